@@ -1,0 +1,398 @@
+package bulk
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"reflect"
+	"regexp"
+	"time"
+)
+
+// Class orders the actions within a tenant.
+type Class uint8
+
+// The classes. Normal is the default.
+const (
+	Normal Class = iota
+	High
+	Low
+)
+
+// String returns the class as the API spells it.
+func (c Class) String() string { return [...]string{"normal", "high", "low"}[c] }
+
+// ParseClass reads what String writes; empty is Normal.
+func ParseClass(s string) (Class, error) {
+	switch s {
+	case "", "normal":
+		return Normal, nil
+	case "high":
+		return High, nil
+	case "low":
+		return Low, nil
+	}
+	return 0, fmt.Errorf("class %q: want high, normal or low", s)
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (c Class) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (c *Class) UnmarshalText(text []byte) (err error) {
+	*c, err = ParseClass(string(text))
+	return err
+}
+
+// Status is where an action is in its life.
+type Status string
+
+// The statuses, in the order of a life; the last three are final.
+const (
+	// Created: jobs are being uploaded.
+	Created Status = "CREATED"
+	// Dispatched: sealed, all jobs received; none has been admitted yet.
+	Dispatched Status = "DISPATCHED"
+	// Running: jobs are being admitted and run.
+	Running Status = "RUNNING"
+	// Aggregating: all jobs have finished, results are being reduced.
+	Aggregating Status = "AGGREGATING"
+	// Completed: the result is final.
+	Completed Status = "COMPLETED"
+	// Failed: more jobs failed than the action allows, or aggregation failed.
+	Failed Status = "FAILED"
+	// Canceled: no further job is started. Jobs in flight may still finish, and
+	// are counted; FinishedAt is set when the last one has.
+	Canceled Status = "CANCELED"
+)
+
+// Final tells whether the status never changes again.
+func (s Status) Final() bool { return s == Completed || s == Failed || s == Canceled }
+
+// Target is what jobs call.
+type Target struct {
+	// Name identifies the target for limits; it defaults to the URL's host:port.
+	Name string `json:"name"`
+	URL  string `json:"url"`
+}
+
+// WebhookType is the job type of actions that have a target.
+const WebhookType = "webhook"
+
+// Spec is what the caller asks for when creating an action.
+type Spec struct {
+	// ID identifies the action; creating it twice creates it once. An id is made
+	// where none is given. Letters, digits and . _ : - , at most 128.
+	ID     string `json:"id"`
+	Tenant string `json:"tenant"`
+	// Type names the handler of the jobs. It is WebhookType where Target is set.
+	Type   string  `json:"type"`
+	Target *Target `json:"target,omitempty"`
+	Class  Class   `json:"class"`
+	// Aggregate names what is computed of the results, such as "sum:amount".
+	Aggregate []string `json:"aggregate,omitempty"`
+	// RunAt is the earliest time of the first attempt; zero is at once.
+	RunAt time.Time `json:"run_at,omitzero"`
+	// MaxAttempts is the most attempts of one job; 0 is the default of its type.
+	MaxAttempts int `json:"max_attempts,omitempty"`
+	// Timeout is the most time for one attempt; 0 is the default of its type.
+	Timeout time.Duration `json:"timeout,omitempty"`
+	// FailAbove is the share of failed jobs, 0 to 1, above which the action ends
+	// as FAILED. Nil is 1: however many fail, it ends as COMPLETED.
+	FailAbove *float64 `json:"fail_above,omitempty"`
+	// ReplayOf is the action whose dead letters this one runs again.
+	ReplayOf string `json:"replay_of,omitempty"`
+}
+
+// Equal tells whether two specs ask for the same.
+func (s Spec) Equal(other Spec) bool {
+	if !s.RunAt.Equal(other.RunAt) {
+		return false
+	}
+	s.RunAt, other.RunAt = time.Time{}, time.Time{}
+	if len(s.Aggregate) == 0 && len(other.Aggregate) == 0 {
+		s.Aggregate, other.Aggregate = nil, nil
+	}
+	return reflect.DeepEqual(s, other)
+}
+
+// TargetName is the name of the spec's target, or empty.
+func (s *Spec) TargetName() string {
+	if s.Target == nil {
+		return ""
+	}
+	return s.Target.Name
+}
+
+var (
+	idPattern   = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
+	namePattern = regexp.MustCompile(`^[^\x00-\x1f\x7f]{1,256}$`)
+)
+
+// SpecError says which field of a Spec is wrong, and what would be right.
+type SpecError struct{ Field, Why string }
+
+func (e *SpecError) Error() string { return e.Field + ": " + e.Why }
+
+// Normalize checks the spec, and returns it with what follows from other fields
+// filled in: the target's name, and its type.
+func (s Spec) Normalize() (Spec, error) {
+	if s.Target != nil {
+		target, err := s.Target.normalize()
+		if err != nil {
+			return s, err
+		}
+		if s.Type != "" && s.Type != WebhookType {
+			return s, &SpecError{"type", "give either a type or a target, not both"}
+		}
+		s.Target, s.Type = &target, WebhookType
+	}
+	switch {
+	case !namePattern.MatchString(s.Tenant):
+		return s, &SpecError{"tenant", "want 1 to 256 printable characters"}
+	case s.Type == WebhookType && s.Target == nil:
+		return s, &SpecError{"target", "jobs of type webhook need a target with a url"}
+	case s.Type == "":
+		return s, &SpecError{"type", `give a type, such as "echo", or a target with a url`}
+	case !idPattern.MatchString(s.Type):
+		return s, &SpecError{"type", "want 1 to 128 of letters, digits and . _ : -"}
+	case s.ID != "" && !idPattern.MatchString(s.ID):
+		return s, &SpecError{"id", "want at most 128 of letters, digits and . _ : -"}
+	case s.MaxAttempts < 0 || s.MaxAttempts > 100:
+		return s, &SpecError{"max_attempts", "want 1 to 100, or 0 for the default"}
+	case s.Timeout < 0 || s.Timeout > 24*time.Hour:
+		return s, &SpecError{"timeout_ms", "want 1 ms to 24 h, or 0 for the default"}
+	case s.FailAbove != nil && !(*s.FailAbove >= 0 && *s.FailAbove <= 1):
+		return s, &SpecError{"fail_above", "want a share from 0 to 1"}
+	}
+	return s, nil
+}
+
+func (t Target) normalize() (Target, error) {
+	u, err := url.Parse(t.URL)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return t, &SpecError{"target.url", fmt.Sprintf("%q: want an http or https URL with a host", t.URL)}
+	}
+	if t.Name == "" {
+		t.Name = u.Host
+		if u.Port() == "" {
+			t.Name += map[string]string{"http": ":80", "https": ":443"}[u.Scheme]
+		}
+	}
+	if !namePattern.MatchString(t.Name) {
+		return t, &SpecError{"target.name", "want 1 to 256 printable characters"}
+	}
+	return t, nil
+}
+
+// Action is one bulk action: what was asked for, where it is in its life, and
+// how its jobs do.
+type Action struct {
+	Spec
+	Status Status `json:"status"`
+	Paused bool   `json:"paused"`
+	// Total is how many jobs the action has; it is known once it is sealed.
+	Total     int64     `json:"total"`
+	CreatedAt time.Time `json:"created_at"`
+	// EnteredAt is when the action was sealed and entered the fair queue.
+	EnteredAt  time.Time `json:"entered_at,omitzero"`
+	FinishedAt time.Time `json:"finished_at,omitzero"`
+	// Result has one entry for each of Spec.Aggregate.
+	Result map[string]json.RawMessage `json:"result,omitempty"`
+	// Error says why the action failed.
+	Error string `json:"error,omitempty"`
+	// Reduced counts the batches of outcomes that are in Partial; Partial is the
+	// aggregator's state.
+	Reduced uint64 `json:"reduced,omitempty"`
+	Partial []byte `json:"partial,omitempty"`
+	// Replays counts how often dead letters of this action were replayed.
+	Replays int `json:"replays,omitempty"`
+
+	Counts
+}
+
+// Counts says where the jobs of an action are. They add up: Received is the sum
+// of Pending, Ready, NonReady, InFlight, Succeeded, Failed and Canceled.
+type Counts struct {
+	Received int64 `json:"received"`
+	// Pending jobs wait in the action's line.
+	Pending int64 `json:"pending"`
+	Ready   int64 `json:"ready"`
+	// NonReady counts the jobs that were turned back, by reason.
+	NonReady  [nonReadyReasons]int64 `json:"non_ready"`
+	InFlight  int64                  `json:"in_flight"`
+	Succeeded int64                  `json:"succeeded"`
+	Failed    int64                  `json:"failed"`
+	Canceled  int64                  `json:"canceled"`
+	// Throttled counts the attempts that a target turned back.
+	Throttled int64 `json:"throttled"`
+	// Retried counts the attempts that failed and were made again.
+	Retried int64 `json:"retried"`
+	// Batches counts the batches of outcomes that were recorded.
+	Batches uint64 `json:"batches"`
+}
+
+// Done counts the jobs that are finished.
+func (c *Counts) Done() int64 { return c.Succeeded + c.Failed + c.Canceled }
+
+// NonReadyTotal counts the jobs that were turned back, whatever the reason.
+func (c *Counts) NonReadyTotal() (n int64) {
+	for _, count := range c.NonReady {
+		n += count
+	}
+	return n
+}
+
+// MoveKind names a move of the status machine.
+type MoveKind uint8
+
+// The moves.
+const (
+	// Seal says that Move.Total jobs were uploaded: CREATED → DISPATCHED.
+	Seal MoveKind = iota + 1
+	// Start begins an action whose time has come: DISPATCHED → RUNNING.
+	Start
+	// Pause stops admitting the action's jobs; Resume goes on.
+	Pause
+	Resume
+	// Cancel starts no further job: any status that is not final → CANCELED.
+	Cancel
+	// Aggregate says that all jobs are done: RUNNING → AGGREGATING.
+	Aggregate
+	// Reduce records the aggregator's progress: Move.Reduced and Move.Partial,
+	// if the action stands at Move.From batches.
+	Reduce
+	// Complete ends the action with Move.Result: AGGREGATING → COMPLETED, or
+	// FAILED if more jobs failed than it allows.
+	Complete
+	// Fail ends the action with Move.Error: AGGREGATING → FAILED.
+	Fail
+	// Drained notes that nothing of a canceled action is in flight any more.
+	Drained
+	// Replayed notes that the dead letters below Move.Total are run again.
+	Replayed
+	// Forget removes a final action and all that belongs to it.
+	Forget
+)
+
+// Move is one move of the status machine.
+type Move struct {
+	Kind    MoveKind
+	Total   int64
+	From    uint64
+	Reduced uint64
+	Partial []byte
+	Result  map[string]json.RawMessage
+	Error   string
+}
+
+// ErrNoChange tells that a move had been made before: not an error for a caller
+// that only wants it made.
+var ErrNoChange = errors.New("the move had been made before")
+
+// Apply is the status machine: it returns the action after the move, a
+// *MoveError if its status does not allow the move, or ErrNoChange if there is
+// nothing to do. It reads the action's counts and changes none.
+func (a Action) Apply(m Move, now time.Time) (Action, error) {
+	refuse := func(why string) (Action, error) {
+		return a, &MoveError{ID: a.ID, From: a.Status, Why: why, Total: m.Total, Received: a.Received}
+	}
+	switch m.Kind {
+	case Seal:
+		return a.seal(m.Total, now)
+	case Start:
+		if a.Status != Dispatched {
+			return a, ErrNoChange
+		}
+		a.Status = Running
+	case Pause, Resume:
+		pause := m.Kind == Pause
+		if a.Status.Final() {
+			return refuse("a finished action cannot be paused or resumed")
+		}
+		if a.Paused == pause {
+			return a, ErrNoChange
+		}
+		a.Paused = pause
+	case Cancel:
+		if a.Status == Canceled {
+			return a, ErrNoChange
+		}
+		if a.Status.Final() || a.Status == Aggregating {
+			return refuse("all its jobs have finished, so it cannot be canceled")
+		}
+		a.Status = Canceled
+		if a.InFlight == 0 {
+			a.FinishedAt = now
+		}
+	case Drained:
+		if a.Status != Canceled || a.InFlight != 0 || !a.FinishedAt.IsZero() {
+			return a, ErrNoChange
+		}
+		a.FinishedAt = now
+	case Aggregate:
+		if a.Status != Running {
+			return a, ErrNoChange
+		}
+		if a.Done() != a.Total {
+			return refuse("jobs are not finished")
+		}
+		a.Status = Aggregating
+	case Reduce:
+		if a.Reduced != m.From || a.Status.Final() {
+			return refuse("another aggregator has reduced these outcomes")
+		}
+		a.Reduced, a.Partial = m.Reduced, m.Partial
+	case Complete, Fail:
+		return a.finish(m, now)
+	case Replayed:
+		if !a.Status.Final() {
+			return refuse("its dead letters can be replayed when it has finished")
+		}
+		a.Replays++
+	case Forget:
+		if !a.Status.Final() {
+			return refuse("only a finished action can be forgotten: cancel it first")
+		}
+	default:
+		return refuse("unknown move")
+	}
+	return a, nil
+}
+
+func (a Action) seal(total int64, now time.Time) (Action, error) {
+	refusal := &MoveError{ID: a.ID, From: a.Status, Total: total, Received: a.Received}
+	switch {
+	case a.Status == Created && total == a.Received:
+		a.Status, a.Total, a.EnteredAt = Dispatched, total, now
+		return a, nil
+	case a.Status == Created:
+		refusal.Why = fmt.Sprintf("sealed with a total of %d, but %d jobs were received", total, a.Received)
+		return a, refusal
+	case total == a.Total && a.Status != Canceled:
+		return a, ErrNoChange
+	default:
+		refusal.Why = fmt.Sprintf("it is sealed already, with a total of %d", a.Total)
+		return a, refusal
+	}
+}
+
+func (a Action) finish(m Move, now time.Time) (Action, error) {
+	if a.Status != Aggregating {
+		return a, ErrNoChange
+	}
+	if m.Kind == Complete && a.Reduced != a.Batches {
+		return a, &MoveError{ID: a.ID, From: a.Status, Why: "outcomes are not all reduced"}
+	}
+	a.Status, a.FinishedAt = Completed, now
+	a.Result, a.Error, a.Partial = m.Result, m.Error, nil
+	if m.Kind == Fail {
+		a.Status = Failed
+	} else if a.FailAbove != nil && float64(a.Failed) > *a.FailAbove*float64(a.Total) {
+		a.Status = Failed
+		a.Error = fmt.Sprintf("%d of %d jobs failed: more than the share of %g that fail_above allows",
+			a.Failed, a.Total, *a.FailAbove)
+	}
+	return a, nil
+}

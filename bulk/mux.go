@@ -1,0 +1,113 @@
+package bulk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"time"
+)
+
+// Handler runs one attempt of a job. It returns the job's result, one JSON
+// value or nil, which the action's aggregates read; or an error. The context
+// ends at the attempt's timeout, or when the grace period of a shutdown is over.
+//
+// An error fails the attempt: it is made again after a backoff while attempts
+// are left. An error that wraps [SkipRetry] fails the job for good; a
+// [ThrottledError] turns it back without using an attempt. A panic is an error.
+//
+// Jobs run at least once: a handler must bear being called again for a job that
+// it has finished.
+type Handler interface {
+	Handle(ctx context.Context, job *Job) (result []byte, err error)
+}
+
+// HandlerFunc is a function as a Handler.
+type HandlerFunc func(ctx context.Context, job *Job) (result []byte, err error)
+
+// Handle calls f.
+func (f HandlerFunc) Handle(ctx context.Context, job *Job) ([]byte, error) { return f(ctx, job) }
+
+// SkipRetry, wrapped by a handler's error, says that trying again is useless.
+var SkipRetry = errors.New("not to be retried") //nolint:staticcheck // ST1012: the name that users of asynq know.
+
+// ThrottledError is a handler's error when the target is asked too often. The
+// job waits for its slot, at least RetryAfter, and no attempt is used.
+type ThrottledError struct {
+	RetryAfter time.Duration
+	Reason     string
+}
+
+func (e *ThrottledError) Error() string {
+	if e.Reason == "" {
+		return "throttled"
+	}
+	return "throttled: " + e.Reason
+}
+
+// RetryAfterError is a handler's error that says how long to wait before the
+// next attempt.
+type RetryAfterError struct {
+	After time.Duration
+	Err   error
+}
+
+func (e *RetryAfterError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error itself.
+func (e *RetryAfterError) Unwrap() error { return e.Err }
+
+// Middleware wraps a handler.
+type Middleware func(Handler) Handler
+
+// Mux finds the handler of a job by its type. The zero value is not usable;
+// call NewMux. Register everything before the engine starts.
+type Mux struct {
+	handlers   map[string]Handler
+	middleware []Middleware
+}
+
+// NewMux returns a mux with the type "echo", whose result is its payload.
+func NewMux() *Mux {
+	m := &Mux{handlers: map[string]Handler{}}
+	m.HandleFunc("echo", func(_ context.Context, job *Job) ([]byte, error) { return job.Payload, nil })
+	return m
+}
+
+// Handle registers the handler of a type. It panics if the type has one, or if
+// its name is not valid: both are mistakes in the program.
+func (m *Mux) Handle(jobType string, handler Handler) {
+	if !idPattern.MatchString(jobType) {
+		panic(fmt.Sprintf("bulk: job type %q: want 1 to 128 of letters, digits and . _ : -", jobType))
+	}
+	if _, exists := m.handlers[jobType]; exists {
+		panic(fmt.Sprintf("bulk: job type %q has a handler already", jobType))
+	}
+	m.handlers[jobType] = handler
+}
+
+// HandleFunc registers a function as the handler of a type.
+func (m *Mux) HandleFunc(jobType string, f HandlerFunc) { m.Handle(jobType, f) }
+
+// Use adds middleware around every handler; the first one added is outermost.
+func (m *Mux) Use(middleware ...Middleware) { m.middleware = append(m.middleware, middleware...) }
+
+// Types returns the types that have a handler, sorted.
+func (m *Mux) Types() []string {
+	types := make([]string, 0, len(m.handlers))
+	for name := range m.handlers {
+		types = append(types, name)
+	}
+	sort.Strings(types)
+	return types
+}
+
+// handler returns the wrapped handler of a type.
+func (m *Mux) handler(jobType string) Handler {
+	h := m.handlers[jobType]
+	for _, wrap := range slices.Backward(m.middleware) {
+		h = wrap(h)
+	}
+	return h
+}

@@ -1,0 +1,181 @@
+package bulk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Errors that a Store returns and a caller may branch on.
+var (
+	// ErrNotFound: there is no action of that id.
+	ErrNotFound = errors.New("no such action")
+	// ErrClosed: the store has been closed.
+	ErrClosed = errors.New("the store is closed")
+	// ErrFull: the store has too little room left to accept more. What it has
+	// accepted goes on.
+	ErrFull = errors.New("the store is full")
+	// ErrBroken: a write failed in a way that leaves the store's state unknown.
+	// Everything acknowledged is safe; the process must be started again.
+	ErrBroken = errors.New("the store is broken")
+)
+
+// OffsetError: an upload began beyond what the action has received.
+type OffsetError struct{ Received int64 }
+
+func (e *OffsetError) Error() string {
+	return fmt.Sprintf("the upload begins beyond the %d jobs received: send from there", e.Received)
+}
+
+// ExistsError: an action of that id exists with another body.
+type ExistsError struct{ ID string }
+
+func (e *ExistsError) Error() string {
+	return fmt.Sprintf("action %q exists with another body: choose another id, or send the same body", e.ID)
+}
+
+// MoveError: the action's status does not allow that move.
+type MoveError struct {
+	ID   string
+	Why  string
+	From Status
+	// Total and Received are those of a seal that did not add up.
+	Total, Received int64
+}
+
+func (e *MoveError) Error() string {
+	return fmt.Sprintf("action %q is %s: %s", e.ID, e.From, e.Why)
+}
+
+// Store keeps actions and jobs, and moves them atomically. Each method is one
+// atomic move and is durable when it returns: a move that was answered survives
+// a crash, and one that was not may or may not have happened. Methods are safe
+// for concurrent use. The store's clock decides all deadlines and windows.
+//
+// Which jobs wait, are ready, are in flight or are due is the store's knowledge;
+// who may pass is policy, and comes from outside as grants.
+type Store interface {
+	// Create stores a new action in status CREATED. If its id exists with the
+	// same Spec, the stored action is returned and created is false; with
+	// another, the error is an *ExistsError.
+	Create(ctx context.Context, spec Spec) (action Action, created bool, err error)
+	// Append adds jobs to an action in status CREATED. Offset is how many jobs
+	// the caller has sent before these: jobs the store already has are skipped,
+	// and an offset beyond what it has is an *OffsetError. It returns how many
+	// jobs the action now has. Payloads are copied.
+	Append(ctx context.Context, id string, offset int64, payloads [][]byte) (received int64, err error)
+	// Move makes one move of the status machine, as Action.Apply decides it.
+	Move(ctx context.Context, id string, move Move) (Action, error)
+	// Action returns one action with its present counts, or ErrNotFound.
+	Action(ctx context.Context, id string) (Action, error)
+	// Actions returns the actions that match, in the order of their creation.
+	Actions(ctx context.Context, filter ActionFilter) ([]Action, error)
+
+	// Backlog returns what the fetcher's policies need: who waits, and what the
+	// present window still allows.
+	Backlog(ctx context.Context) (Backlog, error)
+	// Admit moves jobs from the lines of their actions into the ready queue, in
+	// the order of the grants, each at most what limits still allow. It returns
+	// how many it moved.
+	Admit(ctx context.Context, grants []Grant) (admitted int, err error)
+	// Lease takes ready jobs in flight, charging one attempt of the present
+	// window for each. It may return none; it does not wait.
+	Lease(ctx context.Context, request LeaseRequest) ([]Job, error)
+	// Settle records what became of leases. Verdicts are in the order of the
+	// settlements.
+	Settle(ctx context.Context, settlements []Settlement) ([]Verdict, error)
+	// Dispatch returns jobs to the front of their action's line: those that are
+	// due, and those whose lease has expired; at most max. It returns how many
+	// it moved, and when the next one is due (zero if none is known).
+	Dispatch(ctx context.Context, max int) (moved int, next time.Time, err error)
+
+	// Outcomes returns the batch of outcomes that follows the first `after`
+	// batches of an action; none when there is no more yet.
+	Outcomes(ctx context.Context, id string, after uint64) ([]Outcome, error)
+	// DeadLetters returns up to limit dead letters of an action with an index of
+	// at least from, by index.
+	DeadLetters(ctx context.Context, id string, from int64, limit int) ([]DeadLetter, error)
+
+	// Settings returns the settings that were stored.
+	Settings(ctx context.Context) (Settings, error)
+	// Set stores one setting; it holds from the next Admit on.
+	Set(ctx context.Context, change SettingsChange) error
+	// Close makes everything durable and releases the store.
+	Close() error
+}
+
+// ActionFilter selects actions.
+type ActionFilter struct {
+	// Tenant and Status select those that match; empty selects all.
+	Tenant string
+	Status Status
+	// Unfinished selects the actions that the watcher must still drive.
+	Unfinished bool
+	// After is the id of the last action of the page before; empty for the first.
+	After string
+	// Limit is the most actions to return; 0 is no limit.
+	Limit int
+}
+
+// Backlog is what waits, and what may pass, at one moment.
+type Backlog struct {
+	// Now is the store's time; WindowEnds is when the present window ends.
+	Now, WindowEnds time.Time
+	// Left is how many more jobs the global limit lets into the ready queue in
+	// this window. NoLimit if there is none.
+	Left int64
+	// Lines has one line for each tenant that has jobs waiting to be admitted.
+	Lines []Line
+	// Types says how each job type does, by name.
+	Types map[string]TypeState
+	// Targets has what each limited target still allows, by name.
+	Targets map[string]int64
+}
+
+// NoLimit stands where a limit is not set.
+const NoLimit int64 = 1<<63 - 1
+
+// Line is what one tenant has waiting.
+type Line struct {
+	Tenant   string
+	Settings Tenant
+	// Taken is what the tenant has been granted, divided by its weight, since it
+	// became active; a tenant that becomes active starts at the least of the
+	// others, so that it can neither claim the past nor be held to it.
+	Taken float64
+	// Left is what the tenant's own limit still allows in this window.
+	Left    int64
+	Waiting []Waiting
+}
+
+// Waiting is one action in a tenant's line.
+type Waiting struct {
+	// Number is the store's number of the action: what a Grant names.
+	Number uint64
+	Class  Class
+	// EnteredAt is when the action entered the fair queue.
+	EnteredAt time.Time
+	// Total and Done count the action's jobs.
+	Total, Done int64
+	// Jobs is how many jobs can be admitted now.
+	Jobs   int64
+	Type   string
+	Target string
+	// Left is what congestion control lets the action's limiter (tenant and
+	// target) have in this window; NoLimit where nothing is throttled.
+	Left int64
+}
+
+// TypeState is how one job type does.
+type TypeState struct {
+	Ready, InFlight int64
+	// Finished counts the attempts that ended, since the store was opened.
+	Finished int64
+}
+
+// Grant admits up to Jobs jobs of one action.
+type Grant struct {
+	Number uint64
+	Jobs   int64
+}

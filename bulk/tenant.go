@@ -1,0 +1,68 @@
+package bulk
+
+// Tenant holds what can be set for one tenant. The zero value of each field
+// means its default.
+type Tenant struct {
+	// BasePriority is added to the priority of the tenant's actions, in the
+	// formula's unit, milliseconds: 60,000 places an action as if it had
+	// entered a minute earlier. It breaks ties between tenants whose shares are
+	// even; it never takes another tenant's share. Default 0.
+	BasePriority int64 `json:"base_priority"`
+	// Weight is the tenant's part of what is divided, relative to the other
+	// active tenants. Default 1; more than 0, at most 1,000.
+	Weight float64 `json:"weight"`
+	// RequestsPerSecond limits the attempts started for this tenant.
+	// 0, the default, is no limit of its own.
+	RequestsPerSecond float64 `json:"requests_per_second"`
+}
+
+// WithDefaults returns t with unset fields at their defaults.
+func (t Tenant) WithDefaults() Tenant {
+	if t.Weight == 0 {
+		t.Weight = 1
+	}
+	return t
+}
+
+// TargetLimits holds what can be set for one target.
+type TargetLimits struct {
+	// RequestsPerSecond limits the attempts started against the target.
+	// 0, the default, is no limit.
+	RequestsPerSecond float64 `json:"requests_per_second"`
+	// Concurrency limits the attempts in flight against the target at one time.
+	// 0, the default, is no limit.
+	Concurrency int `json:"concurrency"`
+}
+
+// TypeLimits holds what can be set for one job type.
+type TypeLimits struct {
+	// Concurrency is the number of workers of this type in each instance.
+	// 0 means the default of the instance's Config.
+	Concurrency int `json:"concurrency"`
+}
+
+// Limits holds the limits of the whole service.
+type Limits struct {
+	// RequestsPerSecond limits the attempts started by all tenants together.
+	// 0 is no limit.
+	RequestsPerSecond float64 `json:"requests_per_second"`
+}
+
+// Settings are the durable settings that can be changed while the service runs.
+type Settings struct {
+	// Limits is nil until it is set; then Config.RequestsPerSecond stands.
+	Limits  *Limits
+	Tenants map[string]Tenant
+	Targets map[string]TargetLimits
+	Types   map[string]TypeLimits
+}
+
+// SettingsChange names one setting and its new value: exactly one of the four
+// values is not nil. Name is empty for Limits.
+type SettingsChange struct {
+	Name   string
+	Limits *Limits
+	Tenant *Tenant
+	Target *TargetLimits
+	Type   *TypeLimits
+}

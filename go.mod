@@ -1,0 +1,3 @@
+module github.com/sluice-project/sluice
+
+go 1.26

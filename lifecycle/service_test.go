@@ -52,7 +52,10 @@ func (f *fake) Stop(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return errors.Join(f.Group.Stop(ctx), f.stopErr)
+	if err := f.Group.Stop(ctx); err != nil {
+		return err
+	}
+	return f.stopErr
 }
 
 func (d *diary) check(t *testing.T, want ...string) {

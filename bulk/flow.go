@@ -18,7 +18,7 @@ type flow struct {
 
 // next returns the bound, given how the type does now.
 func (f *flow) next(now time.Time, state TypeState, most int64) int64 {
-	if f.since.IsZero() {
+	if f.since.IsZero() || state.Finished < f.finished {
 		f.bound, f.since, f.finished = minReady, now, state.Finished
 	}
 	if state.Ready == 0 && state.Waiting > 0 && state.InFlight > 0 && state.Finished-f.finished >= f.bound {

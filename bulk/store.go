@@ -136,6 +136,8 @@ type Backlog struct {
 	Types map[string]TypeState
 	// Targets has what each limited target still allows, by name.
 	Targets map[string]int64
+	// NonReady counts the jobs that were turned back, by reason.
+	NonReady [nonReadyReasons]int64
 }
 
 // NoLimit stands where a limit is not set.

@@ -156,6 +156,7 @@ func (s *Store) setAside(j *job) {
 	j.phase = nonReady
 	heap.Push(&s.due, j)
 	a.record.NonReady[j.reason]++
+	s.nonReady[j.reason]++
 	if j.reason == reasonThrottled {
 		a.limiter.nonReady++
 		a.limiter.booked[s.window(j.at)]++
@@ -167,6 +168,7 @@ func (s *Store) takeUp(j *job) {
 	a := j.action
 	heap.Remove(&s.due, j.place)
 	a.record.NonReady[j.reason]--
+	s.nonReady[j.reason]--
 	if j.reason == reasonThrottled {
 		a.limiter.nonReady--
 		window := s.window(j.at)
@@ -199,21 +201,24 @@ func (s *Store) newJob(a *action, index uint32) *job {
 }
 
 // succeed ends a job that has landed.
-func (c *call) succeed(j *job, values []byte, took time.Duration) {
+func (c *call) succeed(j *job, settlement *bulk.Settlement) {
 	a := j.action
 	c.note(a, evSucceeded, j.index, 0)
-	c.outcome(a, bulk.Outcome{Index: int64(j.index), Succeeded: true, Attempts: int(j.attempts), Took: took, Values: values})
+	c.outcome(a, bulk.Outcome{
+		Index: int64(j.index), Succeeded: true, Attempts: int(j.attempts), Took: settlement.Took,
+		Values: settlement.Values, Error: cutError(settlement.Error),
+	})
 	a.record.Succeeded++
 	a.setFinal(j.index, j.fence, true)
 	c.s.drop(j)
 }
 
+func cutError(why string) string { return why[:min(len(why), bulk.MaxErrorBytes)] }
+
 // fail ends a job that has landed, as a dead letter.
 func (c *call) fail(j *job, why string, took time.Duration) {
 	a := j.action
-	if len(why) > bulk.MaxErrorBytes {
-		why = why[:bulk.MaxErrorBytes]
-	}
+	why = cutError(why)
 	payload, err := c.s.pages.payload(a.number, j.index)
 	c.keep(err)
 	c.note(a, evFailed, j.index, 0)

@@ -148,7 +148,7 @@ func (c *call) end(j *job, settlement *bulk.Settlement) {
 	switch {
 	case settlement.Kind == bulk.Succeeded:
 		a.limiter.congestion.Observe(c.window, 1, 0)
-		c.succeed(j, settlement.Values, settlement.Took)
+		c.succeed(j, settlement)
 	case settlement.Kind == bulk.FailedForGood:
 		a.limiter.congestion.Observe(c.window, 1, 0)
 		c.fail(j, settlement.Error, settlement.Took)

@@ -41,6 +41,7 @@ func (s *Store) Backlog(context.Context) (bulk.Backlog, error) {
 		Virtual:    s.virtual,
 		Types:      make(map[string]bulk.TypeState, len(s.kinds)),
 		Targets:    map[string]int64{},
+		NonReady:   s.nonReady,
 	}
 	for name, k := range s.kinds {
 		b.Types[name] = bulk.TypeState{Ready: int64(k.ready.len()), InFlight: k.inFlight, Finished: k.finished, Virtual: k.virtual}

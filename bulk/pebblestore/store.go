@@ -50,6 +50,7 @@ type Store struct {
 	global   counter
 	virtual  float64
 	due      timeline
+	nonReady [3]int64
 	leases   timeline
 	// shut is the window in which nothing under a limit may start, because a
 	// process before this one started attempts in it.
@@ -98,18 +99,15 @@ func Open(dir string, options Options) (*Store, error) {
 }
 
 func pebbleOptions(options Options) *pebble.Options {
-	cache := pebble.NewCache(32 << 20)
-	defer cache.Unref() // Open takes a reference of its own.
-	o := &pebble.Options{
+	return &pebble.Options{
 		FS:                          options.FS,
-		Cache:                       cache,
+		CacheSize:                   32 << 20,
 		MemTableSize:                16 << 20,
 		MemTableStopWritesThreshold: 4,
 		FormatMajorVersion:          pebble.FormatNewest,
 		Logger:                      pebbleLogger{options.Logger},
 		Merger:                      pebble.DefaultMerger,
 	}
-	return o
 }
 
 // Close waits for what is being written and closes the store.

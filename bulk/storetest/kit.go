@@ -27,11 +27,15 @@ func unlimited() bulk.Config {
 	return bulk.Config{RequestsPerSecond: -1}.WithDefaults()
 }
 
-// open opens a fresh store, and closes it when the case ends.
+// open opens a fresh store. It is closed when the case ends, or opens another.
 func (k *kit) open(config bulk.Config) {
 	k.t.Helper()
+	if k.store == nil {
+		k.t.Cleanup(func() { k.store.Close() })
+	} else {
+		k.must(k.store.Close())
+	}
 	k.store, k.numbers = k.factory.Open(k.t, config), map[string]uint64{}
-	k.t.Cleanup(func() { k.store.Close() })
 }
 
 func (k *kit) must(err error) {

@@ -78,6 +78,9 @@ func (m *memory) Backlog(context.Context) (bulk.Backlog, error) {
 	b.Left = m.left(m.limiters(&memAction{})[0], true)
 	lines := map[string]int{}
 	for _, a := range m.actions {
+		for reason, n := range a.NonReady {
+			b.NonReady[reason] += n
+		}
 		t := b.Types[a.Type]
 		t.Ready, t.InFlight = t.Ready+a.Ready, t.InFlight+a.InFlight
 		t.Finished, t.Virtual = m.finished[a.Type], m.virtual[a.Type]

@@ -191,6 +191,9 @@ func (m *memory) Move(_ context.Context, id string, move bulk.Move) (bulk.Action
 		return bulk.Action{}, err
 	}
 	next, err := a.Apply(move, time.Now())
+	if errors.Is(err, bulk.ErrNoChange) {
+		return a.Action, nil
+	}
 	if err != nil {
 		return a.Action, err
 	}
@@ -273,17 +276,17 @@ func (m *memory) Actions(_ context.Context, f bulk.ActionFilter) (found []bulk.A
 	return found, nil
 }
 
-func (m *memory) Outcomes(_ context.Context, id string, after uint64) ([]bulk.Outcome, error) {
+func (m *memory) Outcomes(_ context.Context, id string, after uint64) ([]bulk.Outcome, uint64, error) {
 	unlock, err := m.lock()
 	if err != nil {
-		return nil, err
+		return nil, after, err
 	}
 	defer unlock()
 	a, err := m.find(id)
 	if err != nil || after >= a.Batches {
-		return nil, err
+		return nil, after, err
 	}
-	return a.outcomes[after], nil
+	return a.outcomes[after], after + 1, nil
 }
 
 func (m *memory) DeadLetters(_ context.Context, id string, from int64, limit int) ([]bulk.DeadLetter, error) {

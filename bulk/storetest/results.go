@@ -25,15 +25,16 @@ var resultCases = []testCase{
 func (k *kit) outcomes(id string) (all []bulk.Outcome) {
 	k.t.Helper()
 	batches := k.action(id).Batches
-	for n := uint64(0); ; n++ {
-		batch, err := k.store.Outcomes(ctx, id, n)
+	for after := uint64(0); ; {
+		some, upTo, err := k.store.Outcomes(ctx, id, after)
 		k.must(err)
-		if len(batch) == 0 {
-			k.check(n == batches, "%s has %d batches of outcomes, but counts %d", id, n, batches)
+		if upTo == after {
+			k.check(len(some) == 0, "%d outcomes of %s from batch %d on, but none read up to", len(some), id, after)
+			k.check(after == batches, "%s has %d batches of outcomes, but counts %d", id, after, batches)
 			return all
 		}
-		k.check(n < batches, "%s has more batches of outcomes than the %d it counts", id, batches)
-		all = append(all, batch...)
+		k.check(upTo > after && upTo <= batches && len(some) > 0, "%s has %d outcomes in batches %d to %d of %d", id, len(some), after, upTo, batches)
+		all, after = append(all, some...), upTo
 	}
 }
 
@@ -94,14 +95,14 @@ func outcomesKept(k *kit) {
 	jobs := k.take(4)
 	k.settle(bulk.Settlement{Kind: bulk.FailedForNow, RetryAfter: time.Second}, jobs[3])
 	k.settle(bulk.Settlement{Kind: bulk.Succeeded, Values: []byte("\x00values\xff"), Took: 1234567 * time.Nanosecond}, jobs[1])
-	k.settle(bulk.Settlement{Kind: bulk.Succeeded}, jobs[0])
+	k.settle(bulk.Settlement{Kind: bulk.Succeeded, Error: "not mapped"}, jobs[0])
 	k.settle(bulk.Settlement{Kind: bulk.FailedForGood, Error: "no such ü", Took: time.Hour}, jobs[2])
 	k.advance(2 * time.Second)
 	k.dispatch(9)
 	k.settle(bulk.Settlement{Kind: bulk.Succeeded, Values: bytes.Repeat([]byte("v"), 70_000), Took: time.Second}, k.takeOne())
 	want := []bulk.Outcome{
 		{Index: 1, Succeeded: true, Attempts: 1, Took: 1234567 * time.Nanosecond, Values: []byte("\x00values\xff")},
-		{Index: 0, Succeeded: true, Attempts: 1},
+		{Index: 0, Succeeded: true, Attempts: 1, Error: "not mapped"},
 		{Index: 2, Attempts: 1, Took: time.Hour, Error: "no such ü"},
 		{Index: 3, Succeeded: true, Attempts: 2, Took: time.Second, Values: bytes.Repeat([]byte("v"), 70_000)},
 	}

@@ -75,7 +75,7 @@ func notFound(k *kit) {
 	_, action := k.store.Action(ctx, "none")
 	_, append := k.store.Append(ctx, "none", 0, [][]byte{{'1'}})
 	_, move := k.store.Move(ctx, "none", bulk.Move{Kind: bulk.Cancel})
-	_, outcomes := k.store.Outcomes(ctx, "none", 0)
+	_, _, outcomes := k.store.Outcomes(ctx, "none", 0)
 	_, dead := k.store.DeadLetters(ctx, "none", 0, 10)
 	for what, err := range map[string]error{
 		"Action": action, "Append": append, "Move": move, "Outcomes": outcomes, "DeadLetters": dead,

@@ -18,5 +18,6 @@ the result. The other commands speak with a server ("sluice serve").`,
 	}
 	command.AddCommand(newBulkRunCommand(openEmbedded, bulkInput))
 	command.AddCommand(newServerCommands()...)
+	command.SetFlagErrorFunc(wrongFlag)
 	return command
 }

@@ -141,24 +141,24 @@ func (f *fakeRunner) advance(now time.Time) {
 	}
 	f.budget += f.perSecond * now.Sub(f.last).Seconds()
 	f.last = now
-	for f.budget >= 1 {
-		moved := false
+	for ; f.budget >= 1; f.budget-- {
+		var next *bulk.Action
 		for _, a := range f.actions {
-			if f.budget >= 1 && f.finishOne(a, now) {
-				f.budget--
-				moved = true
+			if a.Status != bulk.Dispatched && a.Status != bulk.Running {
+				continue
+			}
+			if next == nil || cmp.Or(cmp.Compare(a.Done(), next.Done()), cmp.Compare(a.Tenant, next.Tenant)) < 0 {
+				next = a
 			}
 		}
-		if !moved {
+		if next == nil {
 			return
 		}
+		f.finishOne(next, now)
 	}
 }
 
-func (f *fakeRunner) finishOne(a *bulk.Action, now time.Time) bool {
-	if a.Status != bulk.Dispatched && a.Status != bulk.Running {
-		return false
-	}
+func (f *fakeRunner) finishOne(a *bulk.Action, now time.Time) {
 	a.Status = bulk.Running
 	a.Pending--
 	if f.failEvery > 0 && (a.Done()+1)%f.failEvery == 0 {
@@ -170,7 +170,7 @@ func (f *fakeRunner) finishOne(a *bulk.Action, now time.Time) bool {
 	a.Throttled = int64(f.throttles * float64(a.Done()))
 	a.InFlight = min(a.Pending, 2)
 	if a.Done() < a.Total {
-		return true
+		return
 	}
 	a.Status = bulk.Aggregating
 	move := bulk.Move{Kind: bulk.Complete}
@@ -182,7 +182,6 @@ func (f *fakeRunner) finishOne(a *bulk.Action, now time.Time) bool {
 		panic(err)
 	}
 	*a = finished
-	return true
 }
 
 func (f *fakeRunner) DeadLetters(_ context.Context, id string, from int64, limit int) ([]bulk.DeadLetter, error) {

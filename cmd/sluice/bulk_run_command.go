@@ -89,7 +89,7 @@ Aggregates of the actions are merged where that loses nothing: ` + mergeableName
 tenant by itself, and are under "per_action" with --json.
 
 Wait is the time from when all was read to a tenant's first finished job,
-elapsed that to its last one. Half is the tenant's part of what finished in the
+elapsed that to its last one. 1st half is the tenant's part of what finished in the
 first half of the run, and fair the part that an even division gives it.
 
 The exit code is 0 if every job is accounted for (succeeded, failed or canceled)

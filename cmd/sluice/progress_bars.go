@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -59,12 +58,13 @@ func (b bars) rows(rows []standing) []string {
 		noteWidth = max(noteWidth, text.StringWidth(notes[i]))
 	}
 	const percentWidth = 5
+	nameWidth = min(nameWidth, b.Width-countWidth-percentWidth-2)
 	fixed := nameWidth + 1 + 1 + countWidth + 1 + percentWidth
 	noteWidth = min(max(noteWidth, len("9,999 failed")), b.Width-fixed-leastBar-2)
 	barWidth := min(b.Width-fixed-2-max(noteWidth, 0), widestBar)
 	lines := make([]string, len(rows))
 	for i := range rows {
-		line := left(names[i], nameWidth)
+		line := left(clip(names[i], nameWidth), nameWidth)
 		if barWidth >= leastBar {
 			line += " " + b.bar(&rows[i], barWidth)
 		}
@@ -111,28 +111,37 @@ func (b bars) bar(s *standing, width int) string {
 		b.Paint.with(text.FgHiBlack, strings.Repeat("░", int(empty)))
 }
 
-// summary is the line of figures below the bars.
+// summary is the line of figures below the bars: as many as fit.
 func (b bars) summary(m *moment) string {
-	return clip(strings.Join(figures(m), " · "), b.Width)
+	line := ""
+	for i, figure := range figures(m) {
+		if i > 0 {
+			figure = " · " + figure
+		}
+		if text.StringWidth(line+figure) > b.Width {
+			break
+		}
+		line += figure
+	}
+	return line
 }
 
-// figures spells how all together do, the most telling first, so that a narrow
-// terminal cuts the least telling.
+// figures spells how all together do, the most telling first.
 func figures(m *moment) []string {
 	parts := []string{spell(m.Elapsed), perSecond(m.Rate)}
+	if left := m.Left(); left > 0 {
+		parts = append(parts, spell(left)+" left")
+	}
 	for _, figure := range []struct {
 		name  string
 		count int64
 	}{
 		{"in flight", m.All.InFlight}, {"throttled", m.All.Throttled},
-		{"retried", m.All.Retried}, {"waiting to retry", m.All.NonReady},
+		{"retried", m.All.Retried}, {"failed", m.All.Failed},
 	} {
 		if figure.count > 0 {
-			parts = append(parts, fmt.Sprintf("%s %s", humanize.Comma(figure.count), figure.name))
+			parts = append(parts, humanize.Comma(figure.count)+" "+figure.name)
 		}
-	}
-	if left := m.Left(); left > 0 {
-		parts = append(parts, "about "+spell(left)+" left")
 	}
 	return parts
 }

@@ -125,11 +125,8 @@ func (d *lineDisplay) Close(m *moment) {
 }
 
 func (d *lineDisplay) write(m *moment) {
-	done := fmt.Sprintf("%s/%s done (%s)", humanize.Comma(m.All.Done()), humanize.Comma(m.All.Total),
+	done := fmt.Sprintf("%s/%s (%s)", humanize.Comma(m.All.Done()), humanize.Comma(m.All.Total),
 		percent(m.All.Done(), m.All.Total))
 	parts := append([]string{done}, figures(m)...)
-	if m.All.Failed > 0 {
-		parts = append(parts, humanize.Comma(m.All.Failed)+" failed")
-	}
 	fmt.Fprintln(d.w, strings.Join(parts, " · "))
 }

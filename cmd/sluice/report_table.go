@@ -34,9 +34,16 @@ func (g *grid) Write(w io.Writer, columns int) {
 	}
 	t.SetColumnConfigs(g.columns(columns))
 	for line := range strings.Lines(t.Render() + "\n") {
-		io.WriteString(w, strings.TrimRight(line, " \n")+"\n") //nolint:errcheck // Standard output: there is nobody to tell.
+		line = strings.TrimRight(line, " \n")
+		if strings.HasSuffix(line, rule+rule+rule) {
+			line = strings.TrimSuffix(line, rule+rule) // below the last column's padding
+		}
+		io.WriteString(w, line+"\n") //nolint:errcheck // Standard output: there is nobody to tell.
 	}
 }
+
+// rule is what the lines between header, rows and footer are made of.
+const rule = "─"
 
 // gridStyle has one line below the header and one above the footer.
 var gridStyle = func() table.Style {
@@ -51,7 +58,7 @@ var gridStyle = func() table.Style {
 func (g *grid) columns(available int) []table.ColumnConfig {
 	configs := make([]table.ColumnConfig, len(g.Header))
 	widths := g.widths()
-	excess := -available
+	excess := -available - 2 // the last column's padding is cut
 	for _, width := range widths {
 		excess += width + 2
 	}
@@ -92,7 +99,7 @@ func cells(texts []string) table.Row {
 // tenantTable writes what became of each tenant.
 func (r *report) tenantTable(w io.Writer, columns, top int) {
 	g := grid{
-		Header: []string{"tenant", "jobs", "succeeded", "failed", "throttled", "wait", "elapsed", "half", "fair"},
+		Header: []string{"tenant", "jobs", "succeeded", "failed", "throttled", "wait", "elapsed", "1st half", "fair"},
 		Left:   map[int]bool{0: true},
 	}
 	rows, rest, folded := r.fold(top)

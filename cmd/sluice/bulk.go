@@ -16,7 +16,7 @@ the result. The other commands speak with a server ("sluice serve").`,
 		Example: `  sluice bulk run examples/zipcodes.csv --tenant-column state --type echo
   sluice bulk submit examples/zipcodes.csv --tenant acme --type echo --watch`,
 	}
-	command.AddCommand(newBulkRunCommand(openEmbedded, bulkInput))
+	command.AddCommand(newBulkRunCommand(openRunner, bulkInput))
 	command.AddCommand(newServerCommands()...)
 	command.SetFlagErrorFunc(wrongFlag)
 	return command

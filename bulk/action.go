@@ -261,7 +261,8 @@ const (
 	// Aggregate says that all jobs are done: RUNNING → AGGREGATING.
 	Aggregate
 	// Reduce records the aggregator's progress: Move.Reduced and Move.Partial,
-	// if the action stands at Move.From batches.
+	// if the action stands at Move.From batches; and Move.Error, if outcomes
+	// could not be reduced.
 	Reduce
 	// Complete ends the action with Move.Result: AGGREGATING → COMPLETED, or
 	// FAILED if more jobs failed than it allows.
@@ -344,6 +345,9 @@ func (a Action) Apply(m Move, now time.Time) (Action, error) {
 			return refuse("another aggregator has reduced these outcomes")
 		}
 		a.Reduced, a.Partial = m.Reduced, m.Partial
+		if a.Error == "" {
+			a.Error = m.Error
+		}
 	case Complete, Fail:
 		return a.finish(m, now)
 	case Replayed:

@@ -124,8 +124,9 @@ type Settlement struct {
 	// Values is what the action's aggregates took from the result; the
 	// aggregator reduces it. Nil where the action aggregates nothing of it.
 	Values []byte
-	// Error says why, for FailedForGood, FailedForNow and Throttled. At most
-	// MaxErrorBytes are kept.
+	// Error says why, for FailedForGood, FailedForNow and Throttled; for
+	// Succeeded, why the result could not be mapped, if so. At most MaxErrorBytes
+	// are kept.
 	Error string
 	// RetryAfter is what the target or handler asked for; 0 if nothing. It is
 	// the least delay for Throttled, and the delay for FailedForNow.
@@ -167,7 +168,8 @@ func (v Verdict) String() string {
 	}
 }
 
-// Outcome is the final outcome of one job, as the aggregator reads it.
+// Outcome is the final outcome of one job, as the aggregator reads it. An Error
+// of a job that succeeded says why its result could not be mapped.
 type Outcome struct {
 	Index     int64
 	Succeeded bool

@@ -90,9 +90,10 @@ type Store interface {
 	// it moved, and when the next one is due (zero if none is known).
 	Dispatch(ctx context.Context, max int) (moved int, next time.Time, err error)
 
-	// Outcomes returns the batch of outcomes that follows the first `after`
-	// batches of an action; none when there is no more yet.
-	Outcomes(ctx context.Context, id string, after uint64) ([]Outcome, error)
+	// Outcomes returns the outcomes of an action that follow its first `after`
+	// batches, some thousand at a time, and the number of batches they reach to;
+	// that is `after` when there are no more yet.
+	Outcomes(ctx context.Context, id string, after uint64) (outcomes []Outcome, upTo uint64, err error)
 	// DeadLetters returns up to limit dead letters of an action with an index of
 	// at least from, by index.
 	DeadLetters(ctx context.Context, id string, from int64, limit int) ([]DeadLetter, error)
@@ -112,6 +113,8 @@ type ActionFilter struct {
 	Status Status
 	// Unfinished selects the actions that the watcher must still drive.
 	Unfinished bool
+	// Number selects the action of that number of the store, as in a LeaseID.
+	Number uint64
 	// After is the id of the last action of the page before; empty for the first.
 	After string
 	// Limit is the most actions to return; 0 is no limit.
@@ -125,26 +128,30 @@ type Backlog struct {
 	// Left is how many more jobs the global limit lets into the ready queue in
 	// this window. NoLimit if there is none.
 	Left int64
-	// Lines has one line for each tenant that has jobs waiting to be admitted.
+	// Virtual is the virtual time of the division among tenants; see Divide.
+	Virtual float64
+	// Lines has one line for each tenant and type with jobs that wait.
 	Lines []Line
 	// Types says how each job type does, by name.
 	Types map[string]TypeState
 	// Targets has what each limited target still allows, by name.
 	Targets map[string]int64
+	// NonReady counts the jobs that were turned back, by reason.
+	NonReady [nonReadyReasons]int64
 }
 
 // NoLimit stands where a limit is not set.
 const NoLimit int64 = 1<<63 - 1
 
-// Line is what one tenant has waiting.
+// Line is what one tenant has waiting for the workers of one type.
 type Line struct {
-	Tenant   string
-	Settings Tenant
-	// Taken is what the tenant has been granted, divided by its weight, since it
-	// became active; a tenant that becomes active starts at the least of the
-	// others, so that it can neither claim the past nor be held to it.
-	Taken float64
-	// Left is what the tenant's own limit still allows in this window.
+	Tenant, Type string
+	Settings     Tenant
+	// Taken is the tenant's tag in the division of the global limit, TypeTaken
+	// the line's in the division of its type's workers; see Divide.
+	Taken, TypeTaken float64
+	// Left is what the tenant's own limit still allows in this window. Lines of
+	// one tenant share it.
 	Left    int64
 	Waiting []Waiting
 }
@@ -160,7 +167,6 @@ type Waiting struct {
 	Total, Done int64
 	// Jobs is how many jobs can be admitted now.
 	Jobs   int64
-	Type   string
 	Target string
 	// Left is what congestion control lets the action's limiter (tenant and
 	// target) have in this window; NoLimit where nothing is throttled.
@@ -170,8 +176,13 @@ type Waiting struct {
 // TypeState is how one job type does.
 type TypeState struct {
 	Ready, InFlight int64
-	// Finished counts the attempts that ended, since the store was opened.
+	// Waiting counts the jobs that wait to be admitted.
+	Waiting int64
+	// Finished counts the attempts that ended other than throttled or released,
+	// since the store was opened.
 	Finished int64
+	// Virtual is the virtual time of the division among the type's lines.
+	Virtual float64
 }
 
 // Grant admits up to Jobs jobs of one action.

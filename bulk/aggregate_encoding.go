@@ -1,0 +1,195 @@
+package bulk
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// What Map and Reduce return is stored, so both begin with a version. All
+// integers are varints of encoding/binary.
+//
+//	values: version | for each field: number or 0 | for each custom: bytes
+//	state:  version | succeeded | for each field: count sum [min max] |
+//	        [top-errors] | [latency] | for each custom: bytes
+//
+// Which parts there are follows from the action's aggregates, which never
+// change. No values at all (nil) is every field left out; no state at all is
+// nothing reduced.
+const (
+	valuesVersion = 1
+	stateVersion  = 1
+)
+
+// maxAggregateCount bounds counts in stored states: far more than there can be
+// jobs, and small enough that sums of counts cannot overflow.
+const maxAggregateCount = 1 << 53
+
+var errDamagedAggregate = errors.New("the stored bytes are damaged")
+
+// aggregateState is the decoded form of a partial state.
+type aggregateState struct {
+	succeeded uint64
+	numbers   []numberState
+	errors    errorsState
+	latency   latencyState
+	customs   [][]byte
+}
+
+func (a *Aggregates) decodeState(partial []byte) (*aggregateState, error) {
+	state := &aggregateState{
+		numbers: make([]numberState, len(a.fields)),
+		customs: make([][]byte, len(a.customs)),
+	}
+	if len(partial) == 0 {
+		return state, nil
+	}
+	r := aggregateReader{rest: partial}
+	r.version(stateVersion)
+	state.succeeded = r.count()
+	for i := range state.numbers {
+		state.numbers[i].decode(&r)
+	}
+	if a.errors {
+		state.errors.decode(&r)
+	}
+	if a.latency {
+		state.latency.decode(&r)
+	}
+	for i := range state.customs {
+		state.customs[i] = r.optionalBytes()
+	}
+	if err := r.end(); err != nil {
+		return nil, fmt.Errorf("state of the aggregates: %w", err)
+	}
+	return state, nil
+}
+
+func (a *Aggregates) encodeState(state *aggregateState) []byte {
+	b := binary.AppendUvarint([]byte{stateVersion}, state.succeeded)
+	for i := range state.numbers {
+		b = state.numbers[i].append(b)
+	}
+	if a.errors {
+		b = state.errors.append(b)
+	}
+	if a.latency {
+		b = state.latency.append(b)
+	}
+	for _, custom := range state.customs {
+		b = appendOptionalBytes(b, custom)
+	}
+	return b
+}
+
+// addValues adds what Map returned for one job to the state.
+func (a *Aggregates) addValues(state *aggregateState, values []byte, custom [][][]byte) error {
+	if len(values) == 0 && len(a.customs) == 0 {
+		return nil
+	}
+	r := aggregateReader{rest: values}
+	r.version(valuesVersion)
+	for i := range a.fields {
+		if value, ok := r.decimal(); ok {
+			state.numbers[i].add(value)
+		}
+	}
+	for i := range a.customs {
+		custom[i] = append(custom[i], r.optionalBytes())
+	}
+	return r.end()
+}
+
+// aggregateReader reads stored bytes. After the first error it returns zeros;
+// end tells the error.
+type aggregateReader struct {
+	rest []byte
+	err  error
+}
+
+func (r *aggregateReader) fail() {
+	r.rest = nil
+	if r.err == nil {
+		r.err = errDamagedAggregate
+	}
+}
+
+// end returns the first error, or one if bytes are left over.
+func (r *aggregateReader) end() error {
+	if len(r.rest) > 0 {
+		r.fail()
+	}
+	return r.err
+}
+
+func (r *aggregateReader) version(want byte) {
+	switch {
+	case len(r.rest) == 0:
+		r.fail()
+	case r.rest[0] != want:
+		r.rest, r.err = nil, fmt.Errorf("format version %d is not known: want %d", r.rest[0], want)
+	default:
+		r.rest = r.rest[1:]
+	}
+}
+
+func (r *aggregateReader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.rest)
+	if n <= 0 {
+		r.fail()
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+func (r *aggregateReader) varint() int64 {
+	v, n := binary.Varint(r.rest)
+	if n <= 0 {
+		r.fail()
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+// count reads a count of jobs.
+func (r *aggregateReader) count() uint64 { return r.atMost(maxAggregateCount) }
+
+// atMost reads an integer from 0 to limit.
+func (r *aggregateReader) atMost(limit uint64) uint64 {
+	v := r.uvarint()
+	if v > limit {
+		r.fail()
+		return 0
+	}
+	return v
+}
+
+// take reads n bytes. They are not copied.
+func (r *aggregateReader) take(n uint64) []byte {
+	if n > uint64(len(r.rest)) {
+		r.fail()
+		return nil
+	}
+	taken := r.rest[:n:n]
+	r.rest = r.rest[n:]
+	return taken
+}
+
+// optionalBytes reads what appendOptionalBytes wrote.
+func (r *aggregateReader) optionalBytes() []byte {
+	n := r.uvarint()
+	if n == 0 {
+		return nil
+	}
+	return r.take(n - 1)
+}
+
+// appendOptionalBytes tells nil from empty: 0 is nil, else the length plus 1.
+func appendOptionalBytes(b, value []byte) []byte {
+	if value == nil {
+		return append(b, 0)
+	}
+	return append(binary.AppendUvarint(b, uint64(len(value))+1), value...)
+}

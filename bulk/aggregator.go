@@ -1,0 +1,95 @@
+package bulk
+
+import (
+	"context"
+	"time"
+)
+
+// reduceInterval is how often outcomes are reduced while an action runs.
+const reduceInterval = 250 * time.Millisecond
+
+// aggregator reduces outcomes into results, batch after batch, so that results
+// are never all in memory. Progress is a compare-and-set on the number of
+// batches reduced, so each outcome is reduced exactly once, whoever does it and
+// whatever crashes.
+func (e *Engine) aggregator(ctx context.Context) error {
+	for {
+		actions, err := e.store.Actions(ctx, ActionFilter{Unfinished: true})
+		for i := 0; i < len(actions) && err == nil; i++ {
+			if a := actions[i]; a.Status == Aggregating || a.Status == Running && a.Reduced < a.Batches {
+				err = e.reduce(ctx, a)
+			}
+		}
+		if err != nil && !retriable(err) {
+			return err
+		} else if err != nil {
+			e.log.Error("aggregate", "error", err)
+		}
+		if !sleep(ctx, nil, reduceInterval/10) || !sleep(ctx, e.aggregate, reduceInterval) {
+			return ctx.Err()
+		}
+	}
+}
+
+// reduce reduces what outcomes an action has, and completes it if all its jobs
+// are done.
+func (e *Engine) reduce(ctx context.Context, a Action) error {
+	aggregates, err := ParseAggregates(a.Aggregate, e.custom)
+	if err != nil {
+		_, err = e.store.Move(ctx, a.ID, Move{Kind: Fail, Error: err.Error()})
+		return err
+	}
+	for a.Reduced < a.Batches {
+		outcomes, upTo, err := e.store.Outcomes(ctx, a.ID, a.Reduced)
+		if err != nil {
+			return err
+		}
+		if upTo == a.Reduced {
+			break
+		}
+		move := Move{Kind: Reduce, From: a.Reduced, Reduced: upTo}
+		move.Partial, move.Error = reduceBatch(aggregates, a.Partial, outcomes)
+		if a, err = e.store.Move(ctx, a.ID, move); err != nil {
+			return err
+		}
+	}
+	if a.Status != Aggregating || a.Reduced < a.Batches {
+		return nil
+	}
+	return e.complete(ctx, a, aggregates)
+}
+
+// reduceBatch adds outcomes to the partial state; where that is impossible, it
+// says why and leaves the state as it is.
+func reduceBatch(aggregates *Aggregates, partial []byte, outcomes []Outcome) (reduced []byte, why string) {
+	for i := range outcomes {
+		if outcomes[i].Succeeded && outcomes[i].Error != "" {
+			return partial, outcomes[i].Error
+		}
+	}
+	reduced, err := aggregates.Reduce(partial, outcomes)
+	if err != nil {
+		return partial, err.Error()
+	}
+	return reduced, ""
+}
+
+func (e *Engine) complete(ctx context.Context, a Action, aggregates *Aggregates) error {
+	move := Move{Kind: Complete}
+	if a.Error != "" {
+		move = Move{Kind: Fail, Error: a.Error}
+	} else if aggregates.Len() > 0 {
+		result, err := aggregates.Result(a.Partial)
+		if err != nil {
+			move = Move{Kind: Fail, Error: err.Error()}
+		}
+		move.Result = result
+	}
+	done, err := e.store.Move(ctx, a.ID, move)
+	if err == nil {
+		e.log.Debug("action finished", "action", a.ID, "tenant", a.Tenant, "status", done.Status,
+			"succeeded", done.Succeeded, "failed", done.Failed)
+		e.metrics.finished(done)
+	}
+	return err
+}

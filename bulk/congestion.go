@@ -1,0 +1,93 @@
+package bulk
+
+import "time"
+
+// ThrottleDelay is how long a throttled job waits, by the seed's formula,
+//
+//	base + floor(non_ready / rate) · 1 s
+//
+// where nonReady counts the jobs of the same limiter that wait already, and rate
+// is what the limiter lets through in a second. So each throttled job gets a
+// slot of its own behind the others, instead of coming back with all of them.
+// It is at least retryAfter. It has no cap: jobs bunched at a cap would only be
+// turned back again.
+func ThrottleDelay(base time.Duration, nonReady int64, rate float64, retryAfter time.Duration) time.Duration {
+	delay := base
+	if rate > 0 {
+		delay += time.Duration(float64(nonReady)/rate) * time.Second
+	}
+	return max(delay, retryAfter)
+}
+
+const (
+	// seenWindows is how many saturated windows the rate is averaged over.
+	seenWindows = 10
+	// quietWindows is how many windows without a throttle pass before more is
+	// tried than was seen.
+	quietWindows = 5
+	// maxProbe bounds the doublings of a probe.
+	maxProbe = 20
+)
+
+// Congestion learns what a limiter (the jobs of one tenant against one target)
+// is let through where no rate is configured. A window in which something was
+// throttled is saturated: what succeeded in it is the rate. The zero value has
+// seen nothing, and limits nothing. Window indexes never fall.
+type Congestion struct {
+	window    int64
+	succeeded int64
+	throttled int64
+	// known says that a throttle was ever seen; quietSince is the window after
+	// the last one.
+	known      bool
+	quietSince int64
+	// seen holds what succeeded in the last saturated windows that have ended.
+	seen  [seenWindows]int64
+	count int
+}
+
+// Observe adds outcomes of the window of that index.
+func (c *Congestion) Observe(window, succeeded, throttled int64) {
+	if window > c.window {
+		if c.throttled > 0 {
+			c.seen[c.count%seenWindows] = c.succeeded
+			c.count++
+		}
+		c.window, c.succeeded, c.throttled = window, 0, 0
+	}
+	c.succeeded += succeeded
+	c.throttled += throttled
+	if throttled > 0 {
+		c.known, c.quietSince = true, window+1
+	}
+}
+
+// PerWindow is the rate seen: the mean of the last saturated windows, or what
+// has succeeded in the present one if that is more; at least 1.
+func (c *Congestion) PerWindow() float64 {
+	var sum int64
+	n := min(c.count, seenWindows)
+	for _, succeeded := range c.seen[:n] {
+		sum += succeeded
+	}
+	rate := float64(max(1, c.succeeded))
+	if n > 0 {
+		rate = max(float64(sum)/float64(n), float64(c.succeeded), 1)
+	}
+	return rate
+}
+
+// Allowance is how many attempts may be started in the window of that index:
+// what was seen to pass, doubled with each window after quietWindows without a
+// throttle, so that a target that can take more is soon given more. NoLimit
+// where nothing was ever throttled, or the doubling has run its course.
+func (c *Congestion) Allowance(window int64) int64 {
+	if !c.known {
+		return NoLimit
+	}
+	probe := max(0, window-c.quietSince-quietWindows+1)
+	if probe > maxProbe {
+		return NoLimit
+	}
+	return int64(c.PerWindow()+0.5) << probe
+}

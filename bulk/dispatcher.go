@@ -1,0 +1,36 @@
+package bulk
+
+import (
+	"context"
+	"time"
+)
+
+// dispatcher returns jobs that are due, or whose lease has expired, to the front
+// of their action's line, from where the fetcher admits them as any other: so
+// they too pass the limits, and are turned back by none.
+func (e *Engine) dispatcher(ctx context.Context) error {
+	for {
+		began := time.Now()
+		moved, next, err := e.store.Dispatch(ctx, e.config.DispatchBatch)
+		if err != nil && !retriable(err) {
+			return err
+		} else if err != nil {
+			e.log.Error("dispatch", "error", err)
+		}
+		e.metrics.dispatched(moved, time.Since(began))
+		wait := e.config.DispatchInterval
+		switch {
+		case moved > 0:
+			e.fetch.wake()
+			e.watch.wake()
+			if moved == e.config.DispatchBatch {
+				wait = 0
+			}
+		case !next.IsZero():
+			wait = min(wait, max(time.Until(next), time.Millisecond))
+		}
+		if !sleep(ctx, e.dispatch, wait) {
+			return ctx.Err()
+		}
+	}
+}

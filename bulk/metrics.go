@@ -1,0 +1,214 @@
+package bulk
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// maxTenantLabels bounds the values of the label "tenant"; what other tenants do
+// is counted under "other".
+const maxTenantLabels = 200
+
+// metrics are bulk's metrics. Those that the seed names keep their names, with
+// the tenant for its group.
+type metrics struct {
+	mu      sync.Mutex
+	tenants map[string]string
+	state   Backlog
+
+	allowed, denied, attempts, jobs, actions  *prometheus.CounterVec
+	moved, skipped, rejected, received, cycle prometheus.Counter
+	admittedTo                                *prometheus.CounterVec
+	cycleDuration                             prometheus.Histogram
+	attemptDuration                           *prometheus.HistogramVec
+	readySize, nonReadySize, inFlightSize     *prometheus.Desc
+}
+
+func newMetrics() *metrics {
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "bulk_action_" + name, Help: help}, labels)
+	}
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "bulk_action_" + name, Help: help})
+	}
+	buckets := prometheus.ExponentialBuckets(1, 4, 9)
+	return &metrics{
+		tenants:    map[string]string{},
+		allowed:    counters("rate_limit_allowed_total", "Jobs that the limits let into the ready queue.", "tenant"),
+		denied:     counters("rate_limit_denied_total", "Looks at the fair queue in which a limit held a tenant's jobs back; they wait, nothing is turned back.", "tenant", "reason"),
+		moved:      counter("dispatch_moved_total", "Jobs that returned to their line because they were due or their lease had expired."),
+		skipped:    counter("dispatch_skip_total", "Looks at the fair queue that admitted nothing because the ready queue was full."),
+		admittedTo: counters("backpressure_admitted_total", "Jobs that entered the ready queue, or were turned back to the non-ready queue.", "destination"),
+		rejected:   counter("backpressure_rejected_total", "Jobs that were refused at upload."),
+		received:   counter("received_total", "Jobs that were received."),
+		cycle:      counter("dispatch_cycles_total", "Looks for due jobs."),
+		attempts:   counters("attempts_total", "Attempts that ended, by outcome.", "type", "outcome"),
+		jobs:       counters("jobs_total", "Jobs that finished, by outcome.", "tenant", "outcome"),
+		actions:    counters("finished_total", "Actions that finished, by status.", "status"),
+		cycleDuration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "bulk_action_dispatch_cycle_duration_ms", Help: "Duration of one look for due jobs.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 9)}),
+		attemptDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "bulk_action_attempt_duration_ms", Help: "Duration of one attempt.", Buckets: buckets}, []string{"type"}),
+		readySize:    prometheus.NewDesc("bulk_action_ready_queue_size", "Jobs that are ready.", []string{"type"}, nil),
+		nonReadySize: prometheus.NewDesc("bulk_action_non_ready_queue_size", "Jobs that were turned back and wait until they are due.", []string{"reason"}, nil),
+		inFlightSize: prometheus.NewDesc("bulk_action_in_flight_size", "Jobs that are in flight.", []string{"type"}, nil),
+	}
+}
+
+// Collector returns bulk's metrics for Prometheus.
+func (e *Engine) Collector() prometheus.Collector { return e.metrics }
+
+func (m *metrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{
+		m.allowed, m.denied, m.moved, m.skipped, m.admittedTo, m.rejected, m.received, m.cycle,
+		m.attempts, m.jobs, m.actions, m.cycleDuration, m.attemptDuration,
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(to chan<- *prometheus.Desc) {
+	for _, c := range m.collectors() {
+		c.Describe(to)
+	}
+	to <- m.readySize
+	to <- m.nonReadySize
+	to <- m.inFlightSize
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(to chan<- prometheus.Metric) {
+	for _, c := range m.collectors() {
+		c.Collect(to)
+	}
+	m.mu.Lock()
+	state := m.state
+	m.mu.Unlock()
+	for name, s := range state.Types {
+		to <- prometheus.MustNewConstMetric(m.readySize, prometheus.GaugeValue, float64(s.Ready), name)
+		to <- prometheus.MustNewConstMetric(m.inFlightSize, prometheus.GaugeValue, float64(s.InFlight), name)
+	}
+	for reason, jobs := range state.NonReady {
+		to <- prometheus.MustNewConstMetric(m.nonReadySize, prometheus.GaugeValue, float64(jobs), NonReadyReason(reason).String())
+	}
+}
+
+// tenant is the label of a tenant: its name, while there are few.
+func (m *metrics) tenant(name string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	label, known := m.tenants[name]
+	if !known {
+		if len(m.tenants) >= maxTenantLabels {
+			return "other"
+		}
+		label = name
+		m.tenants[name] = label
+	}
+	return label
+}
+
+func (m *metrics) appended(err error, jobs int) {
+	if err != nil {
+		m.rejected.Add(float64(jobs))
+		return
+	}
+	m.received.Add(float64(jobs))
+}
+
+// fetched notes one look at the fair queue: who passed, and what held others.
+func (m *metrics) fetched(b Backlog, room Room, grants []Grant, admitted int) {
+	m.mu.Lock()
+	m.state = b
+	m.mu.Unlock()
+	if admitted > 0 {
+		m.admittedTo.WithLabelValues("ready").Add(float64(admitted))
+	}
+	if len(b.Lines) == 0 {
+		return
+	}
+	if room.Total <= 0 || admitted == 0 && b.Left > 0 {
+		m.skipped.Inc()
+	}
+	tenants := map[uint64]string{}
+	for i := range b.Lines {
+		line := &b.Lines[i]
+		if b.Left == 0 {
+			m.denied.WithLabelValues(m.tenant(line.Tenant), "global").Inc()
+		} else if line.Left == 0 {
+			m.denied.WithLabelValues(m.tenant(line.Tenant), "tenant").Inc()
+		}
+		for _, w := range line.Waiting {
+			tenants[w.Number] = line.Tenant
+		}
+	}
+	passed := map[string]int64{}
+	for _, g := range grants {
+		passed[tenants[g.Number]] += g.Jobs
+	}
+	for tenant, jobs := range passed {
+		m.allowed.WithLabelValues(m.tenant(tenant)).Add(float64(jobs))
+	}
+}
+
+func (m *metrics) dispatched(moved int, took time.Duration) {
+	m.cycle.Inc()
+	m.moved.Add(float64(moved))
+	m.cycleDuration.Observe(float64(took) / float64(time.Millisecond))
+}
+
+var outcomeLabels = map[SettlementKind]string{
+	Succeeded: "succeeded", FailedForGood: "failed", FailedForNow: "retry", Throttled: "throttled",
+	Released: "released", Extended: "extended",
+}
+
+// settled counts outcomes. Counters are looked up once for each tenant, type and
+// outcome of a batch, not for each job.
+func (m *metrics) settled(batch []ended, verdicts []Verdict) {
+	type key struct {
+		spec *Spec
+		kind SettlementKind
+	}
+	counts := map[key]int{}
+	var last key
+	var run int
+	for i := range batch {
+		if verdicts[i] != Accepted || batch[i].spec == nil {
+			continue
+		}
+		k := key{batch[i].spec, batch[i].settlement.Kind}
+		if k != last {
+			counts[last] += run
+			last, run = k, 0
+		}
+		run++
+	}
+	counts[last] += run
+	for k, n := range counts {
+		if k.spec == nil || n == 0 {
+			continue
+		}
+		label := outcomeLabels[k.kind]
+		m.attempts.WithLabelValues(k.spec.Type, label).Add(float64(n))
+		switch k.kind {
+		case Succeeded, FailedForGood:
+			m.jobs.WithLabelValues(m.tenant(k.spec.Tenant), label).Add(float64(n))
+		case FailedForNow, Throttled:
+			m.admittedTo.WithLabelValues("non_ready").Add(float64(n))
+		}
+	}
+	m.timed(batch)
+}
+
+// timed observes the durations of a batch's attempts; of a large batch, a sample.
+func (m *metrics) timed(batch []ended) {
+	const samples = 64
+	for i := 0; i < len(batch); i += 1 + len(batch)/samples {
+		if e := &batch[i]; e.spec != nil && e.settlement.Kind < Released {
+			m.attemptDuration.WithLabelValues(e.spec.Type).Observe(float64(e.settlement.Took) / float64(time.Millisecond))
+		}
+	}
+}
+
+func (m *metrics) finished(a Action) { m.actions.WithLabelValues(string(a.Status)).Inc() }

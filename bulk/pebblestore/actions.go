@@ -1,0 +1,369 @@
+package pebblestore
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+// MaxJobs is the most jobs of one action.
+const MaxJobs = math.MaxUint32 - 1
+
+// Create implements bulk.Store.
+func (s *Store) Create(_ context.Context, spec bulk.Spec) (created bulk.Action, isNew bool, err error) {
+	if spec.ID == "" {
+		spec.ID = "act_" + strings.ToLower(rand.Text())
+	}
+	if err := s.disk.check(s.now(), 1024); err != nil {
+		return created, false, err
+	}
+	err = s.do(func(c *call) error {
+		number, err := s.lookup(spec.ID)
+		if err == nil {
+			created, err = s.present(number)
+			if err == nil && !created.Spec.Equal(spec) {
+				err = &bulk.ExistsError{ID: spec.ID}
+			}
+			return err
+		}
+		if !errors.Is(err, bulk.ErrNotFound) {
+			return err
+		}
+		isNew = true
+		s.number++
+		created = bulk.Action{Spec: spec, Status: bulk.Created, CreatedAt: c.now.UTC()}
+		encoded := binary.BigEndian.AppendUint64(nil, s.number)
+		c.keep(c.batch.Set(metaNumber, encoded, nil))
+		c.keep(c.batch.Set(append([]byte{keyID}, spec.ID...), encoded, nil))
+		c.keep(c.batch.Set(numberKey(keyLive, s.number), nil, nil))
+		c.write(s.number, &created)
+		s.enter(s.number, created)
+		return nil
+	})
+	return created, isNew, err
+}
+
+// write stores an action's record.
+func (c *call) write(number uint64, record *bulk.Action) {
+	encoded, err := json.Marshal(record)
+	c.keep(err)
+	c.keep(c.batch.Set(numberKey(keyAction, number), encoded, nil))
+}
+
+// present returns an action by number, finished or not.
+func (s *Store) present(number uint64) (bulk.Action, error) {
+	if a := s.actions[number]; a != nil {
+		return a.record, nil
+	}
+	return s.record(number)
+}
+
+// Append implements bulk.Store.
+func (s *Store) Append(_ context.Context, id string, offset int64, payloads [][]byte) (received int64, err error) {
+	s.mu.Lock()
+	a, state := s.find(id), s.state
+	s.mu.Unlock()
+	if state != nil {
+		return 0, state
+	}
+	if a == nil {
+		return 0, s.refuseAppend(id)
+	}
+	a.upload.Lock()
+	defer a.upload.Unlock()
+	s.mu.Lock()
+	received, status := a.record.Received, a.record.Status
+	s.mu.Unlock()
+	switch {
+	case status != bulk.Created:
+		return received, sealedError(id, status, received)
+	case offset < 0 || offset > received:
+		return received, &bulk.OffsetError{Received: received}
+	}
+	payloads = payloads[min(received-offset, int64(len(payloads))):]
+	if len(payloads) == 0 {
+		return received, nil
+	}
+	if received+int64(len(payloads)) > MaxJobs {
+		return received, fmt.Errorf("%w: an action has at most %d jobs", bulk.ErrFull, int64(MaxJobs))
+	}
+	if err := s.appendPages(a.number, received, payloads); err != nil {
+		return received, err
+	}
+	received += int64(len(payloads))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a.record.Received = received
+	a.record.Pending = a.waiting()
+	return received, s.state
+}
+
+// appendPages stores payloads behind the first `received` ones of an action. It
+// holds no lock but the action's, so that uploads run side by side.
+func (s *Store) appendPages(number uint64, received int64, payloads [][]byte) error {
+	batch := s.db.NewBatch()
+	index, bytes := uint32(received), 0
+	splitPages(payloads, func(payloads [][]byte, size int) {
+		bytes += size
+		// Set fails only on a batch that was applied.
+		_ = batch.Set(indexKey(keyPayloads, number, index), encodePage(payloads, size), nil)
+		index += uint32(len(payloads))
+	})
+	if err := s.disk.check(s.now(), bytes); err != nil {
+		return errors.Join(err, batch.Close())
+	}
+	err := s.apply(batch)
+	if err == nil {
+		err = batch.SyncWait()
+	}
+	if err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.broke(err)
+	}
+	return batch.Close()
+}
+
+func sealedError(id string, status bulk.Status, received int64) error {
+	return &bulk.MoveError{ID: id, From: status, Received: received, Why: "jobs can be added only before it is sealed"}
+}
+
+// refuseAppend says why jobs cannot be added to an action that is not in memory.
+func (s *Store) refuseAppend(id string) error {
+	action, err := s.Action(context.Background(), id)
+	if err != nil {
+		return err
+	}
+	return sealedError(id, action.Status, action.Received)
+}
+
+// Action implements bulk.Store.
+func (s *Store) Action(_ context.Context, id string) (bulk.Action, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != nil {
+		return bulk.Action{}, s.state
+	}
+	number, err := s.lookup(id)
+	if err != nil {
+		return bulk.Action{}, err
+	}
+	return s.present(number)
+}
+
+// Actions implements bulk.Store.
+func (s *Store) Actions(_ context.Context, filter bulk.ActionFilter) (actions []bulk.Action, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != nil {
+		return nil, s.state
+	}
+	first := uint64(0)
+	if filter.After != "" {
+		number, err := s.lookup(filter.After)
+		if err != nil {
+			return nil, err
+		}
+		first = number + 1
+	}
+	take := func(record bulk.Action) bool {
+		if matches(&record, filter) {
+			actions = append(actions, record)
+		}
+		return filter.Limit == 0 || len(actions) < filter.Limit
+	}
+	switch {
+	case filter.Number > 0:
+		record, err := s.present(filter.Number)
+		if errors.Is(err, bulk.ErrNotFound) {
+			return nil, nil
+		}
+		take(record)
+		return actions, err
+	case filter.Unfinished:
+		s.eachLive(first, take)
+		return actions, nil
+	}
+	err = scan(s.db, numberKey(keyAction, first), []byte{keyAction + 1}, func(key, value []byte) (bool, error) {
+		if a := s.actions[binary.BigEndian.Uint64(key[1:])]; a != nil {
+			return take(a.record), nil
+		}
+		var record bulk.Action
+		if err := json.Unmarshal(value, &record); err != nil {
+			return false, &CorruptError{append([]byte{}, key...), err.Error()}
+		}
+		return take(record), nil
+	})
+	return actions, err
+}
+
+// eachLive calls f for the unfinished actions from a number on, in order, until
+// it returns false.
+func (s *Store) eachLive(first uint64, f func(bulk.Action) bool) {
+	numbers := make([]uint64, 0, len(s.actions))
+	for number := range s.actions {
+		if number >= first {
+			numbers = append(numbers, number)
+		}
+	}
+	slices.Sort(numbers)
+	for _, number := range numbers {
+		if !f(s.actions[number].record) {
+			return
+		}
+	}
+}
+
+func matches(a *bulk.Action, filter bulk.ActionFilter) bool {
+	return (filter.Tenant == "" || a.Tenant == filter.Tenant) && (filter.Status == "" || a.Status == filter.Status)
+}
+
+// Move implements bulk.Store.
+func (s *Store) Move(_ context.Context, id string, move bulk.Move) (moved bulk.Action, err error) {
+	s.mu.Lock()
+	a := s.find(id)
+	s.mu.Unlock()
+	if a != nil && (move.Kind == bulk.Seal || move.Kind == bulk.Cancel) {
+		a.upload.Lock()
+		defer a.upload.Unlock()
+	}
+	err = s.do(func(c *call) error {
+		number, err := s.lookup(id)
+		if err != nil {
+			return err
+		}
+		if moved, err = s.present(number); err != nil {
+			return err
+		}
+		next, err := moved.Apply(move, c.now.UTC())
+		if errors.Is(err, bulk.ErrNoChange) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		moved = c.move(number, next, move)
+		return nil
+	})
+	return moved, err
+}
+
+// move makes what the status machine decided true in memory and on disk.
+func (c *call) move(number uint64, next bulk.Action, move bulk.Move) bulk.Action {
+	s, a := c.s, c.s.actions[number]
+	switch move.Kind {
+	case bulk.Replayed:
+		c.deleteDead(number, move.Total)
+	case bulk.Forget:
+		if a != nil { // canceled, with jobs in flight
+			s.landAll(a)
+			c.retire(a)
+		}
+		c.forget(number, next.ID)
+		return next
+	}
+	if a == nil {
+		c.write(number, &next)
+		return next
+	}
+	a.record = next
+	switch move.Kind {
+	case bulk.Pause:
+		s.withdraw(a)
+	case bulk.Cancel:
+		s.cancelAll(a)
+	}
+	c.write(number, &a.record)
+	if next.Status.Final() && !next.FinishedAt.IsZero() {
+		c.retire(a)
+	}
+	return a.record
+}
+
+// withdraw takes an action's ready jobs back into its line.
+func (s *Store) withdraw(a *action) {
+	jobs := s.unready(a)
+	for _, j := range jobs {
+		j.phase = inLine
+	}
+	a.returned.prepend(jobs)
+	a.record.Pending += int64(len(jobs))
+}
+
+// unready takes an action's jobs out of the ready queue, in order.
+func (s *Store) unready(a *action) []*job {
+	if a.record.Ready == 0 {
+		return nil
+	}
+	jobs := a.line.kind.ready.remove(func(j *job) bool { return j.action == a })
+	s.charge(a, -int64(len(jobs)))
+	a.record.Ready -= int64(len(jobs))
+	return jobs
+}
+
+// cancelAll ends every job of an action that is not in flight.
+func (s *Store) cancelAll(a *action) {
+	s.unready(a)
+	for _, j := range a.jobs {
+		switch j.phase {
+		case inFlight:
+			continue
+		case nonReady:
+			s.takeUp(j)
+		}
+		delete(a.jobs, j.index)
+	}
+	a.returned, a.next = queue{}, a.record.Received
+	a.record.Pending = 0
+	a.record.Canceled = a.record.Received - a.record.Succeeded - a.record.Failed - a.record.InFlight
+}
+
+// landAll takes an action's jobs out of flight.
+func (s *Store) landAll(a *action) {
+	for _, j := range a.jobs {
+		if j.phase == inFlight {
+			s.land(j)
+			s.drop(j)
+		}
+	}
+}
+
+// retire takes a finished action out of memory. Its record, its log (which
+// answers late settlements) and its dead letters stay until it is forgotten.
+func (c *call) retire(a *action) {
+	c.s.leave(a)
+	c.s.late.keep(a.number, a.finals)
+	c.keep(c.batch.Delete(numberKey(keyLive, a.number), nil))
+	c.deleteAll(keyPayloads, a.number)
+	c.deleteAll(keyOutcomes, a.number)
+}
+
+// forget deletes everything of a finished action.
+func (c *call) forget(number uint64, id string) {
+	c.keep(c.batch.Delete(numberKey(keyAction, number), nil))
+	c.keep(c.batch.Delete(append([]byte{keyID}, id...), nil))
+	c.deleteAll(keyLog, number)
+	c.deleteAll(keyDead, number)
+	c.s.late.forget(number)
+}
+
+func (c *call) deleteAll(kind byte, number uint64) {
+	from, to := numberRange(kind, number)
+	c.keep(c.batch.DeleteRange(from, to, nil))
+}
+
+// deleteDead deletes the dead letters below an index.
+func (c *call) deleteDead(number uint64, below int64) {
+	from, _ := numberRange(keyDead, number)
+	c.keep(c.batch.DeleteRange(from, indexKey(keyDead, number, uint32(min(below, MaxJobs))), &pebble.WriteOptions{}))
+}

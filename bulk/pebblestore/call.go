@@ -1,0 +1,255 @@
+package pebblestore
+
+import (
+	"container/heap"
+	"encoding/binary"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+// compactLog is the length at which a page's log is replaced by a snapshot.
+const compactLog = 32 << 10
+
+// call is one atomic move in progress, with s.mu held: what it changes in memory
+// and what it writes.
+type call struct {
+	s       *Store
+	now     time.Time
+	window  int64
+	batch   *pebble.Batch
+	touched []*action
+	err     error
+}
+
+func (s *Store) begin() *call {
+	now := s.now()
+	return &call{s: s, now: now, window: s.window(now), batch: s.db.NewBatch()}
+}
+
+// note writes an event of a job into its page's log.
+func (c *call) note(a *action, kind event, index uint32, argument int64) {
+	c.touch(a)
+	if page := index >> pageBits; page != a.writer.page {
+		c.writeLog(a)
+		a.writer.page = page
+	}
+	a.writer.add(kind, index, argument)
+}
+
+func (c *call) touch(a *action) {
+	if !a.touched {
+		a.touched = true
+		c.touched = append(c.touched, a)
+	}
+}
+
+// writeLog appends what was noted to the log of its page. A log that has grown
+// long is replaced by a snapshot.
+func (c *call) writeLog(a *action) {
+	a.writer.flush()
+	log, page := a.writer.log, a.writer.page
+	if len(log) == 0 {
+		return
+	}
+	a.writer.log = a.writer.log[:0]
+	key := indexKey(keyLog, a.number, page)
+	if a.logBytes[page]+len(log) < compactLog {
+		a.logBytes[page] += len(log)
+		c.keep(c.batch.Merge(key, log, nil))
+		return
+	}
+	old, err := get(c.s.db, key)
+	c.keep(err)
+	var facts pageFacts
+	for _, log := range [][]byte{old, log} {
+		if err := facts.replay(log); err != nil {
+			c.keep(&CorruptError{key, err.Error()})
+		}
+	}
+	snapshot := facts.appendSnapshot(nil)
+	a.logBytes[page] = len(snapshot)
+	c.keep(c.batch.Set(key, snapshot, nil))
+}
+
+// keep keeps the first error.
+func (c *call) keep(err error) {
+	if c.err == nil {
+		c.err = err
+	}
+}
+
+// commit writes what was touched and enters the batch into the log, so that the
+// log has the order of memory. It returns what waits for the fsync, to be called
+// without s.mu. An error means that memory and disk have parted.
+func (c *call) commit() (wait func() error, err error) {
+	for _, a := range c.touched {
+		c.writeLog(a)
+		c.writeOutcomes(a)
+		a.touched = false
+	}
+	if c.err != nil {
+		c.batch.Close()
+		return nil, c.s.broke(c.err)
+	}
+	if c.batch.Empty() {
+		return c.batch.Close, nil
+	}
+	if err := c.s.apply(c.batch); err != nil {
+		return nil, c.s.broke(err)
+	}
+	return func() error {
+		if err := c.batch.SyncWait(); err != nil {
+			c.s.mu.Lock()
+			defer c.s.mu.Unlock()
+			return c.s.broke(err)
+		}
+		return c.batch.Close()
+	}, nil
+}
+
+func (c *call) writeOutcomes(a *action) {
+	if len(a.outcomes) == 0 {
+		return
+	}
+	c.keep(c.batch.Set(outcomesKey(a.number, a.record.Batches), encodeOutcomes(a.outcomes), nil))
+	a.record.Batches++
+	clear(a.outcomes)
+	a.outcomes = a.outcomes[:0]
+}
+
+// launch puts a job in flight.
+func (s *Store) launch(j *job) {
+	a := j.action
+	j.phase, j.lapsed = inFlight, false
+	heap.Push(&s.leases, j)
+	a.record.InFlight++
+	a.line.kind.inFlight++
+	if a.target != nil {
+		a.target.inFlight++
+	}
+}
+
+// land takes a job out of flight.
+func (s *Store) land(j *job) {
+	a := j.action
+	heap.Remove(&s.leases, j.place)
+	a.record.InFlight--
+	a.line.kind.inFlight--
+	if a.target != nil {
+		a.target.inFlight--
+	}
+}
+
+// goBack returns a job that has landed, or was set aside, to the line.
+func (s *Store) goBack(j *job) {
+	j.phase = inLine
+	j.action.returned.push(j)
+	j.action.record.Pending++
+}
+
+// setAside makes a job non-ready until j.at.
+func (s *Store) setAside(j *job) {
+	a := j.action
+	j.phase = nonReady
+	heap.Push(&s.due, j)
+	a.record.NonReady[j.reason]++
+	s.nonReady[j.reason]++
+	if j.reason == reasonThrottled {
+		a.limiter.nonReady++
+		a.limiter.booked[s.window(j.at)]++
+	}
+}
+
+// takeUp ends a job's being non-ready.
+func (s *Store) takeUp(j *job) {
+	a := j.action
+	heap.Remove(&s.due, j.place)
+	a.record.NonReady[j.reason]--
+	s.nonReady[j.reason]--
+	if j.reason == reasonThrottled {
+		a.limiter.nonReady--
+		window := s.window(j.at)
+		if a.limiter.booked[window]--; a.limiter.booked[window] <= 0 {
+			delete(a.limiter.booked, window)
+		}
+	}
+}
+
+// drop ends what memory keeps of a job.
+func (s *Store) drop(j *job) {
+	delete(j.action.jobs, j.index)
+	*j = job{}
+	if len(s.free) < 4096 {
+		s.free = append(s.free, j)
+	}
+}
+
+// newJob returns a job of an action that is touched for the first time.
+func (s *Store) newJob(a *action, index uint32) *job {
+	var j *job
+	if n := len(s.free); n > 0 {
+		j, s.free = s.free[n-1], s.free[:n-1]
+	} else {
+		j = new(job)
+	}
+	j.action, j.index = a, index
+	a.jobs[index] = j
+	return j
+}
+
+// succeed ends a job that has landed.
+func (c *call) succeed(j *job, settlement *bulk.Settlement) {
+	a := j.action
+	c.note(a, evSucceeded, j.index, 0)
+	c.outcome(a, bulk.Outcome{
+		Index: int64(j.index), Succeeded: true, Attempts: int(j.attempts), Took: settlement.Took,
+		Values: settlement.Values, Error: cutError(settlement.Error),
+	})
+	a.record.Succeeded++
+	a.setFinal(j.index, j.fence, true)
+	c.s.drop(j)
+}
+
+func cutError(why string) string { return why[:min(len(why), bulk.MaxErrorBytes)] }
+
+// fail ends a job that has landed, as a dead letter.
+func (c *call) fail(j *job, why string, took time.Duration) {
+	a := j.action
+	why = cutError(why)
+	payload, err := c.s.pages.payload(a.number, j.index)
+	c.keep(err)
+	c.note(a, evFailed, j.index, 0)
+	c.keep(c.batch.Set(indexKey(keyDead, a.number, j.index), encodeDeadLetter(bulk.DeadLetter{
+		Payload: payload, Error: why, Attempts: int(j.attempts), FailedAt: c.now,
+	}), nil))
+	c.outcome(a, bulk.Outcome{Index: int64(j.index), Attempts: int(j.attempts), Took: took, Error: why})
+	a.record.Failed++
+	a.setFinal(j.index, j.fence, false)
+	c.s.drop(j)
+}
+
+// cancel ends a job that landed after its action was canceled.
+func (c *call) cancel(j *job) {
+	a := j.action
+	c.note(a, evCanceled, j.index, 0)
+	a.record.Canceled++
+	a.setFinal(j.index, j.fence, false)
+	c.s.drop(j)
+}
+
+// outcome records an outcome for the aggregator, if the action has one.
+func (c *call) outcome(a *action, o bulk.Outcome) {
+	if len(a.spec.Aggregate) > 0 {
+		c.touch(a)
+		a.outcomes = append(a.outcomes, o)
+	}
+}
+
+// started notes the window of the last attempt, so that a store that is opened
+// in it again does not start its limits from zero.
+func (c *call) started() {
+	c.keep(c.batch.Set(metaWindow, binary.BigEndian.AppendUint64(nil, uint64(c.window)), nil))
+}

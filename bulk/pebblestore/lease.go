@@ -1,0 +1,271 @@
+package pebblestore
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+// Lease implements bulk.Store.
+func (s *Store) Lease(_ context.Context, request bulk.LeaseRequest) (leased []bulk.Job, err error) {
+	var numbers []uint64
+	err = s.do(func(c *call) error {
+		for len(leased) < request.Max {
+			j := s.nextReady(request.Types)
+			if j == nil {
+				break
+			}
+			s.charge(j.action, -1)
+			j.action.record.Ready--
+			if !s.mayStartJob(j.action, c.window) {
+				s.turnBack(c, j)
+				continue
+			}
+			leased = append(leased, c.lease(j, request))
+			numbers = append(numbers, j.action.number)
+		}
+		if len(leased) > 0 {
+			c.started()
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range leased {
+		if leased[i].Payload, err = s.pages.payload(numbers[i], uint32(leased[i].Index)); err != nil {
+			return nil, fmt.Errorf("job %s: %w", leased[i].ID(), err)
+		}
+	}
+	return leased, nil
+}
+
+// nextReady takes the next ready job of one of some types: of each in turn, over
+// all calls, so that small requests starve no type. Nil if none is ready.
+func (s *Store) nextReady(types []string) *job {
+	for range types {
+		s.turn++
+		if k := s.kinds[types[s.turn%uint64(len(types))]]; k != nil && k.ready.len() > 0 {
+			return k.ready.pop()
+		}
+	}
+	return nil
+}
+
+// mayStartJob tells whether every limit lets one more attempt start. Admission
+// has made sure of it, unless a limit was lowered since.
+func (s *Store) mayStartJob(a *action, window int64) bool {
+	return s.mayStart(&s.global, window) && s.mayStart(&a.line.tenant.counter, window) &&
+		(a.target == nil || s.mayStart(a.target, window))
+}
+
+// turnBack makes a ready job wait for the next window.
+func (s *Store) turnBack(c *call, j *job) {
+	j.reason, j.at = reasonRateLimited, bulk.WindowStart(c.window+1, s.config.Window)
+	s.setAside(j)
+}
+
+// lease starts an attempt and charges it to the window.
+func (c *call) lease(j *job, request bulk.LeaseRequest) bulk.Job {
+	s, a := c.s, j.action
+	s.global.started++
+	a.line.tenant.counter.started++
+	a.limiter.roll(c.window)
+	a.limiter.started++
+	if a.target != nil {
+		a.target.started++
+	}
+	j.fence++
+	j.attempts++
+	j.local = request.Local
+	j.at = c.now.Add(request.LeaseFor)
+	s.launch(j)
+	if j.local {
+		c.note(a, evLeased, j.index, 0)
+	} else {
+		c.note(a, evLent, j.index, j.at.UnixMilli())
+	}
+	return bulk.Job{
+		Spec: a.spec, Index: int64(j.index), Attempt: int(j.attempts), Deadline: j.at,
+		Lease: bulk.LeaseID{Action: a.number, Index: j.index, Fence: j.fence},
+	}
+}
+
+// Settle implements bulk.Store.
+func (s *Store) Settle(_ context.Context, settlements []bulk.Settlement) ([]bulk.Verdict, error) {
+	verdicts := make([]bulk.Verdict, len(settlements))
+	err := s.do(func(c *call) error {
+		for i := range settlements {
+			verdict, err := c.settle(&settlements[i])
+			c.keep(err)
+			verdicts[i] = verdict
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return verdicts, nil
+}
+
+func (c *call) settle(settlement *bulk.Settlement) (bulk.Verdict, error) {
+	lease := settlement.Lease
+	a := c.s.actions[lease.Action]
+	if a == nil {
+		return c.s.lateVerdict(lease)
+	}
+	if f := a.final(lease.Index); f != 0 {
+		return finalVerdict(f, lease.Fence), nil
+	}
+	j := a.jobs[lease.Index]
+	switch {
+	case j == nil || lease.Fence == 0 || lease.Fence > j.fence:
+		return bulk.Unknown, nil
+	case lease.Fence < j.fence, j.lapsed, j.phase == inFlight && c.now.After(j.at):
+		return bulk.Expired, nil
+	case j.phase != inFlight:
+		return bulk.Duplicate, nil
+	}
+	c.end(j, settlement)
+	return bulk.Accepted, nil
+}
+
+// finalVerdict answers a lease whose job is finished.
+func finalVerdict(final uint8, fence uint32) bulk.Verdict {
+	if final&fenceMask == finalOf(fence, false) {
+		return bulk.Duplicate
+	}
+	return bulk.Expired
+}
+
+// end applies an accepted settlement.
+func (c *call) end(j *job, settlement *bulk.Settlement) {
+	s, a := c.s, j.action
+	if settlement.Kind == bulk.Extended {
+		j.at = c.now.Add(settlement.LeaseFor)
+		heap.Fix(&s.leases, j.place)
+		if !j.local {
+			c.note(a, evExtended, j.index, j.at.UnixMilli())
+		}
+		return
+	}
+	s.land(j)
+	if settlement.Kind != bulk.Released && settlement.Kind != bulk.Throttled {
+		a.line.kind.finished++
+	}
+	switch {
+	case settlement.Kind == bulk.Succeeded:
+		a.limiter.congestion.Observe(c.window, 1, 0)
+		c.succeed(j, settlement)
+	case settlement.Kind == bulk.FailedForGood:
+		a.limiter.congestion.Observe(c.window, 1, 0)
+		c.fail(j, settlement.Error, settlement.Took)
+	case a.record.Status == bulk.Canceled:
+		c.cancel(j)
+	case settlement.Kind == bulk.Throttled:
+		c.throttle(j, settlement)
+	case settlement.Kind == bulk.Released:
+		j.attempts--
+		c.note(a, evReleased, j.index, 0)
+		s.goBack(j)
+	default:
+		c.retry(j, settlement)
+	}
+}
+
+// throttle sets a job aside until its slot comes.
+func (c *call) throttle(j *job, settlement *bulk.Settlement) {
+	a := j.action
+	a.limiter.congestion.Observe(c.window, 0, 1)
+	j.attempts--
+	j.reason = reasonThrottled
+	j.at = c.now.Add(bulk.ThrottleDelay(a.config.BackoffBase, a.limiter.nonReady,
+		c.s.ratePerSecond(a), bulk.BoundRetryAfter(settlement.RetryAfter)))
+	a.record.Throttled++
+	c.note(a, evThrottled, j.index, j.at.UnixMilli())
+	c.s.setAside(j)
+}
+
+// ratePerSecond is what an action's limiter is let through: its tenant's part of
+// the target's rate where that is configured, else what was seen to pass.
+func (s *Store) ratePerSecond(a *action) float64 {
+	if a.target != nil && a.target.rate > 0 {
+		sharing := 0
+		for key, l := range s.limiters {
+			if key[1] == a.spec.TargetName() && l.nonReady > 0 {
+				sharing++
+			}
+		}
+		return a.target.rate / float64(max(1, sharing))
+	}
+	return a.limiter.congestion.PerWindow() / s.config.Window.Seconds()
+}
+
+// retry sets a job aside until its next attempt; without one left it fails.
+func (c *call) retry(j *job, settlement *bulk.Settlement) {
+	a := j.action
+	if int(j.attempts) >= a.config.MaxAttempts {
+		c.fail(j, settlement.Error, settlement.Took)
+		return
+	}
+	delay := bulk.BoundRetryAfter(settlement.RetryAfter)
+	if delay == 0 {
+		delay = bulk.RetryDelay(a.config.BackoffBase, a.config.BackoffCap, int(j.attempts), rand.Float64())
+	}
+	j.reason, j.at = reasonTransient, c.now.Add(delay)
+	a.record.Retried++
+	c.note(a, evRetry, j.index, j.at.UnixMilli())
+	c.s.setAside(j)
+}
+
+// Dispatch implements bulk.Store.
+func (s *Store) Dispatch(_ context.Context, most int) (moved int, next time.Time, err error) {
+	err = s.do(func(c *call) error {
+		for moved < most && len(s.due) > 0 && !s.due[0].at.After(c.now) {
+			j := s.due[0]
+			s.takeUp(j)
+			s.goBack(j)
+			moved++
+		}
+		for moved < most && len(s.leases) > 0 && s.leases[0].at.Before(c.now) {
+			c.expire(s.leases[0])
+			moved++
+		}
+		next = s.nextDue()
+		return nil
+	})
+	return moved, next, err
+}
+
+// nextDue is when Dispatch has something to do; zero if it is not known.
+func (s *Store) nextDue() (next time.Time) {
+	if len(s.due) > 0 {
+		next = s.due[0].at
+	}
+	if len(s.leases) > 0 && (next.IsZero() || s.leases[0].at.Before(next)) {
+		next = s.leases[0].at
+	}
+	return next
+}
+
+// expire ends a lease that ran out: the job returns, or fails if that was its
+// last attempt.
+func (c *call) expire(j *job) {
+	s, a := c.s, j.action
+	s.land(j)
+	switch {
+	case a.record.Status == bulk.Canceled:
+		c.cancel(j)
+	case int(j.attempts) >= a.config.MaxAttempts:
+		c.fail(j, fmt.Sprintf("the lease expired before it was settled, in attempt %d of %d", j.attempts, a.config.MaxAttempts), 0)
+	default:
+		a.record.Retried++
+		c.note(a, evExpired, j.index, 0)
+		s.goBack(j)
+		j.lapsed = true
+	}
+}

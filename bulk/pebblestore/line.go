@@ -1,0 +1,158 @@
+package pebblestore
+
+import (
+	"context"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+// do makes one move: f decides and changes memory under the lock; what it wrote
+// is durable when do returns. If f returns an error, it has changed nothing.
+func (s *Store) do(f func(c *call) error) error {
+	s.mu.Lock()
+	if s.state != nil {
+		defer s.mu.Unlock()
+		return s.state
+	}
+	c := s.begin()
+	if err := f(c); err != nil {
+		c.batch.Close()
+		s.mu.Unlock()
+		return err
+	}
+	wait, err := c.commit()
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return wait()
+}
+
+// Backlog implements bulk.Store.
+func (s *Store) Backlog(context.Context) (bulk.Backlog, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	window := s.window(now)
+	b := bulk.Backlog{
+		Now:        now,
+		WindowEnds: bulk.WindowStart(window+1, s.config.Window),
+		Left:       s.left(&s.global, window),
+		Virtual:    s.virtual,
+		Types:      make(map[string]bulk.TypeState, len(s.kinds)),
+		Targets:    map[string]int64{},
+		NonReady:   s.nonReady,
+	}
+	for name, k := range s.kinds {
+		b.Types[name] = bulk.TypeState{Ready: int64(k.ready.len()), InFlight: k.inFlight, Finished: k.finished, Virtual: k.virtual}
+	}
+	for name, c := range s.targets {
+		if left := s.left(c, window); left != bulk.NoLimit {
+			b.Targets[name] = left
+		}
+	}
+	for _, t := range s.tenants {
+		left := s.left(&t.counter, window)
+		for _, l := range t.lines {
+			if waiting := s.waiting(l, window); len(waiting) > 0 {
+				b.Lines = append(b.Lines, bulk.Line{
+					Tenant: t.name, Type: l.kind.name, Settings: t.settings,
+					Taken: t.taken, TypeTaken: l.taken, Left: left, Waiting: waiting,
+				})
+				state := b.Types[l.kind.name]
+				for _, w := range waiting {
+					state.Waiting += w.Jobs
+				}
+				b.Types[l.kind.name] = state
+			}
+		}
+	}
+	return b, s.state
+}
+
+func (s *Store) waiting(l *line, window int64) (waiting []bulk.Waiting) {
+	for _, a := range l.actions {
+		if jobs := a.waiting(); jobs > 0 && a.open() {
+			waiting = append(waiting, bulk.Waiting{
+				Number: a.number, Class: a.spec.Class, EnteredAt: a.record.EnteredAt,
+				Total: a.record.Total, Done: a.record.Done(), Jobs: jobs,
+				Target: congestionKey(a.spec), Left: s.allowance(a.limiter, window),
+			})
+		}
+	}
+	return waiting
+}
+
+// allowance is what congestion control lets a limiter have in a window: what is
+// seen to pass, less what has started, is ready, or has its slot in it.
+func (s *Store) allowance(l *limiter, window int64) int64 {
+	l.roll(window)
+	allowed := l.congestion.Allowance(window)
+	if allowed == bulk.NoLimit {
+		return bulk.NoLimit
+	}
+	return max(0, allowed-l.started-l.ready-l.booked[window])
+}
+
+// Admit implements bulk.Store.
+func (s *Store) Admit(_ context.Context, grants []bulk.Grant) (admitted int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	window := s.window(s.now())
+	for _, grant := range grants {
+		a := s.actions[grant.Number]
+		if a == nil || !a.open() {
+			continue
+		}
+		n := min(grant.Jobs, a.waiting(), s.left(&s.global, window),
+			s.left(&a.line.tenant.counter, window), s.allowance(a.limiter, window))
+		if a.target != nil {
+			n = min(n, s.left(a.target, window))
+		}
+		if n > 0 {
+			s.admit(a, n)
+			admitted += int(n)
+		}
+	}
+	return admitted, s.state
+}
+
+// admit moves the first n jobs of an action's line into the ready queue.
+func (s *Store) admit(a *action, n int64) {
+	for range n {
+		var j *job
+		if a.returned.len() > 0 {
+			j = a.returned.pop()
+		} else {
+			j = s.newJob(a, uint32(a.next))
+			a.next++
+		}
+		j.phase = ready
+		a.line.kind.ready.push(j)
+	}
+	a.record.Pending -= n
+	a.record.Ready += n
+	s.charge(a, n)
+	s.advance(a.line, n)
+}
+
+// charge counts n more ready jobs of an action against its limits.
+func (s *Store) charge(a *action, n int64) {
+	s.global.ready += n
+	a.line.tenant.counter.ready += n
+	a.limiter.ready += n
+	if a.target != nil {
+		a.target.ready += n
+	}
+}
+
+// advance moves the tags of a line, and virtual times, by n grants.
+func (s *Store) advance(l *line, n int64) {
+	step := 1 / l.tenant.settings.Weight
+	begin := max(l.tenant.taken, s.virtual)
+	l.tenant.taken = begin + float64(n)*step
+	s.virtual = max(s.virtual, begin+float64(n-1)*step)
+	begin = max(l.taken, l.kind.virtual)
+	l.taken = begin + float64(n)*step
+	l.kind.virtual = max(l.kind.virtual, begin+float64(n-1)*step)
+}

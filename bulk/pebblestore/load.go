@@ -1,0 +1,249 @@
+package pebblestore
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+// load checks the format and rebuilds memory from the durable facts.
+func (s *Store) load() error {
+	if err := s.loadMeta(); err != nil {
+		return err
+	}
+	if err := s.loadSettings(); err != nil {
+		return err
+	}
+	var live []uint64
+	err := scan(s.db, []byte{keyLive}, []byte{keyLive + 1}, func(key, _ []byte) (bool, error) {
+		live = append(live, binary.BigEndian.Uint64(key[1:]))
+		return true, nil
+	})
+	if err != nil {
+		return err
+	}
+	call := s.begin()
+	for _, number := range live {
+		if err := s.loadAction(call, number); err != nil {
+			return err
+		}
+	}
+	wait, err := call.commit()
+	if err != nil {
+		return err
+	}
+	return wait()
+}
+
+func (s *Store) loadMeta() error {
+	version, err := get(s.db, metaVersion)
+	if err != nil {
+		return err
+	}
+	if version == nil {
+		if err := s.refuseForeign(); err != nil {
+			return err
+		}
+		return s.db.Set(metaVersion, binary.AppendUvarint(nil, FormatVersion), pebble.Sync)
+	}
+	if found, _ := binary.Uvarint(version); found != FormatVersion {
+		return &VersionError{Found: found}
+	}
+	if number, err := get(s.db, metaNumber); err != nil {
+		return err
+	} else if len(number) == 8 {
+		s.number = binary.BigEndian.Uint64(number)
+	}
+	window, err := get(s.db, metaWindow)
+	if len(window) == 8 {
+		s.shut = int64(binary.BigEndian.Uint64(window))
+	}
+	return err
+}
+
+// refuseForeign refuses a Pebble directory that something else has written.
+func (s *Store) refuseForeign() error {
+	return scan(s.db, nil, nil, func(key, _ []byte) (bool, error) {
+		return false, &CorruptError{append([]byte{}, key...), "it was not written by this store"}
+	})
+}
+
+func (s *Store) record(number uint64) (record bulk.Action, err error) {
+	key := numberKey(keyAction, number)
+	value, err := get(s.db, key)
+	if err != nil {
+		return record, err
+	}
+	if value == nil {
+		return record, bulk.ErrNotFound
+	}
+	if err := json.Unmarshal(value, &record); err != nil {
+		return record, &CorruptError{key, err.Error()}
+	}
+	return record, nil
+}
+
+func (s *Store) loadAction(call *call, number uint64) error {
+	record, err := s.record(number)
+	if err != nil {
+		return err
+	}
+	received := record.Received
+	switch record.Status {
+	case bulk.Created:
+		if received, err = s.received(number); err != nil {
+			return err
+		}
+	case bulk.Canceled:
+	default:
+		received = record.Total
+	}
+	batches, err := s.batches(number)
+	if err != nil {
+		return err
+	}
+	record.Counts = bulk.Counts{Received: received, Batches: batches}
+	a := s.enter(number, record)
+	if err := s.loadJobs(call, a); err != nil {
+		return err
+	}
+	counts := &a.record.Counts
+	if record.Status == bulk.Canceled {
+		counts.Canceled = received - counts.Succeeded - counts.Failed - counts.InFlight
+	} else {
+		counts.Pending = a.waiting()
+	}
+	return nil
+}
+
+// received counts the jobs that are stored for an action.
+func (s *Store) received(number uint64) (received int64, err error) {
+	from, to := numberRange(keyPayloads, number)
+	iter, err := s.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+	if err != nil {
+		return 0, err
+	}
+	if iter.Last() {
+		value, err := iter.ValueAndErr()
+		if err != nil {
+			return 0, err
+		}
+		received = int64(binary.BigEndian.Uint32(iter.Key()[9:])) + pageJobs(value)
+	}
+	return received, iter.Close()
+}
+
+// batches counts the batches of outcomes that were recorded for an action.
+func (s *Store) batches(number uint64) (batches uint64, err error) {
+	from, to := numberRange(keyOutcomes, number)
+	iter, err := s.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+	if err != nil {
+		return 0, err
+	}
+	if iter.Last() {
+		batches = binary.BigEndian.Uint64(iter.Key()[9:]) + 1
+	}
+	return batches, iter.Close()
+}
+
+// loadJobs replays the logs of an action's pages.
+func (s *Store) loadJobs(call *call, a *action) error {
+	var facts pageFacts
+	var returned []*job
+	from, to := numberRange(keyLog, a.number)
+	err := scan(s.db, from, to, func(key, log []byte) (bool, error) {
+		facts = pageFacts{}
+		if err := facts.replay(log); err != nil {
+			return false, &CorruptError{append([]byte{}, key...), err.Error()}
+		}
+		pageNumber := binary.BigEndian.Uint32(key[9:])
+		a.logBytes[pageNumber] = len(log)
+		a.record.Throttled += int64(facts.throttled)
+		a.record.Retried += int64(facts.retried)
+		for i := range facts.jobs {
+			if j := s.loadJob(a, pageNumber<<pageBits|uint32(i), &facts.jobs[i]); j != nil {
+				returned = append(returned, j)
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.loadReturned(call, a, returned)
+}
+
+// loadJob puts one job where its facts say; it returns the jobs that go back
+// to the line.
+func (s *Store) loadJob(a *action, index uint32, f *jobFacts) *job {
+	if f.phase == untouched {
+		return nil
+	}
+	a.next = max(a.next, int64(index)+1)
+	if f.phase.final() {
+		a.setFinal(index, f.fence, f.phase == succeeded)
+		switch f.phase {
+		case succeeded:
+			a.record.Succeeded++
+		case failed:
+			a.record.Failed++
+		}
+		return nil
+	}
+	j := &job{
+		action: a, index: index, fence: f.fence, attempts: f.attempts, crashes: f.crashes,
+		reason: f.reason, phase: f.phase, local: f.local, lapsed: f.lapsed, at: time.UnixMilli(f.at),
+	}
+	switch {
+	case f.phase == inFlight && !f.local:
+		a.jobs[index] = j
+		s.launch(j)
+	case a.record.Status == bulk.Canceled:
+		return nil
+	case f.phase == nonReady:
+		a.jobs[index] = j
+		s.setAside(j)
+	default:
+		a.jobs[index] = j
+		return j
+	}
+	return nil
+}
+
+// loadReturned puts jobs back into the line, in order: those that were in
+// flight in the process that died, those that had returned before, and those
+// that were ready but never leased, of which nothing is stored.
+func (s *Store) loadReturned(call *call, a *action, returned []*job) error {
+	if a.record.Status == bulk.Canceled {
+		return nil
+	}
+	for index := range uint32(a.next) {
+		if a.jobs[index] == nil && a.final(index) == 0 {
+			j := &job{action: a, index: index}
+			a.jobs[index] = j
+			returned = append(returned, j)
+		}
+	}
+	slices.SortFunc(returned, func(x, y *job) int { return int(x.index) - int(y.index) })
+	for _, j := range returned {
+		if j.phase == inFlight {
+			j.attempts--
+			j.crashes++
+			if int(j.crashes) >= s.config.MaxCrashes {
+				call.fail(j, fmt.Sprintf("in flight at %d crashes of the process", j.crashes), 0)
+				continue
+			}
+			call.note(a, evCrashed, j.index, 0)
+			j.lapsed = true
+		}
+		j.phase = inLine
+		a.returned.push(j)
+	}
+	return nil
+}

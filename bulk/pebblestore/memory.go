@@ -1,0 +1,228 @@
+package pebblestore
+
+import (
+	"sync"
+	"time"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+const (
+	reasonRateLimited = uint8(bulk.RateLimited)
+	reasonThrottled   = uint8(bulk.APIThrottled)
+	reasonTransient   = uint8(bulk.TransientError)
+)
+
+// job is a job that was touched and is not finished. Jobs that were never
+// admitted, and finished ones, have none.
+type job struct {
+	action   *action
+	index    uint32
+	fence    uint32
+	attempts uint16
+	crashes  uint8
+	reason   uint8
+	phase    phase
+	local    bool
+	// lapsed says that the last lease ended by running out, or with its process.
+	lapsed bool
+	// at is the deadline of a job in flight, and when a non-ready one is due.
+	at time.Time
+	// place is where the job stands in the heap of its phase.
+	place int
+}
+
+// action is an action that is not finished, with its line.
+type action struct {
+	number uint64
+	// upload is held while jobs are appended, and while the action is sealed or
+	// canceled.
+	upload sync.Mutex
+
+	record  bulk.Action
+	spec    *bulk.Spec
+	config  bulk.TypeConfig
+	line    *line
+	target  *counter // nil without a target
+	limiter *limiter
+
+	// next is the first job that was never admitted.
+	next int64
+	// returned are jobs that stand before next in the line.
+	returned queue
+	jobs     map[uint32]*job
+	// finals has, for each job before next that is finished, the fence of the
+	// lease that finished it, and succeededBit.
+	finals []uint8
+	// logBytes is the length of each page's log.
+	logBytes map[uint32]int
+
+	// What the call in progress adds to the action's log and outcomes.
+	writer   jobWriter
+	outcomes []bulk.Outcome
+	touched  bool
+}
+
+const (
+	succeededBit = 1 << 7
+	fenceMask    = succeededBit - 1
+)
+
+// waiting counts the jobs that could be admitted.
+func (a *action) waiting() int64 { return a.record.Received - a.next + int64(a.returned.len()) }
+
+// open tells whether the action's jobs may be admitted.
+func (a *action) open() bool { return a.record.Status == bulk.Running && !a.record.Paused }
+
+// final returns how a job ended: 0 if it has not.
+func (a *action) final(index uint32) uint8 {
+	if int(index) < len(a.finals) {
+		return a.finals[index]
+	}
+	return 0
+}
+
+func (a *action) setFinal(index, fence uint32, ok bool) {
+	for int(index) >= len(a.finals) {
+		a.finals = append(a.finals, make([]uint8, max(64, min(int(a.record.Received)-len(a.finals), len(a.finals)+1)))...)
+	}
+	a.finals[index] = finalOf(fence, ok)
+}
+
+func finalOf(fence uint32, ok bool) uint8 {
+	f := uint8(max(1, min(fence, fenceMask)))
+	if ok {
+		f |= succeededBit
+	}
+	return f
+}
+
+// line is what one tenant has for one type.
+type line struct {
+	tenant  *tenant
+	kind    *kind
+	taken   float64 // its tag in the division of the type's workers
+	actions []*action
+}
+
+// tenant is a tenant that has unfinished actions, or settings.
+type tenant struct {
+	name     string
+	settings bulk.Tenant
+	taken    float64 // its tag in the division of the global limit
+	counter  counter
+	lines    map[string]*line
+}
+
+// kind is a job type.
+type kind struct {
+	name     string
+	ready    queue
+	inFlight int64
+	finished int64
+	virtual  float64
+	lines    int
+}
+
+// counter counts what is charged to one limit.
+type counter struct {
+	users       int // unfinished actions that are charged to it
+	rate        float64
+	concurrency int
+	window      int64
+	started     int64
+	ready       int64
+	inFlight    int64
+}
+
+// roll begins the window of that index.
+func (c *counter) roll(window int64) {
+	if window != c.window {
+		c.window, c.started = window, 0
+	}
+}
+
+// limiter is what one tenant does to one target: where congestion is seen.
+type limiter struct {
+	counter
+	congestion bulk.Congestion
+	nonReady   int64
+	// booked counts the throttled jobs by the window in which they are due.
+	booked map[int64]int64
+}
+
+// queue is a first-in, first-out queue of jobs.
+type queue struct {
+	items []*job
+	head  int
+}
+
+func (q *queue) len() int { return len(q.items) - q.head }
+
+func (q *queue) push(j *job) { q.items = append(q.items, j) }
+
+func (q *queue) pop() *job {
+	j := q.items[q.head]
+	q.items[q.head] = nil
+	q.head++
+	if q.head == len(q.items) {
+		q.items, q.head = q.items[:0], 0
+	} else if q.head > 1024 && q.head > len(q.items)/2 {
+		n := copy(q.items, q.items[q.head:])
+		clear(q.items[n:])
+		q.items, q.head = q.items[:n], 0
+	}
+	return j
+}
+
+// remove takes the jobs out for which f is true, and returns them in order.
+func (q *queue) remove(f func(*job) bool) (removed []*job) {
+	kept := make([]*job, 0, q.len())
+	for _, j := range q.items[q.head:] {
+		if f(j) {
+			removed = append(removed, j)
+		} else {
+			kept = append(kept, j)
+		}
+	}
+	q.items, q.head = kept, 0
+	return removed
+}
+
+// prepend puts jobs in front, in order.
+func (q *queue) prepend(jobs []*job) {
+	q.items = append(append(make([]*job, 0, len(jobs)+q.len()), jobs...), q.items[q.head:]...)
+	q.head = 0
+}
+
+// timeline is a heap of jobs by time: container/heap's interface.
+type timeline []*job
+
+func (t timeline) Len() int { return len(t) }
+func (t timeline) Less(i, j int) bool {
+	if t[i].at.Equal(t[j].at) {
+		return t[i].index < t[j].index
+	}
+	return t[i].at.Before(t[j].at)
+}
+
+func (t timeline) Swap(i, j int) {
+	t[i], t[j] = t[j], t[i]
+	t[i].place, t[j].place = i, j
+}
+
+// Push appends a job.
+func (t *timeline) Push(x any) {
+	j := x.(*job)
+	j.place = len(*t)
+	*t = append(*t, j)
+}
+
+// Pop removes the last job.
+func (t *timeline) Pop() any {
+	last := len(*t) - 1
+	j := (*t)[last]
+	(*t)[last] = nil
+	*t = (*t)[:last]
+	return j
+}

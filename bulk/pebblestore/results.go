@@ -1,0 +1,111 @@
+package pebblestore
+
+import (
+	"context"
+	"encoding/binary"
+	"time"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+// outcomesAtOnce is about how many outcomes one call of Outcomes returns.
+const outcomesAtOnce = 1000
+
+func encodeOutcomes(outcomes []bulk.Outcome) []byte {
+	to := binary.AppendUvarint(make([]byte, 0, 16*len(outcomes)), uint64(len(outcomes)))
+	for i := range outcomes {
+		o := &outcomes[i]
+		ok := byte(0)
+		if o.Succeeded {
+			ok = 1
+		}
+		to = append(binary.AppendUvarint(to, uint64(o.Index)), ok)
+		to = binary.AppendUvarint(to, uint64(o.Attempts))
+		to = binary.AppendUvarint(to, uint64(max(0, o.Took)))
+		to = appendBytes(to, o.Values)
+		to = binary.AppendUvarint(to, uint64(len(o.Error)))
+		to = append(to, o.Error...)
+	}
+	return to
+}
+
+func decodeOutcomes(to []bulk.Outcome, value []byte) ([]bulk.Outcome, bool) {
+	r := reader{rest: append([]byte{}, value...)}
+	for range r.uvarint() {
+		o := bulk.Outcome{Index: int64(r.uvarint()), Succeeded: r.byte() == 1}
+		o.Attempts, o.Took = int(r.uvarint()), time.Duration(r.uvarint())
+		if values := r.bytes(); len(values) > 0 {
+			o.Values = values
+		}
+		o.Error = string(r.bytes())
+		if r.bad {
+			return nil, false
+		}
+		to = append(to, o)
+	}
+	return to, !r.bad && len(r.rest) == 0
+}
+
+// Outcomes implements bulk.Store.
+func (s *Store) Outcomes(_ context.Context, id string, after uint64) (outcomes []bulk.Outcome, upTo uint64, err error) {
+	s.mu.Lock()
+	number, err := s.lookup(id)
+	if s.state != nil {
+		err = s.state
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return nil, after, err
+	}
+	upTo = after
+	_, end := numberRange(keyOutcomes, number)
+	err = scan(s.db, outcomesKey(number, after), end, func(key, value []byte) (bool, error) {
+		var ok bool
+		if outcomes, ok = decodeOutcomes(outcomes, value); !ok {
+			return false, &CorruptError{append([]byte{}, key...), "not a batch of outcomes"}
+		}
+		upTo = binary.BigEndian.Uint64(key[9:]) + 1
+		return len(outcomes) < outcomesAtOnce, nil
+	})
+	return outcomes, upTo, err
+}
+
+func encodeDeadLetter(d bulk.DeadLetter) []byte {
+	to := binary.AppendUvarint(nil, uint64(d.Attempts))
+	to = binary.AppendUvarint(to, uint64(d.FailedAt.UnixMilli()))
+	to = appendBytes(to, []byte(d.Error))
+	return append(to, d.Payload...)
+}
+
+func decodeDeadLetter(value []byte) (d bulk.DeadLetter, ok bool) {
+	r := reader{rest: value}
+	d.Attempts = int(r.uvarint())
+	d.FailedAt = time.UnixMilli(int64(r.uvarint())).UTC()
+	d.Error = string(r.bytes())
+	d.Payload = append([]byte{}, r.rest...)
+	return d, !r.bad
+}
+
+// DeadLetters implements bulk.Store.
+func (s *Store) DeadLetters(_ context.Context, id string, from int64, limit int) (letters []bulk.DeadLetter, err error) {
+	s.mu.Lock()
+	number, err := s.lookup(id)
+	if s.state != nil {
+		err = s.state
+	}
+	s.mu.Unlock()
+	if err != nil || limit <= 0 {
+		return nil, err
+	}
+	_, end := numberRange(keyDead, number)
+	err = scan(s.db, indexKey(keyDead, number, uint32(max(0, from))), end, func(key, value []byte) (bool, error) {
+		letter, ok := decodeDeadLetter(value)
+		if !ok {
+			return false, &CorruptError{append([]byte{}, key...), "not a dead letter"}
+		}
+		letter.Action, letter.Index = id, int64(binary.BigEndian.Uint32(key[9:]))
+		letters = append(letters, letter)
+		return len(letters) < limit, nil
+	})
+	return letters, err
+}

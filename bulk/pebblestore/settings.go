@@ -1,0 +1,106 @@
+package pebblestore
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+// The second byte of a setting's key says of what it is.
+const (
+	settingLimits = 'g'
+	settingTenant = 't'
+	settingTarget = 'u'
+	settingType   = 'y'
+)
+
+func (s *Store) loadSettings() error {
+	s.settings = bulk.Settings{
+		Tenants: map[string]bulk.Tenant{}, Targets: map[string]bulk.TargetLimits{}, Types: map[string]bulk.TypeLimits{},
+	}
+	err := scan(s.db, []byte{keySetting}, []byte{keySetting + 1}, func(key, value []byte) (bool, error) {
+		change := bulk.SettingsChange{Name: string(key[2:])}
+		var into any
+		switch key[1] {
+		case settingLimits:
+			change.Limits = new(bulk.Limits)
+			into = change.Limits
+		case settingTenant:
+			change.Tenant = new(bulk.Tenant)
+			into = change.Tenant
+		case settingTarget:
+			change.Target = new(bulk.TargetLimits)
+			into = change.Target
+		case settingType:
+			change.Type = new(bulk.TypeLimits)
+			into = change.Type
+		}
+		if err := json.Unmarshal(value, into); err != nil {
+			return false, &CorruptError{append([]byte{}, key...), err.Error()}
+		}
+		s.adopt(change)
+		return true, nil
+	})
+	if s.settings.Limits == nil {
+		s.global.rate = max(0, s.config.RequestsPerSecond)
+	}
+	return err
+}
+
+// adopt makes a setting hold in memory.
+func (s *Store) adopt(change bulk.SettingsChange) {
+	switch {
+	case change.Limits != nil:
+		s.settings.Limits = change.Limits
+		s.global.rate = change.Limits.RequestsPerSecond
+	case change.Tenant != nil:
+		settings := change.Tenant.WithDefaults()
+		s.settings.Tenants[change.Name] = settings
+		t := s.tenantOf(change.Name)
+		t.settings, t.counter.rate = settings, settings.RequestsPerSecond
+	case change.Target != nil:
+		s.settings.Targets[change.Name] = *change.Target
+		c := s.targetOf(change.Name)
+		c.rate, c.concurrency = change.Target.RequestsPerSecond, change.Target.Concurrency
+	case change.Type != nil:
+		s.settings.Types[change.Name] = *change.Type
+	}
+}
+
+// Settings implements bulk.Store.
+func (s *Store) Settings(context.Context) (bulk.Settings, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	settings := s.settings
+	settings.Tenants = maps.Clone(settings.Tenants)
+	settings.Targets = maps.Clone(settings.Targets)
+	settings.Types = maps.Clone(settings.Types)
+	return settings, s.state
+}
+
+// Set implements bulk.Store.
+func (s *Store) Set(_ context.Context, change bulk.SettingsChange) error {
+	kind, value := byte(settingLimits), any(change.Limits)
+	switch {
+	case change.Tenant != nil:
+		kind, value = settingTenant, change.Tenant
+	case change.Target != nil:
+		kind, value = settingTarget, change.Target
+	case change.Type != nil:
+		kind, value = settingType, change.Type
+	}
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	key := append([]byte{keySetting, kind}, change.Name...)
+	return s.do(func(c *call) error {
+		c.keep(c.batch.Set(key, encoded, &pebble.WriteOptions{}))
+		s.adopt(change)
+		return nil
+	})
+}

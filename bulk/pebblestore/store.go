@@ -1,0 +1,308 @@
+package pebblestore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+// Options are the store's settings.
+type Options struct {
+	// Bulk has the limits and policies that the store's moves apply.
+	Bulk bulk.Config
+	// Logger gets what Pebble reports; default slog.Default.
+	Logger *slog.Logger
+	// DiskReserve is how many bytes of the disk stay free: below it, new actions
+	// and jobs are refused with bulk.ErrFull, so that what was accepted can be
+	// finished. 0: no reserve.
+	DiskReserve int64
+	// FS is the file system; default the operating system's. Tests put one in
+	// memory here.
+	FS vfs.FS
+}
+
+// Store is a bulk.Store on Pebble.
+type Store struct {
+	db     *pebble.DB
+	config bulk.Config
+	disk   *disk
+	pages  *pages
+
+	mu       sync.Mutex
+	state    error // nil, ErrClosed or ErrBroken with its cause
+	number   uint64
+	actions  map[uint64]*action
+	numbers  map[string]uint64 // of the unfinished actions, by id
+	settings bulk.Settings
+	tenants  map[string]*tenant
+	kinds    map[string]*kind
+	targets  map[string]*counter
+	limiters map[[2]string]*limiter
+	global   counter
+	virtual  float64
+	due      timeline
+	nonReady [3]int64
+	leases   timeline
+	turn     uint64 // whose turn it is among the types of a lease request
+	// shut is the window in which nothing under a limit may start, because a
+	// process before this one started attempts in it.
+	shut int64
+	// late caches how the jobs of actions that are finished ended.
+	late lateFinals
+	free []*job
+}
+
+var _ bulk.Store = (*Store)(nil)
+
+// Open opens the store in a directory, and creates it if there is none. Jobs
+// that were in flight in the process that died return to their lines.
+func Open(dir string, options Options) (*Store, error) {
+	if options.FS == nil {
+		options.FS = vfs.Default
+	}
+	if options.Logger == nil {
+		options.Logger = slog.Default()
+	}
+	config := options.Bulk.WithDefaults()
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	db, err := pebble.Open(dir, pebbleOptions(options))
+	if err != nil {
+		return nil, fmt.Errorf("open the store in %s: %w", dir, err)
+	}
+	s := &Store{
+		db:       db,
+		config:   config,
+		disk:     &disk{fs: options.FS, dir: dir, reserve: options.DiskReserve},
+		pages:    newPages(db),
+		actions:  map[uint64]*action{},
+		numbers:  map[string]uint64{},
+		tenants:  map[string]*tenant{},
+		kinds:    map[string]*kind{},
+		targets:  map[string]*counter{},
+		limiters: map[[2]string]*limiter{},
+		shut:     -1,
+	}
+	if err := s.load(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open the store in %s: %w", dir, err), db.Close())
+	}
+	return s, nil
+}
+
+func pebbleOptions(options Options) *pebble.Options {
+	return &pebble.Options{
+		FS:                          options.FS,
+		CacheSize:                   32 << 20,
+		MemTableSize:                16 << 20,
+		MemTableStopWritesThreshold: 4,
+		FormatMajorVersion:          pebble.FormatNewest,
+		Logger:                      pebbleLogger{options.Logger},
+		Merger:                      pebble.DefaultMerger,
+	}
+}
+
+// Close waits for what is being written and closes the store.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if errors.Is(s.state, bulk.ErrClosed) {
+		return nil
+	}
+	broken := s.state != nil
+	s.state = bulk.ErrClosed
+	if err := s.db.Close(); err != nil && !broken {
+		return fmt.Errorf("close the store: %w", err)
+	}
+	return nil
+}
+
+// apply turns Pebble's panic on a failed log into an error.
+func (s *Store) apply(batch *pebble.Batch) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("write the log: %v", p)
+		}
+	}()
+	return s.db.ApplyNoSyncWait(batch, pebble.Sync)
+}
+
+// broke notes, with s.mu held, that memory and disk have parted.
+func (s *Store) broke(cause error) error {
+	if s.state == nil {
+		s.state = fmt.Errorf("%w: %w: start the process again when the cause is gone", bulk.ErrBroken, cause)
+	}
+	return s.state
+}
+
+// now is the store's time.
+func (s *Store) now() time.Time { return time.Now() }
+
+func (s *Store) window(now time.Time) int64 { return bulk.WindowIndex(now, s.config.Window) }
+
+// left is what a limit still lets into the ready queue in a window.
+func (s *Store) left(c *counter, window int64) int64 {
+	c.roll(window)
+	left := bulk.NoLimit
+	if c.rate > 0 {
+		left = bulk.Budget(c.rate, s.config.Window, window) - c.started - c.ready
+		if window == s.shut {
+			left = 0
+		}
+	}
+	if c.concurrency > 0 {
+		left = min(left, int64(c.concurrency)-c.inFlight-c.ready)
+	}
+	return max(0, left)
+}
+
+// mayStart tells whether one more attempt may start in a window.
+func (s *Store) mayStart(c *counter, window int64) bool {
+	c.roll(window)
+	if c.rate <= 0 {
+		return true
+	}
+	return window != s.shut && c.started < bulk.Budget(c.rate, s.config.Window, window)
+}
+
+func (s *Store) tenantOf(name string) *tenant {
+	t := s.tenants[name]
+	if t == nil {
+		t = &tenant{name: name, settings: bulk.Tenant{}.WithDefaults(), lines: map[string]*line{}, taken: s.virtual}
+		s.tenants[name] = t
+	}
+	return t
+}
+
+func (s *Store) kindOf(name string) *kind {
+	k := s.kinds[name]
+	if k == nil {
+		k = &kind{name: name}
+		s.kinds[name] = k
+	}
+	return k
+}
+
+func (s *Store) lineOf(t *tenant, name string) *line {
+	l := t.lines[name]
+	if l == nil {
+		k := s.kindOf(name)
+		k.lines++
+		l = &line{tenant: t, kind: k, taken: k.virtual}
+		t.lines[name] = l
+	}
+	return l
+}
+
+func (s *Store) targetOf(name string) *counter {
+	if name == "" {
+		return nil
+	}
+	c := s.targets[name]
+	if c == nil {
+		c = &counter{}
+		s.targets[name] = c
+	}
+	return c
+}
+
+func (s *Store) limiterOf(tenant, target string) *limiter {
+	key := [2]string{tenant, target}
+	l := s.limiters[key]
+	if l == nil {
+		l = &limiter{booked: map[int64]int64{}}
+		s.limiters[key] = l
+	}
+	return l
+}
+
+// enter puts an unfinished action into memory.
+func (s *Store) enter(number uint64, record bulk.Action) *action {
+	spec := record.Spec
+	a := &action{
+		number:   number,
+		record:   record,
+		spec:     &spec,
+		config:   s.config.For(spec.Type),
+		line:     s.lineOf(s.tenantOf(spec.Tenant), spec.Type),
+		target:   s.targetOf(spec.TargetName()),
+		limiter:  s.limiterOf(spec.Tenant, congestionKey(&spec)),
+		jobs:     map[uint32]*job{},
+		logBytes: map[uint32]int{},
+	}
+	if spec.MaxAttempts > 0 {
+		a.config.MaxAttempts = spec.MaxAttempts
+	}
+	a.line.actions = append(a.line.actions, a)
+	a.limiter.users++
+	if a.target != nil {
+		a.target.users++
+	}
+	s.actions[number], s.numbers[spec.ID] = a, number
+	return a
+}
+
+// congestionKey names what an action's jobs may congest: their target, or the
+// handler of their type.
+func congestionKey(spec *bulk.Spec) string {
+	if spec.Target != nil {
+		return spec.Target.Name
+	}
+	return "type " + spec.Type
+}
+
+// leave takes a finished action out of memory, and with it what no other action
+// uses.
+func (s *Store) leave(a *action) {
+	delete(s.actions, a.number)
+	delete(s.numbers, a.record.ID)
+	s.pages.forget(a.number)
+	if a.limiter.users--; a.limiter.users == 0 {
+		delete(s.limiters, [2]string{a.spec.Tenant, congestionKey(a.spec)})
+	}
+	if a.target != nil {
+		a.target.users--
+		if _, set := s.settings.Targets[a.spec.TargetName()]; a.target.users == 0 && !set {
+			delete(s.targets, a.spec.TargetName())
+		}
+	}
+	l := a.line
+	l.actions = slices.DeleteFunc(l.actions, func(other *action) bool { return other == a })
+	if len(l.actions) > 0 {
+		return
+	}
+	delete(l.tenant.lines, l.kind.name)
+	if l.kind.lines--; l.kind.lines == 0 {
+		delete(s.kinds, l.kind.name)
+	}
+	if _, set := s.settings.Tenants[l.tenant.name]; len(l.tenant.lines) == 0 && !set {
+		delete(s.tenants, l.tenant.name)
+	}
+}
+
+// find returns an unfinished action by id.
+func (s *Store) find(id string) *action { return s.actions[s.numbers[id]] }
+
+// lookup returns the number of an action by id, finished or not.
+func (s *Store) lookup(id string) (uint64, error) {
+	if number, live := s.numbers[id]; live {
+		return number, nil
+	}
+	value, err := get(s.db, append([]byte{keyID}, id...))
+	if err != nil {
+		return 0, err
+	}
+	if len(value) != 8 {
+		return 0, bulk.ErrNotFound
+	}
+	return binary.BigEndian.Uint64(value), nil
+}

@@ -1,0 +1,64 @@
+package bulk
+
+import (
+	"context"
+	"fmt"
+)
+
+// Replay runs the dead letters of a finished action again, as an action of their
+// own: "{id}.replay-{n}", whose Spec.ReplayOf names the first. The dead letters
+// leave the first action once the new one is sealed. Called again after a crash,
+// it goes on where it stopped.
+func (e *Engine) Replay(ctx context.Context, id string) (Action, error) {
+	old, err := e.store.Action(ctx, id)
+	if err != nil {
+		return old, err
+	}
+	refuse := func(why string) (Action, error) {
+		return old, &MoveError{ID: id, From: old.Status, Why: why}
+	}
+	if old.FinishedAt.IsZero() {
+		return refuse("its dead letters can be replayed when it has finished")
+	}
+	letters, err := e.store.DeadLetters(ctx, id, 0, replayBatch)
+	if err != nil {
+		return old, err
+	}
+	if len(letters) == 0 {
+		return refuse("it has no dead letters to replay")
+	}
+	spec := old.Spec
+	spec.ID, spec.ReplayOf = fmt.Sprintf("%.112s.replay-%d", id, old.Replays+1), id
+	again, _, err := e.store.Create(ctx, spec)
+	if err != nil {
+		return again, err
+	}
+	next := int64(0)
+	for sent := int64(0); len(letters) > 0; {
+		payloads := make([][]byte, len(letters))
+		for i, letter := range letters {
+			payloads[i], next = letter.Payload, letter.Index+1
+		}
+		if again.Status == Created {
+			if _, err := e.store.Append(ctx, spec.ID, sent, payloads); err != nil {
+				return again, err
+			}
+		}
+		sent += int64(len(letters))
+		if letters, err = e.store.DeadLetters(ctx, id, next, replayBatch); err != nil {
+			return again, err
+		}
+		again.Total = sent
+	}
+	if again.Status == Created {
+		if again, err = e.Seal(ctx, spec.ID, again.Total); err != nil {
+			return again, err
+		}
+	}
+	_, err = e.store.Move(ctx, id, Move{Kind: Replayed, Total: next})
+	return again, err
+}
+
+// replayBatch is how many dead letters are read at a time; with the largest
+// payloads they take 64 MiB.
+const replayBatch = 64

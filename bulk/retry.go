@@ -1,0 +1,29 @@
+package bulk
+
+import "time"
+
+// maxRetryAfter bounds what a target or handler may ask for.
+const maxRetryAfter = 24 * time.Hour
+
+// RetryDelay is the delay before the attempt that follows a transient error:
+// exponential backoff with jitter. It doubles from base with each attempt that
+// was made, up to limit, and is spread over its upper half by jitter, which is
+// from 0 up to 1. So retries of jobs that failed together come apart, and none
+// comes sooner than half of base.
+func RetryDelay(base, limit time.Duration, attempts int, jitter float64) time.Duration {
+	delay := base
+	for range attempts - 1 {
+		if delay >= limit/2 {
+			delay = limit
+			break
+		}
+		delay *= 2
+	}
+	delay = min(delay, limit)
+	return delay/2 + time.Duration(jitter*float64(delay-delay/2))
+}
+
+// BoundRetryAfter bounds a delay that was asked for from outside to 0 … 24 h.
+func BoundRetryAfter(asked time.Duration) time.Duration {
+	return min(max(asked, 0), maxRetryAfter)
+}

@@ -1,0 +1,180 @@
+package bulk
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+const (
+	// watchInterval is how often the watcher looks when nothing wakes it, and
+	// watchPause the least time between two looks.
+	watchInterval = 200 * time.Millisecond
+	watchPause    = 10 * time.Millisecond
+	// forgetInterval is how often finished actions are looked for whose
+	// retention is over.
+	forgetInterval = 10 * time.Minute
+)
+
+// watcher drives the status machine: it finds the actions that can move on, in
+// whatever state a crash left them. Every move is a compare-and-set, so that
+// several watchers do no harm.
+func (e *Engine) watcher(ctx context.Context) error {
+	var forgot time.Time
+	for {
+		began := time.Now()
+		err := e.watchOnce(ctx)
+		if began.Sub(forgot) >= forgetInterval && err == nil {
+			forgot = began
+			err = e.forgetOld(ctx, began)
+		}
+		if err != nil && !retriable(err) {
+			return err
+		} else if err != nil {
+			e.log.Error("watch", "error", err)
+		}
+		// With very many actions a look takes long; it gets a fifth of the time.
+		if !sleep(ctx, nil, max(watchPause, 4*time.Since(began))) || !sleep(ctx, e.watch, watchInterval) {
+			return ctx.Err()
+		}
+	}
+}
+
+func (e *Engine) watchOnce(ctx context.Context) error {
+	actions, err := e.store.Actions(ctx, ActionFilter{Unfinished: true})
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	unfinished := make(map[string]bool, len(actions))
+	for i := range actions {
+		a := &actions[i]
+		unfinished[a.ID] = true
+		e.pace.observe(a, now)
+		kind := nextMove(a, now)
+		if kind == 0 {
+			continue
+		}
+		var refused *MoveError
+		if _, err := e.store.Move(ctx, a.ID, Move{Kind: kind}); err != nil && !errors.As(err, &refused) {
+			return err
+		}
+		e.fetch.wake()
+		e.aggregate.wake()
+		e.watch.wake()
+	}
+	e.catalog.forget(unfinished)
+	e.pace.forget(unfinished)
+	return nil
+}
+
+// nextMove is the move that an action is ready for; 0 if none.
+func nextMove(a *Action, now time.Time) MoveKind {
+	switch {
+	case a.Status == Dispatched && !a.RunAt.After(now):
+		return Start
+	case a.Status == Running && a.Done() == a.Total:
+		return Aggregate
+	case a.Status == Canceled && a.InFlight == 0:
+		return Drained
+	}
+	return 0
+}
+
+// forgetOld deletes the finished actions whose retention is over.
+func (e *Engine) forgetOld(ctx context.Context, now time.Time) error {
+	if e.config.Retention < 0 {
+		return nil
+	}
+	const page = 1000
+	for after := ""; ; {
+		actions, err := e.store.Actions(ctx, ActionFilter{After: after, Limit: page})
+		if err != nil {
+			return err
+		}
+		for i := range actions {
+			a := &actions[i]
+			if a.FinishedAt.IsZero() || now.Sub(a.FinishedAt) < e.config.Retention {
+				after = a.ID
+				continue
+			}
+			if _, err := e.store.Move(ctx, a.ID, Move{Kind: Forget}); err != nil {
+				return err
+			}
+		}
+		if len(actions) < page {
+			return nil
+		}
+	}
+}
+
+// pace measures how fast actions get on.
+type pace struct {
+	mu sync.Mutex
+	of map[string]*progress
+}
+
+// progress is what was seen of one action. Rate is in jobs per second, smoothed
+// over some seconds.
+type progress struct {
+	done, total int64
+	at          time.Time
+	rate        float64
+}
+
+// paceInterval is how far apart two looks are that measure a rate.
+const paceInterval = time.Second
+
+func (p *pace) observe(a *Action, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if a.Status != Running {
+		return
+	}
+	if p.of == nil {
+		p.of = map[string]*progress{}
+	}
+	seen := p.of[a.ID]
+	if seen == nil {
+		p.of[a.ID] = &progress{done: a.Done(), total: a.Total, at: now}
+		return
+	}
+	elapsed := now.Sub(seen.at)
+	if elapsed < paceInterval {
+		return
+	}
+	rate := float64(a.Done()-seen.done) / elapsed.Seconds()
+	if seen.rate > 0 {
+		rate = 0.7*seen.rate + 0.3*rate
+	}
+	seen.done, seen.at, seen.rate = a.Done(), now, rate
+}
+
+func (p *pace) finish(id string, now time.Time) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	seen := p.of[id]
+	if seen == nil || seen.rate <= 0 {
+		return time.Time{}
+	}
+	left := time.Duration(float64(seen.total-seen.done) / seen.rate * float64(time.Second))
+	return maxTime(now, seen.at.Add(left)).UTC()
+}
+
+func maxTime(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func (p *pace) forget(unfinished map[string]bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id := range p.of {
+		if !unfinished[id] {
+			delete(p.of, id)
+		}
+	}
+}

@@ -1,0 +1,407 @@
+package bulk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/sluice-project/sluice/lifecycle"
+)
+
+const (
+	// aheadTime is how much work is leased ahead of the workers, at their
+	// measured speed, so that fast handlers do not wait for the disk; aheadMax
+	// bounds it in jobs.
+	aheadTime = 10 * time.Millisecond
+	aheadMax  = 4096
+	// settleMax bounds the outcomes of one settlement.
+	settleMax = 8192
+	// leasePoll is how often the ready queue is looked at when nothing wakes the
+	// pool: another instance may have admitted jobs.
+	leasePoll = time.Second
+)
+
+// pool runs the jobs of one type. One goroutine leases them in batches, workers
+// run them, and one settles their outcomes in batches: while one batch is
+// written, the next collects, so that batches are as large as the load asks for.
+type pool struct {
+	engine  *Engine
+	name    string
+	handler Handler
+	timeout time.Duration
+	wake    signal // capacity is free, or jobs are ready
+	settled signal // outcomes are there to be settled
+
+	mu      sync.Mutex
+	work    *sync.Cond // jobs were leased, or the pool changes
+	idle    *sync.Cond // outcomes were settled
+	want    int        // workers that there should be
+	workers int        // workers that there are
+	queue   []Job      // leased, not started
+	running map[LeaseID]underway
+	ended   []ended
+	writing int // outcomes in the settlement under way
+	speed   float64
+	closing bool
+	gone    bool // handed back: what still ends is of no use
+}
+
+// underway is a job that a worker runs.
+type underway struct {
+	spec  *Spec
+	since time.Time
+}
+
+// ended is an attempt with its outcome.
+type ended struct {
+	settlement Settlement
+	spec       *Spec
+}
+
+func newPool(e *Engine, name string, handler Handler) *pool {
+	p := &pool{
+		engine: e, name: name, handler: handler, timeout: e.config.For(name).JobTimeout,
+		wake: newSignal(), settled: newSignal(), running: map[LeaseID]underway{},
+	}
+	p.work, p.idle = sync.NewCond(&p.mu), sync.NewCond(&p.mu)
+	return p
+}
+
+func (p *pool) start(group *lifecycle.Group) {
+	group.Go(p.name+" leaser", p.leaser)
+	group.Go(p.name+" settler", p.settler)
+	group.Go(p.name+" keeper", p.keeper)
+}
+
+// resize sets how many workers there should be. Missing ones start; those too
+// many stop when their job has ended.
+func (p *pool) resize(want int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.want = want
+	for ; p.workers < p.want && !p.closing; p.workers++ {
+		p.engine.group.Go(p.name+" worker", p.worker)
+	}
+	p.work.Broadcast()
+	p.wake.wake()
+}
+
+func (p *pool) size() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.want
+}
+
+// leaser keeps the workers supplied.
+func (p *pool) leaser(ctx context.Context) error {
+	for {
+		n, closing := p.free()
+		if closing {
+			return nil
+		}
+		leased := 0
+		if n > 0 {
+			jobs, err := p.engine.store.Lease(ctx, LeaseRequest{
+				Types: []string{p.name}, Max: n, LeaseFor: p.engine.config.Lease, Local: true,
+			})
+			if err != nil && !retriable(err) {
+				return err
+			} else if err != nil {
+				p.engine.log.Error("lease", "type", p.name, "error", err)
+			}
+			leased = len(jobs)
+			p.supply(jobs)
+		}
+		if leased > 0 {
+			p.engine.fetch.wake()
+			continue
+		}
+		if !sleep(ctx, p.wake, leasePoll) {
+			return ctx.Err()
+		}
+	}
+}
+
+// free is how many jobs should be leased: none until half of what the workers
+// can hold is free, so that leases come in batches.
+func (p *pool) free() (n int, closing bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	held := len(p.queue) + len(p.running)
+	ahead := min(int(p.speed*aheadTime.Seconds()), aheadMax)
+	n = p.want + ahead - held
+	if n < ahead/2 {
+		n = 0
+	}
+	return max(0, n), p.closing
+}
+
+func (p *pool) supply(jobs []Job) {
+	if len(jobs) == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closing {
+		p.release(jobs)
+		return
+	}
+	p.queue = append(p.queue, jobs...)
+	p.work.Broadcast()
+}
+
+// worker runs one job after another.
+func (p *pool) worker(context.Context) error {
+	for {
+		job, ok := p.next()
+		if !ok {
+			return nil
+		}
+		began := time.Now()
+		settlement := p.attempt(&job)
+		settlement.Lease, settlement.Took = job.Lease, time.Since(began)
+		p.end(ended{settlement, job.Spec})
+	}
+}
+
+// next waits for a job; false when the worker shall stop.
+func (p *pool) next() (Job, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.queue) == 0 || p.workers > p.want {
+		if p.closing || p.workers > p.want {
+			p.workers--
+			return Job{}, false
+		}
+		p.work.Wait()
+	}
+	job := p.queue[0]
+	p.queue[0] = Job{}
+	if p.queue = p.queue[1:]; len(p.queue) == 0 {
+		p.queue = nil
+	}
+	p.running[job.Lease] = underway{job.Spec, time.Now()}
+	return job, true
+}
+
+// attempt runs the handler once.
+func (p *pool) attempt(job *Job) Settlement {
+	timeout := p.timeout
+	if job.Spec.Timeout > 0 {
+		timeout = job.Spec.Timeout
+	}
+	ctx, cancel := context.WithTimeout(p.engine.jobs, timeout)
+	defer cancel()
+	result, err := p.call(ctx, job)
+	if err == nil {
+		return p.engine.mapped(ctx, job.Lease.Action, job.Spec, result)
+	}
+	if p.engine.jobs.Err() != nil {
+		return Settlement{Kind: Released}
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("timed out after %s: %w", timeout, err)
+	}
+	return failure(err)
+}
+
+// call runs the handler and makes a panic an error.
+func (p *pool) call(ctx context.Context, job *Job) (result []byte, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			p.engine.log.Error("a handler panicked", "type", p.name, "job", job.ID(), "panic", r, "stack", string(debug.Stack()))
+			err = fmt.Errorf("panic: %v", r)
+		}
+	}()
+	return p.handler.Handle(ctx, job)
+}
+
+// failure is how an attempt that ended with an error is settled.
+func failure(err error) Settlement {
+	var throttled *ThrottledError
+	var after *RetryAfterError
+	switch {
+	case errors.As(err, &throttled):
+		return Settlement{Kind: Throttled, Error: err.Error(), RetryAfter: throttled.RetryAfter}
+	case errors.Is(err, SkipRetry):
+		return Settlement{Kind: FailedForGood, Error: err.Error()}
+	case errors.As(err, &after):
+		return Settlement{Kind: FailedForNow, Error: err.Error(), RetryAfter: after.After}
+	default:
+		return Settlement{Kind: FailedForNow, Error: err.Error()}
+	}
+}
+
+// end hands an outcome to the settler.
+func (p *pool) end(e ended) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gone {
+		return
+	}
+	delete(p.running, e.settlement.Lease)
+	p.ended = append(p.ended, e)
+	p.settled.wake()
+	if len(p.queue) == 0 || len(p.queue)+len(p.running) < int(p.speed*aheadTime.Seconds())/2 {
+		p.wake.wake()
+	}
+}
+
+// release hands leased jobs back unused, with p.mu held.
+func (p *pool) release(jobs []Job) {
+	for i := range jobs {
+		p.ended = append(p.ended, ended{Settlement{Lease: jobs[i].Lease, Kind: Released}, jobs[i].Spec})
+	}
+	p.settled.wake()
+}
+
+// settler records outcomes, as many as came since the last time.
+func (p *pool) settler(ctx context.Context) error {
+	meter := speedometer{since: time.Now()}
+	for {
+		batch := p.collect()
+		if len(batch) == 0 {
+			select {
+			case <-p.settled:
+				continue
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		err := p.engine.settle(ctx, batch)
+		for retriable(err) && ctx.Err() == nil {
+			p.engine.log.Error("settle", "type", p.name, "error", err)
+			sleep(ctx, nil, time.Second)
+			err = p.engine.settle(ctx, batch)
+		}
+		p.mu.Lock()
+		p.writing = 0
+		p.speed = meter.measure(len(batch), p.speed)
+		p.idle.Broadcast()
+		p.mu.Unlock()
+		p.wake.wake()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (p *pool) collect() []ended {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := min(len(p.ended), settleMax)
+	batch := p.ended[:n:n]
+	if p.ended = p.ended[n:]; len(p.ended) == 0 {
+		p.ended = nil
+	}
+	p.writing = n
+	return batch
+}
+
+// speedometer measures how many jobs a pool ends in a second.
+type speedometer struct {
+	since time.Time
+	jobs  int
+}
+
+// measure adds jobs and returns the speed, which is measured anew every 20 ms.
+func (m *speedometer) measure(jobs int, speed float64) float64 {
+	m.jobs += jobs
+	elapsed := time.Since(m.since)
+	if elapsed < 20*time.Millisecond {
+		return speed
+	}
+	measured := float64(m.jobs) / elapsed.Seconds()
+	m.since, m.jobs = time.Now(), 0
+	if measured > speed {
+		return measured
+	}
+	return 0.7*speed + 0.3*measured
+}
+
+// keeper extends the leases of jobs that run. One that has run for longer than
+// its timeout and the grace is given up: its lease expires and it runs again.
+func (p *pool) keeper(ctx context.Context) error {
+	ticker := time.NewTicker(p.engine.config.Lease / 3)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case now := <-ticker.C:
+			if extensions := p.extensions(now); len(extensions) > 0 {
+				if _, err := p.engine.store.Settle(ctx, extensions); err != nil && !retriable(err) {
+					return err
+				}
+			}
+		}
+	}
+}
+
+func (p *pool) extensions(now time.Time) (extensions []Settlement) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	extend := func(lease LeaseID) {
+		extensions = append(extensions, Settlement{Lease: lease, Kind: Extended, LeaseFor: p.engine.config.Lease})
+	}
+	for lease, r := range p.running {
+		if now.Sub(r.since) < max(p.timeout, r.spec.Timeout)+p.engine.config.ShutdownGrace {
+			extend(lease)
+		}
+	}
+	for i := range p.queue {
+		extend(p.queue[i].Lease)
+	}
+	return extensions
+}
+
+// drain stops leasing, hands back what has not started, and waits for what runs
+// and for its settlement, until ctx ends.
+func (p *pool) drain(ctx context.Context) {
+	stop := context.AfterFunc(ctx, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.idle.Broadcast()
+	})
+	defer stop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closing = true
+	p.release(p.queue)
+	p.queue = nil
+	p.work.Broadcast()
+	p.wake.wake()
+	for len(p.running)+len(p.ended)+p.writing > 0 && ctx.Err() == nil && p.engine.group.Err() == nil {
+		p.idle.Wait()
+	}
+}
+
+// handBackTime is how long handlers have to return once their context has ended.
+const handBackTime = time.Second
+
+// handBack gives the handlers that still run a moment to see that their context
+// has ended, then hands their jobs back.
+func (p *pool) handBack() {
+	ctx, cancel := context.WithTimeout(context.Background(), handBackTime)
+	defer cancel()
+	p.drain(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gone = true
+	var left []Settlement
+	for lease := range p.running {
+		left = append(left, Settlement{Lease: lease, Kind: Released})
+	}
+	for _, e := range p.ended {
+		left = append(left, e.settlement)
+	}
+	if len(left) == 0 {
+		return
+	}
+	if _, err := p.engine.store.Settle(context.Background(), left); err != nil {
+		p.engine.log.Error("hand back jobs", "type", p.name, "jobs", len(left), "error", err)
+	}
+}

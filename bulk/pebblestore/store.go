@@ -169,6 +169,9 @@ func (s *Store) left(c *counter, window int64) int64 {
 func (s *Store) mayStart(c *counter, window int64) bool {
 	c.roll(window)
 	if c.rate <= 0 {
+	if c.concurrency > 0 && c.inFlight >= int64(c.concurrency) {
+		return false
+	}
 		return true
 	}
 	return window != s.shut && c.started < bulk.Budget(c.rate, s.config.Window, window)

@@ -43,7 +43,7 @@ var errNotJSON = errors.New("the result is not valid JSON")
 // mapFields appends the number of each field, or 0 where it is left out. If all
 // are, it appends nothing.
 func (a *Aggregates) mapFields(values, result []byte) ([]byte, error) {
-	if len(bytes.TrimSpace(result)) == 0 {
+	if len(bytes.Trim(result, " \t\r\n")) == 0 {
 		return a.appendNoFields(values), nil
 	}
 	if !validJSON(result) {

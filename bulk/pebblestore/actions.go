@@ -261,14 +261,18 @@ func (s *Store) Move(_ context.Context, id string, move bulk.Move) (moved bulk.A
 // move makes what the status machine decided true in memory and on disk.
 func (c *call) move(number uint64, next bulk.Action, move bulk.Move) bulk.Action {
 	s, a := c.s, c.s.actions[number]
-	if a == nil {
-		switch move.Kind {
-		case bulk.Replayed:
-			c.deleteDead(number, move.Total)
-		case bulk.Forget:
-			c.forget(number, next.ID)
-			return next
+	switch move.Kind {
+	case bulk.Replayed:
+		c.deleteDead(number, move.Total)
+	case bulk.Forget:
+		if a != nil { // canceled, with jobs in flight
+			s.landAll(a)
+			c.retire(a)
 		}
+		c.forget(number, next.ID)
+		return next
+	}
+	if a == nil {
 		c.write(number, &next)
 		return next
 	}
@@ -322,6 +326,16 @@ func (s *Store) cancelAll(a *action) {
 	a.returned, a.next = queue{}, a.record.Received
 	a.record.Pending = 0
 	a.record.Canceled = a.record.Received - a.record.Succeeded - a.record.Failed - a.record.InFlight
+}
+
+// landAll takes an action's jobs out of flight.
+func (s *Store) landAll(a *action) {
+	for _, j := range a.jobs {
+		if j.phase == inFlight {
+			s.land(j)
+			s.drop(j)
+		}
+	}
 }
 
 // retire takes a finished action out of memory. Its record, its log (which

@@ -86,6 +86,7 @@ func (p phase) final() bool { return p >= succeeded }
 type jobFacts struct {
 	phase    phase
 	local    bool
+	lapsed   bool // the last lease ended by running out, or with its process
 	fence    uint32
 	attempts uint16
 	crashes  uint8
@@ -130,7 +131,7 @@ func (p *pageFacts) apply(j *jobFacts, kind event, argument int64) {
 	j.at = argument
 	switch kind {
 	case evLeased, evLent:
-		j.phase, j.local = inFlight, kind == evLeased
+		j.phase, j.local, j.lapsed = inFlight, kind == evLeased, false
 		j.fence++
 		j.attempts++
 	case evExtended:
@@ -151,14 +152,20 @@ func (p *pageFacts) apply(j *jobFacts, kind event, argument int64) {
 		j.phase = inLine
 		j.attempts--
 	case evCrashed:
-		j.phase = inLine
+		j.phase, j.lapsed = inLine, true
 		j.attempts--
 		j.crashes++
 	case evExpired:
-		j.phase = inLine
+		j.phase, j.lapsed = inLine, true
 		p.retried++
 	}
 }
+
+// Flags of a job in a snapshot.
+const (
+	flagLocal byte = 1 << iota
+	flagLapsed
+)
 
 // appendSnapshot writes everything that is known of the page as one record.
 func (p *pageFacts) appendSnapshot(to []byte) []byte {
@@ -171,11 +178,14 @@ func (p *pageFacts) appendSnapshot(to []byte) []byte {
 		if j.phase == untouched {
 			continue
 		}
-		local := byte(0)
+		var flags byte
 		if j.local {
-			local = 1
+			flags |= flagLocal
 		}
-		to = append(to, local, j.reason, j.crashes)
+		if j.lapsed {
+			flags |= flagLapsed
+		}
+		to = append(to, flags, j.reason, j.crashes)
 		to = binary.AppendUvarint(to, uint64(j.fence))
 		to = binary.AppendUvarint(to, uint64(j.attempts))
 		to = binary.AppendUvarint(to, uint64(j.at))
@@ -192,7 +202,9 @@ func (p *pageFacts) readSnapshot(r *reader) {
 			return
 		}
 		if j.phase != untouched {
-			j.local, j.reason, j.crashes = r.byte() == 1, r.byte(), r.byte()
+			flags := r.byte()
+			j.local, j.lapsed = flags&flagLocal != 0, flags&flagLapsed != 0
+			j.reason, j.crashes = r.byte(), r.byte()
 			j.fence, j.attempts, j.at = uint32(r.uvarint()), uint16(r.uvarint()), int64(r.uvarint())
 		}
 		p.jobs[i] = j

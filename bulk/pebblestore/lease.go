@@ -14,19 +14,19 @@ import (
 func (s *Store) Lease(_ context.Context, request bulk.LeaseRequest) (leased []bulk.Job, err error) {
 	var numbers []uint64
 	err = s.do(func(c *call) error {
-		for _, name := range request.Types {
-			k := s.kinds[name]
-			for k != nil && k.ready.len() > 0 && len(leased) < request.Max {
-				j := k.ready.pop()
-				s.charge(j.action, -1)
-				j.action.record.Ready--
-				if !s.mayStartJob(j.action, c.window) {
-					s.turnBack(c, j)
-					continue
-				}
-				leased = append(leased, c.lease(j, request))
-				numbers = append(numbers, j.action.number)
+		for len(leased) < request.Max {
+			j := s.nextReady(request.Types)
+			if j == nil {
+				break
 			}
+			s.charge(j.action, -1)
+			j.action.record.Ready--
+			if !s.mayStartJob(j.action, c.window) {
+				s.turnBack(c, j)
+				continue
+			}
+			leased = append(leased, c.lease(j, request))
+			numbers = append(numbers, j.action.number)
 		}
 		if len(leased) > 0 {
 			c.started()
@@ -42,6 +42,18 @@ func (s *Store) Lease(_ context.Context, request bulk.LeaseRequest) (leased []bu
 		}
 	}
 	return leased, nil
+}
+
+// nextReady takes the next ready job of one of some types: of each in turn, over
+// all calls, so that small requests starve no type. Nil if none is ready.
+func (s *Store) nextReady(types []string) *job {
+	for range types {
+		s.turn++
+		if k := s.kinds[types[s.turn%uint64(len(types))]]; k != nil && k.ready.len() > 0 {
+			return k.ready.pop()
+		}
+	}
+	return nil
 }
 
 // mayStartJob tells whether every limit lets one more attempt start. Admission

@@ -198,7 +198,7 @@ func (s *Store) loadJob(a *action, index uint32, f *jobFacts) *job {
 	}
 	j := &job{
 		action: a, index: index, fence: f.fence, attempts: f.attempts, crashes: f.crashes,
-		reason: f.reason, phase: f.phase, local: f.local, at: time.UnixMilli(f.at),
+		reason: f.reason, phase: f.phase, local: f.local, lapsed: f.lapsed, at: time.UnixMilli(f.at),
 	}
 	switch {
 	case f.phase == inFlight && !f.local:
@@ -240,6 +240,7 @@ func (s *Store) loadReturned(call *call, a *action, returned []*job) error {
 				continue
 			}
 			call.note(a, evCrashed, j.index, 0)
+			j.lapsed = true
 		}
 		j.phase = inLine
 		a.returned.push(j)

@@ -24,7 +24,7 @@ type job struct {
 	reason   uint8
 	phase    phase
 	local    bool
-	// lapsed says that the last lease ended by running out.
+	// lapsed says that the last lease ended by running out, or with its process.
 	lapsed bool
 	// at is the deadline of a job in flight, and when a non-ready one is due.
 	at time.Time

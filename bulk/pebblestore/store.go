@@ -52,6 +52,7 @@ type Store struct {
 	due      timeline
 	nonReady [3]int64
 	leases   timeline
+	turn     uint64 // whose turn it is among the types of a lease request
 	// shut is the window in which nothing under a limit may start, because a
 	// process before this one started attempts in it.
 	shut int64

@@ -1,0 +1,113 @@
+package pebblestore
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+// payloads are a batch of 1,000 jobs of 100 bytes.
+func payloads() [][]byte {
+	batch := make([][]byte, 1000)
+	for i := range batch {
+		batch[i] = fmt.Appendf(nil, `{"n":%7d,"text":"%-79s"}`, i, "a job")
+	}
+	return batch
+}
+
+func openBench(b *testing.B, config bulk.Config) *Store {
+	b.Helper()
+	s, err := Open(b.TempDir(), Options{Bulk: config, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	return s
+}
+
+// BenchmarkEnqueue appends batches of 1,000 jobs of 100 bytes to four actions
+// side by side; every append is fsynced before it returns.
+func BenchmarkEnqueue(b *testing.B) {
+	s := openBench(b, bulk.Config{})
+	batch := payloads()
+	const uploads = 4
+	var wait sync.WaitGroup
+	b.ResetTimer()
+	for u := range uploads {
+		wait.Go(func() {
+			id := fmt.Sprint("action-", u)
+			if _, _, err := s.Create(context.Background(), bulk.Spec{ID: id, Tenant: id, Type: "echo"}); err != nil {
+				b.Error(err)
+				return
+			}
+			for i := u; i < b.N; i += uploads {
+				if _, err := s.Append(context.Background(), id, int64(i/uploads)*1000, batch); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wait.Wait()
+	b.ReportMetric(float64(b.N)*1000/b.Elapsed().Seconds(), "jobs/s")
+}
+
+// BenchmarkRun enqueues and runs no-op jobs of 100 bytes of four tenants to
+// their end; every move is fsynced. An iteration is 1,000 jobs.
+func BenchmarkRun(b *testing.B) {
+	config := bulk.Config{RequestsPerSecond: -1}
+	s := openBench(b, config)
+	mux := bulk.NewMux()
+	mux.HandleFunc("no-op", func(context.Context, *bulk.Job) ([]byte, error) { return nil, nil })
+	engine, err := bulk.New(s, mux, config)
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx := context.Background()
+	if err := engine.Start(ctx); err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		if err := engine.Stop(ctx); err != nil {
+			b.Error(err)
+		}
+	}()
+	batch := payloads()
+	const tenants = 4
+	var wait sync.WaitGroup
+	b.ResetTimer()
+	for t := range tenants {
+		wait.Go(func() {
+			if err := runAction(ctx, engine, fmt.Sprint("tenant-", t), batch, b.N/tenants+1); err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	b.ReportMetric(float64(tenants*(b.N/tenants+1))*1000/b.Elapsed().Seconds(), "jobs/s")
+}
+
+func runAction(ctx context.Context, engine *bulk.Engine, tenant string, batch [][]byte, batches int) error {
+	action, _, err := engine.Create(ctx, bulk.Spec{Tenant: tenant, Type: "no-op"})
+	if err != nil {
+		return err
+	}
+	for i := range batches {
+		if _, err := engine.Append(ctx, action.ID, int64(i)*1000, batch); err != nil {
+			return err
+		}
+	}
+	if _, err := engine.Seal(ctx, action.ID, int64(batches)*1000); err != nil {
+		return err
+	}
+	return engine.Watch(ctx, action.ID, 10*time.Millisecond, func(bulk.Action) error { return nil })
+}

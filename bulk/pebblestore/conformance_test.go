@@ -1,0 +1,62 @@
+package pebblestore_test
+
+import (
+	"log/slog"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/pebblestore"
+	"github.com/sluice-project/sluice/bulk/storetest"
+)
+
+// disks remembers, for each open store, the disk in memory that it is on.
+type disks map[bulk.Store]disk
+
+type disk struct {
+	fs     *vfs.MemFS
+	config bulk.Config
+}
+
+func (d disks) open(t testing.TB, on disk) bulk.Store {
+	t.Helper()
+	s, err := pebblestore.Open("data", pebblestore.Options{
+		Bulk: on.config, FS: on.fs, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d[s] = on
+	return s
+}
+
+// close closes a store and returns its disk.
+func (d disks) close(t testing.TB, s bulk.Store) disk {
+	t.Helper()
+	on := d[s]
+	delete(d, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return on
+}
+
+// TestConformance runs the suite on disks in memory. Crash is a loss of power:
+// the disk keeps what was synced, and of the rest any part.
+func TestConformance(t *testing.T) {
+	d := disks{}
+	storetest.Run(t, storetest.Factory{
+		Open: func(t testing.TB, config bulk.Config) bulk.Store {
+			return d.open(t, disk{vfs.NewCrashableMem(), config})
+		},
+		Reopen: func(t testing.TB, s bulk.Store) bulk.Store { return d.open(t, d.close(t, s)) },
+		Crash: func(t testing.TB, s bulk.Store) bulk.Store {
+			left := d[s].fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 30, RNG: rand.New(rand.NewPCG(1, 2))})
+			on := d.close(t, s)
+			on.fs = left
+			return d.open(t, on)
+		},
+	})
+}

@@ -1,0 +1,136 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+var actionCases = []testCase{
+	{"actions are listed in the order of creation", false, actionsListed},
+	{"unfinished actions are listed until they are drained", false, actionsUnfinished},
+	{"a closed store says so", false, closed},
+}
+
+func (k *kit) expectActions(f bulk.ActionFilter, want string) {
+	k.t.Helper()
+	found, err := k.store.Actions(ctx, f)
+	k.must(err)
+	ids := []string{}
+	for _, a := range found {
+		k.addsUp(a)
+		ids = append(ids, a.ID)
+	}
+	k.check(strings.Join(ids, " ") == want, "Actions(%+v): %v, want %s", f, ids, want)
+}
+
+// actionsListed uses ids whose order is not that of their creation.
+func actionsListed(k *kit) {
+	k.open(unlimited())
+	k.expectActions(bulk.ActionFilter{}, "")
+	for i, id := range strings.Fields("z y a10 a9 b x") {
+		k.create(spec(id, []string{"even", "odd"}[i%2]))
+		k.upload(id, 1)
+	}
+	for _, id := range []string{"y", "a10"} {
+		k.move(id, bulk.Move{Kind: bulk.Seal, Total: 1})
+		k.move(id, bulk.Move{Kind: bulk.Start})
+	}
+	check := func() {
+		k.expectActions(bulk.ActionFilter{}, "z y a10 a9 b x")
+		k.expectActions(bulk.ActionFilter{Limit: 2}, "z y")
+		k.expectActions(bulk.ActionFilter{Limit: 3, After: "y"}, "a10 a9 b")
+		k.expectActions(bulk.ActionFilter{After: "b"}, "x")
+		k.expectActions(bulk.ActionFilter{After: "x"}, "")
+		k.expectActions(bulk.ActionFilter{Tenant: "odd"}, "y a9 x")
+		k.expectActions(bulk.ActionFilter{Tenant: "odd", After: "y", Limit: 1}, "a9")
+		k.expectActions(bulk.ActionFilter{Tenant: "nobody"}, "")
+		k.expectActions(bulk.ActionFilter{Status: bulk.Running}, "y a10")
+		k.expectActions(bulk.ActionFilter{Status: bulk.Running, Tenant: "even"}, "a10")
+		k.expectActions(bulk.ActionFilter{Status: bulk.Created, Tenant: "even", Limit: 1, After: "z"}, "b")
+		k.expectActions(bulk.ActionFilter{Number: k.number("a10")}, "a10")
+		k.expectActions(bulk.ActionFilter{Number: 1 << 60}, "")
+	}
+	check()
+	if k.factory.Reopen != nil {
+		k.reopen()
+		check()
+	}
+}
+
+func actionsUnfinished(k *kit) {
+	k.open(unlimited())
+	for i, stage := range stages {
+		stage.reach(k, fmt.Sprintf("a%02d", i))
+		if i < len(stages)-1 && stage.name != "running, in flight" {
+			k.leaveAlone()
+		}
+	}
+	all, err := k.store.Actions(ctx, bulk.ActionFilter{})
+	k.must(err)
+	want := []string{}
+	for _, a := range all {
+		if !a.Status.Final() || a.FinishedAt.IsZero() {
+			want = append(want, a.ID)
+		}
+	}
+	k.check(len(want) == len(stages)-3, "%d stages are unfinished, want %d", len(want), len(stages)-3)
+	k.expectActions(bulk.ActionFilter{Unfinished: true}, strings.Join(want, " "))
+	k.expectActions(bulk.ActionFilter{Unfinished: true, After: want[2], Limit: 2}, strings.Join(want[3:5], " "))
+
+	last := fmt.Sprintf("a%02d", len(stages)-1)
+	k.check(slices.Contains(want, last), "a canceled action with a job in flight is not listed as unfinished")
+	a := k.move(last, bulk.Move{Kind: bulk.Drained})
+	k.check(a.FinishedAt.IsZero(), "drained with a job in flight")
+	k.advance(time.Minute)
+	k.dispatch(100)
+	a = k.move(last, bulk.Move{Kind: bulk.Drained})
+	k.check(a.FinishedAt.Equal(time.Now()), "drained at %v, want now, %v", a.FinishedAt, time.Now())
+	k.expectActions(bulk.ActionFilter{Unfinished: true}, strings.Join(want[:len(want)-1], " "))
+}
+
+// leaveAlone pauses what runs, so that the next stage leases only its own jobs.
+func (k *kit) leaveAlone() {
+	k.t.Helper()
+	running, err := k.store.Actions(ctx, bulk.ActionFilter{Status: bulk.Running})
+	k.must(err)
+	for _, a := range running {
+		k.store.Move(ctx, a.ID, bulk.Move{Kind: bulk.Pause})
+	}
+}
+
+func closed(k *kit) {
+	k.open(unlimited())
+	k.run(spec("a", "tenant"), 1)
+	job := k.takeOne()
+	k.must(k.store.Close())
+	s := k.store
+	calls := map[string]func() error{
+		"Create":      func() error { _, _, err := s.Create(ctx, spec("b", "tenant")); return err },
+		"Append":      func() error { _, err := s.Append(ctx, "a", 0, [][]byte{{'1'}}); return err },
+		"Move":        func() error { _, err := s.Move(ctx, "a", bulk.Move{Kind: bulk.Cancel}); return err },
+		"Action":      func() error { _, err := s.Action(ctx, "a"); return err },
+		"Actions":     func() error { _, err := s.Actions(ctx, bulk.ActionFilter{}); return err },
+		"Backlog":     func() error { _, err := s.Backlog(ctx); return err },
+		"Admit":       func() error { _, err := s.Admit(ctx, []bulk.Grant{{Number: job.Lease.Action, Jobs: 1}}); return err },
+		"Lease":       func() error { _, err := s.Lease(ctx, request(1)); return err },
+		"Dispatch":    func() error { _, _, err := s.Dispatch(ctx, 1); return err },
+		"Outcomes":    func() error { _, _, err := s.Outcomes(ctx, "a", 0); return err },
+		"DeadLetters": func() error { _, err := s.DeadLetters(ctx, "a", 0, 1); return err },
+		"Settings":    func() error { _, err := s.Settings(ctx); return err },
+		"Set":         func() error { return s.Set(ctx, bulk.SettingsChange{Limits: &bulk.Limits{}}) },
+		"Settle": func() error {
+			_, err := s.Settle(ctx, []bulk.Settlement{{Lease: job.Lease, Kind: bulk.Succeeded}})
+			return err
+		},
+	}
+	for _, name := range slices.Sorted(maps.Keys(calls)) {
+		err := calls[name]()
+		k.check(errors.Is(err, bulk.ErrClosed), "%s of a closed store: %v, want ErrClosed", name, err)
+	}
+}

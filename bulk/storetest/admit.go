@@ -1,0 +1,279 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+var admitCases = []testCase{
+	{"the backlog shows what waits", false, backlogShows},
+	{"the backlog has a line for each tenant and type", false, backlogLines},
+	{"only running actions are admitted", false, admitRunning},
+	{"grants beyond what waits are cut", false, admitCut},
+	{"jobs are ready in the order of the grants", false, admitOrder},
+	{"types are counted", false, admitTypes},
+	{"a paused action's jobs are not leased", false, pauseReady},
+	{"a paused action's jobs in flight go on", false, pauseInFlight},
+	{"canceling ends what was not started", false, cancelWaiting},
+	{"canceling lets jobs in flight finish", false, cancelInFlight},
+	{"tenants are served by weight", false, divideByWeight},
+	{"a newcomer claims no past", false, divideNewcomer},
+}
+
+func backlogShows(k *kit) {
+	k.open(unlimited())
+	k.check(len(k.backlog().Lines) == 0, "an empty store has a backlog")
+	s := targeted("a", "tenant", "api")
+	s.Class = bulk.High
+	k.run(s, 10)
+	entered := time.Now()
+	k.advance(300 * time.Millisecond)
+	b := k.backlog()
+	k.check(b.Now.Equal(time.Now()), "now is %v, want %v", b.Now, time.Now())
+	ends := time.Unix(0, (windowIndex(time.Second)+1)*int64(time.Second))
+	k.check(b.WindowEnds.Equal(ends), "the window ends at %v, want %v", b.WindowEnds, ends)
+	k.check(b.Left == bulk.NoLimit && len(b.Targets) == 0, "left %d, targets %v: nothing is limited", b.Left, b.Targets)
+	line, w := k.waiting("a", b)
+	k.check(line.Tenant == "tenant" && line.Type == bulk.WebhookType && line.Left == bulk.NoLimit, "line %+v", line)
+	want := bulk.Waiting{
+		Number: w.Number, Class: bulk.High, EnteredAt: entered, Total: 10, Jobs: 10, Target: "api", Left: bulk.NoLimit,
+	}
+	k.check(w.EnteredAt.Equal(entered), "entered at %v, want %v", w.EnteredAt, entered)
+	w.EnteredAt = entered
+	k.check(*w == want, "waiting %+v, want %+v", *w, want)
+
+	k.admit("a", 4)
+	k.succeed(k.lease(3)...)
+	_, w = k.waiting("a", k.backlog())
+	k.check(w.Jobs == 6 && w.Done == 3, "waiting %+v, want 6 jobs and 3 done", *w)
+	k.admit("a", 6)
+	k.check(len(k.backlog().Lines) == 0, "an action whose jobs are all admitted is in the backlog")
+}
+
+func backlogLines(k *kit) {
+	k.open(unlimited())
+	k.run(spec("a", "one"), 1)
+	k.run(spec("b", "one"), 2)
+	k.run(targeted("c", "one", "api"), 3)
+	k.run(spec("d", "two"), 4)
+	got := []string{}
+	for _, line := range k.backlog().Lines {
+		jobs := []int64{}
+		for _, w := range line.Waiting {
+			jobs = append(jobs, w.Jobs)
+		}
+		slices.Sort(jobs)
+		got = append(got, fmt.Sprint(line.Tenant, " ", line.Type, " ", jobs))
+	}
+	slices.Sort(got)
+	want := []string{"one echo [1 2]", "one webhook [3]", "two echo [4]"}
+	k.check(slices.Equal(got, want), "lines %q, want %q", got, want)
+}
+
+func admitRunning(k *kit) {
+	k.open(unlimited())
+	k.run(spec("a", "tenant"), 2)
+	number := k.number("a")
+	k.move("a", bulk.Move{Kind: bulk.Pause})
+	k.check(len(k.backlog().Lines) == 0, "a paused action is in the backlog")
+	k.check(k.grant(bulk.Grant{Number: number, Jobs: 2}) == 0, "a paused action was admitted")
+	k.expect("a", where{Pending: 2})
+	k.move("a", bulk.Move{Kind: bulk.Resume})
+	k.check(k.admit("a", 1) == 1, "a resumed action was not admitted")
+	k.move("a", bulk.Move{Kind: bulk.Cancel})
+	k.check(k.grant(bulk.Grant{Number: number, Jobs: 2}) == 0, "a canceled action was admitted")
+	k.check(len(k.backlog().Lines) == 0 && len(k.lease(9)) == 0, "a canceled action has jobs that wait")
+
+	k.create(spec("b", "tenant"))
+	k.upload("b", 1)
+	for n := range number + 3 {
+		k.check(k.grant(bulk.Grant{Number: n, Jobs: 1}) == 0, "an action that was not sealed was admitted")
+	}
+	k.move("b", bulk.Move{Kind: bulk.Seal, Total: 1})
+	k.check(k.admitAll() == 0 && len(k.lease(9)) == 0, "an action that was not started was admitted")
+	k.move("b", bulk.Move{Kind: bulk.Pause})
+	k.move("b", bulk.Move{Kind: bulk.Start})
+	k.check(k.admitAll() == 0 && len(k.lease(9)) == 0, "an action that was paused before it started was admitted")
+	k.move("b", bulk.Move{Kind: bulk.Resume})
+	k.succeed(k.takeOne())
+}
+
+func admitCut(k *kit) {
+	k.open(unlimited())
+	k.run(spec("a", "tenant"), 5)
+	a := k.number("a")
+	k.check(k.grant() == 0, "no grant admitted a job")
+	k.check(k.grant(bulk.Grant{Number: a, Jobs: 0}) == 0, "a grant of 0 admitted a job")
+	k.check(k.grant(bulk.Grant{Number: a + 1000, Jobs: 9}) == 0, "a grant to an unknown number admitted a job")
+	n := k.grant(bulk.Grant{Number: a + 1000, Jobs: 9}, bulk.Grant{Number: a, Jobs: 2}, bulk.Grant{Number: a, Jobs: 1})
+	k.check(n == 3, "admitted %d, want 3", n)
+	k.expect("a", where{Pending: 2, Ready: 3})
+	k.check(k.admit("a", 100) == 2, "a grant of 100 did not admit the 2 that wait")
+	k.check(k.admit("a", 100) == 0, "a grant admitted more than waits")
+	k.succeed(k.lease(5)...)
+	k.move("a", bulk.Move{Kind: bulk.Aggregate})
+	k.move("a", bulk.Move{Kind: bulk.Complete})
+	k.check(k.admit("a", 1) == 0, "a completed action was admitted")
+	k.move("a", bulk.Move{Kind: bulk.Forget})
+	k.check(k.admit("a", 1) == 0, "a forgotten action was admitted")
+}
+
+func admitOrder(k *kit) {
+	k.open(unlimited())
+	for _, id := range []string{"a", "b", "c"} {
+		k.run(spec(id, "tenant of "+id), 4)
+	}
+	a, b, c := k.number("a"), k.number("b"), k.number("c")
+	k.grant(bulk.Grant{Number: c, Jobs: 1}, bulk.Grant{Number: a, Jobs: 2}, bulk.Grant{Number: b, Jobs: 1}, bulk.Grant{Number: c, Jobs: 1})
+	k.grant(bulk.Grant{Number: a, Jobs: 1})
+	got := ""
+	for range 6 {
+		jobs := k.lease(1)
+		k.check(len(jobs) == 1, "leased %s, then none", got)
+		got += jobs[0].Spec.ID
+	}
+	k.check(got == "caabca", "leased in the order %s, want that of the grants, caabca", got)
+}
+
+func admitTypes(k *kit) {
+	k.open(unlimited())
+	k.run(spec("a", "tenant"), 5)
+	k.run(targeted("b", "tenant", "api"), 4)
+	k.admit("a", 3)
+	k.admit("b", 4)
+	k.leaseAs(bulk.LeaseRequest{Types: []string{"echo"}, Max: 2, LeaseFor: time.Minute})
+	jobs := k.leaseAs(bulk.LeaseRequest{Types: []string{bulk.WebhookType}, Max: 3, LeaseFor: time.Minute})
+	k.succeed(jobs[0])
+	k.settle(bulk.Settlement{Kind: bulk.FailedForGood}, jobs[1])
+	types := k.backlog().Types
+	for name, want := range map[string]bulk.TypeState{
+		"echo": {Ready: 1, InFlight: 2, Waiting: 2}, bulk.WebhookType: {Ready: 1, InFlight: 1, Finished: 2},
+	} {
+		got := types[name]
+		got.Virtual = 0
+		k.check(got == want, "type %s: %+v, want %+v", name, got, want)
+	}
+}
+
+func pauseReady(k *kit) {
+	k.open(unlimited())
+	k.run(spec("a", "tenant"), 4)
+	k.admit("a", 3)
+	k.move("a", bulk.Move{Kind: bulk.Pause})
+	k.check(len(k.lease(9)) == 0, "a paused action's job was leased")
+	c := k.action("a").Counts
+	k.check(c.Pending+c.Ready == 4, "paused: %+v, want 4 pending or ready", c)
+	k.move("a", bulk.Move{Kind: bulk.Resume})
+	k.admitAll()
+	k.expectIndexes(k.lease(9), 0, 1, 2, 3)
+	k.expect("a", where{InFlight: 4})
+}
+
+func pauseInFlight(k *kit) {
+	k.open(unlimited())
+	k.run(spec("a", "tenant"), 6)
+	jobs := k.take(5)
+	k.move("a", bulk.Move{Kind: bulk.Pause})
+	k.succeed(jobs[0])
+	k.settle(bulk.Settlement{Kind: bulk.FailedForNow, RetryAfter: time.Second}, jobs[1])
+	k.settle(bulk.Settlement{Kind: bulk.Throttled}, jobs[2])
+	k.settle(bulk.Settlement{Kind: bulk.Released}, jobs[3])
+	k.advance(time.Hour)
+	k.dispatch(100)
+	k.check(k.admitAll() == 0 && len(k.lease(9)) == 0, "a paused action's returned job was leased")
+	c := k.action("a").Counts
+	k.check(c.Pending+c.Ready == 5 && c.Succeeded == 1, "paused: %+v, want 5 pending or ready and 1 succeeded", c)
+	k.move("a", bulk.Move{Kind: bulk.Resume})
+	k.succeed(k.take(5)...)
+	k.expect("a", where{Succeeded: 6})
+}
+
+func cancelWaiting(k *kit) {
+	k.open(unlimited())
+	k.run(spec("a", "tenant"), 9)
+	k.admit("a", 6)
+	jobs := k.lease(4)
+	k.settle(bulk.Settlement{Kind: bulk.FailedForNow, RetryAfter: time.Second}, jobs[0])
+	k.settle(bulk.Settlement{Kind: bulk.Throttled}, jobs[1])
+	k.succeed(jobs[2])
+	k.settle(bulk.Settlement{Kind: bulk.FailedForGood}, jobs[3])
+	k.move("a", bulk.Move{Kind: bulk.Pause})
+	a := k.move("a", bulk.Move{Kind: bulk.Cancel})
+	k.expect("a", where{Succeeded: 1, Failed: 1, Canceled: 7})
+	k.check(a.Status == bulk.Canceled && a.FinishedAt.Equal(time.Now()), "canceled with nothing in flight: %+v", a)
+	k.advance(time.Hour)
+	moved, _ := k.dispatch(100)
+	k.check(moved == 0, "Dispatch moved %d canceled jobs", moved)
+	k.check(k.admitAll() == 0 && len(k.lease(9)) == 0, "a canceled job was leased")
+	k.expect("a", where{Succeeded: 1, Failed: 1, Canceled: 7})
+}
+
+func cancelInFlight(k *kit) {
+	k.open(unlimited())
+	k.run(spec("a", "tenant"), 9)
+	jobs := k.take(7)
+	a := k.move("a", bulk.Move{Kind: bulk.Cancel})
+	k.check(a.FinishedAt.IsZero(), "canceled with jobs in flight: finished at %v, want not yet", a.FinishedAt)
+	k.expect("a", where{InFlight: 7, Canceled: 2})
+	k.settle(bulk.Settlement{Kind: bulk.Extended, LeaseFor: time.Hour}, jobs[0])
+	k.succeed(jobs[0])
+	k.settle(bulk.Settlement{Kind: bulk.FailedForGood}, jobs[1])
+	k.settle(bulk.Settlement{Kind: bulk.FailedForNow}, jobs[2])
+	k.settle(bulk.Settlement{Kind: bulk.Throttled}, jobs[3])
+	k.settle(bulk.Settlement{Kind: bulk.Released}, jobs[4])
+	k.expect("a", where{InFlight: 2, Succeeded: 1, Failed: 1, Canceled: 5})
+	k.advance(31 * time.Second)
+	k.dispatch(100)
+	k.expect("a", where{Succeeded: 1, Failed: 1, Canceled: 7})
+	k.check(k.verdict(jobs[5], bulk.Succeeded) == bulk.Expired, "a lease that expired after the cancel was settled")
+	a = k.move("a", bulk.Move{Kind: bulk.Drained})
+	k.check(a.FinishedAt.Equal(time.Now()), "drained at %v, want now", a.FinishedAt)
+	k.check(k.admitAll() == 0 && len(k.lease(9)) == 0, "a canceled job was leased")
+}
+
+// serve runs windows of what the fetcher and ten workers do, and counts the jobs
+// leased for each tenant.
+func (k *kit) serve(windows int, served map[string]int) {
+	k.t.Helper()
+	room := bulk.Room{Total: 100, Types: map[string]int64{"echo": 100}}
+	for range windows {
+		k.grant(bulk.Divide(k.backlog(), room, time.Second)...)
+		for _, j := range k.lease(100) {
+			served[j.Spec.Tenant]++
+			k.succeed(j)
+		}
+		k.advance(time.Second)
+	}
+}
+
+func divideByWeight(k *kit) {
+	k.open(unlimited())
+	k.limitAll(8)
+	k.set(bulk.SettingsChange{Name: "heavy", Tenant: &bulk.Tenant{Weight: 3}})
+	k.run(spec("a", "light"), 100)
+	k.run(spec("b", "heavy"), 100)
+	k.run(spec("c", "other"), 100)
+	served := map[string]int{}
+	k.serve(10, served)
+	k.check(served["light"] == 16 && served["heavy"] == 48 && served["other"] == 16, "of 80 served: %v, want 16, 48 and 16", served)
+}
+
+func divideNewcomer(k *kit) {
+	k.open(unlimited())
+	k.limitAll(10)
+	k.run(spec("a", "first"), 300)
+	k.serve(10, map[string]int{})
+	k.run(spec("b", "second"), 300)
+	served := map[string]int{}
+	k.serve(5, served)
+	k.check(max(served["first"]-served["second"], served["second"]-served["first"]) <= 1, "after the second came: %v, want even", served)
+	k.move("b", bulk.Move{Kind: bulk.Pause})
+	k.serve(5, map[string]int{})
+	k.move("b", bulk.Move{Kind: bulk.Resume})
+	served = map[string]int{}
+	k.serve(5, served)
+	k.check(max(served["first"]-served["second"], served["second"]-served["first"]) <= 2, "after the second came back: %v, want even", served)
+}

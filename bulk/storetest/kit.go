@@ -1,0 +1,330 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+// kit is what a case works with: a store, and words for what callers do with it.
+// Its methods fail the test when the store returns an error.
+type kit struct {
+	t       testing.TB
+	factory Factory
+	store   bulk.Store
+	numbers map[string]uint64
+}
+
+var ctx = context.Background()
+
+// unlimited is the config of most cases: nothing is limited until a case says so.
+func unlimited() bulk.Config {
+	return bulk.Config{RequestsPerSecond: -1}.WithDefaults()
+}
+
+// open opens a fresh store. It is closed when the case ends, or opens another.
+func (k *kit) open(config bulk.Config) {
+	k.t.Helper()
+	if k.store == nil {
+		k.t.Cleanup(func() { k.store.Close() })
+	} else {
+		k.must(k.store.Close())
+	}
+	k.store, k.numbers = k.factory.Open(k.t, config), map[string]uint64{}
+}
+
+func (k *kit) must(err error) {
+	k.t.Helper()
+	if err != nil {
+		k.t.Fatalf("the store answered: %v", err)
+	}
+}
+
+// check fails the case, and goes no further, unless ok.
+func (k *kit) check(ok bool, format string, args ...any) {
+	k.t.Helper()
+	if !ok {
+		k.t.Fatalf(format, args...)
+	}
+}
+
+// spec is the spec of an action of the type "echo".
+func spec(id, tenant string) bulk.Spec {
+	return bulk.Spec{ID: id, Tenant: tenant, Type: "echo"}
+}
+
+// targeted is the spec of an action against a target.
+func targeted(id, tenant, target string) bulk.Spec {
+	s := spec(id, tenant)
+	s.Type, s.Target = bulk.WebhookType, &bulk.Target{Name: target, URL: "http://" + target + "/"}
+	return s
+}
+
+func payload(id string, index int64) []byte {
+	return fmt.Appendf(nil, `{"action":%q,"n":%d}`, id, index)
+}
+
+func (k *kit) create(s bulk.Spec) bulk.Action {
+	k.t.Helper()
+	a, created, err := k.store.Create(ctx, s)
+	k.must(err)
+	k.check(created, "Create(%s): created is false for a new action", s.ID)
+	return a
+}
+
+// upload appends n jobs after those that the action has.
+func (k *kit) upload(id string, n int) {
+	k.t.Helper()
+	from := k.action(id).Received
+	payloads := make([][]byte, n)
+	for i := range payloads {
+		payloads[i] = payload(id, from+int64(i))
+	}
+	received, err := k.store.Append(ctx, id, from, payloads)
+	k.must(err)
+	k.check(received == from+int64(n), "Append(%s): received %d, want %d", id, received, from+int64(n))
+}
+
+func (k *kit) move(id string, m bulk.Move) bulk.Action {
+	k.t.Helper()
+	a, err := k.store.Move(ctx, id, m)
+	if err != nil {
+		k.t.Fatalf("Move(%s, kind %d): %v", id, m.Kind, err)
+	}
+	return a
+}
+
+// run creates an action, uploads n jobs, seals and starts it. Time moves on by a
+// millisecond, so that no two actions enter at one time.
+func (k *kit) run(s bulk.Spec, n int) {
+	k.t.Helper()
+	k.create(s)
+	if n > 0 {
+		k.upload(s.ID, n)
+	}
+	k.advance(time.Millisecond)
+	k.move(s.ID, bulk.Move{Kind: bulk.Seal, Total: int64(n)})
+	k.move(s.ID, bulk.Move{Kind: bulk.Start})
+}
+
+// action returns an action, after checking that its counts add up.
+func (k *kit) action(id string) bulk.Action {
+	k.t.Helper()
+	a, err := k.store.Action(ctx, id)
+	k.must(err)
+	k.addsUp(a)
+	return a
+}
+
+func (k *kit) addsUp(a bulk.Action) {
+	k.t.Helper()
+	c := a.Counts
+	sum := c.Pending + c.Ready + c.NonReadyTotal() + c.InFlight + c.Succeeded + c.Failed + c.Canceled
+	k.check(sum == c.Received, "%s: the counts add up to %d, not to the %d received: %+v", a.ID, sum, c.Received, c)
+	for _, n := range append(c.NonReady[:], c.Pending, c.Ready, c.InFlight, c.Succeeded, c.Failed, c.Canceled) {
+		k.check(n >= 0, "%s: a negative count: %+v", a.ID, c)
+	}
+}
+
+// where says where an action's jobs are. The reason of non-ready jobs is left out.
+type where struct{ Pending, Ready, NonReady, InFlight, Succeeded, Failed, Canceled int64 }
+
+func (k *kit) expect(id string, want where) {
+	k.t.Helper()
+	c := k.action(id).Counts
+	got := where{c.Pending, c.Ready, c.NonReadyTotal(), c.InFlight, c.Succeeded, c.Failed, c.Canceled}
+	k.check(got == want, "counts of %s: %+v, want %+v", id, got, want)
+}
+
+func (k *kit) backlog() bulk.Backlog {
+	k.t.Helper()
+	b, err := k.store.Backlog(ctx)
+	k.must(err)
+	return b
+}
+
+// waiting returns an action's entry of a backlog, with its line; nil if there is
+// none.
+func (k *kit) waiting(id string, b bulk.Backlog) (*bulk.Line, *bulk.Waiting) {
+	k.t.Helper()
+	number := k.number(id)
+	for i := range b.Lines {
+		for j := range b.Lines[i].Waiting {
+			if b.Lines[i].Waiting[j].Number == number {
+				return &b.Lines[i], &b.Lines[i].Waiting[j]
+			}
+		}
+	}
+	return nil, nil
+}
+
+// number returns the store's number of an action. It is found by asking for the
+// numbers of the backlog and, as that has only what waits, must be asked for the
+// first time while jobs wait.
+func (k *kit) number(id string) uint64 {
+	k.t.Helper()
+	if n, known := k.numbers[id]; known {
+		return n
+	}
+	for _, line := range k.backlog().Lines {
+		for _, w := range line.Waiting {
+			found, err := k.store.Actions(ctx, bulk.ActionFilter{Number: w.Number})
+			k.must(err)
+			k.check(len(found) == 1, "Actions(number %d): %d found, want the one that waits", w.Number, len(found))
+			k.numbers[found[0].ID] = w.Number
+		}
+	}
+	n, known := k.numbers[id]
+	k.check(known, "%s has jobs that wait but is not in the backlog", id)
+	return n
+}
+
+// admit grants n jobs of an action, and returns how many passed.
+func (k *kit) admit(id string, n int64) int {
+	k.t.Helper()
+	return k.grant(bulk.Grant{Number: k.number(id), Jobs: n})
+}
+
+func (k *kit) grant(grants ...bulk.Grant) int {
+	k.t.Helper()
+	n, err := k.store.Admit(ctx, grants)
+	k.must(err)
+	return n
+}
+
+// admitAll admits whatever waits.
+func (k *kit) admitAll() (admitted int) {
+	k.t.Helper()
+	var grants []bulk.Grant
+	for _, line := range k.backlog().Lines {
+		for _, w := range line.Waiting {
+			grants = append(grants, bulk.Grant{Number: w.Number, Jobs: w.Jobs})
+		}
+	}
+	return k.grant(grants...)
+}
+
+// request is a lease request of a remote worker of all types used here.
+func request(n int) bulk.LeaseRequest {
+	return bulk.LeaseRequest{Types: []string{"echo", bulk.WebhookType}, Max: n, LeaseFor: 30 * time.Second}
+}
+
+// lease leases up to n ready jobs, whatever their type, for 30 s.
+func (k *kit) lease(n int) []bulk.Job {
+	k.t.Helper()
+	return k.leaseAs(request(n))
+}
+
+func (k *kit) leaseAs(r bulk.LeaseRequest) []bulk.Job {
+	k.t.Helper()
+	jobs, err := k.store.Lease(ctx, r)
+	k.must(err)
+	k.check(len(jobs) <= max(0, r.Max), "Lease(max %d) returned %d jobs", r.Max, len(jobs))
+	for i := range jobs {
+		j := &jobs[i]
+		want := payload(j.Spec.ID, j.Index)
+		k.check(string(j.Payload) == string(want), "job %s has the payload %.60q, want %q", j.ID(), j.Payload, want)
+		k.check(slices.Contains(r.Types, j.Spec.Type), "job %s is of type %s, which was not asked for", j.ID(), j.Spec.Type)
+	}
+	return jobs
+}
+
+// take admits and leases exactly n jobs.
+func (k *kit) take(n int) []bulk.Job {
+	k.t.Helper()
+	k.admitAll()
+	jobs := k.lease(n)
+	k.check(len(jobs) == n, "leased %d jobs, want %d", len(jobs), n)
+	return jobs
+}
+
+func (k *kit) takeOne() bulk.Job {
+	k.t.Helper()
+	return k.take(1)[0]
+}
+
+// settle settles jobs in one call, all in the way of s, which must be accepted.
+func (k *kit) settle(s bulk.Settlement, jobs ...bulk.Job) {
+	k.t.Helper()
+	for i, v := range k.verdicts(s, jobs...) {
+		k.check(v == bulk.Accepted, "settling %s: %s, want accepted", jobs[i].ID(), v)
+	}
+}
+
+func (k *kit) verdicts(s bulk.Settlement, jobs ...bulk.Job) []bulk.Verdict {
+	k.t.Helper()
+	settlements := make([]bulk.Settlement, len(jobs))
+	for i, j := range jobs {
+		settlements[i] = s
+		settlements[i].Lease = j.Lease
+	}
+	verdicts, err := k.store.Settle(ctx, settlements)
+	k.must(err)
+	k.check(len(verdicts) == len(jobs), "%d verdicts on %d settlements", len(verdicts), len(jobs))
+	return verdicts
+}
+
+func (k *kit) verdict(j bulk.Job, kind bulk.SettlementKind) bulk.Verdict {
+	k.t.Helper()
+	return k.verdicts(bulk.Settlement{Kind: kind}, j)[0]
+}
+
+func (k *kit) succeed(jobs ...bulk.Job) {
+	k.t.Helper()
+	k.settle(bulk.Settlement{Kind: bulk.Succeeded}, jobs...)
+}
+
+func (k *kit) dispatch(n int) (moved int, next time.Time) {
+	k.t.Helper()
+	moved, next, err := k.store.Dispatch(ctx, n)
+	k.must(err)
+	k.check(moved <= n, "Dispatch(%d) moved %d jobs", n, moved)
+	return moved, next
+}
+
+func (k *kit) set(change bulk.SettingsChange) {
+	k.t.Helper()
+	k.must(k.store.Set(ctx, change))
+}
+
+// limit sets the limits of everything, of a tenant or of a target.
+func (k *kit) limitAll(rate float64) {
+	k.t.Helper()
+	k.set(bulk.SettingsChange{Limits: &bulk.Limits{RequestsPerSecond: rate}})
+}
+
+func (k *kit) limitTenant(name string, rate float64) {
+	k.t.Helper()
+	k.set(bulk.SettingsChange{Name: name, Tenant: &bulk.Tenant{RequestsPerSecond: rate}})
+}
+
+func (k *kit) limitTarget(name string, rate float64, concurrency int) {
+	k.t.Helper()
+	k.set(bulk.SettingsChange{Name: name, Target: &bulk.TargetLimits{RequestsPerSecond: rate, Concurrency: concurrency}})
+}
+
+func indexes(jobs []bulk.Job) []int64 {
+	list := make([]int64, len(jobs))
+	for i, j := range jobs {
+		list[i] = j.Index
+	}
+	return list
+}
+
+func (k *kit) expectIndexes(jobs []bulk.Job, want ...int64) {
+	k.t.Helper()
+	k.check(slices.Equal(indexes(jobs), want), "leased jobs %v, want %v", indexes(jobs), want)
+}
+
+// expectMoveError checks that an error is a *bulk.MoveError.
+func (k *kit) expectMoveError(err error, what string) *bulk.MoveError {
+	k.t.Helper()
+	var refused *bulk.MoveError
+	k.check(errors.As(err, &refused), "%s: %v, want a *MoveError", what, err)
+	return refused
+}

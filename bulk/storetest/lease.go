@@ -1,0 +1,288 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+var leaseCases = []testCase{
+	{"a lease names its job", false, leaseNames},
+	{"at most max, of the types asked for", false, leaseBounds},
+	{"types are served in turn", false, leaseInTurn},
+	{"no job is leased twice at a time", false, leaseOnce},
+	{"a settled lease is a duplicate", false, settleTwice},
+	{"a lease that never was is unknown", false, settleUnknown},
+	{"verdicts are in the order of the settlements", false, settleOrder},
+	{"an expired lease returns its job", false, leaseExpires},
+	{"a local lease expires too", false, leaseLocalExpires},
+	{"a lease is extended", false, leaseExtended},
+	{"a job whose lease expires too often is dead", false, leaseExpiresDead},
+	{"an expired lease is counted once", false, leaseExpiredOnce},
+}
+
+func leaseNames(k *kit) {
+	k.open(unlimited())
+	s := targeted("a", "tenant", "api")
+	k.run(s, 2)
+	number := k.number("a")
+	k.advance(time.Second)
+	for i, j := range k.take(2) {
+		k.check(j.Index == int64(i) && j.Attempt == 1 && j.ID() == bulk.JobID("a", int64(i)), "job %+v", j)
+		k.check(j.Spec.Equal(s), "spec %+v, want %+v", j.Spec, s)
+		k.check(j.Lease.Action == number && int64(j.Lease.Index) == j.Index, "lease %+v", j.Lease)
+		k.check(j.Deadline.Equal(time.Now().Add(30*time.Second)), "deadline %v, want in 30 s, %v", j.Deadline, time.Now())
+	}
+}
+
+func leaseBounds(k *kit) {
+	k.open(unlimited())
+	k.run(spec("a", "tenant"), 5)
+	k.run(targeted("b", "tenant", "api"), 5)
+	k.check(len(k.lease(10)) == 0, "a job that was not admitted was leased")
+	k.admitAll()
+	for _, r := range []bulk.LeaseRequest{
+		{Types: nil, Max: 5}, {Types: []string{"other"}, Max: 5}, {Types: []string{"echo"}, Max: 0}, {Types: []string{"Echo", "ech", "echo2"}, Max: 5},
+	} {
+		r.LeaseFor = time.Minute
+		k.check(len(k.leaseAs(r)) == 0, "Lease(%+v) leased a job", r)
+	}
+	n := len(k.leaseAs(bulk.LeaseRequest{Types: []string{"echo"}, Max: 3, LeaseFor: time.Minute}))
+	k.check(n == 3, "leased %d of 5 echo jobs, want 3", n)
+	n = len(k.leaseAs(bulk.LeaseRequest{Types: []string{"other", "echo"}, Max: 30, LeaseFor: time.Minute}))
+	k.check(n == 2, "leased %d of the 2 echo jobs left", n)
+	n = len(k.leaseAs(bulk.LeaseRequest{Types: []string{"webhook"}, Max: 30, LeaseFor: time.Minute}))
+	k.check(n == 5, "leased %d of 5 webhook jobs", n)
+}
+
+func leaseInTurn(k *kit) {
+	k.open(unlimited())
+	k.run(spec("a", "tenant"), 50)
+	k.run(targeted("b", "tenant", "api"), 50)
+	k.admitAll()
+	for range 5 {
+		got := map[string]int{}
+		for _, j := range k.lease(8) {
+			got[j.Spec.ID]++
+		}
+		k.check(got["a"] == 4 && got["b"] == 4, "of 8 jobs of two types leased %v, want 4 each", got)
+	}
+	got := 0
+	for range 60 {
+		got += len(k.lease(1))
+	}
+	k.check(got == 60, "leased %d of the 60 left", got)
+}
+
+func leaseOnce(k *kit) {
+	k.open(unlimited())
+	k.run(spec("a", "tenant"), 50)
+	seen := map[int64]bool{}
+	for range 30 {
+		k.admitAll()
+		for _, j := range k.lease(3) {
+			k.check(!seen[j.Index], "job %d was leased twice", j.Index)
+			seen[j.Index] = true
+		}
+		k.advance(time.Second / 2)
+		k.dispatch(10)
+	}
+	k.check(len(seen) == 50, "%d of 50 jobs were leased", len(seen))
+	k.expect("a", where{InFlight: 50})
+}
+
+func settleTwice(k *kit) {
+	k.open(unlimited())
+	k.run(spec("a", "tenant"), 6)
+	jobs := k.take(6)
+	for i, kind := range []bulk.SettlementKind{bulk.Succeeded, bulk.FailedForGood, bulk.FailedForNow, bulk.Throttled, bulk.Released} {
+		k.settle(bulk.Settlement{Kind: kind}, jobs[i])
+		before := k.action("a").Counts
+		for again := bulk.Succeeded; again <= bulk.Released; again++ {
+			v := k.verdict(jobs[i], again)
+			k.check(v == bulk.Duplicate, "settled with kind %d, then again with %d: %s, want duplicate", kind, again, v)
+		}
+		v := k.verdicts(bulk.Settlement{Kind: bulk.Extended, LeaseFor: time.Minute}, jobs[i])[0]
+		k.check(v == bulk.Duplicate || v == bulk.Expired, "extended when settled: %s", v)
+		k.check(k.action("a").Counts == before, "a duplicate changed the counts: %+v, want %+v", k.action("a").Counts, before)
+	}
+	verdicts := k.verdicts(bulk.Settlement{Kind: bulk.Succeeded}, jobs[5], jobs[5])
+	k.check(verdicts[0] == bulk.Accepted && verdicts[1] == bulk.Duplicate, "settled twice in one call: %v", verdicts)
+}
+
+func settleUnknown(k *kit) {
+	k.open(unlimited())
+	k.run(spec("a", "tenant"), 3)
+	lease := k.takeOne().Lease
+	waiting := bulk.LeaseID{Action: lease.Action, Index: 2, Fence: lease.Fence}
+	for _, c := range []struct {
+		lease   bulk.LeaseID
+		expired bool
+	}{
+		{bulk.LeaseID{Action: lease.Action + 100, Index: lease.Index, Fence: lease.Fence}, false},
+		{bulk.LeaseID{Index: lease.Index, Fence: lease.Fence}, false},
+		{bulk.LeaseID{}, false},
+		{bulk.LeaseID{Action: lease.Action, Index: 3, Fence: lease.Fence}, true},
+		{bulk.LeaseID{Action: lease.Action, Index: 1<<32 - 1, Fence: lease.Fence}, true},
+		{bulk.LeaseID{Action: lease.Action, Index: lease.Index, Fence: lease.Fence + 1}, true},
+		{bulk.LeaseID{Action: lease.Action, Index: lease.Index, Fence: 1<<32 - 1}, true},
+		{waiting, true},
+	} {
+		for kind := bulk.Succeeded; kind <= bulk.Extended; kind++ {
+			v := k.verdicts(bulk.Settlement{Kind: kind, LeaseFor: time.Minute}, bulk.Job{Lease: c.lease, Spec: &bulk.Spec{}})[0]
+			k.check(v == bulk.Unknown || c.expired && v == bulk.Expired, "settling %+v with kind %d: %s, want unknown", c.lease, kind, v)
+		}
+	}
+	c := k.action("a").Counts
+	k.check(c.InFlight == 1 && c.Done() == 0, "counts %+v, want one in flight and none done", c)
+	verdicts, err := k.store.Settle(ctx, nil)
+	k.must(err)
+	k.check(len(verdicts) == 0, "verdicts on nothing: %v", verdicts)
+}
+
+func settleOrder(k *kit) {
+	k.open(unlimited())
+	k.run(spec("a", "one"), 3)
+	k.run(spec("b", "two"), 3)
+	jobs := k.take(6)
+	k.succeed(jobs[4])
+	var settlements []bulk.Settlement
+	for i, j := range jobs {
+		lease := j.Lease
+		if i == 2 {
+			lease.Action += 50
+		}
+		settlements = append(settlements, bulk.Settlement{Lease: lease, Kind: bulk.Succeeded})
+	}
+	settlements = append(settlements, settlements[0])
+	verdicts, err := k.store.Settle(ctx, settlements)
+	k.must(err)
+	for i, want := range map[int]bulk.Verdict{2: bulk.Unknown, 4: bulk.Duplicate, 6: bulk.Duplicate} {
+		k.check(verdicts[i] == want, "verdict %d of %v, want %s", i, verdicts, want)
+	}
+	for _, i := range []int{0, 1, 3, 5} {
+		k.check(verdicts[i] == bulk.Accepted, "verdict %d of %v, want accepted", i, verdicts)
+	}
+	k.check(k.action("a").Succeeded+k.action("b").Succeeded == 5, "not 5 jobs succeeded")
+}
+
+func leaseExpires(k *kit)      { k.expires(false) }
+func leaseLocalExpires(k *kit) { k.expires(true) }
+
+func (k *kit) expires(local bool) {
+	k.t.Helper()
+	k.open(unlimited())
+	k.run(spec("a", "tenant"), 3)
+	k.admitAll()
+	r := request(1)
+	r.Local = local
+	old := k.leaseAs(r)[0]
+	moved, next := k.dispatch(10)
+	k.check(moved == 0 && k.near(next, old.Deadline), "next is %v, want the lease's deadline, %v", next, old.Deadline)
+	k.advance(29 * time.Second)
+	moved, _ = k.dispatch(10)
+	k.check(moved == 0, "a lease expired before its deadline")
+	k.advance(2 * time.Second)
+	moved, _ = k.dispatch(10)
+	k.check(moved == 1, "Dispatch moved %d jobs, want the expired one", moved)
+	k.check(k.verdict(old, bulk.Succeeded) == bulk.Expired, "a late settlement was not answered with expired")
+	v := k.verdicts(bulk.Settlement{Kind: bulk.Extended, LeaseFor: time.Minute}, old)[0]
+	k.check(v == bulk.Expired, "extending an expired lease: %s", v)
+	k.admitAll()
+	again := k.findLeased(0)
+	k.check(again.Attempt == 2, "attempt %d after an expired lease, want 2", again.Attempt)
+	k.check(again.Lease != old.Lease, "two leases of a job have one id")
+	k.check(k.verdict(old, bulk.Succeeded) == bulk.Expired, "a late settlement was not answered with expired, with the job in flight again")
+	k.succeed(again)
+	v = k.verdict(old, bulk.Succeeded)
+	k.check(v == bulk.Expired, "a late settlement of a job done by a later lease: %s, want expired", v)
+	k.check(k.action("a").Succeeded == 1, "succeeded %d, want 1", k.action("a").Succeeded)
+}
+
+// findLeased leases what is ready, and returns the job of that index.
+func (k *kit) findLeased(index int64) bulk.Job {
+	k.t.Helper()
+	jobs := k.lease(100)
+	for _, j := range jobs {
+		if j.Index == index {
+			return j
+		}
+	}
+	k.t.Fatalf("leased %v, want job %d among them", indexes(jobs), index)
+	return bulk.Job{}
+}
+
+// near tells whether a time is as wanted, to the millisecond that stores keep.
+func (k *kit) near(got, want time.Time) bool {
+	return got.Sub(want).Abs() <= time.Millisecond
+}
+
+func leaseExtended(k *kit) {
+	k.open(unlimited())
+	k.run(spec("a", "tenant"), 2)
+	jobs := k.take(2)
+	for range 5 {
+		k.advance(25 * time.Second)
+		k.settle(bulk.Settlement{Kind: bulk.Extended, LeaseFor: 30 * time.Second}, jobs[0])
+		k.dispatch(10)
+	}
+	k.check(k.verdict(jobs[1], bulk.Succeeded) == bulk.Expired, "the lease that was not extended lives")
+	_, next := k.dispatch(10)
+	k.check(!next.IsZero() && !next.After(time.Now().Add(31*time.Second)), "next is %v, want by the new deadline", next)
+	k.advance(10 * time.Second)
+	k.settle(bulk.Settlement{Kind: bulk.Extended, LeaseFor: 2 * time.Second}, jobs[0])
+	k.advance(3 * time.Second)
+	moved, _ := k.dispatch(10)
+	k.check(moved == 1, "a deadline that was moved closer did not hold: Dispatch moved %d", moved)
+	k.check(k.verdict(jobs[0], bulk.Succeeded) == bulk.Expired, "the extended lease lives after its end")
+}
+
+func leaseExpiresDead(k *kit) {
+	k.open(unlimited())
+	s := aggregated("a")
+	s.MaxAttempts = 3
+	k.run(s, 1)
+	var last bulk.Job
+	for attempt := 1; attempt <= 3; attempt++ {
+		last = k.takeOne()
+		k.check(last.Attempt == attempt, "attempt %d, want %d", last.Attempt, attempt)
+		k.advance(31 * time.Second)
+		k.dispatch(10)
+	}
+	k.expect("a", where{Failed: 1})
+	v := k.verdict(last, bulk.Succeeded)
+	k.check(v == bulk.Expired || v == bulk.Duplicate, "settling a dead job's lease: %s", v)
+	dead, err := k.store.DeadLetters(ctx, "a", 0, 10)
+	k.must(err)
+	k.check(len(dead) == 1 && dead[0].Attempts == 3 && dead[0].Error != "", "dead letters %+v", dead)
+	k.check(containsFold(dead[0].Error, "lease", "expired"), "the dead letter's error %q does not say that the lease expired", dead[0].Error)
+	outcomes := k.outcomes("a")
+	k.check(len(outcomes) == 1 && !outcomes[0].Succeeded && outcomes[0].Attempts == 3, "outcomes %+v", outcomes)
+}
+
+// leaseExpiredOnce settles at and after the deadline, before Dispatch has looked:
+// either answer is right, as long as the counts follow it.
+func leaseExpiredOnce(k *kit) {
+	k.open(unlimited())
+	k.run(spec("a", "tenant"), 20)
+	jobs := k.take(20)
+	k.advance(30 * time.Second)
+	accepted := int64(0)
+	for i, j := range jobs {
+		if i == 10 {
+			k.advance(time.Second)
+		}
+		switch v := k.verdict(j, bulk.Succeeded); v {
+		case bulk.Accepted:
+			accepted++
+		case bulk.Expired:
+		default:
+			k.t.Fatalf("settling past the deadline: %s, want accepted or expired", v)
+		}
+	}
+	k.check(k.action("a").Succeeded == accepted, "%d accepted, %d succeeded", accepted, k.action("a").Succeeded)
+	k.dispatch(100)
+	k.admitAll()
+	k.succeed(k.lease(100)...)
+	k.expect("a", where{Succeeded: 20})
+}

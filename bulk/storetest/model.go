@@ -1,0 +1,3 @@
+package storetest
+import "testing"
+func checkModel(t *testing.T, factory Factory) {}

@@ -1,0 +1,245 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+var restartCases = []testCase{
+	{"a local lease ends with the process", true, restartLocal},
+	{"a job that was in flight at too many crashes is dead", true, restartDead},
+	{"a remote lease survives", true, restartRemote},
+	{"what is ready is not lost", true, restartReady},
+	{"what waits for its time still waits", true, restartNonReady},
+	{"what is done stays done", true, restartDone},
+	{"a canceled action drains", true, restartCanceled},
+	{"limits hold across a restart", true, restartLimits},
+}
+
+// eachRestart runs a story once for each way to restart the store.
+func (k *kit) eachRestart(config bulk.Config, story func(restart func())) {
+	k.t.Helper()
+	for way, restart := range k.restarts() {
+		k.t.Logf("restarting by %s", way)
+		k.open(config)
+		story(restart)
+	}
+}
+
+func restartLocal(k *kit) {
+	k.eachRestart(unlimited(), func(restart func()) {
+		s := spec("a", "tenant")
+		s.MaxAttempts = 2
+		k.run(s, 4)
+		k.admit("a", 2)
+		r := request(2)
+		r.Local = true
+		old := k.leaseAs(r)
+		for crash := 1; crash <= 4; crash++ {
+			restart()
+			k.expect("a", where{Pending: 4})
+			k.check(k.verdict(old[0], bulk.Succeeded) == bulk.Expired, "a local lease was settled after a restart")
+			k.admit("a", 2)
+			jobs := k.leaseAs(r)
+			k.check(len(jobs) == 2 && jobs[0].Index+jobs[1].Index == 1, "leased %v, want those that were in flight, 0 and 1", indexes(jobs))
+			k.check(jobs[0].Attempt == 1, "attempt %d after %d crashes, want 1: a crash uses none", jobs[0].Attempt, crash)
+			k.check(jobs[0].Lease != old[0].Lease && jobs[0].Lease != old[1].Lease, "a lease has the id of one before the crash")
+			old = append(jobs, old...)
+		}
+		k.succeed(old[:2]...)
+		k.admitAll()
+		k.expectIndexes(k.lease(9), 2, 3)
+	})
+}
+
+func restartDead(k *kit) {
+	config := unlimited()
+	config.MaxCrashes = 3
+	k.eachRestart(config, func(restart func()) {
+		k.run(aggregated("a"), 3)
+		r := request(1)
+		r.Local = true
+		for crash := 1; k.action("a").Failed == 0; crash++ {
+			k.check(crash <= 4, "a job was in flight at %d crashes of 3, and is not dead", crash-1)
+			k.check(k.admit("a", 1) == 1, "nothing was admitted after %d crashes", crash-1)
+			jobs := k.leaseAs(r)
+			k.check(len(jobs) == 1 && jobs[0].Index == 0, "leased %v, want job 0", indexes(jobs))
+			restart()
+			k.check(crash >= 3 || k.action("a").Failed == 0, "a job was dead after %d of 3 crashes", crash)
+		}
+		k.expect("a", where{Pending: 2, Failed: 1})
+		dead, err := k.store.DeadLetters(ctx, "a", 0, 9)
+		k.must(err)
+		k.check(len(dead) == 1 && dead[0].Index == 0 && dead[0].Error != "", "dead letters %+v, want job 0 with an error", dead)
+		k.check(string(dead[0].Payload) == string(payload("a", 0)), "the dead letter's payload is %q", dead[0].Payload)
+		k.check(len(k.outcomes("a")) == 1, "%d outcomes, want that of the dead job", len(k.outcomes("a")))
+		restart()
+		k.expect("a", where{Pending: 2, Failed: 1})
+		k.expectIndexes(k.take(2), 1, 2)
+	})
+}
+
+func restartRemote(k *kit) {
+	k.eachRestart(unlimited(), func(restart func()) {
+		s := spec("a", "tenant")
+		k.run(s, 6)
+		jobs := k.take(5)
+		k.advance(10 * time.Second)
+		k.settle(bulk.Settlement{Kind: bulk.Extended, LeaseFor: time.Minute}, jobs[3])
+		restart()
+		k.expect("a", where{Pending: 1, InFlight: 5})
+		k.succeed(jobs[0])
+		v := k.verdict(jobs[0], bulk.Succeeded)
+		k.check(v == bulk.Duplicate, "settled twice after a restart: %s", v)
+		k.settle(bulk.Settlement{Kind: bulk.FailedForNow, RetryAfter: time.Hour}, jobs[1])
+		k.settle(bulk.Settlement{Kind: bulk.Extended, LeaseFor: time.Minute}, jobs[4])
+		moved, next := k.dispatch(10)
+		k.check(moved == 0 && k.near(next, jobs[2].Deadline), "moved %d, next is %v, want the deadline before the restart, %v", moved, next, jobs[2].Deadline)
+		k.advance(21 * time.Second)
+		moved, _ = k.dispatch(10)
+		k.check(moved == 1, "Dispatch moved %d, want the one lease that expired", moved)
+		restart()
+		k.check(k.verdict(jobs[2], bulk.Succeeded) == bulk.Expired, "a lease that expired before the restart was settled")
+		k.succeed(jobs[3], jobs[4])
+		k.admit("a", 1)
+		back := k.lease(1)
+		k.expectIndexes(back, 2)
+		k.check(back[0].Attempt == 2, "attempt %d after an expired lease, want 2", back[0].Attempt)
+	})
+}
+
+func restartReady(k *kit) {
+	k.eachRestart(unlimited(), func(restart func()) {
+		k.run(spec("a", "tenant"), 10)
+		k.run(spec("p", "tenant"), 4)
+		k.admit("a", 7)
+		k.admit("p", 2)
+		k.succeed(k.lease(2)...)
+		k.move("p", bulk.Move{Kind: bulk.Pause})
+		restart()
+		c := k.action("a").Counts
+		k.check(c.Pending+c.Ready == 8 && c.Succeeded == 2, "after a restart: %+v", c)
+		k.check(k.action("p").Paused, "a paused action is not paused after a restart")
+		k.admitAll()
+		k.expectIndexes(k.lease(20), 2, 3, 4, 5, 6, 7, 8, 9)
+		k.move("p", bulk.Move{Kind: bulk.Resume})
+		k.admitAll()
+		k.expectIndexes(k.lease(20), 0, 1, 2, 3)
+	})
+}
+
+func restartNonReady(k *kit) {
+	k.eachRestart(unlimited(), func(restart func()) {
+		k.run(spec("a", "tenant"), 4)
+		jobs := k.take(4)
+		k.settle(bulk.Settlement{Kind: bulk.FailedForNow, RetryAfter: time.Minute}, jobs[0])
+		k.settle(bulk.Settlement{Kind: bulk.Throttled, RetryAfter: 2 * time.Minute}, jobs[1])
+		k.settle(bulk.Settlement{Kind: bulk.Released}, jobs[2])
+		before := k.action("a").Counts
+		restart()
+		after := k.action("a").Counts
+		k.check(after.Throttled == 1 && after.Retried == before.Retried, "after a restart: %+v, before: %+v", after, before)
+		k.check(after.NonReady[bulk.APIThrottled] == 1, "after a restart: %+v, want one throttled", after)
+		k.dispatch(10)
+		k.admitAll()
+		back := k.lease(10)
+		k.expectIndexes(back, 2)
+		k.check(back[0].Attempt == 1, "attempt %d of a released job", back[0].Attempt)
+		k.advance(59 * time.Second)
+		k.dispatch(10)
+		k.check(k.admitAll() == 2, "after 59 s want the 2 leases that expired, and not what is due in 60 s")
+		k.lease(2)
+		k.advance(2 * time.Second)
+		k.dispatch(10)
+		k.check(k.takeOne().Attempt == 2, "not the second attempt of a job that failed")
+		k.advance(2 * time.Minute)
+		restart()
+		k.dispatch(10)
+		k.admitAll()
+		j := k.findLeased(1)
+		k.check(j.Attempt == 1, "attempt %d of a throttled job, want 1", j.Attempt)
+	})
+}
+
+func restartDone(k *kit) {
+	k.eachRestart(unlimited(), func(restart func()) {
+		s := aggregated("a")
+		s.MaxAttempts = 1
+		k.run(s, 6)
+		jobs := k.take(5)
+		k.succeed(jobs[0], jobs[3])
+		k.settle(bulk.Settlement{Kind: bulk.FailedForGood, Error: "bad"}, jobs[1])
+		k.settle(bulk.Settlement{Kind: bulk.FailedForNow, Error: "again"}, jobs[2])
+		restart()
+		k.expect("a", where{Pending: 1, InFlight: 1, Succeeded: 2, Failed: 2})
+		for i, j := range jobs[:4] {
+			v := k.verdict(j, bulk.Succeeded)
+			k.check(v == bulk.Duplicate || v == bulk.Expired, "settling the done job %d after a restart: %s", i, v)
+		}
+		k.advance(time.Minute)
+		k.dispatch(10)
+		k.expect("a", where{Pending: 1, Succeeded: 2, Failed: 3})
+		k.succeed(k.takeOne())
+		k.move("a", bulk.Move{Kind: bulk.Aggregate})
+		restart()
+		k.expect("a", where{Succeeded: 3, Failed: 3})
+		k.check(len(k.outcomes("a")) == 6, "%d outcomes of 6 jobs", len(k.outcomes("a")))
+	})
+}
+
+func restartCanceled(k *kit) {
+	k.eachRestart(unlimited(), func(restart func()) {
+		k.run(spec("a", "tenant"), 8)
+		remote := k.take(2)
+		k.settle(bulk.Settlement{Kind: bulk.FailedForNow, RetryAfter: time.Minute}, remote[1])
+		r := request(2)
+		r.Local = true
+		k.leaseAs(r)
+		k.move("a", bulk.Move{Kind: bulk.Cancel})
+		k.expect("a", where{InFlight: 3, Canceled: 5})
+		restart()
+		k.expect("a", where{InFlight: 1, Canceled: 7})
+		k.check(len(k.backlog().Lines) == 0, "a canceled action is in the backlog after a restart")
+		k.succeed(remote[0])
+		k.expect("a", where{Succeeded: 1, Canceled: 7})
+		k.move("a", bulk.Move{Kind: bulk.Drained})
+	})
+}
+
+// restartLimits restarts within a window: what was started in it still counts.
+func restartLimits(k *kit) {
+	config := unlimited()
+	config.RequestsPerSecond = 10
+	k.eachRestart(config, func(restart func()) {
+		k.limitTenant("tenant", 8)
+		k.limitTarget("api", 6, 4)
+		k.run(targeted("a", "tenant", "api"), 50)
+		k.run(spec("b", "tenant"), 50)
+		k.run(spec("c", "other"), 50)
+		local := false
+		for range 12 {
+			started := map[string]int{}
+			for range 4 {
+				k.admitAll()
+				r := request(3)
+				r.Local, local = local, !local
+				for _, j := range k.leaseAs(r) {
+					started[j.Spec.ID]++
+					if j.Index%2 == 0 {
+						k.succeed(j)
+					}
+				}
+				k.check(k.action("a").InFlight <= 4, "%d in flight against a target of 4", k.action("a").InFlight)
+				restart()
+			}
+			k.check(started["a"] <= 6, "%d started against a target of 6/s", started["a"])
+			k.check(started["a"]+started["b"] <= 8, "%d started of a tenant of 8/s", started["a"]+started["b"])
+			k.check(started["a"]+started["b"]+started["c"] <= 10, "%v started of 10/s", started)
+			k.advance(time.Second)
+		}
+		k.advance(time.Hour)
+		k.dispatch(100)
+		k.check(k.admitAll() > 0 && len(k.lease(100)) > 0, "nothing passes an hour after the restarts")
+	})
+}

@@ -1,0 +1,97 @@
+package storetest
+
+import (
+	"reflect"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+var settingsCases = []testCase{
+	{"settings come back", false, settingsKept},
+	{"settings survive a restart", true, settingsSurvive},
+	{"a tenant's settings are in its line", false, settingsInLine},
+}
+
+func (k *kit) expectSettings(want bulk.Settings) {
+	k.t.Helper()
+	got, err := k.store.Settings(ctx)
+	k.must(err)
+	k.check(reflect.DeepEqual(got.Limits, want.Limits), "limits: %+v, want %+v", got.Limits, want.Limits)
+	k.check(len(got.Tenants) == len(want.Tenants) && len(got.Targets) == len(want.Targets) && len(got.Types) == len(want.Types),
+		"settings: %+v, want %+v", got, want)
+	for name, tenant := range want.Tenants {
+		k.check(got.Tenants[name] == tenant, "tenant %s: %+v, want %+v", name, got.Tenants[name], tenant)
+	}
+	for name, target := range want.Targets {
+		k.check(got.Targets[name] == target, "target %s: %+v, want %+v", name, got.Targets[name], target)
+	}
+	for name, jobType := range want.Types {
+		k.check(got.Types[name] == jobType, "type %s: %+v, want %+v", name, got.Types[name], jobType)
+	}
+}
+
+// setAll stores one setting of each kind, and returns what must come back.
+func (k *kit) setAll() bulk.Settings {
+	k.t.Helper()
+	want := bulk.Settings{
+		Limits: &bulk.Limits{RequestsPerSecond: 12.5},
+		Tenants: map[string]bulk.Tenant{
+			"a":      {BasePriority: -60_000, Weight: 2.5, RequestsPerSecond: 0.5},
+			"ü b/:c": {BasePriority: 1, Weight: 1},
+		},
+		Targets: map[string]bulk.TargetLimits{"api:443": {RequestsPerSecond: 7, Concurrency: 3}},
+		Types:   map[string]bulk.TypeLimits{"echo": {Concurrency: 20}},
+	}
+	k.set(bulk.SettingsChange{Limits: want.Limits})
+	for name, tenant := range want.Tenants {
+		k.set(bulk.SettingsChange{Name: name, Tenant: &tenant})
+	}
+	for name, target := range want.Targets {
+		k.set(bulk.SettingsChange{Name: name, Target: &target})
+	}
+	for name, jobType := range want.Types {
+		k.set(bulk.SettingsChange{Name: name, Type: &jobType})
+	}
+	return want
+}
+
+func settingsKept(k *kit) {
+	k.open(unlimited())
+	k.expectSettings(bulk.Settings{})
+	want := k.setAll()
+	k.expectSettings(want)
+	got, err := k.store.Settings(ctx)
+	k.must(err)
+	if got.Tenants != nil {
+		got.Tenants["a"] = bulk.Tenant{Weight: 99}
+		k.expectSettings(want)
+	}
+	want.Limits = &bulk.Limits{}
+	k.set(bulk.SettingsChange{Limits: want.Limits})
+	want.Tenants["a"] = bulk.Tenant{Weight: 4}
+	k.set(bulk.SettingsChange{Name: "a", Tenant: &bulk.Tenant{Weight: 4}})
+	k.expectSettings(want)
+}
+
+func settingsSurvive(k *kit) {
+	for _, restart := range k.restarts() {
+		k.open(unlimited())
+		want := k.setAll()
+		restart()
+		k.expectSettings(want)
+		restart()
+		k.expectSettings(want)
+	}
+}
+
+func settingsInLine(k *kit) {
+	k.open(unlimited())
+	k.run(spec("a", "first"), 1)
+	k.run(spec("b", "second"), 1)
+	want := bulk.Tenant{BasePriority: 5, Weight: 3, RequestsPerSecond: 4}
+	k.set(bulk.SettingsChange{Name: "second", Tenant: &want})
+	for id, want := range map[string]bulk.Tenant{"a": {Weight: 1}, "b": want} {
+		line, _ := k.waiting(id, k.backlog())
+		k.check(line.Settings == want, "the line of %s has the settings %+v, want %+v", line.Tenant, line.Settings, want)
+	}
+}

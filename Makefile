@@ -59,7 +59,8 @@ fmt: ## Format the source
 
 .PHONY: generate
 generate: ## Write again what is generated from the code
-	go generate ./...
+	go run ./cmd/sluice config --reference > docs/settings.md.new
+	mv docs/settings.md.new docs/settings.md
 
 # The race detector links with a C compiler.
 .PHONY: need-race

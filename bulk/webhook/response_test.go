@@ -70,45 +70,47 @@ func kindOf(err error) (kind, time.Duration) {
 	return transientKind, 0
 }
 
+var refusals = []struct {
+	status     int
+	retryAfter string
+	want       kind
+	after      time.Duration
+}{
+	{300, "", finalKind, 0},
+	{304, "", finalKind, 0},
+	{307, "", finalKind, 0},
+	{400, "", finalKind, 0},
+	{401, "", finalKind, 0},
+	{404, "9", finalKind, 0},
+	{408, "", transientKind, 0},
+	{408, "9", transientKind, 9 * time.Second},
+	{409, "", finalKind, 0},
+	{410, "", finalKind, 0},
+	{413, "", finalKind, 0},
+	{422, "", finalKind, 0},
+	{425, "", transientKind, 0},
+	{425, "9", transientKind, 9 * time.Second},
+	{429, "", throttledKind, 0},
+	{429, "9", throttledKind, 9 * time.Second},
+	{429, "Sun, 06 Nov 1994 08:49:37 GMT", throttledKind, 0},
+	{429, "Sun, 06 Nov 2094 08:49:37 GMT", throttledKind, MaxRetryAfter},
+	{429, "nonsense", throttledKind, 0},
+	{451, "", finalKind, 0},
+	{500, "", transientKind, 0},
+	{500, "9", transientKind, 9 * time.Second},
+	{500, "nonsense", transientKind, 0},
+	{501, "", transientKind, 0},
+	{502, "", transientKind, 0},
+	{503, "", throttledKind, 0},
+	{503, "9", throttledKind, 9 * time.Second},
+	{504, "", transientKind, 0},
+	{599, "", transientKind, 0},
+	{600, "", transientKind, 0},
+	{999, "", transientKind, 0},
+}
+
 func TestRefusals(t *testing.T) {
-	for _, test := range []struct {
-		status     int
-		retryAfter string
-		want       kind
-		after      time.Duration
-	}{
-		{300, "", finalKind, 0},
-		{304, "", finalKind, 0},
-		{307, "", finalKind, 0},
-		{400, "", finalKind, 0},
-		{401, "", finalKind, 0},
-		{404, "9", finalKind, 0},
-		{408, "", transientKind, 0},
-		{408, "9", transientKind, 9 * time.Second},
-		{409, "", finalKind, 0},
-		{410, "", finalKind, 0},
-		{413, "", finalKind, 0},
-		{422, "", finalKind, 0},
-		{425, "", transientKind, 0},
-		{425, "9", transientKind, 9 * time.Second},
-		{429, "", throttledKind, 0},
-		{429, "9", throttledKind, 9 * time.Second},
-		{429, "Sun, 06 Nov 1994 08:49:37 GMT", throttledKind, 0},
-		{429, "Sun, 06 Nov 2094 08:49:37 GMT", throttledKind, MaxRetryAfter},
-		{429, "nonsense", throttledKind, 0},
-		{451, "", finalKind, 0},
-		{500, "", transientKind, 0},
-		{500, "9", transientKind, 9 * time.Second},
-		{500, "nonsense", transientKind, 0},
-		{501, "", transientKind, 0},
-		{502, "", transientKind, 0},
-		{503, "", throttledKind, 0},
-		{503, "9", throttledKind, 9 * time.Second},
-		{504, "", transientKind, 0},
-		{599, "", transientKind, 0},
-		{600, "", transientKind, 0},
-		{999, "", transientKind, 0},
-	} {
+	for _, test := range refusals {
 		t.Run(fmt.Sprintf("%d %s", test.status, test.retryAfter), func(t *testing.T) {
 			result, err := attempt(t, func(w http.ResponseWriter, _ *http.Request) {
 				if test.retryAfter != "" {

@@ -47,73 +47,81 @@ func TestSpecificationVector(t *testing.T) {
 	}
 }
 
-func TestVerify(t *testing.T) {
-	at := time.Unix(vectorTimestamp, 0)
-	valid := func() http.Header {
-		return signedHeader(vectorID, strconv.Itoa(vectorTimestamp), vectorSignature)
-	}
-	with := func(name, value string) http.Header {
-		h := valid()
-		h.Set(name, value)
-		return h
-	}
-	without := func(name string) http.Header {
-		h := valid()
-		h.Del(name)
-		return h
-	}
-	twice := valid()
-	twice.Add(HeaderID, "another")
-	// A body that is the number 1614265330.5 must not pass as the body 5.
-	shifted, err := Sign(otherSecret, "act-0", time.Unix(vectorTimestamp-60, 0), []byte("1614265330.5"))
-	if err != nil {
-		t.Fatal(err)
-	}
+var vectorTime = time.Unix(vectorTimestamp, 0)
 
-	for _, test := range []struct {
-		name      string
-		secret    string
-		header    http.Header
-		body      string
-		now       time.Time
-		tolerance time.Duration
-		want      error
-	}{
-		{"valid", vectorSecret, valid(), vectorBody, at, time.Minute, nil},
-		{"at the end of the tolerance", vectorSecret, valid(), vectorBody, at.Add(time.Minute), time.Minute, nil},
-		{"clock behind, within", vectorSecret, valid(), vectorBody, at.Add(-time.Minute), time.Minute, nil},
-		{"default tolerance", vectorSecret, valid(), vectorBody, at.Add(DefaultTolerance), 0, nil},
-		{"beyond the default", vectorSecret, valid(), vectorBody, at.Add(DefaultTolerance + 1), 0, ErrTimestamp},
-		{"negative tolerance is the default", vectorSecret, valid(), vectorBody, at.Add(DefaultTolerance), -1, nil},
-		{"too old", vectorSecret, valid(), vectorBody, at.Add(time.Minute + 1), time.Minute, ErrTimestamp},
-		{"too new", vectorSecret, valid(), vectorBody, at.Add(-time.Minute - 1), time.Minute, ErrTimestamp},
-		{"absurdly new", vectorSecret, with(HeaderTimestamp, "9223372036854775807"), vectorBody, at, time.Minute, ErrTimestamp},
-		{"second of two signatures", vectorSecret, with(HeaderSignature, "v1,AAAA "+vectorSignature), vectorBody, at, 0, nil},
-		{"beside another scheme", vectorSecret, with(HeaderSignature, "v1a,AAAA "+vectorSignature), vectorBody, at, 0, nil},
-		{"only another scheme", vectorSecret, with(HeaderSignature, "v2"+vectorSignature[2:]), vectorBody, at, 0, ErrSignature},
-		{"signature without scheme", vectorSecret, with(HeaderSignature, vectorSignature[3:]), vectorBody, at, 0, ErrSignature},
-		{"signature not base64", vectorSecret, with(HeaderSignature, "v1,***"), vectorBody, at, 0, ErrSignature},
-		{"blank signature", vectorSecret, with(HeaderSignature, " "), vectorBody, at, 0, ErrSignature},
-		{"other body", vectorSecret, valid(), vectorBody + " ", at, 0, ErrSignature},
-		{"other id", vectorSecret, with(HeaderID, "msg_2"), vectorBody, at, 0, ErrSignature},
-		{"other timestamp", vectorSecret, with(HeaderTimestamp, "1614265331"), vectorBody, at, 0, ErrSignature},
-		{"other secret", otherSecret, valid(), vectorBody, at, 0, ErrSignature},
-		{"no secret", "", valid(), vectorBody, at, 0, ErrSecret},
-		{"no id", vectorSecret, without(HeaderID), vectorBody, at, 0, ErrHeaders},
-		{"no timestamp", vectorSecret, without(HeaderTimestamp), vectorBody, at, 0, ErrHeaders},
-		{"no signature", vectorSecret, without(HeaderSignature), vectorBody, at, 0, ErrHeaders},
-		{"two ids", vectorSecret, twice, vectorBody, at, 0, ErrHeaders},
-		{"timestamp not a number", vectorSecret, with(HeaderTimestamp, "today"), vectorBody, at, 0, ErrHeaders},
-		{"timestamp signed", vectorSecret, with(HeaderTimestamp, "+1614265330"), vectorBody, at, 0, ErrHeaders},
-		{"timestamp too long", vectorSecret, with(HeaderTimestamp, "99999999999999999999"), vectorBody, at, 0, ErrHeaders},
-		{"id and body shifted", otherSecret, signedHeader("act-0.1614265270", "1614265330", shifted), "5", at, 0, ErrHeaders},
-	} {
+func vectorHeader() http.Header {
+	return signedHeader(vectorID, strconv.Itoa(vectorTimestamp), vectorSignature)
+}
+
+// with returns the vector's headers with one of them set to the values.
+func with(name string, values ...string) http.Header {
+	h := vectorHeader()
+	h.Del(name)
+	for _, value := range values {
+		h.Add(name, value)
+	}
+	return h
+}
+
+var verifications = []struct {
+	name      string
+	secret    string
+	header    http.Header
+	body      string
+	now       time.Time
+	tolerance time.Duration
+	want      error
+}{
+	{"valid", vectorSecret, vectorHeader(), vectorBody, vectorTime, time.Minute, nil},
+	{"at the end of the tolerance", vectorSecret, vectorHeader(), vectorBody, vectorTime.Add(time.Minute), time.Minute, nil},
+	{"clock behind, within", vectorSecret, vectorHeader(), vectorBody, vectorTime.Add(-time.Minute), time.Minute, nil},
+	{"default tolerance", vectorSecret, vectorHeader(), vectorBody, vectorTime.Add(DefaultTolerance), 0, nil},
+	{"beyond the default", vectorSecret, vectorHeader(), vectorBody, vectorTime.Add(DefaultTolerance + 1), 0, ErrTimestamp},
+	{"negative tolerance is the default", vectorSecret, vectorHeader(), vectorBody, vectorTime.Add(DefaultTolerance), -1, nil},
+	{"too old", vectorSecret, vectorHeader(), vectorBody, vectorTime.Add(time.Minute + 1), time.Minute, ErrTimestamp},
+	{"too new", vectorSecret, vectorHeader(), vectorBody, vectorTime.Add(-time.Minute - 1), time.Minute, ErrTimestamp},
+	{"absurdly new", vectorSecret, with(HeaderTimestamp, "9223372036854775807"), vectorBody, vectorTime, time.Minute, ErrTimestamp},
+	{"second of two signatures", vectorSecret, with(HeaderSignature, "v1,AAAA "+vectorSignature), vectorBody, vectorTime, 0, nil},
+	{"beside another scheme", vectorSecret, with(HeaderSignature, "v1a,AAAA "+vectorSignature), vectorBody, vectorTime, 0, nil},
+	{"only another scheme", vectorSecret, with(HeaderSignature, "v2"+vectorSignature[2:]), vectorBody, vectorTime, 0, ErrSignature},
+	{"signature without scheme", vectorSecret, with(HeaderSignature, vectorSignature[3:]), vectorBody, vectorTime, 0, ErrSignature},
+	{"signature not base64", vectorSecret, with(HeaderSignature, "v1,***"), vectorBody, vectorTime, 0, ErrSignature},
+	{"blank signature", vectorSecret, with(HeaderSignature, " "), vectorBody, vectorTime, 0, ErrSignature},
+	{"other body", vectorSecret, vectorHeader(), vectorBody + " ", vectorTime, 0, ErrSignature},
+	{"other id", vectorSecret, with(HeaderID, "msg_2"), vectorBody, vectorTime, 0, ErrSignature},
+	{"other timestamp", vectorSecret, with(HeaderTimestamp, "1614265331"), vectorBody, vectorTime, 0, ErrSignature},
+	{"other secret", otherSecret, vectorHeader(), vectorBody, vectorTime, 0, ErrSignature},
+	{"no secret", "", vectorHeader(), vectorBody, vectorTime, 0, ErrSecret},
+	{"no id", vectorSecret, with(HeaderID), vectorBody, vectorTime, 0, ErrHeaders},
+	{"no timestamp", vectorSecret, with(HeaderTimestamp), vectorBody, vectorTime, 0, ErrHeaders},
+	{"no signature", vectorSecret, with(HeaderSignature), vectorBody, vectorTime, 0, ErrHeaders},
+	{"two ids", vectorSecret, with(HeaderID, vectorID, "another"), vectorBody, vectorTime, 0, ErrHeaders},
+	{"timestamp not a number", vectorSecret, with(HeaderTimestamp, "today"), vectorBody, vectorTime, 0, ErrHeaders},
+	{"timestamp signed", vectorSecret, with(HeaderTimestamp, "+1614265330"), vectorBody, vectorTime, 0, ErrHeaders},
+	{"timestamp too long", vectorSecret, with(HeaderTimestamp, "99999999999999999999"), vectorBody, vectorTime, 0, ErrHeaders},
+}
+
+func TestVerify(t *testing.T) {
+	for _, test := range verifications {
 		t.Run(test.name, func(t *testing.T) {
 			err := Verify(test.secret, test.header, []byte(test.body), test.now, test.tolerance)
 			if !errors.Is(err, test.want) {
 				t.Fatalf("Verify = %v; want %v", err, test.want)
 			}
 		})
+	}
+}
+
+// A body that is the number 1614265330.5, signed a minute before, must not pass
+// as the body 5 of a longer id.
+func TestVerifyRefusesAShiftedBody(t *testing.T) {
+	signature, err := Sign(vectorSecret, "act-0", vectorTime.Add(-time.Minute), []byte("1614265330.5"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	header := signedHeader("act-0.1614265270", "1614265330", signature)
+	if err := Verify(vectorSecret, header, []byte("5"), vectorTime, 0); !errors.Is(err, ErrHeaders) {
+		t.Fatalf("Verify = %v; want %v", err, ErrHeaders)
 	}
 }
 

@@ -140,7 +140,7 @@ func TestInterruptedCommandSaysSo(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var stderr bytes.Buffer
-	code := report(ctx, fmt.Errorf("upload: %w", context.Canceled), &stderr)
+	code := explain(ctx, fmt.Errorf("upload: %w", context.Canceled), &stderr)
 	if want := "sluice: interrupted: upload: context canceled\n"; code != 1 || stderr.String() != want {
 		t.Errorf("code %d, %q; want 1, %q", code, &stderr, want)
 	}

@@ -87,6 +87,19 @@ func targetJob(url string, n int64) *bulk.Job {
 	}
 }
 
+// foretold counts the first jobs that are to fail once, and for good.
+func foretold(options *targetOptions, url string, jobs int64) (flaky, rejected int64) {
+	for n := range jobs {
+		switch fate := fateOf(options, targetJob(url, n+1).ID()); {
+		case fate.flaky:
+			flaky++
+		case fate.rejected:
+			rejected++
+		}
+	}
+	return flaky, rejected
+}
+
 // Every job goes through the faults to the one end that is foretold for it.
 func TestTargetThroughWebhooks(t *testing.T) {
 	const jobs, workers = 2000, 32
@@ -136,15 +149,7 @@ func TestTargetThroughWebhooks(t *testing.T) {
 	if err := target.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	var flaky, rejected int64
-	for n := range int64(jobs) {
-		switch fate := fateOf(&options, targetJob(url, n+1).ID()); {
-		case fate.flaky:
-			flaky++
-		case fate.rejected:
-			rejected++
-		}
-	}
+	flaky, rejected := foretold(&options, url, jobs)
 	got := target.Stats()
 	want := targetStats{Accepted: jobs - rejected, Distinct: jobs - rejected, Failed: flaky, Rejected: rejected,
 		Throttled: throttled.Load(), Slow: got.Slow, Requests: jobs + flaky + throttled.Load()}

@@ -65,7 +65,7 @@ func (e *Engine) room(b Backlog, flows map[string]*flow) Room {
 		}
 		bound := f.next(b.Now, state, int64(e.config.ReadyMax))
 		if p := e.pools[name]; p != nil {
-			bound = max(bound, 2*int64(p.size()))
+			bound = max(bound, int64(p.size()))
 		}
 		free := bound - state.Ready
 		if state.Ready > 0 && free < min(int64(e.config.FetchBatch), bound/4) {

@@ -3,7 +3,7 @@ package bulk
 import "time"
 
 // minReady is the least bound of a type's ready queue.
-const minReady = 32
+const minReady = 8
 
 // flow finds the bound of one type's ready queue: about one second of work at
 // the workers' measured speed. A queue that long never starves the workers

@@ -30,8 +30,9 @@ func NewGroup(ctx context.Context) *Group {
 	return g
 }
 
-// Go runs f in a goroutine of that name. An error of f, other than that its
-// context ended, is a failure of the group. After Stop, f is not run.
+// Go runs f in a goroutine of that name. An error of f is a failure of the
+// group, unless it says that the context ended, after Stop ended it. After Stop,
+// f is not run.
 func (g *Group) Go(name string, f func(ctx context.Context) error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -50,7 +51,8 @@ func (g *Group) ended(name string, err error) {
 	defer g.mu.Unlock()
 	at := slices.Index(g.running, name)
 	g.running = slices.Delete(g.running, at, at+1)
-	if err != nil && !errors.Is(err, context.Canceled) && g.err == nil {
+	stopped := g.ctx.Err() != nil && errors.Is(err, context.Canceled)
+	if err != nil && !stopped && g.err == nil {
 		g.err = fmt.Errorf("%s: %w", name, err)
 		close(g.failed)
 	}
@@ -92,6 +94,9 @@ func (g *Group) Stop(ctx context.Context) error {
 	case <-ctx.Done():
 		g.mu.Lock()
 		defer g.mu.Unlock()
+		if len(g.running) == 0 {
+			return g.err
+		}
 		return errors.Join(g.err, fmt.Errorf("did not stop in time: %s", strings.Join(g.running, ", ")))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -12,7 +13,8 @@ type Service interface {
 	// Name says what it is, for logs and errors.
 	Name() string
 	// Start begins the service and returns when it is ready. What it needs after
-	// that must not depend on ctx's end.
+	// that must not depend on ctx's end. A Start that fails leaves nothing
+	// behind: Stop is not called after it.
 	Start(ctx context.Context) error
 	// Stop drains the service: it takes nothing new, finishes or hands back what
 	// it has, and returns when it is done or when ctx ends.
@@ -24,29 +26,42 @@ type Service interface {
 
 // Run starts the services in order, waits until ctx ends or one of them fails,
 // and stops those that were started in reverse order, all within grace. It
-// returns the first failure joined with those of stopping; nil if ctx ended and
-// everything stopped in time.
+// returns the first failure joined with those of stopping; nil if ctx ended,
+// even while services were being started, and everything stopped in time.
 func Run(ctx context.Context, grace time.Duration, services ...Service) error {
 	started := 0
 	var failure error
 	for _, service := range services {
-		if failure = service.Start(ctx); failure != nil {
-			failure = fmt.Errorf("start %s: %w", service.Name(), failure)
+		if ctx.Err() != nil {
+			break
+		}
+		if err := service.Start(ctx); err != nil {
+			if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
+				failure = fmt.Errorf("start %s: %w", service.Name(), err)
+			}
 			break
 		}
 		started++
 	}
-	if failure == nil {
+	if failure == nil && started == len(services) {
 		failure = wait(ctx, services)
 	}
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
-	for i := started - 1; i >= 0; i-- {
-		if err := services[i].Stop(stopping); err != nil && !errors.Is(failure, err) {
-			failure = errors.Join(failure, fmt.Errorf("stop %s: %w", services[i].Name(), err))
+	for _, service := range slices.Backward(services[:started]) {
+		err := service.Stop(stopping)
+		if err != nil && !reported(failure, service, err) {
+			failure = errors.Join(failure, fmt.Errorf("stop %s: %w", service.Name(), err))
 		}
 	}
 	return failure
+}
+
+// reported tells whether failure has what the service's Stop returned: many
+// return the very failure that ended them.
+func reported(failure error, service Service, stop error) bool {
+	own := service.Err()
+	return own != nil && errors.Is(failure, own) && stop.Error() == own.Error()
 }
 
 // wait returns nil when ctx ends, or the failure of the first service to fail.

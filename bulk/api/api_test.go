@@ -1,0 +1,283 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/gorillamux"
+
+	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/api"
+	"github.com/sluice-project/sluice/bulk/api/wire"
+)
+
+// fixture is the API before a fake engine. Each answer is checked against the
+// OpenAPI document.
+type fixture struct {
+	*testing.T
+	engine  *fakeEngine
+	handler http.Handler
+	router  routers.Router
+	log     *lockedBuffer
+}
+
+// lockedBuffer is a log that several goroutines write.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func newFixture(t *testing.T, options ...api.Option) *fixture {
+	f := &fixture{T: t, engine: newFakeEngine(), log: &lockedBuffer{}}
+	options = append([]api.Option{api.WithLogger(slog.New(slog.NewTextHandler(f.log, nil)))}, options...)
+	f.handler = api.New(f.engine, options...)
+	router, err := gorillamux.NewRouter(document(t, f.handler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.router = router
+	return f
+}
+
+// document reads and validates the OpenAPI document.
+func document(t *testing.T, handler http.Handler) *openapi3.T {
+	t.Helper()
+	response := httptest.NewRecorder()
+	handler.ServeHTTP(response, httptest.NewRequest("GET", "/openapi.json", nil))
+	if response.Code != http.StatusOK || response.Header().Get("Content-Type") != "application/openapi+json" {
+		t.Fatal(response.Code, response.Header())
+	}
+	doc, err := openapi3.NewLoader().LoadFromData(response.Body.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := doc.Validate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+// answer is a response that was read.
+type answer struct {
+	*httptest.ResponseRecorder
+	problem wire.Problem
+}
+
+func (f *fixture) request(method, target, body string, headers ...string) *http.Request {
+	r := httptest.NewRequestWithContext(f.Context(), method, target, strings.NewReader(body))
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	return r
+}
+
+// do makes a request, and fails if the answer has another status or is not as
+// the document says.
+func (f *fixture) do(status int, method, target, body string, headers ...string) answer {
+	f.Helper()
+	return f.send(status, f.request(method, target, body, headers...))
+}
+
+func (f *fixture) send(status int, r *http.Request) answer {
+	f.Helper()
+	a := answer{ResponseRecorder: httptest.NewRecorder()}
+	f.handler.ServeHTTP(a, r)
+	if a.Code != status {
+		f.Fatalf("%s %s: status %d, want %d: %s", r.Method, r.URL, a.Code, status, a.Body)
+	}
+	if a.Code >= 400 {
+		if got := a.Header().Get("Content-Type"); got != "application/problem+json" {
+			f.Fatalf("%s %s: a problem of type %q", r.Method, r.URL, got)
+		}
+		if err := json.Unmarshal(a.Body.Bytes(), &a.problem); err != nil || a.problem.Status != status || a.problem.Title == "" || a.problem.Detail == "" || a.problem.Code == "" {
+			f.Fatalf("%s %s: problem %+v, %v", r.Method, r.URL, a.problem, err)
+		}
+	}
+	f.conforms(r, a)
+	return a
+}
+
+// conforms checks an answer against the document.
+func (f *fixture) conforms(r *http.Request, a answer) {
+	f.Helper()
+	route, parameters, err := f.router.FindRoute(r)
+	if err != nil {
+		return // The document does not have that path; neither has the API.
+	}
+	input := &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: r, Route: route, PathParams: parameters},
+		Status:                 a.Code,
+		Header:                 a.Header(),
+		Body:                   io.NopCloser(bytes.NewReader(a.Body.Bytes())),
+		Options:                &openapi3filter.Options{IncludeResponseStatus: true},
+	}
+	if strings.HasPrefix(a.Header().Get("Content-Type"), "text/") {
+		input.Options.ExcludeResponseBody = true
+	}
+	if err := openapi3filter.ValidateResponse(context.Background(), input); err != nil {
+		f.Fatalf("%s %s: not as the document says: %v\n%s", r.Method, r.URL, err, a.Body)
+	}
+}
+
+func (f *fixture) read(a answer, into any) {
+	f.Helper()
+	if err := json.Unmarshal(a.Body.Bytes(), into); err != nil {
+		f.Fatalf("%v: %s", err, a.Body)
+	}
+}
+
+// create makes an action of the type echo.
+func (f *fixture) create(id string) {
+	f.Helper()
+	f.do(201, "POST", "/v1/actions", `{"tenant":"acme","type":"echo","id":"`+id+`"}`)
+}
+
+// upload sends NDJSON.
+func (f *fixture) upload(id string, lines ...string) {
+	f.Helper()
+	f.do(200, "POST", "/v1/actions/"+id+"/jobs", strings.Join(lines, "\n"), "Content-Type", "application/x-ndjson")
+}
+
+func TestDocument(t *testing.T) {
+	doc := document(t, api.New(newFakeEngine()))
+	if doc.OpenAPI != "3.1.0" {
+		t.Fatal(doc.OpenAPI)
+	}
+	want := []string{
+		"GET /v1/actions", "POST /v1/actions", "GET /v1/actions/{id}", "POST /v1/actions/{id}/jobs", "POST /v1/actions/{id}/seal",
+		"POST /v1/actions/{id}/pause", "POST /v1/actions/{id}/resume", "POST /v1/actions/{id}/cancel",
+		"GET /v1/actions/{id}/failures", "GET /v1/actions/{id}/watch",
+		"GET /v1/tenants/{id}", "PUT /v1/tenants/{id}", "GET /v1/targets/{name}", "PUT /v1/targets/{name}",
+		"GET /v1/types/{type}", "PUT /v1/types/{type}", "GET /v1/limits", "PUT /v1/limits",
+		"POST /v1/leases", "POST /v1/leases/ack", "POST /v1/leases/extend",
+		"GET /v1/dead-letters", "POST /v1/dead-letters/replay",
+	}
+	var got []string
+	for path, item := range doc.Paths.Map() {
+		for method, operation := range item.Operations() {
+			got = append(got, method+" "+path)
+			if operation.Summary == "" || operation.Responses.Default() == nil {
+				t.Errorf("%s %s has no summary or no problem", method, path)
+			}
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Fatalf("got %q\nwant %q", got, want)
+	}
+	schemas := slices.Sorted(maps.Keys(doc.Components.Schemas))
+	if slices.Contains(schemas, "ErrorModel") || !slices.Contains(schemas, "Problem") {
+		t.Fatal(schemas)
+	}
+}
+
+func TestUnknownPathsAndMethods(t *testing.T) {
+	f := newFixture(t)
+	if a := f.do(404, "GET", "/v1/nothing", ""); a.problem.Code != wire.CodeNotFound {
+		t.Fatal(a.problem)
+	}
+	a := f.do(405, "DELETE", "/v1/limits", "")
+	if a.problem.Code != wire.CodeMethod || !strings.Contains(a.Header().Get("Allow"), "PUT") {
+		t.Fatal(a.problem, a.Header())
+	}
+}
+
+// TestEngineErrors gives each operation the errors that the engine may return.
+func TestEngineErrors(t *testing.T) {
+	operations := []struct{ engine, method, path, body, contentType string }{
+		{"Create", "POST", "/v1/actions", `{"tenant":"t","type":"echo"}`, "application/json"},
+		{"Action", "GET", "/v1/actions/a", "", ""},
+		{"Actions", "GET", "/v1/actions", "", ""},
+		{"Append", "POST", "/v1/actions/a/jobs", "1", "application/x-ndjson"},
+		{"Action", "POST", "/v1/actions/a/jobs", "1", "application/x-ndjson"},
+		{"Seal", "POST", "/v1/actions/a/seal", `{"total":0}`, "application/json"},
+		{"Pause", "POST", "/v1/actions/a/pause", "", ""},
+		{"Resume", "POST", "/v1/actions/a/resume", "", ""},
+		{"Cancel", "POST", "/v1/actions/a/cancel", "", ""},
+		{"Action", "GET", "/v1/actions/a/watch", "", ""},
+		{"DeadLetters", "GET", "/v1/actions/a/failures", "", ""},
+		{"DeadLetters", "GET", "/v1/actions/a/failures?format=csv", "", ""},
+		{"DeadLetters", "GET", "/v1/dead-letters?action=a", "", ""},
+		{"Actions", "GET", "/v1/dead-letters", "", ""},
+		{"Replay", "POST", "/v1/dead-letters/replay", `{"action":"a"}`, "application/json"},
+		{"Lease", "POST", "/v1/leases", `{"types":["echo"]}`, "application/json"},
+		{"Settle", "POST", "/v1/leases/ack", `{"outcomes":[{"lease":"` + bulk.LeaseID{}.String() + `","status":"failed"}]}`, "application/json"},
+		{"Settle", "POST", "/v1/leases/extend", `{"leases":["` + bulk.LeaseID{}.String() + `"]}`, "application/json"},
+		{"Settings", "GET", "/v1/limits", "", ""},
+		{"Settings", "GET", "/v1/tenants/t", "", ""},
+		{"Settings", "GET", "/v1/targets/t", "", ""},
+		{"Settings", "GET", "/v1/types/t", "", ""},
+		{"Set", "PUT", "/v1/limits", `{"requests_per_second":1}`, "application/json"},
+		{"Set", "PUT", "/v1/tenants/t", `{}`, "application/json"},
+		{"Set", "PUT", "/v1/targets/t", `{}`, "application/json"},
+		{"Set", "PUT", "/v1/types/t", `{"concurrency":1}`, "application/json"},
+	}
+	failures := []struct {
+		err    error
+		status int
+		code   string
+		retry  bool
+		logged bool
+	}{
+		{bulk.ErrFull, 507, wire.CodeFull, false, true},
+		{bulk.ErrBroken, 503, wire.CodeUnavailable, true, true},
+		{bulk.ErrClosed, 503, wire.CodeUnavailable, true, true},
+		{errors.New("a secret of the server"), 500, wire.CodeInternal, false, true},
+		{&bulk.SpecError{Field: "aggregate", Why: "no such aggregate"}, 422, wire.CodeInvalid, false, false},
+	}
+	for _, operation := range operations {
+		for _, failure := range failures {
+			f := newFixture(t)
+			f.create("a")
+			f.engine.fail[operation.engine] = failure.err
+			a := f.do(failure.status, operation.method, operation.path, operation.body, "Content-Type", operation.contentType)
+			if a.problem.Code != failure.code || (a.Header().Get("Retry-After") != "") != failure.retry || strings.Contains(a.Body.String(), "secret") {
+				t.Errorf("%+v %v: %s %v", operation, failure.err, a.Body, a.Header())
+			}
+			if logged := strings.Contains(f.log.String(), failure.err.Error()); logged != failure.logged {
+				t.Errorf("%+v %v: log %s", operation, failure.err, f.log)
+			}
+		}
+	}
+}
+
+func TestRequestThatEndedIsNoFault(t *testing.T) {
+	f := newFixture(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	f.engine.fail["Actions"] = context.Canceled
+	f.send(503, f.request("GET", "/v1/actions", "").WithContext(ctx))
+	if f.log.String() != "" {
+		t.Fatal(f.log)
+	}
+}

@@ -1,0 +1,317 @@
+package api_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+// fakeEngine keeps actions in memory. It moves them with bulk's own status
+// machine, and leases and fails jobs when a test says so.
+type fakeEngine struct {
+	mu       sync.Mutex
+	actions  []*fakeAction
+	settings bulk.Settings
+	leased   map[bulk.LeaseID]string
+	reports  []bulk.Report
+	leases   []bulk.LeaseRequest
+	finish   time.Time
+	changed  chan struct{}
+	// fail makes the next calls fail, by method.
+	fail map[string]error
+	// appends counts the calls of Append; full is the count after which the
+	// store is full.
+	appends, full int
+	// stall makes Append wait for it.
+	stall chan struct{}
+}
+
+type fakeAction struct {
+	bulk.Action
+	payloads []string
+	letters  []bulk.DeadLetter
+}
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("CET", 3600))
+
+func newFakeEngine() *fakeEngine {
+	return &fakeEngine{
+		settings: bulk.Settings{Tenants: map[string]bulk.Tenant{}, Targets: map[string]bulk.TargetLimits{}, Types: map[string]bulk.TypeLimits{}},
+		leased:   map[bulk.LeaseID]string{},
+		changed:  make(chan struct{}),
+		fail:     map[string]error{},
+	}
+}
+
+// find needs the lock.
+func (e *fakeEngine) find(id string) (*fakeAction, error) {
+	for _, a := range e.actions {
+		if a.ID == id {
+			return a, nil
+		}
+	}
+	return nil, bulk.ErrNotFound
+}
+
+// notify needs the lock.
+func (e *fakeEngine) notify() {
+	close(e.changed)
+	e.changed = make(chan struct{})
+}
+
+// edit changes an action, as the engine would behind the API.
+func (e *fakeEngine) edit(id string, f func(*fakeAction)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	a, err := e.find(id)
+	if err != nil {
+		panic(err)
+	}
+	f(a)
+	e.notify()
+}
+
+func (e *fakeEngine) failure(method string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.fail[method]
+}
+
+func (e *fakeEngine) Create(_ context.Context, spec bulk.Spec) (bulk.Action, bool, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	spec, err := spec.Normalize()
+	if err = cmp.Or(err, e.fail["Create"]); err != nil {
+		return bulk.Action{}, false, err
+	}
+	if spec.ID == "" {
+		spec.ID = "made-" + strconv.Itoa(len(e.actions))
+	}
+	if old, err := e.find(spec.ID); err == nil {
+		if !old.Spec.Equal(spec) {
+			return bulk.Action{}, false, &bulk.ExistsError{ID: spec.ID}
+		}
+		return old.Action, false, nil
+	}
+	a := &fakeAction{Action: bulk.Action{Spec: spec, Status: bulk.Created, CreatedAt: start}}
+	e.actions = append(e.actions, a)
+	return a.Action, true, nil
+}
+
+func (e *fakeEngine) Append(ctx context.Context, id string, offset int64, payloads [][]byte) (int64, error) {
+	if e.stall != nil {
+		select {
+		case <-e.stall:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	a, err := e.find(id)
+	if err = cmp.Or(err, e.fail["Append"]); err != nil {
+		return 0, err
+	}
+	e.appends++
+	switch {
+	case e.full > 0 && e.appends > e.full:
+		return 0, bulk.ErrFull
+	case a.Status != bulk.Created:
+		return 0, &bulk.MoveError{ID: id, From: a.Status, Why: "it is sealed"}
+	case offset > a.Received:
+		return 0, &bulk.OffsetError{Received: a.Received}
+	}
+	for _, payload := range payloads[min(a.Received-offset, int64(len(payloads))):] {
+		a.payloads = append(a.payloads, string(payload))
+		a.Received++
+		a.Pending++
+	}
+	return a.Received, nil
+}
+
+func (e *fakeEngine) move(method, id string, move bulk.Move) (bulk.Action, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	a, err := e.find(id)
+	if err = cmp.Or(err, e.fail[method]); err != nil {
+		return bulk.Action{}, err
+	}
+	moved, err := a.Apply(move, start)
+	if err != nil && !errors.Is(err, bulk.ErrNoChange) {
+		return bulk.Action{}, err
+	}
+	a.Action = moved
+	e.notify()
+	return moved, nil
+}
+
+func (e *fakeEngine) Seal(_ context.Context, id string, total int64) (bulk.Action, error) {
+	return e.move("Seal", id, bulk.Move{Kind: bulk.Seal, Total: total})
+}
+
+func (e *fakeEngine) Pause(_ context.Context, id string) (bulk.Action, error) {
+	return e.move("Pause", id, bulk.Move{Kind: bulk.Pause})
+}
+
+func (e *fakeEngine) Resume(_ context.Context, id string) (bulk.Action, error) {
+	return e.move("Resume", id, bulk.Move{Kind: bulk.Resume})
+}
+
+func (e *fakeEngine) Cancel(_ context.Context, id string) (bulk.Action, error) {
+	return e.move("Cancel", id, bulk.Move{Kind: bulk.Cancel})
+}
+
+func (e *fakeEngine) Action(_ context.Context, id string) (bulk.Action, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	a, err := e.find(id)
+	if err = cmp.Or(err, e.fail["Action"]); err != nil {
+		return bulk.Action{}, err
+	}
+	return a.Action, nil
+}
+
+func (e *fakeEngine) Actions(_ context.Context, f bulk.ActionFilter) (list []bulk.Action, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	begun := f.After == ""
+	for _, a := range e.actions {
+		matches := (f.Tenant == "" || a.Tenant == f.Tenant) && (f.Status == "" || a.Status == f.Status)
+		if begun && matches && (f.Limit == 0 || len(list) < f.Limit) {
+			list = append(list, a.Action)
+		}
+		begun = begun || a.ID == f.After
+	}
+	return list, e.fail["Actions"]
+}
+
+func (e *fakeEngine) Watch(ctx context.Context, id string, _ time.Duration, f func(bulk.Action) error) error {
+	for {
+		e.mu.Lock()
+		a, err := e.find(id)
+		if err = cmp.Or(err, e.fail["Watch"]); err != nil {
+			e.mu.Unlock()
+			return err
+		}
+		action, changed := a.Action, e.changed
+		e.mu.Unlock()
+		if err := f(action); err != nil || action.Status.Final() {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (e *fakeEngine) EstimatedFinish(string) time.Time { return e.finish }
+
+func (e *fakeEngine) DeadLetters(_ context.Context, id string, from int64, limit int) ([]bulk.DeadLetter, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	a, err := e.find(id)
+	if err = cmp.Or(err, e.fail["DeadLetters"]); err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(a.letters, func(d bulk.DeadLetter) bool { return d.Index >= from })
+	if at < 0 {
+		return nil, nil
+	}
+	return slices.Clone(a.letters[at:min(at+limit, len(a.letters))]), nil
+}
+
+func (e *fakeEngine) Replay(ctx context.Context, id string) (bulk.Action, error) {
+	old, err := e.move("Replay", id, bulk.Move{Kind: bulk.Replayed})
+	if err != nil {
+		return bulk.Action{}, err
+	}
+	spec := old.Spec
+	spec.ID, spec.ReplayOf = "", id
+	replay, _, err := e.Create(ctx, spec)
+	return replay, err
+}
+
+func (e *fakeEngine) Lease(ctx context.Context, request bulk.LeaseRequest, wait time.Duration) ([]bulk.Job, error) {
+	e.mu.Lock()
+	e.leases = append(e.leases, request)
+	err := e.fail["Lease"]
+	e.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		e.mu.Lock()
+		jobs, changed := e.take(request), e.changed
+		e.mu.Unlock()
+		if len(jobs) > 0 {
+			return jobs, nil
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// take leases the pending jobs of dispatched actions. It needs the lock.
+func (e *fakeEngine) take(request bulk.LeaseRequest) (jobs []bulk.Job) {
+	for number, a := range e.actions {
+		for a.Status == bulk.Dispatched && a.Pending > 0 && len(jobs) < request.Max && slices.Contains(request.Types, a.Type) {
+			index := a.Received - a.Pending
+			lease := bulk.LeaseID{Action: uint64(number), Index: uint32(index), Fence: 1}
+			a.Pending--
+			a.InFlight++
+			e.leased[lease] = "held"
+			jobs = append(jobs, bulk.Job{Spec: &a.Spec, Index: index, Payload: []byte(a.payloads[index]), Attempt: 1, Lease: lease, Deadline: start.Add(request.LeaseFor)})
+		}
+	}
+	return jobs
+}
+
+func (e *fakeEngine) Settle(_ context.Context, reports []bulk.Report) (verdicts []bulk.Verdict, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.reports = append(e.reports, reports...)
+	for _, r := range reports {
+		state := e.leased[r.Lease]
+		verdict := map[string]bulk.Verdict{"held": bulk.Accepted, "settled": bulk.Duplicate, "expired": bulk.Expired, "": bulk.Unknown}[state]
+		if verdict == bulk.Accepted && r.Kind != bulk.Extended {
+			e.leased[r.Lease] = "settled"
+		}
+		verdicts = append(verdicts, verdict)
+	}
+	return verdicts, e.fail["Settle"]
+}
+
+func (e *fakeEngine) Settings(context.Context) (bulk.Settings, error) {
+	return e.settings, e.failure("Settings")
+}
+
+func (e *fakeEngine) Set(_ context.Context, change bulk.SettingsChange) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case change.Limits != nil:
+		e.settings.Limits = change.Limits
+	case change.Tenant != nil:
+		e.settings.Tenants[change.Name] = *change.Tenant
+	case change.Target != nil:
+		e.settings.Targets[change.Name] = *change.Target
+	case change.Type != nil:
+		e.settings.Types[change.Name] = *change.Type
+	}
+	return e.fail["Set"]
+}

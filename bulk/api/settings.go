@@ -1,0 +1,133 @@
+package api
+
+import (
+	"context"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/api/wire"
+)
+
+func (s *server) registerSettings(api huma.API) {
+	huma.Register(api, operation(api, "get-tenant", "GET /v1/tenants/{id}", "The settings of a tenant"), s.tenant)
+	huma.Register(api, operation(api, "set-tenant", "PUT /v1/tenants/{id}", "Replace the settings of a tenant"), s.setTenant)
+	huma.Register(api, operation(api, "get-target", "GET /v1/targets/{name}", "The limits of a target"), s.target)
+	huma.Register(api, operation(api, "set-target", "PUT /v1/targets/{name}", "Replace the limits of a target"), s.setTarget)
+	huma.Register(api, operation(api, "get-type", "GET /v1/types/{type}", "The settings of a job type"), s.jobType)
+	huma.Register(api, operation(api, "set-type", "PUT /v1/types/{type}", "Replace the settings of a job type"), s.setJobType)
+	huma.Register(api, operation(api, "get-limits", "GET /v1/limits", "The limits of the whole service"), s.limits)
+	huma.Register(api, operation(api, "set-limits", "PUT /v1/limits", "Replace the limits of the whole service"), s.setLimits)
+}
+
+type inTenant struct {
+	ID string `path:"id" maxLength:"256" pattern:"^[^\\x00-\\x1f\\x7f]+$" patternDescription:"printable characters"`
+}
+
+type inSetTenant struct {
+	ID   string `path:"id" maxLength:"256" pattern:"^[^\\x00-\\x1f\\x7f]+$" patternDescription:"printable characters"`
+	Body wire.Tenant
+}
+
+type outTenant struct{ Body wire.Tenant }
+
+func (s *server) tenant(ctx context.Context, in *inTenant) (*outTenant, error) {
+	settings, err := s.engine.Settings(ctx)
+	if err != nil {
+		return nil, s.refuse(ctx, "", err)
+	}
+	return &outTenant{Body: wire.Tenant(settings.Tenants[in.ID].WithDefaults())}, nil
+}
+
+func (s *server) setTenant(ctx context.Context, in *inSetTenant) (*outTenant, error) {
+	tenant := bulk.Tenant(in.Body).WithDefaults()
+	if err := s.engine.Set(ctx, bulk.SettingsChange{Name: in.ID, Tenant: &tenant}); err != nil {
+		return nil, s.refuse(ctx, "", err)
+	}
+	return &outTenant{Body: wire.Tenant(tenant)}, nil
+}
+
+type inTarget struct {
+	Name string `path:"name" maxLength:"256" pattern:"^[^\\x00-\\x1f\\x7f]+$" patternDescription:"printable characters"`
+}
+
+type inSetTarget struct {
+	Name string `path:"name" maxLength:"256" pattern:"^[^\\x00-\\x1f\\x7f]+$" patternDescription:"printable characters"`
+	Body wire.TargetLimits
+}
+
+type outTarget struct{ Body wire.TargetLimits }
+
+func (s *server) target(ctx context.Context, in *inTarget) (*outTarget, error) {
+	settings, err := s.engine.Settings(ctx)
+	if err != nil {
+		return nil, s.refuse(ctx, "", err)
+	}
+	return &outTarget{Body: wire.TargetLimits(settings.Targets[in.Name])}, nil
+}
+
+func (s *server) setTarget(ctx context.Context, in *inSetTarget) (*outTarget, error) {
+	target := bulk.TargetLimits(in.Body)
+	if err := s.engine.Set(ctx, bulk.SettingsChange{Name: in.Name, Target: &target}); err != nil {
+		return nil, s.refuse(ctx, "", err)
+	}
+	return &outTarget{Body: in.Body}, nil
+}
+
+type inType struct {
+	Type string `path:"type" pattern:"^[A-Za-z0-9._:-]{1,128}$" patternDescription:"1 to 128 of letters, digits and . _ : -"`
+}
+
+type inSetType struct {
+	Type string `path:"type" pattern:"^[A-Za-z0-9._:-]{1,128}$" patternDescription:"1 to 128 of letters, digits and . _ : -"`
+	Body wire.TypeLimits
+}
+
+type outType struct{ Body wire.TypeLimits }
+
+func (s *server) jobType(ctx context.Context, in *inType) (*outType, error) {
+	settings, err := s.engine.Settings(ctx)
+	if err != nil {
+		return nil, s.refuse(ctx, "", err)
+	}
+	return s.typeAnswer(in.Type, settings.Types[in.Type]), nil
+}
+
+func (s *server) setJobType(ctx context.Context, in *inSetType) (*outType, error) {
+	limits := bulk.TypeLimits(in.Body)
+	if err := s.engine.Set(ctx, bulk.SettingsChange{Name: in.Type, Type: &limits}); err != nil {
+		return nil, s.refuse(ctx, "", err)
+	}
+	return s.typeAnswer(in.Type, limits), nil
+}
+
+// typeAnswer shows what holds: the default of the config where nothing is set.
+func (s *server) typeAnswer(name string, limits bulk.TypeLimits) *outType {
+	if limits.Concurrency == 0 {
+		limits.Concurrency = s.config.For(name).Workers
+	}
+	return &outType{Body: wire.TypeLimits(limits)}
+}
+
+type inSetLimits struct{ Body wire.Limits }
+
+type outLimits struct{ Body wire.Limits }
+
+func (s *server) limits(ctx context.Context, _ *struct{}) (*outLimits, error) {
+	settings, err := s.engine.Settings(ctx)
+	if err != nil {
+		return nil, s.refuse(ctx, "", err)
+	}
+	if settings.Limits != nil {
+		return &outLimits{Body: wire.Limits(*settings.Limits)}, nil
+	}
+	return &outLimits{Body: wire.Limits{RequestsPerSecond: max(0, s.config.RequestsPerSecond)}}, nil
+}
+
+func (s *server) setLimits(ctx context.Context, in *inSetLimits) (*outLimits, error) {
+	limits := bulk.Limits(in.Body)
+	if err := s.engine.Set(ctx, bulk.SettingsChange{Limits: &limits}); err != nil {
+		return nil, s.refuse(ctx, "", err)
+	}
+	return &outLimits{Body: in.Body}, nil
+}

@@ -1,0 +1,125 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/api/wire"
+)
+
+// specOf is the spec that a new action asks for. The engine checks it.
+func specOf(n wire.NewAction) (bulk.Spec, error) {
+	class, err := bulk.ParseClass(n.Class)
+	if err != nil {
+		return bulk.Spec{}, &bulk.SpecError{Field: "class", Why: err.Error()}
+	}
+	spec := bulk.Spec{
+		ID:          n.ID,
+		Tenant:      n.Tenant,
+		Type:        n.Type,
+		Class:       class,
+		Aggregate:   n.Aggregate,
+		MaxAttempts: n.MaxAttempts,
+		Timeout:     milliseconds(n.TimeoutMS),
+		FailAbove:   n.FailAbove,
+	}
+	if n.Target != nil {
+		spec.Target = &bulk.Target{Name: n.Target.Name, URL: n.Target.URL}
+	}
+	if n.RunAt != nil {
+		spec.RunAt = n.RunAt.UTC()
+	}
+	return spec, nil
+}
+
+// action is the JSON object of an action.
+func (s *server) action(a bulk.Action) wire.Action {
+	object := wire.Action{
+		ID:       a.ID,
+		Tenant:   a.Tenant,
+		Type:     a.Type,
+		Class:    a.Class.String(),
+		Status:   string(a.Status),
+		Paused:   a.Paused,
+		Received: a.Received,
+		Pending:  a.Pending,
+		Ready:    a.Ready,
+		NonReady: a.NonReadyTotal(),
+		NonReadyReasons: wire.NonReadyReasons{
+			RateLimited:    a.NonReady[bulk.RateLimited],
+			APIThrottled:   a.NonReady[bulk.APIThrottled],
+			TransientError: a.NonReady[bulk.TransientError],
+		},
+		InFlight:   a.InFlight,
+		Succeeded:  a.Succeeded,
+		Failed:     a.Failed,
+		Canceled:   a.Counts.Canceled,
+		Throttled:  a.Throttled,
+		Retried:    a.Retried,
+		Error:      a.Error,
+		RunAt:      optional(a.RunAt),
+		CreatedAt:  a.CreatedAt.UTC(),
+		FinishedAt: optional(a.FinishedAt),
+	}
+	if a.Target != nil {
+		object.Target = &wire.Target{Name: a.Target.Name, URL: a.Target.URL}
+	}
+	if sealed := !a.EnteredAt.IsZero(); sealed {
+		object.Total = &a.Total
+	}
+	if a.Status.Final() {
+		object.Result = a.Result
+	} else {
+		object.EstimatedFinishAt = optional(s.engine.EstimatedFinish(a.ID))
+	}
+	if a.Status == bulk.Completed && a.Result == nil {
+		object.Result = map[string]json.RawMessage{}
+	}
+	return object
+}
+
+func deadLetter(d bulk.DeadLetter) wire.DeadLetter {
+	return wire.DeadLetter{
+		ID:       bulk.JobID(d.Action, d.Index),
+		Action:   d.Action,
+		Index:    d.Index,
+		Payload:  value(d.Payload),
+		Error:    d.Error,
+		Attempts: d.Attempts,
+		FailedAt: d.FailedAt.UTC(),
+	}
+}
+
+func job(j *bulk.Job) wire.Job {
+	return wire.Job{
+		ID:       j.ID(),
+		Action:   j.Spec.ID,
+		Type:     j.Spec.Type,
+		Payload:  value(j.Payload),
+		Attempt:  j.Attempt,
+		Lease:    j.Lease.String(),
+		Deadline: j.Deadline.UTC(),
+	}
+}
+
+// value is a payload as JSON. Those of Go programs may not be JSON: they become
+// strings.
+func value(payload []byte) json.RawMessage {
+	if json.Valid(payload) {
+		return payload
+	}
+	text, _ := json.Marshal(string(payload)) // A string always has a JSON form.
+	return text
+}
+
+// optional is a time that is null when it is zero.
+func optional(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

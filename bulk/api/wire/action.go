@@ -1,0 +1,130 @@
+package wire
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Target is what the jobs of an action call.
+type Target struct {
+	Name string `json:"name,omitempty" maxLength:"256" doc:"What limits know the target by. Default: the URL's host:port."`
+	URL  string `json:"url" doc:"Where each job is sent, http or https."`
+}
+
+// NewAction asks for an action.
+type NewAction struct {
+	Tenant      string     `json:"tenant" minLength:"1" maxLength:"256" doc:"The customer whose jobs these are: the unit of fairness and limits."`
+	Type        string     `json:"type,omitempty" doc:"The handler of the jobs. Give either a type or a target."`
+	Target      *Target    `json:"target,omitempty" doc:"The webhook that each job is sent to. Give either a type or a target."`
+	Class       string     `json:"class,omitempty" enum:"high,normal,low" doc:"Orders the actions within a tenant. Default normal."`
+	ID          string     `json:"id,omitempty" maxLength:"128" doc:"Creating an id twice creates it once. Letters, digits and . _ : - ; made if absent."`
+	Aggregate   []string   `json:"aggregate,omitempty" nullable:"false" maxItems:"100" doc:"What is computed of the results, such as count, sum:FIELD or top-errors."`
+	RunAt       *time.Time `json:"run_at,omitempty" nullable:"true" doc:"The earliest time of the first attempt. Default: at once."`
+	MaxAttempts int        `json:"max_attempts,omitempty" minimum:"0" maximum:"100" doc:"The most attempts of one job; 0 is the default of its type."`
+	TimeoutMS   int64      `json:"timeout_ms,omitempty" minimum:"0" maximum:"86400000" doc:"The most time for one attempt; 0 is the default of its type."`
+	FailAbove   *float64   `json:"fail_above,omitempty" nullable:"true" minimum:"0" maximum:"1" doc:"The share of failed jobs above which the action ends as FAILED. Default 1."`
+}
+
+// Created names an action that was created.
+type Created struct {
+	ID     string `json:"id"`
+	Status string `json:"status"`
+}
+
+// Action is one bulk action and how its jobs do.
+type Action struct {
+	ID                string                     `json:"id"`
+	Tenant            string                     `json:"tenant"`
+	Type              string                     `json:"type"`
+	Target            *Target                    `json:"target,omitempty" doc:"Absent where the jobs have a type of their own."`
+	Class             string                     `json:"class" enum:"high,normal,low"`
+	Status            string                     `json:"status" enum:"CREATED,DISPATCHED,RUNNING,AGGREGATING,COMPLETED,FAILED,CANCELED"`
+	Paused            bool                       `json:"paused"`
+	Total             *int64                     `json:"total" doc:"How many jobs the action has; null before the seal."`
+	Received          int64                      `json:"received" doc:"How many jobs were uploaded: the sum of the counts that follow, without throttled and retried."`
+	Pending           int64                      `json:"pending"`
+	Ready             int64                      `json:"ready"`
+	NonReady          int64                      `json:"non_ready"`
+	NonReadyReasons   NonReadyReasons            `json:"non_ready_reasons"`
+	InFlight          int64                      `json:"in_flight"`
+	Succeeded         int64                      `json:"succeeded"`
+	Failed            int64                      `json:"failed"`
+	Canceled          int64                      `json:"canceled"`
+	Throttled         int64                      `json:"throttled" doc:"Attempts that a target turned back."`
+	Retried           int64                      `json:"retried" doc:"Attempts that failed and were made again."`
+	Result            map[string]json.RawMessage `json:"result" nullable:"true" doc:"One entry for each aggregate; null until the action has finished."`
+	Error             string                     `json:"error" doc:"Why the action failed; empty if it did not."`
+	RunAt             *time.Time                 `json:"run_at" doc:"The earliest time of the first attempt; null: at once."`
+	CreatedAt         time.Time                  `json:"created_at"`
+	FinishedAt        *time.Time                 `json:"finished_at" doc:"Null until the action has finished."`
+	EstimatedFinishAt *time.Time                 `json:"estimated_finish_at" doc:"Null when unknown."`
+}
+
+// NonReadyReasons counts the jobs that were turned back, by reason.
+type NonReadyReasons struct {
+	RateLimited    int64 `json:"rate_limited"`
+	APIThrottled   int64 `json:"api_throttled"`
+	TransientError int64 `json:"transient_error"`
+}
+
+// The statuses of an action; the last three are final.
+const (
+	StatusCreated     = "CREATED"
+	StatusDispatched  = "DISPATCHED"
+	StatusRunning     = "RUNNING"
+	StatusAggregating = "AGGREGATING"
+	StatusCompleted   = "COMPLETED"
+	StatusFailed      = "FAILED"
+	StatusCanceled    = "CANCELED"
+)
+
+// Final tells whether the action's status never changes again. Jobs of a
+// canceled action may still be in flight until FinishedAt is set.
+func (a *Action) Final() bool {
+	return a.Status == StatusCompleted || a.Status == StatusFailed || a.Status == StatusCanceled
+}
+
+// Actions is one page of actions, in the order of their creation.
+type Actions struct {
+	Actions []Action `json:"actions" nullable:"false"`
+	Next    *string  `json:"next" doc:"What to give as after for the next page; null if there is none."`
+}
+
+// Received says how many jobs of an action are durable.
+type Received struct {
+	Received int64 `json:"received" doc:"How many jobs of the action are durable: the next Upload-Offset."`
+}
+
+// Seal says that all jobs were sent.
+type Seal struct {
+	Total int64 `json:"total" minimum:"0" doc:"How many jobs the action has."`
+}
+
+// DeadLetter is a job that failed for good.
+type DeadLetter struct {
+	ID       string          `json:"id" doc:"The job's id."`
+	Action   string          `json:"action"`
+	Index    int64           `json:"index" doc:"The job's place in its action, from 0, in upload order."`
+	Payload  json.RawMessage `json:"payload"`
+	Error    string          `json:"error" doc:"Of the last attempt."`
+	Attempts int             `json:"attempts"`
+	FailedAt time.Time       `json:"failed_at"`
+}
+
+// Failures is one page of the failed jobs of an action, by index.
+type Failures struct {
+	Failures []DeadLetter `json:"failures" nullable:"false"`
+	Next     *int64       `json:"next" doc:"What to give as from for the next page; null if there is none."`
+}
+
+// DeadLetters is one page of dead letters, in the order of their actions'
+// creation and then by index.
+type DeadLetters struct {
+	DeadLetters []DeadLetter `json:"dead_letters" nullable:"false"`
+	Next        *string      `json:"next" doc:"What to give as after for the next page, which may be empty and have a next itself; null if there is none."`
+}
+
+// Replay asks to run the dead letters of a finished action again.
+type Replay struct {
+	Action string `json:"action" minLength:"1" doc:"The finished action whose dead letters are run again, in a new action."`
+}

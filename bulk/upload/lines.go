@@ -1,0 +1,121 @@
+package upload
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+)
+
+// lines cuts a stream into lines, and can join a line with those that follow.
+// Its buffer holds one line or joined lines, at most MaxPayload and an ending.
+type lines struct {
+	source io.Reader
+	buffer []byte
+	// The token is buffer[start:end]; buffer[end:] has been read ahead.
+	start, end int
+	// number is that of the token's last line, from 1.
+	number int64
+	// failure is what the source returned; it is told when buffer is used up.
+	failure error
+}
+
+const (
+	firstBuffer = 64 << 10
+	// maxToken leaves room for a line ending, CR and LF.
+	maxToken = MaxPayload + 2
+	// idleReads is how often a source may return nothing without an error.
+	idleReads = 100
+)
+
+var byteOrderMark = []byte("\ufeff")
+
+// next returns the next line with its ending; the last one may have none. The
+// error is io.EOF after the last line.
+func (l *lines) next() ([]byte, error) {
+	l.start = l.end
+	line, err := l.extend()
+	if err != nil || l.number > 1 {
+		return line, err
+	}
+	if bytes.HasPrefix(line, byteOrderMark) {
+		l.start += len(byteOrderMark)
+	}
+	return l.buffer[l.start:l.end], nil
+}
+
+// extend adds the next line to the token and returns the whole token. The error
+// is io.EOF if there is no next line.
+func (l *lines) extend() ([]byte, error) {
+	from := l.end
+	for {
+		if at := bytes.IndexByte(l.buffer[from:], '\n'); at >= 0 {
+			return l.take(from + at + 1)
+		}
+		from = len(l.buffer)
+		if len(l.buffer)-l.start > maxToken {
+			return l.take(len(l.buffer))
+		}
+		if l.failure != nil {
+			if errors.Is(l.failure, io.EOF) && l.end < len(l.buffer) {
+				return l.take(len(l.buffer))
+			}
+			return nil, l.failure
+		}
+		from -= l.fill()
+	}
+}
+
+// take moves the end of the token and checks what it gained.
+func (l *lines) take(end int) ([]byte, error) {
+	l.number++
+	gained := l.buffer[l.end:end]
+	l.end = end
+	if end-l.start > maxToken || len(trimEnding(l.buffer[l.start:end])) > MaxPayload {
+		return nil, &Error{l.number, fmt.Sprintf("a job may have at most %d bytes", MaxPayload)}
+	}
+	if !utf8.Valid(gained) {
+		return nil, &Error{l.number, "want text in UTF-8"}
+	}
+	return l.buffer[l.start:end], nil
+}
+
+// fill reads once more from the source. It returns by how much the buffer's
+// content moved towards its beginning.
+func (l *lines) fill() (moved int) {
+	if len(l.buffer) == cap(l.buffer) {
+		moved = l.makeRoom()
+	}
+	for range idleReads {
+		n, err := l.source.Read(l.buffer[len(l.buffer):cap(l.buffer)])
+		l.buffer = l.buffer[:len(l.buffer)+n]
+		l.failure = err
+		if n > 0 || err != nil {
+			return moved
+		}
+	}
+	l.failure = io.ErrNoProgress
+	return moved
+}
+
+// makeRoom drops what lies before the token, into a larger buffer if the token
+// fills more than half of this one.
+func (l *lines) makeRoom() (moved int) {
+	moved = l.start
+	kept := l.buffer[l.start:]
+	target := l.buffer[:0]
+	if len(kept) > cap(l.buffer)/2 || l.buffer == nil {
+		target = make([]byte, 0, max(firstBuffer, 2*cap(l.buffer)))
+	}
+	l.buffer = append(target, kept...)
+	l.start, l.end = 0, l.end-moved
+	return moved
+}
+
+// trimEnding removes one line ending: LF, or CR and LF, or a CR that ends the
+// stream.
+func trimEnding(line []byte) []byte {
+	line = bytes.TrimSuffix(line, []byte{'\n'})
+	return bytes.TrimSuffix(line, []byte{'\r'})
+}

@@ -1,0 +1,58 @@
+// Package webhook runs a job as an HTTP request to its action's target.
+//
+// # Nouns
+//
+//   - A [Handler] is a bulk.Handler for jobs of type bulk.WebhookType.
+//   - A secret signs requests, so that the target can tell them from forgeries.
+//     Its text is "whsec_" and the base64 of 24 to 64 random bytes.
+//   - [Verify] is for the other side: it checks a request that a target received.
+//
+// # The request
+//
+// Each attempt is one POST of the job's payload, with Content-Type
+// application/json and the headers of the Standard Webhooks specification
+// (https://www.standardwebhooks.com):
+//
+//	webhook-id         the job's id, the same in every attempt
+//	webhook-timestamp  when this attempt was made, in seconds since 1970
+//	webhook-signature  "v1," and the base64 of the HMAC-SHA256 of
+//	                   "{id}.{timestamp}.{body}"; one for each secret, the current
+//	                   one first, with a space between them; left out if there is
+//	                   no secret
+//	Sluice-Action      the action's id
+//	Sluice-Tenant      the tenant; bytes other than visible ASCII, and %, are
+//	                   percent-encoded
+//	Sluice-Attempt     which attempt this is, from 1
+//
+// A target must bear receiving a job again, and recognises it by webhook-id.
+// User and password in the target's URL are sent as basic authentication.
+//
+// # The answer
+//
+//	2xx            the job succeeded; a body that is JSON is its result
+//	3xx            final: redirects are not followed
+//	408, 425, 5xx  failed for now; Retry-After says when to try again
+//	429, 503       throttled; Retry-After says how long at least
+//	other 4xx      final
+//
+// No answer (no connection, a connection that broke, the attempt's timeout)
+// counts as failed for now. Anything else that is not HTTP's (1xx, 6xx and up)
+// does too.
+//
+// # Guarantees
+//
+//   - No answer can hold a worker beyond the end of the attempt's context, nor
+//     make it read more than twice [Options.MaxResponseBytes].
+//   - Secrets, and what else a URL holds beside its host, are in no error text.
+//     A redirect's destination is named by the target itself.
+//   - An error text is one line.
+//
+// # Trust
+//
+// Targets are trusted input: whoever may create an action can make this process
+// send a POST to any address that it can reach, and read part of the answer in
+// results and errors. Where those who create actions are not trusted that far,
+// set [Options.AllowTarget]. It sees the URL, not the address that a name
+// resolves to, so a rule about addresses needs a Transport whose net.Dialer has
+// a Control function, or an outgoing proxy.
+package webhook

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+// specFlags are the flags that describe an action.
+type specFlags struct {
+	jobType, url, class string
+	aggregates          []string
+	maxAttempts         int
+	timeout             time.Duration
+	failAbove           float64
+}
+
+func (f *specFlags) add(command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringVar(&f.url, "url", "", "send each job as an HTTP request to this `URL`")
+	flags.StringVar(&f.jobType, "type", "", "run each job with the handler of this `type`; built in: echo, whose result is its row")
+	flags.StringArrayVar(&f.aggregates, "aggregate", nil,
+		"compute of the results: count, sum:FIELD, min:FIELD, max:FIELD,\navg:FIELD, top-errors, latency; may be repeated")
+	flags.StringVar(&f.class, "class", "normal", "`class` of the jobs: high, normal or low")
+	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "the most attempts of one job, 1 to 100 (0: the default, 4)")
+	flags.DurationVar(&f.timeout, "timeout", 0, "the most time for one attempt, such as 5s (0: the default, 30s)")
+	flags.Float64Var(&f.failAbove, "fail-above", 1, "end as FAILED if more than this `share` of an action's jobs fail, 0 to 1")
+}
+
+// spec returns what the flags describe, checked as far as it can be without a
+// tenant.
+func (f *specFlags) spec(command *cobra.Command) (bulk.Spec, error) {
+	var spec bulk.Spec
+	switch {
+	case f.url == "" && f.jobType == "":
+		return spec, wrongUsage("say what runs a job: --url URL for HTTP requests, or --type echo to try it out")
+	case f.url != "" && f.jobType != "":
+		return spec, wrongUsage("give either --url or --type, not both")
+	}
+	class, err := bulk.ParseClass(f.class)
+	if err != nil {
+		return spec, wrongUsage("--class: %w", err)
+	}
+	spec = bulk.Spec{Type: f.jobType, Class: class, Aggregate: f.aggregates, MaxAttempts: f.maxAttempts, Timeout: f.timeout}
+	if f.url != "" {
+		spec.Target = &bulk.Target{URL: f.url}
+	}
+	if command.Flags().Changed("fail-above") {
+		spec.FailAbove = &f.failAbove
+	}
+	check := spec
+	check.Tenant = "tenant"
+	_, err = check.Normalize()
+	if wrong := new(bulk.SpecError); errors.As(err, &wrong) {
+		return spec, flagError(wrong)
+	}
+	return spec, err
+}
+
+// runFlags are those of "bulk run".
+type runFlags struct {
+	specFlags
+	column  string
+	rps     float64
+	workers int
+	data    string
+	top     int
+	json    bool
+}
+
+const runLong = `Run every row of a file as a job, one action per tenant, and end with the
+result. No server is needed: the engine, its store and its workers run in this
+process.
+
+FILE is CSV with a header, or NDJSON if its name ends in .ndjson or .jsonl; "-"
+reads standard input, as NDJSON if its first character is "{". A row becomes a
+JSON object; the values of CSV stay strings ("00501").
+
+The whole file is read and stored before the first job runs, so that a mistake
+in its last line is found before anything is done. Tenants are served fairly, at
+most --rps requests per second together.
+
+Aggregates of the actions are merged where that loses nothing: ` + mergeableNames + `
+(exactly, in decimal). The others (avg, top-errors, latency) are shown for each
+tenant by itself, and are under "per_action" with --json.
+
+Wait is the time from when all was read to a tenant's first finished job,
+elapsed that to its last one. 1st half is the tenant's part of what finished in the
+first half of the run, and fair the part that an even division gives it.
+
+The exit code is 0 if every job is accounted for (succeeded, failed or canceled)
+and no action FAILED (see --fail-above); 1 if not; 2 if flags or input are wrong,
+and then nothing has run; 130 after Ctrl-C.`
+
+// newBulkRunCommand returns "sluice bulk run".
+func newBulkRunCommand(open opener, input inputOpener) *cobra.Command {
+	var f runFlags
+	command := &cobra.Command{
+		Use:   "run FILE --tenant-column COLUMN (--url URL | --type TYPE)",
+		Short: "Run a file of jobs in this process, fairly, to an exact result",
+		Long:  runLong,
+		Example: `  sluice bulk run examples/zipcodes.csv --tenant-column state --type echo \
+      --aggregate count --aggregate sum:latitude
+  sluice bulk run orders.ndjson --tenant-column customer --url https://api.example.com/orders \
+      --rps 100 --max-attempts 5 --aggregate top-errors
+  zcat orders.csv.gz | sluice bulk run - --tenant-column customer --type echo --json`,
+		Args: oneFile,
+		RunE: func(command *cobra.Command, args []string) error {
+			run, err := f.run(command, args[0], open, input)
+			if err != nil {
+				return err
+			}
+			return run.Run(command.Context())
+		},
+	}
+	f.specFlags.add(command)
+	flags := command.Flags()
+	flags.StringVar(&f.column, "tenant-column", "", "the `column` (NDJSON: field) that names the tenant of a row; required")
+	flags.Float64Var(&f.rps, "rps", 0, "the most attempts started per second, of all tenants together (0: no limit)")
+	flags.IntVar(&f.workers, "workers", 0, "how many jobs run at one time, 1 to 10,000 (0: the default, 10)")
+	flags.StringVar(&f.data, "data", "", "keep the data in this `directory`, so that an interrupted run can go on\n(default: a temporary one, removed at the end)")
+	flags.IntVar(&f.top, "top", 10, "how many tenants to show by name; the rest is folded into one line (0: all)")
+	flags.BoolVar(&f.json, "json", false, "print nothing but the result, as one JSON object")
+	return command
+}
+
+func oneFile(_ *cobra.Command, args []string) error {
+	switch len(args) {
+	case 0:
+		return wrongUsage(`give the file to read, or "-" for standard input`)
+	case 1:
+		return nil
+	default:
+		return wrongUsage("give one file, not %d", len(args))
+	}
+}
+
+// run checks the flags and returns what they ask for.
+func (f *runFlags) run(command *cobra.Command, file string, open opener, input inputOpener) (*bulkRun, error) {
+	spec, err := f.spec(command)
+	switch {
+	case f.column == "":
+		return nil, wrongUsage("--tenant-column: name the column that says whose job a row is")
+	case err != nil:
+		return nil, err
+	case f.rps < 0:
+		return nil, wrongUsage("--rps: %g requests per second: want more than 0, or 0 for no limit", f.rps)
+	case f.workers < 0 || f.workers > 10_000:
+		return nil, wrongUsage("--workers: %d: want 1 to 10,000, or 0 for the default", f.workers)
+	case f.top < 0:
+		return nil, wrongUsage("--top: %d: want how many tenants to show, or 0 for all", f.top)
+	}
+	config := bulk.Config{RequestsPerSecond: f.rps, Workers: f.workers}
+	if f.rps == 0 {
+		config.RequestsPerSecond = -1
+	}
+	return &bulkRun{
+		flags: f, file: file, spec: spec, config: config,
+		open:  open,
+		input: func() (rowInput, error) { return input(file, command.InOrStdin(), f.column) },
+		out:   screenOf(command.OutOrStdout()), err: screenOf(command.ErrOrStderr()),
+	}, nil
+}
+
+// opener opens the engine on a directory.
+type opener func(ctx context.Context, dir string, config bulk.Config) (runner, error)

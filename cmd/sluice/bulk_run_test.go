@@ -1,0 +1,297 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/examples"
+)
+
+// ran is what a command did.
+type ran struct {
+	out, err string
+	failure  error
+}
+
+func (r *ran) code() int {
+	var coded interface{ ExitCode() int }
+	switch {
+	case r.failure == nil:
+		return 0
+	case errors.As(r.failure, &coded):
+		return coded.ExitCode()
+	default:
+		return 1
+	}
+}
+
+// bulkRunOn runs "bulk run" with arguments on a runner.
+func bulkRunOn(ctx context.Context, f *fakeRunner, stdin string, args ...string) *ran {
+	command := newBulkRunCommand(f.open, bulkInput)
+	markUsageErrors(command)
+	command.SilenceErrors, command.SilenceUsage = true, true
+	var out, err bytes.Buffer
+	command.SetIn(strings.NewReader(stdin))
+	command.SetOut(&out)
+	command.SetErr(&err)
+	command.SetArgs(args)
+	failure := command.ExecuteContext(ctx)
+	return &ran{out.String(), err.String(), failure}
+}
+
+// ordersFile has 6 tenants: the k-th has 40·k orders of k.05.
+func ordersFile(t *testing.T) string {
+	t.Helper()
+	var rows strings.Builder
+	rows.WriteString("order,customer,amount\n")
+	number := 0
+	for round := range 240 {
+		for tenant := 1; tenant <= 6; tenant++ {
+			if round < 40*tenant {
+				number++
+				fmt.Fprintf(&rows, "%05d,customer %d,%d.05\n", number, tenant, tenant)
+			}
+		}
+	}
+	path := filepath.Join(t.TempDir(), "orders.csv")
+	if err := os.WriteFile(path, []byte(rows.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestBulkRunText(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRunner(200)
+		f.failEvery, f.throttles, f.result = 17, 0.1, countAndSum
+		f.jain, f.windows = 0.99812, 3
+		path := ordersFile(t)
+		r := bulkRunOn(t.Context(), f, "", path, "--tenant-column", "customer", "--type", "echo", "--top", "3",
+			"--aggregate", "count", "--aggregate", "sum:amount", "--aggregate", "avg:amount")
+		if r.code() != 0 {
+			t.Errorf("exit code %d: %v", r.code(), r.failure)
+		}
+		if !f.closed {
+			t.Error("the engine was not closed")
+		}
+		golden(t, "run", r.out+"# standard error\n"+strings.ReplaceAll(r.err, path, "orders.csv"))
+	})
+}
+
+func TestBulkRunJSON(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRunner(1000)
+		f.result = countAndSum
+		r := bulkRunOn(t.Context(), f, "", ordersFile(t), "--tenant-column", "customer", "--type", "echo",
+			"--aggregate", "count", "--aggregate", "sum:amount", "--aggregate", "avg:amount", "--json")
+		if r.code() != 0 || r.err != "" {
+			t.Errorf("exit code %d, standard error %q: %v", r.code(), r.err, r.failure)
+		}
+		var got struct {
+			Actions, Jobs, Succeeded, Failed, Throttled int64
+			Aggregates                                  map[string]any
+			PerAction                                   map[string]map[string]any `json:"per_action"`
+			ElapsedMS                                   int64                     `json:"elapsed_ms"`
+			Jain                                        any
+		}
+		decoder := json.NewDecoder(strings.NewReader(r.out))
+		if err := decoder.Decode(&got); err != nil || strings.Count(r.out, "\n") != 1 {
+			t.Fatalf("want one line of JSON (%v): %s", err, r.out)
+		}
+		// 40·(1² + … + 6²) and 0.05 for each of 840 jobs.
+		if got.Actions != 6 || got.Jobs != 840 || got.Succeeded != 840 || got.Aggregates["sum:amount"] != "3682.00" ||
+			got.Aggregates["count"] != 840.0 || got.ElapsedMS < 840 || got.ElapsedMS > 1000 || got.Jain != nil {
+			t.Errorf("got %s", r.out)
+		}
+		if got.PerAction["avg:amount"]["customer 2"] != "1.5" || got.Aggregates["avg:amount"] != nil {
+			t.Errorf("an average cannot be merged: %s", r.out)
+		}
+	})
+}
+
+func TestBulkRunTakesWholeRows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRunner(1e6)
+		path := filepath.Join(t.TempDir(), "zipcodes.csv")
+		if err := os.WriteFile(path, examples.Zipcodes, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := bulkRunOn(t.Context(), f, "", path, "--tenant-column", "state", "--type", "echo", "--json")
+		if r.code() != 0 || !strings.HasPrefix(r.out, `{"actions":59,"jobs":42049,"succeeded":42049,`) {
+			t.Fatalf("%s%v", r.out, r.failure)
+		}
+		if f.biggest > batchRows {
+			t.Errorf("a batch of %d rows, want at most %d", f.biggest, batchRows)
+		}
+		want := `{"zip_code":"00501","latitude":"40.922326","longitude":"-72.637078","city":"Holtsville","state":"NY","county":"Suffolk"}`
+		if got := string(f.payloads["a-NY"][0]); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	})
+}
+
+func TestBulkRunNDJSON(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRunner(1e6)
+		rows := `{"shop":7,"x":{"y":1}}` + "\n" + `{"shop":"7"}` + "\n" + `{"shop":"b"}` + "\n"
+		r := bulkRunOn(t.Context(), f, rows, "-", "--tenant-column", "shop", "--type", "echo", "--json")
+		if !strings.HasPrefix(r.out, `{"actions":2,"jobs":3,`) {
+			t.Errorf("a number is a tenant too: %s%v", r.out, r.failure)
+		}
+	})
+}
+
+func TestBulkRunRefuses(t *testing.T) {
+	write := func(name, content string) string {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	good := write("good.csv", "id,shop\n1,a\n2,b\n")
+	echo := []string{"--type", "echo"}
+	of := func(file, column string, more ...string) []string {
+		return append([]string{file, "--tenant-column", column}, more...)
+	}
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no file":          {echo, `give the file to read`},
+		"two files":        {append([]string{good, good}, echo...), `give one file, not 2`},
+		"no column":        {append([]string{good}, echo...), `--tenant-column: name the column`},
+		"no type":          {of(good, "shop"), `say what runs a job: --url URL`},
+		"both":             {of(good, "shop", "--type", "echo", "--url", "http://x/"), `either --url or --type, not both`},
+		"bad url":          {of(good, "shop", "--url", "ftp://x/"), `--url: "ftp://x/": want an http or https URL`},
+		"bad class":        {of(good, "shop", "--type", "echo", "--class", "urgent"), `--class: class "urgent": want high, normal or low`},
+		"negative rps":     {of(good, "shop", "--type", "echo", "--rps", "-1"), `--rps: -1 requests per second: want more than 0`},
+		"rps is a word":    {of(good, "shop", "--type", "echo", "--rps", "many"), `invalid argument "many" for "--rps"`},
+		"workers":          {of(good, "shop", "--type", "echo", "--workers", "20000"), `--workers: 20000: want 1 to 10,000`},
+		"attempts":         {of(good, "shop", "--type", "echo", "--max-attempts", "101"), `--max-attempts: want 1 to 100`},
+		"timeout":          {of(good, "shop", "--type", "echo", "--timeout", "-1s"), `--timeout: want 1 ms to 24 h`},
+		"fail above":       {of(good, "shop", "--type", "echo", "--fail-above", "2"), `--fail-above: want a share from 0 to 1`},
+		"top":              {of(good, "shop", "--type", "echo", "--top", "-1"), `--top: -1: want how many`},
+		"unknown flag":     {of(good, "shop", "--type", "echo", "--fast"), `unknown flag: --fast`},
+		"no such file":     {of("none.csv", "shop", echo...), `none.csv: no such file or directory`},
+		"directory":        {of(t.TempDir(), "shop", echo...), `a directory; want a file of CSV or NDJSON`},
+		"wrong column":     {of(good, "store", echo...), `good.csv: there is no column "store": it has id, shop`},
+		"empty file":       {of(write("e.csv", ""), "shop", echo...), `e.csv: line 1: want a header line`},
+		"no rows":          {of(write("h.csv", "id,shop\n"), "shop", echo...), `h.csv: it has no rows`},
+		"empty tenant":     {of(write("t.csv", "id,shop\n1,a\n2,\n"), "shop", echo...), `t.csv: line 3: the tenant is empty: column "shop" needs a value`},
+		"long row":         {of(write("l.csv", "id,shop\n1,a\n2,b,c\n"), "shop", echo...), `l.csv: line 3: want 2 values, as the header has; got 3`},
+		"bad tenant":       {of(write("b.csv", "id,shop\n1,a\n2,b\n3,\"c\nd\"\n"), "shop", echo...), `b.csv: line 4: "c\nd" is not a tenant: want 1 to 256 printable`},
+		"bad json":         {of(write("j.ndjson", "{\"shop\":\"a\"}\n{\"shop\":\n"), "shop", echo...), `j.ndjson: line 2: want one JSON value`},
+		"no object":        {of(write("o.ndjson", "{\"shop\":\"a\"}\n[1]\n"), "shop", echo...), `o.ndjson: line 2: want a JSON object`},
+		"no field":         {of(write("f.jsonl", "{\"shop\":\"a\"}\n{\"store\":1,\"id\":2}\n"), "shop", echo...), `f.jsonl: line 2: there is no field "shop": it has id, store`},
+		"tenant is object": {of(write("k.ndjson", "{\"shop\":{}}\n"), "shop", echo...), `k.ndjson: line 1: the tenant, "shop", is {}: want a string or a number`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeRunner(1e6)
+			r := bulkRunOn(t.Context(), f, "", test.args...)
+			if r.code() != exitUsage || !strings.Contains(fmt.Sprint(r.failure), test.want) {
+				t.Errorf("exit code %d: %v\nwant 2: %s", r.code(), r.failure, test.want)
+			}
+			for _, a := range f.actions {
+				if a.Status != bulk.Canceled {
+					t.Errorf("action %s was left %s", a.ID, a.Status)
+				}
+			}
+			if r.out != "" {
+				t.Errorf("standard output: %s", r.out)
+			}
+		})
+	}
+}
+
+func TestBulkRunEngineRefuses(t *testing.T) {
+	f := newFakeRunner(1e6)
+	f.createError = &bulk.SpecError{Field: "aggregate", Why: `"median:x": not known`}
+	r := bulkRunOn(t.Context(), f, "id,shop\n1,a\n", "-", "--tenant-column", "shop", "--type", "echo", "--aggregate", "median:x")
+	if r.code() != exitUsage || r.failure.Error() != `--aggregate: "median:x": not known` {
+		t.Errorf("exit code %d: %v", r.code(), r.failure)
+	}
+	f = newFakeRunner(1e6)
+	f.appendError = bulk.ErrFull
+	r = bulkRunOn(t.Context(), f, "id,shop\n1,a\n", "-", "--tenant-column", "shop", "--type", "echo")
+	if r.code() != 1 || !errors.Is(r.failure, bulk.ErrFull) || !strings.Contains(r.failure.Error(), `tenant "a"`) {
+		t.Errorf("exit code %d: %v", r.code(), r.failure)
+	}
+	if !f.closed || f.actions[0].Status != bulk.Canceled {
+		t.Error("a refused intake leaves something open")
+	}
+}
+
+func TestBulkRunActionFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRunner(1000)
+		f.failEvery = 10
+		r := bulkRunOn(t.Context(), f, "", ordersFile(t), "--tenant-column", "customer", "--type", "echo", "--fail-above", "0.05")
+		if r.code() != 1 || !strings.Contains(r.failure.Error(), "6 actions FAILED, the first: customer 6 (a-customer 6)") {
+			t.Errorf("exit code %d: %v", r.code(), r.failure)
+		}
+		if !strings.Contains(r.out, "500 Internal Server Error") || !strings.Contains(r.out, "FAILED: customer 1") {
+			t.Errorf("the report does not say why:\n%s", r.out)
+		}
+	})
+}
+
+func TestBulkRunInterrupted(t *testing.T) {
+	for name, data := range map[string]string{"temporary": "", "kept": "kept"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeRunner(100)
+				args := []string{ordersFile(t), "--tenant-column", "customer", "--type", "echo", "--top", "2"}
+				want := "nothing of them is kept (--data DIR keeps them)"
+				if data != "" {
+					args = append(args, "--data", data)
+					want = "they are kept in kept, and go on with: sluice serve --data kept"
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 4050*time.Millisecond)
+				defer cancel()
+				ctx, interrupt := context.WithCancel(context.WithoutCancel(ctx))
+				time.AfterFunc(4050*time.Millisecond, interrupt)
+				r := bulkRunOn(ctx, f, "", args...)
+				if r.code() != exitInterrupted || !strings.Contains(r.failure.Error(), "440 of 840 jobs are not finished; "+want) {
+					t.Errorf("exit code %d: %v", r.code(), r.failure)
+				}
+				if !f.stopped || !f.closed {
+					t.Error("the engine was not drained and closed")
+				}
+				if !strings.Contains(r.err, "customer 6   240") || !strings.Contains(r.err, "+3 more") {
+					t.Errorf("what is unfinished is not listed:\n%s", r.err)
+				}
+			})
+		})
+	}
+}
+
+func TestBulkRunEngineStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRunner(100)
+		time.AfterFunc(time.Second, func() { close(f.failed) })
+		r := bulkRunOn(t.Context(), f, "", ordersFile(t), "--tenant-column", "customer", "--type", "echo")
+		if r.code() != 1 || !strings.Contains(r.failure.Error(), "the engine stopped: the store is broken") {
+			t.Errorf("exit code %d: %v", r.code(), r.failure)
+		}
+	})
+}
+
+func TestBulkRunOnKeptData(t *testing.T) {
+	f := newFakeRunner(1e6)
+	f.settings.Limits = &bulk.Limits{RequestsPerSecond: 50}
+	r := bulkRunOn(t.Context(), f, "id,shop\n1,a\n", "-", "--tenant-column", "shop", "--type", "echo", "--data", "kept", "--rps", "70")
+	if r.code() != exitUsage || !strings.Contains(r.failure.Error(), "kept has a stored limit of 50 requests per second") {
+		t.Errorf("exit code %d: %v", r.code(), r.failure)
+	}
+}

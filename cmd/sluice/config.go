@@ -1,0 +1,42 @@
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-project/sluice/config"
+)
+
+func newConfigCommand() *cobra.Command {
+	var reference bool
+	command := &cobra.Command{
+		Use:   "config",
+		Short: "Print the settings, and where each comes from",
+		Long: `Print the settings that "sluice serve" would run with, as YAML, each with a
+comment that says where it comes from: defaults, the file that --config or
+SLUICE_CONFIG names, the environment (SLUICE_BULK_WORKERS for bulk.workers), or
+flags. Each of these overrides the one before. The output is such a file.
+
+It ends with code 2 if a value is wrong.`,
+		Example: `  sluice config > sluice.yaml
+  sluice config --config sluice.yaml
+  SLUICE_BULK_WORKERS=50 sluice config --bulk-window 500ms
+  sluice config --reference`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if reference {
+				return config.WriteReference(command.OutOrStdout())
+			}
+			c, err := config.Load(command.Flags(), os.Environ())
+			if err != nil {
+				return err
+			}
+			return c.WriteYAML(command.OutOrStdout())
+		},
+	}
+	command.Flags().SortFlags = false
+	command.Flags().BoolVar(&reference, "reference", false, "print what each setting means, as Markdown")
+	config.Flags(command.Flags())
+	return command
+}

@@ -1,0 +1,89 @@
+package config
+
+import (
+	"log/slog"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+// Config holds the settings of the binary. [Settings] says for each what it
+// means, its unit and its default.
+type Config struct {
+	// DataDir is the directory of everything durable.
+	DataDir string
+	// HTTP is the address to serve at, host:port.
+	HTTP string
+	Log  Log
+	// Pprof serves profiles of the process.
+	Pprof bool
+	// DiskReserve is the free space, in bytes, below which nothing new is
+	// accepted.
+	DiskReserve int64
+	Bulk        bulk.Config
+
+	// sources has where each value came from, by key; a key that is missing has
+	// its default.
+	sources map[string]string
+}
+
+// Log says what is logged, and how.
+type Log struct {
+	Level slog.Level
+	// Format is ops.LogText or ops.LogJSON.
+	Format string
+}
+
+// Default returns the config with nothing set.
+func Default() *Config {
+	return &Config{
+		DataDir:     "sluice-data",
+		HTTP:        "127.0.0.1:8080",
+		Log:         Log{Level: slog.LevelInfo, Format: "text"},
+		DiskReserve: 256 << 20,
+		Bulk:        bulk.Config{}.WithDefaults(),
+		sources:     map[string]string{},
+	}
+}
+
+// Load returns the defaults, overridden by the file, the environment and those
+// of flags that were set, all checked. Environ is as of os.Environ; flags may be
+// nil. An [*Error] is about a setting; other errors are about reading the file.
+func Load(flags *pflag.FlagSet, environ []string) (*Config, error) {
+	c := Default()
+	variables := variablesOf(environ)
+	if path := filePath(flags, variables); path != "" {
+		if err := c.readFile(path); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.readEnvironment(variables); err != nil {
+		return nil, err
+	}
+	if err := c.readFlags(flags); err != nil {
+		return nil, err
+	}
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Source says where the value of a key came from: "default", "file PATH:LINE",
+// "environment NAME" or "flag --NAME".
+func (c *Config) Source(key string) string {
+	if source, ok := c.sources[key]; ok {
+		return source
+	}
+	return "default"
+}
+
+// set sets the value of one setting from its text.
+func (c *Config) set(s *Setting, text, source string) error {
+	if err := s.parse(s.field(c), text); err != nil {
+		return &Error{Key: s.Key, Source: source, Why: err.Error()}
+	}
+	c.sources[s.Key] = source
+	return nil
+}

@@ -1,0 +1,206 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+// maxFileBytes is the largest file that is read.
+const maxFileBytes = 1 << 20
+
+// typesKey is the section with a mapping for each job type.
+const typesKey = "bulk.types"
+
+// readFile sets what the file sets.
+func (c *Config) readFile(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("config file: %w", err)
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	content, err := io.ReadAll(io.LimitReader(file, maxFileBytes+1))
+	if err != nil {
+		return fmt.Errorf("config file: %w", err)
+	}
+	return c.readYAML(path, content)
+}
+
+func (c *Config) readYAML(path string, content []byte) error {
+	if len(content) > maxFileBytes {
+		return fmt.Errorf("config file %s: larger than %d bytes", path, maxFileBytes)
+	}
+	var document, another yaml.Node
+	decoder := yaml.NewDecoder(bytes.NewReader(content))
+	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("config file %s: %w", path, err)
+	}
+	if err := decoder.Decode(&another); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("config file %s: want one YAML document, it has more", path)
+	}
+	f := &fileReader{config: c, path: path}
+	return f.section(document.Content[0], "")
+}
+
+// fileReader walks the nodes of one file.
+type fileReader struct {
+	config *Config
+	path   string
+}
+
+func (f *fileReader) source(node *yaml.Node) string {
+	return fmt.Sprintf("file %s:%d", f.path, node.Line)
+}
+
+func (f *fileReader) wrong(node *yaml.Node, key, why string) error {
+	if key == "" {
+		key = "the document"
+	}
+	return &Error{Key: key, Source: f.source(node), Why: why}
+}
+
+// entry is one key of a mapping; Key is the whole key, with its section.
+type entry struct {
+	key         string
+	name, value *yaml.Node
+}
+
+// entries returns the keys of a mapping in their order. A section that is empty
+// has none.
+func (f *fileReader) entries(node *yaml.Node, section string) ([]entry, error) {
+	if isNull(node) {
+		return nil, nil
+	}
+	if node.Kind != yaml.MappingNode {
+		return nil, f.wrong(node, section, "want a mapping of settings, as \"key: value\" lines")
+	}
+	var entries []entry
+	seen := map[string]bool{}
+	for i := 0; i < len(node.Content); i += 2 {
+		name, value := node.Content[i], node.Content[i+1]
+		if name.Kind != yaml.ScalarNode {
+			return nil, f.wrong(name, section, "want a plain word as key")
+		}
+		key := strings.TrimPrefix(section+"."+name.Value, ".")
+		if seen[name.Value] {
+			return nil, f.wrong(name, key, "it is set twice")
+		}
+		seen[name.Value] = true
+		if value.Kind == yaml.AliasNode {
+			value = value.Alias
+		}
+		entries = append(entries, entry{key: key, name: name, value: value})
+	}
+	return entries, nil
+}
+
+func isNull(node *yaml.Node) bool {
+	return node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null"
+}
+
+// section reads the mapping at the section's key; empty is the document.
+func (f *fileReader) section(node *yaml.Node, section string) error {
+	entries, err := f.entries(node, section)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := f.entry(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *fileReader) entry(e entry) error {
+	if e.key == typesKey && e.name.Value == "types" {
+		return f.types(e)
+	}
+	var keys []string
+	for i := range settings {
+		s := &settings[i]
+		if s.Key == e.key && !strings.Contains(e.name.Value, ".") {
+			return f.value(e, func(text string) error {
+				return f.config.set(s, text, f.source(e.value))
+			})
+		}
+		if section, _, _ := strings.Cut(s.Key, "."); section == e.key {
+			return f.section(e.value, e.key)
+		}
+		keys = append(keys, s.Key)
+	}
+	return f.unknown(e, append(keys, typesKey))
+}
+
+func (f *fileReader) unknown(e entry, keys []string) error {
+	near, _ := nearest(e.key, keys)
+	why := "there is no such setting; the nearest is " + near
+	if near == e.key { // "bulk.workers: 3" on one line
+		why = "want each level on a line of its own, and no dot in a key"
+	}
+	return f.wrong(e.name, e.key, why)
+}
+
+// value hands the text of a scalar to set.
+func (f *fileReader) value(e entry, set func(text string) error) error {
+	if e.value.Kind != yaml.ScalarNode || isNull(e.value) {
+		return f.wrong(e.value, e.key, "want one value; without the key it has its default")
+	}
+	return set(e.value.Value)
+}
+
+// types reads the settings of single job types.
+func (f *fileReader) types(types entry) error {
+	entries, err := f.entries(types.value, types.key)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		t, err := f.jobType(e)
+		if err != nil {
+			return err
+		}
+		if f.config.Bulk.Types == nil {
+			f.config.Bulk.Types = map[string]bulk.TypeConfig{}
+		}
+		f.config.Bulk.Types[e.name.Value] = t
+		f.config.sources[e.key] = f.source(e.name)
+	}
+	return nil
+}
+
+func (f *fileReader) jobType(jobType entry) (t bulk.TypeConfig, err error) {
+	entries, err := f.entries(jobType.value, jobType.key)
+	for _, e := range entries {
+		if err == nil {
+			err = f.typeEntry(&t, e, jobType.key)
+		}
+	}
+	return t, err
+}
+
+func (f *fileReader) typeEntry(t *bulk.TypeConfig, e entry, section string) error {
+	var keys []string
+	for _, s := range typeSettings {
+		if s.Key == e.name.Value {
+			return f.value(e, func(text string) error {
+				if err := s.parse(typeField(t, s.Key), text); err != nil {
+					return f.wrong(e.value, e.key, err.Error())
+				}
+				f.config.sources[e.key] = f.source(e.value)
+				return nil
+			})
+		}
+		keys = append(keys, section+"."+s.Key)
+	}
+	return f.unknown(e, keys)
+}

@@ -1,0 +1,82 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// WriteYAML writes the config as a file that gives the same config, with a
+// comment after each value that says where it came from.
+func (c *Config) WriteYAML(w io.Writer) error {
+	root := &yaml.Node{Kind: yaml.MappingNode}
+	sections := map[string]*yaml.Node{"": root}
+	for i := range settings {
+		s := &settings[i]
+		section, name := "", s.Key
+		if before, after, nested := strings.Cut(s.Key, "."); nested {
+			section, name = before, after
+		}
+		if sections[section] == nil {
+			sections[section] = addMapping(root, section)
+		}
+		addValue(sections[section], name, s.Unit, format(s.field(c)), c.Source(s.Key))
+	}
+	if len(c.Bulk.Types) > 0 {
+		c.addTypes(addMapping(sections["bulk"], "types"))
+	}
+	encoder := yaml.NewEncoder(w)
+	encoder.SetIndent(2)
+	if err := encoder.Encode(root); err != nil {
+		return fmt.Errorf("print the config: %w", err)
+	}
+	return encoder.Close()
+}
+
+// addTypes adds what was set for single job types.
+func (c *Config) addTypes(types *yaml.Node) {
+	for _, name := range slices.Sorted(maps.Keys(c.Bulk.Types)) {
+		t := c.Bulk.Types[name]
+		mapping := addMapping(types, name)
+		for _, s := range typeSettings {
+			key := typesKey + "." + name + "." + s.Key
+			if source, set := c.sources[key]; set {
+				addValue(mapping, s.Key, s.Unit, format(typeField(&t, s.Key)), source)
+			}
+		}
+	}
+}
+
+func addMapping(parent *yaml.Node, name string) *yaml.Node {
+	mapping := &yaml.Node{Kind: yaml.MappingNode}
+	parent.Content = append(parent.Content, text(name), mapping)
+	return mapping
+}
+
+func addValue(parent *yaml.Node, name, unit, value, source string) {
+	node := text(value)
+	switch unit {
+	case unitWhole:
+		node.Tag = "!!int"
+	case unitNumber:
+		node.Tag = "!!float"
+		if !strings.Contains(value, ".") {
+			node.Tag = "!!int"
+		}
+	case unitBool:
+		node.Tag = "!!bool"
+	}
+	node.LineComment = "# " + source
+	parent.Content = append(parent.Content, text(name), node)
+}
+
+// text is a string node; it is quoted where it would read as something else.
+func text(value string) *yaml.Node {
+	node := &yaml.Node{}
+	node.SetString(value)
+	return node
+}

@@ -1,0 +1,52 @@
+package config
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+)
+
+// WriteReference writes the page that says what each setting means, as Markdown.
+func WriteReference(w io.Writer) error {
+	out := bufio.NewWriter(w)
+	write := func(format string, args ...any) { _, _ = fmt.Fprintf(out, format, args...) } // Flush tells
+	write(`# Settings
+
+This page is written by "make generate" from the code; "sluice config" prints the settings in force, and where each
+comes from.
+
+Each step overrides the one before: defaults, the YAML file that --config or %s names, the environment, flags.
+The setting bulk.workers is the line "workers: 10" below "bulk:" in the file, SLUICE_BULK_WORKERS in the environment
+and --bulk-workers among the flags. Durations are written as 500ms, 30s or 1h30m, sizes as 256MiB.
+
+| setting | default | unit | meaning |
+|---|---|---|---|
+`, fileVariable)
+	for _, s := range settings {
+		write("| `%s` | `%s` | %s | %s |\n", s.Key, s.Default, unitName(s.Unit), s.help())
+	}
+	write(`
+## Settings of one job type
+
+They override the settings above for one job type, and can only be set in the file:
+
+    bulk:
+      types:
+        webhook:
+          workers: 50
+
+| setting | unit | meaning |
+|---|---|---|
+`)
+	for _, s := range typeSettings {
+		write("| `bulk.types.TYPE.%s` | %s | %s |\n", s.Key, unitName(s.Unit), s.help())
+	}
+	return out.Flush()
+}
+
+func unitName(unit string) string {
+	if unit == "" {
+		return "text"
+	}
+	return unit
+}

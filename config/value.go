@@ -1,0 +1,187 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+)
+
+// The units of settings; see Setting.Unit.
+const (
+	unitDuration = "duration"
+	unitSize     = "size"
+	unitWhole    = "whole number"
+	unitNumber   = "number"
+	unitBool     = "true or false"
+)
+
+// unitOf returns the unit of a field: its type tells. An int64 is a size in
+// bytes.
+func unitOf(field any) string {
+	switch field.(type) {
+	case *time.Duration:
+		return unitDuration
+	case *int64:
+		return unitSize
+	case *int:
+		return unitWhole
+	case *float64:
+		return unitNumber
+	case *bool:
+		return unitBool
+	default:
+		return ""
+	}
+}
+
+// parse sets a field from the text of the setting's value.
+func (s *Setting) parse(field any, text string) error {
+	var err error
+	switch field := field.(type) {
+	case *string:
+		*field = text
+	case *bool:
+		*field, err = strconv.ParseBool(text)
+		err = as(err, "true or false")
+	case *slog.Level:
+		*field, err = parseLevel(text)
+	case *int64:
+		*field, err = parseSize(text)
+	case *int:
+		err = s.parseWhole(field, text)
+	case *float64:
+		err = s.parseNumber(field, text)
+	case *time.Duration:
+		err = s.parseDuration(field, text)
+	default:
+		panic(fmt.Sprintf("config: no parser for %T", field))
+	}
+	if err == nil && s.check != nil {
+		err = s.check(text)
+	}
+	if err != nil {
+		return fmt.Errorf("%q: %w", text, err)
+	}
+	return nil
+}
+
+func (s *Setting) parseWhole(field *int, text string) (err error) {
+	if *field, err = strconv.Atoi(text); err != nil {
+		return errors.New("want a whole number")
+	}
+	return s.refuse(*field < 0, *field == 0)
+}
+
+func (s *Setting) parseNumber(field *float64, text string) (err error) {
+	*field, err = strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(*field) || math.IsInf(*field, 0) {
+		return errors.New("want a number")
+	}
+	if s.Zero != "" && *field == 0 {
+		*field = -1
+		return nil
+	}
+	return s.refuse(*field < 0, *field == 0)
+}
+
+func (s *Setting) parseDuration(field *time.Duration, text string) (err error) {
+	*field, err = time.ParseDuration(text)
+	if err != nil {
+		return errors.New("want a duration such as 500ms, 30s or 1h30m")
+	}
+	if s.Zero != "" && *field == 0 {
+		*field = -1
+		return nil
+	}
+	return s.refuse(*field < 0, *field == 0)
+}
+
+// refuse returns the error for a value that is negative or zero. Where Zero is
+// not set, 0 would be taken for the default, so it is refused.
+func (s *Setting) refuse(negative, zero bool) error {
+	switch {
+	case negative && s.Zero != "":
+		return fmt.Errorf("want more than 0, or 0: %s", s.Zero)
+	case negative || zero:
+		return errors.New("want more than 0")
+	}
+	return nil
+}
+
+func parseLevel(text string) (slog.Level, error) {
+	levels := map[string]slog.Level{
+		"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
+	}
+	level, ok := levels[text]
+	if !ok {
+		return 0, errors.New("want debug, info, warn or error")
+	}
+	return level, nil
+}
+
+func parseSize(text string) (int64, error) {
+	size, err := humanize.ParseBytes(text)
+	if err != nil || size > math.MaxInt64 {
+		return 0, errors.New("want a size such as 256MiB or 1GiB")
+	}
+	return int64(size), nil
+}
+
+// as returns the error that says what would be right, if err is one.
+func as(err error, want string) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New("want " + want)
+}
+
+// format returns the text that parse reads as the field's value.
+func format(field any) string {
+	switch field := field.(type) {
+	case *string:
+		return *field
+	case *bool:
+		return strconv.FormatBool(*field)
+	case *slog.Level:
+		return strings.ToLower(field.String())
+	case *int64:
+		return formatSize(*field)
+	case *int:
+		return strconv.Itoa(*field)
+	case *float64:
+		return strconv.FormatFloat(max(*field, 0), 'f', -1, 64)
+	case *time.Duration:
+		return formatDuration(max(*field, 0))
+	}
+	panic(fmt.Sprintf("config: no format for %T", field))
+}
+
+// formatDuration leaves out the zeros after the largest unit: 1m, not 1m0s.
+func formatDuration(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+func formatSize(size int64) string {
+	for _, unit := range []struct {
+		name  string
+		bytes int64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if size >= unit.bytes && size%unit.bytes == 0 {
+			return strconv.FormatInt(size/unit.bytes, 10) + unit.name
+		}
+	}
+	return strconv.FormatInt(size, 10)
+}

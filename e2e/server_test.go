@@ -1,0 +1,192 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// binary is the sluice that TestMain builds.
+var binary string
+
+// long tells whether the longer runs are wanted: `make test-all`.
+var long = os.Getenv("SLUICE_LONG") != ""
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "sluice-e2e")
+	if err != nil {
+		panic(err)
+	}
+	binary = filepath.Join(dir, "sluice")
+	build := exec.Command("go", "build", "-o", binary, "../cmd/sluice")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build sluice: %v\n%s", err, out)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// server is a `sluice serve` that can be killed and started again on the same
+// data and address.
+type server struct {
+	t    *testing.T
+	data string
+	addr string
+	args []string
+	cmd  *exec.Cmd
+	log  bytes.Buffer
+}
+
+func newServer(t *testing.T, args ...string) *server {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	s := &server{t: t, data: t.TempDir(), addr: listener.Addr().String(), args: args}
+	t.Cleanup(func() {
+		s.kill()
+		if t.Failed() {
+			t.Logf("the server's log:\n%s", tail(s.log.Bytes(), 4000))
+		}
+	})
+	return s
+}
+
+func tail(b []byte, n int) []byte { return b[max(0, len(b)-n):] }
+
+// start starts the server and waits until it is ready.
+func (s *server) start() {
+	s.t.Helper()
+	s.cmd = exec.Command(binary, append([]string{"serve", "--data", s.data, "--http", s.addr}, s.args...)...)
+	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	eventually(s.t, 30*time.Second, "the server is ready", func() bool {
+		response, err := http.Get(s.url("/readyz"))
+		if err != nil {
+			return false
+		}
+		response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	})
+}
+
+// kill ends the server with SIGKILL.
+func (s *server) kill() {
+	if s.cmd != nil && s.cmd.ProcessState == nil {
+		_ = s.cmd.Process.Kill()
+		_ = s.cmd.Wait()
+	}
+}
+
+func (s *server) url(path string) string { return "http://" + s.addr + path }
+
+// answer is what the server said.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// json decodes the answer's body.
+func (a answer) json(into any) error {
+	if err := json.Unmarshal(a.body, into); err != nil {
+		return fmt.Errorf("%d %s: %w", a.status, a.body, err)
+	}
+	return nil
+}
+
+// do makes one request; an error means that no answer came.
+func (s *server) do(method, path, contentType string, body []byte, header ...string) (answer, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, method, s.url(path), bytes.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	if contentType != "" {
+		request.Header.Set("Content-Type", contentType)
+	}
+	for i := 0; i < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return answer{}, err
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	return answer{response.StatusCode, response.Header, content}, err
+}
+
+// call makes a JSON request that must be answered with a status, and decodes the
+// answer.
+func (s *server) call(method, path, body string, status int, into any) {
+	s.t.Helper()
+	a, err := s.do(method, path, "application/json", []byte(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if a.status != status {
+		s.t.Fatalf("%s %s %s: %d %s, want %d", method, path, body, a.status, a.body, status)
+	}
+	if into != nil {
+		if err := a.json(into); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// action is what GET /v1/actions/{id} answers, as far as tests need it.
+type action struct {
+	ID         string                     `json:"id"`
+	Status     string                     `json:"status"`
+	Paused     bool                       `json:"paused"`
+	Total      *int64                     `json:"total"`
+	Received   int64                      `json:"received"`
+	Pending    int64                      `json:"pending"`
+	Ready      int64                      `json:"ready"`
+	NonReady   int64                      `json:"non_ready"`
+	InFlight   int64                      `json:"in_flight"`
+	Succeeded  int64                      `json:"succeeded"`
+	Failed     int64                      `json:"failed"`
+	Canceled   int64                      `json:"canceled"`
+	Throttled  int64                      `json:"throttled"`
+	Result     map[string]json.RawMessage `json:"result"`
+	FinishedAt *time.Time                 `json:"finished_at"`
+}
+
+func (s *server) action(id string) (a action) {
+	s.t.Helper()
+	s.call("GET", "/v1/actions/"+id, "", http.StatusOK, &a)
+	return a
+}
+
+// eventually waits until something is true.
+func eventually(t *testing.T, most time.Duration, what string, is func() bool) {
+	t.Helper()
+	deadline := time.After(most)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("not within %s: %s", most, what)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package ops
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// CheckTime is the most time that all readiness checks of one request get.
+const CheckTime = 2 * time.Second
+
+// Check tells whether something can serve: nil, or why not. It returns when ctx
+// ends, at the latest.
+type Check func(ctx context.Context) error
+
+var errStopping = errors.New("stopping")
+
+// readiness knows the checks.
+type readiness struct {
+	mu       sync.Mutex
+	names    []string
+	checks   map[string]Check
+	stopping bool
+}
+
+// add registers a check. Two of one name are a mistake in the program.
+func (r *readiness) add(name string, check Check) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, exists := r.checks[name]; exists {
+		panic(fmt.Sprintf("ops: there is a readiness check named %q already", name))
+	}
+	if r.checks == nil {
+		r.checks = map[string]Check{}
+	}
+	r.names = append(r.names, name)
+	r.checks[name] = check
+}
+
+func (r *readiness) stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopping = true
+}
+
+// failing runs all checks at once and returns why those that failed did, by
+// name; empty if none did.
+func (r *readiness) failing(ctx context.Context) map[string]string {
+	r.mu.Lock()
+	names, stopping := r.names, r.stopping
+	errs := make([]error, len(names))
+	var running sync.WaitGroup
+	for i, name := range names {
+		check := r.checks[name]
+		running.Go(func() { errs[i] = check(ctx) })
+	}
+	r.mu.Unlock()
+	running.Wait()
+
+	failing := map[string]string{}
+	for i, err := range errs {
+		if err != nil {
+			failing[names[i]] = err.Error()
+		}
+	}
+	if stopping {
+		failing["server"] = errStopping.Error()
+	}
+	return failing
+}
+
+// readyAnswer is the body of /readyz.
+type readyAnswer struct {
+	Ready bool `json:"ready"`
+	// NotReady has why each check that failed did, by its name.
+	NotReady map[string]string `json:"not_ready,omitempty"`
+}
+
+// ServeHTTP answers 200 if every check passes, otherwise 503.
+func (r *readiness) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	ctx, cancel := context.WithTimeout(request.Context(), CheckTime)
+	defer cancel()
+	failing := r.failing(ctx)
+	answer, err := json.Marshal(readyAnswer{Ready: len(failing) == 0, NotReady: failing})
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	if len(failing) > 0 {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_, _ = w.Write(append(answer, '\n')) // a client that has gone needs no answer
+}
+
+// alive answers 200: that it answers is what was asked.
+func alive(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = w.Write([]byte(`{"alive":true}` + "\n"))
+}

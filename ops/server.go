@@ -1,0 +1,150 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluice-project/sluice/lifecycle"
+)
+
+// DrainTime is how long Stop lets requests finish before it ends their context.
+const DrainTime = 5 * time.Second
+
+// The bounds of one connection.
+const (
+	readHeaderTime = 10 * time.Second
+	idleTime       = 2 * time.Minute
+	maxHeaderBytes = 64 << 10
+)
+
+// Options are what a Server needs to know.
+type Options struct {
+	// Addr is the host and port to listen at; port 0 takes any that is free.
+	Addr string
+	// Pprof serves profiles of the process at /debug/pprof/. Default false.
+	Pprof bool
+	// Logger gets what goes wrong with connections. Default slog.Default().
+	Logger *slog.Logger
+}
+
+// Server serves HTTP: the operator's endpoints and what is mounted beside them.
+// It is a lifecycle.Service.
+type Server struct {
+	options  Options
+	mux      *http.ServeMux
+	registry *prometheus.Registry
+	ready    readiness
+	streams  streams
+
+	// listen is net.ListenConfig.Listen, but for tests in virtual time.
+	listen   func(ctx context.Context, network, address string) (net.Listener, error)
+	group    *lifecycle.Group
+	http     *http.Server
+	listener net.Listener
+	endAll   context.CancelFunc // ends the context of every request
+}
+
+var _ lifecycle.Service = (*Server)(nil)
+
+// NewServer returns a server that listens once it is started. Mount handlers and
+// register checks and collectors before that.
+func NewServer(options Options) *Server {
+	if options.Logger == nil {
+		options.Logger = slog.Default()
+	}
+	s := &Server{options: options, mux: http.NewServeMux(), registry: newRegistry()}
+	s.listen = new(net.ListenConfig).Listen
+	s.group = lifecycle.NewGroup(context.Background())
+	s.mux.Handle("GET /metrics", metricsHandler(s.registry, options.Logger))
+	s.mux.HandleFunc("GET /healthz", alive)
+	s.mux.Handle("GET /readyz", &s.ready)
+	if options.Pprof {
+		s.mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		s.mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		s.mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		s.mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		s.mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	return s
+}
+
+// Mux is where parts mount their handlers. A pattern that is taken panics, as
+// http.ServeMux does.
+func (s *Server) Mux() *http.ServeMux { return s.mux }
+
+// Registry is where parts register their collectors.
+func (s *Server) Registry() *prometheus.Registry { return s.registry }
+
+// Ready registers a check of /readyz. It panics if the name is taken.
+func (s *Server) Ready(name string, check Check) { s.ready.add(name, check) }
+
+// Name implements lifecycle.Service.
+func (s *Server) Name() string { return "http" }
+
+// Start listens, and returns when connections are accepted. The error names the
+// address.
+func (s *Server) Start(ctx context.Context) error {
+	listener, err := s.listen(ctx, "tcp", s.options.Addr)
+	if err != nil {
+		return err
+	}
+	requests, endAll := context.WithCancel(context.WithoutCancel(ctx))
+	s.listener, s.endAll = listener, endAll
+	s.http = &http.Server{
+		Handler:           s.streams.wrap(s.mux),
+		ReadHeaderTimeout: readHeaderTime,
+		IdleTimeout:       idleTime,
+		MaxHeaderBytes:    maxHeaderBytes,
+		BaseContext:       func(net.Listener) context.Context { return requests },
+		ErrorLog:          slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelWarn),
+	}
+	s.group.Go("serve", func(context.Context) error {
+		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	return nil
+}
+
+// Addr is the address that the server listens at, with the port that was taken;
+// nil before Start.
+func (s *Server) Addr() net.Addr {
+	if s.listener == nil {
+		return nil
+	}
+	return s.listener.Addr()
+}
+
+// Stop takes no new connection and ends event streams. Other requests have
+// DrainTime to finish; then their context ends. What still runs when ctx ends
+// is cut off, which is an error.
+func (s *Server) Stop(ctx context.Context) error {
+	if s.http == nil {
+		return nil
+	}
+	s.ready.stop()
+	s.streams.stop()
+	endAll := time.AfterFunc(DrainTime, s.endAll)
+	defer endAll.Stop()
+	err := s.http.Shutdown(ctx)
+	s.endAll()
+	if err != nil {
+		err = fmt.Errorf("requests were cut off: %w", errors.Join(err, s.http.Close()))
+	}
+	return errors.Join(err, s.group.Stop(ctx))
+}
+
+// Failed implements lifecycle.Service.
+func (s *Server) Failed() <-chan struct{} { return s.group.Failed() }
+
+// Err implements lifecycle.Service.
+func (s *Server) Err() error { return s.group.Err() }

@@ -1,0 +1,86 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+// A whale has a million jobs waiting when a small tenant comes with a hundred.
+// The small tenant's fair share is a half of what there is: ten jobs a second.
+// Alone at that share it would take ten seconds; beside the whale it may take a
+// fifth longer, whether the rate limit or the workers are scarce.
+func TestNewcomerBesideWhale(t *testing.T) {
+	const alone = 10 * time.Second
+	bottlenecks := map[string]struct {
+		config  bulk.Config
+		latency time.Duration
+	}{
+		"rate limit": {bulk.Config{RequestsPerSecond: 20}, 10 * time.Millisecond},
+		"workers":    {bulk.Config{RequestsPerSecond: -1, Workers: 10}, 500 * time.Millisecond},
+	}
+	for name, bottleneck := range bottlenecks {
+		for _, phase := range []time.Duration{0, 400 * time.Millisecond, 950 * time.Millisecond} {
+			t.Run(fmt.Sprint(name, " from ", phase), func(t *testing.T) {
+				mux := bulk.NewMux()
+				mux.HandleFunc("call", func(context.Context, *bulk.Job) ([]byte, error) {
+					time.Sleep(bottleneck.latency)
+					return nil, nil
+				})
+				simulate(t, bottleneck.config, phase, mux, func(w *world) {
+					whale := w.submit(bulk.Spec{Tenant: "whale", Type: "call"}, 1_000_000)
+					time.Sleep(30 * time.Second)
+					began := time.Now()
+					w.finish(w.submit(bulk.Spec{Tenant: "small", Type: "call"}, 100))
+					took := time.Since(began)
+					t.Logf("%s beside the whale, %s alone: %.3f", took, alone, took.Seconds()/alone.Seconds())
+					if took > alone*12/10 {
+						t.Errorf("took %s beside the whale, more than 1.2 times %s", took, alone)
+					}
+					if _, err := w.engine.Cancel(context.Background(), whale); err != nil {
+						t.Fatal(err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Seven equal tenants wait all the time. In every full second each completes as
+// many as the others: Jain's index is at least 0.99 where a tenant's share is at
+// least ten, and below that counts differ by one at most.
+func TestEqualTenants(t *testing.T) {
+	cases := map[string]struct {
+		config  bulk.Config
+		latency time.Duration
+	}{
+		"rate limit": {bulk.Config{RequestsPerSecond: 100}, 5 * time.Millisecond},
+		"workers":    {bulk.Config{RequestsPerSecond: -1, Workers: 20}, 200 * time.Millisecond},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			mux := bulk.NewMux()
+			mux.HandleFunc("call", func(context.Context, *bulk.Job) ([]byte, error) {
+				time.Sleep(c.latency)
+				return nil, nil
+			})
+			simulate(t, c.config, 0, mux, func(w *world) {
+				var ids []string
+				for tenant := range 7 {
+					ids = append(ids, w.submit(bulk.Spec{Tenant: fmt.Sprint("tenant-", tenant), Type: "call"}, 2000+tenant))
+				}
+				for _, id := range ids {
+					w.finish(id)
+				}
+				f := w.engine.Fairness()
+				t.Logf("Jain %.4f over %d windows, %s", f.Jain, f.Windows, time.Since(w.began))
+				if f.Windows < 100 || f.Jain < 0.99 {
+					t.Errorf("Jain's index is %.4f over %d windows, want at least 0.99 over at least 100", f.Jain, f.Windows)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,115 @@
+package sim
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+// The seed's load test: 15,000 jobs of three tenants at ten requests a second
+// each. Ideal is 500 seconds; the seed took 720, with 1.45 throttles a job.
+const (
+	loadTenants = 3
+	loadJobs    = 5000
+	loadRate    = 10
+	loadIdeal   = loadJobs / loadRate * time.Second
+	loadMost    = loadIdeal + loadIdeal/100
+)
+
+// targetPhase is how far the target's windows are from the engine's.
+const targetPhase = 450 * time.Millisecond
+
+var phases = []time.Duration{0, 300 * time.Millisecond, 700 * time.Millisecond}
+
+// runLoad submits the load and returns how long it took and how many throttles
+// there were. Every job must have succeeded.
+func runLoad(w *world) (took time.Duration, throttled int64) {
+	began := time.Now()
+	var ids []string
+	for tenant := range loadTenants {
+		ids = append(ids, w.submit(bulk.Spec{Tenant: fmt.Sprint("tenant-", tenant), Type: "call"}, loadJobs))
+	}
+	for _, id := range ids {
+		a := w.finish(id)
+		if a.Status != bulk.Completed || a.Succeeded != loadJobs {
+			w.t.Errorf("action %s is %s with %+v, want %d jobs succeeded", id, a.Status, a.Counts, loadJobs)
+		}
+		throttled += a.Throttled
+	}
+	return time.Since(began), throttled
+}
+
+// With limits of our own nothing is ever turned back: what a window can take is
+// admitted, and no window is left unused.
+func TestLoadAtOwnLimits(t *testing.T) {
+	for _, phase := range phases {
+		t.Run(fmt.Sprint("from ", phase), func(t *testing.T) {
+			target := newSimTarget(simTargetOptions{Rate: loadRate, Key: byTenant})
+			mux := bulk.NewMux()
+			mux.Handle("call", target)
+			simulate(t, bulk.Config{}, phase, mux, func(w *world) {
+				for tenant := range loadTenants {
+					w.set(bulk.SettingsChange{Name: fmt.Sprint("tenant-", tenant), Tenant: &bulk.Tenant{RequestsPerSecond: loadRate}})
+				}
+				took, throttled := runLoad(w)
+				t.Logf("%s, ideal %s; %d throttles", took, loadIdeal, throttled)
+				if took > loadMost || throttled != 0 {
+					t.Errorf("took %s with %d throttles, want at most %s and none", took, throttled, loadMost)
+				}
+				if attempts := target.Total().Attempts; attempts != loadTenants*loadJobs {
+					t.Errorf("%d attempts for %d jobs", attempts, loadTenants*loadJobs)
+				}
+			})
+		})
+	}
+}
+
+// Where only the target knows its limit, and answers 429 above it, congestion
+// control finds the rate: few jobs are turned back, and time is not lost.
+func TestLoadAtThrottlingTarget(t *testing.T) {
+	for _, phase := range phases {
+		for _, latency := range []time.Duration{0, 5 * time.Millisecond, 50 * time.Millisecond} {
+			for _, workers := range []int{10, 100} {
+				t.Run(fmt.Sprintf("from %s, %s, %d workers", phase, latency, workers), func(t *testing.T) {
+					mux := bulk.NewMux()
+					mux.Handle("call", newSimTarget(simTargetOptions{Rate: loadRate, Key: byTenant, Latency: latency, Phase: targetPhase}))
+					simulate(t, bulk.Config{Workers: workers}, phase, mux, func(w *world) {
+						took, throttled := runLoad(w)
+						perJob := float64(throttled) / (loadTenants * loadJobs)
+						t.Logf("%s, ideal %s; %.3f throttles per job", took, loadIdeal, perJob)
+						if took > loadMost || perJob > 0.3 {
+							t.Errorf("took %s with %.3f throttles per job, want at most %s and 0.3", took, perJob, loadMost)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// A target that forgets its anger is soon given all it can take: after ten
+// seconds of throttling it takes a hundred times as much.
+func TestTargetRecovers(t *testing.T) {
+	target := newSimTarget(simTargetOptions{Rate: 10, Latency: 5 * time.Millisecond})
+	mux := bulk.NewMux()
+	mux.Handle("call", target)
+	simulate(t, bulk.Config{Workers: 50}, 0, mux, func(w *world) {
+		id := w.submit(bulk.Spec{Tenant: "tenant", Type: "call"}, 20_000)
+		time.Sleep(10 * time.Second)
+		target.setRate(1000) // a hundred times as much
+		w.finish(id)
+		took := time.Since(w.began)
+		t.Logf("%s", took)
+		if took > 60*time.Second {
+			t.Errorf("took %s, want less than a minute: 20 s at the new rate, and the time to find it", took)
+		}
+	})
+}
+
+func (t *simTarget) setRate(rate int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.options.Rate = rate
+}

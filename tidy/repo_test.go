@@ -1,0 +1,130 @@
+package tidy
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+const module = "github.com/sluice-project/sluice"
+
+// root is the repository, seen from this package's tests.
+const root = ".."
+
+// output runs a command in the repository and returns what it prints.
+func output(t *testing.T, name string, args ...string) []byte {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), name, args...)
+	command.Dir = root
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	out, err := command.Output()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, &stderr)
+	}
+	return out
+}
+
+var (
+	filesOnce sync.Once
+	filesList []string
+)
+
+// files returns the files of the repository, those not yet added included and
+// ignored ones not, as paths with slashes.
+func files(t *testing.T) []string {
+	t.Helper()
+	filesOnce.Do(func() {
+		// The checkout may belong to another user, in a container for one.
+		out := output(t, "git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+		for path := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+			if _, err := os.Stat(filepath.Join(root, path)); err == nil {
+				filesList = append(filesList, path)
+			}
+		}
+	})
+	if len(filesList) == 0 {
+		t.Fatal("git lists no file: run the tests in a checkout of the repository")
+	}
+	return filesList
+}
+
+// filesWith returns the files that end in one of the suffixes.
+func filesWith(t *testing.T, suffixes ...string) []string {
+	t.Helper()
+	var found []string
+	for _, path := range files(t) {
+		for _, suffix := range suffixes {
+			if strings.HasSuffix(path, suffix) {
+				found = append(found, path)
+				break
+			}
+		}
+	}
+	return found
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(path)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// goPackage is what "go list" says of a package.
+type goPackage struct {
+	ImportPath   string
+	GoFiles      []string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+}
+
+// folder is the package's folder in the repository.
+func (p *goPackage) folder() string { return folder(p.ImportPath) }
+
+// folder returns the folder of one of our packages, or empty for others.
+func folder(importPath string) string {
+	if importPath == module {
+		return "."
+	}
+	path, ours := strings.CutPrefix(importPath, module+"/")
+	if !ours {
+		return ""
+	}
+	return path
+}
+
+var (
+	packagesOnce sync.Once
+	packagesList []goPackage
+)
+
+// goPackages returns the packages of the module.
+func goPackages(t *testing.T) []goPackage {
+	t.Helper()
+	packagesOnce.Do(func() {
+		decoder := json.NewDecoder(bytes.NewReader(output(t, "go", "list", "-json", "./...")))
+		for {
+			var p goPackage
+			err := decoder.Decode(&p)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			packagesList = append(packagesList, p)
+		}
+	})
+	return packagesList
+}

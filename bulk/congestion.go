@@ -20,8 +20,8 @@ func ThrottleDelay(base time.Duration, nonReady int64, rate float64, retryAfter 
 }
 
 const (
-	// seenWindows is how many saturated windows the rate is averaged over.
-	seenWindows = 10
+	// seenWindows is how many saturated windows the rate is read from.
+	seenWindows = 5
 	// quietWindows is how many windows without a throttle pass before more is
 	// tried than was seen.
 	quietWindows = 5
@@ -62,19 +62,16 @@ func (c *Congestion) Observe(window, succeeded, throttled int64) {
 	}
 }
 
-// PerWindow is the rate seen: the mean of the last saturated windows, or what
-// has succeeded in the present one if that is more; at least 1.
+// PerWindow is the rate seen: the most that succeeded in one of the last
+// saturated windows, or in the present one; at least 1. The most, because a
+// window of ours lies across two of the target's: what a first look shows too
+// low would take long to find, what it shows too high is corrected by the next.
 func (c *Congestion) PerWindow() float64 {
-	var sum int64
-	n := min(c.count, seenWindows)
-	for _, succeeded := range c.seen[:n] {
-		sum += succeeded
+	most := max(1, c.succeeded)
+	for _, succeeded := range c.seen[:min(c.count, seenWindows)] {
+		most = max(most, succeeded)
 	}
-	rate := float64(max(1, c.succeeded))
-	if n > 0 {
-		rate = max(float64(sum)/float64(n), float64(c.succeeded), 1)
-	}
-	return rate
+	return float64(most)
 }
 
 // Allowance is how many attempts may be started in the window of that index:
@@ -89,5 +86,5 @@ func (c *Congestion) Allowance(window int64) int64 {
 	if probe > maxProbe {
 		return NoLimit
 	}
-	return int64(c.PerWindow()+0.5) << probe
+	return int64(c.PerWindow()) << probe
 }

@@ -54,13 +54,18 @@ type action struct {
 	// finals has, for each job before next that is finished, the fence of the
 	// lease that finished it, and succeededBit.
 	finals []uint8
-	// logBytes is the length of each page's log.
-	logBytes map[uint32]int
+	logs   map[uint32]pageLog
 
 	// What the call in progress adds to the action's log and outcomes.
 	writer   jobWriter
 	outcomes []bulk.Outcome
 	touched  bool
+}
+
+// pageLog is the length of a page's log, and the call that last appended to it.
+type pageLog struct {
+	bytes int
+	call  uint64
 }
 
 const (

@@ -52,6 +52,7 @@ type Store struct {
 	due      timeline
 	nonReady [3]int64
 	leases   timeline
+	calls    uint64 // how many calls have begun
 	turn     uint64 // whose turn it is among the types of a lease request
 	// shut is the window in which nothing under a limit may start, because a
 	// process before this one started attempts in it.
@@ -168,6 +169,9 @@ func (s *Store) left(c *counter, window int64) int64 {
 // mayStart tells whether one more attempt may start in a window.
 func (s *Store) mayStart(c *counter, window int64) bool {
 	c.roll(window)
+	if c.concurrency > 0 && c.inFlight >= int64(c.concurrency) {
+		return false
+	}
 	if c.rate <= 0 {
 		return true
 	}
@@ -229,15 +233,15 @@ func (s *Store) limiterOf(tenant, target string) *limiter {
 func (s *Store) enter(number uint64, record bulk.Action) *action {
 	spec := record.Spec
 	a := &action{
-		number:   number,
-		record:   record,
-		spec:     &spec,
-		config:   s.config.For(spec.Type),
-		line:     s.lineOf(s.tenantOf(spec.Tenant), spec.Type),
-		target:   s.targetOf(spec.TargetName()),
-		limiter:  s.limiterOf(spec.Tenant, congestionKey(&spec)),
-		jobs:     map[uint32]*job{},
-		logBytes: map[uint32]int{},
+		number:  number,
+		record:  record,
+		spec:    &spec,
+		config:  s.config.For(spec.Type),
+		line:    s.lineOf(s.tenantOf(spec.Tenant), spec.Type),
+		target:  s.targetOf(spec.TargetName()),
+		limiter: s.limiterOf(spec.Tenant, congestionKey(&spec)),
+		jobs:    map[uint32]*job{},
+		logs:    map[uint32]pageLog{},
 	}
 	if spec.MaxAttempts > 0 {
 		a.config.MaxAttempts = spec.MaxAttempts

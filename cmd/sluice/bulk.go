@@ -18,6 +18,5 @@ the result. The other commands speak with a server ("sluice serve").`,
 	}
 	command.AddCommand(newBulkRunCommand(openRunner, bulkInput))
 	command.AddCommand(newServerCommands()...)
-	command.SetFlagErrorFunc(wrongFlag)
 	return command
 }

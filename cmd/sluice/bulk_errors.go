@@ -15,20 +15,17 @@ const (
 	exitInterrupted = 130
 )
 
-// codeError is an error that ends the program with a code of its own.
-type codeError struct {
-	error
-	code int
-}
+// interruptedError ends the program as Ctrl-C does.
+type interruptedError struct{ error }
 
-func (e *codeError) Unwrap() error { return e.error }
+func (e *interruptedError) Unwrap() error { return e.error }
 
-// ExitCode is read where the program ends.
-func (e *codeError) ExitCode() int { return e.code }
+// ExitCode is 130.
+func (e *interruptedError) ExitCode() int { return exitInterrupted }
 
 // wrongUsage is an error in what was asked for.
 func wrongUsage(format string, args ...any) error {
-	return &codeError{fmt.Errorf(format, args...), exitUsage}
+	return &usageError{fmt.Errorf(format, args...)}
 }
 
 // flagOf names the flag that fills a field of a spec.

@@ -130,7 +130,7 @@ func (r *bulkRun) takeIn(ctx context.Context, engine runner, rows rowSource) ([]
 // stopped gives an interruption its exit code.
 func (r *bulkRun) stopped(err error) error {
 	if interrupted(err) {
-		return &codeError{errors.New("interrupted while the file was read: nothing has run"), exitInterrupted}
+		return &interruptedError{errors.New("interrupted while the file was read: nothing has run")}
 	}
 	return err
 }
@@ -182,11 +182,11 @@ func (r *bulkRun) interrupt(ctx context.Context, engine runner, ids []string, ac
 	}
 	err := fmt.Errorf("interrupted: %s of %s are not finished; %s",
 		humanize.Comma(all.Total-all.Done()), counted(all.Total, "job"), where)
-	return &codeError{errors.Join(err, stopped), exitInterrupted}
+	return &interruptedError{errors.Join(err, stopped)}
 }
 
 // finish writes the report and decides how the command ends.
-func (r *bulkRun) finish(ctx context.Context, engine runner, result *report, actions []bulk.Action) error {
+func (r *bulkRun) finish(ctx context.Context, engine runner, result *runReport, actions []bulk.Action) error {
 	merged, err := mergeAggregates(r.spec.Aggregate, actions)
 	if err != nil {
 		return err
@@ -201,7 +201,7 @@ func (r *bulkRun) finish(ctx context.Context, engine runner, result *report, act
 }
 
 // writeText writes the report for people.
-func (r *bulkRun) writeText(ctx context.Context, engine runner, result *report, merged *aggregates,
+func (r *bulkRun) writeText(ctx context.Context, engine runner, result *runReport, merged *aggregates,
 	actions []bulk.Action, jain float64, windows int,
 ) error {
 	failed, err := readFailures(ctx, engine, actions, nil)

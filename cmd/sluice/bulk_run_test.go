@@ -38,7 +38,7 @@ func (r *ran) code() int {
 // bulkRunOn runs "bulk run" with arguments on a runner.
 func bulkRunOn(ctx context.Context, f *fakeRunner, stdin string, args ...string) *ran {
 	command := newBulkRunCommand(f.open, bulkInput)
-	command.SetFlagErrorFunc(wrongFlag)
+	markUsageErrors(command)
 	command.SilenceErrors, command.SilenceUsage = true, true
 	var out, err bytes.Buffer
 	command.SetIn(strings.NewReader(stdin))

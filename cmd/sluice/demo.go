@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
-	"net/http"
 	"os"
 	"time"
 
@@ -25,7 +23,8 @@ Each job is a row of a real file (American ZIP codes; the tenant is the state),
 sent as a webhook to a target on this machine, which serves only so many
 requests per second, answers 429 to the others, is slow now and then, and fails
 now and then. Our own limit is a little above what the target bears, so some
-jobs are turned back and wait for their slot.
+jobs are turned back and wait for their slot. After a third of the time the
+target's rate is configured, and hardly any is turned back from then on.
 
 The report says what each tenant got, how evenly, how long all took against the
 ideal, and what failed; and it proves that no job was lost or counted twice: the
@@ -42,23 +41,27 @@ type demoFlags struct {
 	http       string
 }
 
-// service is an engine that also speaks HTTP.
-type service interface {
+// demoEngine is an engine that can also be asked over HTTP.
+type demoEngine interface {
 	runner
-	// Handler serves the HTTP API.
-	Handler() http.Handler
+	Set(ctx context.Context, change bulk.SettingsChange) error
+	// Listen serves the HTTP API at an address, or at the next port that is free.
+	Listen(ctx context.Context, address string) (at string, stop func(context.Context) error, err error)
 }
 
 // demoTarget is what the jobs of the demo call.
 type demoTarget struct {
 	URL  string
 	Stop func(context.Context) error
+	// Done counts the jobs that the target did; one that it was asked to do twice
+	// counts once.
+	Done func() int64
 }
 
 // demoParts are what the demo is made of.
 type demoParts struct {
-	open   func(ctx context.Context, dir string, config bulk.Config) (service, error)
-	target func(ctx context.Context, requestsPerSecond float64) (*demoTarget, error)
+	open   func(ctx context.Context, dir string, config bulk.Config) (demoEngine, error)
+	target func(requestsPerSecond int) (*demoTarget, error)
 	// file is the input, column its tenant, sum the column that is added up.
 	file        []byte
 	column, sum string
@@ -67,7 +70,7 @@ type demoParts struct {
 // newDemoCommand returns "sluice demo".
 func newDemoCommand() *cobra.Command {
 	return demoCommand(demoParts{
-		open: openService, target: startDemoTarget,
+		open: openDemoEngine, target: startDemoTarget,
 		file: examples.Zipcodes, column: "state", sum: "latitude",
 	})
 }
@@ -93,7 +96,6 @@ func demoCommand(parts demoParts) *cobra.Command {
 			return d.Run(command.Context())
 		},
 	}
-	command.SetFlagErrorFunc(wrongFlag)
 	flags := command.Flags()
 	flags.IntVar(&f.seconds, "seconds", 20, "about how long the run takes, 5 to 3600; it sets the rate of the target")
 	flags.IntVar(&f.top, "top", 10, "how many tenants to show by name; the rest is folded into one line (0: all)")
@@ -103,9 +105,6 @@ func demoCommand(parts demoParts) *cobra.Command {
 	return command
 }
 
-// wrongFlag gives errors of flags the exit code of wrong usage.
-func wrongFlag(_ *cobra.Command, err error) error { return &codeError{err, exitUsage} }
-
 // demo is one "sluice demo".
 type demo struct {
 	demoParts
@@ -114,6 +113,14 @@ type demo struct {
 
 	rates demoRates
 	dir   string
+	told  telling
+}
+
+// telling is when the target's rate was configured.
+type telling struct {
+	After time.Duration // 0: it was not
+	// Throttled is how many attempts had been turned back until then.
+	Throttled int64
 }
 
 // demoRates are the rates of a demo, in requests per second.
@@ -127,6 +134,8 @@ const (
 	// demoBusy is the part of the time in which the target is asked at its rate;
 	// the rest is for the last retries.
 	demoBusy = 0.9
+	// demoUntold is the part of the time in which the target's rate is not known.
+	demoUntold = 1.0 / 3
 	// demoExcess is how far our own limit is above the target's.
 	demoExcess = 1.04
 	// demoWorkers is how many webhooks are in flight at one time. The target is
@@ -153,7 +162,7 @@ func (d *demo) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("a temporary directory for the demo: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(d.dir)) }()
-	target, err := d.target(ctx, d.rates.Target)
+	target, err := d.target(int(d.rates.Target))
 	if err != nil {
 		return fmt.Errorf("start the demo's target: %w", err)
 	}
@@ -169,7 +178,7 @@ func (d *demo) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stop()) }()
+	defer func() { err = errors.Join(err, stopSoon(ctx, stop)) }()
 	err = d.run(ctx, engine, target, &balance{Input: *input, Rows: rows})
 	if address == "" || interrupted(err) || ctx.Err() != nil {
 		return err
@@ -177,6 +186,9 @@ func (d *demo) Run(ctx context.Context) (err error) {
 	d.stay(ctx, address)
 	return err
 }
+
+// demoTargetName is what limits know the target by.
+const demoTargetName = "demo"
 
 // stopSoon stops something within the grace of an interrupted command.
 func stopSoon(ctx context.Context, stop func(context.Context) error) error {
@@ -186,7 +198,7 @@ func stopSoon(ctx context.Context, stop func(context.Context) error) error {
 }
 
 // run takes the input in, watches its jobs to their end, and reports.
-func (d *demo) run(ctx context.Context, engine service, target *demoTarget, b *balance) error {
+func (d *demo) run(ctx context.Context, engine demoEngine, target *demoTarget, b *balance) error {
 	d.introduce(target)
 	ids, err := d.takeIn(ctx, engine, target)
 	if err != nil {
@@ -201,6 +213,9 @@ func (d *demo) run(ctx context.Context, engine service, target *demoTarget, b *b
 	actions, err := follow(ctx, engine, ids, lookEvery/2, func(at time.Time, actions []bulk.Action) {
 		last = tracked.Observe(at, actions)
 		shown.Show(last)
+		if untold := demoUntold * float64(d.flags.seconds); d.told.After == 0 && last.Elapsed.Seconds() >= untold {
+			d.tell(ctx, engine, shown, last)
+		}
 	})
 	if last != nil {
 		shown.Close(last)
@@ -208,11 +223,23 @@ func (d *demo) run(ctx context.Context, engine service, target *demoTarget, b *b
 	if err != nil {
 		return d.early(ctx, engine, err)
 	}
-	result, err := d.result(ctx, engine, newReport(actions, tracked), actions, b)
+	result, err := d.result(ctx, engine, target, newReport(actions, tracked), actions, b)
 	if err != nil {
 		return err
 	}
 	return errors.Join(result.write(d), result.Verdict())
+}
+
+// tell configures the target's rate, as an operator would with PUT
+// /v1/targets/demo. If it cannot be stored, the run goes on without.
+func (d *demo) tell(ctx context.Context, engine demoEngine, shown display, m *moment) {
+	change := bulk.SettingsChange{Name: demoTargetName, Target: &bulk.TargetLimits{RequestsPerSecond: d.rates.Target}}
+	if err := engine.Set(ctx, change); err != nil {
+		shown.Say(fmt.Sprintf("%s: the target's rate could not be configured: %v", spell(m.Elapsed), err))
+	} else {
+		shown.Say(fmt.Sprintf("%s: the target's rate is configured: %s", spell(m.Elapsed), perSecond(d.rates.Target)))
+	}
+	d.told = telling{After: m.Elapsed, Throttled: m.All.Throttled}
 }
 
 // early ends a demo that did not come to its report.
@@ -221,7 +248,7 @@ func (d *demo) early(ctx context.Context, engine runner, err error) error {
 		return err
 	}
 	err = stopSoon(ctx, engine.Stop)
-	return &codeError{errors.Join(errors.New("interrupted before the report; nothing is kept"), err), exitInterrupted}
+	return &interruptedError{errors.Join(errors.New("interrupted before the report; nothing is kept"), err)}
 }
 
 // takeIn stores the whole input and lets its actions run.
@@ -234,7 +261,7 @@ func (d *demo) takeIn(ctx context.Context, engine runner, target *demoTarget) ([
 	}
 	start := time.Now()
 	in := newIntake(engine, name, d.column, bulk.Spec{
-		Target:    &bulk.Target{Name: "demo", URL: target.URL},
+		Target:    &bulk.Target{Name: demoTargetName, URL: target.URL},
 		Aggregate: []string{"count", "sum:" + d.sum},
 	})
 	if err := in.Read(ctx, rows); err != nil {
@@ -258,49 +285,17 @@ func (d *demo) introduce(target *demoTarget) {
 		target.URL, perSecond(d.rates.Target), d.flags.seconds, perSecond(d.rates.Limit))
 }
 
-// portsTried is how many ports are tried, from the one asked for.
-const portsTried = 20
-
 // serve serves the API if the demo is to stay. Address is empty if it is not.
-func (d *demo) serve(ctx context.Context, engine service) (address string, stop func() error, err error) {
+func (d *demo) serve(ctx context.Context, engine demoEngine) (address string, stop func(context.Context) error, err error) {
 	if !d.flags.stay {
-		return "", func() error { return nil }, nil
+		return "", func(context.Context) error { return nil }, nil
 	}
-	listener, err := listenNear(ctx, d.flags.http)
+	address, stop, err = engine.Listen(ctx, d.flags.http)
 	if err != nil {
 		return "", nil, wrongUsage("--http: %w", err)
 	}
-	server := &http.Server{Handler: engine.Handler(), ReadHeaderTimeout: 10 * time.Second}
-	go server.Serve(listener) //nolint:errcheck // It ends with Shutdown; before that, requests show what is wrong.
-	return listener.Addr().String(), func() error {
-		return stopSoon(ctx, func(ctx context.Context) error {
-			if server.Shutdown(ctx) != nil { // A watch may stay open for ever.
-				return server.Close()
-			}
-			return nil
-		})
-	}, nil
-}
-
-// listenNear listens on an address, or on the next port that is free.
-func listenNear(ctx context.Context, address string) (net.Listener, error) {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
-	first, err := net.LookupPort("tcp", port)
-	if err != nil {
-		return nil, err
-	}
-	var listen net.ListenConfig
-	for next := first; next < first+portsTried && next <= math.MaxUint16; next++ {
-		listener, failure := listen.Listen(ctx, "tcp", net.JoinHostPort(host, fmt.Sprint(next)))
-		if failure == nil {
-			return listener, nil
-		}
-		err = errors.Join(err, failure)
-	}
-	return nil, err
+	d.say("The HTTP API is at http://%s.", address)
+	return address, stop, nil
 }
 
 // stay keeps the server up until the command is ended.

@@ -106,6 +106,8 @@ type balance struct {
 	Rows  int64
 	// Received, Succeeded and Failed count jobs; Letters counts the dead letters.
 	Received, Succeeded, Failed, Letters int64
+	// TargetDone counts the jobs that the target did.
+	TargetDone int64
 	// SucceededSum is the aggregate of the engine; FailedSum is over the dead letters.
 	SucceededSum, FailedSum exactSum
 }
@@ -121,6 +123,9 @@ func (b *balance) Wrong() error {
 	}
 	if b.Letters != b.Failed {
 		errs = append(errs, fmt.Errorf("%d jobs failed, %d dead letters are kept", b.Failed, b.Letters))
+	}
+	if b.TargetDone != b.Succeeded {
+		errs = append(errs, fmt.Errorf("the target did %d jobs, %d succeeded", b.TargetDone, b.Succeeded))
 	}
 	if both := b.Both(); !both.Equal(&b.Input) {
 		errs = append(errs, fmt.Errorf("the sums of succeeded and failed jobs make %s, the file has %s", both, &b.Input))

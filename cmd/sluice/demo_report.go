@@ -18,7 +18,7 @@ import (
 
 // demoResult is what a demo reports.
 type demoResult struct {
-	*report
+	*runReport
 	merged   *aggregates
 	failures *failures
 	balance  *balance
@@ -26,14 +26,15 @@ type demoResult struct {
 	// Ideal is the least time that all jobs take at the lower of the two rates.
 	Ideal time.Duration
 	Rates demoRates
+	Told  telling
 	// Jain is the mean index of Windows full windows.
 	Jain    float64
 	Windows int
 }
 
 // result gathers what the demo reports.
-func (d *demo) result(ctx context.Context, engine runner, r *report, actions []bulk.Action, b *balance) (*demoResult, error) {
-	result := &demoResult{report: r, balance: b, sum: d.sum, Rates: d.rates}
+func (d *demo) result(ctx context.Context, engine runner, target *demoTarget, r *runReport, actions []bulk.Action, b *balance) (*demoResult, error) {
+	result := &demoResult{runReport: r, balance: b, sum: d.sum, Rates: d.rates, Told: d.told}
 	var err error
 	if result.merged, err = mergeAggregates([]string{"count", "sum:" + d.sum}, actions); err != nil {
 		return nil, err
@@ -57,6 +58,7 @@ func (d *demo) result(ctx context.Context, engine runner, r *report, actions []b
 		b.Received += actions[i].Received
 	}
 	b.Succeeded, b.Failed = r.All.Succeeded, r.All.Failed
+	b.TargetDone = target.Done()
 	slowest := min(d.rates.Target, d.rates.Limit)
 	result.Ideal = time.Duration(float64(r.All.Total) / slowest * float64(time.Second))
 	result.Jain, result.Windows = engine.Jain()
@@ -64,7 +66,7 @@ func (d *demo) result(ctx context.Context, engine runner, r *report, actions []b
 }
 
 // Verdict is nil if every job is accounted for and the sums are equal.
-func (r *demoResult) Verdict() error { return errors.Join(r.report.Verdict(), r.balance.Wrong()) }
+func (r *demoResult) Verdict() error { return errors.Join(r.runReport.Verdict(), r.balance.Wrong()) }
 
 func (r *demoResult) write(d *demo) error {
 	if d.flags.json {
@@ -114,9 +116,12 @@ func (r *demoResult) facts() []fact {
 			text: fmt.Sprintf("%s of the file, added up independently\n= %s of what succeeded + %s of what failed",
 				&b.Input, &b.SucceededSum, &b.FailedSum),
 		},
+		{
+			name: "the target", checked: true, ok: b.TargetDone == b.Succeeded,
+			text: fmt.Sprintf("did %s: what succeeded here, each once", counted(b.TargetDone, "job")),
+		},
 		{name: "makespan", text: r.makespanText()},
-		{name: "throttled", text: fmt.Sprintf("%s: %.3f per job (limits: ours %s, the target's %s,\nwhich it does not tell)",
-			counted(r.All.Throttled, "time"), ratio(r.All.Throttled, r.All.Total), perSecond(r.Rates.Limit), perSecond(r.Rates.Target))},
+		{name: "throttled", text: r.throttledText()},
 		{name: "retried", text: fmt.Sprintf("%s after an error: %.3f per job", counted(r.All.Retried, "time"), ratio(r.All.Retried, r.All.Total))},
 		{name: "fairness", text: r.fairnessText()},
 	}
@@ -136,6 +141,19 @@ func (r *demoResult) makespanText() string {
 		perSecond(min(r.Rates.Target, r.Rates.Limit)), over)
 }
 
+func (r *demoResult) throttledText() string {
+	text := fmt.Sprintf("%s: %.3f per job; our limit is %s, the target's %s",
+		counted(r.All.Throttled, "time"), ratio(r.All.Throttled, r.All.Total), perSecond(r.Rates.Limit), perSecond(r.Rates.Target))
+	if r.Told.After > 0 {
+		after := "none"
+		if n := r.All.Throttled - r.Told.Throttled; n > 0 {
+			after = humanize.Comma(n)
+		}
+		text += fmt.Sprintf("\n%s of them after %s, when the target's was configured", after, spell(r.Told.After))
+	}
+	return text
+}
+
 func (r *demoResult) fairnessText() string {
 	jain := "no full window of backlogged tenants to measure"
 	if r.Windows > 0 {
@@ -151,7 +169,7 @@ func (r *demoResult) fairnessText() string {
 		return jain
 	}
 	return jain + fmt.Sprintf("\n1st half of the run: farthest from its fair share is\n%s: %s instead of %s",
-		printable(farthest.Name), share(farthest.Half), share(farthest.Fair))
+		printable(farthest.Name), partOf(farthest.Half), partOf(farthest.Fair))
 }
 
 // demoJSON is the last line of "demo --json".

@@ -5,16 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
+	"net"
 	"os"
+	"strconv"
+	"syscall"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/api"
 	"github.com/sluice-project/sluice/bulk/pebblestore"
 	"github.com/sluice-project/sluice/bulk/webhook"
+	"github.com/sluice-project/sluice/ops"
 )
 
 // embedded is a bulk engine in this process, on its own data directory.
 type embedded struct {
 	*bulk.Engine
+	config   bulk.Config
+	log      *slog.Logger
 	store    *pebblestore.Store
 	webhooks *webhook.Handler
 }
@@ -32,6 +40,41 @@ func (e *embedded) Close() error {
 	err := e.Stop(ctx)
 	e.webhooks.Close()
 	return errors.Join(err, e.store.Close())
+}
+
+// portsTried is how many ports are tried, from the one that was asked for.
+const portsTried = 20
+
+// Listen implements demoEngine.
+func (e *embedded) Listen(ctx context.Context, address string) (at string, stop func(context.Context) error, err error) {
+	host, name, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", nil, err
+	}
+	first, err := net.LookupPort("tcp", name)
+	if err != nil {
+		return "", nil, err
+	}
+	for port := first; port < first+portsTried && port <= math.MaxUint16; port++ {
+		server := e.server(net.JoinHostPort(host, strconv.Itoa(port)))
+		if err = server.Start(ctx); err == nil {
+			return server.Addr().String(), server.Stop, nil
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			break
+		}
+	}
+	return "", nil, err
+}
+
+// server returns a server of the API and of the operator's endpoints.
+func (e *embedded) server(address string) *ops.Server {
+	server := ops.NewServer(ops.Options{Addr: address, Logger: e.log})
+	edge := api.New(e.Engine, api.WithConfig(e.config), api.WithLogger(e.log))
+	server.Mux().Handle("/v1/", edge)
+	server.Mux().Handle("/openapi.json", edge)
+	server.Registry().MustRegister(e.Collector())
+	return server
 }
 
 // embeddedReserve is what stays free of the disk.
@@ -64,7 +107,7 @@ func openEmbedded(ctx context.Context, dir string, config bulk.Config) (_ *embed
 	if err := engine.Start(ctx); err != nil {
 		return nil, err
 	}
-	return &embedded{Engine: engine, store: store, webhooks: webhooks}, nil
+	return &embedded{Engine: engine, config: config, log: log, store: store, webhooks: webhooks}, nil
 }
 
 // openRunner is openEmbedded as an opener.
@@ -72,6 +115,15 @@ func openRunner(ctx context.Context, dir string, config bulk.Config) (runner, er
 	engine, err := openEmbedded(ctx, dir, config)
 	if err != nil {
 		return nil, err // Not the nil *embedded, which as a runner is not nil.
+	}
+	return engine, nil
+}
+
+// openDemoEngine is openEmbedded for the demo.
+func openDemoEngine(ctx context.Context, dir string, config bulk.Config) (demoEngine, error) {
+	engine, err := openEmbedded(ctx, dir, config)
+	if err != nil {
+		return nil, err
 	}
 	return engine, nil
 }

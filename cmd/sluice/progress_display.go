@@ -11,10 +11,11 @@ import (
 	"golang.org/x/term"
 )
 
-// display shows how a run goes on. Show is called often; Close once, with the
-// last moment.
+// display shows how a run goes on. Show is called often, Say when something is to
+// be told in between; Close once, with the last moment.
 type display interface {
 	Show(m *moment)
+	Say(text string)
 	Close(m *moment)
 }
 
@@ -22,6 +23,7 @@ type display interface {
 type silent struct{}
 
 func (silent) Show(*moment)  {}
+func (silent) Say(string)    {}
 func (silent) Close(*moment) {}
 
 // screen is what a command knows of a stream it writes to.
@@ -100,6 +102,15 @@ func (d *barDisplay) Show(m *moment) {
 	io.WriteString(d.screen, out.String()) //nolint:errcheck // A display that cannot be written to must not end the run.
 }
 
+// Say puts a line where the bars were; the next Show draws them below it.
+func (d *barDisplay) Say(text string) {
+	if d.drawn > 0 {
+		fmt.Fprintf(d.screen, "\x1b[%dA\r\x1b[J", d.drawn)
+	}
+	fmt.Fprintln(d.screen, text)
+	d.drawn = 0
+}
+
 func (d *barDisplay) Close(m *moment) { d.Show(m) }
 
 // lineDisplay writes a plain line now and then.
@@ -114,9 +125,10 @@ func (d *lineDisplay) Show(m *moment) {
 	if d.wrote && m.Elapsed-d.last < d.every {
 		return
 	}
-	d.last, d.wrote = m.Elapsed, true
 	d.write(m)
 }
+
+func (d *lineDisplay) Say(text string) { fmt.Fprintln(d.w, text) }
 
 func (d *lineDisplay) Close(m *moment) {
 	if !d.wrote || m.Elapsed != d.last {
@@ -125,6 +137,7 @@ func (d *lineDisplay) Close(m *moment) {
 }
 
 func (d *lineDisplay) write(m *moment) {
+	d.last, d.wrote = m.Elapsed, true
 	done := fmt.Sprintf("%s/%s (%s)", humanize.Comma(m.All.Done()), humanize.Comma(m.All.Total),
 		percent(m.All.Done(), m.All.Total))
 	parts := append([]string{done}, figures(m)...)

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// report is what became of a run: one row for each action, and their sum.
-type report struct {
+// runReport is what became of a run: one row for each action, and their sum.
+type runReport struct {
 	Rows []reportRow // most jobs first
 	// All sums the counts of the rows.
 	All standing
@@ -33,8 +33,8 @@ type reportRow struct {
 }
 
 // newReport reads the last state of the actions that the tracker followed.
-func newReport(actions []bulk.Action, t *tracker) *report {
-	r := &report{Rows: make([]reportRow, len(actions))}
+func newReport(actions []bulk.Action, t *tracker) *runReport {
+	r := &runReport{Rows: make([]reportRow, len(actions))}
 	entered, finished := span(actions)
 	if !entered.IsZero() && finished.After(entered) {
 		r.Makespan = finished.Sub(entered)
@@ -63,7 +63,7 @@ func newReport(actions []bulk.Action, t *tracker) *report {
 }
 
 // Accounted tells whether every job has an end.
-func (r *report) Accounted() bool { return r.All.Done() == r.All.Total }
+func (r *runReport) Accounted() bool { return r.All.Done() == r.All.Total }
 
 // span is from when the first action entered to when the last one finished.
 func span(actions []bulk.Action) (entered, finished time.Time) {
@@ -105,7 +105,7 @@ func fairDivision(actions []bulk.Action, capacity float64) []float64 {
 
 // fold keeps the largest rows and sums up the rest in one: their counts and
 // shares add, of their times the longest stands.
-func (r *report) fold(top int) (rows []reportRow, rest *reportRow, folded int) {
+func (r *runReport) fold(top int) (rows []reportRow, rest *reportRow, folded int) {
 	keep := keepUnfolded(len(r.Rows), top)
 	rows = r.Rows[:keep]
 	if keep == len(r.Rows) {

@@ -57,11 +57,7 @@ var gridStyle = func() table.Style {
 
 func (g *grid) columns(available int) []table.ColumnConfig {
 	configs := make([]table.ColumnConfig, len(g.Header))
-	widths := g.widths()
-	excess := -available - 2 // the last column's padding is cut
-	for _, width := range widths {
-		excess += width + 2
-	}
+	widths, excess := g.widths(), g.width()-available
 	for i := len(configs) - 1; i >= 0; i-- {
 		configs[i] = table.ColumnConfig{Number: i + 1, Align: text.AlignRight, AlignHeader: text.AlignRight, AlignFooter: text.AlignRight}
 		if !g.Left[i] {
@@ -76,6 +72,15 @@ func (g *grid) columns(available int) []table.ColumnConfig {
 		}
 	}
 	return configs
+}
+
+// width is how many columns of text the table takes.
+func (g *grid) width() int {
+	all := -2 // the last column's padding is cut
+	for _, width := range g.widths() {
+		all += width + 2
+	}
+	return all
 }
 
 func (g *grid) widths() []int {
@@ -96,35 +101,75 @@ func cells(texts []string) table.Row {
 	return row
 }
 
-// tenantTable writes what became of each tenant.
-func (r *report) tenantTable(w io.Writer, columns, top int) {
-	g := grid{
-		Header: []string{"tenant", "jobs", "succeeded", "failed", "throttled", "wait", "elapsed", "1st half", "fair"},
-		Left:   map[int]bool{0: true},
+// longestName is the most columns of a tenant's name in a table.
+const longestName = 24
+
+// tenantColumn is a column of figures of the table of tenants.
+type tenantColumn struct {
+	header string
+	cell   func(row *reportRow) string
+	// unsummed leaves the cell of the footer empty: it says nothing there.
+	unsummed bool
+}
+
+// tenantColumns are in the order of the table.
+var tenantColumns = []tenantColumn{
+	{header: "jobs", cell: func(r *reportRow) string { return humanize.Comma(r.Total) }},
+	{header: "ok", cell: func(r *reportRow) string { return humanize.Comma(r.Succeeded) }},
+	{header: "failed", cell: func(r *reportRow) string { return humanize.Comma(r.Failed) }},
+	{header: "throttled", cell: func(r *reportRow) string { return humanize.Comma(r.Throttled) }},
+	{header: "wait", cell: func(r *reportRow) string { return spell(r.Wait) }},
+	{header: "elapsed", cell: func(r *reportRow) string { return spell(r.Elapsed) }},
+	{header: "1st half", cell: func(r *reportRow) string { return partOf(r.Half) }, unsummed: true},
+	{header: "fair", cell: func(r *reportRow) string { return partOf(r.Fair) }, unsummed: true},
+}
+
+// tenantTable writes what became of each tenant. Where the screen is too narrow
+// for the names of tenants, the columns farthest right are left out.
+func (r *runReport) tenantTable(w io.Writer, columns, top int) {
+	for count := len(tenantColumns); ; count-- {
+		g := r.tenantGrid(tenantColumns[:count], top)
+		if count == 4 || g.width() <= columns {
+			g.Write(w, columns)
+			return
+		}
+	}
+}
+
+func (r *runReport) tenantGrid(figures []tenantColumn, top int) *grid {
+	g := &grid{Header: []string{"tenant"}, Left: map[int]bool{0: true}}
+	for _, figure := range figures {
+		g.Header = append(g.Header, figure.header)
+	}
+	add := func(name string, row *reportRow) []string {
+		cells := []string{clip(printable(name), longestName)}
+		for _, figure := range figures {
+			cells = append(cells, figure.cell(row))
+		}
+		return cells
 	}
 	rows, rest, folded := r.fold(top)
 	for i := range rows {
-		g.Rows = append(g.Rows, tenantRow(clip(printable(rows[i].Name), 24), &rows[i]))
+		g.Rows = append(g.Rows, add(rows[i].Name, &rows[i]))
 	}
 	if rest != nil {
-		g.Rows = append(g.Rows, tenantRow(fmt.Sprintf("+%s more", humanize.Comma(int64(folded))), rest))
+		g.Rows = append(g.Rows, add(fmt.Sprintf("+%s more", humanize.Comma(int64(folded))), rest))
 	}
-	if len(r.Rows) > 1 {
-		all := reportRow{standing: r.All, Wait: -1, Elapsed: r.Makespan}
-		for i := range r.Rows {
-			all.Wait = max(all.Wait, r.Rows[i].Wait)
+	if len(r.Rows) < 2 {
+		return g
+	}
+	all := reportRow{standing: r.All, Wait: -1, Elapsed: r.Makespan}
+	for i := range r.Rows {
+		all.Wait = max(all.Wait, r.Rows[i].Wait)
+	}
+	g.Footer = add("all "+humanize.Comma(int64(len(r.Rows))), &all)
+	for i, figure := range figures {
+		if figure.unsummed {
+			g.Footer[i+1] = ""
 		}
-		g.Footer = tenantRow("all "+humanize.Comma(int64(len(r.Rows))), &all)
-		g.Footer[7], g.Footer[8] = "", ""
 	}
-	g.Write(w, columns)
+	return g
 }
 
-func tenantRow(name string, row *reportRow) []string {
-	return []string{
-		name, humanize.Comma(row.Total), humanize.Comma(row.Succeeded), humanize.Comma(row.Failed),
-		humanize.Comma(row.Throttled), spell(row.Wait), spell(row.Elapsed), share(row.Half), share(row.Fair),
-	}
-}
-
-func share(part float64) string { return fmt.Sprintf("%.1f %%", 100*part) }
+// partOf spells a part, 0 to 1, of a whole.
+func partOf(part float64) string { return fmt.Sprintf("%.1f %%", 100*part) }

@@ -15,7 +15,7 @@ import (
 )
 
 // totals writes the figures of the run as a whole.
-func (r *report) totals(w io.Writer, jain float64, windows int) {
+func (r *runReport) totals(w io.Writer, jain float64, windows int) {
 	ended := "every job is accounted for"
 	if !r.Accounted() {
 		ended = humanize.Comma(r.All.Total-r.All.Done()) + " NOT ACCOUNTED FOR"
@@ -39,7 +39,7 @@ func (r *report) totals(w io.Writer, jain float64, windows int) {
 }
 
 // pace is the jobs finished per second of the makespan.
-func (r *report) pace() float64 {
+func (r *runReport) pace() float64 {
 	if r.Makespan <= 0 {
 		return 0
 	}
@@ -54,7 +54,7 @@ func plural(n int64, one, many string) string {
 }
 
 // Verdict is nil if every job is accounted for and no action failed.
-func (r *report) Verdict() error {
+func (r *runReport) Verdict() error {
 	switch {
 	case !r.Accounted():
 		return fmt.Errorf("%s of %s have no outcome", humanize.Comma(r.All.Total-r.All.Done()), counted(r.All.Total, "job"))
@@ -80,7 +80,7 @@ type runResult struct {
 	Jain       *float64                              `json:"jain"`
 }
 
-func (r *report) json(merged *aggregates, jain float64, windows int) runResult {
+func (r *runReport) json(merged *aggregates, jain float64, windows int) runResult {
 	result := runResult{
 		Actions: len(r.Rows), Jobs: r.All.Total, Succeeded: r.All.Succeeded, Failed: r.All.Failed,
 		Canceled: r.All.Canceled, Throttled: r.All.Throttled,
@@ -94,13 +94,13 @@ func (r *report) json(merged *aggregates, jain float64, windows int) runResult {
 }
 
 // writeJSON writes the report as one line.
-func (r *report) writeJSON(w io.Writer, merged *aggregates, jain float64, windows int) error {
+func (r *runReport) writeJSON(w io.Writer, merged *aggregates, jain float64, windows int) error {
 	return json.NewEncoder(w).Encode(r.json(merged, jain, windows))
 }
 
 // write writes the aggregates: one line for each that holds for the whole, and a
 // table of those that hold for one tenant each.
-func (a *aggregates) write(w io.Writer, columns, top int, r *report) {
+func (a *aggregates) write(w io.Writer, columns, top int, r *runReport) {
 	width := 0
 	names := slices.Sorted(maps.Keys(a.Merged))
 	for _, name := range names {
@@ -115,40 +115,56 @@ func (a *aggregates) write(w io.Writer, columns, top int, r *report) {
 	if len(a.PerAction) == 0 {
 		return
 	}
-	fmt.Fprintln(w)
-	a.perTenant(top, r).Write(w, columns)
+	for _, name := range slices.Sorted(maps.Keys(a.PerAction)) {
+		a.perTenant(w, name, columns, top, r)
+	}
 }
 
-func (a *aggregates) perTenant(top int, r *report) *grid {
-	names := slices.Sorted(maps.Keys(a.PerAction))
-	g := &grid{Header: []string{"tenant"}, Left: map[int]bool{0: true}}
-	for i, name := range names {
-		g.Header = append(g.Header, printable(name))
-		g.Left[i+1] = true
-	}
+// perTenant writes an aggregate that each tenant has for itself.
+func (a *aggregates) perTenant(w io.Writer, name string, columns, top int, r *runReport) {
+	g := grid{Header: []string{"tenant", printable(name) + ", by tenant"}, Left: map[int]bool{0: true, 1: true}}
 	rows, _, folded := r.fold(top)
 	for _, row := range rows {
-		cells := []string{clip(printable(row.Name), 24)}
-		for _, name := range names {
-			cells = append(cells, plainJSON(a.PerAction[name][row.Name]))
-		}
-		g.Rows = append(g.Rows, cells)
+		g.Rows = append(g.Rows, []string{clip(printable(row.Name), longestName), plainJSON(a.PerAction[name][row.Name])})
 	}
+	fmt.Fprintln(w)
+	g.Write(w, columns)
 	if folded > 0 {
-		g.Footer = make([]string, len(g.Header))
-		g.Footer[0] = fmt.Sprintf("+%s more: see --top 0 or --json", humanize.Comma(int64(folded)))
+		fmt.Fprintf(w, "+%s more: see --top 0 or --json\n", humanize.Comma(int64(folded)))
 	}
-	return g
 }
 
-// plainJSON shows a JSON value in one line: strings without quotes.
+// plainJSON shows the result of an aggregate in one line.
 func plainJSON(raw json.RawMessage) string {
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return printable(s)
+	var known struct {
+		Errors []struct {
+			Error string
+			Count int64
+		}
+		P50 json.Number `json:"p50_ms"`
+		P90 json.Number `json:"p90_ms"`
+		P99 json.Number `json:"p99_ms"`
+		Max json.Number `json:"max_ms"`
 	}
+	var s *string
 	var compact bytes.Buffer
-	if len(raw) == 0 || json.Compact(&compact, raw) != nil {
+	switch {
+	case len(raw) == 0:
+		return "–"
+	case json.Unmarshal(raw, &s) == nil:
+		if s == nil {
+			return "–"
+		}
+		return printable(*s)
+	case json.Unmarshal(raw, &known) == nil && known.Errors != nil:
+		parts := make([]string, len(known.Errors))
+		for i, e := range known.Errors {
+			parts[i] = fmt.Sprintf("%d × %s", e.Count, e.Error)
+		}
+		return cmp.Or(printable(strings.Join(parts, ", ")), "none")
+	case json.Unmarshal(raw, &known) == nil && known.P50 != "":
+		return fmt.Sprintf("p50 %s, p90 %s, p99 %s, max %s ms", known.P50, known.P90, known.P99, known.Max)
+	case json.Compact(&compact, raw) != nil:
 		return "–"
 	}
 	return printable(compact.String())
@@ -189,7 +205,7 @@ func unfinishedTable(w io.Writer, lines []standing, columns, top int) {
 	g := grid{Header: []string{"tenant", "jobs", "finished", "in flight", "unfinished"}, Left: map[int]bool{0: true}}
 	row := func(s *standing) []string {
 		return []string{
-			clip(printable(s.Name), 24), humanize.Comma(s.Total), humanize.Comma(s.Done()),
+			clip(printable(s.Name), longestName), humanize.Comma(s.Total), humanize.Comma(s.Done()),
 			humanize.Comma(s.InFlight), humanize.Comma(s.Total - s.Done()),
 		}
 	}

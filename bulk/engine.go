@@ -292,6 +292,9 @@ func (b *broadcast) wake() {
 
 // sleep waits for the signal, at most d; false when ctx has ended.
 func sleep(ctx context.Context, s signal, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

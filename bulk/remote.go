@@ -25,6 +25,9 @@ const remotePoll = 200 * time.Millisecond
 // them, up to `wait`.
 func (e *Engine) Lease(ctx context.Context, request LeaseRequest, wait time.Duration) ([]Job, error) {
 	orDefault(&request.LeaseFor, e.config.Lease)
+	if wait <= 0 {
+		return e.store.Lease(ctx, request)
+	}
 	deadline := time.NewTimer(wait)
 	defer deadline.Stop()
 	poll := time.NewTicker(remotePoll)

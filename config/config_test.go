@@ -194,7 +194,7 @@ var wrongSettings = []struct {
 		want: "file FILE:3: bulk.types.a b: want 1 to 128 of letters, digits and . _ : -"},
 	{name: "types: zero", file: "bulk: {types: {echo: {workers: 0}}}\n",
 		want: `file FILE:1: bulk.types.echo.workers: "0": want more than 0`},
-	{name: "variable misspelt", variable: "SLUICE_BULK_WORKER=3",
+	{name: "misspelled variable", variable: "SLUICE_BULK_WORKER=3",
 		want: "environment: SLUICE_BULK_WORKER: there is no such setting; the nearest is SLUICE_BULK_WORKERS"},
 	{name: "address", variable: "SLUICE_HTTP=8080",
 		want: `environment SLUICE_HTTP: http: "8080": want host:port, such as 127.0.0.1:8080`},

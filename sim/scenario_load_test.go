@@ -1,9 +1,7 @@
 package sim
 
 import (
-	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +17,9 @@ const (
 	loadIdeal   = loadJobs / loadRate * time.Second
 	loadMost    = loadIdeal + loadIdeal/100
 )
+
+// targetPhase is how far the target's windows are from the engine's.
+const targetPhase = 450 * time.Millisecond
 
 var phases = []time.Duration{0, 300 * time.Millisecond, 700 * time.Millisecond}
 
@@ -45,7 +46,7 @@ func runLoad(w *world) (took time.Duration, throttled int64) {
 func TestLoadAtOwnLimits(t *testing.T) {
 	for _, phase := range phases {
 		t.Run(fmt.Sprint("from ", phase), func(t *testing.T) {
-			target := &target{rate: loadRate}
+			target := newSimTarget(simTargetOptions{Rate: loadRate, Key: byTenant})
 			mux := bulk.NewMux()
 			mux.Handle("call", target)
 			simulate(t, bulk.Config{}, phase, mux, func(w *world) {
@@ -57,8 +58,8 @@ func TestLoadAtOwnLimits(t *testing.T) {
 				if took > loadMost || throttled != 0 {
 					t.Errorf("took %s with %d throttles, want at most %s and none", took, throttled, loadMost)
 				}
-				if target.attempts != loadTenants*loadJobs {
-					t.Errorf("%d attempts for %d jobs", target.attempts, loadTenants*loadJobs)
+				if attempts := target.Total().Attempts; attempts != loadTenants*loadJobs {
+					t.Errorf("%d attempts for %d jobs", attempts, loadTenants*loadJobs)
 				}
 			})
 		})
@@ -73,7 +74,7 @@ func TestLoadAtThrottlingTarget(t *testing.T) {
 			for _, workers := range []int{10, 100} {
 				t.Run(fmt.Sprintf("from %s, %s, %d workers", phase, latency, workers), func(t *testing.T) {
 					mux := bulk.NewMux()
-					mux.Handle("call", &target{rate: loadRate, latency: latency})
+					mux.Handle("call", newSimTarget(simTargetOptions{Rate: loadRate, Key: byTenant, Latency: latency, Phase: targetPhase}))
 					simulate(t, bulk.Config{Workers: workers}, phase, mux, func(w *world) {
 						took, throttled := runLoad(w)
 						perJob := float64(throttled) / (loadTenants * loadJobs)
@@ -91,13 +92,13 @@ func TestLoadAtThrottlingTarget(t *testing.T) {
 // A target that forgets its anger is soon given all it can take: after ten
 // seconds of throttling it takes a hundred times as much.
 func TestTargetRecovers(t *testing.T) {
-	target := &target{rate: 10, latency: 5 * time.Millisecond}
+	target := newSimTarget(simTargetOptions{Rate: 10, Latency: 5 * time.Millisecond})
 	mux := bulk.NewMux()
 	mux.Handle("call", target)
 	simulate(t, bulk.Config{Workers: 50}, 0, mux, func(w *world) {
 		id := w.submit(bulk.Spec{Tenant: "tenant", Type: "call"}, 20_000)
 		time.Sleep(10 * time.Second)
-		target.setRate(1000)
+		target.setRate(1000) // a hundred times as much
 		w.finish(id)
 		took := time.Since(w.began)
 		t.Logf("%s", took)
@@ -107,43 +108,8 @@ func TestTargetRecovers(t *testing.T) {
 	})
 }
 
-// target answers as one that limits each tenant in fixed windows of a second: so
-// many, then 429. Latency is how long it takes to answer.
-type target struct {
-	latency time.Duration
-
-	mu       sync.Mutex
-	rate     int64
-	window   int64
-	taken    map[string]int64
-	attempts int
-}
-
-func (g *target) setRate(rate int64) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.rate = rate
-}
-
-func (g *target) Handle(_ context.Context, job *bulk.Job) ([]byte, error) {
-	full := g.take(job.Spec.Tenant)
-	time.Sleep(g.latency)
-	if full {
-		return nil, &bulk.ThrottledError{Reason: "429"}
-	}
-	return nil, nil
-}
-
-func (g *target) take(tenant string) (full bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.attempts++
-	if window := time.Now().Unix(); window != g.window || g.taken == nil {
-		g.window, g.taken = window, map[string]int64{}
-	}
-	if g.taken[tenant] >= g.rate {
-		return true
-	}
-	g.taken[tenant]++
-	return false
+func (t *simTarget) setRate(rate int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.options.Rate = rate
 }

@@ -17,6 +17,7 @@ const compactLog = 32 << 10
 // and what it writes.
 type call struct {
 	s       *Store
+	serial  uint64
 	now     time.Time
 	window  int64
 	batch   *pebble.Batch
@@ -26,7 +27,8 @@ type call struct {
 
 func (s *Store) begin() *call {
 	now := s.now()
-	return &call{s: s, now: now, window: s.window(now), batch: s.db.NewBatch()}
+	s.calls++
+	return &call{s: s, serial: s.calls, now: now, window: s.window(now), batch: s.db.NewBatch()}
 }
 
 // note writes an event of a job into its page's log.
@@ -47,7 +49,8 @@ func (c *call) touch(a *action) {
 }
 
 // writeLog appends what was noted to the log of its page. A log that has grown
-// long is replaced by a snapshot.
+// long is replaced by a snapshot; but not if this call has appended to it before,
+// as what is in its batch cannot be read back.
 func (c *call) writeLog(a *action) {
 	a.writer.flush()
 	log, page := a.writer.log, a.writer.page
@@ -56,8 +59,9 @@ func (c *call) writeLog(a *action) {
 	}
 	a.writer.log = a.writer.log[:0]
 	key := indexKey(keyLog, a.number, page)
-	if a.logBytes[page]+len(log) < compactLog {
-		a.logBytes[page] += len(log)
+	length := a.logs[page].bytes + len(log)
+	if length < compactLog || a.logs[page].call == c.serial {
+		a.logs[page] = pageLog{length, c.serial}
 		c.keep(c.batch.Merge(key, log, nil))
 		return
 	}
@@ -70,7 +74,7 @@ func (c *call) writeLog(a *action) {
 		}
 	}
 	snapshot := facts.appendSnapshot(nil)
-	a.logBytes[page] = len(snapshot)
+	a.logs[page] = pageLog{len(snapshot), c.serial}
 	c.keep(c.batch.Set(key, snapshot, nil))
 }
 
@@ -127,9 +131,7 @@ func (s *Store) launch(j *job) {
 	heap.Push(&s.leases, j)
 	a.record.InFlight++
 	a.line.kind.inFlight++
-	if a.target != nil {
-		a.target.inFlight++
-	}
+	a.target.inFlight++
 }
 
 // land takes a job out of flight.
@@ -138,9 +140,7 @@ func (s *Store) land(j *job) {
 	heap.Remove(&s.leases, j.place)
 	a.record.InFlight--
 	a.line.kind.inFlight--
-	if a.target != nil {
-		a.target.inFlight--
-	}
+	a.target.inFlight--
 }
 
 // goBack returns a job that has landed, or was set aside, to the line.
@@ -158,8 +158,7 @@ func (s *Store) setAside(j *job) {
 	a.record.NonReady[j.reason]++
 	s.nonReady[j.reason]++
 	if j.reason == reasonThrottled {
-		a.limiter.nonReady++
-		a.limiter.booked[s.window(j.at)]++
+		a.limiter.book(s.window(j.at), 1)
 	}
 }
 
@@ -170,11 +169,7 @@ func (s *Store) takeUp(j *job) {
 	a.record.NonReady[j.reason]--
 	s.nonReady[j.reason]--
 	if j.reason == reasonThrottled {
-		a.limiter.nonReady--
-		window := s.window(j.at)
-		if a.limiter.booked[window]--; a.limiter.booked[window] <= 0 {
-			delete(a.limiter.booked, window)
-		}
+		a.limiter.book(s.window(j.at), -1)
 	}
 }
 

@@ -163,7 +163,7 @@ func (s *Store) loadJobs(call *call, a *action) error {
 			return false, &CorruptError{append([]byte{}, key...), err.Error()}
 		}
 		pageNumber := binary.BigEndian.Uint32(key[9:])
-		a.logBytes[pageNumber] = len(log)
+		a.logs[pageNumber] = pageLog{bytes: len(log)}
 		a.record.Throttled += int64(facts.throttled)
 		a.record.Retried += int64(facts.retried)
 		for i := range facts.jobs {

@@ -43,7 +43,7 @@ type action struct {
 	spec    *bulk.Spec
 	config  bulk.TypeConfig
 	line    *line
-	target  *counter // nil without a target
+	target  *target
 	limiter *limiter
 
 	// next is the first job that was never admitted.
@@ -54,13 +54,18 @@ type action struct {
 	// finals has, for each job before next that is finished, the fence of the
 	// lease that finished it, and succeededBit.
 	finals []uint8
-	// logBytes is the length of each page's log.
-	logBytes map[uint32]int
+	logs   map[uint32]pageLog
 
 	// What the call in progress adds to the action's log and outcomes.
 	writer   jobWriter
 	outcomes []bulk.Outcome
 	touched  bool
+}
+
+// pageLog is the length of a page's log, and the call that last appended to it.
+type pageLog struct {
+	bytes int
+	call  uint64
 }
 
 const (
@@ -140,15 +145,6 @@ func (c *counter) roll(window int64) {
 	if window != c.window {
 		c.window, c.started = window, 0
 	}
-}
-
-// limiter is what one tenant does to one target: where congestion is seen.
-type limiter struct {
-	counter
-	congestion bulk.Congestion
-	nonReady   int64
-	// booked counts the throttled jobs by the window in which they are due.
-	booked map[int64]int64
 }
 
 // queue is a first-in, first-out queue of jobs.

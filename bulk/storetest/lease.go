@@ -67,11 +67,16 @@ func leaseInTurn(k *kit) {
 		}
 		k.check(got["a"] == 4 && got["b"] == 4, "of 8 jobs of two types leased %v, want 4 each", got)
 	}
+	alone := map[string]int{}
+	for range 10 {
+		alone[k.lease(1)[0].Spec.ID]++
+	}
+	k.check(alone["a"] > 0 && alone["b"] > 0, "of 10 jobs leased one at a time: %v, want both types", alone)
 	got := 0
-	for range 60 {
+	for range 50 {
 		got += len(k.lease(1))
 	}
-	k.check(got == 60, "leased %d of the 60 left", got)
+	k.check(got == 50, "leased %d of the 50 left", got)
 }
 
 func leaseOnce(k *kit) {

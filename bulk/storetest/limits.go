@@ -222,8 +222,15 @@ func limitConcurrency(k *kit) {
 	k.limitTarget("api", 0, 1)
 	k.check(k.admitAll() == 0 && len(k.lease(20)) == 0, "lowered to 1, but more were started")
 	k.limitTarget("api", 0, 0)
+	k.check(k.admitAll() > 0, "without a limit nothing was admitted")
+	k.limitTarget("api", 0, 5)
+	n += len(k.lease(20))
+	k.check(n == 4, "%d are in flight with 1 that was there before, want 5: many were ready when the limit was set to that", n+1)
+	k.limitTarget("api", 0, 0)
+	k.advance(time.Second)
+	k.dispatch(100)
 	k.admitAll()
-	k.check(len(k.lease(20)) >= 10, "without a limit little was started")
+	k.check(len(k.lease(20)) == 19-n-1, "without a limit not all were started")
 }
 
 func limitTightest(k *kit) {

@@ -159,7 +159,11 @@ func (m *memory) Lease(_ context.Context, r bulk.LeaseRequest) (jobs []bulk.Job,
 		return nil, err
 	}
 	defer unlock()
-	for types := slices.Clone(r.Types); len(types) > 0 && len(jobs) < r.Max; {
+	types := slices.Clone(r.Types)
+	if m.turn++; m.turn%2 == 0 && !m.is("types not in turn") {
+		slices.Reverse(types)
+	}
+	for len(types) > 0 && len(jobs) < r.Max {
 		at := slices.IndexFunc(m.ready, func(j *memJob) bool { return j.action.Type == types[0] })
 		if at < 0 {
 			types = types[1:]
@@ -263,6 +267,10 @@ func (m *memory) settle(s bulk.Settlement, batches map[*memAction][]bulk.Outcome
 
 func (m *memory) retry(j *memJob, s bulk.Settlement, batches map[*memAction][]bulk.Outcome) {
 	c := m.config.For(j.action.Type)
+	if j.action.Status == bulk.Canceled {
+		m.turnBack(j, bulk.TransientError, time.Now())
+		return
+	}
 	most := j.action.MaxAttempts
 	if most == 0 || m.is("spec attempts ignored") {
 		most = c.MaxAttempts

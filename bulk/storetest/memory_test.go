@@ -25,6 +25,7 @@ type memory struct {
 	number   uint64
 	actions  []*memAction
 	ready    []*memJob
+	turn     int
 	window   int64
 	started  map[string]int64
 	finished map[string]int64

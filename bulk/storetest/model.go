@@ -1,3 +1,321 @@
 package storetest
-import "testing"
-func checkModel(t *testing.T, factory Factory) {}
+
+import (
+	"time"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+// model is what must be true of a store after the operations so far: plain maps
+// and slices, and no cleverness. The machine tells it what was done, and what the
+// store answered where the contract leaves it freedom.
+type model struct {
+	config  bulk.Config
+	actions map[string]*modelAction
+	order   []string // of creation
+	leases  map[bulk.LeaseID]*modelLease
+	recent  []*modelLease
+
+	global  float64 // rates: 0 is no limit
+	tenants map[string]float64
+	targets map[string]bulk.TargetLimits
+	// limited says that there was ever a limit.
+	limited bool
+	// throttled has the limiters, tenant and target, that congestion control may
+	// hold back.
+	throttled map[string]bool
+
+	window int64
+	starts map[string]int64 // in the window, by limit
+	// fuzzy is a window in which the store may allow less than the limits, as it
+	// was opened in it, or a limit was set that there was none of before.
+	fuzzy int64
+}
+
+type modelAction struct {
+	bulk.Spec
+	status bulk.Status
+	paused bool
+	jobs   []*modelJob
+	number uint64 // 0 until the backlog has told it
+	// last is what the store said last.
+	last bulk.Counts
+	// turnedBack counts the jobs that were turned back by our own limits: so many
+	// may be overtaken.
+	turnedBack int64
+	// returned counts, by reason, the jobs set aside that Dispatch has returned
+	// to the line. Which they are shows when they are leased.
+	returned                       [3]int64
+	throttles, retries, retriesMax int64
+	replayed                       int64 // dead letters below it are gone
+	// ended says that the action ended in a way after which settled leases need
+	// not be known apart.
+	ended bool
+}
+
+type modelState uint8
+
+const (
+	// modelWaits: pending, ready, or turned back by our own limits.
+	modelWaits modelState = iota
+	// modelAside: non-ready until it is due, or returned since then.
+	modelAside
+	modelLeased
+	modelSucceeded
+	modelFailed
+	modelCanceled
+	modelStates
+)
+
+type modelJob struct {
+	state   modelState
+	fresh   bool // never leased
+	reason  bulk.NonReadyReason
+	lo, hi  time.Time // when it is due: from, to; hi is zero if it is not bounded
+	used    int       // attempts
+	crashes int
+	lease   *modelLease // the last one
+}
+
+type modelLease struct {
+	id       bulk.LeaseID
+	action   *modelAction
+	job      *modelJob
+	deadline time.Time
+	local    bool
+	// live, settled, or else expired or crashed.
+	live, settled bool
+	// fatal says that the job ended with the lease, though it was not settled.
+	fatal bool
+	// restarted says that the store was opened since it was settled.
+	restarted bool
+}
+
+func newModel(config bulk.Config) *model {
+	return &model{
+		config: config, actions: map[string]*modelAction{}, leases: map[bulk.LeaseID]*modelLease{},
+		global: max(0, config.RequestsPerSecond), limited: config.RequestsPerSecond > 0,
+		tenants: map[string]float64{}, targets: map[string]bulk.TargetLimits{}, throttled: map[string]bool{},
+		starts: map[string]int64{}, fuzzy: -1,
+	}
+}
+
+// roll begins the present window.
+func (m *model) roll() {
+	if index := windowIndex(m.config.Window); index != m.window {
+		m.window = index
+		clear(m.starts)
+	}
+}
+
+// limit is one limit that an action stands under.
+type limit struct {
+	key         string
+	rate        float64
+	concurrency int64
+}
+
+func (m *model) limitsOf(a *modelAction) []limit {
+	target := m.targets[a.TargetName()]
+	return []limit{
+		{"all", m.global, 0},
+		{"tenant " + a.Tenant, m.tenants[a.Tenant], 0},
+		{"target " + a.TargetName(), target.RequestsPerSecond, int64(target.Concurrency)},
+	}
+}
+
+// under sums up what the store last said of the actions under a limit.
+func (m *model) under(key string) (ready, inFlight int64) {
+	for _, a := range m.actions {
+		for _, l := range m.limitsOf(a) {
+			if l.key == key {
+				ready, inFlight = ready+a.last.Ready, inFlight+a.last.InFlight
+			}
+		}
+	}
+	return ready, inFlight
+}
+
+// left is what a limit lets into the ready queue.
+func (m *model) left(l limit) int64 {
+	ready, inFlight := m.under(l.key)
+	left := bulk.NoLimit
+	if l.rate > 0 {
+		left = budget(l.rate, m.config.Window, m.window) - m.starts[l.key] - ready
+	}
+	if l.concurrency > 0 {
+		left = min(left, l.concurrency-inFlight-ready)
+	}
+	return max(0, left)
+}
+
+func (a *modelAction) limiter() string { return a.Tenant + " " + a.TargetName() }
+
+func (a *modelAction) open() bool { return a.status == bulk.Running && !a.paused }
+
+func (a *modelAction) mostAttempts(config bulk.Config) int {
+	if a.MaxAttempts > 0 {
+		return a.MaxAttempts
+	}
+	return config.MaxAttempts
+}
+
+func (a *modelAction) count() (states [modelStates]int64, aside [3]int64) {
+	for _, j := range a.jobs {
+		states[j.state]++
+		if j.state == modelAside {
+			aside[j.reason]++
+		}
+	}
+	return states, aside
+}
+
+// overtaken counts the jobs before index that were never leased.
+func (a *modelAction) overtaken(index int64) (n int64) {
+	for _, j := range a.jobs[:index] {
+		if j.fresh && j.state == modelWaits {
+			n++
+		}
+	}
+	return n
+}
+
+// setAside makes a job non-ready.
+func (j *modelJob) setAside(reason bulk.NonReadyReason, lo, hi time.Time) {
+	j.state, j.reason, j.lo, j.hi = modelAside, reason, lo, hi
+}
+
+// accept applies an accepted settlement. It returns true for a released job of an
+// action that goes on, which the store may return at once or set aside.
+func (m *model) accept(l *modelLease, s bulk.Settlement) (released bool) {
+	a, j, now := l.action, l.job, time.Now()
+	if s.Kind == bulk.Extended {
+		l.deadline = now.Add(s.LeaseFor)
+		return false
+	}
+	l.live, l.settled = false, true
+	canceled := a.status == bulk.Canceled
+	switch {
+	case s.Kind == bulk.Succeeded:
+		j.used++
+		j.state = modelSucceeded
+	case s.Kind == bulk.FailedForGood:
+		j.used++
+		j.state = modelFailed
+	case canceled:
+		j.state = modelCanceled
+	case s.Kind == bulk.FailedForNow:
+		m.fail(a, j, s.RetryAfter)
+	case s.Kind == bulk.Throttled:
+		a.throttles++
+		m.throttled[a.limiter()] = true
+		j.setAside(bulk.APIThrottled, now.Add(max(m.config.For(a.Type).BackoffBase, s.RetryAfter)-time.Millisecond), time.Time{})
+	case s.Kind == bulk.Released:
+		j.state = modelWaits
+		return true
+	}
+	return false
+}
+
+func (m *model) fail(a *modelAction, j *modelJob, retryAfter time.Duration) {
+	now := time.Now()
+	j.used++
+	if j.used >= a.mostAttempts(m.config) {
+		j.state = modelFailed
+		return
+	}
+	a.retries++
+	a.retriesMax++
+	if retryAfter > 0 {
+		j.setAside(bulk.TransientError, now.Add(retryAfter-time.Millisecond), now.Add(retryAfter+time.Millisecond))
+	} else {
+		j.setAside(bulk.TransientError, now, now.Add(m.config.For(a.Type).BackoffCap+time.Millisecond))
+	}
+}
+
+// expire ends the leases that have run out. It returns how many jobs went back
+// to the line, and how many ended.
+func (m *model) expire() (back, ended int64) {
+	for _, l := range m.leases {
+		if !l.live || l.deadline.After(time.Now()) {
+			continue
+		}
+		a, j := l.action, l.job
+		l.live = false
+		j.used++
+		switch {
+		case a.status == bulk.Canceled:
+			j.state, l.fatal = modelCanceled, true
+			ended++
+		case j.used >= a.mostAttempts(m.config):
+			j.state, l.fatal = modelFailed, true
+			ended++
+		default:
+			j.state = modelWaits
+			a.retriesMax++
+			back++
+		}
+	}
+	return back, ended
+}
+
+// crash ends the leases that die with the process. A job that was returned to the
+// line as it was due may be non-ready again: the next Dispatch returns it.
+func (m *model) crash() {
+	m.roll()
+	m.fuzzy = m.window
+	for _, a := range m.actions {
+		a.returned = [3]int64{}
+	}
+	for _, l := range m.leases {
+		l.restarted = true
+		if !l.live || !l.local {
+			continue
+		}
+		a, j := l.action, l.job
+		l.live = false
+		j.crashes++
+		switch {
+		case a.status == bulk.Canceled:
+			j.state, l.fatal = modelCanceled, true
+		case j.crashes >= m.config.MaxCrashes:
+			j.state, l.fatal = modelFailed, true
+		default:
+			j.state = modelWaits
+		}
+	}
+}
+
+// cancel ends every job that is not in flight.
+func (a *modelAction) cancel() {
+	a.returned, a.ended = [3]int64{}, true
+	for _, j := range a.jobs {
+		if j.state < modelLeased {
+			j.state = modelCanceled
+		}
+	}
+}
+
+// allowed tells whether a verdict may be the answer to a settlement of a lease.
+func (l *modelLease) allowed(v bulk.Verdict) bool {
+	switch {
+	case l == nil:
+		return v == bulk.Unknown || v == bulk.Expired
+	case l.live && l.deadline.After(time.Now()):
+		return v == bulk.Accepted
+	case l.live:
+		return v == bulk.Accepted || v == bulk.Expired
+	case v == bulk.Accepted:
+		return false
+	case l.action.ended:
+		return true
+	case l.settled && l.job.lease == l && !l.restarted:
+		return v == bulk.Duplicate
+	case l.settled:
+		return v == bulk.Duplicate || v == bulk.Expired
+	case l.fatal:
+		return v == bulk.Duplicate || v == bulk.Expired
+	default:
+		return v == bulk.Expired
+	}
+}

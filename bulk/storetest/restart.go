@@ -15,6 +15,7 @@ var restartCases = []testCase{
 	{"what is done stays done", true, restartDone},
 	{"a canceled action drains", true, restartCanceled},
 	{"limits hold across a restart", true, restartLimits},
+	{"a long history survives", true, restartHistory},
 }
 
 // eachRestart runs a story once for each way to restart the store.
@@ -242,4 +243,60 @@ func restartLimits(k *kit) {
 		k.dispatch(100)
 		k.check(k.admitAll() > 0 && len(k.lease(100)) > 0, "nothing passes an hour after the restarts")
 	})
+}
+
+// restartHistory gives jobs that lie apart in their action a long history, in
+// turn, with calls that touch many of them at once: what a store that keeps logs
+// must at some time compact.
+func restartHistory(k *kit) {
+	config := unlimited()
+	config.MaxAttempts = 100
+	k.eachRestart(config, func(restart func()) {
+		const jobs, far = 1500, 1100
+		k.run(spec("a", "tenant"), jobs)
+		leased := k.take(jobs)
+		k.succeed(leased[200:far]...)
+		k.succeed(leased[far+200:]...)
+		attempts := map[int64]int{}
+		for round := range 50 {
+			order := make([]bulk.Job, jobs)
+			for _, j := range leased {
+				attempts[j.Index]++
+				k.check(j.Attempt == attempts[j.Index], "%s: attempt %d, want %d", j.ID(), j.Attempt, attempts[j.Index])
+				order[j.Index] = j
+			}
+			var settlements []bulk.Settlement
+			for i := range 200 {
+				for at, index := range []int{i, far + i} {
+					kind := bulk.FailedForNow
+					if (i+at+round)%3 == 0 {
+						kind = bulk.Released
+						attempts[int64(index)]--
+					}
+					settlements = append(settlements, bulk.Settlement{Lease: order[index].Lease, Kind: kind, RetryAfter: time.Second})
+				}
+			}
+			k.settleAll(settlements)
+			k.advance(2 * time.Second)
+			k.dispatch(jobs)
+			leased = k.take(400)
+			if round%7 == 6 {
+				restart()
+				k.expect("a", where{InFlight: 400, Succeeded: jobs - 400})
+			}
+		}
+		k.succeed(leased...)
+		restart()
+		k.expect("a", where{Succeeded: jobs})
+	})
+}
+
+// settleAll settles in one call, all of which must be accepted.
+func (k *kit) settleAll(settlements []bulk.Settlement) {
+	k.t.Helper()
+	verdicts, err := k.store.Settle(ctx, settlements)
+	k.must(err)
+	for i, v := range verdicts {
+		k.check(v == bulk.Accepted, "settling %+v: %s, want accepted", settlements[i], v)
+	}
 }

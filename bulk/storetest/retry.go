@@ -132,19 +132,27 @@ func retryThrottled(k *kit) {
 		k.settle(bulk.Settlement{Kind: bulk.Throttled, Error: "429"}, j)
 		c := k.action("a").Counts
 		k.check(c.Throttled == n && c.NonReady[bulk.APIThrottled] == 1, "after %d throttles: %+v", n, c)
-		k.untilDue()
+		k.untilCalm()
 	}
 	k.settle(bulk.Settlement{Kind: bulk.FailedForNow}, k.takeOne())
-	k.untilDue()
+	k.untilCalm()
 	j := k.takeOne()
 	k.check(j.Attempt == 2, "attempt %d after a failure, want 2", j.Attempt)
 	k.settle(bulk.Settlement{Kind: bulk.Throttled}, j)
-	k.untilDue()
+	k.untilCalm()
 	j = k.takeOne()
 	k.check(j.Attempt == 2, "attempt %d after a failure and a throttle, want 2", j.Attempt)
 	k.succeed(j)
 	c := k.action("a").Counts
 	k.check(c.Throttled == 6 && c.Succeeded == 1, "throttled %d, succeeded %d", c.Throttled, c.Succeeded)
+}
+
+// untilCalm lets time pass until a job is due, and congestion control has
+// forgotten that anything was throttled.
+func (k *kit) untilCalm() {
+	k.t.Helper()
+	k.untilDue()
+	k.advance(time.Minute)
 }
 
 // untilDue lets time pass until Dispatch has moved a job.

@@ -28,11 +28,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	return report(ctx, root.ExecuteContext(ctx), stderr)
+	return explain(ctx, root.ExecuteContext(ctx), stderr)
 }
 
-// report says what went wrong, in one line, and returns the exit code.
-func report(ctx context.Context, err error, stderr io.Writer) int {
+// explain says what went wrong, in one line, and returns the exit code.
+func explain(ctx context.Context, err error, stderr io.Writer) int {
 	if err == nil {
 		return 0
 	}

@@ -8,8 +8,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// groupSetUp is the group of the help that cobra's own commands join.
-const groupSetUp = "set-up"
+// The groups of the help. Cobra's own commands join groupSetUp.
+const (
+	groupWork  = "work"
+	groupSetUp = "set-up"
+)
 
 // newRoot returns the command sluice with all its commands.
 func newRoot() *cobra.Command {
@@ -19,11 +22,13 @@ func newRoot() *cobra.Command {
 		Long: `Sluice keeps a service standing when traffic surges. What cannot be served now
 waits in a durable line, is let through at a controlled rate, is held under a
 deadline while it is served, and is never lost.`,
-		Example: `  sluice config
-  sluice version`,
+		Example: `  sluice demo
+  sluice bulk run examples/zipcodes.csv --tenant-column state --type echo
+  sluice serve`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	addGroup(root, groupWork, "Run it:", newDemoCommand(), newBulkCommand(), newServeCommand())
 	addGroup(root, groupSetUp, "Set it up:", newConfigCommand(), newVersionCommand())
 	root.SetHelpCommandGroupID(groupSetUp)
 	root.SetCompletionCommandGroupID(groupSetUp)

@@ -235,12 +235,12 @@ func fateOf(options *targetOptions, id string) targetFate {
 		hash = (hash ^ uint64(id[i])) * 1099511628211
 	}
 	hash = mix(hash)
-	fate := targetFate{id: hash, slow: share(mix(hash^1)) < options.SlowShare}
-	fate.takes = time.Millisecond + time.Duration(share(mix(hash^2))*float64(2*time.Millisecond))
+	fate := targetFate{id: hash, slow: unit(mix(hash^1)) < options.SlowShare}
+	fate.takes = time.Millisecond + time.Duration(unit(mix(hash^2))*float64(2*time.Millisecond))
 	if fate.slow {
 		fate.takes = options.SlowFor
 	}
-	luck := share(mix(hash ^ 3))
+	luck := unit(mix(hash ^ 3))
 	fate.rejected = luck < options.RejectShare
 	fate.flaky = !fate.rejected && luck < options.RejectShare+options.FlakyShare
 	return fate
@@ -254,8 +254,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// share maps a hash to [0, 1).
-func share(hash uint64) float64 { return float64(hash>>11) / (1 << 53) }
+// unit maps a hash to [0, 1).
+func unit(hash uint64) float64 { return float64(hash>>11) / (1 << 53) }
 
 // targetWindow is a fixed-window rate limit.
 type targetWindow struct {

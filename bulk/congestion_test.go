@@ -88,11 +88,35 @@ func TestCongestionReadsTheRate(t *testing.T) {
 		saturate(&c, 1003+window, 5)
 	}
 	if got := c.Allowance(1003 + seenWindows); got != 6 {
-		t.Errorf("the 7 is %d saturated windows ago: %d, want the 6 after it", seenWindows+2, got)
+		t.Errorf("the 7 is %d windows ago: %d, want the 6 after it", seenWindows+2, got)
 	}
 	saturate(&c, 1003+seenWindows, 5)
 	if got := c.Allowance(1004 + seenWindows); got != 5 {
 		t.Errorf("only windows of 5 are left: %d, want 5", got)
+	}
+}
+
+func TestCongestionReadsWindowsWithoutThrottlesToo(t *testing.T) {
+	var c Congestion
+	c.Observe(1000, 9, 0)
+	c.Observe(1001, 0, 0) // nothing was tried: it shows nothing
+	saturate(&c, 1002, 4)
+	if got := c.Allowance(1003); got != 9 {
+		t.Errorf("9 passed, then 4 with a throttle: %d, want 9", got)
+	}
+	if !c.Known() {
+		t.Error("a throttle was seen, but is not known")
+	}
+}
+
+func TestSaturated(t *testing.T) {
+	for _, c := range []struct {
+		tenants, throttled int
+		want               bool
+	}{{0, 0, false}, {1, 0, false}, {1, 1, true}, {2, 1, false}, {3, 1, false}, {3, 2, true}, {10, 5, false}, {10, 6, true}} {
+		if got := Saturated(c.tenants, c.throttled); got != c.want {
+			t.Errorf("%d of %d tenants throttled: %t, want %t", c.throttled, c.tenants, got, c.want)
+		}
 	}
 }
 

@@ -147,6 +147,15 @@ func (m *machine) checkResults(a *modelAction) {
 	m.expectDead(a.ID, 0, len(a.jobs)+1, want...)
 }
 
+func (m *machine) done() bool {
+	for _, a := range m.model.actions {
+		if a.last.Done() < a.last.Received {
+			return false
+		}
+	}
+	return true
+}
+
 // finish lifts every limit, and runs what is left to its end: whatever happened
 // before, no job may be stuck.
 func (m *machine) finish() {
@@ -170,7 +179,7 @@ func (m *machine) finish() {
 			m.move(a, bulk.Move{Kind: bulk.Resume})
 		}
 	}
-	for range 100 {
+	for round := 0; round < 100 && !m.done(); round++ {
 		m.advance(time.Minute)
 		m.compare(m.rt)
 		m.dispatchAll(m.rt)

@@ -259,10 +259,14 @@ func (m *model) expire() (back, ended int64) {
 	return back, ended
 }
 
-// crash ends the leases that die with the process.
+// crash ends the leases that die with the process. A job that was returned to the
+// line as it was due may be non-ready again: the next Dispatch returns it.
 func (m *model) crash() {
 	m.roll()
 	m.fuzzy = m.window
+	for _, a := range m.actions {
+		a.returned = [3]int64{}
+	}
 	for _, l := range m.leases {
 		l.restarted = true
 		if !l.live || !l.local {

@@ -163,7 +163,8 @@ func plainJSON(raw json.RawMessage) string {
 		}
 		return cmp.Or(printable(strings.Join(parts, ", ")), "none")
 	case json.Unmarshal(raw, &known) == nil && known.P50 != "":
-		return fmt.Sprintf("p50 %s, p90 %s, p99 %s, max %s ms", known.P50, known.P90, known.P99, known.Max)
+		return fmt.Sprintf("p50 %s, p90 %s, p99 %s, max %s",
+			spellMS(known.P50), spellMS(known.P90), spellMS(known.P99), spellMS(known.Max))
 	case json.Compact(&compact, raw) != nil:
 		return "–"
 	}

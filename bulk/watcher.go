@@ -47,6 +47,7 @@ func (e *Engine) watchOnce(ctx context.Context) error {
 		return err
 	}
 	now := time.Now()
+	moved := false
 	unfinished := make(map[string]bool, len(actions))
 	for i := range actions {
 		a := &actions[i]
@@ -60,6 +61,10 @@ func (e *Engine) watchOnce(ctx context.Context) error {
 		if _, err := e.store.Move(ctx, a.ID, Move{Kind: kind}); err != nil && !errors.As(err, &refused) {
 			return err
 		}
+		moved = true
+	}
+	if moved {
+		// Only now, so that actions which start together are served together.
 		e.fetch.wake()
 		e.aggregate.wake()
 		e.watch.wake()

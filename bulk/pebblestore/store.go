@@ -46,7 +46,7 @@ type Store struct {
 	settings bulk.Settings
 	tenants  map[string]*tenant
 	kinds    map[string]*kind
-	targets  map[string]*counter
+	targets  map[string]*target
 	limiters map[[2]string]*limiter
 	global   counter
 	virtual  float64
@@ -91,7 +91,7 @@ func Open(dir string, options Options) (*Store, error) {
 		numbers:  map[string]uint64{},
 		tenants:  map[string]*tenant{},
 		kinds:    map[string]*kind{},
-		targets:  map[string]*counter{},
+		targets:  map[string]*target{},
 		limiters: map[[2]string]*limiter{},
 		shut:     -1,
 	}
@@ -181,6 +181,12 @@ func (s *Store) left(c *counter, window int64) int64 {
 	return max(0, left)
 }
 
+// leftOf is what a target still lets into the ready queue in a window, by its
+// configured limits or by what was learned of it.
+func (s *Store) leftOf(t *target, window int64) int64 {
+	return min(s.left(&t.counter, window), t.allowance(window))
+}
+
 // mayStart tells whether one more attempt may start in a window.
 func (s *Store) mayStart(c *counter, window int64) bool {
 	c.roll(window)
@@ -222,23 +228,20 @@ func (s *Store) lineOf(t *tenant, name string) *line {
 	return l
 }
 
-func (s *Store) targetOf(name string) *counter {
-	if name == "" {
-		return nil
+func (s *Store) targetOf(name string) *target {
+	t := s.targets[name]
+	if t == nil {
+		t = &target{name: name}
+		s.targets[name] = t
 	}
-	c := s.targets[name]
-	if c == nil {
-		c = &counter{}
-		s.targets[name] = c
-	}
-	return c
+	return t
 }
 
-func (s *Store) limiterOf(tenant, target string) *limiter {
-	key := [2]string{tenant, target}
+func (s *Store) limiterOf(tenant string, t *target) *limiter {
+	key := [2]string{tenant, t.name}
 	l := s.limiters[key]
 	if l == nil {
-		l = &limiter{booked: map[int64]int64{}}
+		l = &limiter{target: t}
 		s.limiters[key] = l
 	}
 	return l
@@ -248,35 +251,33 @@ func (s *Store) limiterOf(tenant, target string) *limiter {
 func (s *Store) enter(number uint64, record bulk.Action) *action {
 	spec := record.Spec
 	a := &action{
-		number:  number,
-		record:  record,
-		spec:    &spec,
-		config:  s.config.For(spec.Type),
-		line:    s.lineOf(s.tenantOf(spec.Tenant), spec.Type),
-		target:  s.targetOf(spec.TargetName()),
-		limiter: s.limiterOf(spec.Tenant, congestionKey(&spec)),
-		jobs:    map[uint32]*job{},
-		logs:    map[uint32]pageLog{},
+		number: number,
+		record: record,
+		spec:   &spec,
+		config: s.config.For(spec.Type),
+		line:   s.lineOf(s.tenantOf(spec.Tenant), spec.Type),
+		target: s.targetOf(targetName(&spec)),
+		jobs:   map[uint32]*job{},
+		logs:   map[uint32]pageLog{},
 	}
+	a.limiter = s.limiterOf(spec.Tenant, a.target)
 	if spec.MaxAttempts > 0 {
 		a.config.MaxAttempts = spec.MaxAttempts
 	}
 	a.line.actions = append(a.line.actions, a)
 	a.limiter.users++
-	if a.target != nil {
-		a.target.users++
-	}
+	a.target.users++
 	s.actions[number], s.numbers[spec.ID] = a, number
 	return a
 }
 
-// congestionKey names what an action's jobs may congest: their target, or the
-// handler of their type.
-func congestionKey(spec *bulk.Spec) string {
+// targetName names what an action's jobs call: their target, or the handlers of
+// their type, under a name that no target can have.
+func targetName(spec *bulk.Spec) string {
 	if spec.Target != nil {
 		return spec.Target.Name
 	}
-	return "type " + spec.Type
+	return "\x00" + spec.Type
 }
 
 // leave takes a finished action out of memory, and with it what no other action
@@ -286,13 +287,11 @@ func (s *Store) leave(a *action) {
 	delete(s.numbers, a.record.ID)
 	s.pages.forget(a.number)
 	if a.limiter.users--; a.limiter.users == 0 {
-		delete(s.limiters, [2]string{a.spec.Tenant, congestionKey(a.spec)})
+		delete(s.limiters, [2]string{a.spec.Tenant, a.target.name})
 	}
-	if a.target != nil {
-		a.target.users--
-		if _, set := s.settings.Targets[a.spec.TargetName()]; a.target.users == 0 && !set {
-			delete(s.targets, a.spec.TargetName())
-		}
+	a.target.users--
+	if _, set := s.settings.Targets[a.target.name]; a.target.users == 0 && !set {
+		delete(s.targets, a.target.name)
 	}
 	l := a.line
 	l.actions = slices.DeleteFunc(l.actions, func(other *action) bool { return other == a })

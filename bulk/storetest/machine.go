@@ -16,7 +16,7 @@ import (
 func checkModel(t *testing.T, factory Factory) {
 	rounds := 4
 	if os.Getenv("SLUICE_LONG") == "1" {
-		rounds = 40
+		rounds = 20
 	}
 	steps := 0
 	rapid.Check(t, func(rt *rapid.T) {

@@ -9,17 +9,20 @@ import "time"
 // where nonReady counts the jobs of the same limiter that wait already, and rate
 // is what the limiter lets through in a second. So each throttled job gets a
 // slot of its own behind the others, instead of coming back with all of them.
-// It is at least retryAfter. It has no cap: jobs bunched at a cap would only be
-// turned back again.
+// It is at least retryAfter. It has no cap, but the reach of the clock: jobs
+// bunched at a cap would only be turned back again.
 func ThrottleDelay(base time.Duration, nonReady int64, rate float64, retryAfter time.Duration) time.Duration {
 	delay := base
 	if rate > 0 {
-		delay += time.Duration(float64(nonReady)/rate) * time.Second
+		delay += time.Duration(min(float64(nonReady)/rate, lastSlot)) * time.Second
 	}
 	return max(delay, retryAfter)
 }
 
 const (
+	// lastSlot is in seconds, a hundred years: added to the present, what is
+	// beyond could not be told in nanoseconds.
+	lastSlot = 100 * 365 * 24 * 3600
 	// seenWindows is how many windows the rate is read from.
 	seenWindows = 5
 	// quietWindows is how many windows without a throttle pass before more is
@@ -94,5 +97,9 @@ func (c *Congestion) Allowance(window int64) int64 {
 	if probe > maxProbe {
 		return NoLimit
 	}
-	return int64(c.PerWindow()) << probe
+	seen := int64(c.PerWindow())
+	if seen > NoLimit>>probe {
+		return NoLimit
+	}
+	return seen << probe
 }

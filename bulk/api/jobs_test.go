@@ -25,7 +25,7 @@ const ndjson, commas = "application/x-ndjson", "text/csv"
 
 func packed(text string) string {
 	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
+	w, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed)
 	_, _ = io.WriteString(w, text)
 	_ = w.Close()
 	return b.String()
@@ -257,10 +257,12 @@ func FuzzUpload(f *testing.F) {
 	f.Add("a,b\n\"1\n\",2\n", "", false)
 	f.Add("{\n", "-1", true)
 	f.Add("\xff", "9223372036854775808", false)
+	engine := newFakeEngine()
+	handler := api.New(engine)
 	f.Fuzz(func(t *testing.T, body, offset string, lines bool) {
-		fixture := &fixture{T: t, engine: newFakeEngine()}
-		fixture.handler = api.New(fixture.engine)
-		if _, _, err := fixture.engine.Create(t.Context(), bulk.Spec{ID: "a", Tenant: "t", Type: "echo"}); err != nil {
+		engine.actions = nil
+		fixture := &fixture{T: t, engine: engine, handler: handler}
+		if _, _, err := engine.Create(t.Context(), bulk.Spec{ID: "a", Tenant: "t", Type: "echo"}); err != nil {
 			t.Fatal(err)
 		}
 		r := fixture.request("POST", "/v1/actions/a/jobs", body, "Content-Type", map[bool]string{true: ndjson, false: commas}[lines])

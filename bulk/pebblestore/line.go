@@ -57,7 +57,7 @@ func (s *Store) Backlog(context.Context) (bulk.Backlog, error) {
 			if waiting := s.waiting(l, window); len(waiting) > 0 {
 				b.Lines = append(b.Lines, bulk.Line{
 					Tenant: t.name, Type: l.kind.name, Settings: t.settings,
-					Taken: t.taken, TypeTaken: l.taken, Left: left, Waiting: waiting,
+					Taken: t.taken, TypeTaken: l.taken, Granted: l.granted, Left: left, Waiting: waiting,
 				})
 				state := b.Types[l.kind.name]
 				for _, w := range waiting {
@@ -130,7 +130,7 @@ func (s *Store) charge(a *action, n int64) {
 	a.target.ready += n
 }
 
-// advance moves the tags of a line, and virtual times, by n grants.
+// advance moves the tags and the count of a line, and virtual times, by n grants.
 func (s *Store) advance(l *line, n int64) {
 	step := 1 / l.tenant.settings.Weight
 	begin := max(l.tenant.taken, s.virtual)
@@ -139,4 +139,5 @@ func (s *Store) advance(l *line, n int64) {
 	begin = max(l.taken, l.kind.virtual)
 	l.taken = begin + float64(n)*step
 	l.kind.virtual = max(l.kind.virtual, begin+float64(n-1)*step)
+	l.granted += n
 }

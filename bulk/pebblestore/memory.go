@@ -107,6 +107,7 @@ type line struct {
 	tenant  *tenant
 	kind    *kind
 	taken   float64 // its tag in the division of the type's workers
+	granted int64   // jobs that were admitted
 	actions []*action
 }
 

@@ -2,8 +2,9 @@ package main
 
 import "github.com/spf13/cobra"
 
-// newBulkCommand returns "sluice bulk" with its commands.
-func newBulkCommand() *cobra.Command {
+// newBulkCommand returns "sluice bulk" with its commands; connect makes the client
+// of those that speak with a server.
+func newBulkCommand(connect connector) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "bulk",
 		Short: "Run bulk actions: here, or on a server",
@@ -17,6 +18,6 @@ the result. The other commands speak with a server ("sluice serve").`,
   sluice bulk submit examples/zipcodes.csv --tenant acme --type echo --watch`,
 	}
 	command.AddCommand(newBulkRunCommand(openRunner, bulkInput))
-	command.AddCommand(newServerCommands()...)
+	command.AddCommand(newServerCommands(connect)...)
 	return command
 }

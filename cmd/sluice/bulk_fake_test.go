@@ -94,6 +94,9 @@ func (f *fakeRunner) move(id string, move bulk.Move) (bulk.Action, error) {
 	if err != nil {
 		return bulk.Action{}, err
 	}
+	if move.Kind == bulk.Cancel {
+		a.Canceled, a.Pending, a.InFlight = a.Pending, 0, 0
+	}
 	*a, err = a.Apply(move, time.Now())
 	return *a, err
 }

@@ -29,6 +29,8 @@ type bulkRun struct {
 type rowInput interface {
 	rowSource
 	io.Closer
+	// Progress is how many bytes were read, and of how many; 0: not known.
+	Progress() (read, size int64)
 }
 
 // inputOpener opens a file of rows ("-": stdin) that must have a column.
@@ -107,11 +109,14 @@ func (r *bulkRun) say(format string, args ...any) {
 }
 
 // takeIn stores the whole file and lets its actions run.
-func (r *bulkRun) takeIn(ctx context.Context, engine runner, rows rowSource) ([]string, error) {
+func (r *bulkRun) takeIn(ctx context.Context, engine runner, rows rowInput) ([]string, error) {
 	name := inputName(r.file)
 	start := time.Now()
 	in := newIntake(engine, name, r.flags.column, r.spec)
+	shown := newIntakeDisplay(r.err, "reading", rows, r.flags.json)
+	in.progress = shown.Show
 	err := in.Read(ctx, rows)
+	shown.Close()
 	if err != nil {
 		// The command may have been interrupted, but what it made is its to undo.
 		abandon, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainGrace)

@@ -237,7 +237,7 @@ func TestBulkRunActionFailed(t *testing.T) {
 		f := newFakeRunner(1000)
 		f.failEvery = 10
 		r := bulkRunOn(t.Context(), f, "", ordersFile(t), "--tenant-column", "customer", "--type", "echo", "--fail-above", "0.05")
-		if r.code() != 1 || !strings.Contains(r.failure.Error(), "6 actions FAILED, the first: customer 6 (a-customer 6)") {
+		if r.code() != 1 || !strings.Contains(r.failure.Error(), "6 actions FAILED, the first: customer 1 (a-customer 1)") {
 			t.Errorf("exit code %d: %v", r.code(), r.failure)
 		}
 		if !strings.Contains(r.out, "500 Internal Server Error") || !strings.Contains(r.out, "FAILED: customer 1") {

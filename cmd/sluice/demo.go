@@ -254,7 +254,7 @@ func (d *demo) early(ctx context.Context, engine runner, err error) error {
 // takeIn stores the whole input and lets its actions run.
 func (d *demo) takeIn(ctx context.Context, engine runner, target *demoTarget) ([]string, error) {
 	const name = "zipcodes.csv"
-	rows := &csvRows{CSV: upload.NewCSV(bytes.NewReader(d.file)), name: d.column}
+	rows := &csvRows{CSV: upload.NewCSV(bytes.NewReader(d.file)), countedInput: &countedInput{}, name: d.column}
 	var err error
 	if rows.column, err = rows.CSV.Column(d.column); err != nil {
 		return nil, err

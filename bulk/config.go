@@ -3,6 +3,7 @@ package bulk
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 )
@@ -30,7 +31,8 @@ type Config struct {
 	// Defaults 200 ms and 50.
 	FetchInterval time.Duration
 	FetchBatch    int
-	// Alpha is the weight of the shortest-job boost. Default 1 s.
+	// Alpha is the weight of the shortest-job boost. Default 1 s; negative: no
+	// boost.
 	Alpha time.Duration
 	// BackoffBase and BackoffCap bound the delay before an attempt after a
 	// transient error: base, doubled for each attempt, with jitter. The base is
@@ -52,7 +54,7 @@ type Config struct {
 	// in the process extend it while they run. Default 30 s.
 	Lease time.Duration
 	// ShutdownGrace is how long stopping waits for jobs in flight before they
-	// are handed back. Default 30 s.
+	// are handed back. Default 30 s; negative: it does not wait.
 	ShutdownGrace time.Duration
 	// Retention is how long finished actions and their dead letters are kept.
 	// Default 7 days; negative: for ever.
@@ -108,13 +110,13 @@ func (c Config) Validate() error {
 		name string
 		want string
 	}{
+		{isFinite(c.RequestsPerSecond), "requests_per_second", "a number above 0, or a negative one for no limit"},
 		{c.Window >= 100*time.Millisecond && c.Window <= time.Minute, "window", "from 100ms to 1m"},
 		{c.ReadyMax >= 1 && c.ReadyMax <= 1_000_000, "ready_max", "from 1 to 1,000,000"},
 		{c.DispatchInterval >= time.Millisecond, "dispatch_interval", "at least 1ms"},
 		{c.DispatchBatch >= 1, "dispatch_batch", "at least 1"},
 		{c.FetchInterval >= time.Millisecond, "fetch_interval", "at least 1ms"},
 		{c.FetchBatch >= 1, "fetch_batch", "at least 1"},
-		{c.Alpha >= 0, "alpha", "at least 0"},
 		{c.BackoffBase > 0, "backoff_base", "more than 0"},
 		{c.BackoffCap >= c.BackoffBase, "backoff_cap", "at least backoff_base"},
 		{c.Workers >= 1 && c.Workers <= 10_000, "workers", "from 1 to 10,000"},
@@ -122,7 +124,6 @@ func (c Config) Validate() error {
 		{c.MaxAttempts >= 1 && c.MaxAttempts <= 100, "max_attempts", "from 1 to 100"},
 		{c.MaxCrashes >= 1 && c.MaxCrashes <= 100, "max_crashes", "from 1 to 100"},
 		{c.Lease >= 100*time.Millisecond, "lease", "at least 100ms"},
-		{c.ShutdownGrace >= 0, "shutdown_grace", "at least 0"},
 	}
 	for _, check := range checks {
 		if !check.ok {
@@ -146,6 +147,8 @@ func (c Config) Validate() error {
 	}
 	return nil
 }
+
+func isFinite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 
 // For returns the settings of one job type.
 func (c Config) For(jobType string) TypeConfig {

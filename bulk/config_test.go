@@ -1,6 +1,7 @@
 package bulk
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -56,12 +57,14 @@ func equalConfig(a, b Config) bool {
 }
 
 func TestWithDefaultsKeepsWhatIsSet(t *testing.T) {
-	c := Config{RequestsPerSecond: -1, Window: 100 * time.Millisecond, Workers: 3, Retention: -1}.WithDefaults()
-	if c.RequestsPerSecond != -1 || c.Window != 100*time.Millisecond || c.Workers != 3 || c.Retention != -1 {
+	set := Config{RequestsPerSecond: -1, Window: 100 * time.Millisecond, Workers: 3, Alpha: -1, ShutdownGrace: -1, Retention: -1}
+	c := set.WithDefaults()
+	if c.RequestsPerSecond != -1 || c.Window != 100*time.Millisecond || c.Workers != 3 ||
+		c.Alpha != -1 || c.ShutdownGrace != -1 || c.Retention != -1 {
 		t.Errorf("changed to %+v", c)
 	}
 	if err := c.Validate(); err != nil {
-		t.Errorf("no limit and no end of retention are refused: %v", err)
+		t.Errorf("no limit, no boost, no grace and no end of retention are refused: %v", err)
 	}
 }
 
@@ -75,15 +78,15 @@ func TestValidateNamesTheSetting(t *testing.T) {
 		"dispatch_batch":    {func(c *Config) { c.DispatchBatch = -1 }},
 		"fetch_interval":    {func(c *Config) { c.FetchInterval = -ms }},
 		"fetch_batch":       {func(c *Config) { c.FetchBatch = -1 }},
-		"alpha":             {func(c *Config) { c.Alpha = -1 }},
-		"backoff_base":      {func(c *Config) { c.BackoffBase = -1 }},
-		"backoff_cap":       {func(c *Config) { c.BackoffCap = c.BackoffBase - 1 }},
-		"workers":           {func(c *Config) { c.Workers = -1 }, func(c *Config) { c.Workers = 10_001 }},
-		"job_timeout":       {func(c *Config) { c.JobTimeout = -1 }},
-		"max_attempts":      {func(c *Config) { c.MaxAttempts = -1 }, func(c *Config) { c.MaxAttempts = 101 }},
-		"max_crashes":       {func(c *Config) { c.MaxCrashes = -1 }, func(c *Config) { c.MaxCrashes = 101 }},
-		"lease":             {func(c *Config) { c.Lease = 99 * ms }},
-		"shutdown_grace":    {func(c *Config) { c.ShutdownGrace = -1 }},
+		"requests_per_second": {func(c *Config) { c.RequestsPerSecond = math.NaN() },
+			func(c *Config) { c.RequestsPerSecond = math.Inf(1) }},
+		"backoff_base": {func(c *Config) { c.BackoffBase = -1 }},
+		"backoff_cap":  {func(c *Config) { c.BackoffCap = c.BackoffBase - 1 }},
+		"workers":      {func(c *Config) { c.Workers = -1 }, func(c *Config) { c.Workers = 10_001 }},
+		"job_timeout":  {func(c *Config) { c.JobTimeout = -1 }},
+		"max_attempts": {func(c *Config) { c.MaxAttempts = -1 }, func(c *Config) { c.MaxAttempts = 101 }},
+		"max_crashes":  {func(c *Config) { c.MaxCrashes = -1 }, func(c *Config) { c.MaxCrashes = 101 }},
+		"lease":        {func(c *Config) { c.Lease = 99 * ms }},
 		"types.x.workers": {func(c *Config) { c.Types = map[string]TypeConfig{"x": {Workers: -1}} },
 			func(c *Config) { c.Types = map[string]TypeConfig{"x": {Workers: 10_001}} }},
 		"types.x.job_timeout": {func(c *Config) { c.Types = map[string]TypeConfig{"x": {JobTimeout: -1}} }},

@@ -96,7 +96,7 @@ func (e *Engine) Start(ctx context.Context) error {
 // in flight, and hands back those that are not done when ctx or the configured
 // grace ends.
 func (e *Engine) Stop(ctx context.Context) error {
-	grace, cancel := context.WithTimeout(ctx, e.config.ShutdownGrace)
+	grace, cancel := context.WithTimeout(ctx, max(0, e.config.ShutdownGrace))
 	defer cancel()
 	var wait sync.WaitGroup
 	for _, p := range e.pools {

@@ -34,7 +34,7 @@ func (e *Engine) fetchOnce(ctx context.Context, flows map[string]*flow) (wait ti
 	}
 	e.fairness.saw(b)
 	room := e.room(b, flows)
-	grants := Divide(b, room, e.config.Alpha)
+	grants := Divide(b, room, max(0, e.config.Alpha))
 	admitted := 0
 	if len(grants) > 0 {
 		if admitted, err = e.store.Admit(ctx, grants); err != nil {

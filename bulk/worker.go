@@ -297,7 +297,7 @@ func (p *pool) extensions(now time.Time) (extensions []Settlement) {
 		extensions = append(extensions, Settlement{Lease: lease, Kind: Extended, LeaseFor: p.engine.config.Lease})
 	}
 	for lease, r := range p.running {
-		if now.Sub(r.since) < max(p.timeout, r.spec.Timeout)+p.engine.config.ShutdownGrace {
+		if now.Sub(r.since) < max(p.timeout, r.spec.Timeout)+max(0, p.engine.config.ShutdownGrace) {
 			extend(lease)
 		}
 	}

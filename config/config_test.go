@@ -94,13 +94,14 @@ func TestFileByEnvironment(t *testing.T) {
 }
 
 func TestSpecialZeros(t *testing.T) {
-	c, err := config.Load(flags(t, "--bulk-requests-per-second=0", "--bulk-retention=0"), nil)
+	c, err := config.Load(flags(t, "--bulk-requests-per-second=0", "--bulk-retention=0", "--config", write(t, "bulk:\n  alpha: 0\n")),
+		[]string{"SLUICE_BULK_SHUTDOWN_GRACE=0"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Bulk.RequestsPerSecond >= 0 || c.Bulk.Retention >= 0 {
-		t.Fatalf("requests_per_second %v, retention %v: want both negative, which bulk takes for no limit and for ever",
-			c.Bulk.RequestsPerSecond, c.Bulk.Retention)
+	if b := c.Bulk; b.RequestsPerSecond >= 0 || b.Retention >= 0 || b.Alpha >= 0 || b.ShutdownGrace >= 0 {
+		t.Fatalf("requests_per_second %v, retention %v, alpha %v, shutdown_grace %v: want all negative, which bulk takes for none",
+			b.RequestsPerSecond, b.Retention, b.Alpha, b.ShutdownGrace)
 	}
 }
 
@@ -180,8 +181,10 @@ var wrongSettings = []struct {
 		want: `flag --bulk-window: bulk.window: "5ms": want from 100ms to 1m`},
 	{name: "out of bulk's range in the environment", variable: "SLUICE_BULK_WORKERS=10001",
 		want: `environment SLUICE_BULK_WORKERS: bulk.workers: "10001": want from 1 to 10,000`},
-	{name: "zero that would be the default", variable: "SLUICE_BULK_SHUTDOWN_GRACE=0",
-		want: `environment SLUICE_BULK_SHUTDOWN_GRACE: bulk.shutdown_grace: "0": want more than 0`},
+	{name: "zero that would be the default", variable: "SLUICE_BULK_LEASE=0",
+		want: `environment SLUICE_BULK_LEASE: bulk.lease: "0": want more than 0`},
+	{name: "negative grace", variable: "SLUICE_BULK_SHUTDOWN_GRACE=-1s",
+		want: `environment SLUICE_BULK_SHUTDOWN_GRACE: bulk.shutdown_grace: "-1s": want more than 0, or 0: at once`},
 	{name: "negative limit", file: "bulk:\n  requests_per_second: -1\n",
 		want: `file FILE:2: bulk.requests_per_second: "-1": want more than 0, or 0: no limit`},
 	{name: "not a number", variable: "SLUICE_BULK_REQUESTS_PER_SECOND=NaN",

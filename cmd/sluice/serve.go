@@ -80,7 +80,7 @@ func serve(ctx context.Context, settings *config.Config, command *cobra.Command)
 	}
 	server := newHTTPServer(settings, engine, log)
 	log.Info("serving", "http", settings.HTTP, "data", settings.DataDir)
-	return lifecycle.Run(ctx, settings.Bulk.ShutdownGrace+stopMargin, engine, server)
+	return lifecycle.Run(ctx, max(0, settings.Bulk.ShutdownGrace)+stopMargin, engine, server)
 }
 
 // newHTTPServer mounts what is served.

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -31,7 +32,7 @@ func (s *server) lease(ctx context.Context, in *inLease) (*outLease, error) {
 	jobs, err := s.engine.Lease(ctx, bulk.LeaseRequest{
 		Types:    in.Body.Types,
 		Max:      in.Body.Max,
-		LeaseFor: milliseconds(in.Body.LeaseMS),
+		LeaseFor: s.leaseFor(in.Body.LeaseMS),
 	}, milliseconds(in.Body.WaitMS))
 	if err != nil {
 		return nil, s.refuse(ctx, "", err)
@@ -45,6 +46,14 @@ func (s *server) lease(ctx context.Context, in *inLease) (*outLease, error) {
 		out.Body.Jobs[i] = job(&jobs[i])
 	}
 	return out, nil
+}
+
+// leaseFor is the time of a lease that a request asks for; 0 stands for none.
+func (s *server) leaseFor(ms int64) time.Duration {
+	if ms == 0 {
+		return s.config.Lease
+	}
+	return milliseconds(ms)
 }
 
 // handBack releases jobs that were leased for a client that has gone.
@@ -103,7 +112,7 @@ type inExtend struct{ Body wire.Extension }
 func (s *server) extend(ctx context.Context, in *inExtend) (*outVerdicts, error) {
 	reports := make([]bulk.Report, len(in.Body.Leases))
 	for i := range reports {
-		reports[i] = bulk.Report{Kind: bulk.Extended, LeaseFor: milliseconds(in.Body.LeaseMS)}
+		reports[i] = bulk.Report{Kind: bulk.Extended, LeaseFor: s.leaseFor(in.Body.LeaseMS)}
 	}
 	return s.settle(ctx, in.Body.Leases, reports)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/api"
 	"github.com/sluice-project/sluice/bulk/api/wire"
 )
 
@@ -145,10 +146,11 @@ func TestAcknowledgeRefused(t *testing.T) {
 		`{}`:              "outcomes",
 		`{"outcomes":[]}`: "outcomes",
 		many:              "outcomes",
-		`{"outcomes":[{"lease":"x","status":"lost"}]}`:                      "outcomes[0].status",
-		`{"outcomes":[{"status":"failed"}]}`:                                "outcomes[0].lease",
-		`{"outcomes":[{"lease":"x","status":"retry","retry_after_ms":-1}]}`: "outcomes[0].retry_after_ms",
-		`{"outcomes":[{"lease":"x","status":"failed","reason":"why"}]}`:     "outcomes[0].reason",
+		`{"outcomes":[{"lease":"x","status":"lost"}]}`:                                "outcomes[0].status",
+		`{"outcomes":[{"status":"failed"}]}`:                                          "outcomes[0].lease",
+		`{"outcomes":[{"lease":"x","status":"retry","retry_after_ms":-1}]}`:           "outcomes[0].retry_after_ms",
+		`{"outcomes":[{"lease":"x","status":"throttled","retry_after_ms":86400001}]}`: "outcomes[0].retry_after_ms",
+		`{"outcomes":[{"lease":"x","status":"failed","reason":"why"}]}`:               "outcomes[0].reason",
 	}
 	f := newFixture(t)
 	for body, field := range tests {
@@ -183,4 +185,19 @@ func TestExtend(t *testing.T) {
 	}
 	f.do(422, "POST", "/v1/leases/extend", `{"leases":[]}`)
 	f.do(422, "POST", "/v1/leases/extend", `{"leases":["x"],"lease_ms":1}`)
+}
+
+// TestLeaseOfTheConfig: without lease_ms the lease is that of the config.
+func TestLeaseOfTheConfig(t *testing.T) {
+	f := newFixture(t, api.WithConfig(bulk.Config{Lease: 5 * time.Minute}))
+	f.dispatched("a", "1")
+	f.do(200, "POST", "/v1/leases", `{"types":["echo"]}`)
+	f.do(200, "POST", "/v1/leases/extend", `{"leases":["`+bulk.LeaseID{Fence: 1}.String()+`"]}`)
+	if got := f.engine.leases[0].LeaseFor; got != 5*time.Minute {
+		t.Errorf("leased for %v, want 5m", got)
+	}
+	if got := f.engine.reports[0].LeaseFor; got != 5*time.Minute {
+		t.Errorf("extended by %v, want 5m", got)
+	}
+	f.do(422, "POST", "/v1/leases", `{"types":["echo"],"lease_ms":0}`)
 }

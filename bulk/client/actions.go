@@ -133,7 +133,8 @@ func (c *Client) Acknowledge(ctx context.Context, outcomes []wire.Outcome) ([]wi
 	return verdicts.Verdicts, err
 }
 
-// Extend takes more time, from now, for leases.
+// Extend takes more time, from now, for leases; 0 is what the server has as
+// bulk.lease.
 func (c *Client) Extend(ctx context.Context, leases []string, lease time.Duration) ([]wire.Verdict, error) {
 	var verdicts wire.Verdicts
 	body := wire.Extension{Leases: leases, LeaseMS: lease.Milliseconds()}

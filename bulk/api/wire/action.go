@@ -18,7 +18,7 @@ type NewAction struct {
 	Target      *Target    `json:"target,omitempty" doc:"The webhook that each job is sent to. Give either a type or a target."`
 	Class       string     `json:"class,omitempty" enum:"high,normal,low" doc:"Orders the actions within a tenant. Default normal."`
 	ID          string     `json:"id,omitempty" maxLength:"128" doc:"Creating an id twice creates it once. Letters, digits and . _ : - ; made if absent."`
-	Aggregate   []string   `json:"aggregate,omitempty" nullable:"false" maxItems:"100" doc:"What is computed of the results, such as count, sum:FIELD or top-errors."`
+	Aggregate   []string   `json:"aggregate,omitempty" nullable:"false" maxItems:"32" doc:"What is computed of the results, such as count, sum:FIELD or top-errors."`
 	RunAt       *time.Time `json:"run_at,omitempty" nullable:"true" doc:"The earliest time of the first attempt. Default: at once."`
 	MaxAttempts int        `json:"max_attempts,omitempty" minimum:"0" maximum:"100" doc:"The most attempts of one job; 0 is the default of its type."`
 	TimeoutMS   int64      `json:"timeout_ms,omitempty" minimum:"0" maximum:"86400000" doc:"The most time for one attempt; 0 is the default of its type."`

@@ -10,7 +10,7 @@ type LeaseRequest struct {
 	Types   []string `json:"types" nullable:"false" minItems:"1" maxItems:"100" doc:"The job types wanted; jobs come from them in turn."`
 	Max     int      `json:"max,omitempty" minimum:"1" maximum:"1000" default:"1" doc:"The most jobs to lease."`
 	WaitMS  int64    `json:"wait_ms,omitempty" minimum:"0" maximum:"60000" doc:"How long to wait for the first job. Default 0: answer at once."`
-	LeaseMS int64    `json:"lease_ms,omitempty" minimum:"1000" maximum:"43200000" default:"30000" doc:"The time until the lease ends."`
+	LeaseMS int64    `json:"lease_ms,omitempty" minimum:"1000" maximum:"43200000" doc:"The time until the lease ends. Default: the server's setting bulk.lease."`
 }
 
 // Leases are the jobs that were leased; none if none was ready in time.
@@ -52,14 +52,14 @@ type Outcome struct {
 	Status       string          `json:"status" enum:"succeeded,failed,retry,throttled" doc:"failed is final; retry uses an attempt; throttled uses none."`
 	Result       json.RawMessage `json:"result,omitempty" doc:"What the action's aggregates read, any JSON value, of a job that succeeded."`
 	Error        string          `json:"error,omitempty" doc:"Why the attempt did not succeed. The first 1,024 bytes are kept."`
-	RetryAfterMS int64           `json:"retry_after_ms,omitempty" minimum:"0" maximum:"604800000" doc:"What the target asked for, for retry and throttled."`
+	RetryAfterMS int64           `json:"retry_after_ms,omitempty" minimum:"0" maximum:"86400000" doc:"What the target asked for, for retry and throttled."`
 	TookMS       int64           `json:"took_ms,omitempty" minimum:"0" maximum:"604800000" doc:"How long the attempt ran, for the latency aggregates."`
 }
 
 // Extension asks for more time for leases.
 type Extension struct {
 	Leases  []string `json:"leases" nullable:"false" minItems:"1" maxItems:"1000"`
-	LeaseMS int64    `json:"lease_ms,omitempty" minimum:"1000" maximum:"43200000" default:"30000" doc:"The time from now until the leases end."`
+	LeaseMS int64    `json:"lease_ms,omitempty" minimum:"1000" maximum:"43200000" doc:"The time from now until the leases end. Default: the server's setting bulk.lease."`
 }
 
 // Verdicts has one verdict for each lease of the request, in its order.

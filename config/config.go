@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/webhook"
 )
 
 // Config holds the settings of the binary. [Settings] says for each what it
@@ -22,6 +23,7 @@ type Config struct {
 	// accepted.
 	DiskReserve int64
 	Bulk        bulk.Config
+	Webhook     Webhook
 
 	// sources has where each value came from, by key; a key that is missing has
 	// its default.
@@ -35,6 +37,27 @@ type Log struct {
 	Format string
 }
 
+// Webhook says how jobs are sent as HTTP requests; see webhook.Options.
+type Webhook struct {
+	Secrets       Secrets
+	TargetSecrets map[string]Secrets
+	// MaxResponseBytes is how much of an answer is read as the result.
+	MaxResponseBytes int64
+	IdleConnections  int
+}
+
+// Options returns the options of the handler of webhooks.
+func (w *Webhook) Options() webhook.Options {
+	options := webhook.Options{
+		Secrets: w.Secrets, TargetSecrets: make(map[string][]string, len(w.TargetSecrets)),
+		MaxResponseBytes: w.MaxResponseBytes, IdleConnections: w.IdleConnections,
+	}
+	for name, secrets := range w.TargetSecrets {
+		options.TargetSecrets[name] = secrets
+	}
+	return options
+}
+
 // Default returns the config with nothing set.
 func Default() *Config {
 	return &Config{
@@ -43,7 +66,10 @@ func Default() *Config {
 		Log:         Log{Level: slog.LevelInfo, Format: "text"},
 		DiskReserve: 256 << 20,
 		Bulk:        bulk.Config{}.WithDefaults(),
-		sources:     map[string]string{},
+		Webhook: Webhook{
+			MaxResponseBytes: webhook.DefaultResponseBytes, IdleConnections: webhook.DefaultIdleConnections,
+		},
+		sources: map[string]string{},
 	}
 }
 

@@ -120,20 +120,29 @@ func TestSettingsOfOneJobType(t *testing.T) {
 	}
 }
 
-// Every setting can be set in each way, and its default is a valid value.
+// Every setting can be set in each way that it has, and its default is a valid value.
 func TestEverySettingInEveryWay(t *testing.T) {
 	for _, s := range config.Settings() {
 		value := s.Default
-		if c, err := config.Load(flags(t, "--"+s.Flag()+"="+value), nil); err != nil {
-			t.Errorf("by flag: %v", err)
-		} else if source := c.Source(s.Key); source != "flag --"+s.Flag() {
-			t.Errorf("%s by flag: source %q", s.Key, source)
+		if s.Secret {
+			value = secretA
 		}
-		if c, err := config.Load(nil, []string{s.Variable() + "=" + value}); err != nil {
-			t.Errorf("by variable: %v", err)
-		} else if source := c.Source(s.Key); source != "environment "+s.Variable() {
-			t.Errorf("%s by variable: source %q", s.Key, source)
+		if s.Flag() != "" {
+			checkSource(t, s.Key, "flag --"+s.Flag(), flags(t, "--"+s.Flag()+"="+value))
 		}
+		if s.Variable() != "" {
+			checkSource(t, s.Key, "environment "+s.Variable(), nil, s.Variable()+"="+value)
+		}
+	}
+}
+
+func checkSource(t *testing.T, key, want string, flags *pflag.FlagSet, environ ...string) {
+	t.Helper()
+	c, err := config.Load(flags, environ)
+	if err != nil {
+		t.Errorf("by %s: %v", want, err)
+	} else if source := c.Source(key); source != want {
+		t.Errorf("%s: source %q, want %q", key, source, want)
 	}
 }
 

@@ -15,6 +15,7 @@
 // Each step overrides the one before. The file is YAML, named by --config or
 // SLUICE_CONFIG. The setting bulk.workers is the flag --bulk-workers and the
 // variable SLUICE_BULK_WORKERS; an empty variable is as if it were not set.
+// Secrets have no flag.
 //
 // # Guarantees
 //
@@ -22,5 +23,6 @@
 //     setting is wrong, where it was set, and what would be right.
 //   - Nothing is ignored: a key of the file that is no setting is an error, and
 //     so is a variable that is nearly the name of one.
-//   - What [Config.WriteYAML] prints is a file that gives the same Config.
+//   - What [Config.WriteYAML] prints is a file that gives the same Config, but for
+//     secrets: neither it nor an error shows one.
 package config

@@ -33,6 +33,9 @@ func (c *Config) readEnvironment(variables map[string]string) error {
 	names := []string{fileVariable}
 	for i := range settings {
 		s := &settings[i]
+		if s.Variable() == "" {
+			continue
+		}
 		names = append(names, s.Variable())
 		if value, ok := variables[s.Variable()]; ok {
 			if err := c.set(s, value, "environment "+s.Variable()); err != nil {

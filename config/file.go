@@ -129,9 +129,7 @@ func (f *fileReader) entry(e entry) error {
 	for i := range settings {
 		s := &settings[i]
 		if s.Key == e.key && !strings.Contains(e.name.Value, ".") {
-			return f.value(e, func(text string) error {
-				return f.config.set(s, text, f.source(e.value))
-			})
+			return f.setting(s, e)
 		}
 		if section, _, _ := strings.Cut(s.Key, "."); section == e.key {
 			return f.section(e.value, e.key)
@@ -148,6 +146,58 @@ func (f *fileReader) unknown(e entry, keys []string) error {
 		why = "want each level on a line of its own, and no dot in a key"
 	}
 	return f.wrong(e.name, e.key, why)
+}
+
+// setting reads the value of a setting of the table.
+func (f *fileReader) setting(s *Setting, e entry) error {
+	switch field := s.field(f.config).(type) {
+	case *Secrets:
+		secrets, err := f.secrets(e)
+		*field = secrets
+		return err
+	case *map[string]Secrets:
+		return f.secretsByName(field, e)
+	default:
+		return f.value(e, func(text string) error {
+			return f.config.set(s, text, f.source(e.value))
+		})
+	}
+}
+
+// secrets reads a list of secrets.
+func (f *fileReader) secrets(e entry) (Secrets, error) {
+	if e.value.Kind != yaml.SequenceNode {
+		return nil, f.wrong(e.value, e.key, "want a list of secrets, each a line that begins with a dash")
+	}
+	var secrets Secrets
+	for _, node := range e.value.Content {
+		if node.Kind == yaml.AliasNode {
+			node = node.Alias
+		}
+		if node.Kind != yaml.ScalarNode || isNull(node) {
+			return nil, f.wrong(node, e.key, "want a secret on each line of the list")
+		}
+		secrets = append(secrets, node.Value)
+	}
+	f.config.sources[e.key] = f.source(e.value)
+	return secrets, nil
+}
+
+func (f *fileReader) secretsByName(into *map[string]Secrets, list entry) error {
+	entries, err := f.entries(list.value, list.key)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if *into == nil {
+			*into = map[string]Secrets{}
+		}
+		if (*into)[e.name.Value], err = f.secrets(e); err != nil {
+			return err
+		}
+	}
+	f.config.sources[list.key] = f.source(list.value)
+	return nil
 }
 
 // value hands the text of a scalar to set.

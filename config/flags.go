@@ -7,11 +7,14 @@ import (
 // fileFlag names the file.
 const fileFlag = "config"
 
-// Flags adds a flag for each setting, and --config, to flags; Load reads them.
+// Flags adds a flag for each setting that has one, and --config, to flags; Load reads them.
 func Flags(flags *pflag.FlagSet) {
 	flags.String(fileFlag, "", "YAML `file` of settings (environment: "+fileVariable+")")
 	for i := range settings {
 		s := &settings[i]
+		if s.Flag() == "" {
+			continue
+		}
 		flag := flags.VarPF(&flagValue{setting: s, text: s.Default}, s.Flag(), "", s.help())
 		if s.Unit == unitBool {
 			flag.NoOptDefVal = "true"
@@ -19,12 +22,17 @@ func Flags(flags *pflag.FlagSet) {
 	}
 }
 
-// help is what stands beside a flag.
+// help says what the setting means.
 func (s *Setting) help() string {
-	if s.Zero == "" {
-		return s.Usage
+	switch {
+	case s.FileOnly:
+		return s.Usage + "; in the file only"
+	case s.Secret:
+		return s.Usage + "; in the file or the environment only"
+	case s.Zero != "":
+		return s.Usage + "; 0: " + s.Zero
 	}
-	return s.Usage + "; 0: " + s.Zero
+	return s.Usage
 }
 
 // flagValue is a setting as a flag. It keeps the text, once it has been found
@@ -74,7 +82,7 @@ func (c *Config) readFlags(flags *pflag.FlagSet) error {
 	}
 	for i := range settings {
 		s := &settings[i]
-		if !flags.Changed(s.Flag()) {
+		if s.Flag() == "" || !flags.Changed(s.Flag()) {
 			continue
 		}
 		if err := c.set(s, flags.Lookup(s.Flag()).Value.String(), "flag --"+s.Flag()); err != nil {

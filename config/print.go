@@ -11,7 +11,8 @@ import (
 )
 
 // WriteYAML writes the config as a file that gives the same config, with a
-// comment after each value that says where it came from.
+// comment after each value that says where it came from. Secrets are not shown:
+// a mark stands for each, and a file with such a mark is refused.
 func (c *Config) WriteYAML(w io.Writer) error {
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	sections := map[string]*yaml.Node{"": root}
@@ -24,7 +25,16 @@ func (c *Config) WriteYAML(w io.Writer) error {
 		if sections[section] == nil {
 			sections[section] = addMapping(root, section)
 		}
-		addValue(sections[section], name, s.Unit, format(s.field(c)), c.Source(s.Key))
+		switch field := s.field(c).(type) {
+		case *Secrets:
+			addSecrets(sections[section], name, *field, c.Source(s.Key))
+		case *map[string]Secrets:
+			mapping := addMapping(sections[section], name)
+			mapping.LineComment = "# " + c.Source(s.Key)
+			c.addSecretsByName(mapping, s.Key, *field)
+		default:
+			addValue(sections[section], name, s.Unit, format(field), c.Source(s.Key))
+		}
 	}
 	if len(c.Bulk.Types) > 0 {
 		c.addTypes(addMapping(sections["bulk"], "types"))
@@ -49,6 +59,22 @@ func (c *Config) addTypes(types *yaml.Node) {
 			}
 		}
 	}
+}
+
+// addSecretsByName adds the secrets of targets.
+func (c *Config) addSecretsByName(mapping *yaml.Node, key string, secrets map[string]Secrets) {
+	for _, name := range slices.Sorted(maps.Keys(secrets)) {
+		addSecrets(mapping, name, secrets[name], c.Source(key+"."+name))
+	}
+}
+
+// addSecrets adds a list that shows how many secrets there are.
+func addSecrets(parent *yaml.Node, name string, secrets Secrets, source string) {
+	list := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle, LineComment: "# " + source}
+	for range secrets {
+		list.Content = append(list.Content, text(hiddenSecret))
+	}
+	parent.Content = append(parent.Content, text(name), list)
 }
 
 func addMapping(parent *yaml.Node, name string) *yaml.Node {

@@ -25,7 +25,7 @@ func fieldNames(value any) map[string]bool {
 // same tells whether two configs are the same but for their sources.
 func same(a, b *config.Config) bool {
 	return a.DataDir == b.DataDir && a.HTTP == b.HTTP && a.Log == b.Log && a.Pprof == b.Pprof &&
-		a.DiskReserve == b.DiskReserve && reflect.DeepEqual(a.Bulk, b.Bulk)
+		a.DiskReserve == b.DiskReserve && reflect.DeepEqual(a.Bulk, b.Bulk) && reflect.DeepEqual(a.Webhook, b.Webhook)
 }
 
 func TestWriteYAMLSaysWhereValuesComeFrom(t *testing.T) {
@@ -75,6 +75,15 @@ func TestWriteYAMLRoundTrip(t *testing.T) {
 	})
 }
 
+func hasSecrets(c *config.Config) bool {
+	for _, secrets := range c.Webhook.TargetSecrets {
+		if len(secrets) > 0 {
+			return true
+		}
+	}
+	return len(c.Webhook.Secrets) > 0
+}
+
 type failer interface {
 	Fatalf(format string, args ...any)
 }
@@ -85,6 +94,12 @@ func checkRoundTrip(t *testing.T, f failer, c *config.Config) {
 		f.Fatalf("print: %v", err)
 	}
 	again, err := config.Load(nil, []string{"SLUICE_CONFIG=" + write(t, out.String())})
+	if hasSecrets(c) { // they are not printed
+		if err == nil || !strings.Contains(err.Error(), "(hidden) is what") {
+			f.Fatalf("a file with hidden secrets was read: %v\n%s", err, &out)
+		}
+		return
+	}
 	if err != nil {
 		f.Fatalf("read what was printed: %v\n%s", err, &out)
 	}
@@ -99,6 +114,7 @@ func FuzzFile(f *testing.F) {
 		"", "---\n", "http: 127.0.0.1:1\n", "bulk: {workers: 3, window: 1s}\n", "log: &a {level: info}\n",
 		"bulk:\n  types:\n    echo: {workers: 2}\n    email:send:\n", "bulk: &b {types: *b}\n", "log: &l {log: *l}\n",
 		"<<: {http: x}\n", "? [a]\n: b\n", "data: 'it''s # here'\n", "data: !!binary aGVsbG8=\n", "- 1\n", "pprof: true\n...\n",
+		"webhook:\n  secrets:\n    - " + secretA + "\n  target_secrets: {a: [], b: [" + secretB + "]}\n", "webhook: {secrets: [&s x, *s], target_secrets: {}}\n",
 		"bulk:\n  requests_per_second: 0\n  retention: 0\n", "data: \"yes\"\nhttp: ':0'\n",
 	} {
 		f.Add(seed)

@@ -18,18 +18,33 @@ type Setting struct {
 	// Default is the value when nothing is set, as text.
 	Default string
 	// Unit is what the value is given in: "duration", "size", "whole number",
-	// "number", "true or false", or empty for text.
+	// "number", "true or false", "list", "lists by name", or empty for text.
 	Unit string
+	// Secret settings are never shown, and have no flag: others may see the
+	// command lines of a machine.
+	Secret bool
+	// FileOnly settings have neither a flag nor a variable.
+	FileOnly bool
 
 	field func(*Config) any
 	check func(text string) error
 }
 
-// Flag returns the name of the setting's flag, without dashes before it.
-func (s *Setting) Flag() string { return strings.NewReplacer(".", "-", "_", "-").Replace(s.Key) }
+// Flag returns the name of the setting's flag, without dashes before it; empty if
+// it has none.
+func (s *Setting) Flag() string {
+	if s.Secret || s.FileOnly {
+		return ""
+	}
+	return strings.NewReplacer(".", "-", "_", "-").Replace(s.Key)
+}
 
-// Variable returns the name of the setting's environment variable.
+// Variable returns the name of the setting's environment variable; empty if it
+// has none.
 func (s *Setting) Variable() string {
+	if s.FileOnly {
+		return ""
+	}
 	return variablePrefix + strings.ToUpper(strings.ReplaceAll(s.Key, ".", "_"))
 }
 
@@ -92,6 +107,17 @@ var settings = withDefaults([]Setting{
 		field: bulkField(func(c *bulk.Config) any { return &c.ShutdownGrace })},
 	{Key: "bulk.retention", Zero: "for ever", Usage: "how long finished actions and their dead letters are kept",
 		field: bulkField(func(c *bulk.Config) any { return &c.Retention })},
+
+	{Key: "webhook.secrets", Secret: true,
+		Usage: "secrets that sign webhooks, the current one first, then those it replaces; a list in the file, with commas between them in the environment",
+		field: func(c *Config) any { return &c.Webhook.Secrets }},
+	{Key: "webhook.target_secrets", Secret: true, FileOnly: true,
+		Usage: "for single targets, by name, the list of secrets to use instead; an empty list: not signed",
+		field: func(c *Config) any { return &c.Webhook.TargetSecrets }},
+	{Key: "webhook.max_response_bytes", Usage: "most of an answer's body that is read as the job's result; a longer one is no result",
+		field: func(c *Config) any { return &c.Webhook.MaxResponseBytes }, check: checkResponseBytes},
+	{Key: "webhook.idle_connections", Usage: "connections to one target that are kept for its next requests",
+		field: func(c *Config) any { return &c.Webhook.IdleConnections }, check: checkIdleConnections},
 })
 
 // typeSettings name a field of bulk.TypeConfig by typeField.

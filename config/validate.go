@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/webhook"
 )
 
 // validate checks what depends on more than one value, and the ranges that bulk
@@ -22,6 +23,39 @@ func (c *Config) validate() error {
 		if err := c.validateType(name); err != nil {
 			return err
 		}
+	}
+	return c.validateSecrets()
+}
+
+// validateSecrets checks the secrets that hold in the end: what stands in the
+// file may be overridden. No error shows one.
+func (c *Config) validateSecrets() error {
+	const key, targetKey = "webhook.secrets", "webhook.target_secrets"
+	if err := c.Webhook.Secrets.Validate(); err != nil {
+		return &Error{Key: key, Source: c.Source(key), Why: err.Error()}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Webhook.TargetSecrets)) {
+		key := targetKey + "." + name
+		err := checkTarget(name)
+		if err == nil {
+			err = c.Webhook.TargetSecrets[name].Validate()
+		}
+		if err != nil {
+			return &Error{Key: key, Source: c.Source(key), Why: err.Error()}
+		}
+	}
+	return nil
+}
+
+// checkTarget checks the name of a target as a Spec does.
+func checkTarget(name string) error {
+	var wrong *bulk.SpecError
+	if name == "" {
+		return errors.New("want the name of a target")
+	}
+	_, err := bulk.Spec{Tenant: "any", Target: &bulk.Target{Name: name, URL: "http://any/"}}.Normalize()
+	if errors.As(err, &wrong) && wrong.Field == "target.name" {
+		return errors.New(wrong.Why)
 	}
 	return nil
 }
@@ -80,6 +114,20 @@ func checkAddress(text string) error {
 func checkFormat(text string) error {
 	if text != "text" && text != "json" {
 		return errors.New("want text or json")
+	}
+	return nil
+}
+
+func checkResponseBytes(text string) error {
+	if size, err := parseSize(text); err != nil || size < 1 || size > webhook.MostResponseBytes {
+		return errors.New("want from 1 to " + formatSize(webhook.MostResponseBytes))
+	}
+	return nil
+}
+
+func checkIdleConnections(text string) error {
+	if n, err := strconv.Atoi(text); err != nil || n > webhook.MostIdleConnections {
+		return fmt.Errorf("want from 1 to %d", webhook.MostIdleConnections)
 	}
 	return nil
 }

@@ -19,6 +19,8 @@ const (
 	unitWhole    = "whole number"
 	unitNumber   = "number"
 	unitBool     = "true or false"
+	unitList     = "list"
+	unitLists    = "lists by name"
 )
 
 // unitOf returns the unit of a field: its type tells. An int64 is a size in
@@ -35,6 +37,10 @@ func unitOf(field any) string {
 		return unitNumber
 	case *bool:
 		return unitBool
+	case *Secrets:
+		return unitList
+	case *map[string]Secrets:
+		return unitLists
 	default:
 		return ""
 	}
@@ -46,6 +52,8 @@ func (s *Setting) parse(field any, text string) error {
 	switch field := field.(type) {
 	case *string:
 		*field = text
+	case *Secrets:
+		*field = ParseSecrets(text)
 	case *bool:
 		*field, err = strconv.ParseBool(text)
 		err = as(err, "true or false")
@@ -158,6 +166,13 @@ func format(field any) string {
 		return strconv.FormatFloat(max(*field, 0), 'f', -1, 64)
 	case *time.Duration:
 		return formatDuration(max(*field, 0))
+	case *Secrets:
+		return field.String()
+	case *map[string]Secrets:
+		if len(*field) == 0 {
+			return "none"
+		}
+		return fmt.Sprintf("for %d targets, hidden", len(*field))
 	}
 	panic(fmt.Sprintf("config: no format for %T", field))
 }

@@ -19,7 +19,7 @@ var packages = map[string]rule{
 	"cmd/sluice": {imports: []string{
 		"bulk", "bulk/api", "bulk/api/wire", "bulk/client", "bulk/pebblestore", "bulk/upload", "bulk/webhook", "config", "examples", "lifecycle", "ops",
 	}},
-	"config": {imports: []string{"bulk"}},
+	"config": {imports: []string{"bulk", "bulk/webhook"}},
 	"ops":    {imports: []string{"lifecycle"}},
 
 	"bulk": {

@@ -134,7 +134,7 @@ func TestSecretsOfTargets(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	tooMany := make([]string, maxSecrets+1)
+	tooMany := make([]string, MostSecrets+1)
 	for i := range tooMany {
 		tooMany[i] = vectorSecret
 	}

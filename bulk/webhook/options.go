@@ -39,29 +39,32 @@ type Options struct {
 	AllowTarget func(*url.URL) error
 }
 
+// The defaults and the bounds of options.
 const (
-	defaultIdleConnections  = 1024
-	maxIdleConnections      = 65_536
-	defaultMaxResponseBytes = 64 << 10
-	maxMaxResponseBytes     = 16 << 20
-	maxSecrets              = 10
-	maxHeaderBytes          = 64 << 10
+	DefaultIdleConnections = 1024
+	MostIdleConnections    = 65_536
+	DefaultResponseBytes   = 64 << 10
+	MostResponseBytes      = 16 << 20
+	// MostSecrets is how many secrets there may be for one target.
+	MostSecrets = 10
 )
+
+const maxHeaderBytes = 64 << 10
 
 func (o Options) withDefaults() (Options, error) {
 	switch {
-	case o.IdleConnections < 0 || o.IdleConnections > maxIdleConnections:
-		return o, fmt.Errorf("webhook: idle connections %d: want 1 to %d, or 0 for the default", o.IdleConnections, maxIdleConnections)
-	case o.MaxResponseBytes < 0 || o.MaxResponseBytes > maxMaxResponseBytes:
-		return o, fmt.Errorf("webhook: max response bytes %d: want 1 to %d, or 0 for the default", o.MaxResponseBytes, int64(maxMaxResponseBytes))
+	case o.IdleConnections < 0 || o.IdleConnections > MostIdleConnections:
+		return o, fmt.Errorf("webhook: idle connections %d: want 1 to %d, or 0 for the default", o.IdleConnections, MostIdleConnections)
+	case o.MaxResponseBytes < 0 || o.MaxResponseBytes > MostResponseBytes:
+		return o, fmt.Errorf("webhook: max response bytes %d: want 1 to %d, or 0 for the default", o.MaxResponseBytes, int64(MostResponseBytes))
 	case !printableASCII(o.UserAgent):
 		return o, fmt.Errorf("webhook: user agent %q: want printable ASCII", o.UserAgent)
 	}
 	if o.IdleConnections == 0 {
-		o.IdleConnections = defaultIdleConnections
+		o.IdleConnections = DefaultIdleConnections
 	}
 	if o.MaxResponseBytes == 0 {
-		o.MaxResponseBytes = defaultMaxResponseBytes
+		o.MaxResponseBytes = DefaultResponseBytes
 	}
 	if o.UserAgent == "" {
 		o.UserAgent = "Sluice"

@@ -70,27 +70,34 @@ type keyring struct {
 func newKeyring(common []string, targets map[string][]string) (keyring, error) {
 	ring := keyring{targets: make(map[string][][]byte, len(targets))}
 	var err error
-	if ring.common, err = parseSecrets("secrets", common); err != nil {
-		return ring, err
+	if ring.common, err = parseSecrets(common); err != nil {
+		return ring, fmt.Errorf("webhook: secrets, %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(targets)) {
-		ring.targets[name], err = parseSecrets(fmt.Sprintf("secrets of target %q", name), targets[name])
-		if err != nil {
-			return ring, err
+		if ring.targets[name], err = parseSecrets(targets[name]); err != nil {
+			return ring, fmt.Errorf("webhook: secrets of target %q, %w", name, err)
 		}
 	}
 	return ring, nil
 }
 
-func parseSecrets(what string, secrets []string) ([][]byte, error) {
-	if len(secrets) > maxSecrets {
-		return nil, fmt.Errorf("webhook: %s: there are %d, want at most %d", what, len(secrets), maxSecrets)
+// CheckSecrets says which of the secrets of one target is not one, or that they
+// are more than [MostSecrets]. Its error does not quote them, and wraps
+// [ErrSecret] where one is not a secret.
+func CheckSecrets(secrets []string) error {
+	_, err := parseSecrets(secrets)
+	return err
+}
+
+func parseSecrets(secrets []string) ([][]byte, error) {
+	if len(secrets) > MostSecrets {
+		return nil, fmt.Errorf("%d of them: want at most %d", len(secrets), MostSecrets)
 	}
 	keys := make([][]byte, 0, len(secrets))
 	for i, secret := range secrets {
 		key, err := parseSecret(secret)
 		if err != nil {
-			return nil, fmt.Errorf("webhook: %s, number %d: %w", what, i+1, err)
+			return nil, fmt.Errorf("number %d: %w", i+1, err)
 		}
 		keys = append(keys, key)
 	}

@@ -60,7 +60,7 @@ func serve(ctx context.Context, settings *config.Config, command *cobra.Command)
 	if err != nil {
 		return err
 	}
-	webhooks, err := webhook.New(webhook.Options{})
+	webhooks, err := webhook.New(settings.Webhook.Options())
 	if err != nil {
 		return err
 	}

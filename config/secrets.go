@@ -1,0 +1,49 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/sluice-project/sluice/bulk/webhook"
+)
+
+// Secrets sign webhooks: the current one first, then those it replaces. Printing
+// them, in whatever way, shows how many there are and no more.
+type Secrets []string
+
+// hiddenSecret stands for each secret where a config is printed.
+const hiddenSecret = "(hidden)"
+
+// ParseSecrets reads secrets that have commas between them. It does not check
+// them.
+func ParseSecrets(text string) Secrets {
+	secrets := strings.Split(text, ",")
+	for i := range secrets {
+		secrets[i] = strings.TrimSpace(secrets[i])
+	}
+	return secrets
+}
+
+// Validate says which secret is not one, without showing it.
+func (s Secrets) Validate() error {
+	for _, secret := range s {
+		if secret == hiddenSecret {
+			return errors.New(hiddenSecret + ` is what "sluice config" prints in place of a secret: put the secret there`)
+		}
+	}
+	return webhook.CheckSecrets(s)
+}
+
+func (s Secrets) String() string {
+	if len(s) == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%d hidden", len(s))
+}
+
+// GoString implements fmt.GoStringer.
+func (s Secrets) GoString() string { return s.String() }
+
+// MarshalText implements encoding.TextMarshaler, for logs in JSON.
+func (s Secrets) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

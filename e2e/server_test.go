@@ -45,6 +45,7 @@ type server struct {
 	data string
 	addr string
 	args []string
+	env  []string // beside that of the test
 	cmd  *exec.Cmd
 	log  bytes.Buffer
 }
@@ -72,6 +73,7 @@ func tail(b []byte, n int) []byte { return b[max(0, len(b)-n):] }
 func (s *server) start() {
 	s.t.Helper()
 	s.cmd = exec.Command(binary, append([]string{"serve", "--data", s.data, "--http", s.addr}, s.args...)...)
+	s.cmd.Env = append(os.Environ(), s.env...)
 	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)

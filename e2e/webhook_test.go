@@ -1,0 +1,122 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-project/sluice/bulk/webhook"
+)
+
+func secretOf(letter byte) string {
+	return "whsec_" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{letter}, 32))
+}
+
+// receiver answers requests that are signed with its secret, and refuses others.
+type receiver struct {
+	*httptest.Server
+	secret atomic.Value
+}
+
+func newReceiver(t *testing.T, secret string) *receiver {
+	r := &receiver{}
+	r.secret.Store(secret)
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		body, err := io.ReadAll(request.Body)
+		if err == nil {
+			err = webhook.Verify(r.secret.Load().(string), request.Header, body, time.Now(), 0)
+		}
+		switch {
+		case errors.Is(err, webhook.ErrHeaders):
+			http.Error(w, "not signed", http.StatusBadRequest)
+		case err != nil:
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+		}
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+// deliver sends two jobs to the receiver, with or without a target's name.
+func (s *server) deliver(id, name string, to *receiver) action {
+	s.t.Helper()
+	target := fmt.Sprintf(`{"name":%q,"url":%q}`, name, to.URL)
+	if name == "" {
+		target = fmt.Sprintf(`{"url":%q}`, to.URL)
+	}
+	s.call("POST", "/v1/actions", fmt.Sprintf(`{"id":%q,"tenant":"shop","target":%s,"aggregate":["top-errors"]}`, id, target), http.StatusCreated, nil)
+	s.upload(id, ndjson, "{\"n\":1}\n{\"n\":2}\n", 0)
+	s.call("POST", "/v1/actions/"+id+"/seal", `{"total":2}`, http.StatusOK, nil)
+	return s.finish(id)
+}
+
+// restart ends the server and starts it with other secrets in its environment.
+func (s *server) restart(secrets string) {
+	s.t.Helper()
+	s.kill()
+	s.env = []string{"SLUICE_WEBHOOK_SECRETS=" + secrets}
+	s.start()
+}
+
+// An operator rotates the secret: first both sign, so that receivers can change
+// theirs one by one; then the old one goes.
+func TestWebhooksAreSigned(t *testing.T) {
+	before, after := secretOf('b'), secretOf('a')
+	old, changed := newReceiver(t, before), newReceiver(t, before)
+	s := newServer(t)
+	s.restart(before)
+	if a := s.deliver("before", "", old); a.Succeeded != 2 {
+		t.Errorf("with one secret: %+v", a)
+	}
+	s.restart(after + "," + before)
+	changed.secret.Store(after)
+	for id, receiver := range map[string]*receiver{"by-old": old, "by-changed": changed} {
+		if a := s.deliver(id, "", receiver); a.Succeeded != 2 {
+			t.Errorf("%s, while both sign: %+v", id, a)
+		}
+	}
+	s.restart(after)
+	if a := s.deliver("changed", "", changed); a.Succeeded != 2 {
+		t.Errorf("with the new secret: %+v", a)
+	}
+	a := s.deliver("old", "", old)
+	if top := string(a.Result["top-errors"]); a.Failed != 2 || !strings.Contains(top, "does not match") {
+		t.Errorf("with a secret that is gone: %+v %s, want both refused", a, top)
+	}
+	s.kill() // Only then is its log at rest.
+	if log := s.log.String(); strings.Contains(log, before) || strings.Contains(log, after) {
+		t.Error("the log shows a secret")
+	}
+}
+
+// Targets have secrets of their own, in the file; one has none.
+func TestWebhooksOfSingleTargets(t *testing.T) {
+	common, own := secretOf('c'), secretOf('o')
+	file := filepath.Join(t.TempDir(), "sluice.yaml")
+	content := "webhook:\n  target_secrets:\n    billing:\n      - " + own + "\n    open: []\n"
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(t, "--config", file)
+	s.restart(common)
+	if a := s.deliver("billing", "billing", newReceiver(t, own)); a.Succeeded != 2 {
+		t.Errorf("with the target's secret: %+v", a)
+	}
+	if a := s.deliver("other", "other", newReceiver(t, common)); a.Succeeded != 2 {
+		t.Errorf("with the secret of all: %+v", a)
+	}
+	a := s.deliver("open", "open", newReceiver(t, common))
+	if top := string(a.Result["top-errors"]); a.Failed != 2 || !strings.Contains(top, "not signed") {
+		t.Errorf("to a target with an empty list: %+v %s, want requests that are not signed", a, top)
+	}
+}

@@ -2,6 +2,8 @@ package bulk
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -127,9 +129,19 @@ func (c Config) Validate() error {
 			return fmt.Errorf("bulk.%s: want %s", check.name, check.want)
 		}
 	}
-	for name, t := range c.Types {
-		if t.Workers < 0 || t.JobTimeout < 0 || t.MaxAttempts < 0 || t.BackoffBase < 0 || t.BackoffCap < 0 {
-			return fmt.Errorf("bulk.types.%s: want no negative value", name)
+	for _, name := range slices.Sorted(maps.Keys(c.Types)) {
+		t := c.For(name)
+		switch {
+		case t.Workers < 1 || t.Workers > 10_000:
+			return fmt.Errorf("bulk.types.%s.workers: want from 1 to 10,000", name)
+		case t.JobTimeout <= 0:
+			return fmt.Errorf("bulk.types.%s.job_timeout: want more than 0", name)
+		case t.MaxAttempts < 1 || t.MaxAttempts > 100:
+			return fmt.Errorf("bulk.types.%s.max_attempts: want from 1 to 100", name)
+		case t.BackoffBase <= 0:
+			return fmt.Errorf("bulk.types.%s.backoff_base: want more than 0", name)
+		case t.BackoffCap < t.BackoffBase:
+			return fmt.Errorf("bulk.types.%s.backoff_cap: want at least backoff_base", name)
 		}
 	}
 	return nil

@@ -227,8 +227,12 @@ func (e *Engine) EstimatedFinish(id string) time.Time { return e.pace.finish(id,
 func (e *Engine) Settings(ctx context.Context) (Settings, error) { return e.store.Settings(ctx) }
 
 // Set stores a setting. It holds at once; the workers of a type are more or
-// fewer as soon as those that are too many have finished their job.
+// fewer as soon as those that are too many have finished their job. A value that
+// is out of range is a *SettingError.
 func (e *Engine) Set(ctx context.Context, change SettingsChange) error {
+	if err := change.Validate(); err != nil {
+		return err
+	}
 	if err := e.store.Set(ctx, change); err != nil {
 		return err
 	}

@@ -12,6 +12,11 @@ import (
 
 // Lease implements bulk.Store.
 func (s *Store) Lease(_ context.Context, request bulk.LeaseRequest) (leased []bulk.Job, err error) {
+	done, err := s.hold()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	var numbers []uint64
 	err = s.do(func(c *call) error {
 		for len(leased) < request.Max {

@@ -14,6 +14,8 @@ func (s *Store) do(f func(c *call) error) error {
 		defer s.mu.Unlock()
 		return s.state
 	}
+	s.running.Add(1)
+	defer s.running.Done()
 	c := s.begin()
 	if err := f(c); err != nil {
 		c.batch.Close()

@@ -37,6 +37,7 @@ type Store struct {
 	disk   *disk
 	pages  *pages
 
+	running  sync.WaitGroup // calls that use the database; entered with mu held
 	mu       sync.Mutex
 	state    error // nil, ErrClosed or ErrBroken with its cause
 	number   uint64
@@ -115,16 +116,30 @@ func pebbleOptions(options Options) *pebble.Options {
 // Close waits for what is being written and closes the store.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if errors.Is(s.state, bulk.ErrClosed) {
+		s.mu.Unlock()
 		return nil
 	}
 	broken := s.state != nil
 	s.state = bulk.ErrClosed
+	s.mu.Unlock()
+	s.running.Wait()
 	if err := s.db.Close(); err != nil && !broken {
 		return fmt.Errorf("close the store: %w", err)
 	}
 	return nil
+}
+
+// hold keeps the database open until done is called: for what uses it without
+// s.mu.
+func (s *Store) hold() (done func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != nil {
+		return nil, s.state
+	}
+	s.running.Add(1)
+	return s.running.Done, nil
 }
 
 // apply turns Pebble's panic on a failed log into an error.

@@ -195,14 +195,14 @@ func (e *Engine) DeadLetters(ctx context.Context, id string, from int64, limit i
 func (e *Engine) Watch(ctx context.Context, id string, every time.Duration, f func(Action) error) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
-	var last Counts
+	var last Action
 	for first := true; ; first = false {
 		action, err := e.store.Action(ctx, id)
 		if err != nil {
 			return err
 		}
 		finished := !action.FinishedAt.IsZero()
-		if first || finished || action.Counts != last {
+		if first || finished || action.Counts != last.Counts || action.Status != last.Status || action.Paused != last.Paused {
 			if err := f(action); err != nil {
 				return err
 			}
@@ -210,7 +210,7 @@ func (e *Engine) Watch(ctx context.Context, id string, every time.Duration, f fu
 		if finished {
 			return nil
 		}
-		last = action.Counts
+		last = action
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():

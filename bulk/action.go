@@ -3,9 +3,11 @@ package bulk
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/url"
 	"reflect"
 	"regexp"
+	"strings"
 	"time"
 )
 
@@ -156,6 +158,10 @@ func (s Spec) Normalize() (Spec, error) {
 		return s, &SpecError{"type", `give a type, such as "echo", or a target with a url`}
 	case !idPattern.MatchString(s.Type):
 		return s, &SpecError{"type", "want 1 to 128 of letters, digits and . _ : -"}
+	case s.Class > Low:
+		return s, &SpecError{"class", "want High, Normal or Low"}
+	case !s.RunAt.IsZero() && (s.RunAt.UTC().Year() < 1 || s.RunAt.UTC().Year() > 9999):
+		return s, &SpecError{"run_at", "want a time in the years 1 to 9999, in UTC"}
 	case s.ID != "" && !idPattern.MatchString(s.ID):
 		return s, &SpecError{"id", "want at most 128 of letters, digits and . _ : -"}
 	case s.MaxAttempts < 0 || s.MaxAttempts > 100:
@@ -165,19 +171,21 @@ func (s Spec) Normalize() (Spec, error) {
 	case s.FailAbove != nil && !(*s.FailAbove >= 0 && *s.FailAbove <= 1):
 		return s, &SpecError{"fail_above", "want a share from 0 to 1"}
 	}
+	s.RunAt = s.RunAt.UTC()
 	return s, nil
 }
 
 func (t Target) normalize() (Target, error) {
 	u, err := url.Parse(t.URL)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+	if err != nil || u.Hostname() == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return t, &SpecError{"target.url", fmt.Sprintf("%q: want an http or https URL with a host", t.URL)}
 	}
 	if t.Name == "" {
-		t.Name = u.Host
-		if u.Port() == "" {
-			t.Name += map[string]string{"http": ":80", "https": ":443"}[u.Scheme]
+		port := u.Port()
+		if port == "" {
+			port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 		}
+		t.Name = net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 	}
 	if !namePattern.MatchString(t.Name) {
 		return t, &SpecError{"target.name", "want 1 to 256 printable characters"}

@@ -1,6 +1,9 @@
 package bulk
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // ThrottleDelay is how long a throttled job waits, by the seed's formula,
 //
@@ -25,9 +28,9 @@ const (
 	lastSlot = 100 * 365 * 24 * 3600
 	// seenWindows is how many windows the rate is read from.
 	seenWindows = 5
-	// quietWindows is how many windows without a throttle pass before more is
+	// maxQuiet bounds how many windows without a throttle pass before more is
 	// tried than was seen.
-	quietWindows = 5
+	maxQuiet = 16
 	// maxProbe bounds the doublings of a probe.
 	maxProbe = 20
 )
@@ -41,9 +44,12 @@ type Congestion struct {
 	succeeded int64
 	any       bool
 	// known says that a throttle was ever seen; quietSince is the window after
-	// the last one.
+	// the last one, and quiet how many windows later the next probe begins.
 	known      bool
 	quietSince int64
+	quiet      int64
+	// probed says that the present window was throttled in a probe.
+	probed bool
 	// seen holds what succeeded in the last windows with attempts that have ended.
 	seen  [seenWindows]int64
 	count int
@@ -52,17 +58,48 @@ type Congestion struct {
 // Observe adds outcomes of the window of that index.
 func (c *Congestion) Observe(window, succeeded, throttled int64) {
 	if window > c.window {
-		if c.any {
-			c.seen[c.count%seenWindows] = c.succeeded
-			c.count++
-		}
-		c.window, c.succeeded, c.any = window, 0, false
+		c.close()
+		c.window, c.succeeded, c.any, c.probed = window, 0, false, false
 	}
 	c.succeeded += succeeded
 	c.any = c.any || succeeded+throttled > 0
 	if throttled > 0 {
+		c.probed = c.probed || c.probe(window) > 0
 		c.known, c.quietSince = true, window+1
 	}
+}
+
+// close ends a window. A probe that was throttled and brought no more than was
+// seen before makes the time to the next one longer, one that did makes it short:
+// a rate that stands is seldom tested, one that rises is soon followed.
+func (c *Congestion) close() {
+	more := c.succeeded > c.best()
+	switch {
+	case c.probed && more:
+		c.quiet = 0
+	case c.probed:
+		c.quiet = min(2*c.quiet+1, maxQuiet)
+	case c.known && more:
+		// The next window doubles what this one has shown, not what was doubled.
+		c.quietSince = max(c.quietSince, c.window-c.quiet)
+	}
+	if c.any {
+		c.seen[c.count%seenWindows] = c.succeeded
+		c.count++
+	}
+}
+
+// best is the most that succeeded in one of the last windows that have ended.
+func (c *Congestion) best() int64 {
+	return slices.Max(c.seen[:])
+}
+
+// probe is how often what was seen is doubled in a window.
+func (c *Congestion) probe(window int64) int64 {
+	if !c.known {
+		return 0
+	}
+	return max(0, window-c.quietSince-c.quiet)
 }
 
 // PerWindow is the rate seen: the most that succeeded in one of the last windows,
@@ -70,11 +107,7 @@ func (c *Congestion) Observe(window, succeeded, throttled int64) {
 // across two of the target's: what one of them shows too low would take long to
 // find, what it shows too high is corrected by the next throttles.
 func (c *Congestion) PerWindow() float64 {
-	most := max(1, c.succeeded)
-	for _, succeeded := range c.seen[:min(c.count, seenWindows)] {
-		most = max(most, succeeded)
-	}
-	return float64(most)
+	return float64(max(1, c.succeeded, c.best()))
 }
 
 // Known tells whether a throttle was ever seen.
@@ -86,19 +119,12 @@ func (c *Congestion) Known() bool { return c.known }
 func Saturated(tenants, throttled int) bool { return 2*throttled > tenants }
 
 // Allowance is how many attempts may be started in the window of that index:
-// what was seen to pass, doubled with each window after quietWindows without a
-// throttle, so that a target that can take more is soon given more. NoLimit
-// where nothing was ever throttled, or the doubling has run its course.
+// what was seen to pass, doubled with each window of a probe, so that a target
+// that can take more is soon given more. NoLimit where nothing was ever
+// throttled, or the doubling has run its course.
 func (c *Congestion) Allowance(window int64) int64 {
-	if !c.known {
-		return NoLimit
-	}
-	probe := max(0, window-c.quietSince-quietWindows+1)
-	if probe > maxProbe {
-		return NoLimit
-	}
-	seen := int64(c.PerWindow())
-	if seen > NoLimit>>probe {
+	probe, seen := c.probe(window), int64(c.PerWindow())
+	if !c.known || probe > maxProbe || seen > NoLimit>>probe {
 		return NoLimit
 	}
 	return seen << probe

@@ -130,26 +130,40 @@ func TestCongestionOfATargetThatIsDownLetsOneTryPass(t *testing.T) {
 	}
 }
 
-func TestCongestionProbesAfterQuietWindows(t *testing.T) {
+func TestCongestionProbes(t *testing.T) {
 	var c Congestion
 	saturate(&c, 1000, 10)
-	for _, w := range []struct{ window, want int64 }{
-		{1001, 10}, {1005, 10}, {1006, 20}, {1007, 40}, {1008, 80},
-		{1005 + maxProbe, 10 << maxProbe}, {1006 + maxProbe, NoLimit}, {math.MaxInt64, NoLimit},
-	} {
-		if got := c.Allowance(w.window); got != w.want {
-			t.Errorf("%d windows after the last throttle: %d, want %d", w.window-1000, got, w.want)
+	allows := func(want map[int64]int64) {
+		t.Helper()
+		for window, want := range want {
+			if got := c.Allowance(window); got != want {
+				t.Errorf("window %d: %d, want %d", window, got, want)
+			}
 		}
 	}
-	c.Observe(1006, 12, 8) // the probe found the target's limit
-	for _, window := range []int64{1006, 1007, 1011} {
-		if got := c.Allowance(window); got != 12 {
-			t.Errorf("after the probe, window %d: %d, want 12", window, got)
+	allows(map[int64]int64{1001: 10, 1002: 20, 1003: 40, 1001 + maxProbe: 10 << maxProbe, 1002 + maxProbe: NoLimit, math.MaxInt64: NoLimit})
+
+	c.Observe(1002, 12, 8) // the probe was throttled, but brought more: go on soon
+	c.Observe(1003, 12, 0)
+	allows(map[int64]int64{1003: 12, 1004: 24})
+
+	c.Observe(1004, 12, 12) // this one brought nothing: wait longer and longer
+	c.Observe(1005, 12, 0)
+	allows(map[int64]int64{1005: 12, 1006: 12, 1007: 24})
+	c.Observe(1007, 12, 12)
+	c.Observe(1008, 12, 0)
+	allows(map[int64]int64{1008: 12, 1011: 12, 1012: 24})
+
+	probe := int64(1012)
+	for range 10 { // at most maxQuiet windows
+		c.Observe(probe, 12, 12)
+		for c.Observe(probe+1, 12, 0); c.Allowance(probe+1) == 12; probe++ {
 		}
+		probe++
 	}
-	if got := c.Allowance(1012); got != 24 {
-		t.Errorf("five quiet windows later: %d, want 24", got)
-	}
+	c.Observe(probe, 12, 12)
+	c.Observe(probe+1, 12, 0)
+	allows(map[int64]int64{probe + 1 + maxQuiet: 12, probe + 2 + maxQuiet: 24})
 }
 
 func TestAllowanceIsNeverNegative(t *testing.T) {

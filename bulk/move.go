@@ -139,6 +139,9 @@ func (a Action) seal(total int64, now time.Time) (Action, error) {
 		return a, refusal
 	case total == a.Total && a.Status != Canceled:
 		return a, ErrNoChange
+	case a.Status == Canceled:
+		refusal.Why = "a canceled action cannot be sealed"
+		return a, refusal
 	default:
 		refusal.Why = fmt.Sprintf("it is sealed already, with a total of %d", a.Total)
 		return a, refusal
@@ -156,7 +159,7 @@ func (a Action) finish(m Move, now time.Time) (Action, error) {
 	a.Result, a.Error, a.Partial = m.Result, m.Error, nil
 	if m.Kind == Fail {
 		a.Status = Failed
-	} else if a.FailAbove != nil && float64(a.Failed) > *a.FailAbove*float64(a.Total) {
+	} else if a.FailAbove != nil && float64(a.Failed)/float64(a.Total) > *a.FailAbove {
 		a.Status = Failed
 		a.Error = fmt.Sprintf("%d of %d jobs failed: more than the share of %g that fail_above allows",
 			a.Failed, a.Total, *a.FailAbove)

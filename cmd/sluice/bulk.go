@@ -2,9 +2,8 @@ package main
 
 import "github.com/spf13/cobra"
 
-// newBulkCommand returns "sluice bulk" with its commands; connect makes the client
-// of those that speak with a server.
-func newBulkCommand(connect connector) *cobra.Command {
+// newBulkCommand returns "sluice bulk" with its commands.
+func newBulkCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "bulk",
 		Short: "Run bulk actions: here, or on a server",
@@ -18,6 +17,6 @@ the result. The other commands speak with a server ("sluice serve").`,
   sluice bulk submit examples/zipcodes.csv --tenant acme --type echo --watch`,
 	}
 	command.AddCommand(newBulkRunCommand(openRunner, bulkInput))
-	command.AddCommand(newServerCommands(connect)...)
+	command.AddCommand(newServerCommands(connectServer)...)
 	return command
 }

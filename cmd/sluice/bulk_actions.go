@@ -236,7 +236,7 @@ func newReplayCommand(connect connector) *cobra.Command {
 		Use:   "replay ID",
 		Short: "Run the failed jobs of a finished action again, in a new action",
 		Example: `  sluice bulk replay 01JD3V0Q4Z
-  sluice bulk watch "$(sluice bulk replay 01JD3V0Q4Z --json | jq -r .id)"`,
+  sluice bulk replay 01JD3V0Q4Z --json | jq -r .id`,
 		Args: oneID,
 		RunE: f.with(connect, func(ctx context.Context, r *remote, args []string) error {
 			action, err := r.server.Replay(ctx, args[0])

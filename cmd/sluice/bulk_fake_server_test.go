@@ -47,12 +47,16 @@ func wireAction(a bulk.Action) wire.Action {
 	return w
 }
 
-func (f *fakeServer) Create(ctx context.Context, body wire.NewAction) (wire.Created, error) {
+func (f *fakeServer) Reach(context.Context) error {
 	if f.gone {
-		return wire.Created{}, &url.Error{Op: "Post", URL: f.base, Err: &net.OpError{
+		return &url.Error{Op: "Get", URL: f.base, Err: &net.OpError{
 			Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED),
 		}}
 	}
+	return nil
+}
+
+func (f *fakeServer) Create(ctx context.Context, body wire.NewAction) (wire.Created, error) {
 	if a, err := f.fakeRunner.Action(ctx, body.ID); body.ID != "" && err == nil {
 		return wire.Created{ID: a.ID, Status: string(a.Status)}, nil
 	}

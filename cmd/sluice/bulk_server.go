@@ -20,6 +20,9 @@ import (
 
 // server is what the commands need of a client of the HTTP API.
 type server interface {
+	// Reach asks for something small, once: its error tells whether a server is
+	// there. The other methods try again for a while when a connection fails.
+	Reach(ctx context.Context) error
 	Create(ctx context.Context, action wire.NewAction) (wire.Created, error)
 	// Append uploads payloads, after offset others.
 	Append(ctx context.Context, id string, offset int64, payloads [][]byte) (received int64, err error)
@@ -80,7 +83,10 @@ func (f *remoteFlags) with(connect connector, do func(ctx context.Context, r *re
 			server: client, base: base, json: f.json,
 			out: screenOf(command.OutOrStdout()), err: screenOf(command.ErrOrStderr()),
 		}
-		return r.explain(do(command.Context(), r, args))
+		if err := r.unreachable(client.Reach(command.Context())); err != nil {
+			return err
+		}
+		return do(command.Context(), r, args)
 	}
 }
 
@@ -96,19 +102,17 @@ func (e *unreachableError) Error() string {
 
 func (e *unreachableError) Unwrap() error { return e.err }
 
-// explain turns the errors of a connection into what to do about them.
-func (r *remote) explain(err error) error {
+// unreachable tells what to do if nothing answers at all; nil if anything does.
+func (r *remote) unreachable(err error) error {
 	var dial *net.OpError
 	var name *net.DNSError
 	switch {
-	case err == nil:
-		return nil
 	case errors.As(err, &name):
 		return &unreachableError{r.base, name}
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return &unreachableError{r.base, innermost(dial.Err)}
 	}
-	return err
+	return nil
 }
 
 // innermost is the reason at the end of a chain of errors.

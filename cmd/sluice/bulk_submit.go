@@ -138,12 +138,15 @@ func (r *remote) submitted(a *wire.Action) error {
 	return nil
 }
 
-// abandon undoes an upload that failed, unless it can be resumed.
+// abandon undoes an upload that failed, unless it has an id and can be resumed.
 func (r *remote) abandon(ctx context.Context, in *intake, id string, failure error) error {
 	if interrupted(failure) {
 		failure = &interruptedError{errors.New("interrupted while the file was uploaded: nothing of it has run")}
 	}
 	if id != "" {
+		if exitCode(failure) == exitUsage {
+			return failure
+		}
 		return fmt.Errorf("%w; the same command goes on from what the server has", failure)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainGrace)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,14 +32,27 @@ type rig struct {
 func inVirtualTime(t *testing.T, config bulk.Config, mux *bulk.Mux, test func(t *testing.T, r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{t: t, fs: vfs.NewMem(), config: config}
-		r.open(mux)
+		r := newRig(t, config, mux)
 		test(t, r)
-		if err := r.Stop(context.Background()); err != nil {
-			t.Errorf("stop: %v", err)
-		}
-		r.close()
+		r.end()
 	})
+}
+
+// newRig opens a store and starts an engine; it must be in a bubble.
+func newRig(t *testing.T, config bulk.Config, mux *bulk.Mux) *rig {
+	t.Helper()
+	r := &rig{t: t, fs: vfs.NewMem(), config: config}
+	r.open(mux)
+	return r
+}
+
+// end stops the engine and closes its store.
+func (r *rig) end() {
+	r.t.Helper()
+	if err := r.Stop(context.Background()); err != nil {
+		r.t.Errorf("stop: %v", err)
+	}
+	r.close()
 }
 
 func (r *rig) open(mux *bulk.Mux) {
@@ -252,9 +266,9 @@ func TestWatchEnds(t *testing.T) {
 
 func TestEstimatedFinish(t *testing.T) {
 	mux := bulk.NewMux()
-	blocked := false
+	var blocked atomic.Bool
 	mux.HandleFunc("send", func(ctx context.Context, _ *bulk.Job) ([]byte, error) {
-		if blocked {
+		if blocked.Load() {
 			return nil, &bulk.ThrottledError{RetryAfter: time.Hour}
 		}
 		return nil, nil
@@ -269,7 +283,7 @@ func TestEstimatedFinish(t *testing.T) {
 		if off := r.EstimatedFinish(id).Sub(ends).Abs(); off > 10*time.Second {
 			t.Errorf("10 a second, 700 left: the estimate is off by %s", off)
 		}
-		blocked = true
+		blocked.Store(true)
 		pass(10 * time.Minute)
 		if at := r.EstimatedFinish(id); !at.IsZero() && at.Before(time.Now().Add(24*time.Hour)) {
 			t.Errorf("nothing moves since 10 minutes, but it shall finish at %s, in %s", at, time.Until(at))

@@ -112,5 +112,7 @@ func (e *Engine) settleAll(ctx context.Context, batch []ended) ([]Verdict, error
 	e.metrics.settled(batch, verdicts)
 	e.watch.wake()
 	e.aggregate.wake()
+	// A limit of what is in flight may have room again.
+	e.fetch.wake()
 	return verdicts, nil
 }

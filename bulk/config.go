@@ -56,7 +56,9 @@ type Config struct {
 	// ShutdownGrace is how long stopping waits for jobs in flight before they
 	// are handed back. Default 30 s; negative: it does not wait.
 	ShutdownGrace time.Duration
-	// Retention is how long finished actions and their dead letters are kept.
+	// Retention is how long finished actions and their dead letters are kept, and
+	// how long an upload may go on: an action that is not sealed by then is
+	// canceled.
 	// Default 7 days; negative: for ever.
 	Retention time.Duration
 	// Types overrides settings for single job types.
@@ -111,7 +113,7 @@ func (c Config) Validate() error {
 		want string
 	}{
 		{isFinite(c.RequestsPerSecond), "requests_per_second", "a number above 0, or a negative one for no limit"},
-		{c.Window >= 100*time.Millisecond && c.Window <= time.Minute, "window", "from 100ms to 1m"},
+		{c.Window >= 100*time.Millisecond && c.Window <= MaxWindow, "window", "from 100ms to 1m"},
 		{c.ReadyMax >= 1 && c.ReadyMax <= 1_000_000, "ready_max", "from 1 to 1,000,000"},
 		{c.DispatchInterval >= time.Millisecond, "dispatch_interval", "at least 1ms"},
 		{c.DispatchBatch >= 1, "dispatch_batch", "at least 1"},

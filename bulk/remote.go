@@ -71,7 +71,7 @@ func (e *Engine) Settle(ctx context.Context, reports []Report) ([]Verdict, error
 		}
 		settlement.Lease, settlement.RetryAfter = r.Lease, r.RetryAfter
 		settlement.Took, settlement.LeaseFor = r.Took, r.LeaseFor
-		batch[i] = ended{settlement, k.spec}
+		batch[i] = ended{settlement: settlement, spec: k.spec}
 	}
 	return e.settleAll(ctx, batch)
 }
@@ -112,5 +112,7 @@ func (e *Engine) settleAll(ctx context.Context, batch []ended) ([]Verdict, error
 	e.metrics.settled(batch, verdicts)
 	e.watch.wake()
 	e.aggregate.wake()
+	// A limit of what is in flight may have room again.
+	e.fetch.wake()
 	return verdicts, nil
 }

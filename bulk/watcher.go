@@ -53,7 +53,7 @@ func (e *Engine) watchOnce(ctx context.Context) error {
 		a := &actions[i]
 		unfinished[a.ID] = true
 		e.pace.observe(a, now)
-		kind := nextMove(a, now)
+		kind := e.nextMove(a, now)
 		if kind == 0 {
 			continue
 		}
@@ -74,9 +74,12 @@ func (e *Engine) watchOnce(ctx context.Context) error {
 	return nil
 }
 
-// nextMove is the move that an action is ready for; 0 if none.
-func nextMove(a *Action, now time.Time) MoveKind {
+// nextMove is the move that an action is ready for; 0 if none. One that was
+// never sealed is canceled when its retention is over.
+func (e *Engine) nextMove(a *Action, now time.Time) MoveKind {
 	switch {
+	case a.Status == Created && e.config.Retention > 0 && now.Sub(a.CreatedAt) >= e.config.Retention:
+		return Cancel
 	case a.Status == Dispatched && !a.RunAt.After(now):
 		return Start
 	case a.Status == Running && a.Done() == a.Total:
@@ -128,6 +131,10 @@ type progress struct {
 	rate        float64
 }
 
+// farFuture is how far ahead an estimate goes: an action that does not move is
+// given none.
+const farFuture = 10 * 365 * 24 * time.Hour
+
 // paceInterval is how far apart two looks are that measure a rate.
 const paceInterval = time.Second
 
@@ -163,8 +170,11 @@ func (p *pace) finish(id string, now time.Time) time.Time {
 	if seen == nil || seen.rate <= 0 {
 		return time.Time{}
 	}
-	left := time.Duration(float64(seen.total-seen.done) / seen.rate * float64(time.Second))
-	return maxTime(now, seen.at.Add(left)).UTC()
+	left := float64(seen.total-seen.done) / seen.rate
+	if left > farFuture.Seconds() {
+		return time.Time{}
+	}
+	return maxTime(now, seen.at.Add(time.Duration(left*float64(time.Second)))).UTC()
 }
 
 func maxTime(a, b time.Time) time.Time {

@@ -98,7 +98,7 @@ func (s *Store) DeadLetters(_ context.Context, id string, from int64, limit int)
 	s.mu.Lock()
 	number, err := s.lookup(id)
 	s.mu.Unlock()
-	if err != nil || limit <= 0 {
+	if err != nil || limit <= 0 || from > MaxJobs {
 		return nil, err
 	}
 	_, end := numberRange(keyDead, number)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/webhook"
 )
 
 // fakeRunner runs jobs on paper: each second it finishes so many, divided evenly
@@ -43,7 +44,7 @@ func newFakeRunner(perSecond float64) *fakeRunner {
 	return &fakeRunner{perSecond: perSecond, payloads: map[string][][]byte{}, failed: make(chan struct{})}
 }
 
-func (f *fakeRunner) open(string, bulk.Config) (runner, error) { return f, nil }
+func (f *fakeRunner) open(string, bulk.Config, webhook.Options) (runner, error) { return f, nil }
 
 func (f *fakeRunner) Create(_ context.Context, spec bulk.Spec) (bulk.Action, bool, error) {
 	f.mu.Lock()

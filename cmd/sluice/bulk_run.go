@@ -11,6 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/webhook"
 )
 
 // bulkRun is one "sluice bulk run".
@@ -19,10 +20,12 @@ type bulkRun struct {
 	file   string
 	spec   bulk.Spec
 	config bulk.Config
-	open   opener
-	input  func() (rowInput, error)
-	out    screen
-	err    screen
+	// webhooks says how jobs are sent to a URL.
+	webhooks webhook.Options
+	open     opener
+	input    func() (rowInput, error)
+	out      screen
+	err      screen
 }
 
 // rowInput is a source of rows that must be closed.
@@ -51,7 +54,7 @@ func (r *bulkRun) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	engine, err := r.open(dir, r.config)
+	engine, err := r.open(dir, r.config, r.webhooks)
 	if err != nil {
 		return err
 	}

@@ -2,11 +2,14 @@ package main
 
 import (
 	"errors"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/webhook"
+	"github.com/sluice-project/sluice/config"
 )
 
 // specFlags are the flags that describe an action.
@@ -67,6 +70,7 @@ type runFlags struct {
 	rps     float64
 	workers int
 	data    string
+	secrets []string
 	top     int
 	json    bool
 }
@@ -122,6 +126,8 @@ func newBulkRunCommand(open opener, input inputOpener) *cobra.Command {
 	flags.Float64Var(&f.rps, "rps", 0, "the most attempts started per second, of all tenants together (0: no limit)")
 	flags.IntVar(&f.workers, "workers", 0, "how many jobs run at one time, 1 to 10,000 (0: the default, 10)")
 	flags.StringVar(&f.data, "data", "", "keep the data in this `directory`, so that an interrupted run can go on\n(default: a temporary one, removed at the end)")
+	flags.StringArrayVar(&f.secrets, "secret", nil,
+		"sign the requests to --url with this `secret`, whsec_…; may be repeated: the current one first\n(default: those of "+secretsVariable+", which others cannot read as they can command lines)")
 	flags.IntVar(&f.top, "top", 10, "how many tenants to show by name; the rest is folded into one line (0: all)")
 	flags.BoolVar(&f.json, "json", false, "print nothing but the result, as one JSON object")
 	return command
@@ -153,17 +159,39 @@ func (f *runFlags) run(command *cobra.Command, file string, open opener, input i
 	case f.top < 0:
 		return nil, wrongUsage("--top: %d: want how many tenants to show, or 0 for all", f.top)
 	}
+	webhooks, err := f.webhooks()
+	if err != nil {
+		return nil, err
+	}
 	config := bulk.Config{RequestsPerSecond: f.rps, Workers: f.workers}
 	if f.rps == 0 {
 		config.RequestsPerSecond = -1
 	}
 	return &bulkRun{
-		flags: f, file: file, spec: spec, config: config,
+		flags: f, file: file, spec: spec, config: config, webhooks: webhooks,
 		open:  open,
 		input: func() (rowInput, error) { return input(file, command.InOrStdin(), f.column) },
 		out:   screenOf(command.OutOrStdout()), err: screenOf(command.ErrOrStderr()),
 	}, nil
 }
 
-// opener opens the engine on a directory.
-type opener func(dir string, config bulk.Config) (runner, error)
+// secretsVariable has secrets with commas between them.
+const secretsVariable = "SLUICE_WEBHOOK_SECRETS"
+
+// webhooks returns how requests are signed.
+func (f *runFlags) webhooks() (options webhook.Options, err error) {
+	from, secrets := "--secret", config.Secrets(f.secrets)
+	switch text := os.Getenv(secretsVariable); {
+	case len(secrets) > 0 && f.url == "":
+		return options, wrongUsage("--secret: there is nothing to sign without --url")
+	case len(secrets) == 0 && text != "" && f.url != "":
+		from, secrets = secretsVariable, config.ParseSecrets(text)
+	}
+	if err := secrets.Validate(); err != nil {
+		return options, wrongUsage("%s: %w", from, err)
+	}
+	return webhook.Options{Secrets: secrets}, nil
+}
+
+// opener opens the engine on a directory; options are those of webhooks.
+type opener func(dir string, config bulk.Config, options webhook.Options) (runner, error)

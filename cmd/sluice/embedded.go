@@ -97,10 +97,10 @@ const embeddedReserve = 64 << 20
 
 // openEmbedded opens a data directory and puts an engine on it, with handlers for
 // echo and for webhooks. It is not started.
-func openEmbedded(dir string, config bulk.Config) (_ *embedded, err error) {
+func openEmbedded(dir string, config bulk.Config, options webhook.Options) (_ *embedded, err error) {
 	// Bars are drawn on the same terminal: only what people must know is logged.
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	webhooks, err := webhook.New(webhook.Options{})
+	webhooks, err := webhook.New(options)
 	if err != nil {
 		return nil, err
 	}
@@ -123,8 +123,8 @@ func openEmbedded(dir string, config bulk.Config) (_ *embedded, err error) {
 }
 
 // openRunner is openEmbedded as an opener.
-func openRunner(dir string, config bulk.Config) (runner, error) {
-	engine, err := openEmbedded(dir, config)
+func openRunner(dir string, config bulk.Config, options webhook.Options) (runner, error) {
+	engine, err := openEmbedded(dir, config, options)
 	if err != nil {
 		return nil, err // Not the nil *embedded, which as a runner is not nil.
 	}
@@ -133,7 +133,7 @@ func openRunner(dir string, config bulk.Config) (runner, error) {
 
 // openDemoEngine is openEmbedded for the demo.
 func openDemoEngine(dir string, config bulk.Config) (demoEngine, error) {
-	engine, err := openEmbedded(dir, config)
+	engine, err := openEmbedded(dir, config, webhook.Options{})
 	if err != nil {
 		return nil, err
 	}

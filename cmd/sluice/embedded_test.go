@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api/wire"
+	"github.com/sluice-project/sluice/bulk/webhook"
 	"github.com/sluice-project/sluice/examples"
 )
 
@@ -45,8 +46,8 @@ func TestBulkRunIsKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "kept")
 	ctx, interrupt := context.WithCancel(t.Context())
 	var out, stderr bytes.Buffer
-	open := func(dir string, config bulk.Config) (runner, error) {
-		engine, err := openRunner(dir, config)
+	open := func(dir string, config bulk.Config, options webhook.Options) (runner, error) {
+		engine, err := openRunner(dir, config, options)
 		return &interrupting{engine, interrupt}, err
 	}
 	command := newBulkRunCommand(open, bulkInput)
@@ -58,7 +59,7 @@ func TestBulkRunIsKept(t *testing.T) {
 	if err := command.ExecuteContext(ctx); !errors.As(err, &code) || !strings.Contains(err.Error(), "sluice serve --data "+dir) {
 		t.Fatalf("%v\n%s", err, stderr.String())
 	}
-	engine, err := openEmbedded(dir, bulk.Config{RequestsPerSecond: -1})
+	engine, err := openEmbedded(dir, bulk.Config{RequestsPerSecond: -1}, webhook.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func (i *interrupting) Start(ctx context.Context) error {
 
 // The commands for a server, on a real one.
 func TestServerCommandsEmbedded(t *testing.T) {
-	engine, err := openEmbedded(t.TempDir(), bulk.Config{RequestsPerSecond: -1})
+	engine, err := openEmbedded(t.TempDir(), bulk.Config{RequestsPerSecond: -1}, webhook.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

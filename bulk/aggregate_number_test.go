@@ -92,7 +92,7 @@ func TestNotANumber(t *testing.T) {
 			t.Errorf("%.40s: error %.300v, want %v of %.40s", c.result, err, c.want, c.value)
 			continue
 		}
-		if failed.Name != "sum:x" && c.want != errNotJSON {
+		if failed.Name != "sum:x" && !errors.Is(c.want, errNotJSON) {
 			t.Errorf("%s: blamed %s", c.result, failed.Name)
 		}
 	}
@@ -193,7 +193,7 @@ func zipResults(t testing.TB) (results [][]byte, sum *big.Rat) {
 	sum = new(big.Rat)
 	for {
 		row, err := rows.Read()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return results, sum
 		}
 		if err != nil {

@@ -179,7 +179,7 @@ func TestAppendBoundsPayloads(t *testing.T) {
 		if received, err := r.Append(t.Context(), a.ID, 0, [][]byte{largest}); err != nil || received != 1 {
 			t.Errorf("the largest payload: %d received, error %v", received, err)
 		}
-		if _, err := r.Append(t.Context(), a.ID, 1, [][]byte{{}, append(largest, 0)}); err == nil || !strings.Contains(err.Error(), "job 1 of the upload") {
+		if _, err := r.Append(t.Context(), a.ID, 1, [][]byte{{}, make([]byte, bulk.MaxPayloadBytes+1)}); err == nil || !strings.Contains(err.Error(), "job 1 of the upload") {
 			t.Errorf("one byte more: %v", err)
 		}
 		if got := r.action(a.ID).Received; got != 1 {

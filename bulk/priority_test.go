@@ -8,7 +8,7 @@ import (
 )
 
 func TestPriority(t *testing.T) {
-	at := func(ms int64) time.Time { return time.UnixMilli(ms) }
+	at := time.UnixMilli
 	for _, c := range []struct {
 		name              string
 		entered           time.Time

@@ -42,7 +42,7 @@ func TestARemoteWorkerWaitsForJobs(t *testing.T) {
 			t.Fatalf("%d jobs after %s, want some of 3 soon after 3s", len(jobs), waited)
 		}
 		if j := jobs[0]; j.ID() != "a-0" || string(j.Payload) != "0" || j.Attempt != 1 || j.Spec.Type != "remote" ||
-			j.Deadline.Sub(time.Now()).Round(time.Second) != 30*time.Second {
+			time.Until(j.Deadline).Round(time.Second) != 30*time.Second {
 			t.Errorf("the first job is %+v", j)
 		}
 		ctx, cancel := context.WithTimeout(r.t.Context(), time.Second)

@@ -81,7 +81,7 @@ var (
 func document(t *testing.T, handler http.Handler) *openapi3.T {
 	t.Helper()
 	response := httptest.NewRecorder()
-	handler.ServeHTTP(response, httptest.NewRequest("GET", "/openapi.json", nil))
+	handler.ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/openapi.json", nil))
 	if response.Code != http.StatusOK || response.Header().Get("Content-Type") != "application/openapi+json" {
 		t.Fatal(response.Code, response.Header())
 	}

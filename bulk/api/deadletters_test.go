@@ -89,7 +89,7 @@ func TestFailuresCSVCut(t *testing.T) {
 	f.failed("a", 1, 2)
 	w := &failAfter{ResponseRecorder: httptest.NewRecorder(), do: func() { f.engine.fail["DeadLetters"] = errors.New("a bad sector") }}
 	defer func() {
-		if recover() != http.ErrAbortHandler || !strings.Contains(f.log.String(), "a bad sector") {
+		if cut, _ := recover().(error); !errors.Is(cut, http.ErrAbortHandler) || !strings.Contains(f.log.String(), "a bad sector") {
 			t.Fatal("the answer was not cut off, or the reason not logged:", f.log)
 		}
 	}()

@@ -28,14 +28,15 @@ func TestRefusalReachesTheSender(t *testing.T) {
 		}
 		_ = connection.SetDeadline(time.Now().Add(20 * time.Second))
 		size := api.MaxChunk + 1<<20
-		fmt.Fprintf(connection, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nContent-Length: %d\r\n\r\n", target, size)
-		if _, err := io.Copy(connection, strings.NewReader(strings.Repeat("1\n", size/2))); err != nil {
+		head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nContent-Length: %d\r\n\r\n", target, size)
+		if _, err := io.Copy(connection, strings.NewReader(head+strings.Repeat("1\n", size/2))); err != nil {
 			t.Fatal(target, err)
 		}
 		response, err := http.ReadResponse(bufio.NewReader(connection), nil)
 		if err != nil || response.StatusCode != status {
 			t.Fatal(target, response, err)
 		}
+		_ = response.Body.Close()
 		_ = connection.Close()
 	}
 }
@@ -51,9 +52,10 @@ func TestExpectContinue(t *testing.T) {
 	}
 	defer connection.Close()
 	_ = connection.SetDeadline(time.Now().Add(20 * time.Second))
-	fmt.Fprint(connection, "POST /v1/actions/none/jobs HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Type: application/x-ndjson\r\nContent-Length: 5\r\n\r\n")
+	_, _ = io.WriteString(connection, "POST /v1/actions/none/jobs HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Type: application/x-ndjson\r\nContent-Length: 5\r\n\r\n")
 	response, err := http.ReadResponse(bufio.NewReader(connection), nil)
-	if err != nil || response.StatusCode != 404 {
+	if err != nil || response.StatusCode != http.StatusNotFound {
 		t.Fatal(response, err)
 	}
+	_ = response.Body.Close()
 }

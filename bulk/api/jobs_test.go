@@ -180,7 +180,7 @@ func TestUploadsWaitForTheirTurn(t *testing.T) {
 		f.engine.stall = make(chan struct{})
 		send := func(i int) *httptest.ResponseRecorder {
 			w := httptest.NewRecorder()
-			r := httptest.NewRequest("POST", fmt.Sprintf("/v1/actions/a%d/jobs", i), strings.NewReader("1"))
+			r := httptest.NewRequest(http.MethodPost, fmt.Sprintf("/v1/actions/a%d/jobs", i), strings.NewReader("1"))
 			r.Header.Set("Content-Type", ndjson)
 			f.handler.ServeHTTP(w, r)
 			return w
@@ -223,7 +223,7 @@ func TestConcurrentUploads(t *testing.T) {
 				for i := at; i < min(at+size, jobs); i++ {
 					fmt.Fprintf(&chunk, "%d\n", i)
 				}
-				r, _ := http.NewRequest("POST", server.URL+"/v1/actions/a/jobs", strings.NewReader(chunk.String()))
+				r, _ := http.NewRequest(http.MethodPost, server.URL+"/v1/actions/a/jobs", strings.NewReader(chunk.String()))
 				r.Header.Set("Content-Type", ndjson)
 				r.Header.Set("Upload-Offset", strconv.FormatInt(at, 10))
 				response, err := server.Client().Do(r)
@@ -233,7 +233,7 @@ func TestConcurrentUploads(t *testing.T) {
 				}
 				_, _ = io.Copy(io.Discard, response.Body)
 				_ = response.Body.Close()
-				if response.StatusCode != 200 {
+				if response.StatusCode != http.StatusOK {
 					t.Error(response.Status)
 					return
 				}

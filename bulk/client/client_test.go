@@ -74,11 +74,17 @@ func TestRetries(t *testing.T) {
 	}{
 		{"a cut connection", 3, func(http.ResponseWriter) { panic("cut") }, false, 4, 350 * time.Millisecond, true},
 		{"for ever", 99, func(http.ResponseWriter) { panic("cut") }, false, 5, 700 * time.Millisecond, false},
-		{"unavailable", 1, func(w http.ResponseWriter) { w.Header().Set("Retry-After", "7"); w.WriteHeader(503) }, false, 2, 7 * time.Second, true},
-		{"an absurd Retry-After", 1, func(w http.ResponseWriter) { w.Header().Set("Retry-After", "86400"); w.WriteHeader(429) }, false, 2, 30 * time.Second, true},
-		{"a proxy", 1, func(w http.ResponseWriter) { w.WriteHeader(502) }, false, 2, 50 * time.Millisecond, true},
-		{"a mistake of the server", 1, func(w http.ResponseWriter) { w.WriteHeader(500) }, false, 1, 0, false},
-		{"a refusal", 1, func(w http.ResponseWriter) { w.WriteHeader(409) }, false, 1, 0, false},
+		{"unavailable", 1, func(w http.ResponseWriter) {
+			w.Header().Set("Retry-After", "7")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}, false, 2, 7 * time.Second, true},
+		{"an absurd Retry-After", 1, func(w http.ResponseWriter) {
+			w.Header().Set("Retry-After", "86400")
+			w.WriteHeader(http.StatusTooManyRequests)
+		}, false, 2, 30 * time.Second, true},
+		{"a proxy", 1, func(w http.ResponseWriter) { w.WriteHeader(http.StatusBadGateway) }, false, 2, 50 * time.Millisecond, true},
+		{"a mistake of the server", 1, func(w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) }, false, 1, 0, false},
+		{"a refusal", 1, func(w http.ResponseWriter) { w.WriteHeader(http.StatusConflict) }, false, 1, 0, false},
 		{"what must not be made twice", 1, func(http.ResponseWriter) { panic("cut") }, true, 1, 0, false},
 	}
 	for _, test := range tests {
@@ -145,7 +151,7 @@ func TestErrors(t *testing.T) {
 			w.Header().Set("Retry-After", "1")
 			refuse(w, 507, wire.Problem{Code: wire.CodeFull, Detail: "no room", Received: &received})
 		case "/v1/actions/html":
-			w.WriteHeader(404)
+			w.WriteHeader(http.StatusNotFound)
 			_, _ = io.WriteString(w, "<html>nothing here</html>")
 		default:
 			_, _ = io.WriteString(w, "not JSON")
@@ -180,7 +186,7 @@ type jobServer struct {
 func (s *jobServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r.Method == "GET" {
+	if r.Method == http.MethodGet {
 		_ = json.NewEncoder(w).Encode(wire.Action{ID: "a", Received: int64(len(s.jobs))})
 		return
 	}
@@ -307,7 +313,7 @@ func TestUploadToAServerThatWasSetBack(t *testing.T) {
 func TestUploadStopsAtAFullStore(t *testing.T) {
 	received := int64(2)
 	c := newClient(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == "GET" {
+		if r.Method == http.MethodGet {
 			_, _ = io.WriteString(w, "{}")
 			return
 		}

@@ -23,7 +23,7 @@ func events(w http.ResponseWriter, statuses ...string) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	for _, status := range statuses {
 		data, _ := json.Marshal(wire.Action{ID: "a", Status: status})
-		fmt.Fprintf(w, ": heartbeat\n\nevent: message\ndata: %s\n\n", data)
+		_, _ = fmt.Fprintf(w, ": heartbeat\n\nevent: message\ndata: %s\n\n", data)
 	}
 }
 
@@ -39,7 +39,7 @@ func TestWatch(t *testing.T) {
 			case 2:
 				panic("cut")
 			case 3:
-				w.WriteHeader(503)
+				w.WriteHeader(http.StatusServiceUnavailable)
 			default:
 				events(w, wire.StatusRunning, wire.StatusCompleted)
 			}
@@ -88,7 +88,7 @@ func TestSilentWatch(t *testing.T) {
 		transport := roundTrip(func(r *http.Request) (*http.Response, error) {
 			connections++
 			if connections == 1 {
-				return &http.Response{StatusCode: 200, Body: &silentBody{r.Context()}}, nil
+				return &http.Response{StatusCode: http.StatusOK, Body: &silentBody{r.Context()}}, nil
 			}
 			w := httptest.NewRecorder()
 			events(w, wire.StatusFailed)

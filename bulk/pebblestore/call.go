@@ -73,7 +73,7 @@ func (c *call) writeLog(a *action) {
 			c.keep(&CorruptError{key, err.Error()})
 		}
 	}
-	snapshot := facts.appendSnapshot(nil)
+	snapshot := facts.snapshot()
 	a.logs[page] = pageLog{len(snapshot), c.serial}
 	c.keep(c.batch.Set(key, snapshot, nil))
 }

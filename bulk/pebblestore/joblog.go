@@ -167,9 +167,9 @@ const (
 	flagLapsed
 )
 
-// appendSnapshot writes everything that is known of the page as one record.
-func (p *pageFacts) appendSnapshot(to []byte) []byte {
-	to = append(to, byte(evSnapshot))
+// snapshot is everything that is known of the page as one record.
+func (p *pageFacts) snapshot() []byte {
+	to := []byte{byte(evSnapshot)}
 	to = binary.AppendUvarint(to, p.throttled)
 	to = binary.AppendUvarint(to, p.retried)
 	for i := range p.jobs {

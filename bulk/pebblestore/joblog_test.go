@@ -79,7 +79,7 @@ func TestASnapshotIsTheSameFacts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		before := rapid.SliceOf(rapid.SliceOfN(anyEvent, 1, 20)).Draw(t, "before")
 		after := rapid.SliceOf(rapid.SliceOfN(anyEvent, 1, 20)).Draw(t, "after")
-		log := append(applied(before).appendSnapshot(nil), written(0, after)...)
+		log := append(applied(before).snapshot(), written(0, after)...)
 		var got pageFacts
 		if err := got.replay(log); err != nil {
 			t.Fatal(err)
@@ -119,7 +119,7 @@ func TestReplayRefuses(t *testing.T) {
 		"no argument":            {byte(evLent), 0, 1},
 		"beyond the page":        {byte(evLeased), 0xff, 0x07, 2},
 		"far beyond the page":    {byte(evLeased), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, 2},
-		"half a snapshot":        (&pageFacts{}).appendSnapshot(nil)[:500],
+		"half a snapshot":        (&pageFacts{}).snapshot()[:500],
 		"a snapshot of no phase": append([]byte{byte(evSnapshot), 0, 0, byte(canceled) + 1}, make([]byte, pageSize)...),
 	} {
 		var facts pageFacts
@@ -132,14 +132,14 @@ func TestReplayRefuses(t *testing.T) {
 func FuzzReplay(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(written(0, [][]noted{{{evLeased, 0, 0}, {evLeased, 1, 0}, {evSucceeded, 0, 0}, {evThrottled, 1, 1 << 40}}}))
-	f.Add(applied([][]noted{{{evLent, 3, 5}, {evFailed, 3, 0}, {evCrashed, 1023, 0}}}).appendSnapshot(nil))
+	f.Add(applied([][]noted{{{evLent, 3, 5}, {evFailed, 3, 0}, {evCrashed, 1023, 0}}}).snapshot())
 	f.Add([]byte{byte(evLeased), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, 2})
 	f.Fuzz(func(t *testing.T, log []byte) {
 		var facts, again pageFacts
 		if facts.replay(log) != nil {
 			return
 		}
-		if err := again.replay(facts.appendSnapshot(nil)); err != nil || again != touched(facts) {
+		if err := again.replay(facts.snapshot()); err != nil || again != touched(facts) {
 			t.Fatalf("the snapshot of a log that was taken is another, error %v", err)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"math"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -41,7 +42,7 @@ func TestOutcomesRoundTrip(t *testing.T) {
 			}
 			clear(value) // Pebble's memory is only valid for a moment
 		}
-		if want := append(first, second...); len(got) != len(want) || len(want) > 0 && !reflect.DeepEqual(got, want) {
+		if want := slices.Concat(first, second); len(got) != len(want) || len(want) > 0 && !reflect.DeepEqual(got, want) {
 			t.Fatalf("got %+v, want %+v", got, want)
 		}
 	})

@@ -130,7 +130,11 @@ func (s *Store) Close() error {
 	s.state = bulk.ErrClosed
 	s.mu.Unlock()
 	s.running.Wait()
-	if err := s.db.Close(); err != nil && !broken {
+	err := s.db.Close()
+	if broken {
+		err = nil // Why it is broken was told before.
+	}
+	if err != nil {
 		return fmt.Errorf("close the store: %w", err)
 	}
 	return nil

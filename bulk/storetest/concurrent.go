@@ -267,18 +267,19 @@ func concurrentUploads(k *kit) {
 // uploadAll sends all jobs of an action in chunks of one length, each from where
 // the store then is: so all of a crowd send what is new.
 func (k *kit) uploadAll(id string, jobs, length int64) error {
-	for at, received := int64(0), int64(0); at < jobs; at = received {
+	for at := int64(0); at < jobs; {
 		var chunk [][]byte
 		for i := at; i < min(at+length, jobs); i++ {
 			chunk = append(chunk, payload(id, i))
 		}
-		var err error
-		if received, err = k.store.Append(ctx, id, at, chunk); err != nil {
+		received, err := k.store.Append(ctx, id, at, chunk)
+		if err != nil {
 			return err
 		}
 		if received < min(at+length, jobs) {
 			return fmt.Errorf("%s: received %d after %d were sent", id, received, min(at+length, jobs))
 		}
+		at = received
 	}
 	return nil
 }

@@ -249,7 +249,7 @@ func (m *machine) followReleased(a *modelAction, jobs []*modelJob) {
 
 // dispatchAll dispatches in small batches, until nothing more is due.
 func (m *machine) dispatchAll(t *rapid.T) {
-	batch, total := rapid.IntRange(1, 20).Draw(t, "batch"), int64(0)
+	batch := rapid.IntRange(1, 20).Draw(t, "batch")
 	asideBefore := map[string]int64{}
 	for id, a := range m.model.actions {
 		_, aside := a.count()
@@ -260,9 +260,11 @@ func (m *machine) dispatchAll(t *rapid.T) {
 	}
 	back, ended := m.model.expire()
 	moved, next := m.dispatch(batch)
-	for total = int64(moved); moved == batch || !next.IsZero() && !next.After(time.Now()); total += int64(moved) {
+	total := int64(moved)
+	for moved == batch || !next.IsZero() && !next.After(time.Now()) {
 		m.check(moved > 0, "Dispatch(%d) moved nothing, but says that more is due at %v", batch, next)
 		moved, next = m.dispatch(batch)
+		total += int64(moved)
 	}
 	for _, id := range m.model.order {
 		a := m.model.actions[id]

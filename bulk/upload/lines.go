@@ -108,7 +108,8 @@ func (l *lines) makeRoom() (moved int) {
 	if len(kept) > cap(l.buffer)/2 || l.buffer == nil {
 		target = make([]byte, 0, max(firstBuffer, 2*cap(l.buffer)))
 	}
-	l.buffer = append(target, kept...)
+	l.buffer = target[:len(kept)]
+	copy(l.buffer, kept)
 	l.start, l.end = 0, l.end-moved
 	return moved
 }

@@ -73,16 +73,16 @@ func (h *Handler) Handle(ctx context.Context, job *bulk.Job) ([]byte, error) {
 func (h *Handler) newRequest(ctx context.Context, job *bulk.Job, now time.Time) (*http.Request, error) {
 	target := job.Spec.Target
 	if target == nil {
-		return nil, final{fmt.Errorf("action %q has no target: want one with a url", job.Spec.ID)}
+		return nil, finalError{fmt.Errorf("action %q has no target: want one with a url", job.Spec.ID)}
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target.URL, bytes.NewReader(job.Payload))
 	if err != nil || request.URL.Host == "" || (request.URL.Scheme != "http" && request.URL.Scheme != "https") {
 		// The parser's error would quote the URL, which may hold a password.
-		return nil, final{fmt.Errorf("target %q: want an http or https URL with a host", target.Name)}
+		return nil, finalError{fmt.Errorf("target %q: want an http or https URL with a host", target.Name)}
 	}
 	if h.options.AllowTarget != nil {
 		if err := h.options.AllowTarget(request.URL); err != nil {
-			return nil, final{fmt.Errorf("target %s is not allowed: %w", request.URL.Host, err)}
+			return nil, finalError{fmt.Errorf("target %s is not allowed: %w", request.URL.Host, err)}
 		}
 	}
 	if user := request.URL.User; user != nil {
@@ -130,20 +130,20 @@ func unreachable(ctx context.Context, host string, err error) error {
 	case ctxErr != nil:
 		err = fmt.Errorf("the attempt was stopped before a full answer: %w", ctxErr)
 	}
-	return oneLine{fmt.Errorf("target %s: %w", host, err)}
+	return oneLineError{fmt.Errorf("target %s: %w", host, err)}
 }
 
-// oneLine is an error whose text has no line breaks, whatever it quotes.
-type oneLine struct{ error }
+// oneLineError is an error whose text has no line breaks, whatever it quotes.
+type oneLineError struct{ error }
 
-func (e oneLine) Error() string { return strings.Join(strings.Fields(e.error.Error()), " ") }
-func (e oneLine) Unwrap() error { return e.error }
+func (e oneLineError) Error() string { return strings.Join(strings.Fields(e.error.Error()), " ") }
+func (e oneLineError) Unwrap() error { return e.error }
 
-// final is an error that fails the job for good.
-type final struct{ error }
+// finalError is an error that fails the job for good.
+type finalError struct{ error }
 
-func (e final) Error() string   { return oneLine{e.error}.Error() }
-func (e final) Unwrap() []error { return []error{e.error, bulk.SkipRetry} }
+func (e finalError) Error() string   { return oneLineError(e).Error() }
+func (e finalError) Unwrap() []error { return []error{e.error, bulk.SkipRetry} }
 
 // headerValue percent-encodes what a header cannot carry to every reader in the
 // same way: all but visible ASCII, and the percent sign itself.

@@ -79,7 +79,7 @@ func refusal(host string, response *http.Response, body []byte, now time.Time) e
 	}
 	switch {
 	case !transient(status):
-		return final{err}
+		return finalError{err}
 	case asked:
 		return &bulk.RetryAfterError{After: retryAfter, Err: err}
 	default:

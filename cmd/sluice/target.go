@@ -107,7 +107,7 @@ func (t *target) Start() (url string, err error) {
 	if t.served != nil {
 		return "", errors.New("the local target was started before")
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", fmt.Errorf("start the local target: %w", err)
 	}

@@ -28,6 +28,13 @@ func (p *pool) attempt(job *Job) Settlement {
 	return failure(err)
 }
 
+// last tells whether a job has no attempt left after this one.
+func (p *pool) last(job *Job) bool {
+	most := job.Spec.MaxAttempts
+	orDefault(&most, p.engine.config.For(p.name).MaxAttempts)
+	return job.Attempt >= most
+}
+
 // call runs the handler and makes a panic an error.
 func (p *pool) call(ctx context.Context, job *Job) (result []byte, err error) {
 	defer func() {

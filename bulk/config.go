@@ -54,7 +54,9 @@ type Config struct {
 	// ShutdownGrace is how long stopping waits for jobs in flight before they
 	// are handed back. Default 30 s.
 	ShutdownGrace time.Duration
-	// Retention is how long finished actions and their dead letters are kept.
+	// Retention is how long finished actions and their dead letters are kept, and
+	// how long an upload may go on: an action that is not sealed by then is
+	// canceled.
 	// Default 7 days; negative: for ever.
 	Retention time.Duration
 	// Types overrides settings for single job types.
@@ -108,7 +110,7 @@ func (c Config) Validate() error {
 		name string
 		want string
 	}{
-		{c.Window >= 100*time.Millisecond && c.Window <= time.Minute, "window", "from 100ms to 1m"},
+		{c.Window >= 100*time.Millisecond && c.Window <= MaxWindow, "window", "from 100ms to 1m"},
 		{c.ReadyMax >= 1 && c.ReadyMax <= 1_000_000, "ready_max", "from 1 to 1,000,000"},
 		{c.DispatchInterval >= time.Millisecond, "dispatch_interval", "at least 1ms"},
 		{c.DispatchBatch >= 1, "dispatch_batch", "at least 1"},

@@ -73,12 +73,15 @@ func (c *Congestion) Observe(window, succeeded, throttled int64) {
 // seen before makes the time to the next one longer, one that did makes it short:
 // a rate that stands is seldom tested, one that rises is soon followed.
 func (c *Congestion) close() {
+	more := c.succeeded > c.best()
 	switch {
-	case !c.probed:
-	case c.succeeded > c.best():
+	case c.probed && more:
 		c.quiet = 0
-	default:
+	case c.probed:
 		c.quiet = min(2*c.quiet+1, maxQuiet)
+	case c.known && more:
+		// The next window doubles what this one has shown, not what was doubled.
+		c.quietSince = max(c.quietSince, c.window-c.quiet)
 	}
 	if c.any {
 		c.seen[c.count%seenWindows] = c.succeeded

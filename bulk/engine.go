@@ -199,15 +199,14 @@ func (e *Engine) DeadLetters(ctx context.Context, id string, from int64, limit i
 func (e *Engine) Watch(ctx context.Context, id string, every time.Duration, f func(Action) error) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
-	var last visible
+	var last Action
 	for first := true; ; first = false {
 		action, err := e.store.Action(ctx, id)
 		if err != nil {
 			return err
 		}
 		finished := !action.FinishedAt.IsZero()
-		now := visible{action.Status, action.Paused, action.Replays, action.Counts}
-		if first || finished || now != last {
+		if first || finished || action.Counts != last.Counts || action.Status != last.Status || action.Paused != last.Paused {
 			if err := f(action); err != nil {
 				return err
 			}
@@ -215,21 +214,13 @@ func (e *Engine) Watch(ctx context.Context, id string, every time.Duration, f fu
 		if finished {
 			return nil
 		}
-		last = now
+		last = action
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
-}
-
-// visible is what of an action a watcher is told of.
-type visible struct {
-	status  Status
-	paused  bool
-	replays int
-	counts  Counts
 }
 
 // EstimatedFinish tells when an action will have finished if it goes on as it

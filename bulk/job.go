@@ -198,7 +198,8 @@ type NonReadyReason uint8
 
 // The reasons, with the seed's names.
 const (
-	// RateLimited: a limit of ours was lowered while the job was ready.
+	// RateLimited: the job was ready, but before it could start a limit of ours was
+	// lowered, or a window began in which a fractional rate allows one less.
 	RateLimited NonReadyReason = iota
 	// APIThrottled: the target answered that it is asked too often.
 	APIThrottled

@@ -53,7 +53,7 @@ func (e *Engine) watchOnce(ctx context.Context) error {
 		a := &actions[i]
 		unfinished[a.ID] = true
 		e.pace.observe(a, now)
-		kind := nextMove(a, now)
+		kind := e.nextMove(a, now)
 		if kind == 0 {
 			continue
 		}
@@ -74,9 +74,12 @@ func (e *Engine) watchOnce(ctx context.Context) error {
 	return nil
 }
 
-// nextMove is the move that an action is ready for; 0 if none.
-func nextMove(a *Action, now time.Time) MoveKind {
+// nextMove is the move that an action is ready for; 0 if none. One that was
+// never sealed is canceled when its retention is over.
+func (e *Engine) nextMove(a *Action, now time.Time) MoveKind {
 	switch {
+	case a.Status == Created && e.config.Retention > 0 && now.Sub(a.CreatedAt) >= e.config.Retention:
+		return Cancel
 	case a.Status == Dispatched && !a.RunAt.After(now):
 		return Start
 	case a.Status == Running && a.Done() == a.Total:

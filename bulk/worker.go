@@ -56,6 +56,7 @@ type underway struct {
 type ended struct {
 	settlement Settlement
 	spec       *Spec
+	last       bool // no attempt would follow
 }
 
 func newPool(e *Engine, name string, handler Handler) *pool {
@@ -160,7 +161,7 @@ func (p *pool) worker(context.Context) error {
 		began := time.Now()
 		settlement := p.attempt(&job)
 		settlement.Lease, settlement.Took = job.Lease, time.Since(began)
-		p.end(ended{settlement, job.Spec})
+		p.end(ended{settlement, job.Spec, p.last(&job)})
 	}
 }
 
@@ -202,7 +203,7 @@ func (p *pool) end(e ended) {
 // release hands leased jobs back unused, with p.mu held.
 func (p *pool) release(jobs []Job) {
 	for i := range jobs {
-		p.ended = append(p.ended, ended{Settlement{Lease: jobs[i].Lease, Kind: Released}, jobs[i].Spec})
+		p.ended = append(p.ended, ended{settlement: Settlement{Lease: jobs[i].Lease, Kind: Released}, spec: jobs[i].Spec})
 	}
 	p.settled.wake()
 }

@@ -243,8 +243,9 @@ func (c *call) outcome(a *action, o bulk.Outcome) {
 	}
 }
 
-// started notes the window of the last attempt, so that a store that is opened
-// in it again does not start its limits from zero.
+// started notes when the window of the last attempt ends, so that a store that is
+// opened before that does not start its limits from zero.
 func (c *call) started() {
-	c.keep(c.batch.Set(metaWindow, binary.BigEndian.AppendUint64(nil, uint64(c.window)), nil))
+	ends := bulk.WindowStart(c.window+1, c.s.config.Window).UnixNano()
+	c.keep(c.batch.Set(metaWindow, binary.BigEndian.AppendUint64(nil, uint64(ends)), nil))
 }

@@ -55,9 +55,9 @@ type Store struct {
 	leases   timeline
 	calls    uint64 // how many calls have begun
 	turn     uint64 // whose turn it is among the types of a lease request
-	// shut is the window in which nothing under a limit may start, because a
-	// process before this one started attempts in it.
-	shut int64
+	// shutUntil ends the window in which a process before this one started its
+	// last attempts: until then nothing under a limit may start.
+	shutUntil time.Time
 	// late caches how the jobs of actions that are finished ended.
 	late lateFinals
 	free []*job
@@ -93,7 +93,6 @@ func Open(dir string, options Options) (*Store, error) {
 		kinds:    map[string]*kind{},
 		targets:  map[string]*target{},
 		limiters: map[[2]string]*limiter{},
-		shut:     -1,
 	}
 	if err := s.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the store in %s: %w", dir, err), db.Close())
@@ -107,7 +106,7 @@ func pebbleOptions(options Options) *pebble.Options {
 		CacheSize:                   32 << 20,
 		MemTableSize:                16 << 20,
 		MemTableStopWritesThreshold: 4,
-		FormatMajorVersion:          pebble.FormatNewest,
+		FormatMajorVersion:          pebble.FormatValueSeparation,
 		Logger:                      pebbleLogger{options.Logger},
 		Merger:                      pebble.DefaultMerger,
 	}
@@ -171,7 +170,7 @@ func (s *Store) left(c *counter, window int64) int64 {
 	left := bulk.NoLimit
 	if c.rate > 0 {
 		left = bulk.Budget(c.rate, s.config.Window, window) - c.started - c.ready
-		if window == s.shut {
+		if s.shut(window) {
 			left = 0
 		}
 	}
@@ -179,6 +178,16 @@ func (s *Store) left(c *counter, window int64) int64 {
 		left = min(left, int64(c.concurrency)-c.inFlight-c.ready)
 	}
 	return max(0, left)
+}
+
+// shut tells whether the window began before shutUntil. A time further away than
+// the longest window is of a clock that was set back, and does not hold.
+func (s *Store) shut(window int64) bool {
+	if s.shutUntil.IsZero() {
+		return false
+	}
+	away := s.shutUntil.Sub(bulk.WindowStart(window, s.config.Window))
+	return away > 0 && away <= bulk.MaxWindow
 }
 
 // leftOf is what a target still lets into the ready queue in a window, by its
@@ -196,7 +205,7 @@ func (s *Store) mayStart(c *counter, window int64) bool {
 	if c.rate <= 0 {
 		return true
 	}
-	return window != s.shut && c.started < bulk.Budget(c.rate, s.config.Window, window)
+	return !s.shut(window) && c.started < bulk.Budget(c.rate, s.config.Window, window)
 }
 
 func (s *Store) tenantOf(name string) *tenant {

@@ -12,10 +12,13 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
+// longVariable, at 1, makes the model run longer.
+const longVariable = "SLUICE_LONG"
+
 // checkModel runs random operations against a store and the model.
 func checkModel(t *testing.T, factory Factory) {
-	rounds := 4
-	if os.Getenv("SLUICE_LONG") == "1" {
+	rounds := 2
+	if os.Getenv(longVariable) == "1" {
 		rounds = 20
 	}
 	steps := 0

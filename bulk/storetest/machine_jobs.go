@@ -48,7 +48,7 @@ func (m *machine) admitGrants(grants []bulk.Grant) {
 		passed := a.last.Ready - before[id].Ready
 		total += passed
 		m.check(passed >= 0 && passed <= most[id], "%s: %d admitted by %v, want at most %d", id, passed, grants, most[id])
-		exact = exact && !m.model.throttled[a.limiter()]
+		exact = exact && !m.model.throttled[a.congests()]
 	}
 	m.check(total == int64(admitted), "Admit says %d, but %d became ready", admitted, total)
 	if exact {

@@ -74,7 +74,7 @@ func TestFaults(t *testing.T) {
 		for _, group := range groups {
 			t.Run(fault+" by "+group, func(t *testing.T) {
 				command := exec.Command(os.Args[0], "-test.run=TestMemory/"+group, "-test.failfast", "-rapid.nofailfile", "-rapid.shrinktime=1ms")
-				command.Env = append(os.Environ(), faultVariable+"="+fault)
+				command.Env = append(os.Environ(), faultVariable+"="+fault, longVariable+"=1")
 				output, err := command.CombinedOutput()
 				if err == nil {
 					t.Fatalf("%s passes a store with the fault %q", group, fault)

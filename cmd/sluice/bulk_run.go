@@ -51,7 +51,7 @@ func (r *bulkRun) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	engine, err := r.open(ctx, dir, r.config)
+	engine, err := r.open(dir, r.config)
 	if err != nil {
 		return err
 	}
@@ -62,6 +62,10 @@ func (r *bulkRun) Run(ctx context.Context) (err error) {
 	ids, err := r.takeIn(ctx, engine, rows)
 	if err != nil {
 		return r.stopped(err)
+	}
+	// Not before all are sealed: else the first would have a head start.
+	if err := engine.Start(ctx); err != nil {
+		return err
 	}
 	return r.runJobs(ctx, engine, ids)
 }

@@ -37,6 +37,7 @@ func (r *ran) code() int {
 
 // bulkRunOn runs "bulk run" with arguments on a runner.
 func bulkRunOn(ctx context.Context, f *fakeRunner, stdin string, args ...string) *ran {
+	f.waits = true
 	command := newBulkRunCommand(f.open, bulkInput)
 	markUsageErrors(command)
 	command.SilenceErrors, command.SilenceUsage = true, true

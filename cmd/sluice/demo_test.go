@@ -29,7 +29,7 @@ type fakeDemo struct {
 func newFakeDemo() *fakeDemo {
 	f := &fakeDemo{fakeRunner: newFakeRunner(60)}
 	f.failEvery, f.throttles = 40, 0.25
-	f.jain, f.windows = 0.9987, 4
+	f.jain, f.windows, f.waits = 0.9987, 4, true
 	f.result = func(a *bulk.Action, payloads [][]byte) map[string]any {
 		sum := &exactSum{}
 		for i, payload := range payloads {
@@ -74,7 +74,7 @@ func (f *fakeDemo) parts() demoParts {
 		fmt.Fprintf(&file, "shop %d,%d.%04d\n", min(i%7, 4), i-100, i)
 	}
 	return demoParts{
-		open: func(_ context.Context, _ string, config bulk.Config) (demoEngine, error) {
+		open: func(_ string, config bulk.Config) (demoEngine, error) {
 			f.config = config
 			return f, nil
 		},
@@ -111,8 +111,8 @@ func TestDemoGolden(t *testing.T) {
 		if r.code() != 0 {
 			t.Errorf("exit code %d: %v", r.code(), r.failure)
 		}
-		if len(f.changes) != 1 || f.changes[0].Target.RequestsPerSecond != 56 || f.config.RequestsPerSecond != 59 {
-			t.Errorf("settings %+v of a limit of %g, want one of the target, 56 of 59", f.changes, f.config.RequestsPerSecond)
+		if len(f.changes) != 1 || f.changes[0].Target.RequestsPerSecond != 53 || f.config.RequestsPerSecond != 56 {
+			t.Errorf("settings %+v of a limit of %g, want one of the target, 53 of 56", f.changes, f.config.RequestsPerSecond)
 		}
 		if fmt.Sprint(f.stopped) != "[engine target]" {
 			t.Errorf("stopped %v, want the engine before its target", f.stopped)
@@ -129,7 +129,7 @@ func TestDemoJSON(t *testing.T) {
 			t.Fatalf("want one line of JSON (%v, %v): %s%s", err, r.failure, r.out, r.err)
 		}
 		if got.Actions != 5 || got.Jobs != 300 || got.Failed != 7 || got.InputSum != "14853.4950" || got.Error != "" ||
-			string(got.Aggregates["sum:amount"]) == "" || got.IdealMS != 5357 {
+			string(got.Aggregates["sum:amount"]) == "" || got.IdealMS != 5660 {
 			t.Errorf("got %s", r.out)
 		}
 	})
@@ -251,7 +251,7 @@ func TestSumColumn(t *testing.T) {
 }
 
 func TestRatesFor(t *testing.T) {
-	if got := ratesFor(42049, 20); got != (demoRates{Target: 2337, Limit: 2431}) {
+	if got := ratesFor(42049, 20); got != (demoRates{Target: 2214, Limit: 2303}) {
 		t.Errorf("got %+v", got)
 	}
 }

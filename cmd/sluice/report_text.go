@@ -189,8 +189,10 @@ func (f *failures) write(w io.Writer, columns int) {
 			fmt.Fprintf(w, "  … and %s\n", plural(int64(len(f.Messages)-i), "other message", "other messages"))
 			return
 		}
-		line := right(humanize.Comma(f.Messages[message]), 9) + "  " + cmp.Or(message, "(no message)")
-		fmt.Fprintln(w, clip(line, columns))
+		const indent = 11
+		text := text.WrapSoft(clip(cmp.Or(message, "(no message)"), 2*(columns-indent)), columns-indent)
+		fmt.Fprintf(w, "%s  %s\n", right(humanize.Comma(f.Messages[message]), indent-2),
+			strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", indent)))
 	}
 }
 

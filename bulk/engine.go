@@ -106,8 +106,9 @@ func (e *Engine) Stop(ctx context.Context) error {
 	wait.Wait()
 	e.endJobs()
 	for _, p := range e.pools {
-		p.handBack()
+		wait.Go(p.handBack)
 	}
+	wait.Wait()
 	// A handler that does not return cannot be ended, only left.
 	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), handBackTime)
 	defer cancel()

@@ -319,7 +319,9 @@ func TestFinishedActionsAreForgotten(t *testing.T) {
 		if _, err := r.Action(t.Context(), old); !errors.Is(err, bulk.ErrNotFound) {
 			t.Errorf("after its retention: %v", err)
 		}
-		r.action(open.ID)
+		if a := r.action(open.ID); a.Status != bulk.Canceled {
+			t.Errorf("an upload that was not sealed for an hour is %s, want CANCELED", a.Status)
+		}
 		r.action(recent)
 		r.finish(r.submit(bulk.Spec{ID: "old", Type: "echo"}, 1)) // the id is free again
 	})

@@ -54,7 +54,7 @@ func openInput(file string, stdin io.Reader) (*countedInput, error) {
 	input := &countedInput{ReadCloser: opened}
 	if info, err := opened.Stat(); err == nil {
 		if info.IsDir() {
-			opened.Close() //nolint:errcheck // It is a directory.
+			opened.Close() // It is a directory.
 			return nil, &inputError{File: file, Err: errors.New("a directory; want a file of CSV or NDJSON")}
 		}
 		input.size = info.Size()
@@ -87,11 +87,11 @@ func bulkInput(file string, stdin io.Reader, column string) (rowInput, error) {
 	rows := &csvRows{CSV: upload.NewCSV(content), countedInput: stream, name: column}
 	header, err := rows.Header()
 	if err != nil {
-		stream.Close() //nolint:errcheck // It was only read.
+		stream.Close() // It was only read.
 		return nil, located(file, err)
 	}
 	if rows.column = slices.Index(header, column); rows.column < 0 && column != "" {
-		stream.Close() //nolint:errcheck // It was only read.
+		stream.Close() // It was only read.
 		return nil, located(file, noColumn("column", column, header))
 	}
 	return rows, nil

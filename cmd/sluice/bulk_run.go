@@ -48,7 +48,7 @@ func (r *bulkRun) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer rows.Close() //nolint:errcheck // It was only read.
+	defer rows.Close() // It was only read.
 	dir, remove, err := r.directory()
 	if err != nil {
 		return err

@@ -51,7 +51,7 @@ func newSubmitCommand(connect connector) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		defer rows.Close() //nolint:errcheck // It was only read.
+		defer rows.Close() // It was only read.
 		if f.tenant != "" {
 			rows = &ofTenant{rows, f.tenant}
 		}

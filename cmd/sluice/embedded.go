@@ -66,7 +66,7 @@ func (e *embedded) Listen(ctx context.Context, address string) (at string, stop 
 	if err != nil {
 		return "", nil, err
 	}
-	first, err := net.LookupPort("tcp", name)
+	first, err := net.DefaultResolver.LookupPort(ctx, "tcp", name)
 	if err != nil {
 		return "", nil, err
 	}

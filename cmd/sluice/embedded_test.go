@@ -63,7 +63,7 @@ func TestBulkRunIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer engine.Close() //nolint:errcheck // The test looks at what it did before.
+	defer engine.Close() // The test looks at what it did before.
 	if err := engine.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestServerCommandsEmbedded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer engine.Close() //nolint:errcheck // The test looks at what it did before.
+	defer engine.Close() // The test looks at what it did before.
 	if err := engine.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestServerCommandsEmbedded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stop(t.Context()) //nolint:errcheck // Nothing is asked any more.
+	defer stop(t.Context()) // Nothing is asked any more.
 	t.Setenv(serverVariable, "http://"+address)
 	file := zipcodes(t)
 	for _, step := range []struct {

@@ -166,12 +166,12 @@ func TestSpellMS(t *testing.T) {
 }
 
 func TestPrintable(t *testing.T) {
-	for s, want := range map[string]string{
-		"plain": "plain", "two\nlines": "two lines", "\x1b[31mred": "[31mred", "bad\xffutf": "bad\ufffdutf",
-		" a\t\tb ": "a b", "\u202eevil": "evil", "Österreich": "Österreich",
+	for _, c := range []struct{ text, want string }{
+		{"plain", "plain"}, {"two\nlines", "two lines"}, {"\x1b[31mred", "[31mred"}, {"bad\xffutf", "bad\ufffdutf"},
+		{" a\t\tb ", "a b"}, {"\u202eevil", "evil"}, {"Österreich", "Österreich"},
 	} {
-		if got := printable(s); got != want {
-			t.Errorf("printable(%q) = %q, want %q", s, got, want)
+		if got := printable(c.text); got != c.want {
+			t.Errorf("printable(%q) = %q, want %q", c.text, got, c.want)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func openInput(file string, stdin io.Reader) (*countedInput, error) {
 	input := &countedInput{ReadCloser: opened}
 	if info, err := opened.Stat(); err == nil {
 		if info.IsDir() {
-			opened.Close() // It is a directory.
+			opened.Close() //nolint:errcheck // It is a directory.
 			return nil, &inputError{File: file, Err: errors.New("a directory; want a file of CSV or NDJSON")}
 		}
 		input.size = info.Size()

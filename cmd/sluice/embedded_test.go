@@ -106,7 +106,7 @@ func TestServerCommandsEmbedded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stop(t.Context()) // Nothing is asked any more.
+	defer stop(t.Context()) //nolint:errcheck // Nothing is asked any more.
 	t.Setenv(serverVariable, "http://"+address)
 	file := zipcodes(t)
 	for _, step := range []struct {

@@ -1,0 +1,127 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"testing"
+)
+
+func TestMain(m *testing.M) {
+	MemoryProcess()
+	os.Exit(m.Run())
+}
+
+func newEnvironment(tb testing.TB) *Environment {
+	tb.Helper()
+	e, err := NewEnvironment(os.TempDir())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return e
+}
+
+// each runs a benchmark of every system.
+func each(b *testing.B, run func(*testing.B, System)) {
+	for _, system := range newEnvironment(b).Systems() {
+		b.Run(system.Name, func(b *testing.B) { run(b, system) })
+	}
+}
+
+// BenchmarkEnqueue enqueues batches of 1,000 jobs from four producers. An
+// iteration is a batch.
+func BenchmarkEnqueue(b *testing.B) {
+	each(b, func(b *testing.B, system System) {
+		rate, err := Enqueue(b.Context(), system, Times(b.N))
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(rate.PerSecond(), "jobs/s")
+		b.ReportMetric(float64(rate.Took.Nanoseconds())/float64(b.N), "ns/op")
+	})
+}
+
+// BenchmarkRun enqueues and then runs no-op jobs. An iteration is a batch.
+func BenchmarkRun(b *testing.B) {
+	each(b, func(b *testing.B, system System) {
+		ran, err := Run(b.Context(), system, b.N)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(ran.Worked.PerSecond(), "jobs/s")
+		b.ReportMetric(ran.Whole.PerSecond(), "whole-jobs/s")
+		b.ReportMetric(float64(ran.Worked.Took.Nanoseconds())/float64(b.N), "ns/op")
+	})
+}
+
+// BenchmarkLoad runs three tenants at their rate. An iteration is the whole load.
+func BenchmarkLoad(b *testing.B) {
+	each(b, func(b *testing.B, system System) {
+		var makespan, throttles float64
+		for range b.N {
+			loaded, err := Load(b.Context(), system)
+			if err != nil {
+				b.Fatal(err)
+			}
+			makespan += loaded.OverIdeal()
+			throttles += loaded.Throttles
+		}
+		b.ReportMetric(makespan/float64(b.N), "makespan/ideal")
+		b.ReportMetric(throttles/float64(b.N), "throttles/job")
+	})
+}
+
+// BenchmarkMemory holds jobs that wait, in a process of its own. An iteration is
+// 1,000,000 jobs.
+func BenchmarkMemory(b *testing.B) {
+	e := newEnvironment(b)
+	var resident, peak int64
+	for range b.N {
+		used, err := e.Memory(b.Context(), 1000)
+		if err != nil {
+			b.Fatal(err)
+		}
+		resident, peak = resident+used.Resident, peak+used.Peak
+	}
+	b.ReportMetric(float64(resident>>20)/float64(b.N), "resident-MiB")
+	b.ReportMetric(float64(peak>>20)/float64(b.N), "peak-MiB")
+}
+
+// Every system runs all the jobs it was given, in every measure.
+func TestSystems(t *testing.T) {
+	for _, system := range newEnvironment(t).Systems() {
+		t.Run(system.Name, func(t *testing.T) {
+			rate, err := Enqueue(t.Context(), system, Times(3))
+			if err != nil || rate.Jobs != 3*BatchSize {
+				t.Errorf("enqueued %d jobs: %v; want %d", rate.Jobs, err, 3*BatchSize)
+			}
+			ran, err := Run(t.Context(), system, 2)
+			if err != nil || ran.Worked.Jobs != 2*BatchSize || ran.Whole.Took <= ran.Worked.Took {
+				t.Errorf("ran %+v: %v; want %d jobs, the whole longer than the work", ran, err, 2*BatchSize)
+			}
+		})
+	}
+}
+
+// The process that holds the jobs uses more than they do, and its peak is no
+// less than what it uses.
+func TestMemory(t *testing.T) {
+	used, err := newEnvironment(t).Memory(t.Context(), 10)
+	if err != nil || used.Resident < 10*BatchSize*PayloadBytes || used.Peak < used.Resident {
+		t.Errorf("used %+v: %v", used, err)
+	}
+}
+
+func TestBatch(t *testing.T) {
+	for tenant := range 4 {
+		for n, job := range Batch(tenant, 1001) {
+			if want := fmt.Sprintf(`{"tenant":%d,"n":%d,`, tenant, n); len(job) != PayloadBytes || string(job[:len(want)]) != want {
+				t.Fatalf("job %d of tenant %d is %q, %d bytes; want it to begin with %q, of %d bytes", n, tenant, job, len(job), want, PayloadBytes)
+			}
+		}
+	}
+}

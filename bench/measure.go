@@ -46,13 +46,13 @@ func measure(ctx context.Context, system System, workload Workload, f func(conte
 	defer cancel()
 	queue, err := system.Open(ctx, workload)
 	if err != nil {
-		return fmt.Errorf("%s: %w", system.Name, err)
+		return fmt.Errorf("%s: %w", system.Title(), err)
 	}
 	runtime.GC()
 	syscall.Sync()
 	err = f(ctx, queue)
 	if err = errors.Join(err, queue.Close()); err != nil {
-		return fmt.Errorf("%s: %w", system.Name, err)
+		return fmt.Errorf("%s: %w", system.Title(), err)
 	}
 	return nil
 }

@@ -87,6 +87,16 @@ func holdJobs(ctx context.Context, folder, batches string, out io.Writer) (err e
 	if err != nil {
 		return err
 	}
+	if started := queue.handled.Load(); started > int64(n*BatchSize/100) {
+		return fmt.Errorf("%d jobs started that should wait", started)
+	}
+	var received int64
+	for _, r := range queue.received {
+		received += r
+	}
+	if err := checkDone(int(received), n*BatchSize); err != nil {
+		return err
+	}
 	return json.NewEncoder(out).Encode(used)
 }
 

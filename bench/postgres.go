@@ -10,6 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// postgresFolders is where Debian has the commands of each version.
+const postgresFolders = "/usr/lib/postgresql/*/bin"
+
 // postgresServer is a PostgreSQL that is started here.
 type postgresServer struct {
 	process *process
@@ -27,8 +30,7 @@ var postgresSettings = []string{
 }
 
 func startPostgres(ctx context.Context, parent string) (_ *postgresServer, err error) {
-	const folders = "/usr/lib/postgresql/*/bin"
-	initdb, err := find("initdb", folders, "postgresql")
+	initdb, err := find("initdb", postgresFolders, "postgresql")
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,9 @@ import (
 	"syscall"
 )
 
+// redisFolders is where redis-server may be, where it is not in PATH.
+const redisFolders = "/usr/local/bin"
+
 // redisServer is a Redis that is started for one queue.
 type redisServer struct {
 	process *process
@@ -20,7 +23,7 @@ type redisServer struct {
 // startRedis starts a Redis that appends every write to its log, fsynced as
 // appendfsync says: "always", before the client gets its answer, or "everysec".
 func startRedis(ctx context.Context, parent, appendfsync string) (_ *redisServer, err error) {
-	path, err := find("redis-server", "/usr/local/bin", "redis-server")
+	path, err := find("redis-server", redisFolders, "redis-server")
 	if err != nil {
 		return nil, err
 	}

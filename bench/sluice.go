@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
@@ -26,6 +27,8 @@ type sluiceQueue struct {
 	// received has, for each producer, how many jobs its action has; only that
 	// producer touches it.
 	received []int64
+	// handled is how often the handler was called.
+	handled atomic.Int64
 }
 
 // openSluice opens a queue below a folder.
@@ -45,7 +48,10 @@ func openSluice(ctx context.Context, folder string, workload Workload) (_ *sluic
 		return nil, err
 	}
 	mux := bulk.NewMux()
-	mux.HandleFunc(jobType, func(context.Context, *bulk.Job) ([]byte, error) { return nil, nil })
+	mux.HandleFunc(jobType, func(context.Context, *bulk.Job) ([]byte, error) {
+		q.handled.Add(1)
+		return nil, nil
+	})
 	if q.engine, err = bulk.New(q.store, mux, config, bulk.WithLogger(quiet)); err != nil {
 		return nil, err
 	}
@@ -120,14 +126,14 @@ func (q *sluiceQueue) Work(ctx context.Context, jobs int) (worked Worked, err er
 	return q.count(finished, jobs)
 }
 
-// count adds the actions up; all jobs must have succeeded.
+// count adds the actions up; all jobs must have run and succeeded.
 func (q *sluiceQueue) count(actions []bulk.Action, jobs int) (worked Worked, err error) {
 	var succeeded int64
 	for _, a := range actions {
 		succeeded += a.Succeeded
 		worked.Throttled += a.Throttled
 	}
-	return worked, checkDone(int(succeeded), jobs)
+	return worked, errors.Join(checkDone(int(succeeded), jobs), checkDone(int(q.handled.Load()), jobs))
 }
 
 func (q *sluiceQueue) Close() error {

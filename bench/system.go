@@ -2,7 +2,9 @@ package bench
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
+	"math/rand/v2"
 	"time"
 )
 
@@ -20,22 +22,30 @@ type Workload struct {
 	Rate int
 }
 
-// System is one of those compared.
+// System is one of those compared, with its settings.
 type System struct {
-	// Name has the settings where there is more than one choice.
-	Name string
+	// Name says what it is, and how durable; Workers what its workers' settings
+	// are, empty for defaults.
+	Name, Workers string
 	// Open returns a fresh, empty queue.
 	Open func(context.Context, Workload) (Queue, error)
-	// Of is the group that the name belongs to: Sluice, Asynq or River.
-	Of string
+	// RunBatches is how many batches make a run of a second or a few.
+	RunBatches int
+	// EnqueuesAsOther: it enqueues in the same way as another system, and only
+	// its workers differ.
+	EnqueuesAsOther bool
+	// SlowAtLoad: another system is the same peer with settings that serve the
+	// load test better.
+	SlowAtLoad bool
 }
 
-// The groups of systems.
-const (
-	Sluice = "sluice"
-	Asynq  = "asynq"
-	River  = "river"
-)
+// Title is the name with the settings of the workers.
+func (s System) Title() string {
+	if s.Workers == "" {
+		return s.Name
+	}
+	return s.Name + ", " + s.Workers
+}
 
 // Queue holds jobs that wait. Enqueue may be called by all producers side by
 // side; Work is called once, after them.
@@ -58,12 +68,18 @@ type Worked struct {
 	Throttled int64
 }
 
-// Batch returns jobs of a tenant, JSON objects of PayloadBytes each.
+// Batch returns jobs of a tenant, JSON objects of PayloadBytes each. Their text
+// is random, the same in every run: what compresses well would flatter systems
+// that compress.
 func Batch(tenant, jobs int) [][]byte {
+	random := rand.NewChaCha8([32]byte{byte(tenant)})
+	noise := make([]byte, PayloadBytes)
 	batch := make([][]byte, jobs)
 	for i := range batch {
-		head := fmt.Sprintf(`{"tenant":%d,"n":%d,"text":"`, tenant, i)
-		batch[i] = fmt.Appendf(nil, `%s%-*s"}`, head, PayloadBytes-len(head)-2, "a job")
+		_, _ = random.Read(noise) // never fails
+		job := fmt.Appendf(nil, `{"tenant":%d,"n":%d,"text":"`, tenant, i)
+		job = base64.RawURLEncoding.AppendEncode(job, noise)[:PayloadBytes-2]
+		batch[i] = append(job, `"}`...)
 	}
 	return batch
 }

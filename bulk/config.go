@@ -2,6 +2,8 @@ package bulk
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -52,7 +54,9 @@ type Config struct {
 	// ShutdownGrace is how long stopping waits for jobs in flight before they
 	// are handed back. Default 30 s.
 	ShutdownGrace time.Duration
-	// Retention is how long finished actions and their dead letters are kept.
+	// Retention is how long finished actions and their dead letters are kept, and
+	// how long an upload may go on: an action that is not sealed by then is
+	// canceled.
 	// Default 7 days; negative: for ever.
 	Retention time.Duration
 	// Types overrides settings for single job types.
@@ -106,7 +110,7 @@ func (c Config) Validate() error {
 		name string
 		want string
 	}{
-		{c.Window >= 100*time.Millisecond && c.Window <= time.Minute, "window", "from 100ms to 1m"},
+		{c.Window >= 100*time.Millisecond && c.Window <= MaxWindow, "window", "from 100ms to 1m"},
 		{c.ReadyMax >= 1 && c.ReadyMax <= 1_000_000, "ready_max", "from 1 to 1,000,000"},
 		{c.DispatchInterval >= time.Millisecond, "dispatch_interval", "at least 1ms"},
 		{c.DispatchBatch >= 1, "dispatch_batch", "at least 1"},
@@ -127,9 +131,19 @@ func (c Config) Validate() error {
 			return fmt.Errorf("bulk.%s: want %s", check.name, check.want)
 		}
 	}
-	for name, t := range c.Types {
-		if t.Workers < 0 || t.JobTimeout < 0 || t.MaxAttempts < 0 || t.BackoffBase < 0 || t.BackoffCap < 0 {
-			return fmt.Errorf("bulk.types.%s: want no negative value", name)
+	for _, name := range slices.Sorted(maps.Keys(c.Types)) {
+		t := c.For(name)
+		switch {
+		case t.Workers < 1 || t.Workers > 10_000:
+			return fmt.Errorf("bulk.types.%s.workers: want from 1 to 10,000", name)
+		case t.JobTimeout <= 0:
+			return fmt.Errorf("bulk.types.%s.job_timeout: want more than 0", name)
+		case t.MaxAttempts < 1 || t.MaxAttempts > 100:
+			return fmt.Errorf("bulk.types.%s.max_attempts: want from 1 to 100", name)
+		case t.BackoffBase <= 0:
+			return fmt.Errorf("bulk.types.%s.backoff_base: want more than 0", name)
+		case t.BackoffCap < t.BackoffBase:
+			return fmt.Errorf("bulk.types.%s.backoff_cap: want at least backoff_base", name)
 		}
 	}
 	return nil

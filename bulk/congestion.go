@@ -1,6 +1,9 @@
 package bulk
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // ThrottleDelay is how long a throttled job waits, by the seed's formula,
 //
@@ -9,39 +12,45 @@ import "time"
 // where nonReady counts the jobs of the same limiter that wait already, and rate
 // is what the limiter lets through in a second. So each throttled job gets a
 // slot of its own behind the others, instead of coming back with all of them.
-// It is at least retryAfter. It has no cap: jobs bunched at a cap would only be
-// turned back again.
+// It is at least retryAfter. It has no cap, but the reach of the clock: jobs
+// bunched at a cap would only be turned back again.
 func ThrottleDelay(base time.Duration, nonReady int64, rate float64, retryAfter time.Duration) time.Duration {
 	delay := base
 	if rate > 0 {
-		delay += time.Duration(float64(nonReady)/rate) * time.Second
+		delay += time.Duration(min(float64(nonReady)/rate, lastSlot)) * time.Second
 	}
 	return max(delay, retryAfter)
 }
 
 const (
-	// seenWindows is how many saturated windows the rate is read from.
+	// lastSlot is in seconds, a hundred years: added to the present, what is
+	// beyond could not be told in nanoseconds.
+	lastSlot = 100 * 365 * 24 * 3600
+	// seenWindows is how many windows the rate is read from.
 	seenWindows = 5
-	// quietWindows is how many windows without a throttle pass before more is
+	// maxQuiet bounds how many windows without a throttle pass before more is
 	// tried than was seen.
-	quietWindows = 5
+	maxQuiet = 16
 	// maxProbe bounds the doublings of a probe.
 	maxProbe = 20
 )
 
-// Congestion learns what a limiter (the jobs of one tenant against one target)
-// is let through where no rate is configured. A window in which something was
-// throttled is saturated: what succeeded in it is the rate. The zero value has
-// seen nothing, and limits nothing. Window indexes never fall.
+// Congestion learns what a target lets through, of all tenants together or of one
+// of them, where no rate is configured: what succeeds in a window is a rate that
+// it bears, and once it throttles no more than that is asked of it. The zero value
+// has seen nothing, and limits nothing. Window indexes never fall.
 type Congestion struct {
 	window    int64
 	succeeded int64
-	throttled int64
+	any       bool
 	// known says that a throttle was ever seen; quietSince is the window after
-	// the last one.
+	// the last one, and quiet how many windows later the next probe begins.
 	known      bool
 	quietSince int64
-	// seen holds what succeeded in the last saturated windows that have ended.
+	quiet      int64
+	// probed says that the present window was throttled in a probe.
+	probed bool
+	// seen holds what succeeded in the last windows with attempts that have ended.
 	seen  [seenWindows]int64
 	count int
 }
@@ -49,42 +58,74 @@ type Congestion struct {
 // Observe adds outcomes of the window of that index.
 func (c *Congestion) Observe(window, succeeded, throttled int64) {
 	if window > c.window {
-		if c.throttled > 0 {
-			c.seen[c.count%seenWindows] = c.succeeded
-			c.count++
-		}
-		c.window, c.succeeded, c.throttled = window, 0, 0
+		c.close()
+		c.window, c.succeeded, c.any, c.probed = window, 0, false, false
 	}
 	c.succeeded += succeeded
-	c.throttled += throttled
+	c.any = c.any || succeeded+throttled > 0
 	if throttled > 0 {
+		c.probed = c.probed || c.probe(window) > 0
 		c.known, c.quietSince = true, window+1
 	}
 }
 
-// PerWindow is the rate seen: the most that succeeded in one of the last
-// saturated windows, or in the present one; at least 1. The most, because a
-// window of ours lies across two of the target's: what a first look shows too
-// low would take long to find, what it shows too high is corrected by the next.
-func (c *Congestion) PerWindow() float64 {
-	most := max(1, c.succeeded)
-	for _, succeeded := range c.seen[:min(c.count, seenWindows)] {
-		most = max(most, succeeded)
+// close ends a window. A probe that was throttled and brought no more than was
+// seen before makes the time to the next one longer, one that did makes it short:
+// a rate that stands is seldom tested, one that rises is soon followed.
+func (c *Congestion) close() {
+	more := c.succeeded > c.best()
+	switch {
+	case c.probed && more:
+		c.quiet = 0
+	case c.probed:
+		c.quiet = min(2*c.quiet+1, maxQuiet)
+	case c.known && more:
+		// The next window doubles what this one has shown, not what was doubled.
+		c.quietSince = max(c.quietSince, c.window-c.quiet)
 	}
-	return float64(most)
+	if c.any {
+		c.seen[c.count%seenWindows] = c.succeeded
+		c.count++
+	}
 }
 
-// Allowance is how many attempts may be started in the window of that index:
-// what was seen to pass, doubled with each window after quietWindows without a
-// throttle, so that a target that can take more is soon given more. NoLimit
-// where nothing was ever throttled, or the doubling has run its course.
-func (c *Congestion) Allowance(window int64) int64 {
+// best is the most that succeeded in one of the last windows that have ended.
+func (c *Congestion) best() int64 {
+	return slices.Max(c.seen[:])
+}
+
+// probe is how often what was seen is doubled in a window.
+func (c *Congestion) probe(window int64) int64 {
 	if !c.known {
+		return 0
+	}
+	return max(0, window-c.quietSince-c.quiet)
+}
+
+// PerWindow is the rate seen: the most that succeeded in one of the last windows,
+// or in the present one; at least 1. The most, because a window of ours lies
+// across two of the target's: what one of them shows too low would take long to
+// find, what it shows too high is corrected by the next throttles.
+func (c *Congestion) PerWindow() float64 {
+	return float64(max(1, c.succeeded, c.best()))
+}
+
+// Known tells whether a throttle was ever seen.
+func (c *Congestion) Known() bool { return c.known }
+
+// Saturated tells whether a target's own limit was reached in a window, which
+// all tenants share, rather than limits that it has for each of them: whether
+// most of the tenants that called it were throttled.
+func Saturated(tenants, throttled int) bool { return 2*throttled > tenants }
+
+// Allowance is how many attempts may be started in the window of that index:
+// what was seen to pass, doubled with each window of a probe, so that a target
+// that can take more is soon given more. NoLimit where nothing was ever
+// throttled, or the doubling has run its course.
+func (c *Congestion) Allowance(window int64) int64 {
+	probe, seen := c.probe(window), int64(c.PerWindow())
+	if !c.known || probe > maxProbe || seen > NoLimit>>probe {
 		return NoLimit
 	}
-	probe := max(0, window-c.quietSince-quietWindows+1)
-	if probe > maxProbe {
-		return NoLimit
-	}
-	return int64(c.PerWindow()) << probe
+	return seen << probe
 }

@@ -195,14 +195,14 @@ func (e *Engine) DeadLetters(ctx context.Context, id string, from int64, limit i
 func (e *Engine) Watch(ctx context.Context, id string, every time.Duration, f func(Action) error) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
-	var last Counts
+	var last Action
 	for first := true; ; first = false {
 		action, err := e.store.Action(ctx, id)
 		if err != nil {
 			return err
 		}
 		finished := !action.FinishedAt.IsZero()
-		if first || finished || action.Counts != last {
+		if first || finished || action.Counts != last.Counts || action.Status != last.Status || action.Paused != last.Paused {
 			if err := f(action); err != nil {
 				return err
 			}
@@ -210,7 +210,7 @@ func (e *Engine) Watch(ctx context.Context, id string, every time.Duration, f fu
 		if finished {
 			return nil
 		}
-		last = action.Counts
+		last = action
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -227,8 +227,12 @@ func (e *Engine) EstimatedFinish(id string) time.Time { return e.pace.finish(id,
 func (e *Engine) Settings(ctx context.Context) (Settings, error) { return e.store.Settings(ctx) }
 
 // Set stores a setting. It holds at once; the workers of a type are more or
-// fewer as soon as those that are too many have finished their job.
+// fewer as soon as those that are too many have finished their job. A value that
+// is out of range is a *SettingError.
 func (e *Engine) Set(ctx context.Context, change SettingsChange) error {
+	if err := change.Validate(); err != nil {
+		return err
+	}
 	if err := e.store.Set(ctx, change); err != nil {
 		return err
 	}

@@ -47,8 +47,7 @@ func (f *fairnessWatch) settled(batch []ended, verdicts []Verdict) {
 	defer f.mu.Unlock()
 	f.roll(WindowIndex(time.Now(), f.window), nil)
 	for i := range batch {
-		kind := batch[i].settlement.Kind
-		if verdicts[i] == Accepted && (kind == Succeeded || kind == FailedForGood) {
+		if verdicts[i] == Accepted && batch[i].final() {
 			f.completed[batch[i].spec.Tenant]++
 		}
 	}

@@ -41,7 +41,7 @@ func ParseJobID(id string) (action string, index int64, err error) {
 		return "", 0, fmt.Errorf("job id %q: want {action}-{index}", id)
 	}
 	index, err = strconv.ParseInt(id[at+1:], 10, 64)
-	if err != nil || index < 0 {
+	if err != nil || index < 0 || JobID(id[:at], index) != id {
 		return "", 0, fmt.Errorf("job id %q: want {action}-{index}, the index from 0", id)
 	}
 	return id[:at], index, nil
@@ -72,14 +72,18 @@ func (l LeaseID) String() string {
 // one, is an error.
 func ParseLeaseID(token string) (LeaseID, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil || len(raw) != leaseIDSize || crc32.ChecksumIEEE(raw[:16]) != binary.BigEndian.Uint32(raw[16:]) {
-		return LeaseID{}, fmt.Errorf("lease %.40q is not one that a lease request answered", token)
+	if err == nil && len(raw) == leaseIDSize {
+		l := LeaseID{
+			Action: binary.BigEndian.Uint64(raw[0:]),
+			Index:  binary.BigEndian.Uint32(raw[8:]),
+			Fence:  binary.BigEndian.Uint32(raw[12:]),
+		}
+		// This compares the checksum too; and base64 has several spellings.
+		if l.String() == token {
+			return l, nil
+		}
 	}
-	return LeaseID{
-		Action: binary.BigEndian.Uint64(raw[0:]),
-		Index:  binary.BigEndian.Uint32(raw[8:]),
-		Fence:  binary.BigEndian.Uint32(raw[12:]),
-	}, nil
+	return LeaseID{}, fmt.Errorf("lease %.40q is not one that a lease request answered", token)
 }
 
 // LeaseRequest asks the store for ready jobs.
@@ -194,7 +198,8 @@ type NonReadyReason uint8
 
 // The reasons, with the seed's names.
 const (
-	// RateLimited: a limit of ours was lowered while the job was ready.
+	// RateLimited: the job was ready, but before it could start a limit of ours was
+	// lowered, or a window began in which a fractional rate allows one less.
 	RateLimited NonReadyReason = iota
 	// APIThrottled: the target answered that it is asked too often.
 	APIThrottled

@@ -158,6 +158,21 @@ func (m *metrics) dispatched(moved int, took time.Duration) {
 	m.cycleDuration.Observe(float64(took) / float64(time.Millisecond))
 }
 
+// outcome is the kind of the settlement, but that of a last attempt which failed
+// for now is that it failed for good.
+func (e *ended) outcome() SettlementKind {
+	if e.last && e.settlement.Kind == FailedForNow {
+		return FailedForGood
+	}
+	return e.settlement.Kind
+}
+
+// final tells whether the job is finished.
+func (e *ended) final() bool {
+	kind := e.outcome()
+	return kind == Succeeded || kind == FailedForGood
+}
+
 var outcomeLabels = map[SettlementKind]string{
 	Succeeded: "succeeded", FailedForGood: "failed", FailedForNow: "retry", Throttled: "throttled",
 	Released: "released", Extended: "extended",
@@ -177,7 +192,7 @@ func (m *metrics) settled(batch []ended, verdicts []Verdict) {
 		if verdicts[i] != Accepted || batch[i].spec == nil {
 			continue
 		}
-		k := key{batch[i].spec, batch[i].settlement.Kind}
+		k := key{batch[i].spec, batch[i].outcome()}
 		if k != last {
 			counts[last] += run
 			last, run = k, 0

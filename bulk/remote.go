@@ -71,7 +71,7 @@ func (e *Engine) Settle(ctx context.Context, reports []Report) ([]Verdict, error
 		}
 		settlement.Lease, settlement.RetryAfter = r.Lease, r.RetryAfter
 		settlement.Took, settlement.LeaseFor = r.Took, r.LeaseFor
-		batch[i] = ended{settlement, k.spec}
+		batch[i] = ended{settlement: settlement, spec: k.spec}
 	}
 	return e.settleAll(ctx, batch)
 }

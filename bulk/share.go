@@ -3,7 +3,6 @@ package bulk
 import (
 	"cmp"
 	"container/heap"
-	"math"
 	"slices"
 	"time"
 )
@@ -28,9 +27,10 @@ type Room struct {
 // (idle, or at a limit of its own) comes back at virtual time, so that it can
 // neither claim the past nor be held to it. Hence
 //
-//   - between two tenants that wait all the time, what they took never differs
-//     by more than one job divided by weight, over any span and any number of
-//     windows: with more tenants than requests they take turns;
+//   - between two tenants that wait all the time, what they took since both
+//     began to never differs by more than one job divided by weight (the lesser
+//     of the two), over any number of windows: with more tenants than requests
+//     they take turns;
 //   - what division or an idle tenant leaves over goes to those who can use it,
 //     and no request of a window is lost.
 //
@@ -47,15 +47,24 @@ func Divide(b Backlog, room Room, alpha time.Duration) []Grant {
 	d := division{
 		backlog: &b,
 		byLimit: capacity < demand(b, room),
-		room:    room.Types,
-		targets: b.Targets,
-		tenants: map[string]int64{},
+		room:    bounds(room.Types),
+		targets: bounds(b.Targets),
+		tenants: map[string]*share{},
 	}
 	for i := range b.Lines {
 		d.add(&b.Lines[i], alpha)
 	}
 	heap.Init(&d)
 	return d.serve(capacity)
+}
+
+// bounds copies what is left of each bound, to be counted down.
+func bounds(left map[string]int64) map[string]*int64 {
+	copies := make(map[string]*int64, len(left))
+	for name, n := range left {
+		copies[name] = &n
+	}
+	return copies
 }
 
 // demand is how much would pass if only the types' room bounded it.
@@ -78,49 +87,73 @@ type division struct {
 	backlog *Backlog
 	byLimit bool
 	lines   []*turn
-	room    map[string]int64
-	targets map[string]int64
-	tenants map[string]int64
+	room    map[string]*int64
+	targets map[string]*int64
+	tenants map[string]*share
 }
 
-// turn is one line with its tags, as the division advances them.
+// share is what the lines of one tenant have in common: its tag, and what its
+// own limit still allows.
+type share struct {
+	tag  float64
+	left int64
+}
+
+// turn is one line with its tags, as the division advances them. Its place in
+// the heap is that of place; it is found anew when the line is on top, as a line
+// only ever moves back while others are served.
 type turn struct {
 	*Line
-	step          float64
+	share      *share
+	room       *int64
+	typeTag    float64
+	step       float64
+	slot       int64
+	queue, low []*ranked // by class and priority; low has those of class Low
+	place
+}
+
+// place is what lines are ordered by: two tags, the deciding one first, and the
+// action that is served next.
+type place struct {
 	first, second float64
-	slot          int64
-	queue, low    []*ranked // by class and priority; low has those of class Low
-	limiters      map[string]int64
 	head          *ranked
 }
 
+// ranked is an action with its order in the line, and what is left of the bounds
+// of its limiter and of its target; nil where there is none.
 type ranked struct {
 	Waiting
-	class    int
-	priority float64
+	class           int
+	priority        float64
+	limiter, target *int64
+}
+
+func (r *ranked) able() bool {
+	return r.Jobs > 0 && (r.limiter == nil || *r.limiter > 0) && (r.target == nil || *r.target > 0)
 }
 
 func classRank(c Class) int { return [...]int{Normal: 1, High: 0, Low: 2}[c] }
 
 func (d *division) add(line *Line, alpha time.Duration) {
-	t := &turn{Line: line, step: 1 / line.Settings.Weight}
-	tenantTag := max(line.Taken, d.backlog.Virtual)
-	typeTag := max(line.TypeTaken, d.backlog.Types[line.Type].Virtual)
-	t.first, t.second = typeTag, tenantTag
-	if d.byLimit {
-		t.first, t.second = tenantTag, typeTag
+	if d.tenants[line.Tenant] == nil {
+		d.tenants[line.Tenant] = &share{tag: max(line.Taken, d.backlog.Virtual), left: line.Left}
 	}
-	t.slot = int64(math.Round(line.TypeTaken * line.Settings.Weight))
-	d.tenants[line.Tenant] = line.Left
+	t := &turn{
+		Line: line, share: d.tenants[line.Tenant], room: d.room[line.Type],
+		typeTag: max(line.TypeTaken, d.backlog.Types[line.Type].Virtual),
+		step:    1 / line.Settings.Weight, slot: line.Granted,
+	}
+	limiters := map[string]*int64{}
 	for _, w := range line.Waiting {
-		r := &ranked{Waiting: w, class: classRank(w.Class)}
+		r := &ranked{Waiting: w, class: classRank(w.Class), target: d.targets[w.Target]}
 		r.priority = Priority(w.EnteredAt, line.Settings.BasePriority, w.Total, w.Done, alpha)
 		t.queue = append(t.queue, r)
 		if w.Left != NoLimit {
-			if t.limiters == nil {
-				t.limiters = map[string]int64{}
+			if limiters[w.Target] == nil {
+				limiters[w.Target] = &w.Left
 			}
-			t.limiters[w.Target] = w.Left
+			r.limiter = limiters[w.Target]
 		}
 	}
 	slices.SortStableFunc(t.queue, func(a, b *ranked) int {
@@ -129,41 +162,39 @@ func (d *division) add(line *Line, alpha time.Duration) {
 	if at := slices.IndexFunc(t.queue, func(r *ranked) bool { return r.Class == Low }); at > 0 {
 		t.low = t.queue[at:]
 	}
-	if t.head = d.pick(t); t.head != nil {
+	if t.place = d.placeOf(t); t.head != nil {
 		d.lines = append(d.lines, t)
 	}
 }
 
+// placeOf is where a line stands now; its head is nil if it cannot be served.
+func (d *division) placeOf(t *turn) place {
+	if d.byLimit {
+		return place{t.share.tag, t.typeTag, t.pick()}
+	}
+	return place{t.typeTag, t.share.tag, t.pick()}
+}
+
 // pick returns the action of a line to be served next, or nil if none can be.
-func (d *division) pick(t *turn) *ranked {
-	if d.room[t.Type] <= 0 || d.tenants[t.Tenant] <= 0 {
+func (t *turn) pick() *ranked {
+	if t.room == nil || *t.room <= 0 || t.share.left <= 0 {
 		return nil
 	}
 	if t.slot%lowTurn == lowTurn-1 {
-		if r := d.firstAble(t, &t.low); r != nil {
+		if r := firstAble(&t.low); r != nil {
 			return r
 		}
 	}
-	return d.firstAble(t, &t.queue)
+	return firstAble(&t.queue)
 }
 
-// firstAble returns the first action that can be served. What is used up is
-// dropped from the front; what a bound holds back is passed over.
-func (d *division) firstAble(t *turn, queue *[]*ranked) *ranked {
-	for len(*queue) > 0 && (*queue)[0].Jobs == 0 {
-		*queue = (*queue)[1:]
-	}
-	for _, r := range *queue {
-		if r.Jobs == 0 {
-			continue
+// firstAble returns the first action that can be served. What is used up, or
+// held back by a bound, is dropped: within one division, bounds only fall.
+func firstAble(queue *[]*ranked) *ranked {
+	for ; len(*queue) > 0; *queue = (*queue)[1:] {
+		if r := (*queue)[0]; r.able() {
+			return r
 		}
-		if left, limited := t.limiters[r.Target]; limited && left <= 0 {
-			continue
-		}
-		if left, limited := d.targets[r.Target]; limited && left <= 0 {
-			continue
-		}
-		return r
 	}
 	return nil
 }
@@ -171,9 +202,14 @@ func (d *division) firstAble(t *turn, queue *[]*ranked) *ranked {
 func (d *division) serve(capacity int64) (grants []Grant) {
 	for capacity > 0 && d.Len() > 0 {
 		t := d.lines[0]
-		// Bounds that lines share may have been used up since it was picked.
-		if t.head = d.pick(t); t.head == nil {
+		now := d.placeOf(t)
+		if now.head == nil {
 			heap.Pop(d)
+			continue
+		}
+		if now != t.place {
+			t.place = now
+			heap.Fix(d, 0)
 			continue
 		}
 		if n := len(grants); n > 0 && grants[n-1].Number == t.head.Number {
@@ -182,25 +218,24 @@ func (d *division) serve(capacity int64) (grants []Grant) {
 			grants = append(grants, Grant{Number: t.head.Number, Jobs: 1})
 		}
 		capacity--
-		d.take(t)
-		heap.Fix(d, 0)
+		t.take()
 	}
 	return grants
 }
 
 // take charges one job of the line's head to every bound that it stands under.
-func (d *division) take(t *turn) {
+func (t *turn) take() {
 	t.head.Jobs--
 	t.slot++
-	t.first += t.step
-	t.second += t.step
-	d.room[t.Type]--
-	d.tenants[t.Tenant]--
-	if _, limited := t.limiters[t.head.Target]; limited {
-		t.limiters[t.head.Target]--
+	t.typeTag += t.step
+	t.share.tag += t.step
+	t.share.left--
+	*t.room--
+	if t.head.limiter != nil {
+		*t.head.limiter--
 	}
-	if _, limited := d.targets[t.head.Target]; limited {
-		d.targets[t.head.Target]--
+	if t.head.target != nil {
+		*t.head.target--
 	}
 }
 
@@ -209,11 +244,20 @@ func (d *division) Len() int { return len(d.lines) }
 
 func (d *division) Less(i, j int) bool {
 	a, b := d.lines[i], d.lines[j]
-	return cmp.Or(
-		cmp.Compare(a.first, b.first), cmp.Compare(a.second, b.second),
-		cmp.Compare(a.head.class, b.head.class), cmp.Compare(b.head.priority, a.head.priority),
-		cmp.Compare(a.Tenant, b.Tenant),
-	) < 0
+	switch {
+	case a.first != b.first:
+		return a.first < b.first
+	case a.second != b.second:
+		return a.second < b.second
+	case a.head.class != b.head.class:
+		return a.head.class < b.head.class
+	case a.head.priority != b.head.priority:
+		return a.head.priority > b.head.priority
+	case a.Tenant != b.Tenant:
+		return a.Tenant < b.Tenant
+	default:
+		return a.Type < b.Type
+	}
 }
 
 func (d *division) Swap(i, j int) { d.lines[i], d.lines[j] = d.lines[j], d.lines[i] }

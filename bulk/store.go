@@ -150,6 +150,9 @@ type Line struct {
 	// Taken is the tenant's tag in the division of the global limit, TypeTaken
 	// the line's in the division of its type's workers; see Divide.
 	Taken, TypeTaken float64
+	// Granted counts the jobs of the line that were admitted; every so many-th
+	// turn is for the low class.
+	Granted int64
 	// Left is what the tenant's own limit still allows in this window. Lines of
 	// one tenant share it.
 	Left    int64

@@ -1,5 +1,10 @@
 package bulk
 
+import (
+	"fmt"
+	"math"
+)
+
 // Tenant holds what can be set for one tenant. The zero value of each field
 // means its default.
 type Tenant struct {
@@ -65,4 +70,50 @@ type SettingsChange struct {
 	Tenant *Tenant
 	Target *TargetLimits
 	Type   *TypeLimits
+}
+
+// SettingError says which field of a SettingsChange is wrong, and what would be
+// right.
+type SettingError struct{ Field, Why string }
+
+func (e *SettingError) Error() string { return e.Field + ": " + e.Why }
+
+// Validate returns a *SettingError if the change is not one setting, or its
+// value is out of range.
+func (c SettingsChange) Validate() error {
+	values := 0
+	for _, given := range []bool{c.Limits != nil, c.Tenant != nil, c.Target != nil, c.Type != nil} {
+		if given {
+			values++
+		}
+	}
+	if values != 1 {
+		return &SettingError{"setting", fmt.Sprintf("%d values: want exactly one of limits, tenant, target and type", values)}
+	}
+	switch {
+	case c.Limits != nil && c.Name != "":
+		return &SettingError{"name", "the limits of the whole service have none"}
+	case c.Limits != nil:
+		return validRate(c.Limits.RequestsPerSecond)
+	case !namePattern.MatchString(c.Name):
+		return &SettingError{"name", "want 1 to 256 printable characters"}
+	case c.Tenant != nil && !(c.Tenant.Weight >= 0 && c.Tenant.Weight <= 1000):
+		return &SettingError{"weight", "want more than 0, at most 1,000; or 0 for the default"}
+	case c.Tenant != nil:
+		return validRate(c.Tenant.RequestsPerSecond)
+	case c.Target != nil && c.Target.Concurrency < 0:
+		return &SettingError{"concurrency", "want at least 1, or 0 for no limit"}
+	case c.Target != nil:
+		return validRate(c.Target.RequestsPerSecond)
+	case c.Type.Concurrency < 0 || c.Type.Concurrency > 10_000:
+		return &SettingError{"concurrency", "want 1 to 10,000, or 0 for the default"}
+	}
+	return nil
+}
+
+func validRate(perSecond float64) error {
+	if !(perSecond >= 0 && perSecond <= math.MaxFloat64) {
+		return &SettingError{"requests_per_second", "want a number above 0, or 0 for no limit"}
+	}
+	return nil
 }

@@ -47,12 +47,13 @@ func (e *Engine) watchOnce(ctx context.Context) error {
 		return err
 	}
 	now := time.Now()
+	moved := false
 	unfinished := make(map[string]bool, len(actions))
 	for i := range actions {
 		a := &actions[i]
 		unfinished[a.ID] = true
 		e.pace.observe(a, now)
-		kind := nextMove(a, now)
+		kind := e.nextMove(a, now)
 		if kind == 0 {
 			continue
 		}
@@ -60,6 +61,10 @@ func (e *Engine) watchOnce(ctx context.Context) error {
 		if _, err := e.store.Move(ctx, a.ID, Move{Kind: kind}); err != nil && !errors.As(err, &refused) {
 			return err
 		}
+		moved = true
+	}
+	if moved {
+		// Only now, so that actions which start together are served together.
 		e.fetch.wake()
 		e.aggregate.wake()
 		e.watch.wake()
@@ -69,9 +74,12 @@ func (e *Engine) watchOnce(ctx context.Context) error {
 	return nil
 }
 
-// nextMove is the move that an action is ready for; 0 if none.
-func nextMove(a *Action, now time.Time) MoveKind {
+// nextMove is the move that an action is ready for; 0 if none. One that was
+// never sealed is canceled when its retention is over.
+func (e *Engine) nextMove(a *Action, now time.Time) MoveKind {
 	switch {
+	case a.Status == Created && e.config.Retention > 0 && now.Sub(a.CreatedAt) >= e.config.Retention:
+		return Cancel
 	case a.Status == Dispatched && !a.RunAt.After(now):
 		return Start
 	case a.Status == Running && a.Done() == a.Total:

@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// MaxWindow is the longest window.
+const MaxWindow = time.Minute
+
 // WindowIndex numbers the fixed window that now falls in: windows of one length
 // are the same for everybody who shares a clock.
 func WindowIndex(now time.Time, window time.Duration) int64 {

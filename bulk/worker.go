@@ -2,9 +2,6 @@ package bulk
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -59,6 +56,7 @@ type underway struct {
 type ended struct {
 	settlement Settlement
 	spec       *Spec
+	last       bool // no attempt would follow
 }
 
 func newPool(e *Engine, name string, handler Handler) *pool {
@@ -163,7 +161,7 @@ func (p *pool) worker(context.Context) error {
 		began := time.Now()
 		settlement := p.attempt(&job)
 		settlement.Lease, settlement.Took = job.Lease, time.Since(began)
-		p.end(ended{settlement, job.Spec})
+		p.end(ended{settlement, job.Spec, p.last(&job)})
 	}
 }
 
@@ -187,54 +185,6 @@ func (p *pool) next() (Job, bool) {
 	return job, true
 }
 
-// attempt runs the handler once.
-func (p *pool) attempt(job *Job) Settlement {
-	timeout := p.timeout
-	if job.Spec.Timeout > 0 {
-		timeout = job.Spec.Timeout
-	}
-	ctx, cancel := context.WithTimeout(p.engine.jobs, timeout)
-	defer cancel()
-	result, err := p.call(ctx, job)
-	if err == nil {
-		return p.engine.mapped(ctx, job.Lease.Action, job.Spec, result)
-	}
-	if p.engine.jobs.Err() != nil {
-		return Settlement{Kind: Released}
-	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = fmt.Errorf("timed out after %s: %w", timeout, err)
-	}
-	return failure(err)
-}
-
-// call runs the handler and makes a panic an error.
-func (p *pool) call(ctx context.Context, job *Job) (result []byte, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			p.engine.log.Error("a handler panicked", "type", p.name, "job", job.ID(), "panic", r, "stack", string(debug.Stack()))
-			err = fmt.Errorf("panic: %v", r)
-		}
-	}()
-	return p.handler.Handle(ctx, job)
-}
-
-// failure is how an attempt that ended with an error is settled.
-func failure(err error) Settlement {
-	var throttled *ThrottledError
-	var after *RetryAfterError
-	switch {
-	case errors.As(err, &throttled):
-		return Settlement{Kind: Throttled, Error: err.Error(), RetryAfter: throttled.RetryAfter}
-	case errors.Is(err, SkipRetry):
-		return Settlement{Kind: FailedForGood, Error: err.Error()}
-	case errors.As(err, &after):
-		return Settlement{Kind: FailedForNow, Error: err.Error(), RetryAfter: after.After}
-	default:
-		return Settlement{Kind: FailedForNow, Error: err.Error()}
-	}
-}
-
 // end hands an outcome to the settler.
 func (p *pool) end(e ended) {
 	p.mu.Lock()
@@ -253,7 +203,7 @@ func (p *pool) end(e ended) {
 // release hands leased jobs back unused, with p.mu held.
 func (p *pool) release(jobs []Job) {
 	for i := range jobs {
-		p.ended = append(p.ended, ended{Settlement{Lease: jobs[i].Lease, Kind: Released}, jobs[i].Spec})
+		p.ended = append(p.ended, ended{settlement: Settlement{Lease: jobs[i].Lease, Kind: Released}, spec: jobs[i].Spec})
 	}
 	p.settled.wake()
 }

@@ -20,7 +20,7 @@ import (
 // completes: no job is lost, none is counted twice, and the sums are exact.
 func TestKill(t *testing.T) {
 	kills, perAction := 10, 1500
-	if long {
+	if long() {
 		kills, perAction = 50, 100_000/9+1
 	}
 	s := newServer(t)

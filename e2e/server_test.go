@@ -18,8 +18,9 @@ import (
 // binary is the sluice that TestMain builds.
 var binary string
 
-// long tells whether the longer runs are wanted: `make test-all`.
-var long = os.Getenv("SLUICE_LONG") != ""
+// long tells whether the longer runs are wanted: `make test-all`. It is asked for
+// in the test itself, so that go test knows that its result depends on it.
+func long() bool { return os.Getenv("SLUICE_LONG") != "" }
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "sluice-e2e")

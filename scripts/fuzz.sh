@@ -8,7 +8,8 @@ duration=${1:?"usage: scripts/fuzz.sh DURATION, such as 10s"}
 
 targets=0
 for package in $(go list ./...); do
-	for target in $(go test -list '^Fuzz' "$package" | grep '^Fuzz' || true); do
+	listed=$(go test -list '^Fuzz' "$package") # ends the script if it does not build
+	for target in $(grep '^Fuzz' <<<"$listed" || true); do
 		echo "$package $target"
 		go test -run '^$' -fuzz "^$target\$" -fuzztime "$duration" "$package"
 		targets=$(( targets + 1 ))

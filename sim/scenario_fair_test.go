@@ -84,3 +84,39 @@ func TestEqualTenants(t *testing.T) {
 		})
 	}
 }
+
+// Ten equal tenants call one target that answers 429 above a hundred requests a
+// second, of all of them together, and nobody told us. What is learned of it is
+// shared evenly too.
+func TestEqualTenantsAtThrottlingTarget(t *testing.T) {
+	for _, rate := range []int{100, 25} {
+		t.Run(fmt.Sprint(rate, " requests a second"), func(t *testing.T) {
+			mux := bulk.NewMux()
+			mux.Handle("call", newSimTarget(simTargetOptions{Rate: rate, Latency: 5 * time.Millisecond, Phase: targetPhase}))
+			simulate(t, bulk.Config{Workers: 30}, 0, mux, func(w *world) {
+				var ids []string
+				for tenant := range 10 {
+					ids = append(ids, w.submit(bulk.Spec{Tenant: fmt.Sprint("tenant-", tenant), Type: "call"}, 10*rate))
+				}
+				time.Sleep(50 * time.Second)
+				least, most := int64(1<<62), int64(0)
+				for _, id := range ids {
+					a, err := w.engine.Action(context.Background(), id)
+					if err != nil {
+						t.Fatal(err)
+					}
+					least, most = min(least, a.Succeeded), max(most, a.Succeeded)
+				}
+				var throttled int64
+				for _, id := range ids {
+					throttled += w.finish(id).Throttled
+				}
+				took := time.Since(w.began)
+				t.Logf("after 50 s from %d to %d; %s, ideal 1m40s; %.3f throttles per job", least, most, took, float64(throttled)/float64(100*rate))
+				if float64(least) < 0.9*float64(most) || took > 105*time.Second {
+					t.Errorf("after 50 s one tenant has %d and another %d; all took %s", least, most, took)
+				}
+			})
+		})
+	}
+}

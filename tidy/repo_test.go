@@ -50,10 +50,29 @@ func files(t *testing.T) []string {
 			}
 		}
 	})
+	watchFolders(t, filesList)
 	if len(filesList) == 0 {
 		t.Fatal("git lists no file: run the tests in a checkout of the repository")
 	}
 	return filesList
+}
+
+// watchFolders reads every folder, so that go test, which remembers results for
+// as long as what a test has read is unchanged, runs a test again when a file is
+// added. What git and go list read it cannot know.
+func watchFolders(t *testing.T, files []string) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, file := range files {
+		folder := filepath.Join(root, filepath.Dir(file))
+		if seen[folder] {
+			continue
+		}
+		seen[folder] = true
+		if _, err := os.ReadDir(folder); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // filesWith returns the files that end in one of the suffixes.
@@ -112,6 +131,7 @@ var (
 // goPackages returns the packages of the module.
 func goPackages(t *testing.T) []goPackage {
 	t.Helper()
+	files(t)
 	packagesOnce.Do(func() {
 		decoder := json.NewDecoder(bytes.NewReader(output(t, "go", "list", "-json", "./...")))
 		for {

@@ -58,22 +58,23 @@ func TestTestsNeitherSkipNorSleep(t *testing.T) {
 		if !strings.HasSuffix(path, "_test.go") && !packages[folder].testOnly {
 			continue
 		}
-		for _, problem := range testProblems(t, path, read(t, path)) {
+		for _, problem := range testProblems(t, path, read(t, path), packages[folder].virtualTime) {
 			t.Error(problem)
 		}
 	}
 }
 
 // testProblems finds skipped tests, and sleeps in real time. In a file that
-// imports testing/synctest, sleeping is the way to let virtual time pass.
-func testProblems(t *testing.T, path, content string) (problems []string) {
+// imports testing/synctest, as in a package where time is virtual, sleeping is
+// the way to let time pass.
+func testProblems(t *testing.T, path, content string, virtual bool) (problems []string) {
 	t.Helper()
 	positions := token.NewFileSet()
 	file, err := parser.ParseFile(positions, path, content, parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}
-	virtual := slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing/synctest"` })
+	virtual = virtual || slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing/synctest"` })
 	ast.Inspect(file, func(node ast.Node) bool {
 		call, ok := node.(*ast.CallExpr)
 		if !ok {
@@ -107,10 +108,10 @@ func cutLast(s, separator string) (before, after string, found bool) {
 
 func TestSourceRulesFindWhatIsWrong(t *testing.T) {
 	body := "func TestX(t *testing.T) {\n\tt.Skip()\n\ttime.Sleep(1)\n\trows.Next()\n}\n"
-	if got := testProblems(t, "x_test.go", "package x\n\nimport \"time\"\n\n"+body); len(got) != 2 {
+	if got := testProblems(t, "x_test.go", "package x\n\nimport \"time\"\n\n"+body, false); len(got) != 2 {
 		t.Errorf("problems %q, want the skip and the sleep", got)
 	}
-	if got := testProblems(t, "x_test.go", "package x\n\nimport \"testing/synctest\"\n\n"+body); len(got) != 1 {
+	if got := testProblems(t, "x_test.go", "package x\n\nimport \"testing/synctest\"\n\n"+body, false); len(got) != 1 {
 		t.Errorf("problems %q, want the skip only: time is virtual", got)
 	}
 	for text, want := range map[string]bool{

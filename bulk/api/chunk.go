@@ -52,7 +52,12 @@ func checkEncoding(encoding string) error {
 }
 
 // readChunk reads a body of at most MaxChunk bytes, also after decompression.
-func readChunk(body io.Reader, encoding string) ([]byte, error) {
+func readChunk(request *http.Request, encoding string) ([]byte, error) {
+	var data bytes.Buffer
+	if size := request.ContentLength; size > 0 && size <= MaxChunk {
+		data.Grow(int(size) + bytes.MinRead) // So that it need not grow by doubling.
+	}
+	body := request.Body
 	limited := &io.LimitedReader{R: body, N: MaxChunk + 1}
 	if strings.EqualFold(encoding, "gzip") {
 		unpacked, err := gzip.NewReader(limited)
@@ -61,7 +66,6 @@ func readChunk(body io.Reader, encoding string) ([]byte, error) {
 		}
 		limited = &io.LimitedReader{R: unpacked, N: MaxChunk + 1}
 	}
-	var data bytes.Buffer
 	if _, err := data.ReadFrom(limited); err != nil {
 		return nil, unreadable(err)
 	}

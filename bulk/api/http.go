@@ -17,6 +17,9 @@ type edge struct{ mux *http.ServeMux }
 func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Body != nil && r.Body != http.NoBody {
 		body := &body{ReadCloser: r.Body, control: http.NewResponseController(w)}
+		// In a copy: the server decides by the type of its own request's body
+		// whether the connection can be used again.
+		r = r.WithContext(r.Context())
 		r.Body = body
 		defer body.drain(r)
 	}

@@ -72,7 +72,7 @@ func (s *server) upload(ctx context.Context, in *inUpload) (*outUpload, error) {
 			fmt.Sprintf("%d uploads are being read; try again", MaxUploads)).retryAfter(time.Second)
 	}
 	defer leave()
-	data, err := readChunk(in.request.Body, in.Encoding)
+	data, err := readChunk(in.request, in.Encoding)
 	if err != nil {
 		return nil, s.refuse(ctx, in.ID, err)
 	}

@@ -7,7 +7,8 @@ const (
 	// MaxChunk is the most bytes of one chunk of jobs, after decompression.
 	MaxChunk = 32 << 20
 	// MaxUploads is how many chunks are read and parsed at one time; each takes
-	// up to about MaxChunk and a batch of memory.
+	// its size and a batch of memory, and up to twice its size if it is compressed
+	// or of unannounced length.
 	MaxUploads = 8
 	// uploadWait is how long a chunk waits for its turn before it is refused.
 	uploadWait = 10 * time.Second

@@ -21,11 +21,11 @@ func (s *server) registerSettings(api huma.API) {
 }
 
 type inTenant struct {
-	ID string `path:"id" maxLength:"256" pattern:"^[^\\x00-\\x1f\\x7f]+$" patternDescription:"printable characters"`
+	ID string `path:"id" maxLength:"256" pattern:"^[^\\x00-\\x1f\\x7f]+$" doc:"1 to 256 printable characters."`
 }
 
 type inSetTenant struct {
-	ID   string `path:"id" maxLength:"256" pattern:"^[^\\x00-\\x1f\\x7f]+$" patternDescription:"printable characters"`
+	ID   string `path:"id" maxLength:"256" pattern:"^[^\\x00-\\x1f\\x7f]+$" doc:"1 to 256 printable characters."`
 	Body wire.Tenant
 }
 
@@ -48,11 +48,11 @@ func (s *server) setTenant(ctx context.Context, in *inSetTenant) (*outTenant, er
 }
 
 type inTarget struct {
-	Name string `path:"name" maxLength:"256" pattern:"^[^\\x00-\\x1f\\x7f]+$" patternDescription:"printable characters"`
+	Name string `path:"name" maxLength:"256" pattern:"^[^\\x00-\\x1f\\x7f]+$" doc:"1 to 256 printable characters."`
 }
 
 type inSetTarget struct {
-	Name string `path:"name" maxLength:"256" pattern:"^[^\\x00-\\x1f\\x7f]+$" patternDescription:"printable characters"`
+	Name string `path:"name" maxLength:"256" pattern:"^[^\\x00-\\x1f\\x7f]+$" doc:"1 to 256 printable characters."`
 	Body wire.TargetLimits
 }
 
@@ -75,11 +75,11 @@ func (s *server) setTarget(ctx context.Context, in *inSetTarget) (*outTarget, er
 }
 
 type inType struct {
-	Type string `path:"type" pattern:"^[A-Za-z0-9._:-]{1,128}$" patternDescription:"1 to 128 of letters, digits and . _ : -"`
+	Type string `path:"type" pattern:"^[A-Za-z0-9._:-]{1,128}$" doc:"1 to 128 of letters, digits and . _ : -"`
 }
 
 type inSetType struct {
-	Type string `path:"type" pattern:"^[A-Za-z0-9._:-]{1,128}$" patternDescription:"1 to 128 of letters, digits and . _ : -"`
+	Type string `path:"type" pattern:"^[A-Za-z0-9._:-]{1,128}$" doc:"1 to 128 of letters, digits and . _ : -"`
 	Body wire.TypeLimits
 }
 

@@ -70,12 +70,14 @@ func (s *Store) present(number uint64) (bulk.Action, error) {
 
 // Append implements bulk.Store.
 func (s *Store) Append(_ context.Context, id string, offset int64, payloads [][]byte) (received int64, err error) {
-	s.mu.Lock()
-	a, state := s.find(id), s.state
-	s.mu.Unlock()
-	if state != nil {
-		return 0, state
+	done, err := s.hold()
+	if err != nil {
+		return 0, err
 	}
+	defer done()
+	s.mu.Lock()
+	a := s.find(id)
+	s.mu.Unlock()
 	if a == nil {
 		return 0, s.refuseAppend(id)
 	}

@@ -131,9 +131,7 @@ func (s *Store) launch(j *job) {
 	heap.Push(&s.leases, j)
 	a.record.InFlight++
 	a.line.kind.inFlight++
-	if a.target != nil {
-		a.target.inFlight++
-	}
+	a.target.inFlight++
 }
 
 // land takes a job out of flight.
@@ -142,9 +140,7 @@ func (s *Store) land(j *job) {
 	heap.Remove(&s.leases, j.place)
 	a.record.InFlight--
 	a.line.kind.inFlight--
-	if a.target != nil {
-		a.target.inFlight--
-	}
+	a.target.inFlight--
 }
 
 // goBack returns a job that has landed, or was set aside, to the line.
@@ -162,8 +158,7 @@ func (s *Store) setAside(j *job) {
 	a.record.NonReady[j.reason]++
 	s.nonReady[j.reason]++
 	if j.reason == reasonThrottled {
-		a.limiter.nonReady++
-		a.limiter.booked[s.window(j.at)]++
+		a.limiter.book(s.window(j.at), 1)
 	}
 }
 
@@ -174,11 +169,7 @@ func (s *Store) takeUp(j *job) {
 	a.record.NonReady[j.reason]--
 	s.nonReady[j.reason]--
 	if j.reason == reasonThrottled {
-		a.limiter.nonReady--
-		window := s.window(j.at)
-		if a.limiter.booked[window]--; a.limiter.booked[window] <= 0 {
-			delete(a.limiter.booked, window)
-		}
+		a.limiter.book(s.window(j.at), -1)
 	}
 }
 
@@ -252,8 +243,9 @@ func (c *call) outcome(a *action, o bulk.Outcome) {
 	}
 }
 
-// started notes the window of the last attempt, so that a store that is opened
-// in it again does not start its limits from zero.
+// started notes when the window of the last attempt ends, so that a store that is
+// opened before that does not start its limits from zero.
 func (c *call) started() {
-	c.keep(c.batch.Set(metaWindow, binary.BigEndian.AppendUint64(nil, uint64(c.window)), nil))
+	ends := bulk.WindowStart(c.window+1, c.s.config.Window).UnixNano()
+	c.keep(c.batch.Set(metaWindow, binary.BigEndian.AppendUint64(nil, uint64(ends)), nil))
 }

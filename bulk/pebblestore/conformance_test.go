@@ -13,14 +13,17 @@ import (
 )
 
 // disks remembers, for each open store, the disk in memory that it is on.
-type disks map[bulk.Store]disk
+type disks struct {
+	of      map[bulk.Store]disk
+	crashes uint64
+}
 
 type disk struct {
 	fs     *vfs.MemFS
 	config bulk.Config
 }
 
-func (d disks) open(t testing.TB, on disk) bulk.Store {
+func (d *disks) open(t testing.TB, on disk) bulk.Store {
 	t.Helper()
 	s, err := pebblestore.Open("data", pebblestore.Options{
 		Bulk: on.config, FS: on.fs, Logger: slog.New(slog.DiscardHandler),
@@ -28,15 +31,15 @@ func (d disks) open(t testing.TB, on disk) bulk.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d[s] = on
+	d.of[s] = on
 	return s
 }
 
 // close closes a store and returns its disk.
-func (d disks) close(t testing.TB, s bulk.Store) disk {
+func (d *disks) close(t testing.TB, s bulk.Store) disk {
 	t.Helper()
-	on := d[s]
-	delete(d, s)
+	on := d.of[s]
+	delete(d.of, s)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -46,14 +49,17 @@ func (d disks) close(t testing.TB, s bulk.Store) disk {
 // TestConformance runs the suite on disks in memory. Crash is a loss of power:
 // the disk keeps what was synced, and of the rest any part.
 func TestConformance(t *testing.T) {
-	d := disks{}
+	d := &disks{of: map[bulk.Store]disk{}}
 	storetest.Run(t, storetest.Factory{
 		Open: func(t testing.TB, config bulk.Config) bulk.Store {
 			return d.open(t, disk{vfs.NewCrashableMem(), config})
 		},
 		Reopen: func(t testing.TB, s bulk.Store) bulk.Store { return d.open(t, d.close(t, s)) },
 		Crash: func(t testing.TB, s bulk.Store) bulk.Store {
-			left := d[s].fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 30, RNG: rand.New(rand.NewPCG(1, 2))})
+			d.crashes++
+			left := d.of[s].fs.CrashClone(vfs.CrashCloneCfg{
+				UnsyncedDataPercent: 30, RNG: rand.New(rand.NewPCG(1, d.crashes)),
+			})
 			on := d.close(t, s)
 			on.fs = left
 			return d.open(t, on)

@@ -28,7 +28,7 @@ const (
 var (
 	metaVersion = []byte("Mversion")
 	metaNumber  = []byte("Mnumber") // the highest number given to an action
-	metaWindow  = []byte("Mwindow") // the last window in which an attempt started
+	metaWindow  = []byte("Mwindow") // when the window of the last attempt ends
 )
 
 // VersionError: the directory holds a store of another format.

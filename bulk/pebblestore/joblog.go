@@ -114,7 +114,7 @@ func (p *pageFacts) replay(log []byte) error {
 		if kind.hasArgument() {
 			argument = int64(r.uvarint())
 		}
-		if kind == 0 || kind > evSnapshot || first+count > pageSize || count > pageSize {
+		if kind == 0 || kind > evSnapshot || first > pageSize || count > pageSize-first {
 			return fmt.Errorf("event %d of %d jobs from %d", kind, count, first)
 		}
 		for i := first; i < first+count; i++ {

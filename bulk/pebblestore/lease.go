@@ -12,6 +12,11 @@ import (
 
 // Lease implements bulk.Store.
 func (s *Store) Lease(_ context.Context, request bulk.LeaseRequest) (leased []bulk.Job, err error) {
+	done, err := s.hold()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	var numbers []uint64
 	err = s.do(func(c *call) error {
 		for len(leased) < request.Max {
@@ -60,7 +65,7 @@ func (s *Store) nextReady(types []string) *job {
 // has made sure of it, unless a limit was lowered since.
 func (s *Store) mayStartJob(a *action, window int64) bool {
 	return s.mayStart(&s.global, window) && s.mayStart(&a.line.tenant.counter, window) &&
-		(a.target == nil || s.mayStart(a.target, window))
+		s.mayStart(&a.target.counter, window)
 }
 
 // turnBack makes a ready job wait for the next window.
@@ -76,9 +81,7 @@ func (c *call) lease(j *job, request bulk.LeaseRequest) bulk.Job {
 	a.line.tenant.counter.started++
 	a.limiter.roll(c.window)
 	a.limiter.started++
-	if a.target != nil {
-		a.target.started++
-	}
+	a.target.started++
 	j.fence++
 	j.attempts++
 	j.local = request.Local
@@ -154,15 +157,18 @@ func (c *call) end(j *job, settlement *bulk.Settlement) {
 		return
 	}
 	s.land(j)
-	if settlement.Kind != bulk.Released && settlement.Kind != bulk.Throttled {
+	switch settlement.Kind {
+	case bulk.Released:
+	case bulk.Throttled:
+		a.limiter.observe(c.window, 0, 1)
+	default:
+		a.limiter.observe(c.window, 1, 0)
 		a.line.kind.finished++
 	}
 	switch {
 	case settlement.Kind == bulk.Succeeded:
-		a.limiter.congestion.Observe(c.window, 1, 0)
 		c.succeed(j, settlement)
 	case settlement.Kind == bulk.FailedForGood:
-		a.limiter.congestion.Observe(c.window, 1, 0)
 		c.fail(j, settlement.Error, settlement.Took)
 	case a.record.Status == bulk.Canceled:
 		c.cancel(j)
@@ -180,29 +186,13 @@ func (c *call) end(j *job, settlement *bulk.Settlement) {
 // throttle sets a job aside until its slot comes.
 func (c *call) throttle(j *job, settlement *bulk.Settlement) {
 	a := j.action
-	a.limiter.congestion.Observe(c.window, 0, 1)
 	j.attempts--
 	j.reason = reasonThrottled
-	j.at = c.now.Add(bulk.ThrottleDelay(a.config.BackoffBase, a.limiter.nonReady,
-		c.s.ratePerSecond(a), bulk.BoundRetryAfter(settlement.RetryAfter)))
+	j.at = c.now.Add(bulk.ThrottleDelay(a.config.BackoffBase, a.limiter.bookings.jobs,
+		a.limiter.ratePerSecond(c.s.config.Window), bulk.BoundRetryAfter(settlement.RetryAfter)))
 	a.record.Throttled++
 	c.note(a, evThrottled, j.index, j.at.UnixMilli())
 	c.s.setAside(j)
-}
-
-// ratePerSecond is what an action's limiter is let through: its tenant's part of
-// the target's rate where that is configured, else what was seen to pass.
-func (s *Store) ratePerSecond(a *action) float64 {
-	if a.target != nil && a.target.rate > 0 {
-		sharing := 0
-		for key, l := range s.limiters {
-			if key[1] == a.spec.TargetName() && l.nonReady > 0 {
-				sharing++
-			}
-		}
-		return a.target.rate / float64(max(1, sharing))
-	}
-	return a.limiter.congestion.PerWindow() / s.config.Window.Seconds()
 }
 
 // retry sets a job aside until its next attempt; without one left it fails.

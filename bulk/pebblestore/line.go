@@ -14,6 +14,8 @@ func (s *Store) do(f func(c *call) error) error {
 		defer s.mu.Unlock()
 		return s.state
 	}
+	s.running.Add(1)
+	defer s.running.Done()
 	c := s.begin()
 	if err := f(c); err != nil {
 		c.batch.Close()
@@ -46,8 +48,8 @@ func (s *Store) Backlog(context.Context) (bulk.Backlog, error) {
 	for name, k := range s.kinds {
 		b.Types[name] = bulk.TypeState{Ready: int64(k.ready.len()), InFlight: k.inFlight, Finished: k.finished, Virtual: k.virtual}
 	}
-	for name, c := range s.targets {
-		if left := s.left(c, window); left != bulk.NoLimit {
+	for name, t := range s.targets {
+		if left := s.leftOf(t, window); left != bulk.NoLimit {
 			b.Targets[name] = left
 		}
 	}
@@ -57,7 +59,7 @@ func (s *Store) Backlog(context.Context) (bulk.Backlog, error) {
 			if waiting := s.waiting(l, window); len(waiting) > 0 {
 				b.Lines = append(b.Lines, bulk.Line{
 					Tenant: t.name, Type: l.kind.name, Settings: t.settings,
-					Taken: t.taken, TypeTaken: l.taken, Left: left, Waiting: waiting,
+					Taken: t.taken, TypeTaken: l.taken, Granted: l.granted, Left: left, Waiting: waiting,
 				})
 				state := b.Types[l.kind.name]
 				for _, w := range waiting {
@@ -76,22 +78,11 @@ func (s *Store) waiting(l *line, window int64) (waiting []bulk.Waiting) {
 			waiting = append(waiting, bulk.Waiting{
 				Number: a.number, Class: a.spec.Class, EnteredAt: a.record.EnteredAt,
 				Total: a.record.Total, Done: a.record.Done(), Jobs: jobs,
-				Target: congestionKey(a.spec), Left: s.allowance(a.limiter, window),
+				Target: a.target.name, Left: a.limiter.allowance(window),
 			})
 		}
 	}
 	return waiting
-}
-
-// allowance is what congestion control lets a limiter have in a window: what is
-// seen to pass, less what has started, is ready, or has its slot in it.
-func (s *Store) allowance(l *limiter, window int64) int64 {
-	l.roll(window)
-	allowed := l.congestion.Allowance(window)
-	if allowed == bulk.NoLimit {
-		return bulk.NoLimit
-	}
-	return max(0, allowed-l.started-l.ready-l.booked[window])
 }
 
 // Admit implements bulk.Store.
@@ -105,10 +96,7 @@ func (s *Store) Admit(_ context.Context, grants []bulk.Grant) (admitted int, err
 			continue
 		}
 		n := min(grant.Jobs, a.waiting(), s.left(&s.global, window),
-			s.left(&a.line.tenant.counter, window), s.allowance(a.limiter, window))
-		if a.target != nil {
-			n = min(n, s.left(a.target, window))
-		}
+			s.left(&a.line.tenant.counter, window), s.leftOf(a.target, window), a.limiter.allowance(window))
 		if n > 0 {
 			s.admit(a, n)
 			admitted += int(n)
@@ -141,12 +129,10 @@ func (s *Store) charge(a *action, n int64) {
 	s.global.ready += n
 	a.line.tenant.counter.ready += n
 	a.limiter.ready += n
-	if a.target != nil {
-		a.target.ready += n
-	}
+	a.target.ready += n
 }
 
-// advance moves the tags of a line, and virtual times, by n grants.
+// advance moves the tags and the count of a line, and virtual times, by n grants.
 func (s *Store) advance(l *line, n int64) {
 	step := 1 / l.tenant.settings.Weight
 	begin := max(l.tenant.taken, s.virtual)
@@ -155,4 +141,5 @@ func (s *Store) advance(l *line, n int64) {
 	begin = max(l.taken, l.kind.virtual)
 	l.taken = begin + float64(n)*step
 	l.kind.virtual = max(l.kind.virtual, begin+float64(n-1)*step)
+	l.granted += n
 }

@@ -62,7 +62,7 @@ func (s *Store) loadMeta() error {
 	}
 	window, err := get(s.db, metaWindow)
 	if len(window) == 8 {
-		s.shut = int64(binary.BigEndian.Uint64(window))
+		s.shutUntil = time.Unix(0, int64(binary.BigEndian.Uint64(window)))
 	}
 	return err
 }

@@ -43,7 +43,7 @@ type action struct {
 	spec    *bulk.Spec
 	config  bulk.TypeConfig
 	line    *line
-	target  *counter // nil without a target
+	target  *target
 	limiter *limiter
 
 	// next is the first job that was never admitted.
@@ -107,6 +107,7 @@ type line struct {
 	tenant  *tenant
 	kind    *kind
 	taken   float64 // its tag in the division of the type's workers
+	granted int64   // jobs that were admitted
 	actions []*action
 }
 
@@ -145,15 +146,6 @@ func (c *counter) roll(window int64) {
 	if window != c.window {
 		c.window, c.started = window, 0
 	}
-}
-
-// limiter is what one tenant does to one target: where congestion is seen.
-type limiter struct {
-	counter
-	congestion bulk.Congestion
-	nonReady   int64
-	// booked counts the throttled jobs by the window in which they are due.
-	booked map[int64]int64
 }
 
 // queue is a first-in, first-out queue of jobs.

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"encoding/binary"
 	"errors"
+	"math"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -16,6 +17,8 @@ const (
 	payloadPageJobs  = 1024
 	// cachedPageBytes bounds the pages kept for the jobs that are leased next.
 	cachedPageBytes = 32 << 20
+	// pageOverhead is about what a kept page takes beside its payloads.
+	pageOverhead = 256
 )
 
 // encodePage writes payloads as one page: their number, their lengths, their
@@ -70,7 +73,8 @@ func decodePage(number uint64, first uint32, value []byte) (*page, bool) {
 	p := &page{number: number, first: first, offsets: make([]uint32, count+1)}
 	var end uint64
 	for i := range count {
-		end += r.uvarint()
+		// Bounded one by one, so that the sum cannot overflow.
+		end += min(r.uvarint(), math.MaxUint32)
 		p.offsets[i+1] = uint32(end)
 	}
 	if r.bad || end != uint64(len(r.rest)) {
@@ -79,6 +83,9 @@ func decodePage(number uint64, first uint32, value []byte) (*page, bool) {
 	p.data = append([]byte{}, r.rest...)
 	return p, true
 }
+
+// size is what the page takes in memory, in bytes.
+func (p *page) size() int { return len(p.data) + 4*len(p.offsets) + pageOverhead }
 
 func (p *page) has(index uint32) bool {
 	return index >= p.first && index-p.first < uint32(len(p.offsets)-1)
@@ -160,7 +167,7 @@ func (c *pages) keep(p *page) {
 		c.drop(oldest)
 	}
 	c.of[p.number] = append(c.of[p.number], c.recent.PushFront(p))
-	c.bytes += len(p.data)
+	c.bytes += p.size()
 	for c.bytes > cachedPageBytes && c.recent.Len() > 1 {
 		c.drop(c.recent.Back())
 	}
@@ -168,7 +175,7 @@ func (c *pages) keep(p *page) {
 
 func (c *pages) drop(element *list.Element) {
 	p := c.recent.Remove(element).(*page)
-	c.bytes -= len(p.data)
+	c.bytes -= p.size()
 	left := c.of[p.number][:0:0]
 	for _, e := range c.of[p.number] {
 		if e != element {

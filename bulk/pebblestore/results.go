@@ -48,11 +48,13 @@ func decodeOutcomes(to []bulk.Outcome, value []byte) ([]bulk.Outcome, bool) {
 
 // Outcomes implements bulk.Store.
 func (s *Store) Outcomes(_ context.Context, id string, after uint64) (outcomes []bulk.Outcome, upTo uint64, err error) {
+	done, err := s.hold()
+	if err != nil {
+		return nil, after, err
+	}
+	defer done()
 	s.mu.Lock()
 	number, err := s.lookup(id)
-	if s.state != nil {
-		err = s.state
-	}
 	s.mu.Unlock()
 	if err != nil {
 		return nil, after, err
@@ -88,13 +90,15 @@ func decodeDeadLetter(value []byte) (d bulk.DeadLetter, ok bool) {
 
 // DeadLetters implements bulk.Store.
 func (s *Store) DeadLetters(_ context.Context, id string, from int64, limit int) (letters []bulk.DeadLetter, err error) {
+	done, err := s.hold()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	s.mu.Lock()
 	number, err := s.lookup(id)
-	if s.state != nil {
-		err = s.state
-	}
 	s.mu.Unlock()
-	if err != nil || limit <= 0 {
+	if err != nil || limit <= 0 || from > MaxJobs {
 		return nil, err
 	}
 	_, end := numberRange(keyDead, number)

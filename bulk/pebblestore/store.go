@@ -37,6 +37,7 @@ type Store struct {
 	disk   *disk
 	pages  *pages
 
+	running  sync.WaitGroup // calls that use the database; entered with mu held
 	mu       sync.Mutex
 	state    error // nil, ErrClosed or ErrBroken with its cause
 	number   uint64
@@ -45,7 +46,7 @@ type Store struct {
 	settings bulk.Settings
 	tenants  map[string]*tenant
 	kinds    map[string]*kind
-	targets  map[string]*counter
+	targets  map[string]*target
 	limiters map[[2]string]*limiter
 	global   counter
 	virtual  float64
@@ -54,9 +55,9 @@ type Store struct {
 	leases   timeline
 	calls    uint64 // how many calls have begun
 	turn     uint64 // whose turn it is among the types of a lease request
-	// shut is the window in which nothing under a limit may start, because a
-	// process before this one started attempts in it.
-	shut int64
+	// shutUntil ends the window in which a process before this one started its
+	// last attempts: until then nothing under a limit may start.
+	shutUntil time.Time
 	// late caches how the jobs of actions that are finished ended.
 	late lateFinals
 	free []*job
@@ -90,9 +91,8 @@ func Open(dir string, options Options) (*Store, error) {
 		numbers:  map[string]uint64{},
 		tenants:  map[string]*tenant{},
 		kinds:    map[string]*kind{},
-		targets:  map[string]*counter{},
+		targets:  map[string]*target{},
 		limiters: map[[2]string]*limiter{},
-		shut:     -1,
 	}
 	if err := s.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the store in %s: %w", dir, err), db.Close())
@@ -106,7 +106,7 @@ func pebbleOptions(options Options) *pebble.Options {
 		CacheSize:                   32 << 20,
 		MemTableSize:                16 << 20,
 		MemTableStopWritesThreshold: 4,
-		FormatMajorVersion:          pebble.FormatNewest,
+		FormatMajorVersion:          pebble.FormatValueSeparation,
 		Logger:                      pebbleLogger{options.Logger},
 		Merger:                      pebble.DefaultMerger,
 	}
@@ -115,16 +115,30 @@ func pebbleOptions(options Options) *pebble.Options {
 // Close waits for what is being written and closes the store.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if errors.Is(s.state, bulk.ErrClosed) {
+		s.mu.Unlock()
 		return nil
 	}
 	broken := s.state != nil
 	s.state = bulk.ErrClosed
+	s.mu.Unlock()
+	s.running.Wait()
 	if err := s.db.Close(); err != nil && !broken {
 		return fmt.Errorf("close the store: %w", err)
 	}
 	return nil
+}
+
+// hold keeps the database open until done is called: for what uses it without
+// s.mu.
+func (s *Store) hold() (done func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != nil {
+		return nil, s.state
+	}
+	s.running.Add(1)
+	return s.running.Done, nil
 }
 
 // apply turns Pebble's panic on a failed log into an error.
@@ -156,7 +170,7 @@ func (s *Store) left(c *counter, window int64) int64 {
 	left := bulk.NoLimit
 	if c.rate > 0 {
 		left = bulk.Budget(c.rate, s.config.Window, window) - c.started - c.ready
-		if window == s.shut {
+		if s.shut(window) {
 			left = 0
 		}
 	}
@@ -164,6 +178,22 @@ func (s *Store) left(c *counter, window int64) int64 {
 		left = min(left, int64(c.concurrency)-c.inFlight-c.ready)
 	}
 	return max(0, left)
+}
+
+// shut tells whether the window began before shutUntil. A time further away than
+// the longest window is of a clock that was set back, and does not hold.
+func (s *Store) shut(window int64) bool {
+	if s.shutUntil.IsZero() {
+		return false
+	}
+	away := s.shutUntil.Sub(bulk.WindowStart(window, s.config.Window))
+	return away > 0 && away <= bulk.MaxWindow
+}
+
+// leftOf is what a target still lets into the ready queue in a window, by its
+// configured limits or by what was learned of it.
+func (s *Store) leftOf(t *target, window int64) int64 {
+	return min(s.left(&t.counter, window), t.allowance(window))
 }
 
 // mayStart tells whether one more attempt may start in a window.
@@ -175,7 +205,7 @@ func (s *Store) mayStart(c *counter, window int64) bool {
 	if c.rate <= 0 {
 		return true
 	}
-	return window != s.shut && c.started < bulk.Budget(c.rate, s.config.Window, window)
+	return !s.shut(window) && c.started < bulk.Budget(c.rate, s.config.Window, window)
 }
 
 func (s *Store) tenantOf(name string) *tenant {
@@ -207,23 +237,20 @@ func (s *Store) lineOf(t *tenant, name string) *line {
 	return l
 }
 
-func (s *Store) targetOf(name string) *counter {
-	if name == "" {
-		return nil
+func (s *Store) targetOf(name string) *target {
+	t := s.targets[name]
+	if t == nil {
+		t = &target{name: name}
+		s.targets[name] = t
 	}
-	c := s.targets[name]
-	if c == nil {
-		c = &counter{}
-		s.targets[name] = c
-	}
-	return c
+	return t
 }
 
-func (s *Store) limiterOf(tenant, target string) *limiter {
-	key := [2]string{tenant, target}
+func (s *Store) limiterOf(tenant string, t *target) *limiter {
+	key := [2]string{tenant, t.name}
 	l := s.limiters[key]
 	if l == nil {
-		l = &limiter{booked: map[int64]int64{}}
+		l = &limiter{target: t}
 		s.limiters[key] = l
 	}
 	return l
@@ -233,35 +260,33 @@ func (s *Store) limiterOf(tenant, target string) *limiter {
 func (s *Store) enter(number uint64, record bulk.Action) *action {
 	spec := record.Spec
 	a := &action{
-		number:  number,
-		record:  record,
-		spec:    &spec,
-		config:  s.config.For(spec.Type),
-		line:    s.lineOf(s.tenantOf(spec.Tenant), spec.Type),
-		target:  s.targetOf(spec.TargetName()),
-		limiter: s.limiterOf(spec.Tenant, congestionKey(&spec)),
-		jobs:    map[uint32]*job{},
-		logs:    map[uint32]pageLog{},
+		number: number,
+		record: record,
+		spec:   &spec,
+		config: s.config.For(spec.Type),
+		line:   s.lineOf(s.tenantOf(spec.Tenant), spec.Type),
+		target: s.targetOf(targetName(&spec)),
+		jobs:   map[uint32]*job{},
+		logs:   map[uint32]pageLog{},
 	}
+	a.limiter = s.limiterOf(spec.Tenant, a.target)
 	if spec.MaxAttempts > 0 {
 		a.config.MaxAttempts = spec.MaxAttempts
 	}
 	a.line.actions = append(a.line.actions, a)
 	a.limiter.users++
-	if a.target != nil {
-		a.target.users++
-	}
+	a.target.users++
 	s.actions[number], s.numbers[spec.ID] = a, number
 	return a
 }
 
-// congestionKey names what an action's jobs may congest: their target, or the
-// handler of their type.
-func congestionKey(spec *bulk.Spec) string {
+// targetName names what an action's jobs call: their target, or the handlers of
+// their type, under a name that no target can have.
+func targetName(spec *bulk.Spec) string {
 	if spec.Target != nil {
 		return spec.Target.Name
 	}
-	return "type " + spec.Type
+	return "\x00" + spec.Type
 }
 
 // leave takes a finished action out of memory, and with it what no other action
@@ -271,13 +296,11 @@ func (s *Store) leave(a *action) {
 	delete(s.numbers, a.record.ID)
 	s.pages.forget(a.number)
 	if a.limiter.users--; a.limiter.users == 0 {
-		delete(s.limiters, [2]string{a.spec.Tenant, congestionKey(a.spec)})
+		delete(s.limiters, [2]string{a.spec.Tenant, a.target.name})
 	}
-	if a.target != nil {
-		a.target.users--
-		if _, set := s.settings.Targets[a.spec.TargetName()]; a.target.users == 0 && !set {
-			delete(s.targets, a.spec.TargetName())
-		}
+	a.target.users--
+	if _, set := s.settings.Targets[a.target.name]; a.target.users == 0 && !set {
+		delete(s.targets, a.target.name)
 	}
 	l := a.line
 	l.actions = slices.DeleteFunc(l.actions, func(other *action) bool { return other == a })

@@ -69,7 +69,7 @@ func (m *machine) compareBacklog(nonReady [3]int64) {
 			seen[a.ID] = true
 			m.check(w.Jobs == a.last.Pending && w.Total == int64(len(a.jobs)) && w.Done == a.last.Done(), "%s waits with %+v, counts %+v", a.ID, w, a.last)
 			m.check(line.Tenant == a.Tenant && line.Type == a.Type, "%s waits in the line of %s, %s", a.ID, line.Tenant, line.Type)
-			m.check(w.Left == bulk.NoLimit || m.model.throttled[a.limiter()], "%s: congestion leaves %d, but nothing was throttled", a.ID, w.Left)
+			m.check(w.Left == bulk.NoLimit || m.model.throttled[a.congests()], "%s: congestion leaves %d, but nothing was throttled", a.ID, w.Left)
 		}
 	}
 	types := map[string]bulk.TypeState{}
@@ -84,8 +84,11 @@ func (m *machine) compareBacklog(nonReady [3]int64) {
 		m.check(got.Ready == want.Ready && got.InFlight == want.InFlight, "type %s: %d ready and %d in flight, want %d and %d", name, got.Ready, got.InFlight, want.Ready, want.InFlight)
 	}
 	for name, limits := range m.model.targets {
-		if left, told := b.Targets[name]; told {
-			m.compareLeft("target "+name, left, limit{"target " + name, limits.RequestsPerSecond, int64(limits.Concurrency)})
+		l := limit{"target " + name, limits.RequestsPerSecond, int64(limits.Concurrency)}
+		if left, told := b.Targets[name]; told && m.model.throttled[name] {
+			m.check(left >= 0 && left <= m.model.left(l), "target %s: %d left in the window, want at most %d", name, left, m.model.left(l))
+		} else if told {
+			m.compareLeft("target "+name, left, l)
 		}
 	}
 }
@@ -147,6 +150,15 @@ func (m *machine) checkResults(a *modelAction) {
 	m.expectDead(a.ID, 0, len(a.jobs)+1, want...)
 }
 
+func (m *machine) done() bool {
+	for _, a := range m.model.actions {
+		if a.last.Done() < a.last.Received {
+			return false
+		}
+	}
+	return true
+}
+
 // finish lifts every limit, and runs what is left to its end: whatever happened
 // before, no job may be stuck.
 func (m *machine) finish() {
@@ -170,7 +182,7 @@ func (m *machine) finish() {
 			m.move(a, bulk.Move{Kind: bulk.Resume})
 		}
 	}
-	for range 100 {
+	for round := 0; round < 100 && !m.done(); round++ {
 		m.advance(time.Minute)
 		m.compare(m.rt)
 		m.dispatchAll(m.rt)

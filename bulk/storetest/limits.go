@@ -18,6 +18,7 @@ var limitCases = []testCase{
 	{"the tightest limit holds", false, limitTightest},
 	{"our own limits turn back no job", false, limitNoTurnBack},
 	{"a limited action holds up no other", false, limitOthersPass},
+	{"what was started counts when its action has ended", false, limitOutlives},
 }
 
 // limitExact runs rates with fractions over many windows of several lengths.
@@ -286,4 +287,30 @@ func limitOthersPass(k *kit) {
 		}
 	}
 	k.check(got["a"] == 1 && got["b"] == 20, "leased %v, want one of the limited a and all 20 of b", got)
+}
+
+// limitOutlives ends an action within a window, and runs another of its tenant and
+// target: all limits still know of the first.
+func limitOutlives(k *kit) {
+	for name, set := range map[string]func(){
+		"all":    func() { k.limitAll(5) },
+		"tenant": func() { k.limitTenant("tenant", 5) },
+		"target": func() { k.limitTarget("api", 5, 0) },
+	} {
+		for ended, end := range map[string]func(){
+			"completed": func() { k.move("a", bulk.Move{Kind: bulk.Aggregate}); k.move("a", bulk.Move{Kind: bulk.Complete}) },
+			"canceled":  func() { k.move("a", bulk.Move{Kind: bulk.Cancel}) },
+			"forgotten": func() { k.move("a", bulk.Move{Kind: bulk.Cancel}); k.move("a", bulk.Move{Kind: bulk.Forget}) },
+		} {
+			k.open(unlimited())
+			set()
+			k.run(targeted("a", "tenant", "api"), 3)
+			k.succeed(k.take(3)...)
+			end()
+			k.run(targeted("b", "tenant", "api"), 9)
+			k.admitAll()
+			n := len(k.lease(9))
+			k.check(n == 2, "limit of %s, 3 of 5 started by an action that was then %s: %d more were started, want 2", name, ended, n)
+		}
+	}
 }

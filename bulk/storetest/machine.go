@@ -12,10 +12,13 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
+// longVariable, at 1, makes the model run longer.
+const longVariable = "SLUICE_LONG"
+
 // checkModel runs random operations against a store and the model.
 func checkModel(t *testing.T, factory Factory) {
 	rounds := 2
-	if os.Getenv("SLUICE_LONG") == "1" {
+	if os.Getenv(longVariable) == "1" {
 		rounds = 20
 	}
 	steps := 0
@@ -81,22 +84,24 @@ func newMachine(t *testing.T, rt *rapid.T, factory Factory) *machine {
 // operations are what the machine does, by name. What happens more often in life
 // has more names.
 func (m *machine) operations() map[string]func(*rapid.T) {
-	restarts := map[string]func(*rapid.T){"": m.compare}
+	operations := map[string]func(*rapid.T){"": m.compare}
 	for name, f := range map[string]func(*rapid.T){
-		"create": m.create, "append": m.append, "move": m.randomMove, "pause or resume": m.pauseOrResume, "cancel": m.cancel,
-		"run": m.runAction, "admit": m.admit, "admit all": m.admitEverything, "lease": m.leaseSome, "lease again": m.leaseSome,
-		"settle": m.settleSome, "settle again": m.settleSome, "settle well": m.settleWell, "dispatch": m.dispatchAll,
-		"advance": m.advanceSome, "limit": m.setLimit, "end": m.endAction, "results": m.readResults,
+		"create": m.create, "append": m.append, "run": m.runAction, "move": m.randomMove, "pause or resume": m.pauseOrResume,
+		"cancel": m.cancel, "end": m.endAction, "admit": m.admit, "lease": m.leaseSome, "work 1": m.work, "work 2": m.work,
+		"work 3": m.work, "work 4": m.work, "settle 1": m.settleSome, "settle 2": m.settleSome, "settle 3": m.settleSome,
+		"settle 4": m.settleSome, "settle well": m.settleWell, "dispatch 1": m.dispatchAll, "dispatch 2": m.dispatchAll,
+		"advance 1": m.advanceSome, "advance 2": m.advanceSome, "limit": m.setLimit, "results": m.readResults, "restart": m.restart,
 	} {
-		restarts[name] = func(t *rapid.T) { m.steps++; m.rt = t; m.model.roll(); f(t) }
+		operations[name] = func(t *rapid.T) { m.steps++; m.rt = t; m.model.roll(); f(t) }
 	}
-	if m.factory.Reopen != nil {
-		restarts["reopen"] = func(*rapid.T) { m.steps++; m.restart(m.reopen) }
-	}
-	if m.factory.Crash != nil {
-		restarts["crash"] = func(*rapid.T) { m.steps++; m.restart(m.crash) }
-	}
-	return restarts
+	return operations
+}
+
+// work is what happens most: what waits is admitted, leased and, often, settled.
+func (m *machine) work(t *rapid.T) {
+	m.admitEverything(t)
+	m.compare(t)
+	m.leaseSome(t)
 }
 
 // pick draws one of the actions for which ok is true; nil if there is none.
@@ -258,7 +263,7 @@ func (m *machine) endAction(*rapid.T) {
 }
 
 func (m *machine) advanceSome(t *rapid.T) {
-	steps := rapid.SampledFrom([]int{1, 3, 10, 10, 37, 100, 100, 300, 3100}).Draw(t, "10 ms")
+	steps := rapid.SampledFrom([]int{1, 3, 10, 10, 25, 40, 100, 100, 220, 450, 3100}).Draw(t, "10 ms")
 	m.advance(time.Duration(steps) * 10 * time.Millisecond)
 }
 
@@ -291,7 +296,14 @@ func (m *model) introduce(key string, fresh bool) {
 	}
 }
 
-func (m *machine) restart(how func()) {
-	how()
+func (m *machine) restart(t *rapid.T) {
+	switch crash := rapid.Bool().Draw(t, "crash"); {
+	case crash && m.factory.Crash != nil:
+		m.crash()
+	case m.factory.Reopen != nil:
+		m.reopen()
+	default:
+		return
+	}
 	m.model.crash()
 }

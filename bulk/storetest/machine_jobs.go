@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"time"
 
 	"pgregory.net/rapid"
@@ -36,7 +37,8 @@ func (m *machine) admitGrants(grants []bulk.Grant) {
 	for id, a := range m.model.actions {
 		before[id] = a.last
 	}
-	most := m.model.admit(grants)
+	most := m.model.admitted(grants, false)
+	want := m.model.admitted(grants, true)
 	admitted := m.grant(grants...)
 	total := int64(0)
 	exact := m.model.fuzzy != m.model.window
@@ -46,11 +48,11 @@ func (m *machine) admitGrants(grants []bulk.Grant) {
 		passed := a.last.Ready - before[id].Ready
 		total += passed
 		m.check(passed >= 0 && passed <= most[id], "%s: %d admitted by %v, want at most %d", id, passed, grants, most[id])
-		exact = exact && !m.model.throttled[a.limiter()]
+		exact = exact && !m.model.throttled[a.congests()]
 	}
 	m.check(total == int64(admitted), "Admit says %d, but %d became ready", admitted, total)
 	if exact {
-		for id, n := range most {
+		for id, n := range want {
 			passed := m.model.actions[id].last.Ready - before[id].Ready
 			m.check(passed == n, "%s: %d admitted by %v, want %d", id, passed, grants, n)
 		}
@@ -58,10 +60,11 @@ func (m *machine) admitGrants(grants []bulk.Grant) {
 	m.checkAdmitted(before)
 }
 
-// admit says how many jobs of each action grants let pass at most, one after the
-// other. It leaves that in the last counts.
-func (m *model) admit(grants []bulk.Grant) map[string]int64 {
-	most := map[string]int64{}
+// admitted says how many jobs of each action grants let pass: one grant after the
+// other, if all that may pass does, which it leaves in the last counts; else how
+// many may pass at most, whatever passes of the others.
+func (m *model) admitted(grants []bulk.Grant, inTurn bool) map[string]int64 {
+	admitted := map[string]int64{}
 	for _, g := range grants {
 		for id, a := range m.actions {
 			if a.number != g.Number || !a.open() {
@@ -71,12 +74,14 @@ func (m *model) admit(grants []bulk.Grant) map[string]int64 {
 			for _, l := range m.limitsOf(a) {
 				n = min(n, m.left(l))
 			}
-			most[id] += n
-			a.last.Pending -= n
-			a.last.Ready += n
+			admitted[id] += n
+			if inTurn {
+				a.last.Pending -= n
+				a.last.Ready += n
+			}
 		}
 	}
-	return most
+	return admitted
 }
 
 // checkAdmitted checks every limit under which something was admitted.
@@ -102,7 +107,7 @@ func (m *machine) leaseSome(t *rapid.T) {
 	types := rapid.SampledFrom([][]string{{"echo", bulk.WebhookType}, {"echo"}, {bulk.WebhookType}, {"none"}}).Draw(t, "types")
 	r := bulk.LeaseRequest{
 		Types: types, Max: rapid.IntRange(0, 15).Draw(t, "max"), Local: rapid.Bool().Draw(t, "local"),
-		LeaseFor: rapid.SampledFrom([]time.Duration{205, 1005, 30005}).Draw(t, "for") * time.Millisecond,
+		LeaseFor: rapid.SampledFrom([]time.Duration{205, 2005, 2005, 30005}).Draw(t, "for") * time.Millisecond,
 	}
 	ready := int64(0)
 	for _, a := range m.model.actions {
@@ -167,15 +172,28 @@ func (m *machine) settleSome(t *rapid.T) {
 			LeaseFor:   rapid.SampledFrom([]time.Duration{105, 5005}).Draw(t, "for") * time.Millisecond,
 			Error:      "why",
 		}
-		if recent := m.model.recent; len(recent) > 0 {
-			s.Lease = rapid.SampledFrom(recent[max(0, len(recent)-40):]).Draw(t, "lease").id
-		}
+		s.Lease = m.someLease(t)
 		if rapid.IntRange(0, 15).Draw(t, "damage") == 15 {
 			s.Lease.Fence += 50
 		}
 		settlements = append(settlements, s)
 	}
 	m.settleThese(settlements)
+}
+
+// someLease draws a lease: mostly one that lives, else one of the last.
+func (m *machine) someLease(t *rapid.T) bulk.LeaseID {
+	leases := m.model.recent
+	if rapid.IntRange(0, 3).Draw(t, "any lease") < 3 {
+		live := slices.DeleteFunc(slices.Clone(leases), func(l *modelLease) bool { return !l.live })
+		if len(live) > 0 {
+			leases = live
+		}
+	}
+	if len(leases) == 0 {
+		return bulk.LeaseID{}
+	}
+	return leases[rapid.IntRange(max(0, len(leases)-40), len(leases)-1).Draw(t, "lease")].id
 }
 
 // settleWell settles every live lease of an action as succeeded, as most are in
@@ -241,21 +259,19 @@ func (m *machine) dispatchAll(t *rapid.T) {
 		asideBefore[id] += a.last.NonReady[bulk.RateLimited]
 	}
 	back, ended := m.model.expire()
-	for range 1000 {
-		moved, next := m.dispatch(batch)
-		total += int64(moved)
-		if moved < batch && (next.IsZero() || next.After(time.Now())) {
-			m.checkNext(next)
-			break
-		}
+	moved, next := m.dispatch(batch)
+	for total = int64(moved); moved == batch || !next.IsZero() && !next.After(time.Now()); total += int64(moved) {
 		m.check(moved > 0, "Dispatch(%d) moved nothing, but says that more is due at %v", batch, next)
+		moved, next = m.dispatch(batch)
 	}
 	for _, id := range m.model.order {
 		a := m.model.actions[id]
 		counts := m.action(id).Counts
 		back += asideBefore[id] - counts.NonReadyTotal()
 		m.follow(a, counts, true)
+		a.last = counts
 	}
+	m.checkNext(next)
 	m.check(total >= back && total <= back+ended, "Dispatch moved %d jobs, want %d, and up to %d that ended", total, back, ended)
 }
 
@@ -300,13 +316,30 @@ func (m *machine) checkNext(next time.Time) {
 		}
 	}
 	for _, a := range m.model.actions {
-		for _, j := range a.jobs {
-			if j.state == modelAside && j.hi.After(time.Now()) {
-				sooner(j.hi)
+		for reason, n := range a.last.NonReady {
+			if n > 0 {
+				sooner(a.latest(bulk.NonReadyReason(reason)))
 			}
 		}
 	}
 	if !earliest.IsZero() {
 		m.check(!next.IsZero() && !next.After(earliest.Add(time.Millisecond)), "Dispatch is next due at %v, want by %v", next, earliest)
 	}
+}
+
+// latest is when the last of the jobs set aside for a reason is due; zero if that
+// is not bounded.
+func (a *modelAction) latest(reason bulk.NonReadyReason) (at time.Time) {
+	for _, j := range a.jobs {
+		if j.state != modelAside || j.reason != reason {
+			continue
+		}
+		if j.hi.IsZero() {
+			return time.Time{}
+		}
+		if j.hi.After(at) {
+			at = j.hi
+		}
+	}
+	return at
 }

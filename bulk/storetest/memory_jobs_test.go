@@ -267,6 +267,10 @@ func (m *memory) settle(s bulk.Settlement, batches map[*memAction][]bulk.Outcome
 
 func (m *memory) retry(j *memJob, s bulk.Settlement, batches map[*memAction][]bulk.Outcome) {
 	c := m.config.For(j.action.Type)
+	if j.action.Status == bulk.Canceled {
+		m.turnBack(j, bulk.TransientError, time.Now())
+		return
+	}
 	most := j.action.MaxAttempts
 	if most == 0 || m.is("spec attempts ignored") {
 		most = c.MaxAttempts

@@ -21,8 +21,8 @@ type model struct {
 	targets map[string]bulk.TargetLimits
 	// limited says that there was ever a limit.
 	limited bool
-	// throttled has the limiters, tenant and target, that congestion control may
-	// hold back.
+	// throttled has what was ever asked too often, of which congestion control may
+	// let pass less.
 	throttled map[string]bool
 
 	window int64
@@ -149,7 +149,14 @@ func (m *model) left(l limit) int64 {
 	return max(0, left)
 }
 
-func (a *modelAction) limiter() string { return a.Tenant + " " + a.TargetName() }
+// congests names what an action's jobs may be asked too often of: their target, or
+// the handler of their type.
+func (a *modelAction) congests() string {
+	if a.Target == nil {
+		return "type " + a.Type
+	}
+	return a.TargetName()
+}
 
 func (a *modelAction) open() bool { return a.status == bulk.Running && !a.paused }
 
@@ -208,7 +215,7 @@ func (m *model) accept(l *modelLease, s bulk.Settlement) (released bool) {
 		m.fail(a, j, s.RetryAfter)
 	case s.Kind == bulk.Throttled:
 		a.throttles++
-		m.throttled[a.limiter()] = true
+		m.throttled[a.congests()] = true
 		j.setAside(bulk.APIThrottled, now.Add(max(m.config.For(a.Type).BackoffBase, s.RetryAfter)-time.Millisecond), time.Time{})
 	case s.Kind == bulk.Released:
 		j.state = modelWaits
@@ -259,10 +266,14 @@ func (m *model) expire() (back, ended int64) {
 	return back, ended
 }
 
-// crash ends the leases that die with the process.
+// crash ends the leases that die with the process. A job that was returned to the
+// line as it was due may be non-ready again: the next Dispatch returns it.
 func (m *model) crash() {
 	m.roll()
 	m.fuzzy = m.window
+	for _, a := range m.actions {
+		a.returned = [3]int64{}
+	}
 	for _, l := range m.leases {
 		l.restarted = true
 		if !l.live || !l.local {

@@ -40,7 +40,7 @@ func Run(t *testing.T, factory Factory) {
 	}{
 		{"upload", uploadCases}, {"move", moveCases}, {"actions", actionCases}, {"settings", settingsCases},
 		{"admit", admitCases}, {"limits", limitCases}, {"lease", leaseCases}, {"retry", retryCases},
-		{"restart", restartCases}, {"results", resultCases}, {"concurrent", concurrentCases},
+		{"restart", restartCases}, {"results", resultCases}, {"concurrent", concurrentCases}, {"abrupt", abruptCases},
 	}
 	for _, group := range groups {
 		t.Run(group.name, func(t *testing.T) {

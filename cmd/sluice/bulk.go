@@ -17,6 +17,6 @@ the result. The other commands speak with a server ("sluice serve").`,
   sluice bulk submit examples/zipcodes.csv --tenant acme --type echo --watch`,
 	}
 	command.AddCommand(newBulkRunCommand(openRunner, bulkInput))
-	command.AddCommand(newServerCommands()...)
+	command.AddCommand(newServerCommands(connectServer)...)
 	return command
 }

@@ -34,6 +34,7 @@ type fakeRunner struct {
 	biggest  int // the largest batch appended
 	last     time.Time
 	budget   float64
+	waits    bool // for Start
 	stopped  bool
 	closed   bool
 }
@@ -42,7 +43,7 @@ func newFakeRunner(perSecond float64) *fakeRunner {
 	return &fakeRunner{perSecond: perSecond, payloads: map[string][][]byte{}, failed: make(chan struct{})}
 }
 
-func (f *fakeRunner) open(context.Context, string, bulk.Config) (runner, error) { return f, nil }
+func (f *fakeRunner) open(string, bulk.Config) (runner, error) { return f, nil }
 
 func (f *fakeRunner) Create(_ context.Context, spec bulk.Spec) (bulk.Action, bool, error) {
 	f.mu.Lock()
@@ -94,6 +95,9 @@ func (f *fakeRunner) move(id string, move bulk.Move) (bulk.Action, error) {
 	if err != nil {
 		return bulk.Action{}, err
 	}
+	if move.Kind == bulk.Cancel {
+		a.Canceled, a.Pending, a.InFlight = a.Pending, 0, 0
+	}
 	*a, err = a.Apply(move, time.Now())
 	return *a, err
 }
@@ -132,7 +136,7 @@ func (f *fakeRunner) Actions(_ context.Context, filter bulk.ActionFilter) ([]bul
 
 // advance finishes what the time since the last call allows.
 func (f *fakeRunner) advance(now time.Time) {
-	if f.stopped {
+	if f.stopped || f.waits {
 		return
 	}
 	if f.last.IsZero() {
@@ -187,6 +191,7 @@ func (f *fakeRunner) finishOne(a *bulk.Action, now time.Time) {
 func (f *fakeRunner) DeadLetters(_ context.Context, id string, from int64, limit int) ([]bulk.DeadLetter, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.advance(time.Now())
 	a, err := f.find(id)
 	if err != nil {
 		return nil, err
@@ -204,6 +209,18 @@ func (f *fakeRunner) DeadLetters(_ context.Context, id string, from int64, limit
 		}
 	}
 	return letters, nil
+}
+
+func (f *fakeRunner) Start(context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.waits = false
+	for _, a := range f.actions {
+		if a.Status == bulk.Created {
+			return fmt.Errorf("action %s is not sealed: it would start late", a.ID)
+		}
+	}
+	return nil
 }
 
 func (f *fakeRunner) Settings(context.Context) (bulk.Settings, error) { return f.settings, nil }

@@ -21,10 +21,27 @@ func inputName(file string) string {
 	return file
 }
 
+// countedInput counts what is read of an input.
+type countedInput struct {
+	io.ReadCloser
+	read int64
+	size int64 // 0: not known
+}
+
+// Read implements io.Reader.
+func (c *countedInput) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	c.read += int64(n)
+	return n, err
+}
+
+// Progress is how many bytes were read, and of how many; 0: not known.
+func (c *countedInput) Progress() (read, size int64) { return c.read, c.size }
+
 // openInput opens a file, or standard input.
-func openInput(file string, stdin io.Reader) (io.ReadCloser, error) {
+func openInput(file string, stdin io.Reader) (*countedInput, error) {
 	if file == "-" {
-		return io.NopCloser(stdin), nil
+		return &countedInput{ReadCloser: io.NopCloser(stdin)}, nil
 	}
 	opened, err := os.Open(file)
 	if err != nil {
@@ -34,11 +51,15 @@ func openInput(file string, stdin io.Reader) (io.ReadCloser, error) {
 		}
 		return nil, &inputError{File: file, Err: err}
 	}
-	if info, err := opened.Stat(); err == nil && info.IsDir() {
-		opened.Close() //nolint:errcheck // It is a directory.
-		return nil, &inputError{File: file, Err: errors.New("a directory; want a file of CSV or NDJSON")}
+	input := &countedInput{ReadCloser: opened}
+	if info, err := opened.Stat(); err == nil {
+		if info.IsDir() {
+			opened.Close() //nolint:errcheck // It is a directory.
+			return nil, &inputError{File: file, Err: errors.New("a directory; want a file of CSV or NDJSON")}
+		}
+		input.size = info.Size()
 	}
-	return opened, nil
+	return input, nil
 }
 
 // isNDJSON tells the format of an input: by the name of the file, or by the
@@ -52,7 +73,8 @@ func isNDJSON(file string, content *bufio.Reader) bool {
 	return string(start) == "{"
 }
 
-// bulkInput opens a file of rows that must have a column for the tenant.
+// bulkInput opens a file of rows that must have a column for the tenant; with an
+// empty column the caller knows the tenant.
 func bulkInput(file string, stdin io.Reader, column string) (rowInput, error) {
 	stream, err := openInput(file, stdin)
 	if err != nil {
@@ -60,15 +82,15 @@ func bulkInput(file string, stdin io.Reader, column string) (rowInput, error) {
 	}
 	content := bufio.NewReaderSize(stream, 64<<10)
 	if isNDJSON(file, content) {
-		return &ndjsonRows{NDJSON: upload.NewNDJSON(content), Closer: stream, column: column}, nil
+		return &ndjsonRows{NDJSON: upload.NewNDJSON(content), countedInput: stream, column: column}, nil
 	}
-	rows := &csvRows{CSV: upload.NewCSV(content), Closer: stream, name: column}
+	rows := &csvRows{CSV: upload.NewCSV(content), countedInput: stream, name: column}
 	header, err := rows.Header()
 	if err != nil {
 		stream.Close() //nolint:errcheck // It was only read.
 		return nil, located(file, err)
 	}
-	if rows.column = slices.Index(header, column); rows.column < 0 {
+	if rows.column = slices.Index(header, column); rows.column < 0 && column != "" {
 		stream.Close() //nolint:errcheck // It was only read.
 		return nil, located(file, noColumn("column", column, header))
 	}
@@ -88,7 +110,7 @@ func located(file string, err error) error {
 // csvRows are the rows of a CSV file.
 type csvRows struct {
 	*upload.CSV
-	io.Closer
+	*countedInput
 	name   string
 	column int
 }
@@ -105,7 +127,7 @@ func (r *csvRows) Tenant() (string, error) {
 // ndjsonRows are the rows of an NDJSON file.
 type ndjsonRows struct {
 	*upload.NDJSON
-	io.Closer
+	*countedInput
 	column string
 	row    []byte
 }

@@ -30,6 +30,14 @@ const (
 	maxTenants = 100_000
 )
 
+// jobTaker is what takes jobs in: the engine in this process, or a server.
+type jobTaker interface {
+	Create(ctx context.Context, spec bulk.Spec) (action bulk.Action, created bool, err error)
+	Append(ctx context.Context, id string, offset int64, payloads [][]byte) (received int64, err error)
+	Seal(ctx context.Context, id string, total int64) (bulk.Action, error)
+	Cancel(ctx context.Context, id string) (bulk.Action, error)
+}
+
 // rowSource is a stream of jobs, each one JSON object.
 type rowSource interface {
 	// Next returns the next row, valid until the next call; io.EOF at the end.
@@ -62,14 +70,16 @@ func (e *inputError) ExitCode() int { return exitUsage }
 // intake groups the rows of a file by tenant, and makes one action of each
 // tenant. It holds at most bufferBytes of rows and one row more.
 type intake struct {
-	runner runner
+	taker  jobTaker
 	file   string
 	column string
 	// spec is that of every action, but for its tenant.
 	spec     bulk.Spec
 	groups   map[string]*group
-	rows     int64
 	buffered int
+	rows     int64
+	// progress is called with the rows that were read, after each thousand.
+	progress func(rows int64)
 }
 
 // group is what an intake has of one tenant.
@@ -78,12 +88,14 @@ type group struct {
 	line   int64  // where the tenant was first seen
 	id     string // empty until the action is created
 	sent   int64
-	rows   [][]byte
-	bytes  int
+	// had is how many jobs the action had before: those are not sent again.
+	had   int64
+	rows  [][]byte
+	bytes int
 }
 
-func newIntake(r runner, file, column string, spec bulk.Spec) *intake {
-	return &intake{runner: r, file: file, column: column, spec: spec, groups: map[string]*group{}}
+func newIntake(taker jobTaker, file, column string, spec bulk.Spec) *intake {
+	return &intake{taker: taker, file: file, column: column, spec: spec, groups: map[string]*group{}, progress: func(int64) {}}
 }
 
 // Read takes all rows in. Nothing runs before Seal.
@@ -121,7 +133,9 @@ func (in *intake) add(ctx context.Context, tenant string, row []byte, line int64
 	}
 	g.rows = append(g.rows, slices.Clone(row))
 	g.bytes += len(row)
-	in.rows++
+	if in.rows++; in.rows%batchRows == 0 {
+		in.progress(in.rows)
+	}
 	in.buffered += len(row)
 	switch {
 	case in.buffered >= bufferBytes:
@@ -152,18 +166,22 @@ func (in *intake) send(ctx context.Context, g *group) error {
 	if g.id == "" {
 		spec := in.spec
 		spec.Tenant = g.tenant
-		action, _, err := in.runner.Create(ctx, spec)
+		action, _, err := in.taker.Create(ctx, spec)
 		if err != nil {
 			return in.refused(g, err)
 		}
-		g.id = action.ID
+		g.id, g.had = action.ID, action.Received
 	}
-	received, err := in.runner.Append(ctx, g.id, g.sent, g.rows)
+	if next := g.sent + int64(len(g.rows)); next <= g.had {
+		g.sent, g.rows, g.bytes = next, nil, 0
+		return nil
+	}
+	received, err := in.taker.Append(ctx, g.id, g.sent, g.rows)
 	if err != nil {
 		return fmt.Errorf("take in the jobs of tenant %q: %w", g.tenant, err)
 	}
 	g.sent += int64(len(g.rows))
-	if received != g.sent {
+	if received < g.sent {
 		return fmt.Errorf("tenant %q: %d jobs were sent, %d received", g.tenant, g.sent, received)
 	}
 	g.rows, g.bytes = nil, 0
@@ -197,7 +215,7 @@ func (in *intake) Seal(ctx context.Context) ([]string, error) {
 		g := in.groups[tenant]
 		ids[i] = g.id
 		sealers.Go(func() error {
-			if _, err := in.runner.Seal(ctx, g.id, g.sent); err != nil {
+			if _, err := in.taker.Seal(ctx, g.id, g.sent); err != nil {
 				return fmt.Errorf("seal the action of tenant %q: %w", tenant, err)
 			}
 			return nil
@@ -214,7 +232,7 @@ func (in *intake) Abandon(ctx context.Context) error {
 	for _, g := range in.groups {
 		if g.id != "" {
 			cancelers.Go(func() error {
-				_, err := in.runner.Cancel(ctx, g.id)
+				_, err := in.taker.Cancel(ctx, g.id)
 				return err
 			})
 		}

@@ -29,6 +29,8 @@ type bulkRun struct {
 type rowInput interface {
 	rowSource
 	io.Closer
+	// Progress is how many bytes were read, and of how many; 0: not known.
+	Progress() (read, size int64)
 }
 
 // inputOpener opens a file of rows ("-": stdin) that must have a column.
@@ -49,7 +51,7 @@ func (r *bulkRun) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	engine, err := r.open(ctx, dir, r.config)
+	engine, err := r.open(dir, r.config)
 	if err != nil {
 		return err
 	}
@@ -60,6 +62,10 @@ func (r *bulkRun) Run(ctx context.Context) (err error) {
 	ids, err := r.takeIn(ctx, engine, rows)
 	if err != nil {
 		return r.stopped(err)
+	}
+	// Not before all are sealed: else the first would have a head start.
+	if err := engine.Start(ctx); err != nil {
+		return err
 	}
 	return r.runJobs(ctx, engine, ids)
 }
@@ -107,11 +113,14 @@ func (r *bulkRun) say(format string, args ...any) {
 }
 
 // takeIn stores the whole file and lets its actions run.
-func (r *bulkRun) takeIn(ctx context.Context, engine runner, rows rowSource) ([]string, error) {
+func (r *bulkRun) takeIn(ctx context.Context, engine runner, rows rowInput) ([]string, error) {
 	name := inputName(r.file)
 	start := time.Now()
 	in := newIntake(engine, name, r.flags.column, r.spec)
+	shown := newIntakeDisplay(r.err, "reading", rows, r.flags.json)
+	in.progress = shown.Show
 	err := in.Read(ctx, rows)
+	shown.Close()
 	if err != nil {
 		// The command may have been interrupted, but what it made is its to undo.
 		abandon, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainGrace)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -167,4 +166,4 @@ func (f *runFlags) run(command *cobra.Command, file string, open opener, input i
 }
 
 // opener opens the engine on a directory.
-type opener func(ctx context.Context, dir string, config bulk.Config) (runner, error)
+type opener func(dir string, config bulk.Config) (runner, error)

@@ -37,6 +37,7 @@ func (r *ran) code() int {
 
 // bulkRunOn runs "bulk run" with arguments on a runner.
 func bulkRunOn(ctx context.Context, f *fakeRunner, stdin string, args ...string) *ran {
+	f.waits = true
 	command := newBulkRunCommand(f.open, bulkInput)
 	markUsageErrors(command)
 	command.SilenceErrors, command.SilenceUsage = true, true
@@ -151,56 +152,67 @@ func TestBulkRunNDJSON(t *testing.T) {
 	})
 }
 
-func TestBulkRunRefuses(t *testing.T) {
-	write := func(name, content string) string {
+// refused is a command line that must end with code 2, and why.
+type refused struct {
+	args []string
+	want string
+}
+
+func TestBulkRunRefusesFlags(t *testing.T) {
+	with := func(more ...string) []string { return append([]string{"-", "--tenant-column", "shop"}, more...) }
+	checkRefused(t, map[string]refused{
+		"no file":        {[]string{"--type", "echo"}, `give the file to read`},
+		"two files":      {with("x.csv", "--type", "echo"), `give one file, not 2`},
+		"no column":      {[]string{"-", "--type", "echo"}, `--tenant-column: name the column`},
+		"no type":        {with(), `say what runs a job: --url URL`},
+		"both":           {with("--type", "echo", "--url", "http://x/"), `either --url or --type, not both`},
+		"bad url":        {with("--url", "ftp://x/"), `--url: "ftp://x/": want an http or https URL`},
+		"bad class":      {with("--type", "echo", "--class", "urgent"), `--class: class "urgent": want high, normal or low`},
+		"negative rps":   {with("--type", "echo", "--rps", "-1"), `--rps: -1 requests per second: want more than 0`},
+		"rps is a word":  {with("--type", "echo", "--rps", "many"), `invalid argument "many" for "--rps"`},
+		"workers":        {with("--type", "echo", "--workers", "20000"), `--workers: 20000: want 1 to 10,000`},
+		"attempts":       {with("--type", "echo", "--max-attempts", "101"), `--max-attempts: want 1 to 100`},
+		"timeout":        {with("--type", "echo", "--timeout", "-1s"), `--timeout: want 1 ms to 24 h`},
+		"fail above":     {with("--type", "echo", "--fail-above", "2"), `--fail-above: want a share from 0 to 1`},
+		"top":            {with("--type", "echo", "--top", "-1"), `--top: -1: want how many`},
+		"unknown flag":   {with("--type", "echo", "--fast"), `unknown flag: --fast`},
+		"not even a row": {with("--type", "echo"), `standard input: line 1: want a header line`},
+	})
+}
+
+func TestBulkRunRefusesInput(t *testing.T) {
+	of := func(name, content string) []string {
 		path := filepath.Join(t.TempDir(), name)
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return path
+		return []string{path, "--tenant-column", "shop", "--type", "echo"}
 	}
-	good := write("good.csv", "id,shop\n1,a\n2,b\n")
-	echo := []string{"--type", "echo"}
-	of := func(file, column string, more ...string) []string {
-		return append([]string{file, "--tenant-column", column}, more...)
-	}
-	for name, test := range map[string]struct {
-		args []string
-		want string
-	}{
-		"no file":          {echo, `give the file to read`},
-		"two files":        {append([]string{good, good}, echo...), `give one file, not 2`},
-		"no column":        {append([]string{good}, echo...), `--tenant-column: name the column`},
-		"no type":          {of(good, "shop"), `say what runs a job: --url URL`},
-		"both":             {of(good, "shop", "--type", "echo", "--url", "http://x/"), `either --url or --type, not both`},
-		"bad url":          {of(good, "shop", "--url", "ftp://x/"), `--url: "ftp://x/": want an http or https URL`},
-		"bad class":        {of(good, "shop", "--type", "echo", "--class", "urgent"), `--class: class "urgent": want high, normal or low`},
-		"negative rps":     {of(good, "shop", "--type", "echo", "--rps", "-1"), `--rps: -1 requests per second: want more than 0`},
-		"rps is a word":    {of(good, "shop", "--type", "echo", "--rps", "many"), `invalid argument "many" for "--rps"`},
-		"workers":          {of(good, "shop", "--type", "echo", "--workers", "20000"), `--workers: 20000: want 1 to 10,000`},
-		"attempts":         {of(good, "shop", "--type", "echo", "--max-attempts", "101"), `--max-attempts: want 1 to 100`},
-		"timeout":          {of(good, "shop", "--type", "echo", "--timeout", "-1s"), `--timeout: want 1 ms to 24 h`},
-		"fail above":       {of(good, "shop", "--type", "echo", "--fail-above", "2"), `--fail-above: want a share from 0 to 1`},
-		"top":              {of(good, "shop", "--type", "echo", "--top", "-1"), `--top: -1: want how many`},
-		"unknown flag":     {of(good, "shop", "--type", "echo", "--fast"), `unknown flag: --fast`},
-		"no such file":     {of("none.csv", "shop", echo...), `none.csv: no such file or directory`},
-		"directory":        {of(t.TempDir(), "shop", echo...), `a directory; want a file of CSV or NDJSON`},
-		"wrong column":     {of(good, "store", echo...), `good.csv: there is no column "store": it has id, shop`},
-		"empty file":       {of(write("e.csv", ""), "shop", echo...), `e.csv: line 1: want a header line`},
-		"no rows":          {of(write("h.csv", "id,shop\n"), "shop", echo...), `h.csv: it has no rows`},
-		"empty tenant":     {of(write("t.csv", "id,shop\n1,a\n2,\n"), "shop", echo...), `t.csv: line 3: the tenant is empty: column "shop" needs a value`},
-		"long row":         {of(write("l.csv", "id,shop\n1,a\n2,b,c\n"), "shop", echo...), `l.csv: line 3: want 2 values, as the header has; got 3`},
-		"bad tenant":       {of(write("b.csv", "id,shop\n1,a\n2,b\n3,\"c\nd\"\n"), "shop", echo...), `b.csv: line 4: "c\nd" is not a tenant: want 1 to 256 printable`},
-		"bad json":         {of(write("j.ndjson", "{\"shop\":\"a\"}\n{\"shop\":\n"), "shop", echo...), `j.ndjson: line 2: want one JSON value`},
-		"no object":        {of(write("o.ndjson", "{\"shop\":\"a\"}\n[1]\n"), "shop", echo...), `o.ndjson: line 2: want a JSON object`},
-		"no field":         {of(write("f.jsonl", "{\"shop\":\"a\"}\n{\"store\":1,\"id\":2}\n"), "shop", echo...), `f.jsonl: line 2: there is no field "shop": it has id, store`},
-		"tenant is object": {of(write("k.ndjson", "{\"shop\":{}}\n"), "shop", echo...), `k.ndjson: line 1: the tenant, "shop", is {}: want a string or a number`},
-	} {
+	checkRefused(t, map[string]refused{
+		"no such file":     {[]string{"none.csv", "--tenant-column", "shop", "--type", "echo"}, `none.csv: no such file or directory`},
+		"directory":        {[]string{t.TempDir(), "--tenant-column", "shop", "--type", "echo"}, `a directory; want a file of CSV or NDJSON`},
+		"wrong column":     {of("w.csv", "id,store\n1,a\n"), `w.csv: there is no column "shop": it has id, store`},
+		"empty file":       {of("e.csv", ""), `e.csv: line 1: want a header line`},
+		"no rows":          {of("h.csv", "id,shop\n"), `h.csv: it has no rows`},
+		"empty tenant":     {of("t.csv", "id,shop\n1,a\n2,\n"), `t.csv: line 3: the tenant is empty: column "shop" needs a value`},
+		"long row":         {of("l.csv", "id,shop\n1,a\n2,b,c\n"), `l.csv: line 3: want 2 values, as the header has; got 3`},
+		"bad tenant":       {of("b.csv", "id,shop\n1,a\n2,b\n3,\"c\nd\"\n"), `b.csv: line 4: "c\nd" is not a tenant: want 1 to 256 printable`},
+		"bad json":         {of("j.ndjson", "{\"shop\":\"a\"}\n{\"shop\":\n"), `j.ndjson: line 2: want one JSON value`},
+		"no object":        {of("o.ndjson", "{\"shop\":\"a\"}\n[1]\n"), `o.ndjson: line 2: want a JSON object`},
+		"no field":         {of("f.jsonl", "{\"shop\":\"a\"}\n{\"store\":1,\"id\":2}\n"), `f.jsonl: line 2: there is no field "shop": it has id, store`},
+		"tenant is object": {of("k.ndjson", "{\"shop\":{}}\n"), `k.ndjson: line 1: the tenant, "shop", is {}: want a string or a number`},
+	})
+}
+
+// checkRefused checks that nothing runs and nothing is left open.
+func checkRefused(t *testing.T, lines map[string]refused) {
+	t.Helper()
+	for name, line := range lines {
 		t.Run(name, func(t *testing.T) {
 			f := newFakeRunner(1e6)
-			r := bulkRunOn(t.Context(), f, "", test.args...)
-			if r.code() != exitUsage || !strings.Contains(fmt.Sprint(r.failure), test.want) {
-				t.Errorf("exit code %d: %v\nwant 2: %s", r.code(), r.failure, test.want)
+			r := bulkRunOn(t.Context(), f, "", line.args...)
+			if r.code() != exitUsage || !strings.Contains(fmt.Sprint(r.failure), line.want) {
+				t.Errorf("exit code %d: %v\nwant 2: %s", r.code(), r.failure, line.want)
 			}
 			for _, a := range f.actions {
 				if a.Status != bulk.Canceled {
@@ -237,7 +249,7 @@ func TestBulkRunActionFailed(t *testing.T) {
 		f := newFakeRunner(1000)
 		f.failEvery = 10
 		r := bulkRunOn(t.Context(), f, "", ordersFile(t), "--tenant-column", "customer", "--type", "echo", "--fail-above", "0.05")
-		if r.code() != 1 || !strings.Contains(r.failure.Error(), "6 actions FAILED, the first: customer 6 (a-customer 6)") {
+		if r.code() != 1 || !strings.Contains(r.failure.Error(), "6 actions FAILED, the first: customer 1 (a-customer 1)") {
 			t.Errorf("exit code %d: %v", r.code(), r.failure)
 		}
 		if !strings.Contains(r.out, "500 Internal Server Error") || !strings.Contains(r.out, "FAILED: customer 1") {
@@ -257,9 +269,7 @@ func TestBulkRunInterrupted(t *testing.T) {
 					args = append(args, "--data", data)
 					want = "they are kept in kept, and go on with: sluice serve --data kept"
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), 4050*time.Millisecond)
-				defer cancel()
-				ctx, interrupt := context.WithCancel(context.WithoutCancel(ctx))
+				ctx, interrupt := context.WithCancel(t.Context())
 				time.AfterFunc(4050*time.Millisecond, interrupt)
 				r := bulkRunOn(ctx, f, "", args...)
 				if r.code() != exitInterrupted || !strings.Contains(r.failure.Error(), "440 of 840 jobs are not finished; "+want) {

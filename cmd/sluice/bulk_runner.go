@@ -22,6 +22,8 @@ type runner interface {
 	// Jain is the mean of Jain's index over full windows of tenants that were
 	// backlogged throughout; windows is 0 where there was none.
 	Jain() (index float64, windows int)
+	// Start begins to run what was sealed, before and after.
+	Start(ctx context.Context) error
 	// Failed is closed when the engine cannot go on; Err tells why.
 	Failed() <-chan struct{}
 	Err() error

@@ -60,7 +60,7 @@ type demoTarget struct {
 
 // demoParts are what the demo is made of.
 type demoParts struct {
-	open   func(ctx context.Context, dir string, config bulk.Config) (demoEngine, error)
+	open   func(dir string, config bulk.Config) (demoEngine, error)
 	target func(requestsPerSecond int) (*demoTarget, error)
 	// file is the input, column its tenant, sum the column that is added up.
 	file        []byte
@@ -133,7 +133,7 @@ type demoRates struct {
 const (
 	// demoBusy is the part of the time in which the target is asked at its rate;
 	// the rest is for the last retries.
-	demoBusy = 0.9
+	demoBusy = 0.95
 	// demoUntold is the part of the time in which the target's rate is not known.
 	demoUntold = 1.0 / 3
 	// demoExcess is how far our own limit is above the target's.
@@ -167,7 +167,7 @@ func (d *demo) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("start the demo's target: %w", err)
 	}
 	defer func() { err = errors.Join(err, stopSoon(ctx, target.Stop)) }()
-	engine, err := d.open(ctx, d.dir, bulk.Config{
+	engine, err := d.open(d.dir, bulk.Config{
 		RequestsPerSecond: d.rates.Limit, Workers: demoWorkers, BackoffBase: demoBackoff,
 	})
 	if err != nil {
@@ -203,6 +203,10 @@ func (d *demo) run(ctx context.Context, engine demoEngine, target *demoTarget, b
 	ids, err := d.takeIn(ctx, engine, target)
 	if err != nil {
 		return d.early(ctx, engine, err)
+	}
+	// Not before all are sealed: else the first would have a head start.
+	if err := engine.Start(ctx); err != nil {
+		return err
 	}
 	var shown display = silent{}
 	if !d.flags.json {
@@ -254,7 +258,7 @@ func (d *demo) early(ctx context.Context, engine runner, err error) error {
 // takeIn stores the whole input and lets its actions run.
 func (d *demo) takeIn(ctx context.Context, engine runner, target *demoTarget) ([]string, error) {
 	const name = "zipcodes.csv"
-	rows := &csvRows{CSV: upload.NewCSV(bytes.NewReader(d.file)), name: d.column}
+	rows := &csvRows{CSV: upload.NewCSV(bytes.NewReader(d.file)), countedInput: &countedInput{}, name: d.column}
 	var err error
 	if rows.column, err = rows.CSV.Column(d.column); err != nil {
 		return nil, err

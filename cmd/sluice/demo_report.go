@@ -137,8 +137,12 @@ func ratio(part, whole int64) float64 {
 
 func (r *demoResult) makespanText() string {
 	over := 100 * (r.Makespan.Seconds()/r.Ideal.Seconds() - 1)
-	return fmt.Sprintf("%s; ideal %s, all jobs at %s: %+.1f %%", spell(r.Makespan), spell(r.Ideal),
+	text := fmt.Sprintf("%s; ideal %s, all jobs at %s: %+.1f %%", spell(r.Makespan), spell(r.Ideal),
 		perSecond(min(r.Rates.Target, r.Rates.Limit)), over)
+	if over < 0 {
+		text += "\n(limits hold per second of the clock: one that has begun counts in full)"
+	}
+	return text
 }
 
 func (r *demoResult) throttledText() string {

@@ -25,6 +25,21 @@ type embedded struct {
 	log      *slog.Logger
 	store    *pebblestore.Store
 	webhooks *webhook.Handler
+	started  bool
+}
+
+// Start implements runner.
+func (e *embedded) Start(ctx context.Context) error {
+	e.started = true
+	return e.Engine.Start(ctx)
+}
+
+// Stop implements runner.
+func (e *embedded) Stop(ctx context.Context) error {
+	if !e.started {
+		return nil
+	}
+	return e.Engine.Stop(ctx)
 }
 
 // Jain implements runner.
@@ -80,9 +95,9 @@ func (e *embedded) server(address string) *ops.Server {
 // embeddedReserve is what stays free of the disk.
 const embeddedReserve = 64 << 20
 
-// openEmbedded opens a data directory and starts an engine on it, with handlers
-// for echo and for webhooks.
-func openEmbedded(ctx context.Context, dir string, config bulk.Config) (_ *embedded, err error) {
+// openEmbedded opens a data directory and puts an engine on it, with handlers for
+// echo and for webhooks. It is not started.
+func openEmbedded(dir string, config bulk.Config) (_ *embedded, err error) {
 	// Bars are drawn on the same terminal: only what people must know is logged.
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	webhooks, err := webhook.New(webhook.Options{})
@@ -104,15 +119,12 @@ func openEmbedded(ctx context.Context, dir string, config bulk.Config) (_ *embed
 	if err != nil {
 		return nil, err
 	}
-	if err := engine.Start(ctx); err != nil {
-		return nil, err
-	}
 	return &embedded{Engine: engine, config: config, log: log, store: store, webhooks: webhooks}, nil
 }
 
 // openRunner is openEmbedded as an opener.
-func openRunner(ctx context.Context, dir string, config bulk.Config) (runner, error) {
-	engine, err := openEmbedded(ctx, dir, config)
+func openRunner(dir string, config bulk.Config) (runner, error) {
+	engine, err := openEmbedded(dir, config)
 	if err != nil {
 		return nil, err // Not the nil *embedded, which as a runner is not nil.
 	}
@@ -120,8 +132,8 @@ func openRunner(ctx context.Context, dir string, config bulk.Config) (runner, er
 }
 
 // openDemoEngine is openEmbedded for the demo.
-func openDemoEngine(ctx context.Context, dir string, config bulk.Config) (demoEngine, error) {
-	engine, err := openEmbedded(ctx, dir, config)
+func openDemoEngine(dir string, config bulk.Config) (demoEngine, error) {
+	engine, err := openEmbedded(dir, config)
 	if err != nil {
 		return nil, err
 	}

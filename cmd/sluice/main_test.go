@@ -97,7 +97,7 @@ func TestHelp(t *testing.T) {
 		if command.Short == "" || command.Example == "" {
 			t.Errorf("%s: want a short description and an example", command.CommandPath())
 		}
-		for example := range strings.Lines(command.Example) {
+		for example := range strings.Lines(strings.ReplaceAll(command.Example, "\\\n", " ")) {
 			if err := checkExample(strings.TrimSpace(example)); err != nil {
 				t.Errorf("%s: example %q: %v", command.CommandPath(), example, err)
 			}
@@ -111,11 +111,12 @@ func TestHelp(t *testing.T) {
 
 // checkExample parses an example without running it.
 func checkExample(example string) error {
-	example, _, _ = strings.Cut(example, " > ")
-	example, _, _ = strings.Cut(example, " #")
 	_, line, found := strings.Cut(" "+example, " sluice ")
 	if !found {
 		return errors.New("want a line that runs sluice")
+	}
+	for _, end := range []string{" > ", " | ", " #"} { // what the shell takes
+		line, _, _ = strings.Cut(line, end)
 	}
 	line = strings.NewReplacer("'", "", `"`, "").Replace(line)
 	command, args, err := newRoot().Find(strings.Fields(line))

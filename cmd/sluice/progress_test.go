@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -150,6 +151,16 @@ func TestSpell(t *testing.T) {
 	} {
 		if got := spell(d); got != want {
 			t.Errorf("spell(%d) = %q, want %q", d, got, want)
+		}
+	}
+}
+
+func TestSpellMS(t *testing.T) {
+	for ms, want := range map[json.Number]string{
+		"0.00108": "1.08µs", "5.831493": "5.83ms", "150": "150ms", "12345.6": "12.3s", "0": "0s", "": "",
+	} {
+		if got := spellMS(ms); got != want {
+			t.Errorf("spellMS(%s) = %s, want %s", ms, got, want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -83,4 +84,18 @@ func perSecond(rate float64) string {
 		return fmt.Sprintf("%.1f/s", rate)
 	}
 	return humanize.Comma(int64(rate+0.5)) + "/s"
+}
+
+// spellMS writes a number of milliseconds with three digits: 1.08µs, 41.3ms.
+func spellMS(ms json.Number) string {
+	value, err := ms.Float64()
+	if err != nil {
+		return ms.String()
+	}
+	d := time.Duration(value * float64(time.Millisecond))
+	unit := time.Nanosecond
+	for d/unit >= 1000 {
+		unit *= 10
+	}
+	return d.Round(unit).String()
 }

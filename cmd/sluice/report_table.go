@@ -21,7 +21,7 @@ type grid struct {
 }
 
 // Write writes the table. A table that is too wide for the screen loses width in
-// its last column of words.
+// its columns of words, the widest first.
 func (g *grid) Write(w io.Writer, columns int) {
 	t := table.NewWriter()
 	t.SetStyle(gridStyle)
@@ -57,21 +57,38 @@ var gridStyle = func() table.Style {
 
 func (g *grid) columns(available int) []table.ColumnConfig {
 	configs := make([]table.ColumnConfig, len(g.Header))
-	widths, excess := g.widths(), g.width()-available
-	for i := len(configs) - 1; i >= 0; i-- {
-		configs[i] = table.ColumnConfig{Number: i + 1, Align: text.AlignRight, AlignHeader: text.AlignRight, AlignFooter: text.AlignRight}
-		if !g.Left[i] {
-			continue
+	for i, limit := range g.limits(available) {
+		align := text.AlignRight
+		if g.Left[i] {
+			align = text.AlignLeft
 		}
-		configs[i].Align, configs[i].AlignHeader, configs[i].AlignFooter = text.AlignLeft, text.AlignLeft, text.AlignLeft
-		if excess > 0 {
-			limit := max(widths[i]-excess, 8)
-			excess -= widths[i] - limit
-			configs[i].WidthMax = limit
-			configs[i].WidthMaxEnforcer = clip
+		configs[i] = table.ColumnConfig{
+			Number: i + 1, Align: align, AlignHeader: align, AlignFooter: align,
+			WidthMax: limit, WidthMaxEnforcer: clip,
 		}
 	}
 	return configs
+}
+
+// leastWords is how narrow a column of words may become.
+const leastWords = 8
+
+// limits returns the columns' widths, cut so that the table fits.
+func (g *grid) limits(available int) []int {
+	widths := g.widths()
+	for excess := g.width() - available; excess > 0; excess-- {
+		widest := -1
+		for i := range widths {
+			if g.Left[i] && widths[i] > leastWords && (widest < 0 || widths[i] > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			break
+		}
+		widths[widest]--
+	}
+	return widths
 }
 
 // width is how many columns of text the table takes.

@@ -163,7 +163,8 @@ func plainJSON(raw json.RawMessage) string {
 		}
 		return cmp.Or(printable(strings.Join(parts, ", ")), "none")
 	case json.Unmarshal(raw, &known) == nil && known.P50 != "":
-		return fmt.Sprintf("p50 %s, p90 %s, p99 %s, max %s ms", known.P50, known.P90, known.P99, known.Max)
+		return fmt.Sprintf("p50 %s, p90 %s, p99 %s, max %s",
+			spellMS(known.P50), spellMS(known.P90), spellMS(known.P99), spellMS(known.Max))
 	case json.Compact(&compact, raw) != nil:
 		return "–"
 	}
@@ -188,8 +189,10 @@ func (f *failures) write(w io.Writer, columns int) {
 			fmt.Fprintf(w, "  … and %s\n", plural(int64(len(f.Messages)-i), "other message", "other messages"))
 			return
 		}
-		line := right(humanize.Comma(f.Messages[message]), 9) + "  " + cmp.Or(message, "(no message)")
-		fmt.Fprintln(w, clip(line, columns))
+		const indent = 11
+		text := text.WrapSoft(clip(cmp.Or(message, "(no message)"), 2*(columns-indent)), columns-indent)
+		fmt.Fprintf(w, "%s  %s\n", right(humanize.Comma(f.Messages[message]), indent-2),
+			strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", indent)))
 	}
 }
 

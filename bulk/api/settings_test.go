@@ -1,0 +1,78 @@
+package api_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/api"
+)
+
+func TestSettings(t *testing.T) {
+	f := newFixture(t, api.WithConfig(bulk.Config{RequestsPerSecond: 500, Types: map[string]bulk.TypeConfig{"slow": {Workers: 2}}}))
+	steps := []struct{ method, path, body, want string }{
+		{"GET", "/v1/tenants/acme", "", `{"base_priority":0,"weight":1,"requests_per_second":0}`},
+		{"PUT", "/v1/tenants/acme", `{"base_priority":-60000,"weight":2.5,"requests_per_second":0.5}`, `{"base_priority":-60000,"weight":2.5,"requests_per_second":0.5}`},
+		{"GET", "/v1/tenants/acme", "", `{"base_priority":-60000,"weight":2.5,"requests_per_second":0.5}`},
+		{"PUT", "/v1/tenants/acme", `{"requests_per_second":10}`, `{"base_priority":0,"weight":1,"requests_per_second":10}`},
+		{"GET", "/v1/tenants/acme", "", `{"base_priority":0,"weight":1,"requests_per_second":10}`},
+		{"PUT", "/v1/tenants/a%2Fb%20%C3%A9", `{"weight":3}`, `{"base_priority":0,"weight":3,"requests_per_second":0}`},
+		{"GET", "/v1/targets/api.example.com:443", "", `{"requests_per_second":0,"concurrency":0}`},
+		{"PUT", "/v1/targets/api.example.com:443", `{"requests_per_second":100}`, `{"requests_per_second":100,"concurrency":0}`},
+		{"PUT", "/v1/targets/other", `{"concurrency":4}`, `{"requests_per_second":0,"concurrency":4}`},
+		{"GET", "/v1/targets/api.example.com:443", "", `{"requests_per_second":100,"concurrency":0}`},
+		{"GET", "/v1/types/echo", "", `{"concurrency":10}`},
+		{"GET", "/v1/types/slow", "", `{"concurrency":2}`},
+		{"PUT", "/v1/types/slow", `{"concurrency":7}`, `{"concurrency":7}`},
+		{"GET", "/v1/types/slow", "", `{"concurrency":7}`},
+		{"PUT", "/v1/types/slow", `{"concurrency":0}`, `{"concurrency":2}`},
+		{"GET", "/v1/limits", "", `{"requests_per_second":500}`},
+		{"PUT", "/v1/limits", `{"requests_per_second":0}`, `{"requests_per_second":0}`},
+		{"GET", "/v1/limits", "", `{"requests_per_second":0}`},
+	}
+	for _, step := range steps {
+		if got := strings.TrimSpace(f.do(200, step.method, step.path, step.body).Body.String()); got != step.want {
+			t.Errorf("%s %s %s: got %s; want %s", step.method, step.path, step.body, got, step.want)
+		}
+	}
+	if f.engine.settings.Tenants["a/b é"].Weight != 3 {
+		t.Fatal(f.engine.settings.Tenants)
+	}
+	unlimited := newFixture(t, api.WithConfig(bulk.Config{RequestsPerSecond: -1}))
+	if got := strings.TrimSpace(unlimited.do(200, "GET", "/v1/limits", "").Body.String()); got != `{"requests_per_second":0}` {
+		t.Fatal(got)
+	}
+}
+
+func TestSettingsRefused(t *testing.T) {
+	tests := []struct{ path, body, field, detail string }{
+		{"/v1/limits", `{"requests_per_second":-1}`, "requests_per_second", ">= 0"},
+		{"/v1/limits", `{"requests_per_second":"auto"}`, "requests_per_second", `"auto" is not available`},
+		{"/v1/limits", `{}`, "requests_per_second", "is required"},
+		{"/v1/limits", `{"requests_per_second":1e300}`, "requests_per_second", "<= "},
+		{"/v1/tenants/a", `{"requests_per_second":-0.1}`, "requests_per_second", ">= 0"},
+		{"/v1/tenants/a", `{"weight":0}`, "weight", "> 0"},
+		{"/v1/tenants/a", `{"weight":-1}`, "weight", "> 0"},
+		{"/v1/tenants/a", `{"weight":1001}`, "weight", "<= 1000"},
+		{"/v1/tenants/a", `{"base_priority":1.5}`, "base_priority", "integer"},
+		{"/v1/tenants/a", `{"priority":1}`, "priority", "unknown field"},
+		{"/v1/tenants/a%0Ab", `{}`, "id", "pattern"},
+		{"/v1/tenants/" + strings.Repeat("a", 257), `{}`, "id", "256"},
+		{"/v1/targets/t", `{"requests_per_second":"auto"}`, "requests_per_second", `"auto" is not available in this version: give a number, 0 for no limit`},
+		{"/v1/targets/t", `{"requests_per_second":"fast"}`, "requests_per_second", "expected number"},
+		{"/v1/targets/t", `{"concurrency":-1}`, "concurrency", ">= 0"},
+		{"/v1/types/t", `{"concurrency":-1}`, "concurrency", ">= 0"},
+		{"/v1/types/t", `{"concurrency":10001}`, "concurrency", "<= 10000"},
+		{"/v1/types/a%2Fb", `{"concurrency":1}`, "type", "pattern"},
+	}
+	f := newFixture(t)
+	for _, test := range tests {
+		a := f.do(422, "PUT", test.path, test.body)
+		if len(a.problem.Errors) != 1 || a.problem.Errors[0].Field != test.field || !strings.Contains(a.problem.Errors[0].Detail, test.detail) {
+			t.Errorf("%s %s: %+v", test.path, test.body, a.problem)
+		}
+	}
+	if s := f.engine.settings; s.Limits != nil || len(s.Tenants)+len(s.Targets)+len(s.Types) > 0 {
+		t.Fatalf("%+v", s)
+	}
+}

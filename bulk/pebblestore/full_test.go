@@ -1,0 +1,176 @@
+package pebblestore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/pebblestore"
+)
+
+// fullDisk is a disk in memory that says how much of it is free, and on which
+// writes fail when it is full.
+type fullDisk struct {
+	vfs.FS
+	free atomic.Int64
+}
+
+func (d *fullDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	return vfs.DiskUsage{AvailBytes: uint64(d.free.Load())}, nil
+}
+
+func newFullDisk(free int64) *fullDisk {
+	d := &fullDisk{}
+	d.free.Store(free)
+	d.FS = errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if d.free.Load() <= 0 && (op.Kind == errorfs.OpFileWrite || op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpCreate) {
+			return syscall.ENOSPC
+		}
+		return nil
+	}))
+	return d
+}
+
+func (d *fullDisk) open(t *testing.T) *pebblestore.Store {
+	t.Helper()
+	s, err := pebblestore.Open("data", pebblestore.Options{
+		FS: d, DiskReserve: 64 << 20, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func some(n int) [][]byte {
+	payloads := make([][]byte, n)
+	for i := range payloads {
+		payloads[i] = fmt.Appendf(nil, `{"n":%d}`, i)
+	}
+	return payloads
+}
+
+// When the disk is down to its reserve, uploads are refused with what to do, and
+// what was accepted still runs to its end. With space again, uploads go on where
+// they stopped.
+func TestDiskDownToItsReserve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		d := newFullDisk(1 << 30)
+		s := d.open(t)
+		for _, id := range []string{"first", "second"} {
+			if _, _, err := s.Create(ctx, bulk.Spec{ID: id, Tenant: "tenant", Type: "call"}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Append(ctx, id, 0, some(10)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d.free.Store(64<<20 - 1)
+		time.Sleep(2 * time.Second) // the last look at the disk is over
+
+		if received, err := s.Append(ctx, "second", 10, some(10)); !errors.Is(err, bulk.ErrFull) || received != 10 {
+			t.Errorf("append to a full disk: %d, %v; want 10 and ErrFull", received, err)
+		}
+		if _, _, err := s.Create(ctx, bulk.Spec{ID: "third", Tenant: "tenant", Type: "call"}); !errors.Is(err, bulk.ErrFull) {
+			t.Errorf("create on a full disk: %v, want ErrFull", err)
+		}
+		runAll(t, s, "first", 10)
+
+		d.free.Store(1 << 30)
+		time.Sleep(2 * time.Second)
+		if received, err := s.Append(ctx, "second", 10, some(10)); err != nil || received != 20 {
+			t.Errorf("append with space again: %d, %v; want 20", received, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// When a write fails because the disk is full after all, the store says that it
+// is broken from then on; opened again with space, it has all that it had
+// acknowledged, and nothing twice.
+func TestDiskThatFailsWrites(t *testing.T) {
+	ctx := context.Background()
+	d := newFullDisk(1 << 30)
+	s := d.open(t)
+	if _, _, err := s.Create(ctx, bulk.Spec{ID: "a", Tenant: "tenant", Type: "call"}); err != nil {
+		t.Fatal(err)
+	}
+	acknowledged, err := s.Append(ctx, "a", 0, some(100))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.free.Store(0)
+	for range 3 {
+		if _, err := s.Append(ctx, "a", acknowledged, some(100)); !errors.Is(err, bulk.ErrBroken) {
+			t.Fatalf("append when writes fail: %v, want ErrBroken", err)
+		}
+	}
+	if _, err := s.Action(ctx, "a"); !errors.Is(err, bulk.ErrBroken) || !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("a broken store answers %v, want ErrBroken and why", err)
+	}
+	_ = s.Close() // it cannot write what it has not written
+
+	d.free.Store(1 << 30)
+	s = d.open(t)
+	a, err := s.Action(ctx, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Received < acknowledged || a.Received%100 != 0 || a.Received > 200 {
+		t.Errorf("%d jobs after opening again, want the %d that were acknowledged, and at most the next chunk, whole", a.Received, acknowledged)
+	}
+	runAll(t, s, "a", int(a.Received))
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// runAll seals an action and settles all its jobs.
+func runAll(t *testing.T, s *pebblestore.Store, id string, jobs int) {
+	t.Helper()
+	ctx := context.Background()
+	for _, move := range []bulk.Move{{Kind: bulk.Seal, Total: int64(jobs)}, {Kind: bulk.Start}} {
+		if _, err := s.Move(ctx, id, move); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := s.Backlog(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range b.Lines {
+		for _, w := range line.Waiting {
+			if _, err := s.Admit(ctx, []bulk.Grant{{Number: w.Number, Jobs: w.Jobs}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	leased, err := s.Lease(ctx, bulk.LeaseRequest{Types: []string{"call"}, Max: 1000, LeaseFor: time.Minute, Local: true})
+	if err != nil || len(leased) != jobs {
+		t.Fatalf("leased %d jobs, %v; want %d", len(leased), err, jobs)
+	}
+	settlements := make([]bulk.Settlement, len(leased))
+	for i := range leased {
+		settlements[i] = bulk.Settlement{Lease: leased[i].Lease, Kind: bulk.Succeeded}
+	}
+	if _, err := s.Settle(ctx, settlements); err != nil {
+		t.Fatal(err)
+	}
+	a, err := s.Action(ctx, id)
+	if err != nil || a.Succeeded != int64(jobs) {
+		t.Errorf("%d jobs succeeded, %v; want %d", a.Succeeded, err, jobs)
+	}
+}

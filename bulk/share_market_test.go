@@ -1,0 +1,211 @@
+package bulk
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"testing"
+	"time"
+)
+
+// market is a small store in memory: it shows a Backlog to Divide, and applies
+// grants to tags and lines by the rules that Store implementations follow.
+type market struct {
+	t       testing.TB
+	virtual float64
+	types   map[string]*marketType
+	tenants map[string]*marketTenant
+	targets map[string]int64 // what limited targets still allow in this window
+	actions []*marketAction
+}
+
+type marketType struct {
+	virtual float64
+	granted int64
+}
+
+type marketTenant struct {
+	settings Tenant
+	taken    float64
+	limit    int64 // in a window; 0 is none
+	left     int64
+	granted  int64
+	lines    map[string]*marketLine
+}
+
+type marketLine struct {
+	taken   float64
+	granted int64
+}
+
+type marketAction struct {
+	tenant, kind string
+	waiting      Waiting
+	granted      int64
+}
+
+// marketStart is when the first action enters; each enters a second later.
+var marketStart = time.Unix(1_700_000_000, 0)
+
+func newMarket(t testing.TB) *market {
+	return &market{t: t, types: map[string]*marketType{}, tenants: map[string]*marketTenant{}, targets: map[string]int64{}}
+}
+
+// tenant adds or changes a tenant; a limit of 0 is none.
+func (m *market) tenant(name string, weight float64, limit int64) *marketTenant {
+	p := m.tenants[name]
+	if p == nil {
+		p = &marketTenant{taken: m.virtual, lines: map[string]*marketLine{}}
+		m.tenants[name] = p
+	}
+	p.settings, p.limit, p.left = Tenant{Weight: weight}, limit, limit
+	return p
+}
+
+// submit adds an action and returns it, to be changed if need be.
+func (m *market) submit(tenant, kind string, class Class, jobs int64) *marketAction {
+	if m.tenants[tenant] == nil {
+		m.tenant(tenant, 1, 0)
+	}
+	if m.types[kind] == nil {
+		m.types[kind] = &marketType{}
+	}
+	if m.tenants[tenant].lines[kind] == nil {
+		m.tenants[tenant].lines[kind] = &marketLine{taken: m.types[kind].virtual}
+	}
+	n := len(m.actions)
+	a := &marketAction{tenant: tenant, kind: kind, waiting: Waiting{
+		Number: uint64(n) + 1, Class: class, EnteredAt: marketStart.Add(time.Duration(n) * time.Second),
+		Total: jobs, Jobs: jobs, Target: "type " + kind, Left: NoLimit,
+	}}
+	m.actions = append(m.actions, a)
+	return a
+}
+
+// backlog is what a window begins with; left is what the global limit allows.
+func (m *market) backlog(left int64) Backlog {
+	b := Backlog{Left: left, Virtual: m.virtual, Types: map[string]TypeState{}, Targets: maps.Clone(m.targets)}
+	for name, k := range m.types {
+		b.Types[name] = TypeState{Virtual: k.virtual}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.tenants)) {
+		p := m.tenants[name]
+		for _, kind := range slices.Sorted(maps.Keys(p.lines)) {
+			line := Line{Tenant: name, Type: kind, Settings: p.settings, Taken: p.taken,
+				TypeTaken: p.lines[kind].taken, Granted: p.lines[kind].granted, Left: NoLimit}
+			if p.limit > 0 {
+				line.Left = p.left
+			}
+			for _, a := range m.actions {
+				if a.tenant == name && a.kind == kind && a.waiting.Jobs > 0 {
+					line.Waiting = append(line.Waiting, a.waiting)
+				}
+			}
+			if len(line.Waiting) > 0 {
+				b.Lines = append(b.Lines, line)
+			}
+		}
+	}
+	return b
+}
+
+// roomFor is a room that bounds nothing but its total.
+func (m *market) roomFor(total int64) Room {
+	room := Room{Total: total, Types: map[string]int64{}}
+	for name := range m.types {
+		room.Types[name] = math.MaxInt32
+	}
+	return room
+}
+
+// window divides what a limit allows in one window, renews the tenants' limits,
+// and returns what each tenant was granted.
+func (m *market) window(left int64) map[string]int64 {
+	m.t.Helper()
+	for _, p := range m.tenants {
+		p.left = p.limit
+	}
+	return m.divide(left, m.roomFor(math.MaxInt32))
+}
+
+// divide applies one Divide, after checking that its grants keep every bound.
+func (m *market) divide(left int64, room Room) map[string]int64 {
+	m.t.Helper()
+	b := m.backlog(left)
+	grants := Divide(b, room, time.Second)
+	m.check(b, room, grants)
+	got := map[string]int64{}
+	for _, g := range grants {
+		a := m.actions[g.Number-1]
+		m.advance(a, g.Jobs)
+		got[a.tenant] += g.Jobs
+	}
+	return got
+}
+
+// advance moves tags and counts, as pebblestore's advance does.
+func (m *market) advance(a *marketAction, n int64) {
+	p, k := m.tenants[a.tenant], m.types[a.kind]
+	l, step := p.lines[a.kind], 1/p.settings.Weight
+	begin := max(p.taken, m.virtual)
+	p.taken = begin + float64(n)*step
+	m.virtual = max(m.virtual, begin+float64(n-1)*step)
+	begin = max(l.taken, k.virtual)
+	l.taken = begin + float64(n)*step
+	k.virtual = max(k.virtual, begin+float64(n-1)*step)
+	l.granted += n
+	p.granted += n
+	k.granted += n
+	a.granted += n
+	p.left -= n
+	a.waiting.Jobs -= n
+	a.waiting.Done += n
+	if _, limited := m.targets[a.waiting.Target]; limited {
+		m.targets[a.waiting.Target] -= n
+	}
+}
+
+// check holds grants against each bound of the backlog and the room.
+func (m *market) check(b Backlog, room Room, grants []Grant) {
+	m.t.Helper()
+	var total int64
+	used := map[string]int64{}
+	bound := map[string]int64{}
+	for _, g := range grants {
+		a := m.actions[g.Number-1]
+		if g.Jobs <= 0 {
+			m.t.Fatalf("a grant of %d jobs", g.Jobs)
+		}
+		total += g.Jobs
+		for name, most := range map[string]int64{
+			fmt.Sprint("action ", g.Number):                   a.waiting.Jobs,
+			"workers of type " + a.kind:                       room.Types[a.kind],
+			"tenant " + a.tenant:                              m.limitOf(a.tenant),
+			"limiter " + a.tenant + " of " + a.waiting.Target: a.waiting.Left,
+			"target " + a.waiting.Target:                      limitOr(b.Targets, a.waiting.Target),
+		} {
+			bound[name] = most
+			if used[name] += g.Jobs; used[name] > most {
+				m.t.Fatalf("%s: %d granted of at most %d", name, used[name], most)
+			}
+		}
+	}
+	if most := max(0, min(b.Left, room.Total)); total > most {
+		m.t.Fatalf("%d granted of at most %d", total, most)
+	}
+}
+
+func (m *market) limitOf(tenant string) int64 {
+	if p := m.tenants[tenant]; p.limit > 0 {
+		return p.left
+	}
+	return NoLimit
+}
+
+func limitOr(limits map[string]int64, name string) int64 {
+	if n, limited := limits[name]; limited {
+		return max(0, n)
+	}
+	return NoLimit
+}

@@ -1,0 +1,47 @@
+package bulk
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+)
+
+func TestSettingsChangeIsValidated(t *testing.T) {
+	for name, c := range map[string]struct {
+		change SettingsChange
+		field  string // empty if it is good
+	}{
+		"a limit":                  {SettingsChange{Limits: &Limits{0.5}}, ""},
+		"no limit":                 {SettingsChange{Limits: &Limits{}}, ""},
+		"a tenant":                 {SettingsChange{Name: "t", Tenant: &Tenant{-5, 1000, 1e9}}, ""},
+		"a tenant's defaults":      {SettingsChange{Name: "t", Tenant: &Tenant{}}, ""},
+		"a target":                 {SettingsChange{Name: "x:80", Target: &TargetLimits{10, 3}}, ""},
+		"a type":                   {SettingsChange{Name: "echo", Type: &TypeLimits{10_000}}, ""},
+		"nothing":                  {SettingsChange{Name: "t"}, "setting"},
+		"two at once":              {SettingsChange{Name: "t", Tenant: &Tenant{}, Type: &TypeLimits{}}, "setting"},
+		"limits with a name":       {SettingsChange{Name: "t", Limits: &Limits{}}, "name"},
+		"a tenant without a name":  {SettingsChange{Tenant: &Tenant{}}, "name"},
+		"a long name":              {SettingsChange{Name: strings.Repeat("x", 257), Type: &TypeLimits{}}, "name"},
+		"a limit below 0":          {SettingsChange{Limits: &Limits{-1}}, "requests_per_second"},
+		"a limit that is none":     {SettingsChange{Limits: &Limits{math.NaN()}}, "requests_per_second"},
+		"an infinite limit":        {SettingsChange{Limits: &Limits{math.Inf(1)}}, "requests_per_second"},
+		"a tenant's below 0":       {SettingsChange{Name: "t", Tenant: &Tenant{RequestsPerSecond: -1}}, "requests_per_second"},
+		"a target's below 0":       {SettingsChange{Name: "t", Target: &TargetLimits{-1, 0}}, "requests_per_second"},
+		"a weight below 0":         {SettingsChange{Name: "t", Tenant: &Tenant{Weight: -1}}, "weight"},
+		"a weight above 1,000":     {SettingsChange{Name: "t", Tenant: &Tenant{Weight: 1001}}, "weight"},
+		"a weight that is none":    {SettingsChange{Name: "t", Tenant: &Tenant{Weight: math.NaN()}}, "weight"},
+		"a concurrency below 0":    {SettingsChange{Name: "t", Target: &TargetLimits{0, -1}}, "concurrency"},
+		"workers below 0":          {SettingsChange{Name: "t", Type: &TypeLimits{-1}}, "concurrency"},
+		"workers above the bounds": {SettingsChange{Name: "t", Type: &TypeLimits{10_001}}, "concurrency"},
+	} {
+		err := c.change.Validate()
+		var wrong *SettingError
+		switch {
+		case c.field == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case c.field != "" && (!errors.As(err, &wrong) || wrong.Field != c.field || wrong.Why == ""):
+			t.Errorf("%s: error %v, want one of the field %s", name, err, c.field)
+		}
+	}
+}

@@ -1,0 +1,257 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/examples"
+)
+
+// fakeDemo is a demo on paper.
+type fakeDemo struct {
+	*fakeRunner
+	config  bulk.Config
+	changes []bulk.SettingsChange
+	address string
+	stopped []string
+	// lose makes the target forget so many jobs.
+	lose int64
+}
+
+func newFakeDemo() *fakeDemo {
+	f := &fakeDemo{fakeRunner: newFakeRunner(60)}
+	f.failEvery, f.throttles = 40, 0.25
+	f.jain, f.windows, f.waits = 0.9987, 4, true
+	f.result = func(a *bulk.Action, payloads [][]byte) map[string]any {
+		sum := &exactSum{}
+		for i, payload := range payloads {
+			var row struct{ Amount string }
+			if err := json.Unmarshal(payload, &row); err != nil {
+				panic(err)
+			}
+			if int64(i+1)%f.failEvery == 0 {
+				continue
+			}
+			if err := sum.Add(row.Amount); err != nil {
+				panic(err)
+			}
+		}
+		return map[string]any{"count": a.Succeeded, "sum:amount": sum.String()}
+	}
+	return f
+}
+
+func (f *fakeDemo) Set(_ context.Context, change bulk.SettingsChange) error {
+	f.changes = append(f.changes, change)
+	return nil
+}
+
+func (f *fakeDemo) Listen(_ context.Context, address string) (string, func(context.Context) error, error) {
+	if f.address == "" {
+		return "", nil, errors.New("address already in use")
+	}
+	return f.address, func(context.Context) error { f.stopped = append(f.stopped, "http"); return nil }, nil
+}
+
+func (f *fakeDemo) Close() error {
+	f.stopped = append(f.stopped, "engine")
+	return f.fakeRunner.Close()
+}
+
+// parts has 300 rows of 5 tenants.
+func (f *fakeDemo) parts() demoParts {
+	var file strings.Builder
+	file.WriteString("shop,amount\n")
+	for i := range 300 {
+		fmt.Fprintf(&file, "shop %d,%d.%04d\n", min(i%7, 4), i-100, i)
+	}
+	return demoParts{
+		open: func(_ string, config bulk.Config) (demoEngine, error) {
+			f.config = config
+			return f, nil
+		},
+		target: func(int) (*demoTarget, error) {
+			done := func() (n int64) {
+				for _, a := range f.actions {
+					n += a.Succeeded
+				}
+				return n - f.lose
+			}
+			stop := func(context.Context) error { f.stopped = append(f.stopped, "target"); return nil }
+			return &demoTarget{URL: "http://127.0.0.1:9999/", Stop: stop, Done: done}, nil
+		},
+		file: []byte(file.String()), column: "shop", sum: "amount",
+	}
+}
+
+func (f *fakeDemo) run(ctx context.Context, args ...string) *ran {
+	command := demoCommand(f.parts())
+	markUsageErrors(command)
+	command.SilenceErrors, command.SilenceUsage = true, true
+	var out, err bytes.Buffer
+	command.SetOut(&out)
+	command.SetErr(&err)
+	command.SetArgs(args)
+	failure := command.ExecuteContext(ctx)
+	return &ran{out.String(), err.String(), failure}
+}
+
+func TestDemoGolden(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeDemo()
+		r := f.run(t.Context(), "--seconds", "6", "--top", "2")
+		if r.code() != 0 {
+			t.Errorf("exit code %d: %v", r.code(), r.failure)
+		}
+		if len(f.changes) != 1 || f.changes[0].Target.RequestsPerSecond != 53 || f.config.RequestsPerSecond != 56 {
+			t.Errorf("settings %+v of a limit of %g, want one of the target, 53 of 56", f.changes, f.config.RequestsPerSecond)
+		}
+		if fmt.Sprint(f.stopped) != "[engine target]" {
+			t.Errorf("stopped %v, want the engine before its target", f.stopped)
+		}
+		golden(t, "demo", r.out+"# standard error\n"+r.err)
+	})
+}
+
+func TestDemoJSON(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFakeDemo().run(t.Context(), "--seconds", "6", "--json")
+		var got demoJSON
+		if err := json.Unmarshal([]byte(r.out), &got); err != nil || r.code() != 0 || r.err != "" || strings.Count(r.out, "\n") != 1 {
+			t.Fatalf("want one line of JSON (%v, %v): %s%s", err, r.failure, r.out, r.err)
+		}
+		if got.Actions != 5 || got.Jobs != 300 || got.Failed != 7 || got.InputSum != "14853.4950" || got.Error != "" ||
+			string(got.Aggregates["sum:amount"]) == "" || got.IdealMS != 5660 {
+			t.Errorf("got %s", r.out)
+		}
+	})
+}
+
+func TestDemoFindsWhatIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeDemo()
+		f.lose = 1
+		r := f.run(t.Context(), "--seconds", "6")
+		if r.code() != 1 || !strings.Contains(r.failure.Error(), "the target did 292 jobs, 293 succeeded") || !strings.Contains(r.out, "✗ did 292 jobs") {
+			t.Errorf("exit code %d: %v\n%s", r.code(), r.failure, r.out)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeDemo()
+		right := f.result
+		f.result = func(a *bulk.Action, payloads [][]byte) map[string]any {
+			result := right(a, payloads)
+			if a.Tenant == "shop 3" {
+				result["sum:amount"] = "0.0001"
+			}
+			return result
+		}
+		r := f.run(t.Context(), "--seconds", "6", "--json")
+		if r.code() != 1 || !strings.Contains(r.failure.Error(), "the file has 14853.4950") || !strings.Contains(r.out, `"error":"the sums of`) {
+			t.Errorf("exit code %d: %v\n%s", r.code(), r.failure, r.out)
+		}
+	})
+}
+
+func TestBalance(t *testing.T) {
+	balanced := func() *balance {
+		b := &balance{Rows: 10, Received: 10, Succeeded: 8, Failed: 2, Letters: 2, TargetDone: 8}
+		for sum, value := range map[*exactSum]string{&b.Input: "-1.50", &b.SucceededSum: "0.25", &b.FailedSum: "-1.75"} {
+			if err := sum.Add(value); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return b
+	}
+	if err := balanced().Wrong(); err != nil {
+		t.Error(err)
+	}
+	for want, change := range map[string]func(b *balance){
+		"10 rows, 9 jobs were received": func(b *balance) { b.Received-- },
+		"7 succeeded and 2 failed":      func(b *balance) { b.Succeeded--; b.TargetDone-- },
+		"3 dead letters are kept":       func(b *balance) { b.Letters++ },
+		"the target did 9 jobs":         func(b *balance) { b.TargetDone++ },
+		"make -1.49, the file has":      func(b *balance) { _ = b.FailedSum.Add("0.01") },
+	} {
+		b := balanced()
+		change(b)
+		if err := b.Wrong(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+func TestDemoStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeDemo()
+		f.address = "127.0.0.1:8081"
+		ctx, interrupt := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, interrupt)
+		start := time.Now()
+		r := f.run(ctx, "--seconds", "6", "--stay")
+		if r.code() != 0 || time.Since(start) != time.Minute {
+			t.Errorf("exit code %d after %s: %v", r.code(), time.Since(start), r.failure)
+		}
+		if !strings.Contains(r.err, "curl -s 'http://127.0.0.1:8081/v1/actions?tenant=TX'") {
+			t.Errorf("it does not say what to try:\n%s", r.err)
+		}
+		if fmt.Sprint(f.stopped) != "[http engine target]" {
+			t.Errorf("stopped %v, want the server first, then the engine, then its target", f.stopped)
+		}
+	})
+}
+
+func TestDemoInterrupted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeDemo()
+		ctx, interrupt := context.WithCancel(t.Context())
+		time.AfterFunc(2*time.Second, interrupt)
+		r := f.run(ctx, "--seconds", "6")
+		if r.code() != exitInterrupted || !f.fakeRunner.stopped || !f.closed {
+			t.Errorf("exit code %d: %v", r.code(), r.failure)
+		}
+	})
+}
+
+func TestDemoRefuses(t *testing.T) {
+	for want, args := range map[string][]string{
+		"--seconds: 4: want 5 to 3600":        {"--seconds", "4"},
+		"--top: -1: want how many":            {"--top", "-1"},
+		"--http: address already in use":      {"--stay"},
+		`unknown command "extra" for "demo"`:  {"extra"},
+		"unknown flag: --loud":                {"--loud"},
+		`invalid argument "x" for "--seconds`: {"--seconds", "x"},
+	} {
+		r := newFakeDemo().run(t.Context(), args...)
+		if r.code() != exitUsage || !strings.Contains(r.failure.Error(), want) {
+			t.Errorf("demo %v: exit code %d: %v, want %s", args, r.code(), r.failure, want)
+		}
+	}
+}
+
+func TestSumColumn(t *testing.T) {
+	sum, rows, err := sumColumn(examples.Zipcodes, "latitude")
+	if err != nil || rows != 42049 || sum.String() != "1618853.645685" {
+		t.Errorf("%d rows, sum %s, %v", rows, sum, err)
+	}
+	if _, _, err := sumColumn([]byte("a,b\n1,2\n"), "c"); err == nil || !strings.Contains(err.Error(), "it has a, b") {
+		t.Errorf("a column that is not there: %v", err)
+	}
+	if _, _, err := sumColumn([]byte("a,b\n1,x\n"), "b"); err == nil || !strings.Contains(err.Error(), `"x" is not a decimal`) {
+		t.Errorf("a value that is no number: %v", err)
+	}
+}
+
+func TestRatesFor(t *testing.T) {
+	if got := ratesFor(42049, 20); got != (demoRates{Target: 2214, Limit: 2303}) {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -72,6 +72,14 @@ func (q *asynqQueue) Enqueue(ctx context.Context, _ int, payloads [][]byte) erro
 	return errors.Join(errs...)
 }
 
+func (q *asynqQueue) Waiting(context.Context) (int, error) {
+	info, err := q.inspector.GetQueueInfo("default")
+	if err != nil {
+		return 0, err
+	}
+	return info.Pending, nil
+}
+
 // rateLimitError turns a task back, as asynq's guide to rate limiting has it.
 type rateLimitError struct{ retryIn time.Duration }
 

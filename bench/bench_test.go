@@ -1,10 +1,12 @@
 package bench
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
+	"sync/atomic"
 	"testing"
 )
 
@@ -91,6 +93,36 @@ func BenchmarkMemory(b *testing.B) {
 	}
 	b.ReportMetric(float64(resident>>20)/float64(b.N), "resident-MiB")
 	b.ReportMetric(float64(peak>>20)/float64(b.N), "peak-MiB")
+}
+
+// losing drops a batch that it says it has.
+type losing struct {
+	Queue
+	lost atomic.Bool
+}
+
+func (q *losing) Enqueue(ctx context.Context, producer int, payloads [][]byte) error {
+	if q.lost.CompareAndSwap(false, true) {
+		return nil
+	}
+	return q.Queue.Enqueue(ctx, producer, payloads)
+}
+
+// A batch that a system loses is an error, not a faster run.
+func TestLostJobsAreAnError(t *testing.T) {
+	for _, system := range newEnvironment(t).Systems() {
+		if system.EnqueuesAsOther {
+			continue
+		}
+		open := system.Open
+		system.Open = func(ctx context.Context, w Workload) (Queue, error) {
+			queue, err := open(ctx, w)
+			return &losing{Queue: queue}, err
+		}
+		if rate, err := Enqueue(t.Context(), system, Times(3)); err == nil {
+			t.Errorf("%s: enqueued %d jobs in %s, but lost some", system.Title(), rate.Jobs, rate.Took)
+		}
+	}
 }
 
 // Every system runs all the jobs it was given, in every measure.

@@ -61,7 +61,13 @@ func measure(ctx context.Context, system System, workload Workload, f func(conte
 // more says yes: from the first call to the last answer.
 func Enqueue(ctx context.Context, system System, more func() bool) (rate Rate, err error) {
 	err = measure(ctx, system, Workload{Tenants: Producers}, func(ctx context.Context, queue Queue) error {
-		rate, err = enqueue(ctx, queue, Producers, more)
+		if rate, err = enqueue(ctx, queue, Producers, more); err != nil {
+			return err
+		}
+		waiting, err := queue.Waiting(ctx)
+		if err == nil && waiting != rate.Jobs {
+			err = fmt.Errorf("%d jobs enqueued, but %d wait", rate.Jobs, waiting)
+		}
 		return err
 	})
 	return rate, err

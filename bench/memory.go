@@ -90,12 +90,8 @@ func holdJobs(ctx context.Context, folder, batches string, out io.Writer) (err e
 	if started := queue.handled.Load(); started > int64(n*BatchSize/100) {
 		return fmt.Errorf("%d jobs started that should wait", started)
 	}
-	var received int64
-	for _, r := range queue.received {
-		received += r
-	}
-	if err := checkDone(int(received), n*BatchSize); err != nil {
-		return err
+	if received, err := queue.Waiting(ctx); err != nil || received != n*BatchSize {
+		return errors.Join(err, fmt.Errorf("%d jobs enqueued, but there are %d", n*BatchSize, received))
 	}
 	return json.NewEncoder(out).Encode(used)
 }

@@ -118,6 +118,13 @@ func (q *riverQueue) Enqueue(ctx context.Context, _ int, payloads [][]byte) erro
 	return err
 }
 
+func (q *riverQueue) Waiting(ctx context.Context) (int, error) { return q.count(ctx, "available") }
+
+func (q *riverQueue) count(ctx context.Context, state string) (n int, err error) {
+	err = q.pool.QueryRow(ctx, "SELECT count(*) FROM river_job WHERE state = $1::river_job_state", state).Scan(&n)
+	return n, err
+}
+
 // Work counts the events of its completer, as river's own benchmark does: they
 // come once a job is recorded as completed.
 func (q *riverQueue) Work(ctx context.Context, jobs int) (worked Worked, err error) {
@@ -141,8 +148,7 @@ func (q *riverQueue) Work(ctx context.Context, jobs int) (worked Worked, err err
 		}
 	}
 	worked.Throttled = q.limiter.throttled.Load()
-	var completed int
-	err = q.pool.QueryRow(ctx, "SELECT count(*) FROM river_job WHERE state = 'completed'").Scan(&completed)
+	completed, err := q.count(ctx, "completed")
 	return worked, errors.Join(err, checkDone(completed, jobs))
 }
 

@@ -82,6 +82,18 @@ func (q *sluiceQueue) Enqueue(ctx context.Context, producer int, payloads [][]by
 	return err
 }
 
+func (q *sluiceQueue) Waiting(ctx context.Context) (int, error) {
+	waiting := int64(0)
+	for tenant := range q.received {
+		action, err := q.engine.Action(ctx, actionOf(tenant))
+		if err != nil {
+			return 0, err
+		}
+		waiting += action.Received
+	}
+	return int(waiting), nil
+}
+
 // start seals the actions, so that their jobs wait, and starts the engine.
 func (q *sluiceQueue) start(ctx context.Context) error {
 	for tenant, received := range q.received {

@@ -53,6 +53,9 @@ type Queue interface {
 	// Enqueue adds a batch to the producer's tenant. When it returns, the batch
 	// is as durable as the system's settings say.
 	Enqueue(ctx context.Context, producer int, payloads [][]byte) error
+	// Waiting is how many jobs the system itself says it has; it is asked when
+	// nobody enqueues and before Work.
+	Waiting(ctx context.Context) (int, error)
 	// Work starts the workers, runs the given number of jobs, which is how many
 	// wait, and returns once each is recorded as done: for sluice its action is
 	// COMPLETED, for asynq its queue is empty, for river the completer's event

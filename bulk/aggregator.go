@@ -2,6 +2,7 @@ package bulk
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -18,6 +19,10 @@ func (e *Engine) aggregator(ctx context.Context) error {
 		for i := 0; i < len(actions) && err == nil; i++ {
 			if a := actions[i]; a.Status == Aggregating || a.Status == Running && a.Reduced < a.Batches {
 				err = e.reduce(ctx, a)
+			}
+			// Another instance was first, or the action was canceled.
+			if refused := (*MoveError)(nil); errors.As(err, &refused) {
+				err = nil
 			}
 		}
 		if err != nil && !retriable(err) {

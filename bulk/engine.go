@@ -94,7 +94,8 @@ func (e *Engine) Start(ctx context.Context) error {
 
 // Stop implements lifecycle.Service: it leases nothing more, waits for the jobs
 // in flight, and hands back those that are not done when ctx or the configured
-// grace ends.
+// grace ends. Handlers whose context has ended get a moment more; one that does
+// not return even then is left behind, and named in the error.
 func (e *Engine) Stop(ctx context.Context) error {
 	grace, cancel := context.WithTimeout(ctx, e.config.ShutdownGrace)
 	defer cancel()
@@ -105,9 +106,13 @@ func (e *Engine) Stop(ctx context.Context) error {
 	wait.Wait()
 	e.endJobs()
 	for _, p := range e.pools {
-		p.handBack()
+		wait.Go(p.handBack)
 	}
-	return e.group.Stop(context.WithoutCancel(ctx))
+	wait.Wait()
+	// A handler that does not return cannot be ended, only left.
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), handBackTime)
+	defer cancel()
+	return e.group.Stop(ctx)
 }
 
 // Failed implements lifecycle.Service.
@@ -195,14 +200,15 @@ func (e *Engine) DeadLetters(ctx context.Context, id string, from int64, limit i
 func (e *Engine) Watch(ctx context.Context, id string, every time.Duration, f func(Action) error) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
-	var last Action
+	var last visible
 	for first := true; ; first = false {
 		action, err := e.store.Action(ctx, id)
 		if err != nil {
 			return err
 		}
 		finished := !action.FinishedAt.IsZero()
-		if first || finished || action.Counts != last.Counts || action.Status != last.Status || action.Paused != last.Paused {
+		now := visible{action.Status, action.Paused, action.Replays, action.Counts}
+		if first || finished || now != last {
 			if err := f(action); err != nil {
 				return err
 			}
@@ -210,13 +216,21 @@ func (e *Engine) Watch(ctx context.Context, id string, every time.Duration, f fu
 		if finished {
 			return nil
 		}
-		last = action
+		last = now
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+}
+
+// visible is what of an action a watcher is told of.
+type visible struct {
+	status  Status
+	paused  bool
+	replays int
+	counts  Counts
 }
 
 // EstimatedFinish tells when an action will have finished if it goes on as it

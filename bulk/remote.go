@@ -14,7 +14,8 @@ type Report struct {
 	Error      string
 	RetryAfter time.Duration
 	Took       time.Duration
-	LeaseFor   time.Duration
+	// LeaseFor is for Extended; 0 is the lease of the config.
+	LeaseFor time.Duration
 }
 
 // remotePoll is how often the ready queue is looked at for a remote worker that
@@ -71,6 +72,7 @@ func (e *Engine) Settle(ctx context.Context, reports []Report) ([]Verdict, error
 		}
 		settlement.Lease, settlement.RetryAfter = r.Lease, r.RetryAfter
 		settlement.Took, settlement.LeaseFor = r.Took, r.LeaseFor
+		orDefault(&settlement.LeaseFor, e.config.Lease)
 		batch[i] = ended{settlement: settlement, spec: k.spec}
 	}
 	return e.settleAll(ctx, batch)
@@ -112,5 +114,9 @@ func (e *Engine) settleAll(ctx context.Context, batch []ended) ([]Verdict, error
 	e.metrics.settled(batch, verdicts)
 	e.watch.wake()
 	e.aggregate.wake()
+	// A limit of what is in flight may have room again, and a job set aside may be
+	// due before the next look.
+	e.fetch.wake()
+	e.dispatch.wake()
 	return verdicts, nil
 }

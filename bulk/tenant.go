@@ -112,8 +112,8 @@ func (c SettingsChange) Validate() error {
 }
 
 func validRate(perSecond float64) error {
-	if !(perSecond >= 0 && perSecond <= math.MaxFloat64) {
-		return &SettingError{"requests_per_second", "want a number above 0, or 0 for no limit"}
+	if !(perSecond == 0 || perSecond >= MinRate && perSecond <= math.MaxFloat64) {
+		return &SettingError{"requests_per_second", "want at least 0.001, or 0 for no limit"}
 	}
 	return nil
 }

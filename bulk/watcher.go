@@ -131,6 +131,10 @@ type progress struct {
 	rate        float64
 }
 
+// farFuture is how far ahead an estimate goes: an action that does not move is
+// given none.
+const farFuture = 10 * 365 * 24 * time.Hour
+
 // paceInterval is how far apart two looks are that measure a rate.
 const paceInterval = time.Second
 
@@ -166,8 +170,11 @@ func (p *pace) finish(id string, now time.Time) time.Time {
 	if seen == nil || seen.rate <= 0 {
 		return time.Time{}
 	}
-	left := time.Duration(float64(seen.total-seen.done) / seen.rate * float64(time.Second))
-	return maxTime(now, seen.at.Add(left)).UTC()
+	left := float64(seen.total-seen.done) / seen.rate
+	if left > farFuture.Seconds() {
+		return time.Time{}
+	}
+	return maxTime(now, seen.at.Add(time.Duration(left*float64(time.Second)))).UTC()
 }
 
 func maxTime(a, b time.Time) time.Time {

@@ -5,6 +5,10 @@ import (
 	"time"
 )
 
+// MinRate is the lowest rate, in attempts per second, that can be set: about one
+// attempt in a quarter of an hour.
+const MinRate = 0.001
+
 // MaxWindow is the longest window.
 const MaxWindow = time.Minute
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -294,7 +295,7 @@ func TestContractWatchAndUnreachable(t *testing.T) {
 	}
 }
 
-// The operator's pages are there, and SIGTERM ends the server with code 0.
+// The operator's pages are there, a second server is refused, and SIGTERM ends the server with code 0.
 func TestContractOperator(t *testing.T) {
 	s := newServer(t)
 	s.start()
@@ -305,6 +306,10 @@ func TestContractOperator(t *testing.T) {
 		if err != nil || a.status != http.StatusOK || !strings.Contains(string(a.body), want) {
 			t.Errorf("GET %s: %d %.200s %v, want %s", path, a.status, a.body, err, want)
 		}
+	}
+	second, err := exec.Command(binary, "serve", "--data", s.data, "--http", "127.0.0.1:0").CombinedOutput()
+	if err == nil || !strings.Contains(string(second), "another process has it open") {
+		t.Errorf("a second server on the same data: %v %s, want it refused", err, second)
 	}
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)

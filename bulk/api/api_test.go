@@ -269,6 +269,7 @@ func TestEngineErrors(t *testing.T) {
 		{bulk.ErrClosed, 503, wire.CodeUnavailable, true, true},
 		{errors.New("a secret of the server"), 500, wire.CodeInternal, false, true},
 		{&bulk.SpecError{Field: "aggregate", Why: "no such aggregate"}, 422, wire.CodeInvalid, false, false},
+		{&bulk.SettingError{Field: "requests_per_second", Why: "want at least 0.001"}, 422, wire.CodeInvalid, false, false},
 	}
 	for _, operation := range operations {
 		f := newFixture(t)

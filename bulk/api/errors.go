@@ -59,6 +59,7 @@ func (p *problem) ContentType(string) string { return problemType }
 func (s *server) refuse(ctx context.Context, id string, err error) *problem {
 	var done *problem
 	var spec *bulk.SpecError
+	var setting *bulk.SettingError
 	var exists *bulk.ExistsError
 	var offset *bulk.OffsetError
 	var move *bulk.MoveError
@@ -67,6 +68,8 @@ func (s *server) refuse(ctx context.Context, id string, err error) *problem {
 		return done
 	case errors.As(err, &spec):
 		return invalid(http.StatusUnprocessableEntity, spec.Field, spec.Why)
+	case errors.As(err, &setting):
+		return invalid(http.StatusUnprocessableEntity, setting.Field, setting.Why)
 	case errors.As(err, &exists):
 		return newProblem(http.StatusConflict, wire.CodeExists, exists.Error())
 	case errors.As(err, &offset):

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -65,6 +66,9 @@ type Store struct {
 
 var _ bulk.Store = (*Store)(nil)
 
+// ErrInUse: another process has the store open.
+var ErrInUse = errors.New("another process has it open: stop that one, or choose another directory")
+
 // Open opens the store in a directory, and creates it if there is none. Jobs
 // that were in flight in the process that died return to their lines.
 func Open(dir string, options Options) (*Store, error) {
@@ -79,6 +83,9 @@ func Open(dir string, options Options) (*Store, error) {
 		return nil, err
 	}
 	db, err := pebble.Open(dir, pebbleOptions(options))
+	if errors.Is(err, syscall.EAGAIN) {
+		err = ErrInUse
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open the store in %s: %w", dir, err)
 	}

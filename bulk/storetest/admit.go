@@ -167,6 +167,10 @@ func pauseReady(k *kit) {
 	c := k.action("a").Counts
 	k.check(c.Pending+c.Ready == 4, "paused: %+v, want 4 pending or ready", c)
 	k.move("a", bulk.Move{Kind: bulk.Resume})
+	k.admit("a", 2)
+	k.move("a", bulk.Move{Kind: bulk.Pause})
+	k.check(len(k.lease(9)) == 0, "the job of an action that was paused again was leased")
+	k.move("a", bulk.Move{Kind: bulk.Resume})
 	k.admitAll()
 	k.expectIndexes(k.lease(9), 0, 1, 2, 3)
 	k.expect("a", where{InFlight: 4})

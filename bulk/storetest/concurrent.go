@@ -14,6 +14,7 @@ import (
 var concurrentCases = []testCase{
 	{"everything is counted once", false, concurrentCounts},
 	{"of the same call made at once one is made", false, concurrentSame},
+	{"uploads that overlap are stored once", false, concurrentUploads},
 }
 
 const (
@@ -238,4 +239,46 @@ func concurrentSame(k *kit) {
 	})
 	k.check(accepted.Load() == 1, "one lease was settled %d times", accepted.Load())
 	k.expect("a", where{InFlight: 19, Succeeded: 1})
+}
+
+// concurrentUploads has a crowd send the same jobs, in chunks of other lengths.
+func concurrentUploads(k *kit) {
+	k.open(unlimited())
+	const jobs = 200
+	for round := range 25 {
+		id := fmt.Sprint("a", round)
+		k.create(spec(id, "tenant"))
+		failures := make(chan error, crowd)
+		var all sync.WaitGroup
+		for n := range crowd {
+			all.Go(func() { failures <- k.uploadAll(id, jobs, int64(n+1)) })
+		}
+		all.Wait()
+		for range crowd {
+			k.must(<-failures)
+		}
+		k.expect(id, where{Pending: jobs})
+		k.move(id, bulk.Move{Kind: bulk.Seal, Total: jobs})
+		k.move(id, bulk.Move{Kind: bulk.Start})
+		k.succeed(k.take(jobs)...) // checks every payload
+	}
+}
+
+// uploadAll sends all jobs of an action in chunks of one length, each from where
+// the store then is: so all of a crowd send what is new.
+func (k *kit) uploadAll(id string, jobs, length int64) error {
+	for at, received := int64(0), int64(0); at < jobs; at = received {
+		var chunk [][]byte
+		for i := at; i < min(at+length, jobs); i++ {
+			chunk = append(chunk, payload(id, i))
+		}
+		var err error
+		if received, err = k.store.Append(ctx, id, at, chunk); err != nil {
+			return err
+		}
+		if received < min(at+length, jobs) {
+			return fmt.Errorf("%s: received %d after %d were sent", id, received, min(at+length, jobs))
+		}
+	}
+	return nil
 }

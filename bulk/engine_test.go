@@ -1,0 +1,364 @@
+package bulk_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/pebblestore"
+)
+
+// rig is an engine with its store, in virtual time.
+type rig struct {
+	*bulk.Engine
+	t      *testing.T
+	store  *pebblestore.Store
+	fs     vfs.FS
+	config bulk.Config
+}
+
+// inVirtualTime runs a test with an engine that has started; it is stopped, and
+// its store closed, when the test has ended. A goroutine that is left over fails
+// the test: the bubble waits for all.
+func inVirtualTime(t *testing.T, config bulk.Config, mux *bulk.Mux, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, config, mux)
+		test(t, r)
+		r.end()
+	})
+}
+
+// newRig opens a store and starts an engine; it must be in a bubble.
+func newRig(t *testing.T, config bulk.Config, mux *bulk.Mux) *rig {
+	t.Helper()
+	r := &rig{t: t, fs: vfs.NewMem(), config: config}
+	r.open(mux)
+	return r
+}
+
+// end stops the engine and closes its store.
+func (r *rig) end() {
+	r.t.Helper()
+	if err := r.Stop(context.Background()); err != nil {
+		r.t.Errorf("stop: %v", err)
+	}
+	r.close()
+}
+
+func (r *rig) open(mux *bulk.Mux) {
+	r.t.Helper()
+	quiet := slog.New(slog.DiscardHandler)
+	var err error
+	r.store, err = pebblestore.Open("store", pebblestore.Options{FS: r.fs, Bulk: r.config, Logger: quiet})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if r.Engine, err = bulk.New(r.store, mux, r.config, bulk.WithLogger(quiet)); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := r.Start(context.Background()); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) close() {
+	r.t.Helper()
+	if err := r.store.Close(); err != nil {
+		r.t.Errorf("close: %v", err)
+	}
+}
+
+// submit makes an action of so many jobs, whose payloads are their indexes.
+func (r *rig) submit(spec bulk.Spec, jobs int) string {
+	r.t.Helper()
+	ctx := context.Background()
+	if spec.Tenant == "" {
+		spec.Tenant = "tenant"
+	}
+	action, _, err := r.Create(ctx, spec)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	payloads := make([][]byte, jobs)
+	for i := range payloads {
+		payloads[i] = fmt.Append(nil, i)
+	}
+	if _, err := r.Append(ctx, action.ID, 0, payloads); err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := r.Seal(ctx, action.ID, int64(jobs)); err != nil {
+		r.t.Fatal(err)
+	}
+	return action.ID
+}
+
+func (r *rig) action(id string) bulk.Action {
+	r.t.Helper()
+	a, err := r.Action(context.Background(), id)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return a
+}
+
+// finish waits for the end of an action.
+func (r *rig) finish(id string) (last bulk.Action) {
+	r.t.Helper()
+	err := r.Watch(context.Background(), id, 20*time.Millisecond, func(a bulk.Action) error {
+		last = a
+		return nil
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return last
+}
+
+// pass lets virtual time pass.
+func pass(d time.Duration) { <-time.After(d) }
+
+// wantCounts holds the counts of a finished action against what they should be.
+func wantCounts(t *testing.T, a bulk.Action, status bulk.Status, succeeded, failed int64) {
+	t.Helper()
+	if a.Status != status || a.Succeeded != succeeded || a.Failed != failed {
+		t.Errorf("%s with %d succeeded and %d failed, want %s with %d and %d", a.Status, a.Succeeded, a.Failed, status, succeeded, failed)
+	}
+	if a.Done() != a.Received || a.Pending+a.Ready+a.NonReadyTotal()+a.InFlight != 0 {
+		t.Errorf("finished with counts that do not add up: %+v", a.Counts)
+	}
+}
+
+func TestAnActionFromEndToEnd(t *testing.T) {
+	inVirtualTime(t, bulk.Config{}, bulk.NewMux(), func(t *testing.T, r *rig) {
+		a := r.finish(r.submit(bulk.Spec{Type: "echo", Aggregate: []string{"count"}}, 2500))
+		wantCounts(t, a, bulk.Completed, 2500, 0)
+		if string(a.Result["count"]) != "2500" {
+			t.Errorf("the result is %s", a.Result)
+		}
+	})
+}
+
+func TestCreateRefusesBadSpecs(t *testing.T) {
+	inVirtualTime(t, bulk.Config{}, bulk.NewMux(), func(t *testing.T, r *rig) {
+		for field, spec := range map[string]bulk.Spec{
+			"tenant":    {Type: "echo"},
+			"aggregate": {Tenant: "t", Type: "echo", Aggregate: []string{"no such"}},
+			"run_at":    {Tenant: "t", Type: "echo", RunAt: time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)},
+		} {
+			_, _, err := r.Create(t.Context(), spec)
+			var wrong *bulk.SpecError
+			if !errors.As(err, &wrong) || wrong.Field != field {
+				t.Errorf("%s: %v", field, err)
+			}
+		}
+		var wrong *bulk.SettingError
+		if err := r.Set(t.Context(), bulk.SettingsChange{Limits: &bulk.Limits{RequestsPerSecond: -1}}); !errors.As(err, &wrong) {
+			t.Errorf("a limit below zero: %v", err)
+		}
+		r.finish(r.submit(bulk.Spec{Type: "echo"}, 1)) // the store goes on
+	})
+}
+
+func TestAppendBoundsPayloads(t *testing.T) {
+	inVirtualTime(t, bulk.Config{}, bulk.NewMux(), func(t *testing.T, r *rig) {
+		a, _, err := r.Create(t.Context(), bulk.Spec{Tenant: "t", Type: "echo"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		largest := make([]byte, bulk.MaxPayloadBytes)
+		if received, err := r.Append(t.Context(), a.ID, 0, [][]byte{largest}); err != nil || received != 1 {
+			t.Errorf("the largest payload: %d received, error %v", received, err)
+		}
+		if _, err := r.Append(t.Context(), a.ID, 1, [][]byte{{}, append(largest, 0)}); err == nil || !strings.Contains(err.Error(), "job 1 of the upload") {
+			t.Errorf("one byte more: %v", err)
+		}
+		if got := r.action(a.ID).Received; got != 1 {
+			t.Errorf("%d jobs were received, want 1", got)
+		}
+	})
+}
+
+func TestRunAtIsTheEarliestStart(t *testing.T) {
+	inVirtualTime(t, bulk.Config{}, bulk.NewMux(), func(t *testing.T, r *rig) {
+		at := time.Now().Add(time.Hour)
+		id := r.submit(bulk.Spec{Type: "echo", RunAt: at}, 3)
+		pass(time.Hour - time.Second)
+		if a := r.action(id); a.Status != bulk.Dispatched || a.Pending != 3 {
+			t.Errorf("a second before its time it is %s, %+v", a.Status, a.Counts)
+		}
+		a := r.finish(id)
+		wantCounts(t, a, bulk.Completed, 3, 0)
+		if late := a.FinishedAt.Sub(at); late < 0 || late > 2*time.Second {
+			t.Errorf("finished %s after its time", late)
+		}
+	})
+}
+
+func TestWatchTellsEveryChange(t *testing.T) {
+	inVirtualTime(t, bulk.Config{}, bulk.NewMux(), func(t *testing.T, r *rig) {
+		a, _, err := r.Create(t.Context(), bulk.Spec{ID: "a", Tenant: "t", Type: "echo", RunAt: time.Now().Add(time.Minute)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var seen []string
+		watched := make(chan error)
+		go func() {
+			watched <- r.Watch(context.Background(), "a", 10*time.Millisecond, func(a bulk.Action) error {
+				seen = append(seen, fmt.Sprintf("%s %t %d %d", a.Status, a.Paused, a.Received, a.Succeeded))
+				return nil
+			})
+		}()
+		step := func(err error) {
+			pass(time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		step(nil)
+		_, err = r.Append(t.Context(), a.ID, 0, [][]byte{[]byte("1")})
+		step(err)
+		_, err = r.Seal(t.Context(), a.ID, 1)
+		step(err)
+		_, err = r.Pause(t.Context(), a.ID)
+		step(err)
+		_, err = r.Resume(t.Context(), a.ID)
+		step(err)
+		if err := <-watched; err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Join(seen, ", ")
+		if want := "CREATED false 0 0, CREATED false 1 0, DISPATCHED false 1 0, DISPATCHED true 1 0, DISPATCHED false 1 0, "; !strings.HasPrefix(got, want) ||
+			!strings.HasSuffix(got, "COMPLETED false 1 1") {
+			t.Errorf("seen: %s", got)
+		}
+	})
+}
+
+func TestWatchEnds(t *testing.T) {
+	inVirtualTime(t, bulk.Config{}, bulk.NewMux(), func(t *testing.T, r *rig) {
+		if err := r.Watch(t.Context(), "none", time.Second, func(bulk.Action) error { return nil }); !errors.Is(err, bulk.ErrNotFound) {
+			t.Errorf("of no action: %v", err)
+		}
+		id := r.submit(bulk.Spec{Type: "nobody-runs-this"}, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		calls := 0
+		err := r.Watch(ctx, id, time.Second, func(bulk.Action) error { calls++; return nil })
+		if !errors.Is(err, context.DeadlineExceeded) || calls == 0 || calls > 5 {
+			t.Errorf("after %d calls: %v, want the end of the context", calls, err)
+		}
+		enough := errors.New("enough")
+		if err := r.Watch(t.Context(), id, time.Second, func(bulk.Action) error { return enough }); !errors.Is(err, enough) {
+			t.Errorf("an error of the caller: %v", err)
+		}
+	})
+}
+
+func TestEstimatedFinish(t *testing.T) {
+	mux := bulk.NewMux()
+	var blocked atomic.Bool
+	mux.HandleFunc("send", func(ctx context.Context, _ *bulk.Job) ([]byte, error) {
+		if blocked.Load() {
+			return nil, &bulk.ThrottledError{RetryAfter: time.Hour}
+		}
+		return nil, nil
+	})
+	inVirtualTime(t, bulk.Config{RequestsPerSecond: 10}, mux, func(t *testing.T, r *rig) {
+		id := r.submit(bulk.Spec{Type: "send"}, 1000)
+		if at := r.EstimatedFinish(id); !at.IsZero() {
+			t.Errorf("before anything was seen: %s", at)
+		}
+		pass(30 * time.Second)
+		ends := time.Now().Add(70 * time.Second)
+		if off := r.EstimatedFinish(id).Sub(ends).Abs(); off > 10*time.Second {
+			t.Errorf("10 a second, 700 left: the estimate is off by %s", off)
+		}
+		blocked.Store(true)
+		pass(10 * time.Minute)
+		if at := r.EstimatedFinish(id); !at.IsZero() && at.Before(time.Now().Add(24*time.Hour)) {
+			t.Errorf("nothing moves since 10 minutes, but it shall finish at %s, in %s", at, time.Until(at))
+		}
+		if _, err := r.Cancel(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		r.finish(id)
+		pass(time.Second)
+		if at := r.EstimatedFinish(id); !at.IsZero() {
+			t.Errorf("after its end: %s", at)
+		}
+	})
+}
+
+func TestFinishedActionsAreForgotten(t *testing.T) {
+	mux := bulk.NewMux()
+	mux.HandleFunc("fail", func(context.Context, *bulk.Job) ([]byte, error) { return nil, bulk.SkipRetry })
+	inVirtualTime(t, bulk.Config{Retention: time.Hour}, mux, func(t *testing.T, r *rig) {
+		old := r.submit(bulk.Spec{ID: "old", Type: "fail"}, 3)
+		r.finish(old)
+		open, _, err := r.Create(t.Context(), bulk.Spec{ID: "open", Tenant: "t", Type: "echo"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pass(50 * time.Minute)
+		if letters, err := r.DeadLetters(t.Context(), old, 0, 10); err != nil || len(letters) != 3 {
+			t.Errorf("within the hour: %d dead letters, error %v", len(letters), err)
+		}
+		recent := r.submit(bulk.Spec{ID: "recent", Type: "echo"}, 1)
+		r.finish(recent)
+		pass(25 * time.Minute)
+		if _, err := r.Action(t.Context(), old); !errors.Is(err, bulk.ErrNotFound) {
+			t.Errorf("after its retention: %v", err)
+		}
+		if a := r.action(open.ID); a.Status != bulk.Canceled {
+			t.Errorf("an upload that was not sealed for an hour is %s, want CANCELED", a.Status)
+		}
+		r.action(recent)
+		r.finish(r.submit(bulk.Spec{ID: "old", Type: "echo"}, 1)) // the id is free again
+	})
+}
+
+func TestCancelWhileOutcomesAreReduced(t *testing.T) {
+	mux := bulk.NewMux()
+	mux.HandleFunc("send", func(context.Context, *bulk.Job) ([]byte, error) { pass(time.Second); return []byte("1"), nil })
+	inVirtualTime(t, bulk.Config{Workers: 5}, mux, func(t *testing.T, r *rig) {
+		id := r.submit(bulk.Spec{Type: "send", Aggregate: []string{"count"}}, 100)
+		other := r.submit(bulk.Spec{Tenant: "other", Type: "send", Aggregate: []string{"count"}}, 20)
+		pass(5500 * time.Millisecond)
+		if _, err := r.Cancel(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		a := r.finish(id)
+		if a.Status != bulk.Canceled || a.Succeeded == 0 || a.Succeeded+a.Canceled != 100 {
+			t.Errorf("%s: %+v", a.Status, a.Counts)
+		}
+		wantCounts(t, r.finish(other), bulk.Completed, 20, 0)
+	})
+}
+
+// A target's concurrency, not the fetcher's interval, bounds how fast jobs that
+// are short follow one another.
+func TestJobsFollowOneAnotherAtATargetWithLittleConcurrency(t *testing.T) {
+	mux := bulk.NewMux()
+	mux.HandleFunc(bulk.WebhookType, func(context.Context, *bulk.Job) ([]byte, error) { pass(10 * time.Millisecond); return nil, nil })
+	inVirtualTime(t, bulk.Config{}, mux, func(t *testing.T, r *rig) {
+		if err := r.Set(t.Context(), bulk.SettingsChange{Name: "api", Target: &bulk.TargetLimits{Concurrency: 2}}); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		a := r.finish(r.submit(bulk.Spec{Target: &bulk.Target{Name: "api", URL: "http://api"}}, 200))
+		wantCounts(t, a, bulk.Completed, 200, 0)
+		if took := a.FinishedAt.Sub(began); took > 3*time.Second {
+			t.Errorf("200 jobs of 10 ms, two at a time, took %s", took)
+		}
+	})
+}

@@ -1,0 +1,122 @@
+package bulk_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+// inMilliseconds are the metrics whose unit is in the name that the seed gave
+// them, and one beside them; a linter would have seconds.
+var inMilliseconds = []string{"bulk_action_dispatch_cycle_duration_ms", "bulk_action_attempt_duration_ms"}
+
+func TestMetricsLint(t *testing.T) {
+	mux := handled(func(_ context.Context, job *bulk.Job) ([]byte, error) {
+		switch {
+		case job.Index == 0:
+			return nil, bulk.SkipRetry
+		case job.Index == 1 && job.Attempt == 1:
+			return nil, &bulk.RetryAfterError{After: time.Second, Err: bulk.ErrFull}
+		}
+		return nil, nil
+	})
+	inVirtualTime(t, bulk.Config{}, mux, func(t *testing.T, r *rig) {
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(r.Collector())
+		if _, err := registry.Gather(); err != nil {
+			t.Fatalf("before anything happened: %v", err)
+		}
+		r.finish(r.submit(bulk.Spec{Type: "send"}, 10))
+		pass(time.Second)
+		problems, err := testutil.GatherAndLint(registry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range problems {
+			if !slices.Contains(inMilliseconds, p.Metric) {
+				t.Errorf("%s: %s", p.Metric, p.Text)
+			}
+		}
+		want := `
+# HELP bulk_action_attempts_total Attempts that ended, by outcome.
+# TYPE bulk_action_attempts_total counter
+bulk_action_attempts_total{outcome="failed",type="send"} 1
+bulk_action_attempts_total{outcome="retry",type="send"} 1
+bulk_action_attempts_total{outcome="succeeded",type="send"} 9
+# HELP bulk_action_jobs_total Jobs that finished, by outcome.
+# TYPE bulk_action_jobs_total counter
+bulk_action_jobs_total{outcome="failed",tenant="tenant"} 1
+bulk_action_jobs_total{outcome="succeeded",tenant="tenant"} 9
+# HELP bulk_action_rate_limit_allowed_total Jobs that the limits let into the ready queue.
+# TYPE bulk_action_rate_limit_allowed_total counter
+bulk_action_rate_limit_allowed_total{tenant="tenant"} 11
+# HELP bulk_action_received_total Jobs that were received.
+# TYPE bulk_action_received_total counter
+bulk_action_received_total 10
+# HELP bulk_action_non_ready_queue_size Jobs that were turned back and wait until they are due.
+# TYPE bulk_action_non_ready_queue_size gauge
+bulk_action_non_ready_queue_size{reason="api_throttled"} 0
+bulk_action_non_ready_queue_size{reason="rate_limited"} 0
+bulk_action_non_ready_queue_size{reason="transient_error"} 0
+`
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "bulk_action_attempts_total", "bulk_action_jobs_total",
+			"bulk_action_rate_limit_allowed_total", "bulk_action_received_total", "bulk_action_non_ready_queue_size"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestTheSeedsMetricsAreThere(t *testing.T) {
+	mux := handled(func(_ context.Context, job *bulk.Job) ([]byte, error) {
+		if job.Attempt == 1 {
+			return nil, bulk.ErrFull
+		}
+		return nil, nil
+	})
+	inVirtualTime(t, bulk.Config{Window: time.Second, RequestsPerSecond: 5}, mux, func(t *testing.T, r *rig) {
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(r.Collector())
+		id := r.submit(bulk.Spec{Type: "send"}, 10)
+		pass(1500 * time.Millisecond)
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, f := range families {
+			names = append(names, strings.TrimPrefix(f.GetName(), "bulk_action_"))
+		}
+		for _, name := range []string{"rate_limit_allowed_total", "rate_limit_denied_total", "ready_queue_size", "non_ready_queue_size",
+			"dispatch_moved_total", "dispatch_cycle_duration_ms", "dispatch_skip_total", "backpressure_admitted_total", "backpressure_rejected_total"} {
+			if !slices.Contains(names, name) {
+				t.Errorf("%s is missing", name)
+			}
+		}
+		r.finish(id)
+	})
+}
+
+func TestTenantLabelsAreBounded(t *testing.T) {
+	inVirtualTime(t, bulk.Config{}, bulk.NewMux(), func(t *testing.T, r *rig) {
+		var last string
+		for i := range 250 {
+			last = r.submit(bulk.Spec{Tenant: fmt.Sprint("tenant-", i), Type: "echo"}, 1)
+		}
+		r.finish(last)
+		pass(5 * time.Second)
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(r.Collector())
+		n, err := testutil.GatherAndCount(registry, "bulk_action_jobs_total")
+		if err != nil || n > 201 {
+			t.Errorf("250 tenants have %d series, error %v; want at most 200 and the others", n, err)
+		}
+	})
+}

@@ -1,0 +1,133 @@
+package bulk_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+// crashing is a store that fails each move from a given one on, as if the
+// process had died.
+type crashing struct {
+	bulk.Store
+	left int
+}
+
+var errCrash = errors.New("the process died")
+
+func (c *crashing) step() error {
+	if c.left--; c.left < 0 {
+		return errCrash
+	}
+	return nil
+}
+
+func (c *crashing) Create(ctx context.Context, spec bulk.Spec) (bulk.Action, bool, error) {
+	if err := c.step(); err != nil {
+		return bulk.Action{}, false, err
+	}
+	return c.Store.Create(ctx, spec)
+}
+
+func (c *crashing) Append(ctx context.Context, id string, offset int64, payloads [][]byte) (int64, error) {
+	if err := c.step(); err != nil {
+		return 0, err
+	}
+	return c.Store.Append(ctx, id, offset, payloads)
+}
+
+func (c *crashing) Move(ctx context.Context, id string, move bulk.Move) (bulk.Action, error) {
+	if err := c.step(); err != nil {
+		return bulk.Action{}, err
+	}
+	return c.Store.Move(ctx, id, move)
+}
+
+// flaky fails each job of an action's first run, but those with an even index.
+func flaky() *bulk.Mux {
+	return handled(func(_ context.Context, job *bulk.Job) ([]byte, error) {
+		if job.Spec.ReplayOf == "" && job.Index%2 == 1 {
+			return nil, bulk.SkipRetry
+		}
+		return job.Payload, nil
+	})
+}
+
+func TestReplayRunsDeadLettersAgain(t *testing.T) {
+	inVirtualTime(t, bulk.Config{}, flaky(), func(t *testing.T, r *rig) {
+		id := r.submit(bulk.Spec{ID: "a", Type: "send", Aggregate: []string{"count"}}, 300)
+		wantCounts(t, r.finish(id), bulk.Completed, 150, 150)
+		again, err := r.Replay(r.t.Context(), id)
+		if err != nil || again.ID != "a.replay-1" || again.ReplayOf != "a" || again.Total != 150 {
+			t.Fatalf("replayed as %+v, error %v", again, err)
+		}
+		done := r.finish(again.ID)
+		wantCounts(t, done, bulk.Completed, 150, 0)
+		if string(done.Result["count"]) != "150" {
+			t.Errorf("the result is %s", done.Result)
+		}
+		if n := len(r.letters(id)); n != 0 || r.action(id).Replays != 1 {
+			t.Errorf("%d dead letters are left, replayed %d times", n, r.action(id).Replays)
+		}
+		var refused *bulk.MoveError
+		if _, err := r.Replay(r.t.Context(), id); !errors.As(err, &refused) {
+			t.Errorf("with nothing left: %v", err)
+		}
+	})
+}
+
+func TestReplayRefuses(t *testing.T) {
+	inVirtualTime(t, bulk.Config{}, flaky(), func(t *testing.T, r *rig) {
+		if _, err := r.Replay(r.t.Context(), "none"); !errors.Is(err, bulk.ErrNotFound) {
+			t.Errorf("of no action: %v", err)
+		}
+		a, _, err := r.Create(r.t.Context(), bulk.Spec{Tenant: "t", Type: "send"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var refused *bulk.MoveError
+		if _, err := r.Replay(r.t.Context(), a.ID); !errors.As(err, &refused) || refused.From != bulk.Created {
+			t.Errorf("of an action that runs: %v", err)
+		}
+	})
+}
+
+// The process dies after any number of moves of a replay, and it is called
+// again: no dead letter is lost, and none is run twice.
+func TestReplayGoesOnWhereItStopped(t *testing.T) {
+	inVirtualTime(t, bulk.Config{}, flaky(), func(t *testing.T, r *rig) {
+		for moves := range 10 {
+			id := r.submit(bulk.Spec{ID: fmt.Sprint("a", moves), Type: "send"}, 400)
+			r.finish(id)
+			crashed, err := bulk.New(&crashing{Store: r.store, left: moves}, bulk.NewMux(), r.config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = crashed.Replay(r.t.Context(), id)
+			whole := err == nil
+			if err != nil && !errors.Is(err, errCrash) {
+				t.Fatalf("after %d moves: %v", moves, err)
+			}
+			again, err := r.Replay(r.t.Context(), id)
+			var refused *bulk.MoveError
+			switch {
+			case whole && !errors.As(err, &refused):
+				t.Fatalf("%d moves were enough, but called again: %v", moves, err)
+			case !whole && err != nil:
+				t.Fatalf("after %d moves, called again: %v", moves, err)
+			case !whole && again.Total != 200:
+				t.Fatalf("after %d moves, called again: %d jobs, want 200", moves, again.Total)
+			}
+			wantCounts(t, r.finish(id+".replay-1"), bulk.Completed, 200, 0)
+			if n := len(r.letters(id)); n != 0 {
+				t.Errorf("after %d moves, called again: %d dead letters are left", moves, n)
+			}
+			if whole && moves < 5 {
+				t.Errorf("a replay of four batches was done in %d moves", moves)
+			}
+		}
+	})
+}

@@ -33,11 +33,11 @@ func startRedis(ctx context.Context, parent, appendfsync string) (_ *redisServer
 		return nil, err
 	}
 	r.socket = filepath.Join(r.folder, "redis.sock")
-	// Snapshots are off: the log is what keeps the jobs, and they would only
-	// take time.
+	// Snapshots and rewriting the log are off: the log is what keeps the jobs,
+	// and both would only take time.
 	r.process, err = start(ctx, self, r.folder, r.ready, path,
 		"--port", "0", "--unixsocket", r.socket, "--dir", r.folder, "--save", "",
-		"--appendonly", "yes", "--appendfsync", appendfsync)
+		"--appendonly", "yes", "--appendfsync", appendfsync, "--auto-aof-rewrite-percentage", "0")
 	if err != nil {
 		return nil, errors.Join(err, removeAll(r.folder))
 	}

@@ -29,7 +29,7 @@ type System struct {
 	Name, Workers string
 	// Open returns a fresh, empty queue.
 	Open func(context.Context, Workload) (Queue, error)
-	// RunBatches is how many batches make a run of a second or a few.
+	// RunBatches is how many batches make a run of a few seconds.
 	RunBatches int
 	// EnqueuesAsOther: it enqueues in the same way as another system, and only
 	// its workers differ.

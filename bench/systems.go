@@ -49,16 +49,16 @@ func (e *Environment) Close() error {
 // be its fastest.
 func (e *Environment) Systems() []System {
 	asynqBenchmark, asynqFastest := e.asynq("always", 1), e.asynq("always", asynqServers)
-	asynqFastest.EnqueuesAsOther = true
+	asynqFastest.EnqueuesAsOther, asynqFastest.RunBatches = true, 50
 	relaxedBenchmark, relaxedFastest := e.asynq("everysec", 1), e.asynq("everysec", asynqServers)
-	relaxedFastest.EnqueuesAsOther = true
+	relaxedFastest.EnqueuesAsOther, relaxedFastest.RunBatches = true, 50
 	asynqBenchmark.RunBatches, asynqBenchmark.SlowAtLoad, relaxedBenchmark.SlowAtLoad = 5, true, true
 	riverUsual := e.river("its defaults, 100 workers", riverDefault)
 	riverFastest := e.river("settings of river bench", riverBench)
-	riverUsual.RunBatches, riverFastest.RunBatches = 3, 50
+	riverUsual.RunBatches, riverFastest.RunBatches = 3, 100
 	riverUsual.EnqueuesAsOther = true
 	return []System{
-		{Name: "sluice", RunBatches: 500, Open: func(ctx context.Context, w Workload) (Queue, error) {
+		{Name: "sluice", RunBatches: 2000, Open: func(ctx context.Context, w Workload) (Queue, error) {
 			return openSluice(ctx, e.folder, w)
 		}},
 		asynqBenchmark, asynqFastest, relaxedBenchmark, relaxedFastest, riverUsual, riverFastest,

@@ -12,8 +12,10 @@ FUZZTIME ?= 10s
 # The -bench pattern, and how often each benchmark runs.
 BENCH ?= .
 BENCHCOUNT ?= 6
+# How often "make compare" takes each measure.
+RUNS ?= 3
 
-LINT := go tool -modfile=tools/go.mod golangci-lint
+LINT := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
 
 .PHONY: help
 help: ## Print this list
@@ -29,8 +31,9 @@ test: need-race ## Vet and test everything with the race detector: at most 10 mi
 	go test -race -timeout 10m ./...
 
 .PHONY: test-all
-test-all: lint need-race ## Lint, longer tests and fuzzing: at most 40 minutes on 2 cores
+test-all: lint need-race need-peers ## Lint, longer tests and fuzzing: at most 40 minutes on 2 cores
 	SLUICE_LONG=1 go test -race -count=1 -timeout 30m ./...
+	cd bench && go vet ./... && go test -race -count=1 -timeout 10m ./...
 	scripts/fuzz.sh $(FUZZTIME)
 
 .PHONY: soak
@@ -44,18 +47,23 @@ soak: need-race ## Repeat the longer tests and fuzzing, each round with new seed
 	echo "$$round rounds passed"
 
 .PHONY: bench
-bench: ## Run the benchmarks, and those beside the peers where bench/ exists (BENCH=pattern)
+bench: need-peers ## Run the benchmarks, and those beside the peers (BENCH=pattern)
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCHCOUNT) -timeout 60m ./...
-	@if [[ -f bench/go.mod ]]; then cd bench && \
-		go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCHCOUNT) -timeout 60m ./...; fi
+	cd bench && go test -run '^$$' -bench '$(BENCH)' -count $(BENCHCOUNT) -timeout 60m ./...
+
+.PHONY: compare
+compare: need-peers ## Compare bulk with asynq and river, side by side, in RUNS=3 runs
+	cd bench && go run ./cmd/compare -runs $(RUNS)
 
 .PHONY: lint
 lint: ## Check the source with the linters of .golangci.yml
 	$(LINT) run ./...
+	cd bench && $(LINT) run ./...
 
 .PHONY: fmt
 fmt: ## Format the source
 	$(LINT) fmt ./...
+	cd bench && $(LINT) fmt ./...
 
 .PHONY: generate
 generate: ## Write again what is generated from the code
@@ -66,3 +74,8 @@ generate: ## Write again what is generated from the code
 .PHONY: need-race
 need-race:
 	@scripts/need.sh build-essential=gcc
+
+# The peers that bench/ measures beside. Debian keeps PostgreSQL outside PATH.
+.PHONY: need-peers
+need-peers:
+	@scripts/need.sh redis-server postgresql=$(firstword $(wildcard /usr/lib/postgresql/*/bin/initdb) initdb)

@@ -110,6 +110,16 @@ func TestNoTestCodeInTheBinary(t *testing.T) {
 	}
 }
 
+func TestPeersDoNotReachUsers(t *testing.T) {
+	for _, file := range []string{"go.mod", "go.sum"} {
+		for _, refused := range notInTheModule {
+			if strings.Contains(read(t, file), refused) {
+				t.Errorf("%s names %s, which is for bench/go.mod only", file, refused)
+			}
+		}
+	}
+}
+
 func TestEveryPackageHasADoc(t *testing.T) {
 	for _, p := range goPackages(t) {
 		if !slices.Contains(files(t), p.folder()+"/doc.go") {

@@ -4,10 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"go/parser"
+	"go/token"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -128,7 +134,7 @@ var (
 	packagesList []goPackage
 )
 
-// goPackages returns the packages of the module.
+// goPackages returns the packages of the module, and of modules within it.
 func goPackages(t *testing.T) []goPackage {
 	t.Helper()
 	files(t)
@@ -145,6 +151,54 @@ func goPackages(t *testing.T) []goPackage {
 			}
 			packagesList = append(packagesList, p)
 		}
+		packagesList = append(packagesList, nestedPackages(t)...)
 	})
 	return packagesList
+}
+
+// nestedPackages returns the packages of modules in folders below the root. It
+// reads their source, as "go list" would first download what they require.
+func nestedPackages(t *testing.T) []goPackage {
+	t.Helper()
+	var modules []string
+	for _, file := range filesWith(t, "/go.mod") {
+		modules = append(modules, path.Dir(file))
+	}
+	found := map[string]*goPackage{}
+	for _, file := range filesWith(t, ".go") {
+		folder := path.Dir(file)
+		if !slices.ContainsFunc(modules, func(m string) bool { return within(folder, m) }) {
+			continue
+		}
+		if found[folder] == nil {
+			found[folder] = &goPackage{ImportPath: module + "/" + folder}
+		}
+		found[folder].addFile(t, file)
+	}
+	var packages []goPackage
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		packages = append(packages, *found[name])
+	}
+	return packages
+}
+
+func (p *goPackage) addFile(t *testing.T, file string) {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, read(t, file), parser.ImportsOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	imports := &p.Imports
+	if strings.HasSuffix(file, "_test.go") {
+		imports = &p.TestImports
+	} else {
+		p.GoFiles = append(p.GoFiles, path.Base(file))
+	}
+	for _, i := range parsed.Imports {
+		imported, err := strconv.Unquote(i.Path.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*imports = append(*imports, imported)
+	}
 }

@@ -38,6 +38,10 @@ var packages = map[string]rule{
 	"examples":          {},
 	"examples/embedded": {imports: []string{"bulk", "bulk/pebblestore"}},
 
+	// A module of its own.
+	"bench":             {imports: []string{"bulk", "bulk/pebblestore"}},
+	"bench/cmd/compare": {imports: []string{"bench"}},
+
 	"sim":  {testOnly: true, virtualTime: true},
 	"e2e":  {testOnly: true},
 	"tidy": {testOnly: true},
@@ -47,6 +51,10 @@ const pebble = "github.com/cockroachdb/pebble"
 
 // notInTheBinary are packages that only tests need.
 var notInTheBinary = []string{"testing", "net/http/httptest", "pgregory.net/rapid", "go.uber.org/goleak"}
+
+// notInTheModule are modules that only bench/ needs, so that they never reach
+// users: go.mod at the root must not name them.
+var notInTheModule = []string{"github.com/hibiken/asynq", "github.com/riverqueue/river", "github.com/jackc/pgx", "github.com/redis/go-redis"}
 
 // The most lines of a file and of a function.
 const (

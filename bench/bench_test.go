@@ -1,0 +1,161 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"sync/atomic"
+	"testing"
+)
+
+func TestMain(m *testing.M) {
+	MemoryProcess()
+	os.Exit(m.Run())
+}
+
+func newEnvironment(tb testing.TB) *Environment {
+	tb.Helper()
+	e, err := NewEnvironment(os.TempDir())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return e
+}
+
+// each runs a benchmark of every system that is wanted.
+func each(b *testing.B, unwanted func(System) bool, run func(*testing.B, System)) {
+	for _, system := range slices.DeleteFunc(newEnvironment(b).Systems(), unwanted) {
+		b.Run(system.Title(), func(b *testing.B) { run(b, system) })
+	}
+}
+
+// BenchmarkEnqueue enqueues batches of 1,000 jobs from four producers. An
+// iteration is a batch.
+func BenchmarkEnqueue(b *testing.B) {
+	each(b, func(s System) bool { return s.EnqueuesAsOther }, func(b *testing.B, system System) {
+		rate, err := Enqueue(b.Context(), system, Times(b.N))
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(rate.PerSecond(), "jobs/s")
+		b.ReportMetric(float64(rate.Took.Nanoseconds())/float64(b.N), "ns/op")
+	})
+}
+
+// BenchmarkRun enqueues and then runs no-op jobs. An iteration is a batch.
+func BenchmarkRun(b *testing.B) {
+	each(b, func(System) bool { return false }, func(b *testing.B, system System) {
+		ran, err := Run(b.Context(), system, b.N)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(ran.Worked.PerSecond(), "jobs/s")
+		b.ReportMetric(ran.Whole.PerSecond(), "whole-jobs/s")
+		b.ReportMetric(float64(ran.Worked.Took.Nanoseconds())/float64(b.N), "ns/op")
+	})
+}
+
+// BenchmarkLoad runs three tenants at their rate. An iteration is the whole load.
+func BenchmarkLoad(b *testing.B) {
+	each(b, func(s System) bool { return s.SlowAtLoad }, func(b *testing.B, system System) {
+		var makespan, throttles float64
+		for range b.N {
+			loaded, err := Load(b.Context(), system)
+			if err != nil {
+				b.Fatal(err)
+			}
+			makespan += loaded.OverIdeal()
+			throttles += loaded.Throttles
+		}
+		b.ReportMetric(makespan/float64(b.N), "makespan/ideal")
+		b.ReportMetric(throttles/float64(b.N), "throttles/job")
+	})
+}
+
+// BenchmarkMemory holds jobs that wait, in a process of its own. An iteration is
+// 1,000,000 jobs.
+func BenchmarkMemory(b *testing.B) {
+	e := newEnvironment(b)
+	var resident, peak int64
+	for range b.N {
+		used, err := e.Memory(b.Context(), 1000)
+		if err != nil {
+			b.Fatal(err)
+		}
+		resident, peak = resident+used.Resident, peak+used.Peak
+	}
+	b.ReportMetric(float64(resident>>20)/float64(b.N), "resident-MiB")
+	b.ReportMetric(float64(peak>>20)/float64(b.N), "peak-MiB")
+}
+
+// losing drops a batch that it says it has.
+type losing struct {
+	Queue
+	lost atomic.Bool
+}
+
+func (q *losing) Enqueue(ctx context.Context, producer int, payloads [][]byte) error {
+	if q.lost.CompareAndSwap(false, true) {
+		return nil
+	}
+	return q.Queue.Enqueue(ctx, producer, payloads)
+}
+
+// A batch that a system loses is an error, not a faster run.
+func TestLostJobsAreAnError(t *testing.T) {
+	for _, system := range newEnvironment(t).Systems() {
+		if system.EnqueuesAsOther {
+			continue
+		}
+		open := system.Open
+		system.Open = func(ctx context.Context, w Workload) (Queue, error) {
+			queue, err := open(ctx, w)
+			return &losing{Queue: queue}, err
+		}
+		if rate, err := Enqueue(t.Context(), system, Times(3)); err == nil {
+			t.Errorf("%s: enqueued %d jobs in %s, but lost some", system.Title(), rate.Jobs, rate.Took)
+		}
+	}
+}
+
+// Every system runs all the jobs it was given, in every measure.
+func TestSystems(t *testing.T) {
+	for _, system := range newEnvironment(t).Systems() {
+		t.Run(system.Title(), func(t *testing.T) {
+			rate, err := Enqueue(t.Context(), system, Times(3))
+			if err != nil || rate.Jobs != 3*BatchSize {
+				t.Errorf("enqueued %d jobs: %v; want %d", rate.Jobs, err, 3*BatchSize)
+			}
+			ran, err := Run(t.Context(), system, 2)
+			if err != nil || ran.Worked.Jobs != 2*BatchSize || ran.Whole.Took <= ran.Worked.Took {
+				t.Errorf("ran %+v: %v; want %d jobs, the whole longer than the work", ran, err, 2*BatchSize)
+			}
+		})
+	}
+}
+
+// The process that holds the jobs uses more than they do, and its peak is no
+// less than what it uses.
+func TestMemory(t *testing.T) {
+	used, err := newEnvironment(t).Memory(t.Context(), 10)
+	if err != nil || used.Resident < 10*BatchSize*PayloadBytes || used.Peak < used.Resident {
+		t.Errorf("used %+v: %v", used, err)
+	}
+}
+
+func TestBatch(t *testing.T) {
+	for tenant := range 4 {
+		for n, job := range Batch(tenant, 1001) {
+			if want := fmt.Sprintf(`{"tenant":%d,"n":%d,`, tenant, n); len(job) != PayloadBytes || !json.Valid(job) || string(job[:len(want)]) != want {
+				t.Fatalf("job %d of tenant %d is %q, %d bytes; want JSON of %d bytes that begins with %q", n, tenant, job, len(job), PayloadBytes, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-project/sluice/bench"
+)
+
+// enqueueFor is how long producers enqueue in one measure: long enough that
+// sluice's store has to compact while they do. In two seconds it would put most
+// of that off, and look almost twice as fast.
+const enqueueFor = 10 * time.Second
+
+// memoryBatches are 1,000,000 jobs.
+const memoryBatches = 1000
+
+// taker takes one measure of every system that is worth it, and adds what it
+// finds to the tables.
+type taker struct {
+	name string
+	take func(context.Context, *bench.Environment, *results) error
+}
+
+var takers = []taker{{"enqueue", takeEnqueue}, {"run", takeRun}, {"load", takeLoad}, {"memory", takeMemory}}
+
+func names() (names []string) {
+	for _, t := range takers {
+		names = append(names, t.name)
+	}
+	return names
+}
+
+func checkNames(wanted []string) error {
+	for _, name := range wanted {
+		if !slices.Contains(names(), name) {
+			return fmt.Errorf("-only: there is no measure %q: want some of %s", name, strings.Join(names(), ","))
+		}
+	}
+	return nil
+}
+
+// takeAll takes every measure, runs times.
+func takeAll(ctx context.Context, e *bench.Environment, o options, progress io.Writer) ([]*resultTable, error) {
+	found := &results{}
+	for run := range o.runs {
+		for _, t := range takers {
+			if !slices.Contains(o.only, t.name) {
+				continue
+			}
+			if _, err := fmt.Fprintf(progress, "run %d of %d: %s\n", run+1, o.runs, t.name); err != nil {
+				return found.tables, err
+			}
+			if err := t.take(ctx, e, found); err != nil {
+				return found.tables, err
+			}
+		}
+	}
+	return found.tables, nil
+}
+
+func takeEnqueue(ctx context.Context, e *bench.Environment, found *results) error {
+	rates := found.table("Durable enqueue",
+		fmt.Sprintf("jobs/s; batches of 1,000 jobs of 100 bytes from %d producers, for %s", bench.Producers, enqueueFor), rate)
+	for _, system := range e.Systems() {
+		if system.EnqueuesAsOther {
+			continue
+		}
+		measured, err := bench.Enqueue(ctx, system, bench.For(enqueueFor))
+		if err != nil {
+			return err
+		}
+		rates.add(system.Name, measured.PerSecond())
+	}
+	return nil
+}
+
+func takeRun(ctx context.Context, e *bench.Environment, found *results) error {
+	worked := found.table("No-op jobs, worked off",
+		"jobs/s from the start of the workers until every job is recorded as done; all are enqueued before", rate)
+	whole := found.table("No-op jobs, from end to end",
+		"jobs/s from the first enqueue until every job is recorded as done, of the same jobs", rate)
+	for _, system := range e.Systems() {
+		ran, err := bench.Run(ctx, system, system.RunBatches)
+		if err != nil {
+			return err
+		}
+		worked.add(system.Title(), ran.Worked.PerSecond())
+		whole.add(system.Title(), ran.Whole.PerSecond())
+	}
+	return nil
+}
+
+func takeLoad(ctx context.Context, e *bench.Environment, found *results) error {
+	load := fmt.Sprintf("%d tenants at %d jobs/s each, %d jobs each: ideal %s", bench.LoadTenants, bench.LoadRate, bench.LoadJobs, bench.LoadIdeal)
+	makespan := found.table("Tenants at their rate: makespan over ideal", load, share)
+	throttles := found.table("Tenants at their rate: throttles per job", load, share)
+	for _, system := range e.Systems() {
+		if system.SlowAtLoad {
+			continue
+		}
+		measured, err := bench.Load(ctx, system)
+		if err != nil {
+			return err
+		}
+		makespan.add(system.Title(), measured.OverIdeal())
+		throttles.add(system.Title(), measured.Throttles)
+	}
+	return nil
+}
+
+func takeMemory(ctx context.Context, e *bench.Environment, found *results) error {
+	memory := found.table("Memory with 1,000,000 waiting jobs of 100 bytes",
+		"MiB of the process that has sluice embedded", mebibytes)
+	used, err := e.Memory(ctx, memoryBatches)
+	if err != nil {
+		return err
+	}
+	memory.add("resident", float64(used.Resident)/(1<<20))
+	memory.add("resident at its peak", float64(used.Peak)/(1<<20))
+	return nil
+}

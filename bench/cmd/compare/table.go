@@ -1,0 +1,133 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/sluice-project/sluice/bench"
+)
+
+// unit is what the numbers of a table are.
+type unit int
+
+const (
+	// rate is better when higher, and the one that is compared.
+	rate unit = iota
+	share
+	mebibytes
+)
+
+// format prints three digits or so: more would be noise.
+func (u unit) format(value float64) string {
+	switch u {
+	case rate:
+		return humanize.Comma(int64(value))
+	case share:
+		return strconv.FormatFloat(value, 'f', 3, 64)
+	default:
+		return strconv.FormatFloat(value, 'f', 0, 64)
+	}
+}
+
+// results are the tables in the order in which they were first asked for.
+type results struct{ tables []*resultTable }
+
+// resultTable has a row for each system, and in it a value for each run.
+type resultTable struct {
+	title, what string
+	unit        unit
+	rows        []*row
+}
+
+type row struct {
+	name   string
+	values []float64
+}
+
+// table returns the table of that title, which it makes if there is none.
+func (r *results) table(title, what string, u unit) *resultTable {
+	for _, t := range r.tables {
+		if t.title == title {
+			return t
+		}
+	}
+	made := &resultTable{title: title, what: what, unit: u}
+	r.tables = append(r.tables, made)
+	return made
+}
+
+// add adds the value of one run.
+func (t *resultTable) add(name string, value float64) {
+	for _, r := range t.rows {
+		if r.name == name {
+			r.values = append(r.values, value)
+			return
+		}
+	}
+	t.rows = append(t.rows, &row{name, []float64{value}})
+}
+
+// render returns the table as Markdown.
+func (t *resultTable) render() string {
+	w := table.NewWriter()
+	header := table.Row{"", "median", "lowest", "highest"}
+	if t.unit == rate {
+		header = append(header, "sluice is")
+	}
+	w.AppendHeader(header)
+	for _, r := range t.rows {
+		cells := table.Row{r.name, t.unit.format(median(r.values)), t.unit.format(slices.Min(r.values)), t.unit.format(slices.Max(r.values))}
+		if t.unit == rate {
+			cells = append(cells, t.ratio(r))
+		}
+		w.AppendRow(cells)
+	}
+	return w.RenderMarkdown()
+}
+
+// ratio is the median of how many times the row's value the first row has in
+// the same run. A run that failed may have left the row without its last value.
+func (t *resultTable) ratio(r *row) string {
+	first := t.rows[0]
+	if r == first {
+		return ""
+	}
+	var ratios []float64
+	for i, value := range r.values {
+		ratios = append(ratios, first.values[i]/value)
+	}
+	return strconv.FormatFloat(median(ratios), 'f', 1, 64) + " ×"
+}
+
+// median is the middle of the values, or the mean of the two in the middle.
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
+}
+
+// printAll prints the facts and the tables.
+func printAll(out io.Writer, facts []bench.Fact, tables []*resultTable, runs int) error {
+	var text strings.Builder
+	fmt.Fprintf(&text, "Runs: %d.", runs)
+	for _, f := range facts {
+		fmt.Fprintf(&text, " %s: %s.", f.Name, f.Value)
+	}
+	text.WriteString("\n")
+	for _, t := range tables {
+		if len(t.rows) > 0 {
+			fmt.Fprintf(&text, "\n### %s\n\n%s\n\n%s\n", t.title, t.what, t.render())
+		}
+	}
+	_, err := io.WriteString(out, text.String())
+	return err
+}

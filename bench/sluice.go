@@ -1,0 +1,171 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/pebblestore"
+)
+
+// jobType is the type, or kind, of all jobs.
+const jobType = "no-op"
+
+// sluiceQueue is bulk embedded in this process, with its defaults, but for the
+// global limit, which it does without. Every append is fsynced.
+type sluiceQueue struct {
+	folder  string
+	store   *pebblestore.Store
+	engine  *bulk.Engine
+	started bool
+	// received has, for each producer, how many jobs its action has; only that
+	// producer touches it.
+	received []int64
+	// handled is how often the handler was called.
+	handled atomic.Int64
+}
+
+// openSluice opens a queue below a folder.
+func openSluice(ctx context.Context, folder string, workload Workload) (_ *sluiceQueue, err error) {
+	q := &sluiceQueue{received: make([]int64, workload.Tenants)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, q.Close())
+		}
+	}()
+	if q.folder, err = os.MkdirTemp(folder, "sluice-"); err != nil {
+		return nil, err
+	}
+	config := bulk.Config{RequestsPerSecond: -1}
+	quiet := slog.New(slog.DiscardHandler)
+	if q.store, err = pebblestore.Open(q.folder, pebblestore.Options{Bulk: config, Logger: quiet}); err != nil {
+		return nil, err
+	}
+	mux := bulk.NewMux()
+	mux.HandleFunc(jobType, func(context.Context, *bulk.Job) ([]byte, error) {
+		q.handled.Add(1)
+		return nil, nil
+	})
+	if q.engine, err = bulk.New(q.store, mux, config, bulk.WithLogger(quiet)); err != nil {
+		return nil, err
+	}
+	for tenant := range workload.Tenants {
+		if err := q.addTenant(ctx, tenant, workload.Rate); err != nil {
+			return nil, err
+		}
+	}
+	return q, nil
+}
+
+func actionOf(tenant int) string { return fmt.Sprint("action-", tenant) }
+
+func (q *sluiceQueue) addTenant(ctx context.Context, tenant, rate int) error {
+	name := fmt.Sprint("tenant-", tenant)
+	if rate > 0 {
+		limit := bulk.Tenant{RequestsPerSecond: float64(rate)}.WithDefaults()
+		if err := q.engine.Set(ctx, bulk.SettingsChange{Name: name, Tenant: &limit}); err != nil {
+			return err
+		}
+	}
+	_, _, err := q.engine.Create(ctx, bulk.Spec{ID: actionOf(tenant), Tenant: name, Type: jobType})
+	return err
+}
+
+func (q *sluiceQueue) Enqueue(ctx context.Context, producer int, payloads [][]byte) (err error) {
+	q.received[producer], err = q.engine.Append(ctx, actionOf(producer), q.received[producer], payloads)
+	return err
+}
+
+func (q *sluiceQueue) Waiting(ctx context.Context) (int, error) {
+	waiting := int64(0)
+	for tenant := range q.received {
+		action, err := q.engine.Action(ctx, actionOf(tenant))
+		if err != nil {
+			return 0, err
+		}
+		waiting += action.Received
+	}
+	return int(waiting), nil
+}
+
+// start seals the actions, so that their jobs wait, and starts the engine.
+func (q *sluiceQueue) start(ctx context.Context) error {
+	for tenant, received := range q.received {
+		if _, err := q.engine.Seal(ctx, actionOf(tenant), received); err != nil {
+			return err
+		}
+	}
+	if err := q.engine.Start(ctx); err != nil {
+		return err
+	}
+	q.started = true
+	return nil
+}
+
+func (q *sluiceQueue) Work(ctx context.Context, jobs int) (worked Worked, err error) {
+	if err := q.start(ctx); err != nil {
+		return worked, err
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go func() {
+		select {
+		case <-q.engine.Failed():
+			stop(q.engine.Err())
+		case <-ctx.Done():
+		}
+	}()
+	var wait sync.WaitGroup
+	finished := make([]bulk.Action, len(q.received))
+	for tenant := range finished {
+		wait.Go(func() {
+			watch := func(a bulk.Action) error { finished[tenant] = a; return nil }
+			if err := q.engine.Watch(ctx, actionOf(tenant), 5*time.Millisecond, watch); err != nil {
+				stop(err)
+			}
+		})
+	}
+	wait.Wait()
+	if ctx.Err() != nil {
+		return worked, context.Cause(ctx)
+	}
+	return q.count(finished, jobs)
+}
+
+// count adds the actions up; all jobs must have run and succeeded.
+func (q *sluiceQueue) count(actions []bulk.Action, jobs int) (worked Worked, err error) {
+	var succeeded int64
+	for _, a := range actions {
+		succeeded += a.Succeeded
+		worked.Throttled += a.Throttled
+	}
+	return worked, errors.Join(checkDone(int(succeeded), jobs), checkDone(int(q.handled.Load()), jobs))
+}
+
+func (q *sluiceQueue) Close() error {
+	var errs []error
+	if q.started {
+		errs = append(errs, q.engine.Stop(context.Background()))
+	}
+	if q.store != nil {
+		errs = append(errs, q.store.Close())
+	}
+	if q.folder != "" {
+		errs = append(errs, os.RemoveAll(q.folder))
+	}
+	return errors.Join(errs...)
+}
+
+// checkDone is the error of a run that did not do exactly what was enqueued.
+func checkDone(done, jobs int) error {
+	if done != jobs {
+		return fmt.Errorf("%d of %d jobs done: a result without all of them says nothing", done, jobs)
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// Environment is where systems run: a folder for all their files, and the
+// servers that outlive one queue.
+type Environment struct {
+	folder string
+
+	postgresMu sync.Mutex
+	postgres   *postgresServer
+}
+
+// NewEnvironment makes a folder below parent, which is os.TempDir where it is
+// empty. All systems write to it: it should be on a disk.
+func NewEnvironment(parent string) (*Environment, error) {
+	parent, err := filepath.Abs(filepath.Join(parent, "."))
+	if err != nil {
+		return nil, err
+	}
+	folder, err := os.MkdirTemp(parent, "sluice-bench-")
+	if err != nil {
+		return nil, err
+	}
+	// PostgreSQL runs as another user where we are root, and must get through.
+	return &Environment{folder: folder}, os.Chmod(folder, 0o711)
+}
+
+// Close stops the servers and removes the folder.
+func (e *Environment) Close() error {
+	e.postgresMu.Lock()
+	defer e.postgresMu.Unlock()
+	var err error
+	if e.postgres != nil {
+		err = e.postgres.stop()
+	}
+	return errors.Join(err, os.RemoveAll(e.folder))
+}
+
+// Systems are all those compared, sluice first. Each peer is there as its own
+// benchmark or documentation has it, and with the settings that were found to
+// be its fastest.
+func (e *Environment) Systems() []System {
+	asynqBenchmark, asynqFastest := e.asynq("always", 1), e.asynq("always", asynqServers)
+	asynqFastest.EnqueuesAsOther, asynqFastest.RunBatches = true, 50
+	relaxedBenchmark, relaxedFastest := e.asynq("everysec", 1), e.asynq("everysec", asynqServers)
+	relaxedFastest.EnqueuesAsOther, relaxedFastest.RunBatches = true, 50
+	asynqBenchmark.RunBatches, asynqBenchmark.SlowAtLoad, relaxedBenchmark.SlowAtLoad = 5, true, true
+	riverUsual := e.river("its defaults, 100 workers", riverDefault)
+	riverFastest := e.river("settings of river bench", riverBench)
+	riverUsual.RunBatches, riverFastest.RunBatches = 3, 100
+	riverUsual.EnqueuesAsOther = true
+	return []System{
+		{Name: "sluice", RunBatches: 2000, Open: func(ctx context.Context, w Workload) (Queue, error) {
+			return openSluice(ctx, e.folder, w)
+		}},
+		asynqBenchmark, asynqFastest, relaxedBenchmark, relaxedFastest, riverUsual, riverFastest,
+	}
+}
+
+func (e *Environment) asynq(appendfsync string, servers int) System {
+	name, workers := "asynq, appendfsync "+appendfsync, "1 server"
+	if servers != 1 {
+		workers = fmt.Sprintf("%d servers", servers)
+	}
+	return System{Name: name, Workers: workers, RunBatches: 20, Open: func(ctx context.Context, w Workload) (Queue, error) {
+		return openAsynq(ctx, e.folder, appendfsync, servers, w)
+	}}
+}
+
+func (e *Environment) river(workers string, settings riverSettings) System {
+	return System{Name: "river", Workers: workers, Open: func(ctx context.Context, w Workload) (Queue, error) {
+		postgres, err := e.postgresServer(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return openRiver(ctx, postgres, settings, w)
+	}}
+}
+
+// postgresServer starts the server for the first queue that needs it: making
+// one takes seconds.
+func (e *Environment) postgresServer(ctx context.Context) (*postgresServer, error) {
+	e.postgresMu.Lock()
+	defer e.postgresMu.Unlock()
+	if e.postgres == nil {
+		started, err := startPostgres(ctx, e.folder)
+		if err != nil {
+			return nil, err
+		}
+		e.postgres = started
+	}
+	return e.postgres, nil
+}

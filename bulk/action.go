@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"reflect"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -162,6 +163,8 @@ func (s Spec) Normalize() (Spec, error) {
 		return s, &SpecError{"class", "want High, Normal or Low"}
 	case !s.RunAt.IsZero() && (s.RunAt.UTC().Year() < 1 || s.RunAt.UTC().Year() > 9999):
 		return s, &SpecError{"run_at", "want a time in the years 1 to 9999, in UTC"}
+	case s.ID == "." || s.ID == "..":
+		return s, &SpecError{"id", "want more than dots: they would not be taken for a name in the path of a URL"}
 	case s.ID != "" && !idPattern.MatchString(s.ID):
 		return s, &SpecError{"id", "want at most 128 of letters, digits and . _ : -"}
 	case s.MaxAttempts < 0 || s.MaxAttempts > 100:
@@ -179,6 +182,11 @@ func (t Target) normalize() (Target, error) {
 	u, err := url.Parse(t.URL)
 	if err != nil || u.Hostname() == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return t, &SpecError{"target.url", fmt.Sprintf("%q: want an http or https URL with a host", t.URL)}
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return t, &SpecError{"target.url", fmt.Sprintf("%q: want a port from 1 to 65535", t.URL)}
+		}
 	}
 	if t.Name == "" {
 		port := u.Port()

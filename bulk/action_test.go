@@ -60,6 +60,8 @@ func TestNormalizeRefuses(t *testing.T) {
 		"webhooks to nowhere":      {with(func(s *Spec) { s.Type = WebhookType }), "target"},
 		"a type and a target":      {with(func(s *Spec) { s.Target = &Target{"a", "http://x"} }), "type"},
 		"a slash in an id":         {with(func(s *Spec) { s.ID = "a/b" }), "id"},
+		"an id of one dot":         {with(func(s *Spec) { s.ID = "." }), "id"},
+		"an id of two dots":        {with(func(s *Spec) { s.ID = ".." }), "id"},
 		"a long id":                {with(func(s *Spec) { s.ID = strings.Repeat("x", 129) }), "id"},
 		"no such class":            {with(func(s *Spec) { s.Class = 3 }), "class"},
 		"attempts below 0":         {with(func(s *Spec) { s.MaxAttempts = -1 }), "max_attempts"},
@@ -77,6 +79,8 @@ func TestNormalizeRefuses(t *testing.T) {
 		"a URL without a host":     {target("a", "http:///x"), "target.url"},
 		"a URL of a port only":     {target("a", "http://:80/x"), "target.url"},
 		"a broken URL":             {target("a", "http://x:y/"), "target.url"},
+		"a port there is not":      {target("a", "http://x:99999/"), "target.url"},
+		"the port 0":               {target("a", "http://x:0/"), "target.url"},
 		"a tab in a target's name": {target("a\tb", "http://x"), "target.name"},
 		"a long target's name":     {target(strings.Repeat("x", 257), "http://x"), "target.name"},
 	} {

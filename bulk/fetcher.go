@@ -54,7 +54,8 @@ func (e *Engine) fetchOnce(ctx context.Context, flows map[string]*flow) (wait ti
 
 // room is how many jobs may become ready: for each type up to the bound that its
 // flow finds, in all up to the configured maximum. A type whose queue is still
-// mostly full is left alone until a batch's worth is free.
+// mostly full is left alone until a batch's worth is free, and one that nobody
+// asks for until somebody does.
 func (e *Engine) room(b Backlog, flows map[string]*flow) Room {
 	room := Room{Total: int64(e.config.ReadyMax), Types: map[string]int64{}}
 	for name, state := range b.Types {
@@ -69,6 +70,9 @@ func (e *Engine) room(b Backlog, flows map[string]*flow) Room {
 		}
 		free := bound - state.Ready
 		if state.Ready > 0 && free < min(int64(e.config.FetchBatch), bound/4) {
+			free = 0
+		}
+		if state.Idle {
 			free = 0
 		}
 		room.Types[name] = max(0, free)

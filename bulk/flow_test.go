@@ -126,3 +126,15 @@ func TestFlowStaysWithinItsBounds(t *testing.T) {
 		}
 	})
 }
+
+// A type that nobody asks for gets no room, which would be taken from others.
+func TestRoomOfAnIdleType(t *testing.T) {
+	e := &Engine{config: Config{}.WithDefaults()}
+	b := Backlog{Now: time.Unix(1_700_000_000, 0), Types: map[string]TypeState{
+		"asked for": {Ready: 1, Waiting: 100}, "idle": {Ready: 1, Waiting: 100, Idle: true},
+	}}
+	room := e.room(b, map[string]*flow{})
+	if room.Types["idle"] != 0 || room.Types["asked for"] == 0 {
+		t.Errorf("room %v, want none for the idle type and some for the other", room.Types)
+	}
+}

@@ -80,7 +80,9 @@ type Store interface {
 	// how many it moved.
 	Admit(ctx context.Context, grants []Grant) (admitted int, err error)
 	// Lease takes ready jobs in flight, charging one attempt of the present
-	// window for each. It may return none; it does not wait.
+	// window for each. It may return none; it does not wait. While no Lease has
+	// asked for a type in the present window and the one before, its ready jobs
+	// take nothing of what limits leave to others, and no more of them are admitted.
 	Lease(ctx context.Context, request LeaseRequest) ([]Job, error)
 	// Settle records what became of leases. Verdicts are in the order of the
 	// settlements.
@@ -186,6 +188,8 @@ type TypeState struct {
 	Finished int64
 	// Virtual is the virtual time of the division among the type's lines.
 	Virtual float64
+	// Idle says that jobs are ready and nobody asks for them: see Lease.
+	Idle bool
 }
 
 // Grant admits up to Jobs jobs of one action.

@@ -65,6 +65,8 @@ func TestCreateRefused(t *testing.T) {
 		{"attempts", `{"tenant":"t","type":"echo","max_attempts":-1}`, 422, "max_attempts", ">= 0"},
 		{"a timeout", `{"tenant":"t","type":"echo","timeout_ms":86400001}`, 422, "timeout_ms", "<= "},
 		{"a share", `{"tenant":"t","type":"echo","fail_above":1.5}`, 422, "fail_above", "<= 1"},
+		{"a whole number with a point", `{"tenant":"t","type":"echo","max_attempts":3.0}`, 422, "max_attempts", "without a point or an exponent"},
+		{"a whole number with an exponent", `{"tenant":"t","type":"echo","timeout_ms":1e3}`, 422, "timeout_ms", "without a point or an exponent"},
 		{"a number as text", `{"tenant":"t","type":"echo","timeout_ms":"5"}`, 422, "timeout_ms", "expected integer"},
 	}
 	for _, test := range tests {
@@ -223,6 +225,12 @@ func TestSeal(t *testing.T) {
 		}
 	}
 	f.do(409, "POST", "/v1/actions/a/seal", `{"total":1}`)
+	f.create("b")
+	f.do(200, "POST", "/v1/actions/b/cancel", "")
+	// Its total is not what is wrong with it: another one would not help.
+	if a := f.do(409, "POST", "/v1/actions/b/seal", `{"total":0}`); a.problem.Code != wire.CodeStatus {
+		t.Errorf("sealing a canceled action: %s, want the code %s", a.Body, wire.CodeStatus)
+	}
 }
 
 func TestJSONBodyLimit(t *testing.T) {

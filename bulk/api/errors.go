@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -136,6 +137,10 @@ func (s *server) reshape(ctx huma.Context, _ string, value any) (any, error) {
 	return p, nil
 }
 
+// notWhole matches what encoding/json says of a number such as 3.0 or 1e3, which
+// is an integer to the schema but not to a Go field.
+var notWhole = regexp.MustCompile(`^json: cannot unmarshal number (\S+) into Go struct field [^.]+\.(\S+) of type u?int`)
+
 // fieldError names the field and says in our words what is wrong with it.
 func fieldError(detail *huma.ErrorDetail) wire.FieldError {
 	place, field, _ := strings.Cut(detail.Location, ".")
@@ -143,6 +148,9 @@ func fieldError(detail *huma.ErrorDetail) wire.FieldError {
 		field = place
 	}
 	e := wire.FieldError{Field: field, Detail: detail.Message}
+	if number := notWhole.FindStringSubmatch(detail.Message); number != nil {
+		return wire.FieldError{Field: number[2], Detail: number[1] + ": want a whole number, without a point or an exponent"}
+	}
 	missing, isMissing := strings.CutPrefix(detail.Message, "expected required property ")
 	switch {
 	case isMissing:

@@ -160,7 +160,11 @@ func (s *server) seal(ctx context.Context, in *inSeal) (*outAction, error) {
 	action, err := s.engine.Seal(ctx, in.ID, in.Body.Total)
 	var move *bulk.MoveError
 	if errors.As(err, &move) {
-		p := newProblem(http.StatusConflict, wire.CodeTotal, move.Error()).withReceived(move.Received)
+		code := wire.CodeTotal
+		if move.From == bulk.Canceled {
+			code = wire.CodeStatus // No total would be right.
+		}
+		p := newProblem(http.StatusConflict, code, move.Error()).withReceived(move.Received)
 		p.Total = &in.Body.Total
 		return nil, p
 	}

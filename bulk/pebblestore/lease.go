@@ -19,6 +19,9 @@ func (s *Store) Lease(_ context.Context, request bulk.LeaseRequest) (leased []bu
 	defer done()
 	var numbers []uint64
 	err = s.do(func(c *call) error {
+		for _, name := range request.Types {
+			s.wake(name, c.window)
+		}
 		for len(leased) < request.Max {
 			j := s.nextReady(request.Types)
 			if j == nil {

@@ -36,6 +36,7 @@ func (s *Store) Backlog(context.Context) (bulk.Backlog, error) {
 	defer s.mu.Unlock()
 	now := s.now()
 	window := s.window(now)
+	s.rest(window)
 	b := bulk.Backlog{
 		Now:        now,
 		WindowEnds: bulk.WindowStart(window+1, s.config.Window),
@@ -46,7 +47,7 @@ func (s *Store) Backlog(context.Context) (bulk.Backlog, error) {
 		NonReady:   s.nonReady,
 	}
 	for name, k := range s.kinds {
-		b.Types[name] = bulk.TypeState{Ready: int64(k.ready.len()), InFlight: k.inFlight, Finished: k.finished, Virtual: k.virtual}
+		b.Types[name] = bulk.TypeState{Ready: int64(k.ready.len()), InFlight: k.inFlight, Finished: k.finished, Virtual: k.virtual, Idle: k.idle}
 	}
 	for name, t := range s.targets {
 		if left := s.leftOf(t, window); left != bulk.NoLimit {
@@ -90,9 +91,16 @@ func (s *Store) Admit(_ context.Context, grants []bulk.Grant) (admitted int, err
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	window := s.window(s.now())
+	s.rest(window)
 	for _, grant := range grants {
 		a := s.actions[grant.Number]
 		if a == nil || !a.open() {
+			continue
+		}
+		switch k := a.line.kind; {
+		case k.ready.len() == 0:
+			k.asked = window
+		case k.idle:
 			continue
 		}
 		n := min(grant.Jobs, a.waiting(), s.left(&s.global, window),
@@ -124,8 +132,46 @@ func (s *Store) admit(a *action, n int64) {
 	s.advance(a.line, n)
 }
 
-// charge counts n more ready jobs of an action against its limits.
+// rest lets go of the slots that ready jobs hold of kinds on which nobody works:
+// nobody has asked for them in this window and the one before. Jobs that nobody
+// starts would otherwise keep others from starting, window after window.
+func (s *Store) rest(window int64) {
+	for _, k := range s.kinds {
+		switch idle := k.ready.len() > 0 && window > k.asked+1; {
+		case idle && !k.idle:
+			s.chargeAll(k, -1)
+			k.idle = true
+		case !idle:
+			k.idle = false // Its ready jobs, if it was idle, are gone.
+		}
+	}
+}
+
+// wake notes that workers ask for jobs of a kind: what is ready holds its slots.
+func (s *Store) wake(name string, window int64) {
+	k := s.kinds[name]
+	if k == nil {
+		return
+	}
+	k.asked = window
+	if k.idle {
+		k.idle = false
+		s.chargeAll(k, 1)
+	}
+}
+
+func (s *Store) chargeAll(k *kind, n int64) {
+	for _, j := range k.ready.items[k.ready.head:] {
+		s.charge(j.action, n)
+	}
+}
+
+// charge counts n more ready jobs of an action against its limits, unless nobody
+// works on its kind.
 func (s *Store) charge(a *action, n int64) {
+	if a.line.kind.idle {
+		return
+	}
 	s.global.ready += n
 	a.line.tenant.counter.ready += n
 	a.limiter.ready += n

@@ -128,6 +128,11 @@ type kind struct {
 	finished int64
 	virtual  float64
 	lines    int
+	// asked is the window in which workers last asked for the kind's jobs, or its
+	// ready queue stopped being empty.
+	asked int64
+	// idle says that nobody works on the kind: its ready jobs hold no slots.
+	idle bool
 }
 
 // counter counts what is charged to one limit.

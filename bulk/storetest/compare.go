@@ -81,6 +81,7 @@ func (m *machine) compareBacklog(nonReady [3]int64) {
 	}
 	for name, want := range types {
 		got := b.Types[name]
+		m.check(got.Idle == m.model.idle(name), "type %s: idle: %v, want %v", name, got.Idle, !got.Idle)
 		m.check(got.Ready == want.Ready && got.InFlight == want.InFlight, "type %s: %d ready and %d in flight, want %d and %d", name, got.Ready, got.InFlight, want.Ready, want.InFlight)
 	}
 	for name, limits := range m.model.targets {

@@ -193,6 +193,7 @@ func (k *kit) expires(local bool) {
 	k.check(k.verdict(old, bulk.Succeeded) == bulk.Expired, "a late settlement was not answered with expired")
 	v := k.verdicts(bulk.Settlement{Kind: bulk.Extended, LeaseFor: time.Minute}, old)[0]
 	k.check(v == bulk.Expired, "extending an expired lease: %s", v)
+	k.lease(0) // Jobs are ready and nobody has asked for a while: no more is admitted.
 	k.admitAll()
 	again := k.findLeased(0)
 	k.check(again.Attempt == 2, "attempt %d after an expired lease, want 2", again.Attempt)

@@ -11,6 +11,7 @@ var limitCases = []testCase{
 	{"rates of tenants and targets are exact", false, limitEach},
 	{"what is left counts what is ready and started", false, limitLeft},
 	{"jobs that stay ready count in the next window", false, limitCarried},
+	{"a type that nobody asks for holds up no other", false, limitIdleType},
 	{"every start is charged, retries too", false, limitRetries},
 	{"limits change at once", false, limitChanges},
 	{"a limit lowered below what is ready holds", false, limitLowered},
@@ -116,6 +117,35 @@ func limitCarried(k *kit) {
 	k.advance(time.Second)
 	k.check(k.backlog().Left == 6 && k.admit("a", 50) == 6, "with 4 ready of a limit of 10, not 6 were admitted")
 	k.check(len(k.lease(50)) == 10, "not 10 were leased")
+}
+
+// limitIdleType has ready jobs of a type whose workers are gone, and another type.
+func limitIdleType(k *kit) {
+	config := unlimited()
+	config.RequestsPerSecond = 10
+	k.open(config)
+	other := spec("b", "tenant")
+	other.Type = "abandoned"
+	k.run(other, 100)
+	k.limitTenant("tenant", 10)
+	k.run(spec("a", "tenant"), 100)
+	k.check(k.admit("b", 50) == 10, "a limit of 10 did not admit 10")
+	k.advance(time.Second)
+	k.check(k.admit("a", 50) == 0, "more was admitted although 10 jobs were ready, which may be asked for yet")
+	k.advance(time.Second)
+	for range 3 {
+		k.check(k.backlog().Left == 10 && k.admit("a", 50) == 10, "jobs that nobody asks for keep others from being admitted")
+		k.check(len(k.lease(50)) == 10, "jobs that nobody asks for keep others from being started")
+		k.advance(time.Second)
+	}
+	// The workers are back: what is ready holds its slots again, and no more starts
+	// than the limit allows, though there are jobs of both types.
+	r := request(6)
+	r.Types = []string{other.Type}
+	k.check(k.admit("a", 50) == 10, "a limit of 10 did not admit 10")
+	k.check(len(k.leaseAs(r)) == 6, "the workers that are back were not given 6 jobs")
+	k.check(k.backlog().Left == 0, "%d are left with 6 started and 14 ready of a limit of 10", k.backlog().Left)
+	k.check(len(k.lease(50)) == 4, "more started than the limit of 10 allows")
 }
 
 func limitRetries(k *kit) {

@@ -37,6 +37,10 @@ func (m *machine) admitGrants(grants []bulk.Grant) {
 	for id, a := range m.model.actions {
 		before[id] = a.last
 	}
+	wasReady := map[string]bool{}
+	for _, a := range m.model.actions {
+		wasReady[a.Type] = m.model.readyOf(a.Type) > 0
+	}
 	most := m.model.admitted(grants, false)
 	want := m.model.admitted(grants, true)
 	admitted := m.grant(grants...)
@@ -47,6 +51,9 @@ func (m *machine) admitGrants(grants []bulk.Grant) {
 		a.last = m.action(id).Counts
 		passed := a.last.Ready - before[id].Ready
 		total += passed
+		if passed > 0 && !wasReady[a.Type] {
+			m.model.asked[a.Type] = m.model.window
+		}
 		m.check(passed >= 0 && passed <= most[id], "%s: %d admitted by %v, want at most %d", id, passed, grants, most[id])
 		exact = exact && !m.model.throttled[a.congests()]
 	}
@@ -67,7 +74,7 @@ func (m *model) admitted(grants []bulk.Grant, inTurn bool) map[string]int64 {
 	admitted := map[string]int64{}
 	for _, g := range grants {
 		for id, a := range m.actions {
-			if a.number != g.Number || !a.open() {
+			if a.number != g.Number || !a.open() || m.idle(a.Type) {
 				continue
 			}
 			n := min(g.Jobs, a.last.Pending)
@@ -76,6 +83,9 @@ func (m *model) admitted(grants []bulk.Grant, inTurn bool) map[string]int64 {
 			}
 			admitted[id] += n
 			if inTurn {
+				if n > 0 && m.readyOf(a.Type) == 0 {
+					m.asked[a.Type] = m.window
+				}
 				a.last.Pending -= n
 				a.last.Ready += n
 			}
@@ -116,6 +126,7 @@ func (m *machine) leaseSome(t *rapid.T) {
 		}
 	}
 	jobs := m.leaseAs(r)
+	m.model.ask(r.Types)
 	for _, j := range jobs {
 		m.leased(j, r)
 	}

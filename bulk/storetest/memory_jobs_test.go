@@ -10,60 +10,6 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// limiter is one bound on starts: of everything, of a tenant, or of a target.
-type limiter struct {
-	key         string
-	rate        float64
-	concurrency int
-}
-
-func (m *memory) limiters(a *memAction) []limiter {
-	global := m.config.RequestsPerSecond
-	if m.settings.Limits != nil {
-		global = m.settings.Limits.RequestsPerSecond
-	}
-	target := m.settings.Targets[a.TargetName()]
-	return []limiter{
-		{key: "", rate: global},
-		{key: "tenant " + a.Tenant, rate: m.settings.Tenants[a.Tenant].RequestsPerSecond},
-		{key: "target " + a.TargetName(), rate: target.RequestsPerSecond, concurrency: target.Concurrency},
-	}
-}
-
-func (m *memory) under(a *memAction, key string) bool {
-	return slices.ContainsFunc(m.limiters(a), func(l limiter) bool { return l.key == key })
-}
-
-// left is what a limiter lets into the ready queue, or in flight.
-func (m *memory) left(l limiter, countReady bool) int64 {
-	var ready, inFlight int64
-	for _, a := range m.actions {
-		if m.under(a, l.key) {
-			ready, inFlight = ready+a.Ready, inFlight+a.InFlight
-		}
-	}
-	if !countReady || m.is("ready not counted") {
-		ready = 0
-	}
-	left := bulk.NoLimit
-	if l.rate > 0 {
-		left = max(0, budget(l.rate, m.config.Window, m.window)-m.started[l.key]-ready)
-	}
-	if l.concurrency > 0 && !m.is("concurrency ignored") {
-		left = min(left, max(0, int64(l.concurrency)-inFlight-ready))
-	}
-	return left
-}
-
-func (m *memory) allowed(a *memAction, countReady bool) bool {
-	for _, l := range m.limiters(a) {
-		if m.left(l, countReady) == 0 {
-			return false
-		}
-	}
-	return true
-}
-
 func (m *memory) Backlog(context.Context) (bulk.Backlog, error) {
 	unlock, err := m.lock()
 	if err != nil {
@@ -83,6 +29,7 @@ func (m *memory) Backlog(context.Context) (bulk.Backlog, error) {
 		}
 		t := b.Types[a.Type]
 		t.Ready, t.InFlight = t.Ready+a.Ready, t.InFlight+a.InFlight
+		t.Idle = m.idle(a.Type)
 		t.Finished, t.Virtual = m.finished[a.Type], m.virtual[a.Type]
 		limits := m.limiters(a)
 		if limits[2].rate > 0 || limits[2].concurrency > 0 {
@@ -119,7 +66,7 @@ func (m *memory) Admit(_ context.Context, grants []bulk.Grant) (admitted int, er
 	defer unlock()
 	for _, g := range grants {
 		a := m.byNumber(g.Number)
-		if a == nil || a.Status != bulk.Running || a.Paused {
+		if a == nil || a.Status != bulk.Running || a.Paused || m.idle(a.Type) {
 			continue
 		}
 		for n := int64(0); n < g.Jobs && len(a.line) > 0 && m.allowed(a, true); n++ {
@@ -130,6 +77,9 @@ func (m *memory) Admit(_ context.Context, grants []bulk.Grant) (admitted int, er
 			j := a.line[at]
 			a.line = slices.Delete(a.line, at, at+1)
 			j.put(memReady)
+			if !slices.ContainsFunc(m.ready, func(j *memJob) bool { return j.action.Type == a.Type }) {
+				m.asked[a.Type] = m.window
+			}
 			m.ready = append(m.ready, j)
 			m.charge(a)
 			admitted++
@@ -160,6 +110,9 @@ func (m *memory) Lease(_ context.Context, r bulk.LeaseRequest) (jobs []bulk.Job,
 	}
 	defer unlock()
 	types := slices.Clone(r.Types)
+	for _, name := range types {
+		m.asked[name] = m.window
+	}
 	if m.turn++; m.turn%2 == 0 && !m.is("types not in turn") {
 		slices.Reverse(types)
 	}

@@ -32,6 +32,7 @@ type memory struct {
 	tags     map[string]float64 // of tenants, and of lines as tenant NUL type
 	virtual  map[string]float64 // of the limit (empty), and of types
 	rate     map[string]bool    // limiters that were throttled
+	asked    map[string]int64   // the window in which a type was last asked for
 }
 
 type memAction struct {
@@ -76,7 +77,7 @@ func newMemory(config bulk.Config, fault string) *memory {
 			Tenants: map[string]bulk.Tenant{}, Targets: map[string]bulk.TargetLimits{}, Types: map[string]bulk.TypeLimits{},
 		},
 		started: map[string]int64{}, finished: map[string]int64{},
-		tags: map[string]float64{}, virtual: map[string]float64{}, rate: map[string]bool{},
+		tags: map[string]float64{}, virtual: map[string]float64{}, rate: map[string]bool{}, asked: map[string]int64{},
 	}
 }
 

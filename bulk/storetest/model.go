@@ -27,6 +27,9 @@ type model struct {
 
 	window int64
 	starts map[string]int64 // in the window, by limit
+	// asked has the window in which jobs of a type were last asked for, or became
+	// ready where none was.
+	asked map[string]int64
 	// fuzzy is a window in which the store may allow less than the limits, as it
 	// was opened in it, or a limit was set that there was none of before.
 	fuzzy int64
@@ -96,7 +99,7 @@ func newModel(config bulk.Config) *model {
 		config: config, actions: map[string]*modelAction{}, leases: map[bulk.LeaseID]*modelLease{},
 		global: max(0, config.RequestsPerSecond), limited: config.RequestsPerSecond > 0,
 		tenants: map[string]float64{}, targets: map[string]bulk.TargetLimits{}, throttled: map[string]bool{},
-		starts: map[string]int64{}, fuzzy: -1,
+		starts: map[string]int64{}, asked: map[string]int64{}, fuzzy: -1,
 	}
 }
 
@@ -124,16 +127,43 @@ func (m *model) limitsOf(a *modelAction) []limit {
 	}
 }
 
-// under sums up what the store last said of the actions under a limit.
+// under sums up what the store last said of the actions under a limit. What is
+// ready does not count while nobody asks for its type.
 func (m *model) under(key string) (ready, inFlight int64) {
 	for _, a := range m.actions {
 		for _, l := range m.limitsOf(a) {
-			if l.key == key {
-				ready, inFlight = ready+a.last.Ready, inFlight+a.last.InFlight
+			if l.key != key {
+				continue
+			}
+			inFlight += a.last.InFlight
+			if !m.idle(a.Type) {
+				ready += a.last.Ready
 			}
 		}
 	}
 	return ready, inFlight
+}
+
+// ask notes that workers ask for jobs of types.
+func (m *model) ask(types []string) {
+	for _, name := range types {
+		m.asked[name] = m.window
+	}
+}
+
+// idle tells whether jobs of a type are ready and nobody asks for them.
+func (m *model) idle(jobType string) bool {
+	return m.window > m.asked[jobType]+1 && m.readyOf(jobType) > 0
+}
+
+// readyOf counts the ready jobs of a type.
+func (m *model) readyOf(jobType string) (ready int64) {
+	for _, a := range m.actions {
+		if a.Type == jobType {
+			ready += a.last.Ready
+		}
+	}
+	return ready
 }
 
 // left is what a limit lets into the ready queue.

@@ -43,6 +43,7 @@ var faults = map[string][]string{
 	"reopen forgets starts":       {"restart", "model"},
 	"reopen ends remote leases":   {"restart", "model"},
 	"ready not counted":           {"limits", "model"},
+	"idle types hold slots":       {"limits", "model"},
 	"concurrency ignored":         {"limits", "model"},
 	"paused in backlog":           {"admit", "model"},
 	"weight ignored":              {"admit"},

@@ -112,7 +112,7 @@ func newStatusCommand(connect connector) *cobra.Command {
 	command := &cobra.Command{
 		Use:     "status ID",
 		Short:   "Show one action of a server, and where its jobs are",
-		Example: `  sluice bulk status 01JD3V0Q4Z`,
+		Example: `  sluice bulk status zips`,
 		Args:    oneID,
 		RunE: f.with(connect, func(ctx context.Context, r *remote, args []string) error {
 			action, err := r.server.Action(ctx, args[0])
@@ -208,7 +208,7 @@ func newMoveCommand(connect connector, name, short string, move func(server, con
 	command := &cobra.Command{
 		Use:     name + " ID",
 		Short:   short,
-		Example: fmt.Sprintf("  sluice bulk %s 01JD3V0Q4Z", name),
+		Example: fmt.Sprintf("  sluice bulk %s zips", name),
 		Args:    oneID,
 		RunE: f.with(connect, func(ctx context.Context, r *remote, args []string) error {
 			action, err := move(r.server, ctx, args[0])
@@ -235,8 +235,8 @@ func newReplayCommand(connect connector) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "replay ID",
 		Short: "Run the failed jobs of a finished action again, in a new action",
-		Example: `  sluice bulk replay 01JD3V0Q4Z
-  sluice bulk replay 01JD3V0Q4Z --json | jq -r .id`,
+		Example: `  sluice bulk replay zips
+  sluice bulk replay zips --json | jq -r .id`,
 		Args: oneID,
 		RunE: f.with(connect, func(ctx context.Context, r *remote, args []string) error {
 			action, err := r.server.Replay(ctx, args[0])

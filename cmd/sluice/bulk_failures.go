@@ -26,11 +26,11 @@ func newFailuresCommand(connect connector) *cobra.Command {
 		Long: `List the jobs of an action that failed for good, in the order of the upload.
 
 With --csv or --json all of them are written as they come, whatever their number:
-CSV with the columns id, index, attempts, failed_at, error, payload; or a JSON
-object per line.`,
-		Example: `  sluice bulk failures 01JD3V0Q4Z
-  sluice bulk failures 01JD3V0Q4Z --csv > failed.csv
-  sluice bulk failures 01JD3V0Q4Z --json | jq -c .payload > again.ndjson`,
+CSV with the columns index, id, error, attempts, failed_at, payload, as the API
+has them; or a JSON object per line.`,
+		Example: `  sluice bulk failures zips
+  sluice bulk failures zips --csv > failed.csv
+  sluice bulk failures zips --json | jq -c .payload > again.ndjson`,
 		Args: oneID,
 		RunE: f.with(connect, func(ctx context.Context, r *remote, args []string) error {
 			switch {
@@ -79,14 +79,14 @@ func (r *remote) eachFailure(ctx context.Context, id string, limit int, see func
 
 func (r *remote) failuresCSV(ctx context.Context, id string) error {
 	w := csv.NewWriter(r.out)
-	err := w.Write([]string{"id", "index", "attempts", "failed_at", "error", "payload"})
+	err := w.Write([]string{"index", "id", "error", "attempts", "failed_at", "payload"})
 	if err != nil {
 		return err
 	}
 	err = r.eachFailure(ctx, id, 0, func(job *wire.DeadLetter) error {
 		return w.Write([]string{
-			job.ID, strconv.FormatInt(job.Index, 10), strconv.Itoa(job.Attempts),
-			job.FailedAt.UTC().Format(time.RFC3339Nano), job.Error, string(job.Payload),
+			strconv.FormatInt(job.Index, 10), job.ID, job.Error, strconv.Itoa(job.Attempts),
+			job.FailedAt.UTC().Format(time.RFC3339Nano), string(job.Payload),
 		})
 	})
 	w.Flush()

@@ -152,6 +152,9 @@ func (f *runFlags) run(command *cobra.Command, file string, open opener, input i
 		return nil, wrongUsage("--tenant-column: name the column that says whose job a row is")
 	case err != nil:
 		return nil, err
+	case f.jobType != "" && f.jobType != "echo":
+		return nil, wrongUsage("--type: %q: there is no handler of this type here: want echo, or --url for HTTP requests;"+
+			" workers of other types need a server: sluice bulk submit", f.jobType)
 	case f.rps < 0:
 		return nil, wrongUsage("--rps: %g requests per second: want more than 0, or 0 for no limit", f.rps)
 	case f.workers < 0 || f.workers > 10_000:

@@ -165,6 +165,7 @@ func TestBulkRunRefusesFlags(t *testing.T) {
 		"two files":      {with("x.csv", "--type", "echo"), `give one file, not 2`},
 		"no column":      {[]string{"-", "--type", "echo"}, `--tenant-column: name the column`},
 		"no type":        {with(), `say what runs a job: --url URL`},
+		"another type":   {with("--type", "email:send"), `--type: "email:send": there is no handler of this type here: want echo`},
 		"both":           {with("--type", "echo", "--url", "http://x/"), `either --url or --type, not both`},
 		"bad url":        {with("--url", "ftp://x/"), `--url: "ftp://x/": want an http or https URL`},
 		"bad class":      {with("--type", "echo", "--class", "urgent"), `--class: class "urgent": want high, normal or low`},

@@ -37,7 +37,7 @@ func newSubmitCommand(connect connector) *cobra.Command {
 		Use:   "submit FILE (--tenant TENANT | --tenant-column COLUMN) (--url URL | --type TYPE)",
 		Short: "Upload a file of jobs to a server and start them",
 		Long:  submitLong,
-		Example: `  sluice bulk submit examples/zipcodes.csv --tenant acme --type echo --watch
+		Example: `  sluice bulk submit examples/zipcodes.csv --tenant acme --id zips --type echo --watch
   sluice bulk submit examples/zipcodes.csv --tenant-column state --type echo --aggregate count
   sluice bulk submit orders.ndjson --tenant acme --id orders-2025-11 --url https://api.example.com/orders`,
 		Args: oneFile,

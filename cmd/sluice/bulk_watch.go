@@ -21,8 +21,8 @@ the watching, not the action.
 
 The exit code is 0 if the action COMPLETED, 1 if it FAILED or was CANCELED. With
 --json every change is a line, the object of "sluice bulk status --json".`,
-		Example: `  sluice bulk watch 01JD3V0Q4Z
-  sluice bulk watch 01JD3V0Q4Z --json | jq .succeeded`,
+		Example: `  sluice bulk watch zips
+  sluice bulk watch zips --json | jq .succeeded`,
 		Args: oneID,
 		RunE: f.with(connect, func(ctx context.Context, r *remote, args []string) error {
 			action, err := r.watch(ctx, args[0])

@@ -114,7 +114,7 @@ func (a Action) Apply(m Move, now time.Time) (Action, error) {
 	case Complete, Fail:
 		return a.finish(m, now)
 	case Replayed:
-		if !a.Status.Final() {
+		if a.FinishedAt.IsZero() { // jobs in flight may still become dead letters
 			return refuse("its dead letters can be replayed when it has finished")
 		}
 		a.Replays++

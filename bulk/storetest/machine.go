@@ -196,7 +196,7 @@ func (m *machine) move(a *modelAction, move bulk.Move) {
 		a.cancel()
 	}
 	a.ended = a.ended || a.status.Final()
-	if move.Kind == bulk.Replayed && a.status.Final() {
+	if move.Kind == bulk.Replayed && !now.FinishedAt.IsZero() {
 		a.replayed = max(a.replayed, move.Total)
 	}
 }

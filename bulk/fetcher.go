@@ -65,9 +65,16 @@ func (e *Engine) room(b Backlog, flows map[string]*flow) Room {
 			flows[name] = f
 		}
 		bound := f.next(b.Now, state, int64(e.config.ReadyMax))
+		workers := int64(0)
 		if p := e.pools[name]; p != nil {
-			bound = max(bound, int64(p.size()))
+			workers = int64(p.size())
 		}
+		if b.Left != NoLimit && e.config.Window < time.Second && len(b.Lines) > 0 {
+			// What is ready holds a part of the limit: about what starts in a window.
+			bound = max(1, int64(float64(bound)*e.config.Window.Seconds()))
+			workers = min(workers, b.Left/int64(len(b.Lines)))
+		}
+		bound = max(bound, workers)
 		free := bound - state.Ready
 		if state.Ready > 0 && free < min(int64(e.config.FetchBatch), bound/4) {
 			free = 0

@@ -23,6 +23,9 @@ func newFlowRun(most int64) *flowRun {
 
 func (r *flowRun) look(after time.Duration) int64 {
 	r.now = r.now.Add(after)
+	if r.state.InFlight > 0 {
+		r.state.Busy += after
+	}
 	return r.next(r.now, r.state, r.most)
 }
 
@@ -93,6 +96,17 @@ func TestFlowKeepsItsBoundWhileNothingWaits(t *testing.T) {
 	r.state.Finished += 1200
 	if got := r.look(time.Second); got != 1200 {
 		t.Errorf("a speed above the bound: bound %d, want 1200", got)
+	}
+}
+
+func TestFlowMeasuresTheTimeInWhichThereWasWork(t *testing.T) {
+	r := newFlowRun(10_000)
+	r.state = TypeState{Waiting: 1000, Finished: 20, Busy: 200 * time.Millisecond}
+	if got := r.look(time.Second); got != 100 {
+		t.Errorf("20 jobs in the 200 ms of a second that a limit left: bound %d, want 100", got)
+	}
+	if got := r.look(time.Second); got != 100 {
+		t.Errorf("a second without work: bound %d, want 100 still", got)
 	}
 }
 

@@ -186,6 +186,9 @@ type TypeState struct {
 	// Finished counts the attempts that ended other than throttled or released,
 	// since the store was opened.
 	Finished int64
+	// Busy is for how long any of its jobs were in flight, since the store was
+	// opened.
+	Busy time.Duration
 	// Virtual is the virtual time of the division among the type's lines.
 	Virtual float64
 	// Idle says that jobs are ready and nobody asks for them: see Lease.

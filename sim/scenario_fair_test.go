@@ -120,3 +120,38 @@ func TestEqualTenantsAtThrottlingTarget(t *testing.T) {
 		})
 	}
 }
+
+// One tenant's workers are slow, the other's are not, and the limit is more than
+// both need. What is ready for the slow ones holds no more of the limit than they
+// can start, however short the windows are: the other gets what they leave.
+func TestSlowWorkersHoldNoLimit(t *testing.T) {
+	for _, window := range []time.Duration{time.Second, 100 * time.Millisecond} {
+		t.Run(fmt.Sprint("windows of ", window), func(t *testing.T) {
+			mux := bulk.NewMux()
+			for name, latency := range map[string]time.Duration{"slow": 100 * time.Millisecond, "fast": time.Millisecond} {
+				mux.HandleFunc(name, func(context.Context, *bulk.Job) ([]byte, error) {
+					time.Sleep(latency)
+					return nil, nil
+				})
+			}
+			simulate(t, bulk.Config{RequestsPerSecond: 300, Window: window, Workers: 10}, 0, mux, func(w *world) {
+				slow := w.submit(bulk.Spec{Tenant: "slow", Type: "slow"}, 5000)
+				fast := w.submit(bulk.Spec{Tenant: "fast", Type: "fast"}, 20_000)
+				time.Sleep(20 * time.Second)
+				for id, least := range map[string]int64{slow: 20 * 85, fast: 20 * 185} {
+					a, err := w.engine.Action(context.Background(), id)
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Logf("%s: %d", a.Tenant, a.Succeeded)
+					if a.Succeeded < least {
+						t.Errorf("%s has %d after 20 s, want at least %d", a.Tenant, a.Succeeded, least)
+					}
+					if _, err := w.engine.Cancel(context.Background(), id); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+		})
+	}
+}

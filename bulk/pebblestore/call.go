@@ -130,7 +130,7 @@ func (s *Store) launch(j *job) {
 	j.phase, j.lapsed = inFlight, false
 	heap.Push(&s.leases, j)
 	a.record.InFlight++
-	a.line.kind.inFlight++
+	a.line.kind.launched(s.now())
 	a.target.inFlight++
 }
 
@@ -139,7 +139,7 @@ func (s *Store) land(j *job) {
 	a := j.action
 	heap.Remove(&s.leases, j.place)
 	a.record.InFlight--
-	a.line.kind.inFlight--
+	a.line.kind.landed(s.now())
 	a.target.inFlight--
 }
 

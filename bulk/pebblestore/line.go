@@ -47,7 +47,7 @@ func (s *Store) Backlog(context.Context) (bulk.Backlog, error) {
 		NonReady:   s.nonReady,
 	}
 	for name, k := range s.kinds {
-		b.Types[name] = bulk.TypeState{Ready: int64(k.ready.len()), InFlight: k.inFlight, Finished: k.finished, Virtual: k.virtual, Idle: k.idle}
+		b.Types[name] = bulk.TypeState{Ready: int64(k.ready.len()), InFlight: k.inFlight, Finished: k.finished, Busy: k.busyUntil(now), Virtual: k.virtual, Idle: k.idle}
 	}
 	for name, t := range s.targets {
 		if left := s.leftOf(t, window); left != bulk.NoLimit {

@@ -126,13 +126,37 @@ type kind struct {
 	ready    queue
 	inFlight int64
 	finished int64
-	virtual  float64
-	lines    int
+	// busy is for how long jobs were in flight, up to busySince if some are.
+	busy      time.Duration
+	busySince time.Time
+	virtual   float64
+	lines     int
 	// asked is the window in which workers last asked for the kind's jobs, or its
 	// ready queue stopped being empty.
 	asked int64
 	// idle says that nobody works on the kind: its ready jobs hold no slots.
 	idle bool
+}
+
+// launched and landed count a job in flight.
+func (k *kind) launched(now time.Time) {
+	if k.inFlight++; k.inFlight == 1 {
+		k.busySince = now
+	}
+}
+
+func (k *kind) landed(now time.Time) {
+	if k.inFlight--; k.inFlight == 0 {
+		k.busy += now.Sub(k.busySince)
+	}
+}
+
+// busyUntil is for how long jobs were in flight.
+func (k *kind) busyUntil(now time.Time) time.Duration {
+	if k.inFlight == 0 {
+		return k.busy
+	}
+	return k.busy + now.Sub(k.busySince)
 }
 
 // counter counts what is charged to one limit.

@@ -202,6 +202,9 @@ func (m *model) accept(l *modelLease, s bulk.Settlement) (released bool) {
 	}
 	l.live, l.settled = false, true
 	canceled := a.status == bulk.Canceled
+	if s.Kind == bulk.Throttled {
+		m.throttled[a.congests()] = true
+	}
 	switch {
 	case s.Kind == bulk.Succeeded:
 		j.used++
@@ -215,7 +218,6 @@ func (m *model) accept(l *modelLease, s bulk.Settlement) (released bool) {
 		m.fail(a, j, s.RetryAfter)
 	case s.Kind == bulk.Throttled:
 		a.throttles++
-		m.throttled[a.congests()] = true
 		j.setAside(bulk.APIThrottled, now.Add(max(m.config.For(a.Type).BackoffBase, s.RetryAfter)-time.Millisecond), time.Time{})
 	case s.Kind == bulk.Released:
 		j.state = modelWaits

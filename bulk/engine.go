@@ -33,6 +33,7 @@ type Engine struct {
 	endJobs context.CancelFunc
 
 	catalog  catalog
+	asked    asked
 	fairness fairnessWatch
 	pace     pace
 }
@@ -92,9 +93,13 @@ func (e *Engine) Start(ctx context.Context) error {
 	return nil
 }
 
+// endTime is how long the loops have to end once all is settled or handed back.
+const endTime = 5 * time.Second
+
 // Stop implements lifecycle.Service: it leases nothing more, waits for the jobs
 // in flight, and hands back those that are not done when ctx or the configured
-// grace ends.
+// grace ends. A handler that does not return even then is left behind, and named
+// in the error.
 func (e *Engine) Stop(ctx context.Context) error {
 	grace, cancel := context.WithTimeout(ctx, e.config.ShutdownGrace)
 	defer cancel()
@@ -105,9 +110,13 @@ func (e *Engine) Stop(ctx context.Context) error {
 	wait.Wait()
 	e.endJobs()
 	for _, p := range e.pools {
-		p.handBack()
+		wait.Go(p.handBack)
 	}
-	return e.group.Stop(context.WithoutCancel(ctx))
+	wait.Wait()
+	// A handler that hangs cannot be waited for.
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	defer cancel()
+	return e.group.Stop(end)
 }
 
 // Failed implements lifecycle.Service.

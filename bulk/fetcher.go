@@ -2,11 +2,55 @@ package bulk
 
 import (
 	"context"
+	"maps"
+	"sync"
 	"time"
 )
 
-// fetchPause is the least time between two looks at the fair queue.
-const fetchPause = time.Millisecond
+const (
+	// fetchPause is the least time between two looks at the fair queue.
+	fetchPause = time.Millisecond
+	// idlePart is the part of a window's limit, and of the ready queue, that types
+	// without workers may hold together.
+	idlePart = 10
+	// askedFor is how long a type counts as worked on after a remote worker asked
+	// for its jobs.
+	askedFor = 10 * time.Second
+)
+
+// asked remembers when remote workers last asked for the jobs of a type.
+type asked struct {
+	mu sync.Mutex
+	at map[string]time.Time
+}
+
+// note takes down that types were asked for; true if one had not been lately. It
+// forgets those that were not asked for in a long time.
+func (a *asked) note(types []string, now time.Time) (anew bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.at == nil {
+		a.at = map[string]time.Time{}
+	}
+	for _, name := range types {
+		anew = anew || now.Sub(a.at[name]) >= askedFor
+		a.at[name] = now
+	}
+	if anew {
+		maps.DeleteFunc(a.at, func(_ string, at time.Time) bool { return now.Sub(at) >= askedFor })
+	}
+	return anew
+}
+
+// served tells whether somebody works on a type here.
+func (e *Engine) served(name string, now time.Time) bool {
+	if e.pools[name] != nil {
+		return true
+	}
+	e.asked.mu.Lock()
+	defer e.asked.mu.Unlock()
+	return now.Sub(e.asked.at[name]) < askedFor
+}
 
 // fetcher moves jobs from the fair queue to the ready queue: it looks at the
 // backlog, asks the policies who may pass, and hands the grants to the store.
@@ -57,21 +101,26 @@ func (e *Engine) fetchOnce(ctx context.Context, flows map[string]*flow) (wait ti
 // mostly full is left alone until a batch's worth is free.
 func (e *Engine) room(b Backlog, flows map[string]*flow) Room {
 	room := Room{Total: int64(e.config.ReadyMax), Types: map[string]int64{}}
+	// What nobody works on is held to a tenth, so that it keeps the rest from
+	// nobody: ready jobs count against the window's limit.
+	idle := min(b.Left, room.Total) / idlePart
+	for name, state := range b.Types {
+		if !e.served(name, b.Now) {
+			idle -= state.Ready
+		}
+	}
 	for name, state := range b.Types {
 		f := flows[name]
 		if f == nil {
 			f = &flow{}
 			flows[name] = f
 		}
-		bound := f.next(b.Now, state, int64(e.config.ReadyMax))
-		if p := e.pools[name]; p != nil {
-			bound = max(bound, int64(p.size()))
+		free := max(0, e.free(name, f.next(b.Now, state, int64(e.config.ReadyMax)), state))
+		if !e.served(name, b.Now) {
+			free = min(free, max(0, idle))
+			idle -= free
 		}
-		free := bound - state.Ready
-		if state.Ready > 0 && free < min(int64(e.config.FetchBatch), bound/4) {
-			free = 0
-		}
-		room.Types[name] = max(0, free)
+		room.Types[name] = free
 		room.Total -= state.Ready
 	}
 	for name := range flows {
@@ -80,6 +129,21 @@ func (e *Engine) room(b Backlog, flows map[string]*flow) Room {
 		}
 	}
 	return room
+}
+
+// free is how many jobs of a type may become ready, by its bound.
+func (e *Engine) free(name string, bound int64, state TypeState) int64 {
+	if p := e.pools[name]; p != nil {
+		if bound <= minReady && p.hangs() {
+			return int64(p.size()) - state.InFlight - state.Ready
+		}
+		bound = max(bound, int64(p.size()))
+	}
+	free := bound - state.Ready
+	if state.Ready > 0 && free < min(int64(e.config.FetchBatch), bound/4) {
+		return 0
+	}
+	return free
 }
 
 func (e *Engine) wakeWorkers() {

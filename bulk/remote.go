@@ -25,6 +25,9 @@ const remotePoll = 200 * time.Millisecond
 // them, up to `wait`.
 func (e *Engine) Lease(ctx context.Context, request LeaseRequest, wait time.Duration) ([]Job, error) {
 	orDefault(&request.LeaseFor, e.config.Lease)
+	if e.asked.note(request.Types, time.Now()) {
+		e.fetch.wake()
+	}
 	if wait <= 0 {
 		return e.store.Lease(ctx, request)
 	}
@@ -39,6 +42,7 @@ func (e *Engine) Lease(ctx context.Context, request LeaseRequest, wait time.Dura
 			e.fetch.wake()
 			return jobs, err
 		}
+		e.asked.note(request.Types, time.Now())
 		select {
 		case <-admitted:
 		case <-poll.C:
@@ -110,6 +114,8 @@ func (e *Engine) settleAll(ctx context.Context, batch []ended) ([]Verdict, error
 	}
 	e.fairness.settled(batch, verdicts)
 	e.metrics.settled(batch, verdicts)
+	// The fetcher too: what ended may have made room at a target.
+	e.fetch.wake()
 	e.watch.wake()
 	e.aggregate.wake()
 	return verdicts, nil

@@ -93,6 +93,20 @@ func (p *pool) size() int {
 	return p.want
 }
 
+// hangs tells whether a job that runs takes longer than hangTime. Where little is
+// done in a second besides, only idle workers need jobs that are ready.
+func (p *pool) hangs() bool {
+	const hangTime = time.Second / 10
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.running {
+		if time.Since(r.since) >= hangTime {
+			return true
+		}
+	}
+	return false
+}
+
 // leaser keeps the workers supplied.
 func (p *pool) leaser(ctx context.Context) error {
 	for {

@@ -2,12 +2,16 @@ package bulk
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
-// reduceInterval is how often outcomes are reduced while an action runs.
-const reduceInterval = 250 * time.Millisecond
+const (
+	// reduceInterval is how often outcomes are reduced while an action runs, and
+	// reduceBatches is how many batches of them must be there by then: so that
+	// each of ten thousand small actions is reduced once, at its end.
+	reduceInterval = 250 * time.Millisecond
+	reduceBatches  = 16
+)
 
 // aggregator reduces outcomes into results, batch after batch, so that results
 // are never all in memory. Progress is a compare-and-set on the number of
@@ -15,16 +19,7 @@ const reduceInterval = 250 * time.Millisecond
 // whatever crashes.
 func (e *Engine) aggregator(ctx context.Context) error {
 	for {
-		actions, err := e.store.Actions(ctx, ActionFilter{Unfinished: true})
-		for i := 0; i < len(actions) && err == nil; i++ {
-			if a := actions[i]; a.Status == Aggregating || a.Status == Running && a.Reduced < a.Batches {
-				err = e.reduce(ctx, a)
-			}
-			// Another instance was first, or the action was canceled.
-			if refused := (*MoveError)(nil); errors.As(err, &refused) {
-				err = nil
-			}
-		}
+		err := e.aggregateOnce(ctx)
 		if err != nil && !retriable(err) {
 			return err
 		} else if err != nil {
@@ -34,6 +29,20 @@ func (e *Engine) aggregator(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+}
+
+func (e *Engine) aggregateOnce(ctx context.Context) error {
+	actions, err := e.store.Actions(ctx, ActionFilter{Unfinished: true})
+	if err != nil {
+		return err
+	}
+	var reducible []*Action
+	for i := range actions {
+		if a := &actions[i]; a.Status == Aggregating || a.Status == Running && a.Batches-a.Reduced >= reduceBatches {
+			reducible = append(reducible, a)
+		}
+	}
+	return e.moveOn("aggregate", reducible, func(a *Action) error { return e.reduce(ctx, *a) })
 }
 
 // reduce reduces what outcomes an action has, and completes it if all its jobs

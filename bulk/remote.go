@@ -112,6 +112,8 @@ func (e *Engine) settleAll(ctx context.Context, batch []ended) ([]Verdict, error
 	}
 	e.fairness.settled(batch, verdicts)
 	e.metrics.settled(batch, verdicts)
+	// The fetcher too: what ended may have made room at a target.
+	e.fetch.wake()
 	e.watch.wake()
 	e.aggregate.wake()
 	// A limit of what is in flight may have room again, and a job set aside may be

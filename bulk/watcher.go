@@ -5,13 +5,19 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 const (
 	// watchInterval is how often the watcher looks when nothing wakes it, and
-	// watchPause the least time between two looks.
+	// watchPause the least time between two looks; watchPauseMax is the longest.
 	watchInterval = 200 * time.Millisecond
 	watchPause    = 10 * time.Millisecond
+	watchPauseMax = 500 * time.Millisecond
+	// sideBySide is how many actions are moved on at one time: their writes share
+	// fsyncs, so that ten thousand actions take seconds.
+	sideBySide = 32
 	// forgetInterval is how often finished actions are looked for whose
 	// retention is over.
 	forgetInterval = 10 * time.Minute
@@ -35,7 +41,8 @@ func (e *Engine) watcher(ctx context.Context) error {
 			e.log.Error("watch", "error", err)
 		}
 		// With very many actions a look takes long; it gets a fifth of the time.
-		if !sleep(ctx, nil, max(watchPause, 4*time.Since(began))) || !sleep(ctx, e.watch, watchInterval) {
+		pause := min(max(watchPause, 4*time.Since(began)), watchPauseMax)
+		if !sleep(ctx, nil, pause) || !sleep(ctx, e.watch, watchInterval) {
 			return ctx.Err()
 		}
 	}
@@ -47,23 +54,24 @@ func (e *Engine) watchOnce(ctx context.Context) error {
 		return err
 	}
 	now := time.Now()
-	moved := false
+	var movable []*Action
 	unfinished := make(map[string]bool, len(actions))
 	for i := range actions {
 		a := &actions[i]
 		unfinished[a.ID] = true
 		e.pace.observe(a, now)
-		kind := e.nextMove(a, now)
-		if kind == 0 {
-			continue
+		if e.nextMove(a, now) != 0 {
+			movable = append(movable, a)
 		}
-		var refused *MoveError
-		if _, err := e.store.Move(ctx, a.ID, Move{Kind: kind}); err != nil && !errors.As(err, &refused) {
-			return err
-		}
-		moved = true
 	}
-	if moved {
+	err = e.moveOn("watch", movable, func(a *Action) error {
+		_, err := e.store.Move(ctx, a.ID, Move{Kind: e.nextMove(a, now)})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if len(movable) > 0 {
 		// Only now, so that actions which start together are served together.
 		e.fetch.wake()
 		e.aggregate.wake()
@@ -72,6 +80,29 @@ func (e *Engine) watchOnce(ctx context.Context) error {
 	e.catalog.forget(unfinished)
 	e.pace.forget(unfinished)
 	return nil
+}
+
+// moveOn calls f for actions, some side by side. An action that somebody else has
+// moved meanwhile is left alone, and one that fails holds up no other. The error
+// is one that the loop cannot go on after.
+func (e *Engine) moveOn(loop string, actions []*Action, f func(*Action) error) error {
+	var group errgroup.Group
+	group.SetLimit(sideBySide)
+	for _, a := range actions {
+		group.Go(func() error {
+			err := f(a)
+			var refused *MoveError
+			switch {
+			case err == nil || errors.As(err, &refused) || errors.Is(err, ErrNotFound):
+				return nil
+			case retriable(err):
+				e.log.Error(loop, "action", a.ID, "error", err)
+				return nil
+			}
+			return err
+		})
+	}
+	return group.Wait()
 }
 
 // nextMove is the move that an action is ready for; 0 if none. One that was

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api/wire"
@@ -20,7 +21,7 @@ func (f *fixture) failed(id string, indexes ...int64) {
 	f.Helper()
 	f.create(id)
 	f.engine.edit(id, func(a *fakeAction) {
-		a.Status, a.Failed = bulk.Completed, int64(len(indexes))
+		a.Status, a.Failed, a.FinishedAt = bulk.Completed, int64(len(indexes)), time.Now()
 		for _, i := range indexes {
 			a.letters = append(a.letters, bulk.DeadLetter{
 				Action: id, Index: i, Payload: []byte(fmt.Sprintf(`{"n":"%d, \"x\""}`, i)), Error: "no, \"really\"\nnot", Attempts: 4, FailedAt: start,

@@ -359,9 +359,21 @@ func (c *call) forget(number uint64, id string) {
 	c.s.late.forget(number)
 }
 
+// pointDeletes is up to how many keys of an action are deleted one by one. Each
+// range that is deleted makes the next reads slower until Pebble has flushed it,
+// which ten thousand small actions would feel.
+const pointDeletes = 64
+
 func (c *call) deleteAll(kind byte, number uint64) {
 	from, to := numberRange(kind, number)
-	c.keep(c.batch.DeleteRange(from, to, nil))
+	keys := 0
+	c.keep(scan(c.s.db, from, to, func(key, _ []byte) (bool, error) {
+		keys++
+		return keys <= pointDeletes, c.batch.Delete(key, nil)
+	}))
+	if keys > pointDeletes {
+		c.keep(c.batch.DeleteRange(from, to, nil))
+	}
 }
 
 // deleteDead deletes the dead letters below an index.

@@ -16,19 +16,8 @@ func BenchmarkManyActions(b *testing.B) {
 	const actions = 10_000
 	config := bulk.Config{RequestsPerSecond: -1}
 	s := openBench(b, config)
-	engine, err := bulk.New(s, bulk.NewMux(), config)
-	if err != nil {
-		b.Fatal(err)
-	}
 	ctx := context.Background()
-	if err := engine.Start(ctx); err != nil {
-		b.Fatal(err)
-	}
-	defer func() {
-		if err := engine.Stop(ctx); err != nil {
-			b.Error(err)
-		}
-	}()
+	engine := startBench(b, s, bulk.NewMux(), config)
 	b.ResetTimer()
 	for round := range b.N {
 		eachOf(b, actions, func(i int) error { return uploadSmall(ctx, engine, fmt.Sprint(round, ".", i)) })

@@ -34,6 +34,24 @@ func openBench(b *testing.B, config bulk.Config) *Store {
 	return s
 }
 
+// startBench starts an engine on a store; it stops before the store is closed.
+func startBench(b *testing.B, s *Store, mux *bulk.Mux, config bulk.Config) *bulk.Engine {
+	b.Helper()
+	engine, err := bulk.New(s, mux, config)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := engine.Start(context.Background()); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := engine.Stop(context.Background()); err != nil {
+			b.Error(err)
+		}
+	})
+	return engine
+}
+
 // BenchmarkEnqueue appends batches of 1,000 jobs of 100 bytes to four actions
 // side by side; every append is fsynced before it returns.
 func BenchmarkEnqueue(b *testing.B) {
@@ -68,19 +86,8 @@ func BenchmarkRun(b *testing.B) {
 	s := openBench(b, config)
 	mux := bulk.NewMux()
 	mux.HandleFunc("no-op", func(context.Context, *bulk.Job) ([]byte, error) { return nil, nil })
-	engine, err := bulk.New(s, mux, config)
-	if err != nil {
-		b.Fatal(err)
-	}
 	ctx := context.Background()
-	if err := engine.Start(ctx); err != nil {
-		b.Fatal(err)
-	}
-	defer func() {
-		if err := engine.Stop(ctx); err != nil {
-			b.Error(err)
-		}
-	}()
+	engine := startBench(b, s, mux, config)
 	batch := payloads()
 	const tenants = 4
 	var wait sync.WaitGroup

@@ -46,19 +46,28 @@ func decodeOutcomes(to []bulk.Outcome, value []byte) ([]bulk.Outcome, bool) {
 	return to, !r.bad && len(r.rest) == 0
 }
 
+// holdAction is hold, for what reads of one action: it returns its number.
+func (s *Store) holdAction(id string) (number uint64, done func(), err error) {
+	if done, err = s.hold(); err != nil {
+		return 0, nil, err
+	}
+	s.mu.Lock()
+	number, err = s.lookup(id)
+	s.mu.Unlock()
+	if err != nil {
+		done()
+		return 0, nil, err
+	}
+	return number, done, nil
+}
+
 // Outcomes implements bulk.Store.
 func (s *Store) Outcomes(_ context.Context, id string, after uint64) (outcomes []bulk.Outcome, upTo uint64, err error) {
-	done, err := s.hold()
+	number, done, err := s.holdAction(id)
 	if err != nil {
 		return nil, after, err
 	}
 	defer done()
-	s.mu.Lock()
-	number, err := s.lookup(id)
-	s.mu.Unlock()
-	if err != nil {
-		return nil, after, err
-	}
 	upTo = after
 	_, end := numberRange(keyOutcomes, number)
 	err = scan(s.db, outcomesKey(number, after), end, func(key, value []byte) (bool, error) {
@@ -90,16 +99,13 @@ func decodeDeadLetter(value []byte) (d bulk.DeadLetter, ok bool) {
 
 // DeadLetters implements bulk.Store.
 func (s *Store) DeadLetters(_ context.Context, id string, from int64, limit int) (letters []bulk.DeadLetter, err error) {
-	done, err := s.hold()
+	number, done, err := s.holdAction(id)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	s.mu.Lock()
-	number, err := s.lookup(id)
-	s.mu.Unlock()
-	if err != nil || limit <= 0 || from > MaxJobs {
-		return nil, err
+	if limit <= 0 || from > MaxJobs {
+		return nil, nil
 	}
 	_, end := numberRange(keyDead, number)
 	err = scan(s.db, indexKey(keyDead, number, uint32(max(0, from))), end, func(key, value []byte) (bool, error) {

@@ -34,6 +34,11 @@ var packages = map[string]rule{
 	"bulk/upload":      {refuses: []string{pebble, "net"}},
 	"bulk/webhook":     {imports: []string{"bulk"}, refuses: []string{pebble}},
 
+	"topic": {
+		imports: []string{"lifecycle"},
+		refuses: []string{"net", "os", nats, "github.com/spf13"},
+	},
+
 	"lifecycle":         {refuses: []string{"github.com", "net"}},
 	"examples":          {},
 	"examples/embedded": {imports: []string{"bulk", "bulk/pebblestore"}},
@@ -47,7 +52,10 @@ var packages = map[string]rule{
 	"tidy": {testOnly: true},
 }
 
-const pebble = "github.com/cockroachdb/pebble"
+const (
+	pebble = "github.com/cockroachdb/pebble"
+	nats   = "github.com/nats-io"
+)
 
 // notInTheBinary are packages that only tests need.
 var notInTheBinary = []string{"testing", "net/http/httptest", "pgregory.net/rapid", "go.uber.org/goleak"}

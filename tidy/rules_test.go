@@ -39,6 +39,8 @@ var packages = map[string]rule{
 		refuses: []string{"net", "os", nats, "github.com/spf13"},
 	},
 
+	"topic/kafka": {imports: []string{"lifecycle", "topic"}, refuses: []string{nats}},
+
 	"lifecycle":         {refuses: []string{"github.com", "net"}},
 	"examples":          {},
 	"examples/embedded": {imports: []string{"bulk", "bulk/pebblestore"}},

@@ -1,0 +1,132 @@
+package topic
+
+import (
+	"fmt"
+	"time"
+)
+
+// Config holds the settings of a broker. The zero value of each field means its
+// default, unless the field says otherwise.
+type Config struct {
+	// Linger is how long an append that arrives at an idle partition waits for
+	// others to be written with it: longer means fewer fsyncs and more
+	// latency. Appends that arrive while one is being written are collected in any
+	// case. Default 0; at most 1 s.
+	Linger time.Duration
+	// AutoCreate makes topics that are asked for and do not exist, if the client
+	// allows it. Default true; AutoCreateOff turns it off.
+	AutoCreateOff bool
+	// Partitions is how many a topic has if its creator does not say. Default 1.
+	Partitions int32
+	// MaxPartitions is the most partitions of one topic. Default 1,000.
+	MaxPartitions int32
+	// MaxMessageBytes is the most bytes of one record batch, as sent, unless the
+	// topic has a setting of its own. Default 1 MiB and 12 bytes of overhead,
+	// as in Kafka; at most 7 MiB.
+	MaxMessageBytes int32
+	// Retention is how long records are kept, by their timestamps, unless the
+	// topic has a setting of its own. Default 7 days; negative: for ever.
+	Retention time.Duration
+	// RetentionBytes is the most bytes that a partition keeps, unless the topic
+	// has a setting of its own. Default and negative: no limit.
+	RetentionBytes int64
+	// RetentionInterval is how often retention is looked after. Default 1 minute.
+	RetentionInterval time.Duration
+	// TailBytes bounds the memory that keeps the newest records of all
+	// partitions for consumers that keep up. Default 128 MiB.
+	TailBytes int64
+	// PendingBytes bounds what appends of one partition hold in memory until
+	// they are durable; an append above it waits. Default 32 MiB.
+	PendingBytes int64
+	// ProducerRetention is how long a partition remembers an idempotent producer
+	// that sends nothing. Default 24 hours.
+	ProducerRetention time.Duration
+	// ProducersMax is how many idempotent producers a partition remembers; above
+	// it the one that was silent longest is forgotten. Default 10,000.
+	ProducersMax int
+	Groups       GroupsConfig
+}
+
+// GroupsConfig holds the settings of consumer groups.
+type GroupsConfig struct {
+	// MinSession and MaxSession bound the session timeout that members ask for.
+	// Defaults 6 s and 30 minutes.
+	MinSession, MaxSession time.Duration
+	// InitialDelay is how long the first rebalance of an empty group waits for
+	// more members. Default 0: not at all.
+	InitialDelay time.Duration
+	// OffsetRetention is how long offsets are kept after a group became empty.
+	// Default 7 days.
+	OffsetRetention time.Duration
+	// MembersMax is the most members of one group. Default 1,000.
+	MembersMax int
+	// GroupsMax is the most groups. Default 10,000.
+	GroupsMax int
+	// OffsetMetadataBytes is the longest text that goes with a committed
+	// offset. Default 4,096.
+	OffsetMetadataBytes int
+}
+
+// WithDefaults returns the config with every unset field at its default.
+func (c Config) WithDefaults() Config {
+	orDefault(&c.Partitions, 1)
+	orDefault(&c.MaxPartitions, 1000)
+	orDefault(&c.MaxMessageBytes, 1<<20+12)
+	orDefault(&c.Retention, 7*24*time.Hour)
+	orDefault(&c.RetentionBytes, -1)
+	orDefault(&c.RetentionInterval, time.Minute)
+	orDefault(&c.TailBytes, 128<<20)
+	orDefault(&c.PendingBytes, 32<<20)
+	orDefault(&c.ProducerRetention, 24*time.Hour)
+	orDefault(&c.ProducersMax, 10_000)
+	orDefault(&c.Groups.MinSession, 6*time.Second)
+	orDefault(&c.Groups.MaxSession, 30*time.Minute)
+	orDefault(&c.Groups.OffsetRetention, 7*24*time.Hour)
+	orDefault(&c.Groups.MembersMax, 1000)
+	orDefault(&c.Groups.GroupsMax, 10_000)
+	orDefault(&c.Groups.OffsetMetadataBytes, 4096)
+	return c
+}
+
+func orDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// maxBatchBytes is the largest batch that any setting may allow: an entry has to
+// fit into a message of the log's engine.
+const maxBatchBytes = 7 << 20
+
+// Validate returns an error that names each field that is out of range.
+func (c Config) Validate() error {
+	c = c.WithDefaults()
+	switch {
+	case c.Linger < 0 || c.Linger > time.Second:
+		return fmt.Errorf("linger %v: want 0 to 1s", c.Linger)
+	case c.Partitions < 1 || c.Partitions > c.MaxPartitions:
+		return fmt.Errorf("partitions %d: want 1 to %d", c.Partitions, c.MaxPartitions)
+	case c.MaxMessageBytes < BatchOverhead || c.MaxMessageBytes > maxBatchBytes:
+		return fmt.Errorf("max message bytes %d: want %d to %d", c.MaxMessageBytes, BatchOverhead, maxBatchBytes)
+	case c.RetentionInterval < 0:
+		return fmt.Errorf("retention interval %v: want more than 0", c.RetentionInterval)
+	case c.TailBytes < 0 || c.PendingBytes < 0:
+		return fmt.Errorf("tail bytes %d, pending bytes %d: want more than 0", c.TailBytes, c.PendingBytes)
+	case c.ProducersMax < 0 || c.ProducerRetention < 0:
+		return fmt.Errorf("producers max %d, producer retention %v: want more than 0", c.ProducersMax, c.ProducerRetention)
+	}
+	return c.Groups.validate()
+}
+
+func (c GroupsConfig) validate() error {
+	switch {
+	case c.MinSession < 0 || c.MaxSession < c.MinSession:
+		return fmt.Errorf("session timeout from %v to %v: want the first to be the lower", c.MinSession, c.MaxSession)
+	case c.InitialDelay < 0 || c.OffsetRetention < 0:
+		return fmt.Errorf("initial delay %v, offset retention %v: want 0 or more", c.InitialDelay, c.OffsetRetention)
+	case c.MembersMax < 0 || c.GroupsMax < 0 || c.OffsetMetadataBytes < 0:
+		return fmt.Errorf("members max %d, groups max %d, offset metadata bytes %d: want 0 or more", c.MembersMax, c.GroupsMax, c.OffsetMetadataBytes)
+	}
+	return nil
+}

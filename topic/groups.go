@@ -1,0 +1,4 @@
+package topic
+
+// Groups coordinates the consumer groups of a broker.
+type Groups struct{}

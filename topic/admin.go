@@ -56,7 +56,7 @@ func (b *Broker) check(spec Spec) (topicRecord, error) {
 		return topicRecord{}, err
 	}
 	record := topicRecord{ID: newID().String(), Settings: maps.Clone(spec.Settings)}
-	if spec.Settings[settingViewOf] != "" {
+	if spec.Settings[SettingViewOf] != "" {
 		if spec.Partitions > 0 {
 			return topicRecord{}, fmt.Errorf("%w: a view has the partitions of its source, not %d of its own", ErrInvalidPartitions, spec.Partitions)
 		}
@@ -92,13 +92,13 @@ func (b *Broker) settings(name string, own map[string]string) (*topicSettings, e
 	}
 	source, err := b.Topic(parsed.ViewOf)
 	if err != nil {
-		return nil, fmt.Errorf("%s of %s: %w", settingViewOf, name, err)
+		return nil, fmt.Errorf("%s of %s: %w", SettingViewOf, name, err)
 	}
 	if source.source != nil {
-		return nil, fmt.Errorf("%w %s: %s is a view itself; make a view of %s", ErrInvalidSetting, settingViewOf, source.name, source.source.name)
+		return nil, fmt.Errorf("%w %s: %s is a view itself; make a view of %s", ErrInvalidSetting, SettingViewOf, source.name, source.source.name)
 	}
 	if settings.filter, err = CompileFilter(parsed.ViewWhere); err != nil {
-		return nil, fmt.Errorf("%w %s: %w", ErrInvalidSetting, settingViewWhere, err)
+		return nil, fmt.Errorf("%w %s: %w", ErrInvalidSetting, SettingViewWhere, err)
 	}
 	return settings, nil
 }
@@ -274,8 +274,8 @@ func (b *Broker) Alter(ctx context.Context, name string, settings map[string]*st
 			own[key] = *value
 		}
 	}
-	if before := t.Settings().ViewOf; own[settingViewOf] != before {
-		return fmt.Errorf("%w %s: it cannot be changed from %q to %q; make another topic", ErrInvalidSetting, settingViewOf, before, own[settingViewOf])
+	if before := t.Settings().ViewOf; own[SettingViewOf] != before {
+		return fmt.Errorf("%w %s: it cannot be changed from %q to %q; make another topic", ErrInvalidSetting, SettingViewOf, before, own[SettingViewOf])
 	}
 	changed, err := b.settings(name, own)
 	if err != nil || dryRun {

@@ -126,7 +126,7 @@ func (b *Broker) loadTopics(ctx context.Context) error {
 		switch {
 		case record.Deleting:
 			opening.Go(func() error { return b.finishDeleting(ctx, name, record, item.Revision) })
-		case record.Settings[settingViewOf] != "":
+		case record.Settings[SettingViewOf] != "":
 			views = append(views, item)
 		default:
 			opening.Go(func() error { return b.lead(ctx, name) })

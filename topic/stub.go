@@ -20,7 +20,3 @@ func NewGroups(Meta, GroupsConfig, *slog.Logger) *Groups { return &Groups{} }
 func (g *Groups) Load(context.Context) error             { return nil }
 func (g *Groups) Stop()                                  {}
 
-const (
-	settingViewOf    = "sluice.view.of"
-	settingViewWhere = "sluice.view.where"
-)

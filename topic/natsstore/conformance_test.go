@@ -55,11 +55,11 @@ func (d dirs) close(t testing.TB, s topic.Store) string {
 	return dir
 }
 
-// conform runs the suite. Crash copies the directory while the store is open, as
-// a process that is killed leaves it.
-func conform(t *testing.T, prepare func(*natsstore.Store)) {
+// factory opens stores in directories. Crash copies the directory while the store
+// is open, as a process that is killed leaves it.
+func factory(prepare func(*natsstore.Store)) storetest.Factory {
 	d := dirs{}
-	storetest.Run(t, storetest.Factory{
+	return storetest.Factory{
 		Open:   func(t testing.TB) topic.Store { return d.open(t, t.TempDir(), prepare) },
 		Reopen: func(t testing.TB, s topic.Store) topic.Store { return d.open(t, d.close(t, s), prepare) },
 		Crash: func(t testing.TB, s topic.Store) topic.Store {
@@ -67,7 +67,7 @@ func conform(t *testing.T, prepare func(*natsstore.Store)) {
 			d.close(t, s)
 			return d.open(t, left, prepare)
 		},
-	})
+	}
 }
 
 // copyOf copies a directory in use. A file that is removed meanwhile makes it try
@@ -89,8 +89,8 @@ func copyOf(t testing.TB, dir string) string {
 	return ""
 }
 
-func TestConformance(t *testing.T) { conform(t, func(*natsstore.Store) {}) }
+func TestConformance(t *testing.T) { storetest.Run(t, factory(func(*natsstore.Store) {})) }
 
-// TestConformanceSwept runs the suite while what is superseded, and the markers
-// of deleted keys, are removed at once.
-func TestConformanceSwept(t *testing.T) { conform(t, natsstore.SweepAtOnce) }
+// TestConformanceSwept runs the part about metadata while what is superseded, and
+// the markers of deleted keys, are removed at once.
+func TestConformanceSwept(t *testing.T) { storetest.RunMeta(t, factory(natsstore.SweepAtOnce)) }

@@ -38,6 +38,17 @@ type appends struct {
 	broken uint64
 }
 
+// last returns the append that will be durable last, or nil.
+func (s *appends) last() *Appending {
+	if n := len(s.pending); n > 0 {
+		return s.pending[n-1]
+	}
+	if n := len(s.flights); n > 0 {
+		return s.flights[n-1].appends[0] // all of an entry together
+	}
+	return nil
+}
+
 // flight is an entry under way to the log.
 type flight struct {
 	entry    Entry

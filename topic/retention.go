@@ -52,6 +52,10 @@ func (p *Partition) trim(ctx context.Context, sequence uint64, offset int64) err
 	if sequence <= first {
 		return nil
 	}
+	// A producer's batches may be gone, but not that they were there.
+	if err := p.storeProducers(ctx); err != nil {
+		return err
+	}
 	if err := p.log.Trim(ctx, sequence); err != nil {
 		return err
 	}

@@ -19,4 +19,3 @@ func (t *Topic) readView(ctx context.Context, p *Partition, offset int64, maxByt
 func NewGroups(Meta, GroupsConfig, *slog.Logger) *Groups { return &Groups{} }
 func (g *Groups) Load(context.Context) error             { return nil }
 func (g *Groups) Stop()                                  {}
-

@@ -23,8 +23,9 @@ type coordinator struct {
 	timer *time.Timer
 	armed time.Time // when the timer fires; zero if it does not
 
-	waiting *groupWrite // what the next write takes; nil if nothing
-	writing bool
+	waiting  *groupWrite // what the next write takes; nil if nothing
+	underway *groupWrite // what is being written
+	writing  bool
 
 	gone   bool // was removed: look for another of that name
 	closed bool // the broker stops

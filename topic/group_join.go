@@ -126,7 +126,7 @@ func (g *group) replace(now time.Time, old *groupMember, id string, r JoinReques
 	fenced := fmt.Errorf("%w: the instance has joined anew", ErrFencedInstance)
 	failAwaited(&old.join, fenced)
 	failAwaited(&old.sync, fenced)
-	oldID, oldTopics := old.id, subscription(old.metadata(g.protocol))
+	oldID, oldMetadata := old.id, old.metadata(g.protocol)
 	delete(g.members, old.id)
 	old.id, g.members[id], g.instances[r.Instance] = id, old, id
 	if g.leader == oldID {
@@ -134,7 +134,7 @@ func (g *group) replace(now time.Time, old *groupMember, id string, r JoinReques
 	}
 	old.update(r)
 	stands := g.state == GroupStable && g.chooseProtocol() == g.protocol &&
-		(g.protocolType != consumerProtocol || sameTopics(oldTopics, subscription(old.metadata(g.protocol))))
+		(g.protocolType != consumerProtocol || sameSubscription(oldMetadata, old.metadata(g.protocol)))
 	if !stands {
 		return g.await(now, old)
 	}
@@ -156,11 +156,4 @@ func (g *group) replace(now time.Time, old *groupMember, id string, r JoinReques
 		answer.settle(result, err)
 	})
 	return answer
-}
-
-func sameTopics(a, b []string) bool {
-	a, b = slices.Clone(a), slices.Clone(b)
-	slices.Sort(a)
-	slices.Sort(b)
-	return slices.Equal(a, b)
 }

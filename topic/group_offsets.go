@@ -111,10 +111,10 @@ func (r CommitRequest) committed(now time.Time, o OffsetCommit, config GroupsCon
 // members, when they are of a topic that nobody reads any more.
 func (g *group) expired(now time.Time, offsets map[string]topicOffsets) map[string]map[int32]offsetChange {
 	expired := map[string]map[int32]offsetChange{}
-	if g.state == GroupDead || g.state != GroupEmpty && g.protocolType != consumerProtocol {
+	subscribed, known := g.subscribed()
+	if g.state == GroupDead || !known {
 		return expired
 	}
-	subscribed := g.subscribed()
 	for topic, in := range offsets {
 		if subscribed[topic] {
 			continue

@@ -1,6 +1,7 @@
 package topic
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"slices"
@@ -246,29 +247,47 @@ func (g *group) end(why error) {
 // members read.
 const consumerProtocol = "consumer"
 
-// subscribed returns the topics that members read, where that can be known:
-// in groups of consumers.
-func (g *group) subscribed() map[string]bool {
-	topics := map[string]bool{}
-	if g.protocolType != consumerProtocol {
-		return topics
+// subscribed returns the topics that members read; known is false where that
+// cannot be told, because members are no consumers, or speak in other ways.
+func (g *group) subscribed() (topics map[string]bool, known bool) {
+	topics = map[string]bool{}
+	if len(g.members) > 0 && g.protocolType != consumerProtocol {
+		return nil, false
 	}
 	for _, m := range g.members {
 		for _, p := range m.protocols {
-			for _, name := range subscription(p.Metadata) {
+			names, ok := subscription(p.Metadata)
+			if !ok {
+				return nil, false
+			}
+			for _, name := range names {
 				topics[name] = true
 			}
 		}
 	}
-	return topics
+	return topics, true
 }
 
-// subscription reads the topics from a consumer's metadata; none if they are
-// not of that kind.
-func subscription(metadata []byte) []string {
+// subscription reads the topics from a consumer's metadata, if they are of that
+// kind.
+func subscription(metadata []byte) (topics []string, ok bool) {
 	var consumer kmsg.ConsumerMemberMetadata
 	if consumer.ReadFrom(metadata) != nil {
-		return nil
+		return nil, false
 	}
-	return consumer.Topics
+	return consumer.Topics, true
+}
+
+// sameSubscription says whether two metadata ask for the same topics; those of
+// other kinds than a consumer's must be equal.
+func sameSubscription(a, b []byte) bool {
+	x, xOK := subscription(a)
+	y, yOK := subscription(b)
+	if !xOK || !yOK {
+		return bytes.Equal(a, b)
+	}
+	x, y = slices.Clone(x), slices.Clone(y)
+	slices.Sort(x)
+	slices.Sort(y)
+	return slices.Equal(x, y)
 }

@@ -92,7 +92,7 @@ func (c *coordinator) write(ctx context.Context) error {
 	for {
 		c.mu.Lock()
 		w := c.waiting
-		c.waiting = nil
+		c.waiting, c.underway = nil, w
 		if w == nil {
 			c.writing = false
 			c.dropIfUnused()

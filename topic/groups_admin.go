@@ -147,11 +147,11 @@ func (gs *Groups) DeleteOffsets(name string, offsets []OffsetDelete) *Awaited[[]
 }
 
 func (c *coordinator) deleteOffsets(offsets []OffsetDelete) *Awaited[[]error] {
-	subscribed := c.group.subscribed()
+	subscribed, known := c.group.subscribed()
 	changes := newWaitingCommit(len(offsets))
 	for i, o := range offsets {
 		changes.topics[i] = o.Topic
-		if subscribed[o.Topic] {
+		if subscribed[o.Topic] || !known {
 			changes.errs[i] = fmt.Errorf("%w: %q", ErrSubscribed, o.Topic)
 			continue
 		}
@@ -194,9 +194,11 @@ func (c *coordinator) forgetTopic(topic string) *Awaited[[]error] {
 	for partition := range c.offsets[topic].partitions {
 		partitions[partition] = offsetChange{}
 	}
-	if c.waiting != nil {
-		for partition := range c.waiting.offsets[topic] {
-			partitions[partition] = offsetChange{}
+	for _, w := range []*groupWrite{c.underway, c.waiting} {
+		if w != nil {
+			for partition := range w.offsets[topic] {
+				partitions[partition] = offsetChange{}
+			}
 		}
 	}
 	if len(partitions) == 0 {

@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/cost"
 	"cel.dev/cel-go/common/types"
 )
 
@@ -51,6 +54,36 @@ type Filter struct {
 	program cel.Program
 	// headers tells whether the expression looks at them.
 	headers bool
+
+	records, matched, failed atomic.Int64
+
+	mu     sync.Mutex
+	hidden map[*Partition]*hiddenRanges
+}
+
+// FilterCounts are what a filter has done since it was compiled.
+type FilterCounts struct {
+	// Records is how many it looked at, of which Matched passed. For Failed of
+	// them it could not be evaluated; they did not pass.
+	Records, Matched, Failed int64
+}
+
+// Counts returns what the filter has done.
+func (f *Filter) Counts() FilterCounts {
+	return FilterCounts{f.records.Load(), f.matched.Load(), f.failed.Load()}
+}
+
+// hiddenOf returns what is known of a partition.
+func (f *Filter) hiddenOf(p *Partition) *hiddenRanges {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.hidden[p] == nil {
+		if f.hidden == nil {
+			f.hidden = map[*Partition]*hiddenRanges{}
+		}
+		f.hidden[p] = &hiddenRanges{}
+	}
+	return f.hidden[p]
 }
 
 // filterVariables is what an expression may use.
@@ -96,7 +129,12 @@ func CompileFilter(where string) (*Filter, error) {
 	if kind := checked.OutputType(); !kind.IsExactType(cel.BoolType) {
 		return nil, &FilterError{Where: where, Problem: fmt.Sprintf("it is of type %v: want bool, for example by a comparison", kind)}
 	}
-	program, err := filterEnvironment.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(FilterCostLimit))
+	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize)}
+	// Counting takes half of the time: it is for what may get expensive only.
+	if most, err := filterEnvironment.EstimateCost(checked, anySize{}); err != nil || most.Max > FilterCostLimit {
+		options = append(options, cel.CostLimit(FilterCostLimit))
+	}
+	program, err := filterEnvironment.Program(checked, options...)
 	if err != nil {
 		return nil, &FilterError{Where: where, Problem: err.Error()}
 	}
@@ -105,6 +143,17 @@ func CompileFilter(where string) (*Filter, error) {
 		filter.headers = filter.headers || reference.Name == "headers"
 	}
 	return filter, nil
+}
+
+// anySize says that nothing is known of how large keys, values and headers are.
+type anySize struct{}
+
+// EstimateSize has no answer.
+func (anySize) EstimateSize(cost.AstNode) *cost.SizeEstimate { return nil }
+
+// EstimateCallCost has no answer either: functions cost what CEL says.
+func (anySize) EstimateCallCost(_, _ string, _ *cost.AstNode, _ []cost.AstNode) *cost.CallEstimate {
+	return nil
 }
 
 func filterProblem(where string, issues *cel.Issues) error {
@@ -167,4 +216,3 @@ func (v *filterVars) ResolveName(name string) (any, bool) {
 
 // Parent has no more variables.
 func (v *filterVars) Parent() cel.Activation { return nil }
-

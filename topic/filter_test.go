@@ -106,7 +106,7 @@ func TestFilterErrors(t *testing.T) {
 	}{
 		{``, 0, 0, "want a boolean expression"},
 		{`headers.tag = "paid"`, 1, 13, "Syntax error"},
-		{`header.tag == "paid"`, 1, 1, "undeclared reference to 'header': want key (string), value (bytes)"},
+		{`header.tag == "paid"`, 1, 1, "undeclared reference to 'header' (did you mean 'headers'?): want key (string), value (bytes)"},
 		{`headers.tag == 5`, 1, 13, "no matching overload"},
 		{"true &&\n  topic == 'a'", 2, 3, "undeclared reference to 'topic'"},
 		{`headers.tag`, 0, 0, "type string: want bool"},

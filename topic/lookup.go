@@ -46,11 +46,10 @@ func (p *Partition) recordAt(entry Entry, timestamp int64) (offset, at int64, er
 		if b.LogAppendTime() {
 			return max(b.Base(), start), b.MaxTimestamp(), nil
 		}
-		records, err := b.Records()
-		if err != nil {
-			return -1, NoTimestamp, err
-		}
-		for _, record := range records {
+		for record, err := range b.Records() {
+			if err != nil {
+				return -1, NoTimestamp, err
+			}
 			if record.Timestamp >= timestamp && record.Offset >= start {
 				return record.Offset, record.Timestamp, nil
 			}

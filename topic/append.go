@@ -258,7 +258,7 @@ func (p *Partition) entry(f *flight, bytes int) Entry {
 	for _, a := range f.appends {
 		for _, b := range a.batches {
 			mark.Next = b.Next()
-			mark.MaxTimestamp = max(mark.MaxTimestamp, b.MaxTimestamp())
+			mark.MaxTimestamp = max(mark.MaxTimestamp, timeOf(b))
 			only = b
 			batches++
 		}
@@ -274,6 +274,14 @@ func (p *Partition) entry(f *flight, bytes int) Entry {
 		}
 	}
 	return Entry{Sequence: p.last.Sequence + 1, Mark: mark, Data: data}
+}
+
+// timeOf returns the time that counts for retention: now if the records have none.
+func timeOf(b Batch) int64 {
+	if at := b.MaxTimestamp(); at >= 0 {
+		return at
+	}
+	return time.Now().UnixMilli()
 }
 
 // landing is called by the log when an entry is durable or has failed.

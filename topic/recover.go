@@ -138,7 +138,7 @@ func (p *Partition) replay(ctx context.Context, known *producers, snapshot produ
 			}
 			for _, b := range batches {
 				if b.Base() >= snapshot.Next {
-					known.add(b, min(now, b.MaxTimestamp()))
+					known.add(b, now)
 				}
 			}
 			p.index.add(entry)

@@ -30,8 +30,13 @@
 //     gets ErrUncertain: it must not pass as written, and it may be there.
 //   - Direct gets are served in the read loop of their connection: reads have
 //     connections of their own, or they would hold up appends.
-//   - A key is deleted with a marker that follows the revision, and the marker
-//     is removed at once; List keeps removals away while it reads page by page,
-//     and so sees the state at its end.
-//   - Lock order: log.send, log.mu; meta.removal is taken alone.
+//   - The engine's own limit of messages per subject is not used: it leaves no
+//     trace on the disk of what it removed, so that after a kill a message would
+//     be back whose successor was removed. What a key had before is removed
+//     by a sweep, which the engine does write down.
+//   - A key is deleted with a marker that follows the revision. The marker is
+//     removed a minute later, when the removal of what was before it is on the
+//     disk for sure; List keeps that away while it reads page by page, and so
+//     sees the state at its end.
+//   - Lock order: log.send, log.mu. Others are taken alone.
 package natsstore

@@ -2,12 +2,12 @@ package natsstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -22,41 +22,45 @@ const deletedHeader = "Sluice-Deleted"
 // listBytes is how much one page of a list holds.
 const listBytes = 8 << 20
 
-// meta is a topic.Meta: a stream that keeps the newest message of each subject.
+// meta is a topic.Meta: a stream in which the newest message of each subject
+// counts. What it supersedes is removed by a sweep.
 type meta struct {
 	store  *Store
 	stream jetstream.Stream
-	// removal keeps markers in place while a list is read: it is held shared by
-	// lists, and alone while a marker is removed.
-	removal sync.RWMutex
-	writes  sync.WaitGroup // entered with store.mu held shared, and not closed
+	writes sync.WaitGroup // entered with store.mu held shared, and not closed
+	sweep  sweep
 }
 
 var _ topic.Meta = (*meta)(nil)
 
-// openMeta opens the metadata, and removes the markers that a process which died
-// had left.
+// openMeta opens the metadata.
 func openMeta(ctx context.Context, s *Store) (*meta, error) {
-	stream, err := s.stream(ctx, jetstream.StreamConfig{
-		Name: metaStream, Subjects: []string{metaSubject + ">"}, MaxMsgsPerSubject: 1,
-	})
+	stream, err := s.stream(ctx, jetstream.StreamConfig{Name: metaStream, Subjects: []string{metaSubject + ">"}})
 	if err != nil {
 		return nil, fmt.Errorf("open the metadata: %w", err)
 	}
 	m := &meta{store: s, stream: stream}
-	newest, err := m.read(ctx, metaSubject+">")
+	m.sweep.init(m)
+	// What the process before this one had not swept.
+	latest := map[string]*nats.Msg{}
+	superseded := map[string]bool{}
+	err = m.scan(ctx, metaSubject+">", func(subject string, message *nats.Msg) {
+		if latest[subject] != nil {
+			superseded[subject] = true
+		}
+		latest[subject] = message
+		message.Data = nil
+	})
 	if err != nil {
 		return nil, fmt.Errorf("open the metadata: %w", err)
 	}
-	for _, message := range newest {
-		if isMarker(message) {
-			sequence, err := sequenceOf(message)
-			if err != nil {
-				return nil, err
-			}
-			if err := m.remove(ctx, sequence); err != nil {
-				return nil, fmt.Errorf("open the metadata: remove a deleted key: %w", err)
-			}
+	for subject, message := range latest {
+		sequence, err := sequenceOf(message)
+		if err != nil {
+			return nil, fmt.Errorf("open the metadata: %w", err)
+		}
+		if superseded[subject] || isMarker(message) {
+			m.sweep.add(subject, sequence, isMarker(message))
 		}
 	}
 	return m, nil
@@ -132,8 +136,12 @@ func (m *meta) enter() error {
 	return nil
 }
 
-// drain waits until no write is under way: at most until they time out.
-func (m *meta) drain() { m.writes.Wait() }
+// drain waits until no write is under way, at most until they time out, and ends
+// the sweep.
+func (m *meta) drain() {
+	m.writes.Wait()
+	m.sweep.end()
+}
 
 // write publishes a message if its key has that revision.
 func (m *meta) write(ctx context.Context, key string, message *nats.Msg, revision uint64) (uint64, error) {
@@ -180,11 +188,18 @@ func (m *meta) publish(ctx context.Context, message *nats.Msg, after uint64) (ui
 	}
 	ctx, cancel := m.store.bound(ctx)
 	defer cancel()
+	if err := m.store.disk.check(time.Now(), len(message.Data)); err != nil {
+		return 0, err
+	}
 	answer, err := m.store.conn.RequestMsgWithContext(ctx, message)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", topic.ErrUncertain, err)
 	}
-	return parseAnswer(answer)
+	sequence, err := parseAnswer(answer)
+	if err == nil && (after > 0 || isMarker(message)) {
+		m.sweep.add(message.Subject, sequence, isMarker(message))
+	}
+	return sequence, err
 }
 
 // Delete removes a key if it has that revision.
@@ -201,18 +216,11 @@ func (m *meta) Delete(ctx context.Context, key string, revision uint64) error {
 		return m.whyNot(ctx, key, subject)
 	}
 	marker := &nats.Msg{Subject: subject, Header: nats.Header{deletedHeader: []string{"1"}}}
-	sequence, err := m.publish(ctx, marker, revision)
+	_, err = m.publish(ctx, marker, revision)
 	if isFenced(err) {
 		return m.whyNot(ctx, key, subject)
 	}
-	if err != nil {
-		return conflict(err, key)
-	}
-	// The key is deleted. A marker that stays is removed when the store is opened.
-	if err := m.remove(context.WithoutCancel(ctx), sequence); err != nil {
-		m.store.options.Logger.Warn("topic store: the marker of a deleted key stays until the next start", "error", err)
-	}
-	return nil
+	return conflict(err, key)
 }
 
 // whyNot says why a key cannot be deleted.
@@ -227,27 +235,17 @@ func (m *meta) whyNot(ctx context.Context, key, subject string) error {
 	return fmt.Errorf("%w: key %q", topic.ErrConflict, key)
 }
 
-// remove takes a marker away, unless the key was set again meanwhile.
-func (m *meta) remove(ctx context.Context, sequence uint64) error {
-	m.removal.Lock()
-	defer m.removal.Unlock()
-	ctx, cancel := m.store.bound(ctx)
-	defer cancel()
-	err := m.stream.DeleteMsg(ctx, sequence)
-	var api *jetstream.APIError
-	if errors.As(err, &api) && server.ErrorIdentifier(api.ErrorCode) == server.JSStreamMsgDeleteFailedF {
-		return nil
-	}
-	return err
-}
-
 // List returns all items whose key begins with prefix: the state at one moment
 // between the call and its return.
 func (m *meta) List(ctx context.Context, prefix string) ([]topic.Item, error) {
 	if err := m.store.open(); err != nil {
 		return nil, err
 	}
-	newest, err := m.read(ctx, filterOf(prefix))
+	// A marker that was removed between two pages would show the key that it deletes.
+	m.sweep.removal.RLock()
+	defer m.sweep.removal.RUnlock()
+	newest := map[string]*nats.Msg{}
+	err := m.scan(ctx, filterOf(prefix), func(subject string, message *nats.Msg) { newest[subject] = message })
 	if err != nil {
 		if closed := m.store.open(); closed != nil {
 			return nil, closed
@@ -273,27 +271,25 @@ func (m *meta) List(ctx context.Context, prefix string) ([]topic.Item, error) {
 	return items, nil
 }
 
-// read returns the newest message of each subject that passes a filter, as it was
-// when the last page was read: what changed since an earlier page has a higher
-// sequence, and so is on a later one.
-func (m *meta) read(ctx context.Context, filter string) (map[string]*nats.Msg, error) {
-	m.removal.RLock()
-	defer m.removal.RUnlock()
-	newest := map[string]*nats.Msg{}
+// scan calls a function with each message that passes a filter, in order. The
+// last one of each subject is the newest that it had when the last page was
+// read: what changed since an earlier page has a higher sequence, and so is on a
+// later one.
+func (m *meta) scan(ctx context.Context, filter string, each func(subject string, message *nats.Msg)) error {
 	for from := uint64(1); ; {
 		messages, all, err := m.store.reader.get(ctx, metaStream, request{Sequence: from, Subject: filter, MaxBytes: listBytes})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, message := range messages {
-			newest[message.Header.Get(server.JSSubject)] = message
+			each(message.Header.Get(server.JSSubject), message)
 		}
 		if all || len(messages) == 0 {
-			return newest, nil
+			return nil
 		}
 		last, err := sequenceOf(messages[len(messages)-1])
 		if err != nil {
-			return nil, err
+			return err
 		}
 		from = last + 1
 	}

@@ -147,6 +147,9 @@ func (s *Store) start(dir string) (err error) {
 
 // stop ends what start had started.
 func (s *Store) stop() error {
+	if s.meta != nil {
+		s.meta.drain()
+	}
 	if s.reader != nil {
 		s.reader.close()
 	}
@@ -183,7 +186,6 @@ func (s *Store) Close() error {
 	for _, l := range logs {
 		l.drain()
 	}
-	s.meta.drain()
 	return s.stop()
 }
 

@@ -68,6 +68,7 @@ type groupMember struct {
 	number                     uint64 // the order in which members came
 	session, rebalance         time.Duration
 	protocols                  []GroupProtocol
+	size                       int // of what it brings, in bytes
 	assignment                 []byte
 
 	// join and sync are requests that wait.

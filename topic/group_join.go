@@ -40,13 +40,20 @@ func (g *group) tryJoin(now time.Time, r JoinRequest) (*Awaited[JoinResult], err
 	return g.joinAgain(now, m, r), nil
 }
 
-// hasRoom refuses members above the bound; those that are known may come back.
+// hasRoom refuses members above the bounds; those that are known may come back.
 func (g *group) hasRoom(r JoinRequest) error {
-	_, pending := g.pending[r.Member]
 	_, static := g.instances[r.Instance]
-	known := pending || static || g.members[r.Member] != nil
-	if !known && r.Member == "" && len(g.members)+len(g.pending) >= g.config.MembersMax {
+	if r.Member == "" && !static && len(g.members)+len(g.pending) >= g.config.MembersMax {
 		return fmt.Errorf("%w: it may have at most %d members", ErrGroupFull, g.config.MembersMax)
+	}
+	size := r.size()
+	for _, m := range g.members {
+		if m.id != r.Member && (!static || m.instance != r.Instance) {
+			size += m.size
+		}
+	}
+	if size > maxGroupBytes {
+		return fmt.Errorf("%w: all members bring %d bytes; want at most %d", ErrGroupTooLarge, size, maxGroupBytes)
 	}
 	return nil
 }
@@ -90,7 +97,7 @@ func (g *group) add(now time.Time, id string, r JoinRequest) *Awaited[JoinResult
 func (m *groupMember) update(r JoinRequest) {
 	m.client, m.host = r.Client, r.Host
 	m.session, m.rebalance = r.Session, min(r.Rebalance, maxMemberTimeout)
-	m.protocols = r.Protocols
+	m.protocols, m.size = r.Protocols, r.size()
 }
 
 // await lets a member wait for the next generation.

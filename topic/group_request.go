@@ -20,6 +20,9 @@ const (
 	// maxMemberBytes is the most bytes of all a member's protocols with their
 	// metadata, and of one assignment.
 	maxMemberBytes = 1 << 20
+	// maxGroupBytes is the most bytes that all members of a group bring: as
+	// much as fits into maxGroupRecord.
+	maxGroupBytes = 3 << 20
 	// maxGroupRecord is the most bytes of a group as it is stored, and of its
 	// offsets in one topic: a value of [Meta].
 	maxGroupRecord = 4 << 20
@@ -57,6 +60,9 @@ func failAwaited[T any](a **Awaited[T], err error) {
 		*a = nil
 	}
 }
+
+// Done is closed when the answer is there.
+func (a *Awaited[T]) Done() <-chan struct{} { return a.done }
 
 // Wait returns the answer when it is there, or ctx's error.
 func (a *Awaited[T]) Wait(ctx context.Context) (T, error) {
@@ -118,12 +124,11 @@ func (r JoinRequest) validate(config GroupsConfig) error {
 	if r.ProtocolType == "" || len(r.Protocols) == 0 {
 		return fmt.Errorf("%w: want a protocol type and a protocol", ErrInconsistentProtocol)
 	}
-	size, texts := len(r.ProtocolType), []string{r.Instance, r.ProtocolType}
+	texts := []string{r.Instance, r.ProtocolType}
 	for _, p := range r.Protocols {
-		size += len(p.Name) + len(p.Metadata)
 		texts = append(texts, p.Name)
 	}
-	if size > maxMemberBytes {
+	if size := r.size(); size > maxMemberBytes {
 		return fmt.Errorf("%w: member brings %d bytes; want at most %d", ErrGroupTooLarge, size, maxMemberBytes)
 	}
 	for _, text := range texts {
@@ -132,6 +137,15 @@ func (r JoinRequest) validate(config GroupsConfig) error {
 		}
 	}
 	return nil
+}
+
+// size returns the bytes of what a member brings.
+func (r JoinRequest) size() int {
+	size := len(r.Instance) + len(r.Client) + len(r.ProtocolType)
+	for _, p := range r.Protocols {
+		size += len(p.Name) + len(p.Metadata)
+	}
+	return size
 }
 
 // JoinResult is what a member is told when a generation begins.

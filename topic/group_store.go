@@ -95,6 +95,7 @@ func (g *group) restore(now time.Time, r groupRecord) {
 			rebalance: time.Duration(saved.RebalanceMS) * time.Millisecond,
 			protocols: saved.Protocols, assignment: saved.Assignment, synced: true,
 		}
+		m.size = JoinRequest{Instance: m.instance, Client: m.client, ProtocolType: g.protocolType, Protocols: m.protocols}.size()
 		m.touch(now)
 		g.members[m.id] = m
 		if m.instance != "" {

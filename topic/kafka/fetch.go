@@ -2,9 +2,9 @@ package kafka
 
 import (
 	"context"
+	"slices"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic"
@@ -53,30 +53,9 @@ func (s *Server) fetch(c *call, r *kmsg.FetchRequest) answer {
 		defer f.stop()
 		f.run(ctx)
 		response.held, f.held = f.held, 0
-		f.fill(response.FetchResponse)
+		f.fill(response)
 		return response
 	}
-}
-
-// fetchResponse is an answer that holds memory until it is sent.
-type fetchResponse struct {
-	*kmsg.FetchResponse
-	budget *budget
-	held   int64
-}
-
-func (r *fetchResponse) release() { r.budget.change(r.held) }
-
-// size is a little more than the answer has when it is encoded.
-func (r *fetchResponse) size() int {
-	size := 64
-	for i := range r.Topics {
-		size += 64 + len(r.Topics[i].Topic)
-		for j := range r.Topics[i].Partitions {
-			size += 128 + len(r.Topics[i].Partitions[j].RecordBatches)
-		}
-	}
-	return size
 }
 
 // fetching is a fetch under way.
@@ -279,9 +258,10 @@ func (f *fetching) stop() {
 }
 
 // fill writes the answer.
-func (f *fetching) fill(response *kmsg.FetchResponse) {
+func (f *fetching) fill(response *fetchResponse) {
 	got := map[*fetchPartition]bool{}
-	at := map[fetchKey]int{}
+	at := map[fetchKey]int{} // topics, in the answer
+	var records [][]pieces
 	for i := range f.parts {
 		p := &f.parts[i]
 		answered := p.answer()
@@ -300,9 +280,12 @@ func (f *fetching) fill(response *kmsg.FetchResponse) {
 			n = len(response.Topics)
 			at[key] = n
 			response.Topics = append(response.Topics, t)
+			records = append(records, nil)
 		}
 		response.Topics[n].Partitions = append(response.Topics[n].Partitions, answered)
+		records[n] = append(records[n], pieces{p.data, p.size})
 	}
+	response.records = slices.Concat(records...)
 	response.SessionID = f.want.answered(got)
 }
 
@@ -315,22 +298,5 @@ func (p *fetchPart) answer() kmsg.FetchResponseTopicPartition {
 		answered.HighWatermark, answered.LastStableOffset = p.ends.HighWatermark, p.ends.HighWatermark
 		answered.LogStartOffset = p.ends.Start
 	}
-	if code(p.err) == kerr.FencedLeaderEpoch.Code || code(p.err) == kerr.UnknownLeaderEpoch.Code {
-		answered.CurrentLeader.LeaderID, answered.CurrentLeader.LeaderEpoch = p.partition.Leader(), p.ends.Epoch
-	}
-	answered.RecordBatches = joined(p.data, p.size)
 	return answered
-}
-
-// joined returns the pieces as one: never nil, which some clients take for a
-// malformed answer.
-func joined(pieces [][]byte, size int) []byte {
-	if len(pieces) == 1 {
-		return pieces[0]
-	}
-	all := make([]byte, 0, size)
-	for _, piece := range pieces {
-		all = append(all, piece...)
-	}
-	return all
 }

@@ -65,7 +65,7 @@ func (d *Delays) Add(ctx context.Context, batch *DelayedBatch) (*Addition, error
 }
 
 func (d *Delays) addRequest(a *Addition, records []DelayedRecord, size int) *delayRequest {
-	var fresh []DelayedRecord
+	var fresh, waiting []DelayedRecord // waiting: with an id that is being added
 	return &delayRequest{
 		size: size,
 		move: func() (delayMove, error) {
@@ -73,7 +73,12 @@ func (d *Delays) addRequest(a *Addition, records []DelayedRecord, size int) *del
 				return delayMove{}, nil
 			}
 			for _, record := range records {
-				if d.state.items[record.ID] == nil && !d.adding[record.ID] {
+				switch {
+				case d.adding[record.ID]:
+					waiting = append(waiting, record)
+				case d.state.items[record.ID] != nil:
+					a.hold(record) // now, so that nobody drops it meanwhile
+				default:
 					d.adding[record.ID] = true
 					fresh = append(fresh, record)
 				}
@@ -90,8 +95,12 @@ func (d *Delays) addRequest(a *Addition, records []DelayedRecord, size int) *del
 			return delayMove{kind: delayAdd, producer: a.producer, records: fresh}, nil
 		},
 		applied: func() {
-			a.hold(records)
+			a.hold(fresh...)
+			a.hold(waiting...)
 			d.cache(fresh)
+		},
+		// After all of the entry hold what they share.
+		after: func() {
 			if a.abandoned {
 				a.drop()
 			}
@@ -100,7 +109,7 @@ func (d *Delays) addRequest(a *Addition, records []DelayedRecord, size int) *del
 }
 
 // hold takes part in deciding about records, unless that was done.
-func (a *Addition) hold(records []DelayedRecord) {
+func (a *Addition) hold(records ...DelayedRecord) {
 	for _, record := range records {
 		if item := a.delays.state.items[record.ID]; item != nil && item.status == unsettled {
 			item.holders++

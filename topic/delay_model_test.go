@@ -24,7 +24,7 @@ type delayDisk struct {
 	mu        sync.Mutex
 	released  int64
 	shown     []shownRecord
-	committed map[string]bool // batches of idempotent producers
+	committed map[string]time.Time // batches of idempotent producers
 }
 
 // shownRecord is a record that has appeared in the partition.
@@ -134,8 +134,12 @@ func (n *delayNode) LastReleased(context.Context) (int64, error) {
 func (n *delayNode) Committed(id int64, epoch int16, last int32) bool {
 	n.disk.mu.Lock()
 	defer n.disk.mu.Unlock()
-	return n.disk.committed[fmt.Sprint(id, epoch, last)]
+	at, committed := n.disk.committed[fmt.Sprint(id, epoch, last)]
+	return committed && time.Since(at) < forgetAfter
 }
+
+// forgetAfter is how long a producer is known.
+const forgetAfter = 30 * time.Second
 
 // produce is what a partition does with a batch: nil is an acknowledgement.
 func (n *delayNode) produce(ctx context.Context, batch topic.Batch) error {
@@ -149,8 +153,8 @@ func (n *delayNode) produce(ctx context.Context, batch topic.Batch) error {
 	defer n.producing.Done()
 	id, epoch, first := batch.Producer()
 	name := fmt.Sprint(id, epoch, first+batch.Count()-1)
-	if id >= 0 && n.Committed(id, epoch, first+batch.Count()-1) {
-		return nil // a repeat
+	if n.repeated(name) {
+		return nil
 	}
 	kept, delayed, err := topic.DelayConfig{}.Split(batch, time.Now(), 0)
 	if err != nil {
@@ -164,12 +168,7 @@ func (n *delayNode) produce(ctx context.Context, batch topic.Batch) error {
 	}
 	fault := n.next()
 	if fault != "lost" {
-		n.disk.mu.Lock()
-		n.disk.committed[name] = id >= 0
-		for record := range kept.Records() {
-			n.disk.shown = append(n.disk.shown, shownRecord{value: string(record.Value)})
-		}
-		n.disk.mu.Unlock()
+		n.append(name, id, kept)
 	}
 	switch {
 	case n.isCut():
@@ -187,6 +186,28 @@ func (n *delayNode) produce(ctx context.Context, batch topic.Batch) error {
 		return topic.ErrRetry
 	}
 	return nil
+}
+
+func (n *delayNode) repeated(name string) bool {
+	n.disk.mu.Lock()
+	defer n.disk.mu.Unlock()
+	_, committed := n.disk.committed[name]
+	return committed
+}
+
+// append appends what is not delayed, unless it is a repeat.
+func (n *delayNode) append(name string, id int64, kept topic.Batch) {
+	n.disk.mu.Lock()
+	defer n.disk.mu.Unlock()
+	if _, committed := n.disk.committed[name]; committed {
+		return
+	}
+	if id >= 0 {
+		n.disk.committed[name] = time.Now()
+	}
+	for record := range kept.Records() {
+		n.disk.shown = append(n.disk.shown, shownRecord{value: string(record.Value)})
+	}
 }
 
 // delayMachine makes operations, and knows what must come of them.
@@ -309,6 +330,9 @@ func (m *delayMachine) produce(t *rapid.T) {
 		producer = &topic.BatchProducer{ID: int64(which), Epoch: 1, Sequence: m.nextSeq[which]}
 	}
 	batch, values := m.drawBatch(t, producer)
+	if producer != nil && rapid.Bool().Draw(t, "sent twice") {
+		m.group.Go(func() { m.current().produce(context.Background(), slices.Clone(batch)) }) //nolint:errcheck // the client has given it up
+	}
 	m.group.Go(func() {
 		for {
 			err := m.current().produce(context.Background(), slices.Clone(batch))
@@ -358,7 +382,7 @@ func (m *delayMachine) fail(t *rapid.T) {
 	node := m.current()
 	node.mu.Lock()
 	defer node.mu.Unlock()
-	node.faults = append(node.faults, rapid.SampledFrom([]string{"lost", "unanswered", ""}).Draw(t, "fault"))
+	node.faults = append(node.faults, rapid.SliceOfN(rapid.SampledFrom([]string{"lost", "unanswered", ""}), 1, 8).Draw(t, "faults")...)
 }
 
 // check compares what has appeared with what was sent.
@@ -397,7 +421,7 @@ func TestDelaysModel(t *testing.T) {
 			}
 			m := &delayMachine{
 				t: t, sent: map[string]*sentRecord{},
-				disk: &delayDisk{log: log, committed: map[string]bool{}},
+				disk: &delayDisk{log: log, committed: map[string]time.Time{}},
 				config: topic.DelayConfig{
 					ReleaseRecords: rapid.SampledFrom([]int{1, 3, 1000}).Draw(t, "release records"),
 					CacheBytes:     rapid.SampledFrom([]int{1, 300, 1 << 20}).Draw(t, "cache"),
@@ -412,7 +436,7 @@ func TestDelaysModel(t *testing.T) {
 				m.current().delays.Close(context.Background())
 				m.group.Wait()
 			}()
-			t.Repeat(map[string]func(*rapid.T){
+			operations := map[string]func(*rapid.T){
 				"produce": m.produce,
 				"cancel":  m.cancel,
 				"fail":    m.fail,
@@ -422,7 +446,10 @@ func TestDelaysModel(t *testing.T) {
 				"crash":   func(*rapid.T) { m.stop(true); m.open() },
 				"restart": func(*rapid.T) { m.stop(false); m.open() },
 				"":        func(*rapid.T) { m.check(false) },
-			})
+			}
+			for range 3 {
+				t.Repeat(operations)
+			}
 			time.Sleep(3 * time.Hour)
 			m.group.Wait()
 			time.Sleep(3 * time.Hour)

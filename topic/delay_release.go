@@ -20,7 +20,9 @@ func (d *Delays) release(ctx context.Context) error {
 		sleep := d.untilNext(time.Now())
 		if sleep <= 0 {
 			switch err := d.releaseDue(ctx); {
-			case errors.Is(err, ErrCorrupt) || ctx.Err() != nil:
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case errors.Is(err, ErrCorrupt):
 				return err
 			case err != nil:
 				sleep, wait = wait, min(2*wait, delayWaitMax)

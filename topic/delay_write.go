@@ -15,11 +15,12 @@ type delayRequest struct {
 	// moves before it have done.
 	alone bool
 	// move returns what to write, as things are when it is written; a zero
-	// move if nothing. Applied is called once it is durable. Both may be nil,
-	// and are called with the lock held.
-	move    func() (delayMove, error)
-	applied func()
-	done    chan error
+	// move if nothing. Once it is durable, applied is called, and after when
+	// that was done for all of its entry; either may be nil. All are called
+	// with the lock held.
+	move           func() (delayMove, error)
+	applied, after func()
+	done           chan error
 }
 
 // do has the writer make a move, and waits until it is durable.
@@ -214,6 +215,11 @@ func (d *Delays) finish(entry []byte, group *delayGroup, err error) {
 		for _, request := range group.requests {
 			if request.applied != nil {
 				request.applied()
+			}
+		}
+		for _, request := range group.requests {
+			if request.after != nil {
+				request.after()
 			}
 		}
 	}

@@ -20,10 +20,20 @@ var requests = []request{
 	on(4, 17, (*Server).fetch),
 	on(1, 8, (*Server).listOffsets),
 	on(0, 12, (*Server).metadata),
+	on(0, 9, (*Server).offsetCommit),
+	on(0, 9, (*Server).offsetFetch),
 	on(0, 4, (*Server).findCoordinator),
+	on(0, 9, (*Server).joinGroup),
+	on(0, 4, (*Server).heartbeat),
+	on(0, 5, (*Server).leaveGroup),
+	on(0, 5, (*Server).syncGroup),
+	on(0, 6, (*Server).describeGroups),
+	on(0, 5, (*Server).listGroups),
 	on(0, 4, (*Server).apiVersions),
+	on(0, 2, (*Server).deleteGroups),
 	on(0, 4, (*Server).initProducerID),
 	on(2, 4, (*Server).offsetForLeaderEpoch),
+	on(0, 0, (*Server).offsetDelete),
 }
 
 // kinds returns the requests, by their numbers.

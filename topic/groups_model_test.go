@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -27,6 +28,7 @@ func (s step) String() string { return fmt.Sprintf("%s(%d, %d)", s.Kind, s.Who, 
 var stepKinds = []string{
 	"join", "join", "join", "join", "sync", "sync", "sync", "sync", "heartbeat", "heartbeat", "commit", "commit", "commit",
 	"wait", "wait", "old commit", "leave", "lose answer", "restart", "fail", "come back",
+	"hold", "release", "release",
 }
 
 // TestGroupModel lets clients do anything in any order, the store fail and the
@@ -44,7 +46,7 @@ func TestGroupModel(t *testing.T) {
 			Kind: rapid.SampledFrom(stepKinds).Draw(t, "kind"), Who: rapid.IntRange(0, 3).Draw(t, "who"),
 			Value: rapid.IntRange(0, 11).Draw(t, "value"),
 		}
-	}), 1, longer(60, 300))
+	}), 40, longer(80, 300))
 	outer := t
 	rapid.Check(t, func(t *rapid.T) {
 		all := steps.Draw(t, "steps")
@@ -94,11 +96,21 @@ type groupModel struct {
 	committed map[int32]int64
 	perhaps   map[int32][]int64
 	last      int64
+	commits   []modelCommit // that are not answered
+	release   func()        // lets the writes go on that are held
+}
+
+type modelCommit struct {
+	answer    *topic.Awaited[[]error]
+	partition int32
+	offset    int64
+	refuse    error // why it must be refused
 }
 
 func newGroupModel(t *testing.T) *groupModel {
 	m := &groupModel{
 		t: t, meta: newBadMeta(), assigned: map[string]string{}, committed: map[int32]int64{}, perhaps: map[int32][]int64{},
+		release: func() {},
 	}
 	m.start()
 	for i, instance := range []string{"", "", "static-2", "static-3"} {
@@ -120,7 +132,10 @@ func (m *groupModel) start() {
 	}
 }
 
-func (m *groupModel) close() { stopGroups(m.t, m.groups) }
+func (m *groupModel) close() {
+	m.release()
+	stopGroups(m.t, m.groups)
+}
 
 func (m *groupModel) run(steps []step) error {
 	for _, s := range steps {
@@ -153,6 +168,11 @@ func (m *groupModel) do(s step) error {
 		return m.commit(c.MemberIdentity, int32(s.Value%3))
 	case "old commit":
 		return m.commit(c.old, int32(s.Value%3))
+	case "hold":
+		m.release()
+		m.release = m.meta.hold()
+	case "release":
+		m.release()
 	case "wait":
 		time.Sleep(time.Duration(s.Value) * time.Second)
 	case "leave":
@@ -168,6 +188,7 @@ func (m *groupModel) do(s step) error {
 		fails := []error{topic.ErrUncertain, errors.New("disk on fire")}
 		m.meta.failNext(1+s.Value%3, fails[s.Value%2], s.Value%4 < 2)
 	case "restart":
+		m.release()
 		stopGroups(m.t, m.groups)
 		m.start()
 		m.generation = 0 // one that was not stored may be given again
@@ -205,21 +226,42 @@ func (m *groupModel) commit(who topic.MemberIdentity, partition int32) error {
 		return err
 	}
 	m.last++
-	errs, err := m.groups.Commit(topic.CommitRequest{MemberIdentity: who, Offsets: []topic.OffsetCommit{
-		{Topic: "orders", Partition: partition, Offset: m.last},
-	}}).Wait(m.t.Context())
-	taken := err == nil && errs[0] == nil
-	perhaps := err == nil && errors.Is(errs[0], topic.ErrCoordinatorUnavailable)
+	commit := modelCommit{partition: partition, offset: m.last}
 	present := who.Generation == d.Generation && d.State != topic.GroupCompletingRebalance ||
 		who.Generation < 0 && d.State == topic.GroupEmpty
-	switch {
-	case taken && !present:
-		return fmt.Errorf("%+v has committed into generation %d, %v", who, d.Generation, d.State)
-	case taken:
-		m.committed[partition], m.perhaps[partition] = m.last, nil
-	case perhaps:
-		m.perhaps[partition] = append(m.perhaps[partition], m.last)
+	if !present {
+		commit.refuse = fmt.Errorf("%+v has committed into generation %d, %v", who, d.Generation, d.State)
 	}
+	commit.answer = m.groups.Commit(topic.CommitRequest{MemberIdentity: who, Offsets: []topic.OffsetCommit{
+		{Topic: "orders", Partition: partition, Offset: m.last},
+	}})
+	m.commits = append(m.commits, commit)
+	m.perhaps[partition] = append(m.perhaps[partition], m.last)
+	return nil
+}
+
+// lookAtCommits takes over which commits are acknowledged. They are made in their
+// order, so one that is leaves nothing of those before.
+func (m *groupModel) lookAtCommits() error {
+	var waiting []modelCommit
+	for _, c := range m.commits {
+		if !settled(c.answer) {
+			waiting = append(waiting, c)
+			continue
+		}
+		errs, err := c.answer.Wait(m.t.Context())
+		taken := err == nil && errs[0] == nil
+		switch {
+		case taken && c.refuse != nil:
+			return c.refuse
+		case taken:
+			m.committed[c.partition] = c.offset
+			m.perhaps[c.partition] = slices.DeleteFunc(m.perhaps[c.partition], func(o int64) bool { return o <= c.offset })
+		case err != nil: // refused, and not tried
+			m.perhaps[c.partition] = slices.DeleteFunc(m.perhaps[c.partition], func(o int64) bool { return o == c.offset })
+		}
+	}
+	m.commits = waiting
 	return nil
 }
 
@@ -240,6 +282,9 @@ func (m *groupModel) look() error {
 				return err
 			}
 		}
+	}
+	if err := m.lookAtCommits(); err != nil {
+		return err
 	}
 	return m.lookAtOffsets()
 }
@@ -300,6 +345,7 @@ func (m *groupModel) lookAtOffsets() error {
 // becomes stable.
 func (m *groupModel) end() error {
 	m.meta.failNext(0, nil, false)
+	m.release()
 	time.Sleep(2 * time.Minute)
 	for _, c := range m.clients {
 		if c.joining != nil && !settled(c.joining) || c.syncing != nil && !settled(c.syncing) {

@@ -162,12 +162,45 @@ func TestMemberJoinsWhileTheGenerationIsStored(t *testing.T) {
 		joining := b.startJoin()
 		_, err := syncing.Wait(t.Context())
 		wantErr(t, "sync", err, topic.ErrRebalanceInProgress)
-		release()
-		synctest.Wait()
-		wantState(t, groups, topic.GroupPreparingRebalance, 2)
 		join(t, a)
 		if err := b.finishJoin(joining); err != nil || b.Generation != 2 {
 			t.Fatal(err, b.Generation)
+		}
+		waiting := b.startSync()
+		release()
+		if settled(waiting) {
+			t.Fatal("the assignment of generation 1 was told in generation 2")
+		}
+		wantState(t, groups, topic.GroupCompletingRebalance, 2)
+		if _, err := a.startSync().Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if result, err := waiting.Wait(t.Context()); err != nil || string(result.Assignment) != string(assignment(2, b.Member)) {
+			t.Fatalf("b is assigned %q, %v", result.Assignment, err)
+		}
+	})
+}
+
+// A leader that asks anew, because its first answer is lost, is told what is stored.
+func TestLeaderSyncsTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		meta := newBadMeta()
+		groups := startGroups(t, meta, topic.GroupsConfig{})
+		a := newConsumer(t, groups, "a", "")
+		join(t, a)
+		release := meta.hold()
+		a.startSync()
+		synctest.Wait()
+		again := groups.Sync(topic.SyncRequest{MemberIdentity: a.MemberIdentity, Assignments: map[string][]byte{a.Member: []byte("other")}})
+		release()
+		result, err := again.Wait(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		d, err := startGroups(t, meta, topic.GroupsConfig{}).Describe("g")
+		if err != nil || string(d.Members[0].Assignment) != string(result.Assignment) {
+			t.Fatalf("the leader is told %q, and %q is stored, %v", result.Assignment, d.Members[0].Assignment, err)
 		}
 	})
 }

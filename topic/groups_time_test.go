@@ -1,6 +1,7 @@
 package topic_test
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,23 +41,73 @@ func TestSilentMemberIsDropped(t *testing.T) {
 		time.Sleep(1)
 		synctest.Wait()
 		wantState(t, groups, topic.GroupEmpty, 0)
+		a.Member = ""
+		gather(t, a)
+		if a.Generation != 5 { // the empty one counts
+			t.Fatalf("generation %d, want 5", a.Generation)
+		}
 	})
 }
 
-func TestCommitKeepsTheSession(t *testing.T) {
+// Whatever a member does keeps its session.
+func TestWhatKeepsASession(t *testing.T) {
+	does := map[string]func(c *consumer) error{
+		"heartbeat":  (*consumer).heartbeat,
+		"commit":     func(c *consumer) error { return c.commit(0, 1) },
+		"join again": func(c *consumer) error { return c.finishJoin(c.startJoin()) },
+		"sync again": func(c *consumer) error {
+			_, err := c.startSync().Wait(c.t.Context())
+			return err
+		},
+	}
+	for name, do := range does {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				groups := startGroups(t, newBadMeta(), topic.GroupsConfig{})
+				leader, a := newConsumer(t, groups, "leader", ""), newConsumer(t, groups, "a", "")
+				leader.join.Session = time.Minute
+				gather(t, leader)
+				gather(t, a, leader)
+				for range 4 {
+					time.Sleep(9 * time.Second)
+					if err := do(a); err != nil {
+						t.Fatal(err)
+					}
+				}
+				wantState(t, groups, topic.GroupStable, 2)
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				wantState(t, groups, topic.GroupPreparingRebalance, 1)
+			})
+		})
+	}
+}
+
+// A session does not run while the member waits for the leader, and begins anew when
+// it gets its assignment.
+func TestSessionBeginsWithTheAssignment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		groups := startGroups(t, newBadMeta(), topic.GroupsConfig{})
-		a := newConsumer(t, groups, "a", "")
-		gather(t, a)
-		for offset := range int64(5) {
-			time.Sleep(9 * time.Second)
-			if err := a.commit(0, offset); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := a.heartbeat(); err != nil {
+		leader, a := newConsumer(t, groups, "leader", ""), newConsumer(t, groups, "a", "")
+		leader.join.Session = time.Minute
+		gather(t, leader)
+		joining, leading := a.startJoin(), leader.startJoin()
+		if err := errors.Join(a.finishJoin(joining), leader.finishJoin(leading)); err != nil {
 			t.Fatal(err)
 		}
+		syncing := a.startSync()
+		time.Sleep(12 * time.Second)
+		if _, err := leader.startSync().Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := syncing.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10*time.Second - 1)
+		wantState(t, groups, topic.GroupStable, 2)
+		time.Sleep(1)
+		synctest.Wait()
+		wantState(t, groups, topic.GroupPreparingRebalance, 1)
 	})
 }
 
@@ -120,21 +171,20 @@ func TestSyncTimeout(t *testing.T) {
 func TestJoiningMemberIsNotDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		groups := startGroups(t, newBadMeta(), topic.GroupsConfig{})
-		a, b := newConsumer(t, groups, "a", ""), newConsumer(t, groups, "b", "")
-		a.join.Rebalance, b.join.Rebalance = 2*time.Minute, 2*time.Minute
+		a, b, c := newConsumer(t, groups, "a", ""), newConsumer(t, groups, "b", ""), newConsumer(t, groups, "c", "")
+		a.join.Rebalance = 2 * time.Minute
 		gather(t, a)
-		joining := b.startJoin()
+		gather(t, b, a)
+		first, second := c.startJoin(), b.startJoin()
 		for range 23 {
 			time.Sleep(5 * time.Second)
 			wantErr(t, "heartbeat while others join", a.heartbeat(), topic.ErrRebalanceInProgress)
 		}
-		again := a.startJoin()
-		if err := b.finishJoin(joining); err != nil {
+		last := a.startJoin()
+		if err := errors.Join(c.finishJoin(first), b.finishJoin(second), a.finishJoin(last)); err != nil {
 			t.Fatal(err)
 		}
-		if err := a.finishJoin(again); err != nil {
-			t.Fatal(err)
-		}
+		wantState(t, groups, topic.GroupCompletingRebalance, 3)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -104,7 +105,8 @@ func (b *Broker) Start(ctx context.Context) (err error) {
 	if err := b.loadTopics(ctx); err != nil {
 		return err
 	}
-	b.group.Go("retention", b.retainAll)
+	b.retainAll(ctx, time.Now()) // what had expired must not be there again
+	b.group.Go("retention", b.keepRetaining)
 	return nil
 }
 

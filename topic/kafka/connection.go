@@ -24,7 +24,7 @@ const (
 	// writeStep is what has to be received within each write timeout.
 	writeStep = 1 << 20
 	// keptBuffer is the longest buffer for answers that is kept for the next.
-	keptBuffer = 4 << 20
+	keptBuffer = 1 << 20
 )
 
 // errDraining ends a reader when the server stops.
@@ -361,39 +361,54 @@ func (c *connection) sendOne(x *exchange) error {
 // buffers are for answers.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// write sends an answer, in steps that each have to be received in time.
+// write sends an answer.
 func (c *connection) write(x *exchange, response kmsg.Response) error {
 	buffer := buffers.Get().(*[]byte)
-	frame := (*buffer)[:0]
-	defer func() {
-		if cap(frame) <= keptBuffer {
-			*buffer = frame
-			buffers.Put(buffer)
+	var parts net.Buffers
+	err := c.recovered(x, func() {
+		if fetched, ok := response.(*fetchResponse); ok {
+			parts, *buffer = fetched.frame(*buffer, x.correlation)
+			return
 		}
-	}()
-	if sized, ok := response.(interface{ size() int }); ok {
-		frame = grown(frame, sized.size())
+		*buffer = appendAnswer((*buffer)[:0], x.correlation, response)
+		parts = net.Buffers{*buffer}
+	})
+	if err == nil {
+		err = c.writeAll(parts)
 	}
-	if err := c.recovered(x, func() { frame = appendAnswer(frame, x.correlation, response) }); err != nil {
-		return err
+	if cap(*buffer) <= keptBuffer {
+		buffers.Put(buffer)
 	}
-	for rest := frame; len(rest) > 0; {
+	return err
+}
+
+// writeAll writes all parts, in steps that each have to be received in time.
+func (c *connection) writeAll(parts net.Buffers) error {
+	for len(parts) > 0 {
+		var step net.Buffers
+		step, parts = split(parts, writeStep)
 		if err := c.conn.SetWriteDeadline(time.Now().Add(c.server.options.WriteTimeout)); err != nil {
 			return err
 		}
-		n, err := c.conn.Write(rest[:min(len(rest), writeStep)])
+		n, err := step.WriteTo(c.conn)
 		c.server.metrics.sent.Add(float64(n))
 		if err != nil {
 			return err
 		}
-		rest = rest[n:]
 	}
 	return nil
 }
 
-func grown(buffer []byte, size int) []byte {
-	if cap(buffer) < size {
-		return make([]byte, 0, size)
+// split returns the first n bytes of parts, and the rest.
+func split(parts net.Buffers, n int) (first, rest net.Buffers) {
+	for i, part := range parts {
+		if len(part) > n {
+			first = append(first, parts[:i]...)
+			first = append(first, part[:n])
+			parts[i] = part[n:]
+			return first, parts[i:]
+		}
+		n -= len(part)
 	}
-	return buffer
+	return parts, nil
 }

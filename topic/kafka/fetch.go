@@ -2,9 +2,9 @@ package kafka
 
 import (
 	"context"
+	"slices"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic"
@@ -52,31 +52,11 @@ func (s *Server) fetch(c *call, r *kmsg.FetchRequest) answer {
 		f := newFetching(s, r, want, began.Add(wait))
 		defer f.stop()
 		f.run(ctx)
+		f.mark()
 		response.held, f.held = f.held, 0
-		f.fill(response.FetchResponse)
+		f.fill(response)
 		return response
 	}
-}
-
-// fetchResponse is an answer that holds memory until it is sent.
-type fetchResponse struct {
-	*kmsg.FetchResponse
-	budget *budget
-	held   int64
-}
-
-func (r *fetchResponse) release() { r.budget.change(r.held) }
-
-// size is a little more than the answer has when it is encoded.
-func (r *fetchResponse) size() int {
-	size := 64
-	for i := range r.Topics {
-		size += 64 + len(r.Topics[i].Topic)
-		for j := range r.Topics[i].Partitions {
-			size += 128 + len(r.Topics[i].Partitions[j].RecordBatches)
-		}
-	}
-	return size
 }
 
 // fetching is a fetch under way.
@@ -106,7 +86,9 @@ type fetchPart struct {
 	ends      topic.Ends
 	data      [][]byte
 	size      int
-	err       error
+	// next is the offset after the last that a view was looked at.
+	next int64
+	err  error
 }
 
 func newFetching(s *Server, r *kmsg.FetchRequest, want fetchWant, deadline time.Time) *fetching {
@@ -144,8 +126,14 @@ func (f *fetching) run(ctx context.Context) {
 		if f.failed || f.found > 0 && f.found >= int64(f.request.MinBytes) || f.request.MinBytes <= 0 || len(f.parts) == 0 {
 			return
 		}
-		if !time.Now().Before(f.deadline) {
+		if !time.Now().Before(f.deadline) || ctx.Err() != nil {
 			return
+		}
+		if f.goesOn() {
+			if f.request.Version >= markerSince {
+				return
+			}
+			continue
 		}
 		found := f.found > 0
 		if !f.wait(ctx, timer.C, found) {
@@ -214,14 +202,14 @@ func (f *fetching) readPart(ctx context.Context, p *fetchPart, most int64) {
 	if f.found > 0 && int64(fetched.Size) > most {
 		return // only the first batch of an answer may go beyond the limits
 	}
-	p.data, p.size = fetched.Data, fetched.Size
+	p.data, p.size, p.next = fetched.Data, fetched.Size, fetched.Next
 	f.found += int64(fetched.Size)
 }
 
 // drop forgets what was read.
 func (f *fetching) drop() {
 	for i := range f.parts {
-		f.parts[i].data, f.parts[i].size = nil, 0
+		f.parts[i].data, f.parts[i].size, f.parts[i].next = nil, 0, 0
 	}
 	f.server.answers.change(f.held)
 	f.found, f.held = 0, 0
@@ -279,9 +267,10 @@ func (f *fetching) stop() {
 }
 
 // fill writes the answer.
-func (f *fetching) fill(response *kmsg.FetchResponse) {
+func (f *fetching) fill(response *fetchResponse) {
 	got := map[*fetchPartition]bool{}
-	at := map[fetchKey]int{}
+	at := map[fetchKey]int{} // topics, in the answer
+	var records [][]pieces
 	for i := range f.parts {
 		p := &f.parts[i]
 		answered := p.answer()
@@ -300,9 +289,12 @@ func (f *fetching) fill(response *kmsg.FetchResponse) {
 			n = len(response.Topics)
 			at[key] = n
 			response.Topics = append(response.Topics, t)
+			records = append(records, nil)
 		}
 		response.Topics[n].Partitions = append(response.Topics[n].Partitions, answered)
+		records[n] = append(records[n], pieces{p.data, p.size})
 	}
+	response.records = slices.Concat(records...)
 	response.SessionID = f.want.answered(got)
 }
 
@@ -315,22 +307,5 @@ func (p *fetchPart) answer() kmsg.FetchResponseTopicPartition {
 		answered.HighWatermark, answered.LastStableOffset = p.ends.HighWatermark, p.ends.HighWatermark
 		answered.LogStartOffset = p.ends.Start
 	}
-	if code(p.err) == kerr.FencedLeaderEpoch.Code || code(p.err) == kerr.UnknownLeaderEpoch.Code {
-		answered.CurrentLeader.LeaderID, answered.CurrentLeader.LeaderEpoch = p.partition.Leader(), p.ends.Epoch
-	}
-	answered.RecordBatches = joined(p.data, p.size)
 	return answered
-}
-
-// joined returns the pieces as one: never nil, which some clients take for a
-// malformed answer.
-func joined(pieces [][]byte, size int) []byte {
-	if len(pieces) == 1 {
-		return pieces[0]
-	}
-	all := make([]byte, 0, size)
-	for _, piece := range pieces {
-		all = append(all, piece...)
-	}
-	return all
 }

@@ -92,17 +92,13 @@ func (s *Server) produceTo(r *kmsg.ProduceRequest, asked kmsg.ProduceRequestTopi
 
 // appendTo checks the records for one partition and starts to append them.
 func (s *Server) appendTo(ctx context.Context, t *topic.Topic, version int16, part kmsg.ProduceRequestTopicPartition) (*topic.Appending, error) {
-	if source := t.Source(); source != nil {
-		return nil, fmt.Errorf("%w of %q: produce there", topic.ErrView, source.Name())
-	}
 	if len(part.Records) == 0 {
 		return nil, fmt.Errorf("%w: no records", topic.ErrInvalidRecord)
 	}
-	limit := int(t.Settings().MaxMessageBytes)
 	records := part.Records
 	if version < 3 && isMessageSet(records) {
 		var err error
-		if records, err = upConvert(records, limit); err != nil {
+		if records, err = upConvert(records, int(t.Settings().MaxMessageBytes)); err != nil {
 			return nil, err
 		}
 	}
@@ -111,24 +107,21 @@ func (s *Server) appendTo(ctx context.Context, t *topic.Topic, version int16, pa
 		return nil, err
 	}
 	for _, batch := range batches {
-		if err := checkBatch(batch, version, limit); err != nil {
+		if err := checkBatch(batch, version); err != nil {
 			return nil, err
 		}
 	}
 	return t.Append(ctx, part.Partition, batches)
 }
 
-// checkBatch tells whether a producer may send that batch.
-func checkBatch(batch topic.Batch, version int16, limit int) error {
+// checkBatch tells whether a producer may send that batch, as far as the topic
+// does not.
+func checkBatch(batch topic.Batch, version int16) error {
 	switch {
-	case len(batch) > limit:
-		return fmt.Errorf("%w: %d bytes, want at most %d", topic.ErrRecordTooLarge, len(batch), limit)
 	case batch.Transactional():
 		return errNoTransactions
 	case batch.Control():
 		return fmt.Errorf("%w: only brokers write control batches", topic.ErrInvalidRecord)
-	case batch.Count() == 0 || int64(batch.Count()) != batch.Next()-batch.Base():
-		return fmt.Errorf("%w: %d records in %d offsets", topic.ErrInvalidRecord, batch.Count(), batch.Next()-batch.Base())
 	case batch.Compression() > zstd:
 		return fail(kerr.UnsupportedCompressionType, fmt.Sprintf("compression %d: want 0 to %d", batch.Compression(), zstd))
 	case batch.Compression() == zstd && version < zstdSince:

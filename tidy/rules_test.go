@@ -41,6 +41,7 @@ var packages = map[string]rule{
 
 	"topic/kafka": {imports: []string{"lifecycle", "topic"}, refuses: []string{nats}},
 
+	"topic/storetest": {imports: []string{"topic"}, testOnly: true},
 	"lifecycle":         {refuses: []string{"github.com", "net"}},
 	"spelling":          {refuses: []string{"github.com", "net", "os"}},
 	"examples":          {},

@@ -79,9 +79,9 @@ const nearMiss = 4
 func (s *Settings) check(own map[string]string) error {
 	switch {
 	case s.ViewOf == "" && s.ViewWhere != "":
-		return fmt.Errorf("%s needs %s: the topic that the view shows a part of", settingViewWhere, settingViewOf)
+		return fmt.Errorf("%s needs %s: the topic that the view shows a part of", SettingViewWhere, SettingViewOf)
 	case s.ViewOf != "" && s.ViewWhere == "":
-		return fmt.Errorf("%s needs %s: which records the view shows, such as headers.tag == \"paid\"", settingViewOf, settingViewWhere)
+		return fmt.Errorf("%s needs %s: which records the view shows, such as headers.tag == \"paid\"", SettingViewOf, SettingViewWhere)
 	case !s.Delays && s.Delay != 0:
 		return fmt.Errorf("%s needs %s=true", settingDelay, settingDelays)
 	case s.ViewOf == "":
@@ -92,7 +92,7 @@ func (s *Settings) check(own map[string]string) error {
 		if err != nil {
 			return err
 		}
-		if !setting.Fixed && name != settingViewOf && name != settingViewWhere {
+		if !setting.Fixed && name != SettingViewOf && name != SettingViewWhere {
 			return fmt.Errorf("%s would do nothing on a view, which keeps no records: set it on %s", name, s.ViewOf)
 		}
 	}

@@ -50,8 +50,8 @@ func (s *Setting) Value(settings Settings) string { return s.format(&settings) }
 
 // Names that are used in more than one place.
 const (
-	settingViewOf    = "sluice.view.of"
-	settingViewWhere = "sluice.view.where"
+	SettingViewOf    = "sluice.view.of"
+	SettingViewWhere = "sluice.view.where"
 	settingDelays    = "sluice.delay.enable"
 	settingDelay     = "sluice.delay"
 )
@@ -105,7 +105,7 @@ var settingsTable = []Setting{
 		},
 	},
 	{
-		Name: settingViewOf, Meaning: "Makes the topic a view: the name of the topic that it shows a part of.", Allowed: "the name of a topic that is no view",
+		Name: SettingViewOf, Meaning: "Makes the topic a view: the name of the topic that it shows a part of.", Allowed: "the name of a topic that is no view",
 		parse: func(text string, s *Settings) error {
 			s.ViewOf = text
 			return wantIf(text == "", "the name of a topic")
@@ -113,7 +113,7 @@ var settingsTable = []Setting{
 		format: func(s *Settings) string { return s.ViewOf },
 	},
 	{
-		Name:    settingViewWhere,
+		Name:    SettingViewWhere,
 		Meaning: "Which records the view shows: a CEL expression over key (string), value (bytes), headers (map of strings) and timestamp.",
 		Allowed: fmt.Sprintf("an expression that is true or false, at most %d bytes", maxWhereBytes),
 		parse: func(text string, s *Settings) error {

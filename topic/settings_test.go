@@ -103,7 +103,7 @@ func TestSettingsRoundTrip(t *testing.T) {
 			own[settingDelays] = "true"
 			own[settingDelay] = rapid.Just(time.Duration(rapid.Int64Range(0, int64(MaxDelay)).Draw(t, "delay"))).Draw(t, "d").String()
 		case 2:
-			own = map[string]string{settingViewOf: "orders", settingViewWhere: rapid.StringN(1, 100, 1000).Draw(t, "where")}
+			own = map[string]string{SettingViewOf: "orders", SettingViewWhere: rapid.StringN(1, 100, 1000).Draw(t, "where")}
 		}
 		before, err := ParseSettings(own, broker)
 		if err != nil {

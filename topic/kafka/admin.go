@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,17 +12,14 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// The bounds of how long an administrative request may take, whatever timeout
+// adminTime bounds what one administrative request may take, whatever timeout
 // the client asks for.
-const (
-	leastAdminTimeout = time.Second
-	mostAdminTimeout  = time.Minute
-)
+const adminTime = 2 * time.Minute
 
-// adminContext ends with ctx, and when the client's timeout is over.
-func adminContext(ctx context.Context, timeoutMillis int32) (context.Context, context.CancelFunc) {
-	timeout := time.Duration(timeoutMillis) * time.Millisecond
-	return context.WithTimeout(ctx, min(max(timeout, leastAdminTimeout), mostAdminTimeout))
+// adminContext does not end when the client hangs up or loses patience: what a
+// request has begun to change is finished.
+func adminContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), adminTime)
 }
 
 // refused is an error with the code that it has in the protocol.
@@ -44,6 +42,10 @@ func outcome(err error) (int16, *string) {
 		return 0, nil
 	}
 	why := err.Error()
+	var kafka *kerr.Error
+	if errors.As(err, &kafka) {
+		return kafka.Code, &why
+	}
 	return code(err), &why
 }
 

@@ -21,7 +21,7 @@ type resource struct {
 //   - With validate_only nothing is changed.
 func (s *Server) alterConfigs(_ *call, r *kmsg.AlterConfigsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
-		ctx, cancel := context.WithTimeout(ctx, mostAdminTimeout)
+		ctx, cancel := adminContext(ctx)
 		defer cancel()
 		response := r.ResponseKind().(*kmsg.AlterConfigsResponse)
 		again := twice(r.Resources, func(r *kmsg.AlterConfigsRequestResource) resource { return resource{r.ResourceType, r.ResourceName} })

@@ -16,7 +16,7 @@ import (
 //   - With validate_only nothing is made.
 func (s *Server) createPartitions(_ *call, r *kmsg.CreatePartitionsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
-		ctx, cancel := adminContext(ctx, r.TimeoutMillis)
+		ctx, cancel := adminContext(ctx)
 		defer cancel()
 		response := r.ResponseKind().(*kmsg.CreatePartitionsResponse)
 		again := twice(r.Topics, func(t *kmsg.CreatePartitionsRequestTopic) string { return t.Topic })

@@ -21,7 +21,7 @@ import (
 //   - From version 5 on the answer has the settings that the topic then has.
 func (s *Server) createTopics(_ *call, r *kmsg.CreateTopicsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
-		ctx, cancel := adminContext(ctx, r.TimeoutMillis)
+		ctx, cancel := adminContext(ctx)
 		defer cancel()
 		again := twice(r.Topics, func(t *kmsg.CreateTopicsRequestTopic) string { return t.Topic })
 		response := r.ResponseKind().(*kmsg.CreateTopicsResponse)

@@ -17,7 +17,7 @@ import (
 //   - A view has no records of its own: delete those of its source.
 func (s *Server) deleteRecords(_ *call, r *kmsg.DeleteRecordsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
-		ctx, cancel := adminContext(ctx, r.TimeoutMillis)
+		ctx, cancel := adminContext(ctx)
 		defer cancel()
 		response := r.ResponseKind().(*kmsg.DeleteRecordsResponse)
 		for i := range r.Topics {

@@ -16,7 +16,7 @@ import (
 //   - A topic that has views is refused: delete the views first.
 func (s *Server) deleteTopics(_ *call, r *kmsg.DeleteTopicsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
-		ctx, cancel := adminContext(ctx, r.TimeoutMillis)
+		ctx, cancel := adminContext(ctx)
 		defer cancel()
 		wanted := r.Topics
 		for i := range r.TopicNames {

@@ -16,7 +16,7 @@ const (
 //   - One broker, this one, at the address that it advertises; it is the
 //     controller too, and never fenced.
 //   - There are no controllers of their own to describe.
-func (s *Server) describeCluster(_ *call, r *kmsg.DescribeClusterRequest) answer {
+func (s *Server) describeCluster(c *call, r *kmsg.DescribeClusterRequest) answer {
 	response := r.ResponseKind().(*kmsg.DescribeClusterResponse)
 	if r.Version >= 1 {
 		response.EndpointType = r.EndpointType
@@ -32,7 +32,7 @@ func (s *Server) describeCluster(_ *call, r *kmsg.DescribeClusterRequest) answer
 	response.ClusterID, response.ControllerID = s.broker.ClusterID(), s.broker.Node()
 	broker := kmsg.NewDescribeClusterResponseBroker()
 	broker.NodeID = s.broker.Node()
-	broker.Host, broker.Port = s.advertised()
+	broker.Host, broker.Port = s.advertised(c)
 	response.Brokers = append(response.Brokers, broker)
 	return respond(response)
 }

@@ -19,7 +19,7 @@ import (
 //   - With validate_only nothing is changed.
 func (s *Server) incrementalAlterConfigs(_ *call, r *kmsg.IncrementalAlterConfigsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
-		ctx, cancel := context.WithTimeout(ctx, mostAdminTimeout)
+		ctx, cancel := adminContext(ctx)
 		defer cancel()
 		response := r.ResponseKind().(*kmsg.IncrementalAlterConfigsResponse)
 		again := twice(r.Resources, func(r *kmsg.IncrementalAlterConfigsRequestResource) resource {

@@ -41,7 +41,8 @@ var packages = map[string]rule{
 
 	"topic/kafka": {imports: []string{"lifecycle", "topic"}, refuses: []string{nats}},
 
-	"topic/storetest": {imports: []string{"topic"}, testOnly: true},
+	"topic/natsstore":   {imports: []string{"topic"}, refuses: []string{"net"}},
+	"topic/storetest":   {imports: []string{"topic"}, testOnly: true},
 	"lifecycle":         {refuses: []string{"github.com", "net"}},
 	"spelling":          {refuses: []string{"github.com", "net", "os"}},
 	"examples":          {},

@@ -66,7 +66,7 @@ var settingsTable = []Setting{
 	{
 		Name: "retention.ms", Kind: KindInt64, Broker: "log.retention.ms",
 		Meaning: "How long records are kept, in milliseconds, by their timestamps.", Allowed: "0 or more; -1: for ever",
-		parse:  parseRetention,
+		parse: parseRetention,
 		format: func(s *Settings) string {
 			if s.Retention < 0 {
 				return "-1"

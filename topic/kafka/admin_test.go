@@ -34,7 +34,7 @@ func admin(t *testing.T, config topic.Config) *Server {
 			t.Error(err)
 		}
 	})
-	return &Server{broker: broker, options: Options{Advertise: "kafka.example:9192"}}
+	return NewServer(broker, Options{Advertise: "kafka.example:9192"})
 }
 
 // made creates a topic.
@@ -47,11 +47,11 @@ func (s *Server) made(t *testing.T, spec topic.Spec) *topic.Topic {
 	return created
 }
 
-// ask sends a request through the table, encoded and decoded as a client does at
+// asked sends a request through the table, encoded and decoded as a client does at
 // that version, and returns the answer.
-func ask[Q kmsg.Request, R kmsg.Response](t *testing.T, s *Server, version int16, q Q) R {
+func asked[Q kmsg.Request, R kmsg.Response](t *testing.T, s *Server, version int16, q Q) R {
 	t.Helper()
-	kind := requestFor(q.Key())
+	kind := kinds()[q.Key()]
 	if kind == nil || version < kind.min || version > kind.max {
 		t.Fatalf("%s version %d is not served", requestName(q.Key()), version)
 	}
@@ -90,14 +90,14 @@ func matches(got, want string) bool {
 
 // versions calls f with each version of a kind that is served.
 func versions(key int16, f func(version int16)) {
-	kind := requestFor(key)
+	kind := kinds()[key]
 	for version := kind.min; version <= kind.max; version++ {
 		f(version)
 	}
 }
 
-// batchOf is a batch of count records that are not looked at.
-func batchOf(count int) topic.Batch {
+// opaqueBatch is a batch of count records that are not looked at.
+func opaqueBatch(count int) topic.Batch {
 	batch := make([]byte, topic.BatchOverhead+10)
 	binary.BigEndian.PutUint32(batch[8:], uint32(len(batch)-12))
 	batch[16] = 2
@@ -161,7 +161,7 @@ func TestCreateTopics(t *testing.T) {
 				if dryRun && version == 0 { // has no such field
 					continue
 				}
-				r := ask[*kmsg.CreateTopicsRequest, *kmsg.CreateTopicsResponse](t, s, version, &kmsg.CreateTopicsRequest{
+				r := asked[*kmsg.CreateTopicsRequest, *kmsg.CreateTopicsResponse](t, s, version, &kmsg.CreateTopicsRequest{
 					Topics: []kmsg.CreateTopicsRequestTopic{test.wanted}, TimeoutMillis: 1000, ValidateOnly: dryRun,
 				})
 				checkCreated(t, s, version, dryRun, test.want, test.partitions, &r.Topics[0])
@@ -200,7 +200,7 @@ func TestCreateTopicsTwice(t *testing.T) {
 	s := admin(t, topic.Config{})
 	one := kmsg.CreateTopicsRequestTopic{Topic: "one", NumPartitions: 1, ReplicationFactor: 1}
 	two := kmsg.CreateTopicsRequestTopic{Topic: "two", NumPartitions: 1, ReplicationFactor: 1}
-	r := ask[*kmsg.CreateTopicsRequest, *kmsg.CreateTopicsResponse](t, s, 7, &kmsg.CreateTopicsRequest{Topics: []kmsg.CreateTopicsRequestTopic{one, two, one}})
+	r := asked[*kmsg.CreateTopicsRequest, *kmsg.CreateTopicsResponse](t, s, 7, &kmsg.CreateTopicsRequest{Topics: []kmsg.CreateTopicsRequestTopic{one, two, one}})
 	for i, want := range []string{"INVALID_REQUEST: more than once", "NONE", "INVALID_REQUEST: more than once"} {
 		if got := result(r.Topics[i].ErrorCode, r.Topics[i].ErrorMessage); !matches(got, want) {
 			t.Errorf("%d: %s, want %s", i, got, want)
@@ -216,7 +216,7 @@ func TestDeleteTopics(t *testing.T) {
 		}
 		s.made(t, topic.Spec{Name: "view", Settings: map[string]string{"sluice.view.of": "source", "sluice.view.where": "true"}})
 		request := &kmsg.DeleteTopicsRequest{TopicNames: []string{"a", "nosuch", "b", "b", "source"}, TimeoutMillis: 1000}
-		want := []string{"NONE", "UNKNOWN_TOPIC_OR_PARTITION: nosuch", "INVALID_REQUEST: more than once", "INVALID_REQUEST: more than once", "INVALID_REQUEST: delete \"view\" first"}
+		want := []string{"NONE", "UNKNOWN_TOPIC_OR_PARTITION: nosuch", "INVALID_REQUEST: more than once", "INVALID_REQUEST: more than once", "POLICY_VIOLATION: delete \"view\" first"}
 		if version >= 6 {
 			c, err := s.broker.Topic("c")
 			if err != nil {
@@ -229,7 +229,7 @@ func TestDeleteTopics(t *testing.T) {
 				kmsg.DeleteTopicsRequestTopic{TopicID: topic.ID{1}}, kmsg.DeleteTopicsRequestTopic{}, kmsg.DeleteTopicsRequestTopic{Topic: kmsg.StringPtr("view"), TopicID: c.ID()})
 			want = append(want, "NONE", "UNKNOWN_TOPIC_ID: no topic with the id", "INVALID_REQUEST: one of them", "INVALID_REQUEST: one of them")
 		}
-		r := ask[*kmsg.DeleteTopicsRequest, *kmsg.DeleteTopicsResponse](t, s, version, request)
+		r := asked[*kmsg.DeleteTopicsRequest, *kmsg.DeleteTopicsResponse](t, s, version, request)
 		for i := range want {
 			wanted := want[i]
 			if version < 5 {
@@ -277,10 +277,10 @@ func TestCreatePartitions(t *testing.T) {
 			{"orders", 4, far, false, "INVALID_REPLICA_ASSIGNMENT: partition 3 on brokers [1]", 3},
 			{"orders", 5, here, false, "INVALID_REPLICA_ASSIGNMENT: 1 partitions, 2 are new", 3},
 			{"orders", 2147483647, nil, false, "INVALID_PARTITIONS: 2147483647", 3},
-			{"view", 9, nil, false, "INVALID_REQUEST: has the partitions of orders", 3},
+			{"view", 9, nil, false, "POLICY_VIOLATION: has the partitions of orders", 3},
 			{"nosuch", 9, nil, false, "UNKNOWN_TOPIC_OR_PARTITION: nosuch", 3},
 		} {
-			r := ask[*kmsg.CreatePartitionsRequest, *kmsg.CreatePartitionsResponse](t, s, version, &kmsg.CreatePartitionsRequest{
+			r := asked[*kmsg.CreatePartitionsRequest, *kmsg.CreatePartitionsResponse](t, s, version, &kmsg.CreatePartitionsRequest{
 				Topics: []kmsg.CreatePartitionsRequestTopic{{Topic: test.name, Count: test.count, Assignment: test.on}}, ValidateOnly: test.dryRun,
 			})
 			orders, err := s.broker.Topic("orders")
@@ -299,7 +299,7 @@ func TestDeleteRecords(t *testing.T) {
 		s := admin(t, topic.Config{})
 		orders := s.made(t, topic.Spec{Name: "orders"})
 		s.made(t, topic.Spec{Name: "view", Settings: map[string]string{"sluice.view.of": "orders", "sluice.view.where": "true"}})
-		fill(t, orders, 0, batchOf(10))
+		fill(t, orders, 0, opaqueBatch(10))
 		for _, test := range []struct {
 			name      string
 			partition int32
@@ -312,10 +312,10 @@ func TestDeleteRecords(t *testing.T) {
 			{"orders", 0, -2, "OFFSET_OUT_OF_RANGE -1"},
 			{"orders", 1, 1, "UNKNOWN_TOPIC_OR_PARTITION -1"},
 			{"nosuch", 0, 1, "UNKNOWN_TOPIC_OR_PARTITION -1"},
-			{"view", 0, 5, "INVALID_REQUEST -1"},
+			{"view", 0, 5, "POLICY_VIOLATION -1"},
 			{"orders", 0, -1, "NONE 10"},
 		} {
-			r := ask[*kmsg.DeleteRecordsRequest, *kmsg.DeleteRecordsResponse](t, s, version, &kmsg.DeleteRecordsRequest{
+			r := asked[*kmsg.DeleteRecordsRequest, *kmsg.DeleteRecordsResponse](t, s, version, &kmsg.DeleteRecordsRequest{
 				Topics: []kmsg.DeleteRecordsRequestTopic{{Topic: test.name, Partitions: []kmsg.DeleteRecordsRequestTopicPartition{{Partition: test.partition, Offset: test.offset}}}},
 			})
 			p := r.Topics[0].Partitions[0]

@@ -34,7 +34,7 @@ func (s *Server) alterConfigs(_ *call, r *kmsg.AlterConfigsRequest) answer {
 			if err == nil {
 				err = s.replaceConfigs(ctx, wanted, r.ValidateOnly)
 			}
-			altered.ErrorCode, altered.ErrorMessage = outcome(err)
+			altered.ErrorCode, altered.ErrorMessage = s.outcome("alter settings", err)
 			response.Resources = append(response.Resources, altered)
 		}
 		return response

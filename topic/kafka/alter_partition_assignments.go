@@ -18,7 +18,7 @@ func (s *Server) alterPartitionAssignments(_ *call, r *kmsg.AlterPartitionAssign
 		altered.Topic = r.Topics[i].Topic
 		for j := range r.Topics[i].Partitions {
 			wanted := &r.Topics[i].Partitions[j]
-			_, _, err := s.partition(altered.Topic, wanted.Partition)
+			_, err := s.partition(altered.Topic, wanted.Partition)
 			switch {
 			case err != nil:
 			case wanted.Replicas == nil:
@@ -28,7 +28,7 @@ func (s *Server) alterPartitionAssignments(_ *call, r *kmsg.AlterPartitionAssign
 			}
 			result := kmsg.NewAlterPartitionAssignmentsResponseTopicPartition()
 			result.Partition = wanted.Partition
-			result.ErrorCode, result.ErrorMessage = outcome(err)
+			result.ErrorCode, result.ErrorMessage = s.outcome("assign partitions", err)
 			altered.Partitions = append(altered.Partitions, result)
 		}
 		response.Topics = append(response.Topics, altered)

@@ -13,7 +13,7 @@ import (
 // described returns the settings of a resource, by name.
 func described(t *testing.T, s *Server, version int16, kind kmsg.ConfigResourceType, name string, names ...string) map[string]kmsg.DescribeConfigsResponseResourceConfig {
 	t.Helper()
-	r := ask[*kmsg.DescribeConfigsRequest, *kmsg.DescribeConfigsResponse](t, s, version, &kmsg.DescribeConfigsRequest{
+	r := asked[*kmsg.DescribeConfigsRequest, *kmsg.DescribeConfigsResponse](t, s, version, &kmsg.DescribeConfigsRequest{
 		Resources:       []kmsg.DescribeConfigsRequestResource{{ResourceType: kind, ResourceName: name, ConfigNames: names}},
 		IncludeSynonyms: true, IncludeDocumentation: true,
 	})
@@ -110,7 +110,7 @@ func TestDescribeConfigsRefuses(t *testing.T) {
 		{kmsg.ConfigResourceTypeBrokerLogger, "0", "INVALID_REQUEST: there are those of topics and of brokers"},
 		{kmsg.ConfigResourceTypeGroupConfig, "g", "INVALID_REQUEST: there are those of topics and of brokers"},
 	} {
-		r := ask[*kmsg.DescribeConfigsRequest, *kmsg.DescribeConfigsResponse](t, s, 4, &kmsg.DescribeConfigsRequest{
+		r := asked[*kmsg.DescribeConfigsRequest, *kmsg.DescribeConfigsResponse](t, s, 4, &kmsg.DescribeConfigsRequest{
 			Resources: []kmsg.DescribeConfigsRequestResource{{ResourceType: test.kind, ResourceName: test.name}},
 		})
 		if got := result(r.Resources[0].ErrorCode, r.Resources[0].ErrorMessage); !matches(got, test.want) || len(r.Resources[0].Configs) > 0 {
@@ -125,7 +125,7 @@ func TestAlterConfigs(t *testing.T) {
 		s := admin(t, topic.Config{})
 		orders := s.made(t, topic.Spec{Name: "orders", Settings: map[string]string{"retention.ms": "1", "retention.bytes": "2"}})
 		alter := func(dryRun bool, name string, configs ...kmsg.AlterConfigsRequestResourceConfig) string {
-			r := ask[*kmsg.AlterConfigsRequest, *kmsg.AlterConfigsResponse](t, s, version, &kmsg.AlterConfigsRequest{
+			r := asked[*kmsg.AlterConfigsRequest, *kmsg.AlterConfigsResponse](t, s, version, &kmsg.AlterConfigsRequest{
 				Resources: []kmsg.AlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: name, Configs: configs}}, ValidateOnly: dryRun,
 			})
 			return result(r.Resources[0].ErrorCode, r.Resources[0].ErrorMessage)
@@ -178,7 +178,7 @@ func TestIncrementalAlterConfigs(t *testing.T) {
 			{4, "0", nil, false, "INVALID_REQUEST: set where it is started"},
 			{8, "0", nil, false, "INVALID_REQUEST: those of topics can be altered"},
 		} {
-			r := ask[*kmsg.IncrementalAlterConfigsRequest, *kmsg.IncrementalAlterConfigsResponse](t, s, version, &kmsg.IncrementalAlterConfigsRequest{
+			r := asked[*kmsg.IncrementalAlterConfigsRequest, *kmsg.IncrementalAlterConfigsResponse](t, s, version, &kmsg.IncrementalAlterConfigsRequest{
 				Resources: []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: test.kind, ResourceName: test.name, Configs: test.configs}}, ValidateOnly: test.dryRun,
 			})
 			if got := result(r.Resources[0].ErrorCode, r.Resources[0].ErrorMessage); !matches(got, test.want) || len(orders.Own()) != 2 {
@@ -188,14 +188,14 @@ func TestIncrementalAlterConfigs(t *testing.T) {
 		resource := kmsg.IncrementalAlterConfigsRequestResource{ResourceType: 2, ResourceName: "orders", Configs: []kmsg.IncrementalAlterConfigsRequestResourceConfig{
 			{Name: "retention.ms", Op: 1}, {Name: "retention.bytes", Value: text("7")}, {Name: "cleanup.policy", Op: 2, Value: text("delete")},
 		}}
-		r := ask[*kmsg.IncrementalAlterConfigsRequest, *kmsg.IncrementalAlterConfigsResponse](t, s, version, &kmsg.IncrementalAlterConfigsRequest{
+		r := asked[*kmsg.IncrementalAlterConfigsRequest, *kmsg.IncrementalAlterConfigsResponse](t, s, version, &kmsg.IncrementalAlterConfigsRequest{
 			Resources: []kmsg.IncrementalAlterConfigsRequestResource{resource},
 		})
 		own := orders.Own()
 		if r.Resources[0].ErrorCode != 0 || len(own) != 2 || own["retention.bytes"] != "7" || own["cleanup.policy"] != "delete" {
 			t.Errorf("version %d: %v, %v", version, r.Resources[0], own)
 		}
-		r = ask[*kmsg.IncrementalAlterConfigsRequest, *kmsg.IncrementalAlterConfigsResponse](t, s, version, &kmsg.IncrementalAlterConfigsRequest{
+		r = asked[*kmsg.IncrementalAlterConfigsRequest, *kmsg.IncrementalAlterConfigsResponse](t, s, version, &kmsg.IncrementalAlterConfigsRequest{
 			Resources: []kmsg.IncrementalAlterConfigsRequestResource{resource, resource},
 		})
 		if got := result(r.Resources[1].ErrorCode, r.Resources[1].ErrorMessage); !matches(got, "INVALID_REQUEST: more than once") {

@@ -30,7 +30,7 @@ func (s *Server) createPartitions(_ *call, r *kmsg.CreatePartitionsRequest) answ
 			} else {
 				err = s.growTopic(ctx, wanted, r.ValidateOnly)
 			}
-			grown.ErrorCode, grown.ErrorMessage = outcome(err)
+			grown.ErrorCode, grown.ErrorMessage = s.outcome("add partitions", err)
 			response.Topics = append(response.Topics, grown)
 		}
 		return response

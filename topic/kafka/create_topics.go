@@ -35,7 +35,7 @@ func (s *Server) createTopics(_ *call, r *kmsg.CreateTopicsRequest) answer {
 			} else {
 				err = s.createTopic(ctx, wanted, r.ValidateOnly, &made)
 			}
-			made.ErrorCode, made.ErrorMessage = outcome(err)
+			made.ErrorCode, made.ErrorMessage = s.outcome("create topic", err)
 			response.Topics = append(response.Topics, made)
 		}
 		return response

@@ -39,7 +39,11 @@ func (s *Server) deleteRecords(_ *call, r *kmsg.DeleteRecordsRequest) answer {
 
 // trim removes the records before an offset and returns the new start, or -1.
 func (s *Server) trim(ctx context.Context, name string, number int32, before int64) (int64, error) {
-	t, p, err := s.partition(name, number)
+	t, err := s.broker.Topic(name)
+	if err != nil {
+		return -1, err
+	}
+	p, err := t.Partition(number)
 	switch {
 	case err != nil:
 		return -1, err

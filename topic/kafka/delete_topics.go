@@ -35,7 +35,7 @@ func (s *Server) deleteTopics(_ *call, r *kmsg.DeleteTopicsRequest) answer {
 			} else {
 				err = s.deleteTopic(ctx, &deleted)
 			}
-			deleted.ErrorCode, deleted.ErrorMessage = outcome(err)
+			deleted.ErrorCode, deleted.ErrorMessage = s.outcome("delete topic", err)
 			response.Topics = append(response.Topics, deleted)
 		}
 		return response

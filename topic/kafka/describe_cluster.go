@@ -26,7 +26,7 @@ func (s *Server) describeCluster(c *call, r *kmsg.DescribeClusterRequest) answer
 		if r.EndpointType == endpointControllers {
 			err = refuse(kerr.MismatchedEndpointType, "this is a broker, not a controller: want endpoint type %d", endpointBrokers)
 		}
-		response.ErrorCode, response.ErrorMessage = outcome(err)
+		response.ErrorCode, response.ErrorMessage = s.outcome("describe cluster", err)
 		return respond(response)
 	}
 	response.ClusterID, response.ControllerID = s.broker.ClusterID(), s.broker.Node()

@@ -24,7 +24,7 @@ func (s *Server) describeConfigs(_ *call, r *kmsg.DescribeConfigsRequest) answer
 		described := kmsg.NewDescribeConfigsResponseResource()
 		described.ResourceType, described.ResourceName = wanted.ResourceType, wanted.ResourceName
 		entries, err := s.configsOf(wanted.ResourceType, wanted.ResourceName)
-		described.ErrorCode, described.ErrorMessage = outcome(err)
+		described.ErrorCode, described.ErrorMessage = s.outcome("describe settings", err)
 		for j := range entries {
 			if len(wanted.ConfigNames) == 0 || slices.Contains(wanted.ConfigNames, entries[j].name) {
 				described.Configs = append(described.Configs, entries[j].describe(r.IncludeSynonyms, r.IncludeDocumentation))

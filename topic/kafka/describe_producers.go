@@ -25,8 +25,8 @@ func (s *Server) describeProducers(_ *call, r *kmsg.DescribeProducersRequest) an
 func (s *Server) producersOf(name string, number int32) kmsg.DescribeProducersResponseTopicPartition {
 	described := kmsg.NewDescribeProducersResponseTopicPartition()
 	described.Partition = number
-	_, p, err := s.partition(name, number)
-	described.ErrorCode, described.ErrorMessage = outcome(err)
+	p, err := s.partition(name, number)
+	described.ErrorCode, described.ErrorMessage = s.outcome("describe producers", err)
 	if err != nil {
 		return described
 	}

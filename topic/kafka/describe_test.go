@@ -15,7 +15,7 @@ import (
 func TestDescribeCluster(t *testing.T) {
 	versions(60, func(version int16) {
 		s := admin(t, topic.Config{})
-		r := ask[*kmsg.DescribeClusterRequest, *kmsg.DescribeClusterResponse](t, s, version, &kmsg.DescribeClusterRequest{EndpointType: 1})
+		r := asked[*kmsg.DescribeClusterRequest, *kmsg.DescribeClusterResponse](t, s, version, &kmsg.DescribeClusterRequest{EndpointType: 1})
 		if r.ErrorCode != 0 || r.ClusterID != s.broker.ClusterID() || r.ControllerID != 0 || len(r.Brokers) != 1 {
 			t.Fatalf("version %d: %+v", version, r)
 		}
@@ -26,7 +26,7 @@ func TestDescribeCluster(t *testing.T) {
 			if version == 0 {
 				break
 			}
-			r := ask[*kmsg.DescribeClusterRequest, *kmsg.DescribeClusterResponse](t, s, version, &kmsg.DescribeClusterRequest{EndpointType: kind})
+			r := asked[*kmsg.DescribeClusterRequest, *kmsg.DescribeClusterResponse](t, s, version, &kmsg.DescribeClusterRequest{EndpointType: kind})
 			if got := result(r.ErrorCode, r.ErrorMessage); !matches(got, want) || len(r.Brokers) > 0 {
 				t.Errorf("version %d, endpoint %d: %s, want %s", version, kind, got, want)
 			}
@@ -40,7 +40,7 @@ func TestDescribeLogDirs(t *testing.T) {
 		orders := s.made(t, topic.Spec{Name: "orders", Partitions: 3})
 		s.made(t, topic.Spec{Name: "empty"})
 		s.made(t, topic.Spec{Name: "view", Settings: map[string]string{"sluice.view.of": "orders", "sluice.view.where": "true"}})
-		batch := batchOf(5)
+		batch := opaqueBatch(5)
 		fill(t, orders, 1, slices.Clone(batch))
 		some := []kmsg.DescribeLogDirsRequestTopic{{Topic: "orders", Partitions: []int32{1, 7}}, {Topic: "nosuch", Partitions: []int32{0}}, {Topic: "view", Partitions: []int32{1}}}
 		full := fmt.Sprintf("orders/1=%d ", len(batch))
@@ -52,7 +52,7 @@ func TestDescribeLogDirs(t *testing.T) {
 			{some, full},
 			{[]kmsg.DescribeLogDirsRequestTopic{}, ""},
 		} {
-			r := ask[*kmsg.DescribeLogDirsRequest, *kmsg.DescribeLogDirsResponse](t, s, version, &kmsg.DescribeLogDirsRequest{Topics: test.topics})
+			r := asked[*kmsg.DescribeLogDirsRequest, *kmsg.DescribeLogDirsResponse](t, s, version, &kmsg.DescribeLogDirsRequest{Topics: test.topics})
 			got := ""
 			for _, sized := range r.Dirs[0].Topics {
 				for _, p := range sized.Partitions {
@@ -90,7 +90,7 @@ func TestDescribeTopicPartitions(t *testing.T) {
 		}
 		got := ""
 		for range 10 {
-			r := ask[*kmsg.DescribeTopicPartitionsRequest, *kmsg.DescribeTopicPartitionsResponse](t, s, 0, request)
+			r := asked[*kmsg.DescribeTopicPartitionsRequest, *kmsg.DescribeTopicPartitionsResponse](t, s, 0, request)
 			for _, described := range r.Topics {
 				if described.ErrorCode != 0 {
 					got += fmt.Sprintf("%s:%d ", *described.Topic, described.ErrorCode)
@@ -113,7 +113,7 @@ func TestDescribeTopicPartitions(t *testing.T) {
 		}
 	}
 	gone := &kmsg.DescribeTopicPartitionsRequest{Cursor: &kmsg.DescribeTopicPartitionsRequestCursor{Topic: "bb", Partition: 5}}
-	if r := ask[*kmsg.DescribeTopicPartitionsRequest, *kmsg.DescribeTopicPartitionsResponse](t, s, 0, gone); len(r.Topics) != 1 || *r.Topics[0].Topic != "c" || len(r.Topics[0].Partitions) != 1 {
+	if r := asked[*kmsg.DescribeTopicPartitionsRequest, *kmsg.DescribeTopicPartitionsResponse](t, s, 0, gone); len(r.Topics) != 1 || *r.Topics[0].Topic != "c" || len(r.Topics[0].Partitions) != 1 {
 		t.Errorf("from a topic that is gone: %+v", r.Topics)
 	}
 }
@@ -121,13 +121,13 @@ func TestDescribeTopicPartitions(t *testing.T) {
 func TestDescribeProducers(t *testing.T) {
 	s := admin(t, topic.Config{})
 	orders := s.made(t, topic.Spec{Name: "orders"})
-	batch := batchOf(5)
+	batch := opaqueBatch(5)
 	binary.BigEndian.PutUint64(batch[43:], 1234)
 	binary.BigEndian.PutUint16(batch[51:], 2)
 	binary.BigEndian.PutUint32(batch[53:], 0)
 	binary.BigEndian.PutUint32(batch[17:], crc32.Checksum(batch[21:], crc32.MakeTable(crc32.Castagnoli)))
 	fill(t, orders, 0, batch)
-	r := ask[*kmsg.DescribeProducersRequest, *kmsg.DescribeProducersResponse](t, s, 0, &kmsg.DescribeProducersRequest{
+	r := asked[*kmsg.DescribeProducersRequest, *kmsg.DescribeProducersResponse](t, s, 0, &kmsg.DescribeProducersRequest{
 		Topics: []kmsg.DescribeProducersRequestTopic{{Topic: "orders", Partitions: []int32{0, 1}}, {Topic: "nosuch", Partitions: []int32{0}}},
 	})
 	known := r.Topics[0].Partitions[0]
@@ -148,7 +148,7 @@ func TestElectLeaders(t *testing.T) {
 	versions(43, func(version int16) {
 		s := admin(t, topic.Config{})
 		s.made(t, topic.Spec{Name: "orders"})
-		r := ask[*kmsg.ElectLeadersRequest, *kmsg.ElectLeadersResponse](t, s, version, &kmsg.ElectLeadersRequest{
+		r := asked[*kmsg.ElectLeadersRequest, *kmsg.ElectLeadersResponse](t, s, version, &kmsg.ElectLeadersRequest{
 			Topics: []kmsg.ElectLeadersRequestTopic{{Topic: "orders", Partitions: []int32{0, 1}}},
 		})
 		for i, want := range []string{"ELECTION_NOT_NEEDED: broker 0 leads it", "UNKNOWN_TOPIC_OR_PARTITION: not 1"} {
@@ -157,11 +157,11 @@ func TestElectLeaders(t *testing.T) {
 				t.Errorf("version %d: %s, want %s", version, got, want)
 			}
 		}
-		if all := ask[*kmsg.ElectLeadersRequest, *kmsg.ElectLeadersResponse](t, s, version, &kmsg.ElectLeadersRequest{}); len(all.Topics) != 0 || all.ErrorCode != 0 {
+		if all := asked[*kmsg.ElectLeadersRequest, *kmsg.ElectLeadersResponse](t, s, version, &kmsg.ElectLeadersRequest{}); len(all.Topics) != 0 || all.ErrorCode != 0 {
 			t.Errorf("version %d, all: %+v", version, all)
 		}
 		if version > 0 {
-			if r := ask[*kmsg.ElectLeadersRequest, *kmsg.ElectLeadersResponse](t, s, version, &kmsg.ElectLeadersRequest{ElectionType: 2}); result(r.ErrorCode, nil) != "INVALID_REQUEST" {
+			if r := asked[*kmsg.ElectLeadersRequest, *kmsg.ElectLeadersResponse](t, s, version, &kmsg.ElectLeadersRequest{ElectionType: 2}); result(r.ErrorCode, nil) != "INVALID_REQUEST" {
 				t.Errorf("version %d, election type 2: %+v", version, r)
 			}
 		}
@@ -183,7 +183,7 @@ func TestAlterPartitionAssignments(t *testing.T) {
 			{1, nil, "NO_REASSIGNMENT_IN_PROGRESS: not being moved"},
 			{2, []int32{0}, "UNKNOWN_TOPIC_OR_PARTITION: not 2"},
 		} {
-			r := ask[*kmsg.AlterPartitionAssignmentsRequest, *kmsg.AlterPartitionAssignmentsResponse](t, s, version, &kmsg.AlterPartitionAssignmentsRequest{
+			r := asked[*kmsg.AlterPartitionAssignmentsRequest, *kmsg.AlterPartitionAssignmentsResponse](t, s, version, &kmsg.AlterPartitionAssignmentsRequest{
 				AllowReplicationFactorChange: true,
 				Topics: []kmsg.AlterPartitionAssignmentsRequestTopic{{
 					Topic: "orders", Partitions: []kmsg.AlterPartitionAssignmentsRequestTopicPartition{{Partition: test.partition, Replicas: test.replicas}},
@@ -200,7 +200,7 @@ func TestAlterPartitionAssignments(t *testing.T) {
 func TestListPartitionReassignments(t *testing.T) {
 	s := admin(t, topic.Config{})
 	s.made(t, topic.Spec{Name: "orders"})
-	r := ask[*kmsg.ListPartitionReassignmentsRequest, *kmsg.ListPartitionReassignmentsResponse](t, s, 0, &kmsg.ListPartitionReassignmentsRequest{})
+	r := asked[*kmsg.ListPartitionReassignmentsRequest, *kmsg.ListPartitionReassignmentsResponse](t, s, 0, &kmsg.ListPartitionReassignmentsRequest{})
 	if r.ErrorCode != 0 || len(r.Topics) != 0 {
 		t.Errorf("%+v", r)
 	}

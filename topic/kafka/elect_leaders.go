@@ -21,13 +21,13 @@ func (s *Server) electLeaders(_ *call, r *kmsg.ElectLeadersRequest) answer {
 		elected := kmsg.NewElectLeadersResponseTopic()
 		elected.Topic = r.Topics[i].Topic
 		for _, number := range r.Topics[i].Partitions {
-			_, p, err := s.partition(elected.Topic, number)
+			p, err := s.partition(elected.Topic, number)
 			if err == nil {
 				err = refuse(kerr.ElectionNotNeeded, "broker %d leads it, the only one that has it", p.Leader())
 			}
 			result := kmsg.NewElectLeadersResponseTopicPartition()
 			result.Partition = number
-			result.ErrorCode, result.ErrorMessage = outcome(err)
+			result.ErrorCode, result.ErrorMessage = s.outcome("elect leaders", err)
 			elected.Partitions = append(elected.Partitions, result)
 		}
 		response.Topics = append(response.Topics, elected)

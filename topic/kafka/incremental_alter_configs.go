@@ -34,7 +34,7 @@ func (s *Server) incrementalAlterConfigs(_ *call, r *kmsg.IncrementalAlterConfig
 			if err == nil {
 				err = s.changeConfigs(ctx, wanted, r.ValidateOnly)
 			}
-			altered.ErrorCode, altered.ErrorMessage = outcome(err)
+			altered.ErrorCode, altered.ErrorMessage = s.outcome("alter settings", err)
 			response.Resources = append(response.Resources, altered)
 		}
 		return response

@@ -128,6 +128,10 @@ type Settlement struct {
 	// Values is what the action's aggregates took from the result; the
 	// aggregator reduces it. Nil where the action aggregates nothing of it.
 	Values []byte
+	// Result is the job's result for its event, where the action asks for one: at
+	// most MaxEventResult bytes. ResultTruncated says that it had more.
+	Result          []byte
+	ResultTruncated bool
 	// Error says why, for FailedForGood, FailedForNow and Throttled; for
 	// Succeeded, why the result could not be mapped, if so. At most MaxErrorBytes
 	// are kept.

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/sluice-project/sluice/spelling"
 )
 
 const (
@@ -44,7 +46,7 @@ func (c *Config) readEnvironment(variables map[string]string) error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
-		near, distance := nearest(name, names)
+		near, distance := spelling.Nearest(name, names)
 		if distance > 0 && distance <= nearMiss {
 			return &Error{Key: name, Source: "environment", Why: "there is no such setting; the nearest is " + near}
 		}

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/spelling"
 )
 
 // maxFileBytes is the largest file that is read.
@@ -140,7 +141,7 @@ func (f *fileReader) entry(e entry) error {
 }
 
 func (f *fileReader) unknown(e entry, keys []string) error {
-	near, _ := nearest(e.key, keys)
+	near, _ := spelling.Nearest(e.key, keys)
 	why := "there is no such setting; the nearest is " + near
 	if near == e.key { // "bulk.workers: 3" on one line
 		why = "want each level on a line of its own, and no dot in a key"

@@ -19,7 +19,7 @@ var packages = map[string]rule{
 	"cmd/sluice": {imports: []string{
 		"bulk", "bulk/api", "bulk/api/wire", "bulk/client", "bulk/pebblestore", "bulk/upload", "bulk/webhook", "config", "examples", "lifecycle", "ops",
 	}},
-	"config": {imports: []string{"bulk", "bulk/webhook"}},
+	"config": {imports: []string{"bulk", "bulk/webhook", "spelling"}},
 	"ops":    {imports: []string{"lifecycle"}},
 
 	"bulk": {
@@ -35,13 +35,15 @@ var packages = map[string]rule{
 	"bulk/webhook":     {imports: []string{"bulk"}, refuses: []string{pebble}},
 
 	"topic": {
-		imports: []string{"lifecycle"},
+		imports: []string{"lifecycle", "spelling"},
 		refuses: []string{"net", "os", nats, "github.com/spf13"},
 	},
 
 	"topic/kafka": {imports: []string{"lifecycle", "topic"}, refuses: []string{nats}},
 
+	"topic/storetest": {imports: []string{"topic"}, testOnly: true},
 	"lifecycle":         {refuses: []string{"github.com", "net"}},
+	"spelling":          {refuses: []string{"github.com", "net", "os"}},
 	"examples":          {},
 	"examples/embedded": {imports: []string{"bulk", "bulk/pebblestore"}},
 

@@ -159,3 +159,6 @@ func (b Batch) attributes() uint16   { return binary.BigEndian.Uint16(b[atAttrib
 func (b Batch) lastDelta() int32     { return int32(b.uint32(atLastDelta)) }
 func (b Batch) int64(at int) int64   { return int64(binary.BigEndian.Uint64(b[at:])) }
 func (b Batch) uint32(at int) uint32 { return binary.BigEndian.Uint32(b[at:]) }
+
+// length returns the length that the batch says it has.
+func (b Batch) length() int { return int(b.uint32(atLength)) + lengthBeforeField }

@@ -1,68 +1,203 @@
 package topic
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-project/sluice/lifecycle"
 )
 
 // Broker is all topics of one node. It is a lifecycle.Service.
-type Broker struct{}
+type Broker struct {
+	store  Store
+	config Config
+	log    *slog.Logger
+	group  *lifecycle.Group
+	groups *Groups
+
+	clusterID string
+	tails     *tails
+	cold      *cold
+	ids       struct {
+		mu        sync.Mutex
+		next, end int64
+	}
+
+	// admin is held by what changes the catalog, so that one change is made
+	// after another; mu guards the maps.
+	admin  sync.Mutex
+	mu     sync.RWMutex
+	topics map[string]*Topic
+	byID   map[ID]*Topic
+}
 
 // Option changes how a broker is made.
 type Option func(*Broker)
 
 // WithLogger sets where the broker logs; default: nowhere.
-func WithLogger(log *slog.Logger) Option { panic("contract") }
+func WithLogger(log *slog.Logger) Option { return func(b *Broker) { b.log = log } }
 
-// New returns a broker over a store, to be started.
-func New(store Store, config Config, options ...Option) (*Broker, error) { panic("contract") }
+// New returns a broker over a store, to be started. The store stays the
+// caller's, to be closed after the broker has stopped.
+func New(store Store, config Config, options ...Option) (*Broker, error) {
+	if err := config.Validate(); err != nil {
+		return nil, fmt.Errorf("topic: %w", err)
+	}
+	config = config.WithDefaults()
+	b := &Broker{
+		store: store, config: config, log: slog.New(slog.DiscardHandler),
+		tails: &tails{limit: config.TailBytes}, cold: &cold{},
+		topics: map[string]*Topic{}, byID: map[ID]*Topic{},
+		group: lifecycle.NewGroup(context.Background()),
+	}
+	for _, option := range options {
+		option(b)
+	}
+	b.groups = NewGroups(store.Meta(), config.Groups, b.log)
+	return b, nil
+}
 
-func (b *Broker) Name() string                    { panic("contract") }
-func (b *Broker) Start(ctx context.Context) error { panic("contract") }
-func (b *Broker) Stop(ctx context.Context) error  { panic("contract") }
-func (b *Broker) Failed() <-chan struct{}         { panic("contract") }
-func (b *Broker) Err() error                      { panic("contract") }
+// Name is "topic".
+func (b *Broker) Name() string { return "topic" }
 
-// Node returns this broker's number, and ClusterID the cluster's identity.
-func (b *Broker) Node() int32       { panic("contract") }
-func (b *Broker) ClusterID() string { panic("contract") }
+// Failed is closed when the broker cannot go on; Err tells why.
+func (b *Broker) Failed() <-chan struct{} { return b.group.Failed() }
 
-// Config returns the broker's settings.
-func (b *Broker) Config() Config { panic("contract") }
+// Err returns why the broker cannot go on, or nil.
+func (b *Broker) Err() error { return b.group.Err() }
+
+// Node returns this broker's number.
+func (b *Broker) Node() int32 { return 0 }
+
+// ClusterID returns the identity of the cluster.
+func (b *Broker) ClusterID() string { return b.clusterID }
+
+// Config returns the broker's settings, with all defaults.
+func (b *Broker) Config() Config { return b.config }
 
 // Groups returns the coordinator of the consumer groups.
-func (b *Broker) Groups() *Groups { panic("contract") }
+func (b *Broker) Groups() *Groups { return b.groups }
+
+// openAtOnce is how many partitions are opened side by side.
+const openAtOnce = 8
+
+// Start opens all topics and begins to lead their partitions.
+func (b *Broker) Start(ctx context.Context) (err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.group.Stop(ctx))
+		}
+	}()
+	if b.clusterID, err = loadClusterID(ctx, b.store.Meta()); err != nil {
+		return err
+	}
+	if err := b.loadTopics(ctx); err != nil {
+		return err
+	}
+	if err := b.groups.Load(ctx); err != nil {
+		return err
+	}
+	b.group.Go("retention", b.retainAll)
+	return nil
+}
+
+// loadTopics opens what is in the catalog; views after what they show.
+func (b *Broker) loadTopics(ctx context.Context) error {
+	items, err := b.store.Meta().List(ctx, topicsPrefix)
+	if err != nil {
+		return err
+	}
+	opening, ctx := errgroup.WithContext(ctx)
+	opening.SetLimit(openAtOnce)
+	var views []Item
+	for _, item := range items {
+		record, err := readTopicRecord(item)
+		if err != nil {
+			return err
+		}
+		name := item.Key[len(topicsPrefix):]
+		switch {
+		case record.Deleting:
+			opening.Go(func() error { return b.finishDeleting(ctx, name, record, item.Revision) })
+		case record.Settings[SettingViewOf] != "":
+			views = append(views, item)
+		default:
+			opening.Go(func() error { return b.lead(ctx, name) })
+		}
+	}
+	if err := opening.Wait(); err != nil {
+		return err
+	}
+	for _, item := range views {
+		record, err := readTopicRecord(item)
+		if err != nil {
+			return err
+		}
+		if _, err := b.add(context.WithoutCancel(ctx), item.Key[len(topicsPrefix):], record); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Stop refuses new appends, waits until those under way are durable, and ends
+// what runs in the background.
+func (b *Broker) Stop(ctx context.Context) error {
+	b.groups.Stop()
+	var closing sync.WaitGroup
+	for _, p := range b.partitions() {
+		closing.Go(func() { p.close(ctx) })
+	}
+	closing.Wait()
+	return b.group.Stop(ctx)
+}
 
 // Topics returns all topics, by name.
-func (b *Broker) Topics() []*Topic { panic("contract") }
-
-// Topic returns the topic of that name, or ErrNoTopic; TopicByID that of an id.
-func (b *Broker) Topic(name string) (*Topic, error) { panic("contract") }
-func (b *Broker) TopicByID(id ID) (*Topic, error)   { panic("contract") }
-
-// Create makes a topic. With dryRun it only checks. Errors: ErrTopicExists,
-// ErrInvalidName, ErrInvalidSetting, ErrInvalidPartitions, ErrInvalidReplicas, all
-// wrapped with what was wrong.
-func (b *Broker) Create(ctx context.Context, spec Spec, dryRun bool) (*Topic, error) {
-	panic("contract")
+func (b *Broker) Topics() []*Topic {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	topics := make([]*Topic, 0, len(b.topics))
+	for _, t := range b.topics {
+		topics = append(topics, t)
+	}
+	slices.SortFunc(topics, func(x, y *Topic) int { return cmp.Compare(x.name, y.name) })
+	return topics
 }
 
-// AutoCreate returns the topic of that name, made with the defaults if it does not exist.
-func (b *Broker) AutoCreate(ctx context.Context, name string) (*Topic, error) { panic("contract") }
-
-// Delete removes a topic and its records. ErrNoTopic; ErrHasViews.
-func (b *Broker) Delete(ctx context.Context, name string) error { panic("contract") }
-
-// AddPartitions raises the number of a topic's partitions to count.
-func (b *Broker) AddPartitions(ctx context.Context, name string, count int32, dryRun bool) error {
-	panic("contract")
+// Topic returns the topic of that name, or ErrNoTopic.
+func (b *Broker) Topic(name string) (*Topic, error) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if t, ok := b.topics[name]; ok {
+		return t, nil
+	}
+	return nil, fmt.Errorf("%w: %q", ErrNoTopic, name)
 }
 
-// Alter changes settings of a topic: those with a value are set, those with nil
-// fall back to the default; with replace, all that are not named fall back.
-func (b *Broker) Alter(ctx context.Context, name string, settings map[string]*string, replace, dryRun bool) error {
-	panic("contract")
+// TopicByID returns the topic of that identity, or ErrNoTopic.
+func (b *Broker) TopicByID(id ID) (*Topic, error) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if t, ok := b.byID[id]; ok {
+		return t, nil
+	}
+	return nil, fmt.Errorf("%w: id %s", ErrNoTopic, id)
 }
 
-// NewProducerID returns an id that no other producer has or had.
-func (b *Broker) NewProducerID(ctx context.Context) (int64, error) { panic("contract") }
+// partitions returns those of all topics.
+func (b *Broker) partitions() []*Partition {
+	var all []*Partition
+	for _, t := range b.Topics() {
+		if t.source == nil {
+			all = append(all, t.Partitions()...)
+		}
+	}
+	return all
+}

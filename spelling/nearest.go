@@ -1,8 +1,8 @@
-package config
+package spelling
 
-// nearest returns the candidate with the least edit distance to word, and that
-// distance.
-func nearest(word string, candidates []string) (best string, least int) {
+// Nearest returns the candidate with the least edit distance to word, and that
+// distance, in bytes. Of equals it is the first; empty if there are no candidates.
+func Nearest(word string, candidates []string) (best string, least int) {
 	for _, candidate := range candidates {
 		if d := distance(word, candidate); best == "" || d < least {
 			best, least = candidate, d

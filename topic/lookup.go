@@ -1,0 +1,86 @@
+package topic
+
+import "context"
+
+// find returns the first entry whose mark is wanted, from memory if it is there;
+// see index.search for what may be wanted.
+func (p *Partition) find(ctx context.Context, wanted func(Mark) bool) (Entry, bool, error) {
+	first, last := p.sequences()
+	if first > last.Sequence || !wanted(last.Mark) {
+		return Entry{}, false, nil
+	}
+	if entry, ok := p.tail.first(wanted); ok {
+		return entry, true, nil
+	}
+	return p.index.search(ctx, p.log, first, last.Sequence, wanted)
+}
+
+// OffsetAt returns the first record whose timestamp, in milliseconds since the
+// epoch, is at least that, and its timestamp; -1 and -1 if there is none.
+func (p *Partition) OffsetAt(ctx context.Context, timestamp int64) (offset, at int64, err error) {
+	entry, ok, err := p.find(ctx, func(m Mark) bool { return m.MaxTimestamp >= timestamp })
+	if err != nil || !ok {
+		return -1, NoTimestamp, err
+	}
+	return p.recordAt(entry, timestamp)
+}
+
+// MaxTimestamp returns the first record with the highest timestamp, and that
+// timestamp; -1 and -1 if there is none.
+func (p *Partition) MaxTimestamp(ctx context.Context) (offset, at int64, err error) {
+	_, last := p.sequences()
+	return p.OffsetAt(ctx, last.Mark.MaxTimestamp)
+}
+
+// recordAt returns the first record of an entry with at least that timestamp.
+func (p *Partition) recordAt(entry Entry, timestamp int64) (offset, at int64, err error) {
+	batches, err := p.checked(entry)
+	if err != nil {
+		return -1, NoTimestamp, err
+	}
+	start := p.Ends().Start
+	for _, b := range batches {
+		if b.MaxTimestamp() < timestamp || b.Next() <= start {
+			continue
+		}
+		if b.LogAppendTime() {
+			return max(b.Base(), start), b.MaxTimestamp(), nil
+		}
+		records, err := b.Records()
+		if err != nil {
+			return -1, NoTimestamp, err
+		}
+		for _, record := range records {
+			if record.Timestamp >= timestamp && record.Offset >= start {
+				return record.Offset, record.Timestamp, nil
+			}
+		}
+	}
+	return -1, NoTimestamp, nil
+}
+
+// EndOfEpoch returns the highest leader epoch up to the given one that has
+// records, and the offset after its last; -1 and -1 if there is none. The
+// present epoch ends at the high watermark.
+func (p *Partition) EndOfEpoch(ctx context.Context, epoch int32) (int32, int64, error) {
+	ends := p.Ends()
+	if epoch > ends.Epoch {
+		return -1, -1, nil
+	}
+	if epoch == ends.Epoch {
+		return epoch, ends.HighWatermark, nil
+	}
+	after, ok, err := p.find(ctx, func(m Mark) bool { return m.Epoch > epoch })
+	if err != nil {
+		return -1, -1, err
+	}
+	end := ends.HighWatermark
+	if ok {
+		end = after.Mark.Base
+	}
+	found, ok, err := p.find(ctx, func(m Mark) bool { return m.Next >= end })
+	if err != nil || !ok || found.Mark.Epoch > epoch {
+		return -1, -1, err
+	}
+	return found.Mark.Epoch, end, nil
+}

@@ -1,0 +1,155 @@
+package topic
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// Partition is a sequence of records.
+//
+// Lock order: Partition.mu, then the tails' and the index's own.
+type Partition struct {
+	number int32
+	topic  *Topic
+	broker *Broker
+	log    Log
+	tail   tail
+	index  index
+
+	mu    sync.Mutex
+	state partitionState
+	// epoch is the leader epoch of what is appended now.
+	epoch int32
+	// start is the first offset that can be read; first the log's first entry.
+	start int64
+	first uint64
+	// next is the offset of the next record, and last the entry that was handed
+	// to the log last; landed is the last one that is durable, and its Next
+	// the high watermark.
+	next         int64
+	last, landed point
+	producers    producers
+	appends      appends
+	snapshots    snapshots
+
+	watchers watchers
+}
+
+// partitionState says what may be done with a partition.
+type partitionState int
+
+const (
+	// recovering: the end of the log is being looked at; reads go on.
+	recovering partitionState = iota
+	open
+	// closed: the broker stops.
+	closed
+	// deleted: so is the topic.
+	deleted
+)
+
+// allows returns why nothing may be appended in a state, or nil.
+func (s partitionState) allows() error {
+	switch s {
+	case open:
+		return nil
+	case recovering:
+		return ErrRetry
+	case deleted:
+		return ErrNoTopic
+	default:
+		return ErrClosed
+	}
+}
+
+// Number returns its number in its topic, from 0.
+func (p *Partition) Number() int32 { return p.number }
+
+// Leader returns the broker that leads it.
+func (p *Partition) Leader() int32 { return p.broker.Node() }
+
+// Replicas returns the brokers that have it.
+func (p *Partition) Replicas() []int32 { return []int32{p.broker.Node()} }
+
+// InSync returns those of the replicas that are current.
+func (p *Partition) InSync() []int32 { return p.Replicas() }
+
+// Ends returns where it begins and ends.
+func (p *Partition) Ends() Ends {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ends()
+}
+
+func (p *Partition) ends() Ends {
+	return Ends{Start: p.start, HighWatermark: p.landed.Mark.Next, Epoch: p.epoch}
+}
+
+// Bytes returns how much is kept, as far as it is known without looking: what
+// was appended, less what was trimmed.
+func (p *Partition) Bytes(ctx context.Context) (int64, error) {
+	first, last := p.sequences()
+	if first > last.Sequence {
+		return 0, nil
+	}
+	entry, err := readEntry(ctx, p.log, first)
+	if err != nil {
+		return 0, err
+	}
+	return last.Mark.Bytes - entry.Mark.Bytes + int64(len(entry.Data)), nil
+}
+
+// sequences returns the first entry that is kept and the last that is durable.
+func (p *Partition) sequences() (first uint64, last point) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.first, p.landed
+}
+
+// Producers returns the idempotent producers that it knows, by id.
+func (p *Partition) Producers() []Producer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.producers.list()
+}
+
+// Watch calls signal, which must not block, each time the high watermark moves
+// and when the partition ends, until the returned function is called.
+func (p *Partition) Watch(signal func()) (cancel func()) { return p.watchers.add(signal) }
+
+func (p *Partition) String() string { return fmt.Sprintf("%s/%d", p.topic.Name(), p.number) }
+
+// logName is the log of a partition's records.
+func logName(id ID, number int32) string { return fmt.Sprintf("records-%x-%d", id[:], number) }
+
+// watchers are functions to call when something has changed.
+type watchers struct {
+	mu      sync.Mutex
+	next    uint64
+	signals map[uint64]func()
+}
+
+func (w *watchers) add(signal func()) (cancel func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.signals == nil {
+		w.signals = map[uint64]func(){}
+	}
+	key := w.next
+	w.next++
+	w.signals[key] = signal
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.signals, key)
+	}
+}
+
+func (w *watchers) signal() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, signal := range w.signals {
+		signal()
+	}
+}

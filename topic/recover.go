@@ -1,0 +1,200 @@
+package topic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A partition is recovered when its broker begins to lead it, and when an append
+// was fenced or not answered: what is in the log decides, not what we believe.
+
+const (
+	recoverWaitMin = 50 * time.Millisecond
+	recoverWaitMax = 5 * time.Second
+	// replayBytes is how much is read of the log at a time.
+	replayBytes = 4 << 20
+)
+
+// fail gives up all appends that are under way, and recovers.
+func (p *Partition) fail(cause error) {
+	p.mu.Lock()
+	if p.state != open {
+		p.mu.Unlock()
+		return
+	}
+	p.state = recovering
+	failed := p.giveUp()
+	p.mu.Unlock()
+
+	p.broker.log.Warn("append failed, looking at the end of the log", "partition", p.String(), "error", cause)
+	for _, a := range failed {
+		a.finish(fmt.Errorf("%w: %w", ErrRetry, cause))
+	}
+	p.broker.group.Go("recover "+p.String(), p.recover)
+}
+
+// giveUp forgets all appends that are not durable, and returns them.
+func (p *Partition) giveUp() []*Appending {
+	s := &p.appends
+	var failed []*Appending
+	for _, f := range s.flights {
+		failed = append(failed, f.appends...)
+	}
+	failed = append(failed, s.pending...)
+	s.flights, s.pending, s.flightBytes, s.pendingBytes = nil, nil, 0, 0
+	s.broken++
+	p.snapshots.forget()
+	p.madeRoom()
+	return failed
+}
+
+// recover looks at the log until it knows its end.
+func (p *Partition) recover(ctx context.Context) error {
+	for wait := recoverWaitMin; ; wait = min(2*wait, recoverWaitMax) {
+		err := p.load(ctx)
+		if err == nil || ctx.Err() != nil || errors.Is(err, ErrNoLog) {
+			return nil
+		}
+		p.broker.log.Error("partition cannot be read", "partition", p.String(), "error", err, "again_in", wait)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// load makes the partition what its log says, and opens it.
+func (p *Partition) load(ctx context.Context) error {
+	first, last, err := p.log.Ends(ctx)
+	if err != nil {
+		return err
+	}
+	begin, end := Mark{}, point{Mark: Mark{MaxTimestamp: NoTimestamp}}
+	if last > 0 {
+		if begin, end, err = p.marksOfEnds(ctx, first, last); err != nil {
+			return err
+		}
+	}
+	snapshot, revision, err := loadSnapshot(ctx, p)
+	if err != nil {
+		return err
+	}
+	known := newProducers(p.broker.config.ProducersMax)
+	known.byID = snapshot.Producers
+	if err := p.replay(ctx, &known, snapshot, first, last); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state != recovering {
+		return nil
+	}
+	p.state = open
+	p.first, p.start = max(first, 1), max(p.start, begin.Base)
+	p.last, p.landed, p.next = end, end, end.Mark.Next
+	p.producers, p.snapshots.revision = known, revision
+	p.watchers.signal()
+	return nil
+}
+
+// marksOfEnds returns the marks of the log's first and last entry.
+func (p *Partition) marksOfEnds(ctx context.Context, first, last uint64) (Mark, point, error) {
+	if first > last {
+		return Mark{}, point{}, fmt.Errorf("%w: the log's last entry, %d, was removed from outside", ErrCorrupt, last)
+	}
+	begin, err := readEntry(ctx, p.log, first)
+	if err != nil {
+		return Mark{}, point{}, err
+	}
+	end, err := readEntry(ctx, p.log, last)
+	if err != nil {
+		return Mark{}, point{}, err
+	}
+	return begin.Mark, point{end.Sequence, end.Mark}, nil
+}
+
+// replay reads the entries after a snapshot: their producers, and the tail for
+// consumers that keep up.
+func (p *Partition) replay(ctx context.Context, known *producers, snapshot producersSnapshot, first, last uint64) error {
+	now := time.Now().UnixMilli()
+	p.tail.clear()
+	for at := max(first, snapshot.Sequence+1); at <= last; {
+		entries, err := p.log.Read(ctx, at, replayBytes)
+		if err != nil {
+			return err
+		}
+		if len(entries) == 0 {
+			return fmt.Errorf("read entry %d of %d: %w", at, last, ErrNotFound)
+		}
+		for _, entry := range entries {
+			if entry.Sequence > last {
+				break
+			}
+			batches, err := p.checked(entry)
+			if err != nil {
+				return err
+			}
+			for _, b := range batches {
+				if b.Base() >= snapshot.Next {
+					known.add(b, min(now, b.MaxTimestamp()))
+				}
+			}
+			p.index.add(entry)
+			p.tail.push(entry)
+		}
+		at = entries[len(entries)-1].Sequence + 1
+	}
+	return nil
+}
+
+// checked returns the batches of an entry that was read from the log, if they
+// are what was written.
+func (p *Partition) checked(entry Entry) ([]Batch, error) {
+	batches, err := SplitBatches(entry.Data)
+	if err == nil {
+		for _, b := range batches {
+			if err = b.Check(); err != nil {
+				break
+			}
+		}
+	}
+	if err != nil {
+		p.broker.log.Error("corrupt data in the log", "partition", p.String(), "entry", entry.Sequence, "error", err)
+		return nil, fmt.Errorf("entry %d of %s: %w", entry.Sequence, p, err)
+	}
+	return batches, nil
+}
+
+// close refuses appends, and waits for those under way.
+func (p *Partition) close(ctx context.Context) {
+	p.mu.Lock()
+	p.state = closed
+	p.flush()
+	p.madeRoom()
+	var last *Appending
+	for _, f := range p.appends.flights {
+		last = f.appends[len(f.appends)-1]
+	}
+	p.mu.Unlock()
+	if last != nil {
+		_, _, _ = last.Wait(ctx) // whoever appended is told
+	}
+	p.watchers.signal()
+}
+
+// drop gives up all that a deleted topic's partition has in memory.
+func (p *Partition) drop() {
+	p.mu.Lock()
+	p.state = deleted
+	failed := p.giveUp()
+	p.mu.Unlock()
+	for _, a := range failed {
+		a.finish(ErrNoTopic)
+	}
+	p.tail.clear()
+	p.broker.cold.forget(p)
+	p.watchers.signal()
+}

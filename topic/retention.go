@@ -1,0 +1,108 @@
+package topic
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// expired returns what a mark must be for its entry to be kept, by a topic's
+// settings: everything before the first such entry may go. The time is that of
+// the newest record so far, so that an old timestamp between new ones removes
+// nothing.
+func expired(settings Settings, last Mark, now time.Time) (kept func(Mark) bool, any bool) {
+	after, size := int64(NoTimestamp), int64(0)
+	if settings.Retention >= 0 {
+		after = now.Add(-settings.Retention).UnixMilli()
+	}
+	if settings.RetentionBytes >= 0 {
+		size = last.Bytes - settings.RetentionBytes
+	}
+	return func(m Mark) bool { return m.MaxTimestamp >= after && m.Bytes > size }, after > NoTimestamp || size > 0
+}
+
+// retain removes what a partition need not keep any more. The last entry stays:
+// it tells where the partition ends.
+func (p *Partition) retain(ctx context.Context, now time.Time) error {
+	_, last := p.sequences()
+	if ends := p.Ends(); ends.Start == ends.HighWatermark {
+		return nil
+	}
+	kept, any := expired(p.topic.Settings(), last.Mark, now)
+	if !any {
+		return nil
+	}
+	entry, ok, err := p.find(ctx, kept)
+	if err != nil {
+		return err
+	}
+	if !ok { // nothing need be kept
+		return p.trim(ctx, last.Sequence, last.Mark.Next)
+	}
+	return p.trim(ctx, entry.Sequence, entry.Mark.Base)
+}
+
+// trim removes the entries before a sequence, and what is before an offset from
+// what can be read.
+func (p *Partition) trim(ctx context.Context, sequence uint64, offset int64) error {
+	p.mu.Lock()
+	p.start = max(p.start, offset)
+	first := p.first
+	p.mu.Unlock()
+	if sequence <= first {
+		return nil
+	}
+	if err := p.log.Trim(ctx, sequence); err != nil {
+		return err
+	}
+	p.index.trim(sequence)
+	p.mu.Lock()
+	p.first = max(p.first, sequence)
+	p.mu.Unlock()
+	return nil
+}
+
+// DeleteRecords removes the records before an offset, -1 for all there are,
+// durably, and returns the first offset that is left. ErrOffsetOutOfRange if it
+// is above the high watermark.
+func (p *Partition) DeleteRecords(ctx context.Context, before int64) (start int64, err error) {
+	ends := p.Ends()
+	if before == -1 {
+		before = ends.HighWatermark
+	}
+	if before < 0 || before > ends.HighWatermark {
+		return ends.Start, ErrOffsetOutOfRange
+	}
+	if before <= ends.Start {
+		return ends.Start, nil
+	}
+	if err := p.broker.saveStart(ctx, p, before); err != nil {
+		return ends.Start, err
+	}
+	_, last := p.sequences()
+	entry, ok, err := p.find(ctx, func(m Mark) bool { return m.Next > before })
+	sequence := last.Sequence
+	if ok {
+		sequence = entry.Sequence
+	}
+	err = errors.Join(err, p.trim(ctx, sequence, before))
+	return p.Ends().Start, err
+}
+
+// retainAll looks after the retention of all partitions until ctx ends.
+func (b *Broker) retainAll(ctx context.Context) error {
+	ticker := time.NewTicker(b.config.RetentionInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case now := <-ticker.C:
+			for _, p := range b.partitions() {
+				if err := p.retain(ctx, now); err != nil && ctx.Err() == nil {
+					b.log.Warn("old records not removed, trying again later", "partition", p.String(), "error", err)
+				}
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package topic
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var updateDocs = flag.Bool("update-docs", false, "write docs/topic/settings.md anew")
+
+func TestParseSettings(t *testing.T) {
+	broker := Config{Retention: time.Hour, RetentionBytes: 1 << 30, MaxMessageBytes: 1000}
+	defaults := Settings{Retention: time.Hour, RetentionBytes: 1 << 30, MaxMessageBytes: 1000}
+	with := func(change func(*Settings)) Settings {
+		s := defaults
+		change(&s)
+		return s
+	}
+	for _, test := range []struct {
+		own  map[string]string
+		want Settings
+	}{
+		{nil, defaults},
+		{map[string]string{"retention.ms": "1500"}, with(func(s *Settings) { s.Retention = 1500 * time.Millisecond })},
+		{map[string]string{"retention.ms": "0"}, with(func(s *Settings) { s.Retention = 0 })},
+		{map[string]string{"retention.ms": "-1", "retention.bytes": "-1"}, with(func(s *Settings) { s.Retention, s.RetentionBytes = -1, -1 })},
+		{map[string]string{"retention.ms": fmt.Sprint(math.MaxInt64)}, with(func(s *Settings) { s.Retention = -1 })},
+		{map[string]string{"max.message.bytes": "7340032"}, with(func(s *Settings) { s.MaxMessageBytes = 7 << 20 })},
+		{map[string]string{"message.timestamp.type": "LogAppendTime"}, with(func(s *Settings) { s.LogAppendTime = true })},
+		{map[string]string{"message.timestamp.type": "CreateTime", "cleanup.policy": "delete", "min.insync.replicas": "1"}, defaults},
+		{map[string]string{"sluice.view.of": "orders", "sluice.view.where": "true", "cleanup.policy": "delete"}, with(func(s *Settings) { s.ViewOf, s.ViewWhere = "orders", "true" })},
+		{map[string]string{"sluice.delay.enable": "true", "sluice.delay": "30m"}, with(func(s *Settings) { s.Delays, s.Delay = true, 30*time.Minute })},
+	} {
+		if got, err := ParseSettings(test.own, broker); err != nil || got != test.want {
+			t.Errorf("%v: %+v, %v; want %+v", test.own, got, err, test.want)
+		}
+	}
+}
+
+func TestParseSettingsRefuses(t *testing.T) {
+	for _, test := range []struct {
+		own, want string
+	}{
+		{"retention.ms=1h", `retention.ms: "1h": want a whole number of milliseconds, or -1 for ever`},
+		{"retention.ms=-2", "or -1 for ever"},
+		{"retention.bytes=9223372036854775808", "want a whole number of bytes, or -1 for no limit"},
+		{"max.message.bytes=7340033", "want a whole number from 61 to 7340032, of bytes"},
+		{"max.message.bytes=4294967397", "want a whole number from 61 to 7340032, of bytes"},
+		{"message.timestamp.type=createtime", "want CreateTime or LogAppendTime"},
+		{"cleanup.policy=compact", `cleanup.policy: "compact": want delete, nothing else. What retention does with old records: it removes them. Compaction is not there yet`},
+		{"cleanup.policy=compact,delete", "Compaction is not there yet"},
+		{"compression.type=lz4", "want producer, nothing else"},
+		{"min.insync.replicas=2", "want 1, nothing else"},
+		{"unclean.leader.election.enable=true", "want false"},
+		{"segment.bytes=1048576", "segment.bytes would do nothing here: records are not kept in segments"},
+		{"flush.messages=1", "topic.sync"},
+		{"retension.ms=1", `there is no "retension.ms"; did you mean retention.ms?`},
+		{"sluice.delayed=1s", "did you mean sluice.delay?"},
+		{"frobnicate=1", `there is no "frobnicate"; there are retention.ms, retention.bytes, `},
+		{"sluice.view.of=", "want the name of a topic"},
+		{"sluice.view.of=a", "sluice.view.of needs sluice.view.where"},
+		{"sluice.view.where=true", "sluice.view.where needs sluice.view.of"},
+		{"sluice.view.of=a sluice.view.where=true retention.ms=1", "retention.ms would do nothing on a view, which keeps no records: set it on a"},
+		{"sluice.view.where=" + strings.Repeat("x", 4097), "an expression of 1 to 4096 bytes"},
+		{"sluice.delay=1s", "sluice.delay needs sluice.delay.enable=true"},
+		{"sluice.delay.enable=yes", "want true or false"},
+		{"sluice.delay.enable=true sluice.delay=-1s", "want a duration from 0s to 87600h"},
+		{"sluice.delay.enable=true sluice.delay=87601h", "want a duration from 0s to 87600h"},
+		{"sluice.delay.enable=true sluice.delay=30", "want a duration from 0s to 87600h"},
+	} {
+		own := map[string]string{}
+		for _, pair := range strings.Fields(test.own) {
+			name, value, _ := strings.Cut(pair, "=")
+			own[name] = value
+		}
+		_, err := ParseSettings(own, Config{})
+		if !errors.Is(err, ErrInvalidSetting) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%.60s: %v\nwant an ErrInvalidSetting with %q", test.own, err, test.want)
+		}
+	}
+}
+
+// What a setting says of its value is what it parses to that value again.
+func TestSettingsRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		broker := Config{
+			Retention:       time.Duration(rapid.Int64Range(-1, 1e6).Draw(t, "retention")) * time.Millisecond,
+			RetentionBytes:  rapid.Int64Range(-1, 1e12).Draw(t, "bytes"),
+			MaxMessageBytes: rapid.Int32Range(BatchOverhead, maxBatchBytes).Draw(t, "max"),
+		}
+		own := map[string]string{"message.timestamp.type": rapid.SampledFrom([]string{createTime, logAppendTime}).Draw(t, "type")}
+		switch rapid.IntRange(0, 2).Draw(t, "kind") {
+		case 1:
+			own[settingDelays] = "true"
+			own[settingDelay] = rapid.Just(time.Duration(rapid.Int64Range(0, int64(MaxDelay)).Draw(t, "delay"))).Draw(t, "d").String()
+		case 2:
+			own = map[string]string{SettingViewOf: "orders", SettingViewWhere: rapid.StringN(1, 100, 1000).Draw(t, "where")}
+		}
+		before, err := ParseSettings(own, broker)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := map[string]string{}
+		for _, setting := range SettingsTable() {
+			value := setting.Value(before)
+			if value != "" && (setting.Fixed || before.ViewOf == "" || own[setting.Name] != "") {
+				again[setting.Name] = value
+			}
+		}
+		after, err := ParseSettings(again, broker)
+		if err != nil || after != before {
+			t.Fatalf("%v\nbecame %v (%v)\nby %v", before, after, err, again)
+		}
+	})
+}
+
+func FuzzParseSettings(f *testing.F) {
+	for _, setting := range settingsTable {
+		f.Add(setting.Name, setting.Value(Settings{}))
+	}
+	f.Add("retention.ms", "-1")
+	f.Add("segment.ms", "9")
+	f.Fuzz(func(t *testing.T, name, value string) {
+		settings, err := ParseSettings(map[string]string{name: value}, Config{})
+		if err != nil {
+			if !errors.Is(err, ErrInvalidSetting) {
+				t.Fatalf("%v is no ErrInvalidSetting", err)
+			}
+			return
+		}
+		if settings.MaxMessageBytes < BatchOverhead || settings.MaxMessageBytes > maxBatchBytes || settings.Delay < 0 {
+			t.Fatalf("%q=%q gave %+v", name, value, settings)
+		}
+	})
+}
+
+func TestSettingsAreDocumented(t *testing.T) {
+	const path = "../docs/topic/settings.md"
+	want := settingsPage()
+	if *updateDocs {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil || string(got) != want {
+		t.Errorf("%s is not what the table says (%v): go test ./topic -run Documented -update-docs writes it anew", path, err)
+	}
+}
+
+// settingsPage is the page about the settings of topics.
+func settingsPage() string {
+	var page strings.Builder
+	page.WriteString(`# Settings of a topic
+
+Set when a topic is created or later, by any Kafka tool or by sluice:
+
+    sluice topic create orders --partitions 6 --set retention.ms=86400000
+    sluice topic alter orders --set retention.ms=3600000 --unset retention.bytes
+
+What is not set has the default of the server, [topic.* in the settings](../settings.md). A name that is not in this
+table, or a value that would do nothing, is refused with INVALID_CONFIG and a text that says what is allowed.
+
+| setting | default | allowed | meaning |
+|---|---|---|---|
+`)
+	settings, err := ParseSettings(nil, Config{})
+	if err != nil {
+		panic(err)
+	}
+	row := func(s *Setting) {
+		value := "not set"
+		if text := s.Value(settings); text != "" {
+			value = "`" + text + "`"
+		}
+		fmt.Fprintf(&page, "| `%s` | %s | %s | %s |\n", s.Name, value, s.Allowed, s.Meaning)
+	}
+	for i := range settingsTable {
+		if !settingsTable[i].Fixed {
+			row(&settingsTable[i])
+		}
+	}
+	page.WriteString(`
+A view keeps no records, so it has ` + "`sluice.view.of` and `sluice.view.where`" + ` and no other of these.
+
+## Settings that say how it is
+
+Tools that send these may go on: each takes the one value that is true here, and refuses others.
+
+| setting | value | meaning |
+|---|---|---|
+`)
+	for i := range settingsTable {
+		if s := &settingsTable[i]; s.Fixed {
+			fmt.Fprintf(&page, "| `%s` | `%s` | %s |\n", s.Name, s.Allowed, s.Meaning)
+		}
+	}
+	page.WriteString(`
+## Settings of Kafka that are refused
+
+No value of these would do anything here.
+
+| setting | why |
+|---|---|
+`)
+	for _, name := range slices.Sorted(maps.Keys(refusedSettings)) {
+		fmt.Fprintf(&page, "| `%s` | %s |\n", name, refusedSettings[name])
+	}
+	return page.String()
+}

@@ -1,0 +1,308 @@
+package storetest
+
+import (
+	"context"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+// Memory is a topic.Store in memory, for tests of what is above the stores. It
+// passes the suite itself. What it can do beside that is to go wrong: [Memory.Hold]
+// and [Memory.FailAppends].
+type Memory struct {
+	mu     sync.Mutex
+	logs   map[string]*memoryLog
+	meta   memoryMeta
+	held   chan struct{} // closed by Release
+	fail   error
+	stored bool
+	closed bool
+}
+
+// NewMemory returns an empty store.
+func NewMemory() *Memory {
+	m := &Memory{logs: map[string]*memoryLog{}}
+	m.meta.items = map[string]topic.Item{}
+	return m
+}
+
+// Hold makes appends wait, already stored but not acknowledged, until Release.
+func (m *Memory) Hold() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.held = make(chan struct{})
+}
+
+// Release lets what Hold held go on.
+func (m *Memory) Release() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.held != nil {
+		close(m.held)
+		m.held = nil
+	}
+}
+
+// FailAppends makes each append fail, until it is called with nil. Stored says
+// whether the entries are written all the same, as with topic.ErrUncertain.
+func (m *Memory) FailAppends(err error, stored bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fail, m.stored = err, stored
+}
+
+// OpenLog is topic.Store's.
+func (m *Memory) OpenLog(_ context.Context, name string) (topic.Log, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, topic.ErrClosed
+	}
+	log := m.logs[name]
+	if log == nil {
+		log = &memoryLog{store: m, first: 1, grown: make(chan struct{})}
+		m.logs[name] = log
+	}
+	return log, nil
+}
+
+// DeleteLog is topic.Store's.
+func (m *Memory) DeleteLog(_ context.Context, name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if log := m.logs[name]; log != nil {
+		log.mu.Lock()
+		log.deleted = true
+		close(log.grown)
+		log.grown = make(chan struct{})
+		log.mu.Unlock()
+		delete(m.logs, name)
+	}
+	return nil
+}
+
+// Meta is topic.Store's.
+func (m *Memory) Meta() topic.Meta { return &m.meta }
+
+// Close is topic.Store's. What was stored is there when the Memory is opened
+// again, with [Memory.Reopen].
+func (m *Memory) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+	return nil
+}
+
+// Reopen returns a store with what this one has durable, as after a restart.
+func (m *Memory) Reopen() *Memory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	again := NewMemory()
+	for name, log := range m.logs {
+		log.mu.Lock()
+		again.logs[name] = &memoryLog{
+			store: again, first: log.first, entries: slices.Clone(log.entries), grown: make(chan struct{}),
+		}
+		log.mu.Unlock()
+	}
+	items, _ := m.meta.List(context.Background(), "")
+	for _, item := range items {
+		again.meta.items[item.Key] = item
+	}
+	again.meta.revision = m.meta.revision
+	return again
+}
+
+// memoryLog is one log of a Memory.
+type memoryLog struct {
+	store *Memory
+
+	mu      sync.Mutex
+	first   uint64
+	entries []topic.Entry // from first on
+	grown   chan struct{} // closed, and replaced, when something is appended
+	deleted bool
+
+	dones    []func()
+	draining bool
+}
+
+func (l *memoryLog) last() uint64 { return l.first + uint64(len(l.entries)) - 1 }
+
+// Append is topic.Log's.
+func (l *memoryLog) Append(entry topic.Entry, done func(error)) {
+	l.store.mu.Lock()
+	held, fail, stored, closed := l.store.held, l.store.fail, l.store.stored, l.store.closed
+	l.store.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err := fail
+	switch {
+	case closed:
+		err = topic.ErrClosed
+	case l.deleted:
+		err = topic.ErrNoLog
+	case fail != nil && !stored:
+	case entry.Sequence != l.last()+1:
+		err = topic.ErrFenced
+	default:
+		entry.Data = slices.Clone(entry.Data)
+		l.entries = append(l.entries, entry)
+		close(l.grown)
+		l.grown = make(chan struct{})
+	}
+	l.dones = append(l.dones, func() {
+		if held != nil {
+			<-held
+		}
+		done(err)
+	})
+	if !l.draining {
+		l.draining = true
+		go l.drain()
+	}
+}
+
+// drain calls the dones in order.
+func (l *memoryLog) drain() {
+	for {
+		l.mu.Lock()
+		if len(l.dones) == 0 {
+			l.draining = false
+			l.mu.Unlock()
+			return
+		}
+		done := l.dones[0]
+		l.dones = l.dones[1:]
+		l.mu.Unlock()
+		done()
+	}
+}
+
+// Read is topic.Log's.
+func (l *memoryLog) Read(_ context.Context, from uint64, maxBytes int) ([]topic.Entry, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.deleted {
+		return nil, topic.ErrNoLog
+	}
+	if from = max(from, l.first); from > l.last() {
+		return nil, nil
+	}
+	var read []topic.Entry
+	size := 0
+	for _, entry := range l.entries[from-l.first:] {
+		if size += len(entry.Data); len(read) > 0 && size > maxBytes {
+			break
+		}
+		read = append(read, entry)
+	}
+	return read, nil
+}
+
+// Trim is topic.Log's.
+func (l *memoryLog) Trim(_ context.Context, before uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.deleted {
+		return topic.ErrNoLog
+	}
+	if before = min(before, l.last()+1); before > l.first {
+		l.entries = slices.Clone(l.entries[before-l.first:])
+		l.first = before
+	}
+	return nil
+}
+
+// Ends is topic.Log's.
+func (l *memoryLog) Ends(context.Context) (first, last uint64, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.deleted {
+		return 0, 0, topic.ErrNoLog
+	}
+	return l.first, l.last(), nil
+}
+
+// Wait is topic.Log's.
+func (l *memoryLog) Wait(ctx context.Context, sequence uint64) error {
+	for {
+		l.mu.Lock()
+		last, grown, deleted := l.last(), l.grown, l.deleted
+		l.mu.Unlock()
+		switch {
+		case deleted:
+			return topic.ErrNoLog
+		case last >= sequence:
+			return nil
+		}
+		select {
+		case <-grown:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// memoryMeta is the Meta of a Memory.
+type memoryMeta struct {
+	mu       sync.Mutex
+	items    map[string]topic.Item
+	revision uint64
+}
+
+// Get is topic.Meta's.
+func (m *memoryMeta) Get(_ context.Context, key string) (topic.Item, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	item, ok := m.items[key]
+	if !ok {
+		return topic.Item{}, topic.ErrNotFound
+	}
+	return item, nil
+}
+
+// Put is topic.Meta's.
+func (m *memoryMeta) Put(_ context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.items[key].Revision != revision {
+		return 0, topic.ErrConflict
+	}
+	m.revision++
+	m.items[key] = topic.Item{Key: key, Value: slices.Clone(value), Revision: m.revision}
+	return m.revision, nil
+}
+
+// Delete is topic.Meta's.
+func (m *memoryMeta) Delete(_ context.Context, key string, revision uint64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	item, ok := m.items[key]
+	switch {
+	case !ok:
+		return topic.ErrNotFound
+	case item.Revision != revision:
+		return topic.ErrConflict
+	}
+	delete(m.items, key)
+	return nil
+}
+
+// List is topic.Meta's.
+func (m *memoryMeta) List(_ context.Context, prefix string) ([]topic.Item, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var items []topic.Item
+	for key, item := range m.items {
+		if strings.HasPrefix(key, prefix) {
+			items = append(items, item)
+		}
+	}
+	sort.Slice(items, func(i, j int) bool { return items[i].Key < items[j].Key })
+	return items, nil
+}

@@ -125,13 +125,14 @@ const (
 type Settlement struct {
 	Lease LeaseID
 	Kind  SettlementKind
+	// ResultTruncated says that the result had more than MaxEventResult bytes, and
+	// is not in Result.
+	ResultTruncated bool
+	// Result is the job's result for its event, where the action asks for one.
+	Result []byte
 	// Values is what the action's aggregates took from the result; the
 	// aggregator reduces it. Nil where the action aggregates nothing of it.
 	Values []byte
-	// Result is the job's result for its event, where the action asks for one: at
-	// most MaxEventResult bytes. ResultTruncated says that it had more.
-	Result          []byte
-	ResultTruncated bool
 	// Error says why, for FailedForGood, FailedForNow and Throttled; for
 	// Succeeded, why the result could not be mapped, if so. At most MaxErrorBytes
 	// are kept.

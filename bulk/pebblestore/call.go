@@ -208,10 +208,12 @@ func (c *call) succeed(j *job, settlement *bulk.Settlement) {
 		Index: int64(j.index), Succeeded: true, Attempts: int(j.attempts), Took: settlement.Took,
 		Values: settlement.Values, Error: cutError(settlement.Error),
 	})
-	c.ended(a, bulk.JobResult{
-		Action: a.spec.ID, Tenant: a.spec.Tenant, Index: int64(j.index), Succeeded: true, Attempts: int(j.attempts), FinishedAt: c.now,
-		Result: settlement.Result, ResultTruncated: settlement.ResultTruncated, Error: cutError(settlement.Error),
-	})
+	if c.tells(a) {
+		c.ended(a, bulk.JobResult{
+			Index: int64(j.index), Succeeded: true, Attempts: int(j.attempts),
+			Result: settlement.Result, ResultTruncated: settlement.ResultTruncated, Error: cutError(settlement.Error),
+		})
+	}
 	a.record.Succeeded++
 	a.setFinal(j.index, j.fence, true)
 	c.s.drop(j)
@@ -230,9 +232,9 @@ func (c *call) fail(j *job, why string, took time.Duration) {
 		Payload: payload, Error: why, Attempts: int(j.attempts), FailedAt: c.now,
 	}), nil))
 	c.outcome(a, bulk.Outcome{Index: int64(j.index), Attempts: int(j.attempts), Took: took, Error: why})
-	c.ended(a, bulk.JobResult{
-		Action: a.spec.ID, Tenant: a.spec.Tenant, Index: int64(j.index), Attempts: int(j.attempts), FinishedAt: c.now, Error: why,
-	})
+	if c.tells(a) {
+		c.ended(a, bulk.JobResult{Index: int64(j.index), Attempts: int(j.attempts), Error: why})
+	}
 	a.record.Failed++
 	a.setFinal(j.index, j.fence, false)
 	c.s.drop(j)

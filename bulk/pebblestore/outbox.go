@@ -113,12 +113,11 @@ func (c *call) addEntry(entry []byte, events int) {
 	c.events = o.next
 }
 
-// ended notes that a job is done for good, if its action asks for events of its
-// jobs.
+// tells says whether events of an action's jobs are kept.
+func (c *call) tells(a *action) bool { return a.jobEvents && c.s.outbox.most > 0 }
+
+// ended notes that a job is done for good.
 func (c *call) ended(a *action, ended bulk.JobResult) {
-	if c.s.outbox.most == 0 || !a.jobEvents {
-		return
-	}
 	c.touch(a)
 	if len(ended.Result) > bulk.MaxEventResult {
 		ended.Result, ended.ResultTruncated = nil, true
@@ -317,8 +316,8 @@ func (s *Store) Published(_ context.Context, upTo uint64) error {
 	if upTo <= first {
 		return nil
 	}
-	// Found before the lock is taken: what is there does not change, but by another
-	// call like this one.
+	// Found without the lock: what is there does not change, but by another call
+	// like this one.
 	var keys [][]byte
 	err = scan(s.db, eventKey(first), eventKey(upTo), func(key, _ []byte) (bool, error) {
 		keys = append(keys, slices.Clone(key))
@@ -327,37 +326,34 @@ func (s *Store) Published(_ context.Context, upTo uint64) error {
 	if err != nil {
 		return err
 	}
-	follows, err := get(s.db, eventKey(upTo))
-	if err != nil {
-		return err
+	return s.do(func(c *call) error { return c.publish(upTo, keys) })
+}
+
+// publish deletes entries up to a number: one by one, as ranges that are deleted
+// make reads slower until Pebble has flushed them.
+func (c *call) publish(upTo uint64, keys [][]byte) error {
+	o := &c.s.outbox
+	if upTo <= o.first {
+		return nil
 	}
 	var oldest time.Time
-	if follows != nil {
+	if upTo != o.next {
+		follows, err := get(c.s.db, eventKey(upTo))
+		if err != nil {
+			return err
+		}
+		if follows == nil {
+			return fmt.Errorf("%d events were published, which is not where Events has ended", upTo)
+		}
 		e, err := decodeEntry(eventKey(upTo), follows)
 		if err != nil {
 			return err
 		}
 		oldest = e.at
 	}
-	return s.do(func(c *call) error { return c.publish(upTo, keys, follows != nil, oldest) })
-}
-
-// publish deletes entries up to a number: one by one, as ranges that are deleted
-// make reads slower until Pebble has flushed them.
-func (c *call) publish(upTo uint64, keys [][]byte, follows bool, oldest time.Time) error {
-	o := &c.s.outbox
-	switch {
-	case upTo <= o.first:
-		return nil
-	case upTo > o.next || upTo < o.next && !follows:
-		return fmt.Errorf("%d events were published, which is not where Events has ended", upTo)
-	}
 	for _, key := range keys {
 		c.keep(c.batch.Delete(key, nil))
 	}
-	if o.first = upTo; o.first == o.next {
-		oldest = time.Time{}
-	}
-	o.oldest = oldest
+	o.first, o.oldest = upTo, oldest
 	return nil
 }

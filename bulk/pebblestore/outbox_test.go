@@ -57,7 +57,9 @@ func TestEventsAreReturnedOnceDurable(t *testing.T) {
 		create(t, s, "first")
 		synctest.Wait()
 		holding = true
-		go func() { _, _, _ = s.Create(context.Background(), bulk.Spec{ID: "second", Tenant: "tenant", Type: "echo"}) }()
+		go func() {
+			_, _, _ = s.Create(context.Background(), bulk.Spec{ID: "second", Tenant: "tenant", Type: "echo"})
+		}()
 		synctest.Wait()
 		events, _, err := s.Events(t.Context())
 		if b, _ := s.Backlog(t.Context()); err != nil || len(events) != 1 || b.Outbox != 2 {

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -16,6 +17,7 @@ type toldEvents struct {
 	events    map[string]string // what was returned, by id: its subject
 	confirmed map[string]bool   // ids for which Published was answered
 	maybe     map[string]bool   // ids for which it was called
+	failures  []error           // of Published
 }
 
 // crashEventsAmidst crashes the store while a crowd works and a publisher reads
@@ -47,6 +49,9 @@ func crashEventsAmidst(k *kit) {
 			before := told.snapshot()
 			restart()
 			all.Wait()
+			for _, err := range told.failures {
+				k.check(errors.Is(err, bulk.ErrClosed), "Published, when the store crashed: %v, want ErrClosed", err)
+			}
 			before.mayBeGone(told)
 			k.checkEventsTold(before)
 			told = before // what was acknowledged while it crashed may be lost
@@ -111,7 +116,10 @@ func (e *toldEvents) publish(s bulk.Store, calls *atomic.Int64) {
 		if round%3 == 0 {
 			continue
 		}
-		if s.Published(ctx, upTo) != nil {
+		if err := s.Published(ctx, upTo); err != nil {
+			e.Lock()
+			e.failures = append(e.failures, err)
+			e.Unlock()
 			return
 		}
 		e.Lock()

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
@@ -18,6 +20,7 @@ var eventCases = []testCase{
 	{"a large result is left out", false, eventsLargeResult},
 	{"events come again until they are confirmed", false, eventsConfirmed},
 	{"a store that was not told keeps none", false, eventsNotKept},
+	{"events are published while others come", false, eventsConcurrent},
 	{"too many events hold back what would bring more", false, eventsBound},
 	{"events survive a restart", true, eventsSurvive},
 	{"a job that dies with the process leaves an event", true, eventsOfCrash},
@@ -222,6 +225,35 @@ func eventsConfirmed(k *kit) {
 	k.create(spec("c", "tenant"))
 	k.must(k.store.Published(ctx, 1)) // confirmed long ago
 	k.expectEvents(k.events(), "created")
+}
+
+func eventsConcurrent(k *kit) {
+	const actions = 900
+	k.open(unlimited())
+	k.keepEvents(1 << 40)
+	s := k.store
+	var failed error
+	var all sync.WaitGroup
+	all.Go(func() {
+		for i := range actions {
+			_, _, err := s.Create(ctx, spec(fmt.Sprint(i), "tenant"))
+			failed = errors.Join(failed, err)
+		}
+	})
+	for seen := 0; seen < actions; {
+		events, upTo, err := s.Events(ctx)
+		k.must(err)
+		for i, e := range events {
+			k.check(e.Action == fmt.Sprint(seen+i), "the event of %s comes, want that of %d", e.Action, seen+i)
+		}
+		k.must(s.Published(ctx, upTo))
+		if seen += len(events); len(events) == 0 {
+			runtime.Gosched() // the clock stands still while anybody works
+		}
+	}
+	all.Wait()
+	k.must(failed)
+	k.check(k.backlog().Outbox == 0, "%d events wait after all were published", k.backlog().Outbox)
 }
 
 func sameEvent(x, y bulk.Event) bool { return fmt.Sprint(x) == fmt.Sprint(y) }

@@ -215,6 +215,10 @@ func (b *Broker) finishDeleting(ctx context.Context, name string, record topicRe
 	if err != nil {
 		return err
 	}
+	// A topic that is made again must not begin where groups have left this one.
+	if err := b.groups.ForgetTopic(ctx, name); err != nil {
+		return err
+	}
 	meta := b.store.Meta()
 	for number := range record.Partitions {
 		if err := b.store.DeleteLog(ctx, logName(id, int32(number))); err != nil {

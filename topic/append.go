@@ -38,6 +38,17 @@ type appends struct {
 	broken uint64
 }
 
+// last returns the append that will be durable last, or nil.
+func (s *appends) last() *Appending {
+	if n := len(s.pending); n > 0 {
+		return s.pending[n-1]
+	}
+	if n := len(s.flights); n > 0 {
+		return s.flights[n-1].appends[0] // all of an entry together
+	}
+	return nil
+}
+
 // flight is an entry under way to the log.
 type flight struct {
 	entry    Entry
@@ -247,7 +258,7 @@ func (p *Partition) entry(f *flight, bytes int) Entry {
 	for _, a := range f.appends {
 		for _, b := range a.batches {
 			mark.Next = b.Next()
-			mark.MaxTimestamp = max(mark.MaxTimestamp, b.MaxTimestamp())
+			mark.MaxTimestamp = max(mark.MaxTimestamp, timeOf(b))
 			only = b
 			batches++
 		}
@@ -263,6 +274,14 @@ func (p *Partition) entry(f *flight, bytes int) Entry {
 		}
 	}
 	return Entry{Sequence: p.last.Sequence + 1, Mark: mark, Data: data}
+}
+
+// timeOf returns the time that counts for retention: now if the records have none.
+func timeOf(b Batch) int64 {
+	if at := b.MaxTimestamp(); at >= 0 {
+		return at
+	}
+	return time.Now().UnixMilli()
 }
 
 // landing is called by the log when an entry is durable or has failed.

@@ -25,6 +25,10 @@ type Fetched struct {
 	Data [][]byte
 	// Size is the length of Data.
 	Size int
+	// Next, of a view, is the offset after the last that was looked at: what is
+	// in Data lies before it, and all else from the offset asked for on is
+	// hidden. See [HiddenMarker].
+	Next int64
 	Ends
 }
 

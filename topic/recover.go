@@ -45,7 +45,6 @@ func (p *Partition) giveUp() []*Appending {
 	failed = append(failed, s.pending...)
 	s.flights, s.pending, s.flightBytes, s.pendingBytes = nil, nil, 0, 0
 	s.broken++
-	p.snapshots.forget()
 	p.madeRoom()
 	return failed
 }
@@ -78,7 +77,7 @@ func (p *Partition) load(ctx context.Context) error {
 			return err
 		}
 	}
-	snapshot, revision, err := loadSnapshot(ctx, p)
+	snapshot, err := loadSnapshot(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -95,7 +94,7 @@ func (p *Partition) load(ctx context.Context) error {
 	p.state = open
 	p.first, p.start = max(first, 1), max(p.start, begin.Base)
 	p.last, p.landed, p.next = end, end, end.Mark.Next
-	p.producers, p.snapshots.revision = known, revision
+	p.producers = known
 	p.watchers.signal()
 	return nil
 }
@@ -139,7 +138,7 @@ func (p *Partition) replay(ctx context.Context, known *producers, snapshot produ
 			}
 			for _, b := range batches {
 				if b.Base() >= snapshot.Next {
-					known.add(b, min(now, b.MaxTimestamp()))
+					known.add(b, now)
 				}
 			}
 			p.index.add(entry)
@@ -174,10 +173,7 @@ func (p *Partition) close(ctx context.Context) {
 	p.state = closed
 	p.flush()
 	p.madeRoom()
-	var last *Appending
-	for _, f := range p.appends.flights {
-		last = f.appends[len(f.appends)-1]
-	}
+	last := p.appends.last()
 	p.mu.Unlock()
 	if last != nil {
 		_, _, _ = last.Wait(ctx) // whoever appended is told

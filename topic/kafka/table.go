@@ -30,9 +30,9 @@ var requests = []request{
 	on(0, 6, (*Server).describeGroups),
 	on(0, 5, (*Server).listGroups),
 	on(0, 4, (*Server).apiVersions),
-	on(0, 2, (*Server).deleteGroups),
 	on(0, 4, (*Server).initProducerID),
 	on(2, 4, (*Server).offsetForLeaderEpoch),
+	on(0, 2, (*Server).deleteGroups),
 	on(0, 0, (*Server).offsetDelete),
 }
 

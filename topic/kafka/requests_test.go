@@ -280,7 +280,7 @@ func TestFindCoordinator(t *testing.T) {
 			continue // knows no types
 		}
 		got = find(version, coordinatorOfTransaction)
-		wantCode(t, "transaction", got.ErrorCode, kerr.UnsupportedVersion)
+		wantCode(t, "transaction", got.ErrorCode, kerr.TransactionalIDAuthorizationFailed)
 		if got.ErrorMessage == nil || got.NodeID != -1 {
 			t.Errorf("version %d: a transaction has a coordinator, or the error no message: %v", version, got)
 		}
@@ -303,6 +303,6 @@ func TestInitProducerID(t *testing.T) {
 		seen[got.ProducerID] = true
 		r.TransactionalID = kmsg.StringPtr("t")
 		got = ask[*kmsg.InitProducerIDResponse](p, version, r)
-		wantCode(t, "transactional", got.ErrorCode, kerr.UnsupportedVersion)
+		wantCode(t, "transactional", got.ErrorCode, kerr.TransactionalIDAuthorizationFailed)
 	}
 }

@@ -24,7 +24,7 @@ func TestShapesAreThoseOfTheDecoder(t *testing.T) {
 			for range 20 {
 				r := kmsg.RequestForKey(key)
 				r.SetVersion(version)
-				fill(reflect.ValueOf(r).Elem(), random)
+				fillShape(reflect.ValueOf(r).Elem(), random)
 				r.SetVersion(version)
 				body := r.AppendTo(nil)
 				if err := shape.check(version, r.IsFlexible(), body); err != nil {
@@ -50,7 +50,7 @@ func TestEveryRequestThatIsServedHasAShape(t *testing.T) {
 }
 
 // fill sets all fields to something.
-func fill(value reflect.Value, random *rand.Rand) {
+func fillShape(value reflect.Value, random *rand.Rand) {
 	switch value.Kind() {
 	case reflect.Struct:
 		if value.Type() == reflect.TypeFor[kmsg.Tags]() {
@@ -61,18 +61,18 @@ func fill(value reflect.Value, random *rand.Rand) {
 			return
 		}
 		for i := range value.NumField() {
-			fill(value.Field(i), random)
+			fillShape(value.Field(i), random)
 		}
 	case reflect.Slice:
 		value.Set(reflect.MakeSlice(value.Type(), random.IntN(3), 4))
 		fallthrough
 	case reflect.Array:
 		for i := range value.Len() {
-			fill(value.Index(i), random)
+			fillShape(value.Index(i), random)
 		}
 	case reflect.Pointer:
 		value.Set(reflect.New(value.Type().Elem()))
-		fill(value.Elem(), random)
+		fillShape(value.Elem(), random)
 	case reflect.String:
 		value.SetString(string(bytes.Repeat([]byte("x"), random.IntN(200))))
 	case reflect.Bool:

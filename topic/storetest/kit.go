@@ -6,15 +6,25 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/sluice-project/sluice/topic"
 )
 
+// patienceVariable changes patience, for stores that are known to fail.
+const patienceVariable = "SLUICE_STORETEST_PATIENCE"
+
 // patience is how long a case waits for what must come. It is long, so that a
 // slow machine does not fail a test.
-const patience = time.Minute
+var patience = func() time.Duration {
+	if d, err := time.ParseDuration(os.Getenv(patienceVariable)); err == nil {
+		return d
+	}
+	return time.Minute
+}()
 
 // kit is what cases work with: a store, and the calls that must succeed.
 type kit struct {
@@ -66,13 +76,21 @@ func (k *kit) log(name string) topic.Log {
 	return l
 }
 
+// pattern is what data is cut from.
+var pattern = func() []byte {
+	random := rand.NewChaCha8([32]byte{})
+	bytes := make([]byte, 70_001)
+	_, _ = random.Read(bytes)
+	return bytes
+}()
+
 // entry is the entry with a sequence: everything in it follows from that and the
 // size of its data.
 func entry(sequence uint64, size int) topic.Entry {
 	n := int64(sequence)
 	data := make([]byte, size)
-	for i := range data {
-		data[i] = byte(n*31 + int64(i)*7 + int64(i>>8))
+	for filled := 0; filled < size; {
+		filled += copy(data[filled:], pattern[sequence*31%1000:])
 	}
 	return topic.Entry{
 		Sequence: sequence,

@@ -276,6 +276,52 @@ func TestJoinWaits(t *testing.T) {
 	}
 }
 
+// A connection that is lost leaves its member to the session timeout, whether it
+// waits or not.
+func TestLostConnectionIsNotALeave(t *testing.T) {
+	s, b := serve(t, topic.Config{})
+	first, second := dial(t, s), dial(t, s)
+	joined := joinAlone(first, 9, "g")
+	syncAlone(first, 5, "g", joined)
+	r := newJoin("g", "")
+	r.SetVersion(3)
+	second.send(r)
+	for range 2 {
+		d, err := b.Groups().Describe("g")
+		for err == nil && len(d.Members) < 2 {
+			<-time.After(time.Millisecond)
+			d, err = b.Groups().Describe("g")
+		}
+		if err != nil || len(d.Members) != 2 || d.State != topic.GroupPreparingRebalance {
+			t.Fatalf("the group is %+v, %v", d, err)
+		}
+		_ = first.conn.Close()
+		_ = second.conn.Close()
+		s.awaitConnections(t, 0)
+	}
+	third := dial(t, s)
+	again := ask[*kmsg.JoinGroupResponse](third, 9, newJoin("g", joined.MemberID))
+	wantCode(t, "join on another connection", again.ErrorCode, nil)
+	if len(again.Members) != 2 {
+		t.Fatalf("the leader is told %+v, want the other to be there still", again.Members)
+	}
+}
+
+// awaitConnections waits until that many clients are connected.
+func (s *Server) awaitConnections(t *testing.T, want int) {
+	t.Helper()
+	for range patience.Milliseconds() {
+		s.mu.Lock()
+		got := len(s.connections)
+		s.mu.Unlock()
+		if got == want {
+			return
+		}
+		<-time.After(time.Millisecond)
+	}
+	t.Fatalf("the server still has connections, want %d", want)
+}
+
 // A server that stops does not wait for members, and sends them away.
 func TestStopSendsMembersAway(t *testing.T) {
 	s, b := serve(t, topic.Config{})

@@ -17,9 +17,9 @@ type rule struct {
 // packages names every package of the module, by its folder.
 var packages = map[string]rule{
 	"cmd/sluice": {imports: []string{
-		"bulk", "bulk/api", "bulk/api/wire", "bulk/client", "bulk/pebblestore", "bulk/upload", "bulk/webhook", "config", "examples", "lifecycle", "ops",
+		"bulk", "bulk/api", "bulk/api/wire", "bulk/client", "bulk/pebblestore", "bulk/upload", "bulk/webhook", "config", "examples", "lifecycle", "ops", "topic", "topic/api", "topic/kafka", "topic/natsstore",
 	}},
-	"config": {imports: []string{"bulk", "bulk/webhook", "spelling"}},
+	"config": {imports: []string{"bulk", "bulk/webhook", "topic", "spelling"}},
 	"ops":    {imports: []string{"lifecycle"}},
 
 	"bulk": {
@@ -41,7 +41,9 @@ var packages = map[string]rule{
 
 	"topic/kafka": {imports: []string{"lifecycle", "topic"}, refuses: []string{nats}},
 
-	"topic/storetest": {imports: []string{"topic"}, testOnly: true},
+	"topic/natsstore":   {imports: []string{"topic"}, refuses: []string{"net"}},
+	"topic/api":         {imports: []string{"topic"}, refuses: []string{nats}},
+	"topic/storetest":   {imports: []string{"topic"}, testOnly: true},
 	"lifecycle":         {refuses: []string{"github.com", "net"}},
 	"spelling":          {refuses: []string{"github.com", "net", "os"}},
 	"examples":          {},

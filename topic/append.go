@@ -38,6 +38,17 @@ type appends struct {
 	broken uint64
 }
 
+// last returns the append that will be durable last, or nil.
+func (s *appends) last() *Appending {
+	if n := len(s.pending); n > 0 {
+		return s.pending[n-1]
+	}
+	if n := len(s.flights); n > 0 {
+		return s.flights[n-1].appends[0] // all of an entry together
+	}
+	return nil
+}
+
 // flight is an entry under way to the log.
 type flight struct {
 	entry    Entry
@@ -51,6 +62,10 @@ type Appending struct {
 	batches  []Batch
 	bytes    int
 	released int64
+	// additions are what its batches have delayed; repeated says that it was
+	// appended before.
+	additions []*Addition
+	repeated  bool
 
 	base, time int64
 	done       chan struct{}
@@ -69,8 +84,9 @@ func (a *Appending) Wait(ctx context.Context) (base, appendTime int64, err error
 	}
 }
 
-// landed is an append that needs no writing.
+// finish tells whoever waits what became of it.
 func (a *Appending) finish(err error) {
+	a.settle(err)
 	a.err = err
 	close(a.done)
 }
@@ -100,8 +116,8 @@ func checkBatches(batches []Batch, settings Settings, now int64) error {
 
 // append numbers batches, and has them written. Released is the number of the
 // release of delayed records that they are, 0 for none.
-func (p *Partition) append(ctx context.Context, batches []Batch, released int64) (*Appending, error) {
-	a := &Appending{batches: batches, released: released, time: NoTimestamp, done: make(chan struct{})}
+func (p *Partition) append(ctx context.Context, batches []Batch, released int64, additions ...*Addition) (*Appending, error) {
+	a := &Appending{batches: batches, released: released, additions: additions, time: NoTimestamp, done: make(chan struct{})}
 	for _, b := range batches {
 		a.bytes += len(b)
 	}
@@ -154,7 +170,7 @@ func (p *Partition) assign(a *Appending) error {
 			return err
 		}
 		if repeated {
-			a.base, a.batches, a.bytes = base, nil, 0
+			a.base, a.batches, a.bytes, a.repeated = base, nil, 0, true
 			return nil
 		}
 		b.stamp(p.next, p.epoch)
@@ -247,7 +263,7 @@ func (p *Partition) entry(f *flight, bytes int) Entry {
 	for _, a := range f.appends {
 		for _, b := range a.batches {
 			mark.Next = b.Next()
-			mark.MaxTimestamp = max(mark.MaxTimestamp, b.MaxTimestamp())
+			mark.MaxTimestamp = max(mark.MaxTimestamp, timeOf(b))
 			only = b
 			batches++
 		}
@@ -263,6 +279,14 @@ func (p *Partition) entry(f *flight, bytes int) Entry {
 		}
 	}
 	return Entry{Sequence: p.last.Sequence + 1, Mark: mark, Data: data}
+}
+
+// timeOf returns the time that counts for retention: now if the records have none.
+func timeOf(b Batch) int64 {
+	if at := b.MaxTimestamp(); at >= 0 {
+		return at
+	}
+	return time.Now().UnixMilli()
 }
 
 // landing is called by the log when an entry is durable or has failed.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"pgregory.net/rapid"
 
 	"github.com/sluice-project/sluice/topic"
 )
@@ -43,7 +44,7 @@ func batchOf(from sender, at int64, values ...string) topic.Batch {
 }
 
 // valuesOf returns the offsets and values of all records of data.
-func valuesOf(t testing.TB, data ...[]byte) (offsets []int64, values []string) {
+func valuesOf(t rapid.TB, data ...[]byte) (offsets []int64, values []string) {
 	t.Helper()
 	batches, err := topic.SplitBatches(slices.Concat(data...))
 	if err != nil {

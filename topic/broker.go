@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -92,19 +93,20 @@ const openAtOnce = 8
 func (b *Broker) Start(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, b.group.Stop(ctx))
+			err = errors.Join(err, b.groups.Stop(ctx), b.group.Stop(ctx))
 		}
 	}()
 	if b.clusterID, err = loadClusterID(ctx, b.store.Meta()); err != nil {
 		return err
 	}
-	if err := b.loadTopics(ctx); err != nil {
-		return err
-	}
 	if err := b.groups.Load(ctx); err != nil {
 		return err
 	}
-	b.group.Go("retention", b.retainAll)
+	if err := b.loadTopics(ctx); err != nil {
+		return err
+	}
+	b.retainAll(ctx, time.Now()) // what had expired must not be there again
+	b.group.Go("retention", b.keepRetaining)
 	return nil
 }
 
@@ -150,13 +152,13 @@ func (b *Broker) loadTopics(ctx context.Context) error {
 // Stop refuses new appends, waits until those under way are durable, and ends
 // what runs in the background.
 func (b *Broker) Stop(ctx context.Context) error {
-	b.groups.Stop()
+	groupsErr := b.groups.Stop(ctx)
 	var closing sync.WaitGroup
 	for _, p := range b.partitions() {
 		closing.Go(func() { p.close(ctx) })
 	}
 	closing.Wait()
-	return b.group.Stop(ctx)
+	return errors.Join(groupsErr, b.group.Stop(ctx))
 }
 
 // Topics returns all topics, by name.

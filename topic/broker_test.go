@@ -13,6 +13,8 @@ import (
 	"github.com/sluice-project/sluice/topic/storetest"
 )
 
+func now() int64 { return time.Now().UnixMilli() }
+
 // startBroker returns a broker over a store, stopped at the end of the test.
 func startBroker(t *testing.T, store topic.Store, config topic.Config) *topic.Broker {
 	t.Helper()
@@ -121,9 +123,9 @@ func TestNothingIsShownBeforeItIsDurable(t *testing.T) {
 		store := storetest.NewMemory()
 		b := startBroker(t, store, topic.Config{TailBytes: 1}) // reads go to the log, which has it already
 		orders := create(t, b, "orders", nil)
-		send(t, orders, batchOf(anybody, 0, "durable"))
+		send(t, orders, batchOf(anybody, now(), "durable"))
 		store.Hold()
-		appending, err := orders.Append(t.Context(), 0, []topic.Batch{batchOf(anybody, 0, "not yet")})
+		appending, err := orders.Append(t.Context(), 0, []topic.Batch{batchOf(anybody, now(), "not yet")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +152,7 @@ func TestAppendsThatWaitAreWrittenTogether(t *testing.T) {
 		var last *topic.Appending
 		for i := range 100 {
 			var err error
-			if last, err = orders.Append(t.Context(), 0, []topic.Batch{batchOf(anybody, 0, fmt.Sprint(i))}); err != nil {
+			if last, err = orders.Append(t.Context(), 0, []topic.Batch{batchOf(anybody, now(), fmt.Sprint(i))}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -175,11 +177,11 @@ func TestLingerCollectsFromTheFirst(t *testing.T) {
 		orders := create(t, b, "orders", nil)
 		start := time.Now()
 		for range 9 {
-			if _, err := orders.Append(t.Context(), 0, []topic.Batch{batchOf(anybody, 0, "x")}); err != nil {
+			if _, err := orders.Append(t.Context(), 0, []topic.Batch{batchOf(anybody, now(), "x")}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		send(t, orders, batchOf(anybody, 0, "x"))
+		send(t, orders, batchOf(anybody, now(), "x"))
 		if waited := time.Since(start); waited != 20*time.Millisecond {
 			t.Errorf("waited %v", waited)
 		}
@@ -195,19 +197,19 @@ func TestABatchThatIsSentAgainAppearsOnce(t *testing.T) {
 	b := startBroker(t, store, topic.Config{})
 	orders := create(t, b, "orders", nil)
 	for i := range int32(7) {
-		send(t, orders, batchOf(sender{1, 0, 2 * i}, 0, "a", "b"))
+		send(t, orders, batchOf(sender{1, 0, 2 * i}, now(), "a", "b"))
 	}
 	check := func(orders *topic.Topic) {
 		t.Helper()
 		for i := int32(2); i < 7; i++ {
-			if base := send(t, orders, batchOf(sender{1, 0, 2 * i}, 0, "a", "b")); base != int64(2*i) {
+			if base := send(t, orders, batchOf(sender{1, 0, 2 * i}, now(), "a", "b")); base != int64(2*i) {
 				t.Errorf("batch %d again: offset %d", i, base)
 			}
 		}
-		if _, err := trySend(t, orders, batchOf(sender{1, 0, 2}, 0, "a", "b")); !errors.Is(err, topic.ErrOutOfOrderSequence) {
+		if _, err := trySend(t, orders, batchOf(sender{1, 0, 2}, now(), "a", "b")); !errors.Is(err, topic.ErrOutOfOrderSequence) {
 			t.Errorf("older than the last five: %v", err)
 		}
-		if _, err := trySend(t, orders, batchOf(sender{1, 0, 99}, 0, "a")); !errors.Is(err, topic.ErrOutOfOrderSequence) {
+		if _, err := trySend(t, orders, batchOf(sender{1, 0, 99}, now(), "a")); !errors.Is(err, topic.ErrOutOfOrderSequence) {
 			t.Errorf("a gap: %v", err)
 		}
 		if end := orders.Partitions()[0].Ends().HighWatermark; end != 14 {
@@ -221,8 +223,8 @@ func TestABatchThatIsSentAgainAppearsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(again)
-	send(t, again, batchOf(sender{1, 1, 0}, 0, "new epoch"))
-	if _, err := trySend(t, again, batchOf(sender{1, 0, 14}, 0, "old epoch")); !errors.Is(err, topic.ErrProducerFenced) {
+	send(t, again, batchOf(sender{1, 1, 0}, now(), "new epoch"))
+	if _, err := trySend(t, again, batchOf(sender{1, 0, 14}, now(), "old epoch")); !errors.Is(err, topic.ErrProducerFenced) {
 		t.Errorf("old epoch: %v", err)
 	}
 }
@@ -234,17 +236,17 @@ func TestAFailedAppendIsRetriedWithoutLossOrRepeat(t *testing.T) {
 				store := storetest.NewMemory()
 				b := startBroker(t, store, topic.Config{})
 				orders := create(t, b, "orders", nil)
-				send(t, orders, batchOf(sender{1, 0, 0}, 0, "first"))
+				send(t, orders, batchOf(sender{1, 0, 0}, now(), "first"))
 				store.FailAppends(topic.ErrUncertain, stored)
-				if _, err := trySend(t, orders, batchOf(sender{1, 0, 1}, 0, "second")); !errors.Is(err, topic.ErrRetry) {
+				if _, err := trySend(t, orders, batchOf(sender{1, 0, 1}, now(), "second")); !errors.Is(err, topic.ErrRetry) {
 					t.Fatal(err)
 				}
 				store.FailAppends(nil, false)
 				time.Sleep(time.Second)
-				if base := send(t, orders, batchOf(sender{1, 0, 1}, 0, "second")); base != 1 {
+				if base := send(t, orders, batchOf(sender{1, 0, 1}, now(), "second")); base != 1 {
 					t.Errorf("offset %d, want 1", base)
 				}
-				send(t, orders, batchOf(sender{1, 0, 2}, 0, "third"))
+				send(t, orders, batchOf(sender{1, 0, 2}, now(), "third"))
 				if _, values := readAll(t, orders, 0, 1); !slices.Equal(values, []string{"first", "second", "third"}) {
 					t.Errorf("read %q", values)
 				}
@@ -258,13 +260,13 @@ func TestTwoBrokersCannotBothAppend(t *testing.T) {
 		store := storetest.NewMemory()
 		deposed := startBroker(t, store, topic.Config{})
 		old := create(t, deposed, "orders", nil)
-		send(t, old, batchOf(anybody, 0, "old"))
+		send(t, old, batchOf(anybody, now(), "old"))
 		leader, err := startBroker(t, store, topic.Config{}).Topic("orders")
 		if err != nil {
 			t.Fatal(err)
 		}
-		send(t, leader, batchOf(anybody, 0, "new"))
-		if _, err := trySend(t, old, batchOf(anybody, 0, "late")); !errors.Is(err, topic.ErrRetry) || !errors.Is(err, topic.ErrFenced) {
+		send(t, leader, batchOf(anybody, now(), "new"))
+		if _, err := trySend(t, old, batchOf(anybody, now(), "late")); !errors.Is(err, topic.ErrRetry) || !errors.Is(err, topic.ErrFenced) {
 			t.Errorf("append of the deposed broker: %v", err)
 		}
 		if _, values := readAll(t, leader, 0, 1); !slices.Equal(values, []string{"old", "new"}) {

@@ -18,11 +18,17 @@ func (p *Partition) find(ctx context.Context, wanted func(Mark) bool) (Entry, bo
 // OffsetAt returns the first record whose timestamp, in milliseconds since the
 // epoch, is at least that, and its timestamp; -1 and -1 if there is none.
 func (p *Partition) OffsetAt(ctx context.Context, timestamp int64) (offset, at int64, err error) {
-	entry, ok, err := p.find(ctx, func(m Mark) bool { return m.MaxTimestamp >= timestamp })
-	if err != nil || !ok {
-		return -1, NoTimestamp, err
+	for from := int64(0); ; {
+		entry, ok, err := p.find(ctx, func(m Mark) bool { return m.MaxTimestamp >= timestamp && m.Next > from })
+		if err != nil || !ok {
+			return -1, NoTimestamp, err
+		}
+		// None in it: its mark's time is one of a record that has none.
+		if offset, at, err = p.recordAt(entry, timestamp); err != nil || offset >= 0 {
+			return offset, at, err
+		}
+		from = entry.Mark.Next
 	}
-	return p.recordAt(entry, timestamp)
 }
 
 // MaxTimestamp returns the first record with the highest timestamp, and that

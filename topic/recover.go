@@ -45,7 +45,6 @@ func (p *Partition) giveUp() []*Appending {
 	failed = append(failed, s.pending...)
 	s.flights, s.pending, s.flightBytes, s.pendingBytes = nil, nil, 0, 0
 	s.broken++
-	p.snapshots.forget()
 	p.madeRoom()
 	return failed
 }
@@ -54,8 +53,14 @@ func (p *Partition) giveUp() []*Appending {
 func (p *Partition) recover(ctx context.Context) error {
 	for wait := recoverWaitMin; ; wait = min(2*wait, recoverWaitMax) {
 		err := p.load(ctx)
+		if delays := p.delays.now.Load(); delays != nil && err == nil {
+			delays.Resolve()
+		}
 		if err == nil || ctx.Err() != nil || errors.Is(err, ErrNoLog) {
 			return nil
+		}
+		if errors.Is(err, ErrFenced) {
+			continue // something of before came after all: look again
 		}
 		p.broker.log.Error("partition cannot be read", "partition", p.String(), "error", err, "again_in", wait)
 		select {
@@ -78,7 +83,7 @@ func (p *Partition) load(ctx context.Context) error {
 			return err
 		}
 	}
-	snapshot, revision, err := loadSnapshot(ctx, p)
+	snapshot, err := loadSnapshot(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -86,6 +91,11 @@ func (p *Partition) load(ctx context.Context) error {
 	known.byID = snapshot.Producers
 	if err := p.replay(ctx, &known, snapshot, first, last); err != nil {
 		return err
+	}
+	if last > 0 {
+		if end, err = p.fence(ctx, end); err != nil {
+			return err
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,9 +105,25 @@ func (p *Partition) load(ctx context.Context) error {
 	p.state = open
 	p.first, p.start = max(first, 1), max(p.start, begin.Base)
 	p.last, p.landed, p.next = end, end, end.Mark.Next
-	p.producers, p.snapshots.revision = known, revision
+	p.producers = known
 	p.watchers.signal()
 	return nil
+}
+
+// fence writes an entry without records: when it is there, nothing that another
+// leader, or we before a failure, had under way can still come.
+func (p *Partition) fence(ctx context.Context, end point) (point, error) {
+	mark := end.Mark
+	mark.Base, mark.Epoch = mark.Next, p.epoch
+	entry := Entry{Sequence: end.Sequence + 1, Mark: mark}
+	done := make(chan error, 1)
+	p.log.Append(entry, func(err error) { done <- err })
+	select {
+	case err := <-done:
+		return point{entry.Sequence, mark}, err
+	case <-ctx.Done():
+		return end, ctx.Err()
+	}
 }
 
 // marksOfEnds returns the marks of the log's first and last entry.
@@ -139,7 +165,7 @@ func (p *Partition) replay(ctx context.Context, known *producers, snapshot produ
 			}
 			for _, b := range batches {
 				if b.Base() >= snapshot.Next {
-					known.add(b, min(now, b.MaxTimestamp()))
+					known.add(b, now)
 				}
 			}
 			p.index.add(entry)
@@ -174,10 +200,7 @@ func (p *Partition) close(ctx context.Context) {
 	p.state = closed
 	p.flush()
 	p.madeRoom()
-	var last *Appending
-	for _, f := range p.appends.flights {
-		last = f.appends[len(f.appends)-1]
-	}
+	last := p.appends.last()
 	p.mu.Unlock()
 	if last != nil {
 		_, _, _ = last.Wait(ctx) // whoever appended is told
@@ -194,6 +217,7 @@ func (p *Partition) drop() {
 	for _, a := range failed {
 		a.finish(ErrNoTopic)
 	}
+	p.dropDelays()
 	p.tail.clear()
 	p.broker.cold.forget(p)
 	p.watchers.signal()

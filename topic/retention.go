@@ -52,6 +52,10 @@ func (p *Partition) trim(ctx context.Context, sequence uint64, offset int64) err
 	if sequence <= first {
 		return nil
 	}
+	// A producer's batches may be gone, but not that they were there.
+	if err := p.storeProducers(ctx); err != nil {
+		return err
+	}
 	if err := p.log.Trim(ctx, sequence); err != nil {
 		return err
 	}
@@ -89,18 +93,23 @@ func (p *Partition) DeleteRecords(ctx context.Context, before int64) (start int6
 	return p.Ends().Start, err
 }
 
-// retainAll looks after the retention of all partitions until ctx ends.
-func (b *Broker) retainAll(ctx context.Context) error {
+// retainAll looks after the retention of all partitions.
+func (b *Broker) retainAll(ctx context.Context, now time.Time) {
+	for _, p := range b.partitions() {
+		if err := p.retain(ctx, now); err != nil && ctx.Err() == nil {
+			b.log.Warn("old records not removed, trying again later", "partition", p.String(), "error", err)
+		}
+	}
+}
+
+// keepRetaining does so every RetentionInterval until ctx ends.
+func (b *Broker) keepRetaining(ctx context.Context) error {
 	ticker := time.NewTicker(b.config.RetentionInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case now := <-ticker.C:
-			for _, p := range b.partitions() {
-				if err := p.retain(ctx, now); err != nil && ctx.Err() == nil {
-					b.log.Warn("old records not removed, trying again later", "partition", p.String(), "error", err)
-				}
-			}
+			b.retainAll(ctx, now)
 		case <-ctx.Done():
 			return ctx.Err()
 		}

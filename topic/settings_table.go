@@ -52,12 +52,12 @@ func (s *Setting) Value(settings Settings) string { return s.format(&settings) }
 const (
 	SettingViewOf    = "sluice.view.of"
 	SettingViewWhere = "sluice.view.where"
-	settingDelays    = "sluice.delay.enable"
-	settingDelay     = "sluice.delay"
+	SettingDelays    = "sluice.delay.enable"
+	SettingDelay     = "sluice.delay"
 )
 
 // MaxDelay is the longest delay that a topic may have by default.
-const MaxDelay = 10 * 365 * 24 * time.Hour
+const MaxDelay = 366 * 24 * time.Hour
 
 // maxWhereBytes is the longest filter of a view.
 const maxWhereBytes = 4096
@@ -66,7 +66,7 @@ var settingsTable = []Setting{
 	{
 		Name: "retention.ms", Kind: KindInt64, Broker: "log.retention.ms",
 		Meaning: "How long records are kept, in milliseconds, by their timestamps.", Allowed: "0 or more; -1: for ever",
-		parse:  parseRetention,
+		parse: parseRetention,
 		format: func(s *Settings) string {
 			if s.Retention < 0 {
 				return "-1"
@@ -123,7 +123,7 @@ var settingsTable = []Setting{
 		format: func(s *Settings) string { return s.ViewWhere },
 	},
 	{
-		Name: settingDelays, Kind: KindBool,
+		Name: SettingDelays, Kind: KindBool,
 		Meaning: "Lets records be delayed, by the headers sluice-deliver-at and sluice-delay and by sluice.delay.", Allowed: "true or false",
 		parse: func(text string, s *Settings) error {
 			s.Delays = text == "true"
@@ -132,8 +132,8 @@ var settingsTable = []Setting{
 		format: func(s *Settings) string { return strconv.FormatBool(s.Delays) },
 	},
 	{
-		Name:    settingDelay,
-		Meaning: "How long a record waits that does not say itself. Needs sluice.delay.enable=true.", Allowed: "a duration such as 30m, at most 87600h; 0s: not at all",
+		Name:    SettingDelay,
+		Meaning: "How long a record waits that does not say itself. Needs sluice.delay.enable=true.", Allowed: "a duration such as 30m, at most 8784h; 0s: not at all",
 		parse:  parseDelay,
 		format: func(s *Settings) string { return s.Delay.String() },
 	},
@@ -142,6 +142,8 @@ var settingsTable = []Setting{
 	fixed("compression.type", KindText, "compression.type", "producer", "Batches are kept as their producers compressed them."),
 	fixed("min.insync.replicas", KindInt32, "min.insync.replicas", "1", "There is one replica; acks=all waits for it."),
 	fixed("unclean.leader.election.enable", KindBool, "unclean.leader.election.enable", "false", "A replica that lacks acknowledged records never leads."),
+	fixed("message.timestamp.before.max.ms", KindInt64, "log.message.timestamp.before.max.ms", strconv.Itoa(math.MaxInt64), "How old a record's timestamp may be: any age."),
+	fixed("message.timestamp.after.max.ms", KindInt64, "log.message.timestamp.after.max.ms", strconv.FormatInt(timestampAhead.Milliseconds(), 10), "How far in the future a record's timestamp may be, in milliseconds."),
 	fixed("preallocate", KindBool, "log.preallocate", "false", "Files grow as records come."),
 	fixed("remote.storage.enable", KindBool, "", "false", "There is no tiered storage."),
 }
@@ -172,9 +174,7 @@ var refusedSettings = map[string]string{
 	"flush.ms":                                syncedByServer,
 	"message.format.version":                  "records are kept in format 2, always",
 	"message.downconversion.enable":           "records are kept and sent in format 2, always",
-	"message.timestamp.difference.max.ms":     timesAreTaken,
-	"message.timestamp.before.max.ms":         timesAreTaken,
-	"message.timestamp.after.max.ms":          timesAreTaken,
+	"message.timestamp.difference.max.ms":     "it became message.timestamp.before.max.ms and message.timestamp.after.max.ms",
 	"delete.retention.ms":                     noCompaction,
 	"min.cleanable.dirty.ratio":               noCompaction,
 	"min.compaction.lag.ms":                   noCompaction,
@@ -190,7 +190,6 @@ var refusedSettings = map[string]string{
 const (
 	noSegments     = "records are not kept in segments of that kind; use retention.ms and retention.bytes"
 	syncedByServer = "how often records are synced to the disk is a setting of the server, topic.sync"
-	timesAreTaken  = "any timestamp that is not negative is taken; use message.timestamp.type=LogAppendTime to have the time of the append"
 	noCompaction   = "it is for compaction, which is not there yet"
 	noTiers        = "there is no tiered storage"
 	noThrottle     = "there is no replication to throttle"
@@ -216,7 +215,7 @@ func parseTimestampType(text string, s *Settings) error {
 
 func parseDelay(text string, s *Settings) (err error) {
 	s.Delay, err = time.ParseDuration(text)
-	return wantIf(err != nil || s.Delay < 0 || s.Delay > MaxDelay, "a duration from 0s to 87600h, such as 90s, 30m or 24h")
+	return wantIf(err != nil || s.Delay < 0 || s.Delay > MaxDelay, "a duration from 0s to 8784h, such as 90s, 30m or 24h")
 }
 
 func parseWhole(text string, least, most int64, what string) (int64, error) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -21,88 +22,98 @@ type producersSnapshot struct {
 	Producers map[int64]*producer `json:"producers"`
 }
 
-// snapshots is what a partition knows of its snapshot; guarded by its mu.
+// snapshots stores the producers of a partition.
 type snapshots struct {
-	bytes    int64  // appended since the last one was taken
-	taken    []byte // not stored yet; nil if there is none
-	next     int64
-	storing  bool
-	revision uint64 // of the one that is stored
+	bytes   int64 // appended since the last one; guarded by Partition.mu
+	running bool  // one is being stored since then; guarded by Partition.mu
+
+	mu       sync.Mutex // held while one is taken and stored
+	revision uint64     // of the one that is stored
 }
 
 func snapshotKey(id ID, number int32) string { return fmt.Sprintf("producers/%x/%d", id[:], number) }
 
-// grown is told of each entry that is durable: it takes a snapshot when it is
-// time, and has it stored when all that it knows of is durable.
+// grown is told of each entry that is durable, and has a snapshot stored when it
+// is time.
 func (s *snapshots) grown(p *Partition, bytes int64) {
 	s.bytes += bytes
-	if s.taken == nil && s.bytes >= snapshotEvery {
-		s.take(p)
-	}
-	if s.taken == nil || s.storing || p.landed.Mark.Next < s.next {
+	if s.bytes < snapshotEvery || s.running {
 		return
 	}
-	s.storing = true
-	taken, revision := s.taken, s.revision
+	s.running = true
 	p.broker.group.Go("store producers of "+p.String(), func(ctx context.Context) error {
-		revision, err := storeSnapshot(ctx, p, taken, revision)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		s.taken, s.storing, s.revision = nil, false, revision
+		err := p.storeProducers(ctx)
 		if err != nil && ctx.Err() == nil {
 			p.broker.log.Warn("producers not stored: opening this partition will take longer", "partition", p.String(), "error", err)
 		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		s.running = false
 		return nil
 	})
 }
 
-func (s *snapshots) take(p *Partition) {
-	p.producers.expire(time.Now().Add(-p.broker.config.ProducerRetention).UnixMilli())
-	taken, err := json.Marshal(producersSnapshot{Sequence: p.landed.Sequence, Next: p.next, Producers: p.producers.byID})
+// storeProducers stores what the partition knows of its producers, once all of
+// it is durable: otherwise the retry of a batch that is lost would be taken for a
+// repeat.
+func (p *Partition) storeProducers(ctx context.Context) error {
+	s := &p.snapshots
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken, underWay, err := p.takeSnapshot()
 	if err != nil {
-		panic(fmt.Sprintf("snapshot of producers: %v", err)) // numbers only: cannot happen
+		return err
 	}
-	s.taken, s.next, s.bytes = taken, p.next, 0
+	if underWay != nil {
+		if _, _, err := underWay.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	meta, key := p.broker.store.Meta(), snapshotKey(p.topic.ID(), p.number)
+	revision, err := meta.Put(ctx, key, taken, s.revision)
+	if errors.Is(err, ErrConflict) { // an earlier one was stored and not answered
+		var item Item
+		if item, err = meta.Get(ctx, key); err == nil {
+			revision, err = meta.Put(ctx, key, taken, item.Revision)
+		}
+	}
+	if err == nil {
+		s.revision = revision
+	}
+	return err
 }
 
-// forget drops what was taken: the records that it knows of were not written.
-func (s *snapshots) forget() { s.taken, s.bytes = nil, 0 }
-
-// storeSnapshot replaces the stored snapshot, and returns its revision.
-func storeSnapshot(ctx context.Context, p *Partition, taken []byte, revision uint64) (uint64, error) {
-	meta, key := p.broker.store.Meta(), snapshotKey(p.topic.ID(), p.number)
-	stored, err := meta.Put(ctx, key, taken, revision)
-	if errors.Is(err, ErrConflict) { // an earlier one was stored and not answered
-		item, getErr := meta.Get(ctx, key)
-		if getErr != nil {
-			return revision, errors.Join(err, getErr)
-		}
-		stored, err = meta.Put(ctx, key, taken, item.Revision)
-	}
-	if err != nil {
-		return revision, err
-	}
-	return stored, nil
+// takeSnapshot returns what is known now, and the last append of it that is not
+// durable.
+func (p *Partition) takeSnapshot() (taken []byte, underWay *Appending, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.snapshots.bytes = 0
+	p.producers.expire(time.Now().Add(-p.broker.config.ProducerRetention).UnixMilli())
+	taken, err = json.Marshal(producersSnapshot{Sequence: p.landed.Sequence, Next: p.next, Producers: p.producers.byID})
+	return taken, p.appends.last(), err
 }
 
 // loadSnapshot returns the stored snapshot, or one of nothing.
-func loadSnapshot(ctx context.Context, p *Partition) (producersSnapshot, uint64, error) {
-	none := producersSnapshot{Producers: map[int64]*producer{}}
+func loadSnapshot(ctx context.Context, p *Partition) (producersSnapshot, error) {
+	p.snapshots.mu.Lock()
+	defer p.snapshots.mu.Unlock()
+	read := producersSnapshot{Producers: map[int64]*producer{}}
 	item, err := p.broker.store.Meta().Get(ctx, snapshotKey(p.topic.ID(), p.number))
 	if errors.Is(err, ErrNotFound) {
-		return none, 0, nil
+		return read, nil
 	}
 	if err != nil {
-		return none, 0, err
+		return read, err
 	}
-	read := none
 	if err := json.Unmarshal(item.Value, &read); err != nil {
-		return none, 0, fmt.Errorf("snapshot of producers: %w", err)
+		return read, fmt.Errorf("snapshot of producers: %w", err)
 	}
 	for id, known := range read.Producers {
 		if known == nil || len(known.Sent) == 0 {
-			return none, 0, fmt.Errorf("snapshot of producers: producer %d without batches", id)
+			return read, fmt.Errorf("snapshot of producers: producer %d without batches", id)
 		}
 	}
-	return read, item.Revision, nil
+	p.snapshots.revision = item.Revision
+	return read, nil
 }

@@ -1,10 +1,200 @@
 package kafka
 
-import "github.com/sluice-project/sluice/topic"
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
 
-// Server serves Kafka clients. It is a lifecycle.Service.
+	"github.com/sluice-project/sluice/lifecycle"
+	"github.com/sluice-project/sluice/topic"
+)
+
+const (
+	// drainTime is the most that Stop waits for answers under way.
+	drainTime = 3 * time.Second
+	// acceptRetry is how long the server waits when it cannot accept
+	// connections for now, as when the process has too many open files.
+	acceptRetry = 100 * time.Millisecond
+)
+
+// Server serves Kafka clients. It is a lifecycle.Service: Start listens, Stop
+// lets no one in, answers what was asked, within 3 seconds, and closes all
+// connections.
 type Server struct {
-	broker *topic.Broker
+	broker  *topic.Broker
+	kinds   map[int16]*request
+	options Options
+	log     *slog.Logger
+	metrics *metrics
+	group   *lifecycle.Group
+
+	// requests and large bound the memory of requests: those longer than the
+	// first step need both, so that they leave half of it to others. Answers bounds
+	// that of fetched records.
+	requests, large, answers *budget
+	sessions                 *fetchSessions
+
+	listener net.Listener
+	// draining is closed when the server is about to stop: what waits for
+	// something that may never come should answer now.
+	draining chan struct{}
+
+	mu          sync.Mutex
+	connections map[*connection]struct{}
+	stopped     bool
+	full        bool          // connections are being refused
+	empty       chan struct{} // closed when stopped and no connection is left
 }
 
-type connection struct{}
+// NewServer returns a server for the topics of a broker, to be started.
+func NewServer(broker *topic.Broker, options Options) *Server {
+	options = options.WithDefaults()
+	s := &Server{
+		broker: broker, kinds: kinds(), options: options, log: options.Logger,
+		group:    lifecycle.NewGroup(context.Background()),
+		requests: newBudget(options.RequestMemory), large: newBudget(options.RequestMemory / 2),
+		answers: newBudget(options.FetchMemory), sessions: newFetchSessions(),
+		draining: make(chan struct{}), connections: map[*connection]struct{}{}, empty: make(chan struct{}),
+	}
+	s.metrics = newMetrics(s)
+	return s
+}
+
+// Name implements lifecycle.Service.
+func (s *Server) Name() string { return "kafka" }
+
+// Start implements lifecycle.Service. It fails if an option is out of range, or
+// the address is taken.
+func (s *Server) Start(ctx context.Context) error {
+	if err := s.options.Validate(); err != nil {
+		return err
+	}
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", s.options.Addr)
+	if err != nil {
+		return err
+	}
+	s.listener = listener
+	s.group.Go("accept", s.accept)
+	s.log.Info("kafka listens", "addr", s.Addr())
+	return nil
+}
+
+// Addr returns where the server listens, once it has started.
+func (s *Server) Addr() string { return s.listener.Addr().String() }
+
+// Failed implements lifecycle.Service.
+func (s *Server) Failed() <-chan struct{} { return s.group.Failed() }
+
+// Err implements lifecycle.Service.
+func (s *Server) Err() error { return s.group.Err() }
+
+// Stop implements lifecycle.Service.
+func (s *Server) Stop(ctx context.Context) error {
+	s.mu.Lock()
+	first := !s.stopped
+	s.stopped = true
+	if first {
+		close(s.draining)
+		s.closeIfEmpty()
+	}
+	for c := range s.connections {
+		c.drain()
+	}
+	s.mu.Unlock()
+	if s.listener != nil {
+		_ = s.listener.Close()
+	}
+	limit := time.NewTimer(drainTime)
+	defer limit.Stop()
+	select {
+	case <-s.empty:
+	case <-limit.C:
+	case <-ctx.Done():
+	}
+	return s.group.Stop(ctx)
+}
+
+// accept serves who connects.
+func (s *Server) accept(ctx context.Context) error {
+	for {
+		conn, err := s.listener.Accept()
+		switch {
+		case err == nil:
+			s.admit(ctx, conn)
+		case errors.Is(err, net.ErrClosed):
+			return nil
+		default:
+			s.log.Warn("kafka cannot accept a connection", "error", err)
+			select {
+			case <-time.After(acceptRetry):
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}
+}
+
+// admit serves a connection, or closes it if there are too many.
+func (s *Server) admit(ctx context.Context, conn net.Conn) {
+	c := newConnection(ctx, s, conn)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped || len(s.connections) >= s.options.MaxConnections {
+		c.cancel()
+		s.metrics.refused.Inc()
+		if !s.full && !s.stopped {
+			s.full = true
+			s.log.Warn("kafka refuses connections: there are too many", "max", s.options.MaxConnections, "from", c.host)
+		}
+		return
+	}
+	s.connections[c] = struct{}{}
+	s.group.Go("read requests", c.read)
+	s.group.Go("send answers", c.send)
+}
+
+// remove forgets a connection that has ended.
+func (s *Server) remove(c *connection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.connections, c)
+	if len(s.connections) < s.options.MaxConnections*9/10 {
+		s.full = false
+	}
+	s.closeIfEmpty()
+}
+
+func (s *Server) closeIfEmpty() {
+	if !s.stopped || len(s.connections) > 0 {
+		return
+	}
+	select {
+	case <-s.empty:
+	default:
+		close(s.empty)
+	}
+}
+
+// connected returns the number of connections.
+func (s *Server) connected() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.connections)
+}
+
+// advertised returns the address that a client is told for this broker.
+func (s *Server) advertised(c *call) (host string, port int32) {
+	address := s.options.Advertise
+	if address == "" {
+		address = c.session.conn.LocalAddr().String()
+	}
+	host, port, err := splitAddress(address)
+	if err != nil { // not of a network: of a pipe in a test
+		return address, 0
+	}
+	return host, port
+}

@@ -1,4 +1,68 @@
 package kafka
 
-// requests are the kinds that are served, in the order of their numbers.
-var requests = []request{}
+import (
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// The numbers of the kinds that the server itself has to know.
+const (
+	keyProduce     = 0
+	keyFetch       = 1
+	keyApiVersions = 18
+)
+
+// requests are the kinds that are served, in the order of their numbers. What
+// is announced to clients is exactly this.
+var requests = []request{
+	on(0, 13, (*Server).produce),
+	on(4, 17, (*Server).fetch),
+	on(1, 8, (*Server).listOffsets),
+	on(0, 12, (*Server).metadata),
+	on(0, 9, (*Server).offsetCommit),
+	on(0, 9, (*Server).offsetFetch),
+	on(0, 4, (*Server).findCoordinator),
+	on(0, 9, (*Server).joinGroup),
+	on(0, 4, (*Server).heartbeat),
+	on(0, 5, (*Server).leaveGroup),
+	on(0, 5, (*Server).syncGroup),
+	on(0, 6, (*Server).describeGroups),
+	on(0, 5, (*Server).listGroups),
+	on(0, 4, (*Server).apiVersions),
+	on(0, 7, (*Server).createTopics),
+	on(0, 6, (*Server).deleteTopics),
+	on(0, 2, (*Server).deleteRecords),
+	on(0, 4, (*Server).initProducerID),
+	on(2, 4, (*Server).offsetForLeaderEpoch),
+	on(0, 4, (*Server).describeConfigs),
+	on(0, 2, (*Server).alterConfigs),
+	on(0, 4, (*Server).describeLogDirs),
+	on(0, 3, (*Server).createPartitions),
+	on(0, 2, (*Server).deleteGroups),
+	on(0, 2, (*Server).electLeaders),
+	on(0, 1, (*Server).incrementalAlterConfigs),
+	on(0, 1, (*Server).alterPartitionAssignments),
+	on(0, 0, (*Server).listPartitionReassignments),
+	on(0, 0, (*Server).offsetDelete),
+	on(0, 2, (*Server).describeCluster),
+	on(0, 0, (*Server).describeProducers),
+	on(0, 0, (*Server).describeTopicPartitions),
+}
+
+// kinds returns the requests, by their numbers.
+func kinds() map[int16]*request {
+	byKey := make(map[int16]*request, len(requests))
+	for i := range requests {
+		byKey[requests[i].key] = &requests[i]
+	}
+	return byKey
+}
+
+// requestName returns the name of a kind of request, known or not.
+func requestName(key int16) string {
+	if name := kmsg.NameForKey(key); name != "Unknown" {
+		return name
+	}
+	return fmt.Sprintf("unknown-%d", key)
+}

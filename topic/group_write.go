@@ -1,0 +1,223 @@
+package topic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// storeTimeout is how long one write of a group may take, with all that is
+	// written together.
+	storeTimeout = 10 * time.Second
+	// maxWaitingCommits is how many commits of one group may wait for the write
+	// before theirs; above it a commit is refused.
+	maxWaitingCommits = 10_000
+	// parallelWrites is how many items of one group are written at a time.
+	parallelWrites = 8
+)
+
+// groupWrite is what one group writes at a time. What arrives during a write is
+// collected in the next: the group commit.
+type groupWrite struct {
+	offsets map[string]map[int32]offsetChange
+	commits []*waitingCommit
+	record  *groupRecord
+	saved   []func(now time.Time, err error)
+	remove  bool
+	removed []*Awaited[struct{}]
+}
+
+// waitingCommit is a request for changes of offsets: an error for each that
+// will not be made, and the topic of each.
+type waitingCommit struct {
+	topics []string
+	errs   []error
+	answer *Awaited[[]error]
+}
+
+// nextWrite returns what the next write takes.
+func (c *coordinator) nextWrite() *groupWrite {
+	if c.waiting == nil {
+		c.waiting = &groupWrite{offsets: map[string]map[int32]offsetChange{}}
+	}
+	return c.waiting
+}
+
+// save stores the group: of several states that wait, the last.
+func (c *coordinator) save(record groupRecord, done func(time.Time, error)) {
+	w := c.nextWrite()
+	w.record = &record
+	w.saved = append(w.saved, done)
+}
+
+// change collects changes of offsets. What expires gives way to a commit.
+func (c *coordinator) change(topic string, changes map[int32]offsetChange) {
+	w := c.nextWrite()
+	if w.offsets[topic] == nil {
+		w.offsets[topic] = map[int32]offsetChange{}
+	}
+	for partition, change := range changes {
+		if _, changed := w.offsets[topic][partition]; changed && !change.onlyOf.IsZero() {
+			continue
+		}
+		w.offsets[topic][partition] = change
+	}
+}
+
+// remove lets the next write remove the group. Until then it is dead.
+func (c *coordinator) remove() *Awaited[struct{}] {
+	c.group.state = GroupDead
+	clear(c.group.pending)
+	w := c.nextWrite()
+	answer := newAwaited[struct{}]()
+	w.remove, w.removed = true, append(w.removed, answer)
+	return answer
+}
+
+// flush starts writing what waits, unless that is under way.
+func (c *coordinator) flush() {
+	if c.waiting != nil && !c.writing {
+		c.writing = true
+		c.groups.work.Go("write of group "+c.name, c.write)
+	}
+}
+
+// write writes until nothing waits. It goes on when the broker stops: then
+// nothing more arrives.
+func (c *coordinator) write(ctx context.Context) error {
+	for {
+		c.mu.Lock()
+		w := c.waiting
+		c.waiting, c.underway = nil, w
+		if w == nil {
+			c.writing = false
+			c.dropIfUnused()
+			c.mu.Unlock()
+			return nil
+		}
+		c.mu.Unlock()
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+		c.writeOne(within, w)
+		cancel()
+	}
+}
+
+// written is what came of one topic's changes.
+type written struct {
+	offsets topicOffsets
+	err     error
+}
+
+func (c *coordinator) writeOne(ctx context.Context, w *groupWrite) {
+	meta := c.groups.meta
+	topics := sortedTopics(w.offsets)
+	results := make([]written, len(topics))
+	revision, recordErr := c.revision, error(nil)
+
+	var items errgroup.Group
+	items.SetLimit(parallelWrites)
+	for i, topic := range topics {
+		items.Go(func() error {
+			r := &results[i]
+			r.offsets, r.err = storeOffsets(ctx, meta, offsetsKey(c.name, topic), c.offsets[topic], w.offsets[topic])
+			return r.err
+		})
+	}
+	if w.record != nil && !w.remove {
+		items.Go(func() error {
+			revision, recordErr = storeGroup(ctx, meta, groupKey(c.name), c.revision, *w.record)
+			return recordErr
+		})
+	}
+	if err := items.Wait(); err != nil {
+		c.groups.log.Error("write a group", "group", c.name, "error", err)
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.revision = revision
+	failed := map[string]error{}
+	for i, topic := range topics {
+		c.setOffsets(topic, results[i].offsets)
+		failed[topic] = unavailable(results[i].err)
+	}
+	for _, commit := range w.commits {
+		commit.settle(failed)
+	}
+	now := time.Now()
+	for _, done := range w.saved {
+		done(now, unavailable(recordErr))
+	}
+	c.arm(now)
+	if w.remove {
+		c.mu.Unlock()
+		c.removeAll(ctx, w)
+		c.mu.Lock()
+	}
+}
+
+func (c *coordinator) setOffsets(topic string, offsets topicOffsets) {
+	if offsets.revision == 0 {
+		delete(c.offsets, topic)
+		return
+	}
+	c.offsets[topic] = offsets
+}
+
+// settle answers a commit: what was refused at once stays so.
+func (w *waitingCommit) settle(failed map[string]error) {
+	for i, topic := range w.topics {
+		if w.errs[i] == nil {
+			w.errs[i] = failed[topic]
+		}
+	}
+	w.answer.settle(w.errs, nil)
+}
+
+// removeAll removes what is stored of a group: the offsets first, so that what
+// is left, if that fails, is still a group.
+func (c *coordinator) removeAll(ctx context.Context, w *groupWrite) {
+	topics := sortedTopics(c.offsets)
+	gone := 0
+	var err error
+	for _, topic := range topics {
+		if err = removeItem(ctx, c.groups.meta, offsetsKey(c.name, topic), c.offsets[topic].revision); err != nil {
+			break
+		}
+		gone++
+	}
+	if err == nil {
+		err = removeItem(ctx, c.groups.meta, groupKey(c.name), c.revision)
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, topic := range topics[:gone] {
+		delete(c.offsets, topic)
+	}
+	if err != nil {
+		c.groups.log.Error("remove a group", "group", c.name, "error", err)
+		c.group.state = GroupEmpty
+	} else {
+		c.revision = 0
+		c.drop()
+	}
+	for _, answer := range w.removed {
+		answer.settle(struct{}{}, unavailable(err))
+	}
+}
+
+// unavailable says of a failure of the store that trying again may help, unless
+// the error is one that says more.
+func unavailable(err error) error {
+	for _, clear := range []error{nil, ErrGroupTooLarge, ErrOffsetMetadataTooLarge, ErrNotCoordinator} {
+		if errors.Is(err, clear) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %w", ErrCoordinatorUnavailable, err)
+}

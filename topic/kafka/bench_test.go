@@ -1,0 +1,68 @@
+package kafka
+
+import (
+	"context"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/storetest"
+)
+
+// forgetful is a store that keeps none of its records.
+type forgetful struct{ *storetest.Memory }
+
+type forgetfulLog struct{ topic.Log }
+
+func (f *forgetful) OpenLog(ctx context.Context, name string) (topic.Log, error) {
+	log, err := f.Memory.OpenLog(ctx, name)
+	return forgetfulLog{log}, err
+}
+
+func (l forgetfulLog) Append(entry topic.Entry, done func(error)) {
+	entry.Data = nil
+	l.Log.Append(entry, done)
+}
+
+// BenchmarkProduce sends batches of 1 MiB, a few of them ahead.
+func BenchmarkProduce(b *testing.B) {
+	broker := startBroker(b, &forgetful{Memory: storetest.NewMemory()}, topic.Config{TailBytes: 32 << 20})
+	s := start(b, broker, Options{})
+	create(b, broker, "orders", 1)
+	p := dial(b, s)
+	r := produceRequest("orders", 0, batchOf(make([]byte, 1<<20-200)))
+	frame := kmsg.NewRequestFormatter().AppendRequest(nil, r, 1)
+	b.SetBytes(int64(len(frame)))
+	const ahead = 4
+	under := 0
+	for b.Loop() {
+		p.write(frame)
+		if under++; under == ahead {
+			p.frame()
+			under--
+		}
+	}
+	for ; under > 0; under-- {
+		p.frame()
+	}
+}
+
+// BenchmarkFetch reads what is in memory, 8 MiB at a time.
+func BenchmarkFetch(b *testing.B) {
+	s, broker := serve(b, topic.Config{})
+	create(b, broker, "orders", 1)
+	p := dial(b, s)
+	for range 64 {
+		ask[*kmsg.ProduceResponse](p, 11, produceRequest("orders", 0, batchOf(make([]byte, 128<<10))))
+	}
+	r := fetchRequest("orders", 0, 0)
+	r.Version, r.MaxBytes, r.Topics[0].Partitions[0].PartitionMaxBytes = 12, 64<<20, 64<<20
+	frame := kmsg.NewRequestFormatter().AppendRequest(nil, r, 1)
+	b.SetBytes(64 * 128 << 10)
+	body := make([]byte, 10<<20)
+	for b.Loop() {
+		p.write(frame)
+		p.frameInto(body)
+	}
+}

@@ -1,0 +1,98 @@
+package kafka
+
+import (
+	"container/list"
+	"context"
+	"sync"
+)
+
+// budget is an amount of memory that many share. Who comes first is served
+// first.
+type budget struct {
+	size int64
+
+	mu      sync.Mutex
+	free    int64 // below 0 where a taker had to go beyond what it took
+	waiting list.List
+}
+
+// taker waits in line for memory.
+type taker struct {
+	least, want int64
+	got         int64
+	ready       chan struct{}
+}
+
+func newBudget(size int64) *budget { return &budget{size: size, free: size} }
+
+// take waits until at least that much is free, and takes up to want: no more
+// than a quarter of what is free beyond the least, so that the last
+// ones find something too. It returns what was taken, to be given back. More
+// than the budget is never waited for.
+func (b *budget) take(ctx context.Context, least, want int64) (int64, error) {
+	t := &taker{least: min(least, b.size), want: want}
+	b.mu.Lock()
+	if b.waiting.Len() == 0 && b.grant(t) {
+		b.mu.Unlock()
+		return t.got, nil
+	}
+	t.ready = make(chan struct{})
+	place := b.waiting.PushBack(t)
+	b.mu.Unlock()
+	select {
+	case <-t.ready:
+		return t.got, nil
+	case <-ctx.Done():
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	select {
+	case <-t.ready: // it came at the same time
+		b.give(t.got)
+	default:
+		b.waiting.Remove(place)
+		b.serve()
+	}
+	return 0, ctx.Err()
+}
+
+// grant gives a taker its share if there is enough.
+func (b *budget) grant(t *taker) bool {
+	if b.free < t.least {
+		return false
+	}
+	t.got = max(t.least, min(t.want, b.free/4))
+	b.free -= t.got
+	return true
+}
+
+// serve lets those pass for whom there is enough, in their order.
+func (b *budget) serve() {
+	for place := b.waiting.Front(); place != nil; place = b.waiting.Front() {
+		t := place.Value.(*taker)
+		if !b.grant(t) {
+			return
+		}
+		b.waiting.Remove(place)
+		close(t.ready)
+	}
+}
+
+// change gives n back, or takes -n without waiting.
+func (b *budget) change(n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.give(n)
+}
+
+func (b *budget) give(n int64) {
+	b.free += n
+	b.serve()
+}
+
+// used returns how much is taken.
+func (b *budget) used() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.size - b.free
+}

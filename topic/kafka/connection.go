@@ -1,0 +1,311 @@
+package kafka
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// readBuffer is what each connection holds of its input; bodies that are
+// longer are read into memory of their own.
+const readBuffer = 2 << 10
+
+// errDraining ends a reader when the server stops.
+var errDraining = errors.New("the server stops")
+
+// connection is that of one client: one goroutine reads its requests and starts
+// them, the other sends their answers in the same order.
+type connection struct {
+	server *Server
+	conn   net.Conn
+	host   string
+	input  *bufio.Reader
+	// ctx ends with the connection.
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	// software is the client's name and version. Only the reader uses it.
+	software string
+	// slots holds one for each request that is not answered yet.
+	slots chan struct{}
+	// started holds those requests, for the sender.
+	started chan *exchange
+	// active is when the last answer was sent, in nanoseconds since the epoch.
+	active   atomic.Int64
+	stopping atomic.Bool
+
+	mu    sync.Mutex
+	held  int64 // of the server's memory for requests
+	large int64 // of that for large ones
+	ended int   // how many of the two goroutines
+}
+
+// exchange is a request under way.
+type exchange struct {
+	header
+	answer      answer
+	began       time.Time
+	held, large int64
+}
+
+func newConnection(ctx context.Context, s *Server, conn net.Conn) *connection {
+	c := &connection{
+		server: s, conn: conn, input: bufio.NewReaderSize(conn, readBuffer),
+		slots: make(chan struct{}, s.options.MaxInFlight), started: make(chan *exchange, s.options.MaxInFlight),
+	}
+	c.host = conn.RemoteAddr().String()
+	if host, _, err := net.SplitHostPort(c.host); err == nil {
+		c.host = host
+	}
+	c.ctx, c.cancel = context.WithCancel(ctx)
+	context.AfterFunc(c.ctx, func() {
+		_ = conn.Close()
+		s.remove(c)
+	})
+	return c
+}
+
+// drain lets the reader take no more requests.
+func (c *connection) drain() {
+	c.stopping.Store(true)
+	_ = c.conn.SetReadDeadline(time.Now())
+}
+
+// read starts the requests that come, until the connection ends. It never
+// fails: what goes wrong with one client ends its connection only.
+func (c *connection) read(context.Context) error {
+	defer c.end()
+	defer close(c.started)
+	for {
+		if err := c.readOne(); err != nil {
+			if errors.Is(err, errDraining) {
+				return nil // the sender ends when all is answered
+			}
+			c.logEnd("kafka connection ends", err)
+			c.cancel()
+			return nil
+		}
+	}
+}
+
+// logEnd says why a connection ends, unless its client has just gone.
+func (c *connection) logEnd(message string, err error) {
+	if errors.Is(err, io.EOF) || c.ctx.Err() != nil {
+		return
+	}
+	c.server.log.Debug(message, "from", c.conn.RemoteAddr().String(), "error", err)
+}
+
+// readOne reads one request and starts it.
+func (c *connection) readOne() error {
+	if err := c.awaitRequest(); err != nil {
+		return err
+	}
+	select {
+	case c.slots <- struct{}{}:
+	case <-c.ctx.Done():
+		return c.ctx.Err()
+	}
+	x := &exchange{}
+	frame, err := c.readFrame(x)
+	if err != nil {
+		return err
+	}
+	x.began = time.Now()
+	c.server.metrics.received.Add(float64(sizeBytes + len(frame)))
+	if err := c.start(x, frame); err != nil {
+		return err
+	}
+	if x.key != keyProduce { // all others keep nothing of the frame
+		c.release(x)
+	}
+	c.started <- x // there is a place for each slot
+	return nil
+}
+
+// awaitRequest waits for the first byte of a request. A connection that is idle
+// for too long ends; one that waits for an answer is not idle.
+func (c *connection) awaitRequest() error {
+	silent := time.Now()
+	for {
+		if c.input.Buffered() > 0 {
+			return nil
+		}
+		if err := c.setReadDeadline(c.server.options.IdleTimeout); err != nil {
+			return err
+		}
+		_, err := c.input.Peek(1)
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			return err
+		case c.stopping.Load():
+			return errDraining
+		}
+		if last := time.Unix(0, c.active.Load()); last.After(silent) {
+			silent = last
+		}
+		if len(c.slots) == 0 && time.Since(silent) >= c.server.options.IdleTimeout {
+			return fmt.Errorf("idle for %v", c.server.options.IdleTimeout)
+		}
+	}
+}
+
+// setReadDeadline sets it, unless the server is stopping.
+func (c *connection) setReadDeadline(after time.Duration) error {
+	if err := c.conn.SetReadDeadline(time.Now().Add(after)); err != nil {
+		return err
+	}
+	if c.stopping.Load() {
+		return errDraining
+	}
+	return nil
+}
+
+// readFrame reads the rest of a request, once there is memory for it.
+func (c *connection) readFrame(x *exchange) ([]byte, error) {
+	timeout := c.server.options.ReadTimeout
+	if err := c.setReadDeadline(timeout); err != nil {
+		return nil, err
+	}
+	prefix, err := c.input.Peek(sizeBytes)
+	if err != nil {
+		return nil, c.cutShort(err)
+	}
+	size, err := frameSize(prefix, c.server.options.MaxRequestBytes)
+	if err != nil {
+		return nil, err
+	}
+	_, _ = c.input.Discard(sizeBytes) // Peek has them
+	if err := c.reserve(x, int64(size)); err != nil {
+		return nil, err
+	}
+	if err := c.setReadDeadline(timeout); err != nil {
+		return nil, err
+	}
+	frame, err := readBody(c.input, size)
+	if err != nil {
+		return nil, c.cutShort(err)
+	}
+	return frame, nil
+}
+
+// cutShort is the error of a request that did not come as a whole.
+func (c *connection) cutShort(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		if c.stopping.Load() {
+			return errDraining
+		}
+		return fmt.Errorf("%w: the rest did not come within %v", errMalformed, c.server.options.ReadTimeout)
+	}
+	return err
+}
+
+// reserve waits for memory for a request. The large budget comes first for all,
+// so that no two can wait for each other.
+func (c *connection) reserve(x *exchange, size int64) error {
+	if size > firstStep {
+		got, err := c.server.large.take(c.ctx, size, size)
+		if err != nil {
+			return err
+		}
+		x.large = got
+		c.account(0, got)
+	}
+	got, err := c.server.requests.take(c.ctx, size, size)
+	if err != nil {
+		return err
+	}
+	x.held = got
+	c.account(got, 0)
+	return nil
+}
+
+func (c *connection) account(held, large int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held += held
+	c.large += large
+}
+
+// release gives the memory of a request back.
+func (c *connection) release(x *exchange) {
+	held, large := x.held, x.large
+	if held == 0 {
+		return
+	}
+	x.held, x.large = 0, 0
+	c.account(-held, -large)
+	c.server.requests.change(held)
+	if large > 0 {
+		c.server.large.change(large)
+	}
+}
+
+// end is called by each of the two goroutines; the last one gives back what
+// requests hold that were not answered.
+func (c *connection) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended++
+	if c.ended == 2 {
+		c.server.requests.change(c.held)
+		c.server.large.change(c.large)
+	}
+}
+
+// start parses a request and starts it.
+func (c *connection) start(x *exchange, frame []byte) error {
+	x.header = parseHeader(frame)
+	kind := c.server.kinds[x.key]
+	if kind == nil || x.version < kind.min || x.version > kind.max {
+		if x.key == keyApiVersions {
+			x.answer = respond(c.server.announce(0, kerr.UnsupportedVersion.Code))
+			return nil
+		}
+		return c.unsupported(x.header, kind)
+	}
+	request, err := parseRequest(&x.header, frame)
+	if err != nil {
+		return err
+	}
+	c.server.metrics.request(x.key)
+	from := &call{client: x.client, host: c.host, software: c.software, session: c}
+	return c.recovered(x, func() { x.answer = kind.handle(c.server, from, request) })
+}
+
+// unsupported says in the log what a client wanted and what it could have had:
+// there is no answer that it could read.
+func (c *connection) unsupported(h header, kind *request) error {
+	served := "none"
+	if kind != nil {
+		served = fmt.Sprintf("%d to %d", kind.min, kind.max)
+	}
+	c.server.log.Warn("kafka request is not supported: the connection ends", "from", c.conn.RemoteAddr().String(),
+		"request", requestName(h.key), "key", h.key, "version", h.version, "served", served)
+	return fmt.Errorf("request %d version %d is not supported", h.key, h.version)
+}
+
+// recovered calls f. A panic in it ends the connection, and no other.
+func (c *connection) recovered(x *exchange, f func()) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			c.server.log.Error("kafka request panics: the connection ends", "request", requestName(x.key),
+				"version", x.version, "client", x.client, "panic", cause, "stack", string(debug.Stack()))
+			err = fmt.Errorf("%s: panic: %v", requestName(x.key), cause)
+		}
+	}()
+	f()
+	return nil
+}

@@ -1,0 +1,96 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+// failure is an error that has a code of its own in the protocol.
+type failure struct {
+	kind   *kerr.Error
+	reason string
+}
+
+// fail returns an error of that kind, with what was wrong.
+func fail(kind *kerr.Error, reason string) error { return &failure{kind, reason} }
+
+func (f *failure) Error() string { return f.reason }
+
+// kinds of topic's errors, as clients are told. Where clients try again by
+// themselves, and where not, depends on these.
+var errorKinds = []struct {
+	err  error
+	kind *kerr.Error
+}{
+	{topic.ErrNoTopic, kerr.UnknownTopicOrPartition},
+	{topic.ErrNoPartition, kerr.UnknownTopicOrPartition},
+	{topic.ErrTopicExists, kerr.TopicAlreadyExists},
+	{topic.ErrInvalidName, kerr.InvalidTopicException},
+	{topic.ErrInvalidSetting, kerr.InvalidConfig},
+	{topic.ErrInvalidPartitions, kerr.InvalidPartitions},
+	{topic.ErrInvalidReplicas, kerr.InvalidReplicationFactor},
+	{topic.ErrHasViews, kerr.PolicyViolation},
+	{topic.ErrView, kerr.PolicyViolation},
+	{topic.ErrOffsetOutOfRange, kerr.OffsetOutOfRange},
+	{topic.ErrRecordTooLarge, kerr.MessageTooLarge},
+	{topic.ErrInvalidRecord, kerr.InvalidRecord},
+	{topic.ErrInvalidTimestamp, kerr.InvalidTimestamp},
+	{topic.ErrOutOfOrderSequence, kerr.OutOfOrderSequenceNumber},
+	{topic.ErrProducerFenced, kerr.InvalidProducerEpoch},
+	{topic.ErrUnknownProducer, kerr.UnknownProducerID},
+	{topic.ErrCorrupt, kerr.CorruptMessage},
+	{topic.ErrRetry, kerr.NotLeaderForPartition},
+	{topic.ErrFenced, kerr.NotLeaderForPartition},
+	{topic.ErrNoLog, kerr.NotLeaderForPartition},
+	{topic.ErrClosed, kerr.NotLeaderForPartition},
+	{topic.ErrFull, kerr.KafkaStorageError},
+	{topic.ErrUncertain, kerr.RequestTimedOut},
+	{context.DeadlineExceeded, kerr.RequestTimedOut},
+	{context.Canceled, kerr.RequestTimedOut},
+}
+
+// kindOf returns the protocol's error for an error; nil for nil, and
+// UNKNOWN_SERVER_ERROR for one that nobody thought of.
+func kindOf(err error) *kerr.Error {
+	if err == nil {
+		return nil
+	}
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f.kind
+	}
+	for _, known := range errorKinds {
+		if errors.Is(err, known.err) {
+			return known.kind
+		}
+	}
+	return kerr.UnknownServerError
+}
+
+// code returns the number of the protocol's error for an error; 0 for nil.
+func code(err error) int16 {
+	if err == nil {
+		return 0
+	}
+	return kindOf(err).Code
+}
+
+// message returns the text that goes with the code of an error; nil for nil.
+func message(err error) *string {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	return &text
+}
+
+// unexpected logs an error that has no code of its own: clients are only told
+// that something went wrong.
+func (s *Server) unexpected(doing string, err error) {
+	if err != nil && kindOf(err) == kerr.UnknownServerError {
+		s.log.Error("kafka request failed", "doing", doing, "error", err)
+	}
+}

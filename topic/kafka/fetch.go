@@ -1,0 +1,311 @@
+package kafka
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+const (
+	// maxFetchWait is the longest that a fetch waits for records.
+	maxFetchWait = 5 * time.Minute
+	// leastFetch is the least memory that an answer with records waits for.
+	leastFetch = 64 << 10
+	// lookAgain is how long a fetch that has found less than it wants waits at
+	// least before it reads again.
+	lookAgain = 5 * time.Millisecond
+)
+
+// Fetch: versions 4 to 17.
+//
+// Answers whole batches from each partition's offset on, as they were produced.
+// It waits until there are min bytes, an error is to be told, or max wait, at
+// most 5 minutes, is over. Max bytes bounds the whole answer and partition max
+// bytes each part; only the first batch of the answer may go beyond them,
+// so that every consumer gets on. The server may answer less than is asked for,
+// see Options.MaxFetchBytes and FetchMemory. Without transactions, read_committed
+// reads up to the high watermark as well.
+//
+//   - 5: the first offset. 7: sessions (see fetch_session.go): an incremental
+//     answer has only partitions with news, and reads first from those
+//     that had nothing the last time.
+//   - 9: the leader epoch that the client believes in is checked. 11: racks,
+//     which change nothing. 12: the epoch of the last record that the client
+//     has, which is not compared: no acknowledged record is ever taken back.
+//   - 13: topic ids. 14 to 17: for followers.
+//   - 18: would be for followers too.
+func (s *Server) fetch(c *call, r *kmsg.FetchRequest) answer {
+	began := time.Now()
+	return func(ctx context.Context) kmsg.Response {
+		response := &fetchResponse{FetchResponse: r.ResponseKind().(*kmsg.FetchResponse), budget: s.answers}
+		want, err := s.sessions.open(r, began)
+		if err != nil {
+			response.ErrorCode = code(err)
+			return response
+		}
+		defer want.done()
+		wait := min(time.Duration(max(r.MaxWaitMillis, 0))*time.Millisecond, maxFetchWait)
+		f := newFetching(s, r, want, began.Add(wait))
+		defer f.stop()
+		f.run(ctx)
+		f.mark()
+		response.held, f.held = f.held, 0
+		f.fill(response)
+		return response
+	}
+}
+
+// fetching is a fetch under way.
+type fetching struct {
+	server   *Server
+	request  *kmsg.FetchRequest
+	want     fetchWant
+	deadline time.Time
+	parts    []fetchPart
+	// limit is the most bytes of the answer.
+	limit int64
+	// found is how many bytes it has, of held that are reserved for them.
+	found, held int64
+	// failed tells whether there is an error to be told.
+	failed bool
+
+	watched bool
+	cancels []func()
+	moved   chan struct{}
+}
+
+// fetchPart is one partition of it.
+type fetchPart struct {
+	want      *fetchPartition
+	topic     *topic.Topic
+	partition *topic.Partition
+	ends      topic.Ends
+	data      [][]byte
+	size      int
+	// next is the offset after the last that a view was looked at.
+	next int64
+	err  error
+}
+
+func newFetching(s *Server, r *kmsg.FetchRequest, want fetchWant, deadline time.Time) *fetching {
+	f := &fetching{
+		server: s, request: r, want: want, deadline: deadline,
+		limit: min(int64(max(r.MaxBytes, 0)), int64(s.options.MaxFetchBytes)), moved: make(chan struct{}, 1),
+	}
+	f.parts = make([]fetchPart, len(want.partitions))
+	for i, p := range want.partitions {
+		part := &f.parts[i]
+		part.want = p
+		if part.topic, part.err = s.fetched(r, p); part.err == nil {
+			part.partition, part.err = part.topic.Partition(p.partition)
+		}
+	}
+	return f
+}
+
+// fetched returns the topic of a partition that is wanted.
+func (s *Server) fetched(r *kmsg.FetchRequest, p *fetchPartition) (*topic.Topic, error) {
+	if r.Version >= 13 {
+		return s.topicByID(p.id)
+	}
+	return s.broker.Topic(p.name)
+}
+
+// run reads until there is enough, or time is over.
+func (f *fetching) run(ctx context.Context) {
+	timer := time.NewTimer(time.Until(f.deadline))
+	defer timer.Stop()
+	for {
+		if f.look() {
+			f.read(ctx)
+		}
+		if f.failed || f.found > 0 && f.found >= int64(f.request.MinBytes) || f.request.MinBytes <= 0 || len(f.parts) == 0 {
+			return
+		}
+		if !time.Now().Before(f.deadline) || ctx.Err() != nil {
+			return
+		}
+		if f.goesOn() {
+			if f.request.Version >= markerSince {
+				return
+			}
+			continue
+		}
+		found := f.found > 0
+		if !f.wait(ctx, timer.C, found) {
+			return
+		}
+	}
+}
+
+// look finds where the partitions end, and tells whether there is something to
+// read.
+func (f *fetching) look() (something bool) {
+	for i := range f.parts {
+		p := &f.parts[i]
+		if p.err == nil {
+			p.ends = p.partition.Ends()
+			if err := checkEpoch(p.want.epoch, p.ends.Epoch); err != nil {
+				p.err = err
+			} else if p.want.offset < p.ends.Start || p.want.offset > p.ends.HighWatermark {
+				p.err = topic.ErrOffsetOutOfRange
+			}
+		}
+		if p.err != nil {
+			f.failed = true
+			continue
+		}
+		something = something || p.want.offset < p.ends.HighWatermark
+	}
+	return something
+}
+
+// read reads what fits into the answer.
+func (f *fetching) read(ctx context.Context) {
+	f.drop()
+	waiting, cancel := context.WithDeadline(ctx, f.deadline.Add(lookAgain))
+	held, err := f.server.answers.take(waiting, min(leastFetch, f.limit), f.limit)
+	cancel()
+	if err != nil {
+		return // no memory in time: an answer without records
+	}
+	f.held = held
+	for i := range f.parts {
+		p := &f.parts[i]
+		if p.err != nil || p.want.offset >= p.ends.HighWatermark {
+			continue
+		}
+		left := min(held, f.limit) - f.found
+		if left <= 0 && f.found > 0 {
+			break
+		}
+		f.readPart(ctx, p, min(left, int64(max(p.want.maxBytes, 0))))
+	}
+	// What was not used goes back; one batch may have gone beyond.
+	f.server.answers.change(f.held - f.found)
+	f.held = f.found
+}
+
+// readPart reads one partition.
+func (f *fetching) readPart(ctx context.Context, p *fetchPart, most int64) {
+	fetched, err := p.topic.Read(ctx, p.want.partition, p.want.offset, int(max(most, 1)))
+	if err != nil {
+		f.server.unexpected("read "+p.topic.Name(), err)
+		p.err, f.failed = err, true
+		return
+	}
+	p.ends = fetched.Ends
+	if f.found > 0 && int64(fetched.Size) > most {
+		return // only the first batch of an answer may go beyond the limits
+	}
+	p.data, p.size, p.next = fetched.Data, fetched.Size, fetched.Next
+	f.found += int64(fetched.Size)
+}
+
+// drop forgets what was read.
+func (f *fetching) drop() {
+	for i := range f.parts {
+		f.parts[i].data, f.parts[i].size, f.parts[i].next = nil, 0, 0
+	}
+	f.server.answers.change(f.held)
+	f.found, f.held = 0, 0
+}
+
+// wait waits until a partition's end has moved: at once if it has moved since
+// the last look. It returns false when the answer must not wait any longer.
+func (f *fetching) wait(ctx context.Context, over <-chan time.Time, found bool) bool {
+	if !f.watched {
+		f.watch()
+	} else if found {
+		pause := time.NewTimer(lookAgain)
+		defer pause.Stop()
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	select {
+	case <-f.moved:
+		return true
+	case <-over:
+	case <-f.server.draining:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// watch asks to be told when a partition's end moves, and looks whether one has
+// meanwhile.
+func (f *fetching) watch() {
+	f.watched = true
+	signal := func() {
+		select {
+		case f.moved <- struct{}{}:
+		default:
+		}
+	}
+	for i := range f.parts {
+		p := &f.parts[i]
+		f.cancels = append(f.cancels, p.partition.Watch(signal))
+		if p.partition.Ends() != p.ends {
+			signal()
+		}
+	}
+}
+
+// stop ends what the fetch has begun.
+func (f *fetching) stop() {
+	for _, cancel := range f.cancels {
+		cancel()
+	}
+	f.server.answers.change(f.held)
+}
+
+// fill writes the answer.
+func (f *fetching) fill(response *fetchResponse) {
+	got := map[*fetchPartition]bool{}
+	at := map[fetchKey]int{} // topics, in the answer
+	var records [][]pieces
+	for i := range f.parts {
+		p := &f.parts[i]
+		answered := p.answer()
+		if p.size > 0 {
+			got[p.want] = true
+		}
+		news := p.want.news(&answered) || p.size > 0
+		if f.want.incremental && !news {
+			continue
+		}
+		key := fetchKey{id: p.want.id, name: p.want.name}
+		n, known := at[key]
+		if !known {
+			t := kmsg.NewFetchResponseTopic()
+			t.Topic, t.TopicID = key.name, key.id
+			n = len(response.Topics)
+			at[key] = n
+			response.Topics = append(response.Topics, t)
+			records = append(records, nil)
+		}
+		response.Topics[n].Partitions = append(response.Topics[n].Partitions, answered)
+		records[n] = append(records[n], pieces{p.data, p.size})
+	}
+	response.records = slices.Concat(records...)
+	response.SessionID = f.want.answered(got)
+}
+
+// answer is the part of one partition.
+func (p *fetchPart) answer() kmsg.FetchResponseTopicPartition {
+	answered := kmsg.NewFetchResponseTopicPartition()
+	answered.Partition, answered.ErrorCode = p.want.partition, code(p.err)
+	answered.HighWatermark, answered.LastStableOffset, answered.LogStartOffset = -1, -1, -1
+	if p.partition != nil {
+		answered.HighWatermark, answered.LastStableOffset = p.ends.HighWatermark, p.ends.HighWatermark
+		answered.LogStartOffset = p.ends.Start
+	}
+	return answered
+}

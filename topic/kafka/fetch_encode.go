@@ -1,0 +1,136 @@
+package kafka
+
+import (
+	"encoding/binary"
+	"net"
+
+	"github.com/twmb/franz-go/pkg/kbin"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// fetchResponse is an answer to Fetch. Its records are not in the embedded
+// response but in pieces beside it, which are sent from where they are: to copy
+// them would cost more than all else about an answer.
+type fetchResponse struct {
+	*kmsg.FetchResponse
+	// records are those of each partition, in the order of the response.
+	records []pieces
+	// held is what they hold of the budget until the answer is sent.
+	held   int64
+	budget *budget
+}
+
+// pieces are whole batches, one after another.
+type pieces struct {
+	data [][]byte
+	size int
+}
+
+func (r *fetchResponse) release() { r.budget.change(r.held) }
+
+// frame returns the answer on the wire, in parts. It writes what kmsg would,
+// which a test holds it to, around the records.
+func (r *fetchResponse) frame(to []byte, correlation int32) (net.Buffers, []byte) {
+	w := fetchWriter{flat: to[:0], flexible: r.IsFlexible()}
+	w.flat = append(w.flat, 0, 0, 0, 0)
+	w.flat = kbin.AppendInt32(w.flat, correlation)
+	w.tags()
+	w.flat = kbin.AppendInt32(w.flat, r.ThrottleMillis)
+	if r.Version >= 7 {
+		w.flat = kbin.AppendInt16(w.flat, r.ErrorCode)
+		w.flat = kbin.AppendInt32(w.flat, r.SessionID)
+	}
+	w.count(len(r.Topics))
+	records := r.records
+	for i := range r.Topics {
+		t := &r.Topics[i]
+		switch {
+		case r.Version >= 13:
+			w.flat = kbin.AppendUuid(w.flat, t.TopicID)
+		case w.flexible:
+			w.flat = kbin.AppendCompactString(w.flat, t.Topic)
+		default:
+			w.flat = kbin.AppendString(w.flat, t.Topic)
+		}
+		w.count(len(t.Partitions))
+		for j := range t.Partitions {
+			w.partition(r.Version, &t.Partitions[j], records[0])
+			records = records[1:]
+		}
+		w.tags()
+	}
+	w.tags()
+	w.cut(pieces{})
+	binary.BigEndian.PutUint32(w.flat, uint32(len(w.flat)-sizeBytes+w.size))
+	return w.parts(), w.flat
+}
+
+// fetchWriter writes what stands around the records into one piece, and notes
+// where they come in.
+type fetchWriter struct {
+	flat     []byte
+	flexible bool
+	cuts     []fetchCut
+	size     int // of all records
+}
+
+// fetchCut says that records come after that many bytes.
+type fetchCut struct {
+	at      int
+	records pieces
+}
+
+func (w *fetchWriter) tags() {
+	if w.flexible {
+		w.flat = append(w.flat, 0)
+	}
+}
+
+func (w *fetchWriter) count(n int) {
+	if w.flexible {
+		w.flat = kbin.AppendCompactArrayLen(w.flat, n)
+		return
+	}
+	w.flat = kbin.AppendArrayLen(w.flat, n)
+}
+
+func (w *fetchWriter) cut(records pieces) {
+	w.cuts = append(w.cuts, fetchCut{len(w.flat), records})
+	w.size += records.size
+}
+
+func (w *fetchWriter) partition(version int16, p *kmsg.FetchResponseTopicPartition, records pieces) {
+	w.flat = kbin.AppendInt32(w.flat, p.Partition)
+	w.flat = kbin.AppendInt16(w.flat, p.ErrorCode)
+	w.flat = kbin.AppendInt64(w.flat, p.HighWatermark)
+	w.flat = kbin.AppendInt64(w.flat, p.LastStableOffset)
+	if version >= 5 {
+		w.flat = kbin.AppendInt64(w.flat, p.LogStartOffset)
+	}
+	w.count(0) // of aborted transactions
+	if version >= 11 {
+		w.flat = kbin.AppendInt32(w.flat, p.PreferredReadReplica)
+	}
+	// Records are never null: some clients take that for a malformed answer.
+	if w.flexible {
+		w.flat = kbin.AppendUvarint(w.flat, uint32(records.size)+1)
+	} else {
+		w.flat = kbin.AppendInt32(w.flat, int32(records.size))
+	}
+	if records.size > 0 {
+		w.cut(records)
+	}
+	w.tags()
+}
+
+// parts returns all, in order.
+func (w *fetchWriter) parts() net.Buffers {
+	var all net.Buffers
+	from := 0
+	for _, cut := range w.cuts {
+		all = append(all, w.flat[from:cut.at])
+		all = append(all, cut.records.data...)
+		from = cut.at
+	}
+	return all
+}

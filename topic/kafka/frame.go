@@ -1,0 +1,123 @@
+package kafka
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/twmb/franz-go/pkg/kbin"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// A frame is a request or an answer on the wire: its size in four bytes, a
+// header, and a body.
+const (
+	sizeBytes = 4
+	// minRequestBytes is the shortest header: kind, version, correlation id.
+	minRequestBytes = 8
+	// firstStep is how much memory a frame gets before any of its bytes came:
+	// enough for a batch of 1 MiB and what goes around it. What is longer gets
+	// four times as much whenever it has filled what it has.
+	firstStep = 1<<20 + 16<<10
+)
+
+// errMalformed says that a frame is not as the protocol wants it.
+var errMalformed = errors.New("malformed request")
+
+// frameSize returns the length of the frame that begins with those bytes.
+func frameSize(prefix []byte, most int) (int, error) {
+	size := int32(binary.BigEndian.Uint32(prefix))
+	if size < minRequestBytes {
+		return 0, fmt.Errorf("%w: size %d, want at least %d", errMalformed, size, minRequestBytes)
+	}
+	if int(size) > most {
+		return 0, fmt.Errorf("%w: size %d, want at most %d", errMalformed, size, most)
+	}
+	return int(size), nil
+}
+
+// readBody reads size bytes. It takes memory as they come, so that who
+// announces much and sends little costs little.
+func readBody(from io.Reader, size int) ([]byte, error) {
+	body := make([]byte, min(size, firstStep))
+	for read := 0; ; {
+		n, err := io.ReadFull(from, body[read:])
+		if err != nil {
+			return nil, err
+		}
+		read += n
+		if read == size {
+			return body, nil
+		}
+		longer := make([]byte, min(size, 4*len(body)))
+		copy(longer, body)
+		body = longer
+	}
+}
+
+// header is what each request begins with.
+type header struct {
+	key, version int16
+	correlation  int32
+	client       string
+}
+
+// parseHeader returns the kind, the version and the correlation id of a
+// request, which stand at the same place in all versions.
+func parseHeader(frame []byte) header {
+	return header{
+		key:         int16(binary.BigEndian.Uint16(frame)),
+		version:     int16(binary.BigEndian.Uint16(frame[2:])),
+		correlation: int32(binary.BigEndian.Uint32(frame[4:])),
+	}
+}
+
+// parseRequest returns the request in a frame of that header, and adds the
+// client's id to the header. Records in it are not copied.
+func parseRequest(h *header, frame []byte) (kmsg.Request, error) {
+	request := kmsg.RequestForKey(h.key)
+	request.SetVersion(h.version)
+	reader := kbin.Reader{Src: frame[minRequestBytes:]}
+	if client := reader.NullableString(); client != nil {
+		h.client = *client
+	}
+	if request.IsFlexible() {
+		skipTags(&reader)
+	}
+	if err := reader.Complete(); err != nil {
+		return nil, fmt.Errorf("%w: header of %s: %w", errMalformed, kmsg.NameForKey(h.key), err)
+	}
+	err := shapes[h.key].check(h.version, request.IsFlexible(), reader.Src)
+	if err == nil {
+		err = request.ReadFrom(reader.Src)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s version %d: %w", errMalformed, kmsg.NameForKey(h.key), h.version, err)
+	}
+	return request, nil
+}
+
+// skipTags skips tagged fields. It ends where the bytes do, whatever their
+// number is said to be.
+func skipTags(reader *kbin.Reader) {
+	for left := reader.Uvarint(); left > 0 && reader.Ok(); left-- {
+		reader.Uvarint()
+		reader.Span(int(reader.Uvarint()))
+	}
+}
+
+// appendAnswer appends the frame of an answer.
+func appendAnswer(to []byte, correlation int32, response kmsg.Response) []byte {
+	at := len(to)
+	to = append(to, 0, 0, 0, 0)
+	to = binary.BigEndian.AppendUint32(to, uint32(correlation))
+	// The header of this answer never has tags, so that a client that knows
+	// no version yet can read it.
+	if response.IsFlexible() && response.Key() != keyApiVersions {
+		to = append(to, 0)
+	}
+	to = response.AppendTo(to)
+	binary.BigEndian.PutUint32(to[at:], uint32(len(to)-at-sizeBytes))
+	return to
+}

@@ -1,0 +1,69 @@
+package kafka
+
+import (
+	"context"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+// JoinGroup: versions 0 to 9.
+//
+// Joins a consumer group, or its next generation. The answer waits until all
+// members have joined or the longest of their rebalance timeouts is over; the
+// leader's names all members. A connection that is lost leaves the member to its
+// session timeout.
+//
+//   - 0: the rebalance timeout is the session timeout.
+//   - 4: a new member that is not static is given an id first, with
+//     MEMBER_ID_REQUIRED, so that one whose answer is lost does not stay.
+//   - 5: static members (an instance id).
+//   - 7: the protocol type; the protocol is null with an error.
+//   - 8: a reason, which is logged at debug level.
+//   - 9: a static leader that comes back is told that its assignment stands.
+func (s *Server) joinGroup(c *call, r *kmsg.JoinGroupRequest) answer {
+	if r.Version == 0 {
+		r.RebalanceTimeoutMillis = r.SessionTimeoutMillis
+	}
+	if r.Reason != nil && *r.Reason != "" {
+		s.log.Debug("member joins", "group", r.Group, "member", r.MemberID, "client", c.client, "reason", *r.Reason)
+	}
+	request := topic.JoinRequest{
+		Group: r.Group, Member: r.MemberID, Instance: orEmpty(r.InstanceID), Client: c.client, Host: "/" + c.host,
+		Session:         time.Duration(r.SessionTimeoutMillis) * time.Millisecond,
+		Rebalance:       time.Duration(r.RebalanceTimeoutMillis) * time.Millisecond,
+		ProtocolType:    r.ProtocolType,
+		RequireMember:   r.Version >= 4,
+		SkipsAssignment: r.Version >= 9,
+	}
+	for _, p := range r.Protocols {
+		request.Protocols = append(request.Protocols, topic.GroupProtocol{Name: p.Name, Metadata: kept(p.Metadata)})
+	}
+	joining := s.broker.Groups().Join(request)
+	return func(ctx context.Context) kmsg.Response {
+		result, err := awaitGroup(ctx, s, joining)
+		return s.joined(r, result, err)
+	}
+}
+
+func (s *Server) joined(r *kmsg.JoinGroupRequest, result topic.JoinResult, err error) kmsg.Response {
+	response := r.ResponseKind().(*kmsg.JoinGroupResponse)
+	response.MemberID = result.Member
+	if err != nil {
+		response.ErrorCode, response.Generation = s.groupCode(r.Group, err), -1
+		if response.MemberID == "" {
+			response.MemberID = r.MemberID
+		}
+		return response
+	}
+	response.Generation, response.LeaderID, response.SkipAssignment = result.Generation, result.Leader, result.SkipAssignment
+	response.ProtocolType, response.Protocol = kmsg.StringPtr(result.ProtocolType), kmsg.StringPtr(result.Protocol)
+	for _, m := range result.Members {
+		member := kmsg.NewJoinGroupResponseMember()
+		member.MemberID, member.InstanceID, member.ProtocolMetadata = m.Member, orNull(m.Instance), m.Metadata
+		response.Members = append(response.Members, member)
+	}
+	return response
+}

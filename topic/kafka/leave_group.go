@@ -1,0 +1,46 @@
+package kafka
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+// LeaveGroup: versions 0 to 5.
+//
+// Removes members from a group, which rebalances at once.
+//
+//   - 3: several members, each by its id, by its instance id, or by both; an
+//     error for each.
+//   - 5: a reason, which is logged at debug level.
+func (s *Server) leaveGroup(c *call, r *kmsg.LeaveGroupRequest) answer {
+	response := r.ResponseKind().(*kmsg.LeaveGroupResponse)
+	leaving := r.Members
+	if r.Version < 3 {
+		member := kmsg.NewLeaveGroupRequestMember()
+		member.MemberID = r.MemberID
+		leaving = []kmsg.LeaveGroupRequestMember{member}
+	}
+	members := make([]topic.MemberIdentity, len(leaving))
+	for i, m := range leaving {
+		members[i] = topic.MemberIdentity{Group: r.Group, Member: m.MemberID, Instance: orEmpty(m.InstanceID)}
+		if m.Reason != nil && *m.Reason != "" {
+			s.log.Debug("member leaves", "group", r.Group, "member", m.MemberID, "client", c.client, "reason", *m.Reason)
+		}
+	}
+	errs, err := s.broker.Groups().Leave(r.Group, members)
+	if err != nil {
+		response.ErrorCode = s.groupCode(r.Group, err)
+		return respond(response)
+	}
+	if r.Version < 3 {
+		response.ErrorCode = s.groupCode(r.Group, errs[0])
+		return respond(response)
+	}
+	for i, m := range leaving {
+		left := kmsg.NewLeaveGroupResponseMember()
+		left.MemberID, left.InstanceID, left.ErrorCode = m.MemberID, m.InstanceID, s.groupCode(r.Group, errs[i])
+		response.Members = append(response.Members, left)
+	}
+	return respond(response)
+}

@@ -1,0 +1,99 @@
+package kafka
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+// Timestamps that stand for something else.
+const (
+	timestampLatest        = -1
+	timestampEarliest      = -2
+	timestampMax           = -3
+	timestampEarliestLocal = -4
+)
+
+// ListOffsets: versions 1 to 8.
+//
+// By time: the first record whose timestamp is at least that; offset and
+// timestamp -1 if there is none. -1 is the high watermark, -2 and -4 (version 8)
+// the first offset that is there, -3 (version 7) the record with the highest
+// timestamp. Other negative timestamps are an INVALID_REQUEST.
+//
+//   - 2: isolation; without transactions, both kinds end at the high watermark.
+//   - 4: the leader epoch that the client believes in is checked, and the
+//     present one answered.
+//   - 9, 10: would be for tiered storage.
+func (s *Server) listOffsets(_ *call, r *kmsg.ListOffsetsRequest) answer {
+	return func(ctx context.Context) kmsg.Response {
+		response := r.ResponseKind().(*kmsg.ListOffsetsResponse)
+		for _, asked := range r.Topics {
+			t := kmsg.NewListOffsetsResponseTopic()
+			t.Topic = asked.Topic
+			for _, p := range asked.Partitions {
+				found, err := s.listOffset(ctx, asked.Topic, p)
+				s.unexpected("list offsets of "+asked.Topic, err)
+				found.Partition, found.ErrorCode = p.Partition, code(err)
+				t.Partitions = append(t.Partitions, found)
+			}
+			response.Topics = append(response.Topics, t)
+		}
+		return response
+	}
+}
+
+func (s *Server) listOffset(ctx context.Context, name string, asked kmsg.ListOffsetsRequestTopicPartition) (kmsg.ListOffsetsResponseTopicPartition, error) {
+	found := kmsg.NewListOffsetsResponseTopicPartition()
+	found.Offset, found.Timestamp, found.LeaderEpoch = -1, topic.NoTimestamp, -1
+	p, err := s.partition(name, asked.Partition)
+	if err != nil {
+		return found, err
+	}
+	ends := p.Ends()
+	if err := checkEpoch(asked.CurrentLeaderEpoch, ends.Epoch); err != nil {
+		return found, err
+	}
+	switch asked.Timestamp {
+	case timestampLatest:
+		found.Offset = ends.HighWatermark
+	case timestampEarliest, timestampEarliestLocal:
+		found.Offset = ends.Start
+	case timestampMax:
+		found.Offset, found.Timestamp, err = p.MaxTimestamp(ctx)
+	default:
+		if asked.Timestamp < 0 {
+			return found, fail(kerr.InvalidRequest, "timestamp: want one since the epoch, or -1 to -4")
+		}
+		found.Offset, found.Timestamp, err = p.OffsetAt(ctx, asked.Timestamp)
+	}
+	if err == nil && found.Offset >= 0 {
+		found.LeaderEpoch = ends.Epoch
+	}
+	return found, err
+}
+
+// partition returns a partition by the name of its topic.
+func (s *Server) partition(name string, number int32) (*topic.Partition, error) {
+	t, err := s.broker.Topic(name)
+	if err != nil {
+		return nil, err
+	}
+	return t.Partition(number)
+}
+
+// checkEpoch compares the leader epoch that a client believes in, -1 if it does
+// not say, with the present one.
+func checkEpoch(believed, present int32) error {
+	switch {
+	case believed < 0 || believed == present:
+		return nil
+	case believed < present:
+		return fail(kerr.FencedLeaderEpoch, "the partition has a newer leader epoch")
+	default:
+		return fail(kerr.UnknownLeaderEpoch, "the partition has not reached that leader epoch")
+	}
+}

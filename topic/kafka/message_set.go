@@ -1,0 +1,199 @@
+package kafka
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+// Where the fields of a message of format 0 and 1 are. Format 1 has a timestamp
+// before the key.
+const (
+	messageAtSize       = 8
+	messageAtChecksum   = 12
+	messageAtMagic      = 16
+	messageAtAttributes = 17
+	messageAtTimestamp  = 18
+	messageLeast        = 26 // of format 0, with null for key and value
+	timestampLength     = 8
+	compressionMask     = 0x7
+	logAppendTimeMask   = 0x8
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// legacyMessage is a record of a message set.
+type legacyMessage struct {
+	magic, attributes byte
+	timestamp         int64
+	key, value        []byte
+}
+
+// isMessageSet tells whether records are messages of format 0 or 1.
+func isMessageSet(records []byte) bool {
+	return len(records) > messageAtMagic && records[messageAtMagic] < 2
+}
+
+// upConvert returns a message set as batches of format 2, without compression
+// and each of at most limit bytes, unless it has one record. The error is
+// topic's.
+func upConvert(set []byte, limit int) ([]byte, error) {
+	w := batchWriter{limit: limit}
+	err := readMessages(set, func(m legacyMessage) error {
+		if m.attributes&compressionMask == 0 {
+			w.add(m)
+			return nil
+		}
+		return unwrap(m, w.add)
+	})
+	if err != nil {
+		return nil, err
+	}
+	w.finish()
+	return w.done, nil
+}
+
+// unwrap calls add with each of the messages that a message holds compressed.
+func unwrap(wrapper legacyMessage, add func(legacyMessage)) error {
+	inside, err := decompress(int(wrapper.attributes&compressionMask), wrapper.magic, wrapper.value)
+	if err != nil {
+		return err
+	}
+	return readMessages(inside, func(m legacyMessage) error {
+		if m.attributes&compressionMask != 0 {
+			return fmt.Errorf("%w: compressed messages inside compressed ones", topic.ErrInvalidRecord)
+		}
+		if wrapper.attributes&logAppendTimeMask != 0 {
+			m.timestamp = wrapper.timestamp
+		}
+		add(m)
+		return nil
+	})
+}
+
+// readMessages calls found with each message of a set.
+func readMessages(set []byte, found func(legacyMessage) error) error {
+	for len(set) > 0 {
+		if len(set) < messageLeast {
+			return fmt.Errorf("%w: %d bytes, a message has at least %d", topic.ErrCorrupt, len(set), messageLeast)
+		}
+		size := int64(binary.BigEndian.Uint32(set[messageAtSize:])) + messageAtChecksum
+		if size < messageLeast || size > int64(len(set)) {
+			return fmt.Errorf("%w: a message of %d bytes, in %d", topic.ErrCorrupt, size, len(set))
+		}
+		m, err := readMessage(set[:size])
+		if err != nil {
+			return err
+		}
+		if err := found(m); err != nil {
+			return err
+		}
+		set = set[size:]
+	}
+	return nil
+}
+
+func readMessage(data []byte) (legacyMessage, error) {
+	m := legacyMessage{magic: data[messageAtMagic], attributes: data[messageAtAttributes], timestamp: topic.NoTimestamp}
+	if m.magic > 1 {
+		return m, fmt.Errorf("%w: message format %d in a message set, want 0 or 1", topic.ErrCorrupt, m.magic)
+	}
+	want := binary.BigEndian.Uint32(data[messageAtChecksum:])
+	if got := crc32.ChecksumIEEE(data[messageAtMagic:]); got != want {
+		return m, fmt.Errorf("%w: checksum %08x, want %08x", topic.ErrCorrupt, got, want)
+	}
+	rest := data[messageAtTimestamp:]
+	if m.magic == 1 {
+		if len(rest) < timestampLength {
+			return m, fmt.Errorf("%w: a message without a timestamp", topic.ErrCorrupt)
+		}
+		m.timestamp = int64(binary.BigEndian.Uint64(rest))
+		rest = rest[timestampLength:]
+	}
+	var err error
+	if m.key, rest, err = nullableBytes(rest); err != nil {
+		return m, err
+	}
+	if m.value, rest, err = nullableBytes(rest); err != nil {
+		return m, err
+	}
+	if len(rest) > 0 {
+		return m, fmt.Errorf("%w: %d bytes after a message's value", topic.ErrCorrupt, len(rest))
+	}
+	return m, nil
+}
+
+// nullableBytes returns the bytes that data begins with, and the rest.
+func nullableBytes(data []byte) (value, rest []byte, err error) {
+	if len(data) < 4 {
+		return nil, nil, fmt.Errorf("%w: a length of %d bytes", topic.ErrCorrupt, len(data))
+	}
+	length, data := int32(binary.BigEndian.Uint32(data)), data[4:]
+	if length == -1 {
+		return nil, data, nil
+	}
+	if length < 0 || int(length) > len(data) {
+		return nil, nil, fmt.Errorf("%w: %d bytes of %d", topic.ErrCorrupt, length, len(data))
+	}
+	return data[:length:length], data[length:], nil
+}
+
+// batchWriter writes messages as batches of format 2.
+type batchWriter struct {
+	limit   int
+	done    []byte
+	batch   kmsg.RecordBatch
+	record  []byte
+	records []byte
+}
+
+// add adds a message, in a new batch if it does not fit into the present one.
+func (w *batchWriter) add(m legacyMessage) {
+	if w.batch.NumRecords > 0 {
+		w.encode(m)
+		if topic.BatchOverhead+len(w.records)+len(w.record) > w.limit {
+			w.finish()
+		}
+	}
+	if w.batch.NumRecords == 0 {
+		w.batch = kmsg.RecordBatch{
+			PartitionLeaderEpoch: -1, Magic: 2, FirstTimestamp: m.timestamp, MaxTimestamp: m.timestamp,
+			ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1,
+		}
+		w.encode(m)
+	}
+	w.records = append(w.records, w.record...)
+	w.batch.LastOffsetDelta = w.batch.NumRecords
+	w.batch.NumRecords++
+	w.batch.MaxTimestamp = max(w.batch.MaxTimestamp, m.timestamp)
+}
+
+// encode writes a message as the next record of the batch.
+func (w *batchWriter) encode(m legacyMessage) {
+	record := kmsg.Record{
+		TimestampDelta64: m.timestamp - w.batch.FirstTimestamp, OffsetDelta: w.batch.NumRecords, Key: m.key, Value: m.value,
+	}
+	// The length of the record is that of what follows its own field, which is
+	// one byte for 0.
+	record.Length = int32(len(record.AppendTo(w.record[:0])) - 1)
+	w.record = record.AppendTo(w.record[:0])
+}
+
+// finish ends the batch under way.
+func (w *batchWriter) finish() {
+	if w.batch.NumRecords == 0 {
+		return
+	}
+	w.batch.Records = w.records
+	w.batch.Length = int32(topic.BatchOverhead - messageAtChecksum + len(w.records))
+	at := len(w.done)
+	w.done = w.batch.AppendTo(w.done)
+	const atChecksum, atAttributes = 17, 21
+	sum := crc32.Checksum(w.done[at+atAttributes:], castagnoli)
+	binary.BigEndian.PutUint32(w.done[at+atChecksum:], sum)
+	w.batch, w.records = kmsg.RecordBatch{}, nil
+}

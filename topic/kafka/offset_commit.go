@@ -1,0 +1,76 @@
+package kafka
+
+import (
+	"context"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+// OffsetCommit: versions 0 to 9.
+//
+// Commits how far a group has read, and answers when that is durable. Members
+// name themselves and their generation. Without a member, and with generation
+// -1, the group must have no members: so consumers that assign partitions
+// themselves commit, and tools. A partition that does not exist is
+// UNKNOWN_TOPIC_OR_PARTITION, and the others are committed all the same.
+//
+//   - 0: no member. 1: the member; a timestamp, which does not matter.
+//   - 2 to 4: how long the offsets are kept; after that the broker decides.
+//   - 6: the leader epoch of the last record read.
+//   - 7: static members (an instance id).
+//   - 9: an old generation is STALE_MEMBER_EPOCH in groups of a protocol that
+//     is not served here.
+func (s *Server) offsetCommit(_ *call, r *kmsg.OffsetCommitRequest) answer {
+	request := topic.CommitRequest{MemberIdentity: topic.MemberIdentity{
+		Group: r.Group, Member: r.MemberID, Instance: orEmpty(r.InstanceID), Generation: r.Generation,
+	}}
+	if r.RetentionTimeMillis > 0 {
+		request.Retention = time.Duration(min(r.RetentionTimeMillis, maxRetentionMillis)) * time.Millisecond
+	}
+	var places []*kmsg.OffsetCommitResponseTopicPartition // of the offsets in the request, in the response
+	response := r.ResponseKind().(*kmsg.OffsetCommitResponse)
+	response.Topics = make([]kmsg.OffsetCommitResponseTopic, len(r.Topics))
+	for i, t := range r.Topics {
+		answered := &response.Topics[i]
+		answered.Topic = t.Topic
+		answered.Partitions = make([]kmsg.OffsetCommitResponseTopicPartition, len(t.Partitions))
+		for j, p := range t.Partitions {
+			place := &answered.Partitions[j]
+			place.Partition = p.Partition
+			if _, err := s.partition(t.Topic, p.Partition); err != nil {
+				place.ErrorCode = code(err)
+				continue
+			}
+			places = append(places, place)
+			request.Offsets = append(request.Offsets, topic.OffsetCommit{
+				Topic: t.Topic, Partition: p.Partition, Offset: p.Offset, Epoch: epochOf(r.Version, p), Metadata: orEmpty(p.Metadata),
+			})
+		}
+	}
+	committing := s.broker.Groups().Commit(request)
+	return func(ctx context.Context) kmsg.Response {
+		errs, err := committing.Wait(ctx)
+		for i, place := range places {
+			if err == nil {
+				place.ErrorCode = s.groupCode(r.Group, errs[i])
+			} else {
+				place.ErrorCode = s.groupCode(r.Group, err)
+			}
+		}
+		return response
+	}
+}
+
+// maxRetentionMillis is a hundred years.
+const maxRetentionMillis = 100 * 365 * 24 * 3600 * 1000
+
+// epochOf returns the leader epoch of a commit: older clients know none.
+func epochOf(version int16, p kmsg.OffsetCommitRequestTopicPartition) int32 {
+	if version < 6 {
+		return -1
+	}
+	return p.LeaderEpoch
+}

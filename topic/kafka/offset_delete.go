@@ -1,0 +1,48 @@
+package kafka
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+// OffsetDelete: version 0.
+//
+// Removes offsets of topics that no member of the group reads
+// (GROUP_SUBSCRIBED_TO_TOPIC), and answers when they are gone for good. A group
+// whose members are no consumers must have none: NON_EMPTY_GROUP.
+func (s *Server) offsetDelete(_ *call, r *kmsg.OffsetDeleteRequest) answer {
+	var offsets []topic.OffsetDelete
+	var places []*kmsg.OffsetDeleteResponseTopicPartition // of the offsets, in the response
+	response := r.ResponseKind().(*kmsg.OffsetDeleteResponse)
+	response.Topics = make([]kmsg.OffsetDeleteResponseTopic, len(r.Topics))
+	for i, t := range r.Topics {
+		answered := &response.Topics[i]
+		answered.Topic = t.Topic
+		answered.Partitions = make([]kmsg.OffsetDeleteResponseTopicPartition, len(t.Partitions))
+		for j, p := range t.Partitions {
+			place := &answered.Partitions[j]
+			place.Partition = p.Partition
+			if _, err := s.partition(t.Topic, p.Partition); err != nil {
+				place.ErrorCode = code(err)
+				continue
+			}
+			places = append(places, place)
+			offsets = append(offsets, topic.OffsetDelete{Topic: t.Topic, Partition: p.Partition})
+		}
+	}
+	deleting := s.broker.Groups().DeleteOffsets(r.Group, offsets)
+	return func(ctx context.Context) kmsg.Response {
+		errs, err := deleting.Wait(ctx)
+		if err != nil {
+			response.ErrorCode, response.Topics = s.groupCode(r.Group, err), nil
+			return response
+		}
+		for i, place := range places {
+			place.ErrorCode = s.groupCode(r.Group, errs[i])
+		}
+		return response
+	}
+}

@@ -1,0 +1,101 @@
+package kafka
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+// OffsetFetch: versions 0 to 9.
+//
+// Tells how far groups have read: of the partitions that are named, or of all
+// that there are commits for. Where there is none, and for a group that does not
+// exist, the offset is -1, and that is no error.
+//
+//   - 2: all topics of the group (null); an error for the whole group.
+//   - 5: the leader epoch.
+//   - 7: only offsets that no transaction can change any more: there are no
+//     others.
+//   - 8: several groups.
+//   - 9: the member and its epoch, for groups of a protocol that is not served
+//     here.
+func (s *Server) offsetFetch(_ *call, r *kmsg.OffsetFetchRequest) answer {
+	response := r.ResponseKind().(*kmsg.OffsetFetchResponse)
+	if r.Version >= 8 {
+		for _, group := range r.Groups {
+			response.Groups = append(response.Groups, s.offsetsOf(group))
+		}
+		return respond(response)
+	}
+	asked := kmsg.NewOffsetFetchRequestGroup()
+	asked.Group = r.Group
+	if r.Topics != nil {
+		asked.Topics = []kmsg.OffsetFetchRequestGroupTopic{}
+	}
+	for _, t := range r.Topics {
+		of := kmsg.NewOffsetFetchRequestGroupTopic()
+		of.Topic, of.Partitions = t.Topic, t.Partitions
+		asked.Topics = append(asked.Topics, of)
+	}
+	found := s.offsetsOf(asked)
+	response.ErrorCode = found.ErrorCode
+	for _, t := range found.Topics {
+		of := kmsg.NewOffsetFetchResponseTopic()
+		of.Topic = t.Topic
+		for _, p := range t.Partitions {
+			offset := kmsg.NewOffsetFetchResponseTopicPartition()
+			offset.Partition, offset.Offset, offset.LeaderEpoch = p.Partition, p.Offset, p.LeaderEpoch
+			offset.Metadata, offset.ErrorCode = p.Metadata, p.ErrorCode
+			of.Partitions = append(of.Partitions, offset)
+		}
+		response.Topics = append(response.Topics, of)
+	}
+	return respond(response)
+}
+
+// offsetsOf returns the offsets of a group. An error is told for the group and
+// for each partition: versions differ in which of them they have.
+func (s *Server) offsetsOf(asked kmsg.OffsetFetchRequestGroup) kmsg.OffsetFetchResponseGroup {
+	found := kmsg.NewOffsetFetchResponseGroup()
+	found.Group = asked.Group
+	offsets, err := s.broker.Groups().Offsets(asked.Group)
+	found.ErrorCode = s.groupCode(asked.Group, err)
+	topics := asked.Topics
+	if topics == nil {
+		topics = allTopics(offsets)
+	}
+	for _, t := range topics {
+		of := kmsg.NewOffsetFetchResponseGroupTopic()
+		of.Topic = t.Topic
+		for _, partition := range t.Partitions {
+			offset := kmsg.NewOffsetFetchResponseGroupTopicPartition()
+			offset.Partition, offset.Offset, offset.LeaderEpoch = partition, -1, -1
+			offset.Metadata, offset.ErrorCode = kmsg.StringPtr(""), found.ErrorCode
+			if o, committed := offsets[t.Topic][partition]; committed {
+				offset.Offset, offset.LeaderEpoch, offset.Metadata = o.Offset, o.Epoch, kmsg.StringPtr(o.Metadata)
+			}
+			of.Partitions = append(of.Partitions, offset)
+		}
+		found.Topics = append(found.Topics, of)
+	}
+	return found
+}
+
+// allTopics asks for all there is, in order.
+func allTopics(offsets map[string]map[int32]topic.CommittedOffset) []kmsg.OffsetFetchRequestGroupTopic {
+	var topics []kmsg.OffsetFetchRequestGroupTopic
+	for name, partitions := range offsets {
+		t := kmsg.NewOffsetFetchRequestGroupTopic()
+		t.Topic = name
+		for partition := range partitions {
+			t.Partitions = append(t.Partitions, partition)
+		}
+		slices.Sort(t.Partitions)
+		topics = append(topics, t)
+	}
+	slices.SortFunc(topics, func(a, b kmsg.OffsetFetchRequestGroupTopic) int { return cmp.Compare(a.Topic, b.Topic) })
+	return topics
+}

@@ -1,0 +1,112 @@
+package kafka
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"time"
+)
+
+// Options holds the settings of a [Server]. The zero value of each field means
+// its default.
+type Options struct {
+	// Addr is where the server listens. Default "127.0.0.1:9092"; port 0 takes
+	// a free one, see [Server.Addr].
+	Addr string
+	// Advertise is the host and port that clients are told to connect to.
+	// Default: the address that a client has connected to.
+	Advertise string
+	// MaxConnections is how many clients may be connected; more are closed at
+	// once. Default 10,000.
+	MaxConnections int
+	// MaxRequestBytes is the largest request; a connection that announces a
+	// larger one is closed. Default 100 MiB.
+	MaxRequestBytes int
+	// MaxInFlight is how many requests of one connection may be without an
+	// answer; the server reads no more until one is answered. Default 64.
+	MaxInFlight int
+	// RequestMemory bounds the bytes of all requests that are being read or
+	// handled; what does not fit waits to be read. Default 256 MiB; at least
+	// twice MaxRequestBytes.
+	RequestMemory int64
+	// FetchMemory bounds the bytes of records in all answers that are being
+	// made or sent, but for the one batch that each may go beyond it. When it
+	// runs low, answers become smaller. Default 256 MiB.
+	FetchMemory int64
+	// MaxFetchBytes is the most bytes of records in one answer, whatever the
+	// client asks for, but for one batch. Default 55 MiB.
+	MaxFetchBytes int
+	// ReadTimeout is how long the rest of a request may take to arrive once it
+	// has begun. Default 30 s.
+	ReadTimeout time.Duration
+	// WriteTimeout is how long a client may take to receive each MiB of an
+	// answer. Default 30 s.
+	WriteTimeout time.Duration
+	// IdleTimeout is how long a connection may be silent while nothing of it is
+	// being answered. Default 10 minutes.
+	IdleTimeout time.Duration
+	// Logger is where the server logs. Default: nowhere.
+	Logger *slog.Logger
+}
+
+// WithDefaults returns the options with every unset field at its default.
+func (o Options) WithDefaults() Options {
+	orDefault(&o.Addr, "127.0.0.1:9092")
+	orDefault(&o.MaxConnections, 10_000)
+	orDefault(&o.MaxRequestBytes, 100<<20)
+	orDefault(&o.MaxInFlight, 64)
+	orDefault(&o.RequestMemory, max(256<<20, 2*int64(o.MaxRequestBytes)))
+	orDefault(&o.FetchMemory, 256<<20)
+	orDefault(&o.MaxFetchBytes, 55<<20)
+	orDefault(&o.ReadTimeout, 30*time.Second)
+	orDefault(&o.WriteTimeout, 30*time.Second)
+	orDefault(&o.IdleTimeout, 10*time.Minute)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+func orDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Validate returns an error that names the field that is out of range.
+func (o Options) Validate() error {
+	o = o.WithDefaults()
+	switch {
+	case o.MaxConnections < 1 || o.MaxInFlight < 1:
+		return fmt.Errorf("max connections %d, max in flight %d: want at least 1", o.MaxConnections, o.MaxInFlight)
+	case o.MaxRequestBytes < minRequestBytes:
+		return fmt.Errorf("max request bytes %d: want at least %d", o.MaxRequestBytes, minRequestBytes)
+	case o.RequestMemory < 2*int64(o.MaxRequestBytes):
+		return fmt.Errorf("request memory %d: want at least twice max request bytes, %d", o.RequestMemory, o.MaxRequestBytes)
+	case o.MaxFetchBytes < 1 || o.FetchMemory < 1:
+		return fmt.Errorf("max fetch bytes %d, fetch memory %d: want at least 1", o.MaxFetchBytes, o.FetchMemory)
+	case o.ReadTimeout < 0 || o.WriteTimeout < 0 || o.IdleTimeout < 0:
+		return fmt.Errorf("read timeout %v, write timeout %v, idle timeout %v: want more than 0", o.ReadTimeout, o.WriteTimeout, o.IdleTimeout)
+	}
+	if o.Advertise != "" {
+		if _, _, err := splitAddress(o.Advertise); err != nil {
+			return fmt.Errorf("advertise: %w", err)
+		}
+	}
+	return nil
+}
+
+// splitAddress returns the parts of "host:port".
+func splitAddress(address string) (host string, port int32, err error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, err
+	}
+	number, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || number == 0 || host == "" {
+		return "", 0, fmt.Errorf("address %q: want a host and a port from 1 to 65535", address)
+	}
+	return host, int32(number), nil
+}

@@ -1,0 +1,190 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+const (
+	// produceTimeout is how long a producer that gives no timeout waits, and
+	// maxProduceTimeout the most that one may ask for.
+	produceTimeout    = 30 * time.Second
+	maxProduceTimeout = 5 * time.Minute
+	// zstdSince is the version of Produce from which on zstd may be used.
+	zstdSince = 7
+	zstd      = 4
+)
+
+// Produce: versions 0 to 13.
+//
+// Batches become the partition's as they are, after their checksums and headers
+// were checked. Acks 1 and all (-1) are answered when the records are durable;
+// acks 0 is not answered, and an error closes the connection, as it is the only
+// way to tell. A producer that waited for its timeout gets REQUEST_TIMED_OUT; the
+// records may be written all the same. Refused are control batches (INVALID_RECORD),
+// batches of transactions (TRANSACTIONAL_ID_AUTHORIZATION_FAILED), and those for a
+// view (POLICY_VIOLATION: produce to its source).
+//
+//   - 0 to 2: message sets of format 0 and 1, which are rewritten as batches of
+//     format 2 without compression.
+//   - 2: the time of the append. 5: the first offset. 8: messages with errors.
+//   - 7: zstd.
+//   - 13: topic ids.
+func (s *Server) produce(c *call, r *kmsg.ProduceRequest) answer {
+	p := &producing{request: r, response: r.ResponseKind().(*kmsg.ProduceResponse), began: time.Now()}
+	for _, asked := range r.Topics {
+		t, refused := s.produceTo(r, asked)
+		answered := kmsg.NewProduceResponseTopic()
+		answered.Topic, answered.TopicID = asked.Topic, asked.TopicID
+		for _, part := range asked.Partitions {
+			done := kmsg.NewProduceResponseTopicPartition()
+			done.Partition, done.BaseOffset = part.Partition, -1
+			answered.Partitions = append(answered.Partitions, done)
+			started := started{topic: t, partition: part.Partition, err: refused}
+			if refused == nil {
+				started.appending, started.err = s.appendTo(c.session.ctx, t, r.Version, part)
+			}
+			p.started = append(p.started, started)
+		}
+		p.response.Topics = append(p.response.Topics, answered)
+	}
+	if r.Acks == 0 {
+		return func(ctx context.Context) kmsg.Response { return p.unanswered(ctx, s, c) }
+	}
+	return func(ctx context.Context) kmsg.Response { return p.answer(ctx, s) }
+}
+
+// producing is a Produce request under way.
+type producing struct {
+	request  *kmsg.ProduceRequest
+	response *kmsg.ProduceResponse
+	began    time.Time
+	// started has one for each partition, in the order of the request.
+	started []started
+}
+
+// started is what was started for one partition.
+type started struct {
+	topic     *topic.Topic
+	partition int32
+	appending *topic.Appending
+	err       error
+}
+
+// produceTo returns the topic that records are for, or why they are refused.
+func (s *Server) produceTo(r *kmsg.ProduceRequest, asked kmsg.ProduceRequestTopic) (*topic.Topic, error) {
+	switch {
+	case r.Acks < -1 || r.Acks > 1:
+		return nil, fail(kerr.InvalidRequiredAcks, fmt.Sprintf("acks %d: want 0, 1 or -1 (all)", r.Acks))
+	case r.TransactionID != nil:
+		return nil, errNoTransactions
+	case r.Version >= 13:
+		return s.topicByID(asked.TopicID)
+	}
+	return s.broker.Topic(asked.Topic)
+}
+
+// appendTo checks the records for one partition and starts to append them.
+func (s *Server) appendTo(ctx context.Context, t *topic.Topic, version int16, part kmsg.ProduceRequestTopicPartition) (*topic.Appending, error) {
+	if len(part.Records) == 0 {
+		return nil, fmt.Errorf("%w: no records", topic.ErrInvalidRecord)
+	}
+	records := part.Records
+	if version < 3 && isMessageSet(records) {
+		var err error
+		if records, err = upConvert(records, int(t.Settings().MaxMessageBytes)); err != nil {
+			return nil, err
+		}
+	}
+	batches, err := topic.SplitBatches(records)
+	if err != nil {
+		return nil, err
+	}
+	for _, batch := range batches {
+		if err := checkBatch(batch, version); err != nil {
+			return nil, err
+		}
+	}
+	return t.Append(ctx, part.Partition, batches)
+}
+
+// checkBatch tells whether a producer may send that batch, as far as the topic
+// does not.
+func checkBatch(batch topic.Batch, version int16) error {
+	switch {
+	case batch.Transactional():
+		return errNoTransactions
+	case batch.Control():
+		return fmt.Errorf("%w: only brokers write control batches", topic.ErrInvalidRecord)
+	case batch.Compression() > zstd:
+		return fail(kerr.UnsupportedCompressionType, fmt.Sprintf("compression %d: want 0 to %d", batch.Compression(), zstd))
+	case batch.Compression() == zstd && version < zstdSince:
+		return fail(kerr.UnsupportedCompressionType, fmt.Sprintf("zstd: want Produce version %d or later", zstdSince))
+	}
+	return batch.Check()
+}
+
+// timeout is how long the producer waits.
+func (p *producing) timeout() time.Duration {
+	if p.request.TimeoutMillis <= 0 {
+		return produceTimeout
+	}
+	return min(time.Duration(p.request.TimeoutMillis)*time.Millisecond, maxProduceTimeout)
+}
+
+// answer waits until all that was started is durable, or has failed.
+func (p *producing) answer(ctx context.Context, s *Server) kmsg.Response {
+	ctx, cancel := context.WithDeadline(ctx, p.began.Add(p.timeout()))
+	defer cancel()
+	i := 0
+	for t := range p.response.Topics {
+		for n := range p.response.Topics[t].Partitions {
+			p.started[i].finish(ctx, s, &p.response.Topics[t].Partitions[n])
+			i++
+		}
+	}
+	return p.response
+}
+
+// finish waits for the append to one partition and answers it.
+func (started *started) finish(ctx context.Context, s *Server, done *kmsg.ProduceResponseTopicPartition) {
+	err := started.err
+	if err == nil {
+		done.BaseOffset, done.LogAppendTime, err = started.appending.Wait(ctx)
+	}
+	if err != nil {
+		s.unexpected("append", err)
+		done.BaseOffset, done.LogAppendTime = -1, topic.NoTimestamp
+		done.ErrorCode, done.ErrorMessage = code(err), message(err)
+		return
+	}
+	if p, err := started.topic.Partition(started.partition); err == nil {
+		done.LogStartOffset = p.Ends().Start
+	}
+}
+
+// unanswered is the answer to acks=0: none. It waits all the same, so that the
+// memory of requests is bounded and an error can be told by closing.
+func (p *producing) unanswered(ctx context.Context, s *Server, c *call) kmsg.Response {
+	p.answer(ctx, s)
+	for _, t := range p.response.Topics {
+		for _, done := range t.Partitions {
+			if done.ErrorCode == 0 {
+				continue
+			}
+			s.metrics.failed(keyProduce, done.ErrorCode)
+			if ctx.Err() == nil {
+				s.log.Debug("kafka append with acks=0 failed: the connection ends", "topic", t.Topic,
+					"partition", done.Partition, "error", *done.ErrorMessage)
+				c.session.cancel()
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,43 @@
+package kafka
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+// SyncGroup: versions 0 to 5.
+//
+// Gives a member its assignment of the generation that it has joined. The leader's
+// request brings all assignments; the others wait for it, and all until the
+// generation is durable. An assignment has at most 1 MiB, and the group with all
+// of them 4 MiB as it is stored: MESSAGE_TOO_LARGE.
+//
+//   - 3: static members (an instance id).
+//   - 5: the protocol, which is checked, and answered.
+func (s *Server) syncGroup(_ *call, r *kmsg.SyncGroupRequest) answer {
+	request := topic.SyncRequest{
+		MemberIdentity: topic.MemberIdentity{
+			Group: r.Group, Member: r.MemberID, Instance: orEmpty(r.InstanceID), Generation: r.Generation,
+		},
+		ProtocolType: orEmpty(r.ProtocolType), Protocol: orEmpty(r.Protocol),
+		Assignments: make(map[string][]byte, len(r.GroupAssignment)),
+	}
+	for _, a := range r.GroupAssignment {
+		request.Assignments[a.MemberID] = kept(a.MemberAssignment)
+	}
+	syncing := s.broker.Groups().Sync(request)
+	return func(ctx context.Context) kmsg.Response {
+		response := r.ResponseKind().(*kmsg.SyncGroupResponse)
+		result, err := awaitGroup(ctx, s, syncing)
+		if err != nil {
+			response.ErrorCode = s.groupCode(r.Group, err)
+			return response
+		}
+		response.ProtocolType, response.Protocol = kmsg.StringPtr(result.ProtocolType), kmsg.StringPtr(result.Protocol)
+		response.MemberAssignment = result.Assignment
+		return response
+	}
+}

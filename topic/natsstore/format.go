@@ -1,0 +1,161 @@
+package natsstore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+const (
+	formatFile = "FORMAT"
+	formatText = "sluice topic, standalone, format 1\n"
+	lockFile   = "LOCK"
+
+	metaStream  = "meta"
+	metaSubject = "meta."
+	logStream   = "log-"
+	logSubject  = "log."
+	markHeader  = "Sluice-Mark"
+)
+
+// ErrInUse says that another process, or another Store of this one, has the
+// directory open.
+var ErrInUse = errors.New("another process has it open: stop that one, or choose another directory")
+
+// FormatError says that a directory was not made by a store of this kind: of a
+// cluster's node, say, whose engine would take the streams of a single one for
+// orphans and delete them, or of a newer release.
+type FormatError struct {
+	// Dir is the directory, Found what it says of itself: empty if it has files
+	// and says nothing.
+	Dir, Found string
+}
+
+func (e *FormatError) Error() string {
+	if e.Found == "" {
+		return fmt.Sprintf("%s is not empty and was not made by Sluice: choose another directory", e.Dir)
+	}
+	return fmt.Sprintf("%s is marked %q, want %q: open it in the mode and with the release that made it, or choose another directory",
+		e.Dir, e.Found, strings.TrimSpace(formatText))
+}
+
+// lockDir makes the directory if there is none, and keeps others from opening it
+// until the lock is closed.
+func lockDir(dir string) (io.Closer, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	lock, err := vfs.Default.Lock(filepath.Join(dir, lockFile))
+	if err == nil {
+		return lock, nil
+	}
+	// Of a lock that this process holds, the library says so in words only.
+	if errno := syscall.Errno(0); errors.Is(err, syscall.EAGAIN) || !errors.As(err, &errno) {
+		return nil, ErrInUse
+	}
+	return nil, err
+}
+
+// checkFormat refuses a directory of another format, and marks an empty one.
+func checkFormat(dir string) error {
+	path := filepath.Join(dir, formatFile)
+	found, err := os.ReadFile(path)
+	switch {
+	case err == nil && string(found) == formatText:
+		return nil
+	case err == nil:
+		return &FormatError{Dir: dir, Found: strings.TrimSpace(string(found[:min(len(found), 200)]))}
+	case !errors.Is(err, os.ErrNotExist):
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if name := entry.Name(); name != lockFile && name != formatFile+".new" {
+			return &FormatError{Dir: dir}
+		}
+	}
+	return writeFormat(path)
+}
+
+// writeFormat writes the mark whole or not at all.
+func writeFormat(path string) error {
+	file, err := os.Create(path + ".new")
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(formatText)
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return err
+	}
+	dir, err := vfs.Default.OpenDir(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// validName tells whether a log may have that name.
+func validName(name string) bool {
+	if name == "" || len(name) > 200 {
+		return false
+	}
+	for _, c := range []byte(name) {
+		if !plain(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// plain tells whether a byte stands for itself in names of streams and subjects.
+func plain(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_'
+}
+
+// encodeMark writes a mark as a header's value: its fields in decimal.
+func encodeMark(m topic.Mark) string {
+	var buffer [128]byte
+	b := strconv.AppendInt(buffer[:0], m.Base, 10)
+	for _, field := range [...]int64{m.Next, int64(m.Epoch), m.MaxTimestamp, m.Bytes, m.Released} {
+		b = append(b, ',')
+		b = strconv.AppendInt(b, field, 10)
+	}
+	return string(b)
+}
+
+// decodeMark reads what encodeMark wrote.
+func decodeMark(value string) (topic.Mark, error) {
+	var fields [6]int64
+	rest := value
+	for i := range fields {
+		field, after, more := strings.Cut(rest, ",")
+		bits := 64
+		if i == 2 {
+			bits = 32
+		}
+		number, err := strconv.ParseInt(field, 10, bits)
+		if err != nil || more != (i < len(fields)-1) {
+			return topic.Mark{}, fmt.Errorf("header %s is %q: want 6 numbers", markHeader, value)
+		}
+		fields[i], rest = number, after
+	}
+	return topic.Mark{
+		Base: fields[0], Next: fields[1], Epoch: int32(fields[2]),
+		MaxTimestamp: fields[3], Bytes: fields[4], Released: fields[5],
+	}, nil
+}

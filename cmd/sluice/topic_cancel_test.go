@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,7 +45,7 @@ func TestDelayedRecords(t *testing.T) {
 		code        int
 		out, errors string
 	}{
-		{[]string{"delayed", "reminders"}, 0, "due                       partition  id\n───────────────────────────────────────────────\n2026-11-28T08:00:00.000Z          1  call/4711\n2026-11-28T08:01:00.000Z          0  b\n", ""},
+		{[]string{"delayed", "reminders"}, 0, "due                       partition  id\n" + strings.Repeat("─", 46) + "\n2026-11-28T08:00:00.000Z          1  call/4711\n2026-11-28T08:01:00.000Z          0  b\n", ""},
 		{[]string{"delayed", "reminders", "--limit", "1", "--json"}, 0, `{"id":"call/4711","partition":1,"deliver_at":"2026-11-28T08:00:00Z"}` + "\n", ""},
 		{[]string{"delayed", "reminders", "--limit", "0"}, 2, "", "sluice: --limit: 0: want 1 to 1000\n"},
 		{[]string{"delayed", "nosuch"}, 1, "", "sluice: topic does not exist: \"nosuch\"\n"},

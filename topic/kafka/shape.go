@@ -25,6 +25,9 @@ type part struct {
 	// kind is how it is written, see shapes.
 	kind  byte
 	array bool
+	// optional says that a byte tells whether the structure is there: not if it
+	// is negative.
+	optional bool
 	// inside are the fields of a structure.
 	inside shape
 }
@@ -50,6 +53,9 @@ func readShape(text string) (s shape, rest string) {
 			text = text[at+1:]
 		}
 		switch text[0] {
+		case '?':
+			p.optional = true
+			p.inside, text = readShape(text[2:])
 		case '[':
 			p.array = true
 			p.inside, text = readShape(text[1:])
@@ -108,7 +114,13 @@ func (w *walk) structure(s shape) {
 		if w.version < p.from || w.version > p.to || !w.fine() {
 			continue
 		}
-		if !p.array {
+		switch {
+		case p.optional:
+			if w.Int8() >= 0 {
+				w.structure(p.inside)
+			}
+			continue
+		case !p.array:
 			w.field(p.kind)
 			continue
 		}

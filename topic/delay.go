@@ -193,6 +193,9 @@ func (c DelayConfig) due(record *Record, now time.Time, usual time.Duration) (in
 	if err != nil {
 		return 0, err
 	}
+	if !due.After(now) {
+		return 0, nil // rounded up below, it would wait
+	}
 	if most := c.WithDefaults().Max; due.Sub(now) > most {
 		return 0, &DelayError{Problem: fmt.Sprintf("it is due in %v: want at most %v", due.Sub(now).Round(time.Second), most)}
 	}

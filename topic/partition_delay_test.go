@@ -38,7 +38,8 @@ func TestDelayedRecordsAppearWhenTheyAreDueAlsoAfterARestart(t *testing.T) {
 		b := startBroker(t, store, topic.Config{})
 		orders := create(t, b, "orders", delays)
 		synctest.Wait()
-		began := time.Now()
+		time.Sleep(300 * time.Microsecond) // what is not a whole millisecond is rounded up
+		began := time.Now().Truncate(time.Millisecond).Add(time.Millisecond)
 		if base := send(t, orders, delayedBatch(t, nil, "30m", "", "10m", "20m")); base != 0 {
 			t.Fatalf("offset %d", base)
 		}

@@ -14,7 +14,7 @@ type Publisher interface {
 	// events come again, in the same order: some of them may then be there twice,
 	// with the same IDs. It is called with one batch at a time, in order, of at most
 	// some thousand events and about 4 MiB, each event at most MaxEventBytes. Ctx
-	// ends after 30 s, and when the engine stops.
+	// ends after 30 s, and when the engine stops; Publish must return then.
 	Publish(ctx context.Context, events []Event) error
 }
 

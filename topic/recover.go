@@ -53,8 +53,14 @@ func (p *Partition) giveUp() []*Appending {
 func (p *Partition) recover(ctx context.Context) error {
 	for wait := recoverWaitMin; ; wait = min(2*wait, recoverWaitMax) {
 		err := p.load(ctx)
+		if delays := p.delays.now.Load(); delays != nil && err == nil {
+			delays.Resolve()
+		}
 		if err == nil || ctx.Err() != nil || errors.Is(err, ErrNoLog) {
 			return nil
+		}
+		if errors.Is(err, ErrFenced) {
+			continue // something of before came after all: look again
 		}
 		p.broker.log.Error("partition cannot be read", "partition", p.String(), "error", err, "again_in", wait)
 		select {
@@ -86,6 +92,11 @@ func (p *Partition) load(ctx context.Context) error {
 	if err := p.replay(ctx, &known, snapshot, first, last); err != nil {
 		return err
 	}
+	if last > 0 {
+		if end, err = p.fence(ctx, end); err != nil {
+			return err
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.state != recovering {
@@ -97,6 +108,22 @@ func (p *Partition) load(ctx context.Context) error {
 	p.producers = known
 	p.watchers.signal()
 	return nil
+}
+
+// fence writes an entry without records: when it is there, nothing that another
+// leader, or we before a failure, had under way can still come.
+func (p *Partition) fence(ctx context.Context, end point) (point, error) {
+	mark := end.Mark
+	mark.Base, mark.Epoch = mark.Next, p.epoch
+	entry := Entry{Sequence: end.Sequence + 1, Mark: mark}
+	done := make(chan error, 1)
+	p.log.Append(entry, func(err error) { done <- err })
+	select {
+	case err := <-done:
+		return point{entry.Sequence, mark}, err
+	case <-ctx.Done():
+		return end, ctx.Err()
+	}
 }
 
 // marksOfEnds returns the marks of the log's first and last entry.
@@ -190,6 +217,7 @@ func (p *Partition) drop() {
 	for _, a := range failed {
 		a.finish(ErrNoTopic)
 	}
+	p.dropDelays()
 	p.tail.clear()
 	p.broker.cold.forget(p)
 	p.watchers.signal()

@@ -69,7 +69,7 @@ func wantOutcomes(t *testing.T, outcomes chan error, want ...error) {
 
 // TestLostAnswers drops the answers to some appends.
 func TestLostAnswers(t *testing.T) {
-	s := openStore(t, Options{Timeout: 100 * time.Millisecond})
+	s := openStore(t, Options{Timeout: time.Second})
 	l := openLog(t, s)
 	wantOutcomes(t, send(l, 1), nil)
 	s.mu.Lock()
@@ -137,18 +137,23 @@ func TestDeletedUnderWay(t *testing.T) {
 
 // TestLostConnections cuts the connections to the engine.
 func TestLostConnections(t *testing.T) {
-	s := openStore(t, Options{Timeout: 500 * time.Millisecond})
+	s := openStore(t, Options{Timeout: 2 * time.Second})
 	l := openLog(t, s)
 	wantOutcomes(t, send(l, 1), nil)
-	for round := range 3 {
+	for round := range 2 {
+		cut := 0
 		for _, conn := range append(slices.Clone(s.reader.conns), s.conn) {
 			id, err := conn.GetClientID()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := s.engine.DisconnectClientByID(id); err != nil {
-				t.Fatal(err)
+			// One that is not back since the last round is unknown to the engine.
+			if s.engine.DisconnectClientByID(id) == nil {
+				cut++
 			}
+		}
+		if cut == 0 {
+			t.Fatal("no connection was cut")
 		}
 		appendUntilTaken(t, l)
 		if _, err := s.Meta().Put(t.Context(), fmt.Sprint("key", round), nil, 0); err != nil {

@@ -131,7 +131,7 @@ func (l *jetStreamLine) answer() {
 }
 
 func (l *jetStreamLine) Send(_ context.Context, partition int, value []byte, answered func(error)) error {
-	future, err := l.js.PublishAsync(l.subjects[partition], value)
+	future, err := l.js.PublishAsync(l.subjects[partition], value, jetstream.WithStallWait(measureWithin))
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ type rule struct {
 // packages names every package of the module, by its folder.
 var packages = map[string]rule{
 	"cmd/sluice": {imports: []string{
-		"bulk", "bulk/api", "bulk/api/wire", "bulk/client", "bulk/pebblestore", "bulk/upload", "bulk/webhook", "config", "examples", "lifecycle", "ops",
+		"bulk", "bulk/api", "bulk/api/wire", "bulk/client", "bulk/pebblestore", "bulk/upload", "bulk/webhook", "config", "examples", "lifecycle", "ops", "topic", "topic/api",
 	}},
 	"config": {imports: []string{"bulk", "bulk/webhook", "spelling"}},
 	"ops":    {imports: []string{"lifecycle"}},
@@ -42,6 +42,7 @@ var packages = map[string]rule{
 	"topic/kafka": {imports: []string{"lifecycle", "topic"}, refuses: []string{nats}},
 
 	"topic/natsstore":   {imports: []string{"topic"}, refuses: []string{"net"}},
+	"topic/api":       {imports: []string{"topic"}, refuses: []string{nats}},
 	"topic/storetest":   {imports: []string{"topic"}, testOnly: true},
 	"lifecycle":         {refuses: []string{"github.com", "net"}},
 	"spelling":          {refuses: []string{"github.com", "net", "os"}},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
@@ -67,16 +68,33 @@ type streamDecoder[D io.Reader] struct {
 var (
 	gzipDecoders = sync.Pool{New: func() any { return &streamDecoder[*gzip.Reader]{decoder: new(gzip.Reader)} }}
 	lz4Decoders  = sync.Pool{New: func() any { return &streamDecoder[*lz4.Reader]{decoder: lz4.NewReader(nil)} }}
-	// A decoder with concurrency 1 that is used for whole buffers only has no
-	// goroutine, so that the pool may drop it.
-	zstdDecoders = sync.Pool{New: func() any {
-		decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(MaxUncompressed))
-		if err != nil {
-			panic(err) // the options are constants
-		}
-		return decoder
-	}}
 )
+
+// Those of zstd are for all to use at once, and take turns by channels. They are
+// made here and not when they are needed: a test in virtual time may use no
+// channel that another such test has made.
+var (
+	zstdDecoder = newZstdDecoder()
+	zstdEncoder = newZstdEncoder()
+)
+
+func newZstdDecoder() *zstd.Decoder {
+	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(MaxUncompressed))
+	if err != nil {
+		panic(err) // the options are constants
+	}
+	return decoder
+}
+
+func newZstdEncoder() *zstd.Encoder {
+	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(min(runtime.GOMAXPROCS(0), 4)),
+		zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(64<<10), zstd.WithZeroFrames(true))
+	if err != nil {
+		panic(err) // the options are constants
+	}
+	encoder.EncodeAll(nil, nil) // makes its channel
+	return encoder
+}
 
 func gunzip(dst, src []byte) ([]byte, error) {
 	d := gzipDecoders.Get().(*streamDecoder[*gzip.Reader])
@@ -109,9 +127,7 @@ func readAll(dst []byte, from io.Reader) ([]byte, error) {
 }
 
 func unzstd(dst, src []byte) ([]byte, error) {
-	decoder := zstdDecoders.Get().(*zstd.Decoder)
-	defer zstdDecoders.Put(decoder)
-	dst, err := decoder.DecodeAll(src, dst[:0])
+	dst, err := zstdDecoder.DecodeAll(src, dst[:0])
 	if errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded) {
 		return nil, ErrUncompressedSize
 	}
@@ -148,13 +164,6 @@ var xerialMagic = []byte("\x82SNAPPY\x00")
 var (
 	gzipEncoders = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 	lz4Encoders  = sync.Pool{New: func() any { return lz4.NewWriter(nil) }}
-	zstdEncoders = sync.Pool{New: func() any {
-		encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(64<<10), zstd.WithZeroFrames(true))
-		if err != nil {
-			panic(err) // the options are constants
-		}
-		return encoder
-	}}
 )
 
 // compress appends src, compressed, to dst.
@@ -173,9 +182,7 @@ func compress(dst []byte, codec int, src []byte) ([]byte, error) {
 		defer lz4Encoders.Put(encoder)
 		return writeAll(dst, encoder, src)
 	case CodecZstd:
-		encoder := zstdEncoders.Get().(*zstd.Encoder)
-		defer zstdEncoders.Put(encoder)
-		return encoder.EncodeAll(src, dst), nil
+		return zstdEncoder.EncodeAll(src, dst), nil
 	}
 	return nil, fmt.Errorf("codec %d: want %d to %d", codec, CodecNone, CodecZstd)
 }

@@ -83,7 +83,7 @@ func (s *Settings) check(own map[string]string) error {
 	case s.ViewOf != "" && s.ViewWhere == "":
 		return fmt.Errorf("%s needs %s: which records the view shows, such as headers.tag == \"paid\"", SettingViewOf, SettingViewWhere)
 	case !s.Delays && s.Delay != 0:
-		return fmt.Errorf("%s needs %s=true", settingDelay, settingDelays)
+		return fmt.Errorf("%s needs %s=true", SettingDelay, SettingDelays)
 	case s.ViewOf == "":
 		return nil
 	}

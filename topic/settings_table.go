@@ -52,12 +52,12 @@ func (s *Setting) Value(settings Settings) string { return s.format(&settings) }
 const (
 	SettingViewOf    = "sluice.view.of"
 	SettingViewWhere = "sluice.view.where"
-	settingDelays    = "sluice.delay.enable"
-	settingDelay     = "sluice.delay"
+	SettingDelays    = "sluice.delay.enable"
+	SettingDelay     = "sluice.delay"
 )
 
 // MaxDelay is the longest delay that a topic may have by default.
-const MaxDelay = 10 * 365 * 24 * time.Hour
+const MaxDelay = 366 * 24 * time.Hour
 
 // maxWhereBytes is the longest filter of a view.
 const maxWhereBytes = 4096
@@ -123,7 +123,7 @@ var settingsTable = []Setting{
 		format: func(s *Settings) string { return s.ViewWhere },
 	},
 	{
-		Name: settingDelays, Kind: KindBool,
+		Name: SettingDelays, Kind: KindBool,
 		Meaning: "Lets records be delayed, by the headers sluice-deliver-at and sluice-delay and by sluice.delay.", Allowed: "true or false",
 		parse: func(text string, s *Settings) error {
 			s.Delays = text == "true"
@@ -132,8 +132,8 @@ var settingsTable = []Setting{
 		format: func(s *Settings) string { return strconv.FormatBool(s.Delays) },
 	},
 	{
-		Name:    settingDelay,
-		Meaning: "How long a record waits that does not say itself. Needs sluice.delay.enable=true.", Allowed: "a duration such as 30m, at most 87600h; 0s: not at all",
+		Name:    SettingDelay,
+		Meaning: "How long a record waits that does not say itself. Needs sluice.delay.enable=true.", Allowed: "a duration such as 30m, at most 8784h; 0s: not at all",
 		parse:  parseDelay,
 		format: func(s *Settings) string { return s.Delay.String() },
 	},
@@ -216,7 +216,7 @@ func parseTimestampType(text string, s *Settings) error {
 
 func parseDelay(text string, s *Settings) (err error) {
 	s.Delay, err = time.ParseDuration(text)
-	return wantIf(err != nil || s.Delay < 0 || s.Delay > MaxDelay, "a duration from 0s to 87600h, such as 90s, 30m or 24h")
+	return wantIf(err != nil || s.Delay < 0 || s.Delay > MaxDelay, "a duration from 0s to 8784h, such as 90s, 30m or 24h")
 }
 
 func parseWhole(text string, least, most int64, what string) (int64, error) {

@@ -73,9 +73,9 @@ func TestParseSettingsRefuses(t *testing.T) {
 		{"sluice.view.where=" + strings.Repeat("x", 4097), "an expression of 1 to 4096 bytes"},
 		{"sluice.delay=1s", "sluice.delay needs sluice.delay.enable=true"},
 		{"sluice.delay.enable=yes", "want true or false"},
-		{"sluice.delay.enable=true sluice.delay=-1s", "want a duration from 0s to 87600h"},
-		{"sluice.delay.enable=true sluice.delay=87601h", "want a duration from 0s to 87600h"},
-		{"sluice.delay.enable=true sluice.delay=30", "want a duration from 0s to 87600h"},
+		{"sluice.delay.enable=true sluice.delay=-1s", "want a duration from 0s to 8784h"},
+		{"sluice.delay.enable=true sluice.delay=8785h", "want a duration from 0s to 8784h"},
+		{"sluice.delay.enable=true sluice.delay=30", "want a duration from 0s to 8784h"},
 	} {
 		own := map[string]string{}
 		for _, pair := range strings.Fields(test.own) {
@@ -100,8 +100,8 @@ func TestSettingsRoundTrip(t *testing.T) {
 		own := map[string]string{"message.timestamp.type": rapid.SampledFrom([]string{createTime, logAppendTime}).Draw(t, "type")}
 		switch rapid.IntRange(0, 2).Draw(t, "kind") {
 		case 1:
-			own[settingDelays] = "true"
-			own[settingDelay] = rapid.Just(time.Duration(rapid.Int64Range(0, int64(MaxDelay)).Draw(t, "delay"))).Draw(t, "d").String()
+			own[SettingDelays] = "true"
+			own[SettingDelay] = rapid.Just(time.Duration(rapid.Int64Range(0, int64(MaxDelay)).Draw(t, "delay"))).Draw(t, "d").String()
 		case 2:
 			own = map[string]string{SettingViewOf: "orders", SettingViewWhere: rapid.StringN(1, 100, 1000).Draw(t, "where")}
 		}

@@ -120,7 +120,7 @@ func (r *bulkRun) takeIn(ctx context.Context, engine runner, rows rowInput) ([]s
 	name := inputName(r.file)
 	start := time.Now()
 	in := newIntake(engine, name, r.flags.column, r.spec)
-	shown := newIntakeDisplay(r.err, "reading", rows, r.flags.json)
+	shown := newIntakeDisplay(r.err, "reading", "job", rows, r.flags.json)
 	in.progress = shown.Show
 	err := in.Read(ctx, rows)
 	shown.Close()

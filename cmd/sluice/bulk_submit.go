@@ -101,7 +101,7 @@ func (r *ofTenant) Tenant() (string, error) { return r.tenant, nil }
 func (r *remote) submit(ctx context.Context, file string, rows rowInput, spec bulk.Spec, column string, watch bool) error {
 	start := time.Now()
 	in := newIntake(&remoteTaker{r.server}, inputName(file), column, spec)
-	shown := newIntakeDisplay(r.err, "uploading", rows, r.json)
+	shown := newIntakeDisplay(r.err, "uploading", "job", rows, r.json)
 	in.progress = shown.Show
 	err := in.Read(ctx, rows)
 	shown.Close()

@@ -21,19 +21,27 @@ const (
 type intakeDisplay struct {
 	screen screen
 	verb   string
-	input  interface{ Progress() (read, size int64) }
+	noun   string
+	input  progress
 	start  time.Time
 	next   time.Time
 	drawn  bool
 }
 
-// newIntakeDisplay returns a display; a quiet one shows nothing.
-func newIntakeDisplay(s screen, verb string, input rowInput, quiet bool) *intakeDisplay {
+// progress is something that is being read.
+type progress interface {
+	// Progress is how many bytes were read, and of how many; 0: not known.
+	Progress() (read, size int64)
+}
+
+// newIntakeDisplay returns a display, such as "uploading: 20 jobs"; a quiet one
+// shows nothing.
+func newIntakeDisplay(s screen, verb, noun string, input progress, quiet bool) *intakeDisplay {
 	if quiet {
 		return &intakeDisplay{}
 	}
 	now := time.Now()
-	return &intakeDisplay{screen: s, verb: verb, input: input, start: now, next: now.Add(quickIntake)}
+	return &intakeDisplay{screen: s, verb: verb, noun: noun, input: input, start: now, next: now.Add(quickIntake)}
 }
 
 // Show is called now and then with the number of rows read so far.
@@ -53,7 +61,7 @@ func (d *intakeDisplay) Show(rows int64) {
 }
 
 func (d *intakeDisplay) line(rows int64, elapsed time.Duration) string {
-	line := fmt.Sprintf("%s: %s jobs", d.verb, humanize.Comma(rows))
+	line := fmt.Sprintf("%s: %s %ss", d.verb, humanize.Comma(rows), d.noun)
 	if read, size := d.input.Progress(); size > 0 {
 		line += fmt.Sprintf(" (%s)", percent(read, size))
 	}

@@ -22,11 +22,13 @@ func TestProduceAndConsume(t *testing.T) {
 			t.Parallel()
 			s, b := serve(t, topic.Config{})
 			create(t, b, "orders", 3)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
 			producer := client(t, s, kgo.ProducerBatchCompression(codec), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 			const each = 2000
 			for i := range each {
 				for partition := range int32(3) {
-					producer.Produce(t.Context(), &kgo.Record{
+					producer.Produce(ctx, &kgo.Record{
 						Topic: "orders", Partition: partition, Value: fmt.Appendf(nil, "value %d", i),
 					}, func(_ *kgo.Record, err error) {
 						if err != nil {
@@ -35,12 +37,10 @@ func TestProduceAndConsume(t *testing.T) {
 					})
 				}
 			}
-			if err := producer.Flush(t.Context()); err != nil {
+			if err := producer.Flush(ctx); err != nil {
 				t.Fatal(err)
 			}
 			consumer := client(t, s, kgo.ConsumeTopics("orders"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
 			next := map[int32]int64{}
 			for next[0]+next[1]+next[2] < 3*each {
 				fetches := consumer.PollFetches(ctx)

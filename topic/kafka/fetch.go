@@ -52,6 +52,7 @@ func (s *Server) fetch(c *call, r *kmsg.FetchRequest) answer {
 		f := newFetching(s, r, want, began.Add(wait))
 		defer f.stop()
 		f.run(ctx)
+		f.mark()
 		response.held, f.held = f.held, 0
 		f.fill(response)
 		return response
@@ -85,7 +86,9 @@ type fetchPart struct {
 	ends      topic.Ends
 	data      [][]byte
 	size      int
-	err       error
+	// next is the offset after the last that a view was looked at.
+	next int64
+	err  error
 }
 
 func newFetching(s *Server, r *kmsg.FetchRequest, want fetchWant, deadline time.Time) *fetching {
@@ -123,8 +126,14 @@ func (f *fetching) run(ctx context.Context) {
 		if f.failed || f.found > 0 && f.found >= int64(f.request.MinBytes) || f.request.MinBytes <= 0 || len(f.parts) == 0 {
 			return
 		}
-		if !time.Now().Before(f.deadline) {
+		if !time.Now().Before(f.deadline) || ctx.Err() != nil {
 			return
+		}
+		if f.goesOn() {
+			if f.request.Version >= markerSince {
+				return
+			}
+			continue
 		}
 		found := f.found > 0
 		if !f.wait(ctx, timer.C, found) {
@@ -193,14 +202,14 @@ func (f *fetching) readPart(ctx context.Context, p *fetchPart, most int64) {
 	if f.found > 0 && int64(fetched.Size) > most {
 		return // only the first batch of an answer may go beyond the limits
 	}
-	p.data, p.size = fetched.Data, fetched.Size
+	p.data, p.size, p.next = fetched.Data, fetched.Size, fetched.Next
 	f.found += int64(fetched.Size)
 }
 
 // drop forgets what was read.
 func (f *fetching) drop() {
 	for i := range f.parts {
-		f.parts[i].data, f.parts[i].size = nil, 0
+		f.parts[i].data, f.parts[i].size, f.parts[i].next = nil, 0, 0
 	}
 	f.server.answers.change(f.held)
 	f.found, f.held = 0, 0

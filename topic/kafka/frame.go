@@ -88,7 +88,11 @@ func parseRequest(h *header, frame []byte) (kmsg.Request, error) {
 	if err := reader.Complete(); err != nil {
 		return nil, fmt.Errorf("%w: header of %s: %w", errMalformed, kmsg.NameForKey(h.key), err)
 	}
-	if err := request.ReadFrom(reader.Src); err != nil {
+	err := shapes[h.key].check(h.version, request.IsFlexible(), reader.Src)
+	if err == nil {
+		err = request.ReadFrom(reader.Src)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%w: %s version %d: %w", errMalformed, kmsg.NameForKey(h.key), h.version, err)
 	}
 	return request, nil

@@ -1,6 +1,7 @@
 package natsstore_test
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -36,9 +37,10 @@ func open(t testing.TB, dir string, options natsstore.Options) *natsstore.Store 
 	return s
 }
 
-func (d dirs) open(t testing.TB, dir string) topic.Store {
+func (d dirs) open(t testing.TB, dir string, prepare func(*natsstore.Store)) topic.Store {
 	t.Helper()
 	s := open(t, dir, natsstore.Options{Logger: slog.New(slog.DiscardHandler)})
+	prepare(s)
 	d[s] = dir
 	return s
 }
@@ -53,20 +55,42 @@ func (d dirs) close(t testing.TB, s topic.Store) string {
 	return dir
 }
 
-// TestConformance runs the suite. Crash copies the directory while the store is
-// open, as a process that is killed leaves it.
-func TestConformance(t *testing.T) {
+// factory opens stores in directories. Crash copies the directory while the store
+// is open, as a process that is killed leaves it.
+func factory(prepare func(*natsstore.Store)) storetest.Factory {
 	d := dirs{}
-	storetest.Run(t, storetest.Factory{
-		Open:   func(t testing.TB) topic.Store { return d.open(t, t.TempDir()) },
-		Reopen: func(t testing.TB, s topic.Store) topic.Store { return d.open(t, d.close(t, s)) },
+	return storetest.Factory{
+		Open:   func(t testing.TB) topic.Store { return d.open(t, t.TempDir(), prepare) },
+		Reopen: func(t testing.TB, s topic.Store) topic.Store { return d.open(t, d.close(t, s), prepare) },
 		Crash: func(t testing.TB, s topic.Store) topic.Store {
-			left := filepath.Join(t.TempDir(), "left")
-			if err := os.CopyFS(left, os.DirFS(d[s])); err != nil {
-				t.Fatal(err)
-			}
+			left := copyOf(t, d[s])
 			d.close(t, s)
-			return d.open(t, left)
+			return d.open(t, left, prepare)
 		},
-	})
+	}
 }
+
+// copyOf copies a directory in use. A file that is removed meanwhile makes it try
+// again.
+func copyOf(t testing.TB, dir string) string {
+	t.Helper()
+	var err error
+	for range 20 {
+		left := filepath.Join(t.TempDir(), "left")
+		err = os.CopyFS(left, os.DirFS(dir))
+		if err == nil {
+			return left
+		}
+		if !errors.Is(err, os.ErrNotExist) {
+			break
+		}
+	}
+	t.Fatal(err)
+	return ""
+}
+
+func TestConformance(t *testing.T) { storetest.Run(t, factory(func(*natsstore.Store) {})) }
+
+// TestConformanceSwept runs the part about metadata while what is superseded, and
+// the markers of deleted keys, are removed at once.
+func TestConformanceSwept(t *testing.T) { storetest.RunMeta(t, factory(natsstore.SweepAtOnce)) }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -126,6 +127,11 @@ func runChild(t *testing.T, dir string, after int, reported *[3]uint64) {
 			t.Errorf("%d reported %d after %d", line[0], number, reported[line[0]])
 		}
 		reported[line[0]] = number
+		if count == 0 {
+			if _, err := natsstore.Open(dir, natsstore.Options{}); !errors.Is(err, natsstore.ErrInUse) {
+				t.Errorf("to open what another process has open: %v, want ErrInUse", err)
+			}
+		}
 		if count++; count == after {
 			if err := command.Process.Kill(); err != nil {
 				t.Fatal(err)

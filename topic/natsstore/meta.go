@@ -143,28 +143,32 @@ func (m *meta) drain() {
 	m.sweep.end()
 }
 
+// writeTries bounds how often a write looks again for a marker that comes or goes.
+const writeTries = 10
+
 // write publishes a message if its key has that revision.
 func (m *meta) write(ctx context.Context, key string, message *nats.Msg, revision uint64) (uint64, error) {
-	sequence, err := m.publish(ctx, message, revision)
-	if !isFenced(err) || revision != 0 {
-		return sequence, conflict(err, key)
-	}
-	// What is there may be a marker that is about to be removed.
-	newest, getErr := m.newest(ctx, message.Subject)
-	switch {
-	case getErr != nil:
-		return 0, getErr
-	case newest == nil:
-		// It was removed meanwhile.
-	case !isMarker(newest):
-		return 0, conflict(err, key)
-	default:
-		if revision, err = sequenceOf(newest); err != nil {
-			return 0, err
+	after := revision
+	for try := 1; ; try++ {
+		sequence, err := m.publish(ctx, message, after)
+		if !isFenced(err) || revision != 0 || try == writeTries {
+			return sequence, conflict(err, key)
+		}
+		// A key that does not exist may have a marker, or have had one just now.
+		newest, getErr := m.newest(ctx, message.Subject)
+		switch {
+		case getErr != nil:
+			return 0, getErr
+		case newest == nil:
+			after = 0
+		case !isMarker(newest):
+			return 0, conflict(err, key)
+		default:
+			if after, err = sequenceOf(newest); err != nil {
+				return 0, err
+			}
 		}
 	}
-	sequence, err = m.publish(ctx, message, revision)
-	return sequence, conflict(err, key)
 }
 
 func conflict(err error, key string) error {

@@ -23,7 +23,8 @@ type sweep struct {
 	meta   *meta
 	ctx    context.Context
 	cancel context.CancelFunc
-	age    time.Duration // markerAge; shorter in tests
+	// sweepInterval and markerAge; shorter in tests.
+	interval, age time.Duration
 
 	// removal is held shared by lists, and alone while a marker is removed.
 	removal sync.RWMutex
@@ -44,7 +45,7 @@ type marker struct {
 }
 
 func (s *sweep) init(m *meta) {
-	s.meta, s.age, s.old = m, markerAge, map[string]uint64{}
+	s.meta, s.interval, s.age, s.old = m, sweepInterval, markerAge, map[string]uint64{}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 }
 
@@ -56,7 +57,7 @@ func (s *sweep) add(subject string, sequence uint64, isMarker bool) {
 	if isMarker {
 		s.markers = append(s.markers, marker{subject, sequence, time.Now().Add(s.age)})
 	}
-	s.arm(sweepInterval)
+	s.arm(s.interval)
 }
 
 // arm makes a sweep run, with mu held.
@@ -96,9 +97,9 @@ func (s *sweep) run() {
 	s.timer = nil
 	switch {
 	case len(s.old) > 0:
-		s.arm(sweepInterval)
+		s.arm(s.interval)
 	case len(s.markers) > 0:
-		s.arm(max(sweepInterval, time.Until(s.markers[0].due)))
+		s.arm(max(s.interval, time.Until(s.markers[0].due)))
 	}
 }
 

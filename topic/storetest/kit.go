@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -66,13 +67,21 @@ func (k *kit) log(name string) topic.Log {
 	return l
 }
 
+// pattern is what data is cut from.
+var pattern = func() []byte {
+	random := rand.NewChaCha8([32]byte{})
+	bytes := make([]byte, 70_001)
+	_, _ = random.Read(bytes)
+	return bytes
+}()
+
 // entry is the entry with a sequence: everything in it follows from that and the
 // size of its data.
 func entry(sequence uint64, size int) topic.Entry {
 	n := int64(sequence)
 	data := make([]byte, size)
-	for i := range data {
-		data[i] = byte(n*31 + int64(i)*7 + int64(i>>8))
+	for filled := 0; filled < size; {
+		filled += copy(data[filled:], pattern[sequence*31%1000:])
 	}
 	return topic.Entry{
 		Sequence: sequence,

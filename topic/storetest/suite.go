@@ -29,17 +29,32 @@ type restartCase struct {
 	run  func(k *kit, restart func())
 }
 
+// group is the cases about one thing.
+type group struct {
+	name  string
+	cases []testCase
+}
+
 // Run runs the whole suite against the stores of a factory.
 func Run(t *testing.T, factory Factory) {
-	if factory.Open == nil {
-		t.Fatal("storetest: Factory.Open is nil")
-	}
-	groups := []struct {
-		name  string
-		cases []testCase
-	}{
+	run(t, factory, []group{
 		{"logs", logCases}, {"append", appendCases}, {"fence", fenceCases}, {"read", readCases},
 		{"trim", trimCases}, {"wait", waitCases}, {"meta", metaCases}, {"concurrent", concurrentCases},
+	})
+	t.Run("model of a log", func(t *testing.T) { checkLog(t, factory) })
+	t.Run("model of the metadata", func(t *testing.T) { checkMeta(t, factory) })
+}
+
+// RunMeta runs the part of the suite that is about the metadata, for a store that
+// can keep it in more than one way.
+func RunMeta(t *testing.T, factory Factory) {
+	run(t, factory, []group{{"meta", metaCases}, {"concurrent", concurrentCases}})
+	t.Run("model of the metadata", func(t *testing.T) { checkMeta(t, factory) })
+}
+
+func run(t *testing.T, factory Factory, groups []group) {
+	if factory.Open == nil {
+		t.Fatal("storetest: Factory.Open is nil")
 	}
 	for _, group := range groups {
 		t.Run(group.name, func(t *testing.T) {
@@ -58,8 +73,6 @@ func Run(t *testing.T, factory Factory) {
 			}
 		})
 	}
-	t.Run("model of a log", func(t *testing.T) { checkLog(t, factory) })
-	t.Run("model of the metadata", func(t *testing.T) { checkMeta(t, factory) })
 }
 
 // newWays returns the ways in which a store can restart.

@@ -1,0 +1,292 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+const topicProduceLong = `Write records to a topic, from FILE or, without it, from standard input. Each line
+is the value of a record; with --key-separator what stands before the first
+separator is its key. With --csv each row is a record, a JSON object of its columns.
+
+With --json each line is an object, as "sluice topic consume --json" prints it:
+
+  {"key":"a7","value":{"total":12},"headers":{"tag":"paid"}}
+
+key and value are strings; a value may be any other JSON, which is written as it
+stands, and null is no value. key_base64, value_base64 and headers_base64 have what
+is not text. A header that is repeated has a list. partition and timestamp
+(milliseconds) are kept if they are there; topic and offset are not looked at.
+
+The producer is idempotent: a record that had to be sent again is in the topic once.
+When something fails, it tells how many records were written before it.`
+
+// Headers that delay a record.
+const (
+	headerDelay     = "sluice-delay"
+	headerDeliverAt = "sluice-deliver-at"
+)
+
+// deliveryPatience is how long a record is tried to be written.
+const deliveryPatience = 2 * time.Minute
+
+// topicProduceFlags are those of "topic produce".
+type topicProduceFlags struct {
+	brokerFlags
+	recordFormat
+	acks, deliverAt string
+	delay           time.Duration
+}
+
+func newTopicProduceCommand() *cobra.Command {
+	var f topicProduceFlags
+	command := &cobra.Command{
+		Use:   "produce TOPIC [FILE]",
+		Short: "Write records to a topic",
+		Long:  topicProduceLong,
+		Example: `  echo 'a7:{"total":12}' | sluice topic produce orders --key-separator : --header tag=paid
+  sluice topic produce zips examples/zipcodes.csv --csv --key-column state
+  sluice topic consume orders --until-end --json | sluice topic produce copy --json
+  echo 'stand up' | sluice topic produce reminders --delay 30m`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 {
+				return wrongUsage("give the name of one topic, and the file to read unless it is standard input")
+			}
+			return nil
+		},
+	}
+	command.RunE = func(command *cobra.Command, args []string) error { return f.run(command, args) }
+	flags := command.Flags()
+	flags.StringVar(&f.separator, "key-separator", "", "`text` between key and value in a line")
+	flags.BoolVar(&f.csv, "csv", false, "read CSV with a header")
+	flags.StringVar(&f.keyColumn, "key-column", "", "with --csv, the `column` that is the key")
+	flags.StringArrayVar(&f.header, "header", nil, "a header of all records, as `name=value`; may be repeated")
+	flags.StringVar(&f.acks, "acks", "all", "when a record is written: `all` or 1 when it is durable, 0 when it is sent")
+	flags.DurationVar(&f.delay, "delay", 0, "let the records appear after this `duration`, such as 10m")
+	flags.StringVar(&f.deliverAt, "deliver-at", "", "let the records appear at this `time`, such as 2026-11-28T08:00:00Z")
+	f.brokerFlags.add(command, "read a JSON object per line, and print JSON")
+	return command
+}
+
+// run opens what is needed, and produces.
+func (f *topicProduceFlags) run(command *cobra.Command, args []string) error {
+	f.recordFormat.json = f.brokerFlags.json
+	options, err := f.options(command)
+	if err != nil {
+		return err
+	}
+	file := "-"
+	if len(args) == 2 {
+		file = args[1]
+	}
+	input, err := openInput(file, command.InOrStdin())
+	if err != nil {
+		return err
+	}
+	defer input.Close() // It was only read.
+	records, err := f.recordFormat.open(inputName(file), input)
+	if err != nil {
+		return err
+	}
+	c, err := f.brokerFlags.open(command, options...)
+	if err != nil {
+		return err
+	}
+	defer c.client.Close()
+	p := &production{cluster: c, topic: args[0], delays: f.delay > 0 || f.deliverAt != ""}
+	return explainKafka(p.run(command.Context(), records, input))
+}
+
+// options checks the flags and returns what the producer is made with.
+func (f *topicProduceFlags) options(command *cobra.Command) ([]kgo.Opt, error) {
+	options := []kgo.Opt{kgo.RecordDeliveryTimeout(deliveryPatience), kgo.RecordPartitioner(keptPartitioner())}
+	switch f.acks {
+	case "all", "-1":
+	case "1":
+		options = append(options, kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite())
+	case "0":
+		options = append(options, kgo.RequiredAcks(kgo.NoAck()), kgo.DisableIdempotentWrite())
+	default:
+		return nil, wrongUsage("--acks: %q: want all, 1 or 0", f.acks)
+	}
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	if command.Flags().Changed("delay") {
+		if f.delay <= 0 || f.deliverAt != "" {
+			return nil, wrongUsage("--delay: %v: want a duration above 0, such as 10m, and no --deliver-at", f.delay)
+		}
+		f.headers = append(f.headers, kgo.RecordHeader{Key: headerDelay, Value: []byte(f.delay.String())})
+	}
+	if f.deliverAt != "" {
+		at, err := time.Parse(time.RFC3339, f.deliverAt)
+		if err != nil {
+			return nil, wrongUsage("--deliver-at: %q: want a time such as 2026-11-28T08:00:00Z", f.deliverAt)
+		}
+		f.headers = append(f.headers, kgo.RecordHeader{Key: headerDeliverAt, Value: []byte(at.Format(time.RFC3339Nano))})
+	}
+	return options, nil
+}
+
+// keptPartitioner keeps the partition that a record names, and lets the key, or
+// chance, choose that of others.
+func keptPartitioner() kgo.Partitioner {
+	return kgo.BasicConsistentPartitioner(func(topic string) func(*kgo.Record, int) int {
+		byKey := kgo.UniformBytesPartitioner(64<<10, true, true, nil).ForTopic(topic)
+		return func(r *kgo.Record, partitions int) int {
+			if r.Partition >= 0 {
+				return int(r.Partition)
+			}
+			return byKey.Partition(r, partitions)
+		}
+	})
+}
+
+// production is one run of "topic produce".
+type production struct {
+	*cluster
+	topic string
+	// delays says that the records have headers that delay them.
+	delays bool
+
+	mu             sync.Mutex
+	records, bytes int64
+	failed         error
+}
+
+func (p *production) run(ctx context.Context, records recordReader, input *countedInput) error {
+	if err := p.check(ctx); err != nil {
+		return err
+	}
+	start := time.Now()
+	shown := newIntakeDisplay(p.err, "producing", "record", input, p.json)
+	err := p.send(ctx, records, shown)
+	flushed := p.client.Flush(ctx)
+	shown.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err = firstOf(p.failed, err, flushed); err != nil {
+		if interrupted(err) {
+			err = &interruptedError{errors.New("interrupted")}
+		}
+		return fmt.Errorf("%s: %s written, then: %w", p.topic, counted(p.records, "record"), err)
+	}
+	return p.report(time.Since(start))
+}
+
+// firstOf returns the first error.
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check asks whether the topic can take the records.
+func (p *production) check(ctx context.Context) error {
+	if _, err := p.cluster.topic(ctx, p.topic); err != nil {
+		return err
+	}
+	configs, err := p.configsOf(ctx, p.topic)
+	if err != nil {
+		return err
+	}
+	if source := valueOfConfig(configs[p.topic], topic.SettingViewOf); source != "" {
+		return wrongUsage("%s is a view of %s: produce to that", p.topic, source)
+	}
+	if p.delays && valueOfConfig(configs[p.topic], topic.SettingDelays) != "true" {
+		return wrongUsage("%s does not delay records: sluice topic alter %s --set %s=true", p.topic, p.topic, topic.SettingDelays)
+	}
+	return nil
+}
+
+// send hands all records to the client, which sends them in the background, and
+// stops when one of them has failed.
+func (p *production) send(ctx context.Context, records recordReader, shown *intakeDisplay) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for sent := int64(0); ; sent++ {
+		record, err := records.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := p.failure(); err != nil {
+			return err
+		}
+		record.Topic = p.topic
+		p.client.Produce(context.WithoutCancel(ctx), record, p.settled)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		shown.Show(sent)
+	}
+}
+
+func (p *production) failure() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failed
+}
+
+// settled is told what became of a record.
+func (p *production) settled(record *kgo.Record, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case err == nil:
+		p.records++
+		p.bytes += int64(len(record.Key) + len(record.Value))
+	case p.failed == nil:
+		p.failed = err
+		if errors.Is(err, kgo.ErrRecordTimeout) {
+			p.failed = fmt.Errorf("no answer in %v: %w", deliveryPatience, err)
+		}
+		if errors.Is(err, kerr.MessageTooLarge) {
+			p.failed = fmt.Errorf("a record of %s is larger than the topic's max.message.bytes", humanize.IBytes(uint64(len(record.Value))))
+		}
+	}
+}
+
+func (p *production) report(took time.Duration) error {
+	if p.json {
+		return p.writeJSON(struct {
+			Topic   string  `json:"topic"`
+			Records int64   `json:"records"`
+			Bytes   int64   `json:"bytes"`
+			Seconds float64 `json:"seconds"`
+		}{p.topic, p.records, p.bytes, took.Seconds()})
+	}
+	fmt.Fprintf(p.out, "%s: %s, %s in %s\n", p.topic, counted(p.records, "record"), humanize.IBytes(uint64(p.bytes)), spell(took))
+	return nil
+}
+
+// parseHeaders reads NAME=VALUE pairs.
+func parseHeaders(pairs []string) ([]kgo.RecordHeader, error) {
+	var headers []kgo.RecordHeader
+	for _, pair := range pairs {
+		name, value, found := strings.Cut(pair, "=")
+		if !found || name == "" {
+			return nil, wrongUsage("--header: %q: want name=value, such as tag=paid", pair)
+		}
+		headers = append(headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
+	}
+	return slices.Clip(headers), nil
+}

@@ -1,0 +1,115 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/api"
+)
+
+// fake is a broker that has one topic.
+type fake struct {
+	waiting []topic.DelayedInfo
+	limit   int
+	err     error
+}
+
+func (f *fake) Delayed(_ context.Context, name string, limit int) ([]topic.DelayedInfo, error) {
+	if name != "reminders" {
+		return nil, fmt.Errorf("%w: %q", topic.ErrNoTopic, name)
+	}
+	f.limit = limit
+	return f.waiting[:min(limit, len(f.waiting))], f.err
+}
+
+func (f *fake) CancelDelayed(_ context.Context, name, id string) error {
+	if name != "reminders" {
+		return fmt.Errorf("%w: %q", topic.ErrNoTopic, name)
+	}
+	for i := range f.waiting {
+		if f.waiting[i].ID == id {
+			f.waiting = append(f.waiting[:i], f.waiting[i+1:]...)
+			return f.err
+		}
+	}
+	return fmt.Errorf("delayed record %q: %w", id, topic.ErrNotFound)
+}
+
+// do makes a request and returns the status, the type and the body.
+func do(handler http.Handler, method, path string) (int, string, string) {
+	answer := httptest.NewRecorder()
+	handler.ServeHTTP(answer, httptest.NewRequest(method, path, nil))
+	return answer.Code, answer.Header().Get("Content-Type"), answer.Body.String()
+}
+
+func TestDelayed(t *testing.T) {
+	at := time.Date(2026, 11, 28, 9, 0, 0, 0, time.FixedZone("CET", 3600))
+	broker := &fake{waiting: []topic.DelayedInfo{{ID: "a", Partition: 2, DeliverAt: at}, {ID: "x/y z", DeliverAt: at.Add(time.Second)}}}
+	handler := api.New(broker)
+	status, kind, body := do(handler, "GET", "/v1/topics/reminders/delayed")
+	want := `{"delayed":[{"id":"a","partition":2,"deliver_at":"2026-11-28T08:00:00Z"},{"id":"x/y z","partition":0,"deliver_at":"2026-11-28T08:00:01Z"}]}`
+	if status != 200 || kind != "application/json" || strings.TrimSpace(body) != want || broker.limit != 100 {
+		t.Errorf("%d %s, limit %d\n%s\nwant\n%s", status, kind, broker.limit, body, want)
+	}
+	if _, _, body := do(handler, "GET", "/v1/topics/reminders/delayed?limit=1"); strings.Count(body, `"id"`) != 1 {
+		t.Errorf("with limit=1: %s", body)
+	}
+	if status, _, body := do(handler, "DELETE", "/v1/topics/reminders/delayed/x%2Fy%20z"); status != 204 || body != "" || len(broker.waiting) != 1 {
+		t.Errorf("cancel: %d %s, %v", status, body, broker.waiting)
+	}
+	broker.waiting = nil
+	if _, _, body := do(handler, "GET", "/v1/topics/reminders/delayed"); strings.TrimSpace(body) != `{"delayed":[]}` {
+		t.Errorf("none: %s", body)
+	}
+}
+
+func TestProblems(t *testing.T) {
+	broker := &fake{waiting: []topic.DelayedInfo{{ID: "a"}}}
+	handler := api.New(broker)
+	for _, test := range []struct {
+		method, path string
+		err          error
+		status       int
+		code, detail string
+	}{
+		{"GET", "/v1/topics/nosuch/delayed", nil, 404, api.CodeNotFound, `topic does not exist: "nosuch"`},
+		{"DELETE", "/v1/topics/reminders/delayed/b", nil, 404, api.CodeNotFound, `delayed record "b": not found`},
+		{"GET", "/v1/topics/reminders/delayed?limit=0", nil, 422, api.CodeInvalid, "limit: "},
+		{"GET", "/v1/topics/reminders/delayed?limit=1001", nil, 422, api.CodeInvalid, "limit: "},
+		{"GET", "/v1/topics/reminders/delayed?nosuch=1", nil, 422, api.CodeInvalid, "nosuch"},
+		{"DELETE", "/v1/topics/reminders/delayed/" + strings.Repeat("x", 257), nil, 422, api.CodeInvalid, "id: "},
+		{"POST", "/v1/topics/reminders/delayed", nil, 404, api.CodeNotFound, "there is no POST /v1/topics/reminders/delayed; see /openapi-topic.json"},
+		{"GET", "/v1/topics/reminders/delayed", topic.ErrClosed, 503, api.CodeUnavailable, "try again"},
+		{"DELETE", "/v1/topics/reminders/delayed/a", errors.New("secret"), 500, api.CodeInternal, "an internal error"},
+	} {
+		broker.err = test.err
+		status, kind, body := do(handler, test.method, test.path)
+		var problem api.Problem
+		if err := json.Unmarshal([]byte(body), &problem); err != nil {
+			t.Errorf("%s %s: %v: %s", test.method, test.path, err, body)
+		}
+		if status != test.status || problem.Status != status || kind != "application/problem+json" || problem.Code != test.code || !strings.Contains(problem.Detail, test.detail) {
+			t.Errorf("%s %.60s: %d %s %+v\nwant %d %s %q", test.method, test.path, status, kind, problem, test.status, test.code, test.detail)
+		}
+	}
+}
+
+func TestDocument(t *testing.T) {
+	status, _, body := do(api.New(&fake{}), "GET", api.DocumentPath)
+	for _, want := range []string{"/v1/topics/{topic}/delayed/{id}", "cancel-delayed", "list-delayed", `"Problem"`} {
+		if status != 200 || !strings.Contains(body, want) {
+			t.Errorf("%d: the document lacks %s", status, want)
+		}
+	}
+	if strings.Contains(body, "ErrorModel") {
+		t.Error("the document has a schema of errors that are never answered")
+	}
+}

@@ -1,0 +1,463 @@
+package topic_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/storetest"
+)
+
+// delayDisk is what survives a crash of the node: the log of delayed records, and
+// the partition.
+type delayDisk struct {
+	log topic.Log
+
+	mu        sync.Mutex
+	released  int64
+	shown     []shownRecord
+	committed map[string]time.Time // batches of idempotent producers
+}
+
+// shownRecord is a record that has appeared in the partition.
+type shownRecord struct {
+	value, id string
+	due, at   int64
+}
+
+// delayNode is one run of a node. It takes a while for everything, fails as it
+// is told, and does nothing any more once it is cut off.
+type delayNode struct {
+	disk   *delayDisk
+	delays *topic.Delays
+
+	mu           sync.Mutex
+	cut, closing bool
+	producing    sync.WaitGroup
+	// faults are what happens to the next writes: "lost" and "unanswered".
+	faults []string
+}
+
+func (n *delayNode) isCut() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.cut
+}
+
+// next takes a while, and returns what is to happen.
+func (n *delayNode) next() string {
+	time.Sleep(3 * time.Millisecond)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cut {
+		return "lost"
+	}
+	if len(n.faults) == 0 {
+		return ""
+	}
+	fault := n.faults[0]
+	n.faults = n.faults[1:]
+	return fault
+}
+
+// faultyLog is the delay log as a node sees it.
+type faultyLog struct {
+	topic.Log
+	node *delayNode
+}
+
+func (l faultyLog) Append(entry topic.Entry, done func(error)) {
+	go func() {
+		fault := l.node.next()
+		if fault == "lost" {
+			done(topic.ErrUncertain)
+			return
+		}
+		l.Log.Append(entry, func(err error) {
+			if fault == "unanswered" || l.node.isCut() {
+				err = topic.ErrUncertain
+			}
+			done(err)
+		})
+	}()
+}
+
+func (n *delayNode) AppendReleased(_ context.Context, batch topic.Batch, number int64) error {
+	fault := n.next()
+	if fault == "lost" {
+		return topic.ErrRetry
+	}
+	n.disk.mu.Lock()
+	defer n.disk.mu.Unlock()
+	if number != n.disk.released+1 {
+		panic(fmt.Sprintf("release %d after %d", number, n.disk.released))
+	}
+	n.disk.released = number
+	if batch.Check() != nil {
+		panic("released batch is corrupt")
+	}
+	for record, err := range batch.Records() {
+		if err != nil {
+			panic(err)
+		}
+		shown := shownRecord{value: string(record.Value), due: record.Timestamp, at: time.Now().UnixMilli()}
+		for _, header := range record.Headers {
+			if header.Key == topic.HeaderDelayID {
+				shown.id = string(header.Value)
+			}
+		}
+		n.disk.shown = append(n.disk.shown, shown)
+	}
+	if fault != "" {
+		return topic.ErrRetry
+	}
+	return nil
+}
+
+func (n *delayNode) LastReleased(context.Context) (int64, error) {
+	if n.next() == "lost" {
+		return 0, topic.ErrRetry
+	}
+	n.disk.mu.Lock()
+	defer n.disk.mu.Unlock()
+	return n.disk.released, nil
+}
+
+func (n *delayNode) Committed(id int64, epoch int16, last int32) bool {
+	n.disk.mu.Lock()
+	defer n.disk.mu.Unlock()
+	at, committed := n.disk.committed[fmt.Sprint(id, epoch, last)]
+	return committed && time.Since(at) < forgetAfter
+}
+
+// forgetAfter is how long a producer is known.
+const forgetAfter = 30 * time.Second
+
+// produce is what a partition does with a batch: nil is an acknowledgement.
+func (n *delayNode) produce(ctx context.Context, batch topic.Batch) error {
+	n.mu.Lock()
+	if n.closing {
+		n.mu.Unlock()
+		return topic.ErrClosed
+	}
+	n.producing.Add(1)
+	n.mu.Unlock()
+	defer n.producing.Done()
+	id, epoch, first := batch.Producer()
+	name := fmt.Sprint(id, epoch, first+batch.Count()-1)
+	if n.repeated(name) {
+		return nil
+	}
+	kept, delayed, err := topic.DelayConfig{}.Split(batch, time.Now(), 0)
+	if err != nil {
+		return err
+	}
+	var addition *topic.Addition
+	if delayed != nil {
+		if addition, err = n.delays.Add(ctx, delayed); err != nil {
+			return err
+		}
+	}
+	fault := n.next()
+	if fault != "lost" {
+		n.append(name, id, kept)
+	}
+	switch {
+	case n.isCut():
+		return topic.ErrClosed // a node that is gone tells nobody
+	case addition == nil:
+	case fault == "":
+		addition.Keep()
+	case fault == "lost" && id >= 0:
+		addition.Drop()
+	default:
+		addition.Unsure()
+		n.delays.Resolve()
+	}
+	if fault != "" {
+		return topic.ErrRetry
+	}
+	return nil
+}
+
+func (n *delayNode) repeated(name string) bool {
+	n.disk.mu.Lock()
+	defer n.disk.mu.Unlock()
+	_, committed := n.disk.committed[name]
+	return committed
+}
+
+// append appends what is not delayed, unless it is a repeat.
+func (n *delayNode) append(name string, id int64, kept topic.Batch) {
+	n.disk.mu.Lock()
+	defer n.disk.mu.Unlock()
+	if _, committed := n.disk.committed[name]; committed {
+		return
+	}
+	if id >= 0 {
+		n.disk.committed[name] = time.Now()
+	}
+	for record := range kept.Records() {
+		n.disk.shown = append(n.disk.shown, shownRecord{value: string(record.Value)})
+	}
+}
+
+// delayMachine makes operations, and knows what must come of them.
+type delayMachine struct {
+	t      *rapid.T
+	ctx    context.Context // ends with the test
+	config topic.DelayConfig
+	disk   *delayDisk
+	group  sync.WaitGroup
+
+	mu      sync.Mutex
+	node    *delayNode
+	count   int
+	ids     []string // given ones
+	sent    map[string]*sentRecord
+	nextSeq [3]int32
+	busy    [3]bool
+}
+
+// sentRecord is what is known of a record, by its value.
+type sentRecord struct {
+	due                     int64 // 0: at once
+	acknowledged, mayBe     bool
+	canceled, maybeCanceled bool
+}
+
+func (m *delayMachine) open() {
+	node := &delayNode{disk: m.disk}
+	delays, err := topic.OpenDelays(context.Background(), faultyLog{m.disk.log, node}, node, m.config)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	node.delays = delays
+	m.mu.Lock()
+	m.node = node
+	m.mu.Unlock()
+}
+
+func (m *delayMachine) current() *delayNode {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.node
+}
+
+// stop ends the node: as it should be, or by a crash.
+func (m *delayMachine) stop(crash bool) {
+	node := m.current()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	node.mu.Lock()
+	node.cut, node.closing = crash, true
+	node.mu.Unlock()
+	if crash {
+		cancel()
+	} else {
+		node.producing.Wait() // a partition ends before its delayed records do
+	}
+	if err := node.delays.Close(ctx); err != nil && !crash {
+		m.t.Fatal(err)
+	}
+	ctx, cancel = context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	if err := node.delays.Close(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		m.t.Fatal("did not stop: ", err)
+	}
+}
+
+// drawBatch draws a batch, and notes its records.
+func (m *delayMachine) drawBatch(t *rapid.T, producer *topic.BatchProducer) (topic.Batch, []string) {
+	var records []topic.Record
+	var values []string
+	now := time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range rapid.IntRange(1, 4).Draw(t, "records") {
+		m.count++
+		value := fmt.Sprint("v", m.count)
+		record := topic.Record{Offset: int64(i), Value: []byte(value), Timestamp: now.UnixMilli()}
+		sent := &sentRecord{}
+		wait := rapid.SampledFrom([]time.Duration{0, 5 * time.Millisecond, time.Second, 20 * time.Second, time.Hour}).Draw(t, "delay")
+		switch rapid.IntRange(0, 2).Draw(t, "header") {
+		case 0:
+			record.Headers = append(record.Headers, topic.Header{Key: topic.HeaderDelay, Value: []byte(wait.String())})
+		case 1:
+			record.Headers = append(record.Headers, topic.Header{Key: topic.HeaderDeliverAt, Value: []byte(now.Add(wait).UTC().Format(time.RFC3339Nano))})
+		default:
+			wait = 0
+		}
+		if wait > 0 {
+			sent.due = now.Add(wait).UnixMilli()
+		}
+		if rapid.Bool().Draw(t, "has an id") {
+			id := fmt.Sprint("id-", value)
+			record.Headers = append(record.Headers, topic.Header{Key: topic.HeaderDelayID, Value: []byte(id)})
+			m.ids = append(m.ids, id)
+		}
+		m.sent[value] = sent
+		values = append(values, value)
+		records = append(records, record)
+	}
+	batch, err := topic.NewBatch(records, topic.BatchOptions{Producer: producer, Codec: rapid.IntRange(topic.CodecNone, topic.CodecZstd).Draw(t, "codec")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return batch, values
+}
+
+// produce sends a batch: an idempotent producer tries until it is acknowledged.
+func (m *delayMachine) produce(t *rapid.T) {
+	which := rapid.IntRange(-1, 2).Draw(t, "producer")
+	var producer *topic.BatchProducer
+	if which >= 0 {
+		m.mu.Lock()
+		busy := m.busy[which]
+		m.busy[which] = true
+		m.mu.Unlock()
+		if busy {
+			return
+		}
+		producer = &topic.BatchProducer{ID: int64(which), Epoch: 1, Sequence: m.nextSeq[which]}
+	}
+	batch, values := m.drawBatch(t, producer)
+	if producer != nil && rapid.Bool().Draw(t, "sent twice") {
+		m.group.Go(func() { m.current().produce(context.Background(), slices.Clone(batch)) }) //nolint:errcheck // the client has given it up
+	}
+	m.group.Go(func() {
+		for {
+			err := m.current().produce(context.Background(), slices.Clone(batch))
+			m.mu.Lock()
+			for _, value := range values {
+				m.sent[value].acknowledged = err == nil
+				m.sent[value].mayBe = true
+			}
+			if err == nil && which >= 0 {
+				m.nextSeq[which] += batch.Count()
+				m.busy[which] = false
+			}
+			m.mu.Unlock()
+			if err == nil || which < 0 {
+				return
+			}
+			if m.ctx.Err() != nil {
+				return
+			}
+			time.Sleep(7 * time.Millisecond)
+		}
+	})
+}
+
+func (m *delayMachine) cancel(t *rapid.T) {
+	if len(m.ids) == 0 {
+		return
+	}
+	id := rapid.SampledFrom(m.ids).Draw(t, "id")
+	m.group.Go(func() {
+		err := m.current().delays.Cancel(context.Background(), id)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		sent := m.sent[strings.TrimPrefix(id, "id-")]
+		switch {
+		case err == nil:
+			sent.canceled = true
+			// A producer that was not answered sends a canceled record again.
+			sent.maybeCanceled = !sent.acknowledged
+		case !errors.Is(err, topic.ErrNotFound):
+			sent.maybeCanceled = true
+		}
+	})
+}
+
+func (m *delayMachine) fail(t *rapid.T) {
+	node := m.current()
+	node.mu.Lock()
+	defer node.mu.Unlock()
+	node.faults = append(node.faults, rapid.SliceOfN(rapid.SampledFrom([]string{"lost", "unanswered", ""}), 1, 8).Draw(t, "faults")...)
+}
+
+// check compares what has appeared with what was sent.
+func (m *delayMachine) check(final bool) {
+	m.disk.mu.Lock()
+	defer m.disk.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	times := map[string]int{}
+	for _, shown := range m.disk.shown {
+		times[shown.value]++
+		sent := m.sent[shown.value]
+		if shown.id != "" && (shown.at < sent.due || shown.due < sent.due || shown.due > shown.at) {
+			m.t.Fatalf("%s appeared at %d with timestamp %d, due at %d", shown.value, shown.at, shown.due, sent.due)
+		}
+	}
+	for value, sent := range m.sent {
+		n := times[value]
+		switch {
+		case n > 1:
+			m.t.Fatalf("%s appeared %d times", value, n)
+		case n == 1 && sent.canceled && !sent.maybeCanceled:
+			m.t.Fatalf("%s was canceled, and appeared", value)
+		case final && n == 0 && sent.acknowledged && !sent.canceled && !sent.maybeCanceled:
+			m.t.Fatalf("%s was acknowledged, and never appeared", value)
+		}
+	}
+}
+
+func TestDelaysModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rapid.SyncTest(t, func(t *rapid.T) {
+			log, err := storetest.NewMemory().OpenLog(context.Background(), "delays")
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := &delayMachine{
+				t: t, sent: map[string]*sentRecord{},
+				disk: &delayDisk{log: log, committed: map[string]time.Time{}},
+				config: topic.DelayConfig{
+					ReleaseRecords: rapid.SampledFrom([]int{1, 3, 1000}).Draw(t, "release records"),
+					CacheBytes:     rapid.SampledFrom([]int{1, 300, 1 << 20}).Draw(t, "cache"),
+					CompactBytes:   rapid.SampledFrom([]int64{1, 1 << 20}).Draw(t, "compact"),
+				},
+			}
+			var end func()
+			m.ctx, end = context.WithCancel(context.Background())
+			m.open()
+			defer func() { // also when the test has failed
+				end()
+				m.current().delays.Close(context.Background())
+				m.group.Wait()
+			}()
+			operations := map[string]func(*rapid.T){
+				"produce": m.produce,
+				"cancel":  m.cancel,
+				"fail":    m.fail,
+				"pass": func(t *rapid.T) {
+					time.Sleep(rapid.SampledFrom([]time.Duration{0, time.Millisecond, 4 * time.Millisecond, 2 * time.Second, time.Minute}).Draw(t, "time"))
+				},
+				"crash":   func(*rapid.T) { m.stop(true); m.open() },
+				"restart": func(*rapid.T) { m.stop(false); m.open() },
+				"":        func(*rapid.T) { m.check(false) },
+			}
+			for range 3 {
+				t.Repeat(operations)
+			}
+			time.Sleep(3 * time.Hour)
+			m.group.Wait()
+			time.Sleep(3 * time.Hour)
+			if n := m.current().delays.Pending(); n > 0 {
+				t.Fatalf("%d records still wait", n)
+			}
+			m.stop(false)
+			m.check(true)
+		})
+	})
+}

@@ -1,0 +1,56 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// adminTime bounds what one administrative request may take, whatever timeout
+// the client asks for.
+const adminTime = 2 * time.Minute
+
+// adminContext does not end when the client hangs up or loses patience: what a
+// request has begun to change is finished.
+func adminContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), adminTime)
+}
+
+// refuse is the error with that code of the protocol.
+func refuse(kind *kerr.Error, format string, args ...any) error {
+	return fail(kind, fmt.Sprintf(format, args...))
+}
+
+// outcome returns the code and the message of an error; 0 and nil for none. What
+// nobody thought of is logged.
+func (s *Server) outcome(doing string, err error) (int16, *string) {
+	s.unexpected(doing, err)
+	return code(err), message(err)
+}
+
+// twice returns what is named more than once.
+func twice[T any, K comparable](all []T, name func(*T) K) map[K]bool {
+	seen, again := map[K]bool{}, map[K]bool{}
+	for i := range all {
+		key := name(&all[i])
+		again[key] = seen[key]
+		seen[key] = true
+	}
+	for key, more := range again {
+		if !more {
+			delete(again, key)
+		}
+	}
+	return again
+}
+
+// checkReplicas refuses replicas of a partition that are not those it has.
+func (s *Server) checkReplicas(partition int32, replicas []int32) error {
+	if have := []int32{s.broker.Node()}; !slices.Equal(replicas, have) {
+		return refuse(kerr.InvalidReplicaAssignment, "partition %d on brokers %v: there is one broker, so want %v", partition, replicas, have)
+	}
+	return nil
+}

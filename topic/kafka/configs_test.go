@@ -1,0 +1,205 @@
+package kafka
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+// described returns the settings of a resource, by name.
+func described(t *testing.T, s *Server, version int16, kind kmsg.ConfigResourceType, name string, names ...string) map[string]kmsg.DescribeConfigsResponseResourceConfig {
+	t.Helper()
+	r := asked[*kmsg.DescribeConfigsRequest, *kmsg.DescribeConfigsResponse](t, s, version, &kmsg.DescribeConfigsRequest{
+		Resources:       []kmsg.DescribeConfigsRequestResource{{ResourceType: kind, ResourceName: name, ConfigNames: names}},
+		IncludeSynonyms: true, IncludeDocumentation: true,
+	})
+	if got := result(r.Resources[0].ErrorCode, r.Resources[0].ErrorMessage); got != "NONE" {
+		t.Fatal(got)
+	}
+	configs := map[string]kmsg.DescribeConfigsResponseResourceConfig{}
+	for _, config := range r.Resources[0].Configs {
+		configs[config.Name] = config
+	}
+	return configs
+}
+
+func TestDescribeConfigsOfATopic(t *testing.T) {
+	versions(32, func(version int16) {
+		s := admin(t, topic.Config{RetentionBytes: 5000})
+		s.made(t, topic.Spec{Name: "orders", Settings: map[string]string{"retention.ms": "60000", "cleanup.policy": "delete"}})
+		configs := described(t, s, version, kmsg.ConfigResourceTypeTopic, "orders")
+		if len(configs) != len(topic.SettingsTable()) {
+			t.Errorf("version %d: %d settings, want %d", version, len(configs), len(topic.SettingsTable()))
+		}
+		for _, test := range []struct {
+			name, value string
+			source      kmsg.ConfigSource
+			kind        kmsg.ConfigType
+			synonyms    string
+			readOnly    bool
+		}{
+			{"retention.ms", "60000", 1, 5, "retention.ms=60000(DYNAMIC_TOPIC_CONFIG) log.retention.ms=604800000(DEFAULT_CONFIG)", false},
+			{"retention.bytes", "5000", 4, 5, "log.retention.bytes=5000(STATIC_BROKER_CONFIG) log.retention.bytes=-1(DEFAULT_CONFIG)", false},
+			{"max.message.bytes", "1048588", 5, 3, "message.max.bytes=1048588(DEFAULT_CONFIG)", false},
+			{"cleanup.policy", "delete", 1, 7, "cleanup.policy=delete(DYNAMIC_TOPIC_CONFIG) log.cleanup.policy=delete(DEFAULT_CONFIG)", true},
+			{"sluice.delay.enable", "false", 5, 1, "", false},
+			{"sluice.view.of", "", 5, 2, "", false},
+		} {
+			got := configs[test.name]
+			value := ""
+			if got.Value != nil {
+				value = *got.Value
+			}
+			if value != test.value || got.ReadOnly != test.readOnly {
+				t.Errorf("version %d: %s is %q, read only %v", version, test.name, value, got.ReadOnly)
+			}
+			if version == 0 {
+				if got.IsDefault != (test.source == kmsg.ConfigSourceDefaultConfig) {
+					t.Errorf("%s is the default: %v", test.name, got.IsDefault)
+				}
+				continue
+			}
+			var synonyms []string
+			for _, synonym := range got.ConfigSynonyms {
+				synonyms = append(synonyms, synonym.Name+"="+*synonym.Value+"("+synonym.Source.String()+")")
+			}
+			if got.Source != test.source || strings.Join(synonyms, " ") != test.synonyms {
+				t.Errorf("version %d: %s comes from %v, %v; want %v, %s", version, test.name, got.Source, synonyms, test.source, test.synonyms)
+			}
+			if version >= 3 && (got.ConfigType != test.kind || got.Documentation == nil || !strings.Contains(*got.Documentation, "Allowed: ")) {
+				t.Errorf("version %d: %s has type %v and the text %v", version, test.name, got.ConfigType, got.Documentation)
+			}
+		}
+		if some := described(t, s, version, kmsg.ConfigResourceTypeTopic, "orders", "retention.ms", "nosuch"); len(some) != 1 || some["retention.ms"].Value == nil {
+			t.Errorf("version %d: one setting that is there and one that is not: %v", version, some)
+		}
+	})
+}
+
+func TestDescribeConfigsOfABroker(t *testing.T) {
+	s := admin(t, topic.Config{Partitions: 6, Retention: -1, Groups: topic.GroupsConfig{MaxSession: time.Hour}})
+	configs := described(t, s, 4, kmsg.ConfigResourceTypeBroker, "0")
+	for name, want := range map[string]string{
+		"num.partitions": "6 STATIC_BROKER_CONFIG", "log.retention.ms": "-1 STATIC_BROKER_CONFIG", "message.max.bytes": "1048588 DEFAULT_CONFIG",
+		"group.max.session.timeout.ms": "3600000 STATIC_BROKER_CONFIG", "offsets.retention.minutes": "10080 DEFAULT_CONFIG",
+		"auto.create.topics.enable": "true DEFAULT_CONFIG", "broker.id": "0 DEFAULT_CONFIG", "min.insync.replicas": "1 DEFAULT_CONFIG",
+	} {
+		config := configs[name]
+		if config.Value == nil || *config.Value+" "+config.Source.String() != want || !config.ReadOnly {
+			t.Errorf("%s: %+v, want %s", name, config, want)
+		}
+	}
+	if cluster := described(t, s, 4, kmsg.ConfigResourceTypeBroker, ""); len(cluster) != 0 {
+		t.Errorf("the defaults of a cluster: %v, want none", cluster)
+	}
+}
+
+func TestDescribeConfigsRefuses(t *testing.T) {
+	s := admin(t, topic.Config{})
+	for _, test := range []struct {
+		kind kmsg.ConfigResourceType
+		name string
+		want string
+	}{
+		{kmsg.ConfigResourceTypeTopic, "nosuch", "UNKNOWN_TOPIC_OR_PARTITION: nosuch"},
+		{kmsg.ConfigResourceTypeBroker, "7", "INVALID_REQUEST: this is broker 0"},
+		{kmsg.ConfigResourceTypeBrokerLogger, "0", "INVALID_REQUEST: there are those of topics and of brokers"},
+		{kmsg.ConfigResourceTypeGroupConfig, "g", "INVALID_REQUEST: there are those of topics and of brokers"},
+	} {
+		r := asked[*kmsg.DescribeConfigsRequest, *kmsg.DescribeConfigsResponse](t, s, 4, &kmsg.DescribeConfigsRequest{
+			Resources: []kmsg.DescribeConfigsRequestResource{{ResourceType: test.kind, ResourceName: test.name}},
+		})
+		if got := result(r.Resources[0].ErrorCode, r.Resources[0].ErrorMessage); !matches(got, test.want) || len(r.Resources[0].Configs) > 0 {
+			t.Errorf("%v %s: %s, want %s", test.kind, test.name, got, test.want)
+		}
+	}
+}
+
+func TestAlterConfigs(t *testing.T) {
+	text := kmsg.StringPtr
+	versions(33, func(version int16) {
+		s := admin(t, topic.Config{})
+		orders := s.made(t, topic.Spec{Name: "orders", Settings: map[string]string{"retention.ms": "1", "retention.bytes": "2"}})
+		alter := func(dryRun bool, name string, configs ...kmsg.AlterConfigsRequestResourceConfig) string {
+			r := asked[*kmsg.AlterConfigsRequest, *kmsg.AlterConfigsResponse](t, s, version, &kmsg.AlterConfigsRequest{
+				Resources: []kmsg.AlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: name, Configs: configs}}, ValidateOnly: dryRun,
+			})
+			return result(r.Resources[0].ErrorCode, r.Resources[0].ErrorMessage)
+		}
+		one := kmsg.AlterConfigsRequestResourceConfig{Name: "max.message.bytes", Value: text("100")}
+		if got := alter(true, "orders", one); got != "NONE" || orders.Settings().MaxMessageBytes == 100 {
+			t.Errorf("version %d: only checked: %s, %v", version, got, orders.Own())
+		}
+		for _, test := range []struct {
+			name    string
+			configs []kmsg.AlterConfigsRequestResourceConfig
+			want    string
+		}{
+			{"orders", []kmsg.AlterConfigsRequestResourceConfig{{Name: "retention.ms", Value: text("x")}}, "INVALID_CONFIG: want a whole number"},
+			{"orders", []kmsg.AlterConfigsRequestResourceConfig{one, one}, "INVALID_REQUEST: more than once"},
+			{"orders", []kmsg.AlterConfigsRequestResourceConfig{{Name: "sluice.view.of", Value: text("x")}}, "INVALID_CONFIG: cannot be changed"},
+			{"nosuch", nil, "UNKNOWN_TOPIC_OR_PARTITION: nosuch"},
+		} {
+			if got := alter(false, test.name, test.configs...); !matches(got, test.want) || len(orders.Own()) != 2 {
+				t.Errorf("version %d: %s, want %s; then %v", version, got, test.want, orders.Own())
+			}
+		}
+		if got := alter(false, "orders", one, kmsg.AlterConfigsRequestResourceConfig{Name: "retention.ms"}); got != "NONE" || len(orders.Own()) != 1 || orders.Own()["max.message.bytes"] != "100" {
+			t.Errorf("version %d: %s, %v: want max.message.bytes alone", version, got, orders.Own())
+		}
+	})
+}
+
+func TestIncrementalAlterConfigs(t *testing.T) {
+	text := kmsg.StringPtr
+	versions(44, func(version int16) {
+		s := admin(t, topic.Config{})
+		orders := s.made(t, topic.Spec{Name: "orders", Settings: map[string]string{"retention.ms": "1", "retention.bytes": "2"}})
+		for _, test := range []struct {
+			kind    kmsg.ConfigResourceType
+			name    string
+			configs []kmsg.IncrementalAlterConfigsRequestResourceConfig
+			dryRun  bool
+			want    string
+		}{
+			{2, "orders", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "retention.ms", Op: 1}}, true, "NONE"},
+			{2, "orders", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "retention.ms", Value: text("-5")}}, false, "INVALID_CONFIG: -1 for ever"},
+			{2, "orders", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "retention.ms"}}, false, "INVALID_CONFIG: has no value"},
+			{2, "orders", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "retention.ms", Op: 2, Value: text("5")}}, false, "INVALID_CONFIG: is no list"},
+			{2, "orders", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "cleanup.policy", Op: 2, Value: text("compact")}}, false, `INVALID_CONFIG: "delete,compact"`},
+			{2, "orders", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "cleanup.policy", Op: 3, Value: text("delete")}}, false, `INVALID_CONFIG: cleanup.policy: ""`},
+			{2, "orders", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "cleanup.policy", Op: 9, Value: text("delete")}}, false, "INVALID_REQUEST: want 0 to 3"},
+			{2, "orders", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "segment.ms", Value: text("5")}}, false, "INVALID_CONFIG: would do nothing here"},
+			{2, "nosuch", nil, false, "UNKNOWN_TOPIC_OR_PARTITION: nosuch"},
+			{4, "0", nil, false, "INVALID_REQUEST: set where it is started"},
+			{8, "0", nil, false, "INVALID_REQUEST: those of topics can be altered"},
+		} {
+			r := asked[*kmsg.IncrementalAlterConfigsRequest, *kmsg.IncrementalAlterConfigsResponse](t, s, version, &kmsg.IncrementalAlterConfigsRequest{
+				Resources: []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: test.kind, ResourceName: test.name, Configs: test.configs}}, ValidateOnly: test.dryRun,
+			})
+			if got := result(r.Resources[0].ErrorCode, r.Resources[0].ErrorMessage); !matches(got, test.want) || len(orders.Own()) != 2 {
+				t.Errorf("version %d: %s, want %s; then %v", version, got, test.want, orders.Own())
+			}
+		}
+		resource := kmsg.IncrementalAlterConfigsRequestResource{ResourceType: 2, ResourceName: "orders", Configs: []kmsg.IncrementalAlterConfigsRequestResourceConfig{
+			{Name: "retention.ms", Op: 1}, {Name: "retention.bytes", Value: text("7")}, {Name: "cleanup.policy", Op: 2, Value: text("delete")},
+		}}
+		r := asked[*kmsg.IncrementalAlterConfigsRequest, *kmsg.IncrementalAlterConfigsResponse](t, s, version, &kmsg.IncrementalAlterConfigsRequest{
+			Resources: []kmsg.IncrementalAlterConfigsRequestResource{resource},
+		})
+		own := orders.Own()
+		if r.Resources[0].ErrorCode != 0 || len(own) != 2 || own["retention.bytes"] != "7" || own["cleanup.policy"] != "delete" {
+			t.Errorf("version %d: %v, %v", version, r.Resources[0], own)
+		}
+		r = asked[*kmsg.IncrementalAlterConfigsRequest, *kmsg.IncrementalAlterConfigsResponse](t, s, version, &kmsg.IncrementalAlterConfigsRequest{
+			Resources: []kmsg.IncrementalAlterConfigsRequestResource{resource, resource},
+		})
+		if got := result(r.Resources[1].ErrorCode, r.Resources[1].ErrorMessage); !matches(got, "INVALID_REQUEST: more than once") {
+			t.Errorf("version %d: the same topic twice: %s", version, got)
+		}
+	})
+}

@@ -1,0 +1,133 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+// CreateTopics: versions 0 to 7.
+//
+//   - Each topic is made or refused for itself; one that is named twice is
+//     refused.
+//   - -1 partitions or replicas are the broker's default, in every version.
+//   - A replica assignment is taken if it says what would be done anyway.
+//   - With validate_only nothing is made.
+//   - From version 5 on the answer has the settings that the topic then has.
+func (s *Server) createTopics(_ *call, r *kmsg.CreateTopicsRequest) answer {
+	return func(ctx context.Context) kmsg.Response {
+		ctx, cancel := adminContext(ctx)
+		defer cancel()
+		again := twice(r.Topics, func(t *kmsg.CreateTopicsRequestTopic) string { return t.Topic })
+		response := r.ResponseKind().(*kmsg.CreateTopicsResponse)
+		for i := range r.Topics {
+			wanted := &r.Topics[i]
+			made := kmsg.NewCreateTopicsResponseTopic()
+			made.Topic = wanted.Topic
+			var err error
+			if again[wanted.Topic] {
+				err = refuse(kerr.InvalidRequest, "the request names topic %q more than once", wanted.Topic)
+			} else {
+				err = s.createTopic(ctx, wanted, r.ValidateOnly, &made)
+			}
+			made.ErrorCode, made.ErrorMessage = s.outcome("create topic", err)
+			response.Topics = append(response.Topics, made)
+		}
+		return response
+	}
+}
+
+func (s *Server) createTopic(ctx context.Context, wanted *kmsg.CreateTopicsRequestTopic, dryRun bool, made *kmsg.CreateTopicsResponseTopic) error {
+	spec, err := s.specOf(wanted)
+	if err != nil {
+		return err
+	}
+	t, err := s.broker.Create(ctx, spec, dryRun)
+	if err != nil {
+		return err
+	}
+	if !dryRun {
+		made.TopicID = t.ID()
+	}
+	return s.describeMade(spec, made)
+}
+
+// describeMade fills in what a topic of the spec has. It does not ask the topic:
+// one that was only checked does not exist.
+func (s *Server) describeMade(spec topic.Spec, made *kmsg.CreateTopicsResponseTopic) error {
+	settings, err := topic.ParseSettings(spec.Settings, s.broker.Config())
+	if err != nil {
+		return err
+	}
+	made.NumPartitions = cmp.Or(spec.Partitions, s.broker.Config().Partitions)
+	made.ReplicationFactor = 1
+	if settings.ViewOf != "" {
+		source, err := s.broker.Topic(settings.ViewOf)
+		if err != nil {
+			return err
+		}
+		made.NumPartitions = int32(len(source.Partitions()))
+	}
+	for _, described := range s.topicConfigs(spec.Settings, settings) {
+		config := kmsg.NewCreateTopicsResponseTopicConfig()
+		config.Name, config.Value = described.name, described.value
+		config.ReadOnly, config.Source = described.readOnly, int8(described.source)
+		made.Configs = append(made.Configs, config)
+	}
+	return nil
+}
+
+// specOf returns what the request asks for.
+func (s *Server) specOf(wanted *kmsg.CreateTopicsRequestTopic) (topic.Spec, error) {
+	spec := topic.Spec{Name: wanted.Topic, Partitions: wanted.NumPartitions, Replicas: wanted.ReplicationFactor}
+	switch {
+	case len(wanted.ReplicaAssignment) > 0:
+		if spec.Partitions != -1 || spec.Replicas != -1 {
+			return spec, refuse(kerr.InvalidRequest, "partitions %d and replicas %d beside an assignment: want -1 for both", spec.Partitions, spec.Replicas)
+		}
+		if err := s.checkAssignment(wanted.ReplicaAssignment); err != nil {
+			return spec, err
+		}
+		spec.Partitions, spec.Replicas = int32(len(wanted.ReplicaAssignment)), 1
+	case spec.Partitions < -1 || spec.Partitions == 0:
+		return spec, refuse(kerr.InvalidPartitions, "partitions %d: want 1 or more, or -1 for the default", spec.Partitions)
+	case spec.Replicas < -1 || spec.Replicas == 0:
+		return spec, refuse(kerr.InvalidReplicationFactor, "replicas %d: want 1, or -1 for the default", spec.Replicas)
+	}
+	spec.Partitions, spec.Replicas = max(spec.Partitions, 0), max(spec.Replicas, 0)
+	spec.Settings = make(map[string]string, len(wanted.Configs))
+	for i := range wanted.Configs {
+		config := &wanted.Configs[i]
+		if _, again := spec.Settings[config.Name]; again {
+			return spec, refuse(kerr.InvalidConfig, "setting %s is given more than once", config.Name)
+		}
+		if config.Value == nil {
+			return spec, refuse(kerr.InvalidConfig, "setting %s has no value", config.Name)
+		}
+		spec.Settings[config.Name] = *config.Value
+	}
+	return spec, nil
+}
+
+// checkAssignment accepts partitions 0 to n-1, in any order, each on this broker.
+func (s *Server) checkAssignment(assignment []kmsg.CreateTopicsRequestTopicReplicaAssignment) error {
+	var numbers []int32
+	for i := range assignment {
+		numbers = append(numbers, assignment[i].Partition)
+		if err := s.checkReplicas(assignment[i].Partition, assignment[i].Replicas); err != nil {
+			return err
+		}
+	}
+	slices.Sort(numbers)
+	for i, number := range numbers {
+		if number != int32(i) {
+			return refuse(kerr.InvalidReplicaAssignment, "the assignment has partitions %v: want each from 0 on, once", numbers)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package kafka
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+// DeleteTopics: versions 0 to 6.
+//
+//   - Each topic is removed, with its records, or refused for itself.
+//   - From version 6 on a topic is named by its name or by its id, not by both.
+//   - A topic that has views is refused: delete the views first.
+func (s *Server) deleteTopics(_ *call, r *kmsg.DeleteTopicsRequest) answer {
+	return func(ctx context.Context) kmsg.Response {
+		ctx, cancel := adminContext(ctx)
+		defer cancel()
+		wanted := r.Topics
+		for i := range r.TopicNames {
+			named := kmsg.NewDeleteTopicsRequestTopic()
+			named.Topic = &r.TopicNames[i]
+			wanted = append(wanted, named)
+		}
+		response := r.ResponseKind().(*kmsg.DeleteTopicsResponse)
+		again := twice(wanted, s.nameToDelete)
+		for i := range wanted {
+			deleted := kmsg.NewDeleteTopicsResponseTopic()
+			deleted.Topic, deleted.TopicID = wanted[i].Topic, wanted[i].TopicID
+			var err error
+			if name := s.nameToDelete(&wanted[i]); name != "" && again[name] {
+				err = refuse(kerr.InvalidRequest, "the request names topic %q more than once", name)
+			} else {
+				err = s.deleteTopic(ctx, &deleted)
+			}
+			deleted.ErrorCode, deleted.ErrorMessage = s.outcome("delete topic", err)
+			response.Topics = append(response.Topics, deleted)
+		}
+		return response
+	}
+}
+
+// nameToDelete returns the name of a topic to delete; empty if its id is unknown.
+func (s *Server) nameToDelete(wanted *kmsg.DeleteTopicsRequestTopic) string {
+	if wanted.Topic != nil {
+		return *wanted.Topic
+	}
+	if t, err := s.broker.TopicByID(wanted.TopicID); err == nil {
+		return t.Name()
+	}
+	return ""
+}
+
+// deleteTopic removes the topic that deleted names, and fills in its name and id.
+func (s *Server) deleteTopic(ctx context.Context, deleted *kmsg.DeleteTopicsResponseTopic) error {
+	byID := deleted.TopicID != topic.ID{}
+	switch {
+	case byID == (deleted.Topic != nil):
+		return refuse(kerr.InvalidRequest, "want the name of a topic or its id, one of them")
+	case byID:
+		t, err := s.broker.TopicByID(deleted.TopicID)
+		if err != nil {
+			return refuse(kerr.UnknownTopicID, "there is no topic with the id %x", deleted.TopicID)
+		}
+		name := t.Name()
+		deleted.Topic = &name
+	default:
+		t, err := s.broker.Topic(*deleted.Topic)
+		if err != nil {
+			return err
+		}
+		deleted.TopicID = t.ID()
+	}
+	return s.broker.Delete(ctx, *deleted.Topic)
+}

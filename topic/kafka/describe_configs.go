@@ -1,0 +1,77 @@
+package kafka
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// DescribeConfigs: versions 0 to 4.
+//
+//   - Of topics and of this broker. The broker's own name is its number; the
+//     empty name, that of a cluster's changeable defaults, has no settings.
+//   - Without names it answers with all settings; a name that there is not is
+//     left out.
+//   - Where a value comes from, the topic, the server's settings or the default,
+//     is its source; synonyms have what would hold without it.
+//   - A setting that has one value only, and each of the broker, is read-only.
+func (s *Server) describeConfigs(_ *call, r *kmsg.DescribeConfigsRequest) answer {
+	response := r.ResponseKind().(*kmsg.DescribeConfigsResponse)
+	for i := range r.Resources {
+		wanted := &r.Resources[i]
+		described := kmsg.NewDescribeConfigsResponseResource()
+		described.ResourceType, described.ResourceName = wanted.ResourceType, wanted.ResourceName
+		entries, err := s.configsOf(wanted.ResourceType, wanted.ResourceName)
+		described.ErrorCode, described.ErrorMessage = s.outcome("describe settings", err)
+		for j := range entries {
+			if len(wanted.ConfigNames) == 0 || slices.Contains(wanted.ConfigNames, entries[j].name) {
+				described.Configs = append(described.Configs, entries[j].describe(r.IncludeSynonyms, r.IncludeDocumentation))
+			}
+		}
+		response.Resources = append(response.Resources, described)
+	}
+	return respond(response)
+}
+
+// configsOf returns the settings of a resource.
+func (s *Server) configsOf(kind kmsg.ConfigResourceType, name string) ([]configEntry, error) {
+	switch kind {
+	case kmsg.ConfigResourceTypeTopic:
+		t, err := s.broker.Topic(name)
+		if err != nil {
+			return nil, err
+		}
+		return s.topicConfigs(t.Own(), t.Settings()), nil
+	case kmsg.ConfigResourceTypeBroker:
+		node := strconv.Itoa(int(s.broker.Node()))
+		if name != "" && name != node {
+			return nil, refuse(kerr.InvalidRequest, "broker %q: this is broker %s", name, node)
+		}
+		if name == "" {
+			return nil, nil
+		}
+		return s.brokerConfigs(), nil
+	}
+	return nil, refuse(kerr.InvalidRequest, "settings of a %v: there are those of topics and of brokers", kind)
+}
+
+func (e *configEntry) describe(synonyms, doc bool) kmsg.DescribeConfigsResponseResourceConfig {
+	config := kmsg.NewDescribeConfigsResponseResourceConfig()
+	config.Name, config.Value, config.ReadOnly = e.name, e.value, e.readOnly
+	config.Source, config.ConfigType = e.source, e.kind
+	config.IsDefault = e.source == kmsg.ConfigSourceDefaultConfig
+	if doc {
+		config.Documentation = &e.doc
+	}
+	if !synonyms {
+		return config
+	}
+	for _, other := range e.synonyms {
+		synonym := kmsg.NewDescribeConfigsResponseResourceConfigConfigSynonym()
+		synonym.Name, synonym.Value, synonym.Source = other.name, &other.value, other.source
+		config.ConfigSynonyms = append(config.ConfigSynonyms, synonym)
+	}
+	return config
+}

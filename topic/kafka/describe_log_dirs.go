@@ -1,0 +1,83 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+// logDir is the name of the one place where records are kept.
+const logDir = "data"
+
+// DescribeLogDirs: versions 0 to 4.
+//
+//   - One directory with the size of each partition that was asked for, or of all.
+//   - What does not exist is left out, as are views: they keep nothing.
+//   - The size of the disk is not told: it is -1.
+func (s *Server) describeLogDirs(_ *call, r *kmsg.DescribeLogDirsRequest) answer {
+	return func(ctx context.Context) kmsg.Response {
+		response := r.ResponseKind().(*kmsg.DescribeLogDirsResponse)
+		dir := kmsg.NewDescribeLogDirsResponseDir()
+		dir.Dir = logDir
+		dir.TotalBytes, dir.UsableBytes = -1, -1
+		var err error
+		if dir.Topics, err = s.sizes(ctx, r.Topics); err != nil {
+			dir.ErrorCode = kerr.KafkaStorageError.Code
+		}
+		response.Dirs = append(response.Dirs, dir)
+		return response
+	}
+}
+
+// sizes returns the sizes of the partitions that are asked for; of all for nil.
+func (s *Server) sizes(ctx context.Context, wanted []kmsg.DescribeLogDirsRequestTopic) (sized []kmsg.DescribeLogDirsResponseDirTopic, err error) {
+	if wanted == nil {
+		for _, t := range s.broker.Topics() {
+			if sized, err = appendSizes(ctx, sized, t, t.Partitions()); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for i := range wanted {
+		t, err := s.broker.Topic(wanted[i].Topic)
+		if err != nil {
+			continue
+		}
+		var partitions []*topic.Partition
+		for _, number := range wanted[i].Partitions {
+			if p, err := t.Partition(number); err == nil {
+				partitions = append(partitions, p)
+			}
+		}
+		if sized, err = appendSizes(ctx, sized, t, partitions); err != nil {
+			return nil, err
+		}
+	}
+	return sized, nil
+}
+
+// appendSizes appends a topic with the sizes of its partitions.
+func appendSizes(ctx context.Context, topics []kmsg.DescribeLogDirsResponseDirTopic, t *topic.Topic, partitions []*topic.Partition) ([]kmsg.DescribeLogDirsResponseDirTopic, error) {
+	if t.Source() != nil || len(partitions) == 0 {
+		return topics, nil
+	}
+	sized := kmsg.NewDescribeLogDirsResponseDirTopic()
+	sized.Topic = t.Name()
+	for _, p := range partitions {
+		bytes, err := p.Bytes(ctx)
+		if errors.Is(err, topic.ErrNoLog) { // deleted meanwhile
+			return topics, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		size := kmsg.NewDescribeLogDirsResponseDirTopicPartition()
+		size.Partition, size.Size = p.Number(), bytes
+		sized.Partitions = append(sized.Partitions, size)
+	}
+	return append(topics, sized), nil
+}

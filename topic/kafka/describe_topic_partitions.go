@@ -1,0 +1,106 @@
+package kafka
+
+import (
+	"math"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+// maxDescribedPartitions is the most partitions of one answer, as in Kafka.
+const maxDescribedPartitions = 2000
+
+// DescribeTopicPartitions: version 0.
+//
+//   - The topics that were asked for, or all, in the order of their names, from
+//     the cursor on.
+//   - When the limit of partitions is reached, the answer has the cursor that
+//     goes on; a cursor of a topic that is gone goes on after it.
+func (s *Server) describeTopicPartitions(_ *call, r *kmsg.DescribeTopicPartitionsRequest) answer {
+	response := r.ResponseKind().(*kmsg.DescribeTopicPartitionsResponse)
+	left := min(int(r.ResponsePartitionLimit), maxDescribedPartitions)
+	if left < 1 {
+		left = maxDescribedPartitions
+	}
+	for _, name := range s.namesFrom(r) {
+		if left == 0 {
+			response.NextCursor = newCursor(name, 0)
+			break
+		}
+		first := int32(0)
+		if r.Cursor != nil && r.Cursor.Topic == name {
+			first = max(r.Cursor.Partition, 0)
+		}
+		described, next := s.describePartitions(name, first, left)
+		response.Topics = append(response.Topics, described)
+		left -= len(described.Partitions)
+		if next >= 0 {
+			response.NextCursor = newCursor(name, next)
+			break
+		}
+	}
+	return respond(response)
+}
+
+func newCursor(name string, partition int32) *kmsg.DescribeTopicPartitionsResponseNextCursor {
+	cursor := kmsg.NewDescribeTopicPartitionsResponseNextCursor()
+	cursor.Topic, cursor.Partition = name, partition
+	return &cursor
+}
+
+// namesFrom returns the names that are asked for, from the cursor on.
+func (s *Server) namesFrom(r *kmsg.DescribeTopicPartitionsRequest) []string {
+	var names []string
+	for i := range r.Topics {
+		names = append(names, r.Topics[i].Topic)
+	}
+	if len(r.Topics) == 0 {
+		for _, t := range s.broker.Topics() {
+			names = append(names, t.Name())
+		}
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	if r.Cursor != nil {
+		at, _ := slices.BinarySearch(names, r.Cursor.Topic)
+		names = names[at:]
+	}
+	return names
+}
+
+// describePartitions describes at most limit partitions of a topic, and returns
+// the number of the next, or -1.
+func (s *Server) describePartitions(name string, first int32, limit int) (kmsg.DescribeTopicPartitionsResponseTopic, int32) {
+	described := kmsg.NewDescribeTopicPartitionsResponseTopic()
+	described.Topic = kmsg.StringPtr(name)
+	described.AuthorizedOperations = math.MinInt32 // not told
+	t, err := s.broker.Topic(name)
+	if err != nil {
+		described.ErrorCode = code(err)
+		return described, -1
+	}
+	described.TopicID = t.ID()
+	partitions := t.Partitions()
+	partitions = partitions[min(int(first), len(partitions)):]
+	for _, p := range partitions[:min(limit, len(partitions))] {
+		described.Partitions = append(described.Partitions, describePartition(p))
+	}
+	if len(partitions) > limit {
+		return described, partitions[limit].Number()
+	}
+	return described, -1
+}
+
+func describePartition(p *topic.Partition) kmsg.DescribeTopicPartitionsResponseTopicPartition {
+	described := kmsg.NewDescribeTopicPartitionsResponseTopicPartition()
+	described.Partition = p.Number()
+	described.LeaderID, described.LeaderEpoch = p.Leader(), p.Ends().Epoch
+	described.Replicas, described.ISR = p.Replicas(), p.InSync()
+	if described.LeaderID < 0 {
+		described.ErrorCode = kerr.LeaderNotAvailable.Code
+	}
+	return described
+}

@@ -1,0 +1,365 @@
+package kafka
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/storetest"
+)
+
+// log collects what a server logs.
+type log struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *log) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *log) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// await fails unless the log has the text soon.
+func (l *log) await(t *testing.T, want string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("the log says %q", want), func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return strings.Contains(l.text.String(), want)
+	})
+}
+
+// eventually fails unless something becomes true soon.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); !is(); <-tick.C {
+		if time.Now().After(end) {
+			t.Fatalf("waited %v until %s", patience, what)
+		}
+	}
+}
+
+// frameOf puts a size before a body.
+func frameOf(body ...byte) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
+}
+
+// A connection that sends what is no request is closed, with a line in the log
+// that says why; the others go on.
+func TestMalformedRequestsCloseTheirConnection(t *testing.T) {
+	cases := map[string]struct {
+		data []byte
+		log  string
+	}{
+		"negative size":   {[]byte{0xff, 0xff, 0xff, 0xff}, "size -1"},
+		"too small":       {frameOf(0, 18, 0, 0), "size 4, want at least 8"},
+		"too large":       {[]byte{0x7f, 0xff, 0xff, 0xff}, "size 2147483647, want at most"},
+		"http":            {[]byte("GET / HTTP/1.1\r\n\r\n"), "want at most"},
+		"unknown kind":    {frameOf(0x7f, 0, 0, 0, 0, 0, 0, 1), "key=32512 version=0 served=none"},
+		"unknown version": {frameOf(0, 3, 0, 99, 0, 0, 0, 1), "request=Metadata key=3 version=99 served=\"0 to 12\""},
+		"header cut off":  {frameOf(0, 3, 0, 1, 0, 0, 0, 1, 0, 9), "header of Metadata"},
+		"body cut off":    {frameOf(0, 3, 0, 1, 0, 0, 0, 1, 0xff, 0xff, 0, 0, 0, 9), "Metadata version 1"},
+		"billions of tags": {frameOf(0, 18, 0, 3, 0, 0, 0, 1, 0xff, 0xff, 0, 2, 'x', 2, '1', 0xff, 0xff, 0xff, 0xff, 0x0f),
+			"ApiVersions version 3"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var lines log
+			s := start(t, nil, Options{Logger: lines.logger()})
+			other := dial(t, s)
+			p := dial(t, s)
+			p.write(c.data)
+			p.closed()
+			lines.await(t, c.log)
+			ask[*kmsg.ApiVersionsResponse](other, 3, apiVersionsRequest())
+		})
+	}
+}
+
+func apiVersionsRequest() *kmsg.ApiVersionsRequest {
+	r := kmsg.NewPtrApiVersionsRequest()
+	r.ClientSoftwareName, r.ClientSoftwareVersion = "test", "1.0"
+	return r
+}
+
+// Many that announce 100 MiB and send nothing cost little memory, and leave
+// room for small requests.
+func TestAnnouncedSizesCostNothing(t *testing.T) {
+	s := start(t, nil, Options{})
+	before := heap()
+	for range 50 {
+		p := dial(t, s)
+		p.write(binary.BigEndian.AppendUint32(nil, 100<<20))
+		p.write([]byte{0, 0, 0, 9})
+	}
+	eventually(t, "some are being read", func() bool { return s.requests.used() >= 100<<20 })
+	if grown := heap() - before; grown > 20<<20 {
+		t.Errorf("they cost %d bytes", grown)
+	}
+	ask[*kmsg.ApiVersionsResponse](dial(t, s), 3, apiVersionsRequest())
+}
+
+func heap() int64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc + stats.StackInuse)
+}
+
+// 5,000 connections that do nothing cost at most 100 MB, and keep nobody else
+// from being served.
+func TestIdleConnectionsAreCheap(t *testing.T) {
+	const count = 5000
+	s := start(t, nil, Options{})
+	before := heap()
+	connections := make([]net.Conn, count)
+	for i := range connections {
+		conn, err := net.Dial("tcp", s.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		connections[i] = conn
+	}
+	eventually(t, "all are accepted", func() bool { return s.connected() == count })
+	if grown := heap() - before; grown > 100<<20 {
+		t.Errorf("%d connections cost %d bytes each", count, grown/count)
+	} else {
+		t.Logf("%d connections cost %d bytes each", count, grown/count)
+	}
+	ask[*kmsg.ApiVersionsResponse](dial(t, s), 3, apiVersionsRequest())
+}
+
+func TestTooManyConnectionsAreClosedAtOnce(t *testing.T) {
+	var lines log
+	s := start(t, nil, Options{MaxConnections: 2, Logger: lines.logger()})
+	one, two := dial(t, s), dial(t, s)
+	for _, p := range []*peer{one, two} {
+		ask[*kmsg.ApiVersionsResponse](p, 3, apiVersionsRequest())
+	}
+	dial(t, s).closed()
+	lines.await(t, "refuses connections")
+	if got := testutil.ToFloat64(s.metrics.refused); got != 1 {
+		t.Errorf("%v connections were refused, want 1", got)
+	}
+	_ = one.conn.Close()
+	eventually(t, "there is a place again", func() bool { return s.connected() == 1 })
+	ask[*kmsg.ApiVersionsResponse](dial(t, s), 3, apiVersionsRequest())
+}
+
+func TestSilentConnectionsEnd(t *testing.T) {
+	var lines log
+	s := start(t, nil, Options{IdleTimeout: 50 * time.Millisecond, ReadTimeout: 60 * time.Millisecond, Logger: lines.logger()})
+	dial(t, s).closed()
+	lines.await(t, "idle for 50ms")
+	half := dial(t, s)
+	half.write([]byte{0, 0, 0, 100, 0, 18})
+	half.closed()
+	lines.await(t, "the rest did not come within 60ms")
+	eventually(t, "their memory is back", func() bool { return s.requests.used() == 0 })
+}
+
+// One that waits for an answer is not idle, however long that takes.
+func TestWaitingConnectionsAreNotIdle(t *testing.T) {
+	b := startBroker(t, storetest.NewMemory(), topic.Config{})
+	s := start(t, b, Options{IdleTimeout: 20 * time.Millisecond})
+	create(t, b, "orders", 1)
+	p := dial(t, s)
+	r := fetchRequest("orders", 0, 0)
+	r.MaxWaitMillis = 400
+	began := time.Now()
+	ask[*kmsg.FetchResponse](p, 12, r)
+	if took := time.Since(began); took < 400*time.Millisecond {
+		t.Errorf("a fetch that waits 400ms took %v", took)
+	}
+	p.closed()
+}
+
+// A client that sends more than MaxInFlight requests without an answer is not
+// read any further, until there is one.
+func TestRequestsInFlightAreBounded(t *testing.T) {
+	store := storetest.NewMemory()
+	b := startBroker(t, store, topic.Config{})
+	s := start(t, b, Options{MaxInFlight: 3})
+	create(t, b, "orders", 1)
+	store.Hold()
+	defer store.Release()
+	p := dial(t, s)
+	r := produceRequest("orders", 0, batchOf([]byte("x")))
+	var last int32
+	for range 20 {
+		last = p.send(r)
+	}
+	produced := s.metrics.byKind[keyProduce]
+	eventually(t, "three are started", func() bool { return testutil.ToFloat64(produced) == 3 })
+	other := dial(t, s)
+	for range 50 { // time for a fourth to be started
+		ask[*kmsg.ApiVersionsResponse](other, 3, apiVersionsRequest())
+	}
+	if got := testutil.ToFloat64(produced); got != 3 {
+		t.Errorf("%v requests were started, want 3", got)
+	}
+	store.Release()
+	for i := range last {
+		answered := p.receive(r, i+1).(*kmsg.ProduceResponse).Topics[0].Partitions[0]
+		wantCode(t, "produce", answered.ErrorCode, nil)
+		if answered.BaseOffset != int64(i) {
+			t.Fatalf("request %d got offset %d", i, answered.BaseOffset)
+		}
+	}
+}
+
+// A consumer that asks for much and reads nothing holds a bounded amount of
+// memory for a bounded time, and others get their records meanwhile.
+func TestSlowConsumersHarmNobodyElse(t *testing.T) {
+	b := startBroker(t, storetest.NewMemory(), topic.Config{})
+	const memory = 16 << 20
+	s := start(t, b, Options{FetchMemory: memory, WriteTimeout: 300 * time.Millisecond})
+	to := create(t, b, "orders", 1)
+	for range 40 {
+		appendTo(t, to, batchOf(make([]byte, 1<<20-1000)))
+	}
+	greedy := fetchRequest("orders", 0, 0)
+	greedy.MaxBytes, greedy.Topics[0].Partitions[0].PartitionMaxBytes = 64<<20, 64<<20
+	slow := make([]*peer, 8)
+	for i := range slow {
+		slow[i] = dial(t, s)
+		_ = slow[i].conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+		for range 10 {
+			slow[i].send(greedy)
+		}
+	}
+	eventually(t, "they hold memory", func() bool { return s.answers.used() > 0 })
+	good := dial(t, s)
+	for offset := range int64(40) {
+		r := fetchRequest("orders", 0, offset)
+		r.MaxWaitMillis = 5000
+		got := ask[*kmsg.FetchResponse](good, 12, r).Topics[0].Partitions[0]
+		if len(got.RecordBatches) == 0 {
+			t.Fatalf("offset %d: no records within 5s", offset)
+		}
+		if used := s.answers.used(); used > memory+10<<20 { // one batch beyond, for each connection
+			t.Fatalf("answers hold %d bytes, want about %d", used, memory)
+		}
+	}
+	eventually(t, "the slow ones are closed", func() bool { return s.connected() == 1 })
+	eventually(t, "their memory is back", func() bool { return s.answers.used() == 0 })
+}
+
+func appendTo(t testing.TB, to *topic.Topic, batch topic.Batch) {
+	t.Helper()
+	appending, err := to.Append(t.Context(), 0, []topic.Batch{batch})
+	if err == nil {
+		_, _, err = appending.Wait(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A panic in a request ends its connection only.
+func TestPanicsEndOneConnection(t *testing.T) {
+	var lines log
+	s := start(t, nil, Options{Logger: lines.logger()}) // without a broker
+	other, p := dial(t, s), dial(t, s)
+	p.send(kmsg.NewPtrMetadataRequest())
+	p.closed()
+	lines.await(t, "kafka request panics")
+	ask[*kmsg.ApiVersionsResponse](other, 3, apiVersionsRequest())
+}
+
+// Stop answers what was asked, and does not wait for what may never come.
+func TestStopAnswersWhatWasAsked(t *testing.T) {
+	store := storetest.NewMemory()
+	b := startBroker(t, store, topic.Config{})
+	create(t, b, "orders", 1)
+	s := NewServer(b, Options{Addr: "127.0.0.1:0"})
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	producer, consumer, idle := dial(t, s), dial(t, s), dial(t, s)
+	ask[*kmsg.ApiVersionsResponse](idle, 3, apiVersionsRequest())
+	store.Hold()
+	r := produceRequest("orders", 0, batchOf([]byte("x")))
+	sent := producer.send(r)
+	waiting := fetchRequest("orders", 0, 0)
+	waiting.MaxWaitMillis = 60_000
+	fetched := consumer.send(waiting)
+	eventually(t, "both are under way", func() bool {
+		return testutil.ToFloat64(s.metrics.byKind[keyProduce])+testutil.ToFloat64(s.metrics.byKind[keyFetch]) == 2
+	})
+	stopped := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		stopped <- s.Stop(ctx)
+	}()
+	consumer.receive(waiting, fetched)
+	store.Release()
+	answered := producer.receive(r, sent).(*kmsg.ProduceResponse)
+	wantCode(t, "produce", answered.Topics[0].Partitions[0].ErrorCode, nil)
+	if err := <-stopped; err != nil {
+		t.Fatal(err)
+	}
+	idle.closed()
+	if _, err := net.Dial("tcp", s.Addr()); err == nil {
+		t.Error("the server still lets clients in")
+	}
+	if used := s.requests.used(); used != 0 {
+		t.Errorf("the stopped server holds %d bytes for requests", used)
+	}
+}
+
+// FuzzFrame sends anything to a connection: it must end, without a panic, and
+// give back the memory it took.
+func FuzzFrame(f *testing.F) {
+	f.Add(frameOf(0, 18, 0, 3, 0, 0, 0, 1, 0xff, 0xff, 0, 2, 'x', 2, '1', 0))
+	f.Add(frameOf(0, 18, 0, 99, 0, 0, 0, 1))
+	f.Add([]byte{0x7f, 0xff, 0xff, 0xff, 0, 0})
+	for _, kind := range requests {
+		r := kmsg.RequestForKey(kind.key)
+		r.SetVersion(kind.max)
+		f.Add(kmsg.NewRequestFormatter().AppendRequest(nil, r, 1))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s := NewServer(nil, Options{MaxRequestBytes: 1 << 20, RequestMemory: 4 << 20})
+		for key, kind := range s.kinds { // parse all, and do nothing
+			harmless := *kind
+			harmless.handle = func(_ *Server, _ *call, r kmsg.Request) answer { return respond(r.ResponseKind()) }
+			s.kinds[key] = &harmless
+		}
+		here, there := net.Pipe()
+		c := newConnection(t.Context(), s, here)
+		var both sync.WaitGroup
+		both.Go(func() { _ = c.read(c.ctx) })
+		both.Go(func() { _ = c.send(c.ctx) })
+		both.Go(func() { _, _ = io.Copy(io.Discard, bufio.NewReader(there)) })
+		_, _ = there.Write(data)
+		_ = there.Close()
+		both.Wait()
+		if s.requests.used() != 0 || s.large.used() != 0 {
+			t.Errorf("a connection that ended holds %d and %d bytes", s.requests.used(), s.large.used())
+		}
+	})
+}

@@ -1,0 +1,159 @@
+package kafka
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kbin"
+)
+
+// A request is walked through before it is decoded. The decoder believes what a
+// request says of the lengths of arrays and the numbers of tags before it has
+// seen them: a few bytes could make it take gigabytes, or count for minutes.
+
+// maxElements is the most elements of arrays, and tags, of one request.
+const maxElements = 100_000
+
+// shape is what follows what in a kind of request, in all of its versions.
+type shape []part
+
+// part is a field, or an array or structure of fields.
+type part struct {
+	// from and to are the versions that have it.
+	from, to int16
+	// kind is how it is written, see shapes.
+	kind  byte
+	array bool
+	// inside are the fields of a structure.
+	inside shape
+}
+
+// newShape reads the notation of shapes.
+func newShape(text string) shape {
+	s, rest := readShape(text)
+	if rest != "" {
+		panic("shape " + text + ": too many brackets")
+	}
+	return s
+}
+
+// readShape returns the shape up to a closing bracket, and what follows that.
+func readShape(text string) (s shape, rest string) {
+	for text = strings.TrimSpace(text); text != ""; text = strings.TrimSpace(text) {
+		if text[0] == ']' {
+			return s, text[1:]
+		}
+		p := part{to: 1<<15 - 1}
+		if at := strings.IndexByte(text, ':'); at > 0 && !strings.ContainsAny(text[:at], " []*") {
+			p.from, p.to = readVersions(text[:at])
+			text = text[at+1:]
+		}
+		switch text[0] {
+		case '[':
+			p.array = true
+			p.inside, text = readShape(text[1:])
+		case '*':
+			p.array, p.kind, text = true, text[1], text[2:]
+		default:
+			p.kind, text = text[0], text[1:]
+		}
+		s = append(s, p)
+	}
+	return s, ""
+}
+
+// readVersions reads "3+", "-3" and "2-4".
+func readVersions(text string) (from, to int16) {
+	first, last, _ := strings.Cut(strings.Replace(text, "+", "-", 1), "-")
+	return number(first, 0), number(last, 1<<15-1)
+}
+
+func number(text string, otherwise int16) int16 {
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseInt(text, 10, 16)
+	if err != nil {
+		panic("shape: version " + text)
+	}
+	return int16(n)
+}
+
+// walk goes through the body of a request.
+type walk struct {
+	kbin.Reader
+	version  int16
+	flexible bool
+	elements int
+}
+
+// check returns an error if a body is shorter than it says, or has too many
+// elements.
+func (s shape) check(version int16, flexible bool, body []byte) error {
+	w := walk{Reader: kbin.Reader{Src: body}, version: version, flexible: flexible}
+	w.structure(s)
+	if w.elements > maxElements {
+		return fmt.Errorf("more than %d elements in one request", maxElements)
+	}
+	return w.Complete()
+}
+
+// fine tells whether to go on.
+func (w *walk) fine() bool { return w.Ok() && w.elements <= maxElements }
+
+func (w *walk) structure(s shape) {
+	for i := range s {
+		p := &s[i]
+		if w.version < p.from || w.version > p.to || !w.fine() {
+			continue
+		}
+		if !p.array {
+			w.field(p.kind)
+			continue
+		}
+		for left := w.count(); left > 0 && w.fine(); left-- {
+			w.elements++
+			if p.inside != nil {
+				w.structure(p.inside)
+			} else {
+				w.field(p.kind)
+			}
+		}
+	}
+	if w.flexible {
+		w.tags()
+	}
+}
+
+func (w *walk) count() int32 {
+	if w.flexible {
+		return w.CompactArrayLen()
+	}
+	return w.ArrayLen()
+}
+
+func (w *walk) tags() {
+	for left := w.Uvarint(); left > 0 && w.fine(); left-- {
+		w.elements++
+		w.Uvarint()
+		w.Span(int(w.Uvarint()))
+	}
+}
+
+// widths are those of the fields that always have the same.
+var widths = map[byte]int{'b': 1, 'h': 2, 'i': 4, 'q': 8, 'u': 16}
+
+func (w *walk) field(kind byte) {
+	length := widths[kind]
+	switch {
+	case length > 0:
+	case w.flexible:
+		length = int(w.Uvarint()) - 1
+	case kind == 's':
+		length = int(w.Int16())
+	default:
+		length = int(w.Int32())
+	}
+	w.Span(max(length, 0)) // null is -1
+}

@@ -1,0 +1,113 @@
+package kafka
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"reflect"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// The shapes say of each request, in each version that anyone may serve, what
+// the decoder says: requests filled at random pass whole, and cut short they
+// do not.
+func TestShapesAreThoseOfTheDecoder(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for key, shape := range shapes {
+		for version := range kmsg.RequestForKey(key).MaxVersion() + 1 {
+			if key == 2 && version == 0 {
+				continue // has a field that no later version has, and is not served
+			}
+			for range 20 {
+				r := kmsg.RequestForKey(key)
+				r.SetVersion(version)
+				fillShape(reflect.ValueOf(r).Elem(), random)
+				r.SetVersion(version)
+				body := r.AppendTo(nil)
+				if err := shape.check(version, r.IsFlexible(), body); err != nil {
+					t.Fatalf("%s version %d: %v", requestName(key), version, err)
+				}
+				if len(body) == 0 {
+					continue
+				}
+				if err := shape.check(version, r.IsFlexible(), body[:random.IntN(len(body))]); err == nil {
+					t.Fatalf("%s version %d passes though it was cut short", requestName(key), version)
+				}
+			}
+		}
+	}
+}
+
+func TestEveryRequestThatIsServedHasAShape(t *testing.T) {
+	for _, kind := range requests {
+		if _, ok := shapes[kind.key]; !ok {
+			t.Errorf("%s has no row in shapes", requestName(kind.key))
+		}
+	}
+}
+
+// fill sets all fields to something.
+func fillShape(value reflect.Value, random *rand.Rand) {
+	switch value.Kind() {
+	case reflect.Struct:
+		if value.Type() == reflect.TypeFor[kmsg.Tags]() {
+			tags := value.Addr().Interface().(*kmsg.Tags)
+			for range random.IntN(3) {
+				tags.Set(100+uint32(random.IntN(300)), make([]byte, random.IntN(200)))
+			}
+			return
+		}
+		for i := range value.NumField() {
+			fillShape(value.Field(i), random)
+		}
+	case reflect.Slice:
+		value.Set(reflect.MakeSlice(value.Type(), random.IntN(3), 4))
+		fallthrough
+	case reflect.Array:
+		for i := range value.Len() {
+			fillShape(value.Index(i), random)
+		}
+	case reflect.Pointer:
+		value.Set(reflect.New(value.Type().Elem()))
+		fillShape(value.Elem(), random)
+	case reflect.String:
+		value.SetString(string(bytes.Repeat([]byte("x"), random.IntN(200))))
+	case reflect.Bool:
+		value.SetBool(random.IntN(2) == 0)
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32:
+		value.SetUint(uint64(random.IntN(100)))
+	default:
+		value.SetInt(int64(random.IntN(100)))
+	}
+}
+
+// A request that says it has billions of tags or elements costs nothing.
+func TestShapesBoundWhatARequestCosts(t *testing.T) {
+	many := []byte{0xff, 0xff, 0xff, 0xff, 0x0f}
+	bodies := map[string][]byte{
+		"tags at the end":       append([]byte{1, 0, 1, 0, 0, 0, 0, 1}, many...),
+		"topics, few bytes":     append([]byte{1, 0, 1, 0, 0, 0, 0}, many...),
+		"topics that are there": append([]byte{1, 0, 1, 0, 0, 0, 0, 0x81, 0x80, 0x80, 0x04}, make([]byte, 40<<20)...),
+		"partitions":            append([]byte{1, 0, 1, 0, 0, 0, 0, 2, 2, 'x', 0x81, 0x80, 0x80, 0x04}, make([]byte, 40<<20)...),
+	}
+	for name, body := range bodies {
+		h := header{key: keyProduce, version: 9}
+		frame := append([]byte{0, 0, 0, 9, 0, 0, 0, 1, 0xff, 0xff, 0}, body...)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		began := time.Now()
+		if _, err := parseRequest(&h, frame); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("%s: took %v", name, took)
+		}
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {
+			t.Errorf("%s: took %d bytes of memory", name, took)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package natsstore_test
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/natsstore"
+)
+
+func benchLog(b *testing.B) topic.Log {
+	s := open(b, b.TempDir(), natsstore.Options{Logger: slog.New(slog.DiscardHandler)})
+	b.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	l, err := s.OpenLog(b.Context(), "bench")
+	if err != nil {
+		b.Fatal(err)
+	}
+	return l
+}
+
+// fill appends entries, some of them under way at once.
+func fill(b *testing.B, l topic.Log, entries, size, depth int) {
+	data := make([]byte, size)
+	room := make(chan struct{}, depth)
+	done := func(err error) {
+		if err != nil {
+			b.Error(err)
+		}
+		<-room
+	}
+	for i := range entries {
+		room <- struct{}{}
+		l.Append(topic.Entry{Sequence: uint64(i + 1), Mark: topic.Mark{Base: int64(i)}, Data: data}, done)
+	}
+	for range depth {
+		room <- struct{}{}
+	}
+}
+
+// BenchmarkAppend appends with an fsync each.
+func BenchmarkAppend(b *testing.B) {
+	for _, size := range []int{1 << 10, 16 << 10, 256 << 10, 1 << 20} {
+		for _, depth := range []int{1, 4} {
+			b.Run(fmt.Sprintf("%dKiB/depth%d", size>>10, depth), func(b *testing.B) {
+				l := benchLog(b)
+				b.SetBytes(int64(size))
+				b.ReportAllocs()
+				b.ResetTimer()
+				fill(b, l, b.N, size, depth)
+			})
+		}
+	}
+}
+
+// BenchmarkRead reads a log of 256 MiB from the start, again and again.
+func BenchmarkRead(b *testing.B) {
+	for _, size := range []int{16 << 10, 256 << 10} {
+		b.Run(fmt.Sprintf("%dKiB", size>>10), func(b *testing.B) {
+			l := benchLog(b)
+			fill(b, l, 256<<20/size, size, 4)
+			b.SetBytes(int64(size))
+			b.ReportAllocs()
+			b.ResetTimer()
+			from := uint64(1)
+			for read := 0; read < b.N; {
+				got, err := l.Read(b.Context(), from, 1<<20)
+				if err != nil {
+					b.Fatal(err)
+				}
+				read += len(got)
+				if from = 1; len(got) > 0 {
+					from = got[len(got)-1].Sequence + 1
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkMeta sets one key again and again.
+func BenchmarkMeta(b *testing.B) {
+	s := open(b, b.TempDir(), natsstore.Options{Logger: slog.New(slog.DiscardHandler)})
+	defer s.Close()
+	revision := uint64(0)
+	var err error
+	for b.Loop() {
+		if revision, err = s.Meta().Put(b.Context(), "key", []byte("value"), revision); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,235 @@
+package natsstore
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+// patience is how long a test waits for what must come.
+const patience = time.Minute
+
+func openStore(t *testing.T, options Options) *Store {
+	t.Helper()
+	options.Logger = slog.New(slog.DiscardHandler)
+	s, err := Open(t.TempDir(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func openLog(t *testing.T, s *Store) *log {
+	t.Helper()
+	l, err := s.OpenLog(t.Context(), "log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.(*log)
+}
+
+// send appends entries with these sequences, and returns where their outcomes
+// will be.
+func send(l *log, sequences ...uint64) chan error {
+	outcomes := make(chan error, len(sequences))
+	for _, sequence := range sequences {
+		l.Append(topic.Entry{Sequence: sequence, Data: []byte("data")}, func(err error) { outcomes <- err })
+	}
+	return outcomes
+}
+
+// wantOutcomes checks the outcomes of appends; nil is one that was written.
+func wantOutcomes(t *testing.T, outcomes chan error, want ...error) {
+	t.Helper()
+	for i, want := range want {
+		select {
+		case err := <-outcomes:
+			if !errors.Is(err, want) {
+				t.Fatalf("append %d: %v, want %v", i, err, want)
+			}
+		case <-time.After(patience):
+			t.Fatalf("append %d is not reported", i)
+		}
+	}
+}
+
+// TestLostAnswers drops the answers to some appends.
+func TestLostAnswers(t *testing.T) {
+	s := openStore(t, Options{Timeout: 100 * time.Millisecond})
+	l := openLog(t, s)
+	wantOutcomes(t, send(l, 1), nil)
+	s.mu.Lock()
+	delete(s.tokens, l.token)
+	s.mu.Unlock()
+	wantOutcomes(t, send(l, 2, 3, 9), topic.ErrUncertain, topic.ErrUncertain, topic.ErrUncertain)
+	s.mu.Lock()
+	s.tokens[l.token] = l
+	s.mu.Unlock()
+	// Wait looks for itself.
+	if err := l.Wait(t.Context(), 3); err != nil {
+		t.Fatal(err)
+	}
+	if first, last, err := l.Ends(t.Context()); first != 1 || last != 3 || err != nil {
+		t.Fatalf("ends are %d and %d: %v", first, last, err)
+	}
+	wantOutcomes(t, send(l, 2), topic.ErrFenced)
+	wantOutcomes(t, send(l, 4, 5), nil, nil)
+}
+
+// TestBehindAFailure appends one that is written behind one that is fenced, both
+// under way when the failure is found.
+func TestBehindAFailure(t *testing.T) {
+	l := openLog(t, openStore(t, Options{}))
+	hold := make(chan struct{})
+	l.Append(topic.Entry{Sequence: 1}, func(error) { <-hold })
+	outcomes := send(l, 9, 2, 3)
+	close(hold)
+	wantOutcomes(t, outcomes, topic.ErrFenced, topic.ErrUncertain, topic.ErrUncertain)
+	if _, last, err := l.Ends(t.Context()); last != 3 || err != nil {
+		t.Fatalf("the last is %d: %v", last, err)
+	}
+	wantOutcomes(t, send(l, 4), nil)
+}
+
+// TestRefusedBeforeItIsSent has an entry that is too large between others.
+func TestRefusedBeforeItIsSent(t *testing.T) {
+	l := openLog(t, openStore(t, Options{}))
+	outcomes := make(chan error, 3)
+	done := func(err error) { outcomes <- err }
+	l.Append(topic.Entry{Sequence: 1}, done)
+	l.Append(topic.Entry{Sequence: 2, Data: make([]byte, MaxEntryBytes+1)}, done)
+	l.Append(topic.Entry{Sequence: 3}, done)
+	var large *EntryTooLargeError
+	wantOutcomes(t, outcomes, nil)
+	if err := <-outcomes; !errors.As(err, &large) {
+		t.Fatalf("append 2: %v, want EntryTooLargeError", err)
+	}
+	wantOutcomes(t, outcomes, topic.ErrFenced)
+}
+
+// TestDeletedUnderWay deletes a log while nobody answers its appends.
+func TestDeletedUnderWay(t *testing.T) {
+	s := openStore(t, Options{})
+	l := openLog(t, s)
+	s.mu.Lock()
+	delete(s.tokens, l.token)
+	s.mu.Unlock()
+	outcomes := send(l, 1, 2)
+	if err := s.DeleteLog(t.Context(), "log"); err != nil {
+		t.Fatal(err)
+	}
+	wantOutcomes(t, outcomes, topic.ErrNoLog, topic.ErrNoLog)
+}
+
+// TestLostConnections cuts the connections to the engine.
+func TestLostConnections(t *testing.T) {
+	s := openStore(t, Options{Timeout: 500 * time.Millisecond})
+	l := openLog(t, s)
+	wantOutcomes(t, send(l, 1), nil)
+	for round := range 3 {
+		for _, conn := range append(slices.Clone(s.reader.conns), s.conn) {
+			id, err := conn.GetClientID()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.engine.DisconnectClientByID(id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		appendUntilTaken(t, l)
+		if _, err := s.Meta().Put(t.Context(), fmt.Sprint("key", round), nil, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// appendUntilTaken appends and reads until both succeed, as a caller does after failures.
+func appendUntilTaken(t *testing.T, l *log) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		if time.Now().After(deadline) {
+			t.Fatal("the store does not recover")
+		}
+		_, last, err := l.Ends(t.Context())
+		if err != nil {
+			continue
+		}
+		if err := <-send(l, last+1); err != nil {
+			if !errors.Is(err, topic.ErrUncertain) && !errors.Is(err, topic.ErrFenced) {
+				t.Fatalf("append: %v", err)
+			}
+			continue
+		}
+		if got, err := l.Read(t.Context(), last+1, 1); err == nil && len(got) == 1 {
+			return
+		}
+	}
+}
+
+// TestSweep looks whether what is superseded or deleted is removed from the
+// engine, and nothing else is.
+func TestSweep(t *testing.T) {
+	s := openStore(t, Options{})
+	SweepAtOnce(s)
+	m := s.meta
+	for i := range 20 {
+		key := fmt.Sprint("key", i)
+		revision := uint64(0)
+		for value := range 5 {
+			var err error
+			if revision, err = m.Put(t.Context(), key, []byte{byte(value)}, revision); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if i%2 == 0 {
+			if err := m.Delete(t.Context(), key, revision); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for deadline := time.Now().Add(patience); ; {
+		info, err := m.stream.Info(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.State.Msgs == 10 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the engine keeps %d messages of 10 keys", info.State.Msgs)
+		}
+	}
+	if items, err := m.List(t.Context(), ""); err != nil || len(items) != 10 {
+		t.Fatalf("%d keys: %v", len(items), err)
+	}
+}
+
+// TestErrorsOfTheEngine checks that each code has a name in the contract.
+func TestErrorsOfTheEngine(t *testing.T) {
+	for code, want := range map[server.ErrorIdentifier]error{
+		server.JSStreamWrongLastSequenceErrF:    topic.ErrFenced,
+		server.JSStreamTooManyRequests:          topic.ErrFenced,
+		server.JSInsufficientResourcesErr:       topic.ErrFull,
+		server.JSAccountResourcesExceededErr:    topic.ErrFull,
+		server.JSStorageResourcesExceededErr:    topic.ErrFull,
+		server.JSStreamNotFoundErr:              topic.ErrNoLog,
+		server.JSClusterNotAvailErr:             topic.ErrUncertain,
+		server.JSStreamMessageExceedsMaximumErr: topic.ErrUncertain,
+	} {
+		if got := sentinelOf(int(code)); !errors.Is(got, want) {
+			t.Errorf("code %d is %v, want %v", code, got, want)
+		}
+	}
+}

@@ -22,6 +22,8 @@ type Server interface {
 	Line(ctx context.Context, partitions int) (Line, error)
 	// Kept is how many records the broker itself says the topic has.
 	Kept(ctx context.Context) (int, error)
+	// CPU is how much time of a processor the broker has used so far.
+	CPU() (time.Duration, error)
 	// Stop ends the process and removes its files.
 	Stop() error
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -86,6 +87,8 @@ func (s *jetStreamServer) Kept(ctx context.Context) (int, error) {
 	}
 	return kept, nil
 }
+
+func (s *jetStreamServer) CPU() (time.Duration, error) { return s.process.cpu() }
 
 func (s *jetStreamServer) Stop() error {
 	if s.conn != nil {

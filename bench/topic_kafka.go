@@ -104,6 +104,8 @@ func (s *kafkaServer) restart(ctx context.Context) (err error) {
 	return err
 }
 
+func (s *kafkaServer) CPU() (time.Duration, error) { return s.process.cpu() }
+
 func (s *kafkaServer) Stop() error {
 	return errors.Join(s.process.stop(syscall.SIGKILL), removeAll(s.folder))
 }

@@ -43,13 +43,29 @@ type Produced struct {
 	// Read is of the same records, from the start of a new consumer; zero
 	// unless it was asked for.
 	Read Rate
+	// SentCPU and ReadCPU are what the broker used of a processor meanwhile.
+	SentCPU, ReadCPU time.Duration
+}
+
+// PerMillion is a time per million records.
+func (r Rate) PerMillion(cpu time.Duration) time.Duration {
+	return time.Duration(float64(cpu) / float64(r.Jobs) * 1e6)
 }
 
 // Produce measures records that are sent as fast as they are taken. With read,
 // which only Kafka brokers can, they are then consumed from the start.
 func Produce(ctx context.Context, broker Broker, stream Stream, read bool) (produced Produced, err error) {
 	err = serve(ctx, broker, func(ctx context.Context, server Server) error {
-		if produced.Sent, err = produce(ctx, server, stream); err != nil || !read {
+		before, err := server.CPU()
+		if err != nil {
+			return err
+		}
+		if produced.Sent, err = produce(ctx, server, stream); err != nil {
+			return err
+		}
+		after, err := server.CPU()
+		produced.SentCPU = after - before
+		if err != nil || !read {
 			return err
 		}
 		kafka, ok := server.(*kafkaServer)
@@ -57,7 +73,12 @@ func Produce(ctx context.Context, broker Broker, stream Stream, read bool) (prod
 			return errors.New("is not read here: it does not speak Kafka")
 		}
 		c, err := kafka.consume(ctx, recordsTopic, produced.Sent.Jobs, nil)
+		if err != nil {
+			return err
+		}
 		produced.Read = c.Rate
+		atEnd, err := server.CPU()
+		produced.ReadCPU = atEnd - after
 		return err
 	})
 	return produced, err

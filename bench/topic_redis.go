@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -55,6 +56,8 @@ func (s *redisStreams) Kept(ctx context.Context) (int, error) {
 	}
 	return kept, nil
 }
+
+func (s *redisStreams) CPU() (time.Duration, error) { return s.server.process.cpu() }
 
 func (s *redisStreams) Stop() error {
 	_ = s.client.Close() // the server ends now

@@ -28,6 +28,9 @@ func TestProduce(t *testing.T) {
 			if err != nil || produced.Sent.Jobs == 0 || produced.Sent.Took < stream.For {
 				t.Fatalf("produced %+v: %v", produced, err)
 			}
+			if produced.SentCPU <= 0 || produced.SentCPU > 10*time.Second {
+				t.Errorf("the broker used %s of a processor in %s", produced.SentCPU, produced.Sent.Took)
+			}
 			if broker.Name == "sluice" && produced.Read.Jobs != produced.Sent.Jobs {
 				t.Errorf("read %d records of %d", produced.Read.Jobs, produced.Sent.Jobs)
 			}
@@ -88,6 +91,7 @@ type losingServer struct{ sent atomic.Int64 }
 
 func (s *losingServer) Line(context.Context, int) (Line, error) { return &losingLine{s}, nil }
 func (s *losingServer) Kept(context.Context) (int, error)       { return int(s.sent.Load()) * 9 / 10, nil }
+func (s *losingServer) CPU() (time.Duration, error)             { return 0, nil }
 func (s *losingServer) Stop() error                             { return nil }
 
 type losingLine struct{ server *losingServer }

@@ -18,12 +18,16 @@ const (
 
 const (
 	produceWhat = "records/s, fsynced before they are acknowledged (acks=all), "
-	uncompress  = "not compressed, one producer"
+	// What a broker uses is a lesser share of a busy machine, but the same time.
+	processorWhat = "milliseconds of a processor that the broker used for a million records"
+	uncompress    = "not compressed, one producer"
 )
 
 func takeProduce(ctx context.Context, e *bench.Environment, found *results) error {
 	sent := found.table("Produce, 100-byte records", produceWhat+"one partition; "+uncompress, rate)
 	read := found.table("Consume, 100-byte records", "records/s, from the start, of the records that were produced", rate)
+	sentCPU := found.table("Produce, 100-byte records: processor", processorWhat, milliseconds)
+	readCPU := found.table("Consume, 100-byte records: processor", processorWhat, milliseconds)
 	kafka := len(e.KafkaBrokers()) // the first ones
 	for i, broker := range e.Brokers() {
 		stream := bench.Stream{Bytes: bench.PayloadBytes, Partitions: 1, For: produceFor}
@@ -32,8 +36,10 @@ func takeProduce(ctx context.Context, e *bench.Environment, found *results) erro
 			return err
 		}
 		sent.add(broker.Name, produced.Sent.PerSecond())
+		sentCPU.add(broker.Name, inMilliseconds(produced.Sent.PerMillion(produced.SentCPU)))
 		if i < kafka {
 			read.add(broker.Name, produced.Read.PerSecond())
+			readCPU.add(broker.Name, inMilliseconds(produced.Read.PerMillion(produced.ReadCPU)))
 		}
 	}
 	return nil

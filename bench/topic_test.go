@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -191,6 +192,14 @@ func TestACommandThatCannotBeBuilt(t *testing.T) {
 	_, err := newEnvironment(t).command(t.Context(), "no-such-broker", "github.com/sluice-project/sluice/bench/no-such-broker", "")
 	if err == nil || !strings.Contains(err.Error(), "no-such-broker is not in PATH, and cannot be built") {
 		t.Errorf("error %v, want one that says what cannot be built", err)
+	}
+}
+
+// JetStream runs by itself in the version that sluice has inside.
+func TestJetStreamVersion(t *testing.T) {
+	text, err := os.ReadFile("../go.mod")
+	if want := jetStreamModule + " " + jetStreamVersion + "\n"; err != nil || !strings.Contains(string(text), want) {
+		t.Errorf("go.mod at the root does not name %q: %v", want, err)
 	}
 }
 

@@ -25,15 +25,18 @@ func (v Viewed) Share() float64 { return float64(v.Shown) / float64(v.Whole) }
 const (
 	// viewPasses says that the view shows one of so many records.
 	viewPasses = 100
+	// asSource says that a view has as many partitions as its source.
+	asSource = -1
 	// viewBatch is the least records of a batch.
 	viewBatch = 100
-	// viewBatchBytes is room for a little more than that.
-	viewBatchBytes = viewBatch*(PayloadBytes+30) + 100
+	// viewBatchBytes is room for half as many more: the client also sends batches
+	// that are not full.
+	viewBatchBytes = viewBatch * (PayloadBytes + 30) * 3 / 2
 )
 
 // View measures what a consumer gets of a view that shows one in a hundred
-// records, in uncompressed batches of a little more than 100 records: small
-// ones, since each that the view shows a part of has an overhead.
+// records, in uncompressed batches of 100 to 160 records on average: small ones,
+// since each that the view shows a part of has an overhead.
 func (e *Environment) View(ctx context.Context, records int) (v Viewed, err error) {
 	producer := []kgo.Opt{
 		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerLinger(50 * time.Millisecond),
@@ -52,7 +55,7 @@ func view(ctx context.Context, server *kafkaServer, records int) (v Viewed, err 
 		return v, err
 	}
 	settings := map[string]string{"sluice.view.of": recordsTopic, "sluice.view.where": `headers.tag == "paid"`}
-	if err := server.create(ctx, "paid", 1, settings); err != nil {
+	if err := server.create(ctx, "paid", asSource, settings); err != nil {
 		return v, err
 	}
 	if v.Batches, err = produceTagged(ctx, server, records); err != nil {

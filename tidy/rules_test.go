@@ -42,7 +42,7 @@ var packages = map[string]rule{
 	"topic/kafka": {imports: []string{"lifecycle", "topic"}, refuses: []string{nats}},
 
 	"topic/natsstore":   {imports: []string{"topic"}, refuses: []string{"net"}},
-	"topic/api":       {imports: []string{"topic"}, refuses: []string{nats}},
+	"topic/api":         {imports: []string{"topic"}, refuses: []string{nats}},
 	"topic/storetest":   {imports: []string{"topic"}, testOnly: true},
 	"lifecycle":         {refuses: []string{"github.com", "net"}},
 	"spelling":          {refuses: []string{"github.com", "net", "os"}},
@@ -51,6 +51,7 @@ var packages = map[string]rule{
 
 	// A module of its own.
 	"bench":             {imports: []string{"bulk", "bulk/pebblestore"}},
+	"bench/cmd/broker":  {imports: []string{"lifecycle", "ops", "topic", "topic/kafka", "topic/natsstore"}},
 	"bench/cmd/compare": {imports: []string{"bench"}},
 
 	"sim":  {testOnly: true, virtualTime: true},
@@ -68,7 +69,7 @@ var notInTheBinary = []string{"testing", "net/http/httptest", "pgregory.net/rapi
 
 // notInTheModule are modules that only bench/ needs, so that they never reach
 // users: go.mod at the root must not name them.
-var notInTheModule = []string{"github.com/hibiken/asynq", "github.com/riverqueue/river", "github.com/jackc/pgx", "github.com/redis/go-redis"}
+var notInTheModule = []string{"github.com/hibiken/asynq", "github.com/riverqueue/river", "github.com/jackc/pgx", "github.com/redis/go-redis", "github.com/klaudworks/klite"}
 
 // The most lines of a file and of a function.
 const (

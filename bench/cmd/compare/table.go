@@ -56,6 +56,15 @@ type resultTable struct {
 	title, what string
 	unit        unit
 	rows        []*row
+	// grid is the title of a table of medians that this is a column of, and
+	// column its head; empty: it is printed by itself.
+	grid, column string
+}
+
+// in makes the table a column of a grid.
+func (t *resultTable) in(grid, column string) *resultTable {
+	t.grid, t.column = grid, column
+	return t
 }
 
 type row struct {
@@ -104,6 +113,27 @@ func (t *resultTable) render() string {
 	return w.RenderMarkdown()
 }
 
+// renderGrid returns the tables of a grid side by side: of each the medians.
+func renderGrid(tables []*resultTable, grid string) string {
+	header, rows := table.Row{""}, []table.Row{}
+	for _, t := range tables {
+		if t.grid != grid {
+			continue
+		}
+		header = append(header, t.column)
+		for i, r := range t.rows {
+			if i == len(rows) {
+				rows = append(rows, table.Row{r.name})
+			}
+			rows[i] = append(rows[i], t.unit.format(median(r.values)))
+		}
+	}
+	w := table.NewWriter()
+	w.AppendHeader(header)
+	w.AppendRows(rows)
+	return w.RenderMarkdown()
+}
+
 // first is what the others are compared with.
 func (t *resultTable) first() string { return t.rows[0].name }
 
@@ -143,9 +173,15 @@ func printAll(out io.Writer, facts []bench.Fact, tables []*resultTable, runs int
 		fmt.Fprintf(&text, " %s: %s.", f.Name, f.Value)
 	}
 	text.WriteString("\n")
+	printed := ""
 	for _, t := range tables {
-		if len(t.rows) > 0 {
+		switch {
+		case len(t.rows) == 0:
+		case t.grid == "":
 			fmt.Fprintf(&text, "\n### %s\n\n%s\n\n%s\n", t.title, t.what, t.render())
+		case t.grid != printed:
+			printed = t.grid
+			fmt.Fprintf(&text, "\n### %s\n\nMedians.\n\n%s\n", t.grid, renderGrid(tables, t.grid))
 		}
 	}
 	_, err := io.WriteString(out, text.String())

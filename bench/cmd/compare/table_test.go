@@ -137,6 +137,36 @@ func TestTableOfLatencies(t *testing.T) {
 	}
 }
 
+// Tables of a grid are printed side by side, once.
+func TestGrid(t *testing.T) {
+	found := &results{}
+	for _, run := range []float64{1, 3, 2} {
+		found.table("Alone", "ms", milliseconds).add("resident", run)
+		for i, name := range []string{"a", "b"} {
+			found.table("Peak", "records/s", rate).in("Settings", "busy").add(name, 1000*run+float64(i))
+			found.table("Wait", "ms", milliseconds).in("Settings", "wait").add(name, run+float64(i))
+		}
+	}
+	var out bytes.Buffer
+	if err := printAll(&out, nil, found.tables[1:], 3); err != nil {
+		t.Fatal(err)
+	}
+	want := `Runs: 3.
+
+### Settings
+
+Medians.
+
+|  | busy | wait |
+| --- | --- | --- |
+| a | 2,000 | 2.000 |
+| b | 2,001 | 3.000 |
+`
+	if out.String() != want {
+		t.Errorf("printed\n%s\nwant\n%s", &out, want)
+	}
+}
+
 // JSON has every run's value, and the ratio only where one is printed.
 func TestJSON(t *testing.T) {
 	found := &results{}

@@ -121,13 +121,15 @@ func takeLatency(ctx context.Context, e *bench.Environment, found *results) erro
 func inMilliseconds(d time.Duration) float64 { return d.Seconds() * 1000 }
 
 func takeSettings(ctx context.Context, e *bench.Environment, found *results) error {
-	peak := found.table("Settings: one busy producer", "records/s of 100 bytes, one partition", rate)
-	alone := found.table("Settings: one record at a time, median", "milliseconds until a record is acknowledged", milliseconds)
-	aloneP99 := found.table("Settings: one record at a time, p99", "milliseconds until a record is acknowledged", milliseconds)
-	many := fmt.Sprintf("%d producers, each one record at a time, to one partition", bench.SettingsProducers)
-	manyRate := found.table("Settings: many small producers", "records/s; "+many, rate)
-	manyMedian := found.table("Settings: many small producers, median", "milliseconds; "+many, milliseconds)
-	manyP99 := found.table("Settings: many small producers, p99", "milliseconds; "+many, milliseconds)
+	const grid = "Settings of sluice: sync and linger, 100-byte records, one partition"
+	const until = "milliseconds until a record is acknowledged; one producer, one record at a time"
+	many := fmt.Sprintf("%d producers, each one record at a time", bench.SettingsProducers)
+	peak := found.table("Settings: one busy producer", "records/s", rate).in(grid, "busy producer, records/s")
+	alone := found.table("Settings: one at a time, median", until, milliseconds).in(grid, "one at a time, median ms")
+	aloneP99 := found.table("Settings: one at a time, p99", until, milliseconds).in(grid, "p99 ms")
+	manyRate := found.table("Settings: many small producers", "records/s; "+many, rate).in(grid, fmt.Sprintf("%d at a time, records/s", bench.SettingsProducers))
+	manyMedian := found.table("Settings: many small producers, median", "milliseconds; "+many, milliseconds).in(grid, "median ms")
+	manyP99 := found.table("Settings: many small producers, p99", "milliseconds; "+many, milliseconds).in(grid, "p99 ms")
 	for _, settings := range bench.Settings() {
 		effect, err := e.BySettings(ctx, settings, settingsFor)
 		if err != nil {

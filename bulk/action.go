@@ -105,6 +105,9 @@ type Spec struct {
 	FailAbove *float64 `json:"fail_above,omitempty"`
 	// ReplayOf is the action whose dead letters this one runs again.
 	ReplayOf string `json:"replay_of,omitempty"`
+	// Events names what is published of the action beside its status: JobEvents.
+	// ActionEvents may be named and makes no difference. It needs a Publisher.
+	Events []string `json:"events,omitempty"`
 }
 
 // Equal tells whether two specs ask for the same.
@@ -115,6 +118,9 @@ func (s Spec) Equal(other Spec) bool {
 	s.RunAt, other.RunAt = time.Time{}, time.Time{}
 	if len(s.Aggregate) == 0 && len(other.Aggregate) == 0 {
 		s.Aggregate, other.Aggregate = nil, nil
+	}
+	if s.JobEvents() == other.JobEvents() {
+		s.Events, other.Events = nil, nil
 	}
 	return reflect.DeepEqual(s, other)
 }
@@ -175,7 +181,9 @@ func (s Spec) Normalize() (Spec, error) {
 		return s, &SpecError{"fail_above", "want a share from 0 to 1"}
 	}
 	s.RunAt = s.RunAt.UTC()
-	return s, nil
+	var err error
+	s.Events, err = normalizeEvents(s.Events)
+	return s, err
 }
 
 func (t Target) normalize() (Target, error) {

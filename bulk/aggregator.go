@@ -100,6 +100,7 @@ func (e *Engine) complete(ctx context.Context, a Action, aggregates *Aggregates)
 		move.Result = result
 	}
 	done, err := e.store.Move(ctx, a.ID, move)
+	e.outbox.wake()
 	if err == nil {
 		e.log.Debug("action finished", "action", a.ID, "tenant", a.Tenant, "status", done.Status,
 			"succeeded", done.Succeeded, "failed", done.Failed)

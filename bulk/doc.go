@@ -11,6 +11,8 @@
 //   - A [Job] is one unit of work. Its handler is a Go function, a webhook or a
 //     remote worker.
 //   - A [Target] is what jobs call. It may have a rate limit of its own.
+//   - An [Event] is what others are told of an action or a job, by a [Publisher];
+//     until it was taken it waits in the store's outbox.
 //   - A lease is a job in flight: it has a deadline, and a [LeaseID] that
 //     fences late acknowledgements.
 //
@@ -31,7 +33,9 @@
 //   - the dispatcher returns jobs that are due, or whose lease has expired, to
 //     the front of their action's line;
 //   - the aggregator reduces outcomes into results, batch by batch;
-//   - the watcher drives the status machine and repairs what a crash left.
+//   - the watcher drives the status machine and repairs what a crash left;
+//   - the publisher, where there is one, hands events from the outbox to the
+//     [Publisher].
 //
 // # Guarantees
 //
@@ -42,6 +46,9 @@
 //     their weights, whether the rate limit or the workers are the bottleneck.
 //   - The number of attempts started in a window never exceeds the limits of
 //     that window, across restarts.
+//   - With a Publisher, each move of an action is told at least once, in order for
+//     each action, after it is durable; so is each job that is done for good,
+//     where its action asks for it.
 //
 // Policies are pure functions: no I/O, no clock. Moves are atomic and belong to
 // the [Store]. Everything that decides is therefore tested without a store, and

@@ -21,12 +21,14 @@ type Engine struct {
 	log     *slog.Logger
 	custom  map[string]Aggregator
 	metrics *metrics
+	// publisher is nil if nothing is published.
+	publisher Publisher
 
 	group *lifecycle.Group
 	pools map[string]*pool
 	// Each loop sleeps until its signal, or its interval, wakes it.
-	fetch, dispatch, watch, aggregate signal
-	admitted                          broadcast
+	fetch, dispatch, watch, aggregate, outbox signal
+	admitted                                  broadcast
 	// jobs is the context of all handlers; endJobs ends it when the grace of a
 	// shutdown is over.
 	jobs    context.Context
@@ -59,13 +61,20 @@ func New(store Store, mux *Mux, config Config, options ...Option) (*Engine, erro
 	e := &Engine{
 		store: store, config: config, log: slog.Default(), custom: map[string]Aggregator{},
 		group: lifecycle.NewGroup(context.Background()), pools: map[string]*pool{},
-		fetch: newSignal(), dispatch: newSignal(), watch: newSignal(), aggregate: newSignal(),
+		fetch: newSignal(), dispatch: newSignal(), watch: newSignal(), aggregate: newSignal(), outbox: newSignal(),
 		admitted: newBroadcast(), metrics: newMetrics(),
 		fairness: newFairnessWatch(config.Window),
 	}
 	e.jobs, e.endJobs = context.WithCancel(context.Background())
 	for _, option := range options {
 		option(e)
+	}
+	most := int64(0)
+	if e.publisher != nil {
+		most = MaxOutbox
+	}
+	if err := store.KeepEvents(context.Background(), most); err != nil {
+		return nil, fmt.Errorf("keep events: %w", err)
 	}
 	e.catalog = catalog{engine: e, known: map[uint64]*known{}}
 	for _, name := range mux.Types() {
@@ -86,6 +95,9 @@ func (e *Engine) Start(ctx context.Context) error {
 	e.group.Go("dispatcher", e.dispatcher)
 	e.group.Go("watcher", e.watcher)
 	e.group.Go("aggregator", e.aggregator)
+	if e.publisher != nil {
+		e.group.Go("publisher", e.publish)
+	}
 	for _, p := range e.pools {
 		p.start(e.group)
 	}
@@ -125,13 +137,18 @@ func (e *Engine) Err() error { return e.group.Err() }
 // body returns the action as it is and another one is an *ExistsError. A field
 // that is wrong is a *SpecError.
 func (e *Engine) Create(ctx context.Context, spec Spec) (action Action, created bool, err error) {
+	if e.publisher == nil && len(spec.Events) > 0 {
+		return action, false, &SpecError{"events", "no events are published here: leave it out"}
+	}
 	if spec, err = spec.Normalize(); err != nil {
 		return action, false, err
 	}
 	if _, err = ParseAggregates(spec.Aggregate, e.custom); err != nil {
 		return action, false, err
 	}
-	return e.store.Create(ctx, spec)
+	action, created, err = e.store.Create(ctx, spec)
+	e.outbox.wake()
+	return action, created, err
 }
 
 // MaxPayloadBytes bounds the payload of one job.
@@ -174,6 +191,7 @@ func (e *Engine) Cancel(ctx context.Context, id string) (Action, error) {
 
 func (e *Engine) move(ctx context.Context, id string, move Move) (Action, error) {
 	action, err := e.store.Move(ctx, id, move)
+	e.outbox.wake()
 	e.watch.wake()
 	e.fetch.wake()
 	return action, err

@@ -24,24 +24,26 @@ type rig struct {
 	store  *pebblestore.Store
 	fs     vfs.FS
 	config bulk.Config
+	// options are those of the engine, beside its logger.
+	options []bulk.Option
 }
 
 // inVirtualTime runs a test with an engine that has started; it is stopped, and
 // its store closed, when the test has ended. A goroutine that is left over fails
 // the test: the bubble waits for all.
-func inVirtualTime(t *testing.T, config bulk.Config, mux *bulk.Mux, test func(t *testing.T, r *rig)) {
+func inVirtualTime(t *testing.T, config bulk.Config, mux *bulk.Mux, test func(t *testing.T, r *rig), options ...bulk.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, config, mux)
+		r := newRig(t, config, mux, options...)
 		test(t, r)
 		r.end()
 	})
 }
 
 // newRig opens a store and starts an engine; it must be in a bubble.
-func newRig(t *testing.T, config bulk.Config, mux *bulk.Mux) *rig {
+func newRig(t *testing.T, config bulk.Config, mux *bulk.Mux, options ...bulk.Option) *rig {
 	t.Helper()
-	r := &rig{t: t, fs: vfs.NewMem(), config: config}
+	r := &rig{t: t, fs: vfs.NewMem(), config: config, options: options}
 	r.open(mux)
 	return r
 }
@@ -63,7 +65,7 @@ func (r *rig) open(mux *bulk.Mux) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if r.Engine, err = bulk.New(r.store, mux, r.config, bulk.WithLogger(quiet)); err != nil {
+	if r.Engine, err = bulk.New(r.store, mux, r.config, append(r.options, bulk.WithLogger(quiet))...); err != nil {
 		r.t.Fatal(err)
 	}
 	if err := r.Start(context.Background()); err != nil {

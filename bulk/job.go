@@ -125,6 +125,11 @@ const (
 type Settlement struct {
 	Lease LeaseID
 	Kind  SettlementKind
+	// ResultTruncated says that the result had more than MaxEventResult bytes, and
+	// is not in Result.
+	ResultTruncated bool
+	// Result is the job's result for its event, where the action asks for one.
+	Result []byte
 	// Values is what the action's aggregates took from the result; the
 	// aggregator reduces it. Nil where the action aggregates nothing of it.
 	Values []byte

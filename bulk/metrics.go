@@ -1,21 +1,26 @@
 package bulk
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// maxTenantLabels bounds the values of the label "tenant"; what other tenants do
-// is counted under "other".
-const maxTenantLabels = 200
+// maxLabels bounds the values of the label "tenant", and of the label "type"; what
+// others do is counted under "other".
+const maxLabels = 200
+
+const otherLabel = "other"
 
 // metrics are bulk's metrics. Those that the seed names keep their names, with
 // the tenant for its group.
 type metrics struct {
 	mu      sync.Mutex
-	tenants map[string]string
+	tenants labels
+	types   labels
 	state   Backlog
 
 	allowed, denied, attempts, jobs, actions  *prometheus.CounterVec
@@ -24,6 +29,9 @@ type metrics struct {
 	cycleDuration                             prometheus.Histogram
 	attemptDuration                           *prometheus.HistogramVec
 	readySize, nonReadySize, inFlightSize     *prometheus.Desc
+	published                                 *prometheus.CounterVec
+	publishFailures                           prometheus.Counter
+	outboxSize, outboxAge                     *prometheus.Desc
 }
 
 func newMetrics() *metrics {
@@ -35,7 +43,8 @@ func newMetrics() *metrics {
 	}
 	buckets := prometheus.ExponentialBuckets(1, 4, 9)
 	return &metrics{
-		tenants:    map[string]string{},
+		tenants:    labels{},
+		types:      labels{},
 		allowed:    counters("rate_limit_allowed_total", "Jobs that the limits let into the ready queue.", "tenant"),
 		denied:     counters("rate_limit_denied_total", "Looks at the fair queue in which a limit held a tenant's jobs back; they wait, nothing is turned back.", "tenant", "reason"),
 		moved:      counter("dispatch_moved_total", "Jobs that returned to their line because they were due or their lease had expired."),
@@ -54,6 +63,12 @@ func newMetrics() *metrics {
 		readySize:    prometheus.NewDesc("bulk_action_ready_queue_size", "Jobs that are ready.", []string{"type"}, nil),
 		nonReadySize: prometheus.NewDesc("bulk_action_non_ready_queue_size", "Jobs that were turned back and wait until they are due.", []string{"reason"}, nil),
 		inFlightSize: prometheus.NewDesc("bulk_action_in_flight_size", "Jobs that are in flight.", []string{"type"}, nil),
+		published:    counters("events_published_total", "Events that were published, of actions or of jobs.", "of"),
+		publishFailures: counter("publish_failures_total",
+			"Attempts to publish events that failed; they are made again."),
+		outboxSize: prometheus.NewDesc("bulk_action_outbox_size", "Events that wait to be published.", nil, nil),
+		outboxAge: prometheus.NewDesc("bulk_action_outbox_oldest_age_seconds",
+			"For how long the oldest event waits to be published; 0 if none does.", nil, nil),
 	}
 }
 
@@ -63,7 +78,7 @@ func (e *Engine) Collector() prometheus.Collector { return e.metrics }
 func (m *metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.allowed, m.denied, m.moved, m.skipped, m.admittedTo, m.rejected, m.received, m.cycle,
-		m.attempts, m.jobs, m.actions, m.cycleDuration, m.attemptDuration,
+		m.attempts, m.jobs, m.actions, m.cycleDuration, m.attemptDuration, m.published, m.publishFailures,
 	}
 }
 
@@ -75,6 +90,8 @@ func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 	to <- m.readySize
 	to <- m.nonReadySize
 	to <- m.inFlightSize
+	to <- m.outboxSize
+	to <- m.outboxAge
 }
 
 // Collect implements prometheus.Collector.
@@ -84,29 +101,52 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	}
 	m.mu.Lock()
 	state := m.state
-	m.mu.Unlock()
-	for name, s := range state.Types {
-		to <- prometheus.MustNewConstMetric(m.readySize, prometheus.GaugeValue, float64(s.Ready), name)
-		to <- prometheus.MustNewConstMetric(m.inFlightSize, prometheus.GaugeValue, float64(s.InFlight), name)
+	ready, inFlight := map[string]int64{}, map[string]int64{}
+	for _, name := range slices.Sorted(maps.Keys(state.Types)) {
+		label := m.types.of(name)
+		ready[label] += state.Types[name].Ready
+		inFlight[label] += state.Types[name].InFlight
 	}
+	m.mu.Unlock()
+	for label := range ready {
+		to <- prometheus.MustNewConstMetric(m.readySize, prometheus.GaugeValue, float64(ready[label]), label)
+		to <- prometheus.MustNewConstMetric(m.inFlightSize, prometheus.GaugeValue, float64(inFlight[label]), label)
+	}
+	age := time.Duration(0)
+	if !state.OldestEvent.IsZero() {
+		age = max(0, time.Since(state.OldestEvent))
+	}
+	to <- prometheus.MustNewConstMetric(m.outboxSize, prometheus.GaugeValue, float64(state.Outbox))
+	to <- prometheus.MustNewConstMetric(m.outboxAge, prometheus.GaugeValue, age.Seconds())
 	for reason, jobs := range state.NonReady {
 		to <- prometheus.MustNewConstMetric(m.nonReadySize, prometheus.GaugeValue, float64(jobs), NonReadyReason(reason).String())
 	}
 }
 
-// tenant is the label of a tenant: its name, while there are few.
+// labels are the names that have a label of their own.
+type labels map[string]bool
+
+// of is the label of a name: the name itself, while there are few.
+func (l labels) of(name string) string {
+	if !l[name] {
+		if len(l) >= maxLabels {
+			return otherLabel
+		}
+		l[name] = true
+	}
+	return name
+}
+
 func (m *metrics) tenant(name string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	label, known := m.tenants[name]
-	if !known {
-		if len(m.tenants) >= maxTenantLabels {
-			return "other"
-		}
-		label = name
-		m.tenants[name] = label
-	}
-	return label
+	return m.tenants.of(name)
+}
+
+func (m *metrics) jobType(name string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.types.of(name)
 }
 
 func (m *metrics) appended(err error, jobs int) {
@@ -205,7 +245,7 @@ func (m *metrics) settled(batch []ended, verdicts []Verdict) {
 			continue
 		}
 		label := outcomeLabels[k.kind]
-		m.attempts.WithLabelValues(k.spec.Type, label).Add(float64(n))
+		m.attempts.WithLabelValues(m.jobType(k.spec.Type), label).Add(float64(n))
 		switch k.kind {
 		case Succeeded, FailedForGood:
 			m.jobs.WithLabelValues(m.tenant(k.spec.Tenant), label).Add(float64(n))
@@ -221,8 +261,24 @@ func (m *metrics) timed(batch []ended) {
 	const samples = 64
 	for i := 0; i < len(batch); i += 1 + len(batch)/samples {
 		if e := &batch[i]; e.spec != nil && e.settlement.Kind < Released {
-			m.attemptDuration.WithLabelValues(e.spec.Type).Observe(float64(e.settlement.Took) / float64(time.Millisecond))
+			m.attemptDuration.WithLabelValues(m.jobType(e.spec.Type)).Observe(float64(e.settlement.Took) / float64(time.Millisecond))
 		}
+	}
+}
+
+// publishedEvents counts events by what they are of.
+func (m *metrics) publishedEvents(events []Event) {
+	jobs := 0
+	for i := range events {
+		if events[i].Type == JobSucceeded || events[i].Type == JobFailed {
+			jobs++
+		}
+	}
+	if jobs > 0 {
+		m.published.WithLabelValues("job").Add(float64(jobs))
+	}
+	if actions := len(events) - jobs; actions > 0 {
+		m.published.WithLabelValues("action").Add(float64(actions))
 	}
 }
 

@@ -120,3 +120,88 @@ func TestTenantLabelsAreBounded(t *testing.T) {
 		}
 	})
 }
+
+func TestTypeLabelsAreBounded(t *testing.T) {
+	mux := bulk.NewMux()
+	for i := range 250 {
+		mux.HandleFunc(fmt.Sprint("type-", i), func(context.Context, *bulk.Job) ([]byte, error) { return nil, nil })
+	}
+	inVirtualTime(t, bulk.Config{Workers: 1}, mux, func(t *testing.T, r *rig) {
+		var ids []string
+		for i := range 250 {
+			ids = append(ids, r.submit(bulk.Spec{Type: fmt.Sprint("type-", i)}, 1))
+			r.submit(bulk.Spec{Type: fmt.Sprint("nobody-", i)}, 2)
+		}
+		for _, id := range ids {
+			r.finish(id)
+		}
+		pass(5 * time.Second)
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(r.Collector())
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		types, ready := map[string]bool{}, 0.0
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				for _, l := range m.GetLabel() {
+					if l.GetName() == "type" {
+						types[l.GetValue()] = true
+					}
+				}
+				if f.GetName() == "bulk_action_ready_queue_size" {
+					ready += m.GetGauge().GetValue()
+				}
+			}
+		}
+		if len(types) > 201 || !types["other"] {
+			t.Errorf("500 types have %d values of the label, one of them other: %v; want at most 201", len(types), types["other"])
+		}
+		if b, err := r.store.Backlog(t.Context()); err != nil || ready != 500 {
+			t.Errorf("%v jobs are ready by the metrics, want 500; the backlog is of %d types, error %v", ready, len(b.Types), err)
+		}
+		for _, id := range ids {
+			r.action(id)
+		}
+	})
+}
+
+func TestMetricsOfTheOutbox(t *testing.T) {
+	p := &recorder{}
+	p.fails(func(int) bool { return true })
+	inVirtualTime(t, bulk.Config{}, bulk.NewMux(), func(t *testing.T, r *rig) {
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(r.Collector())
+		gathered := func() map[string]float64 {
+			t.Helper()
+			families, err := registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			values := map[string]float64{}
+			for _, f := range families {
+				for _, m := range f.GetMetric() {
+					name := strings.TrimPrefix(f.GetName(), "bulk_action_")
+					if strings.HasPrefix(name, "events_published") {
+						name += " " + m.GetLabel()[0].GetValue()
+					}
+					values[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+				}
+			}
+			return values
+		}
+		r.finish(r.submit(bulk.Spec{Type: "echo", Events: []string{"jobs"}}, 10))
+		pass(time.Minute)
+		stuck := gathered()
+		if stuck["outbox_size"] != 15 || stuck["outbox_oldest_age_seconds"] < 60 || stuck["outbox_oldest_age_seconds"] > 70 || stuck["publish_failures_total"] < 5 {
+			t.Errorf("when publishing fails: %v", stuck)
+		}
+		p.fails(nil)
+		pass(time.Minute)
+		well := gathered()
+		if well["outbox_size"] != 0 || well["outbox_oldest_age_seconds"] != 0 || well["events_published_total action"] != 5 || well["events_published_total job"] != 10 {
+			t.Errorf("when it succeeds again: %v", well)
+		}
+	}, bulk.WithPublisher(p))
+}

@@ -79,9 +79,14 @@ func (e *Engine) Settle(ctx context.Context, reports []Report) ([]Verdict, error
 }
 
 // mapped is the settlement of a job that succeeded, with what the aggregates of
-// its action take from the result.
+// its action take from the result, and the result itself if its event needs it.
 func (e *Engine) mapped(ctx context.Context, action uint64, spec *Spec, result []byte) Settlement {
 	settlement := Settlement{Kind: Succeeded}
+	if e.publisher != nil && spec.JobEvents() {
+		if settlement.ResultTruncated = len(result) > MaxEventResult; !settlement.ResultTruncated {
+			settlement.Result = result
+		}
+	}
 	if len(spec.Aggregate) == 0 {
 		return settlement
 	}
@@ -116,6 +121,7 @@ func (e *Engine) settleAll(ctx context.Context, batch []ended) ([]Verdict, error
 	e.fetch.wake()
 	e.watch.wake()
 	e.aggregate.wake()
+	e.outbox.wake()
 	// A limit of what is in flight may have room again, and a job set aside may be
 	// due before the next look.
 	e.fetch.wake()

@@ -100,6 +100,24 @@ type Store interface {
 	// at least from, by index.
 	DeadLetters(ctx context.Context, id string, from int64, limit int) ([]DeadLetter, error)
 
+	// KeepEvents makes the store keep an event of each move of an action, and of
+	// each job that is done for good of actions that ask for it, from now on; with 0
+	// it keeps no more of them, as it does before the first call. An event is
+	// recorded in the atomic move that it tells of. Opening the store may fail jobs:
+	// it keeps their events if it kept any before.
+	//
+	// No event is ever dropped. While `most` of them wait, what would bring others
+	// is refused with ErrFull: Create, Append to an action that asks for events of
+	// its jobs, and Resume. What was accepted goes on, so that there may be more.
+	KeepEvents(ctx context.Context, most int64) error
+	// Events returns the oldest events that have not been published, in the order
+	// in which they happened, some hundred at a time and about 4 MiB; none if there
+	// are no more yet. They are durable. Called again, it returns the same, with the
+	// same IDs. upTo is what to tell Published.
+	Events(ctx context.Context) (events []Event, upTo uint64, err error)
+	// Published drops the events up to an upTo that Events has returned.
+	Published(ctx context.Context, upTo uint64) error
+
 	// Settings returns the settings that were stored.
 	Settings(ctx context.Context) (Settings, error)
 	// Set stores one setting; it holds from the next Admit on.
@@ -140,6 +158,10 @@ type Backlog struct {
 	Targets map[string]int64
 	// NonReady counts the jobs that were turned back, by reason.
 	NonReady [nonReadyReasons]int64
+	// Outbox counts the events that wait to be published, and OldestEvent is when
+	// the first of them happened; zero if there is none.
+	Outbox      int64
+	OldestEvent time.Time
 }
 
 // NoLimit stands where a limit is not set.

@@ -76,6 +76,7 @@ func (e *Engine) watchOnce(ctx context.Context) error {
 		e.fetch.wake()
 		e.aggregate.wake()
 		e.watch.wake()
+		e.outbox.wake()
 	}
 	e.catalog.forget(unfinished)
 	e.pace.forget(unfinished)

@@ -16,6 +16,11 @@ const (
 	aheadMax  = 4096
 	// settleMax bounds the outcomes of one settlement.
 	settleMax = 8192
+	// settleBytes bounds the results in one settlement, which are there only for
+	// events of jobs; and resultBytes those that wait for it: above it no more jobs
+	// are leased. Workers may exceed it by a result each.
+	settleBytes = 8 << 20
+	resultBytes = 32 << 20
 	// leasePoll is how often the ready queue is looked at when nothing wakes the
 	// pool: another instance may have admitted jobs.
 	leasePoll = time.Second
@@ -40,6 +45,7 @@ type pool struct {
 	queue   []Job      // leased, not started
 	running map[LeaseID]underway
 	ended   []ended
+	results int // bytes of results in ended
 	writing int // outcomes in the settlement under way
 	speed   float64
 	closing bool
@@ -131,7 +137,7 @@ func (p *pool) free() (n int, closing bool) {
 	held := len(p.queue) + len(p.running)
 	ahead := min(int(p.speed*aheadTime.Seconds()), aheadMax)
 	n = p.want + ahead - held
-	if n < ahead/2 {
+	if n < ahead/2 || p.results > resultBytes {
 		n = 0
 	}
 	return max(0, n), p.closing
@@ -194,6 +200,7 @@ func (p *pool) end(e ended) {
 	}
 	delete(p.running, e.settlement.Lease)
 	p.ended = append(p.ended, e)
+	p.results += len(e.settlement.Result)
 	p.settled.wake()
 	if len(p.queue) == 0 || len(p.queue)+len(p.running) < int(p.speed*aheadTime.Seconds())/2 {
 		p.wake.wake()
@@ -242,7 +249,12 @@ func (p *pool) settler(ctx context.Context) error {
 func (p *pool) collect() []ended {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := min(len(p.ended), settleMax)
+	n, bytes := 0, 0
+	for n < min(len(p.ended), settleMax) && bytes < settleBytes {
+		bytes += len(p.ended[n].settlement.Result)
+		n++
+	}
+	p.results -= bytes
 	batch := p.ended[:n:n]
 	if p.ended = p.ended[n:]; len(p.ended) == 0 {
 		p.ended = nil

@@ -22,6 +22,7 @@ type Config struct {
 	// DiskReserve is the free space, in bytes, below which nothing new is
 	// accepted.
 	DiskReserve int64
+	Topic       Topic
 	Bulk        bulk.Config
 	Webhook     Webhook
 
@@ -65,6 +66,7 @@ func Default() *Config {
 		HTTP:        "127.0.0.1:8080",
 		Log:         Log{Level: slog.LevelInfo, Format: "text"},
 		DiskReserve: 256 << 20,
+		Topic:       defaultTopic(),
 		Bulk:        bulk.Config{}.WithDefaults(),
 		Webhook: Webhook{
 			MaxResponseBytes: webhook.DefaultResponseBytes, IdleConnections: webhook.DefaultIdleConnections,

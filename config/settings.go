@@ -58,7 +58,7 @@ func Settings() []Setting { return slices.Clone(settings) }
 // the same name for all types.
 func TypeSettings() []Setting { return slices.Clone(typeSettings) }
 
-var settings = withDefaults([]Setting{
+var settings = withDefaults(slices.Concat([]Setting{
 	{Key: "data", Usage: "directory of everything durable, made if it is missing; one process at a time",
 		field: func(c *Config) any { return &c.DataDir }, check: checkPath},
 	{Key: "http", Usage: "address to serve HTTP at, host:port; anybody who reaches it may use the API",
@@ -71,7 +71,7 @@ var settings = withDefaults([]Setting{
 		field: func(c *Config) any { return &c.Pprof }},
 	{Key: "disk_reserve", Usage: "free disk space below which nothing new is accepted, so that what was accepted can finish",
 		field: func(c *Config) any { return &c.DiskReserve }, check: checkReserve},
-
+}, topicSettings, []Setting{
 	{Key: "bulk.requests_per_second", Zero: "no limit",
 		Usage: "attempts started in a second by all tenants together, until a limit is set at run time",
 		field: bulkField(func(c *bulk.Config) any { return &c.RequestsPerSecond })},
@@ -118,7 +118,7 @@ var settings = withDefaults([]Setting{
 		field: func(c *Config) any { return &c.Webhook.MaxResponseBytes }, check: checkResponseBytes},
 	{Key: "webhook.idle_connections", Usage: "connections to one target that are kept for its next requests",
 		field: func(c *Config) any { return &c.Webhook.IdleConnections }, check: checkIdleConnections},
-})
+}))
 
 // typeSettings name a field of bulk.TypeConfig by typeField.
 var typeSettings = []Setting{

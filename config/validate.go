@@ -19,6 +19,9 @@ func (c *Config) validate() error {
 	if err := c.Bulk.Validate(); err != nil {
 		return c.located(err)
 	}
+	if err := c.validateTopic(); err != nil {
+		return err
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Bulk.Types)) {
 		if err := c.validateType(name); err != nil {
 			return err

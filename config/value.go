@@ -60,7 +60,9 @@ func (s *Setting) parse(field any, text string) error {
 	case *slog.Level:
 		*field, err = parseLevel(text)
 	case *int64:
-		*field, err = parseSize(text)
+		if *field, err = parseSize(text); s.Zero != "" && *field == 0 && err == nil {
+			*field = -1
+		}
 	case *int:
 		err = s.parseWhole(field, text)
 	case *float64:
@@ -159,7 +161,7 @@ func format(field any) string {
 	case *slog.Level:
 		return strings.ToLower(field.String())
 	case *int64:
-		return formatSize(*field)
+		return formatSize(max(*field, 0))
 	case *int:
 		return strconv.Itoa(*field)
 	case *float64:

@@ -44,20 +44,17 @@ type server struct {
 	t    *testing.T
 	data string
 	addr string
-	args []string
-	env  []string // beside that of the test
-	cmd  *exec.Cmd
-	log  bytes.Buffer
+	// kafka is where Kafka clients connect.
+	kafka string
+	args  []string
+	env   []string // beside that of the test
+	cmd   *exec.Cmd
+	log   bytes.Buffer
 }
 
 func newServer(t *testing.T, args ...string) *server {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	s := &server{t: t, data: t.TempDir(), addr: listener.Addr().String(), args: args}
+	s := &server{t: t, data: t.TempDir(), addr: freeAddr(t), kafka: freeAddr(t), args: args}
 	t.Cleanup(func() {
 		s.kill()
 		if t.Failed() {
@@ -67,12 +64,23 @@ func newServer(t *testing.T, args ...string) *server {
 	return s
 }
 
+// freeAddr returns an address where nobody listens.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
 func tail(b []byte, n int) []byte { return b[max(0, len(b)-n):] }
 
 // start starts the server and waits until it is ready.
 func (s *server) start() {
 	s.t.Helper()
-	s.cmd = exec.Command(binary, append([]string{"serve", "--data", s.data, "--http", s.addr}, s.args...)...)
+	s.cmd = exec.Command(binary, append([]string{"serve", "--data", s.data, "--http", s.addr, "--kafka", s.kafka}, s.args...)...)
 	s.cmd.Env = append(os.Environ(), s.env...)
 	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
 	if err := s.cmd.Start(); err != nil {

@@ -168,7 +168,10 @@ func (b *Broker) openPartition(ctx context.Context, t *Topic, number int32, reco
 		topic: t, number: number, broker: b, log: log, epoch: record.Epoch, start: record.Start,
 		tail: tail{all: b.tails},
 	}
-	return p, p.load(ctx)
+	for err = p.load(ctx); errors.Is(err, ErrFenced) && ctx.Err() == nil; {
+		err = p.load(ctx) // somebody else was faster: it is our turn now
+	}
+	return p, err
 }
 
 // Delete removes a topic and its records. ErrNoTopic; ErrHasViews if views show

@@ -1,6 +1,7 @@
 package topic
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -99,22 +100,27 @@ func orDefault[T comparable](field *T, value T) {
 // fit into a message of the log's engine.
 const maxBatchBytes = 7 << 20
 
-// Validate returns an error that names each field that is out of range.
+// Validate returns an error that begins with the setting that is out of range,
+// such as "topic.linger: want 0s to 1s".
 func (c Config) Validate() error {
 	c = c.WithDefaults()
 	switch {
 	case c.Linger < 0 || c.Linger > time.Second:
-		return fmt.Errorf("linger %v: want 0 to 1s", c.Linger)
+		return errors.New("topic.linger: want 0s to 1s")
+	case c.MaxPartitions < 1:
+		return errors.New("topic.max_partitions: want at least 1")
 	case c.Partitions < 1 || c.Partitions > c.MaxPartitions:
-		return fmt.Errorf("partitions %d: want 1 to %d", c.Partitions, c.MaxPartitions)
+		return fmt.Errorf("topic.partitions: want 1 to %d", c.MaxPartitions)
 	case c.MaxMessageBytes < BatchOverhead || c.MaxMessageBytes > maxBatchBytes:
-		return fmt.Errorf("max message bytes %d: want %d to %d", c.MaxMessageBytes, BatchOverhead, maxBatchBytes)
+		return fmt.Errorf("topic.max_message_bytes: want %d to %d", BatchOverhead, maxBatchBytes)
 	case c.RetentionInterval < 0:
-		return fmt.Errorf("retention interval %v: want more than 0", c.RetentionInterval)
-	case c.TailBytes < 0 || c.PendingBytes < 0:
-		return fmt.Errorf("tail bytes %d, pending bytes %d: want more than 0", c.TailBytes, c.PendingBytes)
+		return errors.New("topic.retention_interval: want more than 0s")
+	case c.TailBytes < 0:
+		return errors.New("topic.tail_bytes: want more than 0")
+	case c.PendingBytes < 0:
+		return errors.New("topic.pending_bytes: want more than 0")
 	case c.ProducersMax < 0 || c.ProducerRetention < 0:
-		return fmt.Errorf("producers max %d, producer retention %v: want more than 0", c.ProducersMax, c.ProducerRetention)
+		return errors.New("topic.producers: want more than 0 of them, for more than 0s")
 	}
 	return c.Groups.validate()
 }
@@ -122,11 +128,13 @@ func (c Config) Validate() error {
 func (c GroupsConfig) validate() error {
 	switch {
 	case c.MinSession < 0 || c.MaxSession < c.MinSession:
-		return fmt.Errorf("session timeout from %v to %v: want the first to be the lower", c.MinSession, c.MaxSession)
-	case c.InitialDelay < 0 || c.OffsetRetention < 0:
-		return fmt.Errorf("initial delay %v, offset retention %v: want 0 or more", c.InitialDelay, c.OffsetRetention)
+		return errors.New("topic.group_session_max: want at least topic.group_session_min")
+	case c.InitialDelay < 0:
+		return errors.New("topic.group_initial_delay: want 0s or more")
+	case c.OffsetRetention < 0:
+		return errors.New("topic.offset_retention: want more than 0s")
 	case c.MembersMax < 0 || c.GroupsMax < 0 || c.OffsetMetadataBytes < 0:
-		return fmt.Errorf("members max %d, groups max %d, offset metadata bytes %d: want 0 or more", c.MembersMax, c.GroupsMax, c.OffsetMetadataBytes)
+		return errors.New("topic.groups: want bounds above 0")
 	}
 	return nil
 }

@@ -91,8 +91,7 @@ func (g *group) restore(now time.Time, r groupRecord) {
 		g.lastNumber++
 		m := &groupMember{
 			id: saved.ID, instance: saved.Instance, client: saved.Client, host: saved.Host, number: g.lastNumber,
-			session:   time.Duration(saved.SessionMS) * time.Millisecond,
-			rebalance: time.Duration(saved.RebalanceMS) * time.Millisecond,
+			session: restoredTimeout(saved.SessionMS), rebalance: restoredTimeout(saved.RebalanceMS),
 			protocols: saved.Protocols, assignment: saved.Assignment, synced: true,
 		}
 		m.size = JoinRequest{Instance: m.instance, Client: m.client, ProtocolType: g.protocolType, Protocols: m.protocols}.size()
@@ -103,6 +102,11 @@ func (g *group) restore(now time.Time, r groupRecord) {
 		}
 		g.state = GroupStable
 	}
+}
+
+// restoredTimeout is a member's timeout, within what can be.
+func restoredTimeout(ms int64) time.Duration {
+	return time.Duration(min(max(ms, 0), maxMemberTimeout.Milliseconds())) * time.Millisecond
 }
 
 func groupKey(group string) string          { return groupPrefix + group }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -266,7 +265,7 @@ func wantOffsets(t *testing.T, groups *topic.Groups, want map[int32]int64) {
 	}
 }
 
-// within waits, and says whether the answer came.
+// settled waits, and says whether the answer came.
 func settled[T any](a *topic.Awaited[T]) bool {
 	synctest.Wait()
 	select {
@@ -275,13 +274,4 @@ func settled[T any](a *topic.Awaited[T]) bool {
 	default:
 		return false
 	}
-}
-
-func names(consumers ...*consumer) []string {
-	var ids []string
-	for _, c := range consumers {
-		ids = append(ids, c.Member)
-	}
-	slices.Sort(ids)
-	return ids
 }

@@ -163,7 +163,7 @@ func (m *groupModel) do(s step) error {
 			c.syncing = m.sync(c)
 		}
 	case "heartbeat":
-		c.forgetIf(c.heartbeat())
+		c.failed(c.heartbeat())
 	case "commit":
 		return m.commit(c.MemberIdentity, int32(s.Value%3))
 	case "old commit":
@@ -210,11 +210,13 @@ func (m *groupModel) sync(c *modelClient) *topic.Awaited[topic.SyncResult] {
 	return m.groups.Sync(r)
 }
 
-// forgetIf lets a client do what it has to when it is told that it is no member.
-func (c *modelClient) forgetIf(err error) {
+// failed lets a client do what it has to when it is told that it is no member, and
+// says whether there was an error at all.
+func (c *modelClient) failed(err error) bool {
 	if errors.Is(err, topic.ErrUnknownMember) || errors.Is(err, topic.ErrFencedInstance) {
 		c.Member, c.Generation, c.leader = "", -1, false
 	}
+	return err != nil
 }
 
 func (m *groupModel) commit(who topic.MemberIdentity, partition int32) error {
@@ -293,8 +295,7 @@ func (m *groupModel) joined(c *modelClient) error {
 	before := c.MemberIdentity
 	err := c.finishJoin(c.joining)
 	c.joining = nil
-	c.forgetIf(err)
-	if err != nil {
+	if c.failed(err) {
 		return nil
 	}
 	if before.Generation != c.Generation {
@@ -310,8 +311,7 @@ func (m *groupModel) joined(c *modelClient) error {
 func (m *groupModel) synced(c *modelClient) error {
 	result, err := c.syncing.Wait(m.t.Context())
 	c.syncing = nil
-	c.forgetIf(err)
-	if err != nil {
+	if c.failed(err) {
 		return nil
 	}
 	request, _, _ := strings.Cut(string(result.Assignment), " ")
@@ -366,7 +366,7 @@ func (m *groupModel) end() error {
 		}
 	}
 	d, err := m.groups.Describe("g")
-	return fmt.Errorf("rebalances do not end: %+v, %v", d, err)
+	return errors.Join(fmt.Errorf("rebalances do not end: %+v", d), err)
 }
 
 // behave lets a client do what a client does next.
@@ -377,7 +377,7 @@ func (m *groupModel) behave(c *modelClient) {
 		c.joining = c.startJoin()
 	default:
 		err := c.heartbeat()
-		c.forgetIf(err)
+		c.failed(err)
 		switch {
 		case err == nil:
 			c.syncing = m.sync(c)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/storetest"
 )
 
 // admin commits as who is no member: a tool.
@@ -339,4 +340,31 @@ func TestStopAnswersAll(t *testing.T) {
 		wantErr(t, "heartbeat", a.heartbeat(), topic.ErrClosed)
 		wantOffsets(t, startGroups(t, meta, topic.GroupsConfig{}), map[int32]int64{0: 7})
 	})
+}
+
+// A topic that is made again does not begin where groups have left the old one.
+func TestDeletedTopicIsForgotten(t *testing.T) {
+	b, err := topic.New(storetest.NewMemory(), topic.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Stop(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := b.Create(t.Context(), topic.Spec{Name: "orders"}, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := admin(t, b.Groups()).commit(0, 7); err != nil {
+		t.Fatal(err)
+	}
+	wantOffsets(t, b.Groups(), map[int32]int64{0: 7})
+	if err := b.Delete(t.Context(), "orders"); err != nil {
+		t.Fatal(err)
+	}
+	wantOffsets(t, b.Groups(), map[int32]int64{})
 }

@@ -268,3 +268,42 @@ func TestStoredGroupsThatCannotBeRead(t *testing.T) {
 		stopGroups(t, groups)
 	}
 }
+
+// FuzzStoredGroup loads what may be in the metadata: it is refused, or it is a
+// group that a consumer can join, whatever it was.
+func FuzzStoredGroup(f *testing.F) {
+	member := `{"id":"a-1","instance":"a","client":"a","host":"/h","session_ms":10000,"rebalance_ms":-1,` +
+		`"protocols":[{"name":"range","metadata":"AAEAAAA="}],"assignment":"AAEAAAA="}`
+	f.Add([]byte(`{"format":1,"generation":7,"protocol_type":"consumer","protocol":"range","leader":"a-1","members":[`+member+`]}`),
+		[]byte(`{"format":1,"partitions":{"0":{"offset":42,"epoch":3,"at_ms":1767225600000,"expires_ms":5}}}`))
+	f.Add([]byte(`{"format":1,"generation":2147483647,"empty_since_ms":-9223372036854775808}`), []byte(`{"format":1}`))
+	f.Add([]byte(`{"format":1,"leader":"x","members":[{"protocols":null},{"session_ms":9223372036854775807}]}`), []byte(`{}`))
+	f.Fuzz(func(t *testing.T, group, offsets []byte) {
+		synctest.Test(t, func(t *testing.T) {
+			meta := newBadMeta()
+			for key, value := range map[string][]byte{"groups/g": group, "offsets/g/orders": offsets} {
+				if _, err := meta.Put(t.Context(), key, value, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			groups := topic.NewGroups(meta, topic.GroupsConfig{OffsetRetention: 7 * 24 * time.Hour}, nil)
+			defer stopGroups(t, groups)
+			if groups.Load(t.Context()) != nil {
+				return
+			}
+			time.Sleep(49 * time.Hour) // sessions and rebalances of those that are gone
+			c := newConsumer(t, groups, "c", "")
+			joining := c.startJoin()
+			if !settled(joining) {
+				t.Fatal("a join into what was stored waits for ever")
+			}
+			if err := c.finishJoin(joining); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.startSync().Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			wantState(t, groups, topic.GroupStable, 1)
+		})
+	})
+}

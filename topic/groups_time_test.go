@@ -38,7 +38,7 @@ func TestSilentMemberIsDropped(t *testing.T) {
 		wantState(t, groups, topic.GroupStable, 1)
 		time.Sleep(10*time.Second - 1)
 		wantState(t, groups, topic.GroupStable, 1)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		wantState(t, groups, topic.GroupEmpty, 0)
 		a.Member = ""
@@ -105,7 +105,7 @@ func TestSessionBeginsWithTheAssignment(t *testing.T) {
 		}
 		time.Sleep(10*time.Second - 1)
 		wantState(t, groups, topic.GroupStable, 2)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		wantState(t, groups, topic.GroupPreparingRebalance, 1)
 	})
@@ -159,7 +159,7 @@ func TestSyncTimeout(t *testing.T) {
 		if settled(syncing) {
 			t.Fatal("the sync ended before the leader synced")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		_, err := syncing.Wait(t.Context())
 		wantErr(t, "sync without a leader", err, topic.ErrRebalanceInProgress)
 		gather(t, b)
@@ -199,7 +199,7 @@ func TestNewMemberTimeout(t *testing.T) {
 		joining := b.startJoin()
 		time.Sleep(5*time.Minute - 1)
 		wantState(t, groups, topic.GroupPreparingRebalance, 2)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		_, err := joining.Wait(t.Context())
 		wantErr(t, "the join of a member that waits too long", err, topic.ErrUnknownMember)
 		wantState(t, groups, topic.GroupPreparingRebalance, 1)
@@ -219,7 +219,7 @@ func TestPendingMember(t *testing.T) {
 		if settled(joining) {
 			t.Fatal("the group did not wait for the one that was given an id")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if err := a.finishJoin(joining); err != nil {
 			t.Fatal(err)
 		}
@@ -243,7 +243,7 @@ func TestInitialDelay(t *testing.T) {
 		if settled(first) || settled(second) {
 			t.Fatal("the first rebalance did not wait for more members")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		for c, joining := range map[*consumer]*topic.Awaited[topic.JoinResult]{a: first, b: second} {
 			if !settled(joining) {
 				t.Fatal("the first rebalance waits longer than the delay")

@@ -62,6 +62,9 @@ func (p *Partition) read(ctx context.Context, offset int64, maxBytes int) (Fetch
 		if fetched.Size > 0 && fetched.Size >= maxBytes {
 			break
 		}
+		if len(entry.Data) == 0 {
+			continue // a fence
+		}
 		piece := within(entry.Data, offset, maxBytes-fetched.Size, fetched.Size == 0)
 		if len(piece) == 0 {
 			break

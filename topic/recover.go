@@ -56,6 +56,9 @@ func (p *Partition) recover(ctx context.Context) error {
 		if err == nil || ctx.Err() != nil || errors.Is(err, ErrNoLog) {
 			return nil
 		}
+		if errors.Is(err, ErrFenced) {
+			continue // something of before came after all: look again
+		}
 		p.broker.log.Error("partition cannot be read", "partition", p.String(), "error", err, "again_in", wait)
 		select {
 		case <-time.After(wait):
@@ -86,6 +89,11 @@ func (p *Partition) load(ctx context.Context) error {
 	if err := p.replay(ctx, &known, snapshot, first, last); err != nil {
 		return err
 	}
+	if last > 0 {
+		if end, err = p.fence(ctx, end); err != nil {
+			return err
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.state != recovering {
@@ -97,6 +105,22 @@ func (p *Partition) load(ctx context.Context) error {
 	p.producers = known
 	p.watchers.signal()
 	return nil
+}
+
+// fence writes an entry without records: when it is there, nothing that another
+// leader, or we before a failure, had under way can still come.
+func (p *Partition) fence(ctx context.Context, end point) (point, error) {
+	mark := end.Mark
+	mark.Base, mark.Epoch = mark.Next, p.epoch
+	entry := Entry{Sequence: end.Sequence + 1, Mark: mark}
+	done := make(chan error, 1)
+	p.log.Append(entry, func(err error) { done <- err })
+	select {
+	case err := <-done:
+		return point{entry.Sequence, mark}, err
+	case <-ctx.Done():
+		return end, ctx.Err()
+	}
 }
 
 // marksOfEnds returns the marks of the log's first and last entry.

@@ -38,7 +38,7 @@ func ParseSettings(own map[string]string, broker Config) (Settings, error) {
 		Retention: max(broker.Retention, -1), RetentionBytes: max(broker.RetentionBytes, -1), MaxMessageBytes: broker.MaxMessageBytes,
 	}
 	for _, name := range slices.Sorted(maps.Keys(own)) {
-		setting, err := findSetting(name)
+		setting, err := FindSetting(name)
 		if err != nil {
 			return Settings{}, err
 		}
@@ -52,9 +52,9 @@ func ParseSettings(own map[string]string, broker Config) (Settings, error) {
 	return settings, nil
 }
 
-// findSetting returns the setting of that name. The error says why there is
-// none, or which may have been meant.
-func findSetting(name string) (*Setting, error) {
+// FindSetting returns the setting of that name. The error, an ErrInvalidSetting,
+// says why there is none, or which may have been meant.
+func FindSetting(name string) (*Setting, error) {
 	names := make([]string, len(settingsTable))
 	for i := range settingsTable {
 		if settingsTable[i].Name == name {
@@ -88,7 +88,7 @@ func (s *Settings) check(own map[string]string) error {
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(own)) {
-		setting, err := findSetting(name)
+		setting, err := FindSetting(name)
 		if err != nil {
 			return err
 		}

@@ -142,6 +142,8 @@ var settingsTable = []Setting{
 	fixed("compression.type", KindText, "compression.type", "producer", "Batches are kept as their producers compressed them."),
 	fixed("min.insync.replicas", KindInt32, "min.insync.replicas", "1", "There is one replica; acks=all waits for it."),
 	fixed("unclean.leader.election.enable", KindBool, "unclean.leader.election.enable", "false", "A replica that lacks acknowledged records never leads."),
+	fixed("message.timestamp.before.max.ms", KindInt64, "log.message.timestamp.before.max.ms", strconv.Itoa(math.MaxInt64), "How old a record's timestamp may be: any age."),
+	fixed("message.timestamp.after.max.ms", KindInt64, "log.message.timestamp.after.max.ms", strconv.FormatInt(timestampAhead.Milliseconds(), 10), "How far in the future a record's timestamp may be, in milliseconds."),
 	fixed("preallocate", KindBool, "log.preallocate", "false", "Files grow as records come."),
 	fixed("remote.storage.enable", KindBool, "", "false", "There is no tiered storage."),
 }
@@ -172,9 +174,7 @@ var refusedSettings = map[string]string{
 	"flush.ms":                                syncedByServer,
 	"message.format.version":                  "records are kept in format 2, always",
 	"message.downconversion.enable":           "records are kept and sent in format 2, always",
-	"message.timestamp.difference.max.ms":     timesAreTaken,
-	"message.timestamp.before.max.ms":         timesAreTaken,
-	"message.timestamp.after.max.ms":          timesAreTaken,
+	"message.timestamp.difference.max.ms":     "it became message.timestamp.before.max.ms and message.timestamp.after.max.ms",
 	"delete.retention.ms":                     noCompaction,
 	"min.cleanable.dirty.ratio":               noCompaction,
 	"min.compaction.lag.ms":                   noCompaction,
@@ -190,7 +190,6 @@ var refusedSettings = map[string]string{
 const (
 	noSegments     = "records are not kept in segments of that kind; use retention.ms and retention.bytes"
 	syncedByServer = "how often records are synced to the disk is a setting of the server, topic.sync"
-	timesAreTaken  = "any timestamp that is not negative is taken; use message.timestamp.type=LogAppendTime to have the time of the append"
 	noCompaction   = "it is for compaction, which is not there yet"
 	noTiers        = "there is no tiered storage"
 	noThrottle     = "there is no replication to throttle"

@@ -54,7 +54,8 @@ type Entry struct {
 	// Sequence is the entry's place in its log, from 1.
 	Sequence uint64
 	Mark     Mark
-	// Data holds whole batches, one after another.
+	// Data holds whole batches, one after another; none if the entry is only
+	// there to take its sequence from others.
 	Data []byte
 }
 

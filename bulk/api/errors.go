@@ -67,6 +67,8 @@ func (s *server) refuse(ctx context.Context, id string, err error) *problem {
 	switch {
 	case errors.As(err, &done):
 		return done
+	case errors.As(err, &spec) && spec.Field == "events":
+		return invalid(http.StatusBadRequest, spec.Field, spec.Why)
 	case errors.As(err, &spec):
 		return invalid(http.StatusUnprocessableEntity, spec.Field, spec.Why)
 	case errors.As(err, &setting):
@@ -92,7 +94,8 @@ func (s *server) fault(err error) *problem {
 	switch {
 	case errors.Is(err, bulk.ErrFull):
 		return newProblem(http.StatusInsufficientStorage, wire.CodeFull,
-			"the store is full and accepts no more; what it has accepted goes on. Make room on its disk, or wait until finished actions are removed")
+			"the store is full and accepts no more; what it has accepted goes on. Make room on its disk, or wait until finished actions are removed; "+
+				"if its events cannot be published, see to what takes them")
 	case errors.Is(err, bulk.ErrBroken):
 		return newProblem(http.StatusServiceUnavailable, wire.CodeUnavailable,
 			"the store is broken until the server is started again; everything it acknowledged is safe").retryAfter(10 * time.Second)

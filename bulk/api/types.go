@@ -23,6 +23,7 @@ func specOf(n wire.NewAction) (bulk.Spec, error) {
 		MaxAttempts: n.MaxAttempts,
 		Timeout:     milliseconds(n.TimeoutMS),
 		FailAbove:   n.FailAbove,
+		Events:      n.Events,
 	}
 	if n.Target != nil {
 		spec.Target = &bulk.Target{Name: n.Target.Name, URL: n.Target.URL}

@@ -39,6 +39,9 @@ func (s *Store) Create(_ context.Context, spec bulk.Spec) (created bulk.Action, 
 		if !errors.Is(err, bulk.ErrNotFound) {
 			return err
 		}
+		if err := s.outbox.full(); err != nil {
+			return err
+		}
 		isNew = true
 		s.number++
 		created = bulk.Action{Spec: spec, Status: bulk.Created, CreatedAt: c.now.UTC()}
@@ -47,6 +50,7 @@ func (s *Store) Create(_ context.Context, spec bulk.Spec) (created bulk.Action, 
 		c.keep(c.batch.Set(append([]byte{keyID}, spec.ID...), encoded, nil))
 		c.keep(c.batch.Set(numberKey(keyLive, s.number), nil, nil))
 		c.write(s.number, &created)
+		c.announce(bulk.ActionCreated, &created)
 		s.enter(s.number, created)
 		return nil
 	})
@@ -85,6 +89,7 @@ func (s *Store) Append(_ context.Context, id string, offset int64, payloads [][]
 	defer a.upload.Unlock()
 	s.mu.Lock()
 	received, status := a.record.Received, a.record.Status
+	full := s.outbox.full()
 	s.mu.Unlock()
 	switch {
 	case status != bulk.Created:
@@ -98,6 +103,9 @@ func (s *Store) Append(_ context.Context, id string, offset int64, payloads [][]
 	}
 	if received+int64(len(payloads)) > MaxJobs {
 		return received, fmt.Errorf("%w: an action has at most %d jobs", bulk.ErrFull, int64(MaxJobs))
+	}
+	if full != nil && a.jobEvents {
+		return received, full
 	}
 	if err := s.appendPages(a.number, received, payloads); err != nil {
 		return received, err
@@ -254,7 +262,14 @@ func (s *Store) Move(_ context.Context, id string, move bulk.Move) (moved bulk.A
 		if err != nil {
 			return err
 		}
+		if move.Kind == bulk.Resume {
+			if err := s.outbox.full(); err != nil {
+				return err
+			}
+		}
+		before := moved
 		moved = c.move(number, next, move)
+		c.announce(move.EventType(&before, &moved), &moved)
 		return nil
 	})
 	return moved, err

@@ -35,9 +35,9 @@ func openBench(b *testing.B, config bulk.Config) *Store {
 }
 
 // startBench starts an engine on a store; it stops before the store is closed.
-func startBench(b *testing.B, s *Store, mux *bulk.Mux, config bulk.Config) *bulk.Engine {
+func startBench(b *testing.B, s *Store, mux *bulk.Mux, config bulk.Config, options ...bulk.Option) *bulk.Engine {
 	b.Helper()
-	engine, err := bulk.New(s, mux, config)
+	engine, err := bulk.New(s, mux, config, options...)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -81,20 +81,35 @@ func BenchmarkEnqueue(b *testing.B) {
 
 // BenchmarkRun enqueues and runs no-op jobs of 100 bytes of four tenants to
 // their end; every move is fsynced. An iteration is 1,000 jobs.
-func BenchmarkRun(b *testing.B) {
+func BenchmarkRun(b *testing.B) { benchRun(b, nil) }
+
+// taker is a publisher that takes everything at once.
+type taker struct{}
+
+func (taker) Publish(context.Context, []bulk.Event) error { return nil }
+
+// BenchmarkRunWithEvents is BenchmarkRun with a publisher: without and with an
+// event of each job.
+func BenchmarkRunWithEvents(b *testing.B) {
+	b.Run("actions", func(b *testing.B) { benchRun(b, nil, bulk.WithPublisher(taker{})) })
+	b.Run("jobs", func(b *testing.B) { benchRun(b, []string{bulk.JobEvents}, bulk.WithPublisher(taker{})) })
+}
+
+func benchRun(b *testing.B, events []string, options ...bulk.Option) {
+	b.Helper()
 	config := bulk.Config{RequestsPerSecond: -1}
 	s := openBench(b, config)
 	mux := bulk.NewMux()
 	mux.HandleFunc("no-op", func(context.Context, *bulk.Job) ([]byte, error) { return nil, nil })
 	ctx := context.Background()
-	engine := startBench(b, s, mux, config)
+	engine := startBench(b, s, mux, config, options...)
 	batch := payloads()
 	const tenants = 4
 	var wait sync.WaitGroup
 	b.ResetTimer()
 	for t := range tenants {
 		wait.Go(func() {
-			if err := runAction(ctx, engine, fmt.Sprint("tenant-", t), batch, b.N/tenants+1); err != nil {
+			if err := runAction(ctx, engine, bulk.Spec{Tenant: fmt.Sprint("tenant-", t), Type: "no-op", Events: events}, batch, b.N/tenants+1); err != nil {
 				b.Error(err)
 			}
 		})
@@ -103,8 +118,8 @@ func BenchmarkRun(b *testing.B) {
 	b.ReportMetric(float64(tenants*(b.N/tenants+1))*1000/b.Elapsed().Seconds(), "jobs/s")
 }
 
-func runAction(ctx context.Context, engine *bulk.Engine, tenant string, batch [][]byte, batches int) error {
-	action, _, err := engine.Create(ctx, bulk.Spec{Tenant: tenant, Type: "no-op"})
+func runAction(ctx context.Context, engine *bulk.Engine, spec bulk.Spec, batch [][]byte, batches int) error {
+	action, _, err := engine.Create(ctx, spec)
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ type call struct {
 	window  int64
 	batch   *pebble.Batch
 	touched []*action
+	events  uint64 // up to which number it has put events into the outbox; 0: none
 	err     error
 }
 
@@ -92,6 +93,7 @@ func (c *call) commit() (wait func() error, err error) {
 	for _, a := range c.touched {
 		c.writeLog(a)
 		c.writeOutcomes(a)
+		c.writeEnded(a)
 		a.touched = false
 	}
 	if c.err != nil {
@@ -109,6 +111,9 @@ func (c *call) commit() (wait func() error, err error) {
 			c.s.mu.Lock()
 			defer c.s.mu.Unlock()
 			return c.s.broke(err)
+		}
+		if c.events > 0 {
+			c.s.outbox.reached(c.events)
 		}
 		return c.batch.Close()
 	}, nil
@@ -203,6 +208,12 @@ func (c *call) succeed(j *job, settlement *bulk.Settlement) {
 		Index: int64(j.index), Succeeded: true, Attempts: int(j.attempts), Took: settlement.Took,
 		Values: settlement.Values, Error: cutError(settlement.Error),
 	})
+	if c.tells(a) {
+		c.ended(a, bulk.JobResult{
+			Index: int64(j.index), Succeeded: true, Attempts: int(j.attempts),
+			Result: settlement.Result, ResultTruncated: settlement.ResultTruncated, Error: cutError(settlement.Error),
+		})
+	}
 	a.record.Succeeded++
 	a.setFinal(j.index, j.fence, true)
 	c.s.drop(j)
@@ -221,6 +232,9 @@ func (c *call) fail(j *job, why string, took time.Duration) {
 		Payload: payload, Error: why, Attempts: int(j.attempts), FailedAt: c.now,
 	}), nil))
 	c.outcome(a, bulk.Outcome{Index: int64(j.index), Attempts: int(j.attempts), Took: took, Error: why})
+	if c.tells(a) {
+		c.ended(a, bulk.JobResult{Index: int64(j.index), Attempts: int(j.attempts), Error: why})
+	}
 	a.record.Failed++
 	a.setFinal(j.index, j.fence, false)
 	c.s.drop(j)

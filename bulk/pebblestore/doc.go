@@ -14,6 +14,9 @@
 // one action, in order, writes about ten bytes. docs/formats/bulk-pebble.md
 // describes every key.
 //
+// Events that wait to be published are entries of an outbox, written in the batch
+// of what they tell of.
+//
 // # Non-obvious
 //
 //   - A move changes memory and enters its batch into Pebble's log under one
@@ -24,6 +27,7 @@
 //   - If a write fails, memory is ahead of the disk: the store is broken, and
 //     every call says so until it is opened again.
 //   - Lock order: action.upload, then Store.mu, then pages.mu.
+//   - Events returns no event that is not known to be on disk.
 //   - The window in which the store is opened may allow fewer attempts than its
 //     limits: if any were started in it before, it allows none.
 package pebblestore

@@ -8,9 +8,10 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// FormatVersion is the version of what this package stores. A store of another
-// version is not opened.
-const FormatVersion = 1
+// FormatVersion is the version of what this package stores. A store of version 1
+// becomes one of version 2 when it is opened: it is one without an outbox. A store
+// of another version is not opened.
+const FormatVersion = 2
 
 // The first byte of a key says what it holds.
 const (
@@ -23,12 +24,14 @@ const (
 	keyOutcomes = 'o' // number, batch → a batch of outcomes
 	keyDead     = 'd' // number, index → a dead letter
 	keySetting  = 'c' // kind, name → a setting, JSON
+	keyEvent    = 'e' // number → an entry of the outbox
 )
 
 var (
 	metaVersion = []byte("Mversion")
 	metaNumber  = []byte("Mnumber") // the highest number given to an action
 	metaWindow  = []byte("Mwindow") // when the window of the last attempt ends
+	metaEvents  = []byte("Mevents") // nothing: events are kept
 )
 
 // VersionError: the directory holds a store of another format.

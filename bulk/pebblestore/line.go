@@ -45,6 +45,8 @@ func (s *Store) Backlog(context.Context) (bulk.Backlog, error) {
 		Types:      make(map[string]bulk.TypeState, len(s.kinds)),
 		Targets:    map[string]int64{},
 		NonReady:   s.nonReady,
+
+		Outbox: int64(s.outbox.next - s.outbox.first), OldestEvent: s.outbox.oldest,
 	}
 	for name, k := range s.kinds {
 		b.Types[name] = bulk.TypeState{Ready: int64(k.ready.len()), InFlight: k.inFlight, Finished: k.finished, Busy: k.busyUntil(now), Virtual: k.virtual, Idle: k.idle}

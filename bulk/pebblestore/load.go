@@ -20,6 +20,9 @@ func (s *Store) load() error {
 	if err := s.loadSettings(); err != nil {
 		return err
 	}
+	if err := s.loadOutbox(); err != nil {
+		return err
+	}
 	var live []uint64
 	err := scan(s.db, []byte{keyLive}, []byte{keyLive + 1}, func(key, _ []byte) (bool, error) {
 		live = append(live, binary.BigEndian.Uint64(key[1:]))
@@ -38,6 +41,7 @@ func (s *Store) load() error {
 	if err != nil {
 		return err
 	}
+	s.outbox.most = 0 // until KeepEvents says otherwise
 	return wait()
 }
 
@@ -52,7 +56,13 @@ func (s *Store) loadMeta() error {
 		}
 		return s.db.Set(metaVersion, binary.AppendUvarint(nil, FormatVersion), pebble.Sync)
 	}
-	if found, _ := binary.Uvarint(version); found != FormatVersion {
+	switch found, _ := binary.Uvarint(version); found {
+	case FormatVersion:
+	case 1: // What it holds means the same.
+		if err := s.db.Set(metaVersion, binary.AppendUvarint(nil, FormatVersion), pebble.Sync); err != nil {
+			return err
+		}
+	default:
 		return &VersionError{Found: found}
 	}
 	if number, err := get(s.db, metaNumber); err != nil {

@@ -56,9 +56,13 @@ type action struct {
 	finals []uint8
 	logs   map[uint32]pageLog
 
-	// What the call in progress adds to the action's log and outcomes.
+	// jobEvents says that the action asks for events of its jobs.
+	jobEvents bool
+
+	// What the call in progress adds to the action's log, outcomes and events.
 	writer   jobWriter
 	outcomes []bulk.Outcome
+	ended    []bulk.JobResult
 	touched  bool
 }
 

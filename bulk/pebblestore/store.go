@@ -59,6 +59,7 @@ type Store struct {
 	// shutUntil ends the window in which a process before this one started its
 	// last attempts: until then nothing under a limit may start.
 	shutUntil time.Time
+	outbox    outbox
 	// late caches how the jobs of actions that are finished ended.
 	late lateFinals
 	free []*job
@@ -280,6 +281,7 @@ func (s *Store) enter(number uint64, record bulk.Action) *action {
 		jobs:   map[uint32]*job{},
 		logs:   map[uint32]pageLog{},
 	}
+	a.jobEvents = spec.JobEvents()
 	a.limiter = s.limiterOf(spec.Tenant, a.target)
 	if spec.MaxAttempts > 0 {
 		a.config.MaxAttempts = spec.MaxAttempts

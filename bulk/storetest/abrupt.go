@@ -15,6 +15,7 @@ import (
 var abruptCases = []testCase{
 	{"closing in the middle of calls", false, closeAmidst},
 	{"a crash in the middle of calls", true, crashAmidst},
+	{"a crash while events are published", true, crashEventsAmidst},
 }
 
 // closeAmidst closes a store while all methods are called: each call answers, or
@@ -22,6 +23,7 @@ var abruptCases = []testCase{
 func closeAmidst(k *kit) {
 	for range 5 {
 		k.open(unlimited())
+		k.keepEvents(1 << 40)
 		k.run(aggregated("a"), 500)
 		grant := bulk.Grant{Number: k.number("a"), Jobs: 5}
 		s := k.store
@@ -40,6 +42,7 @@ func closeAmidst(k *kit) {
 			func() error { _, err := s.Actions(ctx, bulk.ActionFilter{}); return err },
 			func() error { _, err := s.Action(ctx, "a"); return err },
 			func() error { _, _, err := s.Dispatch(ctx, 5); return err },
+			func() error { return publishSome(s) },
 			func() error { return s.Set(ctx, bulk.SettingsChange{Name: "x", Tenant: &bulk.Tenant{Weight: 2}}) },
 		}
 		errs := make([]error, len(calls))
@@ -62,6 +65,14 @@ func closeAmidst(k *kit) {
 			k.check(errors.Is(err, bulk.ErrClosed) || errors.Is(err, bulk.ErrNotFound), "call %d, when the store was closed: %v, want ErrClosed", i, err)
 		}
 	}
+}
+
+func publishSome(s bulk.Store) error {
+	_, upTo, err := s.Events(ctx)
+	if err != nil {
+		return err
+	}
+	return s.Published(ctx, upTo)
 }
 
 func leaseAndSettle(s bulk.Store) error {

@@ -59,6 +59,8 @@ func (m *machine) compareBacklog(nonReady [3]int64) {
 	b := m.backlog()
 	m.check(b.Now.Equal(time.Now()), "the backlog's time is %v, want %v", b.Now, time.Now())
 	m.check(b.NonReady == nonReady, "non-ready %v, want %v", b.NonReady, nonReady)
+	m.check(b.Outbox == m.model.events.number && b.OldestEvent.IsZero() == (b.Outbox == 0) && !b.OldestEvent.After(b.Now),
+		"%d events wait, the oldest of %v; want %d", b.Outbox, b.OldestEvent, m.model.events.number)
 	m.compareLeft("all", b.Left, limit{key: "all", rate: m.model.global})
 	seen := map[string]bool{}
 	for _, line := range b.Lines {
@@ -196,6 +198,7 @@ func (m *machine) finish() {
 		}
 		m.compare(m.rt)
 	}
+	m.publishAll()
 	for _, a := range m.model.actions {
 		m.check(a.last.Done() == a.last.Received, "%s is not done in the end: %+v", a.ID, a.last)
 		m.checkResults(a)

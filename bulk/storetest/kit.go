@@ -18,6 +18,7 @@ type kit struct {
 	factory Factory
 	store   bulk.Store
 	numbers map[string]uint64
+	most    int64 // what the store was last told of events
 }
 
 var ctx = context.Background()
@@ -35,7 +36,7 @@ func (k *kit) open(config bulk.Config) {
 	} else {
 		k.must(k.store.Close())
 	}
-	k.store, k.numbers = k.factory.Open(k.t, config), map[string]uint64{}
+	k.store, k.numbers, k.most = k.factory.Open(k.t, config), map[string]uint64{}, 0
 }
 
 func (k *kit) must(err error) {

@@ -74,6 +74,7 @@ func newMachine(t *testing.T, rt *rapid.T, factory Factory) *machine {
 	}.WithDefaults()
 	m := &machine{kit: &kit{t: rapidTB{TB: t, rapid: rt}, factory: factory}, rt: rt, model: newModel(config)}
 	m.open(config)
+	m.keepEvents(1 << 40)
 	for range 2 {
 		m.create(rt)
 		m.launch(m.model.actions[m.model.order[len(m.model.order)-1]], rapid.IntRange(1, 25).Draw(rt, "jobs"))
@@ -91,6 +92,7 @@ func (m *machine) operations() map[string]func(*rapid.T) {
 		"work 3": m.work, "work 4": m.work, "settle 1": m.settleSome, "settle 2": m.settleSome, "settle 3": m.settleSome,
 		"settle 4": m.settleSome, "settle well": m.settleWell, "dispatch 1": m.dispatchAll, "dispatch 2": m.dispatchAll,
 		"advance 1": m.advanceSome, "advance 2": m.advanceSome, "limit": m.setLimit, "results": m.readResults, "restart": m.restart,
+		"events 1": m.readEvents, "events 2": m.readEvents,
 	} {
 		operations[name] = func(t *rapid.T) { m.steps++; m.rt = t; m.model.roll(); f(t) }
 	}
@@ -130,7 +132,10 @@ func (m *machine) create(t *rapid.T) {
 	if rapid.Bool().Draw(t, "aggregate") {
 		s.Aggregate = []string{"count"}
 	}
-	m.kit.create(s)
+	if rapid.Bool().Draw(t, "job events") {
+		s.Events = []string{bulk.JobEvents}
+	}
+	m.model.events.tellMoved(bulk.Action{}, m.kit.create(s))
 	m.model.actions[s.ID] = &modelAction{Spec: s, status: bulk.Created}
 	m.model.order = append(m.model.order, s.ID)
 }
@@ -184,6 +189,7 @@ func (m *machine) runAction(t *rapid.T) {
 // move makes a move, which must do what Action.Apply says.
 func (m *machine) move(a *modelAction, move bulk.Move) {
 	m.t.Helper()
+	was := m.action(a.ID)
 	m.tryMove(a.ID, move, fmt.Sprintf("move %d of %s, which is %s", move.Kind, a.ID, a.status))
 	before := a.status
 	now, err := m.store.Action(ctx, a.ID)
@@ -191,6 +197,7 @@ func (m *machine) move(a *modelAction, move bulk.Move) {
 		m.forgotten(a)
 		return
 	}
+	m.model.events.tellMoved(was, now)
 	a.status, a.paused = now.Status, now.Paused
 	if a.status == bulk.Canceled && before != bulk.Canceled {
 		a.cancel()

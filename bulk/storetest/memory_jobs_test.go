@@ -22,6 +22,7 @@ func (m *memory) Backlog(context.Context) (bulk.Backlog, error) {
 		Types: map[string]bulk.TypeState{}, Targets: map[string]int64{},
 	}
 	b.Left = m.left(m.limiters(&memAction{})[0], true)
+	m.showOutbox(&b)
 	lines := map[string]int{}
 	for _, a := range m.actions {
 		for reason, n := range a.NonReady {
@@ -260,6 +261,7 @@ func (m *memory) finish(j *memJob, state memState, s bulk.Settlement, batches ma
 	batches[a] = append(batches[a], bulk.Outcome{
 		Index: j.index, Succeeded: state == memSucceeded, Attempts: j.attempts, Took: s.Took, Values: s.Values, Error: text,
 	})
+	m.announceEnded(j, s, text)
 	if state == memFailed && !m.is("no dead letters") {
 		a.dead = append(a.dead, bulk.DeadLetter{
 			Action: a.ID, Index: j.index, Payload: j.payload, Error: text, Attempts: j.attempts, FailedAt: time.Now(),

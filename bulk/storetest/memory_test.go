@@ -33,6 +33,7 @@ type memory struct {
 	virtual  map[string]float64 // of the limit (empty), and of types
 	rate     map[string]bool    // limiters that were throttled
 	asked    map[string]int64   // the window in which a type was last asked for
+	events   memEvents
 }
 
 type memAction struct {
@@ -144,9 +145,13 @@ func (m *memory) Create(_ context.Context, spec bulk.Spec) (bulk.Action, bool, e
 		}
 		return a.Action, false, nil
 	}
+	if err := m.full(); err != nil {
+		return bulk.Action{}, false, err
+	}
 	m.number++
 	a := &memAction{number: m.number, Action: bulk.Action{Spec: spec, Status: bulk.Created, CreatedAt: time.Now()}}
 	m.actions = append(m.actions, a)
+	m.announce(bulk.ActionCreated, &a.Action)
 	return a.Action, true, nil
 }
 
@@ -165,6 +170,9 @@ func (m *memory) Append(_ context.Context, id string, offset int64, payloads [][
 	}
 	if offset > a.Received {
 		return 0, &bulk.OffsetError{Received: a.Received}
+	}
+	if err := m.full(); err != nil && a.JobEvents() {
+		return a.Received, err
 	}
 	skip := a.Received - offset
 	if m.is("overlap appended") {
@@ -199,7 +207,12 @@ func (m *memory) Move(_ context.Context, id string, move bulk.Move) (bulk.Action
 	if err != nil {
 		return a.Action, err
 	}
+	if err := m.full(); err != nil && move.Kind == bulk.Resume {
+		return a.Action, err
+	}
+	before := a.Action
 	a.Action = next
+	defer func() { m.announce(move.EventType(&before, &a.Action), &a.Action) }()
 	switch move.Kind {
 	case bulk.Pause:
 		m.unready(a)
@@ -353,6 +366,10 @@ func (m *memory) reopen() *memory {
 	m.Close()
 	next := newMemory(m.config, m.fault)
 	next.settings, next.number, next.actions = m.settings, m.number, m.actions
+	if next.events = m.events; m.is("reopen forgets events") {
+		next.events.waiting = nil
+	}
+	defer func() { next.events.most = 0 }()
 	if !m.is("reopen forgets starts") {
 		next.window, next.started = m.window, maps.Clone(m.started)
 	}

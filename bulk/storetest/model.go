@@ -29,7 +29,8 @@ type model struct {
 	starts map[string]int64 // in the window, by limit
 	// asked has the window in which jobs of a type were last asked for, or became
 	// ready where none was.
-	asked map[string]int64
+	asked  map[string]int64
+	events *modelEvents
 	// fuzzy is a window in which the store may allow less than the limits, as it
 	// was opened in it, or a limit was set that there was none of before.
 	fuzzy int64
@@ -99,7 +100,7 @@ func newModel(config bulk.Config) *model {
 		config: config, actions: map[string]*modelAction{}, leases: map[bulk.LeaseID]*modelLease{},
 		global: max(0, config.RequestsPerSecond), limited: config.RequestsPerSecond > 0,
 		tenants: map[string]float64{}, targets: map[string]bulk.TargetLimits{}, throttled: map[string]bool{},
-		starts: map[string]int64{}, asked: map[string]int64{}, fuzzy: -1,
+		starts: map[string]int64{}, asked: map[string]int64{}, events: newModelEvents(), fuzzy: -1,
 	}
 }
 
@@ -253,6 +254,7 @@ func (m *model) accept(l *modelLease, s bulk.Settlement) (released bool) {
 		j.state = modelWaits
 		return true
 	}
+	m.events.add(a.ID, a.told(j)...)
 	return false
 }
 
@@ -275,6 +277,7 @@ func (m *model) fail(a *modelAction, j *modelJob, retryAfter time.Duration) {
 // expire ends the leases that have run out. It returns how many jobs went back
 // to the line, and how many ended.
 func (m *model) expire() (back, ended int64) {
+	told := map[string][]string{}
 	for _, l := range m.leases {
 		if !l.live || l.deadline.After(time.Now()) {
 			continue
@@ -294,7 +297,9 @@ func (m *model) expire() (back, ended int64) {
 			a.retriesMax++
 			back++
 		}
+		told[a.ID] = append(told[a.ID], a.told(j)...)
 	}
+	m.events.addAll(told)
 	return back, ended
 }
 
@@ -306,6 +311,7 @@ func (m *model) crash() {
 	for _, a := range m.actions {
 		a.returned = [3]int64{}
 	}
+	told := map[string][]string{}
 	for _, l := range m.leases {
 		l.restarted = true
 		if !l.live || !l.local {
@@ -322,7 +328,9 @@ func (m *model) crash() {
 		default:
 			j.state = modelWaits
 		}
+		told[a.ID] = append(told[a.ID], a.told(j)...)
 	}
+	m.events.addAll(told)
 }
 
 // cancel ends every job that is not in flight.

@@ -66,6 +66,19 @@ var faults = map[string][]string{
 	"expired for ever":            {"lease", "model"},
 	"crash uses an attempt":       {"restart", "model"},
 	"crashes for ever":            {"restart", "model"},
+
+	"pause tells nobody":             {"events", "model"},
+	"failures tell nobody":           {"events", "model"},
+	"jobs tell twice":                {"events", "model"},
+	"job events unasked":             {"events", "model"},
+	"newest first":                   {"events", "model"},
+	"ids change":                     {"events", "model"},
+	"ids of each action":             {"events", "model"},
+	"published comes again":          {"events", "model"},
+	"reopen forgets events":          {"events", "model"},
+	"turning off empties the outbox": {"events"},
+	"large results":                  {"events"},
+	"outbox without bound":           {"events"},
 }
 
 // TestFaults makes the store in memory err in one way at a time, and checks that

@@ -40,7 +40,8 @@ func Run(t *testing.T, factory Factory) {
 	}{
 		{"upload", uploadCases}, {"move", moveCases}, {"actions", actionCases}, {"settings", settingsCases},
 		{"admit", admitCases}, {"limits", limitCases}, {"lease", leaseCases}, {"retry", retryCases},
-		{"restart", restartCases}, {"results", resultCases}, {"concurrent", concurrentCases}, {"abrupt", abruptCases},
+		{"restart", restartCases}, {"results", resultCases}, {"events", eventCases},
+		{"concurrent", concurrentCases}, {"abrupt", abruptCases},
 	}
 	for _, group := range groups {
 		t.Run(group.name, func(t *testing.T) {
@@ -69,11 +70,13 @@ func (k *kit) restarts() map[string]func() {
 func (k *kit) reopen() {
 	k.t.Helper()
 	k.store = k.factory.Reopen(k.t, k.store)
+	k.keepEvents(k.most)
 }
 
 func (k *kit) crash() {
 	k.t.Helper()
 	k.store = k.factory.Crash(k.t, k.store)
+	k.keepEvents(k.most)
 }
 
 // advance lets time pass. The clock stands still otherwise.

@@ -32,7 +32,7 @@ func wrongUsage(format string, args ...any) error {
 var flagOf = map[string]string{
 	"type": "--type", "target": "--url", "target.url": "--url", "class": "--class",
 	"aggregate": "--aggregate", "max_attempts": "--max-attempts", "timeout_ms": "--timeout",
-	"fail_above": "--fail-above", "id": "--id", "run_at": "--run-at",
+	"fail_above": "--fail-above", "id": "--id", "run_at": "--run-at", "events": "--events",
 }
 
 // flagError says which flag made a field of a spec wrong.

@@ -64,7 +64,7 @@ func (f *fakeServer) Create(ctx context.Context, body wire.NewAction) (wire.Crea
 	if err != nil {
 		return wire.Created{}, err
 	}
-	spec := bulk.Spec{ID: body.ID, Tenant: body.Tenant, Type: body.Type, Class: class, Aggregate: body.Aggregate}
+	spec := bulk.Spec{ID: body.ID, Tenant: body.Tenant, Type: body.Type, Class: class, Aggregate: body.Aggregate, Events: body.Events}
 	if body.Target != nil {
 		spec.Target = &bulk.Target{URL: body.Target.URL}
 	}

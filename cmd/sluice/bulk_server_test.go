@@ -52,6 +52,14 @@ func TestSubmitAndWatch(t *testing.T) {
 	})
 }
 
+func TestSubmitWithEvents(t *testing.T) {
+	f := &fakeServer{fakeRunner: newFakeRunner(100)}
+	r := f.on(t.Context(), ordersNDJSON(2), "submit", "-", "--tenant", "acme", "--type", "echo", "--events", "actions,jobs")
+	if r.code() != 0 || len(f.actions) != 1 || !f.actions[0].JobEvents() {
+		t.Errorf("exit code %d: %v; %d actions", r.code(), r.failure, len(f.actions))
+	}
+}
+
 func TestSubmitByColumn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeServer{fakeRunner: newFakeRunner(100)}
@@ -105,6 +113,7 @@ func TestSubmitRefuses(t *testing.T) {
 		"run at":           {[]string{"-", "--type", "echo", "--tenant", "a", "--run-at", "tomorrow"}, `--run-at: "tomorrow": want a time such as`},
 		"server":           {[]string{"-", "--type", "echo", "--tenant", "a", "--server", "localhost:8080"}, `--server: "localhost:8080": want a URL`},
 		"no type":          {[]string{"-", "--tenant", "a"}, "say what runs a job"},
+		"events":           {[]string{"-", "--type", "echo", "--tenant", "a", "--events", "leases"}, `--events: want a list of "jobs" and "actions"`},
 		"last line broken": {[]string{"-", "--type", "echo", "--tenant", "a"}, "standard input: line 1002: want one JSON value"},
 	} {
 		t.Run(name, func(t *testing.T) {

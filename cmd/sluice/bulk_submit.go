@@ -28,6 +28,7 @@ type submitFlags struct {
 	remoteFlags
 	specFlags
 	tenant, column, id, runAt string
+	events                    []string
 	watch                     bool
 }
 
@@ -63,6 +64,7 @@ func newSubmitCommand(connect connector) *cobra.Command {
 	f.specFlags.add(command)
 	flags.StringVar(&f.id, "id", "", "the action's `id`, with --tenant; creating it twice creates it once")
 	flags.StringVar(&f.runAt, "run-at", "", "the earliest `time` of the first attempt, such as 2025-11-28T08:00:00Z")
+	flags.StringSliceVar(&f.events, "events", nil, "publish `what` beside the status of the actions: jobs, an event of each job that is done")
 	flags.BoolVar(&f.watch, "watch", false, "show how the actions go on until they have finished")
 	f.remoteFlags.add(command)
 	return command
@@ -79,7 +81,12 @@ func (f *submitFlags) full(command *cobra.Command) (bulk.Spec, error) {
 	case err != nil:
 		return spec, err
 	}
-	spec.ID = f.id
+	spec.ID, spec.Events = f.id, f.events
+	check := bulk.Spec{Tenant: "tenant", Type: "type", Events: f.events}
+	_, err = check.Normalize()
+	if wrong := new(bulk.SpecError); errors.As(err, &wrong) {
+		return spec, flagError(wrong)
+	}
 	if f.runAt != "" {
 		if spec.RunAt, err = time.Parse(time.RFC3339, f.runAt); err != nil {
 			return spec, wrongUsage("--run-at: %q: want a time such as 2025-11-28T08:00:00Z", f.runAt)
@@ -161,7 +168,7 @@ type remoteTaker struct{ server server }
 func (t *remoteTaker) Create(ctx context.Context, spec bulk.Spec) (bulk.Action, bool, error) {
 	body := wire.NewAction{
 		ID: spec.ID, Tenant: spec.Tenant, Type: spec.Type, Class: spec.Class.String(), Aggregate: spec.Aggregate,
-		MaxAttempts: spec.MaxAttempts, TimeoutMS: spec.Timeout.Milliseconds(), FailAbove: spec.FailAbove,
+		MaxAttempts: spec.MaxAttempts, TimeoutMS: spec.Timeout.Milliseconds(), FailAbove: spec.FailAbove, Events: spec.Events,
 	}
 	if spec.Target != nil {
 		body.Target = &wire.Target{Name: spec.Target.Name, URL: spec.Target.URL}

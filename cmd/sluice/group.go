@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -227,7 +228,7 @@ func partitionOf(in kadm.GroupMemberLag) groupPartition {
 		partition.Committed = &in.Commit.At
 	}
 	if in.Member != nil {
-		partition.Member, partition.client = in.Member.MemberID, in.Member.ClientID+" "+in.Member.ClientHost
+		partition.Member, partition.client = in.Member.MemberID, in.Member.ClientID+" "+strings.TrimPrefix(in.Member.ClientHost, "/")
 	}
 	if in.Err != nil {
 		partition.Error = oneLine(in.Err)

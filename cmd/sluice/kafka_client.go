@@ -163,7 +163,9 @@ func explainKafka(err error) error {
 		return err
 	case errors.As(err, &told):
 	default:
-		err = &answerError{err, strings.TrimSuffix(strings.Replace(err.Error(), known.Message+": ", "", 1), ".")}
+		plain := strings.TrimSuffix(known.Description, ".")
+		plain = strings.ToLower(plain[:min(1, len(plain))]) + plain[min(1, len(plain)):]
+		err = &answerError{err, strings.Replace(err.Error(), known.Error(), plain, 1)}
 	}
 	if slices.Contains(askedWrongly, error(known)) {
 		return wrongUsage("%w", err)

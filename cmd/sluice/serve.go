@@ -3,17 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/bulk/api"
-	"github.com/sluice-project/sluice/bulk/pebblestore"
-	"github.com/sluice-project/sluice/bulk/webhook"
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/ops"
@@ -22,20 +17,22 @@ import (
 func newServeCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve bulk actions over HTTP",
-		Long: `Serve bulk actions over HTTP, with everything in one data directory: nothing else
-needs to be installed.
+		Short: "Serve bulk actions over HTTP, and topics to Kafka clients",
+		Long: `Serve bulk actions over HTTP and topics to Kafka clients, with everything in one
+data directory: nothing else needs to be installed.
 
-  /v1/…            the API; /openapi.json describes it
-  /healthz         the process lives
-  /readyz          it can serve
-  /metrics         for Prometheus
+  127.0.0.1:8080   HTTP:
+    /v1/…          the API; /openapi.json describes it
+    /healthz       the process lives
+    /readyz        it can serve
+    /metrics       for Prometheus
+  127.0.0.1:9092   the Kafka protocol, for any client; --kafka off leaves it out
 
 SIGTERM or Ctrl-C drains: nothing new is started, jobs in flight have
 bulk.shutdown_grace to end, and what has not ended is handed back. "sluice config"
 prints all settings.`,
 		Example: `  sluice serve
-  sluice serve --data /var/lib/sluice --http 127.0.0.1:8080
+  sluice serve --data /var/lib/sluice --http 127.0.0.1:8080 --kafka 127.0.0.1:9092
   SLUICE_BULK_WORKERS=50 sluice serve --config sluice.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -60,41 +57,25 @@ func serve(ctx context.Context, settings *config.Config, command *cobra.Command)
 	if err != nil {
 		return err
 	}
-	webhooks, err := webhook.New(settings.Webhook.Options())
+	server := ops.NewServer(ops.Options{Addr: settings.HTTP, Pprof: settings.Pprof, Logger: log})
+	topics, err := openTopics(settings, server, log)
 	if err != nil {
 		return err
 	}
-	defer webhooks.Close()
-	store, err := pebblestore.Open(settings.DataDir, pebblestore.Options{
-		Bulk: settings.Bulk, Logger: log, DiskReserve: settings.DiskReserve,
-	})
+	defer func() { err = errors.Join(err, topics.close()) }()
+	bulk, err := openBulk(settings, server, log)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	mux := bulk.NewMux()
-	mux.Handle(bulk.WebhookType, webhooks)
-	engine, err := bulk.New(store, mux, settings.Bulk, bulk.WithLogger(log))
-	if err != nil {
-		return err
-	}
-	server := newHTTPServer(settings, engine, log)
-	log.Info("serving", "http", settings.HTTP, "data", settings.DataDir)
-	return lifecycle.Run(ctx, max(0, settings.Bulk.ShutdownGrace)+stopMargin, engine, server)
+	defer func() { err = errors.Join(err, bulk.close()) }()
+	services := slices.Concat(topics.services, bulk.services, []lifecycle.Service{server})
+	log.Info("serving", "http", settings.HTTP, "kafka", settings.Topic.Kafka, "data", settings.DataDir)
+	return lifecycle.Run(ctx, max(0, settings.Bulk.ShutdownGrace)+stopMargin, services...)
 }
 
-// newHTTPServer mounts what is served.
-func newHTTPServer(settings *config.Config, engine *bulk.Engine, log *slog.Logger) *ops.Server {
-	server := ops.NewServer(ops.Options{Addr: settings.HTTP, Pprof: settings.Pprof, Logger: log})
-	handler := api.New(engine, api.WithLogger(log), api.WithConfig(settings.Bulk))
-	server.Mux().Handle("/v1/", handler)
-	server.Mux().Handle("/openapi.json", handler)
-	server.Registry().MustRegister(engine.Collector())
-	server.Ready("bulk", func(ctx context.Context) error {
-		if _, err := engine.Settings(ctx); err != nil {
-			return fmt.Errorf("the store: %w", err)
-		}
-		return engine.Err()
-	})
-	return server
+// part is one part of what is served: its services, and what to close when they
+// have stopped.
+type part struct {
+	services []lifecycle.Service
+	close    func() error
 }

@@ -63,7 +63,7 @@ func printText(w io.Writer, record *kgo.Record) error {
 // which is escaped; what is no text is told by its length.
 func legible(data []byte) string {
 	if !utf8.Valid(data) {
-		return fmt.Sprintf("(%d bytes that are no text)", len(data))
+		return "(" + counted(int64(len(data)), "byte") + ", no text)"
 	}
 	if bytes.IndexFunc(data, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
 		return string(data)

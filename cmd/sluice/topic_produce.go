@@ -40,7 +40,7 @@ const (
 	headerDeliverAt = "sluice-deliver-at"
 )
 
-// deliveryPatience is how long a record is tried to be written.
+// deliveryPatience is how long records are sent again while none gets an answer.
 const deliveryPatience = 2 * time.Minute
 
 // topicProduceFlags are those of "topic produce".
@@ -112,7 +112,7 @@ func (f *topicProduceFlags) run(command *cobra.Command, args []string) error {
 
 // options checks the flags and returns what the producer is made with.
 func (f *topicProduceFlags) options(command *cobra.Command) ([]kgo.Opt, error) {
-	options := []kgo.Opt{kgo.RecordDeliveryTimeout(deliveryPatience), kgo.RecordPartitioner(keptPartitioner())}
+	options := []kgo.Opt{kgo.RecordPartitioner(keptPartitioner{kgo.StickyKeyPartitioner(nil)})}
 	switch f.acks {
 	case "all", "-1":
 	case "1":
@@ -141,18 +141,35 @@ func (f *topicProduceFlags) options(command *cobra.Command) ([]kgo.Opt, error) {
 	return options, nil
 }
 
-// keptPartitioner keeps the partition that a record names, and lets the key, or
-// chance, choose that of others.
-func keptPartitioner() kgo.Partitioner {
-	return kgo.BasicConsistentPartitioner(func(topic string) func(*kgo.Record, int) int {
-		byKey := kgo.UniformBytesPartitioner(64<<10, true, true, nil).ForTopic(topic)
-		return func(r *kgo.Record, partitions int) int {
-			if r.Partition >= 0 {
-				return int(r.Partition)
-			}
-			return byKey.Partition(r, partitions)
-		}
-	})
+// keptPartitioner keeps the partition that a record names; for others the key
+// decides as in every Kafka client, and without a key each batch goes elsewhere.
+type keptPartitioner struct{ kgo.Partitioner }
+
+// ForTopic implements kgo.Partitioner.
+func (p keptPartitioner) ForTopic(topic string) kgo.TopicPartitioner {
+	return &keptTopicPartitioner{p.Partitioner.ForTopic(topic)}
+}
+
+type keptTopicPartitioner struct{ kgo.TopicPartitioner }
+
+// RequiresConsistency implements kgo.TopicPartitioner.
+func (p *keptTopicPartitioner) RequiresConsistency(r *kgo.Record) bool {
+	return r.Partition >= 0 || p.TopicPartitioner.RequiresConsistency(r)
+}
+
+// Partition implements kgo.TopicPartitioner.
+func (p *keptTopicPartitioner) Partition(r *kgo.Record, partitions int) int {
+	if r.Partition >= 0 {
+		return int(r.Partition)
+	}
+	return p.TopicPartitioner.Partition(r, partitions)
+}
+
+// OnNewBatch implements kgo.TopicPartitionerOnNewBatch.
+func (p *keptTopicPartitioner) OnNewBatch() {
+	if sticky, ok := p.TopicPartitioner.(kgo.TopicPartitionerOnNewBatch); ok {
+		sticky.OnNewBatch()
+	}
 }
 
 // production is one run of "topic produce".
@@ -165,20 +182,34 @@ type production struct {
 	mu             sync.Mutex
 	records, bytes int64
 	failed         error
+	// patience ends the sending when no record gets an answer for too long. (The
+	// client's own timeout begins with a record's timestamp.)
+	patience *time.Timer
 }
+
+// errNoAnswer says that the brokers are gone.
+var errNoAnswer = fmt.Errorf("no answer in %v: %w", deliveryPatience, context.DeadlineExceeded)
 
 func (p *production) run(ctx context.Context, records recordReader, input *countedInput) error {
 	if err := p.check(ctx); err != nil {
 		return err
 	}
 	start := time.Now()
+	sending, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer giveUp(nil)
+	p.patience = time.AfterFunc(deliveryPatience, func() {
+		if p.client.BufferedProduceRecords() > 0 {
+			giveUp(errNoAnswer)
+		}
+	})
+	defer p.patience.Stop()
 	shown := newIntakeDisplay(p.err, "producing", "record", input, p.json)
-	err := p.send(ctx, records, shown)
+	err := p.send(ctx, sending, records, shown)
 	flushed := p.client.Flush(ctx)
 	shown.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err = firstOf(p.failed, err, flushed); err != nil {
+	if err = firstOf(context.Cause(sending), p.failed, err, flushed); err != nil {
 		if interrupted(err) {
 			err = &interruptedError{errors.New("interrupted")}
 		}
@@ -217,27 +248,23 @@ func (p *production) check(ctx context.Context) error {
 
 // send hands all records to the client, which sends them in the background, and
 // stops when one of them has failed.
-func (p *production) send(ctx context.Context, records recordReader, shown *intakeDisplay) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	for sent := int64(0); ; sent++ {
+func (p *production) send(ctx, sending context.Context, records recordReader, shown *intakeDisplay) error {
+	for sent := int64(0); ctx.Err() == nil; sent++ {
 		record, err := records.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		if err != nil {
-			return err
-		}
-		if err := p.failure(); err != nil {
+		if err := firstOf(err, p.failure()); err != nil {
 			return err
 		}
 		record.Topic = p.topic
-		p.client.Produce(context.WithoutCancel(ctx), record, p.settled)
-		if ctx.Err() != nil {
-			return ctx.Err()
+		if p.client.BufferedProduceRecords() == 0 {
+			p.patience.Reset(deliveryPatience)
 		}
+		p.client.Produce(sending, record, p.settled)
 		shown.Show(sent)
 	}
+	return ctx.Err()
 }
 
 func (p *production) failure() error {
@@ -252,13 +279,11 @@ func (p *production) settled(record *kgo.Record, err error) {
 	defer p.mu.Unlock()
 	switch {
 	case err == nil:
+		p.patience.Reset(deliveryPatience)
 		p.records++
 		p.bytes += int64(len(record.Key) + len(record.Value))
 	case p.failed == nil:
 		p.failed = err
-		if errors.Is(err, kgo.ErrRecordTimeout) {
-			p.failed = fmt.Errorf("no answer in %v: %w", deliveryPatience, err)
-		}
 		if errors.Is(err, kerr.MessageTooLarge) {
 			p.failed = fmt.Errorf("a record of %s is larger than the topic's max.message.bytes", humanize.IBytes(uint64(len(record.Value))))
 		}

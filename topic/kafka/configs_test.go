@@ -174,6 +174,7 @@ func TestIncrementalAlterConfigs(t *testing.T) {
 			{2, "orders", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "cleanup.policy", Op: 3, Value: text("delete")}}, false, `INVALID_CONFIG: cleanup.policy: ""`},
 			{2, "orders", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "cleanup.policy", Op: 9, Value: text("delete")}}, false, "INVALID_REQUEST: want 0 to 3"},
 			{2, "orders", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "segment.ms", Value: text("5")}}, false, "INVALID_CONFIG: would do nothing here"},
+			{2, "orders", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "segment.ms", Op: 1}}, false, "INVALID_CONFIG: would do nothing here"},
 			{2, "nosuch", nil, false, "UNKNOWN_TOPIC_OR_PARTITION: nosuch"},
 			{4, "0", nil, false, "INVALID_REQUEST: set where it is started"},
 			{8, "0", nil, false, "INVALID_REQUEST: those of topics can be altered"},

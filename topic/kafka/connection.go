@@ -14,18 +14,11 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-const (
-	// readBuffer is what each connection holds of its input; bodies that are
-	// longer are read into memory of their own.
-	readBuffer = 2 << 10
-	// writeStep is what has to be received within each write timeout.
-	writeStep = 1 << 20
-	// keptBuffer is the longest buffer for answers that is kept for the next.
-	keptBuffer = 1 << 20
-)
+// readBuffer is what each connection holds of its input; bodies that are
+// longer are read into memory of their own.
+const readBuffer = 2 << 10
 
 // errDraining ends a reader when the server stops.
 var errDraining = errors.New("the server stops")
@@ -315,100 +308,4 @@ func (c *connection) recovered(x *exchange, f func()) (err error) {
 	}()
 	f()
 	return nil
-}
-
-// send waits for answers and sends them, in the order of their requests.
-func (c *connection) send(context.Context) error {
-	defer c.end()
-	defer c.cancel()
-	for {
-		select {
-		case x, more := <-c.started:
-			if !more {
-				return nil
-			}
-			if err := c.sendOne(x); err != nil {
-				c.logEnd("kafka connection ends", err)
-				return nil
-			}
-		case <-c.ctx.Done():
-			return nil
-		}
-	}
-}
-
-// sendOne waits for an answer and sends it.
-func (c *connection) sendOne(x *exchange) error {
-	var response kmsg.Response
-	if err := c.recovered(x, func() { response = x.answer(c.ctx) }); err != nil {
-		return err
-	}
-	c.release(x)
-	if holder, ok := response.(interface{ release() }); ok {
-		defer holder.release()
-	}
-	c.server.metrics.answered(x, response)
-	if response != nil {
-		if err := c.write(x, response); err != nil {
-			return err
-		}
-	}
-	c.active.Store(time.Now().UnixNano())
-	<-c.slots
-	return nil
-}
-
-// buffers are for answers.
-var buffers = sync.Pool{New: func() any { return new([]byte) }}
-
-// write sends an answer.
-func (c *connection) write(x *exchange, response kmsg.Response) error {
-	buffer := buffers.Get().(*[]byte)
-	var parts net.Buffers
-	err := c.recovered(x, func() {
-		if fetched, ok := response.(*fetchResponse); ok {
-			parts, *buffer = fetched.frame(*buffer, x.correlation)
-			return
-		}
-		*buffer = appendAnswer((*buffer)[:0], x.correlation, response)
-		parts = net.Buffers{*buffer}
-	})
-	if err == nil {
-		err = c.writeAll(parts)
-	}
-	if cap(*buffer) <= keptBuffer {
-		buffers.Put(buffer)
-	}
-	return err
-}
-
-// writeAll writes all parts, in steps that each have to be received in time.
-func (c *connection) writeAll(parts net.Buffers) error {
-	for len(parts) > 0 {
-		var step net.Buffers
-		step, parts = split(parts, writeStep)
-		if err := c.conn.SetWriteDeadline(time.Now().Add(c.server.options.WriteTimeout)); err != nil {
-			return err
-		}
-		n, err := step.WriteTo(c.conn)
-		c.server.metrics.sent.Add(float64(n))
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// split returns the first n bytes of parts, and the rest.
-func split(parts net.Buffers, n int) (first, rest net.Buffers) {
-	for i, part := range parts {
-		if len(part) > n {
-			first = append(first, parts[:i]...)
-			first = append(first, part[:n])
-			parts[i] = part[n:]
-			return first, parts[i:]
-		}
-		n -= len(part)
-	}
-	return parts, nil
 }

@@ -16,8 +16,8 @@ const (
 // FindCoordinator: versions 0 to 4.
 //
 // The coordinator of every group is this broker. Transactions do not exist yet:
-// their coordinator is refused with UNSUPPORTED_VERSION and a message that
-// says so, which clients take as final and show to their user.
+// their coordinator is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which
+// clients take as final, and a message that says what is the matter.
 //
 //   - 1: the type of coordinator, and a message with an error.
 //   - 4: several keys in one request.
@@ -48,6 +48,7 @@ func (s *Server) coordinator(c *call, kind int8, key string) kmsg.FindCoordinato
 		found.NodeID = s.broker.Node()
 		found.Host, found.Port = s.advertised(c)
 	case coordinatorOfTransaction:
+		s.log.Info("kafka refuses a transactional producer", "client", c.client, "from", c.host, "transactional_id", key)
 		found.ErrorCode, found.ErrorMessage = code(errNoTransactions), message(errNoTransactions)
 	default:
 		err := fail(kerr.InvalidRequest, fmt.Sprintf("coordinator type %d: want 0, a consumer group", kind))

@@ -13,36 +13,38 @@ import (
 
 // groupKinds are the errors of consumer groups, as clients are told. For
 // COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR they look for the coordinator
-// again, for COORDINATOR_LOAD_IN_PROGRESS they wait and try again.
+// again, for COORDINATOR_LOAD_IN_PROGRESS they wait and try again. Refusals are
+// for somebody to look at: clients cannot say well what is wrong.
 var groupKinds = []struct {
-	err  error
-	kind *kerr.Error
+	err     error
+	kind    *kerr.Error
+	refusal bool
 }{
-	{topic.ErrUnknownMember, kerr.UnknownMemberID},
-	{topic.ErrIllegalGeneration, kerr.IllegalGeneration},
-	{topic.ErrRebalanceInProgress, kerr.RebalanceInProgress},
-	{topic.ErrFencedInstance, kerr.FencedInstanceID},
-	{topic.ErrInconsistentProtocol, kerr.InconsistentGroupProtocol},
-	{topic.ErrMemberIDRequired, kerr.MemberIDRequired},
-	{topic.ErrInvalidSession, kerr.InvalidSessionTimeout},
-	{topic.ErrInvalidGroup, kerr.InvalidGroupID},
-	{topic.ErrInvalidGroupRequest, kerr.InvalidRequest},
-	{topic.ErrGroupFull, kerr.GroupMaxSizeReached},
-	{topic.ErrTooManyGroups, kerr.PolicyViolation},
-	{topic.ErrGroupTooLarge, kerr.MessageTooLarge},
-	{topic.ErrGroupNotEmpty, kerr.NonEmptyGroup},
-	{topic.ErrNoGroup, kerr.GroupIDNotFound},
-	{topic.ErrSubscribed, kerr.GroupSubscribedToTopic},
-	{topic.ErrOffsetMetadataTooLarge, kerr.OffsetMetadataTooLarge},
-	{topic.ErrCoordinatorLoading, kerr.CoordinatorLoadInProgress},
-	{topic.ErrNotCoordinator, kerr.NotCoordinator},
-	{topic.ErrCoordinatorUnavailable, kerr.CoordinatorNotAvailable},
-	{topic.ErrClosed, kerr.NotCoordinator},
-	{context.Canceled, kerr.NotCoordinator},
+	{err: topic.ErrUnknownMember, kind: kerr.UnknownMemberID},
+	{err: topic.ErrIllegalGeneration, kind: kerr.IllegalGeneration},
+	{err: topic.ErrRebalanceInProgress, kind: kerr.RebalanceInProgress},
+	{err: topic.ErrFencedInstance, kind: kerr.FencedInstanceID},
+	{err: topic.ErrInconsistentProtocol, kind: kerr.InconsistentGroupProtocol},
+	{err: topic.ErrMemberIDRequired, kind: kerr.MemberIDRequired},
+	{err: topic.ErrInvalidSession, kind: kerr.InvalidSessionTimeout},
+	{err: topic.ErrInvalidGroup, kind: kerr.InvalidGroupID},
+	{err: topic.ErrInvalidGroupRequest, kind: kerr.InvalidRequest, refusal: true},
+	{err: topic.ErrGroupFull, kind: kerr.GroupMaxSizeReached, refusal: true},
+	{err: topic.ErrTooManyGroups, kind: kerr.PolicyViolation, refusal: true},
+	{err: topic.ErrGroupTooLarge, kind: kerr.MessageTooLarge, refusal: true},
+	{err: topic.ErrGroupNotEmpty, kind: kerr.NonEmptyGroup},
+	{err: topic.ErrNoGroup, kind: kerr.GroupIDNotFound},
+	{err: topic.ErrSubscribed, kind: kerr.GroupSubscribedToTopic},
+	{err: topic.ErrOffsetMetadataTooLarge, kind: kerr.OffsetMetadataTooLarge},
+	{err: topic.ErrCoordinatorLoading, kind: kerr.CoordinatorLoadInProgress},
+	{err: topic.ErrNotCoordinator, kind: kerr.NotCoordinator},
+	{err: topic.ErrCoordinatorUnavailable, kind: kerr.CoordinatorNotAvailable},
+	{err: topic.ErrClosed, kind: kerr.NotCoordinator},
+	{err: context.Canceled, kind: kerr.NotCoordinator},
 }
 
 // groupCode returns the number of the protocol's error for an error of a
-// group; 0 for nil. Those that clients do not know how to treat are logged.
+// group; 0 for nil.
 func (s *Server) groupCode(group string, err error) int16 {
 	if err == nil {
 		return 0
@@ -51,8 +53,7 @@ func (s *Server) groupCode(group string, err error) int16 {
 		if !errors.Is(err, known.err) {
 			continue
 		}
-		switch known.err {
-		case topic.ErrGroupFull, topic.ErrTooManyGroups, topic.ErrGroupTooLarge, topic.ErrInvalidGroupRequest:
+		if known.refusal {
 			s.log.Warn("consumer group request refused", "group", group, "error", err)
 		}
 		return known.kind.Code

@@ -61,8 +61,9 @@ func (s *Server) changeConfigs(ctx context.Context, wanted *kmsg.IncrementalAlte
 
 // changedValue returns what a setting becomes; nil for the default.
 func changedValue(t *topic.Topic, change *kmsg.IncrementalAlterConfigsRequestResourceConfig) (*string, error) {
-	if change.Op == kmsg.IncrementalAlterConfigOpDelete {
-		return nil, nil
+	setting, err := topic.FindSetting(change.Name)
+	if err != nil || change.Op == kmsg.IncrementalAlterConfigOpDelete {
+		return nil, err
 	}
 	if change.Value == nil {
 		return nil, refuse(kerr.InvalidConfig, "setting %s has no value", change.Name)
@@ -70,12 +71,10 @@ func changedValue(t *topic.Topic, change *kmsg.IncrementalAlterConfigsRequestRes
 	if change.Op == kmsg.IncrementalAlterConfigOpSet {
 		return change.Value, nil
 	}
-	table := topic.SettingsTable()
-	at := slices.IndexFunc(table, func(s topic.Setting) bool { return s.Name == change.Name })
-	if at < 0 || table[at].Kind != topic.KindList {
+	if setting.Kind != topic.KindList {
 		return nil, refuse(kerr.InvalidConfig, "setting %s is no list: set it, or delete it", change.Name)
 	}
-	list := strings.Split(valueOf(&table[at], t.Own(), t.Settings()), ",")
+	list := strings.Split(valueOf(setting, t.Own(), t.Settings()), ",")
 	for part := range strings.SplitSeq(*change.Value, ",") {
 		list = slices.DeleteFunc(list, func(s string) bool { return s == part })
 		switch change.Op {

@@ -7,17 +7,19 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// errNoTransactions refuses what needs transactions. Clients do not retry
-// UNSUPPORTED_VERSION; TRANSACTIONAL_ID_AUTHORIZATION_FAILED is as final, but
-// would send their users to look for permissions.
-var errNoTransactions = fail(kerr.UnsupportedVersion,
+// errNoTransactions refuses what needs transactions. This error is final for all
+// clients, and librdkafka shows the message with it; one that says better what
+// is wrong, as UNSUPPORTED_VERSION, it would retry for a minute and then call a
+// timeout.
+var errNoTransactions = fail(kerr.TransactionalIDAuthorizationFailed,
 	"transactions are not supported: use an idempotent producer, without a transactional id")
 
 // InitProducerID: versions 0 to 4.
 //
 // Each idempotent producer gets an id that nobody had before, at epoch 0; also
 // one that says which id it had (version 3). One with a transactional id is
-// refused with UNSUPPORTED_VERSION: FindCoordinator has told it why.
+// refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED: FindCoordinator has told
+// it why.
 //
 //   - 5: would be for transactions.
 func (s *Server) initProducerID(_ *call, r *kmsg.InitProducerIDRequest) answer {

@@ -28,8 +28,8 @@ const (
 // acks 0 is not answered, and an error closes the connection, as it is the only
 // way to tell. A producer that waited for its timeout gets REQUEST_TIMED_OUT; the
 // records may be written all the same. Refused are control batches (INVALID_RECORD),
-// batches of transactions (UNSUPPORTED_VERSION), and those for a view
-// (POLICY_VIOLATION: produce to its source).
+// batches of transactions (TRANSACTIONAL_ID_AUTHORIZATION_FAILED), and those for a
+// view (POLICY_VIOLATION: produce to its source).
 //
 //   - 0 to 2: message sets of format 0 and 1, which are rewritten as batches of
 //     format 2 without compression.

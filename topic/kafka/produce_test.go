@@ -54,13 +54,16 @@ func TestProduceAnswersInEachVersion(t *testing.T) {
 	}
 }
 
-func TestProduceRefuses(t *testing.T) {
-	s, b := serve(t, topic.Config{MaxMessageBytes: 2000})
-	made := create(t, b, "orders", 1)
-	if _, err := b.Create(t.Context(), topic.Spec{Name: "paid", Settings: map[string]string{
-		topic.SettingViewOf: "orders", topic.SettingViewWhere: `headers.tag == "paid"`}}, false); err != nil {
-		t.Fatal(err)
-	}
+// refusal is a request that is refused, and how.
+type refusal struct {
+	request *kmsg.ProduceRequest
+	version int16
+	want    *kerr.Error
+}
+
+// refusals are for a topic where a producer 1 has sent one record and a
+// producer 2 is at epoch 5.
+func refusals() map[string]refusal {
 	good := batchOf([]byte("x"))
 	broken := slices.Clone(good)
 	broken[len(broken)-1] ^= 1
@@ -72,11 +75,7 @@ func TestProduceRefuses(t *testing.T) {
 		}
 		return r
 	}
-	cases := map[string]struct {
-		request *kmsg.ProduceRequest
-		version int16
-		want    *kerr.Error
-	}{
+	return map[string]refusal{
 		"acks 2":            {request("orders", good, func(r *kmsg.ProduceRequest) { r.Acks = 2 }), 11, kerr.InvalidRequiredAcks},
 		"unknown topic":     {request("nothing", good, nil), 11, kerr.UnknownTopicOrPartition},
 		"unknown id":        {request("orders", good, nil), 13, kerr.UnknownTopicID},
@@ -87,8 +86,8 @@ func TestProduceRefuses(t *testing.T) {
 		"no records":        {request("orders", nil, nil), 11, kerr.InvalidRecord},
 		"too large":         {request("orders", batchOf(make([]byte, 2000)), nil), 11, kerr.MessageTooLarge},
 		"control":           {request("orders", with(func(b *kmsg.RecordBatch) { b.Attributes = 1 << 5 }), nil), 11, kerr.InvalidRecord},
-		"transactional":     {request("orders", with(func(b *kmsg.RecordBatch) { b.Attributes = 1 << 4 }), nil), 11, kerr.UnsupportedVersion},
-		"transaction id":    {request("orders", good, func(r *kmsg.ProduceRequest) { r.TransactionID = kmsg.StringPtr("t") }), 11, kerr.UnsupportedVersion},
+		"transactional":     {request("orders", with(func(b *kmsg.RecordBatch) { b.Attributes = 1 << 4 }), nil), 11, kerr.TransactionalIDAuthorizationFailed},
+		"transaction id":    {request("orders", good, func(r *kmsg.ProduceRequest) { r.TransactionID = kmsg.StringPtr("t") }), 11, kerr.TransactionalIDAuthorizationFailed},
 		"codec":             {request("orders", with(func(b *kmsg.RecordBatch) { b.Attributes = 5 }), nil), 11, kerr.UnsupportedCompressionType},
 		"zstd too early":    {request("orders", with(func(b *kmsg.RecordBatch) { b.Attributes = 4 }), nil), 6, kerr.UnsupportedCompressionType},
 		"counts":            {request("orders", with(func(b *kmsg.RecordBatch) { b.LastOffsetDelta = 3 }), nil), 11, kerr.InvalidRecord},
@@ -98,13 +97,22 @@ func TestProduceRefuses(t *testing.T) {
 		"an older epoch":    {request("orders", with(func(b *kmsg.RecordBatch) { b.ProducerID, b.ProducerEpoch, b.FirstSequence = 2, 0, 0 }), nil), 11, kerr.InvalidProducerEpoch},
 		"far in the future": {request("orders", with(func(b *kmsg.RecordBatch) { b.FirstTimestamp, b.MaxTimestamp = 1<<60, 1<<60 }), nil), 11, kerr.InvalidTimestamp},
 	}
+}
+
+func TestProduceRefuses(t *testing.T) {
+	s, b := serve(t, topic.Config{MaxMessageBytes: 2000})
+	made := create(t, b, "orders", 1)
+	if _, err := b.Create(t.Context(), topic.Spec{Name: "paid", Settings: map[string]string{
+		topic.SettingViewOf: "orders", topic.SettingViewWhere: `headers.tag == "paid"`}}, false); err != nil {
+		t.Fatal(err)
+	}
 	p := dial(t, s)
 	for id, epoch := range map[int64]int16{1: 0, 2: 5} { // who the producers are
 		first := batchWith(func(b *kmsg.RecordBatch) { b.ProducerID, b.ProducerEpoch, b.FirstSequence = id, epoch, 0 }, []byte("x"))
 		wantCode(t, "first batch of a producer", produced(p, 11, produceRequest("orders", 0, first)).ErrorCode, nil)
 	}
 	end := made.Partitions()[0].Ends().HighWatermark
-	for name, c := range cases {
+	for name, c := range refusals() {
 		t.Run(name, func(t *testing.T) {
 			got := produced(dial(t, s), c.version, c.request)
 			wantCode(t, name, got.ErrorCode, c.want)

@@ -184,3 +184,6 @@ func wantCode(t testing.TB, what string, got int16, want *kerr.Error) {
 		t.Fatalf("%s: %v, want %v", what, kerr.ErrorForCode(got), want)
 	}
 }
+
+// storeInMemory returns an empty store.
+func storeInMemory() topic.Store { return storetest.NewMemory() }

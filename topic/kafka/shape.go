@@ -25,6 +25,8 @@ type part struct {
 	// kind is how it is written, see shapes.
 	kind  byte
 	array bool
+	// nullable structures have a byte before them: -1 says that there is none.
+	nullable bool
 	// inside are the fields of a structure.
 	inside shape
 }
@@ -53,6 +55,9 @@ func readShape(text string) (s shape, rest string) {
 		case '[':
 			p.array = true
 			p.inside, text = readShape(text[1:])
+		case '?':
+			p.nullable = true
+			p.inside, text = readShape(text[2:])
 		case '*':
 			p.array, p.kind, text = true, text[1], text[2:]
 		default:
@@ -106,6 +111,12 @@ func (w *walk) structure(s shape) {
 	for i := range s {
 		p := &s[i]
 		if w.version < p.from || w.version > p.to || !w.fine() {
+			continue
+		}
+		if p.nullable {
+			if w.Int8() != -1 && w.fine() {
+				w.structure(p.inside)
+			}
 			continue
 		}
 		if !p.array {

@@ -2,7 +2,7 @@ package kafka
 
 // shapes are those of the requests that are served, by their numbers. Fields
 // are b, h, i and q for integers of 1, 2, 4 and 8 bytes, u for a UUID, s for a
-// string and y for bytes; *i is an array of i, and [...] one of structures.
+// string and y for bytes; *i is an array of i, [...] one of structures, and ?[...] one structure or none.
 // "3+:" stands before what exists from version 3 on, "-3:" up to it, "2-4:"
 // between. Tagged fields, which may follow each structure, are not named.
 var shapes = map[int16]shape{
@@ -37,4 +37,5 @@ var shapes = map[int16]shape{
 	47: newShape("s [s [i]]"),
 	60: newShape("b 1+:b 2+:b"),
 	61: newShape("[s *i]"),
+	75: newShape("[s] i ?[s i]"),
 }

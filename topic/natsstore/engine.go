@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -20,7 +21,7 @@ const (
 	// maxPending is what the engine may hold for a connection of ours that does
 	// not read: above it the connection is cut, and made anew.
 	maxPending = 256 << 20
-	// startTimeout bounds the wait for the engine to recover its streams.
+	// startTimeout bounds the reading of the metadata at the start.
 	startTimeout = 10 * time.Minute
 )
 
@@ -50,11 +51,17 @@ func startEngine(dir string, options Options) (*server.Server, error) {
 	log := &engineLog{log: options.Logger}
 	engine.SetLoggerV2(log, false, false, false)
 	engine.Start()
-	if !engine.ReadyForConnections(startTimeout) || !engine.JetStreamEnabled() {
-		stopEngine(engine)
-		return nil, errors.New("the engine did not start: the log says why")
+	// Start returns when the streams are recovered, or could not be.
+	switch fatal := log.fatal.Load(); {
+	case fatal != nil:
+		err = errors.New(*fatal)
+	case !engine.ReadyForConnections(options.Timeout):
+		err = fmt.Errorf("the engine is not ready after %v", options.Timeout)
+	default:
+		return engine, nil
 	}
-	return engine, nil
+	stopEngine(engine)
+	return nil, err
 }
 
 func stopEngine(engine *server.Server) {
@@ -91,12 +98,23 @@ const unlimited = math.MaxInt64 / 2
 
 // engineLog hands the engine's messages to slog. What it says of its daily work
 // is for debugging.
-type engineLog struct{ log *slog.Logger }
+type engineLog struct {
+	log *slog.Logger
+	// fatal is the first error with which the engine cannot go on: it only says
+	// so.
+	fatal atomic.Pointer[string]
+}
 
 func (l *engineLog) Noticef(format string, v ...any) { l.log.Debug(engineText(format, v)) }
 func (l *engineLog) Warnf(format string, v ...any)   { l.log.Warn(engineText(format, v)) }
-func (l *engineLog) Fatalf(format string, v ...any)  { l.log.Error(engineText(format, v)) }
 func (l *engineLog) Errorf(format string, v ...any)  { l.log.Error(engineText(format, v)) }
+
+// Fatalf logs an error and keeps it.
+func (l *engineLog) Fatalf(format string, v ...any) {
+	text := engineText(format, v)
+	l.log.Error(text)
+	l.fatal.CompareAndSwap(nil, &text)
+}
 
 // Debugf and Tracef are off.
 func (l *engineLog) Debugf(string, ...any) {}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -85,6 +86,24 @@ func TestForeignDirectoriesAreRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAnEngineThatCannotStart has a file where the engine wants a directory.
+func TestAnEngineThatCannotStart(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"FORMAT": "sluice topic, standalone, format 1\n", "jetstream": ""} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := natsstore.Open(dir, natsstore.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err == nil || !strings.Contains(err.Error(), "not a directory") {
+		t.Fatalf("open: %v, want the engine's reason", err)
+	}
+	if err := os.Remove(filepath.Join(dir, "jetstream")); err != nil {
+		t.Fatal(err)
+	}
+	openFor(t, dir, natsstore.Options{})
 }
 
 func TestOptionsAreChecked(t *testing.T) {
@@ -209,7 +228,7 @@ func TestAFullStoreTakesMoreAfterATrim(t *testing.T) {
 func TestListOfManyKeys(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, natsstore.Options{SyncInterval: time.Minute})
-	const keys = 10_000
+	const keys = 5_000
 	for i := range keys {
 		if _, err := s.Meta().Put(t.Context(), fmt.Sprintf("groups/%05d", i), []byte("value"), 0); err != nil {
 			t.Fatal(err)

@@ -41,6 +41,7 @@ type reader struct {
 	inbox   string
 	turn    atomic.Uint64
 	room    *semaphore.Weighted
+	closed  chan struct{}
 
 	mu    sync.Mutex
 	calls map[uint64]*call // by the number in their reply subjects
@@ -65,7 +66,7 @@ type request struct {
 func newReader(engine *server.Server, options Options) (*reader, error) {
 	r := &reader{
 		options: options, inbox: nats.NewInbox() + ".",
-		room: semaphore.NewWeighted(readsBytes), calls: map[uint64]*call{},
+		room: semaphore.NewWeighted(readsBytes), calls: map[uint64]*call{}, closed: make(chan struct{}),
 	}
 	for range readConns {
 		conn, err := connect(engine, options.Logger)
@@ -88,7 +89,9 @@ func newReader(engine *server.Server, options Options) (*reader, error) {
 	return r, nil
 }
 
+// close ends the reads under way. It is called once.
 func (r *reader) close() {
+	close(r.closed)
 	for _, conn := range r.conns {
 		conn.Close()
 	}
@@ -144,6 +147,8 @@ func (r *reader) get(ctx context.Context, stream string, ask request) (messages 
 	select {
 	case <-ctx.Done():
 		return nil, false, context.Cause(ctx)
+	case <-r.closed:
+		return nil, false, topic.ErrClosed
 	case <-c.done:
 	}
 	switch status := statusOf(c.last); status {

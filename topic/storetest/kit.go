@@ -7,15 +7,24 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/sluice-project/sluice/topic"
 )
 
+// patienceVariable changes patience, for stores that are known to fail.
+const patienceVariable = "SLUICE_STORETEST_PATIENCE"
+
 // patience is how long a case waits for what must come. It is long, so that a
 // slow machine does not fail a test.
-const patience = time.Minute
+var patience = func() time.Duration {
+	if d, err := time.ParseDuration(os.Getenv(patienceVariable)); err == nil {
+		return d
+	}
+	return time.Minute
+}()
 
 // kit is what cases work with: a store, and the calls that must succeed.
 type kit struct {

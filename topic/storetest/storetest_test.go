@@ -1,23 +1,325 @@
 package storetest
 
 import (
+	"context"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/sluice-project/sluice/topic"
 )
 
-func memoryFactory() Factory {
+// faultVariable names the mistake that the store in memory makes, in the process
+// that TestFaults starts.
+const faultVariable = "SLUICE_STORETEST_FAULT"
+
+func memoryFactory(fault string) Factory {
+	open := func(m *Memory) topic.Store { return m }
+	if make := faults[fault].make; make != nil {
+		open = func(m *Memory) topic.Store { return &faulty{Memory: m, make: make} }
+	}
+	memory := func(s topic.Store) *Memory {
+		if f, ok := s.(*faulty); ok {
+			return f.Memory
+		}
+		return s.(*Memory)
+	}
 	return Factory{
-		Open: func(testing.TB) topic.Store { return NewMemory() },
+		Open: func(testing.TB) topic.Store { return open(NewMemory()) },
 		Reopen: func(t testing.TB, s topic.Store) topic.Store {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
-			return s.(*Memory).Reopen()
+			return open(memory(s).Reopen())
 		},
-		Crash: func(_ testing.TB, s topic.Store) topic.Store { return s.(*Memory).Reopen() },
+		Crash: func(_ testing.TB, s topic.Store) topic.Store { return open(memory(s).Reopen()) },
 	}
 }
 
 // TestMemory runs the suite against the store in memory.
-func TestMemory(t *testing.T) { Run(t, memoryFactory()) }
+func TestMemory(t *testing.T) { Run(t, memoryFactory(os.Getenv(faultVariable))) }
+
+// faulty is a store in memory with one mistake.
+type faulty struct {
+	*Memory
+	make func(l topic.Log, m topic.Meta) (topic.Log, topic.Meta)
+}
+
+func (f *faulty) OpenLog(ctx context.Context, name string) (topic.Log, error) {
+	l, err := f.Memory.OpenLog(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	l, _ = f.make(l, f.Memory.Meta())
+	return l, nil
+}
+
+func (f *faulty) Meta() topic.Meta {
+	_, m := f.make(nil, f.Memory.Meta())
+	return m
+}
+
+// badLog and badMeta replace what is set.
+type badLog struct {
+	topic.Log
+	append func(topic.Entry, func(error))
+	read   func(context.Context, uint64, int) ([]topic.Entry, error)
+	trim   func(context.Context, uint64) error
+	ends   func(context.Context) (uint64, uint64, error)
+	wait   func(context.Context, uint64) error
+}
+
+func (l *badLog) Append(e topic.Entry, done func(error)) {
+	if l.append == nil {
+		l.Log.Append(e, done)
+		return
+	}
+	l.append(e, done)
+}
+
+func (l *badLog) Read(ctx context.Context, from uint64, maxBytes int) ([]topic.Entry, error) {
+	if l.read == nil {
+		return l.Log.Read(ctx, from, maxBytes)
+	}
+	return l.read(ctx, from, maxBytes)
+}
+
+func (l *badLog) Trim(ctx context.Context, before uint64) error {
+	if l.trim == nil {
+		return l.Log.Trim(ctx, before)
+	}
+	return l.trim(ctx, before)
+}
+
+func (l *badLog) Ends(ctx context.Context) (uint64, uint64, error) {
+	if l.ends == nil {
+		return l.Log.Ends(ctx)
+	}
+	return l.ends(ctx)
+}
+
+func (l *badLog) Wait(ctx context.Context, sequence uint64) error {
+	if l.wait == nil {
+		return l.Log.Wait(ctx, sequence)
+	}
+	return l.wait(ctx, sequence)
+}
+
+type badMeta struct {
+	topic.Meta
+	put    func(context.Context, string, []byte, uint64) (uint64, error)
+	delete func(context.Context, string, uint64) error
+	list   func(context.Context, string) ([]topic.Item, error)
+}
+
+func (m *badMeta) Put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	if m.put == nil {
+		return m.Meta.Put(ctx, key, value, revision)
+	}
+	return m.put(ctx, key, value, revision)
+}
+
+func (m *badMeta) Delete(ctx context.Context, key string, revision uint64) error {
+	if m.delete == nil {
+		return m.Meta.Delete(ctx, key, revision)
+	}
+	return m.delete(ctx, key, revision)
+}
+
+func (m *badMeta) List(ctx context.Context, prefix string) ([]topic.Item, error) {
+	if m.list == nil {
+		return m.Meta.List(ctx, prefix)
+	}
+	return m.list(ctx, prefix)
+}
+
+// fault is a mistake, and the groups of cases that must find it.
+type fault struct {
+	make   func(l topic.Log, m topic.Meta) (topic.Log, topic.Meta)
+	groups []string
+}
+
+func logFault(groups []string, bad func(*badLog)) fault {
+	return fault{func(l topic.Log, m topic.Meta) (topic.Log, topic.Meta) {
+		b := &badLog{Log: l}
+		bad(b)
+		return b, m
+	}, groups}
+}
+
+func metaFault(groups []string, bad func(*badMeta)) fault {
+	return fault{func(l topic.Log, m topic.Meta) (topic.Log, topic.Meta) {
+		b := &badMeta{Meta: m}
+		bad(b)
+		return l, b
+	}, groups}
+}
+
+var (
+	inLog  = "model of a log"
+	inMeta = "model of the metadata"
+)
+
+var faults = map[string]fault{
+	"mark lost": logFault([]string{"append", "reopen", inLog}, func(l *badLog) {
+		l.append = func(e topic.Entry, done func(error)) {
+			e.Mark.Released = 0
+			l.Log.Append(e, done)
+		}
+	}),
+	"last byte lost": logFault([]string{"append", "read", "reopen", inLog}, func(l *badLog) {
+		l.append = func(e topic.Entry, done func(error)) {
+			e.Data = e.Data[:max(0, len(e.Data)-1)]
+			l.Log.Append(e, done)
+		}
+	}),
+	"reported before it is written": logFault([]string{"append", "fence"}, func(l *badLog) {
+		l.append = func(e topic.Entry, done func(error)) { done(nil); l.Log.Append(e, func(error) {}) }
+	}),
+	"done from the caller": logFault([]string{"append"}, func(l *badLog) {
+		l.append = func(e topic.Entry, done func(error)) {
+			outcome := make(chan error, 1)
+			l.Log.Append(e, func(err error) { outcome <- err })
+			done(<-outcome)
+		}
+	}),
+	"no fence": logFault([]string{"fence", "crash", inLog}, func(l *badLog) {
+		l.append = func(e topic.Entry, done func(error)) {
+			_, last, _ := l.Log.Ends(context.Background())
+			e.Sequence = last + 1
+			l.Log.Append(e, done)
+		}
+	}),
+	"fenced for another reason": logFault([]string{"fence", inLog}, func(l *badLog) {
+		l.append = func(e topic.Entry, done func(error)) {
+			l.Log.Append(e, func(err error) {
+				if err != nil {
+					err = topic.ErrFull
+				}
+				done(err)
+			})
+		}
+	}),
+	"read skips one": logFault([]string{"read", inLog}, func(l *badLog) {
+		l.read = func(ctx context.Context, from uint64, maxBytes int) ([]topic.Entry, error) {
+			return l.Log.Read(ctx, from+1, maxBytes)
+		}
+	}),
+	"read ignores the size": logFault([]string{"read", inLog}, func(l *badLog) {
+		l.read = func(ctx context.Context, from uint64, _ int) ([]topic.Entry, error) {
+			return l.Log.Read(ctx, from, 1<<40)
+		}
+	}),
+	"read of one each": logFault([]string{"read"}, func(l *badLog) {
+		l.read = func(ctx context.Context, from uint64, _ int) ([]topic.Entry, error) { return l.Log.Read(ctx, from, 0) }
+	}),
+	"trim does nothing": logFault([]string{"trim", "crash", inLog}, func(l *badLog) {
+		l.trim = func(context.Context, uint64) error { return nil }
+	}),
+	"trim takes one more": logFault([]string{"trim", inLog}, func(l *badLog) {
+		l.trim = func(ctx context.Context, before uint64) error { return l.Log.Trim(ctx, before+1) }
+	}),
+	"an empty log forgets its last": logFault([]string{"trim", "reopen", inLog}, func(l *badLog) {
+		l.ends = func(ctx context.Context) (uint64, uint64, error) {
+			first, last, err := l.Log.Ends(ctx)
+			if first > last {
+				return 1, 0, err
+			}
+			return first, last, err
+		}
+	}),
+	"wait does not": logFault([]string{"wait"}, func(l *badLog) {
+		l.wait = func(context.Context, uint64) error { return nil }
+	}),
+	"last writer wins": metaFault([]string{"meta", "concurrent", "reopen", inMeta}, func(m *badMeta) {
+		m.put = func(ctx context.Context, key string, value []byte, _ uint64) (uint64, error) {
+			item, _ := m.Meta.Get(ctx, key)
+			return m.Meta.Put(ctx, key, value, item.Revision)
+		}
+	}),
+	"delete ignores the revision": metaFault([]string{"meta", inMeta}, func(m *badMeta) {
+		m.delete = func(ctx context.Context, key string, _ uint64) error {
+			item, _ := m.Meta.Get(ctx, key)
+			return m.Meta.Delete(ctx, key, item.Revision)
+		}
+	}),
+	"delete leaves an empty value": metaFault([]string{"meta", "crash", inMeta}, func(m *badMeta) {
+		m.delete = func(ctx context.Context, key string, revision uint64) error {
+			_, err := m.Meta.Put(ctx, key, nil, revision)
+			return err
+		}
+	}),
+	"list has no order": metaFault([]string{"meta", inMeta}, func(m *badMeta) {
+		m.list = func(ctx context.Context, prefix string) ([]topic.Item, error) {
+			items, err := m.Meta.List(ctx, prefix)
+			slices.Reverse(items)
+			return items, err
+		}
+	}),
+	"list by whole parts": metaFault([]string{"meta", inMeta}, func(m *badMeta) {
+		m.list = func(ctx context.Context, prefix string) ([]topic.Item, error) {
+			return m.Meta.List(ctx, prefix[:strings.LastIndexByte(prefix, '/')+1])
+		}
+	}),
+	"list of two moments": metaFault([]string{"concurrent"}, func(m *badMeta) {
+		m.list = func(ctx context.Context, prefix string) ([]topic.Item, error) { return torn(ctx, m.Meta, prefix) }
+	}),
+}
+
+// torn lists, waits until something has changed, and lists the rest.
+func torn(ctx context.Context, m topic.Meta, prefix string) ([]topic.Item, error) {
+	before, err := m.List(ctx, prefix)
+	if err != nil || len(before) == 0 {
+		return before, err
+	}
+	tornMu.Lock()
+	defer tornMu.Unlock()
+	items := map[string]topic.Item{}
+	for _, item := range before {
+		items[item.Key] = item
+	}
+	for range 1000 {
+		after, err := m.List(ctx, prefix)
+		if err != nil {
+			return nil, err
+		}
+		for _, item := range after {
+			items[item.Key] = item
+		}
+		if len(items) > len(before) {
+			break
+		}
+	}
+	var all []topic.Item
+	for _, key := range slices.Sorted(maps.Keys(items)) {
+		all = append(all, items[key])
+	}
+	return all, nil
+}
+
+var tornMu sync.Mutex
+
+// TestFaults makes the store in memory err in one way at a time, and checks that
+// the suite finds it: each in a process of its own, where TestMemory must fail.
+func TestFaults(t *testing.T) {
+	for name, fault := range faults {
+		for _, group := range fault.groups {
+			t.Run(name+" by "+group, func(t *testing.T) {
+				pattern := "TestMemory/^" + strings.ReplaceAll(group, " ", "_") + "$"
+				command := exec.Command(os.Args[0], "-test.run="+pattern, "-test.failfast", "-rapid.nofailfile", "-rapid.shrinktime=1ms")
+				command.Env = append(os.Environ(), faultVariable+"="+name, longVariable+"=1", patienceVariable+"=200ms")
+				output, err := command.CombinedOutput()
+				if err == nil {
+					t.Fatalf("%s passes a store with the fault %q", group, name)
+				}
+				if !strings.Contains(string(output), "--- FAIL: TestMemory/"+strings.ReplaceAll(group, " ", "_")) || strings.Contains(string(output), "panic:") {
+					t.Fatalf("the suite broke instead of failing:\n%s", output)
+				}
+			})
+		}
+	}
+}

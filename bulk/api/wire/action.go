@@ -23,6 +23,7 @@ type NewAction struct {
 	MaxAttempts int        `json:"max_attempts,omitempty" minimum:"0" maximum:"100" doc:"The most attempts of one job; 0 is the default of its type."`
 	TimeoutMS   int64      `json:"timeout_ms,omitempty" minimum:"0" maximum:"86400000" doc:"The most time for one attempt; 0 is the default of its type."`
 	FailAbove   *float64   `json:"fail_above,omitempty" nullable:"true" minimum:"0" maximum:"1" doc:"The share of failed jobs above which the action ends as FAILED. Default 1."`
+	Events      []string   `json:"events,omitempty" nullable:"false" doc:"What is published: jobs, an event of each job that is done for good. Events of actions are always published; actions may be listed."`
 }
 
 // Created names an action that was created.

@@ -1,0 +1,287 @@
+package bulk
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The types of events, as CloudEvents have them. Those of actions say that it
+// was created, or which move of its status machine was made.
+const (
+	ActionCreated     = "io.sluice.bulk.action.created"
+	ActionDispatched  = "io.sluice.bulk.action.dispatched"
+	ActionRunning     = "io.sluice.bulk.action.running"
+	ActionPaused      = "io.sluice.bulk.action.paused"
+	ActionResumed     = "io.sluice.bulk.action.resumed"
+	ActionAggregating = "io.sluice.bulk.action.aggregating"
+	ActionCompleted   = "io.sluice.bulk.action.completed"
+	ActionFailed      = "io.sluice.bulk.action.failed"
+	ActionCanceled    = "io.sluice.bulk.action.canceled"
+	// ActionDrained: the last job in flight of a canceled action has ended, if
+	// there was one when it was canceled. No event of the action follows.
+	ActionDrained = "io.sluice.bulk.action.drained"
+	// JobSucceeded and JobFailed: a job is finally done. They are for actions whose
+	// Spec.Events has JobEvents.
+	JobSucceeded = "io.sluice.bulk.job.succeeded"
+	JobFailed    = "io.sluice.bulk.job.failed"
+)
+
+// EventSource is the source of all events, as CloudEvents have it.
+const EventSource = "/sluice/bulk"
+
+// What Spec.Events may name.
+const (
+	// ActionEvents are those of an action's status. They are always published.
+	ActionEvents = "actions"
+	// JobEvents are one for each job that succeeded, or failed for good.
+	JobEvents = "jobs"
+)
+
+// Bounds of events.
+const (
+	// MaxEventResult is the most bytes of a job's result in its event; of a larger
+	// one the event says result_truncated and has none. It is also the most of an
+	// action's results together.
+	MaxEventResult = 64 << 10
+	// MaxEventBytes bounds an event as CloudEvent writes it: results that are not
+	// JSON become strings, up to six times as long.
+	MaxEventBytes = 512 << 10
+	// maxEventURL is how much of a target's URL is in an event.
+	maxEventURL = 8 << 10
+)
+
+// Event is one thing that happened, for others to know.
+type Event struct {
+	// ID is the event's own, for ever and over all stores. An event that is
+	// published again has the same.
+	ID string
+	// Type is one of the types above.
+	Type string
+	// Subject is what it happened to: the id of the action, or of the job.
+	Subject string
+	// Action is the id of the action. Events of one action are in order: it is the
+	// key to keep them so.
+	Action string
+	Tenant string
+	// Time is when it happened, by the store's clock.
+	Time time.Time
+	// Data is a JSON object: of an action, what the API answers of it; of a job, a
+	// JobResult.
+	Data json.RawMessage
+}
+
+// cloudEvent is the structured JSON form of CloudEvents 1.0, with the extension
+// attributes partitionkey and tenant.
+type cloudEvent struct {
+	SpecVersion     string          `json:"specversion"`
+	ID              string          `json:"id"`
+	Source          string          `json:"source"`
+	Type            string          `json:"type"`
+	Subject         string          `json:"subject"`
+	Time            time.Time       `json:"time"`
+	DataContentType string          `json:"datacontenttype"`
+	PartitionKey    string          `json:"partitionkey"`
+	Tenant          string          `json:"tenant"`
+	Data            json.RawMessage `json:"data"`
+}
+
+// CloudEvent returns the event in the structured JSON form of CloudEvents 1.0,
+// whose media type is application/cloudevents+json. It is the same whenever it is
+// asked for. It fails if Data is not JSON, which no Store returns.
+func (e Event) CloudEvent() ([]byte, error) {
+	return marshal(cloudEvent{
+		SpecVersion: "1.0", ID: e.ID, Source: EventSource, Type: e.Type, Subject: e.Subject, Time: e.Time.UTC(),
+		DataContentType: "application/json", PartitionKey: e.Action, Tenant: e.Tenant, Data: e.Data,
+	})
+}
+
+// marshal is json.Marshal, but < > and & stay what they are.
+func marshal(value any) ([]byte, error) {
+	var to bytes.Buffer
+	encoder := json.NewEncoder(&to)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	return bytes.TrimSuffix(to.Bytes(), []byte("\n")), err
+}
+
+// normalizeEvents checks what Spec.Events names. What is always published is left
+// out, so that it makes no difference between two specs.
+func normalizeEvents(names []string) ([]string, error) {
+	var asked []string
+	for _, name := range names {
+		switch name {
+		case ActionEvents:
+		case JobEvents:
+			asked = []string{JobEvents}
+		default:
+			return nil, &SpecError{"events", `want a list of "jobs" and "actions"; those of actions are always published`}
+		}
+	}
+	return asked, nil
+}
+
+// JobEvents tells whether the action asks for events of its jobs.
+func (s *Spec) JobEvents() bool { return slices.Contains(s.Events, JobEvents) }
+
+// EventType is the type of the event that a move leaves which has taken an action
+// from one state to another; empty if it leaves none.
+func (m Move) EventType(before, after *Action) string {
+	switch {
+	case m.Kind == Pause && !before.Paused && after.Paused:
+		return ActionPaused
+	case m.Kind == Resume && before.Paused && !after.Paused:
+		return ActionResumed
+	case m.Kind == Drained && before.FinishedAt.IsZero() && !after.FinishedAt.IsZero():
+		return ActionDrained
+	case before.Status != after.Status:
+		return statusEvents[after.Status]
+	}
+	return ""
+}
+
+var statusEvents = map[Status]string{
+	Created: ActionCreated, Dispatched: ActionDispatched, Running: ActionRunning, Aggregating: ActionAggregating,
+	Completed: ActionCompleted, Failed: ActionFailed, Canceled: ActionCanceled,
+}
+
+// actionData is what an event says of an action: the fields that the API answers.
+type actionData struct {
+	ID              string                     `json:"id"`
+	Tenant          string                     `json:"tenant"`
+	Type            string                     `json:"type"`
+	Target          *Target                    `json:"target,omitempty"`
+	Class           Class                      `json:"class"`
+	Status          Status                     `json:"status"`
+	Paused          bool                       `json:"paused"`
+	Total           *int64                     `json:"total"`
+	Received        int64                      `json:"received"`
+	Pending         int64                      `json:"pending"`
+	Ready           int64                      `json:"ready"`
+	NonReady        int64                      `json:"non_ready"`
+	NonReadyReasons map[string]int64           `json:"non_ready_reasons"`
+	InFlight        int64                      `json:"in_flight"`
+	Succeeded       int64                      `json:"succeeded"`
+	Failed          int64                      `json:"failed"`
+	Canceled        int64                      `json:"canceled"`
+	Throttled       int64                      `json:"throttled"`
+	Retried         int64                      `json:"retried"`
+	Result          map[string]json.RawMessage `json:"result"`
+	ResultTruncated bool                       `json:"result_truncated,omitempty"`
+	Error           string                     `json:"error"`
+	RunAt           *time.Time                 `json:"run_at"`
+	CreatedAt       time.Time                  `json:"created_at"`
+	FinishedAt      *time.Time                 `json:"finished_at"`
+}
+
+// Event returns an event of a type about the action as it is at a time. The store
+// gives it its ID.
+func (a *Action) Event(eventType string, at time.Time) (Event, error) {
+	data := actionData{
+		ID: a.ID, Tenant: a.Tenant, Type: a.Type, Target: a.Target, Class: a.Class, Status: a.Status, Paused: a.Paused,
+		Received: a.Received, Pending: a.Pending, Ready: a.Ready, NonReady: a.NonReadyTotal(),
+		NonReadyReasons: make(map[string]int64, nonReadyReasons),
+		InFlight:        a.InFlight, Succeeded: a.Succeeded, Failed: a.Failed, Canceled: a.Counts.Canceled,
+		Throttled: a.Throttled, Retried: a.Retried, Error: a.Error[:min(len(a.Error), MaxErrorBytes)],
+		RunAt: orNull(a.RunAt), CreatedAt: a.CreatedAt.UTC(), FinishedAt: orNull(a.FinishedAt),
+	}
+	for reason, jobs := range a.NonReady {
+		data.NonReadyReasons[NonReadyReason(reason).String()] = jobs
+	}
+	if a.Target != nil && len(a.Target.URL) > maxEventURL {
+		data.Target = &Target{Name: a.Target.Name, URL: a.Target.URL[:maxEventURL]}
+	}
+	if !a.EnteredAt.IsZero() {
+		data.Total = &a.Total
+	}
+	if a.Status.Final() {
+		data.Result, data.ResultTruncated = boundResults(a.Result)
+	}
+	if a.Status == Completed && a.Result == nil {
+		data.Result = map[string]json.RawMessage{}
+	}
+	encoded, err := marshal(data)
+	return Event{Type: eventType, Subject: a.ID, Action: a.ID, Tenant: a.Tenant, Time: at.UTC(), Data: encoded}, err
+}
+
+// boundResults leaves results out that are too long together.
+func boundResults(results map[string]json.RawMessage) (bounded map[string]json.RawMessage, truncated bool) {
+	bytes := 0
+	for name, result := range results {
+		bytes += len(name) + len(result)
+	}
+	if bytes > MaxEventResult {
+		return nil, true
+	}
+	return results, false
+}
+
+// orNull is a time that is null in JSON when it is zero.
+func orNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// JobResult is how a job ended for good: what its event says.
+type JobResult struct {
+	Action    string
+	Tenant    string
+	Index     int64
+	Succeeded bool
+	Attempts  int
+	// Result is that of a job that succeeded, at most MaxEventResult bytes;
+	// ResultTruncated says that it had more, and is left out.
+	Result          []byte
+	ResultTruncated bool
+	// Error is that of a job's last attempt that failed; of one that succeeded, why
+	// its result could not be aggregated, if so. At most MaxErrorBytes.
+	Error      string
+	FinishedAt time.Time
+}
+
+// jobData is the JSON object of a JobResult.
+type jobData struct {
+	ID              string          `json:"id"`
+	Action          string          `json:"action"`
+	Tenant          string          `json:"tenant"`
+	Index           int64           `json:"index"`
+	Status          string          `json:"status"`
+	Attempts        int             `json:"attempts"`
+	Result          json.RawMessage `json:"result"`
+	ResultTruncated bool            `json:"result_truncated,omitempty"`
+	Error           string          `json:"error"`
+	FinishedAt      time.Time       `json:"finished_at"`
+}
+
+// Event returns the event of a job that is done. The store gives it its ID.
+func (r *JobResult) Event() (Event, error) {
+	e := Event{
+		Type: JobSucceeded, Subject: JobID(r.Action, r.Index), Action: r.Action, Tenant: r.Tenant, Time: r.FinishedAt.UTC(),
+	}
+	data := jobData{
+		ID: e.Subject, Action: r.Action, Tenant: r.Tenant, Index: r.Index, Status: "succeeded", Attempts: r.Attempts,
+		ResultTruncated: r.ResultTruncated, Error: r.Error, FinishedAt: e.Time,
+	}
+	if !r.Succeeded {
+		e.Type, data.Status = JobFailed, "failed"
+	}
+	switch {
+	case len(r.Result) == 0:
+	case json.Valid(r.Result):
+		data.Result = r.Result
+	default: // handlers in Go may return anything
+		text, err := marshal(strings.ToValidUTF8(string(r.Result), "\uFFFD"))
+		if err != nil {
+			return e, err
+		}
+		data.Result = text
+	}
+	var err error
+	e.Data, err = marshal(data)
+	return e, err
+}

@@ -61,7 +61,8 @@ type DelayConfig struct {
 	// record that is larger is released alone.
 	ReleaseRecords, ReleaseBytes int
 	// CacheBytes bounds the memory for records of one partition that are due
-	// within a minute, so that they need not be read again. Default 4 MiB.
+	// soon, so that they need not be read, or not each alone. Half of it is
+	// for those that have just arrived. Default 4 MiB.
 	CacheBytes int
 	// CompactBytes is how large a log may become before live records are
 	// written anew because more than three quarters of it are not needed any

@@ -235,7 +235,7 @@ var faults = map[string]fault{
 	"wait does not": logFault([]string{"wait"}, func(l *badLog) {
 		l.wait = func(context.Context, uint64) error { return nil }
 	}),
-	"last writer wins": metaFault([]string{"meta", "concurrent", "reopen", inMeta}, func(m *badMeta) {
+	"last writer wins": metaFault([]string{"meta", "reopen", inMeta}, func(m *badMeta) {
 		m.put = func(ctx context.Context, key string, value []byte, _ uint64) (uint64, error) {
 			item, _ := m.Meta.Get(ctx, key)
 			return m.Meta.Put(ctx, key, value, item.Revision)

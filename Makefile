@@ -12,8 +12,9 @@ FUZZTIME ?= 10s
 # The -bench pattern, and how often each benchmark runs.
 BENCH ?= .
 BENCHCOUNT ?= 6
-# How often "make compare" takes each measure.
+# How often "make compare" takes each measure, and which: parts or measures.
 RUNS ?= 3
+ONLY ?= bulk,topic
 
 LINT := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
 
@@ -53,8 +54,8 @@ bench: need-peers ## Run the benchmarks, and those beside the peers (BENCH=patte
 	cd bench && go test -run '^$$' -bench '$(BENCH)' -count $(BENCHCOUNT) -timeout 60m ./...
 
 .PHONY: compare
-compare: need-peers ## Compare bulk with asynq and river, side by side, in RUNS=3 runs
-	cd bench && go run ./cmd/compare -runs $(RUNS)
+compare: need-peers ## Compare bulk and topic with their peers, side by side, in RUNS=3 runs (ONLY=topic)
+	cd bench && go run ./cmd/compare -runs $(RUNS) -only $(ONLY)
 
 .PHONY: lint
 lint: ## Check the source with the linters of .golangci.yml

@@ -51,6 +51,7 @@ var packages = map[string]rule{
 
 	// Modules of their own.
 	"bench":             {imports: []string{"bulk", "bulk/pebblestore"}},
+	"bench/cmd/broker":  {imports: []string{"lifecycle", "ops", "topic", "topic/kafka", "topic/natsstore"}},
 	"bench/cmd/compare": {imports: []string{"bench"}},
 	"e2e/clients":       {testOnly: true},
 
@@ -71,7 +72,7 @@ var notInTheBinary = []string{"testing", "net/http/httptest", "pgregory.net/rapi
 // never reach users: go.mod at the root must not name them.
 var notInTheModule = []string{
 	"github.com/hibiken/asynq", "github.com/riverqueue/river", "github.com/jackc/pgx", "github.com/redis/go-redis",
-	"github.com/IBM/sarama", "github.com/segmentio/kafka-go",
+	"github.com/klaudworks/klite", "github.com/IBM/sarama", "github.com/segmentio/kafka-go",
 }
 
 // The most lines of a file and of a function.

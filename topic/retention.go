@@ -2,7 +2,6 @@ package topic
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
@@ -85,11 +84,14 @@ func (p *Partition) DeleteRecords(ctx context.Context, before int64) (start int6
 	}
 	_, last := p.sequences()
 	entry, ok, err := p.find(ctx, func(m Mark) bool { return m.Next > before })
+	if err != nil {
+		return ends.Start, err
+	}
 	sequence := last.Sequence
 	if ok {
 		sequence = entry.Sequence
 	}
-	err = errors.Join(err, p.trim(ctx, sequence, before))
+	err = p.trim(ctx, sequence, before)
 	return p.Ends().Start, err
 }
 

@@ -2,6 +2,7 @@ package topic
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -51,8 +52,9 @@ func (p *Partition) trim(ctx context.Context, sequence uint64, offset int64) err
 	if sequence <= first {
 		return nil
 	}
-	// A producer's batches may be gone, but not that they were there.
-	if err := p.storeProducers(ctx); err != nil {
+	// A producer's batches may be gone, but not that they were there. Where there
+	// is no room to say so, what makes room counts more.
+	if err := p.storeProducers(ctx); err != nil && !errors.Is(err, ErrRetry) && !errors.Is(err, ErrFull) {
 		return err
 	}
 	if err := p.log.Trim(ctx, sequence); err != nil {

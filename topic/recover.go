@@ -11,8 +11,11 @@ import (
 // was fenced or not answered: what is in the log decides, not what we believe.
 
 const (
-	recoverWaitMin = 50 * time.Millisecond
+	recoverWaitMin = 10 * time.Millisecond
 	recoverWaitMax = 5 * time.Second
+	// corruptWait is how long it waits after data was corrupt: that does not mend
+	// itself, but somebody may.
+	corruptWait = time.Minute
 	// replayBytes is how much is read of the log at a time.
 	replayBytes = 4 << 20
 )
@@ -57,16 +60,17 @@ func (p *Partition) recover(ctx context.Context) error {
 		if delays := p.delays.now.Load(); delays != nil && err == nil {
 			delays.Resolve()
 		}
-		if err == nil || ctx.Err() != nil || errors.Is(err, ErrNoLog) {
+		switch {
+		case err == nil || ctx.Err() != nil || errors.Is(err, ErrNoLog) || errors.Is(err, ErrClosed):
 			return nil
+		case errors.Is(err, ErrFenced): // something of before came after all: look again
+		default:
+			if errors.Is(err, ErrCorrupt) {
+				wait = corruptWait
+			}
+			p.broker.log.Error("partition cannot be read", "partition", p.String(), "error", err, "again_in", wait)
 		}
-		if errors.Is(err, ErrFenced) {
-			continue // something of before came after all: look again
-		}
-		p.broker.log.Error("partition cannot be read", "partition", p.String(), "error", err, "again_in", wait)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if !pause(ctx, wait) {
 			return nil
 		}
 	}
@@ -83,6 +87,7 @@ func (p *Partition) load(ctx context.Context) error {
 		if begin, end, err = p.marksOfEnds(ctx, first, last); err != nil {
 			return err
 		}
+		p.index.add(Entry{Sequence: first, Mark: begin}) // for retention, which asks for it first
 	}
 	snapshot, err := loadSnapshot(ctx, p)
 	if err != nil {
@@ -104,7 +109,7 @@ func (p *Partition) load(ctx context.Context) error {
 	if p.state != recovering {
 		return nil
 	}
-	p.state = open
+	p.state, p.loaded = open, true
 	p.first, p.start = max(p.first, first, 1), max(p.start, begin.Base)
 	p.last, p.landed, p.next = end, end, end.Mark.Next
 	p.producers = known
@@ -209,8 +214,9 @@ func (p *Partition) checked(entry Entry) ([]Batch, error) {
 	return batches, nil
 }
 
-// close refuses appends, and waits for those under way.
-func (p *Partition) close(ctx context.Context) {
+// close refuses appends, waits for those under way, and then ends what holds the
+// delayed records, which has to know what became of them.
+func (p *Partition) close(ctx context.Context) error {
 	p.mu.Lock()
 	p.state = closed
 	p.flush()
@@ -221,6 +227,7 @@ func (p *Partition) close(ctx context.Context) {
 		_, _, _ = last.Wait(ctx) // whoever appended is told
 	}
 	p.watchers.signal()
+	return p.endDelays(ctx)
 }
 
 // drop gives up all that a deleted topic's partition has in memory.
@@ -232,7 +239,8 @@ func (p *Partition) drop() {
 	for _, a := range failed {
 		a.finish(ErrNoTopic)
 	}
-	p.dropDelays()
+	_ = p.endDelays(context.Background()) // it has bounds of its own
+	p.snapshots.settle()
 	p.tail.clear()
 	p.broker.cold.forget(p)
 	p.watchers.signal()

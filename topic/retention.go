@@ -25,7 +25,7 @@ func expired(settings Settings, last Mark, now time.Time) (kept func(Mark) bool,
 // it tells where the partition ends.
 func (p *Partition) retain(ctx context.Context, now time.Time) error {
 	_, last := p.sequences()
-	if ends := p.Ends(); ends.Start == ends.HighWatermark {
+	if ends := p.Ends(); ends.Start == ends.HighWatermark || p.ready() != nil {
 		return nil
 	}
 	kept, any := expired(p.topic.Settings(), last.Mark, now)

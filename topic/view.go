@@ -161,8 +161,11 @@ func HiddenMarker(base, next int64, epoch int32) (Batch, error) {
 // readView reads what the view shows of a partition, from an offset on. It looks
 // at a bounded part of the source: Fetched.Next tells how far it has come.
 func (t *Topic) readView(ctx context.Context, p *Partition, offset int64, maxBytes int) (Fetched, error) {
-	filter := t.settings.Load().filter
-	ends := p.Ends()
+	settings := t.settings.Load()
+	filter, ends := settings.filter, p.Ends()
+	if settings.broken != nil {
+		return Fetched{Ends: ends, Next: offset}, settings.broken
+	}
 	if offset < ends.Start || offset >= ends.HighWatermark {
 		fetched, err := p.read(ctx, offset, maxBytes)
 		fetched.Next = offset

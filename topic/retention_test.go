@@ -147,6 +147,34 @@ func TestEpochsEndWhereTheNextBegins(t *testing.T) {
 	}
 }
 
+// Most of the time nothing is old enough: to know that takes no look into the log.
+func TestRetentionReadsNothingWhereAllIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewMemory()
+		b := startBroker(t, store, topic.Config{})
+		orders := create(t, b, "orders", map[string]string{"retention.ms": "3600000", "retention.bytes": "100000000"})
+		for range 50 {
+			send(t, orders, batchOf(anybody, now(), "x"))
+		}
+		stopBroker(t, b)
+		counting := &faultyStore{Store: store.Reopen()}
+		b = startBroker(t, counting, topic.Config{TailBytes: 1})
+		reads := 0
+		counting.set(func(s *faultyStore) { s.failRead = func(string) error { reads++; return nil } })
+		time.Sleep(30 * time.Minute)
+		counting.set(func(*faultyStore) {
+			if reads > 0 {
+				t.Errorf("%d reads in 30 minutes", reads)
+			}
+		})
+		time.Sleep(time.Hour)
+		orders, _ = b.Topic("orders")
+		if ends := orders.Partitions()[0].Ends(); ends.Start != 50 {
+			t.Errorf("after an hour: %+v, want nothing to be left", ends)
+		}
+	})
+}
+
 // A consumer that has read all there was of an epoch goes on where it is, also
 // when that epoch's records are gone.
 func TestAnEpochThatIsGoneEndsWhereTheFirstOneLeftBegins(t *testing.T) {

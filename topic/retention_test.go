@@ -1,8 +1,10 @@
 package topic_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"strconv"
 	"testing"
@@ -116,6 +118,20 @@ func TestLookupsAgainstAList(t *testing.T) {
 			rt.Fatalf("highest timestamp at %d, %v; want %d", offset, err, want)
 		}
 	})
+}
+
+// A batch that cannot be unpacked counts as a whole in lookups by time.
+func TestLookupsFindABatchThatCannotBeUnpacked(t *testing.T) {
+	b := startBroker(t, storetest.NewMemory(), topic.Config{})
+	orders := create(t, b, "orders", nil)
+	nonsense := batchOf(anybody, 5000, "first", "second")
+	copy(nonsense[topic.BatchOverhead:], "nonsense")
+	binary.BigEndian.PutUint32(nonsense[17:], crc32.Checksum(nonsense[21:], crc32.MakeTable(crc32.Castagnoli)))
+	send(t, orders, batchOf(anybody, 1000, "before"))
+	send(t, orders, nonsense)
+	if offset, at, err := orders.Partitions()[0].OffsetAt(t.Context(), 2000); offset != 1 || at != 5001 || err != nil {
+		t.Errorf("offset %d, timestamp %d, %v; want 1, 5001", offset, at, err)
+	}
 }
 
 func TestEpochsEndWhereTheNextBegins(t *testing.T) {

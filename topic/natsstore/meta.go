@@ -192,7 +192,7 @@ func (m *meta) publish(ctx context.Context, message *nats.Msg, after uint64) (ui
 	}
 	ctx, cancel := m.store.bound(ctx)
 	defer cancel()
-	if err := m.store.disk.check(time.Now(), len(message.Data)); err != nil {
+	if err := m.store.disk.checkSmall(time.Now(), len(message.Data)); err != nil {
 		return 0, err
 	}
 	answer, err := m.store.conn.RequestMsgWithContext(ctx, message)

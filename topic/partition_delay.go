@@ -110,8 +110,8 @@ func (p *Partition) openedDelays() (*Delays, error) {
 // is due later is durable elsewhere first, and counts only if the batch is
 // appended.
 func (p *Partition) appendDelaying(ctx context.Context, batches []Batch, usual time.Duration) (*Appending, error) {
-	if p.repeats(batches) {
-		return p.append(ctx, batches, 0) // what it delays was added with the first
+	if a := p.again(batches); a != nil {
+		return a, nil // what it delays was added with the first
 	}
 	delays, err := p.openedDelays()
 	if err != nil {
@@ -133,14 +133,6 @@ func (p *Partition) appendDelaying(ctx context.Context, batches []Batch, usual t
 		}
 	}
 	return a, err
-}
-
-// repeats tells whether the batches are one that was appended before.
-func (p *Partition) repeats(batches []Batch) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, repeated, _ := p.producers.check(batches[0])
-	return repeated && len(batches) == 1
 }
 
 // addAll replaces each batch by what is due now, and makes the rest durable.

@@ -96,14 +96,17 @@ func (s *snapshots) settle() {
 // to be stored any more.
 func (p *Partition) takeSnapshot() (taken []byte, underWay *Appending, err error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if err := p.state.allows(); err != nil {
+		p.mu.Unlock()
 		return nil, nil, err
 	}
 	p.snapshots.bytes = 0
 	p.producers.expire(time.Now().Add(-p.broker.config.ProducerRetention).UnixMilli())
-	taken, err = json.Marshal(producersSnapshot{Sequence: p.landed.Sequence, Next: p.next, Producers: p.producers.byID})
-	return taken, p.appends.last(), err
+	now := producersSnapshot{Sequence: p.landed.Sequence, Next: p.next, Producers: p.producers.clone()}
+	underWay = p.appends.last()
+	p.mu.Unlock()
+	taken, err = json.Marshal(now) // megabytes: appends need not wait for it
+	return taken, underWay, err
 }
 
 // loadSnapshot returns the stored snapshot, or one of nothing, of a log that ends

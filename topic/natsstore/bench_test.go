@@ -3,6 +3,8 @@ package natsstore_test
 import (
 	"fmt"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/sluice-project/sluice/topic"
@@ -91,5 +93,34 @@ func BenchmarkMeta(b *testing.B) {
 		if revision, err = s.Meta().Put(b.Context(), "key", []byte("value"), revision); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkMetaKeys sets keys again and again, each by a goroutine of its own.
+func BenchmarkMetaKeys(b *testing.B) {
+	for _, keys := range []int{1, 8, 64, 512} {
+		b.Run(fmt.Sprintf("%dkeys", keys), func(b *testing.B) {
+			s := open(b, b.TempDir(), natsstore.Options{Logger: slog.New(slog.DiscardHandler)})
+			defer s.Close()
+			value := make([]byte, 200)
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			var working sync.WaitGroup
+			b.ResetTimer()
+			for i := range keys {
+				working.Go(func() {
+					key, revision := fmt.Sprintf("offsets/group-%d/orders", i), uint64(0)
+					var err error
+					for err == nil && left.Add(-1) >= 0 {
+						revision, err = s.Meta().Put(b.Context(), key, value, revision)
+					}
+					if err != nil {
+						b.Error(err)
+					}
+				})
+			}
+			working.Wait()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "puts/s")
+		})
 	}
 }

@@ -124,3 +124,40 @@ func BenchmarkMetaKeys(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkCommit commits offsets through the coordinator of groups: in each
+// group some goroutines, with a partition each.
+func BenchmarkCommit(b *testing.B) {
+	for _, shape := range []struct{ groups, committers int }{{1, 1}, {1, 64}, {64, 1}, {64, 64}} {
+		b.Run(fmt.Sprintf("%dgroups/%dcommitters", shape.groups, shape.committers), func(b *testing.B) {
+			s := open(b, b.TempDir(), natsstore.Options{Logger: slog.New(slog.DiscardHandler)})
+			defer s.Close()
+			groups := topic.NewGroups(s.Meta(), topic.GroupsConfig{}, nil)
+			if err := groups.Load(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			defer groups.Stop(b.Context())
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			var working sync.WaitGroup
+			b.ResetTimer()
+			for i := range shape.groups * shape.committers {
+				working.Go(func() {
+					request := topic.CommitRequest{
+						MemberIdentity: topic.MemberIdentity{Group: fmt.Sprint("group-", i%shape.groups), Generation: -1},
+						Offsets:        []topic.OffsetCommit{{Topic: "orders", Partition: int32(i / shape.groups), Epoch: -1}},
+					}
+					for left.Add(-1) >= 0 {
+						request.Offsets[0].Offset++
+						if errs, err := groups.Commit(request).Wait(b.Context()); err != nil || errs[0] != nil {
+							b.Error(err, errs)
+							return
+						}
+					}
+				})
+			}
+			working.Wait()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "commits/s")
+		})
+	}
+}

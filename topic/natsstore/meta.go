@@ -170,10 +170,10 @@ func (m *meta) submit(ctx context.Context, what stored, expect uint64) (uint64, 
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	ctx, cancel := m.store.bound(ctx)
+	within, cancel := m.store.bound(ctx)
 	defer cancel()
 	size := int64(len(what.Key) + len(what.Value) + changeOverhead)
-	if err := m.room.Acquire(ctx, size); err != nil {
+	if err := m.room.Acquire(within, size); err != nil {
 		return 0, fmt.Errorf("write key %q: not written: %w", what.Key, err)
 	}
 	defer m.room.Release(size)
@@ -192,12 +192,18 @@ func (m *meta) submit(ctx context.Context, what stored, expect uint64) (uint64, 
 	select {
 	case a := <-c.answer:
 		return a.revision, a.err
-	case <-ctx.Done():
+	case <-within.Done():
 	}
 	if m.withdraw(c) {
-		return 0, fmt.Errorf("write key %q: not written: %w", what.Key, ctx.Err())
+		return 0, fmt.Errorf("write key %q: not written: %w", what.Key, within.Err())
 	}
-	return 0, fmt.Errorf("%w: write key %q: %w", topic.ErrUncertain, what.Key, ctx.Err())
+	// It is being written, which has a bound of its own.
+	select {
+	case a := <-c.answer:
+		return a.revision, a.err
+	case <-ctx.Done():
+		return 0, fmt.Errorf("%w: write key %q: %w", topic.ErrUncertain, what.Key, ctx.Err())
+	}
 }
 
 // withdraw takes back a change that nobody has begun to write.

@@ -1,11 +1,13 @@
 package natsstore_test
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/natsstore"
@@ -159,5 +161,73 @@ func BenchmarkCommit(b *testing.B) {
 			working.Wait()
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "commits/s")
 		})
+	}
+}
+
+// BenchmarkStart opens a store and a broker on it, after an orderly stop. Each
+// partition has an entry.
+func BenchmarkStart(b *testing.B) {
+	const partitions = 200
+	for _, topics := range []int{1, partitions} {
+		b.Run(fmt.Sprintf("%dtopics/%dpartitions", topics, partitions), func(b *testing.B) {
+			dir := b.TempDir()
+			s, broker, _, _ := start(b, dir)
+			for i := range topics {
+				t, err := broker.Create(b.Context(), topic.Spec{Name: fmt.Sprint("topic-", i), Partitions: int32(partitions / topics)}, false)
+				if err != nil {
+					b.Fatal(err)
+				}
+				for _, p := range t.Partitions() {
+					appendBatch(b, t, p.Number())
+				}
+			}
+			stop(b, s, broker)
+			var opening, starting time.Duration
+			for b.Loop() {
+				s, broker, opened, started := start(b, dir)
+				stop(b, s, broker)
+				opening, starting = opening+opened, starting+started
+			}
+			b.ReportMetric(opening.Seconds()/float64(b.N), "s/open")
+			b.ReportMetric(starting.Seconds()/float64(b.N), "s/start")
+		})
+	}
+}
+
+// start opens a store and starts a broker, and returns how long each took.
+func start(b *testing.B, dir string) (s topic.Store, broker *topic.Broker, opened, started time.Duration) {
+	b.Helper()
+	began := time.Now()
+	s = open(b, dir, natsstore.Options{Logger: slog.New(slog.DiscardHandler)})
+	opened = time.Since(began)
+	broker, err := topic.New(s, topic.Config{})
+	if err == nil {
+		err = broker.Start(b.Context())
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s, broker, opened, time.Since(began) - opened
+}
+
+func stop(b *testing.B, s topic.Store, broker *topic.Broker) {
+	b.Helper()
+	if err := errors.Join(broker.Stop(b.Context()), s.Close()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func appendBatch(b *testing.B, t *topic.Topic, partition int32) {
+	b.Helper()
+	batch, err := topic.NewBatch([]topic.Record{{Value: make([]byte, 100)}}, topic.BatchOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	appending, err := t.Append(b.Context(), partition, []topic.Batch{batch})
+	if err == nil {
+		_, _, err = appending.Wait(b.Context())
+	}
+	if err != nil {
+		b.Fatal(err)
 	}
 }

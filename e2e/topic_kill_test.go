@@ -57,7 +57,7 @@ type topicKillRun struct {
 	// seen are the records that the group was given; readers are its offsets,
 	// and those of tool are committed without members.
 	seen          *seenRecords
-	readers, tool *killOffsets
+	readers, tool *committedOffsets
 
 	over    context.CancelFunc
 	wait    sync.WaitGroup
@@ -96,11 +96,11 @@ func newTopicKillRun(s *server) *topicKillRun {
 		r.producers = append(r.producers, p)
 		r.wait.Go(func() { p.produce(ctx) })
 	}
-	r.readers, r.tool = newKillOffsets(r, "readers"), newKillOffsets(r, "tool")
-	r.wait.Go(func() { r.tool.commit(ctx) })
+	r.readers, r.tool = newCommittedOffsets(s, "readers", "orders", "payments"), newCommittedOffsets(s, "tool", "orders", "payments")
+	r.wait.Go(func() { r.tool.commitAll(ctx, killTopics) })
 	reading, stop := context.WithCancel(context.Background())
 	r.reading = stop
-	for _, o := range []*killOffsets{r.readers, r.tool} {
+	for _, o := range []*committedOffsets{r.readers, r.tool} {
 		r.members.Go(func() { o.watch(reading) })
 	}
 	for range 3 {

@@ -53,6 +53,9 @@ func (p *Partition) giveUp() []*Appending {
 func (p *Partition) recover(ctx context.Context) error {
 	for wait := recoverWaitMin; ; wait = min(2*wait, recoverWaitMax) {
 		err := p.load(ctx)
+		if delays := p.delays.now.Load(); delays != nil && err == nil {
+			delays.Resolve()
+		}
 		if err == nil || ctx.Err() != nil || errors.Is(err, ErrNoLog) {
 			return nil
 		}
@@ -214,6 +217,7 @@ func (p *Partition) drop() {
 	for _, a := range failed {
 		a.finish(ErrNoTopic)
 	}
+	p.dropDelays()
 	p.tail.clear()
 	p.broker.cold.forget(p)
 	p.watchers.signal()

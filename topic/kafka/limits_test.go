@@ -326,7 +326,7 @@ func TestStopAnswersWhatWasAsked(t *testing.T) {
 	if _, err := net.Dial("tcp", s.Addr()); err == nil {
 		t.Error("the server still lets clients in")
 	}
-	if used := s.requests.used(); used != 0 {
+	if used := s.requests.used(); used != 0 { // all goroutines have ended
 		t.Errorf("the stopped server holds %d bytes for requests", used)
 	}
 }

@@ -152,3 +152,18 @@ func TestSaramaView(t *testing.T) {
 		})
 	}
 }
+
+// What is sent with a delay comes after what is sent later, without.
+func TestSaramaDelays(t *testing.T) {
+	t.Parallel()
+	addr := startServer(t)
+	config := saramaConfig(sarama.DefaultVersion)
+	config.Producer.Compression = sarama.CompressionLZ4
+	saramaCreate(t, addr, config, "reminders", 1, "sluice.delay.enable", "true")
+	messages := saramaNumbered("reminders", 0, 2, "")
+	messages[0].Headers = []sarama.RecordHeader{{Key: []byte("sluice-delay"), Value: []byte("1s")}, {Key: []byte("sluice-id"), Value: []byte("a")}}
+	member := saramaJoin(t, addr, config, "reminders", 0)
+	saramaSend(t, addr, config, messages...)
+	eventually(t, "both are read", func() bool { return len(member.got()) >= 2 })
+	equal(t, "delayed", member.got(), []string{"value 1", "value 0"})
+}

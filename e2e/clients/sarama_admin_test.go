@@ -67,7 +67,8 @@ func TestSaramaTopics(t *testing.T) {
 		if err := admin.AlterConfig(sarama.TopicResource, topic, map[string]*string{"retention.ms": pointer("7200000")}, false); err != nil {
 			t.Error(err)
 		}
-		entries := must(admin.DescribeConfig(sarama.ConfigResource{Type: sarama.TopicResource, Name: topic, ConfigNames: []string{"retention.ms"}}))(t)
+		resources := must(admin.DescribeConfigs([]*sarama.ConfigResource{{Type: sarama.TopicResource, Name: topic, ConfigNames: []string{"retention.ms"}}}, sarama.DescribeConfigsOptions{}))(t)
+		entries := resources[0].Configs
 		equal(t, "setting that was changed", []any{len(entries), entries[0].Value}, []any{1, "7200000"})
 		if err := admin.DeleteTopic(topic); err != nil {
 			t.Error(err)

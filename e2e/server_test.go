@@ -64,6 +64,14 @@ func newServer(t *testing.T, args ...string) *server {
 	return s
 }
 
+// startServer starts a server that lives as long as the test.
+func startServer(t *testing.T, args ...string) *server {
+	t.Helper()
+	s := newServer(t, args...)
+	s.start()
+	return s
+}
+
 // freeAddr returns an address where nobody listens.
 func freeAddr(t *testing.T) string {
 	t.Helper()

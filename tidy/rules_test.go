@@ -49,10 +49,11 @@ var packages = map[string]rule{
 	"examples":          {},
 	"examples/embedded": {imports: []string{"bulk", "bulk/pebblestore"}},
 
-	// A module of its own.
+	// Modules of their own.
 	"bench":             {imports: []string{"bulk", "bulk/pebblestore"}},
 	"bench/cmd/broker":  {imports: []string{"lifecycle", "ops", "topic", "topic/kafka", "topic/natsstore"}},
 	"bench/cmd/compare": {imports: []string{"bench"}},
+	"e2e/clients":       {testOnly: true},
 
 	"sim":  {testOnly: true, virtualTime: true},
 	"e2e":  {testOnly: true},
@@ -67,9 +68,12 @@ const (
 // notInTheBinary are packages that only tests need.
 var notInTheBinary = []string{"testing", "net/http/httptest", "pgregory.net/rapid", "go.uber.org/goleak"}
 
-// notInTheModule are modules that only bench/ needs, so that they never reach
-// users: go.mod at the root must not name them.
-var notInTheModule = []string{"github.com/hibiken/asynq", "github.com/riverqueue/river", "github.com/jackc/pgx", "github.com/redis/go-redis", "github.com/klaudworks/klite"}
+// notInTheModule are modules that only bench/ and e2e/clients/ need, so that they
+// never reach users: go.mod at the root must not name them.
+var notInTheModule = []string{
+	"github.com/hibiken/asynq", "github.com/riverqueue/river", "github.com/jackc/pgx", "github.com/redis/go-redis",
+	"github.com/klaudworks/klite", "github.com/IBM/sarama", "github.com/segmentio/kafka-go",
+}
 
 // The most lines of a file and of a function.
 const (

@@ -74,11 +74,16 @@ func (k *delayKit) add(batch *topic.DelayedBatch) {
 	addition.Keep()
 }
 
-// shown returns the values that have appeared.
-func (k *delayKit) shown() (values []string) {
+// records returns what has appeared.
+func (k *delayKit) records() []shownRecord {
 	k.node.disk.mu.Lock()
 	defer k.node.disk.mu.Unlock()
-	for _, record := range k.node.disk.shown {
+	return slices.Clone(k.node.disk.shown)
+}
+
+// shown returns the values that have appeared.
+func (k *delayKit) shown() (values []string) {
+	for _, record := range k.records() {
 		values = append(values, record.value)
 	}
 	return values
@@ -110,7 +115,7 @@ func TestDelayedRecordsAppearWhenTheyAreDue(t *testing.T) {
 		k.open(topic.DelayConfig{}) // what was due meanwhile appears at once
 		time.Sleep(20 * time.Millisecond)
 		k.want("1", "2", "0", "3")
-		if late := k.node.disk.shown[3]; late.due >= late.at {
+		if late := k.records()[3]; late.due >= late.at {
 			t.Errorf("a late record has timestamp %d at %d, want when it was due", late.due, late.at)
 		}
 	})
@@ -136,7 +141,7 @@ func TestManyDelayedRecordsOverARestart(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		var late []int64
 		seen := map[string]bool{}
-		for _, record := range k.node.disk.shown {
+		for _, record := range k.records() {
 			seen[record.value] = true
 			late = append(late, record.at-record.due)
 		}
@@ -315,88 +320,6 @@ func TestDelayLogThatIsCorrupt(t *testing.T) {
 	})
 }
 
-// logBytes returns how much the log holds.
-func (k *delayKit) logBytes() (bytes int) {
-	k.t.Helper()
-	first, last, err := k.log.Ends(k.t.Context())
-	if err != nil {
-		k.t.Fatal(err)
-	}
-	if first > last {
-		return 0
-	}
-	entries, err := k.log.Read(k.t.Context(), first, 1<<30)
-	if err != nil {
-		k.t.Fatal(err)
-	}
-	for _, entry := range entries {
-		bytes += len(entry.Data)
-	}
-	return bytes
-}
-
-// Neither what is done nor a record that waits for long keeps the log growing.
-func TestDelayLogStaysShort(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const compact = 20_000
-		config := topic.DelayConfig{CompactBytes: compact}
-		k := newDelayKit(t, config)
-		k.add(k.delayed(0, 300*24*time.Hour))
-		for i := range 3000 {
-			k.add(k.delayed(2*i+1, time.Millisecond, 200*24*time.Hour))
-			if err := k.node.delays.Cancel(t.Context(), fmt.Sprint(2*i+2)); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(20 * time.Millisecond)
-			if size := k.logBytes(); size > 3*compact {
-				t.Fatalf("the log has %d bytes with %d records that wait, want it rewritten from %d on", size, k.node.delays.Pending(), compact)
-			}
-		}
-		time.Sleep(time.Second)
-		k.node.delays.Close(t.Context())
-		k.open(config)
-		time.Sleep(300 * 24 * time.Hour)
-		if shown := k.shown(); len(shown) != 3001 || shown[3000] != "0" {
-			t.Fatalf("%d appeared, the last %s", len(shown), shown[len(shown)-1])
-		}
-		if size := k.logBytes(); size != 0 {
-			t.Errorf("the log has %d bytes when nothing waits, want none", size)
-		}
-	})
-}
-
-// A batch with more than goes into one entry, and with records that are released
-// alone because each is as large as a release may be.
-func TestLargeDelayedRecords(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := newDelayKit(t, topic.DelayConfig{})
-		var records []topic.Record
-		for i := range int64(5) {
-			value := make([]byte, 900<<10)
-			value[0] = byte(i)
-			records = append(records, topic.Record{Offset: i, Value: value})
-		}
-		batch, err := topic.NewBatch(records, topic.BatchOptions{Codec: topic.CodecZstd})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, delayed, err := topic.DelayConfig{}.Split(batch, time.Now(), time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
-		k.add(delayed)
-		time.Sleep(2 * time.Hour)
-		for i, value := range k.shown() {
-			if len(value) != 900<<10 || value[0] != byte(i) {
-				t.Errorf("record %d has %d bytes and begins with %d", i, len(value), value[0])
-			}
-		}
-		if n := len(k.shown()); n != 5 || k.node.disk.released != 5 {
-			t.Errorf("%d appeared in %d releases, want 5 in 5", n, k.node.disk.released)
-		}
-	})
-}
-
 func TestDelaysThatAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newDelayKit(t, topic.DelayConfig{})
@@ -410,4 +333,11 @@ func TestDelaysThatAreClosed(t *testing.T) {
 			t.Errorf("closed again: %v", err)
 		}
 	})
+}
+
+// released returns the number of the last release.
+func (k *delayKit) released() int64 {
+	k.node.disk.mu.Lock()
+	defer k.node.disk.mu.Unlock()
+	return k.node.disk.released
 }

@@ -27,6 +27,8 @@ const (
 	delaysWaitMin = 50 * time.Millisecond
 	delaysWaitMax = 5 * time.Second
 	delaysClose   = 5 * time.Second
+	// delayAddMax is how long an append waits until what it delays is durable.
+	delayAddMax = 10 * time.Second
 )
 
 // delay begins to hold and release delayed records, unless that has begun.
@@ -108,12 +110,20 @@ func (p *Partition) openedDelays() (*Delays, error) {
 // is due later is durable elsewhere first, and counts only if the batch is
 // appended.
 func (p *Partition) appendDelaying(ctx context.Context, batches []Batch, usual time.Duration) (*Appending, error) {
+	if p.repeats(batches) {
+		return p.append(ctx, batches, 0) // what it delays was added with the first
+	}
 	delays, err := p.openedDelays()
 	if err != nil {
 		return nil, err
 	}
-	additions, err := delays.addAll(ctx, batches, time.Now(), usual)
+	adding, cancel := context.WithTimeoutCause(ctx, delayAddMax, fmt.Errorf("%w: the delayed records of %s cannot be written", ErrRetry, p))
+	defer cancel()
+	additions, err := delays.addAll(adding, batches, time.Now(), usual)
 	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			err = context.Cause(adding)
+		}
 		return nil, err
 	}
 	a, err := p.append(ctx, batches, 0, additions...)
@@ -123,6 +133,14 @@ func (p *Partition) appendDelaying(ctx context.Context, batches []Batch, usual t
 		}
 	}
 	return a, err
+}
+
+// repeats tells whether the batches are one that was appended before.
+func (p *Partition) repeats(batches []Batch) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, repeated, _ := p.producers.check(batches[0])
+	return repeated && len(batches) == 1
 }
 
 // addAll replaces each batch by what is due now, and makes the rest durable.

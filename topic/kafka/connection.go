@@ -270,7 +270,7 @@ func (c *connection) start(x *exchange, frame []byte) error {
 	x.header = parseHeader(frame)
 	kind := c.server.kinds[x.key]
 	if kind == nil || x.version < kind.min || x.version > kind.max {
-		if x.key == keyApiVersions {
+		if x.key == keyAPIVersions {
 			x.answer = respond(c.server.announce(0, kerr.UnsupportedVersion.Code))
 			return nil
 		}

@@ -114,7 +114,7 @@ func appendAnswer(to []byte, correlation int32, response kmsg.Response) []byte {
 	to = binary.BigEndian.AppendUint32(to, uint32(correlation))
 	// The header of this answer never has tags, so that a client that knows
 	// no version yet can read it.
-	if response.IsFlexible() && response.Key() != keyApiVersions {
+	if response.IsFlexible() && response.Key() != keyAPIVersions {
 		to = append(to, 0)
 	}
 	to = response.AppendTo(to)

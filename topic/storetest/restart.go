@@ -107,7 +107,7 @@ var restartCases = []restartCase{
 		k.must(same(got, all[:len(got)]))
 		// Those that were under way are reported too, one way or the other.
 		for range len(all) - 20 {
-			<-outcome
+			_ = <-outcome
 		}
 	}},
 }

@@ -1,0 +1,144 @@
+package e2e
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// Topics are made, described, changed and removed with franz-go's kadm.
+func TestFranzGoTopics(t *testing.T) {
+	t.Parallel()
+	f := franz{startServer(t)}
+	ctx := t.Context()
+	admin := f.create(t, "orders", 2, "retention.ms", "3600000")
+	if _, err := admin.CreateTopic(ctx, 2, 1, nil, "orders"); !errors.Is(err, kerr.TopicAlreadyExists) {
+		t.Errorf("created again: %v", err)
+	}
+	if _, err := admin.CreatePartitions(ctx, 1, "orders"); err != nil {
+		t.Error(err)
+	}
+	listed, err := admin.ListTopics(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "topics", listed.Names(), []string{"orders"})
+	equal(t, "partitions", listed["orders"].Partitions.Numbers(), []int32{0, 1, 2})
+	equal(t, "replicas", listed["orders"].Partitions[2].ISR, []int32{listed["orders"].Partitions[2].Leader})
+
+	setting := func() string {
+		configs, err := admin.DescribeTopicConfigs(ctx, "orders")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, config := range configs[0].Configs {
+			if config.Key == "retention.ms" {
+				return config.MaybeValue() + " " + config.Source.String()
+			}
+		}
+		return "not there"
+	}
+	equal(t, "setting", setting(), "3600000 DYNAMIC_TOPIC_CONFIG")
+	if _, err := admin.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms", Value: kadm.StringPtr("7200000")}}, "orders"); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "setting that was changed", setting(), "7200000 DYNAMIC_TOPIC_CONFIG")
+	altered, err := admin.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms", Value: kadm.StringPtr("soon")}}, "orders")
+	if err != nil || !errors.Is(altered[0].Err, kerr.InvalidConfig) {
+		t.Errorf("a wrong value: %v, %v", altered, err)
+	}
+
+	if _, err := admin.DeleteTopic(ctx, "orders"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.DeleteTopic(ctx, "orders"); !errors.Is(err, kerr.UnknownTopicOrPartition) {
+		t.Errorf("deleted again: %v", err)
+	}
+}
+
+// Offsets are listed by place and time, and records deleted up to one.
+func TestFranzGoOffsets(t *testing.T) {
+	t.Parallel()
+	f := franz{startServer(t)}
+	admin := f.create(t, "orders", 1)
+	records := numbered("orders", 0, 0, 10)
+	start := time.UnixMilli(1_700_000_000_000)
+	for i, record := range records {
+		record.Timestamp = start.Add(time.Duration(i) * time.Minute)
+	}
+	f.send(t, records)
+	at := func(listed kadm.ListedOffsets, err error) int64 {
+		t.Helper()
+		offset, ok := listed.Lookup("orders", 0)
+		if err != nil || !ok || offset.Err != nil {
+			t.Fatalf("%v, %v", listed, err)
+		}
+		return offset.Offset
+	}
+	ctx := t.Context()
+	equal(t, "start", at(admin.ListStartOffsets(ctx, "orders")), int64(0))
+	equal(t, "end", at(admin.ListEndOffsets(ctx, "orders")), int64(10))
+	equal(t, "of a time", at(admin.ListOffsetsAfterMilli(ctx, start.Add(6*time.Minute).UnixMilli(), "orders")), int64(6))
+	equal(t, "of the latest time", at(admin.ListMaxTimestampOffsets(ctx, "orders")), int64(9))
+	deleted, err := admin.DeleteRecords(ctx, kadm.Offsets{"orders": {0: {Topic: "orders", Partition: 0, At: 4}}})
+	if err == nil {
+		err = deleted.Error()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "start after records were deleted", at(admin.ListStartOffsets(ctx, "orders")), int64(4))
+	equal(t, "end after records were deleted", at(admin.ListEndOffsets(ctx, "orders")), int64(10))
+}
+
+// Groups are listed, described, moved and removed.
+func TestFranzGoGroups(t *testing.T) {
+	t.Parallel()
+	f := franz{startServer(t)}
+	ctx := t.Context()
+	admin := f.create(t, "orders", 1)
+	f.send(t, numbered("orders", 0, 0, 10))
+	offsets := kadm.Offsets{}
+	offsets.AddOffset("orders", 0, 7, -1)
+	if err := admin.CommitAllOffsets(ctx, "readers", offsets); err != nil {
+		t.Fatal(err)
+	}
+	listed, err := admin.ListGroups(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "groups", listed.Groups(), []string{"readers"})
+	described, err := admin.DescribeGroups(ctx, "readers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "state", described["readers"].State, "Empty")
+	lags, err := admin.Lag(ctx, "readers")
+	if err != nil || lags.Error() != nil {
+		t.Fatal(err, lags.Error())
+	}
+	equal(t, "lag", lags["readers"].Lag.Total(), int64(3))
+	fetched, err := admin.FetchOffsets(ctx, "readers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "committed", fetched["orders"][0].At, int64(7))
+	if _, err := admin.DeleteOffsets(ctx, "readers", kadm.TopicsSet{"orders": {0: {}}}); err != nil {
+		t.Fatal(err)
+	}
+	if fetched, err = admin.FetchOffsets(ctx, "readers"); err != nil || len(fetched) > 0 {
+		t.Errorf("after they were deleted: %v, %v", fetched, err)
+	}
+	if err := admin.CommitAllOffsets(ctx, "readers", offsets); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.DeleteGroup(ctx, "readers"); err != nil {
+		t.Fatal(err)
+	}
+	if listed, err = admin.ListGroups(ctx); err != nil || len(listed) > 0 {
+		t.Errorf("after it was deleted: %v, %v", listed, err)
+	}
+}

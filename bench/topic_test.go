@@ -87,6 +87,17 @@ func TestView(t *testing.T) {
 	}
 }
 
+// Delayed records come once and not too early, also over a kill of the broker.
+func TestDelay(t *testing.T) {
+	e := newEnvironment(t)
+	for _, restart := range []bool{false, true} {
+		late, err := e.Delay(t.Context(), 500, 4*time.Second, 200*time.Millisecond, restart)
+		if err != nil || late.Records != 500 || late.Median < 0 || late.Most < late.P99 || late.P99 < late.Median {
+			t.Errorf("delayed, with restart %v: %+v, %v", restart, late, err)
+		}
+	}
+}
+
 // losingServer says that it keeps records, and does not.
 type losingServer struct{ sent atomic.Int64 }
 

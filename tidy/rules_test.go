@@ -41,7 +41,7 @@ var packages = map[string]rule{
 
 	"topic/kafka": {imports: []string{"lifecycle", "topic"}, refuses: []string{nats}},
 
-	"topic/natsstore":   {imports: []string{"topic"}, refuses: []string{"net"}},
+	"topic/natsstore":   {imports: []string{"lifecycle", "topic"}, refuses: []string{"net"}},
 	"topic/api":         {imports: []string{"topic"}, refuses: []string{nats}},
 	"topic/storetest":   {imports: []string{"topic"}, testOnly: true},
 	"lifecycle":         {refuses: []string{"github.com", "net"}},

@@ -215,3 +215,13 @@ test('a view is read over 20,000 hidden records, and on after a hidden end', asy
   await eventually('what comes later is read', () => second.got.length >= 11)
   assert.deepEqual(values(second.got), [...want.slice(10), 'value 40020'])
 })
+
+test('what is sent with a delay comes after what is sent later, without', async t => {
+  await create('reminders', 1, { 'sluice.delay.enable': 'true' })
+  const [later, now] = numbered(0, 2)
+  await send('reminders', [{ ...later, headers: { 'sluice-delay': '1s', 'sluice-id': 'a' } }, now], CompressionTypes.GZIP)
+  const member = await Member.join('delays', 'reminders')
+  t.after(() => member.leave())
+  await eventually('both are read', () => member.got.length >= 2)
+  assert.deepEqual(values(member.got), ['value 1', 'value 0'])
+})

@@ -49,9 +49,13 @@ var packages = map[string]rule{
 	"examples":          {},
 	"examples/embedded": {imports: []string{"bulk", "bulk/pebblestore"}},
 
+	"examples/topic-at-most-once":  {},
+	"examples/topic-at-least-once": {},
+	"examples/topic-exactly-once":  {},
+	"examples/kill":                {testOnly: true},
+
 	// Modules of their own.
 	"bench":             {imports: []string{"bulk", "bulk/pebblestore"}},
-	"bench/cmd/broker":  {imports: []string{"lifecycle", "ops", "topic", "topic/kafka", "topic/natsstore"}},
 	"bench/cmd/compare": {imports: []string{"bench"}},
 	"e2e/clients":       {testOnly: true},
 

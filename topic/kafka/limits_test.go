@@ -297,6 +297,37 @@ func TestSlowConsumersHarmNobodyElse(t *testing.T) {
 	eventually(t, "their memory is back", func() bool { return s.answers.used() == 0 })
 }
 
+// Many slow consumers cannot keep all memory for answers: others get theirs long
+// before the write timeout.
+func TestSlowConsumersGiveWay(t *testing.T) {
+	var lines log
+	b := startBroker(t, storetest.NewMemory(), topic.Config{})
+	s := start(t, b, Options{FetchMemory: 1 << 20, Logger: lines.logger()})
+	to := create(t, b, "orders", 1)
+	for range 40 {
+		appendTo(t, to, batchOf(make([]byte, 1<<20-1000)))
+	}
+	greedy := fetchRequest("orders", 0, 0)
+	greedy.MaxBytes, greedy.Topics[0].Partitions[0].PartitionMaxBytes = 64<<20, 64<<20
+	for range 20 {
+		p := dial(t, s)
+		_ = p.conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+		for range 30 { // more than the network holds
+			p.send(greedy)
+		}
+	}
+	eventually(t, "they hold all memory", s.answers.contended)
+	good := dial(t, s)
+	for offset := range int64(3) {
+		eventually(t, "records come", func() bool {
+			r := fetchRequest("orders", 0, offset)
+			r.MaxWaitMillis = 5000
+			return len(ask[*kmsg.FetchResponse](good, 12, r).Topics[0].Partitions[0].RecordBatches) > 0
+		})
+	}
+	lines.await(t, "receives its answer too slowly")
+}
+
 func appendTo(t testing.TB, to *topic.Topic, batch topic.Batch) {
 	t.Helper()
 	appending, err := to.Append(t.Context(), 0, []topic.Batch{batch})

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// stallTime is how long a request may come more slowly than stallBytes in
-	// it while others wait for memory.
+	// stallTime is how long a request may come, or an answer be received, more
+	// slowly than stallBytes in it while others wait for memory.
 	stallTime  = time.Second
 	stallBytes = 64 << 10
 )

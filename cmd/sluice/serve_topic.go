@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/ops"
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/api"
 	"github.com/sluice-project/sluice/topic/kafka"
 	"github.com/sluice-project/sluice/topic/natsstore"
 )
@@ -33,6 +34,9 @@ func openTopics(settings *config.Config, server *ops.Server, log *slog.Logger) (
 		return nil, nil, errors.Join(err, store.Close())
 	}
 	edge := kafka.NewServer(broker, kafka.Options{Addr: settings.Topic.Kafka, Advertise: settings.Topic.Advertised(), Logger: log})
+	handler := api.New(broker, api.WithLogger(log))
+	server.Mux().Handle("/v1/topics/", handler)
+	server.Mux().Handle(api.DocumentPath, handler)
 	server.Registry().MustRegister(edge.Collector())
 	server.Ready("topic", func(context.Context) error { return broker.Err() })
 	opened := &part{services: []lifecycle.Service{broker, edge}, close: store.Close}

@@ -48,7 +48,7 @@ func (c *crowd) add(name string) *crowdMember {
 	client, err := kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(c.server.Addr()), kgo.ConsumerGroup("crowd"), kgo.ConsumeTopics("orders"), kgo.ClientID(name),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
-		kgo.SessionTimeout(2 * time.Second), kgo.HeartbeatInterval(100 * time.Millisecond), kgo.RebalanceTimeout(5 * time.Second),
+		kgo.SessionTimeout(5 * time.Second), kgo.HeartbeatInterval(100 * time.Millisecond), kgo.RebalanceTimeout(8 * time.Second),
 		kgo.FetchMaxWait(50 * time.Millisecond), kgo.Dialer(m.dial),
 		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, assigned map[string][]int32) { m.assigned(assigned["orders"]) }),
 		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, revoked map[string][]int32) { m.revoked(revoked["orders"]) }),
@@ -114,14 +114,16 @@ func (c *crowd) change(f func()) {
 func (m *crowdMember) consume(ctx context.Context) {
 	defer close(m.ended)
 	for ctx.Err() == nil {
-		fetches := m.client.PollRecords(ctx, 100)
+		soon, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		fetches := m.client.PollRecords(soon, 100)
+		cancel()
 		if fetches.IsClientClosed() {
 			return
 		}
 		m.crowd.change(func() {
 			fetches.EachRecord(func(r *kgo.Record) { m.crowd.processed[string(r.Value)]++ })
 		})
-		_ = m.client.CommitUncommittedOffsets(ctx) // refused in a rebalance: then they are processed again
+		_ = m.client.CommitUncommittedOffsets(ctx) // refused in a rebalance: then again, or they are processed again
 		m.client.AllowRebalance()
 	}
 }
@@ -220,10 +222,11 @@ func TestConsumersComeAndGo(t *testing.T) {
 			produced += produceSome(t, s, partitions, 2*records, records)
 			c.await(partitions, members...)
 			c.allProcessed(produced)
+			c.allCommitted(partitions, 3*records)
 			for _, m := range members {
 				m.leave()
 			}
-			c.allCommitted(partitions, 3*records)
+			c.allCommitted(partitions, 3*records) // nobody has set them back
 		})
 	}
 }
@@ -267,16 +270,28 @@ func (c *crowd) allProcessed(want int) {
 	}
 }
 
-// allCommitted checks that the group has read all partitions to the end.
+// allCommitted waits until the group has read all partitions to the end.
 func (c *crowd) allCommitted(partitions int, want int64) {
 	c.t.Helper()
-	offsets, err := c.server.broker.Groups().Offsets("crowd")
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	for p := range int32(partitions) {
-		if got := offsets["orders"][p].Offset; got != want {
-			c.t.Errorf("partition %d is committed up to %d, want %d", p, got, want)
+	timeout := time.After(patience)
+	for {
+		offsets, err := c.server.broker.Groups().Offsets("crowd")
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		behind := 0
+		for p := range int32(partitions) {
+			if offsets["orders"][p].Offset != want {
+				behind++
+			}
+		}
+		if behind == 0 {
+			return
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-timeout:
+			c.t.Fatalf("%d partitions are not committed up to %d: %v", behind, want, offsets["orders"])
 		}
 	}
 }

@@ -55,7 +55,7 @@ func (p *Partition) recover(ctx context.Context) error {
 		err := p.load(ctx)
 		switch {
 		case err == nil:
-			if delays := p.delays.now.Load(); delays != nil {
+			if delays := p.delays.get(); delays != nil {
 				delays.Resolve()
 			}
 			return nil

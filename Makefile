@@ -12,8 +12,9 @@ FUZZTIME ?= 10s
 # The -bench pattern, and how often each benchmark runs.
 BENCH ?= .
 BENCHCOUNT ?= 6
-# How often "make compare" takes each measure.
+# How often "make compare" takes each measure, and which: parts or measures.
 RUNS ?= 3
+ONLY ?= bulk,topic
 
 LINT := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
 
@@ -26,18 +27,19 @@ build: ## Build the binary, bin/sluice
 	go build -trimpath -o $(BIN)/sluice ./cmd/sluice
 
 .PHONY: test
-test: need-race ## Vet and test everything with the race detector: at most 10 minutes on 2 cores
+test: need-race need-kcat ## Vet and test everything with the race detector: at most 10 minutes on 2 cores
 	go vet ./...
 	go test -race -timeout 10m ./...
 
 .PHONY: test-all
-test-all: lint need-race need-peers ## Lint, longer tests and fuzzing: at most 40 minutes on 2 cores
+test-all: lint need-race need-kcat need-clients need-peers ## Lint, longer tests and fuzzing: at most 40 minutes on 2 cores
 	SLUICE_LONG=1 go test -race -count=1 -timeout 30m ./...
 	cd bench && go vet ./... && go test -race -count=1 -timeout 10m ./...
+	cd e2e/clients && go vet ./... && go test -race -count=1 -timeout 10m ./...
 	scripts/fuzz.sh $(FUZZTIME)
 
 .PHONY: soak
-soak: need-race ## Repeat the longer tests and fuzzing, each round with new seeds, for SOAK=3600 seconds
+soak: need-race need-kcat ## Repeat the longer tests and fuzzing, each round with new seeds, for SOAK=3600 seconds
 	@end=$$(( $$(date +%s) + $(SOAK) )); round=0; \
 	while (( $$(date +%s) < end )); do \
 		round=$$(( round + 1 )); echo "round $$round"; \
@@ -52,18 +54,20 @@ bench: need-peers ## Run the benchmarks, and those beside the peers (BENCH=patte
 	cd bench && go test -run '^$$' -bench '$(BENCH)' -count $(BENCHCOUNT) -timeout 60m ./...
 
 .PHONY: compare
-compare: need-peers ## Compare bulk with asynq and river, side by side, in RUNS=3 runs
-	cd bench && go run ./cmd/compare -runs $(RUNS)
+compare: need-peers ## Compare bulk and topic with their peers, side by side, in RUNS=3 runs (ONLY=topic)
+	cd bench && go run ./cmd/compare -runs $(RUNS) -only $(ONLY)
 
 .PHONY: lint
 lint: ## Check the source with the linters of .golangci.yml
 	$(LINT) run ./...
 	cd bench && $(LINT) run ./...
+	cd e2e/clients && $(LINT) run ./...
 
 .PHONY: fmt
 fmt: ## Format the source
 	$(LINT) fmt ./...
 	cd bench && $(LINT) fmt ./...
+	cd e2e/clients && $(LINT) fmt ./...
 
 .PHONY: generate
 generate: ## Write again what is generated from the code
@@ -74,6 +78,16 @@ generate: ## Write again what is generated from the code
 .PHONY: need-race
 need-race:
 	@scripts/need.sh build-essential=gcc
+
+# The Kafka client that e2e/ runs.
+.PHONY: need-kcat
+need-kcat:
+	@scripts/need.sh kcat
+
+# What e2e/clients/ compiles with and runs.
+.PHONY: need-clients
+need-clients:
+	@scripts/need.sh build-essential=gcc librdkafka-dev=/usr/include/librdkafka/rdkafka.h nodejs=node npm
 
 # The peers that bench/ measures beside. Debian keeps PostgreSQL outside PATH.
 .PHONY: need-peers

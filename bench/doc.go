@@ -1,23 +1,33 @@
-// Package bench runs bulk beside peers, asynq and river, in one process and in
-// one run, so that their numbers can be compared: the same jobs, the same
-// definitions, the same disk.
+// Package bench runs the parts of sluice beside peers, in one run, so that their
+// numbers can be compared: the same jobs and records, the same definitions, the
+// same disk. Files that begin with topic_ are of topic, beside klite, JetStream
+// and Redis Streams; the others are of bulk, beside asynq and river.
 //
-// # Nouns
+// # Nouns of bulk
 //
-//   - A [System] is one of those compared, with its settings: [Systems] lists
-//     them. It opens fresh, empty queues.
+//   - A [System] is one of those compared, with its settings: [Environment.Systems]
+//     lists them. It opens fresh, empty queues.
 //   - A [Queue] takes batches of jobs from a few producers, and then runs them.
 //   - A [Workload] says how many tenants there are and what their rate is.
 //   - A measure is a function that drives a queue: [Enqueue], [Run], [Load]; and
-//     [Memory], which starts a process of its own.
+//     [Environment.Memory], which starts a process of its own.
+//
+// # Nouns of topic
+//
+//   - A [Broker] is one of those compared, with its settings: [Environment.Brokers]
+//     lists them. It starts an empty [Server], always a process of its own.
+//   - A [Line] is a connection that produces records.
+//   - Measures of all are [Produce], [OneAtATime] and [AtRate]; those of sluice
+//     alone are [Environment.BySettings], [Environment.View] and
+//     [Environment.Delay].
 //
 // # What it guarantees
 //
-//   - A measure that loses a job, or cannot reach a peer, is an error, never a
-//     number.
-//   - Redis and PostgreSQL are real servers, started here with sockets and files
-//     in a directory of their own, and stopped by Close, or by the kernel when
-//     this process dies. Where one is not installed, the error says how to.
+//   - A measure that loses a job or a record, or cannot reach a peer, is an
+//     error, never a number.
+//   - Peers are real servers, started here with sockets and files in a directory
+//     of their own, and stopped by Close, or by the kernel when this process dies.
+//     Where one is not installed, the error says how to get it.
 //
 // The package needs Linux: it reads /proc and ties the servers' lives to its own.
 package bench

@@ -18,26 +18,29 @@ import (
 type Fact struct{ Name, Value string }
 
 // Facts tells what ran where: versions, processors, how busy the machine is,
-// and how long its disk takes for an fsync.
-func (e *Environment) Facts(ctx context.Context) ([]Fact, error) {
-	facts := []Fact{
-		{"Go", fmt.Sprintf("%s, GOMAXPROCS %d", runtime.Version(), runtime.GOMAXPROCS(0))},
-		{"asynq", moduleVersion("github.com/hibiken/asynq")},
-		{"river", moduleVersion("github.com/riverqueue/river")},
+// and how long its disk takes for an fsync. Only the peers of the parts that are
+// asked for need to be there.
+func (e *Environment) Facts(ctx context.Context, bulk, topic bool) ([]Fact, error) {
+	facts := []Fact{{"Go", fmt.Sprintf("%s, GOMAXPROCS %d", runtime.Version(), runtime.GOMAXPROCS(0))}}
+	redis, err := serverFact(ctx, "Redis", "redis-server", redisFolders, "redis-server")
+	if err != nil {
+		return nil, err
 	}
-	for _, server := range []struct{ name, command, folders, debianPackage string }{
-		{"Redis", "redis-server", redisFolders, "redis-server"},
-		{"PostgreSQL", "postgres", postgresFolders, "postgresql"},
-	} {
-		path, err := find(server.command, server.folders, server.debianPackage)
+	facts = append(facts, redis)
+	if bulk {
+		postgres, err := serverFact(ctx, "PostgreSQL", "postgres", postgresFolders, "postgresql")
 		if err != nil {
 			return nil, err
 		}
-		version, err := exec.CommandContext(ctx, path, "--version").Output()
+		facts = append(facts, Fact{"asynq", moduleVersion("github.com/hibiken/asynq")},
+			Fact{"river", moduleVersion("github.com/riverqueue/river")}, postgres)
+	}
+	if topic {
+		peers, err := e.topicFacts(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("%s --version: %w", path, err)
+			return nil, err
 		}
-		facts = append(facts, Fact{server.name, strings.TrimSpace(string(version))})
+		facts = append(facts, peers...)
 	}
 	load, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -47,6 +50,19 @@ func (e *Environment) Facts(ctx context.Context) ([]Fact, error) {
 	return append(facts,
 		Fact{"load average before", strings.Join(strings.Fields(string(load))[:3], " ")},
 		Fact{"fsync of 4 KiB, median", fsync.Round(time.Microsecond).String()}), err
+}
+
+// serverFact is the version of a server that is installed.
+func serverFact(ctx context.Context, name, command, folders, debianPackage string) (Fact, error) {
+	path, err := find(command, folders, debianPackage)
+	if err != nil {
+		return Fact{}, err
+	}
+	version, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		return Fact{}, fmt.Errorf("%s --version: %w", path, err)
+	}
+	return Fact{name, strings.TrimSpace(string(version))}, nil
 }
 
 // moduleVersion is the version of a module that is linked into this program.

@@ -12,7 +12,12 @@ import (
 // Environment is where systems run: a folder for all their files, and the
 // servers that outlive one queue.
 type Environment struct {
-	folder string
+	// Profile is the address at which sluice's broker serves profiles; empty:
+	// it serves none.
+	Profile string
+
+	folder   string
+	commands commands
 
 	postgresMu sync.Mutex
 	postgres   *postgresServer

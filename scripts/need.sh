@@ -3,15 +3,15 @@
 #
 #   scripts/need.sh PACKAGE[=COMMAND]...
 #
-# COMMAND is what to look for, by default the package's name. What is missing is
-# installed with apt-get by root; anybody else is told the command to run.
+# COMMAND is what to look for, by default the package's name; an absolute path may
+# be any file. What is missing is installed with apt-get by root; anybody else is told the command to run.
 set -euo pipefail
 
 missing=()
 for need in "$@"; do
 	package=${need%%=*}
 	command=${need#*=}
-	if ! command -v "$command" >/dev/null; then
+	if ! command -v "$command" >/dev/null && [[ $command != /* || ! -e $command ]]; then
 		missing+=("$package")
 	fi
 done

@@ -114,7 +114,7 @@ func TestPeersDoNotReachUsers(t *testing.T) {
 	for _, file := range []string{"go.mod", "go.sum"} {
 		for _, refused := range notInTheModule {
 			if strings.Contains(read(t, file), refused) {
-				t.Errorf("%s names %s, which is for bench/go.mod only", file, refused)
+				t.Errorf("%s names %s, which only a module of its own may require, such as bench/go.mod", file, refused)
 			}
 		}
 	}

@@ -49,9 +49,15 @@ var packages = map[string]rule{
 	"examples":          {},
 	"examples/embedded": {imports: []string{"bulk", "bulk/pebblestore"}},
 
-	// A module of its own.
+	"examples/topic-at-most-once":  {},
+	"examples/topic-at-least-once": {},
+	"examples/topic-exactly-once":  {},
+	"examples/kill":                {testOnly: true},
+
+	// Modules of their own.
 	"bench":             {imports: []string{"bulk", "bulk/pebblestore"}},
 	"bench/cmd/compare": {imports: []string{"bench"}},
+	"e2e/clients":       {testOnly: true},
 
 	"sim":  {testOnly: true, virtualTime: true},
 	"e2e":  {testOnly: true},
@@ -66,9 +72,12 @@ const (
 // notInTheBinary are packages that only tests need.
 var notInTheBinary = []string{"testing", "net/http/httptest", "pgregory.net/rapid", "go.uber.org/goleak"}
 
-// notInTheModule are modules that only bench/ needs, so that they never reach
-// users: go.mod at the root must not name them.
-var notInTheModule = []string{"github.com/hibiken/asynq", "github.com/riverqueue/river", "github.com/jackc/pgx", "github.com/redis/go-redis"}
+// notInTheModule are modules that only bench/ and e2e/clients/ need, so that they
+// never reach users: go.mod at the root must not name them.
+var notInTheModule = []string{
+	"github.com/hibiken/asynq", "github.com/riverqueue/river", "github.com/jackc/pgx", "github.com/redis/go-redis",
+	"github.com/klaudworks/klite", "github.com/IBM/sarama", "github.com/segmentio/kafka-go",
+}
 
 // The most lines of a file and of a function.
 const (

@@ -52,10 +52,11 @@ func (b *Broker) check(spec Spec) (topicRecord, error) {
 	if spec.Replicas < -1 || spec.Replicas > 1 {
 		return topicRecord{}, fmt.Errorf("%w: %d replicas on 1 broker", ErrInvalidReplicas, spec.Replicas)
 	}
-	if _, err := b.settings(spec.Name, spec.Settings); err != nil {
+	settings, err := b.settings(spec.Name, spec.Settings)
+	if err != nil {
 		return topicRecord{}, err
 	}
-	record := topicRecord{ID: newID().String(), Settings: maps.Clone(spec.Settings)}
+	record := topicRecord{ID: newID().String(), Settings: maps.Clone(spec.Settings), Delays: settings.Delays}
 	if spec.Settings[SettingViewOf] != "" {
 		if spec.Partitions > 0 {
 			return topicRecord{}, fmt.Errorf("%w: a view has the partitions of its source, not %d of its own", ErrInvalidPartitions, spec.Partitions)
@@ -156,7 +157,17 @@ func (t *Topic) open(ctx context.Context, record topicRecord) error {
 		partitions = append(partitions, p)
 	}
 	t.partitions.Store(&partitions)
+	if record.Delays {
+		t.delay()
+	}
 	return nil
+}
+
+// delay begins to hold and release delayed records.
+func (t *Topic) delay() {
+	for _, p := range t.Partitions() {
+		p.delay()
+	}
 }
 
 func (b *Broker) openPartition(ctx context.Context, t *Topic, number int32, record partitionRecord) (*Partition, error) {
@@ -227,6 +238,11 @@ func (b *Broker) finishDeleting(ctx context.Context, name string, record topicRe
 		if err := b.store.DeleteLog(ctx, logName(id, int32(number))); err != nil {
 			return err
 		}
+		if record.Delays {
+			if err := b.store.DeleteLog(ctx, delayLogName(id, int32(number))); err != nil {
+				return err
+			}
+		}
 		key := snapshotKey(id, int32(number))
 		item, err := meta.Get(ctx, key)
 		if err == nil {
@@ -290,9 +306,13 @@ func (b *Broker) Alter(ctx context.Context, name string, settings map[string]*st
 	}
 	if _, err := b.change(ctx, name, func(record *topicRecord) error {
 		record.Settings = own
+		record.Delays = record.Delays || changed.Delays
 		return nil
 	}); err != nil {
 		return err
+	}
+	if changed.Delays {
+		t.delay()
 	}
 	t.settings.Store(changed)
 	return nil

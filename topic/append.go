@@ -62,6 +62,10 @@ type Appending struct {
 	batches  []Batch
 	bytes    int
 	released int64
+	// additions are what its batches have delayed; repeated says that it was
+	// appended before.
+	additions []*Addition
+	repeated  bool
 
 	base, time int64
 	done       chan struct{}
@@ -80,8 +84,9 @@ func (a *Appending) Wait(ctx context.Context) (base, appendTime int64, err error
 	}
 }
 
-// landed is an append that needs no writing.
+// finish tells whoever waits what became of it.
 func (a *Appending) finish(err error) {
+	a.settle(err)
 	a.err = err
 	close(a.done)
 }
@@ -111,8 +116,8 @@ func checkBatches(batches []Batch, settings Settings, now int64) error {
 
 // append numbers batches, and has them written. Released is the number of the
 // release of delayed records that they are, 0 for none.
-func (p *Partition) append(ctx context.Context, batches []Batch, released int64) (*Appending, error) {
-	a := &Appending{batches: batches, released: released, time: NoTimestamp, done: make(chan struct{})}
+func (p *Partition) append(ctx context.Context, batches []Batch, released int64, additions ...*Addition) (*Appending, error) {
+	a := &Appending{batches: batches, released: released, additions: additions, time: NoTimestamp, done: make(chan struct{})}
 	for _, b := range batches {
 		a.bytes += len(b)
 	}
@@ -165,7 +170,7 @@ func (p *Partition) assign(a *Appending) error {
 			return err
 		}
 		if repeated {
-			a.base, a.batches, a.bytes = base, nil, 0
+			a.base, a.batches, a.bytes, a.repeated = base, nil, 0, true
 			return nil
 		}
 		b.stamp(p.next, p.epoch)

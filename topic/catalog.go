@@ -20,6 +20,8 @@ type topicRecord struct {
 	ID         string            `json:"id"`
 	Partitions []partitionRecord `json:"partitions"`
 	Settings   map[string]string `json:"settings,omitempty"`
+	// Delays says that its records may be delayed, or could be once.
+	Delays bool `json:"delays,omitempty"`
 	// Deleting says that its logs are being removed; the key goes after them.
 	Deleting bool `json:"deleting,omitempty"`
 }

@@ -45,6 +45,7 @@ type Config struct {
 	// ProducersMax is how many idempotent producers a partition remembers; above
 	// it the one that was silent longest is forgotten. Default 10,000.
 	ProducersMax int
+	Delays       DelayConfig
 	Groups       GroupsConfig
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -61,7 +62,8 @@ type DelayConfig struct {
 	// record that is larger is released alone.
 	ReleaseRecords, ReleaseBytes int
 	// CacheBytes bounds the memory for records of one partition that are due
-	// within a minute, so that they need not be read again. Default 4 MiB.
+	// soon, so that they need not be read, or not each alone. Half of it is
+	// for those that have just arrived. Default 4 MiB.
 	CacheBytes int
 	// CompactBytes is how large a log may become before live records are
 	// written anew because more than three quarters of it are not needed any
@@ -192,6 +194,9 @@ func (c DelayConfig) due(record *Record, now time.Time, usual time.Duration) (in
 	if err != nil {
 		return 0, err
 	}
+	if !due.After(now) {
+		return 0, nil // rounded up below, it would wait
+	}
 	if most := c.WithDefaults().Max; due.Sub(now) > most {
 		return 0, &DelayError{Problem: fmt.Sprintf("it is due in %v: want at most %v", due.Sub(now).Round(time.Second), most)}
 	}
@@ -226,7 +231,7 @@ func delay(batch Batch, reader *recordReader, due int64) (DelayedRecord, error) 
 	}
 	if !given {
 		delayed.ID = madeID(batch, record.Offset-batch.Base())
-		headers := append(record.Headers[:len(record.Headers):len(record.Headers)], Header{HeaderDelayID, []byte(delayed.ID)})
+		headers := slices.Concat(record.Headers, []Header{{HeaderDelayID, []byte(delayed.ID)}})
 		delayed.body = appendBody(nil, record.Key, record.Value, headers)
 	}
 	if len(delayed.body) > maxDelayedBytes {

@@ -122,7 +122,7 @@ func (a *Addition) hold(records ...DelayedRecord) {
 func (d *Delays) cache(records []DelayedRecord) {
 	soon := time.Now().Add(cacheWithin).UnixMilli()
 	for _, record := range records {
-		if item := d.state.items[record.ID]; item != nil && record.Due <= soon && d.state.cached+len(record.body) <= d.config.CacheBytes {
+		if item := d.state.items[record.ID]; item != nil && record.Due <= soon && d.state.cached+len(record.body) <= d.config.CacheBytes/2 {
 			item.body = record.body
 			d.state.cached += len(record.body)
 		}
@@ -149,7 +149,9 @@ func (a *Addition) keep() {
 	signal(d.changed)
 }
 
-// Drop says that the batch was not appended, and never will be.
+// Drop says that the batch was not appended, and never will be; or that it was a
+// repeat of one that had been, whose own addition decides: what was delayed for
+// this attempt may have been due for that.
 func (a *Addition) Drop() {
 	a.delays.mu.Lock()
 	defer a.delays.mu.Unlock()

@@ -1,12 +1,10 @@
 package topic
 
 import (
-	"cmp"
 	"container/heap"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -129,71 +127,6 @@ func (d *Delays) putBack(items []*delayItem) {
 			heap.Push(&d.state.queue, item)
 		}
 	}
-}
-
-// bodies returns the content of records, read from the log where it is not in
-// memory.
-func (d *Delays) bodies(ctx context.Context, items []*delayItem) (map[*delayItem][]byte, error) {
-	bodies := make(map[*delayItem][]byte, len(items))
-	missing := map[uint64][]*delayItem{}
-	var sequences []uint64
-	d.mu.Lock()
-	for _, item := range items {
-		switch {
-		case item.status == gone:
-		case item.body != nil:
-			bodies[item] = item.body
-		default:
-			missing[item.sequence] = append(missing[item.sequence], item)
-		}
-	}
-	d.mu.Unlock()
-	for sequence := range missing {
-		sequences = append(sequences, sequence)
-	}
-	slices.Sort(sequences)
-	var read []Entry // what the last read returned
-	for _, sequence := range sequences {
-		at, found := slices.BinarySearchFunc(read, sequence, func(e Entry, sequence uint64) int { return cmp.Compare(e.Sequence, sequence) })
-		if !found {
-			var err error
-			if read, err = d.log.Read(ctx, sequence, 256<<10); err != nil {
-				return nil, err
-			}
-			at = 0
-		}
-		if err := takeBodies(bodies, read[at:], sequence, missing[sequence]); err != nil {
-			return nil, err
-		}
-	}
-	return bodies, nil
-}
-
-// takeBodies finds records in the first of some entries.
-func takeBodies(bodies map[*delayItem][]byte, entries []Entry, sequence uint64, items []*delayItem) error {
-	if len(entries) == 0 || entries[0].Sequence != sequence {
-		return fmt.Errorf("%w: entry %d of a delay log is missing", ErrCorrupt, sequence)
-	}
-	moves, err := readDelayEntry(entries[0].Data)
-	if err != nil {
-		return fmt.Errorf("entry %d: %w", sequence, err)
-	}
-	records := recordsOf(moves)
-	for _, item := range items {
-		if int(item.index) >= len(records) || records[item.index].ID != item.id {
-			return fmt.Errorf("%w: entry %d of a delay log has no record %q", ErrCorrupt, sequence, item.id)
-		}
-		bodies[item] = records[item.index].body
-	}
-	return nil
-}
-
-// recordsOf returns the records of an entry, in the order of their indexes.
-func recordsOf(moves []delayMove) (records []DelayedRecord) {
-	for _, move := range moves {
-		records = append(records, move.records...)
-	}
-	return records
 }
 
 // announce writes which records the next release has, and returns their batch;

@@ -13,44 +13,47 @@ import (
 	"pgregory.net/rapid"
 )
 
+const hour = 3_600_000 // milliseconds
+
+// now in these is 1,700,000,000,000.
+var delayHeaderTests = []struct {
+	name    string
+	headers []Header
+	usual   time.Duration
+	due     int64 // after now, in milliseconds; 0: not delayed
+	says    string
+}{
+	{"none", nil, 0, 0, ""},
+	{"the topic's", nil, time.Hour, hour, ""},
+	{"delay", []Header{{HeaderDelay, []byte("90s")}}, 0, 90_000, ""},
+	{"delay before the topic's", []Header{{HeaderDelay, []byte("90s")}}, time.Hour, 90_000, ""},
+	{"no delay in spite of the topic's", []Header{{HeaderDelay, []byte("0s")}}, time.Hour, 0, ""},
+	{"part of a millisecond", []Header{{HeaderDelay, []byte("1500us")}}, 0, 2, ""},
+	{"the last of a name", []Header{{HeaderDelay, []byte("1s")}, {HeaderDelay, []byte("2s")}}, 0, 2000, ""},
+	{"milliseconds", []Header{{HeaderDeliverAt, []byte("1700003600000")}}, 0, hour, ""},
+	{"RFC 3339", []Header{{HeaderDeliverAt, []byte("2023-11-14T23:13:20Z")}}, 0, hour, ""},
+	{"with a zone", []Header{{HeaderDeliverAt, []byte("2023-11-15T00:13:20.5+01:00")}}, 0, hour + 500, ""},
+	{"in the past", []Header{{HeaderDeliverAt, []byte("1600000000000")}}, time.Hour, 0, ""},
+	{"now", []Header{{HeaderDeliverAt, []byte("1700000000000")}}, 0, 0, ""},
+	{"not a duration", []Header{{HeaderDelay, []byte("soon")}}, 0, 0, `header sluice-delay is "soon": want a duration such as 90s`},
+	{"no unit", []Header{{HeaderDelay, []byte("90")}}, 0, 0, "want a duration"},
+	{"negative", []Header{{HeaderDelay, []byte("-1s")}}, 0, 0, "not less than 0"},
+	{"null", []Header{{HeaderDelay, nil}}, 0, 0, "want a duration"},
+	{"not a time", []Header{{HeaderDeliverAt, []byte("tomorrow")}}, 0, 0, "want milliseconds since 1970, or a time such as"},
+	{"both", []Header{{HeaderDeliverAt, []byte("1")}, {HeaderDelay, []byte("1s")}}, 0, 0, "want one of them"},
+	{"far", []Header{{HeaderDelay, []byte("8785h")}}, 0, 0, "want at most 8784h0m0s"},
+	{"as far as can be", []Header{{HeaderDelay, []byte("8784h")}}, 0, 8784 * hour, ""},
+	{"beyond all clocks", []Header{{HeaderDeliverAt, []byte("9223372036854775807")}}, 0, 0, "want at most"},
+	{"before all clocks", []Header{{HeaderDeliverAt, []byte("-9223372036854775808")}}, 0, 0, ""},
+	{"empty id", []Header{{HeaderDelay, []byte("1s")}, {HeaderDelayID, nil}}, 0, 0, "want 1 to 256 bytes"},
+	{"long id", []Header{{HeaderDelay, []byte("1s")}, {HeaderDelayID, bytes.Repeat([]byte("x"), 257)}}, 0, 0, "want 1 to 256 bytes"},
+	{"id that is no text", []Header{{HeaderDelay, []byte("1s")}, {HeaderDelayID, []byte{0xff}}}, 0, 0, "UTF-8"},
+	{"strange id of a record that is not delayed", []Header{{HeaderDelayID, nil}}, 0, 0, ""},
+}
+
 func TestDelayHeaders(t *testing.T) {
 	now := time.UnixMilli(1_700_000_000_000)
-	const hour = 3_600_000
-	tests := []struct {
-		name    string
-		headers []Header
-		usual   time.Duration
-		due     int64 // after now, in milliseconds; 0: not delayed
-		says    string
-	}{
-		{"none", nil, 0, 0, ""},
-		{"the topic's", nil, time.Hour, hour, ""},
-		{"delay", []Header{{HeaderDelay, []byte("90s")}}, 0, 90_000, ""},
-		{"delay before the topic's", []Header{{HeaderDelay, []byte("90s")}}, time.Hour, 90_000, ""},
-		{"no delay in spite of the topic's", []Header{{HeaderDelay, []byte("0s")}}, time.Hour, 0, ""},
-		{"part of a millisecond", []Header{{HeaderDelay, []byte("1500us")}}, 0, 2, ""},
-		{"the last of a name", []Header{{HeaderDelay, []byte("1s")}, {HeaderDelay, []byte("2s")}}, 0, 2000, ""},
-		{"milliseconds", []Header{{HeaderDeliverAt, []byte("1700003600000")}}, 0, hour, ""},
-		{"RFC 3339", []Header{{HeaderDeliverAt, []byte("2023-11-14T23:13:20Z")}}, 0, hour, ""},
-		{"with a zone", []Header{{HeaderDeliverAt, []byte("2023-11-15T00:13:20.5+01:00")}}, 0, hour + 500, ""},
-		{"in the past", []Header{{HeaderDeliverAt, []byte("1600000000000")}}, time.Hour, 0, ""},
-		{"now", []Header{{HeaderDeliverAt, []byte("1700000000000")}}, 0, 0, ""},
-		{"not a duration", []Header{{HeaderDelay, []byte("soon")}}, 0, 0, `header sluice-delay is "soon": want a duration such as 90s`},
-		{"no unit", []Header{{HeaderDelay, []byte("90")}}, 0, 0, "want a duration"},
-		{"negative", []Header{{HeaderDelay, []byte("-1s")}}, 0, 0, "not less than 0"},
-		{"null", []Header{{HeaderDelay, nil}}, 0, 0, "want a duration"},
-		{"not a time", []Header{{HeaderDeliverAt, []byte("tomorrow")}}, 0, 0, "want milliseconds since 1970, or a time such as"},
-		{"both", []Header{{HeaderDeliverAt, []byte("1")}, {HeaderDelay, []byte("1s")}}, 0, 0, "want one of them"},
-		{"far", []Header{{HeaderDelay, []byte("8785h")}}, 0, 0, "want at most 8784h0m0s"},
-		{"as far as can be", []Header{{HeaderDelay, []byte("8784h")}}, 0, 8784 * hour, ""},
-		{"beyond all clocks", []Header{{HeaderDeliverAt, []byte("9223372036854775807")}}, 0, 0, "want at most"},
-		{"before all clocks", []Header{{HeaderDeliverAt, []byte("-9223372036854775808")}}, 0, 0, ""},
-		{"empty id", []Header{{HeaderDelay, []byte("1s")}, {HeaderDelayID, nil}}, 0, 0, "want 1 to 256 bytes"},
-		{"long id", []Header{{HeaderDelay, []byte("1s")}, {HeaderDelayID, bytes.Repeat([]byte("x"), 257)}}, 0, 0, "want 1 to 256 bytes"},
-		{"id that is no text", []Header{{HeaderDelay, []byte("1s")}, {HeaderDelayID, []byte{0xff}}}, 0, 0, "UTF-8"},
-		{"strange id of a record that is not delayed", []Header{{HeaderDelayID, nil}}, 0, 0, ""},
-	}
-	for _, test := range tests {
+	for _, test := range delayHeaderTests {
 		batch, err := NewBatch([]Record{{Offset: 0}, {Offset: 1, Headers: test.headers}}, BatchOptions{})
 		if err != nil {
 			t.Fatal(err)

@@ -1,8 +1,8 @@
 package topic
 
 import (
-	"context"
-	"fmt"
+	"cmp"
+	"slices"
 	"time"
 )
 
@@ -15,18 +15,20 @@ type DelayedInfo struct {
 	DeliverAt time.Time
 }
 
-// Delayed returns records of a topic that wait, at most limit, those first that
-// are due first. ErrNoTopic.
-func (b *Broker) Delayed(_ context.Context, name string, _ int) ([]DelayedInfo, error) {
-	_, err := b.Topic(name)
-	return nil, err
+// list returns records that wait, at most limit, those first that are due first.
+func (d *Delays) list(partition int32, limit int) []DelayedInfo {
+	d.mu.Lock()
+	infos := make([]DelayedInfo, 0, len(d.state.items))
+	for id, item := range d.state.items {
+		infos = append(infos, DelayedInfo{ID: id, Partition: partition, DeliverAt: time.UnixMilli(item.due)})
+	}
+	d.mu.Unlock()
+	return firstDue(infos, limit)
 }
 
-// CancelDelayed takes a record out before it is due, durably. ErrNoTopic;
-// ErrNotFound if none of that id waits: it may have appeared.
-func (b *Broker) CancelDelayed(_ context.Context, name, id string) error {
-	if _, err := b.Topic(name); err != nil {
-		return err
-	}
-	return fmt.Errorf("delayed record %q of %s: %w", id, name, ErrNotFound)
+func firstDue(infos []DelayedInfo, limit int) []DelayedInfo {
+	slices.SortFunc(infos, func(a, b DelayedInfo) int {
+		return cmp.Or(a.DeliverAt.Compare(b.DeliverAt), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.ID, b.ID))
+	})
+	return infos[:min(len(infos), max(limit, 0))]
 }

@@ -31,6 +31,7 @@ type Partition struct {
 	last, landed point
 	producers    producers
 	appends      appends
+	delays       delaying
 	snapshots    snapshots
 
 	watchers watchers

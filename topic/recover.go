@@ -53,17 +53,24 @@ func (p *Partition) giveUp() []*Appending {
 func (p *Partition) recover(ctx context.Context) error {
 	for wait := recoverWaitMin; ; wait = min(2*wait, recoverWaitMax) {
 		err := p.load(ctx)
-		if err == nil || ctx.Err() != nil || errors.Is(err, ErrNoLog) {
+		switch {
+		case err == nil:
+			if delays := p.delays.get(); delays != nil {
+				delays.Resolve()
+			}
 			return nil
-		}
-		if errors.Is(err, ErrFenced) {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, ErrNoLog):
+			return nil // the topic was deleted
+		case errors.Is(err, ErrFenced):
 			continue // something of before came after all: look again
 		}
 		p.broker.log.Error("partition cannot be read", "partition", p.String(), "error", err, "again_in", wait)
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return nil
+			return ctx.Err()
 		}
 	}
 }
@@ -214,6 +221,7 @@ func (p *Partition) drop() {
 	for _, a := range failed {
 		a.finish(ErrNoTopic)
 	}
+	p.dropDelays()
 	p.tail.clear()
 	p.broker.cold.forget(p)
 	p.watchers.signal()

@@ -76,7 +76,7 @@ func (t *Topic) Partition(number int32) (*Partition, error) {
 
 // Append numbers batches, starts writing them to a partition, and returns
 // without waiting for the disk; it waits only while the partition's appends hold
-// more memory than they may. The batches become the partition's: the caller must
+// more memory than they may, and until records that are delayed are durable. The batches become the partition's: the caller must
 // not touch them again. What is wrong with them is an error from here,
 // what is wrong with the disk one of Appending.Wait. For a view it is ErrView.
 func (t *Topic) Append(ctx context.Context, partition int32, batches []Batch) (*Appending, error) {
@@ -87,8 +87,12 @@ func (t *Topic) Append(ctx context.Context, partition int32, batches []Batch) (*
 	if err != nil {
 		return nil, err
 	}
-	if err := checkBatches(batches, t.Settings(), time.Now().UnixMilli()); err != nil {
+	settings := t.Settings()
+	if err := checkBatches(batches, settings, time.Now().UnixMilli()); err != nil {
 		return nil, err
+	}
+	if settings.Delays {
+		return p.appendDelaying(ctx, batches, settings.Delay)
 	}
 	return p.append(ctx, batches, 0)
 }

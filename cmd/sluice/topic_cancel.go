@@ -168,7 +168,7 @@ func (c *delayedClient) do(ctx context.Context, method, path string, into any) e
 		}
 		return err
 	}
-	defer response.Body.Close() //nolint:errcheck // It was only read.
+	defer response.Body.Close() // It was only read.
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxDelayedAnswer))
 	if err != nil {
 		return fmt.Errorf("read the answer of %s: %w", c.base, err)

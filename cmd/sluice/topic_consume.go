@@ -215,7 +215,7 @@ func (r *consumption) done() bool {
 
 // run prints records until all were read, or ctx ends.
 func (r *consumption) run(ctx context.Context) error {
-	for !r.done() {
+	for !r.done() && ctx.Err() == nil { // Ctrl-C is how this may end, too
 		most := pollRecords
 		if r.limited {
 			most = int(min(r.left, pollRecords))
@@ -236,9 +236,6 @@ func (r *consumption) run(ctx context.Context) error {
 		}
 		if r.group != "" {
 			r.client.AllowRebalance()
-		}
-		if ctx.Err() != nil {
-			return nil // Ctrl-C is how this ends
 		}
 	}
 	return nil

@@ -68,7 +68,7 @@ func newTopicProduceCommand() *cobra.Command {
 			return nil
 		},
 	}
-	command.RunE = func(command *cobra.Command, args []string) error { return f.run(command, args) }
+	command.RunE = f.run
 	flags := command.Flags()
 	flags.StringVar(&f.separator, "key-separator", "", "`text` between key and value in a line")
 	flags.BoolVar(&f.csv, "csv", false, "read CSV with a header")

@@ -36,16 +36,19 @@ type Problem struct {
 	Code   string `json:"code" doc:"The kind of the problem, one word that programs can rely on."`
 }
 
-func (p *Problem) Error() string { return p.Detail }
+// problemError is a Problem as an error that the library writes.
+type problemError struct{ Problem }
+
+func (p *problemError) Error() string { return p.Detail }
 
 // GetStatus implements huma.StatusError.
-func (p *Problem) GetStatus() int { return p.Status }
+func (p *problemError) GetStatus() int { return p.Status }
 
 // ContentType implements huma.ContentTypeFilter.
-func (p *Problem) ContentType(string) string { return problemType }
+func (p *problemError) ContentType(string) string { return problemType }
 
-func newProblem(status int, code, detail string) *Problem {
-	return &Problem{Title: http.StatusText(status), Status: status, Code: code, Detail: detail}
+func newProblem(status int, code, detail string) *problemError {
+	return &problemError{Problem{Title: http.StatusText(status), Status: status, Code: code, Detail: detail}}
 }
 
 // problems describes the answers that are not successes.
@@ -59,7 +62,7 @@ func problems(api huma.API) map[string]*huma.Response {
 
 // refuse makes a problem of an error of the broker, and logs what is the server's
 // fault.
-func (s *server) refuse(ctx context.Context, err error) *Problem {
+func (s *server) refuse(ctx context.Context, err error) *problemError {
 	switch {
 	case errors.Is(err, topic.ErrNoTopic), errors.Is(err, topic.ErrNotFound):
 		return newProblem(http.StatusNotFound, CodeNotFound, err.Error())

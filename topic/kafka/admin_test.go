@@ -73,8 +73,8 @@ func asked[Q kmsg.Request, R kmsg.Response](t *testing.T, s *Server, version int
 // result is what one part of an answer says, for comparing.
 func result(code int16, message *string) string {
 	text := "NONE"
-	if err := kerr.ErrorForCode(code); err != nil {
-		text = err.(*kerr.Error).Message
+	if kind := kerr.TypedErrorForCode(code); kind != nil {
+		text = kind.Message
 	}
 	if message != nil {
 		text += ": " + *message

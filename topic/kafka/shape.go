@@ -27,6 +27,9 @@ type part struct {
 	array bool
 	// nullable structures have a byte before them: -1 says that there is none.
 	nullable bool
+	// tagged structures come as the tagged field of that number, if at all.
+	tagged bool
+	tag    uint32
 	// inside are the fields of a structure.
 	inside shape
 }
@@ -52,6 +55,9 @@ func readShape(text string) (s shape, rest string) {
 			text = text[at+1:]
 		}
 		switch text[0] {
+		case '#':
+			p.tagged, p.tag = true, uint32(text[1]-'0')
+			p.inside, text = readShape(text[3:])
 		case '[':
 			p.array = true
 			p.inside, text = readShape(text[1:])
@@ -110,7 +116,7 @@ func (w *walk) fine() bool { return w.Ok() && w.elements <= maxElements }
 func (w *walk) structure(s shape) {
 	for i := range s {
 		p := &s[i]
-		if w.version < p.from || w.version > p.to || !w.fine() {
+		if w.version < p.from || w.version > p.to || p.tagged || !w.fine() {
 			continue
 		}
 		if p.nullable {
@@ -133,7 +139,7 @@ func (w *walk) structure(s shape) {
 		}
 	}
 	if w.flexible {
-		w.tags()
+		w.tags(s)
 	}
 }
 
@@ -144,11 +150,26 @@ func (w *walk) count() int32 {
 	return w.ArrayLen()
 }
 
-func (w *walk) tags() {
+func (w *walk) tags(s shape) {
 	for left := w.Uvarint(); left > 0 && w.fine(); left-- {
 		w.elements++
-		w.Uvarint()
-		w.Span(int(w.Uvarint()))
+		tag := w.Uvarint()
+		value := w.Span(int(w.Uvarint()))
+		for i := range s {
+			if s[i].tagged && s[i].tag == tag {
+				w.inside(s[i].inside, value)
+			}
+		}
+	}
+}
+
+// inside goes through the structure in a tagged field.
+func (w *walk) inside(s shape, value []byte) {
+	inner := walk{Reader: kbin.Reader{Src: value}, version: w.version, flexible: w.flexible, elements: w.elements}
+	inner.structure(s)
+	w.elements = inner.elements
+	if !inner.Ok() {
+		w.Span(-1) // as bad
 	}
 }
 

@@ -93,9 +93,16 @@ func TestShapesBoundWhatARequestCosts(t *testing.T) {
 		"topics that are there": append([]byte{1, 0, 1, 0, 0, 0, 0, 0x81, 0x80, 0x80, 0x04}, make([]byte, 40<<20)...),
 		"partitions":            append([]byte{1, 0, 1, 0, 0, 0, 0, 2, 2, 'x', 0x81, 0x80, 0x80, 0x04}, make([]byte, 40<<20)...),
 	}
+	frames := map[string][]byte{
+		"tags in a tagged field": append([]byte{0, 1, 0, 15, 0, 0, 0, 1, 0xff, 0xff, 0,
+			0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, // an empty Fetch
+			1, 1, 17, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, many...),
+	}
 	for name, body := range bodies {
-		h := header{key: keyProduce, version: 9}
-		frame := append([]byte{0, 0, 0, 9, 0, 0, 0, 1, 0xff, 0xff, 0}, body...)
+		frames[name] = append([]byte{0, 0, 0, 9, 0, 0, 0, 1, 0xff, 0xff, 0}, body...)
+	}
+	for name, frame := range frames {
+		h := parseHeader(frame)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		began := time.Now()
@@ -110,4 +117,39 @@ func TestShapesBoundWhatARequestCosts(t *testing.T) {
 			t.Errorf("%s: took %d bytes of memory", name, took)
 		}
 	}
+}
+
+// FuzzRequest: what is decoded can be encoded, and decoded again; nothing panics
+// or counts for minutes.
+func FuzzRequest(f *testing.F) {
+	random := rand.New(rand.NewPCG(5, 6))
+	for _, kind := range requests {
+		for _, version := range []int16{kind.min, kind.max} {
+			r := kmsg.RequestForKey(kind.key)
+			r.SetVersion(version)
+			fillShape(reflect.ValueOf(r).Elem(), random)
+			r.SetVersion(version)
+			f.Add(kmsg.NewRequestFormatter().AppendRequest(nil, r, 1)[sizeBytes:])
+		}
+	}
+	served := kinds()
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		if len(frame) < minRequestBytes {
+			return
+		}
+		h := parseHeader(frame)
+		kind := served[h.key]
+		if kind == nil || h.version < kind.min || h.version > kind.max {
+			return
+		}
+		r, err := parseRequest(&h, frame)
+		if err != nil {
+			return
+		}
+		again := kmsg.RequestForKey(h.key)
+		again.SetVersion(h.version)
+		if err := again.ReadFrom(r.AppendTo(nil)); err != nil {
+			t.Errorf("%s version %d: what was decoded cannot be decoded again: %v", requestName(h.key), h.version, err)
+		}
+	})
 }

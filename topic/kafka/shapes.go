@@ -4,10 +4,11 @@ package kafka
 // are b, h, i and q for integers of 1, 2, 4 and 8 bytes, u for a UUID, s for a
 // string and y for bytes; *i is an array of i, [...] one of structures, and ?[...] one structure or none.
 // "3+:" stands before what exists from version 3 on, "-3:" up to it, "2-4:"
-// between. Tagged fields, which may follow each structure, are not named.
+// between. #1[...] is a structure in the tagged field 1; other tagged fields,
+// which may follow each structure, hold nothing that has to be gone through.
 var shapes = map[int16]shape{
 	0:  newShape("3+:s h i [-12:s 13+:u [i y]]"),
-	1:  newShape("-14:i i i 3+:i 4+:b 7+:i 7+:i [-12:s 13+:u [i 9+:i q 12+:i 5+:q i]] 7+:[7-12:s 13+:u *i] 11+:s"),
+	1:  newShape("-14:i i i 3+:i 4+:b 7+:i 7+:i [-12:s 13+:u [i 9+:i q 12+:i 5+:q i]] 7+:[7-12:s 13+:u *i] 11+:s #1[i q]"),
 	2:  newShape("i 2+:b [s [i 4+:i q]] 10+:i"),
 	3:  newShape("[10+:u s] 4+:b 8-10:b 8+:b"),
 	8:  newShape("s 1+:i 1+:s 7+:s 2-4:q [-9:s 10+:u [i q 1-1:q 6+:i s]]"),

@@ -14,13 +14,15 @@ import (
 // passes the suite itself. What it can do beside that is to go wrong: [Memory.Hold]
 // and [Memory.FailAppends].
 type Memory struct {
-	mu     sync.Mutex
-	logs   map[string]*memoryLog
-	meta   memoryMeta
-	held   chan struct{} // closed by Release
-	fail   error
-	stored bool
-	closed bool
+	mu   sync.Mutex
+	logs map[string]*memoryLog
+	meta memoryMeta
+	held chan struct{} // closed by Release
+	fail error
+	// failing is what the names of the logs that fail begin with.
+	failing string
+	stored  bool
+	closed  bool
 }
 
 // NewMemory returns an empty store.
@@ -49,10 +51,13 @@ func (m *Memory) Release() {
 
 // FailAppends makes each append fail, until it is called with nil. Stored says
 // whether the entries are written all the same, as with topic.ErrUncertain.
-func (m *Memory) FailAppends(err error, stored bool) {
+func (m *Memory) FailAppends(err error, stored bool) { m.FailAppendsTo("", err, stored) }
+
+// FailAppendsTo does so for the logs whose name begins with a prefix.
+func (m *Memory) FailAppendsTo(prefix string, err error, stored bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.fail, m.stored = err, stored
+	m.failing, m.fail, m.stored = prefix, err, stored
 }
 
 // OpenLog is topic.Store's.
@@ -64,7 +69,7 @@ func (m *Memory) OpenLog(_ context.Context, name string) (topic.Log, error) {
 	}
 	log := m.logs[name]
 	if log == nil {
-		log = &memoryLog{store: m, first: 1, grown: make(chan struct{})}
+		log = &memoryLog{store: m, name: name, first: 1, grown: make(chan struct{})}
 		m.logs[name] = log
 	}
 	return log, nil
@@ -105,7 +110,7 @@ func (m *Memory) Reopen() *Memory {
 	for name, log := range m.logs {
 		log.mu.Lock()
 		again.logs[name] = &memoryLog{
-			store: again, first: log.first, entries: slices.Clone(log.entries), grown: make(chan struct{}),
+			store: again, name: name, first: log.first, entries: slices.Clone(log.entries), grown: make(chan struct{}),
 		}
 		log.mu.Unlock()
 	}
@@ -120,6 +125,7 @@ func (m *Memory) Reopen() *Memory {
 // memoryLog is one log of a Memory.
 type memoryLog struct {
 	store *Memory
+	name  string
 
 	mu      sync.Mutex
 	first   uint64
@@ -137,6 +143,9 @@ func (l *memoryLog) last() uint64 { return l.first + uint64(len(l.entries)) - 1 
 func (l *memoryLog) Append(entry topic.Entry, done func(error)) {
 	l.store.mu.Lock()
 	held, fail, stored, closed := l.store.held, l.store.fail, l.store.stored, l.store.closed
+	if !strings.HasPrefix(l.name, l.store.failing) {
+		fail = nil
+	}
 	l.store.mu.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()

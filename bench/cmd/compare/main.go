@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -27,9 +28,16 @@ func main() {
 
 // options are the flags.
 type options struct {
-	runs   int
-	folder string
-	only   []string
+	runs     int
+	folder   string
+	profile  string
+	json     bool
+	measures []taker
+}
+
+// has tells whether a measure of the part is taken.
+func (o options) has(part string) bool {
+	return slices.ContainsFunc(o.measures, func(t taker) bool { return t.part == part })
 }
 
 func parse(args []string, stderr io.Writer) (o options, err error) {
@@ -37,7 +45,9 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	flags.SetOutput(stderr)
 	flags.IntVar(&o.runs, "runs", 3, "how often each measure is taken")
 	flags.StringVar(&o.folder, "dir", os.TempDir(), "where all systems have their files: a folder on a disk")
-	only := flags.String("only", strings.Join(names(), ","), "the measures to take")
+	flags.StringVar(&o.profile, "pprof", "", "an `address` at which sluice's broker serves profiles while it is measured")
+	flags.BoolVar(&o.json, "json", false, "print JSON, with the value of each run, in place of tables")
+	only := flags.String("only", bulkPart+","+topicPart, "the `measures` to take: "+strings.Join(names(), ","))
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -47,8 +57,8 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	if o.runs < 1 {
 		return o, fmt.Errorf("-runs %d: want at least 1", o.runs)
 	}
-	o.only = strings.Split(*only, ",")
-	return o, checkNames(o.only)
+	o.measures, err = wanted(strings.Split(*only, ","))
+	return o, err
 }
 
 // compare prints the tables to stdout, and which run it is to stderr. After an
@@ -63,10 +73,14 @@ func compare(ctx context.Context, args []string, stdout, stderr io.Writer) (err 
 		return err
 	}
 	defer func() { err = errors.Join(err, environment.Close()) }()
-	facts, err := environment.Facts(ctx)
+	environment.Profile = o.profile
+	facts, err := environment.Facts(ctx, o.has(bulkPart), o.has(topicPart))
 	if err != nil {
 		return err
 	}
 	tables, err := takeAll(ctx, environment, o, stderr)
+	if o.json {
+		return errors.Join(err, printJSON(stdout, facts, tables, o.runs))
+	}
 	return errors.Join(err, printAll(stdout, facts, tables, o.runs))
 }

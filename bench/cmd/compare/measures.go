@@ -22,36 +22,52 @@ const memoryBatches = 1000
 // taker takes one measure of every system that is worth it, and adds what it
 // finds to the tables.
 type taker struct {
-	name string
-	take func(context.Context, *bench.Environment, *results) error
+	part, name string
+	take       func(context.Context, *bench.Environment, *results) error
 }
 
-var takers = []taker{{"enqueue", takeEnqueue}, {"run", takeRun}, {"load", takeLoad}, {"memory", takeMemory}}
+// The parts that measures are of.
+const (
+	bulkPart  = "bulk"
+	topicPart = "topic"
+)
 
+var takers = []taker{
+	{bulkPart, "enqueue", takeEnqueue}, {bulkPart, "run", takeRun}, {bulkPart, "load", takeLoad}, {bulkPart, "memory", takeMemory},
+	{topicPart, "produce", takeProduce}, {topicPart, "produce-defaults", takeProduceDefaults},
+	{topicPart, "produce-large", takeProduceLarge}, {topicPart, "latency", takeLatency},
+	{topicPart, "settings", takeSettings}, {topicPart, "view", takeView}, {topicPart, "delay", takeDelay},
+}
+
+// names are those of all measures, and of the parts that hold them.
 func names() (names []string) {
+	names = []string{bulkPart, topicPart}
 	for _, t := range takers {
 		names = append(names, t.name)
 	}
 	return names
 }
 
-func checkNames(wanted []string) error {
-	for _, name := range wanted {
+// wanted are the measures that are named, or whose part is.
+func wanted(only []string) (measures []taker, err error) {
+	for _, name := range only {
 		if !slices.Contains(names(), name) {
-			return fmt.Errorf("-only: there is no measure %q: want some of %s", name, strings.Join(names(), ","))
+			return nil, fmt.Errorf("-only: there is no measure %q: want some of %s", name, strings.Join(names(), ","))
 		}
 	}
-	return nil
+	for _, t := range takers {
+		if slices.Contains(only, t.name) || slices.Contains(only, t.part) {
+			measures = append(measures, t)
+		}
+	}
+	return measures, nil
 }
 
 // takeAll takes every measure, runs times.
 func takeAll(ctx context.Context, e *bench.Environment, o options, progress io.Writer) ([]*resultTable, error) {
 	found := &results{}
 	for run := range o.runs {
-		for _, t := range takers {
-			if !slices.Contains(o.only, t.name) {
-				continue
-			}
+		for _, t := range o.measures {
 			if _, err := fmt.Fprintf(progress, "run %d of %d: %s\n", run+1, o.runs, t.name); err != nil {
 				return found.tables, err
 			}

@@ -21,18 +21,33 @@ const (
 	rate unit = iota
 	share
 	mebibytes
+	// milliseconds are better when lower, and compared too.
+	milliseconds
+	// lateness is in milliseconds too, of rows that are not beside each other.
+	lateness
 )
+
+// compared tells whether the first system is set beside the others.
+func (u unit) compared() bool { return u == rate || u == milliseconds }
 
 // format prints three digits or so: more would be noise.
 func (u unit) format(value float64) string {
 	switch u {
 	case rate:
 		return humanize.Comma(int64(value))
-	case share:
+	case share, milliseconds, lateness:
 		return strconv.FormatFloat(value, 'f', 3, 64)
 	default:
 		return strconv.FormatFloat(value, 'f', 0, 64)
 	}
+}
+
+// digits are those of a ratio behind the point.
+func (u unit) digits() int {
+	if u == milliseconds {
+		return 2
+	}
+	return 1
 }
 
 // results are the tables in the order in which they were first asked for.
@@ -43,6 +58,15 @@ type resultTable struct {
 	title, what string
 	unit        unit
 	rows        []*row
+	// grid is the title of a table of medians that this is a column of, and
+	// column its head; empty: it is printed by itself.
+	grid, column string
+}
+
+// in makes the table a column of a grid.
+func (t *resultTable) in(grid, column string) *resultTable {
+	t.grid, t.column = grid, column
+	return t
 }
 
 type row struct {
@@ -77,13 +101,13 @@ func (t *resultTable) add(name string, value float64) {
 func (t *resultTable) render() string {
 	w := table.NewWriter()
 	header := table.Row{"", "median", "lowest", "highest"}
-	if t.unit == rate {
-		header = append(header, "sluice is")
+	if t.unit.compared() && len(t.rows) > 1 {
+		header = append(header, t.first()+" is")
 	}
 	w.AppendHeader(header)
 	for _, r := range t.rows {
 		cells := table.Row{r.name, t.unit.format(median(r.values)), t.unit.format(slices.Min(r.values)), t.unit.format(slices.Max(r.values))}
-		if t.unit == rate {
+		if t.unit.compared() && len(t.rows) > 1 {
 			cells = append(cells, t.ratio(r))
 		}
 		w.AppendRow(cells)
@@ -91,18 +115,46 @@ func (t *resultTable) render() string {
 	return w.RenderMarkdown()
 }
 
-// ratio is the median of how many times the row's value the first row has in
-// the same run. A run that failed may have left the row without its last value.
+// renderGrid returns the tables of a grid side by side: of each the medians.
+func renderGrid(tables []*resultTable, grid string) string {
+	header, rows := table.Row{""}, []table.Row{}
+	for _, t := range tables {
+		if t.grid != grid {
+			continue
+		}
+		header = append(header, t.column)
+		for i, r := range t.rows {
+			if i == len(rows) {
+				rows = append(rows, table.Row{r.name})
+			}
+			rows[i] = append(rows[i], t.unit.format(median(r.values)))
+		}
+	}
+	w := table.NewWriter()
+	w.AppendHeader(header)
+	w.AppendRows(rows)
+	return w.RenderMarkdown()
+}
+
+// first is what the others are compared with.
+func (t *resultTable) first() string { return t.rows[0].name }
+
+// ratio is ratioOf as it is printed; empty for the first row itself.
 func (t *resultTable) ratio(r *row) string {
-	first := t.rows[0]
-	if r == first {
+	if r == t.rows[0] {
 		return ""
 	}
+	return strconv.FormatFloat(t.ratioOf(r), 'f', t.unit.digits(), 64) + " ×"
+}
+
+// ratioOf is the median of how many times the row's value the first row has in
+// the same run. A run that failed may have left the row without its last value.
+func (t *resultTable) ratioOf(r *row) float64 {
 	var ratios []float64
 	for i, value := range r.values {
-		ratios = append(ratios, first.values[i]/value)
+		ratios = append(ratios, t.rows[0].values[i]/value)
 	}
-	return strconv.FormatFloat(median(ratios), 'f', 1, 64) + " ×"
+	return median(ratios)
 }
 
 // median is the middle of the values, or the mean of the two in the middle.
@@ -123,9 +175,15 @@ func printAll(out io.Writer, facts []bench.Fact, tables []*resultTable, runs int
 		fmt.Fprintf(&text, " %s: %s.", f.Name, f.Value)
 	}
 	text.WriteString("\n")
+	printed := ""
 	for _, t := range tables {
-		if len(t.rows) > 0 {
+		switch {
+		case len(t.rows) == 0:
+		case t.grid == "":
 			fmt.Fprintf(&text, "\n### %s\n\n%s\n\n%s\n", t.title, t.what, t.render())
+		case t.grid != printed:
+			printed = t.grid
+			fmt.Fprintf(&text, "\n### %s\n\nMedians.\n\n%s\n", t.grid, renderGrid(tables, t.grid))
 		}
 	}
 	_, err := io.WriteString(out, text.String())

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -82,21 +84,118 @@ func TestTableOfAnUnfinishedRun(t *testing.T) {
 func TestFlags(t *testing.T) {
 	tests := []struct {
 		args, err string
+		measures  []string
 	}{
-		{"-runs 5 -only run,load", ""},
-		{"-runs 0", "at least 1"},
-		{"-only walk", "want some of enqueue,run,load,memory"},
-		{"enqueue", "there are flags only"},
-		{"-fast", "not defined"},
+		{"-runs 5 -only run,load", "", []string{"run", "load"}},
+		{"-runs 5 -only bulk", "", []string{"enqueue", "run", "load", "memory"}},
+		{"-runs 5 -only topic", "", []string{"produce", "produce-defaults", "produce-large", "latency", "settings", "view", "delay"}},
+		{"-runs 5 -only memory,topic,view", "", []string{"memory", "produce", "produce-defaults", "produce-large", "latency", "settings", "view", "delay"}},
+		{"-runs 0", "at least 1", nil},
+		{"-only walk", "want some of bulk,topic,enqueue,run,load,memory,produce", nil},
+		{"enqueue", "there are flags only", nil},
+		{"-fast", "not defined", nil},
 	}
 	for _, test := range tests {
 		o, err := parse(strings.Fields(test.args), io.Discard)
+		var measures []string
+		for _, m := range o.measures {
+			measures = append(measures, m.name)
+		}
 		switch {
-		case test.err == "" && (err != nil || o.runs != 5 || !slices.Equal(o.only, []string{"run", "load"})):
-			t.Errorf("%s: %+v, %v", test.args, o, err)
+		case test.err == "" && (err != nil || o.runs != 5 || !slices.Equal(measures, test.measures)):
+			t.Errorf("%s: %+v, measures %v, %v", test.args, o, measures, err)
 		case test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)):
 			t.Errorf("%s: error %v, want %q in it", test.args, err, test.err)
 		}
+	}
+}
+
+// What a part needs is asked for only where a measure of it is taken.
+func TestPartsOfMeasures(t *testing.T) {
+	for only, want := range map[string][2]bool{"bulk": {true, false}, "view": {false, true}, "run,delay": {true, true}} {
+		o, err := parse([]string{"-only", only}, io.Discard)
+		if got := [2]bool{o.has(bulkPart), o.has(topicPart)}; err != nil || got != want {
+			t.Errorf("-only %s: bulk and topic are %v, %v; want %v", only, got, err, want)
+		}
+	}
+}
+
+// Milliseconds are compared as well, with two digits: below 1 is better.
+func TestTableOfLatencies(t *testing.T) {
+	found := &results{}
+	latencies := found.table("Latency", "ms", milliseconds)
+	for _, run := range [][2]float64{{1, 4}, {2, 4}, {1.5, 2}} {
+		latencies.add("sluice", run[0])
+		latencies.add("peer", run[1])
+	}
+	want := `|  | median | lowest | highest | sluice is |
+| --- | --- | --- | --- | --- |
+| sluice | 1.500 | 1.000 | 2.000 |  |
+| peer | 4.000 | 2.000 | 4.000 | 0.50 × |`
+	if got := latencies.render(); got != want {
+		t.Errorf("rendered\n%s\nwant\n%s", got, want)
+	}
+}
+
+// Tables of a grid are printed side by side, once.
+func TestGrid(t *testing.T) {
+	found := &results{}
+	for _, run := range []float64{1, 3, 2} {
+		found.table("Alone", "ms", milliseconds).add("resident", run)
+		for i, name := range []string{"a", "b"} {
+			found.table("Peak", "records/s", rate).in("Settings", "busy").add(name, 1000*run+float64(i))
+			found.table("Wait", "ms", milliseconds).in("Settings", "wait").add(name, run+float64(i))
+		}
+	}
+	var out bytes.Buffer
+	if err := printAll(&out, nil, found.tables[1:], 3); err != nil {
+		t.Fatal(err)
+	}
+	want := `Runs: 3.
+
+### Settings
+
+Medians.
+
+|  | busy | wait |
+| --- | --- | --- |
+| a | 2,000 | 2.000 |
+| b | 2,001 | 3.000 |
+`
+	if out.String() != want {
+		t.Errorf("printed\n%s\nwant\n%s", &out, want)
+	}
+}
+
+// JSON has every run's value, and the ratio only where one is printed.
+func TestJSON(t *testing.T) {
+	found := &results{}
+	for _, run := range [][2]float64{{10, 1}, {40, 20}, {2000, 500}} {
+		rates := found.table("Rates", "jobs/s", rate)
+		rates.add("sluice", run[0])
+		rates.add("peer", run[1])
+		found.table("Memory", "MiB", mebibytes).add("resident", run[0])
+	}
+	var out bytes.Buffer
+	if err := printJSON(&out, []bench.Fact{{Name: "Go", Value: "go1"}}, found.tables, 3); err != nil {
+		t.Fatal(err)
+	}
+	var got report
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	four := 4.0
+	want := report{Runs: 3, Facts: map[string]string{"Go": "go1"}, Tables: []reportTable{
+		{Title: "Rates", What: "jobs/s", Unit: "per_second", Rows: []reportRow{
+			{Name: "sluice", Median: 40, Lowest: 10, Highest: 2000, Values: []float64{10, 40, 2000}},
+			{Name: "peer", Median: 20, Lowest: 1, Highest: 500, Values: []float64{1, 20, 500}, Ratio: &four},
+		}},
+		{Title: "Memory", What: "MiB", Unit: "mebibytes", Rows: []reportRow{
+			{Name: "resident", Median: 40, Lowest: 10, Highest: 2000, Values: []float64{10, 40, 2000}},
+		}},
+	}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("printed\n%s\nwant %+v", &out, want)
 	}
 }
 
@@ -107,7 +206,9 @@ type closedWriter struct{}
 func (closedWriter) Write([]byte) (int, error) { return 0, errClosed }
 
 func TestPrintingTellsOfAFullDisk(t *testing.T) {
-	if err := printAll(closedWriter{}, nil, nil, 1); !errors.Is(err, errClosed) {
-		t.Errorf("error %v, want that of the writer", err)
+	for _, show := range []func(io.Writer, []bench.Fact, []*resultTable, int) error{printAll, printJSON} {
+		if err := show(closedWriter{}, nil, nil, 1); !errors.Is(err, errClosed) {
+			t.Errorf("error %v, want that of the writer", err)
+		}
 	}
 }

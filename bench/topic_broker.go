@@ -1,0 +1,94 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"time"
+)
+
+// Broker is one of those that keep records, with its settings.
+type Broker struct {
+	// Name says what it is, and how durable.
+	Name string
+	// Start starts it, empty, as a process of its own.
+	Start func(context.Context) (Server, error)
+}
+
+// Server is a broker that runs.
+type Server interface {
+	// Line makes a topic with that many partitions, and connects a producer.
+	Line(ctx context.Context, partitions int) (Line, error)
+	// Kept is how many records the broker itself says the topic has.
+	Kept(ctx context.Context) (int, error)
+	// CPU is how much time of a processor the broker has used so far.
+	CPU() (time.Duration, error)
+	// Stop ends the process and removes its files.
+	Stop() error
+}
+
+// Line is a connection that produces. Its methods are called by one goroutine.
+type Line interface {
+	// Send hands a record over, and waits only while too many are unanswered.
+	// Answered is called once: when the record is as durable as the broker's
+	// settings say, or has failed. The value must not change any more.
+	Send(ctx context.Context, partition int, value []byte, answered func(error)) error
+	// Flush returns when all that was sent is answered.
+	Flush(ctx context.Context) error
+	// Close ends the connection.
+	Close() error
+}
+
+// noiseBytes is how much there is of what values are cut from.
+const noiseBytes = 16 << 20
+
+// Values returns a function whose n-th result is the value of the n-th record:
+// random bytes, the same for all brokers and in every run. A cut is met again
+// only after many MiB, so that compressors find nothing in a batch.
+func Values(bytes int) func(n int) []byte {
+	noise := make([]byte, noiseBytes)
+	_, _ = rand.NewChaCha8([32]byte{'r'}).Read(noise) // never fails
+	places := noiseBytes - bytes
+	// The step has no factor in common with most sizes: cuts of later rounds
+	// begin elsewhere.
+	return func(n int) []byte {
+		at := n * (bytes + 1) % places
+		return noise[at : at+bytes : at+bytes]
+	}
+}
+
+// freeAddress returns an address of this host with a port that nobody listens at.
+func freeAddress(ctx context.Context) (string, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return listener.Addr().String(), listener.Close()
+}
+
+// listens returns a check that somebody accepts connections at an address.
+func listens(network, address string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		dialer := net.Dialer{Timeout: time.Second}
+		connection, err := dialer.DialContext(ctx, network, address)
+		if err != nil {
+			return err
+		}
+		return connection.Close()
+	}
+}
+
+// checkKept is the error of a broker that does not have exactly what it
+// acknowledged.
+func checkKept(ctx context.Context, server Server, acknowledged int) error {
+	kept, err := server.Kept(ctx)
+	if err != nil {
+		return err
+	}
+	if kept != acknowledged {
+		return fmt.Errorf("%d records acknowledged, but it has %d", acknowledged, kept)
+	}
+	return nil
+}

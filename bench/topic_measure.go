@@ -1,0 +1,132 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Stream is what is produced.
+type Stream struct {
+	// Bytes is the size of each record's value, Partitions how many take turns.
+	Bytes, Partitions int
+	// For is how long records are sent.
+	For time.Duration
+}
+
+// partitionRun is how many records in a row go to one partition.
+const partitionRun = 64
+
+// serve starts a broker, calls f with it and stops it.
+func serve(ctx context.Context, broker Broker, f func(context.Context, Server) error) error {
+	ctx, cancel := context.WithTimeout(ctx, measureWithin)
+	defer cancel()
+	server, err := broker.Start(ctx)
+	if err != nil {
+		return fmt.Errorf("%s: %w", broker.Name, err)
+	}
+	syscall.Sync()
+	if err = errors.Join(f(ctx, server), server.Stop()); err != nil {
+		return fmt.Errorf("%s: %w", broker.Name, err)
+	}
+	return nil
+}
+
+// Produced is what Produce measured.
+type Produced struct {
+	// Sent is from the first record that is handed over until the last is
+	// answered.
+	Sent Rate
+	// Read is of the same records, from the start of a new consumer; zero
+	// unless it was asked for.
+	Read Rate
+	// SentCPU and ReadCPU are what the broker used of a processor meanwhile.
+	SentCPU, ReadCPU time.Duration
+}
+
+// PerMillion is a time per million records.
+func (r Rate) PerMillion(cpu time.Duration) time.Duration {
+	return time.Duration(float64(cpu) / float64(r.Jobs) * 1e6)
+}
+
+// Produce measures records that are sent as fast as they are taken. With read,
+// which only Kafka brokers can, they are then consumed from the start.
+func Produce(ctx context.Context, broker Broker, stream Stream, read bool) (produced Produced, err error) {
+	err = serve(ctx, broker, func(ctx context.Context, server Server) error {
+		before, err := server.CPU()
+		if err != nil {
+			return err
+		}
+		if produced.Sent, err = produce(ctx, server, stream); err != nil {
+			return err
+		}
+		after, err := server.CPU()
+		produced.SentCPU = after - before
+		if err != nil || !read {
+			return err
+		}
+		kafka, ok := server.(*kafkaServer)
+		if !ok {
+			return errors.New("is not read here: it does not speak Kafka")
+		}
+		c, err := kafka.consume(ctx, recordsTopic, produced.Sent.Jobs, false, nil)
+		if err != nil {
+			return err
+		}
+		produced.Read = c.Rate
+		atEnd, err := server.CPU()
+		produced.ReadCPU = atEnd - after
+		return err
+	})
+	return produced, err
+}
+
+// firstError keeps the first of the errors that answers bring.
+type firstError struct{ err atomic.Pointer[error] }
+
+func (f *firstError) set(err error) {
+	if err != nil {
+		f.err.CompareAndSwap(nil, &err)
+	}
+}
+
+func (f *firstError) get() error {
+	if err := f.err.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func produce(ctx context.Context, server Server, stream Stream) (sent Rate, err error) {
+	line, err := server.Line(ctx, stream.Partitions)
+	if err != nil {
+		return sent, err
+	}
+	var (
+		failed   firstError
+		value    = Values(stream.Bytes)
+		answered = failed.set
+	)
+	began := time.Now()
+	for n := 0; failed.get() == nil; n++ {
+		// The time is asked for rarely: a million times a second costs.
+		if n%partitionRun == 0 && time.Since(began) >= stream.For {
+			break
+		}
+		if err = line.Send(ctx, n/partitionRun%stream.Partitions, value(n), answered); err != nil {
+			break
+		}
+		sent.Jobs++
+	}
+	if err == nil {
+		err = line.Flush(ctx)
+	}
+	sent.Took = time.Since(began)
+	if err = errors.Join(err, line.Close(), failed.get()); err != nil {
+		return sent, err
+	}
+	return sent, checkKept(ctx, server, sent.Jobs)
+}

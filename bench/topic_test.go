@@ -1,0 +1,229 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/s2"
+)
+
+// ownBrokers are those whose programs come with this module or Debian.
+func ownBrokers(e *Environment) []Broker {
+	return slices.DeleteFunc(e.Brokers(), func(b Broker) bool { return b.Name == "klite" })
+}
+
+// Every broker takes what it is sent, over one and several partitions, and has
+// it all; those that speak Kafka give it back.
+func TestProduce(t *testing.T) {
+	for _, broker := range ownBrokers(newEnvironment(t)) {
+		t.Run(broker.Name, func(t *testing.T) {
+			stream := Stream{Bytes: PayloadBytes, Partitions: 3, For: 200 * time.Millisecond}
+			produced, err := Produce(t.Context(), broker, stream, broker.Name == "sluice")
+			if err != nil || produced.Sent.Jobs == 0 || produced.Sent.Took < stream.For {
+				t.Fatalf("produced %+v: %v", produced, err)
+			}
+			if produced.SentCPU <= 0 || produced.SentCPU > 10*time.Second {
+				t.Errorf("the broker used %s of a processor in %s", produced.SentCPU, produced.Sent.Took)
+			}
+			if broker.Name == "sluice" && produced.Read.Jobs != produced.Sent.Jobs {
+				t.Errorf("read %d records of %d", produced.Read.Jobs, produced.Sent.Jobs)
+			}
+		})
+	}
+}
+
+func TestOnlyKafkaIsRead(t *testing.T) {
+	broker := Broker{Name: "other", Start: func(context.Context) (Server, error) { return &losingServer{}, nil }}
+	if _, err := Produce(t.Context(), broker, Stream{Bytes: 1, Partitions: 1}, true); err == nil {
+		t.Error("a broker that does not speak Kafka was read")
+	}
+}
+
+func TestLatencies(t *testing.T) {
+	for _, broker := range ownBrokers(newEnvironment(t)) {
+		t.Run(broker.Name, func(t *testing.T) {
+			alone, err := OneAtATime(t.Context(), broker, 1, 200*time.Millisecond)
+			if err != nil || alone.Records == 0 || alone.Median <= 0 || alone.P99 < alone.Median {
+				t.Errorf("one at a time: %+v, %v", alone, err)
+			}
+			paced, err := AtRate(t.Context(), broker, 500, time.Second)
+			if err != nil || paced.Records < 450 || paced.Records > 500 || paced.P99 < paced.Median {
+				t.Errorf("at 500/s for 1 s: %+v, %v", paced, err)
+			}
+		})
+	}
+}
+
+func TestBySettings(t *testing.T) {
+	e := newEnvironment(t)
+	settings := SluiceSettings{Sync: time.Second, Linger: 10 * time.Millisecond}
+	if got, want := settings.String(), "sync 1s, linger 10ms"; got != want {
+		t.Errorf("settings are called %q, want %q", got, want)
+	}
+	effect, err := e.BySettings(t.Context(), settings, 300*time.Millisecond)
+	if err != nil || effect.Peak == 0 || effect.Many.Records < SettingsProducers {
+		t.Fatalf("measured %+v: %v", effect, err)
+	}
+	// The linger is there: an append alone waits for it.
+	if effect.Alone.Median < settings.Linger {
+		t.Errorf("one at a time takes %s, less than the linger of %s", effect.Alone.Median, settings.Linger)
+	}
+}
+
+func TestView(t *testing.T) {
+	v, err := newEnvironment(t).View(t.Context(), 20_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.Whole < 20_000*PayloadBytes || v.Shown < 200*PayloadBytes || v.Share() > 0.05 {
+		t.Errorf("viewed %+v, %.1f %%: want about 1 %%", v, 100*v.Share())
+	}
+}
+
+// Delayed records come once and not too early, also over a kill of the broker.
+func TestDelay(t *testing.T) {
+	e := newEnvironment(t)
+	for _, restart := range []bool{false, true} {
+		late, err := e.Delay(t.Context(), 500, 4*time.Second, 200*time.Millisecond, restart)
+		if err != nil || late.Records != 500 || late.Median < 0 || late.Most < late.P99 || late.P99 < late.Median {
+			t.Errorf("delayed, with restart %v: %+v, %v", restart, late, err)
+		}
+	}
+}
+
+// losingServer says that it keeps records, and does not.
+type losingServer struct{ sent atomic.Int64 }
+
+func (s *losingServer) Line(context.Context, int) (Line, error) { return &losingLine{s}, nil }
+func (s *losingServer) Kept(context.Context) (int, error)       { return int(s.sent.Load()) * 9 / 10, nil }
+func (s *losingServer) CPU() (time.Duration, error)             { return 0, nil }
+func (s *losingServer) Stop() error                             { return nil }
+
+type losingLine struct{ server *losingServer }
+
+func (l *losingLine) Send(_ context.Context, _ int, _ []byte, answered func(error)) error {
+	l.server.sent.Add(1)
+	answered(nil)
+	return nil
+}
+func (l *losingLine) Flush(context.Context) error { return nil }
+func (l *losingLine) Close() error                { return nil }
+
+// Records that a broker loses are an error in every measure, not a faster run.
+func TestLostRecordsAreAnError(t *testing.T) {
+	broker := Broker{Name: "losing", Start: func(context.Context) (Server, error) { return &losingServer{}, nil }}
+	_, produceErr := Produce(t.Context(), broker, Stream{Bytes: 1, Partitions: 1, For: time.Millisecond}, false)
+	_, aloneErr := OneAtATime(t.Context(), broker, 1, time.Millisecond)
+	_, rateErr := AtRate(t.Context(), broker, 1000, 50*time.Millisecond)
+	for i, err := range []error{produceErr, aloneErr, rateErr} {
+		if err == nil || !strings.Contains(err.Error(), "acknowledged, but it has") {
+			t.Errorf("measure %d: error %v, want one that tells of the loss", i, err)
+		}
+	}
+}
+
+var errRefused = errors.New("refused")
+
+type refusingServer struct{ losingServer }
+
+func (s *refusingServer) Line(context.Context, int) (Line, error) { return &refusingLine{}, nil }
+
+type refusingLine struct{ losingLine }
+
+func (*refusingLine) Send(_ context.Context, _ int, _ []byte, answered func(error)) error {
+	answered(errRefused)
+	return nil
+}
+
+// So are records that it refuses.
+func TestRefusedRecordsAreAnError(t *testing.T) {
+	broker := Broker{Name: "refusing", Start: func(context.Context) (Server, error) { return &refusingServer{}, nil }}
+	_, produceErr := Produce(t.Context(), broker, Stream{Bytes: 1, Partitions: 1, For: time.Second}, false)
+	_, aloneErr := OneAtATime(t.Context(), broker, 1, time.Second)
+	_, rateErr := AtRate(t.Context(), broker, 1000, time.Millisecond)
+	for i, err := range []error{produceErr, aloneErr, rateErr} {
+		if !errors.Is(err, errRefused) {
+			t.Errorf("measure %d: error %v, want %v", i, err, errRefused)
+		}
+	}
+}
+
+// slowLine takes longer for a record than there is.
+type slowLine struct{ losingLine }
+
+func (l *slowLine) Flush(ctx context.Context) error {
+	select {
+	case <-time.After(time.Second):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+type slowServer struct{ losingServer }
+
+func (s *slowServer) Line(context.Context, int) (Line, error) {
+	return &slowLine{losingLine{&s.losingServer}}, nil
+}
+
+// A rate that a broker cannot keep up is an error: its latency says nothing.
+func TestARateThatIsTooHigh(t *testing.T) {
+	broker := Broker{Name: "slow", Start: func(context.Context) (Server, error) { return &slowServer{}, nil }}
+	if l, err := AtRate(t.Context(), broker, 1000, 100*time.Millisecond); err == nil || !strings.Contains(err.Error(), "cannot keep up") {
+		t.Errorf("measured %+v, %v: want an error", l, err)
+	}
+}
+
+// A record's value is the same in every run, and nothing in a batch compresses.
+func TestValues(t *testing.T) {
+	const records = 100_000
+	first, again := Values(PayloadBytes), Values(PayloadBytes)
+	var batch []byte
+	for n := range records {
+		value := first(n)
+		if len(value) != PayloadBytes || !bytes.Equal(value, again(n)) {
+			t.Fatalf("value %d has %d bytes, or is another one the second time", n, len(value))
+		}
+		batch = append(batch, value...)
+	}
+	if packed := len(s2.EncodeSnappy(nil, batch)); packed < len(batch) {
+		t.Errorf("%d bytes are %d compressed: want no less", len(batch), packed)
+	}
+}
+
+// A peer that cannot be had is an error that says why.
+func TestACommandThatCannotBeBuilt(t *testing.T) {
+	_, err := newEnvironment(t).command(t.Context(), "no-such-broker", sluiceModule+"/no-such-broker", "")
+	if err == nil || !strings.Contains(err.Error(), "no-such-broker is not in PATH, and cannot be built") {
+		t.Errorf("error %v, want one that says what cannot be built", err)
+	}
+}
+
+// JetStream runs by itself in the version that sluice has inside.
+func TestJetStreamVersion(t *testing.T) {
+	text, err := os.ReadFile("../go.mod")
+	if want := jetStreamModule + " " + jetStreamVersion + "\n"; err != nil || !strings.Contains(string(text), want) {
+		t.Errorf("go.mod at the root does not name %q: %v", want, err)
+	}
+}
+
+func TestLatencyOf(t *testing.T) {
+	var times []time.Duration
+	for i := 1000; i > 0; i-- {
+		times = append(times, time.Duration(i)*time.Millisecond)
+	}
+	l, err := latencyOf(times, 2*time.Second)
+	if want := (Latency{Records: 1000, Median: 501 * time.Millisecond, P99: 991 * time.Millisecond, Rate: 500}); err != nil || l != want {
+		t.Errorf("latency %+v, %v; want %+v", l, err, want)
+	}
+	if _, err := latencyOf(nil, time.Second); err == nil {
+		t.Error("a latency of no records")
+	}
+}

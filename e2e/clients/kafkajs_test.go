@@ -1,0 +1,26 @@
+package clients
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// kafkajs tells its story in kafkajs/story.test.js. It is installed beside a copy
+// of that, as package-lock.json says, so that nothing is left in the source.
+func TestKafkaJS(t *testing.T) {
+	addr := startServer(t)
+	dir := t.TempDir()
+	for _, name := range []string{"package.json", "package-lock.json", "story.test.js"} {
+		content, err := os.ReadFile(filepath.Join("kafkajs", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, dir, "npm", "ci", "--no-audit", "--no-fund")
+	t.Setenv("BROKER", addr)
+	t.Log(run(t, dir, "node", "--test", "--test-reporter=spec", "story.test.js"))
+}

@@ -1,0 +1,314 @@
+package topic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// delayLogName is the log of a partition's delayed records.
+func delayLogName(id ID, number int32) string { return fmt.Sprintf("delayed-%x-%d", id[:], number) }
+
+// delaying keeps a partition's delayed records open, from the first time that
+// its topic may have any.
+type delaying struct {
+	opening sync.Mutex
+	now     *Delays       // what holds them; nil while the log is being read
+	opened  chan struct{} // closed when now is there; made by who waits for it
+
+	mu    sync.Mutex
+	end   context.CancelFunc // nil: not begun
+	ended chan struct{}
+}
+
+const (
+	delaysWaitMin = 50 * time.Millisecond
+	delaysWaitMax = 5 * time.Second
+	delaysClose   = 5 * time.Second
+	// delayAddMax is how long an append waits until what it delays is durable.
+	delayAddMax = 10 * time.Second
+)
+
+// delay begins to hold and release delayed records, unless that has begun.
+func (p *Partition) delay() {
+	d := &p.delays
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.end != nil {
+		return
+	}
+	d.ended = make(chan struct{})
+	begun := make(chan context.CancelFunc, 1)
+	p.broker.group.Go("delays of "+p.String(), func(ctx context.Context) error {
+		defer close(d.ended)
+		ctx, end := context.WithCancel(ctx)
+		defer end()
+		begun <- end
+		p.keepDelays(ctx)
+		return nil
+	})
+	d.end = <-begun
+}
+
+// keepDelays opens the delayed records, again when they have failed, until ctx
+// ends.
+func (p *Partition) keepDelays(ctx context.Context) {
+	for wait := delaysWaitMin; ctx.Err() == nil; wait = min(2*wait, delaysWaitMax) {
+		delays, err := p.openDelays(ctx)
+		if err == nil {
+			wait = delaysWaitMin
+			p.delays.set(delays)
+			select {
+			case <-delays.Failed():
+			case <-ctx.Done():
+			}
+			p.delays.set(nil)
+			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), delaysClose)
+			err = errors.Join(delays.Err(), delays.Close(closing))
+			cancel()
+		}
+		if ctx.Err() != nil || errors.Is(err, ErrNoLog) {
+			return
+		}
+		p.broker.log.Error("delayed records cannot be read or written", "partition", p.String(), "error", err, "again_in", wait)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (p *Partition) openDelays(ctx context.Context) (*Delays, error) {
+	log, err := p.broker.store.OpenLog(ctx, delayLogName(p.topic.ID(), p.number))
+	if err != nil {
+		return nil, err
+	}
+	return OpenDelays(ctx, log, delayTarget{p}, p.broker.config.Delays)
+}
+
+// dropDelays ends them for good.
+func (p *Partition) dropDelays() {
+	p.delays.mu.Lock()
+	defer p.delays.mu.Unlock()
+	if p.delays.end != nil {
+		p.delays.end()
+		<-p.delays.ended
+	}
+}
+
+func (d *delaying) set(now *Delays) {
+	d.opening.Lock()
+	defer d.opening.Unlock()
+	d.now = now
+	if now != nil && d.opened != nil {
+		close(d.opened)
+		d.opened = nil
+	}
+}
+
+// get returns what holds the delayed records, or nil while their log is being
+// read.
+func (d *delaying) get() *Delays {
+	d.opening.Lock()
+	defer d.opening.Unlock()
+	return d.now
+}
+
+// await returns what holds the delayed records, once their log was read.
+func (d *delaying) await(ctx context.Context) (*Delays, error) {
+	for {
+		d.opening.Lock()
+		now := d.now
+		if now == nil && d.opened == nil {
+			d.opened = make(chan struct{})
+		}
+		opened := d.opened
+		d.opening.Unlock()
+		if now != nil {
+			return now, nil
+		}
+		select {
+		case <-opened:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// appendDelaying appends batches of a topic whose records may be delayed: what
+// is due later is durable elsewhere first, and counts only if the batch is
+// appended.
+func (p *Partition) appendDelaying(ctx context.Context, batches []Batch, usual time.Duration) (*Appending, error) {
+	if p.repeats(batches) {
+		return p.append(ctx, batches, 0) // what it delays was added with the first
+	}
+	adding, cancel := context.WithTimeoutCause(ctx, delayAddMax, fmt.Errorf("%w: the delayed records of %s cannot be read or written", ErrRetry, p))
+	defer cancel()
+	var additions []*Addition
+	delays, err := p.delays.await(adding)
+	if err == nil {
+		additions, err = delays.addAll(adding, batches, time.Now(), usual)
+	}
+	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			err = context.Cause(adding)
+		}
+		return nil, err
+	}
+	a, err := p.append(ctx, batches, 0, additions...)
+	if err != nil { // it has no place, so it was not appended
+		for _, addition := range additions {
+			addition.Drop()
+		}
+	}
+	return a, err
+}
+
+// repeats tells whether the batches are one that was appended before.
+func (p *Partition) repeats(batches []Batch) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, repeated, _ := p.producers.check(batches[0])
+	return repeated && len(batches) == 1
+}
+
+// addAll replaces each batch by what is due now, and makes the rest durable.
+func (d *Delays) addAll(ctx context.Context, batches []Batch, now time.Time, usual time.Duration) ([]*Addition, error) {
+	var additions []*Addition
+	err := func() error {
+		for i, batch := range batches {
+			kept, later, err := d.config.Split(batch, now, usual)
+			if err != nil {
+				return err
+			}
+			batches[i] = kept
+			if later == nil {
+				continue
+			}
+			addition, err := d.Add(ctx, later)
+			if err != nil {
+				return err
+			}
+			additions = append(additions, addition)
+		}
+		return nil
+	}()
+	if err != nil {
+		for _, addition := range additions {
+			addition.Drop()
+		}
+	}
+	return additions, err
+}
+
+// settle tells the delayed records of an append what became of it.
+func (a *Appending) settle(err error) {
+	for _, addition := range a.additions {
+		switch {
+		case err == nil && a.repeated:
+			addition.Drop() // they were added with the first
+		case err == nil:
+			addition.Keep()
+		case errors.Is(err, ErrNoTopic):
+			addition.Drop()
+		default:
+			addition.Unsure()
+		}
+	}
+}
+
+// delayTarget is the partition as its delayed records see it.
+type delayTarget struct{ partition *Partition }
+
+// AppendReleased appends records that are due.
+func (t delayTarget) AppendReleased(ctx context.Context, batch Batch, number int64) error {
+	a, err := t.partition.append(ctx, []Batch{batch}, number)
+	if err != nil {
+		return err
+	}
+	_, _, err = a.Wait(ctx)
+	return err
+}
+
+// LastReleased returns the number of the last release that is in the log. It
+// waits for what is under way; what a failure left behind cannot come after
+// the fence that ends a recovery.
+func (t delayTarget) LastReleased(ctx context.Context) (int64, error) {
+	p := t.partition
+	p.mu.Lock()
+	underWay := p.appends.last()
+	p.mu.Unlock()
+	if underWay != nil {
+		if _, _, err := underWay.Wait(ctx); ctx.Err() != nil {
+			return 0, err
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.state.allows(); err != nil {
+		return 0, err
+	}
+	return p.landed.Mark.Released, nil
+}
+
+// Committed tells whether the batch of an idempotent producer that ends with a
+// sequence number was appended.
+func (t delayTarget) Committed(producer int64, epoch int16, lastSequence int32) bool {
+	p := t.partition
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.producers.committed(producer, epoch, lastSequence)
+}
+
+// Delayed returns records of a topic that wait, at most limit, those first that
+// are due first. ErrNoTopic.
+func (b *Broker) Delayed(_ context.Context, name string, limit int) ([]DelayedInfo, error) {
+	t, err := b.Topic(name)
+	if err != nil || t.source != nil {
+		return nil, err
+	}
+	var infos []DelayedInfo
+	for _, p := range t.Partitions() {
+		if delays := p.delays.get(); delays != nil {
+			infos = append(infos, delays.list(p.number, limit)...)
+		}
+	}
+	return firstDue(infos, limit), nil
+}
+
+// CancelDelayed takes a record out before it is due, durably. ErrNoTopic;
+// ErrNotFound if none of that id waits: it may have appeared. ErrRetry if the
+// delayed records cannot be read.
+func (b *Broker) CancelDelayed(ctx context.Context, name, id string) error {
+	t, err := b.Topic(name)
+	if err != nil {
+		return err
+	}
+	err = fmt.Errorf("delayed record %q of %s: %w", id, name, ErrNotFound)
+	if t.source != nil {
+		return err
+	}
+	for _, p := range t.Partitions() {
+		if !p.delays.begun() {
+			continue
+		}
+		opening, cancel := context.WithTimeoutCause(ctx, delayAddMax, fmt.Errorf("%w: the delayed records of %s are being read", ErrRetry, p))
+		delays, waited := p.delays.await(opening)
+		cancel()
+		if waited != nil {
+			return context.Cause(opening)
+		}
+		if canceled := delays.Cancel(ctx, id); !errors.Is(canceled, ErrNotFound) {
+			return canceled
+		}
+	}
+	return err
+}
+
+func (d *delaying) begun() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.end != nil
+}

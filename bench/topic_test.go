@@ -200,7 +200,7 @@ func TestValues(t *testing.T) {
 
 // A peer that cannot be had is an error that says why.
 func TestACommandThatCannotBeBuilt(t *testing.T) {
-	_, err := newEnvironment(t).command(t.Context(), "no-such-broker", "github.com/sluice-project/sluice/bench/no-such-broker", "")
+	_, err := newEnvironment(t).command(t.Context(), "no-such-broker", sluiceModule+"/no-such-broker", "")
 	if err == nil || !strings.Contains(err.Error(), "no-such-broker is not in PATH, and cannot be built") {
 		t.Errorf("error %v, want one that says what cannot be built", err)
 	}

@@ -33,7 +33,8 @@ func (s *server) connect(options ...kgo.Opt) *kgo.Client {
 	return client
 }
 
-// newTopic creates a topic; settings are names and values.
+// newTopic creates a topic; settings are names and values. A view has -1 partitions:
+// those of its source.
 func (s *server) newTopic(name string, partitions int, settings ...string) {
 	s.t.Helper()
 	configs := map[string]*string{}

@@ -102,3 +102,13 @@ func (w *witness) bounded(what string, before, most int64) {
 		w.server.t.Errorf("%s: the server's memory has grown by %d bytes, want at most %d", what, grown, most)
 	}
 }
+
+// forgotten waits until a metric says that next to no memory is held: the witness
+// goes on.
+func (w *witness) forgotten(metric string) {
+	w.server.t.Helper()
+	eventually(w.server.t, 90*time.Second, metric+" falls", func() bool {
+		held, err := w.server.metric(metric)
+		return err == nil && held < 1<<20
+	})
+}

@@ -56,7 +56,6 @@ var packages = map[string]rule{
 
 	// Modules of their own.
 	"bench":             {imports: []string{"bulk", "bulk/pebblestore"}},
-	"bench/cmd/broker":  {imports: []string{"lifecycle", "ops", "topic", "topic/kafka", "topic/natsstore"}},
 	"bench/cmd/compare": {imports: []string{"bench"}},
 	"e2e/clients":       {testOnly: true},
 

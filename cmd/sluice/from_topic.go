@@ -261,6 +261,7 @@ func (in *topicInput) Next() ([]byte, error) {
 		}
 		wrong := &inputError{in.name(), in.Place(), err}
 		if !in.flags.skipBad {
+			wrong.Err = fmt.Errorf("%w; --skip-bad leaves out what cannot be a job", err)
 			return nil, wrong
 		}
 		if in.bad++; in.bad <= mostBad {

@@ -133,7 +133,7 @@ func (in *topicInput) other(found kadm.DescribedGroup) string {
 			continue // this command before it was killed
 		}
 		if m.MemberID != own && (in.member == nil || own != "") {
-			return fmt.Sprintf("%s at %s", printable(m.ClientID), printable(m.ClientHost))
+			return fmt.Sprintf("%s at %s", printable(m.ClientID), printable(strings.TrimPrefix(m.ClientHost, "/")))
 		}
 	}
 	return ""

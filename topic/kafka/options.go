@@ -42,7 +42,8 @@ type Options struct {
 	// than 64 KiB arrives within a second is cut off sooner. Default 30 s.
 	ReadTimeout time.Duration
 	// WriteTimeout is how long a client may take to receive each MiB of an
-	// answer. Default 30 s.
+	// answer. While others wait for FetchMemory, one that receives less than
+	// 64 KiB within a second is cut off sooner. Default 30 s.
 	WriteTimeout time.Duration
 	// IdleTimeout is how long a connection may be silent while nothing of it is
 	// being answered. Default 10 minutes.

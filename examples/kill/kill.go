@@ -96,7 +96,7 @@ func New(t *testing.T, args ...string) *Program {
 // Start starts it.
 func (p *Program) Start() {
 	p.t.Helper()
-	p.cmd = exec.Command(os.Args[0], p.args...)
+	p.cmd = exec.CommandContext(p.t.Context(), os.Args[0], p.args...)
 	p.cmd.Env = append(os.Environ(), asExample+"=1")
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.t.Output()
 	if err := p.cmd.Start(); err != nil {

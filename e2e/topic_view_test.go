@@ -25,7 +25,7 @@ func TestTopicViewSendsWhatItShows(t *testing.T) {
 	s.newTopic("events", 1)
 	s.newTopic("paid", -1, "sluice.view.of", "events", "sluice.view.where", `headers.tag == "paid"`)
 	var sent batchSizes
-	producer := s.connect(kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerBatchMaxBytes(12_800), kgo.ManualFlushing(),
+	producer := s.connect(kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerBatchMaxBytes(14_200), kgo.ManualFlushing(),
 		kgo.MaxBufferedRecords(20_000), kgo.WithHooks(&sent))
 	for from := 0; from < count; from += 20_000 {
 		for i := from; i < min(from+20_000, count); i++ {

@@ -122,7 +122,8 @@ func TestSaramaGroups(t *testing.T) {
 	}
 }
 
-// A view is read over 20,000 hidden records, and on after a hidden end.
+// A view is read over 20,000 hidden records, and on after a hidden end. The
+// producer is idempotent.
 func TestSaramaView(t *testing.T) {
 	t.Parallel()
 	for _, version := range []sarama.KafkaVersion{sarama.V2_1_0_0, sarama.DefaultVersion, sarama.MaxVersion} {
@@ -130,6 +131,7 @@ func TestSaramaView(t *testing.T) {
 			addr := startServer(t)
 			config := saramaConfig(version)
 			config.Producer.Compression = sarama.CompressionSnappy
+			config.Producer.Idempotent, config.Producer.RequiredAcks, config.Net.MaxOpenRequests = true, sarama.WaitForAll, 1
 			saramaCreate(t, addr, config, "orders", 1)
 			saramaCreate(t, addr, config, "paid", -1, "sluice.view.of", "orders", "sluice.view.where", `headers.tag == "paid"`)
 			saramaSend(t, addr, config, saramaNumbered("orders", 0, 10, "paid")...)

@@ -18,23 +18,17 @@ const (
 // errStalled says that a request came too slowly for the memory that it held.
 var errStalled = errors.New("others wait for memory, and the rest of the request comes too slowly")
 
-// readBody reads size bytes. It takes memory as they come, so that who
-// announces much and sends little costs little.
+// readBody reads size bytes. It takes memory for all of them when the first have
+// come, so that who announces much and sends nothing costs little.
 func readBody(from io.Reader, size int) ([]byte, error) {
 	body := make([]byte, min(size, firstStep))
-	for read := 0; ; {
-		n, err := io.ReadFull(from, body[read:])
-		if err != nil {
-			return nil, err
-		}
-		read += n
-		if read == size {
-			return body, nil
-		}
-		longer := make([]byte, min(size, 4*len(body)))
-		copy(longer, body)
-		body = longer
+	if _, err := io.ReadFull(from, body); err != nil || len(body) == size {
+		return body, err
 	}
+	longer := make([]byte, size)
+	copy(longer, body)
+	_, err := io.ReadFull(from, longer[len(body):])
+	return longer, err
 }
 
 // bodyReader reads the body of a request whose memory is reserved. Memory is

@@ -20,8 +20,8 @@ function numbered(from, to, tag) {
 const values = messages => messages.map(m => m.value.toString())
 
 // send produces messages, in order.
-async function send(topic, messages, compression) {
-  const producer = kafka.producer({ createPartitioner: () => ({ message }) => message.partition })
+async function send(topic, messages, compression, idempotent = false) {
+  const producer = kafka.producer({ idempotent, createPartitioner: () => ({ message }) => message.partition })
   await producer.connect()
   await producer.send({ topic, messages, compression, acks: -1 })
   await producer.disconnect()
@@ -107,7 +107,7 @@ test('records come back, through each codec', async t => {
 
 test('a group reads on where it committed, and shares its work', async t => {
   await create('group', 4)
-  await send('group', numbered(0, 20))
+  await send('group', numbered(0, 20), CompressionTypes.None, true)
   const first = await Member.join('group', 'group', 12)
   await eventually('all is read', () => first.got.length >= 20)
   await first.leave()

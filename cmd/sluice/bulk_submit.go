@@ -115,7 +115,7 @@ type ofTenant struct {
 func (r *ofTenant) Tenant() (string, error) { return r.tenant, nil }
 
 // submitTopic uploads the records of a topic.
-func (r *remote) submitTopic(ctx context.Context, command *cobra.Command, f *submitFlags, spec bulk.Spec) error {
+func (r *remote) submitTopic(ctx context.Context, command *cobra.Command, f *submitFlags, spec bulk.Spec) (err error) {
 	until, err := f.from.check(f.column, f.tenant)
 	if err != nil {
 		return err
@@ -128,7 +128,7 @@ func (r *remote) submitTopic(ctx context.Context, command *cobra.Command, f *sub
 	if err != nil {
 		return err
 	}
-	defer rows.Close() // It was only read.
+	defer func() { err = errors.Join(err, rows.Close()) }()
 	if err := rows.begin(ctx); err != nil {
 		return err
 	}

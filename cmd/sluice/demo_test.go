@@ -52,7 +52,9 @@ func (f *fakeDemo) events() (events []eventAt) {
 			return nil
 		}
 	}
-	for n, a := range f.actions {
+	// They are created side by side, in any order.
+	byTenant := slices.SortedFunc(slices.Values(f.actions), func(a, b *bulk.Action) int { return strings.Compare(a.Tenant, b.Tenant) })
+	for n, a := range byTenant {
 		offset := int64(0)
 		add := func(eventType, subject string, at time.Time, data string) {
 			value := fmt.Sprintf(`{"id":"%d-%d","type":%q,"subject":%q,"partitionkey":%q,"tenant":%q,"time":%q,"data":%s}`,

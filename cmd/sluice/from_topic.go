@@ -183,15 +183,14 @@ func (s *topicSource) open(command *cobra.Command) (*topicInput, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &topicInput{
-		cluster: c, flags: f, until: s.until, tenant: f.tenantOf(s.tenant), as: hex.EncodeToString(digest[:8]), instance: s.instance,
-		join: func(options ...kgo.Opt) (*cluster, error) { return f.open(command, options...) },
-	}
 	if _, err := c.topic(command.Context(), f.topic); err != nil {
-		in.Close()
+		c.client.Close()
 		return nil, explainKafka(err)
 	}
-	return in, nil
+	return &topicInput{
+		cluster: c, flags: f, until: s.until, tenant: f.tenantOf(s.tenant), as: hex.EncodeToString(digest[:8]), instance: s.instance,
+		join: func(options ...kgo.Opt) (*cluster, error) { return f.open(command, options...) },
+	}, nil
 }
 
 // Close leaves the group, and the brokers.

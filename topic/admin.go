@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Create makes a topic, which must not exist; with dryRun it only checks. The
@@ -17,14 +20,42 @@ func (b *Broker) Create(ctx context.Context, spec Spec, dryRun bool) (*Topic, er
 	if err != nil || dryRun {
 		return nil, err
 	}
+	// What has begun is finished, also if who asked for it has left.
+	ctx = context.WithoutCancel(ctx)
 	err = b.putTopic(ctx, spec.Name, record, 0)
 	if errors.Is(err, ErrConflict) {
-		return nil, fmt.Errorf("%w: %q", ErrTopicExists, spec.Name)
+		if err := b.resume(ctx, spec.Name); err != nil {
+			return nil, err
+		}
+		if _, err := b.Topic(spec.Name); err == nil {
+			return nil, fmt.Errorf("%w: %q", ErrTopicExists, spec.Name)
+		}
+		err = b.putTopic(ctx, spec.Name, record, 0)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return b.add(ctx, spec.Name, record)
+}
+
+// resume goes on with a topic that is in the catalog and is not open, because it
+// could not be made or deleted to the end: it opens it, or deletes it.
+func (b *Broker) resume(ctx context.Context, name string) error {
+	item, err := b.store.Meta().Get(ctx, topicsPrefix+name)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	record, err := readTopicRecord(item)
+	if err != nil {
+		return err
+	}
+	if record.Deleting {
+		return b.finishDeleting(ctx, name, record, item.Revision)
+	}
+	return b.lead(ctx, name)
 }
 
 // AutoCreate returns the topic of that name; it is made with the defaults if it
@@ -127,7 +158,11 @@ func (b *Broker) add(ctx context.Context, name string, record topicRecord) (*Top
 		return nil, err
 	}
 	settings, err := b.settings(name, record.Settings)
-	if err != nil {
+	if source := record.Settings[SettingViewOf]; err != nil && source != "" {
+		// It was right once. It shows nothing until it is altered or deleted.
+		b.log.Error("view cannot be read: alter or delete it", "view", name, "error", err)
+		settings = &topicSettings{Settings: Settings{ViewOf: source, ViewWhere: record.Settings[SettingViewWhere]}, own: record.Settings, broken: err}
+	} else if err != nil {
 		return nil, err
 	}
 	t := &Topic{name: name, id: id, broker: b}
@@ -148,13 +183,20 @@ func (b *Broker) add(ctx context.Context, name string, record topicRecord) (*Top
 
 // open opens the partitions of a record that are not open yet.
 func (t *Topic) open(ctx context.Context, record topicRecord) error {
-	partitions := append([]*Partition(nil), *t.partitions.Load()...)
-	for i := len(partitions); i < len(record.Partitions); i++ {
-		p, err := t.broker.openPartition(ctx, t, int32(i), record.Partitions[i])
-		if err != nil {
-			return fmt.Errorf("open %s/%d: %w", t.name, i, err)
-		}
-		partitions = append(partitions, p)
+	partitions := slices.Clone(*t.partitions.Load())
+	have := len(partitions)
+	partitions = append(partitions, make([]*Partition, max(len(record.Partitions)-have, 0))...)
+	opening, ctx := errgroup.WithContext(ctx)
+	for i := have; i < len(record.Partitions); i++ {
+		opening.Go(func() (err error) {
+			if partitions[i], err = t.broker.openPartition(ctx, t, int32(i), record.Partitions[i]); err != nil {
+				return fmt.Errorf("open %s/%d: %w", t.name, i, err)
+			}
+			return nil
+		})
+	}
+	if err := opening.Wait(); err != nil {
+		return err
 	}
 	t.partitions.Store(&partitions)
 	if record.Delays {
@@ -170,7 +212,13 @@ func (t *Topic) delay() {
 	}
 }
 
+// openPartition opens a partition. One whose log is there and cannot be read,
+// or not be fenced, is tried again in the background: so others are served.
 func (b *Broker) openPartition(ctx context.Context, t *Topic, number int32, record partitionRecord) (*Partition, error) {
+	if err := b.opening.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer b.opening.Release(1)
 	log, err := b.store.OpenLog(ctx, logName(t.id, number))
 	if err != nil {
 		return nil, err
@@ -182,7 +230,17 @@ func (b *Broker) openPartition(ctx context.Context, t *Topic, number int32, reco
 	for err = p.load(ctx); errors.Is(err, ErrFenced) && ctx.Err() == nil; {
 		err = p.load(ctx) // somebody else was faster: it is our turn now
 	}
-	return p, err
+	if err == nil || ctx.Err() != nil || errors.Is(err, ErrNoLog) || errors.Is(err, ErrClosed) {
+		return p, err
+	}
+	b.log.Error("partition cannot be opened", "partition", p.String(), "error", err, "again_in", recoverWaitMax)
+	b.group.Go("open "+p.String(), func(ctx context.Context) error {
+		if !pause(ctx, recoverWaitMax) {
+			return nil
+		}
+		return p.recover(ctx)
+	})
+	return p, nil
 }
 
 // Delete removes a topic and its records. ErrNoTopic; ErrHasViews if views show
@@ -190,15 +248,14 @@ func (b *Broker) openPartition(ctx context.Context, t *Topic, number int32, reco
 func (b *Broker) Delete(ctx context.Context, name string) error {
 	b.admin.Lock()
 	defer b.admin.Unlock()
-	t, err := b.Topic(name)
-	if err != nil {
-		return err
-	}
+	// One that is not open may be in the catalog all the same; see resume.
+	t, _ := b.Topic(name)
 	for _, other := range b.Topics() {
-		if other.source == t {
+		if t != nil && other.source == t {
 			return fmt.Errorf("%w: delete %q first", ErrHasViews, other.name)
 		}
 	}
+	ctx = context.WithoutCancel(ctx)
 	record, err := b.change(ctx, name, func(record *topicRecord) error {
 		record.Deleting = true
 		return nil
@@ -206,20 +263,28 @@ func (b *Broker) Delete(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	b.mu.Lock()
-	delete(b.topics, name)
-	delete(b.byID, t.id)
-	b.mu.Unlock()
-	if t.source == nil {
-		for _, p := range t.Partitions() {
-			p.drop()
-		}
+	if t != nil {
+		b.close(t)
 	}
 	item, err := b.store.Meta().Get(ctx, topicsPrefix+name)
 	if err != nil {
 		return err
 	}
 	return b.finishDeleting(ctx, name, record, item.Revision)
+}
+
+// close gives up what a topic has in memory.
+func (b *Broker) close(t *Topic) {
+	b.mu.Lock()
+	delete(b.topics, t.name)
+	delete(b.byID, t.id)
+	b.mu.Unlock()
+	if t.source != nil {
+		return
+	}
+	for _, p := range t.Partitions() {
+		p.drop()
+	}
 }
 
 // finishDeleting removes what a topic has stored, and then its record, so that
@@ -270,7 +335,13 @@ func (b *Broker) AddPartitions(ctx context.Context, name string, count int32, dr
 	if dryRun {
 		return b.grow(&topicRecord{Partitions: make([]partitionRecord, len(t.Partitions()))}, count)
 	}
-	record, err := b.change(ctx, name, func(record *topicRecord) error { return b.grow(record, count) })
+	ctx = context.WithoutCancel(ctx)
+	record, err := b.change(ctx, name, func(record *topicRecord) error {
+		if int(count) > len(t.Partitions()) && int(count) <= len(record.Partitions) {
+			return nil // an attempt before this one could not open them
+		}
+		return b.grow(record, count)
+	})
 	if err != nil {
 		return err
 	}

@@ -102,12 +102,17 @@ func checkBatches(batches []Batch, settings Settings, now int64) error {
 			return fmt.Errorf("%w: %d bytes, the topic's max.message.bytes is %d", ErrRecordTooLarge, len(b), settings.MaxMessageBytes)
 		case b.Count() == 0 || b.Count() != b.lastDelta()+1:
 			return fmt.Errorf("%w: a batch of %d records in %d offsets", ErrInvalidRecord, b.Count(), b.lastDelta()+1)
+		case b.Control():
+			return fmt.Errorf("%w: only brokers write control batches", ErrInvalidRecord)
 		case id >= 0 && sequence < 0:
 			return fmt.Errorf("%w: producer %d without a sequence number", ErrInvalidRecord, id)
 		case id >= 0 && len(batches) > 1:
 			return fmt.Errorf("%w: %d batches of an idempotent producer in one request, want 1", ErrInvalidRecord, len(batches))
 		case !settings.LogAppendTime && b.MaxTimestamp() > now+timestampAhead.Milliseconds():
 			return fmt.Errorf("%w: %d is more than %v after the broker's %d", ErrInvalidTimestamp, b.MaxTimestamp(), timestampAhead, now)
+		}
+		if err := b.Check(); err != nil {
+			return err
 		}
 	}
 	switch {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/sluice-project/sluice/lifecycle"
 )
@@ -26,6 +27,7 @@ type Broker struct {
 	clusterID string
 	tails     *tails
 	cold      *cold
+	opening   *semaphore.Weighted
 	ids       struct {
 		mu        sync.Mutex
 		next, end int64
@@ -54,7 +56,7 @@ func New(store Store, config Config, options ...Option) (*Broker, error) {
 	config = config.WithDefaults()
 	b := &Broker{
 		store: store, config: config, log: slog.New(slog.DiscardHandler),
-		tails: &tails{limit: config.TailBytes}, cold: &cold{},
+		tails: &tails{limit: config.TailBytes}, cold: &cold{}, opening: semaphore.NewWeighted(partitionsAtOnce),
 		topics: map[string]*Topic{}, byID: map[ID]*Topic{},
 		group: lifecycle.NewGroup(context.Background()),
 	}
@@ -86,14 +88,18 @@ func (b *Broker) Config() Config { return b.config }
 // Groups returns the coordinator of the consumer groups.
 func (b *Broker) Groups() *Groups { return b.groups }
 
-// openAtOnce is how many partitions are opened side by side.
-const openAtOnce = 8
+// openAtOnce is how many topics are opened side by side at the start, and
+// partitionsAtOnce how many partitions of all of them.
+const (
+	openAtOnce       = 8
+	partitionsAtOnce = 16
+)
 
 // Start opens all topics and begins to lead their partitions.
 func (b *Broker) Start(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, b.groups.Stop(ctx), b.group.Stop(ctx))
+			err = errors.Join(err, b.Stop(ctx))
 		}
 	}()
 	if b.clusterID, err = loadClusterID(ctx, b.store.Meta()); err != nil {
@@ -142,7 +148,11 @@ func (b *Broker) loadTopics(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, err := b.add(context.WithoutCancel(ctx), item.Key[len(topicsPrefix):], record); err != nil {
+		name := item.Key[len(topicsPrefix):]
+		_, err = b.add(context.WithoutCancel(ctx), name, record)
+		if errors.Is(err, ErrNoTopic) {
+			b.log.Error("view of a topic that does not exist: delete it", "view", name, "error", err)
+		} else if err != nil {
 			return err
 		}
 	}
@@ -153,12 +163,14 @@ func (b *Broker) loadTopics(ctx context.Context) error {
 // what runs in the background.
 func (b *Broker) Stop(ctx context.Context) error {
 	groupsErr := b.groups.Stop(ctx)
+	partitions := b.partitions()
+	failed := make([]error, len(partitions))
 	var closing sync.WaitGroup
-	for _, p := range b.partitions() {
-		closing.Go(func() { p.close(ctx) })
+	for i, p := range partitions {
+		closing.Go(func() { failed[i] = p.close(ctx) })
 	}
 	closing.Wait()
-	return errors.Join(groupsErr, b.group.Stop(ctx))
+	return errors.Join(groupsErr, errors.Join(failed...), b.group.Stop(ctx))
 }
 
 // Topics returns all topics, by name.

@@ -85,7 +85,7 @@ func readTopicRecord(item Item) (topicRecord, error) {
 // saveStart stores the first offset that may be read of a partition.
 func (b *Broker) saveStart(ctx context.Context, p *Partition, start int64) error {
 	_, err := b.change(ctx, p.topic.name, func(record *topicRecord) error {
-		if int(p.number) >= len(record.Partitions) || record.ID != p.topic.id.String() {
+		if int(p.number) >= len(record.Partitions) || record.ID != p.topic.id.String() || record.Deleting {
 			return fmt.Errorf("%w: %s", ErrNoPartition, p)
 		}
 		saved := &record.Partitions[p.number]

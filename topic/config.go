@@ -43,7 +43,8 @@ type Config struct {
 	// that sends nothing. Default 24 hours.
 	ProducerRetention time.Duration
 	// ProducersMax is how many idempotent producers a partition remembers; above
-	// it the one that was silent longest is forgotten. Default 10,000.
+	// it the one that was silent longest is forgotten. Default and most: 10,000,
+	// which is what a value of the metadata can hold.
 	ProducersMax int
 	Delays       DelayConfig
 	Groups       GroupsConfig
@@ -80,7 +81,7 @@ func (c Config) WithDefaults() Config {
 	orDefault(&c.TailBytes, 128<<20)
 	orDefault(&c.PendingBytes, 32<<20)
 	orDefault(&c.ProducerRetention, 24*time.Hour)
-	orDefault(&c.ProducersMax, 10_000)
+	orDefault(&c.ProducersMax, producersMost)
 	orDefault(&c.Groups.MinSession, 6*time.Second)
 	orDefault(&c.Groups.MaxSession, 30*time.Minute)
 	orDefault(&c.Groups.OffsetRetention, 7*24*time.Hour)
@@ -101,6 +102,10 @@ func orDefault[T comparable](field *T, value T) {
 // fit into a message of the log's engine.
 const maxBatchBytes = 7 << 20
 
+// producersMost is the most producers of a partition whose snapshot fits into a
+// value of the metadata.
+const producersMost = 10_000
+
 // Validate returns an error that begins with the setting that is out of range,
 // such as "topic.linger: want 0s to 1s".
 func (c Config) Validate() error {
@@ -120,8 +125,8 @@ func (c Config) Validate() error {
 		return errors.New("topic.tail_bytes: want more than 0")
 	case c.PendingBytes < 0:
 		return errors.New("topic.pending_bytes: want more than 0")
-	case c.ProducersMax < 0 || c.ProducerRetention < 0:
-		return errors.New("topic.producers: want more than 0 of them, for more than 0s")
+	case c.ProducersMax < 0 || c.ProducersMax > producersMost || c.ProducerRetention < 0:
+		return fmt.Errorf("topic.producers: want 1 to %d of them, for more than 0s", producersMost)
 	}
 	return c.Groups.validate()
 }

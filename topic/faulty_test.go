@@ -13,10 +13,10 @@ type faultyStore struct {
 	topic.Store
 
 	mu sync.Mutex
-	// failRead, failOpen and failPut return the error of a call, or nil; write
-	// does an append in place of the log.
-	failRead, failOpen, failPut func(name string) error
-	write                       func(log topic.Log, entry topic.Entry, done func(error))
+	// failRead and the like return the error of a call, or nil; write does an
+	// append in place of the log.
+	failRead, failOpen, failDelete, failPut func(name string) error
+	write                                   func(log topic.Log, entry topic.Entry, done func(error))
 }
 
 // set changes what goes wrong.
@@ -42,6 +42,13 @@ func (s *faultyStore) OpenLog(ctx context.Context, name string) (topic.Log, erro
 	}
 	log, err := s.Store.OpenLog(ctx, name)
 	return faultyStoreLog{log, s, name}, err
+}
+
+func (s *faultyStore) DeleteLog(ctx context.Context, name string) error {
+	if err := s.failure(func(s *faultyStore) func(string) error { return s.failDelete }, name); err != nil {
+		return err
+	}
+	return s.Store.DeleteLog(ctx, name)
 }
 
 func (s *faultyStore) Meta() topic.Meta { return faultyStoreMeta{s.Store.Meta(), s} }

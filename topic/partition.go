@@ -19,6 +19,9 @@ type Partition struct {
 
 	mu    sync.Mutex
 	state partitionState
+	// loaded says that the end of the log was found once: until then nothing is
+	// known of the partition.
+	loaded bool
 	// epoch is the leader epoch of what is appended now.
 	epoch int32
 	// start is the first offset that can be read; first the log's first entry.
@@ -67,8 +70,23 @@ func (s partitionState) allows() error {
 // Number returns its number in its topic, from 0.
 func (p *Partition) Number() int32 { return p.number }
 
-// Leader returns the broker that leads it.
-func (p *Partition) Leader() int32 { return p.broker.Node() }
+// Leader returns the broker that leads it; -1 while its log cannot be read.
+func (p *Partition) Leader() int32 {
+	if p.ready() != nil {
+		return -1
+	}
+	return p.broker.Node()
+}
+
+// ready returns an ErrRetry until the partition's log was read.
+func (p *Partition) ready() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.loaded {
+		return fmt.Errorf("%w: the log of %s was not read yet", ErrRetry, p)
+	}
+	return nil
+}
 
 // Replicas returns the brokers that have it.
 func (p *Partition) Replicas() []int32 { return []int32{p.broker.Node()} }
@@ -91,7 +109,7 @@ func (p *Partition) ends() Ends {
 // was appended, less what was trimmed.
 func (p *Partition) Bytes(ctx context.Context) (int64, error) {
 	first, last := p.sequences()
-	if first > last.Sequence {
+	if first == 0 || first > last.Sequence {
 		return 0, nil
 	}
 	entry, err := readEntry(ctx, p.log, first)

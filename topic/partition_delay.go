@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/sluice-project/sluice/lifecycle"
 )
 
 // delayLogName is the log of a partition's delayed records.
@@ -19,8 +21,8 @@ type delaying struct {
 	opened  chan struct{} // closed when now is there; made by who waits for it
 
 	mu    sync.Mutex
-	end   context.CancelFunc // nil: not begun
-	ended chan struct{}
+	group *lifecycle.Group // nil: not begun
+	ended bool             // for good
 }
 
 const (
@@ -31,25 +33,33 @@ const (
 	delayAddMax = 10 * time.Second
 )
 
-// delay begins to hold and release delayed records, unless that has begun.
+// delay begins to hold and release delayed records, unless that has begun, or
+// ended for good.
 func (p *Partition) delay() {
 	d := &p.delays
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.end != nil {
+	if d.group != nil || d.ended {
 		return
 	}
-	d.ended = make(chan struct{})
-	begun := make(chan context.CancelFunc, 1)
-	p.broker.group.Go("delays of "+p.String(), func(ctx context.Context) error {
-		defer close(d.ended)
-		ctx, end := context.WithCancel(ctx)
-		defer end()
-		begun <- end
+	d.group = lifecycle.NewGroup(context.Background())
+	d.group.Go("delays of "+p.String(), func(ctx context.Context) error {
 		p.keepDelays(ctx)
 		return nil
 	})
-	d.end = <-begun
+}
+
+// endDelays ends them for good.
+func (p *Partition) endDelays(ctx context.Context) error {
+	d := &p.delays
+	d.mu.Lock()
+	d.ended = true
+	group := d.group
+	d.mu.Unlock()
+	if group == nil {
+		return nil
+	}
+	return group.Stop(ctx)
 }
 
 // keepDelays opens the delayed records, again when they have failed, until ctx
@@ -86,16 +96,6 @@ func (p *Partition) openDelays(ctx context.Context) (*Delays, error) {
 		return nil, err
 	}
 	return OpenDelays(ctx, log, delayTarget{p}, p.broker.config.Delays)
-}
-
-// dropDelays ends them for good.
-func (p *Partition) dropDelays() {
-	p.delays.mu.Lock()
-	defer p.delays.mu.Unlock()
-	if p.delays.end != nil {
-		p.delays.end()
-		<-p.delays.ended
-	}
 }
 
 func (d *delaying) set(now *Delays) {
@@ -310,5 +310,5 @@ func (b *Broker) CancelDelayed(ctx context.Context, name, id string) error {
 func (d *delaying) begun() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.end != nil
+	return d.group != nil
 }

@@ -37,7 +37,7 @@ func TestDelayedRecordsAppearWhenTheyAreDueAlsoAfterARestart(t *testing.T) {
 		store := storetest.NewMemory()
 		b := startBroker(t, store, topic.Config{})
 		orders := create(t, b, "orders", delays) // and produced to at once
-		time.Sleep(300 * time.Microsecond) // what is not a whole millisecond is rounded up
+		time.Sleep(300 * time.Microsecond)       // what is not a whole millisecond is rounded up
 		began := time.Now().Truncate(time.Millisecond).Add(time.Millisecond)
 		if base := send(t, orders, delayedBatch(t, nil, "30m", "", "10m", "20m")); base != 0 {
 			t.Fatalf("offset %d", base)

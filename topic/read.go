@@ -11,9 +11,9 @@ const (
 	// coldBytes is how much is read of the log when a consumer is not at the
 	// tail, whatever it asks for.
 	coldBytes = 2 << 20
-	// coldRuns is how many of those reads are kept, for consumers that go on
-	// from there.
-	coldRuns = 16
+	// coldKept bounds the bytes of those reads that are kept, for consumers that
+	// go on from there; the last one is kept in any case.
+	coldKept = 32 << 20
 	// nearBytes is how far before an offset reading may begin, rather than to
 	// search for it.
 	nearBytes = 1 << 20
@@ -176,14 +176,16 @@ func skipTo(entries []Entry, offset int64) []Entry {
 // cold keeps what was last read of logs, so that a consumer that takes less than
 // that at a time has it read once.
 type cold struct {
-	mu   sync.Mutex
-	runs list.List // of coldRun, the newest first
+	mu    sync.Mutex
+	runs  list.List // of coldRun, the newest first
+	bytes int64     // of all
 }
 
 // coldRun is entries of a partition, without gaps.
 type coldRun struct {
 	partition *Partition
 	entries   []Entry
+	bytes     int64
 }
 
 // at returns the kept entries from that of an offset on. If there are none, but
@@ -210,11 +212,17 @@ func (c *cold) at(p *Partition, offset int64) (entries []Entry, next uint64) {
 func (c *cold) keep(p *Partition, entries []Entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.runs.PushFront(coldRun{p, entries})
-	if c.runs.Len() > coldRuns {
-		c.runs.Remove(c.runs.Back())
+	run := coldRun{partition: p, entries: entries}
+	for _, entry := range entries {
+		run.bytes += sizeOf(entry)
+	}
+	c.runs.PushFront(run)
+	for c.bytes += run.bytes; c.bytes > coldKept && c.runs.Len() > 1; {
+		c.remove(c.runs.Back())
 	}
 }
+
+func (c *cold) remove(e *list.Element) { c.bytes -= c.runs.Remove(e).(coldRun).bytes }
 
 // forget drops what is kept of a partition.
 func (c *cold) forget(p *Partition) {
@@ -223,7 +231,7 @@ func (c *cold) forget(p *Partition) {
 	for e := c.runs.Front(); e != nil; {
 		next := e.Next()
 		if e.Value.(coldRun).partition == p {
-			c.runs.Remove(e)
+			c.remove(e)
 		}
 		e = next
 	}

@@ -11,8 +11,11 @@ import (
 // was fenced or not answered: what is in the log decides, not what we believe.
 
 const (
-	recoverWaitMin = 50 * time.Millisecond
+	recoverWaitMin = 10 * time.Millisecond
 	recoverWaitMax = 5 * time.Second
+	// corruptWait is how long it waits after data was corrupt: that does not mend
+	// itself, but somebody may.
+	corruptWait = time.Minute
 	// replayBytes is how much is read of the log at a time.
 	replayBytes = 4 << 20
 )
@@ -62,15 +65,16 @@ func (p *Partition) recover(ctx context.Context) error {
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, ErrNoLog):
-			return nil // the topic was deleted
-		case errors.Is(err, ErrFenced):
-			continue // something of before came after all: look again
+		case errors.Is(err, ErrNoLog) || errors.Is(err, ErrClosed):
+			return nil // the topic was deleted, or the broker stops
+		case errors.Is(err, ErrFenced): // something of before came after all: look again
+		default:
+			if errors.Is(err, ErrCorrupt) {
+				wait = corruptWait
+			}
+			p.broker.log.Error("partition cannot be read", "partition", p.String(), "error", err, "again_in", wait)
 		}
-		p.broker.log.Error("partition cannot be read", "partition", p.String(), "error", err, "again_in", wait)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if !pause(ctx, wait) {
 			return ctx.Err()
 		}
 	}
@@ -87,6 +91,7 @@ func (p *Partition) load(ctx context.Context) error {
 		if begin, end, err = p.marksOfEnds(ctx, first, last); err != nil {
 			return err
 		}
+		p.index.add(Entry{Sequence: first, Mark: begin}) // for retention, which asks for it first
 	}
 	snapshot, err := loadSnapshot(ctx, p)
 	if err != nil {
@@ -108,7 +113,7 @@ func (p *Partition) load(ctx context.Context) error {
 	if p.state != recovering {
 		return nil
 	}
-	p.state = open
+	p.state, p.loaded = open, true
 	p.first, p.start = max(p.first, first, 1), max(p.start, begin.Base)
 	p.last, p.landed, p.next = end, end, end.Mark.Next
 	p.producers = known
@@ -213,8 +218,9 @@ func (p *Partition) checked(entry Entry) ([]Batch, error) {
 	return batches, nil
 }
 
-// close refuses appends, and waits for those under way.
-func (p *Partition) close(ctx context.Context) {
+// close refuses appends, waits for those under way, and then ends what holds the
+// delayed records, which has to know what became of them.
+func (p *Partition) close(ctx context.Context) error {
 	p.mu.Lock()
 	p.state = closed
 	p.flush()
@@ -225,6 +231,7 @@ func (p *Partition) close(ctx context.Context) {
 		_, _, _ = last.Wait(ctx) // whoever appended is told
 	}
 	p.watchers.signal()
+	return p.endDelays(ctx)
 }
 
 // drop gives up all that a deleted topic's partition has in memory.
@@ -236,7 +243,8 @@ func (p *Partition) drop() {
 	for _, a := range failed {
 		a.finish(ErrNoTopic)
 	}
-	p.dropDelays()
+	_ = p.endDelays(context.Background()) // it has bounds of its own
+	p.snapshots.settle()
 	p.tail.clear()
 	p.broker.cold.forget(p)
 	p.watchers.signal()

@@ -24,12 +24,16 @@ func expired(settings Settings, last Mark, now time.Time) (kept func(Mark) bool,
 // retain removes what a partition need not keep any more. The last entry stays:
 // it tells where the partition ends.
 func (p *Partition) retain(ctx context.Context, now time.Time) error {
-	_, last := p.sequences()
-	if ends := p.Ends(); ends.Start == ends.HighWatermark {
+	first, last := p.sequences()
+	if ends := p.Ends(); ends.Start == ends.HighWatermark || p.ready() != nil {
 		return nil
 	}
 	kept, any := expired(p.topic.Settings(), last.Mark, now)
 	if !any {
+		return nil
+	}
+	// Most of the time all is to be kept: then nothing need be read.
+	if _, from := p.index.around(kept); from.Sequence == first {
 		return nil
 	}
 	entry, ok, err := p.find(ctx, kept)

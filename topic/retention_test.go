@@ -1,8 +1,10 @@
 package topic_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"strconv"
 	"testing"
@@ -118,6 +120,20 @@ func TestLookupsAgainstAList(t *testing.T) {
 	})
 }
 
+// A batch that cannot be unpacked counts as a whole in lookups by time.
+func TestLookupsFindABatchThatCannotBeUnpacked(t *testing.T) {
+	b := startBroker(t, storetest.NewMemory(), topic.Config{})
+	orders := create(t, b, "orders", nil)
+	nonsense := batchOf(anybody, 5000, "first", "second")
+	copy(nonsense[topic.BatchOverhead:], "nonsense")
+	binary.BigEndian.PutUint32(nonsense[17:], crc32.Checksum(nonsense[21:], crc32.MakeTable(crc32.Castagnoli)))
+	send(t, orders, batchOf(anybody, 1000, "before"))
+	send(t, orders, nonsense)
+	if offset, at, err := orders.Partitions()[0].OffsetAt(t.Context(), 2000); offset != 1 || at != 5001 || err != nil {
+		t.Errorf("offset %d, timestamp %d, %v; want 1, 5001", offset, at, err)
+	}
+}
+
 func TestEpochsEndWhereTheNextBegins(t *testing.T) {
 	store := storetest.NewMemory()
 	b := startBroker(t, store, topic.Config{})
@@ -145,6 +161,34 @@ func TestEpochsEndWhereTheNextBegins(t *testing.T) {
 	if ends := p.Ends(); ends.Epoch != 2 {
 		t.Errorf("epoch %d, want 2", ends.Epoch)
 	}
+}
+
+// Most of the time nothing is old enough: to know that takes no look into the log.
+func TestRetentionReadsNothingWhereAllIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewMemory()
+		b := startBroker(t, store, topic.Config{})
+		orders := create(t, b, "orders", map[string]string{"retention.ms": "3600000", "retention.bytes": "100000000"})
+		for range 50 {
+			send(t, orders, batchOf(anybody, now(), "x"))
+		}
+		stopBroker(t, b)
+		counting := &faultyStore{Store: store.Reopen()}
+		b = startBroker(t, counting, topic.Config{TailBytes: 1})
+		reads := 0
+		counting.set(func(s *faultyStore) { s.failRead = func(string) error { reads++; return nil } })
+		time.Sleep(30 * time.Minute)
+		counting.set(func(*faultyStore) {
+			if reads > 0 {
+				t.Errorf("%d reads in 30 minutes", reads)
+			}
+		})
+		time.Sleep(time.Hour)
+		orders, _ = b.Topic("orders")
+		if ends := orders.Partitions()[0].Ends(); ends.Start != 50 {
+			t.Errorf("after an hour: %+v, want nothing to be left", ends)
+		}
+	})
 }
 
 // A consumer that has read all there was of an epoch goes on where it is, also

@@ -83,6 +83,13 @@ func (p *Partition) storeProducers(ctx context.Context) error {
 	return err
 }
 
+// settle waits until none is being stored: of a partition that is deleted there
+// will be no other, and what is stored can be removed.
+func (s *snapshots) settle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+}
+
 // takeSnapshot returns what is known now, and the last append of it that is not
 // durable. While the partition is not open what it knows is in doubt, or is not
 // to be stored any more.

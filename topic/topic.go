@@ -39,6 +39,7 @@ type topicSettings struct {
 	Settings
 	own    map[string]string
 	filter *Filter // of a view
+	broken error   // why a view has no filter
 }
 
 // Name returns its name.
@@ -65,13 +66,25 @@ func (t *Topic) Partitions() []*Partition {
 	return *t.partitions.Load()
 }
 
-// Partition returns the partition of that number, or ErrNoPartition.
+// Partition returns the partition of that number. Errors: ErrNoPartition, and
+// ErrRetry while its log cannot be read.
 func (t *Topic) Partition(number int32) (*Partition, error) {
-	partitions := t.Partitions()
-	if number < 0 || int(number) >= len(partitions) {
-		return nil, fmt.Errorf("%w: %s has 0 to %d, not %d", ErrNoPartition, t.name, len(partitions)-1, number)
+	if err := t.Has(number); err != nil {
+		return nil, err
 	}
-	return partitions[number], nil
+	p := t.Partitions()[number]
+	if err := p.ready(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Has returns ErrNoPartition if there is no partition of that number.
+func (t *Topic) Has(number int32) error {
+	if count := len(t.Partitions()); number < 0 || int(number) >= count {
+		return fmt.Errorf("%w: %s has 0 to %d, not %d", ErrNoPartition, t.name, count-1, number)
+	}
+	return nil
 }
 
 // Append numbers batches, starts writing them to a partition, and returns

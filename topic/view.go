@@ -36,6 +36,8 @@ type scan struct {
 	first int64
 	// bytes is how much was looked at.
 	bytes int
+	// unreadable says which batch could not be unpacked, if one could not.
+	unreadable error
 
 	unpacked, kept []byte
 	headers        []Header
@@ -57,7 +59,7 @@ func (s *scan) full() bool {
 }
 
 // add looks at the batches that follow, until it is full. After an error, an
-// ErrCorrupt or ErrUncompressedSize, the scan has what was before the batch.
+// ErrCorrupt, the scan has what was before the batch.
 func (s *scan) add(batches []Batch) error {
 	for _, batch := range batches {
 		if s.full() {
@@ -90,7 +92,8 @@ func (s *scan) add(batches []Batch) error {
 
 // pass returns what the filter lets pass of a batch: the batch itself if that is
 // all, nil if it is nothing from the position on, and else a batch with the
-// rest. Batches of the broker's own markers always pass.
+// rest. Batches of the broker's own markers always pass. A batch that is as it
+// was sent, and cannot be unpacked, does not pass: the view goes on after it.
 func (s *scan) pass(batch Batch) (Batch, error) {
 	if batch.Control() {
 		return batch, nil
@@ -101,6 +104,17 @@ func (s *scan) pass(batch Batch) (Batch, error) {
 	if err := batch.Check(); err != nil {
 		return nil, err
 	}
+	passed, err := s.unpack(batch)
+	if err != nil {
+		s.filter.records.Add(int64(batch.Count()))
+		s.filter.failed.Add(int64(batch.Count()))
+		s.unreadable = fmt.Errorf("batch at offset %d: %w", batch.Base(), err)
+		return nil, nil
+	}
+	return passed, nil
+}
+
+func (s *scan) unpack(batch Batch) (Batch, error) {
 	data, err := decompress(s.unpacked[:0], batch.Compression(), batch[atRecords:])
 	if err != nil {
 		return nil, err
@@ -161,8 +175,11 @@ func HiddenMarker(base, next int64, epoch int32) (Batch, error) {
 // readView reads what the view shows of a partition, from an offset on. It looks
 // at a bounded part of the source: Fetched.Next tells how far it has come.
 func (t *Topic) readView(ctx context.Context, p *Partition, offset int64, maxBytes int) (Fetched, error) {
-	filter := t.settings.Load().filter
-	ends := p.Ends()
+	settings := t.settings.Load()
+	filter, ends := settings.filter, p.Ends()
+	if settings.broken != nil {
+		return Fetched{Ends: ends, Next: offset}, settings.broken
+	}
 	if offset < ends.Start || offset >= ends.HighWatermark {
 		fetched, err := p.read(ctx, offset, maxBytes)
 		fetched.Next = offset
@@ -181,6 +198,9 @@ func (t *Topic) readView(ctx context.Context, p *Partition, offset int64, maxByt
 		if err != nil || len(source.Data) == 0 {
 			break // what was found is answered; the next read tells the error
 		}
+	}
+	if s.unreadable != nil {
+		t.broker.log.Warn("view passes over records that cannot be unpacked", "view", t.name, "partition", p.String(), "error", s.unreadable)
 	}
 	if s.size > 0 {
 		hidden.add(offset, s.first)

@@ -174,6 +174,34 @@ func TestScanStopsAtCorruption(t *testing.T) {
 	}
 }
 
+// Batches of a producer that writes nonsense, or more than is unpacked, keep
+// nobody from what follows.
+func TestScanPassesOverWhatCannotBeUnpacked(t *testing.T) {
+	filter := compile(t, `true`)
+	whole, err := NewBatch([]Record{{Offset: 2, Value: []byte("v")}}, BatchOptions{Base: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nonsense := Batch(append(bytes.Clone(whole[:atRecords]), "nonsense"...))
+	nonsense.stamp(0, 0)
+	nonsense.seal()
+	zeros := emptyBatch(1, 2, 0)
+	zeros.put32(atCount, 1)
+	zeros[atAttributes+1] = CodecZstd
+	if zeros, err = compress(zeros, CodecZstd, make([]byte, MaxUncompressed+1)); err != nil {
+		t.Fatal(err)
+	}
+	zeros.seal()
+	s := newScan(filter, 0, 1<<20)
+	err = s.add([]Batch{nonsense, zeros, whole})
+	if err != nil || s.next != 3 || s.size != len(whole) || s.first != 2 || s.unreadable == nil {
+		t.Errorf("up to %d, %d bytes from %d, %v, %v; want the last batch", s.next, s.size, s.first, err, s.unreadable)
+	}
+	if counts := filter.Counts(); counts != (FilterCounts{Records: 3, Matched: 1, Failed: 2}) {
+		t.Errorf("%+v, want 2 of 3 to have failed", counts)
+	}
+}
+
 func TestHiddenMarker(t *testing.T) {
 	marker, err := HiddenMarker(10, 100_010, 3)
 	if err != nil {

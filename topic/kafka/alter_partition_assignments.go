@@ -18,7 +18,7 @@ func (s *Server) alterPartitionAssignments(_ *call, r *kmsg.AlterPartitionAssign
 		altered.Topic = r.Topics[i].Topic
 		for j := range r.Topics[i].Partitions {
 			wanted := &r.Topics[i].Partitions[j]
-			_, err := s.partition(altered.Topic, wanted.Partition)
+			err := s.exists(altered.Topic, wanted.Partition)
 			switch {
 			case err != nil:
 			case wanted.Replicas == nil:

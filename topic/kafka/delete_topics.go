@@ -67,11 +67,10 @@ func (s *Server) deleteTopic(ctx context.Context, deleted *kmsg.DeleteTopicsResp
 		name := t.Name()
 		deleted.Topic = &name
 	default:
-		t, err := s.broker.Topic(*deleted.Topic)
-		if err != nil {
-			return err
+		// One that is not open may be in the catalog all the same.
+		if t, err := s.broker.Topic(*deleted.Topic); err == nil {
+			deleted.TopicID = t.ID()
 		}
-		deleted.TopicID = t.ID()
 	}
 	return s.broker.Delete(ctx, *deleted.Topic)
 }

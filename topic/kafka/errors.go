@@ -48,6 +48,8 @@ var errorKinds = []struct {
 	{topic.ErrNoLog, kerr.NotLeaderForPartition},
 	{topic.ErrClosed, kerr.NotLeaderForPartition},
 	{topic.ErrFull, kerr.KafkaStorageError},
+	{topic.ErrDelaysFull, kerr.KafkaStorageError},
+	{topic.ErrUncompressedSize, kerr.MessageTooLarge},
 	{topic.ErrUncertain, kerr.RequestTimedOut},
 	{context.DeadlineExceeded, kerr.RequestTimedOut},
 	{context.Canceled, kerr.RequestTimedOut},

@@ -85,6 +85,16 @@ func (s *Server) partition(name string, number int32) (*topic.Partition, error) 
 	return t.Partition(number)
 }
 
+// exists returns why there is no such partition. It may be one that cannot be
+// read at the time.
+func (s *Server) exists(name string, number int32) error {
+	t, err := s.broker.Topic(name)
+	if err != nil {
+		return err
+	}
+	return t.Has(number)
+}
+
 // checkEpoch compares the leader epoch that a client believes in, -1 if it does
 // not say, with the present one.
 func checkEpoch(believed, present int32) error {

@@ -40,7 +40,7 @@ func (s *Server) offsetCommit(_ *call, r *kmsg.OffsetCommitRequest) answer {
 		for j, p := range t.Partitions {
 			place := &answered.Partitions[j]
 			place.Partition = p.Partition
-			if _, err := s.partition(t.Topic, p.Partition); err != nil {
+			if err := s.exists(t.Topic, p.Partition); err != nil {
 				place.ErrorCode = code(err)
 				continue
 			}

@@ -114,20 +114,18 @@ func (s *Server) appendTo(ctx context.Context, t *topic.Topic, version int16, pa
 	return t.Append(ctx, part.Partition, batches)
 }
 
-// checkBatch tells whether a producer may send that batch, as far as the topic
-// does not.
+// checkBatch tells whether this protocol allows to send that batch. All else the
+// topic checks.
 func checkBatch(batch topic.Batch, version int16) error {
 	switch {
 	case batch.Transactional():
 		return errNoTransactions
-	case batch.Control():
-		return fmt.Errorf("%w: only brokers write control batches", topic.ErrInvalidRecord)
 	case batch.Compression() > zstd:
 		return fail(kerr.UnsupportedCompressionType, fmt.Sprintf("compression %d: want 0 to %d", batch.Compression(), zstd))
 	case batch.Compression() == zstd && version < zstdSince:
 		return fail(kerr.UnsupportedCompressionType, fmt.Sprintf("zstd: want Produce version %d or later", zstdSince))
 	}
-	return batch.Check()
+	return nil
 }
 
 // timeout is how long the producer waits.

@@ -1,0 +1,27 @@
+package kafka
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+// Whether a producer tries again depends on these: what may pass must be
+// retriable, what will not must not be.
+func TestWhatProducersTryAgain(t *testing.T) {
+	for err, want := range map[error]*kerr.Error{
+		topic.ErrRetry:            kerr.NotLeaderForPartition,
+		topic.ErrFull:             kerr.KafkaStorageError,
+		topic.ErrDelaysFull:       kerr.KafkaStorageError,
+		topic.ErrUncompressedSize: kerr.MessageTooLarge,
+		topic.ErrRecordTooLarge:   kerr.MessageTooLarge,
+		topic.ErrInvalidRecord:    kerr.InvalidRecord,
+	} {
+		if got := kindOf(fmt.Errorf("wrapped: %w", err)); got != want {
+			t.Errorf("%v: %v, want %v", err, got, want)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -69,8 +70,35 @@ func TestEventsSurviveKills(t *testing.T) {
 		a, err := s.do("GET", "/metrics", "", nil)
 		return err == nil && strings.Contains(string(a.body), "bulk_action_outbox_size 0\n")
 	})
-	ids, states, jobs := map[string]bool{}, map[string][]string{}, map[string]int{}
-	for _, record := range readTopic(t, s.kafka, "sluice.bulk.events") {
+	h := hearEvents(t, s.kafka)
+	for n, id := range r.ids {
+		if want := []string{"created", "dispatched", "running", "aggregating", "completed"}; !slices.Equal(h.states[id], want) {
+			t.Errorf("%s was %v, want %v", id, h.states[id], want)
+		}
+		for job := range perAction {
+			if name := fmt.Sprint(id, "-", job); n%2 == 0 && h.jobs[name] != 1 {
+				t.Errorf("job %s has %d events", name, h.jobs[name])
+			}
+		}
+	}
+	if want := perAction * 3; len(h.jobs) != want {
+		t.Errorf("%d jobs have events, want %d", len(h.jobs), want)
+	}
+}
+
+// heard is what the topic of events tells: the states of actions in their order,
+// and how often each job is done.
+type heard struct {
+	states map[string][]string
+	jobs   map[string]int
+}
+
+// hearEvents reads the topic of events. None may be there twice, and none of a job
+// when its action does not run.
+func hearEvents(t *testing.T, brokers string) *heard {
+	t.Helper()
+	h, ids := &heard{states: map[string][]string{}, jobs: map[string]int{}}, map[string]bool{}
+	for _, record := range readTopic(t, brokers, "sluice.bulk.events") {
 		var e struct {
 			ID, Type, Subject, PartitionKey string
 		}
@@ -83,27 +111,25 @@ func TestEventsSurviveKills(t *testing.T) {
 		ids[e.ID] = true
 		switch kind, what, _ := strings.Cut(strings.TrimPrefix(e.Type, "io.sluice.bulk."), "."); kind {
 		case "action":
-			states[e.Subject] = append(states[e.Subject], what)
+			h.states[e.Subject] = append(h.states[e.Subject], what)
 		case "job":
-			jobs[e.Subject]++
-			if len(states[e.PartitionKey]) != 3 || what != "succeeded" {
-				t.Errorf("job %s has %s when its action had %v", e.Subject, what, states[e.PartitionKey])
+			h.jobs[e.Subject]++
+			if len(h.states[e.PartitionKey]) != 3 || what != "succeeded" {
+				t.Errorf("job %s has %s when its action had %v", e.Subject, what, h.states[e.PartitionKey])
 			}
 		}
 	}
-	for n, id := range r.ids {
-		if want := []string{"created", "dispatched", "running", "aggregating", "completed"}; !slices.Equal(states[id], want) {
-			t.Errorf("%s was %v, want %v", id, states[id], want)
-		}
-		if n%2 == 0 {
-			for job := range perAction {
-				if name := fmt.Sprint(id, "-", job); jobs[name] != 1 {
-					t.Errorf("job %s has %d events", name, jobs[name])
-				}
-			}
-		}
-	}
-	if want := perAction * 3; len(jobs) != want {
-		t.Errorf("%d jobs have events, want %d", len(jobs), want)
+	return h
+}
+
+// Without topics nothing is kept for them.
+func TestNoEventsWithoutTopics(t *testing.T) {
+	s := newServer(t, "--kafka", "off")
+	s.start()
+	s.call("POST", "/v1/actions", `{"id":"a","tenant":"t","type":"echo"}`, http.StatusCreated, nil)
+	s.call("POST", "/v1/actions", `{"id":"b","tenant":"t","type":"echo","events":["jobs"]}`, http.StatusBadRequest, nil)
+	a, err := s.do("GET", "/metrics", "", nil)
+	if err != nil || !strings.Contains(string(a.body), "bulk_action_outbox_size 0\n") {
+		t.Errorf("the outbox is not empty: %v", err)
 	}
 }

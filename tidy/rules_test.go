@@ -52,7 +52,7 @@ var packages = map[string]rule{
 	"examples/topic-at-most-once":  {},
 	"examples/topic-at-least-once": {},
 	"examples/topic-exactly-once":  {},
-	"examples/kill":                {testOnly: true},
+	"examples/kill":                {imports: []string{"topic", "topic/kafka", "topic/natsstore"}, testOnly: true},
 
 	// Modules of their own.
 	"bench":             {imports: []string{"bulk", "bulk/pebblestore"}},

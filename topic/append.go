@@ -93,7 +93,9 @@ func (a *Appending) finish(err error) {
 
 // checkBatches returns why batches of a producer cannot be appended.
 func checkBatches(batches []Batch, settings Settings, now int64) error {
+	total := 0
 	for _, b := range batches {
+		total += len(b)
 		id, _, sequence := b.Producer()
 		switch {
 		case len(b) > int(settings.MaxMessageBytes):
@@ -108,8 +110,11 @@ func checkBatches(batches []Batch, settings Settings, now int64) error {
 			return fmt.Errorf("%w: %d is more than %v after the broker's %d", ErrInvalidTimestamp, b.MaxTimestamp(), timestampAhead, now)
 		}
 	}
-	if len(batches) == 0 {
+	switch {
+	case len(batches) == 0:
 		return fmt.Errorf("%w: no batch", ErrInvalidRecord)
+	case total > maxBatchBytes: // they become one entry
+		return fmt.Errorf("%w: %d bytes in %d batches, want at most %d at once", ErrRecordTooLarge, total, len(batches), maxBatchBytes)
 	}
 	return nil
 }
@@ -297,7 +302,6 @@ func (p *Partition) landing(f *flight, err error) {
 		return
 	}
 	if err != nil {
-		p.mu.Unlock()
 		p.fail(err)
 		return
 	}

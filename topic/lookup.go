@@ -65,11 +65,12 @@ func (p *Partition) recordAt(entry Entry, timestamp int64) (offset, at int64, er
 }
 
 // EndOfEpoch returns the highest leader epoch up to the given one that has
-// records, and the offset after its last; -1 and -1 if there is none. The
-// present epoch ends at the high watermark.
+// records, and the offset after its last. The present epoch ends at the high
+// watermark. One whose records are gone, with all before them, ends where
+// those that are left begin. -1 and -1 for an epoch that was not reached.
 func (p *Partition) EndOfEpoch(ctx context.Context, epoch int32) (int32, int64, error) {
 	ends := p.Ends()
-	if epoch > ends.Epoch {
+	if epoch < 0 || epoch > ends.Epoch {
 		return -1, -1, nil
 	}
 	if epoch == ends.Epoch {
@@ -84,8 +85,11 @@ func (p *Partition) EndOfEpoch(ctx context.Context, epoch int32) (int32, int64, 
 		end = after.Mark.Base
 	}
 	found, ok, err := p.find(ctx, func(m Mark) bool { return m.Next >= end })
-	if err != nil || !ok || found.Mark.Epoch > epoch {
+	switch {
+	case err != nil:
 		return -1, -1, err
+	case !ok || found.Mark.Epoch > epoch:
+		return epoch, end, nil
 	}
 	return found.Mark.Epoch, end, nil
 }

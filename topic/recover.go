@@ -17,22 +17,23 @@ const (
 	replayBytes = 4 << 20
 )
 
-// fail gives up all appends that are under way, and recovers.
+// fail gives up all appends that are under way, and recovers, unless the broker
+// stops. It is called with the lock held, and releases it.
 func (p *Partition) fail(cause error) {
-	p.mu.Lock()
-	if p.state != open {
-		p.mu.Unlock()
-		return
+	wasOpen := p.state == open
+	if wasOpen {
+		p.state = recovering
 	}
-	p.state = recovering
 	failed := p.giveUp()
 	p.mu.Unlock()
 
-	p.broker.log.Warn("append failed, looking at the end of the log", "partition", p.String(), "error", cause)
+	p.broker.log.Warn("append failed", "partition", p.String(), "error", cause)
 	for _, a := range failed {
 		a.finish(fmt.Errorf("%w: %w", ErrRetry, cause))
 	}
-	p.broker.group.Go("recover "+p.String(), p.recover)
+	if wasOpen {
+		p.broker.group.Go("recover "+p.String(), p.recover)
+	}
 }
 
 // giveUp forgets all appends that are not durable, and returns them.
@@ -55,7 +56,7 @@ func (p *Partition) recover(ctx context.Context) error {
 		err := p.load(ctx)
 		switch {
 		case err == nil:
-			if delays := p.delays.now.Load(); delays != nil {
+			if delays := p.delays.get(); delays != nil {
 				delays.Resolve()
 			}
 			return nil
@@ -96,10 +97,11 @@ func (p *Partition) load(ctx context.Context) error {
 	if err := p.replay(ctx, &known, snapshot, first, last); err != nil {
 		return err
 	}
-	if last > 0 {
-		if end, err = p.fence(ctx, end); err != nil {
-			return err
-		}
+	// Where the log has lost its end, and the metadata has not, records that come
+	// now must not be below the start.
+	end.Mark.Next = max(end.Mark.Next, p.start)
+	if end, err = p.fence(ctx, end); err != nil {
+		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,27 +109,40 @@ func (p *Partition) load(ctx context.Context) error {
 		return nil
 	}
 	p.state = open
-	p.first, p.start = max(first, 1), max(p.start, begin.Base)
+	p.first, p.start = max(p.first, first, 1), max(p.start, begin.Base)
 	p.last, p.landed, p.next = end, end, end.Mark.Next
 	p.producers = known
 	p.watchers.signal()
 	return nil
 }
 
-// fence writes an entry without records: when it is there, nothing that another
-// leader, or we before a failure, had under way can still come.
+// fence writes entries without records, until nothing that another leader, or we
+// before a failure, had under way can still come: such an entry names one of the
+// sequences that are taken then. A log that nobody has written to needs none.
 func (p *Partition) fence(ctx context.Context, end point) (point, error) {
-	mark := end.Mark
-	mark.Base, mark.Epoch = mark.Next, p.epoch
-	entry := Entry{Sequence: end.Sequence + 1, Mark: mark}
-	done := make(chan error, 1)
-	p.log.Append(entry, func(err error) { done <- err })
-	select {
-	case err := <-done:
-		return point{entry.Sequence, mark}, err
-	case <-ctx.Done():
-		return end, ctx.Err()
+	p.mu.Lock()
+	handed := p.last.Sequence
+	p.epoch = max(p.epoch, end.Mark.Epoch)
+	end.Mark.Epoch = p.epoch
+	p.mu.Unlock()
+	for first := true; end.Sequence < handed || first && end.Sequence > 0; first = false {
+		end.Mark.Base = end.Mark.Next
+		end.Sequence++
+		p.mu.Lock()
+		p.last.Sequence = max(p.last.Sequence, end.Sequence)
+		p.mu.Unlock()
+		done := make(chan error, 1)
+		p.log.Append(Entry{Sequence: end.Sequence, Mark: end.Mark}, func(err error) { done <- err })
+		select {
+		case err := <-done:
+			if err != nil {
+				return end, err
+			}
+		case <-ctx.Done():
+			return end, ctx.Err()
+		}
 	}
+	return end, nil
 }
 
 // marksOfEnds returns the marks of the log's first and last entry.

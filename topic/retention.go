@@ -52,8 +52,9 @@ func (p *Partition) trim(ctx context.Context, sequence uint64, offset int64) err
 	if sequence <= first {
 		return nil
 	}
-	// A producer's batches may be gone, but not that they were there.
-	if err := p.storeProducers(ctx); err != nil {
+	// A producer's batches may be gone, but not that they were there. Where there
+	// is no room to say so, what makes room counts more.
+	if err := p.storeProducers(ctx); err != nil && !errors.Is(err, ErrRetry) && !errors.Is(err, ErrFull) {
 		return err
 	}
 	if err := p.log.Trim(ctx, sequence); err != nil {
@@ -85,11 +86,14 @@ func (p *Partition) DeleteRecords(ctx context.Context, before int64) (start int6
 	}
 	_, last := p.sequences()
 	entry, ok, err := p.find(ctx, func(m Mark) bool { return m.Next > before })
+	if err != nil {
+		return ends.Start, err
+	}
 	sequence := last.Sequence
 	if ok {
 		sequence = entry.Sequence
 	}
-	err = errors.Join(err, p.trim(ctx, sequence, before))
+	err = p.trim(ctx, sequence, before)
 	return p.Ends().Start, err
 }
 

@@ -1,6 +1,7 @@
 package topic_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -143,5 +144,46 @@ func TestEpochsEndWhereTheNextBegins(t *testing.T) {
 	}
 	if ends := p.Ends(); ends.Epoch != 2 {
 		t.Errorf("epoch %d, want 2", ends.Epoch)
+	}
+}
+
+// A consumer that has read all there was of an epoch goes on where it is, also
+// when that epoch's records are gone.
+func TestAnEpochThatIsGoneEndsWhereTheFirstOneLeftBegins(t *testing.T) {
+	store := storetest.NewMemory()
+	b := startBroker(t, store, topic.Config{})
+	orders := create(t, b, "orders", nil)
+	send(t, orders, batchOf(anybody, now(), "a", "b")) // epoch 0
+	stopBroker(t, b)
+	b = startBroker(t, store.Reopen(), topic.Config{})
+	orders, _ = b.Topic("orders")
+	send(t, orders, batchOf(anybody, now(), "c")) // epoch 1
+	p := orders.Partitions()[0]
+	if _, err := p.DeleteRecords(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	if epoch, end, err := p.EndOfEpoch(t.Context(), 0); epoch != 0 || end != 2 || err != nil {
+		t.Errorf("epoch %d ends at %d, %v; want 0 at 2", epoch, end, err)
+	}
+}
+
+// The log cannot be read just when records are deleted.
+func TestDeletingRecordsRemovesNothingElseWhenTheLogFails(t *testing.T) {
+	store := &faultyStore{Store: storetest.NewMemory()}
+	b := startBroker(t, store, topic.Config{TailBytes: 1})
+	orders := create(t, b, "orders", nil)
+	var want []string
+	for i := range 20 {
+		want = append(want, fmt.Sprint(i))
+		send(t, orders, batchOf(anybody, now(), want[i]))
+	}
+	broken := errors.New("broken")
+	store.set(func(s *faultyStore) { s.failRead = func(string) error { return broken } })
+	if _, err := orders.Partitions()[0].DeleteRecords(t.Context(), 5); !errors.Is(err, broken) {
+		t.Fatalf("error %v", err)
+	}
+	store.set(func(s *faultyStore) { s.failRead = nil })
+	if _, values := readAll(t, orders, 5, 1<<20); !slices.Equal(values, want[5:]) {
+		t.Errorf("read %q", values)
 	}
 }

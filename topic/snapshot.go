@@ -84,10 +84,14 @@ func (p *Partition) storeProducers(ctx context.Context) error {
 }
 
 // takeSnapshot returns what is known now, and the last append of it that is not
-// durable.
+// durable. While the partition is not open what it knows is in doubt, or is not
+// to be stored any more.
 func (p *Partition) takeSnapshot() (taken []byte, underWay *Appending, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if err := p.state.allows(); err != nil {
+		return nil, nil, err
+	}
 	p.snapshots.bytes = 0
 	p.producers.expire(time.Now().Add(-p.broker.config.ProducerRetention).UnixMilli())
 	taken, err = json.Marshal(producersSnapshot{Sequence: p.landed.Sequence, Next: p.next, Producers: p.producers.byID})

@@ -188,12 +188,15 @@ func (l *log) Read(ctx context.Context, from uint64, maxBytes int) ([]topic.Entr
 		return nil, err
 	}
 	from = max(from, 1)
+	l.mu.Lock()
+	last := l.last // what is appended while the read is under way may be missed
+	l.mu.Unlock()
 	messages, err := l.store.reader.get(ctx, l.source, request{Sequence: from, MaxBytes: maxBytes})
 	if err != nil {
 		return nil, l.failure(fmt.Errorf("read log %s from %d: %w", l.name, from, err))
 	}
 	if len(messages) == 0 {
-		return nil, l.checkEnd(ctx, from)
+		return nil, l.checkEnd(ctx, from, last)
 	}
 	entries := make([]topic.Entry, len(messages))
 	for i, message := range messages {
@@ -210,12 +213,9 @@ func (l *log) Read(ctx context.Context, from uint64, maxBytes int) ([]topic.Entr
 	return entries, nil
 }
 
-// checkEnd tells the end of a log from entries that the engine cannot read: it
-// answers both in the same way.
-func (l *log) checkEnd(ctx context.Context, from uint64) error {
-	l.mu.Lock()
-	last := l.last
-	l.mu.Unlock()
+// checkEnd tells the end of a log, which had that last entry when a read began,
+// from entries that the engine cannot read: it answers both in the same way.
+func (l *log) checkEnd(ctx context.Context, from, last uint64) error {
 	if from > last {
 		return nil
 	}

@@ -16,6 +16,7 @@ import (
 // processed, no partition has two owners in a generation, committed offsets
 // never go back, and every rebalance ends.
 func TestTopicGroup(t *testing.T) {
+	t.Parallel()
 	rounds := 2
 	if long() {
 		rounds = 10

@@ -28,7 +28,7 @@ func TestTopicGroup(t *testing.T) {
 			s := newServer(t)
 			s.env = []string{"SLUICE_TOPIC_GROUP_SESSION_MIN=1s"}
 			s.start()
-			c := newCrew(s, 24, kgo.Balancers(balancer), kgo.SessionTimeout(3*time.Second))
+			c := newCrew(s, 24, kgo.Balancers(balancer), kgo.SessionTimeout(crewSession))
 			for range 8 {
 				c.add()
 			}

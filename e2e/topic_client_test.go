@@ -151,6 +151,7 @@ type wire struct {
 
 // dial is for kgo.Dialer.
 func (w *wire) dial(ctx context.Context, network, host string) (net.Conn, error) {
+	w.pass()
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, host)
 	if err != nil {
 		return nil, err

@@ -5,15 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // crewTopic is what a crew reads, crewGroup the group that it is.
 const crewTopic, crewGroup = "orders", "crew"
+
+// crewSession is the shortest session of a member.
+const crewSession = 3 * time.Second
 
 // crew is a consumer group under test, with a producer.
 type crew struct {
@@ -121,6 +126,10 @@ type crewMember struct {
 	wire     wire
 	end      func()
 
+	// answered is when the coordinator answered it last, in nanoseconds since
+	// the epoch.
+	answered atomic.Int64
+
 	mu sync.Mutex // locked while it processes, and while it is held
 
 	// held tells that it is stopped, away that it was: what it believes then
@@ -145,6 +154,7 @@ func (c *crew) addStatic(instance string) {
 		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, gone map[string][]int32) { m.revoked(gone[crewTopic]) }),
 		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, gone map[string][]int32) { m.lost(gone[crewTopic]) }),
 	}, c.options...)
+	options = append(options, kgo.WithHooks(m))
 	if instance != "" {
 		options = append(options, kgo.InstanceID(instance))
 	}
@@ -190,8 +200,15 @@ func (m *crewMember) process(fetches kgo.Fetches) {
 	fetches.EachRecord(func(r *kgo.Record) { m.crew.processed[r.Partition][r.Offset] = true })
 }
 
+// OnBrokerE2E is kgo's: an answer has come, or an error.
+func (m *crewMember) OnBrokerE2E(_ kgo.BrokerMetadata, request int16, e kgo.BrokerE2E) {
+	if key := kmsg.Key(request); e.Err() == nil && (key == kmsg.Heartbeat || key == kmsg.JoinGroup || key == kmsg.SyncGroup) {
+		m.answered.Store(time.Now().UnixNano())
+	}
+}
+
 // assigned notes what a member owns from now on. Nobody else may own it in the
-// same generation, and nobody who has not been dropped in any.
+// same generation, and in older ones only members whose sessions have ended.
 func (m *crewMember) assigned(partitions []int32) {
 	c := m.crew
 	c.mu.Lock()
@@ -207,6 +224,8 @@ func (m *crewMember) assigned(partitions []int32) {
 			case other.away:
 			case its >= generation:
 				c.t.Errorf("%s, and %s owns it in generation %d", what, other.name, its)
+			case time.Since(time.Unix(0, other.answered.Load())) < crewSession/2:
+				c.t.Errorf("%s, and %s owns it, whose session goes on", what, other.name)
 			default:
 				c.late[other][partition] = what
 			}

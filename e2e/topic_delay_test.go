@@ -20,6 +20,7 @@ import (
 // due, those that are due first first; and those that were canceled, before a kill
 // or after it, never come.
 func TestTopicDelayedOverKills(t *testing.T) {
+	t.Parallel()
 	count, lead, spread := 10_000, 4*time.Second, 4*time.Second
 	if long() {
 		count, lead, spread = 100_000, 20*time.Second, 20*time.Second

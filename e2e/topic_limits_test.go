@@ -184,10 +184,7 @@ func needFiles(t *testing.T, count int) {
 // Consumers that ask for much and read nothing hold a bounded part of the server's
 // memory, and others get their records meanwhile.
 func TestTopicSlowConsumers(t *testing.T) {
-	count := 60
-	if long() {
-		count = 60
-	}
+	const count = 60
 	s := newServer(t)
 	s.env = []string{"SLUICE_TOPIC_TAIL_BYTES=100000"} // so that each reads from the disk
 	s.start()
@@ -224,7 +221,7 @@ func TestTopicSlowConsumers(t *testing.T) {
 		// What answers may hold, 256 MiB, with a batch more of each; 128 MiB for
 		// reads under way and what the engine keeps of the disk; and as much
 		// again that is garbage until it is collected.
-		w.bounded("slow consumers", before, 2*(256<<20+128<<20+int64(count)<<20))
+		w.bounded("slow consumers", before, 2*(256<<20+128<<20+count<<20))
 	}
 	if long() { // the server closes those that have received nothing for 30 s
 		w.forgotten("topic_kafka_fetch_memory_bytes")

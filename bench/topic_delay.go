@@ -69,7 +69,7 @@ func produceDelayed(ctx context.Context, server *kafkaServer, records int, first
 func awaitDelayed(ctx context.Context, server *kafkaServer, records int) (late Late, err error) {
 	times := make([]time.Duration, 0, records)
 	met := make([]bool, records)
-	_, consumeErr := server.consume(ctx, recordsTopic, records, func(r *kgo.Record) {
+	_, consumeErr := server.consume(ctx, recordsTopic, records, true, func(r *kgo.Record) {
 		due, n, readErr := delayedOf(r)
 		lateness := time.Since(due)
 		switch {

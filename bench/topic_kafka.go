@@ -143,9 +143,10 @@ type consumed struct {
 	Bytes int64
 }
 
-// consume reads a topic from its start, until it has so many records, in the
-// order of their offsets. See is called with each.
-func (s *kafkaServer) consume(ctx context.Context, topic string, records int, see func(*kgo.Record)) (c consumed, err error) {
+// consume reads a topic from its start, until it has so many records. Those of a
+// partition must come in the order of their offsets, and, unless gaps are
+// allowed, as in a view, with none left out. See is called with each.
+func (s *kafkaServer) consume(ctx context.Context, topic string, records int, gaps bool, see func(*kgo.Record)) (c consumed, err error) {
 	counter := &fetchCounter{}
 	began := time.Now()
 	client, err := s.client(kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.WithHooks(counter))
@@ -153,17 +154,17 @@ func (s *kafkaServer) consume(ctx context.Context, topic string, records int, se
 		return c, err
 	}
 	defer client.Close()
-	last := map[int32]int64{}
+	after := map[int32]int64{}
 	for c.Jobs < records {
 		fetches := client.PollFetches(ctx)
 		if err := fetches.Err(); err != nil {
 			return c, err
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
-			if before, met := last[r.Partition]; met && r.Offset <= before {
-				err = fmt.Errorf("partition %d: offset %d follows %d", r.Partition, r.Offset, before)
+			if next := after[r.Partition]; r.Offset < next || r.Offset > next && !gaps {
+				err = fmt.Errorf("partition %d: offset %d came where %d should", r.Partition, r.Offset, next)
 			}
-			last[r.Partition] = r.Offset
+			after[r.Partition] = r.Offset + 1
 			if see != nil {
 				see(r)
 			}

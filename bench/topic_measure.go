@@ -72,7 +72,7 @@ func Produce(ctx context.Context, broker Broker, stream Stream, read bool) (prod
 		if !ok {
 			return errors.New("is not read here: it does not speak Kafka")
 		}
-		c, err := kafka.consume(ctx, recordsTopic, produced.Sent.Jobs, nil)
+		c, err := kafka.consume(ctx, recordsTopic, produced.Sent.Jobs, false, nil)
 		if err != nil {
 			return err
 		}

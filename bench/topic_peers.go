@@ -22,8 +22,11 @@ const (
 	jetStreamVersion = "v2.15.2" // that of go.mod at the root
 )
 
-// sluiceCommand is the package of the broker that is compared.
-const sluiceCommand = "github.com/sluice-project/sluice/bench/cmd/broker"
+// The program that is compared, and the module that it is of.
+const (
+	sluiceModule  = "github.com/sluice-project/sluice"
+	sluiceCommand = sluiceModule + "/cmd/sluice"
+)
 
 // buildWithin bounds how long a command may take to be built.
 const buildWithin = 10 * time.Minute
@@ -35,7 +38,7 @@ type commands struct {
 }
 
 // command returns where a program is: in PATH, or built here from the package
-// of a module's version, or, without a version, of this module.
+// of a module's version, or, without a version, of sluice as it is here.
 func (e *Environment) command(ctx context.Context, name, pkg, version string) (string, error) {
 	if version != "" {
 		if path, err := exec.LookPath(name); err == nil {
@@ -51,7 +54,14 @@ func (e *Environment) command(ctx context.Context, name, pkg, version string) (s
 	defer cancel()
 	path := filepath.Join(e.folder, filepath.Base(name))
 	build := exec.CommandContext(ctx, "go", "build", "-o", path, pkg)
-	if version != "" {
+	if version == "" {
+		// In its own module, with the dependencies that users get.
+		root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", sluiceModule).Output()
+		if err != nil {
+			return "", fmt.Errorf("where the source of %s is: %w", name, err)
+		}
+		build.Dir = string(bytes.TrimSpace(root))
+	} else {
 		build = exec.CommandContext(ctx, "go", "install", pkg+"@"+version)
 		build.Env = append(build.Environ(), "GOBIN="+e.folder)
 	}
@@ -68,7 +78,7 @@ func (e *Environment) command(ctx context.Context, name, pkg, version string) (s
 // topicFacts builds what the measures of topic need and is not installed, and
 // tells what it is.
 func (e *Environment) topicFacts(ctx context.Context) ([]Fact, error) {
-	if _, err := e.command(ctx, "broker", sluiceCommand, ""); err != nil {
+	if _, err := e.command(ctx, "sluice", sluiceCommand, ""); err != nil {
 		return nil, err
 	}
 	facts := []Fact{{"franz-go", moduleVersion("github.com/twmb/franz-go")}}
@@ -116,14 +126,24 @@ func (e *Environment) sluice(name string, settings SluiceSettings, client []kgo.
 }
 
 func (e *Environment) startSluice(ctx context.Context, settings SluiceSettings, client []kgo.Opt) (*kafkaServer, error) {
-	command, err := e.command(ctx, "broker", sluiceCommand, "")
+	command, err := e.command(ctx, "sluice", sluiceCommand, "")
 	if err != nil {
 		return nil, err
 	}
+	sync := "always"
+	if settings.Sync > 0 {
+		sync = settings.Sync.String()
+	}
+	http := e.Profile
+	if http == "" {
+		if http, err = freeAddress(ctx); err != nil {
+			return nil, err
+		}
+	}
 	return startKafka(ctx, e.folder, command, func(folder, address string) []string {
 		return []string{
-			"-dir", folder, "-kafka", address, "-sync", settings.Sync.String(), "-linger", settings.Linger.String(),
-			"-pprof", e.Profile,
+			"serve", "--data", folder, "--kafka", address, "--topic-sync", sync, "--topic-linger", settings.Linger.String(),
+			"--http", http, fmt.Sprintf("--pprof=%t", e.Profile != ""), "--log-level", "warn",
 		}
 	}, client)
 }

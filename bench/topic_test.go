@@ -87,6 +87,17 @@ func TestView(t *testing.T) {
 	}
 }
 
+// Delayed records come once and not too early, also over a kill of the broker.
+func TestDelay(t *testing.T) {
+	e := newEnvironment(t)
+	for _, restart := range []bool{false, true} {
+		late, err := e.Delay(t.Context(), 500, 4*time.Second, 200*time.Millisecond, restart)
+		if err != nil || late.Records != 500 || late.Median < 0 || late.Most < late.P99 || late.P99 < late.Median {
+			t.Errorf("delayed, with restart %v: %+v, %v", restart, late, err)
+		}
+	}
+}
+
 // losingServer says that it keeps records, and does not.
 type losingServer struct{ sent atomic.Int64 }
 
@@ -189,7 +200,7 @@ func TestValues(t *testing.T) {
 
 // A peer that cannot be had is an error that says why.
 func TestACommandThatCannotBeBuilt(t *testing.T) {
-	_, err := newEnvironment(t).command(t.Context(), "no-such-broker", "github.com/sluice-project/sluice/bench/no-such-broker", "")
+	_, err := newEnvironment(t).command(t.Context(), "no-such-broker", sluiceModule+"/no-such-broker", "")
 	if err == nil || !strings.Contains(err.Error(), "no-such-broker is not in PATH, and cannot be built") {
 		t.Errorf("error %v, want one that says what cannot be built", err)
 	}

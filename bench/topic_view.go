@@ -64,11 +64,11 @@ func view(ctx context.Context, server *kafkaServer, records int) (v Viewed, err 
 	if v.Batches > records/viewBatch {
 		return v, fmt.Errorf("%d records in %d batches: want at least %d in each", records, v.Batches, viewBatch)
 	}
-	whole, err := server.consume(ctx, recordsTopic, records, nil)
+	whole, err := server.consume(ctx, recordsTopic, records, false, nil)
 	if err != nil {
 		return v, err
 	}
-	shown, err := server.consume(ctx, "paid", records/viewPasses, func(r *kgo.Record) {
+	shown, err := server.consume(ctx, "paid", records/viewPasses, true, func(r *kgo.Record) {
 		if tag := string(r.Headers[0].Value); tag != "paid" && err == nil {
 			err = fmt.Errorf("the view shows a record whose tag is %q", tag)
 		}

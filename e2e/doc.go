@@ -1,3 +1,3 @@
 // Package e2e tests the real binary as its users run it: over HTTP, from a
-// shell, and killed at any moment.
+// shell, with Kafka clients, and killed at any moment.
 package e2e

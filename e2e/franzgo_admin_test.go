@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // Topics are made, described, changed and removed with franz-go's kadm.
@@ -57,6 +58,42 @@ func TestFranzGoTopics(t *testing.T) {
 	if _, err := admin.DeleteTopic(ctx, "orders"); !errors.Is(err, kerr.UnknownTopicOrPartition) {
 		t.Errorf("deleted again: %v", err)
 	}
+}
+
+// A delayed record is acknowledged at once and appears when it is due, also after
+// a kill of the server; one that was canceled never does.
+func TestFranzGoDelays(t *testing.T) {
+	t.Parallel()
+	f := franz{startServer(t)}
+	f.create(t, "reminders", 1, "sluice.delay.enable", "true")
+	records := numbered("reminders", 0, 0, 4)
+	for i, delay := range []string{"2s", "1h", "1500ms", ""} {
+		if delay != "" {
+			id := kgo.RecordHeader{Key: "sluice-id", Value: records[i].Value}
+			records[i].Headers = []kgo.RecordHeader{{Key: "sluice-delay", Value: []byte(delay)}, id}
+		}
+	}
+	sent := time.Now()
+	f.send(t, records, kgo.ProducerBatchCompression(kgo.ZstdCompression()))
+	if a, err := f.do("DELETE", "/v1/topics/reminders/delayed/value%201", "", nil); err != nil || a.status/100 != 2 {
+		t.Fatalf("cancel: %d %s, %v", a.status, a.body, err)
+	}
+	consume := func() *kgo.Client {
+		return f.client(t, kgo.ConsumeTopics("reminders"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	}
+	before := consume()
+	equal(t, "at once", values(poll(t, before, 1)), []string{"value 3"})
+	before.Close()
+	f.kill()
+	f.start()
+	after := consume()
+	got := poll(t, after, 3)
+	equal(t, "in the order of their times", values(got), []string{"value 3", "value 2", "value 0"})
+	if early := sent.Add(2 * time.Second); time.Now().Before(early) || got[2].Timestamp.Before(early.Truncate(time.Millisecond)) {
+		t.Errorf("delayed by 2 s it came with the time %v, sent at %v", got[2].Timestamp, sent)
+	}
+	equal(t, "headers", got[2].Headers, records[0].Headers)
+	quiet(t, after)
 }
 
 // Offsets are listed by place and time, and records deleted up to one.

@@ -24,7 +24,8 @@ type franz struct{ *server }
 func (f franz) client(t *testing.T, options ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	client, err := kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers(f.kafka), kgo.FetchMaxWait(100 * time.Millisecond), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.SeedBrokers(f.kafka), kgo.FetchMaxWait(100 * time.Millisecond), kgo.MetadataMinAge(100 * time.Millisecond),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 	}, options...)...)
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +155,7 @@ func TestFranzGoGroup(t *testing.T) {
 	f.send(t, numbered("orders", 0, 0, 20))
 	options := []kgo.Opt{
 		kgo.ConsumerGroup("readers"), kgo.ConsumeTopics("orders"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.DisableAutoCommit(), kgo.HeartbeatInterval(100 * time.Millisecond), kgo.MetadataMinAge(100 * time.Millisecond), kgo.MetadataMaxAge(500 * time.Millisecond),
+		kgo.DisableAutoCommit(), kgo.HeartbeatInterval(100 * time.Millisecond), kgo.MetadataMaxAge(500 * time.Millisecond),
 	}
 	first := f.client(t, options...)
 	read := poll(t, first, 20)

@@ -305,3 +305,13 @@ func TestKcatView(t *testing.T) {
 	equal(t, "group", s.kcatValues(t, append([]string{"-c", "5"}, group...)...), want[:5])
 	equal(t, "group that reads on", s.kcatValues(t, append([]string{"-c", "15"}, group...)...), want[5:])
 }
+
+// What kcat sends with a delay comes after what it sends later, without.
+func TestKcatDelays(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	franz{s}.create(t, "reminders", 1, "sluice.delay.enable", "true")
+	s.kcat(t, "later\n", "-P", "-t", "reminders", "-p", "0", "-H", "sluice-delay=1s", "-H", "sluice-id=a", "-z", "gzip")
+	s.kcat(t, "now\n", "-P", "-t", "reminders", "-p", "0")
+	equal(t, "delayed", s.kcatValues(t, "-C", "-t", "reminders", "-o", "beginning", "-c", "2"), []string{"now", "later"})
+}

@@ -79,11 +79,24 @@ func (r *killRun) again(method, path, contentType string, body []byte, header ..
 // submit creates an action and uploads its jobs in chunks, from wherever the
 // server says it is.
 func (r *killRun) submit(id, kind string) {
-	r.ids = append(r.ids, id)
 	what := fmt.Sprintf(`"type":%q`, kind)
 	if kind == "webhook" {
 		what = fmt.Sprintf(`"target":{"url":%q}`, r.target.URL)
 	}
+	r.upload(id, what)
+}
+
+// create submits an action of echoes, which may ask for the events of its jobs.
+func (r *killRun) create(id string, jobEvents bool) {
+	what := `"type":"echo"`
+	if jobEvents {
+		what += `,"events":["jobs"]`
+	}
+	r.upload(id, what)
+}
+
+func (r *killRun) upload(id, what string) {
+	r.ids = append(r.ids, id)
 	body := fmt.Appendf(nil, `{"id":%q,"tenant":"tenant of %s",%s,"aggregate":["count","sum:n"]}`, id, id, what)
 	r.uploads.Go(func() {
 		r.again("POST", "/v1/actions", "application/json", body)

@@ -88,12 +88,7 @@ func tail(b []byte, n int) []byte { return b[max(0, len(b)-n):] }
 // start starts the server and waits until it is ready.
 func (s *server) start() {
 	s.t.Helper()
-	s.cmd = exec.Command(binary, append([]string{"serve", "--data", s.data, "--http", s.addr, "--kafka", s.kafka}, s.args...)...)
-	s.cmd.Env = append(os.Environ(), s.env...)
-	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	s.launch()
 	eventually(s.t, 30*time.Second, "the server is ready", func() bool {
 		response, err := http.Get(s.url("/readyz"))
 		if err != nil {
@@ -102,6 +97,17 @@ func (s *server) start() {
 		response.Body.Close()
 		return response.StatusCode == http.StatusOK
 	})
+}
+
+// launch starts the server, and does not wait.
+func (s *server) launch() {
+	s.t.Helper()
+	s.cmd = exec.Command(binary, append([]string{"serve", "--data", s.data, "--http", s.addr, "--kafka", s.kafka}, s.args...)...)
+	s.cmd.Env = append(os.Environ(), s.env...)
+	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // kill ends the server with SIGKILL.

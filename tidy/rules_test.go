@@ -41,7 +41,7 @@ var packages = map[string]rule{
 
 	"topic/kafka": {imports: []string{"lifecycle", "topic"}, refuses: []string{nats}},
 
-	"topic/natsstore":   {imports: []string{"topic"}, refuses: []string{"net"}},
+	"topic/natsstore":   {imports: []string{"lifecycle", "topic"}, refuses: []string{"net"}},
 	"topic/api":         {imports: []string{"topic"}, refuses: []string{nats}},
 	"topic/storetest":   {imports: []string{"topic"}, testOnly: true},
 	"lifecycle":         {refuses: []string{"github.com", "net"}},
@@ -49,9 +49,13 @@ var packages = map[string]rule{
 	"examples":          {},
 	"examples/embedded": {imports: []string{"bulk", "bulk/pebblestore"}},
 
+	"examples/topic-at-most-once":  {},
+	"examples/topic-at-least-once": {},
+	"examples/topic-exactly-once":  {},
+	"examples/kill":                {imports: []string{"topic", "topic/kafka", "topic/natsstore"}, testOnly: true},
+
 	// Modules of their own.
 	"bench":             {imports: []string{"bulk", "bulk/pebblestore"}},
-	"bench/cmd/broker":  {imports: []string{"lifecycle", "ops", "topic", "topic/kafka", "topic/natsstore"}},
 	"bench/cmd/compare": {imports: []string{"bench"}},
 	"e2e/clients":       {testOnly: true},
 

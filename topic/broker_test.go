@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -141,6 +142,33 @@ func TestNothingIsShownBeforeItIsDurable(t *testing.T) {
 			t.Errorf("read %q", values)
 		}
 	})
+}
+
+// However little is read at a time, a batch that does not fit is the end of what
+// was read: a smaller one after it, in the next entry, would leave a gap.
+func TestReadsLeaveNoGap(t *testing.T) {
+	for name, tail := range map[string]int64{"memory": 1 << 20, "log": 1} {
+		t.Run(name, func(t *testing.T) {
+			b := startBroker(t, storetest.NewMemory(), topic.Config{TailBytes: tail})
+			orders := create(t, b, "orders", nil)
+			var want []int64
+			for range 3 {
+				var entry []topic.Batch
+				for _, size := range []int{10, 900, 300, 600} {
+					entry = append(entry, batchOf(anybody, now(), strings.Repeat("x", size)))
+					want = append(want, int64(len(want)))
+				}
+				send(t, orders, entry...)
+				send(t, orders, batchOf(anybody, now(), "small"))
+				want = append(want, int64(len(want)))
+			}
+			for maxBytes := 1; maxBytes < 4000; maxBytes += 50 {
+				if offsets, _ := readAll(t, orders, 0, maxBytes); !slices.Equal(offsets, want) {
+					t.Errorf("reading %d bytes at a time: offsets %v", maxBytes, offsets)
+				}
+			}
+		})
+	}
 }
 
 func TestAppendsThatWaitAreWrittenTogether(t *testing.T) {

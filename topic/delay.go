@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -230,7 +231,7 @@ func delay(batch Batch, reader *recordReader, due int64) (DelayedRecord, error) 
 	}
 	if !given {
 		delayed.ID = madeID(batch, record.Offset-batch.Base())
-		headers := append(record.Headers[:len(record.Headers):len(record.Headers)], Header{HeaderDelayID, []byte(delayed.ID)})
+		headers := slices.Concat(record.Headers, []Header{{HeaderDelayID, []byte(delayed.ID)}})
 		delayed.body = appendBody(nil, record.Key, record.Value, headers)
 	}
 	if len(delayed.body) > maxDelayedBytes {

@@ -204,7 +204,10 @@ func (n *delayNode) append(name string, id int64, kept topic.Batch) bool {
 	if id >= 0 {
 		n.disk.committed[name] = time.Now()
 	}
-	for record := range kept.Records() {
+	for record, err := range kept.Records() {
+		if err != nil {
+			panic(err)
+		}
 		n.disk.shown = append(n.disk.shown, shownRecord{value: string(record.Value)})
 	}
 	return true

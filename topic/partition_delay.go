@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sluice-project/sluice/lifecycle"
@@ -17,8 +16,9 @@ func delayLogName(id ID, number int32) string { return fmt.Sprintf("delayed-%x-%
 // delaying keeps a partition's delayed records open, from the first time that
 // its topic may have any.
 type delaying struct {
-	// now is what holds them; nil while the log is being read.
-	now atomic.Pointer[Delays]
+	opening sync.Mutex
+	now     *Delays       // what holds them; nil while the log is being read
+	opened  chan struct{} // closed when now is there; made by who waits for it
 
 	mu    sync.Mutex
 	group *lifecycle.Group // nil: not begun
@@ -69,12 +69,12 @@ func (p *Partition) keepDelays(ctx context.Context) {
 		delays, err := p.openDelays(ctx)
 		if err == nil {
 			wait = delaysWaitMin
-			p.delays.now.Store(delays)
+			p.delays.set(delays)
 			select {
 			case <-delays.Failed():
 			case <-ctx.Done():
 			}
-			p.delays.now.Store(nil)
+			p.delays.set(nil)
 			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), delaysClose)
 			err = errors.Join(delays.Err(), delays.Close(closing))
 			cancel()
@@ -98,12 +98,43 @@ func (p *Partition) openDelays(ctx context.Context) (*Delays, error) {
 	return OpenDelays(ctx, log, delayTarget{p}, p.broker.config.Delays)
 }
 
-// openedDelays returns what holds the delayed records.
-func (p *Partition) openedDelays() (*Delays, error) {
-	if delays := p.delays.now.Load(); delays != nil {
-		return delays, nil
+func (d *delaying) set(now *Delays) {
+	d.opening.Lock()
+	defer d.opening.Unlock()
+	d.now = now
+	if now != nil && d.opened != nil {
+		close(d.opened)
+		d.opened = nil
 	}
-	return nil, fmt.Errorf("%w: the delayed records of %s are being read", ErrRetry, p)
+}
+
+// get returns what holds the delayed records, or nil while their log is being
+// read.
+func (d *delaying) get() *Delays {
+	d.opening.Lock()
+	defer d.opening.Unlock()
+	return d.now
+}
+
+// await returns what holds the delayed records, once their log was read.
+func (d *delaying) await(ctx context.Context) (*Delays, error) {
+	for {
+		d.opening.Lock()
+		now := d.now
+		if now == nil && d.opened == nil {
+			d.opened = make(chan struct{})
+		}
+		opened := d.opened
+		d.opening.Unlock()
+		if now != nil {
+			return now, nil
+		}
+		select {
+		case <-opened:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 // appendDelaying appends batches of a topic whose records may be delayed: what
@@ -113,13 +144,13 @@ func (p *Partition) appendDelaying(ctx context.Context, batches []Batch, usual t
 	if a := p.again(batches); a != nil {
 		return a, nil // what it delays was added with the first
 	}
-	delays, err := p.openedDelays()
-	if err != nil {
-		return nil, err
-	}
-	adding, cancel := context.WithTimeoutCause(ctx, delayAddMax, fmt.Errorf("%w: the delayed records of %s cannot be written", ErrRetry, p))
+	adding, cancel := context.WithTimeoutCause(ctx, delayAddMax, fmt.Errorf("%w: the delayed records of %s cannot be read or written", ErrRetry, p))
 	defer cancel()
-	additions, err := delays.addAll(adding, batches, time.Now(), usual)
+	var additions []*Addition
+	delays, err := p.delays.await(adding)
+	if err == nil {
+		additions, err = delays.addAll(adding, batches, time.Now(), usual)
+	}
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			err = context.Cause(adding)
@@ -232,7 +263,7 @@ func (b *Broker) Delayed(_ context.Context, name string, limit int) ([]DelayedIn
 	}
 	var infos []DelayedInfo
 	for _, p := range t.Partitions() {
-		if delays := p.delays.now.Load(); delays != nil {
+		if delays := p.delays.get(); delays != nil {
 			infos = append(infos, delays.list(p.number, limit)...)
 		}
 	}
@@ -240,8 +271,8 @@ func (b *Broker) Delayed(_ context.Context, name string, limit int) ([]DelayedIn
 }
 
 // CancelDelayed takes a record out before it is due, durably. ErrNoTopic;
-// ErrNotFound if none of that id waits: it may have appeared. ErrRetry while the
-// delayed records are being read.
+// ErrNotFound if none of that id waits: it may have appeared. ErrRetry if the
+// delayed records cannot be read.
 func (b *Broker) CancelDelayed(ctx context.Context, name, id string) error {
 	t, err := b.Topic(name)
 	if err != nil {
@@ -255,10 +286,11 @@ func (b *Broker) CancelDelayed(ctx context.Context, name, id string) error {
 		if !p.delays.begun() {
 			continue
 		}
-		delays, opening := p.openedDelays()
-		if opening != nil {
-			err = opening
-			continue
+		opening, cancel := context.WithTimeoutCause(ctx, delayAddMax, fmt.Errorf("%w: the delayed records of %s are being read", ErrRetry, p))
+		delays, waited := p.delays.await(opening)
+		cancel()
+		if waited != nil {
+			return context.Cause(opening)
 		}
 		if canceled := delays.Cancel(ctx, id); !errors.Is(canceled, ErrNotFound) {
 			return canceled

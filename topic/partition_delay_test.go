@@ -36,9 +36,8 @@ func TestDelayedRecordsAppearWhenTheyAreDueAlsoAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := storetest.NewMemory()
 		b := startBroker(t, store, topic.Config{})
-		orders := create(t, b, "orders", delays)
-		synctest.Wait()
-		time.Sleep(300 * time.Microsecond) // what is not a whole millisecond is rounded up
+		orders := create(t, b, "orders", delays) // and produced to at once
+		time.Sleep(300 * time.Microsecond)       // what is not a whole millisecond is rounded up
 		began := time.Now().Truncate(time.Millisecond).Add(time.Millisecond)
 		if base := send(t, orders, delayedBatch(t, nil, "30m", "", "10m", "20m")); base != 0 {
 			t.Fatalf("offset %d", base)
@@ -60,7 +59,6 @@ func TestDelayedRecordsAppearWhenTheyAreDueAlsoAfterARestart(t *testing.T) {
 		stopBroker(t, b)
 		b = startBroker(t, store.Reopen(), topic.Config{})
 		orders, _ = b.Topic("orders")
-		synctest.Wait()
 		if err := b.CancelDelayed(t.Context(), "orders", "id 20m"); err != nil {
 			t.Error(err)
 		}

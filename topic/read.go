@@ -65,19 +65,22 @@ func (p *Partition) read(ctx context.Context, offset int64, maxBytes int) (Fetch
 		if len(entry.Data) == 0 {
 			continue // a fence
 		}
-		piece := within(entry.Data, offset, maxBytes-fetched.Size, fetched.Size == 0)
-		if len(piece) == 0 {
-			break
+		piece, rest := within(entry.Data, offset, maxBytes-fetched.Size, fetched.Size == 0)
+		if len(piece) > 0 {
+			fetched.Data = append(fetched.Data, piece)
+			fetched.Size += len(piece)
 		}
-		fetched.Data = append(fetched.Data, piece)
-		fetched.Size += len(piece)
+		if rest > 0 {
+			break // a batch of the next entry might fit, and would leave a gap
+		}
 	}
 	return fetched, nil
 }
 
 // within returns the batches of an entry from the one that holds the offset on,
-// as many as fit; with atLeastOne, one in any case.
-func within(data []byte, offset int64, maxBytes int, atLeastOne bool) []byte {
+// as many as fit; with atLeastOne, one in any case. Rest is the length of those
+// after them.
+func within(data []byte, offset int64, maxBytes int, atLeastOne bool) (piece []byte, rest int) {
 	begin := 0
 	for begin < len(data) && Batch(data[begin:]).Next() <= offset {
 		begin += Batch(data[begin:]).length()
@@ -90,7 +93,7 @@ func within(data []byte, offset int64, maxBytes int, atLeastOne bool) []byte {
 		}
 		end += length
 	}
-	return data[begin:end:end]
+	return data[begin:end:end], len(data) - end
 }
 
 // readLog returns entries of the log, from the one that holds an offset on.

@@ -57,12 +57,16 @@ func (p *Partition) giveUp() []*Appending {
 func (p *Partition) recover(ctx context.Context) error {
 	for wait := recoverWaitMin; ; wait = min(2*wait, recoverWaitMax) {
 		err := p.load(ctx)
-		if delays := p.delays.now.Load(); delays != nil && err == nil {
-			delays.Resolve()
-		}
 		switch {
-		case err == nil || ctx.Err() != nil || errors.Is(err, ErrNoLog) || errors.Is(err, ErrClosed):
+		case err == nil:
+			if delays := p.delays.get(); delays != nil {
+				delays.Resolve()
+			}
 			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, ErrNoLog) || errors.Is(err, ErrClosed):
+			return nil // the topic was deleted, or the broker stops
 		case errors.Is(err, ErrFenced): // something of before came after all: look again
 		default:
 			if errors.Is(err, ErrCorrupt) {
@@ -71,7 +75,7 @@ func (p *Partition) recover(ctx context.Context) error {
 			p.broker.log.Error("partition cannot be read", "partition", p.String(), "error", err, "again_in", wait)
 		}
 		if !pause(ctx, wait) {
-			return nil
+			return ctx.Err()
 		}
 	}
 }

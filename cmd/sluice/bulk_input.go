@@ -98,11 +98,16 @@ func bulkInput(file string, stdin io.Reader, column string) (rowInput, error) {
 }
 
 // located names the file, and the line if the parser told it. An error of the
-// stream itself is the file's too.
+// stream itself is the file's too; what a topic tells is located already.
 func located(file string, err error) error {
 	var wrong *upload.Error
+	var place *inputError
+	var reading *topicError
+	if errors.As(err, &place) || errors.As(err, &reading) {
+		return err
+	}
 	if errors.As(err, &wrong) {
-		return &inputError{inputName(file), wrong.Line, errors.New(wrong.Why)}
+		return &inputError{inputName(file), line(wrong.Line), errors.New(wrong.Why)}
 	}
 	return &inputError{File: inputName(file), Err: err}
 }
@@ -124,6 +129,9 @@ func (r *csvRows) Tenant() (string, error) {
 	return string(value), nil
 }
 
+// Place implements rowSource.
+func (r *csvRows) Place() string { return line(r.Line()) }
+
 // ndjsonRows are the rows of an NDJSON file.
 type ndjsonRows struct {
 	*upload.NDJSON
@@ -140,3 +148,6 @@ func (r *ndjsonRows) Next() (row []byte, err error) {
 
 // Tenant is the value of the tenant's field of the last row.
 func (r *ndjsonRows) Tenant() (string, error) { return field(r.row, r.column) }
+
+// Place implements rowSource.
+func (r *ndjsonRows) Place() string { return line(r.Line()) }

@@ -44,23 +44,28 @@ type rowSource interface {
 	Next() ([]byte, error)
 	// Tenant is the tenant of the last row.
 	Tenant() (string, error)
-	// Line is the line of the file where the last row began, from 1.
-	Line() int64
+	// Place is where the last row is, such as "line 12".
+	Place() string
 }
 
 // inputError says what is wrong with the input, and where.
 type inputError struct {
-	File string
-	Line int64 // 0: the file as a whole
-	Err  error
+	File  string
+	Place string // empty: the input as a whole
+	Err   error
 }
 
 func (e *inputError) Error() string {
-	if e.Line == 0 {
+	if e.Place == "" {
 		return fmt.Sprintf("%s: %v", e.File, e.Err)
 	}
-	return fmt.Sprintf("%s: line %d: %v", e.File, e.Line, e.Err)
+	return fmt.Sprintf("%s: %s: %v", e.File, e.Place, e.Err)
 }
+
+var errNoRows = errors.New("it has no rows, so there is nothing to run")
+
+// line names a line of a file.
+func line(number int64) string { return fmt.Sprintf("line %d", number) }
 
 func (e *inputError) Unwrap() error { return e.Err }
 
@@ -73,8 +78,9 @@ type intake struct {
 	taker  jobTaker
 	file   string
 	column string
-	// spec is that of every action, but for its tenant.
+	// spec is that of every action, but for its tenant, and for what vary changes.
 	spec     bulk.Spec
+	vary     func(*bulk.Spec)
 	groups   map[string]*group
 	buffered int
 	rows     int64
@@ -85,17 +91,21 @@ type intake struct {
 // group is what an intake has of one tenant.
 type group struct {
 	tenant string
-	line   int64  // where the tenant was first seen
+	place  string // where the tenant was first seen
 	id     string // empty until the action is created
 	sent   int64
 	// had is how many jobs the action had before: those are not sent again.
-	had   int64
+	had int64
+	// final says that it had ended: then it takes nothing.
+	final bool
 	rows  [][]byte
 	bytes int
 }
 
 func newIntake(taker jobTaker, file, column string, spec bulk.Spec) *intake {
-	return &intake{taker: taker, file: file, column: column, spec: spec, groups: map[string]*group{}, progress: func(int64) {}}
+	return &intake{
+		taker: taker, file: file, column: column, spec: spec, vary: func(*bulk.Spec) {}, groups: map[string]*group{}, progress: func(int64) {},
+	}
 }
 
 // Read takes all rows in. Nothing runs before Seal.
@@ -104,7 +114,7 @@ func (in *intake) Read(ctx context.Context, rows rowSource) error {
 		row, err := rows.Next()
 		if errors.Is(err, io.EOF) {
 			if len(in.groups) == 0 {
-				return &inputError{File: in.file, Err: errors.New("it has no rows, so there is nothing to run")}
+				return &inputError{File: in.file, Err: errNoRows}
 			}
 			return in.flush(ctx)
 		}
@@ -113,22 +123,22 @@ func (in *intake) Read(ctx context.Context, rows rowSource) error {
 		}
 		tenant, err := rows.Tenant()
 		if err != nil {
-			return &inputError{in.file, rows.Line(), err}
+			return &inputError{in.file, rows.Place(), err}
 		}
-		if err := in.add(ctx, tenant, row, rows.Line()); err != nil {
+		if err := in.add(ctx, tenant, row, rows); err != nil {
 			return err
 		}
 	}
 	return ctx.Err()
 }
 
-func (in *intake) add(ctx context.Context, tenant string, row []byte, line int64) error {
+func (in *intake) add(ctx context.Context, tenant string, row []byte, rows rowSource) error {
 	g := in.groups[tenant]
 	if g == nil {
 		if len(in.groups) == maxTenants {
-			return &inputError{in.file, line, fmt.Errorf("more than %d different values of %q: that column is not a tenant", maxTenants, in.column)}
+			return &inputError{in.file, rows.Place(), fmt.Errorf("more than %d different values of %q: that column is not a tenant", maxTenants, in.column)}
 		}
-		g = &group{tenant: tenant, line: line}
+		g = &group{tenant: tenant, place: rows.Place()}
 		in.groups[tenant] = g
 	}
 	g.rows = append(g.rows, slices.Clone(row))
@@ -166,13 +176,14 @@ func (in *intake) send(ctx context.Context, g *group) error {
 	if g.id == "" {
 		spec := in.spec
 		spec.Tenant = g.tenant
+		in.vary(&spec)
 		action, _, err := in.taker.Create(ctx, spec)
 		if err != nil {
 			return in.refused(g, err)
 		}
-		g.id, g.had = action.ID, action.Received
+		g.id, g.had, g.final = action.ID, action.Received, action.Status.Final()
 	}
-	if next := g.sent + int64(len(g.rows)); next <= g.had {
+	if next := g.sent + int64(len(g.rows)); next <= g.had || g.final {
 		g.sent, g.rows, g.bytes = next, nil, 0
 		return nil
 	}
@@ -196,7 +207,7 @@ func (in *intake) refused(g *group, err error) error {
 	case !errors.As(err, &wrong):
 		return fmt.Errorf("create the action of tenant %q: %w", g.tenant, err)
 	case wrong.Field == "tenant":
-		return &inputError{in.file, g.line, fmt.Errorf("%q is not a tenant: %s", clip(g.tenant, 40), wrong.Why)}
+		return &inputError{in.file, g.place, fmt.Errorf("%q is not a tenant: %s", clip(g.tenant, 40), wrong.Why)}
 	default:
 		return flagError(wrong)
 	}
@@ -214,6 +225,9 @@ func (in *intake) Seal(ctx context.Context) ([]string, error) {
 	for i, tenant := range tenants {
 		g := in.groups[tenant]
 		ids[i] = g.id
+		if g.final {
+			continue
+		}
 		sealers.Go(func() error {
 			if _, err := in.taker.Seal(ctx, g.id, g.sent); err != nil {
 				return fmt.Errorf("seal the action of tenant %q: %w", tenant, err)

@@ -24,8 +24,10 @@ type bulkRun struct {
 	webhooks webhook.Options
 	open     opener
 	input    func() (rowInput, error)
-	out      screen
-	err      screen
+	// topic is the input if it is one of a topic, or nil.
+	topic *topicInput
+	out   screen
+	err   screen
 }
 
 // rowInput is a source of rows that must be closed.
@@ -62,7 +64,19 @@ func (r *bulkRun) Run(ctx context.Context) (err error) {
 	if err := r.checkData(ctx, engine); err != nil {
 		return err
 	}
+	// Not before the directory is ours: then nobody else goes on with the same.
+	if r.topic, _ = rows.(*topicInput); r.topic != nil {
+		if err := r.topic.begin(ctx); err != nil {
+			return err
+		}
+		if r.topic.empty() {
+			return r.nothing(ctx, engine)
+		}
+	}
 	ids, err := r.takeIn(ctx, engine, rows)
+	if errors.Is(err, errNoRows) && r.topic != nil { // all were left out
+		return r.nothing(ctx, engine)
+	}
 	if err != nil {
 		return r.stopped(err)
 	}
@@ -122,8 +136,14 @@ func (r *bulkRun) takeIn(ctx context.Context, engine runner, rows rowInput) ([]s
 	in := newIntake(engine, name, r.flags.column, r.spec)
 	shown := newIntakeDisplay(r.err, "reading", "job", rows, r.flags.json)
 	in.progress = shown.Show
+	if r.topic != nil {
+		in.vary = r.topic.vary
+	}
 	err := in.Read(ctx, rows)
 	shown.Close()
+	if err != nil && r.topic.resumes() {
+		return nil, err // what is stored is gone on with
+	}
 	if err != nil {
 		// The command may have been interrupted, but what it made is its to undo.
 		abandon, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainGrace)
@@ -142,7 +162,7 @@ func (r *bulkRun) takeIn(ctx context.Context, engine runner, rows rowInput) ([]s
 // stopped gives an interruption its exit code.
 func (r *bulkRun) stopped(err error) error {
 	if interrupted(err) {
-		return &interruptedError{errors.New("interrupted while the file was read: nothing has run")}
+		return &interruptedError{errors.New("interrupted while the input was read: nothing of it has run")}
 	}
 	return err
 }
@@ -192,6 +212,9 @@ func (r *bulkRun) interrupt(ctx context.Context, engine runner, ids []string, ac
 	if r.flags.data != "" {
 		where = fmt.Sprintf("they are kept in %s, and go on with: sluice serve --data %s", r.flags.data, r.flags.data)
 	}
+	if r.topic.resumes() {
+		where = "the same command goes on with them"
+	}
 	err := fmt.Errorf("interrupted: %s of %s are not finished; %s",
 		humanize.Comma(all.Total-all.Done()), counted(all.Total, "job"), where)
 	return &interruptedError{errors.Join(err, stopped)}
@@ -209,7 +232,19 @@ func (r *bulkRun) finish(ctx context.Context, engine runner, result *runReport, 
 	} else {
 		err = r.writeText(ctx, engine, result, merged, actions, jain, windows)
 	}
+	if err == nil && r.topic != nil && result.Accounted() {
+		err = r.topic.done(ctx)
+	}
 	return errors.Join(err, result.Verdict())
+}
+
+// nothing ends a run that has nothing to do.
+func (r *bulkRun) nothing(ctx context.Context, engine runner) error {
+	r.say("%s: there is nothing to take", r.topic.name())
+	if r.flags.json {
+		return r.finish(ctx, engine, newReport(nil, newTracker(time.Now(), 0)), nil)
+	}
+	return r.topic.done(ctx)
 }
 
 // writeText writes the report for people.

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -66,6 +67,7 @@ func (f *specFlags) spec(command *cobra.Command) (bulk.Spec, error) {
 // runFlags are those of "bulk run".
 type runFlags struct {
 	specFlags
+	from    fromTopicFlags
 	column  string
 	rps     float64
 	workers int
@@ -95,6 +97,8 @@ Wait is the time from when all was read to a tenant's first finished job,
 elapsed that to its last one. 1st half is the tenant's part of what finished in the
 first half of the run, and fair the part that an even division gives it.
 
+` + fromTopicLong + `
+
 The exit code is 0 if every job is accounted for (succeeded, failed or canceled)
 and no action FAILED (see --fail-above); 1 if not; 2 if flags or input are wrong,
 and then nothing has run; 130 after Ctrl-C.`
@@ -103,17 +107,18 @@ and then nothing has run; 130 after Ctrl-C.`
 func newBulkRunCommand(open opener, input inputOpener) *cobra.Command {
 	var f runFlags
 	command := &cobra.Command{
-		Use:   "run FILE --tenant-column COLUMN (--url URL | --type TYPE)",
-		Short: "Run a file of jobs in this process, fairly, to an exact result",
+		Use:   "run (FILE --tenant-column COLUMN | --from-topic TOPIC) (--url URL | --type TYPE)",
+		Short: "Run a file of jobs, or a topic of them, in this process, fairly, to an exact result",
 		Long:  runLong,
 		Example: `  sluice bulk run examples/zipcodes.csv --tenant-column state --type echo \
       --aggregate count --aggregate sum:latitude
   sluice bulk run orders.ndjson --tenant-column customer --url https://api.example.com/orders \
       --rps 100 --max-attempts 5 --aggregate top-errors
-  zcat orders.csv.gz | sluice bulk run - --tenant-column customer --type echo --json`,
-		Args: oneFile,
+  zcat orders.csv.gz | sluice bulk run - --tenant-column customer --type echo --json
+  sluice bulk run --from-topic orders --group billing --data billing-data --tenant-key --url https://api.example.com/orders`,
+		Args: f.from.args,
 		RunE: func(command *cobra.Command, args []string) error {
-			run, err := f.run(command, args[0], open, input)
+			run, err := f.run(command, args, open, input)
 			if err != nil {
 				return err
 			}
@@ -122,7 +127,8 @@ func newBulkRunCommand(open opener, input inputOpener) *cobra.Command {
 	}
 	f.specFlags.add(command)
 	flags := command.Flags()
-	flags.StringVar(&f.column, "tenant-column", "", "the `column` (NDJSON: field) that names the tenant of a row; required")
+	flags.StringVar(&f.column, "tenant-column", "", "the `column` (NDJSON: field) that names the tenant of a row; required for a file")
+	f.from.add(command)
 	flags.Float64Var(&f.rps, "rps", 0, "the most attempts started per second, of all tenants together (0: no limit)")
 	flags.IntVar(&f.workers, "workers", 0, "how many jobs run at one time, 1 to 10,000 (0: the default, 10)")
 	flags.StringVar(&f.data, "data", "", "keep the data in this `directory`, so that an interrupted run can go on\n(default: a temporary one, removed at the end)")
@@ -145,10 +151,10 @@ func oneFile(_ *cobra.Command, args []string) error {
 }
 
 // run checks the flags and returns what they ask for.
-func (f *runFlags) run(command *cobra.Command, file string, open opener, input inputOpener) (*bulkRun, error) {
+func (f *runFlags) run(command *cobra.Command, args []string, open opener, input inputOpener) (*bulkRun, error) {
 	spec, err := f.spec(command)
 	switch {
-	case f.column == "":
+	case f.column == "" && f.from.topic == "":
 		return nil, wrongUsage("--tenant-column: name the column that says whose job a row is")
 	case err != nil:
 		return nil, err
@@ -170,12 +176,42 @@ func (f *runFlags) run(command *cobra.Command, file string, open opener, input i
 	if f.rps == 0 {
 		config.RequestsPerSecond = -1
 	}
-	return &bulkRun{
-		flags: f, file: file, spec: spec, config: config, webhooks: webhooks,
-		open:  open,
-		input: func() (rowInput, error) { return input(file, command.InOrStdin(), f.column) },
-		out:   screenOf(command.OutOrStdout()), err: screenOf(command.ErrOrStderr()),
-	}, nil
+	run := &bulkRun{
+		flags: f, spec: spec, config: config, webhooks: webhooks,
+		open: open, out: screenOf(command.OutOrStdout()), err: screenOf(command.ErrOrStderr()),
+	}
+	if f.from.topic != "" {
+		return run, f.takes(command, run)
+	}
+	run.file = args[0]
+	run.input = func() (rowInput, error) { return input(run.file, command.InOrStdin(), f.column) }
+	return run, nil
+}
+
+// takes makes a topic the input of a run.
+func (f *runFlags) takes(command *cobra.Command, run *bulkRun) error {
+	until, err := f.from.check(f.column, "")
+	if err != nil {
+		return err
+	}
+	source := &topicSource{flags: &f.from, until: until, spec: run.spec}
+	if f.data != "" {
+		if source.where, err = filepath.Abs(f.data); err != nil {
+			return err
+		}
+		// The directory is locked, so that this member is there once.
+		source.instance = memberOf(source.where)
+	}
+	f.from.json = f.json
+	run.file = "topic " + f.from.topic
+	run.input = func() (rowInput, error) {
+		in, err := source.open(command)
+		if err != nil {
+			return nil, err // Not the nil *topicInput, which as a rowInput is not nil.
+		}
+		return in, nil
+	}
+	return nil
 }
 
 // secretsVariable has secrets with commas between them.

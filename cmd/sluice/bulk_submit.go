@@ -20,6 +20,8 @@ Nothing starts before the whole file has been uploaded. If the file is wrong, th
 actions are canceled; nothing of them has run. With --id the upload can be resumed:
 after a failure the same command goes on from what the server has.
 
+` + fromTopicLong + `
+
 Without --watch it ends when the actions are sealed; with it, when they have
 finished: exit code 0 if all COMPLETED, 1 if not.`
 
@@ -27,6 +29,7 @@ finished: exit code 0 if all COMPLETED, 1 if not.`
 type submitFlags struct {
 	remoteFlags
 	specFlags
+	from                      fromTopicFlags
 	tenant, column, id, runAt string
 	events                    []string
 	watch                     bool
@@ -35,18 +38,22 @@ type submitFlags struct {
 func newSubmitCommand(connect connector) *cobra.Command {
 	var f submitFlags
 	command := &cobra.Command{
-		Use:   "submit FILE (--tenant TENANT | --tenant-column COLUMN) (--url URL | --type TYPE)",
-		Short: "Upload a file of jobs to a server and start them",
+		Use:   "submit (FILE | --from-topic TOPIC) (--tenant TENANT | --tenant-column COLUMN) (--url URL | --type TYPE)",
+		Short: "Upload a file of jobs, or a topic of them, to a server and start them",
 		Long:  submitLong,
 		Example: `  sluice bulk submit examples/zipcodes.csv --tenant acme --id zips --type echo --watch
   sluice bulk submit examples/zipcodes.csv --tenant-column state --type echo --aggregate count
-  sluice bulk submit orders.ndjson --tenant acme --id orders-2025-11 --url https://api.example.com/orders`,
-		Args: oneFile,
+  sluice bulk submit orders.ndjson --tenant acme --id orders-2025-11 --url https://api.example.com/orders
+  sluice bulk submit --from-topic orders --group billing --tenant-key --type charge`,
+		Args: f.from.args,
 	}
 	command.RunE = f.with(connect, func(ctx context.Context, r *remote, args []string) error {
 		spec, err := f.full(command)
 		if err != nil {
 			return err
+		}
+		if f.from.topic != "" {
+			return r.submitTopic(ctx, command, &f, spec)
 		}
 		rows, err := bulkInput(args[0], command.InOrStdin(), f.column)
 		if err != nil {
@@ -56,12 +63,13 @@ func newSubmitCommand(connect connector) *cobra.Command {
 		if f.tenant != "" {
 			rows = &ofTenant{rows, f.tenant}
 		}
-		return r.submit(ctx, args[0], rows, spec, f.column, f.watch)
+		return r.submit(ctx, args[0], rows, spec, &f)
 	})
 	flags := command.Flags()
 	flags.StringVar(&f.tenant, "tenant", "", "the `tenant` of all jobs")
 	flags.StringVar(&f.column, "tenant-column", "", "the `column` (NDJSON: field) that names the tenant of a row")
 	f.specFlags.add(command)
+	f.from.add(command)
 	flags.StringVar(&f.id, "id", "", "the action's `id`, with --tenant; creating it twice creates it once")
 	flags.StringVar(&f.runAt, "run-at", "", "the earliest `time` of the first attempt, such as 2025-11-28T08:00:00Z")
 	flags.StringSliceVar(&f.events, "events", nil, "publish `what` beside the status of the actions: jobs, an event of each job that is done")
@@ -74,10 +82,12 @@ func newSubmitCommand(connect connector) *cobra.Command {
 func (f *submitFlags) full(command *cobra.Command) (bulk.Spec, error) {
 	spec, err := f.spec(command)
 	switch {
-	case (f.tenant == "") == (f.column == ""):
+	case f.from.topic == "" && (f.tenant == "") == (f.column == ""):
 		return spec, wrongUsage("say whose jobs they are: either --tenant TENANT or --tenant-column COLUMN")
 	case f.id != "" && f.tenant == "":
 		return spec, wrongUsage("--id names one action, so it needs --tenant")
+	case f.id != "" && f.from.topic != "":
+		return spec, wrongUsage("--id is for files: with --from-topic --group lets the upload be resumed")
 	case err != nil:
 		return spec, err
 	}
@@ -104,24 +114,59 @@ type ofTenant struct {
 // Tenant returns that tenant.
 func (r *ofTenant) Tenant() (string, error) { return r.tenant, nil }
 
-// submit uploads and seals; with watch it goes on to the end of the actions.
-func (r *remote) submit(ctx context.Context, file string, rows rowInput, spec bulk.Spec, column string, watch bool) error {
+// submitTopic uploads the records of a topic.
+func (r *remote) submitTopic(ctx context.Context, command *cobra.Command, f *submitFlags, spec bulk.Spec) (err error) {
+	until, err := f.from.check(f.column, f.tenant)
+	if err != nil {
+		return err
+	}
+	f.from.json = r.json
+	// Two that go on with the same run at one time send the same under the same
+	// ids, so they may be the same member.
+	source := &topicSource{flags: &f.from, until: until, tenant: f.tenant, spec: spec, where: r.base, instance: memberOf(r.base)}
+	rows, err := source.open(command)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	if err := rows.begin(ctx); err != nil {
+		return err
+	}
+	if rows.empty() {
+		r.say("%s: there is nothing to take", rows.name())
+		return nil
+	}
+	return r.submit(ctx, rows.name(), rows, spec, f)
+}
+
+// submit uploads and seals; with --watch it goes on to the end of the actions.
+func (r *remote) submit(ctx context.Context, file string, rows rowInput, spec bulk.Spec, f *submitFlags) error {
 	start := time.Now()
-	in := newIntake(&remoteTaker{r.server}, inputName(file), column, spec)
+	in := newIntake(&remoteTaker{r.server}, inputName(file), f.column, spec)
 	shown := newIntakeDisplay(r.err, "uploading", "job", rows, r.json)
 	in.progress = shown.Show
+	taking, _ := rows.(*topicInput)
+	if taking != nil {
+		in.vary = taking.vary
+	}
 	err := in.Read(ctx, rows)
 	shown.Close()
+	if errors.Is(err, errNoRows) && taking != nil { // all were left out
+		return taking.done(ctx)
+	}
 	if err != nil {
-		return r.abandon(ctx, in, spec.ID, err)
+		return r.abandon(ctx, in, spec.ID != "" || taking.resumes(), err)
 	}
 	ids, err := in.Seal(ctx)
+	if err == nil && taking != nil {
+		err = taking.done(ctx)
+	}
 	if err != nil {
 		return err
 	}
 	r.say("%s: %s uploaded to %s in %s", inputName(file), counted(in.Rows(), "job"),
 		counted(int64(len(ids)), "action"), spell(time.Since(start)))
-	if watch {
+	if f.watch {
 		return r.watchAll(ctx, ids)
 	}
 	for _, id := range ids {
@@ -145,12 +190,12 @@ func (r *remote) submitted(a *wire.Action) error {
 	return nil
 }
 
-// abandon undoes an upload that failed, unless it has an id and can be resumed.
-func (r *remote) abandon(ctx context.Context, in *intake, id string, failure error) error {
+// abandon undoes an upload that failed, unless it can be resumed.
+func (r *remote) abandon(ctx context.Context, in *intake, resumes bool, failure error) error {
 	if interrupted(failure) {
-		failure = &interruptedError{errors.New("interrupted while the file was uploaded: nothing of it has run")}
+		failure = &interruptedError{errors.New("interrupted during the upload: nothing of it has run")}
 	}
-	if id != "" {
+	if resumes {
 		if exitCode(failure) == exitUsage {
 			return failure
 		}

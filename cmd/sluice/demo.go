@@ -31,7 +31,12 @@ ideal, and what failed; and it proves that no job was lost or counted twice: the
 exact sum of the latitudes of what succeeded and of what failed must be that of
 the file, which is added up by other code.
 
-The exit code is 0 if every job is accounted for and the sums are equal.`
+What happens is published to the topic sluice.bulk.events: each state of an action,
+and each job of Texas. A consumer group reads it with a Kafka client meanwhile, and
+each event must have come once and in order. The report ends with the last ones.
+
+The exit code is 0 if every job is accounted for, the sums are equal, and all events
+came.`
 
 // demoFlags are those of "sluice demo".
 type demoFlags struct {
@@ -39,6 +44,7 @@ type demoFlags struct {
 	seconds    int
 	top        int
 	http       string
+	kafka      string
 }
 
 // demoEngine is an engine that can also be asked over HTTP.
@@ -47,6 +53,10 @@ type demoEngine interface {
 	Set(ctx context.Context, change bulk.SettingsChange) error
 	// Listen serves the HTTP API at an address, or at the next port that is free.
 	Listen(ctx context.Context, address string) (at string, stop func(context.Context) error, err error)
+	// Brokers is the address for Kafka clients.
+	Brokers() string
+	// Tail joins the consumer group that reads the events.
+	Tail(ctx context.Context) (eventTail, error)
 }
 
 // demoTarget is what the jobs of the demo call.
@@ -60,18 +70,21 @@ type demoTarget struct {
 
 // demoParts are what the demo is made of.
 type demoParts struct {
-	open   func(dir string, config bulk.Config) (demoEngine, error)
+	// open serves topics at the address kafka, or at the next port that is free.
+	open   func(ctx context.Context, dir string, config bulk.Config, kafka string) (demoEngine, error)
 	target func(requestsPerSecond int) (*demoTarget, error)
 	// file is the input, column its tenant, sum the column that is added up.
 	file        []byte
 	column, sum string
+	// tells is the tenant whose jobs have events.
+	tells string
 }
 
 // newDemoCommand returns "sluice demo".
 func newDemoCommand() *cobra.Command {
 	return demoCommand(demoParts{
-		open: openDemoEngine, target: startDemoTarget,
-		file: examples.Zipcodes, column: "state", sum: "latitude",
+		open: openDemo, target: startDemoTarget,
+		file: examples.Zipcodes, column: "state", sum: "latitude", tells: "TX",
 	})
 }
 
@@ -99,8 +112,9 @@ func demoCommand(parts demoParts) *cobra.Command {
 	flags := command.Flags()
 	flags.IntVar(&f.seconds, "seconds", 20, "about how long the run takes, 5 to 3600; it sets the rate of the target")
 	flags.IntVar(&f.top, "top", 10, "how many tenants to show by name; the rest is folded into one line (0: all)")
-	flags.BoolVar(&f.stay, "stay", false, "serve the HTTP API, and keep it up after the report, until Ctrl-C")
+	flags.BoolVar(&f.stay, "stay", false, "serve the HTTP API too, and stay up after the report, until Ctrl-C")
 	flags.StringVar(&f.http, "http", "127.0.0.1:8080", "with --stay: the `address` to listen on; if it is taken, the next free port")
+	flags.StringVar(&f.kafka, "kafka", "127.0.0.1:9092", "with --stay: the `address` for Kafka clients; if it is taken, the next free port\n(without: any free port)")
 	flags.BoolVar(&f.json, "json", false, "print nothing but the result, as one JSON object")
 	return command
 }
@@ -167,9 +181,13 @@ func (d *demo) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("start the demo's target: %w", err)
 	}
 	defer func() { err = errors.Join(err, stopSoon(ctx, target.Stop)) }()
-	engine, err := d.open(d.dir, bulk.Config{
+	kafka := d.flags.kafka
+	if !d.flags.stay {
+		kafka = "127.0.0.1:0"
+	}
+	engine, err := d.open(ctx, d.dir, bulk.Config{
 		RequestsPerSecond: d.rates.Limit, Workers: demoWorkers, BackoffBase: demoBackoff,
-	})
+	}, kafka)
 	if err != nil {
 		return err
 	}
@@ -183,7 +201,7 @@ func (d *demo) Run(ctx context.Context) (err error) {
 	if address == "" || interrupted(err) || ctx.Err() != nil {
 		return err
 	}
-	d.stay(ctx, address)
+	d.stay(ctx, address, engine.Brokers())
 	return err
 }
 
@@ -200,6 +218,12 @@ func stopSoon(ctx context.Context, stop func(context.Context) error) error {
 // run takes the input in, watches its jobs to their end, and reports.
 func (d *demo) run(ctx context.Context, engine demoEngine, target *demoTarget, b *balance) error {
 	d.introduce(target)
+	tail, err := engine.Tail(ctx)
+	if err != nil {
+		return err
+	}
+	events := hear(ctx, tail)
+	defer events.Close()
 	ids, err := d.takeIn(ctx, engine, target)
 	if err != nil {
 		return d.early(ctx, engine, err)
@@ -230,6 +254,9 @@ func (d *demo) run(ctx context.Context, engine demoEngine, target *demoTarget, b
 	result, err := d.result(ctx, engine, target, newReport(actions, tracked), actions, b)
 	if err != nil {
 		return err
+	}
+	if result.events, err = events.Result(ctx, actions, d.tells); err != nil {
+		return d.early(ctx, engine, err)
 	}
 	return errors.Join(result.write(d), result.Verdict())
 }
@@ -268,6 +295,11 @@ func (d *demo) takeIn(ctx context.Context, engine runner, target *demoTarget) ([
 		Target:    &bulk.Target{Name: demoTargetName, URL: target.URL},
 		Aggregate: []string{"count", "sum:" + d.sum},
 	})
+	in.vary = func(spec *bulk.Spec) {
+		if spec.Tenant == d.tells {
+			spec.Events = []string{bulk.JobEvents}
+		}
+	}
 	if err := in.Read(ctx, rows); err != nil {
 		return nil, err
 	}
@@ -298,13 +330,13 @@ func (d *demo) serve(ctx context.Context, engine demoEngine) (address string, st
 	if err != nil {
 		return "", nil, wrongUsage("--http: %w", err)
 	}
-	d.say("The HTTP API is at http://%s.", address)
+	d.say("The HTTP API is at http://%s, topics for Kafka clients at %s.", address, engine.Brokers())
 	return address, stop, nil
 }
 
 // stay keeps the server up until the command is ended.
-func (d *demo) stay(ctx context.Context, address string) {
-	fmt.Fprintf(d.err, stayText, d.dir, address, address, address, address)
+func (d *demo) stay(ctx context.Context, address, brokers string) {
+	fmt.Fprintf(d.err, stayText, d.dir, address, address, address, address, brokers, brokers)
 	<-ctx.Done()
 }
 
@@ -315,4 +347,6 @@ The server stays up until Ctrl-C. Its data is in %s until then. Try:
   curl -s 'http://%s/v1/actions/{id}/failures'
   curl -s http://%s/openapi.json
   sluice bulk list --server http://%s
+  sluice topic consume sluice.bulk.events --until-end --brokers %s
+  sluice group describe demo --brokers %s
 `

@@ -22,6 +22,7 @@ type demoResult struct {
 	merged   *aggregates
 	failures *failures
 	balance  *balance
+	events   *eventsResult
 	sum      string
 	// Ideal is the least time that all jobs take at the lower of the two rates.
 	Ideal time.Duration
@@ -65,8 +66,11 @@ func (d *demo) result(ctx context.Context, engine runner, target *demoTarget, r 
 	return result, nil
 }
 
-// Verdict is nil if every job is accounted for and the sums are equal.
-func (r *demoResult) Verdict() error { return errors.Join(r.runReport.Verdict(), r.balance.Wrong()) }
+// Verdict is nil if every job is accounted for, the sums are equal, and all events
+// came.
+func (r *demoResult) Verdict() error {
+	return errors.Join(r.runReport.Verdict(), r.balance.Wrong(), r.events.Err)
+}
 
 func (r *demoResult) write(d *demo) error {
 	if d.flags.json {
@@ -92,6 +96,7 @@ func (r *demoResult) writeText(w io.Writer, columns, top int, p paint) {
 		fmt.Fprintln(w, left(fact.name, factColumns)+mark+strings.ReplaceAll(fact.text, "\n", indent))
 	}
 	r.failures.write(w, columns)
+	r.events.writeTail(w, columns)
 }
 
 // factColumns is the width of the names of facts.
@@ -120,12 +125,14 @@ func (r *demoResult) facts() []fact {
 			name: "the target", checked: true, ok: b.TargetDone == b.Succeeded,
 			text: fmt.Sprintf("did %s: what succeeded here, each once", counted(b.TargetDone, "job")),
 		},
+	}
+	facts = append(facts, r.events.facts()...)
+	return append(facts, []fact{
 		{name: "makespan", text: r.makespanText()},
 		{name: "throttled", text: r.throttledText()},
 		{name: "retried", text: fmt.Sprintf("%s after an error: %.3f per job", counted(r.All.Retried, "time"), ratio(r.All.Retried, r.All.Total))},
 		{name: "fairness", text: r.fairnessText()},
-	}
-	return facts
+	}...)
 }
 
 func ratio(part, whole int64) float64 {
@@ -185,6 +192,10 @@ type demoJSON struct {
 	FailedSum string  `json:"failed_sum"`
 	Target    float64 `json:"target_requests_per_second"`
 	Limit     float64 `json:"requests_per_second"`
+	// Events is how many events there are, Committed how many of them the consumer
+	// group has read and committed.
+	Events    int64 `json:"events"`
+	Committed int64 `json:"events_committed"`
 	// Error says what is not accounted for; empty if all is.
 	Error string `json:"error,omitempty"`
 }
@@ -193,7 +204,7 @@ func (r *demoResult) writeJSON(w io.Writer) error {
 	result := demoJSON{
 		runResult: r.json(r.merged, r.Jain, r.Windows), Retried: r.All.Retried,
 		IdealMS: r.Ideal.Milliseconds(), InputSum: r.balance.Input.String(), FailedSum: r.balance.FailedSum.String(),
-		Target: r.Rates.Target, Limit: r.Rates.Limit,
+		Target: r.Rates.Target, Limit: r.Rates.Limit, Events: r.events.All, Committed: r.events.Committed,
 	}
 	if err := r.Verdict(); err != nil {
 		result.Error = err.Error()

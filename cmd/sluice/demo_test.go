@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -23,8 +24,96 @@ type fakeDemo struct {
 	address string
 	stopped []string
 	// lose makes the target forget so many jobs.
-	lose int64
+	lose  int64
+	kafka string
+	// mishear changes the events that the topic has.
+	mishear func([]eventAt) []eventAt
+	// uncommitted is how many the group never commits.
+	uncommitted int64
 }
+
+func (f *fakeDemo) Brokers() string { return f.kafka }
+
+func (f *fakeDemo) Tail(context.Context) (eventTail, error) { return &fakeTail{demo: f}, nil }
+
+// fakeTail has all events at once, when all actions have ended.
+type fakeTail struct {
+	demo      *fakeDemo
+	read      bool
+	committed int64
+}
+
+// events are those of all actions, in as many partitions as there are.
+func (f *fakeDemo) events() (events []eventAt) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, a := range f.actions {
+		if !ended(a) {
+			return nil
+		}
+	}
+	// They are created side by side, in any order.
+	byTenant := slices.SortedFunc(slices.Values(f.actions), func(a, b *bulk.Action) int { return strings.Compare(a.Tenant, b.Tenant) })
+	for n, a := range byTenant {
+		offset := int64(0)
+		add := func(eventType, subject string, at time.Time, data string) {
+			value := fmt.Sprintf(`{"id":"%d-%d","type":%q,"subject":%q,"partitionkey":%q,"tenant":%q,"time":%q,"data":%s}`,
+				n, offset, eventType, subject, a.ID, a.Tenant, at.Format(time.RFC3339Nano), data)
+			events = append(events, eventAt{int32(n), offset, []byte(value)})
+			offset++
+		}
+		counts := fmt.Sprintf(`{"succeeded":%d,"failed":%d}`, a.Succeeded, a.Failed)
+		for _, eventType := range []string{bulk.ActionCreated, bulk.ActionDispatched, bulk.ActionRunning} {
+			add(eventType, a.ID, a.CreatedAt, "{}")
+		}
+		for index := int64(0); a.Tenant == "shop 4" && index < a.Done(); index++ {
+			eventType := bulk.JobSucceeded
+			if (index+1)%f.failEvery == 0 {
+				eventType = bulk.JobFailed
+			}
+			add(eventType, bulk.JobID(a.ID, index), a.FinishedAt, `{"attempts":1}`)
+		}
+		add(bulk.ActionAggregating, a.ID, a.FinishedAt, counts)
+		add(bulk.ActionCompleted, a.ID, a.FinishedAt, counts)
+	}
+	if f.mishear != nil {
+		events = f.mishear(events)
+	}
+	return events
+}
+
+func (t *fakeTail) Next(ctx context.Context) ([]eventAt, error) {
+	for {
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if events := t.demo.events(); !t.read && len(events) > 0 {
+			t.read = true
+			return events, nil
+		}
+	}
+}
+
+func (t *fakeTail) Commit(context.Context) error {
+	t.demo.mu.Lock()
+	defer t.demo.mu.Unlock()
+	t.committed = 1
+	return nil
+}
+
+func (t *fakeTail) Behind(context.Context) (behind, all int64, err error) {
+	all = int64(len(t.demo.events()))
+	t.demo.mu.Lock()
+	defer t.demo.mu.Unlock()
+	if t.committed == 0 {
+		return all, all, nil
+	}
+	return t.demo.uncommitted, all, nil
+}
+
+func (t *fakeTail) Close() { t.demo.stopped = append(t.demo.stopped, "events") }
 
 func newFakeDemo() *fakeDemo {
 	f := &fakeDemo{fakeRunner: newFakeRunner(60)}
@@ -74,8 +163,8 @@ func (f *fakeDemo) parts() demoParts {
 		fmt.Fprintf(&file, "shop %d,%d.%04d\n", min(i%7, 4), i-100, i)
 	}
 	return demoParts{
-		open: func(_ string, config bulk.Config) (demoEngine, error) {
-			f.config = config
+		open: func(_ context.Context, _ string, config bulk.Config, kafka string) (demoEngine, error) {
+			f.config, f.kafka = config, kafka
 			return f, nil
 		},
 		target: func(int) (*demoTarget, error) {
@@ -88,7 +177,7 @@ func (f *fakeDemo) parts() demoParts {
 			stop := func(context.Context) error { f.stopped = append(f.stopped, "target"); return nil }
 			return &demoTarget{URL: "http://127.0.0.1:9999/", Stop: stop, Done: done}, nil
 		},
-		file: []byte(file.String()), column: "shop", sum: "amount",
+		file: []byte(file.String()), column: "shop", sum: "amount", tells: "shop 4",
 	}
 }
 
@@ -114,8 +203,8 @@ func TestDemoGolden(t *testing.T) {
 		if len(f.changes) != 1 || f.changes[0].Target.RequestsPerSecond != 53 || f.config.RequestsPerSecond != 56 {
 			t.Errorf("settings %+v of a limit of %g, want one of the target, 53 of 56", f.changes, f.config.RequestsPerSecond)
 		}
-		if fmt.Sprint(f.stopped) != "[engine target]" {
-			t.Errorf("stopped %v, want the engine before its target", f.stopped)
+		if fmt.Sprint(f.stopped) != "[events engine target]" {
+			t.Errorf("stopped %v, want the reader of events, the engine, and then its target", f.stopped)
 		}
 		golden(t, "demo", r.out+"# standard error\n"+r.err)
 	})
@@ -129,7 +218,8 @@ func TestDemoJSON(t *testing.T) {
 			t.Fatalf("want one line of JSON (%v, %v): %s%s", err, r.failure, r.out, r.err)
 		}
 		if got.Actions != 5 || got.Jobs != 300 || got.Failed != 7 || got.InputSum != "14853.4950" || got.Error != "" ||
-			string(got.Aggregates["sum:amount"]) == "" || got.IdealMS != 5660 {
+			string(got.Aggregates["sum:amount"]) == "" || got.IdealMS != 5660 ||
+			got.Events != 5*5+128 || got.Committed != got.Events {
 			t.Errorf("got %s", r.out)
 		}
 	})
@@ -156,6 +246,41 @@ func TestDemoFindsWhatIsLost(t *testing.T) {
 		}
 		r := f.run(t.Context(), "--seconds", "6", "--json")
 		if r.code() != 1 || !strings.Contains(r.failure.Error(), "the file has 14853.4950") || !strings.Contains(r.out, `"error":"the sums of`) {
+			t.Errorf("exit code %d: %v\n%s", r.code(), r.failure, r.out)
+		}
+	})
+}
+
+func TestDemoFindsWhatIsWrongWithEvents(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		mishear    func([]eventAt) []eventAt
+	}{
+		{"lost state", "told that it was [created running aggregating completed]", func(e []eventAt) []eventAt { return append(e[:1:1], e[2:]...) }},
+		{"lost job", "but 124 and 3 were told of", func(e []eventAt) []eventAt {
+			at := slices.IndexFunc(e, func(e eventAt) bool { return strings.Contains(string(e.Value), bulk.JobSucceeded) })
+			return append(e[:at:at], e[at+1:]...)
+		}},
+		{"twice", "event 0-0 came twice", func(e []eventAt) []eventAt { return append(e, e[0]) }},
+		{"order", "told that it was [dispatched created running", func(e []eventAt) []eventAt { e[0], e[1] = e[1], e[0]; return e }},
+		{"junk", "the record at 9/7 is no event", func(e []eventAt) []eventAt { return append(e, eventAt{9, 7, []byte("junk")}) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeDemo()
+				f.mishear = c.mishear
+				r := f.run(t.Context(), "--seconds", "6")
+				if r.code() != 1 || !strings.Contains(r.failure.Error(), c.want) || !strings.Contains(r.out, "events      ✗ ") {
+					t.Errorf("exit code %d: %v\n%s", r.code(), r.failure, r.out)
+				}
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeDemo()
+		f.uncommitted = 2
+		r := f.run(t.Context(), "--seconds", "6")
+		if r.code() != 1 || !strings.Contains(r.failure.Error(), "has committed 151 of 153 events") || !strings.Contains(r.out, "committed   ✗ 151 of 153 events") {
 			t.Errorf("exit code %d: %v\n%s", r.code(), r.failure, r.out)
 		}
 	})
@@ -200,10 +325,11 @@ func TestDemoStays(t *testing.T) {
 		if r.code() != 0 || time.Since(start) != time.Minute {
 			t.Errorf("exit code %d after %s: %v", r.code(), time.Since(start), r.failure)
 		}
-		if !strings.Contains(r.err, "curl -s 'http://127.0.0.1:8081/v1/actions?tenant=TX'") {
+		if !strings.Contains(r.err, "curl -s 'http://127.0.0.1:8081/v1/actions?tenant=TX'") ||
+			!strings.Contains(r.err, "--until-end --brokers 127.0.0.1:9092") {
 			t.Errorf("it does not say what to try:\n%s", r.err)
 		}
-		if fmt.Sprint(f.stopped) != "[http engine target]" {
+		if fmt.Sprint(f.stopped) != "[events http engine target]" {
 			t.Errorf("stopped %v, want the server first, then the engine, then its target", f.stopped)
 		}
 	})

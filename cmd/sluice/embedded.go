@@ -62,24 +62,34 @@ const portsTried = 20
 
 // Listen implements demoEngine.
 func (e *embedded) Listen(ctx context.Context, address string) (at string, stop func(context.Context) error, err error) {
+	err = firstFree(ctx, address, func(address string) error {
+		server := e.server(address)
+		if err := server.Start(ctx); err != nil {
+			return err
+		}
+		at, stop = server.Addr().String(), server.Stop
+		return nil
+	})
+	return at, stop, err
+}
+
+// firstFree has something listen at an address, or at one of the next ports if
+// it is taken.
+func firstFree(ctx context.Context, address string, listen func(address string) error) error {
 	host, name, err := net.SplitHostPort(address)
 	if err != nil {
-		return "", nil, err
+		return err
 	}
 	first, err := net.DefaultResolver.LookupPort(ctx, "tcp", name)
 	if err != nil {
-		return "", nil, err
+		return err
 	}
 	for port := first; port < first+portsTried && port <= math.MaxUint16; port++ {
-		server := e.server(net.JoinHostPort(host, strconv.Itoa(port)))
-		if err = server.Start(ctx); err == nil {
-			return server.Addr().String(), server.Stop, nil
-		}
-		if !errors.Is(err, syscall.EADDRINUSE) {
-			break
+		if err = listen(net.JoinHostPort(host, strconv.Itoa(port))); err == nil || !errors.Is(err, syscall.EADDRINUSE) {
+			return err
 		}
 	}
-	return "", nil, err
+	return err
 }
 
 // server returns a server of the API and of the operator's endpoints.
@@ -97,7 +107,7 @@ const embeddedReserve = 64 << 20
 
 // openEmbedded opens a data directory and puts an engine on it, with handlers for
 // echo and for webhooks. It is not started.
-func openEmbedded(dir string, config bulk.Config, options webhook.Options) (_ *embedded, err error) {
+func openEmbedded(dir string, config bulk.Config, options webhook.Options, more ...bulk.Option) (_ *embedded, err error) {
 	// Bars are drawn on the same terminal: only what people must know is logged.
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	webhooks, err := webhook.New(options)
@@ -115,7 +125,7 @@ func openEmbedded(dir string, config bulk.Config, options webhook.Options) (_ *e
 	}()
 	mux := bulk.NewMux()
 	mux.Handle(bulk.WebhookType, webhooks)
-	engine, err := bulk.New(store, mux, config, bulk.WithLogger(log))
+	engine, err := bulk.New(store, mux, config, append(more, bulk.WithLogger(log))...)
 	if err != nil {
 		return nil, err
 	}
@@ -127,15 +137,6 @@ func openRunner(dir string, config bulk.Config, options webhook.Options) (runner
 	engine, err := openEmbedded(dir, config, options)
 	if err != nil {
 		return nil, err // Not the nil *embedded, which as a runner is not nil.
-	}
-	return engine, nil
-}
-
-// openDemoEngine is openEmbedded for the demo.
-func openDemoEngine(dir string, config bulk.Config) (demoEngine, error) {
-	engine, err := openEmbedded(dir, config, webhook.Options{})
-	if err != nil {
-		return nil, err
 	}
 	return engine, nil
 }

@@ -37,9 +37,14 @@ type brokerFlags struct {
 }
 
 func (f *brokerFlags) add(command *cobra.Command, jsonUsage string) {
+	f.addBrokers(command)
+	command.Flags().BoolVar(&f.json, "json", false, jsonUsage)
+}
+
+// addBrokers adds --brokers, for commands with a --json of their own.
+func (f *brokerFlags) addBrokers(command *cobra.Command) {
 	command.Flags().StringSliceVar(&f.brokers, "brokers", nil,
 		"`addresses` of Kafka brokers, with commas between them\n(default $"+brokersVariable+", or "+defaultBroker+")")
-	command.Flags().BoolVar(&f.json, "json", false, jsonUsage)
 }
 
 // addresses returns where the brokers are.

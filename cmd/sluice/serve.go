@@ -28,6 +28,8 @@ data directory: nothing else needs to be installed.
     /metrics       for Prometheus
   127.0.0.1:9092   the Kafka protocol, for any client; --kafka off leaves it out
 
+What happens to bulk actions is published to the topic sluice.bulk.events.
+
 SIGTERM or Ctrl-C drains: nothing new is started, jobs in flight have
 bulk.shutdown_grace to end, and what has not ended is handed back. "sluice config"
 prints all settings.`,
@@ -58,16 +60,17 @@ func serve(ctx context.Context, settings *config.Config, command *cobra.Command)
 		return err
 	}
 	server := ops.NewServer(ops.Options{Addr: settings.HTTP, Pprof: settings.Pprof, Logger: log})
-	topics, err := openTopics(settings, server, log)
+	topics, publisher, err := openTopics(settings, server, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, topics.close()) }()
-	bulk, err := openBulk(settings, server, log)
+	bulk, err := openBulk(settings, server, publisher, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, bulk.close()) }()
+	// Topics before bulk, which publishes to them until it has stopped.
 	services := slices.Concat(topics.services, bulk.services, []lifecycle.Service{server})
 	log.Info("serving", "http", settings.HTTP, "kafka", settings.Topic.Kafka, "data", settings.DataDir)
 	return lifecycle.Run(ctx, max(0, settings.Bulk.ShutdownGrace)+stopMargin, services...)

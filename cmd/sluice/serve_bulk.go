@@ -15,8 +15,9 @@ import (
 	"github.com/sluice-project/sluice/ops"
 )
 
-// openBulk opens the store of bulk and mounts its API on the server.
-func openBulk(settings *config.Config, server *ops.Server, log *slog.Logger) (_ *part, err error) {
+// openBulk opens the store of bulk and mounts its API on the server. With a
+// publisher that is nil no event is kept.
+func openBulk(settings *config.Config, server *ops.Server, publisher bulk.Publisher, log *slog.Logger) (_ *part, err error) {
 	webhooks, err := webhook.New(settings.Webhook.Options())
 	if err != nil {
 		return nil, err
@@ -34,7 +35,7 @@ func openBulk(settings *config.Config, server *ops.Server, log *slog.Logger) (_ 
 	}}
 	mux := bulk.NewMux()
 	mux.Handle(bulk.WebhookType, webhooks)
-	engine, err := bulk.New(store, mux, settings.Bulk, bulk.WithLogger(log))
+	engine, err := bulk.New(store, mux, settings.Bulk, bulk.WithLogger(log), bulk.WithPublisher(publisher))
 	if err != nil {
 		return nil, errors.Join(err, opened.close())
 	}

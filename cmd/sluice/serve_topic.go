@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"path/filepath"
 
+	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/ops"
@@ -16,20 +17,21 @@ import (
 )
 
 // openTopics opens the store of topics, with the server for Kafka clients in
-// front of it; nothing if topics are off.
-func openTopics(settings *config.Config, server *ops.Server, log *slog.Logger) (*part, error) {
+// front of it, and returns what publishes the events of bulk to them; nothing if
+// topics are off.
+func openTopics(settings *config.Config, server *ops.Server, log *slog.Logger) (*part, bulk.Publisher, error) {
 	if settings.Topic.Kafka == config.Off {
-		return &part{close: func() error { return nil }}, nil
+		return &part{close: func() error { return nil }}, nil, nil
 	}
 	store, err := natsstore.Open(filepath.Join(settings.DataDir, "topic"), natsstore.Options{
 		SyncInterval: settings.Topic.SyncInterval(), DiskReserve: settings.DiskReserve, Logger: log,
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	broker, err := topic.New(store, settings.Topic.Config(), topic.WithLogger(log))
 	if err != nil {
-		return nil, errors.Join(err, store.Close())
+		return nil, nil, errors.Join(err, store.Close())
 	}
 	edge := kafka.NewServer(broker, kafka.Options{Addr: settings.Topic.Kafka, Advertise: settings.Topic.Advertised(), Logger: log})
 	handler := api.New(broker, api.WithLogger(log))
@@ -37,5 +39,6 @@ func openTopics(settings *config.Config, server *ops.Server, log *slog.Logger) (
 	server.Mux().Handle(api.DocumentPath, handler)
 	server.Registry().MustRegister(edge.Collector())
 	server.Ready("topic", func(context.Context) error { return broker.Err() })
-	return &part{services: []lifecycle.Service{broker, edge}, close: store.Close}, nil
+	opened := &part{services: []lifecycle.Service{broker, edge}, close: store.Close}
+	return opened, newEventPublisher(broker, log), nil
 }

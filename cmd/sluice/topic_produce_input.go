@@ -88,13 +88,13 @@ func (r *lineRecords) Next() (*kgo.Record, error) {
 		}
 		record, err := r.record(slices.Clone(r.lines.Bytes()))
 		if err != nil {
-			return nil, &inputError{r.name, r.number, err}
+			return nil, &inputError{r.name, line(r.number), err}
 		}
 		return record, nil
 	}
 	err := r.lines.Err()
 	if errors.Is(err, bufio.ErrTooLong) {
-		return nil, &inputError{r.name, r.number + 1, fmt.Errorf("want at most %d bytes in a line", maxRecordLine)}
+		return nil, &inputError{r.name, line(r.number + 1), fmt.Errorf("want at most %d bytes in a line", maxRecordLine)}
 	}
 	if err != nil {
 		return nil, &inputError{File: r.name, Err: err}

@@ -5,6 +5,6 @@
 // Each client tells the same story on a server of its own: records with keys,
 // headers and null values through every codec it has; a consumer group that
 // reads on where it committed and shares its work; seeking by offset and time;
-// administration; a view over 20,000 hidden records. What a client cannot do is
-// in docs/topic/clients.md.
+// administration; a view over 20,000 hidden records; delayed records. What a
+// client cannot do is in docs/topic/clients.md.
 package clients

@@ -279,3 +279,14 @@ func TestKafkaGoView(t *testing.T) {
 	k.send(t, "orders", 0, k.numbered(40_020, 40_021, "paid")...)
 	equal(t, "what comes later", k.values(k.read(t, second, 1)), []string{"value 40020"})
 }
+
+// What is sent with a delay comes after what is sent later, without.
+func TestKafkaGoDelays(t *testing.T) {
+	t.Parallel()
+	k := kafkago{startServer(t)}
+	k.create(t, "reminders", 1, "sluice.delay.enable", "true")
+	messages := k.numbered(0, 2, "")
+	messages[0].Headers = []kafka.Header{{Key: "sluice-delay", Value: []byte("1s")}, {Key: "sluice-id", Value: []byte("a")}}
+	k.send(t, "reminders", kafka.Snappy, messages...)
+	equal(t, "delayed", k.values(k.read(t, k.reader(t, "reminders", "readers"), 2)), []string{"value 1", "value 0"})
+}

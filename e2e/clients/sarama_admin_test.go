@@ -67,7 +67,8 @@ func TestSaramaTopics(t *testing.T) {
 		if err := admin.AlterConfig(sarama.TopicResource, topic, map[string]*string{"retention.ms": pointer("7200000")}, false); err != nil {
 			t.Error(err)
 		}
-		entries := must(admin.DescribeConfig(sarama.ConfigResource{Type: sarama.TopicResource, Name: topic, ConfigNames: []string{"retention.ms"}}))(t)
+		resources := must(admin.DescribeConfigs([]*sarama.ConfigResource{{Type: sarama.TopicResource, Name: topic, ConfigNames: []string{"retention.ms"}}}, sarama.DescribeConfigsOptions{}))(t)
+		entries := resources[0].Configs
 		equal(t, "setting that was changed", []any{len(entries), entries[0].Value}, []any{1, "7200000"})
 		if err := admin.DeleteTopic(topic); err != nil {
 			t.Error(err)
@@ -121,7 +122,8 @@ func TestSaramaGroups(t *testing.T) {
 	}
 }
 
-// A view is read over 20,000 hidden records, and on after a hidden end.
+// A view is read over 20,000 hidden records, and on after a hidden end. The
+// producer is idempotent.
 func TestSaramaView(t *testing.T) {
 	t.Parallel()
 	for _, version := range []sarama.KafkaVersion{sarama.V2_1_0_0, sarama.DefaultVersion, sarama.MaxVersion} {
@@ -129,6 +131,7 @@ func TestSaramaView(t *testing.T) {
 			addr := startServer(t)
 			config := saramaConfig(version)
 			config.Producer.Compression = sarama.CompressionSnappy
+			config.Producer.Idempotent, config.Producer.RequiredAcks, config.Net.MaxOpenRequests = true, sarama.WaitForAll, 1
 			saramaCreate(t, addr, config, "orders", 1)
 			saramaCreate(t, addr, config, "paid", -1, "sluice.view.of", "orders", "sluice.view.where", `headers.tag == "paid"`)
 			saramaSend(t, addr, config, saramaNumbered("orders", 0, 10, "paid")...)
@@ -151,4 +154,19 @@ func TestSaramaView(t *testing.T) {
 			equal(t, "read on by the group", second.got(), append(want[10:], "value 40020"))
 		})
 	}
+}
+
+// What is sent with a delay comes after what is sent later, without.
+func TestSaramaDelays(t *testing.T) {
+	t.Parallel()
+	addr := startServer(t)
+	config := saramaConfig(sarama.DefaultVersion)
+	config.Producer.Compression = sarama.CompressionLZ4
+	saramaCreate(t, addr, config, "reminders", 1, "sluice.delay.enable", "true")
+	messages := saramaNumbered("reminders", 0, 2, "")
+	messages[0].Headers = []sarama.RecordHeader{{Key: []byte("sluice-delay"), Value: []byte("1s")}, {Key: []byte("sluice-id"), Value: []byte("a")}}
+	member := saramaJoin(t, addr, config, "reminders", 0)
+	saramaSend(t, addr, config, messages...)
+	eventually(t, "both are read", func() bool { return len(member.got()) >= 2 })
+	equal(t, "delayed", member.got(), []string{"value 1", "value 0"})
 }

@@ -90,6 +90,13 @@ func (b *budget) give(n int64) {
 	b.serve()
 }
 
+// contended tells whether somebody waits.
+func (b *budget) contended() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.waiting.Len() > 0
+}
+
 // used returns how much is taken.
 func (b *budget) used() int64 {
 	b.mu.Lock()

@@ -175,8 +175,7 @@ func (c *connection) setReadDeadline(after time.Duration) error {
 
 // readFrame reads the rest of a request, once there is memory for it.
 func (c *connection) readFrame(x *exchange) ([]byte, error) {
-	timeout := c.server.options.ReadTimeout
-	if err := c.setReadDeadline(timeout); err != nil {
+	if err := c.setReadDeadline(c.server.options.ReadTimeout); err != nil {
 		return nil, err
 	}
 	prefix, err := c.input.Peek(sizeBytes)
@@ -191,10 +190,7 @@ func (c *connection) readFrame(x *exchange) ([]byte, error) {
 	if err := c.reserve(x, int64(size)); err != nil {
 		return nil, err
 	}
-	if err := c.setReadDeadline(timeout); err != nil {
-		return nil, err
-	}
-	frame, err := readBody(c.input, size)
+	frame, err := readBody(c.newBodyReader(x), size)
 	if err != nil {
 		return nil, c.cutShort(err)
 	}
@@ -270,7 +266,7 @@ func (c *connection) start(x *exchange, frame []byte) error {
 	x.header = parseHeader(frame)
 	kind := c.server.kinds[x.key]
 	if kind == nil || x.version < kind.min || x.version > kind.max {
-		if x.key == keyApiVersions {
+		if x.key == keyAPIVersions {
 			x.answer = respond(c.server.announce(0, kerr.UnsupportedVersion.Code))
 			return nil
 		}

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -35,25 +34,6 @@ func frameSize(prefix []byte, most int) (int, error) {
 		return 0, fmt.Errorf("%w: size %d, want at most %d", errMalformed, size, most)
 	}
 	return int(size), nil
-}
-
-// readBody reads size bytes. It takes memory as they come, so that who
-// announces much and sends little costs little.
-func readBody(from io.Reader, size int) ([]byte, error) {
-	body := make([]byte, min(size, firstStep))
-	for read := 0; ; {
-		n, err := io.ReadFull(from, body[read:])
-		if err != nil {
-			return nil, err
-		}
-		read += n
-		if read == size {
-			return body, nil
-		}
-		longer := make([]byte, min(size, 4*len(body)))
-		copy(longer, body)
-		body = longer
-	}
 }
 
 // header is what each request begins with.
@@ -114,7 +94,7 @@ func appendAnswer(to []byte, correlation int32, response kmsg.Response) []byte {
 	to = binary.BigEndian.AppendUint32(to, uint32(correlation))
 	// The header of this answer never has tags, so that a client that knows
 	// no version yet can read it.
-	if response.IsFlexible() && response.Key() != keyApiVersions {
+	if response.IsFlexible() && response.Key() != keyAPIVersions {
 		to = append(to, 0)
 	}
 	to = response.AppendTo(to)

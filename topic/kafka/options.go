@@ -38,10 +38,12 @@ type Options struct {
 	// client asks for, but for one batch. Default 55 MiB.
 	MaxFetchBytes int
 	// ReadTimeout is how long the rest of a request may take to arrive once it
-	// has begun. Default 30 s.
+	// has begun. While others wait for RequestMemory, a request of which less
+	// than 64 KiB arrives within a second is cut off sooner. Default 30 s.
 	ReadTimeout time.Duration
 	// WriteTimeout is how long a client may take to receive each MiB of an
-	// answer. Default 30 s.
+	// answer. While others wait for FetchMemory, one that receives less than
+	// 64 KiB within a second is cut off sooner. Default 30 s.
 	WriteTimeout time.Duration
 	// IdleTimeout is how long a connection may be silent while nothing of it is
 	// being answered. Default 10 minutes.

@@ -18,7 +18,7 @@ func TestApiVersionsAnnouncesTheTable(t *testing.T) {
 		p := dial(t, s)
 		var got *kmsg.ApiVersionsResponse
 		if version == 77 { // answered in version 0
-			p.write(frameOf(0, keyApiVersions, 0, 77, 0, 0, 0, 9, 1, 2, 3))
+			p.write(frameOf(0, keyAPIVersions, 0, 77, 0, 0, 0, 9, 1, 2, 3))
 			got = p.receive(r, 9).(*kmsg.ApiVersionsResponse)
 			wantCode(t, "version 77", got.ErrorCode, kerr.UnsupportedVersion)
 		} else {

@@ -2,7 +2,10 @@ package kafka
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -15,6 +18,10 @@ const (
 	// keptBuffer is the longest buffer for answers that is kept for the next.
 	keptBuffer = 1 << 20
 )
+
+// errUnreceived says that a client received too slowly for the memory that its
+// answer held.
+var errUnreceived = errors.New("others wait for memory, and the client receives its answer too slowly")
 
 // send waits for answers and sends them, in the order of their requests.
 func (c *connection) send(context.Context) error {
@@ -86,16 +93,36 @@ func (c *connection) writeAll(parts net.Buffers) error {
 	for len(parts) > 0 {
 		var step net.Buffers
 		step, parts = split(parts, writeStep)
-		if err := c.conn.SetWriteDeadline(time.Now().Add(c.server.options.WriteTimeout)); err != nil {
-			return err
-		}
-		n, err := step.WriteTo(c.conn)
-		c.server.metrics.sent.Add(float64(n))
-		if err != nil {
+		if err := c.writeOne(step); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// writeOne writes one step. While others wait for the memory that answers hold, a
+// client that receives too slowly is cut off.
+func (c *connection) writeOne(step net.Buffers) error {
+	deadline := time.Now().Add(c.server.options.WriteTimeout)
+	for {
+		next := time.Now().Add(stallTime)
+		if deadline.Before(next) {
+			next = deadline
+		}
+		if err := c.conn.SetWriteDeadline(next); err != nil {
+			return err
+		}
+		n, err := step.WriteTo(c.conn) // takes what was written out of step
+		c.server.metrics.sent.Add(float64(n))
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, os.ErrDeadlineExceeded) || !time.Now().Before(deadline):
+			return err
+		case n < stallBytes && c.server.answers.contended():
+			return fmt.Errorf("%w: %d bytes in %v", errUnreceived, n, stallTime)
+		}
+	}
 }
 
 // split returns the first n bytes of parts, and the rest.

@@ -3,9 +3,11 @@ package kafka
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -119,7 +121,7 @@ func (p *peer) receive(r kmsg.Request, correlation int32) kmsg.Response {
 		p.t.Fatalf("correlation id %d, want %d", got, correlation)
 	}
 	response := r.ResponseKind()
-	if response.IsFlexible() && r.Key() != keyApiVersions {
+	if response.IsFlexible() && r.Key() != keyAPIVersions {
 		kmsg.SkipTags(&reader)
 	}
 	if err := response.ReadFrom(reader.Src); err != nil {
@@ -155,7 +157,7 @@ func (p *peer) closed() {
 	if n != 0 || err == nil {
 		p.t.Fatal("the server answered, want a closed connection")
 	}
-	if timeout, ok := err.(net.Error); ok && timeout.Timeout() {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
 		p.t.Fatal("the server left the connection open, want it closed")
 	}
 }

@@ -10,7 +10,7 @@ import (
 const (
 	keyProduce     = 0
 	keyFetch       = 1
-	keyApiVersions = 18
+	keyAPIVersions = 18
 )
 
 // requests are the kinds that are served, in the order of their numbers. What

@@ -1,9 +1,13 @@
 package natsstore_test
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/natsstore"
@@ -91,5 +95,139 @@ func BenchmarkMeta(b *testing.B) {
 		if revision, err = s.Meta().Put(b.Context(), "key", []byte("value"), revision); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkMetaKeys sets keys again and again, each by a goroutine of its own.
+func BenchmarkMetaKeys(b *testing.B) {
+	for _, keys := range []int{1, 8, 64, 512} {
+		b.Run(fmt.Sprintf("%dkeys", keys), func(b *testing.B) {
+			s := open(b, b.TempDir(), natsstore.Options{Logger: slog.New(slog.DiscardHandler)})
+			defer s.Close()
+			value := make([]byte, 200)
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			var working sync.WaitGroup
+			b.ResetTimer()
+			for i := range keys {
+				working.Go(func() {
+					key, revision := fmt.Sprintf("offsets/group-%d/orders", i), uint64(0)
+					var err error
+					for err == nil && left.Add(-1) >= 0 {
+						revision, err = s.Meta().Put(b.Context(), key, value, revision)
+					}
+					if err != nil {
+						b.Error(err)
+					}
+				})
+			}
+			working.Wait()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "puts/s")
+		})
+	}
+}
+
+// BenchmarkCommit commits offsets through the coordinator of groups: in each
+// group some goroutines, with a partition each.
+func BenchmarkCommit(b *testing.B) {
+	for _, shape := range []struct{ groups, committers int }{{1, 1}, {1, 64}, {64, 1}, {64, 64}} {
+		b.Run(fmt.Sprintf("%dgroups/%dcommitters", shape.groups, shape.committers), func(b *testing.B) {
+			s := open(b, b.TempDir(), natsstore.Options{Logger: slog.New(slog.DiscardHandler)})
+			defer s.Close()
+			groups := topic.NewGroups(s.Meta(), topic.GroupsConfig{}, nil)
+			if err := groups.Load(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			defer groups.Stop(b.Context())
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			var working sync.WaitGroup
+			b.ResetTimer()
+			for i := range shape.groups * shape.committers {
+				working.Go(func() {
+					request := topic.CommitRequest{
+						MemberIdentity: topic.MemberIdentity{Group: fmt.Sprint("group-", i%shape.groups), Generation: -1},
+						Offsets:        []topic.OffsetCommit{{Topic: "orders", Partition: int32(i / shape.groups), Epoch: -1}},
+					}
+					for left.Add(-1) >= 0 {
+						request.Offsets[0].Offset++
+						if errs, err := groups.Commit(request).Wait(b.Context()); err != nil || errs[0] != nil {
+							b.Error(err, errs)
+							return
+						}
+					}
+				})
+			}
+			working.Wait()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "commits/s")
+		})
+	}
+}
+
+// BenchmarkStart opens a store and a broker on it, after an orderly stop. Each
+// partition has an entry.
+func BenchmarkStart(b *testing.B) {
+	const partitions = 200
+	for _, topics := range []int{1, partitions} {
+		b.Run(fmt.Sprintf("%dtopics/%dpartitions", topics, partitions), func(b *testing.B) {
+			dir := b.TempDir()
+			s, broker, _, _ := start(b, dir)
+			for i := range topics {
+				t, err := broker.Create(b.Context(), topic.Spec{Name: fmt.Sprint("topic-", i), Partitions: int32(partitions / topics)}, false)
+				if err != nil {
+					b.Fatal(err)
+				}
+				for _, p := range t.Partitions() {
+					appendBatch(b, t, p.Number())
+				}
+			}
+			stop(b, s, broker)
+			var opening, starting time.Duration
+			for b.Loop() {
+				s, broker, opened, started := start(b, dir)
+				stop(b, s, broker)
+				opening, starting = opening+opened, starting+started
+			}
+			b.ReportMetric(opening.Seconds()/float64(b.N), "s/open")
+			b.ReportMetric(starting.Seconds()/float64(b.N), "s/start")
+		})
+	}
+}
+
+// start opens a store and starts a broker, and returns how long each took.
+func start(b *testing.B, dir string) (s topic.Store, broker *topic.Broker, opened, started time.Duration) {
+	b.Helper()
+	began := time.Now()
+	s = open(b, dir, natsstore.Options{Logger: slog.New(slog.DiscardHandler)})
+	opened = time.Since(began)
+	broker, err := topic.New(s, topic.Config{})
+	if err == nil {
+		err = broker.Start(b.Context())
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s, broker, opened, time.Since(began) - opened
+}
+
+func stop(b *testing.B, s topic.Store, broker *topic.Broker) {
+	b.Helper()
+	if err := errors.Join(broker.Stop(b.Context()), s.Close()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func appendBatch(b *testing.B, t *topic.Topic, partition int32) {
+	b.Helper()
+	batch, err := topic.NewBatch([]topic.Record{{Value: make([]byte, 100)}}, topic.BatchOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	appending, err := t.Append(b.Context(), partition, []topic.Batch{batch})
+	if err == nil {
+		_, _, err = appending.Wait(b.Context())
+	}
+	if err != nil {
+		b.Fatal(err)
 	}
 }

@@ -91,6 +91,6 @@ func copyOf(t testing.TB, dir string) string {
 
 func TestConformance(t *testing.T) { storetest.Run(t, factory(func(*natsstore.Store) {})) }
 
-// TestConformanceSwept runs the part about metadata while what is superseded, and
-// the markers of deleted keys, are removed at once.
-func TestConformanceSwept(t *testing.T) { storetest.RunMeta(t, factory(natsstore.SweepAtOnce)) }
+// TestConformanceCleaned runs the part about metadata while its log is cleaned
+// all the time.
+func TestConformanceCleaned(t *testing.T) { storetest.RunMeta(t, factory(natsstore.CleanAtOnce)) }

@@ -4,9 +4,9 @@
 // # Nouns
 //
 // A log is a JetStream stream with one subject, an entry one of its messages:
-// the data is the message's body, byte for byte, the mark a header. A key of the
-// metadata is a subject of one more stream, which keeps the newest message of
-// each. docs/formats/topic-jetstream.md describes both.
+// the data is the message's body, byte for byte, the mark a header. The metadata
+// is one more log, of changes, and a map in memory of what they come to.
+// docs/formats/topic-jetstream.md describes both.
 //
 // # Guarantees
 //
@@ -30,13 +30,12 @@
 //     gets ErrUncertain: it must not pass as written, and it may be there.
 //   - Direct gets are served in the read loop of their connection: reads have
 //     connections of their own, or they would hold up appends.
-//   - The engine's own limit of messages per subject is not used: it leaves no
-//     trace on the disk of what it removed, so that after a kill a message would
-//     be back whose successor was removed. What a key had before is removed
-//     by a sweep, which the engine does write down.
-//   - A key is deleted with a marker that follows the revision. The marker is
-//     removed a minute later, when the removal of what was before it is on the
-//     disk for sure; List keeps that away while it reads page by page, and so
-//     sees the state at its end.
-//   - Lock order: log.send, log.mu. Others are taken alone.
+//   - Puts are not messages of their own: each would cost an fsync, and one more
+//     to remove what it supersedes. One goroutine writes those that arrived
+//     together, after it has decided which are made; the fence says whether the
+//     state that it decided on was the newest.
+//   - Cleaning the metadata relies on no removal being durable: the last entry
+//     says where what counts begins.
+//   - Lock order: log.send, log.mu. Others are taken alone. The state of meta is
+//     changed under meta.mu by its writer alone, which reads it without.
 package natsstore

@@ -1,10 +1,9 @@
 package natsstore
 
-import "time"
-
-// SweepAtOnce makes a store remove superseded metadata without waiting.
-func SweepAtOnce(s *Store) {
-	s.meta.sweep.mu.Lock()
-	defer s.meta.sweep.mu.Unlock()
-	s.meta.sweep.interval, s.meta.sweep.age = time.Microsecond, 0
+// CleanAtOnce makes a store clean the log of its metadata after nearly each
+// change, a key at a time.
+func CleanAtOnce(s *Store) {
+	s.meta.mu.Lock()
+	defer s.meta.mu.Unlock()
+	s.meta.cleanAt = cleanLimits{slack: 256, bytes: 64}
 }

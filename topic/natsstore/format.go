@@ -21,7 +21,7 @@ const (
 	lockFile   = "LOCK"
 
 	metaStream  = "meta"
-	metaSubject = "meta."
+	metaSubject = "meta"
 	logStream   = "log-"
 	logSubject  = "log."
 	markHeader  = "Sluice-Mark"

@@ -2,7 +2,6 @@ package natsstore
 
 import (
 	"errors"
-	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -11,59 +10,71 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-func drawKey(t *rapid.T, label string) string {
-	return rapid.OneOf(
-		rapid.Map(rapid.SliceOfN(rapid.Byte(), 0, 600), func(b []byte) string { return string(b) }),
-		rapid.StringOfN(rapid.SampledFrom([]rune("ab/=2F.*>")), 0, 12, -1),
-	).Draw(t, label)
-}
-
-// TestKeys checks that a subject is legal, stands for its key alone, and passes
-// the filter of each prefix of its key.
-func TestKeys(t *testing.T) {
+// TestChanges checks that an entry's changes are read as they were written, and
+// that no part of it passes for a whole one with other changes.
+func TestChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		key := drawKey(t, "key")
-		subject, err := subjectOf(key)
-		if err != nil {
-			t.Fatal(err)
+		head := changesHead{From: rapid.Uint64().Draw(t, "from"), Bytes: rapid.Uint64().Draw(t, "bytes")}
+		changes := rapid.SliceOfN(rapid.Custom(drawChange), 0, 8).Draw(t, "changes")
+		data := appendHead(nil, head)
+		ends := map[int]int{len(data): 0}
+		for i, change := range changes {
+			data = appendChange(data, change)
+			ends[len(data)] = i + 1
 		}
-		tokens := strings.Split(subject, ".")
-		for _, token := range tokens {
-			if token == "" || strings.ContainsAny(token, " \t\r\n*>") {
-				t.Fatalf("%q has the token %q", subject, token)
-			}
-		}
-		if back, err := keyOf(subject); err != nil || back != key {
-			t.Fatalf("%q is %q: %v", subject, back, err)
-		}
-		prefix := key[:rapid.IntRange(0, len(key)).Draw(t, "prefix")]
-		start, found := strings.CutSuffix(filterOf(prefix), ">")
-		if !found || !strings.HasPrefix(subject, start) || len(subject) == len(start) {
-			t.Fatalf("%q does not pass the filter %q of %q", subject, filterOf(prefix), prefix)
-		}
-		if other := drawKey(t, "other"); other != key {
-			if same, _ := subjectOf(other); same == subject {
-				t.Fatalf("%q and %q have the subject %q", key, other, subject)
+		for cut := range len(data) + 1 {
+			n := 0
+			got, err := readChanges(data[:cut], func(change stored) {
+				if want := changes[n]; !same(change, want) {
+					t.Fatalf("change %d is %+v, want %+v", n, change, want)
+				}
+				n++
+			})
+			if want, whole := ends[cut]; whole != (err == nil) || whole && (n != want || got != head) {
+				t.Fatalf("%d of %d bytes: %d changes, head %+v, %v", cut, len(data), n, got, err)
 			}
 		}
 	})
 }
 
-func FuzzKeyOf(f *testing.F) {
-	for _, seed := range []string{"meta.a", "meta.=", "meta.a=2Fb.=C3=A4", "meta.=2", "meta.", "log.a", "meta.=2f"} {
-		f.Add(seed)
+func drawChange(t *rapid.T) stored {
+	key := string(rapid.SliceOfN(rapid.Byte(), 0, 20).Draw(t, "key"))
+	if rapid.Bool().Draw(t, "delete") {
+		return stored{Key: key, Delete: true}
 	}
-	f.Fuzz(func(t *testing.T, subject string) {
-		key, err := keyOf(subject)
-		if err != nil || len(key) > maxKeyBytes {
+	return stored{Key: key, Value: rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "value"), Revision: rapid.Uint64().Draw(t, "revision")}
+}
+
+func same(a, b stored) bool {
+	return a.Key == b.Key && a.Delete == b.Delete && a.Revision == b.Revision && string(a.Value) == string(b.Value)
+}
+
+func FuzzReadChanges(f *testing.F) {
+	f.Add(appendChange(appendHead(nil, changesHead{From: 3, Bytes: 400}), stored{Key: "a/b", Value: []byte("value")}))
+	f.Add(appendChange(appendHead(nil, changesHead{From: 1}), stored{Key: "a", Delete: true}))
+	f.Add([]byte{metaFormat, 1, 0, changePut, 0xff, 0xff, 0xff, 0xff, 0x7f})
+	f.Add([]byte{2, 1, 0})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var changes []stored
+		head, err := readChanges(data, func(change stored) { changes = append(changes, change) })
+		if err != nil {
+			if !errors.Is(err, errChanges) {
+				t.Fatal(err)
+			}
 			return
 		}
-		again, err := subjectOf(key)
-		if err != nil {
-			t.Fatal(err)
+		again := appendHead(nil, head)
+		for _, change := range changes {
+			again = appendChange(again, change)
 		}
-		if back, err := keyOf(again); err != nil || back != key {
-			t.Fatalf("%q is %q, and that is %q: %v", subject, key, back, err)
+		n := 0
+		if back, err := readChanges(again, func(change stored) {
+			if !same(change, changes[n]) {
+				t.Fatalf("change %d is %+v, want %+v", n, change, changes[n])
+			}
+			n++
+		}); err != nil || back != head || n != len(changes) {
+			t.Fatalf("%x is %+v with %d changes, and that is %+v with %d: %v", data, head, len(changes), back, n, err)
 		}
 	})
 }

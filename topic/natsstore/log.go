@@ -28,10 +28,12 @@ func (e *EntryTooLargeError) Error() string {
 // log is a topic.Log: a stream.
 type log struct {
 	store   *Store
-	name    string
+	name    string // in errors
+	source  string // the stream's name
 	token   uint64
 	stream  jetstream.Stream
 	answers string // the start of its reply subjects
+	small   bool   // it is the metadata, which may use a part of the reserve
 
 	// send is held while an append gets its number and is sent: the queue has
 	// the order of the wire.
@@ -57,15 +59,16 @@ type log struct {
 
 var _ topic.Log = (*log)(nil)
 
-func newLog(s *Store, name string, token uint64, stream jetstream.Stream) *log {
+func newLog(s *Store, name, subject string, token uint64, stream jetstream.Stream) *log {
+	info := stream.CachedInfo()
 	l := &log{
-		store: s, name: name, token: token, stream: stream,
+		store: s, name: name, source: info.Config.Name, token: token, stream: stream,
 		answers: s.answers + strconv.FormatUint(token, 10) + ".",
 		header:  [2][]string{{""}, {""}},
-		last:    stream.CachedInfo().State.LastSeq,
+		last:    info.State.LastSeq,
 	}
 	l.message = nats.Msg{
-		Subject: logSubject + name,
+		Subject: subject,
 		Header:  nats.Header{server.JSExpectedLastSeq: l.header[0], markHeader: l.header[1]},
 	}
 	l.timer = time.AfterFunc(time.Hour, l.expire)
@@ -109,7 +112,7 @@ func (l *log) publish(now time.Time, number uint64, entry topic.Entry) error {
 		return &EntryTooLargeError{Bytes: len(entry.Data)}
 	}
 	check := l.store.disk.check
-	if len(entry.Data) == 0 {
+	if l.small || len(entry.Data) == 0 {
 		check = l.store.disk.checkSmall // without it nobody could go on to read and trim
 	}
 	if err := check(now, len(entry.Data)); err != nil {

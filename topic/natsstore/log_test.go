@@ -185,44 +185,6 @@ func appendUntilTaken(t *testing.T, l *log) {
 	}
 }
 
-// TestSweep looks whether what is superseded or deleted is removed from the
-// engine, and nothing else is.
-func TestSweep(t *testing.T) {
-	s := openStore(t, Options{})
-	SweepAtOnce(s)
-	m := s.meta
-	for i := range 20 {
-		key := fmt.Sprint("key", i)
-		revision := uint64(0)
-		for value := range 5 {
-			var err error
-			if revision, err = m.Put(t.Context(), key, []byte{byte(value)}, revision); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if i%2 == 0 {
-			if err := m.Delete(t.Context(), key, revision); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	for deadline := time.Now().Add(patience); ; {
-		info, err := m.stream.Info(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if info.State.Msgs == 10 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the engine keeps %d messages of 10 keys", info.State.Msgs)
-		}
-	}
-	if items, err := m.List(t.Context(), ""); err != nil || len(items) != 10 {
-		t.Fatalf("%d keys: %v", len(items), err)
-	}
-}
-
 // TestErrorsOfTheEngine checks that each code has a name in the contract.
 func TestErrorsOfTheEngine(t *testing.T) {
 	for code, want := range map[server.ErrorIdentifier]error{

@@ -1,112 +1,152 @@
 package natsstore
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
-	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/semaphore"
 
+	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/topic"
 )
 
-// deletedHeader marks the message that deletes a key.
-const deletedHeader = "Sluice-Deleted"
+// waitingBytes is what all changes that wait to be written may hold; others wait
+// for room.
+const waitingBytes = 64 << 20
 
-// listBytes is how much one page of a list holds.
-const listBytes = 8 << 20
-
-// meta is a topic.Meta: a stream in which the newest message of each subject
-// counts. What it supersedes is removed by a sweep.
+// meta is a topic.Meta: a log of changes, and in memory what they come to. One
+// goroutine decides which are made, and writes those that arrived together as
+// one entry. Its fence makes sure that they were decided on the newest state.
 type meta struct {
-	store  *Store
-	stream jetstream.Stream
-	writes sync.WaitGroup // entered with store.mu held shared, and not closed
-	sweep  sweep
+	store *Store
+	log   *log
+	work  *lifecycle.Group
+	room  *semaphore.Weighted
+	wake  chan struct{} // one is in it if there may be something to write
+
+	// The writer's own.
+	buffer   []byte
+	cleaning *cleaning // nil: none is under way
+
+	mu      sync.RWMutex
+	state   metaState // changed by the writer alone
+	waiting []*change
+	closed  bool
+	// unsure is there while an entry may have been written that the state does
+	// not know, and closed when it does.
+	unsure   chan struct{}
+	trimming bool
+	cleanAt  cleanLimits
 }
 
 var _ topic.Meta = (*meta)(nil)
 
-// openMeta opens the metadata.
+// change is one Put or Delete that waits.
+type change struct {
+	stored
+	expect  uint64 // the revision that the key must have
+	verdict error
+	answer  chan answer // takes one
+}
+
+type answer struct {
+	revision uint64
+	err      error
+}
+
+// openMeta opens the metadata, and reads it.
 func openMeta(ctx context.Context, s *Store) (*meta, error) {
-	stream, err := s.stream(ctx, jetstream.StreamConfig{Name: metaStream, Subjects: []string{metaSubject + ">"}})
-	if err != nil {
-		return nil, fmt.Errorf("open the metadata: %w", err)
-	}
-	m := &meta{store: s, stream: stream}
-	m.sweep.init(m)
-	// What the process before this one had not swept.
-	latest := map[string]*nats.Msg{}
-	superseded := map[string]bool{}
-	err = m.scan(ctx, metaSubject+">", func(subject string, message *nats.Msg) {
-		if latest[subject] != nil {
-			superseded[subject] = true
-		}
-		latest[subject] = message
-		message.Data = nil
+	stream, err := s.stream(ctx, jetstream.StreamConfig{
+		Name: metaStream, Subjects: []string{metaSubject}, Discard: jetstream.DiscardNew,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the metadata: %w", err)
 	}
-	for subject, message := range latest {
-		sequence, err := sequenceOf(message)
-		if err != nil {
-			return nil, fmt.Errorf("open the metadata: %w", err)
-		}
-		if superseded[subject] || isMarker(message) {
-			m.sweep.add(subject, sequence, isMarker(message))
-		}
+	m := &meta{
+		store: s, log: s.register("of the metadata", metaSubject, stream),
+		work: lifecycle.NewGroup(context.Background()), room: semaphore.NewWeighted(waitingBytes),
+		wake: make(chan struct{}, 1), cleanAt: defaultCleanLimits,
+		state: metaState{items: map[string]metaItem{}, from: 1},
 	}
+	m.log.small = true
+	if err := m.load(ctx); err != nil {
+		return nil, fmt.Errorf("open the metadata: %w", err)
+	}
+	m.trim()
+	m.work.Go("metadata", m.run)
 	return m, nil
 }
 
-func isMarker(message *nats.Msg) bool { return message.Header.Get(deletedHeader) != "" }
+// close ends the writer: changes that wait fail, those under way are waited for,
+// at most until they time out.
+func (m *meta) close() error {
+	m.mu.Lock()
+	m.closed = true
+	waiting := m.waiting
+	m.waiting = nil
+	m.mu.Unlock()
+	for _, c := range waiting {
+		c.answer <- answer{err: topic.ErrClosed}
+	}
+	err := m.work.Stop(context.Background())
+	m.log.end(topic.ErrClosed)
+	m.log.drain()
+	return err
+}
 
 // Get returns the value of a key.
 func (m *meta) Get(ctx context.Context, key string) (topic.Item, error) {
-	subject, err := subjectOf(key)
-	if err != nil {
+	if err := checkKey(key); err != nil {
 		return topic.Item{}, err
 	}
-	message, err := m.newest(ctx, subject)
-	if err != nil {
+	if err := m.ready(ctx); err != nil {
 		return topic.Item{}, err
 	}
-	if message == nil || isMarker(message) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	item, exists := m.state.items[key]
+	if !exists {
 		return topic.Item{}, fmt.Errorf("%w: key %q", topic.ErrNotFound, key)
 	}
-	revision, err := sequenceOf(message)
-	if err != nil {
-		return topic.Item{}, err
-	}
-	return topic.Item{Key: key, Value: valueOf(message), Revision: revision}, nil
+	return topic.Item{Key: key, Value: item.copy(), Revision: item.revision}, nil
 }
 
-func valueOf(message *nats.Msg) []byte {
-	if message.Data == nil {
-		return []byte{}
-	}
-	return message.Data
-}
-
-func (m *meta) newest(ctx context.Context, subject string) (*nats.Msg, error) {
-	if err := m.store.open(); err != nil {
+// List returns all items whose key begins with prefix: the state at one moment
+// between the call and its return.
+func (m *meta) List(ctx context.Context, prefix string) ([]topic.Item, error) {
+	if err := m.ready(ctx); err != nil {
 		return nil, err
 	}
-	message, err := m.store.reader.newest(ctx, metaStream, subject)
-	if err != nil {
-		if closed := m.store.open(); closed != nil {
-			return nil, closed
-		}
-		return nil, fmt.Errorf("read the metadata: %w", err)
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.state.list(prefix), nil
+}
+
+// ready waits until the state has all that was written before the call.
+func (m *meta) ready(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
 	}
-	return message, nil
+	m.mu.RLock()
+	unsure, closed := m.unsure, m.closed
+	m.mu.RUnlock()
+	if closed {
+		return topic.ErrClosed
+	}
+	if unsure == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, m.store.options.Timeout, errUnanswered)
+	defer cancel()
+	select {
+	case <-unsure:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("read the metadata: %w", context.Cause(ctx))
+	}
 }
 
 // Put sets a value if the key has that revision.
@@ -114,187 +154,75 @@ func (m *meta) Put(ctx context.Context, key string, value []byte, revision uint6
 	if len(value) > maxValueBytes {
 		return 0, fmt.Errorf("value of key %q has %d bytes: want at most %d", key, len(value), maxValueBytes)
 	}
-	subject, err := subjectOf(key)
-	if err != nil {
-		return 0, err
-	}
-	if err := m.enter(); err != nil {
-		return 0, err
-	}
-	defer m.writes.Done()
-	return m.write(ctx, key, &nats.Msg{Subject: subject, Data: value}, revision)
-}
-
-// enter lets a write begin unless the store is closed.
-func (m *meta) enter() error {
-	m.store.mu.RLock()
-	defer m.store.mu.RUnlock()
-	if m.store.closed {
-		return topic.ErrClosed
-	}
-	m.writes.Add(1)
-	return nil
-}
-
-// drain waits until no write is under way, at most until they time out, and ends
-// the sweep.
-func (m *meta) drain() {
-	m.writes.Wait()
-	m.sweep.end()
-}
-
-// writeTries bounds how often a write looks again for a marker that comes or goes.
-const writeTries = 10
-
-// write publishes a message if its key has that revision.
-func (m *meta) write(ctx context.Context, key string, message *nats.Msg, revision uint64) (uint64, error) {
-	after := revision
-	for try := 1; ; try++ {
-		sequence, err := m.publish(ctx, message, after)
-		if !isFenced(err) || revision != 0 || try == writeTries {
-			return sequence, conflict(err, key)
-		}
-		// A key that does not exist may have a marker, or have had one just now.
-		newest, getErr := m.newest(ctx, message.Subject)
-		switch {
-		case getErr != nil:
-			return 0, getErr
-		case newest == nil:
-			after = 0
-		case !isMarker(newest):
-			return 0, conflict(err, key)
-		default:
-			if after, err = sequenceOf(newest); err != nil {
-				return 0, err
-			}
-		}
-	}
-}
-
-func conflict(err error, key string) error {
-	if isFenced(err) {
-		return fmt.Errorf("%w: key %q", topic.ErrConflict, key)
-	}
-	if err != nil {
-		return fmt.Errorf("write key %q: %w", key, err)
-	}
-	return nil
-}
-
-// publish writes a message after the one with that sequence, 0 for none.
-func (m *meta) publish(ctx context.Context, message *nats.Msg, after uint64) (uint64, error) {
-	if message.Header == nil {
-		message.Header = nats.Header{}
-	}
-	message.Header[server.JSExpectedLastSubjSeq] = []string{strconv.FormatUint(after, 10)}
-	if err := ctx.Err(); err != nil {
-		return 0, err
-	}
-	ctx, cancel := m.store.bound(ctx)
-	defer cancel()
-	if err := m.store.disk.checkSmall(time.Now(), len(message.Data)); err != nil {
-		return 0, err
-	}
-	answer, err := m.store.conn.RequestMsgWithContext(ctx, message)
-	if err != nil {
-		return 0, fmt.Errorf("%w: %w", topic.ErrUncertain, err)
-	}
-	sequence, err := parseAnswer(answer)
-	if err == nil && (after > 0 || isMarker(message)) {
-		m.sweep.add(message.Subject, sequence, isMarker(message))
-	}
-	return sequence, err
+	return m.submit(ctx, stored{Key: key, Value: bytes.Clone(value)}, revision)
 }
 
 // Delete removes a key if it has that revision.
 func (m *meta) Delete(ctx context.Context, key string, revision uint64) error {
-	subject, err := subjectOf(key)
-	if err != nil {
-		return err
-	}
-	if err := m.enter(); err != nil {
-		return err
-	}
-	defer m.writes.Done()
-	if revision == 0 {
-		return m.whyNot(ctx, key, subject)
-	}
-	marker := &nats.Msg{Subject: subject, Header: nats.Header{deletedHeader: []string{"1"}}}
-	_, err = m.publish(ctx, marker, revision)
-	if isFenced(err) {
-		return m.whyNot(ctx, key, subject)
-	}
-	return conflict(err, key)
+	_, err := m.submit(ctx, stored{Key: key, Delete: true}, revision)
+	return err
 }
 
-// whyNot says why a key cannot be deleted.
-func (m *meta) whyNot(ctx context.Context, key, subject string) error {
-	newest, err := m.newest(ctx, subject)
-	switch {
-	case err != nil:
-		return err
-	case newest == nil || isMarker(newest):
-		return fmt.Errorf("%w: key %q", topic.ErrNotFound, key)
+// submit hands a change to the writer, and waits for what comes of it.
+func (m *meta) submit(ctx context.Context, what stored, expect uint64) (uint64, error) {
+	if err := checkKey(what.Key); err != nil {
+		return 0, err
 	}
-	return fmt.Errorf("%w: key %q", topic.ErrConflict, key)
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	within, cancel := m.store.bound(ctx)
+	defer cancel()
+	size := int64(len(what.Key) + len(what.Value) + changeOverhead)
+	if err := m.room.Acquire(within, size); err != nil {
+		return 0, fmt.Errorf("write key %q: not written: %w", what.Key, err)
+	}
+	defer m.room.Release(size)
+	c := &change{stored: what, expect: expect, answer: make(chan answer, 1)}
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return 0, topic.ErrClosed
+	}
+	m.waiting = append(m.waiting, c)
+	m.mu.Unlock()
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+	select {
+	case a := <-c.answer:
+		return a.revision, a.err
+	case <-within.Done():
+	}
+	if m.withdraw(c) {
+		return 0, fmt.Errorf("write key %q: not written: %w", what.Key, within.Err())
+	}
+	// It is being written, which has a bound of its own.
+	select {
+	case a := <-c.answer:
+		return a.revision, a.err
+	case <-ctx.Done():
+		return 0, fmt.Errorf("%w: write key %q: %w", topic.ErrUncertain, what.Key, ctx.Err())
+	}
 }
 
-// List returns all items whose key begins with prefix: the state at one moment
-// between the call and its return.
-func (m *meta) List(ctx context.Context, prefix string) ([]topic.Item, error) {
-	if err := m.store.open(); err != nil {
-		return nil, err
+// withdraw takes back a change that nobody has begun to write.
+func (m *meta) withdraw(c *change) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, other := range m.waiting {
+		if other == c {
+			m.waiting = append(m.waiting[:i:i], m.waiting[i+1:]...)
+			return true
+		}
 	}
-	// A marker that was removed between two pages would show the key that it deletes.
-	m.sweep.removal.RLock()
-	defer m.sweep.removal.RUnlock()
-	newest := map[string]*nats.Msg{}
-	err := m.scan(ctx, filterOf(prefix), func(subject string, message *nats.Msg) { newest[subject] = message })
-	if err != nil {
-		if closed := m.store.open(); closed != nil {
-			return nil, closed
-		}
-		return nil, fmt.Errorf("list the metadata: %w", err)
-	}
-	items := make([]topic.Item, 0, len(newest))
-	for subject, message := range newest {
-		key, err := keyOf(subject)
-		if err != nil {
-			return nil, err
-		}
-		if isMarker(message) || !strings.HasPrefix(key, prefix) {
-			continue
-		}
-		revision, err := sequenceOf(message)
-		if err != nil {
-			return nil, err
-		}
-		items = append(items, topic.Item{Key: key, Value: valueOf(message), Revision: revision})
-	}
-	slices.SortFunc(items, func(a, b topic.Item) int { return strings.Compare(a.Key, b.Key) })
-	return items, nil
+	return false
 }
 
-// scan calls a function with each message that passes a filter, in order. The
-// last one of each subject is the newest that it had when the last page was
-// read: what changed since an earlier page has a higher sequence, and so is on a
-// later one.
-func (m *meta) scan(ctx context.Context, filter string, each func(subject string, message *nats.Msg)) error {
-	for from := uint64(1); ; {
-		messages, all, err := m.store.reader.get(ctx, metaStream, request{Sequence: from, Subject: filter, MaxBytes: listBytes})
-		if err != nil {
-			return err
-		}
-		for _, message := range messages {
-			each(message.Header.Get(server.JSSubject), message)
-		}
-		if all || len(messages) == 0 {
-			return nil
-		}
-		last, err := sequenceOf(messages[len(messages)-1])
-		if err != nil {
-			return err
-		}
-		from = last + 1
+func checkKey(key string) error {
+	if len(key) > maxKeyBytes {
+		return fmt.Errorf("key of %d bytes: want at most %d", len(key), maxKeyBytes)
 	}
+	return nil
 }

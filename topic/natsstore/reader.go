@@ -57,8 +57,6 @@ type call struct {
 // request is what a direct get asks for.
 type request struct {
 	Sequence uint64 `json:"seq,omitempty"`
-	Subject  string `json:"next_by_subj,omitempty"`
-	Last     string `json:"last_by_subj,omitempty"`
 	Batch    int    `json:"batch,omitempty"`
 	MaxBytes int    `json:"max_bytes,omitempty"`
 }
@@ -115,19 +113,19 @@ func (r *reader) take(number uint64, message *nats.Msg) {
 }
 
 // get returns the messages that a request asks for, in order: none if there are
-// none yet. All says that there were no others after them.
-func (r *reader) get(ctx context.Context, stream string, ask request) (messages []*nats.Msg, all bool, err error) {
+// none yet.
+func (r *reader) get(ctx context.Context, stream string, ask request) ([]*nats.Msg, error) {
 	ask.Batch, ask.MaxBytes = readBatch, min(max(ask.MaxBytes, 1), readBytes)
 	weight := int64(ask.MaxBytes) + maxMessage
 	if err := r.room.Acquire(ctx, weight); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	defer r.room.Release(weight)
 	ctx, cancel := context.WithTimeoutCause(ctx, r.options.Timeout, errUnanswered)
 	defer cancel()
 	body, err := json.Marshal(ask)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	number := r.turn.Add(1)
 	c := &call{done: make(chan struct{})}
@@ -142,48 +140,22 @@ func (r *reader) get(ctx context.Context, stream string, ask request) (messages 
 	i := int(number % uint64(len(r.conns)))
 	reply := r.inbox + strconv.Itoa(i+1) + "." + strconv.FormatUint(number, 10)
 	if err := r.conns[i].PublishRequest(directGet+stream, reply, body); err != nil {
-		return nil, false, readFailure(err)
+		return nil, readFailure(err)
 	}
 	select {
 	case <-ctx.Done():
-		return nil, false, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	case <-r.closed:
-		return nil, false, topic.ErrClosed
+		return nil, topic.ErrClosed
 	case <-c.done:
 	}
 	switch status := statusOf(c.last); status {
 	case "204":
-		return c.messages, c.last.Header.Get(server.JSNumPending) == "0", nil
-	case "404":
-		return nil, true, nil
-	case "503":
-		return nil, false, topic.ErrNoLog
-	default:
-		return nil, false, fmt.Errorf("read from stream %s: status %s", stream, status)
-	}
-}
-
-// newest returns the newest message of a subject, nil if there is none.
-func (r *reader) newest(ctx context.Context, stream, subject string) (*nats.Msg, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.options.Timeout, errUnanswered)
-	defer cancel()
-	body, err := json.Marshal(request{Last: subject})
-	if err != nil {
-		return nil, err
-	}
-	conn := r.conns[r.turn.Add(1)%uint64(len(r.conns))]
-	message, err := conn.RequestWithContext(ctx, directGet+stream, body)
-	if err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		return nil, readFailure(err)
-	}
-	switch status := statusOf(message); status {
-	case "":
-		return message, nil
+		return c.messages, nil
 	case "404":
 		return nil, nil
+	case "503":
+		return nil, topic.ErrNoLog
 	default:
 		return nil, fmt.Errorf("read from stream %s: status %s", stream, status)
 	}
@@ -216,12 +188,15 @@ func (l *log) Read(ctx context.Context, from uint64, maxBytes int) ([]topic.Entr
 		return nil, err
 	}
 	from = max(from, 1)
-	messages, _, err := l.store.reader.get(ctx, logStream+l.name, request{Sequence: from, MaxBytes: maxBytes})
+	l.mu.Lock()
+	last := l.last // what is appended while the read is under way may be missed
+	l.mu.Unlock()
+	messages, err := l.store.reader.get(ctx, l.source, request{Sequence: from, MaxBytes: maxBytes})
 	if err != nil {
 		return nil, l.failure(fmt.Errorf("read log %s from %d: %w", l.name, from, err))
 	}
 	if len(messages) == 0 {
-		return nil, l.checkEnd(ctx, from)
+		return nil, l.checkEnd(ctx, from, last)
 	}
 	entries := make([]topic.Entry, len(messages))
 	for i, message := range messages {
@@ -238,12 +213,9 @@ func (l *log) Read(ctx context.Context, from uint64, maxBytes int) ([]topic.Entr
 	return entries, nil
 }
 
-// checkEnd tells the end of a log from entries that the engine cannot read: it
-// answers both in the same way.
-func (l *log) checkEnd(ctx context.Context, from uint64) error {
-	l.mu.Lock()
-	last := l.last
-	l.mu.Unlock()
+// checkEnd tells the end of a log, which had that last entry when a read began,
+// from entries that the engine cannot read: it answers both in the same way.
+func (l *log) checkEnd(ctx context.Context, from, last uint64) error {
 	if from > last {
 		return nil
 	}

@@ -149,8 +149,9 @@ func (s *Store) start(dir string) (err error) {
 
 // stop ends what start had started.
 func (s *Store) stop() error {
+	var err error
 	if s.meta != nil {
-		s.meta.drain()
+		err = s.meta.close()
 	}
 	if s.reader != nil {
 		s.reader.close()
@@ -161,7 +162,7 @@ func (s *Store) stop() error {
 	if s.engine != nil {
 		stopEngine(s.engine)
 	}
-	if err := s.lock.Close(); err != nil {
+	if err = errors.Join(err, s.lock.Close()); err != nil {
 		return fmt.Errorf("close the topic store: %w", err)
 	}
 	return nil
@@ -229,10 +230,18 @@ func (s *Store) OpenLog(ctx context.Context, name string) (topic.Log, error) {
 	if s.closed {
 		return nil, topic.ErrClosed
 	}
-	s.token++
-	l := newLog(s, name, s.token, stream)
-	s.logs[name], s.tokens[l.token] = l, l
+	l := s.register(name, logSubject+name, stream)
+	s.logs[name] = l
 	return l, nil
+}
+
+// register makes the log of a stream and lets it have its answers, with mu held
+// or by Open.
+func (s *Store) register(name, subject string, stream jetstream.Stream) *log {
+	s.token++
+	l := newLog(s, name, subject, s.token, stream)
+	s.tokens[l.token] = l
+	return l
 }
 
 func (s *Store) find(name string) *log {

@@ -36,7 +36,7 @@ type reportRow struct {
 
 // String is the unit's name in JSON.
 func (u unit) String() string {
-	return [...]string{rate: "per_second", share: "share", mebibytes: "mebibytes", milliseconds: "milliseconds"}[u]
+	return [...]string{rate: "per_second", share: "share", mebibytes: "mebibytes", milliseconds: "milliseconds", lateness: "milliseconds"}[u]
 }
 
 // printJSON prints what printAll prints, and the value of each run.

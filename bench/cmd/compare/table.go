@@ -23,6 +23,8 @@ const (
 	mebibytes
 	// milliseconds are better when lower, and compared too.
 	milliseconds
+	// lateness is in milliseconds too, of rows that are not beside each other.
+	lateness
 )
 
 // compared tells whether the first system is set beside the others.
@@ -33,7 +35,7 @@ func (u unit) format(value float64) string {
 	switch u {
 	case rate:
 		return humanize.Comma(int64(value))
-	case share, milliseconds:
+	case share, milliseconds, lateness:
 		return strconv.FormatFloat(value, 'f', 3, 64)
 	default:
 		return strconv.FormatFloat(value, 'f', 0, 64)

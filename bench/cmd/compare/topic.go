@@ -177,7 +177,7 @@ const (
 )
 
 func takeDelay(ctx context.Context, e *bench.Environment, found *results) error {
-	late := found.table("Delayed records", "milliseconds from when a record is due until a consumer has it", milliseconds)
+	late := found.table("Delayed records", "milliseconds from when a record is due until a consumer has it", lateness)
 	few, err := e.Delay(ctx, delayFew, delayAfter, delaySpread, false)
 	if err != nil {
 		return err

@@ -20,8 +20,8 @@ function numbered(from, to, tag) {
 const values = messages => messages.map(m => m.value.toString())
 
 // send produces messages, in order.
-async function send(topic, messages, compression) {
-  const producer = kafka.producer({ createPartitioner: () => ({ message }) => message.partition })
+async function send(topic, messages, compression, idempotent = false) {
+  const producer = kafka.producer({ idempotent, createPartitioner: () => ({ message }) => message.partition })
   await producer.connect()
   await producer.send({ topic, messages, compression, acks: -1 })
   await producer.disconnect()
@@ -107,7 +107,7 @@ test('records come back, through each codec', async t => {
 
 test('a group reads on where it committed, and shares its work', async t => {
   await create('group', 4)
-  await send('group', numbered(0, 20))
+  await send('group', numbered(0, 20), CompressionTypes.None, true)
   const first = await Member.join('group', 'group', 12)
   await eventually('all is read', () => first.got.length >= 20)
   await first.leave()
@@ -214,4 +214,14 @@ test('a view is read over 20,000 hidden records, and on after a hidden end', asy
   await send('orders', numbered(40_020, 40_021, 'paid'))
   await eventually('what comes later is read', () => second.got.length >= 11)
   assert.deepEqual(values(second.got), [...want.slice(10), 'value 40020'])
+})
+
+test('what is sent with a delay comes after what is sent later, without', async t => {
+  await create('reminders', 1, { 'sluice.delay.enable': 'true' })
+  const [later, now] = numbered(0, 2)
+  await send('reminders', [{ ...later, headers: { 'sluice-delay': '1s', 'sluice-id': 'a' } }, now], CompressionTypes.GZIP)
+  const member = await Member.join('delays', 'reminders')
+  t.after(() => member.leave())
+  await eventually('both are read', () => member.got.length >= 2)
+  assert.deepEqual(values(member.got), ['value 1', 'value 0'])
 })

@@ -190,15 +190,32 @@ void tell_view(void) {
   leave(second);
 }
 
+/* What is sent with a delay comes after what is sent later, without. */
+void tell_delays(void) {
+  create("reminders", 1, "sluice.delay.enable", "true", NULL, NULL);
+  rd_kafka_t *producer = client(NULL, NULL);
+  rd_kafka_headers_t *headers = rd_kafka_headers_new(2);
+  MUST(rd_kafka_header_add(headers, "sluice-delay", -1, "1s", -1));
+  MUST(rd_kafka_header_add(headers, "sluice-id", -1, "a", -1));
+  MUST(rd_kafka_producev(producer, RD_KAFKA_V_TOPIC("reminders"), RD_KAFKA_V_VALUE("value 1", 7), RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_END));
+  MUST(rd_kafka_producev(producer, RD_KAFKA_V_TOPIC("reminders"), RD_KAFKA_V_VALUE("value 0", 7), RD_KAFKA_V_END));
+  MUST(rd_kafka_flush(producer, PATIENCE));
+  leave(producer);
+  rd_kafka_t *consumer = subscribed("reminders", "reminders");
+  read_numbered(consumer, 0, 2);
+  quiet(consumer);
+  leave(consumer);
+}
+
 int main(int argc, char *argv[]) {
   const struct {
     const char *name;
     void (*tell)(void);
-  } parts[] = {{"records", tell_records}, {"group", tell_group}, {"seek", tell_seek}, {"view", tell_view}, {"topics", tell_topics}, {"groups", tell_groups}};
+  } parts[] = {{"records", tell_records}, {"group", tell_group}, {"seek", tell_seek}, {"view", tell_view}, {"topics", tell_topics}, {"groups", tell_groups}, {"delays", tell_delays}};
   for (size_t i = 0; argc == 2 && i < sizeof parts / sizeof *parts; i++)
     if (!strcmp(argv[1], parts[i].name)) {
       parts[i].tell();
       return 0;
     }
-  FAIL("want one argument: records, group, seek, view, topics or groups");
+  FAIL("want one argument: records, group, seek, view, topics, groups or delays");
 }

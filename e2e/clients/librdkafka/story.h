@@ -69,5 +69,6 @@ void tell_seek(void);
 void tell_view(void);
 void tell_topics(void);
 void tell_groups(void);
+void tell_delays(void);
 
 #endif

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/webhook"
+	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/kafka"
+	"github.com/sluice-project/sluice/topic/natsstore"
+)
+
+// demoPartitions is how many partitions the demo's topic has.
+const demoPartitions = 3
+
+// demoServer is an engine with topics, in this process.
+type demoServer struct {
+	*embedded
+	store  *natsstore.Store
+	broker *topic.Broker
+	edge   *kafka.Server
+}
+
+// openDemo opens a data directory, and serves its topics at an address, or at the
+// next port that is free.
+func openDemo(ctx context.Context, dir string, config bulk.Config, address string) (_ demoEngine, err error) {
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	s := &demoServer{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.closeTopics())
+		}
+	}()
+	if s.store, err = natsstore.Open(filepath.Join(dir, "topic"), natsstore.Options{DiskReserve: embeddedReserve, Logger: log}); err != nil {
+		return nil, err
+	}
+	broker, err := topic.New(s.store, topic.Config{Partitions: demoPartitions}, topic.WithLogger(log))
+	if err != nil {
+		return nil, err
+	}
+	if err := broker.Start(ctx); err != nil {
+		return nil, err
+	}
+	s.broker = broker
+	err = firstFree(ctx, address, func(address string) error {
+		edge := kafka.NewServer(broker, kafka.Options{Addr: address, Logger: log})
+		if err := edge.Start(ctx); err != nil {
+			return err
+		}
+		s.edge = edge
+		return nil
+	})
+	if err != nil {
+		return nil, wrongUsage("--kafka: %w", err)
+	}
+	s.embedded, err = openEmbedded(dir, config, webhook.Options{}, bulk.WithPublisher(newEventPublisher(broker, log)))
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Brokers implements demoEngine.
+func (s *demoServer) Brokers() string { return s.edge.Addr() }
+
+// Close stops the engine, which publishes until then, and after it the topics.
+func (s *demoServer) Close() error { return errors.Join(s.embedded.Close(), s.closeTopics()) }
+
+func (s *demoServer) closeTopics() (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), drainGrace)
+	defer cancel()
+	if s.edge != nil {
+		err = errors.Join(err, s.edge.Stop(ctx))
+	}
+	if s.broker != nil {
+		err = errors.Join(err, s.broker.Stop(ctx))
+	}
+	if s.store != nil {
+		err = errors.Join(err, s.store.Close())
+	}
+	return err
+}
+
+// Tail implements demoEngine.
+func (s *demoServer) Tail(ctx context.Context) (eventTail, error) {
+	if _, err := s.broker.AutoCreate(ctx, eventsTopic); err != nil {
+		return nil, err
+	}
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(s.Brokers()), kgo.ClientID("sluice demo"), kgo.ConsumerGroup(demoGroup), kgo.ConsumeTopics(eventsTopic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
+	)
+	if err != nil {
+		return nil, err
+	}
+	return &groupTail{client: client, admin: kadm.NewClient(client)}, nil
+}
+
+// groupTail is an eventTail over the Kafka protocol.
+type groupTail struct {
+	client *kgo.Client
+	admin  *kadm.Client
+	read   []*kgo.Record
+}
+
+// Next implements eventTail.
+func (t *groupTail) Next(ctx context.Context) ([]eventAt, error) {
+	fetches := t.client.PollRecords(ctx, pollRecords)
+	if err := errors.Join(ctx.Err(), fetches.Err()); err != nil {
+		return nil, err
+	}
+	t.read = fetches.Records()
+	events := make([]eventAt, len(t.read))
+	for i, record := range t.read {
+		events[i] = eventAt{record.Partition, record.Offset, record.Value}
+	}
+	return events, nil
+}
+
+// Commit implements eventTail. What was read is committed also when the demo is
+// being ended.
+func (t *groupTail) Commit(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitPatience)
+	defer cancel()
+	err := t.client.CommitRecords(ctx, t.read...)
+	t.client.AllowRebalance()
+	return err
+}
+
+// Behind implements eventTail.
+func (t *groupTail) Behind(ctx context.Context) (behind, all int64, err error) {
+	ends, err := t.admin.ListEndOffsets(ctx, eventsTopic)
+	if err != nil {
+		return 0, 0, err
+	}
+	committed, err := t.admin.FetchOffsets(ctx, demoGroup)
+	if err != nil {
+		return 0, 0, err
+	}
+	for number, end := range ends[eventsTopic] {
+		if end.Err != nil {
+			return 0, 0, end.Err
+		}
+		all += end.Offset
+		behind += end.Offset
+		if at, found := committed.Lookup(eventsTopic, number); found && at.At > 0 {
+			behind -= at.At
+		}
+	}
+	return behind, all, nil
+}
+
+// Close implements eventTail.
+func (t *groupTail) Close() { t.client.CloseAllowingRebalance() }

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// The demo on its own engine, topics and target, with a small file.
+func TestDemoForReal(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	parts := newFakeDemo().parts()
+	parts.open, parts.target = openDemo, startDemoTarget
+	command := demoCommand(parts)
+	command.SilenceErrors, command.SilenceUsage = true, true
+	var out, stderr bytes.Buffer
+	command.SetOut(&out)
+	command.SetErr(&stderr)
+	command.SetArgs([]string{"--seconds", "5", "--json"})
+	if err := command.ExecuteContext(t.Context()); err != nil {
+		t.Fatalf("%v\n%s%s", err, out.Bytes(), stderr.Bytes())
+	}
+	var result demoJSON
+	if err := json.Unmarshal(out.Bytes(), &result); err != nil {
+		t.Fatal(err)
+	}
+	if want := int64(5*5 + 128); result.Events != want || result.Committed != want || result.Jobs != 300 {
+		t.Errorf("%d events, of which %d were committed, want %d, of 300 jobs: %s", result.Events, result.Committed, want, out.Bytes())
+	}
+}

@@ -1,0 +1,326 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"pgregory.net/rapid"
+
+	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/storetest"
+)
+
+// publishing is an outbox, and a topic that its events are published to. The
+// process may fail to append, fail to note that it has published, and die.
+type publishing struct {
+	t         *testing.T
+	store     *storetest.Memory
+	broker    *topic.Broker
+	publisher *eventPublisher
+	// happened are all events; those from first on wait in the outbox. Open is the
+	// batch that the engine tries again until it succeeds.
+	happened []bulk.Event
+	first    int
+	open     []bulk.Event
+	// choices say what happens; at the end of them, all that is left is published.
+	choices []int
+}
+
+// pick is the next choice, one of so many.
+func (m *publishing) pick(of int) int {
+	if len(m.choices) == 0 {
+		return 0
+	}
+	choice := m.choices[0] % of
+	m.choices = m.choices[1:]
+	return choice
+}
+
+func (m *publishing) must(err error) {
+	m.t.Helper()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *publishing) begin() {
+	var err error
+	m.broker, err = topic.New(m.store, topic.Config{Partitions: 3, TailBytes: 2000, RetentionInterval: time.Hour})
+	m.must(err)
+	m.must(m.broker.Start(m.t.Context()))
+	m.publisher = newEventPublisher(m.broker, slog.New(slog.DiscardHandler))
+}
+
+// happen adds events of some actions to the outbox. The clock may be set back.
+func (m *publishing) happen() {
+	for range 1 + m.pick(6) {
+		action := fmt.Sprint("action-", m.pick(7))
+		m.happened = append(m.happened, bulk.Event{
+			ID: fmt.Sprint("run-", len(m.happened)), Type: bulk.ActionPaused, Subject: action, Action: action, Tenant: "acme",
+			Time: time.Now().Add([]time.Duration{0, 0, -time.Minute, 2 * time.Hour}[m.pick(4)]),
+			Data: json.RawMessage(`{"x":"` + strings.Repeat("y", []int{0, 10, 300_000}[m.pick(3)]) + `"}`),
+		})
+	}
+	time.Sleep(time.Second)
+}
+
+// publish hands a batch over, as the engine does.
+func (m *publishing) publish() {
+	if m.open == nil {
+		if m.first == len(m.happened) {
+			return
+		}
+		m.open = m.happened[m.first : m.first+1+m.pick(len(m.happened)-m.first)]
+	}
+	switch m.pick(4) {
+	case 0:
+	case 1:
+		m.store.FailAppends(topic.ErrUncertain, true)
+	case 2:
+		m.store.FailAppends(errors.New("no"), false)
+	case 3: // it takes too long
+		m.store.Hold()
+		time.AfterFunc(time.Minute, m.store.Release)
+	}
+	ctx, cancel := context.WithTimeout(m.t.Context(), 30*time.Second)
+	defer cancel()
+	err := m.publisher.Publish(ctx, m.open)
+	m.store.FailAppends(nil, false)
+	time.Sleep(time.Minute) // the partition recovers
+	if err != nil {
+		return
+	}
+	if m.pick(2) == 0 {
+		m.first += len(m.open)
+	}
+	m.open = nil
+}
+
+// die ends the process, perhaps when some partitions have what waits.
+func (m *publishing) die() {
+	if m.open == nil {
+		var some []bulk.Event
+		for _, e := range m.happened[m.first:] {
+			if m.pick(2) == 0 && !slices.ContainsFunc(m.happened[m.first:], func(o bulk.Event) bool {
+				return o.Action == e.Action && o.ID != e.ID
+			}) {
+				some = append(some, e)
+			}
+		}
+		m.must(m.publisher.Publish(m.t.Context(), some))
+	}
+	old := m.broker
+	m.store, m.open = m.store.Reopen(), nil
+	m.begin()
+	m.must(old.Stop(m.t.Context()))
+}
+
+// intrude has somebody else write to the topic.
+func (m *publishing) intrude() {
+	to, err := m.publisher.topic(m.t.Context())
+	m.must(err)
+	value := []string{"no JSON", `{"id":"run-0","source":"/elsewhere"}`, ""}[m.pick(3)]
+	batch, err := topic.NewBatch([]topic.Record{{Timestamp: time.Now().UnixMilli(), Value: []byte(value)}}, topic.BatchOptions{})
+	m.must(err)
+	a, err := to.Append(m.t.Context(), 0, []topic.Batch{batch})
+	m.must(err)
+	_, _, err = a.Wait(m.t.Context())
+	m.must(err)
+}
+
+// eventsIn returns the records with a key that the topic has, by partition.
+func eventsIn(t *testing.T, broker *topic.Broker) (partitions [][]topic.Record) {
+	t.Helper()
+	to, err := broker.Topic(eventsTopic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, partition := range to.Partitions() {
+		var records []topic.Record
+		for offset := int64(0); offset < partition.Ends().HighWatermark; {
+			fetched, err := to.Read(t.Context(), partition.Number(), offset, 1<<20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			batches, err := topic.SplitBatches(bytes.Join(fetched.Data, nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, batch := range batches {
+				for record, err := range batch.Records() {
+					if err != nil {
+						t.Fatal(err)
+					}
+					if len(record.Key) > 0 {
+						records = append(records, record)
+					}
+				}
+				offset = batch.Next()
+			}
+		}
+		partitions = append(partitions, records)
+	}
+	return partitions
+}
+
+// check looks for each event: once, in the partition of its action, and after
+// those of the action that happened before.
+func (m *publishing) check() error {
+	want, got := map[string][]string{}, map[string][]string{}
+	for _, e := range m.happened {
+		want[e.Action] = append(want[e.Action], e.ID)
+	}
+	choose := kgo.StickyKeyPartitioner(nil).ForTopic(eventsTopic)
+	for number, records := range eventsIn(m.t, m.broker) {
+		for _, record := range records {
+			var e struct{ ID string }
+			m.must(json.Unmarshal(record.Value, &e))
+			key := string(record.Key)
+			got[key] = append(got[key], e.ID)
+			if to := choose.Partition(&kgo.Record{Key: record.Key}, 3); to != number {
+				return fmt.Errorf("%s of %s is in partition %d, want %d", e.ID, key, number, to)
+			}
+			if len(record.Headers) != 1 || record.Headers[0].Key != "content-type" || string(record.Headers[0].Value) != "application/cloudevents+json" {
+				return fmt.Errorf("%s has the headers %+v", e.ID, record.Headers)
+			}
+		}
+	}
+	if !maps.EqualFunc(want, got, slices.Equal) {
+		return fmt.Errorf("the topic has %v, want %v", got, want)
+	}
+	return nil
+}
+
+func (m *publishing) run() error {
+	m.begin()
+	for len(m.choices) > 0 {
+		[]func(){m.happen, m.publish, m.publish, m.die, m.intrude}[m.pick(5)]()
+	}
+	m.happen()
+	if m.open != nil { // that comes first, and it may be noted
+		m.must(m.publisher.Publish(m.t.Context(), m.open))
+	}
+	m.must(m.publisher.Publish(m.t.Context(), m.happened[m.first:]))
+	err := m.check()
+	m.must(m.broker.Stop(m.t.Context()))
+	return err
+}
+
+// Whatever fails, and whenever the process dies: the topic has each event once,
+// those of an action in order.
+func TestEventsAreInTheTopicOnce(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		choices := rapid.SliceOfN(rapid.IntRange(0, 1<<16), 0, 120).Draw(r, "choices")
+		var wrong error
+		synctest.Test(t, func(t *testing.T) {
+			m := &publishing{t: t, store: storetest.NewMemory(), choices: choices}
+			wrong = m.run()
+		})
+		if wrong != nil {
+			r.Fatal(wrong)
+		}
+	})
+}
+
+// What others have written after the oldest event is read only so far.
+func TestLookingForEventsIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broker, err := topic.New(storetest.NewMemory(), topic.Config{MaxMessageBytes: 2000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := broker.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var logged bytes.Buffer
+		event := bulk.Event{ID: "run-1", Action: "a", Time: time.Now(), Data: json.RawMessage(`"` + strings.Repeat("x", 400_000) + `"`)}
+		p := newEventPublisher(broker, slog.New(slog.NewTextHandler(&logged, nil)))
+		to, err := p.topic(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range eventScanBytes/1_000_000 + 1 {
+			junk := topic.Record{Timestamp: time.Now().UnixMilli(), Value: make([]byte, 1_000_000)}
+			batch, err := topic.NewBatch([]topic.Record{junk}, topic.BatchOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, err := to.Append(t.Context(), 0, []topic.Batch{batch})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := a.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := p.Publish(t.Context(), []bulk.Event{event}); err != nil {
+			t.Errorf("an event of 400 kB, where max_message_bytes is 2000: %v", err)
+		}
+		if !strings.Contains(logged.String(), "may be there twice") {
+			t.Errorf("it does not say that it has not looked at all:\n%s", logged.String())
+		}
+		if err := broker.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// An event that is larger than the topic takes is an error, and is taken once the
+// topic takes it.
+func TestEventsOutgrowTheTopic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broker, err := topic.New(storetest.NewMemory(), topic.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := broker.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := broker.Create(t.Context(), topic.Spec{Name: eventsTopic, Settings: map[string]string{"max.message.bytes": "1000"}}, false); err != nil {
+			t.Fatal(err)
+		}
+		p := newEventPublisher(broker, slog.New(slog.DiscardHandler))
+		var events []bulk.Event
+		for i := range 5 {
+			events = append(events, bulk.Event{
+				ID: fmt.Sprint("run-", i), Action: "a", Time: time.Now(), Data: json.RawMessage(`"` + strings.Repeat("x", 400*i) + `"`),
+			})
+		}
+		if err := p.Publish(t.Context(), events); !errors.Is(err, topic.ErrRecordTooLarge) {
+			t.Fatalf("got %v, want that it is too large", err)
+		}
+		enough := "100000"
+		if err := broker.Alter(t.Context(), eventsTopic, map[string]*string{"max.message.bytes": &enough}, false, false); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Publish(t.Context(), events); err != nil {
+			t.Fatal(err)
+		}
+		to, err := broker.Topic(eventsTopic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		partition, err := to.Partition(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := partition.Ends().HighWatermark; got != 5 {
+			t.Errorf("the topic has %d records, want 5: those of before that fitted must not come twice", got)
+		}
+		if err := broker.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,329 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// crewTopic is what a crew reads, crewGroup the group that it is.
+const crewTopic, crewGroup = "orders", "crew"
+
+// crewSession is the shortest session of a member.
+const crewSession = 3 * time.Second
+
+// crew is a consumer group under test, with a producer.
+type crew struct {
+	t          *testing.T
+	server     *server
+	admin      *kadm.Client
+	partitions int
+	options    []kgo.Opt
+	committed  *committedOffsets
+	endWatch   func()
+
+	producer      *kgo.Client
+	stopProducing func()
+	sent          map[int32]int64 // after stopProducing
+
+	// members are those that the group is expected to have.
+	members []*crewMember
+	names   int
+	closing sync.WaitGroup
+
+	mu sync.Mutex
+	// claims has who believes to own a partition.
+	claims map[int32]map[*crewMember]bool
+	// late are members that still believed to own a partition when another got
+	// it: they must have been dropped, and learn of that.
+	late      map[*crewMember]map[int32]string // by partition: who got it
+	dropped   int
+	processed map[int32]map[int64]bool // offsets, by partition
+}
+
+func newCrew(s *server, partitions int, options ...kgo.Opt) *crew {
+	s.t.Helper()
+	s.newTopic(crewTopic, partitions)
+	c := &crew{
+		t: s.t, server: s, admin: kadm.NewClient(s.connect()), partitions: partitions, options: options,
+		committed: newCommittedOffsets(s, crewGroup, crewTopic),
+		sent:      map[int32]int64{}, claims: map[int32]map[*crewMember]bool{},
+		late: map[*crewMember]map[int32]string{}, processed: map[int32]map[int64]bool{},
+	}
+	for partition := range int32(partitions) {
+		c.claims[partition], c.processed[partition] = map[*crewMember]bool{}, map[int64]bool{}
+	}
+	c.producer = s.connect(kgo.ProducerLinger(5 * time.Millisecond))
+	c.stopProducing = inBackground(c.produce)
+	c.endWatch = inBackground(c.committed.watch)
+	s.t.Cleanup(func() {
+		c.stopProducing()
+		c.endWatch()
+		for _, m := range c.members {
+			m.kill()
+		}
+		c.closing.Wait()
+	})
+	return c
+}
+
+// inBackground calls f; the returned function ends its context and waits for it.
+func inBackground(f func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		f(ctx)
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+// produce sends records to all partitions until ctx ends.
+func (c *crew) produce(ctx context.Context) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		for partition := range int32(c.partitions) {
+			c.sent[partition]++
+			record := &kgo.Record{Topic: crewTopic, Partition: partition, Value: fmt.Append(nil, c.sent[partition])}
+			c.producer.Produce(context.Background(), record, func(r *kgo.Record, err error) {
+				if err != nil && !errors.Is(err, kgo.ErrClientClosed) {
+					c.t.Errorf("produce to partition %d: %v", r.Partition, err)
+				}
+			})
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (c *crew) processedOf(partition int32) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return int64(len(c.processed[partition]))
+}
+
+// crewMember is one client of a crew.
+type crewMember struct {
+	crew     *crew
+	name     string
+	instance string
+	client   *kgo.Client
+	wire     wire
+	end      func()
+
+	// answered is when the coordinator answered it last, in nanoseconds since
+	// the epoch.
+	answered atomic.Int64
+
+	mu sync.Mutex // locked while it processes, and while it is held
+
+	// held tells that it is stopped, away that it was: what it believes then
+	// does not count until it has heard of the group again. Guarded by crew.mu.
+	held, away bool
+	over       bool
+}
+
+// add lets another member in.
+func (c *crew) add() { c.addStatic("") }
+
+// addStatic lets a member in that has an instance id.
+func (c *crew) addStatic(instance string) {
+	c.t.Helper()
+	c.names++
+	m := &crewMember{crew: c, name: fmt.Sprint("member ", c.names), instance: instance}
+	options := append([]kgo.Opt{
+		kgo.ConsumerGroup(crewGroup), kgo.ConsumeTopics(crewTopic), kgo.ClientID(m.name), kgo.Dialer(m.wire.dial),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
+		kgo.HeartbeatInterval(200 * time.Millisecond), kgo.RebalanceTimeout(10 * time.Second),
+		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, got map[string][]int32) { m.assigned(got[crewTopic]) }),
+		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, gone map[string][]int32) { m.revoked(gone[crewTopic]) }),
+		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, gone map[string][]int32) { m.lost(gone[crewTopic]) }),
+	}, c.options...)
+	options = append(options, kgo.WithHooks(m))
+	if instance != "" {
+		options = append(options, kgo.InstanceID(instance))
+	}
+	ready := make(chan struct{})
+	m.end = inBackground(func(ctx context.Context) {
+		<-ready
+		m.consume(ctx)
+	})
+	c.mu.Lock() // callbacks wait until the member is whole
+	c.late[m] = map[int32]string{}
+	m.client = c.server.connect(options...)
+	c.mu.Unlock()
+	close(ready)
+	c.members = append(c.members, m)
+}
+
+// consume processes records, and commits them after that.
+func (m *crewMember) consume(ctx context.Context) {
+	for ctx.Err() == nil {
+		soon, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		fetches := m.client.PollRecords(soon, 200)
+		cancel()
+		if fetches.IsClientClosed() {
+			return
+		}
+		m.process(fetches)
+		if fetches.NumRecords() > 0 {
+			// What is refused is processed again, by whoever owns it by then.
+			within, cancel := context.WithTimeout(ctx, 5*time.Second)
+			m.client.CommitOffsetsSync(within, m.client.UncommittedOffsets(), m.crew.committed.answered)
+			cancel()
+		}
+		m.client.AllowRebalance()
+	}
+}
+
+// process notes records, once the member is not held.
+func (m *crewMember) process(fetches kgo.Fetches) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.crew.mu.Lock()
+	defer m.crew.mu.Unlock()
+	fetches.EachRecord(func(r *kgo.Record) { m.crew.processed[r.Partition][r.Offset] = true })
+}
+
+// OnBrokerE2E is kgo's: an answer has come, or an error.
+func (m *crewMember) OnBrokerE2E(_ kgo.BrokerMetadata, request int16, e kgo.BrokerE2E) {
+	if key := kmsg.Key(request); e.Err() == nil && (key == kmsg.Heartbeat || key == kmsg.JoinGroup || key == kmsg.SyncGroup) {
+		m.answered.Store(time.Now().UnixNano())
+	}
+}
+
+// assigned notes what a member owns from now on. Nobody else may own it in the
+// same generation, and in older ones only members whose sessions have ended.
+func (m *crewMember) assigned(partitions []int32) {
+	c := m.crew
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, generation := m.client.GroupMetadata()
+	for _, partition := range partitions {
+		for other := range c.claims[partition] {
+			if other == m {
+				continue
+			}
+			what := fmt.Sprintf("%s got partition %d in generation %d", m.name, partition, generation)
+			switch _, its := other.client.GroupMetadata(); {
+			case other.away:
+			case its >= generation:
+				c.t.Errorf("%s, and %s owns it in generation %d", what, other.name, its)
+			case time.Since(time.Unix(0, other.answered.Load())) < crewSession/2:
+				c.t.Errorf("%s, and %s owns it, whose session goes on", what, other.name)
+			default:
+				c.late[other][partition] = what
+			}
+		}
+		c.claims[partition][m] = true
+	}
+	m.heard()
+}
+
+// heard notes that a member has heard of the group.
+func (m *crewMember) heard() {
+	if !m.held {
+		m.away = false
+	}
+}
+
+// revoked notes what a member gives back. It still owned that.
+func (m *crewMember) revoked(partitions []int32) {
+	c := m.crew
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, partition := range partitions {
+		if what := c.late[m][partition]; what != "" && !m.away {
+			c.t.Errorf("%s before %s gave it back", what, m.name)
+		}
+		delete(c.late[m], partition)
+		delete(c.claims[partition], m)
+	}
+	m.heard()
+}
+
+// lost notes what a member does not own any more: it was dropped.
+func (m *crewMember) lost(partitions []int32) {
+	c := m.crew
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, partition := range partitions {
+		if c.late[m][partition] != "" && !m.away {
+			c.dropped++
+		}
+		delete(c.late[m], partition)
+		delete(c.claims[partition], m)
+	}
+	m.heard()
+}
+
+// hold stops a member as a process is stopped, until the returned function is
+// called: it does nothing and says nothing.
+func (m *crewMember) hold() (release func()) {
+	m.setHeld(true)
+	m.mu.Lock()
+	pass := m.wire.hold()
+	return func() {
+		m.setHeld(false)
+		pass()
+		m.mu.Unlock()
+	}
+}
+
+func (m *crewMember) setHeld(held bool) {
+	m.crew.mu.Lock()
+	defer m.crew.mu.Unlock()
+	m.held, m.away = held, true
+}
+
+// kill cuts a member off: it can say no more that it goes.
+func (m *crewMember) kill() {
+	if m.over {
+		return
+	}
+	m.over = true
+	m.setHeld(true)
+	m.wire.kill()
+	m.end()
+	m.forget()
+	m.crew.closing.Go(m.client.CloseAllowingRebalance)
+}
+
+// stop lets a member go as it should.
+func (m *crewMember) stop() {
+	m.over = true
+	m.end()
+	m.client.CloseAllowingRebalance()
+	m.forget()
+}
+
+// forget forgets what a member believes that is no more.
+func (m *crewMember) forget() {
+	c := m.crew
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for partition, what := range c.late[m] {
+		if !m.away {
+			c.t.Errorf("%s, and %s owned it to its end", what, m.name)
+		}
+		delete(c.late[m], partition)
+	}
+	for partition := range c.claims {
+		delete(c.claims[partition], m)
+	}
+}

@@ -1,0 +1,175 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Eight consumers of a group share 24 partitions into which records come all the
+// time. Some are cut off, some stop, some are held for longer than their session
+// lasts and then go on, some come, and once the server is killed. Every record is
+// processed, no partition has two owners in a generation, committed offsets
+// never go back, and every rebalance ends.
+func TestTopicGroup(t *testing.T) {
+	t.Parallel()
+	rounds := 2
+	if long() {
+		rounds = 10
+	}
+	balancers := map[string]kgo.GroupBalancer{"cooperative": kgo.CooperativeStickyBalancer(), "eager": kgo.RoundRobinBalancer()}
+	for name, balancer := range balancers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t)
+			s.env = []string{"SLUICE_TOPIC_GROUP_SESSION_MIN=1s"}
+			s.start()
+			c := newCrew(s, 24, kgo.Balancers(balancer), kgo.SessionTimeout(crewSession))
+			for range 8 {
+				c.add()
+			}
+			c.settle()
+			for round := range rounds {
+				c.trouble()
+				if round == rounds/2 {
+					c.add()
+					s.kill()
+					s.start()
+				}
+				for len(c.members) < 8 {
+					c.add()
+				}
+				c.settle()
+			}
+			c.finish()
+		})
+	}
+}
+
+// trouble cuts off, stops and holds members, and lets that which was held go on
+// when the group has settled without it.
+func (c *crew) trouble() {
+	c.t.Helper()
+	for range 1 + rand.N(2) {
+		c.take().kill()
+	}
+	for range rand.N(3) {
+		c.take().stop()
+	}
+	held := c.take()
+	release := held.hold()
+	c.settle()
+	release()
+	c.members = append(c.members, held)
+}
+
+// take takes a member out of those that the group is expected to have.
+func (c *crew) take() *crewMember {
+	i := rand.N(len(c.members))
+	m := c.members[i]
+	c.members = append(c.members[:i:i], c.members[i+1:]...)
+	return m
+}
+
+// Static members that are cut off, or closed, and come back under their names find
+// the partitions that they had, also when the server was killed meanwhile, and
+// nobody else notices.
+func TestTopicGroupStaticMembers(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.start()
+	// A leader that comes back wants a rebalance unless it would assign the same:
+	// a range depends on nothing but the names of the members.
+	c := newCrew(s, 6, kgo.Balancers(kgo.RangeBalancer()), kgo.SessionTimeout(30*time.Second))
+	for i := range 3 {
+		c.addStatic(fmt.Sprint("till-", i))
+	}
+	c.settle()
+	owned, generation := c.owned(), c.generation()
+	comeBack := func(what string) {
+		t.Helper()
+		c.settle()
+		c.processMore()
+		if got := c.owned(); fmt.Sprint(got) != fmt.Sprint(owned) {
+			t.Errorf("%s: members have %v, and had %v", what, got, owned)
+		}
+		if got := c.generation(); got != generation {
+			t.Errorf("%s: the group is in generation %d, and was in %d", what, got, generation)
+		}
+	}
+	comeBack("nothing has happened")
+	cut := c.members[0]
+	cut.kill()
+	c.members = c.members[1:]
+	c.addStatic(cut.instance)
+	comeBack("a member was cut off")
+	closed := c.members[0]
+	closed.stop()
+	c.members = c.members[1:]
+	c.addStatic(closed.instance)
+	comeBack("a member was closed")
+	c.restartServer()
+	comeBack("the server was killed")
+	gone := c.members[0]
+	gone.kill()
+	c.members = c.members[1:]
+	c.restartServer()
+	c.addStatic(gone.instance)
+	comeBack("a member was cut off, and the server killed")
+	c.finish()
+}
+
+// restartServer kills the server and starts it. Members find it again at once: a
+// client that cannot connect takes itself for dropped and joins anew, which is a
+// rebalance that it asks for.
+func (c *crew) restartServer() {
+	c.t.Helper()
+	var release []func()
+	for _, m := range c.members {
+		release = append(release, m.wire.hold())
+	}
+	c.server.kill()
+	c.server.start()
+	for _, f := range release {
+		f()
+	}
+}
+
+// processMore waits until records that come from now on are processed.
+func (c *crew) processMore() {
+	c.t.Helper()
+	for partition := range c.partitions {
+		before := c.processedOf(int32(partition))
+		eventually(c.t, 30*time.Second, fmt.Sprintf("more of partition %d is processed", partition), func() bool {
+			return c.processedOf(int32(partition)) > before
+		})
+	}
+}
+
+// finish stops the producer; then all is processed and committed, once the group
+// has settled for the last time.
+func (c *crew) finish() {
+	c.t.Helper()
+	c.stopProducing()
+	if err := c.producer.Flush(context.Background()); err != nil {
+		c.t.Fatal(err)
+	}
+	ends := c.server.topicEnds(crewTopic)
+	for partition, end := range ends {
+		if sent := c.sent[partition]; sent != end {
+			c.t.Errorf("partition %d ends at %d, and %d were sent", partition, end, sent)
+		}
+		eventually(c.t, 30*time.Second, fmt.Sprintf("all %d of partition %d are processed and committed", end, partition), func() bool {
+			return c.processedOf(partition) == end && c.committed.floor(crewTopic, partition) == end
+		})
+	}
+	for _, m := range c.members {
+		m.stop()
+	}
+	c.endWatch()
+	c.conclude()
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// lastPayment makes the topic if it does not exist, and returns the number of the
+// last payment that is in it.
+func lastPayment(ctx context.Context) (int, error) {
+	client, err := kgo.NewClient(kgo.SeedBrokers(*brokers), kgo.ConsumeResetOffset(kgo.NoResetOffset()))
+	if err != nil {
+		return 0, err
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	if _, err := admin.CreateTopic(ctx, 1, 1, nil, *topic); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+		return 0, err
+	}
+	ends, err := admin.ListEndOffsets(ctx, *topic)
+	if err != nil {
+		return 0, err
+	}
+	end, _ := ends.Lookup(*topic, 0)
+	if end.Err != nil || end.Offset == 0 {
+		return 0, end.Err
+	}
+	client.AddConsumePartitions(map[string]map[int32]kgo.Offset{*topic: {0: kgo.NewOffset().At(end.Offset - 1)}})
+	payments := client.PollRecords(ctx, 1)
+	if err := payments.Err(); err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(string(payments.Records()[0].Value))
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// total is what the consumer knows, all of it in one file.
+type total struct {
+	// Sum is that of the payments 1 to Last.
+	Sum  int `json:"sum"`
+	Last int `json:"last"`
+	// Offset is that of the record to go on from.
+	Offset int64 `json:"offset"`
+}
+
+// add adds a payment, unless it is a repeat.
+func (t *total) add(payment *kgo.Record) error {
+	number, err := strconv.Atoi(string(payment.Value))
+	switch {
+	case err != nil:
+		return err
+	case number > t.Last+1:
+		return fmt.Errorf("payment %d after %d", number, t.Last)
+	case number == t.Last+1: // its amount is its number
+		t.Sum, t.Last = t.Sum+number, number
+	}
+	t.Offset = payment.Offset + 1
+	return nil
+}
+
+// load reads the file; without one, nothing was added up.
+func load(file string) (t total, err error) {
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return t, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &t)
+	}
+	return t, err
+}
+
+// store replaces the file: it has what it had, or all of this.
+func (t *total) store(file string) error {
+	data, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	next, err := os.Create(file + ".new")
+	if err != nil {
+		return err
+	}
+	_, err = next.Write(data)
+	if err = errors.Join(err, next.Sync(), next.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(next.Name(), file); err != nil {
+		return err
+	}
+	folder, err := os.Open(filepath.Dir(file))
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close()) // the new name is durable too
+}

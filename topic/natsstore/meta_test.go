@@ -1,0 +1,256 @@
+package natsstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+func mustPut(t *testing.T, m topic.Meta, key, value string, revision uint64) uint64 {
+	t.Helper()
+	next, err := m.Put(t.Context(), key, []byte(value), revision)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return next
+}
+
+// churn sets 20 keys five times each and deletes half of them.
+func churn(t *testing.T, m topic.Meta) (want map[string]topic.Item) {
+	t.Helper()
+	want = map[string]topic.Item{}
+	for i := range 20 {
+		key := fmt.Sprint("key", i)
+		revision := uint64(0)
+		for value := range 5 {
+			revision = mustPut(t, m, key, fmt.Sprint(value), revision)
+		}
+		if i%2 == 1 {
+			want[key] = topic.Item{Key: key, Value: []byte("4"), Revision: revision}
+		} else if err := m.Delete(t.Context(), key, revision); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return want
+}
+
+func wantItems(t *testing.T, m topic.Meta, want map[string]topic.Item) {
+	t.Helper()
+	items, err := m.List(t.Context(), "")
+	if err != nil || len(items) != len(want) {
+		t.Fatalf("%d keys, want %d: %v", len(items), len(want), err)
+	}
+	for _, item := range items {
+		if is := want[item.Key]; string(item.Value) != string(is.Value) || item.Revision != is.Revision {
+			t.Fatalf("%+v, want %+v", item, is)
+		}
+	}
+}
+
+// waitForEntries waits until the metadata is in so many entries.
+func waitForEntries(t *testing.T, m *meta, most uint64) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		first, last, err := m.log.Ends(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last-first < most {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the engine keeps entries %d to %d, want at most %d", first, last, most)
+		}
+	}
+}
+
+// TestCleaning looks whether what is superseded or deleted is removed from the
+// engine, and nothing else is.
+func TestCleaning(t *testing.T) {
+	dir := t.TempDir()
+	s := openAt(t, dir)
+	CleanAtOnce(s)
+	want := churn(t, s.meta)
+	wantItems(t, s.meta, want)
+	waitForEntries(t, s.meta, 60)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantItems(t, openAt(t, dir).meta, want)
+}
+
+func openAt(t *testing.T, dir string) *Store {
+	t.Helper()
+	s, err := Open(dir, Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// TestEntriesThatStayedDoNotCount cleans without removing anything, as if the
+// power had failed before the removal was on the disk; and then removes a part.
+func TestEntriesThatStayedDoNotCount(t *testing.T) {
+	dir := t.TempDir()
+	s := openAt(t, dir)
+	s.meta.mu.Lock()
+	s.meta.trimming = true
+	s.meta.mu.Unlock()
+	CleanAtOnce(s)
+	want := churn(t, s.meta)
+	first, last, err := s.meta.log.Ends(t.Context())
+	if err != nil || first != 1 || last < 113 {
+		t.Fatalf("the log has entries %d to %d: %v", first, last, err)
+	}
+	if err := s.meta.log.Trim(t.Context(), 20); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openAt(t, dir)
+	wantItems(t, s.meta, want)
+	waitForEntries(t, s.meta, 60)
+}
+
+// TestOthersWriteToo appends to the log of the metadata from elsewhere, as another
+// node would.
+func TestOthersWriteToo(t *testing.T) {
+	s := openStore(t, Options{})
+	mine, theirs := mustPut(t, s.meta, "mine", "1", 0), mustPut(t, s.meta, "theirs", "1", 0)
+	s.mu.Lock()
+	other := s.register("of another", metaSubject, s.meta.log.stream)
+	s.mu.Unlock()
+	data := appendHead(nil, changesHead{From: 1, Bytes: 100})
+	data = appendChange(data, stored{Key: "theirs", Value: []byte("2")})
+	outcome := make(chan error, 1)
+	other.Append(topic.Entry{Sequence: 3, Data: data}, func(err error) { outcome <- err })
+	if err := <-outcome; err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.meta.Put(t.Context(), "theirs", nil, theirs); !errors.Is(err, topic.ErrConflict) {
+		t.Fatalf("a put over what another has set: %v, want ErrConflict", err)
+	}
+	wantItems(t, s.meta, map[string]topic.Item{
+		"mine": {Value: []byte("1"), Revision: mine}, "theirs": {Value: []byte("2"), Revision: 3},
+	})
+	mustPut(t, s.meta, "mine", "2", mine)
+	if got := mustPut(t, s.meta, "theirs", "3", 3); got != 5 {
+		t.Fatalf("the revision is %d, want 5", got)
+	}
+}
+
+// TestPutWithoutAnswer drops the answer to a put: whoever asks then sees it.
+func TestPutWithoutAnswer(t *testing.T) {
+	s := openStore(t, Options{Timeout: time.Second})
+	first := mustPut(t, s.meta, "key", "1", 0)
+	s.mu.Lock()
+	delete(s.tokens, s.meta.log.token)
+	s.mu.Unlock()
+	_, err := s.meta.Put(t.Context(), "key", []byte("2"), first)
+	if !errors.Is(err, topic.ErrUncertain) {
+		t.Fatalf("put: %v, want ErrUncertain", err)
+	}
+	item, err := s.meta.Get(t.Context(), "key")
+	if err != nil || string(item.Value) != "2" || item.Revision != first+1 {
+		t.Fatalf("key is %+v: %v", item, err)
+	}
+	s.mu.Lock()
+	s.tokens[s.meta.log.token] = s.meta.log
+	s.mu.Unlock()
+	mustPut(t, s.meta, "key", "3", item.Revision)
+}
+
+// TestPutThatWaitsIsWithdrawn has a put whose context ends behind one that is not
+// answered: the second is never written.
+func TestPutThatWaitsIsWithdrawn(t *testing.T) {
+	s := openStore(t, Options{Timeout: 2 * time.Second})
+	s.mu.Lock()
+	delete(s.tokens, s.meta.log.token)
+	s.mu.Unlock()
+	outcome := make(chan error, 1)
+	go func() {
+		_, err := s.meta.Put(t.Context(), "first", nil, 0)
+		outcome <- err
+	}()
+	for deadline := time.Now().Add(patience); ; {
+		if _, last, err := s.meta.log.Ends(t.Context()); err == nil && last == 1 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the put is not written")
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := s.meta.Put(ctx, "second", nil, 0)
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, topic.ErrUncertain) {
+		t.Fatalf("put: %v, want that it was not written", err)
+	}
+	if err := <-outcome; !errors.Is(err, topic.ErrUncertain) {
+		t.Fatalf("put: %v, want ErrUncertain", err)
+	}
+	wantItems(t, s.meta, map[string]topic.Item{"first": {Revision: 1}})
+}
+
+// TestDecisions decides changes of one key that arrive together.
+func TestDecisions(t *testing.T) {
+	put, remove := stored{Key: "key"}, stored{Key: "key", Delete: true}
+	type step struct {
+		change stored
+		expect uint64
+		want   error
+	}
+	for name, steps := range map[string][]step{
+		"two that set":            {{put, 7, nil}, {put, 7, topic.ErrConflict}},
+		"deleted, then set":       {{remove, 7, nil}, {put, 7, topic.ErrConflict}, {put, 0, nil}, {put, 0, topic.ErrConflict}},
+		"deleted twice":           {{remove, 7, nil}, {remove, 7, topic.ErrNotFound}, {remove, 0, topic.ErrNotFound}},
+		"set, then deleted":       {{put, 7, nil}, {remove, 7, topic.ErrConflict}, {remove, 8, topic.ErrConflict}, {remove, 0, topic.ErrConflict}},
+		"wrong, then right":       {{put, 0, topic.ErrConflict}, {remove, 8, topic.ErrConflict}, {put, 7, nil}},
+		"what the revision guess": {{put, 7, nil}, {put, 10, topic.ErrConflict}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			state := metaState{items: map[string]metaItem{"key": {revision: 7, at: 7}}, last: 9, from: 1}
+			d := state.decide(nil, changesHead{From: 1})
+			for i, step := range steps {
+				if err := d.add(step.change, step.expect); !errors.Is(err, step.want) {
+					t.Errorf("step %d: %v, want %v", i, err, step.want)
+				}
+			}
+		})
+	}
+}
+
+// TestMetadataThatCannotBeRead has a last entry that says nonsense.
+func TestMetadataThatCannotBeRead(t *testing.T) {
+	for name, data := range map[string][]byte{
+		"nothing":          {},
+		"another format":   {metaFormat + 1, 1, 0},
+		"no first entry":   appendHead(nil, changesHead{From: 0}),
+		"begins after end": appendHead(nil, changesHead{From: 2}),
+		"cut off":          appendHead(nil, changesHead{From: 1})[:2],
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := openAt(t, dir)
+			outcome := make(chan error, 1)
+			s.meta.log.Append(topic.Entry{Sequence: 1, Data: data}, func(err error) { outcome <- err })
+			if err := errors.Join(<-outcome, s.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Open(dir, Options{Logger: slog.New(slog.DiscardHandler)}); !errors.Is(err, errChanges) {
+				t.Fatalf("open: %v, want errChanges", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,122 @@
+package natsstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// Bounds of the metadata.
+const (
+	maxKeyBytes   = 600
+	maxValueBytes = 4 << 20
+)
+
+const (
+	metaFormat   byte = 1
+	changePut    byte = 1
+	changeDelete byte = 2
+)
+
+// changesHead begins the data of an entry of the metadata.
+type changesHead struct {
+	// From is the first entry that counts: the newest one with each key's value is
+	// at or after it, and so is what deleted a key that an entry from there on has.
+	From uint64
+	// Bytes is the length of the data of all entries from there up to this one,
+	// without it.
+	Bytes uint64
+}
+
+// stored is a change as an entry has it: made already, so that it needs no
+// decision when it is read.
+type stored struct {
+	Key    string
+	Value  []byte
+	Delete bool
+	// Revision is what the key's is then; 0: the sequence of the entry.
+	Revision uint64
+}
+
+// changeOverhead is at least what a change takes beside its key and value.
+const changeOverhead = 16
+
+func appendHead(b []byte, head changesHead) []byte {
+	b = append(b, metaFormat)
+	b = binary.AppendUvarint(b, head.From)
+	return binary.AppendUvarint(b, head.Bytes)
+}
+
+func appendChange(b []byte, change stored) []byte {
+	kind := changePut
+	if change.Delete {
+		kind = changeDelete
+	}
+	b = append(b, kind)
+	b = binary.AppendUvarint(b, uint64(len(change.Key)))
+	b = append(b, change.Key...)
+	if change.Delete {
+		return b
+	}
+	b = binary.AppendUvarint(b, change.Revision)
+	b = binary.AppendUvarint(b, uint64(len(change.Value)))
+	return append(b, change.Value...)
+}
+
+var errChanges = errors.New("not an entry of the metadata")
+
+// readChanges calls each with the changes of an entry's data. Their values are
+// parts of it.
+func readChanges(data []byte, each func(stored)) (changesHead, error) {
+	if len(data) == 0 || data[0] != metaFormat {
+		return changesHead{}, fmt.Errorf("%w: want it to begin with %d", errChanges, metaFormat)
+	}
+	d := decoder{rest: data[1:]}
+	head := changesHead{From: d.number(), Bytes: d.number()}
+	for !d.failed && len(d.rest) > 0 {
+		kind := d.rest[0]
+		d.rest = d.rest[1:]
+		change := stored{Delete: kind == changeDelete, Key: string(d.bytes(maxKeyBytes))}
+		switch kind {
+		case changePut:
+			change.Revision, change.Value = d.number(), d.bytes(maxValueBytes)
+		case changeDelete:
+		default:
+			return head, fmt.Errorf("%w: change of kind %d", errChanges, kind)
+		}
+		if !d.failed {
+			each(change)
+		}
+	}
+	if d.failed {
+		return head, fmt.Errorf("%w: %d bytes do not end where they should", errChanges, len(data))
+	}
+	return head, nil
+}
+
+// decoder reads numbers and bytes until one is not whole.
+type decoder struct {
+	rest   []byte
+	failed bool
+}
+
+func (d *decoder) number() uint64 {
+	number, n := binary.Uvarint(d.rest)
+	if n <= 0 || d.failed {
+		d.failed = true
+		return 0
+	}
+	d.rest = d.rest[n:]
+	return number
+}
+
+func (d *decoder) bytes(most uint64) []byte {
+	length := d.number()
+	if d.failed || length > most || length > uint64(len(d.rest)) {
+		d.failed = true
+		return nil
+	}
+	b := d.rest[:length:length]
+	d.rest = d.rest[length:]
+	return b
+}

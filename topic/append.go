@@ -127,24 +127,53 @@ func checkBatches(batches []Batch, settings Settings, now int64) error {
 // append numbers batches, and has them written. Released is the number of the
 // release of delayed records that they are, 0 for none.
 func (p *Partition) append(ctx context.Context, batches []Batch, released int64, additions ...*Addition) (*Appending, error) {
-	a := &Appending{batches: batches, released: released, additions: additions, time: NoTimestamp, done: make(chan struct{})}
-	for _, b := range batches {
-		a.bytes += len(b)
-	}
+	a := newAppending(batches)
+	a.released, a.additions = released, additions
 	if err := p.lockWithRoom(ctx); err != nil {
 		return nil, err
 	}
 	defer p.mu.Unlock()
-	if err := p.state.allows(); err != nil {
+	if err := p.enter(a); err != nil {
 		return nil, err
 	}
+	return a, nil
+}
+
+func newAppending(batches []Batch) *Appending {
+	a := &Appending{batches: batches, time: NoTimestamp, done: make(chan struct{})}
+	for _, b := range batches {
+		a.bytes += len(b)
+	}
+	return a
+}
+
+// enter makes an append pending, with the lock held.
+func (p *Partition) enter(a *Appending) error {
+	if err := p.state.allows(); err != nil {
+		return err
+	}
 	if err := p.assign(a); err != nil {
-		return nil, err
+		return err
 	}
 	p.appends.pending = append(p.appends.pending, a)
 	p.appends.pendingBytes += a.bytes
 	p.flushOrLinger()
-	return a, nil
+	return nil
+}
+
+// again appends a batch that was appended before, of which nothing is left to
+// write; nil if it was not, or cannot be now.
+func (p *Partition) again(batches []Batch) *Appending {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, repeated, _ := p.producers.check(batches[0]); !repeated || len(batches) != 1 {
+		return nil
+	}
+	a := newAppending(batches)
+	if p.enter(a) != nil {
+		return nil
+	}
+	return a
 }
 
 // lockWithRoom locks the partition as soon as its appends hold less memory than

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -28,6 +29,7 @@ type Broker struct {
 	tails     *tails
 	cold      *cold
 	opening   *semaphore.Weighted
+	scans     *semaphore.Weighted // of views, which may unpack MaxUncompressed each
 	ids       struct {
 		mu        sync.Mutex
 		next, end int64
@@ -57,6 +59,7 @@ func New(store Store, config Config, options ...Option) (*Broker, error) {
 	b := &Broker{
 		store: store, config: config, log: slog.New(slog.DiscardHandler),
 		tails: &tails{limit: config.TailBytes}, cold: &cold{}, opening: semaphore.NewWeighted(partitionsAtOnce),
+		scans:  semaphore.NewWeighted(int64(2 * runtime.GOMAXPROCS(0))),
 		topics: map[string]*Topic{}, byID: map[ID]*Topic{},
 		group: lifecycle.NewGroup(context.Background()),
 	}

@@ -18,7 +18,8 @@ func delayLogName(id ID, number int32) string { return fmt.Sprintf("delayed-%x-%
 type delaying struct {
 	opening sync.Mutex
 	now     *Delays       // what holds them; nil while the log is being read
-	opened  chan struct{} // closed when now is there; made by who waits for it
+	opened  chan struct{} // closed when now is there or never will; made by who waits for it
+	never   bool          // ended is true, and the last Delays is closed
 
 	mu    sync.Mutex
 	group *lifecycle.Group // nil: not begun
@@ -56,10 +57,15 @@ func (p *Partition) endDelays(ctx context.Context) error {
 	d.ended = true
 	group := d.group
 	d.mu.Unlock()
-	if group == nil {
-		return nil
+	var err error
+	if group != nil {
+		err = group.Stop(ctx)
 	}
-	return group.Stop(ctx)
+	d.opening.Lock()
+	defer d.opening.Unlock()
+	d.never = true
+	d.wake()
+	return err
 }
 
 // keepDelays opens the delayed records, again when they have failed, until ctx
@@ -102,7 +108,14 @@ func (d *delaying) set(now *Delays) {
 	d.opening.Lock()
 	defer d.opening.Unlock()
 	d.now = now
-	if now != nil && d.opened != nil {
+	if now != nil {
+		d.wake()
+	}
+}
+
+// wake wakes up who waits in await, with opening held.
+func (d *delaying) wake() {
+	if d.opened != nil {
 		close(d.opened)
 		d.opened = nil
 	}
@@ -120,14 +133,17 @@ func (d *delaying) get() *Delays {
 func (d *delaying) await(ctx context.Context) (*Delays, error) {
 	for {
 		d.opening.Lock()
-		now := d.now
+		now, never := d.now, d.never
 		if now == nil && d.opened == nil {
 			d.opened = make(chan struct{})
 		}
 		opened := d.opened
 		d.opening.Unlock()
-		if now != nil {
+		switch {
+		case now != nil:
 			return now, nil
+		case never:
+			return nil, fmt.Errorf("%w: it takes no more delayed records", ErrRetry)
 		}
 		select {
 		case <-opened:
@@ -141,8 +157,8 @@ func (d *delaying) await(ctx context.Context) (*Delays, error) {
 // is due later is durable elsewhere first, and counts only if the batch is
 // appended.
 func (p *Partition) appendDelaying(ctx context.Context, batches []Batch, usual time.Duration) (*Appending, error) {
-	if p.repeats(batches) {
-		return p.append(ctx, batches, 0) // what it delays was added with the first
+	if a := p.again(batches); a != nil {
+		return a, nil // what it delays was added with the first
 	}
 	adding, cancel := context.WithTimeoutCause(ctx, delayAddMax, fmt.Errorf("%w: the delayed records of %s cannot be read or written", ErrRetry, p))
 	defer cancel()
@@ -164,14 +180,6 @@ func (p *Partition) appendDelaying(ctx context.Context, batches []Batch, usual t
 		}
 	}
 	return a, err
-}
-
-// repeats tells whether the batches are one that was appended before.
-func (p *Partition) repeats(batches []Batch) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, repeated, _ := p.producers.check(batches[0])
-	return repeated && len(batches) == 1
 }
 
 // addAll replaces each batch by what is due now, and makes the rest durable.

@@ -106,6 +106,30 @@ func TestADelayedBatchThatIsSentAgainAppearsOnce(t *testing.T) {
 	}
 }
 
+// An append waits for delayed records that cannot be read; not when its topic is
+// deleted meanwhile.
+func TestAnAppendWaitsForNoDelaysOfADeletedTopic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &faultyStore{Store: storetest.NewMemory()}
+		b := startBroker(t, store, topic.Config{})
+		store.set(func(s *faultyStore) { s.failOpen = failing("delayed-") })
+		orders := create(t, b, "orders", delays)
+		appended := make(chan error, 1)
+		began := time.Now()
+		go func() {
+			_, err := trySend(t, orders, delayedBatch(t, nil, "10m"))
+			appended <- err
+		}()
+		synctest.Wait()
+		if err := b.Delete(t.Context(), "orders"); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-appended; !errors.Is(err, topic.ErrRetry) || time.Since(began) > time.Second {
+			t.Errorf("append: %v after %v", err, time.Since(began))
+		}
+	})
+}
+
 func TestDelaysCanBeTurnedOnAndOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := startBroker(t, storetest.NewMemory(), topic.Config{})

@@ -124,6 +124,15 @@ func (p *producers) makeRoom() {
 	delete(p.byID, oldest)
 }
 
+// clone returns a copy of what is known.
+func (p *producers) clone() map[int64]*producer {
+	byID := make(map[int64]*producer, len(p.byID))
+	for id, known := range p.byID {
+		byID[id] = &producer{known.Epoch, slices.Clone(known.Sent), known.Timestamp}
+	}
+	return byID
+}
+
 // expire forgets producers whose last batch is from before a time, in
 // milliseconds.
 func (p *producers) expire(before int64) {

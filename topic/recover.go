@@ -93,7 +93,7 @@ func (p *Partition) load(ctx context.Context) error {
 		}
 		p.index.add(Entry{Sequence: first, Mark: begin}) // for retention, which asks for it first
 	}
-	snapshot, err := loadSnapshot(ctx, p)
+	snapshot, err := loadSnapshot(ctx, p, end)
 	if err != nil {
 		return err
 	}

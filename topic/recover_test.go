@@ -166,6 +166,35 @@ func TestNoRecordIsAppendedBelowTheStart(t *testing.T) {
 	}
 }
 
+// The end of the log is lost, but not the snapshot that knows the batches in it:
+// they are taken when they are sent again, and after that are known.
+func TestProducersOfALostEndAreForgotten(t *testing.T) {
+	store := storetest.NewMemory()
+	b := startBroker(t, store, topic.Config{})
+	orders := create(t, b, "orders", nil)
+	for i, value := range []string{"a", "b", "c"} {
+		send(t, orders, batchOf(sender{1, 0, int32(i)}, now(), value))
+	}
+	send(t, orders, batchOf(sender{2, 0, 0}, now(), "d"))
+	if _, err := orders.Partitions()[0].DeleteRecords(t.Context(), 1); err != nil { // stores the snapshot
+		t.Fatal(err)
+	}
+	stopBroker(t, b)
+	store = store.Reopen()
+	store.Cut(fmt.Sprintf("records-%s-0", orders.ID()), 2)
+	for range 2 { // the second time the log is as long as it was
+		b = startBroker(t, store, topic.Config{})
+		orders, _ = b.Topic("orders")
+		send(t, orders, batchOf(sender{1, 0, 2}, now(), "c"))
+		send(t, orders, batchOf(sender{2, 0, 0}, now(), "d"))
+		if _, values := readAll(t, orders, 1, 1<<20); !slices.Equal(values, []string{"b", "c", "d"}) {
+			t.Errorf("read %q", values)
+		}
+		stopBroker(t, b)
+		store = store.Reopen()
+	}
+}
+
 // What one request has for a partition is one entry, which has a bound.
 func TestAnAppendThatIsTooLargeForAnEntryIsRefused(t *testing.T) {
 	b := startBroker(t, storetest.NewMemory(), topic.Config{MaxMessageBytes: 7 << 20})

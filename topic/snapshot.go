@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -95,18 +96,22 @@ func (s *snapshots) settle() {
 // to be stored any more.
 func (p *Partition) takeSnapshot() (taken []byte, underWay *Appending, err error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if err := p.state.allows(); err != nil {
+		p.mu.Unlock()
 		return nil, nil, err
 	}
 	p.snapshots.bytes = 0
 	p.producers.expire(time.Now().Add(-p.broker.config.ProducerRetention).UnixMilli())
-	taken, err = json.Marshal(producersSnapshot{Sequence: p.landed.Sequence, Next: p.next, Producers: p.producers.byID})
-	return taken, p.appends.last(), err
+	now := producersSnapshot{Sequence: p.landed.Sequence, Next: p.next, Producers: p.producers.clone()}
+	underWay = p.appends.last()
+	p.mu.Unlock()
+	taken, err = json.Marshal(now) // megabytes: appends need not wait for it
+	return taken, underWay, err
 }
 
-// loadSnapshot returns the stored snapshot, or one of nothing.
-func loadSnapshot(ctx context.Context, p *Partition) (producersSnapshot, error) {
+// loadSnapshot returns the stored snapshot, or one of nothing, of a log that ends
+// there.
+func loadSnapshot(ctx context.Context, p *Partition, end point) (producersSnapshot, error) {
 	p.snapshots.mu.Lock()
 	defer p.snapshots.mu.Unlock()
 	read := producersSnapshot{Producers: map[int64]*producer{}}
@@ -126,5 +131,28 @@ func loadSnapshot(ctx context.Context, p *Partition) (producersSnapshot, error) 
 		}
 	}
 	p.snapshots.revision = item.Revision
-	return read, nil
+	if read.Sequence <= end.Sequence && read.Next <= end.Mark.Next {
+		return read, nil
+	}
+	// The log has lost its end, as by a power cut within the sync interval: what
+	// the snapshot says of that must never count again, also when the log is
+	// longer than that.
+	p.broker.log.Error("the end of a log is lost", "partition", p.String(), "offset", end.Mark.Next, "of", read.Next)
+	read.cut(end)
+	value, err := json.Marshal(read)
+	if err == nil {
+		p.snapshots.revision, err = p.broker.store.Meta().Put(ctx, item.Key, value, item.Revision)
+	}
+	return read, err
+}
+
+// cut forgets what comes after an end.
+func (s *producersSnapshot) cut(end point) {
+	s.Sequence, s.Next = min(s.Sequence, end.Sequence), min(s.Next, end.Mark.Next)
+	for id, known := range s.Producers {
+		known.Sent = slices.DeleteFunc(known.Sent, func(b sentBatch) bool { return b.Base >= s.Next })
+		if len(known.Sent) == 0 {
+			delete(s.Producers, id)
+		}
+	}
 }

@@ -185,6 +185,10 @@ func (t *Topic) readView(ctx context.Context, p *Partition, offset int64, maxByt
 		fetched.Next = offset
 		return fetched, err
 	}
+	if err := t.broker.scans.Acquire(ctx, 1); err != nil {
+		return Fetched{Ends: ends, Next: offset}, err
+	}
+	defer t.broker.scans.Release(1)
 	hidden := filter.hiddenOf(p)
 	s := newScan(filter, hidden.after(offset, ends.HighWatermark), maxBytes)
 	for !s.full() && s.next < ends.HighWatermark {

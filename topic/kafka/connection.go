@@ -277,7 +277,7 @@ func (c *connection) start(x *exchange, frame []byte) error {
 		return err
 	}
 	c.server.metrics.request(x.key)
-	from := &call{client: x.client, host: c.host, software: c.software, session: c}
+	from := &call{client: x.client, host: c.host, software: c.software, size: len(frame), session: c}
 	return c.recovered(x, func() { x.answer = kind.handle(c.server, from, request) })
 }
 

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -18,6 +19,9 @@ const (
 	maxProduceTimeout = 5 * time.Minute
 	// zstdSince is the version of Produce from which on zstd may be used.
 	zstdSince = 7
+	// smallPart is which part of a request records must at least be to be kept
+	// where they are in it.
+	smallPart = 8
 	zstd      = 4
 )
 
@@ -48,7 +52,7 @@ func (s *Server) produce(c *call, r *kmsg.ProduceRequest) answer {
 			answered.Partitions = append(answered.Partitions, done)
 			started := started{topic: t, partition: part.Partition, err: refused}
 			if refused == nil {
-				started.appending, started.err = s.appendTo(c.session.ctx, t, r.Version, part)
+				started.appending, started.err = s.appendTo(c.session.ctx, t, r.Version, part, c.size)
 			}
 			p.started = append(p.started, started)
 		}
@@ -90,12 +94,16 @@ func (s *Server) produceTo(r *kmsg.ProduceRequest, asked kmsg.ProduceRequestTopi
 	return s.broker.Topic(asked.Topic)
 }
 
-// appendTo checks the records for one partition and starts to append them.
-func (s *Server) appendTo(ctx context.Context, t *topic.Topic, version int16, part kmsg.ProduceRequestTopicPartition) (*topic.Appending, error) {
+// appendTo checks the records for one partition, which are a part of a request of
+// that size, and starts to append them.
+func (s *Server) appendTo(ctx context.Context, t *topic.Topic, version int16, part kmsg.ProduceRequestTopicPartition, size int) (*topic.Appending, error) {
 	if len(part.Records) == 0 {
 		return nil, fmt.Errorf("%w: no records", topic.ErrInvalidRecord)
 	}
 	records := part.Records
+	if len(records) < size/smallPart { // as long as they are in memory, so is all of the request
+		records = bytes.Clone(records)
+	}
 	if version < 3 && isMessageSet(records) {
 		var err error
 		if records, err = upConvert(records, int(t.Settings().MaxMessageBytes)); err != nil {

@@ -149,6 +149,27 @@ func TestProduceToSeveralPartitions(t *testing.T) {
 }
 
 // With acks 0 there is no answer, and an error closes the connection.
+// Records that are a small part of a request do not keep all of it in memory.
+func TestASmallPartOfALargeRequestIsCopied(t *testing.T) {
+	s, b := serve(t, topic.Config{})
+	orders := create(t, b, "orders", 1)
+	for size, copied := range map[int]bool{400 << 10: false, 100 << 20: true} {
+		part := kmsg.NewProduceRequestTopicPartition()
+		part.Records = batchOf(make([]byte, 300<<10))
+		appending, err := s.appendTo(t.Context(), orders, 11, part, size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := appending.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		// Offset and epoch are stamped where the batch is.
+		if untouched := topic.Batch(part.Records).Epoch() == -1; untouched != copied {
+			t.Errorf("of a request of %d bytes: copied %v, want %v", size, untouched, copied)
+		}
+	}
+}
+
 func TestProduceWithoutAcks(t *testing.T) {
 	s, b := serve(t, topic.Config{})
 	create(t, b, "orders", 1)

@@ -12,7 +12,9 @@ type call struct {
 	client, host string
 	// software is the client's name and version, if it said so.
 	software string
-	session  *connection
+	// size is the length of the request.
+	size    int
+	session *connection
 }
 
 // answer waits for what a request has started, and returns the response; nil

@@ -25,7 +25,14 @@ type disk struct {
 }
 
 // check returns topic.ErrFull if adding bytes would reach into the reserve.
-func (d *disk) check(now time.Time, adding int) error {
+func (d *disk) check(now time.Time, adding int) error { return d.keep(now, adding, d.reserve) }
+
+// checkSmall does so for what is needed to remove records and topics, and what
+// is as small: it may use half of the reserve, so that a full disk can be freed.
+func (d *disk) checkSmall(now time.Time, adding int) error { return d.keep(now, adding, d.reserve/2) }
+
+// keep returns topic.ErrFull if adding bytes would leave less than a reserve.
+func (d *disk) keep(now time.Time, adding int, reserve int64) error {
 	if d.reserve < 0 {
 		return nil
 	}
@@ -39,9 +46,9 @@ func (d *disk) check(now time.Time, adding int) error {
 	if !d.known {
 		return nil
 	}
-	if d.free < uint64(d.reserve)+uint64(adding) {
+	if d.free < uint64(reserve)+uint64(adding) {
 		return fmt.Errorf("%w: %d MiB of the disk are free, %d MiB stay in reserve: free some space, or lower the reserve",
-			topic.ErrFull, d.free>>20, d.reserve>>20)
+			topic.ErrFull, d.free>>20, reserve>>20)
 	}
 	d.free -= uint64(adding)
 	return nil

@@ -33,6 +33,7 @@ type log struct {
 	token   uint64
 	stream  jetstream.Stream
 	answers string // the start of its reply subjects
+	small   bool   // it is the metadata, which may use a part of the reserve
 
 	// send is held while an append gets its number and is sent: the queue has
 	// the order of the wire.
@@ -110,7 +111,11 @@ func (l *log) publish(now time.Time, number uint64, entry topic.Entry) error {
 	if len(entry.Data) > MaxEntryBytes {
 		return &EntryTooLargeError{Bytes: len(entry.Data)}
 	}
-	if err := l.store.disk.check(now, len(entry.Data)); err != nil {
+	check := l.store.disk.check
+	if l.small || len(entry.Data) == 0 {
+		check = l.store.disk.checkSmall // without it nobody could go on to read and trim
+	}
+	if err := check(now, len(entry.Data)); err != nil {
 		return err
 	}
 	var reply [128]byte

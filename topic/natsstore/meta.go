@@ -71,6 +71,7 @@ func openMeta(ctx context.Context, s *Store) (*meta, error) {
 		wake: make(chan struct{}, 1), cleanAt: defaultCleanLimits,
 		state: metaState{items: map[string]metaItem{}, from: 1},
 	}
+	m.log.small = true
 	if err := m.load(ctx); err != nil {
 		return nil, fmt.Errorf("open the metadata: %w", err)
 	}

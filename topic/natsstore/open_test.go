@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/natsstore"
 )
@@ -201,6 +203,27 @@ func TestAFullDiskIsNotWrittenTo(t *testing.T) {
 	l = openLog(t, openFor(t, dir, natsstore.Options{DiskReserve: -1}), "log")
 	if err := appendOne(l, 1, 1); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Below the reserve, but above half of it, records and topics can be removed.
+func TestAFullDiskCanBeFreed(t *testing.T) {
+	dir := t.TempDir()
+	usage, err := vfs.Default.GetDiskUsage(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := openFor(t, dir, natsstore.Options{DiskReserve: int64(usage.AvailBytes) * 3 / 2})
+	l := openLog(t, s, "log")
+	wantError(t, appendOne(l, 1, 1), topic.ErrFull)
+	if err := appendOne(l, 1, 0); err != nil {
+		t.Errorf("an entry without data: %v", err)
+	}
+	if _, err := s.Meta().Put(t.Context(), "key", []byte("value"), 0); err != nil {
+		t.Errorf("metadata: %v", err)
+	}
+	if err := s.DeleteLog(t.Context(), "log"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -29,8 +29,10 @@ type Options struct {
 	// fail with topic.ErrFull. Default: no limit but the disk's.
 	MaxBytes int64
 	// DiskReserve is how many bytes of the disk stay free: below it, writes
-	// fail with topic.ErrFull. The engine itself does not recover from a full
-	// disk until it is opened again. Default 64 MiB; negative: no reserve.
+	// fail with topic.ErrFull. Metadata, and entries without data, may use half
+	// of it, so that records and topics can be removed from a full disk. The
+	// engine itself does not recover from one until it is opened again.
+	// Default 64 MiB; negative: no reserve.
 	DiskReserve int64
 	// Timeout is how long a write may go unanswered before it fails with
 	// topic.ErrUncertain, and how long a read may. Default 10 s.

@@ -122,6 +122,17 @@ func (m *Memory) Reopen() *Memory {
 	return again
 }
 
+// Cut removes what a log has after a sequence, as a power cut may that comes before
+// it was synced.
+func (m *Memory) Cut(name string, after uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	log := m.logs[name]
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	log.entries = log.entries[:after+1-log.first]
+}
+
 // memoryLog is one log of a Memory.
 type memoryLog struct {
 	store *Memory

@@ -54,7 +54,8 @@ type server struct {
 
 func newServer(t *testing.T, args ...string) *server {
 	t.Helper()
-	s := &server{t: t, data: t.TempDir(), addr: freeAddr(t), kafka: freeAddr(t), args: args}
+	free := freeAddrs(t, 2)
+	s := &server{t: t, data: t.TempDir(), addr: free[0], kafka: free[1], args: args}
 	t.Cleanup(func() {
 		s.kill()
 		if t.Failed() {
@@ -72,15 +73,19 @@ func startServer(t *testing.T, args ...string) *server {
 	return s
 }
 
-// freeAddr returns an address where nobody listens.
-func freeAddr(t *testing.T) string {
+// freeAddrs returns addresses where nobody listens.
+func freeAddrs(t *testing.T, count int) []string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	addrs := make([]string, count)
+	for i := range addrs {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close() // when all are found, so that they differ
+		addrs[i] = listener.Addr().String()
 	}
-	defer listener.Close()
-	return listener.Addr().String()
+	return addrs
 }
 
 func tail(b []byte, n int) []byte { return b[max(0, len(b)-n):] }

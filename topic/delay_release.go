@@ -131,7 +131,9 @@ func (d *Delays) putBack(items []*delayItem) {
 
 // announce writes which records the next release has, and returns their batch;
 // nil if all were canceled.
-func (d *Delays) announce(ctx context.Context, items []*delayItem, bodies map[*delayItem][]byte) (number int64, batch Batch, err error) {
+func (d *Delays) announce(ctx context.Context, items []*delayItem, bodies map[*delayItem][]byte) (int64, Batch, error) {
+	var number int64
+	var batch Batch
 	var ids []string
 	request := &delayRequest{
 		alone: true,
@@ -153,8 +155,10 @@ func (d *Delays) announce(ctx context.Context, items []*delayItem, bodies map[*d
 			}
 		},
 	}
-	err = d.do(ctx, request)
-	return number, batch, err
+	if err := d.do(ctx, request); err != nil {
+		return 0, nil, err // the writer may have the request still
+	}
+	return number, batch, nil
 }
 
 // releasedBatch returns the batch of records that are released. Their timestamps

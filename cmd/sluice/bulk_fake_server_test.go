@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -18,8 +19,8 @@ type fakeServer struct {
 	*fakeRunner
 	base string
 	// breakAfter fails an upload once, after so many Appends.
-	breakAfter int
-	appends    int
+	breakAfter int64
+	appends    atomic.Int64
 	// gone is that no server listens.
 	gone bool
 }
@@ -73,8 +74,7 @@ func (f *fakeServer) Create(ctx context.Context, body wire.NewAction) (wire.Crea
 }
 
 func (f *fakeServer) Append(ctx context.Context, id string, offset int64, payloads [][]byte) (int64, error) {
-	f.appends++
-	if f.appends == f.breakAfter {
+	if f.appends.Add(1) == f.breakAfter {
 		return 0, errors.New("the connection broke")
 	}
 	return f.fakeRunner.Append(ctx, id, offset, payloads)

@@ -86,13 +86,14 @@ func TestSubmitGoesOn(t *testing.T) {
 		if f.actions[0].Status != bulk.Created || f.actions[0].Received != 2000 {
 			t.Fatalf("the action is %s with %d jobs", f.actions[0].Status, f.actions[0].Received)
 		}
-		f.appends, f.breakAfter = 0, 0
+		f.breakAfter = 0
+		f.appends.Store(0)
 		r = f.on(t.Context(), "", args...)
 		if r.code() != 0 || r.out != "orders  acme, 4,500 jobs\n" {
 			t.Errorf("exit code %d: %v\n%s", r.code(), r.failure, r.out)
 		}
-		if f.appends != 3 {
-			t.Errorf("%d uploads of 1,000, want 3: what the server has is not sent again", f.appends)
+		if appends := f.appends.Load(); appends != 3 {
+			t.Errorf("%d uploads of 1,000, want 3: what the server has is not sent again", appends)
 		}
 		for i, payload := range f.payloads["orders"] {
 			if want := fmt.Sprintf(`{"order":%d,"shop":"shop %d"}`, i, i%3); string(payload) != want {

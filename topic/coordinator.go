@@ -19,6 +19,8 @@ type coordinator struct {
 	// in them never change.
 	offsets  map[string]topicOffsets
 	revision uint64 // of the stored group; 0 if it never was
+	// unsure: the last write of the group failed, and may be there all the same.
+	unsure bool
 
 	timer *time.Timer
 	armed time.Time // when the timer fires; zero if it does not
@@ -66,10 +68,12 @@ func (c *coordinator) tick() {
 	c.dropIfUnused()
 }
 
-// dropIfUnused forgets a group of which nothing is stored or on its way.
+// dropIfUnused forgets a group of which nothing is stored or on its way. One of
+// which that is not known stays: the next of its name would begin at generation 1,
+// below what may be stored.
 func (c *coordinator) dropIfUnused() {
 	if c.group.state != GroupEmpty || len(c.group.pending) > 0 || len(c.offsets) > 0 ||
-		c.revision != 0 || c.waiting != nil || c.writing || c.closed {
+		c.revision != 0 || c.unsure || c.waiting != nil || c.writing || c.closed {
 		return
 	}
 	c.drop()

@@ -140,6 +140,9 @@ func (c *coordinator) writeOne(ctx context.Context, w *groupWrite) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.revision = revision
+	if w.record != nil && !w.remove {
+		c.unsure = recordErr != nil
+	}
 	failed := map[string]error{}
 	for i, topic := range topics {
 		c.setOffsets(topic, results[i].offsets)
@@ -191,7 +194,7 @@ func (c *coordinator) removeAll(ctx context.Context, w *groupWrite) {
 		gone++
 	}
 	if err == nil {
-		err = removeItem(ctx, c.groups.meta, groupKey(c.name), c.revision)
+		err = c.removeRecord(ctx)
 	}
 
 	c.mu.Lock()
@@ -203,12 +206,25 @@ func (c *coordinator) removeAll(ctx context.Context, w *groupWrite) {
 		c.groups.log.Error("remove a group", "group", c.name, "error", err)
 		c.group.state = GroupEmpty
 	} else {
-		c.revision = 0
+		c.revision, c.unsure = 0, false
 		c.drop()
 	}
 	for _, answer := range w.removed {
 		answer.settle(struct{}{}, unavailable(err))
 	}
+}
+
+// removeRecord removes the stored group, also one that a failed write left.
+func (c *coordinator) removeRecord(ctx context.Context) error {
+	revision := c.revision
+	if c.unsure {
+		item, err := getItem(ctx, c.groups.meta, groupKey(c.name))
+		if err != nil {
+			return err
+		}
+		revision = item.Revision
+	}
+	return removeItem(ctx, c.groups.meta, groupKey(c.name), revision)
 }
 
 // unavailable says of a failure of the store that trying again may help, unless

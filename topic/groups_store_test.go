@@ -150,6 +150,48 @@ func TestSyncWhoseWriteFails(t *testing.T) {
 	})
 }
 
+// A group whose writes fail, and may be there all the same, goes on from the
+// generation that it had when its members are gone: the next are not held up by
+// what is stored. Removed, it leaves nothing.
+func TestGroupWhoseWritesMayBeThere(t *testing.T) {
+	for name, applied := range map[string]bool{"written": true, "not written": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				meta := newBadMeta()
+				groups := startGroups(t, meta, topic.GroupsConfig{})
+				meta.failNext(-1, errors.New("disk on fire"), applied)
+				a := newConsumer(t, groups, "a", "")
+				for range 2 {
+					join(t, a)
+					_, err := a.startSync().Wait(t.Context())
+					wantErr(t, "sync", err, topic.ErrCoordinatorUnavailable)
+				}
+				time.Sleep(time.Minute) // a's session, and a rebalance without it
+				synctest.Wait()
+				wantState(t, groups, topic.GroupEmpty, 0)
+				meta.failNext(0, nil, false)
+				b := newConsumer(t, groups, "b", "")
+				gather(t, b)
+				if b.Generation <= a.Generation {
+					t.Errorf("generation %d after %d", b.Generation, a.Generation)
+				}
+
+				meta.failNext(-1, errors.New("disk on fire"), applied)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				wantState(t, groups, topic.GroupEmpty, 0)
+				meta.failNext(0, nil, false)
+				if _, err := groups.Delete("g").Wait(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if keys := meta.keys(t); len(keys) > 0 {
+					t.Errorf("%q are left", keys)
+				}
+			})
+		})
+	}
+}
+
 // A write of a generation that is over by then changes nothing.
 func TestMemberJoinsWhileTheGenerationIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -135,7 +135,7 @@ func (p *Partition) append(ctx context.Context, batches []Batch, released int64,
 		return nil, err
 	}
 	defer p.mu.Unlock()
-	if err := p.state.allows(); err != nil {
+	if err := p.allows(); err != nil {
 		return nil, err
 	}
 	if err := p.assign(a); err != nil {

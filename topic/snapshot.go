@@ -96,7 +96,7 @@ func (s *snapshots) settle() {
 func (p *Partition) takeSnapshot() (taken []byte, underWay *Appending, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.state.allows(); err != nil {
+	if err := p.allows(); err != nil {
 		return nil, nil, err
 	}
 	p.snapshots.bytes = 0

@@ -16,6 +16,11 @@ import (
 func (b *Broker) Create(ctx context.Context, spec Spec, dryRun bool) (*Topic, error) {
 	b.admin.Lock()
 	defer b.admin.Unlock()
+	return b.create(ctx, spec, dryRun)
+}
+
+// create is Create, with the admin lock held.
+func (b *Broker) create(ctx context.Context, spec Spec, dryRun bool) (*Topic, error) {
 	record, err := b.check(spec)
 	if err != nil || dryRun {
 		return nil, err
@@ -59,13 +64,17 @@ func (b *Broker) resume(ctx context.Context, name string) error {
 }
 
 // AutoCreate returns the topic of that name; it is made with the defaults if it
-// does not exist.
+// does not exist, and waited for if it is being made. It is never an ErrNoTopic.
 func (b *Broker) AutoCreate(ctx context.Context, name string) (*Topic, error) {
 	t, err := b.Topic(name)
 	if !errors.Is(err, ErrNoTopic) {
 		return t, err
 	}
-	t, err = b.Create(ctx, Spec{Name: name}, false)
+	// With the lock held, so that nobody deletes what somebody else has made
+	// before it is looked up.
+	b.admin.Lock()
+	defer b.admin.Unlock()
+	t, err = b.create(ctx, Spec{Name: name}, false)
 	if errors.Is(err, ErrTopicExists) {
 		return b.Topic(name)
 	}

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/storetest"
 )
@@ -182,4 +184,27 @@ func TestAlterAfterStopEnds(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// Topics that are asked for are there, also if others make and delete them at
+// the same time.
+func TestAutoCreateWhileTheTopicIsDeleted(t *testing.T) {
+	b := startBroker(t, storetest.NewMemory(), topic.Config{})
+	var asking errgroup.Group
+	for range 4 {
+		asking.Go(func() error {
+			for range 200 {
+				if _, err := b.AutoCreate(t.Context(), "orders"); err != nil {
+					return err
+				}
+				if err := b.Delete(t.Context(), "orders"); err != nil && !errors.Is(err, topic.ErrNoTopic) {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := asking.Wait(); err != nil {
+		t.Error(err)
+	}
 }

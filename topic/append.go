@@ -149,7 +149,7 @@ func newAppending(batches []Batch) *Appending {
 
 // enter makes an append pending, with the lock held.
 func (p *Partition) enter(a *Appending) error {
-	if err := p.state.allows(); err != nil {
+	if err := p.allows(); err != nil {
 		return err
 	}
 	if err := p.assign(a); err != nil {

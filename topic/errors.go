@@ -26,6 +26,7 @@ var (
 	ErrUnknownProducer    = errors.New("unknown producer id")
 	// ErrRetry says that the partition is looking at the end of its log again,
 	// after a failure: try again soon. Nothing of the append will be written,
-	// or an idempotent producer's retry finds it.
+	// or an idempotent producer's retry finds it. The failure is wrapped too: with
+	// ErrFull it lasts until there is room again.
 	ErrRetry = errors.New("partition is recovering")
 )

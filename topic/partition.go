@@ -22,6 +22,8 @@ type Partition struct {
 	// loaded says that the end of the log was found once: until then nothing is
 	// known of the partition.
 	loaded bool
+	// trouble is what keeps it recovering, as far as that is known.
+	trouble error
 	// epoch is the leader epoch of what is appended now.
 	epoch int32
 	// start is the first offset that can be read; first the log's first entry.
@@ -65,6 +67,16 @@ func (s partitionState) allows() error {
 	default:
 		return ErrClosed
 	}
+}
+
+// allows returns why nothing may be appended, or nil; an ErrRetry is also the
+// error that keeps the partition recovering. It is called with the lock held.
+func (p *Partition) allows() error {
+	err := p.state.allows()
+	if p.state == recovering && p.trouble != nil {
+		return fmt.Errorf("%w: %w", err, p.trouble)
+	}
+	return err
 }
 
 // Number returns its number in its topic, from 0.

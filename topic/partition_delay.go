@@ -255,7 +255,7 @@ func (t delayTarget) LastReleased(ctx context.Context) (int64, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.state.allows(); err != nil {
+	if err := p.allows(); err != nil {
 		return 0, err
 	}
 	return p.landed.Mark.Released, nil

@@ -25,7 +25,7 @@ const (
 func (p *Partition) fail(cause error) {
 	wasOpen := p.state == open
 	if wasOpen {
-		p.state = recovering
+		p.state, p.trouble = recovering, cause
 	}
 	failed := p.giveUp()
 	p.mu.Unlock()
@@ -72,6 +72,9 @@ func (p *Partition) recover(ctx context.Context) error {
 			if errors.Is(err, ErrCorrupt) {
 				wait = corruptWait
 			}
+			p.mu.Lock()
+			p.trouble = err
+			p.mu.Unlock()
 			p.broker.log.Error("partition cannot be read", "partition", p.String(), "error", err, "again_in", wait)
 		}
 		if !pause(ctx, wait) {
@@ -113,7 +116,7 @@ func (p *Partition) load(ctx context.Context) error {
 	if p.state != recovering {
 		return nil
 	}
-	p.state, p.loaded = open, true
+	p.state, p.loaded, p.trouble = open, true, nil
 	p.first, p.start = max(p.first, first, 1), max(p.start, begin.Base)
 	p.last, p.landed, p.next = end, end, end.Mark.Next
 	p.producers = known

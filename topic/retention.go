@@ -25,7 +25,7 @@ func expired(settings Settings, last Mark, now time.Time) (kept func(Mark) bool,
 // it tells where the partition ends.
 func (p *Partition) retain(ctx context.Context, now time.Time) error {
 	first, last := p.sequences()
-	if ends := p.Ends(); ends.Start == ends.HighWatermark || p.ready() != nil {
+	if ends := p.Ends(); ends.Start == ends.HighWatermark || p.Leader() < 0 {
 		return nil
 	}
 	kept, any := expired(p.topic.Settings(), last.Mark, now)

@@ -96,7 +96,7 @@ func (s *snapshots) settle() {
 // to be stored any more.
 func (p *Partition) takeSnapshot() (taken []byte, underWay *Appending, err error) {
 	p.mu.Lock()
-	if err := p.state.allows(); err != nil {
+	if err := p.allows(); err != nil {
 		p.mu.Unlock()
 		return nil, nil, err
 	}

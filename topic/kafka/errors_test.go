@@ -15,7 +15,7 @@ func TestWhatProducersTryAgain(t *testing.T) {
 	for err, want := range map[error]*kerr.Error{
 		topic.ErrRetry:            kerr.NotLeaderForPartition,
 		topic.ErrFull:             kerr.KafkaStorageError,
-		topic.ErrDelaysFull:       kerr.KafkaStorageError,
+		topic.ErrDelaysFull:       kerr.ThrottlingQuotaExceeded,
 		topic.ErrUncompressedSize: kerr.MessageTooLarge,
 		topic.ErrRecordTooLarge:   kerr.MessageTooLarge,
 		topic.ErrInvalidRecord:    kerr.InvalidRecord,

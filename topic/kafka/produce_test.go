@@ -204,15 +204,23 @@ func TestProduceTimesOut(t *testing.T) {
 
 // Clients try again by themselves what the store may do a little later.
 func TestProduceTellsWhatToRetry(t *testing.T) {
-	for _, failure := range []error{topic.ErrFull, topic.ErrUncertain, topic.ErrFenced} {
+	for failure, want := range map[error]*kerr.Error{
+		topic.ErrFull:      kerr.KafkaStorageError,
+		topic.ErrUncertain: kerr.NotLeaderForPartition,
+		topic.ErrFenced:    kerr.NotLeaderForPartition,
+	} {
 		store := storetest.NewMemory()
 		b := startBroker(t, store, topic.Config{})
 		s := start(t, b, Options{})
 		create(t, b, "orders", 1)
 		store.FailAppends(failure, false)
-		got := produced(dial(t, s), 11, produceRequest("orders", 0, batchOf([]byte("x"))))
-		if !kerr.IsRetriable(kerr.ErrorForCode(got.ErrorCode)) {
-			t.Errorf("%v is told as %v, which clients do not retry", failure, kerr.ErrorForCode(got.ErrorCode))
+		p := dial(t, s)
+		for range 3 { // the first fails, the others come while the partition recovers
+			got := produced(p, 11, produceRequest("orders", 0, batchOf([]byte("x"))))
+			wantCode(t, failure.Error(), got.ErrorCode, want)
+			if !kerr.IsRetriable(want) {
+				t.Errorf("%v is told as %v, which clients do not retry", failure, want)
+			}
 		}
 		store.FailAppends(nil, false)
 	}

@@ -138,7 +138,7 @@ func BenchmarkCommit(b *testing.B) {
 			if err := groups.Load(b.Context()); err != nil {
 				b.Fatal(err)
 			}
-			defer groups.Stop(b.Context())
+			defer func() { _ = groups.Stop(b.Context()) }()
 			var left atomic.Int64
 			left.Store(int64(b.N))
 			var working sync.WaitGroup

@@ -40,7 +40,7 @@ func (m *meta) run(ctx context.Context) error {
 		if m.isUnsure() {
 			if err := m.catchUp(ctx); err != nil {
 				if ctx.Err() != nil {
-					return nil
+					return ctx.Err()
 				}
 				m.store.options.Logger.Error("topic store: metadata cannot be read", "error", err, "again_in", pause)
 				select {

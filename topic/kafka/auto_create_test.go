@@ -1,0 +1,66 @@
+package kafka
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/storetest"
+)
+
+// slowStore is a store in which logs are opened once it is let on.
+type slowStore struct {
+	topic.Store
+	once    sync.Once
+	reached chan struct{} // closed when the first is asked for
+	goOn    chan struct{} // closed to let it on
+}
+
+func (s *slowStore) OpenLog(ctx context.Context, name string) (topic.Log, error) {
+	s.once.Do(func() { close(s.reached) })
+	select {
+	case <-s.goOn:
+		return s.Store.OpenLog(ctx, name)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// A topic is being made for a client that hangs up, while others ask for it: none
+// of them is told that it does not exist, and all get the same.
+func TestATopicThatIsBeingMadeForAnother(t *testing.T) {
+	store := &slowStore{Store: storetest.NewMemory(), reached: make(chan struct{}), goOn: make(chan struct{})}
+	b := startBroker(t, store, topic.Config{})
+	s := start(t, b, Options{})
+	first := dial(t, s)
+	r := metadataRequest("orders")
+	r.Version, r.AllowAutoTopicCreation = 12, true
+	first.send(r)
+	<-store.reached
+
+	others := make([]*peer, 4)
+	correlations := make([]int32, len(others))
+	for i := range others {
+		others[i] = dial(t, s)
+		correlations[i] = others[i].send(r)
+	}
+	eventually(t, "all are connected", func() bool { return s.connected() == 1+len(others) })
+	_ = first.conn.Close()
+	eventually(t, "the first has left", func() bool { return s.connected() == len(others) })
+	close(store.goOn)
+	made := map[topic.ID]bool{}
+	for i, p := range others {
+		got := p.receive(r, correlations[i]).(*kmsg.MetadataResponse).Topics[0]
+		wantCode(t, "metadata", got.ErrorCode, nil)
+		if len(got.Partitions) == 0 || got.Partitions[0].Leader != b.Node() {
+			t.Errorf("the topic's partitions are %v", got.Partitions)
+		}
+		made[got.TopicID] = true
+	}
+	if len(made) != 1 {
+		t.Errorf("the topic was made %d times", len(made))
+	}
+}

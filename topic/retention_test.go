@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -229,5 +230,33 @@ func TestDeletingRecordsRemovesNothingElseWhenTheLogFails(t *testing.T) {
 	store.set(func(s *faultyStore) { s.failRead = nil })
 	if _, values := readAll(t, orders, 5, 1<<20); !slices.Equal(values, want[5:]) {
 		t.Errorf("read %q", values)
+	}
+}
+
+// A full disk takes no snapshot of the producers, but old records go all the same.
+func TestRecordsGoFromAFullDisk(t *testing.T) {
+	store := &faultyStore{Store: storetest.NewMemory()}
+	b := startBroker(t, store, topic.Config{})
+	orders := create(t, b, "orders", nil)
+	for _, value := range []string{"a", "b", "c"} {
+		send(t, orders, batchOf(anybody, now(), value))
+	}
+	store.set(func(s *faultyStore) {
+		s.failPut = func(key string) error {
+			if strings.HasPrefix(key, "producers/") {
+				return topic.ErrFull
+			}
+			return nil
+		}
+	})
+	if _, err := orders.Partitions()[0].DeleteRecords(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	log, err := store.OpenLog(t.Context(), fmt.Sprintf("records-%s-0", orders.ID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first, last, err := log.Ends(t.Context()); first != 3 || last != 3 || err != nil {
+		t.Errorf("entries %d to %d, %v; want 3 alone", first, last, err)
 	}
 }

@@ -44,6 +44,33 @@ func TestASnapshotKnowsNothingThatIsInDoubt(t *testing.T) {
 	})
 }
 
+// The disk is full: that is what producers are told as long as it is, also while
+// the partition tries to go on.
+func TestAFullDiskIsToldUntilThereIsRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewMemory()
+		b := startBroker(t, store, topic.Config{})
+		orders := create(t, b, "orders", nil)
+		send(t, orders, batchOf(anybody, now(), "first"))
+		store.FailAppends(topic.ErrFull, false)
+		for _, value := range []string{"at once", "while it recovers", "later"} {
+			_, err := trySend(t, orders, batchOf(anybody, now(), value))
+			if !errors.Is(err, topic.ErrRetry) || !errors.Is(err, topic.ErrFull) {
+				t.Errorf("%s: %v, want ErrRetry and ErrFull", value, err)
+			}
+			time.Sleep(time.Minute)
+		}
+		store.FailAppends(topic.ErrUncertain, false)
+		time.Sleep(time.Minute)
+		if _, err := trySend(t, orders, batchOf(anybody, now(), "not full")); !errors.Is(err, topic.ErrRetry) || errors.Is(err, topic.ErrFull) {
+			t.Errorf("when it is not full any more: %v, want ErrRetry alone", err)
+		}
+		store.FailAppends(nil, false)
+		time.Sleep(time.Minute)
+		send(t, orders, batchOf(anybody, now(), "second"))
+	})
+}
+
 // The broker stops while an append is under way that fails then.
 func TestAnAppendThatFailsDuringStopIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

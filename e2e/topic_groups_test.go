@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -84,7 +86,7 @@ func TestTopicGroupStaticMembers(t *testing.T) {
 	s.start()
 	// A leader that comes back wants a rebalance unless it would assign the same:
 	// a range depends on nothing but the names of the members.
-	c := newCrew(s, 6, kgo.Balancers(kgo.RangeBalancer()), kgo.SessionTimeout(30*time.Second))
+	c := newCrew(s, 6, kgo.Balancers(kgo.RangeBalancer()), kgo.SessionTimeout(30*time.Second), tellIfFailed(t))
 	for i := range 3 {
 		c.addStatic(fmt.Sprint("till-", i))
 	}
@@ -122,6 +124,32 @@ func TestTopicGroupStaticMembers(t *testing.T) {
 	comeBack("a member was cut off, and the server killed")
 	c.finish()
 }
+
+// tellIfFailed keeps what clients log of their groups, and shows its end if the test
+// fails: why a member has joined anew, only its client knows.
+func tellIfFailed(t *testing.T) kgo.Opt {
+	var log bytes.Buffer
+	var mu sync.Mutex
+	write := func(b []byte) (int, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return log.Write(b)
+	}
+	t.Cleanup(func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if t.Failed() {
+			t.Logf("the clients' log:\n%s", tail(log.Bytes(), 40_000))
+		}
+	})
+	return kgo.WithLogger(kgo.BasicLogger(writerFunc(write), kgo.LogLevelInfo, func() string {
+		return time.Now().Format("15:04:05.000 ")
+	}))
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 // restartServer kills the server and starts it. Members find it again at once: a
 // client that cannot connect takes itself for dropped and joins anew, which is a

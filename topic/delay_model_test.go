@@ -192,15 +192,19 @@ func (m *delayMachine) cancel(t *rapid.T) {
 	}
 	id := rapid.SampledFrom(m.ids).Draw(t, "id")
 	m.group.Go(func() {
+		m.mu.Lock()
+		sent := m.sent[strings.TrimPrefix(id, "id-")]
+		acknowledged := sent.acknowledged
+		m.mu.Unlock()
 		err := m.current().delays.Cancel(context.Background(), id)
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		sent := m.sent[strings.TrimPrefix(id, "id-")]
 		switch {
 		case err == nil:
 			sent.canceled = true
-			// A producer that was not answered sends a canceled record again.
-			sent.maybeCanceled = !sent.acknowledged
+			// A producer that was not answered when it was canceled sends the
+			// record again, and may be answered before the cancel is.
+			sent.maybeCanceled = !acknowledged
 		case !errors.Is(err, topic.ErrNotFound):
 			sent.maybeCanceled = true
 		}

@@ -48,6 +48,7 @@ type group struct {
 
 	state            GroupState
 	generation       int32
+	skip             int32 // numbers that the next generation leaves out
 	protocolType     string
 	protocol, leader string
 	emptySince       time.Time

@@ -100,10 +100,11 @@ func (g *group) completeJoin(now time.Time) {
 		return
 	}
 	g.rebalanceAt = time.Time{}
-	if g.generation == math.MaxInt32 {
+	if g.generation >= math.MaxInt32-g.skip {
 		g.generation = 0
 	}
-	g.generation++
+	g.generation += 1 + g.skip
+	g.skip = 0
 	if len(g.members) == 0 {
 		g.becomeEmpty(now)
 		return

@@ -81,9 +81,15 @@ func (g *group) record(assignments map[string][]byte) groupRecord {
 	return r
 }
 
+// unstoredGenerations is how many numbers are left out after a restart: those of
+// generations that had begun, whose members may still believe in them, but were
+// not stored.
+const unstoredGenerations = 100
+
 // restore makes the group what the record says. Sessions begin anew.
 func (g *group) restore(now time.Time, r groupRecord) {
 	g.generation, g.protocolType, g.protocol, g.leader = r.Generation, r.ProtocolType, r.Protocol, r.Leader
+	g.skip = unstoredGenerations
 	if r.EmptySinceMS != 0 {
 		g.emptySince = time.UnixMilli(r.EmptySinceMS)
 	}

@@ -272,11 +272,12 @@ func (m *groupModel) lookAtCommits() error {
 func (m *groupModel) look() error {
 	if _, err := m.groups.Describe("g"); errors.Is(err, topic.ErrNoGroup) {
 		m.life++
-		m.generation = 0
+		defer func() { m.generation = 0 }() // answers that are read now may be of the group that is gone
 	}
+	before := m.generation // what was answered since then has no order
 	for _, c := range m.clients {
 		if c.joining != nil && settled(c.joining) {
-			if err := m.joined(c); err != nil {
+			if err := m.joined(c, before); err != nil {
 				return err
 			}
 		}
@@ -292,7 +293,7 @@ func (m *groupModel) look() error {
 	return m.lookAtOffsets()
 }
 
-func (m *groupModel) joined(c *modelClient) error {
+func (m *groupModel) joined(c *modelClient, least int32) error {
 	before := c.MemberIdentity
 	err := c.finishJoin(c.joining)
 	c.joining = nil
@@ -302,10 +303,10 @@ func (m *groupModel) joined(c *modelClient) error {
 	if before.Generation != c.Generation {
 		c.old = before
 	}
-	if c.Generation < m.generation {
-		return fmt.Errorf("client %s joined generation %d after %d", c.join.Client, c.Generation, m.generation)
+	if c.Generation < least {
+		return fmt.Errorf("client %s joined generation %d after %d", c.join.Client, c.Generation, least)
 	}
-	m.generation = c.Generation
+	m.generation = max(m.generation, c.Generation)
 	return nil
 }
 

@@ -89,10 +89,7 @@ func (p *Partition) keepDelays(ctx context.Context) {
 			return
 		}
 		p.broker.log.Error("delayed records cannot be read or written", "partition", p.String(), "error", err, "again_in", wait)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-		}
+		pause(ctx, wait)
 	}
 }
 

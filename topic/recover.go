@@ -107,7 +107,7 @@ func (p *Partition) load(ctx context.Context) error {
 	}
 	// Where the log has lost its end, and the metadata has not, records that come
 	// now must not be below the start.
-	end.Mark.Next = max(end.Mark.Next, p.start)
+	end.Mark.Next = max(end.Mark.Next, p.Ends().Start)
 	if end, err = p.fence(ctx, end); err != nil {
 		return err
 	}

@@ -12,7 +12,9 @@ import (
 type Publisher interface {
 	// Publish returns nil when all events are durable there. Otherwise the same
 	// events come again, in the same order: some of them may then be there twice,
-	// with the same IDs. It is called with one batch at a time, in order, of at most
+	// with the same IDs. Events come again too if that they were published could not
+	// be recorded: all of a batch, perhaps with others after them, also after a
+	// restart. It is called with one batch at a time, in order, of at most
 	// some thousand events and about 4 MiB, each event at most MaxEventBytes. Ctx
 	// ends after 30 s, and when the engine stops; Publish must return then.
 	Publish(ctx context.Context, events []Event) error

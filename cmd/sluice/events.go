@@ -37,6 +37,10 @@ const (
 const (
 	// eventScanBytes is the most that is read of each partition.
 	eventScanBytes = 64 << 20
+	// eventLookBack is how many of a partition's last offsets are read however old
+	// the events are: more than are published together. If the clock was set back,
+	// records are older than their events.
+	eventLookBack = 10_000
 	eventReadBytes = 1 << 20
 )
 
@@ -45,7 +49,7 @@ const (
 // Each event appears in the topic once. What the process itself tries again is
 // recognised as that of an idempotent producer. What a process before this one
 // has published and not confirmed is the beginning of the outbox: its records are
-// looked for once, from the time of the oldest event on.
+// looked for once, from the time of the oldest event on, and among the last ones.
 type eventPublisher struct {
 	broker *topic.Broker
 	log    *slog.Logger
@@ -284,8 +288,10 @@ func (p *eventPublisher) look(ctx context.Context, to *topic.Topic, events []bul
 		if err != nil {
 			return nil, err
 		}
-		if offset < 0 {
-			continue
+		ends := partition.Ends()
+		last := max(ends.Start, ends.HighWatermark-eventLookBack)
+		if offset < 0 || offset > last {
+			offset = last
 		}
 		if err := p.lookIn(ctx, to, partition.Number(), offset, func(id string) {
 			if wanted[id] {

@@ -31,8 +31,10 @@ type publishing struct {
 	publisher *eventPublisher
 	// happened are all events; those from first on wait in the outbox. Open is the
 	// batch that the engine tries again until it succeeds.
+	// It has the oldest that wait, at most `most`.
 	happened []bulk.Event
 	first    int
+	most     int
 	open     []bulk.Event
 	// choices say what happens; at the end of them, all that is left is published.
 	choices []int
@@ -76,13 +78,19 @@ func (m *publishing) happen() {
 	time.Sleep(time.Second)
 }
 
+// oldest are the events that the engine publishes together: when they come again,
+// there may be more of them, and never fewer.
+func (m *publishing) oldest() []bulk.Event {
+	return m.happened[m.first:min(m.first+m.most, len(m.happened))]
+}
+
 // publish hands a batch over, as the engine does.
 func (m *publishing) publish() {
 	if m.open == nil {
 		if m.first == len(m.happened) {
 			return
 		}
-		m.open = m.happened[m.first : m.first+1+m.pick(len(m.happened)-m.first)]
+		m.open = m.oldest()
 	}
 	switch m.pick(4) {
 	case 0:
@@ -112,8 +120,8 @@ func (m *publishing) publish() {
 func (m *publishing) die() {
 	if m.open == nil {
 		var some []bulk.Event
-		for _, e := range m.happened[m.first:] {
-			if m.pick(2) == 0 && !slices.ContainsFunc(m.happened[m.first:], func(o bulk.Event) bool {
+		for _, e := range m.oldest() {
+			if m.pick(2) == 0 && !slices.ContainsFunc(m.oldest(), func(o bulk.Event) bool {
 				return o.Action == e.Action && o.ID != e.ID
 			}) {
 				some = append(some, e)
@@ -204,6 +212,7 @@ func (m *publishing) check() error {
 }
 
 func (m *publishing) run() error {
+	m.most = 1 + m.pick(12)
 	m.begin()
 	for len(m.choices) > 0 {
 		[]func(){m.happen, m.publish, m.publish, m.die, m.intrude}[m.pick(5)]()
@@ -212,7 +221,9 @@ func (m *publishing) run() error {
 	if m.open != nil { // that comes first, and it may be noted
 		m.must(m.publisher.Publish(m.t.Context(), m.open))
 	}
-	m.must(m.publisher.Publish(m.t.Context(), m.happened[m.first:]))
+	for ; m.first < len(m.happened); m.first += len(m.oldest()) {
+		m.must(m.publisher.Publish(m.t.Context(), m.oldest()))
+	}
 	err := m.check()
 	m.must(m.broker.Stop(m.t.Context()))
 	return err

@@ -44,6 +44,10 @@ var packages = map[string]rule{
 	"topic/natsstore":   {imports: []string{"lifecycle", "topic"}, refuses: []string{"net"}},
 	"topic/api":         {imports: []string{"topic"}, refuses: []string{nats}},
 	"topic/storetest":   {imports: []string{"topic"}, testOnly: true},
+	"room": {
+		imports: []string{"lifecycle", "spelling"},
+		refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"},
+	},
 	"lifecycle":         {refuses: []string{"github.com", "net"}},
 	"spelling":          {refuses: []string{"github.com", "net", "os"}},
 	"examples":          {},
@@ -67,6 +71,7 @@ var packages = map[string]rule{
 const (
 	pebble = "github.com/cockroachdb/pebble"
 	nats   = "github.com/nats-io"
+	redis  = "github.com/redis"
 )
 
 // notInTheBinary are packages that only tests need.

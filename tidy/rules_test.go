@@ -41,6 +41,8 @@ var packages = map[string]rule{
 
 	"topic/kafka": {imports: []string{"lifecycle", "topic"}, refuses: []string{nats}},
 
+	"room/proxied": {refuses: []string{pebble, redis}},
+
 	"topic/natsstore":   {imports: []string{"lifecycle", "topic"}, refuses: []string{"net"}},
 	"topic/api":         {imports: []string{"topic"}, refuses: []string{nats}},
 	"topic/storetest":   {imports: []string{"topic"}, testOnly: true},

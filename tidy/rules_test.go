@@ -42,6 +42,7 @@ var packages = map[string]rule{
 	"topic/kafka": {imports: []string{"lifecycle", "topic"}, refuses: []string{nats}},
 
 	"room/proxied": {refuses: []string{pebble, redis}},
+	"room/watch":   {imports: []string{"lifecycle", "room"}, refuses: []string{pebble, redis}},
 
 	"topic/natsstore":   {imports: []string{"lifecycle", "topic"}, refuses: []string{"net"}},
 	"topic/api":         {imports: []string{"topic"}, refuses: []string{nats}},

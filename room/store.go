@@ -19,7 +19,8 @@ import (
 // which comes before all numbers. It keeps the active, who are called or inside,
 // by when that ends. Calling takes the first visitors of the line that wait and are
 // not skipped; one that has not asked for Terms.Abandon is skipped instead, until it
-// asks. Moves that call do so as the last thing they do.
+// asks. Silence is counted up to the last Expire, so that it does not grow while the
+// service is away. Moves that call do so as the last thing they do.
 type Store interface {
 	// Rooms returns the records of all rooms, by name.
 	Rooms(ctx context.Context) ([]Record, error)
@@ -81,6 +82,11 @@ type Store interface {
 	// otherwise ErrConflict. None is logged.
 	PutKeys(ctx context.Context, keys []SigningKey, seen int) error
 
+	// Lease gives a name to one holder at a time: true if nobody has it or the holder
+	// has it already, until ttl from now. With a ttl of 0 the holder gives it back. It
+	// need not survive the store's end.
+	Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error)
+
 	// Now is the store's time.
 	Now(ctx context.Context) (time.Time, error)
 	// Close ends the store after what was accepted is durable.
@@ -129,7 +135,8 @@ type Terms struct {
 	Calls int64
 	// Tick is when the batch is due, in milliseconds since the epoch. Calling happens
 	// then only in Expire, only if Tick is higher than that of the last batch, and once:
-	// what is not used lapses. 0: there are no ticks.
+	// what is not used lapses. An Expire that may call nobody, because of Capacity, From
+	// or Until, uses no tick up. 0: there are no ticks.
 	Tick int64
 	// Nobody is called before From, nor from Until on. A zero Until is never.
 	From, Until time.Time

@@ -80,9 +80,9 @@ type Store interface {
 	// in that order. It does some thousand at a time.
 	//
 	// It is called for each room at least every second while the service lives. If the
-	// service was away until this call, who waits counts as having asked now (but who is
-	// skipped stays so until it really asks), and who is called has at least the claim
-	// window from now on. An embedded store that was opened has been away.
+	// service was away until this call, who waits or is called counts as having asked now
+	// (but who is skipped stays so until it really asks), and who is called has at least
+	// the claim window from now on. An embedded store that was opened has been away.
 	Expire(ctx context.Context, terms Terms) (Due, error)
 	// Status returns how many there are.
 	Status(ctx context.Context, name string) (Status, error)

@@ -44,6 +44,7 @@ var packages = map[string]rule{
 	"topic/natsstore": {imports: []string{"lifecycle", "topic"}, refuses: []string{"net"}},
 	"topic/api":       {imports: []string{"topic"}, refuses: []string{nats}},
 	"topic/storetest": {imports: []string{"topic"}, testOnly: true},
+	"room/proxied":    {refuses: []string{pebble, redis}},
 	"room": {
 		imports: []string{"lifecycle", "spelling"},
 		refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"},

@@ -95,13 +95,14 @@ func (p pace) beforeOpening(until time.Duration, spread float64) time.Duration {
 		window = max(window, p.busy)
 	}
 	patience := min(max(p.longest, p.busy), p.most)
+	window = min(window, patience)
 	switch {
 	case until > patience:
 		return patience - part(patience/8)
 	case until > window:
 		return max(until-part(window), p.least)
 	case p.near:
-		return max(until+part(p.window-until), p.least)
+		return max(until+part(window-until), p.least)
 	default:
 		return max(min(until+part(patience), p.most), p.least)
 	}

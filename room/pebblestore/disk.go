@@ -21,22 +21,23 @@ type disk struct {
 	reserve int64
 
 	mu     sync.Mutex
-	looked time.Time
+	looked int64 // in milliseconds
+	seen   bool
 	free   uint64
 	known  bool
 }
 
 // check returns room.ErrFull if adding bytes would reach into the reserve.
-func (d *disk) check(now time.Time, adding int) error {
+func (d *disk) check(now int64, adding int) error {
 	if d.reserve <= 0 {
 		return nil
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.looked.IsZero() || now.Sub(d.looked) >= diskLook {
+	if !d.seen || now-d.looked >= diskLook.Milliseconds() {
 		usage, err := d.fs.GetDiskUsage(d.dir)
 		// Where free space cannot be told, the disk itself says when it is full.
-		d.known, d.free, d.looked = err == nil, usage.AvailBytes, now
+		d.known, d.free, d.looked, d.seen = err == nil, usage.AvailBytes, now, true
 	}
 	if !d.known {
 		return nil

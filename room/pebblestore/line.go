@@ -1,8 +1,21 @@
 package pebblestore
 
+import "cmp"
+
 // spot is where a visitor stands in a line: by its draw if that is not
 // negative, and else by its number.
 type spot struct{ draw, number int64 }
+
+// compareSpots is negative if a is before b.
+func compareSpots(a, b spot) int {
+	switch {
+	case a.draw >= 0 && b.draw < 0:
+		return -1
+	case a.draw < 0 && b.draw >= 0:
+		return 1
+	}
+	return cmp.Or(cmp.Compare(a.draw, b.draw), cmp.Compare(a.number, b.number))
+}
 
 // noDraw is the draw of a visitor whose place is its number's.
 const noDraw = -1

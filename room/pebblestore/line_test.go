@@ -1,7 +1,6 @@
 package pebblestore
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -14,18 +13,6 @@ import (
 type naive struct {
 	spots []spot
 	may   map[int64]bool
-}
-
-func compareSpots(a, b spot) int {
-	switch {
-	case a.draw >= 0 && b.draw < 0:
-		return -1
-	case a.draw < 0 && b.draw >= 0:
-		return 1
-	case a.draw != b.draw:
-		return cmp.Compare(a.draw, b.draw)
-	}
-	return cmp.Compare(a.number, b.number)
 }
 
 func (n *naive) add(s spot) {

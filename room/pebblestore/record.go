@@ -52,7 +52,7 @@ func decodeVisitor(value []byte) (v visitor, err error) {
 	r := reader{rest: value}
 	first := r.byte()
 	v.slot, v.draw = slot(first&slotMask), noDraw
-	if v.slot == slotNone || v.slot == slotSkipped || v.slot > slotLast || first&^(slotMask|flagKey|flagDraw) != 0 {
+	if v.slot == slotNone || v.slot > slotLast || first&^(slotMask|flagKey|flagDraw) != 0 {
 		return v, errForm
 	}
 	if !v.slot.live() && first != byte(v.slot) {
@@ -86,16 +86,16 @@ type counts struct {
 	number, sequence                    int64 // the last ones given
 	admitted, missed, departed, expired int64
 	dropped                             int64 // events
-	tick                                int64
+	tick, calls                         int64 // of a batch, calls that are left to make
 }
 
 func (c *counts) append(to []byte) []byte {
-	return appendCounts(to, c.number, c.sequence, c.admitted, c.missed, c.departed, c.expired, c.dropped, c.tick)
+	return appendCounts(to, c.number, c.sequence, c.admitted, c.missed, c.departed, c.expired, c.dropped, c.tick, c.calls)
 }
 
 func decodeCounts(value []byte) (c counts, err error) {
 	r := reader{rest: value}
-	for _, field := range []*int64{&c.number, &c.sequence, &c.admitted, &c.missed, &c.departed, &c.expired, &c.dropped, &c.tick} {
+	for _, field := range []*int64{&c.number, &c.sequence, &c.admitted, &c.missed, &c.departed, &c.expired, &c.dropped, &c.tick, &c.calls} {
 		*field = r.count()
 	}
 	if !r.whole() {

@@ -5,8 +5,7 @@ import "github.com/sluice-project/sluice/room"
 // slot is where a visitor is, in a byte.
 type slot uint8
 
-// What a slot holds. The numbers are part of the format; slotSkipped is not
-// stored.
+// What a slot holds. The numbers are part of the format.
 const (
 	slotNone slot = iota // a number that was not given yet
 	slotWaiting
@@ -88,16 +87,20 @@ func (v *visitors) need(number int64) *page {
 	if p := v.page(number); p != nil {
 		return p
 	}
-	n := number >> pageBits
+	p := &page{number: number >> pageBits, people: new(people)}
+	v.put(p)
+	return p
+}
+
+// put puts a page behind all that were put before.
+func (v *visitors) put(p *page) {
 	if len(v.pages) == 0 {
-		v.base = n
+		v.base = p.number
 	}
-	for n-v.base >= int64(len(v.pages)) {
+	for p.number-v.base >= int64(len(v.pages)) {
 		v.pages = append(v.pages, nil)
 	}
-	p := &page{number: n, people: new(people)}
-	v.pages[n-v.base] = p
-	return p
+	v.pages[p.number-v.base] = p
 }
 
 // forget drops a page, and all forgotten ones at the beginning.

@@ -27,7 +27,9 @@ func times(short, long int) int {
 //
 // The Memory's clock follows the store's: each answer tells when the move was, and the
 // Memory makes the same move at that very millisecond.
-func RunModel(t *testing.T, harness Harness) {
+func RunModel(t *testing.T, harness Harness) { checkModel(t, harness) }
+
+func checkModel(t testing.TB, harness Harness) {
 	steps := 0
 	check := func(rt *rapid.T) {
 		m := newMachine(t, rt, harness)
@@ -93,7 +95,7 @@ type machineRoom struct {
 	partial  bool // the history is not whole
 }
 
-func newMachine(t *testing.T, rt *rapid.T, harness Harness) *machine {
+func newMachine(t testing.TB, rt *rapid.T, harness Harness) *machine {
 	m := &machine{kit: newKit(rapidTB{TB: t, rapid: rt}, harness), bubble: harness.Bubble, memory: NewMemory()}
 	m.must(m.store.RemoveRoom(ctx, "shop"))
 	m.memory.clock = func() time.Time { return m.clock }

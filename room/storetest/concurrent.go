@@ -223,13 +223,15 @@ func tickCrowd(k *kit) {
 	ticks := times(20, 100)
 	k.terms.Abandon, k.terms.Away = 1_000*time.Hour, 1_000*time.Hour
 	k.enter(batch * ticks)
+	k.tick(0, 0)
+	k.expire()
 	for i := range int64(ticks) {
 		before := k.terms.Tick
 		k.tick(10*time.Second, batch)
 		now := k.terms
 		k.work(workers, func(worker int) error {
 			terms := now
-			terms.Tick = []int64{now.Tick, max(1, before), now.Tick, now.Tick + 60_000}[worker%4]
+			terms.Tick = []int64{now.Tick, before, now.Tick, now.Tick + 60_000}[worker%4]
 			_, err := k.store.Expire(ctx, terms)
 			return err
 		})

@@ -17,7 +17,7 @@ type rule struct {
 // packages names every package of the module, by its folder.
 var packages = map[string]rule{
 	"cmd/sluice": {imports: []string{
-		"bulk", "bulk/api", "bulk/api/wire", "bulk/client", "bulk/pebblestore", "bulk/upload", "bulk/webhook", "config", "examples", "lifecycle", "ops", "topic", "topic/api", "topic/kafka", "topic/natsstore",
+		"bulk", "bulk/api", "bulk/api/wire", "bulk/client", "bulk/pebblestore", "bulk/upload", "bulk/webhook", "config", "examples", "lifecycle", "ops", "room", "topic", "topic/api", "topic/kafka", "topic/natsstore",
 	}},
 	"config": {imports: []string{"bulk", "bulk/webhook", "topic", "spelling"}},
 	"ops":    {imports: []string{"lifecycle"}},
@@ -41,9 +41,10 @@ var packages = map[string]rule{
 
 	"topic/kafka": {imports: []string{"lifecycle", "topic"}, refuses: []string{nats}},
 
-	"topic/natsstore":   {imports: []string{"lifecycle", "topic"}, refuses: []string{"net"}},
-	"topic/api":         {imports: []string{"topic"}, refuses: []string{nats}},
-	"topic/storetest":   {imports: []string{"topic"}, testOnly: true},
+	"topic/natsstore": {imports: []string{"lifecycle", "topic"}, refuses: []string{"net"}},
+	"topic/api":       {imports: []string{"topic"}, refuses: []string{nats}},
+	"topic/storetest": {imports: []string{"topic"}, testOnly: true},
+	"room/proxied":    {refuses: []string{pebble, redis}},
 	"room": {
 		imports: []string{"lifecycle", "spelling"},
 		refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"},
@@ -63,6 +64,8 @@ var packages = map[string]rule{
 	"bench":             {imports: []string{"bulk", "bulk/pebblestore"}},
 	"bench/cmd/compare": {imports: []string{"bench"}},
 	"e2e/clients":       {testOnly: true},
+
+	"redistest": {testOnly: true},
 
 	"sim":  {testOnly: true, virtualTime: true},
 	"e2e":  {testOnly: true},

@@ -17,7 +17,7 @@ type rule struct {
 // packages names every package of the module, by its folder.
 var packages = map[string]rule{
 	"cmd/sluice": {imports: []string{
-		"bulk", "bulk/api", "bulk/api/wire", "bulk/client", "bulk/pebblestore", "bulk/upload", "bulk/webhook", "config", "examples", "lifecycle", "ops", "topic", "topic/api", "topic/kafka", "topic/natsstore",
+		"bulk", "bulk/api", "bulk/api/wire", "bulk/client", "bulk/pebblestore", "bulk/upload", "bulk/webhook", "config", "examples", "lifecycle", "ops", "room", "topic", "topic/api", "topic/kafka", "topic/natsstore",
 	}},
 	"config": {imports: []string{"bulk", "bulk/webhook", "topic", "spelling"}},
 	"ops":    {imports: []string{"lifecycle"}},
@@ -44,6 +44,7 @@ var packages = map[string]rule{
 	"topic/natsstore": {imports: []string{"lifecycle", "topic"}, refuses: []string{"net"}},
 	"topic/api":       {imports: []string{"topic"}, refuses: []string{nats}},
 	"topic/storetest": {imports: []string{"topic"}, testOnly: true},
+	"room/proxied":    {refuses: []string{pebble, redis}},
 	"room": {
 		imports: []string{"lifecycle", "spelling"},
 		refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"},

@@ -253,7 +253,7 @@ func (h *hearing) Result(ctx context.Context, actions []bulk.Action, tells strin
 		failed := h.err
 		h.mu.Unlock()
 		if failed != nil {
-			return nil, fmt.Errorf("read %s: %w", eventsTopic, failed)
+			return nil, fmt.Errorf("read %s: %w", bulkEventsTopic, failed)
 		}
 		if behind == 0 && all >= result.Want || time.Now().After(deadline) {
 			break
@@ -280,7 +280,7 @@ func (r *eventsResult) facts() []fact {
 		{
 			name: "events", checked: true, ok: r.Err == nil,
 			text: fmt.Sprintf("%s in %s: %s told of each state once and in order,\nand %s of the jobs of %s, each once",
-				humanize.Comma(r.total), eventsTopic, counted(int64(r.Actions), "action"), humanize.Comma(int64(len(r.jobs))), printable(r.Tells)),
+				humanize.Comma(r.total), bulkEventsTopic, counted(int64(r.Actions), "action"), humanize.Comma(int64(len(r.jobs))), printable(r.Tells)),
 		},
 		{
 			name: "committed", checked: true, ok: r.Committed == r.All && r.All == r.Want,
@@ -291,7 +291,7 @@ func (r *eventsResult) facts() []fact {
 
 // writeTail writes the last events.
 func (r *eventsResult) writeTail(w io.Writer, columns int) {
-	fmt.Fprintf(w, "\nthe end of %s\n", eventsTopic)
+	fmt.Fprintf(w, "\nthe end of %s\n", bulkEventsTopic)
 	g := grid{Header: []string{"after", "place", "event", "tenant", ""}, Left: map[int]bool{2: true, 3: true, 4: true}}
 	for i := range r.tail {
 		e := &r.tail[i]

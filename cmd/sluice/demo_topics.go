@@ -60,7 +60,7 @@ func openDemo(ctx context.Context, dir string, config bulk.Config, address strin
 	if err != nil {
 		return nil, wrongUsage("--kafka: %w", err)
 	}
-	s.embedded, err = openEmbedded(dir, config, webhook.Options{}, bulk.WithPublisher(newEventPublisher(broker, log)))
+	s.embedded, err = openEmbedded(dir, config, webhook.Options{}, bulk.WithPublisher(newBulkPublisher(broker, log)))
 	if err != nil {
 		return nil, err
 	}
@@ -90,11 +90,11 @@ func (s *demoServer) closeTopics() (err error) {
 
 // Tail implements demoEngine.
 func (s *demoServer) Tail(ctx context.Context) (eventTail, error) {
-	if _, err := s.broker.AutoCreate(ctx, eventsTopic); err != nil {
+	if _, err := s.broker.AutoCreate(ctx, bulkEventsTopic); err != nil {
 		return nil, err
 	}
 	client, err := kgo.NewClient(
-		kgo.SeedBrokers(s.Brokers()), kgo.ClientID("sluice demo"), kgo.ConsumerGroup(demoGroup), kgo.ConsumeTopics(eventsTopic),
+		kgo.SeedBrokers(s.Brokers()), kgo.ClientID("sluice demo"), kgo.ConsumerGroup(demoGroup), kgo.ConsumeTopics(bulkEventsTopic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
 	)
 	if err != nil {
@@ -136,7 +136,7 @@ func (t *groupTail) Commit(ctx context.Context) error {
 
 // Behind implements eventTail.
 func (t *groupTail) Behind(ctx context.Context) (behind, all int64, err error) {
-	ends, err := t.admin.ListEndOffsets(ctx, eventsTopic)
+	ends, err := t.admin.ListEndOffsets(ctx, bulkEventsTopic)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -144,13 +144,13 @@ func (t *groupTail) Behind(ctx context.Context) (behind, all int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	for number, end := range ends[eventsTopic] {
+	for number, end := range ends[bulkEventsTopic] {
 		if end.Err != nil {
 			return 0, 0, end.Err
 		}
 		all += end.Offset
 		behind += end.Offset
-		if at, found := committed.Lookup(eventsTopic, number); found && at.At > 0 {
+		if at, found := committed.Lookup(bulkEventsTopic, number); found && at.At > 0 {
 			behind -= at.At
 		}
 	}

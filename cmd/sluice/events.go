@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,12 +13,16 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/topic"
 )
 
-// eventsTopic is where the events of bulk are published. It is made when the
-// first event comes, if it does not exist, whether or not clients may make topics.
-const eventsTopic = "sluice.bulk.events"
+// The topics that events are published to. Each is made when the first event comes,
+// if it does not exist, whether or not clients may make topics.
+const (
+	bulkEventsTopic = "sluice.bulk.events"
+	roomEventsTopic = "sluice.room.events"
+)
 
 const (
 	eventContentType = "application/cloudevents+json"
@@ -33,18 +36,45 @@ const (
 	eventAhead = 30 * time.Minute
 )
 
-// The bounds of looking for events that are in the topic already.
-const (
-	// eventScanBytes is the most that is read of each partition.
-	eventScanBytes = 64 << 20
-	// eventLookBack is how many of a partition's last offsets are read however old
-	// the events are: more than are published together. If the clock was set back,
-	// records are older than their events.
-	eventLookBack = 10_000
-	eventReadBytes = 1 << 20
-)
+// occurrence is an event of any part, as a topic needs it.
+type occurrence struct {
+	// id is the event's own among all of its source.
+	id string
+	// key is what events stay in order by.
+	key string
+	at  time.Time
+	// encode returns the CloudEvent in JSON.
+	encode func() ([]byte, error)
+}
 
-// eventPublisher is a bulk.Publisher over the topics of this process.
+// publisherOf is the Publisher of a part, whose events are of type E.
+type publisherOf[E any] struct {
+	*eventPublisher
+	of func(*E) occurrence
+}
+
+// Publish implements bulk.Publisher and room.Publisher.
+func (p publisherOf[E]) Publish(ctx context.Context, events []E) error {
+	occurrences := make([]occurrence, len(events))
+	for i := range events {
+		occurrences[i] = p.of(&events[i])
+	}
+	return p.publish(ctx, occurrences)
+}
+
+func newBulkPublisher(broker *topic.Broker, log *slog.Logger) publisherOf[bulk.Event] {
+	return publisherOf[bulk.Event]{newEventPublisher(broker, bulkEventsTopic, bulk.EventSource, log), func(e *bulk.Event) occurrence {
+		return occurrence{id: e.ID, key: e.Action, at: e.Time, encode: e.CloudEvent}
+	}}
+}
+
+func newRoomPublisher(broker *topic.Broker, log *slog.Logger) publisherOf[room.Notice] {
+	return publisherOf[room.Notice]{newEventPublisher(broker, roomEventsTopic, room.EventSource, log), func(n *room.Notice) occurrence {
+		return occurrence{id: n.ID(), key: n.Visitor(), at: n.Time, encode: n.CloudEvent}
+	}}
+}
+
+// eventPublisher publishes events to a topic of this process.
 //
 // Each event appears in the topic once. What the process itself tries again is
 // recognised as that of an idempotent producer. What a process before this one
@@ -53,6 +83,8 @@ const (
 type eventPublisher struct {
 	broker *topic.Broker
 	log    *slog.Logger
+	// name is the topic's, source that of the events, as CloudEvents have it.
+	name, source string
 
 	// looked says that what earlier processes published has been looked for.
 	looked bool
@@ -67,8 +99,8 @@ type eventPublisher struct {
 	done  map[string]bool
 }
 
-func newEventPublisher(broker *topic.Broker, log *slog.Logger) *eventPublisher {
-	return &eventPublisher{broker: broker, log: log, sequences: map[int32]int32{}}
+func newEventPublisher(broker *topic.Broker, name, source string, log *slog.Logger) *eventPublisher {
+	return &eventPublisher{broker: broker, log: log, name: name, source: source, sequences: map[int32]int32{}}
 }
 
 // eventPlan is how events become batches: the same ones however often it is tried.
@@ -85,8 +117,8 @@ type partitionPlan struct {
 	batches []topic.Batch
 }
 
-// Publish implements bulk.Publisher.
-func (p *eventPublisher) Publish(ctx context.Context, events []bulk.Event) error {
+// publish returns nil when all events are durable in the topic.
+func (p *eventPublisher) publish(ctx context.Context, events []occurrence) error {
 	if len(events) == 0 {
 		return nil
 	}
@@ -106,7 +138,7 @@ func (p *eventPublisher) Publish(ctx context.Context, events []bulk.Event) error
 		if slices.ContainsFunc(otherBatches, func(is error) bool { return errors.Is(err, is) }) {
 			p.startOver()
 		}
-		return fmt.Errorf("publish to %s: %w", eventsTopic, err)
+		return fmt.Errorf("publish to %s: %w", p.name, err)
 	}
 	p.under, p.done = nil, idsOf(events)
 	return nil
@@ -121,17 +153,17 @@ var otherBatches = []error{
 
 // topic returns the topic, which is made if it does not exist.
 func (p *eventPublisher) topic(ctx context.Context) (*topic.Topic, error) {
-	to, err := p.broker.Topic(eventsTopic)
+	to, err := p.broker.Topic(p.name)
 	if !errors.Is(err, topic.ErrNoTopic) {
 		return to, err
 	}
-	spec := topic.Spec{Name: eventsTopic}
+	spec := topic.Spec{Name: p.name}
 	if p.broker.Config().MaxMessageBytes < eventBatchBytes {
 		spec.Settings = map[string]string{"max.message.bytes": fmt.Sprint(eventBatchBytes)}
 	}
 	to, err = p.broker.Create(ctx, spec, false)
 	if errors.Is(err, topic.ErrTopicExists) {
-		return p.broker.Topic(eventsTopic)
+		return p.broker.Topic(p.name)
 	}
 	return to, err
 }
@@ -143,27 +175,27 @@ func (p *eventPublisher) startOver() {
 	clear(p.sequences)
 }
 
-func idsOf(events []bulk.Event) map[string]bool {
+func idsOf(events []occurrence) map[string]bool {
 	ids := make(map[string]bool, len(events))
 	for i := range events {
-		ids[events[i].ID] = true
+		ids[events[i].id] = true
 	}
 	return ids
 }
 
 // is tells whether the plan is that of these events.
-func (e *eventPlan) is(to *topic.Topic, events []bulk.Event) bool {
-	return e.topic == to && e.count == len(events) && e.first == events[0].ID && e.last == events[len(events)-1].ID
+func (e *eventPlan) is(to *topic.Topic, events []occurrence) bool {
+	return e.topic == to && e.count == len(events) && e.first == events[0].id && e.last == events[len(events)-1].id
 }
 
 // plan divides events among partitions and batches, and leaves out those that the
 // topic has.
-func (p *eventPublisher) plan(ctx context.Context, to *topic.Topic, events []bulk.Event) (*eventPlan, error) {
+func (p *eventPublisher) plan(ctx context.Context, to *topic.Topic, events []occurrence) (*eventPlan, error) {
 	had := p.done
 	if !p.looked {
 		found, err := p.look(ctx, to, events)
 		if err != nil {
-			return nil, fmt.Errorf("look for events in %s: %w", eventsTopic, err)
+			return nil, fmt.Errorf("look for events in %s: %w", p.name, err)
 		}
 		for id := range p.done {
 			found[id] = true
@@ -177,8 +209,8 @@ func (p *eventPublisher) plan(ctx context.Context, to *topic.Topic, events []bul
 		}
 		p.producer, p.hasProducer = id, true
 	}
-	made := &eventPlan{topic: to, count: len(events), first: events[0].ID, last: events[len(events)-1].ID}
-	records, err := divide(events, had, len(to.Partitions()))
+	made := &eventPlan{topic: to, count: len(events), first: events[0].id, last: events[len(events)-1].id}
+	records, err := p.divide(events, had, len(to.Partitions()))
 	if err != nil {
 		return nil, err
 	}
@@ -195,12 +227,12 @@ func (p *eventPublisher) plan(ctx context.Context, to *topic.Topic, events []bul
 
 // divide makes records of events, by partition: by the hash of the key that
 // Kafka's clients use.
-func divide(events []bulk.Event, had map[string]bool, partitions int) ([][]topic.Record, error) {
-	choose := kgo.StickyKeyPartitioner(nil).ForTopic(eventsTopic)
+func (p *eventPublisher) divide(events []occurrence, had map[string]bool, partitions int) ([][]topic.Record, error) {
+	choose := kgo.StickyKeyPartitioner(nil).ForTopic(p.name)
 	records := make([][]topic.Record, partitions)
 	now := time.Now()
 	for i := range events {
-		if had[events[i].ID] {
+		if had[events[i].id] {
 			continue
 		}
 		record, err := eventRecord(&events[i], now)
@@ -214,17 +246,17 @@ func divide(events []bulk.Event, had map[string]bool, partitions int) ([][]topic
 }
 
 // eventRecord is an event as a record, in structured mode.
-func eventRecord(e *bulk.Event, now time.Time) (topic.Record, error) {
-	value, err := e.CloudEvent()
+func eventRecord(e *occurrence, now time.Time) (topic.Record, error) {
+	value, err := e.encode()
 	if err != nil {
-		return topic.Record{}, fmt.Errorf("event %s: %w", e.ID, err)
+		return topic.Record{}, fmt.Errorf("event %s: %w", e.id, err)
 	}
-	at := e.Time
+	at := e.at
 	if at.After(now.Add(eventAhead)) { // the clock was set back
 		at = now
 	}
 	return topic.Record{
-		Timestamp: at.UnixMilli(), Key: []byte(e.Action), Value: value,
+		Timestamp: at.UnixMilli(), Key: []byte(e.key), Value: value,
 		Headers: []topic.Header{{Key: "content-type", Value: []byte(eventContentType)}},
 	}, nil
 }
@@ -276,78 +308,4 @@ func (e *eventPlan) publish(ctx context.Context) error {
 		})
 	}
 	return appending.Wait()
-}
-
-// look returns which of the events the topic has.
-func (p *eventPublisher) look(ctx context.Context, to *topic.Topic, events []bulk.Event) (map[string]bool, error) {
-	wanted := idsOf(events)
-	oldest := slices.MinFunc(events, func(a, b bulk.Event) int { return a.Time.Compare(b.Time) }).Time
-	found := map[string]bool{}
-	for _, partition := range to.Partitions() {
-		offset, _, err := partition.OffsetAt(ctx, min(oldest.UnixMilli(), time.Now().UnixMilli()))
-		if err != nil {
-			return nil, err
-		}
-		ends := partition.Ends()
-		last := max(ends.Start, ends.HighWatermark-eventLookBack)
-		if offset < 0 || offset > last {
-			offset = last
-		}
-		if err := p.lookIn(ctx, to, partition.Number(), offset, func(id string) {
-			if wanted[id] {
-				found[id] = true
-			}
-		}); err != nil {
-			return nil, err
-		}
-	}
-	return found, nil
-}
-
-// lookIn calls see with the id of each event of a partition from an offset on.
-func (p *eventPublisher) lookIn(ctx context.Context, to *topic.Topic, number int32, offset int64, see func(id string)) error {
-	for read := 0; read < eventScanBytes; {
-		fetched, err := to.Read(ctx, number, offset, eventReadBytes)
-		if errors.Is(err, topic.ErrOffsetOutOfRange) && offset < fetched.Start { // retention was faster
-			offset = fetched.Start
-			continue
-		}
-		if err != nil || len(fetched.Data) == 0 {
-			return err
-		}
-		for _, piece := range fetched.Data {
-			batches, err := topic.SplitBatches(piece)
-			if err != nil {
-				return err
-			}
-			for _, batch := range batches {
-				if err := seeEvents(batch, see); err != nil {
-					return err
-				}
-				offset = batch.Next()
-			}
-		}
-		read += fetched.Size
-	}
-	p.log.Warn("more was written to the topic of events than is searched: events of before a crash may be there twice, with the same id",
-		"topic", eventsTopic, "partition", number, "bytes", eventScanBytes)
-	return nil
-}
-
-// seeEvents calls see with the ids of a batch's events. What is no event of bulk,
-// and was written by others, has none.
-func seeEvents(batch topic.Batch, see func(id string)) error {
-	if batch.Control() {
-		return nil
-	}
-	for record, err := range batch.Records() {
-		if err != nil {
-			return err
-		}
-		var event struct{ ID, Source string }
-		if json.Unmarshal(record.Value, &event) == nil && event.Source == bulk.EventSource {
-			see(event.ID)
-		}
-	}
-	return nil
 }

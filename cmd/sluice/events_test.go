@@ -18,24 +18,87 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/storetest"
 )
 
+// happening is an event of the model, of either part.
+type happening struct {
+	number, subject int
+	at              time.Time
+	padding         int
+}
+
+// kind is how a part's events are published.
+type kind struct {
+	topic string
+	open  func(broker *topic.Broker, log *slog.Logger) func(context.Context, []happening) error
+	// id and key are what the topic has of it.
+	id, key func(happening) string
+}
+
+func bulkEvent(h happening) bulk.Event {
+	action := fmt.Sprint("action-", h.subject)
+	return bulk.Event{
+		ID: fmt.Sprint("run-", h.number), Type: bulk.ActionPaused, Subject: action, Action: action, Tenant: "acme", Time: h.at,
+		Data: json.RawMessage(`{"x":"` + strings.Repeat("y", h.padding) + `"}`),
+	}
+}
+
+// roomNotice has no padding: those events are small.
+func roomNotice(h happening) room.Notice {
+	return room.Notice{
+		Event: room.Event{Sequence: int64(h.number), Type: room.VisitorEntered, Number: int64(h.subject), Time: h.at},
+		Room:  "shop", Generation: "run",
+	}
+}
+
+// publishAs publishes happenings as the events of a part.
+func publishAs[E any](p publisherOf[E], as func(happening) E) func(context.Context, []happening) error {
+	return func(ctx context.Context, happened []happening) error {
+		var events []E
+		for _, h := range happened {
+			events = append(events, as(h))
+		}
+		return p.Publish(ctx, events)
+	}
+}
+
+var kinds = map[string]kind{
+	"bulk": {
+		topic: "sluice.bulk.events",
+		open: func(broker *topic.Broker, log *slog.Logger) func(context.Context, []happening) error {
+			return publishAs(newBulkPublisher(broker, log), bulkEvent)
+		},
+		id:  func(h happening) string { return bulkEvent(h).ID },
+		key: func(h happening) string { return bulkEvent(h).Action },
+	},
+	"room": {
+		topic: "sluice.room.events",
+		open: func(broker *topic.Broker, log *slog.Logger) func(context.Context, []happening) error {
+			return publishAs(newRoomPublisher(broker, log), roomNotice)
+		},
+		id:  func(h happening) string { n := roomNotice(h); return n.ID() },
+		key: func(h happening) string { n := roomNotice(h); return n.Visitor() },
+	},
+}
+
 // publishing is an outbox, and a topic that its events are published to. The
 // process may fail to append, fail to note that it has published, and die.
 type publishing struct {
-	t         *testing.T
-	store     *storetest.Memory
-	broker    *topic.Broker
-	publisher *eventPublisher
+	t      *testing.T
+	kind   kind
+	store  *storetest.Memory
+	broker *topic.Broker
+	hand   func(context.Context, []happening) error
 	// happened are all events; those from first on wait in the outbox. Open is the
 	// batch that the engine tries again until it succeeds.
 	// It has the oldest that wait, at most `most`.
-	happened []bulk.Event
+	happened []happening
 	first    int
 	most     int
-	open     []bulk.Event
+	open     []happening
 	// choices say what happens; at the end of them, all that is left is published.
 	choices []int
 }
@@ -62,17 +125,16 @@ func (m *publishing) begin() {
 	m.broker, err = topic.New(m.store, topic.Config{Partitions: 3, TailBytes: 2000, RetentionInterval: time.Hour})
 	m.must(err)
 	m.must(m.broker.Start(m.t.Context()))
-	m.publisher = newEventPublisher(m.broker, slog.New(slog.DiscardHandler))
+	m.hand = m.kind.open(m.broker, slog.New(slog.DiscardHandler))
 }
 
-// happen adds events of some actions to the outbox. The clock may be set back.
+// happen adds events of some subjects to the outbox. The clock may be set back.
 func (m *publishing) happen() {
 	for range 1 + m.pick(6) {
-		action := fmt.Sprint("action-", m.pick(7))
-		m.happened = append(m.happened, bulk.Event{
-			ID: fmt.Sprint("run-", len(m.happened)), Type: bulk.ActionPaused, Subject: action, Action: action, Tenant: "acme",
-			Time: time.Now().Add([]time.Duration{0, 0, -time.Minute, 2 * time.Hour}[m.pick(4)]),
-			Data: json.RawMessage(`{"x":"` + strings.Repeat("y", []int{0, 10, 300_000}[m.pick(3)]) + `"}`),
+		m.happened = append(m.happened, happening{
+			number: len(m.happened), subject: m.pick(7),
+			at:      time.Now().Add([]time.Duration{0, 0, -time.Minute, 2 * time.Hour}[m.pick(4)]),
+			padding: []int{0, 10, 300_000}[m.pick(3)],
 		})
 	}
 	time.Sleep(time.Second)
@@ -80,7 +142,7 @@ func (m *publishing) happen() {
 
 // oldest are the events that the engine publishes together: when they come again,
 // there may be more of them, and never fewer.
-func (m *publishing) oldest() []bulk.Event {
+func (m *publishing) oldest() []happening {
 	return m.happened[m.first:min(m.first+m.most, len(m.happened))]
 }
 
@@ -104,7 +166,7 @@ func (m *publishing) publish() {
 	}
 	ctx, cancel := context.WithTimeout(m.t.Context(), 30*time.Second)
 	defer cancel()
-	err := m.publisher.Publish(ctx, m.open)
+	err := m.hand(ctx, m.open)
 	m.store.FailAppends(nil, false)
 	time.Sleep(time.Minute) // the partition recovers
 	if err != nil {
@@ -119,15 +181,15 @@ func (m *publishing) publish() {
 // die ends the process, perhaps when some partitions have what waits.
 func (m *publishing) die() {
 	if m.open == nil {
-		var some []bulk.Event
+		var some []happening
 		for _, e := range m.oldest() {
-			if m.pick(2) == 0 && !slices.ContainsFunc(m.oldest(), func(o bulk.Event) bool {
-				return o.Action == e.Action && o.ID != e.ID
+			if m.pick(2) == 0 && !slices.ContainsFunc(m.oldest(), func(o happening) bool {
+				return o.subject == e.subject && o.number != e.number
 			}) {
 				some = append(some, e)
 			}
 		}
-		m.must(m.publisher.Publish(m.t.Context(), some))
+		m.must(m.hand(m.t.Context(), some))
 	}
 	old := m.broker
 	m.store, m.open = m.store.Reopen(), nil
@@ -137,7 +199,7 @@ func (m *publishing) die() {
 
 // intrude has somebody else write to the topic.
 func (m *publishing) intrude() {
-	to, err := m.publisher.topic(m.t.Context())
+	to, err := newEventPublisher(m.broker, m.kind.topic, "", slog.New(slog.DiscardHandler)).topic(m.t.Context())
 	m.must(err)
 	value := []string{"no JSON", `{"id":"run-0","source":"/elsewhere"}`, ""}[m.pick(3)]
 	batch, err := topic.NewBatch([]topic.Record{{Timestamp: time.Now().UnixMilli(), Value: []byte(value)}}, topic.BatchOptions{})
@@ -149,9 +211,9 @@ func (m *publishing) intrude() {
 }
 
 // eventsIn returns the records with a key that the topic has, by partition.
-func eventsIn(t *testing.T, broker *topic.Broker) (partitions [][]topic.Record) {
+func eventsIn(t *testing.T, broker *topic.Broker, name string) (partitions [][]topic.Record) {
 	t.Helper()
-	to, err := broker.Topic(eventsTopic)
+	to, err := broker.Topic(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,15 +245,15 @@ func eventsIn(t *testing.T, broker *topic.Broker) (partitions [][]topic.Record) 
 	return partitions
 }
 
-// check looks for each event: once, in the partition of its action, and after
-// those of the action that happened before.
+// check looks for each event: once, in the partition of its key, and after
+// those of the key that happened before.
 func (m *publishing) check() error {
 	want, got := map[string][]string{}, map[string][]string{}
 	for _, e := range m.happened {
-		want[e.Action] = append(want[e.Action], e.ID)
+		want[m.kind.key(e)] = append(want[m.kind.key(e)], m.kind.id(e))
 	}
-	choose := kgo.StickyKeyPartitioner(nil).ForTopic(eventsTopic)
-	for number, records := range eventsIn(m.t, m.broker) {
+	choose := kgo.StickyKeyPartitioner(nil).ForTopic(m.kind.topic)
+	for number, records := range eventsIn(m.t, m.broker, m.kind.topic) {
 		for _, record := range records {
 			var e struct{ ID string }
 			m.must(json.Unmarshal(record.Value, &e))
@@ -219,10 +281,10 @@ func (m *publishing) run() error {
 	}
 	m.happen()
 	if m.open != nil { // that comes first, and it may be noted
-		m.must(m.publisher.Publish(m.t.Context(), m.open))
+		m.must(m.hand(m.t.Context(), m.open))
 	}
 	for ; m.first < len(m.happened); m.first += len(m.oldest()) {
-		m.must(m.publisher.Publish(m.t.Context(), m.oldest()))
+		m.must(m.hand(m.t.Context(), m.oldest()))
 	}
 	err := m.check()
 	m.must(m.broker.Stop(m.t.Context()))
@@ -230,19 +292,23 @@ func (m *publishing) run() error {
 }
 
 // Whatever fails, and whenever the process dies: the topic has each event once,
-// those of an action in order.
+// those of an action, and of a visitor, in order.
 func TestEventsAreInTheTopicOnce(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
-		choices := rapid.SliceOfN(rapid.IntRange(0, 1<<16), 0, 120).Draw(r, "choices")
-		var wrong error
-		synctest.Test(t, func(t *testing.T) {
-			m := &publishing{t: t, store: storetest.NewMemory(), choices: choices}
-			wrong = m.run()
+	for name, kind := range kinds {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(r *rapid.T) {
+				choices := rapid.SliceOfN(rapid.IntRange(0, 1<<16), 0, 120).Draw(r, "choices")
+				var wrong error
+				synctest.Test(t, func(t *testing.T) {
+					m := &publishing{t: t, kind: kind, store: storetest.NewMemory(), choices: choices}
+					wrong = m.run()
+				})
+				if wrong != nil {
+					r.Fatal(wrong)
+				}
+			})
 		})
-		if wrong != nil {
-			r.Fatal(wrong)
-		}
-	})
+	}
 }
 
 // What others have written after the oldest event is read only so far.
@@ -257,7 +323,7 @@ func TestLookingForEventsIsBounded(t *testing.T) {
 		}
 		var logged bytes.Buffer
 		event := bulk.Event{ID: "run-1", Action: "a", Time: time.Now(), Data: json.RawMessage(`"` + strings.Repeat("x", 400_000) + `"`)}
-		p := newEventPublisher(broker, slog.New(slog.NewTextHandler(&logged, nil)))
+		p := newBulkPublisher(broker, slog.New(slog.NewTextHandler(&logged, nil)))
 		to, err := p.topic(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -299,10 +365,10 @@ func TestEventsOutgrowTheTopic(t *testing.T) {
 		if err := broker.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := broker.Create(t.Context(), topic.Spec{Name: eventsTopic, Settings: map[string]string{"max.message.bytes": "1000"}}, false); err != nil {
+		if _, err := broker.Create(t.Context(), topic.Spec{Name: bulkEventsTopic, Settings: map[string]string{"max.message.bytes": "1000"}}, false); err != nil {
 			t.Fatal(err)
 		}
-		p := newEventPublisher(broker, slog.New(slog.DiscardHandler))
+		p := newBulkPublisher(broker, slog.New(slog.DiscardHandler))
 		var events []bulk.Event
 		for i := range 5 {
 			events = append(events, bulk.Event{
@@ -313,13 +379,13 @@ func TestEventsOutgrowTheTopic(t *testing.T) {
 			t.Fatalf("got %v, want that it is too large", err)
 		}
 		enough := "100000"
-		if err := broker.Alter(t.Context(), eventsTopic, map[string]*string{"max.message.bytes": &enough}, false, false); err != nil {
+		if err := broker.Alter(t.Context(), bulkEventsTopic, map[string]*string{"max.message.bytes": &enough}, false, false); err != nil {
 			t.Fatal(err)
 		}
 		if err := p.Publish(t.Context(), events); err != nil {
 			t.Fatal(err)
 		}
-		to, err := broker.Topic(eventsTopic)
+		to, err := broker.Topic(bulkEventsTopic)
 		if err != nil {
 			t.Fatal(err)
 		}

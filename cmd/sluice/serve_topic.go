@@ -40,5 +40,5 @@ func openTopics(settings *config.Config, server *ops.Server, log *slog.Logger) (
 	server.Registry().MustRegister(edge.Collector())
 	server.Ready("topic", func(context.Context) error { return broker.Err() })
 	opened := &part{services: []lifecycle.Service{broker, edge}, close: store.Close}
-	return opened, newEventPublisher(broker, log), nil
+	return opened, newBulkPublisher(broker, log), nil
 }

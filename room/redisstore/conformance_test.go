@@ -49,3 +49,7 @@ func harness(server *redistest.Server) storetest.Harness {
 func TestConformance(t *testing.T) {
 	storetest.Run(t, harness(redistest.Start(t, redistest.Options{})))
 }
+
+func TestModel(t *testing.T) {
+	storetest.RunModel(t, harness(redistest.Start(t, redistest.Options{})))
+}

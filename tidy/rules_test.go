@@ -44,8 +44,12 @@ var packages = map[string]rule{
 	"topic/natsstore": {imports: []string{"lifecycle", "topic"}, refuses: []string{"net"}},
 	"topic/api":       {imports: []string{"topic"}, refuses: []string{nats}},
 	"topic/storetest": {imports: []string{"topic"}, testOnly: true},
-	"room/proxied":    {refuses: []string{pebble, redis}},
-	"room/watch":      {imports: []string{"lifecycle", "room"}, refuses: []string{pebble, redis}},
+	"room/gate": {
+		imports: []string{"room", "room/proxied", "room/watch"},
+		refuses: []string{pebble, redis, "github.com/prometheus"},
+	},
+	"room/proxied": {refuses: []string{pebble, redis}},
+	"room/watch":   {imports: []string{"lifecycle", "room"}, refuses: []string{pebble, redis}},
 	"room": {
 		imports: []string{"lifecycle", "spelling"},
 		refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"},

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"net/http"
+	"net/http/httputil"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -194,4 +195,9 @@ func (s *streams) Serve(w http.ResponseWriter, _ *http.Request, spec watch.Strea
 		_, _ = w.Write(spec.Format(nil, &sampleAnswer))
 	}
 	return s.err
+}
+
+// closeIdle closes what a proxy keeps open, so that no connection outlives its test.
+func closeIdle(proxy http.Handler) {
+	proxy.(*httputil.ReverseProxy).Transport.(*http.Transport).CloseIdleConnections()
 }

@@ -68,6 +68,8 @@ func Proxy(upstream *url.URL, options ProxyOptions) (http.Handler, error) {
 }
 
 func (o *ProxyOptions) rewrite(r *httputil.ProxyRequest, upstream *url.URL) {
+	// Nothing is decided by the query here, so the shop gets it as it was sent.
+	r.Out.URL.RawQuery = r.In.URL.RawQuery
 	r.SetURL(upstream)
 	r.Out.Host = r.In.Host
 	if o.Host != "" {

@@ -47,6 +47,10 @@ var packages = map[string]rule{
 	"room/proxied":    {refuses: []string{pebble, redis}},
 	"room/api":        {imports: []string{"room", "room/proxied", "room/watch"}, refuses: []string{pebble, redis}},
 	"room/watch":      {imports: []string{"lifecycle", "room"}, refuses: []string{pebble, redis}},
+	"room/gate": {
+		imports: []string{"room", "room/proxied", "room/watch"},
+		refuses: []string{pebble, redis, "github.com/prometheus"},
+	},
 	"room": {
 		imports: []string{"lifecycle", "spelling"},
 		refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"},

@@ -27,19 +27,19 @@ build: ## Build the binary, bin/sluice
 	go build -trimpath -o $(BIN)/sluice ./cmd/sluice
 
 .PHONY: test
-test: need-race need-kcat ## Vet and test everything with the race detector: at most 10 minutes on 2 cores
+test: need-race need-kcat need-redis ## Vet and test everything with the race detector: at most 10 minutes on 2 cores
 	go vet ./...
 	go test -race -timeout 10m ./...
 
 .PHONY: test-all
-test-all: lint need-race need-kcat need-clients need-peers ## Lint, longer tests and fuzzing: at most 40 minutes on 2 cores
+test-all: lint need-race need-kcat need-redis need-clients need-peers ## Lint, longer tests and fuzzing: at most 40 minutes on 2 cores
 	SLUICE_LONG=1 go test -race -count=1 -timeout 30m ./...
 	cd bench && go vet ./... && go test -race -count=1 -timeout 10m ./...
 	cd e2e/clients && go vet ./... && go test -race -count=1 -timeout 10m ./...
 	scripts/fuzz.sh $(FUZZTIME)
 
 .PHONY: soak
-soak: need-race need-kcat ## Repeat the longer tests and fuzzing, each round with new seeds, for SOAK=3600 seconds
+soak: need-race need-kcat need-redis ## Repeat the longer tests and fuzzing, each round with new seeds, for SOAK=3600 seconds
 	@end=$$(( $$(date +%s) + $(SOAK) )); round=0; \
 	while (( $$(date +%s) < end )); do \
 		round=$$(( round + 1 )); echo "round $$round"; \
@@ -83,6 +83,11 @@ need-race:
 .PHONY: need-kcat
 need-kcat:
 	@scripts/need.sh kcat
+
+# The server that tests of stores on Redis run; Valkey does as well.
+.PHONY: need-redis
+need-redis:
+	@scripts/need.sh redis-server=$(firstword $(foreach server,redis-server valkey-server,$(shell command -v $(server))) redis-server)
 
 # What e2e/clients/ compiles with and runs.
 .PHONY: need-clients

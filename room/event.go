@@ -12,7 +12,7 @@ type EventType string
 
 // The types. Each visitor enters once; it may be admitted and miss that any number
 // of times; and it is gone once: by leaving, by the end of its pass, or by
-// abandoning or being revoked.
+// abandoning or being revoked. Who is gone as Ended has abandoned.
 const (
 	VisitorEntered EventType = "entered"
 	// VisitorAdmitted: the visitor was called, and is counted as inside from here on.

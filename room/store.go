@@ -11,66 +11,85 @@ import (
 // and a store on a server by many processes. The store's clock decides.
 //
 // What a move may do is in its [Terms]; a store makes no decision of its own. Moves
-// with terms end with ErrNoRoom if there is no such room, and with ErrStale,
-// having done nothing, if the room has another revision.
+// with terms end with ErrStale, having done nothing, if the room has another
+// revision. All moves about a room, but PutRoom and RemoveRoom, end with ErrNoRoom if
+// there is none of that name; all after Close with ErrClosed.
 //
 // A store keeps for each room a line of those who wait and those who are called,
 // ordered by key: their number, or for who came before Terms.DrawUntil their Draw,
 // which comes before all numbers. It keeps the active, who are called or inside,
 // by when that ends. Calling takes the first visitors of the line that wait and are
 // not skipped; one that has not asked for Terms.Abandon is skipped instead, until it
-// asks. Moves that call do so as the last thing they do.
+// asks. Moves that call do so as the last thing they do. One that ends, calls or skips
+// more than some thousand may leave the rest to the next Expire.
+//
+// Deadlines are whole milliseconds, due from that millisecond on, and act in Expire
+// alone: until it has come, a visitor is where it was, also after Place.Until. So who is
+// called may still claim, and a sliding pass still slides. Who wants to know whether a
+// pass has ended compares Until with Now.
+//
+// The service counts as away in a room for which Expire was never called, or last
+// longer than Terms.Away ago: while it does, moves that call skip nobody for being
+// silent, for none could ask.
 type Store interface {
 	// Rooms returns the records of all rooms, by name.
 	Rooms(ctx context.Context) ([]Record, error)
 	// PutRoom stores a room's record if its revision is that one, 0 for a room that
 	// must not exist, and returns the new revision; otherwise ErrConflict. A revision
 	// is never used twice for a name, even after the room was removed. More than
-	// MaxRooms: ErrTooManyRooms.
+	// MaxRooms: ErrTooManyRooms. It calls nobody.
 	PutRoom(ctx context.Context, name string, record []byte, revision uint64) (uint64, error)
-	// RemoveRoom removes a room with all its visitors and events. A room that is not
-	// there is removed already.
+	// RemoveRoom removes a room with all its visitors and events: one that is made of
+	// that name later begins from nothing. A room that is not there is removed already.
 	RemoveRoom(ctx context.Context, name string) error
 
 	// Enter puts a visitor at the end of the line, and calls. If the arrival has a
 	// key that waits or is active, that visitor's place is the answer, as if it had
-	// asked with claim, and nobody is called. The new visitor's place is returned as
-	// after an Ask with claim: if the visitor was called, it is inside.
-	// ErrNotOpen before EnterFrom, ErrEnded from EnterUntil on, ErrLineFull if so
-	// many wait.
+	// asked with claim, and nobody is called, nor anybody refused. The new visitor's
+	// place is returned as after an Ask with claim: if the visitor was called, it is
+	// inside. Numbers are 1, 2, 3 and so on, in the order of the moves.
+	// ErrNotOpen before EnterFrom, ErrEnded from EnterUntil on, ErrLineFull if
+	// Status.Waiting is MaxWaiting or more; then nothing happens.
 	Enter(ctx context.Context, terms Terms, arrival Arrival) (Place, error)
-	// Ask returns where visitors are, in their order, and notes that they asked:
-	// who was skipped is skipped no more. With claim, who is called is inside from now
-	// on. Sliding passes of who is inside last TTL from now. A visitor that nobody has
-	// heard of is Gone and Forgotten. It calls nobody. At most MaxAsk at once.
+	// Ask returns where visitors are, one after the other in their order, and notes that
+	// they asked: who was skipped is skipped no more. With claim, who is called is inside
+	// from now on. Sliding passes of who is inside last TTL from now, claim or not. A
+	// visitor that nobody has heard of is Gone and Forgotten. It calls nobody. At most
+	// MaxAsk at once.
 	Ask(ctx context.Context, terms Terms, numbers []int64, claim bool) ([]Place, error)
 	// Renew gives a pass that is not sliding TTL from now, if it was renewed fewer
-	// than terms.Renewals times; otherwise ErrNotRenewable with the place as it is.
-	// A visitor who is not inside: its place, and no error.
+	// than terms.Renewals times; otherwise, and if passes are sliding, ErrNotRenewable
+	// with the place as it is. A visitor who is not inside: its place, and no error; it
+	// has neither asked nor claimed.
 	Renew(ctx context.Context, terms Terms, number int64) (Place, error)
 	// Leave makes a visitor gone for a reason, and calls. The place is that of
-	// before; Gone if the visitor was gone already.
+	// before; Gone, with the first reason, if the visitor was gone already, and then
+	// nothing happens.
 	Leave(ctx context.Context, terms Terms, number int64, reason Reason) (Place, error)
 	// Find returns the number of the visitor with a key who waits or is active; 0 if
 	// there is none.
 	Find(ctx context.Context, terms Terms, key Key) (int64, error)
-	// Clear makes all who are active gone, as Revoked, and calls. Their slots are
-	// free when it returns.
+	// Clear makes all who are active gone, as Revoked, in the order of Expire, and then
+	// calls. Their slots are free when it returns. It may take more than one step, and
+	// nobody is called in between.
 	Clear(ctx context.Context, terms Terms) error
 	// Expire does what is due: ends passes; takes the slot from who was called and
-	// has not come, who is skipped then until it asks; makes gone who waits and has
-	// not asked for Abandon and Grace; and calls. It does some thousand at a time.
+	// has not come, who waits at its old place again and is skipped until it asks; makes
+	// gone who waits, those included, and has not asked for Abandon and Grace; and calls.
+	// The first two in one order: by when they were due, then by number; then the third
+	// in that order. It does some thousand at a time.
 	//
 	// It is called for each room at least every second while the service lives. If the
-	// last call was longer ago than Terms.Away, the service was away: who waits counts as
-	// having asked now, and who is called has the claim window from now on. The same
-	// holds when an embedded store is opened.
+	// service was away until this call, who waits or is called counts as having asked now
+	// (but who is skipped stays so until it really asks), and who is called has at least
+	// the claim window from now on. An embedded store that was opened has been away.
 	Expire(ctx context.Context, terms Terms) (Due, error)
 	// Status returns how many there are.
 	Status(ctx context.Context, name string) (Status, error)
 
 	// Events returns up to limit events of a room after a sequence number, in the
-	// order of the moves. They are kept if Terms.Events was not 0.
+	// order of the moves, and within a move in the order in which it does things. They
+	// are kept if Terms.Events was not 0.
 	Events(ctx context.Context, name string, after int64, limit int) ([]Event, error)
 	// Published removes the events of a room up to and with a sequence number.
 	Published(ctx context.Context, name string, upTo int64) error
@@ -80,6 +99,11 @@ type Store interface {
 	// PutKeys stores them all, if as many are stored as the caller has seen;
 	// otherwise ErrConflict. None is logged.
 	PutKeys(ctx context.Context, keys []SigningKey, seen int) error
+
+	// Lease gives a name to one holder at a time: true if nobody has it or the holder
+	// has it already, until ttl from now. With a ttl of 0 the holder gives it back. It
+	// need not survive the store's end.
+	Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error)
 
 	// Now is the store's time.
 	Now(ctx context.Context) (time.Time, error)
@@ -128,8 +152,10 @@ type Terms struct {
 	// Calls is how many may be called in all at this tick, if Tick is not 0.
 	Calls int64
 	// Tick is when the batch is due, in milliseconds since the epoch. Calling happens
-	// then only in Expire, only if Tick is higher than that of the last batch, and once:
-	// what is not used lapses. 0: there are no ticks.
+	// then only in Expire, only if Tick is higher than that of the last batch and not
+	// after Now, and once: what is not used lapses. A tick at which nobody may be called,
+	// for Capacity is 0 or it is not between From and Until, is not used up.
+	// 0: there are no ticks.
 	Tick int64
 	// Nobody is called before From, nor from Until on. A zero Until is never.
 	From, Until time.Time
@@ -142,8 +168,8 @@ type Terms struct {
 	// MaxWaiting is how many may wait.
 	MaxWaiting int64
 
-	// TTL is how long a pass lasts from the claim on; with ticks, from the tick on at
-	// which the visitor was called.
+	// TTL is how long a pass lasts from the claim on; of who was called at a tick, from
+	// that tick on.
 	TTL time.Duration
 	// Sliding passes last TTL from each Ask on.
 	Sliding bool
@@ -159,8 +185,9 @@ type Terms struct {
 	// having been away.
 	Away time.Duration
 
-	// Events is how many events may wait to be published; 0: none is kept. Those
-	// beyond are dropped and counted, so that people are served in any case.
+	// Events is how many events may wait to be published. Those beyond are dropped and
+	// counted, so that people are served in any case. 0: there are none, and none is
+	// numbered or counted.
 	Events int64
 }
 
@@ -168,10 +195,10 @@ type Terms struct {
 type Place struct {
 	Number int64
 	State  State
-	// Ahead is how many are before a visitor who waits, those included who are
-	// called and have not come yet. It never rises.
+	// Ahead is how many are before a visitor who waits, those included who are skipped,
+	// or called and have not come yet. It never rises from DrawUntil on. 0 for others.
 	Ahead int64
-	// Drawn says that the lottery decided the place.
+	// Drawn says that the lottery decided the place of who is not gone.
 	Drawn bool
 	// Until is when the claim window of who is called ends, or the pass of who is
 	// inside.
@@ -189,7 +216,7 @@ type Place struct {
 // Due is what is left after Expire.
 type Due struct {
 	// Next is when the next pass, claim window or place ends; zero if none does. It may
-	// be earlier than anything really ends.
+	// be earlier than anything really ends, but is after Now unless there is More.
 	Next time.Time
 	// More says that more is due now.
 	More bool
@@ -201,8 +228,9 @@ type Status struct {
 	// Waiting are those in line who are not called, skipped ones included. Inside are
 	// the active; Called those of them who have not come yet.
 	Waiting, Inside, Called int64
-	// Entered, Admitted (called), Missed (called, and did not come), Departed (left or
-	// abandoned out of the line) and Expired (passes that ended) only grow.
+	// Entered, Admitted (called), Missed (called, and did not come), Departed (gone while
+	// waiting, for whatever reason) and Expired (passes that ended) only grow. So Waiting
+	// is Entered + Missed - Admitted - Departed.
 	Entered, Admitted, Missed, Departed, Expired int64
 	// EventsDropped counts the events that were not kept.
 	EventsDropped int64

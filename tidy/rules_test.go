@@ -41,13 +41,15 @@ var packages = map[string]rule{
 
 	"topic/kafka": {imports: []string{"lifecycle", "topic"}, refuses: []string{nats}},
 
-	"topic/natsstore":   {imports: []string{"lifecycle", "topic"}, refuses: []string{"net"}},
-	"topic/api":         {imports: []string{"topic"}, refuses: []string{nats}},
-	"topic/storetest":   {imports: []string{"topic"}, testOnly: true},
+	"topic/natsstore": {imports: []string{"lifecycle", "topic"}, refuses: []string{"net"}},
+	"topic/api":       {imports: []string{"topic"}, refuses: []string{nats}},
+	"topic/storetest": {imports: []string{"topic"}, testOnly: true},
+	"room/proxied":    {refuses: []string{pebble, redis}},
 	"room": {
 		imports: []string{"lifecycle", "spelling"},
 		refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"},
 	},
+	"room/storetest":    {imports: []string{"room"}, testOnly: true, virtualTime: true},
 	"lifecycle":         {refuses: []string{"github.com", "net"}},
 	"spelling":          {refuses: []string{"github.com", "net", "os"}},
 	"examples":          {},
@@ -62,6 +64,8 @@ var packages = map[string]rule{
 	"bench":             {imports: []string{"bulk", "bulk/pebblestore"}},
 	"bench/cmd/compare": {imports: []string{"bench"}},
 	"e2e/clients":       {testOnly: true},
+
+	"redistest": {testOnly: true},
 
 	"sim":  {testOnly: true, virtualTime: true},
 	"e2e":  {testOnly: true},

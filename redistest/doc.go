@@ -1,0 +1,7 @@
+// Package redistest runs real Redis servers for tests: on free ports of the
+// loopback address, with their data in the test's own folder, and stopped when it ends.
+//
+// A [Server] can be killed and started again with its data, and be paused, so that
+// tests see what a client sees of a crash and of a server that hangs. Redis and
+// Valkey are the same to it.
+package redistest

@@ -1,0 +1,198 @@
+package storetest
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/sluice-project/sluice/room"
+)
+
+// Enter is room.Store's.
+func (m *Memory) Enter(ctx context.Context, terms room.Terms, arrival room.Arrival) (room.Place, error) {
+	return doMove(ctx, m, terms, func(r *memoryRoom, at at) (room.Place, error) {
+		if number := r.keys[arrival.Key]; number != 0 {
+			r.ask(at, r.visitors[number], true)
+			return r.place(number, at.now), nil
+		}
+		switch {
+		case at.now.Before(at.EnterFrom):
+			return room.Place{}, room.ErrNotOpen
+		case !at.EnterUntil.IsZero() && !at.now.Before(at.EnterUntil):
+			return room.Place{}, room.ErrEnded
+		case r.counts[room.Waiting] >= at.MaxWaiting:
+			return room.Place{}, room.ErrLineFull
+		}
+		v := r.add(at, arrival)
+		r.call(at, false)
+		r.ask(at, v, true)
+		p := r.place(v.number, at.now)
+		p.New = true
+		return p, nil
+	})
+}
+
+// Ask is room.Store's.
+func (m *Memory) Ask(ctx context.Context, terms room.Terms, numbers []int64, claim bool) ([]room.Place, error) {
+	return doMove(ctx, m, terms, func(r *memoryRoom, at at) ([]room.Place, error) {
+		places := make([]room.Place, len(numbers))
+		for i, number := range numbers {
+			if v := r.visitors[number]; v != nil {
+				r.ask(at, v, claim)
+			}
+			places[i] = r.place(number, at.now)
+		}
+		return places, nil
+	})
+}
+
+// Renew is room.Store's.
+func (m *Memory) Renew(ctx context.Context, terms room.Terms, number int64) (room.Place, error) {
+	return doMove(ctx, m, terms, func(r *memoryRoom, at at) (room.Place, error) {
+		v := r.visitors[number]
+		if v == nil || v.state != room.Inside {
+			return r.place(number, at.now), nil
+		}
+		if at.Sliding || v.renewals >= at.Renewals {
+			return r.place(number, at.now), room.ErrNotRenewable
+		}
+		v.renewals++
+		v.until = at.now.Add(at.TTL)
+		return r.place(number, at.now), nil
+	})
+}
+
+// Leave is room.Store's.
+func (m *Memory) Leave(ctx context.Context, terms room.Terms, number int64, reason room.Reason) (room.Place, error) {
+	return doMove(ctx, m, terms, func(r *memoryRoom, at at) (room.Place, error) {
+		before := r.place(number, at.now)
+		if v := r.visitors[number]; v != nil {
+			r.remove(at, v, reason)
+			r.call(at, false)
+		}
+		return before, nil
+	})
+}
+
+// Find is room.Store's.
+func (m *Memory) Find(ctx context.Context, terms room.Terms, key room.Key) (int64, error) {
+	return doMove(ctx, m, terms, func(r *memoryRoom, _ at) (int64, error) { return r.keys[key], nil })
+}
+
+// Clear is room.Store's.
+func (m *Memory) Clear(ctx context.Context, terms room.Terms) error {
+	_, err := doMove(ctx, m, terms, func(r *memoryRoom, at at) (struct{}, error) {
+		for _, v := range r.byDeadline(at, func(v *memoryVisitor) bool { return v.state != room.Waiting }) {
+			r.remove(at, v, room.Revoked)
+		}
+		r.call(at, false)
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// Expire is room.Store's. It leaves nothing for later.
+func (m *Memory) Expire(ctx context.Context, terms room.Terms) (room.Due, error) {
+	return doMove(ctx, m, terms, func(r *memoryRoom, at at) (room.Due, error) {
+		if r.away(at) {
+			r.comeBack(at)
+		}
+		r.expired = at.now
+		due := func(v *memoryVisitor) bool { return !v.deadline(at).After(at.now) }
+		for _, v := range r.byDeadline(at, func(v *memoryVisitor) bool { return v.state != room.Waiting && due(v) }) {
+			if v.state == room.Inside {
+				r.remove(at, v, room.Expired)
+				continue
+			}
+			r.move(v, room.Waiting)
+			v.skipped = true
+			r.status.Missed++
+			r.note(at, room.VisitorMissed, v.number, true)
+		}
+		for _, v := range r.byDeadline(at, func(v *memoryVisitor) bool { return v.state == room.Waiting && due(v) }) {
+			r.remove(at, v, room.Abandoned)
+		}
+		r.call(at, true)
+		for number, gone := range r.gone {
+			if at.now.Sub(gone.when) > room.KeepGone {
+				delete(r.gone, number)
+			}
+		}
+		result := room.Due{Now: at.now}
+		for _, v := range r.visitors {
+			if d := v.deadline(at); result.Next.IsZero() || d.Before(result.Next) {
+				result.Next = d
+			}
+		}
+		return result, nil
+	})
+}
+
+// comeBack gives everybody the time that the service was away.
+func (r *memoryRoom) comeBack(at at) {
+	for _, v := range r.visitors {
+		v.asked = at.now
+		if end := at.now.Add(at.Claim); v.state == room.Called && v.until.Before(end) {
+			v.until = end
+		}
+	}
+}
+
+// deadline is when something happens to a visitor who does not ask.
+func (v *memoryVisitor) deadline(at at) time.Time {
+	if v.state == room.Waiting {
+		return v.asked.Add(at.Abandon + at.Grace)
+	}
+	return v.until
+}
+
+// byDeadline returns visitors by their deadlines, then by their numbers.
+func (r *memoryRoom) byDeadline(at at, which func(*memoryVisitor) bool) []*memoryVisitor {
+	var found []*memoryVisitor
+	for _, v := range r.visitors {
+		if which(v) {
+			found = append(found, v)
+		}
+	}
+	slices.SortFunc(found, func(a, b *memoryVisitor) int {
+		return cmp.Or(a.deadline(at).Compare(b.deadline(at)), cmp.Compare(a.number, b.number))
+	})
+	return found
+}
+
+// Status is room.Store's.
+func (m *Memory) Status(ctx context.Context, name string) (room.Status, error) {
+	return doNamed(ctx, m, name, func(r *memoryRoom, now time.Time) (room.Status, error) {
+		s := r.status
+		s.Waiting, s.Inside, s.Called, s.Now = r.counts[room.Waiting], r.active(), r.counts[room.Called], now
+		return s, nil
+	})
+}
+
+// Events is room.Store's.
+func (m *Memory) Events(ctx context.Context, name string, after int64, limit int) ([]room.Event, error) {
+	return doNamed(ctx, m, name, func(r *memoryRoom, _ time.Time) ([]room.Event, error) {
+		rest := r.after(after)
+		return slices.Clone(rest[:min(limit, len(rest))]), nil
+	})
+}
+
+// Published is room.Store's.
+func (m *Memory) Published(ctx context.Context, name string, upTo int64) error {
+	_, err := doNamed(ctx, m, name, func(r *memoryRoom, _ time.Time) (struct{}, error) {
+		r.events = slices.Clone(r.after(upTo))
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// after returns the events after a sequence number.
+func (r *memoryRoom) after(sequence int64) []room.Event {
+	for i, e := range r.events {
+		if e.Sequence > sequence {
+			return r.events[i:]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,211 @@
+package storetest
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/sluice-project/sluice/room"
+)
+
+// memoryRoom is a room of a Memory.
+type memoryRoom struct {
+	record   room.Record
+	visitors map[int64]*memoryVisitor // who is not gone
+	gone     map[int64]memoryGone
+	keys     map[room.Key]int64
+	line     []*memoryVisitor // who waits or is called, in order
+	counts   [room.Gone]int64 // how many are in each state
+	last     int64            // number
+	expired  time.Time        // the last Expire; zero if there was none
+	status   room.Status      // what only grows, and Tick
+
+	events   []room.Event
+	sequence int64
+}
+
+type memoryVisitor struct {
+	number     int64
+	key        room.Key
+	draw       int64 // room.MaxDraw+1 without a lottery
+	state      room.State
+	skipped    bool
+	asked      time.Time
+	called     time.Time
+	calledTick int64
+	until      time.Time
+	renewals   int
+}
+
+type memoryGone struct {
+	reason room.Reason
+	when   time.Time
+}
+
+// at is what a move is given: its terms, and the time.
+type at struct {
+	room.Terms
+	now time.Time
+}
+
+func newMemoryRoom() *memoryRoom {
+	return &memoryRoom{
+		visitors: map[int64]*memoryVisitor{}, gone: map[int64]memoryGone{}, keys: map[room.Key]int64{},
+	}
+}
+
+// inOrder compares two by their places in the line.
+func inOrder(a, b *memoryVisitor) int {
+	return cmp.Or(cmp.Compare(a.draw, b.draw), cmp.Compare(a.number, b.number))
+}
+
+func (r *memoryRoom) ahead(v *memoryVisitor) int {
+	i, _ := slices.BinarySearchFunc(r.line, v, inOrder)
+	return i
+}
+
+func (r *memoryRoom) active() int64 { return r.counts[room.Called] + r.counts[room.Inside] }
+
+// away says whether the service is.
+func (r *memoryRoom) away(at at) bool {
+	return r.expired.IsZero() || at.now.Sub(r.expired) > at.Away
+}
+
+func (r *memoryRoom) note(at at, kind room.EventType, number int64, inside bool) {
+	if at.Events == 0 {
+		return
+	}
+	r.sequence++
+	if int64(len(r.events)) >= at.Events {
+		r.status.EventsDropped++
+		return
+	}
+	r.events = append(r.events, room.Event{Sequence: r.sequence, Type: kind, Number: number, Inside: inside, Time: at.now})
+}
+
+// add puts a visitor into the line.
+func (r *memoryRoom) add(at at, arrival room.Arrival) *memoryVisitor {
+	r.last++
+	v := &memoryVisitor{number: r.last, key: arrival.Key, draw: room.MaxDraw + 1, state: room.Waiting, asked: at.now}
+	if at.now.Before(at.DrawUntil) {
+		v.draw = arrival.Draw
+	}
+	r.visitors[v.number] = v
+	if v.key != (room.Key{}) {
+		r.keys[v.key] = v.number
+	}
+	r.line = slices.Insert(r.line, r.ahead(v), v)
+	r.counts[room.Waiting]++
+	r.status.Entered++
+	r.note(at, room.VisitorEntered, v.number, false)
+	return v
+}
+
+// move changes the state of a visitor who stays in the room.
+func (r *memoryRoom) move(v *memoryVisitor, to room.State) {
+	r.counts[v.state]--
+	r.counts[to]++
+	if to == room.Inside {
+		i := r.ahead(v)
+		r.line = slices.Delete(r.line, i, i+1)
+	}
+	v.state = to
+}
+
+// remove makes a visitor gone.
+func (r *memoryRoom) remove(at at, v *memoryVisitor, reason room.Reason) {
+	if v.state != room.Inside {
+		i := r.ahead(v)
+		r.line = slices.Delete(r.line, i, i+1)
+	}
+	r.counts[v.state]--
+	delete(r.visitors, v.number)
+	if v.key != (room.Key{}) {
+		delete(r.keys, v.key)
+	}
+	r.gone[v.number] = memoryGone{reason, at.now}
+	active := v.state != room.Waiting
+	if !active {
+		r.status.Departed++
+	} else if reason == room.Expired {
+		r.status.Expired++
+	}
+	r.note(at, eventOf(reason), v.number, active)
+}
+
+func eventOf(reason room.Reason) room.EventType {
+	switch reason {
+	case room.Left:
+		return room.VisitorLeft
+	case room.Expired:
+		return room.VisitorExpired
+	case room.Revoked:
+		return room.VisitorRevoked
+	}
+	return room.VisitorAbandoned
+}
+
+// call calls from the front of the line as many as the terms allow.
+func (r *memoryRoom) call(at at, expiring bool) {
+	if at.Capacity == 0 || at.now.Before(at.From) || !at.Until.IsZero() && !at.now.Before(at.Until) {
+		return
+	}
+	free := at.Capacity - r.active()
+	if at.Tick != 0 {
+		if !expiring || at.Tick <= r.status.Tick || at.Tick > at.now.UnixMilli() {
+			return
+		}
+		r.status.Tick = at.Tick
+		free = min(free, at.Calls)
+	}
+	away := r.away(at)
+	for _, v := range r.line {
+		switch {
+		case free <= 0:
+			return
+		case v.state == room.Called || v.skipped:
+		case !away && at.now.Sub(v.asked) >= at.Abandon:
+			v.skipped = true
+		default:
+			free--
+			r.move(v, room.Called)
+			v.called, v.calledTick, v.until = at.now, at.Tick, at.now.Add(at.Claim)
+			r.status.Admitted++
+			r.note(at, room.VisitorAdmitted, v.number, false)
+		}
+	}
+}
+
+// ask is what one visitor's asking does.
+func (r *memoryRoom) ask(at at, v *memoryVisitor, claim bool) {
+	v.asked, v.skipped = at.now, false
+	if v.state == room.Called && claim {
+		r.move(v, room.Inside)
+		v.until = at.now.Add(at.TTL)
+		if v.calledTick != 0 {
+			v.until = time.UnixMilli(v.calledTick).Add(at.TTL)
+		}
+	}
+	if v.state == room.Inside && at.Sliding {
+		v.until = at.now.Add(at.TTL)
+	}
+}
+
+// place returns where a visitor is.
+func (r *memoryRoom) place(number int64, now time.Time) room.Place {
+	v := r.visitors[number]
+	if v == nil {
+		p := room.Place{Number: number, State: room.Gone, Reason: room.Forgotten, Now: now}
+		if gone, known := r.gone[number]; known && now.Sub(gone.when) < room.KeepGone {
+			p.Reason = gone.reason
+		}
+		return p
+	}
+	p := room.Place{Number: number, State: v.state, Drawn: v.draw <= room.MaxDraw, Now: now}
+	if v.state == room.Waiting {
+		p.Ahead = int64(r.ahead(v))
+	} else {
+		p.Since, p.Until = v.called, v.until
+	}
+	return p
+}

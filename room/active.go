@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
+	"time"
 )
 
 // admit puts a fresh pass into the answer of who is inside. A visit that has ended
@@ -34,7 +35,7 @@ func (e *Engine) admit(t *turn, a *Answer, place Place) error {
 // or that was revoked, is a *GoneError.
 func (e *Engine) AskPass(ctx context.Context, name, pass string) (answer Answer, err error) {
 	err = e.move(ctx, name, "ask_pass", func(t turn) error {
-		parsed, err := e.parsePass(ctx, &t, pass)
+		parsed, err := e.parsePass(ctx, &t, pass, t.now)
 		if err != nil {
 			return err
 		}
@@ -62,11 +63,10 @@ func (e *Engine) AskPass(ctx context.Context, name, pass string) (answer Answer,
 	return answer, err
 }
 
-// parsePass checks a pass.
-func (e *Engine) parsePass(ctx context.Context, t *turn, text string) (Pass, error) {
-	now, _ := e.clock.now()
+// parsePass checks a pass. With a zero now it may have expired.
+func (e *Engine) parsePass(ctx context.Context, t *turn, text string, now time.Time) (Pass, error) {
 	pass, err := t.ring.ParsePass(t.room, text, now)
-	if !isUnknownKey(err) {
+	if err == nil || !t.ring.lacksKeyOfPass(text) {
 		return pass, err
 	}
 	ring, failed := e.keys.newer(ctx)
@@ -95,10 +95,11 @@ func (e *Engine) Renew(ctx context.Context, name, ticket string, client netip.Ad
 	return answer, err
 }
 
-// LeavePass ends the visit of a pass: the next visitor may come in.
+// LeavePass ends the visit of a pass: the next visitor may come in. The pass itself
+// may have expired: it is short-lived, the visit is not.
 func (e *Engine) LeavePass(ctx context.Context, name, pass string) error {
 	return e.move(ctx, name, "leave", func(t turn) error {
-		parsed, err := e.parsePass(ctx, &t, pass)
+		parsed, err := e.parsePass(ctx, &t, pass, time.Time{})
 		if err != nil {
 			return err
 		}

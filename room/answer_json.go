@@ -24,7 +24,7 @@ func (a *Answer) AppendJSON(b []byte) []byte {
 	b = appendText(append(b, `,"status":`...), a.State.String())
 	if a.Position > 0 {
 		b = strconv.AppendInt(append(b, `,"position":`...), a.Position, 10)
-		b = strconv.AppendInt(append(b, `,"ahead":`...), a.Ahead, 10)
+		b = strconv.AppendInt(append(b, `,"ahead":`...), a.Position-1, 10)
 	} else {
 		b = append(b, `,"position":null,"ahead":null`...)
 	}

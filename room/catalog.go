@@ -36,7 +36,7 @@ type known struct {
 	// status is what the last look at the room found; nil before it.
 	status  atomic.Pointer[Status]
 	flow    *sampledFlow
-	joins   *joinGate
+	joins   *joinLimiter
 	removed atomic.Bool
 	// tended says that the room's expiration was begun; counted is when it counted the
 	// visitors last, and countedIdle whether there were none.
@@ -184,7 +184,7 @@ func (c *catalog) keep(room *Room) *known {
 	if k != nil {
 		c.forget(room.Name)
 	}
-	k = &known{name: room.Name, flow: newSampledFlow(), joins: newJoinGate(), wake: make(chan struct{}, 1)}
+	k = &known{name: room.Name, flow: newSampledFlow(), joins: newJoinLimiter(maxClients), wake: make(chan struct{}, 1)}
 	k.room.Store(room)
 	c.byName[room.Name] = k
 	return k

@@ -2,6 +2,7 @@ package room
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"sync/atomic"
 	"time"
@@ -160,6 +161,31 @@ func (h *keyHolder) rotate(ctx context.Context) error {
 		}
 	}
 	return ErrConflict
+}
+
+// lacksKeyOfTicket tells whether a text has the form of a ticket, by a key that is
+// not in the ring.
+func (k *Keyring) lacksKeyOfTicket(text string) bool {
+	if len(text) > maxTicketText {
+		return false
+	}
+	body, err := ticketText.DecodeString(text)
+	return err == nil && len(body) >= ticketBody && body[0] == ticketVersion && k.keys[binary.BigEndian.Uint32(body[1:])] == nil
+}
+
+// lacksKeyOfPass tells whether a text has the form of a pass, by a key that is not
+// in the ring.
+func (k *Keyring) lacksKeyOfPass(text string) bool {
+	if len(text) > maxPassText {
+		return false
+	}
+	token, _, err := passParser.ParseUnverified(text, new(passClaims))
+	if err != nil {
+		return false
+	}
+	kid, _ := token.Header["kid"].(string)
+	id, ok := parseKeyID(kid)
+	return ok && k.keys[id] == nil
 }
 
 func (h *keyHolder) lock(ctx context.Context) (unlock func(), err error) {

@@ -2,6 +2,7 @@ package room
 
 import (
 	"context"
+	"crypto/rand"
 	"sync/atomic"
 	"time"
 )
@@ -26,7 +27,7 @@ type publisherLease struct {
 }
 
 func newPublisherLease(store Store) *publisherLease {
-	return &publisherLease{store: store, holder: randomName(), start: time.Now()}
+	return &publisherLease{store: store, holder: rand.Text(), start: time.Now()}
 }
 
 // held tells whether this instance may publish.

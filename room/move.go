@@ -16,6 +16,8 @@ type turn struct {
 	room  *Room
 	ring  *Keyring
 	terms Terms
+	// now is an estimate of the store's time, never ahead of it.
+	now time.Time
 }
 
 // move makes a move in a room, again if the room was changed meanwhile.
@@ -66,5 +68,5 @@ func (e *Engine) turn(ctx context.Context, name string) (turn, error) {
 		}
 		e.clock.observe(now)
 	}
-	return turn{k, r, ring, terms(r, now, e.outbox())}, nil
+	return turn{k, r, ring, terms(r, now, e.outbox()), now}, nil
 }

@@ -23,7 +23,7 @@ func (e *Engine) PutRoom(ctx context.Context, name string, s Settings) (view Vie
 	if err := ValidName(name); err != nil {
 		return View{}, false, err
 	}
-	s = wholeMilliseconds(s.WithDefaults())
+	s = s.WithDefaults()
 	if err := s.Validate(); err != nil {
 		return View{}, false, err
 	}
@@ -44,19 +44,6 @@ func (e *Engine) PutRoom(ctx context.Context, name string, s Settings) (view Vie
 	}
 	view, err = e.view(ctx, r)
 	return view, created, err
-}
-
-// wholeMilliseconds leaves out of times what stores do not keep.
-func wholeMilliseconds(s Settings) Settings {
-	for _, d := range []*time.Duration{&s.PassTTL, &s.Interval, &s.Stay, &s.ClaimWindow, &s.AbandonAfter, &s.Grace} {
-		*d = d.Truncate(time.Millisecond)
-	}
-	for _, t := range []*time.Time{&s.OpensAt, &s.PrequeueFrom, &s.EndsAt} {
-		if !t.IsZero() {
-			*t = t.UTC().Truncate(time.Millisecond)
-		}
-	}
-	return s
 }
 
 func (e *Engine) newRoom(ctx context.Context, name string, s Settings) (*Room, error) {
@@ -124,9 +111,6 @@ func (e *Engine) storeRoom(ctx context.Context, r *Room, revision uint64) error 
 	record, err := json.Marshal(r)
 	if err != nil {
 		return err
-	}
-	if len(record) > MaxRecord {
-		return &SettingsError{"routes", "and bypass are too long: a room has at most 256 KiB of them"}
 	}
 	if r.Revision, err = e.store.PutRoom(ctx, r.Name, record, revision); err != nil {
 		return err

@@ -167,7 +167,7 @@ func (e *Engine) parse(ctx context.Context, t *turn, text string, client netip.A
 
 func (e *Engine) parseFromAnywhere(ctx context.Context, t *turn, text string) (Ticket, error) {
 	ticket, err := t.ring.ParseTicket(t.room, text)
-	if !isUnknownKey(err) {
+	if err == nil || !t.ring.lacksKeyOfTicket(text) {
 		return ticket, err
 	}
 	ring, failed := e.keys.newer(ctx)
@@ -210,7 +210,7 @@ func (e *Engine) answer(t *turn, ticket Ticket, place Place) (Answer, error) {
 		a.Draw = &number
 	}
 	if place.State == Waiting && (!place.Drawn || isDrawn) {
-		a.Ahead, a.Position = place.Ahead, place.Ahead+1
+		a.Position = place.Ahead + 1
 	}
 	e.expect(t, &a, place)
 	return a, nil

@@ -46,6 +46,7 @@ var packages = map[string]rule{
 	"topic/storetest": {imports: []string{"topic"}, testOnly: true},
 	"room/client":     {imports: []string{"room"}, refuses: []string{pebble, redis}},
 	"room/proxied":    {refuses: []string{pebble, redis}},
+	"room/watch":      {imports: []string{"lifecycle", "room"}, refuses: []string{pebble, redis}},
 	"room": {
 		imports: []string{"lifecycle", "spelling"},
 		refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"},

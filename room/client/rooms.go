@@ -157,3 +157,9 @@ func (c *Client) Leave(ctx context.Context, name, ticket string) error {
 	_, err := c.do(ctx, call{method: "DELETE", path: at(name, "visitors", "me"), bearer: ticket}, nil)
 	return err
 }
+
+// JWKS returns the public keys that passes are signed with, as a JSON Web Key Set.
+func (c *Client) JWKS(ctx context.Context) (keys json.RawMessage, err error) {
+	_, err = c.do(ctx, call{method: "GET", path: "/.well-known/jwks.json"}, &keys)
+	return keys, err
+}

@@ -41,7 +41,7 @@ func serve(t *testing.T, handler http.HandlerFunc, options ...client.Option) *cl
 }
 
 const (
-	roomJSON  = `{"room":"shop","state":"queueing","waiting":3,"inside":2,"admitted_total":9,"outflow_per_second":0.5,"settings":{"mode":"teller","capacity":2}}`
+	roomJSON  = `{"room":"shop","mode":"teller","state":"queueing","waiting":3,"inside":2,"admitted_total":9,"outflow_per_second":0.5,"settings":{"mode":"teller","capacity":2}}`
 	placeJSON = `{"ticket":"T","id":4,"status":"waiting","position":3,"ahead":2,"estimated_wait_ms":{"low":1,"high":5},"next_poll_ms":1000,"pass":null,"pass_expires_at":null}`
 )
 
@@ -62,7 +62,7 @@ func TestRequests(t *testing.T) {
 			r, err := c.Room(ctx, "a/b")
 			half := 0.5
 			want := client.Room{
-				Name: "shop", State: room.Queueing, Waiting: 3, Inside: 2, AdmittedTotal: 9, Outflow: &half,
+				Name: "shop", Mode: room.Teller, State: room.Queueing, Waiting: 3, Inside: 2, AdmittedTotal: 9, Outflow: &half,
 				Settings: teller.WithDefaults(), JSON: json.RawMessage(roomJSON),
 			}
 			if err == nil && !reflect.DeepEqual(r, want) {
@@ -92,6 +92,14 @@ func TestRequests(t *testing.T) {
 		}, asked{"POST", "/v1/rooms/shop/visitors", `{"visitor":"alice"}`, ""}, placeJSON},
 		{"ask", func(ctx context.Context, c *client.Client) error { _, err := c.Ask(ctx, "shop", "T"); return err }, asked{"GET", "/v1/rooms/shop/visitors/me", "", "Bearer T"}, placeJSON},
 		{"leave", func(ctx context.Context, c *client.Client) error { return c.Leave(ctx, "shop", "T") }, asked{"DELETE", "/v1/rooms/shop/visitors/me", "", "Bearer T"}, ""},
+		{"rotate keys", func(ctx context.Context, c *client.Client) error { return c.RotateKeys(ctx) }, asked{"POST", "/v1/room-keys/rotate", "", ""}, ""},
+		{"lottery", func(ctx context.Context, c *client.Client) error {
+			l, err := c.Lottery(ctx, "shop")
+			if err == nil && (l.Method != room.Lottery || l.Commitment != "ab" || l.Seed != "" || l.OpensAt.Unix() != 4) {
+				t.Errorf("lottery %+v", l)
+			}
+			return err
+		}, asked{"GET", "/v1/rooms/shop/lottery", "", ""}, `{"method":"lottery","commitment":"ab","opens_at":"1970-01-01T00:00:04Z","seed":null}`},
 		{"keys", func(ctx context.Context, c *client.Client) error { _, err := c.JWKS(ctx); return err }, asked{"GET", "/.well-known/jwks.json", "", ""}, `{"keys":[]}`},
 	} {
 		var got asked

@@ -12,6 +12,7 @@ import (
 // Room is a room as the API shows it.
 type Room struct {
 	Name string
+	Mode room.Mode
 	// State is open, queueing, paused or closed.
 	State room.Phase
 	// Waiting are in line, Inside have a pass or may claim one.
@@ -19,7 +20,8 @@ type Room struct {
 	// AdmittedTotal is how many were let in since the room was made.
 	AdmittedTotal int64
 	// Outflow is how many are let in per second; nil while that is not known.
-	Outflow  *float64
+	Outflow *float64
+	// Settings are not there in a list.
 	Settings room.Settings
 	// JSON is the object as it came.
 	JSON json.RawMessage
@@ -29,6 +31,7 @@ type Room struct {
 func (r *Room) UnmarshalJSON(text []byte) error {
 	var object struct {
 		Room          string        `json:"room"`
+		Mode          room.Mode     `json:"mode"`
 		State         room.Phase    `json:"state"`
 		Waiting       int64         `json:"waiting"`
 		Inside        int64         `json:"inside"`
@@ -40,7 +43,7 @@ func (r *Room) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	*r = Room{
-		Name: object.Room, State: object.State, Waiting: object.Waiting, Inside: object.Inside,
+		Name: object.Room, Mode: object.Mode, State: object.State, Waiting: object.Waiting, Inside: object.Inside,
 		AdmittedTotal: object.AdmittedTotal, Outflow: object.Outflow, Settings: object.Settings,
 		JSON: append(json.RawMessage{}, text...),
 	}
@@ -162,4 +165,30 @@ func (c *Client) Leave(ctx context.Context, name, ticket string) error {
 func (c *Client) JWKS(ctx context.Context) (keys json.RawMessage, err error) {
 	_, err = c.do(ctx, call{method: "GET", path: "/.well-known/jwks.json"}, &keys)
 	return keys, err
+}
+
+// RotateKeys adds a key, which signs tickets and passes from now on; those that older
+// keys signed stay good. It is not tried again after a failed connection: it could add
+// two.
+func (c *Client) RotateKeys(ctx context.Context) error {
+	_, err := c.do(ctx, call{method: "POST", path: "/v1/room-keys/rotate", once: true}, nil)
+	return err
+}
+
+// Lottery is what one needs to check the lottery of a room.
+type Lottery struct {
+	Method room.Method `json:"method"`
+	// Commitment is the SHA-256 of the seed, in hexadecimal digits; empty if there is
+	// no lottery.
+	Commitment string `json:"commitment"`
+	// OpensAt is when the seed is shown; zero if the room has no opening.
+	OpensAt time.Time `json:"opens_at"`
+	// Seed is in hexadecimal digits; empty before the opening.
+	Seed string `json:"seed"`
+}
+
+// Lottery returns the lottery of a room.
+func (c *Client) Lottery(ctx context.Context, name string) (l Lottery, err error) {
+	_, err = c.do(ctx, call{method: "GET", path: at(name, "lottery")}, &l)
+	return l, err
 }

@@ -14,3 +14,5 @@ func memoryHarness() Harness {
 }
 
 func TestMemory(t *testing.T) { Run(t, memoryHarness()) }
+
+func TestMemoryAgainstItself(t *testing.T) { RunModel(t, memoryHarness()) }

@@ -15,10 +15,12 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[1]
 
 -- A room that is made again under its name has another birth, so that nothing of
 -- the one before is found.
-local found = call('HMGET', KEYS[1], 'revision', 'birth')
+local found = call('HMGET', KEYS[1], 'revision', 'birth', 'drawn')
 if not found[1] then return {NO_ROOM, now} end
 if ARGV[2] ~= '' and ARGV[2] ~= found[1] then return {STALE, now} end
 local prefix = KEYS[1] .. ':' .. found[2] .. ':'
+
+local drawn = found[3] == '1' -- the lottery decided places in the line
 
 local LINE, ASIDE = prefix .. 'line', prefix .. 'aside'
 local CALLED, INSIDE, VISITS = prefix .. 'called', prefix .. 'inside', prefix .. 'visits'

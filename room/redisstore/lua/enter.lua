@@ -30,7 +30,10 @@ if waiting >= tonumber(ARGV[15]) then return {LINE_FULL, now} end
 set('number', room.number + 1)
 local number = string.format('%d', room.number)
 local member, field, score = memberOf(number), fieldOf(number), room.number
-if now < tonumber(ARGV[14]) then score = tonumber(ARGV[19]) - 4503599627370496 end
+if now < tonumber(ARGV[14]) then
+  score = tonumber(ARGV[19]) - 4503599627370496
+  if not drawn then set('drawn', 1) end
+end
 call('ZADD', LINE, score, member)
 call('HSET', bucketOf('asked', number), field, now)
 call('ZADD', DUE, 'LT', now, number:sub(1, -3))

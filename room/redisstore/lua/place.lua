@@ -16,17 +16,17 @@ end
 -- visitOf returns when one who was called was called, at which tick (0: none), how
 -- often the pass was renewed, and 1 if the lottery decided the place.
 local function visitOf(number)
-  local since, tick, renewals, drawn = call('HGET', VISITS, number):match('^(%d+) (%d+) (%d+) (%d)$')
-  return tonumber(since), tonumber(tick), tonumber(renewals), tonumber(drawn)
+  local since, tick, renewals, byLot = call('HGET', VISITS, number):match('^(%d+) (%d+) (%d+) (%d)$')
+  return tonumber(since), tonumber(tick), tonumber(renewals), tonumber(byLot)
 end
 
-local function keepVisit(number, since, tick, renewals, drawn)
-  call('HSET', VISITS, number, string.format('%d %d %d %d', since, tick, renewals, drawn))
+local function keepVisit(number, since, tick, renewals, byLot)
+  call('HSET', VISITS, number, string.format('%d %d %d %d', since, tick, renewals, byLot))
 end
 
 -- placeOf appends a visitor's place to a list, and returns the state.
 local function placeOf(list, number)
-  local state, ahead, drawn, ends, since, reason, _ = GONE, 0, 0, 0, 0, 0, nil
+  local state, ahead, byLot, ends, since, reason, _ = GONE, 0, 0, 0, 0, 0, nil
   local member = memberOf(number)
   local rank = call('ZRANK', LINE, member)
   local score = call('ZSCORE', rank and LINE or ASIDE, member)
@@ -43,12 +43,12 @@ local function placeOf(list, number)
     ends = tonumber(call('ZSCORE', INSIDE, member) or 0)
     if ends ~= 0 then
       state = INSIDE_STATE
-      since, _, _, drawn = visitOf(number)
+      since, _, _, byLot = visitOf(number)
     else
       reason = tonumber(call('HGET', bucketOf('gone', number), fieldOf(number)) or FORGOTTEN)
     end
   end
-  if score and tonumber(score) < 0 then drawn = 1 end
-  for _, value in ipairs({state, ahead, drawn, ends, since, reason}) do list[#list + 1] = value end
+  if score and tonumber(score) < 0 then byLot = 1 end
+  for _, value in ipairs({state, ahead, byLot, ends, since, reason}) do list[#list + 1] = value end
   return state
 end

@@ -6,11 +6,11 @@
 local number, status = ARGV[3], OK
 local member = memberOf(number)
 if call('ZSCORE', INSIDE, member) then
-  local since, tick, renewals, drawn = visitOf(number)
+  local since, tick, renewals, byLot = visitOf(number)
   if ARGV[5] == '1' or renewals >= tonumber(ARGV[6]) then
     status = NOT_RENEWABLE
   else
-    keepVisit(number, since, tick, renewals + 1, drawn)
+    keepVisit(number, since, tick, renewals + 1, byLot)
     call('ZADD', INSIDE, now + tonumber(ARGV[4]), member)
   end
 end

@@ -9,7 +9,7 @@
 -- ARGV[10] how long it is remembered why somebody is gone, in ms
 local FIELDS = {
   'number', 'keyed', 'admitted', 'missed', 'departed', 'expired', 'sequence', 'dropped',
-  'beat', 'floor', 'tick', 'left', 'clearing',
+  'beat', 'floor', 'tick', 'left', 'clearing', 'drawn',
 }
 local room, changed = {}, {}
 for i, value in ipairs(call('HMGET', KEYS[1], unpack(FIELDS))) do

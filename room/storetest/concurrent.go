@@ -75,7 +75,7 @@ func crowdCase(k *kit) {
 		c.random = append(c.random, rand.New(rand.NewPCG(seed, uint64(worker))))
 	}
 	k.terms.Capacity, k.terms.TTL, k.terms.Away = crowdCapacity, 5*time.Minute, time.Hour
-	rounds := times(25, 250)
+	rounds := times(25, 80)
 	for round := range rounds {
 		k.work(crowdWorkers+2, func(worker int) error {
 			switch worker {

@@ -33,7 +33,7 @@ func TestMemoryFails(t *testing.T) {
 	}{
 		"before the move": {func(m *Memory, err error) { m.Fail(err) }, ctx, wrong, 0},
 		"after the move":  {func(m *Memory, err error) { m.FailAfter(err) }, ctx, wrong, 1},
-		"with no context": {func(*Memory, error) {}, canceled, context.Canceled, 0},
+		"after the end":   {func(*Memory, error) {}, canceled, context.Canceled, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, terms := newShop(t)

@@ -149,7 +149,7 @@ func untilNext(r *Room, t *Terms, due Due, interval, jitter time.Duration) time.
 		}
 	}
 	if wait < most {
-		return max(wait, time.Millisecond) + min(jitter, most/10)
+		return min(max(wait, time.Millisecond)+min(jitter, most/10), most)
 	}
 	return wait - min(jitter, most/10)
 }

@@ -106,6 +106,7 @@ func (r *reader) want(block string) {
 func TestStream(t *testing.T) {
 	for _, transport := range transports {
 		t.Run(transport, func(t *testing.T) {
+			t.Parallel()
 			engine := newFake()
 			h := start(t, engine)
 			server := serve(t, h, transport)

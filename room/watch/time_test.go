@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"pgregory.net/rapid"
 
 	"github.com/sluice-project/sluice/room"
@@ -163,6 +165,15 @@ func TestBatches(t *testing.T) {
 		for _, leave := range leaves {
 			defer leave()
 		}
+		// While the store is slow, more become due than one batch may have.
+		engine.delay = 3 * time.Second
+		engine.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		engine.mu.Lock()
+		engine.delay = 0
+		if engine.largest != room.MaxAsk {
+			t.Errorf("the largest batch has %d", engine.largest)
+		}
 	})
 }
 
@@ -198,6 +209,44 @@ func TestSlowHandler(t *testing.T) {
 		time.Sleep(time.Second)
 		if h.Streams() != 1 || slow.String() != "" {
 			t.Errorf("%d streams; the slow one got %q", h.Streams(), slow)
+		}
+	})
+}
+
+// stuck is a sink whose connection takes nothing any more.
+type stuck struct{ none }
+
+func (stuck) flush(time.Time) error { return errSlow }
+
+func TestSlowStreamIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, newFake())
+		for _, sink := range []sink{stuck{}, none{}} {
+			if err := h.reserve(); err != nil {
+				t.Fatal(err)
+			}
+			s := &stream{sink: sink, spec: Stream{Room: "shop", Format: format}}
+			h.add(s)
+			h.tell(s, &room.Result{Answer: room.Answer{State: room.Waiting, Position: 500, NextPoll: time.Second}})
+		}
+		if h.Streams() != 2 {
+			t.Errorf("%d streams", h.Streams())
+		}
+		time.Sleep(3 * time.Second)
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(h.Collector())
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]float64{}
+		for _, family := range families {
+			metric := family.Metric[0]
+			got[family.GetName()] = metric.GetGauge().GetValue() + metric.GetCounter().GetValue()
+		}
+		want := map[string]float64{"room_streams": 1, "room_stream_events_total": 2, "room_streams_refused_total": 0, "room_streams_slow_total": 1}
+		if !maps.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
 		}
 	})
 }

@@ -33,24 +33,25 @@ type catalog struct {
 type known struct {
 	name string
 	room atomic.Pointer[Room]
-	// status is what the last look at the room found; nil before it.
-	status  atomic.Pointer[Status]
-	flow    *sampledFlow
-	joins   *joinLimiter
-	removed atomic.Bool
-	// tended says that the room's expiration was begun; counted is when it counted the
-	// visitors last, and countedIdle whether there were none.
+	// measured is nil before the visitors were counted first.
+	measured atomic.Pointer[measured]
+	joins    *joinLimiter
+	removed  atomic.Bool
+	// tended says that the room's expiration was begun, which alone uses what follows:
+	// counted is when it counted the visitors last, and countedIdle whether there were
+	// none.
 	tended      atomic.Bool
 	counted     time.Time
 	countedIdle bool
+	outflow     outflow
 	// idle says that the last look found nobody in the room; wake ends the pause
 	// until the next.
 	idle atomic.Bool
 	wake chan struct{}
 }
 
-// unknownPause is how long after the rooms were read a name that is not among
-// them is refused without reading them again.
+// unknownPause is the shortest time between two reads of the rooms because of a name
+// that is not among them.
 const unknownPause = 100 * time.Millisecond
 
 func newCatalog(store Store, clock *storeClock, log *slog.Logger) *catalog {
@@ -67,21 +68,22 @@ func (c *catalog) seen(name string) *known {
 	return c.byName[name]
 }
 
-// of returns a room, from memory if it is there.
+// of returns a room, from memory if it is there. For one that is not the rooms are
+// read again, at most every unknownPause: who comes earlier waits, so that a room that
+// another instance made exists at once.
 func (c *catalog) of(ctx context.Context, name string) (*known, error) {
 	if k := c.seen(name); k != nil {
 		return k, nil
 	}
+	asked := time.Now()
 	c.mu.RLock()
-	recent, failed := !c.loaded.IsZero() && time.Since(c.loaded) < unknownPause, c.failed
+	left := unknownPause - asked.Sub(c.loaded)
 	c.mu.RUnlock()
-	if recent && failed != nil {
-		return nil, failed
+	if !pause(ctx, nil, left) {
+		return nil, ctx.Err()
 	}
-	if !recent {
-		if err := c.refresh(ctx); err != nil {
-			return nil, err
-		}
+	if err := c.refreshAfter(ctx, asked); err != nil {
+		return nil, err
 	}
 	if k := c.seen(name); k != nil {
 		return k, nil
@@ -100,9 +102,12 @@ func (c *catalog) all() []*known {
 	return rooms
 }
 
-// refresh reads the rooms. Of many who want it at once one reads for all.
-func (c *catalog) refresh(ctx context.Context) error {
-	asked := time.Now()
+// refresh reads the rooms.
+func (c *catalog) refresh(ctx context.Context) error { return c.refreshAfter(ctx, time.Now()) }
+
+// refreshAfter reads the rooms, unless that was begun after a time: of many who want it
+// at once one reads for all.
+func (c *catalog) refreshAfter(ctx context.Context, asked time.Time) error {
 	select {
 	case c.loading <- struct{}{}:
 		defer func() { <-c.loading }()
@@ -184,7 +189,7 @@ func (c *catalog) keep(room *Room) *known {
 	if k != nil {
 		c.forget(room.Name)
 	}
-	k = &known{name: room.Name, flow: newSampledFlow(), joins: newJoinLimiter(maxClients), wake: make(chan struct{}, 1)}
+	k = &known{name: room.Name, joins: newJoinLimiter(maxClients), wake: make(chan struct{}, 1)}
 	k.room.Store(room)
 	c.byName[room.Name] = k
 	return k

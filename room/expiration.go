@@ -85,16 +85,16 @@ func (e *Engine) visit(ctx context.Context, k *known) (time.Duration, error) {
 		return 0, ctx.Err()
 	}
 	var due Due
-	var room *Room
+	var at turn
 	err := e.move(ctx, k.name, "expire", func(t turn) (err error) {
 		if t.known != k { // another room of that name has come
 			return nil
 		}
-		room = t.room
+		at = t
 		due, err = e.store.Expire(ctx, t.terms)
 		return err
 	})
-	if err != nil || room == nil {
+	if err != nil || at.room == nil {
 		return 0, err
 	}
 	e.clock.observe(due.Now)
@@ -103,7 +103,7 @@ func (e *Engine) visit(ctx context.Context, k *known) (time.Duration, error) {
 	if err := e.count(ctx, k, idle); err != nil {
 		return 0, err
 	}
-	return untilNext(room, due, e.config.ExpireInterval, rand.N(lookJitter)), nil
+	return untilNext(at.room, &at.terms, due, e.config.ExpireInterval, rand.N(lookJitter)), nil
 }
 
 // count takes the numbers of a room's visitors, if it is time to.
@@ -118,8 +118,8 @@ func (e *Engine) count(ctx context.Context, k *known, idle bool) error {
 			return err
 		}
 		k.counted, k.countedIdle = now, idle
-		k.status.Store(&status)
-		k.flow.add(&status)
+		k.outflow.add(status)
+		k.measured.Store(&measured{status, k.outflow.rate()})
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func (e *Engine) count(ctx context.Context, k *known, idle bool) error {
 // by what it found, or by the schedule. What another move begins meanwhile is due
 // after the shortest of the room's windows at the earliest, so that is the most,
 // and nothing is late.
-func untilNext(r *Room, due Due, interval, jitter time.Duration) time.Duration {
+func untilNext(r *Room, t *Terms, due Due, interval, jitter time.Duration) time.Duration {
 	if due.More {
 		return 0
 	}
@@ -143,7 +143,7 @@ func untilNext(r *Room, due Due, interval, jitter time.Duration) time.Duration {
 		most = idleInterval
 	}
 	wait := most
-	for _, at := range []time.Time{due.Next, nextCall(r, due.Now)} {
+	for _, at := range []time.Time{due.Next, nextCall(r, t, due.Now)} {
 		if !at.IsZero() {
 			wait = min(wait, at.Sub(due.Now))
 		}

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// maxVerified is how many passes a keyring remembers to have verified: checking a
-// signature takes as long as all else about a request. It remembers good ones
-// only, so that nobody can fill it with others; some 600 bytes each.
+// maxVerified is how many passes a keyring remembers to have signed or verified:
+// checking a signature takes longer than all else about a request. It remembers good
+// ones only, so that nobody can fill it with others; some 600 bytes each.
 const maxVerified = 10_000
 
 // passCache is what a keyring remembers of passes, by their text.

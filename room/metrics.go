@@ -83,12 +83,12 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		c.Collect(to)
 	}
 	for _, k := range m.catalog.all() {
-		status := k.status.Load()
-		if status == nil {
+		last := k.measured.Load()
+		if last == nil {
 			continue
 		}
 		for _, metric := range m.ofRoom {
-			to <- prometheus.MustNewConstMetric(metric.desc, metric.kind, float64(metric.of(status)), k.name)
+			to <- prometheus.MustNewConstMetric(metric.desc, metric.kind, float64(metric.of(&last.status)), k.name)
 		}
 	}
 }

@@ -51,16 +51,22 @@ type passClaims struct {
 // SignPass returns a pass as text. Its Room and Generation are the room's, whatever
 // they say.
 func (k *Keyring) SignPass(r *Room, p Pass) (string, error) {
-	token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, passClaims{
+	claims := passClaims{
 		passIssuer, strconv.FormatInt(p.Number, 10), r.Name, r.Generation, p.Epoch,
 		jwtSeconds(p.IssuedAt.UnixMilli()), jwtSeconds(p.ExpiresAt.UnixMilli()),
-	})
+	}
+	token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, claims)
 	token.Header["kid"] = k.newest.text
 	text, err := token.SignedString(k.newest.private)
-	if err == nil && len(text) > maxPassText {
-		err = fmt.Errorf("a pass of %d bytes is too long", len(text))
+	if err != nil {
+		return "", err
 	}
-	return text, err
+	if len(text) > maxPassText {
+		return "", fmt.Errorf("a pass of %d bytes is too long", len(text))
+	}
+	// It will be shown here soon.
+	k.verified.put(text, claims.pass(p.Number))
+	return text, nil
 }
 
 // ParsePass returns the pass that SignPass made into that text, for the room, by a
@@ -110,13 +116,17 @@ func (k *Keyring) verifyPass(text string) (Pass, error) {
 		return Pass{}, fmt.Errorf("%w: %w", ErrBadPass, err)
 	}
 	number, err := strconv.ParseInt(claims.Subject, 10, 64)
-	if err != nil || claims.Issuer != passIssuer || claims.ExpiresAt == 0 {
+	if err != nil || claims.Issuer != passIssuer || claims.ExpiresAt <= 0 {
 		return Pass{}, fmt.Errorf("%w: its claims are not those of a pass", ErrBadPass)
 	}
+	return claims.pass(number), nil
+}
+
+func (c *passClaims) pass(number int64) Pass {
 	return Pass{
-		claims.Room, claims.Generation, number, claims.Epoch,
-		time.UnixMilli(int64(claims.IssuedAt)).UTC(), time.UnixMilli(int64(claims.ExpiresAt)).UTC(),
-	}, nil
+		c.Room, c.Generation, number, c.Epoch,
+		time.UnixMilli(int64(c.IssuedAt)).UTC(), time.UnixMilli(int64(c.ExpiresAt)).UTC(),
+	}
 }
 
 // jwtSeconds is a time of a JWT, in milliseconds since 1970.

@@ -20,8 +20,9 @@ const (
 //   - Else it is a quarter of the wait, from 1 s to 30 s, and at most a third of
 //     AbandonAfter; longer if more than 600,000 wait, but never above half of
 //     AbandonAfter, which is the answer to how many can ask.
-//   - Before the opening all come back within half a claim window before it, or if they
-//     are too many for that within as long as they need.
+//   - Before the opening all come back within half a claim window before it, and again
+//     within half a claim window after that; or if they are too many for that, within
+//     as long as they need.
 func NextPoll(o Outlook, wait *Wait, spread float64) time.Duration {
 	p := o.pace()
 	next := p.open(wait, spread)
@@ -96,14 +97,16 @@ func (p pace) beforeOpening(until time.Duration, spread float64) time.Duration {
 	}
 	patience := min(max(p.longest, p.busy), p.most)
 	window = min(window, patience)
+	var next time.Duration
 	switch {
 	case until > patience:
-		return patience - part(patience/8)
+		next = patience - part(patience/8)
 	case until > window:
-		return max(until-part(window), p.least)
+		next = until - part(window)
 	case p.near:
-		return max(until+part(window-until), p.least)
+		next = until + part(window-until)
 	default:
-		return max(min(until+part(patience), p.most), p.least)
+		next = min(until+part(window), p.most)
 	}
+	return max(next, p.least)
 }

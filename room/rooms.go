@@ -206,8 +206,10 @@ func (e *Engine) view(ctx context.Context, r *Room) (View, error) {
 	}
 	view := View{Room: *r, Status: status, Phase: PhaseOf(r, &status, status.Now)}
 	if k := e.catalog.seen(r.Name); k != nil {
-		if rate, ok := k.flow.rate(); ok {
-			view.Outflow = &rate
+		if m := k.measured.Load(); m != nil {
+			if rate, ok := m.flow.PerSecond(); ok {
+				view.Outflow = &rate
+			}
 		}
 	}
 	return view, nil

@@ -67,7 +67,7 @@ func (f settingField) requires() settingField {
 // shown is a value in an error: no more of it than helps.
 func shown(raw []byte) string {
 	if len(raw) > 40 {
-		return string(raw[:40]) + "…"
+		return strings.ToValidUTF8(string(raw[:40]), "") + "…"
 	}
 	return string(raw)
 }

@@ -91,7 +91,9 @@ func findSetting(name string) (*settingField, *SettingsError) {
 
 // unknown is the error about a name that none of names is.
 func unknown(prefix, name string, names []string) *SettingsError {
-	name = shown([]byte(name))
+	if name = shown([]byte(name)); name == "" {
+		name = `""`
+	}
 	why := "is not a setting; there are " + strings.Join(names, ", ")
 	if near, distance := spelling.Nearest(name, names); distance <= max(1, min(nearMiss, len(near)/2)) {
 		why = "is not a setting; did you mean " + near + "?"

@@ -98,6 +98,7 @@ func TestSettingsRefused(t *testing.T) {
 		{`{"mode":"teller","capacty":1}`, "capacty", "did you mean capacity?"},
 		{`{"mode":"teller","Capacity":1}`, "Capacity", "did you mean capacity?"},
 		{`{"mode":"teller","pass_ttl":1}`, "pass_ttl", "did you mean pass_ttl_ms?"},
+		{`{"":1}`, `""`, "is not a setting"},
 		{`{"colour":"red"}`, "colour", "there are mode, capacity, "},
 		{parkJSON + `,"capacity":5}`, "capacity", "is for mode teller, and this room has mode park: leave it out"},
 		{`{"renewals":0,` + parkJSON[1:] + `}`, "renewals", "is for mode teller"},

@@ -83,7 +83,7 @@ func (o *Outlook) tellerWait(turn int64) *Wait {
 	}
 	if turn -= free; turn <= 0 {
 		// There is a place: the next look for who is due calls the visitor.
-		return &Wait{opening, opening + time.Second}
+		return ordered(opening.Seconds(), opening.Seconds()+1)
 	}
 	over, n, k := o.Flow.Over.Seconds(), float64(turn), float64(o.Flow.freed())
 	if o.Flow.Over < outflowAtLeast || k == 0 {

@@ -121,18 +121,29 @@ func (e *Engine) AskAll(ctx context.Context, name string, askers []Asker, claim 
 }
 
 func (e *Engine) askSome(ctx context.Context, name string, askers []Asker, claim bool) []Result {
-	numbers := make([]int64, len(askers))
-	for i, asker := range askers {
-		numbers[i] = asker.Ticket.Number
-	}
+	numbers := make([]int64, 0, len(askers))
 	results := make([]Result, len(askers))
 	err := e.move(ctx, name, "ask_all", func(t turn) error {
-		places, err := e.store.Ask(ctx, t.terms, numbers, claim)
-		if err != nil {
-			return err
+		numbers = numbers[:0]
+		for i := range askers {
+			if askers[i].Ticket.of(t.room) {
+				numbers = append(numbers, askers[i].Ticket.Number)
+			}
 		}
-		for i, place := range places {
-			results[i].Answer, results[i].Err = e.answer(&t, askers[i].Ticket, place)
+		var places []Place
+		if len(numbers) > 0 {
+			var err error
+			if places, err = e.store.Ask(ctx, t.terms, numbers, claim); err != nil {
+				return err
+			}
+		}
+		for i := range askers {
+			if !askers[i].Ticket.of(t.room) {
+				results[i] = Result{Err: ErrBadTicket}
+				continue
+			}
+			results[i].Answer, results[i].Err = e.answer(&t, askers[i].Ticket, places[0])
+			places = places[1:]
 		}
 		return nil
 	})
@@ -150,7 +161,12 @@ func (e *Engine) Parse(ctx context.Context, name, ticket string, client netip.Ad
 	if err != nil {
 		return Ticket{}, err
 	}
-	return e.parse(ctx, &t, ticket, client)
+	parsed, err := e.parse(ctx, &t, ticket, client)
+	if err != nil {
+		return Ticket{}, err
+	}
+	parsed.generation = t.room.Generation
+	return parsed, nil
 }
 
 // parse checks a ticket, and that it comes from the client that it is bound to.

@@ -3,7 +3,6 @@ package pebblestore
 import (
 	"cmp"
 	"slices"
-	"sort"
 )
 
 // blockSize is the most visitors of a block.
@@ -22,7 +21,10 @@ func (l lot) number() int64 { return l.bits >> 1 }
 func (l lot) may() bool     { return l.bits&1 != 0 }
 
 func compareLots(a, b lot) int {
-	return cmp.Or(cmp.Compare(a.draw, b.draw), cmp.Compare(a.number(), b.number()))
+	if a.draw != b.draw {
+		return cmp.Compare(a.draw, b.draw)
+	}
+	return cmp.Compare(a.number(), b.number())
 }
 
 // block is a run of neighbours in the line.
@@ -36,6 +38,9 @@ type block struct {
 // and leave it, and are counted, in O(log n) but for a move within a block.
 type drawn struct {
 	blocks []*block // none is empty
+	// bounds are those of the blocks: none in a block is behind its bound, and all in the
+	// next one are.
+	bounds []lot
 	line   fenwick
 	may    fenwick
 }
@@ -66,12 +71,14 @@ func (d *drawn) add(draw, number int64) {
 		return
 	}
 	if len(d.blocks) == 0 {
-		d.blocks = append(d.blocks, &block{})
+		d.blocks = append(d.blocks, &block{lots: []lot{l}, may: 1})
 		d.count()
+		return
 	}
 	if i == len(d.blocks) { // behind all
 		i--
 		at = len(d.blocks[i].lots)
+		d.bounds[i] = l
 	}
 	b := d.blocks[i]
 	b.lots = slices.Insert(b.lots, at, l)
@@ -170,10 +177,7 @@ func (d *drawn) silent(f func(number int64)) {
 
 // find returns where a lot is, or would be.
 func (d *drawn) find(l lot) (i, at int, found bool) {
-	i = sort.Search(len(d.blocks), func(i int) bool {
-		lots := d.blocks[i].lots
-		return compareLots(lots[len(lots)-1], l) >= 0
-	})
+	i, _ = slices.BinarySearchFunc(d.bounds, l, compareLots)
 	if i == len(d.blocks) {
 		return i, 0, false
 	}
@@ -185,7 +189,9 @@ func (d *drawn) find(l lot) (i, at int, found bool) {
 func (d *drawn) count() {
 	d.line.clear()
 	d.may.clear()
+	d.bounds = d.bounds[:0]
 	for _, b := range d.blocks {
+		d.bounds = append(d.bounds, b.lots[len(b.lots)-1])
 		d.line.push(int64(len(b.lots)))
 		d.may.push(int64(b.may))
 	}

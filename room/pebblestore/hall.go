@@ -17,7 +17,7 @@ type hall struct {
 	removed  bool
 	record   room.Record
 	visitors visitors
-	keys     map[room.Key]int64 // of who is not gone
+	keys     keyTable // of who is not gone
 	// line is who waits and who is called. It lags behind the slots: who has left it
 	// counts for the ranks of others until that is durable, so that no position that
 	// was shown rises by a crash.
@@ -44,7 +44,9 @@ type hall struct {
 }
 
 func newHall(id uint64, record room.Record) *hall {
-	return &hall{id: id, record: record, keys: map[room.Key]int64{}}
+	h := &hall{id: id, record: record}
+	h.keys = newKeyTable(func(number int64) room.Key { return h.visitors.page(number).key(number) })
+	return h
 }
 
 // raise makes a number at least so high.

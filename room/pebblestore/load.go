@@ -160,11 +160,11 @@ func (h *hall) restore(number int64, v *visitor, lots *[]lot) bool {
 	}
 	p.live++
 	if v.key != (room.Key{}) {
-		if h.keys[v.key] != 0 {
+		if h.keys.find(v.key) != 0 {
 			return false
 		}
 		p.setKey(number, v.key)
-		h.keys[v.key] = number
+		h.keys.add(number)
 	}
 	if v.draw >= 0 {
 		p.setDraw(number, v.draw)

@@ -14,7 +14,7 @@ func (s *Store) Enter(ctx context.Context, terms room.Terms, arrival room.Arriva
 	}
 	h := m.h
 	if arrival.Key != (room.Key{}) {
-		if number, known := h.keys[arrival.Key]; known {
+		if number := h.keys.find(arrival.Key); number != 0 {
 			place := m.ask(number, true)
 			return place, m.commit()
 		}
@@ -57,7 +57,7 @@ func (m *move) arrive(arrival room.Arrival) int64 {
 	p.setAsked(number, m.now)
 	if arrival.Key != (room.Key{}) {
 		p.setKey(number, arrival.Key)
-		h.keys[arrival.Key] = number
+		h.keys.add(number)
 	}
 	if m.now < m.terms.DrawUntil.UnixMilli() && !m.terms.DrawUntil.IsZero() {
 		p.setDraw(number, arrival.Draw)
@@ -142,7 +142,7 @@ func (s *Store) Find(ctx context.Context, terms room.Terms, key room.Key) (int64
 		return 0, err
 	}
 	defer m.cancel()
-	return m.h.keys[key], nil
+	return m.h.keys.find(key), nil
 }
 
 // remove makes a visitor who is not gone gone.
@@ -169,7 +169,7 @@ func (m *move) remove(number int64, to slot) {
 		m.leaveLine(spot)
 	}
 	if key != (room.Key{}) {
-		delete(h.keys, key)
+		h.keys.remove(number)
 	}
 	p.set(number, to)
 	m.touch(number)

@@ -21,6 +21,7 @@ type Memory struct {
 	keys      []room.SigningKey
 	leases    map[string]memoryLease
 	clock     func() time.Time
+	shift     time.Duration
 	fail      error
 	failAfter error
 	closed    bool
@@ -53,8 +54,7 @@ func (m *Memory) FailAfter(err error) {
 func (m *Memory) Shift(by time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	clock := m.clock
-	m.clock = func() time.Time { return clock().Add(by) }
+	m.shift += by
 }
 
 // Reopen closes the store, and returns one with what it holds, as after a process was
@@ -64,7 +64,7 @@ func (m *Memory) Reopen() *Memory {
 	defer m.mu.Unlock()
 	m.closed = true
 	again := NewMemory()
-	again.rooms, again.revision, again.keys, again.clock = m.rooms, m.revision, m.keys, m.clock
+	again.rooms, again.revision, again.keys, again.clock, again.shift = m.rooms, m.revision, m.keys, m.clock, m.shift
 	for _, r := range again.rooms {
 		r.expired = time.Time{}
 	}
@@ -84,7 +84,7 @@ func do[T any](ctx context.Context, m *Memory, call func(now time.Time) (T, erro
 	case m.fail != nil:
 		return none, m.fail
 	}
-	result, err := call(time.UnixMilli(m.clock().UnixMilli()))
+	result, err := call(time.UnixMilli(m.clock().Add(m.shift).UnixMilli()))
 	if m.failAfter != nil {
 		return none, m.failAfter
 	}

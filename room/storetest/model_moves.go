@@ -263,7 +263,7 @@ func (m *machine) compare(*rapid.T) {
 func (m *machine) finish() {
 	for _, r := range m.rooms {
 		m.room = r
-		m.termsNowOf(r)
+		m.terms = r.terms
 		var numbers []int64
 		for number := range min(r.last, room.MaxAsk) {
 			numbers = append(numbers, number+1)

@@ -36,16 +36,20 @@ type testCase struct {
 	run     func(k *kit)
 }
 
+// group is the cases about one thing.
+type group struct {
+	name  string
+	cases []testCase
+}
+
+var groups = []group{
+	{"rooms", roomCases}, {"keys", keyCases}, {"enter", enterCases}, {"lottery", lotteryCases}, {"ask", askCases},
+	{"call", callCases}, {"leave", leaveCases}, {"clear", clearCases}, {"passes", passCases}, {"expire", expireCases},
+	{"ticks", tickCases}, {"away", awayCases}, {"reopen", reopenCases}, {"events", eventCases}, {"status", statusCases},
+}
+
 // Run runs the conformance cases.
 func Run(t *testing.T, harness Harness) {
-	groups := []struct {
-		name  string
-		cases []testCase
-	}{
-		{"rooms", roomCases}, {"keys", keyCases}, {"enter", enterCases}, {"lottery", lotteryCases}, {"ask", askCases},
-		{"call", callCases}, {"leave", leaveCases}, {"clear", clearCases}, {"passes", passCases}, {"expire", expireCases},
-		{"ticks", tickCases}, {"away", awayCases}, {"reopen", reopenCases}, {"events", eventCases}, {"status", statusCases},
-	}
 	for _, group := range groups {
 		t.Run(group.name, func(t *testing.T) {
 			for _, c := range group.cases {

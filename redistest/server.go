@@ -162,6 +162,9 @@ func (s *Server) ping() error {
 // Addr is the server's host and port.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
+// HostPort returns both parts of Addr.
+func (s *Server) HostPort() (host, port string) { return "127.0.0.1", strconv.Itoa(s.port) }
+
 // URL is where clients find the server: redis://host:port.
 func (s *Server) URL() string { return "redis://" + s.Addr() }
 

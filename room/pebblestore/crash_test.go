@@ -323,13 +323,20 @@ func TestNothingIsToldBeforeItIsDurable(t *testing.T) {
 func TestSlidingPassAfterCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.NewCrashableMem()
-		s := open(t, disk)
+		var syncs atomic.Int64
+		s := open(t, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData {
+				syncs.Add(1)
+			}
+			return nil
+		})))
 		terms := shop(t, s)
 		terms.Capacity = 1
 		if _, err := s.Enter(ctx, terms, room.Arrival{}); err != nil {
 			t.Fatal(err)
 		}
-		for i := range 60 {
+		syncs.Store(0)
+		for i := range 60 { // 420 s, 5.6 eighths of 600 s
 			time.Sleep(7 * time.Second)
 			places, err := s.Ask(ctx, terms, []int64{1}, true)
 			if err != nil {
@@ -351,6 +358,9 @@ func TestSlidingPassAfterCrash(t *testing.T) {
 			if err := again.Close(); err != nil {
 				t.Fatal(err)
 			}
+		}
+		if n := syncs.Load(); n < 4 || n > 5 {
+			t.Errorf("the pass was written %d times while it was used for 5.6 eighths of its length", n)
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)

@@ -149,6 +149,9 @@ func TestPagesAreForgotten(t *testing.T) {
 		reopen()
 		time.Sleep(room.KeepGone + time.Second)
 		expire()
+		if pages := s.hall("shop").visitors.pages; len(pages) != 0 {
+			t.Errorf("%d pages are in memory when all are forgotten", len(pages))
+		}
 		reopen()
 		h := s.hall("shop")
 		if v, g := keysOf(t, s, kindVisitor), keysOf(t, s, kindGone); v+g != 0 || len(h.visitors.pages) != 0 || len(h.attendance.sheets) != 0 {
@@ -157,6 +160,40 @@ func TestPagesAreForgotten(t *testing.T) {
 		place, err := s.Enter(ctx, terms, room.Arrival{})
 		if err != nil || place.Number != visitors+1 || place.Ahead != 0 {
 			t.Errorf("the next visitor: %+v, %v; want number %d", place, err, visitors+1)
+		}
+	})
+}
+
+// Who is called does not count among the silent, and does again when it has missed:
+// since it asked last, although others on its sheet have asked since.
+func TestWhoMissesHasBeenSilentBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		s := openMem(t, vfs.NewMem())
+		defer closeMem(t, s)
+		terms := memTerms(t, s)
+		terms.Abandon, terms.Grace, terms.Claim = time.Minute, time.Minute, 3*time.Minute
+		expire := func(capacity int64) {
+			t.Helper()
+			terms.Capacity = capacity
+			if _, err := s.Expire(ctx, terms); err != nil {
+				t.Fatal(err)
+			}
+		}
+		expire(0)
+		arriveMany(t, s, terms, 2)
+		expire(1)
+		time.Sleep(110 * time.Second)
+		if _, err := s.Ask(ctx, terms, []int64{2}, false); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		expire(1) // looks at the sheet
+		time.Sleep(time.Minute)
+		expire(0)
+		status, err := s.Status(ctx, "shop")
+		if err != nil || status.Missed != 1 || status.Departed != 1 || status.Waiting != 1 {
+			t.Errorf("status is %+v, %v; want 1 who missed and departed, and 1 who waits", status, err)
 		}
 	})
 }

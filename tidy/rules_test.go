@@ -49,6 +49,7 @@ var packages = map[string]rule{
 		imports: []string{"lifecycle", "spelling"},
 		refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"},
 	},
+	"room/pebblestore":  {imports: []string{"room"}, refuses: []string{"net"}},
 	"room/storetest":    {imports: []string{"room"}, testOnly: true, virtualTime: true},
 	"lifecycle":         {refuses: []string{"github.com", "net"}},
 	"spelling":          {refuses: []string{"github.com", "net", "os"}},

@@ -42,6 +42,7 @@
 //   - The store's time does not go back when the machine's clock does (clock.go).
 //   - Lock order: Store.admin, then Store.mu, then hall.mu. No move takes Store.mu
 //     while it holds hall.mu.
+//   - A room with anybody in it takes 40 KiB at least: a page.
 //   - Expire, and calling in any move, do about 4,096 visitors at a time. Clear does all at
 //     once, written in batches of about 1 MiB.
 package pebblestore

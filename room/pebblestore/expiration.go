@@ -72,6 +72,10 @@ func (m *move) endActive(limit int) (more bool) {
 	return false
 }
 
+// maxSheets is how many sheets one Expire looks at, 65,536 visitors: when the service
+// came back, all are due at once.
+const maxSheets = 512
+
 // absent is a visitor who has been silent for too long.
 type absent struct{ asked, number int64 }
 
@@ -80,12 +84,14 @@ func (m *move) endSilent(limit int) (more bool) {
 	h := m.h
 	since := m.now - silence(m.terms)
 	var found []absent
+	looked := 0
 	sheet := h.attendance.first()
 	for ; sheet != nil && max(sheet.earliest, h.back) <= since; sheet = h.attendance.first() {
-		if len(found) >= limit {
+		if len(found) >= limit || looked >= maxSheets {
 			more = true
 			break
 		}
+		looked++
 		found = m.look(sheet, since, found)
 	}
 	slices.SortFunc(found, func(a, b absent) int {

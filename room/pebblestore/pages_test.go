@@ -217,6 +217,41 @@ func TestWhoMissesHasBeenSilentBefore(t *testing.T) {
 	})
 }
 
+// A look at who is silent passes by who is not, some 65,536 at a time: after the
+// service came back, all are due for it at once.
+func TestLookingIsDoneInSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		s := openMem(t, vfs.NewMem())
+		defer closeMem(t, s)
+		terms := memTerms(t, s)
+		arriveMany(t, s, terms, maxSheets*sheetSize+pageSize)
+		if _, err := s.Expire(ctx, terms); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Minute)
+		for first := int64(1); first <= maxSheets*sheetSize+pageSize; first += room.MaxAsk {
+			numbers := make([]int64, room.MaxAsk)
+			for i := range numbers {
+				numbers[i] = first + int64(i)
+			}
+			if _, err := s.Ask(ctx, terms, numbers, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(30 * time.Minute)
+		for _, more := range []bool{true, false} {
+			due, err := s.Expire(ctx, terms)
+			if err != nil || due.More != more || (!more && !due.Next.Equal(due.Now.Add(30*time.Minute))) {
+				t.Errorf("Expire: %+v, %v; want more: %v", due, err, more)
+			}
+		}
+		if status, err := s.Status(ctx, "shop"); err != nil || status.Departed != 0 {
+			t.Errorf("status is %+v, %v; want nobody departed", status, err)
+		}
+	})
+}
+
 // A move that would call, skip or end more than some thousand leaves the rest to the
 // next Expire, which says so; a batch of a tick is called to its end, and once.
 func TestLargeMovesAreDoneInSteps(t *testing.T) {

@@ -52,6 +52,7 @@ var packages = map[string]rule{
 		imports: []string{"room", "room/proxied", "room/watch"},
 		refuses: []string{pebble, redis, "github.com/prometheus"},
 	},
+	"room/pebblestore": {imports: []string{"room"}, refuses: []string{"net"}},
 	"room": {
 		imports: []string{"lifecycle", "spelling"},
 		refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"},

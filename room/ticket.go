@@ -23,7 +23,15 @@ type Ticket struct {
 	// Client is the ClientHash of the address that the ticket is bound to; zero: it is
 	// bound to none.
 	Client [4]byte
+
+	// generation is that of the room that Engine.Parse found the ticket good for; empty
+	// if it was not parsed there. It is not part of the text.
+	generation string
 }
+
+// of tells whether a ticket that was parsed some time ago is one of the room as it is
+// now, and not of one that had its name before.
+func (t *Ticket) of(r *Room) bool { return t.generation == "" || t.generation == r.Generation }
 
 // ErrBadTicket: the ticket is not one of this room, or no key of the ring signed it.
 var ErrBadTicket = errors.New("the ticket is not valid in this room")

@@ -19,7 +19,9 @@ type Memory struct {
 	rooms     map[string]*memoryRoom
 	revision  uint64 // the last that any room was given
 	keys      []room.SigningKey
+	leases    map[string]memoryLease
 	clock     func() time.Time
+	shift     time.Duration
 	fail      error
 	failAfter error
 	closed    bool
@@ -29,7 +31,7 @@ var _ room.Store = (*Memory)(nil)
 
 // NewMemory returns an empty store.
 func NewMemory() *Memory {
-	return &Memory{rooms: map[string]*memoryRoom{}, clock: time.Now}
+	return &Memory{rooms: map[string]*memoryRoom{}, leases: map[string]memoryLease{}, clock: time.Now}
 }
 
 // Fail makes each call but Close fail, having done nothing, until it is called with
@@ -52,8 +54,7 @@ func (m *Memory) FailAfter(err error) {
 func (m *Memory) Shift(by time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	clock := m.clock
-	m.clock = func() time.Time { return clock().Add(by) }
+	m.shift += by
 }
 
 // Reopen closes the store, and returns one with what it holds, as after a process was
@@ -63,7 +64,7 @@ func (m *Memory) Reopen() *Memory {
 	defer m.mu.Unlock()
 	m.closed = true
 	again := NewMemory()
-	again.rooms, again.revision, again.keys, again.clock = m.rooms, m.revision, m.keys, m.clock
+	again.rooms, again.revision, again.keys, again.clock, again.shift = m.rooms, m.revision, m.keys, m.clock, m.shift
 	for _, r := range again.rooms {
 		r.expired = time.Time{}
 	}
@@ -83,7 +84,7 @@ func do[T any](ctx context.Context, m *Memory, call func(now time.Time) (T, erro
 	case m.fail != nil:
 		return none, m.fail
 	}
-	result, err := call(time.UnixMilli(m.clock().UnixMilli()))
+	result, err := call(time.UnixMilli(m.clock().Add(m.shift).UnixMilli()))
 	if m.failAfter != nil {
 		return none, m.failAfter
 	}

@@ -1,0 +1,2 @@
+// Package pebblestore keeps rooms in Pebble, in one process.
+package pebblestore

@@ -1,0 +1,82 @@
+package storetest
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-project/sluice/room"
+)
+
+// Harness says how to get a store.
+type Harness struct {
+	// Bubble runs each test in a bubble of testing/synctest: everything that a store
+	// starts must end when it is closed.
+	Bubble bool
+	// Open returns an empty store. It fails the test if it cannot.
+	Open func(t testing.TB) Opened
+}
+
+// Opened is a store that was opened. The suite closes it.
+type Opened struct {
+	Store room.Store
+	// Advance moves the store's clock on. It may be nil in a bubble: time passes by
+	// sleeping then.
+	Advance func(d time.Duration)
+	// Reopen ends the store opened last, abruptly if that is possible, and opens what it
+	// left. Nil if a process has no such state, as when a server has it.
+	Reopen func() room.Store
+}
+
+// testCase is one rule of the contract.
+type testCase struct {
+	name string
+	// reopens marks cases that need Opened.Reopen.
+	reopens bool
+	run     func(k *kit)
+}
+
+// group is the cases about one thing.
+type group struct {
+	name  string
+	cases []testCase
+}
+
+var groups = []group{
+	{"rooms", roomCases}, {"keys", keyCases}, {"leases", leaseCases}, {"enter", enterCases},
+	{"lottery", lotteryCases}, {"ask", askCases}, {"call", callCases}, {"leave", leaveCases}, {"clear", clearCases}, {"passes", passCases}, {"expire", expireCases},
+	{"ticks", tickCases}, {"away", awayCases}, {"reopen", reopenCases}, {"events", eventCases}, {"status", statusCases},
+}
+
+// Run runs the conformance cases.
+func Run(t *testing.T, harness Harness) {
+	for _, group := range groups {
+		t.Run(group.name, func(t *testing.T) {
+			for _, c := range group.cases {
+				t.Run(c.name, func(t *testing.T) {
+					harness.within(t, func(t *testing.T) {
+						k := newKit(t, harness)
+						if !c.reopens || k.opened.Reopen != nil {
+							c.run(k)
+						}
+					})
+				})
+			}
+		})
+	}
+}
+
+// within runs a test in a bubble, if that is the way.
+func (h Harness) within(t *testing.T, test func(t *testing.T)) {
+	if h.Bubble {
+		synctest.Test(t, test)
+		return
+	}
+	test(t)
+}
+
+// sleep is Opened.Advance in a bubble.
+func sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}

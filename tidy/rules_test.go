@@ -57,6 +57,7 @@ var packages = map[string]rule{
 		refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"},
 	},
 	"room/redisstore":   {imports: []string{"room"}, refuses: []string{pebble}},
+	"room/pebblestore":  {imports: []string{"room"}, refuses: []string{"net"}},
 	"room/storetest":    {imports: []string{"room"}, testOnly: true, virtualTime: true},
 	"lifecycle":         {refuses: []string{"github.com", "net"}},
 	"spelling":          {refuses: []string{"github.com", "net", "os"}},

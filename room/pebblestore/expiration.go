@@ -123,7 +123,9 @@ func (m *move) look(s *sheet, since int64, found []absent) []absent {
 	return found
 }
 
-// forget drops the pages whose visitors have all been gone for room.KeepGone.
+// forget drops the pages whose visitors have all been gone for room.KeepGone. The
+// last number outlives its page in the counts: nobody is gone who was not counted as
+// admitted or departed before.
 func (m *move) forget() {
 	h := m.h
 	n := 0
@@ -131,7 +133,6 @@ func (m *move) forget() {
 		p := h.closed[n]
 		h.visitors.forget(p)
 		m.keep(m.writer().Delete(keyFor(h.id, kindGone, p.number), nil))
-		m.counted = true // the last number must outlive its page
 	}
 	h.closed = slices.Delete(h.closed, 0, n)
 }

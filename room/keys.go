@@ -102,7 +102,7 @@ func (h *keyHolder) makeFirst(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return h.store.PutKeys(ctx, []SigningKey{key}, 0)
+	return h.store.PutKeys(ctx, []SigningKey{key}, "")
 }
 
 func (h *keyHolder) hold(keys []SigningKey, read time.Time) error {
@@ -154,7 +154,7 @@ func (h *keyHolder) rotate(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err = h.store.PutKeys(ctx, keys, len(seen)); err == nil {
+		if err = h.store.PutKeys(ctx, keys, seen[len(seen)-1].ID); err == nil {
 			return h.hold(keys, time.Now())
 		} else if !errors.Is(err, ErrConflict) {
 			return err

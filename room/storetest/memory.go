@@ -170,15 +170,23 @@ func (m *Memory) Keys(ctx context.Context) ([]room.SigningKey, error) {
 }
 
 // PutKeys is room.Store's.
-func (m *Memory) PutKeys(ctx context.Context, keys []room.SigningKey, seen int) error {
+func (m *Memory) PutKeys(ctx context.Context, keys []room.SigningKey, seen string) error {
 	_, err := do(ctx, m, func(time.Time) (struct{}, error) {
-		if len(m.keys) != seen {
+		if newestKey(m.keys) != seen {
 			return struct{}{}, room.ErrConflict
 		}
 		m.keys = cloneKeys(keys)
 		return struct{}{}, nil
 	})
 	return err
+}
+
+// newestKey is the ID of the last key; "" if there is none.
+func newestKey(keys []room.SigningKey) string {
+	if len(keys) == 0 {
+		return ""
+	}
+	return keys[len(keys)-1].ID
 }
 
 func cloneKeys(keys []room.SigningKey) []room.SigningKey {

@@ -1,6 +1,7 @@
 package room_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,4 +36,31 @@ func TestAStoreThatLostAChangeIsServed(t *testing.T) {
 			t.Errorf("Pause() after the loss: %v, %v", view.Room.Paused, err)
 		}
 	})
+}
+
+// An instance that has lost the lease while its publisher failed does not publish that
+// batch any more: another one may have published it, and what came after it.
+func TestWithoutTheLeaseNothingIsPublished(t *testing.T) {
+	var fails atomic.Bool
+	fails.Store(true)
+	book := &recorder{fail: func(int) bool { return fails.Load() }}
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		r.put("shop", teller(1))
+		for range 4 {
+			r.enter("shop")
+		}
+		time.Sleep(time.Second)
+		r.store.Fail(room.ErrUnavailable)
+		time.Sleep(11 * time.Second)
+		r.store.Fail(nil)
+		if ok, err := r.store.Lease(ctx, "publisher", "a ghost", time.Hour); !ok || err != nil {
+			t.Fatalf("Lease() = %v, %v", ok, err)
+		}
+		before := book.count()
+		fails.Store(false)
+		time.Sleep(time.Minute)
+		if after := book.count(); before == 0 || after != before {
+			t.Errorf("%d events were handed over before another had the lease, and %d after", before, after-before)
+		}
+	}, room.WithPublisher(book))
 }

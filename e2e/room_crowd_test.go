@@ -39,7 +39,7 @@ type crowd struct {
 	all    []*guest
 	there  int // who have not ended
 	errors int
-	// outages are when the service was away, so that nobody's time ran.
+	// outages are when the service was away.
 	outages []outage
 
 	admitted, ended, broken, unavailable, unknown atomic.Int64
@@ -50,7 +50,12 @@ type crowd struct {
 	stop chan struct{}
 }
 
-type outage struct{ from, to time.Time }
+// outage is a time during which the service was away. A long one is certain to be taken
+// for that, so that nobody's time runs; of one that is short, time may count.
+type outage struct {
+	from, to time.Time
+	long     bool
+}
 
 // crowdWorkers is how many requests are under way at one time at most.
 const crowdWorkers = 32
@@ -177,10 +182,10 @@ func (c *crowd) goOn(more int) bool {
 }
 
 // outageOf calls f, during which the service is away.
-func (c *crowd) outageOf(f func()) {
+func (c *crowd) outageOf(f func(), long bool) {
 	from := time.Now()
 	c.mu.Lock()
-	c.outages = append(c.outages, outage{from, from.Add(time.Hour)})
+	c.outages = append(c.outages, outage{from, from.Add(time.Hour), long})
 	c.mu.Unlock()
 	f()
 	c.mu.Lock()
@@ -189,7 +194,12 @@ func (c *crowd) outageOf(f func()) {
 }
 
 // away is for how long the service was away between two times.
-func (c *crowd) away(from, to time.Time) (long time.Duration) {
+func (c *crowd) away(from, to time.Time) time.Duration { return c.awayIf(from, to, false) }
+
+// stopped is for how long nobody's time ran between two times, for certain.
+func (c *crowd) stopped(from, to time.Time) time.Duration { return c.awayIf(from, to, true) }
+
+func (c *crowd) awayIf(from, to time.Time, long bool) (sum time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, o := range c.outages {
@@ -200,15 +210,18 @@ func (c *crowd) away(from, to time.Time) (long time.Duration) {
 		if end.After(to) {
 			end = to
 		}
-		long += max(0, end.Sub(begin))
+		if o.long || !long {
+			sum += max(0, end.Sub(begin))
+		}
 	}
-	return long
+	return sum
 }
 
 // mostErrors is after how many errors a crowd says no more.
 const mostErrors = 20
 
 func (c *crowd) errorf(format string, args ...any) {
+	c.t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.errors++; c.errors <= mostErrors {

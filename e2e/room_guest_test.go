@@ -149,9 +149,9 @@ func (c *crowd) hear(g *guest, v *visitor, sent, received time.Time) {
 // half a claim window after it was told to, for the time that failures take, and
 // within a claim window in any case. So whenever it was called meanwhile, it came in
 // time. What counts is the time from before the last request was sent until the answer to
-// this one was there, without the time for which the service was away.
+// this one was there, without the time for which the service was away for long.
 func (c *crowd) inTime(g *guest, received time.Time) bool {
-	silence := received.Sub(g.sent) - c.away(g.sent, received)
+	silence := received.Sub(g.sent) - c.stopped(g.sent, received)
 	return silence < min(g.told+c.plan.claim/2, c.plan.claim)
 }
 
@@ -183,7 +183,7 @@ func (c *crowd) hearGone(g *guest, a answer, received time.Time) {
 	}
 	g.gone, g.due = problem.Reason, time.Time{}
 	kept := c.plan.abandon + c.plan.grace
-	silence := received.Sub(g.sent) - c.away(g.sent, received)
+	silence := received.Sub(g.sent) - c.stopped(g.sent, received)
 	switch {
 	case g.gone == "abandoned" && silence < kept:
 		c.errorf("visitor %d lost the place after a silence of %v, and it is kept for %v", g.id, silence, kept)

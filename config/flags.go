@@ -27,7 +27,7 @@ func GateFlags(flags *pflag.FlagSet) {
 		switch {
 		case s.Key == "gate.http":
 			return "listen"
-		case s.Key == "kafka" || nested && !slices.Contains([]string{"log", "room", "gate"}, section):
+		case s.Key == "kafka" || s.Key == "room.outbox" || nested && !slices.Contains([]string{"log", "room", "gate"}, section):
 			return ""
 		}
 		return strings.TrimPrefix(s.Flag(), "gate-")

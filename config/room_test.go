@@ -201,7 +201,7 @@ func TestGateFlags(t *testing.T) {
 	if source := c.Source("gate.room"); source != "flag --room" {
 		t.Errorf("the source of gate.room is %q", source)
 	}
-	for _, none := range []string{"kafka", "bulk-workers", "topic-sync", "gate-room"} {
+	for _, none := range []string{"kafka", "bulk-workers", "topic-sync", "gate-room", "room-outbox"} {
 		if set.Lookup(none) != nil {
 			t.Errorf("a gate has the flag --%s", none)
 		}

@@ -95,68 +95,89 @@ func TestPassClaims(t *testing.T) {
 	}
 }
 
-func TestPassRefused(t *testing.T) {
-	ring, r := testRing(t, testKey(1), testKey(2)), testRoom("shop", "generation")
-	text := signPass(t, ring, r, testPass(r))
-	signing := ring.newest
-	// forge signs claims as somebody else may.
-	forge := func(method jwt.SigningMethod, key any, kid any, claims jwt.Claims) string {
-		token := jwt.NewWithClaims(method, claims)
-		token.Header["kid"] = kid
-		forged, err := token.SignedString(key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return forged
+// forgePass signs claims as somebody else may.
+func forgePass(t *testing.T, method jwt.SigningMethod, key, kid any, claims jwt.Claims) string {
+	t.Helper()
+	token := jwt.NewWithClaims(method, claims)
+	token.Header["kid"] = kid
+	forged, err := token.SignedString(key)
+	if err != nil {
+		t.Fatal(err)
 	}
-	claims := passClaims{"sluice", "42", r.Name, r.Generation, 3, jwtSeconds(keyTime.UnixMilli()), jwtSeconds(keyTime.Add(time.Minute).UnixMilli())}
-	with := func(change func(*passClaims)) jwt.Claims {
-		changed := claims
-		change(&changed)
-		return changed
-	}
-	signed := func(claims jwt.Claims) string {
-		return forge(jwt.SigningMethodEdDSA, signing.private, signing.text, claims)
-	}
-	_, foreign, _ := ed25519.GenerateKey(nil)
-	if _, err := ring.ParsePass(r, signed(claims), keyTime); err != nil {
-		t.Fatalf("the claims as they are: %v", err)
-	}
+	return forged
+}
 
-	for name, test := range map[string]struct {
-		ring *Keyring
-		room *Room
-		text string
-	}{
-		"another room":              {ring, testRoom("shops", "generation"), text},
-		"the room made anew":        {ring, testRoom("shop", "generation2"), text},
-		"an unknown key":            {testRing(t, testKey(1)), r, text},
-		"a key of that ID":          {testRing(t, SigningKey{ID: testKey(2).ID, Secret: testKey(3).Secret}), r, text},
-		"alg none":                  {ring, r, forge(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, signing.text, claims)},
-		"HS256 with the public key": {ring, r, forge(jwt.SigningMethodHS256, []byte(signing.public), signing.text, claims)},
-		"another's key":             {ring, r, forge(jwt.SigningMethodEdDSA, foreign, signing.text, claims)},
-		"no kid":                    {ring, r, forge(jwt.SigningMethodEdDSA, signing.private, nil, claims)},
-		"a kid that is a number":    {ring, r, forge(jwt.SigningMethodEdDSA, signing.private, 5, claims)},
-		"a kid in capitals":         {ring, r, forge(jwt.SigningMethodEdDSA, signing.private, strings.ToUpper(signing.text), claims)},
-		"another issuer":            {ring, r, signed(with(func(c *passClaims) { c.Issuer = "slice" }))},
-		"no number":                 {ring, r, signed(with(func(c *passClaims) { c.Subject = "me" }))},
-		"no end":                    {ring, r, signed(jwt.MapClaims{"iss": "sluice", "sub": "42", "room": "shop", "gen": "generation"})},
-		"an end in words":           {ring, r, signed(jwt.MapClaims{"iss": "sluice", "sub": "42", "room": "shop", "gen": "generation", "exp": "never"})},
-		"an end out of all bounds":  {ring, r, signed(jwt.MapClaims{"iss": "sluice", "sub": "42", "room": "shop", "gen": "generation", "exp": 1e30})},
-		"empty":                     {ring, r, ""},
-		"two parts":                 {ring, r, text[:strings.LastIndexByte(text, '.')]},
-		"no signature":              {ring, r, text[:strings.LastIndexByte(text, '.')+1]},
-		"with a line end":           {ring, r, text + "\n"},
-		"a ticket":                  {ring, r, ring.SignTicket(r, Ticket{Number: 42})},
-		"very long":                 {ring, r, strings.Repeat("a", 1<<20) + ".b.c"},
-	} {
-		if got, err := test.ring.ParsePass(test.room, test.text, keyTime); !errors.Is(err, ErrBadPass) || got != (Pass{}) {
+// refusePass fails if a ring takes a text, the first time or again.
+func refusePass(t *testing.T, name string, ring *Keyring, r *Room, text string) {
+	t.Helper()
+	for _, now := range []time.Time{keyTime, {}} {
+		if got, err := ring.ParsePass(r, text, now); !errors.Is(err, ErrBadPass) || got != (Pass{}) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
-		// What was verified before does not help it.
-		if got, err := test.ring.ParsePass(test.room, test.text, time.Time{}); !errors.Is(err, ErrBadPass) {
-			t.Errorf("%s, again: %+v, %v", name, got, err)
-		}
+	}
+}
+
+func TestPassForgedSignature(t *testing.T) {
+	ring, r := testRing(t, testKey(1), testKey(2)), testRoom("shop", "generation")
+	claims := passClaims{"sluice", "42", r.Name, r.Generation, 3, jwtSeconds(keyTime.UnixMilli()), jwtSeconds(keyTime.Add(time.Minute).UnixMilli())}
+	signing := ring.newest
+	_, foreign, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ring.ParsePass(r, forgePass(t, jwt.SigningMethodEdDSA, signing.private, signing.text, claims), keyTime); err != nil {
+		t.Fatalf("signed as it should be: %v", err)
+	}
+	for name, text := range map[string]string{
+		"alg none":                  forgePass(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, signing.text, claims),
+		"HS256 with the public key": forgePass(t, jwt.SigningMethodHS256, []byte(signing.public), signing.text, claims),
+		"HS256 with its text":       forgePass(t, jwt.SigningMethodHS256, []byte(signing.jwk().X), signing.text, claims),
+		"another's key":             forgePass(t, jwt.SigningMethodEdDSA, foreign, signing.text, claims),
+		"the key of another ID":     forgePass(t, jwt.SigningMethodEdDSA, signing.private, testKey(1).ID, claims),
+		"no kid":                    forgePass(t, jwt.SigningMethodEdDSA, signing.private, nil, claims),
+		"a kid that is a number":    forgePass(t, jwt.SigningMethodEdDSA, signing.private, 5, claims),
+		"a kid in capitals":         forgePass(t, jwt.SigningMethodEdDSA, signing.private, strings.ToUpper(signing.text), claims),
+	} {
+		refusePass(t, name, ring, r, text)
+	}
+}
+
+func TestPassOfAnotherRoomOrRing(t *testing.T) {
+	ring, r := testRing(t, testKey(1), testKey(2)), testRoom("shop", "generation")
+	text := signPass(t, ring, r, testPass(r))
+	refusePass(t, "another room", ring, testRoom("shops", "generation"), text)
+	refusePass(t, "the room made anew", ring, testRoom("shop", "generation2"), text)
+	refusePass(t, "an unknown key", testRing(t, testKey(1)), r, text)
+	refusePass(t, "a key of that ID", testRing(t, SigningKey{ID: testKey(2).ID, Secret: testKey(3).Secret}), r, text)
+}
+
+func TestPassRefused(t *testing.T) {
+	ring, r := testRing(t, testKey(1)), testRoom("shop", "generation")
+	text := signPass(t, ring, r, testPass(r))
+	with := func(name string, value any) string {
+		claims := jwt.MapClaims{"iss": "sluice", "sub": "42", "room": "shop", "gen": "generation", "exp": 1.95e9}
+		claims[name] = value
+		return forgePass(t, jwt.SigningMethodEdDSA, ring.newest.private, ring.newest.text, claims)
+	}
+	if _, err := ring.ParsePass(r, with("and", "more"), keyTime); err != nil {
+		t.Fatalf("with another claim: %v", err)
+	}
+	for name, text := range map[string]string{
+		"another issuer":           with("iss", "slice"),
+		"no issuer":                with("iss", nil),
+		"no number":                with("sub", "me"),
+		"no end":                   with("exp", nil),
+		"an end in words":          with("exp", "never"),
+		"an end out of all bounds": with("exp", 1e30),
+		"an end before all":        with("exp", -1),
+		"empty":                    "",
+		"two parts":                text[:strings.LastIndexByte(text, '.')],
+		"no signature":             text[:strings.LastIndexByte(text, '.')+1],
+		"with a line end":          text + "\n",
+		"a ticket":                 ring.SignTicket(r, Ticket{Number: 42}),
+		"very long":                strings.Repeat("a", 1<<20) + ".b.c",
+	} {
+		refusePass(t, name, ring, r, text)
 	}
 }
 

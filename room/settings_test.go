@@ -3,7 +3,6 @@ package room
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -77,62 +76,64 @@ func TestSettingsInFull(t *testing.T) {
 	}
 }
 
+var refusedJSON = []struct{ text, field, why string }{
+	{`{}`, "mode", "is missing; give teller or park"},
+	{`[]`, "settings", "are not a JSON object: it begins with []"},
+	{`null`, "settings", "are not a JSON object"},
+	{`{"mode":"teler"}`, "mode", `is "teler"; give teller or park`},
+	{`{"mode":1}`, "mode", "is 1; give teller or park"},
+	{`{"mode":""}`, "mode", `is ""; give`},
+	{`{"mode":"teller"}`, "capacity", "is missing; give a whole number from 1 to 10,000,000"},
+	{`{"mode":"park"}`, "batch", "is missing"},
+	{`{"mode":"park","batch":1}`, "interval_ms", "is missing"},
+	{`{"mode":"park","batch":1,"interval_ms":100}`, "stay_ms", "is missing"},
+	{`{"mode":"teller","capacity":0}`, "capacity", "is 0; give a whole number from 1 to 10,000,000"},
+	{`{"mode":"teller","capacity":10000001}`, "capacity", "is 10000001"},
+	{`{"mode":"teller","capacity":1.5}`, "capacity", "is 1.5; give a whole number"},
+	{`{"mode":"teller","capacity":"10"}`, "capacity", `is "10"; give a whole number`},
+	{`{"mode":"teller","capacity":99999999999999999999}`, "capacity", "is 99999999999999999999"},
+	{`{"mode":"teller","capacity":1,"capacity":2}`, "capacity", "is there twice"},
+	{`{"mode":"teller","capacty":1}`, "capacty", "did you mean capacity?"},
+	{`{"mode":"teller","Capacity":1}`, "Capacity", "did you mean capacity?"},
+	{`{"mode":"teller","pass_ttl":1}`, "pass_ttl", "did you mean pass_ttl_ms?"},
+	{`{"":1}`, `""`, "is not a setting"},
+	{`{"colour":"red"}`, "colour", "there are mode, capacity, "},
+	{parkJSON + `,"capacity":5}`, "capacity", "is for mode teller, and this room has mode park: leave it out"},
+	{`{"renewals":0,` + parkJSON[1:] + `}`, "renewals", "is for mode teller"},
+	{tellerJSON + `,"batch":5}`, "batch", "is for mode park"},
+	{tellerJSON + `,"pass_ttl_ms":99}`, "pass_ttl_ms", "is 99; give whole milliseconds from 100 to 604,800,000"},
+	{tellerJSON + `,"pass_ttl_ms":0}`, "pass_ttl_ms", "is 0; give"},
+	{tellerJSON + `,"pass_ttl_ms":100.5}`, "pass_ttl_ms", "is 100.5; give whole milliseconds"},
+	{tellerJSON + `,"pass_ttl_ms":9223372036854775807}`, "pass_ttl_ms", "is 9223372036854775807"},
+	{tellerJSON + `,"pass":"slide"}`, "pass", `is "slide"; give sliding or fixed`},
+	{tellerJSON + `,"grace_ms":-1}`, "grace_ms", "is -1; give whole milliseconds from 0 to 86,400,000"},
+	{tellerJSON + `,"claim_window_ms":600001}`, "claim_window_ms", "is 600001"},
+	{tellerJSON + `,"max_waiting":0}`, "max_waiting", "is 0"},
+	{tellerJSON + `,"joins_per_minute":-1}`, "joins_per_minute", "is -1"},
+	{tellerJSON + `,"bind_tickets":1}`, "bind_tickets", "is 1; give true or false"},
+	{tellerJSON + `,"renewals":1}`, "renewals", `needs "pass":"fixed"`},
+	{tellerJSON + `,"method":"lottery"}`, "method", "needs opens_at"},
+	{tellerJSON + `,"prequeue_from":"2030-01-01T00:00:00Z"}`, "prequeue_from", "needs opens_at"},
+	{tellerJSON + `,"opens_at":"2030-01-01T00:00:00Z","prequeue_from":"2030-01-01T00:00:00Z"}`, "prequeue_from", "is not before opens_at, which is 2030-01-01T00:00:00Z"},
+	{tellerJSON + `,"opens_at":"2030-01-01T00:00:00Z","ends_at":"2030-01-01T09:00:00+09:00"}`, "ends_at", "is not after opens_at"},
+	{tellerJSON + `,"opens_at":"tomorrow"}`, "opens_at", `is "tomorrow"; give a time as in`},
+	{tellerJSON + `,"opens_at":1900000000}`, "opens_at", "is 1900000000; give a time as in"},
+	{tellerJSON + `,"opens_at":"0001-01-01T00:00:00Z"}`, "opens_at", "is in the year 1"},
+	{tellerJSON + `,"on_store_failure":"ajar"}`, "on_store_failure", "give open or closed"},
+	{tellerJSON + `,"routes":{}}`, "routes", "give a list"},
+	{tellerJSON + `,"routes":["/a"]}`, "routes[0]", "give an object"},
+	{tellerJSON + `,"routes":[{"path":"/a"},{}]}`, "routes[1]", "is empty"},
+	{tellerJSON + `,"routes":[{"paht":"/a"}]}`, "routes[0].paht", "did you mean path?"},
+	{tellerJSON + `,"routes":[{"path":"/a","path":"/b"}]}`, "routes[0].path", "is there twice"},
+	{tellerJSON + `,"routes":[{"path":5}]}`, "routes[0].path", "is 5; give text"},
+	{tellerJSON + `,"bypass":[{"path":""}]}`, "bypass[0].path", "leave it out"},
+	{tellerJSON + `,"bypass":[{"path":"static"}]}`, "bypass[0].path", "does not begin with /"},
+	{tellerJSON + `,"routes":[` + strings.Repeat(`{"path":"/a"},`, 100) + `{"path":"/b"}]}`, "routes", "has 101 rules; give 100 at most"},
+	{tellerJSON + `,"routes":[` + strings.Repeat(`{"path":"/`+strings.Repeat("<", 500)+`"},`, 99) + `{"path":"/b"}]}`, "routes", "give shorter rules"},
+}
+
 func TestSettingsRefused(t *testing.T) {
-	for _, test := range []struct{ text, field, why string }{
-		{`{}`, "mode", "is missing; give teller or park"},
-		{`[]`, "settings", "are not a JSON object: it begins with []"},
-		{`null`, "settings", "are not a JSON object"},
-		{`{"mode":"teler"}`, "mode", `is "teler"; give teller or park`},
-		{`{"mode":1}`, "mode", "is 1; give teller or park"},
-		{`{"mode":""}`, "mode", `is ""; give`},
-		{`{"mode":"teller"}`, "capacity", "is missing; give a whole number from 1 to 10,000,000"},
-		{`{"mode":"park"}`, "batch", "is missing"},
-		{`{"mode":"park","batch":1}`, "interval_ms", "is missing"},
-		{`{"mode":"park","batch":1,"interval_ms":100}`, "stay_ms", "is missing"},
-		{`{"mode":"teller","capacity":0}`, "capacity", "is 0; give a whole number from 1 to 10,000,000"},
-		{`{"mode":"teller","capacity":10000001}`, "capacity", "is 10000001"},
-		{`{"mode":"teller","capacity":1.5}`, "capacity", "is 1.5; give a whole number"},
-		{`{"mode":"teller","capacity":"10"}`, "capacity", `is "10"; give a whole number`},
-		{`{"mode":"teller","capacity":99999999999999999999}`, "capacity", "is 99999999999999999999"},
-		{`{"mode":"teller","capacity":1,"capacity":2}`, "capacity", "is there twice"},
-		{`{"mode":"teller","capacty":1}`, "capacty", "did you mean capacity?"},
-		{`{"mode":"teller","Capacity":1}`, "Capacity", "did you mean capacity?"},
-		{`{"mode":"teller","pass_ttl":1}`, "pass_ttl", "did you mean pass_ttl_ms?"},
-		{`{"":1}`, `""`, "is not a setting"},
-		{`{"colour":"red"}`, "colour", "there are mode, capacity, "},
-		{parkJSON + `,"capacity":5}`, "capacity", "is for mode teller, and this room has mode park: leave it out"},
-		{`{"renewals":0,` + parkJSON[1:] + `}`, "renewals", "is for mode teller"},
-		{tellerJSON + `,"batch":5}`, "batch", "is for mode park"},
-		{tellerJSON + `,"pass_ttl_ms":99}`, "pass_ttl_ms", "is 99; give whole milliseconds from 100 to 604,800,000"},
-		{tellerJSON + `,"pass_ttl_ms":0}`, "pass_ttl_ms", "is 0; give"},
-		{tellerJSON + `,"pass_ttl_ms":100.5}`, "pass_ttl_ms", "is 100.5; give whole milliseconds"},
-		{tellerJSON + `,"pass_ttl_ms":9223372036854775807}`, "pass_ttl_ms", "is 9223372036854775807"},
-		{tellerJSON + `,"pass":"slide"}`, "pass", `is "slide"; give sliding or fixed`},
-		{tellerJSON + `,"grace_ms":-1}`, "grace_ms", "is -1; give whole milliseconds from 0 to 86,400,000"},
-		{tellerJSON + `,"claim_window_ms":600001}`, "claim_window_ms", "is 600001"},
-		{tellerJSON + `,"max_waiting":0}`, "max_waiting", "is 0"},
-		{tellerJSON + `,"joins_per_minute":-1}`, "joins_per_minute", "is -1"},
-		{tellerJSON + `,"bind_tickets":1}`, "bind_tickets", "is 1; give true or false"},
-		{tellerJSON + `,"renewals":1}`, "renewals", `needs "pass":"fixed"`},
-		{tellerJSON + `,"method":"lottery"}`, "method", "needs opens_at"},
-		{tellerJSON + `,"prequeue_from":"2030-01-01T00:00:00Z"}`, "prequeue_from", "needs opens_at"},
-		{tellerJSON + `,"opens_at":"2030-01-01T00:00:00Z","prequeue_from":"2030-01-01T00:00:00Z"}`, "prequeue_from", "is not before opens_at, which is 2030-01-01T00:00:00Z"},
-		{tellerJSON + `,"opens_at":"2030-01-01T00:00:00Z","ends_at":"2030-01-01T09:00:00+09:00"}`, "ends_at", "is not after opens_at"},
-		{tellerJSON + `,"opens_at":"tomorrow"}`, "opens_at", `is "tomorrow"; give a time as in`},
-		{tellerJSON + `,"opens_at":1900000000}`, "opens_at", "is 1900000000; give a time as in"},
-		{tellerJSON + `,"opens_at":"0001-01-01T00:00:00Z"}`, "opens_at", "is in the year 1"},
-		{tellerJSON + `,"on_store_failure":"ajar"}`, "on_store_failure", "give open or closed"},
-		{tellerJSON + `,"routes":{}}`, "routes", "give a list"},
-		{tellerJSON + `,"routes":["/a"]}`, "routes[0]", "give an object"},
-		{tellerJSON + `,"routes":[{"path":"/a"},{}]}`, "routes[1]", "is empty"},
-		{tellerJSON + `,"routes":[{"paht":"/a"}]}`, "routes[0].paht", "did you mean path?"},
-		{tellerJSON + `,"routes":[{"path":"/a","path":"/b"}]}`, "routes[0].path", "is there twice"},
-		{tellerJSON + `,"routes":[{"path":5}]}`, "routes[0].path", "is 5; give text"},
-		{tellerJSON + `,"bypass":[{"path":""}]}`, "bypass[0].path", "leave it out"},
-		{tellerJSON + `,"bypass":[{"path":"static"}]}`, "bypass[0].path", "does not begin with /"},
-		{tellerJSON + `,"routes":[` + strings.Repeat(`{"path":"/a"},`, 100) + `{"path":"/b"}]}`, "routes", "has 101 rules; give 100 at most"},
-		{tellerJSON + `,"routes":[` + strings.Repeat(`{"path":"/`+strings.Repeat("<", 500)+`"},`, 99) + `{"path":"/b"}]}`, "routes", "give shorter rules"},
-	} {
+	for _, test := range refusedJSON {
 		_, err := parseSettings(test.text)
 		var wrong *SettingsError
 		if !errors.As(err, &wrong) || wrong.Field != test.field || !strings.Contains(wrong.Why, test.why) {
@@ -301,7 +302,7 @@ func TestRoomKeepsSettings(t *testing.T) {
 	if err := json.Unmarshal(text, &got); err != nil || !reflect.DeepEqual(got, room) {
 		t.Errorf("%s became %+v, %v", text, got, err)
 	}
-	if !strings.Contains(fmt.Sprintf("%s", text), `"grace_ms":0`) {
+	if !strings.Contains(string(text), `"grace_ms":0`) {
 		t.Errorf("no grace in %s", text)
 	}
 }

@@ -81,9 +81,10 @@ func (o *Outlook) tellerWait(turn int64) *Wait {
 	if opening == 0 {
 		free = max(free-o.Status.Inside, 0)
 	}
+	// There is a place, or will be: the next look for who is due calls the visitor.
+	soon := opening.Seconds() + 1
 	if turn -= free; turn <= 0 {
-		// There is a place: the next look for who is due calls the visitor.
-		return ordered(opening.Seconds(), opening.Seconds()+1)
+		return ordered(opening.Seconds(), soon)
 	}
 	over, n, k := o.Flow.Over.Seconds(), float64(turn), float64(o.Flow.freed())
 	if o.Flow.Over < outflowAtLeast || k == 0 {
@@ -93,7 +94,7 @@ func (o *Outlook) tellerWait(turn int64) *Wait {
 	quick := k + o.departed()
 	return ordered(
 		opening.Seconds()+over*n/quick*ratioQuantile(n, quick, -z90),
-		opening.Seconds()+over*n/k*ratioQuantile(n, k, z90))
+		max(opening.Seconds()+over*n/k*ratioQuantile(n, k, z90), soon))
 }
 
 // z90 bounds, below and above, the middle 90 % of a normal distribution.

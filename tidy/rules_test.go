@@ -17,7 +17,7 @@ type rule struct {
 // packages names every package of the module, by its folder.
 var packages = map[string]rule{
 	"cmd/sluice": {imports: []string{
-		"bulk", "bulk/api", "bulk/api/wire", "bulk/client", "bulk/pebblestore", "bulk/upload", "bulk/webhook", "config", "examples", "lifecycle", "ops", "room", "topic", "topic/api", "topic/kafka", "topic/natsstore",
+		"bulk", "bulk/api", "bulk/api/wire", "bulk/client", "bulk/pebblestore", "bulk/upload", "bulk/webhook", "config", "examples", "lifecycle", "ops", "room", "room/api", "room/client", "room/gate", "room/pebblestore", "room/redisstore", "room/watch", "topic", "topic/api", "topic/kafka", "topic/natsstore",
 	}},
 	"config": {imports: []string{"bulk", "bulk/webhook", "room", "topic", "spelling"}},
 	"ops":    {imports: []string{"lifecycle"}},
@@ -52,6 +52,7 @@ var packages = map[string]rule{
 		imports: []string{"room", "room/proxied", "room/watch"},
 		refuses: []string{pebble, redis, "github.com/prometheus"},
 	},
+	"room/pebblestore": {imports: []string{"room"}, refuses: []string{"net"}},
 	"room": {
 		imports: []string{"lifecycle", "spelling"},
 		refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"},

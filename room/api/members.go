@@ -24,7 +24,7 @@ func members(body []byte, names []string, values []text) error {
 		values[0] = text{string(value), true}
 		return nil
 	}
-	if len(bytes.TrimSpace(body)) == 0 {
+	if len(bytes.Trim(body, " \t\r\n")) == 0 {
 		return nil
 	}
 	if !utf8.Valid(body) { // A decoder would make the same key of different ones.

@@ -1,7 +1,6 @@
 package client_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -45,63 +44,65 @@ const (
 	placeJSON = `{"ticket":"T","id":4,"status":"waiting","position":3,"ahead":2,"estimated_wait_ms":{"low":1,"high":5},"next_poll_ms":1000,"pass":null,"pass_expires_at":null}`
 )
 
+// requests are one of each method.
+var requests = []struct {
+	name   string
+	do     func(t *testing.T, c *client.Client) error
+	want   asked
+	answer string
+}{
+	{"put", func(t *testing.T, c *client.Client) error {
+		_, _, err := c.PutRoom(t.Context(), "shop", map[string]int{"capacity": 2})
+		return err
+	}, asked{"PUT", "/v1/rooms/shop", `{"capacity":2}`, ""}, roomJSON},
+	{"room", func(t *testing.T, c *client.Client) error {
+		r, err := c.Room(t.Context(), "a/b")
+		half := 0.5
+		want := client.Room{
+			Name: "shop", Mode: room.Teller, State: room.Queueing, Waiting: 3, Inside: 2, AdmittedTotal: 9, Outflow: &half,
+			Settings: room.Settings{Mode: room.Teller, Capacity: 2}.WithDefaults(), JSON: json.RawMessage(roomJSON),
+		}
+		if err == nil && !reflect.DeepEqual(r, want) {
+			t.Errorf("room %+v\nwant %+v", r, want)
+		}
+		return err
+	}, asked{"GET", "/v1/rooms/a%2Fb", "", ""}, roomJSON},
+	{"rooms", func(t *testing.T, c *client.Client) error {
+		rooms, err := c.Rooms(t.Context())
+		if err == nil && (len(rooms) != 1 || rooms[0].Name != "shop") {
+			t.Errorf("rooms %+v", rooms)
+		}
+		return err
+	}, asked{"GET", "/v1/rooms", "", ""}, `{"rooms":[` + roomJSON + `]}`},
+	{"delete", func(t *testing.T, c *client.Client) error { return c.DeleteRoom(t.Context(), "shop") }, asked{"DELETE", "/v1/rooms/shop", "", ""}, ""},
+	{"pause", func(t *testing.T, c *client.Client) error { _, err := c.Pause(t.Context(), "shop"); return err }, asked{"POST", "/v1/rooms/shop/pause", "", ""}, roomJSON},
+	{"resume", func(t *testing.T, c *client.Client) error { _, err := c.Resume(t.Context(), "shop"); return err }, asked{"POST", "/v1/rooms/shop/resume", "", ""}, roomJSON},
+	{"revoke all", func(t *testing.T, c *client.Client) error { return c.RevokeAll(t.Context(), "shop") }, asked{"POST", "/v1/rooms/shop/revoke", "", ""}, ""},
+	{"revoke a ticket", func(t *testing.T, c *client.Client) error { return c.RevokeTicket(t.Context(), "shop", "T") }, asked{"POST", "/v1/rooms/shop/revoke", `{"ticket":"T"}`, ""}, ""},
+	{"revoke a visitor", func(t *testing.T, c *client.Client) error { return c.RevokeVisitor(t.Context(), "shop", "alice") }, asked{"POST", "/v1/rooms/shop/revoke", `{"visitor":"alice"}`, ""}, ""},
+	{"enter", func(t *testing.T, c *client.Client) error {
+		p, err := c.Enter(t.Context(), "shop", "alice")
+		if err == nil && (p.Ticket != "T" || p.Status != "waiting" || *p.Position != 3 || p.Wait.High != 5 || p.Pass != "") {
+			t.Errorf("place %+v", p)
+		}
+		return err
+	}, asked{"POST", "/v1/rooms/shop/visitors", `{"visitor":"alice"}`, ""}, placeJSON},
+	{"ask", func(t *testing.T, c *client.Client) error { _, err := c.Ask(t.Context(), "shop", "T"); return err }, asked{"GET", "/v1/rooms/shop/visitors/me", "", "Bearer T"}, placeJSON},
+	{"leave", func(t *testing.T, c *client.Client) error { return c.Leave(t.Context(), "shop", "T") }, asked{"DELETE", "/v1/rooms/shop/visitors/me", "", "Bearer T"}, ""},
+	{"rotate keys", func(t *testing.T, c *client.Client) error { return c.RotateKeys(t.Context()) }, asked{"POST", "/v1/room-keys/rotate", "", ""}, ""},
+	{"lottery", func(t *testing.T, c *client.Client) error {
+		l, err := c.Lottery(t.Context(), "shop")
+		if err == nil && (l.Method != room.Lottery || l.Commitment != "ab" || l.Seed != "" || l.OpensAt.Unix() != 4) {
+			t.Errorf("lottery %+v", l)
+		}
+		return err
+	}, asked{"GET", "/v1/rooms/shop/lottery", "", ""}, `{"method":"lottery","commitment":"ab","opens_at":"1970-01-01T00:00:04Z","seed":null}`},
+	{"keys", func(t *testing.T, c *client.Client) error { _, err := c.JWKS(t.Context()); return err }, asked{"GET", "/.well-known/jwks.json", "", ""}, `{"keys":[]}`},
+}
+
 // Each method asks for what the API has.
 func TestRequests(t *testing.T) {
-	teller := room.Settings{Mode: room.Teller, Capacity: 2}
-	for _, test := range []struct {
-		name   string
-		do     func(ctx context.Context, c *client.Client) error
-		want   asked
-		answer string
-	}{
-		{"put", func(ctx context.Context, c *client.Client) error {
-			_, _, err := c.PutRoom(ctx, "shop", map[string]int{"capacity": 2})
-			return err
-		}, asked{"PUT", "/v1/rooms/shop", `{"capacity":2}`, ""}, roomJSON},
-		{"room", func(ctx context.Context, c *client.Client) error {
-			r, err := c.Room(ctx, "a/b")
-			half := 0.5
-			want := client.Room{
-				Name: "shop", Mode: room.Teller, State: room.Queueing, Waiting: 3, Inside: 2, AdmittedTotal: 9, Outflow: &half,
-				Settings: teller.WithDefaults(), JSON: json.RawMessage(roomJSON),
-			}
-			if err == nil && !reflect.DeepEqual(r, want) {
-				t.Errorf("room %+v\nwant %+v", r, want)
-			}
-			return err
-		}, asked{"GET", "/v1/rooms/a%2Fb", "", ""}, roomJSON},
-		{"rooms", func(ctx context.Context, c *client.Client) error {
-			rooms, err := c.Rooms(ctx)
-			if err == nil && (len(rooms) != 1 || rooms[0].Name != "shop") {
-				t.Errorf("rooms %+v", rooms)
-			}
-			return err
-		}, asked{"GET", "/v1/rooms", "", ""}, `{"rooms":[` + roomJSON + `]}`},
-		{"delete", func(ctx context.Context, c *client.Client) error { return c.DeleteRoom(ctx, "shop") }, asked{"DELETE", "/v1/rooms/shop", "", ""}, ""},
-		{"pause", func(ctx context.Context, c *client.Client) error { _, err := c.Pause(ctx, "shop"); return err }, asked{"POST", "/v1/rooms/shop/pause", "", ""}, roomJSON},
-		{"resume", func(ctx context.Context, c *client.Client) error { _, err := c.Resume(ctx, "shop"); return err }, asked{"POST", "/v1/rooms/shop/resume", "", ""}, roomJSON},
-		{"revoke all", func(ctx context.Context, c *client.Client) error { return c.RevokeAll(ctx, "shop") }, asked{"POST", "/v1/rooms/shop/revoke", "", ""}, ""},
-		{"revoke a ticket", func(ctx context.Context, c *client.Client) error { return c.RevokeTicket(ctx, "shop", "T") }, asked{"POST", "/v1/rooms/shop/revoke", `{"ticket":"T"}`, ""}, ""},
-		{"revoke a visitor", func(ctx context.Context, c *client.Client) error { return c.RevokeVisitor(ctx, "shop", "alice") }, asked{"POST", "/v1/rooms/shop/revoke", `{"visitor":"alice"}`, ""}, ""},
-		{"enter", func(ctx context.Context, c *client.Client) error {
-			p, err := c.Enter(ctx, "shop", "alice")
-			if err == nil && (p.Ticket != "T" || p.Status != "waiting" || *p.Position != 3 || p.Wait.High != 5 || p.Pass != "") {
-				t.Errorf("place %+v", p)
-			}
-			return err
-		}, asked{"POST", "/v1/rooms/shop/visitors", `{"visitor":"alice"}`, ""}, placeJSON},
-		{"ask", func(ctx context.Context, c *client.Client) error { _, err := c.Ask(ctx, "shop", "T"); return err }, asked{"GET", "/v1/rooms/shop/visitors/me", "", "Bearer T"}, placeJSON},
-		{"leave", func(ctx context.Context, c *client.Client) error { return c.Leave(ctx, "shop", "T") }, asked{"DELETE", "/v1/rooms/shop/visitors/me", "", "Bearer T"}, ""},
-		{"rotate keys", func(ctx context.Context, c *client.Client) error { return c.RotateKeys(ctx) }, asked{"POST", "/v1/room-keys/rotate", "", ""}, ""},
-		{"lottery", func(ctx context.Context, c *client.Client) error {
-			l, err := c.Lottery(ctx, "shop")
-			if err == nil && (l.Method != room.Lottery || l.Commitment != "ab" || l.Seed != "" || l.OpensAt.Unix() != 4) {
-				t.Errorf("lottery %+v", l)
-			}
-			return err
-		}, asked{"GET", "/v1/rooms/shop/lottery", "", ""}, `{"method":"lottery","commitment":"ab","opens_at":"1970-01-01T00:00:04Z","seed":null}`},
-		{"keys", func(ctx context.Context, c *client.Client) error { _, err := c.JWKS(ctx); return err }, asked{"GET", "/.well-known/jwks.json", "", ""}, `{"keys":[]}`},
-	} {
+	for _, test := range requests {
 		var got asked
 		c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
@@ -111,7 +112,7 @@ func TestRequests(t *testing.T) {
 			}
 			_, _ = io.WriteString(w, test.answer)
 		})
-		if err := test.do(t.Context(), c); err != nil {
+		if err := test.do(t, c); err != nil {
 			t.Errorf("%s: %v", test.name, err)
 		}
 		if got != test.want {

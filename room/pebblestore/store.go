@@ -45,6 +45,9 @@ type Store struct {
 	halls   map[string]*hall
 	keys    []room.SigningKey
 
+	leasesMu sync.Mutex
+	leases   map[string]lease
+
 	broken atomic.Pointer[error] // why, once memory and disk have parted
 }
 
@@ -72,7 +75,7 @@ func Open(dir string, options Options) (*Store, error) {
 	s := &Store{
 		db:    db,
 		disk:  &disk{fs: options.FS, dir: dir, reserve: options.DiskReserve},
-		halls: map[string]*hall{},
+		halls: map[string]*hall{}, leases: map[string]lease{},
 	}
 	if err := s.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the store in %s: %w", dir, err), db.Close())
@@ -123,19 +126,25 @@ func (s *Store) settle() error {
 	batch := s.db.NewBatch()
 	for _, h := range s.halls {
 		for _, g := range h.actives.by {
-			if g.told != g.until {
-				g.told = g.until
-				h.write(batch, g.number)
+			if g.told == g.until {
+				continue
+			}
+			g.told = g.until
+			if err := h.write(batch, g.number); err != nil {
+				return err
+			}
+			if batch.Len() >= spillBytes {
+				if err := s.write(batch); err != nil {
+					return err
+				}
+				batch = s.db.NewBatch()
 			}
 		}
 	}
 	if batch.Empty() {
 		return batch.Close()
 	}
-	if err := s.apply(batch); err != nil {
-		return s.broke(err)
-	}
-	return errors.Join(batch.SyncWait(), batch.Close())
+	return s.write(batch)
 }
 
 // hold keeps the database open until done is called.

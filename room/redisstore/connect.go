@@ -22,6 +22,9 @@ func parseURL(text string) (rueidis.ClientOption, error) {
 		// What url.Parse says holds the text, and with it the password.
 		return rueidis.ClientOption{}, errors.New("the URL of Redis is not a URL: redis://user:password@host:6379/0 is one")
 	}
+	if parsed.Scheme != "unix" && strings.Contains(parsed.EscapedPath()+parsed.RawQuery+parsed.EscapedFragment(), "@") {
+		return rueidis.ClientOption{}, errors.New("the URL of Redis has an @ behind its host: in a user or password, write / as %2F, ? as %3F, # as %23 and @ as %40")
+	}
 	for name := range parsed.Query() {
 		if !slices.Contains(parameters, name) {
 			return rueidis.ClientOption{}, fmt.Errorf("the URL of Redis has the parameter %q: there are %s", name, strings.Join(parameters, ", "))

@@ -16,6 +16,7 @@ var concurrentCases = []testCase{
 	{name: "nobody who keeps asking is overtaken, and never are too many inside", run: crowdCase},
 	{name: "a tick calls its batch once, whoever calls Expire", run: tickCrowd},
 	{name: "of many who change a room or the keys, one wins each time", run: changeCrowd},
+	{name: "of many who want a name, one has it", run: leaseCrowd},
 }
 
 // RunConcurrent makes moves from many goroutines at once, and checks the promises
@@ -74,7 +75,7 @@ func crowdCase(k *kit) {
 		c.random = append(c.random, rand.New(rand.NewPCG(seed, uint64(worker))))
 	}
 	k.terms.Capacity, k.terms.TTL, k.terms.Away = crowdCapacity, 5*time.Minute, time.Hour
-	rounds := times(25, 250)
+	rounds := times(25, 80)
 	for round := range rounds {
 		k.work(crowdWorkers+2, func(worker int) error {
 			switch worker {
@@ -93,7 +94,7 @@ func crowdCase(k *kit) {
 		}
 	}
 	for round := 0; k.status().Waiting+k.status().Inside > 0; round++ {
-		k.check(round < 100*rounds, "the line does not end: %+v", k.status())
+		k.check(round < 20*rounds, "the line does not end: %+v", k.status())
 		k.work(crowdWorkers, func(worker int) error { return errors.Join(c.askMine(worker, true), c.expireAgain()) })
 		k.must(c.publish())
 		k.advance(20 * time.Second)

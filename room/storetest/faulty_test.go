@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/sluice-project/sluice/room"
 )
@@ -25,6 +26,8 @@ type fault struct {
 	ask    func(claim bool) bool
 	after  func(m *Memory, move string, t room.Terms)
 	reopen func(m *Memory)
+
+	lease func(holder *string, ttl *time.Duration)
 
 	unpublished, anyRevision, anyKeys bool
 }
@@ -145,4 +148,11 @@ func (f *faulty) PutKeys(ctx context.Context, keys []room.SigningKey, seen int) 
 		seen = len(stored)
 	}
 	return f.Memory.PutKeys(ctx, keys, seen)
+}
+
+func (f *faulty) Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error) {
+	if f.lease != nil {
+		f.lease(&holder, &ttl)
+	}
+	return f.Memory.Lease(ctx, name, holder, ttl)
 }

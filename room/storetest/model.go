@@ -183,8 +183,8 @@ func (m *machine) drawTerms(rt *rapid.T) {
 	if rapid.IntRange(0, 2).Draw(rt, "schedule") == 0 {
 		r.terms.From, r.terms.EnterFrom = at("from"), at("enter from")
 		r.terms.Until, r.terms.EnterUntil = at("until"), at("enter until")
-		r.terms.DrawUntil = at("draw until")
 	}
+	r.terms.DrawUntil = at("draw until")
 	r.interval = 0
 	if rapid.IntRange(0, 2).Draw(rt, "ticks") == 0 {
 		r.interval, r.opening = seconds(rt, "interval", 0.5, 2, 5), now.Add(-time.Second)

@@ -21,7 +21,7 @@ import (
 // what the clients need is not counted.
 const benchAddress = "WATCH_BENCH_ADDRESS"
 
-const benchStreams = 5_000
+const benchStreams = 15_000
 
 // openStreams opens streams, tells on its output that all have had an event, and
 // holds them until its input ends.

@@ -34,3 +34,9 @@ local function numberOf(member) return member:sub(2) end
 -- What is small is kept in hashes of a hundred visitors, which Redis packs.
 local function bucketOf(kind, number) return prefix .. kind .. ':' .. number:sub(1, -3) end
 local function fieldOf(number) return number:sub(-2) end
+
+-- Visitors' keys are 16 bytes of a hash; the first 14 bits choose the bucket.
+local function keyPlace(key)
+  local high, low = key:byte(1, 2)
+  return prefix .. string.format('key:%04x', high * 64 + math.floor(low / 4)), key:sub(2)
+end

@@ -11,9 +11,8 @@
 -- ARGV[16] the pass's ttl, in ms              ARGV[17] 1: passes slide
 -- ARGV[18] the key's 16 bytes, or ""          ARGV[19] the draw
 local key, ttl, sliding = ARGV[18], tonumber(ARGV[16]), ARGV[17] == '1'
-local index = key ~= '' and prefix .. 'key:' .. string.format('%02x%02x', key:byte(1, 2))
-if index then
-  local number = call('HGET', index, key:sub(3))
+if key ~= '' then
+  local number = call('HGET', keyPlace(key))
   if number then
     asked(number, true, ttl, sliding)
     local answer = {OK, now, tonumber(number), 0}
@@ -37,9 +36,10 @@ end
 call('ZADD', LINE, score, member)
 call('HSET', bucketOf('asked', number), field, now)
 call('ZADD', DUE, 'LT', now, number:sub(1, -3))
-if index then
+if key ~= '' then
   if room.keyed == 0 then set('keyed', 1) end
-  call('HSET', index, key:sub(3), number)
+  local index, rest = keyPlace(key)
+  call('HSET', index, rest, number)
   call('HSET', bucketOf('owner', number), field, key)
 end
 note('entered', number, false)

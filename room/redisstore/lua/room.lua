@@ -69,7 +69,7 @@ local function depart(number, reason)
     local key = call('HGET', owners, field)
     if key then
       call('HDEL', owners, field)
-      call('HDEL', prefix .. 'key:' .. string.format('%02x%02x', key:byte(1, 2)), key:sub(3))
+      call('HDEL', keyPlace(key))
     end
   end
   local gone = bucketOf('gone', number)

@@ -34,9 +34,9 @@ if number >= 0 and bucket == 0 then
     return 1
   end
 end
-if keyed == '1' and bucket < 65536 then
+if keyed == '1' and bucket < 16384 then
   local names = {}
-  for b = bucket, math.min(bucket + 999, 65535) do names[#names + 1] = prefix .. 'key:' .. string.format('%04x', b) end
+  for b = bucket, math.min(bucket + 999, 16383) do names[#names + 1] = prefix .. 'key:' .. string.format('%04x', b) end
   call('UNLINK', unpack(names))
   call('HSET', KEYS[2], birth, '0 1 ' .. bucket + 1000)
   return 1

@@ -22,9 +22,13 @@ type Config struct {
 	// DiskReserve is the free space, in bytes, below which nothing new is
 	// accepted.
 	DiskReserve int64
-	Topic       Topic
-	Bulk        bulk.Config
-	Webhook     Webhook
+	// State is where the state of rooms is.
+	State   State
+	Topic   Topic
+	Bulk    bulk.Config
+	Webhook Webhook
+	Room    Room
+	Gate    Gate
 
 	// sources has where each value came from, by key; a key that is missing has
 	// its default.
@@ -66,7 +70,10 @@ func Default() *Config {
 		HTTP:        "127.0.0.1:8080",
 		Log:         Log{Level: slog.LevelInfo, Format: "text"},
 		DiskReserve: 256 << 20,
+		State:       Embedded,
 		Topic:       defaultTopic(),
+		Room:        defaultRoom(),
+		Gate:        defaultGate(),
 		Bulk:        bulk.Config{}.WithDefaults(),
 		Webhook: Webhook{
 			MaxResponseBytes: webhook.DefaultResponseBytes, IdleConnections: webhook.DefaultIdleConnections,
@@ -80,22 +87,40 @@ func Default() *Config {
 // nil. An [*Error] is about a setting; other errors are about reading the file.
 func Load(flags *pflag.FlagSet, environ []string) (*Config, error) {
 	c := Default()
-	variables := variablesOf(environ)
-	if path := filePath(flags, variables); path != "" {
-		if err := c.readFile(path); err != nil {
-			return nil, err
-		}
-	}
-	if err := c.readEnvironment(variables); err != nil {
+	if err := c.load(flags, environ); err != nil {
 		return nil, err
 	}
-	if err := c.readFlags(flags); err != nil {
-		return nil, err
-	}
-	if err := c.validate(); err != nil {
+	if err := c.validateGate(); err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// LoadGate is Load for a process that is a gate: gate.http has [DefaultGate] as its
+// default. The room and the upstream may be empty.
+func LoadGate(flags *pflag.FlagSet, environ []string) (*Config, error) {
+	c := Default()
+	c.Gate.HTTP = DefaultGate
+	if err := c.load(flags, environ); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Config) load(flags *pflag.FlagSet, environ []string) error {
+	variables := variablesOf(environ)
+	if path := filePath(flags, variables); path != "" {
+		if err := c.readFile(path); err != nil {
+			return err
+		}
+	}
+	if err := c.readEnvironment(variables); err != nil {
+		return err
+	}
+	if err := c.readFlags(flags); err != nil {
+		return err
+	}
+	return c.validate()
 }
 
 // Source says where the value of a key came from: "default", "file PATH:LINE",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +128,9 @@ func TestEverySettingInEveryWay(t *testing.T) {
 		if s.Secret {
 			value = secretA
 		}
+		if value == "" { // An empty variable is as if it were not set.
+			value = valueOf(t, s.Key)
+		}
 		if s.Flag() != "" {
 			checkSource(t, s.Key, "flag --"+s.Flag(), flags(t, "--"+s.Flag()+"="+value))
 		}
@@ -136,8 +140,33 @@ func TestEverySettingInEveryWay(t *testing.T) {
 	}
 }
 
+// valueOf is a value of a setting that is empty by default.
+func valueOf(t *testing.T, key string) string {
+	switch {
+	case strings.HasSuffix(key, "trusted_proxies"):
+		return "10.0.0.0/8,::1"
+	case key == "room.cors_origins":
+		return "https://shop.example.com"
+	case key == "gate.room":
+		return "shop"
+	case key == "gate.upstream":
+		return "http://127.0.0.1:3000"
+	case key == "gate.challenge_provider":
+		return "turnstile"
+	case slices.Contains([]string{"gate.upstream_host", "gate.brand", "gate.challenge_site_key", "gate.challenge_hostname"}, key):
+		return "shop.example.com"
+	}
+	return write(t, "a file")
+}
+
 func checkSource(t *testing.T, key, want string, flags *pflag.FlagSet, environ ...string) {
 	t.Helper()
+	switch { // Some need each other.
+	case strings.Contains(key, "tls"):
+		environ = append(environ, "SLUICE_GATE_TLS_CERT="+write(t, "a"), "SLUICE_GATE_TLS_KEY="+write(t, "b"))
+	case strings.Contains(key, "challenge"):
+		environ = append(environ, "SLUICE_GATE_CHALLENGE_PROVIDER=turnstile", "SLUICE_GATE_CHALLENGE_SITE_KEY=k", "SLUICE_GATE_CHALLENGE_SECRET=s")
+	}
 	c, err := config.Load(flags, environ)
 	if err != nil {
 		t.Errorf("by %s: %v", want, err)

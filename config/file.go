@@ -123,8 +123,11 @@ func (f *fileReader) section(node *yaml.Node, section string) error {
 }
 
 func (f *fileReader) entry(e entry) error {
-	if e.key == typesKey && e.name.Value == "types" {
+	switch {
+	case e.key == typesKey && e.name.Value == "types":
 		return f.types(e)
+	case e.key == roomsKey && e.name.Value == "rooms":
+		return f.rooms(e)
 	}
 	var keys []string
 	for i := range settings {
@@ -137,7 +140,7 @@ func (f *fileReader) entry(e entry) error {
 		}
 		keys = append(keys, s.Key)
 	}
-	return f.unknown(e, append(keys, typesKey))
+	return f.unknown(e, append(keys, typesKey, roomsKey))
 }
 
 func (f *fileReader) unknown(e entry, keys []string) error {
@@ -156,6 +159,8 @@ func (f *fileReader) setting(s *Setting, e entry) error {
 		secrets, err := f.secrets(e)
 		*field = secrets
 		return err
+	case *List:
+		return f.list(s, e)
 	case *map[string]Secrets:
 		return f.secretsByName(field, e)
 	default:
@@ -182,6 +187,24 @@ func (f *fileReader) secrets(e entry) (Secrets, error) {
 	}
 	f.config.sources[e.key] = f.source(e.value)
 	return secrets, nil
+}
+
+// list reads a list of values, or one value.
+func (f *fileReader) list(s *Setting, e entry) error {
+	if e.value.Kind != yaml.SequenceNode {
+		return f.value(e, func(text string) error { return f.config.set(s, text, f.source(e.value)) })
+	}
+	var values []string
+	for _, node := range e.value.Content {
+		if node.Kind == yaml.AliasNode {
+			node = node.Alias
+		}
+		if node.Kind != yaml.ScalarNode || isNull(node) {
+			return f.wrong(node, e.key, "want a value on each line of the list")
+		}
+		values = append(values, node.Value)
+	}
+	return f.config.set(s, strings.Join(values, ","), f.source(e.value))
 }
 
 func (f *fileReader) secretsByName(into *map[string]Secrets, list entry) error {

@@ -1,6 +1,10 @@
 package config
 
 import (
+	"cmp"
+	"slices"
+	"strings"
+
 	"github.com/spf13/pflag"
 )
 
@@ -8,14 +12,38 @@ import (
 const fileFlag = "config"
 
 // Flags adds a flag for each setting that has one, and --config, to flags; Load reads them.
-func Flags(flags *pflag.FlagSet) {
+func Flags(flags *pflag.FlagSet) { addFlags(flags, settings, (*Setting).Flag) }
+
+// GateFlags adds the flags of a process that is a gate: what it has of the settings,
+// with those of the gate under shorter names: --room for gate.room, and --listen
+// for gate.http.
+func GateFlags(flags *pflag.FlagSet) {
+	gateFirst := slices.Clone(settings)
+	slices.SortStableFunc(gateFirst, func(a, b Setting) int {
+		return cmp.Compare(strings.Index(b.Key, "gate."), strings.Index(a.Key, "gate."))
+	})
+	addFlags(flags, gateFirst, func(s *Setting) string {
+		section, _, nested := strings.Cut(s.Key, ".")
+		switch {
+		case s.Key == "gate.http":
+			return "listen"
+		case s.Key == "kafka" || s.Key == "room.outbox" || nested && !slices.Contains([]string{"log", "room", "gate"}, section):
+			return ""
+		}
+		return strings.TrimPrefix(s.Flag(), "gate-")
+	})
+	flags.Lookup("listen").DefValue = DefaultGate
+}
+
+// addFlags adds a flag for each setting that has a name, the first of each name.
+func addFlags(flags *pflag.FlagSet, table []Setting, name func(*Setting) string) {
 	flags.String(fileFlag, "", "YAML `file` of settings (environment: "+fileVariable+")")
-	for i := range settings {
-		s := &settings[i]
-		if s.Flag() == "" {
+	for i := range table {
+		s := &table[i]
+		if name(s) == "" || flags.Lookup(name(s)) != nil {
 			continue
 		}
-		flag := flags.VarPF(&flagValue{setting: s, text: s.Default}, s.Flag(), "", s.help())
+		flag := flags.VarPF(&flagValue{setting: s, text: s.Default}, name(s), "", s.help())
 		if s.Unit == unitBool {
 			flag.NoOptDefVal = "true"
 		}
@@ -47,6 +75,11 @@ func (f *flagValue) String() string { return f.text }
 
 // Set implements pflag.Value.
 func (f *flagValue) Set(text string) error {
+	if _, state := f.setting.field(Default()).(*State); state {
+		// The error would show the text, and a password in it: it is checked with all else.
+		f.text = text
+		return nil
+	}
 	if err := f.setting.parse(f.setting.field(Default()), text); err != nil {
 		return err
 	}
@@ -80,14 +113,11 @@ func (c *Config) readFlags(flags *pflag.FlagSet) error {
 	if flags == nil {
 		return nil
 	}
-	for i := range settings {
-		s := &settings[i]
-		if s.Flag() == "" || !flags.Changed(s.Flag()) {
-			continue
+	var err error
+	flags.Visit(func(flag *pflag.Flag) { // Those that were set, by name.
+		if value, ours := flag.Value.(*flagValue); ours && err == nil {
+			err = c.set(value.setting, value.text, "flag --"+flag.Name)
 		}
-		if err := c.set(s, flags.Lookup(s.Flag()).Value.String(), "flag --"+s.Flag()); err != nil {
-			return err
-		}
-	}
-	return nil
+	})
+	return err
 }

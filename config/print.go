@@ -28,6 +28,8 @@ func (c *Config) WriteYAML(w io.Writer) error {
 		switch field := s.field(c).(type) {
 		case *Secrets:
 			addSecrets(sections[section], name, *field, c.Source(s.Key))
+		case *List:
+			addList(sections[section], name, *field, c.Source(s.Key))
 		case *map[string]Secrets:
 			mapping := addMapping(sections[section], name)
 			mapping.LineComment = "# " + c.Source(s.Key)
@@ -38,6 +40,11 @@ func (c *Config) WriteYAML(w io.Writer) error {
 	}
 	if len(c.Bulk.Types) > 0 {
 		c.addTypes(addMapping(sections["bulk"], "types"))
+	}
+	if len(c.Room.Rooms) > 0 {
+		if err := c.addRooms(addMapping(sections["room"], "rooms")); err != nil {
+			return fmt.Errorf("print the config: %w", err)
+		}
 	}
 	encoder := yaml.NewEncoder(w)
 	encoder.SetIndent(2)
@@ -73,6 +80,14 @@ func addSecrets(parent *yaml.Node, name string, secrets Secrets, source string) 
 	list := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle, LineComment: "# " + source}
 	for range secrets {
 		list.Content = append(list.Content, text(hiddenSecret))
+	}
+	parent.Content = append(parent.Content, text(name), list)
+}
+
+func addList(parent *yaml.Node, name string, values List, source string) {
+	list := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle, LineComment: "# " + source}
+	for _, value := range values {
+		list.Content = append(list.Content, text(value))
 	}
 	parent.Content = append(parent.Content, text(name), list)
 }

@@ -25,7 +25,8 @@ func fieldNames(value any) map[string]bool {
 // same tells whether two configs are the same but for their sources.
 func same(a, b *config.Config) bool {
 	return a.DataDir == b.DataDir && a.HTTP == b.HTTP && a.Log == b.Log && a.Pprof == b.Pprof &&
-		a.DiskReserve == b.DiskReserve && reflect.DeepEqual(a.Bulk, b.Bulk) && reflect.DeepEqual(a.Webhook, b.Webhook)
+		a.DiskReserve == b.DiskReserve && reflect.DeepEqual(a.Bulk, b.Bulk) && reflect.DeepEqual(a.Webhook, b.Webhook) &&
+		a.State == b.State && reflect.DeepEqual(a.Room, b.Room) && reflect.DeepEqual(a.Gate, b.Gate)
 }
 
 func TestWriteYAMLSaysWhereValuesComeFrom(t *testing.T) {
@@ -81,7 +82,7 @@ func hasSecrets(c *config.Config) bool {
 			return true
 		}
 	}
-	return len(c.Webhook.Secrets) > 0
+	return len(c.Webhook.Secrets) > 0 || strings.Contains(c.State.String(), "(hidden)") || c.Gate.Challenge.Secret != ""
 }
 
 type failer interface {
@@ -115,6 +116,10 @@ func FuzzFile(f *testing.F) {
 		"bulk:\n  types:\n    echo: {workers: 2}\n    email:send:\n", "bulk: &b {types: *b}\n", "log: &l {log: *l}\n",
 		"<<: {http: x}\n", "? [a]\n: b\n", "data: 'it''s # here'\n", "data: !!binary aGVsbG8=\n", "- 1\n", "pprof: true\n...\n",
 		"webhook:\n  secrets:\n    - " + secretA + "\n  target_secrets: {a: [], b: [" + secretB + "]}\n", "webhook: {secrets: [&s x, *s], target_secrets: {}}\n",
+		"state: redis://u:pw@h:1/2\n", "state: unix:///r.sock\n", "room: {trusted_proxies: [10.0.0.1, '::/0'], cors_origins: '*'}\n",
+		"room:\n  rooms:\n    a: {mode: teller, capacity: 2, grace: 0s, opens_at: 2030-01-31T09:00:00+09:00, routes: [{path: /a/*}, {host: b.c, method: GET}]}\n" +
+			"    b: {mode: park, batch: 3, interval: 1m30s, stay: 1h, bind_tickets: true, bypass: []}\n",
+		"gate: {http: ':1', room: a, upstream: 'http://b'}\n",
 		"bulk:\n  requests_per_second: 0\n  retention: 0\n", "data: \"yes\"\nhttp: ':0'\n",
 	} {
 		f.Add(seed)

@@ -23,7 +23,7 @@ and --bulk-workers among the flags. Durations are written as 500ms, 30s or 1h30m
 |---|---|---|---|
 `, fileVariable)
 	for _, s := range settings {
-		write("| `%s` | `%s` | %s | %s |\n", s.Key, s.Default, unitName(s.Unit), s.help())
+		write("| `%s` | %s | %s | %s |\n", s.Key, quoted(s.Default), unitName(s.Unit), s.help())
 	}
 	write(`
 ## Settings of one job type
@@ -41,7 +41,36 @@ They override the settings above for one job type, and can only be set in the fi
 	for _, s := range typeSettings {
 		write("| `bulk.types.TYPE.%s` | %s | %s |\n", s.Key, unitName(s.Unit), s.help())
 	}
+	write(`
+## Rooms of the file
+
+Rooms that are made at the start, or changed if they exist and differ, as a PUT to the API would. Rooms that are not in the file
+stay as they are, also one that was taken out of it.
+
+    room:
+      rooms:
+        shop:
+          mode: teller
+          capacity: 200
+          pass_ttl: 10m
+          routes:
+            - path: /checkout/*
+
+| setting | default | unit | meaning |
+|---|---|---|---|
+`)
+	for _, s := range oneRoomSettings {
+		write("| `room.rooms.NAME.%s` | %s | %s | %s |\n", s.Key, quoted(s.Default), unitName(s.Unit), s.help())
+	}
 	return out.Flush()
+}
+
+// quoted is a default for a cell of a table; there may be none.
+func quoted(value string) string {
+	if value == "" {
+		return ""
+	}
+	return "`" + value + "`"
 }
 
 func unitName(unit string) string {

@@ -47,3 +47,28 @@ func (s Secrets) GoString() string { return s.String() }
 
 // MarshalText implements encoding.TextMarshaler, for logs in JSON.
 func (s Secrets) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Secret is one secret of somebody else. Printing it, in whatever way, shows only
+// that it is there.
+type Secret string
+
+// Validate refuses what is printed in place of a secret.
+func (s Secret) Validate() error {
+	if s == hiddenSecret {
+		return errors.New(hiddenSecret + ` is what "sluice config" prints in place of a secret: put the secret there`)
+	}
+	return nil
+}
+
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return hiddenSecret
+}
+
+// GoString implements fmt.GoStringer.
+func (s Secret) GoString() string { return s.String() }
+
+// MarshalText implements encoding.TextMarshaler, for logs in JSON.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

@@ -18,7 +18,8 @@ type Setting struct {
 	// Default is the value when nothing is set, as text.
 	Default string
 	// Unit is what the value is given in: "duration", "size", "whole number",
-	// "number", "true or false", "list", "lists by name", or empty for text.
+	// "number", "true or false", "list", "lists by name", "time",
+	// "list of rules", or empty for text.
 	Unit string
 	// Secret settings are never shown, and have no flag: others may see the
 	// command lines of a machine.
@@ -71,7 +72,7 @@ var settings = withDefaults(slices.Concat([]Setting{
 		field: func(c *Config) any { return &c.Pprof }},
 	{Key: "disk_reserve", Usage: "free disk space below which nothing new is accepted, so that what was accepted can finish",
 		field: func(c *Config) any { return &c.DiskReserve }, check: checkReserve},
-}, topicSettings, []Setting{
+}, topicSettings, roomSettings, gateSettings, []Setting{
 	{Key: "bulk.requests_per_second", Zero: "no limit",
 		Usage: "attempts started in a second by all tenants together, until a limit is set at run time",
 		field: bulkField(func(c *bulk.Config) any { return &c.RequestsPerSecond })},

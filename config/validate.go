@@ -27,6 +27,9 @@ func (c *Config) validate() error {
 			return err
 		}
 	}
+	if err := c.validateRoom(); err != nil {
+		return err
+	}
 	return c.validateSecrets()
 }
 

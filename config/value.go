@@ -37,7 +37,7 @@ func unitOf(field any) string {
 		return unitNumber
 	case *bool:
 		return unitBool
-	case *Secrets:
+	case *Secrets, *List:
 		return unitList
 	case *map[string]Secrets:
 		return unitLists
@@ -52,6 +52,16 @@ func (s *Setting) parse(field any, text string) error {
 	switch field := field.(type) {
 	case *string:
 		*field = text
+	case *State:
+		if *field = State(text); text == "" {
+			*field = Embedded
+		}
+		return field.Validate() // with no word of the text
+	case *Secret:
+		*field = Secret(text)
+		return nil // with no word of the text; it is validated in the end
+	case *List:
+		*field = ParseList(text)
 	case *Secrets:
 		*field = ParseSecrets(text)
 	case *bool:
@@ -168,6 +178,12 @@ func format(field any) string {
 		return strconv.FormatFloat(max(*field, 0), 'f', -1, 64)
 	case *time.Duration:
 		return formatDuration(max(*field, 0))
+	case *State:
+		return field.String()
+	case *Secret:
+		return field.String()
+	case *List:
+		return field.String()
 	case *Secrets:
 		return field.String()
 	case *map[string]Secrets:

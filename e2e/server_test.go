@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 )
@@ -46,16 +47,19 @@ type server struct {
 	addr string
 	// kafka is where Kafka clients connect.
 	kafka string
-	args  []string
-	env   []string // beside that of the test
-	cmd   *exec.Cmd
-	log   bytes.Buffer
+	// command is what it runs as.
+	command []string
+	args    []string
+	env     []string // beside that of the test
+	cmd     *exec.Cmd
+	log     bytes.Buffer
 }
 
 func newServer(t *testing.T, args ...string) *server {
 	t.Helper()
 	free := freeAddrs(t, 2)
 	s := &server{t: t, data: t.TempDir(), addr: free[0], kafka: free[1], args: args}
+	s.command = []string{"serve", "--kafka", s.kafka}
 	t.Cleanup(func() {
 		s.kill()
 		if t.Failed() {
@@ -63,6 +67,13 @@ func newServer(t *testing.T, args ...string) *server {
 		}
 	})
 	return s
+}
+
+func writeFile(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // startServer starts a server that lives as long as the test.
@@ -107,7 +118,7 @@ func (s *server) start() {
 // launch starts the server, and does not wait.
 func (s *server) launch() {
 	s.t.Helper()
-	s.cmd = exec.Command(binary, append([]string{"serve", "--data", s.data, "--http", s.addr, "--kafka", s.kafka}, s.args...)...)
+	s.cmd = exec.Command(binary, slices.Concat(s.command, []string{"--data", s.data, "--http", s.addr}, s.args)...)
 	s.cmd.Env = append(os.Environ(), s.env...)
 	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
 	if err := s.cmd.Start(); err != nil {

@@ -5,6 +5,8 @@
 //
 //   - The [Server] is a lifecycle.Service that listens at one address. The parts
 //     mount their handlers on its mux, beside the operator's.
+//   - A front is a [Server] of one handler, without the endpoints below: what the
+//     public reaches.
 //   - A check is a function, registered by name with [Server.Ready], that tells
 //     whether one part can serve.
 //   - The registry collects the metrics of all parts; each part registers its

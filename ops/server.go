@@ -1,7 +1,9 @@
 package ops
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,6 +33,11 @@ type Options struct {
 	Addr string
 	// Pprof serves profiles of the process at /debug/pprof/. Default false.
 	Pprof bool
+	// Name says what the server is, for logs and errors. Default "http".
+	Name string
+	// TLS is the configuration of a server that speaks TLS, with its certificates. Default
+	// nil: it does not.
+	TLS *tls.Config
 	// Logger gets what goes wrong with connections. Default slog.Default().
 	Logger *slog.Logger
 }
@@ -40,6 +47,7 @@ type Options struct {
 type Server struct {
 	options  Options
 	mux      *http.ServeMux
+	handler  http.Handler // answers everything: the mux, or that of NewFront
 	registry *prometheus.Registry
 	ready    readiness
 	streams  streams
@@ -57,12 +65,8 @@ var _ lifecycle.Service = (*Server)(nil)
 // NewServer returns a server that listens once it is started. Mount handlers and
 // register checks and collectors before that.
 func NewServer(options Options) *Server {
-	if options.Logger == nil {
-		options.Logger = slog.Default()
-	}
-	s := &Server{options: options, mux: http.NewServeMux(), registry: newRegistry()}
-	s.listen = new(net.ListenConfig).Listen
-	s.group = lifecycle.NewGroup(context.Background())
+	s := newServer(options)
+	options = s.options
 	s.mux.Handle("GET /metrics", metricsHandler(s.registry, options.Logger))
 	s.mux.HandleFunc("GET /healthz", alive)
 	s.mux.Handle("GET /readyz", &s.ready)
@@ -73,6 +77,26 @@ func NewServer(options Options) *Server {
 		s.mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 		s.mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
+	return s
+}
+
+// NewFront returns a server of one handler, and nothing else: the operator's
+// endpoints stay with the other server.
+func NewFront(options Options, handler http.Handler) *Server {
+	s := newServer(options)
+	s.handler = handler
+	return s
+}
+
+func newServer(options Options) *Server {
+	options.Name = cmp.Or(options.Name, "http")
+	if options.Logger == nil {
+		options.Logger = slog.Default()
+	}
+	s := &Server{options: options, mux: http.NewServeMux(), registry: newRegistry()}
+	s.handler = s.mux
+	s.listen = new(net.ListenConfig).Listen
+	s.group = lifecycle.NewGroup(context.Background())
 	return s
 }
 
@@ -87,7 +111,7 @@ func (s *Server) Registry() *prometheus.Registry { return s.registry }
 func (s *Server) Ready(name string, check Check) { s.ready.add(name, check) }
 
 // Name implements lifecycle.Service.
-func (s *Server) Name() string { return "http" }
+func (s *Server) Name() string { return s.options.Name }
 
 // Start listens, and returns when connections are accepted. The error names the
 // address.
@@ -99,7 +123,8 @@ func (s *Server) Start(ctx context.Context) error {
 	requests, endAll := context.WithCancel(context.WithoutCancel(ctx))
 	s.listener, s.endAll = listener, endAll
 	s.http = &http.Server{
-		Handler:           s.streams.wrap(s.mux),
+		Handler:           s.streams.wrap(s.handler),
+		TLSConfig:         s.options.TLS,
 		ReadHeaderTimeout: readHeaderTime,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    maxHeaderBytes,
@@ -107,7 +132,11 @@ func (s *Server) Start(ctx context.Context) error {
 		ErrorLog:          slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelWarn),
 	}
 	s.group.Go("serve", func(context.Context) error {
-		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		serve := s.http.Serve
+		if s.options.TLS != nil {
+			serve = func(l net.Listener) error { return s.http.ServeTLS(l, "", "") }
+		}
+		if err := serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil

@@ -34,6 +34,9 @@ const (
 type Options struct {
 	// Persist is what survives Restart. Default Nothing.
 	Persist Persist
+	// Config is a configuration file, which the server may rewrite, as sentinels do.
+	// Default none.
+	Config string
 	// Args are further arguments, such as "--maxmemory", "10mb".
 	Args []string
 }
@@ -62,6 +65,11 @@ func Start(t testing.TB, options Options) *Server {
 	t.Helper()
 	s := &Server{t: t, folder: t.TempDir(), options: options}
 	t.Cleanup(s.end)
+	if options.Config != "" {
+		if err := os.WriteFile(s.config(), []byte(options.Config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	var err error
 	for range maxStarts {
 		// Below the ports that systems give to outgoing connections, so that none takes
@@ -94,6 +102,9 @@ func (s *Server) start() error {
 		persist = []string{"--appendonly", "yes", "--appendfsync", string(s.options.Persist)}
 	}
 	args := append([]string{"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.folder, "--save", ""}, persist...)
+	if s.options.Config != "" {
+		args = append([]string{s.config()}, args...)
+	}
 	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -117,6 +128,8 @@ func (s *Server) start() error {
 	}
 	return nil
 }
+
+func (s *Server) config() string { return filepath.Join(s.folder, "server.conf") }
 
 func (s *Server) log() string { return filepath.Join(s.folder, "server.log") }
 
@@ -161,6 +174,9 @@ func (s *Server) ping() error {
 
 // Addr is the server's host and port.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+
+// HostPort returns both parts of Addr.
+func (s *Server) HostPort() (host, port string) { return "127.0.0.1", strconv.Itoa(s.port) }
 
 // URL is where clients find the server: redis://host:port.
 func (s *Server) URL() string { return "redis://" + s.Addr() }

@@ -73,7 +73,7 @@ type Settings struct {
 	Stay time.Duration
 
 	// ClaimWindow is how long who is called has to show up, 100 ms to 10 minutes.
-	// Default 10 s.
+	// Default 10 s. In mode Park it is never longer than Stay.
 	ClaimWindow time.Duration
 	// AbandonAfter is how long a visitor may be silent before it is skipped when
 	// called, 100 ms to 1 day. Default 2 minutes: browsers let pages in the
@@ -106,8 +106,9 @@ type Settings struct {
 	// Bypass are the requests that need none, whatever Routes say. At most 100.
 	Bypass []Rule
 
-	// JoinsPerMinute is how many visitors may enter from one client address in a
-	// minute, at each instance; 0, the default: any number.
+	// JoinsPerMinute is how many visitors may enter from one client address (of IPv6,
+	// one /64) in a minute, at each instance, at most 1,000,000; 0, the default: any
+	// number.
 	JoinsPerMinute int64
 	// BindTickets binds each ticket to the client address that it was given to.
 	// Default off: phones change their address.
@@ -116,11 +117,13 @@ type Settings struct {
 
 // Rule matches requests. A part that is empty matches all.
 type Rule struct {
-	// Host is a host name without port, or *.example.com for all below it.
+	// Host is a host name without port, or *.example.com for all below it. At most
+	// 253 bytes.
 	Host string `json:"host,omitempty"`
-	// Path is one path, or with /* at its end all below it and itself.
+	// Path is one path, or with /* at its end all below it and itself. At most 512
+	// bytes.
 	Path string `json:"path,omitempty"`
-	// Method is an HTTP method.
+	// Method is an HTTP method in capital letters. At most 32 bytes.
 	Method string `json:"method,omitempty"`
 }
 

@@ -100,6 +100,11 @@ type Store interface {
 	// otherwise ErrConflict. None is logged.
 	PutKeys(ctx context.Context, keys []SigningKey, seen int) error
 
+	// Lease gives a name to one holder at a time: true if nobody has it or the holder
+	// has it already, until ttl from now. With a ttl of 0 the holder gives it back. It
+	// need not survive the store's end.
+	Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error)
+
 	// Now is the store's time.
 	Now(ctx context.Context) (time.Time, error)
 	// Close ends the store after what was accepted is durable.

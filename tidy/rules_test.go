@@ -17,9 +17,9 @@ type rule struct {
 // packages names every package of the module, by its folder.
 var packages = map[string]rule{
 	"cmd/sluice": {imports: []string{
-		"bulk", "bulk/api", "bulk/api/wire", "bulk/client", "bulk/pebblestore", "bulk/upload", "bulk/webhook", "config", "examples", "lifecycle", "ops", "room", "topic", "topic/api", "topic/kafka", "topic/natsstore",
+		"bulk", "bulk/api", "bulk/api/wire", "bulk/client", "bulk/pebblestore", "bulk/upload", "bulk/webhook", "config", "examples", "lifecycle", "ops", "room", "room/api", "room/client", "room/gate", "room/pebblestore", "room/redisstore", "room/watch", "topic", "topic/api", "topic/kafka", "topic/natsstore",
 	}},
-	"config": {imports: []string{"bulk", "bulk/webhook", "topic", "spelling"}},
+	"config": {imports: []string{"bulk", "bulk/webhook", "room", "topic", "spelling"}},
 	"ops":    {imports: []string{"lifecycle"}},
 
 	"bulk": {
@@ -44,12 +44,20 @@ var packages = map[string]rule{
 	"topic/natsstore": {imports: []string{"lifecycle", "topic"}, refuses: []string{"net"}},
 	"topic/api":       {imports: []string{"topic"}, refuses: []string{nats}},
 	"topic/storetest": {imports: []string{"topic"}, testOnly: true},
+	"room/client":     {imports: []string{"room"}, refuses: []string{pebble, redis}},
 	"room/proxied":    {refuses: []string{pebble, redis}},
+	"room/api":        {imports: []string{"room", "room/proxied", "room/watch"}, refuses: []string{pebble, redis}},
+	"room/watch":      {imports: []string{"lifecycle", "room"}, refuses: []string{pebble, redis}},
+	"room/gate": {
+		imports: []string{"room", "room/proxied", "room/watch"},
+		refuses: []string{pebble, redis, "github.com/prometheus"},
+	},
 	"room": {
 		imports: []string{"lifecycle", "spelling"},
 		refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"},
 	},
 	"room/pebblestore":  {imports: []string{"room"}, refuses: []string{"net"}},
+	"room/redisstore":   {imports: []string{"room"}, refuses: []string{pebble}},
 	"room/storetest":    {imports: []string{"room"}, testOnly: true, virtualTime: true},
 	"lifecycle":         {refuses: []string{"github.com", "net"}},
 	"spelling":          {refuses: []string{"github.com", "net", "os"}},

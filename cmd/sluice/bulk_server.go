@@ -67,13 +67,22 @@ func (f *remoteFlags) add(command *cobra.Command) {
 	command.Flags().BoolVar(&f.json, "json", false, "print JSON")
 }
 
+// base is the URL of the server.
+func (f *remoteFlags) base() (string, error) {
+	base := cmp.Or(f.server, os.Getenv(serverVariable), defaultServer)
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https"}, u.Scheme) {
+		return "", wrongUsage("--server: %q: want a URL, such as %s", base, defaultServer)
+	}
+	return base, nil
+}
+
 // with runs what a command does on its server.
 func (f *remoteFlags) with(connect connector, do func(ctx context.Context, r *remote, args []string) error) func(*cobra.Command, []string) error {
 	return func(command *cobra.Command, args []string) error {
-		base := cmp.Or(f.server, os.Getenv(serverVariable), defaultServer)
-		u, err := url.Parse(base)
-		if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https"}, u.Scheme) {
-			return wrongUsage("--server: %q: want a URL, such as %s", base, defaultServer)
+		base, err := f.base()
+		if err != nil {
+			return err
 		}
 		client, err := connect(base)
 		if err != nil {
@@ -83,7 +92,7 @@ func (f *remoteFlags) with(connect connector, do func(ctx context.Context, r *re
 			server: client, base: base, json: f.json,
 			out: screenOf(command.OutOrStdout()), err: screenOf(command.ErrOrStderr()),
 		}
-		if err := r.unreachable(client.Reach(command.Context())); err != nil {
+		if err := unreachable(base, client.Reach(command.Context())); err != nil {
 			return err
 		}
 		return do(command.Context(), r, args)
@@ -103,14 +112,14 @@ func (e *unreachableError) Error() string {
 func (e *unreachableError) Unwrap() error { return e.err }
 
 // unreachable tells what to do if nothing answers at all; nil if anything does.
-func (r *remote) unreachable(err error) error {
+func unreachable(base string, err error) error {
 	var dial *net.OpError
 	var name *net.DNSError
 	switch {
 	case errors.As(err, &name):
-		return &unreachableError{r.base, name}
+		return &unreachableError{base, name}
 	case errors.As(err, &dial) && dial.Op == "dial":
-		return &unreachableError{r.base, innermost(dial.Err)}
+		return &unreachableError{base, innermost(dial.Err)}
 	}
 	return nil
 }

@@ -17,9 +17,9 @@ import (
 func newServeCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve bulk actions over HTTP, and topics to Kafka clients",
-		Long: `Serve bulk actions over HTTP and topics to Kafka clients, with everything in one
-data directory: nothing else needs to be installed.
+		Short: "Serve bulk actions and waiting rooms over HTTP, and topics to Kafka clients",
+		Long: `Serve bulk actions and waiting rooms over HTTP and topics to Kafka clients, with
+everything in one data directory: nothing else needs to be installed.
 
   127.0.0.1:8080   HTTP:
     /v1/…          the API; /openapi.json describes it
@@ -28,14 +28,22 @@ data directory: nothing else needs to be installed.
     /metrics       for Prometheus
   127.0.0.1:9092   the Kafka protocol, for any client; --kafka off leaves it out
 
-What happens to bulk actions is published to the topic sluice.bulk.events.
+What happens to bulk actions is published to the topic sluice.bulk.events, and what
+happens to visitors of rooms to sluice.room.events.
+
+With --state redis://…, the state of rooms is in that Redis or Valkey, which several
+servers may share; bulk and topics stay in the data directory of each. With gate.http,
+gate.room and gate.upstream set, the server is a gate in front of a site too, as
+"sluice gate" is.
 
 SIGTERM or Ctrl-C drains: nothing new is started, jobs in flight have
 bulk.shutdown_grace to end, and what has not ended is handed back. "sluice config"
 prints all settings.`,
 		Example: `  sluice serve
   sluice serve --data /var/lib/sluice --http 127.0.0.1:8080 --kafka 127.0.0.1:9092
-  SLUICE_BULK_WORKERS=50 sluice serve --config sluice.yaml`,
+  SLUICE_BULK_WORKERS=50 sluice serve --config sluice.yaml
+  sluice serve --state redis://127.0.0.1:6379
+  sluice serve --gate-http 127.0.0.1:8000 --gate-room shop --gate-upstream http://127.0.0.1:3000`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			settings, err := config.Load(command.Flags(), os.Environ())
@@ -60,19 +68,32 @@ func serve(ctx context.Context, settings *config.Config, command *cobra.Command)
 		return err
 	}
 	server := ops.NewServer(ops.Options{Addr: settings.HTTP, Pprof: settings.Pprof, Logger: log})
-	topics, publisher, err := openTopics(settings, server, log)
+	topics, publish, err := openTopics(settings, server, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, topics.close()) }()
-	bulk, err := openBulk(settings, server, publisher, log)
+	bulk, err := openBulk(settings, server, publish.bulk, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, bulk.close()) }()
-	// Topics before bulk, which publishes to them until it has stopped.
-	services := slices.Concat(topics.services, bulk.services, []lifecycle.Service{server})
-	log.Info("serving", "http", settings.HTTP, "kafka", settings.Topic.Kafka, "data", settings.DataDir)
+	rooms, err := openRooms(ctx, settings, server, publish.room, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rooms.close()) }()
+	// Topics before bulk and rooms, which publish to them until they have stopped.
+	services := slices.Concat(topics.services, bulk.services, rooms.services, []lifecycle.Service{server})
+	if settings.Gate.HTTP != config.Off {
+		front, err := openGate(&settings.Gate, rooms, log)
+		if err != nil {
+			return err
+		}
+		services = append(services, front)
+	}
+	log.Info("serving", "http", settings.HTTP, "kafka", settings.Topic.Kafka, "data", settings.DataDir,
+		"state", settings.State.String(), "gate", settings.Gate.HTTP)
 	return lifecycle.Run(ctx, max(0, settings.Bulk.ShutdownGrace)+stopMargin, services...)
 }
 

@@ -163,7 +163,7 @@ func (c *delayedClient) do(ctx context.Context, method, path string, into any) e
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		if unreachable := (&remote{base: c.base}).unreachable(err); unreachable != nil {
+		if unreachable := unreachable(c.base, err); unreachable != nil {
 			return unreachable
 		}
 		return err

@@ -45,6 +45,9 @@ type Store struct {
 	halls   map[string]*hall
 	keys    []room.SigningKey
 
+	leasesMu sync.Mutex
+	leases   map[string]lease
+
 	broken atomic.Pointer[error] // why, once memory and disk have parted
 }
 
@@ -72,7 +75,7 @@ func Open(dir string, options Options) (*Store, error) {
 	s := &Store{
 		db:    db,
 		disk:  &disk{fs: options.FS, dir: dir, reserve: options.DiskReserve},
-		halls: map[string]*hall{},
+		halls: map[string]*hall{}, leases: map[string]lease{},
 	}
 	if err := s.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the store in %s: %w", dir, err), db.Close())

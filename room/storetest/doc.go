@@ -14,6 +14,6 @@
 // between what must be and what must not be yet, so that on a server, whose time
 // cannot be stopped, they do not depend on how fast it is.
 //
-// SLUICE_LONG=1 makes the model take ten times as many steps, and the goroutines as many
+// SLUICE_LONG=1 makes the model take ten times as many steps, and the goroutines more
 // rounds.
 package storetest

@@ -100,16 +100,17 @@ var enterCases = []testCase{
 		k.findIs(room.Key{}, 0)
 	}},
 	{name: "keys differ in every byte", run: func(k *kit) {
-		var key room.Key
-		for i := range key {
-			key[i] = 255
-			p := k.arrive(room.Arrival{Key: key})
-			k.check(p.New && p.Number == int64(2*i+1), "place is %+v, want a new one", p)
-			key[i] = 0
-			other := key
-			other[i] = '\n'
-			p = k.arrive(room.Arrival{Key: other})
-			k.check(p.New, "place is %+v, want a new one", p)
+		for i := range len(room.Key{}) {
+			var key room.Key
+			for j := range key {
+				key[j] = byte(j)
+			}
+			for j, value := range []byte{200, '\n', 255} {
+				key[i] = value
+				p := k.arrive(room.Arrival{Key: key})
+				k.check(p.New && p.Number == int64(3*i+j+1), "place is %+v, want a new one", p)
+				k.findIs(key, p.Number)
+			}
 		}
 	}},
 	{name: "one may enter between two times", run: func(k *kit) {

@@ -19,6 +19,7 @@ type Memory struct {
 	rooms     map[string]*memoryRoom
 	revision  uint64 // the last that any room was given
 	keys      []room.SigningKey
+	leases    map[string]memoryLease
 	clock     func() time.Time
 	shift     time.Duration
 	fail      error
@@ -30,7 +31,7 @@ var _ room.Store = (*Memory)(nil)
 
 // NewMemory returns an empty store.
 func NewMemory() *Memory {
-	return &Memory{rooms: map[string]*memoryRoom{}, clock: time.Now}
+	return &Memory{rooms: map[string]*memoryRoom{}, leases: map[string]memoryLease{}, clock: time.Now}
 }
 
 // Fail makes each call but Close fail, having done nothing, until it is called with

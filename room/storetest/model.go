@@ -178,13 +178,13 @@ func (m *machine) drawTerms(rt *rapid.T) {
 		Abandon:    seconds(rt, "abandon", 1, 5, 10),
 		Grace:      seconds(rt, "grace", 0, 1, 5, 12),
 		Away:       seconds(rt, "away", 4, 8),
-		Events:     rapid.SampledFrom([]int64{1 << 40, 1 << 40, 1 << 40, 20, 0}).Draw(rt, "events"),
+		Events:     rapid.SampledFrom([]int64{1 << 40, 1 << 40, 1 << 40, 5, 0}).Draw(rt, "events"),
 	}
 	if rapid.IntRange(0, 2).Draw(rt, "schedule") == 0 {
 		r.terms.From, r.terms.EnterFrom = at("from"), at("enter from")
 		r.terms.Until, r.terms.EnterUntil = at("until"), at("enter until")
-		r.terms.DrawUntil = at("draw until")
 	}
+	r.terms.DrawUntil = at("draw until")
 	r.interval = 0
 	if rapid.IntRange(0, 2).Draw(rt, "ticks") == 0 {
 		r.interval, r.opening = seconds(rt, "interval", 0.5, 2, 5), now.Add(-time.Second)

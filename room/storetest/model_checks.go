@@ -4,9 +4,6 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// termsNowOf are the terms of a room without a tick.
-func (m *machine) termsNowOf(r *machineRoom) { m.terms = r.terms }
-
 // same checks that two places are the same, but that a store may remember for longer
 // why one is gone.
 func (m *machine) same(got, want room.Place) {

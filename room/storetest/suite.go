@@ -43,8 +43,8 @@ type group struct {
 }
 
 var groups = []group{
-	{"rooms", roomCases}, {"keys", keyCases}, {"enter", enterCases}, {"lottery", lotteryCases}, {"ask", askCases},
-	{"call", callCases}, {"leave", leaveCases}, {"clear", clearCases}, {"passes", passCases}, {"expire", expireCases},
+	{"rooms", roomCases}, {"keys", keyCases}, {"leases", leaseCases}, {"enter", enterCases},
+	{"lottery", lotteryCases}, {"ask", askCases}, {"call", callCases}, {"leave", leaveCases}, {"clear", clearCases}, {"passes", passCases}, {"expire", expireCases},
 	{"ticks", tickCases}, {"away", awayCases}, {"reopen", reopenCases}, {"events", eventCases}, {"status", statusCases},
 }
 

@@ -1,0 +1,266 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// shop is a tiny site behind the gate: /pay ends the visit.
+func shop(t *testing.T) *httptest.Server {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/pay" {
+			w.Header().Set("Sluice-Release", "pass")
+		}
+		fmt.Fprintf(w, "the shop has %s, with a pass: %v", r.URL.Path, r.Header.Get("Sluice-Pass") != "")
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+// newGate is a server that runs as "sluice gate"; front is what the public reaches.
+func newGate(t *testing.T, upstream string, args ...string) (s *server, front string) {
+	t.Helper()
+	front = freeAddrs(t, 1)[0]
+	s = newServer(t, append([]string{"--listen", front, "--room", "shop", "--upstream", upstream}, args...)...)
+	s.command = []string{"gate"}
+	return s, "http://" + front
+}
+
+// person is a browser without JavaScript: it keeps cookies.
+type person struct {
+	t      *testing.T
+	client *http.Client
+	front  string
+}
+
+func newPerson(t *testing.T, front string) *person {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &person{t: t, client: &http.Client{Jar: jar, Timeout: 30 * time.Second}, front: front}
+}
+
+// get opens a page, or with another type of content what a program would get.
+func (p *person) get(path, accept string) answer {
+	p.t.Helper()
+	request, err := http.NewRequestWithContext(p.t.Context(), "GET", p.front+path, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	request.Header.Set("Accept", accept)
+	response, err := p.client.Do(request)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return answer{response.StatusCode, response.Header, body}
+}
+
+func (p *person) inShop(path string) bool {
+	a := p.get(path, "text/html")
+	return a.status == http.StatusOK && string(a.body) == fmt.Sprintf("the shop has %s, with a pass: true", path)
+}
+
+// A gate in front of a shop: who comes first is let through, the next waits on a
+// page, and is let through when the first has paid.
+func TestGate(t *testing.T) {
+	s, front := newGate(t, shop(t).URL, "--capacity", "1")
+	s.start()
+	first, second, program := newPerson(t, front), newPerson(t, front), newPerson(t, front)
+	if !first.inShop("/") || !first.inShop("/cart") {
+		t.Fatal("who came first is not in the shop")
+	}
+	page := second.get("/", "text/html")
+	if page.status != http.StatusOK || !strings.HasPrefix(page.header.Get("Content-Type"), "text/html") ||
+		page.header.Get("Cache-Control") != "no-store" || page.header.Get("Retry-After") == "" || strings.Contains(string(page.body), "the shop has") {
+		t.Errorf("who comes then sees %d %v %.200s", page.status, page.header, page.body)
+	}
+	cookies := strings.Join(page.header["Set-Cookie"], "\n")
+	if !strings.Contains(cookies, "sluice_ticket_shop=") || !strings.Contains(cookies, "HttpOnly") || !strings.Contains(cookies, "SameSite=Lax") {
+		t.Errorf("the cookies are %s", cookies)
+	}
+	var place visitor
+	if a := program.get("/", "application/json"); a.status != http.StatusAccepted {
+		t.Errorf("a program gets %d %s", a.status, a.body)
+	} else if err := a.json(&place); err != nil || place.position() != 2 {
+		t.Errorf("a program gets %s (%v), want position 2", a.body, err)
+	}
+	if v := s.room("shop"); v.Inside != 1 || v.Waiting != 2 {
+		t.Errorf("the room is %+v", v)
+	}
+	first.get("/pay", "text/html")
+	eventually(t, 20*time.Second, "the next is let through", func() bool { return second.inShop("/") })
+	if first.inShop("/") {
+		t.Error("who has paid is in the shop without waiting again")
+	}
+}
+
+// Places in front of a gate survive its death; and of a room that exists, flags
+// change what they say.
+func TestGateSurvivesAKill(t *testing.T) {
+	upstream := shop(t).URL
+	s, front := newGate(t, upstream, "--capacity", "1")
+	s.start()
+	first, second := newPerson(t, front), newPerson(t, front)
+	if !first.inShop("/") || second.inShop("/") {
+		t.Fatal("not one is in the shop")
+	}
+	s.kill()
+	s.args = []string{"--listen", strings.TrimPrefix(front, "http://"), "--room", "shop", "--upstream", upstream}
+	s.start()
+	if !first.inShop("/") || second.inShop("/") {
+		t.Error("after the start another is in the shop")
+	}
+	s.kill()
+	s.args = append(s.args, "--capacity", "2")
+	s.start()
+	eventually(t, 20*time.Second, "with room for two, the second is let through", func() bool { return second.inShop("/") })
+}
+
+// run runs a command of the binary, which ends by itself.
+func run(t *testing.T, args ...string) (output string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	command := exec.CommandContext(ctx, binary, args...)
+	text, err := command.CombinedOutput()
+	if command.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return string(text), command.ProcessState.ExitCode()
+}
+
+// A gate says what is missing, and what to do when a server has the directory.
+func TestGateErrors(t *testing.T) {
+	s := startServer(t)
+	free := freeAddrs(t, 2)
+	for _, test := range []struct {
+		name string
+		args []string
+		code int
+		want string
+	}{
+		{"no room", []string{"--upstream", "http://127.0.0.1:1"}, 2, "--room shop"},
+		{"no upstream", []string{"--room", "shop"}, 2, "--upstream http://"},
+		{"no capacity", []string{"--room", "shop", "--upstream", "http://127.0.0.1:1", "--data", t.TempDir()}, 2, "there is no room shop yet: say how it lets people in"},
+		{"a wrong capacity", []string{"--room", "shop", "--upstream", "http://127.0.0.1:1", "--data", t.TempDir(), "--capacity", "0"}, 2, "capacity"},
+		{"a directory in use", []string{"--room", "shop", "--upstream", "http://127.0.0.1:1", "--data", s.data, "--capacity", "1"}, 1, "another process has it open"},
+		{"what to do about it", []string{"--room", "shop", "--upstream", "http://127.0.0.1:1", "--data", s.data, "--capacity", "1"}, 1, `"sluice serve" with gate.http`},
+		{"no Redis", []string{"--room", "shop", "--upstream", "http://127.0.0.1:1", "--state", "redis://u:s3cr3t@127.0.0.1:1", "--capacity", "1"}, 1, "redis://u:(hidden)@127.0.0.1:1"},
+	} {
+		output, code := run(t, append([]string{"gate", "--listen", free[0], "--http", free[1]}, test.args...)...)
+		if code != test.code || !strings.Contains(output, test.want) || strings.Contains(output, "s3cr3t") {
+			t.Errorf("%s: code %d, %s\nwant %d, %q", test.name, code, output, test.code, test.want)
+		}
+	}
+}
+
+// One process is a server and a gate, of a room that its file makes.
+func TestServeIsAGateToo(t *testing.T) {
+	front := freeAddrs(t, 1)[0]
+	file := filepath.Join(t.TempDir(), "sluice.yaml")
+	writeFile(t, file, fmt.Sprintf(`
+room:
+  rooms:
+    shop:
+      mode: teller
+      capacity: 1
+      bypass:
+        - path: /about
+gate:
+  http: %s
+  room: shop
+  upstream: %s
+`, front, shop(t).URL))
+	s := startServer(t, "--config", file)
+	first, second := newPerson(t, "http://"+front), newPerson(t, "http://"+front)
+	if !first.inShop("/") || second.inShop("/") {
+		t.Error("not one is in the shop")
+	}
+	if a := second.get("/about", "text/html"); string(a.body) != "the shop has /about, with a pass: false" {
+		t.Errorf("what needs no pass: %d %s", a.status, a.body)
+	}
+	if v := s.room("shop"); v.Inside != 1 || v.Waiting != 1 {
+		t.Errorf("the room is %+v", v)
+	}
+}
+
+// The commands for operators, against a real server.
+func TestRoomCommands(t *testing.T) {
+	s := startServer(t)
+	at := []string{"--server", "http://" + s.addr}
+	steps := []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"list"}, 0, "no rooms"},
+		{[]string{"create", "shop", "--capacity", "2", "--pass-ttl", "5m", "--route", "/checkout/*"}, 0, "shop is made: at most 2 at once, with sliding passes of 5m\n"},
+		{[]string{"create", "fair", "--batch", "3", "--interval", "1m", "--stay", "10m"}, 0, "fair is made: 3 every 1m, for 10m\n"},
+		{[]string{"create", "shop", "--capacity", "1"}, 0, "shop is changed"},
+		{[]string{"create", "shop", "--capacity", "1", "--stay", "1m"}, 2, "stay_ms"},
+		{[]string{"create", "shop"}, 2, "--capacity NUMBER"},
+		{[]string{"show", "shop"}, 0, "at most 1 at once"},
+		{[]string{"show", "shop", "--json"}, 0, `"room":"shop"`},
+		{[]string{"show", "none"}, 1, "sluice room list"},
+		{[]string{"list"}, 0, "fair  park    open"},
+		{[]string{"pause", "shop"}, 0, "shop is paused"},
+		{[]string{"resume", "shop"}, 0, "shop is open"},
+		{[]string{"revoke", "shop"}, 0, "all passes are revoked"},
+		{[]string{"revoke", "shop", "--visitor", "nobody"}, 1, "no such visitor"},
+		{[]string{"rotate-keys"}, 0, "a new key"},
+		{[]string{"lottery", "shop"}, 1, "has no lottery"},
+		{[]string{"delete", "fair"}, 0, "fair is deleted"},
+		{[]string{"show", "fair", "--json"}, 1, "no such room"},
+	}
+	for _, step := range steps {
+		output, code := run(t, append(append([]string{"room"}, step.args...), at...)...)
+		if code != step.code || !strings.Contains(output, step.want) {
+			t.Errorf("%v: code %d\n%s\nwant %d, %q", step.args, code, output, step.code, step.want)
+		}
+	}
+	output, code := run(t, "room", "list", "--server", "http://127.0.0.1:1")
+	if code != 1 || !strings.Contains(output, "no server at http://127.0.0.1:1") {
+		t.Errorf("without a server: code %d, %s", code, output)
+	}
+}
+
+// A lottery can be checked by who was in it.
+func TestRoomLotteryCommand(t *testing.T) {
+	s := startServer(t)
+	at := []string{"--server", "http://" + s.addr}
+	opens := time.Now().Add(3 * time.Second).UTC().Format(time.RFC3339Nano)
+	if output, code := run(t, append([]string{"room", "create", "sale", "--capacity", "1", "--method", "lottery", "--opens-at", opens}, at...)...); code != 0 {
+		t.Fatal(output)
+	}
+	v := s.enter("sale", "", http.StatusCreated)
+	before, code := run(t, append([]string{"room", "lottery", "sale"}, at...)...)
+	lines := strings.Fields(before)
+	if code != 0 || len(lines) < 2 || !strings.Contains(before, "shown when the room opens") {
+		t.Fatalf("before the opening: %d %s", code, before)
+	}
+	commitment := lines[1]
+	eventually(t, 20*time.Second, "the seed is shown and verified", func() bool {
+		output, code := run(t, append([]string{"room", "lottery", "sale", "--commitment", commitment, "--ticket", v.Ticket}, at...)...)
+		return code == 0 && strings.Contains(output, "verified") && strings.Contains(output, "draw")
+	})
+	wrong := strings.Repeat("0", len(commitment))
+	if output, code := run(t, append([]string{"room", "lottery", "sale", "--commitment", wrong}, at...)...); code != 1 || !strings.Contains(output, "not the one of this commitment") {
+		t.Errorf("another commitment: %d %s", code, output)
+	}
+}

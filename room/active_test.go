@@ -1,0 +1,322 @@
+package room_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/storetest"
+)
+
+// What a pass says: who, where, and until when it may be believed.
+func TestPassesAreShortLivedAndRenewedWithEachAnswer(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		s := teller(1)
+		s.PassTTL = 90 * time.Second
+		r.put("shop", s)
+		a := r.enter("shop")
+		if want := time.Now().Add(90 * time.Second); !a.PassExpiresAt.Equal(want) {
+			t.Errorf("the visit ends at %v, want %v", a.PassExpiresAt, want)
+		}
+		claims := claimsOf(t, a.Pass)
+		if got := claims["exp"].(float64) - claims["iat"].(float64); got != 60 {
+			t.Errorf("the pass lives %v s, want 60", got)
+		}
+		if claims["sub"] != fmt.Sprint(a.ID) || claims["room"] != "shop" || claims["epoch"] != 1.0 || claims["iss"] != "sluice" {
+			t.Errorf("claims %v", claims)
+		}
+		time.Sleep(59 * time.Second)
+		b, err := r.AskPass(ctx, "shop", a.Pass)
+		if err != nil || b.State != room.Inside || b.ID != a.ID || b.Ticket != "" {
+			t.Fatalf("AskPass() = %+v, %v", b, err)
+		}
+		time.Sleep(2 * time.Second)
+		if _, err := r.AskPass(ctx, "shop", a.Pass); !errors.Is(err, room.ErrBadPass) {
+			t.Errorf("an expired pass: %v, want ErrBadPass", err)
+		}
+		if c, err := r.AskPass(ctx, "shop", b.Pass); err != nil || !c.PassExpiresAt.Equal(time.Now().Add(90*time.Second)) {
+			t.Errorf("the renewed pass: %+v, %v; want that it slides", c, err)
+		}
+		// Leaving needs no pass that is still believed.
+		if err := r.LeavePass(ctx, "shop", a.Pass); err != nil {
+			t.Errorf("LeavePass() = %v", err)
+		}
+		_, err = r.AskPass(ctx, "shop", b.Pass)
+		gone(t, err, room.Left)
+	})
+}
+
+func claimsOf(t *testing.T, pass string) (claims map[string]any) {
+	t.Helper()
+	parts := strings.Split(pass, ".")
+	if len(parts) != 3 {
+		t.Fatalf("%q is no JWT", pass)
+	}
+	text, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &claims); err != nil {
+		t.Fatal(err)
+	}
+	return claims
+}
+
+// A pass is never good beyond the end of the visit.
+func TestPassesEndWithTheVisit(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		s := teller(1)
+		s.Pass, s.PassTTL = room.Fixed, 90*time.Second
+		r.put("shop", s)
+		a := r.enter("shop")
+		time.Sleep(80 * time.Second)
+		a = r.ask("shop", a.Ticket)
+		claims := claimsOf(t, a.Pass)
+		if got := claims["exp"].(float64) - claims["iat"].(float64); got != 10 {
+			t.Errorf("the pass lives %v s, want 10", got)
+		}
+		time.Sleep(10 * time.Second)
+		_, err := r.Ask(ctx, "shop", a.Ticket, nowhere)
+		gone(t, err, room.Expired)
+	})
+}
+
+func TestForgedForeignAndReplayed(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		r.put("shop", teller(1))
+		r.put("other", teller(1))
+		a := r.enter("shop")
+		b := r.enter("shop")
+		forged := a.Ticket[:len(a.Ticket)-1] + "A"
+		if forged == a.Ticket {
+			forged = a.Ticket[:len(a.Ticket)-1] + "Q"
+		}
+		for _, ticket := range []string{"", "x", forged, a.Pass, strings.Repeat("A", 10_000)} {
+			if _, err := r.Ask(ctx, "shop", ticket, nowhere); !errors.Is(err, room.ErrBadTicket) {
+				t.Errorf("Ask(%.20q) = %v, want ErrBadTicket", ticket, err)
+			}
+		}
+		if _, err := r.Ask(ctx, "other", a.Ticket, nowhere); !errors.Is(err, room.ErrBadTicket) {
+			t.Errorf("a ticket in another room: %v, want ErrBadTicket", err)
+		}
+		if _, err := r.AskPass(ctx, "other", a.Pass); !errors.Is(err, room.ErrBadPass) {
+			t.Errorf("a pass in another room: %v, want ErrBadPass", err)
+		}
+		if _, err := r.AskPass(ctx, "shop", b.Ticket); !errors.Is(err, room.ErrBadPass) {
+			t.Errorf("a ticket for a pass: %v, want ErrBadPass", err)
+		}
+		// Once the visit is over, neither is good any more.
+		if err := r.Leave(ctx, "shop", a.Ticket, nowhere); err != nil {
+			t.Fatal(err)
+		}
+		_, err := r.AskPass(ctx, "shop", a.Pass)
+		gone(t, err, room.Left)
+		_, err = r.Ask(ctx, "shop", a.Ticket, nowhere)
+		gone(t, err, room.Left)
+		if err := r.Leave(ctx, "shop", a.Ticket, nowhere); err != nil {
+			t.Errorf("leaving twice: %v, want nil", err)
+		}
+		// Nor in a room that was made anew under the same name.
+		if err := r.DeleteRoom(ctx, "shop"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Ask(ctx, "shop", b.Ticket, nowhere); !errors.Is(err, room.ErrNoRoom) {
+			t.Errorf("after the room was removed: %v, want ErrNoRoom", err)
+		}
+		r.put("shop", teller(1))
+		if _, err := r.Ask(ctx, "shop", b.Ticket, nowhere); !errors.Is(err, room.ErrBadTicket) {
+			t.Errorf("a ticket of the room that was removed: %v, want ErrBadTicket", err)
+		}
+	})
+}
+
+// A visitor who opens 1,000 tickets has 1,000 places; with a key it has one, and
+// each ticket is for the same.
+func TestAThousandTickets(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		s := teller(1)
+		s.JoinsPerMinute = 10
+		r.put("shop", s)
+		first := r.enterAs("shop", "user")
+		for range 1000 {
+			if a := r.enterAs("shop", "user"); a.ID != first.ID || a.New {
+				t.Fatalf("entered as %d (new %v), want %d", a.ID, a.New, first.ID)
+			}
+		}
+		here := netip.MustParseAddr("192.0.2.1")
+		refused := 0
+		for range 1000 {
+			_, err := r.Enter(ctx, "shop", room.Visit{Client: here})
+			var limit *room.LimitError
+			if errors.As(err, &limit) && limit.RetryAfter > 0 && limit.RetryAfter <= 65*time.Second {
+				refused++
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if refused != 990 {
+			t.Errorf("%d of 1,000 were refused, want 990", refused)
+		}
+		if v, err := r.Room(ctx, "shop"); err != nil || v.Status.Waiting+v.Status.Inside != 11 {
+			t.Errorf("%+v, %v; want 11 visitors", v.Status, err)
+		}
+	})
+}
+
+func TestBoundTicketsAreForOneClient(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		s := teller(1)
+		s.BindTickets = true
+		r.put("shop", s)
+		here, there := netip.MustParseAddr("2001:db8:1:2::3"), netip.MustParseAddr("2001:db8:1:3::3")
+		a, err := r.Enter(ctx, "shop", room.Visit{Client: here})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Ask(ctx, "shop", a.Ticket, here); err != nil {
+			t.Errorf("from the same client: %v", err)
+		}
+		for _, client := range []netip.Addr{there, nowhere} {
+			if _, err := r.Ask(ctx, "shop", a.Ticket, client); !errors.Is(err, room.ErrBadTicket) {
+				t.Errorf("from %v: %v, want ErrBadTicket", client, err)
+			}
+		}
+		if err := r.RevokeTicket(ctx, "shop", a.Ticket); err != nil {
+			t.Errorf("an operator revokes it: %v", err)
+		}
+	})
+}
+
+func TestKeysOfVisitors(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		r.put("shop", teller(1))
+		for _, key := range []string{strings.Repeat("k", 257), "\xff"} {
+			var wrong *room.KeyError
+			if _, err := r.Enter(ctx, "shop", room.Visit{Key: key}); !errors.As(err, &wrong) {
+				t.Errorf("Enter(%.5q) = %v, want a KeyError", key, err)
+			}
+		}
+		a := r.enterAs("shop", "ann")
+		if err := r.RevokeVisitor(ctx, "shop", "bob"); !errors.Is(err, room.ErrNoVisitor) {
+			t.Errorf("revoke somebody else: %v, want ErrNoVisitor", err)
+		}
+		if err := r.RevokeVisitor(ctx, "shop", "ann"); err != nil {
+			t.Fatal(err)
+		}
+		_, err := r.Ask(ctx, "shop", a.Ticket, nowhere)
+		gone(t, err, room.Revoked)
+		if err := r.RevokeVisitor(ctx, "shop", "ann"); !errors.Is(err, room.ErrNoVisitor) {
+			t.Errorf("revoke again: %v, want ErrNoVisitor", err)
+		}
+		if err := r.RevokeTicket(ctx, "shop", a.Ticket); !errors.Is(err, room.ErrNoVisitor) {
+			t.Errorf("revoke the ticket: %v, want ErrNoVisitor", err)
+		}
+		if b := r.enterAs("shop", "ann"); b.ID == a.ID || b.State != room.Inside {
+			t.Errorf("came again as %+v, want another place", b)
+		}
+	})
+}
+
+// Passes of before RevokeAll are void at every instance, though it has not heard of
+// it yet; also if the instance that began it ended in the middle.
+func TestRevokeAllHoldsAtEveryInstance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewMemory()
+		here, there := newRig(t, store), newRig(t, store)
+		here.put("shop", teller(2))
+		a, b := there.enter("shop"), there.enter("shop")
+		c := there.enter("shop")
+		if err := here.RevokeAll(ctx, "shop"); err != nil {
+			t.Fatal(err)
+		}
+		for _, pass := range []string{a.Pass, b.Pass} {
+			_, err := there.AskPass(ctx, "shop", pass)
+			gone(t, err, room.Revoked)
+		}
+		if c = there.ask("shop", c.Ticket); c.State != room.Inside {
+			t.Errorf("who waited is %v, want inside", c.State)
+		}
+		if claims := claimsOf(t, c.Pass); claims["epoch"] != 2.0 {
+			t.Errorf("the new pass has epoch %v, want 2", claims["epoch"])
+		}
+		here.stop()
+		there.stop()
+	})
+}
+
+// Two instances: what one signs with a key that it has just made, the other takes at
+// once; and all keys keep what they signed.
+func TestRotatedKeysHoldAtOnceEverywhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewMemory()
+		here, there := newRig(t, store), newRig(t, store)
+		here.put("shop", teller(1))
+		old := here.enter("shop")
+		for i := range 5 {
+			if err := here.RotateKeys(ctx); err != nil {
+				t.Fatal(err)
+			}
+			a := here.enter("shop")
+			if _, err := there.Ask(ctx, "shop", a.Ticket, nowhere); err != nil {
+				t.Errorf("rotation %d: the other instance says %v", i, err)
+			}
+		}
+		if err := here.RotateKeys(ctx); err != nil {
+			t.Fatal(err)
+		}
+		fresh := here.ask("shop", old.Ticket)
+		if _, err := there.AskPass(ctx, "shop", fresh.Pass); err != nil {
+			t.Errorf("a pass by a new key: the other instance says %v", err)
+		}
+		if _, err := there.AskPass(ctx, "shop", old.Pass); err != nil {
+			t.Errorf("a pass by an old key: %v", err)
+		}
+		keys, err := there.JWKS(ctx)
+		if err != nil || strings.Count(string(keys), `"kid"`) != 7 {
+			t.Errorf("JWKS() = %s, %v; want 7 keys", keys, err)
+		}
+		here.stop()
+		there.stop()
+	})
+}
+
+// Tickets by keys that nobody has do not make the store busy.
+func TestUnknownKeysAreLookedUpSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stranger := newRig(t, storetest.NewMemory())
+		stranger.put("shop", teller(1))
+		forged := stranger.enter("shop").Ticket
+		stranger.stop()
+
+		store := &countingStore{Store: storetest.NewMemory()}
+		engine, err := room.New(store, room.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := engine.Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := engine.PutRoom(ctx, "shop", teller(1)); err != nil {
+			t.Fatal(err)
+		}
+		before, begin := store.keys.Load(), time.Now()
+		for time.Since(begin) < 2*time.Second {
+			if _, err := engine.Ask(ctx, "shop", forged, nowhere); !errors.Is(err, room.ErrBadTicket) {
+				t.Fatalf("a forged ticket: %v", err)
+			}
+		}
+		if reads := store.keys.Load() - before; reads > 25 {
+			t.Errorf("the keys were read %d times in 2 s, want about 20", reads)
+		}
+		if err := engine.Stop(ctx); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

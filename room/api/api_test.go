@@ -1,0 +1,425 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/gorillamux"
+
+	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/api"
+	"github.com/sluice-project/sluice/room/watch"
+)
+
+// fixture is the API before an engine. Each answer is checked against the OpenAPI
+// document.
+type fixture struct {
+	*testing.T
+	handler http.Handler
+	log     bytes.Buffer
+}
+
+// hubEngine is an engine with what the hub needs.
+type hubEngine interface {
+	api.Engine
+	watch.Engine
+}
+
+func newFixture(t *testing.T, engine hubEngine, options ...api.Option) *fixture {
+	f := &fixture{T: t}
+	options = append([]api.Option{api.WithLogger(slog.New(slog.NewTextHandler(&f.log, nil)))}, options...)
+	f.handler = api.New(engine, startHub(t, engine), options...)
+	onceRouter.Do(func() {
+		var err error
+		if router, err = gorillamux.NewRouter(document(t, f.handler)); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return f
+}
+
+// router finds operations in the document, which is the same for every server.
+var (
+	onceRouter sync.Once
+	router     routers.Router
+)
+
+func startHub(t testing.TB, engine watch.Engine) *watch.Hub {
+	hub := watch.New(engine)
+	if err := hub.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := hub.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return hub
+}
+
+// document reads and validates the OpenAPI document.
+func document(t *testing.T, handler http.Handler) *openapi3.T {
+	t.Helper()
+	response := httptest.NewRecorder()
+	handler.ServeHTTP(response, httptest.NewRequest("GET", api.DocumentPath, nil))
+	if response.Code != 200 || response.Header().Get("Content-Type") != "application/openapi+json" {
+		t.Fatal(response.Code, response.Header())
+	}
+	doc, err := openapi3.NewLoader().LoadFromData(response.Body.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := doc.Validate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+// answer is a response that was read.
+type answer struct {
+	*httptest.ResponseRecorder
+	problem api.Problem
+}
+
+// do makes a request, and fails if the answer has another status or is not as the
+// document says. The headers are names and values.
+func (f *fixture) do(status int, method, target, body string, headers ...string) answer {
+	f.Helper()
+	r := httptest.NewRequestWithContext(f.Context(), method, target, strings.NewReader(body))
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	return f.send(status, r)
+}
+
+func (f *fixture) send(status int, r *http.Request) answer {
+	f.Helper()
+	a := answer{ResponseRecorder: httptest.NewRecorder()}
+	f.handler.ServeHTTP(a, r)
+	if a.Code != status {
+		f.Fatalf("%s %s: status %d, want %d: %s", r.Method, r.URL, a.Code, status, a.Body)
+	}
+	if a.Code >= 400 {
+		if got := a.Header().Get("Content-Type"); got != "application/problem+json" {
+			f.Fatalf("%s %s: a problem of type %q", r.Method, r.URL, got)
+		}
+		if err := json.Unmarshal(a.Body.Bytes(), &a.problem); err != nil || a.problem.Status != status || a.problem.Title == "" || a.problem.Detail == "" || a.problem.Code == "" {
+			f.Fatalf("%s %s: problem %+v, %v", r.Method, r.URL, a.problem, err)
+		}
+	}
+	f.conforms(r, a)
+	return a
+}
+
+// conforms checks an answer against the document.
+func (f *fixture) conforms(r *http.Request, a answer) {
+	f.Helper()
+	route, parameters, err := router.FindRoute(r)
+	if err != nil {
+		if a.problem.Code != api.CodeNotFound && a.problem.Code != api.CodeMethod && r.Method != "OPTIONS" && r.Method != "HEAD" {
+			f.Fatalf("%s %s is not in the document: %v", r.Method, r.URL, err)
+		}
+		return
+	}
+	input := &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: r, Route: route, PathParams: parameters},
+		Status:                 a.Code,
+		Header:                 a.Header(),
+		Body:                   io.NopCloser(bytes.NewReader(a.Body.Bytes())),
+		Options:                &openapi3filter.Options{IncludeResponseStatus: true},
+	}
+	if err := openapi3filter.ValidateResponse(context.Background(), input); err != nil {
+		f.Fatalf("%s %s: not as the document says: %v\n%s", r.Method, r.URL, err, a.Body)
+	}
+}
+
+const bearer = "Authorization"
+
+func TestOperations(t *testing.T) {
+	const place = `{"ticket":"ticket-7","id":7,"status":"waiting","position":3,"ahead":2,"estimated_wait_ms":{"low":1000,"high":4000},"next_poll_ms":2000,"pass":null,"pass_expires_at":null}`
+	const view = `{"room":"shop","mode":"teller","state":"queueing","waiting":9,"inside":5,"called":1,"entered_total":20,"admitted_total":8,"missed_total":2,"departed_total":4,"expired_total":3,"events_dropped_total":6,"outflow_per_second":2.5,"paused":false,"epoch":2,"created_at":"2026-11-28T08:00:00Z"`
+	const settings = `,"settings":{"mode":"teller","capacity":5,"pass_ttl_ms":600000,"pass":"sliding","renewals":0,"claim_window_ms":10000,"abandon_after_ms":120000,"grace_ms":180000,"max_waiting":1000000,"method":"fifo","on_store_failure":"closed","joins_per_minute":0,"bind_tickets":false}`
+	for _, test := range []struct {
+		method, path, body string
+		call               string
+		status             int
+		want               string
+	}{
+		{"POST", "/v1/rooms/shop/visitors", "", "Enter shop  192.0.2.1", 200, place},
+		{"POST", "/v1/rooms/shop/visitors", `{"visitor":"ada"}`, "Enter shop ada 192.0.2.1", 200, place},
+		{"POST", "/v1/rooms/shop/visitors", ` { "visitor" : null } `, "Enter shop  192.0.2.1", 200, place},
+		{"GET", "/v1/rooms/shop/visitors/me", "", "Ask shop t 192.0.2.1", 200, place},
+		{"DELETE", "/v1/rooms/shop/visitors/me", "", "Leave shop t 192.0.2.1", 204, ""},
+		{"POST", "/v1/rooms/shop/visitors/me/renew", "", "Renew shop t 192.0.2.1", 200, place},
+		{"GET", "/v1/rooms", "", "Rooms", 200, `{"rooms":[` + view + `}]}`},
+		{"GET", "/v1/rooms/shop", "", "Room shop", 200, view + settings + "}"},
+		{"PUT", "/v1/rooms/shop", `{"mode":"teller","capacity":5}`, "PutRoom shop teller 5", 200, view + settings + "}"},
+		{"DELETE", "/v1/rooms/shop", "", "DeleteRoom shop", 204, ""},
+		{"POST", "/v1/rooms/shop/pause", "", "Pause shop", 200, view + settings + "}"},
+		{"POST", "/v1/rooms/shop/resume", "ignored", "Resume shop", 200, view + settings + "}"},
+		{"POST", "/v1/rooms/shop/revoke", "", "RevokeAll shop", 204, ""},
+		{"POST", "/v1/rooms/shop/revoke", "{}", "RevokeAll shop", 204, ""},
+		{"POST", "/v1/rooms/shop/revoke", `{"visitor":"ada"}`, "RevokeVisitor shop ada", 204, ""},
+		{"POST", "/v1/rooms/shop/revoke", `{"ticket":"x"}`, "RevokeTicket shop x", 204, ""},
+		{"GET", "/v1/rooms/shop/lottery", "", "Room shop", 200, `{"method":"fifo","commitment":null,"opens_at":null,"seed":null}`},
+		{"POST", "/v1/room-keys/rotate", "", "RotateKeys", 204, ""},
+		{"GET", api.JWKSPath, "", "JWKS", 200, `{"keys":[{"kty":"OKP"}]}`},
+	} {
+		engine := newFake()
+		f := newFixture(t, engine)
+		a := f.do(test.status, test.method, test.path, test.body, bearer, "Bearer t")
+		if a.Body.String() != test.want || !slices.Equal(engine.calls, []string{test.call}) {
+			t.Errorf("%s %s: called %q\n%s\nwant %s\n%s", test.method, test.path, engine.calls, a.Body, test.call, test.want)
+		}
+		if cache := a.Header().Get("Cache-Control"); a.Body.Len() > 0 && (cache == "no-store") == (test.path == api.JWKSPath) {
+			t.Errorf("%s %s: Cache-Control %q", test.method, test.path, cache)
+		}
+	}
+}
+
+func TestStatusOfWhatIsNew(t *testing.T) {
+	engine := newFake()
+	engine.answer.New, engine.made = true, true
+	f := newFixture(t, engine)
+	f.do(201, "POST", "/v1/rooms/shop/visitors", "")
+	f.do(201, "PUT", "/v1/rooms/shop", `{"mode":"teller","capacity":5}`)
+}
+
+// The document has exactly the operations that are served.
+func TestDocument(t *testing.T) {
+	f := newFixture(t, newFake())
+	doc := document(t, f.handler)
+	if doc.OpenAPI != "3.1.0" || doc.Info.Version != api.Version {
+		t.Error(doc.OpenAPI, doc.Info.Version)
+	}
+	methods := []string{"GET", "POST", "PUT", "DELETE", "PATCH"}
+	for path, item := range doc.Paths.Map() {
+		for _, method := range methods {
+			operation := item.GetOperation(method)
+			r := httptest.NewRequestWithContext(t.Context(), method, strings.ReplaceAll(path, "{room}", "shop"), nil)
+			w := httptest.NewRecorder()
+			f.handler.ServeHTTP(w, r)
+			if served := w.Code != 404 && w.Code != 405; served != (operation != nil) {
+				t.Errorf("%s %s: status %d, in the document: %v", method, path, w.Code, operation != nil)
+			}
+			if operation != nil && (operation.Summary == "" || operation.Responses.Default() == nil) {
+				t.Errorf("%s %s has no summary or no problem", method, path)
+			}
+		}
+	}
+	if len(doc.Paths.Map()) != 12 {
+		t.Errorf("%d paths", len(doc.Paths.Map()))
+	}
+}
+
+// The settings of the document are those that there are.
+func TestDocumentOfSettings(t *testing.T) {
+	f := newFixture(t, newFake())
+	schema := document(t, f.handler).Components.Schemas["Settings"].Value
+	at := opened.UTC()
+	rules := []room.Rule{{Host: "a.example"}}
+	found := map[string]bool{}
+	for _, settings := range []room.Settings{
+		{Mode: room.Teller, Capacity: 1, OpensAt: at, PrequeueFrom: at.Add(-time.Hour), EndsAt: at.Add(time.Hour), Routes: rules, Bypass: rules},
+		{Mode: room.Park, Batch: 1, Interval: time.Second, Stay: time.Second},
+	} {
+		text, err := json.Marshal(settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var members map[string]any
+		if err := json.Unmarshal(text, &members); err != nil {
+			t.Fatal(err)
+		}
+		for name := range members {
+			found[name] = true
+			if schema.Properties[name] == nil {
+				t.Errorf("the document lacks %s", name)
+			}
+		}
+		if err := schema.VisitJSON(members); err != nil {
+			t.Error(err)
+		}
+	}
+	for name := range schema.Properties {
+		if !found[name] {
+			t.Errorf("there is no setting %s", name)
+		}
+	}
+}
+
+func TestUnknownPathsAndMethods(t *testing.T) {
+	f := newFixture(t, newFake())
+	for _, path := range []string{"/", "/v1/rooms/", "/v1/rooms/shop/", "/v1/rooms//visitors", "/v1/rooms/shop/visitors/", "/v1/rooms/shop/nothing", "/v1/roomsx", "/v1/rooms/shop/visitors/me/watch/x"} {
+		if a := f.do(404, "GET", path, ""); a.problem.Code != api.CodeNotFound {
+			t.Error(path, a.problem)
+		}
+	}
+	for path, allow := range map[string]string{
+		"/v1/rooms/shop": "GET, HEAD, PUT, DELETE", "/v1/rooms/shop/visitors": "POST", "/v1/rooms": "GET, HEAD", api.JWKSPath: "GET, HEAD",
+	} {
+		if a := f.do(405, "PATCH", path, ""); a.problem.Code != api.CodeMethod || a.Header().Get("Allow") != allow {
+			t.Error(path, a.problem, a.Header())
+		}
+	}
+	f.do(200, "HEAD", "/v1/rooms/shop", "")
+}
+
+// TestEngineErrors gives each operation the errors that the engine may return.
+func TestEngineErrors(t *testing.T) {
+	operations := []struct{ engine, method, path, body string }{
+		{"Enter", "POST", "/v1/rooms/shop/visitors", ""},
+		{"Ask", "GET", "/v1/rooms/shop/visitors/me", ""},
+		{"Leave", "DELETE", "/v1/rooms/shop/visitors/me", ""},
+		{"Renew", "POST", "/v1/rooms/shop/visitors/me/renew", ""},
+		{"Parse", "GET", "/v1/rooms/shop/visitors/me/watch", ""},
+		{"Rooms", "GET", "/v1/rooms", ""},
+		{"Room", "GET", "/v1/rooms/shop", ""},
+		{"PutRoom", "PUT", "/v1/rooms/shop", `{"mode":"teller","capacity":5}`},
+		{"DeleteRoom", "DELETE", "/v1/rooms/shop", ""},
+		{"Pause", "POST", "/v1/rooms/shop/pause", ""},
+		{"Resume", "POST", "/v1/rooms/shop/resume", ""},
+		{"RevokeAll", "POST", "/v1/rooms/shop/revoke", ""},
+		{"RevokeVisitor", "POST", "/v1/rooms/shop/revoke", `{"visitor":"x"}`},
+		{"RevokeTicket", "POST", "/v1/rooms/shop/revoke", `{"ticket":"x"}`},
+		{"Room", "GET", "/v1/rooms/shop/lottery", ""},
+		{"RotateKeys", "POST", "/v1/room-keys/rotate", ""},
+		{"JWKS", "GET", api.JWKSPath, ""},
+	}
+	failures := []struct {
+		err    error
+		status int
+		code   string
+		retry  string
+		logged bool
+	}{
+		{room.ErrNoRoom, 404, api.CodeNoRoom, "", false},
+		{room.ErrNoVisitor, 404, api.CodeNoVisitor, "", false},
+		{room.ErrNotOpen, 403, api.CodeNotOpen, "", false},
+		{room.ErrEnded, 403, api.CodeEnded, "", false},
+		{room.ErrLineFull, 503, api.CodeLineFull, "10", false},
+		{&room.LimitError{RetryAfter: 1001 * time.Millisecond}, 429, api.CodeTooManyJoins, "2", false},
+		{room.ErrNotRenewable, 409, api.CodeNotRenewable, "", false},
+		{room.ErrConflict, 409, api.CodeConflict, "", false},
+		{room.ErrTooManyRooms, 409, api.CodeTooManyRooms, "", false},
+		{room.ErrRingFull, 409, api.CodeRingFull, "", false},
+		{&room.KeyError{Why: "is empty"}, 422, api.CodeInvalid, "", false},
+		{&room.SettingsError{Field: "mode", Why: "stays teller"}, 422, api.CodeInvalid, "", false},
+		{room.ErrUnavailable, 503, api.CodeUnavailable, "2", true},
+		{room.ErrFull, 507, api.CodeFull, "", true},
+		{room.ErrBroken, 503, api.CodeUnavailable, "10", true},
+		{room.ErrClosed, 503, api.CodeUnavailable, "2", true},
+		{errors.New("a secret of the server"), 500, api.CodeInternal, "", true},
+	}
+	for _, operation := range operations {
+		for _, failure := range failures {
+			engine := newFake()
+			f := newFixture(t, engine)
+			engine.fail[operation.engine] = errors.Join(failure.err)
+			a := f.do(failure.status, operation.method, operation.path, operation.body, bearer, "bearer t")
+			if a.problem.Code != failure.code || a.Header().Get("Retry-After") != failure.retry || strings.Contains(a.Body.String(), "secret") {
+				t.Errorf("%+v %v: %s %v", operation, failure.err, a.Body, a.Header())
+			}
+			if logged := strings.Contains(f.log.String(), failure.err.Error()); logged != failure.logged {
+				t.Errorf("%+v %v: log %s", operation, failure.err, f.log.String())
+			}
+		}
+	}
+}
+
+func TestTickets(t *testing.T) {
+	engine := newFake()
+	f := newFixture(t, engine)
+	for _, operation := range []struct{ engine, method, path string }{
+		{"Ask", "GET", "/v1/rooms/shop/visitors/me"}, {"Leave", "DELETE", "/v1/rooms/shop/visitors/me"},
+		{"Renew", "POST", "/v1/rooms/shop/visitors/me/renew"}, {"Parse", "GET", "/v1/rooms/shop/visitors/me/watch"},
+	} {
+		for _, header := range []string{"", "Bearer", "Basic eDp5", "t"} {
+			a := f.do(401, operation.method, operation.path, "", bearer, header)
+			if a.problem.Code != api.CodeBadTicket || a.Header().Get("WWW-Authenticate") != `Bearer realm="room"` || len(engine.calls) > 0 {
+				t.Errorf("%s %q: %+v, %v", operation.path, header, a.problem, a.Header())
+			}
+		}
+		engine.fail[operation.engine] = room.ErrBadTicket
+		if a := f.do(401, operation.method, operation.path, "", bearer, "Bearer t"); a.problem.Code != api.CodeBadTicket || a.Header().Get("WWW-Authenticate") == "" {
+			t.Errorf("%s: %+v", operation.path, a.problem)
+		}
+		engine.fail[operation.engine] = &room.GoneError{Reason: room.Abandoned, ID: 7}
+		if a := f.do(410, operation.method, operation.path, "", bearer, "Bearer t"); a.problem.Code != api.CodeGone || a.problem.Reason != room.Abandoned || a.problem.ID != 7 {
+			t.Errorf("%s: %+v", operation.path, a.problem)
+		}
+		engine.calls = nil
+	}
+	engine.fail["RevokeTicket"] = room.ErrBadTicket
+	if a := f.do(422, "POST", "/v1/rooms/shop/revoke", `{"ticket":"x"}`); a.problem.Errors[0].Field != "ticket" {
+		t.Errorf("revoke: %+v", a.problem)
+	}
+}
+
+// A store that is away fails every request, and fills no log.
+func TestFaultsAreLoggedOnceInASecond(t *testing.T) {
+	engine := newFake()
+	f := newFixture(t, engine)
+	engine.fail["Enter"] = room.ErrUnavailable
+	began := time.Now()
+	for range 20 {
+		f.do(503, "POST", "/v1/rooms/shop/visitors", "")
+	}
+	if lines := strings.Count(f.log.String(), "\n"); lines == 0 || time.Duration(lines-1)*time.Second > time.Since(began) {
+		t.Errorf("%d lines in the log:\n%s", lines, f.log.String())
+	}
+}
+
+func TestRequestThatEndedIsNoFault(t *testing.T) {
+	engine := newFake()
+	f := newFixture(t, engine)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	engine.fail["Enter"] = context.Canceled
+	f.send(503, httptest.NewRequest("POST", "/v1/rooms/shop/visitors", nil).WithContext(ctx))
+	if f.log.Len() > 0 {
+		t.Error(f.log.String())
+	}
+}
+
+func TestTrustedProxies(t *testing.T) {
+	engine := newFake()
+	f := newFixture(t, engine, api.WithTrustedProxies([]netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}))
+	f.do(200, "POST", "/v1/rooms/shop/visitors", "", "X-Forwarded-For", "9.9.9.9, 1.2.3.4")
+	f.do(200, "GET", "/v1/rooms/shop/visitors/me", "", "X-Forwarded-For", "1.2.3.4", bearer, "Bearer t")
+	if !slices.Equal(engine.calls, []string{"Enter shop  1.2.3.4", "Ask shop t 1.2.3.4"}) {
+		t.Errorf("%q", engine.calls)
+	}
+}
+
+func TestLottery(t *testing.T) {
+	engine := newFake()
+	settings := &engine.view.Room.Settings
+	settings.Method, settings.OpensAt = room.Lottery, opened.Add(time.Millisecond)
+	f := newFixture(t, engine)
+	const want = `{"method":"lottery","commitment":"19b25856e1c150ca834cffc8b59b23adbd0ec0389e58eb22b3b64768098d002b","opens_at":"2026-11-28T08:00:00.001Z","seed":`
+	if a := f.do(200, "GET", "/v1/rooms/shop/lottery", ""); a.Body.String() != want+"null}" {
+		t.Errorf("before the opening: %s", a.Body)
+	}
+	engine.view.Status.Now = settings.OpensAt
+	if a := f.do(200, "GET", "/v1/rooms/shop/lottery", ""); a.Body.String() != want+`"73656564"}` {
+		t.Errorf("after the opening: %s", a.Body)
+	}
+}

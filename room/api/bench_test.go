@@ -1,0 +1,118 @@
+package api_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"testing"
+
+	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/api"
+	"github.com/sluice-project/sluice/room/storetest"
+)
+
+// bare answers as much as a place is, and does nothing else: what net/http itself
+// takes.
+func bare(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(bareBody)
+}
+
+var bareBody = bytes.Repeat([]byte("x"), 230)
+
+// drive sends requests over kept connections, and reads as little of the answers
+// as it can.
+func drive(b *testing.B, handler http.Handler, request string, status int) {
+	server := httptest.NewServer(handler)
+	defer server.Close()
+	start := fmt.Appendf(nil, "HTTP/1.1 %d", status)
+	b.ReportAllocs()
+	b.SetParallelism(16)
+	b.RunParallel(func(pb *testing.PB) {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			b.Error(err)
+			return
+		}
+		defer conn.Close()
+		in := bufio.NewReader(conn)
+		for pb.Next() {
+			if _, err := io.WriteString(conn, request); err != nil {
+				b.Error(err)
+				return
+			}
+			line, length := []byte(nil), 0
+			for first := true; first || len(line) > 2; first = false {
+				if line, err = in.ReadSlice('\n'); err != nil || first && !bytes.HasPrefix(line, start) {
+					b.Errorf("%q, %v", line, err)
+					return
+				}
+				if value, ok := bytes.CutPrefix(line, []byte("Content-Length: ")); ok {
+					length, _ = strconv.Atoi(string(bytes.TrimSpace(value)))
+				}
+			}
+			if n, err := in.Discard(length); n != length || length == 0 {
+				b.Error(n, err)
+				return
+			}
+		}
+	})
+}
+
+const (
+	enterRequest = "POST /v1/rooms/shop/visitors HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
+	keyRequest   = "POST /v1/rooms/shop/visitors HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 17\r\n\r\n{\"visitor\":\"ada\"}"
+	meRequest    = "GET /v1/rooms/shop/visitors/me HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n"
+)
+
+// silent is an engine that notes nothing.
+type silent struct{ *fake }
+
+func (s silent) Enter(context.Context, string, room.Visit) (room.Answer, error) { return s.answer, nil }
+
+// BenchmarkEdge is what the edge takes beside a bare handler, over loopback and
+// with the client in the same process.
+func BenchmarkEdge(b *testing.B) {
+	engine := newFake()
+	engine.onAsk = func(int) (room.Answer, error) { return engine.answer, nil }
+	handler := api.New(silent{engine}, nil)
+	b.Run("bare", func(b *testing.B) { drive(b, http.HandlerFunc(bare), fmt.Sprintf(meRequest, "t"), 200) })
+	b.Run("enter", func(b *testing.B) { drive(b, handler, enterRequest, 200) })
+	b.Run("enter with key", func(b *testing.B) { drive(b, handler, keyRequest, 200) })
+	b.Run("me", func(b *testing.B) { drive(b, handler, fmt.Sprintf(meRequest, "t"), 200) })
+}
+
+// BenchmarkService is the same with the engine, and a store in memory.
+func BenchmarkService(b *testing.B) {
+	engine, err := room.New(storetest.NewMemory(), room.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := engine.Start(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		if err := engine.Stop(context.Background()); err != nil {
+			b.Error(err)
+		}
+	}()
+	settings := room.Settings{Mode: room.Teller, Capacity: 1, MaxWaiting: 10_000_000}
+	if _, _, err := engine.PutRoom(b.Context(), "shop", settings); err != nil {
+		b.Fatal(err)
+	}
+	var answer room.Answer
+	for range 2 {
+		if answer, err = engine.Enter(b.Context(), "shop", room.Visit{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	handler := api.New(engine, nil)
+	b.Run("bare", func(b *testing.B) { drive(b, http.HandlerFunc(bare), fmt.Sprintf(meRequest, "t"), 200) })
+	b.Run("me", func(b *testing.B) { drive(b, handler, fmt.Sprintf(meRequest, answer.Ticket), 200) })
+}

@@ -1,0 +1,131 @@
+package api_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/sluice-project/sluice/room"
+)
+
+// fake is an engine that notes how it is called, and answers what a test says.
+type fake struct {
+	mu     sync.Mutex
+	calls  []string
+	fail   map[string]error // by method
+	answer room.Answer
+	view   room.View
+	made   bool
+	onAsk  func(n int) (room.Answer, error) // n counts the asks from 1
+	asks   int
+}
+
+var opened = time.Date(2026, 11, 28, 9, 0, 0, 0, time.FixedZone("CET", 3600))
+
+func newFake() *fake {
+	rate := 2.5
+	return &fake{
+		fail: map[string]error{},
+		answer: room.Answer{
+			Ticket: "ticket-7", ID: 7, State: room.Waiting, Position: 3, NextPoll: 2 * time.Second,
+			Wait: &room.Wait{Low: time.Second, High: 4 * time.Second},
+		},
+		view: room.View{
+			Room: room.Room{
+				Name: "shop", Epoch: 2, Seed: []byte("seed"), CreatedAt: opened,
+				Settings: room.Settings{Mode: room.Teller, Capacity: 5}.WithDefaults(),
+			},
+			Status:  room.Status{Waiting: 9, Inside: 5, Called: 1, Entered: 20, Admitted: 8, Missed: 2, Departed: 4, Expired: 3, EventsDropped: 6, Now: opened},
+			Phase:   room.Queueing,
+			Outflow: &rate,
+		},
+	}
+}
+
+func (f *fake) call(method string, arguments ...any) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	text := method
+	for _, a := range arguments {
+		text += fmt.Sprintf(" %v", a)
+	}
+	f.calls = append(f.calls, text)
+	return f.fail[method]
+}
+
+func (f *fake) PutRoom(_ context.Context, name string, s room.Settings) (room.View, bool, error) {
+	return f.view, f.made, f.call("PutRoom", name, s.Mode, s.Capacity)
+}
+
+func (f *fake) Room(_ context.Context, name string) (room.View, error) {
+	return f.view, f.call("Room", name)
+}
+
+func (f *fake) Rooms(context.Context) ([]room.View, error) {
+	return []room.View{f.view}, f.call("Rooms")
+}
+
+func (f *fake) DeleteRoom(_ context.Context, name string) error { return f.call("DeleteRoom", name) }
+
+func (f *fake) Pause(_ context.Context, name string) (room.View, error) {
+	return f.view, f.call("Pause", name)
+}
+
+func (f *fake) Resume(_ context.Context, name string) (room.View, error) {
+	return f.view, f.call("Resume", name)
+}
+
+func (f *fake) RevokeAll(_ context.Context, name string) error { return f.call("RevokeAll", name) }
+
+func (f *fake) RevokeTicket(_ context.Context, name, ticket string) error {
+	return f.call("RevokeTicket", name, ticket)
+}
+
+func (f *fake) RevokeVisitor(_ context.Context, name, key string) error {
+	return f.call("RevokeVisitor", name, key)
+}
+
+func (f *fake) Enter(_ context.Context, name string, v room.Visit) (room.Answer, error) {
+	return f.answer, f.call("Enter", name, v.Key, v.Client)
+}
+
+func (f *fake) Ask(_ context.Context, name, ticket string, client netip.Addr) (room.Answer, error) {
+	if f.onAsk != nil {
+		f.mu.Lock()
+		f.asks++
+		n := f.asks
+		f.mu.Unlock()
+		return f.onAsk(n)
+	}
+	return f.answer, f.call("Ask", name, ticket, client)
+}
+
+func (f *fake) Parse(_ context.Context, name, ticket string, client netip.Addr) (room.Ticket, error) {
+	return room.Ticket{Number: 7}, f.call("Parse", name, ticket, client)
+}
+
+func (f *fake) Renew(_ context.Context, name, ticket string, client netip.Addr) (room.Answer, error) {
+	return f.answer, f.call("Renew", name, ticket, client)
+}
+
+func (f *fake) Leave(_ context.Context, name, ticket string, client netip.Addr) error {
+	return f.call("Leave", name, ticket, client)
+}
+
+func (f *fake) JWKS(context.Context) ([]byte, error) {
+	return []byte(`{"keys":[{"kty":"OKP"}]}`), f.call("JWKS")
+}
+
+func (f *fake) RotateKeys(context.Context) error { return f.call("RotateKeys") }
+
+// AskAll is what the hub needs.
+func (f *fake) AskAll(_ context.Context, name string, askers []room.Asker, claim bool) []room.Result {
+	err := f.call("AskAll", name, len(askers), claim)
+	results := make([]room.Result, len(askers))
+	for i := range results {
+		results[i] = room.Result{Answer: f.answer, Err: err}
+	}
+	return results
+}

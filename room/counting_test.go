@@ -1,0 +1,29 @@
+package room_test
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/sluice-project/sluice/room"
+)
+
+// countingStore counts some calls of another store.
+type countingStore struct {
+	room.Store
+	keys, rooms, expired atomic.Int64
+}
+
+func (s *countingStore) Keys(ctx context.Context) ([]room.SigningKey, error) {
+	s.keys.Add(1)
+	return s.Store.Keys(ctx)
+}
+
+func (s *countingStore) Rooms(ctx context.Context) ([]room.Record, error) {
+	s.rooms.Add(1)
+	return s.Store.Rooms(ctx)
+}
+
+func (s *countingStore) Expire(ctx context.Context, terms room.Terms) (room.Due, error) {
+	s.expired.Add(1)
+	return s.Store.Expire(ctx, terms)
+}

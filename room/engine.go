@@ -1,0 +1,107 @@
+package room
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/sluice-project/sluice/lifecycle"
+)
+
+// Engine serves rooms: it puts the store, the policies and the loops together. It
+// is a [lifecycle.Service]. Its methods may be called before Start and while it
+// runs, by many at once; what ends by time ends only while it runs. Several engines
+// may share one store: they are one service then.
+type Engine struct {
+	store   Store
+	config  Config
+	log     *slog.Logger
+	metrics *metrics
+	// publisher is nil if nothing is published.
+	publisher Publisher
+
+	group   *lifecycle.Group
+	clock   *storeClock
+	catalog *catalog
+	keys    *keyHolder
+	lease   *publisherLease
+	// visits bounds how many rooms are looked at at once.
+	visits chan struct{}
+	// started says that rooms which come to be known are to be looked after.
+	started atomic.Bool
+}
+
+// Option changes an engine that is made by New.
+type Option func(*Engine)
+
+// WithLogger sets where the engine logs; the default is slog.Default.
+func WithLogger(log *slog.Logger) Option { return func(e *Engine) { e.log = log } }
+
+// WithPublisher makes the engine publish an event of everything that happens to a
+// visitor. Events wait in the store's outbox until the publisher has taken them,
+// over restarts too. Of several engines on one store all should have a publisher,
+// or none. The default is none: then no events are kept.
+func WithPublisher(p Publisher) Option { return func(e *Engine) { e.publisher = p } }
+
+// maxVisits is how many rooms are looked at at once.
+const maxVisits = 16
+
+// New returns an engine that serves the rooms of a store. Config is checked here.
+func New(store Store, config Config, options ...Option) (*Engine, error) {
+	config = config.WithDefaults()
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		store: store, config: config, log: slog.Default(),
+		group: lifecycle.NewGroup(context.Background()), clock: new(storeClock),
+		keys: newKeyHolder(store), lease: newPublisherLease(store),
+		visits: make(chan struct{}, maxVisits),
+	}
+	for _, option := range options {
+		option(e)
+	}
+	e.catalog = newCatalog(store, e.clock, e.log)
+	e.metrics = newMetrics(e.catalog)
+	return e, nil
+}
+
+// Name implements lifecycle.Service.
+func (e *Engine) Name() string { return "room" }
+
+// Start implements lifecycle.Service. It reads the rooms and the keys, and makes the
+// first key.
+func (e *Engine) Start(ctx context.Context) error {
+	if err := e.catalog.refresh(ctx); err != nil {
+		return err
+	}
+	if _, err := e.keys.ring(ctx); err != nil {
+		return err
+	}
+	e.started.Store(true)
+	e.group.Go("rooms", e.refreshRooms)
+	e.group.Go("keys", e.refreshKeys)
+	if e.publisher != nil {
+		e.group.Go("publisher's lease", e.holdLease)
+		e.group.Go("publisher", e.publish)
+	}
+	return nil
+}
+
+// Stop implements lifecycle.Service. Visitors keep their places; what is called
+// after Stop is answered as long as the store is open.
+func (e *Engine) Stop(ctx context.Context) error { return e.group.Stop(ctx) }
+
+// Failed implements lifecycle.Service.
+func (e *Engine) Failed() <-chan struct{} { return e.group.Failed() }
+
+// Err implements lifecycle.Service.
+func (e *Engine) Err() error { return e.group.Err() }
+
+// outbox is how many events a room may keep.
+func (e *Engine) outbox() int64 {
+	if e.publisher == nil {
+		return 0
+	}
+	return e.config.Outbox
+}

@@ -1,0 +1,115 @@
+package gate
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-project/sluice/room"
+)
+
+// How long cookies are kept: a ticket longer than any visit lasts, a pass for as long
+// as it can be believed.
+const (
+	ticketAge = 8 * 24 * time.Hour
+	passAge   = room.MaxPassLife
+)
+
+func (g *Gate) ticketCookie() string { return "sluice_ticket_" + g.options.Room }
+func (g *Gate) passCookie() string   { return "sluice_pass_" + g.options.Room }
+
+// lineCookie remembers what only the page needs: where the visitor stood first, and
+// why an earlier place was lost.
+func (g *Gate) lineCookie() string { return "sluice_line_" + g.options.Room }
+
+// cookie returns the value of a cookie; "" if there is none, or it is too long to be
+// one of the gate's.
+func cookie(r *http.Request, name string) string {
+	c, err := r.Cookie(name)
+	if err != nil || len(c.Value) > maxCookie {
+		return ""
+	}
+	return c.Value
+}
+
+// setCookie keeps a value; an empty one removes the cookie.
+func (v *visit) setCookie(name, value string, age time.Duration) {
+	seconds := int(age / time.Second)
+	if value == "" {
+		seconds = -1
+	}
+	http.SetCookie(v.w, &http.Cookie{
+		Name: name, Value: value, Path: "/", MaxAge: seconds,
+		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: v.secure(),
+	})
+}
+
+// clearCookies removes all that the visitor has.
+func (v *visit) clearCookies() {
+	for _, name := range []string{v.gate.ticketCookie(), v.gate.passCookie(), v.gate.lineCookie()} {
+		if _, err := v.r.Cookie(name); err == nil {
+			v.setCookie(name, "", 0)
+		}
+	}
+}
+
+// secure tells whether the visitor uses TLS.
+func (v *visit) secure() bool {
+	return v.gate.options.SecureCookies || v.r.TLS != nil ||
+		trustedPeer(v.r, v.gate.options.TrustedProxies) && strings.EqualFold(v.r.Header.Get("X-Forwarded-Proto"), "https")
+}
+
+// trustedPeer tells whether the connection comes from a trusted proxy.
+func trustedPeer(r *http.Request, trusted []netip.Prefix) bool {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return false
+	}
+	address := peer.Addr().Unmap().WithZone("")
+	return slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(address) })
+}
+
+// lineNote is the value of lineCookie.
+type lineNote struct {
+	start int64
+	lost  room.Reason
+}
+
+func (n lineNote) String() string { return strconv.FormatInt(n.start, 10) + "." + string(n.lost) }
+
+// parseLineNote reads a note. It is not signed: a visitor who changes it changes how
+// far the own bar seems to have moved.
+func parseLineNote(text string, w *Words) lineNote {
+	number, reason, _ := strings.Cut(text, ".")
+	start, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || start < 0 || start > 1<<40 {
+		start = 0
+	}
+	if _, known := w.lost[room.Reason(reason)]; !known {
+		reason = ""
+	}
+	return lineNote{start: start, lost: room.Reason(reason)}
+}
+
+// passEnds reads when a pass ends, without checking it: it only decides whether the
+// cookie is due for a new one. Zero: it cannot be read.
+func passEnds(pass string) time.Time {
+	_, rest, _ := strings.Cut(pass, ".")
+	payload, _, _ := strings.Cut(rest, ".")
+	text, err := base64.RawURLEncoding.DecodeString(payload)
+	if err != nil {
+		return time.Time{}
+	}
+	var claims struct {
+		Expires int64 `json:"exp"`
+	}
+	if json.Unmarshal(text, &claims) != nil || claims.Expires <= 0 {
+		return time.Time{}
+	}
+	return time.Unix(claims.Expires, 0)
+}

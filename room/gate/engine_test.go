@@ -1,0 +1,222 @@
+package gate
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/storetest"
+)
+
+// town is a gate over the real engine, on a store in memory.
+type town struct {
+	t       *testing.T
+	engine  *room.Engine
+	handler http.Handler
+	shop    *shop
+}
+
+func newTown(t *testing.T, settings room.Settings) *town {
+	t.Helper()
+	logger := slog.New(slog.DiscardHandler)
+	engine, err := room.New(storetest.NewMemory(), room.Config{}, room.WithLogger(logger))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := engine.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := engine.PutRoom(t.Context(), "shop", settings); err != nil {
+		t.Fatal(err)
+	}
+	g, err := New(engine, nil, Options{Room: "shop", Logger: logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &shop{}
+	return &town{t: t, engine: engine, handler: g.Middleware(s), shop: s}
+}
+
+func (town *town) stop() {
+	if err := town.engine.Stop(town.t.Context()); err != nil {
+		town.t.Error(err)
+	}
+}
+
+// browser keeps cookies as a browser does, for as long as they last.
+type browser struct {
+	town *town
+	jar  map[string]*http.Cookie
+	ends map[string]time.Time
+}
+
+func (town *town) browser() *browser {
+	return &browser{town: town, jar: map[string]*http.Cookie{}, ends: map[string]time.Time{}}
+}
+
+// open asks for a page, and returns the kind of page that came; "shop" for the shop's.
+func (b *browser) open(method, path string, askers ...asker) string {
+	r := httptest.NewRequest(method, "http://shop.test"+path, http.NoBody)
+	asPage(r)
+	for _, change := range askers {
+		change(r)
+	}
+	for name, c := range b.jar {
+		if time.Now().Before(b.ends[name]) {
+			r.AddCookie(c)
+		}
+	}
+	w := httptest.NewRecorder()
+	b.town.handler.ServeHTTP(w, r)
+	response := w.Result()
+	for _, c := range response.Cookies() {
+		b.jar[c.Name] = c
+		b.ends[c.Name] = time.Now().Add(time.Duration(c.MaxAge) * time.Second)
+	}
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		b.town.t.Fatal(err)
+	}
+	if string(body) == "the shop" {
+		return "shop"
+	}
+	_, kind, _ := strings.Cut(string(body), `data-kind="`)
+	kind, _, _ = strings.Cut(kind, `"`)
+	if _, number, found := strings.Cut(string(body), `data-sluice="number">`); found {
+		number, _, _ = strings.Cut(number, "<")
+		kind += " " + number
+	}
+	if response.StatusCode == http.StatusSeeOther {
+		return response.Header.Get("Location")
+	}
+	return kind
+}
+
+func (b *browser) want(want, method, path string, askers ...asker) {
+	b.town.t.Helper()
+	if got := b.open(method, path, askers...); got != want {
+		b.town.t.Fatalf("%s %s: %q; want %q", method, path, got, want)
+	}
+}
+
+func TestADayAtTheShop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		town := newTown(t, room.Settings{
+			Mode: room.Teller, Capacity: 1, PassTTL: 5 * time.Minute, ClaimWindow: 10 * time.Second, AbandonAfter: time.Minute, Grace: -1,
+		})
+		defer town.stop()
+		anna, ben, carl := town.browser(), town.browser(), town.browser()
+		anna.want("shop", "GET", "/")
+		ben.want("waiting 1", "GET", "/")
+		carl.want("waiting 2", "GET", "/")
+		ben.want("waiting 1", "GET", "/") // reloading keeps the place
+		// A pass is short: who reads a page for two minutes and sends a form is still inside.
+		time.Sleep(2 * time.Minute / 3)
+		ben.want("waiting 1", "GET", "/")
+		carl.want("waiting 2", "GET", "/")
+		time.Sleep(2 * time.Minute / 3)
+		ben.want("waiting 1", "GET", "/")
+		carl.want("waiting 2", "GET", "/")
+		anna.want("shop", "POST", "/buy")
+		// The shop ends her visit, and Ben is called; he has ten seconds.
+		town.shop.answer = func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Sluice-Release", "pass")
+			_, _ = io.WriteString(w, "the shop")
+		}
+		anna.want("shop", "GET", "/thanks")
+		town.shop.answer = nil
+		ben.want("shop", "GET", "/")
+		anna.want("waiting 2", "GET", "/") // behind Carl
+		// Ben leaves by himself, from within.
+		ben.want("/.sluice/shop/left?to=%2F", "POST", "/.sluice/shop/leave")
+		carl.want("shop", "GET", "/")
+		anna.want("waiting 1", "GET", "/")
+		ben.want("left", "GET", "/.sluice/shop/left?to=%2F")
+		// Carl does nothing more, and his visit ends.
+		for left := time.Now().Add(6 * time.Minute); anna.open("GET", "/") != "shop"; {
+			if time.Now().After(left) {
+				t.Fatal("Anna was never let in")
+			}
+			time.Sleep(4 * time.Second)
+		}
+		carl.want("waiting 1", "GET", "/")
+		// Carl goes away for too long: the place is gone, and he gets another.
+		time.Sleep(4 * time.Minute)
+		carl.want("waiting 1", "GET", "/")
+	})
+}
+
+func TestRevoked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		town := newTown(t, room.Settings{Mode: room.Teller, Capacity: 1})
+		defer town.stop()
+		anna := town.browser()
+		anna.want("shop", "GET", "/")
+		pass := *anna.jar["sluice_pass_shop"]
+		if err := town.engine.RevokeAll(t.Context(), "shop"); err != nil {
+			t.Fatal(err)
+		}
+		requests := town.shop.requests
+		anna.want("gone", "GET", "/")
+		// A pass of before is void also without its ticket.
+		thief := town.browser()
+		thief.want("gone", "GET", "/", holding(pass.Name, pass.Value))
+		if town.shop.requests != requests {
+			t.Error("a pass that was revoked let somebody in")
+		}
+		anna.want("/", "POST", "/.sluice/shop/join")
+		anna.want("shop", "GET", "/")
+	})
+}
+
+func TestLotteryMorning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opens := time.Now().Add(time.Hour)
+		town := newTown(t, room.Settings{
+			Mode: room.Park, Batch: 1, Interval: time.Minute, Stay: time.Minute,
+			Method: room.Lottery, OpensAt: opens, PrequeueFrom: opens.Add(-30 * time.Minute), EndsAt: opens.Add(10 * time.Minute),
+		})
+		defer town.stop()
+		anna := town.browser()
+		anna.want("not_open", "GET", "/")
+		time.Sleep(59 * time.Minute)
+		anna.want("drawing", "GET", "/")
+		for time.Now().Before(opens.Add(2 * time.Second)) {
+			anna.want("drawing", "GET", "/")
+			time.Sleep(30 * time.Second)
+			if !time.Now().Before(opens) {
+				break
+			}
+		}
+		time.Sleep(time.Second)
+		anna.want("shop", "GET", "/")
+		time.Sleep(11 * time.Minute)
+		anna.want("ended", "GET", "/")
+	})
+}
+
+// The room is made again under its name: what was given before is worth nothing.
+func TestRoomOfTheSameName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		settings := room.Settings{Mode: room.Teller, Capacity: 1}
+		town := newTown(t, settings)
+		defer town.stop()
+		anna, ben := town.browser(), town.browser()
+		anna.want("shop", "GET", "/")
+		if err := town.engine.DeleteRoom(t.Context(), "shop"); err != nil {
+			t.Fatal(err)
+		}
+		anna.want("unavailable", "GET", "/")
+		if _, _, err := town.engine.PutRoom(t.Context(), "shop", settings); err != nil {
+			t.Fatal(err)
+		}
+		ben.want("shop", "GET", "/")
+		anna.want("waiting 1", "GET", "/")
+	})
+}

@@ -1,0 +1,203 @@
+package gate
+
+import (
+	"context"
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/watch"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var sampleAnswer = room.Answer{
+	Ticket: "ticket-3", ID: 3, State: room.Waiting, Position: 3, NextPoll: 4 * time.Second,
+	Wait: &room.Wait{Low: time.Minute, High: 2 * time.Minute}, New: true,
+}
+
+// fake is a room whose visitors are set by the test. Tickets are ticket-N, passes
+// PASS-N.
+type fake struct {
+	mu       sync.Mutex
+	settings room.Settings
+	known    error // of Settings
+	away     error // of all else
+	enter    error
+	visitors []room.State // by number from 1
+	gone     map[int64]room.Reason
+	entered  []room.Visit
+	claims   int
+	asks     int
+	left     []string
+	ends     time.Time
+}
+
+func newFake() *fake {
+	return &fake{
+		settings: room.Settings{Mode: room.Teller, Capacity: 1}.WithDefaults(),
+		gone:     map[int64]room.Reason{}, ends: time.Now().Add(10 * time.Minute),
+	}
+}
+
+func (f *fake) set(number int64, state room.State) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for int64(len(f.visitors)) < number {
+		f.visitors = append(f.visitors, room.Waiting)
+	}
+	f.visitors[number-1] = state
+}
+
+func (f *fake) goneFor(number int64, reason room.Reason) {
+	f.set(number, room.Gone)
+	f.gone[number] = reason
+}
+
+func (f *fake) Settings(context.Context, string) (room.Settings, error) { return f.settings, f.known }
+
+func (f *fake) number(text, prefix string, bad error) (int64, error) {
+	digits, ok := strings.CutPrefix(text, prefix)
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if !ok || err != nil || n < 1 || n > int64(len(f.visitors)) {
+		return 0, bad
+	}
+	return n, nil
+}
+
+// answer is that of a visitor; waiting ones stand by their number.
+func (f *fake) answer(n int64, claim bool) (room.Answer, error) {
+	f.asks++
+	if claim {
+		f.claims++
+	}
+	a := sampleAnswer
+	a.ID, a.Position, a.Ticket, a.New = n, n, "ticket-"+strconv.FormatInt(n, 10), false
+	state := f.visitors[n-1]
+	if state == room.Called && claim {
+		state = room.Inside
+		f.visitors[n-1] = state
+	}
+	a.State = state
+	switch state {
+	case room.Gone:
+		return room.Answer{}, &room.GoneError{Reason: f.gone[n], ID: n}
+	case room.Inside:
+		a.Pass, a.PassExpiresAt, a.Position, a.Wait = "PASS-"+strconv.FormatInt(n, 10), f.ends, 0, nil
+	case room.Called:
+		a.Position = 0
+	}
+	return a, nil
+}
+
+func (f *fake) Enter(_ context.Context, _ string, visit room.Visit) (room.Answer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.away != nil || f.enter != nil {
+		if f.away != nil {
+			return room.Answer{}, f.away
+		}
+		return room.Answer{}, f.enter
+	}
+	f.entered = append(f.entered, visit)
+	f.visitors = append(f.visitors, room.Waiting)
+	a, err := f.answer(int64(len(f.visitors)), true)
+	a.New = true
+	return a, err
+}
+
+func (f *fake) Ask(_ context.Context, _, ticket string, _ netip.Addr) (room.Answer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.away != nil {
+		return room.Answer{}, f.away
+	}
+	n, err := f.number(ticket, "ticket-", room.ErrBadTicket)
+	if err != nil {
+		return room.Answer{}, err
+	}
+	return f.answer(n, true)
+}
+
+func (f *fake) AskPass(_ context.Context, _, pass string) (room.Answer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.away != nil {
+		return room.Answer{}, f.away
+	}
+	n, err := f.number(pass, "PASS-", room.ErrBadPass)
+	if err != nil {
+		return room.Answer{}, err
+	}
+	a, err := f.answer(n, false)
+	a.Ticket = ""
+	return a, err
+}
+
+func (f *fake) Parse(_ context.Context, _, ticket string, _ netip.Addr) (room.Ticket, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n, err := f.number(ticket, "ticket-", room.ErrBadTicket)
+	return room.Ticket{Number: n}, err
+}
+
+func (f *fake) AskAll(_ context.Context, _ string, askers []room.Asker, claim bool) []room.Result {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	results := make([]room.Result, len(askers))
+	for i, asker := range askers {
+		if results[i].Err = f.away; f.away == nil {
+			results[i].Answer, results[i].Err = f.answer(asker.Ticket.Number, claim)
+		}
+	}
+	return results
+}
+
+func (f *fake) Leave(_ context.Context, _, ticket string, _ netip.Addr) error {
+	return f.leave(ticket, "ticket-", room.ErrBadTicket)
+}
+
+func (f *fake) LeavePass(_ context.Context, _, pass string) error {
+	return f.leave(pass, "PASS-", room.ErrBadPass)
+}
+
+func (f *fake) leave(text, prefix string, bad error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.away != nil {
+		return f.away
+	}
+	n, err := f.number(text, prefix, bad)
+	if err == nil {
+		f.left = append(f.left, text)
+		f.visitors[n-1], f.gone[n] = room.Gone, room.Left
+	}
+	return err
+}
+
+// streams writes one event, as JSON.
+type streams struct {
+	err   error
+	specs []watch.Stream
+}
+
+func (s *streams) Serve(w http.ResponseWriter, _ *http.Request, spec watch.Stream) error {
+	s.specs = append(s.specs, spec)
+	if s.err == nil {
+		_, _ = w.Write(spec.Format(nil, &sampleAnswer))
+	}
+	return s.err
+}
+
+// closeIdle closes what a proxy keeps open, so that no connection outlives its test.
+func closeIdle(proxy http.Handler) {
+	proxy.(*httputil.ReverseProxy).Transport.(*http.Transport).CloseIdleConnections()
+}

@@ -1,0 +1,200 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/text/language"
+
+	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/watch"
+)
+
+// Rooms is what a gate needs of room's engine.
+type Rooms interface {
+	Settings(ctx context.Context, name string) (room.Settings, error)
+	Enter(ctx context.Context, name string, visit room.Visit) (room.Answer, error)
+	Ask(ctx context.Context, name, ticket string, client netip.Addr) (room.Answer, error)
+	AskPass(ctx context.Context, name, pass string) (room.Answer, error)
+	Parse(ctx context.Context, name, ticket string, client netip.Addr) (room.Ticket, error)
+	AskAll(ctx context.Context, name string, askers []room.Asker, claim bool) []room.Result
+	Leave(ctx context.Context, name, ticket string, client netip.Addr) error
+	LeavePass(ctx context.Context, name, pass string) error
+}
+
+// Streams is what a gate needs of watch's hub.
+type Streams interface {
+	Serve(w http.ResponseWriter, r *http.Request, spec watch.Stream) error
+}
+
+const (
+	// AskTime is how long a question to the engine may take; then the store counts as
+	// not answering.
+	AskTime = 2 * time.Second
+	// MaxForm is the most bytes of a form that is sent to the gate itself.
+	MaxForm = 16 << 10
+	// maxCookie is the most bytes of a cookie that is looked at.
+	maxCookie = 2 << 10
+	// freshPass is what a pass in a cookie must still last, or the next page renews it.
+	freshPass = 30 * time.Second
+	// awayTime is for how long after a failure of the store, unless it has answered
+	// since, parts of pages go through where it fails open: they bring no ticket to
+	// ask with.
+	awayTime = 30 * time.Second
+	// logEvery is how often a failure of the store is logged.
+	logEvery = 10 * time.Second
+)
+
+// Options of a gate.
+type Options struct {
+	// Room is the room's name. Required.
+	Room string
+	// TrustedProxies are the addresses whose X-Forwarded-For and X-Forwarded-Proto are
+	// believed. Default: none.
+	TrustedProxies []netip.Prefix
+	// SecureCookies sets Secure on all cookies, for a proxy in front that ends TLS and
+	// does not tell. Default: it is set when the request came over TLS, or a trusted
+	// proxy says that it did.
+	SecureCookies bool
+	// Brand is a name that the page shows, such as the shop's. Default: none.
+	Brand string
+	// Languages are those that the page is offered in, the default first. Default:
+	// [Languages].
+	Languages []language.Tag
+	// Template makes the pages; see [Page] and [ParseTemplate]. Default: the page of
+	// this package.
+	Template *template.Template
+	// Challenge is to be passed before one may join. Default: none.
+	Challenge Challenge
+	// Logger is told of failures. Default: slog.Default().
+	Logger *slog.Logger
+}
+
+// Gate is the gate of one room. It is safe for concurrent use.
+type Gate struct {
+	rooms   Rooms
+	streams Streams
+	options Options
+	page    *template.Template
+	words   *chooser
+	paths   Paths
+	own     *http.ServeMux
+	logger  *slog.Logger
+	logged  atomic.Int64
+	// away is when the store last did not answer; 0 if it has answered since.
+	away atomic.Int64
+}
+
+// New returns a gate. Without streams the page asks for its place again and again.
+// The error says which option is wrong; a template is tried with pages of all kinds.
+func New(rooms Rooms, streams Streams, options Options) (*Gate, error) {
+	if err := room.ValidName(options.Room); err != nil {
+		return nil, fmt.Errorf("room: %w", err)
+	}
+	words, err := newChooser(options.Languages)
+	if err != nil {
+		return nil, err
+	}
+	g := &Gate{
+		rooms: rooms, streams: streams, options: options,
+		page: options.Template, words: words, paths: pathsOf(options.Room), logger: options.Logger,
+	}
+	if g.page == nil {
+		g.page = builtIn
+	} else if err := checkTemplate(g.page, words.words); err != nil {
+		return nil, err
+	}
+	if g.logger == nil {
+		g.logger = slog.Default()
+	}
+	if streams == nil {
+		g.paths.Watch = ""
+	}
+	g.own = g.ownPaths()
+	return g, nil
+}
+
+// base is below what a gate has its own paths.
+func base(name string) string { return "/.sluice/" + name + "/" }
+
+func pathsOf(name string) Paths {
+	b := base(name)
+	return Paths{Watch: b + "watch", Status: b + "status", Leave: b + "leave", Join: b + "join", Enter: b + "enter"}
+}
+
+// Middleware returns a handler that sends on to next what may pass.
+func (g *Gate) Middleware(next http.Handler) http.Handler {
+	own := base(g.options.Room)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, own) {
+			g.own.ServeHTTP(w, r)
+			return
+		}
+		v := g.visit(w, r)
+		v.next = next
+		if err := v.findSettings(); err != nil {
+			v.refuse(err)
+			return
+		}
+		if !v.settings.NeedsPass(r.Host, r.URL.Path, r.Method) {
+			v.pass("")
+			return
+		}
+		v.admit()
+	})
+}
+
+// Failed shows the page for a shop that does not answer, with status 502 or 504.
+func (g *Gate) Failed(w http.ResponseWriter, r *http.Request, status int) {
+	v := g.visit(w, r)
+	page := v.newPage(KindFailed)
+	page.Retry = true
+	page.Notices = nil // Whether the shop has got the form is not known.
+	v.tell(status, problem{Code: "upstream", Detail: "what is behind the gate does not answer; try again"}, page)
+}
+
+// noteAnswer remembers whether the store answers.
+func (g *Gate) noteAnswer(err error) {
+	if err != nil && unavailable(err) {
+		g.away.Store(time.Now().UnixNano())
+	} else if g.away.Load() != 0 {
+		g.away.Store(0)
+	}
+}
+
+// openForParts tells whether the store did not answer a moment ago, and the room
+// fails open.
+func (g *Gate) openForParts(settings *room.Settings) bool {
+	return settings.OnStoreFailure == room.FailOpen && time.Now().UnixNano()-g.away.Load() < int64(awayTime)
+}
+
+// failed logs a failure of the store, now and then.
+func (g *Gate) failed(ctx context.Context, err error) {
+	now, last := time.Now().UnixNano(), g.logged.Load()
+	if now-last < int64(logEvery) || !g.logged.CompareAndSwap(last, now) {
+		return
+	}
+	g.logger.ErrorContext(ctx, "the gate got no answer from the room", "room", g.options.Room, "error", err)
+}
+
+// unavailable tells whether the failure is the store's, so that on_store_failure
+// decides.
+func unavailable(err error) bool {
+	var gone *room.GoneError
+	var limit *room.LimitError
+	switch {
+	case errors.As(err, &gone), errors.As(err, &limit),
+		errors.Is(err, room.ErrNoRoom), errors.Is(err, room.ErrNotOpen), errors.Is(err, room.ErrEnded),
+		errors.Is(err, room.ErrLineFull), errors.Is(err, room.ErrBadTicket), errors.Is(err, room.ErrBadPass):
+		return false
+	}
+	return true
+}

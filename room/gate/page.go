@@ -1,0 +1,282 @@
+package gate
+
+import (
+	"bytes"
+	"crypto/rand"
+	"embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"time"
+
+	"golang.org/x/text/language"
+
+	"github.com/sluice-project/sluice/room"
+)
+
+// Kind is what a page is about.
+type Kind string
+
+// The kinds of pages.
+const (
+	// KindWaiting: the visitor is in line.
+	KindWaiting Kind = "waiting"
+	// KindOpening: in line, before the opening.
+	KindOpening Kind = "opening"
+	// KindDrawing: before the opening of a room with a lottery.
+	KindDrawing Kind = "drawing"
+	// KindFull: the line is as long as it may be.
+	KindFull Kind = "full"
+	// KindNotOpen: it is too early to join.
+	KindNotOpen Kind = "not_open"
+	// KindEnded: nobody is let in any more.
+	KindEnded Kind = "ended"
+	// KindLimited: too many have joined from the visitor's address.
+	KindLimited Kind = "limited"
+	// KindUnavailable: the store does not answer.
+	KindUnavailable Kind = "unavailable"
+	// KindFailed: what is behind the gate does not answer.
+	KindFailed Kind = "failed"
+	// KindGone: the place was withdrawn.
+	KindGone Kind = "gone"
+	// KindLeft: the visitor has left by the page's button.
+	KindLeft Kind = "left"
+	// KindChallenge: the visitor has to pass a challenge first.
+	KindChallenge Kind = "challenge"
+	// KindRefused: another site has sent the form.
+	KindRefused Kind = "refused"
+)
+
+// Page is what a template is given. A template of your own may use {{template
+// "style"}} within a <style>, {{template "refresh" .}} within <head>, and
+// {{template "script" .}} at the end of <body>: the script keeps the text of elements
+// up to date that have the attribute data-sluice with the value number, place, ahead
+// or wait, the value of a <progress> with "progress", writes into "announce" at most
+// every 15 s, shows those with "lost" and "cookies" when it is so, and makes the text
+// of <time data-sluice="time"> the visitor's own.
+type Page struct {
+	Kind Kind
+	// Lang is "en" or "ko".
+	Lang string
+	// Brand is that of [Options]; it may be empty.
+	Brand string
+	// Title is for <title>, Heading for <h1>; Message may be empty.
+	Title, Heading, Message string
+	// Notices are further sentences, such as why the place before is gone.
+	Notices []string
+	// Words are all that the page says otherwise.
+	Words *Words
+	// Line is the place in line; nil if the page is about something else.
+	Line *Line
+	// Opens is when the room opens, or may be joined; nil if it has opened.
+	Opens *Moment
+	// Refresh is after how many seconds a page without script asks again; 0: never.
+	Refresh int
+	// Return is the path with query that the visitor wanted; it is to be asked for with
+	// GET. Posted says that it was asked for otherwise, so that a refresh must name it.
+	Return string
+	Posted bool
+	// Paths are the gate's own.
+	Paths Paths
+	// Nonce is for the attribute of that name of each <script> and <style>.
+	Nonce string
+	// Widget is there for KindChallenge.
+	Widget *Widget
+	// Rejoin says that a form which posts "to" to Paths.Join is to be offered, Retry
+	// that a link to Return is.
+	Rejoin, Retry bool
+	// Live is what the template "script" reads; nil if there is nothing to keep up to
+	// date.
+	Live *Live
+}
+
+// Line is a place in line, in words.
+type Line struct {
+	// Position counts from 1; 0 if it is not drawn yet. Start is the first one that was
+	// shown.
+	Position, Start int64
+	// Percent is how much of the way from Start is done.
+	Percent int64
+	// Number is the position with its digits grouped, and Place with what the language
+	// puts after it. Ahead and Wait are sentences or parts of them. All but Place are
+	// empty if Position is 0.
+	Number, Place, Ahead, Wait string
+}
+
+// Moment is a time: Machine by RFC 3339, Text for people, in UTC.
+type Moment struct{ Machine, Text string }
+
+// Paths are the gate's own, below /.sluice/{room}/. Leave, Join and Enter take a POST of
+// a form with "to", the path to go on with.
+type Paths struct{ Watch, Status, Leave, Join, Enter string }
+
+// Live is what the script reads.
+type Live struct {
+	Watch    string `json:"watch"`
+	Status   string `json:"status"`
+	Return   string `json:"return"`
+	Position int64  `json:"position"`
+	Start    int64  `json:"start"`
+	Words    *Words `json:"words"`
+}
+
+//go:embed page.html page.css page.js
+var files embed.FS
+
+// builtIn is the page of this package.
+var builtIn = template.Must(parseFiles())
+
+func parseFiles() (*template.Template, error) {
+	return template.New("page.html").ParseFS(files, "page.html", "page.css", "page.js")
+}
+
+// maxPage is the most bytes that a page may have.
+const maxPage = 1 << 20
+
+// ParseTemplate makes a template of a text in the language of html/template, for
+// [Options]. It is given a [Page].
+func ParseTemplate(name, text string) (*template.Template, error) {
+	base, err := parseFiles() // A template that was executed cannot be added to.
+	if err != nil {
+		return nil, err
+	}
+	return base.New(name).Parse(text)
+}
+
+// limitedBuffer refuses more than maxPage bytes.
+type limitedBuffer struct{ bytes.Buffer }
+
+func (b *limitedBuffer) Write(p []byte) (int, error) {
+	if b.Len()+len(p) > maxPage {
+		return 0, errors.New("the page has more than 1 MiB")
+	}
+	return b.Buffer.Write(p)
+}
+
+// render writes a page to memory first, so that an error leaves no half of one.
+func render(page *template.Template, data *Page) ([]byte, error) {
+	var buffer limitedBuffer
+	// A ReadFrom would go around the limit.
+	if err := page.Execute(struct{ io.Writer }{&buffer}, data); err != nil {
+		return nil, err
+	}
+	return buffer.Bytes(), nil
+}
+
+// checkTemplate executes a template with a page of each kind in each language.
+func checkTemplate(page *template.Template, words []*Words) error {
+	for _, w := range words {
+		for _, sample := range samples(w) {
+			if _, err := render(page, sample); err != nil {
+				return fmt.Errorf("the template cannot show the page %q in %q: %w", sample.Kind, w.Lang, err)
+			}
+		}
+	}
+	return nil
+}
+
+// samples are pages of all kinds.
+func samples(w *Words) []*Page {
+	var pages []*Page
+	add := func(kind Kind, change func(*Page)) {
+		page := w.page(kind)
+		page.Paths, page.Nonce, page.Return, page.Refresh = pathsOf("sample"), "c2FtcGxl", "/?sample", 5
+		if change != nil {
+			change(page)
+		}
+		pages = append(pages, page)
+	}
+	in := func(answer room.Answer) func(*Page) {
+		return func(page *Page) { page.stand(&answer, 1_500) }
+	}
+	add(KindWaiting, in(room.Answer{Position: 1_234, Wait: &room.Wait{Low: 3 * time.Minute, High: 5 * time.Minute}}))
+	add(KindWaiting, in(room.Answer{Position: 1}))
+	add(KindOpening, func(page *Page) {
+		in(room.Answer{Position: 12})(page)
+		page.Opens = w.opens(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC))
+	})
+	add(KindDrawing, func(page *Page) {
+		in(room.Answer{})(page)
+		page.Opens = w.opens(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC))
+	})
+	add(KindNotOpen, func(page *Page) { page.Opens = w.opens(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)) })
+	add(KindGone, func(page *Page) {
+		page.Rejoin = true
+		page.Notices = []string{w.lost[room.Revoked]}
+	})
+	add(KindLeft, func(page *Page) { page.Rejoin = true })
+	add(KindChallenge, func(page *Page) { page.Widget = &Widget{HTML: `<div></div>`, Script: "https://example.com/a.js"} })
+	for _, kind := range []Kind{KindFull, KindEnded, KindLimited, KindUnavailable, KindFailed, KindRefused} {
+		add(kind, func(page *Page) { page.Retry = kind != KindEnded })
+	}
+	return pages
+}
+
+// page begins a page of a kind.
+func (w *Words) page(kind Kind) *Page {
+	text := w.pages[kind]
+	return &Page{Kind: kind, Lang: w.Lang, Words: w, Title: text.title, Heading: text.heading, Message: text.message}
+}
+
+func (w *Words) opens(t time.Time) *Moment {
+	return &Moment{Machine: t.UTC().Format(time.RFC3339), Text: w.moment(t)}
+}
+
+// stand puts a place in line on a page that has its paths.
+func (p *Page) stand(answer *room.Answer, start int64) {
+	w := p.Words
+	start = max(start, answer.Position)
+	p.Line = &Line{Position: answer.Position, Start: start, Place: w.PlaceHidden}
+	if answer.Position > 0 {
+		p.Line.Number = number(answer.Position)
+		p.Line.Place = p.Line.Number + w.PlaceSuffix
+		p.Line.Ahead = w.ahead(answer.Position - 1)
+		p.Line.Wait = w.wait(answer.Wait)
+		p.Line.Percent = 100 * (start - answer.Position) / start
+	}
+	p.Live = &Live{Watch: p.Paths.Watch, Status: p.Paths.Status, Position: answer.Position, Start: start, Words: w}
+	if p.Posted {
+		p.Live.Return = p.Return
+	}
+}
+
+// newNonce returns 16 random bytes as text.
+func newNonce() string { return rand.Text()[:22] }
+
+// chooser picks the words by Accept-Language.
+type chooser struct {
+	words   []*Words
+	matcher language.Matcher
+}
+
+// newChooser takes the languages to offer, the default first; none: all.
+func newChooser(tags []language.Tag) (*chooser, error) {
+	if len(tags) == 0 {
+		tags = Languages()
+	}
+	c := &chooser{}
+	for _, tag := range tags {
+		switch base, _ := tag.Base(); base.String() {
+		case "en":
+			c.words = append(c.words, &english)
+		case "ko":
+			c.words = append(c.words, &korean)
+		default:
+			return nil, fmt.Errorf("language %q: the page is written in en and ko", tag)
+		}
+	}
+	c.matcher = language.NewMatcher(tags)
+	return c, nil
+}
+
+// choose returns the words for an Accept-Language; the default's if it has none of
+// the languages.
+func (c *chooser) choose(accept string) *Words {
+	// What is longer asks for more languages than anybody speaks.
+	if len(accept) > 1_000 {
+		accept = ""
+	}
+	_, index := language.MatchStrings(c.matcher, accept)
+	return c.words[index]
+}

@@ -1,0 +1,121 @@
+package gate
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"net/url"
+	"time"
+)
+
+// ProxyOptions say how requests go on to the shop.
+type ProxyOptions struct {
+	// TrustedProxies are those whose X-Forwarded headers are passed on with the
+	// address of the connection added; those of others are replaced. Default: none.
+	TrustedProxies []netip.Prefix
+	// Host is sent as the host. Default: what the visitor has asked for, which is also
+	// in X-Forwarded-Host.
+	Host string
+	// HeaderTimeout is how long the shop may take to begin its answer. Default 60 s.
+	HeaderTimeout time.Duration
+	// Failed answers in place of a shop that does not, with status 502 or 504; see
+	// [Gate.Failed]. Default: a line of text.
+	Failed func(w http.ResponseWriter, r *http.Request, status int)
+	// Logger is told of failures. Default: slog.Default().
+	Logger *slog.Logger
+	// TLS is for an upstream over https. Default: the system's roots.
+	TLS *tls.Config
+}
+
+// The bounds of connections to the shop.
+const (
+	dialTime          = 5 * time.Second
+	idleTime          = 90 * time.Second
+	maxIdle           = 512
+	maxAnswerHeader   = 1 << 20
+	defaultHeaderTime = 60 * time.Second
+)
+
+// Proxy returns a reverse proxy. Answers are sent on as they come, and connections may
+// be upgraded, to WebSocket for one.
+func Proxy(upstream *url.URL, options ProxyOptions) (http.Handler, error) {
+	if upstream == nil || upstream.Host == "" || (upstream.Scheme != "http" && upstream.Scheme != "https") {
+		return nil, errors.New("upstream: want http:// or https:// with a host, such as http://127.0.0.1:3000")
+	}
+	if options.Logger == nil {
+		options.Logger = slog.Default()
+	}
+	if options.HeaderTimeout <= 0 {
+		options.HeaderTimeout = defaultHeaderTime
+	}
+	if options.Failed == nil {
+		options.Failed = func(w http.ResponseWriter, _ *http.Request, status int) {
+			http.Error(w, http.StatusText(status), status)
+		}
+	}
+	return &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { options.rewrite(r, upstream) },
+		Transport:     options.transport(),
+		FlushInterval: -1,
+		ErrorLog:      slog.NewLogLogger(options.Logger.Handler(), slog.LevelWarn),
+		ErrorHandler:  options.fail,
+	}, nil
+}
+
+func (o *ProxyOptions) rewrite(r *httputil.ProxyRequest, upstream *url.URL) {
+	// Nothing is decided by the query here, so the shop gets it as it was sent.
+	r.Out.URL.RawQuery = r.In.URL.RawQuery
+	r.SetURL(upstream)
+	r.Out.Host = r.In.Host
+	if o.Host != "" {
+		r.Out.Host = o.Host
+	}
+	trusted := trustedPeer(r.In, o.TrustedProxies)
+	if trusted {
+		r.Out.Header["X-Forwarded-For"] = r.In.Header["X-Forwarded-For"]
+	}
+	r.SetXForwarded()
+	if trusted {
+		for _, name := range []string{"X-Forwarded-Host", "X-Forwarded-Proto"} {
+			if value := r.In.Header.Get(name); value != "" {
+				r.Out.Header.Set(name, value)
+			}
+		}
+	}
+}
+
+func (o *ProxyOptions) transport() http.RoundTripper {
+	return &http.Transport{
+		DialContext:            (&net.Dialer{Timeout: dialTime, KeepAlive: 30 * time.Second}).DialContext,
+		TLSClientConfig:        o.TLS,
+		TLSHandshakeTimeout:    dialTime,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConns:           maxIdle,
+		MaxIdleConnsPerHost:    maxIdle,
+		IdleConnTimeout:        idleTime,
+		ResponseHeaderTimeout:  o.HeaderTimeout,
+		ExpectContinueTimeout:  time.Second,
+		MaxResponseHeaderBytes: maxAnswerHeader,
+		// What the visitor accepts is passed on as it is.
+		DisableCompression: true,
+	}
+}
+
+// fail answers for a shop that does not.
+func (o *ProxyOptions) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(r.Context().Err(), context.Canceled) {
+		return // The visitor has gone.
+	}
+	status := http.StatusBadGateway
+	var timeout net.Error
+	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {
+		status = http.StatusGatewayTimeout
+	}
+	o.Logger.WarnContext(r.Context(), "the upstream does not answer", "host", r.URL.Host, "error", err)
+	o.Failed(w, r, status)
+}

@@ -1,0 +1,87 @@
+package gate
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// ReleaseHeader is the response header by which the shop ends a visit, with the value
+// "pass". It does not reach the visitor.
+const ReleaseHeader = "Sluice-Release"
+
+// releaser looks for ReleaseHeader in the shop's answer.
+type releaser struct {
+	http.ResponseWriter
+	visit *visit
+	wrote bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *releaser) WriteHeader(status int) {
+	// Those of 1xx come before the answer.
+	if !w.wrote && status >= http.StatusOK {
+		w.begin()
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (w *releaser) Write(p []byte) (int, error) {
+	w.begin()
+	return w.ResponseWriter.Write(p)
+}
+
+// ReadFrom implements io.ReaderFrom, so that files are still sent by the kernel.
+func (w *releaser) ReadFrom(source io.Reader) (int64, error) {
+	w.begin()
+	return io.Copy(w.ResponseWriter, source)
+}
+
+// Flush implements http.Flusher for handlers that look for it.
+func (w *releaser) Flush() { _ = w.FlushError() }
+
+// FlushError is what http.ResponseController looks for.
+func (w *releaser) FlushError() error {
+	w.begin()
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// Unwrap is for http.ResponseController.
+func (w *releaser) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// begin ends the visit before the answer begins, so that the cookies can go.
+func (w *releaser) begin() {
+	if w.wrote {
+		return
+	}
+	w.wrote = true
+	values := w.Header().Values(ReleaseHeader)
+	if len(values) == 0 {
+		return
+	}
+	w.Header().Del(ReleaseHeader)
+	if strings.EqualFold(strings.TrimSpace(values[0]), "pass") {
+		w.visit.release()
+	}
+}
+
+// release ends the visit even if the visitor has gone meanwhile. If the store does
+// not answer, the pass ends by its time.
+func (v *visit) release() {
+	v.r = v.r.WithContext(context.WithoutCancel(v.r.Context()))
+	if err := v.giveUp(); err != nil {
+		v.gate.failed(v.r.Context(), err)
+	}
+	header := v.w.Header()
+	kept := header.Values("Set-Cookie")[:0:0]
+	for _, line := range header.Values("Set-Cookie") {
+		if !strings.HasPrefix(line, v.gate.ticketCookie()+"=") && !strings.HasPrefix(line, v.gate.passCookie()+"=") {
+			kept = append(kept, line)
+		}
+	}
+	header["Set-Cookie"] = kept
+	v.setCookie(v.gate.ticketCookie(), "", 0)
+	v.setCookie(v.gate.passCookie(), "", 0)
+}

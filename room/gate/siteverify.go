@@ -1,0 +1,169 @@
+package gate
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"time"
+)
+
+const (
+	// ChallengeTime is how long a challenge may take to decide.
+	ChallengeTime = 5 * time.Second
+	// maxVerdict is the most bytes of a provider's answer that are read.
+	maxVerdict = 64 << 10
+	// maxProof is the most bytes of a proof that are sent on: the longest provider's
+	// have about 2 KiB.
+	maxProof = 8 << 10
+)
+
+// Provider is who tells people from programs.
+type Provider string
+
+// The providers, which all speak the protocol of siteverify.
+const (
+	Turnstile Provider = "turnstile"
+	HCaptcha  Provider = "hcaptcha"
+	ReCAPTCHA Provider = "recaptcha"
+)
+
+// provider is what differs between them.
+type provider struct {
+	verify, script, class, field string
+	origins                      []string
+}
+
+var providers = map[Provider]provider{
+	Turnstile: {
+		verify: "https://challenges.cloudflare.com/turnstile/v0/siteverify",
+		script: "https://challenges.cloudflare.com/turnstile/v0/api.js",
+		class:  "cf-turnstile", field: "cf-turnstile-response",
+		origins: []string{"https://challenges.cloudflare.com"},
+	},
+	HCaptcha: {
+		verify: "https://api.hcaptcha.com/siteverify",
+		script: "https://js.hcaptcha.com/1/api.js",
+		class:  "h-captcha", field: "h-captcha-response",
+		origins: []string{"https://hcaptcha.com", "https://*.hcaptcha.com"},
+	},
+	ReCAPTCHA: {
+		verify: "https://www.google.com/recaptcha/api/siteverify",
+		script: "https://www.google.com/recaptcha/api.js",
+		class:  "g-recaptcha", field: "g-recaptcha-response",
+		origins: []string{"https://www.google.com/recaptcha/", "https://www.gstatic.com/recaptcha/"},
+	},
+}
+
+// Siteverify is a [Challenge] of a provider that checks proofs by a POST of
+// "secret", "response" and "remoteip", and answers {"success":true}.
+type Siteverify struct {
+	provider provider
+	options  SiteverifyOptions
+}
+
+var _ Challenge = (*Siteverify)(nil)
+
+// SiteverifyOptions say whose challenge it is.
+type SiteverifyOptions struct {
+	// Provider is required.
+	Provider Provider
+	// SiteKey is public, Secret is not. Required; both come from the provider.
+	SiteKey, Secret string
+	// Hostname is what the provider must say that the proof was made for, so that
+	// proofs of other sites are refused. Default: any.
+	Hostname string
+	// URL is where proofs are checked. Default: the provider's.
+	URL string
+	// Transport sends the requests. Default: http.DefaultTransport.
+	Transport http.RoundTripper
+}
+
+// NewSiteverify returns a challenge, or an error that says which option is wrong.
+func NewSiteverify(options SiteverifyOptions) (*Siteverify, error) {
+	p, known := providers[options.Provider]
+	switch {
+	case !known:
+		return nil, fmt.Errorf("challenge provider %q: want turnstile, hcaptcha or recaptcha", options.Provider)
+	case options.SiteKey == "":
+		return nil, errors.New("the challenge needs the site key that its provider gave you")
+	case options.Secret == "":
+		return nil, errors.New("the challenge needs the secret that its provider gave you")
+	}
+	if options.URL != "" {
+		u, err := url.Parse(options.URL)
+		if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https"}, u.Scheme) {
+			return nil, errors.New("the challenge's URL: want http:// or https:// with a host")
+		}
+		p.verify = options.URL
+	}
+	if options.Transport == nil {
+		options.Transport = http.DefaultTransport
+	}
+	return &Siteverify{provider: p, options: options}, nil
+}
+
+// Passed implements [Challenge]: a request without a proof has not passed.
+func (s *Siteverify) Passed(ctx context.Context, r *http.Request, client netip.Addr) (bool, error) {
+	proof := r.PostForm.Get(s.provider.field)
+	if proof == "" || len(proof) > maxProof {
+		return false, nil
+	}
+	form := url.Values{"secret": {s.options.Secret}, "response": {proof}}
+	if client.IsValid() {
+		form.Set("remoteip", client.String())
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.provider.verify, bytes.NewBufferString(form.Encode()))
+	if err != nil {
+		return false, err
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	response, err := s.options.Transport.RoundTrip(request)
+	if err != nil {
+		return false, fmt.Errorf("the challenge's provider does not answer: %w", err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxVerdict))
+	if err != nil {
+		return false, fmt.Errorf("the challenge's provider does not answer: %w", err)
+	}
+	return s.verdict(response.StatusCode, body)
+}
+
+func (s *Siteverify) verdict(status int, body []byte) (bool, error) {
+	var verdict struct {
+		Success  *bool    `json:"success"`
+		Hostname string   `json:"hostname"`
+		Errors   []string `json:"error-codes"`
+	}
+	if err := json.Unmarshal(body, &verdict); err != nil || verdict.Success == nil {
+		return false, fmt.Errorf("the challenge's provider answered %d, without a verdict", status)
+	}
+	for _, code := range verdict.Errors {
+		// Who is wrong then is not the visitor.
+		if code == "missing-input-secret" || code == "invalid-input-secret" || code == "sitekey-secret-mismatch" || code == "internal-error" {
+			return false, fmt.Errorf("the challenge's provider refuses to check: %s", code)
+		}
+	}
+	return *verdict.Success && (s.options.Hostname == "" || verdict.Hostname == s.options.Hostname), nil
+}
+
+// Widget implements [Challenge].
+func (s *Siteverify) Widget(lang string) *Widget {
+	script := s.provider.script
+	if s.options.Provider != Turnstile {
+		script += "?hl=" + url.QueryEscape(lang)
+	}
+	return &Widget{
+		HTML: template.HTML(`<div class="` + s.provider.class + `" data-sitekey="` + template.HTMLEscapeString(s.options.SiteKey) +
+			`" data-language="` + template.HTMLEscapeString(lang) + `"></div>`),
+		Script: script, Origins: s.provider.origins,
+	}
+}

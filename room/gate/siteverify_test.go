@@ -1,0 +1,165 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+// provide starts a provider's server, and makes a challenge of it.
+func provide(t *testing.T, options SiteverifyOptions, answer http.HandlerFunc) *Siteverify {
+	t.Helper()
+	server := httptest.NewServer(answer)
+	t.Cleanup(server.Close)
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	options.URL, options.Transport, options.SiteKey, options.Secret = server.URL+"/siteverify", transport, "site", "secret"
+	if options.Provider == "" {
+		options.Provider = Turnstile
+	}
+	challenge, err := NewSiteverify(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return challenge
+}
+
+func proof(field, value string) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, "/", http.NoBody)
+	r.PostForm = url.Values{field: {value}}
+	return r
+}
+
+func TestSiteverify(t *testing.T) {
+	for answer, want := range map[string]struct {
+		passed, failed bool
+	}{
+		`{"success":true,"hostname":"shop.test"}`:                  {passed: true},
+		`{"success":false,"error-codes":["timeout-or-duplicate"]}`: {},
+		`{"success":true,"hostname":"other.test"}`:                 {},
+		`{"success":false,"error-codes":["invalid-input-secret"]}`: {failed: true},
+		`{}`:                {failed: true},
+		`<html>`:            {failed: true},
+		`{"success":"yes"}`: {failed: true},
+		`{"success":true,"x":"` + strings.Repeat("a", maxVerdict) + `"}`: {failed: true},
+	} {
+		var got url.Values
+		challenge := provide(t, SiteverifyOptions{Hostname: "shop.test"}, func(w http.ResponseWriter, r *http.Request) {
+			_ = r.ParseForm()
+			got = r.PostForm
+			_, _ = io.WriteString(w, answer)
+		})
+		passed, err := challenge.Passed(t.Context(), proof("cf-turnstile-response", "proof"), netip.MustParseAddr("192.0.2.7"))
+		if passed != want.passed || (err != nil) != want.failed {
+			t.Errorf("%.60s: %v, %v", answer, passed, err)
+		}
+		if got.Get("secret") != "secret" || got.Get("response") != "proof" || got.Get("remoteip") != "192.0.2.7" {
+			t.Errorf("sent %v", got)
+		}
+		if err != nil && strings.Contains(err.Error(), "secret\"") {
+			t.Errorf("the secret is in %v", err)
+		}
+	}
+}
+
+func TestSiteverifyAsksOnlyWithAProof(t *testing.T) {
+	challenge := provide(t, SiteverifyOptions{}, func(http.ResponseWriter, *http.Request) { t.Error("asked") })
+	for _, r := range []*http.Request{
+		httptest.NewRequest(http.MethodGet, "/", http.NoBody), proof("cf-turnstile-response", ""), proof("h-captcha-response", "x"),
+		proof("cf-turnstile-response", strings.Repeat("x", maxProof+1)),
+	} {
+		if passed, err := challenge.Passed(t.Context(), r, netip.Addr{}); passed || err != nil {
+			t.Errorf("%v, %v", passed, err)
+		}
+	}
+}
+
+func TestSilentProviderIsLeft(t *testing.T) {
+	stop := make(chan struct{})
+	challenge := provide(t, SiteverifyOptions{}, func(http.ResponseWriter, *http.Request) { <-stop })
+	defer close(stop)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := challenge.Passed(ctx, proof("cf-turnstile-response", "x"), netip.Addr{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestSiteverifyOptions(t *testing.T) {
+	for want, options := range map[string]SiteverifyOptions{
+		"turnstile, hcaptcha or recaptcha": {Provider: "x", SiteKey: "a", Secret: "b"},
+		"site key":                         {Provider: HCaptcha, Secret: "b"},
+		"the secret":                       {Provider: HCaptcha, SiteKey: "a"},
+		"http://":                          {Provider: HCaptcha, SiteKey: "a", Secret: "b", URL: "ftp://x"},
+	} {
+		if _, err := NewSiteverify(options); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %s", err, want)
+		}
+	}
+}
+
+func TestChallenge(t *testing.T) {
+	challenge := provide(t, SiteverifyOptions{}, func(w http.ResponseWriter, r *http.Request) {
+		switch r.PostFormValue("response") {
+		case "good":
+			_, _ = io.WriteString(w, `{"success":true}`)
+		case "bad":
+			_, _ = io.WriteString(w, `{"success":false}`)
+		default:
+			w.WriteHeader(http.StatusBadGateway)
+		}
+	})
+	s := newStand(t, func(o *Options) { o.Challenge = challenge })
+	response := s.get("http://shop.test/cart", asPage)
+	expect(t, response, http.StatusForbidden, `data-sitekey="site"`, `action="/.sluice/shop/enter"`, `value="/cart"`,
+		`src="https://challenges.cloudflare.com/turnstile/v0/api.js"`)
+	if policy := response.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "frame-src 'self' https://challenges.cloudflare.com") {
+		t.Errorf("policy = %q", policy)
+	}
+	expect(t, s.get("http://shop.test/cart", asProgram), http.StatusForbidden, `"code":"challenge"`)
+	send := func(value string, askers ...asker) *http.Response {
+		form := url.Values{"to": {"/cart"}, "cf-turnstile-response": {value}}.Encode()
+		return s.ask(http.MethodPost, "http://shop.test/.sluice/shop/enter", form, append(askers, asPage, asForm)...)
+	}
+	for value, status := range map[string]int{"bad": http.StatusSeeOther, "": http.StatusSeeOther, "broken": http.StatusServiceUnavailable} {
+		response := send(value)
+		expect(t, response, status)
+		if len(s.entered) != 0 || cookieOf(response, "sluice_ticket_shop") != nil {
+			t.Errorf("%q joined", value)
+		}
+	}
+	response = send("good")
+	expect(t, response, http.StatusSeeOther)
+	c := cookieOf(response, "sluice_ticket_shop")
+	if c == nil || response.Header.Get("Location") != "/cart" || len(s.entered) != 1 {
+		t.Fatalf("cookie = %v, %d entered", c, len(s.entered))
+	}
+	// Who has a place keeps it, and is not asked again.
+	expect(t, s.get("http://shop.test/cart", asPage, ticket(1)), http.StatusOK, "You are in line")
+	expect(t, send("good", ticket(1)), http.StatusSeeOther)
+	if len(s.entered) != 1 {
+		t.Errorf("%d entered", len(s.entered))
+	}
+	// Another site cannot make a visitor join.
+	expect(t, s.ask(http.MethodPost, "http://shop.test/.sluice/shop/enter", "", asPage, header("Sec-Fetch-Site", "cross-site")), http.StatusForbidden)
+}
+
+func TestEachProviderHasAWidget(t *testing.T) {
+	for name, p := range providers {
+		challenge, err := NewSiteverify(SiteverifyOptions{Provider: name, SiteKey: `"><b>`, Secret: "b"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		widget := challenge.Widget("ko")
+		if !strings.Contains(string(widget.HTML), `class="`+p.class+`"`) || strings.Contains(string(widget.HTML), "<b>") || widget.Script == "" || len(widget.Origins) == 0 {
+			t.Errorf("%s: %+v", name, widget)
+		}
+	}
+}

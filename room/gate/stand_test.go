@@ -1,0 +1,121 @@
+package gate
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// shop is what is behind the gate: it counts, and keeps the last request.
+type shop struct {
+	requests int
+	last     *http.Request
+	answer   http.HandlerFunc
+}
+
+func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.requests++
+	s.last = r
+	if s.answer != nil {
+		s.answer(w, r)
+		return
+	}
+	_, _ = io.WriteString(w, "the shop")
+}
+
+// stand is a gate with what is before and behind it.
+type stand struct {
+	*fake
+	shop    *shop
+	streams *streams
+	handler http.Handler
+	gate    *Gate
+}
+
+func newStand(t *testing.T, change func(*Options)) *stand {
+	t.Helper()
+	s := &stand{fake: newFake(), shop: &shop{}, streams: &streams{}}
+	options := Options{Room: "shop", Logger: slog.New(slog.DiscardHandler)}
+	if change != nil {
+		change(&options)
+	}
+	g, err := New(s.fake, s.streams, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.gate, s.handler = g, g.Middleware(s.shop)
+	return s
+}
+
+// asker changes a request.
+type asker func(*http.Request)
+
+func header(name, value string) asker { return func(r *http.Request) { r.Header.Set(name, value) } }
+
+func holding(name, value string) asker {
+	return func(r *http.Request) { r.AddCookie(&http.Cookie{Name: name, Value: value}) }
+}
+
+func ticket(n int) asker { return holding("sluice_ticket_shop", "ticket-"+strconv.Itoa(n)) }
+func pass(n int) asker   { return holding("sluice_pass_shop", "PASS-"+strconv.Itoa(n)) }
+
+var (
+	asPage    = header("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
+	asProgram = header("Accept", "application/json")
+	asImage   = header("Accept", "image/avif,image/webp,*/*;q=0.8")
+	asForm    = func(r *http.Request) {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+	}
+)
+
+func (s *stand) ask(method, target, body string, askers ...asker) *http.Response {
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	for _, change := range askers {
+		change(r)
+	}
+	w := httptest.NewRecorder()
+	s.handler.ServeHTTP(w, r)
+	return w.Result()
+}
+
+func (s *stand) get(target string, askers ...asker) *http.Response {
+	return s.ask(http.MethodGet, target, "", askers...)
+}
+
+func bodyOf(t *testing.T, response *http.Response) string {
+	t.Helper()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+// cookieOf returns the cookie that an answer sets; nil if it does not.
+func cookieOf(response *http.Response, name string) *http.Cookie {
+	for _, c := range response.Cookies() {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+func expect(t *testing.T, response *http.Response, status int, parts ...string) string {
+	t.Helper()
+	body := bodyOf(t, response)
+	if response.StatusCode != status {
+		t.Fatalf("status = %d; want %d\n%s", response.StatusCode, status, body)
+	}
+	for _, part := range parts {
+		if !strings.Contains(body, part) {
+			t.Errorf("the answer has no %q:\n%s", part, body)
+		}
+	}
+	return body
+}

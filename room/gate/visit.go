@@ -1,0 +1,328 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/proxied"
+)
+
+// visit is one request.
+type visit struct {
+	gate *Gate
+	w    http.ResponseWriter
+	r    *http.Request
+	next http.Handler
+
+	kind     kind
+	client   netip.Addr
+	words    *Words
+	settings room.Settings
+	// ticket and proof are those of the cookies; lost is why an earlier place is gone.
+	ticket, proof string
+	lost          room.Reason
+}
+
+func (g *Gate) visit(w http.ResponseWriter, r *http.Request) *visit {
+	return &visit{
+		gate: g, w: w, r: r,
+		kind:   kindOf(r),
+		client: proxied.Client(r, g.options.TrustedProxies),
+		words:  g.words.choose(r.Header.Get("Accept-Language")),
+		ticket: cookie(r, g.ticketCookie()),
+		proof:  cookie(r, g.passCookie()),
+	}
+}
+
+// asking bounds a question to the engine.
+func (v *visit) asking() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(v.r.Context(), AskTime)
+}
+
+// findSettings reads the room's settings. The engine knows them also while the store
+// is away, if it has ever seen them; where it has not, the gate stays closed.
+func (v *visit) findSettings() (err error) {
+	ctx, cancel := v.asking()
+	defer cancel()
+	v.settings, err = v.gate.rooms.Settings(ctx, v.gate.options.Room)
+	return err
+}
+
+// admit decides what becomes of a request that needs a pass.
+func (v *visit) admit() {
+	var gone *room.GoneError
+	if v.proof != "" {
+		answer, err := v.askPass()
+		switch {
+		case err == nil && answer.State == room.Inside:
+			v.inside(&answer)
+			return
+		case errors.As(err, &gone), err == nil, errors.Is(err, room.ErrBadPass):
+			// A pass is short: the ticket knows more.
+		default:
+			v.refuse(err)
+			return
+		}
+	}
+	if v.ticket != "" {
+		answer, err := v.askTicket(v.kind != part)
+		switch {
+		case err == nil:
+			v.stand(&answer)
+			return
+		case errors.As(err, &gone):
+		case errors.Is(err, room.ErrBadTicket):
+			// Of a room that was made again, or forged: a newcomer.
+		default:
+			v.refuse(err)
+			return
+		}
+	}
+	if gone != nil {
+		v.gone(gone)
+		return
+	}
+	v.join()
+}
+
+func (v *visit) askPass() (answer room.Answer, err error) {
+	ctx, cancel := v.asking()
+	defer cancel()
+	defer func() { v.note(err) }()
+	return v.gate.rooms.AskPass(ctx, v.gate.options.Room, v.proof)
+}
+
+// note remembers whether the store answers. What a visitor has broken off tells
+// nothing.
+func (v *visit) note(err error) {
+	if v.r.Context().Err() == nil {
+		v.gate.noteAnswer(err)
+	}
+}
+
+// askTicket asks for the place. A part of a page does not claim: who is called has
+// to open a page.
+func (v *visit) askTicket(claim bool) (answer room.Answer, err error) {
+	ctx, cancel := v.asking()
+	defer cancel()
+	defer func() { v.note(err) }()
+	name := v.gate.options.Room
+	if claim {
+		return v.gate.rooms.Ask(ctx, name, v.ticket, v.client)
+	}
+	ticket, err := v.gate.rooms.Parse(ctx, name, v.ticket, v.client)
+	if err != nil {
+		return room.Answer{}, err
+	}
+	result := v.gate.rooms.AskAll(ctx, name, []room.Asker{{Ticket: ticket}}, false)[0]
+	return result.Answer, result.Err
+}
+
+// gone is for who had a place. Who was sent away, or comes after the end, is told;
+// everybody else joins anew, and is told why.
+func (v *visit) gone(gone *room.GoneError) {
+	if v.kind == navigation && gone.Reason != room.Revoked && gone.Reason != room.Ended {
+		v.lost = gone.Reason
+		v.join()
+		return
+	}
+	kind := KindGone
+	if gone.Reason == room.Ended {
+		kind = KindEnded
+	}
+	page := v.newPage(kind)
+	if kind == KindGone {
+		page.Rejoin = true
+		page.Notices = append(page.Notices, v.words.lost[gone.Reason])
+	}
+	v.tell(http.StatusGone, problem{Code: "gone", Reason: gone.Reason,
+		Detail: gone.Error() + "; POST " + v.gate.paths.Join + " gives up the ticket"}, page)
+}
+
+// join takes a place at the end of the line.
+func (v *visit) join() {
+	if v.kind == part {
+		if v.gate.openForParts(&v.settings) {
+			v.pass("")
+			return
+		}
+		v.tell(http.StatusServiceUnavailable, problem{}, nil)
+		return
+	}
+	passed, err := v.challenged()
+	if err != nil {
+		v.unavailable(err)
+		return
+	}
+	if !passed {
+		v.askToPass()
+		return
+	}
+	answer, err := v.enter()
+	if err != nil {
+		v.refuse(err)
+		return
+	}
+	v.stand(&answer)
+}
+
+func (v *visit) enter() (answer room.Answer, err error) {
+	ctx, cancel := v.asking()
+	defer cancel()
+	defer func() { v.note(err) }()
+	return v.gate.rooms.Enter(ctx, v.gate.options.Room, room.Visit{Client: v.client})
+}
+
+// stand answers who has a place: inside, or in line.
+func (v *visit) stand(answer *room.Answer) {
+	if answer.State == room.Inside {
+		v.inside(answer)
+		return
+	}
+	v.setTicket(answer)
+	v.retryAfter(answer.NextPoll)
+	switch v.kind {
+	case navigation:
+		v.show(http.StatusOK, v.linePage(answer))
+	case program:
+		v.writeJSON(http.StatusAccepted, "application/json", answer.AppendJSON(nil))
+	case part:
+		v.tell(http.StatusServiceUnavailable, problem{}, nil)
+	}
+}
+
+// setTicket keeps a ticket that the visitor does not have yet: a new one, or one that
+// was signed again with a newer key.
+func (v *visit) setTicket(answer *room.Answer) {
+	if v.kind != part && answer.Ticket != "" && answer.Ticket != v.ticket {
+		v.setCookie(v.gate.ticketCookie(), answer.Ticket, ticketAge)
+	}
+}
+
+// linePage is the page of who is in line.
+func (v *visit) linePage(answer *room.Answer) *Page {
+	kind := KindWaiting
+	opens := v.settings.OpensAt
+	before := opens.After(time.Now())
+	if answer.Position == 0 {
+		kind = KindDrawing
+	} else if before {
+		kind = KindOpening
+	}
+	page := v.newPage(kind)
+	if before {
+		page.Opens = v.words.opens(opens)
+	}
+	old := parseLineNote(cookie(v.r, v.gate.lineCookie()), v.words)
+	note := lineNote{start: max(old.start, answer.Position), lost: old.lost}
+	if answer.New {
+		note = lineNote{start: answer.Position, lost: v.lost}
+	}
+	if note != old {
+		v.setCookie(v.gate.lineCookie(), note.String(), ticketAge)
+	}
+	if note.lost != "" {
+		page.Notices = append(page.Notices, v.words.lost[note.lost])
+	}
+	page.Refresh = seconds(answer.NextPoll)
+	page.stand(answer, note.start)
+	return page
+}
+
+// inside lets a visitor through.
+func (v *visit) inside(answer *room.Answer) {
+	if v.kind != part {
+		v.setTicket(answer)
+		if answer.Pass != "" && (v.proof == "" || time.Until(passEnds(v.proof)) < freshPass) {
+			v.setCookie(v.gate.passCookie(), answer.Pass, passAge)
+		}
+		if _, err := v.r.Cookie(v.gate.lineCookie()); err == nil {
+			v.setCookie(v.gate.lineCookie(), "", 0)
+		}
+	}
+	if answer.Ticket != "" {
+		v.ticket = answer.Ticket
+	}
+	v.pass(answer.Pass)
+}
+
+// pass sends a request on, with the pass that it has just been given.
+func (v *visit) pass(pass string) {
+	r := v.r
+	if pass != "" {
+		v.proof = pass
+	}
+	if pass != "" || len(r.Header.Values(PassHeader)) > 0 {
+		r = r.Clone(r.Context())
+		r.Header.Del(PassHeader)
+		if pass != "" {
+			r.Header.Set(PassHeader, pass)
+		}
+	}
+	w := &releaser{ResponseWriter: v.w, visit: v}
+	v.next.ServeHTTP(w, r)
+	w.begin() // A handler that writes nothing has answered too.
+}
+
+// refuse answers an error of the engine.
+func (v *visit) refuse(err error) {
+	var limit *room.LimitError
+	switch {
+	case v.r.Context().Err() != nil:
+		return // The client has gone.
+	case unavailable(err):
+		if v.settings.OnStoreFailure == room.FailOpen && v.next != nil {
+			v.gate.failed(v.r.Context(), err)
+			v.pass("")
+			return
+		}
+		v.unavailable(err)
+	case errors.Is(err, room.ErrLineFull):
+		v.later(http.StatusServiceUnavailable, KindFull, "line_full", err, 30*time.Second)
+	case errors.Is(err, room.ErrNotOpen):
+		v.notOpen(err)
+	case errors.Is(err, room.ErrEnded):
+		v.tell(http.StatusForbidden, problem{Code: "ended", Detail: err.Error()}, v.newPage(KindEnded))
+	case errors.As(err, &limit):
+		v.later(http.StatusTooManyRequests, KindLimited, "limited", err, limit.RetryAfter)
+	default: // There is no such room (any more).
+		v.unavailable(err)
+	}
+}
+
+// unavailable says that it cannot be told now who may pass.
+func (v *visit) unavailable(err error) {
+	v.gate.failed(v.r.Context(), err)
+	v.later(http.StatusServiceUnavailable, KindUnavailable, "unavailable", room.ErrUnavailable, 5*time.Second)
+}
+
+// later answers that asking again may help. Pages come back by themselves up to half
+// as late again, so that they do not all come at once.
+func (v *visit) later(status int, kind Kind, code string, err error, after time.Duration) {
+	v.retryAfter(after)
+	page := v.newPage(kind)
+	page.Retry = true
+	page.Refresh = seconds(after + rand.N(after/2+time.Second))
+	v.tell(status, problem{Code: code, Detail: err.Error()}, page)
+}
+
+func (v *visit) notOpen(err error) {
+	from := v.settings.PrequeueFrom
+	if from.IsZero() {
+		from = v.settings.OpensAt
+	}
+	after := max(time.Until(from), time.Second)
+	v.retryAfter(after)
+	page := v.newPage(KindNotOpen)
+	if !from.IsZero() {
+		page.Opens = v.words.opens(from)
+	}
+	// Timers of a day or more are cut short by browsers, and clocks differ.
+	page.Refresh = seconds(min(after, 5*time.Minute) + rand.N(5*time.Second))
+	v.tell(http.StatusServiceUnavailable, problem{Code: "not_open", Detail: err.Error()}, page)
+}

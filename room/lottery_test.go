@@ -1,0 +1,99 @@
+package room
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// The draw is what anybody computes with openssl, as lottery.go says:
+//
+//	printf 0102030405060708 | xxd -r -p | openssl dgst -sha256 -mac HMAC -macopt hexkey:0707…07
+func TestDrawIsPublished(t *testing.T) {
+	seed := bytes.Repeat([]byte{7}, 32)
+	if got, want := Draw(seed, [8]byte{1, 2, 3, 4, 5, 6, 7, 8}), int64(0x6d510a8d01692); got != want {
+		t.Errorf("the draw is %#x, want %#x", got, want)
+	}
+	const commitment = "4bb06f8e4e3a7715d201d573d0aa423762e55dabd61a2c02278fa56cc6d294e0"
+	if got := Commitment(seed); got != commitment {
+		t.Errorf("the commitment is %s, want %s", got, commitment)
+	}
+	if err := Verify(commitment, seed); err != nil {
+		t.Error(err)
+	}
+	seed[0]++
+	for _, wrong := range []string{commitment, "", commitment[:63], strings.ToUpper(commitment)} {
+		if err := Verify(wrong, seed); !errors.Is(err, ErrSeed) {
+			t.Errorf("another seed is that of %q: %v", wrong, err)
+		}
+	}
+}
+
+// Draws are even: each of 64 parts has its share of 64,000 draws, within 5 standard
+// deviations, and they are as high as they can be.
+func TestDrawIsEven(t *testing.T) {
+	const parts, share = 64, 1000
+	var counts [parts]int
+	seed := bytes.Repeat([]byte{3}, 32)
+	for n := range parts * share {
+		draw := Draw(seed, [8]byte{byte(n), byte(n >> 8), byte(n >> 16)})
+		if draw < 0 || draw > MaxDraw {
+			t.Fatalf("a draw of %d", draw)
+		}
+		counts[draw*parts/(MaxDraw+1)]++
+	}
+	for part, count := range counts {
+		if count < share-160 || count > share+160 {
+			t.Errorf("part %d has %d draws, want about %d", part, count, share)
+		}
+	}
+}
+
+func TestSeedsAndNoncesDiffer(t *testing.T) {
+	if a, b := NewSeed(), NewSeed(); bytes.Equal(a, b) || len(a) != 32 || len(b) != 32 {
+		t.Errorf("two seeds are %s and %s", hex.EncodeToString(a), hex.EncodeToString(b))
+	}
+	if a, b := NewNonce(), NewNonce(); a == b {
+		t.Errorf("two nonces are %x", a)
+	}
+}
+
+// What is derived from a visitor's key is the same again, and depends on the key, the
+// room's seed and its generation, on each alone.
+func TestFromKey(t *testing.T) {
+	text := rapid.StringN(0, 20, 256)
+	rapid.Check(t, func(t *rapid.T) {
+		key, other := text.Draw(t, "key"), text.Draw(t, "other")
+		generation, otherGeneration := text.Draw(t, "generation"), text.Draw(t, "other generation")
+		r := testRoom("shop", generation)
+		if HashKey(r, key) != HashKey(testRoom("shop", generation), key) || KeyNonce(r, key) != KeyNonce(testRoom("shop", generation), key) {
+			t.Fatal("it is not the same again")
+		}
+		seeded := testRoom("shop", generation)
+		seeded.Seed = bytes.Repeat([]byte{8}, 32)
+		if HashKey(r, key) == HashKey(seeded, key) || KeyNonce(r, key) == KeyNonce(seeded, key) {
+			t.Fatal("the seed does not matter")
+		}
+		moved := testRoom("shop", otherGeneration)
+		if (generation != otherGeneration || key != other) && (HashKey(r, key) == HashKey(moved, other) || KeyNonce(r, key) == KeyNonce(moved, other)) {
+			t.Fatalf("key %q of %q is as %q of %q", key, generation, other, otherGeneration)
+		}
+		hash, nonce := HashKey(r, key), KeyNonce(r, key)
+		if hash == (Key{}) || bytes.Equal(hash[:8], nonce[:]) {
+			t.Fatalf("the hash is %x, the nonce %x", hash, nonce)
+		}
+	})
+}
+
+func BenchmarkHashKeyAndNonce(b *testing.B) {
+	r := testRoom("shop", "0123456789abcdef0123456789abcdef")
+	b.ReportAllocs()
+	for b.Loop() {
+		HashKey(r, "user-1234567")
+		KeyNonce(r, "user-1234567")
+	}
+}

@@ -1,0 +1,75 @@
+package room
+
+import (
+	"container/list"
+	"sync"
+)
+
+// maxVerified is how many passes a keyring remembers to have signed or verified:
+// checking a signature takes longer than all else about a request. It remembers good
+// ones only, so that nobody can fill it with others; some 600 bytes each.
+const maxVerified = 10_000
+
+// passCache is what a keyring remembers of passes, by their text.
+type passCache struct {
+	mu     sync.Mutex
+	passes lru[string, Pass]
+}
+
+func newPassCache(limit int) *passCache { return &passCache{passes: newLRU[string, Pass](limit)} }
+
+func (c *passCache) get(text string) (Pass, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if pass := c.passes.get(text); pass != nil {
+		return *pass, true
+	}
+	return Pass{}, false
+}
+
+func (c *passCache) put(text string, pass Pass) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	*c.passes.getOrAdd(text) = pass
+}
+
+// lru is a map of at most limit values, which forgets the one that was not used for
+// the longest time. It is for one goroutine at a time.
+type lru[K comparable, V any] struct {
+	limit  int
+	byKey  map[K]*list.Element
+	recent *list.List // of *entry, the last used first
+}
+
+type entry[K comparable, V any] struct {
+	key   K
+	value V
+}
+
+func newLRU[K comparable, V any](limit int) lru[K, V] {
+	return lru[K, V]{limit, make(map[K]*list.Element), list.New()}
+}
+
+// get returns a value, to be changed in place, or nil.
+func (l *lru[K, V]) get(key K) *V {
+	element := l.byKey[key]
+	if element == nil {
+		return nil
+	}
+	l.recent.MoveToFront(element)
+	return &element.Value.(*entry[K, V]).value
+}
+
+// getOrAdd returns a value, to be changed in place: the zero one if there was none.
+func (l *lru[K, V]) getOrAdd(key K) *V {
+	if value := l.get(key); value != nil {
+		return value
+	}
+	if len(l.byKey) >= l.limit {
+		oldest := l.recent.Remove(l.recent.Back()).(*entry[K, V])
+		delete(l.byKey, oldest.key)
+	}
+	added := &entry[K, V]{key: key}
+	l.byKey[key] = l.recent.PushFront(added)
+	return &added.value
+}

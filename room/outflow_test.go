@@ -1,0 +1,85 @@
+package room
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func statusAt(after time.Duration, called, missed, departed, inside int64) Status {
+	return Status{Now: keyTime.Add(after), Admitted: called, Missed: missed, Departed: departed, Inside: inside}
+}
+
+func TestOutflow(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		samples []Status
+		rate    float64
+		ok      bool
+		freed   int64
+	}{
+		{"nothing", nil, 0, false, 0},
+		{"one sample", []Status{statusAt(0, 5, 0, 0, 0)}, 0, false, 0},
+		{"too short", []Status{statusAt(0, 5, 0, 0, 0), statusAt(4999*time.Millisecond, 9, 0, 0, 0)}, 0, false, 4},
+		{"nobody let in", []Status{statusAt(0, 5, 0, 0, 0), statusAt(30*time.Second, 5, 0, 2, 0)}, 0, false, 0},
+		{"5 s", []Status{statusAt(0, 5, 0, 0, 0), statusAt(5*time.Second, 15, 0, 0, 0)}, 2, true, 10},
+		{"who missed was not let in", []Status{statusAt(0, 0, 0, 0, 0), statusAt(10*time.Second, 15, 5, 0, 0)}, 1, true, 10},
+		{"missed only", []Status{statusAt(0, 5, 0, 0, 1), statusAt(10*time.Second, 5, 1, 0, 0)}, 0, false, 0},
+		{"the filling of an empty room", []Status{statusAt(0, 0, 0, 0, 0), statusAt(10*time.Second, 110, 0, 0, 100)}, 11, true, 10},
+		{"a minute and no more", []Status{
+			statusAt(0, 0, 0, 0, 0), statusAt(10*time.Second, 100, 0, 0, 0), statusAt(40*time.Second, 130, 0, 0, 0), statusAt(70*time.Second, 160, 0, 0, 0),
+		}, 1, true, 60},
+		{"a gap", []Status{statusAt(0, 0, 0, 0, 0), statusAt(61*time.Second, 100, 0, 0, 0)}, 0, false, 0},
+		{"another room", []Status{
+			statusAt(0, 1000, 0, 0, 0), statusAt(10*time.Second, 2000, 0, 0, 0), statusAt(11*time.Second, 5, 0, 0, 0), statusAt(21*time.Second, 15, 0, 0, 0),
+		}, 1, true, 10},
+		{"a clock that went back", []Status{statusAt(time.Hour, 1, 0, 0, 0), statusAt(0, 2, 0, 0, 0), statusAt(10*time.Second, 12, 0, 0, 0)}, 1, true, 10},
+	} {
+		var o outflow
+		for _, s := range test.samples {
+			o.add(s)
+		}
+		flow := o.rate()
+		if rate, ok := flow.PerSecond(); ok != test.ok || rate != test.rate || flow.freed() != test.freed {
+			t.Errorf("%s: %+v, %v a second, %v, %d freed; want %v, %v, %d", test.name, flow, rate, ok, flow.freed(), test.rate, test.ok, test.freed)
+		}
+	}
+}
+
+// However often it is told, it holds little, and says what happened since a moment that
+// is a minute ago, or up to a second less.
+func TestOutflowWindow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var o outflow
+		var all []Status
+		now, called := time.Duration(0), int64(0)
+		most := rapid.SampledFrom([]int{50, 900, 5000}).Draw(t, "ms at most")
+		for range rapid.IntRange(1, 300).Draw(t, "samples") {
+			now += time.Duration(rapid.IntRange(0, most).Draw(t, "ms")) * time.Millisecond
+			called += rapid.Int64Range(0, 3).Draw(t, "called")
+			s := statusAt(now, called, 0, 0, 0)
+			all = append(all, s)
+			o.add(s)
+			if len(o.samples) > 62 {
+				t.Fatalf("it holds %d samples", len(o.samples))
+			}
+		}
+		flow := o.rate()
+		if flow.Over > outflowSpan || flow.Over < min(now-(all[0].Now.Sub(keyTime)), outflowSpan-outflowStep-time.Duration(most)*time.Millisecond) {
+			t.Fatalf("it is over %v of %v", flow.Over, now)
+		}
+		var want []int64 // of the samples at that time
+		for _, s := range all {
+			if s.Now.Equal(keyTime.Add(now - flow.Over)) {
+				want = append(want, called-s.Admitted)
+			}
+		}
+		for _, n := range want {
+			if n == flow.Called {
+				return
+			}
+		}
+		t.Fatalf("%d were called within %v, want one of %v", flow.Called, flow.Over, want)
+	})
+}

@@ -1,0 +1,25 @@
+package room
+
+import "time"
+
+// TickAt returns the last tick that is not after now, and its index. Ticks are at the
+// opening, which has index 0, and then each interval, whatever happened between; ok is
+// false before the opening. All is to the millisecond, and the interval at least 1 ms.
+func TickAt(opening time.Time, interval time.Duration, now time.Time) (tick time.Time, index int64, ok bool) {
+	first, every := opening.UnixMilli(), max(interval.Milliseconds(), 1)
+	since := now.UnixMilli() - first
+	if since < 0 {
+		return time.Time{}, 0, false
+	}
+	index = since / every
+	return time.UnixMilli(first + index*every).UTC(), index, true
+}
+
+// NextTick returns the first tick after now: the opening, if that is to come.
+func NextTick(opening time.Time, interval time.Duration, now time.Time) time.Time {
+	tick, _, ok := TickAt(opening, interval, now)
+	if !ok {
+		return time.UnixMilli(opening.UnixMilli()).UTC()
+	}
+	return tick.Add(max(interval.Truncate(time.Millisecond), time.Millisecond))
+}

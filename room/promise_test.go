@@ -1,0 +1,282 @@
+package room_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/storetest"
+)
+
+// TestPromises has visitors come, ask, pay, leave, vanish and return at random, at
+// several engines on one store that are killed and lose the store, in rooms whose
+// capacity changes; and checks the room's guarantees by its history.
+func TestPromises(t *testing.T) {
+	checkWorlds(t, func(rt *rapid.T) *world {
+		w := drawWorld(rt)
+		w.settings = room.Settings{
+			Mode: room.Teller, Capacity: rapid.Int64Range(1, 4).Draw(rt, "capacity"), PassTTL: 4 * time.Second,
+			ClaimWindow: rapid.SampledFrom([]time.Duration{3 * time.Second, 5 * time.Second}).Draw(rt, "claim"),
+			// Long enough for the time that all engines may be down.
+			AbandonAfter: 6 * time.Second, Grace: 4 * time.Second,
+		}
+		if w.calm = rapid.Bool().Draw(rt, "calm"); !w.calm {
+			w.drawTroubles(rt)
+		}
+		return w
+	})
+}
+
+// TestParkPromises is the same for batches: each tick lets in exactly as many as
+// may, whoever of several engines does it.
+func TestParkPromises(t *testing.T) {
+	checkWorlds(t, func(rt *rapid.T) *world {
+		w := drawWorld(rt)
+		w.calm = true
+		w.settings = room.Settings{
+			Mode: room.Park, Batch: rapid.Int64Range(1, 6).Draw(rt, "batch"),
+			Interval: rapid.SampledFrom([]time.Duration{700 * time.Millisecond, 3 * time.Second}).Draw(rt, "interval"),
+			Stay:     rapid.SampledFrom([]time.Duration{2 * time.Second, 5 * time.Second}).Draw(rt, "stay"),
+			// The stay bounds the claim window.
+			ClaimWindow: 2 * time.Second, AbandonAfter: 6 * time.Second, Grace: 4 * time.Second,
+		}
+		return w
+	})
+}
+
+func checkWorlds(t *testing.T, draw func(*rapid.T) *world) {
+	rounds := 1
+	if os.Getenv("SLUICE_LONG") != "" {
+		rounds = 20
+	}
+	for range rounds {
+		rapid.Check(t, func(rt *rapid.T) {
+			w := draw(rt)
+			synctest.Test(t, func(t *testing.T) { w.live(t) })
+			if w.err != nil {
+				rt.Fatal(w.err)
+			}
+		})
+	}
+}
+
+// world is a room with its visitors.
+type world struct {
+	settings room.Settings
+	engines  []*rig
+	store    *storetest.Memory
+	people   []*person
+	troubles []trouble
+	// calm worlds have no troubles, so that all times can be told exactly.
+	calm  bool
+	begin time.Time
+	// capacities are those in force, from when on.
+	capacities []capacityFrom
+	book       *recorder
+	// idleSince is since when a slot is free while somebody waits who keeps asking.
+	idleSince time.Time
+	err       error
+}
+
+type capacityFrom struct {
+	from     time.Time
+	capacity int64
+}
+
+// person is a visitor: all have keys, so that one whose answer was lost may come
+// again.
+type person struct {
+	key                  string
+	arrives, asks, stays time.Duration
+	// Silent ones do not ask from a time on after they came, until another.
+	silentFrom, silentFor time.Duration
+	leaves                bool
+
+	number, position        int64
+	ticket                  string
+	arrived, asked, entered time.Time
+	done                    bool
+}
+
+// faithful visitors never stop asking until their visit ends.
+func (p *person) faithful() bool { return p.silentFor == 0 }
+
+// trouble is something that happens to the service at a time, for some time.
+type trouble struct {
+	kind      string
+	at, lasts time.Duration
+	engine    int
+	capacity  int64
+	began     bool
+}
+
+const step = 50 * time.Millisecond
+
+func drawWorld(rt *rapid.T) *world {
+	w := &world{book: new(recorder)}
+	steps := func(name string, low, high int) time.Duration {
+		return time.Duration(rapid.IntRange(low, high).Draw(rt, name)) * step
+	}
+	w.engines = make([]*rig, rapid.IntRange(1, 3).Draw(rt, "engines"))
+	for i := range rapid.IntRange(2, 25).Draw(rt, "people") {
+		p := &person{
+			key: fmt.Sprint("p", i), arrives: steps("arrives", 0, 300), asks: steps("asks", 2, 14), stays: steps("stays", 1, 80),
+			leaves: rapid.Bool().Draw(rt, "leaves"),
+		}
+		if rapid.IntRange(0, 2).Draw(rt, "faithful") == 0 {
+			p.silentFrom, p.silentFor = steps("silent", 0, 100), steps("silent for", 20, 400)
+		}
+		w.people = append(w.people, p)
+	}
+	return w
+}
+
+func (w *world) drawTroubles(rt *rapid.T) {
+	for range rapid.IntRange(0, 4).Draw(rt, "troubles") {
+		w.troubles = append(w.troubles, trouble{
+			kind:     rapid.SampledFrom([]string{"away", "lost replies", "kill", "capacity", "pause", "rotate"}).Draw(rt, "trouble"),
+			at:       time.Duration(rapid.IntRange(0, 500).Draw(rt, "at")) * step,
+			lasts:    time.Duration(rapid.IntRange(1, 200).Draw(rt, "lasts")) * step,
+			engine:   rapid.IntRange(0, len(w.engines)-1).Draw(rt, "engine"),
+			capacity: rapid.Int64Range(1, 5).Draw(rt, "new capacity"),
+		})
+	}
+}
+
+// live lets the world's time pass until all who keep asking had their visit.
+func (w *world) live(t *testing.T) {
+	w.err = nil
+	w.begin = time.Now()
+	w.store = storetest.NewMemory()
+	for i := range w.engines {
+		w.engines[i] = newRig(t, w.store, room.WithPublisher(w.book))
+	}
+	w.engines[0].put("shop", w.settings)
+	w.capacities = append(w.capacities, capacityFrom{w.begin.Truncate(time.Millisecond), w.settings.Capacity})
+	for time.Since(w.begin) < 10*time.Minute && w.err == nil && !w.over() {
+		w.trouble(t)
+		for _, p := range w.people {
+			w.turn(p)
+		}
+		time.Sleep(step / 2)
+		w.watchSlots()
+		time.Sleep(step / 2)
+	}
+	if w.err == nil && !w.over() {
+		w.failf("somebody who keeps asking was not let in within 10 minutes: %+v", w.waiting())
+	}
+	w.store.Fail(nil)
+	w.store.FailAfter(nil)
+	for i := range w.engines {
+		if w.engines[i] == nil {
+			w.engines[i] = newRig(t, w.store, room.WithPublisher(w.book))
+		}
+	}
+	time.Sleep(time.Minute) // publishing may have been given up for some seconds
+	for _, engine := range w.engines {
+		engine.stop()
+	}
+	if w.err == nil {
+		w.check(w.book.arrived(t))
+	}
+}
+
+func (w *world) failf(format string, args ...any) {
+	if w.err == nil {
+		w.err = fmt.Errorf("after %v: %w", time.Since(w.begin), fmt.Errorf(format, args...))
+	}
+}
+
+func (w *world) over() bool { return len(w.waiting()) == 0 }
+
+// waiting are those who keep asking and have not had their visit.
+func (w *world) waiting() (people []person) {
+	for _, p := range w.people {
+		if p.faithful() && !p.done {
+			people = append(people, *p)
+		}
+	}
+	return people
+}
+
+// turn lets a visitor do what is to be done now.
+func (w *world) turn(p *person) {
+	now := time.Now()
+	sinceArrival := now.Sub(p.arrived)
+	switch {
+	case p.done || now.Sub(w.begin) < p.arrives || w.engine(p) == nil:
+		return
+	case p.ticket == "":
+		w.hear(p, func(e *rig) (room.Answer, error) { return e.Enter(ctx, "shop", room.Visit{Key: p.key}) })
+	case !p.faithful() && sinceArrival >= p.silentFrom && sinceArrival < p.silentFrom+p.silentFor:
+		return
+	case !p.entered.IsZero() && now.Sub(p.entered) >= p.stays:
+		if p.leaves {
+			if err := w.engine(p).Leave(ctx, "shop", p.ticket, nowhere); err != nil && !errors.Is(err, room.ErrUnavailable) {
+				w.failf("%s leaves: %v", p.key, err)
+			} else if err != nil {
+				return
+			}
+		}
+		p.done = true
+	case now.Sub(p.asked) >= p.asks:
+		w.hear(p, func(e *rig) (room.Answer, error) { return e.Ask(ctx, "shop", p.ticket, nowhere) })
+	}
+}
+
+// engine is one that lives, another at each time; nil if there is none.
+func (w *world) engine(p *person) *rig {
+	at := int(time.Since(w.begin)/step) + len(p.key)
+	for i := range w.engines {
+		if e := w.engines[(at+i)%len(w.engines)]; e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// hear has a visitor ask, and checks what it is told.
+func (w *world) hear(p *person, ask func(*rig) (room.Answer, error)) {
+	e := w.engine(p)
+	if e == nil {
+		return
+	}
+	a, err := ask(e)
+	var gone *room.GoneError
+	switch {
+	case errors.Is(err, room.ErrUnavailable):
+		return
+	case errors.As(err, &gone):
+		p.done = true
+		// One who was let in without hearing of it has had the visit.
+		if p.faithful() && p.entered.IsZero() && gone.Reason != room.Expired {
+			w.failf("%s kept asking and lost the place: %v", p.key, err)
+		}
+		return
+	case err != nil:
+		w.failf("%s is told %v", p.key, err)
+		return
+	}
+	if p.ticket == "" {
+		p.arrived, p.number = time.Now(), a.ID
+	}
+	p.asked, p.ticket = time.Now(), a.Ticket
+	switch {
+	case a.State == room.Inside && p.entered.IsZero():
+		p.entered = time.Now()
+	case a.State == room.Waiting && (a.Position < 1 || p.position > 0 && a.Position > p.position):
+		w.failf("%s was at %d and is at %d", p.key, p.position, a.Position)
+	case a.State == room.Waiting:
+		p.position = a.Position
+		near := a.Position == 1 && w.settings.Mode == room.Teller
+		if near && a.NextPoll > w.settings.ClaimWindow/2 {
+			w.failf("%s is at the front and is to ask again in %v", p.key, a.NextPoll)
+		}
+	}
+}

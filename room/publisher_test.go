@@ -1,0 +1,138 @@
+package room_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/storetest"
+)
+
+// Publishing fails two times of three, in the middle of a batch. All events arrive
+// all the same, in order, also those of before a restart.
+func TestEventsArriveThoughPublishingFails(t *testing.T) {
+	book := &recorder{fail: func(call int) bool { return call%3 > 0 }}
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, storetest.NewMemory(), room.WithPublisher(book))
+		r.put("shop", teller(1))
+		a := r.enter("shop")
+		for range 2500 {
+			r.enter("shop")
+		}
+		r = r.restarted(room.WithPublisher(book))
+		if err := r.Leave(ctx, "shop", a.Ticket, nowhere); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Minute)
+		r.stop()
+	})
+	words := map[room.EventType]int{}
+	for _, n := range book.arrived(t) {
+		words[n.Type]++
+		if n.Room != "shop" || n.Generation == "" {
+			t.Fatalf("notice %+v", n)
+		}
+	}
+	// Some are called after the first left, and miss the turn; then all are skipped.
+	if words[room.VisitorEntered] != 2501 || words[room.VisitorLeft] != 1 || words[room.VisitorAbandoned] != 2500 || words[room.VisitorAdmitted] != words[room.VisitorMissed]+1 {
+		t.Errorf("events %v", words)
+	}
+}
+
+// A publisher that panics is one that fails.
+func TestAPublisherMayPanic(t *testing.T) {
+	book := new(recorder)
+	panics := publisherFunc(func(ctx context.Context, notices []room.Notice) error {
+		if book.count() == 0 {
+			_ = book.Publish(ctx, notices[:0])
+			if book.calls < 3 {
+				panic("oh")
+			}
+		}
+		return book.Publish(ctx, notices)
+	})
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		r.put("shop", teller(1))
+		r.enter("shop")
+		time.Sleep(10 * time.Second)
+		if got := len(book.arrived(t)); got != 2 {
+			t.Errorf("%d events arrived, want 2", got)
+		}
+		if !strings.Contains(r.log.String(), "the publisher panicked") {
+			t.Error("the panic was not logged")
+		}
+	}, room.WithPublisher(panics))
+}
+
+type publisherFunc func(context.Context, []room.Notice) error
+
+func (f publisherFunc) Publish(ctx context.Context, notices []room.Notice) error {
+	return f(ctx, notices)
+}
+
+// Of three instances one publishes; when it is stopped another takes over at once,
+// and when it is gone without a word, after some seconds. Nothing comes twice.
+func TestOneInstancePublishes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewMemory()
+		books := [3]recorder{}
+		var rigs [3]*rig
+		for i := range rigs {
+			rigs[i] = newRig(t, store, room.WithPublisher(&books[i]))
+			time.Sleep(time.Second) // the first one takes the lease
+		}
+		rigs[0].put("shop", teller(100))
+		enter := func(r *rig) {
+			for range 10 {
+				r.enter("shop")
+				time.Sleep(200 * time.Millisecond)
+			}
+			time.Sleep(4 * time.Second)
+		}
+		counts := func() [3]int { return [3]int{books[0].count(), books[1].count(), books[2].count()} }
+		enter(rigs[1])
+		if got, want := counts(), [3]int{20, 0, 0}; got != want {
+			t.Errorf("published %v, want %v", got, want)
+		}
+		rigs[0].stop()
+		enter(rigs[2])
+		first := counts()
+		if first[0] != 20 || first[1]+first[2] != 20 || first[1]*first[2] != 0 {
+			t.Errorf("published %v, want 20, and 20 by one of the others", first)
+		}
+		// Somebody else holds the lease, and does not publish.
+		if ok, err := store.Lease(ctx, "publisher", "a ghost", 10*time.Second); ok || err != nil {
+			t.Errorf("the lease is free: %v, %v", ok, err)
+		}
+		rigs[1].stop()
+		rigs[2].stop()
+		if ok, err := store.Lease(ctx, "publisher", "a ghost", 10*time.Second); !ok || err != nil {
+			t.Errorf("the lease was not given back: %v, %v", ok, err)
+		}
+		late := newRig(t, store, room.WithPublisher(&books[0]))
+		late.enter("shop")
+		time.Sleep(9 * time.Second)
+		if got := counts(); got != first {
+			t.Errorf("published %v while somebody else had the lease, want %v", got, first)
+		}
+		time.Sleep(5 * time.Second)
+		if got := books[0].count(); got != 22 {
+			t.Errorf("published %d, want 22: the lease has ended", got)
+		}
+		late.stop()
+	})
+}
+
+// Without a publisher no events are kept.
+func TestWithoutPublisherNoEventsAreKept(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		r.put("shop", teller(1))
+		r.enter("shop")
+		if events, err := r.store.Events(ctx, "shop", 0, 10); err != nil || len(events) != 0 {
+			t.Errorf("Events() = %v, %v; want none", events, err)
+		}
+	})
+}

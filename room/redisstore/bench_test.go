@@ -1,0 +1,156 @@
+package redisstore_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-project/sluice/redistest"
+	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/redisstore"
+)
+
+// shop returns a store with a room, and terms for it that call nobody.
+func shop(t testing.TB, server *redistest.Server) (*redisstore.Store, room.Terms) {
+	t.Helper()
+	store := open(t, redisstore.Options{URL: server.URL()})
+	terms := room.Terms{
+		Room: "shop", MaxWaiting: 10_000_000, TTL: 10 * time.Minute, Sliding: true, Claim: 10 * time.Second,
+		Abandon: 2 * time.Minute, Grace: 24 * time.Hour, Away: 10 * time.Second, Events: 0,
+	}
+	var err error
+	if terms.Revision, err = store.PutRoom(t.Context(), terms.Room, []byte("{}"), 0); err != nil {
+		t.Fatal(err)
+	}
+	return store, terms
+}
+
+// fill lets visitors enter from many goroutines; with keys, each has one.
+func fill(t testing.TB, store *redisstore.Store, terms room.Terms, visitors int, keyed bool) {
+	t.Helper()
+	const goroutines = 64
+	var group sync.WaitGroup
+	for g := range goroutines {
+		group.Go(func() {
+			random := rand.New(rand.NewPCG(1, uint64(g)))
+			for range (visitors + g) / goroutines {
+				var arrival room.Arrival
+				for i := range arrival.Key {
+					if keyed {
+						arrival.Key[i] = byte(random.Uint32())
+					}
+				}
+				if _, err := store.Enter(context.Background(), terms, arrival); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// info returns a number that INFO tells.
+func info(t testing.TB, server *redistest.Server, name string) float64 {
+	t.Helper()
+	for line := range strings.Lines(server.Cli("INFO", "everything")) {
+		if text, found := strings.CutPrefix(strings.TrimSpace(line), name+":"); found {
+			n, err := strconv.ParseFloat(text, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	t.Fatalf("INFO does not tell %s", name)
+	return 0
+}
+
+// benchmark runs move from many goroutines on a line of 100,000, of 1,000,000 with
+// SLUICE_LONG, and says beside how long one takes how long Redis was busy with it.
+func benchmark(b *testing.B, prepare func(*redisstore.Store, *room.Terms), move func(*redisstore.Store, room.Terms, int64) error) {
+	waiting := 100_000
+	if os.Getenv("SLUICE_LONG") != "" {
+		waiting = 1_000_000
+	}
+	server := redistest.Start(b, redistest.Options{})
+	store, terms := shop(b, server)
+	began := time.Now()
+	fill(b, store, terms, waiting, false)
+	b.Logf("%d visitors entered in %v; Redis uses %.0f MiB", waiting, time.Since(began), info(b, server, "used_memory")/(1<<20))
+	if prepare != nil {
+		prepare(store, &terms)
+	}
+	busy := info(b, server, "used_cpu_user_main_thread") + info(b, server, "used_cpu_sys_main_thread")
+	b.SetParallelism(64)
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if err := move(store, terms, 1+rand.Int64N(int64(waiting))); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+	b.StopTimer()
+	busy = info(b, server, "used_cpu_user_main_thread") + info(b, server, "used_cpu_sys_main_thread") - busy
+	b.ReportMetric(busy*1e6/float64(b.N), "redis-µs/op")
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "ops/s")
+}
+
+func BenchmarkAskWaiting(b *testing.B) {
+	benchmark(b, nil, func(s *redisstore.Store, terms room.Terms, n int64) error {
+		_, err := s.Ask(context.Background(), terms, []int64{n}, true)
+		return err
+	})
+}
+
+func BenchmarkAskHundredWaiting(b *testing.B) {
+	benchmark(b, nil, func(s *redisstore.Store, terms room.Terms, n int64) error {
+		numbers := make([]int64, 100)
+		for i := range numbers {
+			numbers[i] = n + int64(i)
+		}
+		_, err := s.Ask(context.Background(), terms, numbers, false)
+		return err
+	})
+}
+
+func BenchmarkAskInside(b *testing.B) {
+	prepare := func(s *redisstore.Store, terms *room.Terms) {
+		terms.Capacity = 1_000
+		if _, err := s.Expire(context.Background(), *terms); err != nil {
+			b.Fatal(err)
+		}
+		for n := range int64(1_000) {
+			if _, err := s.Ask(context.Background(), *terms, []int64{n + 1}, true); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	benchmark(b, prepare, func(s *redisstore.Store, terms room.Terms, n int64) error {
+		_, err := s.Ask(context.Background(), terms, []int64{1 + n%1_000}, true)
+		return err
+	})
+}
+
+func BenchmarkEnter(b *testing.B) {
+	benchmark(b, nil, func(s *redisstore.Store, terms room.Terms, _ int64) error {
+		_, err := s.Enter(context.Background(), terms, room.Arrival{})
+		return err
+	})
+}
+
+func BenchmarkEnterAndLeave(b *testing.B) {
+	benchmark(b, nil, func(s *redisstore.Store, terms room.Terms, _ int64) error {
+		p, err := s.Enter(context.Background(), terms, room.Arrival{})
+		if err == nil {
+			_, err = s.Leave(context.Background(), terms, p.Number, room.Left)
+		}
+		return err
+	})
+}

@@ -1,0 +1,55 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-project/sluice/redistest"
+	"github.com/sluice-project/sluice/room/redisstore"
+	"github.com/sluice-project/sluice/room/storetest"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// open opens a store, and closes it with the test.
+func open(t testing.TB, options redisstore.Options) *redisstore.Store {
+	t.Helper()
+	if options.Logger == nil {
+		options.Logger = quiet
+	}
+	store, err := redisstore.Open(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return store
+}
+
+// harness opens stores side by side on one server: each has a prefix and a clock of
+// its own.
+func harness(server *redistest.Server) storetest.Harness {
+	var stores atomic.Int64
+	return storetest.Harness{Open: func(t testing.TB) storetest.Opened {
+		var offset atomic.Int64
+		store := open(t, redisstore.Options{
+			URL: server.URL(), Prefix: fmt.Sprintf("test%d:", stores.Add(1)),
+			ClockOffset: func() time.Duration { return time.Duration(offset.Load()) },
+		})
+		return storetest.Opened{Store: store, Advance: func(d time.Duration) { offset.Add(int64(d)) }}
+	}}
+}
+
+func TestConformance(t *testing.T) {
+	storetest.Run(t, harness(redistest.Start(t, redistest.Options{})))
+}
+
+func TestModel(t *testing.T) {
+	storetest.RunModel(t, harness(redistest.Start(t, redistest.Options{})))
+}

@@ -1,0 +1,107 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/rueidis"
+)
+
+// parameters are what a URL may set beside the address.
+var parameters = []string{"addr", "db", "master_set", "client_name", "protocol", "skip_verify"}
+
+func parseURL(text string) (rueidis.ClientOption, error) {
+	parsed, err := url.Parse(text)
+	if err != nil {
+		// What url.Parse says holds the text, and with it the password.
+		return rueidis.ClientOption{}, errors.New("the URL of Redis is not a URL: redis://user:password@host:6379/0 is one")
+	}
+	if parsed.Scheme != "unix" && strings.Contains(parsed.EscapedPath()+parsed.RawQuery+parsed.EscapedFragment(), "@") {
+		return rueidis.ClientOption{}, errors.New("the URL of Redis has an @ behind its host: in a user or password, write / as %2F, ? as %3F, # as %23 and @ as %40")
+	}
+	for name := range parsed.Query() {
+		if !slices.Contains(parameters, name) {
+			return rueidis.ClientOption{}, fmt.Errorf("the URL of Redis has the parameter %q: there are %s", name, strings.Join(parameters, ", "))
+		}
+	}
+	options, err := rueidis.ParseURL(text)
+	if err != nil {
+		return options, fmt.Errorf("the URL of Redis: %w", err)
+	}
+	options.Dialer.Timeout = CallTimeout
+	options.ConnWriteTimeout = CallTimeout
+	options.DisableCache = true // nothing is cached here, so the server need not track keys
+	options.Sentinel.TopologyRefreshInterval = topologyInterval
+	options.ClusterOption.ShardsRefreshInterval = topologyInterval
+	if options.Sentinel.MasterSet != "" {
+		// Sentinels are asked as the server is: they have the same users and TLS.
+		options.Sentinel.Username, options.Sentinel.Password = options.Username, options.Password
+		options.Sentinel.TLSConfig, options.Sentinel.Dialer = options.TLSConfig, options.Dialer
+	}
+	if options.ClientName == "" {
+		options.ClientName = "sluice"
+	}
+	return options, nil
+}
+
+// check refuses servers that could not keep rooms, and warns of those that may lose
+// them.
+func (s *Store) check(ctx context.Context) error {
+	nodes := s.client.Nodes()
+	for address, node := range nodes {
+		info, err := call(ctx, s, func(ctx context.Context) (string, error) {
+			return node.Do(ctx, node.B().Info().Section("server", "memory", "persistence", "replication").Build()).ToString()
+		})
+		if err != nil {
+			return fmt.Errorf("redis at %s: %w", address, err)
+		}
+		if err := s.checkNode(address, parseInfo(info)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) checkNode(address string, info map[string]string) error {
+	version := info["redis_version"]
+	major, _, _ := strings.Cut(version, ".")
+	if n, err := strconv.Atoi(major); err != nil || n < 7 {
+		return fmt.Errorf("redis at %s has version %q: Redis 7, or Valkey, is needed", address, version)
+	}
+	if policy := info["maxmemory_policy"]; policy != "noeviction" {
+		return fmt.Errorf("redis at %s has maxmemory-policy %q: it would evict people from the line: "+
+			"set it to noeviction (CONFIG SET maxmemory-policy noeviction, and in its configuration file)", address, policy)
+	}
+	if info["role"] == "master" && info["aof_enabled"] != "1" {
+		s.logger.Warn("this Redis has no append-only file: when it ends, all places since its last snapshot are lost; set appendonly yes",
+			slog.String("address", address))
+	}
+	return nil
+}
+
+// parseInfo reads what INFO answers: lines of name:value, and headings.
+func parseInfo(text string) map[string]string {
+	info := map[string]string{}
+	for line := range strings.SplitSeq(text, "\n") {
+		if name, value, found := strings.Cut(strings.TrimSpace(line), ":"); found {
+			info[name] = value
+		}
+	}
+	return info
+}
+
+// finishRemovals goes on with rooms whose removal was cut short. What it does not come
+// to takes memory only, and is gone on with by the next RemoveRoom or Open.
+func (s *Store) finishRemovals(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
+	defer cancel()
+	if err := s.sweep(ctx); err != nil {
+		s.logger.Warn("what removed rooms held could not be removed yet", slog.Any("error", err))
+	}
+}

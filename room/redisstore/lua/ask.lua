@@ -1,0 +1,49 @@
+-- Ask: where visitors are, after noting that each asked. It may come again if its
+-- answer was lost: it then finds who claimed inside.
+--
+-- ARGV[3] 1: who is called claims   ARGV[4] the pass's ttl, in ms   ARGV[5] 1: passes slide
+-- ARGV[6] and on: numbers
+local claim, ttl, sliding = ARGV[3] == '1', tonumber(ARGV[4]), ARGV[5] == '1'
+local answer = {OK, now}
+
+-- Nearly all who ask are in the line or inside: these two take the shortest way.
+local aside = call('ZCARD', ASIDE) > 0
+
+local function inLine(number, member, rank)
+  call('HSET', bucketOf('asked', number), fieldOf(number), now)
+  local score, byLot = number, 0
+  if drawn then
+    score = call('ZSCORE', LINE, member)
+    byLot = tonumber(score) < 0 and 1 or 0
+  end
+  if aside then rank = rank + before(ASIDE, score, member) end
+  local n = #answer
+  answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4], answer[n + 5], answer[n + 6] = WAITING, rank, byLot, 0, 0, 0
+end
+
+local function inside(number, member, ends)
+  if sliding then
+    ends = now + ttl
+    call('ZADD', INSIDE, ends, member)
+  end
+  local since, _, _, byLot = visitOf(number)
+  local n = #answer
+  answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4], answer[n + 5], answer[n + 6] =
+    INSIDE_STATE, 0, byLot, tonumber(ends), since, 0
+end
+
+for i = 6, #ARGV do
+  local number = ARGV[i]
+  local member = memberOf(number)
+  local rank = call('ZRANK', LINE, member)
+  local ends = not rank and call('ZSCORE', INSIDE, member)
+  if rank then
+    inLine(number, member, rank)
+  elseif ends then
+    inside(number, member, ends)
+  else
+    asked(number, claim, ttl, sliding)
+    placeOf(answer, number)
+  end
+end
+return answer

@@ -1,0 +1,10 @@
+-- Leave: a visitor is gone, and the line moves. If the answer is lost, the same call
+-- again finds the visitor gone and does nothing.
+--
+-- ARGV[11] tick; not 0: nobody is called here   ARGV[12] the number   ARGV[13] the reason
+local answer = {OK, now}
+if placeOf(answer, ARGV[12]) == GONE then return answer end
+depart(ARGV[12], tonumber(ARGV[13]))
+callNow(tonumber(ARGV[11]))
+save()
+return answer

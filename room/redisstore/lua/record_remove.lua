@@ -1,0 +1,12 @@
+-- Takes a room's record out of the index of rooms, and notes that what it held is to be
+-- removed. Again is harmless.
+--
+-- KEYS[1] the index   KEYS[2] what is to be removed: "birth name"   ARGV[1] name
+local call = redis.call
+local entry = call('HGET', KEYS[1], ARGV[1])
+if entry then
+  local _, birth = entry:match('^(%d+) (%d+) ')
+  call('SADD', KEYS[2], birth .. ' ' .. ARGV[1])
+  call('HDEL', KEYS[1], ARGV[1])
+end
+return 0

@@ -1,0 +1,19 @@
+-- Renew: a fixed pass lasts ttl from now, a bounded number of times. If the answer is
+-- lost, the same call again counts as another renewal.
+--
+-- ARGV[3] the number   ARGV[4] the pass's ttl, in ms   ARGV[5] 1: passes slide
+-- ARGV[6] how often a pass may be renewed
+local number, status = ARGV[3], OK
+local member = memberOf(number)
+if call('ZSCORE', INSIDE, member) then
+  local since, tick, renewals, byLot = visitOf(number)
+  if ARGV[5] == '1' or renewals >= tonumber(ARGV[6]) then
+    status = NOT_RENEWABLE
+  else
+    keepVisit(number, since, tick, renewals + 1, byLot)
+    call('ZADD', INSIDE, now + tonumber(ARGV[4]), member)
+  end
+end
+local answer = {status, now}
+placeOf(answer, number)
+return answer

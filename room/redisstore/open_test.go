@@ -1,0 +1,115 @@
+package redisstore_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/sluice-project/sluice/redistest"
+	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/redisstore"
+)
+
+func TestOpenRefuses(t *testing.T) {
+	evicting := redistest.Start(t, redistest.Options{Args: []string{"--maxmemory-policy", "allkeys-lru"}})
+	locked := redistest.Start(t, redistest.Options{Args: []string{"--requirepass", "correct"}})
+	down := redistest.Start(t, redistest.Options{})
+	down.Kill()
+	tests := []struct {
+		name, url, prefix string
+		unavailable       bool
+		says              []string
+	}{
+		{name: "a server that evicts", url: evicting.URL(), says: []string{"allkeys-lru", "set it to noeviction"}},
+		{name: "a wrong password", url: strings.Replace(locked.URL(), "//", "//:swordfish@", 1), says: []string{"WRONGPASS"}},
+		{name: "no password", url: locked.URL(), says: []string{"NOAUTH"}},
+		{name: "no server", url: down.URL(), unavailable: true, says: []string{"connection refused"}},
+		{name: "another protocol", url: "http://127.0.0.1:6379", says: []string{"http"}},
+		{name: "no URL", url: "redis://:swordfish@[::1", says: []string{"redis://user:password@host"}},
+		{name: "an unknown parameter", url: "redis://:swordfish@127.0.0.1/?max_retires=3", says: []string{"max_retires", "master_set"}},
+		{name: "a prefix with a hash tag", url: evicting.URL(), prefix: "a{b}", says: []string{"hash tag"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			store, err := redisstore.Open(t.Context(), redisstore.Options{URL: test.url, Prefix: test.prefix, Logger: quiet})
+			if err == nil {
+				t.Fatal(errors.Join(errors.New("it opens"), store.Close()))
+			}
+			if errors.Is(err, room.ErrUnavailable) != test.unavailable {
+				t.Errorf("%v: is it ErrUnavailable: %v, want %v", err, !test.unavailable, test.unavailable)
+			}
+			for _, part := range test.says {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("the error is %q, want it to say %q", err, part)
+				}
+			}
+			if strings.Contains(err.Error(), "swordfish") {
+				t.Errorf("the error tells the password: %v", err)
+			}
+		})
+	}
+}
+
+func TestOpenWarnsOfAServerThatForgets(t *testing.T) {
+	for persist, want := range map[redistest.Persist]bool{redistest.Nothing: true, redistest.Always: false, redistest.EverySecond: false} {
+		var log bytes.Buffer
+		server := redistest.Start(t, redistest.Options{Persist: persist})
+		open(t, redisstore.Options{URL: server.URL(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if got := strings.Contains(log.String(), "appendonly"); got != want {
+			t.Errorf("persist %q: the log is %q; a warning: %v, want %v", persist, log.String(), got, want)
+		}
+	}
+}
+
+// The user of docs/room/redis.md can do all that the store does.
+func TestAUserWithFewRights(t *testing.T) {
+	server := redistest.Start(t, redistest.Options{})
+	server.Cli("ACL", "SETUSER", "sluice", "on", ">secret", "~sluice:*", "+@read", "+@write", "+@scripting", "+@connection", "+info", "+time")
+	server.Cli("ACL", "SETUSER", "default", "off")
+	store := open(t, redisstore.Options{URL: strings.Replace(server.URL(), "//", "//sluice:secret@", 1)})
+	terms := room.Terms{Room: "shop", MaxWaiting: 10, Capacity: 1, Events: 10}
+	var err error
+	if terms.Revision, err = store.PutRoom(t.Context(), "shop", []byte("{}"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Enter(t.Context(), terms, room.Arrival{Key: room.Key{1}}); err != nil {
+		t.Error(err)
+	}
+	if _, err := store.Expire(t.Context(), terms); err != nil {
+		t.Error(err)
+	}
+	if events, err := store.Events(t.Context(), "shop", 0, 10); err != nil || len(events) == 0 {
+		t.Errorf("%d events, %v", len(events), err)
+	}
+	if _, err := store.Now(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := store.RemoveRoom(t.Context(), "shop"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAUnixSocketAndADatabase(t *testing.T) {
+	socket := t.TempDir() + "/s"
+	server := redistest.Start(t, redistest.Options{Args: []string{"--unixsocket", socket}})
+	store := open(t, redisstore.Options{URL: "unix://" + socket + "?db=3", Prefix: "other:"})
+	if _, err := store.PutRoom(t.Context(), "shop", []byte("{}"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if got := server.Cli("-n", "3", "KEYS", "other:{shop}*"); got != "other:{shop}" {
+		t.Errorf("database 3 holds %q", got)
+	}
+}
+
+func TestTheEndOfTheCallersContextIsTheCallers(t *testing.T) {
+	store, terms := shop(t, redistest.Start(t, redistest.Options{}))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := store.Ask(ended, terms, []int64{1}, true)
+	if !errors.Is(err, context.Canceled) || errors.Is(err, room.ErrUnavailable) {
+		t.Errorf("error is %v, want only that the context was canceled", err)
+	}
+}

@@ -1,0 +1,146 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sluice-project/sluice/room"
+)
+
+// roomKey is the room's hash, and what its other keys begin with. Names hold no
+// upper case, so no room has the hash tag of the index.
+func (s *Store) roomKey(name string) string { return s.prefix + "{" + name + "}" }
+
+func (s *Store) removingKey(name string) string { return s.roomKey(name) + ":removing" }
+
+func (s *Store) indexKey(what string) string { return s.prefix + "{ROOMS}:" + what }
+
+// entry is a room's record in the index: "revision birth record".
+type entry struct {
+	revision, birth, data string
+}
+
+func parseEntry(text string) (*entry, error) {
+	parts := strings.SplitN(text, " ", 3)
+	if len(parts) != 3 {
+		return nil, fmt.Errorf("redis: a record of the index of rooms begins with %.40q", text)
+	}
+	return &entry{parts[0], parts[1], parts[2]}, nil
+}
+
+// Rooms is room.Store's.
+func (s *Store) Rooms(ctx context.Context) ([]room.Record, error) {
+	entries, err := call(ctx, s, func(ctx context.Context) (map[string]string, error) {
+		return s.client.Do(ctx, s.client.B().Hgetall().Key(s.indexKey("records")).Build()).AsStrMap()
+	})
+	if err != nil {
+		return nil, err
+	}
+	records := make([]room.Record, 0, len(entries))
+	for name, text := range entries {
+		e, err := parseEntry(text)
+		if err != nil {
+			return nil, err
+		}
+		revision, err := strconv.ParseUint(e.revision, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("redis: the record of room %s: %w", name, err)
+		}
+		records = append(records, room.Record{Name: name, Data: []byte(e.data), Revision: revision})
+	}
+	slices.SortFunc(records, func(a, b room.Record) int { return strings.Compare(a.Name, b.Name) })
+	return records, nil
+}
+
+// entry returns a room's record, nil if there is none.
+func (s *Store) entry(ctx context.Context, name string) (*entry, error) {
+	text, err := call(ctx, s, func(ctx context.Context) (string, error) {
+		text, err := s.client.Do(ctx, s.client.B().Hget().Key(s.indexKey("records")).Field(name).Build()).ToString()
+		if rueidis.IsRedisNil(err) {
+			return "", nil
+		}
+		return text, err
+	})
+	if err != nil || text == "" {
+		return nil, err
+	}
+	return parseEntry(text)
+}
+
+// PutRoom is room.Store's. The record is put first, which decides, and then the room's
+// hash is raised to it; a process that ends in between leaves that to the next move.
+func (s *Store) PutRoom(ctx context.Context, name string, record []byte, revision uint64) (uint64, error) {
+	keys := []string{s.indexKey("records"), s.indexKey("revision")}
+	args := []string{name, rueidis.BinaryString(record), strconv.FormatUint(revision, 10), strconv.Itoa(room.MaxRooms)}
+	answer, err := exec(ctx, s, recordPutScript, keys, args, rueidis.RedisResult.AsIntSlice)
+	switch {
+	case err != nil:
+		return 0, err
+	case len(answer) == 1 && answer[0] == 1:
+		return 0, room.ErrConflict
+	case len(answer) == 1 && answer[0] == 2:
+		return 0, room.ErrTooManyRooms
+	case len(answer) != 3:
+		return 0, fmt.Errorf("redis: the script %s answers %d", recordPutScript.name, answer)
+	}
+	put := &entry{revision: number(answer[1]), birth: number(answer[2])}
+	if err := s.putHash(ctx, name, put); err != nil {
+		return 0, err
+	}
+	return uint64(answer[1]), nil
+}
+
+// putHash raises a room's hash to its record.
+func (s *Store) putHash(ctx context.Context, name string, e *entry) error {
+	_, err := exec(ctx, s, roomPutScript, []string{s.roomKey(name), s.removingKey(name)}, []string{e.revision, e.birth}, asInt)
+	return err
+}
+
+// RemoveRoom is room.Store's. The room is gone when its record is; what it held is
+// removed in steps, and if they are cut short, by the next RemoveRoom or Open.
+func (s *Store) RemoveRoom(ctx context.Context, name string) error {
+	keys := []string{s.indexKey("records"), s.indexKey("removing")}
+	if _, err := exec(ctx, s, recordRemoveScript, keys, []string{name}, asInt); err != nil {
+		return err
+	}
+	return s.sweep(ctx)
+}
+
+// sweep removes what rooms held that were removed.
+func (s *Store) sweep(ctx context.Context) error {
+	pending, err := call(ctx, s, func(ctx context.Context) ([]string, error) {
+		return s.client.Do(ctx, s.client.B().Smembers().Key(s.indexKey("removing")).Build()).AsStrSlice()
+	})
+	if err != nil {
+		return err
+	}
+	var failures []error
+	for _, item := range pending {
+		failures = append(failures, s.sweepRoom(ctx, item))
+	}
+	return errors.Join(failures...)
+}
+
+// sweepRoom removes what one room held, "birth name".
+func (s *Store) sweepRoom(ctx context.Context, item string) error {
+	birth, name, _ := strings.Cut(item, " ")
+	for {
+		more, err := exec(ctx, s, roomRemoveScript, []string{s.roomKey(name), s.removingKey(name)}, []string{birth}, asInt)
+		if err != nil {
+			return err
+		}
+		if more == 0 {
+			break
+		}
+	}
+	_, err := call(ctx, s, func(ctx context.Context) (int64, error) {
+		return s.client.Do(ctx, s.client.B().Srem().Key(s.indexKey("removing")).Member(item).Build()).AsInt64()
+	})
+	return err
+}

@@ -1,0 +1,172 @@
+package redisstore_test
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/sluice-project/sluice/redistest"
+	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/redisstore"
+)
+
+// keysOf returns all keys of a server.
+func keysOf(server *redistest.Server) []string {
+	keys := strings.Fields(server.Cli("KEYS", "*"))
+	slices.Sort(keys)
+	return keys
+}
+
+var indexOnly = []string{"sluice:{ROOMS}:revision"}
+
+// busyRoom makes a room in which everything happened that makes keys.
+func busyRoom(t *testing.T, store *redisstore.Store, terms room.Terms) {
+	t.Helper()
+	terms.Events = 100
+	fill(t, store, terms, 1_500, true)
+	terms.Capacity = 50
+	if _, err := store.Expire(t.Context(), terms); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Ask(t.Context(), terms, []int64{1, 2, 3}, true); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int64{1, 50, 1_200} {
+		if _, err := store.Leave(t.Context(), terms, n, room.Left); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestRemoveRoomLeavesNoKeys(t *testing.T) {
+	server := redistest.Start(t, redistest.Options{})
+	store, terms := shop(t, server)
+	busyRoom(t, store, terms)
+	if n := len(keysOf(server)); n < 100 {
+		t.Fatalf("only %d keys before", n)
+	}
+	if err := store.RemoveRoom(t.Context(), "shop"); err != nil {
+		t.Fatal(err)
+	}
+	if got := keysOf(server); !slices.Equal(got, indexOnly) {
+		t.Errorf("%d keys are left: %.300q", len(got), got)
+	}
+}
+
+func TestARemovalThatWasCutShortIsFinished(t *testing.T) {
+	server := redistest.Start(t, redistest.Options{})
+	store, terms := shop(t, server)
+	busyRoom(t, store, terms)
+	// What the first script of RemoveRoom does, and no more.
+	birth := server.Cli("HGET", "sluice:{shop}", "birth")
+	server.Cli("SADD", "sluice:{ROOMS}:removing", birth+" shop")
+	server.Cli("HDEL", "sluice:{ROOMS}:records", "shop")
+
+	revision, err := store.PutRoom(t.Context(), "shop", []byte("{}"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Enter(t.Context(), terms, room.Arrival{}); !errors.Is(err, room.ErrStale) {
+		t.Errorf("entering the room of before: %v, want ErrStale", err)
+	}
+	terms.Revision = revision
+	if p, err := store.Enter(t.Context(), terms, room.Arrival{}); err != nil || p.Number != 1 || p.Ahead != 0 {
+		t.Errorf("entering the new room: %+v, %v; want its first visitor", p, err)
+	}
+	open(t, redisstore.Options{URL: server.URL()})
+	for _, key := range keysOf(server) {
+		if strings.Contains(key, birth) || strings.HasSuffix(key, "removing") {
+			t.Errorf("%s is left of the room of before", key)
+		}
+	}
+	if s, err := store.Status(t.Context(), "shop"); err != nil || s.Waiting != 1 {
+		t.Errorf("status is %+v, %v", s, err)
+	}
+}
+
+// A process that ends between the two scripts of PutRoom has put the room.
+func TestAPutThatWasCutShortIsFinishedByTheNextMove(t *testing.T) {
+	server := redistest.Start(t, redistest.Options{})
+	store, terms := shop(t, server)
+	hash := server.Cli("HGET", "sluice:{shop}", "revision")
+	newer, err := store.PutRoom(t.Context(), "shop", []byte("{}"), terms.Revision)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Cli("HSET", "sluice:{shop}", "revision", hash)
+	older := terms
+	terms.Revision = newer
+	if _, err := store.Enter(t.Context(), terms, room.Arrival{}); err != nil {
+		t.Errorf("with the new revision: %v", err)
+	}
+	if _, err := store.Enter(t.Context(), older, room.Arrival{}); !errors.Is(err, room.ErrStale) {
+		t.Errorf("with the old revision: %v, want ErrStale", err)
+	}
+	server.Cli("DEL", "sluice:{shop}")
+	if s, err := store.Status(t.Context(), "shop"); err != nil || s.Entered != 0 {
+		t.Errorf("of a room that was put only in the index: %+v, %v", s, err)
+	}
+	if _, err := store.Events(t.Context(), "none", 0, 1); !errors.Is(err, room.ErrNoRoom) {
+		t.Errorf("events of no room: %v", err)
+	}
+}
+
+func TestAClearThatWasCutShortIsFinishedByExpire(t *testing.T) {
+	server := redistest.Start(t, redistest.Options{})
+	store, terms := shop(t, server)
+	terms.Capacity = 3
+	fill(t, store, terms, 5, false)
+	server.Cli("HSET", "sluice:{shop}", "clearing", "1")
+	if p, err := store.Leave(t.Context(), terms, 1, room.Left); err != nil || p.State != room.Inside {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	if s, err := store.Status(t.Context(), "shop"); err != nil || s.Inside != 2 {
+		t.Errorf("while a clear is under way somebody is called: %+v, %v", s, err)
+	}
+	if due, err := store.Expire(t.Context(), terms); err != nil || due.More {
+		t.Fatalf("%+v, %v", due, err)
+	}
+	s, err := store.Status(t.Context(), "shop")
+	if err != nil || s.Inside != 2 || s.Called != 2 || s.Waiting != 0 {
+		t.Errorf("after Expire: %+v, %v; want the two who waited called", s, err)
+	}
+}
+
+func TestALargeBatchIsCalledInSteps(t *testing.T) {
+	store, terms := shop(t, redistest.Start(t, redistest.Options{}))
+	fill(t, store, terms, 3_000, false)
+	now, err := store.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	terms.Capacity, terms.Calls, terms.Tick = 1_000_000, 2_500, now.UnixMilli()
+	steps := 0
+	for more := true; more; steps++ {
+		due, err := store.Expire(t.Context(), terms)
+		if err != nil || steps > 10 {
+			t.Fatalf("step %d: %v", steps, err)
+		}
+		more = due.More
+	}
+	if s, err := store.Status(t.Context(), "shop"); err != nil || s.Called != 2_500 || steps < 3 {
+		t.Errorf("after %d steps: %+v, %v; want 2,500 called in at least 3", steps, s, err)
+	}
+}
+
+// The design promises 229 MiB for a million: 240 bytes each.
+func TestMemoryOfWhoWaits(t *testing.T) {
+	for keyed, visitors := range map[bool]int{false: 20_000, true: 50_000} {
+		want := map[bool]float64{false: 140, true: 240}[keyed]
+		server := redistest.Start(t, redistest.Options{})
+		store, terms := shop(t, server)
+		before := info(t, server, "used_memory")
+		fill(t, store, terms, visitors, keyed)
+		each := (info(t, server, "used_memory") - before) / float64(visitors)
+		t.Logf("keyed %s: %.0f bytes for each visitor who waits", strconv.FormatBool(keyed), each)
+		if each > want {
+			t.Errorf("keyed %v: %.0f bytes for each visitor who waits, want at most %.0f", keyed, each, want)
+		}
+	}
+}

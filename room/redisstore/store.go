@@ -1,0 +1,160 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sluice-project/sluice/room"
+)
+
+// DefaultPrefix begins the names of all keys.
+const DefaultPrefix = "sluice:"
+
+// Bounds of calls.
+const (
+	// CallTimeout is how long one exchange with Redis may take, connecting included.
+	CallTimeout = 2 * time.Second
+	// sweepTimeout is how long Open goes on with removals that did not end.
+	sweepTimeout = 10 * time.Second
+	// topologyInterval is how often sentinels and clusters are asked who is the master.
+	topologyInterval = 5 * time.Second
+)
+
+// Options say where Redis is, and how it is used.
+type Options struct {
+	// URL is redis://[user:password@]host[:6379][/database], rediss:// for TLS, or
+	// unix:///path. More nodes of a cluster are ?addr=host:port, again and again. With
+	// ?master_set=name the addresses are those of sentinels. Required.
+	URL string
+	// Prefix begins the names of all keys. Default DefaultPrefix. It must not hold "{".
+	Prefix string
+	// Logger is told of what is risky about the server. Default slog.Default.
+	Logger *slog.Logger
+	// ClockOffset is added to the server's clock, so that tests need not wait for it.
+	ClockOffset func() time.Duration
+}
+
+// Store is a room.Store on Redis or Valkey.
+type Store struct {
+	client rueidis.Client
+	prefix string
+	logger *slog.Logger
+	offset func() time.Duration
+
+	closed  atomic.Bool
+	closing sync.Once
+}
+
+var _ room.Store = (*Store)(nil)
+
+// Open connects to the server, and refuses one that is too old or may evict keys. It
+// fails with room.ErrUnavailable if no server answers.
+func Open(ctx context.Context, options Options) (*Store, error) {
+	if strings.Contains(options.Prefix, "{") {
+		return nil, fmt.Errorf("the prefix %q holds \"{\": Redis Cluster would take it for a hash tag", options.Prefix)
+	}
+	clientOptions, err := parseURL(options.URL)
+	if err != nil {
+		return nil, err
+	}
+	client, err := rueidis.NewClient(clientOptions)
+	if err != nil {
+		return nil, wrap(ctx, err)
+	}
+	s := &Store{client: client, prefix: options.Prefix, logger: options.Logger, offset: options.ClockOffset}
+	if s.prefix == "" {
+		s.prefix = DefaultPrefix
+	}
+	if s.logger == nil {
+		s.logger = slog.Default()
+	}
+	if s.offset == nil {
+		s.offset = func() time.Duration { return 0 }
+	}
+	if err := s.check(ctx); err != nil {
+		client.Close()
+		return nil, err
+	}
+	s.finishRemovals(ctx)
+	return s, nil
+}
+
+// Close is room.Store's. What was answered is as durable as the server makes it.
+func (s *Store) Close() error {
+	s.closing.Do(func() {
+		s.closed.Store(true)
+		s.client.Close()
+	})
+	return nil
+}
+
+// Now is room.Store's.
+func (s *Store) Now(ctx context.Context) (time.Time, error) {
+	parts, err := call(ctx, s, func(ctx context.Context) ([]int64, error) {
+		return s.client.Do(ctx, s.client.B().Time().Build()).AsIntSlice()
+	})
+	if err != nil {
+		return time.Time{}, err
+	}
+	if len(parts) != 2 {
+		return time.Time{}, fmt.Errorf("redis: TIME answers %d numbers", len(parts))
+	}
+	return time.UnixMilli(parts[0]*1000 + parts[1]/1000).Add(s.offset().Truncate(time.Millisecond)), nil
+}
+
+// call makes one exchange with Redis, in bounded time, and says what its failure is.
+func call[T any](ctx context.Context, s *Store, exchange func(ctx context.Context) (T, error)) (T, error) {
+	var none T
+	if s.closed.Load() {
+		return none, room.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return none, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
+	result, err := exchange(bounded)
+	if err != nil {
+		if s.closed.Load() {
+			return none, room.ErrClosed
+		}
+		return none, wrap(ctx, err)
+	}
+	return result, nil
+}
+
+// clock is the argument that moves the server's clock.
+func (s *Store) clock() string { return number(s.offset().Milliseconds()) }
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }
+
+// millis is a time as scripts have it; 0 for the zero time.
+func millis(t time.Time) string {
+	if t.IsZero() {
+		return "0"
+	}
+	return number(t.UnixMilli())
+}
+
+func flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
+// timeOf is a time of a script; 0 is the zero time.
+func timeOf(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}

@@ -1,0 +1,11 @@
+package room
+
+// tellerTerms lets in one when one leaves: at most Capacity are inside.
+func tellerTerms(t *Terms, s *Settings) {
+	t.Capacity = s.Capacity
+	t.TTL = s.PassTTL
+	t.Sliding = s.Pass != Fixed
+	if !t.Sliding {
+		t.Renewals = s.Renewals
+	}
+}

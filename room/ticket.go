@@ -1,0 +1,119 @@
+package room
+
+import (
+	"crypto/hmac"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"hash"
+)
+
+// Ticket is a place in line. As text it is base64url without padding of
+//
+//	version, 1 byte │ key ID, 4 │ number, 8 │ nonce, 8 │ client, 0 or 4 │ MAC, 16
+//
+// with numbers big-endian, and version 1. The MAC is HMAC-SHA256 by the key of that ID,
+// cut to 16 bytes, over all before it, the length of the room's name in a byte, the name
+// and the room's generation: so a ticket holds in its room only.
+type Ticket struct {
+	// Number is the visitor's in the room.
+	Number int64
+	// Nonce decides the visitor's place in a lottery.
+	Nonce [8]byte
+	// Client is the ClientHash of the address that the ticket is bound to; zero: it is
+	// bound to none.
+	Client [4]byte
+
+	// generation is that of the room that Engine.Parse found the ticket good for; empty
+	// if it was not parsed there. It is not part of the text.
+	generation string
+}
+
+// of tells whether a ticket that was parsed some time ago is one of the room as it is
+// now, and not of one that had its name before.
+func (t *Ticket) of(r *Room) bool { return t.generation == "" || t.generation == r.Generation }
+
+// ErrBadTicket: the ticket is not one of this room, or no key of the ring signed it.
+var ErrBadTicket = errors.New("the ticket is not valid in this room")
+
+const (
+	ticketVersion  = 1
+	ticketMACSize  = 16
+	ticketBody     = 1 + 4 + 8 + 8
+	ticketBound    = ticketBody + 4
+	maxTicketBytes = ticketBound + ticketMACSize
+	maxTicketText  = (maxTicketBytes*8 + 5) / 6
+)
+
+// ticketText is strict about the bits that the last letter does not use: a ticket
+// has one form.
+var ticketText = base64.RawURLEncoding.Strict()
+
+// ticketMAC is an HMAC with space to work in, to be used again.
+type ticketMAC struct {
+	hash hash.Hash
+	body [maxTicketBytes]byte
+	text [maxTicketText]byte
+	room []byte
+	sum  []byte
+}
+
+// over returns the MAC of a body in a room.
+func (m *ticketMAC) over(r *Room, body []byte) []byte {
+	m.room = append(append(append(m.room[:0], byte(len(r.Name))), r.Name...), r.Generation...)
+	m.hash.Reset()
+	m.hash.Write(body)
+	m.hash.Write(m.room)
+	m.sum = m.hash.Sum(m.sum[:0])
+	return m.sum[:ticketMACSize]
+}
+
+// SignTicket returns a ticket of a room as text, of at most 55 bytes.
+func (k *Keyring) SignTicket(r *Room, t Ticket) string {
+	mac := k.newest.macs.Get().(*ticketMAC)
+	defer k.newest.macs.Put(mac)
+	body := append(mac.body[:0], ticketVersion)
+	body = binary.BigEndian.AppendUint32(body, k.newest.id)
+	body = binary.BigEndian.AppendUint64(body, uint64(t.Number))
+	body = append(body, t.Nonce[:]...)
+	if t.Client != [4]byte{} {
+		body = append(body, t.Client[:]...)
+	}
+	body = append(body, mac.over(r, body)...)
+	text := mac.text[:ticketText.EncodedLen(len(body))]
+	ticketText.Encode(text, body)
+	return string(text)
+}
+
+// ParseTicket returns the ticket that SignTicket made into that text, for the room,
+// by a key of the ring; otherwise ErrBadTicket. It does not look at who shows it.
+func (k *Keyring) ParseTicket(r *Room, text string) (Ticket, error) {
+	if len(text) > maxTicketText {
+		return Ticket{}, ErrBadTicket
+	}
+	// Two buffers of the newest key's: those of the ticket's own are known only later.
+	space := k.newest.macs.Get().(*ticketMAC)
+	defer k.newest.macs.Put(space)
+	n, err := ticketText.Decode(space.body[:], append(space.text[:0], text...))
+	body := space.body[:max(n-ticketMACSize, 0)]
+	// A decoder passes over line ends.
+	if err != nil || len(text) != ticketText.EncodedLen(n) || len(body) != ticketBody && len(body) != ticketBound ||
+		body[0] != ticketVersion {
+		return Ticket{}, ErrBadTicket
+	}
+	key := k.keys[binary.BigEndian.Uint32(body[1:])]
+	if key == nil {
+		return Ticket{}, ErrBadTicket
+	}
+	mac := space
+	if key != k.newest {
+		mac = key.macs.Get().(*ticketMAC)
+		defer key.macs.Put(mac)
+	}
+	if !hmac.Equal(mac.over(r, body), space.body[len(body):n]) {
+		return Ticket{}, ErrBadTicket
+	}
+	t := Ticket{Number: int64(binary.BigEndian.Uint64(body[5:])), Nonce: [8]byte(body[13:ticketBody])}
+	copy(t.Client[:], body[ticketBody:])
+	return t, nil
+}

@@ -1,0 +1,179 @@
+package room_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-project/sluice/room"
+)
+
+// A lottery: those who came before the opening are in the order of their draws, which
+// each can check; who comes later stands behind them; and nobody is shown a position
+// before the draw.
+func TestLotteryMorning(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		s := teller(1)
+		s.Method, s.AbandonAfter = room.Lottery, time.Hour
+		s.OpensAt, s.PrequeueFrom = time.Now().Add(20*time.Second), time.Now().Add(10*time.Second)
+		r.put("shop", s)
+		if _, err := r.Enter(ctx, "shop", room.Visit{}); !errors.Is(err, room.ErrNotOpen) {
+			t.Errorf("Enter() = %v, want ErrNotOpen", err)
+		}
+		time.Sleep(10 * time.Second)
+		var early []room.Answer
+		for i := range 50 {
+			key := ""
+			if i%2 == 0 {
+				key = fmt.Sprint("user ", i)
+			}
+			a := r.enterAs("shop", key)
+			if a.State != room.Waiting || a.Position != 0 || a.Draw != nil || a.Wait != nil {
+				t.Fatalf("before the draw one is told %+v", a)
+			}
+			if until := time.Until(s.OpensAt); a.NextPoll > until {
+				t.Fatalf("asks again in %v, %v after the opening", a.NextPoll, a.NextPoll-until)
+			}
+			early = append(early, a)
+		}
+		time.Sleep(10 * time.Second)
+		late := r.enter("shop")
+		for i := range early {
+			early[i] = r.ask("shop", early[i].Ticket)
+		}
+		if late = r.ask("shop", late.Ticket); late.Draw != nil || late.Position != 50 {
+			t.Errorf("who came after the opening is told %+v", late)
+		}
+		slices.SortFunc(early, func(a, b room.Answer) int { return cmp.Or(cmp.Compare(*a.Draw, *b.Draw), cmp.Compare(a.ID, b.ID)) })
+		view, err := r.Room(ctx, "shop")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, a := range early {
+			// The first may be inside, or be counted as called, at this moment.
+			if a.State == room.Waiting && a.Position != int64(i) && a.Position != int64(i)+1 || a.State == room.Inside && i > 0 {
+				t.Errorf("the draw makes it the %d., it is told %+v", i+1, a)
+			}
+			ticket, err := r.Parse(ctx, "shop", a.Ticket, nowhere)
+			if err != nil || room.Draw(view.Room.Seed, ticket.Nonce) != *a.Draw {
+				t.Errorf("the draw of %+v cannot be checked: %v", a, err)
+			}
+		}
+	})
+}
+
+// Many who ask at once are told what each would be told alone. Without claim, who is
+// called is told so and has no pass.
+func TestAskAll(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		s := teller(1)
+		s.AbandonAfter = time.Hour
+		r.put("shop", s)
+		first := r.enter("shop")
+		askers := make([]room.Asker, 2500)
+		for i := range askers {
+			ticket, err := r.Parse(ctx, "shop", r.enter("shop").Ticket, nowhere)
+			if err != nil {
+				t.Fatal(err)
+			}
+			askers[i].Ticket = ticket
+		}
+		askers = append(askers, room.Asker{Ticket: room.Ticket{Number: 99_999}})
+		if err := r.Leave(ctx, "shop", first.Ticket, nowhere); err != nil {
+			t.Fatal(err)
+		}
+		for _, claim := range []bool{false, true} {
+			results := r.AskAll(ctx, "shop", askers, claim)
+			if len(results) != len(askers) {
+				t.Fatalf("%d results for %d askers", len(results), len(askers))
+			}
+			want := room.Called
+			if claim {
+				want = room.Inside
+			}
+			if a := results[0].Answer; a.State != want || (a.Pass != "") != claim || a.Position != 0 {
+				t.Errorf("with claim %v, the first is told %+v", claim, a)
+			}
+			for i, result := range results[1:2500] {
+				ahead := int64(i)
+				if !claim {
+					ahead++ // who is called is counted until it comes
+				}
+				if result.Err != nil || result.Answer.Position != ahead+1 {
+					t.Fatalf("%d is told %+v, want position %d", i+2, result, ahead+1)
+				}
+			}
+			gone(t, results[2500].Err, room.Forgotten)
+		}
+		if got := r.AskAll(ctx, "shop", nil, true); len(got) != 0 {
+			t.Errorf("nobody asks and is told %v", got)
+		}
+	})
+}
+
+// The fast encoder writes what encoding/json would.
+func TestAnswerJSON(t *testing.T) {
+	type wait struct {
+		Low  int64 `json:"low"`
+		High int64 `json:"high"`
+	}
+	type shape struct {
+		Ticket    *string    `json:"ticket"`
+		ID        int64      `json:"id"`
+		Status    string     `json:"status"`
+		Position  *int64     `json:"position"`
+		Ahead     *int64     `json:"ahead"`
+		Wait      *wait      `json:"estimated_wait_ms"`
+		NextPoll  int64      `json:"next_poll_ms"`
+		Pass      *string    `json:"pass"`
+		ExpiresAt *time.Time `json:"pass_expires_at"`
+		Draw      *int64     `json:"draw,omitempty"`
+	}
+	text := rapid.StringMatching(`[A-Za-z0-9_.-]{1,80}`)
+	rapid.Check(t, func(rt *rapid.T) {
+		a := room.Answer{
+			ID: rapid.Int64().Draw(rt, "id"), State: rapid.SampledFrom([]room.State{room.Waiting, room.Called, room.Inside}).Draw(rt, "state"),
+			NextPoll: time.Duration(rapid.Int64Range(0, 1e14).Draw(rt, "poll")),
+		}
+		want := shape{ID: a.ID, Status: a.State.String(), NextPoll: a.NextPoll.Milliseconds()}
+		if rapid.Bool().Draw(rt, "ticket") {
+			a.Ticket = text.Draw(rt, "text")
+			want.Ticket = &a.Ticket
+		}
+		if rapid.Bool().Draw(rt, "position") {
+			a.Position = rapid.Int64Range(1, 1e9).Draw(rt, "position")
+			want.Position, want.Ahead = &a.Position, new(a.Position-1)
+		}
+		if rapid.Bool().Draw(rt, "wait") {
+			a.Wait = &room.Wait{Low: time.Duration(rapid.Int64Range(0, 1e14).Draw(rt, "low")), High: 1e14}
+			want.Wait = &wait{a.Wait.Low.Milliseconds(), a.Wait.High.Milliseconds()}
+		}
+		if rapid.Bool().Draw(rt, "pass") {
+			a.Pass = text.Draw(rt, "text")
+			a.PassExpiresAt = time.UnixMilli(rapid.Int64Range(0, 4e12).Draw(rt, "expires")).In(time.FixedZone("", 3600))
+			want.Pass, want.ExpiresAt = &a.Pass, new(a.PassExpiresAt.UTC())
+		}
+		if rapid.Bool().Draw(rt, "draw") {
+			a.Draw = new(rapid.Int64Range(0, room.MaxDraw).Draw(rt, "draw"))
+			want.Draw = a.Draw
+		}
+		var got shape
+		encoded, err := json.Marshal(a)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if err := json.Unmarshal(encoded, &got); err != nil {
+			rt.Fatalf("%s: %v", encoded, err)
+		}
+		if !reflect.DeepEqual(got, want) {
+			rt.Fatalf("%s: got %+v, want %+v", encoded, got, want)
+		}
+	})
+}

@@ -1,0 +1,92 @@
+package watch
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-project/sluice/room"
+)
+
+// fake is an engine whose visitors are where a test says.
+type fake struct {
+	mu       sync.Mutex
+	results  map[int64]room.Result
+	otherway room.Result // for those without a result of their own
+	asked    map[int64]int
+	claimed  map[int64]int
+	largest  int
+	mixed    bool // a batch had tickets of several rooms
+	delay    time.Duration
+}
+
+func newFake() *fake {
+	return &fake{results: map[int64]room.Result{}, asked: map[int64]int{}, claimed: map[int64]int{}, otherway: waiting(500)}
+}
+
+func waiting(position int64) room.Result {
+	return room.Result{Answer: room.Answer{State: room.Waiting, Position: position, NextPoll: time.Second}}
+}
+
+func (f *fake) set(number int64, result room.Result) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.results[number] = result
+}
+
+func (f *fake) count(number int64) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.asked[number]
+}
+
+// roomOf is which room a ticket of a test is of.
+func roomOf(number int64) string { return []string{"shop", "bank"}[number%2] }
+
+func (f *fake) AskAll(ctx context.Context, name string, askers []room.Asker, claim bool) []room.Result {
+	f.mu.Lock()
+	delay := f.delay
+	f.mu.Unlock()
+	if delay > 0 {
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.largest = max(f.largest, len(askers))
+	results := make([]room.Result, len(askers))
+	for i, asker := range askers {
+		number := asker.Ticket.Number
+		f.mixed = f.mixed || roomOf(number) != name
+		f.asked[number]++
+		if claim {
+			f.claimed[number]++
+		}
+		result, known := f.results[number]
+		if !known {
+			result = f.otherway
+		}
+		result.Answer.ID = number
+		results[i] = result
+	}
+	return results
+}
+
+// start starts a hub that the test stops.
+func start(t testing.TB, engine Engine, options ...Option) *Hub {
+	h := New(engine, options...)
+	if err := h.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := h.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}

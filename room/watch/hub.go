@@ -1,0 +1,246 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+	"unique"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluice-project/sluice/lifecycle"
+	"github.com/sluice-project/sluice/room"
+)
+
+// The bounds of streams.
+const (
+	// DefaultMaxStreams is how many streams there may be, if nothing else is said.
+	DefaultMaxStreams = 20_000
+	// WriteTime is how long a connection may take no byte of what is written.
+	WriteTime = 2 * time.Second
+	// heartbeat is the longest silence.
+	heartbeat = 15 * time.Second
+	// workers is how many batches are asked about at one time.
+	workers = 4
+	// askTime is how long one batch may take.
+	askTime = 5 * time.Second
+	// turnTime is how often due streams are looked for, and pulseTime the silent ones.
+	turnTime  = 50 * time.Millisecond
+	pulseTime = time.Second
+	// awayTime is when a stream is asked about again after the store did not answer.
+	awayTime = 2 * time.Second
+	// minRetry and maxRetry are when clients come back.
+	minRetry, maxRetry = 2 * time.Second, 5 * time.Second
+)
+
+var (
+	// ErrTooMany: as many streams are open as there may be.
+	ErrTooMany = errors.New("too many streams are open")
+	// ErrClosed: the hub was stopped.
+	ErrClosed = errors.New("the hub of streams is closed")
+)
+
+// Engine is what the hub needs of the room's engine.
+type Engine interface {
+	// AskAll returns a result for each asker, in their order.
+	AskAll(ctx context.Context, name string, askers []room.Asker, claim bool) []room.Result
+}
+
+// Stream is what a stream shows.
+type Stream struct {
+	// Room is the name of the room, and Ticket the visitor's place in it.
+	Room   string
+	Ticket room.Ticket
+	// Claim says that a visitor who is called is inside at once; otherwise the event
+	// says that it was called, and it has the claim window to come.
+	Claim bool
+	// Format appends the data of an event, which has no line break. Default: the
+	// JSON of the answer.
+	Format func(b []byte, answer *room.Answer) []byte
+}
+
+// Option changes what New makes.
+type Option func(*Hub)
+
+// WithMaxStreams sets how many streams there may be. Default DefaultMaxStreams.
+func WithMaxStreams(n int) Option { return func(h *Hub) { h.most = n } }
+
+// Hub has the streams of an instance. It is a lifecycle.Service: start it before
+// the server that serves it, and stop it after.
+type Hub struct {
+	engine  Engine
+	most    int
+	group   *lifecycle.Group
+	metrics *metrics
+	batches chan batch
+	wake    chan struct{}
+
+	mu      sync.Mutex
+	stopped bool
+	open    int // those that Serve has not registered yet included
+	all     []*stream
+	due     schedule
+}
+
+var _ lifecycle.Service = (*Hub)(nil)
+
+// New returns a hub.
+func New(engine Engine, options ...Option) *Hub {
+	h := &Hub{
+		engine:  engine,
+		most:    DefaultMaxStreams,
+		group:   lifecycle.NewGroup(context.Background()),
+		batches: make(chan batch),
+		wake:    make(chan struct{}, 1),
+	}
+	for _, option := range options {
+		option(h)
+	}
+	h.metrics = newMetrics(h)
+	return h
+}
+
+// Name implements lifecycle.Service.
+func (h *Hub) Name() string { return "room streams" }
+
+// Start begins to tell the streams.
+func (h *Hub) Start(context.Context) error {
+	h.group.Go("turn", h.turns)
+	h.group.Go("pulse", h.pulses)
+	for range workers {
+		h.group.Go("tell", h.work)
+	}
+	return nil
+}
+
+// Stop ends all streams. Their clients come back to whoever serves then.
+func (h *Hub) Stop(ctx context.Context) error {
+	h.mu.Lock()
+	h.stopped = true
+	open := h.all
+	h.all = nil
+	for _, s := range open {
+		s.slot = removed
+	}
+	h.due = nil
+	h.open -= len(open)
+	h.mu.Unlock()
+	for _, s := range open {
+		s.end()
+	}
+	return h.group.Stop(ctx)
+}
+
+// Failed implements lifecycle.Service.
+func (h *Hub) Failed() <-chan struct{} { return h.group.Failed() }
+
+// Err implements lifecycle.Service.
+func (h *Hub) Err() error { return h.group.Err() }
+
+// Collector returns the hub's metrics.
+func (h *Hub) Collector() prometheus.Collector { return h.metrics }
+
+// Streams is how many are open.
+func (h *Hub) Streams() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.open
+}
+
+// Serve answers a request with a stream. Headers that were set are kept. It
+// asks once before it answers; an error means that nothing was written:
+// ErrTooMany, ErrClosed, or that there is no such place (*room.GoneError,
+// room.ErrNoRoom, room.ErrBadTicket).
+//
+// It may return while the stream goes on, having taken the connection from the
+// server: nothing more may be done with w.
+func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, spec Stream) error {
+	if err := h.reserve(); err != nil {
+		return err
+	}
+	if spec.Format == nil {
+		spec.Format = func(b []byte, answer *room.Answer) []byte { return answer.AppendJSON(b) }
+	}
+	// The name is part of a request that would live as long as the stream.
+	spec.Room = unique.Make(spec.Room).Value()
+	ctx, cancel := context.WithTimeout(r.Context(), askTime)
+	first := h.engine.AskAll(ctx, spec.Room, []room.Asker{{Ticket: spec.Ticket}}, spec.Claim)[0]
+	cancel()
+	if _, final := ended(first.Err); final {
+		h.release()
+		return first.Err
+	}
+	writeHeader(w.Header())
+	if r.Method == http.MethodHead {
+		h.release()
+		w.WriteHeader(http.StatusOK)
+		return nil
+	}
+	s := &stream{spec: spec}
+	wait := s.take(w, r)
+	s.begin(minRetry + rand.N(maxRetry-minRetry))
+	h.add(s)
+	h.tell(s, &first)
+	if wait != nil {
+		wait(r.Context())
+		h.drop(s)
+	}
+	return nil
+}
+
+// reserve counts a stream that will be added, or released.
+func (h *Hub) reserve() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.stopped:
+		return ErrClosed
+	case h.open >= h.most:
+		h.metrics.refused.Inc()
+		return ErrTooMany
+	}
+	h.open++
+	return nil
+}
+
+func (h *Hub) release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.open--
+}
+
+// add has a stream that was reserved told from now on.
+func (h *Hub) add(s *stream) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.stopped {
+		h.open--
+		s.slot = removed
+		defer s.end()
+		return
+	}
+	s.slot = len(h.all)
+	h.all = append(h.all, s)
+}
+
+// drop ends a stream. One that was dropped already stays so.
+func (h *Hub) drop(s *stream) {
+	h.mu.Lock()
+	if s.slot == removed {
+		h.mu.Unlock()
+		return
+	}
+	last := h.all[len(h.all)-1]
+	h.all[s.slot] = last
+	last.slot = s.slot
+	h.all[len(h.all)-1] = nil
+	h.all = h.all[:len(h.all)-1]
+	s.slot = removed
+	h.due.remove(s)
+	h.open--
+	h.mu.Unlock()
+	s.end()
+}

@@ -1,0 +1,414 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"pgregory.net/rapid"
+
+	"github.com/sluice-project/sluice/room"
+)
+
+// written is a response in memory.
+type written struct {
+	mu     sync.Mutex
+	header http.Header
+	text   strings.Builder
+	block  chan struct{} // if set, writes wait for it, or the deadline
+	until  time.Time
+}
+
+func (w *written) Header() http.Header { return w.header }
+func (w *written) WriteHeader(int)     {}
+func (w *written) Flush()              {}
+func (w *written) SetWriteDeadline(at time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.until = at
+	return nil
+}
+
+func (w *written) deadline() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.until
+}
+
+func (w *written) Write(p []byte) (int, error) {
+	if w.block != nil {
+		select {
+		case <-w.block:
+		case <-time.After(time.Until(w.deadline())):
+			return 0, errors.New("deadline")
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.Write(p)
+}
+
+func (w *written) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
+}
+
+// visit opens a stream in a goroutine, and returns what closes it.
+func visit(t *testing.T, h *Hub, number int64) (*written, context.CancelFunc) {
+	w := &written{header: http.Header{}}
+	return w, visitWith(t, h, number, w)
+}
+
+func visitWith(t *testing.T, h *Hub, number int64, w *written) context.CancelFunc {
+	ctx, cancel := context.WithCancel(t.Context())
+	r := httptest.NewRequest("GET", "/", nil).WithContext(ctx)
+	go func() {
+		if err := h.Serve(w, r, Stream{Room: roomOf(number), Ticket: room.Ticket{Number: number}, Claim: number%4 < 2, Format: format}); err != nil {
+			t.Error(err)
+		}
+	}()
+	return cancel
+}
+
+func TestComments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := newFake()
+		h := start(t, engine)
+		w, leave := visit(t, h, 2)
+		defer leave()
+		time.Sleep(10 * time.Second)
+		engine.mu.Lock()
+		engine.otherway = room.Result{Err: room.ErrUnavailable}
+		engine.mu.Unlock()
+		time.Sleep(52 * time.Second)
+		if got := strings.Count(w.String(), ":\n\n"); got != 3 && got != 4 {
+			t.Errorf("%d comments in a silent minute, want one every 15 s: %q", got, w)
+		}
+		if strings.Count(w.String(), "data:") != 1 {
+			t.Errorf("the stream of one who does not move: %q", w)
+		}
+		asked := engine.count(2)
+		engine.mu.Lock()
+		engine.otherway = waiting(400)
+		engine.mu.Unlock()
+		time.Sleep(3 * time.Second)
+		if engine.count(2) == asked || !strings.HasSuffix(w.String(), "data: 2 1 at 400\n\n") {
+			t.Errorf("after the store came back: %q", w)
+		}
+	})
+}
+
+// A store that hangs keeps no stream from its comments.
+func TestCommentsWhileTheStoreHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := newFake()
+		h := start(t, engine)
+		var visitors []*written
+		for i := range 40 {
+			w, leave := visit(t, h, int64(i))
+			defer leave()
+			visitors = append(visitors, w)
+		}
+		time.Sleep(time.Second)
+		engine.mu.Lock()
+		engine.delay = time.Hour
+		engine.mu.Unlock()
+		time.Sleep(65 * time.Second)
+		for i, w := range visitors {
+			if got := strings.Count(w.String(), ":\n\n"); got < 3 {
+				t.Errorf("stream %d has %d comments: %q", i, got, w)
+			}
+		}
+	})
+}
+
+func TestBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const streams = 5_000
+		engine := newFake()
+		h := start(t, engine)
+		var leaves []context.CancelFunc
+		for i := range streams {
+			_, leave := visit(t, h, int64(i))
+			leaves = append(leaves, leave)
+		}
+		synctest.Wait()
+		time.Sleep(10 * time.Second)
+		engine.mu.Lock()
+		defer engine.mu.Unlock()
+		if engine.mixed || engine.largest > room.MaxAsk || engine.largest < 100 {
+			t.Errorf("batches of several rooms %v, the largest of %d", engine.mixed, engine.largest)
+		}
+		for number := range int64(streams) {
+			// Once in each second, and up to a tenth more.
+			if got := engine.asked[number]; got < 9 || got > 13 {
+				t.Fatalf("asked %d times in 10 s", got)
+			}
+			if claims := engine.claimed[number]; (claims > 0) != (number%4 < 2) {
+				t.Fatalf("number %d was claimed %d times", number, claims)
+			}
+		}
+		if h.Streams() != streams {
+			t.Errorf("%d streams", h.Streams())
+		}
+		for _, leave := range leaves {
+			defer leave()
+		}
+		// While the store is slow, more become due than one batch may have.
+		engine.delay = 3 * time.Second
+		engine.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		engine.mu.Lock()
+		engine.delay = 0
+		if engine.largest != room.MaxAsk {
+			t.Errorf("the largest batch has %d", engine.largest)
+		}
+	})
+}
+
+// Streams whose requests ended leave nothing behind.
+func TestNothingIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, newFake())
+		for i := range 100 {
+			_, leave := visit(t, h, int64(i))
+			time.Sleep(100 * time.Millisecond)
+			leave()
+		}
+		synctest.Wait()
+		if h.Streams() != 0 || len(h.all) != 0 || len(h.due) != 0 {
+			t.Errorf("%d streams are left, %d known, %d scheduled", h.Streams(), len(h.all), len(h.due))
+		}
+	})
+}
+
+// Who does not read is closed, and keeps nobody waiting.
+func TestSlowHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := newFake()
+		h := start(t, engine)
+		slow := &written{header: http.Header{}, block: make(chan struct{})}
+		defer visitWith(t, h, 2, slow)()
+		quick, leave := visit(t, h, 4)
+		defer leave()
+		time.Sleep(1500 * time.Millisecond)
+		if h.Streams() != 2 || !strings.Contains(quick.String(), "4 1 at 500") {
+			t.Errorf("%d streams; %q", h.Streams(), quick)
+		}
+		time.Sleep(time.Second)
+		if h.Streams() != 1 || slow.String() != "" {
+			t.Errorf("%d streams; the slow one got %q", h.Streams(), slow)
+		}
+	})
+}
+
+// stuck is a sink whose connection takes nothing any more.
+type stuck struct{ none }
+
+func (stuck) flush(time.Time) error { return errSlow }
+
+func TestSlowStreamIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, newFake())
+		for _, sink := range []sink{stuck{}, none{}} {
+			if err := h.reserve(); err != nil {
+				t.Fatal(err)
+			}
+			s := &stream{sink: sink, spec: Stream{Room: "shop", Format: format}}
+			h.add(s)
+			h.tell(s, &room.Result{Answer: room.Answer{State: room.Waiting, Position: 500, NextPoll: time.Second}})
+		}
+		if h.Streams() != 2 {
+			t.Errorf("%d streams", h.Streams())
+		}
+		time.Sleep(3 * time.Second)
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(h.Collector())
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]float64{}
+		for _, family := range families {
+			metric := family.Metric[0]
+			got[family.GetName()] = metric.GetGauge().GetValue() + metric.GetCounter().GetValue()
+		}
+		want := map[string]float64{"room_streams": 1, "room_stream_events_total": 2, "room_streams_refused_total": 0, "room_streams_slow_total": 1}
+		if !maps.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	})
+}
+
+// pair is a connection over loopback.
+func pair(t *testing.T) (client, server net.Conn) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	if client, err = net.Dial("tcp", listener.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if server, err = listener.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close(); server.Close() })
+	return client, server
+}
+
+// A socket that is full keeps one part, takes no other, and is closed after
+// WriteTime; one that is read in time gets every byte in order.
+func TestSlowSocket(t *testing.T) {
+	client, server := pair(t)
+	d, ok := newDirect(server, []byte("head|"), false)
+	if !ok {
+		t.Fatal("no socket")
+	}
+	now := time.Now()
+	part := []byte(strings.Repeat("x", 100_000) + "|")
+	sent := 0
+	for {
+		took, err := d.send(part, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !took {
+			break
+		}
+		sent++
+	}
+	if len(d.kept) == 0 || len(d.kept) > len(part) {
+		t.Fatalf("%d bytes are kept", len(d.kept))
+	}
+	// Buffers between may take a little more, some times.
+	eventually(t, "the time is over", func() bool {
+		if took, err := d.send(part, d.since); err != nil {
+			t.Error(err)
+		} else if took {
+			sent++
+		}
+		if err := d.flush(d.since.Add(WriteTime - 1)); err != nil {
+			t.Error("before its time:", err)
+		}
+		err := d.flush(d.since.Add(WriteTime))
+		if err != nil && !errors.Is(err, errSlow) {
+			t.Error(err)
+		}
+		return err != nil
+	})
+	read := make(chan string)
+	go func() {
+		text, _ := io.ReadAll(client)
+		read <- string(text)
+	}()
+	eventually(t, "all is taken", func() bool {
+		if err := d.flush(now); err != nil {
+			t.Fatal(err)
+		}
+		return len(d.kept) == 0
+	})
+	d.end()
+	if got, want := <-read, "head|"+strings.Repeat(string(part), sent); got != want {
+		t.Errorf("read %d bytes, want %d", len(got), len(want))
+	}
+}
+
+func TestPace(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		answer room.Answer
+		want   time.Duration
+	}{
+		{"as the answer says", room.Answer{State: room.Waiting, Position: 5_000, NextPoll: 4 * time.Second}, 4 * time.Second},
+		{"at most every 15 s", room.Answer{State: room.Waiting, Position: 5_000, NextPoll: time.Minute}, 15 * time.Second},
+		{"before the draw", room.Answer{State: room.Waiting, NextPoll: 4 * time.Second}, 4 * time.Second},
+		{"near the front", room.Answer{State: room.Waiting, Position: 100, NextPoll: 4 * time.Second}, 500 * time.Millisecond},
+		{"nearer than half a second", room.Answer{State: room.Waiting, Position: 1, NextPoll: 100 * time.Millisecond}, 100 * time.Millisecond},
+		{"soon", room.Answer{State: room.Waiting, Position: 5_000, NextPoll: 4 * time.Second, Wait: &room.Wait{Low: time.Second}}, 500 * time.Millisecond},
+		{"not soon", room.Answer{State: room.Waiting, Position: 5_000, NextPoll: 4 * time.Second, Wait: &room.Wait{Low: 9 * time.Second}}, 4 * time.Second},
+		{"called", room.Answer{State: room.Called, NextPoll: 4 * time.Second}, 500 * time.Millisecond},
+		{"inside", room.Answer{State: room.Inside, NextPoll: 4 * time.Second}, 4 * time.Second},
+		{"no less than a turn", room.Answer{State: room.Inside}, 50 * time.Millisecond},
+	} {
+		if got := Pace(&test.answer); got != test.want {
+			t.Errorf("%s: %v, want %v", test.name, got, test.want)
+		}
+	}
+}
+
+// none is a sink that takes all.
+type none struct{}
+
+func (none) send([]byte, time.Time) (bool, error) { return true, nil }
+func (none) flush(time.Time) error                { return nil }
+func (none) gone() bool                           { return false }
+func (none) end()                                 {}
+
+// Whatever comes, goes and is due, the hub knows each stream once, and takes from
+// the schedule exactly what is due.
+func TestSchedule(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h := New(newFake())
+		var here []*stream
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			pick := func() (int, *stream) {
+				i := rapid.IntRange(0, len(here)-1).Draw(t, "which")
+				return i, here[i]
+			}
+			switch action := rapid.SampledFrom([]string{"add", "put", "drop", "take"}).Draw(t, "action"); {
+			case action == "add" || len(here) == 0:
+				if err := h.reserve(); err != nil {
+					t.Fatal(err)
+				}
+				s := &stream{sink: none{}, spec: Stream{Room: "shop"}}
+				h.add(s)
+				here = append(here, s)
+			case action == "put":
+				if _, s := pick(); s.at == 0 {
+					h.put(s, time.Duration(rapid.IntRange(1, 1000).Draw(t, "after"))*time.Hour)
+				}
+			case action == "drop":
+				i, s := pick()
+				here = append(here[:i], here[i+1:]...)
+				h.drop(s)
+				h.drop(s)
+				h.put(s, time.Hour)
+			default:
+				now := time.Now().Add(time.Duration(rapid.IntRange(0, 1000).Draw(t, "now")) * time.Hour)
+				due := 0
+				for _, s := range here {
+					if s.at > 0 && !s.due.After(now) {
+						due++
+					}
+				}
+				batches, _ := h.takeDue(now)
+				for _, b := range batches {
+					due -= len(b.streams)
+				}
+				if due != 0 {
+					t.Fatalf("%d streams too few were taken", due)
+				}
+			}
+			if h.Streams() != len(here) || len(h.all) != len(here) {
+				t.Fatalf("%d and %d streams, want %d", h.Streams(), len(h.all), len(here))
+			}
+			for i, s := range h.due {
+				if s.at != i+1 || h.all[s.slot] != s {
+					t.Fatal("a stream of the schedule is not at its place")
+				}
+			}
+		}
+	})
+}

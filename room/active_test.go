@@ -251,6 +251,37 @@ func TestRevokeAllHoldsAtEveryInstance(t *testing.T) {
 	})
 }
 
+// A RevokeAll that failed in the middle has made all passes void, and can be made
+// again.
+func TestRevokeAllThatFailedInTheMiddle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &countingStore{Store: storetest.NewMemory()}
+		store.clear = room.ErrUnavailable
+		engine, err := room.New(store, room.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := engine.PutRoom(ctx, "shop", teller(1)); err != nil {
+			t.Fatal(err)
+		}
+		a, err := engine.Enter(ctx, "shop", room.Visit{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := engine.RevokeAll(ctx, "shop"); !errors.Is(err, room.ErrUnavailable) {
+			t.Fatalf("RevokeAll() = %v, want that the store is away", err)
+		}
+		_, err = engine.AskPass(ctx, "shop", a.Pass)
+		gone(t, err, room.Revoked)
+		store.clear = nil
+		if err := engine.RevokeAll(ctx, "shop"); err != nil {
+			t.Fatal(err)
+		}
+		_, err = engine.Ask(ctx, "shop", a.Ticket, nowhere)
+		gone(t, err, room.Revoked)
+	})
+}
+
 // Two instances: what one signs with a key that it has just made, the other takes at
 // once; and all keys keep what they signed.
 func TestRotatedKeysHoldAtOnceEverywhere(t *testing.T) {

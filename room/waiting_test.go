@@ -8,18 +8,22 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/storetest"
 )
 
 // A lottery: those who came before the opening are in the order of their draws, which
 // each can check; who comes later stands behind them; and nobody is shown a position
 // before the draw.
 func TestLotteryMorning(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, r *rig) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, storetest.NewMemory())
+		defer r.stop()
 		s := teller(1)
 		s.Method, s.AbandonAfter = room.Lottery, time.Hour
 		s.OpensAt, s.PrequeueFrom = time.Now().Add(20*time.Second), time.Now().Add(10*time.Second)

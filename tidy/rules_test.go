@@ -52,11 +52,11 @@ var packages = map[string]rule{
 		imports: []string{"room", "room/proxied", "room/watch"},
 		refuses: []string{pebble, redis, "github.com/prometheus"},
 	},
+	"room/pebblestore": {imports: []string{"room"}, refuses: []string{"net"}},
 	"room": {
 		imports: []string{"lifecycle", "spelling"},
 		refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"},
 	},
-	"room/pebblestore":  {imports: []string{"room"}, refuses: []string{"net"}},
 	"room/redisstore":   {imports: []string{"room"}, refuses: []string{pebble}},
 	"room/storetest":    {imports: []string{"room"}, testOnly: true, virtualTime: true},
 	"lifecycle":         {refuses: []string{"github.com", "net"}},

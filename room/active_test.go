@@ -356,7 +356,7 @@ func TestUnknownKeysAreLookedUpSeldom(t *testing.T) {
 				t.Fatalf("a room that does not exist: %v", err)
 			}
 		}
-		if took := time.Since(begin); took < 1900*time.Millisecond {
+		if took := time.Since(begin); took < 1700*time.Millisecond { // two of the reads may be the regular ones
 			t.Errorf("the rooms were read %d times in %v, want ten a second", store.rooms.Load()-before, took)
 		}
 		if err := engine.Stop(ctx); err != nil {

@@ -201,7 +201,7 @@ func (s *server) checkWatch(t *testing.T, name, ticket string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, "GET", s.url("/v1/rooms/"+name+"/visitors/me/watch"), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url("/v1/rooms/"+name+"/visitors/me/watch"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

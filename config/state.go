@@ -15,7 +15,7 @@ type State string
 const Embedded State = "embedded"
 
 // stateSchemes are those of the URLs that State may be.
-var stateSchemes = []string{"redis", "rediss", "unix"}
+var stateSchemes = []string{"redis", "rediss", "valkey", "valkeys", "unix"}
 
 // IsEmbedded tells whether the state is in the data directory.
 func (s State) IsEmbedded() bool { return s == Embedded || s == "" }

@@ -12,7 +12,7 @@ import (
 // after it everything goes on. The history says what it says of TestTellerKeepsItsPromises:
 // nobody who kept asking whenever that was possible is overtaken or loses the place, for
 // Redis has each move on its disk before it answers, and no time runs while it hangs.
-func TestRoomWhileRedisIsAway(t *testing.T) {
+func TestVisitorsWhileRedisIsAway(t *testing.T) {
 	const hangs = 10 * time.Second
 	plan := crowdPlan{
 		room: "shop", count: 1_500, together: 400, near: 100,

@@ -201,7 +201,7 @@ func (s *server) checkWatch(t *testing.T, name, ticket string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, "GET", s.url("/v1/rooms/"+name+"/visitors/me/watch"), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url("/v1/rooms/"+name+"/visitors/me/watch"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -311,44 +311,6 @@ func (s *server) each(count int, f func(n int)) {
 	group.Wait()
 	if s.t.Failed() {
 		s.t.FailNow()
-	}
-}
-
-// Two servers on one Redis have one line, one capacity and one set of keys.
-func TestTwoInstancesHaveOneLine(t *testing.T) {
-	redis := redistest.Start(t, redistest.Options{})
-	servers := []*server{startServer(t, "--state", redis.URL()), startServer(t, "--state", redis.URL())}
-	servers[0].call("PUT", "/v1/rooms/shop", tellerOfTwo, http.StatusCreated, nil)
-	eventually(t, 10*time.Second, "the other server sees the room", func() bool {
-		a, err := servers[1].do("GET", "/v1/rooms/shop", "", nil)
-		return err == nil && a.status == http.StatusOK
-	})
-	var visitors []visitor
-	for n := range 10 {
-		visitors = append(visitors, servers[n%2].enter("shop", "", http.StatusCreated))
-	}
-	for n, v := range visitors {
-		if want := int64(max(0, n-1)); v.position() != want {
-			t.Errorf("visitor %d is at %d, want %d", n, v.position(), want)
-		}
-		if other := servers[(n+1)%2].ask("shop", v.Ticket); other.ID != v.ID || other.position() != v.position() {
-			t.Errorf("the other server has visitor %d at %d, want %d", n, other.position(), v.position())
-		}
-	}
-	servers[1].me("DELETE", "shop", visitors[0].Ticket)
-	if next := servers[0].ask("shop", visitors[2].Ticket); next.Status != "inside" {
-		t.Errorf("after the first has left, the next is %+v", next)
-	}
-	for n, s := range servers {
-		if v := s.room("shop"); v.Inside != 2 || v.Waiting != 7 || v.AdmittedTotal != 3 {
-			t.Errorf("server %d has %+v", n, v)
-		}
-	}
-	// What one is told holds at the other.
-	servers[0].call("POST", "/v1/rooms/shop/pause", "", http.StatusOK, nil)
-	servers[1].me("DELETE", "shop", visitors[1].Ticket)
-	if next := servers[1].ask("shop", visitors[3].Ticket); next.Status != "waiting" {
-		t.Errorf("in a room that the other has paused: %+v", next)
 	}
 }
 

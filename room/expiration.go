@@ -132,13 +132,7 @@ func untilNext(r *Room, t *Terms, due Due, interval, jitter time.Duration) time.
 	if due.More {
 		return 0
 	}
-	s := &r.Settings
-	most := min(interval, s.ClaimWindow)
-	if s.Mode == Park {
-		most = min(most, s.Stay)
-	} else {
-		most = min(most, s.PassTTL)
-	}
+	most := min(interval, shortestWindow(&r.Settings))
 	if due.Next.IsZero() {
 		most = idleInterval
 	}
@@ -152,6 +146,15 @@ func untilNext(r *Room, t *Terms, due Due, interval, jitter time.Duration) time.
 		return min(max(wait, time.Millisecond)+min(jitter, most/10), most)
 	}
 	return wait - min(jitter, most/10)
+}
+
+// shortestWindow is the shortest time after which something may be due that has just
+// begun.
+func shortestWindow(s *Settings) time.Duration {
+	if s.Mode == Park {
+		return min(s.ClaimWindow, s.Stay)
+	}
+	return min(s.ClaimWindow, s.PassTTL)
 }
 
 // regularly calls f again and again, with pauses of about every; after an error

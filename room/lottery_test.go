@@ -89,6 +89,13 @@ func TestFromKey(t *testing.T) {
 	})
 }
 
+// Where the generation ends and the key begins matters too.
+func TestFromKeyParts(t *testing.T) {
+	if HashKey(testRoom("shop", "a"), "bc") == HashKey(testRoom("shop", "ab"), "c") {
+		t.Error("key bc of a is as key c of ab")
+	}
+}
+
 func BenchmarkHashKeyAndNonce(b *testing.B) {
 	r := testRoom("shop", "0123456789abcdef0123456789abcdef")
 	b.ReportAllocs()

@@ -96,9 +96,8 @@ func TestNextPollMeetsTheOpening(t *testing.T) {
 			Room: r, Now: keyTime.Add(-drawLasting(0, 10*time.Minute).Draw(t, "before")), Ahead: 0,
 			Status: Status{Waiting: rapid.Int64Range(1, maxVisitors).Draw(t, "waiting")},
 		}
-		last := o.Now
 		for n := 0; o.Now.Before(keyTime); n++ {
-			last = o.Now
+			last := o.Now
 			o.Now = o.Now.Add(NextPoll(o, EstimateWait(o), rapid.Float64Range(0, 1-1e-9).Draw(t, "spread")))
 			if o.Now.Sub(last) > settings.AbandonAfter/2 {
 				t.Fatalf("told to ask after %v", o.Now.Sub(last))

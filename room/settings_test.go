@@ -3,7 +3,6 @@ package room
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -303,7 +302,7 @@ func TestRoomKeepsSettings(t *testing.T) {
 	if err := json.Unmarshal(text, &got); err != nil || !reflect.DeepEqual(got, room) {
 		t.Errorf("%s became %+v, %v", text, got, err)
 	}
-	if !strings.Contains(fmt.Sprintf("%s", text), `"grace_ms":0`) {
+	if !strings.Contains(string(text), `"grace_ms":0`) {
 		t.Errorf("no grace in %s", text)
 	}
 }

@@ -62,6 +62,8 @@ func TestTicketRefused(t *testing.T) {
 	text := ring.SignTicket(r, ticket)
 	bare := ring.SignTicket(r, Ticket{Number: 5, Nonce: [8]byte{1}})
 	raw, _ := base64.RawURLEncoding.DecodeString(text)
+	newer := append([]byte{ticketVersion + 1}, raw[1:ticketBody]...)
+	newer = append(newer, ring.newest.macs.New().(*ticketMAC).over(r, newer)...)
 	without := append(append([]byte(nil), raw[:ticketBody]...), raw[ticketBound:]...)
 	for name, test := range map[string]struct {
 		ring *Keyring
@@ -80,6 +82,7 @@ func TestTicketRefused(t *testing.T) {
 		"with line ends to the most": {ring, r, bare + "\n\r\n\r\n"},
 		"longer":                     {ring, r, text + "A"},
 		"much longer":                {ring, r, strings.Repeat(text, 1000)},
+		"another version":            {ring, r, base64.RawURLEncoding.EncodeToString(newer)},
 		"without the client":         {ring, r, base64.RawURLEncoding.EncodeToString(without)},
 		"another letter at the end":  {ring, r, bare[:len(bare)-1] + string(bare[len(bare)-1]+1)},
 	} {

@@ -41,7 +41,7 @@ func (e *Engine) Enter(ctx context.Context, name string, v Visit) (answer Answer
 		if err != nil {
 			return err
 		}
-		if t.known.idle.CompareAndSwap(true, false) {
+		if t.known.idle.CompareAndSwap(true, false) && shortestWindow(s) < idleInterval {
 			t.known.rouse()
 		}
 		ticket.Number = place.Number

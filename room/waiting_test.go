@@ -8,18 +8,22 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/storetest"
 )
 
 // A lottery: those who came before the opening are in the order of their draws, which
 // each can check; who comes later stands behind them; and nobody is shown a position
 // before the draw.
 func TestLotteryMorning(t *testing.T) {
-	inVirtualTime(t, func(t *testing.T, r *rig) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, storetest.NewMemory())
+		defer r.stop()
 		s := teller(1)
 		s.Method, s.AbandonAfter = room.Lottery, time.Hour
 		s.OpensAt, s.PrequeueFrom = time.Now().Add(20*time.Second), time.Now().Add(10*time.Second)
@@ -77,13 +81,13 @@ func TestAskAll(t *testing.T) {
 		s.AbandonAfter = time.Hour
 		r.put("shop", s)
 		first := r.enter("shop")
-		askers := make([]room.Asker, 2500)
-		for i := range askers {
+		askers := make([]room.Asker, 0, 2501)
+		for range 2500 {
 			ticket, err := r.Parse(ctx, "shop", r.enter("shop").Ticket, nowhere)
 			if err != nil {
 				t.Fatal(err)
 			}
-			askers[i].Ticket = ticket
+			askers = append(askers, room.Asker{Ticket: ticket})
 		}
 		askers = append(askers, room.Asker{Ticket: room.Ticket{Number: 99_999}})
 		if err := r.Leave(ctx, "shop", first.Ticket, nowhere); err != nil {

@@ -92,8 +92,8 @@ func TestLengthUnknown(t *testing.T) {
 	engine := newFake()
 	server := httptest.NewServer(newFixture(t, engine).handler)
 	defer server.Close()
-	post := func(body string) *http.Response {
-		r, err := http.NewRequestWithContext(t.Context(), "POST", server.URL+"/v1/rooms/shop/visitors", io.MultiReader(strings.NewReader(body)))
+	post := func(body string) (status int, closed bool) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/v1/rooms/shop/visitors", io.MultiReader(strings.NewReader(body)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,13 +103,13 @@ func TestLengthUnknown(t *testing.T) {
 		}
 		_, _ = io.Copy(io.Discard, response.Body)
 		response.Body.Close()
-		return response
+		return response.StatusCode, response.Close
 	}
-	if response := post(`{"visitor":"ada"}`); response.StatusCode != 200 || response.Close {
-		t.Error(response)
+	if status, closed := post(`{"visitor":"ada"}`); status != 200 || closed {
+		t.Error(status, closed)
 	}
-	if response := post(strings.Repeat(" ", api.MaxBody+1)); response.StatusCode != 413 || !response.Close {
-		t.Error(response)
+	if status, closed := post(strings.Repeat(" ", api.MaxBody+1)); status != 413 || !closed {
+		t.Error(status, closed)
 	}
 	if len(engine.calls) != 1 || engine.calls[0] != "Enter shop ada 127.0.0.1" {
 		t.Errorf("%q", engine.calls)
@@ -125,7 +125,7 @@ func FuzzEnter(f *testing.F) {
 		engine := newFake()
 		handler := api.New(engine, nil)
 		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, httptest.NewRequest("POST", "/v1/rooms/shop/visitors", bytes.NewReader(body)))
+		handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/rooms/shop/visitors", bytes.NewReader(body)))
 		key, ok := read(body)
 		want := 422
 		switch {
@@ -184,7 +184,7 @@ func FuzzSettings(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		engine := &putter{fake: newFake()}
 		w := httptest.NewRecorder()
-		api.New(engine, nil).ServeHTTP(w, httptest.NewRequest("PUT", "/v1/rooms/shop", bytes.NewReader(body)))
+		api.New(engine, nil).ServeHTTP(w, httptest.NewRequest(http.MethodPut, "/v1/rooms/shop", bytes.NewReader(body)))
 		if engine.put == nil {
 			if w.Code != 422 && w.Code != 413 {
 				t.Fatalf("%q: %d %s", body, w.Code, w.Body)
@@ -197,7 +197,7 @@ func FuzzSettings(f *testing.F) {
 		}
 		again := &putter{fake: newFake()}
 		w = httptest.NewRecorder()
-		api.New(again, nil).ServeHTTP(w, httptest.NewRequest("PUT", "/v1/rooms/shop", bytes.NewReader(text)))
+		api.New(again, nil).ServeHTTP(w, httptest.NewRequest(http.MethodPut, "/v1/rooms/shop", bytes.NewReader(text)))
 		if w.Code != 200 {
 			t.Fatalf("%q became %s: %d %s", body, text, w.Code, w.Body)
 		}

@@ -1,7 +1,6 @@
 package api_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -183,7 +182,7 @@ func TestStreamOfARoom(t *testing.T) {
 	second := f.place(201, "POST", "/visitors", "", "")
 	server := httptest.NewServer(f.handler)
 	defer server.Close()
-	stream := bufio.NewReader(get(t, server.URL+"/v1/rooms/shop/visitors/me/watch?ticket="+second.Ticket).Body)
+	stream := get(t, server.URL+"/v1/rooms/shop/visitors/me/watch?ticket="+second.Ticket).body
 	event := func() (p place) {
 		t.Helper()
 		_, data, _ := strings.Cut(next(t, stream), "data: ")
@@ -197,7 +196,7 @@ func TestStreamOfARoom(t *testing.T) {
 	f.inside(event())
 
 	third := f.place(201, "POST", "/visitors", "", "")
-	waiting := bufio.NewReader(get(t, server.URL+"/v1/rooms/shop/visitors/me/watch?ticket="+third.Ticket).Body)
+	waiting := get(t, server.URL+"/v1/rooms/shop/visitors/me/watch?ticket="+third.Ticket).body
 	next(t, waiting)
 	f.do(204, "DELETE", "/v1/rooms/shop", "")
 	f.do(201, "PUT", "/v1/rooms/shop", oneAtATime)

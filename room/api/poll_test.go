@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -81,7 +82,7 @@ func TestLongPollEnds(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Second, errors.New("gone"))
 		defer cancel()
 		began := time.Now()
-		r := httptest.NewRequest("GET", "/v1/rooms/shop/visitors/me?wait_ms=30000", nil).WithContext(ctx)
+		r := httptest.NewRequest(http.MethodGet, "/v1/rooms/shop/visitors/me?wait_ms=30000", nil).WithContext(ctx)
 		r.Header.Set(bearer, "Bearer t")
 		f.send(200, r)
 		if took := time.Since(began); took != 5*time.Second {
@@ -97,7 +98,7 @@ func TestMostWaiters(t *testing.T) {
 		engine.onAsk = func(int) (room.Answer, error) { return at(900), nil }
 		handler := api.New(engine, nil)
 		poll := func() {
-			r := httptest.NewRequest("GET", "/v1/rooms/shop/visitors/me?wait_ms=1000", nil)
+			r := httptest.NewRequest(http.MethodGet, "/v1/rooms/shop/visitors/me?wait_ms=1000", nil)
 			r.Header.Set(bearer, "Bearer t")
 			handler.ServeHTTP(httptest.NewRecorder(), r)
 		}

@@ -72,7 +72,11 @@ type Problem struct {
 	Errors []FieldError `json:"errors,omitempty"`
 	Reason room.Reason  `json:"reason,omitempty"`
 	ID     int64        `json:"id,omitempty"`
+}
 
+// problemError is a Problem as an error.
+type problemError struct {
+	Problem
 	retryAfter time.Duration
 }
 
@@ -83,26 +87,25 @@ type FieldError struct {
 	Detail string `json:"detail"`
 }
 
-// Error implements error.
-func (p *Problem) Error() string { return p.Detail }
+func (p *problemError) Error() string { return p.Detail }
 
-func newProblem(status int, code, detail string) *Problem {
-	return &Problem{Title: http.StatusText(status), Status: status, Code: code, Detail: detail}
+func newProblem(status int, code, detail string) *problemError {
+	return &problemError{Problem: Problem{Title: http.StatusText(status), Status: status, Code: code, Detail: detail}}
 }
 
-func (p *Problem) after(d time.Duration) *Problem {
+func (p *problemError) after(d time.Duration) *problemError {
 	p.retryAfter = d
 	return p
 }
 
 // invalid refuses one field.
-func invalid(field, why string) *Problem {
+func invalid(field, why string) *problemError {
 	p := newProblem(http.StatusUnprocessableEntity, CodeInvalid, field+": "+why)
 	p.Errors = []FieldError{{field, why}}
 	return p
 }
 
-func tooLarge(most int) *Problem {
+func tooLarge(most int) *problemError {
 	return newProblem(http.StatusRequestEntityTooLarge, CodeTooLarge, "the body has more than "+strconv.Itoa(most)+" bytes")
 }
 
@@ -113,8 +116,8 @@ const (
 )
 
 // problemOf makes a problem of an error; nil if it is one that nobody expected.
-func problemOf(e *exchange, err error) *Problem {
-	var done *Problem
+func problemOf(e *exchange, err error) *problemError {
+	var done *problemError
 	var settings *room.SettingsError
 	var key *room.KeyError
 	var gone *room.GoneError
@@ -190,7 +193,7 @@ func (s *server) refuse(e *exchange, err error) {
 	if p.Status == http.StatusUnauthorized {
 		header.Set("WWW-Authenticate", `Bearer realm="room"`)
 	}
-	text, err := json.Marshal(p)
+	text, err := json.Marshal(p.Problem)
 	if err != nil {
 		s.log.logger.ErrorContext(e.r.Context(), "problem cannot be written", "error", err)
 	}
@@ -206,7 +209,7 @@ type faultLog struct {
 	logged map[string]time.Time
 }
 
-func (l *faultLog) write(e *exchange, p *Problem, err error) {
+func (l *faultLog) write(e *exchange, p *problemError, err error) {
 	now := time.Now()
 	l.mu.Lock()
 	before, was := l.logged[p.Code]

@@ -14,10 +14,17 @@ import (
 	"github.com/sluice-project/sluice/room/watch"
 )
 
+// streamed is a response whose body the end of the test closes.
+type streamed struct {
+	status int
+	header http.Header
+	body   *bufio.Reader
+}
+
 // get makes a request over loopback.
-func get(t *testing.T, url string, headers ...string) *http.Response {
+func get(t *testing.T, url string, headers ...string) streamed {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +39,7 @@ func get(t *testing.T, url string, headers ...string) *http.Response {
 		response.Body.Close()
 		http.DefaultClient.CloseIdleConnections()
 	})
-	return response
+	return streamed{response.StatusCode, response.Header, bufio.NewReader(response.Body)}
 }
 
 // next reads to the next event, and returns its lines; "" at the end.
@@ -74,14 +81,14 @@ func TestWatch(t *testing.T) {
 		engine.calls = nil
 		engine.mu.Unlock()
 		response := get(t, test.url, append(test.header, "Origin", "https://shop.example")...)
-		if response.StatusCode != 200 || response.Header.Get("Content-Type") != "text/event-stream" || response.Header.Get("Access-Control-Allow-Origin") != "https://shop.example" {
+		if response.status != 200 || response.header.Get("Content-Type") != "text/event-stream" || response.header.Get("Access-Control-Allow-Origin") != "https://shop.example" {
 			t.Fatal(response)
 		}
 		text, err := engine.answer.MarshalJSON()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, want := next(t, bufio.NewReader(response.Body)), "id: 1\ndata: "+string(text)+"\n"; got != want {
+		if got, want := next(t, response.body), "id: 1\ndata: "+string(text)+"\n"; got != want {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
 		engine.mu.Lock()
@@ -110,7 +117,7 @@ func TestWatchRefused(t *testing.T) {
 	}
 	engine := newFake()
 	full := httptest.NewRecorder()
-	r := httptest.NewRequest("GET", "/v1/rooms/shop/visitors/me/watch?ticket=t", nil)
+	r := httptest.NewRequest(http.MethodGet, "/v1/rooms/shop/visitors/me/watch?ticket=t", nil)
 	api.New(engine, watch.New(engine, watch.WithMaxStreams(0))).ServeHTTP(full, r)
 	if full.Code != 503 || full.Header().Get("Retry-After") != "10" || !strings.Contains(full.Body.String(), `"code":"busy"`) {
 		t.Error(full.Code, full.Header(), full.Body)

@@ -115,6 +115,7 @@ func (v *visit) writeJSON(status int, contentType string, body []byte) {
 
 // write sends an answer of the gate's own, which nobody may keep.
 func (v *visit) write(status int, body []byte) {
+	v.sendCookies()
 	header := v.w.Header()
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")

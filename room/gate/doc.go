@@ -50,7 +50,11 @@
 //     that moment that its visitor is inside; or if the store does not answer and the
 //     room's on_store_failure is open.
 //   - Cookies are HttpOnly and SameSite=Lax, and Secure where the visitor uses TLS. They
-//     are set on pages and JSON only, so that no cache keeps one with an image.
+//     are set on pages and JSON only. An answer that sets one has Cache-Control: no-store,
+//     whatever the shop says of it, so that no cache hands out somebody's place.
+//   - The shop sees PassHeader as the gate has set it, and no header that it may take for
+//     that one.
+//   - No connection is upgraded to another HTTP, whose requests the gate would not see.
 //   - A connection that was upgraded, and an answer that has begun, last as long as the
 //     shop lets them, also beyond the visit.
 //

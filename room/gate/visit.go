@@ -26,6 +26,8 @@ type visit struct {
 	// ticket and proof are those of the cookies; lost is why an earlier place is gone.
 	ticket, proof string
 	lost          room.Reason
+	// cookies go with the answer.
+	cookies []*http.Cookie
 }
 
 func (g *Gate) visit(w http.ResponseWriter, r *http.Request) *visit {

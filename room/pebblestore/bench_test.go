@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"github.com/sluice-project/sluice/room"
 )
 
@@ -235,6 +233,6 @@ func BenchmarkDisk(b *testing.B) {
 	if err := s.db.Compact(context.Background(), []byte{0}, []byte{0xff}, false); err != nil {
 		b.Fatal(err)
 	}
-	var metrics *pebble.Metrics = s.db.Metrics()
+	metrics := s.db.Metrics()
 	b.ReportMetric(float64(metrics.DiskSpaceUsage())/float64(s.hall("shop").waiting), "B/visitor")
 }

@@ -21,6 +21,13 @@ import (
 
 var ctx = context.Background()
 
+func closed(t testing.TB, s room.Store) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // shop makes a room, and returns terms for it.
 func shop(t testing.TB, s room.Store) room.Terms {
 	t.Helper()
@@ -133,7 +140,7 @@ func crashRound(t *testing.T, round uint64) {
 		t.Error(err)
 	}
 	s = open(t, left)
-	defer s.Close()
+	defer closed(t, s)
 	for _, v := range before {
 		holds(t, s, terms, v)
 	}
@@ -227,56 +234,74 @@ func (d *slowDisk) hold() (release func()) {
 	return func() { d.held.Store(nil); close(held) }
 }
 
-// While a move is not durable, nothing is told that it would undo if power were lost:
-// no place that has become better by it, and no pass that was claimed by it.
-func TestNothingIsToldBeforeItIsDurable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		disk := newSlowDisk()
-		s := open(t, disk)
-		defer s.Close()
-		terms := shop(t, s)
-		for range 4 {
-			if _, err := s.Enter(ctx, terms, room.Arrival{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		look := func(number int64, claim bool) room.Place {
-			places, err := s.Ask(ctx, terms, []int64{number}, claim)
-			if err != nil {
-				t.Error(err)
-				return room.Place{}
-			}
-			return places[0]
-		}
-		// begin makes a move that waits for the disk.
-		begin := func(move func() room.Place) (done chan room.Place) {
-			done = make(chan room.Place, 1)
-			go func() { done <- move() }()
-			synctest.Wait()
-			return done
-		}
-		isWaiting := func(what string, done chan room.Place) {
-			t.Helper()
-			select {
-			case p := <-done:
-				t.Errorf("%s was told before it was durable: %+v", what, p)
-				done <- p
-			default:
-			}
-		}
+// slowShop is a room with four who wait, on a slow disk.
+type slowShop struct {
+	t     *testing.T
+	disk  *slowDisk
+	s     *pebblestore.Store
+	terms room.Terms
+}
 
-		release := disk.hold()
-		leaving := begin(func() room.Place {
-			p, err := s.Leave(ctx, terms, 1, room.Left)
+func newSlowShop(t *testing.T) *slowShop {
+	t.Helper()
+	disk := newSlowDisk()
+	s := open(t, disk)
+	t.Cleanup(func() { closed(t, s) })
+	c := &slowShop{t, disk, s, shop(t, s)}
+	for range 4 {
+		if _, err := s.Enter(ctx, c.terms, room.Arrival{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+// ask asks, and is the answer.
+func (c *slowShop) ask(number int64, claim bool) room.Place {
+	places, err := c.s.Ask(ctx, c.terms, []int64{number}, claim)
+	if err != nil {
+		c.t.Error(err)
+		return room.Place{}
+	}
+	return places[0]
+}
+
+// begin makes a move that may wait for the disk.
+func (c *slowShop) begin(move func() room.Place) (done chan room.Place) {
+	done = make(chan room.Place, 1)
+	go func() { done <- move() }()
+	synctest.Wait()
+	return done
+}
+
+// pending checks that a move waits for the disk.
+func (c *slowShop) pending(what string, done chan room.Place) {
+	c.t.Helper()
+	if len(done) > 0 {
+		c.t.Errorf("%s was told before it was durable", what)
+	}
+}
+
+// While it is not durable that somebody left, nobody is told a place that has become
+// better by it, nor that the visitor is gone: a loss of power would undo both.
+func TestLeavingIsToldWhenItIsDurable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newSlowShop(t)
+		release := c.disk.hold()
+		leaving := c.begin(func() room.Place {
+			p, err := c.s.Leave(ctx, c.terms, 1, room.Left)
 			if err != nil {
 				t.Error(err)
 			}
 			return p
 		})
-		gone := begin(func() room.Place { return look(1, false) })
-		waiting := begin(func() room.Place { return look(3, false) })
-		isWaiting("that one left", leaving)
-		isWaiting("that one is gone", gone)
+		gone := c.begin(func() room.Place { return c.ask(1, false) })
+		c.pending("that one left", leaving)
+		c.pending("that one is gone", gone)
+		waiting := c.begin(func() room.Place { return c.ask(3, false) })
+		if len(waiting) == 0 {
+			t.Error("who waits asks, which changes nothing on disk, and waits for it")
+		}
 		if p := <-waiting; p.Ahead != 2 {
 			t.Errorf("3 waits behind %d while it is not durable that one left, want 2", p.Ahead)
 		}
@@ -285,36 +310,39 @@ func TestNothingIsToldBeforeItIsDurable(t *testing.T) {
 		if p := <-gone; p.State != room.Gone {
 			t.Errorf("1 has left, and is %+v", p)
 		}
-		if p := look(3, false); p.Ahead != 1 {
+		if p := c.ask(3, false); p.Ahead != 1 {
 			t.Errorf("3 waits behind %d after one has left, want 1", p.Ahead)
 		}
+	})
+}
 
-		terms.Capacity = 1
-		if _, err := s.Expire(ctx, terms); err != nil {
+// Nobody is told of a claim before it is durable; to use a pass afterwards waits for
+// nothing.
+func TestClaimIsToldWhenItIsDurable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newSlowShop(t)
+		c.terms.Capacity = 1
+		if _, err := c.s.Expire(ctx, c.terms); err != nil {
 			t.Fatal(err)
 		}
-		release = disk.hold()
-		claiming := begin(func() room.Place { return look(2, true) })
-		again := begin(func() room.Place { return look(2, false) })
-		isWaiting("the claim", claiming)
-		isWaiting("that one is inside", again)
+		release := c.disk.hold()
+		claiming := c.begin(func() room.Place { return c.ask(1, true) })
+		again := c.begin(func() room.Place { return c.ask(1, false) })
+		c.pending("the claim", claiming)
+		c.pending("that one is inside", again)
 		release()
 		if a, b := <-claiming, <-again; a.State != room.Inside || b.State != room.Inside {
-			t.Errorf("2 has claimed: %+v, and is %+v", a, b)
+			t.Errorf("1 has claimed: %+v, and is %+v", a, b)
 		}
-
-		release = disk.hold()
-		used := begin(func() room.Place { return look(2, true) })
-		select {
-		case p := <-used:
-			if p.State != room.Inside {
-				t.Errorf("2 is %+v", p)
-			}
-		default:
+		release = c.disk.hold()
+		used := c.begin(func() room.Place { return c.ask(1, true) })
+		if len(used) == 0 {
 			t.Error("a pass is used, which changes nothing on disk, and waits for it")
 		}
 		release()
-		synctest.Wait()
+		if p := <-used; p.State != room.Inside {
+			t.Errorf("1 is %+v", p)
+		}
 	})
 }
 
@@ -323,13 +351,20 @@ func TestNothingIsToldBeforeItIsDurable(t *testing.T) {
 func TestSlidingPassAfterCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.NewCrashableMem()
-		s := open(t, disk)
+		var syncs atomic.Int64
+		s := open(t, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData {
+				syncs.Add(1)
+			}
+			return nil
+		})))
 		terms := shop(t, s)
 		terms.Capacity = 1
 		if _, err := s.Enter(ctx, terms, room.Arrival{}); err != nil {
 			t.Fatal(err)
 		}
-		for i := range 60 {
+		syncs.Store(0)
+		for i := range 60 { // 420 s, 5.6 eighths of 600 s
 			time.Sleep(7 * time.Second)
 			places, err := s.Ask(ctx, terms, []int64{1}, true)
 			if err != nil {
@@ -351,6 +386,9 @@ func TestSlidingPassAfterCrash(t *testing.T) {
 			if err := again.Close(); err != nil {
 				t.Fatal(err)
 			}
+		}
+		if n := syncs.Load(); n < 4 || n > 5 {
+			t.Errorf("the pass was written %d times while it was used for 5.6 eighths of its length", n)
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)

@@ -161,20 +161,6 @@ func (d *drawn) first() (number int64, found bool) {
 	return 0, false
 }
 
-// silent calls f for each number that may not be called.
-func (d *drawn) silent(f func(number int64)) {
-	for _, b := range d.blocks {
-		if b.may == len(b.lots) {
-			continue
-		}
-		for _, l := range b.lots {
-			if !l.may() {
-				f(l.number())
-			}
-		}
-	}
-}
-
 // find returns where a lot is, or would be.
 func (d *drawn) find(l lot) (i, at int, found bool) {
 	i, _ = slices.BinarySearchFunc(d.bounds, l, compareLots)

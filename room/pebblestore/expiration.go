@@ -72,6 +72,10 @@ func (m *move) endActive(limit int) (more bool) {
 	return false
 }
 
+// maxSheets is how many sheets one Expire looks at, 65,536 visitors: when the service
+// came back, all are due at once.
+const maxSheets = 512
+
 // absent is a visitor who has been silent for too long.
 type absent struct{ asked, number int64 }
 
@@ -80,12 +84,14 @@ func (m *move) endSilent(limit int) (more bool) {
 	h := m.h
 	since := m.now - silence(m.terms)
 	var found []absent
+	looked := 0
 	sheet := h.attendance.first()
 	for ; sheet != nil && max(sheet.earliest, h.back) <= since; sheet = h.attendance.first() {
-		if len(found) >= limit {
+		if len(found) >= limit || looked >= maxSheets {
 			more = true
 			break
 		}
+		looked++
 		found = m.look(sheet, since, found)
 	}
 	slices.SortFunc(found, func(a, b absent) int {
@@ -123,7 +129,9 @@ func (m *move) look(s *sheet, since int64, found []absent) []absent {
 	return found
 }
 
-// forget drops the pages whose visitors have all been gone for room.KeepGone.
+// forget drops the pages whose visitors have all been gone for room.KeepGone. The
+// last number outlives its page in the counts: nobody is gone who was not counted as
+// admitted or departed before.
 func (m *move) forget() {
 	h := m.h
 	n := 0
@@ -131,7 +139,6 @@ func (m *move) forget() {
 		p := h.closed[n]
 		h.visitors.forget(p)
 		m.keep(m.writer().Delete(keyFor(h.id, kindGone, p.number), nil))
-		m.counted = true // the last number must outlive its page
 	}
 	h.closed = slices.Delete(h.closed, 0, n)
 }

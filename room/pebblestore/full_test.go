@@ -56,7 +56,7 @@ func TestDiskDownToItsReserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newFullDisk()
 		s := d.open(t)
-		defer s.Close()
+		defer closed(t, s)
 		terms := shop(t, s)
 		arrival := room.Arrival{Key: room.Key{1}}
 		if _, err := s.Enter(ctx, terms, arrival); err != nil {
@@ -115,7 +115,7 @@ func TestDiskThatFailsWrites(t *testing.T) {
 		"rooms":   second(s.Rooms(ctx)),
 		"putroom": second(s.PutRoom(ctx, "shop", nil, terms.Revision)),
 		"remove":  s.RemoveRoom(ctx, "shop"),
-		"putkeys": s.PutKeys(ctx, nil, 0),
+		"putkeys": s.PutKeys(ctx, nil, ""),
 	} {
 		if !errors.Is(err, room.ErrBroken) || !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("%s of a broken store: %v, want ErrBroken and why", what, err)
@@ -125,7 +125,7 @@ func TestDiskThatFailsWrites(t *testing.T) {
 
 	d.free.Store(1 << 30)
 	s = d.open(t)
-	defer s.Close()
+	defer closed(t, s)
 	status, err := s.Status(ctx, "shop")
 	if err != nil || status.Entered != 10 || status.Waiting < 9 {
 		t.Errorf("after opening again: %+v, %v; want 10 who entered, of whom 9 or 10 wait", status, err)

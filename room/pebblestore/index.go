@@ -124,20 +124,6 @@ func (x *index) first() (number int64, found bool) {
 	return 0, false
 }
 
-// silent calls f for each number that is in line and may not be called.
-func (x *index) silent(f func(number int64)) {
-	for i, l := range x.leaves {
-		if l == nil || l.inLine == l.mayBeCalled {
-			continue
-		}
-		for word := range l.line {
-			for w := l.line[word] &^ l.may[word]; w != 0; w &= w - 1 {
-				f((x.base+int64(i))<<leafBits + int64(word*64+bits.TrailingZeros64(w)))
-			}
-		}
-	}
-}
-
 // trim forgets the leaves before the first visitor, once they are half of all.
 // It is called when a leaf is added, so it costs O(1) for each.
 func (x *index) trim() {

@@ -70,10 +70,3 @@ func (l *line) first() (number int64, found bool) {
 	}
 	return l.numbers.first()
 }
-
-// silent calls f for each number in line that may not be called. It may make it
-// callable.
-func (l *line) silent(f func(number int64)) {
-	l.drawn.silent(f)
-	l.numbers.silent(f)
-}

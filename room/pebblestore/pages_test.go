@@ -70,93 +70,184 @@ func keysOf(t *testing.T, s *Store, kind byte) (n int) {
 	return n
 }
 
+// pagesCase is a store with a room, which is opened again and again.
+type pagesCase struct {
+	t     *testing.T
+	fs    vfs.FS
+	s     *Store
+	terms room.Terms
+}
+
+// reopen checks that the counts are those of before.
+func (c *pagesCase) reopen() {
+	c.t.Helper()
+	ctx := context.Background()
+	before, err := c.s.Status(ctx, "shop")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	closeMem(c.t, c.s)
+	c.s = openMem(c.t, c.fs)
+	after, err := c.s.Status(ctx, "shop")
+	before.Now = after.Now
+	if err != nil || after != before {
+		c.t.Fatalf("opened again, status is %+v, %v; want %+v", after, err, before)
+	}
+}
+
+// gone checks why visitors are gone.
+func (c *pagesCase) gone(numbers []int64, want ...room.Reason) {
+	c.t.Helper()
+	places, err := c.s.Ask(context.Background(), c.terms, numbers, false)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for i, place := range places {
+		if place.State != room.Gone || place.Reason != want[i] {
+			c.t.Errorf("%d is %+v, want gone as %s", numbers[i], place, want[i])
+		}
+	}
+}
+
+// stored checks how many visitors and closed pages are on disk.
+func (c *pagesCase) stored(visitors, pages int) {
+	c.t.Helper()
+	if v, g := keysOf(c.t, c.s, kindVisitor), keysOf(c.t, c.s, kindGone); v != visitors || g != pages {
+		c.t.Errorf("%d visitors and %d closed pages on disk, want %d and %d", v, g, visitors, pages)
+	}
+}
+
+func (c *pagesCase) leave(number int64, reason room.Reason) {
+	c.t.Helper()
+	if _, err := c.s.Leave(context.Background(), c.terms, number, reason); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// expireAfter lets time pass and calls Expire.
+func (c *pagesCase) expireAfter(d time.Duration) {
+	c.t.Helper()
+	time.Sleep(d)
+	if _, err := c.s.Expire(context.Background(), c.terms); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 // Pages that nobody is left in become one record, are remembered for KeepGone, and
 // then take no memory and no disk; numbers and counts go on, also when the store is
 // opened in between.
 func TestPagesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx := context.Background()
-		fs := vfs.NewMem()
-		s := openMem(t, fs)
-		defer func() { closeMem(t, s) }()
-		terms := memTerms(t, s)
-		reopen := func() {
-			t.Helper()
-			before, err := s.Status(ctx, "shop")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
-			s = openMem(t, fs)
-			after, err := s.Status(ctx, "shop")
-			before.Now = after.Now
-			if err != nil || after != before {
-				t.Fatalf("opened again, status is %+v, %v; want %+v", after, err, before)
-			}
-		}
-		reason := func(number int64) room.Reason {
-			t.Helper()
-			places, err := s.Ask(ctx, terms, []int64{number}, false)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return places[0].Reason
-		}
+		c := &pagesCase{t: t, fs: vfs.NewMem()}
+		c.s = openMem(t, c.fs)
+		defer func() { closeMem(t, c.s) }()
+		c.terms = memTerms(t, c.s)
 		const visitors = 3*pageSize - 1 // the pages 0, 1 and 2 are full: no number is 0
-		arriveMany(t, s, terms, visitors)
+		const stays = pageSize + 5
+		arriveMany(t, c.s, c.terms, visitors)
 		for number := int64(1); number <= visitors; number++ {
-			if number == pageSize+5 {
-				continue // stays for now
-			}
-			why := room.Left
-			if number%2 == 0 {
-				why = room.Ended
-			}
-			if _, err := s.Leave(ctx, terms, number, why); err != nil {
-				t.Fatal(err)
+			switch {
+			case number == stays:
+			case number%2 == 0:
+				c.leave(number, room.Ended)
+			default:
+				c.leave(number, room.Left)
 			}
 		}
+		some := []int64{3, stays - 1, 3*pageSize - 2}
 		for range 2 {
-			if v, g := keysOf(t, s, kindVisitor), keysOf(t, s, kindGone); v != pageSize || g != 2 {
-				t.Errorf("%d visitors and %d closed pages on disk, want those of one page, and 2", v, g)
-			}
-			if a, b, c := reason(3), reason(pageSize+4), reason(3*pageSize-2); a != room.Left || b != room.Ended || c != room.Ended {
-				t.Errorf("they are gone as %s, %s and %s", a, b, c)
-			}
-			reopen()
+			c.stored(pageSize, 2)
+			c.gone(some, room.Left, room.Ended, room.Ended)
+			c.reopen()
 		}
-		time.Sleep(room.KeepGone)
-		expire := func() {
+		c.expireAfter(room.KeepGone)
+		c.gone(some, room.Left, room.Ended, room.Ended)
+		c.expireAfter(time.Millisecond)
+		c.gone(some, room.Forgotten, room.Ended, room.Forgotten)
+		c.stored(pageSize, 0)
+		c.leave(stays, room.Left)
+		c.reopen()
+		c.expireAfter(room.KeepGone + time.Millisecond)
+		if pages := c.s.hall("shop").visitors.pages; len(pages) != 0 {
+			t.Errorf("%d pages are in memory when all are forgotten", len(pages))
+		}
+		c.reopen()
+		c.stored(0, 0)
+		if h := c.s.hall("shop"); len(h.visitors.pages)+len(h.attendance.sheets) != 0 {
+			t.Errorf("%d pages and %d sheets are in memory, want none", len(h.visitors.pages), len(h.attendance.sheets))
+		}
+		place, err := c.s.Enter(context.Background(), c.terms, room.Arrival{})
+		if err != nil || place.Number != visitors+1 || place.Ahead != 0 {
+			t.Errorf("the next visitor: %+v, %v; want number %d", place, err, visitors+1)
+		}
+	})
+}
+
+// Who is called does not count among the silent, and does again when it has missed:
+// since it asked last, although others on its sheet have asked since.
+func TestWhoMissesHasBeenSilentBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		s := openMem(t, vfs.NewMem())
+		defer closeMem(t, s)
+		terms := memTerms(t, s)
+		terms.Abandon, terms.Grace, terms.Claim = time.Minute, time.Minute, 3*time.Minute
+		expire := func(capacity int64) {
 			t.Helper()
+			terms.Capacity = capacity
 			if _, err := s.Expire(ctx, terms); err != nil {
 				t.Fatal(err)
 			}
 		}
-		expire()
-		if got := reason(3); got != room.Left {
-			t.Errorf("gone for KeepGone, and the reason is %s", got)
-		}
-		time.Sleep(time.Millisecond)
-		expire()
-		if a, b, c := reason(3), reason(pageSize+4), reason(3*pageSize-2); a != room.Forgotten || b != room.Ended || c != room.Forgotten {
-			t.Errorf("after KeepGone they are %s, %s and %s, want the first and the last forgotten", a, b, c)
-		}
-		if _, err := s.Leave(ctx, terms, pageSize+5, room.Left); err != nil {
+		expire(0)
+		arriveMany(t, s, terms, 2)
+		expire(1)
+		time.Sleep(110 * time.Second)
+		if _, err := s.Ask(ctx, terms, []int64{2}, false); err != nil {
 			t.Fatal(err)
 		}
-		reopen()
-		time.Sleep(room.KeepGone + time.Second)
-		expire()
-		reopen()
-		h := s.hall("shop")
-		if v, g := keysOf(t, s, kindVisitor), keysOf(t, s, kindGone); v+g != 0 || len(h.visitors.pages) != 0 || len(h.attendance.sheets) != 0 {
-			t.Errorf("on disk are %d visitors and %d pages, in memory %d pages and %d sheets, want nothing", v, g, len(h.visitors.pages), len(h.attendance.sheets))
+		time.Sleep(10 * time.Second)
+		expire(1) // looks at the sheet
+		time.Sleep(time.Minute)
+		expire(0)
+		status, err := s.Status(ctx, "shop")
+		if err != nil || status.Missed != 1 || status.Departed != 1 || status.Waiting != 1 {
+			t.Errorf("status is %+v, %v; want 1 who missed and departed, and 1 who waits", status, err)
 		}
-		place, err := s.Enter(ctx, terms, room.Arrival{})
-		if err != nil || place.Number != visitors+1 || place.Ahead != 0 {
-			t.Errorf("the next visitor: %+v, %v; want number %d", place, err, visitors+1)
+	})
+}
+
+// A look at who is silent passes by who is not, some 65,536 at a time: after the
+// service came back, all are due for it at once.
+func TestLookingIsDoneInSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		s := openMem(t, vfs.NewMem())
+		defer closeMem(t, s)
+		terms := memTerms(t, s)
+		arriveMany(t, s, terms, maxSheets*sheetSize+pageSize)
+		if _, err := s.Expire(ctx, terms); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Minute)
+		for first := int64(1); first <= maxSheets*sheetSize+pageSize; first += room.MaxAsk {
+			numbers := make([]int64, room.MaxAsk)
+			for i := range numbers {
+				numbers[i] = first + int64(i)
+			}
+			if _, err := s.Ask(ctx, terms, numbers, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(30 * time.Minute)
+		for _, more := range []bool{true, false} {
+			due, err := s.Expire(ctx, terms)
+			if err != nil || due.More != more || (!more && !due.Next.Equal(due.Now.Add(30*time.Minute))) {
+				t.Errorf("Expire: %+v, %v; want more: %v", due, err, more)
+			}
+		}
+		if status, err := s.Status(ctx, "shop"); err != nil || status.Departed != 0 {
+			t.Errorf("status is %+v, %v; want nobody departed", status, err)
 		}
 	})
 }

@@ -126,19 +126,25 @@ func (s *Store) settle() error {
 	batch := s.db.NewBatch()
 	for _, h := range s.halls {
 		for _, g := range h.actives.by {
-			if g.told != g.until {
-				g.told = g.until
-				h.write(batch, g.number)
+			if g.told == g.until {
+				continue
+			}
+			g.told = g.until
+			if err := h.write(batch, g.number); err != nil {
+				return err
+			}
+			if batch.Len() >= spillBytes {
+				if err := s.write(batch); err != nil {
+					return err
+				}
+				batch = s.db.NewBatch()
 			}
 		}
 	}
 	if batch.Empty() {
 		return batch.Close()
 	}
-	if err := s.apply(batch); err != nil {
-		return s.broke(err)
-	}
-	return errors.Join(batch.SyncWait(), batch.Close())
+	return s.write(batch)
 }
 
 // hold keeps the database open until done is called.

@@ -3,6 +3,7 @@ package proxied_test
 import (
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,7 +55,7 @@ func TestClientCannotLie(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lies := rapid.SliceOf(rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"10.0.0.9", "9.9.9.9", ",", "[", "::1", ""}))).Draw(t, "lies")
 		chain := "1.2.3.4" + strings.Repeat(", 10.0.0.2", rapid.IntRange(0, 5).Draw(t, "proxies"))
-		forwarded := append(lies, chain)
+		forwarded := slices.Concat(lies, []string{chain})
 		if rapid.Bool().Draw(t, "in one line") {
 			forwarded = []string{strings.Join(forwarded, ",")}
 		}

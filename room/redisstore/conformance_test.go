@@ -53,3 +53,7 @@ func TestConformance(t *testing.T) {
 func TestModel(t *testing.T) {
 	storetest.RunModel(t, harness(redistest.Start(t, redistest.Options{})))
 }
+
+func TestConcurrent(t *testing.T) {
+	storetest.RunConcurrent(t, harness(redistest.Start(t, redistest.Options{})))
+}

@@ -3,6 +3,7 @@
 package watch
 
 import (
+	"errors"
 	"io"
 	"net"
 	"syscall"
@@ -112,7 +113,8 @@ func (d *direct) gone() bool {
 	return failed != nil || (err != nil && !waits(err))
 }
 
-func waits(err error) bool { return err == syscall.EAGAIN || err == syscall.EINTR }
+// waits tells whether an error says that it would have to.
+func waits(err error) bool { return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR) }
 
 func (d *direct) end() {
 	if d.chunked && len(d.kept) == 0 {

@@ -65,7 +65,7 @@ func open(t *testing.T, server *httptest.Server, path string) *reader {
 	}
 	t.Cleanup(func() { response.Body.Close() })
 	header := response.Header
-	if response.StatusCode != 200 || header.Get("Content-Type") != "text/event-stream" || header.Get("Cache-Control") != "no-store" ||
+	if response.StatusCode != http.StatusOK || header.Get("Content-Type") != "text/event-stream" || header.Get("Cache-Control") != "no-store" ||
 		header.Get("X-Kept") != "yes" || header.Get("X-Accel-Buffering") != "no" || header.Get("Date") == "" {
 		t.Fatal(response.Status, header)
 	}
@@ -186,13 +186,13 @@ func TestFirstAnswer(t *testing.T) {
 	for _, err := range []error{&room.GoneError{Reason: room.Left}, room.ErrNoRoom, room.ErrBadTicket} {
 		engine.set(2, room.Result{Err: err})
 		w := httptest.NewRecorder()
-		got := h.Serve(w, httptest.NewRequest("GET", "/", nil), Stream{Room: "shop", Ticket: room.Ticket{Number: 2}})
+		got := h.Serve(w, httptest.NewRequest(http.MethodGet, "/", nil), Stream{Room: "shop", Ticket: room.Ticket{Number: 2}})
 		if !errors.Is(got, err) || w.Body.Len() > 0 || len(w.Header()) > 0 || h.Streams() != 0 {
 			t.Errorf("%v: %v, wrote %q", err, got, w.Body)
 		}
 	}
 	w := httptest.NewRecorder()
-	if err := h.Serve(w, httptest.NewRequest("HEAD", "/", nil), Stream{Room: "shop", Ticket: room.Ticket{Number: 4}}); err != nil || w.Header().Get("Content-Type") != "text/event-stream" || h.Streams() != 0 {
+	if err := h.Serve(w, httptest.NewRequest(http.MethodHead, "/", nil), Stream{Room: "shop", Ticket: room.Ticket{Number: 4}}); err != nil || w.Header().Get("Content-Type") != "text/event-stream" || h.Streams() != 0 {
 		t.Error("HEAD:", err, w.Header(), h.Streams())
 	}
 	engine.set(2, room.Result{Err: room.ErrUnavailable})
@@ -208,13 +208,30 @@ func TestMostStreams(t *testing.T) {
 	first := open(t, server, "/2")
 	open(t, server, "/4")
 	try := func() error {
-		return h.Serve(httptest.NewRecorder(), httptest.NewRequest("HEAD", "/", nil), Stream{Room: "shop"})
+		return h.Serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodHead, "/", nil), Stream{Room: "shop"})
 	}
 	if err := try(); !errors.Is(err, ErrTooMany) {
 		t.Errorf("the third: %v", err)
 	}
 	first.body.Close()
 	eventually(t, "one is free", func() bool { return try() == nil })
+}
+
+// One who opens streams without end has some only, and others have theirs.
+func TestMostStreamsOfOnePlace(t *testing.T) {
+	server := serve(t, start(t, newFake()), "HTTP/1.1")
+	for range MaxPerPlace {
+		open(t, server, "/2")
+	}
+	response, err := server.Client().Get(server.URL + "/2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if text, _ := io.ReadAll(response.Body); string(text) != ErrTooMany.Error()+"\n" {
+		t.Errorf("one more: %s %s", response.Status, text)
+	}
+	open(t, server, "/4")
 }
 
 func TestStopEndsStreams(t *testing.T) {
@@ -231,7 +248,7 @@ func TestStopEndsStreams(t *testing.T) {
 			}
 		}
 		r.want("") // A clean end, not a cut.
-		if err := h.Serve(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), Stream{}); !errors.Is(err, ErrClosed) || h.Streams() != 0 {
+		if err := h.Serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil), Stream{}); !errors.Is(err, ErrClosed) || h.Streams() != 0 {
 			t.Errorf("%s: after Stop: %v, %d streams", transport, err, h.Streams())
 		}
 	}

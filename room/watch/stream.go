@@ -78,7 +78,8 @@ func (s *stream) answer(a *room.Answer, now time.Time) (told bool, err error) {
 	}
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
-	b := append((*buffer)[:0], "id: "...)
+	b := (*buffer)[:0]
+	b = append(b, "id: "...)
 	b = strconv.AppendInt(b, s.events+1, 10)
 	b = append(b, "\ndata: "...)
 	b = s.spec.Format(b, a)

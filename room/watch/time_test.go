@@ -3,9 +3,7 @@ package watch
 import (
 	"context"
 	"errors"
-	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"pgregory.net/rapid"
 
 	"github.com/sluice-project/sluice/room"
@@ -72,7 +69,7 @@ func visit(t *testing.T, h *Hub, number int64) (*written, context.CancelFunc) {
 
 func visitWith(t *testing.T, h *Hub, number int64, w *written) context.CancelFunc {
 	ctx, cancel := context.WithCancel(t.Context())
-	r := httptest.NewRequest("GET", "/", nil).WithContext(ctx)
+	r := httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx)
 	go func() {
 		if err := h.Serve(w, r, Stream{Room: roomOf(number), Ticket: room.Ticket{Number: number}, Claim: number%4 < 2, Format: format}); err != nil {
 			t.Error(err)
@@ -193,138 +190,6 @@ func TestNothingIsLeft(t *testing.T) {
 	})
 }
 
-// Who does not read is closed, and keeps nobody waiting.
-func TestSlowHandler(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		engine := newFake()
-		h := start(t, engine)
-		slow := &written{header: http.Header{}, block: make(chan struct{})}
-		defer visitWith(t, h, 2, slow)()
-		quick, leave := visit(t, h, 4)
-		defer leave()
-		time.Sleep(1500 * time.Millisecond)
-		if h.Streams() != 2 || !strings.Contains(quick.String(), "4 1 at 500") {
-			t.Errorf("%d streams; %q", h.Streams(), quick)
-		}
-		time.Sleep(time.Second)
-		if h.Streams() != 1 || slow.String() != "" {
-			t.Errorf("%d streams; the slow one got %q", h.Streams(), slow)
-		}
-	})
-}
-
-// stuck is a sink whose connection takes nothing any more.
-type stuck struct{ none }
-
-func (stuck) flush(time.Time) error { return errSlow }
-
-func TestSlowStreamIsDropped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := start(t, newFake())
-		for _, sink := range []sink{stuck{}, none{}} {
-			if err := h.reserve(); err != nil {
-				t.Fatal(err)
-			}
-			s := &stream{sink: sink, spec: Stream{Room: "shop", Format: format}}
-			h.add(s)
-			h.tell(s, &room.Result{Answer: room.Answer{State: room.Waiting, Position: 500, NextPoll: time.Second}})
-		}
-		if h.Streams() != 2 {
-			t.Errorf("%d streams", h.Streams())
-		}
-		time.Sleep(3 * time.Second)
-		registry := prometheus.NewRegistry()
-		registry.MustRegister(h.Collector())
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := map[string]float64{}
-		for _, family := range families {
-			metric := family.Metric[0]
-			got[family.GetName()] = metric.GetGauge().GetValue() + metric.GetCounter().GetValue()
-		}
-		want := map[string]float64{"room_streams": 1, "room_stream_events_total": 2, "room_streams_refused_total": 0, "room_streams_slow_total": 1}
-		if !maps.Equal(got, want) {
-			t.Errorf("got %v, want %v", got, want)
-		}
-	})
-}
-
-// pair is a connection over loopback.
-func pair(t *testing.T) (client, server net.Conn) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	if client, err = net.Dial("tcp", listener.Addr().String()); err != nil {
-		t.Fatal(err)
-	}
-	if server, err = listener.Accept(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close(); server.Close() })
-	return client, server
-}
-
-// A socket that is full keeps one part, takes no other, and is closed after
-// WriteTime; one that is read in time gets every byte in order.
-func TestSlowSocket(t *testing.T) {
-	client, server := pair(t)
-	d, ok := newDirect(server, []byte("head|"), false)
-	if !ok {
-		t.Fatal("no socket")
-	}
-	now := time.Now()
-	part := []byte(strings.Repeat("x", 100_000) + "|")
-	sent := 0
-	for {
-		took, err := d.send(part, now)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !took {
-			break
-		}
-		sent++
-	}
-	if len(d.kept) == 0 || len(d.kept) > len(part) {
-		t.Fatalf("%d bytes are kept", len(d.kept))
-	}
-	// Buffers between may take a little more, some times.
-	eventually(t, "the time is over", func() bool {
-		if took, err := d.send(part, d.since); err != nil {
-			t.Error(err)
-		} else if took {
-			sent++
-		}
-		if err := d.flush(d.since.Add(WriteTime - 1)); err != nil {
-			t.Error("before its time:", err)
-		}
-		err := d.flush(d.since.Add(WriteTime))
-		if err != nil && !errors.Is(err, errSlow) {
-			t.Error(err)
-		}
-		return err != nil
-	})
-	read := make(chan string)
-	go func() {
-		text, _ := io.ReadAll(client)
-		read <- string(text)
-	}()
-	eventually(t, "all is taken", func() bool {
-		if err := d.flush(now); err != nil {
-			t.Fatal(err)
-		}
-		return len(d.kept) == 0
-	})
-	d.end()
-	if got, want := <-read, "head|"+strings.Repeat(string(part), sent); got != want {
-		t.Errorf("read %d bytes, want %d", len(got), len(want))
-	}
-}
-
 func TestPace(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -369,10 +234,13 @@ func TestSchedule(t *testing.T) {
 			}
 			switch action := rapid.SampledFrom([]string{"add", "put", "drop", "take"}).Draw(t, "action"); {
 			case action == "add" || len(here) == 0:
-				if err := h.reserve(); err != nil {
+				s := &stream{sink: none{}, spec: Stream{Room: "shop", Ticket: room.Ticket{Number: rapid.Int64Range(1, 3).Draw(t, "number")}}}
+				full := h.places[s.spec.place()] == MaxPerPlace
+				if err := h.reserve(s.spec.place()); (err != nil) != full {
 					t.Fatal(err)
+				} else if err != nil {
+					continue
 				}
-				s := &stream{sink: none{}, spec: Stream{Room: "shop"}}
 				h.add(s)
 				here = append(here, s)
 			case action == "put":
@@ -401,14 +269,26 @@ func TestSchedule(t *testing.T) {
 					t.Fatalf("%d streams too few were taken", due)
 				}
 			}
-			if h.Streams() != len(here) || len(h.all) != len(here) {
-				t.Fatalf("%d and %d streams, want %d", h.Streams(), len(h.all), len(here))
-			}
-			for i, s := range h.due {
-				if s.at != i+1 || h.all[s.slot] != s {
-					t.Fatal("a stream of the schedule is not at its place")
-				}
-			}
+			checkKnown(t, h, here)
 		}
 	})
+}
+
+// checkKnown checks that the hub knows just these streams.
+func checkKnown(t *rapid.T, h *Hub, here []*stream) {
+	if h.Streams() != len(here) || len(h.all) != len(here) {
+		t.Fatalf("%d and %d streams, want %d", h.Streams(), len(h.all), len(here))
+	}
+	counted := map[place]int{}
+	for _, s := range here {
+		counted[s.spec.place()]++
+	}
+	if !maps.Equal(counted, h.places) {
+		t.Fatalf("%v are counted, want %v", h.places, counted)
+	}
+	for i, s := range h.due {
+		if s.at != i+1 || h.all[s.slot] != s {
+			t.Fatal("a stream of the schedule is not at its place")
+		}
+	}
 }

@@ -1,0 +1,79 @@
+package e2e
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-project/sluice/redistest"
+)
+
+// Two servers on one Redis have one line, one capacity and one set of keys.
+func TestTwoInstancesHaveOneLine(t *testing.T) {
+	redis := redistest.Start(t, redistest.Options{})
+	servers := []*server{startServer(t, "--state", redis.URL()), startServer(t, "--state", redis.URL())}
+	servers[0].call("PUT", "/v1/rooms/shop", tellerOfTwo, http.StatusCreated, nil)
+	eventually(t, 10*time.Second, "the other server sees the room", func() bool {
+		a, err := servers[1].do("GET", "/v1/rooms/shop", "", nil)
+		return err == nil && a.status == http.StatusOK
+	})
+	var visitors []visitor
+	for n := range 10 {
+		visitors = append(visitors, servers[n%2].enter("shop", "", http.StatusCreated))
+	}
+	for n, v := range visitors {
+		if want := int64(max(0, n-1)); v.position() != want {
+			t.Errorf("visitor %d is at %d, want %d", n, v.position(), want)
+		}
+		if other := servers[(n+1)%2].ask("shop", v.Ticket); other.ID != v.ID || other.position() != v.position() {
+			t.Errorf("the other server has visitor %d at %d, want %d", n, other.position(), v.position())
+		}
+	}
+	servers[1].me("DELETE", "shop", visitors[0].Ticket)
+	if next := servers[0].ask("shop", visitors[2].Ticket); next.Status != "inside" {
+		t.Errorf("after the first has left, the next is %+v", next)
+	}
+	for n, s := range servers {
+		if v := s.room("shop"); v.Inside != 2 || v.Waiting != 7 || v.AdmittedTotal != 3 {
+			t.Errorf("server %d has %+v", n, v)
+		}
+	}
+	// What one is told holds at the other.
+	servers[0].call("POST", "/v1/rooms/shop/pause", "", http.StatusOK, nil)
+	servers[1].me("DELETE", "shop", visitors[1].Ticket)
+	if next := servers[1].ask("shop", visitors[3].Ticket); next.Status != "waiting" {
+		t.Errorf("in a room that the other has paused: %+v", next)
+	}
+}
+
+// While the Redis does not answer, visitors are told to try again; afterwards
+// everybody has the same place.
+func TestRoomWhileRedisIsAway(t *testing.T) {
+	redis := redistest.Start(t, redistest.Options{})
+	s := startServer(t, "--state", redis.URL())
+	s.call("PUT", "/v1/rooms/shop", tellerOfTwo, http.StatusCreated, nil)
+	var last visitor
+	for range 5 {
+		last = s.enter("shop", "", http.StatusCreated)
+	}
+	redis.Pause()
+	away := s.me("GET", "shop", last.Ticket)
+	if away.status != http.StatusServiceUnavailable || away.header.Get("Retry-After") == "" {
+		t.Errorf("while it is away: %d %v %s", away.status, away.header, away.body)
+	}
+	if a, err := s.do("GET", "/readyz", "", nil); err != nil || a.status != http.StatusServiceUnavailable || !strings.Contains(string(a.body), "room") {
+		t.Errorf("readiness: %d %s, %v", a.status, a.body, err)
+	}
+	if a, err := s.do("GET", "/v1/actions", "", nil); err != nil || a.status != http.StatusOK {
+		t.Errorf("bulk, which is embedded: %d %s, %v", a.status, a.body, err)
+	}
+	redis.Continue()
+	eventually(t, 30*time.Second, "the server is ready again", func() bool {
+		a, err := s.do("GET", "/readyz", "", nil)
+		return err == nil && a.status == http.StatusOK
+	})
+	if now := s.ask("shop", last.Ticket); now.ID != last.ID || now.position() != 3 {
+		t.Errorf("afterwards: %+v, want position 3", now)
+	}
+}

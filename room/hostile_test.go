@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-project/sluice/room"
@@ -110,6 +111,7 @@ func TestAThousandPlacesOfOne(t *testing.T) {
 			time.Sleep(honest.NextPoll)
 			honest = r.ask("shop", honest.Ticket)
 		}
+		synctest.Wait()
 		if v, err := r.Room(ctx, "shop"); err != nil || v.Status.Waiting != 0 || v.Status.Inside != 1 {
 			t.Errorf("%+v, %v; want the honest visitor alone", v.Status, err)
 		}

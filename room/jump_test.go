@@ -3,6 +3,7 @@ package room_test
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-project/sluice/room"
@@ -30,66 +31,34 @@ func TestClockJumps(t *testing.T) {
 
 func testJump(t *testing.T, r *rig, by time.Duration) {
 	r.put("shop", teller(2))
-	tickets := make([]string, 8)
-	for i := range tickets {
-		tickets[i] = r.enter("shop").Ticket
-	}
-	jumped := time.Now()
-	askAll := func() (inside int) {
-		t.Helper()
-		status, err := r.store.Status(ctx, "shop")
-		if err != nil || status.Inside > 2 {
-			t.Errorf("%+v, %v; want two inside at most", status, err)
-		}
-		position := int64(0)
-		for i, ticket := range tickets {
-			a, err := r.Ask(ctx, "shop", ticket, nowhere)
-			if errors.As(err, new(*room.GoneError)) {
-				continue
-			}
-			if err != nil {
-				t.Fatalf("visitor %d: %v", i+1, err)
-			}
-			if a.State == room.Inside {
-				if inside++; position > 0 {
-					t.Errorf("visitor %d is inside, and one before it waits", i+1)
-				}
-				// An engine notices a jump with its next look, and the pass is renewed with the ticket.
-				if _, err := r.AskPass(ctx, "shop", a.Pass); err != nil && (time.Since(jumped) > 500*time.Millisecond || !errors.Is(err, room.ErrBadPass)) {
-					t.Errorf("the pass of visitor %d: %v", i+1, err)
-				}
-				continue
-			}
-			if a.Position <= position {
-				t.Errorf("visitor %d is at %d, and one before it at %d", i+1, a.Position, position)
-			}
-			position = a.Position
-		}
-		return inside
+	line := &jumpedLine{rig: r, jumped: time.Now()}
+	for range 8 {
+		line.tickets = append(line.tickets, r.enter("shop").Ticket)
 	}
 	for range 5 {
-		askAll()
+		line.askAll()
 		time.Sleep(time.Second)
 	}
+	synctest.Wait()
 	r.store.Shift(by)
-	jumped = time.Now()
+	line.jumped = time.Now()
 	for range 10 {
-		askAll()
+		line.askAll()
 		time.Sleep(time.Second)
 	}
 	if by < time.Minute { // all who were inside still are
-		for i := range 2 {
-			if a := r.ask("shop", tickets[i]); a.State != room.Inside {
+		for i, ticket := range line.tickets[:2] {
+			if a := r.ask("shop", ticket); a.State != room.Inside {
 				t.Errorf("visitor %d is %+v, want inside", i+1, a)
 			}
 		}
 	}
-	for i, ticket := range tickets { // one after the other
-		askAll()
+	for i, ticket := range line.tickets { // one after the other
+		line.askAll()
 		if err := r.Leave(ctx, "shop", ticket, nowhere); err != nil {
 			t.Fatal(err)
 		}
-		if inside := askAll(); inside != min(2, len(tickets)-1-i) {
+		if inside := line.askAll(); inside != min(2, len(line.tickets)-1-i) {
 			t.Errorf("after visitor %d has left, %d are inside", i+1, inside)
 		}
 		time.Sleep(time.Second)
@@ -98,6 +67,44 @@ func testJump(t *testing.T, r *rig, by time.Duration) {
 	if err != nil || status.Waiting+status.Inside != 0 || status.Missed != 0 || status.Departed != 0 {
 		t.Errorf("%+v, %v; want that all had their visit, and none missed its turn", status, err)
 	}
+}
+
+// jumpedLine are visitors of a room for two, in the order in which they came.
+type jumpedLine struct {
+	*rig
+	tickets []string
+	jumped  time.Time
+}
+
+// askAll lets all ask, and returns how many are inside.
+func (l *jumpedLine) askAll() (inside int) {
+	l.t.Helper()
+	status, err := l.store.Status(ctx, "shop")
+	if err != nil || status.Inside > 2 {
+		l.t.Errorf("%+v, %v; want two inside at most", status, err)
+	}
+	position := int64(0)
+	for i, ticket := range l.tickets {
+		a, err := l.Ask(ctx, "shop", ticket, nowhere)
+		switch {
+		case errors.As(err, new(*room.GoneError)):
+		case err != nil:
+			l.t.Fatalf("visitor %d: %v", i+1, err)
+		case a.State == room.Inside && position > 0:
+			l.t.Errorf("visitor %d is inside, and one before it waits", i+1)
+		case a.State == room.Inside:
+			inside++
+			// An engine notices a jump with its next look, and the pass is renewed with the ticket.
+			if _, err := l.AskPass(ctx, "shop", a.Pass); err != nil && (time.Since(l.jumped) > 500*time.Millisecond || !errors.Is(err, room.ErrBadPass)) {
+				l.t.Errorf("the pass of visitor %d: %v", i+1, err)
+			}
+		case a.Position <= position:
+			l.t.Errorf("visitor %d is at %d, and one before it at %d", i+1, a.Position, position)
+		default:
+			position = a.Position
+		}
+	}
+	return inside
 }
 
 // A batch is never let in twice for one tick, whatever the clock does; and after a jump

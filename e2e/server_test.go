@@ -105,6 +105,12 @@ func tail(b []byte, n int) []byte { return b[max(0, len(b)-n):] }
 func (s *server) start() {
 	s.t.Helper()
 	s.launch()
+	s.awaitReady()
+}
+
+// awaitReady waits until a server that was launched is ready.
+func (s *server) awaitReady() {
+	s.t.Helper()
 	eventually(s.t, 30*time.Second, "the server is ready", func() bool {
 		response, err := http.Get(s.url("/readyz"))
 		if err != nil {

@@ -96,8 +96,10 @@ func (v *visit) policy(page *Page) string {
 	if page.Widget != nil {
 		origins = " " + strings.Join(page.Widget.Origins, " ")
 	}
+	// There is no form-action: browsers hold it against redirects too, and a shop may send
+	// who has just joined by a form on to another site, to log in for one.
 	common := "script-src" + nonce + origins + "; connect-src 'self'" + origins + "; frame-src 'self'" + origins +
-		"; form-action 'self'; base-uri 'none'; object-src 'none'; frame-ancestors 'self'"
+		"; base-uri 'none'; object-src 'none'; frame-ancestors 'self'"
 	if v.gate.page == builtIn {
 		style := nonce
 		if origins != "" {

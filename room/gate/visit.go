@@ -156,6 +156,12 @@ func (v *visit) join() {
 		v.tell(http.StatusServiceUnavailable, problem{}, nil)
 		return
 	}
+	if v.kind == navigation && sameSite.Check(v.r) != nil {
+		// Browsers send no cookies with the form of another site: a new place would replace
+		// the one that the visitor may have. They send them with the GET after it.
+		v.goOn(localPath(v.r.URL.RequestURI()))
+		return
+	}
 	passed, err := v.challenged()
 	if err != nil {
 		v.unavailable(err)

@@ -146,7 +146,7 @@ func parseRule(text string) (map[string]string, error) {
 	}
 	if host != "" && host != "localhost" && !strings.ContainsAny(host, ".:") {
 		// A gate whose routes are of a host that nobody asks for lets everybody through.
-		return nil, fmt.Errorf("that is the host %q: for a path write /%s", host, where)
+		return nil, fmt.Errorf("want /%s for a path: without the slash it names the host %q", where, host)
 	}
 	return rule, nil
 }

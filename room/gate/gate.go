@@ -130,6 +130,11 @@ func pathsOf(name string) Paths {
 func (g *Gate) Middleware(next http.Handler) http.Handler {
 	own := base(g.options.Room)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodConnect {
+			// It has no path to look at, and asks for a tunnel.
+			http.Error(w, "a gate is no proxy to other places", http.StatusMethodNotAllowed)
+			return
+		}
 		if strings.HasPrefix(r.URL.Path, own) {
 			g.own.ServeHTTP(w, r)
 			return

@@ -13,9 +13,10 @@ import (
 // nobody who kept asking whenever that was possible is overtaken or loses the place, for
 // Redis has each move on its disk before it answers, and no time runs while it hangs.
 func TestVisitorsWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
 	const hangs = 10 * time.Second
 	plan := crowdPlan{
-		room: "shop", count: 1_500, together: 400, near: 100,
+		room: "shop", count: 1_000, together: 400, near: 100,
 		// A restart may take as long as half a claim window.
 		ttl: 2 * time.Second, claim: 4 * time.Second, abandon: 5 * time.Second, grace: 2 * time.Second,
 		slides: true, stay: time.Second,

@@ -264,7 +264,7 @@ func TestRoomPark(t *testing.T) {
 // The server is killed with visitors waiting. After the start everybody has the
 // same place, and the tickets still work.
 func TestRoomSurvivesAKill(t *testing.T) {
-	count := 2_000
+	count := 10_000
 	if long() {
 		count = 100_000
 	}

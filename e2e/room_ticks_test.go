@@ -19,6 +19,7 @@ import (
 //     turn or loses its place.
 //   - Nobody is inside once the stay is over, counted from the tick, nor sent out before.
 func TestParkKeepsItsPromises(t *testing.T) {
+	t.Parallel()
 	const interval = time.Second
 	plan := crowdPlan{
 		room: "fair", count: 700, together: 250, near: 60,

@@ -294,8 +294,9 @@ func (v *visit) refuse(err error) {
 		v.tell(http.StatusForbidden, problem{Code: "ended", Detail: err.Error()}, v.newPage(KindEnded))
 	case errors.As(err, &limit):
 		v.later(http.StatusTooManyRequests, KindLimited, "limited", err, limit.RetryAfter)
-	default: // There is no such room (any more).
-		v.unavailable(err)
+	default: // There is no such room (any more): it may be made again.
+		v.gate.failed(v.r.Context(), err)
+		v.later(http.StatusServiceUnavailable, KindUnavailable, "no_room", room.ErrNoRoom, 5*time.Second)
 	}
 }
 

@@ -32,13 +32,23 @@ func TestFormsOfOtherSitesTakeNoPlace(t *testing.T) {
 
 // Methods by which nobody opens a page take no place.
 func TestMethodsThatTakeNoPlace(t *testing.T) {
-	for _, method := range []string{http.MethodOptions, http.MethodTrace, http.MethodConnect} {
+	for method, status := range map[string]int{
+		http.MethodOptions: http.StatusServiceUnavailable, http.MethodTrace: http.StatusServiceUnavailable, http.MethodConnect: http.StatusMethodNotAllowed,
+	} {
 		s := newStand(t, nil)
+		s.settings.Routes = []room.Rule{{Path: "/api"}}
 		response := s.ask(method, "http://shop.test/api", "", header("Accept", "*/*"), header("Origin", "https://app.test"))
-		expect(t, response, http.StatusServiceUnavailable)
+		expect(t, response, status)
 		if len(s.entered) != 0 || s.shop.requests != 0 || len(response.Cookies()) != 0 {
 			t.Errorf("%s: %d entered", method, len(s.entered))
 		}
+	}
+	// A tunnel has no path by which a route could tell that it needs a pass.
+	s := newStand(t, nil)
+	s.settings.Routes = []room.Rule{{Path: "/api"}}
+	expect(t, s.ask(http.MethodConnect, "shop.internal:22", ""), http.StatusMethodNotAllowed)
+	if s.shop.requests != 0 {
+		t.Error("the shop was asked for a tunnel")
 	}
 }
 

@@ -31,12 +31,14 @@ type demoStage struct {
 func newDemoStage() demoStage {
 	return demoStage{
 		Shop: crowd{
-			Visitors: 2_400, Over: 3500 * time.Millisecond, Wander: 8, GiveUp: 3, Vanish: 3, Return: 4,
+			Visitors: 2_400, Over: 4500 * time.Millisecond, Wander: 8, GiveUp: 4, Vanish: 4, Return: 5,
 			AwayMin: 4500 * time.Millisecond, AwayMax: 6500 * time.Millisecond, Pages: 1, Look: 300 * time.Millisecond,
+			// Who is nearer the front would be called before being away for long enough to be skipped.
+			Behind: 600,
 		},
 		ShopRoom: room.Settings{
 			Mode: room.Teller, Capacity: 160, PassTTL: 1500 * time.Millisecond,
-			ClaimWindow: 2 * time.Second, AbandonAfter: 4 * time.Second, Grace: 4 * time.Second,
+			ClaimWindow: 2 * time.Second, AbandonAfter: 4 * time.Second, Grace: 3 * time.Second,
 		},
 		Ride: crowd{Visitors: 600, Over: 2 * time.Second, Wander: 100},
 		RideRoom: room.Settings{

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// measured is what the last count of a room's visitors found, and how fast the line
-// moves.
+// measured is what the last count of a room's visitors found, how many were let in
+// lately, and how fast the line moves, if there is one.
 type measured struct {
-	status Status
-	flow   Flow
+	status     Status
+	flow, line Flow
 }
 
 const (
@@ -36,7 +36,7 @@ func (e *Engine) expect(t *turn, a *Answer, place Place) {
 		outlook.Ahead = -1
 	}
 	if m := t.known.measured.Load(); m != nil {
-		outlook.Status, outlook.Flow = m.status, m.flow
+		outlook.Status, outlook.Flow = m.status, m.line
 		a.Wait = EstimateWait(outlook)
 	}
 	a.NextPoll = NextPoll(outlook, a.Wait, rand.Float64())

@@ -118,8 +118,8 @@ func (e *Engine) count(ctx context.Context, k *known, idle bool) error {
 			return err
 		}
 		k.counted, k.countedIdle = now, idle
-		k.outflow.add(status)
-		k.measured.Store(&measured{status, k.outflow.rate()})
+		k.outflow.add(status, k.room.Load().Settings.Capacity)
+		k.measured.Store(&measured{status, k.outflow.rate(), k.outflow.line()})
 	}
 	return nil
 }

@@ -1,6 +1,9 @@
 package room
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // outflow measures how fast a line moves, over about the last minute. It is for one
 // goroutine at a time.
@@ -9,6 +12,8 @@ type outflow struct {
 	// that was added, which may be closer.
 	samples []Status
 	newest  Status
+	// noLine is the time of the last sample without a line.
+	noLine time.Time
 }
 
 const (
@@ -42,12 +47,15 @@ func (f Flow) admitted() int64 { return f.Called - f.Missed }
 // were free before, as at the opening.
 func (f Flow) freed() int64 { return max(f.admitted()-f.Inside, 0) }
 
-// add notes a room's status. Totals that fell, and a clock that went back, are
-// those of another room: it begins again.
-func (o *outflow) add(s Status) {
+// add notes a room's status, and how many may be inside it (0: any number). Totals that
+// fell, and a clock that went back, are those of another room: it begins again.
+func (o *outflow) add(s Status, capacity int64) {
 	last := o.newest
 	if s.Now.Before(last.Now) || s.Admitted < last.Admitted || s.Missed < last.Missed || s.Departed < last.Departed {
-		o.samples = o.samples[:0]
+		o.samples, o.noLine = o.samples[:0], time.Time{}
+	}
+	if s.Waiting == 0 || s.Inside < capacity {
+		o.noLine = s.Now
 	}
 	o.newest = s
 	if n := len(o.samples); n == 0 || s.Now.Sub(o.samples[n-1].Now) >= outflowStep {
@@ -61,11 +69,19 @@ func (o *outflow) add(s Status) {
 }
 
 // rate returns what happened in the last minute, or since the first sample.
-func (o *outflow) rate() Flow {
-	if len(o.samples) == 0 {
+func (o *outflow) rate() Flow { return o.since(time.Time{}) }
+
+// line returns the same of the time since there is a line in front of a full room. How
+// fast places become free cannot be told from the time before it: of a minute that was
+// quiet, paused or before the opening.
+func (o *outflow) line() Flow { return o.since(o.noLine) }
+
+func (o *outflow) since(begin time.Time) Flow {
+	from := slices.IndexFunc(o.samples, func(s Status) bool { return !s.Now.Before(begin) })
+	if from < 0 {
 		return Flow{}
 	}
-	first, last := o.samples[0], o.newest
+	first, last := o.samples[from], o.newest
 	return Flow{
 		Over:   last.Now.Sub(first.Now),
 		Called: last.Admitted - first.Admitted, Missed: last.Missed - first.Missed,

@@ -38,7 +38,7 @@ func TestOutflow(t *testing.T) {
 	} {
 		var o outflow
 		for _, s := range test.samples {
-			o.add(s)
+			o.add(s, 0)
 		}
 		flow := o.rate()
 		if rate, ok := flow.PerSecond(); ok != test.ok || rate != test.rate || flow.freed() != test.freed {
@@ -60,7 +60,7 @@ func TestOutflowWindow(t *testing.T) {
 			called += rapid.Int64Range(0, 3).Draw(t, "called")
 			s := statusAt(now, called, 0, 0, 0)
 			all = append(all, s)
-			o.add(s)
+			o.add(s, 0)
 			if len(o.samples) > 62 {
 				t.Fatalf("it holds %d samples", len(o.samples))
 			}
@@ -82,4 +82,35 @@ func TestOutflowWindow(t *testing.T) {
 		}
 		t.Fatalf("%d were called within %v, want one of %v", flow.Called, flow.Over, want)
 	})
+}
+
+// How fast a line moves is told from the time of that line: not from the quiet before
+// it, from a pause, or from before the opening.
+func TestOutflowOfTheLine(t *testing.T) {
+	at := func(seconds, called, waiting, inside int64) Status {
+		s := statusAt(time.Duration(seconds)*time.Second, called, 0, 0, inside)
+		s.Waiting = waiting
+		return s
+	}
+	for _, test := range []struct {
+		name    string
+		samples []Status
+		over    time.Duration
+		freed   int64
+	}{
+		{"no line", []Status{at(0, 0, 0, 0), at(10, 50, 0, 3)}, 0, 0},
+		{"a line after a quiet time", []Status{at(0, 0, 0, 0), at(20, 5, 0, 5), at(21, 105, 300, 100), at(31, 205, 200, 100)}, 11 * time.Second, 105},
+		{"the opening", []Status{at(0, 0, 500, 0), at(30, 0, 900, 0), at(31, 100, 800, 100), at(41, 200, 700, 100)}, 11 * time.Second, 100},
+		{"after a pause", []Status{at(0, 100, 9, 100), at(10, 100, 9, 40), at(11, 160, 9, 100), at(21, 170, 9, 100)}, 11 * time.Second, 10},
+		{"a line from the beginning", []Status{at(0, 100, 9, 100), at(10, 200, 9, 100)}, 10 * time.Second, 100},
+		{"another room", []Status{at(0, 900, 0, 0), at(1, 5, 9, 100), at(11, 15, 9, 100)}, 10 * time.Second, 10},
+	} {
+		var o outflow
+		for _, s := range test.samples {
+			o.add(s, 100)
+		}
+		if flow := o.line(); flow.Over != test.over || flow.freed() != test.freed {
+			t.Errorf("%s: %d freed in %v, want %d in %v", test.name, flow.freed(), flow.Over, test.freed, test.over)
+		}
+	}
 }

@@ -1,8 +1,10 @@
 package gate
 
 import (
+	"context"
 	_ "embed"
 	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"time"
@@ -35,20 +37,38 @@ func (g *Gate) ownPaths() *http.ServeMux {
 	return mux
 }
 
+// sameSite tells forms that another site has sent.
+var sameSite = http.NewCrossOriginProtection()
+
 // own refuses forms that another site has sent, and bounds them.
 func own(answer func(*visit)) func(*visit) {
-	protection := http.NewCrossOriginProtection()
 	return func(v *visit) {
-		if err := protection.Check(v.r); err != nil {
+		if err := sameSite.Check(v.r); err != nil {
 			page := v.newPage(KindRefused)
 			page.Notices = nil
 			page.Return, page.Retry = "/", true
 			v.tell(http.StatusForbidden, problem{Code: "cross_origin", Detail: err.Error()}, page)
 			return
 		}
-		v.r.Body = http.MaxBytesReader(v.w, v.r.Body, MaxForm)
+		v.readForm()
 		answer(v)
 	}
+}
+
+// readForm reads a form of the gate's own, within FormTime.
+func (v *visit) readForm() {
+	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, MaxForm)
+	// A writer that has no connection has no deadline.
+	control := http.NewResponseController(v.w)
+	_ = control.SetReadDeadline(time.Now().Add(FormTime))
+	// A beacon is no form, and what cannot be read has no fields.
+	_ = v.r.ParseMultipartForm(MaxForm)
+	if _, err := io.Copy(io.Discard, v.r.Body); err != nil {
+		// With the deadline left, the server does not wait for what else comes.
+		v.w.Header().Set("Connection", "close")
+		return
+	}
+	_ = control.SetReadDeadline(time.Time{})
 }
 
 // place looks a ticket up for those of the gate's paths that only programs read.
@@ -127,16 +147,20 @@ func (v *visit) leave() {
 // giveUp leaves by what the visitor has. That it had nothing, or not any more, is no
 // error.
 func (v *visit) giveUp() error {
-	ctx, cancel := v.asking()
-	defer cancel()
-	name := v.gate.options.Room
-	err := room.ErrBadTicket
-	if v.ticket != "" {
-		err = v.gate.rooms.Leave(ctx, name, v.ticket, v.client)
+	if v.ticket == "" && v.proof == "" {
+		return nil
 	}
-	if errors.Is(err, room.ErrBadTicket) && v.proof != "" {
-		err = v.gate.rooms.LeavePass(ctx, name, v.proof)
-	}
+	err := v.ask(func(ctx context.Context) error {
+		name := v.gate.options.Room
+		err := room.ErrBadTicket
+		if v.ticket != "" {
+			err = v.gate.rooms.Leave(ctx, name, v.ticket, v.client)
+		}
+		if errors.Is(err, room.ErrBadTicket) && v.proof != "" {
+			err = v.gate.rooms.LeavePass(ctx, name, v.proof)
+		}
+		return err
+	})
 	if err != nil && unavailable(err) {
 		return err
 	}

@@ -72,7 +72,7 @@ func (s *Store) PutRoom(ctx context.Context, name string, data []byte, revision 
 	batch := s.db.NewBatch()
 	if err := errors.Join(
 		batch.Set(metaRevision, appendCounts(nil, int64(stored.revision)), nil),
-		batch.Set(roomKey(name), stored.append(nil), nil),
+		batch.Set(roomKey(name), stored.encode(), nil),
 	); err != nil {
 		return 0, s.broke(err)
 	}

@@ -207,5 +207,5 @@ func (m *move) close(p *page) {
 	h.closed = append(h.closed, p)
 	first := p.number << pageBits
 	m.keep(m.writer().DeleteRange(keyFor(h.id, kindVisitor, first), keyFor(h.id, kindVisitor, first+pageSize), nil))
-	m.keep(m.writer().Set(keyFor(h.id, kindGone, p.number), appendGone(nil, p.emptied, &p.slots), nil))
+	m.keep(m.writer().Set(keyFor(h.id, kindGone, p.number), encodeGone(p.emptied, &p.slots), nil))
 }

@@ -99,7 +99,8 @@ func (f *roomFlag) Set(text string) error {
 			return err
 		}
 		rules, _ := f.value.([]map[string]string)
-		f.value, f.text = append(rules, rule), text
+		rules = append(rules, rule)
+		f.value, f.text = rules, text
 		return nil
 	}
 	value, err := roomValue(f.setting, text)

@@ -20,7 +20,7 @@ func shop(t *testing.T) *httptest.Server {
 		if r.URL.Path == "/pay" {
 			w.Header().Set("Sluice-Release", "pass")
 		}
-		fmt.Fprintf(w, "the shop has %s, with a pass: %v", r.URL.Path, r.Header.Get("Sluice-Pass") != "")
+		_, _ = fmt.Fprintf(w, "the shop has %s, with a pass: %v", r.URL.Path, r.Header.Get("Sluice-Pass") != "")
 	}))
 	t.Cleanup(server.Close)
 	return server
@@ -54,7 +54,7 @@ func newPerson(t *testing.T, front string) *person {
 // get opens a page, or with another type of content what a program would get.
 func (p *person) get(path, accept string) answer {
 	p.t.Helper()
-	request, err := http.NewRequestWithContext(p.t.Context(), "GET", p.front+path, nil)
+	request, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.front+path, nil)
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -201,7 +201,7 @@ func (s *server) checkWatch(t *testing.T, name, ticket string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, "GET", s.url("/v1/rooms/"+name+"/visitors/me/watch"), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url("/v1/rooms/"+name+"/visitors/me/watch"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func TestRoomPark(t *testing.T) {
 // The server is killed with visitors waiting. After the start everybody has the
 // same place, and the tickets still work.
 func TestRoomSurvivesAKill(t *testing.T) {
-	count := 2_000
+	count := 10_000
 	if long() {
 		count = 100_000
 	}

@@ -105,6 +105,12 @@ func tail(b []byte, n int) []byte { return b[max(0, len(b)-n):] }
 func (s *server) start() {
 	s.t.Helper()
 	s.launch()
+	s.awaitReady()
+}
+
+// awaitReady waits until a server that was launched is ready.
+func (s *server) awaitReady() {
+	s.t.Helper()
 	eventually(s.t, 30*time.Second, "the server is ready", func() bool {
 		response, err := http.Get(s.url("/readyz"))
 		if err != nil {
@@ -151,6 +157,9 @@ func (a answer) json(into any) error {
 	return nil
 }
 
+// client keeps as many connections as tests have requests under way at one time.
+var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+
 // do makes one request; an error means that no answer came.
 func (s *server) do(method, path, contentType string, body []byte, header ...string) (answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -165,7 +174,7 @@ func (s *server) do(method, path, contentType string, body []byte, header ...str
 	for i := 0; i < len(header); i += 2 {
 		request.Header.Set(header[i], header[i+1])
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return answer{}, err
 	}

@@ -3,6 +3,7 @@ package redistest
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -109,8 +110,8 @@ func (s *Server) start() error {
 	if err != nil {
 		return err
 	}
-	defer log.Close() // the process has its own copy
-	process := exec.Command(find(s.t, "server"), append(args, s.options.Args...)...)
+	defer func() { _ = log.Close() }() // the process has its own copy
+	process := exec.CommandContext(context.Background(), find(s.t, "server"), append(args, s.options.Args...)...)
 	process.Stdout, process.Stderr = log, log
 	if err := process.Start(); err != nil {
 		return err
@@ -154,11 +155,11 @@ func (s *Server) awaitReady() error {
 
 // ping returns nil once the server answers anything but that it is loading.
 func (s *Server) ping() error {
-	connection, err := net.DialTimeout("tcp", s.Addr(), time.Second)
+	connection, err := (&net.Dialer{Timeout: time.Second}).DialContext(context.Background(), "tcp", s.Addr())
 	if err != nil {
 		return err
 	}
-	defer connection.Close()
+	defer func() { _ = connection.Close() }() // it was only read
 	if err := connection.SetDeadline(time.Now().Add(time.Second)); err != nil {
 		return err
 	}
@@ -233,7 +234,7 @@ func (s *Server) signal(signal syscall.Signal) {
 // or is answered with an error, fails the test.
 func (s *Server) Cli(args ...string) string {
 	s.t.Helper()
-	command := exec.Command(find(s.t, "cli"), append([]string{"-e", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port)}, args...)...)
+	command := exec.CommandContext(context.Background(), find(s.t, "cli"), append([]string{"-e", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port)}, args...)...)
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
 	output, err := command.Output()

@@ -8,19 +8,28 @@ import (
 	"time"
 )
 
-// admit puts a fresh pass into the answer of who is inside. A visit that has ended
+// passStep is for how long one pass is handed out again.
+const passStep = 5 * time.Second
+
+// admit puts a pass into the answer of who is inside. A visit that has ended
 // is over, though it may hold its slot for a moment longer.
 func (e *Engine) admit(t *turn, a *Answer, place Place) error {
 	if !place.Until.After(place.Now) {
 		return &GoneError{Expired, place.Number}
 	}
-	expires := place.Now.Add(MaxPassLife)
+	// Not of this very moment, so that who asks again soon gets the same: signing is
+	// dearer than all else that an answer takes.
+	issued := place.Now.Truncate(passStep)
+	if issued.Before(place.Since) {
+		issued = place.Since
+	}
+	expires := issued.Add(MaxPassLife)
 	if place.Until.Before(expires) {
 		expires = place.Until
 	}
 	pass, err := t.ring.SignPass(t.room, Pass{
 		Room: t.room.Name, Generation: t.room.Generation, Number: place.Number, Epoch: t.room.Epoch,
-		IssuedAt: place.Now, ExpiresAt: expires,
+		IssuedAt: issued, ExpiresAt: expires,
 	})
 	if err != nil {
 		return fmt.Errorf("sign the pass of visitor %s: %w", strconv.FormatInt(place.Number, 10), err)

@@ -21,6 +21,8 @@ type catalog struct {
 	byName map[string]*known
 	failed error
 	loaded time.Time
+	// loads counts the reads that were begun.
+	loads uint64
 	// broken are the revisions of records that could not be read: each is logged once.
 	broken map[string]uint64
 
@@ -33,6 +35,9 @@ type catalog struct {
 type known struct {
 	name string
 	room atomic.Pointer[Room]
+	// kept is how many reads of the rooms were begun when the room was kept last.
+	// catalog.mu is held for it.
+	kept uint64
 	// measured is nil before the visitors were counted first.
 	measured atomic.Pointer[measured]
 	joins    *joinLimiter
@@ -134,9 +139,12 @@ func (c *catalog) refreshAfter(ctx context.Context, asked time.Time) error {
 // load reads the rooms, and what time it is.
 func (c *catalog) load(ctx context.Context) error {
 	gone := map[*known]bool{}
-	for _, k := range c.all() {
+	c.mu.Lock()
+	c.loads++
+	for _, k := range c.byName {
 		gone[k] = true
 	}
+	c.mu.Unlock()
 	records, err := c.store.Rooms(ctx)
 	if err != nil {
 		return err
@@ -161,12 +169,16 @@ func (c *catalog) load(ctx context.Context) error {
 	return nil
 }
 
-// take keeps a record, unless that or a later one is known already. The lock is
-// held.
+// take keeps a record that the last read found, unless that is known already, or a later
+// one that was put after the read began. A later one that was known before it was lost
+// by the store: a replica took over that had not received it. The lock is held.
 func (c *catalog) take(record Record) *known {
 	k := c.byName[record.Name]
-	if k != nil && k.room.Load().Revision >= record.Revision {
-		return k
+	if k != nil {
+		known := k.room.Load().Revision
+		if known == record.Revision || known > record.Revision && k.kept == c.loads {
+			return k
+		}
 	}
 	room, err := decodeRoom(record)
 	if err == nil {
@@ -183,13 +195,14 @@ func (c *catalog) take(record Record) *known {
 func (c *catalog) keep(room *Room) *known {
 	k := c.byName[room.Name]
 	if k != nil && k.room.Load().Generation == room.Generation {
+		k.kept = c.loads
 		k.room.Store(room)
 		return k
 	}
 	if k != nil {
 		c.forget(room.Name)
 	}
-	k = &known{name: room.Name, joins: newJoinLimiter(maxClients), wake: make(chan struct{}, 1)}
+	k = &known{name: room.Name, kept: c.loads, joins: newJoinLimiter(maxClients), wake: make(chan struct{}, 1)}
 	k.room.Store(room)
 	c.byName[room.Name] = k
 	return k

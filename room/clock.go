@@ -21,6 +21,10 @@ type storeClock struct {
 // then the clocks may have drifted apart, or the store's may have jumped.
 const clockMemory = 2 * time.Second
 
+// clockJump is by how much the store's time is behind what was believed when its
+// clock was set back: replies come faster.
+const clockJump = 10 * time.Second
+
 // observe notes the store's time of a reply that was received just now.
 func (c *storeClock) observe(store time.Time) {
 	if store.IsZero() {
@@ -33,7 +37,7 @@ func (c *storeClock) observe(store time.Time) {
 		c.start = received
 	}
 	offset := store.Sub(c.start.Round(0)) - received.Sub(c.start)
-	if !c.known || offset > c.offset || received.Sub(c.at) > clockMemory {
+	if !c.known || offset > c.offset || c.offset-offset > clockJump || received.Sub(c.at) > clockMemory {
 		c.offset, c.at, c.known = offset, received, true
 	}
 }

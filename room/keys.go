@@ -20,8 +20,11 @@ const (
 type keyHolder struct {
 	store Store
 	held  atomic.Pointer[heldKeys]
-	// loading lets one at a time read the keys.
+	// loading lets one at a time read the keys. It guards when the keys were read for
+	// the last time, and how that failed.
 	loading chan struct{}
+	tried   time.Time
+	failed  error
 }
 
 type heldKeys struct {
@@ -61,8 +64,9 @@ func (h *keyHolder) newer(ctx context.Context) (*Keyring, error) {
 	return h.held.Load().ring, nil
 }
 
-// refresh reads the keys, unless they were read after a time; it makes the first
-// if there is none.
+// refresh reads the keys, unless that was begun after a time: of many who want it at once
+// one reads for all, also while the store does not answer. It makes the first key if
+// there is none.
 func (h *keyHolder) refresh(ctx context.Context, after time.Time) error {
 	unlock, err := h.lock(ctx)
 	if err != nil {
@@ -72,7 +76,15 @@ func (h *keyHolder) refresh(ctx context.Context, after time.Time) error {
 	if held := h.held.Load(); held != nil && held.read.After(after) {
 		return nil
 	}
-	return h.load(ctx)
+	if h.tried.After(after) && h.failed != nil {
+		return h.failed
+	}
+	tried := time.Now()
+	err = h.load(ctx)
+	if ctx.Err() == nil { // otherwise it is the caller's failure, not the store's
+		h.tried, h.failed = tried, err
+	}
+	return err
 }
 
 // load reads the keys. The lock is held.
@@ -102,7 +114,7 @@ func (h *keyHolder) makeFirst(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return h.store.PutKeys(ctx, []SigningKey{key}, 0)
+	return h.store.PutKeys(ctx, []SigningKey{key}, "")
 }
 
 func (h *keyHolder) hold(keys []SigningKey, read time.Time) error {
@@ -154,7 +166,7 @@ func (h *keyHolder) rotate(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err = h.store.PutKeys(ctx, keys, len(seen)); err == nil {
+		if err = h.store.PutKeys(ctx, keys, seen[len(seen)-1].ID); err == nil {
 			return h.hold(keys, time.Now())
 		} else if !errors.Is(err, ErrConflict) {
 			return err

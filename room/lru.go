@@ -5,18 +5,38 @@ import (
 	"sync"
 )
 
-// maxVerified is how many passes a keyring remembers to have signed or verified:
-// checking a signature takes longer than all else about a request. It remembers good
-// ones only, so that nobody can fill it with others; some 600 bytes each.
+// maxVerified is how many passes a keyring remembers to have signed, and to have signed
+// or verified: either takes longer than all else about a request. It remembers good
+// ones only, so that nobody can fill it with others; some 1,200 bytes each.
 const maxVerified = 10_000
 
-// passCache is what a keyring remembers of passes, by their text.
+// passCache is what a keyring remembers of passes, by their text and by what they
+// claim.
 type passCache struct {
 	mu     sync.Mutex
 	passes lru[string, Pass]
+	texts  lru[passClaims, string]
 }
 
-func newPassCache(limit int) *passCache { return &passCache{passes: newLRU[string, Pass](limit)} }
+func newPassCache(limit int) *passCache {
+	return &passCache{passes: newLRU[string, Pass](limit), texts: newLRU[passClaims, string](limit)}
+}
+
+// signed returns the text of a pass that was signed here.
+func (c *passCache) signed(claims passClaims) (string, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if text := c.texts.get(claims); text != nil {
+		return *text, true
+	}
+	return "", false
+}
+
+func (c *passCache) sign(claims passClaims, text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	*c.texts.getOrAdd(claims) = text
+}
 
 func (c *passCache) get(text string) (Pass, bool) {
 	c.mu.Lock()

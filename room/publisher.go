@@ -104,8 +104,12 @@ func (e *Engine) publishRoom(ctx context.Context, k *known, box *outbox) error {
 	return nil
 }
 
-// publishBatch publishes one batch; more says that there may be others.
+// publishBatch publishes one batch, while the lease is held; more says that there may be
+// others.
 func (e *Engine) publishBatch(ctx context.Context, k *known, box *outbox) (more bool, err error) {
+	if !e.lease.held() {
+		return false, nil
+	}
 	events, err := e.store.Events(ctx, k.name, box.published, MaxPublish)
 	if err != nil {
 		return false, err
@@ -134,20 +138,21 @@ func (e *Engine) publishBatch(ctx context.Context, k *known, box *outbox) (more 
 }
 
 // handOverUntilTaken hands a batch over until it is taken; false when ctx has
-// ended.
+// ended, or another instance may publish instead: should it have published more by now,
+// the batch would come again behind that.
 func (e *Engine) handOverUntilTaken(ctx context.Context, notices []Notice) bool {
 	for failures := 1; ; failures++ {
 		err := e.handOver(ctx, notices)
 		if err == nil {
 			return true
 		}
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || !e.lease.held() {
 			return false
 		}
 		again := min(publishBackoffCap, backoff(failures)<<min(max(0, failures-5), 4))
 		e.metrics.publishFailures.Inc()
 		e.log.Error("publish events", "error", err, "attempt", failures, "again_in", again)
-		if !pause(ctx, nil, again) {
+		if !pause(ctx, nil, again) || !e.lease.held() {
 			return false
 		}
 	}

@@ -36,6 +36,9 @@ func (e *Engine) PutRoom(ctx context.Context, name string, s Settings) (view Vie
 		if err := e.mayBecome(ctx, r, &s); err != nil {
 			return nil, err
 		}
+		if s.Method == Lottery && r.Settings.Method != Lottery {
+			r.Seed = NewSeed() // that of an earlier lottery may have been shown
+		}
 		r.Settings = s
 		return r, nil
 	})
@@ -59,6 +62,10 @@ func (e *Engine) newRoom(ctx context.Context, name string, s Settings) (*Room, e
 	}, nil
 }
 
+// drawMargin is how long before the draw it is too late to put it off: longer than it
+// takes to store that, so that nobody is told a place, nor the seed, in between.
+const drawMargin = 5 * time.Second
+
 // mayBecome tells whether a room may take new settings, for the sake of those in
 // line: the position that they were shown never rises.
 func (e *Engine) mayBecome(ctx context.Context, r *Room, s *Settings) error {
@@ -67,14 +74,14 @@ func (e *Engine) mayBecome(ctx context.Context, r *Room, s *Settings) error {
 		return err
 	}
 	was := &r.Settings
-	opened := !status.Now.Before(was.OpensAt)
+	drawing := !status.Now.Add(drawMargin).Before(was.OpensAt)
 	switch {
 	case s.Mode != was.Mode && status.Waiting+status.Inside > 0:
 		return &SettingsError{"mode", fmt.Sprintf("stays %s while anybody waits or is inside: pause the room until it is empty, or make another", was.Mode)}
 	case s.Method != was.Method && status.Entered > 0:
 		return &SettingsError{"method", fmt.Sprintf("stays %s after somebody has come: make another room", was.Method)}
-	case was.Method == Lottery && opened && s.OpensAt.After(was.OpensAt):
-		return &SettingsError{"opens_at", "was the moment of the draw, and may not be moved to later after it: make another room"}
+	case was.Method == Lottery && drawing && s.OpensAt.After(was.OpensAt):
+		return &SettingsError{"opens_at", "is the moment of the draw, and may not be moved to later after it, nor in the last 5 s before: make another room"}
 	}
 	return nil
 }

@@ -87,6 +87,10 @@ func TestChangesThatWouldHurtThoseInLineAreRefused(t *testing.T) {
 		refused("shop", "mode", park)
 		refused("shop", "method", fifo)
 		r.put("shop", later) // not drawn yet
+		time.Sleep(time.Until(later.OpensAt) - 4*time.Second)
+		latest := later
+		latest.OpensAt = later.OpensAt.Add(time.Hour)
+		refused("shop", "opens_at", latest) // it might be drawn before that is stored
 		time.Sleep(2 * time.Minute)
 		later.OpensAt = later.OpensAt.Add(time.Hour)
 		refused("shop", "opens_at", later)

@@ -96,9 +96,10 @@ type Store interface {
 
 	// Keys returns the keys that sign tickets and passes, the oldest first.
 	Keys(ctx context.Context) ([]SigningKey, error)
-	// PutKeys stores them all, if as many are stored as the caller has seen;
-	// otherwise ErrConflict. None is logged.
-	PutKeys(ctx context.Context, keys []SigningKey, seen int) error
+	// PutKeys stores them all, if the newest that is stored is the one of the ID that the
+	// caller has seen, "" for none; otherwise ErrConflict. Their number says nothing: a
+	// change adds a key and may drop another. None is logged.
+	PutKeys(ctx context.Context, keys []SigningKey, seen string) error
 
 	// Lease gives a name to one holder at a time: true if nobody has it or the holder
 	// has it already, until ttl from now. With a ttl of 0 the holder gives it back. It

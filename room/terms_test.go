@@ -161,5 +161,8 @@ func TestStoreClock(t *testing.T) {
 			reply(time.Millisecond)
 		}
 		check(2 * time.Millisecond)
+		offset -= time.Hour // which is seen at once if no reply takes so long
+		reply(time.Millisecond)
+		check(2 * time.Millisecond)
 	})
 }

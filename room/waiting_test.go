@@ -81,13 +81,13 @@ func TestAskAll(t *testing.T) {
 		s.AbandonAfter = time.Hour
 		r.put("shop", s)
 		first := r.enter("shop")
-		askers := make([]room.Asker, 2500)
-		for i := range askers {
+		askers := make([]room.Asker, 0, 2501)
+		for range 2500 {
 			ticket, err := r.Parse(ctx, "shop", r.enter("shop").Ticket, nowhere)
 			if err != nil {
 				t.Fatal(err)
 			}
-			askers[i].Ticket = ticket
+			askers = append(askers, room.Asker{Ticket: ticket})
 		}
 		askers = append(askers, room.Asker{Ticket: room.Ticket{Number: 99_999}})
 		if err := r.Leave(ctx, "shop", first.Ticket, nowhere); err != nil {

@@ -73,6 +73,7 @@ var packages = map[string]rule{
 	"bench":             {imports: []string{"bulk", "bulk/pebblestore", "room", "room/redisstore"}},
 	"bench/cmd/compare": {imports: []string{"bench"}},
 	"e2e/clients":       {testOnly: true},
+	"e2e/browser":       {testOnly: true},
 
 	"redistest": {testOnly: true},
 
@@ -90,11 +91,11 @@ const (
 // notInTheBinary are packages that only tests need.
 var notInTheBinary = []string{"testing", "net/http/httptest", "pgregory.net/rapid", "go.uber.org/goleak"}
 
-// notInTheModule are modules that only bench/ and e2e/clients/ need, so that they
+// notInTheModule are modules that only bench/, e2e/clients/ and e2e/browser/ need, so that they
 // never reach users: go.mod at the root must not name them.
 var notInTheModule = []string{
 	"github.com/hibiken/asynq", "github.com/riverqueue/river", "github.com/jackc/pgx", "github.com/redis/go-redis",
-	"github.com/klaudworks/klite", "github.com/IBM/sarama", "github.com/segmentio/kafka-go",
+	"github.com/chromedp/chromedp", "github.com/klaudworks/klite", "github.com/IBM/sarama", "github.com/segmentio/kafka-go",
 }
 
 // The most lines of a file and of a function.

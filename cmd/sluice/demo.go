@@ -17,7 +17,8 @@ import (
 )
 
 const demoLong = `Run 42,049 jobs of 59 very unequal tenants, in about 20 seconds, and check the
-result to the last decimal.
+result to the last decimal; then put 3,000 people in front of a shop and a ride, for
+about 15 seconds, and check that the line was fair.
 
 Each job is a row of a real file (American ZIP codes; the tenant is the state),
 sent as a webhook to a target on this machine, which serves only so many
@@ -35,8 +36,15 @@ What happens is published to the topic sluice.bulk.events: each state of an acti
 and each job of Texas. A consumer group reads it with a Kafka client meanwhile, and
 each event must have come once and in order. The report ends with the last ones.
 
-The exit code is 0 if every job is accounted for, the sums are equal, and all events
-came.`
+Then 2,400 visitors come to a small shop that bears 160 at once, and 600 to a ride that
+takes 75 each second, each over HTTP through a real gate. Some give up, some walk off
+inside, some go away and come back within the grace, some never do. The report is made
+from what the rooms have published to the topic sluice.room.events: that there were
+never more inside than may be, that nobody who kept asking was overtaken, how long
+people waited, and how often that was within the range that they were told.
+
+The exit code is 0 if every job is accounted for, the sums are equal, all events came,
+and the rooms have kept what they promise.`
 
 // demoFlags are those of "sluice demo".
 type demoFlags struct {
@@ -45,6 +53,7 @@ type demoFlags struct {
 	top        int
 	http       string
 	kafka      string
+	gate       string
 }
 
 // demoEngine is an engine that can also be asked over HTTP.
@@ -55,8 +64,10 @@ type demoEngine interface {
 	Listen(ctx context.Context, address string) (at string, stop func(context.Context) error, err error)
 	// Brokers is the address for Kafka clients.
 	Brokers() string
-	// Tail joins the consumer group that reads the events.
-	Tail(ctx context.Context) (eventTail, error)
+	// Tail joins a consumer group that reads the events of a topic.
+	Tail(ctx context.Context, topic, group string) (eventTail, error)
+	// Rooms are the waiting rooms.
+	Rooms() *demoRooms
 }
 
 // demoTarget is what the jobs of the demo call.
@@ -70,21 +81,29 @@ type demoTarget struct {
 
 // demoParts are what the demo is made of.
 type demoParts struct {
-	// open serves topics at the address kafka, or at the next port that is free.
-	open   func(ctx context.Context, dir string, config bulk.Config, kafka string) (demoEngine, error)
+	// open serves topics and the gate of the shop at addresses, or at the next ports that
+	// are free.
+	open   func(ctx context.Context, dir string, config bulk.Config, at demoAddresses) (demoEngine, error)
 	target func(requestsPerSecond int) (*demoTarget, error)
 	// file is the input, column its tenant, sum the column that is added up.
 	file        []byte
 	column, sum string
 	// tells is the tenant whose jobs have events.
 	tells string
+	// rooms plays the stage.
+	rooms func(ctx context.Context, d *demo, engine demoEngine) (*roomsResult, error)
+	stage demoStage
 }
+
+// demoAddresses are those of the demo beside that of the HTTP API.
+type demoAddresses struct{ Kafka, Gate string }
 
 // newDemoCommand returns "sluice demo".
 func newDemoCommand() *cobra.Command {
 	return demoCommand(demoParts{
 		open: openDemo, target: startDemoTarget,
 		file: examples.Zipcodes, column: "state", sum: "latitude", tells: "TX",
+		rooms: playRooms, stage: newDemoStage(),
 	})
 }
 
@@ -92,7 +111,7 @@ func demoCommand(parts demoParts) *cobra.Command {
 	var f demoFlags
 	command := &cobra.Command{
 		Use:   "demo",
-		Short: "Run 42,049 jobs of 59 tenants through failures and limits, and prove the result",
+		Short: "Run 42,049 jobs through failures and 3,000 people through a line, and prove the result",
 		Long:  demoLong,
 		Example: `  sluice demo
   sluice demo --seconds 60 --top 20
@@ -115,6 +134,7 @@ func demoCommand(parts demoParts) *cobra.Command {
 	flags.BoolVar(&f.stay, "stay", false, "serve the HTTP API too, and stay up after the report, until Ctrl-C")
 	flags.StringVar(&f.http, "http", "127.0.0.1:8080", "with --stay: the `address` to listen on; if it is taken, the next free port")
 	flags.StringVar(&f.kafka, "kafka", "127.0.0.1:9092", "with --stay: the `address` for Kafka clients; if it is taken, the next free port\n(without: any free port)")
+	flags.StringVar(&f.gate, "gate", "127.0.0.1:8000", "with --stay: the `address` of the gate of the shop; if it is taken, the next free port\n(without: any free port)")
 	flags.BoolVar(&f.json, "json", false, "print nothing but the result, as one JSON object")
 	return command
 }
@@ -181,13 +201,13 @@ func (d *demo) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("start the demo's target: %w", err)
 	}
 	defer func() { err = errors.Join(err, stopSoon(ctx, target.Stop)) }()
-	kafka := d.flags.kafka
+	at := demoAddresses{Kafka: d.flags.kafka, Gate: d.flags.gate}
 	if !d.flags.stay {
-		kafka = "127.0.0.1:0"
+		at = demoAddresses{Kafka: "127.0.0.1:0", Gate: "127.0.0.1:0"}
 	}
 	engine, err := d.open(ctx, d.dir, bulk.Config{
 		RequestsPerSecond: d.rates.Limit, Workers: demoWorkers, BackoffBase: demoBackoff,
-	}, kafka)
+	}, at)
 	if err != nil {
 		return err
 	}
@@ -201,7 +221,7 @@ func (d *demo) Run(ctx context.Context) (err error) {
 	if address == "" || interrupted(err) || ctx.Err() != nil {
 		return err
 	}
-	d.stay(ctx, address, engine.Brokers())
+	d.stay(ctx, address, engine)
 	return err
 }
 
@@ -218,11 +238,12 @@ func stopSoon(ctx context.Context, stop func(context.Context) error) error {
 // run takes the input in, watches its jobs to their end, and reports.
 func (d *demo) run(ctx context.Context, engine demoEngine, target *demoTarget, b *balance) error {
 	d.introduce(target)
-	tail, err := engine.Tail(ctx)
+	tail, err := engine.Tail(ctx, bulkEventsTopic, demoGroup)
 	if err != nil {
 		return err
 	}
-	events := hear(ctx, tail)
+	heard := newHeardEvents()
+	events := hear(ctx, tail, heard)
 	defer events.Close()
 	ids, err := d.takeIn(ctx, engine, target)
 	if err != nil {
@@ -255,10 +276,26 @@ func (d *demo) run(ctx context.Context, engine demoEngine, target *demoTarget, b
 	if err != nil {
 		return err
 	}
-	if result.events, err = events.Result(ctx, actions, d.tells); err != nil {
+	if result.events, err = eventsOf(ctx, events, heard, actions, d.tells); err != nil {
 		return d.early(ctx, engine, err)
 	}
-	return errors.Join(result.write(d), result.Verdict())
+	return d.report(ctx, engine, result)
+}
+
+// report reports, and plays in the rooms between.
+func (d *demo) report(ctx context.Context, engine demoEngine, result *demoResult) (err error) {
+	if !d.flags.json {
+		result.writeText(d.out, d.out.Columns(), d.flags.top, paint(d.out.Color))
+	}
+	if result.rooms, err = d.rooms(ctx, d, engine); err != nil {
+		return d.early(ctx, engine, err)
+	}
+	if d.flags.json {
+		err = result.writeJSON(d.out)
+	} else {
+		result.rooms.writeText(d.out, paint(d.out.Color))
+	}
+	return errors.Join(err, result.Verdict())
 }
 
 // tell configures the target's rate, as an operator would with PUT
@@ -335,8 +372,9 @@ func (d *demo) serve(ctx context.Context, engine demoEngine) (address string, st
 }
 
 // stay keeps the server up until the command is ended.
-func (d *demo) stay(ctx context.Context, address, brokers string) {
-	fmt.Fprintf(d.err, stayText, d.dir, address, address, address, address, brokers, brokers)
+func (d *demo) stay(ctx context.Context, address string, engine demoEngine) {
+	brokers := engine.Brokers()
+	fmt.Fprintf(d.err, stayText, d.dir, address, address, address, address, brokers, brokers, address, address, engine.Rooms().gates[demoShopRoom])
 	<-ctx.Done()
 }
 
@@ -349,4 +387,7 @@ The server stays up until Ctrl-C. Its data is in %s until then. Try:
   sluice bulk list --server http://%s
   sluice topic consume sluice.bulk.events --until-end --brokers %s
   sluice group describe demo --brokers %s
+  sluice room create shop --capacity 1 --server http://%s
+  sluice room show shop --watch --server http://%s
+  # and open %s in two browsers
 `

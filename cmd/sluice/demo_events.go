@@ -29,7 +29,7 @@ const (
 	eventLook     = 50 * time.Millisecond
 )
 
-// eventTail reads the events of bulk as a member of a consumer group.
+// eventTail reads the events of a topic as a member of a consumer group.
 type eventTail interface {
 	// Next waits for events.
 	Next(ctx context.Context) ([]eventAt, error)
@@ -177,21 +177,24 @@ func expectedEvents(actions []bulk.Action, tells string) (want int64) {
 	return want
 }
 
+// listener is told of events, by one goroutine.
+type listener interface{ Add(at eventAt) }
+
 // hearing reads events beside the demo.
 type hearing struct {
 	tail   eventTail
 	cancel context.CancelFunc
 	done   chan struct{}
 
-	mu    sync.Mutex
-	heard *heardEvents
-	err   error
+	mu  sync.Mutex // holds also while to is told
+	to  listener
+	err error
 }
 
 // hear begins to read, until Close.
-func hear(ctx context.Context, tail eventTail) *hearing {
+func hear(ctx context.Context, tail eventTail, to listener) *hearing {
 	ctx, cancel := context.WithCancel(ctx)
-	h := &hearing{tail: tail, cancel: cancel, done: make(chan struct{}), heard: newHeardEvents()}
+	h := &hearing{tail: tail, cancel: cancel, done: make(chan struct{}), to: to}
 	go func() {
 		defer close(h.done)
 		err := h.read(ctx)
@@ -210,7 +213,7 @@ func (h *hearing) read(ctx context.Context) error {
 		}
 		h.mu.Lock()
 		for _, e := range events {
-			h.heard.Add(e)
+			h.to.Add(e)
 		}
 		h.mu.Unlock()
 		if err := h.tail.Commit(ctx); err != nil {
@@ -238,36 +241,39 @@ type eventsResult struct {
 	Err     error
 }
 
-// Result waits until the group has read and committed all events, but not for
-// ever, and ends reading.
-func (h *hearing) Result(ctx context.Context, actions []bulk.Action, tells string) (*eventsResult, error) {
-	result := &eventsResult{Want: expectedEvents(actions, tells), Actions: len(actions), Tells: tells}
+// Await waits until the group has read and committed all events and enough says that
+// they are all, but not for ever, and ends reading.
+func (h *hearing) Await(ctx context.Context, enough func(all int64) bool) (all, committed int64, err error) {
 	deadline := time.Now().Add(eventPatience)
 	for {
 		behind, all, err := h.tail.Behind(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("what group %s has read: %w", demoGroup, err)
+			return 0, 0, fmt.Errorf("what has been read of the events: %w", err)
 		}
-		result.All, result.Committed = all, all-behind
 		h.mu.Lock()
-		failed := h.err
+		failed, done := h.err, behind == 0 && enough(all)
 		h.mu.Unlock()
 		if failed != nil {
-			return nil, fmt.Errorf("read %s: %w", bulkEventsTopic, failed)
+			return 0, 0, fmt.Errorf("read events: %w", failed)
 		}
-		if behind == 0 && all >= result.Want || time.Now().After(deadline) {
-			break
+		if done || time.Now().After(deadline) {
+			h.cancel()
+			<-h.done
+			return all, all - behind, nil
 		}
-		select {
-		case <-time.After(eventLook):
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := rest(ctx, eventLook); err != nil {
+			return 0, 0, err
 		}
 	}
-	h.cancel()
-	<-h.done
-	result.heardEvents = h.heard
-	result.Err = h.heard.Check(actions, tells)
+}
+
+// eventsOf waits for the events of bulk.
+func eventsOf(ctx context.Context, h *hearing, heard *heardEvents, actions []bulk.Action, tells string) (_ *eventsResult, err error) {
+	result := &eventsResult{heardEvents: heard, Want: expectedEvents(actions, tells), Actions: len(actions), Tells: tells}
+	if result.All, result.Committed, err = h.Await(ctx, func(all int64) bool { return all >= result.Want }); err != nil {
+		return nil, err
+	}
+	result.Err = heard.Check(actions, tells)
 	if result.Committed != result.All || result.All != result.Want {
 		result.Err = errors.Join(result.Err, fmt.Errorf("group %s has committed %d of %d events, of which there must be %d",
 			demoGroup, result.Committed, result.All, result.Want))

@@ -23,6 +23,7 @@ type demoResult struct {
 	failures *failures
 	balance  *balance
 	events   *eventsResult
+	rooms    *roomsResult
 	sum      string
 	// Ideal is the least time that all jobs take at the lower of the two rates.
 	Ideal time.Duration
@@ -66,35 +67,17 @@ func (d *demo) result(ctx context.Context, engine runner, target *demoTarget, r 
 	return result, nil
 }
 
-// Verdict is nil if every job is accounted for, the sums are equal, and all events
-// came.
+// Verdict is nil if every job is accounted for, the sums are equal, all events came,
+// and the rooms have kept what they promise.
 func (r *demoResult) Verdict() error {
-	return errors.Join(r.runReport.Verdict(), r.balance.Wrong(), r.events.Err)
-}
-
-func (r *demoResult) write(d *demo) error {
-	if d.flags.json {
-		return r.writeJSON(d.out)
-	}
-	r.writeText(d.out, d.out.Columns(), d.flags.top, paint(d.out.Color))
-	return nil
+	return errors.Join(r.runReport.Verdict(), r.balance.Wrong(), r.events.Err, r.rooms.Verdict())
 }
 
 func (r *demoResult) writeText(w io.Writer, columns, top int, p paint) {
 	fmt.Fprintln(w)
 	r.tenantTable(w, columns, top)
 	fmt.Fprintln(w)
-	for _, fact := range r.facts() {
-		mark := ""
-		if fact.checked {
-			mark = p.with(text.FgGreen, "✓ ")
-			if !fact.ok {
-				mark = p.with(text.FgRed, "✗ ")
-			}
-		}
-		indent := "\n" + strings.Repeat(" ", factColumns)
-		fmt.Fprintln(w, left(fact.name, factColumns)+mark+strings.ReplaceAll(fact.text, "\n", indent))
-	}
+	writeChecked(w, r.facts(), p)
 	r.failures.write(w, columns)
 	r.events.writeTail(w, columns)
 }
@@ -106,6 +89,21 @@ const factColumns = 12
 type fact struct {
 	name, text  string
 	checked, ok bool
+}
+
+// writeChecked writes facts below one another, with marks before those that are checked.
+func writeChecked(w io.Writer, facts []fact, p paint) {
+	for _, fact := range facts {
+		mark := ""
+		if fact.checked {
+			mark = p.with(text.FgGreen, "✓ ")
+			if !fact.ok {
+				mark = p.with(text.FgRed, "✗ ")
+			}
+		}
+		indent := "\n" + strings.Repeat(" ", factColumns)
+		fmt.Fprintln(w, left(fact.name, factColumns)+mark+strings.ReplaceAll(fact.text, "\n", indent))
+	}
 }
 
 func (r *demoResult) facts() []fact {
@@ -196,6 +194,8 @@ type demoJSON struct {
 	// group has read and committed.
 	Events    int64 `json:"events"`
 	Committed int64 `json:"events_committed"`
+	// Rooms is about the waiting rooms.
+	Rooms *roomsJSON `json:"rooms"`
 	// Error says what is not accounted for; empty if all is.
 	Error string `json:"error,omitempty"`
 }
@@ -205,6 +205,7 @@ func (r *demoResult) writeJSON(w io.Writer) error {
 		runResult: r.json(r.merged, r.Jain, r.Windows), Retried: r.All.Retried,
 		IdealMS: r.Ideal.Milliseconds(), InputSum: r.balance.Input.String(), FailedSum: r.balance.FailedSum.String(),
 		Target: r.Rates.Target, Limit: r.Rates.Limit, Events: r.events.All, Committed: r.events.Committed,
+		Rooms: r.rooms.json(),
 	}
 	if err := r.Verdict(); err != nil {
 		result.Error = err.Error()

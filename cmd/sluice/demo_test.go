@@ -30,11 +30,19 @@ type fakeDemo struct {
 	mishear func([]eventAt) []eventAt
 	// uncommitted is how many the group never commits.
 	uncommitted int64
+	// rooms is what is played in the rooms.
+	rooms *playedRooms
 }
 
 func (f *fakeDemo) Brokers() string { return f.kafka }
 
-func (f *fakeDemo) Tail(context.Context) (eventTail, error) { return &fakeTail{demo: f}, nil }
+func (f *fakeDemo) Tail(context.Context, string, string) (eventTail, error) {
+	return &fakeTail{demo: f}, nil
+}
+
+func (f *fakeDemo) Rooms() *demoRooms {
+	return &demoRooms{gates: map[string]string{demoShopRoom: "http://127.0.0.1:8000"}}
+}
 
 // fakeTail has all events at once, when all actions have ended.
 type fakeTail struct {
@@ -116,7 +124,7 @@ func (t *fakeTail) Behind(context.Context) (behind, all int64, err error) {
 func (t *fakeTail) Close() { t.demo.stopped = append(t.demo.stopped, "events") }
 
 func newFakeDemo() *fakeDemo {
-	f := &fakeDemo{fakeRunner: newFakeRunner(60)}
+	f := &fakeDemo{fakeRunner: newFakeRunner(60), rooms: newPlayedRooms()}
 	f.failEvery, f.throttles = 40, 0.25
 	f.jain, f.windows, f.waits = 0.9987, 4, true
 	f.result = func(a *bulk.Action, payloads [][]byte) map[string]any {
@@ -163,8 +171,8 @@ func (f *fakeDemo) parts() demoParts {
 		fmt.Fprintf(&file, "shop %d,%d.%04d\n", min(i%7, 4), i-100, i)
 	}
 	return demoParts{
-		open: func(_ context.Context, _ string, config bulk.Config, kafka string) (demoEngine, error) {
-			f.config, f.kafka = config, kafka
+		open: func(_ context.Context, _ string, config bulk.Config, at demoAddresses) (demoEngine, error) {
+			f.config, f.kafka = config, at.Kafka
 			return f, nil
 		},
 		target: func(int) (*demoTarget, error) {
@@ -178,6 +186,9 @@ func (f *fakeDemo) parts() demoParts {
 			return &demoTarget{URL: "http://127.0.0.1:9999/", Stop: stop, Done: done}, nil
 		},
 		file: []byte(file.String()), column: "shop", sum: "amount", tells: "shop 4",
+		rooms: func(ctx context.Context, _ *demo, _ demoEngine) (*roomsResult, error) {
+			return f.rooms.result(), rest(ctx, 10*time.Second)
+		},
 	}
 }
 
@@ -219,7 +230,11 @@ func TestDemoJSON(t *testing.T) {
 		}
 		if got.Actions != 5 || got.Jobs != 300 || got.Failed != 7 || got.InputSum != "14853.4950" || got.Error != "" ||
 			string(got.Aggregates["sum:amount"]) == "" || got.IdealMS != 5660 ||
-			got.Events != 5*5+128 || got.Committed != got.Events {
+			got.Events != 5*5+128 || got.Committed != got.Events ||
+			*got.Rooms != (roomsJSON{
+				Visitors: 13, Capacity: 2, MostInside: 2, KeptAsking: 11, CameBack: 1, Abandoned: 1,
+				WaitMedianMS: 200, WaitP95MS: 380, Estimates: 3, EstimatesHeld: 1, Events: 39, Committed: 39, TookMS: 8000,
+			}) {
 			t.Errorf("got %s", r.out)
 		}
 	})
@@ -326,7 +341,8 @@ func TestDemoStays(t *testing.T) {
 			t.Errorf("exit code %d after %s: %v", r.code(), time.Since(start), r.failure)
 		}
 		if !strings.Contains(r.err, "curl -s 'http://127.0.0.1:8081/v1/actions?tenant=TX'") ||
-			!strings.Contains(r.err, "--until-end --brokers 127.0.0.1:9092") {
+			!strings.Contains(r.err, "--until-end --brokers 127.0.0.1:9092") ||
+			!strings.Contains(r.err, "open http://127.0.0.1:8000 in two browsers") {
 			t.Errorf("it does not say what to try:\n%s", r.err)
 		}
 		if fmt.Sprint(f.stopped) != "[events http engine target]" {

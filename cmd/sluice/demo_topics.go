@@ -26,16 +26,17 @@ type demoServer struct {
 	store  *natsstore.Store
 	broker *topic.Broker
 	edge   *kafka.Server
+	rooms  *demoRooms
 }
 
-// openDemo opens a data directory, and serves its topics at an address, or at the
-// next port that is free.
-func openDemo(ctx context.Context, dir string, config bulk.Config, address string) (_ demoEngine, err error) {
+// openDemo opens a data directory, and serves its topics and its rooms at addresses,
+// or at the next ports that are free.
+func openDemo(ctx context.Context, dir string, config bulk.Config, at demoAddresses) (_ demoEngine, err error) {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	s := &demoServer{}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.closeTopics())
+			err = errors.Join(err, s.closeRooms(), s.closeTopics())
 		}
 	}()
 	if s.store, err = natsstore.Open(filepath.Join(dir, "topic"), natsstore.Options{DiskReserve: embeddedReserve, Logger: log}); err != nil {
@@ -49,7 +50,7 @@ func openDemo(ctx context.Context, dir string, config bulk.Config, address strin
 		return nil, err
 	}
 	s.broker = broker
-	err = firstFree(ctx, address, func(address string) error {
+	err = firstFree(ctx, at.Kafka, func(address string) error {
 		edge := kafka.NewServer(broker, kafka.Options{Addr: address, Logger: log})
 		if err := edge.Start(ctx); err != nil {
 			return err
@@ -60,18 +61,34 @@ func openDemo(ctx context.Context, dir string, config bulk.Config, address strin
 	if err != nil {
 		return nil, wrongUsage("--kafka: %w", err)
 	}
+	if s.rooms, err = openDemoRooms(ctx, dir, at.Gate, newRoomPublisher(broker, log), log); err != nil {
+		return nil, err
+	}
 	s.embedded, err = openEmbedded(dir, config, webhook.Options{}, bulk.WithPublisher(newBulkPublisher(broker, log)))
 	if err != nil {
 		return nil, err
 	}
+	s.mounts = append(s.mounts, s.rooms.mount)
 	return s, nil
 }
+
+// Rooms implements demoEngine.
+func (s *demoServer) Rooms() *demoRooms { return s.rooms }
 
 // Brokers implements demoEngine.
 func (s *demoServer) Brokers() string { return s.edge.Addr() }
 
-// Close stops the engine, which publishes until then, and after it the topics.
-func (s *demoServer) Close() error { return errors.Join(s.embedded.Close(), s.closeTopics()) }
+// Close stops the engines, which publish until then, and after them the topics.
+func (s *demoServer) Close() error {
+	return errors.Join(s.embedded.Close(), s.closeRooms(), s.closeTopics())
+}
+
+func (s *demoServer) closeRooms() error {
+	if s.rooms == nil {
+		return nil
+	}
+	return s.rooms.Close()
+}
 
 func (s *demoServer) closeTopics() (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), drainGrace)
@@ -89,25 +106,26 @@ func (s *demoServer) closeTopics() (err error) {
 }
 
 // Tail implements demoEngine.
-func (s *demoServer) Tail(ctx context.Context) (eventTail, error) {
-	if _, err := s.broker.AutoCreate(ctx, bulkEventsTopic); err != nil {
+func (s *demoServer) Tail(ctx context.Context, topic, group string) (eventTail, error) {
+	if _, err := s.broker.AutoCreate(ctx, topic); err != nil {
 		return nil, err
 	}
 	client, err := kgo.NewClient(
-		kgo.SeedBrokers(s.Brokers()), kgo.ClientID("sluice demo"), kgo.ConsumerGroup(demoGroup), kgo.ConsumeTopics(bulkEventsTopic),
+		kgo.SeedBrokers(s.Brokers()), kgo.ClientID("sluice demo"), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
 	)
 	if err != nil {
 		return nil, err
 	}
-	return &groupTail{client: client, admin: kadm.NewClient(client)}, nil
+	return &groupTail{client: client, admin: kadm.NewClient(client), topic: topic, group: group}, nil
 }
 
 // groupTail is an eventTail over the Kafka protocol.
 type groupTail struct {
-	client *kgo.Client
-	admin  *kadm.Client
-	read   []*kgo.Record
+	client       *kgo.Client
+	admin        *kadm.Client
+	topic, group string
+	read         []*kgo.Record
 }
 
 // Next implements eventTail.
@@ -136,21 +154,21 @@ func (t *groupTail) Commit(ctx context.Context) error {
 
 // Behind implements eventTail.
 func (t *groupTail) Behind(ctx context.Context) (behind, all int64, err error) {
-	ends, err := t.admin.ListEndOffsets(ctx, bulkEventsTopic)
+	ends, err := t.admin.ListEndOffsets(ctx, t.topic)
 	if err != nil {
 		return 0, 0, err
 	}
-	committed, err := t.admin.FetchOffsets(ctx, demoGroup)
+	committed, err := t.admin.FetchOffsets(ctx, t.group)
 	if err != nil {
 		return 0, 0, err
 	}
-	for number, end := range ends[bulkEventsTopic] {
+	for number, end := range ends[t.topic] {
 		if end.Err != nil {
 			return 0, 0, end.Err
 		}
 		all += end.Offset
 		behind += end.Offset
-		if at, found := committed.Lookup(bulkEventsTopic, number); found && at.At > 0 {
+		if at, found := committed.Lookup(t.topic, number); found && at.At > 0 {
 			behind -= at.At
 		}
 	}

@@ -26,6 +26,8 @@ type embedded struct {
 	store    *pebblestore.Store
 	webhooks *webhook.Handler
 	started  bool
+	// mounts add to the server what else it serves.
+	mounts []func(*ops.Server)
 }
 
 // Start implements runner.
@@ -99,6 +101,9 @@ func (e *embedded) server(address string) *ops.Server {
 	server.Mux().Handle("/v1/", edge)
 	server.Mux().Handle("/openapi.json", edge)
 	server.Registry().MustRegister(e.Collector())
+	for _, mount := range e.mounts {
+		mount(server)
+	}
 	return server
 }
 

@@ -89,7 +89,11 @@ func (d *barDisplay) Show(m *moment) {
 	if room := max(rows-4, 1); b.Top <= 0 || b.Top > room {
 		b.Top = room
 	}
-	lines := b.Draw(m)
+	d.redraw(b.Draw(m))
+}
+
+// redraw writes lines over those of the last time.
+func (d *barDisplay) redraw(lines []string) {
 	var out strings.Builder
 	if d.drawn > 0 {
 		fmt.Fprintf(&out, "\x1b[%dA", d.drawn)

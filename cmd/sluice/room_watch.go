@@ -44,7 +44,7 @@ func watchRoom(ctx context.Context, of *client.Room, ask func(ctx context.Contex
 		}
 		next, err := ask(ctx, of.Name)
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // Ctrl-C is how watching ends.
+			return nil // Ctrl-C is how watching ends.
 		}
 		if err != nil {
 			return err

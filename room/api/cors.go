@@ -5,6 +5,11 @@ import (
 	"slices"
 )
 
+// ownPages refuses what a page of another origin would change: a browser that can
+// reach the server sends such a request for any page, without asking, if it has no
+// body.
+var ownPages = http.NewCrossOriginProtection()
+
 // allow lets a page of another origin read the answer, if it may, and tells whether
 // it may.
 func (s *server) allow(e *exchange, what *resource) bool {

@@ -29,7 +29,7 @@ func TestOrigins(t *testing.T) {
 		case admin, api.JWKSPath:
 			method = "GET"
 		case "/v1/room-keys/rotate":
-			status = 204
+			status = 403
 		}
 		a := f.do(status, method, test.path, "", "Origin", test.origin)
 		if got := a.Header().Get("Access-Control-Allow-Origin"); got != test.want {
@@ -59,4 +59,22 @@ func TestOriginOfProblems(t *testing.T) {
 	if a.Header().Get("Access-Control-Allow-Origin") != "https://shop.example" || a.Header().Get("Access-Control-Expose-Headers") != "Retry-After" {
 		t.Error(a.Header())
 	}
+}
+
+// A page that somebody opens beside the server does not do what operators do: browsers
+// send a POST without a body for any page, and without asking.
+func TestPagesOfOthersAreNotOperators(t *testing.T) {
+	for _, page := range [][2]string{{"Origin", "https://evil.example"}, {"Origin", "null"}, {"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}} {
+		f := newFixture(t, newFake(), api.WithOrigins("*"))
+		for _, path := range []string{"/pause", "/resume", "/revoke"} {
+			if a := f.do(403, "POST", "/v1/rooms/shop"+path, "", page[0], page[1]); a.problem.Code != api.CodeCrossOrigin {
+				t.Errorf("%s %v: %+v", path, page, a.problem)
+			}
+		}
+		f.do(403, "DELETE", "/v1/rooms/shop", "", page[0], page[1])
+		f.do(200, "GET", "/v1/rooms/shop", "", page[0], page[1])
+		f.do(200, "POST", "/v1/rooms/shop/visitors", "", page[0], page[1])
+	}
+	f := newFixture(t, newFake())
+	f.do(200, "POST", "/v1/rooms/shop/pause", "", "Sec-Fetch-Site", "same-origin", "Origin", "http://example.com")
 }

@@ -19,7 +19,8 @@
 // The paths below …/visitors, …/lottery and the key set are for visitors' browsers;
 // with [WithOrigins] pages of other origins may call them. All others are for
 // operators, and nothing here asks who calls: what faces the internet must pass
-// on the visitors' paths only.
+// on the visitors' paths only. A page of another origin that an operator opens can
+// change nothing by them.
 //
 // # Guarantees
 //

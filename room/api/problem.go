@@ -49,6 +49,8 @@ const (
 	CodeMediaType = "media_type"
 	// CodeMethod: the path does not have that method.
 	CodeMethod = "method"
+	// CodeCrossOrigin: a page of another origin has sent what only operators may.
+	CodeCrossOrigin = "cross_origin"
 	// CodeTimeout: the body did not arrive in time.
 	CodeTimeout = "timeout"
 	// CodeBusy: as many streams are open as may be; try again after Retry-After.

@@ -130,6 +130,11 @@ func (s *server) serve(e *exchange) error {
 		e.w.Header().Set("Allow", what.methods())
 		return newProblem(http.StatusMethodNotAllowed, CodeMethod, e.r.URL.Path+" has only "+what.methods())
 	}
+	if !what.forVisitors {
+		if err := ownPages.Check(e.r); err != nil {
+			return newProblem(http.StatusForbidden, CodeCrossOrigin, "a page of another origin may not do this")
+		}
+	}
 	if e.r.URL.RawQuery != "" {
 		if err := e.parseQuery(operation.parameters); err != nil {
 			return err

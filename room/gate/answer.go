@@ -96,8 +96,10 @@ func (v *visit) policy(page *Page) string {
 	if page.Widget != nil {
 		origins = " " + strings.Join(page.Widget.Origins, " ")
 	}
+	// There is no form-action: browsers hold it against redirects too, and a shop may send
+	// who has just joined by a form on to another site, to log in for one.
 	common := "script-src" + nonce + origins + "; connect-src 'self'" + origins + "; frame-src 'self'" + origins +
-		"; form-action 'self'; base-uri 'none'; object-src 'none'; frame-ancestors 'self'"
+		"; base-uri 'none'; object-src 'none'; frame-ancestors 'self'"
 	if v.gate.page == builtIn {
 		style := nonce
 		if origins != "" {
@@ -115,6 +117,7 @@ func (v *visit) writeJSON(status int, contentType string, body []byte) {
 
 // write sends an answer of the gate's own, which nobody may keep.
 func (v *visit) write(status int, body []byte) {
+	v.sendCookies()
 	header := v.w.Header()
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")

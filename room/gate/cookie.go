@@ -37,16 +37,40 @@ func cookie(r *http.Request, name string) string {
 	return c.Value
 }
 
-// setCookie keeps a value; an empty one removes the cookie.
+// setCookie keeps a value; an empty one removes the cookie. It goes with the answer,
+// see sendCookies.
 func (v *visit) setCookie(name, value string, age time.Duration) {
 	seconds := int(age / time.Second)
 	if value == "" {
 		seconds = -1
 	}
-	http.SetCookie(v.w, &http.Cookie{
+	v.cookies = append(v.cookies, &http.Cookie{
 		Name: name, Value: value, Path: "/", MaxAge: seconds,
 		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: v.secure(),
 	})
+}
+
+// sendCookies puts the cookies into the header when the answer begins: answers of 1xx
+// before it would take them away. Nobody may keep an answer that has some, whatever
+// the shop says of it: who got it from a cache would have the place of another.
+func (v *visit) sendCookies() {
+	if len(v.cookies) == 0 {
+		return
+	}
+	header := v.w.Header()
+	for _, c := range v.cookies {
+		http.SetCookie(v.w, c)
+	}
+	v.cookies = nil
+	header.Set("Cache-Control", "no-store")
+	for _, name := range cacheHeaders {
+		header.Del(name)
+	}
+}
+
+// cacheHeaders are those that caches believe more than Cache-Control.
+var cacheHeaders = []string{
+	"CDN-Cache-Control", "Cloudflare-CDN-Cache-Control", "Surrogate-Control", "Edge-Control", "X-Accel-Expires",
 }
 
 // clearCookies removes all that the visitor has.
@@ -106,10 +130,10 @@ func passEnds(pass string) time.Time {
 		return time.Time{}
 	}
 	var claims struct {
-		Expires int64 `json:"exp"`
+		Expires float64 `json:"exp"`
 	}
 	if json.Unmarshal(text, &claims) != nil || claims.Expires <= 0 {
 		return time.Time{}
 	}
-	return time.Unix(claims.Expires, 0)
+	return time.UnixMilli(int64(claims.Expires * 1000))
 }

@@ -21,7 +21,9 @@
 // A request without a place takes one if a person opens a page, or a program asks
 // for JSON. One for a part of a page (an image, a script, a WebSocket) gets 503
 // and takes none. A page that is asked for with another method than GET is not
-// sent on to the shop; the page says so.
+// sent on to the shop; the page says so. One that another site has sent takes none
+// either: browsers send no cookies with it, and a new place would replace the visitor's
+// own. It is sent on with GET.
 //
 // Who comes back after the visit has ended, or after having been away, joins anew and
 // is told why. A program is answered 410, and joins again by POST to
@@ -50,11 +52,15 @@
 //     that moment that its visitor is inside; or if the store does not answer and the
 //     room's on_store_failure is open.
 //   - Cookies are HttpOnly and SameSite=Lax, and Secure where the visitor uses TLS. They
-//     are set on pages and JSON only, so that no cache keeps one with an image.
+//     are set on pages and JSON only. An answer that sets one has Cache-Control: no-store,
+//     whatever the shop says of it, so that no cache hands out somebody's place.
+//   - The shop sees PassHeader as the gate has set it, and no header that it may take for
+//     that one.
+//   - No connection is upgraded to another HTTP, whose requests the gate would not see.
 //   - A connection that was upgraded, and an answer that has begun, last as long as the
 //     shop lets them, also beyond the visit.
 //
 // Bounds: each question to the engine takes at most [AskTime], each form at most
-// [MaxForm] bytes, each page at most 1 MiB. A visitor whose browser refuses cookies has
+// [MaxForm] bytes and [FormTime], each page at most 1 MiB. A visitor whose browser refuses cookies has
 // no place that could be kept: the page says so.
 package gate

@@ -74,21 +74,17 @@ func (b *browser) open(method, path string, askers ...asker) string {
 	}
 	w := httptest.NewRecorder()
 	b.town.handler.ServeHTTP(w, r)
-	response := w.Result()
+	response := replyOf(w)
 	for _, c := range response.Cookies() {
 		b.jar[c.Name] = c
 		b.ends[c.Name] = time.Now().Add(time.Duration(c.MaxAge) * time.Second)
 	}
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		b.town.t.Fatal(err)
-	}
-	if string(body) == "the shop" {
+	if response.body == "the shop" {
 		return "shop"
 	}
-	_, kind, _ := strings.Cut(string(body), `data-kind="`)
+	_, kind, _ := strings.Cut(response.body, `data-kind="`)
 	kind, _, _ = strings.Cut(kind, `"`)
-	if _, number, found := strings.Cut(string(body), `data-sluice="number">`); found {
+	if _, number, found := strings.Cut(response.body, `data-sluice="number">`); found {
 		number, _, _ = strings.Cut(number, "<")
 		kind += " " + number
 	}

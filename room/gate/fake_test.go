@@ -32,13 +32,15 @@ type fake struct {
 	known    error // of Settings
 	away     error // of all else
 	enter    error
-	visitors []room.State // by number from 1
-	gone     map[int64]room.Reason
-	entered  []room.Visit
-	claims   int
-	asks     int
-	left     []string
-	ends     time.Time
+	// enterInside lets newcomers in.
+	enterInside bool
+	visitors    []room.State // by number from 1
+	gone        map[int64]room.Reason
+	entered     []room.Visit
+	claims      int
+	asks        int
+	left        []string
+	ends        time.Time
 }
 
 func newFake() *fake {
@@ -109,6 +111,9 @@ func (f *fake) Enter(_ context.Context, _ string, visit room.Visit) (room.Answer
 	}
 	f.entered = append(f.entered, visit)
 	f.visitors = append(f.visitors, room.Waiting)
+	if f.enterInside {
+		f.visitors[len(f.visitors)-1] = room.Inside
+	}
 	a, err := f.answer(int64(len(f.visitors)), true)
 	a.New = true
 	return a, err

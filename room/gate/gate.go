@@ -41,6 +41,8 @@ const (
 	AskTime = 2 * time.Second
 	// MaxForm is the most bytes of a form that is sent to the gate itself.
 	MaxForm = 16 << 10
+	// FormTime is how long such a form may take to arrive.
+	FormTime = 10 * time.Second
 	// maxCookie is the most bytes of a cookie that is looked at.
 	maxCookie = 2 << 10
 	// freshPass is what a pass in a cookie must still last, or the next page renews it.

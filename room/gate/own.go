@@ -3,6 +3,7 @@ package gate
 import (
 	_ "embed"
 	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"time"
@@ -35,20 +36,38 @@ func (g *Gate) ownPaths() *http.ServeMux {
 	return mux
 }
 
+// sameSite tells forms that another site has sent.
+var sameSite = http.NewCrossOriginProtection()
+
 // own refuses forms that another site has sent, and bounds them.
 func own(answer func(*visit)) func(*visit) {
-	protection := http.NewCrossOriginProtection()
 	return func(v *visit) {
-		if err := protection.Check(v.r); err != nil {
+		if err := sameSite.Check(v.r); err != nil {
 			page := v.newPage(KindRefused)
 			page.Notices = nil
 			page.Return, page.Retry = "/", true
 			v.tell(http.StatusForbidden, problem{Code: "cross_origin", Detail: err.Error()}, page)
 			return
 		}
-		v.r.Body = http.MaxBytesReader(v.w, v.r.Body, MaxForm)
+		v.readForm()
 		answer(v)
 	}
+}
+
+// readForm reads a form of the gate's own, within FormTime.
+func (v *visit) readForm() {
+	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, MaxForm)
+	// A writer that has no connection has no deadline.
+	control := http.NewResponseController(v.w)
+	_ = control.SetReadDeadline(time.Now().Add(FormTime))
+	// A beacon is no form, and what cannot be read has no fields.
+	_ = v.r.ParseMultipartForm(MaxForm)
+	if _, err := io.Copy(io.Discard, v.r.Body); err != nil {
+		// With the deadline left, the server does not wait for what else comes.
+		v.w.Header().Set("Connection", "close")
+		return
+	}
+	_ = control.SetReadDeadline(time.Time{})
 }
 
 // place looks a ticket up for those of the gate's paths that only programs read.

@@ -253,3 +253,19 @@ func TestTemplates(t *testing.T) {
 		t.Error("a template that cannot be parsed was taken")
 	}
 }
+
+// The template of docs/room/gate.md is a whole one.
+func TestTemplateOfTheDocs(t *testing.T) {
+	text, err := os.ReadFile("../../docs/room/gate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "    <!doctype html>\n")
+	own, _, found := strings.Cut(rest, "    </html>\n")
+	if !found {
+		t.Fatal("the docs have no template")
+	}
+	if err := checkTemplate(mustParse(t, own), []*Words{&english, &korean}); err != nil {
+		t.Error(err)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -71,6 +72,9 @@ func (o *ProxyOptions) rewrite(r *httputil.ProxyRequest, upstream *url.URL) {
 	// Nothing is decided by the query here, so the shop gets it as it was sent.
 	r.Out.URL.RawQuery = r.In.URL.RawQuery
 	r.SetURL(upstream)
+	r.Out = r.Out.WithContext(context.WithValue(r.Out.Context(), asked{}, r.In))
+	keepPass(r)
+	dropTunnel(r.Out.Header)
 	r.Out.Host = r.In.Host
 	if o.Host != "" {
 		r.Out.Host = o.Host
@@ -85,6 +89,35 @@ func (o *ProxyOptions) rewrite(r *httputil.ProxyRequest, upstream *url.URL) {
 			if value := r.In.Header.Get(name); value != "" {
 				r.Out.Header.Set(name, value)
 			}
+		}
+	}
+}
+
+// asked is the key of the visitor's request in the context of the one to the shop.
+type asked struct{}
+
+// keepPass sends PassHeader as the gate has set it: a client can neither have it left
+// out, by naming it in Connection, nor set what the shop may read as the same header.
+func keepPass(r *httputil.ProxyRequest) {
+	for name := range r.Out.Header {
+		if strings.EqualFold(strings.ReplaceAll(name, "_", "-"), PassHeader) {
+			delete(r.Out.Header, name)
+		}
+	}
+	if pass := r.In.Header.Get(PassHeader); pass != "" {
+		r.Out.Header.Set(PassHeader, pass)
+	}
+}
+
+// dropTunnel leaves out an upgrade to another HTTP (h2c): requests within it would
+// reach the shop without the gate.
+func dropTunnel(header http.Header) {
+	for protocol := range strings.SplitSeq(header.Get("Upgrade"), ",") {
+		name, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(protocol)), "/")
+		if name == "h2c" || name == "h2" || name == "http" || name == "tls" {
+			header.Del("Upgrade")
+			header.Del("Connection")
+			return
 		}
 	}
 }
@@ -117,5 +150,8 @@ func (o *ProxyOptions) fail(w http.ResponseWriter, r *http.Request, err error) {
 		status = http.StatusGatewayTimeout
 	}
 	o.Logger.WarnContext(r.Context(), "the upstream does not answer", "host", r.URL.Host, "error", err)
+	if in, ok := r.Context().Value(asked{}).(*http.Request); ok {
+		r = in // The page has links to what the visitor has asked for.
+	}
 	o.Failed(w, r, status)
 }

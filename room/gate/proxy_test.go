@@ -50,8 +50,24 @@ func serveProxy(t *testing.T, s *stand, options ProxyOptions, upstream string) s
 	return server.URL
 }
 
-// fetch sends a request as a visitor.
-func fetch(t *testing.T, method, target, body string, askers ...asker) *http.Response {
+// fetch sends a request as a visitor, and reads the answer.
+func fetch(t *testing.T, method, target, body string, askers ...asker) *reply {
+	t.Helper()
+	transport := &http.Transport{DisableCompression: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	response, err := transport.RoundTrip(newRequest(t, method, target, body, askers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	read, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &reply{StatusCode: response.StatusCode, Header: response.Header, body: string(read)}
+}
+
+func newRequest(t *testing.T, method, target, body string, askers ...asker) *http.Request {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
 	if err != nil {
@@ -60,14 +76,7 @@ func fetch(t *testing.T, method, target, body string, askers ...asker) *http.Res
 	for _, change := range askers {
 		change(request)
 	}
-	transport := &http.Transport{DisableCompression: true}
-	t.Cleanup(transport.CloseIdleConnections)
-	response, err := transport.RoundTrip(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { response.Body.Close() })
-	return response
+	return request
 }
 
 func TestProxyPassesThrough(t *testing.T) {
@@ -125,13 +134,20 @@ func TestProxyKeepsTheChainOfTrustedProxies(t *testing.T) {
 func TestProxyStreams(t *testing.T) {
 	next := make(chan struct{})
 	_, address := front(t, ProxyOptions{}, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "21") // no reason to keep it back
 		for i := range 3 {
 			_, _ = fmt.Fprintf(w, "part %d\n", i)
 			_ = http.NewResponseController(w).Flush()
 			<-next
 		}
 	})
-	response := fetch(t, http.MethodGet, address+"/", "", pass(1))
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	response, err := transport.RoundTrip(newRequest(t, http.MethodGet, address+"/", "", pass(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
 	lines := bufio.NewScanner(response.Body)
 	for i := range 3 {
 		if !lines.Scan() || lines.Text() != fmt.Sprintf("part %d", i) {

@@ -57,14 +57,13 @@ func (w *releaser) begin() {
 		return
 	}
 	w.wrote = true
-	values := w.Header().Values(ReleaseHeader)
-	if len(values) == 0 {
-		return
+	if values := w.Header().Values(ReleaseHeader); len(values) > 0 {
+		w.Header().Del(ReleaseHeader)
+		if strings.EqualFold(strings.TrimSpace(values[0]), "pass") {
+			w.visit.release()
+		}
 	}
-	w.Header().Del(ReleaseHeader)
-	if strings.EqualFold(strings.TrimSpace(values[0]), "pass") {
-		w.visit.release()
-	}
+	w.visit.sendCookies()
 }
 
 // release ends the visit even if the visitor has gone meanwhile. If the store does
@@ -74,14 +73,7 @@ func (v *visit) release() {
 	if err := v.giveUp(); err != nil {
 		v.gate.failed(v.r.Context(), err)
 	}
-	header := v.w.Header()
-	kept := header.Values("Set-Cookie")[:0:0]
-	for _, line := range header.Values("Set-Cookie") {
-		if !strings.HasPrefix(line, v.gate.ticketCookie()+"=") && !strings.HasPrefix(line, v.gate.passCookie()+"=") {
-			kept = append(kept, line)
-		}
-	}
-	header["Set-Cookie"] = kept
+	v.cookies = nil
 	v.setCookie(v.gate.ticketCookie(), "", 0)
 	v.setCookie(v.gate.passCookie(), "", 0)
 }

@@ -117,17 +117,5 @@ func TestControllersReachTheConnection(t *testing.T) {
 	}
 	server := httptest.NewServer(s.handler)
 	defer server.Close()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pass(1)(request)
-	client := server.Client()
-	response, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	expect(t, response, http.StatusOK, "hi")
-	client.CloseIdleConnections()
+	expect(t, fetch(t, http.MethodGet, server.URL, "", pass(1)), http.StatusOK, "hi")
 }

@@ -58,7 +58,7 @@ var providers = map[Provider]provider{
 		verify: "https://www.google.com/recaptcha/api/siteverify",
 		script: "https://www.google.com/recaptcha/api.js",
 		class:  "g-recaptcha", field: "g-recaptcha-response",
-		origins: []string{"https://www.google.com/recaptcha/", "https://www.gstatic.com/recaptcha/"},
+		origins: []string{"https://www.google.com/recaptcha/", "https://www.gstatic.com/recaptcha/", "https://recaptcha.google.com/recaptcha/"},
 	},
 }
 

@@ -124,7 +124,7 @@ func TestChallenge(t *testing.T) {
 		t.Errorf("policy = %q", policy)
 	}
 	expect(t, s.get("http://shop.test/cart", asProgram), http.StatusForbidden, `"code":"challenge"`)
-	send := func(value string, askers ...asker) *http.Response {
+	send := func(value string, askers ...asker) *reply {
 		form := url.Values{"to": {"/cart"}, "cf-turnstile-response": {value}}.Encode()
 		return s.ask(http.MethodPost, "http://shop.test/.sluice/shop/enter", form, append(askers, asPage, asForm)...)
 	}

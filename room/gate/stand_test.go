@@ -73,31 +73,39 @@ var (
 	}
 )
 
-func (s *stand) ask(method, target, body string, askers ...asker) *http.Response {
+func (s *stand) ask(method, target, body string, askers ...asker) *reply {
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
 	for _, change := range askers {
 		change(r)
 	}
 	w := httptest.NewRecorder()
 	s.handler.ServeHTTP(w, r)
-	return w.Result()
+	return replyOf(w)
 }
 
-func (s *stand) get(target string, askers ...asker) *http.Response {
+func (s *stand) get(target string, askers ...asker) *reply {
 	return s.ask(http.MethodGet, target, "", askers...)
 }
 
-func bodyOf(t *testing.T, response *http.Response) string {
-	t.Helper()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(body)
+// reply is an answer that was read to its end.
+type reply struct {
+	StatusCode int
+	Header     http.Header
+	body       string
 }
 
+// replyOf takes the header as it was sent, not as it was changed afterwards.
+func replyOf(w *httptest.ResponseRecorder) *reply {
+	result := w.Result()
+	defer result.Body.Close()
+	return &reply{StatusCode: result.StatusCode, Header: result.Header, body: w.Body.String()}
+}
+
+// Cookies are those that the answer sets.
+func (r *reply) Cookies() []*http.Cookie { return (&http.Response{Header: r.Header}).Cookies() }
+
 // cookieOf returns the cookie that an answer sets; nil if it does not.
-func cookieOf(response *http.Response, name string) *http.Cookie {
+func cookieOf(response *reply, name string) *http.Cookie {
 	for _, c := range response.Cookies() {
 		if c.Name == name {
 			return c
@@ -106,9 +114,9 @@ func cookieOf(response *http.Response, name string) *http.Cookie {
 	return nil
 }
 
-func expect(t *testing.T, response *http.Response, status int, parts ...string) string {
+func expect(t *testing.T, response *reply, status int, parts ...string) string {
 	t.Helper()
-	body := bodyOf(t, response)
+	body := response.body
 	if response.StatusCode != status {
 		t.Fatalf("status = %d; want %d\n%s", response.StatusCode, status, body)
 	}

@@ -26,6 +26,8 @@ type visit struct {
 	// ticket and proof are those of the cookies; lost is why an earlier place is gone.
 	ticket, proof string
 	lost          room.Reason
+	// cookies go with the answer.
+	cookies []*http.Cookie
 }
 
 func (g *Gate) visit(w http.ResponseWriter, r *http.Request) *visit {
@@ -152,6 +154,12 @@ func (v *visit) join() {
 			return
 		}
 		v.tell(http.StatusServiceUnavailable, problem{}, nil)
+		return
+	}
+	if v.kind == navigation && sameSite.Check(v.r) != nil {
+		// Browsers send no cookies with the form of another site: a new place would replace
+		// the one that the visitor may have. They send them with the GET after it.
+		v.goOn(localPath(v.r.URL.RequestURI()))
 		return
 	}
 	passed, err := v.challenged()

@@ -32,8 +32,9 @@
 //     the lock.
 //   - So another call may meet what is not durable yet. Of that it tells nothing: who
 //     left the line still counts for the ranks of others until it is durable
-//     (move.left), and whoever meets a claim or somebody gone that is not durable yet
-//     waits for it (move.needs). Other questions wait for nothing.
+//     (move.left), and whoever meets a claim or somebody gone that is not durable yet, or
+//     enters with a key that has a place, waits for it (move.needs). Other questions wait
+//     for nothing.
 //   - The end of a sliding pass is written when it passes the one on disk, and then an
 //     eighth of the pass's length ahead: after a crash a pass ends by so much later at
 //     most, and never earlier than was told. Close writes the exact ends.

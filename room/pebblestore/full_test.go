@@ -115,7 +115,7 @@ func TestDiskThatFailsWrites(t *testing.T) {
 		"rooms":   second(s.Rooms(ctx)),
 		"putroom": second(s.PutRoom(ctx, "shop", nil, terms.Revision)),
 		"remove":  s.RemoveRoom(ctx, "shop"),
-		"putkeys": s.PutKeys(ctx, nil, 0),
+		"putkeys": s.PutKeys(ctx, nil, ""),
 	} {
 		if !errors.Is(err, room.ErrBroken) || !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("%s of a broken store: %v, want ErrBroken and why", what, err)

@@ -104,9 +104,9 @@ func decodeCounts(value []byte) (c counts, err error) {
 	return c, nil
 }
 
-// appendGone appends when a page emptied, and why its visitors are gone, in runs.
-func appendGone(to []byte, emptied int64, slots *[pageSize]slot) []byte {
-	to = appendCounts(to, emptied)
+// encodeGone is when a page emptied, and why its visitors are gone, in runs.
+func encodeGone(emptied int64, slots *[pageSize]slot) []byte {
+	to := appendCounts(nil, emptied)
 	for i := 0; i < pageSize; {
 		end := i + 1
 		for end < pageSize && slots[end] == slots[i] {
@@ -143,8 +143,8 @@ type roomRecord struct {
 	data         []byte
 }
 
-func (r *roomRecord) append(to []byte) []byte {
-	return append(appendCounts(to, int64(r.id), int64(r.revision)), r.data...)
+func (r *roomRecord) encode() []byte {
+	return append(appendCounts(nil, int64(r.id), int64(r.revision)), r.data...)
 }
 
 func decodeRoom(value []byte) (r roomRecord, err error) {

@@ -43,12 +43,12 @@ func TestRecordsAreReadBack(t *testing.T) {
 				slots[i] = s
 			}
 		}
-		if emptied, err := decodeGone(appendGone(nil, c.number, &slots), &got); err != nil || emptied != c.number || got != slots {
+		if emptied, err := decodeGone(encodeGone(c.number, &slots), &got); err != nil || emptied != c.number || got != slots {
 			t.Fatalf("the page is not read back: %v", err)
 		}
 		r := roomRecord{id: 1 + uint64(c.sequence/2), data: []byte("data")}
 		r.revision = r.id + 1
-		if got, err := decodeRoom(r.append(nil)); err != nil || !reflect.DeepEqual(got, r) {
+		if got, err := decodeRoom(r.encode()); err != nil || !reflect.DeepEqual(got, r) {
 			t.Fatalf("room is %+v, %v; want %+v", got, err, r)
 		}
 	})
@@ -76,8 +76,8 @@ func FuzzDecode(f *testing.F) {
 	v := visitor{slot: slotInside, key: room.Key{1}, draw: 5, since: 1, until: 2, tick: 3, renewals: 4}
 	f.Add(v.append(nil))
 	f.Add((&counts{number: 1 << 40, tick: 9}).append(nil))
-	f.Add(appendGone(nil, 7, &[pageSize]slot{slotNone, slotLeft, slotLeft}))
-	f.Add((&roomRecord{id: 3, revision: 300, data: []byte("{}")}).append(nil))
+	f.Add(encodeGone(7, &[pageSize]slot{slotNone, slotLeft, slotLeft}))
+	f.Add((&roomRecord{id: 3, revision: 300, data: []byte("{}")}).encode())
 	f.Add(appendEvent(appendCounts(nil, 99), &room.Event{Type: room.VisitorMissed, Number: 300, Inside: true}))
 	f.Fuzz(func(t *testing.T, value []byte) {
 		again := func(kind string, written []byte, err error) {
@@ -95,11 +95,11 @@ func FuzzDecode(f *testing.F) {
 		c, err := decodeCounts(value)
 		again("count", c.append(nil), err)
 		r, err := decodeRoom(value)
-		again("room", r.append(nil), err)
+		again("room", r.encode(), err)
 		var slots [pageSize]slot
 		emptied, err := decodeGone(value, &slots)
 		if err == nil {
-			again("page", appendGone(nil, emptied, &slots), nil)
+			again("page", encodeGone(emptied, &slots), nil)
 		}
 		events, err := decodeEvents(1, value)
 		if err != nil {

@@ -72,7 +72,7 @@ func (s *Store) PutRoom(ctx context.Context, name string, data []byte, revision 
 	batch := s.db.NewBatch()
 	if err := errors.Join(
 		batch.Set(metaRevision, appendCounts(nil, int64(stored.revision)), nil),
-		batch.Set(roomKey(name), stored.append(nil), nil),
+		batch.Set(roomKey(name), stored.encode(), nil),
 	); err != nil {
 		return 0, s.broke(err)
 	}
@@ -136,8 +136,8 @@ func (s *Store) Keys(ctx context.Context) ([]room.SigningKey, error) {
 	return cloneKeys(s.keys), nil
 }
 
-// PutKeys replaces the key ring.
-func (s *Store) PutKeys(ctx context.Context, keys []room.SigningKey, seen int) error {
+// PutKeys replaces the key ring, if its newest key is the one that the caller has seen.
+func (s *Store) PutKeys(ctx context.Context, keys []room.SigningKey, seen string) error {
 	done, err := s.hold(ctx)
 	if err != nil {
 		return err
@@ -145,7 +145,11 @@ func (s *Store) PutKeys(ctx context.Context, keys []room.SigningKey, seen int) e
 	defer done()
 	s.admin.Lock()
 	defer s.admin.Unlock()
-	if len(s.keys) != seen {
+	newest := ""
+	if n := len(s.keys); n > 0 {
+		newest = s.keys[n-1].ID
+	}
+	if newest != seen {
 		return room.ErrConflict
 	}
 	value, err := json.Marshal(keys)

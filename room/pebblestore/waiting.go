@@ -16,6 +16,7 @@ func (s *Store) Enter(ctx context.Context, terms room.Terms, arrival room.Arriva
 	if arrival.Key != (room.Key{}) {
 		if number := h.keys.find(arrival.Key); number != 0 {
 			place := m.ask(number, true)
+			m.needs(h.moves) // one of them made the place
 			return place, m.commit()
 		}
 	}
@@ -141,8 +142,11 @@ func (s *Store) Find(ctx context.Context, terms room.Terms, key room.Key) (int64
 	if err != nil {
 		return 0, err
 	}
-	defer m.cancel()
-	return m.h.keys.find(key), nil
+	number := m.h.keys.find(key)
+	if number == 0 {
+		m.needs(m.h.goneMove)
+	}
+	return number, m.commit()
 }
 
 // remove makes a visitor who is not gone gone.
@@ -203,5 +207,5 @@ func (m *move) close(p *page) {
 	h.closed = append(h.closed, p)
 	first := p.number << pageBits
 	m.keep(m.writer().DeleteRange(keyFor(h.id, kindVisitor, first), keyFor(h.id, kindVisitor, first+pageSize), nil))
-	m.keep(m.writer().Set(keyFor(h.id, kindGone, p.number), appendGone(nil, p.emptied, &p.slots), nil))
+	m.keep(m.writer().Set(keyFor(h.id, kindGone, p.number), encodeGone(p.emptied, &p.slots), nil))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/sluice-project/sluice/room"
@@ -28,8 +27,8 @@ func (s *Store) Keys(ctx context.Context) ([]room.SigningKey, error) {
 }
 
 // PutKeys is room.Store's.
-func (s *Store) PutKeys(ctx context.Context, keys []room.SigningKey, seen int) error {
-	args := []string{strconv.Itoa(seen)}
+func (s *Store) PutKeys(ctx context.Context, keys []room.SigningKey, seen string) error {
+	args := []string{seen}
 	for i := range keys {
 		text, err := json.Marshal(&keys[i])
 		if err != nil {

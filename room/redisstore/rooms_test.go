@@ -113,6 +113,30 @@ func TestAPutThatWasCutShortIsFinishedByTheNextMove(t *testing.T) {
 	}
 }
 
+// In a cluster the index and the room may be on two masters, of which only the index's
+// is replaced by a replica that had not received the last change.
+func TestAnIndexThatLostAChangeIsRaised(t *testing.T) {
+	server := redistest.Start(t, redistest.Options{})
+	store, terms := shop(t, server)
+	lost, err := store.PutRoom(t.Context(), "shop", []byte("lost"), terms.Revision)
+	if err != nil {
+		t.Fatal(err)
+	}
+	birth := server.Cli("HGET", "sluice:{shop}", "birth")
+	server.Cli("HSET", "sluice:{ROOMS}:records", "shop", strconv.FormatUint(terms.Revision, 10)+" "+birth+" kept")
+	if _, err := store.Enter(t.Context(), terms, room.Arrival{}); !errors.Is(err, room.ErrStale) {
+		t.Errorf("with the revision of the index, which is behind: %v, want ErrStale", err)
+	}
+	records, err := store.Rooms(t.Context())
+	if err != nil || len(records) != 1 || string(records[0].Data) != "kept" || records[0].Revision <= lost {
+		t.Fatalf("Rooms() = %+v, %v; want what was kept, after revision %d", records, err, lost)
+	}
+	terms.Revision = records[0].Revision
+	if p, err := store.Enter(t.Context(), terms, room.Arrival{}); err != nil || p.Number != 1 {
+		t.Errorf("with the revision that was raised: %+v, %v", p, err)
+	}
+}
+
 func TestAClearThatWasCutShortIsFinishedByExpire(t *testing.T) {
 	server := redistest.Start(t, redistest.Options{})
 	store, terms := shop(t, server)

@@ -3,7 +3,9 @@ package redisstore
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/redis/rueidis"
@@ -115,7 +117,9 @@ func (s *Store) move(ctx context.Context, sc script, name, revision string, leas
 }
 
 // healing runs a script, and again if the room's hash was behind the index of rooms:
-// the process that put the record may have ended before it raised the hash.
+// the process that put the record may have ended before it raised the hash. If it is the
+// index that is behind, its node has lost a change, and its record is put again, with a
+// revision after all.
 func (s *Store) healing(ctx context.Context, name, revision string, run func() ([]int64, int64, error)) ([]int64, error) {
 	answer, status, err := run()
 	if err != nil || status != statusNoRoom && status != statusStale {
@@ -133,6 +137,16 @@ func (s *Store) healing(ctx context.Context, name, revision string, run func() (
 	if err := s.putHash(ctx, name, current); err != nil {
 		return nil, err
 	}
-	answer, _, err = run()
-	return answer, err
+	answer, again, err := run()
+	if err != nil || again != statusStale || revision == "" {
+		return answer, err
+	}
+	behind, err := strconv.ParseUint(revision, 10, 64)
+	if err == nil {
+		_, err = s.PutRoom(ctx, name, []byte(current.data), behind)
+	}
+	if err != nil && !errors.Is(err, room.ErrConflict) { // a conflict: it was changed just now
+		return nil, err
+	}
+	return answer, nil
 }

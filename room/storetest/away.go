@@ -174,7 +174,7 @@ var reopenCases = []testCase{
 	}},
 	{name: "records, revisions and keys are there", reopens: true, run: func(k *kit) {
 		keys := []room.SigningKey{{ID: "0a0b0c0d", Secret: []byte("01234567890123456789012345678901"), CreatedAt: time.Unix(1e9, 0)}}
-		k.must(k.store.PutKeys(ctx, keys, 0))
+		k.must(k.store.PutKeys(ctx, keys, ""))
 		other := k.put("other", 0)
 		k.must(k.store.RemoveRoom(ctx, "other"))
 		k.terms.Revision = k.put("shop", k.terms.Revision)

@@ -142,10 +142,10 @@ func (f *faulty) PutRoom(ctx context.Context, name string, record []byte, revisi
 	return f.Memory.PutRoom(ctx, name, record, revision)
 }
 
-func (f *faulty) PutKeys(ctx context.Context, keys []room.SigningKey, seen int) error {
+func (f *faulty) PutKeys(ctx context.Context, keys []room.SigningKey, seen string) error {
 	if f.anyKeys {
 		stored, _ := f.Memory.Keys(ctx)
-		seen = len(stored)
+		seen = newestKey(stored)
 	}
 	return f.Memory.PutKeys(ctx, keys, seen)
 }

@@ -185,10 +185,10 @@ func (k *kit) expire() room.Due {
 }
 
 // expireAt calls Expire with that capacity, which is then that of the next moves.
-func (k *kit) expireAt(capacity int64) room.Due {
+func (k *kit) expireAt(capacity int64) {
 	k.t.Helper()
 	k.terms.Capacity = capacity
-	return k.expire()
+	k.expire()
 }
 
 func (k *kit) status() room.Status {

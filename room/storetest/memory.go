@@ -13,7 +13,7 @@ import (
 
 // Memory is a room.Store in memory: what a store must do, said plainly. Its time is
 // time.Now, and it starts no goroutine. What it can do beside that is to go wrong:
-// [Memory.Fail], [Memory.FailAfter], [Memory.Reopen] and [Memory.Shift].
+// [Memory.Fail], [Memory.FailAfter], [Memory.Reopen], [Memory.Shift] and [Memory.Rewind].
 type Memory struct {
 	mu        sync.Mutex
 	rooms     map[string]*memoryRoom
@@ -55,6 +55,14 @@ func (m *Memory) Shift(by time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.shift += by
+}
+
+// Rewind puts a room's record back to what it was, its revision too, as after a server
+// was replaced by one that had not received its last writes.
+func (m *Memory) Rewind(record room.Record) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.rooms[record.Name].record = record
 }
 
 // Reopen closes the store, and returns one with what it holds, as after a process was
@@ -162,15 +170,23 @@ func (m *Memory) Keys(ctx context.Context) ([]room.SigningKey, error) {
 }
 
 // PutKeys is room.Store's.
-func (m *Memory) PutKeys(ctx context.Context, keys []room.SigningKey, seen int) error {
+func (m *Memory) PutKeys(ctx context.Context, keys []room.SigningKey, seen string) error {
 	_, err := do(ctx, m, func(time.Time) (struct{}, error) {
-		if len(m.keys) != seen {
+		if newestKey(m.keys) != seen {
 			return struct{}{}, room.ErrConflict
 		}
 		m.keys = cloneKeys(keys)
 		return struct{}{}, nil
 	})
 	return err
+}
+
+// newestKey is the ID of the last key; "" if there is none.
+func newestKey(keys []room.SigningKey) string {
+	if len(keys) == 0 {
+		return ""
+	}
+	return keys[len(keys)-1].ID
 }
 
 func cloneKeys(keys []room.SigningKey) []room.SigningKey {

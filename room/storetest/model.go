@@ -140,8 +140,8 @@ func (m *machine) termsNow(rt *rapid.T) {
 	m.terms = m.room.terms
 	if m.room.interval > 0 {
 		now := m.now()
-		ticks := now.Sub(m.room.opening)/m.room.interval + rapid.SampledFrom([]time.Duration{0, 0, 0, 0, -1, 1}).Draw(rt, "tick off")
-		m.terms.Tick = max(1, m.room.opening.Add(ticks*m.room.interval).UnixMilli())
+		ticks := int64(now.Sub(m.room.opening)/m.room.interval) + rapid.SampledFrom([]int64{0, 0, 0, 0, -1, 1}).Draw(rt, "tick off")
+		m.terms.Tick = max(1, m.room.opening.Add(time.Duration(ticks)*m.room.interval).UnixMilli())
 	}
 }
 

@@ -3,6 +3,7 @@ package storetest
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -195,19 +196,27 @@ var keyCases = []testCase{
 				ID: fmt.Sprintf("%08x", 7-i), Secret: bytes.Repeat([]byte{byte(250 + i)}, 32),
 				CreatedAt: time.Date(2026, 2, 3, 4, 5, 6+i, 789e6, time.UTC),
 			})
-			k.is(k.store.PutKeys(ctx, want, i+1), room.ErrConflict)
-			k.must(k.store.PutKeys(ctx, want, i))
-			k.is(k.store.PutKeys(ctx, want[:1], i), room.ErrConflict)
+			seen := newestKey(want[:i])
+			k.is(k.store.PutKeys(ctx, want, want[i].ID), room.ErrConflict)
+			k.must(k.store.PutKeys(ctx, want, seen))
+			k.is(k.store.PutKeys(ctx, want[:1], seen), room.ErrConflict)
 		}
 		k.keysAre(want)
-		k.must(k.store.PutKeys(ctx, want[1:], 3))
-		k.keysAre(want[1:])
+		// Two who have seen the same each drop the oldest and add one: as many as before.
+		with := func(id string) []room.SigningKey {
+			added := want[0]
+			added.ID = id
+			return append(slices.Clone(want[1:]), added)
+		}
+		k.must(k.store.PutKeys(ctx, with("0000000a"), want[2].ID))
+		k.is(k.store.PutKeys(ctx, with("0000000b"), want[2].ID), room.ErrConflict)
+		k.keysAre(with("0000000a"))
 	}},
 	{name: "keys are copied", run: func(k *kit) {
 		want := room.SigningKey{ID: "00000001", Secret: bytes.Repeat([]byte{7}, 32), CreatedAt: time.Unix(1e9, 0)}
 		given := want
 		given.Secret = bytes.Clone(want.Secret)
-		k.must(k.store.PutKeys(ctx, []room.SigningKey{given}, 0))
+		k.must(k.store.PutKeys(ctx, []room.SigningKey{given}, ""))
 		given.Secret[0]++
 		k.keysAre([]room.SigningKey{want})
 		got, err := k.store.Keys(ctx)

@@ -34,5 +34,6 @@
 //   - A visitor is asked for only while its connection is there. On Linux one that
 //     does not acknowledge for 30 s is not.
 //   - While the store is away streams stay, and comments go on.
-//   - There are at most [DefaultMaxStreams], or as many as WithMaxStreams says.
+//   - There are at most [DefaultMaxStreams], or as many as [WithMaxStreams] says, and
+//     at most [MaxPerPlace] of one place.
 package watch

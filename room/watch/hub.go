@@ -19,6 +19,9 @@ import (
 const (
 	// DefaultMaxStreams is how many streams there may be, if nothing else is said.
 	DefaultMaxStreams = 20_000
+	// MaxPerPlace is how many of them may be of one place: tabs, and those of a lost
+	// connection that is not known to be lost yet.
+	MaxPerPlace = 8
 	// WriteTime is how long a connection may take no byte of what is written.
 	WriteTime = 2 * time.Second
 	// heartbeat is the longest silence.
@@ -37,7 +40,7 @@ const (
 )
 
 var (
-	// ErrTooMany: as many streams are open as there may be.
+	// ErrTooMany: as many streams are open as there may be, in all or of this place.
 	ErrTooMany = errors.New("too many streams are open")
 	// ErrClosed: the hub was stopped.
 	ErrClosed = errors.New("the hub of streams is closed")
@@ -81,11 +84,20 @@ type Hub struct {
 	mu      sync.Mutex
 	stopped bool
 	open    int // those that Serve has not registered yet included
+	places  map[place]int
 	all     []*stream
 	due     schedule
 }
 
 var _ lifecycle.Service = (*Hub)(nil)
+
+// place is whose a stream is.
+type place struct {
+	room   string
+	number int64
+}
+
+func (s *Stream) place() place { return place{s.Room, s.Ticket.Number} }
 
 // New returns a hub.
 func New(engine Engine, options ...Option) *Hub {
@@ -95,6 +107,7 @@ func New(engine Engine, options ...Option) *Hub {
 		group:   lifecycle.NewGroup(context.Background()),
 		batches: make(chan batch),
 		wake:    make(chan struct{}, 1),
+		places:  map[place]int{},
 	}
 	for _, option := range options {
 		option(h)
@@ -124,9 +137,9 @@ func (h *Hub) Stop(ctx context.Context) error {
 	h.all = nil
 	for _, s := range open {
 		s.slot = removed
+		h.forget(s.spec.place())
 	}
 	h.due = nil
-	h.open -= len(open)
 	h.mu.Unlock()
 	for _, s := range open {
 		s.end()
@@ -158,24 +171,24 @@ func (h *Hub) Streams() int {
 // It may return while the stream goes on, having taken the connection from the
 // server: nothing more may be done with w.
 func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, spec Stream) error {
-	if err := h.reserve(); err != nil {
+	// The name is part of a request that would live as long as the stream.
+	spec.Room = unique.Make(spec.Room).Value()
+	if err := h.reserve(spec.place()); err != nil {
 		return err
 	}
 	if spec.Format == nil {
 		spec.Format = func(b []byte, answer *room.Answer) []byte { return answer.AppendJSON(b) }
 	}
-	// The name is part of a request that would live as long as the stream.
-	spec.Room = unique.Make(spec.Room).Value()
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)
 	first := h.engine.AskAll(ctx, spec.Room, []room.Asker{{Ticket: spec.Ticket}}, spec.Claim)[0]
 	cancel()
 	if _, final := ended(first.Err); final {
-		h.release()
+		h.release(spec.place())
 		return first.Err
 	}
 	writeHeader(w.Header())
 	if r.Method == http.MethodHead {
-		h.release()
+		h.release(spec.place())
 		w.WriteHeader(http.StatusOK)
 		return nil
 	}
@@ -192,24 +205,33 @@ func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, spec Stream) error {
 }
 
 // reserve counts a stream that will be added, or released.
-func (h *Hub) reserve() error {
+func (h *Hub) reserve(p place) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case h.stopped:
 		return ErrClosed
-	case h.open >= h.most:
+	case h.open >= h.most || h.places[p] >= MaxPerPlace:
 		h.metrics.refused.Inc()
 		return ErrTooMany
 	}
 	h.open++
+	h.places[p]++
 	return nil
 }
 
-func (h *Hub) release() {
+func (h *Hub) release(p place) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.forget(p)
+}
+
+// forget counts one less. The lock is held.
+func (h *Hub) forget(p place) {
 	h.open--
+	if h.places[p]--; h.places[p] == 0 {
+		delete(h.places, p)
+	}
 }
 
 // add has a stream that was reserved told from now on.
@@ -217,7 +239,7 @@ func (h *Hub) add(s *stream) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.stopped {
-		h.open--
+		h.forget(s.spec.place())
 		s.slot = removed
 		defer s.end()
 		return
@@ -240,7 +262,7 @@ func (h *Hub) drop(s *stream) {
 	h.all = h.all[:len(h.all)-1]
 	s.slot = removed
 	h.due.remove(s)
-	h.open--
+	h.forget(s.spec.place())
 	h.mu.Unlock()
 	s.end()
 }

@@ -217,6 +217,23 @@ func TestMostStreams(t *testing.T) {
 	eventually(t, "one is free", func() bool { return try() == nil })
 }
 
+// One who opens streams without end has some only, and others have theirs.
+func TestMostStreamsOfOnePlace(t *testing.T) {
+	server := serve(t, start(t, newFake()), "HTTP/1.1")
+	for range MaxPerPlace {
+		open(t, server, "/2")
+	}
+	response, err := server.Client().Get(server.URL + "/2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if text, _ := io.ReadAll(response.Body); string(text) != ErrTooMany.Error()+"\n" {
+		t.Errorf("one more: %s %s", response.Status, text)
+	}
+	open(t, server, "/4")
+}
+
 func TestStopEndsStreams(t *testing.T) {
 	for _, transport := range transports {
 		h := New(newFake())

@@ -42,7 +42,7 @@ func TestSlowStreamIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, newFake())
 		for _, sink := range []sink{stuck{}, none{}} {
-			if err := h.reserve(); err != nil {
+			if err := h.reserve(place{room: "shop"}); err != nil {
 				t.Fatal(err)
 			}
 			s := &stream{sink: sink, spec: Stream{Room: "shop", Format: format}}

@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -233,10 +234,13 @@ func TestSchedule(t *testing.T) {
 			}
 			switch action := rapid.SampledFrom([]string{"add", "put", "drop", "take"}).Draw(t, "action"); {
 			case action == "add" || len(here) == 0:
-				if err := h.reserve(); err != nil {
+				s := &stream{sink: none{}, spec: Stream{Room: "shop", Ticket: room.Ticket{Number: rapid.Int64Range(1, 3).Draw(t, "number")}}}
+				full := h.places[s.spec.place()] == MaxPerPlace
+				if err := h.reserve(s.spec.place()); (err != nil) != full {
 					t.Fatal(err)
+				} else if err != nil {
+					continue
 				}
-				s := &stream{sink: none{}, spec: Stream{Room: "shop"}}
 				h.add(s)
 				here = append(here, s)
 			case action == "put":
@@ -265,14 +269,26 @@ func TestSchedule(t *testing.T) {
 					t.Fatalf("%d streams too few were taken", due)
 				}
 			}
-			if h.Streams() != len(here) || len(h.all) != len(here) {
-				t.Fatalf("%d and %d streams, want %d", h.Streams(), len(h.all), len(here))
-			}
-			for i, s := range h.due {
-				if s.at != i+1 || h.all[s.slot] != s {
-					t.Fatal("a stream of the schedule is not at its place")
-				}
-			}
+			checkKnown(t, h, here)
 		}
 	})
+}
+
+// checkKnown checks that the hub knows just these streams.
+func checkKnown(t *rapid.T, h *Hub, here []*stream) {
+	if h.Streams() != len(here) || len(h.all) != len(here) {
+		t.Fatalf("%d and %d streams, want %d", h.Streams(), len(h.all), len(here))
+	}
+	counted := map[place]int{}
+	for _, s := range here {
+		counted[s.spec.place()]++
+	}
+	if !maps.Equal(counted, h.places) {
+		t.Fatalf("%v are counted, want %v", h.places, counted)
+	}
+	for i, s := range h.due {
+		if s.at != i+1 || h.all[s.slot] != s {
+			t.Fatal("a stream of the schedule is not at its place")
+		}
+	}
 }

@@ -1,0 +1,241 @@
+package browser
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// patience is how long what should come at once may take.
+const patience = 30 * time.Second
+
+// chrome is a browser that all tests share; each visitor has cookies of its own.
+var chrome context.Context
+
+func TestMain(m *testing.M) {
+	path := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if found, err := exec.LookPath(name); err == nil {
+			path = found
+			break
+		}
+	}
+	if path == "" {
+		_, _ = os.Stderr.WriteString("there is no chromium: run make need-browser\n")
+		os.Exit(1)
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(path),
+		chromedp.Flag("lang", "en"),
+	)
+	if os.Geteuid() == 0 {
+		options = append(options, chromedp.NoSandbox) // Chromium's sandbox refuses root.
+	}
+	allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(), options...)
+	var stop context.CancelFunc
+	chrome, stop = chromedp.NewContext(allocator)
+	if err := chromedp.Do(chrome); err != nil {
+		_, _ = os.Stderr.WriteString("chromium does not start: " + err.Error() + "\n")
+		os.Exit(1)
+	}
+	code := m.Run()
+	stop()
+	stopAllocator()
+	os.Exit(code)
+}
+
+// look is how a visitor sees the page.
+type look struct {
+	lang     string
+	width    int64
+	noScript bool
+	dark     bool
+}
+
+func (l look) String() string {
+	name := l.lang
+	if l.width < 600 {
+		name += "-phone"
+	} else {
+		name += "-desktop"
+	}
+	if l.noScript {
+		name += "-noscript"
+	}
+	if l.dark {
+		name += "-dark"
+	}
+	return name
+}
+
+// visitor is a browser's window, with its own cookies.
+type visitor struct {
+	t    *testing.T
+	ctx  context.Context
+	look look
+
+	mu         sync.Mutex
+	complaints []string
+}
+
+func newVisitor(t *testing.T, look look) *visitor {
+	t.Helper()
+	v := &visitor{t: t, look: look}
+	ctx, stop := chromedp.NewContext(chrome, chromedp.WithNewBrowserContext(), chromedp.WithListener(v.listen))
+	t.Cleanup(stop)
+	v.ctx = ctx
+	if err := chromedp.Do(ctx); err != nil { // The window lives as long as the context of this call.
+		t.Fatal(err)
+	}
+	scheme := "light"
+	if look.dark {
+		scheme = "dark"
+	}
+	v.run(
+		call(log.Enable, cdp.Empty{}),
+		call(network.Enable, network.EnableParams{}),
+		v.screen(look.width),
+		call(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: look.noScript}),
+		call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}),
+		call(network.SetExtraHTTPHeaders, network.SetExtraHTTPHeadersParams{Headers: network.Headers{"Accept-Language": look.lang}}),
+	)
+	t.Cleanup(v.checkComplaints)
+	return v
+}
+
+// call makes an action of a command that answers nothing.
+func call[P any](command cdp.Command[P, cdp.Empty], params P) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, command, params)
+		return err
+	})
+}
+
+// screen has a width; below 600 pixels it is a phone's.
+func (v *visitor) screen(width int64) chromedp.Action[chromedp.Void] {
+	return call(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+		Width: width, Height: 844, DeviceScaleFactor: 1, Mobile: width < 600,
+	})
+}
+
+// listen keeps what the browser complains about: errors of scripts, and what the
+// policy of the page refuses.
+func (v *visitor) listen(event any) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch event := event.(type) {
+	case *runtime.EventExceptionThrown:
+		v.complaints = append(v.complaints, exceptionText(event.ExceptionDetails))
+	case *log.EventEntryAdded:
+		if event.Entry.Level == log.EntryLevelError && event.Entry.Source != log.EntrySourceNetwork {
+			v.complaints = append(v.complaints, event.Entry.Text)
+		}
+	}
+}
+
+func exceptionText(details *runtime.ExceptionDetails) string {
+	if details.Exception != nil && details.Exception.Description != "" {
+		return details.Exception.Description
+	}
+	return details.Text
+}
+
+func (v *visitor) checkComplaints() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, complaint := range v.complaints {
+		v.t.Errorf("the browser complains: %s", complaint)
+	}
+}
+
+func (v *visitor) run(actions ...chromedp.Action[chromedp.Void]) {
+	v.t.Helper()
+	ctx, cancel := context.WithTimeout(v.ctx, patience)
+	defer cancel()
+	if err := chromedp.Do(ctx, actions...); err != nil {
+		v.screenshot("failed")
+		v.t.Fatal(err)
+	}
+}
+
+// evaluate works without the page's own scripts too.
+func evaluate[T any](v *visitor, expression string) T {
+	v.t.Helper()
+	ctx, cancel := context.WithTimeout(v.ctx, patience)
+	defer cancel()
+	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
+	if err != nil {
+		v.t.Fatalf("%s: %v", expression, err)
+	}
+	return value
+}
+
+// see waits until an element has a text.
+func (v *visitor) see(selector, text string) {
+	v.t.Helper()
+	deadline := time.Now().Add(patience)
+	got := ""
+	for time.Now().Before(deadline) {
+		ctx, cancel := context.WithTimeout(v.ctx, 5*time.Second)
+		shown, err := chromedp.Run(ctx, chromedp.Evaluate[string](
+			`(document.querySelector(`+strconv.Quote(selector)+`) || {textContent: ""}).textContent`))
+		cancel()
+		if err == nil {
+			got = shown
+		}
+		if err == nil && got == text {
+			return
+		}
+		pause()
+	}
+	v.screenshot("failed")
+	v.t.Fatalf("%s shows %q; want %q", selector, got, text)
+}
+
+// pause is the time between two looks at something outside of this process.
+func pause() { <-time.After(50 * time.Millisecond) }
+
+// screenshot saves the whole page, if somebody wants to look at it.
+func (v *visitor) screenshot(name string) {
+	dir := os.Getenv("SLUICE_SCREENSHOTS")
+	if dir == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(v.ctx, patience)
+	defer cancel()
+	beyond := true
+	picture, err := chromedp.Run(ctx, func(ctx context.Context, target *chromedp.Target) ([]byte, error) {
+		result, err := cdp.Call(ctx, target, page.CaptureScreenshot, page.CaptureScreenshotParams{CaptureBeyondViewport: &beyond})
+		return result.Data, err
+	})
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, v.look.String()+"-"+name+".png"), picture, 0o600)
+	}
+	if err != nil {
+		v.t.Errorf("screenshot: %v", err)
+	}
+}
+
+// fits wants nothing to be wider than the screen, down to 320 pixels.
+func (v *visitor) fits() {
+	v.t.Helper()
+	for _, width := range []int64{320, v.look.width} {
+		v.run(v.screen(width))
+		if got := evaluate[int64](v, `document.documentElement.scrollWidth`); got > width {
+			v.t.Errorf("the page is %d pixels wide on a screen of %d", got, width)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package browser
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+)
+
+// inside is a visitor who was let in at once, on a page of the shop.
+func inside(t *testing.T, path string) (*town, *visitor) {
+	t.Helper()
+	town := newTown(t, settings(), 0, true)
+	v := newVisitor(t, look{lang: "en", width: 1280})
+	v.run(chromedp.Navigate(town.url + path))
+	town.counts(1, 0)
+	return town, v
+}
+
+func TestReleaseByCall(t *testing.T) {
+	town, v := inside(t, "/button")
+	v.see("h1", "Button")
+	if !evaluate[bool](v, `sluice.release()`) {
+		t.Error("the browser did not take the beacon")
+	}
+	town.counts(0, 0)
+}
+
+func TestReleaseWhenThePageIsLeft(t *testing.T) {
+	town, v := inside(t, "/thanks")
+	v.see("h1", "Thanks")
+	v.run(chromedp.Click(chromedp.CSS("#away")))
+	town.counts(0, 0)
+}
+
+// Closing the tab is leaving the page too.
+func TestReleaseWhenTheTabIsClosed(t *testing.T) {
+	town, v := inside(t, "/thanks")
+	v.see("h1", "Thanks")
+	// The answer does not come any more.
+	closing, cancel := context.WithTimeout(v.ctx, time.Second)
+	defer cancel()
+	_ = chromedp.Do(closing, call(page.Close, cdp.Empty{}))
+	town.counts(0, 0)
+}
+
+// The script alone ends nothing.
+func TestScriptAloneReleasesNothing(t *testing.T) {
+	town, v := inside(t, "/button")
+	for range 3 {
+		v.run(chromedp.Reload())
+		v.see("h1", "Button")
+	}
+	v.run(chromedp.Navigate(town.url + "/"))
+	v.see("h1", "Welcome to the shop")
+	if view, err := town.engine.Room(t.Context(), roomName); err != nil || view.Status.Inside != 1 || view.Status.Entered != 1 {
+		t.Fatalf("%+v, %v: the visit has ended", view.Status, err)
+	}
+}

@@ -1,0 +1,169 @@
+package browser
+
+import (
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// looks are those of the story: both languages, a phone and a desktop, with and
+// without JavaScript.
+var looks = []look{
+	{lang: "en", width: 390},
+	{lang: "en", width: 1280, dark: true},
+	{lang: "en", width: 1280, noScript: true},
+	{lang: "ko", width: 390, dark: true},
+	{lang: "ko", width: 1280},
+	{lang: "ko", width: 390, noScript: true},
+}
+
+var headings = map[string]struct{ waiting, left, ahead string }{
+	"en": {"You are in line", "You have left", "2 people are ahead of you."},
+	"ko": {"순서를 기다리고 있습니다", "나가셨습니다", "앞에 2명이 기다리고 있습니다."},
+}
+
+const (
+	number = `[data-sluice="number"]`
+	ahead  = `[data-sluice="ahead"]`
+)
+
+func TestAVisit(t *testing.T) {
+	for _, look := range looks {
+		t.Run(look.String(), func(t *testing.T) {
+			town := newTown(t, settings(), 3, true)
+			v := newVisitor(t, look)
+			words := headings[look.lang]
+			v.run(chromedp.Navigate(town.url + "/"))
+			v.see("h1", words.waiting)
+			v.see(number, "3")
+			v.see(ahead, words.ahead)
+			v.fits()
+			v.screenshot("waiting")
+			// The script changes the page that is there.
+			evaluate[bool](v, `window.kept = true`)
+			town.leave(1)
+			v.see(number, "2")
+			town.leave(2)
+			v.see(number, "1")
+			if got := evaluate[bool](v, `window.kept === true`); got == look.noScript {
+				t.Errorf("the page is the same one: %v", got)
+			}
+			if got := evaluate[int](v, `document.querySelector("progress").value`); got != 66 {
+				t.Errorf("progress = %d; want 66", got)
+			}
+			v.screenshot("next")
+			if town.visits.Load() != 0 {
+				t.Error("the shop was seen from outside")
+			}
+			town.leave(0)
+			v.see("h1", "Welcome to the shop")
+			v.screenshot("shop")
+			v.run(chromedp.Reload())
+			v.see("h1", "Welcome to the shop")
+			town.counts(1, 0)
+			if town.visits.Load() != 2 {
+				t.Errorf("%d pages of the shop; want 2", town.visits.Load())
+			}
+		})
+	}
+}
+
+func TestLeavingByTheButton(t *testing.T) {
+	for _, look := range looks {
+		t.Run(look.String(), func(t *testing.T) {
+			town := newTown(t, settings(), 2, true)
+			v := newVisitor(t, look)
+			v.run(chromedp.Navigate(town.url + "/?from=letter"))
+			v.see(number, "2")
+			town.counts(1, 2)
+			// With the keyboard, which opens and sends as a finger does.
+			v.run(chromedp.SendKeys(chromedp.CSS("summary"), kb.Enter), chromedp.WaitVisible(chromedp.CSS(".leave button")))
+			v.fits()
+			v.screenshot("leave")
+			v.run(chromedp.SendKeys(chromedp.CSS(".leave button"), kb.Enter))
+			v.see("h1", headings[look.lang].left)
+			town.counts(1, 1)
+			v.fits()
+			v.screenshot("left")
+			// The page that says so takes no place, until the button is used.
+			v.run(chromedp.Reload())
+			v.see("h1", headings[look.lang].left)
+			town.counts(1, 1)
+			v.run(chromedp.Click(chromedp.CSS("button")))
+			v.see(number, "2")
+			if got := evaluate[string](v, `location.search`); got != "?from=letter" {
+				t.Errorf("the visitor came back to %q", got)
+			}
+		})
+	}
+}
+
+// Where streams do not arrive, the page asks.
+func TestPolling(t *testing.T) {
+	town := newTown(t, settings(), 2, false)
+	v := newVisitor(t, look{lang: "en", width: 390})
+	v.run(chromedp.Navigate(town.url + "/"))
+	evaluate[bool](v, `window.kept = true`)
+	v.see(number, "2")
+	town.leave(1)
+	v.see(number, "1")
+	if !evaluate[bool](v, `window.kept === true`) {
+		t.Error("the page was loaded again")
+	}
+	town.leave(0)
+	v.see("h1", "Welcome to the shop")
+}
+
+// A page in line is read out now and then, not with each change.
+func TestAnnouncements(t *testing.T) {
+	town := newTown(t, settings(), 3, true)
+	v := newVisitor(t, look{lang: "en", width: 390})
+	v.run(chromedp.Navigate(town.url + "/"))
+	v.see(number, "3")
+	evaluate[chromedp.Void](v, `
+		window.said = [];
+		new MutationObserver(function (changes) { window.said.push(changes[0].target.textContent); })
+			.observe(document.querySelector('[data-sluice="announce"]'), {childList: true});`)
+	town.leave(1)
+	v.see(number, "2")
+	town.leave(2)
+	v.see(number, "1")
+	if got := evaluate[int](v, `window.said.length`); got != 0 {
+		t.Errorf("%d announcements at once", got)
+	}
+	v.see(`[data-sluice="announce"]`, "Your place in line: 1. You are next. Estimated wait: "+
+		evaluate[string](v, `document.querySelector('[data-sluice="wait"]').textContent`))
+	if got := evaluate[int](v, `window.said.length`); got != 1 {
+		t.Errorf("%d announcements; want one", got)
+	}
+}
+
+// A visitor without cookies is told, and does not take place after place.
+func TestNoCookies(t *testing.T) {
+	town := newTown(t, settings(), 1, true)
+	v := newVisitor(t, look{lang: "en", width: 390})
+	town.noCookies = true
+	v.run(chromedp.Navigate(town.url + "/"))
+	v.run(chromedp.WaitVisible(chromedp.CSS(`[data-sluice="cookies"]`)))
+	v.screenshot("no-cookies")
+	town.counts(1, 1)
+}
+
+// The store is away, and the page comes back by itself.
+func TestLostAndFound(t *testing.T) {
+	town := newTown(t, settings(), 2, false)
+	away := &awayRooms{Engine: town.engine}
+	town.serve(away, nil, false)
+	v := newVisitor(t, look{lang: "ko", width: 390})
+	v.run(chromedp.Navigate(town.url + "/"))
+	v.see(number, "2")
+	away.gone.Store(true)
+	v.run(chromedp.WaitVisible(chromedp.CSS(`[data-sluice="lost"]`)))
+	v.fits()
+	v.screenshot("lost")
+	town.leave(1)
+	away.gone.Store(false)
+	v.see(number, "1")
+	v.run(chromedp.WaitNotVisible(chromedp.CSS(`[data-sluice="lost"]`)))
+}

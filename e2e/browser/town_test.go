@@ -1,0 +1,159 @@
+package browser
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/gate"
+	"github.com/sluice-project/sluice/room/storetest"
+	"github.com/sluice-project/sluice/room/watch"
+)
+
+const roomName = "shop"
+
+// town is a shop behind a gate, over the real engine.
+type town struct {
+	t      *testing.T
+	engine *room.Engine
+	url    string
+	// visits counts the pages that the shop has shown.
+	visits atomic.Int64
+	// clerks are those who were there before the browser came.
+	clerks []string
+	// noCookies takes the cookies away, as a browser that refuses them does.
+	noCookies bool
+}
+
+// settings let one visitor in, and have pages ask often.
+func settings() room.Settings {
+	return room.Settings{Mode: room.Teller, Capacity: 1, ClaimWindow: 4 * time.Second}
+}
+
+// newTown opens a shop with so many people inside and in line.
+func newTown(t *testing.T, settings room.Settings, people int, live bool) *town {
+	t.Helper()
+	logger := slog.New(slog.DiscardHandler)
+	engine, err := room.New(storetest.NewMemory(), room.Config{}, room.WithLogger(logger))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub := watch.New(engine)
+	start(t, engine)
+	start(t, hub)
+	if _, _, err := engine.PutRoom(t.Context(), roomName, settings); err != nil {
+		t.Fatal(err)
+	}
+	town := &town{t: t, engine: engine}
+	for range people {
+		answer, err := engine.Enter(t.Context(), roomName, room.Visit{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		town.clerks = append(town.clerks, answer.Ticket)
+	}
+	town.serve(engine, hub, live)
+	return town
+}
+
+// service is what lives as long as a test.
+type service interface {
+	Start(ctx context.Context) error
+	Stop(ctx context.Context) error
+}
+
+func start(t *testing.T, s service) {
+	t.Helper()
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// serve puts the gate and its proxy before the shop.
+func (town *town) serve(rooms gate.Rooms, hub gate.Streams, live bool) {
+	t := town.t
+	t.Helper()
+	behind := httptest.NewServer(town.shop())
+	t.Cleanup(behind.Close)
+	upstream, err := url.Parse(behind.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !live {
+		hub = nil
+	}
+	g, err := gate.New(rooms, hub, gate.Options{Room: roomName, Brand: "Maple & Pine", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy, err := gate.Proxy(upstream, gate.ProxyOptions{Failed: g.Failed, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := g.Middleware(proxy)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if town.noCookies {
+			r.Header.Del("Cookie")
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	town.url = server.URL
+}
+
+// shop has pages that link to each other, and release scripts on some.
+func (town *town) shop() http.Handler {
+	mux := http.NewServeMux()
+	head := `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><link rel="icon" href="data:,"><title>Shop</title>`
+	page := func(path, body string) {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			town.visits.Add(1)
+			_, _ = io.WriteString(w, head+body)
+		})
+	}
+	script := `<script src="/.sluice/` + roomName + `/release.js"`
+	page("/", `<h1>Welcome to the shop</h1>`)
+	page("/thanks", `<h1>Thanks</h1><a id="away" href="about:blank">away</a>`+script+` data-release="pagehide"></script>`)
+	page("/button", `<h1>Button</h1>`+script+`></script>`)
+	return mux
+}
+
+// leave makes one of those who were there before leave.
+func (town *town) leave(clerk int) {
+	town.t.Helper()
+	if err := town.engine.Leave(town.t.Context(), roomName, town.clerks[clerk], netip.Addr{}); err != nil {
+		town.t.Fatal(err)
+	}
+}
+
+// counts waits until so many are inside, and in line.
+func (town *town) counts(inside, waiting int64) {
+	town.t.Helper()
+	var view room.View
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); pause() {
+		var err error
+		if view, err = town.engine.Room(town.t.Context(), roomName); err != nil {
+			town.t.Fatal(err)
+		}
+		if view.Status.Inside == inside && view.Status.Waiting == waiting {
+			return
+		}
+	}
+	town.t.Fatalf("%d inside and %d waiting; want %d and %d", view.Status.Inside, view.Status.Waiting, inside, waiting)
+}

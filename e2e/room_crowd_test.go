@@ -1,0 +1,255 @@
+package e2e
+
+import (
+	"container/heap"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// crowdPlan says who comes to a room.
+type crowdPlan struct {
+	room string
+	// count is how many come in all, together how many are there at one time at most.
+	count, together int
+	// What the room's settings are. Slides says that asking prolongs a pass.
+	ttl, claim, abandon, grace time.Duration
+	slides                     bool
+	// Who is at a position up to near is told to ask within half the claim window.
+	near int64
+	// stay is for how long a guest stays inside at most.
+	stay time.Duration
+}
+
+// crowd is people who come to a room of several servers, ask as they are told, stay,
+// leave, vanish and return. Each request goes to any of the servers, as behind a load
+// balancer that knows nothing; one that fails is made again.
+//
+// So many come as are served: a slow machine makes the crowd slower, not impatient.
+type crowd struct {
+	t       *testing.T
+	plan    crowdPlan
+	servers []*server
+
+	mu     sync.Mutex
+	queue  guests
+	all    []*guest
+	there  int // who have not ended
+	errors int
+	// outages are when the service was away.
+	outages []outage
+
+	admitted, ended, broken, unavailable, unknown atomic.Int64
+	// stall is how late this process itself came to do something.
+	stall atomic.Int64
+
+	wait sync.WaitGroup
+	stop chan struct{}
+}
+
+// outage is a time during which the service was away. A long one is certain to be taken
+// for that, so that nobody's time runs; of one that is short, time may count.
+type outage struct {
+	from, to time.Time
+	long     bool
+}
+
+// crowdWorkers is how many requests are under way at one time at most.
+const crowdWorkers = 32
+
+// newCrowd lets people come until all have, or the test ends.
+func newCrowd(t *testing.T, plan crowdPlan, servers ...*server) *crowd {
+	c := &crowd{t: t, plan: plan, servers: servers, stop: make(chan struct{})}
+	for range crowdWorkers {
+		c.wait.Go(c.work)
+	}
+	var watching sync.WaitGroup
+	watching.Go(c.watchStalls)
+	var once sync.Once
+	end := func() {
+		once.Do(func() { close(c.stop) })
+		c.wait.Wait()
+		watching.Wait()
+	}
+	t.Cleanup(end)
+	return c
+}
+
+// guests are ordered by when they are due.
+type guests []*guest
+
+func (q guests) Len() int           { return len(q) }
+func (q guests) Less(i, j int) bool { return q[i].due.Before(q[j].due) }
+func (q guests) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q *guests) Push(x any)        { *q = append(*q, x.(*guest)) }
+func (q *guests) Pop() any {
+	last := len(*q) - 1
+	g := (*q)[last]
+	*q = (*q)[:last]
+	return g
+}
+
+// work lets one guest after the other have its turn.
+func (c *crowd) work() {
+	conns := make([]*keptConn, len(c.servers))
+	for i, s := range c.servers {
+		conns[i] = &keptConn{addr: s.addr}
+		defer conns[i].close()
+	}
+	tick := time.NewTicker(3 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		g, over := c.next()
+		if over {
+			return
+		}
+		if g == nil {
+			select {
+			case <-tick.C:
+			case <-c.stop:
+				return
+			}
+			continue
+		}
+		c.turn(g, conns[rand.N(len(conns))])
+		c.back(g)
+	}
+}
+
+// next returns the guest who is due, or a new one if nobody is; over says that all
+// have had their turns.
+func (c *crowd) next() (g *guest, over bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.stop:
+		return nil, true
+	default:
+	}
+	switch {
+	case len(c.queue) > 0 && !c.queue[0].due.After(time.Now()):
+		return heap.Pop(&c.queue).(*guest), false
+	case len(c.all) < c.plan.count && c.there < c.plan.together:
+		g := c.comes(len(c.all))
+		c.all = append(c.all, g)
+		c.there++
+		return g, false
+	}
+	return nil, c.there == 0 && len(c.all) == c.plan.count
+}
+
+// back takes a guest back after a turn.
+func (c *crowd) back(g *guest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if g.due.IsZero() {
+		c.there--
+		c.ended.Add(1)
+		return
+	}
+	heap.Push(&c.queue, g)
+}
+
+// comes makes a guest. Of twelve, nine keep asking, one vanishes while it waits, and
+// two return, most of them before the place is gone.
+func (c *crowd) comes(index int) *guest {
+	g := &guest{stay: rand.N(c.plan.stay), leaves: rand.N(3) > 0, polls: 1 + rand.N(2)}
+	switch rand.N(12) {
+	case 0:
+		g.habit = vanishing
+	case 1, 2:
+		g.habit = returning
+		g.silent = c.plan.abandon/4 + rand.N(c.plan.abandon+c.plan.grace)
+	}
+	if rand.N(2) == 0 {
+		g.key = fmt.Sprint("guest ", index)
+	}
+	return g
+}
+
+// goOn waits until some more have had their visit, or all; false when all have.
+func (c *crowd) goOn(more int) bool {
+	c.t.Helper()
+	want := min(c.ended.Load()+int64(more), int64(c.plan.count))
+	eventually(c.t, 5*time.Minute, "visitors have had their visits", func() bool { return c.ended.Load() >= want || c.failing() })
+	if c.failing() {
+		c.t.FailNow()
+	}
+	return c.ended.Load() < int64(c.plan.count)
+}
+
+// outageOf calls f, during which the service is away.
+func (c *crowd) outageOf(f func(), long bool) {
+	from := time.Now()
+	c.mu.Lock()
+	c.outages = append(c.outages, outage{from, from.Add(time.Hour), long})
+	c.mu.Unlock()
+	f()
+	c.mu.Lock()
+	c.outages[len(c.outages)-1].to = time.Now()
+	c.mu.Unlock()
+}
+
+// away is for how long the service was away between two times.
+func (c *crowd) away(from, to time.Time) time.Duration { return c.awayIf(from, to, false) }
+
+// stopped is for how long nobody's time ran between two times, for certain.
+func (c *crowd) stopped(from, to time.Time) time.Duration { return c.awayIf(from, to, true) }
+
+func (c *crowd) awayIf(from, to time.Time, long bool) (sum time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, o := range c.outages {
+		begin, end := o.from, o.to
+		if begin.Before(from) {
+			begin = from
+		}
+		if end.After(to) {
+			end = to
+		}
+		if o.long || !long {
+			sum += max(0, end.Sub(begin))
+		}
+	}
+	return sum
+}
+
+// mostErrors is after how many errors a crowd says no more.
+const mostErrors = 20
+
+func (c *crowd) errorf(format string, args ...any) {
+	c.t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.errors++; c.errors <= mostErrors {
+		c.t.Errorf(format, args...)
+	}
+}
+
+func (c *crowd) failing() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.errors > mostErrors
+}
+
+// watchStalls notes how late this process comes to do something: the servers, on the
+// same machine, come as late.
+func (c *crowd) watchStalls() {
+	const every = 20 * time.Millisecond
+	last := time.Now()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-c.stop:
+			return
+		case <-tick.C:
+			now := time.Now()
+			c.stall.Store(max(c.stall.Load(), int64(now.Sub(last)-every)))
+			last = now
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package gate
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-project/sluice/room"
+)
+
+// A browser sends no cookies with the form of another site. A place taken then would
+// replace the visitor's own.
+func TestFormsOfOtherSitesTakeNoPlace(t *testing.T) {
+	for name, asker := range map[string]asker{"by Sec-Fetch-Site": header("Sec-Fetch-Site", "cross-site"), "by Origin": header("Origin", "https://bank.test")} {
+		s := newStand(t, nil)
+		s.set(1, room.Waiting)
+		response := s.ask(http.MethodPost, "http://shop.test/paid?order=1", "ok=1", asPage, asker)
+		expect(t, response, http.StatusSeeOther)
+		if got := response.Header.Get("Location"); got != "/paid?order=1" || len(s.entered) != 0 || len(response.Cookies()) != 0 || s.shop.requests != 0 {
+			t.Errorf("%s: Location %q, %d entered, cookies %v", name, got, len(s.entered), response.Cookies())
+		}
+		// With cookies, as from a site of the same domain, it is the visitor's.
+		s.set(1, room.Inside)
+		expect(t, s.ask(http.MethodPost, "http://shop.test/paid", "ok=1", asPage, asker, ticket(1)), http.StatusOK, "the shop")
+	}
+}
+
+// Methods by which nobody opens a page take no place.
+func TestMethodsThatTakeNoPlace(t *testing.T) {
+	for _, method := range []string{http.MethodOptions, http.MethodTrace, http.MethodConnect} {
+		s := newStand(t, nil)
+		response := s.ask(method, "http://shop.test/api", "", header("Accept", "*/*"), header("Origin", "https://app.test"))
+		expect(t, response, http.StatusServiceUnavailable)
+		if len(s.entered) != 0 || s.shop.requests != 0 || len(response.Cookies()) != 0 {
+			t.Errorf("%s: %d entered", method, len(s.entered))
+		}
+	}
+}
+
+// Browsers hold form-action against the redirects after a form: a shop that sends who
+// has joined on to another site, to log in, would not be reached.
+func TestFormsMayBeRedirected(t *testing.T) {
+	s := newStand(t, nil)
+	s.set(1, room.Waiting)
+	if policy := s.get("http://shop.test/", asPage, ticket(1)).Header.Get("Content-Security-Policy"); policy == "" || strings.Contains(policy, "form-action") {
+		t.Errorf("policy = %q", policy)
+	}
+}
+
+// Who sends a form byte by byte is not waited for.
+func TestFormsThatDoNotArrive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t, nil)
+		s.set(1, room.Waiting)
+		near, far := net.Pipe()
+		server := &http.Server{Handler: s.handler, ReadHeaderTimeout: time.Second}
+		listener := &onePipe{conn: far, done: make(chan struct{})}
+		go func() { _ = server.Serve(listener) }()
+		began := time.Now()
+		_, _ = io.WriteString(near, "POST /.sluice/shop/leave HTTP/1.1\r\nHost: shop.test\r\nCookie: sluice_ticket_shop=ticket-1\r\n"+
+			"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 100\r\n\r\nto=")
+		response, err := http.ReadResponse(bufio.NewReader(near), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if took := time.Since(began); took != FormTime || !response.Close || len(s.left) != 1 {
+			t.Errorf("after %v: close %v, left %v", took, response.Close, s.left)
+		}
+		_ = near.Close()
+		_ = server.Close()
+	})
+}
+
+// onePipe is a listener with one connection.
+type onePipe struct {
+	conn net.Conn
+	done chan struct{}
+}
+
+func (l *onePipe) Accept() (net.Conn, error) {
+	if conn := l.conn; conn != nil {
+		l.conn = nil
+		return conn, nil
+	}
+	<-l.done
+	return nil, net.ErrClosed
+}
+
+func (l *onePipe) Close() error   { close(l.done); return nil }
+func (l *onePipe) Addr() net.Addr { return &net.TCPAddr{} }

@@ -1,0 +1,70 @@
+package pebblestore_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/sluice-project/sluice/room"
+)
+
+// While it is not durable that somebody with a key entered, the same key is not told
+// that place by another call: after a loss of power the number would be another's.
+func TestAPlaceIsToldByItsKeyWhenItIsDurable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newSlowShop(t)
+		enter := func() room.Place {
+			p, err := c.s.Enter(ctx, c.terms, room.Arrival{Key: room.Key{1}})
+			if err != nil {
+				t.Error(err)
+			}
+			return p
+		}
+		release := c.disk.hold()
+		first := c.begin(enter)
+		again := c.begin(enter)
+		c.pending("that one entered", first)
+		c.pending("the place of its key", again)
+		release()
+		if a, b := <-first, <-again; a.Number != 5 || b.Number != 5 || !a.New || b.New {
+			t.Errorf("entered as %+v, and again as %+v", a, b)
+		}
+		release = c.disk.hold()
+		if p := c.begin(enter); len(p) == 0 {
+			t.Error("one who entered long ago enters again, which changes nothing on disk, and waits for it")
+		}
+		release()
+	})
+}
+
+// While it is not durable that somebody with a key left, nobody is told that the key
+// has no place.
+func TestThatAKeyHasNoPlaceIsToldWhenItIsDurable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newSlowShop(t)
+		p, err := c.s.Enter(ctx, c.terms, room.Arrival{Key: room.Key{1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		release := c.disk.hold()
+		leaving := c.begin(func() room.Place {
+			p, err := c.s.Leave(ctx, c.terms, p.Number, room.Left)
+			if err != nil {
+				t.Error(err)
+			}
+			return p
+		})
+		finding := c.begin(func() room.Place {
+			number, err := c.s.Find(ctx, c.terms, room.Key{1})
+			if err != nil {
+				t.Error(err)
+			}
+			return room.Place{Number: number}
+		})
+		c.pending("that the key has no place", finding)
+		release()
+		<-leaving
+		if p := <-finding; p.Number != 0 {
+			t.Errorf("found %d, who has left", p.Number)
+		}
+	})
+}

@@ -64,6 +64,9 @@ var packages = map[string]rule{
 	"examples":          {},
 	"examples/embedded": {imports: []string{"bulk", "bulk/pebblestore"}},
 
+	"examples/room-middleware": {imports: []string{"room", "room/gate", "room/pebblestore", "room/watch"}},
+	"examples/room-pass":       {},
+
 	"examples/topic-at-most-once":  {},
 	"examples/topic-at-least-once": {},
 	"examples/topic-exactly-once":  {},

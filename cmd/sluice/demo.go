@@ -17,7 +17,7 @@ import (
 )
 
 const demoLong = `Run 42,049 jobs of 59 very unequal tenants, in about 20 seconds, and check the
-result to the last decimal; then put 3,000 people in front of a shop and a ride, for
+result to the last decimal; then put 2,600 people in front of a shop and a ride, for
 about 15 seconds, and check that the line was fair.
 
 Each job is a row of a real file (American ZIP codes; the tenant is the state),
@@ -36,7 +36,7 @@ What happens is published to the topic sluice.bulk.events: each state of an acti
 and each job of Texas. A consumer group reads it with a Kafka client meanwhile, and
 each event must have come once and in order. The report ends with the last ones.
 
-Then 2,400 visitors come to a small shop that bears 160 at once, and 600 to a ride that
+Then 2,000 visitors come to a small shop that bears 160 at once, and 600 to a ride that
 takes 75 each second, each over HTTP through a real gate. Some give up, some walk off
 inside, some go away and come back within the grace, some never do. The report is made
 from what the rooms have published to the topic sluice.room.events: that there were
@@ -111,7 +111,7 @@ func demoCommand(parts demoParts) *cobra.Command {
 	var f demoFlags
 	command := &cobra.Command{
 		Use:   "demo",
-		Short: "Run 42,049 jobs through failures and 3,000 people through a line, and prove the result",
+		Short: "Run 42,049 jobs through failures and 2,600 people through a line, and prove the result",
 		Long:  demoLong,
 		Example: `  sluice demo
   sluice demo --seconds 60 --top 20

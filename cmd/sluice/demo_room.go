@@ -26,17 +26,19 @@ type demoStage struct {
 	OpensIn time.Duration
 }
 
-// newDemoStage has 3,000 visitors. People in a shop take minutes, those of the demo
+// newDemoStage has 2,600 visitors. People in a shop take minutes, those of the demo
 // about half a second, and all times of its rooms are as short.
 func newDemoStage() demoStage {
 	return demoStage{
 		Shop: crowd{
-			Visitors: 2_400, Over: 3500 * time.Millisecond, Wander: 8, GiveUp: 3, Vanish: 3, Return: 4,
+			Visitors: 2_000, Over: 4 * time.Second, Wander: 8, GiveUp: 4, Vanish: 4, Return: 5,
 			AwayMin: 4500 * time.Millisecond, AwayMax: 6500 * time.Millisecond, Pages: 1, Look: 300 * time.Millisecond,
+			// Who is nearer the front would be called before being away for long enough to be skipped.
+			Behind: 500,
 		},
 		ShopRoom: room.Settings{
 			Mode: room.Teller, Capacity: 160, PassTTL: 1500 * time.Millisecond,
-			ClaimWindow: 2 * time.Second, AbandonAfter: 4 * time.Second, Grace: 4 * time.Second,
+			ClaimWindow: 2 * time.Second, AbandonAfter: 4 * time.Second, Grace: 3 * time.Second,
 		},
 		Ride: crowd{Visitors: 600, Over: 2 * time.Second, Wander: 100},
 		RideRoom: room.Settings{

@@ -36,7 +36,7 @@ const (
 	demoTries = 5
 	// demoAnswer is the most of an answer that is read.
 	demoAnswer = 64 << 10
-	// vanishAfter is how many answers a visitor gets before it stops to ask.
+	// vanishAfter is how many answers a visitor gets before it gives up or stops to ask.
 	vanishAfter = 2
 )
 
@@ -46,6 +46,8 @@ type visitorPlan struct {
 	Conduct conduct
 	// Away is how long one who returns does not ask.
 	Away time.Duration
+	// Behind is the position in which one loses patience; nearer the front nobody does.
+	Behind int64
 	// Looks are the pauses before each page that is looked at.
 	Looks []time.Duration
 }
@@ -69,6 +71,8 @@ type demoVisitor struct {
 	// Ticket is the first one that was given; Number is the place that the answers name.
 	Ticket string
 	Number int64
+	// Position is the last one that was told.
+	Position int64
 	// Moved says that answers named different places.
 	Moved bool
 	// Gaps are the times in which nobody can say that the visitor has asked; that of
@@ -89,6 +93,7 @@ type demoVisitor struct {
 // waitingAnswer is what the gate says to one in line.
 type waitingAnswer struct {
 	ID       int64 `json:"id"`
+	Position int64 `json:"position"`
 	NextPoll int64 `json:"next_poll_ms"`
 	Wait     *struct {
 		Low  int64 `json:"low"`
@@ -116,7 +121,7 @@ func (v *demoVisitor) Run(ctx context.Context) error {
 		case http.StatusAccepted:
 			answers++
 		}
-		if answers == vanishAfter && !v.CameBack {
+		if answers == vanishAfter && !v.CameBack && v.Position >= v.Behind {
 			switch v.Conduct {
 			case givesUp:
 				_, _, err := v.send(ctx, http.MethodPost, "/.sluice/"+v.room()+"/leave")
@@ -178,7 +183,7 @@ func (v *demoVisitor) ask(ctx context.Context) (status int, again time.Duration,
 			return 0, 0, fmt.Errorf("the gate's answer: %w: %s", err, body)
 		}
 		v.Moved = v.Moved || v.Number != 0 && v.Number != answer.ID
-		v.Number = answer.ID
+		v.Number, v.Position = answer.ID, answer.Position
 		if answer.Wait != nil {
 			ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 			v.Told = append(v.Told, toldWait{now, ms(answer.Wait.Low), ms(answer.Wait.High)})
@@ -283,6 +288,8 @@ type crowd struct {
 	Wander, GiveUp, Vanish, Return int
 	// Away is how long those who return are away, at least and at most.
 	AwayMin, AwayMax time.Duration
+	// Behind is the position from which on they lose patience.
+	Behind int64
 	// Pages is how many pages each looks at, Look for how long on average.
 	Pages int
 	Look  time.Duration
@@ -294,6 +301,7 @@ func (c crowd) Plan() []visitorPlan {
 	plans := make([]visitorPlan, c.Visitors)
 	for i := range plans {
 		p := &plans[i]
+		p.Behind = c.Behind
 		p.Arrives = c.Over * time.Duration(i) / time.Duration(c.Visitors)
 		p.Away = c.AwayMin + time.Duration(dice.Float64()*float64(c.AwayMax-c.AwayMin))
 		for range c.Pages {

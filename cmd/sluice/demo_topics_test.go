@@ -16,7 +16,7 @@ func TestDemoForReal(t *testing.T) {
 	parts.open, parts.target, parts.rooms = openDemo, startDemoTarget, playRooms
 	parts.stage = newDemoStage()
 	parts.stage.Shop.Visitors, parts.stage.Shop.Over = 200, time.Second
-	parts.stage.ShopRoom.Capacity = 20
+	parts.stage.ShopRoom.Capacity, parts.stage.Shop.Behind = 10, 60
 	parts.stage.Ride.Visitors, parts.stage.RideRoom.Batch = 40, 15
 	command := demoCommand(parts)
 	command.SilenceErrors, command.SilenceUsage = true, true
@@ -34,7 +34,7 @@ func TestDemoForReal(t *testing.T) {
 	if want := int64(5*5 + 128); result.Events != want || result.Committed != want || result.Jobs != 300 {
 		t.Errorf("%d events, of which %d were committed, want %d, of 300 jobs: %s", result.Events, result.Committed, want, out.Bytes())
 	}
-	if r := result.Rooms; r.Visitors != 240 || r.MostInside == 0 || r.MostInside > 20 || r.Committed < 3*200 || r.Abandoned == 0 || r.CameBack == 0 {
+	if r := result.Rooms; r.Visitors != 240 || r.MostInside == 0 || r.MostInside > 10 || r.Committed < 3*200 || r.Abandoned == 0 || r.CameBack == 0 {
 		t.Errorf("of the rooms: %+v", *r)
 	}
 }

@@ -89,9 +89,8 @@ func (v *visit) place(find func() error) {
 	case errors.Is(err, watch.ErrTooMany), errors.Is(err, watch.ErrClosed):
 		v.retryAfter(30 * time.Second)
 		v.tell(http.StatusServiceUnavailable, problem{Code: "too_many_streams", Detail: err.Error() + "; ask " + v.gate.paths.Status + " instead"}, nil)
-	case v.r.Context().Err() != nil:
 	default:
-		v.unavailable(err)
+		v.refuse(err)
 	}
 }
 

@@ -31,13 +31,36 @@ type visit struct {
 }
 
 func (g *Gate) visit(w http.ResponseWriter, r *http.Request) *visit {
-	return &visit{
+	v := &visit{
 		gate: g, w: w, r: r,
 		kind:   kindOf(r),
 		client: proxied.Client(r, g.options.TrustedProxies),
 		words:  g.words.choose(r.Header.Get("Accept-Language")),
 		ticket: cookie(r, g.ticketCookie()),
 		proof:  cookie(r, g.passCookie()),
+	}
+	v.preferOwnTicket()
+	return v
+}
+
+// maxNamesakes is how many cookies of the ticket's name are looked at.
+const maxNamesakes = 4
+
+// preferOwnTicket takes the first ticket that is one of the room, if there are several:
+// another host of the same domain can set a cookie for all of it, and it would cost the
+// visitor the place if only that one were looked at.
+func (v *visit) preferOwnTicket() {
+	namesakes := v.r.CookiesNamed(v.gate.ticketCookie())
+	if len(namesakes) < 2 {
+		return
+	}
+	ctx, cancel := v.asking()
+	defer cancel()
+	for _, c := range namesakes[:min(len(namesakes), maxNamesakes)] {
+		if _, err := v.gate.rooms.Parse(ctx, v.gate.options.Room, c.Value, v.client); err == nil {
+			v.ticket = c.Value
+			return
+		}
 	}
 }
 
@@ -143,15 +166,15 @@ func (v *visit) gone(gone *room.GoneError) {
 
 // join takes a place at the end of the line.
 func (v *visit) join() {
-	if v.kind == part {
-		if v.settings.OnStoreFailure == room.FailOpen && v.gate.store.failedLately() {
-			v.pass("")
-			return
-		}
+	otherSite := v.kind == navigation && sameSite.Check(v.r) != nil
+	switch {
+	case (v.kind == part || otherSite) && v.settings.OnStoreFailure == room.FailOpen && v.gate.store.failedLately():
+		v.pass("")
+		return
+	case v.kind == part:
 		v.tell(http.StatusServiceUnavailable, problem{}, nil)
 		return
-	}
-	if v.kind == navigation && sameSite.Check(v.r) != nil {
+	case otherSite:
 		// Browsers send no cookies with the form of another site: a new place would replace
 		// the one that the visitor may have. They send them with the GET after it.
 		v.goOn(localPath(v.r.URL.RequestURI()))

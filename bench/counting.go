@@ -150,7 +150,9 @@ const (
 func (e *Environment) Counting(ctx context.Context, way string, inside int) (counted Counted, err error) {
 	measures := []func(context.Context, counting, *redisServer, int) error{
 		counted.decide,
-		func(ctx context.Context, c counting, _ *redisServer, inside int) error { return counted.race(ctx, c, inside) },
+		func(ctx context.Context, c counting, _ *redisServer, inside int) error {
+			return counted.race(ctx, c, inside)
+		},
 		counted.end,
 	}
 	for _, measure := range measures {

@@ -149,15 +149,11 @@ const (
 // Counting measures a way with so many inside.
 func (e *Environment) Counting(ctx context.Context, way string, inside int) (counted Counted, err error) {
 	measures := []func(context.Context, counting, *redisServer, int) error{
-		func(ctx context.Context, c counting, server *redisServer, inside int) error {
-			return counted.decide(ctx, c, server, inside)
-		},
-		func(ctx context.Context, c counting, server *redisServer, inside int) error {
+		counted.decide,
+		func(ctx context.Context, c counting, _ *redisServer, inside int) error {
 			return counted.race(ctx, c, inside)
 		},
-		func(ctx context.Context, c counting, server *redisServer, inside int) error {
-			return counted.end(ctx, c, server, inside)
-		},
+		counted.end,
 	}
 	for _, measure := range measures {
 		if err := e.count(ctx, way, func(ctx context.Context, c counting, server *redisServer) error {

@@ -64,7 +64,7 @@ func (e *Environment) startBare(ctx context.Context, size int) (*webServer, erro
 	s := &webServer{address: address}
 	self := account{os.Geteuid(), os.Getegid()}
 	variable := fmt.Sprintf("%s=%d:%s", bareVariable, size, address)
-	s.process, err = start(ctx, self, e.folder, listens("tcp", address), "/usr/bin/env", variable, program)
+	s.process, err = start(ctx, self, e.folder, listens(address), "/usr/bin/env", variable, program)
 	return s, err
 }
 

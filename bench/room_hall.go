@@ -81,14 +81,15 @@ func (h *Hall) Close() error {
 	return err
 }
 
-// joinClients is how many connections enter.
-const joinClients = 64
+// HallClients is how many connections a peak and a steady rate have: enough that the
+// embedded store, where a join waits for the disk, is never idle.
+const HallClients = 256
 
 // FillTo lets visitors enter until so many wait, and returns how fast they did at each of
 // sluice's stores. The table is filled in one statement, which is not measured.
 func (h *Hall) FillTo(ctx context.Context, waiting int) (all []Served, err error) {
 	for _, room := range h.rooms {
-		served, err := room.enter(ctx, load{connections: joinClients, most: waiting + roomInside - room.entered})
+		served, err := room.enter(ctx, load{connections: HallClients, most: waiting + roomInside - room.entered})
 		if err == nil && room.crowd.len() != waiting {
 			err = fmt.Errorf("%d wait, of %d who entered: want %d", room.crowd.len(), room.entered, waiting)
 		}
@@ -170,28 +171,25 @@ func (h *Hall) positions(ctx context.Context, l load) (all []Served, err error) 
 // Joins measures who enter, the table last.
 func (h *Hall) Joins(ctx context.Context, during time.Duration) (all []Served, err error) {
 	for _, room := range h.rooms {
-		served, err := room.enter(ctx, load{connections: joinClients, during: during})
+		served, err := room.enter(ctx, load{connections: HallClients, during: during})
 		if err != nil {
 			return all, err
 		}
 		all = append(all, served)
 	}
-	served, err := h.bare.serve(ctx, BareName, load{connections: joinClients, during: during, request: enterRequest})
+	served, err := h.bare.serve(ctx, BareName, load{connections: HallClients, during: during, request: enterRequest})
 	if err != nil {
 		return all, err
 	}
-	latency, err := h.tokens.run(ctx, joinClients, during, h.tokens.enter)
+	latency, err := h.tokens.run(ctx, HallClients, during, h.tokens.enter)
 	return append(all, served, Served{Name: TableName, Latency: latency}), err
 }
-
-// HalfClients is how many connections a steady rate has: more than are ever busy at once.
-const HalfClients = 128
 
 // AtHalf measures joins, or else positions, at half of the rates that systems had at their
 // peak; those of the table are left out.
 func (h *Hall) AtHalf(ctx context.Context, peaks []Served, joins bool, during time.Duration) (all []Served, err error) {
 	for _, peak := range peaks {
-		l := load{connections: HalfClients, during: during, perSecond: peak.Rate / 2}
+		l := load{connections: HallClients, during: during, perSecond: peak.Rate / 2}
 		var served Served
 		switch room := h.room(peak.Name); {
 		case room != nil && joins:

@@ -49,7 +49,7 @@ func (e *Environment) startRooms(ctx context.Context, onRedis bool, options ...s
 	}
 	options = append([]string{"serve", "--data", s.folder, "--http", s.address, "--log-level", "warn", "--pprof"}, options...)
 	s.again = func(ctx context.Context) (*process, error) {
-		return start(ctx, self, s.folder, listens("tcp", s.address), command, options...)
+		return start(ctx, self, s.folder, listens(s.address), command, options...)
 	}
 	if s.process, err = s.again(ctx); err != nil {
 		return nil, errors.Join(err, removeAll(s.folder))

@@ -41,7 +41,7 @@ func (e *Environment) Streams(ctx context.Context, counts []int) (all []StreamsO
 	room := &hallRoom{name: EmbeddedName, server: server}
 	streams := &openStreams{address: server.address, crowd: &room.crowd}
 	defer func() { err = errors.Join(err, streams.close(), server.stop()) }()
-	if _, err := room.enter(ctx, load{connections: joinClients, most: most + roomInside}); err != nil {
+	if _, err := room.enter(ctx, load{connections: HallClients, most: most + roomInside}); err != nil {
 		return nil, err
 	}
 	// What letting them enter has left behind is no part of it.

@@ -38,8 +38,8 @@ func takeWaiting(ctx context.Context, e *bench.Environment, found *results) (err
 			return err
 		}
 		if waiting == waitingLevels[len(waitingLevels)-1] {
-			line := found.table("Filling the line", fmt.Sprintf("joins/s, from %s to %s waiting; 64 clients",
-				humanize.Comma(int64(waitingLevels[len(waitingLevels)-2])), humanize.Comma(int64(waiting))), rate)
+			line := found.table("Filling the line", fmt.Sprintf("joins/s, from %s to %s waiting; %d clients",
+				humanize.Comma(int64(waitingLevels[len(waitingLevels)-2])), humanize.Comma(int64(waiting)), bench.HallClients), rate)
 			addRates(line, filled)
 			if err := takeHallMemory(ctx, hall, found); err != nil {
 				return err
@@ -94,7 +94,7 @@ func addPositions(found *results, waiting, clients int, asked []bench.Served) {
 func takeHallLoads(ctx context.Context, hall *bench.Hall, found *results) error {
 	for _, joins := range []bool{true, false} {
 		what := "Positions"
-		measure := func() ([]bench.Served, error) { return hall.Positions(ctx, 64, peakFor) }
+		measure := func() ([]bench.Served, error) { return hall.Positions(ctx, bench.HallClients, peakFor) }
 		if joins {
 			what, measure = "Joins", func() ([]bench.Served, error) { return hall.Joins(ctx, peakFor) }
 		}
@@ -119,7 +119,7 @@ func takeHallLoads(ctx context.Context, hall *bench.Hall, found *results) error 
 
 func addPeaks(found *results, what string, peaks []bench.Served) {
 	title := what + ", 1,000,000 waiting"
-	rates := found.table(title, fmt.Sprintf("answers/s; 64 clients, %s each", peakFor), rate)
+	rates := found.table(title, fmt.Sprintf("answers/s; %d clients, %s each", bench.HallClients, peakFor), rate)
 	part := found.table(title+": part of a bare handler", "of the rate of a bare handler in the same run", share)
 	cpu := found.table(title+": processor", "microseconds of the servers' processors for each answer", microseconds)
 	addRates(rates, peaks)

@@ -232,7 +232,7 @@ func TestRoomFlags(t *testing.T) {
 			t.Errorf("%v: %#v, want %#v", test.args, got, test.want)
 		}
 	}
-	for _, wrong := range []string{"--capacity=x", "--stay=5", "--opens-at=now", "--route=", "--route=a b c", "--bind-tickets=maybe"} {
+	for _, wrong := range []string{"--capacity=x", "--stay=5", "--opens-at=now", "--route=", "--route=a b c", "--route=checkout/*", "--bypass=GET about", "--bind-tickets=maybe"} {
 		set := pflag.NewFlagSet("room", pflag.ContinueOnError)
 		config.AddRoomFlags(set)
 		if err := set.Parse([]string{wrong}); err == nil || !strings.Contains(err.Error(), "want") {

@@ -126,7 +126,8 @@ func (f *roomFlag) Type() string {
 	return f.setting.Unit
 }
 
-// parseRule reads a rule of the form [METHOD ][HOST][/PATH].
+// parseRule reads a rule of the form [METHOD ][HOST][/PATH]. A host has a dot here, or is
+// localhost: who forgets the slash before a path would name a host.
 func parseRule(text string) (map[string]string, error) {
 	rule := map[string]string{}
 	where := strings.TrimSpace(text)
@@ -142,6 +143,10 @@ func parseRule(text string) (map[string]string, error) {
 	}
 	if len(rule) == 0 || strings.ContainsAny(where, " \t") {
 		return nil, fmt.Errorf("want [METHOD ][HOST]/PATH, such as /checkout/* or \"POST shop.example.com/orders\"")
+	}
+	if host != "" && host != "localhost" && !strings.ContainsAny(host, ".:") {
+		// A gate whose routes are of a host that nobody asks for lets everybody through.
+		return nil, fmt.Errorf("want /%s for a path: without the slash it names the host %q", where, host)
 	}
 	return rule, nil
 }

@@ -131,7 +131,7 @@ func TestWithoutPublisherNoEventsAreKept(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, r *rig) {
 		r.put("shop", teller(1))
 		r.enter("shop")
-		if events, err := r.store.Events(ctx, "shop", 0, 10); err != nil || len(events) != 0 {
+		if events, err := r.store.Events(ctx, "shop", 0, 0, 10); err != nil || len(events) != 0 {
 			t.Errorf("Events() = %v, %v; want none", events, err)
 		}
 	})

@@ -17,9 +17,9 @@ func (r Rule) Matches(host, path, method string) bool {
 
 // NeedsPass reports whether a request needs a pass at a gate: Routes say so, or
 // are empty, and no Bypass matches. Requests whose path can be read in more than one
-// way ("/free/../paid", "//paid", "/paid;x=1", "/free/..\paid") need one if any reading
-// does. Host is what the client says: a route of one host holds if the service
-// answers nothing under another name.
+// way ("/free/../paid", "//paid", "/paid;x=1", "/free/..\paid", "/PAID") need one if any
+// reading does, and HEAD does where GET does. Host is what the client says: a route of
+// one host holds if the service answers nothing under another name.
 func (s Settings) NeedsPass(host, path, method string) bool {
 	if len(s.Routes) == 0 && len(s.Bypass) == 0 {
 		return true
@@ -31,8 +31,8 @@ func (s Settings) NeedsPass(host, path, method string) bool {
 		if needs {
 			break
 		}
-		needs = (r.Method == "" || r.Method == method) && r.matchesHost(host) &&
-			(r.matchesPath(path) || r.matchesPlain(plain))
+		needs = (r.Method == "" || r.Method == method || r.Method == "GET" && method == "HEAD") && r.matchesHost(host) &&
+			(r.matchesPath(path) || r.matchesAnyCase(plain))
 	}
 	if !needs {
 		return false
@@ -84,6 +84,18 @@ func (r *Rule) matchesPlain(plain string) bool {
 		return found && (rest == "" || rest[0] == '/')
 	}
 	return r.Path == "" || strings.TrimSuffix(r.Path, "/") == plain
+}
+
+// matchesAnyCase is matchesPlain where the case of letters does not matter, as in many
+// services.
+func (r *Rule) matchesAnyCase(plain string) bool {
+	if plain == "/" {
+		plain = ""
+	}
+	if above, ok := strings.CutSuffix(r.Path, "/*"); ok {
+		return len(plain) >= len(above) && strings.EqualFold(plain[:len(above)], above) && (len(plain) == len(above) || plain[len(above)] == '/')
+	}
+	return r.Path == "" || strings.EqualFold(strings.TrimSuffix(r.Path, "/"), plain)
 }
 
 // bareHost is a host without its port and a dot at its end.

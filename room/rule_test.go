@@ -52,6 +52,7 @@ func TestNeedsPass(t *testing.T) {
 	but := Settings{Bypass: []Rule{{Path: "/static/*"}, {Path: "/health"}, {Path: "/up/"}, {Host: "api.example.com", Method: "GET"}}}
 	some := Settings{Routes: []Rule{{Path: "/checkout/*"}, {Path: "/cart", Method: "POST"}}, Bypass: []Rule{{Path: "/checkout/help"}}}
 	root := Settings{Routes: []Rule{{Path: "/"}}}
+	reads := Settings{Routes: []Rule{{Method: "GET"}}, Bypass: []Rule{{Method: "GET", Path: "/free"}}}
 	for _, test := range []struct {
 		settings           Settings
 		host, path, method string
@@ -90,6 +91,13 @@ func TestNeedsPass(t *testing.T) {
 		{some, "h", `\checkout\pay`, "GET", true},
 		{some, "h", "/checkout;jsessionid=1/pay", "GET", true},
 		{some, "h", "/checkout/../free", "GET", true},
+		{some, "h", "/CheckOut", "GET", true},
+		{some, "h", "/free/../CHECKOUT/pay", "GET", true},
+		{some, "h", "/checkout/HELP", "GET", true},
+		{some, "h", "/CART/", "POST", true},
+		{reads, "h", "/a", "HEAD", true},
+		{reads, "h", "/a", "POST", false},
+		{reads, "h", "/free", "HEAD", true},
 		{some, "h", "/checkouts", "GET", false},
 		{some, "h", "", "GET", false},
 		{root, "h", "/", "GET", true},
@@ -113,6 +121,9 @@ func TestNeedsPassAnyWriting(t *testing.T) {
 		for _, part := range parts {
 			before := rapid.SampledFrom([]string{"/", "//", `\`, "/./", "/y/../", `/free\..\`, "/;a/"}).Draw(t, "before")
 			after := rapid.SampledFrom([]string{"", ";p=1"}).Draw(t, "after")
+			if rapid.Bool().Draw(t, "in capitals") {
+				part = strings.ToUpper(part)
+			}
 			written += before + part + after
 		}
 		if settings.NeedsPass("h", plain, "GET") && !settings.NeedsPass("h", written, "GET") {

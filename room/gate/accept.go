@@ -24,8 +24,7 @@ const (
 // over TLS and to the local machine; otherwise it is told by Accept, and where that
 // takes anything, by the path's extension.
 func kindOf(r *http.Request) kind {
-	switch r.Method {
-	case http.MethodOptions, http.MethodTrace, http.MethodConnect:
+	if r.Method == http.MethodOptions || r.Method == http.MethodTrace {
 		return part // Browsers ask by OPTIONS, without cookies, what a page may ask for.
 	}
 	header := r.Header

@@ -60,7 +60,8 @@
 //   - A connection that was upgraded, and an answer that has begun, last as long as the
 //     shop lets them, also beyond the visit.
 //
-// Bounds: each question to the engine takes at most [AskTime], each form at most
+// Bounds: each question to the engine takes at most [AskTime]; while the store hangs, one
+// in a second is asked, and all others are answered as if it were away. Each form has at most
 // [MaxForm] bytes and [FormTime], each page at most 1 MiB. A visitor whose browser refuses cookies has
 // no place that could be kept: the page says so.
 package gate

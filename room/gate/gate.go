@@ -2,7 +2,6 @@ package gate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"html/template"
 	"log/slog"
@@ -47,10 +46,6 @@ const (
 	maxCookie = 2 << 10
 	// freshPass is what a pass in a cookie must still last, or the next page renews it.
 	freshPass = 30 * time.Second
-	// awayTime is for how long after a failure of the store, unless it has answered
-	// since, parts of pages go through where it fails open: they bring no ticket to
-	// ask with.
-	awayTime = 30 * time.Second
 	// logEvery is how often a failure of the store is logged.
 	logEvery = 10 * time.Second
 )
@@ -91,8 +86,7 @@ type Gate struct {
 	own     *http.ServeMux
 	logger  *slog.Logger
 	logged  atomic.Int64
-	// away is when the store last did not answer; 0 if it has answered since.
-	away atomic.Int64
+	store   storeHealth
 }
 
 // New returns a gate. Without streams the page asks for its place again and again.
@@ -136,6 +130,11 @@ func pathsOf(name string) Paths {
 func (g *Gate) Middleware(next http.Handler) http.Handler {
 	own := base(g.options.Room)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodConnect {
+			// It has no path to look at, and asks for a tunnel.
+			http.Error(w, "a gate is no proxy to other places", http.StatusMethodNotAllowed)
+			return
+		}
 		if strings.HasPrefix(r.URL.Path, own) {
 			g.own.ServeHTTP(w, r)
 			return
@@ -163,21 +162,6 @@ func (g *Gate) Failed(w http.ResponseWriter, r *http.Request, status int) {
 	v.tell(status, problem{Code: "upstream", Detail: "what is behind the gate does not answer; try again"}, page)
 }
 
-// noteAnswer remembers whether the store answers.
-func (g *Gate) noteAnswer(err error) {
-	if err != nil && unavailable(err) {
-		g.away.Store(time.Now().UnixNano())
-	} else if g.away.Load() != 0 {
-		g.away.Store(0)
-	}
-}
-
-// openForParts tells whether the store did not answer a moment ago, and the room
-// fails open.
-func (g *Gate) openForParts(settings *room.Settings) bool {
-	return settings.OnStoreFailure == room.FailOpen && time.Now().UnixNano()-g.away.Load() < int64(awayTime)
-}
-
 // failed logs a failure of the store, now and then.
 func (g *Gate) failed(ctx context.Context, err error) {
 	now, last := time.Now().UnixNano(), g.logged.Load()
@@ -185,18 +169,4 @@ func (g *Gate) failed(ctx context.Context, err error) {
 		return
 	}
 	g.logger.ErrorContext(ctx, "the gate got no answer from the room", "room", g.options.Room, "error", err)
-}
-
-// unavailable tells whether the failure is the store's, so that on_store_failure
-// decides.
-func unavailable(err error) bool {
-	var gone *room.GoneError
-	var limit *room.LimitError
-	switch {
-	case errors.As(err, &gone), errors.As(err, &limit),
-		errors.Is(err, room.ErrNoRoom), errors.Is(err, room.ErrNotOpen), errors.Is(err, room.ErrEnded),
-		errors.Is(err, room.ErrLineFull), errors.Is(err, room.ErrBadTicket), errors.Is(err, room.ErrBadPass):
-		return false
-	}
-	return true
 }

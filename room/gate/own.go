@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"context"
 	_ "embed"
 	"errors"
 	"io"
@@ -88,9 +89,8 @@ func (v *visit) place(find func() error) {
 	case errors.Is(err, watch.ErrTooMany), errors.Is(err, watch.ErrClosed):
 		v.retryAfter(30 * time.Second)
 		v.tell(http.StatusServiceUnavailable, problem{Code: "too_many_streams", Detail: err.Error() + "; ask " + v.gate.paths.Status + " instead"}, nil)
-	case v.r.Context().Err() != nil:
 	default:
-		v.unavailable(err)
+		v.refuse(err)
 	}
 }
 
@@ -146,16 +146,20 @@ func (v *visit) leave() {
 // giveUp leaves by what the visitor has. That it had nothing, or not any more, is no
 // error.
 func (v *visit) giveUp() error {
-	ctx, cancel := v.asking()
-	defer cancel()
-	name := v.gate.options.Room
-	err := room.ErrBadTicket
-	if v.ticket != "" {
-		err = v.gate.rooms.Leave(ctx, name, v.ticket, v.client)
+	if v.ticket == "" && v.proof == "" {
+		return nil
 	}
-	if errors.Is(err, room.ErrBadTicket) && v.proof != "" {
-		err = v.gate.rooms.LeavePass(ctx, name, v.proof)
-	}
+	err := v.ask(func(ctx context.Context) error {
+		name := v.gate.options.Room
+		err := room.ErrBadTicket
+		if v.ticket != "" {
+			err = v.gate.rooms.Leave(ctx, name, v.ticket, v.client)
+		}
+		if errors.Is(err, room.ErrBadTicket) && v.proof != "" {
+			err = v.gate.rooms.LeavePass(ctx, name, v.proof)
+		}
+		return err
+	})
 	if err != nil && unavailable(err) {
 		return err
 	}

@@ -27,7 +27,7 @@ func TestRefusals(t *testing.T) {
 		{context.DeadlineExceeded, 503, "unavailable", "unavailable", "5"},
 		{room.ErrBroken, 503, "unavailable", "unavailable", "5"},
 		{errors.New("no idea"), 503, "unavailable", "unavailable", "5"},
-		{room.ErrNoRoom, 503, "unavailable", "unavailable", "5"},
+		{room.ErrNoRoom, 503, "unavailable", "no_room", "5"},
 	} {
 		s := newStand(t, nil)
 		s.settings.OpensAt = time.Now().Add(2 * time.Hour)

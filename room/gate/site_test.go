@@ -30,15 +30,52 @@ func TestFormsOfOtherSitesTakeNoPlace(t *testing.T) {
 	}
 }
 
+// While a gate that fails open is open, forms of other sites are sent on too.
+func TestFormsOfOtherSitesWhileTheStoreIsAway(t *testing.T) {
+	s := newStand(t, nil)
+	s.settings.OnStoreFailure = room.FailOpen
+	s.away = room.ErrUnavailable
+	expect(t, s.get("http://shop.test/", asPage), http.StatusOK, "the shop")
+	expect(t, s.ask(http.MethodPost, "http://shop.test/paid", "ok=1", asPage, header("Sec-Fetch-Site", "cross-site")), http.StatusOK, "the shop")
+	if s.shop.last.Method != http.MethodPost {
+		t.Errorf("the shop got %s", s.shop.last.Method)
+	}
+}
+
+// A cookie that another host of the domain has set does not hide the visitor's own.
+func TestNamesakes(t *testing.T) {
+	s := newStand(t, nil)
+	s.set(1, room.Waiting)
+	foreign := holding("sluice_ticket_shop", "foreign")
+	response := s.get("http://shop.test/", asPage, foreign, ticket(1))
+	expect(t, response, http.StatusOK, "You are in line")
+	if len(s.entered) != 0 || cookieOf(response, "sluice_ticket_shop") != nil {
+		t.Errorf("%d entered, cookies %v", len(s.entered), response.Cookies())
+	}
+	expect(t, s.get("http://shop.test/.sluice/shop/status", foreign, ticket(1)), http.StatusOK, `"position":1`)
+	expect(t, s.get("http://shop.test/.sluice/shop/status", foreign, foreign), http.StatusUnauthorized)
+	expect(t, s.get("http://shop.test/.sluice/shop/status", foreign, foreign, foreign, foreign, ticket(1)), http.StatusUnauthorized)
+}
+
 // Methods by which nobody opens a page take no place.
 func TestMethodsThatTakeNoPlace(t *testing.T) {
-	for _, method := range []string{http.MethodOptions, http.MethodTrace, http.MethodConnect} {
+	for method, status := range map[string]int{
+		http.MethodOptions: http.StatusServiceUnavailable, http.MethodTrace: http.StatusServiceUnavailable, http.MethodConnect: http.StatusMethodNotAllowed,
+	} {
 		s := newStand(t, nil)
+		s.settings.Routes = []room.Rule{{Path: "/api"}}
 		response := s.ask(method, "http://shop.test/api", "", header("Accept", "*/*"), header("Origin", "https://app.test"))
-		expect(t, response, http.StatusServiceUnavailable)
+		expect(t, response, status)
 		if len(s.entered) != 0 || s.shop.requests != 0 || len(response.Cookies()) != 0 {
 			t.Errorf("%s: %d entered", method, len(s.entered))
 		}
+	}
+	// A tunnel has no path by which a route could tell that it needs a pass.
+	s := newStand(t, nil)
+	s.settings.Routes = []room.Rule{{Path: "/api"}}
+	expect(t, s.ask(http.MethodConnect, "shop.internal:22", ""), http.StatusMethodNotAllowed)
+	if s.shop.requests != 0 {
+		t.Error("the shop was asked for a tunnel")
 	}
 }
 

@@ -31,13 +31,36 @@ type visit struct {
 }
 
 func (g *Gate) visit(w http.ResponseWriter, r *http.Request) *visit {
-	return &visit{
+	v := &visit{
 		gate: g, w: w, r: r,
 		kind:   kindOf(r),
 		client: proxied.Client(r, g.options.TrustedProxies),
 		words:  g.words.choose(r.Header.Get("Accept-Language")),
 		ticket: cookie(r, g.ticketCookie()),
 		proof:  cookie(r, g.passCookie()),
+	}
+	v.preferOwnTicket()
+	return v
+}
+
+// maxNamesakes is how many cookies of the ticket's name are looked at.
+const maxNamesakes = 4
+
+// preferOwnTicket takes the first ticket that is one of the room, if there are several:
+// another host of the same domain can set a cookie for all of it, and it would cost the
+// visitor the place if only that one were looked at.
+func (v *visit) preferOwnTicket() {
+	namesakes := v.r.CookiesNamed(v.gate.ticketCookie())
+	if len(namesakes) < 2 {
+		return
+	}
+	ctx, cancel := v.asking()
+	defer cancel()
+	for _, c := range namesakes[:min(len(namesakes), maxNamesakes)] {
+		if _, err := v.gate.rooms.Parse(ctx, v.gate.options.Room, c.Value, v.client); err == nil {
+			v.ticket = c.Value
+			return
+		}
 	}
 }
 
@@ -93,36 +116,31 @@ func (v *visit) admit() {
 }
 
 func (v *visit) askPass() (answer room.Answer, err error) {
-	ctx, cancel := v.asking()
-	defer cancel()
-	defer func() { v.note(err) }()
-	return v.gate.rooms.AskPass(ctx, v.gate.options.Room, v.proof)
-}
-
-// note remembers whether the store answers. What a visitor has broken off tells
-// nothing.
-func (v *visit) note(err error) {
-	if v.r.Context().Err() == nil {
-		v.gate.noteAnswer(err)
-	}
+	err = v.ask(func(ctx context.Context) (err error) {
+		answer, err = v.gate.rooms.AskPass(ctx, v.gate.options.Room, v.proof)
+		return err
+	})
+	return answer, err
 }
 
 // askTicket asks for the place. A part of a page does not claim: who is called has
 // to open a page.
 func (v *visit) askTicket(claim bool) (answer room.Answer, err error) {
-	ctx, cancel := v.asking()
-	defer cancel()
-	defer func() { v.note(err) }()
 	name := v.gate.options.Room
-	if claim {
-		return v.gate.rooms.Ask(ctx, name, v.ticket, v.client)
-	}
-	ticket, err := v.gate.rooms.Parse(ctx, name, v.ticket, v.client)
-	if err != nil {
-		return room.Answer{}, err
-	}
-	result := v.gate.rooms.AskAll(ctx, name, []room.Asker{{Ticket: ticket}}, false)[0]
-	return result.Answer, result.Err
+	err = v.ask(func(ctx context.Context) (err error) {
+		if claim {
+			answer, err = v.gate.rooms.Ask(ctx, name, v.ticket, v.client)
+			return err
+		}
+		ticket, err := v.gate.rooms.Parse(ctx, name, v.ticket, v.client)
+		if err != nil {
+			return err
+		}
+		result := v.gate.rooms.AskAll(ctx, name, []room.Asker{{Ticket: ticket}}, false)[0]
+		answer, err = result.Answer, result.Err
+		return err
+	})
+	return answer, err
 }
 
 // gone is for who had a place. Who was sent away, or comes after the end, is told;
@@ -148,15 +166,15 @@ func (v *visit) gone(gone *room.GoneError) {
 
 // join takes a place at the end of the line.
 func (v *visit) join() {
-	if v.kind == part {
-		if v.gate.openForParts(&v.settings) {
-			v.pass("")
-			return
-		}
+	otherSite := v.kind == navigation && sameSite.Check(v.r) != nil
+	switch {
+	case (v.kind == part || otherSite) && v.settings.OnStoreFailure == room.FailOpen && v.gate.store.failedLately():
+		v.pass("")
+		return
+	case v.kind == part:
 		v.tell(http.StatusServiceUnavailable, problem{}, nil)
 		return
-	}
-	if v.kind == navigation && sameSite.Check(v.r) != nil {
+	case otherSite:
 		// Browsers send no cookies with the form of another site: a new place would replace
 		// the one that the visitor may have. They send them with the GET after it.
 		v.goOn(localPath(v.r.URL.RequestURI()))
@@ -180,10 +198,11 @@ func (v *visit) join() {
 }
 
 func (v *visit) enter() (answer room.Answer, err error) {
-	ctx, cancel := v.asking()
-	defer cancel()
-	defer func() { v.note(err) }()
-	return v.gate.rooms.Enter(ctx, v.gate.options.Room, room.Visit{Client: v.client})
+	err = v.ask(func(ctx context.Context) (err error) {
+		answer, err = v.gate.rooms.Enter(ctx, v.gate.options.Room, room.Visit{Client: v.client})
+		return err
+	})
+	return answer, err
 }
 
 // stand answers who has a place: inside, or in line.
@@ -298,8 +317,9 @@ func (v *visit) refuse(err error) {
 		v.tell(http.StatusForbidden, problem{Code: "ended", Detail: err.Error()}, v.newPage(KindEnded))
 	case errors.As(err, &limit):
 		v.later(http.StatusTooManyRequests, KindLimited, "limited", err, limit.RetryAfter)
-	default: // There is no such room (any more).
-		v.unavailable(err)
+	default: // There is no such room (any more): it may be made again.
+		v.gate.failed(v.r.Context(), err)
+		v.later(http.StatusServiceUnavailable, KindUnavailable, "no_room", room.ErrNoRoom, 5*time.Second)
 	}
 }
 

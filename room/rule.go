@@ -9,6 +9,12 @@ import (
 	"unicode/utf8"
 )
 
+// Who may GET may ask for the HEAD alone.
+const (
+	methodGet  = "GET"
+	methodHead = "HEAD"
+)
+
 // Matches reports whether a request is one of the rule's. Host may have a port,
 // and its case does not matter; path is decoded, without the query.
 func (r Rule) Matches(host, path, method string) bool {
@@ -31,7 +37,7 @@ func (s Settings) NeedsPass(host, path, method string) bool {
 		if needs {
 			break
 		}
-		needs = (r.Method == "" || r.Method == method || r.Method == "GET" && method == "HEAD") && r.matchesHost(host) &&
+		needs = (r.Method == "" || r.Method == method || r.Method == methodGet && method == methodHead) && r.matchesHost(host) &&
 			(r.matchesPath(path) || r.matchesAnyCase(plain))
 	}
 	if !needs {

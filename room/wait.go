@@ -77,14 +77,14 @@ func (o *Outlook) parkWait(turn int64) *Wait {
 }
 
 func (o *Outlook) tellerWait(turn int64) *Wait {
-	opening, free := o.untilOpening(), o.Room.Settings.Capacity
-	if opening == 0 {
-		free = max(free-o.Status.Inside, 0)
-	}
-	// There is a place, or will be: the next look for who is due calls the visitor.
+	opening := o.untilOpening()
+	// At the opening all places are free. Later whoever waits has found none, whatever
+	// was counted a moment before.
 	soon := opening.Seconds() + 1
-	if turn -= free; turn <= 0 {
-		return ordered(opening.Seconds(), soon)
+	if opening > 0 {
+		if turn -= o.Room.Settings.Capacity; turn <= 0 {
+			return ordered(opening.Seconds(), soon)
+		}
 	}
 	over, n, k := o.Flow.Over.Seconds(), float64(turn), float64(o.Flow.freed())
 	if o.Flow.Over < outflowAtLeast || k == 0 {

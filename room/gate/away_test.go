@@ -92,13 +92,13 @@ func TestOneSlowAnswer(t *testing.T) {
 		time.Sleep(AskTime)
 		h.note(time.Now(), nil)
 		h.note(began, context.DeadlineExceeded)
-		if !h.mayAsk(time.Now()) || !h.mayAsk(time.Now()) || !h.failedLately() {
+		if asked := h.mayAsk(time.Now()); !asked || !h.mayAsk(time.Now()) || !h.failedLately() {
 			t.Error("the store is not asked")
 		}
 		// Nor is one that fails at once: asking costs nothing then.
 		time.Sleep(time.Second)
 		h.note(time.Now(), errors.New("refused"))
-		if !h.mayAsk(time.Now()) || !h.mayAsk(time.Now()) {
+		if asked := h.mayAsk(time.Now()); !asked || !h.mayAsk(time.Now()) {
 			t.Error("a store that refuses at once is not asked")
 		}
 	})

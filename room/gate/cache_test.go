@@ -90,7 +90,7 @@ func TestPassReachesTheShop(t *testing.T) {
 		r.Header["Sluice_Pass"] = []string{"forged"}
 		r.Header["sluice_pass"] = []string{"forged"}
 	})
-	if values := got["Sluice-Pass"]; !slices.Equal(values, []string{"PASS-1"}) || len(got["Sluice_Pass"])+len(got["Sluice_pass"]) != 0 {
+	if values := got["Sluice-Pass"]; !slices.Equal(values, []string{"PASS-1"}) || hasUnderscore(got) {
 		t.Errorf("header = %v", got)
 	}
 }
@@ -115,4 +115,14 @@ func TestFailedLeadsBack(t *testing.T) {
 	s.set(1, room.Inside)
 	address := serveProxy(t, s, ProxyOptions{}, "http://127.0.0.1:1/behind?")
 	expect(t, fetch(t, http.MethodGet, address+"/cart?a=1", "", asPage, pass(1)), http.StatusBadGateway, `href="/cart?a=1"`)
+}
+
+// hasUnderscore tells whether a header has a name that some servers take for another.
+func hasUnderscore(h http.Header) bool {
+	for name := range h {
+		if strings.Contains(name, "_") {
+			return true
+		}
+	}
+	return false
 }

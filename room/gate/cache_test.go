@@ -90,8 +90,13 @@ func TestPassReachesTheShop(t *testing.T) {
 		r.Header["Sluice_Pass"] = []string{"forged"}
 		r.Header["sluice_pass"] = []string{"forged"}
 	})
-	if values := got["Sluice-Pass"]; !slices.Equal(values, []string{"PASS-1"}) || len(got["Sluice_Pass"])+len(got["Sluice_pass"]) != 0 {
-		t.Errorf("header = %v", got)
+	for name, values := range got {
+		if strings.Contains(name, "_") || name == "Sluice-Pass" && !slices.Equal(values, []string{"PASS-1"}) {
+			t.Errorf("%s = %v", name, values)
+		}
+	}
+	if got.Get("Sluice-Pass") == "" {
+		t.Error("the shop did not get the pass")
 	}
 }
 

@@ -14,7 +14,7 @@ BENCH ?= .
 BENCHCOUNT ?= 6
 # How often "make compare" takes each measure, and which: parts or measures.
 RUNS ?= 3
-ONLY ?= bulk,topic
+ONLY ?= bulk,topic,room
 
 LINT := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
 
@@ -55,7 +55,7 @@ bench: need-peers ## Run the benchmarks, and those beside the peers (BENCH=patte
 	cd bench && go test -run '^$$' -bench '$(BENCH)' -count $(BENCHCOUNT) -timeout 60m ./...
 
 .PHONY: compare
-compare: need-peers ## Compare bulk and topic with their peers, side by side, in RUNS=3 runs (ONLY=topic)
+compare: need-peers ## Compare the parts with their peers, side by side, in RUNS=3 runs (ONLY=topic)
 	cd bench && go run ./cmd/compare -runs $(RUNS) -only $(ONLY)
 
 .PHONY: lint

@@ -12,6 +12,7 @@ import (
 
 func TestMain(m *testing.M) {
 	MemoryProcess()
+	BareProcess()
 	os.Exit(m.Run())
 }
 

@@ -1,7 +1,9 @@
 // Package bench runs the parts of sluice beside peers, in one run, so that their
 // numbers can be compared: the same jobs and records, the same definitions, the
 // same disk. Files that begin with topic_ are of topic, beside klite, JetStream
-// and Redis Streams; the others are of bulk, beside asynq and river.
+// and Redis Streams; those that begin with room_ or counting of room, beside a bare
+// handler, a table and other ways to count; the others are of bulk, beside asynq
+// and river.
 //
 // # Nouns of bulk
 //
@@ -20,6 +22,15 @@
 //   - Measures of all are [Produce], [OneAtATime] and [AtRate]; those of sluice
 //     alone are [Environment.BySettings], [Environment.View] and
 //     [Environment.Delay].
+//
+// # Nouns of room
+//
+//   - A [Hall] has the servers of a waiting room side by side, with as many in line
+//     as [Hall.FillTo] says; [Served] is what each of them did in one measure.
+//   - A way of counting who is inside is one of [CountingWays]: measured by
+//     [Environment.Counting], and when who counts fails by
+//     [Environment.CountingDrift] and [Environment.RoomDrift].
+//   - [Environment.Streams] measures event streams.
 //
 // # What it guarantees
 //

@@ -17,25 +17,30 @@ import (
 // Fact is something of the machine that numbers depend on.
 type Fact struct{ Name, Value string }
 
+// Parts are those of sluice that are measured.
+type Parts struct{ Bulk, Topic, Room bool }
+
 // Facts tells what ran where: versions, processors, how busy the machine is,
 // and how long its disk takes for an fsync. Only the peers of the parts that are
 // asked for need to be there.
-func (e *Environment) Facts(ctx context.Context, bulk, topic bool) ([]Fact, error) {
+func (e *Environment) Facts(ctx context.Context, parts Parts) ([]Fact, error) {
 	facts := []Fact{{"Go", fmt.Sprintf("%s, GOMAXPROCS %d", runtime.Version(), runtime.GOMAXPROCS(0))}}
 	redis, err := serverFact(ctx, "Redis", "redis-server", redisFolders, "redis-server")
 	if err != nil {
 		return nil, err
 	}
 	facts = append(facts, redis)
-	if bulk {
+	if parts.Bulk {
+		facts = append(facts, Fact{"asynq", moduleVersion("github.com/hibiken/asynq")}, Fact{"river", moduleVersion("github.com/riverqueue/river")})
+	}
+	if parts.Bulk || parts.Room {
 		postgres, err := serverFact(ctx, "PostgreSQL", "postgres", postgresFolders, "postgresql")
 		if err != nil {
 			return nil, err
 		}
-		facts = append(facts, Fact{"asynq", moduleVersion("github.com/hibiken/asynq")},
-			Fact{"river", moduleVersion("github.com/riverqueue/river")}, postgres)
+		facts = append(facts, postgres)
 	}
-	if topic {
+	if parts.Topic {
 		peers, err := e.topicFacts(ctx)
 		if err != nil {
 			return nil, err

@@ -97,8 +97,11 @@ func holdJobs(ctx context.Context, folder, batches string, out io.Writer) (err e
 }
 
 // memory reads this process' own use from the kernel.
-func memory() (used Used, err error) {
-	file, err := os.Open("/proc/self/status")
+func memory() (used Used, err error) { return memoryOf("self") }
+
+// memoryOf reads the use of a process.
+func memoryOf(pid string) (used Used, err error) {
+	file, err := os.Open("/proc/" + pid + "/status")
 	if err != nil {
 		return used, err
 	}

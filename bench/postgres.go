@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/jackc/pgx/v5"
@@ -29,7 +30,8 @@ var postgresSettings = []string{
 	"max_connections=100", "listen_addresses=",
 }
 
-func startPostgres(ctx context.Context, parent string) (_ *postgresServer, err error) {
+// startPostgres starts a PostgreSQL; further settings override those of all.
+func startPostgres(ctx context.Context, parent string, further ...string) (_ *postgresServer, err error) {
 	initdb, err := find("initdb", postgresFolders, "postgresql")
 	if err != nil {
 		return nil, err
@@ -55,7 +57,7 @@ func startPostgres(ctx context.Context, parent string) (_ *postgresServer, err e
 	}
 	p.url = fmt.Sprintf("host=%s user=bench dbname=postgres", p.folder)
 	args := []string{"-D", data, "-k", p.folder}
-	for _, setting := range postgresSettings {
+	for _, setting := range slices.Concat(postgresSettings, further) {
 		args = append(args, "-c", setting)
 	}
 	server := filepath.Join(filepath.Dir(initdb), "postgres")

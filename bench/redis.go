@@ -6,7 +6,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // redisFolders is where redis-server may be, where it is not in PATH.
@@ -56,4 +60,21 @@ func (r *redisServer) ready(ctx context.Context) error {
 // stop kills it: what it holds is not needed any more.
 func (r *redisServer) stop() error {
 	return errors.Join(r.process.stop(syscall.SIGKILL), removeAll(r.folder))
+}
+
+// info returns the numbers that INFO tells.
+func (r *redisServer) info(ctx context.Context) (map[string]float64, error) {
+	client := redis.NewClient(&redis.Options{Network: "unix", Addr: r.socket})
+	text, err := client.Info(ctx, "everything").Result()
+	if err = errors.Join(err, client.Close()); err != nil {
+		return nil, err
+	}
+	numbers := map[string]float64{}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if number, err := strconv.ParseFloat(value, 64); err == nil {
+			numbers[name] = number
+		}
+	}
+	return numbers, nil
 }

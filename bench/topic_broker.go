@@ -69,10 +69,10 @@ func freeAddress(ctx context.Context) (string, error) {
 }
 
 // listens returns a check that somebody accepts connections at an address.
-func listens(network, address string) func(context.Context) error {
+func listens(address string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		dialer := net.Dialer{Timeout: time.Second}
-		connection, err := dialer.DialContext(ctx, network, address)
+		connection, err := dialer.DialContext(ctx, "tcp", address)
 		if err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ func startJetStream(ctx context.Context, parent, command string) (_ *jetStreamSe
 	if err = os.WriteFile(path, []byte(settings), 0o600); err != nil {
 		return nil, err
 	}
-	if s.process, err = start(ctx, self, s.folder, listens("tcp", address), command, "--config", path); err != nil {
+	if s.process, err = start(ctx, self, s.folder, listens(address), command, "--config", path); err != nil {
 		return nil, err
 	}
 	if s.conn, err = nats.Connect("nats://" + address); err != nil {

@@ -39,7 +39,7 @@ func startKafka(ctx context.Context, parent, command string, args func(folder, a
 		return nil, errors.Join(err, removeAll(s.folder))
 	}
 	s.again = func(ctx context.Context) (*process, error) {
-		return start(ctx, self, s.folder, listens("tcp", s.address), command, args(s.folder, s.address)...)
+		return start(ctx, self, s.folder, listens(s.address), command, args(s.folder, s.address)...)
 	}
 	if s.process, err = s.again(ctx); err != nil {
 		return nil, errors.Join(err, removeAll(s.folder))

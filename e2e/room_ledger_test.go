@@ -37,7 +37,7 @@ func openHistory(t *testing.T, redis *redistest.Server) *redisstore.Store {
 func readHistory(t *testing.T, store *redisstore.Store, name string) (events []room.Event) {
 	t.Helper()
 	for {
-		some, err := store.Events(t.Context(), name, int64(len(events)), 10_000)
+		some, err := store.Events(t.Context(), name, 0, int64(len(events)), 10_000)
 		if err != nil {
 			t.Fatal(err)
 		}

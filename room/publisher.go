@@ -110,7 +110,11 @@ func (e *Engine) publishBatch(ctx context.Context, k *known, box *outbox) (more 
 	if !e.lease.held() {
 		return false, nil
 	}
-	events, err := e.store.Events(ctx, k.name, box.published, MaxPublish)
+	var events []Event
+	err = e.ofRoom(ctx, k, func(revision uint64) (err error) {
+		events, err = e.store.Events(ctx, k.name, revision, box.published, MaxPublish)
+		return err
+	})
 	if err != nil {
 		return false, err
 	}
@@ -130,11 +134,31 @@ func (e *Engine) publishBatch(ctx context.Context, k *known, box *outbox) (more 
 		return false, nil
 	}
 	// Confirmed even while the engine stops, so that fewer come twice.
-	if err := e.store.Published(context.WithoutCancel(ctx), k.name, box.published); err != nil {
+	ctx = context.WithoutCancel(ctx)
+	err = e.ofRoom(ctx, k, func(revision uint64) error { return e.store.Published(ctx, k.name, revision, box.published) })
+	if err != nil {
 		return false, err
 	}
 	box.confirmed = box.published
 	return len(events) == MaxPublish, nil
+}
+
+// ofRoom makes a call about the events of a room, again if the room was changed meanwhile;
+// ErrNoRoom if it was removed, though there may be another one of its name.
+func (e *Engine) ofRoom(ctx context.Context, k *known, call func(revision uint64) error) error {
+	for range maxTurns {
+		err := call(k.room.Load().Revision)
+		if !errors.Is(err, ErrStale) {
+			return err
+		}
+		if err := e.catalog.refresh(ctx); err != nil {
+			return err
+		}
+		if k.removed.Load() {
+			return ErrNoRoom
+		}
+	}
+	return fmt.Errorf("room %s is being changed again and again: %w", k.name, ErrConflict)
 }
 
 // handOverUntilTaken hands a batch over until it is taken; false when ctx has

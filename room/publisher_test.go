@@ -3,6 +3,7 @@ package room_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -131,8 +132,77 @@ func TestWithoutPublisherNoEventsAreKept(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, r *rig) {
 		r.put("shop", teller(1))
 		r.enter("shop")
-		if events, err := r.store.Events(ctx, "shop", 0, 10); err != nil || len(events) != 0 {
+		if events, err := r.store.Events(ctx, "shop", 0, 0, 10); err != nil || len(events) != 0 {
 			t.Errorf("Events() = %v, %v; want none", events, err)
+		}
+	})
+}
+
+// An instance that has lost the lease while its publisher failed does not publish that
+// batch any more: another one may have published it, and what came after it.
+func TestWithoutTheLeaseNothingIsPublished(t *testing.T) {
+	var fails atomic.Bool
+	fails.Store(true)
+	book := &recorder{fail: func(int) bool { return fails.Load() }}
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		r.put("shop", teller(1))
+		for range 4 {
+			r.enter("shop")
+		}
+		time.Sleep(time.Second)
+		r.store.Fail(room.ErrUnavailable)
+		time.Sleep(11 * time.Second)
+		r.store.Fail(nil)
+		if ok, err := r.store.Lease(ctx, "publisher", "a ghost", time.Hour); !ok || err != nil {
+			t.Fatalf("Lease() = %v, %v", ok, err)
+		}
+		before := book.count()
+		fails.Store(false)
+		time.Sleep(time.Minute)
+		if after := book.count(); before == 0 || after != before {
+			t.Errorf("%d events were handed over before another had the lease, and %d after", before, after-before)
+		}
+	}, room.WithPublisher(book))
+}
+
+// While a batch is being published the room is removed, and another one made of its
+// name, by another instance. The events of that one are all published, as its own.
+func TestEventsOfARoomThatIsMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		book, release := new(recorder), make(chan struct{})
+		calls := 0
+		here := newRig(t, storetest.NewMemory(), room.WithPublisher(publisherFunc(func(ctx context.Context, notices []room.Notice) error {
+			if calls++; calls == 1 { // those of the room before
+				<-release
+				return nil
+			}
+			return book.Publish(ctx, notices)
+		})))
+		defer here.stop()
+		there := newRig(t, here.store, room.WithPublisher(book))
+		defer there.stop()
+		here.put("shop", teller(1))
+		for range 10 {
+			here.enter("shop")
+		}
+		time.Sleep(5 * time.Second)
+		if err := there.DeleteRoom(ctx, "shop"); err != nil {
+			t.Fatal(err)
+		}
+		made := there.put("shop", teller(1))
+		for range 20 {
+			there.enter("shop")
+		}
+		close(release)
+		time.Sleep(5 * time.Second)
+		events := book.arrived(t)
+		if len(events) < 21 {
+			t.Errorf("%d events arrived, want those of 20 who entered, one of whom was admitted", len(events))
+		}
+		for _, e := range events {
+			if e.Generation != made.Room.Generation {
+				t.Fatalf("event %d has the generation %s, want %s", e.Sequence, e.Generation, made.Room.Generation)
+			}
 		}
 	})
 }

@@ -63,8 +63,9 @@ func (e *Engine) newRoom(ctx context.Context, name string, s Settings) (*Room, e
 }
 
 // drawMargin is how long before the draw it is too late to put it off: longer than it
-// takes to store that, so that nobody is told a place, nor the seed, in between.
-const drawMargin = 5 * time.Second
+// takes to store that and until each instance has seen it, so that none tells a place, or
+// the seed, by the old time.
+const drawMargin = 15 * time.Second
 
 // mayBecome tells whether a room may take new settings, for the sake of those in
 // line: the position that they were shown never rises.
@@ -81,7 +82,7 @@ func (e *Engine) mayBecome(ctx context.Context, r *Room, s *Settings) error {
 	case s.Method != was.Method && status.Entered > 0:
 		return &SettingsError{"method", fmt.Sprintf("stays %s after somebody has come: make another room", was.Method)}
 	case was.Method == Lottery && drawing && s.OpensAt.After(was.OpensAt):
-		return &SettingsError{"opens_at", "is the moment of the draw, and may not be moved to later after it, nor in the last 5 s before: make another room"}
+		return &SettingsError{"opens_at", "is the moment of the draw, and may not be moved to later after it, nor in the last 15 s before: make another room"}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package room_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -87,7 +88,7 @@ func TestChangesThatWouldHurtThoseInLineAreRefused(t *testing.T) {
 		refused("shop", "mode", park)
 		refused("shop", "method", fifo)
 		r.put("shop", later) // not drawn yet
-		time.Sleep(time.Until(later.OpensAt) - 4*time.Second)
+		time.Sleep(time.Until(later.OpensAt) - 14*time.Second)
 		latest := later
 		latest.OpensAt = later.OpensAt.Add(time.Hour)
 		refused("shop", "opens_at", latest) // it might be drawn before that is stored
@@ -242,6 +243,57 @@ room_store_failures_total{move="enter"} 1
 `
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "room_inside", "room_waiting", "room_entered_total", "room_store_failures_total"); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// A server that takes over may not have received the last change of a room. The
+// instances see the state before it, serve by that, and can change the room again.
+func TestAStoreThatLostAChangeIsServed(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		r.put("shop", teller(1))
+		inside, next := r.enter("shop"), r.enter("shop")
+		records, err := r.store.Rooms(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Pause(ctx, "shop"); err != nil {
+			t.Fatal(err)
+		}
+		r.store.Rewind(records[0])
+		if a := r.ask("shop", inside.Ticket); a.State != room.Inside {
+			t.Errorf("who was inside is %v", a.State)
+		}
+		if err := r.Leave(ctx, "shop", inside.Ticket, nowhere); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if a := r.ask("shop", next.Ticket); a.State != room.Inside {
+			t.Errorf("who came next is %v: the pause was lost, and the room stands still", a.State)
+		}
+		if view, err := r.Pause(ctx, "shop"); err != nil || !view.Room.Paused {
+			t.Errorf("Pause() after the loss: %v, %v", view.Room.Paused, err)
+		}
+	})
+}
+
+// The seed of a lottery is public after the draw. A room that nobody came to may have
+// another lottery, by another seed.
+func TestASecondLotteryHasAnotherSeed(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		lottery := teller(1)
+		lottery.Method, lottery.OpensAt = room.Lottery, time.Now().Add(time.Minute)
+		first := r.put("shop", lottery)
+		time.Sleep(2 * time.Minute)
+		r.put("shop", teller(1))
+		lottery.OpensAt = time.Now().Add(time.Hour)
+		again := r.put("shop", lottery)
+		if bytes.Equal(first.Room.Seed, again.Room.Seed) {
+			t.Error("the second lottery is drawn by a seed that everybody can know")
+		}
+		lottery.Capacity = 2
+		if same := r.put("shop", lottery); !bytes.Equal(again.Room.Seed, same.Room.Seed) {
+			t.Error("a lottery's seed was changed")
 		}
 	})
 }

@@ -89,10 +89,12 @@ type Store interface {
 
 	// Events returns up to limit events of a room after a sequence number, in the
 	// order of the moves, and within a move in the order in which it does things. They
-	// are kept if Terms.Events was not 0.
-	Events(ctx context.Context, name string, after int64, limit int) ([]Event, error)
-	// Published removes the events of a room up to and with a sequence number.
-	Published(ctx context.Context, name string, upTo int64) error
+	// are kept if Terms.Events was not 0. ErrStale if the room has another revision, so
+	// that they are not those of another room of that name; 0: whatever it has.
+	Events(ctx context.Context, name string, revision uint64, after int64, limit int) ([]Event, error)
+	// Published removes the events of a room up to and with a sequence number. ErrStale
+	// as from Events.
+	Published(ctx context.Context, name string, revision uint64, upTo int64) error
 
 	// Keys returns the keys that sign tickets and passes, the oldest first.
 	Keys(ctx context.Context) ([]SigningKey, error)

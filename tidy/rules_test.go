@@ -73,7 +73,7 @@ var packages = map[string]rule{
 	"examples/kill":                {imports: []string{"topic", "topic/kafka", "topic/natsstore"}, testOnly: true},
 
 	// Modules of their own.
-	"bench":             {imports: []string{"bulk", "bulk/pebblestore"}},
+	"bench":             {imports: []string{"bulk", "bulk/pebblestore", "room", "room/redisstore"}},
 	"bench/cmd/compare": {imports: []string{"bench"}},
 	"e2e/clients":       {testOnly: true},
 	"e2e/browser":       {testOnly: true},

@@ -124,7 +124,7 @@ func (v *demoVisitor) Run(ctx context.Context) error {
 		if answers == vanishAfter && !v.CameBack && v.Position >= v.Behind {
 			switch v.Conduct {
 			case givesUp:
-				_, _, err := v.send(ctx, http.MethodPost, "/.sluice/"+v.room()+"/leave")
+				_, err := v.send(ctx, http.MethodPost, "/.sluice/"+v.room()+"/leave")
 				return err
 			case vanishes:
 				return nil
@@ -163,24 +163,24 @@ func (v *demoVisitor) room() string {
 // ask asks for the place, and returns when to ask again.
 func (v *demoVisitor) ask(ctx context.Context) (status int, again time.Duration, err error) {
 	sent := time.Now()
-	response, body, err := v.send(ctx, http.MethodGet, "/")
+	got, err := v.send(ctx, http.MethodGet, "/")
 	if err != nil {
 		return 0, 0, err
 	}
 	now := time.Now()
-	switch response.StatusCode {
+	switch got.status {
 	case http.StatusAccepted, http.StatusOK, http.StatusGone:
 		v.asked(sent, now)
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
-		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
-		return response.StatusCode, time.Duration(max(seconds, 1)) * time.Second, nil
+		seconds, _ := strconv.Atoi(got.header.Get("Retry-After"))
+		return got.status, time.Duration(max(seconds, 1)) * time.Second, nil
 	default:
-		return 0, 0, fmt.Errorf("the gate answered %s: %s", response.Status, body)
+		return 0, 0, fmt.Errorf("the gate answered %d: %s", got.status, got.body)
 	}
-	if response.StatusCode == http.StatusAccepted {
+	if got.status == http.StatusAccepted {
 		var answer waitingAnswer
-		if err := json.Unmarshal(body, &answer); err != nil {
-			return 0, 0, fmt.Errorf("the gate's answer: %w: %s", err, body)
+		if err := json.Unmarshal(got.body, &answer); err != nil {
+			return 0, 0, fmt.Errorf("the gate's answer: %w: %s", err, got.body)
 		}
 		v.Moved = v.Moved || v.Number != 0 && v.Number != answer.ID
 		v.Number, v.Position = answer.ID, answer.Position
@@ -188,9 +188,9 @@ func (v *demoVisitor) ask(ctx context.Context) (status int, again time.Duration,
 			ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 			v.Told = append(v.Told, toldWait{now, ms(answer.Wait.Low), ms(answer.Wait.High)})
 		}
-		return response.StatusCode, time.Duration(answer.NextPoll) * time.Millisecond, nil
+		return got.status, time.Duration(answer.NextPoll) * time.Millisecond, nil
 	}
-	return response.StatusCode, 0, nil
+	return got.status, 0, nil
 }
 
 // asked notes a question that was answered.
@@ -214,40 +214,47 @@ func (v *demoVisitor) shop(ctx context.Context) error {
 		if err := rest(ctx, look); err != nil {
 			return err
 		}
-		response, _, err := v.send(ctx, http.MethodGet, "/page")
-		if err != nil || response.StatusCode != http.StatusOK {
+		got, err := v.send(ctx, http.MethodGet, "/page")
+		if err != nil || got.status != http.StatusOK {
 			return err
 		}
 	}
 	if v.Conduct == wanders {
 		return nil
 	}
-	response, _, err := v.send(ctx, http.MethodPost, "/paid")
-	v.Paid = err == nil && response.StatusCode == http.StatusOK
+	got, err := v.send(ctx, http.MethodPost, "/paid")
+	v.Paid = err == nil && got.status == http.StatusOK
 	return err
+}
+
+// reply is an answer that was read.
+type reply struct {
+	status int
+	header http.Header
+	body   []byte
 }
 
 // send sends a request with the cookies, and keeps those that are set. One without
 // answer is sent again.
-func (v *demoVisitor) send(ctx context.Context, method, path string) (*http.Response, []byte, error) {
+func (v *demoVisitor) send(ctx context.Context, method, path string) (reply, error) {
 	for tries := 1; ; tries++ {
-		response, body, err := v.sendOnce(ctx, method, path)
+		got, err := v.sendOnce(ctx, method, path)
 		if err == nil || ctx.Err() != nil || tries == demoTries {
-			return response, body, err
+			return got, err
 		}
 		v.Unanswered++
 		if err := rest(ctx, time.Second/2); err != nil {
-			return nil, nil, err
+			return reply{}, err
 		}
 	}
 }
 
-func (v *demoVisitor) sendOnce(ctx context.Context, method, path string) (_ *http.Response, _ []byte, err error) {
+func (v *demoVisitor) sendOnce(ctx context.Context, method, path string) (_ reply, err error) {
 	ctx, cancel := context.WithTimeout(ctx, demoRequestTime)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, method, v.gate+path, http.NoBody)
 	if err != nil {
-		return nil, nil, err
+		return reply{}, err
 	}
 	request.Header.Set("Accept", "application/json")
 	for name, value := range v.cookies {
@@ -255,7 +262,7 @@ func (v *demoVisitor) sendOnce(ctx context.Context, method, path string) (_ *htt
 	}
 	response, err := v.client.Do(request)
 	if err != nil {
-		return nil, nil, err
+		return reply{}, err
 	}
 	defer func() { err = errors.Join(err, response.Body.Close()) }()
 	for _, cookie := range response.Cookies() {
@@ -266,7 +273,7 @@ func (v *demoVisitor) sendOnce(ctx context.Context, method, path string) (_ *htt
 		}
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, demoAnswer))
-	return response, body, err
+	return reply{response.StatusCode, response.Header, body}, err
 }
 
 // rest waits.

@@ -27,11 +27,13 @@ func main() {
 // pages are those of the shop. It knows nothing of the waiting room but one header.
 func pages() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "welcome, see /checkout/") })
-	mux.HandleFunc("GET /checkout/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "your turn to pay: POST /checkout/pay") })
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "welcome, see /checkout/") })
+	mux.HandleFunc("GET /checkout/", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintln(w, "your turn to pay: POST /checkout/pay")
+	})
 	mux.HandleFunc("POST /checkout/pay", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set(gate.ReleaseHeader, "pass") // the visit ends here
-		fmt.Fprintln(w, "thank you")
+		_, _ = fmt.Fprintln(w, "thank you")
 	})
 	return mux
 }

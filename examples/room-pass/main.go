@@ -128,5 +128,5 @@ func (v *verifier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no pass: "+err.Error(), http.StatusForbidden)
 		return
 	}
-	fmt.Fprintf(w, "welcome, visitor %s of %s\n", visitor, v.room)
+	_, _ = fmt.Fprintf(w, "welcome, visitor %s of %s\n", visitor, v.room)
 }

@@ -181,7 +181,7 @@ func holds(t *testing.T, s *pebblestore.Store, terms room.Terms, v *told) {
 // historyHolds checks the counts of a room against its events.
 func historyHolds(t *testing.T, s *pebblestore.Store) {
 	t.Helper()
-	events, err := s.Events(ctx, "shop", 0, 1_000_000)
+	events, err := s.Events(ctx, "shop", 0, 0, 1_000_000)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -111,7 +111,7 @@ func TestDiskThatFailsWrites(t *testing.T) {
 		"ask":     second(s.Ask(ctx, terms, []int64{1}, false)),
 		"status":  second(s.Status(ctx, "shop")),
 		"expire":  second(s.Expire(ctx, terms)),
-		"events":  second(s.Events(ctx, "shop", 0, 10)),
+		"events":  second(s.Events(ctx, "shop", 0, 0, 10)),
 		"rooms":   second(s.Rooms(ctx)),
 		"putroom": second(s.PutRoom(ctx, "shop", nil, terms.Revision)),
 		"remove":  s.RemoveRoom(ctx, "shop"),

@@ -56,9 +56,20 @@ func (m *move) flushEntry() {
 	m.entry.events = 0
 }
 
-// Events returns events that wait, and of those only what is on disk.
-func (s *Store) Events(ctx context.Context, name string, after int64, limit int) ([]room.Event, error) {
+// enterRevision is enter for a room of a revision; 0 is any.
+func (s *Store) enterRevision(ctx context.Context, name string, revision uint64) (*hall, error) {
 	h, err := s.enter(ctx, name)
+	if err == nil && revision != 0 && h.record.Revision != revision {
+		h.mu.Unlock()
+		s.running.Done()
+		return nil, room.ErrStale
+	}
+	return h, err
+}
+
+// Events returns events that wait, and of those only what is on disk.
+func (s *Store) Events(ctx context.Context, name string, revision uint64, after int64, limit int) ([]room.Event, error) {
+	h, err := s.enterRevision(ctx, name, revision)
 	if err != nil {
 		return nil, err
 	}
@@ -99,8 +110,8 @@ func entryAt(key, value []byte) ([]room.Event, error) {
 }
 
 // Published removes events.
-func (s *Store) Published(ctx context.Context, name string, upTo int64) error {
-	h, err := s.enter(ctx, name)
+func (s *Store) Published(ctx context.Context, name string, revision uint64, upTo int64) error {
+	h, err := s.enterRevision(ctx, name, revision)
 	if err != nil {
 		return err
 	}

@@ -14,10 +14,10 @@ import (
 )
 
 // Events is room.Store's.
-func (s *Store) Events(ctx context.Context, name string, after int64, limit int) ([]room.Event, error) {
+func (s *Store) Events(ctx context.Context, name string, revision uint64, after int64, limit int) ([]room.Event, error) {
 	var entries []rueidis.XRangeEntry
-	args := []string{s.clock(), "", number(max(after, 0)), strconv.Itoa(limit)}
-	answer, err := s.healing(ctx, name, "", func() ([]int64, int64, error) {
+	args := []string{s.clock(), revisionOrAny(revision), number(max(after, 0)), strconv.Itoa(limit)}
+	answer, err := s.healing(ctx, name, revisionOrAny(revision), func() ([]int64, int64, error) {
 		status, err := exec(ctx, s, eventsScript, []string{s.roomKey(name)}, args, func(r rueidis.RedisResult) (status int64, err error) {
 			status, entries, err = readEntries(r)
 			return status, err
@@ -70,8 +70,16 @@ func readEvent(entry *rueidis.XRangeEntry) (room.Event, error) {
 	}, nil
 }
 
+// revisionOrAny is a revision as scripts have it; 0 is any.
+func revisionOrAny(revision uint64) string {
+	if revision == 0 {
+		return ""
+	}
+	return strconv.FormatUint(revision, 10)
+}
+
 // Published is room.Store's.
-func (s *Store) Published(ctx context.Context, name string, upTo int64) error {
-	_, err := s.move(ctx, publishScript, name, "", 1, number(min(max(upTo, 0), math.MaxInt64-1)+1))
+func (s *Store) Published(ctx context.Context, name string, revision uint64, upTo int64) error {
+	_, err := s.move(ctx, publishScript, name, revisionOrAny(revision), 1, number(min(max(upTo, 0), math.MaxInt64-1)+1))
 	return err
 }

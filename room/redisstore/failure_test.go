@@ -65,7 +65,7 @@ func TestEverybodyHasTheSamePlaceAfterARestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	history, err := store.Events(t.Context(), "shop", 0, 10_000)
+	history, err := store.Events(t.Context(), "shop", 0, 0, 10_000)
 	if err != nil || len(history) != 510 {
 		t.Fatalf("%d events, %v", len(history), err)
 	}
@@ -83,7 +83,7 @@ func TestEverybodyHasTheSamePlaceAfterARestart(t *testing.T) {
 	if !slices.Equal(before, after) {
 		t.Error("after a restart the places are others")
 	}
-	again, err := store.Events(t.Context(), "shop", 0, 10_000)
+	again, err := store.Events(t.Context(), "shop", 0, 0, 10_000)
 	if err != nil || !slices.Equal(history, again) {
 		t.Errorf("after a restart the events are others: %v", err)
 	}

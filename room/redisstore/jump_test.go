@@ -146,7 +146,7 @@ func (j *jumper) leaveFirst() {
 // checkHistory checks that all were called once, in their order.
 func (j *jumper) checkHistory() {
 	j.t.Helper()
-	events, err := j.store.Events(j.t.Context(), "shop", 0, 1_000)
+	events, err := j.store.Events(j.t.Context(), "shop", 0, 0, 1_000)
 	if err != nil {
 		j.t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func TestAUserWithFewRights(t *testing.T) {
 	if _, err := store.Expire(t.Context(), terms); err != nil {
 		t.Error(err)
 	}
-	if events, err := store.Events(t.Context(), "shop", 0, 10); err != nil || len(events) == 0 {
+	if events, err := store.Events(t.Context(), "shop", 0, 0, 10); err != nil || len(events) == 0 {
 		t.Errorf("%d events, %v", len(events), err)
 	}
 	if _, err := store.Now(t.Context()); err != nil {

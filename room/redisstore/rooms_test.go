@@ -108,7 +108,7 @@ func TestAPutThatWasCutShortIsFinishedByTheNextMove(t *testing.T) {
 	if s, err := store.Status(t.Context(), "shop"); err != nil || s.Entered != 0 {
 		t.Errorf("of a room that was put only in the index: %+v, %v", s, err)
 	}
-	if _, err := store.Events(t.Context(), "none", 0, 1); !errors.Is(err, room.ErrNoRoom) {
+	if _, err := store.Events(t.Context(), "none", 0, 0, 1); !errors.Is(err, room.ErrNoRoom) {
 		t.Errorf("events of no room: %v", err)
 	}
 }

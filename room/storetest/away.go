@@ -253,11 +253,11 @@ var reopenCases = []testCase{
 	}},
 	{name: "published events do not come back", reopens: true, run: func(k *kit) {
 		k.enter(5)
-		k.must(k.store.Published(ctx, "shop", 3))
+		k.must(k.store.Published(ctx, "shop", 0, 3))
 		k.reopen()
 		events := k.events()
 		k.check(len(events) == 2 && events[0].Sequence == 4, "events are %+v, want 4 and 5", events)
-		k.must(k.store.Published(ctx, "shop", 5))
+		k.must(k.store.Published(ctx, "shop", 0, 5))
 		k.reopen()
 		k.enter(1)
 		events = k.events()

@@ -183,7 +183,7 @@ func (c *crowd) expireAgain() error {
 // publish takes the events while others make more.
 func (c *crowd) publish() error {
 	for {
-		events, err := c.store.Events(ctx, c.terms.Room, c.history.last, 50)
+		events, err := c.store.Events(ctx, c.terms.Room, 0, c.history.last, 50)
 		if err != nil || len(events) == 0 {
 			return err
 		}
@@ -192,7 +192,7 @@ func (c *crowd) publish() error {
 				return err
 			}
 		}
-		if err := c.store.Published(ctx, c.terms.Room, c.history.last); err != nil {
+		if err := c.store.Published(ctx, c.terms.Room, 0, c.history.last); err != nil {
 			return err
 		}
 	}

@@ -118,7 +118,7 @@ var eventCases = []testCase{
 		k.enter(25)
 		var after int64
 		for _, part := range []int{10, 10, 5, 0} {
-			events, err := k.store.Events(ctx, "shop", after, 10)
+			events, err := k.store.Events(ctx, "shop", 0, after, 10)
 			k.must(err)
 			k.check(len(events) == part, "%d events after %d, want %d", len(events), after, part)
 			for _, e := range events {
@@ -126,17 +126,17 @@ var eventCases = []testCase{
 				k.check(e.Sequence == after && e.Number == after, "event %+v, want sequence %d", e, after)
 			}
 		}
-		events, err := k.store.Events(ctx, "shop", 7, 1)
+		events, err := k.store.Events(ctx, "shop", 0, 7, 1)
 		k.must(err)
 		k.check(len(events) == 1 && events[0].Sequence == 8, "events are %+v, want 8", events)
 	}},
 	{name: "those that were published are gone", run: func(k *kit) {
 		k.enter(5)
 		for _, upTo := range []int64{0, 3, 2, 3} {
-			k.must(k.store.Published(ctx, "shop", upTo))
+			k.must(k.store.Published(ctx, "shop", 0, upTo))
 		}
 		k.tells("entered 4", "entered 5")
-		k.must(k.store.Published(ctx, "shop", 5))
+		k.must(k.store.Published(ctx, "shop", 0, 5))
 		k.tells()
 		k.enter(1)
 		k.tells("entered 6")
@@ -147,7 +147,7 @@ var eventCases = []testCase{
 		k.enter(5)
 		k.tells("entered 1", "entered 2", "entered 3")
 		k.check(k.status().EventsDropped == 2, "status is %+v, want 2 events dropped", k.status())
-		k.must(k.store.Published(ctx, "shop", 2))
+		k.must(k.store.Published(ctx, "shop", 0, 2))
 		k.terms.Capacity = 1
 		k.expire()
 		k.enter(2)

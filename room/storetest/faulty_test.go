@@ -109,19 +109,19 @@ func (f *faulty) Status(ctx context.Context, name string) (room.Status, error) {
 	return s, err
 }
 
-func (f *faulty) Events(ctx context.Context, name string, after int64, limit int) ([]room.Event, error) {
-	events, err := f.Memory.Events(ctx, name, after, limit)
+func (f *faulty) Events(ctx context.Context, name string, revision uint64, after int64, limit int) ([]room.Event, error) {
+	events, err := f.Memory.Events(ctx, name, revision, after, limit)
 	if f.events != nil {
 		events = f.events(events)
 	}
 	return events, err
 }
 
-func (f *faulty) Published(ctx context.Context, name string, upTo int64) error {
+func (f *faulty) Published(ctx context.Context, name string, revision uint64, upTo int64) error {
 	if f.unpublished {
 		upTo = 0
 	}
-	return f.Memory.Published(ctx, name, upTo)
+	return f.Memory.Published(ctx, name, revision, upTo)
 }
 
 func (f *faulty) Rooms(ctx context.Context) ([]room.Record, error) {

@@ -210,7 +210,7 @@ func (k *kit) counts(waiting, inside, called int64) {
 
 func (k *kit) events() []room.Event {
 	k.t.Helper()
-	events, err := k.store.Events(ctx, k.terms.Room, 0, 1_000_000)
+	events, err := k.store.Events(ctx, k.terms.Room, 0, 0, 1_000_000)
 	k.must(err)
 	return events
 }

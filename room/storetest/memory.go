@@ -111,6 +111,19 @@ func doNamed[T any](ctx context.Context, m *Memory, name string, call func(r *me
 	})
 }
 
+// doRevision runs a call about a room of a revision; 0 is any.
+func doRevision[T any](
+	ctx context.Context, m *Memory, name string, revision uint64, call func(r *memoryRoom, now time.Time) (T, error),
+) (T, error) {
+	return doNamed(ctx, m, name, func(r *memoryRoom, now time.Time) (T, error) {
+		if revision != 0 && r.record.Revision != revision {
+			var none T
+			return none, room.ErrStale
+		}
+		return call(r, now)
+	})
+}
+
 // doMove runs a move with terms.
 func doMove[T any](ctx context.Context, m *Memory, terms room.Terms, move func(r *memoryRoom, at at) (T, error)) (T, error) {
 	return doNamed(ctx, m, terms.Room, func(r *memoryRoom, now time.Time) (T, error) {

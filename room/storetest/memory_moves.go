@@ -171,16 +171,16 @@ func (m *Memory) Status(ctx context.Context, name string) (room.Status, error) {
 }
 
 // Events is room.Store's.
-func (m *Memory) Events(ctx context.Context, name string, after int64, limit int) ([]room.Event, error) {
-	return doNamed(ctx, m, name, func(r *memoryRoom, _ time.Time) ([]room.Event, error) {
+func (m *Memory) Events(ctx context.Context, name string, revision uint64, after int64, limit int) ([]room.Event, error) {
+	return doRevision(ctx, m, name, revision, func(r *memoryRoom, _ time.Time) ([]room.Event, error) {
 		rest := r.after(after)
 		return slices.Clone(rest[:min(limit, len(rest))]), nil
 	})
 }
 
 // Published is room.Store's.
-func (m *Memory) Published(ctx context.Context, name string, upTo int64) error {
-	_, err := doNamed(ctx, m, name, func(r *memoryRoom, _ time.Time) (struct{}, error) {
+func (m *Memory) Published(ctx context.Context, name string, revision uint64, upTo int64) error {
+	_, err := doRevision(ctx, m, name, revision, func(r *memoryRoom, _ time.Time) (struct{}, error) {
 		r.events = slices.Clone(r.after(upTo))
 		return struct{}{}, nil
 	})

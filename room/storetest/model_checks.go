@@ -29,7 +29,7 @@ func (m *machine) neverRises(p room.Place) {
 // eventsOf returns all events of this step's room.
 func (m *machine) eventsOf(s room.Store) []room.Event {
 	m.t.Helper()
-	events, err := s.Events(ctx, m.room.name, 0, 1_000_000)
+	events, err := s.Events(ctx, m.room.name, 0, 0, 1_000_000)
 	m.must(err)
 	return events
 }

@@ -184,8 +184,8 @@ func (m *machine) publish(rt *rapid.T) {
 	}
 	n := rapid.IntRange(1, len(events)).Draw(rt, "published")
 	upTo := events[n-1].Sequence
-	m.must(m.store.Published(ctx, m.room.name, upTo))
-	m.must(m.memory.Published(ctx, m.room.name, upTo))
+	m.must(m.store.Published(ctx, m.room.name, 0, upTo))
+	m.must(m.memory.Published(ctx, m.room.name, 0, upTo))
 	m.room.history = append(m.room.history, events[:n]...)
 }
 

@@ -130,11 +130,18 @@ var roomCases = []testCase{
 		}
 		_, err := k.store.Status(ctx, "none")
 		k.is(err, room.ErrNoRoom)
-		_, err = k.store.Events(ctx, "none", 0, 10)
+		_, err = k.store.Events(ctx, "none", 0, 0, 10)
 		k.is(err, room.ErrNoRoom)
-		k.is(k.store.Published(ctx, "none", 1), room.ErrNoRoom)
+		k.is(k.store.Published(ctx, "none", 0, 1), room.ErrNoRoom)
 	}},
 	{name: "with a stale revision, nothing moves", run: func(k *kit) {
+		other := k.terms.Revision + 1
+		_, err := k.store.Events(ctx, "shop", other, 0, 10)
+		k.is(err, room.ErrStale)
+		k.is(k.store.Published(ctx, "shop", other, 1), room.ErrStale)
+		_, err = k.store.Events(ctx, "shop", k.terms.Revision, 0, 10)
+		k.must(err)
+		k.must(k.store.Published(ctx, "shop", k.terms.Revision, 1))
 		k.terms.Capacity, k.terms.Sliding, k.terms.Renewals = 1, false, 1
 		k.enter(2)
 		before, events := k.status(), len(k.events())

@@ -36,7 +36,10 @@ type reportRow struct {
 
 // String is the unit's name in JSON.
 func (u unit) String() string {
-	return [...]string{rate: "per_second", share: "share", mebibytes: "mebibytes", milliseconds: "milliseconds", lateness: "milliseconds"}[u]
+	return [...]string{
+		rate: "per_second", share: "share", mebibytes: "mebibytes", milliseconds: "milliseconds", lateness: "milliseconds",
+		microseconds: "microseconds", kibibytes: "kibibytes", whole: "count",
+	}[u]
 }
 
 // printJSON prints what printAll prints, and the value of each run.

@@ -17,6 +17,7 @@ import (
 
 func main() {
 	bench.MemoryProcess()
+	bench.BareProcess()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := compare(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
@@ -40,6 +41,10 @@ func (o options) has(part string) bool {
 	return slices.ContainsFunc(o.measures, func(t taker) bool { return t.part == part })
 }
 
+func (o options) parts() bench.Parts {
+	return bench.Parts{Bulk: o.has(bulkPart), Topic: o.has(topicPart), Room: o.has(roomPart)}
+}
+
 func parse(args []string, stderr io.Writer) (o options, err error) {
 	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -47,7 +52,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	flags.StringVar(&o.folder, "dir", os.TempDir(), "where all systems have their files: a folder on a disk")
 	flags.StringVar(&o.profile, "pprof", "", "an `address` at which sluice's broker serves profiles while it is measured")
 	flags.BoolVar(&o.json, "json", false, "print JSON, with the value of each run, in place of tables")
-	only := flags.String("only", bulkPart+","+topicPart, "the `measures` to take: "+strings.Join(names(), ","))
+	only := flags.String("only", strings.Join([]string{bulkPart, topicPart, roomPart}, ","), "the `measures` to take: "+strings.Join(names(), ","))
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -74,7 +79,7 @@ func compare(ctx context.Context, args []string, stdout, stderr io.Writer) (err 
 	}
 	defer func() { err = errors.Join(err, environment.Close()) }()
 	environment.Profile = o.profile
-	facts, err := environment.Facts(ctx, o.has(bulkPart), o.has(topicPart))
+	facts, err := environment.Facts(ctx, o.parts())
 	if err != nil {
 		return err
 	}

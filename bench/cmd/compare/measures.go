@@ -30,6 +30,7 @@ type taker struct {
 const (
 	bulkPart  = "bulk"
 	topicPart = "topic"
+	roomPart  = "room"
 )
 
 var takers = []taker{
@@ -37,11 +38,12 @@ var takers = []taker{
 	{topicPart, "produce", takeProduce}, {topicPart, "produce-defaults", takeProduceDefaults},
 	{topicPart, "produce-large", takeProduceLarge}, {topicPart, "latency", takeLatency},
 	{topicPart, "settings", takeSettings}, {topicPart, "view", takeView}, {topicPart, "delay", takeDelay},
+	{roomPart, "waiting", takeWaiting}, {roomPart, "streams", takeStreams}, {roomPart, "counting", takeCounting},
 }
 
 // names are those of all measures, and of the parts that hold them.
 func names() (names []string) {
-	names = []string{bulkPart, topicPart}
+	names = []string{bulkPart, topicPart, roomPart}
 	for _, t := range takers {
 		names = append(names, t.name)
 	}

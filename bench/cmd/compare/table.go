@@ -25,10 +25,14 @@ const (
 	milliseconds
 	// lateness is in milliseconds too, of rows that are not beside each other.
 	lateness
+	// microseconds are better when lower, and compared too.
+	microseconds
+	kibibytes
+	whole
 )
 
 // compared tells whether the first system is set beside the others.
-func (u unit) compared() bool { return u == rate || u == milliseconds }
+func (u unit) compared() bool { return u == rate || u == milliseconds || u == microseconds }
 
 // format prints three digits or so: more would be noise.
 func (u unit) format(value float64) string {
@@ -37,6 +41,8 @@ func (u unit) format(value float64) string {
 		return humanize.Comma(int64(value))
 	case share, milliseconds, lateness:
 		return strconv.FormatFloat(value, 'f', 3, 64)
+	case microseconds, kibibytes:
+		return strconv.FormatFloat(value, 'f', 1, 64)
 	default:
 		return strconv.FormatFloat(value, 'f', 0, 64)
 	}
@@ -44,7 +50,7 @@ func (u unit) format(value float64) string {
 
 // digits are those of a ratio behind the point.
 func (u unit) digits() int {
-	if u == milliseconds {
+	if u == milliseconds || u == microseconds {
 		return 2
 	}
 	return 1

@@ -89,9 +89,10 @@ func TestFlags(t *testing.T) {
 		{"-runs 5 -only run,load", "", []string{"run", "load"}},
 		{"-runs 5 -only bulk", "", []string{"enqueue", "run", "load", "memory"}},
 		{"-runs 5 -only topic", "", []string{"produce", "produce-defaults", "produce-large", "latency", "settings", "view", "delay"}},
+		{"-runs 5 -only room", "", []string{"waiting", "streams", "counting"}},
 		{"-runs 5 -only memory,topic,view", "", []string{"memory", "produce", "produce-defaults", "produce-large", "latency", "settings", "view", "delay"}},
 		{"-runs 0", "at least 1", nil},
-		{"-only walk", "want some of bulk,topic,enqueue,run,load,memory,produce", nil},
+		{"-only walk", "want some of bulk,topic,room,enqueue,run,load,memory,produce", nil},
 		{"enqueue", "there are flags only", nil},
 		{"-fast", "not defined", nil},
 	}
@@ -112,10 +113,12 @@ func TestFlags(t *testing.T) {
 
 // What a part needs is asked for only where a measure of it is taken.
 func TestPartsOfMeasures(t *testing.T) {
-	for only, want := range map[string][2]bool{"bulk": {true, false}, "view": {false, true}, "run,delay": {true, true}} {
+	for only, want := range map[string]bench.Parts{
+		"bulk": {Bulk: true}, "view": {Topic: true}, "run,delay": {Bulk: true, Topic: true}, "counting": {Room: true},
+	} {
 		o, err := parse([]string{"-only", only}, io.Discard)
-		if got := [2]bool{o.has(bulkPart), o.has(topicPart)}; err != nil || got != want {
-			t.Errorf("-only %s: bulk and topic are %v, %v; want %v", only, got, err, want)
+		if got := o.parts(); err != nil || got != want {
+			t.Errorf("-only %s: the parts are %+v, %v; want %+v", only, got, err, want)
 		}
 	}
 }

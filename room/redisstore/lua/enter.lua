@@ -44,8 +44,15 @@ if key ~= '' then
 end
 note('entered', number, false)
 callNow(tonumber(ARGV[11]))
-asked(number, true, ttl, sliding)
 save()
+
+-- Nearly all who enter wait, in no lottery: that they asked is noted already.
+local rank = score > 0 and call('ZRANK', LINE, member)
+if rank then
+  if call('ZCARD', ASIDE) > 0 then rank = rank + before(ASIDE, score, member) end
+  return {OK, now, room.number, 1, WAITING, rank, 0, 0, 0, 0}
+end
+asked(number, true, ttl, sliding)
 local answer = {OK, now, room.number, 1}
 placeOf(answer, number)
 return answer

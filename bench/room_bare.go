@@ -1,0 +1,100 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// bareVariable is set, to a number of bytes and an address, for the process that
+// startBare starts.
+const bareVariable = "SLUICE_BENCH_BARE"
+
+// BareProcess is the process of the bare handler, which never returns. Elsewhere it
+// does nothing.
+func BareProcess() {
+	size, address, found := strings.Cut(os.Getenv(bareVariable), ":")
+	if !found {
+		return
+	}
+	err := serveBare(size, address)
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// serveBare answers every request with as many bytes, and does nothing else: what the
+// standard library's server takes by itself.
+func serveBare(size, address string) error {
+	n, err := strconv.Atoi(size)
+	if err != nil {
+		return err
+	}
+	body := bytes.Repeat([]byte("x"), n)
+	server := http.Server{
+		Addr: address, ReadHeaderTimeout: 10 * time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Cache-Control", "no-store")
+			_, _ = w.Write(body)
+		}),
+	}
+	return server.ListenAndServe()
+}
+
+// startBare starts the bare handler, whose answers have a size. The process is this
+// program again: its main must call BareProcess first.
+func (e *Environment) startBare(ctx context.Context, size int) (*webServer, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	address, err := freeAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &webServer{address: address}
+	self := account{os.Geteuid(), os.Getegid()}
+	variable := fmt.Sprintf("%s=%d:%s", bareVariable, size, address)
+	s.process, err = start(ctx, self, e.folder, listens(address), "/usr/bin/env", variable, program)
+	return s, err
+}
+
+// webServer is a server of HTTP.
+type webServer struct {
+	process *process
+	address string
+	// folder is removed at its end, and redis ends too, if there are.
+	folder string
+	redis  *redisServer
+	// again starts the process again, over what the folder holds.
+	again func(context.Context) (*process, error)
+}
+
+// restart ends the process, and starts it again.
+func (s *webServer) restart(ctx context.Context) error {
+	err := s.process.stop(syscall.SIGTERM)
+	if err == nil {
+		s.process, err = s.again(ctx)
+	}
+	return err
+}
+
+func (s *webServer) stop() error {
+	err := s.process.stop(syscall.SIGKILL)
+	if s.folder != "" {
+		err = errors.Join(err, removeAll(s.folder))
+	}
+	if s.redis != nil {
+		err = errors.Join(err, s.redis.stop())
+	}
+	return err
+}

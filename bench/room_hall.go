@@ -1,0 +1,251 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// Hall has the servers of a waiting room side by side: sluice on both stores, a handler
+// that does nothing, and a table of tokens in PostgreSQL. All are up at once and take turns.
+type Hall struct {
+	bare   *webServer
+	rooms  []*hallRoom
+	tokens *tokenTable
+}
+
+type hallRoom struct {
+	name    string
+	server  *webServer
+	crowd   crowd
+	entered int
+}
+
+// The names of what a Hall compares.
+const (
+	EmbeddedName = "sluice, embedded"
+	OnRedisName  = "sluice, Redis"
+	BareName     = "bare net/http handler"
+	TableName    = "PostgreSQL table"
+)
+
+// answerBytes is about what an answer has to who waits.
+const answerBytes = 190
+
+// Served is what a system served in one measure.
+type Served struct {
+	Name string
+	Latency
+	// CPU is what a request took of the server's processors, that of Redis included; 0
+	// where it is not known.
+	CPU time.Duration
+}
+
+// OpenHall starts all of them, with nobody in line.
+func (e *Environment) OpenHall(ctx context.Context) (h *Hall, err error) {
+	h = &Hall{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, h.Close())
+		}
+	}()
+	if h.bare, err = e.startBare(ctx, answerBytes); err != nil {
+		return h, err
+	}
+	for _, name := range []string{EmbeddedName, OnRedisName} {
+		server, err := e.startRooms(ctx, name == OnRedisName, "--kafka", "off")
+		if err != nil {
+			return h, fmt.Errorf("%s: %w", name, err)
+		}
+		h.rooms = append(h.rooms, &hallRoom{name: name, server: server})
+	}
+	h.tokens, err = e.startTokens(ctx)
+	return h, err
+}
+
+// Close stops them.
+func (h *Hall) Close() error {
+	var err error
+	if h.bare != nil {
+		err = h.bare.stop()
+	}
+	for _, room := range h.rooms {
+		err = errors.Join(err, room.server.stop())
+	}
+	if h.tokens != nil {
+		err = errors.Join(err, h.tokens.stop())
+	}
+	return err
+}
+
+// HallClients is how many connections a peak and a steady rate have: enough that the
+// embedded store, where a join waits for the disk, is never idle.
+const HallClients = 256
+
+// FillTo lets visitors enter until so many wait, and returns how fast they did at each of
+// sluice's stores. The table is filled in one statement, which is not measured.
+func (h *Hall) FillTo(ctx context.Context, waiting int) (all []Served, err error) {
+	for _, room := range h.rooms {
+		served, err := room.enter(ctx, load{connections: HallClients, most: waiting + roomInside - room.entered})
+		if err == nil && room.crowd.len() != waiting {
+			err = fmt.Errorf("%d wait, of %d who entered: want %d", room.crowd.len(), room.entered, waiting)
+		}
+		if err != nil {
+			return all, fmt.Errorf("%s: %w", room.name, err)
+		}
+		all = append(all, served)
+	}
+	syscall.Sync()
+	return all, h.tokens.fillTo(ctx, waiting)
+}
+
+// enter lets visitors of the room enter, and keeps their tickets.
+func (r *hallRoom) enter(ctx context.Context, l load) (Served, error) {
+	l.request = enterRequest
+	l.answer = func(_ int, body []byte) error {
+		r.entered++
+		return r.crowd.add(body)
+	}
+	return r.server.serve(ctx, r.name, l)
+}
+
+func (r *hallRoom) ask(ctx context.Context, l load) (Served, error) {
+	l.request = r.crowd.askRequest
+	l.answer = waits
+	return r.server.serve(ctx, r.name, l)
+}
+
+// serve sends a load, and adds what it took of the server.
+func (s *webServer) serve(ctx context.Context, name string, l load) (served Served, err error) {
+	before, err := s.cpu()
+	if err != nil {
+		return served, err
+	}
+	l.address = s.address
+	served.Name = name
+	if served.Latency, err = l.run(ctx); err != nil {
+		return served, fmt.Errorf("%s: %w", name, err)
+	}
+	after, err := s.cpu()
+	served.CPU = (after - before) / time.Duration(max(served.Records, 1))
+	return served, err
+}
+
+// cpu is what the server, and its Redis, used so far.
+func (s *webServer) cpu() (time.Duration, error) {
+	used, err := s.process.cpu()
+	if err != nil || s.redis == nil {
+		return used, err
+	}
+	of, err := s.redis.process.cpu()
+	return used + of, err
+}
+
+// Positions measures who wait and ask where they are, each client one after the other,
+// for a time at each system, the table last.
+func (h *Hall) Positions(ctx context.Context, clients int, during time.Duration) ([]Served, error) {
+	all, err := h.positions(ctx, load{connections: clients, during: during})
+	if err != nil {
+		return all, err
+	}
+	latency, err := h.tokens.run(ctx, clients, during, h.tokens.position)
+	return append(all, Served{Name: TableName, Latency: latency}), err
+}
+
+func (h *Hall) positions(ctx context.Context, l load) (all []Served, err error) {
+	for _, room := range h.rooms {
+		served, err := room.ask(ctx, l)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, served)
+	}
+	l.request = h.rooms[0].crowd.askRequest
+	served, err := h.bare.serve(ctx, BareName, l)
+	return append(all, served), err
+}
+
+// Joins measures who enter, the table last.
+func (h *Hall) Joins(ctx context.Context, during time.Duration) (all []Served, err error) {
+	for _, room := range h.rooms {
+		served, err := room.enter(ctx, load{connections: HallClients, during: during})
+		if err != nil {
+			return all, err
+		}
+		all = append(all, served)
+	}
+	served, err := h.bare.serve(ctx, BareName, load{connections: HallClients, during: during, request: enterRequest})
+	if err != nil {
+		return all, err
+	}
+	latency, err := h.tokens.run(ctx, HallClients, during, h.tokens.enter)
+	return append(all, served, Served{Name: TableName, Latency: latency}), err
+}
+
+// AtHalf measures joins, or else positions, at half of the rates that systems had at their
+// peak; those of the table are left out.
+func (h *Hall) AtHalf(ctx context.Context, peaks []Served, joins bool, during time.Duration) (all []Served, err error) {
+	for _, peak := range peaks {
+		l := load{connections: HallClients, during: during, perSecond: peak.Rate / 2}
+		var served Served
+		switch room := h.room(peak.Name); {
+		case room != nil && joins:
+			served, err = room.enter(ctx, l)
+		case room != nil:
+			served, err = room.ask(ctx, l)
+		case peak.Name == BareName:
+			l.request = enterRequest
+			if !joins {
+				l.request = h.rooms[0].crowd.askRequest
+			}
+			served, err = h.bare.serve(ctx, BareName, l)
+		default:
+			continue
+		}
+		if err != nil {
+			return all, err
+		}
+		all = append(all, served)
+	}
+	return all, nil
+}
+
+func (h *Hall) room(name string) *hallRoom {
+	for _, room := range h.rooms {
+		if room.name == name {
+			return room
+		}
+	}
+	return nil
+}
+
+// HallMemory is what the line takes, in bytes.
+type HallMemory struct {
+	// Embedded is the resident set of sluice on the embedded store, Process that of sluice
+	// on Redis, Redis what it says it uses, and RedisResident its resident set.
+	Embedded, Process, Redis, RedisResident int64
+}
+
+// Memory is what those in line take now.
+func (h *Hall) Memory(ctx context.Context) (m HallMemory, err error) {
+	for _, room := range h.rooms {
+		used, err := memoryOf(strconv.Itoa(room.server.process.command.Process.Pid))
+		if err != nil {
+			return m, err
+		}
+		if room.server.redis == nil {
+			m.Embedded = used.Resident
+			continue
+		}
+		m.Process = used.Resident
+		info, err := room.server.redis.info(ctx)
+		if err != nil {
+			return m, err
+		}
+		m.Redis, m.RedisResident = int64(info["used_memory"]), int64(info["used_memory_rss"])
+	}
+	return m, nil
+}

@@ -21,11 +21,16 @@ func (e *Engine) admit(t *turn, a *Answer, place Place) error {
 	// dearer than all else that an answer takes.
 	issued := place.Now.Truncate(passStep)
 	if issued.Before(place.Since) {
-		issued = place.Since
+		issued = place.Since.Truncate(time.Second)
 	}
 	expires := issued.Add(MaxPassLife)
 	if place.Until.Before(expires) {
 		expires = place.Until
+	}
+	// Some who check passes take whole seconds only. Of a visit shorter than that the
+	// pass has to be exact.
+	if whole := expires.Truncate(time.Second); whole.Sub(place.Now) >= time.Second {
+		expires = whole
 	}
 	pass, err := t.ring.SignPass(t.room, Pass{
 		Room: t.room.Name, Generation: t.room.Generation, Number: place.Number, Epoch: t.room.Epoch,

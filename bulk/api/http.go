@@ -9,12 +9,21 @@ import (
 	"github.com/sluice-project/sluice/bulk/api/wire"
 )
 
-// edge stands before the operations. It gives every body a deadline, reads what
+// ownPages refuses what a page of another origin would change: a browser that can
+// reach the server sends such a request for any page, without asking, if it has no
+// body.
+var ownPages = http.NewCrossOriginProtection()
+
+// edge stands before the operations. It refuses pages of other origins, gives every body a deadline, reads what
 // is left of a refused body, and makes problems of unknown paths and methods.
 type edge struct{ mux *http.ServeMux }
 
 // ServeHTTP implements http.Handler.
 func (e *edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := ownPages.Check(r); err != nil {
+		newProblem(http.StatusForbidden, wire.CodeCrossOrigin, "a page of another origin may not do this: "+err.Error()).write(w)
+		return
+	}
 	if r.Body != nil && r.Body != http.NoBody {
 		body := &body{ReadCloser: r.Body, control: http.NewResponseController(w)}
 		// In a copy: the server decides by the type of its own request's body

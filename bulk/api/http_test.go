@@ -59,3 +59,23 @@ func TestExpectContinue(t *testing.T) {
 	}
 	_ = response.Body.Close()
 }
+
+// TestPagesOfOthers: a page anywhere can have a browser send a request without body to
+// a server that the browser reaches; it changes nothing.
+func TestPagesOfOthers(t *testing.T) {
+	f := newFixture(t)
+	f.create("a")
+	send := func(origin string) int {
+		request := httptest.NewRequest(http.MethodPost, "http://127.0.0.1:8080/v1/actions/a/pause", http.NoBody)
+		request.Header.Set("Origin", origin)
+		recorder := httptest.NewRecorder()
+		f.handler.ServeHTTP(recorder, request)
+		return recorder.Code
+	}
+	if status := send("https://elsewhere.example"); status != http.StatusForbidden {
+		t.Errorf("a page of another origin: %d, want 403", status)
+	}
+	if status := send("http://127.0.0.1:8080"); status != http.StatusOK {
+		t.Errorf("a page of its own: %d, want 200", status)
+	}
+}

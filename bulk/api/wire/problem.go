@@ -24,6 +24,8 @@ const (
 	CodeMediaType = "media_type"
 	// CodeMethod: the path does not have that method.
 	CodeMethod = "method"
+	// CodeCrossOrigin: a page of another origin has sent the request.
+	CodeCrossOrigin = "cross_origin"
 	// CodeTimeout: the body did not arrive in time.
 	CodeTimeout = "timeout"
 	// CodeBusy: too much is going on; try again after Retry-After.

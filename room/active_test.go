@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"strings"
 	"testing"
@@ -50,6 +51,26 @@ func TestPassesAreShortLivedAndRenewedWithEachAnswer(t *testing.T) {
 		}
 		_, err = r.AskPass(ctx, "shop", b.Pass)
 		gone(t, err, room.Left)
+	})
+}
+
+// Some who check passes take whole seconds only. Only a pass that would have ended
+// before is exact.
+func TestPassesAreOfWholeSeconds(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		s := teller(1)
+		s.PassTTL = 10*time.Second + 300*time.Millisecond
+		r.put("shop", s)
+		time.Sleep(12_345 * time.Millisecond)
+		a := r.enter("shop")
+		claims := claimsOf(t, a.Pass)
+		issued, expires := claims["iat"].(float64), claims["exp"].(float64)
+		if issued != math.Trunc(issued) || expires != math.Trunc(expires) {
+			t.Errorf("the pass is of %v to %v, want whole seconds", issued, expires)
+		}
+		if now, end := float64(time.Now().UnixMilli())/1000, float64(a.PassExpiresAt.UnixMilli())/1000; issued > now || expires > end || expires < end-1 {
+			t.Errorf("the pass is of %v to %v, want %v to %v", issued, expires, now, end)
+		}
 	})
 }
 

@@ -8,7 +8,7 @@ BIN ?= bin
 # How long "make soak" goes on, in seconds.
 SOAK ?= 3600
 # How long each fuzz target runs in "make test-all".
-FUZZTIME ?= 10s
+FUZZTIME ?= 5s
 # The -bench pattern, and how often each benchmark runs.
 BENCH ?= .
 BENCHCOUNT ?= 6

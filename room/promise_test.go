@@ -53,7 +53,7 @@ func TestParkPromises(t *testing.T) {
 func checkWorlds(t *testing.T, draw func(*rapid.T) *world) {
 	rounds := 1
 	if os.Getenv("SLUICE_LONG") != "" {
-		rounds = 20
+		rounds = 8
 	}
 	for range rounds {
 		rapid.Check(t, func(rt *rapid.T) {

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sluice-project/sluice/retry"
 )
 
 const (
@@ -27,7 +29,7 @@ const (
 type Client struct {
 	base  string
 	http  *http.Client
-	retry retry
+	retry retry.Policy
 	chunk chunkLimits
 }
 
@@ -40,7 +42,7 @@ func WithHTTPClient(client *http.Client) Option { return func(c *Client) { c.htt
 
 // WithAttempts sets how often a request that may be made again is made at most.
 // Default 12: with the backoff, about half a minute.
-func WithAttempts(n int) Option { return func(c *Client) { c.retry.attempts = max(1, n) } }
+func WithAttempts(n int) Option { return func(c *Client) { c.retry.Attempts = max(1, n) } }
 
 // WithChunk sets the most jobs and bytes of one chunk of an upload. Default
 // 10,000 jobs and 4 MiB. The server takes up to 32 MiB.
@@ -57,7 +59,7 @@ func New(baseURL string, options ...Option) (*Client, error) {
 	c := &Client{
 		base:  strings.TrimSuffix(u.String(), "/"),
 		http:  &http.Client{},
-		retry: defaultRetry,
+		retry: retry.Default,
 		chunk: chunkLimits{jobs: 10_000, size: 4 << 20},
 	}
 	for _, option := range options {
@@ -98,7 +100,7 @@ func (c *Client) do(ctx context.Context, call call, into any) error {
 	if call.once {
 		return attempt(ctx)
 	}
-	return c.retry.do(ctx, attempt)
+	return c.retry.Do(ctx, passing, attempt)
 }
 
 func (c *Client) request(ctx context.Context, call call, body []byte) (*http.Request, error) {

@@ -116,18 +116,6 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-func TestDelays(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		failed := rapid.IntRange(1, 100).Draw(t, "failed")
-		after := time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "after"))
-		d := defaultRetry.delay(failed, after)
-		full := min(5*time.Second, 100*time.Millisecond<<min(failed-1, 10))
-		if d < full/2 || d < min(after, maxRetryAfter) || d > max(full, min(after, maxRetryAfter)) {
-			t.Fatalf("%v after %d failures; asked for %v", d, failed, after)
-		}
-	})
-}
-
 func TestRequestsEndWithTheirContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, func(http.ResponseWriter, *http.Request) { panic("cut") })
@@ -265,7 +253,7 @@ func TestUploadSurvives(t *testing.T) {
 			return failures[0]
 		}}
 		c := newClient(t, server.ServeHTTP, WithChunk(rapid.IntRange(1, 20).Draw(t, "chunk"), 1<<20), WithAttempts(30))
-		c.retry.base, c.retry.cap = time.Microsecond, time.Microsecond
+		c.retry.Base, c.retry.Cap = time.Microsecond, time.Microsecond
 		received, err := c.Upload(context.Background(), "a", &slice{payloads: jobs})
 		if err != nil || received != int64(len(jobs)) || !slices.Equal(server.jobs, jobs) {
 			t.Fatalf("%d, %v: %q", received, err, server.jobs)

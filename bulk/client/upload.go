@@ -94,7 +94,7 @@ func oneLine(payload []byte) ([]byte, error) {
 func (c *Client) UploadChunk(ctx context.Context, id string, offset int64, payloads [][]byte) (received int64, err error) {
 	received = offset
 	rest := payloads
-	err = c.retry.do(ctx, func(ctx context.Context) error {
+	err = c.retry.Do(ctx, passing, func(ctx context.Context) error {
 		var answer wire.Received
 		err := c.sendChunk(ctx, id, received, rest, &answer)
 		if err == nil {
@@ -138,7 +138,7 @@ var errLost = errors.New("it was set back")
 
 func (c *Client) actionOnce(ctx context.Context, id string) (action wire.Action, err error) {
 	once := *c
-	once.retry.attempts = 1
+	once.retry.Attempts = 1
 	return once.Action(ctx, id)
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk/api/wire"
+	"github.com/sluice-project/sluice/retry"
 )
 
 const (
@@ -49,10 +50,10 @@ func (c *Client) Watch(ctx context.Context, id string, f func(wire.Action) error
 			return err
 		}
 		failed++
-		if failed >= c.retry.attempts {
+		if failed >= c.retry.Attempts {
 			return fmt.Errorf("gave up after %d connections: %w", failed, err)
 		}
-		sleep(ctx, c.retry.delay(failed, after))
+		retry.Sleep(ctx, c.retry.Delay(failed, after))
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/sluice-project/sluice/retry"
 )
 
 const (
@@ -23,7 +25,7 @@ const (
 type Client struct {
 	base  string
 	http  *http.Client
-	retry retry
+	retry retry.Policy
 }
 
 // Option changes what New makes.
@@ -35,7 +37,7 @@ func WithHTTPClient(client *http.Client) Option { return func(c *Client) { c.htt
 
 // WithAttempts sets how often a request that may be made again is made at most.
 // Default 12: with the backoff, about half a minute.
-func WithAttempts(n int) Option { return func(c *Client) { c.retry.attempts = max(1, n) } }
+func WithAttempts(n int) Option { return func(c *Client) { c.retry.Attempts = max(1, n) } }
 
 // New returns a client of the server at a URL, such as http://127.0.0.1:8080.
 func New(baseURL string, options ...Option) (*Client, error) {
@@ -43,7 +45,7 @@ func New(baseURL string, options ...Option) (*Client, error) {
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("server %q: want a URL such as http://127.0.0.1:8080", baseURL)
 	}
-	c := &Client{base: strings.TrimSuffix(u.String(), "/"), http: &http.Client{}, retry: defaultRetry}
+	c := &Client{base: strings.TrimSuffix(u.String(), "/"), http: &http.Client{}, retry: retry.Default}
 	for _, option := range options {
 		option(c)
 	}
@@ -79,7 +81,7 @@ func (c *Client) do(ctx context.Context, call call, into any) (status int, err e
 	if call.once {
 		return status, attempt(ctx)
 	}
-	err = c.retry.do(ctx, attempt)
+	err = c.retry.Do(ctx, passing, attempt)
 	return status, err
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/pebblekv"
 )
 
 // MaxJobs is the most jobs of one action.
@@ -24,7 +25,7 @@ func (s *Store) Create(_ context.Context, spec bulk.Spec) (created bulk.Action, 
 	if spec.ID == "" {
 		spec.ID = "act_" + strings.ToLower(rand.Text())
 	}
-	if err := s.disk.check(s.now(), 1024); err != nil {
+	if err := s.disk.Check(s.now(), 1024); err != nil {
 		return created, false, err
 	}
 	err = s.do(func(c *call) error {
@@ -129,10 +130,10 @@ func (s *Store) appendPages(number uint64, received int64, payloads [][]byte) er
 		_ = batch.Set(indexKey(keyPayloads, number, index), encodePage(payloads, size), nil)
 		index += uint32(len(payloads))
 	})
-	if err := s.disk.check(s.now(), bytes); err != nil {
+	if err := s.disk.Check(s.now(), bytes); err != nil {
 		return errors.Join(err, batch.Close())
 	}
-	err := s.apply(batch)
+	err := pebblekv.Apply(s.db, batch)
 	if err == nil {
 		err = batch.SyncWait()
 	}
@@ -204,7 +205,7 @@ func (s *Store) Actions(_ context.Context, filter bulk.ActionFilter) (actions []
 		s.eachLive(first, take)
 		return actions, nil
 	}
-	err = scan(s.db, numberKey(keyAction, first), []byte{keyAction + 1}, func(key, value []byte) (bool, error) {
+	err = pebblekv.Scan(s.db, numberKey(keyAction, first), []byte{keyAction + 1}, func(key, value []byte) (bool, error) {
 		if a := s.actions[binary.BigEndian.Uint64(key[1:])]; a != nil {
 			return take(a.record), nil
 		}
@@ -382,7 +383,7 @@ const pointDeletes = 64
 func (c *call) deleteAll(kind byte, number uint64) {
 	from, to := numberRange(kind, number)
 	keys := 0
-	c.keep(scan(c.s.db, from, to, func(key, _ []byte) (bool, error) {
+	c.keep(pebblekv.Scan(c.s.db, from, to, func(key, _ []byte) (bool, error) {
 		keys++
 		return keys <= pointDeletes, c.batch.Delete(key, nil)
 	}))

@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/pebblekv"
 )
 
 // compactLog is the length at which a page's log is replaced by a snapshot.
@@ -66,7 +67,7 @@ func (c *call) writeLog(a *action) {
 		c.keep(c.batch.Merge(key, log, nil))
 		return
 	}
-	old, err := get(c.s.db, key)
+	old, err := pebblekv.Get(c.s.db, key)
 	c.keep(err)
 	var facts pageFacts
 	for _, log := range [][]byte{old, log} {
@@ -103,7 +104,7 @@ func (c *call) commit() (wait func() error, err error) {
 	if c.batch.Empty() {
 		return c.batch.Close, nil
 	}
-	if err := c.s.apply(c.batch); err != nil {
+	if err := pebblekv.Apply(c.s.db, c.batch); err != nil {
 		return nil, c.s.broke(err)
 	}
 	return func() error {

@@ -2,10 +2,7 @@ package pebblestore
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
-
-	"github.com/cockroachdb/pebble/v2"
 )
 
 // FormatVersion is the version of what this package stores. A store of version 1
@@ -66,39 +63,6 @@ func outcomesKey(number, batch uint64) []byte {
 // numberRange is the range of all keys of one kind that belong to a number.
 func numberRange(kind byte, number uint64) (from, to []byte) {
 	return numberKey(kind, number), numberKey(kind, number+1)
-}
-
-// get copies the value of a key; nil if there is none.
-func get(db *pebble.DB, key []byte) ([]byte, error) {
-	value, closer, err := db.Get(key)
-	if errors.Is(err, pebble.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer closer.Close()
-	return append([]byte{}, value...), nil
-}
-
-// scan calls f for each key and value in a range, in order, until f returns
-// false. Both are only valid during the call.
-func scan(db *pebble.DB, from, to []byte, f func(key, value []byte) (more bool, err error)) (err error) {
-	iter, err := db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, iter.Close()) }()
-	for valid := iter.First(); valid; valid = iter.Next() {
-		value, err := iter.ValueAndErr()
-		if err != nil {
-			return err
-		}
-		if more, err := f(iter.Key(), value); err != nil || !more {
-			return err
-		}
-	}
-	return iter.Error()
 }
 
 // reader takes varints and byte strings from a value. Its first failure sticks.

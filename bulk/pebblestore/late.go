@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/pebblekv"
 )
 
 // lateActions is how many finished actions are kept for late settlements.
@@ -51,7 +52,7 @@ func (s *Store) lateVerdict(lease bulk.LeaseID) (bulk.Verdict, error) {
 func (s *Store) readFinals(number uint64) (finals []uint8, err error) {
 	var facts pageFacts
 	from, to := numberRange(keyLog, number)
-	err = scan(s.db, from, to, func(key, log []byte) (bool, error) {
+	err = pebblekv.Scan(s.db, from, to, func(key, log []byte) (bool, error) {
 		facts = pageFacts{}
 		if err := facts.replay(log); err != nil {
 			return false, &CorruptError{append([]byte{}, key...), err.Error()}

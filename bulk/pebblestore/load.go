@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/pebblekv"
 )
 
 // load checks the format and rebuilds memory from the durable facts.
@@ -24,7 +25,7 @@ func (s *Store) load() error {
 		return err
 	}
 	var live []uint64
-	err := scan(s.db, []byte{keyLive}, []byte{keyLive + 1}, func(key, _ []byte) (bool, error) {
+	err := pebblekv.Scan(s.db, []byte{keyLive}, []byte{keyLive + 1}, func(key, _ []byte) (bool, error) {
 		live = append(live, binary.BigEndian.Uint64(key[1:]))
 		return true, nil
 	})
@@ -46,7 +47,7 @@ func (s *Store) load() error {
 }
 
 func (s *Store) loadMeta() error {
-	version, err := get(s.db, metaVersion)
+	version, err := pebblekv.Get(s.db, metaVersion)
 	if err != nil {
 		return err
 	}
@@ -65,12 +66,12 @@ func (s *Store) loadMeta() error {
 	default:
 		return &VersionError{Found: found}
 	}
-	if number, err := get(s.db, metaNumber); err != nil {
+	if number, err := pebblekv.Get(s.db, metaNumber); err != nil {
 		return err
 	} else if len(number) == 8 {
 		s.number = binary.BigEndian.Uint64(number)
 	}
-	window, err := get(s.db, metaWindow)
+	window, err := pebblekv.Get(s.db, metaWindow)
 	if len(window) == 8 {
 		s.shutUntil = time.Unix(0, int64(binary.BigEndian.Uint64(window)))
 	}
@@ -79,14 +80,14 @@ func (s *Store) loadMeta() error {
 
 // refuseForeign refuses a Pebble directory that something else has written.
 func (s *Store) refuseForeign() error {
-	return scan(s.db, nil, nil, func(key, _ []byte) (bool, error) {
+	return pebblekv.Scan(s.db, nil, nil, func(key, _ []byte) (bool, error) {
 		return false, &CorruptError{append([]byte{}, key...), "it was not written by this store"}
 	})
 }
 
 func (s *Store) record(number uint64) (record bulk.Action, err error) {
 	key := numberKey(keyAction, number)
-	value, err := get(s.db, key)
+	value, err := pebblekv.Get(s.db, key)
 	if err != nil {
 		return record, err
 	}
@@ -167,7 +168,7 @@ func (s *Store) loadJobs(call *call, a *action) error {
 	var facts pageFacts
 	var returned []*job
 	from, to := numberRange(keyLog, a.number)
-	err := scan(s.db, from, to, func(key, log []byte) (bool, error) {
+	err := pebblekv.Scan(s.db, from, to, func(key, log []byte) (bool, error) {
 		facts = pageFacts{}
 		if err := facts.replay(log); err != nil {
 			return false, &CorruptError{append([]byte{}, key...), err.Error()}

@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/pebblekv"
 )
 
 const (
@@ -223,7 +224,7 @@ func (e *entry) decodeJobs(r *reader) error {
 func (s *Store) loadOutbox() (err error) {
 	o := &s.outbox
 	o.run = newRun()
-	kept, err := get(s.db, metaEvents)
+	kept, err := pebblekv.Get(s.db, metaEvents)
 	if err != nil {
 		return err
 	}
@@ -260,7 +261,7 @@ func (s *Store) loadOutbox() (err error) {
 // KeepEvents implements bulk.Store.
 func (s *Store) KeepEvents(_ context.Context, most int64) error {
 	return s.do(func(c *call) error {
-		kept, err := get(s.db, metaEvents)
+		kept, err := pebblekv.Get(s.db, metaEvents)
 		if err != nil {
 			return err
 		}
@@ -290,7 +291,7 @@ func (s *Store) Events(context.Context) (events []bulk.Event, upTo uint64, err e
 		return nil, upTo, nil
 	}
 	bytes := 0
-	err = scan(s.db, eventKey(upTo), eventKey(durable), func(key, value []byte) (bool, error) {
+	err = pebblekv.Scan(s.db, eventKey(upTo), eventKey(durable), func(key, value []byte) (bool, error) {
 		e, err := decodeEntry(key, value)
 		if err != nil {
 			return false, err
@@ -319,7 +320,7 @@ func (s *Store) Published(_ context.Context, upTo uint64) error {
 	// Found without the lock: what is there does not change, but by another call
 	// like this one.
 	var keys [][]byte
-	err = scan(s.db, eventKey(first), eventKey(upTo), func(key, _ []byte) (bool, error) {
+	err = pebblekv.Scan(s.db, eventKey(first), eventKey(upTo), func(key, _ []byte) (bool, error) {
 		keys = append(keys, slices.Clone(key))
 		return true, nil
 	})
@@ -338,7 +339,7 @@ func (c *call) publish(upTo uint64, keys [][]byte) error {
 	}
 	var oldest time.Time
 	if upTo != o.next {
-		follows, err := get(c.s.db, eventKey(upTo))
+		follows, err := pebblekv.Get(c.s.db, eventKey(upTo))
 		if err != nil {
 			return err
 		}

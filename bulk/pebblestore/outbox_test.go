@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/pebblekv"
 )
 
 func openOn(t *testing.T, fs vfs.FS) *Store {
@@ -89,7 +90,7 @@ func TestOpenConvertsFormat1(t *testing.T) {
 	if a, err := s.Action(t.Context(), "old"); err != nil || a.Status != bulk.Created {
 		t.Errorf("the action of format 1 is %+v, error %v", a, err)
 	}
-	version, err := get(s.db, metaVersion)
+	version, err := pebblekv.Get(s.db, metaVersion)
 	if found, _ := binary.Uvarint(version); err != nil || found != FormatVersion {
 		t.Errorf("the version is %d, error %v; want %d", found, err, FormatVersion)
 	}

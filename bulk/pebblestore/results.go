@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/pebblekv"
 )
 
 // outcomesAtOnce is about how many outcomes one call of Outcomes returns.
@@ -70,7 +71,7 @@ func (s *Store) Outcomes(_ context.Context, id string, after uint64) (outcomes [
 	defer done()
 	upTo = after
 	_, end := numberRange(keyOutcomes, number)
-	err = scan(s.db, outcomesKey(number, after), end, func(key, value []byte) (bool, error) {
+	err = pebblekv.Scan(s.db, outcomesKey(number, after), end, func(key, value []byte) (bool, error) {
 		var ok bool
 		if outcomes, ok = decodeOutcomes(outcomes, value); !ok {
 			return false, &CorruptError{append([]byte{}, key...), "not a batch of outcomes"}
@@ -108,7 +109,7 @@ func (s *Store) DeadLetters(_ context.Context, id string, from int64, limit int)
 		return nil, nil
 	}
 	_, end := numberRange(keyDead, number)
-	err = scan(s.db, indexKey(keyDead, number, uint32(max(0, from))), end, func(key, value []byte) (bool, error) {
+	err = pebblekv.Scan(s.db, indexKey(keyDead, number, uint32(max(0, from))), end, func(key, value []byte) (bool, error) {
 		letter, ok := decodeDeadLetter(value)
 		if !ok {
 			return false, &CorruptError{append([]byte{}, key...), "not a dead letter"}

@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/pebblekv"
 )
 
 // The second byte of a setting's key says of what it is.
@@ -22,7 +23,7 @@ func (s *Store) loadSettings() error {
 	s.settings = bulk.Settings{
 		Tenants: map[string]bulk.Tenant{}, Targets: map[string]bulk.TargetLimits{}, Types: map[string]bulk.TypeLimits{},
 	}
-	err := scan(s.db, []byte{keySetting}, []byte{keySetting + 1}, func(key, value []byte) (bool, error) {
+	err := pebblekv.Scan(s.db, []byte{keySetting}, []byte{keySetting + 1}, func(key, value []byte) (bool, error) {
 		change := bulk.SettingsChange{Name: string(key[2:])}
 		var into any
 		switch key[1] {

@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/pebblekv"
 )
 
 // Options are the store's settings.
@@ -35,7 +36,7 @@ type Options struct {
 type Store struct {
 	db     *pebble.DB
 	config bulk.Config
-	disk   *disk
+	disk   *pebblekv.Disk
 	pages  *pages
 
 	running  sync.WaitGroup // calls that use the database; entered with mu held
@@ -93,7 +94,7 @@ func Open(dir string, options Options) (*Store, error) {
 	s := &Store{
 		db:       db,
 		config:   config,
-		disk:     &disk{fs: options.FS, dir: dir, reserve: options.DiskReserve},
+		disk:     pebblekv.NewDisk(options.FS, dir, options.DiskReserve, bulk.ErrFull),
 		pages:    newPages(db),
 		actions:  map[uint64]*action{},
 		numbers:  map[string]uint64{},
@@ -115,7 +116,7 @@ func pebbleOptions(options Options) *pebble.Options {
 		MemTableSize:                16 << 20,
 		MemTableStopWritesThreshold: 4,
 		FormatMajorVersion:          pebble.FormatValueSeparation,
-		Logger:                      pebbleLogger{options.Logger},
+		Logger:                      pebblekv.Logger{Log: options.Logger},
 		Merger:                      pebble.DefaultMerger,
 	}
 }
@@ -151,16 +152,6 @@ func (s *Store) hold() (done func(), err error) {
 	}
 	s.running.Add(1)
 	return s.running.Done, nil
-}
-
-// apply turns Pebble's panic on a failed log into an error.
-func (s *Store) apply(batch *pebble.Batch) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("write the log: %v", p)
-		}
-	}()
-	return s.db.ApplyNoSyncWait(batch, pebble.Sync)
 }
 
 // broke notes, with s.mu held, that memory and disk have parted.
@@ -337,7 +328,7 @@ func (s *Store) lookup(id string) (uint64, error) {
 	if number, live := s.numbers[id]; live {
 		return number, nil
 	}
-	value, err := get(s.db, append([]byte{keyID}, id...))
+	value, err := pebblekv.Get(s.db, append([]byte{keyID}, id...))
 	if err != nil {
 		return 0, err
 	}

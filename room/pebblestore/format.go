@@ -2,10 +2,7 @@ package pebblestore
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
-
-	"github.com/cockroachdb/pebble/v2"
 )
 
 // FormatVersion is the version of what this package stores. A store of another
@@ -84,39 +81,6 @@ func numberOf(key []byte) (int64, error) {
 
 func corrupt(key []byte, why string) error {
 	return &CorruptError{append([]byte{}, key...), why}
-}
-
-// get copies the value of a key; nil if there is none.
-func get(db *pebble.DB, key []byte) ([]byte, error) {
-	value, closer, err := db.Get(key)
-	if errors.Is(err, pebble.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer closer.Close()
-	return append([]byte{}, value...), nil
-}
-
-// scan calls f for each key and value in a range, in order, until f returns
-// false. Both are only valid during the call.
-func scan(db *pebble.DB, from, to []byte, f func(key, value []byte) (more bool, err error)) (err error) {
-	iter, err := db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, iter.Close()) }()
-	for valid := iter.First(); valid; valid = iter.Next() {
-		value, err := iter.ValueAndErr()
-		if err != nil {
-			return err
-		}
-		if more, err := f(iter.Key(), value); err != nil || !more {
-			return err
-		}
-	}
-	return iter.Error()
 }
 
 // reader takes varints and bytes from a value. Its first failure sticks.

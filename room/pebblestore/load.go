@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/sluice-project/sluice/pebblekv"
 	"github.com/sluice-project/sluice/room"
 )
 
@@ -16,7 +17,7 @@ func (s *Store) load() error {
 	if err := s.loadMeta(); err != nil {
 		return err
 	}
-	return scan(s.db, []byte{keyRoom}, []byte{keyRoom + 1}, func(key, value []byte) (bool, error) {
+	return pebblekv.Scan(s.db, []byte{keyRoom}, []byte{keyRoom + 1}, func(key, value []byte) (bool, error) {
 		stored, err := decodeRoom(value)
 		if err != nil {
 			return false, corrupt(key, err.Error())
@@ -29,7 +30,7 @@ func (s *Store) load() error {
 }
 
 func (s *Store) loadMeta() error {
-	version, err := get(s.db, metaVersion)
+	version, err := pebblekv.Get(s.db, metaVersion)
 	if err != nil {
 		return err
 	}
@@ -42,7 +43,7 @@ func (s *Store) loadMeta() error {
 	if found, _ := binary.Uvarint(version); found != FormatVersion {
 		return &VersionError{Found: found}
 	}
-	revision, err := get(s.db, metaRevision)
+	revision, err := pebblekv.Get(s.db, metaRevision)
 	if err != nil {
 		return err
 	}
@@ -52,7 +53,7 @@ func (s *Store) loadMeta() error {
 			return corrupt(metaRevision, errForm.Error())
 		}
 	}
-	keys, err := get(s.db, metaKeys)
+	keys, err := pebblekv.Get(s.db, metaKeys)
 	if err != nil || keys == nil {
 		return err
 	}
@@ -64,7 +65,7 @@ func (s *Store) loadMeta() error {
 
 // refuseForeign refuses a Pebble directory that something else has written.
 func (s *Store) refuseForeign() error {
-	return scan(s.db, nil, nil, func(key, _ []byte) (bool, error) {
+	return pebblekv.Scan(s.db, nil, nil, func(key, _ []byte) (bool, error) {
 		return false, corrupt(key, "it was not written by this store")
 	})
 }
@@ -72,7 +73,7 @@ func (s *Store) refuseForeign() error {
 // loadHall reads what belongs to a room.
 func (s *Store) loadHall(h *hall) error {
 	key := keyFor(h.id, kindCounts, 0)
-	value, err := get(s.db, key)
+	value, err := pebblekv.Get(s.db, key)
 	if err != nil {
 		return err
 	}
@@ -83,7 +84,7 @@ func (s *Store) loadHall(h *hall) error {
 	}
 	closed := map[int64]*page{}
 	from, to := kindRange(h.id, kindGone)
-	err = scan(s.db, from, to, func(key, value []byte) (bool, error) {
+	err = pebblekv.Scan(s.db, from, to, func(key, value []byte) (bool, error) {
 		number, err := numberOf(key)
 		if err != nil || number > 1<<(63-pageBits)-1 {
 			return false, corrupt(key, "it is of no page")
@@ -123,7 +124,7 @@ func (s *Store) loadVisitors(h *hall, closed map[int64]*page) error {
 	}
 	var lots []lot
 	from, to := kindRange(h.id, kindVisitor)
-	err := scan(s.db, from, to, func(key, value []byte) (bool, error) {
+	err := pebblekv.Scan(s.db, from, to, func(key, value []byte) (bool, error) {
 		number, err := numberOf(key)
 		if err != nil {
 			return false, err
@@ -200,7 +201,7 @@ func (h *hall) restore(number int64, v *visitor, lots *[]lot) bool {
 // loadOutbox counts the events that wait.
 func (s *Store) loadOutbox(h *hall) error {
 	from, to := kindRange(h.id, kindEvents)
-	err := scan(s.db, from, to, func(key, value []byte) (bool, error) {
+	err := pebblekv.Scan(s.db, from, to, func(key, value []byte) (bool, error) {
 		events, err := entryAt(key, value)
 		if err != nil {
 			return false, err

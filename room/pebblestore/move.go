@@ -5,6 +5,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/sluice-project/sluice/pebblekv"
 	"github.com/sluice-project/sluice/room"
 )
 
@@ -139,7 +140,7 @@ func (m *move) apply() error {
 	if m.batch == nil {
 		return nil
 	}
-	if err := m.s.apply(m.batch); err != nil {
+	if err := pebblekv.Apply(m.s.db, m.batch); err != nil {
 		return m.s.broke(err)
 	}
 	m.h.moves++

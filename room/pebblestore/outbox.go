@@ -3,6 +3,7 @@ package pebblestore
 import (
 	"context"
 
+	"github.com/sluice-project/sluice/pebblekv"
 	"github.com/sluice-project/sluice/room"
 )
 
@@ -84,7 +85,7 @@ func (s *Store) Events(ctx context.Context, name string, revision uint64, after 
 	// The entry of the event after it began at most so many before.
 	from := keyFor(h.id, kindEvents, max(first, after-entryEvents, 0))
 	_, to := kindRange(h.id, kindEvents)
-	err = scan(s.db, from, to, func(key, value []byte) (bool, error) {
+	err = pebblekv.Scan(s.db, from, to, func(key, value []byte) (bool, error) {
 		found, err := entryAt(key, value)
 		for _, e := range found {
 			if e.Sequence > after && e.Sequence <= durable && len(events) < limit {
@@ -124,7 +125,7 @@ func (s *Store) Published(ctx context.Context, name string, revision uint64, upT
 	to := keyFor(h.id, kindEvents, min(upTo, h.counts.sequence)+1)
 	var rest []room.Event
 	removed := int64(0)
-	err = scan(s.db, from, to, func(key, value []byte) (bool, error) {
+	err = pebblekv.Scan(s.db, from, to, func(key, value []byte) (bool, error) {
 		events, err := entryAt(key, value)
 		for _, e := range events {
 			if e.Sequence <= upTo {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/sluice-project/sluice/pebblekv"
 	"github.com/sluice-project/sluice/room"
 )
 
@@ -64,7 +65,7 @@ func arriveMany(t *testing.T, s *Store, terms room.Terms, visitors int) {
 func keysOf(t *testing.T, s *Store, kind byte) (n int) {
 	t.Helper()
 	from, to := kindRange(s.hall("shop").id, kind)
-	if err := scan(s.db, from, to, func(_, _ []byte) (bool, error) { n++; return true, nil }); err != nil {
+	if err := pebblekv.Scan(s.db, from, to, func(_, _ []byte) (bool, error) { n++; return true, nil }); err != nil {
 		t.Fatal(err)
 	}
 	return n

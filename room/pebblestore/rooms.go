@@ -51,7 +51,7 @@ func (s *Store) PutRoom(ctx context.Context, name string, data []byte, revision 
 	if len(data) > room.MaxRecord {
 		return 0, fmt.Errorf("the record of a room has %d bytes, at most %d may be stored", len(data), room.MaxRecord)
 	}
-	if err := s.disk.check(s.clock.now(), len(data)); err != nil {
+	if err := s.disk.Check(moment(s.clock.now()), len(data)); err != nil {
 		return 0, err
 	}
 	s.admin.Lock()

@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/sluice-project/sluice/pebblekv"
 	"github.com/sluice-project/sluice/room"
 )
 
@@ -32,7 +33,7 @@ type Options struct {
 // Store is a room.Store on Pebble.
 type Store struct {
 	db    *pebble.DB
-	disk  *disk
+	disk  *pebblekv.Disk
 	clock clock
 
 	// admin is held by whoever changes the set of rooms, a room's record or the keys.
@@ -74,7 +75,7 @@ func Open(dir string, options Options) (*Store, error) {
 	}
 	s := &Store{
 		db:    db,
-		disk:  &disk{fs: options.FS, dir: dir, reserve: options.DiskReserve},
+		disk:  pebblekv.NewDisk(options.FS, dir, options.DiskReserve, room.ErrFull),
 		halls: map[string]*hall{}, leases: map[string]lease{},
 	}
 	if err := s.load(); err != nil {
@@ -92,7 +93,7 @@ func pebbleOptions(options Options) *pebble.Options {
 		MemTableSize:                8 << 20,
 		MemTableStopWritesThreshold: 4,
 		FormatMajorVersion:          pebble.FormatValueSeparation,
-		Logger:                      pebbleLogger{options.Logger},
+		Logger:                      pebblekv.Logger{Log: options.Logger},
 	}
 }
 
@@ -164,20 +165,9 @@ func (s *Store) hold(ctx context.Context) (done func(), err error) {
 	return s.running.Done, nil
 }
 
-// apply enters a batch into the log. It turns Pebble's panic on a failed log into
-// an error.
-func (s *Store) apply(batch *pebble.Batch) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("write the log: %v", p)
-		}
-	}()
-	return s.db.ApplyNoSyncWait(batch, pebble.Sync)
-}
-
 // write applies a batch and waits until it is durable.
 func (s *Store) write(batch *pebble.Batch) error {
-	if err := s.apply(batch); err != nil {
+	if err := pebblekv.Apply(s.db, batch); err != nil {
 		return s.broke(err)
 	}
 	if err := batch.SyncWait(); err != nil {

@@ -41,7 +41,7 @@ func (m *move) mayEnter() error {
 	case m.h.waiting >= t.MaxWaiting:
 		return room.ErrLineFull
 	}
-	return m.s.disk.check(m.now, entryBytes)
+	return m.s.disk.Check(moment(m.now), entryBytes)
 }
 
 // entryBytes is about what a newcomer adds to the disk until it is gone.

@@ -2,12 +2,13 @@ package redistest
 
 import (
 	"bufio"
-	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,6 +41,16 @@ type Options struct {
 	Config string
 	// Args are further arguments, such as "--maxmemory", "10mb".
 	Args []string
+	// User and Password are the one account that may do anything. Default none: whoever
+	// connects may.
+	User, Password string
+	// TLS makes the port speak TLS only, with a certificate that CAFile vouches for.
+	TLS bool
+	// Socket makes the server listen to a unix socket too: see SocketURL.
+	Socket bool
+
+	// cluster makes it a node of a cluster.
+	cluster bool
 }
 
 // How long a server may take to come up or to end, and how often a free port is
@@ -49,10 +60,19 @@ const (
 	maxStarts    = 10
 )
 
+// Ports are below those that systems give to outgoing connections, so that none takes
+// one while its server is down. Nodes of a cluster have their bus, clusterBus above,
+// there as well.
+const (
+	firstPort, ports = 20_000, 10_000
+	clusterPorts     = 2_500
+)
+
 // Server is a running Redis or Valkey.
 type Server struct {
 	t       testing.TB
 	folder  string
+	socket  string // its path; "" without one
 	port    int
 	options Options
 
@@ -71,17 +91,51 @@ func Start(t testing.TB, options Options) *Server {
 			t.Fatal(err)
 		}
 	}
+	if options.TLS {
+		s.certify()
+	}
+	if options.Socket {
+		s.socket = filepath.Join(shortFolder(t), "redis.sock")
+	}
+	among := ports
+	if options.cluster {
+		among = clusterPorts
+	}
 	var err error
 	for range maxStarts {
-		// Below the ports that systems give to outgoing connections, so that none takes
-		// it while the server is down.
-		s.port = 20_000 + rand.IntN(10_000)
-		if err = s.start(); err == nil {
+		s.port = firstPort + rand.IntN(among)
+		if err = s.isFree(); err == nil {
+			err = s.start()
+		}
+		if err == nil {
 			return s
 		}
 	}
 	t.Fatal(err)
 	return nil
+}
+
+// isFree tells whether nobody listens on the port: who does could be taken for the
+// server.
+func (s *Server) isFree() error {
+	var config net.ListenConfig
+	listener, err := config.Listen(s.t.Context(), "tcp", s.Addr())
+	if err != nil {
+		return err
+	}
+	return listener.Close()
+}
+
+// shortFolder is a folder whose path leaves room for a socket's name: of those, systems
+// take about a hundred bytes, and the name of a test may be as long.
+func shortFolder(t testing.TB) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "redis-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) }) // what stays is an empty socket
+	return folder
 }
 
 // find returns the path of a program of Redis or Valkey.
@@ -98,20 +152,12 @@ func find(t testing.TB, what string) string {
 
 // start runs the server and waits until it answers.
 func (s *Server) start() error {
-	persist := []string{"--appendonly", "no"}
-	if s.options.Persist != Nothing {
-		persist = []string{"--appendonly", "yes", "--appendfsync", string(s.options.Persist)}
-	}
-	args := append([]string{"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.folder, "--save", ""}, persist...)
-	if s.options.Config != "" {
-		args = append([]string{s.config()}, args...)
-	}
 	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = log.Close() }() // the process has its own copy
-	process := exec.CommandContext(context.Background(), find(s.t, "server"), append(args, s.options.Args...)...)
+	process := exec.CommandContext(context.Background(), find(s.t, "server"), s.args()...)
 	process.Stdout, process.Stderr = log, log
 	if err := process.Start(); err != nil {
 		return err
@@ -128,6 +174,36 @@ func (s *Server) start() error {
 		return fmt.Errorf("the server at port %d: %w; its log:\n%s", s.port, err, tail[max(0, len(tail)-4096):])
 	}
 	return nil
+}
+
+// args are what the server is started with.
+func (s *Server) args() []string {
+	args := []string{"--bind", "127.0.0.1", "--dir", s.folder, "--save", ""}
+	if s.options.Config != "" {
+		args = append([]string{s.config()}, args...)
+	}
+	port := strconv.Itoa(s.port)
+	if s.options.TLS {
+		args = append(args, "--port", "0", "--tls-port", port, "--tls-auth-clients", "no",
+			"--tls-ca-cert-file", s.CAFile(), "--tls-cert-file", s.certFile(), "--tls-key-file", s.keyFile())
+	} else {
+		args = append(args, "--port", port)
+	}
+	if s.options.Persist == Nothing {
+		args = append(args, "--appendonly", "no")
+	} else {
+		args = append(args, "--appendonly", "yes", "--appendfsync", string(s.options.Persist))
+	}
+	if s.options.User != "" {
+		args = append(args, "--user", s.options.User, "on", ">"+s.options.Password, "~*", "&*", "+@all", "--user", "default", "off")
+	}
+	if s.socket != "" {
+		args = append(args, "--unixsocket", s.socket)
+	}
+	if s.options.cluster {
+		args = append(args, "--cluster-enabled", "yes", "--cluster-node-timeout", strconv.FormatInt(nodeTimeout.Milliseconds(), 10))
+	}
+	return append(args, s.options.Args...)
 }
 
 func (s *Server) config() string { return filepath.Join(s.folder, "server.conf") }
@@ -153,9 +229,22 @@ func (s *Server) awaitReady() error {
 	}
 }
 
-// ping returns nil once the server answers anything but that it is loading.
+func (s *Server) dial() (net.Conn, error) {
+	dialer := &net.Dialer{Timeout: time.Second}
+	if !s.options.TLS {
+		return dialer.DialContext(context.Background(), "tcp", s.Addr())
+	}
+	config, err := s.clientTLS()
+	if err != nil {
+		return nil, err
+	}
+	return (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(context.Background(), "tcp", s.Addr())
+}
+
+// ping returns nil once the server answers, as Redis does, anything but that it is
+// loading.
 func (s *Server) ping() error {
-	connection, err := (&net.Dialer{Timeout: time.Second}).DialContext(context.Background(), "tcp", s.Addr())
+	connection, err := s.dial()
 	if err != nil {
 		return err
 	}
@@ -167,8 +256,12 @@ func (s *Server) ping() error {
 		return err
 	}
 	answer, err := bufio.NewReader(connection).ReadString('\n')
-	if err == nil && strings.HasPrefix(answer, "-LOADING") {
+	switch {
+	case err != nil:
+	case strings.HasPrefix(answer, "-LOADING"):
 		err = errors.New("it is loading")
+	case !strings.HasPrefix(answer, "+") && !strings.HasPrefix(answer, "-"):
+		err = fmt.Errorf("somebody else answers: %q", answer)
 	}
 	return err
 }
@@ -179,8 +272,31 @@ func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.It
 // HostPort returns both parts of Addr.
 func (s *Server) HostPort() (host, port string) { return "127.0.0.1", strconv.Itoa(s.port) }
 
-// URL is where clients find the server: redis://host:port.
-func (s *Server) URL() string { return "redis://" + s.Addr() }
+// URL is where clients find the server: redis://host:port, with the user and password
+// that it wants, and rediss: where it speaks TLS.
+func (s *Server) URL() string {
+	at := url.URL{Scheme: "redis", Host: s.Addr(), User: s.account()}
+	if s.options.TLS {
+		at.Scheme = "rediss"
+	}
+	return at.String()
+}
+
+// SocketURL is where clients find the server's unix socket: unix:///path.
+func (s *Server) SocketURL() string {
+	s.t.Helper()
+	if s.socket == "" {
+		s.t.Fatal("the server has no socket: start it with Options.Socket")
+	}
+	return (&url.URL{Scheme: "unix", Path: s.socket, User: s.account()}).String()
+}
+
+func (s *Server) account() *url.Userinfo {
+	if s.options.User == "" {
+		return nil
+	}
+	return url.UserPassword(s.options.User, s.options.Password)
+}
 
 // Kill ends the server as a crash does, with SIGKILL.
 func (s *Server) Kill() {
@@ -228,18 +344,4 @@ func (s *Server) signal(signal syscall.Signal) {
 	if err := s.process.Process.Signal(signal); err != nil {
 		s.t.Fatal(err)
 	}
-}
-
-// Cli returns what redis-cli prints, without the line's end. A command that fails,
-// or is answered with an error, fails the test.
-func (s *Server) Cli(args ...string) string {
-	s.t.Helper()
-	command := exec.CommandContext(context.Background(), find(s.t, "cli"), append([]string{"-e", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port)}, args...)...)
-	var stderr bytes.Buffer
-	command.Stderr = &stderr
-	output, err := command.Output()
-	if err != nil {
-		s.t.Fatalf("redis-cli %s: %v: %s%s", strings.Join(args, " "), err, output, stderr.Bytes())
-	}
-	return strings.TrimRight(string(output), "\n")
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-project/sluice/lifecycle"
 )
 
 // catalog is the rooms as this instance knows them. They are read again at every
@@ -84,7 +86,7 @@ func (c *catalog) of(ctx context.Context, name string) (*known, error) {
 	c.mu.RLock()
 	left := unknownPause - asked.Sub(c.loaded)
 	c.mu.RUnlock()
-	if !pause(ctx, nil, left) {
+	if !lifecycle.Sleep(ctx, nil, left) {
 		return nil, ctx.Err()
 	}
 	if err := c.refreshAfter(ctx, asked); err != nil {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"time"
+
+	"github.com/sluice-project/sluice/lifecycle"
 )
 
 const (
@@ -69,7 +71,7 @@ func (e *Engine) tend(ctx context.Context, k *known) error {
 				e.log.Error("expiration", "room", k.name, "error", err)
 			}
 		}
-		if !pause(ctx, k.wake, wait) {
+		if !lifecycle.Sleep(ctx, k.wake, wait) {
 			return ctx.Err()
 		}
 	}
@@ -162,7 +164,7 @@ func shortestWindow(s *Settings) time.Duration {
 func (e *Engine) regularly(ctx context.Context, what string, every time.Duration, f func() error) error {
 	failures := 0
 	wait := every
-	for pause(ctx, nil, wait) {
+	for lifecycle.Sleep(ctx, nil, wait) {
 		err := f()
 		switch {
 		case ctx.Err() != nil:
@@ -186,20 +188,4 @@ func (e *Engine) regularly(ctx context.Context, what string, every time.Duration
 func backoff(failures int) time.Duration {
 	most := min(backoffCap, backoffBase<<min(failures-1, 10))
 	return most/2 + rand.N(most/2)
-}
-
-// pause waits for d, or until wake; false when ctx has ended.
-func pause(ctx context.Context, wake <-chan struct{}, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-wake:
-	case <-timer.C:
-	}
-	return ctx.Err() == nil
 }

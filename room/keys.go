@@ -6,6 +6,8 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-project/sluice/lifecycle"
 )
 
 const (
@@ -54,7 +56,7 @@ func (h *keyHolder) ring(ctx context.Context) (*Keyring, error) {
 func (h *keyHolder) newer(ctx context.Context) (*Keyring, error) {
 	asked := time.Now()
 	if held := h.held.Load(); held != nil {
-		if left := keysPause - asked.Sub(held.read); left > 0 && !pause(ctx, nil, left) {
+		if left := keysPause - asked.Sub(held.read); left > 0 && !lifecycle.Sleep(ctx, nil, left) {
 			return nil, ctx.Err()
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"time"
+
+	"github.com/sluice-project/sluice/lifecycle"
 )
 
 const (
@@ -39,7 +41,7 @@ type outbox struct {
 // once.
 func (e *Engine) publish(ctx context.Context) error {
 	outboxes := map[*known]*outbox{}
-	for pause(ctx, nil, publishInterval) {
+	for lifecycle.Sleep(ctx, nil, publishInterval) {
 		if !e.lease.held() {
 			clear(outboxes)
 			continue
@@ -176,7 +178,7 @@ func (e *Engine) handOverUntilTaken(ctx context.Context, notices []Notice) bool 
 		again := min(publishBackoffCap, backoff(failures)<<min(max(0, failures-5), 4))
 		e.metrics.publishFailures.Inc()
 		e.log.Error("publish events", "error", err, "attempt", failures, "again_in", again)
-		if !pause(ctx, nil, again) || !e.lease.held() {
+		if !lifecycle.Sleep(ctx, nil, again) || !e.lease.held() {
 			return false
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-project/sluice/lifecycle"
 )
 
 // PutRoom makes a room, or changes its settings; created says which. What it set
@@ -91,7 +93,7 @@ func (e *Engine) mayBecome(ctx context.Context, r *Room, s *Settings) error {
 // given a copy, or nil if there is no such room.
 func (e *Engine) change(ctx context.Context, name string, f func(*Room) (*Room, error)) (*Room, error) {
 	for attempt := range maxTurns {
-		if attempt > 0 && !pause(ctx, nil, rand.N(20*time.Millisecond)) {
+		if attempt > 0 && !lifecycle.Sleep(ctx, nil, rand.N(20*time.Millisecond)) {
 			return nil, ctx.Err()
 		}
 		if err := e.catalog.refresh(ctx); err != nil {

@@ -2,6 +2,7 @@ package room_test
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -149,9 +150,15 @@ var scenes = map[string]func(*stage, string){
 		view, _, err := s.rig.PutRoom(ctx, "shop", s.settings(settings))
 		s.view(view, err)
 	},
-	"show":   func(s *stage, _ string) { s.view(s.rig.Room(ctx, "shop")) },
-	"pause":  func(s *stage, _ string) { s.view(s.rig.Pause(ctx, "shop")) },
-	"resume": func(s *stage, _ string) { s.view(s.rig.Resume(ctx, "shop")) },
+	"show":  func(s *stage, _ string) { s.view(s.rig.Room(ctx, "shop")) },
+	"pause": func(s *stage, _ string) { s.view(s.rig.Pause(ctx, "shop")) },
+	// Those who are let in then are called in the background.
+	"resume": func(s *stage, _ string) {
+		_, err := s.rig.Resume(ctx, "shop")
+		synctest.Wait()
+		now, failed := s.rig.Room(ctx, "shop")
+		s.view(now, errors.Join(err, failed))
+	},
 	// Names of visitors who enter, ask once, keep asking, fall silent or leave.
 	"enter": func(s *stage, names string) {
 		for name := range strings.FieldsSeq(names) {

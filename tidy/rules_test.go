@@ -17,22 +17,24 @@ type rule struct {
 // packages names every package of the module, by its folder.
 var packages = map[string]rule{
 	"cmd/sluice": {imports: []string{
-		"bulk", "bulk/api", "bulk/api/wire", "bulk/client", "bulk/pebblestore", "bulk/upload", "bulk/webhook", "config", "examples", "lifecycle", "ops", "room", "room/api", "room/client", "room/gate", "room/pebblestore", "room/redisstore", "room/watch", "topic", "topic/api", "topic/kafka", "topic/natsstore",
+		"bulk", "bulk/api", "bulk/api/wire", "bulk/client", "bulk/pebblestore", "bulk/redisstore", "bulk/upload", "bulk/webhook", "config", "examples", "lifecycle", "ops", "room", "room/api", "room/client", "room/gate", "room/pebblestore", "room/redisstore", "room/watch", "topic", "topic/api", "topic/kafka", "topic/move", "topic/natsstore",
 	}},
 	"config": {imports: []string{"bulk", "bulk/webhook", "room", "topic", "spelling"}},
 	"ops":    {imports: []string{"lifecycle"}},
 
 	"bulk": {
 		imports: []string{"lifecycle"},
-		refuses: []string{"net/http", "os", pebble, "github.com/spf13"},
+		refuses: []string{"net/http", "os", pebble, "github.com/spf13", otelSDK, otelExporters},
 	},
-	"bulk/api":         {imports: []string{"bulk", "bulk/api/wire", "bulk/upload"}, refuses: []string{pebble}},
+	"bulk/api":         {imports: []string{"bulk", "bulk/api/wire", "bulk/upload", "tracing"}, refuses: []string{pebble}},
 	"bulk/api/wire":    {refuses: []string{pebble, "net"}},
 	"bulk/pebblestore": {imports: []string{"bulk", "pebblekv"}, refuses: []string{"net"}},
-	"bulk/client":      {imports: []string{"bulk/api/wire", "retry"}, refuses: []string{pebble, "github.com/danielgtaylor"}},
+	"bulk/redisstore":  {imports: []string{"bulk", "rediskv", "retry"}, refuses: []string{pebble}},
+	"bulk/client":      {imports: []string{"bulk", "bulk/api/wire", "retry"}, refuses: []string{pebble, "github.com/danielgtaylor"}},
+	"bulk/bulktest":    {imports: []string{"bulk", "bulk/pebblestore"}, testOnly: true},
 	"bulk/storetest":   {imports: []string{"bulk"}, testOnly: true, virtualTime: true},
 	"bulk/upload":      {refuses: []string{pebble, "net"}},
-	"bulk/webhook":     {imports: []string{"bulk"}, refuses: []string{pebble}},
+	"bulk/webhook":     {imports: []string{"bulk", "tracing"}, refuses: []string{pebble}},
 
 	"topic": {
 		imports: []string{"lifecycle", "spelling"},
@@ -41,8 +43,9 @@ var packages = map[string]rule{
 
 	"topic/kafka": {imports: []string{"lifecycle", "topic"}, refuses: []string{nats}},
 
-	"topic/natsstore": {imports: []string{"lifecycle", "topic"}, refuses: []string{"net"}},
+	"topic/natsstore": {imports: []string{"lifecycle", "topic"}},
 	"topic/api":       {imports: []string{"topic"}, refuses: []string{nats}},
+	"topic/move":      {imports: []string{"topic"}, refuses: []string{nats}},
 	"topic/storetest": {imports: []string{"topic"}, testOnly: true},
 	"room/client":     {imports: []string{"room", "retry"}, refuses: []string{pebble, redis}},
 	"room/proxied":    {refuses: []string{pebble, redis}},
@@ -57,14 +60,17 @@ var packages = map[string]rule{
 		imports: []string{"lifecycle", "spelling"},
 		refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"},
 	},
-	"room/redisstore":   {imports: []string{"room"}, refuses: []string{pebble}},
+	"room/redisstore":   {imports: []string{"rediskv", "room"}, refuses: []string{pebble}},
 	"room/storetest":    {imports: []string{"room"}, testOnly: true, virtualTime: true},
 	"lifecycle":         {refuses: []string{"github.com", "net"}},
 	"pebblekv":          {refuses: []string{"net"}},
+	"rediskv":           {refuses: []string{pebble}},
 	"retry":             {refuses: []string{"github.com", "net", "os"}},
+	"tracing":           {refuses: []string{otelSDK, otelExporters}},
 	"spelling":          {refuses: []string{"github.com", "net", "os"}},
 	"examples":          {},
 	"examples/embedded": {imports: []string{"bulk", "bulk/pebblestore"}},
+	"examples/typed":    {imports: []string{"bulk", "bulk/pebblestore"}},
 
 	"examples/room-middleware": {imports: []string{"room", "room/gate", "room/pebblestore", "room/watch"}},
 	"examples/room-pass":       {},
@@ -75,15 +81,21 @@ var packages = map[string]rule{
 	"examples/kill":                {imports: []string{"topic", "topic/kafka", "topic/natsstore"}, testOnly: true},
 
 	// Modules of their own.
-	"bench":             {imports: []string{"bulk", "bulk/pebblestore", "room", "room/redisstore"}},
+	"bench":             {imports: []string{"bulk", "bulk/pebblestore", "bulk/redisstore", "room", "room/redisstore"}},
 	"bench/cmd/compare": {imports: []string{"bench"}},
 	"e2e/clients":       {testOnly: true},
 	"e2e/browser":       {testOnly: true},
 
+	"rapidtest": {testOnly: true},
 	"redistest": {testOnly: true},
 
-	"sim":  {testOnly: true, virtualTime: true},
-	"e2e":  {testOnly: true},
+	"sim": {testOnly: true, virtualTime: true},
+	"e2e": {testOnly: true},
+
+	"e2e/cluster":         {testOnly: true},
+	"e2e/cluster/history": {testOnly: true},
+	"e2e/cluster/netlab":  {testOnly: true},
+
 	"tidy": {testOnly: true},
 }
 
@@ -91,10 +103,13 @@ const (
 	pebble = "github.com/cockroachdb/pebble"
 	nats   = "github.com/nats-io"
 	redis  = "github.com/redis"
+
+	otelSDK       = "go.opentelemetry.io/otel/sdk"
+	otelExporters = "go.opentelemetry.io/otel/exporters"
 )
 
 // notInTheBinary are packages that only tests need.
-var notInTheBinary = []string{"testing", "net/http/httptest", "pgregory.net/rapid", "go.uber.org/goleak"}
+var notInTheBinary = []string{"testing", "net/http/httptest", "pgregory.net/rapid", "go.uber.org/goleak", "github.com/anishathalye/porcupine"}
 
 // notInTheModule are modules that only bench/, e2e/clients/ and e2e/browser/ need, so that they
 // never reach users: go.mod at the root must not name them.

@@ -46,7 +46,7 @@ func readEntries(r rueidis.RedisResult) (status int64, entries []rueidis.XRangeE
 		return 0, nil, err
 	}
 	if len(parts) < 2 {
-		return 0, nil, fmt.Errorf("redis: the script %s answers %d parts", eventsScript.name, len(parts))
+		return 0, nil, fmt.Errorf("redis: the script %s answers %d parts", eventsScript.Name, len(parts))
 	}
 	if status, err = parts[0].AsInt64(); err == nil && len(parts) > 2 {
 		entries, err = parts[2].AsXRange()

@@ -12,7 +12,7 @@ import (
 // Keys is room.Store's.
 func (s *Store) Keys(ctx context.Context) ([]room.SigningKey, error) {
 	texts, err := call(ctx, s, func(ctx context.Context) ([]string, error) {
-		return s.client.Do(ctx, s.client.B().Lrange().Key(s.indexKey("keys")).Start(0).Stop(-1).Build()).AsStrSlice()
+		return s.db.Do(ctx, s.db.B().Lrange().Key(s.indexKey("keys")).Start(0).Stop(-1).Build()).AsStrSlice()
 	})
 	if err != nil {
 		return nil, err

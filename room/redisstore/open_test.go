@@ -113,3 +113,17 @@ func TestTheEndOfTheCallersContextIsTheCallers(t *testing.T) {
 		t.Errorf("error is %v, want only that the context was canceled", err)
 	}
 }
+
+func TestTLSWithAnAccount(t *testing.T) {
+	server := redistest.Start(t, redistest.Options{TLS: true, User: "shops", Password: "a/b@c"})
+	if _, err := redisstore.Open(t.Context(), redisstore.Options{URL: server.URL(), Logger: quiet}); err == nil {
+		t.Fatal("it opened a server whose certificate nobody vouches for")
+	}
+	store := open(t, redisstore.Options{URL: server.URL() + "?skip_verify=true"})
+	if _, err := store.PutRoom(t.Context(), "shop", []byte("{}"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if got := server.Cli("EXISTS", "sluice:{shop}"); got != "1" {
+		t.Errorf("EXISTS says %s", got)
+	}
+}

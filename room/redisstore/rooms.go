@@ -37,7 +37,7 @@ func parseEntry(text string) (*entry, error) {
 // Rooms is room.Store's.
 func (s *Store) Rooms(ctx context.Context) ([]room.Record, error) {
 	entries, err := call(ctx, s, func(ctx context.Context) (map[string]string, error) {
-		return s.client.Do(ctx, s.client.B().Hgetall().Key(s.indexKey("records")).Build()).AsStrMap()
+		return s.db.Do(ctx, s.db.B().Hgetall().Key(s.indexKey("records")).Build()).AsStrMap()
 	})
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (s *Store) Rooms(ctx context.Context) ([]room.Record, error) {
 // entry returns a room's record, nil if there is none.
 func (s *Store) entry(ctx context.Context, name string) (*entry, error) {
 	text, err := call(ctx, s, func(ctx context.Context) (string, error) {
-		text, err := s.client.Do(ctx, s.client.B().Hget().Key(s.indexKey("records")).Field(name).Build()).ToString()
+		text, err := s.db.Do(ctx, s.db.B().Hget().Key(s.indexKey("records")).Field(name).Build()).ToString()
 		if rueidis.IsRedisNil(err) {
 			return "", nil
 		}
@@ -87,7 +87,7 @@ func (s *Store) PutRoom(ctx context.Context, name string, record []byte, revisio
 	case len(answer) == 1 && answer[0] == 2:
 		return 0, room.ErrTooManyRooms
 	case len(answer) != 3:
-		return 0, fmt.Errorf("redis: the script %s answers %d", recordPutScript.name, answer)
+		return 0, fmt.Errorf("redis: the script %s answers %d", recordPutScript.Name, answer)
 	}
 	put := &entry{revision: number(answer[1]), birth: number(answer[2])}
 	if err := s.putHash(ctx, name, put); err != nil {
@@ -115,7 +115,7 @@ func (s *Store) RemoveRoom(ctx context.Context, name string) error {
 // sweep removes what rooms held that were removed.
 func (s *Store) sweep(ctx context.Context) error {
 	pending, err := call(ctx, s, func(ctx context.Context) ([]string, error) {
-		return s.client.Do(ctx, s.client.B().Smembers().Key(s.indexKey("removing")).Build()).AsStrSlice()
+		return s.db.Do(ctx, s.db.B().Smembers().Key(s.indexKey("removing")).Build()).AsStrSlice()
 	})
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func (s *Store) sweepRoom(ctx context.Context, item string) error {
 		}
 	}
 	_, err := call(ctx, s, func(ctx context.Context) (int64, error) {
-		return s.client.Do(ctx, s.client.B().Srem().Key(s.indexKey("removing")).Member(item).Build()).AsInt64()
+		return s.db.Do(ctx, s.db.B().Srem().Key(s.indexKey("removing")).Member(item).Build()).AsInt64()
 	})
 	return err
 }

@@ -6,66 +6,40 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/redis/rueidis"
 
+	"github.com/sluice-project/sluice/rediskv"
 	"github.com/sluice-project/sluice/room"
 )
 
 //go:embed lua/*.lua
 var sources embed.FS
 
-// script is a Lua script, sent by its digest.
-type script struct {
-	name string
-	lua  *rueidis.Lua
+// newScript puts a script together from files of lua/.
+func newScript(flags string, files ...string) rediskv.Script {
+	return rediskv.NewScript(sources, flags, files...)
 }
 
-// newScript puts a script together from files of lua/, in that order. Flags are those
-// of Redis: with allow-oom it runs when the memory is full, for people who are in
-// the room already are served in any case.
-func newScript(flags string, files ...string) script {
-	parts := []string{strings.TrimSpace("#!lua " + flags)}
-	for _, file := range files {
-		source, err := sources.ReadFile("lua/" + file + ".lua")
-		if err != nil {
-			panic(err) // the files are in the binary
-		}
-		parts = append(parts, string(source))
-	}
-	text := strings.Join(parts, "\n")
-	name := files[len(files)-1]
-	if flags == readOnly {
-		return script{name, rueidis.NewLuaScriptReadOnly(text)}
-	}
-	return script{name, rueidis.NewLuaScript(text)}
-}
-
-// The flags of scripts.
-const (
-	readOnly = "flags=no-writes"
-	evenFull = "flags=allow-oom"
-)
-
+// People who are in the room already are served even when the memory is full.
 var (
 	enterScript   = newScript("", "base", "place", "claim", "room", "call", "enter")
-	askScript     = newScript(evenFull, "base", "place", "claim", "ask")
-	renewScript   = newScript(evenFull, "base", "place", "renew")
-	leaveScript   = newScript(evenFull, "base", "place", "room", "call", "leave")
-	clearScript   = newScript(evenFull, "base", "place", "room", "call", "clear")
-	expireScript  = newScript(evenFull, "base", "place", "room", "call", "expire")
-	findScript    = newScript(readOnly, "base", "find")
-	statusScript  = newScript(readOnly, "base", "status")
-	eventsScript  = newScript(readOnly, "base", "events")
-	publishScript = newScript(evenFull, "base", "published")
+	askScript     = newScript(rediskv.EvenFull, "base", "place", "claim", "ask")
+	renewScript   = newScript(rediskv.EvenFull, "base", "place", "renew")
+	leaveScript   = newScript(rediskv.EvenFull, "base", "place", "room", "call", "leave")
+	clearScript   = newScript(rediskv.EvenFull, "base", "place", "room", "call", "clear")
+	expireScript  = newScript(rediskv.EvenFull, "base", "place", "room", "call", "expire")
+	findScript    = newScript(rediskv.ReadOnly, "base", "find")
+	statusScript  = newScript(rediskv.ReadOnly, "base", "status")
+	eventsScript  = newScript(rediskv.ReadOnly, "base", "events")
+	publishScript = newScript(rediskv.EvenFull, "base", "published")
 
-	recordPutScript    = newScript(evenFull, "record_put")
-	recordRemoveScript = newScript(evenFull, "record_remove")
-	roomPutScript      = newScript(evenFull, "room_put")
-	roomRemoveScript   = newScript(evenFull, "room_remove")
-	keysPutScript      = newScript(evenFull, "keys_put")
-	leaseScript        = newScript(evenFull, "lease")
+	recordPutScript    = newScript(rediskv.EvenFull, "record_put")
+	recordRemoveScript = newScript(rediskv.EvenFull, "record_remove")
+	roomPutScript      = newScript(rediskv.EvenFull, "room_put")
+	roomRemoveScript   = newScript(rediskv.EvenFull, "room_remove")
+	keysPutScript      = newScript(rediskv.EvenFull, "keys_put")
+	leaseScript        = newScript(rediskv.EvenFull, "lease")
 )
 
 // What a script about a room answers first, as in lua/base.lua.
@@ -85,8 +59,8 @@ var statusErrors = map[int64]error{
 }
 
 // exec runs a script about no room.
-func exec[T any](ctx context.Context, s *Store, sc script, keys, args []string, read func(rueidis.RedisResult) (T, error)) (T, error) {
-	return call(ctx, s, func(ctx context.Context) (T, error) { return read(sc.lua.Exec(ctx, s.client, keys, args)) })
+func exec[T any](ctx context.Context, s *Store, sc rediskv.Script, keys, args []string, read func(rueidis.RedisResult) (T, error)) (T, error) {
+	return rediskv.Exec(ctx, s.db, sc, keys, args, read)
 }
 
 func asInt(r rueidis.RedisResult) (int64, error) { return r.AsInt64() }
@@ -94,12 +68,12 @@ func asInt(r rueidis.RedisResult) (int64, error) { return r.AsInt64() }
 // move runs a script about a room that answers with integers: at least so many after
 // the status and the time, unless the status is an error. The answer is without the
 // status. Revision "" is any.
-func (s *Store) move(ctx context.Context, sc script, name, revision string, least int, args ...string) ([]int64, error) {
+func (s *Store) move(ctx context.Context, sc rediskv.Script, name, revision string, least int, args ...string) ([]int64, error) {
 	args = append([]string{s.clock(), revision}, args...)
 	answer, err := s.healing(ctx, name, revision, func() ([]int64, int64, error) {
 		answer, err := exec(ctx, s, sc, []string{s.roomKey(name)}, args, rueidis.RedisResult.AsIntSlice)
 		if err == nil && len(answer) < 2 {
-			err = fmt.Errorf("redis: the script %s answers %d numbers", sc.name, len(answer))
+			err = fmt.Errorf("redis: the script %s answers %d numbers", sc.Name, len(answer))
 		}
 		if err != nil {
 			return nil, statusOK, err
@@ -111,7 +85,7 @@ func (s *Store) move(ctx context.Context, sc script, name, revision string, leas
 	}
 	status := answer[0]
 	if (status == statusOK || status == statusNotRenewable) && len(answer) < least+2 {
-		return nil, fmt.Errorf("redis: the script %s answers %d numbers", sc.name, len(answer))
+		return nil, fmt.Errorf("redis: the script %s answers %d numbers", sc.Name, len(answer))
 	}
 	return answer[1:], statusErrors[status]
 }

@@ -6,33 +6,21 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/redis/rueidis"
-
+	"github.com/sluice-project/sluice/rediskv"
 	"github.com/sluice-project/sluice/room"
 )
 
 // DefaultPrefix begins the names of all keys.
 const DefaultPrefix = "sluice:"
 
-// Bounds of calls.
-const (
-	// CallTimeout is how long one exchange with Redis may take, connecting included.
-	CallTimeout = 2 * time.Second
-	// sweepTimeout is how long Open goes on with removals that did not end.
-	sweepTimeout = 10 * time.Second
-	// topologyInterval is how often sentinels and clusters are asked who is the master.
-	topologyInterval = 5 * time.Second
-)
+// sweepTimeout is how long Open goes on with removals that did not end.
+const sweepTimeout = 10 * time.Second
 
 // Options say where Redis is, and how it is used.
 type Options struct {
-	// URL is redis://[user:password@]host[:6379][/database], rediss:// for TLS, or
-	// unix:///path. More nodes of a cluster are ?addr=host:port, again and again. With
-	// ?master_set=name the addresses are those of sentinels. Required.
+	// URL is as rediskv.ParseURL describes it. Required.
 	URL string
 	// Prefix begins the names of all keys. Default DefaultPrefix. It must not hold "{".
 	Prefix string
@@ -44,13 +32,10 @@ type Options struct {
 
 // Store is a room.Store on Redis or Valkey.
 type Store struct {
-	client rueidis.Client
+	db     *rediskv.DB
 	prefix string
 	logger *slog.Logger
 	offset func() time.Duration
-
-	closed  atomic.Bool
-	closing sync.Once
 }
 
 var _ room.Store = (*Store)(nil)
@@ -61,15 +46,14 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	if strings.Contains(options.Prefix, "{") {
 		return nil, fmt.Errorf("the prefix %q holds \"{\": Redis Cluster would take it for a hash tag", options.Prefix)
 	}
-	clientOptions, err := parseURL(options.URL)
+	db, err := rediskv.Open(ctx, rediskv.Options{
+		URL: options.URL, Logger: options.Logger,
+		Errors: rediskv.Errors{Unavailable: room.ErrUnavailable, Full: room.ErrFull, Closed: room.ErrClosed},
+	})
 	if err != nil {
 		return nil, err
 	}
-	client, err := rueidis.NewClient(clientOptions)
-	if err != nil {
-		return nil, wrap(ctx, err)
-	}
-	s := &Store{client: client, prefix: options.Prefix, logger: options.Logger, offset: options.ClockOffset}
+	s := &Store{db: db, prefix: options.Prefix, logger: options.Logger, offset: options.ClockOffset}
 	if s.prefix == "" {
 		s.prefix = DefaultPrefix
 	}
@@ -79,27 +63,20 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	if s.offset == nil {
 		s.offset = func() time.Duration { return 0 }
 	}
-	if err := s.check(ctx); err != nil {
-		client.Close()
-		return nil, err
-	}
 	s.finishRemovals(ctx)
 	return s, nil
 }
 
 // Close is room.Store's. What was answered is as durable as the server makes it.
 func (s *Store) Close() error {
-	s.closing.Do(func() {
-		s.closed.Store(true)
-		s.client.Close()
-	})
+	s.db.Close()
 	return nil
 }
 
 // Now is room.Store's.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	parts, err := call(ctx, s, func(ctx context.Context) ([]int64, error) {
-		return s.client.Do(ctx, s.client.B().Time().Build()).AsIntSlice()
+		return s.db.Do(ctx, s.db.B().Time().Build()).AsIntSlice()
 	})
 	if err != nil {
 		return time.Time{}, err
@@ -110,25 +87,9 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return time.UnixMilli(parts[0]*1000 + parts[1]/1000).Add(s.offset().Truncate(time.Millisecond)), nil
 }
 
-// call makes one exchange with Redis, in bounded time, and says what its failure is.
+// call makes one exchange with Redis.
 func call[T any](ctx context.Context, s *Store, exchange func(ctx context.Context) (T, error)) (T, error) {
-	var none T
-	if s.closed.Load() {
-		return none, room.ErrClosed
-	}
-	if err := ctx.Err(); err != nil {
-		return none, err
-	}
-	bounded, cancel := context.WithTimeout(ctx, CallTimeout)
-	defer cancel()
-	result, err := exchange(bounded)
-	if err != nil {
-		if s.closed.Load() {
-			return none, room.ErrClosed
-		}
-		return none, wrap(ctx, err)
-	}
-	return result, nil
+	return rediskv.Call(ctx, s.db, exchange)
 }
 
 // clock is the argument that moves the server's clock.
@@ -157,4 +118,14 @@ func timeOf(ms int64) time.Time {
 		return time.Time{}
 	}
 	return time.UnixMilli(ms)
+}
+
+// finishRemovals goes on with rooms whose removal was cut short. What it does not come
+// to takes memory only, and is gone on with by the next RemoveRoom or Open.
+func (s *Store) finishRemovals(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
+	defer cancel()
+	if err := s.sweep(ctx); err != nil {
+		s.logger.Warn("what removed rooms held could not be removed yet", slog.Any("error", err))
+	}
 }

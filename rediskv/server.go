@@ -1,4 +1,4 @@
-package redisstore
+package rediskv
 
 import (
 	"context"
@@ -9,14 +9,22 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/rueidis"
 )
 
+// topologyInterval is how often sentinels and clusters are asked who is the master.
+const topologyInterval = 5 * time.Second
+
 // parameters are what a URL may set beside the address.
 var parameters = []string{"addr", "db", "master_set", "client_name", "protocol", "skip_verify"}
 
-func parseURL(text string) (rueidis.ClientOption, error) {
+// ParseURL reads redis://[user:password@]host[:6379][/database], rediss:// for TLS, or
+// unix:///path. More nodes of a cluster are ?addr=host:port, again and again. With
+// ?master_set=name the addresses are those of sentinels. What it says of a URL that is
+// wrong never tells the password.
+func ParseURL(text string) (rueidis.ClientOption, error) {
 	parsed, err := url.Parse(text)
 	if err != nil {
 		// What url.Parse says holds the text, and with it the password.
@@ -50,36 +58,34 @@ func parseURL(text string) (rueidis.ClientOption, error) {
 	return options, nil
 }
 
-// check refuses servers that could not keep rooms, and warns of those that may lose
-// them.
-func (s *Store) check(ctx context.Context) error {
-	nodes := s.client.Nodes()
-	for address, node := range nodes {
-		info, err := call(ctx, s, func(ctx context.Context) (string, error) {
+// check refuses servers that could not keep state, and warns of those that may lose it.
+func (db *DB) check(ctx context.Context) error {
+	for address, node := range db.Nodes() {
+		info, err := Call(ctx, db, func(ctx context.Context) (string, error) {
 			return node.Do(ctx, node.B().Info().Section("server", "memory", "persistence", "replication").Build()).ToString()
 		})
 		if err != nil {
 			return fmt.Errorf("redis at %s: %w", address, err)
 		}
-		if err := s.checkNode(address, parseInfo(info)); err != nil {
+		if err := db.checkNode(address, parseInfo(info)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Store) checkNode(address string, info map[string]string) error {
+func (db *DB) checkNode(address string, info map[string]string) error {
 	version := info["redis_version"]
 	major, _, _ := strings.Cut(version, ".")
 	if n, err := strconv.Atoi(major); err != nil || n < 7 {
 		return fmt.Errorf("redis at %s has version %q: Redis 7, or Valkey, is needed", address, version)
 	}
 	if policy := info["maxmemory_policy"]; policy != "noeviction" {
-		return fmt.Errorf("redis at %s has maxmemory-policy %q: it would evict people from the line: "+
+		return fmt.Errorf("redis at %s has maxmemory-policy %q: it would evict what waits in line: "+
 			"set it to noeviction (CONFIG SET maxmemory-policy noeviction, and in its configuration file)", address, policy)
 	}
 	if info["role"] == "master" && info["aof_enabled"] != "1" {
-		s.logger.Warn("this Redis has no append-only file: when it ends, all places since its last snapshot are lost; set appendonly yes",
+		db.logger.Warn("this Redis has no append-only file: when it ends, all that changed since its last snapshot is lost; set appendonly yes",
 			slog.String("address", address))
 	}
 	return nil
@@ -94,14 +100,4 @@ func parseInfo(text string) map[string]string {
 		}
 	}
 	return info
-}
-
-// finishRemovals goes on with rooms whose removal was cut short. What it does not come
-// to takes memory only, and is gone on with by the next RemoveRoom or Open.
-func (s *Store) finishRemovals(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
-	defer cancel()
-	if err := s.sweep(ctx); err != nil {
-		s.logger.Warn("what removed rooms held could not be removed yet", slog.Any("error", err))
-	}
 }

@@ -1,4 +1,4 @@
-package redisstore
+package rediskv
 
 import (
 	"log/slog"
@@ -34,7 +34,7 @@ func TestWhichServersAreRefused(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			var log strings.Builder
-			s := &Store{logger: slog.New(slog.NewTextHandler(&log, nil))}
+			s := &DB{logger: slog.New(slog.NewTextHandler(&log, nil))}
 			err := s.checkNode("host:1", fit(test.change))
 			if test.says == "" && err != nil || test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)) {
 				t.Errorf("error is %v, want %q", err, test.says)
@@ -47,7 +47,7 @@ func TestWhichServersAreRefused(t *testing.T) {
 }
 
 func TestURLs(t *testing.T) {
-	options, err := parseURL("rediss://me:a%2Fb%40c@one:6380/2?addr=two:6381&master_set=shops")
+	options, err := ParseURL("rediss://me:a%2Fb%40c@one:6380/2?addr=two:6381&master_set=shops")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,25 +68,13 @@ func FuzzURLErrorsKeepThePassword(f *testing.F) {
 		f.Add(secret, "host:6379/x")
 	}
 	f.Fuzz(func(t *testing.T, secret, rest string) {
-		_, err := parseURL("redis://:" + secret + "@" + rest)
+		_, err := ParseURL("redis://:" + secret + "@" + rest)
 		// Short pieces may be words of the message, and what the rest holds too may be said.
 		if err == nil || len(secret) < 9 || strings.Contains(rest, secret) || strings.Contains(url.QueryEscape(rest), secret) {
 			return
 		}
 		if strings.Contains(err.Error(), secret) {
 			t.Errorf("%q of the password is in %q", secret, err)
-		}
-	})
-}
-
-func FuzzEntry(f *testing.F) {
-	f.Add("12 3 {}")
-	f.Add("12 3")
-	f.Add("")
-	f.Fuzz(func(t *testing.T, text string) {
-		e, err := parseEntry(text)
-		if err == nil && e.revision+" "+e.birth+" "+e.data != text {
-			t.Errorf("%q is read as %+v", text, e)
 		}
 	})
 }

@@ -108,10 +108,15 @@ type Spec struct {
 	// Events names what is published of the action beside its status: JobEvents.
 	// ActionEvents may be named and makes no difference. It needs a Publisher.
 	Events []string `json:"events,omitempty"`
+	// Trace is where the action's spans belong. The engine sets it when it creates
+	// the action; it is no part of what is asked for.
+	Trace TraceContext `json:"trace,omitzero"`
 }
 
-// Equal tells whether two specs ask for the same.
+// Equal tells whether two specs ask for the same. Where they are traced makes no
+// difference.
 func (s Spec) Equal(other Spec) bool {
+	s.Trace, other.Trace = TraceContext{}, TraceContext{}
 	if !s.RunAt.Equal(other.RunAt) {
 		return false
 	}

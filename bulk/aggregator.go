@@ -3,6 +3,8 @@ package bulk
 import (
 	"context"
 	"time"
+
+	"github.com/sluice-project/sluice/lifecycle"
 )
 
 const (
@@ -18,14 +20,13 @@ const (
 // batches reduced, so each outcome is reduced exactly once, whoever does it and
 // whatever crashes.
 func (e *Engine) aggregator(ctx context.Context) error {
+	var trouble trouble
 	for {
 		err := e.aggregateOnce(ctx)
 		if err != nil && !retriable(err) {
 			return err
-		} else if err != nil {
-			e.log.Error("aggregate", "error", err)
 		}
-		if !sleep(ctx, nil, reduceInterval/10) || !sleep(ctx, e.aggregate, reduceInterval) {
+		if !lifecycle.Sleep(ctx, nil, max(reduceInterval/10, trouble.after(e.log, "aggregate", err))) || !lifecycle.Sleep(ctx, e.aggregate, reduceInterval) {
 			return ctx.Err()
 		}
 	}
@@ -48,9 +49,10 @@ func (e *Engine) aggregateOnce(ctx context.Context) error {
 // reduce reduces what outcomes an action has, and completes it if all its jobs
 // are done.
 func (e *Engine) reduce(ctx context.Context, a Action) error {
+	began := time.Now()
 	aggregates, err := ParseAggregates(a.Aggregate, e.custom)
 	if err != nil {
-		_, err = e.store.Move(ctx, a.ID, Move{Kind: Fail, Error: err.Error()})
+		_, err = e.apply(ctx, a.ID, Move{Kind: Fail, Error: err.Error()})
 		return err
 	}
 	for a.Reduced < a.Batches {
@@ -70,7 +72,11 @@ func (e *Engine) reduce(ctx context.Context, a Action) error {
 	if a.Status != Aggregating || a.Reduced < a.Batches {
 		return nil
 	}
-	return e.complete(ctx, a, aggregates)
+	done, err := e.complete(ctx, a, aggregates)
+	if err == nil {
+		e.spans.aggregated(&done, began)
+	}
+	return err
 }
 
 // reduceBatch adds outcomes to the partial state; where that is impossible, it
@@ -88,7 +94,7 @@ func reduceBatch(aggregates *Aggregates, partial []byte, outcomes []Outcome) (re
 	return reduced, ""
 }
 
-func (e *Engine) complete(ctx context.Context, a Action, aggregates *Aggregates) error {
+func (e *Engine) complete(ctx context.Context, a Action, aggregates *Aggregates) (Action, error) {
 	move := Move{Kind: Complete}
 	if a.Error != "" {
 		move = Move{Kind: Fail, Error: a.Error}
@@ -99,12 +105,12 @@ func (e *Engine) complete(ctx context.Context, a Action, aggregates *Aggregates)
 		}
 		move.Result = result
 	}
-	done, err := e.store.Move(ctx, a.ID, move)
+	done, err := e.apply(ctx, a.ID, move)
 	e.outbox.wake()
 	if err == nil {
 		e.log.Debug("action finished", "action", a.ID, "tenant", a.Tenant, "status", done.Status,
 			"succeeded", done.Succeeded, "failed", done.Failed)
 		e.metrics.finished(done)
 	}
-	return err
+	return done, err
 }

@@ -5,27 +5,135 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"time"
 )
 
+// Attempt is how one attempt of a job ended.
+type Attempt struct {
+	// Kind is Succeeded, FailedForGood, FailedForNow or Throttled.
+	Kind SettlementKind
+	// Result is what the handler returned, if it succeeded.
+	Result []byte
+	// Err is why it did not succeed: the handler's error, a *PanicError, or one of
+	// them with the timeout that had passed.
+	Err error
+	// RetryAfter is what the error or the handler's retry delay asks for; 0 leaves
+	// it to the backoff, or to the slots of a throttled job.
+	RetryAfter time.Duration
+}
+
+// PanicError is the error of an attempt whose handler panicked.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+// Attempt makes one attempt of a job as an engine of this config does, without an
+// engine and without a store: with the mux's middleware, under the attempt's
+// timeout, and with panics made errors. The zero Config is the default. A type
+// without a handler panics: that is a mistake in the program.
+func (m *Mux) Attempt(ctx context.Context, job *Job, config Config) Attempt {
+	if _, exists := m.handlers[job.Spec.Type]; !exists {
+		panic(fmt.Sprintf("bulk: job type %q has no handler; there are %q", job.Spec.Type, m.Types()))
+	}
+	r := m.runner(job.Spec.Type, config.WithDefaults())
+	return r.attempt(ctx, job)
+}
+
+// runner makes attempts of the jobs of one type.
+type runner struct {
+	handler    Handler
+	timeout    time.Duration
+	retryDelay func(*Job, error) time.Duration // may be nil
+}
+
 // attempt runs the handler once.
-func (p *pool) attempt(job *Job) Settlement {
-	timeout := p.timeout
+func (r *runner) attempt(ctx context.Context, job *Job) Attempt {
+	timeout := r.timeout
 	if job.Spec.Timeout > 0 {
 		timeout = job.Spec.Timeout
 	}
-	ctx, cancel := context.WithTimeout(p.engine.jobs, timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	result, err := p.call(ctx, job)
+	result, err := r.call(ctx, job)
 	if err == nil {
-		return p.engine.mapped(ctx, job.Lease.Action, job.Spec, result)
-	}
-	if p.engine.jobs.Err() != nil {
-		return Settlement{Kind: Released}
+		return Attempt{Kind: Succeeded, Result: result}
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = fmt.Errorf("timed out after %s: %w", timeout, err)
 	}
-	return failure(err)
+	a := failure(err)
+	if a.Kind == FailedForNow && r.retryDelay != nil && !errors.As(err, new(*RetryAfterError)) {
+		a.RetryAfter, a.Err = r.delay(job, err)
+	}
+	return a
+}
+
+// call runs the handler and makes a panic an error.
+func (r *runner) call(ctx context.Context, job *Job) (result []byte, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &PanicError{Value: value, Stack: debug.Stack()}
+		}
+	}()
+	return r.handler.Handle(ctx, job)
+}
+
+// delay asks the handler's retry delay. If that panics, the panic is told beside
+// the attempt's error.
+func (r *runner) delay(job *Job, failed error) (after time.Duration, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			after, err = 0, fmt.Errorf("%w; its retry delay: %w", failed, &PanicError{Value: value, Stack: debug.Stack()})
+		}
+	}()
+	return BoundRetryAfter(r.retryDelay(job, failed)), failed
+}
+
+// failure is how an attempt that ended with an error is settled.
+func failure(err error) Attempt {
+	var throttled *ThrottledError
+	var after *RetryAfterError
+	switch {
+	case errors.As(err, &throttled):
+		return Attempt{Kind: Throttled, Err: err, RetryAfter: throttled.RetryAfter}
+	case errors.Is(err, SkipRetry):
+		return Attempt{Kind: FailedForGood, Err: err}
+	case errors.As(err, &after):
+		return Attempt{Kind: FailedForNow, Err: err, RetryAfter: after.After}
+	default:
+		return Attempt{Kind: FailedForNow, Err: err}
+	}
+}
+
+// attempt runs the handler of a leased job once, within a span if its action is
+// traced, and says how to settle it.
+func (p *pool) attempt(job *Job) Settlement {
+	if p.engine.spans == nil || job.Spec.Trace.Parent == "" {
+		return p.run(p.engine.jobs, job)
+	}
+	ctx, span := p.engine.spans.attempt(p.engine.jobs, job)
+	settlement := p.run(ctx, job)
+	p.engine.spans.attempted(span, &ended{settlement, job.Spec, p.last(job)})
+	return settlement
+}
+
+func (p *pool) run(ctx context.Context, job *Job) Settlement {
+	a := p.runner.attempt(ctx, job)
+	var panicked *PanicError
+	if errors.As(a.Err, &panicked) {
+		p.engine.log.Error("a handler panicked", "type", p.name, "job", job.ID(), "panic", panicked.Value, "stack", string(panicked.Stack))
+	}
+	switch {
+	case a.Kind == Succeeded:
+		return p.engine.mapped(ctx, job.Lease.Action, job.Spec, a.Result)
+	case p.engine.jobs.Err() != nil:
+		return Settlement{Kind: Released}
+	default:
+		return Settlement{Kind: a.Kind, Error: a.Err.Error(), RetryAfter: a.RetryAfter}
+	}
 }
 
 // last tells whether a job has no attempt left after this one.
@@ -33,31 +141,4 @@ func (p *pool) last(job *Job) bool {
 	most := job.Spec.MaxAttempts
 	orDefault(&most, p.engine.config.For(p.name).MaxAttempts)
 	return job.Attempt >= most
-}
-
-// call runs the handler and makes a panic an error.
-func (p *pool) call(ctx context.Context, job *Job) (result []byte, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			p.engine.log.Error("a handler panicked", "type", p.name, "job", job.ID(), "panic", r, "stack", string(debug.Stack()))
-			err = fmt.Errorf("panic: %v", r)
-		}
-	}()
-	return p.handler.Handle(ctx, job)
-}
-
-// failure is how an attempt that ended with an error is settled.
-func failure(err error) Settlement {
-	var throttled *ThrottledError
-	var after *RetryAfterError
-	switch {
-	case errors.As(err, &throttled):
-		return Settlement{Kind: Throttled, Error: err.Error(), RetryAfter: throttled.RetryAfter}
-	case errors.Is(err, SkipRetry):
-		return Settlement{Kind: FailedForGood, Error: err.Error()}
-	case errors.As(err, &after):
-		return Settlement{Kind: FailedForNow, Error: err.Error(), RetryAfter: after.After}
-	default:
-		return Settlement{Kind: FailedForNow, Error: err.Error()}
-	}
 }

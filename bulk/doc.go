@@ -8,11 +8,14 @@
 //     fairness and of rate limits.
 //   - An [Action] is one bulk action: a set of jobs of one tenant, uploaded as
 //     a stream and then sealed with its total.
-//   - A [Job] is one unit of work. Its handler is a Go function, a webhook or a
-//     remote worker.
+//   - A [Job] is one unit of work. Its handler is a Go function, a typed [Worker],
+//     a webhook or a remote worker.
 //   - A [Target] is what jobs call. It may have a rate limit of its own.
+//   - A [Schedule] makes an action again and again, by a cron expression.
 //   - An [Event] is what others are told of an action or a job, by a [Publisher];
 //     until it was taken it waits in the store's outbox.
+//   - A [TraceContext] is where the spans of an action belong, which it keeps from
+//     its creation on, so that whoever runs its jobs goes on with one trace.
 //   - A lease is a job in flight: it has a deadline, and a [LeaseID] that
 //     fences late acknowledgements.
 //
@@ -34,6 +37,7 @@
 //     the front of their action's line;
 //   - the aggregator reduces outcomes into results, batch by batch;
 //   - the watcher drives the status machine and repairs what a crash left;
+//   - the scheduler makes the actions of schedules when they are due;
 //   - the publisher, where there is one, hands events from the outbox to the
 //     [Publisher].
 //

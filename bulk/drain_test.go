@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/bulktest"
 )
 
 func TestStopWaitsForWhatRunsAndReleasesWhatDoesNot(t *testing.T) {
@@ -38,16 +39,14 @@ func TestStopWaitsForWhatRunsAndReleasesWhatDoesNot(t *testing.T) {
 		if started != 3 || a.Succeeded != 3 || a.InFlight != 0 {
 			t.Errorf("%d jobs were started: %+v", started, a.Counts)
 		}
-		r.close()
-		r.open(mux)
+		r.Restart(t, mux)
 		a = r.finish(id)
-		wantCounts(t, a, bulk.Completed, 50, 0)
+		bulktest.RequireCounts(t, a, bulk.Completed, 50, 0)
 		for index, n := range ran {
 			if n != 1 {
 				t.Errorf("job %d ran %d times", index, n)
 			}
 		}
-		r.end()
 	})
 }
 
@@ -85,10 +84,8 @@ func TestStopEndsTheContextOfWhatTakesTooLong(t *testing.T) {
 				if a := r.action(id); a.Pending+a.Ready != 1 || a.InFlight != 0 {
 					t.Errorf("the job was not handed back: %+v", a.Counts)
 				}
-				r.close()
-				r.open(mux)
-				wantCounts(t, r.finish(id), bulk.Completed, 1, 0) // no attempt was used
-				r.end()
+				r.Restart(t, mux)
+				bulktest.RequireCounts(t, r.finish(id), bulk.Completed, 1, 0) // no attempt was used
 			})
 		})
 	}
@@ -119,15 +116,14 @@ func TestStopLeavesAHandlerThatIgnoresItsContext(t *testing.T) {
 		if a := r.action(id); a.Pending+a.Ready != 1 || a.InFlight != 0 {
 			t.Errorf("the job was not handed back: %+v", a.Counts)
 		}
-		r.close()
+		r.Close(t)
 		close(hang) // it returns when the store is gone
 		synctest.Wait()
-		r.open(mux)
+		r.Restart(t, mux)
 		a := r.finish(id)
-		wantCounts(t, a, bulk.Completed, 1, 0)
+		bulktest.RequireCounts(t, a, bulk.Completed, 1, 0)
 		if string(a.Result["count"]) != "1" {
 			t.Errorf("the result is %s", a.Result)
 		}
-		r.end()
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"sync"
 	"time"
 
@@ -23,11 +22,14 @@ type Engine struct {
 	metrics *metrics
 	// publisher is nil if nothing is published.
 	publisher Publisher
+	// spans is nil if nothing is traced.
+	spans *spans
 
 	group *lifecycle.Group
 	pools map[string]*pool
 	// Each loop sleeps until its signal, or its interval, wakes it.
 	fetch, dispatch, watch, aggregate, outbox signal
+	schedule                                  signal
 	admitted                                  broadcast
 	// jobs is the context of all handlers; endJobs ends it when the grace of a
 	// shutdown is over.
@@ -62,7 +64,7 @@ func New(store Store, mux *Mux, config Config, options ...Option) (*Engine, erro
 		store: store, config: config, log: slog.Default(), custom: map[string]Aggregator{},
 		group: lifecycle.NewGroup(context.Background()), pools: map[string]*pool{},
 		fetch: newSignal(), dispatch: newSignal(), watch: newSignal(), aggregate: newSignal(), outbox: newSignal(),
-		admitted: newBroadcast(), metrics: newMetrics(),
+		schedule: newSignal(), admitted: newBroadcast(), metrics: newMetrics(),
 		fairness: newFairnessWatch(config.Window),
 	}
 	e.jobs, e.endJobs = context.WithCancel(context.Background())
@@ -78,7 +80,7 @@ func New(store Store, mux *Mux, config Config, options ...Option) (*Engine, erro
 	}
 	e.catalog = catalog{engine: e, known: map[uint64]*known{}}
 	for _, name := range mux.Types() {
-		e.pools[name] = newPool(e, name, mux.handler(name))
+		e.pools[name] = newPool(e, name, mux.runner(name, config))
 	}
 	return e, nil
 }
@@ -95,6 +97,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	e.group.Go("dispatcher", e.dispatcher)
 	e.group.Go("watcher", e.watcher)
 	e.group.Go("aggregator", e.aggregator)
+	e.group.Go("scheduler", e.scheduler)
 	if e.publisher != nil {
 		e.group.Go("publisher", e.publish)
 	}
@@ -137,18 +140,22 @@ func (e *Engine) Err() error { return e.group.Err() }
 // body returns the action as it is and another one is an *ExistsError. A field
 // that is wrong is a *SpecError.
 func (e *Engine) Create(ctx context.Context, spec Spec) (action Action, created bool, err error) {
-	if e.publisher == nil && len(spec.Events) > 0 {
-		return action, false, &SpecError{"events", "no events are published here: leave it out"}
+	if err = e.checkSpec(&spec); err != nil {
+		return action, false, err
 	}
 	if spec, err = spec.Normalize(); err != nil {
 		return action, false, err
 	}
-	if _, err = ParseAggregates(spec.Aggregate, e.custom); err != nil {
-		return action, false, err
+	return e.create(ctx, spec)
+}
+
+// checkSpec refuses what this engine cannot do.
+func (e *Engine) checkSpec(spec *Spec) error {
+	if e.publisher == nil && len(spec.Events) > 0 {
+		return &SpecError{"events", "no events are published here: leave it out"}
 	}
-	action, created, err = e.store.Create(ctx, spec)
-	e.outbox.wake()
-	return action, created, err
+	_, err := ParseAggregates(spec.Aggregate, e.custom)
+	return err
 }
 
 // MaxPayloadBytes bounds the payload of one job.
@@ -190,7 +197,10 @@ func (e *Engine) Cancel(ctx context.Context, id string) (Action, error) {
 }
 
 func (e *Engine) move(ctx context.Context, id string, move Move) (Action, error) {
-	action, err := e.store.Move(ctx, id, move)
+	action, err := e.apply(ctx, id, move)
+	if errors.Is(err, ErrNoChange) {
+		err = nil
+	}
 	e.outbox.wake()
 	e.watch.wake()
 	e.fetch.wake()
@@ -272,6 +282,13 @@ func (e *Engine) Set(ctx context.Context, change SettingsChange) error {
 	return e.applyTypes(ctx)
 }
 
+// FoundRate returns the rate, in attempts per second, that was found of a target
+// which is set to Auto; 0 if it is not.
+func (e *Engine) FoundRate(ctx context.Context, target string) (float64, error) {
+	b, err := e.store.Backlog(ctx)
+	return b.Found[target], err
+}
+
 func (e *Engine) applyTypes(ctx context.Context) error {
 	settings, err := e.store.Settings(ctx)
 	if err != nil {
@@ -291,98 +308,4 @@ func (e *Engine) Fairness() Fairness { return e.fairness.result() }
 // retriable tells whether a loop should go on after an error of the store.
 func retriable(err error) bool {
 	return err != nil && !errors.Is(err, ErrBroken) && !errors.Is(err, ErrClosed)
-}
-
-// signal wakes one loop; waking it twice wakes it once.
-type signal chan struct{}
-
-func newSignal() signal { return make(signal, 1) }
-
-func (s signal) wake() {
-	select {
-	case s <- struct{}{}:
-	default:
-	}
-}
-
-// broadcast wakes everybody who waits.
-type broadcast struct {
-	mu *sync.Mutex
-	c  chan struct{}
-}
-
-func newBroadcast() broadcast { return broadcast{mu: new(sync.Mutex), c: make(chan struct{})} }
-
-func (b *broadcast) wait() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.c
-}
-
-func (b *broadcast) wake() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	close(b.c)
-	b.c = make(chan struct{})
-}
-
-// sleep waits for the signal, at most d; false when ctx has ended.
-func sleep(ctx context.Context, s signal, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-s:
-	case <-timer.C:
-	}
-	return ctx.Err() == nil
-}
-
-// catalog knows the actions whose jobs are in flight, by the store's number.
-type catalog struct {
-	engine *Engine
-	mu     sync.RWMutex
-	known  map[uint64]*known
-}
-
-type known struct {
-	spec       *Spec
-	aggregates *Aggregates
-}
-
-// of returns what is known of an action; spec may be nil if it must be asked for.
-func (c *catalog) of(ctx context.Context, number uint64, spec *Spec) (*known, error) {
-	c.mu.RLock()
-	k := c.known[number]
-	c.mu.RUnlock()
-	if k != nil {
-		return k, nil
-	}
-	if spec == nil {
-		actions, err := c.engine.store.Actions(ctx, ActionFilter{Number: number})
-		if err != nil || len(actions) == 0 {
-			return nil, err
-		}
-		spec = &actions[0].Spec
-	}
-	aggregates, err := ParseAggregates(spec.Aggregate, c.engine.custom)
-	if err != nil {
-		return nil, fmt.Errorf("action %q: %w", spec.ID, err)
-	}
-	k = &known{spec: spec, aggregates: aggregates}
-	c.mu.Lock()
-	c.known[number] = k
-	c.mu.Unlock()
-	return k, nil
-}
-
-// forget drops what is not needed for the actions of these ids.
-func (c *catalog) forget(unfinished map[string]bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	maps.DeleteFunc(c.known, func(_ uint64, k *known) bool { return !unfinished[k.spec.ID] })
 }

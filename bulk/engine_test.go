@@ -4,28 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/bulk/pebblestore"
+	"github.com/sluice-project/sluice/bulk/bulktest"
 )
 
 // rig is an engine with its store, in virtual time.
 type rig struct {
-	*bulk.Engine
+	*bulktest.Engine
 	t      *testing.T
-	store  *pebblestore.Store
-	fs     vfs.FS
 	config bulk.Config
-	// options are those of the engine, beside its logger.
-	options []bulk.Option
 }
 
 // inVirtualTime runs a test with an engine that has started; it is stopped, and
@@ -34,74 +27,26 @@ type rig struct {
 func inVirtualTime(t *testing.T, config bulk.Config, mux *bulk.Mux, test func(t *testing.T, r *rig), options ...bulk.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, config, mux, options...)
-		test(t, r)
-		r.end()
+		test(t, newRig(t, config, mux, options...))
 	})
 }
 
 // newRig opens a store and starts an engine; it must be in a bubble.
 func newRig(t *testing.T, config bulk.Config, mux *bulk.Mux, options ...bulk.Option) *rig {
 	t.Helper()
-	r := &rig{t: t, fs: vfs.NewMem(), config: config, options: options}
-	r.open(mux)
+	r := &rig{t: t, config: config, Engine: bulktest.New(t, mux, config, options...)}
+	r.Timeout = 10 * 24 * time.Hour
 	return r
-}
-
-// end stops the engine and closes its store.
-func (r *rig) end() {
-	r.t.Helper()
-	if err := r.Stop(context.Background()); err != nil {
-		r.t.Errorf("stop: %v", err)
-	}
-	r.close()
-}
-
-func (r *rig) open(mux *bulk.Mux) {
-	r.t.Helper()
-	quiet := slog.New(slog.DiscardHandler)
-	var err error
-	r.store, err = pebblestore.Open("store", pebblestore.Options{FS: r.fs, Bulk: r.config, Logger: quiet})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if r.Engine, err = bulk.New(r.store, mux, r.config, append(r.options, bulk.WithLogger(quiet))...); err != nil {
-		r.t.Fatal(err)
-	}
-	if err := r.Start(context.Background()); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-func (r *rig) close() {
-	r.t.Helper()
-	if err := r.store.Close(); err != nil {
-		r.t.Errorf("close: %v", err)
-	}
 }
 
 // submit makes an action of so many jobs, whose payloads are their indexes.
 func (r *rig) submit(spec bulk.Spec, jobs int) string {
 	r.t.Helper()
-	ctx := context.Background()
-	if spec.Tenant == "" {
-		spec.Tenant = "tenant"
-	}
-	action, _, err := r.Create(ctx, spec)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	payloads := make([][]byte, jobs)
+	payloads := make([]any, jobs)
 	for i := range payloads {
-		payloads[i] = fmt.Append(nil, i)
+		payloads[i] = i
 	}
-	if _, err := r.Append(ctx, action.ID, 0, payloads); err != nil {
-		r.t.Fatal(err)
-	}
-	if _, err := r.Seal(ctx, action.ID, int64(jobs)); err != nil {
-		r.t.Fatal(err)
-	}
-	return action.ID
+	return r.Submit(r.t, spec, payloads...)
 }
 
 func (r *rig) action(id string) bulk.Action {
@@ -113,37 +58,21 @@ func (r *rig) action(id string) bulk.Action {
 	return a
 }
 
-// finish waits for the end of an action.
-func (r *rig) finish(id string) (last bulk.Action) {
+// finish waits until an action is done, and what followed from that.
+func (r *rig) finish(id string) bulk.Action {
 	r.t.Helper()
-	err := r.Watch(context.Background(), id, 20*time.Millisecond, func(a bulk.Action) error {
-		last = a
-		return nil
-	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return last
+	done := r.Wait(r.t, id)
+	synctest.Wait()
+	return done
 }
 
 // pass lets virtual time pass.
 func pass(d time.Duration) { <-time.After(d) }
 
-// wantCounts holds the counts of a finished action against what they should be.
-func wantCounts(t *testing.T, a bulk.Action, status bulk.Status, succeeded, failed int64) {
-	t.Helper()
-	if a.Status != status || a.Succeeded != succeeded || a.Failed != failed {
-		t.Errorf("%s with %d succeeded and %d failed, want %s with %d and %d", a.Status, a.Succeeded, a.Failed, status, succeeded, failed)
-	}
-	if a.Done() != a.Received || a.Pending+a.Ready+a.NonReadyTotal()+a.InFlight != 0 {
-		t.Errorf("finished with counts that do not add up: %+v", a.Counts)
-	}
-}
-
 func TestAnActionFromEndToEnd(t *testing.T) {
 	inVirtualTime(t, bulk.Config{}, bulk.NewMux(), func(t *testing.T, r *rig) {
 		a := r.finish(r.submit(bulk.Spec{Type: "echo", Aggregate: []string{"count"}}, 2500))
-		wantCounts(t, a, bulk.Completed, 2500, 0)
+		bulktest.RequireCounts(t, a, bulk.Completed, 2500, 0)
 		if string(a.Result["count"]) != "2500" {
 			t.Errorf("the result is %s", a.Result)
 		}
@@ -199,7 +128,7 @@ func TestRunAtIsTheEarliestStart(t *testing.T) {
 			t.Errorf("a second before its time it is %s, %+v", a.Status, a.Counts)
 		}
 		a := r.finish(id)
-		wantCounts(t, a, bulk.Completed, 3, 0)
+		bulktest.RequireCounts(t, a, bulk.Completed, 3, 0)
 		if late := a.FinishedAt.Sub(at); late < 0 || late > 2*time.Second {
 			t.Errorf("finished %s after its time", late)
 		}
@@ -343,7 +272,7 @@ func TestCancelWhileOutcomesAreReduced(t *testing.T) {
 		if a.Status != bulk.Canceled || a.Succeeded == 0 || a.Succeeded+a.Canceled != 100 {
 			t.Errorf("%s: %+v", a.Status, a.Counts)
 		}
-		wantCounts(t, r.finish(other), bulk.Completed, 20, 0)
+		bulktest.RequireCounts(t, r.finish(other), bulk.Completed, 20, 0)
 	})
 }
 
@@ -358,7 +287,7 @@ func TestJobsFollowOneAnotherAtATargetWithLittleConcurrency(t *testing.T) {
 		}
 		began := time.Now()
 		a := r.finish(r.submit(bulk.Spec{Target: &bulk.Target{Name: "api", URL: "http://api"}}, 200))
-		wantCounts(t, a, bulk.Completed, 200, 0)
+		bulktest.RequireCounts(t, a, bulk.Completed, 200, 0)
 		if took := a.FinishedAt.Sub(began); took > 3*time.Second {
 			t.Errorf("200 jobs of 10 ms, two at a time, took %s", took)
 		}

@@ -3,6 +3,8 @@ package bulk
 import (
 	"context"
 	"time"
+
+	"github.com/sluice-project/sluice/lifecycle"
 )
 
 // fetchPause is the least time between two looks at the fair queue.
@@ -12,14 +14,13 @@ const fetchPause = time.Millisecond
 // backlog, asks the policies who may pass, and hands the grants to the store.
 func (e *Engine) fetcher(ctx context.Context) error {
 	flows := map[string]*flow{}
+	var trouble trouble
 	for {
 		wait, err := e.fetchOnce(ctx, flows)
 		if err != nil && !retriable(err) {
 			return err
-		} else if err != nil {
-			e.log.Error("fetch", "error", err)
 		}
-		if !sleep(ctx, nil, fetchPause) || !sleep(ctx, e.fetch, wait) {
+		if !lifecycle.Sleep(ctx, nil, max(fetchPause, trouble.after(e.log, "fetch", err))) || !lifecycle.Sleep(ctx, e.fetch, wait) {
 			return ctx.Err()
 		}
 	}
@@ -41,7 +42,7 @@ func (e *Engine) fetchOnce(ctx context.Context, flows map[string]*flow) (wait ti
 			return e.config.FetchInterval, err
 		}
 	}
-	if admitted > 0 {
+	if admitted > 0 || e.readyHere(b) {
 		e.wakeWorkers()
 	}
 	e.metrics.fetched(b, room, grants, admitted)
@@ -91,6 +92,17 @@ func (e *Engine) room(b Backlog, flows map[string]*flow) Room {
 		}
 	}
 	return room
+}
+
+// readyHere tells whether jobs are ready that workers here could take: another
+// instance may have admitted them.
+func (e *Engine) readyHere(b Backlog) bool {
+	for name := range e.pools {
+		if b.Types[name].Ready > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (e *Engine) wakeWorkers() {

@@ -24,6 +24,9 @@ type Job struct {
 	Lease LeaseID
 	// Deadline is when the lease ends unless it is extended.
 	Deadline time.Time
+	// Trace is for a worker outside, to go on with the action's trace; nil if the
+	// action has none. Engine.Lease sets it.
+	Trace *TraceContext
 }
 
 // ID names the job: the same in every attempt, unique in the store.

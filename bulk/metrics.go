@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// maxLabels bounds the values of the label "tenant", and of the label "type"; what
-// others do is counted under "other".
+// maxLabels bounds the values of the label "tenant", of the label "type" and of the
+// label "target"; what others do is counted under "other".
 const maxLabels = 200
 
 const otherLabel = "other"
@@ -21,9 +21,11 @@ type metrics struct {
 	mu      sync.Mutex
 	tenants labels
 	types   labels
+	targets labels
 	state   Backlog
 
 	allowed, denied, attempts, jobs, actions  *prometheus.CounterVec
+	refused                                   *prometheus.CounterVec
 	moved, skipped, rejected, received, cycle prometheus.Counter
 	admittedTo                                *prometheus.CounterVec
 	cycleDuration                             prometheus.Histogram
@@ -31,7 +33,9 @@ type metrics struct {
 	readySize, nonReadySize, inFlightSize     *prometheus.Desc
 	published                                 *prometheus.CounterVec
 	publishFailures                           prometheus.Counter
+	runs                                      *prometheus.CounterVec
 	outboxSize, outboxAge                     *prometheus.Desc
+	foundRate                                 *prometheus.Desc
 }
 
 func newMetrics() *metrics {
@@ -45,6 +49,7 @@ func newMetrics() *metrics {
 	return &metrics{
 		tenants:    labels{},
 		types:      labels{},
+		targets:    labels{},
 		allowed:    counters("rate_limit_allowed_total", "Jobs that the limits let into the ready queue.", "tenant"),
 		denied:     counters("rate_limit_denied_total", "Looks at the fair queue in which a limit held a tenant's jobs back; they wait, nothing is turned back.", "tenant", "reason"),
 		moved:      counter("dispatch_moved_total", "Jobs that returned to their line because they were due or their lease had expired."),
@@ -55,6 +60,7 @@ func newMetrics() *metrics {
 		cycle:      counter("dispatch_cycles_total", "Looks for due jobs."),
 		attempts:   counters("attempts_total", "Attempts that ended, by outcome.", "type", "outcome"),
 		jobs:       counters("jobs_total", "Jobs that finished, by outcome.", "tenant", "outcome"),
+		refused:    counters("settlements_refused_total", "Outcomes that changed nothing, by verdict: their lease was settled before, has ended, or was never given.", "verdict"),
 		actions:    counters("finished_total", "Actions that finished, by status.", "status"),
 		cycleDuration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "bulk_action_dispatch_cycle_duration_ms", Help: "Duration of one look for due jobs.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 9)}),
@@ -66,9 +72,13 @@ func newMetrics() *metrics {
 		published:    counters("events_published_total", "Events that were published, of actions or of jobs.", "of"),
 		publishFailures: counter("publish_failures_total",
 			"Attempts to publish events that failed; they are made again."),
+		runs: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "bulk_schedule_runs_total",
+			Help: "Runs of schedules that were due or asked for, by what became of them."}, []string{"outcome"}),
 		outboxSize: prometheus.NewDesc("bulk_action_outbox_size", "Events that wait to be published.", nil, nil),
 		outboxAge: prometheus.NewDesc("bulk_action_outbox_oldest_age_seconds",
 			"For how long the oldest event waits to be published; 0 if none does.", nil, nil),
+		foundRate: prometheus.NewDesc("bulk_action_target_found_requests_per_second",
+			"The rate that was found of a target which is set to auto.", []string{"target"}, nil),
 	}
 }
 
@@ -78,7 +88,8 @@ func (e *Engine) Collector() prometheus.Collector { return e.metrics }
 func (m *metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.allowed, m.denied, m.moved, m.skipped, m.admittedTo, m.rejected, m.received, m.cycle,
-		m.attempts, m.jobs, m.actions, m.cycleDuration, m.attemptDuration, m.published, m.publishFailures,
+		m.attempts, m.refused, m.jobs, m.actions, m.cycleDuration, m.attemptDuration, m.published, m.publishFailures,
+		m.runs,
 	}
 }
 
@@ -92,6 +103,7 @@ func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 	to <- m.inFlightSize
 	to <- m.outboxSize
 	to <- m.outboxAge
+	to <- m.foundRate
 }
 
 // Collect implements prometheus.Collector.
@@ -107,7 +119,14 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		ready[label] += state.Types[name].Ready
 		inFlight[label] += state.Types[name].InFlight
 	}
+	found := map[string]float64{}
+	for _, name := range slices.Sorted(maps.Keys(state.Found)) {
+		found[m.targets.of(name)] += state.Found[name]
+	}
 	m.mu.Unlock()
+	for label, rate := range found {
+		to <- prometheus.MustNewConstMetric(m.foundRate, prometheus.GaugeValue, rate, label)
+	}
 	for label := range ready {
 		to <- prometheus.MustNewConstMetric(m.readySize, prometheus.GaugeValue, float64(ready[label]), label)
 		to <- prometheus.MustNewConstMetric(m.inFlightSize, prometheus.GaugeValue, float64(inFlight[label]), label)
@@ -226,9 +245,11 @@ func (m *metrics) settled(batch []ended, verdicts []Verdict) {
 		kind SettlementKind
 	}
 	counts := map[key]int{}
+	refused := [Unknown + 1]int{}
 	var last key
 	var run int
 	for i := range batch {
+		refused[verdicts[i]]++
 		if verdicts[i] != Accepted || batch[i].spec == nil {
 			continue
 		}
@@ -252,6 +273,9 @@ func (m *metrics) settled(batch []ended, verdicts []Verdict) {
 		case FailedForNow, Throttled:
 			m.admittedTo.WithLabelValues("non_ready").Add(float64(n))
 		}
+	}
+	for verdict := Duplicate; verdict <= Unknown; verdict++ {
+		m.refused.WithLabelValues(verdict.String()).Add(float64(refused[verdict]))
 	}
 	m.timed(batch)
 }
@@ -283,3 +307,19 @@ func (m *metrics) publishedEvents(events []Event) {
 }
 
 func (m *metrics) finished(a Action) { m.actions.WithLabelValues(string(a.Status)).Inc() }
+
+// What became of a run of a schedule.
+const (
+	runStarted = "started"
+	runSkipped = "skipped"
+	runMissed  = "missed"
+	runFailed  = "failed"
+)
+
+func (m *metrics) run(outcome string) { m.runs.WithLabelValues(outcome).Inc() }
+
+func (m *metrics) missedRuns(runs int) {
+	if runs > 0 {
+		m.runs.WithLabelValues(runMissed).Add(float64(runs))
+	}
+}

@@ -158,7 +158,7 @@ func TestTypeLabelsAreBounded(t *testing.T) {
 		if len(types) > 201 || !types["other"] {
 			t.Errorf("500 types have %d values of the label, one of them other: %v; want at most 201", len(types), types["other"])
 		}
-		if b, err := r.store.Backlog(t.Context()); err != nil || ready != 500 {
+		if b, err := r.Store().Backlog(t.Context()); err != nil || ready != 500 {
 			t.Errorf("%v jobs are ready by the metrics, want 500; the backlog is of %d types, error %v", ready, len(b.Types), err)
 		}
 		for _, id := range ids {
@@ -204,4 +204,64 @@ func TestMetricsOfTheOutbox(t *testing.T) {
 			t.Errorf("when it succeeds again: %v", well)
 		}
 	}, bulk.WithPublisher(p))
+}
+
+// What is reported of a lease that is over is counted by its verdict.
+func TestMetricsOfWhatIsRefused(t *testing.T) {
+	inVirtualTime(t, bulk.Config{}, bulk.NewMux(), func(t *testing.T, r *rig) {
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(r.Collector())
+		r.submit(bulk.Spec{Type: "remote"}, 1)
+		late := r.lease(1, 2*time.Second, time.Minute)[0].Lease
+		pass(3 * time.Second)
+		if verdict := r.settle(bulk.Report{Lease: late, Kind: bulk.Succeeded}); verdict != bulk.Expired {
+			t.Errorf("after its end: %s", verdict)
+		}
+		lease := r.lease(1, time.Minute, time.Minute)[0].Lease
+		for _, want := range []bulk.Verdict{bulk.Accepted, bulk.Duplicate, bulk.Duplicate} {
+			if verdict := r.settle(bulk.Report{Lease: lease, Kind: bulk.Succeeded}); verdict != want {
+				t.Errorf("%s, want %s", verdict, want)
+			}
+		}
+		want := `
+# HELP bulk_action_settlements_refused_total Outcomes that changed nothing, by verdict: their lease was settled before, has ended, or was never given.
+# TYPE bulk_action_settlements_refused_total counter
+bulk_action_settlements_refused_total{verdict="duplicate"} 2
+bulk_action_settlements_refused_total{verdict="expired"} 1
+bulk_action_settlements_refused_total{verdict="unknown"} 0
+`
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "bulk_action_settlements_refused_total"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What is found of a target is told by the engine and by a metric.
+func TestFoundRateIsShown(t *testing.T) {
+	mux := bulk.NewMux()
+	mux.HandleFunc(bulk.WebhookType, func(context.Context, *bulk.Job) ([]byte, error) { return nil, nil })
+	inVirtualTime(t, bulk.Config{RequestsPerSecond: -1}, mux, func(t *testing.T, r *rig) {
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(r.Collector())
+		for name, limits := range map[string]bulk.TargetLimits{"api": {Auto: true}, "other": {RequestsPerSecond: 7}} {
+			if err := r.Set(t.Context(), bulk.SettingsChange{Name: name, Target: &limits}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.submit(bulk.Spec{Target: &bulk.Target{Name: "api", URL: "http://api/"}}, 10_000)
+		pass(3500 * time.Millisecond)
+		for name, want := range map[string]float64{"api": 80, "other": 0, "unknown": 0} {
+			if found, err := r.FoundRate(t.Context(), name); err != nil || found != want {
+				t.Errorf("%s: found %g, %v; want %g", name, found, err, want)
+			}
+		}
+		want := `
+# HELP bulk_action_target_found_requests_per_second The rate that was found of a target which is set to auto.
+# TYPE bulk_action_target_found_requests_per_second gauge
+bulk_action_target_found_requests_per_second{target="api"} 80
+`
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "bulk_action_target_found_requests_per_second"); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -64,31 +64,66 @@ type Middleware func(Handler) Handler
 // Mux finds the handler of a job by its type. The zero value is not usable;
 // call NewMux. Register everything before the engine starts.
 type Mux struct {
-	handlers   map[string]Handler
+	handlers   map[string]registration
 	middleware []Middleware
+}
+
+// registration is the handler of one type, as it was registered.
+type registration struct {
+	handler    Handler
+	timeout    time.Duration
+	retryDelay func(*Job, error) time.Duration
+}
+
+// HandlerOption changes how the jobs of one type are run.
+type HandlerOption func(*registration)
+
+// WithTimeout sets the most time for one attempt of the type. Default:
+// Config.JobTimeout. The JobTimeout of the type in Config.Types, and the Timeout
+// of an action, come before it. It panics if d is not above 0.
+func WithTimeout(d time.Duration) HandlerOption {
+	if d <= 0 {
+		panic(fmt.Sprintf("bulk: timeout %s: want more than 0", d))
+	}
+	return func(r *registration) { r.timeout = d }
+}
+
+// WithRetryDelay sets how long to wait after an attempt that failed for now, from
+// the job and the error, until the next one. Where it returns 0 or less, and by
+// default, that is the type's backoff; at most it is 24 h. It is not asked about a
+// [ThrottledError], a [RetryAfterError] and what wraps [SkipRetry]: those say what
+// follows. A panic in it is logged, and counts as 0.
+func WithRetryDelay(delay func(job *Job, err error) time.Duration) HandlerOption {
+	return func(r *registration) { r.retryDelay = delay }
 }
 
 // NewMux returns a mux with the type "echo", whose result is its payload.
 func NewMux() *Mux {
-	m := &Mux{handlers: map[string]Handler{}}
+	m := &Mux{handlers: map[string]registration{}}
 	m.HandleFunc("echo", func(_ context.Context, job *Job) ([]byte, error) { return job.Payload, nil })
 	return m
 }
 
 // Handle registers the handler of a type. It panics if the type has one, or if
 // its name is not valid: both are mistakes in the program.
-func (m *Mux) Handle(jobType string, handler Handler) {
+func (m *Mux) Handle(jobType string, handler Handler, options ...HandlerOption) {
 	if !idPattern.MatchString(jobType) {
 		panic(fmt.Sprintf("bulk: job type %q: want 1 to 128 of letters, digits and . _ : -", jobType))
 	}
 	if _, exists := m.handlers[jobType]; exists {
 		panic(fmt.Sprintf("bulk: job type %q has a handler already", jobType))
 	}
-	m.handlers[jobType] = handler
+	r := registration{handler: handler}
+	for _, option := range options {
+		option(&r)
+	}
+	m.handlers[jobType] = r
 }
 
 // HandleFunc registers a function as the handler of a type.
-func (m *Mux) HandleFunc(jobType string, f HandlerFunc) { m.Handle(jobType, f) }
+func (m *Mux) HandleFunc(jobType string, f HandlerFunc, options ...HandlerOption) {
+	m.Handle(jobType, f, options...)
+}
 
 // Use adds middleware around every handler; the first one added is outermost.
 func (m *Mux) Use(middleware ...Middleware) { m.middleware = append(m.middleware, middleware...) }
@@ -103,11 +138,14 @@ func (m *Mux) Types() []string {
 	return types
 }
 
-// handler returns the wrapped handler of a type.
-func (m *Mux) handler(jobType string) Handler {
-	h := m.handlers[jobType]
+// runner returns what makes the attempts of a type, with its middleware.
+func (m *Mux) runner(jobType string, config Config) runner {
+	r := m.handlers[jobType]
 	for _, wrap := range slices.Backward(m.middleware) {
-		h = wrap(h)
+		r.handler = wrap(r.handler)
 	}
-	return h
+	timeout := config.Types[jobType].JobTimeout
+	orDefault(&timeout, r.timeout)
+	orDefault(&timeout, config.JobTimeout)
+	return runner{handler: r.handler, timeout: timeout, retryDelay: r.retryDelay}
 }

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"runtime/debug"
 	"time"
+
+	"github.com/sluice-project/sluice/lifecycle"
 )
 
 // Publisher takes bulk's events to where others read them.
@@ -46,18 +48,23 @@ const (
 // another, each until it is taken: so that they arrive in order, and at least
 // once.
 func (e *Engine) publish(ctx context.Context) error {
+	var trouble trouble
 	for {
 		published, err := e.publishOnce(ctx)
 		if err != nil && !retriable(err) {
 			return err
-		} else if err != nil && ctx.Err() == nil {
-			e.log.Error("publish", "error", err)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if !lifecycle.Sleep(ctx, nil, trouble.after(e.log, "publish", err)) {
+			return ctx.Err()
 		}
 		wait := publishInterval
 		if published > 0 && err == nil {
 			wait = 0
 		}
-		if !sleep(ctx, e.outbox, wait) {
+		if !lifecycle.Sleep(ctx, e.outbox, wait) {
 			return ctx.Err()
 		}
 	}
@@ -90,7 +97,7 @@ func (e *Engine) persist(ctx context.Context, what string, f func() error) bool 
 		delay := RetryDelay(publishBase, publishCap, attempt, rand.Float64())
 		e.metrics.publishFailures.Inc()
 		e.log.Error(what, "error", err, "attempt", attempt, "again_in", delay)
-		if !sleep(ctx, nil, delay) {
+		if !lifecycle.Sleep(ctx, nil, delay) {
 			return false
 		}
 	}

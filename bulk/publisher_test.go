@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/bulktest"
 )
 
 // recorder is a publisher that keeps what it is given. When it fails, it has kept
@@ -98,7 +99,7 @@ func story(t *testing.T, events []bulk.Event, action string) (words []string, jo
 func (r *rig) drainOutbox() {
 	r.t.Helper()
 	for range 1000 {
-		b, err := r.store.Backlog(context.Background())
+		b, err := r.Store().Backlog(context.Background())
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -160,7 +161,7 @@ func TestNothingIsKeptWithoutAPublisher(t *testing.T) {
 			}
 		}
 		r.finish(r.submit(bulk.Spec{Type: "echo"}, 10))
-		if b, err := r.store.Backlog(t.Context()); err != nil || b.Outbox != 0 {
+		if b, err := r.Store().Backlog(t.Context()); err != nil || b.Outbox != 0 {
 			t.Errorf("%d events are kept, error %v", b.Outbox, err)
 		}
 	})
@@ -195,25 +196,24 @@ func TestAPublisherThatHangs(t *testing.T) {
 	hangs := &recorder{took: time.Hour}
 	inVirtualTime(t, bulk.Config{}, bulk.NewMux(), func(t *testing.T, r *rig) {
 		id := r.submit(bulk.Spec{Type: "echo", Events: []string{"jobs"}}, 10)
-		wantCounts(t, r.finish(id), bulk.Completed, 10, 0)
+		bulktest.RequireCounts(t, r.finish(id), bulk.Completed, 10, 0)
 		pass(5 * time.Minute)
 		hangs.mu.Lock()
 		if hangs.calls < 5 || len(hangs.events) > 0 {
 			t.Errorf("called %d times in 5 minutes", hangs.calls)
 		}
 		hangs.mu.Unlock()
-		waiting, _, err := r.store.Events(t.Context())
+		waiting, _, err := r.Store().Events(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		r.end()
+		r.Close(t)
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("stopping took %v", took)
 		}
 		well := &recorder{}
-		r.options = []bulk.Option{bulk.WithPublisher(well)}
-		r.open(bulk.NewMux())
+		r.Restart(t, bulk.NewMux(), bulk.WithPublisher(well))
 		r.drainOutbox()
 		if got := well.arrived(t); len(got) != 15 || fmt.Sprint(got) != fmt.Sprint(waiting) {
 			t.Errorf("%d events after the restart, want those that waited, %d", len(got), len(waiting))
@@ -319,18 +319,25 @@ func TestResultsWaitInBoundedMemory(t *testing.T) {
 		return make([]byte, bulk.MaxEventResult), nil
 	})
 	const workers = 100
-	inVirtualTime(t, bulk.Config{RequestsPerSecond: -1, Workers: workers}, mux, func(t *testing.T, r *rig) {
+	config := bulk.Config{RequestsPerSecond: -1, Workers: workers}
+	inVirtualTime(t, config, mux, func(t *testing.T, r *rig) {
 		if err := r.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		s = &slowStore{Store: r.store}
-		var err error
-		if r.Engine, err = bulk.New(s, mux, r.config, append(r.options, bulk.WithPublisher(&recorder{}))...); err != nil {
+		s = &slowStore{Store: r.Store()}
+		engine, err := bulk.New(s, mux, config, bulk.WithPublisher(&recorder{}))
+		if err != nil {
 			t.Fatal(err)
 		}
-		if err := r.Start(t.Context()); err != nil {
+		if err := engine.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() {
+			if err := engine.Stop(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+		r.Engine.Engine = engine
 		r.finish(r.submit(bulk.Spec{Type: "send", Events: []string{"jobs"}}, 2000))
 		s.mu.Lock()
 		defer s.mu.Unlock()

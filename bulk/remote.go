@@ -25,6 +25,12 @@ const remotePoll = 200 * time.Millisecond
 // Lease leases ready jobs to a remote worker. If there are none it waits for
 // them, up to `wait`.
 func (e *Engine) Lease(ctx context.Context, request LeaseRequest, wait time.Duration) ([]Job, error) {
+	jobs, err := e.leaseWithin(ctx, request, wait)
+	e.spans.leased(jobs)
+	return jobs, err
+}
+
+func (e *Engine) leaseWithin(ctx context.Context, request LeaseRequest, wait time.Duration) ([]Job, error) {
 	orDefault(&request.LeaseFor, e.config.Lease)
 	if wait <= 0 {
 		return e.store.Lease(ctx, request)
@@ -75,7 +81,11 @@ func (e *Engine) Settle(ctx context.Context, reports []Report) ([]Verdict, error
 		orDefault(&settlement.LeaseFor, e.config.Lease)
 		batch[i] = ended{settlement: settlement, spec: k.spec}
 	}
-	return e.settleAll(ctx, batch)
+	verdicts, err := e.settleAll(ctx, batch)
+	if err == nil {
+		e.spans.settled(batch, verdicts)
+	}
+	return verdicts, err
 }
 
 // mapped is the settlement of a job that succeeded, with what the aggregates of

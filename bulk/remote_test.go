@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/bulktest"
 )
 
 func (r *rig) lease(most int, leaseFor, wait time.Duration) []bulk.Job {
@@ -88,7 +89,7 @@ func TestRemoteReports(t *testing.T) {
 			r.settle(bulk.Report{Lease: j.Lease, Kind: bulk.Succeeded, Result: []byte(`{"n":1}`)})
 		}
 		a := r.finish(id)
-		wantCounts(t, a, bulk.Completed, 3, 1)
+		bulktest.RequireCounts(t, a, bulk.Completed, 3, 1)
 		if string(a.Result["sum:n"]) != `"4.50"` {
 			t.Errorf("the sum is %s", a.Result["sum:n"])
 		}

@@ -29,7 +29,7 @@ func (e *Engine) Replay(ctx context.Context, id string) (Action, error) {
 	}
 	spec := old.Spec
 	spec.ID, spec.ReplayOf = fmt.Sprintf("%.112s.replay-%d", id, old.Replays+1), id
-	again, _, err := e.store.Create(ctx, spec)
+	again, _, err := e.create(ctx, spec, old.Trace.links()...)
 	if err != nil {
 		return again, err
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/bulktest"
 )
 
 // crashing is a store that fails each move from a given one on, as if the
@@ -59,13 +60,13 @@ func flaky() *bulk.Mux {
 func TestReplayRunsDeadLettersAgain(t *testing.T) {
 	inVirtualTime(t, bulk.Config{}, flaky(), func(t *testing.T, r *rig) {
 		id := r.submit(bulk.Spec{ID: "a", Type: "send", Aggregate: []string{"count"}}, 300)
-		wantCounts(t, r.finish(id), bulk.Completed, 150, 150)
+		bulktest.RequireCounts(t, r.finish(id), bulk.Completed, 150, 150)
 		again, err := r.Replay(r.t.Context(), id)
 		if err != nil || again.ID != "a.replay-1" || again.ReplayOf != "a" || again.Total != 150 {
 			t.Fatalf("replayed as %+v, error %v", again, err)
 		}
 		done := r.finish(again.ID)
-		wantCounts(t, done, bulk.Completed, 150, 0)
+		bulktest.RequireCounts(t, done, bulk.Completed, 150, 0)
 		if string(done.Result["count"]) != "150" {
 			t.Errorf("the result is %s", done.Result)
 		}
@@ -102,7 +103,7 @@ func TestReplayGoesOnWhereItStopped(t *testing.T) {
 		for moves := range 10 {
 			id := r.submit(bulk.Spec{ID: fmt.Sprint("a", moves), Type: "send"}, 400)
 			r.finish(id)
-			crashed, err := bulk.New(&crashing{Store: r.store, left: moves}, bulk.NewMux(), r.config)
+			crashed, err := bulk.New(&crashing{Store: r.Store(), left: moves}, bulk.NewMux(), bulk.Config{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -121,7 +122,7 @@ func TestReplayGoesOnWhereItStopped(t *testing.T) {
 			case !whole && again.Total != 200:
 				t.Fatalf("after %d moves, called again: %d jobs, want 200", moves, again.Total)
 			}
-			wantCounts(t, r.finish(id+".replay-1"), bulk.Completed, 200, 0)
+			bulktest.RequireCounts(t, r.finish(id+".replay-1"), bulk.Completed, 200, 0)
 			if n := len(r.letters(id)); n != 0 {
 				t.Errorf("after %d moves, called again: %d dead letters are left", moves, n)
 			}

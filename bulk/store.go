@@ -11,6 +11,10 @@ import (
 var (
 	// ErrNotFound: there is no action of that id.
 	ErrNotFound = errors.New("no such action")
+	// ErrNoSchedule: there is no schedule of that name.
+	ErrNoSchedule = errors.New("no such schedule")
+	// ErrConflict: somebody else has changed it meanwhile.
+	ErrConflict = errors.New("it was changed meanwhile: read it again")
 	// ErrClosed: the store has been closed.
 	ErrClosed = errors.New("the store is closed")
 	// ErrFull: the store has too little room left to accept more. What it has
@@ -19,6 +23,9 @@ var (
 	// ErrBroken: a write failed in a way that leaves the store's state unknown.
 	// Everything acknowledged is safe; the process must be started again.
 	ErrBroken = errors.New("the store is broken")
+	// ErrUnavailable: the store does not answer now, or not in time. The call may have
+	// happened; it may be made again.
+	ErrUnavailable = errors.New("the store is not available")
 )
 
 // OffsetError: an upload began beyond what the action has received.
@@ -65,7 +72,9 @@ type Store interface {
 	// and an offset beyond what it has is an *OffsetError. It returns how many
 	// jobs the action now has. Payloads are copied.
 	Append(ctx context.Context, id string, offset int64, payloads [][]byte) (received int64, err error)
-	// Move makes one move of the status machine, as Action.Apply decides it.
+	// Move makes one move of the status machine, as Action.Apply decides it. Of a
+	// move that had been made before it returns the action as it is and
+	// ErrNoChange, so that of several who make one move, one knows that it did.
 	Move(ctx context.Context, id string, move Move) (Action, error)
 	// Action returns one action with its present counts, or ErrNotFound.
 	Action(ctx context.Context, id string) (Action, error)
@@ -94,7 +103,7 @@ type Store interface {
 
 	// Outcomes returns the outcomes of an action that follow its first `after`
 	// batches, some thousand at a time, and the number of batches they reach to;
-	// that is `after` when there are no more yet.
+	// that is `after` when there are no more yet. Batches that were reduced may be gone.
 	Outcomes(ctx context.Context, id string, after uint64) (outcomes []Outcome, upTo uint64, err error)
 	// DeadLetters returns up to limit dead letters of an action with an index of
 	// at least from, by index.
@@ -120,8 +129,23 @@ type Store interface {
 
 	// Settings returns the settings that were stored.
 	Settings(ctx context.Context) (Settings, error)
-	// Set stores one setting; it holds from the next Admit on.
+	// Set stores one setting; it holds from the next Admit on. A target that is set
+	// to Auto has the rate of an AutoRate, which the store feeds with what became of
+	// the attempts of each window, and asks for the rate when another window begins;
+	// within a window it stands. To set it so again changes nothing. Whether what was
+	// found survives a restart is the store's choice.
 	Set(ctx context.Context, change SettingsChange) error
+
+	// PutSchedule stores a schedule if the stored one has s.Revision (0: there is
+	// none), and returns it with its next revision; else ErrConflict. Revisions rise,
+	// and none is given twice in a store, also after a schedule was removed. A new one
+	// beyond MaxSchedules is ErrFull.
+	PutSchedule(ctx context.Context, s Schedule) (Schedule, error)
+	// RemoveSchedule removes a schedule, or returns ErrNoSchedule.
+	RemoveSchedule(ctx context.Context, name string) error
+	// Schedules returns all schedules, by name.
+	Schedules(ctx context.Context) ([]Schedule, error)
+
 	// Close makes everything durable and releases the store.
 	Close() error
 }
@@ -156,6 +180,9 @@ type Backlog struct {
 	Types map[string]TypeState
 	// Targets has what each limited target still allows, by name.
 	Targets map[string]int64
+	// Found has the rate, in attempts per second, that holds in this window for each
+	// target whose rate is to be found, by name; see AutoRate.
+	Found map[string]float64
 	// NonReady counts the jobs that were turned back, by reason.
 	NonReady [nonReadyReasons]int64
 	// Outbox counts the events that wait to be published, and OldestEvent is when

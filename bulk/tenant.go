@@ -1,6 +1,7 @@
 package bulk
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 )
@@ -37,6 +38,45 @@ type TargetLimits struct {
 	// Concurrency limits the attempts in flight against the target at one time.
 	// 0, the default, is no limit.
 	Concurrency int `json:"concurrency"`
+	// Auto limits the attempts started against the target to the rate that an
+	// AutoRate finds; RequestsPerSecond is 0 then. Default false. In JSON it is a
+	// requests_per_second of "auto".
+	Auto bool `json:"-"`
+}
+
+// autoText stands in JSON where a rate is to be found.
+const autoText = `"auto"`
+
+// MarshalJSON writes requests_per_second as a number or "auto", and concurrency.
+func (t TargetLimits) MarshalJSON() ([]byte, error) {
+	type numbers TargetLimits // without this method
+	if !t.Auto {
+		return json.Marshal(numbers(t))
+	}
+	return json.Marshal(struct {
+		RequestsPerSecond json.RawMessage `json:"requests_per_second"`
+		Concurrency       int             `json:"concurrency"`
+	}{json.RawMessage(autoText), t.Concurrency})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes. An absent field is as it was.
+func (t *TargetLimits) UnmarshalJSON(raw []byte) error {
+	fields := struct {
+		RequestsPerSecond json.RawMessage `json:"requests_per_second"`
+		Concurrency       *int            `json:"concurrency"`
+	}{Concurrency: &t.Concurrency}
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return err
+	}
+	switch given := fields.RequestsPerSecond; {
+	case len(given) == 0:
+		return nil
+	case string(given) == autoText:
+		t.RequestsPerSecond, t.Auto = 0, true
+		return nil
+	}
+	t.Auto = false
+	return json.Unmarshal(fields.RequestsPerSecond, &t.RequestsPerSecond)
 }
 
 // TypeLimits holds what can be set for one job type.
@@ -103,6 +143,8 @@ func (c SettingsChange) Validate() error {
 		return validRate(c.Tenant.RequestsPerSecond)
 	case c.Target != nil && c.Target.Concurrency < 0:
 		return &SettingError{"concurrency", "want at least 1, or 0 for no limit"}
+	case c.Target != nil && c.Target.Auto && c.Target.RequestsPerSecond != 0:
+		return &SettingError{"requests_per_second", `want a number or "auto", not both`}
 	case c.Target != nil:
 		return validRate(c.Target.RequestsPerSecond)
 	case c.Type.Concurrency < 0 || c.Type.Concurrency > 10_000:

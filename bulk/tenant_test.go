@@ -1,6 +1,7 @@
 package bulk
 
 import (
+	"encoding/json"
 	"errors"
 	"math"
 	"strings"
@@ -16,7 +17,8 @@ func TestSettingsChangeIsValidated(t *testing.T) {
 		"no limit":                 {SettingsChange{Limits: &Limits{}}, ""},
 		"a tenant":                 {SettingsChange{Name: "t", Tenant: &Tenant{-5, 1000, 1e9}}, ""},
 		"a tenant's defaults":      {SettingsChange{Name: "t", Tenant: &Tenant{}}, ""},
-		"a target":                 {SettingsChange{Name: "x:80", Target: &TargetLimits{10, 3}}, ""},
+		"a target":                 {SettingsChange{Name: "x:80", Target: &TargetLimits{RequestsPerSecond: 10, Concurrency: 3}}, ""},
+		"a rate to be found":       {SettingsChange{Name: "x:80", Target: &TargetLimits{Auto: true, Concurrency: 3}}, ""},
 		"a type":                   {SettingsChange{Name: "echo", Type: &TypeLimits{10_000}}, ""},
 		"nothing":                  {SettingsChange{Name: "t"}, "setting"},
 		"two at once":              {SettingsChange{Name: "t", Tenant: &Tenant{}, Type: &TypeLimits{}}, "setting"},
@@ -27,11 +29,12 @@ func TestSettingsChangeIsValidated(t *testing.T) {
 		"a limit that is none":     {SettingsChange{Limits: &Limits{math.NaN()}}, "requests_per_second"},
 		"an infinite limit":        {SettingsChange{Limits: &Limits{math.Inf(1)}}, "requests_per_second"},
 		"a tenant's below 0":       {SettingsChange{Name: "t", Tenant: &Tenant{RequestsPerSecond: -1}}, "requests_per_second"},
-		"a target's below 0":       {SettingsChange{Name: "t", Target: &TargetLimits{-1, 0}}, "requests_per_second"},
+		"a target's below 0":       {SettingsChange{Name: "t", Target: &TargetLimits{RequestsPerSecond: -1}}, "requests_per_second"},
+		"a rate, and to be found":  {SettingsChange{Name: "t", Target: &TargetLimits{Auto: true, RequestsPerSecond: 5}}, "requests_per_second"},
 		"a weight below 0":         {SettingsChange{Name: "t", Tenant: &Tenant{Weight: -1}}, "weight"},
 		"a weight above 1,000":     {SettingsChange{Name: "t", Tenant: &Tenant{Weight: 1001}}, "weight"},
 		"a weight that is none":    {SettingsChange{Name: "t", Tenant: &Tenant{Weight: math.NaN()}}, "weight"},
-		"a concurrency below 0":    {SettingsChange{Name: "t", Target: &TargetLimits{0, -1}}, "concurrency"},
+		"a concurrency below 0":    {SettingsChange{Name: "t", Target: &TargetLimits{Concurrency: -1}}, "concurrency"},
 		"workers below 0":          {SettingsChange{Name: "t", Type: &TypeLimits{-1}}, "concurrency"},
 		"workers above the bounds": {SettingsChange{Name: "t", Type: &TypeLimits{10_001}}, "concurrency"},
 	} {
@@ -42,6 +45,34 @@ func TestSettingsChangeIsValidated(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		case c.field != "" && (!errors.As(err, &wrong) || wrong.Field != c.field || wrong.Why == ""):
 			t.Errorf("%s: error %v, want one of the field %s", name, err, c.field)
+		}
+	}
+}
+
+func TestTargetLimitsInJSON(t *testing.T) {
+	for text, want := range map[string]TargetLimits{
+		`{"requests_per_second":0,"concurrency":0}`:        {},
+		`{"requests_per_second":2.5,"concurrency":3}`:      {RequestsPerSecond: 2.5, Concurrency: 3},
+		`{"requests_per_second":"auto","concurrency":7}`:   {Auto: true, Concurrency: 7},
+		`{"requests_per_second":"auto","concurrency":0}`:   {Auto: true},
+		`{"requests_per_second":10000000,"concurrency":0}`: {RequestsPerSecond: 1e7},
+	} {
+		got := TargetLimits{RequestsPerSecond: 99, Auto: true, Concurrency: 5}
+		if err := json.Unmarshal([]byte(text), &got); err != nil || got != want {
+			t.Errorf("%s reads as %+v, %v; want %+v", text, got, err, want)
+		}
+		raw, err := json.Marshal(map[string]TargetLimits{"x": want})
+		if err != nil || string(raw) != `{"x":`+text+`}` {
+			t.Errorf("%+v is written as %s, %v; want %s", want, raw, err, text)
+		}
+	}
+	kept := TargetLimits{Auto: true}
+	if err := json.Unmarshal([]byte(`{"concurrency":4}`), &kept); err != nil || kept != (TargetLimits{Auto: true, Concurrency: 4}) {
+		t.Errorf("without requests_per_second it becomes %+v, %v", kept, err)
+	}
+	for _, text := range []string{`{"requests_per_second":"fast"}`, `{"requests_per_second":[]}`, `{"requests_per_second":"Auto"}`, `{"concurrency":"auto"}`, `7`} {
+		if err := json.Unmarshal([]byte(text), new(TargetLimits)); err == nil {
+			t.Errorf("%s was read", text)
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-project/sluice/lifecycle"
 )
 
 const (
@@ -21,13 +23,17 @@ const (
 	// forgetInterval is how often finished actions are looked for whose
 	// retention is over.
 	forgetInterval = 10 * time.Minute
+	// applyInterval is how often the settings of types are read again, which another
+	// instance may have changed.
+	applyInterval = 5 * time.Second
 )
 
 // watcher drives the status machine: it finds the actions that can move on, in
 // whatever state a crash left them. Every move is a compare-and-set, so that
 // several watchers do no harm.
 func (e *Engine) watcher(ctx context.Context) error {
-	var forgot time.Time
+	var forgot, applied time.Time
+	var trouble trouble
 	for {
 		began := time.Now()
 		err := e.watchOnce(ctx)
@@ -35,14 +41,16 @@ func (e *Engine) watcher(ctx context.Context) error {
 			forgot = began
 			err = e.forgetOld(ctx, began)
 		}
+		if began.Sub(applied) >= applyInterval && err == nil {
+			applied = began
+			err = e.applyTypes(ctx)
+		}
 		if err != nil && !retriable(err) {
 			return err
-		} else if err != nil {
-			e.log.Error("watch", "error", err)
 		}
 		// With very many actions a look takes long; it gets a fifth of the time.
-		pause := min(max(watchPause, 4*time.Since(began)), watchPauseMax)
-		if !sleep(ctx, nil, pause) || !sleep(ctx, e.watch, watchInterval) {
+		pause := max(min(max(watchPause, 4*time.Since(began)), watchPauseMax), trouble.after(e.log, "watch", err))
+		if !lifecycle.Sleep(ctx, nil, pause) || !lifecycle.Sleep(ctx, e.watch, watchInterval) {
 			return ctx.Err()
 		}
 	}
@@ -65,7 +73,7 @@ func (e *Engine) watchOnce(ctx context.Context) error {
 		}
 	}
 	err = e.moveOn("watch", movable, func(a *Action) error {
-		_, err := e.store.Move(ctx, a.ID, Move{Kind: e.nextMove(a, now)})
+		_, err := e.apply(ctx, a.ID, Move{Kind: e.nextMove(a, now)})
 		return err
 	})
 	if err != nil {
@@ -94,7 +102,7 @@ func (e *Engine) moveOn(loop string, actions []*Action, f func(*Action) error) e
 			err := f(a)
 			var refused *MoveError
 			switch {
-			case err == nil || errors.As(err, &refused) || errors.Is(err, ErrNotFound):
+			case err == nil || errors.As(err, &refused) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrNoChange):
 				return nil
 			case retriable(err):
 				e.log.Error(loop, "action", a.ID, "error", err)
@@ -155,20 +163,29 @@ type pace struct {
 	of map[string]*progress
 }
 
-// progress is what was seen of one action. Rate is in jobs per second, smoothed
-// over some seconds.
+// progress is what was seen of one action: its rate is that from from to last.
 type progress struct {
-	done, total int64
-	at          time.Time
-	rate        float64
+	total int64
+	// next takes from's place when it is paceSpan old.
+	from, next, last paceLook
+}
+
+// paceLook is how many jobs were done at a time.
+type paceLook struct {
+	at   time.Time
+	done int64
 }
 
 // farFuture is how far ahead an estimate goes: an action that does not move is
 // given none.
 const farFuture = 10 * 365 * 24 * time.Hour
 
-// paceInterval is how far apart two looks are that measure a rate.
-const paceInterval = time.Second
+// A rate is measured over paceInterval at least, and over one to two paceSpan when
+// an action runs for longer: rate limits start jobs in bursts, which must not show.
+const (
+	paceInterval = time.Second
+	paceSpan     = 15 * time.Second
+)
 
 func (p *pace) observe(a *Action, now time.Time) {
 	p.mu.Lock()
@@ -179,34 +196,33 @@ func (p *pace) observe(a *Action, now time.Time) {
 	if p.of == nil {
 		p.of = map[string]*progress{}
 	}
+	look := paceLook{at: now, done: a.Done()}
 	seen := p.of[a.ID]
 	if seen == nil {
-		p.of[a.ID] = &progress{done: a.Done(), total: a.Total, at: now}
-		return
+		seen = &progress{total: a.Total, from: look, next: look}
+		p.of[a.ID] = seen
 	}
-	elapsed := now.Sub(seen.at)
-	if elapsed < paceInterval {
-		return
+	if seen.last = look; now.Sub(seen.next.at) >= paceSpan {
+		seen.from, seen.next = seen.next, look
 	}
-	rate := float64(a.Done()-seen.done) / elapsed.Seconds()
-	if seen.rate > 0 {
-		rate = 0.7*seen.rate + 0.3*rate
-	}
-	seen.done, seen.at, seen.rate = a.Done(), now, rate
 }
 
 func (p *pace) finish(id string, now time.Time) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	seen := p.of[id]
-	if seen == nil || seen.rate <= 0 {
+	if seen == nil {
 		return time.Time{}
 	}
-	left := float64(seen.total-seen.done) / seen.rate
+	took, done := seen.last.at.Sub(seen.from.at), seen.last.done-seen.from.done
+	if took < paceInterval || done <= 0 {
+		return time.Time{}
+	}
+	left := float64(seen.total-seen.last.done) / float64(done) * took.Seconds()
 	if left > farFuture.Seconds() {
 		return time.Time{}
 	}
-	return maxTime(now, seen.at.Add(time.Duration(left*float64(time.Second)))).UTC()
+	return maxTime(now, seen.last.at.Add(time.Duration(left*float64(time.Second)))).UTC()
 }
 
 func maxTime(a, b time.Time) time.Time {

@@ -32,8 +32,7 @@ const (
 type pool struct {
 	engine  *Engine
 	name    string
-	handler Handler
-	timeout time.Duration
+	runner  runner
 	wake    signal // capacity is free, or jobs are ready
 	settled signal // outcomes are there to be settled
 
@@ -65,9 +64,9 @@ type ended struct {
 	last       bool // no attempt would follow
 }
 
-func newPool(e *Engine, name string, handler Handler) *pool {
+func newPool(e *Engine, name string, runner runner) *pool {
 	p := &pool{
-		engine: e, name: name, handler: handler, timeout: e.config.For(name).JobTimeout,
+		engine: e, name: name, runner: runner,
 		wake: newSignal(), settled: newSignal(), running: map[LeaseID]underway{},
 	}
 	p.work, p.idle = sync.NewCond(&p.mu), sync.NewCond(&p.mu)
@@ -85,6 +84,9 @@ func (p *pool) start(group *lifecycle.Group) {
 func (p *pool) resize(want int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if want == p.want {
+		return
+	}
 	p.want = want
 	for ; p.workers < p.want && !p.closing; p.workers++ {
 		p.engine.group.Go(p.name+" worker", p.worker)
@@ -101,21 +103,21 @@ func (p *pool) size() int {
 
 // leaser keeps the workers supplied.
 func (p *pool) leaser(ctx context.Context) error {
+	var trouble trouble
 	for {
 		n, closing := p.free()
 		if closing {
 			return nil
 		}
-		leased := 0
+		leased, pause := 0, time.Duration(0)
 		if n > 0 {
 			jobs, err := p.engine.store.Lease(ctx, LeaseRequest{
 				Types: []string{p.name}, Max: n, LeaseFor: p.engine.config.Lease, Local: true,
 			})
 			if err != nil && !retriable(err) {
 				return err
-			} else if err != nil {
-				p.engine.log.Error("lease", "type", p.name, "error", err)
 			}
+			pause = trouble.after(p.engine.log, "lease", err, "type", p.name)
 			leased = len(jobs)
 			p.supply(jobs)
 		}
@@ -123,7 +125,7 @@ func (p *pool) leaser(ctx context.Context) error {
 			p.engine.fetch.wake()
 			continue
 		}
-		if !sleep(ctx, p.wake, leasePoll) {
+		if !lifecycle.Sleep(ctx, nil, pause) || !lifecycle.Sleep(ctx, p.wake, leasePoll) {
 			return ctx.Err()
 		}
 	}
@@ -229,11 +231,12 @@ func (p *pool) settler(ctx context.Context) error {
 			}
 		}
 		err := p.engine.settle(ctx, batch)
+		var trouble trouble
 		for retriable(err) && ctx.Err() == nil {
-			p.engine.log.Error("settle", "type", p.name, "error", err)
-			sleep(ctx, nil, time.Second)
+			lifecycle.Sleep(ctx, nil, trouble.after(p.engine.log, "settle", err, "type", p.name))
 			err = p.engine.settle(ctx, batch)
 		}
+		trouble.after(p.engine.log, "settle", err, "type", p.name)
 		p.mu.Lock()
 		p.writing = 0
 		p.speed = meter.measure(len(batch), p.speed)
@@ -310,7 +313,7 @@ func (p *pool) extensions(now time.Time) (extensions []Settlement) {
 		extensions = append(extensions, Settlement{Lease: lease, Kind: Extended, LeaseFor: p.engine.config.Lease})
 	}
 	for lease, r := range p.running {
-		if now.Sub(r.since) < max(p.timeout, r.spec.Timeout)+max(0, p.engine.config.ShutdownGrace) {
+		if now.Sub(r.since) < max(p.runner.timeout, r.spec.Timeout)+max(0, p.engine.config.ShutdownGrace) {
 			extend(lease)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/bulktest"
 )
 
 // A whale has a million jobs waiting when a small tenant comes with a hundred.
@@ -92,7 +93,7 @@ func TestEqualTenantsAtThrottlingTarget(t *testing.T) {
 	for _, rate := range []int{100, 25} {
 		t.Run(fmt.Sprint(rate, " requests a second"), func(t *testing.T) {
 			mux := bulk.NewMux()
-			mux.Handle("call", newSimTarget(simTargetOptions{Rate: rate, Latency: 5 * time.Millisecond, Phase: targetPhase}))
+			mux.Handle("call", bulktest.NewTarget(bulktest.TargetOptions{Rate: rate, Latency: 5 * time.Millisecond, Phase: targetPhase}))
 			simulate(t, bulk.Config{Workers: 30}, 0, mux, func(w *world) {
 				var ids []string
 				together := time.Now().Add(time.Second) // so that none has a head start

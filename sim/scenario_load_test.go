@@ -2,10 +2,12 @@ package sim
 
 import (
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/bulktest"
 )
 
 // The seed's load test: 15,000 jobs of three tenants at ten requests a second
@@ -46,7 +48,7 @@ func runLoad(w *world) (took time.Duration, throttled int64) {
 func TestLoadAtOwnLimits(t *testing.T) {
 	for _, phase := range phases {
 		t.Run(fmt.Sprint("from ", phase), func(t *testing.T) {
-			target := newSimTarget(simTargetOptions{Rate: loadRate, Key: byTenant})
+			target := bulktest.NewTarget(bulktest.TargetOptions{Rate: loadRate, Key: bulktest.ByTenant})
 			mux := bulk.NewMux()
 			mux.Handle("call", target)
 			simulate(t, bulk.Config{}, phase, mux, func(w *world) {
@@ -69,12 +71,15 @@ func TestLoadAtOwnLimits(t *testing.T) {
 // Where only the target knows its limit, and answers 429 above it, congestion
 // control finds the rate: few jobs are turned back, and time is not lost.
 func TestLoadAtThrottlingTarget(t *testing.T) {
-	for _, phase := range phases {
-		for _, latency := range []time.Duration{0, 5 * time.Millisecond, 50 * time.Millisecond} {
-			for _, workers := range []int{10, 100} {
+	for i, phase := range phases {
+		for j, latency := range []time.Duration{0, 5 * time.Millisecond, 50 * time.Millisecond} {
+			for k, workers := range []int{10, 100} {
+				if os.Getenv("SLUICE_LONG") == "" && (i+j+k)%2 != 0 {
+					continue // every second one, as on a chessboard: each pair of values is there
+				}
 				t.Run(fmt.Sprintf("from %s, %s, %d workers", phase, latency, workers), func(t *testing.T) {
 					mux := bulk.NewMux()
-					mux.Handle("call", newSimTarget(simTargetOptions{Rate: loadRate, Key: byTenant, Latency: latency, Phase: targetPhase}))
+					mux.Handle("call", bulktest.NewTarget(bulktest.TargetOptions{Rate: loadRate, Key: bulktest.ByTenant, Latency: latency, Phase: targetPhase}))
 					simulate(t, bulk.Config{Workers: workers}, phase, mux, func(w *world) {
 						took, throttled := runLoad(w)
 						perJob := float64(throttled) / (loadTenants * loadJobs)
@@ -92,13 +97,13 @@ func TestLoadAtThrottlingTarget(t *testing.T) {
 // A target that forgets its anger is soon given all it can take: after ten
 // seconds of throttling it takes a hundred times as much.
 func TestTargetRecovers(t *testing.T) {
-	target := newSimTarget(simTargetOptions{Rate: 10, Latency: 5 * time.Millisecond})
+	target := bulktest.NewTarget(bulktest.TargetOptions{Rate: 10, Latency: 5 * time.Millisecond})
 	mux := bulk.NewMux()
 	mux.Handle("call", target)
 	simulate(t, bulk.Config{Workers: 50}, 0, mux, func(w *world) {
 		id := w.submit(bulk.Spec{Tenant: "tenant", Type: "call"}, 20_000)
 		time.Sleep(10 * time.Second)
-		target.setRate(1000) // a hundred times as much
+		target.SetRate(1000) // a hundred times as much
 		w.finish(id)
 		took := time.Since(w.began)
 		t.Logf("%s", took)
@@ -106,10 +111,4 @@ func TestTargetRecovers(t *testing.T) {
 			t.Errorf("took %s, want less than a minute: 20 s at the new rate, and the time to find it", took)
 		}
 	})
-}
-
-func (t *simTarget) setRate(rate int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.options.Rate = rate
 }

@@ -3,16 +3,11 @@ package sim
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/bulk/pebblestore"
 )
 
 // TestTypesThatStandStill lets other types go on, under a limit of ten a second,
@@ -93,32 +88,20 @@ func TestConcurrencyIsUsed(t *testing.T) {
 // TestStopLeavesHandlersThatHang stops an engine beside a handler that does not
 // look at its context.
 func TestStopLeavesHandlersThatHang(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		config := bulk.Config{ShutdownGrace: 3 * time.Second}
-		store, err := pebblestore.Open("sim", pebblestore.Options{FS: vfs.NewMem(), Bulk: config, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		release, running := make(chan struct{}), make(chan struct{})
-		mux := bulk.NewMux()
-		mux.HandleFunc("hangs", func(context.Context, *bulk.Job) ([]byte, error) {
-			close(running)
-			<-release
-			return nil, errors.New("too late")
-		})
-		engine, err := bulk.New(store, mux, config, bulk.WithLogger(slog.New(slog.DiscardHandler)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := engine.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		w := &world{t: t, engine: engine, store: store}
+	var running, release chan struct{}
+	mux := bulk.NewMux()
+	mux.HandleFunc("hangs", func(context.Context, *bulk.Job) ([]byte, error) {
+		close(running)
+		<-release
+		return nil, errors.New("too late")
+	})
+	simulate(t, bulk.Config{ShutdownGrace: 3 * time.Second}, 0, mux, func(w *world) {
+		running, release = make(chan struct{}), make(chan struct{})
 		id := w.submit(bulk.Spec{Tenant: "t", Type: "hangs"}, 1)
 		<-running
 		began := time.Now()
 		stopped := make(chan error, 1)
-		go func() { stopped <- engine.Stop(context.Background()) }()
+		go func() { stopped <- w.engine.Stop(context.Background()) }()
 		select {
 		case err := <-stopped:
 			if err == nil || !strings.Contains(err.Error(), "hangs worker") {
@@ -127,14 +110,11 @@ func TestStopLeavesHandlersThatHang(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Errorf("still stopping after %v", time.Since(began))
 		}
-		a, err := store.Action(context.Background(), id)
+		a, err := w.engine.Action(context.Background(), id)
 		if err != nil || a.InFlight != 0 || a.Pending != 1 {
 			t.Errorf("%d in flight, %d pending, error %v: want the job handed back", a.InFlight, a.Pending, err)
 		}
+		w.engine.Close(t)
 		close(release)
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-		synctest.Wait()
 	})
 }

@@ -3,22 +3,18 @@ package sim
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/bulk/pebblestore"
+	"github.com/sluice-project/sluice/bulk/bulktest"
 )
 
 // world is an engine with its store, in the virtual time of one bubble.
 type world struct {
 	t      *testing.T
-	engine *bulk.Engine
-	store  *pebblestore.Store
+	engine *bulktest.Engine
 	began  time.Time
 }
 
@@ -27,26 +23,9 @@ type world struct {
 func simulate(t *testing.T, config bulk.Config, phase time.Duration, mux *bulk.Mux, scenario func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(phase)
-		store, err := pebblestore.Open("sim", pebblestore.Options{
-			FS: vfs.NewMem(), Bulk: config, Logger: slog.New(slog.DiscardHandler),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		engine, err := bulk.New(store, mux, config, bulk.WithLogger(slog.New(slog.DiscardHandler)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := engine.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		scenario(&world{t: t, engine: engine, store: store, began: time.Now()})
-		if err := engine.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
+		engine := bulktest.New(t, mux, config)
+		engine.Timeout = 24 * time.Hour
+		scenario(&world{t: t, engine: engine, began: time.Now()})
 	})
 }
 
@@ -75,21 +54,30 @@ func (w *world) submit(spec bulk.Spec, jobs int) string {
 }
 
 // finish waits for an action and returns it.
-func (w *world) finish(id string) (finished bulk.Action) {
+func (w *world) finish(id string) bulk.Action {
 	w.t.Helper()
-	err := w.engine.Watch(context.Background(), id, 50*time.Millisecond, func(a bulk.Action) error {
-		finished = a
-		return nil
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return finished
+	return w.engine.Wait(w.t, id)
 }
 
 func (w *world) set(change bulk.SettingsChange) {
 	w.t.Helper()
 	if err := w.engine.Set(context.Background(), change); err != nil {
 		w.t.Fatal(err)
+	}
+}
+
+// pass waits for d, or until ctx ends. It makes no timer of no length: several of
+// those at once in a bubble crash the race detector (golang.org/issue/78156).
+func pass(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return context.Cause(ctx)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api/wire"
@@ -35,6 +36,7 @@ type server struct {
 	engine  Engine
 	config  bulk.Config
 	logger  *slog.Logger
+	tracer  trace.Tracer
 	uploads *gate
 	watches *gate
 }
@@ -73,12 +75,16 @@ func New(engine Engine, options ...Option) http.Handler {
 		RejectUnknownQueryParameters: true,
 		Transformers:                 []huma.Transformer{s.reshape},
 	})
+	if s.tracer != nil {
+		api.UseMiddleware(s.trace)
+	}
 	s.registerActions(api)
 	s.registerJobs(api)
 	s.registerWatch(api)
 	s.registerLeases(api)
 	s.registerDeadLetters(api)
 	s.registerSettings(api)
+	s.registerSchedules(api)
 	mux.Handle("GET /openapi.json", document(api))
 	return &edge{mux: mux}
 }

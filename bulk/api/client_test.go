@@ -146,6 +146,12 @@ func TestClientSettings(t *testing.T) {
 	if got := must[wire.TargetLimits](t)(c.Target(ctx, "api.example.com:443")); got != target {
 		t.Fatalf("%+v", got)
 	}
+	auto := wire.TargetLimits{RequestsPerSecond: wire.Auto, Concurrency: 3}
+	must[wire.TargetLimits](t)(c.SetTarget(ctx, "auto", auto))
+	auto.FoundRequestsPerSecond = 41.5
+	if got := must[wire.TargetLimits](t)(c.Target(ctx, "auto")); got != auto {
+		t.Fatalf("%+v", got)
+	}
 	must[wire.TypeLimits](t)(c.SetType(ctx, "echo", wire.TypeLimits{Concurrency: 3}))
 	if got := must[wire.TypeLimits](t)(c.Type(ctx, "echo")); got.Concurrency != 3 {
 		t.Fatalf("%+v", got)

@@ -33,6 +33,18 @@ type Engine interface {
 	// Settle returns a verdict for each report, in their order.
 	Settle(ctx context.Context, reports []bulk.Report) ([]bulk.Verdict, error)
 
+	// PutSchedule tells whether the schedule is a new one.
+	PutSchedule(ctx context.Context, schedule bulk.Schedule) (stored bulk.Schedule, created bool, err error)
+	Schedule(ctx context.Context, name string) (bulk.Schedule, error)
+	Schedules(ctx context.Context) ([]bulk.Schedule, error)
+	RemoveSchedule(ctx context.Context, name string) error
+	PauseSchedule(ctx context.Context, name string) (bulk.Schedule, error)
+	ResumeSchedule(ctx context.Context, name string) (bulk.Schedule, error)
+	// RunNow returns the action of the run.
+	RunNow(ctx context.Context, name string) (bulk.Action, error)
+
 	Settings(ctx context.Context) (bulk.Settings, error)
 	Set(ctx context.Context, change bulk.SettingsChange) error
+	// FoundRate is the rate that was found of a target which is set to auto.
+	FoundRate(ctx context.Context, target string) (float64, error)
 }

@@ -18,11 +18,13 @@ type fakeEngine struct {
 	mu       sync.Mutex
 	actions  []*fakeAction
 	settings bulk.Settings
-	leased   map[bulk.LeaseID]string
-	reports  []bulk.Report
-	leases   []bulk.LeaseRequest
-	finish   time.Time
-	changed  chan struct{}
+	// schedules are by name.
+	schedules map[string]bulk.Schedule
+	leased    map[bulk.LeaseID]string
+	reports   []bulk.Report
+	leases    []bulk.LeaseRequest
+	finish    time.Time
+	changed   chan struct{}
 	// fail makes the next calls fail, by method.
 	fail map[string]error
 	// appends counts the calls of Append; full is the count after which the
@@ -42,10 +44,11 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("CET", 3600))
 
 func newFakeEngine() *fakeEngine {
 	return &fakeEngine{
-		settings: bulk.Settings{Tenants: map[string]bulk.Tenant{}, Targets: map[string]bulk.TargetLimits{}, Types: map[string]bulk.TypeLimits{}},
-		leased:   map[bulk.LeaseID]string{},
-		changed:  make(chan struct{}),
-		fail:     map[string]error{},
+		settings:  bulk.Settings{Tenants: map[string]bulk.Tenant{}, Targets: map[string]bulk.TargetLimits{}, Types: map[string]bulk.TypeLimits{}},
+		schedules: map[string]bulk.Schedule{},
+		leased:    map[bulk.LeaseID]string{},
+		changed:   make(chan struct{}),
+		fail:      map[string]error{},
 	}
 }
 
@@ -298,6 +301,11 @@ func (e *fakeEngine) Settle(_ context.Context, reports []bulk.Report) (verdicts 
 
 func (e *fakeEngine) Settings(context.Context) (bulk.Settings, error) {
 	return e.settings, e.failure("Settings")
+}
+
+// FoundRate finds 41.5 of every target.
+func (e *fakeEngine) FoundRate(context.Context, string) (float64, error) {
+	return 41.5, e.failure("FoundRate")
 }
 
 func (e *fakeEngine) Set(_ context.Context, change bulk.SettingsChange) error {

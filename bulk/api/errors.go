@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -85,7 +86,11 @@ func (s *server) refuse(ctx context.Context, id string, err error) *problem {
 		return newProblem(http.StatusServiceUnavailable, wire.CodeUnavailable, "the request ended before its answer").retryAfter(time.Second)
 	}
 	p := s.fault(err)
-	s.logger.ErrorContext(ctx, "bulk request failed", "status", p.Status, "action", id, "error", err)
+	level := slog.LevelError
+	if errors.Is(err, bulk.ErrUnavailable) {
+		level = slog.LevelDebug // the engine tells of it, once and not with each request
+	}
+	s.logger.Log(ctx, level, "bulk request failed", "status", p.Status, "action", id, "error", err)
 	return p
 }
 
@@ -96,6 +101,9 @@ func (s *server) fault(err error) *problem {
 		return newProblem(http.StatusInsufficientStorage, wire.CodeFull,
 			"the store is full and accepts no more; what it has accepted goes on. Make room on its disk, or wait until finished actions are removed; "+
 				"if its events cannot be published, see to what takes them")
+	case errors.Is(err, bulk.ErrUnavailable):
+		return newProblem(http.StatusServiceUnavailable, wire.CodeUnavailable,
+			"the store does not answer now: what was asked for may have happened, and asking again is safe").retryAfter(time.Second)
 	case errors.Is(err, bulk.ErrBroken):
 		return newProblem(http.StatusServiceUnavailable, wire.CodeUnavailable,
 			"the store is broken until the server is started again; everything it acknowledged is safe").retryAfter(10 * time.Second)
@@ -163,7 +171,9 @@ func fieldError(detail *huma.ErrorDetail) wire.FieldError {
 	case detail.Message == validation.MsgUnexpectedProperty:
 		e.Detail = "unknown field"
 	case field == "requests_per_second" && detail.Value == "auto":
-		e.Detail = `"auto" is not available in this version: give a number, 0 for no limit`
+		e.Detail = `"auto" is for targets only: give a number, 0 for no limit`
+	case field == "requests_per_second" && detail.Message == validation.MsgExpectedMatchExactlyOneSchema:
+		e.Detail = `want a number from 0 (no limit) to 1,000,000,000, or "auto"`
 	}
 	return e
 }

@@ -22,6 +22,9 @@ const (
 	maxBody = 1 << 20
 	// maxAcknowledgement is that of an acknowledgement, which has results.
 	maxAcknowledgement = 8 << 20
+	// maxScheduleBody is that of a schedule: its jobs, and as much for white space
+	// and all else.
+	maxScheduleBody = 2 << 20
 	// bodyTimeout is how long a body may take to arrive.
 	bodyTimeout = time.Minute
 	// maxDrain and drainTimeout bound what is read of a body that was refused,

@@ -53,25 +53,59 @@ type inTarget struct {
 
 type inSetTarget struct {
 	Name string `path:"name" maxLength:"256" pattern:"^[^\\x00-\\x1f\\x7f]+$" doc:"1 to 256 printable characters."`
-	Body wire.TargetLimits
+	Body targetLimits
 }
 
-type outTarget struct{ Body wire.TargetLimits }
+type outTarget struct{ Body targetLimits }
+
+// targetLimits is wire.TargetLimits with the schema of its rate.
+type targetLimits struct {
+	RequestsPerSecond targetRate `json:"requests_per_second" required:"false" doc:"Limits the attempts started against the target; auto finds the rate that the target bears. Default 0: no limit."`
+	Concurrency       int        `json:"concurrency" required:"false" minimum:"0" maximum:"1000000" doc:"Limits the attempts in flight against the target. Default 0: no limit."`
+	Found             float64    `json:"found_requests_per_second,omitempty" readOnly:"true" doc:"The rate that holds at present, where requests_per_second is auto. A PUT ignores it."`
+}
+
+type targetRate struct{ wire.Rate }
+
+// Schema implements huma.SchemaProvider.
+func (targetRate) Schema(huma.Registry) *huma.Schema {
+	least, most := 0.0, float64(wire.MaxRate)
+	return &huma.Schema{OneOf: []*huma.Schema{
+		{Type: huma.TypeNumber, Format: "double", Minimum: &least, Maximum: &most},
+		{Type: huma.TypeString, Enum: []any{"auto"}},
+	}}
+}
 
 func (s *server) target(ctx context.Context, in *inTarget) (*outTarget, error) {
 	settings, err := s.engine.Settings(ctx)
 	if err != nil {
 		return nil, s.refuse(ctx, "", err)
 	}
-	return &outTarget{Body: wire.TargetLimits(settings.Targets[in.Name])}, nil
+	return s.targetAnswer(ctx, in.Name, settings.Targets[in.Name])
+}
+
+// targetAnswer shows what is set, and the rate that was found.
+func (s *server) targetAnswer(ctx context.Context, name string, limits bulk.TargetLimits) (*outTarget, error) {
+	body := targetLimits{RequestsPerSecond: targetRate{wire.Rate(limits.RequestsPerSecond)}, Concurrency: limits.Concurrency}
+	if limits.Auto {
+		found, err := s.engine.FoundRate(ctx, name)
+		if err != nil {
+			return nil, s.refuse(ctx, "", err)
+		}
+		body.RequestsPerSecond, body.Found = targetRate{wire.Auto}, found
+	}
+	return &outTarget{Body: body}, nil
 }
 
 func (s *server) setTarget(ctx context.Context, in *inSetTarget) (*outTarget, error) {
-	target := bulk.TargetLimits(in.Body)
+	target := bulk.TargetLimits{RequestsPerSecond: float64(in.Body.RequestsPerSecond.Rate), Concurrency: in.Body.Concurrency}
+	if in.Body.RequestsPerSecond.Rate == wire.Auto {
+		target.RequestsPerSecond, target.Auto = 0, true
+	}
 	if err := s.engine.Set(ctx, bulk.SettingsChange{Name: in.Name, Target: &target}); err != nil {
 		return nil, s.refuse(ctx, "", err)
 	}
-	return &outTarget{Body: in.Body}, nil
+	return s.targetAnswer(ctx, in.Name, target)
 }
 
 type inType struct {

@@ -93,7 +93,7 @@ func deadLetter(d bulk.DeadLetter) wire.DeadLetter {
 }
 
 func job(j *bulk.Job) wire.Job {
-	return wire.Job{
+	object := wire.Job{
 		ID:       j.ID(),
 		Action:   j.Spec.ID,
 		Type:     j.Spec.Type,
@@ -102,6 +102,10 @@ func job(j *bulk.Job) wire.Job {
 		Lease:    j.Lease.String(),
 		Deadline: j.Deadline.UTC(),
 	}
+	if j.Trace != nil {
+		object.Traceparent, object.Tracestate = j.Trace.Parent, j.Trace.State
+	}
+	return object
 }
 
 // value is a payload as JSON. Those of Go programs may not be JSON: they become

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/propagation"
+
 	"github.com/sluice-project/sluice/retry"
 )
 
@@ -79,7 +81,7 @@ type call struct {
 	wait time.Duration
 }
 
-// do makes a call and reads the answer into a JSON object.
+// do makes a call and reads the answer into a JSON object; nil if it has none.
 func (c *Client) do(ctx context.Context, call call, into any) error {
 	var body []byte
 	if call.body != nil {
@@ -112,6 +114,7 @@ func (c *Client) request(ctx context.Context, call call, body []byte) (*http.Req
 	if err != nil {
 		return nil, err
 	}
+	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(request.Header))
 	request.Header.Set("Accept", "application/json")
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
@@ -126,6 +129,9 @@ func (c *Client) answer(request *http.Request, into any) error {
 		return err
 	}
 	defer closeBody(response)
+	if into == nil {
+		return nil
+	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
 		return &connectionError{fmt.Errorf("%s %s: read the answer: %w", request.Method, request.URL.Path, err)}

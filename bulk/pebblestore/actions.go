@@ -257,9 +257,6 @@ func (s *Store) Move(_ context.Context, id string, move bulk.Move) (moved bulk.A
 			return err
 		}
 		next, err := moved.Apply(move, c.now.UTC())
-		if errors.Is(err, bulk.ErrNoChange) {
-			return nil
-		}
 		if err != nil {
 			return err
 		}

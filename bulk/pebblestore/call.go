@@ -30,7 +30,9 @@ type call struct {
 func (s *Store) begin() *call {
 	now := s.now()
 	s.calls++
-	return &call{s: s, serial: s.calls, now: now, window: s.window(now), batch: s.db.NewBatch()}
+	window := s.window(now)
+	s.findRates(window)
+	return &call{s: s, serial: s.calls, now: now, window: window, batch: s.db.NewBatch()}
 }
 
 // note writes an event of a job into its page's log.
@@ -263,4 +265,5 @@ func (c *call) outcome(a *action, o bulk.Outcome) {
 func (c *call) started() {
 	ends := bulk.WindowStart(c.window+1, c.s.config.Window).UnixNano()
 	c.keep(c.batch.Set(metaWindow, binary.BigEndian.AppendUint64(nil, uint64(ends)), nil))
+	c.writeAuto()
 }

@@ -19,6 +19,8 @@ type target struct {
 	seen []*limiter
 	// sharing counts the limiters with throttled jobs that wait.
 	sharing int
+	// auto finds the counter's rate; nil unless the target is set to auto.
+	auto *auto
 }
 
 // limiter is what one tenant does to one target.

@@ -6,9 +6,9 @@ import (
 )
 
 // FormatVersion is the version of what this package stores. A store of version 1
-// becomes one of version 2 when it is opened: it is one without an outbox. A store
-// of another version is not opened.
-const FormatVersion = 2
+// or 2 becomes one of version 3 when it is opened: the one has no outbox, and
+// neither has schedules. A store of another version is not opened.
+const FormatVersion = 3
 
 // The first byte of a key says what it holds.
 const (
@@ -22,13 +22,16 @@ const (
 	keyDead     = 'd' // number, index → a dead letter
 	keySetting  = 'c' // kind, name → a setting, JSON
 	keyEvent    = 'e' // number → an entry of the outbox
+	keySchedule = 'r' // name → a schedule, JSON
+	keyAuto     = 'f' // name of a target → what was found of its rate, JSON
 )
 
 var (
-	metaVersion = []byte("Mversion")
-	metaNumber  = []byte("Mnumber") // the highest number given to an action
-	metaWindow  = []byte("Mwindow") // when the window of the last attempt ends
-	metaEvents  = []byte("Mevents") // nothing: events are kept
+	metaVersion  = []byte("Mversion")
+	metaNumber   = []byte("Mnumber")   // the highest number given to an action
+	metaWindow   = []byte("Mwindow")   // when the window of the last attempt ends
+	metaEvents   = []byte("Mevents")   // nothing: events are kept
+	metaRevision = []byte("Mrevision") // the highest revision given to a schedule
 )
 
 // VersionError: the directory holds a store of another format.

@@ -93,7 +93,7 @@ func (c *call) lease(j *job, request bulk.LeaseRequest) bulk.Job {
 	if j.local {
 		c.note(a, evLeased, j.index, 0)
 	} else {
-		c.note(a, evLent, j.index, j.at.UnixMilli())
+		c.note(a, evLent, j.index, millis(j.at))
 	}
 	return bulk.Job{
 		Spec: a.spec, Index: int64(j.index), Attempt: int(j.attempts), Deadline: j.at,
@@ -155,7 +155,7 @@ func (c *call) end(j *job, settlement *bulk.Settlement) {
 		j.at = c.now.Add(settlement.LeaseFor)
 		heap.Fix(&s.leases, j.place)
 		if !j.local {
-			c.note(a, evExtended, j.index, j.at.UnixMilli())
+			c.note(a, evExtended, j.index, millis(j.at))
 		}
 		return
 	}
@@ -164,8 +164,10 @@ func (c *call) end(j *job, settlement *bulk.Settlement) {
 	case bulk.Released:
 	case bulk.Throttled:
 		a.limiter.observe(c.window, 0, 1)
+		a.target.auto.throttled(settlement.Took)
 	default:
 		a.limiter.observe(c.window, 1, 0)
+		a.target.auto.passed(settlement.Took)
 		a.line.kind.finished++
 	}
 	switch {
@@ -194,7 +196,7 @@ func (c *call) throttle(j *job, settlement *bulk.Settlement) {
 	j.at = c.now.Add(bulk.ThrottleDelay(a.config.BackoffBase, a.limiter.bookings.jobs,
 		a.limiter.ratePerSecond(c.s.config.Window), bulk.BoundRetryAfter(settlement.RetryAfter)))
 	a.record.Throttled++
-	c.note(a, evThrottled, j.index, j.at.UnixMilli())
+	c.note(a, evThrottled, j.index, millis(j.at))
 	c.s.setAside(j)
 }
 
@@ -211,7 +213,7 @@ func (c *call) retry(j *job, settlement *bulk.Settlement) {
 	}
 	j.reason, j.at = reasonTransient, c.now.Add(delay)
 	a.record.Retried++
-	c.note(a, evRetry, j.index, j.at.UnixMilli())
+	c.note(a, evRetry, j.index, millis(j.at))
 	c.s.setAside(j)
 }
 
@@ -262,3 +264,7 @@ func (c *call) expire(j *job) {
 		j.lapsed = true
 	}
 }
+
+// millis is a time as the job log keeps it: in milliseconds, and not before it, so
+// that no lease ends earlier after a restart than its holder was told.
+func millis(at time.Time) int64 { return at.Add(time.Millisecond - time.Nanosecond).UnixMilli() }

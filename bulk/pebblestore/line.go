@@ -37,6 +37,7 @@ func (s *Store) Backlog(context.Context) (bulk.Backlog, error) {
 	now := s.now()
 	window := s.window(now)
 	s.rest(window)
+	s.findRates(window)
 	b := bulk.Backlog{
 		Now:        now,
 		WindowEnds: bulk.WindowStart(window+1, s.config.Window),
@@ -44,6 +45,7 @@ func (s *Store) Backlog(context.Context) (bulk.Backlog, error) {
 		Virtual:    s.virtual,
 		Types:      make(map[string]bulk.TypeState, len(s.kinds)),
 		Targets:    map[string]int64{},
+		Found:      s.found(),
 		NonReady:   s.nonReady,
 
 		Outbox: int64(s.outbox.next - s.outbox.first), OldestEvent: s.outbox.oldest,
@@ -94,6 +96,7 @@ func (s *Store) Admit(_ context.Context, grants []bulk.Grant) (admitted int, err
 	defer s.mu.Unlock()
 	window := s.window(s.now())
 	s.rest(window)
+	s.findRates(window)
 	for _, grant := range grants {
 		a := s.actions[grant.Number]
 		if a == nil || !a.open() {

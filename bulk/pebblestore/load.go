@@ -21,6 +21,9 @@ func (s *Store) load() error {
 	if err := s.loadSettings(); err != nil {
 		return err
 	}
+	if err := s.loadSchedules(); err != nil {
+		return err
+	}
 	if err := s.loadOutbox(); err != nil {
 		return err
 	}
@@ -59,7 +62,7 @@ func (s *Store) loadMeta() error {
 	}
 	switch found, _ := binary.Uvarint(version); found {
 	case FormatVersion:
-	case 1: // What it holds means the same.
+	case 1, 2: // What it holds means the same.
 		if err := s.db.Set(metaVersion, binary.AppendUvarint(nil, FormatVersion), pebble.Sync); err != nil {
 			return err
 		}

@@ -77,7 +77,7 @@ func TestEventsAreReturnedOnceDurable(t *testing.T) {
 	})
 }
 
-// A store of format 1 is one of format 2 after it was opened.
+// A store of format 1 is one of the present format after it was opened.
 func TestOpenConvertsFormat1(t *testing.T) {
 	fs := vfs.NewMem()
 	s := openOn(t, fs) // without events it writes what format 1 has

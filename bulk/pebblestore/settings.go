@@ -23,7 +23,19 @@ func (s *Store) loadSettings() error {
 	s.settings = bulk.Settings{
 		Tenants: map[string]bulk.Tenant{}, Targets: map[string]bulk.TargetLimits{}, Types: map[string]bulk.TypeLimits{},
 	}
-	err := pebblekv.Scan(s.db, []byte{keySetting}, []byte{keySetting + 1}, func(key, value []byte) (bool, error) {
+	err := s.eachSetting(s.adopt)
+	if s.settings.Limits == nil {
+		s.global.rate = max(0, s.config.RequestsPerSecond)
+	}
+	if err != nil {
+		return err
+	}
+	return s.loadAuto()
+}
+
+// eachSetting reads the settings.
+func (s *Store) eachSetting(f func(bulk.SettingsChange)) error {
+	return pebblekv.Scan(s.db, []byte{keySetting}, []byte{keySetting + 1}, func(key, value []byte) (bool, error) {
 		change := bulk.SettingsChange{Name: string(key[2:])}
 		var into any
 		switch key[1] {
@@ -43,13 +55,9 @@ func (s *Store) loadSettings() error {
 		if err := json.Unmarshal(value, into); err != nil {
 			return false, &CorruptError{append([]byte{}, key...), err.Error()}
 		}
-		s.adopt(change)
+		f(change)
 		return true, nil
 	})
-	if s.settings.Limits == nil {
-		s.global.rate = max(0, s.config.RequestsPerSecond)
-	}
-	return err
 }
 
 // adopt makes a setting hold in memory.
@@ -65,8 +73,9 @@ func (s *Store) adopt(change bulk.SettingsChange) {
 		t.settings, t.counter.rate = settings, settings.RequestsPerSecond
 	case change.Target != nil:
 		s.settings.Targets[change.Name] = *change.Target
-		c := s.targetOf(change.Name)
-		c.rate, c.concurrency = change.Target.RequestsPerSecond, change.Target.Concurrency
+		t := s.targetOf(change.Name)
+		t.rate, t.concurrency = change.Target.RequestsPerSecond, change.Target.Concurrency
+		s.adoptAuto(t, change.Target.Auto)
 	case change.Type != nil:
 		s.settings.Types[change.Name] = *change.Type
 	}
@@ -101,6 +110,9 @@ func (s *Store) Set(_ context.Context, change bulk.SettingsChange) error {
 	key := append([]byte{keySetting, kind}, change.Name...)
 	return s.do(func(c *call) error {
 		c.keep(c.batch.Set(key, encoded, &pebble.WriteOptions{}))
+		if change.Target != nil && !change.Target.Auto {
+			c.keep(c.batch.Delete(autoKey(change.Name), nil))
+		}
 		s.adopt(change)
 		return nil
 	})

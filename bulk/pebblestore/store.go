@@ -50,17 +50,22 @@ type Store struct {
 	kinds    map[string]*kind
 	targets  map[string]*target
 	limiters map[[2]string]*limiter
-	global   counter
-	virtual  float64
-	due      timeline
-	nonReady [3]int64
-	leases   timeline
-	calls    uint64 // how many calls have begun
-	turn     uint64 // whose turn it is among the types of a lease request
+	autos    map[string]*target // those whose rate is to be found
+	// autoWindow is the window that the rates found hold in.
+	autoWindow int64
+	global     counter
+	virtual    float64
+	due        timeline
+	nonReady   [3]int64
+	leases     timeline
+	calls      uint64 // how many calls have begun
+	turn       uint64 // whose turn it is among the types of a lease request
 	// shutUntil ends the window in which a process before this one started its
 	// last attempts: until then nothing under a limit may start.
 	shutUntil time.Time
 	outbox    outbox
+	schedules int    // how many there are
+	revision  uint64 // the highest given to a schedule
 	// late caches how the jobs of actions that are finished ended.
 	late lateFinals
 	free []*job
@@ -72,7 +77,8 @@ var _ bulk.Store = (*Store)(nil)
 var ErrInUse = errors.New("another process has it open: stop that one, or choose another directory")
 
 // Open opens the store in a directory, and creates it if there is none. Jobs
-// that were in flight in the process that died return to their lines.
+// that were in flight in the process that died return to their lines. A store that was
+// moved to another is a *MovedError.
 func Open(dir string, options Options) (*Store, error) {
 	if options.FS == nil {
 		options.FS = vfs.Default
@@ -82,6 +88,9 @@ func Open(dir string, options Options) (*Store, error) {
 	}
 	config := options.Bulk.WithDefaults()
 	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	if err := refuseMoved(options.FS, dir); err != nil {
 		return nil, err
 	}
 	db, err := pebble.Open(dir, pebbleOptions(options))
@@ -102,6 +111,7 @@ func Open(dir string, options Options) (*Store, error) {
 		kinds:    map[string]*kind{},
 		targets:  map[string]*target{},
 		limiters: map[[2]string]*limiter{},
+		autos:    map[string]*target{},
 	}
 	if err := s.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the store in %s: %w", dir, err), db.Close())

@@ -111,19 +111,22 @@ func closed(k *kit) {
 	k.must(k.store.Close())
 	s := k.store
 	calls := map[string]func() error{
-		"Create":      func() error { _, _, err := s.Create(ctx, spec("b", "tenant")); return err },
-		"Append":      func() error { _, err := s.Append(ctx, "a", 0, [][]byte{{'1'}}); return err },
-		"Move":        func() error { _, err := s.Move(ctx, "a", bulk.Move{Kind: bulk.Cancel}); return err },
-		"Action":      func() error { _, err := s.Action(ctx, "a"); return err },
-		"Actions":     func() error { _, err := s.Actions(ctx, bulk.ActionFilter{}); return err },
-		"Backlog":     func() error { _, err := s.Backlog(ctx); return err },
-		"Admit":       func() error { _, err := s.Admit(ctx, []bulk.Grant{{Number: job.Lease.Action, Jobs: 1}}); return err },
-		"Lease":       func() error { _, err := s.Lease(ctx, request(1)); return err },
-		"Dispatch":    func() error { _, _, err := s.Dispatch(ctx, 1); return err },
-		"Outcomes":    func() error { _, _, err := s.Outcomes(ctx, "a", 0); return err },
-		"DeadLetters": func() error { _, err := s.DeadLetters(ctx, "a", 0, 1); return err },
-		"Settings":    func() error { _, err := s.Settings(ctx); return err },
-		"Set":         func() error { return s.Set(ctx, bulk.SettingsChange{Limits: &bulk.Limits{}}) },
+		"Create":         func() error { _, _, err := s.Create(ctx, spec("b", "tenant")); return err },
+		"Append":         func() error { _, err := s.Append(ctx, "a", 0, [][]byte{{'1'}}); return err },
+		"Move":           func() error { _, err := s.Move(ctx, "a", bulk.Move{Kind: bulk.Cancel}); return err },
+		"Action":         func() error { _, err := s.Action(ctx, "a"); return err },
+		"Actions":        func() error { _, err := s.Actions(ctx, bulk.ActionFilter{}); return err },
+		"Backlog":        func() error { _, err := s.Backlog(ctx); return err },
+		"Admit":          func() error { _, err := s.Admit(ctx, []bulk.Grant{{Number: job.Lease.Action, Jobs: 1}}); return err },
+		"Lease":          func() error { _, err := s.Lease(ctx, request(1)); return err },
+		"Dispatch":       func() error { _, _, err := s.Dispatch(ctx, 1); return err },
+		"Outcomes":       func() error { _, _, err := s.Outcomes(ctx, "a", 0); return err },
+		"DeadLetters":    func() error { _, err := s.DeadLetters(ctx, "a", 0, 1); return err },
+		"Settings":       func() error { _, err := s.Settings(ctx); return err },
+		"Set":            func() error { return s.Set(ctx, bulk.SettingsChange{Limits: &bulk.Limits{}}) },
+		"Schedules":      func() error { _, err := s.Schedules(ctx); return err },
+		"PutSchedule":    func() error { _, err := s.PutSchedule(ctx, schedule("a")); return err },
+		"RemoveSchedule": func() error { return s.RemoveSchedule(ctx, "a") },
 		"Settle": func() error {
 			_, err := s.Settle(ctx, []bulk.Settlement{{Lease: job.Lease, Kind: bulk.Succeeded}})
 			return err

@@ -89,7 +89,7 @@ func admitRunning(k *kit) {
 
 	k.create(spec("b", "tenant"))
 	k.upload("b", 1)
-	for n := range number + 3 {
+	for _, n := range []uint64{0, 1, 2, number - 1, number, number + 1, number + 2, number + 1024, 2 * number} {
 		k.check(k.grant(bulk.Grant{Number: n, Jobs: 1}) == 0, "an action that was not sealed was admitted")
 	}
 	k.move("b", bulk.Move{Kind: bulk.Seal, Total: 1})
@@ -124,7 +124,11 @@ func admitCut(k *kit) {
 func admitOrder(k *kit) {
 	k.open(unlimited())
 	for _, id := range []string{"a", "b", "c"} {
-		k.run(spec(id, "tenant of "+id), 4)
+		tenant := "tenant of " + id
+		if k.factory.Shards > 1 {
+			tenant = "tenant"
+		}
+		k.run(spec(id, tenant), 4)
 	}
 	a, b, c := k.number("a"), k.number("b"), k.number("c")
 	k.grant(bulk.Grant{Number: c, Jobs: 1}, bulk.Grant{Number: a, Jobs: 2}, bulk.Grant{Number: b, Jobs: 1}, bulk.Grant{Number: c, Jobs: 1})

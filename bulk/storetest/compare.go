@@ -83,7 +83,7 @@ func (m *machine) compareBacklog(nonReady [3]int64) {
 	}
 	for name, want := range types {
 		got := b.Types[name]
-		m.check(got.Idle == m.model.idle(name), "type %s: idle: %v, want %v", name, got.Idle, !got.Idle)
+		m.check(got.Idle == m.model.idle(name) || m.model.unsure(name), "type %s: idle: %v, want %v", name, got.Idle, !got.Idle)
 		m.check(got.Ready == want.Ready && got.InFlight == want.InFlight, "type %s: %d ready and %d in flight, want %d and %d", name, got.Ready, got.InFlight, want.Ready, want.InFlight)
 	}
 	for name, limits := range m.model.targets {
@@ -98,7 +98,7 @@ func (m *machine) compareBacklog(nonReady [3]int64) {
 
 func (m *machine) compareLeft(what string, left int64, l limit) {
 	want := m.model.left(l)
-	m.check(left == want || left >= 0 && left < want && m.model.fuzzy == m.model.window, "%s: %d left in the window, want %d", what, left, want)
+	m.check(left == want || left >= 0 && left < want && (m.model.fuzzy == m.model.window || m.model.anyUnsure()), "%s: %d left in the window, want %d", what, left, want)
 }
 
 // numbered returns the action of a number of the store.

@@ -181,7 +181,7 @@ func (c *crowdRun) aggregates() error {
 		if a.Done() < a.Total {
 			continue
 		}
-		if _, err := c.store.Move(ctx, a.ID, bulk.Move{Kind: bulk.Aggregate}); err != nil {
+		if _, err := c.store.Move(ctx, a.ID, bulk.Move{Kind: bulk.Aggregate}); err != nil && !errors.Is(err, bulk.ErrNoChange) {
 			return err
 		}
 	}
@@ -193,7 +193,7 @@ func (c *crowdRun) aggregates() error {
 // concurrentSame makes the same calls from all of a crowd at once.
 func concurrentSame(k *kit) {
 	k.open(unlimited())
-	var created, moved, leased, accepted atomic.Int64
+	var created, moved, started, leased, accepted atomic.Int64
 	all := func(call func()) {
 		var crowdGroup sync.WaitGroup
 		for range crowd {
@@ -221,7 +221,11 @@ func concurrentSame(k *kit) {
 		count(&moved, err == nil)
 	})
 	k.move("a", bulk.Move{Kind: bulk.Seal, Total: 20})
-	k.move("a", bulk.Move{Kind: bulk.Start})
+	all(func() {
+		_, err := k.store.Move(ctx, "a", bulk.Move{Kind: bulk.Start})
+		count(&started, err == nil)
+	})
+	k.check(started.Load() == 1, "one action was started %d times", started.Load())
 	grant := bulk.Grant{Number: k.number("a"), Jobs: 20}
 	all(func() {
 		k.store.Admit(ctx, []bulk.Grant{grant})

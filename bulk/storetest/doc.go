@@ -18,5 +18,5 @@
 // was opened inside it: the clock stands still until the case moves it, so times
 // and windows are exact.
 //
-// SLUICE_LONG=1 makes the model run ten times as long.
+// SLUICE_LONG=1 makes the model run up to ten times as long.
 package storetest

@@ -29,7 +29,7 @@ var eventCases = []testCase{
 func (k *kit) keepEvents(most int64) {
 	k.t.Helper()
 	k.most = most
-	k.must(k.store.KeepEvents(ctx, most))
+	k.must(k.store.KeepEvents(ctx, most*int64(max(1, k.factory.Shards))))
 }
 
 // events reads the outbox to its end, and confirms what it has read.

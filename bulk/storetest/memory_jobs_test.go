@@ -20,6 +20,7 @@ func (m *memory) Backlog(context.Context) (bulk.Backlog, error) {
 		Now: time.Now(), WindowEnds: time.Unix(0, (m.window+1)*int64(m.config.Window)),
 		Left: bulk.NoLimit, Virtual: m.virtual[""],
 		Types: map[string]bulk.TypeState{}, Targets: map[string]int64{},
+		Found: m.found(),
 	}
 	b.Left = m.left(m.limiters(&memAction{})[0], true)
 	m.showOutbox(&b)
@@ -147,8 +148,9 @@ func (m *memory) take(j *memJob, r bulk.LeaseRequest) bulk.Job {
 	}
 	j.attempts++
 	j.due, j.local = time.Now().Add(r.LeaseFor), r.Local
+	spec := j.action.Spec // A move replaces the action's while the job is read.
 	return bulk.Job{
-		Spec: &j.action.Spec, Index: j.index, Payload: j.payload, Attempt: j.attempts, Deadline: j.due,
+		Spec: &spec, Index: j.index, Payload: j.payload, Attempt: j.attempts, Deadline: j.due,
 		Lease: bulk.LeaseID{Action: j.action.number, Index: uint32(j.index), Fence: j.fence},
 	}
 }
@@ -199,6 +201,7 @@ func (m *memory) settle(s bulk.Settlement, batches map[*memAction][]bulk.Outcome
 		return bulk.Accepted
 	}
 	j.settled[j.fence] = true
+	m.observe(j.action, s)
 	switch s.Kind {
 	case bulk.Succeeded:
 		m.finish(j, memSucceeded, s, batches)

@@ -19,6 +19,9 @@ func (m *memory) limiters(a *memAction) []limiter {
 		global = m.settings.Limits.RequestsPerSecond
 	}
 	target := m.settings.Targets[a.TargetName()]
+	if auto := m.autos[a.TargetName()]; auto != nil && !m.is("auto without a limit") {
+		target.RequestsPerSecond = auto.rate.Rate()
+	}
 	return []limiter{
 		{key: "", rate: global},
 		{key: "tenant " + a.Tenant, rate: m.settings.Tenants[a.Tenant].RequestsPerSecond},

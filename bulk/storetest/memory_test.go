@@ -33,7 +33,11 @@ type memory struct {
 	virtual  map[string]float64 // of the limit (empty), and of types
 	rate     map[string]bool    // limiters that were throttled
 	asked    map[string]int64   // the window in which a type was last asked for
+	autos    map[string]*memAuto
 	events   memEvents
+
+	schedules map[string][]byte // JSON, by name
+	revision  int64
 }
 
 type memAction struct {
@@ -78,7 +82,8 @@ func newMemory(config bulk.Config, fault string) *memory {
 			Tenants: map[string]bulk.Tenant{}, Targets: map[string]bulk.TargetLimits{}, Types: map[string]bulk.TypeLimits{},
 		},
 		started: map[string]int64{}, finished: map[string]int64{},
-		tags: map[string]float64{}, virtual: map[string]float64{}, rate: map[string]bool{}, asked: map[string]int64{},
+		tags: map[string]float64{}, virtual: map[string]float64{}, rate: map[string]bool{}, asked: map[string]int64{}, autos: map[string]*memAuto{},
+		schedules: map[string][]byte{},
 	}
 }
 
@@ -109,6 +114,7 @@ func (m *memory) lock() (func(), error) {
 		return nil, bulk.ErrClosed
 	}
 	if index := time.Now().UnixNano() / int64(m.config.Window); index != m.window {
+		m.findRates(index)
 		m.window = index
 		clear(m.started)
 	}
@@ -201,9 +207,6 @@ func (m *memory) Move(_ context.Context, id string, move bulk.Move) (bulk.Action
 		return bulk.Action{}, err
 	}
 	next, err := a.Apply(move, time.Now())
-	if errors.Is(err, bulk.ErrNoChange) {
-		return a.Action, nil
-	}
 	if err != nil {
 		return a.Action, err
 	}
@@ -345,6 +348,7 @@ func (m *memory) Set(_ context.Context, c bulk.SettingsChange) error {
 		m.settings.Tenants[c.Name] = *c.Tenant
 	case c.Target != nil:
 		m.settings.Targets[c.Name] = *c.Target
+		m.setAuto(c.Name, c.Target.Auto)
 	case c.Type != nil:
 		m.settings.Types[c.Name] = *c.Type
 	}
@@ -366,6 +370,10 @@ func (m *memory) reopen() *memory {
 	m.Close()
 	next := newMemory(m.config, m.fault)
 	next.settings, next.number, next.actions = m.settings, m.number, m.actions
+	next.reopenSchedules(m)
+	for name, target := range m.settings.Targets {
+		next.setAuto(name, target.Auto && !m.is("reopen forgets auto"))
+	}
 	if next.events = m.events; m.is("reopen forgets events") {
 		next.events.waiting = nil
 	}

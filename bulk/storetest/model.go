@@ -10,7 +10,10 @@ import (
 // and slices, and no cleverness. The machine tells it what was done, and what the
 // store answered where the contract leaves it freedom.
 type model struct {
-	config  bulk.Config
+	config bulk.Config
+	// shards is Factory.Shards. Each of several shards finds for itself whether anybody
+	// asks for a type.
+	shards  int
 	actions map[string]*modelAction
 	order   []string // of creation
 	leases  map[bulk.LeaseID]*modelLease
@@ -95,9 +98,9 @@ type modelLease struct {
 	restarted bool
 }
 
-func newModel(config bulk.Config) *model {
+func newModel(config bulk.Config, shards int) *model {
 	return &model{
-		config: config, actions: map[string]*modelAction{}, leases: map[bulk.LeaseID]*modelLease{},
+		config: config, shards: shards, actions: map[string]*modelAction{}, leases: map[bulk.LeaseID]*modelLease{},
 		global: max(0, config.RequestsPerSecond), limited: config.RequestsPerSecond > 0,
 		tenants: map[string]float64{}, targets: map[string]bulk.TargetLimits{}, throttled: map[string]bool{},
 		starts: map[string]int64{}, asked: map[string]int64{}, events: newModelEvents(), fuzzy: -1,
@@ -137,7 +140,7 @@ func (m *model) under(key string) (ready, inFlight int64) {
 				continue
 			}
 			inFlight += a.last.InFlight
-			if !m.idle(a.Type) {
+			if !m.idle(a.Type) && !m.unsure(a.Type) {
 				ready += a.last.Ready
 			}
 		}
@@ -155,6 +158,20 @@ func (m *model) ask(types []string) {
 // idle tells whether jobs of a type are ready and nobody asks for them.
 func (m *model) idle(jobType string) bool {
 	return m.window > m.asked[jobType]+1 && m.readyOf(jobType) > 0
+}
+
+// unsure tells whether a shard may hold a type for idle that others do not.
+func (m *model) unsure(jobType string) bool {
+	return m.shards > 1 && m.readyOf(jobType) > 0
+}
+
+func (m *model) anyUnsure() bool {
+	for _, a := range m.actions {
+		if m.unsure(a.Type) {
+			return true
+		}
+	}
+	return false
 }
 
 // readyOf counts the ready jobs of a type.

@@ -124,7 +124,7 @@ func (k *kit) tryMove(id string, move bulk.Move, what string) {
 		k.check(answered.From == before.Status, "%s: refused from %s", what, answered.From)
 		k.same(k.action(id), before, what+": refused, but changed")
 	case errors.Is(wantErr, bulk.ErrNoChange):
-		k.must(err)
+		k.check(errors.Is(err, bulk.ErrNoChange), "%s: %v, want ErrNoChange", what, err)
 		k.same(got, before, what+": no change, but Move returned another action")
 		k.same(k.action(id), before, what+": no change, but changed")
 	case move.Kind == bulk.Forget:

@@ -10,11 +10,13 @@ var restartCases = []testCase{
 	{"a local lease ends with the process", true, restartLocal},
 	{"a job that was in flight at too many crashes is dead", true, restartDead},
 	{"a remote lease survives", true, restartRemote},
+	{"no lease ends before its deadline", true, restartDeadline},
 	{"what is ready is not lost", true, restartReady},
 	{"what waits for its time still waits", true, restartNonReady},
 	{"what is done stays done", true, restartDone},
 	{"a canceled action drains", true, restartCanceled},
 	{"limits hold across a restart", true, restartLimits},
+	{"what ended actions have started counts across a restart", true, restartLeft},
 	{"a long history survives", true, restartHistory},
 }
 
@@ -39,7 +41,7 @@ func restartLocal(k *kit) {
 		old := k.leaseAs(r)
 		for crash := 1; crash <= 4; crash++ {
 			restart()
-			k.expect("a", where{Pending: 4})
+			k.expectAfter("a", where{Pending: 4})
 			k.check(k.verdict(old[0], bulk.Succeeded) == bulk.Expired, "a local lease was settled after a restart")
 			k.admit("a", 2)
 			jobs := k.leaseAs(r)
@@ -51,6 +53,24 @@ func restartLocal(k *kit) {
 		k.succeed(old[:2]...)
 		k.admitAll()
 		k.expectIndexes(k.lease(9), 2, 3)
+	})
+}
+
+// restartDeadline leases for a time that is no whole number of milliseconds.
+func restartDeadline(k *kit) {
+	k.eachRestart(unlimited(), func(restart func()) {
+		k.run(spec("a", "tenant"), 1)
+		k.admit("a", 1)
+		r := request(1)
+		r.LeaseFor = 10*time.Second + 700*time.Microsecond
+		jobs := k.leaseAs(r)
+		restart()
+		k.advance(time.Until(jobs[0].Deadline) - time.Nanosecond)
+		moved, _ := k.dispatch(10)
+		k.check(moved == 0, "a lease ended before its deadline, after a restart")
+		k.advance(2 * time.Millisecond) // a store may count whole ones
+		moved, _ = k.dispatch(10)
+		k.check(moved == 1, "a lease did not end at its deadline, after a restart")
 	})
 }
 
@@ -69,14 +89,14 @@ func restartDead(k *kit) {
 			restart()
 			k.check(crash >= 3 || k.action("a").Failed == 0, "a job was dead after %d of 3 crashes", crash)
 		}
-		k.expect("a", where{Pending: 2, Failed: 1})
+		k.expectAfter("a", where{Pending: 2, Failed: 1})
 		dead, err := k.store.DeadLetters(ctx, "a", 0, 9)
 		k.must(err)
 		k.check(len(dead) == 1 && dead[0].Index == 0 && dead[0].Error != "", "dead letters %+v, want job 0 with an error", dead)
 		k.check(string(dead[0].Payload) == string(payload("a", 0)), "the dead letter's payload is %q", dead[0].Payload)
 		k.check(len(k.outcomes("a")) == 1, "%d outcomes, want that of the dead job", len(k.outcomes("a")))
 		restart()
-		k.expect("a", where{Pending: 2, Failed: 1})
+		k.expectAfter("a", where{Pending: 2, Failed: 1})
 		k.expectIndexes(k.take(2), 1, 2)
 	})
 }
@@ -89,7 +109,7 @@ func restartRemote(k *kit) {
 		k.advance(10 * time.Second)
 		k.settle(bulk.Settlement{Kind: bulk.Extended, LeaseFor: time.Minute}, jobs[3])
 		restart()
-		k.expect("a", where{Pending: 1, InFlight: 5})
+		k.expectAfter("a", where{Pending: 1, InFlight: 5})
 		k.succeed(jobs[0])
 		v := k.verdict(jobs[0], bulk.Succeeded)
 		k.check(v == bulk.Duplicate, "settled twice after a restart: %s", v)
@@ -103,10 +123,10 @@ func restartRemote(k *kit) {
 		restart()
 		k.check(k.verdict(jobs[2], bulk.Succeeded) == bulk.Expired, "a lease that expired before the restart was settled")
 		k.succeed(jobs[3], jobs[4])
+		k.lease(0) // Jobs may be ready and nobody has asked for a while: no more is admitted.
 		k.admit("a", 1)
-		back := k.lease(1)
-		k.expectIndexes(back, 2)
-		k.check(back[0].Attempt == 2, "attempt %d after an expired lease, want 2", back[0].Attempt)
+		back := k.findLeased(2)
+		k.check(back.Attempt == 2, "attempt %d after an expired lease, want 2", back.Attempt)
 	})
 }
 
@@ -173,14 +193,14 @@ func restartDone(k *kit) {
 		k.settle(bulk.Settlement{Kind: bulk.FailedForGood, Error: "bad"}, jobs[1])
 		k.settle(bulk.Settlement{Kind: bulk.FailedForNow, Error: "again"}, jobs[2])
 		restart()
-		k.expect("a", where{Pending: 1, InFlight: 1, Succeeded: 2, Failed: 2})
+		k.expectAfter("a", where{Pending: 1, InFlight: 1, Succeeded: 2, Failed: 2})
 		for i, j := range jobs[:4] {
 			v := k.verdict(j, bulk.Succeeded)
 			k.check(v == bulk.Duplicate || v == bulk.Expired, "settling the done job %d after a restart: %s", i, v)
 		}
 		k.advance(time.Minute)
 		k.dispatch(10)
-		k.expect("a", where{Pending: 1, Succeeded: 2, Failed: 3})
+		k.expectAfter("a", where{Pending: 1, Succeeded: 2, Failed: 3})
 		k.succeed(k.takeOne())
 		k.move("a", bulk.Move{Kind: bulk.Aggregate})
 		restart()
@@ -245,6 +265,18 @@ func restartLimits(k *kit) {
 	})
 }
 
+func restartLeft(k *kit) {
+	k.eachRestart(unlimited(), func(restart func()) {
+		k.limitTarget("api", 5, 0)
+		k.run(targeted("a", "tenant", "api"), 3)
+		k.succeed(k.take(3)...)
+		k.move("a", bulk.Move{Kind: bulk.Cancel})
+		restart()
+		left, told := k.backlog().Targets["api"]
+		k.check(told && left <= 2, "%d left of 5, told: %v, where 3 were started in the window", left, told)
+	})
+}
+
 // restartHistory gives jobs that lie apart in their action a long history, in
 // turn, with calls that touch many of them at once: what a store that keeps logs
 // must at some time compact.
@@ -299,4 +331,12 @@ func (k *kit) settleAll(settlements []bulk.Settlement) {
 	for i, v := range verdicts {
 		k.check(v == bulk.Accepted, "settling %+v: %s, want accepted", settlements[i], v)
 	}
+}
+
+// expectAfter is expect after a restart, when what was ready may be ready or pending.
+func (k *kit) expectAfter(id string, want where) {
+	k.t.Helper()
+	c := k.action(id).Counts
+	got := where{c.Pending + c.Ready, 0, c.NonReadyTotal(), c.InFlight, c.Succeeded, c.Failed, c.Canceled}
+	k.check(got == want, "counts of %s after a restart, ready ones taken for pending: %+v, want %+v", id, got, want)
 }

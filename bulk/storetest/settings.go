@@ -39,7 +39,7 @@ func (k *kit) setAll() bulk.Settings {
 			"a":      {BasePriority: -60_000, Weight: 2.5, RequestsPerSecond: 0.5},
 			"ü b/:c": {BasePriority: 1, Weight: 1},
 		},
-		Targets: map[string]bulk.TargetLimits{"api:443": {RequestsPerSecond: 7, Concurrency: 3}},
+		Targets: map[string]bulk.TargetLimits{"api:443": {RequestsPerSecond: 7, Concurrency: 3}, "found": {Auto: true, Concurrency: 2}},
 		Types:   map[string]bulk.TypeLimits{"echo": {Concurrency: 20}},
 	}
 	k.set(bulk.SettingsChange{Limits: want.Limits})

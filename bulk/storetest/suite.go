@@ -19,6 +19,12 @@ type Factory struct {
 	// Crash ends the store as the loss of power does, so that everything that is
 	// not durable is lost, and opens its data again. Nil if it cannot.
 	Crash func(t testing.TB, s bulk.Store) bulk.Store
+	// Shards is over how many shards a store spreads tenants; 0 and 1 are alike. Each
+	// keeps its part of the events, and order over tenants is kept within each only.
+	Shards int
+	// Rounds is how many rounds the model runs, about 3,000 steps each, and LongRounds
+	// how many with SLUICE_LONG=1. Defaults 2 and 20.
+	Rounds, LongRounds int
 }
 
 // testCase is one rule of the contract.
@@ -39,7 +45,8 @@ func Run(t *testing.T, factory Factory) {
 		cases []testCase
 	}{
 		{"upload", uploadCases}, {"move", moveCases}, {"actions", actionCases}, {"settings", settingsCases},
-		{"admit", admitCases}, {"limits", limitCases}, {"lease", leaseCases}, {"retry", retryCases},
+		{"schedules", scheduleCases},
+		{"admit", admitCases}, {"limits", limitCases}, {"auto", autoCases}, {"lease", leaseCases}, {"retry", retryCases},
 		{"restart", restartCases}, {"results", resultCases}, {"events", eventCases},
 		{"concurrent", concurrentCases}, {"abrupt", abruptCases},
 	}

@@ -12,6 +12,7 @@ var uploadCases = []testCase{
 	{"creating twice creates once", false, createTwice},
 	{"an id with another body is refused", false, createOther},
 	{"what was asked for is kept", false, createKeepsSpec},
+	{"a trace is kept and makes no difference", true, createKeepsTrace},
 	{"no such action", false, notFound},
 	{"an upload is resumed at any offset", false, appendOffsets},
 	{"an upload beyond what was received is refused", false, appendBeyond},
@@ -67,6 +68,28 @@ func createKeepsSpec(k *kit) {
 		k.reopen()
 		k.check(k.action("c").Spec.Equal(want), "after reopening: %+v, want %+v", k.action("c").Spec, want)
 	}
+}
+
+// createKeepsTrace: whoever leases a job finds the trace of the first creation.
+func createKeepsTrace(k *kit) {
+	k.eachRestart(unlimited(), func(restart func()) {
+		first := bulk.TraceContext{Parent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", State: "vendor=1"}
+		s := spec("a", "tenant")
+		s.Trace = first
+		k.create(s)
+		s.Trace = bulk.TraceContext{Parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"}
+		again, created, err := k.store.Create(ctx, s)
+		k.must(err)
+		k.check(!created && again.Trace == first, "creating it again in another trace: created %v, trace %+v, want the first", created, again.Trace)
+		k.upload("a", 2)
+		k.move("a", bulk.Move{Kind: bulk.Seal, Total: 2})
+		k.move("a", bulk.Move{Kind: bulk.Start})
+		restart()
+		k.check(k.action("a").Trace == first, "the trace after a restart is %+v", k.action("a").Trace)
+		k.admit("a", 2)
+		jobs := k.lease(2)
+		k.check(len(jobs) == 2 && jobs[0].Spec.Trace == first && jobs[1].Spec.Trace == first, "leased %+v, want 2 jobs with the trace", jobs)
+	})
 }
 
 func notFound(k *kit) {

@@ -23,6 +23,8 @@
 //	Sluice-Tenant      the tenant; bytes other than visible ASCII, and %, are
 //	                   percent-encoded
 //	Sluice-Attempt     which attempt this is, from 1
+//	traceparent        the attempt's place in the action's trace, as W3C Trace
+//	tracestate         Context has it; left out if the action is not traced
 //
 // A target must bear receiving a job again, and recognises it by webhook-id.
 // User and password in the target's URL are sent as basic authentication.

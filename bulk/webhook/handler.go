@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/tracing"
 )
 
 // Handler runs each job as one HTTP request to its action's target. It is safe
@@ -53,12 +54,21 @@ func (h *Handler) Handle(ctx context.Context, job *bulk.Job) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	response, err := h.options.Transport.RoundTrip(request)
+	ctx, sent := tracing.Send(ctx, request.Method, request.URL)
+	tracing.Outgoing(ctx, request.Header)
+	response, err := h.options.Transport.RoundTrip(request.WithContext(ctx))
 	if err != nil {
-		return nil, unreachable(ctx, request.URL.Host, err)
+		err = unreachable(ctx, request.URL.Host, err)
+		sent.Failed(err)
+		return nil, err
 	}
 	defer response.Body.Close()
 	body, err := h.read(response.Body)
+	if err != nil {
+		sent.Failed(oneLineError{err})
+	} else {
+		sent.Answered(response.StatusCode)
+	}
 	if response.StatusCode >= 200 && response.StatusCode < 300 {
 		if err != nil {
 			return nil, unreachable(ctx, request.URL.Host, fmt.Errorf("the answer broke off: %w", err))

@@ -27,6 +27,9 @@ type Job struct {
 	Attempt  int             `json:"attempt" doc:"Counts from 1; throttled attempts do not count."`
 	Lease    string          `json:"lease" doc:"The token that acknowledges this attempt."`
 	Deadline time.Time       `json:"deadline" doc:"When the job is given to another worker."`
+	// Traceparent and Tracestate are for the worker's spans.
+	Traceparent string `json:"traceparent,omitempty" doc:"The attempt in the action's trace, as W3C Trace Context has it, for the worker to go on with. Absent if the action is not traced."`
+	Tracestate  string `json:"tracestate,omitempty" doc:"What belongs to traceparent, if there is any."`
 }
 
 // Acknowledgement reports what became of leases.

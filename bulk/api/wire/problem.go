@@ -4,7 +4,7 @@ import "strings"
 
 // The codes of problems: what a caller may branch on.
 const (
-	// CodeNotFound: there is no such action, or no such path.
+	// CodeNotFound: there is no such action or schedule, or no such path.
 	CodeNotFound = "not_found"
 	// CodeInvalid: the request is not what it should be; Errors names the fields.
 	CodeInvalid = "invalid"
@@ -16,8 +16,11 @@ const (
 	CodeOffset = "offset"
 	// CodeTotal: a seal's total is not what was received; see Total, Received.
 	CodeTotal = "total"
-	// CodeStatus: the action's status does not allow that.
+	// CodeStatus: the action's status does not allow that, or a run of a schedule
+	// cannot be made now.
 	CodeStatus = "status"
+	// CodeConflict: others change the same at this time; try again.
+	CodeConflict = "conflict"
 	// CodeTooLarge: the body is larger than allowed.
 	CodeTooLarge = "too_large"
 	// CodeMediaType: the body's type or encoding is not one that is read.

@@ -1,5 +1,10 @@
 package wire
 
+import (
+	"encoding/json"
+	"fmt"
+)
+
 // Tenant holds the settings of one tenant. A PUT replaces them all: an absent
 // field is set to its default.
 type Tenant struct {
@@ -10,9 +15,49 @@ type Tenant struct {
 
 // TargetLimits holds the settings of one target. A PUT replaces them all: an absent field is set to its
 // default.
+// Package api has the schema of this one.
 type TargetLimits struct {
-	RequestsPerSecond float64 `json:"requests_per_second" required:"false" minimum:"0" maximum:"1000000000" doc:"Limits the attempts started against the target. Default 0: no limit."`
-	Concurrency       int     `json:"concurrency" required:"false" minimum:"0" maximum:"1000000" doc:"Limits the attempts in flight against the target. Default 0: no limit."`
+	// RequestsPerSecond is 0 for no limit, or Auto.
+	RequestsPerSecond Rate `json:"requests_per_second"`
+	// Concurrency is 0 for no limit.
+	Concurrency int `json:"concurrency"`
+	// FoundRequestsPerSecond is absent, 0, unless the rate is Auto: then
+	// it is the rate that holds at present. A PUT ignores it.
+	FoundRequestsPerSecond float64 `json:"found_requests_per_second,omitempty"`
+}
+
+// Rate is a number of attempts per second, or Auto.
+type Rate float64
+
+// Auto is a rate that is found from what becomes of the attempts. In JSON it is
+// "auto".
+const Auto Rate = -1
+
+// MaxRate is the highest rate that can be set.
+const MaxRate = 1_000_000_000
+
+const autoText = `"auto"`
+
+// MarshalJSON writes a number or "auto".
+func (r Rate) MarshalJSON() ([]byte, error) {
+	if r == Auto {
+		return []byte(autoText), nil
+	}
+	return json.Marshal(float64(r))
+}
+
+// UnmarshalJSON reads a number, which is not negative, or "auto".
+func (r *Rate) UnmarshalJSON(raw []byte) error {
+	if string(raw) == autoText {
+		*r = Auto
+		return nil
+	}
+	var number float64
+	if err := json.Unmarshal(raw, &number); err != nil || number < 0 {
+		return fmt.Errorf("rate %.40s: want a number from 0, or %s", raw, autoText)
+	}
+	*r = Rate(number)
+	return nil
 }
 
 // Limits holds the limits of the whole service.

@@ -1,0 +1,266 @@
+package bulk
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// The runs last autoRunSeconds. From autoFound on the rate is judged; in the runs
+// in which the target halves its capacity, not in the seconds after a change.
+const (
+	autoRunSeconds = 300.0
+	autoFound      = 40.0
+	autoHalves     = 100.0
+	autoRecovers   = 200.0
+	autoHalvedIn   = 10.0
+	autoRisesIn    = 50.0
+)
+
+// halving has half the capacity from autoHalves to autoRecovers.
+func halving(rate float64) func(at float64) float64 {
+	return func(at float64) float64 {
+		if at >= autoHalves && at < autoRecovers {
+			return rate / 2
+		}
+		return rate
+	}
+}
+
+// autoTargets are the targets that a rate must be found of, by name.
+var autoTargets = map[string]func(rate func(float64) float64, latency func() float64) autoTarget{
+	"token bucket": func(rate func(float64) float64, latency func() float64) autoTarget {
+		return &bucketTarget{rate: rate, seconds: 1, latency: latency, tokens: rate(0)}
+	},
+	"fixed windows": func(rate func(float64) float64, latency func() float64) autoTarget {
+		return &windowTarget{rate: rate, seconds: 1, phase: 0.37, latency: latency}
+	},
+	"queue": func(rate func(float64) float64, latency func() float64) autoTarget {
+		return &queueTarget{rate: rate, noise: noisy(1, 3), latency: latency}
+	},
+}
+
+// TestAutoRateIsFound runs the policy against targets of all kinds: within 10 % of
+// the true rate on average, and throttles of at most 2 % over the whole run.
+func TestAutoRateIsFound(t *testing.T) {
+	for kind, target := range autoTargets {
+		for _, rate := range []float64{50, 500, 5000} {
+			for name, capacity := range map[string]func(float64) float64{"": always(rate), ", halved": halving(rate)} {
+				t.Run(fmt.Sprintf("%s of %g%s", kind, rate, name), func(t *testing.T) {
+					t.Parallel()
+					for _, latency := range []float64{0.01, 0.2, 2} {
+						for _, run := range []autoRun{
+							{time.Second, 0.01, autoRunSeconds, nil}, {time.Second, 1, autoRunSeconds, nil},
+							{100 * time.Millisecond, 1, autoRunSeconds, nil},
+						} {
+							if rate == 5000 && (latency != 0.2 || run.window < time.Second) {
+								continue // like those of 500, and slow
+							}
+							points := run.against(target(capacity, noisy(latency, 1)), &AutoRate{})
+							checkAutoRun(t, fmt.Sprintf("%v, %v after %g s", run.window, run.spread, latency), points, capacity, name != "")
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+func checkAutoRun(t *testing.T, name string, points []autoPoint, capacity func(float64) float64, halved bool) {
+	var attempts, throttles, found, counted float64
+	for _, p := range points {
+		attempts += float64(p.started)
+		throttles += float64(p.throttled)
+		changing := p.at >= autoHalves && p.at < autoHalves+autoHalvedIn || p.at >= autoRecovers && p.at < autoRecovers+autoRisesIn
+		if p.at >= autoFound && !(halved && changing) {
+			found += p.rate / capacity(p.at)
+			counted++
+		}
+	}
+	t.Logf("%s: %.3f of the true rate, %.2f %% throttled", name, found/counted, 100*throttles/attempts)
+	if ratio := found / counted; ratio < 0.9 || ratio > 1.1 {
+		t.Errorf("%s: the rate found is %.3f of the true one, want 0.9 to 1.1", name, ratio)
+	}
+	if throttles/attempts > 0.02 {
+		t.Errorf("%s: %.4f of the attempts were throttled, want at most 0.02", name, throttles/attempts)
+	}
+}
+
+// An hour of a target that could bear more, at a fifth of a rate that was found,
+// leaves the rate as it is: nothing was learned.
+func TestAutoRateStaysWithoutEvidence(t *testing.T) {
+	a := &AutoRate{}
+	run := autoRun{window: time.Second, spread: 1, seconds: 60}
+	run.against(&bucketTarget{rate: always(500), seconds: 1, latency: exactly(0.05), tokens: 500}, a)
+	before := a.Rate()
+	run.seconds, run.load = 3600, func(float64) int64 { return 100 }
+	idle := *a
+	idle.Window = -1
+	run.against(&bucketTarget{rate: always(1e6), seconds: 1, latency: exactly(0.05), tokens: 1e6}, &idle)
+	if idle.Rate() != before {
+		t.Errorf("the rate went from %g to %g while it was not made use of", before, idle.Rate())
+	}
+	first := &AutoRate{Window: -1}
+	run.load = func(at float64) int64 { return int64(at) % 3 }
+	run.against(&bucketTarget{rate: always(1e6), seconds: 1, latency: exactly(0.05), tokens: 1e6}, first)
+	if first.Rate() != AutoFirst {
+		t.Errorf("the rate went from %g to %g with two attempts a second", AutoFirst, first.Rate())
+	}
+}
+
+// autoOutageTarget throttles everything for some seconds.
+type autoOutageTarget struct {
+	autoTarget
+	from, to float64
+}
+
+func (o *autoOutageTarget) attempt(at float64) (float64, bool) {
+	if at >= o.from && at < o.to {
+		return at + 0.005, true
+	}
+	return o.autoTarget.attempt(at)
+}
+
+// After an outage, in which the target answers everything with 503, the rate is
+// soon what it was before.
+func TestAutoRateAfterAnOutage(t *testing.T) {
+	for _, rate := range []float64{50, 500, 5000} {
+		target := &autoOutageTarget{&bucketTarget{rate: always(rate), seconds: 1, latency: exactly(0.05), tokens: rate}, 100, 130}
+		points := autoRun{window: time.Second, spread: 1, seconds: 200}.against(target, &AutoRate{})
+		asked := int64(0)
+		for _, p := range points[105:130] {
+			asked += p.started
+		}
+		if asked > int64(0.02*rate*25)+30 {
+			t.Errorf("%g/s: %d attempts in the last 25 s of an outage", rate, asked)
+		}
+		if p := points[145]; p.rate < 0.9*rate {
+			t.Errorf("%g/s: 15 s after an outage the rate is %g", rate, p.rate)
+		}
+	}
+}
+
+// A target that takes longer than it did, at any rate, is not slowed down for it
+// for long.
+func TestAutoRateOfATargetThatBecameSlower(t *testing.T) {
+	slower := 0.0
+	target := &bucketTarget{rate: always(500), seconds: 1, tokens: 500}
+	target.latency = func() float64 {
+		if target.counted > 100 {
+			slower = 3
+		}
+		return 0.1 + slower
+	}
+	points := autoRun{window: time.Second, spread: 1, seconds: 200}.against(target, &AutoRate{})
+	if p := points[125]; p.rate < 450 {
+		t.Errorf("25 s after attempts began to take 3 s longer, the rate is %g of 500", p.rate)
+	}
+}
+
+// The slowest target and one that bears anything.
+func TestAutoRateBounds(t *testing.T) {
+	never := &bucketTarget{rate: always(0), latency: exactly(0.05)}
+	for _, p := range (autoRun{window: time.Second, spread: 1, seconds: 100}).against(never, &AutoRate{})[50:] {
+		if p.rate != 1 {
+			t.Fatalf("a target that throttles everything is asked %g times a second, want once", p.rate)
+		}
+	}
+	a := &AutoRate{}
+	for i := range int64(100) {
+		n := Budget(a.Rate(), time.Second, i)
+		a.Observe(AutoSample{Window: i, Length: time.Second, Started: n, Passed: n, Held: true})
+	}
+	if a.Rate() != autoMost {
+		t.Errorf("the rate of a target that bears anything is %g, want %g", a.Rate(), float64(autoMost))
+	}
+}
+
+// The rate doubles no sooner than the attempts of the rate before have ended.
+func TestAutoRateWaitsForAnswers(t *testing.T) {
+	target := &bucketTarget{rate: always(1e6), seconds: 1, tokens: 1e6, latency: exactly(5)}
+	points := autoRun{window: time.Second, spread: 1, seconds: 30}.against(target, &AutoRate{})
+	for i, want := range map[int]float64{0: 10, 4: 10, 7: 20, 10: 20, 14: 40} {
+		if points[i].rate != want {
+			t.Errorf("second %d: %g attempts a second, want %g, where answers take 5 s", i, points[i].rate, want)
+		}
+	}
+}
+
+// drawSample draws any sample that could follow, and some that hardly could.
+func drawSample(t *rapid.T, window int64) AutoSample {
+	count := rapid.OneOf(rapid.Int64Range(0, 30), rapid.Int64Range(0, 1_000_000))
+	return AutoSample{
+		Window: window, Length: rapid.SampledFrom([]time.Duration{100 * time.Millisecond, 700 * time.Millisecond, time.Second, time.Minute}).Draw(t, "length"),
+		Started: count.Draw(t, "started"), Passed: count.Draw(t, "passed"), Throttled: rapid.OneOf(rapid.Just(int64(0)), count).Draw(t, "throttled"),
+		Took: time.Duration(count.Draw(t, "took_ms")) * time.Millisecond, ThrottledTook: time.Duration(count.Draw(t, "throttled_took_ms")) * time.Millisecond,
+		InFlight: count.Draw(t, "in flight"), Held: rapid.Bool().Draw(t, "held"),
+	}
+}
+
+// Whatever it sees, the rate stays within its bounds; it rises only where it was
+// made use of, and no more than twofold in a round, of which a window may end two; it
+// is the same when it was stored in between.
+func TestAutoRateProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, window := &AutoRate{}, rapid.Int64Range(-5, 1<<40).Draw(t, "first window")
+		for range rapid.IntRange(1, 120).Draw(t, "windows") {
+			s := drawSample(t, window)
+			before, drained, held := a.Rate(), a.Drain, a.Round.Held
+			stored := &AutoRate{}
+			raw, err := json.Marshal(a)
+			if err == nil {
+				err = json.Unmarshal(raw, stored)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			stored.Observe(s)
+			a.Observe(s)
+			if *a != *stored {
+				t.Fatalf("observed after it was stored: %+v, want %+v", *stored, *a)
+			}
+			rate := a.Rate()
+			if math.IsNaN(rate) || rate < MinRate || rate > autoMost {
+				t.Fatalf("the rate is %g", rate)
+			}
+			// The least rate, one attempt in a round, rises to 1 where rounds become shorter.
+			if drained == 0 && rate > max(4*before, 2) || !s.Held && held == 0 && a.Drain == 0 && drained == 0 && rate > max(before, 1) {
+				t.Fatalf("the rate went from %g to %g in a window", before, rate)
+			}
+			window += rapid.SampledFrom([]int64{1, 1, 1, 1, 2, 50}).Draw(t, "windows on")
+		}
+	})
+}
+
+// A window's sample may come in parts, as from shards: the last decides when the
+// round ends.
+func TestAutoRateAddsUpShards(t *testing.T) {
+	const window = 400 * time.Millisecond
+	whole, parts := &AutoRate{}, &AutoRate{}
+	for i := range int64(60) {
+		n := Budget(whole.Rate(), window, i)
+		s := AutoSample{Window: i, Length: window, Started: n, Passed: min(n, 100), Throttled: max(0, n-100), Held: true}
+		whole.Observe(s)
+		if i%3 == 2 { // the window that ends a round must be whole
+			parts.Observe(s)
+			continue
+		}
+		for range 2 {
+			half := s
+			half.Started, half.Passed, half.Throttled = n/2, s.Passed/2, s.Throttled/2
+			parts.Observe(half)
+			s.Started, s.Passed, s.Throttled = n-half.Started, s.Passed-half.Passed, s.Throttled-half.Throttled
+			if half.Held {
+				parts.Observe(s)
+				break
+			}
+		}
+	}
+	if whole.Rate() != parts.Rate() {
+		t.Errorf("the rate is %g, and %g from parts", whole.Rate(), parts.Rate())
+	}
+}

@@ -1,0 +1,168 @@
+package bulk_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/client"
+	"github.com/sluice-project/sluice/bulk/pebblestore"
+)
+
+// Charge is the payload of the jobs of type "order:charge".
+type Charge struct {
+	Customer string `json:"customer"`
+	Amount   string `json:"amount"` // decimal: sums of it are exact
+}
+
+func (Charge) JobType() string { return "order:charge" }
+
+// Charger is the worker of those jobs.
+type Charger struct{}
+
+// Work charges one order. The job's id is the same in every attempt.
+func (*Charger) Work(_ context.Context, job *bulk.TypedJob[Charge]) (any, error) {
+	switch job.Args.Customer {
+	case "mallory":
+		return nil, fmt.Errorf("the card of %s is blocked: %w", job.Args.Customer, bulk.SkipRetry)
+	case "bob":
+		if job.Attempt == 1 {
+			return nil, errors.New("the bank did not answer")
+		}
+	}
+	return job.Args, nil
+}
+
+// example runs f with an engine on a store in memory; a program has a directory.
+func example(mux *bulk.Mux, f func(ctx context.Context, engine *bulk.Engine) error) error {
+	config := bulk.Config{BackoffBase: 10 * time.Millisecond}
+	store, err := pebblestore.Open("store", pebblestore.Options{FS: vfs.NewMem(), Bulk: config})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	engine, err := bulk.New(store, mux, config)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	if err := engine.Start(ctx); err != nil {
+		return err
+	}
+	return errors.Join(f(ctx, engine), engine.Stop(ctx))
+}
+
+// finished waits for an action and prints how it ended.
+func finished(ctx context.Context, engine *bulk.Engine, action bulk.Action) error {
+	err := engine.Watch(ctx, action.ID, 5*time.Millisecond, func(a bulk.Action) error { action = a; return nil })
+	fmt.Println(action.Status, action.Succeeded, "succeeded", action.Failed, "failed", action.Retried, "retried")
+	return err
+}
+
+func ExampleAddWorker() {
+	mux := bulk.NewMux()
+	bulk.AddWorker(mux, &Charger{}, bulk.WithTimeout(time.Minute))
+
+	err := example(mux, func(ctx context.Context, engine *bulk.Engine) error {
+		spec := bulk.Spec{ID: "march", Tenant: "shop", Aggregate: []string{"sum:amount"}}
+		action, err := bulk.Insert(ctx, engine, spec,
+			Charge{"alice", "0.10"}, Charge{"bob", "0.20"}, Charge{"mallory", "99.00"})
+		if err != nil {
+			return err
+		}
+		return finished(ctx, engine, action)
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// COMPLETED 2 succeeded 1 failed 1 retried
+}
+
+func ExampleAddWorkFunc() {
+	mux := bulk.NewMux()
+	bulk.AddWorkFunc(mux, func(_ context.Context, job *bulk.TypedJob[Charge]) (any, error) {
+		fmt.Println(job.ID(), "of", job.Spec.Tenant, "charges", job.Args.Customer, job.Args.Amount)
+		return nil, nil
+	})
+	err := example(mux, func(ctx context.Context, engine *bulk.Engine) error {
+		action, err := bulk.Insert(ctx, engine, bulk.Spec{ID: "march", Tenant: "shop"}, Charge{"alice", "0.10"})
+		if err != nil {
+			return err
+		}
+		return finished(ctx, engine, action)
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// march-0 of shop charges alice 0.10
+	// COMPLETED 1 succeeded 0 failed 0 retried
+}
+
+// A hundred thousand jobs that are never in memory at one time. Called again with the same
+// id after a crash, it would go on where it stopped.
+func ExampleInsertMany() {
+	orders := func(yield func(Charge) bool) {
+		for i := range 100_000 {
+			if !yield(Charge{fmt.Sprint("customer-", i), "0.01"}) {
+				return
+			}
+		}
+	}
+	err := example(bulk.NewMux(), func(ctx context.Context, engine *bulk.Engine) error {
+		action, err := bulk.InsertMany(ctx, engine, bulk.Spec{ID: "march", Tenant: "shop"}, orders)
+		if err != nil {
+			return err
+		}
+		again, err := bulk.InsertMany(ctx, engine, bulk.Spec{ID: "march", Tenant: "shop"}, orders)
+		fmt.Println(action.Total, again.Total, action.Type)
+		return err
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// 100000 100000 order:charge
+}
+
+// Rows of a query as jobs: an error while they are read leaves the action
+// unsealed, and nothing of it is run.
+func ExampleInsertFrom() {
+	var rows iter.Seq2[Charge, error] = func(yield func(Charge, error) bool) {
+		if yield(Charge{"alice", "0.10"}, nil) {
+			yield(Charge{}, errors.New("connection reset"))
+		}
+	}
+	err := example(bulk.NewMux(), func(ctx context.Context, engine *bulk.Engine) error {
+		action, err := bulk.InsertFrom(ctx, engine, bulk.Spec{ID: "march", Tenant: "shop"}, rows)
+		fmt.Println(action.Status, err)
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// CREATED the source of action "march", after 1 jobs: connection reset
+}
+
+// The same against a server: "sluice serve", or a program that serves package api.
+// Its workers are those of that server, or remote ones.
+func ExampleInsert_server() {
+	server, err := client.New("http://127.0.0.1:8080")
+	if err != nil {
+		log.Fatal(err)
+	}
+	spec := bulk.Spec{ID: "march", Tenant: "shop"}
+	action, err := bulk.Insert(context.Background(), server.Inserter(), spec, Charge{"alice", "0.10"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(action.Status)
+}

@@ -1,0 +1,129 @@
+package pebblestore
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/pebblekv"
+)
+
+// auto finds the rate of one target. What it has found is written with the first
+// lease of each window, so that it costs no write of its own.
+type auto struct {
+	rate   bulk.AutoRate
+	sample bulk.AutoSample // of the present window
+	// learned says that the rate was not written since it last learned.
+	learned bool
+}
+
+// passed and throttled note how an attempt ended, after so long. A target whose
+// rate is not to be found has no auto.
+func (a *auto) passed(took time.Duration) {
+	if a != nil {
+		a.sample.Passed++
+		a.sample.Took += took
+	}
+}
+
+func (a *auto) throttled(took time.Duration) {
+	if a != nil {
+		a.sample.Throttled++
+		a.sample.ThrottledTook += took
+	}
+}
+
+// adoptAuto begins to find a target's rate, or ends it. What was found before stays
+// while the setting does.
+func (s *Store) adoptAuto(t *target, on bool) {
+	switch {
+	case !on:
+		t.auto = nil
+		delete(s.autos, t.name)
+		return
+	case t.auto == nil:
+		t.auto = &auto{}
+		s.autos[t.name] = t
+	}
+	t.rate = t.auto.rate.Rate()
+}
+
+// findRates tells the rates to be found of the windows that have ended, when
+// another one begins.
+func (s *Store) findRates(window int64) {
+	if window == s.autoWindow {
+		return
+	}
+	ended := s.autoWindow
+	s.autoWindow = window
+	if len(s.autos) == 0 || ended == 0 { // or the store was just opened
+		return
+	}
+	waits := map[*target]bool{}
+	for _, a := range s.actions {
+		if a.target.auto != nil && a.open() && a.waiting() > 0 {
+			waits[a.target] = true
+		}
+	}
+	for _, t := range s.autos {
+		t.observe(s.config.Window, ended, waits[t] || t.ready > 0)
+		if window < ended { // the clock was set back: what it learned stands
+			t.auto.rate.Window = window - 1
+		}
+		t.rate = t.auto.rate.Rate()
+	}
+}
+
+// observe tells the target's rate of a window that has ended, and whether jobs wait
+// at its end.
+func (t *target) observe(length time.Duration, window int64, waits bool) {
+	s := &t.auto.sample
+	if t.window == window {
+		s.Started = t.started
+	}
+	s.Window, s.Length, s.InFlight = window, length, t.inFlight
+	s.Held = waits && s.Started >= bulk.Budget(t.rate, length, window)
+	t.auto.rate.Observe(*s)
+	t.auto.sample, t.auto.learned = bulk.AutoSample{}, true
+}
+
+// found are the rates of the targets whose rates are to be found.
+func (s *Store) found() map[string]float64 {
+	found := make(map[string]float64, len(s.autos))
+	for name, t := range s.autos {
+		found[name] = t.rate
+	}
+	return found
+}
+
+func autoKey(target string) []byte { return append([]byte{keyAuto}, target...) }
+
+// writeAuto writes what was learned of rates.
+func (c *call) writeAuto() {
+	for name, t := range c.s.autos {
+		if !t.auto.learned {
+			continue
+		}
+		t.auto.learned = false
+		encoded, err := json.Marshal(&t.auto.rate)
+		c.keep(err)
+		c.keep(c.batch.Set(autoKey(name), encoded, &pebble.WriteOptions{}))
+	}
+}
+
+// loadAuto reads what was found of the targets that are set to auto.
+func (s *Store) loadAuto() error {
+	return pebblekv.Scan(s.db, []byte{keyAuto}, []byte{keyAuto + 1}, func(key, value []byte) (bool, error) {
+		t := s.autos[string(key[1:])]
+		if t == nil {
+			return true, nil
+		}
+		if err := json.Unmarshal(value, &t.auto.rate); err != nil {
+			return false, &CorruptError{append([]byte{}, key...), err.Error()}
+		}
+		t.rate = t.auto.rate.Rate()
+		return true, nil
+	})
+}

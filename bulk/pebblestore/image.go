@@ -1,0 +1,207 @@
+package pebblestore
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/pebblekv"
+)
+
+// Image is a store that is read to be taken over by another: it is locked, so that no
+// process has it open, and nothing is changed.
+type Image struct {
+	dir   string
+	fs    vfs.FS
+	store *Store // of which only what reads the database is used
+	facts bulk.ImageFacts
+}
+
+var _ bulk.Image = (*Image)(nil)
+
+// ErrNoStore: the directory has no store.
+var ErrNoStore = errors.New("there is no store of bulk in it")
+
+// OpenImage opens the store in a directory to read it alone. Of options it takes FS and
+// Logger. It fails with ErrInUse if a process has the store open, and with ErrNoStore if
+// there is none.
+func OpenImage(dir string, options Options) (*Image, error) {
+	image, err := openImage(dir, options)
+	if err != nil {
+		return nil, fmt.Errorf("open the store in %s: %w", dir, err)
+	}
+	return image, nil
+}
+
+func openImage(dir string, options Options) (*Image, error) {
+	if options.FS == nil {
+		options.FS = vfs.Default
+	}
+	if options.Logger == nil {
+		options.Logger = slog.Default()
+	}
+	if found, err := pebble.Peek(dir, options.FS); err != nil || !found.Exists {
+		// Opened, it would be made, if only its lock.
+		return nil, errors.Join(ErrNoStore, err)
+	}
+	readOnly := pebbleOptions(options)
+	readOnly.ReadOnly = true
+	db, err := pebble.Open(dir, readOnly)
+	if errors.Is(err, syscall.EAGAIN) {
+		err = ErrInUse
+	}
+	if err != nil {
+		return nil, err
+	}
+	image := &Image{dir: dir, fs: options.FS, store: &Store{db: db, pages: newPages(db)}}
+	if err := image.readFacts(); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return image, nil
+}
+
+// Close lets go of the store.
+func (i *Image) Close() error { return i.store.db.Close() }
+
+func (i *Image) readFacts() error {
+	value := func(key []byte) (uint64, bool, error) {
+		value, err := pebblekv.Get(i.store.db, key)
+		if len(value) != 8 {
+			return 0, value != nil, err
+		}
+		return binary.BigEndian.Uint64(value), true, err
+	}
+	version, err := pebblekv.Get(i.store.db, metaVersion)
+	if err != nil {
+		return err
+	}
+	if version == nil {
+		return ErrNoStore
+	}
+	if found, _ := binary.Uvarint(version); found < 1 || found > FormatVersion {
+		return &VersionError{Found: found}
+	}
+	var windowed bool
+	var window uint64
+	var errs [3]error
+	i.facts.Highest, _, errs[0] = value(metaNumber)
+	window, windowed, errs[1] = value(metaWindow)
+	_, i.facts.KeepsEvents, errs[2] = value(metaEvents)
+	if windowed {
+		i.facts.WindowEnds = time.Unix(0, int64(window))
+	}
+	if err := errors.Join(errs[:]...); err != nil {
+		return err
+	}
+	automatic := map[string]bool{}
+	err = i.store.eachSetting(func(change bulk.SettingsChange) {
+		i.facts.Settings = append(i.facts.Settings, change)
+		automatic[change.Name] = automatic[change.Name] || change.Target != nil && change.Target.Auto
+	})
+	if err != nil {
+		return err
+	}
+	i.facts.Rates = map[string]bulk.AutoRate{}
+	return pebblekv.Scan(i.store.db, []byte{keyAuto}, []byte{keyAuto + 1}, func(key, value []byte) (bool, error) {
+		var rate bulk.AutoRate
+		if err := json.Unmarshal(value, &rate); err != nil {
+			return false, &CorruptError{slices.Clone(key), err.Error()}
+		}
+		if name := string(key[1:]); automatic[name] {
+			i.facts.Rates[name] = rate
+		}
+		return true, nil
+	})
+}
+
+// Facts implements bulk.Image.
+func (i *Image) Facts() bulk.ImageFacts { return i.facts }
+
+// stream makes a scan of a range a stream.
+func stream[T any](db *pebble.DB, from, to []byte, read func(key, value []byte) (T, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		ended := false
+		err := pebblekv.Scan(db, from, to, func(key, value []byte) (bool, error) {
+			item, err := read(key, value)
+			if err != nil {
+				return false, err
+			}
+			ended = !yield(item, nil)
+			return !ended, nil
+		})
+		if err != nil && !ended {
+			var none T
+			yield(none, err)
+		}
+	}
+}
+
+// Schedules implements bulk.Image.
+func (i *Image) Schedules() iter.Seq2[bulk.Schedule, error] {
+	return stream(i.store.db, []byte{keySchedule}, []byte{keySchedule + 1}, decodeSchedule)
+}
+
+// Events implements bulk.Image.
+func (i *Image) Events() iter.Seq2[[]bulk.Event, error] {
+	return stream(i.store.db, []byte{keyEvent}, []byte{keyEvent + 1}, func(key, value []byte) ([]bulk.Event, error) {
+		e, err := decodeEntry(key, value)
+		return e.events, err
+	})
+}
+
+// Outcomes implements bulk.Image.
+func (i *Image) Outcomes(a *bulk.ActionImage) iter.Seq2[[]bulk.Outcome, error] {
+	_, to := numberRange(keyOutcomes, a.Number)
+	return stream(i.store.db, outcomesKey(a.Number, a.Reduced), to, func(key, value []byte) ([]bulk.Outcome, error) {
+		outcomes, ok := decodeOutcomes(nil, value)
+		if !ok {
+			return nil, &CorruptError{slices.Clone(key), "not a batch of outcomes"}
+		}
+		return outcomes, nil
+	})
+}
+
+// DeadLetters implements bulk.Image: one by one.
+func (i *Image) DeadLetters(a *bulk.ActionImage) iter.Seq2[[]bulk.DeadLetter, error] {
+	from, to := numberRange(keyDead, a.Number)
+	return stream(i.store.db, from, to, func(key, value []byte) ([]bulk.DeadLetter, error) {
+		letter, ok := decodeDeadLetter(value)
+		if !ok {
+			return nil, &CorruptError{slices.Clone(key), "not a dead letter"}
+		}
+		letter.Index = int64(binary.BigEndian.Uint32(key[9:]))
+		return []bulk.DeadLetter{letter}, nil
+	})
+}
+
+// Payloads implements bulk.Image: page by page.
+func (i *Image) Payloads(a *bulk.ActionImage, first, count int64) iter.Seq2[[][]byte, error] {
+	return func(yield func([][]byte, error) bool) {
+		for count > 0 {
+			p, err := i.store.pages.read(a.Number, uint32(first))
+			if err != nil {
+				yield(nil, fmt.Errorf("job %s: %w", bulk.JobID(a.ID, first), err))
+				return
+			}
+			n := min(count, int64(p.first)+int64(len(p.offsets)-1)-first)
+			payloads := make([][]byte, n)
+			for at := range payloads {
+				payloads[at] = p.payload(uint32(first) + uint32(at))
+			}
+			if !yield(payloads, nil) {
+				return
+			}
+			first, count = first+n, count-n
+		}
+	}
+}

@@ -1,0 +1,313 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+const (
+	// appendJobs and appendBytes bound what one script appends: a longer upload is
+	// appended in parts, each of which is durable by itself.
+	appendJobs  = 4096
+	appendBytes = 4 << 20
+	// listPage is how many actions are read in one exchange.
+	listPage = 200
+)
+
+// Create implements bulk.Store. The id is claimed first, with what is asked for; who
+// finds a claim without an action makes the action that was claimed.
+func (s *Store) Create(ctx context.Context, spec bulk.Spec) (action bulk.Action, created bool, err error) {
+	if spec.ID == "" {
+		spec.ID = "act_" + strings.ToLower(rand.Text())
+	}
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return action, false, err
+	}
+	for range maxTries {
+		action, created, err = s.claim(ctx, &spec, string(text))
+		if !errors.Is(err, bulk.ErrNotFound) {
+			return action, created, err
+		}
+	}
+	return action, false, fmt.Errorf("%w: action %q comes and goes", bulk.ErrUnavailable, spec.ID)
+}
+
+// claim makes the action of an id, or finds it. It fails with bulk.ErrNotFound if the id
+// led to an action that is gone, and did so for the last time.
+func (s *Store) claim(ctx context.Context, spec *bulk.Spec, text string) (action bulk.Action, created bool, err error) {
+	claim, err := onHub(ctx, s, claimScript, asTexts, spec.ID, strconv.Itoa(s.shardOf(spec.Tenant)), strconv.Itoa(numberBase), text)
+	if err != nil {
+		return action, false, err
+	}
+	n, err := strconv.ParseUint(claim[0], 10, 64)
+	if err != nil {
+		return action, false, fmt.Errorf("redis: the id %q has the number %q", spec.ID, claim[0])
+	}
+	if claim[1] != "" {
+		if created, err = s.make(ctx, n, claim[1]); err != nil {
+			return action, false, err
+		}
+	}
+	st, err := s.read(ctx, n)
+	if errors.Is(err, bulk.ErrNotFound) {
+		if err := s.drop(ctx, spec.ID, n, true); err != nil {
+			return action, false, err
+		}
+	}
+	if err != nil {
+		return action, false, err
+	}
+	if !st.action.Spec.Equal(*spec) {
+		return st.action, false, &bulk.ExistsError{ID: spec.ID}
+	}
+	return st.action, created, nil
+}
+
+// make makes the action that was claimed.
+func (s *Store) make(ctx context.Context, n uint64, claimed string) (created bool, err error) {
+	var spec bulk.Spec
+	if err := json.Unmarshal([]byte(claimed), &spec); err != nil {
+		return false, fmt.Errorf("redis: the claim of number %d: %w", n, err)
+	}
+	text, err := json.Marshal(s.newRecord(&spec))
+	if err != nil {
+		return false, err
+	}
+	answer, err := onShard(ctx, s, createScript, s.shardOfNumber(n), asInts, strconv.FormatUint(n, 10), string(text), claimed)
+	if err != nil {
+		return false, err
+	}
+	if answer[1] == 2 {
+		return false, s.outboxFull()
+	}
+	// The claim is of no more use. If this fails, the next Create of the id finds the
+	// action.
+	_, _ = do(ctx, s, func(ctx context.Context) (int64, error) {
+		return s.db.Do(ctx, s.db.B().Hdel().Key(s.hub+"claims").Field(spec.ID).Build()).AsInt64()
+	})
+	return answer[1] == 1, nil
+}
+
+// lookup returns the number of an action by id.
+func (s *Store) lookup(ctx context.Context, id string) (uint64, error) {
+	text, err := do(ctx, s, func(ctx context.Context) (string, error) {
+		text, err := s.db.Do(ctx, s.db.B().Hget().Key(s.hub+"ids").Field(id).Build()).ToString()
+		if rueidis.IsRedisNil(err) {
+			return "", nil
+		}
+		return text, err
+	})
+	if err != nil {
+		return 0, err
+	}
+	if text == "" {
+		return 0, bulk.ErrNotFound
+	}
+	return strconv.ParseUint(text, 10, 64)
+}
+
+// read returns the action of a number, or bulk.ErrNotFound.
+func (s *Store) read(ctx context.Context, n uint64) (*stored, error) {
+	shard := s.shardOfNumber(n)
+	if shard < 0 {
+		return nil, bulk.ErrNotFound
+	}
+	return onShard(ctx, s, readScript, shard, func(r rueidis.RedisResult) (*stored, error) { return readStored(n, r) }, strconv.FormatUint(n, 10))
+}
+
+func readStored(n uint64, r rueidis.RedisResult) (*stored, error) {
+	parts, err := r.ToArray()
+	if err != nil {
+		return nil, err
+	}
+	now, err := parts[0].AsInt64()
+	if err != nil || len(parts) < 5 {
+		return nil, errors.Join(bulk.ErrNotFound, err)
+	}
+	var texts [4]string
+	for i := range texts {
+		if texts[i], err = parts[1+i].ToString(); err != nil {
+			return nil, err
+		}
+	}
+	return decodeStored(n, now, texts)
+}
+
+func (s *Store) find(ctx context.Context, id string) (*stored, error) {
+	n, err := s.lookup(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return s.read(ctx, n)
+}
+
+// Action implements bulk.Store.
+func (s *Store) Action(ctx context.Context, id string) (bulk.Action, error) {
+	st, err := s.find(ctx, id)
+	if err != nil {
+		return bulk.Action{}, err
+	}
+	return st.action, nil
+}
+
+// Append implements bulk.Store. More than appendJobs jobs, or appendBytes, are appended
+// in parts: if it fails, some of them may be there.
+func (s *Store) Append(ctx context.Context, id string, offset int64, payloads [][]byte) (received int64, err error) {
+	n, err := s.lookup(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	for first := true; first || len(payloads) > 0; first = false {
+		jobs, bytes := 0, 0
+		for jobs < len(payloads) && jobs < appendJobs && (jobs == 0 || bytes+len(payloads[jobs]) <= appendBytes) {
+			bytes += len(payloads[jobs])
+			jobs++
+		}
+		if received, err = s.appendPart(ctx, id, n, offset, payloads[:jobs]); err != nil {
+			return received, err
+		}
+		offset, payloads = offset+int64(jobs), payloads[jobs:]
+	}
+	return received, nil
+}
+
+func (s *Store) appendPart(ctx context.Context, id string, n uint64, offset int64, payloads [][]byte) (received int64, err error) {
+	args := make([]string, 0, 3+len(payloads))
+	args = append(args, strconv.FormatUint(n, 10), number(offset), strconv.Itoa(MaxJobs))
+	for _, p := range payloads {
+		args = append(args, rueidis.BinaryString(p))
+	}
+	parts, err := onShard(ctx, s, appendScript, s.shardOfNumber(n), asArray, args...)
+	if err != nil {
+		return 0, err
+	}
+	became, err1 := parts[0].ToString()
+	received, err2 := parts[1].AsInt64()
+	status, err3 := parts[2].ToString()
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return 0, err
+	}
+	switch became {
+	case "done":
+		return received, nil
+	case "unknown":
+		return 0, bulk.ErrNotFound
+	case "beyond":
+		return received, &bulk.OffsetError{Received: received}
+	case "most":
+		return received, fmt.Errorf("%w: an action has at most %d jobs", bulk.ErrFull, MaxJobs)
+	case "full":
+		return received, s.outboxFull()
+	}
+	return received, &bulk.MoveError{ID: id, From: bulk.Status(status), Received: received, Why: "jobs can be added only before it is sealed"}
+}
+
+// Actions implements bulk.Store. Those that are unfinished come from the mirror.
+func (s *Store) Actions(ctx context.Context, filter bulk.ActionFilter) (actions []bulk.Action, err error) {
+	switch {
+	case filter.Number > 0:
+		n, err := s.present(ctx, filter.Number)
+		if err != nil {
+			return nil, err
+		}
+		st, err := s.read(ctx, n)
+		if errors.Is(err, bulk.ErrNotFound) {
+			return nil, nil
+		}
+		if err == nil && matches(&st.action, filter) {
+			actions = append(actions, st.action)
+		}
+		return actions, err
+	case filter.Unfinished:
+		return s.unfinished(ctx, filter)
+	}
+	after := int64(0)
+	if filter.After != "" {
+		n, err := s.lookup(ctx, filter.After)
+		if err != nil {
+			return nil, err
+		}
+		after = int64(n / numberBase)
+	}
+	for {
+		page, err := s.listed(ctx, after)
+		if err != nil || len(page) == 0 {
+			return actions, err
+		}
+		for _, n := range page {
+			after = int64(n / numberBase)
+		}
+		found, err := s.readAll(ctx, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, st := range found {
+			if st != nil && matches(&st.action, filter) {
+				actions = append(actions, st.action)
+			}
+			if filter.Limit > 0 && len(actions) == filter.Limit {
+				return actions, nil
+			}
+		}
+	}
+}
+
+// listed returns the numbers of the actions that were made after a sequence number.
+func (s *Store) listed(ctx context.Context, after int64) (numbers []uint64, err error) {
+	texts, err := do(ctx, s, func(ctx context.Context) ([]string, error) {
+		return s.db.Do(ctx, s.db.B().Zrangebyscore().Key(s.hub+"order").Min("("+number(after)).Max("+inf").Limit(0, listPage).Build()).AsStrSlice()
+	})
+	for _, text := range texts {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("redis: the number %q of an action: %w", text, err)
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers, err
+}
+
+// readAll reads actions side by side; nil stands for one that there is not.
+func (s *Store) readAll(ctx context.Context, numbers []uint64) ([]*stored, error) {
+	found := make([]*stored, len(numbers))
+	_, err := do(ctx, s, func(ctx context.Context) (struct{}, error) {
+		var commands rueidis.Commands
+		for _, n := range numbers {
+			text := strconv.FormatUint(n, 10)
+			base := s.shards[s.shardOfNumber(n)]
+			commands = append(commands, s.db.B().Mget().Key(base+"a:"+text, base+"x:"+text, base+"z:"+text, base+"v:"+text).Build())
+		}
+		for i, answer := range s.db.DoMulti(ctx, commands...) {
+			parts, err := answer.ToArray()
+			if err != nil {
+				return struct{}{}, err
+			}
+			var texts [4]string
+			for at := range texts {
+				texts[at], _ = parts[at].ToString() // nil is ""
+			}
+			if texts[0] == "" {
+				continue
+			}
+			if found[i], err = decodeStored(numbers[i], 0, texts); err != nil {
+				return struct{}{}, err
+			}
+		}
+		return struct{}{}, nil
+	})
+	return found, err
+}
+
+func matches(a *bulk.Action, filter bulk.ActionFilter) bool {
+	return (filter.Tenant == "" || a.Tenant == filter.Tenant) && (filter.Status == "" || a.Status == filter.Status)
+}

@@ -1,0 +1,179 @@
+package redisstore
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+// turns is how many grants are taken together: within so many, those of one action are
+// admitted at once. Where tenants take turns job by job, and thousands pass at a time, that
+// changes their order by some milliseconds and nothing of how many each is given.
+const turns = 512
+
+// together joins the grants of an action within each so many of a long list.
+func together(grants []bulk.Grant) []bulk.Grant {
+	if len(grants) <= turns {
+		return grants
+	}
+	joined := make([]bulk.Grant, 0, len(grants)/2)
+	for block := range slices.Chunk(grants, turns) {
+		at := make(map[uint64]int, len(block))
+		for _, g := range block {
+			if i, known := at[g.Number]; known {
+				joined[i].Jobs += g.Jobs
+				continue
+			}
+			at[g.Number] = len(joined)
+			joined = append(joined, g)
+		}
+	}
+	return joined
+}
+
+// Admit implements bulk.Store: what the grants need of the limits is got first.
+func (s *Store) Admit(ctx context.Context, grants []bulk.Grant) (admitted int, err error) {
+	byShard := make([][]bulk.Grant, len(s.shards))
+	for _, g := range grants {
+		if shard := s.shardOfNumber(g.Number); shard >= 0 && g.Jobs > 0 {
+			byShard[shard] = append(byShard[shard], g)
+		}
+	}
+	if err := s.know(ctx, grants); err != nil {
+		return 0, err
+	}
+	window := s.window()
+	for shard, grants := range byShard {
+		if len(grants) == 0 {
+			continue
+		}
+		grants = together(grants)
+		n, now, err := s.admitTo(ctx, shard, window, grants)
+		if next := bulk.WindowIndex(now, s.config.Window); err == nil && n == 0 && next != window {
+			// Another window has begun, for which the quotas were not.
+			window = next
+			n, _, err = s.admitTo(ctx, shard, window, grants)
+		}
+		admitted += n
+		if err != nil {
+			return admitted, err
+		}
+		if n > 0 {
+			s.ready.add(shard, s.typesOf(shard, grants))
+		}
+	}
+	return admitted, nil
+}
+
+// know looks again if what is granted is more than was seen to wait: what is asked of
+// limits is what can be used.
+func (s *Store) know(ctx context.Context, grants []bulk.Grant) error {
+	s.mirror.mu.Lock()
+	defer s.mirror.mu.Unlock()
+	if len(s.shards) == 1 {
+		return nil // it has all of the limits anyway
+	}
+	for _, g := range grants {
+		shard := s.shardOfNumber(g.Number)
+		if shard < 0 {
+			continue
+		}
+		if a := s.mirror.shards[shard].actions[g.Number]; a == nil || a.waiting() < g.Jobs {
+			return s.look(ctx)
+		}
+	}
+	return nil
+}
+
+func (s *Store) admitTo(ctx context.Context, shard int, window int64, grants []bulk.Grant) (admitted int, now time.Time, err error) {
+	wants, virtual := s.wantsOf(shard, window, grants)
+	if err := s.yieldUnused(ctx, shard, window, wants); err != nil {
+		return 0, now, err
+	}
+	t := terms{Virtual: virtual}
+	if err := s.grant(ctx, &t, shard, window, wants); err != nil {
+		return 0, now, err
+	}
+	args := make([]string, 0, 1+2*len(grants))
+	args = append(args, t.text())
+	for _, g := range grants {
+		args = append(args, strconv.FormatUint(g.Number, 10), number(g.Jobs))
+	}
+	answer, err := onShard(ctx, s, admitScript, shard, asInts, args...)
+	if err != nil {
+		return 0, now, err
+	}
+	return int(answer[0]), timeOf(answer[1]), nil
+}
+
+// wantsOf is what a shard needs of each limit to admit grants, beside what it has
+// started and holds ready; and the virtual times of all shards.
+func (s *Store) wantsOf(shard int, window int64, grants []bulk.Grant) (wants map[string]want, virtual map[string]float64) {
+	s.mirror.mu.Lock()
+	defer s.mirror.mu.Unlock()
+	m := &s.mirror.shards[shard]
+	values, _ := s.settings.get()
+	v := &view{mirror: &s.mirror, settings: &values, window: window, length: s.config.Window}
+	wants = map[string]want{"all": {attempts: v.used(m)}}
+	add := func(name string, n int64, used func() want) {
+		w, known := wants[name]
+		if !known {
+			w = used()
+		}
+		w.attempts, w.slots = w.attempts+n, w.slots+n
+		wants[name] = w
+	}
+	for _, g := range grants {
+		a := m.actions[g.Number]
+		if a == nil {
+			continue
+		}
+		jobs := g.Jobs
+		if len(s.shards) > 1 {
+			jobs = min(jobs, a.waiting())
+		}
+		add("all", jobs, nil)
+		add("t:"+a.Tenant, jobs, func() want { return want{} })
+		add("g:"+a.Target, jobs, func() want { return v.usedOfTarget(m, a.Target) })
+	}
+	if len(s.shards) > 1 {
+		virtual = map[string]float64{}
+		for i := range s.mirror.shards {
+			state := &s.mirror.shards[i].state
+			virtual[""] = max(virtual[""], state.Virtual)
+			for name, k := range state.Kinds {
+				virtual[name] = max(virtual[name], k.Virtual)
+			}
+		}
+	}
+	return wants, virtual
+}
+
+// usedOfTarget is what a shard has started against a target, or holds ready.
+func (v *view) usedOfTarget(m *shardMirror, name string) want {
+	g := m.targets[name]
+	if g == nil {
+		return want{}
+	}
+	ready := int64(0)
+	for kind, n := range g.Ready {
+		if !m.state.Kinds[kind].idle(v.window) {
+			ready += n
+		}
+	}
+	return want{attempts: startedIn(v.window, g.Window, g.Started) + ready, slots: g.Flight + ready, has: max(g.Slots, g.Flight), version: g.Version}
+}
+
+func (s *Store) typesOf(shard int, grants []bulk.Grant) (types []string) {
+	s.mirror.mu.Lock()
+	defer s.mirror.mu.Unlock()
+	for _, g := range grants {
+		if a := s.mirror.shards[shard].actions[g.Number]; a != nil {
+			types = append(types, a.Type)
+		}
+	}
+	return types
+}

@@ -1,0 +1,133 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+// autos are the rates found of targets that are set to auto. They are kept in the hub,
+// each with the window up to which it has learned: the first instance that comes to a
+// window learns from the one before, and all others take that over. So every instance
+// has the same rate in a window.
+type autos struct {
+	window   int64 // for which the rates are
+	revision int64 // of the settings that they are for
+	of       map[string]*bulk.AutoRate
+}
+
+func (s *settings) hasAuto() bool {
+	for _, t := range s.Targets {
+		if t.Auto {
+			return true
+		}
+	}
+	return false
+}
+
+// found is the rate of a target that is set to auto; 0 if it is not.
+func (a *autos) found(target string) float64 {
+	if rate := a.of[target]; rate != nil {
+		return rate.Rate()
+	}
+	return 0
+}
+
+// findRates learns rates up to a window, with mirror.mu held and the tallies of the
+// windows before it read.
+func (s *Store) findRates(ctx context.Context, values *settings, revision, window int64) error {
+	a := &s.mirror.autos
+	if !values.hasAuto() {
+		a.window, a.revision, a.of = window, revision, nil
+		return nil
+	}
+	key := s.hub + "autos"
+	stored, err := do(ctx, s, func(ctx context.Context) (map[string]string, error) {
+		return s.db.Do(ctx, s.db.B().Hgetall().Key(key).Build()).AsStrMap()
+	})
+	if err != nil {
+		return err
+	}
+	of := map[string]*bulk.AutoRate{}
+	for name, t := range values.Targets {
+		if !t.Auto {
+			continue
+		}
+		upTo, rate, err := readAuto(stored[name], window)
+		if err == nil && upTo < window-1 {
+			s.mirror.learnRate(rate, name, upTo, window, s.config.Window)
+		}
+		if err == nil && (upTo < window-1 || stored[name] == "") {
+			rate, err = s.putAuto(ctx, key, name, window, rate)
+		}
+		if err != nil {
+			return fmt.Errorf("redis: the rate of target %q: %w", name, err)
+		}
+		of[name] = rate
+	}
+	a.window, a.revision, a.of = window, revision, of
+	return nil
+}
+
+// readAuto reads a rate and the window up to which it has learned. One that is new
+// learns from now on.
+func readAuto(text string, window int64) (upTo int64, rate *bulk.AutoRate, err error) {
+	rate = &bulk.AutoRate{}
+	if text == "" {
+		return window - 1, rate, nil
+	}
+	at, learned, _ := strings.Cut(text, " ")
+	if upTo, err = strconv.ParseInt(at, 10, 64); err == nil {
+		err = json.Unmarshal([]byte(learned), rate)
+	}
+	return upTo, rate, err
+}
+
+// putAuto stores what was learned, and returns what is stored then.
+func (s *Store) putAuto(ctx context.Context, key, name string, window int64, rate *bulk.AutoRate) (*bulk.AutoRate, error) {
+	learned, err := json.Marshal(rate)
+	if err != nil {
+		return nil, err
+	}
+	text, err := exec(ctx, s, autoPutScript, key, []string{name, number(window - 1), string(learned)}, asText)
+	if err != nil {
+		return nil, err
+	}
+	_, rate, err = readAuto(text, window)
+	return rate, err
+}
+
+// dropAuto forgets what was found of a target that is not set to auto any more.
+func (s *Store) dropAuto(ctx context.Context, target string) error {
+	_, err := do(ctx, s, func(ctx context.Context) (int64, error) {
+		return s.db.Do(ctx, s.db.B().Hdel().Key(s.hub+"autos").Field(target).Build()).AsInt64()
+	})
+	return err
+}
+
+// learnRate tells a rate of the windows from upTo on that have ended. In how many jobs
+// are in flight, and whether any wait, the present stands for the end of the last one.
+func (m *mirror) learnRate(rate *bulk.AutoRate, target string, upTo, window int64, length time.Duration) {
+	flight, waits := int64(0), false
+	for i := range m.shards {
+		if g := m.shards[i].targets[target]; g != nil {
+			flight += g.Flight
+		}
+		for _, a := range m.shards[i].actions {
+			waits = waits || a.Target == target && (a.Ready > 0 || a.Status == bulk.Running && a.Paused == 0 && a.waiting() > 0)
+		}
+	}
+	for w := max(upTo+1, window-tallied); w < window; w++ {
+		t := m.congestion.recent[w][target]
+		rate.Observe(bulk.AutoSample{
+			Window: w, Length: length, Started: t.started, Passed: t.passed, Throttled: t.throttled,
+			Took: t.took, ThrottledTook: t.throttledTook, InFlight: flight,
+			Held: waits && t.started >= bulk.Budget(rate.Rate(), length, w),
+		})
+	}
+}

@@ -1,0 +1,59 @@
+package redisstore
+
+import (
+	"fmt"
+	"os"
+	"sync/atomic"
+	"testing"
+
+	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/storetest"
+	"github.com/sluice-project/sluice/redistest"
+)
+
+// A cluster refuses scripts that touch keys of several slots: every script, and every
+// other command, keeps to those of its shard or of the hub. Each master has a part of the
+// shards.
+func TestACluster(t *testing.T) {
+	cluster := redistest.StartCluster(t, redistest.ClusterOptions{})
+	everything(t, open(t, Options{URL: cluster.URL(), Prefix: "everything:", Instance: "one"}))
+
+	config := bulk.Config{RequestsPerSecond: 1e6}.WithDefaults()
+	var ran atomic.Int64
+	var stores []*Store
+	var engines []*bulk.Engine
+	for n := range 2 {
+		s := open(t, Options{URL: cluster.URL(), Bulk: config, Instance: fmt.Sprint(n)})
+		stores, engines = append(stores, s), append(engines, run(t, s, config, counting(&ran)))
+	}
+	for n := range 20 {
+		id := fmt.Sprint("a", n)
+		upload(t, stores[n%2], bulk.Spec{ID: id, Tenant: fmt.Sprint("tenant", n), Type: "work", Aggregate: []string{"sum:n"}}, 100)
+		if _, err := engines[(n+1)%2].Seal(t.Context(), id, 100); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range 20 {
+		completed(t, stores[n%2], fmt.Sprint("a", n), 100)
+	}
+	if ran.Load() != 2000 {
+		t.Errorf("%d jobs ran, of 2,000", ran.Load())
+	}
+	for n, master := range cluster.Masters() {
+		if master.Size() == 0 || master.Calls("evalsha") == 0 {
+			t.Errorf("master %d has %d keys and ran %d scripts", n, master.Size(), master.Calls("evalsha"))
+		}
+	}
+}
+
+// The whole suite, with SLUICE_LONG; else TestACluster is its part.
+func TestConformanceOnACluster(t *testing.T) {
+	cluster := redistest.StartCluster(t, redistest.ClusterOptions{})
+	h := &harness{crew: newCrew(t), url: cluster.URL(), shards: 5, of: map[bulk.Store]Options{}}
+	if os.Getenv("SLUICE_LONG") == "" {
+		s := open(t, Options{URL: cluster.URL(), Shards: 5})
+		everything(t, s)
+		return
+	}
+	storetest.Run(t, h.factory())
+}

@@ -1,0 +1,101 @@
+package redisstore
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+// compareVerdicts settles every lease that was ever given, in both stores.
+func (b *imported) compareVerdicts(leases []bulk.Job) {
+	var settlements []bulk.Settlement
+	for i := range leases {
+		settlements = append(settlements, settlementOf(b.t, &leases[i], bulk.Succeeded))
+	}
+	embedded, here := both(b, func(s bulk.Store) ([]bulk.Verdict, error) { return s.Settle(b.t.Context(), settlements) })
+	for i := range embedded {
+		b.seen[embedded[i].String()]++
+		if embedded[i] != here[i] {
+			b.t.Fatalf("the lease %+v is %s, but %s here", leases[i].Lease, embedded[i], here[i])
+		}
+	}
+}
+
+// compareRest runs what is left in both stores, and compares what workers saw.
+func (b *imported) compareRest() {
+	for _, change := range []bulk.SettingsChange{
+		{Limits: &bulk.Limits{}}, {Name: "t2", Tenant: &bulk.Tenant{}}, {Name: "api", Target: &bulk.TargetLimits{}},
+	} {
+		both(b, func(s bulk.Store) (struct{}, error) { return struct{}{}, s.Set(b.t.Context(), change) })
+	}
+	both(b, func(s bulk.Store) (struct{}, error) {
+		actions, err := s.Actions(b.t.Context(), bulk.ActionFilter{Unfinished: true})
+		for _, a := range actions {
+			if a.Status == bulk.Created {
+				_, err = s.Move(b.t.Context(), a.ID, bulk.Move{Kind: bulk.Seal, Total: a.Received})
+				if err == nil {
+					_, err = s.Move(b.t.Context(), a.ID, bulk.Move{Kind: bulk.Start})
+				}
+			}
+			if err == nil && a.Paused && !a.Status.Final() {
+				_, err = s.Move(b.t.Context(), a.ID, bulk.Move{Kind: bulk.Resume})
+			}
+			if err != nil {
+				return struct{}{}, err
+			}
+		}
+		return struct{}{}, err
+	})
+	ran := [2]map[string]string{{}, {}}
+	for round := 0; ; round++ {
+		left := 0
+		for i, s := range []bulk.Store{b.embedded, b.here} {
+			left += b.workRound(s, ran[i])
+		}
+		if left == 0 {
+			break
+		}
+		if round == 300 {
+			b.t.Fatalf("%d jobs are left after %d rounds", left, round)
+		}
+		pass(30 * time.Second)
+	}
+	b.equal("what workers were given", ran[0], ran[1])
+}
+
+// workRound does what is ready, and returns how many jobs are left.
+func (b *imported) workRound(s bulk.Store, ran map[string]string) (left int) {
+	if _, _, err := s.Dispatch(b.t.Context(), 10_000); err != nil {
+		b.t.Fatal(err)
+	}
+	admitAll(b.t, s)
+	jobs, err := s.Lease(b.t.Context(), bulk.LeaseRequest{Types: []string{"echo", bulk.WebhookType, "end"}, Max: 10_000, LeaseFor: time.Minute})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var settlements []bulk.Settlement
+	for i := range jobs {
+		j := &jobs[i]
+		ran[j.ID()] += fmt.Sprintf(" %s attempt %d fence %d", j.Payload, j.Attempt, j.Lease.Fence)
+		settlements = append(settlements, settlementOf(b.t, j, bulk.Succeeded))
+	}
+	verdicts, err := s.Settle(b.t.Context(), settlements)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for i, v := range verdicts {
+		if v != bulk.Accepted {
+			b.t.Fatalf("the lease %+v is %s", jobs[i].Lease, v)
+		}
+	}
+	completeAll(b.t, s)
+	actions, err := s.Actions(b.t.Context(), bulk.ActionFilter{Unfinished: true})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, a := range actions {
+		left += int(a.Received - a.Done())
+	}
+	return left
+}

@@ -1,0 +1,210 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// unlimited is the config of most tests.
+func unlimited() bulk.Config { return bulk.Config{RequestsPerSecond: -1}.WithDefaults() }
+
+// open opens a store, without limits if nothing else is said, and closes it with the test.
+func open(t testing.TB, options Options) *Store {
+	t.Helper()
+	if options.Logger == nil {
+		options.Logger = quiet
+	}
+	if options.Bulk.Window == 0 {
+		options.Bulk = unlimited()
+	}
+	s, err := Open(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() }) // it never fails
+	return s
+}
+
+// clock is a time that tests move on, and that stores take for their server's.
+type clock struct{ ms atomic.Int64 }
+
+func newClock() *clock {
+	c := &clock{}
+	// Later than the server's, which was the clock when the store was opened.
+	c.ms.Store(time.Now().Add(time.Hour).Truncate(time.Second).UnixMilli())
+	return c
+}
+
+func (c *clock) now() (time.Time, bool) { return time.UnixMilli(c.ms.Load()), true }
+
+func (c *clock) advance(d time.Duration) { c.ms.Add(d.Milliseconds()) }
+
+// payloads are n payloads that say which they are, from the first on.
+func payloads(first, n int) [][]byte {
+	list := make([][]byte, n)
+	for i := range list {
+		list[i] = fmt.Appendf(nil, `{"n":%d}`, first+i)
+	}
+	return list
+}
+
+// upload creates an action and appends n jobs to it.
+func upload(t testing.TB, s *Store, spec bulk.Spec, n int) {
+	t.Helper()
+	if _, _, err := s.Create(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	if n == 0 {
+		return
+	}
+	if received, err := s.Append(t.Context(), spec.ID, 0, payloads(0, n)); err != nil || received != int64(n) {
+		t.Fatalf("%d received, %v; want %d", received, err, n)
+	}
+}
+
+// start uploads n jobs and starts the action.
+func start(t testing.TB, s *Store, spec bulk.Spec, n int) {
+	t.Helper()
+	upload(t, s, spec, n)
+	for _, move := range []bulk.Move{{Kind: bulk.Seal, Total: int64(n)}, {Kind: bulk.Start}} {
+		if _, err := s.Move(t.Context(), spec.ID, move); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// admit makes up to so many waiting jobs of each action ready.
+func admit(ctx context.Context, s *Store, most int64) (int, error) {
+	b, err := s.Backlog(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var grants []bulk.Grant
+	for _, line := range b.Lines {
+		for _, w := range line.Waiting {
+			grants = append(grants, bulk.Grant{Number: w.Number, Jobs: min(most, w.Jobs)})
+		}
+	}
+	return s.Admit(ctx, grants)
+}
+
+// request asks for n jobs of the types that tests use, for 30 s.
+func request(n int) bulk.LeaseRequest {
+	return bulk.LeaseRequest{Types: []string{"echo", bulk.WebhookType}, Max: n, LeaseFor: 30 * time.Second}
+}
+
+// take admits and leases n jobs. It may take another try: a window may end between the
+// two, and what was got of limits with it.
+func take(t testing.TB, s *Store, n int) (jobs []bulk.Job) {
+	t.Helper()
+	for range 3 {
+		if _, err := admit(t.Context(), s, int64(n)); err != nil {
+			t.Fatal(err)
+		}
+		more, err := s.Lease(t.Context(), request(n-len(jobs)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if jobs = append(jobs, more...); len(jobs) == n {
+			return jobs
+		}
+	}
+	t.Fatalf("%d jobs leased, want %d", len(jobs), n)
+	return nil
+}
+
+func settlements(kind bulk.SettlementKind, jobs []bulk.Job) []bulk.Settlement {
+	list := make([]bulk.Settlement, len(jobs))
+	for i, j := range jobs {
+		list[i] = bulk.Settlement{Lease: j.Lease, Kind: kind, LeaseFor: 30 * time.Second}
+	}
+	return list
+}
+
+// action returns an action, and checks that its counts add up.
+func action(t testing.TB, s *Store, id string) bulk.Action {
+	t.Helper()
+	a, err := s.Action(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum := a.Pending + a.Ready + a.NonReadyTotal() + a.InFlight + a.Succeeded + a.Failed + a.Canceled; sum != a.Received {
+		t.Errorf("the counts of %s add up to %d of %d: %+v", id, sum, a.Received, a.Counts)
+	}
+	return a
+}
+
+// until waits for a condition, for a minute at most.
+func until(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	deadline, again := time.After(time.Minute), time.NewTicker(10*time.Millisecond)
+	defer again.Stop()
+	for !condition() {
+		select {
+		case <-deadline:
+			t.Fatalf("it never came to this: %s", what)
+		case <-again.C:
+		}
+	}
+}
+
+// recovered calls until it succeeds, for a minute at most, and no other error may come
+// before that than bulk.ErrUnavailable.
+func recovered(t testing.TB, call func() error) {
+	t.Helper()
+	var err error
+	until(t, "the store works again", func() bool {
+		if err = call(); err != nil && !errors.Is(err, bulk.ErrUnavailable) {
+			t.Fatalf("error is %v, want bulk.ErrUnavailable until it works", err)
+		}
+		return err == nil
+	})
+}
+
+// run starts an engine on a store, and stops it with the test.
+func run(t testing.TB, s *Store, config bulk.Config, mux *bulk.Mux) *bulk.Engine {
+	t.Helper()
+	engine, err := bulk.New(s, mux, config, bulk.WithLogger(quiet))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := engine.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := engine.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return engine
+}
+
+// completed waits until an action is, with all its jobs counted once.
+func completed(t testing.TB, s *Store, id string, jobs int64) {
+	t.Helper()
+	var a bulk.Action
+	deadline, again := time.After(time.Minute), time.NewTicker(20*time.Millisecond)
+	defer again.Stop()
+	for a.Status != bulk.Completed {
+		select {
+		case <-deadline:
+			t.Fatalf("%s is %s: %+v", id, a.Status, a.Counts)
+		case <-again.C:
+			if found, err := s.Action(t.Context(), id); err == nil {
+				a = found
+			}
+		}
+	}
+	if a.Succeeded != jobs || a.Received != jobs || a.Failed+a.Canceled != 0 {
+		t.Errorf("%s has completed with %+v, want %d jobs", id, a.Counts, jobs)
+	}
+}

@@ -1,0 +1,28 @@
+-- Append: payloads behind those that an action has. It may come again: what the action
+-- has is skipped.
+--
+-- ARGV[3] the number   ARGV[4] how many jobs the caller has sent before   ARGV[5] the most
+-- jobs of an action   ARGV[6] and on: payloads
+-- Answers: what became of it, how many jobs there are, the status.
+local number, offset, most = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local a = actionOf(number)
+if not a then return {'unknown', 0, ''} end
+if a.status ~= 'CREATED' then return {'sealed', a.received, a.status} end
+if offset < 0 or offset > a.received then return {'beyond', a.received, a.status} end
+local first = 6 + a.received - offset
+if first > #ARGV then return {'done', a.received, a.status} end
+if a.received + #ARGV - first + 1 > most then return {'most', a.received, a.status} end
+if a.jobs == 1 and outboxFull() then return {'full', a.received, a.status} end
+local index = a.received
+while first <= #ARGV do
+  local page = math.floor(index / PAGE)
+  local last = math.min(#ARGV, first + page * PAGE + PAGE - 1 - index, first + CHUNK - 1)
+  call('RPUSH', P .. 'p:' .. number .. ':' .. page, unpack(ARGV, first, last))
+  for i = first, last do a.bytes = a.bytes + #ARGV[i] end
+  index = index + last - first + 1
+  first = last + 1
+end
+a.received = index
+touch('a:' .. number)
+flush()
+return {'done', a.received, a.status}

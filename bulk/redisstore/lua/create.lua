@@ -1,0 +1,15 @@
+-- Create: a new action, under a number that nobody else has. It may come again: it
+-- then finds the action.
+--
+-- ARGV[3] the number   ARGV[4] the action   ARGV[5] its spec
+local number = ARGV[3]
+if actionOf(number) then return {now, 0} end
+if outboxFull() then return {now, 2} end
+local a = cjson.decode(ARGV[4])
+a.created = now
+call('SET', P .. 'x:' .. number, ARGV[5])
+put('a:' .. number, a)
+enter(a)
+announceAction('io.sluice.bulk.action.created', number, a)
+flush()
+return {now, 1}

@@ -1,0 +1,89 @@
+-- Dispatch: jobs that are due, and those whose lease has ended, to the front of their
+-- action's line. It may come again.
+--
+-- ARGV[3] the most jobs
+-- Answers how many were moved, and when the next one is due, 0 if none is known.
+local most = tonumber(ARGV[3])
+local moved = 0
+
+local function put_back(number, a, fields, back)
+  if #fields > 0 then each('HSET', P .. 'j:' .. number, fields) end
+  if #back > 0 then goBack(number, a, back) end
+  touch('a:' .. number)
+end
+
+local function takeUp(number, indexes)
+  local a = actionOf(number)
+  if not a then return end
+  local states, fields, back, swept = statesOf(number, indexes), {}, {}, {}
+  for _, index in ipairs(indexes) do
+    local s = states[index]
+    if s and s.phase == ASIDE and s.reason == THROTTLED then book(a, s.at, -1) end
+    if s and s.phase == ASIDE and a.status == 'CANCELED' then
+      swept[#swept + 1] = index
+    elseif s and s.phase == ASIDE then
+      if s.reason == THROTTLED then
+        a.throttling = a.throttling - 1
+      elseif s.reason == TRANSIENT then
+        a.failing = a.failing - 1
+      else
+        a.limited = a.limited - 1
+      end
+      shard.aside[s.reason + 1] = shard.aside[s.reason + 1] - 1
+      toLine(index, s, fields, back)
+    end
+  end
+  each('HDEL', P .. 'j:' .. number, swept)
+  if #back > 0 then put_back(number, a, fields, back) end
+end
+
+local function expire(number, indexes)
+  local a = actionOf(number)
+  if not a then return end -- it was forgotten
+  local states, fields, back, e, landed = statesOf(number, indexes), {}, {}, ending(), 0
+  for _, text in ipairs(indexes) do
+    local s, index = states[text], tonumber(text)
+    if s and s.phase == IN_FLIGHT then
+      landed = landed + 1
+      if a.status == 'CANCELED' then
+        cancelJob(e, a, index, s)
+      elseif s.attempts >= a.most then
+        fail(e, number, a, index, s, string.format('the lease expired before it was settled, in attempt %d of %d', s.attempts, a.most), 0)
+      else
+        a.retried = a.retried + 1
+        s.lapsed = true
+        toLine(text, s, fields, back)
+      end
+    end
+  end
+  if landed == 0 then return end
+  land(a, landed)
+  record(e, number, a)
+  put_back(number, a, fields, back)
+end
+
+if most > 0 then
+  local due = call('ZRANGEBYSCORE', P .. 'due', '-inf', now, 'LIMIT', 0, most)
+  if #due > 0 then
+    local order, by = byAction(due)
+    for _, number in ipairs(order) do takeUp(number, by[number]) end
+    each('ZREM', P .. 'due', due)
+    moved = #due
+  end
+end
+if moved < most then
+  local ended = call('ZRANGEBYSCORE', P .. 'leases', '-inf', '(' .. now, 'LIMIT', 0, most - moved)
+  if #ended > 0 then
+    local order, by = byAction(ended)
+    for _, number in ipairs(order) do expire(number, by[number]) end
+    each('ZREM', P .. 'leases', ended)
+    moved = moved + #ended
+  end
+end
+flush()
+local soonest = 0
+for _, key in ipairs({'due', 'leases'}) do
+  local first = call('ZRANGE', P .. key, 0, 0, 'WITHSCORES')
+  if first[2] and (soonest == 0 or tonumber(first[2]) < soonest) then soonest = tonumber(first[2]) end
+end
+return {moved, soonest}

@@ -1,0 +1,7 @@
+-- Keep: how many events may wait; with 0 none is kept.
+--
+-- ARGV[3] the number
+shard.most = tonumber(ARGV[3])
+touch('shard')
+flush()
+return 1

@@ -1,0 +1,238 @@
+-- Lease: ready jobs in flight, each charged to the present window. If its answer is
+-- lost the leases run out, and the jobs come back.
+--
+-- ARGV[3] terms: quotas and slots; which limits were asked for more already   ARGV[4] the
+-- most jobs   ARGV[5] the lease, in ms   ARGV[6] 1: they end with their owner
+-- ARGV[7] the owner   ARGV[8] the most bytes   ARGV[9] and on: types
+-- Answers: the time, the limits of which more is needed, with how much in all, and for
+-- each run of jobs: number, first index, jobs, then fence, attempt and payload of each.
+local most, deadline, own, owner, bytes = tonumber(ARGV[4]), now + tonumber(ARGV[5]), ARGV[6] == '1', tonumber(ARGV[7]), tonumber(ARGV[8])
+local asked = terms.asked or {}
+local answer, needs, leased = {}, {}, 0
+
+local kinds = {}
+for i = 9, #ARGV do
+  local k = shard.kinds[ARGV[i]]
+  if k then
+    if k.asked ~= window then
+      k.asked = window
+      touch('shard')
+    end
+    if k.ready > 0 then kinds[#kinds + 1] = ARGV[i] end
+  end
+end
+
+local function aside(number, a, index, s, reason, at)
+  s.phase, s.reason, s.at = ASIDE, reason, at
+  call('HSET', P .. 'j:' .. number, string.format('%d', index), packState(s))
+  call('ZADD', P .. 'due', at, memberOf(number, index))
+end
+
+-- With terms of other settings than this shard's it is not known what is left.
+local stale = terms.revision ~= tonumber(limitOf('revision') or 0)
+
+-- turnBack makes ready jobs wait for the next window: a limit was lowered, or allows
+-- one less in this window.
+local begin
+local function turnBack(number, a, n)
+  begin(number) -- what was started is before them
+  local at = (window + 1) * WINDOW
+  takeRuns(P .. 'r:' .. number, n, function(first, count, fresh)
+    local indexes = {}
+    for index = first, first + count - 1 do indexes[#indexes + 1] = string.format('%d', index) end
+    local states = fresh and {} or statesOf(number, indexes)
+    for _, text in ipairs(indexes) do
+      aside(number, a, tonumber(text), states[text] or freshState(), RATE_LIMITED, at)
+    end
+  end)
+  charge(a, -n)
+  a.limited = a.limited + n
+  shard.aside[1] = shard.aside[1] + n
+  touch('a:' .. number)
+end
+
+-- start charges n jobs of an action; begin puts those in flight that were started, all
+-- of an action at once.
+local started, order = {}, {}
+
+local function start(number, a, n)
+  charge(a, -n)
+  launch(a, n)
+  local t, g = counterOf('t:' .. a.tenant), counterOf('g:' .. a.target)
+  shard.started, t.started, g.started = shard.started + n, t.started + n, g.started + n
+  if a.window ~= window then a.window, a.started = window, 0 end
+  a.started = a.started + n
+  touch('a:' .. number)
+  started[number] = (started[number] or 0) + n
+  order[#order + 1], order[#order + 2] = number, n
+  leased = leased + n
+  bytes = bytes - n * a.bytes / math.max(1, a.received)
+end
+
+-- begun has, for each action, runs of its jobs: the first, how many, their payloads, and
+-- the states of those that were touched before.
+local begun = {}
+
+local new = freshState()
+new.fence, new.attempts, new.phase, new.own, new.owner, new.at = 1, 1, IN_FLIGHT, own, owner, deadline
+local packedNew = packState(new)
+
+local function beginRun(number, first, count, fresh, fields, members)
+  local indexes, payloads = {}, {}
+  for i = 1, count do indexes[i] = string.format('%d', first + i - 1) end
+  local states = fresh and {} or statesOf(number, indexes)
+  local at, prefix = #fields, number .. ':'
+  for i = 1, count do
+    local text = indexes[i]
+    local s, state = states[text], packedNew
+    if s then
+      s.fence, s.attempts, s.phase, s.lapsed, s.own, s.owner, s.at = s.fence + 1, s.attempts + 1, IN_FLIGHT, false, own, owner, deadline
+      state = packState(s)
+    end
+    fields[at + 2 * i - 1], fields[at + 2 * i] = text, state
+    members[at + 2 * i - 1], members[at + 2 * i] = deadline, prefix .. text
+  end
+  payloadsOf(number, first, count, function(index, payload) payloads[index - first + 1] = payload end)
+  local runs = begun[number]
+  runs[#runs + 1] = {first = first, count = count, told = 0, payloads = payloads, states = states, indexes = indexes}
+end
+
+function begin(number)
+  if not started[number] then return end
+  local fields, members = {}, {}
+  begun[number] = begun[number] or {}
+  takeRuns(P .. 'r:' .. number, started[number], function(first, count, fresh) beginRun(number, first, count, fresh, fields, members) end)
+  each('HSET', P .. 'j:' .. number, fields)
+  each('ZADD', P .. 'leases', members)
+  started[number] = nil
+end
+
+-- need notes that a limit has nothing left of what this shard was given of it, if it
+-- was not asked for more already.
+local function need(name)
+  if asked[name] then return end
+  local e = counterOf(name)
+  if needs[name] == nil then needs[name] = {e.started + readyUnder(name), e.flight and e.flight + readyUnder(name) or 0, e.slots and math.max(e.slots, e.flight) or 0, e.version or 0} end
+end
+
+-- blocked: a limit of its tenant or target has nothing left for a job in this window. That
+-- nothing is left of the limit of all holds up all jobs, so they stay ready.
+local function blocked(names)
+  for _, name in ipairs(names) do
+    if name ~= 'all' and asked[name] then return true end
+  end
+  return false
+end
+
+-- entriesOf takes entries from the front of a queue, some at a time.
+local queues = {}
+local function entriesOf(kind)
+  local q = queues[kind]
+  if not q or q.at > #q then
+    q = call('LPOP', P .. 'q:' .. kind, math.min(500, most)) or {}
+    q.at = 1
+    queues[kind] = q
+  end
+  return q
+end
+
+-- unread puts back what was taken of queues and not used.
+local function unread()
+  for kind, q in pairs(queues) do
+    local left = {}
+    for i = #q, q.at, -1 do left[#left + 1] = q[i] end
+    each('LPUSH', P .. 'q:' .. kind, left)
+  end
+end
+
+-- take leases up to so many jobs of a type; false if it can give no more.
+local function take(kind, want)
+  while want > 0 and bytes > 0 do
+    local q = entriesOf(kind)
+    local entry = q[q.at]
+    if not entry then return false end
+    local number, epoch, count = entry:match('^(%d+) (%d+) (%d+)$')
+    local a = actionOf(number)
+    count = tonumber(count)
+    if not a or a.epoch ~= tonumber(epoch) or a.ready <= 0 then
+      q.at = q.at + 1 -- it was withdrawn
+    else
+      local n = math.min(count, want, math.max(1, math.ceil(bytes * a.received / math.max(1, a.bytes))))
+      local shorts = {}
+      for _, name in ipairs({'all', 't:' .. a.tenant, 'g:' .. a.target}) do
+        local left
+        if name:sub(1, 2) == 'g:' then left = startable(name) else left = unstarted(name) end
+        if left <= 0 then shorts[#shorts + 1] = name end
+        n = math.min(n, left)
+      end
+      if n > 0 then
+        start(number, a, n)
+        want = want - n
+      elseif blocked(shorts) and not stale then
+        turnBack(number, a, count)
+        n = count
+      else
+        for _, name in ipairs(shorts) do need(name) end
+        return false
+      end
+      if n == count then q.at = q.at + 1 else q[q.at] = string.format('%s %d %d', number, epoch, count - n) end
+    end
+  end
+  return bytes > 0
+end
+
+-- Types are served in turn, also over calls that take one job each.
+if #kinds > 0 and most > 0 then
+  shard.turn = shard.turn + 1
+  touch('shard')
+  local turn = shard.turn
+  while #kinds > 0 and leased < most and bytes > 0 do
+    local share = math.ceil((most - leased) / #kinds)
+    local able = {}
+    for i = 1, #kinds do
+      local kind = kinds[(turn + i) % #kinds + 1]
+      if leased < most and take(kind, math.min(share, most - leased)) and kindOf(kind).ready > 0 then able[#able + 1] = kind end
+    end
+    kinds = able
+  end
+end
+unread()
+for number, n in pairs(started) do
+  local a = actionOf(number)
+  if a.target:byte() ~= 0 then
+    call('HINCRBY', P .. 'tally:' .. window, a.tenant .. '\n' .. a.target .. '\ns', n)
+    call('PEXPIRE', P .. 'tally:' .. window, 24 * WINDOW + 60000)
+  end
+  begin(number)
+end
+
+-- tell puts up to so many jobs of a run into the answer: those that were never touched
+-- before have their first fence and attempt.
+local function tell(run, most)
+  local n = math.min(most, run.count - run.told)
+  local last = #answer
+  answer[last + 1], answer[last + 2] = run.first + run.told, n
+  last = last + 2
+  for i = run.told + 1, run.told + n do
+    local s = run.states[run.indexes[i]] or new
+    answer[last + 1], answer[last + 2], answer[last + 3] = s.fence, s.attempts, run.payloads[i] or ''
+    last = last + 3
+  end
+  run.told = run.told + n
+  return n
+end
+
+-- The jobs are told in the order in which they were taken.
+local place = {}
+for i = 1, #order, 2 do
+  local number, n = order[i], order[i + 1]
+  place[number] = place[number] or 1
+  while n > 0 do
+    local run = begun[number][place[number]]
+    answer[#answer + 1] = number
+    n = n - tell(run, n)
+    if run.told == run.count then place[number] = place[number] + 1 end
+  end
+end
+flush()
+return {now, deadline, next(needs) and cjson.encode(needs) or '', answer}

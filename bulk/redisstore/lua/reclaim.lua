@@ -1,0 +1,49 @@
+-- Reclaim: what an instance had in flight when it ended goes back to the front of its
+-- line; of a job that was in flight at too many such ends, its dead letter.
+--
+-- ARGV[3] the instance   ARGV[4] the most crashes of a job   ARGV[5] where to go on,
+-- 0 at first
+-- Answers where to go on, 0 at the end.
+local owner, most, cursor = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+local page = call('ZSCAN', P .. 'leases', cursor, 'COUNT', 500)
+local members, seen = {}, {}
+for i = 1, #page[2], 2 do
+  local member = page[2][i]
+  if not seen[member] then members[#members + 1] = member end
+  seen[member] = true -- a scan may tell things twice
+end
+local order, by = byAction(members)
+for _, number in ipairs(order) do
+  local a, indexes = actionOf(number), by[number]
+  local states = statesOf(number, indexes)
+  table.sort(indexes, function(x, y) return tonumber(x) < tonumber(y) end)
+  local back, fields, e, taken = {}, {}, ending(), {}
+  for _, text in ipairs(indexes) do
+    local s, index = states[text], tonumber(text)
+    if a and s and s.phase == IN_FLIGHT and s.own and s.owner == owner then
+      taken[#taken + 1] = number .. ':' .. text
+      s.attempts, s.crashes, s.lapsed = s.attempts - 1, s.crashes + 1, true
+      if a.status == 'CANCELED' then
+        cancelJob(e, a, index, s)
+      elseif s.crashes >= most then
+        fail(e, number, a, index, s, string.format('in flight at %d crashes of the process', s.crashes), 0)
+      else
+        toLine(text, s, fields, back)
+      end
+    end
+  end
+  if #taken > 0 then
+    each('ZREM', P .. 'leases', taken)
+    land(a, #taken)
+    record(e, number, a)
+    if #fields > 0 then
+      each('HSET', P .. 'j:' .. number, fields)
+      local runs = runsOf(back)
+      for i = #runs, 1, -1 do call('LPUSH', P .. 'b:' .. number, runs[i]) end
+      a.back = a.back + #back
+    end
+    touch('a:' .. number)
+  end
+end
+flush()
+return page[1]

@@ -1,0 +1,385 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+const (
+	// lookMost is about how many changed things one look returns.
+	lookMost = 2000
+	// sideBySide is how many shards are asked at a time.
+	sideBySide = 16
+)
+
+// mirror is what an instance knows of all shards: as much as has changed since it looked
+// last is all that it asks for.
+type mirror struct {
+	mu     sync.Mutex
+	shards []shardMirror
+	// latest is the latest time of a shard that was seen, and seen when by the clock here.
+	latest, seen time.Time
+	congestion   congestion
+	autos        autos
+}
+
+// shardMirror is what is known of one shard.
+type shardMirror struct {
+	upTo      int64
+	run       string // of the server
+	now       time.Time
+	revision  int64
+	state     shardState
+	actions   map[uint64]*mirrored
+	tenants   map[string]*tenantState
+	targets   map[string]*targetState
+	limiters  map[string]*limiterState
+	ended     map[string]int64 // tenants and targets without actions, and since which window
+	throttled map[string]bool  // limiters that were throttled in the present window
+	outbox    int64
+	oldest    time.Time
+}
+
+// mirrored is an action that lives.
+type mirrored struct {
+	record
+	spec      *bulk.Spec
+	partial   []byte
+	partialOf int64 // the reduced outcomes that are in partial
+}
+
+// shardState, and the like, are what scripts keep as JSON: see lua/action.lua.
+type shardState struct {
+	Virtual float64              `json:"virtual"`
+	Window  int64                `json:"window"`
+	Started int64                `json:"started"`
+	Aside   [3]int64             `json:"aside"`
+	Kinds   map[string]kindState `json:"kinds"`
+}
+
+type kindState struct {
+	Ready    int64   `json:"ready"`
+	Flight   int64   `json:"flight"`
+	Finished int64   `json:"finished"`
+	Busy     int64   `json:"busy"`
+	Since    int64   `json:"since"`
+	Virtual  float64 `json:"virtual"`
+	Asked    int64   `json:"asked"`
+}
+
+type tenantState struct {
+	Taken   float64              `json:"taken"`
+	Window  int64                `json:"window"`
+	Started int64                `json:"started"`
+	Lines   map[string]lineState `json:"lines"`
+}
+
+type lineState struct {
+	Taken   float64 `json:"taken"`
+	Granted int64   `json:"granted"`
+	Ready   int64   `json:"ready"`
+}
+
+type targetState struct {
+	Window  int64            `json:"window"`
+	Started int64            `json:"started"`
+	Flight  int64            `json:"flight"`
+	Slots   int64            `json:"slots"`
+	Version int64            `json:"version"`
+	Ready   map[string]int64 `json:"ready"`
+}
+
+// limiterState has the throttled jobs of a limiter that wait, by the window of their slot.
+type limiterState struct {
+	Waiting int64            `json:"waiting"`
+	At      map[string]int64 `json:"at"`
+}
+
+// idle tells whether jobs are ready and nobody asks for them.
+func (k kindState) idle(window int64) bool { return k.Ready > 0 && window > k.Asked+1 }
+
+// started counts what was started in a window.
+func startedIn(window, of, started int64) int64 {
+	if window == of {
+		return started
+	}
+	return 0
+}
+
+// look brings the mirror up to date, with mu held.
+func (s *Store) look(ctx context.Context) error {
+	var group errgroup.Group
+	group.SetLimit(sideBySide)
+	for shard := range s.shards {
+		group.Go(func() error {
+			for {
+				if more, err := s.lookAt(ctx, shard); err != nil || !more {
+					return err
+				}
+			}
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for i := range s.mirror.shards {
+		if now := s.mirror.shards[i].now; now.After(s.mirror.latest) {
+			s.mirror.latest, s.mirror.seen = now, time.Now()
+		}
+	}
+	return s.agree(ctx)
+}
+
+// agree brings the settings here, in the hub and in the shards together, with mirror.mu
+// held. After the hub has lost the newest the shards are ahead of it: what it has is made
+// newer.
+func (s *Store) agree(ctx context.Context) error {
+	_, revision := s.settings.get()
+	differs := func(m shardMirror) bool { return m.revision != revision }
+	if !slices.ContainsFunc(s.mirror.shards, differs) {
+		return nil
+	}
+	if err := s.loadSettings(ctx); err != nil {
+		return err
+	}
+	values, revision := s.settings.get()
+	ahead := func(m shardMirror) bool { return m.revision > revision }
+	if !slices.ContainsFunc(s.mirror.shards, ahead) {
+		return nil
+	}
+	return s.set(ctx, settingRate, values.rate)
+}
+
+func (s *Store) lookAt(ctx context.Context, shard int) (more bool, err error) {
+	m := &s.mirror.shards[shard]
+	answer, err := onShard(ctx, s, lookScript, shard, readLook, number(m.upTo), strconv.Itoa(lookMost))
+	if err != nil {
+		return false, err
+	}
+	if answer.again || m.upTo > 0 && answer.run != m.run {
+		*m = shardMirror{}
+		return true, nil
+	}
+	m.run = answer.run
+	if m.actions == nil {
+		m.actions, m.tenants = map[uint64]*mirrored{}, map[string]*tenantState{}
+		m.targets, m.limiters = map[string]*targetState{}, map[string]*limiterState{}
+		m.ended = map[string]int64{}
+	}
+	there := map[string]bool{}
+	for i := 0; i+1 < len(answer.things); i += 2 {
+		there[answer.things[i]] = true
+		if err := m.take(answer.things[i], answer.things[i+1]); err != nil {
+			return false, fmt.Errorf("redis: %s of shard %d is not what this version of sluice stores: %w", answer.things[i], shard, err)
+		}
+	}
+	m.end(answer.ended, there, bulk.WindowIndex(answer.now, s.config.Window))
+	m.upTo, m.now, m.revision = answer.upTo, answer.now, answer.revision
+	m.throttled, m.outbox, m.oldest = answer.throttled, answer.outbox, answer.oldest
+	return answer.more, s.complete(ctx, shard)
+}
+
+// looked is the answer of lua/look.lua.
+type looked struct {
+	now, oldest    time.Time
+	upTo, revision int64
+	more, again    bool
+	throttled      map[string]bool
+	outbox         int64
+	things, ended  []string
+	run            string
+}
+
+func readLook(r rueidis.RedisResult) (l looked, err error) {
+	parts, err := r.ToArray()
+	if err != nil {
+		return l, err
+	}
+	if len(parts) != 10 {
+		return l, fmt.Errorf("redis: the script look answers %d parts", len(parts))
+	}
+	var errs [10]error
+	ints := make([]int64, 4)
+	for i := range ints {
+		ints[i], errs[i] = parts[i].AsInt64()
+	}
+	l.now, l.upTo, l.more, l.again = time.UnixMilli(ints[0]), ints[1], ints[2] == 1, ints[3] == 1
+	throttled, err := parts[4].AsStrSlice()
+	errs[4] = err
+	l.throttled = map[string]bool{}
+	for i := 0; i < len(throttled); i += 2 {
+		l.throttled[strings.TrimSuffix(throttled[i], "\n")] = true
+	}
+	outbox, err := parts[5].AsIntSlice()
+	errs[5] = err
+	if len(outbox) == 2 {
+		l.outbox, l.oldest = outbox[0], timeOf(outbox[1])
+	}
+	l.revision, errs[6] = parts[6].AsInt64()
+	l.things, errs[7] = parts[7].AsStrSlice()
+	l.ended, errs[8] = parts[8].AsStrSlice()
+	l.run, errs[9] = parts[9].ToString()
+	return l, errors.Join(errs[:]...)
+}
+
+// take adopts what a thing has become.
+func (m *shardMirror) take(name, text string) error {
+	read := func(into any) error { return json.Unmarshal([]byte(text), into) }
+	if name == "shard" {
+		m.state = shardState{}
+		return read(&m.state)
+	}
+	delete(m.ended, name) // it is back
+	switch rest := name[2:]; name[:2] {
+	case "a:":
+		n, err := strconv.ParseUint(rest, 10, 64)
+		if err != nil {
+			return err
+		}
+		a := m.actions[n]
+		if a == nil {
+			a = &mirrored{}
+			m.actions[n] = a
+		}
+		a.record = record{}
+		return read(&a.record)
+	case "t:":
+		m.tenants[rest] = new(tenantState)
+		return read(m.tenants[rest])
+	case "g:":
+		m.targets[rest] = new(targetState)
+		return read(m.targets[rest])
+	case "m:":
+		m.limiters[rest] = new(limiterState)
+		return read(m.limiters[rest])
+	}
+	return nil
+}
+
+// end drops what has ended: tenants and targets when the window is over, in which what
+// they have started still counts.
+func (m *shardMirror) end(names []string, there map[string]bool, window int64) {
+	for name, since := range m.ended {
+		if since < window {
+			m.drop(name)
+		}
+	}
+	for _, name := range names {
+		if there[name] {
+			m.ended[name] = window
+		} else {
+			m.drop(name)
+		}
+	}
+}
+
+func (m *shardMirror) drop(name string) {
+	delete(m.ended, name)
+	switch rest := name[2:]; name[:2] {
+	case "a:":
+		n, _ := strconv.ParseUint(rest, 10, 64) // it was made by us
+		delete(m.actions, n)
+	case "t:":
+		delete(m.tenants, rest)
+	case "g:":
+		delete(m.targets, rest)
+	case "m:":
+		delete(m.limiters, rest)
+	}
+}
+
+// complete reads what does not change with each move: the specs of new actions, and
+// partial results.
+func (s *Store) complete(ctx context.Context, shard int) error {
+	m := &s.mirror.shards[shard]
+	base := s.shards[shard]
+	var numbers []uint64
+	for n, a := range m.actions {
+		if a.spec == nil || a.Reduced != a.partialOf {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	for page := range slices.Chunk(numbers, listPage) {
+		answers, err := do(ctx, s, func(ctx context.Context) ([][]string, error) {
+			var commands rueidis.Commands
+			for _, n := range page {
+				text := strconv.FormatUint(n, 10)
+				commands = append(commands, s.db.B().Mget().Key(base+"x:"+text, base+"z:"+text).Build())
+			}
+			var texts [][]string
+			for _, answer := range s.db.DoMulti(ctx, commands...) {
+				values, err := answer.AsStrSlice()
+				if err != nil {
+					return nil, err
+				}
+				texts = append(texts, values)
+			}
+			return texts, nil
+		})
+		if err != nil {
+			return err
+		}
+		for i, n := range page {
+			a := m.actions[n]
+			if answers[i][0] == "" { // forgotten meanwhile
+				delete(m.actions, n)
+				continue
+			}
+			spec := new(bulk.Spec)
+			if err := json.Unmarshal([]byte(answers[i][0]), spec); err != nil {
+				return fmt.Errorf("redis: the spec of action %d: %w", n, err)
+			}
+			a.spec, a.partial, a.partialOf = spec, []byte(answers[i][1]), a.Reduced
+			s.specs.put(n, spec)
+		}
+	}
+	return nil
+}
+
+// unfinished returns the actions that live, in the order of their creation.
+func (s *Store) unfinished(ctx context.Context, filter bulk.ActionFilter) (actions []bulk.Action, err error) {
+	s.mirror.mu.Lock()
+	defer s.mirror.mu.Unlock()
+	if err := s.look(ctx); err != nil {
+		return nil, err
+	}
+	first := uint64(0)
+	if filter.After != "" {
+		if first, err = s.lookup(ctx, filter.After); err != nil {
+			return nil, err
+		}
+	}
+	var numbers []uint64
+	for i := range s.mirror.shards {
+		for n, a := range s.mirror.shards[i].actions {
+			if n/numberBase > first/numberBase && a.live() {
+				numbers = append(numbers, n)
+			}
+		}
+	}
+	slices.SortFunc(numbers, func(x, y uint64) int { return int(int64(x/numberBase) - int64(y/numberBase)) })
+	for _, n := range numbers {
+		a := s.mirror.shards[s.shardOfNumber(n)].actions[n]
+		action := a.action(a.spec, a.partial, nil)
+		if matches(&action, filter) {
+			actions = append(actions, action)
+		}
+		if filter.Limit > 0 && len(actions) == filter.Limit {
+			break
+		}
+	}
+	return actions, nil
+}

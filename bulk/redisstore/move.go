@@ -1,0 +1,193 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+// maxTries is how often a move is decided anew because the action has changed in what
+// the decision rests on.
+const maxTries = 100
+
+// change is what lua/move.lua does: it sets fields if those of guards are as they were.
+type change struct {
+	Guards map[string]any `json:"guards"`
+	// Landed, if it is not nil, is whether nothing of the action is in flight.
+	Landed  *bool          `json:"landed,omitempty"`
+	Set     map[string]any `json:"set"`
+	Effect  string         `json:"effect"`
+	Below   int64          `json:"below"`
+	Retires bool           `json:"retires"`
+	Live    bool           `json:"live"`
+}
+
+// Move implements bulk.Store. Action.Apply decides, by what the action was when it was
+// read; the script makes the move if that still holds.
+func (s *Store) Move(ctx context.Context, id string, move bulk.Move) (moved bulk.Action, err error) {
+	n, err := s.lookup(ctx, id)
+	if err != nil {
+		return moved, err
+	}
+	for range maxTries {
+		st, err := s.read(ctx, n)
+		if errors.Is(err, bulk.ErrNotFound) && move.Kind == bulk.Forget { // before, but for its id
+			if err := s.drop(ctx, id, n, true); err != nil {
+				return moved, err
+			}
+		}
+		if err != nil {
+			return moved, err
+		}
+		next, err := st.action.Apply(move, st.now.UTC())
+		if err != nil {
+			return st.action, err
+		}
+		if move.Kind == bulk.Forget {
+			if err := s.sweep(ctx, &st.action, n); err != nil {
+				return moved, err
+			}
+		}
+		done, after, err := s.tryMove(ctx, st, next, move)
+		if err != nil {
+			return moved, err
+		}
+		if done {
+			switch move.Kind {
+			case bulk.Cancel:
+				err = s.sweep(ctx, &after, n)
+			case bulk.Forget:
+				err = s.drop(ctx, id, n, false)
+			}
+			return after, err
+		}
+	}
+	return moved, fmt.Errorf("%w: action %q changes too fast to be moved", bulk.ErrUnavailable, id)
+}
+
+// drop drops the id of an action that is gone. An id that is left behind leads to nothing,
+// and is dropped by the next Forget or Create.
+func (s *Store) drop(ctx context.Context, id string, n uint64, unclaimed bool) error {
+	_, err := onHub(ctx, s, dropScript, asInt, id, strconv.FormatUint(n, 10), strconv.Itoa(flag(unclaimed)))
+	return err
+}
+
+// sweep takes away what is kept of the jobs of a canceled action that are not in flight. It
+// follows Cancel, in steps, as there may be much of it. If that is broken off, what has
+// its time is taken away when that comes, and the rest before the action is forgotten.
+func (s *Store) sweep(ctx context.Context, a *bulk.Action, n uint64) (err error) {
+	if a.Status != bulk.Canceled {
+		return nil
+	}
+	for cursor, first := "0", true; first || cursor != "0"; first = false {
+		cursor, err = onShard(ctx, s, sweepScript, s.shardOfNumber(n), asText, strconv.FormatUint(n, 10), cursor)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) tryMove(ctx context.Context, st *stored, next bulk.Action, move bulk.Move) (done bool, after bulk.Action, err error) {
+	c := changeOf(st, next, move)
+	text, err := json.Marshal(c)
+	if err != nil {
+		return false, after, err
+	}
+	result := ""
+	if next.Result != nil && st.action.Result == nil {
+		encoded, err := json.Marshal(next.Result)
+		if err != nil {
+			return false, after, err
+		}
+		result = string(encoded)
+	}
+	parts, err := onShard(ctx, s, moveScript, s.shardOfNumber(st.number), asArray,
+		strconv.FormatUint(st.number, 10), string(text), move.EventType(&st.action, &next), rueidis.BinaryString(next.Partial), result)
+	if err != nil {
+		return false, after, err
+	}
+	verdict, err1 := parts[1].AsInt64()
+	encoded, err2 := parts[2].ToString()
+	if err := errors.Join(err1, err2); err != nil {
+		return false, after, err
+	}
+	switch {
+	case verdict == 2:
+		return false, after, s.outboxFull()
+	case verdict == 0:
+		return false, after, nil
+	case encoded == "":
+		return true, next, nil
+	}
+	var r record
+	if err := json.Unmarshal([]byte(encoded), &r); err != nil {
+		return false, after, fmt.Errorf("redis: the script move: %w", err)
+	}
+	return true, r.action(&st.action.Spec, next.Partial, next.Result), nil
+}
+
+// changeOf is what takes a stored action to the next, guarded by what Action.Apply has
+// looked at for such a move.
+func changeOf(st *stored, next bulk.Action, move bulk.Move) change {
+	r := &st.record
+	c := change{Guards: map[string]any{"status": r.Status}, Set: map[string]any{}, Live: r.live()}
+	landed := r.Flight == 0
+	switch move.Kind {
+	case bulk.Seal:
+		c.Guards["received"] = r.Received
+	case bulk.Pause:
+		c.Guards["paused"], c.Effect = r.Paused, "pause"
+	case bulk.Resume:
+		c.Guards["paused"], c.Effect = r.Paused, "resume"
+	case bulk.Cancel:
+		c.Effect, c.Landed = "cancel", &landed
+	case bulk.Drained:
+		c.Guards["finished"], c.Landed = r.Finished, &landed
+	case bulk.Aggregate:
+		c.Guards["succeeded"], c.Guards["failed"], c.Guards["canceled"] = r.Succeeded, r.Failed, r.Canceled
+	case bulk.Reduce:
+		c.Guards["reduced"], c.Guards["error"], c.Effect = r.Reduced, r.Error, "reduce"
+	case bulk.Complete, bulk.Fail:
+		c.Guards["reduced"], c.Guards["outcomes"], c.Guards["failed"] = r.Reduced, r.Outcomes, r.Failed
+	case bulk.Replayed:
+		c.Guards["finished"], c.Guards["replays"] = r.Finished, r.Replays
+		c.Effect, c.Below = "replayed", move.Total
+	case bulk.Forget:
+		c.Effect, c.Landed = "forget", nil
+	}
+	c.diff(&st.action, &next)
+	c.Retires = r.live() && next.Status.Final() && !next.FinishedAt.IsZero() && move.Kind != bulk.Forget
+	return c
+}
+
+// diff sets what a move has changed of an action.
+func (c *change) diff(before, after *bulk.Action) {
+	set := func(name string, changed bool, value any) {
+		if changed {
+			c.Set[name] = value
+		}
+	}
+	set("status", before.Status != after.Status, after.Status)
+	set("paused", before.Paused != after.Paused, flag(after.Paused))
+	set("total", before.Total != after.Total, after.Total)
+	set("entered", !before.EnteredAt.Equal(after.EnteredAt), millis(after.EnteredAt))
+	set("finished", !before.FinishedAt.Equal(after.FinishedAt), millis(after.FinishedAt))
+	set("reduced", before.Reduced != after.Reduced, after.Reduced)
+	set("replays", before.Replays != after.Replays, after.Replays)
+	set("error", before.Error != after.Error, after.Error)
+}
+
+func millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}

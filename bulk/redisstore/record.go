@@ -1,0 +1,148 @@
+package redisstore
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+// record is an action as a shard keeps it; scripts know its fields by these names.
+// Times are in milliseconds, and what is true is 1.
+type record struct {
+	ID     string      `json:"id"`
+	Tenant string      `json:"tenant"`
+	Type   string      `json:"type"`
+	Target string      `json:"target"`
+	Status bulk.Status `json:"status"`
+	Paused int         `json:"paused"`
+	// Most is the most attempts of one job. Aggregates and Jobs say whether outcomes,
+	// and events of jobs, are kept.
+	Most       int `json:"most"`
+	Aggregates int `json:"aggregates"`
+	Jobs       int `json:"jobs"`
+
+	Total    int64 `json:"total"`
+	Received int64 `json:"received"`
+	// Bytes is how long all payloads are together.
+	Bytes int64 `json:"bytes"`
+	// Next is the first job that was never admitted, Back how many have returned.
+	Next int64 `json:"next"`
+	Back int64 `json:"back"`
+	// Epoch rises when ready jobs are withdrawn.
+	Epoch  int64 `json:"epoch"`
+	Ready  int64 `json:"ready"`
+	Flight int64 `json:"flight"`
+	// Limited, Throttling and Failing count jobs that were turned back.
+	Limited    int64 `json:"limited"`
+	Throttling int64 `json:"throttling"`
+	Failing    int64 `json:"failing"`
+	Succeeded  int64 `json:"succeeded"`
+	Failed     int64 `json:"failed"`
+	Canceled   int64 `json:"canceled"`
+	Throttled  int64 `json:"throttled"`
+	Retried    int64 `json:"retried"`
+	// Outcomes counts those recorded, Reduced those in the partial result, Trimmed
+	// those that are gone.
+	Outcomes int64 `json:"outcomes"`
+	Reduced  int64 `json:"reduced"`
+	Trimmed  int64 `json:"trimmed"`
+	Replays  int   `json:"replays"`
+
+	Created  int64  `json:"created"`
+	Entered  int64  `json:"entered"`
+	Finished int64  `json:"finished"`
+	Error    string `json:"error"`
+	// Started counts the attempts started in Window.
+	Window  int64 `json:"window"`
+	Started int64 `json:"started"`
+}
+
+// newRecord is the record of an action that is made.
+func (s *Store) newRecord(spec *bulk.Spec) *record {
+	r := &record{
+		ID: spec.ID, Tenant: spec.Tenant, Type: spec.Type, Target: targetName(spec), Status: bulk.Created,
+		Most: spec.MaxAttempts, Aggregates: flag(len(spec.Aggregate) > 0), Jobs: flag(spec.JobEvents()),
+	}
+	if r.Most == 0 {
+		r.Most = s.config.For(spec.Type).MaxAttempts
+	}
+	return r
+}
+
+func flag(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// targetName names what an action's jobs call: their target, or the handlers of
+// their type, under a name that no target can have.
+func targetName(spec *bulk.Spec) string {
+	if spec.Target != nil {
+		return spec.Target.Name
+	}
+	return "\x00" + spec.Type
+}
+
+// action is the action of a record.
+func (r *record) action(spec *bulk.Spec, partial []byte, result map[string]json.RawMessage) bulk.Action {
+	a := bulk.Action{
+		Spec: *spec, Status: r.Status, Paused: r.Paused == 1, Total: r.Total,
+		CreatedAt: utc(r.Created), EnteredAt: utc(r.Entered), FinishedAt: utc(r.Finished),
+		Result: result, Error: r.Error, Reduced: uint64(r.Reduced), Partial: partial, Replays: r.Replays,
+		Counts: bulk.Counts{
+			Received: r.Received, Pending: r.waiting(), Ready: r.Ready, InFlight: r.Flight,
+			Succeeded: r.Succeeded, Failed: r.Failed, Canceled: r.Canceled,
+			Throttled: r.Throttled, Retried: r.Retried, Batches: uint64(r.Outcomes),
+		},
+	}
+	a.NonReady[bulk.RateLimited], a.NonReady[bulk.APIThrottled], a.NonReady[bulk.TransientError] = r.Limited, r.Throttling, r.Failing
+	return a
+}
+
+func utc(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+// waiting counts the jobs that wait in the action's line.
+func (r *record) waiting() int64 { return r.Received - r.Next + r.Back }
+
+// live tells whether the shard still works on the action.
+func (r *record) live() bool {
+	return !r.Status.Final() || r.Status == bulk.Canceled && r.Finished == 0
+}
+
+// stored is all that is stored of one action.
+type stored struct {
+	number uint64
+	now    time.Time
+	record record
+	action bulk.Action
+}
+
+// decodeStored reads what lua/read.lua answers.
+func decodeStored(n uint64, now int64, texts [4]string) (*stored, error) {
+	st := &stored{number: n, now: time.UnixMilli(now)}
+	var spec bulk.Spec
+	var result map[string]json.RawMessage
+	for i, into := range []any{&st.record, &spec, nil, &result} {
+		if into == nil || texts[i] == "" {
+			continue
+		}
+		if err := json.Unmarshal([]byte(texts[i]), into); err != nil {
+			return nil, fmt.Errorf("redis: action %d is not what this version of sluice stores: %w", n, err)
+		}
+	}
+	var partial []byte
+	if texts[2] != "" {
+		partial = []byte(texts[2])
+	}
+	st.action = st.record.action(&spec, partial, result)
+	return st, nil
+}

@@ -1,0 +1,138 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+// outcomesAtOnce is how many outcomes one call returns at most, and deadAtOnce how many
+// dead letters are read in one exchange.
+const (
+	outcomesAtOnce = 2000
+	deadAtOnce     = 500
+)
+
+var errShort = errors.New("it is too short")
+
+// Outcomes implements bulk.Store; each outcome is a batch of its own. Those that a
+// partial result has are gone.
+func (s *Store) Outcomes(ctx context.Context, id string, after uint64) (outcomes []bulk.Outcome, upTo uint64, err error) {
+	st, err := s.find(ctx, id)
+	if err != nil {
+		return nil, after, err
+	}
+	first := int64(after) - st.record.Trimmed
+	if first < 0 || int64(after) >= st.record.Outcomes {
+		return nil, after, nil
+	}
+	key := s.shards[s.shardOfNumber(st.number)] + "o:" + strconv.FormatUint(st.number, 10)
+	texts, err := do(ctx, s, func(ctx context.Context) ([]string, error) {
+		return s.db.Do(ctx, s.db.B().Lrange().Key(key).Start(first).Stop(first+outcomesAtOnce-1).Build()).AsStrSlice()
+	})
+	if err != nil {
+		return nil, after, err
+	}
+	for _, text := range texts {
+		o, err := decodeOutcome(text)
+		if err != nil {
+			return nil, after, fmt.Errorf("redis: an outcome of action %q: %w", id, err)
+		}
+		outcomes = append(outcomes, o)
+	}
+	return outcomes, after + uint64(len(outcomes)), nil
+}
+
+// decodeOutcome reads what finish in lua/ended.lua writes: '>I4BHdI4', values, error.
+func decodeOutcome(text string) (o bulk.Outcome, err error) {
+	raw := []byte(text)
+	if len(raw) < 19 {
+		return o, errShort
+	}
+	o.Index, o.Succeeded = int64(binary.BigEndian.Uint32(raw)), raw[4] == 1
+	o.Attempts = int(binary.BigEndian.Uint16(raw[5:]))
+	o.Took = time.Duration(math.Float64frombits(binary.BigEndian.Uint64(raw[7:]))) * time.Microsecond
+	values := int(binary.BigEndian.Uint32(raw[15:]))
+	if raw = raw[19:]; len(raw) < values {
+		return o, errShort
+	}
+	if values > 0 {
+		o.Values = raw[:values:values]
+	}
+	o.Error = string(raw[values:])
+	return o, nil
+}
+
+// DeadLetters implements bulk.Store.
+func (s *Store) DeadLetters(ctx context.Context, id string, from int64, limit int) (letters []bulk.DeadLetter, err error) {
+	n, err := s.lookup(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	base, text := s.shards[s.shardOfNumber(n)], strconv.FormatUint(n, 10)
+	for len(letters) < limit {
+		page, err := s.deadPage(ctx, base+"dz:"+text, base+"d:"+text, from, min(limit-len(letters), deadAtOnce))
+		if err != nil {
+			return nil, err
+		}
+		if len(page) == 0 {
+			break
+		}
+		for i := range page {
+			page[i].Action = id
+		}
+		letters = append(letters, page...)
+		from = page[len(page)-1].Index + 1
+	}
+	return letters, nil
+}
+
+func (s *Store) deadPage(ctx context.Context, order, hash string, from int64, limit int) (letters []bulk.DeadLetter, err error) {
+	return do(ctx, s, func(ctx context.Context) ([]bulk.DeadLetter, error) {
+		indexes, err := s.db.Do(ctx, s.db.B().Zrangebyscore().Key(order).Min(number(from)).Max("+inf").Limit(0, int64(limit)).Build()).AsStrSlice()
+		if err != nil || len(indexes) == 0 {
+			return nil, err
+		}
+		texts, err := s.db.Do(ctx, s.db.B().Hmget().Key(hash).Field(indexes...).Build()).ToArray()
+		if err != nil {
+			return nil, err
+		}
+		for i, m := range texts {
+			text, err := m.ToString()
+			if rueidis.IsRedisNil(err) { // replayed meanwhile
+				continue
+			}
+			letter, err2 := decodeDead(text)
+			letter.Index, err = strconv.ParseInt(indexes[i], 10, 64)
+			if err := errors.Join(err, err2); err != nil {
+				return nil, fmt.Errorf("redis: dead letter %s: %w", indexes[i], err)
+			}
+			letters = append(letters, letter)
+		}
+		return letters, nil
+	})
+}
+
+// decodeDead reads what finish in lua/ended.lua writes: '>HdI4', error, payload.
+func decodeDead(text string) (d bulk.DeadLetter, err error) {
+	raw := []byte(text)
+	if len(raw) < 14 {
+		return d, errShort
+	}
+	d.Attempts = int(binary.BigEndian.Uint16(raw))
+	d.FailedAt = time.UnixMilli(int64(math.Float64frombits(binary.BigEndian.Uint64(raw[2:]))))
+	why := int(binary.BigEndian.Uint32(raw[10:]))
+	if raw = raw[14:]; len(raw) < why {
+		return d, errShort
+	}
+	d.Error, d.Payload = string(raw[:why]), raw[why:]
+	return d, nil
+}

@@ -1,0 +1,281 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/redistest"
+)
+
+// pair is a master and a replica behind a proxy that leads to the master.
+type pair struct {
+	t               *testing.T
+	master, replica *redistest.Server
+	proxy           *proxy
+}
+
+func newPair(t *testing.T) *pair {
+	p := &pair{t: t, master: redistest.Start(t, redistest.Options{Args: []string{"--repl-diskless-sync-delay", "0"}})}
+	host, port := p.master.HostPort()
+	p.replica = redistest.Start(t, redistest.Options{Args: []string{"--replicaof", host, port}})
+	until(t, "the replica is connected", func() bool { return p.master.Info("connected_slaves") == "1" })
+	p.proxy = newProxy(t, p.master.Addr())
+	return p
+}
+
+// part ends the replication, once the replica has all there is now.
+func (p *pair) part() {
+	p.t.Helper()
+	if got := p.master.Cli("WAIT", "1", "60000"); got != "1" {
+		p.t.Fatalf("%s replicas have all", got)
+	}
+	until(p.t, "the replica has all", func() bool {
+		p.master.Cli("SET", "mark", "1")
+		return p.master.Cli("WAIT", "1", "1000") == "1" && p.replica.Cli("EXISTS", "mark") == "1"
+	})
+	p.replica.Cli("REPLICAOF", "NO", "ONE")
+}
+
+// failOver makes the replica the master: what was written since part is lost. It returns
+// when the store works again, over each of its connections.
+func (p *pair) failOver(s *Store) {
+	p.t.Helper()
+	p.proxy.lead(p.replica.Addr())
+	for range 10 {
+		recovered(p.t, func() error { _, _, err := s.Dispatch(p.t.Context(), 0); return err })
+		recovered(p.t, func() error { return s.drop(p.t.Context(), "none", numberBase, true) })
+	}
+}
+
+func counting(count *atomic.Int64) *bulk.Mux {
+	mux := bulk.NewMux()
+	mux.HandleFunc("work", func(_ context.Context, j *bulk.Job) ([]byte, error) {
+		count.Add(1)
+		return j.Payload, nil
+	})
+	return mux
+}
+
+// loss is a service whose Redis loses its newest writes.
+type loss struct {
+	t      *testing.T
+	pair   *pair
+	store  *Store
+	engine *bulk.Engine
+}
+
+func newLoss(t *testing.T, shards int) *loss {
+	l := &loss{t: t, pair: newPair(t)}
+	config := bulk.Config{}.WithDefaults()
+	l.store = open(t, Options{URL: l.pair.proxy.url(), Shards: shards, Bulk: config, Instance: "one"})
+	l.engine = run(t, l.store, config, counting(new(atomic.Int64)))
+	return l
+}
+
+func (l *loss) upload(id, tenant string, jobs int) {
+	l.t.Helper()
+	upload(l.t, l.store, bulk.Spec{ID: id, Tenant: tenant, Type: "work", Aggregate: []string{"sum:n"}}, jobs)
+}
+
+func (l *loss) finish(id string, jobs int64) {
+	l.t.Helper()
+	if _, err := l.engine.Seal(l.t.Context(), id, jobs); err != nil {
+		l.t.Fatal(err)
+	}
+	completed(l.t, l.store, id, jobs)
+}
+
+// A Redis has lost its newest writes. What was lost of an upload the seal finds, and the
+// client goes on from what there is; what had ended since runs again and ends again;
+// settings are those of before, until they are set again; and new actions are no old ones.
+func TestTheNewestWritesAreLost(t *testing.T) {
+	for _, shards := range []int{1, 3} {
+		t.Run(fmt.Sprint(shards), func(t *testing.T) {
+			l := newLoss(t, shards)
+			l.upload("a", "one", 1000)
+			l.upload("b", "two", 100)
+			l.pair.part()
+
+			if _, err := l.store.Append(t.Context(), "a", 1000, payloads(1000, 500)); err != nil {
+				t.Fatal(err)
+			}
+			l.finish("b", 100)
+			l.upload("lost", "one", 10)
+			l.finish("lost", 10)
+			if err := l.engine.Set(t.Context(), bulk.SettingsChange{Limits: &bulk.Limits{RequestsPerSecond: 5000}}); err != nil {
+				t.Fatal(err)
+			}
+			lost, err := l.store.lookup(t.Context(), "lost")
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.pair.failOver(l.store)
+
+			l.uploadGoesOn()
+			l.finish("a", 2000)
+			l.finish("b", 100)
+			if got := string(action(t, l.store, "a").Result["sum:n"]); got != `"1999000"` {
+				t.Errorf("the sum is %s", got)
+			}
+			if _, err := l.store.Action(t.Context(), "lost"); !errors.Is(err, bulk.ErrNotFound) {
+				t.Errorf("the action that was lost: %v", err)
+			}
+			l.upload("new", "one", 1)
+			if n, err := l.store.lookup(t.Context(), "new"); err != nil || n <= lost {
+				t.Errorf("a new action has the number %d, %v; one that was lost had %d", n, err, lost)
+			}
+			if settings, err := l.store.Settings(t.Context()); err != nil || settings.Limits != nil {
+				t.Errorf("settings are %+v, %v", settings, err)
+			}
+		})
+	}
+}
+
+// uploadGoesOn: of 1,500 jobs of an action 500 were lost. The errors say so, and the
+// client goes on from 1,000 to 2,000.
+func (l *loss) uploadGoesOn() {
+	t := l.t
+	t.Helper()
+	recovered(t, func() error {
+		a, err := l.store.Action(t.Context(), "a")
+		if err == nil && a.Received != 1000 {
+			t.Errorf("%d received, want what was received before", a.Received)
+		}
+		return err
+	})
+	_, err := l.engine.Seal(t.Context(), "a", 1500)
+	if refused := (*bulk.MoveError)(nil); !errors.As(err, &refused) || refused.Total != 1500 || refused.Received != 1000 {
+		t.Errorf("sealed with 1,500: %v, want an error with both numbers", err)
+	}
+	beyond := (*bulk.OffsetError)(nil)
+	if _, err := l.store.Append(t.Context(), "a", 1500, payloads(1500, 500)); !errors.As(err, &beyond) || beyond.Received != 1000 {
+		t.Errorf("the upload goes on at 1,500: %v, want an error with 1,000", err)
+	}
+	if received, err := l.store.Append(t.Context(), "a", 1000, payloads(1000, 1000)); err != nil || received != 2000 {
+		t.Errorf("%d received, %v", received, err)
+	}
+}
+
+// What was in flight, or had its time to come, when the newest writes were lost, is known
+// to those who look, and goes on.
+func TestWhatHadEndedGoesOn(t *testing.T) {
+	p := newPair(t)
+	s := open(t, Options{URL: p.proxy.url(), Instance: "one"})
+	start(t, s, bulk.Spec{ID: "a", Tenant: "t", Type: "echo"}, 4)
+	jobs := take(t, s, 4)
+	p.part()
+	if _, err := s.Settle(t.Context(), settlements(bulk.Succeeded, jobs)); err != nil {
+		t.Fatal(err)
+	}
+	for _, move := range []bulk.Move{{Kind: bulk.Aggregate}, {Kind: bulk.Complete}} {
+		if _, err := s.Move(t.Context(), "a", move); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found, err := s.Actions(t.Context(), bulk.ActionFilter{Unfinished: true}); err != nil || len(found) != 0 {
+		t.Fatalf("%d actions are unfinished, %v", len(found), err)
+	}
+	p.failOver(s)
+	recovered(t, func() error {
+		found, err := s.Actions(t.Context(), bulk.ActionFilter{Unfinished: true})
+		if err == nil && (len(found) != 1 || found[0].InFlight != 4) {
+			t.Errorf("unfinished are %+v", found)
+		}
+		return err
+	})
+	verdicts, err := s.Settle(t.Context(), settlements(bulk.Succeeded, jobs))
+	for _, v := range verdicts {
+		if v != bulk.Accepted {
+			t.Errorf("settled again: %s", v)
+		}
+	}
+	if a := action(t, s, "a"); err != nil || a.Succeeded != 4 {
+		t.Errorf("counts are %+v, %v", a.Counts, err)
+	}
+}
+
+// Events that are told after others were lost are no duplicates of these.
+func TestEventsAfterALoss(t *testing.T) {
+	p := newPair(t)
+	s := open(t, Options{URL: p.proxy.url()})
+	if err := s.KeepEvents(t.Context(), 1000); err != nil {
+		t.Fatal(err)
+	}
+	p.part()
+	ids := map[string]string{}
+	tell := func(id string) {
+		t.Helper()
+		recovered(t, func() error {
+			_, _, err := s.Create(t.Context(), bulk.Spec{ID: id, Tenant: "t", Type: "echo"})
+			return err
+		})
+		var events []bulk.Event
+		var upTo uint64
+		recovered(t, func() (err error) {
+			events, upTo, err = s.Events(t.Context())
+			return err
+		})
+		if len(events) != 1 || events[0].Action != id {
+			t.Fatalf("events are %+v", events)
+		}
+		if other := ids[events[0].ID]; other != "" {
+			t.Errorf("the event of %s has the id of that of %s", id, other)
+		}
+		ids[events[0].ID] = id
+		recovered(t, func() error { return s.Published(t.Context(), upTo) })
+	}
+	tell("lost")
+	p.failOver(s)
+	tell("new")
+}
+
+func ignore(err, wanted error) error {
+	if errors.Is(err, wanted) {
+		return nil
+	}
+	return err
+}
+
+// A server that lost everything is taken into use again by those who are there.
+func TestEverythingIsLost(t *testing.T) {
+	for _, shards := range []int{1, 3} {
+		t.Run(fmt.Sprint(shards), func(t *testing.T) {
+			server := redistest.Start(t, redistest.Options{})
+			config := bulk.Config{RequestsPerSecond: 500}.WithDefaults()
+			s := open(t, Options{URL: server.URL(), Shards: shards, Bulk: config})
+			var ran atomic.Int64
+			engine := run(t, s, config, counting(&ran))
+			if err := engine.Set(t.Context(), bulk.SettingsChange{Name: "t", Tenant: &bulk.Tenant{RequestsPerSecond: 100}}); err != nil {
+				t.Fatal(err)
+			}
+			upload(t, s, bulk.Spec{ID: "a", Tenant: "t", Type: "work"}, 10)
+			server.Restart()
+			recovered(t, func() error { _, err := s.Action(t.Context(), "a"); return ignore(err, bulk.ErrNotFound) })
+			var a bulk.Action
+			recovered(t, func() (err error) {
+				a, _, err = s.Create(t.Context(), bulk.Spec{ID: "a", Tenant: "t", Type: "work"})
+				return err
+			})
+			if a.Received != 0 {
+				t.Errorf("%d were received before", a.Received)
+			}
+			if _, err := s.Append(t.Context(), "a", 0, payloads(0, 2000)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := engine.Seal(t.Context(), "a", 2000); err != nil {
+				t.Fatal(err)
+			}
+			// The limits are those of the config again.
+			began := time.Now()
+			completed(t, s, "a", 2000)
+			if took := time.Since(began); took < 2*time.Second {
+				t.Errorf("2,000 jobs ran in %v at 500 per second", took)
+			}
+		})
+	}
+}

@@ -1,0 +1,105 @@
+package redisstore
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/rediskv"
+)
+
+//go:embed lua/*.lua
+var sources embed.FS
+
+// newScript puts a script together from files of lua/.
+func newScript(flags string, files ...string) rediskv.Script {
+	return rediskv.NewScript(sources, flags, files...)
+}
+
+// What would bring more is refused when the memory is full; what was accepted goes on.
+var (
+	createScript = newScript("", "base", "action", "ended", "create")
+	appendScript = newScript("", "base", "action", "ended", "append")
+
+	readScript      = newScript(rediskv.ReadOnly, "base", "read")
+	moveScript      = newScript(rediskv.EvenFull, "base", "action", "ended", "move")
+	sweepScript     = newScript(rediskv.EvenFull, "base", "action", "sweep")
+	admitScript     = newScript(rediskv.EvenFull, "base", "action", "limits", "admit")
+	leaseScript     = newScript(rediskv.EvenFull, "base", "action", "limits", "lease")
+	peekScript      = newScript(rediskv.ReadOnly, "base", "action", "peek")
+	settleScript    = newScript(rediskv.EvenFull, "base", "action", "ended", "settle")
+	dispatchScript  = newScript(rediskv.EvenFull, "base", "action", "ended", "dispatch")
+	reclaimScript   = newScript(rediskv.EvenFull, "base", "action", "ended", "reclaim")
+	lookScript      = newScript(rediskv.ReadOnly, "base", "look")
+	eventsScript    = newScript(rediskv.EvenFull, "base", "events")
+	publishedScript = newScript(rediskv.EvenFull, "base", "published")
+	keepScript      = newScript(rediskv.EvenFull, "base", "keep")
+	limitScript     = newScript(rediskv.EvenFull, "base", "limit")
+	yieldScript     = newScript(rediskv.EvenFull, "base", "action", "yield")
+	setupScript     = newScript("", "setup")
+
+	claimScript   = newScript("", "claim")
+	dropScript    = newScript(rediskv.EvenFull, "drop")
+	setScript     = newScript("", "set")
+	pushedScript  = newScript(rediskv.EvenFull, "pushed")
+	allotScript   = newScript(rediskv.EvenFull, "allot")
+	yieldedScript = newScript(rediskv.EvenFull, "yielded")
+	autoPutScript = newScript(rediskv.EvenFull, "auto_put")
+
+	schedulePutScript = newScript(rediskv.EvenFull, "schedule_put")
+
+	importBeginScript   = newScript("", "import_begin")
+	importStageScript   = newScript("", "base", "import_stage")
+	importUnstageScript = newScript(rediskv.EvenFull, "base", "import_unstage")
+	importCountScript   = newScript(rediskv.ReadOnly, "base", "import_count")
+	importStateScript   = newScript(rediskv.EvenFull, "import_state")
+	importEnterScript   = newScript(rediskv.EvenFull, "base", "action", "import_enter")
+	importWakeScript    = newScript(rediskv.EvenFull, "base", "action", "import_wake")
+	importTellScript    = newScript(rediskv.EvenFull, "base", "import_tell")
+)
+
+// onHub runs a script on the hub.
+func onHub[T any](ctx context.Context, s *Store, sc rediskv.Script, read func(rueidis.RedisResult) (T, error), args ...string) (T, error) {
+	return exec(ctx, s, sc, s.hub, args, read)
+}
+
+// onShard runs a script on a shard: the time and the window's length come first.
+func onShard[T any](ctx context.Context, s *Store, sc rediskv.Script, shard int, read func(rueidis.RedisResult) (T, error), args ...string) (T, error) {
+	return exec(ctx, s, sc, s.shards[shard], append([]string{s.clock(), s.windowMillis}, args...), read)
+}
+
+func exec[T any](ctx context.Context, s *Store, sc rediskv.Script, key string, args []string, read func(rueidis.RedisResult) (T, error)) (result T, err error) {
+	lost := false
+	s.exchange(func() {
+		result, err = rediskv.Exec(s.outside(ctx), s.db, sc, []string{key}, args, func(r rueidis.RedisResult) (T, error) {
+			if answer, ok := rueidis.IsRedisErr(r.Error()); ok {
+				lost = strings.HasPrefix(answer.Error(), "NOSHARD ")
+			}
+			return read(r)
+		})
+	})
+	if lost {
+		err = fmt.Errorf("%w: redis has lost what it kept: %w", bulk.ErrUnavailable, errors.Join(err, s.remake(ctx)))
+	}
+	return result, err
+}
+
+// do makes one exchange that is not a script.
+func do[T any](ctx context.Context, s *Store, f func(ctx context.Context) (T, error)) (result T, err error) {
+	s.exchange(func() { result, err = rediskv.Call(s.outside(ctx), s.db, f) })
+	return result, err
+}
+
+func asInt(r rueidis.RedisResult) (int64, error)                    { return r.AsInt64() }
+func asText(r rueidis.RedisResult) (string, error)                  { return r.ToString() }
+func asInts(r rueidis.RedisResult) ([]int64, error)                 { return r.AsIntSlice() }
+func asTexts(r rueidis.RedisResult) ([]string, error)               { return r.AsStrSlice() }
+func asArray(r rueidis.RedisResult) ([]rueidis.RedisMessage, error) { return r.ToArray() }
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }

@@ -102,7 +102,7 @@ func TestATopicIsMadeAlsoIfWhoAskedHasLeft(t *testing.T) {
 // spoil changes a bit of a topic's first entry, and the filter of the view.
 func spoil(t *testing.T, store *storetest.Memory, id topic.ID) {
 	t.Helper()
-	log, err := store.OpenLog(t.Context(), fmt.Sprintf("records-%s-0", id))
+	log, err := store.OpenLog(t.Context(), fmt.Sprintf("records-%s-0", id), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,12 @@ const (
 	// are under way, and flightsMax how many may be.
 	largeBytes = 256 << 10
 	flightsMax = 4
+
+	// In a cluster one entry is under way, and may be larger. With two, the first
+	// could be lost with its leader, and the second arrive when the next leader has
+	// written in its place: it would name the right sequence, and leave out what
+	// was lost. With one, who appends knows all that comes before in any case.
+	clusterEntryBytes = 2 << 20
 	// timestampAhead is how far in the future a timestamp may be: one far ahead
 	// would keep all that follows from being expired.
 	timestampAhead = time.Hour
@@ -247,7 +253,7 @@ func (p *Partition) flushOrLinger() {
 func (p *Partition) flush() {
 	s := &p.appends
 	for len(s.pending) > 0 && p.state != recovering {
-		if len(s.flights) > 0 && s.pendingBytes > 0 && (s.pendingBytes < largeBytes || len(s.flights) >= flightsMax) {
+		if len(s.flights) > 0 && s.pendingBytes > 0 && (s.pendingBytes < largeBytes || len(s.flights) >= p.broker.flights) {
 			return
 		}
 		p.take()
@@ -259,7 +265,7 @@ func (p *Partition) take() {
 	s := &p.appends
 	f := &flight{attempt: s.broken}
 	bytes, count := 0, 0
-	for count < len(s.pending) && (bytes == 0 || bytes+s.pending[count].bytes <= entryBytes) {
+	for count < len(s.pending) && (bytes == 0 || bytes+s.pending[count].bytes <= p.broker.entryBytes) {
 		bytes += s.pending[count].bytes
 		f.released = max(f.released, s.pending[count].released)
 		count++

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -26,6 +27,9 @@ type Broker struct {
 	groups *Groups
 
 	clusterID string
+	moving    moving
+	registry  registry
+	replicas  replicaCache
 	tails     *tails
 	cold      *cold
 	opening   *semaphore.Weighted
@@ -35,12 +39,25 @@ type Broker struct {
 		next, end int64
 	}
 
+	// cluster is nil for a broker without others, which leads everything.
+	cluster Cluster
+	// flights is how many entries of a partition may be under way, entryBytes how
+	// large one becomes.
+	flights, entryBytes int
+
+	leaving atomic.Bool
+	moves   moves
+	// looking wakes the loop that follows the catalog and the cluster.
+	looking chan struct{}
+
 	// admin is held by what changes the catalog, so that one change is made
-	// after another; mu guards the maps.
-	admin  sync.Mutex
-	mu     sync.RWMutex
-	topics map[string]*Topic
-	byID   map[ID]*Topic
+	// after another. What is in memory is brought to what the catalog says with
+	// catalog.mu held; mu guards the maps. Lock order: as here.
+	admin   sync.Mutex
+	catalog catalog
+	mu      sync.RWMutex
+	topics  map[string]*Topic
+	byID    map[ID]*Topic
 }
 
 // Option changes how a broker is made.
@@ -56,17 +73,25 @@ func New(store Store, config Config, options ...Option) (*Broker, error) {
 		return nil, fmt.Errorf("topic: %w", err)
 	}
 	config = config.WithDefaults()
+	if config.Replicas > 1 && store.Cluster() == nil {
+		return nil, fmt.Errorf("topic: topic.replicas: there is one node, so want 1, not %d", config.Replicas)
+	}
 	b := &Broker{
 		store: store, config: config, log: slog.New(slog.DiscardHandler),
 		tails: &tails{limit: config.TailBytes}, cold: &cold{}, opening: semaphore.NewWeighted(partitionsAtOnce),
 		scans:  semaphore.NewWeighted(int64(2 * runtime.GOMAXPROCS(0))),
 		topics: map[string]*Topic{}, byID: map[ID]*Topic{},
-		group: lifecycle.NewGroup(context.Background()),
+		group:   lifecycle.NewGroup(context.Background()),
+		cluster: store.Cluster(), looking: make(chan struct{}, 1), catalog: newCatalog(),
+		flights: flightsMax, entryBytes: entryBytes,
+	}
+	if b.cluster != nil {
+		b.flights, b.entryBytes = 1, clusterEntryBytes
 	}
 	for _, option := range options {
 		option(b)
 	}
-	b.groups = NewGroups(store.Meta(), config.Groups, b.log)
+	b.groups = NewClusterGroups(store.Meta(), store.Cluster(), config.Groups, b.log)
 	return b, nil
 }
 
@@ -79,8 +104,22 @@ func (b *Broker) Failed() <-chan struct{} { return b.group.Failed() }
 // Err returns why the broker cannot go on, or nil.
 func (b *Broker) Err() error { return b.group.Err() }
 
-// Node returns this broker's number.
-func (b *Broker) Node() int32 { return 0 }
+// Node returns this broker's number: that of its node, 0 without a cluster.
+func (b *Broker) Node() int32 {
+	if b.cluster == nil {
+		return 0
+	}
+	return b.cluster.Node()
+}
+
+// Alive returns the numbers of the brokers that have been heard of lately, this
+// one with them, in order.
+func (b *Broker) Alive() []int32 {
+	if b.cluster == nil {
+		return []int32{0}
+	}
+	return b.cluster.Alive()
+}
 
 // ClusterID returns the identity of the cluster.
 func (b *Broker) ClusterID() string { return b.clusterID }
@@ -98,7 +137,9 @@ const (
 	partitionsAtOnce = 16
 )
 
-// Start opens all topics and begins to lead their partitions.
+// Start opens all topics and begins to lead their partitions: in a cluster those
+// whose logs this node leads, some time after it has returned. *MovedError if the
+// topics are served by a cluster now.
 func (b *Broker) Start(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
@@ -108,7 +149,13 @@ func (b *Broker) Start(ctx context.Context) (err error) {
 	if b.clusterID, err = loadClusterID(ctx, b.store.Meta()); err != nil {
 		return err
 	}
+	if err := b.register(ctx); err != nil {
+		return err
+	}
 	if err := b.groups.Load(ctx); err != nil {
+		return err
+	}
+	if err := b.loadMove(ctx); err != nil {
 		return err
 	}
 	if err := b.loadTopics(ctx); err != nil {
@@ -116,11 +163,22 @@ func (b *Broker) Start(ctx context.Context) (err error) {
 	}
 	b.retainAll(ctx, time.Now()) // what had expired must not be there again
 	b.group.Go("retention", b.keepRetaining)
+	if b.store.Cluster() != nil {
+		b.group.Go("place partitions", b.keepPlacing)
+	}
 	return nil
 }
 
-// loadTopics opens what is in the catalog; views after what they show.
+// loadTopics opens what is in the catalog; views after what they show. A broker
+// of a cluster goes on following it.
 func (b *Broker) loadTopics(ctx context.Context) error {
+	if b.cluster != nil {
+		if err := b.followAll(ctx); err != nil {
+			return err
+		}
+		b.group.Go("follow the catalog", b.keepFollowing)
+		return nil
+	}
 	items, err := b.store.Meta().List(ctx, topicsPrefix)
 	if err != nil {
 		return err
@@ -136,7 +194,7 @@ func (b *Broker) loadTopics(ctx context.Context) error {
 		name := item.Key[len(topicsPrefix):]
 		switch {
 		case record.Deleting:
-			opening.Go(func() error { return b.finishDeleting(ctx, name, record, item.Revision) })
+			opening.Go(func() error { return b.finishDeleting(ctx, name, record) })
 		case record.Settings[SettingViewOf] != "":
 			views = append(views, item)
 		default:
@@ -152,7 +210,7 @@ func (b *Broker) loadTopics(ctx context.Context) error {
 			return err
 		}
 		name := item.Key[len(topicsPrefix):]
-		_, err = b.add(context.WithoutCancel(ctx), name, record)
+		err = b.add(context.WithoutCancel(ctx), name, record)
 		if errors.Is(err, ErrNoTopic) {
 			b.log.Error("view of a topic that does not exist: delete it", "view", name, "error", err)
 		} else if err != nil {
@@ -163,9 +221,10 @@ func (b *Broker) loadTopics(ctx context.Context) error {
 }
 
 // Stop refuses new appends, waits until those under way are durable, and ends
-// what runs in the background.
+// what runs in the background. In a cluster it leaves first, if that was not done.
 func (b *Broker) Stop(ctx context.Context) error {
 	groupsErr := b.groups.Stop(ctx)
+	_ = b.Leave(ctx) // it has logged what went wrong
 	partitions := b.partitions()
 	failed := make([]error, len(partitions))
 	var closing sync.WaitGroup
@@ -213,7 +272,7 @@ func (b *Broker) partitions() []*Partition {
 	var all []*Partition
 	for _, t := range b.Topics() {
 		if t.source == nil {
-			all = append(all, t.Partitions()...)
+			all = append(all, t.all()...)
 		}
 	}
 	return all

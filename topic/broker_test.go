@@ -188,7 +188,7 @@ func TestAppendsThatWaitAreWrittenTogether(t *testing.T) {
 		if base, _, err := last.Wait(t.Context()); err != nil || base != 99 {
 			t.Fatal(base, err)
 		}
-		log, err := store.OpenLog(t.Context(), fmt.Sprintf("records-%s-0", orders.ID()))
+		log, err := store.OpenLog(t.Context(), fmt.Sprintf("records-%s-0", orders.ID()), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,7 +213,7 @@ func TestLingerCollectsFromTheFirst(t *testing.T) {
 		if waited := time.Since(start); waited != 20*time.Millisecond {
 			t.Errorf("waited %v", waited)
 		}
-		log, _ := store.OpenLog(t.Context(), fmt.Sprintf("records-%s-0", orders.ID()))
+		log, _ := store.OpenLog(t.Context(), fmt.Sprintf("records-%s-0", orders.ID()), nil)
 		if _, entries, _ := log.Ends(t.Context()); entries != 1 {
 			t.Errorf("%d entries, want 1", entries)
 		}

@@ -46,8 +46,16 @@ type Config struct {
 	// it the one that was silent longest is forgotten. Default and most: 10,000,
 	// which is what a value of the metadata can hold.
 	ProducersMax int
-	Delays       DelayConfig
-	Groups       GroupsConfig
+	// Replicas is how many nodes keep each partition of a topic whose creator does
+	// not say: 1 to 5. Default: 3, or as many as there are nodes if that is less.
+	Replicas int16
+	// LeaderBalanceInterval is how often partitions go back to their preferred
+	// leaders, as after a node was away. Default 5 minutes; negative: never.
+	LeaderBalanceInterval time.Duration
+	// Advertise is what others are told of this node in a cluster.
+	Advertise Advertised
+	Delays    DelayConfig
+	Groups    GroupsConfig
 }
 
 // GroupsConfig holds the settings of consumer groups.
@@ -82,6 +90,7 @@ func (c Config) WithDefaults() Config {
 	orDefault(&c.PendingBytes, 32<<20)
 	orDefault(&c.ProducerRetention, 24*time.Hour)
 	orDefault(&c.ProducersMax, producersMost)
+	orDefault(&c.LeaderBalanceInterval, 5*time.Minute)
 	orDefault(&c.Groups.MinSession, 6*time.Second)
 	orDefault(&c.Groups.MaxSession, 30*time.Minute)
 	orDefault(&c.Groups.OffsetRetention, 7*24*time.Hour)
@@ -101,6 +110,9 @@ func orDefault[T comparable](field *T, value T) {
 // maxBatchBytes is the largest batch that any setting may allow: an entry has to
 // fit into a message of the log's engine.
 const maxBatchBytes = 7 << 20
+
+// maxReplicas is the most replicas of a partition.
+const maxReplicas = 5
 
 // producersMost is the most producers of a partition whose snapshot fits into a
 // value of the metadata.
@@ -127,6 +139,8 @@ func (c Config) Validate() error {
 		return errors.New("topic.pending_bytes: want more than 0")
 	case c.ProducersMax < 0 || c.ProducersMax > producersMost || c.ProducerRetention < 0:
 		return fmt.Errorf("topic.producers: want 1 to %d of them, for more than 0s", producersMost)
+	case c.Replicas < 0 || c.Replicas > maxReplicas:
+		return fmt.Errorf("topic.replicas: want 1 to %d", maxReplicas)
 	}
 	return c.Groups.validate()
 }

@@ -11,6 +11,7 @@ import (
 // Locks are taken in this order: that of a coordinator, then that of Groups.
 type coordinator struct {
 	groups *Groups
+	lease  *lease
 	name   string
 
 	mu    sync.Mutex
@@ -28,14 +29,19 @@ type coordinator struct {
 	waiting  *groupWrite // what the next write takes; nil if nothing
 	underway *groupWrite // what is being written
 	writing  bool
+	quiet    chan struct{} // closed when writing has ended; made by who waits for it
 
-	gone   bool // was removed: look for another of that name
+	gone   bool // was removed, or is another broker's: look for it anew
 	closed bool // the broker stops
 }
 
-func newCoordinator(groups *Groups, name string) *coordinator {
-	c := &coordinator{groups: groups, name: name, offsets: map[string]topicOffsets{}}
+func newCoordinator(groups *Groups, l *lease, name string) *coordinator {
+	c := &coordinator{groups: groups, lease: l, name: name, offsets: map[string]topicOffsets{}}
 	c.group = newGroup(name, groups.config, c.save)
+	c.group.epoch = l.epoch
+	if l.guard != nil {
+		c.group.spent = func() { groups.renew(l) }
+	}
 	return c
 }
 
@@ -43,7 +49,7 @@ func newCoordinator(groups *Groups, name string) *coordinator {
 // within its session only moves the session's end, so that needs none.
 func (c *coordinator) arm(now time.Time) {
 	next := c.group.next()
-	if c.closed || next.IsZero() || !c.armed.IsZero() && !next.Before(c.armed) {
+	if c.closed || c.gone || next.IsZero() || !c.armed.IsZero() && !next.Before(c.armed) {
 		return
 	}
 	c.armed = next
@@ -87,15 +93,45 @@ func (c *coordinator) drop() {
 	c.groups.forget(c)
 }
 
-// close answers what waits for other members; writes go on.
-func (c *coordinator) close() {
+// close answers what waits for other members with an error; writes go on.
+func (c *coordinator) close(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
 	if c.timer != nil {
 		c.timer.Stop()
 	}
-	c.group.end(ErrClosed)
+	c.group.end(err)
+}
+
+// settled returns a channel that is closed when nothing of a closed coordinator is
+// being written.
+func (c *coordinator) settled() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.quiet == nil {
+		c.quiet = make(chan struct{})
+		if !c.writing {
+			close(c.quiet)
+		}
+	}
+	return c.quiet
+}
+
+// depose ends the coordinator of a group that another broker coordinates now. What
+// is being written is answered when the store has answered; all else at once.
+func (c *coordinator) depose() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gone {
+		return
+	}
+	c.gone = true
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	c.group.end(ErrNotCoordinator)
+	c.failWaiting()
 }
 
 // expire forgets offsets whose time is up, and a group without members and

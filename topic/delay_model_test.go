@@ -248,7 +248,7 @@ func (m *delayMachine) check(final bool) {
 func TestDelaysModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
-			log, err := storetest.NewMemory().OpenLog(context.Background(), "delays")
+			log, err := storetest.NewMemory().OpenLog(context.Background(), "delays", nil)
 			if err != nil {
 				t.Fatal(err)
 			}

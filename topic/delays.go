@@ -176,6 +176,18 @@ func (d *Delays) Close(ctx context.Context) error {
 	return err
 }
 
+// abandon makes it write nothing any more, because another broker may. What was
+// asked for gets ErrNotLeader: it may be in the log. Close is called after it.
+func (d *Delays) abandon(ctx context.Context) {
+	d.mu.Lock()
+	if d.err == nil {
+		d.err = ErrNotLeader
+	}
+	d.mu.Unlock()
+	_ = d.group.Stop(ctx)
+	d.giveUp(nil, ErrNotLeader)
+}
+
 // Pending returns how many records wait.
 func (d *Delays) Pending() int {
 	d.mu.Lock()

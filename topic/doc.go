@@ -26,6 +26,19 @@
 // entry, so that every lookup (offset, time, epoch, size) is one binary search,
 // and the index in memory is a cache that may be thrown away.
 //
+// # Several nodes
+//
+//	 any node: change of a topic ─▶ record in Meta ─▶ Meta.Watch ─▶ follow: topics
+//	                                    ▲                           in memory of
+//	                                    │ claim: epoch + 1, leader  every node
+//	engine elects a log's leader ─▶ Cluster.Leads ─▶ recovering ─▶ open
+//	                                                 load, fence
+//
+// A partition is led by the broker of the node that leads its log; on the others it
+// follows, and refuses appends and reads with [ErrNotLeader]. The file leadership.go
+// has the states, follow.go the loop. The same code runs without a cluster: then the
+// broker leads everything.
+//
 // # Guarantees
 //
 //   - A record that was acknowledged with acks=1 or acks=all is in the log, and
@@ -33,7 +46,13 @@
 //   - A batch of an idempotent producer that is sent again appears once.
 //   - Two brokers that believe to lead a partition cannot both append: each
 //     append names the sequence it follows, and the log refuses all others.
-//   - A delayed record appears once, not before it is due, also over restarts.
+//     In a cluster a leader has one entry under way at a time, so that it knows all
+//     that comes before what it appends.
+//   - Leader epochs only rise, and each has one leader. What a reader has seen stays,
+//     and its high watermark does not fall, as long as it goes to no leader of a
+//     lower epoch than it has seen.
+//   - A delayed record appears once, not before it is due, also over restarts and
+//     changes of the leader.
 //
 // What "in the log" means is the log's setting: after an fsync, or within an
 // interval.

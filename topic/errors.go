@@ -11,9 +11,28 @@ var (
 	ErrInvalidSetting    = errors.New("invalid topic setting")
 	ErrInvalidPartitions = errors.New("invalid number of partitions")
 	ErrInvalidReplicas   = errors.New("invalid number of replicas")
+	// ErrInvalidAssignment says that a partition cannot be on those brokers.
+	ErrInvalidAssignment = errors.New("invalid replica assignment")
 	ErrHasViews          = errors.New("topic has views")
+	// ErrNoNode says that no node of that number belongs to the cluster.
+	ErrNoNode = errors.New("node does not exist")
+	// ErrNodeInUse says that a node cannot be removed yet, and ErrNoCluster that
+	// there is one node, of no cluster.
+	ErrNodeInUse = errors.New("node is in use")
+	ErrNoCluster = errors.New("not a cluster: there is one node")
+	// ErrNoReassignment says that a partition is not being moved.
+	ErrNoReassignment = errors.New("no reassignment is under way")
+	// ErrElectionNotNeeded says that the preferred leader leads, ErrNoPreferredLeader
+	// that it cannot.
+	ErrElectionNotNeeded = errors.New("no election is needed")
+	ErrNoPreferredLeader = errors.New("preferred leader is not available")
+	// ErrPartitionsLeaving says that partitions that were removed can still be read:
+	// none can be added before they are gone.
+	ErrPartitionsLeaving = errors.New("partitions are being removed")
 	// ErrView says that a view cannot do that: produce to its source.
-	ErrView             = errors.New("topic is a view")
+	ErrView = errors.New("topic is a view")
+	// ErrNotLeader says that another broker leads the partition.
+	ErrNotLeader        = errors.New("not the leader of the partition")
 	ErrOffsetOutOfRange = errors.New("offset out of range")
 	ErrRecordTooLarge   = errors.New("record batch too large")
 	ErrInvalidRecord    = errors.New("invalid record")

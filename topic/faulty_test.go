@@ -36,11 +36,11 @@ func (s *faultyStore) failure(which func(*faultyStore) func(string) error, name 
 	return nil
 }
 
-func (s *faultyStore) OpenLog(ctx context.Context, name string) (topic.Log, error) {
+func (s *faultyStore) OpenLog(ctx context.Context, name string, nodes []int32) (topic.Log, error) {
 	if err := s.failure(func(s *faultyStore) func(string) error { return s.failOpen }, name); err != nil {
 		return nil, err
 	}
-	log, err := s.Store.OpenLog(ctx, name)
+	log, err := s.Store.OpenLog(ctx, name, nodes)
 	return faultyStoreLog{log, s, name}, err
 }
 
@@ -81,9 +81,9 @@ type faultyStoreMeta struct {
 	store *faultyStore
 }
 
-func (m faultyStoreMeta) Put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+func (m faultyStoreMeta) Put(ctx context.Context, key string, value []byte, revision uint64, guards ...topic.Guard) (uint64, error) {
 	if err := m.store.failure(func(s *faultyStore) func(string) error { return s.failPut }, key); err != nil {
 		return 0, err
 	}
-	return m.Meta.Put(ctx, key, value, revision)
+	return m.Meta.Put(ctx, key, value, revision, guards...)
 }

@@ -45,10 +45,16 @@ type group struct {
 	// save stores what record returns now, and calls done later, under the
 	// same lock as all else.
 	save func(record groupRecord, done func(now time.Time, err error))
+	// spent is called instead of a generation, when too many in a row were not
+	// stored; nil: there may be any number.
+	spent func()
+	// epoch is that of the group's slot, begunIn that in which the generation began.
+	epoch, begunIn int64
 
 	state            GroupState
 	generation       int32
 	skip             int32 // numbers that the next generation leaves out
+	unstored         int32 // generations since one was stored
 	protocolType     string
 	protocol, leader string
 	emptySince       time.Time

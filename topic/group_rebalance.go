@@ -99,12 +99,18 @@ func (g *group) completeJoin(now time.Time) {
 		g.rebalanceAt = now.Add(g.rebalanceTime())
 		return
 	}
+	if g.spent != nil && g.unstored >= unstoredGenerations {
+		g.rebalanceAt = now.Add(max(g.rebalanceTime(), time.Second))
+		g.spent()
+		return
+	}
 	g.rebalanceAt = time.Time{}
 	if g.generation >= math.MaxInt32-g.skip {
 		g.generation = 0
 	}
 	g.generation += 1 + g.skip
-	g.skip = 0
+	g.skip, g.begunIn = 0, g.epoch
+	g.unstored++
 	if len(g.members) == 0 {
 		g.becomeEmpty(now)
 		return
@@ -236,7 +242,8 @@ func (g *group) remove(m *groupMember, why error) {
 	}
 }
 
-// end answers all that waits, when the broker stops.
+// end answers all that waits, when the broker stops, or another has taken the group
+// over.
 func (g *group) end(why error) {
 	for _, m := range g.members {
 		failAwaited(&m.join, why)

@@ -24,8 +24,10 @@ const (
 // groupRecord is a group as it is stored: in its last stable generation, or
 // without members. Durations and times are milliseconds.
 type groupRecord struct {
-	Format       int            `json:"format"`
-	Generation   int32          `json:"generation"`
+	Format     int   `json:"format"`
+	Generation int32 `json:"generation"`
+	// Epoch is that of the group's slot when the generation began; 0 without a cluster.
+	Epoch        int64          `json:"epoch,omitempty"`
 	ProtocolType string         `json:"protocol_type"`
 	Protocol     string         `json:"protocol,omitempty"`
 	Leader       string         `json:"leader,omitempty"`
@@ -62,7 +64,8 @@ type offsetRecord struct {
 // those that it has.
 func (g *group) record(assignments map[string][]byte) groupRecord {
 	r := groupRecord{
-		Format: groupFormat, Generation: g.generation, ProtocolType: g.protocolType, Protocol: g.protocol, Leader: g.leader,
+		Format: groupFormat, Generation: g.generation, Epoch: g.begunIn,
+		ProtocolType: g.protocolType, Protocol: g.protocol, Leader: g.leader,
 	}
 	if len(g.members) == 0 && !g.emptySince.IsZero() {
 		r.EmptySinceMS = g.emptySince.UnixMilli()
@@ -81,15 +84,20 @@ func (g *group) record(assignments map[string][]byte) groupRecord {
 	return r
 }
 
-// unstoredGenerations is how many numbers are left out after a restart: those of
-// generations that had begun, whose members may still believe in them, but were
-// not stored.
+// unstoredGenerations is how many numbers are left out after a restart, and for
+// each claim of the group's slot: those of generations that had begun, whose members
+// may still believe in them, but were not stored. A coordinator in a cluster begins
+// no more than that without storing one.
 const unstoredGenerations = 100
+
+// mostSkippedEpochs bounds how many claims count: numbers of generations are finite.
+const mostSkippedEpochs = 1_000_000
 
 // restore makes the group what the record says. Sessions begin anew.
 func (g *group) restore(now time.Time, r groupRecord) {
 	g.generation, g.protocolType, g.protocol, g.leader = r.Generation, r.ProtocolType, r.Protocol, r.Leader
-	g.skip = unstoredGenerations
+	g.begunIn = r.Epoch
+	g.skip = unstoredGenerations * int32(min(max(g.epoch-r.Epoch, 1), mostSkippedEpochs))
 	if r.EmptySinceMS != 0 {
 		g.emptySince = time.UnixMilli(r.EmptySinceMS)
 	}
@@ -174,8 +182,8 @@ func uncertain(err error) bool {
 
 // storeOffsets applies changes to what is stored, which is believed to be have,
 // and returns what is stored then. Whoever wrote meanwhile keeps what the
-// changes do not touch.
-func storeOffsets(ctx context.Context, meta Meta, key string, have topicOffsets, changes map[int32]offsetChange) (topicOffsets, error) {
+// changes do not touch. ErrNotCoordinator if the lease has ended.
+func storeOffsets(ctx context.Context, l *lease, key string, have topicOffsets, changes map[int32]offsetChange) (topicOffsets, error) {
 	for range storeAttempts {
 		want := topicOffsets{partitions: have.with(changes)}
 		if len(want.partitions) == 0 && have.revision == 0 {
@@ -186,9 +194,9 @@ func storeOffsets(ctx context.Context, meta Meta, key string, have topicOffsets,
 			return have, err
 		}
 		if len(want.partitions) == 0 {
-			err = meta.Delete(ctx, key, have.revision)
+			err = l.delete(ctx, key, have.revision)
 		} else {
-			want.revision, err = meta.Put(ctx, key, value, have.revision)
+			want.revision, err = l.put(ctx, key, value, have.revision)
 		}
 		if err == nil {
 			return want, nil
@@ -196,7 +204,7 @@ func storeOffsets(ctx context.Context, meta Meta, key string, have topicOffsets,
 		if !uncertain(err) {
 			return have, err
 		}
-		item, err := getItem(ctx, meta, key)
+		item, err := l.reread(ctx, key)
 		if err != nil {
 			return have, err
 		}
@@ -213,9 +221,9 @@ func storeOffsets(ctx context.Context, meta Meta, key string, have topicOffsets,
 }
 
 // storeGroup writes a group over what is stored with that revision, and returns
-// the new one. A newer generation means that another broker has taken the
-// group over: ErrNotCoordinator.
-func storeGroup(ctx context.Context, meta Meta, key string, revision uint64, record groupRecord) (uint64, error) {
+// the new one. A newer generation, or a lease that has ended, means that another
+// broker has taken the group over: ErrNotCoordinator.
+func storeGroup(ctx context.Context, l *lease, key string, revision uint64, record groupRecord) (uint64, error) {
 	value, err := json.Marshal(record)
 	if err != nil {
 		return revision, err
@@ -224,14 +232,14 @@ func storeGroup(ctx context.Context, meta Meta, key string, revision uint64, rec
 		return revision, fmt.Errorf("%w: %d bytes with all assignments; want at most %d", ErrGroupTooLarge, len(value), maxGroupRecord)
 	}
 	for range storeAttempts {
-		written, err := meta.Put(ctx, key, value, revision)
+		written, err := l.put(ctx, key, value, revision)
 		if err == nil {
 			return written, nil
 		}
 		if !uncertain(err) {
 			return revision, err
 		}
-		item, err := getItem(ctx, meta, key)
+		item, err := l.reread(ctx, key)
 		if err != nil {
 			return revision, err
 		}
@@ -252,33 +260,25 @@ func storeGroup(ctx context.Context, meta Meta, key string, revision uint64, rec
 	return revision, fmt.Errorf("%q: %w, %d times", key, ErrConflict, storeAttempts)
 }
 
-// removeItem deletes a key, whatever its value is.
-func removeItem(ctx context.Context, meta Meta, key string, revision uint64) error {
+// removeItem deletes a key, whatever its value is. ErrNotCoordinator if the lease
+// has ended.
+func removeItem(ctx context.Context, l *lease, key string, revision uint64) error {
 	for range storeAttempts {
 		if revision == 0 {
 			return nil
 		}
-		err := meta.Delete(ctx, key, revision)
+		err := l.delete(ctx, key, revision)
 		if err == nil {
 			return nil
 		}
 		if !uncertain(err) {
 			return err
 		}
-		item, err := getItem(ctx, meta, key)
+		item, err := l.reread(ctx, key)
 		if err != nil {
 			return err
 		}
 		revision = item.Revision
 	}
 	return fmt.Errorf("%q: %w, %d times", key, ErrConflict, storeAttempts)
-}
-
-// getItem returns an item; one that does not exist has revision 0.
-func getItem(ctx context.Context, meta Meta, key string) (Item, error) {
-	item, err := meta.Get(ctx, key)
-	if errors.Is(err, ErrNotFound) {
-		return Item{Key: key}, nil
-	}
-	return item, err
 }

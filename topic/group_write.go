@@ -80,10 +80,27 @@ func (c *coordinator) remove() *Awaited[struct{}] {
 
 // flush starts writing what waits, unless that is under way.
 func (c *coordinator) flush() {
-	if c.waiting != nil && !c.writing {
+	if c.waiting != nil && !c.writing && !c.gone {
 		c.writing = true
 		c.groups.work.Go("write of group "+c.name, c.write)
 	}
+}
+
+// failWaiting answers what waits to be written by a coordinator that is deposed.
+func (c *coordinator) failWaiting() {
+	w := c.waiting
+	if w == nil {
+		return
+	}
+	failed := map[string]error{}
+	for topic := range w.offsets {
+		failed[topic] = ErrNotCoordinator
+	}
+	w.answer(time.Now(), failed, ErrNotCoordinator)
+	for _, answer := range w.removed {
+		answer.settle(struct{}{}, ErrNotCoordinator)
+	}
+	c.waiting = nil // what those who were answered left to write
 }
 
 // write writes until nothing waits. It goes on when the broker stops: then
@@ -91,10 +108,17 @@ func (c *coordinator) flush() {
 func (c *coordinator) write(ctx context.Context) error {
 	for {
 		c.mu.Lock()
+		if c.gone {
+			c.failWaiting()
+		}
 		w := c.waiting
 		c.waiting, c.underway = nil, w
 		if w == nil {
 			c.writing = false
+			if c.quiet != nil {
+				close(c.quiet)
+				c.quiet = nil
+			}
 			c.dropIfUnused()
 			c.mu.Unlock()
 			return nil
@@ -113,7 +137,6 @@ type written struct {
 }
 
 func (c *coordinator) writeOne(ctx context.Context, w *groupWrite) {
-	meta := c.groups.meta
 	topics := sortedTopics(w.offsets)
 	results := make([]written, len(topics))
 	revision, recordErr := c.revision, error(nil)
@@ -123,43 +146,61 @@ func (c *coordinator) writeOne(ctx context.Context, w *groupWrite) {
 	for i, topic := range topics {
 		items.Go(func() error {
 			r := &results[i]
-			r.offsets, r.err = storeOffsets(ctx, meta, offsetsKey(c.name, topic), c.offsets[topic], w.offsets[topic])
+			r.offsets, r.err = storeOffsets(ctx, c.lease, offsetsKey(c.name, topic), c.offsets[topic], w.offsets[topic])
 			return r.err
 		})
 	}
 	if w.record != nil && !w.remove {
 		items.Go(func() error {
-			revision, recordErr = storeGroup(ctx, meta, groupKey(c.name), c.revision, *w.record)
+			revision, recordErr = storeGroup(ctx, c.lease, groupKey(c.name), c.revision, *w.record)
 			return recordErr
 		})
 	}
-	if err := items.Wait(); err != nil {
-		c.groups.log.Error("write a group", "group", c.name, "error", err)
-	}
+	c.failed("write a group", items.Wait())
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.revision = revision
 	if w.record != nil && !w.remove {
-		c.unsure = recordErr != nil
+		if c.unsure = recordErr != nil; !c.unsure {
+			c.group.unstored = max(c.group.generation-w.record.Generation, 0)
+		}
 	}
 	failed := map[string]error{}
 	for i, topic := range topics {
 		c.setOffsets(topic, results[i].offsets)
 		failed[topic] = unavailable(results[i].err)
 	}
-	for _, commit := range w.commits {
-		commit.settle(failed)
-	}
 	now := time.Now()
-	for _, done := range w.saved {
-		done(now, unavailable(recordErr))
-	}
+	w.answer(now, failed, unavailable(recordErr))
 	c.arm(now)
 	if w.remove {
 		c.mu.Unlock()
 		c.removeAll(ctx, w)
 		c.mu.Lock()
+	}
+}
+
+// failed logs what went wrong with a write. If another broker has the group, it has
+// all of its slot.
+func (c *coordinator) failed(what string, err error) {
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrNotCoordinator) && c.lease.guard != nil:
+		c.groups.log.Info(what, "group", c.name, "error", err)
+		c.groups.depose(c.lease)
+	default:
+		c.groups.log.Error(what, "group", c.name, "error", err)
+	}
+}
+
+// answer tells what came of the changes of each topic, and of the group.
+func (w *groupWrite) answer(now time.Time, failed map[string]error, recordErr error) {
+	for _, commit := range w.commits {
+		commit.settle(failed)
+	}
+	for _, done := range w.saved {
+		done(now, recordErr)
 	}
 }
 
@@ -188,7 +229,7 @@ func (c *coordinator) removeAll(ctx context.Context, w *groupWrite) {
 	gone := 0
 	var err error
 	for _, topic := range topics {
-		if err = removeItem(ctx, c.groups.meta, offsetsKey(c.name, topic), c.offsets[topic].revision); err != nil {
+		if err = removeItem(ctx, c.lease, offsetsKey(c.name, topic), c.offsets[topic].revision); err != nil {
 			break
 		}
 		gone++
@@ -196,6 +237,7 @@ func (c *coordinator) removeAll(ctx context.Context, w *groupWrite) {
 	if err == nil {
 		err = c.removeRecord(ctx)
 	}
+	c.failed("remove a group", err)
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,7 +245,6 @@ func (c *coordinator) removeAll(ctx context.Context, w *groupWrite) {
 		delete(c.offsets, topic)
 	}
 	if err != nil {
-		c.groups.log.Error("remove a group", "group", c.name, "error", err)
 		c.group.state = GroupEmpty
 	} else {
 		c.revision, c.unsure = 0, false
@@ -218,13 +259,13 @@ func (c *coordinator) removeAll(ctx context.Context, w *groupWrite) {
 func (c *coordinator) removeRecord(ctx context.Context) error {
 	revision := c.revision
 	if c.unsure {
-		item, err := getItem(ctx, c.groups.meta, groupKey(c.name))
+		item, err := c.lease.reread(ctx, groupKey(c.name))
 		if err != nil {
 			return err
 		}
 		revision = item.Revision
 	}
-	return removeItem(ctx, c.groups.meta, groupKey(c.name), revision)
+	return removeItem(ctx, c.lease, groupKey(c.name), revision)
 }
 
 // unavailable says of a failure of the store that trying again may help, unless

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -27,10 +28,15 @@ type MemberDescription struct {
 	Metadata, Assignment []byte
 }
 
-// List returns all groups, by name, without their members.
-// Errors: ErrCoordinatorLoading, ErrClosed.
+// List returns all groups that this broker coordinates, by name, without their members.
+// While nobody alive coordinates some of the groups it is an ErrCoordinatorUnavailable,
+// as they would be missing in what all brokers together list. Other errors:
+// ErrCoordinatorLoading, ErrClosed.
 func (gs *Groups) List() ([]GroupDescription, error) {
 	if err := gs.ready(); err != nil {
+		return nil, err
+	}
+	if err := gs.complete(); err != nil {
 		return nil, err
 	}
 	all := gs.all()
@@ -45,12 +51,39 @@ func (gs *Groups) List() ([]GroupDescription, error) {
 	return list, nil
 }
 
+// complete returns an error while groups that are stored are coordinated by nobody
+// alive, or by this broker, which has not loaded them.
+func (gs *Groups) complete() error {
+	if gs.cluster == nil {
+		return nil
+	}
+	slots, err := listSlots(context.Background(), gs.meta) // it is in memory
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrCoordinatorUnavailable, err)
+	}
+	held, alive := gs.held(), gs.cluster.Alive()
+	for slot, item := range slots {
+		switch node := item.record.Node; {
+		case item.revision == 0: // nobody has had it so far, so it has no groups
+		case node == gs.cluster.Node():
+			if !held[slot].serving {
+				return ErrCoordinatorLoading
+			}
+		case !slices.Contains(alive, node):
+			return fmt.Errorf("%w: that of slot %d was node %d", ErrCoordinatorUnavailable, slot, max(node, item.record.Left))
+		}
+	}
+	return nil
+}
+
 func (gs *Groups) ready() error {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	switch {
 	case gs.closed:
 		return ErrClosed
+	case gs.fenced:
+		return ErrNotCoordinator
 	case !gs.loaded:
 		return ErrCoordinatorLoading
 	}
@@ -157,55 +190,5 @@ func (c *coordinator) deleteOffsets(offsets []OffsetDelete) *Awaited[[]error] {
 		}
 		c.change(o.Topic, map[int32]offsetChange{o.Partition: {}})
 	}
-	return c.await(changes)
-}
-
-// ForgetTopic removes all offsets of a topic, which does not exist any more, and
-// returns when they are gone for good. Errors: ErrCoordinatorUnavailable,
-// ErrCoordinatorLoading, ErrClosed, ctx's.
-func (gs *Groups) ForgetTopic(ctx context.Context, topic string) error {
-	if err := gs.ready(); err != nil {
-		return err
-	}
-	var answers []*Awaited[[]error]
-	for _, c := range gs.all() {
-		_, err := c.do(func(c *coordinator, _ time.Time) error {
-			if forget := c.forgetTopic(topic); forget != nil {
-				answers = append(answers, forget)
-			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, ErrCoordinatorLoading) { // that one is being removed
-			return err
-		}
-	}
-	var failed error
-	for _, answer := range answers {
-		errs, err := answer.Wait(ctx)
-		failed = errors.Join(failed, err, errors.Join(errs...))
-	}
-	return failed
-}
-
-// forgetTopic removes the offsets of a topic, also those on their way; nil if
-// there are none.
-func (c *coordinator) forgetTopic(topic string) *Awaited[[]error] {
-	partitions := map[int32]offsetChange{}
-	for partition := range c.offsets[topic].partitions {
-		partitions[partition] = offsetChange{}
-	}
-	for _, w := range []*groupWrite{c.underway, c.waiting} {
-		if w != nil {
-			for partition := range w.offsets[topic] {
-				partitions[partition] = offsetChange{}
-			}
-		}
-	}
-	if len(partitions) == 0 {
-		return nil
-	}
-	c.change(topic, partitions)
-	changes := newWaitingCommit(1)
-	changes.topics[0] = topic
 	return c.await(changes)
 }

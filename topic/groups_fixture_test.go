@@ -78,16 +78,16 @@ func (m *badMeta) write(ctx context.Context, key string, do func() error) error 
 	return fail
 }
 
-func (m *badMeta) Put(ctx context.Context, key string, value []byte, revision uint64) (written uint64, err error) {
+func (m *badMeta) Put(ctx context.Context, key string, value []byte, revision uint64, guards ...topic.Guard) (written uint64, err error) {
 	err = m.write(ctx, key, func() error {
-		written, err = m.Meta.Put(ctx, key, value, revision)
+		written, err = m.Meta.Put(ctx, key, value, revision, guards...)
 		return err
 	})
 	return written, err
 }
 
-func (m *badMeta) Delete(ctx context.Context, key string, revision uint64) error {
-	return m.write(ctx, key, func() error { return m.Meta.Delete(ctx, key, revision) })
+func (m *badMeta) Delete(ctx context.Context, key string, revision uint64, guards ...topic.Guard) error {
+	return m.write(ctx, key, func() error { return m.Meta.Delete(ctx, key, revision, guards...) })
 }
 
 func (m *badMeta) putsOf(key string) int {

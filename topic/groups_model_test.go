@@ -15,15 +15,6 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// step is one thing that happens to a group.
-type step struct {
-	Kind  string
-	Who   int // the client
-	Value int
-}
-
-func (s step) String() string { return fmt.Sprintf("%s(%d, %d)", s.Kind, s.Who, s.Value) }
-
 // kinds of steps; those that come more often are there more often.
 var stepKinds = []string{
 	"join", "join", "join", "join", "sync", "sync", "sync", "sync", "heartbeat", "heartbeat", "commit", "commit", "commit",
@@ -139,15 +130,8 @@ func (m *groupModel) close() {
 }
 
 func (m *groupModel) run(steps []step) error {
-	for _, s := range steps {
-		m.log = append(m.log, s.String())
-		if err := m.do(s); err != nil {
-			return fmt.Errorf("%v: %w", s, err)
-		}
-		synctest.Wait()
-		if err := m.look(); err != nil {
-			return fmt.Errorf("after %v: %w", s, err)
-		}
+	if err := play(steps, &m.log, m.do, m.look); err != nil {
+		return err
 	}
 	return m.end()
 }
@@ -208,7 +192,7 @@ func (m *groupModel) sync(c *modelClient) *topic.Awaited[topic.SyncResult] {
 			r.Assignments[member.Member] = fmt.Appendf(nil, "%d %s", m.requests, member.Member)
 		}
 	}
-	return m.groups.Sync(r)
+	return c.groups.Sync(r)
 }
 
 // failed lets a client do what it has to when it is told that it is no member, and

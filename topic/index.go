@@ -67,6 +67,13 @@ func (x *index) trim(before uint64) {
 	x.points = slices.Delete(x.points, 0, at)
 }
 
+// clear forgets all points.
+func (x *index) clear() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.points = nil
+}
+
 // around returns the points next to where wanted begins to hold: before has not
 // got it, from has. Either may be the zero point: none is known.
 func (x *index) around(wanted func(Mark) bool) (before, from point) {

@@ -11,21 +11,32 @@ import (
 // Lock order: Partition.mu, then the tails' and the index's own.
 type Partition struct {
 	number int32
-	topic  *Topic
-	broker *Broker
-	log    Log
-	tail   tail
-	index  index
+	// removals is how often one of its number was removed before it was made.
+	removals int
+	topic    *Topic
+	broker   *Broker
+	log      Log
+	tail     tail
+	index    index
 
 	mu    sync.Mutex
 	state partitionState
-	// loaded says that the end of the log was found once: until then nothing is
-	// known of the partition.
+	// loaded says that the end of the log was found, since this broker leads the
+	// partition: until then nothing is known of it.
 	loaded bool
 	// trouble is what keeps it recovering, as far as that is known.
 	trouble error
-	// epoch is the leader epoch of what is appended now.
+	// epoch is the leader epoch: while it is led here that of what is appended,
+	// else the highest that the catalog had.
 	epoch int32
+	// leader is the node that the catalog names, and replicas are those that are
+	// to keep the partition.
+	leader   int32
+	replicas []int32
+	// passed says that it was handed on to its preferred leader: see passOn.
+	passed bool
+	// term is the work of becoming, or staying, the leader; see leadership.go.
+	term term
 	// start is the first offset that can be read; first the log's first entry.
 	start int64
 	first uint64
@@ -49,6 +60,11 @@ const (
 	// recovering: the end of the log is being looked at; reads go on.
 	recovering partitionState = iota
 	open
+	// resigning: the broker is about to let another lead; what is under way lands,
+	// and reads go on.
+	resigning
+	// following: another broker leads it, or none.
+	following
 	// closed: the broker stops.
 	closed
 	// deleted: so is the topic.
@@ -62,6 +78,8 @@ func (s partitionState) allows() error {
 		return nil
 	case recovering:
 		return ErrRetry
+	case resigning, following:
+		return ErrNotLeader
 	case deleted:
 		return ErrNoTopic
 	default:
@@ -72,6 +90,9 @@ func (s partitionState) allows() error {
 // allows returns why nothing may be appended, or nil; an ErrRetry is also the
 // error that keeps the partition recovering. It is called with the lock held.
 func (p *Partition) allows() error {
+	if err := p.broker.moving.serves(); err != nil {
+		return err
+	}
 	err := p.state.allows()
 	if p.state == recovering && p.trouble != nil {
 		return fmt.Errorf("%w: %w", err, p.trouble)
@@ -82,31 +103,33 @@ func (p *Partition) allows() error {
 // Number returns its number in its topic, from 0.
 func (p *Partition) Number() int32 { return p.number }
 
-// Leader returns the broker that leads it; -1 while its log cannot be read.
-func (p *Partition) Leader() int32 {
-	if p.ready() != nil {
-		return -1
-	}
-	return p.broker.Node()
-}
-
-// ready returns an ErrRetry until the partition's log was read.
-func (p *Partition) ready() error {
+// Ready returns why nothing can be read of it here: ErrNotLeader if another broker
+// leads it, or none, and ErrRetry until its log was read.
+func (p *Partition) Ready() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.loaded {
+	return p.ready()
+}
+
+func (p *Partition) ready() error {
+	switch {
+	case p.state == following:
+		return fmt.Errorf("%w: %s is led by node %d", ErrNotLeader, p, p.leader)
+	case !p.loaded:
 		return fmt.Errorf("%w: the log of %s was not read yet", ErrRetry, p)
 	}
 	return nil
 }
 
-// Replicas returns the brokers that have it.
-func (p *Partition) Replicas() []int32 { return []int32{p.broker.Node()} }
+// Epoch returns the leader epoch.
+func (p *Partition) Epoch() int32 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.epoch
+}
 
-// InSync returns those of the replicas that are current.
-func (p *Partition) InSync() []int32 { return p.Replicas() }
-
-// Ends returns where it begins and ends.
+// Ends returns where it begins and ends. Where another broker leads it, the high
+// watermark is what was known here last.
 func (p *Partition) Ends() Ends {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,8 +174,34 @@ func (p *Partition) Watch(signal func()) (cancel func()) { return p.watchers.add
 
 func (p *Partition) String() string { return fmt.Sprintf("%s/%d", p.topic.Name(), p.number) }
 
-// logName is the log of a partition's records.
-func logName(id ID, number int32) string { return fmt.Sprintf("records-%x-%d", id[:], number) }
+func (p *Partition) logName() string { return p.names().records }
+
+func (p *Partition) names() partitionNames { return namesOf(p.topic.id, p.number, p.removals) }
+
+// partitionNames are those under which a partition is stored.
+type partitionNames struct {
+	records, delays string // logs
+	snapshot        string // key of the metadata
+}
+
+const (
+	recordsPrefix   = "records-"
+	producersPrefix = "producers/"
+)
+
+// namesOf returns the names of a partition. One whose number had another before,
+// which was removed, has other names: nothing that is late finds it.
+func namesOf(id ID, number int32, removals int) partitionNames {
+	again := ""
+	if removals > 0 {
+		again = fmt.Sprintf("-%d", removals)
+	}
+	return partitionNames{
+		records:  fmt.Sprintf(recordsPrefix+"%x-%d%s", id[:], number, again),
+		delays:   fmt.Sprintf("delayed-%x-%d%s", id[:], number, again),
+		snapshot: fmt.Sprintf(producersPrefix+"%x/%d%s", id[:], number, again),
+	}
+}
 
 // watchers are functions to call when something has changed.
 type watchers struct {

@@ -4,151 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
-
-	"github.com/sluice-project/sluice/lifecycle"
 )
-
-// delayLogName is the log of a partition's delayed records.
-func delayLogName(id ID, number int32) string { return fmt.Sprintf("delayed-%x-%d", id[:], number) }
-
-// delaying keeps a partition's delayed records open, from the first time that
-// its topic may have any.
-type delaying struct {
-	opening sync.Mutex
-	now     *Delays       // what holds them; nil while the log is being read
-	opened  chan struct{} // closed when now is there or never will; made by who waits for it
-	never   bool          // ended is true, and the last Delays is closed
-
-	mu    sync.Mutex
-	group *lifecycle.Group // nil: not begun
-	ended bool             // for good
-}
-
-const (
-	delaysWaitMin = 50 * time.Millisecond
-	delaysWaitMax = 5 * time.Second
-	delaysClose   = 5 * time.Second
-	// delayAddMax is how long an append waits until what it delays is durable.
-	delayAddMax = 10 * time.Second
-)
-
-// delay begins to hold and release delayed records, unless that has begun, or
-// ended for good.
-func (p *Partition) delay() {
-	d := &p.delays
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.group != nil || d.ended {
-		return
-	}
-	d.group = lifecycle.NewGroup(context.Background())
-	d.group.Go("delays of "+p.String(), func(ctx context.Context) error {
-		p.keepDelays(ctx)
-		return nil
-	})
-}
-
-// endDelays ends them for good.
-func (p *Partition) endDelays(ctx context.Context) error {
-	d := &p.delays
-	d.mu.Lock()
-	d.ended = true
-	group := d.group
-	d.mu.Unlock()
-	var err error
-	if group != nil {
-		err = group.Stop(ctx)
-	}
-	d.opening.Lock()
-	defer d.opening.Unlock()
-	d.never = true
-	d.wake()
-	return err
-}
-
-// keepDelays opens the delayed records, again when they have failed, until ctx
-// ends.
-func (p *Partition) keepDelays(ctx context.Context) {
-	for wait := delaysWaitMin; ctx.Err() == nil; wait = min(2*wait, delaysWaitMax) {
-		delays, err := p.openDelays(ctx)
-		if err == nil {
-			wait = delaysWaitMin
-			p.delays.set(delays)
-			select {
-			case <-delays.Failed():
-			case <-ctx.Done():
-			}
-			p.delays.set(nil)
-			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), delaysClose)
-			err = errors.Join(delays.Err(), delays.Close(closing))
-			cancel()
-		}
-		if ctx.Err() != nil || errors.Is(err, ErrNoLog) {
-			return
-		}
-		p.broker.log.Error("delayed records cannot be read or written", "partition", p.String(), "error", err, "again_in", wait)
-		pause(ctx, wait)
-	}
-}
-
-func (p *Partition) openDelays(ctx context.Context) (*Delays, error) {
-	log, err := p.broker.store.OpenLog(ctx, delayLogName(p.topic.ID(), p.number))
-	if err != nil {
-		return nil, err
-	}
-	return OpenDelays(ctx, log, delayTarget{p}, p.broker.config.Delays)
-}
-
-func (d *delaying) set(now *Delays) {
-	d.opening.Lock()
-	defer d.opening.Unlock()
-	d.now = now
-	if now != nil {
-		d.wake()
-	}
-}
-
-// wake wakes up who waits in await, with opening held.
-func (d *delaying) wake() {
-	if d.opened != nil {
-		close(d.opened)
-		d.opened = nil
-	}
-}
-
-// get returns what holds the delayed records, or nil while their log is being
-// read.
-func (d *delaying) get() *Delays {
-	d.opening.Lock()
-	defer d.opening.Unlock()
-	return d.now
-}
-
-// await returns what holds the delayed records, once their log was read.
-func (d *delaying) await(ctx context.Context) (*Delays, error) {
-	for {
-		d.opening.Lock()
-		now, never := d.now, d.never
-		if now == nil && d.opened == nil {
-			d.opened = make(chan struct{})
-		}
-		opened := d.opened
-		d.opening.Unlock()
-		switch {
-		case now != nil:
-			return now, nil
-		case never:
-			return nil, fmt.Errorf("%w: it takes no more delayed records", ErrRetry)
-		}
-		select {
-		case <-opened:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
 
 // appendDelaying appends batches of a topic whose records may be delayed: what
 // is due later is durable elsewhere first, and counts only if the batch is
@@ -268,14 +125,15 @@ func (t delayTarget) Committed(producer int64, epoch int16, lastSequence int32) 
 }
 
 // Delayed returns records of a topic that wait, at most limit, those first that
-// are due first. ErrNoTopic.
+// are due first; in a cluster those of the partitions that this broker leads.
+// ErrNoTopic.
 func (b *Broker) Delayed(_ context.Context, name string, limit int) ([]DelayedInfo, error) {
 	t, err := b.Topic(name)
 	if err != nil || t.source != nil {
 		return nil, err
 	}
 	var infos []DelayedInfo
-	for _, p := range t.Partitions() {
+	for _, p := range t.all() {
 		if delays := p.delays.get(); delays != nil {
 			infos = append(infos, delays.list(p.number, limit)...)
 		}
@@ -285,7 +143,8 @@ func (b *Broker) Delayed(_ context.Context, name string, limit int) ([]DelayedIn
 
 // CancelDelayed takes a record out before it is due, durably. ErrNoTopic;
 // ErrNotFound if none of that id waits: it may have appeared. ErrRetry if the
-// delayed records cannot be read.
+// delayed records cannot be read; ErrNotLeader if it may be in a partition that
+// another broker leads.
 func (b *Broker) CancelDelayed(ctx context.Context, name, id string) error {
 	t, err := b.Topic(name)
 	if err != nil {
@@ -295,15 +154,22 @@ func (b *Broker) CancelDelayed(ctx context.Context, name, id string) error {
 	if t.source != nil {
 		return err
 	}
-	for _, p := range t.Partitions() {
+	for _, p := range t.all() {
+		if ready := p.Ready(); errors.Is(ready, ErrNotLeader) {
+			err = fmt.Errorf("delayed record %q: %w", id, ready)
+			continue
+		}
 		if !p.delays.begun() {
 			continue
 		}
 		opening, cancel := context.WithTimeoutCause(ctx, delayAddMax, fmt.Errorf("%w: the delayed records of %s are being read", ErrRetry, p))
 		delays, waited := p.delays.await(opening)
+		if waited != nil && opening.Err() != nil {
+			waited = context.Cause(opening)
+		}
 		cancel()
 		if waited != nil {
-			return context.Cause(opening)
+			return waited
 		}
 		if canceled := delays.Cancel(ctx, id); !errors.Is(canceled, ErrNotFound) {
 			return canceled
@@ -315,5 +181,5 @@ func (b *Broker) CancelDelayed(ctx context.Context, name, id string) error {
 func (d *delaying) begun() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.group != nil
+	return d.run != nil && !d.paused
 }

@@ -13,6 +13,15 @@ import (
 type producers struct {
 	max  int
 	byID map[int64]*producer
+	// first has, for producers that are not known, the first batch that was given
+	// up: what they had under way after it must not be taken before it.
+	first map[int64]givenUp
+}
+
+// givenUp is a batch that was numbered and given up.
+type givenUp struct {
+	epoch    int16
+	sequence int32
 }
 
 // producer is one of them.
@@ -59,6 +68,9 @@ func (p *producers) check(b Batch) (base int64, repeated bool, err error) {
 	known := p.byID[id]
 	switch {
 	case known == nil:
+		if before, ok := p.first[id]; ok && before.epoch == epoch && before.sequence != first {
+			return 0, false, fmt.Errorf("%w: producer %d sent %d, want %d, which failed", ErrOutOfOrderSequence, id, first, before.sequence)
+		}
 		return 0, false, nil
 	case epoch < known.Epoch:
 		return 0, false, fmt.Errorf("%w: producer %d has epoch %d, the batch %d", ErrProducerFenced, id, known.Epoch, epoch)
@@ -96,6 +108,7 @@ func (p *producers) add(b Batch, now int64) {
 	}
 	known := p.byID[id]
 	if known == nil {
+		delete(p.first, id)
 		p.makeRoom()
 		known = &producer{Epoch: epoch}
 		p.byID[id] = known
@@ -108,6 +121,34 @@ func (p *producers) add(b Batch, now int64) {
 	}
 	known.Sent = append(known.Sent, sentBatch{First: first, Last: lastSequence(b), Base: b.Base()})
 	known.Timestamp = now
+}
+
+// giveUp remembers batches, in order, that were numbered and given up.
+func (p *producers) giveUp(batches []Batch) {
+	for _, b := range batches {
+		id, epoch, sequence := b.Producer()
+		if _, ok := p.first[id]; ok || id < 0 || len(p.first) >= p.max {
+			continue
+		}
+		if p.first == nil {
+			p.first = map[int64]givenUp{}
+		}
+		p.first[id] = givenUp{epoch, sequence}
+	}
+}
+
+// after takes over what was given up before the log was read, of producers that
+// are not in it.
+func (p *producers) after(before producers) {
+	for id, batch := range before.first {
+		if p.byID[id] != nil {
+			continue
+		}
+		if p.first == nil {
+			p.first = map[int64]givenUp{}
+		}
+		p.first[id] = batch
+	}
 }
 
 // makeRoom forgets the producer that was silent longest if there are too many.

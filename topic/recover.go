@@ -23,19 +23,19 @@ const (
 // fail gives up all appends that are under way, and recovers, unless the broker
 // stops. It is called with the lock held, and releases it.
 func (p *Partition) fail(cause error) {
-	wasOpen := p.state == open
-	if wasOpen {
-		p.state, p.trouble = recovering, cause
-	}
 	failed := p.giveUp()
+	for _, a := range failed {
+		p.producers.giveUp(a.batches)
+	}
+	if p.state == open {
+		p.state, p.trouble = recovering, cause
+		p.beginRecovery(0)
+	}
 	p.mu.Unlock()
 
 	p.broker.log.Warn("append failed", "partition", p.String(), "error", cause)
 	for _, a := range failed {
 		a.finish(fmt.Errorf("%w: %w", ErrRetry, cause))
-	}
-	if wasOpen {
-		p.broker.group.Go("recover "+p.String(), p.recover)
 	}
 }
 
@@ -59,14 +59,17 @@ func (p *Partition) recover(ctx context.Context) error {
 		err := p.load(ctx)
 		switch {
 		case err == nil:
-			if delays := p.delays.get(); delays != nil {
-				delays.Resolve()
-			}
+			p.opened()
 			return nil
 		case ctx.Err() != nil:
-			return ctx.Err()
-		case errors.Is(err, ErrNoLog) || errors.Is(err, ErrClosed):
+			return nil //nolint:nilerr // it does not lead any more, or the broker stops
+		case errors.Is(err, ErrClosed) || errors.Is(err, ErrNoLog) && p.broker.cluster == nil:
 			return nil // the topic was deleted, or the broker stops
+		case errors.Is(err, ErrNoLog): // the topic is being deleted: the catalog will say so
+		case errors.Is(err, ErrNotLeader): // a later leader was here
+			p.resign(err)
+			p.broker.look()
+			return nil
 		case errors.Is(err, ErrFenced): // something of before came after all: look again
 		default:
 			if errors.Is(err, ErrCorrupt) {
@@ -78,13 +81,22 @@ func (p *Partition) recover(ctx context.Context) error {
 			p.broker.log.Error("partition cannot be read", "partition", p.String(), "error", err, "again_in", wait)
 		}
 		if !pause(ctx, wait) {
-			return ctx.Err()
+			return nil
 		}
 	}
 }
 
 // load makes the partition what its log says, and opens it.
 func (p *Partition) load(ctx context.Context) error {
+	if err := p.broker.opening.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer p.broker.opening.Release(1)
+	if led, ok := p.log.(*ledLog); ok {
+		if err := led.open(ctx, p.broker.there(p.targets())); err != nil {
+			return err
+		}
+	}
 	first, last, err := p.log.Ends(ctx)
 	if err != nil {
 		return err
@@ -96,7 +108,10 @@ func (p *Partition) load(ctx context.Context) error {
 		}
 		p.index.add(Entry{Sequence: first, Mark: begin}) // for retention, which asks for it first
 	}
-	snapshot, err := loadSnapshot(ctx, p, end)
+	if err := p.claimedAfter(end.Mark.Epoch); err != nil {
+		return err
+	}
+	snapshot, lost, err := loadSnapshot(ctx, p, end)
 	if err != nil {
 		return err
 	}
@@ -111,14 +126,20 @@ func (p *Partition) load(ctx context.Context) error {
 	if end, err = p.fence(ctx, end); err != nil {
 		return err
 	}
+	if lost { // now it is sure where the log ends
+		if err := p.saveSnapshot(ctx, snapshot); err != nil {
+			return err
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.state != recovering {
-		return nil
+	if p.state != recovering || ctx.Err() != nil {
+		return ctx.Err()
 	}
 	p.state, p.loaded, p.trouble = open, true, nil
 	p.first, p.start = max(p.first, first, 1), max(p.start, begin.Base)
 	p.last, p.landed, p.next = end, end, end.Mark.Next
+	known.after(p.producers)
 	p.producers = known
 	p.watchers.signal()
 	return nil
@@ -126,14 +147,20 @@ func (p *Partition) load(ctx context.Context) error {
 
 // fence writes entries without records, until nothing that another leader, or we
 // before a failure, had under way can still come: such an entry names one of the
-// sequences that are taken then. A log that nobody has written to needs none.
+// sequences that are taken then. Another leader of a cluster had one under way, right
+// after the log's end. A log that nobody can have written to needs none.
 func (p *Partition) fence(ctx context.Context, end point) (point, error) {
 	p.mu.Lock()
+	if err := ctx.Err(); err != nil { // the epoch may be another's by now
+		p.mu.Unlock()
+		return end, err
+	}
 	handed := p.last.Sequence
 	p.epoch = max(p.epoch, end.Mark.Epoch)
 	end.Mark.Epoch = p.epoch
 	p.mu.Unlock()
-	for first := true; end.Sequence < handed || first && end.Sequence > 0; first = false {
+	needed := end.Sequence > 0 || p.broker.cluster != nil && end.Mark.Epoch > 1
+	for first := true; end.Sequence < handed || first && needed; first = false {
 		end.Mark.Base = end.Mark.Next
 		end.Sequence++
 		p.mu.Lock()
@@ -226,6 +253,7 @@ func (p *Partition) checked(entry Entry) ([]Batch, error) {
 func (p *Partition) close(ctx context.Context) error {
 	p.mu.Lock()
 	p.state = closed
+	p.term.end()
 	p.flush()
 	p.madeRoom()
 	last := p.appends.last()
@@ -241,6 +269,7 @@ func (p *Partition) close(ctx context.Context) error {
 func (p *Partition) drop() {
 	p.mu.Lock()
 	p.state = deleted
+	p.term.end()
 	failed := p.giveUp()
 	p.mu.Unlock()
 	for _, a := range failed {

@@ -44,6 +44,30 @@ func TestASnapshotKnowsNothingThatIsInDoubt(t *testing.T) {
 	})
 }
 
+// The first batch of a producer fails, and the second, which was on its way, comes
+// when the partition has recovered: it is not taken before the first.
+func TestASecondBatchIsNotTakenBeforeTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewMemory()
+		b := startBroker(t, store, topic.Config{})
+		orders := create(t, b, "orders", nil)
+		store.FailAppends(topic.ErrUncertain, false)
+		if _, err := trySend(t, orders, batchOf(sender{1, 0, 5}, now(), "first")); !errors.Is(err, topic.ErrRetry) {
+			t.Fatal(err)
+		}
+		store.FailAppends(nil, false)
+		time.Sleep(time.Second)
+		if _, err := trySend(t, orders, batchOf(sender{1, 0, 6}, now(), "second")); !errors.Is(err, topic.ErrOutOfOrderSequence) {
+			t.Errorf("the second: %v", err)
+		}
+		send(t, orders, batchOf(sender{1, 0, 5}, now(), "first"))
+		send(t, orders, batchOf(sender{1, 0, 6}, now(), "second"))
+		if _, values := readAll(t, orders, 0, 1); !slices.Equal(values, []string{"first", "second"}) {
+			t.Errorf("read %q", values)
+		}
+	})
+}
+
 // The disk is full: that is what producers are told as long as it is, also while
 // the partition tries to go on.
 func TestAFullDiskIsToldUntilThereIsRoom(t *testing.T) {

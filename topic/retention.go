@@ -25,7 +25,8 @@ func expired(settings Settings, last Mark, now time.Time) (kept func(Mark) bool,
 // it tells where the partition ends.
 func (p *Partition) retain(ctx context.Context, now time.Time) error {
 	first, last := p.sequences()
-	if ends := p.Ends(); ends.Start == ends.HighWatermark || p.Leader() < 0 {
+	ends, readable := p.Ends(), p.Ready() == nil
+	if !readable || ends.Start == ends.HighWatermark {
 		return nil
 	}
 	kept, any := expired(p.topic.Settings(), last.Mark, now)
@@ -118,6 +119,7 @@ func (b *Broker) keepRetaining(ctx context.Context) error {
 		select {
 		case now := <-ticker.C:
 			b.retainAll(ctx, now)
+			b.expireRemoved(ctx, now)
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -252,7 +252,7 @@ func TestRecordsGoFromAFullDisk(t *testing.T) {
 	if _, err := orders.Partitions()[0].DeleteRecords(t.Context(), 2); err != nil {
 		t.Fatal(err)
 	}
-	log, err := store.OpenLog(t.Context(), fmt.Sprintf("records-%s-0", orders.ID()))
+	log, err := store.OpenLog(t.Context(), fmt.Sprintf("records-%s-0", orders.ID()), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

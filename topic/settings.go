@@ -18,6 +18,9 @@ type Settings struct {
 	RetentionBytes int64
 	// MaxMessageBytes (max.message.bytes) is the most bytes of one batch.
 	MaxMessageBytes int32
+	// MinInSync (min.insync.replicas) is how many replicas must have a record before
+	// it is acknowledged: at most the majority, which always have it.
+	MinInSync int
 	// LogAppendTime (message.timestamp.type) makes the time of the append the
 	// records' timestamp.
 	LogAppendTime bool
@@ -36,6 +39,7 @@ func ParseSettings(own map[string]string, broker Config) (Settings, error) {
 	broker = broker.WithDefaults()
 	settings := Settings{
 		Retention: max(broker.Retention, -1), RetentionBytes: max(broker.RetentionBytes, -1), MaxMessageBytes: broker.MaxMessageBytes,
+		MinInSync: 1,
 	}
 	for _, name := range slices.Sorted(maps.Keys(own)) {
 		setting, err := FindSetting(name)
@@ -70,6 +74,18 @@ func FindSetting(name string) (*Setting, error) {
 		return nil, fmt.Errorf("%w: there is no %.200q; did you mean %s?", ErrInvalidSetting, name, near)
 	}
 	return nil, fmt.Errorf("%w: there is no %.200q; there are %s", ErrInvalidSetting, name, strings.Join(names, ", "))
+}
+
+// checkInSync returns an ErrInvalidSetting if the settings want more replicas to have
+// a record than the majority of those that there are.
+func (s *Settings) checkInSync(partitions []partitionRecord) error {
+	for i, p := range partitions {
+		if most := majority(len(p.Replicas)); s.MinInSync > most {
+			return fmt.Errorf("%w %s: %d; partition %d has %d replicas, and acks=all waits for the majority of them, so want 1 to %d",
+				ErrInvalidSetting, SettingMinInSync, s.MinInSync, i, len(p.Replicas), most)
+		}
+	}
+	return nil
 }
 
 // nearMiss is how many letters a name may be off to be taken for a mistake.

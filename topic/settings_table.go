@@ -54,10 +54,14 @@ const (
 	SettingViewWhere = "sluice.view.where"
 	SettingDelays    = "sluice.delay.enable"
 	SettingDelay     = "sluice.delay"
+	SettingMinInSync = "min.insync.replicas"
 )
 
 // MaxDelay is the longest delay that a topic may have by default.
 const MaxDelay = 366 * 24 * time.Hour
+
+// majority is how many of some replicas are more than half of them.
+func majority(replicas int) int { return replicas/2 + 1 }
 
 // maxWhereBytes is the longest filter of a view.
 const maxWhereBytes = 4096
@@ -138,10 +142,21 @@ var settingsTable = []Setting{
 		format: func(s *Settings) string { return s.Delay.String() },
 	},
 
+	{
+		Name: SettingMinInSync, Kind: KindInt32, Broker: "min.insync.replicas",
+		Meaning: "How many replicas must have a record before it is acknowledged. The majority always must, so that less changes nothing, and more is refused.",
+		Allowed: fmt.Sprintf("1 to the majority of the topic's replicas, at most %d", majority(maxReplicas)),
+		parse: func(text string, s *Settings) error {
+			value, err := parseWhole(text, 1, int64(majority(maxReplicas)), "replicas, at most the majority of the topic's: acks=all waits for that, and for no more")
+			s.MinInSync = int(value)
+			return err
+		},
+		format: func(s *Settings) string { return strconv.Itoa(s.MinInSync) },
+	},
+
 	fixed("cleanup.policy", KindList, "log.cleanup.policy", "delete", "What retention does with old records: it removes them. Compaction is not there yet."),
 	fixed("compression.type", KindText, "compression.type", "producer", "Batches are kept as their producers compressed them."),
-	fixed("min.insync.replicas", KindInt32, "min.insync.replicas", "1", "There is one replica; acks=all waits for it."),
-	fixed("unclean.leader.election.enable", KindBool, "unclean.leader.election.enable", "false", "A replica that lacks acknowledged records never leads."),
+	fixed("unclean.leader.election.enable", KindBool, "unclean.leader.election.enable", "false", "A replica that lacks acknowledged records never leads, so it cannot be true."),
 	fixed("message.timestamp.before.max.ms", KindInt64, "log.message.timestamp.before.max.ms", strconv.Itoa(math.MaxInt64), "How old a record's timestamp may be: any age."),
 	fixed("message.timestamp.after.max.ms", KindInt64, "log.message.timestamp.after.max.ms", strconv.FormatInt(timestampAhead.Milliseconds(), 10), "How far in the future a record's timestamp may be, in milliseconds."),
 	fixed("preallocate", KindBool, "log.preallocate", "false", "Files grow as records come."),

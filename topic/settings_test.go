@@ -19,7 +19,7 @@ var updateDocs = flag.Bool("update-docs", false, "write docs/topic/settings.md a
 
 func TestParseSettings(t *testing.T) {
 	broker := Config{Retention: time.Hour, RetentionBytes: 1 << 30, MaxMessageBytes: 1000}
-	defaults := Settings{Retention: time.Hour, RetentionBytes: 1 << 30, MaxMessageBytes: 1000}
+	defaults := Settings{Retention: time.Hour, RetentionBytes: 1 << 30, MaxMessageBytes: 1000, MinInSync: 1}
 	with := func(change func(*Settings)) Settings {
 		s := defaults
 		change(&s)
@@ -59,7 +59,8 @@ func TestParseSettingsRefuses(t *testing.T) {
 		{"cleanup.policy=compact", `cleanup.policy: "compact": want delete, nothing else. What retention does with old records: it removes them. Compaction is not there yet`},
 		{"cleanup.policy=compact,delete", "Compaction is not there yet"},
 		{"compression.type=lz4", "want producer, nothing else"},
-		{"min.insync.replicas=2", "want 1, nothing else"},
+		{"min.insync.replicas=4", "want a whole number from 1 to 3"},
+		{"min.insync.replicas=0", "want a whole number from 1 to 3"},
 		{"unclean.leader.election.enable=true", "want false"},
 		{"segment.bytes=1048576", "segment.bytes would do nothing here: records are not kept in segments"},
 		{"flush.messages=1", "topic.sync"},

@@ -32,8 +32,6 @@ type snapshots struct {
 	revision uint64     // of the one that is stored
 }
 
-func snapshotKey(id ID, number int32) string { return fmt.Sprintf("producers/%x/%d", id[:], number) }
-
 // grown is told of each entry that is durable, and has a snapshot stored when it
 // is time.
 func (s *snapshots) grown(p *Partition, bytes int64) {
@@ -70,18 +68,49 @@ func (p *Partition) storeProducers(ctx context.Context) error {
 			return err
 		}
 	}
-	meta, key := p.broker.store.Meta(), snapshotKey(p.topic.ID(), p.number)
-	revision, err := meta.Put(ctx, key, taken, s.revision)
-	if errors.Is(err, ErrConflict) { // an earlier one was stored and not answered
-		var item Item
-		if item, err = meta.Get(ctx, key); err == nil {
-			revision, err = meta.Put(ctx, key, taken, item.Revision)
+	return p.putSnapshot(ctx, taken)
+}
+
+// snapshotAttempts is how often a snapshot is stored that meets other writes.
+const snapshotAttempts = 5
+
+// putSnapshot stores a snapshot, with snapshots.mu held; in a cluster only as
+// long as the catalog says that this broker leads the partition.
+func (p *Partition) putSnapshot(ctx context.Context, value []byte) error {
+	meta, key := p.broker.store.Meta(), p.names().snapshot
+	for attempt := 1; ; attempt++ {
+		guards, err := p.lease(ctx)
+		if err != nil {
+			return err
 		}
+		revision, err := meta.Put(ctx, key, value, p.snapshots.revision, guards...)
+		if !errors.Is(err, ErrConflict) || attempt == snapshotAttempts {
+			if err == nil {
+				p.snapshots.revision = revision
+			}
+			return err
+		}
+		// One was stored and not answered, or the guard has moved on.
+		if err := meta.Sync(ctx); err != nil {
+			return err
+		}
+		item, err := meta.Get(ctx, key)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+		p.snapshots.revision = item.Revision
 	}
-	if err == nil {
-		s.revision = revision
+}
+
+// saveSnapshot stores what is left of a snapshot.
+func (p *Partition) saveSnapshot(ctx context.Context, snapshot producersSnapshot) error {
+	p.snapshots.mu.Lock()
+	defer p.snapshots.mu.Unlock()
+	value, err := json.Marshal(snapshot)
+	if err != nil {
+		return err
 	}
-	return err
+	return p.putSnapshot(ctx, value)
 }
 
 // settle waits until none is being stored: of a partition that is deleted there
@@ -110,40 +139,36 @@ func (p *Partition) takeSnapshot() (taken []byte, underWay *Appending, err error
 }
 
 // loadSnapshot returns the stored snapshot, or one of nothing, of a log that ends
-// there.
-func loadSnapshot(ctx context.Context, p *Partition, end point) (producersSnapshot, error) {
+// there. Lost says that the log has lost what the snapshot knows, as by a power cut
+// within the sync interval: what is returned is the rest. It must be stored before
+// anything is appended, so that the lost part never counts again.
+func loadSnapshot(ctx context.Context, p *Partition, end point) (read producersSnapshot, lost bool, err error) {
 	p.snapshots.mu.Lock()
 	defer p.snapshots.mu.Unlock()
-	read := producersSnapshot{Producers: map[int64]*producer{}}
-	item, err := p.broker.store.Meta().Get(ctx, snapshotKey(p.topic.ID(), p.number))
+	read = producersSnapshot{Producers: map[int64]*producer{}}
+	p.snapshots.revision = 0
+	item, err := p.broker.store.Meta().Get(ctx, p.names().snapshot)
 	if errors.Is(err, ErrNotFound) {
-		return read, nil
+		return read, false, nil
 	}
 	if err != nil {
-		return read, err
+		return read, false, err
 	}
 	if err := json.Unmarshal(item.Value, &read); err != nil {
-		return read, fmt.Errorf("snapshot of producers: %w", err)
+		return read, false, fmt.Errorf("snapshot of producers: %w", err)
 	}
 	for id, known := range read.Producers {
 		if known == nil || len(known.Sent) == 0 {
-			return read, fmt.Errorf("snapshot of producers: producer %d without batches", id)
+			return read, false, fmt.Errorf("snapshot of producers: producer %d without batches", id)
 		}
 	}
 	p.snapshots.revision = item.Revision
 	if read.Sequence <= end.Sequence && read.Next <= end.Mark.Next {
-		return read, nil
+		return read, false, nil
 	}
-	// The log has lost its end, as by a power cut within the sync interval: what
-	// the snapshot says of that must never count again, also when the log is
-	// longer than that.
 	p.broker.log.Error("the end of a log is lost", "partition", p.String(), "offset", end.Mark.Next, "of", read.Next)
 	read.cut(end)
-	value, err := json.Marshal(read)
-	if err == nil {
-		p.snapshots.revision, err = p.broker.store.Meta().Put(ctx, item.Key, value, item.Revision)
-	}
-	return read, err
+	return read, true, nil
 }
 
 // cut forgets what comes after an end.

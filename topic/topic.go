@@ -16,8 +16,12 @@ type Spec struct {
 	// Partitions is their number; 0 means the broker's default. A view has
 	// those of its source: leave it 0.
 	Partitions int32
-	// Replicas is how many brokers keep each partition; 0 means the default.
+	// Replicas is how many brokers keep each partition; 0 means the default, see
+	// Config.Replicas.
 	Replicas int16
+	// Assignment says which brokers keep each partition, the preferred leader
+	// first, in place of Partitions and Replicas.
+	Assignment [][]int32
 	// Settings are the topic's own, by name; see [SettingsTable].
 	Settings map[string]string
 }
@@ -30,8 +34,13 @@ type Topic struct {
 	// source is the topic that a view shows a part of.
 	source *Topic
 
+	// partitions are all that there are; the first visible ones of them were not
+	// removed.
 	partitions atomic.Pointer[[]*Partition]
+	visible    atomic.Int32
 	settings   atomic.Pointer[topicSettings]
+	// claiming says that the lead of some of its partitions is being taken.
+	claiming atomic.Bool
 }
 
 // topicSettings are a topic's settings, and what was made of them.
@@ -58,33 +67,57 @@ func (t *Topic) Own() map[string]string { return maps.Clone(t.settings.Load().ow
 func (t *Topic) Source() *Topic { return t.source }
 
 // Partitions returns the partitions, by number; those of a view are its
-// source's.
+// source's. Those that were removed are not there, see RemovePartitions.
 func (t *Topic) Partitions() []*Partition {
 	if t.source != nil {
 		return t.source.Partitions()
 	}
+	all := t.all()
+	return all[:min(len(all), int(t.visible.Load()))]
+}
+
+// all returns the partitions with those that were removed and can still be read.
+func (t *Topic) all() []*Partition {
+	if t.source != nil {
+		return t.source.all()
+	}
 	return *t.partitions.Load()
 }
 
-// Partition returns the partition of that number. Errors: ErrNoPartition, and
-// ErrRetry while its log cannot be read.
+// Partition returns the partition of that number. Errors: ErrNoPartition;
+// ErrNotLeader if another broker leads it, or the topics have moved; ErrRetry while
+// its log cannot be read.
 func (t *Topic) Partition(number int32) (*Partition, error) {
-	if err := t.Has(number); err != nil {
+	p, err := t.Find(number)
+	if err != nil {
 		return nil, err
 	}
-	p := t.Partitions()[number]
-	if err := p.ready(); err != nil {
+	if err := t.broker.moving.reads(); err != nil {
+		return nil, err
+	}
+	if err := p.Ready(); err != nil {
 		return nil, err
 	}
 	return p, nil
 }
 
+// Find returns the partition of that number, whoever leads it, or ErrNoPartition.
+// One that was removed is found as long as it can be read.
+func (t *Topic) Find(number int32) (*Partition, error) {
+	if all := t.all(); number >= 0 && int(number) < len(all) {
+		return all[number], nil
+	}
+	return nil, t.lacks(number)
+}
+
 // Has returns ErrNoPartition if there is no partition of that number.
 func (t *Topic) Has(number int32) error {
-	if count := len(t.Partitions()); number < 0 || int(number) >= count {
-		return fmt.Errorf("%w: %s has 0 to %d, not %d", ErrNoPartition, t.name, count-1, number)
-	}
-	return nil
+	_, err := t.Find(number)
+	return err
+}
+
+func (t *Topic) lacks(number int32) error {
+	return fmt.Errorf("%w: %s has 0 to %d, not %d", ErrNoPartition, t.name, len(t.Partitions())-1, number)
 }
 
 // Append numbers batches, starts writing them to a partition, and returns
@@ -99,6 +132,12 @@ func (t *Topic) Append(ctx context.Context, partition int32, batches []Batch) (*
 	p, err := t.Partition(partition)
 	if err != nil {
 		return nil, err
+	}
+	if err := t.broker.moving.serves(); err != nil {
+		return nil, err
+	}
+	if int(partition) >= len(t.Partitions()) {
+		return nil, t.lacks(partition) // it can only be read
 	}
 	settings := t.Settings()
 	if err := checkBatches(batches, settings, time.Now().UnixMilli()); err != nil {

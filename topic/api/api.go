@@ -27,8 +27,27 @@ const (
 // Broker is what the edge needs of topic's broker, whose methods say what each
 // promises.
 type Broker interface {
+	Node() int32
+	ClusterID() string
+	Nodes() []topic.Node
+	Topics() []*topic.Topic
+	Topic(name string) (*topic.Topic, error)
 	Delayed(ctx context.Context, topic string, limit int) ([]topic.DelayedInfo, error)
 	CancelDelayed(ctx context.Context, topic, id string) error
+	AwaitReplicas(ctx context.Context, partitions []*topic.Partition)
+	Administrator
+}
+
+// Administrator is what it needs to change a cluster.
+type Administrator interface {
+	Drain(ctx context.Context, node int32, drain bool) (moves int, err error)
+	RemoveNode(ctx context.Context, node int32) error
+	Balance(ctx context.Context) (moves int, err error)
+	AddPartitions(ctx context.Context, topic string, count int32, dryRun bool, assignments ...[]int32) error
+	SetReplicas(ctx context.Context, topic string, replicas int) error
+	RemovePartitions(ctx context.Context, topic string, count int32, grace time.Duration) error
+	ElectLeaders(ctx context.Context, topic string, partitions []int32) (refused map[int32]error, err error)
+	Reassignments(ctx context.Context) ([]topic.Reassignment, error)
 }
 
 // Option changes what New makes.
@@ -41,12 +60,13 @@ func WithLogger(logger *slog.Logger) Option { return func(s *server) { s.logger 
 type server struct {
 	broker Broker
 	logger *slog.Logger
+	nodes  *http.Client // asks other nodes
 }
 
-// New returns the handler of topic's API: all paths below /v1/topics/, and
-// DocumentPath.
+// New returns the handler of topic's API: all paths below /v1/topics/ and
+// /v1/cluster, and DocumentPath.
 func New(broker Broker, options ...Option) http.Handler {
-	s := &server{broker: broker, logger: slog.New(slog.DiscardHandler)}
+	s := &server{broker: broker, logger: slog.New(slog.DiscardHandler), nodes: newNodeClient()}
 	for _, option := range options {
 		option(s)
 	}
@@ -56,7 +76,7 @@ func New(broker Broker, options ...Option) http.Handler {
 			OpenAPI: "3.1.0",
 			Info: &huma.Info{
 				Title: "Sluice topic", Version: Version,
-				Description: "Delayed records of topics. Everything else of topics speaks the Kafka protocol.",
+				Description: "Delayed records of topics, and the nodes of a cluster. Everything else of topics speaks the Kafka protocol.",
 				License:     &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 			},
 			Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)},
@@ -72,7 +92,7 @@ func New(broker Broker, options ...Option) http.Handler {
 	delete(api.OpenAPI().Components.Schemas.Map(), "ErrorModel")
 	delete(api.OpenAPI().Components.Schemas.Map(), "ErrorDetail")
 	mux.HandleFunc("/", notServed)
-	return mux
+	return fromOwnPages(mux)
 }
 
 // register adds the operations, and what they answer when they fail.
@@ -85,47 +105,5 @@ func (s *server) register(api huma.API) {
 		OperationID: "cancel-delayed", Method: http.MethodDelete, Path: "/v1/topics/{topic}/delayed/{id}",
 		Summary: "Take a record out before it is due", Tags: []string{"topics"}, DefaultStatus: http.StatusNoContent, Responses: problems(api),
 	}, s.cancel)
-}
-
-// Delayed is a record that waits until it is due.
-type Delayed struct {
-	ID        string    `json:"id" doc:"What it is canceled by: its header sluice-id, or made for it."`
-	Partition int32     `json:"partition" doc:"Where it will appear."`
-	DeliverAt time.Time `json:"deliver_at" doc:"When it is due."`
-}
-
-// DelayedList are records that wait.
-type DelayedList struct {
-	Delayed []Delayed `json:"delayed" nullable:"false" doc:"Those first that are due first."`
-}
-
-type inDelayed struct {
-	Topic string `path:"topic" maxLength:"249" doc:"The name of a topic."`
-	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"The most records of the answer."`
-}
-
-type outDelayed struct{ Body DelayedList }
-
-func (s *server) delayed(ctx context.Context, in *inDelayed) (*outDelayed, error) {
-	records, err := s.broker.Delayed(ctx, in.Topic, in.Limit)
-	if err != nil {
-		return nil, s.refuse(ctx, err)
-	}
-	out := &outDelayed{Body: DelayedList{Delayed: make([]Delayed, 0, len(records))}}
-	for _, record := range records {
-		out.Body.Delayed = append(out.Body.Delayed, Delayed{record.ID, record.Partition, record.DeliverAt.UTC()})
-	}
-	return out, nil
-}
-
-type inCancel struct {
-	Topic string `path:"topic" maxLength:"249" doc:"The name of a topic."`
-	ID    string `path:"id" maxLength:"256" doc:"The id of a delayed record."`
-}
-
-func (s *server) cancel(ctx context.Context, in *inCancel) (*struct{}, error) {
-	if err := s.broker.CancelDelayed(ctx, in.Topic, in.ID); err != nil {
-		return nil, s.refuse(ctx, err)
-	}
-	return nil, nil
+	s.registerCluster(api)
 }

@@ -15,8 +15,9 @@ import (
 	"github.com/sluice-project/sluice/topic/api"
 )
 
-// fake is a broker that has one topic.
+// fake is a broker that has one topic, on one node.
 type fake struct {
+	api.Broker
 	waiting []topic.DelayedInfo
 	limit   int
 	err     error
@@ -42,6 +43,8 @@ func (f *fake) CancelDelayed(_ context.Context, name, id string) error {
 	}
 	return fmt.Errorf("delayed record %q: %w", id, topic.ErrNotFound)
 }
+
+func (*fake) Topic(string) (*topic.Topic, error) { return nil, nil }
 
 // do makes a request and returns the status, the type and the body.
 func do(handler http.Handler, method, path string) (int, string, string) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -20,6 +21,10 @@ const (
 	CodeNotFound = "not_found"
 	// CodeInvalid: the request is not what it should be.
 	CodeInvalid = "invalid"
+	// CodeConflict: it cannot be done as things are; the text says what to do first.
+	CodeConflict = "conflict"
+	// CodeCrossOrigin: a page of another origin has sent what only operators may.
+	CodeCrossOrigin = "cross_origin"
 	// CodeUnavailable: the broker cannot do it now; try again.
 	CodeUnavailable = "unavailable"
 	// CodeInternal: a mistake of the server, which is in its log.
@@ -64,13 +69,24 @@ func problems(api huma.API) map[string]*huma.Response {
 // fault.
 func (s *server) refuse(ctx context.Context, err error) *problemError {
 	switch {
-	case errors.Is(err, topic.ErrNoTopic), errors.Is(err, topic.ErrNotFound):
+	case isAny(err, errNode, errNoLeader):
+		return newProblem(http.StatusServiceUnavailable, CodeUnavailable, err.Error()+"; try again")
+	case isAny(err, topic.ErrNoTopic, topic.ErrNotFound, topic.ErrNoNode):
 		return newProblem(http.StatusNotFound, CodeNotFound, err.Error())
-	case errors.Is(err, topic.ErrClosed), errors.Is(err, topic.ErrRetry), errors.Is(err, topic.ErrUncertain), ctx.Err() != nil:
+	case isAny(err, topic.ErrInvalidReplicas, topic.ErrInvalidPartitions, topic.ErrView):
+		return newProblem(http.StatusUnprocessableEntity, CodeInvalid, err.Error())
+	case isAny(err, topic.ErrNoCluster, topic.ErrNodeInUse):
+		return newProblem(http.StatusConflict, CodeConflict, err.Error())
+	case isAny(err, topic.ErrClosed, topic.ErrRetry, topic.ErrUncertain, topic.ErrNotLeader), ctx.Err() != nil:
 		return newProblem(http.StatusServiceUnavailable, CodeUnavailable, "the broker cannot do it now; try again: "+err.Error())
 	}
 	s.logger.ErrorContext(ctx, "topic request failed", "error", err)
 	return newProblem(http.StatusInternalServerError, CodeInternal, "an internal error, which is in the server's log")
+}
+
+// isAny tells whether an error is one of several.
+func isAny(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
 
 // reshape makes problems of the library's own errors: those of requests that do
@@ -92,10 +108,28 @@ func (s *server) reshape(ctx huma.Context, _ string, value any) (any, error) {
 	return newProblem(model.Status, CodeInvalid, cmp.Or(strings.Join(wrong, "; "), model.Detail)), nil
 }
 
+// ownPages tells requests that a page of another origin made a browser send.
+var ownPages = http.NewCrossOriginProtection()
+
+// fromOwnPages refuses what a page of another origin made a browser send.
+func fromOwnPages(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := ownPages.Check(r); err != nil {
+			newProblem(http.StatusForbidden, CodeCrossOrigin, "a page of another origin may not do this: "+err.Error()).write(w)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// write writes the problem where the library does not.
+func (p *problemError) write(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", problemType)
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p) // The client has gone if it fails.
+}
+
 // notServed answers where no operation is.
 func notServed(w http.ResponseWriter, r *http.Request) {
-	problem := newProblem(http.StatusNotFound, CodeNotFound, "there is no "+r.Method+" "+r.URL.Path+"; see "+DocumentPath)
-	w.Header().Set("Content-Type", problemType)
-	w.WriteHeader(problem.Status)
-	_ = json.NewEncoder(w).Encode(problem) // The client has gone if it fails.
+	newProblem(http.StatusNotFound, CodeNotFound, "there is no "+r.Method+" "+r.URL.Path+"; see "+DocumentPath).write(w)
 }

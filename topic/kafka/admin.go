@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -47,10 +46,7 @@ func twice[T any, K comparable](all []T, name func(*T) K) map[K]bool {
 	return again
 }
 
-// checkReplicas refuses replicas of a partition that are not those it has.
-func (s *Server) checkReplicas(partition int32, replicas []int32) error {
-	if have := []int32{s.broker.Node()}; !slices.Equal(replicas, have) {
-		return refuse(kerr.InvalidReplicaAssignment, "partition %d on brokers %v: there is one broker, so want %v", partition, replicas, have)
-	}
-	return nil
+// refuseAs is an error of topic's, with more about it.
+func refuseAs(err error, format string, args ...any) error {
+	return fmt.Errorf("%w: %s", err, fmt.Sprintf(format, args...))
 }

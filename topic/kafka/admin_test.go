@@ -272,7 +272,7 @@ func TestCreatePartitions(t *testing.T) {
 		}{
 			{"orders", 3, nil, true, "NONE", 2},
 			{"orders", 3, here, false, "NONE", 3},
-			{"orders", 3, nil, false, "INVALID_PARTITIONS: has 3 partitions: want more than that", 3},
+			{"orders", 3, nil, false, "INVALID_PARTITIONS: want 4 to 1000", 3},
 			{"orders", 1001, nil, true, "INVALID_PARTITIONS: 1001", 3},
 			{"orders", 4, far, false, "INVALID_REPLICA_ASSIGNMENT: partition 3 on brokers [1]", 3},
 			{"orders", 5, here, false, "INVALID_REPLICA_ASSIGNMENT: 1 partitions, 2 are new", 3},

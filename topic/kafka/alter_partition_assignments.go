@@ -1,37 +1,76 @@
 package kafka
 
 import (
+	"context"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // AlterPartitionAssignments: versions 0 and 1.
 //
-//   - There is one broker, so the assignment that each partition has is taken,
-//     and does nothing; any other is refused with what would be right.
-//   - No replicas means to end a move that is under way: there is none.
+//   - The brokers of a partition, the preferred leader first, become its target; the
+//     answer does not wait for the move. Each must belong to the cluster, and be
+//     alive where it is new.
+//   - No replicas means to end a move that is under way: the partition stays where
+//     it is.
+//   - 1: the number of replicas may be kept from changing.
 func (s *Server) alterPartitionAssignments(_ *call, r *kmsg.AlterPartitionAssignmentsRequest) answer {
-	response := r.ResponseKind().(*kmsg.AlterPartitionAssignmentsResponse)
-	response.AllowReplicationFactorChange = r.AllowReplicationFactorChange
-	for i := range r.Topics {
-		altered := kmsg.NewAlterPartitionAssignmentsResponseTopic()
-		altered.Topic = r.Topics[i].Topic
-		for j := range r.Topics[i].Partitions {
-			wanted := &r.Topics[i].Partitions[j]
-			err := s.exists(altered.Topic, wanted.Partition)
-			switch {
-			case err != nil:
-			case wanted.Replicas == nil:
-				err = refuse(kerr.NoReassignmentInProgress, "partition %d is not being moved", wanted.Partition)
-			default:
-				err = s.checkReplicas(wanted.Partition, wanted.Replicas)
-			}
-			result := kmsg.NewAlterPartitionAssignmentsResponseTopicPartition()
-			result.Partition = wanted.Partition
-			result.ErrorCode, result.ErrorMessage = s.outcome("assign partitions", err)
-			altered.Partitions = append(altered.Partitions, result)
+	return func(ctx context.Context) kmsg.Response {
+		ctx, cancel := adminContext(ctx)
+		defer cancel()
+		response := r.ResponseKind().(*kmsg.AlterPartitionAssignmentsResponse)
+		response.AllowReplicationFactorChange = r.AllowReplicationFactorChange
+		for i := range r.Topics {
+			response.Topics = append(response.Topics, s.reassign(ctx, &r.Topics[i], r.Version < 1 || r.AllowReplicationFactorChange))
 		}
-		response.Topics = append(response.Topics, altered)
+		return response
 	}
-	return respond(response)
+}
+
+// reassign changes where partitions of a topic are.
+func (s *Server) reassign(ctx context.Context, wanted *kmsg.AlterPartitionAssignmentsRequestTopic, resize bool) kmsg.AlterPartitionAssignmentsResponseTopic {
+	altered := kmsg.NewAlterPartitionAssignmentsResponseTopic()
+	altered.Topic = wanted.Topic
+	again := twice(wanted.Partitions, func(p *kmsg.AlterPartitionAssignmentsRequestTopicPartition) int32 { return p.Partition })
+	errs := make([]error, len(wanted.Partitions))
+	moves := map[int32][]int32{}
+	for i := range wanted.Partitions {
+		p := &wanted.Partitions[i]
+		if again[p.Partition] {
+			errs[i] = refuse(kerr.InvalidRequest, "the request names partition %d more than once", p.Partition)
+		} else if errs[i] = s.checkMove(wanted.Topic, p, resize); errs[i] == nil {
+			moves[p.Partition] = p.Replicas
+		}
+	}
+	refused, err := s.broker.Reassign(ctx, wanted.Topic, moves)
+	for i := range wanted.Partitions {
+		result := kmsg.NewAlterPartitionAssignmentsResponseTopicPartition()
+		result.Partition = wanted.Partitions[i].Partition
+		outcome := errs[i]
+		if outcome == nil {
+			if outcome = err; outcome == nil {
+				outcome = refused[result.Partition]
+			}
+		}
+		result.ErrorCode, result.ErrorMessage = s.outcome("assign partitions", outcome)
+		altered.Partitions = append(altered.Partitions, result)
+	}
+	return altered
+}
+
+// checkMove refuses another number of replicas where that is not wanted.
+func (s *Server) checkMove(name string, wanted *kmsg.AlterPartitionAssignmentsRequestTopicPartition, resize bool) error {
+	t, err := s.broker.Topic(name)
+	if err != nil {
+		return err
+	}
+	p, err := t.Find(wanted.Partition)
+	if err != nil {
+		return err
+	}
+	if have := len(p.Target()); !resize && wanted.Replicas != nil && len(wanted.Replicas) != have {
+		return refuse(kerr.InvalidReplicationFactor, "partition %d has %d replicas, and the request does not allow to make them %d", wanted.Partition, have, len(wanted.Replicas))
+	}
+	return nil
 }

@@ -19,11 +19,11 @@ type slowStore struct {
 	goOn    chan struct{} // closed to let it on
 }
 
-func (s *slowStore) OpenLog(ctx context.Context, name string) (topic.Log, error) {
+func (s *slowStore) OpenLog(ctx context.Context, name string, nodes []int32) (topic.Log, error) {
 	s.once.Do(func() { close(s.reached) })
 	select {
 	case <-s.goOn:
-		return s.Store.OpenLog(ctx, name)
+		return s.Store.OpenLog(ctx, name, nodes)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

@@ -15,8 +15,8 @@ type forgetful struct{ *storetest.Memory }
 
 type forgetfulLog struct{ topic.Log }
 
-func (f *forgetful) OpenLog(ctx context.Context, name string) (topic.Log, error) {
-	log, err := f.Memory.OpenLog(ctx, name)
+func (f *forgetful) OpenLog(ctx context.Context, name string, nodes []int32) (topic.Log, error) {
+	log, err := f.Memory.OpenLog(ctx, name, nodes)
 	return forgetfulLog{log}, err
 }
 

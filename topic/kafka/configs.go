@@ -84,7 +84,7 @@ func brokerDefaults(config topic.Config) topic.Settings {
 // brokerConfigs returns the settings of the broker, by name. All are read-only:
 // they are set where the server is started.
 func (s *Server) brokerConfigs() []configEntry {
-	now, shipped := brokerValues(s.broker.Config(), s.broker.Node()), brokerValues(topic.Config{}.WithDefaults(), s.broker.Node())
+	now, shipped := brokerValues(s.broker.Config(), s.broker.Node(), s.broker.DefaultReplicas()), brokerValues(topic.Config{}.WithDefaults(), s.broker.Node(), s.broker.DefaultReplicas())
 	var entries []configEntry
 	for _, name := range slices.Sorted(maps.Keys(now)) {
 		value := now[name].value
@@ -109,7 +109,7 @@ type brokerValue struct {
 }
 
 // brokerValues are the settings of a broker, by the names that Kafka has for them.
-func brokerValues(config topic.Config, node int32) map[string]brokerValue {
+func brokerValues(config topic.Config, node int32, replicas int16) map[string]brokerValue {
 	whole := func(n int64, kind kmsg.ConfigType, doc string) brokerValue {
 		return brokerValue{strconv.FormatInt(n, 10), kind, doc}
 	}
@@ -117,7 +117,7 @@ func brokerValues(config topic.Config, node int32) map[string]brokerValue {
 	values := map[string]brokerValue{
 		"auto.create.topics.enable":  {strconv.FormatBool(!config.AutoCreateOff), kmsg.ConfigTypeBoolean, "Topics that are asked for and do not exist are made."},
 		"broker.id":                  whole(int64(node), kmsg.ConfigTypeInt, "The number of this broker."),
-		"default.replication.factor": whole(1, kmsg.ConfigTypeInt, "How many brokers keep each partition."),
+		"default.replication.factor": whole(int64(replicas), kmsg.ConfigTypeInt, "How many brokers keep each partition."),
 		"delete.topic.enable":        {"true", kmsg.ConfigTypeBoolean, "Topics can be deleted."},
 		"num.partitions":             whole(int64(config.Partitions), kmsg.ConfigTypeInt, "How many partitions a topic has if its creator does not say."),
 

@@ -41,7 +41,9 @@ type connection struct {
 	// started holds those requests, for the sender.
 	started chan *exchange
 	// active is when the last answer was sent, in nanoseconds since the epoch.
-	active   atomic.Int64
+	active atomic.Int64
+	// served says that the client has had an answer to more than ApiVersions.
+	served   atomic.Bool
 	stopping atomic.Bool
 
 	mu    sync.Mutex
@@ -69,7 +71,7 @@ func newConnection(ctx context.Context, s *Server, conn net.Conn) *connection {
 	}
 	c.ctx, c.cancel = context.WithCancel(ctx)
 	context.AfterFunc(c.ctx, func() {
-		_ = conn.Close()
+		c.close()
 		s.remove(c)
 	})
 	return c
@@ -79,6 +81,23 @@ func newConnection(ctx context.Context, s *Server, conn net.Conn) *connection {
 func (c *connection) drain() {
 	c.stopping.Store(true)
 	_ = c.conn.SetReadDeadline(time.Now())
+}
+
+// turnAway ends the connection of a client that is not served now.
+func (c *connection) turnAway() {
+	c.stopping.Store(true)
+	c.cancel()
+}
+
+// close closes the connection. One that was not served yet, since the server stops
+// or is full, is reset: an end in good order in place of the first answer tells
+// clients that TLS or SASL is wrong, and some then give up what they would try
+// elsewhere (franz-go fails the records).
+func (c *connection) close() {
+	if tcp, ok := c.conn.(*net.TCPConn); ok && c.stopping.Load() && !c.served.Load() {
+		_ = tcp.SetLinger(0)
+	}
+	_ = c.conn.Close()
 }
 
 // read starts the requests that come, until the connection ends. It never

@@ -11,8 +11,8 @@ import (
 //
 //   - The count is the number of partitions that the topic then has; it must be
 //     more than it has.
-//   - An assignment has one entry for each new partition, and is taken if it
-//     says what would be done anyway.
+//   - An assignment says which brokers keep each new partition, the preferred
+//     leader first. Without one they have as many replicas as the others.
 //   - With validate_only nothing is made.
 func (s *Server) createPartitions(_ *call, r *kmsg.CreatePartitionsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
@@ -37,22 +37,12 @@ func (s *Server) createPartitions(_ *call, r *kmsg.CreatePartitionsRequest) answ
 	}
 }
 
+// growTopic leaves all checks to the broker, which first learns what other nodes
+// have changed.
 func (s *Server) growTopic(ctx context.Context, wanted *kmsg.CreatePartitionsRequestTopic, dryRun bool) error {
-	t, err := s.broker.Topic(wanted.Topic)
-	if err != nil {
-		return err
-	}
-	have := int32(len(t.Partitions()))
-	if wanted.Count <= have {
-		return refuse(kerr.InvalidPartitions, "topic %q has %d partitions: want more than that, not %d", wanted.Topic, have, wanted.Count)
-	}
-	if wanted.Assignment != nil && int64(len(wanted.Assignment)) != int64(wanted.Count)-int64(have) {
-		return refuse(kerr.InvalidReplicaAssignment, "the assignment is for %d partitions, %d are new", len(wanted.Assignment), wanted.Count-have)
-	}
+	on := make([][]int32, len(wanted.Assignment))
 	for i := range wanted.Assignment {
-		if err := s.checkReplicas(have+int32(i), wanted.Assignment[i].Replicas); err != nil {
-			return err
-		}
+		on[i] = wanted.Assignment[i].Replicas
 	}
-	return s.broker.AddPartitions(ctx, wanted.Topic, wanted.Count, dryRun)
+	return s.broker.AddPartitions(ctx, wanted.Topic, wanted.Count, dryRun, on...)
 }

@@ -16,7 +16,8 @@ import (
 //   - Each topic is made or refused for itself; one that is named twice is
 //     refused.
 //   - -1 partitions or replicas are the broker's default, in every version.
-//   - A replica assignment is taken if it says what would be done anyway.
+//   - A replica assignment says which brokers keep each partition, the preferred
+//     leader first.
 //   - With validate_only nothing is made.
 //   - From version 5 on the answer has the settings that the topic then has.
 func (s *Server) createTopics(_ *call, r *kmsg.CreateTopicsRequest) answer {
@@ -65,13 +66,17 @@ func (s *Server) describeMade(spec topic.Spec, made *kmsg.CreateTopicsResponseTo
 		return err
 	}
 	made.NumPartitions = cmp.Or(spec.Partitions, s.broker.Config().Partitions)
-	made.ReplicationFactor = 1
+	made.ReplicationFactor = cmp.Or(spec.Replicas, s.broker.DefaultReplicas())
+	if len(spec.Assignment) > 0 {
+		made.ReplicationFactor = int16(len(spec.Assignment[0]))
+	}
 	if settings.ViewOf != "" {
 		source, err := s.broker.Topic(settings.ViewOf)
 		if err != nil {
 			return err
 		}
 		made.NumPartitions = int32(len(source.Partitions()))
+		made.ReplicationFactor = int16(len(source.Partitions()[0].Replicas()))
 	}
 	for _, described := range s.topicConfigs(spec.Settings, settings) {
 		config := kmsg.NewCreateTopicsResponseTopicConfig()
@@ -90,14 +95,15 @@ func (s *Server) specOf(wanted *kmsg.CreateTopicsRequestTopic) (topic.Spec, erro
 		if spec.Partitions != -1 || spec.Replicas != -1 {
 			return spec, refuse(kerr.InvalidRequest, "partitions %d and replicas %d beside an assignment: want -1 for both", spec.Partitions, spec.Replicas)
 		}
-		if err := s.checkAssignment(wanted.ReplicaAssignment); err != nil {
+		var err error
+		if spec.Assignment, err = assignmentOf(wanted.ReplicaAssignment); err != nil {
 			return spec, err
 		}
-		spec.Partitions, spec.Replicas = int32(len(wanted.ReplicaAssignment)), 1
+		spec.Partitions = int32(len(spec.Assignment))
 	case spec.Partitions < -1 || spec.Partitions == 0:
 		return spec, refuse(kerr.InvalidPartitions, "partitions %d: want 1 or more, or -1 for the default", spec.Partitions)
 	case spec.Replicas < -1 || spec.Replicas == 0:
-		return spec, refuse(kerr.InvalidReplicationFactor, "replicas %d: want 1, or -1 for the default", spec.Replicas)
+		return spec, refuse(kerr.InvalidReplicationFactor, "replicas %d: want 1 to 5, or -1 for the default", spec.Replicas)
 	}
 	spec.Partitions, spec.Replicas = max(spec.Partitions, 0), max(spec.Replicas, 0)
 	spec.Settings = make(map[string]string, len(wanted.Configs))
@@ -114,20 +120,18 @@ func (s *Server) specOf(wanted *kmsg.CreateTopicsRequestTopic) (topic.Spec, erro
 	return spec, nil
 }
 
-// checkAssignment accepts partitions 0 to n-1, in any order, each on this broker.
-func (s *Server) checkAssignment(assignment []kmsg.CreateTopicsRequestTopicReplicaAssignment) error {
-	var numbers []int32
-	for i := range assignment {
-		numbers = append(numbers, assignment[i].Partition)
-		if err := s.checkReplicas(assignment[i].Partition, assignment[i].Replicas); err != nil {
-			return err
+// assignmentOf returns the brokers of partitions 0 to n-1, which may be named in any
+// order.
+func assignmentOf(assignment []kmsg.CreateTopicsRequestTopicReplicaAssignment) ([][]int32, error) {
+	sorted := slices.SortedFunc(slices.Values(assignment), func(x, y kmsg.CreateTopicsRequestTopicReplicaAssignment) int {
+		return cmp.Compare(x.Partition, y.Partition)
+	})
+	sets := make([][]int32, len(sorted))
+	for i := range sorted {
+		if sorted[i].Partition != int32(i) {
+			return nil, refuse(kerr.InvalidReplicaAssignment, "the assignment has no partition %d, or one twice: want each from 0 on, once", i)
 		}
+		sets[i] = sorted[i].Replicas
 	}
-	slices.Sort(numbers)
-	for i, number := range numbers {
-		if number != int32(i) {
-			return refuse(kerr.InvalidReplicaAssignment, "the assignment has partitions %v: want each from 0 on, once", numbers)
-		}
-	}
-	return nil
+	return sets, nil
 }

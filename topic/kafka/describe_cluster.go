@@ -13,8 +13,9 @@ const (
 
 // DescribeCluster: versions 0 to 2.
 //
-//   - One broker, this one, at the address that it advertises; it is the
-//     controller too, and never fenced.
+//   - The nodes that are alive, or this broker alone, at the addresses that they
+//     advertise, with their racks; the first is the controller.
+//   - 2: with the nodes that are not, as fenced, if the client wants them.
 //   - There are no controllers of their own to describe.
 func (s *Server) describeCluster(c *call, r *kmsg.DescribeClusterRequest) answer {
 	response := r.ResponseKind().(*kmsg.DescribeClusterResponse)
@@ -29,10 +30,19 @@ func (s *Server) describeCluster(c *call, r *kmsg.DescribeClusterRequest) answer
 		response.ErrorCode, response.ErrorMessage = s.outcome("describe cluster", err)
 		return respond(response)
 	}
-	response.ClusterID, response.ControllerID = s.broker.ClusterID(), s.broker.Node()
-	broker := kmsg.NewDescribeClusterResponseBroker()
-	broker.NodeID = s.broker.Node()
-	broker.Host, broker.Port = s.advertised(c)
-	response.Brokers = append(response.Brokers, broker)
+	nodes := s.nodes(c)
+	response.ClusterID, response.ControllerID = s.broker.ClusterID(), controller(nodes)
+	if r.Version >= 2 && r.IncludeFencedBrokers {
+		for _, n := range s.broker.Nodes() {
+			if !n.Alive && !among(nodes, n.ID) {
+				nodes = append(nodes, n)
+			}
+		}
+	}
+	for _, n := range nodes {
+		broker := kmsg.NewDescribeClusterResponseBroker()
+		broker.NodeID, broker.Host, broker.Port, broker.Rack, broker.IsFenced = n.ID, n.Host, n.Port, rackOf(n), !n.Alive
+		response.Brokers = append(response.Brokers, broker)
+	}
 	return respond(response)
 }

@@ -16,7 +16,9 @@ const logDir = "data"
 // DescribeLogDirs: versions 0 to 4.
 //
 //   - One directory with the size of each partition that was asked for, or of all.
-//   - What does not exist is left out, as are views: they keep nothing.
+//   - What does not exist is left out, as are views: they keep nothing. Of a
+//     cluster, this node tells of the partitions that it leads: of those that it
+//     merely keeps it does not know the size.
 //   - The size of the disk is not told: it is -1.
 func (s *Server) describeLogDirs(_ *call, r *kmsg.DescribeLogDirsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
@@ -68,6 +70,9 @@ func appendSizes(ctx context.Context, topics []kmsg.DescribeLogDirsResponseDirTo
 	sized := kmsg.NewDescribeLogDirsResponseDirTopic()
 	sized.Topic = t.Name()
 	for _, p := range partitions {
+		if p.Ready() != nil { // others keep it, or it is being read
+			continue
+		}
 		bytes, err := p.Bytes(ctx)
 		if errors.Is(err, topic.ErrNoLog) { // deleted meanwhile
 			return topics, nil
@@ -78,6 +83,9 @@ func appendSizes(ctx context.Context, topics []kmsg.DescribeLogDirsResponseDirTo
 		size := kmsg.NewDescribeLogDirsResponseDirTopicPartition()
 		size.Partition, size.Size = p.Number(), bytes
 		sized.Partitions = append(sized.Partitions, size)
+	}
+	if len(sized.Partitions) == 0 {
+		return topics, nil
 	}
 	return append(topics, sized), nil
 }

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"math"
 	"slices"
 
@@ -19,7 +20,11 @@ const maxDescribedPartitions = 2000
 //     the cursor on.
 //   - When the limit of partitions is reached, the answer has the cursor that
 //     goes on; a cursor of a topic that is gone goes on after it.
-func (s *Server) describeTopicPartitions(_ *call, r *kmsg.DescribeTopicPartitionsRequest) answer {
+func (s *Server) describeTopicPartitions(c *call, r *kmsg.DescribeTopicPartitionsRequest) answer {
+	return func(ctx context.Context) kmsg.Response { return s.describePage(ctx, s.nodes(c), r) }
+}
+
+func (s *Server) describePage(ctx context.Context, nodes []topic.Node, r *kmsg.DescribeTopicPartitionsRequest) kmsg.Response {
 	response := r.ResponseKind().(*kmsg.DescribeTopicPartitionsResponse)
 	left := min(int(r.ResponsePartitionLimit), maxDescribedPartitions)
 	if left < 1 {
@@ -34,7 +39,7 @@ func (s *Server) describeTopicPartitions(_ *call, r *kmsg.DescribeTopicPartition
 		if r.Cursor != nil && r.Cursor.Topic == name {
 			first = max(r.Cursor.Partition, 0)
 		}
-		described, next := s.describePartitions(name, first, left)
+		described, next := s.describePartitions(ctx, nodes, name, first, left)
 		response.Topics = append(response.Topics, described)
 		left -= len(described.Partitions)
 		if next >= 0 {
@@ -42,7 +47,7 @@ func (s *Server) describeTopicPartitions(_ *call, r *kmsg.DescribeTopicPartition
 			break
 		}
 	}
-	return respond(response)
+	return response
 }
 
 func newCursor(name string, partition int32) *kmsg.DescribeTopicPartitionsResponseNextCursor {
@@ -73,7 +78,7 @@ func (s *Server) namesFrom(r *kmsg.DescribeTopicPartitionsRequest) []string {
 
 // describePartitions describes at most limit partitions of a topic, and returns
 // the number of the next, or -1.
-func (s *Server) describePartitions(name string, first int32, limit int) (kmsg.DescribeTopicPartitionsResponseTopic, int32) {
+func (s *Server) describePartitions(ctx context.Context, nodes []topic.Node, name string, first int32, limit int) (kmsg.DescribeTopicPartitionsResponseTopic, int32) {
 	described := kmsg.NewDescribeTopicPartitionsResponseTopic()
 	described.Topic = kmsg.StringPtr(name)
 	described.AuthorizedOperations = math.MinInt32 // not told
@@ -85,8 +90,10 @@ func (s *Server) describePartitions(name string, first int32, limit int) (kmsg.D
 	described.TopicID = t.ID()
 	partitions := t.Partitions()
 	partitions = partitions[min(int(first), len(partitions)):]
-	for _, p := range partitions[:min(limit, len(partitions))] {
-		described.Partitions = append(described.Partitions, describePartition(p))
+	page := partitions[:min(limit, len(partitions))]
+	s.broker.AwaitReplicas(ctx, page)
+	for _, p := range page {
+		described.Partitions = append(described.Partitions, describePartition(p, nodes))
 	}
 	if len(partitions) > limit {
 		return described, partitions[limit].Number()
@@ -94,11 +101,12 @@ func (s *Server) describePartitions(name string, first int32, limit int) (kmsg.D
 	return described, -1
 }
 
-func describePartition(p *topic.Partition) kmsg.DescribeTopicPartitionsResponseTopicPartition {
+func describePartition(p *topic.Partition, nodes []topic.Node) kmsg.DescribeTopicPartitionsResponseTopicPartition {
 	described := kmsg.NewDescribeTopicPartitionsResponseTopicPartition()
 	described.Partition = p.Number()
-	described.LeaderID, described.LeaderEpoch = p.Leader(), p.Ends().Epoch
+	described.LeaderID, described.LeaderEpoch = p.Leader(), p.Epoch()
 	described.Replicas, described.ISR = p.Replicas(), p.InSync()
+	described.OfflineReplicas = offline(nodes, described.Replicas)
 	if described.LeaderID < 0 {
 		described.ErrorCode = kerr.LeaderNotAvailable.Code
 	}

@@ -1,36 +1,105 @@
 package kafka
 
 import (
+	"context"
+	"errors"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic"
 )
 
 // ElectLeaders: versions 0 to 2.
 //
-//   - Each partition that was asked for is led by its one replica: it answers
+//   - Partitions are led by their preferred leaders again, if those have all of
+//     them. Where that is so already, or there is one broker, it is
 //     ELECTION_NOT_NEEDED.
-//   - When all partitions are asked for, those that need no election are left
-//     out, so the answer is empty.
+//   - When all partitions are asked for, those that need no election are left out.
+//   - 1: unclean elections, which do not exist: a partition without a leader has
+//     ELIGIBLE_LEADERS_NOT_AVAILABLE, and waits for the majority of its replicas.
 func (s *Server) electLeaders(_ *call, r *kmsg.ElectLeadersRequest) answer {
-	response := r.ResponseKind().(*kmsg.ElectLeadersResponse)
-	if r.ElectionType < 0 || r.ElectionType > 1 {
-		response.ErrorCode = kerr.InvalidRequest.Code
-		return respond(response)
-	}
-	for i := range r.Topics {
-		elected := kmsg.NewElectLeadersResponseTopic()
-		elected.Topic = r.Topics[i].Topic
-		for _, number := range r.Topics[i].Partitions {
-			p, err := s.partition(elected.Topic, number)
-			if err == nil {
-				err = refuse(kerr.ElectionNotNeeded, "broker %d leads it, the only one that has it", p.Leader())
-			}
-			result := kmsg.NewElectLeadersResponseTopicPartition()
-			result.Partition = number
-			result.ErrorCode, result.ErrorMessage = s.outcome("elect leaders", err)
-			elected.Partitions = append(elected.Partitions, result)
+	return func(ctx context.Context) kmsg.Response {
+		response := r.ResponseKind().(*kmsg.ElectLeadersResponse)
+		if r.ElectionType < 0 || r.ElectionType > 1 {
+			response.ErrorCode = kerr.InvalidRequest.Code
+			return response
 		}
-		response.Topics = append(response.Topics, elected)
+		wanted, all := r.Topics, r.Topics == nil
+		if all {
+			wanted = s.allToElect()
+		}
+		for i := range wanted {
+			elected := kmsg.NewElectLeadersResponseTopic()
+			elected.Topic = wanted[i].Topic
+			outcomes := s.elect(ctx, elected.Topic, wanted[i].Partitions, r.ElectionType == 1)
+			for j, number := range wanted[i].Partitions {
+				if all && errors.Is(outcomes[j], topic.ErrElectionNotNeeded) {
+					continue
+				}
+				result := kmsg.NewElectLeadersResponseTopicPartition()
+				result.Partition = number
+				result.ErrorCode, result.ErrorMessage = s.outcome("elect leaders", outcomes[j])
+				elected.Partitions = append(elected.Partitions, result)
+			}
+			if len(elected.Partitions) > 0 {
+				response.Topics = append(response.Topics, elected)
+			}
+		}
+		return response
 	}
-	return respond(response)
+}
+
+// allToElect names all partitions but those of views.
+func (s *Server) allToElect() []kmsg.ElectLeadersRequestTopic {
+	var all []kmsg.ElectLeadersRequestTopic
+	for _, t := range s.broker.Topics() {
+		if t.Source() != nil {
+			continue
+		}
+		named := kmsg.NewElectLeadersRequestTopic()
+		named.Topic = t.Name()
+		for _, p := range t.Partitions() {
+			named.Partitions = append(named.Partitions, p.Number())
+		}
+		all = append(all, named)
+	}
+	return all
+}
+
+// elect returns what became of each partition.
+func (s *Server) elect(ctx context.Context, name string, partitions []int32, unclean bool) []error {
+	outcomes := make([]error, len(partitions))
+	var refused map[int32]error
+	var err error
+	if !unclean {
+		refused, err = s.broker.ElectLeaders(ctx, name, partitions)
+	}
+	for i, number := range partitions {
+		switch {
+		case unclean:
+			outcomes[i] = s.unclean(name, number)
+		case err != nil:
+			outcomes[i] = err
+		default:
+			outcomes[i] = refused[number]
+		}
+	}
+	return outcomes
+}
+
+// unclean tells why there is no unclean election.
+func (s *Server) unclean(name string, number int32) error {
+	t, err := s.broker.Topic(name)
+	if err != nil {
+		return err
+	}
+	p, err := t.Find(number)
+	if err != nil {
+		return err
+	}
+	if leader := p.Leader(); leader >= 0 {
+		return refuseAs(topic.ErrElectionNotNeeded, "broker %d leads it", leader)
+	}
+	return refuse(kerr.EligibleLeadersNotAvailable, "a replica that may lack acknowledged records never leads: the partition waits for the majority of its replicas")
 }

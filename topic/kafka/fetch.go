@@ -18,6 +18,9 @@ const (
 	// lookAgain is how long a fetch that has found less than it wants waits at
 	// least before it reads again.
 	lookAgain = 5 * time.Millisecond
+	// endpointsSince is the version from which on an answer says where leaders are
+	// that it tells.
+	endpointsSince = 16
 )
 
 // Fetch: versions 4 to 17.
@@ -36,6 +39,8 @@ const (
 //   - 9: the leader epoch that the client believes in is checked. 11: racks,
 //     which change nothing. 12: the epoch of the last record that the client
 //     has, which is not compared: no acknowledged record is ever taken back.
+//   - 12: who leads a partition instead, with NOT_LEADER_OR_FOLLOWER or
+//     FENCED_LEADER_EPOCH, and from 16 on where that node is.
 //   - 13: topic ids. 14 to 17: for followers.
 //   - 18: would be for followers too.
 func (s *Server) fetch(c *call, r *kmsg.FetchRequest) answer {
@@ -49,7 +54,7 @@ func (s *Server) fetch(c *call, r *kmsg.FetchRequest) answer {
 		}
 		defer want.done()
 		wait := min(time.Duration(max(r.MaxWaitMillis, 0))*time.Millisecond, maxFetchWait)
-		f := newFetching(s, r, want, began.Add(wait))
+		f := newFetching(s, c, r, want, began.Add(wait))
 		defer f.stop()
 		f.run(ctx)
 		f.mark()
@@ -62,6 +67,7 @@ func (s *Server) fetch(c *call, r *kmsg.FetchRequest) answer {
 // fetching is a fetch under way.
 type fetching struct {
 	server   *Server
+	call     *call
 	request  *kmsg.FetchRequest
 	want     fetchWant
 	deadline time.Time
@@ -91,9 +97,9 @@ type fetchPart struct {
 	err  error
 }
 
-func newFetching(s *Server, r *kmsg.FetchRequest, want fetchWant, deadline time.Time) *fetching {
+func newFetching(s *Server, c *call, r *kmsg.FetchRequest, want fetchWant, deadline time.Time) *fetching {
 	f := &fetching{
-		server: s, request: r, want: want, deadline: deadline,
+		server: s, call: c, request: r, want: want, deadline: deadline,
 		limit: min(int64(max(r.MaxBytes, 0)), int64(s.options.MaxFetchBytes)), moved: make(chan struct{}, 1),
 	}
 	f.parts = make([]fetchPart, len(want.partitions))
@@ -101,7 +107,7 @@ func newFetching(s *Server, r *kmsg.FetchRequest, want fetchWant, deadline time.
 		part := &f.parts[i]
 		part.want = p
 		if part.topic, part.err = s.fetched(r, p); part.err == nil {
-			part.partition, part.err = part.topic.Partition(p.partition)
+			part.partition, part.err = led(part.topic, p.partition, p.epoch)
 		}
 	}
 	return f
@@ -149,7 +155,7 @@ func (f *fetching) look() (something bool) {
 		p := &f.parts[i]
 		if p.err == nil {
 			p.ends = p.partition.Ends()
-			if err := checkEpoch(p.want.epoch, p.ends.Epoch); err != nil {
+			if _, err := led(p.topic, p.want.partition, p.want.epoch); err != nil { // not any more
 				p.err = err
 			} else if p.want.offset < p.ends.Start || p.want.offset > p.ends.HighWatermark {
 				p.err = topic.ErrOffsetOutOfRange
@@ -271,9 +277,13 @@ func (f *fetching) fill(response *fetchResponse) {
 	got := map[*fetchPartition]bool{}
 	at := map[fetchKey]int{} // topics, in the answer
 	var records [][]pieces
+	var told leaders
 	for i := range f.parts {
 		p := &f.parts[i]
-		answered := p.answer()
+		answered := p.answer(response.Version)
+		if answered.CurrentLeader.LeaderID >= 0 {
+			told.add(answered.CurrentLeader.LeaderID)
+		}
 		if p.size > 0 {
 			got[p.want] = true
 		}
@@ -296,13 +306,23 @@ func (f *fetching) fill(response *fetchResponse) {
 	}
 	response.records = slices.Concat(records...)
 	response.SessionID = f.want.answered(got)
+	if response.Version >= endpointsSince && told != nil {
+		for _, n := range told.nodes(f.server.nodes(f.call)) {
+			broker := kmsg.NewFetchResponseBroker()
+			broker.NodeID, broker.Host, broker.Port, broker.Rack = n.ID, n.Host, n.Port, rackOf(n)
+			response.Brokers = append(response.Brokers, broker)
+		}
+	}
 }
 
 // answer is the part of one partition.
-func (p *fetchPart) answer() kmsg.FetchResponseTopicPartition {
+func (p *fetchPart) answer(version int16) kmsg.FetchResponseTopicPartition {
 	answered := kmsg.NewFetchResponseTopicPartition()
 	answered.Partition, answered.ErrorCode = p.want.partition, code(p.err)
 	answered.HighWatermark, answered.LastStableOffset, answered.LogStartOffset = -1, -1, -1
+	if leader, epoch, known := leaderOf(p.err, p.topic, p.want.partition); known && version >= 12 {
+		answered.CurrentLeader.LeaderID, answered.CurrentLeader.LeaderEpoch = leader, epoch
+	}
 	if p.partition != nil {
 		answered.HighWatermark, answered.LastStableOffset = p.ends.HighWatermark, p.ends.HighWatermark
 		answered.LogStartOffset = p.ends.Start

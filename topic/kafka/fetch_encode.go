@@ -59,7 +59,7 @@ func (r *fetchResponse) frame(to []byte, correlation int32) (net.Buffers, []byte
 		}
 		w.tags()
 	}
-	w.tags()
+	w.brokers(r.Brokers)
 	w.cut(pieces{})
 	binary.BigEndian.PutUint32(w.flat, uint32(len(w.flat)-sizeBytes+w.size))
 	return w.parts(), w.flat
@@ -120,7 +120,34 @@ func (w *fetchWriter) partition(version int16, p *kmsg.FetchResponseTopicPartiti
 	if records.size > 0 {
 		w.cut(records)
 	}
+	if p.CurrentLeader.LeaderID < 0 {
+		w.tags()
+		return
+	}
+	// One tag: of who leads the partition.
+	w.flat = append(w.flat, 1, 1, 9)
+	w.flat = kbin.AppendInt32(w.flat, p.CurrentLeader.LeaderID)
+	w.flat = kbin.AppendInt32(w.flat, p.CurrentLeader.LeaderEpoch)
 	w.tags()
+}
+
+// brokers ends the answer with where the leaders are that it tells, as its one tag.
+func (w *fetchWriter) brokers(brokers []kmsg.FetchResponseBroker) {
+	if len(brokers) == 0 {
+		w.tags()
+		return
+	}
+	list := kbin.AppendCompactArrayLen(nil, len(brokers))
+	for _, b := range brokers {
+		list = kbin.AppendInt32(list, b.NodeID)
+		list = kbin.AppendCompactString(list, b.Host)
+		list = kbin.AppendInt32(list, b.Port)
+		list = kbin.AppendCompactNullableString(list, b.Rack)
+		list = append(list, 0)
+	}
+	w.flat = append(w.flat, 1, 0)
+	w.flat = kbin.AppendUvarint(w.flat, uint32(len(list)))
+	w.flat = append(w.flat, list...)
 }
 
 // parts returns all, in order.

@@ -32,6 +32,9 @@ func TestFetchAnswersAreEncodedAsByTheCodec(t *testing.T) {
 					p := kmsg.NewFetchResponseTopicPartition()
 					p.Partition, p.HighWatermark, p.LastStableOffset, p.LogStartOffset = 1, random.Int64(), random.Int64(), random.Int64()
 					p.AbortedTransactions = []kmsg.FetchResponseTopicPartitionAbortedTransaction{}
+					if version >= 12 && random.IntN(2) == 0 {
+						p.CurrentLeader.LeaderID, p.CurrentLeader.LeaderEpoch = random.Int32(), random.Int32()
+					}
 					topics.Partitions = append(topics.Partitions, p)
 					var records pieces
 					for range random.IntN(4) {
@@ -48,6 +51,11 @@ func TestFetchAnswersAreEncodedAsByTheCodec(t *testing.T) {
 				}
 				ours.Topics = append(ours.Topics, topics)
 				theirs.Topics = append(theirs.Topics, full)
+			}
+			for range random.IntN(3) * int(version/endpointsSince) {
+				b := kmsg.NewFetchResponseBroker()
+				b.NodeID, b.Host, b.Port, b.Rack = random.Int32(), "node.example", 9092, []*string{nil, kmsg.StringPtr("a")}[random.IntN(2)]
+				ours.Brokers, theirs.Brokers = append(ours.Brokers, b), append(theirs.Brokers, b)
 			}
 			parts, _ := ours.frame(nil, 77)
 			if got, want := bytes.Join(parts, nil), appendAnswer(nil, 77, theirs); !bytes.Equal(got, want) {

@@ -1,10 +1,13 @@
 package kafka
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic"
 )
 
 // What a coordinator is sought for.
@@ -15,8 +18,10 @@ const (
 
 // FindCoordinator: versions 0 to 4.
 //
-// The coordinator of every group is this broker. Transactions do not exist yet:
-// their coordinator is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which
+// Tells which node coordinates a group, of a cluster's; any node knows. While none
+// does, or this node is cut off from the others, that is COORDINATOR_NOT_AVAILABLE,
+// and clients ask again. Transactions do not exist yet: their coordinator is
+// refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which
 // clients take as final, and a message that says what is the matter.
 //
 //   - 1: the type of coordinator, and a message with an error.
@@ -28,25 +33,39 @@ func (s *Server) findCoordinator(c *call, r *kmsg.FindCoordinatorRequest) answer
 	if r.Version < 4 {
 		keys = []string{r.CoordinatorKey}
 	}
-	for _, key := range keys {
-		response.Coordinators = append(response.Coordinators, s.coordinator(c, r.CoordinatorType, key))
+	return func(ctx context.Context) kmsg.Response {
+		for _, key := range keys {
+			response.Coordinators = append(response.Coordinators, s.coordinator(ctx, c, r.CoordinatorType, key))
+		}
+		if r.Version < 4 {
+			found := response.Coordinators[0]
+			response.ErrorCode, response.ErrorMessage = found.ErrorCode, found.ErrorMessage
+			response.NodeID, response.Host, response.Port = found.NodeID, found.Host, found.Port
+		}
+		return response
 	}
-	if r.Version < 4 {
-		found := response.Coordinators[0]
-		response.ErrorCode, response.ErrorMessage = found.ErrorCode, found.ErrorMessage
-		response.NodeID, response.Host, response.Port = found.NodeID, found.Host, found.Port
-	}
-	return respond(response)
 }
 
 // coordinator returns that of a key.
-func (s *Server) coordinator(c *call, kind int8, key string) kmsg.FindCoordinatorResponseCoordinator {
+func (s *Server) coordinator(ctx context.Context, c *call, kind int8, key string) kmsg.FindCoordinatorResponseCoordinator {
 	found := kmsg.NewFindCoordinatorResponseCoordinator()
 	found.Key, found.NodeID, found.Port = key, -1, -1
 	switch kind {
 	case coordinatorOfGroup:
-		found.NodeID = s.broker.Node()
-		found.Host, found.Port = s.advertised(c)
+		if at, moved := s.broker.MovedCoordinator(key); moved {
+			found.NodeID, found.Host, found.Port = at.ID, at.Host, at.Port
+			break
+		}
+		node, err := s.broker.Groups().Coordinator(ctx, key)
+		host, port, known := s.address(c, node)
+		if err == nil && !known {
+			err = fmt.Errorf("%w: the address of node %d is not known", topic.ErrCoordinatorUnavailable, node)
+		}
+		if err != nil {
+			found.ErrorCode, found.ErrorMessage = s.groupCode(key, err), message(err)
+			break
+		}
+		found.NodeID, found.Host, found.Port = node, host, port
 	case coordinatorOfTransaction:
 		s.log.Info("kafka refuses a transactional producer", "client", c.client, "from", c.host, "transactional_id", key)
 		found.ErrorCode, found.ErrorMessage = code(errNoTransactions), message(errNoTransactions)
@@ -55,4 +74,14 @@ func (s *Server) coordinator(c *call, kind int8, key string) kmsg.FindCoordinato
 		found.ErrorCode, found.ErrorMessage = code(err), message(err)
 	}
 	return found
+}
+
+// address returns where clients reach a node, if it is alive.
+func (s *Server) address(c *call, node int32) (host string, port int32, known bool) {
+	for _, n := range s.nodes(c) {
+		if n.ID == node {
+			return n.Host, n.Port, true
+		}
+	}
+	return "", 0, false
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -158,7 +160,14 @@ func TestTooManyConnectionsAreClosedAtOnce(t *testing.T) {
 	for _, p := range []*peer{one, two} {
 		ask[*kmsg.ApiVersionsResponse](p, 3, apiVersionsRequest())
 	}
-	dial(t, s).closed()
+	third, err := net.Dial("tcp", s.Addr())
+	if err == nil {
+		defer third.Close()
+		_, err = third.Read(make([]byte, 1))
+	}
+	if !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the third connection ends with %v, want a reset", err)
+	}
 	lines.await(t, "refuses connections")
 	if got := testutil.ToFloat64(s.metrics.refused); got != 1 {
 		t.Errorf("%v connections were refused, want 1", got)
@@ -316,6 +325,9 @@ func TestStopAnswersWhatWasAsked(t *testing.T) {
 		stopped <- s.Stop(ctx)
 	}()
 	consumer.receive(waiting, fetched)
+	if _, err := net.Dial("tcp", s.Addr()); err == nil {
+		t.Error("the server lets clients in while it stops")
+	}
 	store.Release()
 	answered := producer.receive(r, sent).(*kmsg.ProduceResponse)
 	wantCode(t, "produce", answered.Topics[0].Partitions[0].ErrorCode, nil)
@@ -323,11 +335,33 @@ func TestStopAnswersWhatWasAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	idle.closed()
-	if _, err := net.Dial("tcp", s.Addr()); err == nil {
-		t.Error("the server still lets clients in")
-	}
 	if used := s.requests.used(); used != 0 { // all goroutines have ended
 		t.Errorf("the stopped server holds %d bytes for requests", used)
+	}
+}
+
+// A client that was served is told the end in good order. One that was not is reset:
+// an end in good order would tell it that TLS or SASL is wrong, and that to try again
+// is no use.
+func TestStopResetsClientsThatWereNotServed(t *testing.T) {
+	b := startBroker(t, storetest.NewMemory(), topic.Config{})
+	s := NewServer(b, Options{Addr: "127.0.0.1:0"})
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	served, knocked, silent := dial(t, s), dial(t, s), dial(t, s)
+	ask[*kmsg.ApiVersionsResponse](served, 3, apiVersionsRequest())
+	ask[*kmsg.MetadataResponse](served, 12, kmsg.NewPtrMetadataRequest())
+	ask[*kmsg.ApiVersionsResponse](knocked, 3, apiVersionsRequest())
+	eventually(t, "all are connected", func() bool { return s.connected() == 3 })
+	stop(t, s.Stop)
+	for _, told := range []struct {
+		who  *peer
+		want error
+	}{{served, io.EOF}, {knocked, syscall.ECONNRESET}, {silent, syscall.ECONNRESET}} {
+		if _, err := told.who.conn.Read(make([]byte, 1)); !errors.Is(err, told.want) {
+			t.Errorf("a client is told %v, want %v", err, told.want)
+		}
 	}
 }
 

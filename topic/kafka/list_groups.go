@@ -13,7 +13,8 @@ const groupType = "classic"
 
 // ListGroups: versions 0 to 5.
 //
-// Lists all groups, by name.
+// Lists the groups that this node coordinates, by name: all, without a cluster.
+// Clients ask every node.
 //
 //   - 4: the state, and only those in certain states, if the client says so.
 //   - 5: the type, which is "classic", and only those of certain types.

@@ -26,7 +26,8 @@ const (
 //
 //   - 2: isolation; without transactions, both kinds end at the high watermark.
 //   - 4: the leader epoch that the client believes in is checked, and the
-//     present one answered.
+//     present one answered. Only the partition's leader answers; others say
+//     NOT_LEADER_OR_FOLLOWER.
 //   - 9, 10: would be for tiered storage.
 func (s *Server) listOffsets(_ *call, r *kmsg.ListOffsetsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
@@ -49,14 +50,11 @@ func (s *Server) listOffsets(_ *call, r *kmsg.ListOffsetsRequest) answer {
 func (s *Server) listOffset(ctx context.Context, name string, asked kmsg.ListOffsetsRequestTopicPartition) (kmsg.ListOffsetsResponseTopicPartition, error) {
 	found := kmsg.NewListOffsetsResponseTopicPartition()
 	found.Offset, found.Timestamp, found.LeaderEpoch = -1, topic.NoTimestamp, -1
-	p, err := s.partition(name, asked.Partition)
+	p, err := s.led(name, asked.Partition, asked.CurrentLeaderEpoch)
 	if err != nil {
 		return found, err
 	}
 	ends := p.Ends()
-	if err := checkEpoch(asked.CurrentLeaderEpoch, ends.Epoch); err != nil {
-		return found, err
-	}
 	switch asked.Timestamp {
 	case timestampLatest:
 		found.Offset = ends.HighWatermark
@@ -83,6 +81,15 @@ func (s *Server) partition(name string, number int32) (*topic.Partition, error) 
 		return nil, err
 	}
 	return t.Partition(number)
+}
+
+// led returns a partition that this node leads, by the name of its topic; see led.
+func (s *Server) led(name string, number, believed int32) (*topic.Partition, error) {
+	t, err := s.broker.Topic(name)
+	if err != nil {
+		return nil, err
+	}
+	return led(t, number, believed)
 }
 
 // exists returns why there is no such partition. It may be one that cannot be

@@ -1,11 +1,45 @@
 package kafka
 
 import (
+	"context"
+	"slices"
+
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic"
 )
 
-// ListPartitionReassignments: version 0. With one broker nothing moves: the
-// list is empty, whatever was asked for.
+// ListPartitionReassignments: version 0. The partitions that are asked for, or all,
+// that are on other brokers than they are to be: who is to have them, and does not
+// yet, and the other way around. With one broker nothing moves.
 func (s *Server) listPartitionReassignments(_ *call, r *kmsg.ListPartitionReassignmentsRequest) answer {
-	return respond(r.ResponseKind())
+	return func(ctx context.Context) kmsg.Response {
+		response := r.ResponseKind().(*kmsg.ListPartitionReassignmentsResponse)
+		moving, err := s.broker.Reassignments(ctx)
+		response.ErrorCode, response.ErrorMessage = s.outcome("list reassignments", err)
+		for i := range moving {
+			m := &moving[i]
+			if !wantsMove(r.Topics, m) {
+				continue
+			}
+			if n := len(response.Topics); n == 0 || response.Topics[n-1].Topic != m.Topic {
+				t := kmsg.NewListPartitionReassignmentsResponseTopic()
+				t.Topic = m.Topic
+				response.Topics = append(response.Topics, t)
+			}
+			p := kmsg.NewListPartitionReassignmentsResponseTopicPartition()
+			p.Partition, p.AddingReplicas, p.RemovingReplicas = m.Partition, m.Adding, m.Removing
+			p.Replicas = slices.Concat(m.Target, m.Removing)
+			t := &response.Topics[len(response.Topics)-1]
+			t.Partitions = append(t.Partitions, p)
+		}
+		return response
+	}
+}
+
+// wantsMove tells whether a client has asked for a partition; for all with nil.
+func wantsMove(topics []kmsg.ListPartitionReassignmentsRequestTopic, m *topic.Reassignment) bool {
+	return topics == nil || slices.ContainsFunc(topics, func(t kmsg.ListPartitionReassignmentsRequestTopic) bool {
+		return t.Topic == m.Topic && slices.Contains(t.Partitions, m.Partition)
+	})
 }

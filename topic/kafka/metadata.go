@@ -27,31 +27,41 @@ const (
 // exist is made, if the broker's settings and the client (from version 4 on)
 // allow it.
 //
-//   - 1: the controller, which is this broker, and racks, of which there are
-//     none. 2: the cluster's id. 7: leader epochs. 10: topic ids.
+// Of a cluster, the brokers are the nodes that are alive; all, if the node that is
+// asked is isolated. A partition without a
+// leader, as during an election, has LEADER_NOT_AVAILABLE. Replicas and in-sync ones
+// are what the store said about a second ago.
+//
+//   - 1: the controller, which is the first broker, and racks. 2: the cluster's
+//     id. 5: replicas that are not alive. 7: leader epochs. 10: topic ids.
 //   - 8: the operations that the client may do, if it asks.
 //   - 13: would tell clients to start again elsewhere.
 func (s *Server) metadata(c *call, r *kmsg.MetadataRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		response := r.ResponseKind().(*kmsg.MetadataResponse)
-		node := kmsg.NewMetadataResponseBroker()
-		node.NodeID = s.broker.Node()
-		node.Host, node.Port = s.advertised(c)
-		response.Brokers = append(response.Brokers, node)
+		nodes := s.nodes(c)
+		for _, n := range nodes {
+			node := kmsg.NewMetadataResponseBroker()
+			node.NodeID, node.Host, node.Port, node.Rack = n.ID, n.Host, n.Port, rackOf(n)
+			response.Brokers = append(response.Brokers, node)
+		}
 		cluster := s.broker.ClusterID()
-		response.ClusterID, response.ControllerID = &cluster, node.NodeID
+		response.ClusterID, response.ControllerID = &cluster, controller(nodes)
 		if r.IncludeClusterAuthorizedOperations {
 			response.AuthorizedOperations = clusterOperations
 		}
 		if r.Topics == nil || r.Version == 0 && len(r.Topics) == 0 {
-			for _, t := range s.broker.Topics() {
-				response.Topics = append(response.Topics, describe(t, r))
+			topics := s.broker.Topics()
+			s.awaitReplicas(ctx, topics)
+			for _, t := range topics {
+				response.Topics = append(response.Topics, describe(t, nodes, r))
 			}
 			return response
 		}
+		s.awaitReplicas(ctx, s.known(r.Topics))
 		seen := map[string]bool{}
 		for _, asked := range r.Topics {
-			found := s.describeAsked(ctx, asked, r)
+			found := s.describeAsked(ctx, asked, nodes, r)
 			if found.Topic != nil && *found.Topic != "" && seen[*found.Topic] {
 				continue // asked for by name and by id
 			}
@@ -64,11 +74,36 @@ func (s *Server) metadata(c *call, r *kmsg.MetadataRequest) answer {
 	}
 }
 
+// known returns the topics that are asked for and exist.
+func (s *Server) known(asked []kmsg.MetadataRequestTopic) []*topic.Topic {
+	var topics []*topic.Topic
+	for i := range asked {
+		t, err := s.broker.TopicByID(asked[i].TopicID)
+		if err != nil && asked[i].Topic != nil {
+			t, err = s.broker.Topic(*asked[i].Topic)
+		}
+		if err == nil {
+			topics = append(topics, t)
+		}
+	}
+	return topics
+}
+
+// awaitReplicas waits, not for long, until it is known who keeps the partitions of
+// topics: once for all of an answer.
+func (s *Server) awaitReplicas(ctx context.Context, topics []*topic.Topic) {
+	var partitions []*topic.Partition
+	for _, t := range topics {
+		partitions = append(partitions, t.Partitions()...)
+	}
+	s.broker.AwaitReplicas(ctx, partitions)
+}
+
 // describeAsked describes a topic that is asked for.
-func (s *Server) describeAsked(ctx context.Context, asked kmsg.MetadataRequestTopic, r *kmsg.MetadataRequest) kmsg.MetadataResponseTopic {
+func (s *Server) describeAsked(ctx context.Context, asked kmsg.MetadataRequestTopic, nodes []topic.Node, r *kmsg.MetadataRequest) kmsg.MetadataResponseTopic {
 	t, err := s.askedTopic(ctx, asked, r.AllowAutoTopicCreation || r.Version < 4)
 	if err == nil {
-		return describe(t, r)
+		return describe(t, nodes, r)
 	}
 	s.unexpected("describe a topic", err)
 	unknown := kmsg.NewMetadataResponseTopic()
@@ -103,7 +138,7 @@ func (s *Server) topicByID(id topic.ID) (*topic.Topic, error) {
 }
 
 // describe tells a topic's partitions, and who leads them.
-func describe(t *topic.Topic, r *kmsg.MetadataRequest) kmsg.MetadataResponseTopic {
+func describe(t *topic.Topic, nodes []topic.Node, r *kmsg.MetadataRequest) kmsg.MetadataResponseTopic {
 	described := kmsg.NewMetadataResponseTopic()
 	described.Topic, described.TopicID = kmsg.StringPtr(t.Name()), t.ID()
 	if r.IncludeTopicAuthorizedOperations {
@@ -112,8 +147,9 @@ func describe(t *topic.Topic, r *kmsg.MetadataRequest) kmsg.MetadataResponseTopi
 	for _, p := range t.Partitions() {
 		partition := kmsg.NewMetadataResponseTopicPartition()
 		partition.Partition, partition.Leader = p.Number(), p.Leader()
-		partition.LeaderEpoch = p.Ends().Epoch
+		partition.LeaderEpoch = p.Epoch()
 		partition.Replicas, partition.ISR = p.Replicas(), p.InSync()
+		partition.OfflineReplicas = offline(nodes, partition.Replicas)
 		if partition.Leader < 0 {
 			partition.ErrorCode = kerr.LeaderNotAvailable.Code
 		}

@@ -34,7 +34,7 @@ func newMetrics(s *Server) *metrics {
 			Name: "topic_kafka_" + name, Help: help, Buckets: prometheus.ExponentialBuckets(0.125, 2, 16)})
 	}
 	m := &metrics{
-		refused:     counter("connections_refused_total", "Connections that were closed at once because there were too many."),
+		refused:     counter("connections_refused_total", "Connections that were reset at once because there were too many."),
 		received:    counter("received_bytes_total", "Bytes of requests that came."),
 		sent:        counter("sent_bytes_total", "Bytes of answers that were sent."),
 		requests:    counters("requests_total", "Requests that came, by kind.", "request"),

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"cmp"
+	"context"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -13,7 +14,8 @@ import (
 //
 // Tells how far groups have read: of the partitions that are named, or of all
 // that there are commits for. Where there is none, and for a group that does not
-// exist, the offset is -1, and that is no error.
+// exist, the offset is -1, and that is no error. In a cluster it is made sure first
+// that no other node has taken the groups over, so that no commit is missed.
 //
 //   - 2: all topics of the group (null); an error for the whole group.
 //   - 5: the leader epoch.
@@ -23,12 +25,18 @@ import (
 //   - 9: the member and its epoch, for groups of a protocol that is not served
 //     here.
 func (s *Server) offsetFetch(_ *call, r *kmsg.OffsetFetchRequest) answer {
+	return func(ctx context.Context) kmsg.Response {
+		return s.fetchOffsets(r, s.broker.Groups().Confirm(ctx))
+	}
+}
+
+func (s *Server) fetchOffsets(r *kmsg.OffsetFetchRequest, failed error) kmsg.Response {
 	response := r.ResponseKind().(*kmsg.OffsetFetchResponse)
 	if r.Version >= 8 {
 		for _, group := range r.Groups {
-			response.Groups = append(response.Groups, s.offsetsOf(group))
+			response.Groups = append(response.Groups, s.offsetsOf(group, failed))
 		}
-		return respond(response)
+		return response
 	}
 	asked := kmsg.NewOffsetFetchRequestGroup()
 	asked.Group = r.Group
@@ -40,7 +48,7 @@ func (s *Server) offsetFetch(_ *call, r *kmsg.OffsetFetchRequest) answer {
 		of.Topic, of.Partitions = t.Topic, t.Partitions
 		asked.Topics = append(asked.Topics, of)
 	}
-	found := s.offsetsOf(asked)
+	found := s.offsetsOf(asked, failed)
 	response.ErrorCode = found.ErrorCode
 	for _, t := range found.Topics {
 		of := kmsg.NewOffsetFetchResponseTopic()
@@ -53,15 +61,18 @@ func (s *Server) offsetFetch(_ *call, r *kmsg.OffsetFetchRequest) answer {
 		}
 		response.Topics = append(response.Topics, of)
 	}
-	return respond(response)
+	return response
 }
 
 // offsetsOf returns the offsets of a group. An error is told for the group and
 // for each partition: versions differ in which of them they have.
-func (s *Server) offsetsOf(asked kmsg.OffsetFetchRequestGroup) kmsg.OffsetFetchResponseGroup {
+func (s *Server) offsetsOf(asked kmsg.OffsetFetchRequestGroup, failed error) kmsg.OffsetFetchResponseGroup {
 	found := kmsg.NewOffsetFetchResponseGroup()
 	found.Group = asked.Group
-	offsets, err := s.broker.Groups().Offsets(asked.Group)
+	offsets, err := map[string]map[int32]topic.CommittedOffset(nil), failed
+	if err == nil {
+		offsets, err = s.broker.Groups().Offsets(asked.Group)
+	}
 	found.ErrorCode = s.groupCode(asked.Group, err)
 	topics := asked.Topics
 	if topics == nil {

@@ -35,14 +35,11 @@ func (s *Server) offsetForLeaderEpoch(_ *call, r *kmsg.OffsetForLeaderEpochReque
 }
 
 func (s *Server) endOfEpoch(ctx context.Context, name string, asked kmsg.OffsetForLeaderEpochRequestTopicPartition) (int32, int64, error) {
-	p, err := s.partition(name, asked.Partition)
+	p, err := s.led(name, asked.Partition, asked.CurrentLeaderEpoch)
 	if err != nil {
 		return -1, -1, err
 	}
 	ends := p.Ends()
-	if err := checkEpoch(asked.CurrentLeaderEpoch, ends.Epoch); err != nil {
-		return -1, -1, err
-	}
 	switch {
 	case asked.LeaderEpoch == ends.Epoch:
 		return ends.Epoch, ends.HighWatermark, nil

@@ -19,6 +19,9 @@ const (
 	maxProduceTimeout = 5 * time.Minute
 	// zstdSince is the version of Produce from which on zstd may be used.
 	zstdSince = 7
+	// leaderSince is that from which on an answer tells who leads a partition that
+	// this node does not lead.
+	leaderSince = 10
 	// smallPart is which part of a request records must at least be to be kept
 	// where they are in it.
 	smallPart = 8
@@ -39,9 +42,10 @@ const (
 //     format 2 without compression.
 //   - 2: the time of the append. 5: the first offset. 8: messages with errors.
 //   - 7: zstd.
+//   - 10: with NOT_LEADER_OR_FOLLOWER, who leads the partition, and where that is.
 //   - 13: topic ids.
 func (s *Server) produce(c *call, r *kmsg.ProduceRequest) answer {
-	p := &producing{request: r, response: r.ResponseKind().(*kmsg.ProduceResponse), began: time.Now()}
+	p := &producing{call: c, request: r, response: r.ResponseKind().(*kmsg.ProduceResponse), began: time.Now()}
 	for _, asked := range r.Topics {
 		t, refused := s.produceTo(r, asked)
 		answered := kmsg.NewProduceResponseTopic()
@@ -66,6 +70,7 @@ func (s *Server) produce(c *call, r *kmsg.ProduceRequest) answer {
 
 // producing is a Produce request under way.
 type producing struct {
+	call     *call
 	request  *kmsg.ProduceRequest
 	response *kmsg.ProduceResponse
 	began    time.Time
@@ -155,7 +160,37 @@ func (p *producing) answer(ctx context.Context, s *Server) kmsg.Response {
 			i++
 		}
 	}
+	if p.request.Version >= leaderSince {
+		p.tellLeaders(s)
+	}
 	return p.response
+}
+
+// tellLeaders adds who leads the partitions that this node does not lead.
+func (p *producing) tellLeaders(s *Server) {
+	var told leaders
+	i := 0
+	for t := range p.response.Topics {
+		for n := range p.response.Topics[t].Partitions {
+			started, done := &p.started[i], &p.response.Topics[t].Partitions[n]
+			i++
+			if done.ErrorCode == 0 {
+				continue
+			}
+			if leader, epoch, known := leaderOf(started.err, started.topic, started.partition); known {
+				done.CurrentLeader.LeaderID, done.CurrentLeader.LeaderEpoch = leader, epoch
+				told.add(leader)
+			}
+		}
+	}
+	if told == nil {
+		return
+	}
+	for _, n := range told.nodes(s.nodes(p.call)) {
+		broker := kmsg.NewProduceResponseBroker()
+		broker.NodeID, broker.Host, broker.Port, broker.Rack = n.ID, n.Host, n.Port, rackOf(n)
+		p.response.Brokers = append(p.response.Brokers, broker)
+	}
 }
 
 // finish waits for the append to one partition and answers it.
@@ -165,6 +200,7 @@ func (started *started) finish(ctx context.Context, s *Server, done *kmsg.Produc
 		done.BaseOffset, done.LogAppendTime, err = started.appending.Wait(ctx)
 	}
 	if err != nil {
+		started.err = err
 		s.unexpected("append", err)
 		done.BaseOffset, done.LogAppendTime = -1, topic.NoTimestamp
 		done.ErrorCode, done.ErrorMessage = code(err), message(err)

@@ -58,6 +58,9 @@ func (c *connection) sendOne(x *exchange) error {
 		if err := c.write(x, response); err != nil {
 			return err
 		}
+		if x.key != keyAPIVersions {
+			c.served.Store(true)
+		}
 	}
 	c.active.Store(time.Now().UnixNano())
 	<-c.slots

@@ -94,6 +94,9 @@ func (s *Server) Err() error { return s.group.Err() }
 
 // Stop implements lifecycle.Service.
 func (s *Server) Stop(ctx context.Context) error {
+	if s.listener != nil { // before connections end, whose clients would come back
+		_ = s.listener.Close()
+	}
 	s.mu.Lock()
 	first := !s.stopped
 	s.stopped = true
@@ -105,9 +108,6 @@ func (s *Server) Stop(ctx context.Context) error {
 		c.drain()
 	}
 	s.mu.Unlock()
-	if s.listener != nil {
-		_ = s.listener.Close()
-	}
 	limit := time.NewTimer(drainTime)
 	defer limit.Stop()
 	select {
@@ -144,7 +144,7 @@ func (s *Server) admit(ctx context.Context, conn net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped || len(s.connections) >= s.options.MaxConnections {
-		c.cancel()
+		c.turnAway()
 		s.metrics.refused.Inc()
 		if !s.full && !s.stopped {
 			s.full = true

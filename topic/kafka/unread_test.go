@@ -20,7 +20,7 @@ func TestAPartitionThatCannotBeReadAsksForPatience(t *testing.T) {
 	s := start(t, b, Options{})
 	wantCode(t, "produce", produced(dial(t, s), 11, produceRequest("orders", 0, batchOf([]byte("x")))).ErrorCode, nil)
 	store = store.Reopen()
-	log, err := store.OpenLog(t.Context(), fmt.Sprintf("records-%s-0", made.ID()))
+	log, err := store.OpenLog(t.Context(), fmt.Sprintf("records-%s-0", made.ID()), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

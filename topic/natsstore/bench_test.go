@@ -20,7 +20,7 @@ func benchLog(b *testing.B) topic.Log {
 			b.Error(err)
 		}
 	})
-	l, err := s.OpenLog(b.Context(), "bench")
+	l, err := s.OpenLog(b.Context(), "bench", nil)
 	if err != nil {
 		b.Fatal(err)
 	}

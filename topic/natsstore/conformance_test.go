@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/sluice-project/sluice/rapidtest"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/natsstore"
 	"github.com/sluice-project/sluice/topic/storetest"
@@ -89,8 +90,18 @@ func copyOf(t testing.TB, dir string) string {
 	return ""
 }
 
-func TestConformance(t *testing.T) { storetest.Run(t, factory(func(*natsstore.Store) {})) }
+// With SLUICE_LONG each check has ten times the rounds.
+func TestConformance(t *testing.T) {
+	defer rapidtest.Checks(100, 30)()
+	storetest.Run(t, factory(func(*natsstore.Store) {}))
+}
 
 // TestConformanceCleaned runs the part about metadata while its log is cleaned
 // all the time.
-func TestConformanceCleaned(t *testing.T) { storetest.RunMeta(t, factory(natsstore.CleanAtOnce)) }
+func TestConformanceCleaned(t *testing.T) {
+	defer rapidtest.Checks(100, 30)()
+	storetest.RunMeta(t, factory(natsstore.CleanAtOnce))
+}
+
+// TestMade runs the part about logs that begin at a sequence.
+func TestMade(t *testing.T) { storetest.RunMade(t, factory(func(*natsstore.Store) {})) }

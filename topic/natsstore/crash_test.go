@@ -47,7 +47,7 @@ func child(dir string) {
 	var logs [2]topic.Log
 	var next [2]uint64
 	for i := range logs {
-		logs[i], err = s.OpenLog(ctx, fmt.Sprint("log", i))
+		logs[i], err = s.OpenLog(ctx, fmt.Sprint("log", i), nil)
 		fail(err)
 		_, last, err := logs[i].Ends(ctx)
 		fail(err)
@@ -153,7 +153,7 @@ func check(t *testing.T, dir string, reported [3]uint64) {
 		}
 	}()
 	for i := range 2 {
-		l, err := s.OpenLog(t.Context(), fmt.Sprint("log", i))
+		l, err := s.OpenLog(t.Context(), fmt.Sprint("log", i), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,10 +1,12 @@
 package natsstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -25,10 +27,18 @@ const (
 	startTimeout = 10 * time.Minute
 )
 
-// startEngine starts the server: in this process only, without a listener or
-// handlers of signals.
-func startEngine(dir string, options Options) (*server.Server, error) {
-	engine, err := server.NewServer(&server.Options{
+// engine is the server in this process.
+type engine struct {
+	*server.Server
+	// login and systemLogin are how connections of ours prove themselves: empty
+	// where nobody else can connect.
+	login, systemLogin []nats.Option
+}
+
+// startEngine starts the server. Without a cluster it is in this process only,
+// without a listener; handlers of signals it never has.
+func startEngine(dir string, options Options) (*engine, error) {
+	settings := &server.Options{
 		ServerName:             "sluice",
 		DontListen:             true,
 		NoSigs:                 true,
@@ -44,36 +54,49 @@ func startEngine(dir string, options Options) (*server.Server, error) {
 		SyncInterval:       options.SyncInterval,
 		MaxPayload:         maxMessage,
 		MaxPending:         maxPending,
-	})
-	if err != nil {
+	}
+	e := &engine{}
+	if options.Cluster != nil {
+		if err := e.join(settings, *options.Cluster); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if e.Server, err = server.NewServer(settings); err != nil {
 		return nil, err
 	}
 	log := &engineLog{log: options.Logger}
-	engine.SetLoggerV2(log, false, false, false)
-	engine.Start()
+	e.SetLoggerV2(log, false, false, false)
+	e.Start()
 	// Start returns when the streams are recovered, or could not be.
 	switch fatal := log.fatal.Load(); {
 	case fatal != nil:
 		err = errors.New(*fatal)
-	case !engine.ReadyForConnections(options.Timeout):
+	case !e.ReadyForConnections(options.Timeout):
 		err = fmt.Errorf("the engine is not ready after %v", options.Timeout)
+		if fatal := log.fatal.Load(); fatal != nil {
+			err = errors.New(*fatal)
+		}
 	default:
-		return engine, nil
+		return e, nil
 	}
-	stopEngine(engine)
+	stopEngine(e)
 	return nil, err
 }
 
-func stopEngine(engine *server.Server) {
-	engine.Shutdown()
-	engine.WaitForShutdown()
+func stopEngine(e *engine) {
+	e.Shutdown()
+	e.WaitForShutdown()
 }
 
 // connect makes a connection within the process. A lost one is made anew; what
 // is sent meanwhile fails at once.
-func connect(engine *server.Server, log *slog.Logger) (*nats.Conn, error) {
-	return nats.Connect("", nats.InProcessServer(engine), nats.Name("sluice"),
-		nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond), nats.ReconnectBufSize(-1),
+func connect(e *engine, log *slog.Logger) (*nats.Conn, error) { return connectAs(e, e.login, log) }
+
+func connectAs(e *engine, login []nats.Option, log *slog.Logger) (*nats.Conn, error) {
+	return nats.Connect("", append([]nats.Option{
+		nats.InProcessServer(e.Server), nats.Name("sluice"),
+		nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond), nats.ReconnectBufSize(-1),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
 				log.Warn("topic store: lost its connection to the engine", "error", err)
@@ -81,7 +104,8 @@ func connect(engine *server.Server, log *slog.Logger) (*nats.Conn, error) {
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			log.Error("topic store: connection to the engine", "error", err)
-		}))
+		}),
+	}, login...)...)
 }
 
 // subscribe calls handle with each message to a subject, one at a time. Nothing
@@ -106,8 +130,31 @@ type engineLog struct {
 }
 
 func (l *engineLog) Noticef(format string, v ...any) { l.log.Debug(engineText(format, v)) }
-func (l *engineLog) Warnf(format string, v ...any)   { l.log.Warn(engineText(format, v)) }
-func (l *engineLog) Errorf(format string, v ...any)  { l.log.Error(engineText(format, v)) }
+
+// Errorf logs an error; that a node cannot be reached, several times a second and for
+// each way to it, only for debugging: the store says once which nodes are alive.
+func (l *engineLog) Errorf(format string, v ...any) {
+	level := slog.LevelError
+	if strings.HasPrefix(format, "Error trying to connect to route") {
+		level = slog.LevelDebug
+	}
+	l.log.Log(context.Background(), level, engineText(format, v))
+}
+
+// everyday are the beginnings of warnings that nobody can do anything about: the
+// passwords are made anew at each start, and known to this process alone.
+var everyday = []string{"Plaintext passwords detected", "Metalayer blocking snapshot", "Waiting for routing", "JetStream has not established"}
+
+// Warnf logs a warning.
+func (l *engineLog) Warnf(format string, v ...any) {
+	level := slog.LevelWarn
+	for _, begin := range everyday {
+		if strings.HasPrefix(format, begin) {
+			level = slog.LevelDebug
+		}
+	}
+	l.log.Log(context.Background(), level, engineText(format, v))
+}
 
 // Fatalf logs an error and keeps it.
 func (l *engineLog) Fatalf(format string, v ...any) {

@@ -5,5 +5,5 @@ package natsstore
 func CleanAtOnce(s *Store) {
 	s.meta.mu.Lock()
 	defer s.meta.mu.Unlock()
-	s.meta.cleanAt = cleanLimits{slack: 256, bytes: 64}
+	s.meta.cleanAt = cleanLimits{slack: 256, entries: cleanEntries, bytes: 64}
 }

@@ -33,19 +33,31 @@ var ErrInUse = errors.New("another process has it open: stop that one, or choose
 
 // FormatError says that a directory was not made by a store of this kind: of a
 // cluster's node, say, whose engine would take the streams of a single one for
-// orphans and delete them, or of a newer release.
+// orphans and delete them, or of another node, or of a newer release.
 type FormatError struct {
 	// Dir is the directory, Found what it says of itself: empty if it has files
-	// and says nothing.
-	Dir, Found string
+	// and says nothing. Want is what it should say.
+	Dir, Found, Want string
 }
 
 func (e *FormatError) Error() string {
-	if e.Found == "" {
+	switch {
+	case e.Found == "":
 		return fmt.Sprintf("%s is not empty and was not made by Sluice: choose another directory", e.Dir)
+	case e.Found == strings.TrimSpace(formatText):
+		return fmt.Sprintf("%s holds the topics of a single node: start the cluster with another directory, and copy them with `sluice topic migrate`",
+			e.Dir)
 	}
 	return fmt.Sprintf("%s is marked %q, want %q: open it in the mode and with the release that made it, or choose another directory",
-		e.Dir, e.Found, strings.TrimSpace(formatText))
+		e.Dir, e.Found, e.Want)
+}
+
+// formatOf returns the mark of the directories that these options open.
+func formatOf(options Options) string {
+	if options.Cluster == nil {
+		return formatText
+	}
+	return fmt.Sprintf("sluice topic, cluster %s, node %d, format 1\n", options.Cluster.Name, options.Cluster.Node)
 }
 
 // lockDir makes the directory if there is none, and keeps others from opening it
@@ -65,15 +77,16 @@ func lockDir(dir string) (io.Closer, error) {
 	return nil, err
 }
 
-// checkFormat refuses a directory of another format, and marks an empty one.
-func checkFormat(dir string) error {
+// checkFormat refuses a directory that is marked otherwise, and marks an empty
+// one.
+func checkFormat(dir, mark string) error {
 	path := filepath.Join(dir, formatFile)
 	found, err := os.ReadFile(path)
 	switch {
-	case err == nil && string(found) == formatText:
+	case err == nil && string(found) == mark:
 		return nil
 	case err == nil:
-		return &FormatError{Dir: dir, Found: strings.TrimSpace(string(found[:min(len(found), 200)]))}
+		return &FormatError{Dir: dir, Found: strings.TrimSpace(string(found[:min(len(found), 200)])), Want: strings.TrimSpace(mark)}
 	case !errors.Is(err, os.ErrNotExist):
 		return err
 	}
@@ -83,19 +96,19 @@ func checkFormat(dir string) error {
 	}
 	for _, entry := range entries {
 		if name := entry.Name(); name != lockFile && name != formatFile+".new" {
-			return &FormatError{Dir: dir}
+			return &FormatError{Dir: dir, Want: strings.TrimSpace(mark)}
 		}
 	}
-	return writeFormat(path)
+	return writeFormat(path, mark)
 }
 
 // writeFormat writes the mark whole or not at all.
-func writeFormat(path string) error {
+func writeFormat(path, mark string) error {
 	file, err := os.Create(path + ".new")
 	if err != nil {
 		return err
 	}
-	_, err = file.WriteString(formatText)
+	_, err = file.WriteString(mark)
 	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return err
 	}

@@ -34,6 +34,7 @@ type log struct {
 	stream  jetstream.Stream
 	answers string // the start of its reply subjects
 	small   bool   // it is the metadata, which may use a part of the reserve
+	created time.Time
 
 	// send is held while an append gets its number and is sent: the queue has
 	// the order of the wire.
@@ -55,6 +56,8 @@ type log struct {
 	// grows or the log ends; made by who waits for it.
 	last  uint64
 	moved chan struct{}
+	// begin is where the log began at least when it was looked at last.
+	begin uint64
 }
 
 var _ topic.Log = (*log)(nil)
@@ -66,6 +69,7 @@ func newLog(s *Store, name, subject string, token uint64, stream jetstream.Strea
 		answers: s.answers + strconv.FormatUint(token, 10) + ".",
 		header:  [2][]string{{""}, {""}},
 		last:    info.State.LastSeq,
+		created: info.Created,
 	}
 	l.message = nats.Msg{
 		Subject: subject,
@@ -78,12 +82,13 @@ func newLog(s *Store, name, subject string, token uint64, stream jetstream.Strea
 
 // Append sends an entry. It returns when it was handed to the engine; the bound
 // on appends under way is the caller's, up to 10,000 and 128 MiB of one log:
-// above that the engine refuses, as if they were fenced.
+// above that the engine refuses, as if they were fenced; in a cluster such an
+// append is uncertain after Options.Timeout.
 func (l *log) Append(entry topic.Entry, done func(error)) {
 	l.send.Lock()
 	defer l.send.Unlock()
 	now := time.Now()
-	number, err := l.enter(now, done)
+	number, err := l.enter(now, entry, done)
 	if err == nil {
 		err = l.publish(now, number, entry)
 	}
@@ -94,13 +99,13 @@ func (l *log) Append(entry topic.Entry, done func(error)) {
 
 // enter puts an append into the queue and returns its number, and why the log
 // takes no more.
-func (l *log) enter(now time.Time, done func(error)) (uint64, error) {
+func (l *log) enter(now time.Time, entry topic.Entry, done func(error)) (uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.queue.empty() {
-		l.timer.Reset(l.store.options.Timeout)
+		l.timer.Reset(l.nextLook(l.store.options.Timeout))
 	}
-	return l.queue.push(underway{done: done, deadline: now.Add(l.store.options.Timeout)}), l.state
+	return l.queue.push(underway{entry: entry, done: done, entered: now, sent: 1, follows: l.queue.follows(entry.Sequence, l.last)}), l.state
 }
 
 // publish sends an append, with send held.
@@ -144,11 +149,10 @@ func (l *log) refuse(number uint64, err error) {
 // answer takes the engine's answer to an append.
 func (l *log) answer(number uint64, message *nats.Msg) {
 	sequence, err := parseAnswer(message)
-	l.mu.Lock()
-	l.queue.answer(number, err)
-	l.advance(sequence)
-	l.mu.Unlock()
-	l.deliver()
+	if isFenced(err) && l.dispute(number, err) {
+		return
+	}
+	l.answered(number, sequence, l.store.unknown(err))
 }
 
 // advance notes, with mu held, that the log reaches up to a sequence.
@@ -202,16 +206,21 @@ func (l *log) deliver() {
 	}
 }
 
-// expire fails the append that waited too long, and all after it.
+// expire fails the append that waited too long, and all after it; in a cluster they
+// are sent again before.
 func (l *log) expire() {
 	l.mu.Lock()
 	if l.queue.empty() {
 		l.mu.Unlock()
 		return
 	}
-	if left := time.Until(l.queue.head().deadline); left > 0 {
-		l.timer.Reset(left)
+	now := time.Now()
+	if left := l.store.options.Timeout - now.Sub(l.queue.head().entered); left > 0 {
+		l.timer.Reset(l.nextLook(left))
 		l.mu.Unlock()
+		if l.store.cluster != nil {
+			l.resend(now)
+		}
 		return
 	}
 	l.queue.fail(fmt.Errorf("%w: after %v", topic.ErrUncertain, l.store.options.Timeout))
@@ -276,18 +285,47 @@ func (l *log) Ends(ctx context.Context) (first, last uint64, err error) {
 	}
 	ctx, cancel := l.store.bound(ctx)
 	defer cancel()
-	info, err := l.stream.Info(ctx)
+	info, err := l.info(ctx)
 	if err != nil {
 		return 0, 0, l.failure(fmt.Errorf("ends of log %s: %w", l.name, err))
 	}
 	state := info.State
+	if first = state.FirstSeq; state.Msgs == 0 {
+		first = state.LastSeq + 1
+	}
 	l.mu.Lock()
 	l.advance(state.LastSeq)
+	l.begin = max(l.begin, first)
 	l.mu.Unlock()
-	if state.Msgs == 0 {
-		return state.LastSeq + 1, state.LastSeq, nil
+	return first, state.LastSeq, nil
+}
+
+// info asks for the stream. One of that name that was made later, after another
+// node of a cluster had deleted it, is not this log. There a leader that was
+// deposed, and has not heard of it, may answer: what it says is not believed if
+// more is known to be there.
+func (l *log) info(ctx context.Context) (info *jetstream.StreamInfo, err error) {
+	if l.store.cluster == nil {
+		return l.stream.Info(ctx)
 	}
-	return state.FirstSeq, state.LastSeq, nil
+	l.mu.Lock()
+	known := l.last
+	l.mu.Unlock()
+	err = l.store.attempts(ctx, func(ctx context.Context) (err error) {
+		info, err = l.store.info(ctx, l.source)
+		switch {
+		case err != nil:
+		case !info.Created.Equal(l.created):
+			err = jetstream.ErrStreamNotFound
+		case info.State.LastSeq < known:
+			err = fmt.Errorf("%w: it is said to end at entry %d, and has %d", errOutdated, info.State.LastSeq, known)
+		}
+		return err
+	})
+	if errors.Is(err, jetstream.ErrStreamNotFound) && l.source != metaStream {
+		l.store.forget(l.name, l)
+	}
+	return info, err
 }
 
 // Trim removes the entries before a sequence.
@@ -302,9 +340,15 @@ func (l *log) Trim(ctx context.Context, before uint64) error {
 	}
 	ctx, cancel := l.store.bound(ctx)
 	defer cancel()
-	if err := l.stream.Purge(ctx, jetstream.WithPurgeSequence(before)); err != nil {
+	err = l.store.attempts(ctx, func(ctx context.Context) error {
+		return l.stream.Purge(ctx, jetstream.WithPurgeSequence(before))
+	})
+	if err != nil {
 		return l.failure(fmt.Errorf("trim log %s: %w", l.name, err))
 	}
+	l.mu.Lock()
+	l.begin = max(l.begin, before)
+	l.mu.Unlock()
 	return nil
 }
 

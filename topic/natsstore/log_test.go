@@ -35,7 +35,7 @@ func openStore(t *testing.T, options Options) *Store {
 
 func openLog(t *testing.T, s *Store) *log {
 	t.Helper()
-	l, err := s.OpenLog(t.Context(), "log")
+	l, err := s.OpenLog(t.Context(), "log", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestManyLogsAreWarnedOf(t *testing.T) {
 	s.options.Logger = slog.New(slog.NewTextHandler(&text, nil))
 	s.streams = warnStreams - 2
 	for i, want := range []bool{false, true, true} {
-		if _, err := s.OpenLog(t.Context(), fmt.Sprint("many", i)); err != nil {
+		if _, err := s.OpenLog(t.Context(), fmt.Sprint("many", i), nil); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(text.String(), "many logs"); got != want {

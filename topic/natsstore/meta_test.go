@@ -206,24 +206,33 @@ func TestPutThatWaitsIsWithdrawn(t *testing.T) {
 // TestDecisions decides changes of one key that arrive together.
 func TestDecisions(t *testing.T) {
 	put, remove := stored{Key: "key"}, stored{Key: "key", Delete: true}
+	other := stored{Key: "other"}
+	guard := func(revision uint64) []topic.Guard { return []topic.Guard{{Key: "key", Revision: revision}} }
 	type step struct {
 		change stored
 		expect uint64
 		want   error
+		guards []topic.Guard
 	}
 	for name, steps := range map[string][]step{
-		"two that set":            {{put, 7, nil}, {put, 7, topic.ErrConflict}},
-		"deleted, then set":       {{remove, 7, nil}, {put, 7, topic.ErrConflict}, {put, 0, nil}, {put, 0, topic.ErrConflict}},
-		"deleted twice":           {{remove, 7, nil}, {remove, 7, topic.ErrNotFound}, {remove, 0, topic.ErrNotFound}},
-		"set, then deleted":       {{put, 7, nil}, {remove, 7, topic.ErrConflict}, {remove, 8, topic.ErrConflict}, {remove, 0, topic.ErrConflict}},
-		"wrong, then right":       {{put, 0, topic.ErrConflict}, {remove, 8, topic.ErrConflict}, {put, 7, nil}},
-		"what the revision guess": {{put, 7, nil}, {put, 10, topic.ErrConflict}},
+		"two that set":                {{change: put, expect: 7}, {change: put, expect: 7, want: topic.ErrConflict}},
+		"deleted, then set":           {{change: remove, expect: 7}, {change: put, expect: 7, want: topic.ErrConflict}, {change: put, expect: 0}, {change: put, expect: 0, want: topic.ErrConflict}},
+		"deleted twice":               {{change: remove, expect: 7}, {change: remove, expect: 7, want: topic.ErrNotFound}, {change: remove, expect: 0, want: topic.ErrNotFound}},
+		"set, then deleted":           {{change: put, expect: 7}, {change: remove, expect: 7, want: topic.ErrConflict}, {change: remove, expect: 8, want: topic.ErrConflict}, {change: remove, expect: 0, want: topic.ErrConflict}},
+		"wrong, then right":           {{change: put, expect: 0, want: topic.ErrConflict}, {change: remove, expect: 8, want: topic.ErrConflict}, {change: put, expect: 7}},
+		"what the revision guess":     {{change: put, expect: 7}, {change: put, expect: 10, want: topic.ErrConflict}},
+		"guarded by what is there":    {{change: other, guards: guard(7)}},
+		"guarded by what was there":   {{change: other, guards: guard(6), want: topic.ErrConflict}},
+		"guarded by what is set":      {{change: put, expect: 7}, {change: other, guards: guard(7), want: topic.ErrConflict}},
+		"guarded by what is set then": {{change: put, expect: 7}, {change: other, guards: guard(10), want: topic.ErrConflict}},
+		"guarded by what is deleted":  {{change: remove, expect: 7}, {change: other, guards: guard(0)}},
+		"set after it was a guard":    {{change: other, guards: guard(7)}, {change: put, expect: 7}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			state := metaState{items: map[string]metaItem{"key": {revision: 7, at: 7}}, last: 9, from: 1}
 			d := state.decide(nil, changesHead{From: 1})
 			for i, step := range steps {
-				if err := d.add(step.change, step.expect); !errors.Is(err, step.want) {
+				if err := d.add(step.change, step.expect, step.guards...); !errors.Is(err, step.want) {
 					t.Errorf("step %d: %v, want %v", i, err, step.want)
 				}
 			}

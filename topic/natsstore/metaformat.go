@@ -73,6 +73,12 @@ func readChanges(data []byte, each func(stored)) (changesHead, error) {
 	}
 	d := decoder{rest: data[1:]}
 	head := changesHead{From: d.number(), Bytes: d.number()}
+	return head, d.changes(each)
+}
+
+// changes calls each with the changes that are left.
+func (d *decoder) changes(each func(stored)) error {
+	size := len(d.rest)
 	for !d.failed && len(d.rest) > 0 {
 		kind := d.rest[0]
 		d.rest = d.rest[1:]
@@ -82,16 +88,16 @@ func readChanges(data []byte, each func(stored)) (changesHead, error) {
 			change.Revision, change.Value = d.number(), d.bytes(maxValueBytes)
 		case changeDelete:
 		default:
-			return head, fmt.Errorf("%w: change of kind %d", errChanges, kind)
+			return fmt.Errorf("%w: change of kind %d", errChanges, kind)
 		}
 		if !d.failed {
 			each(change)
 		}
 	}
 	if d.failed {
-		return head, fmt.Errorf("%w: %d bytes do not end where they should", errChanges, len(data))
+		return fmt.Errorf("%w: %d bytes do not end where they should", errChanges, size)
 	}
-	return head, nil
+	return nil
 }
 
 // decoder reads numbers and bytes until one is not whole.

@@ -16,48 +16,41 @@ const (
 	// commitTries bounds how often changes are decided anew because another entry
 	// came first.
 	commitTries = 10
-	// metaPage is how much of the log is read at a time.
-	metaPage = 8 << 20
+
+	// cleanEntries is how many entries may count, however short they are.
+	cleanEntries = 100_000
 
 	lookAgainMin = 50 * time.Millisecond
 	lookAgainMax = 5 * time.Second
+	// lookAgainWarn is how long reading the metadata may fail before it is said.
+	lookAgainWarn = 5 * time.Second
 )
 
 // cleanLimits say when and how the log of changes is cleaned: smaller in tests.
 type cleanLimits struct {
 	// slack is how much more than twice its values the log may hold before.
 	slack uint64
+	// entries is how many may count.
+	entries uint64
 	// bytes is how much of values is written anew at a time, or one value.
 	bytes int
 }
 
-var defaultCleanLimits = cleanLimits{slack: 4 << 20, bytes: 256 << 10}
+var defaultCleanLimits = cleanLimits{slack: 4 << 20, entries: cleanEntries, bytes: 256 << 10}
 
-// run writes what waits, and cleans.
+// run writes what waits, and cleans. It is the goroutine of one node.
 func (m *meta) run(ctx context.Context) error {
-	pause := lookAgainMin
+	var failed pauses
 	for ctx.Err() == nil {
 		if m.isUnsure() {
 			if err := m.catchUp(ctx); err != nil {
-				if ctx.Err() != nil {
-					return ctx.Err()
-				}
-				m.store.options.Logger.Error("topic store: metadata cannot be read", "error", err, "again_in", pause)
-				select {
-				case <-ctx.Done():
-					return nil
-				case <-time.After(pause):
-				}
-				pause = min(2*pause, lookAgainMax)
+				m.pause(ctx, &failed, err)
 				continue
 			}
-			pause = lookAgainMin
+			m.sure()
+			failed = pauses{}
 		}
-		changes := m.take()
-		if len(changes) > 0 {
-			m.commit(ctx, changes)
-		}
-		if m.carry() || len(changes) > 0 {
+		if m.advance(ctx) {
 			continue
 		}
 		select {
@@ -69,55 +62,119 @@ func (m *meta) run(ctx context.Context) error {
 	return nil
 }
 
-// take takes the changes that are written next.
-func (m *meta) take() []*change {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	n, size := 0, 0
-	for n < len(m.waiting) {
-		c := m.waiting[n]
-		size += len(c.Key) + len(c.Value) + changeOverhead
-		if n > 0 && size > changesBytes {
-			break
-		}
-		n++
+// advance writes once, and tells whether there was something to write.
+func (m *meta) advance(ctx context.Context) bool {
+	changes := m.take()
+	if len(changes) > 0 {
+		m.commit(ctx, changes)
 	}
-	taken := m.waiting[:n:n]
-	m.waiting = m.waiting[n:]
-	if len(m.waiting) == 0 {
-		m.waiting = nil
+	return m.carry() || len(changes) > 0
+}
+
+// pauses are those between tries that fail.
+type pauses struct {
+	since time.Time // when the first failed
+	last  time.Duration
+}
+
+// pause waits before the log is read again, ever longer.
+func (m *meta) pause(ctx context.Context, p *pauses, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	if p.since.IsZero() {
+		p.since = time.Now()
+	}
+	most := lookAgainMax
+	if m.nodes != nil {
+		most = leadsEvery
+	}
+	p.last = min(max(2*p.last, lookAgainMin), most)
+	log, failing := m.store.options.Logger, time.Since(p.since)
+	if m.nodes == nil || failing > lookAgainWarn {
+		log.Error("topic store: metadata cannot be read", "error", err, "failing_for", failing, "again_in", p.last)
+	} else {
+		// Others may lead in a moment, or have what is missing.
+		log.Debug("topic store: metadata cannot be read", "error", err, "again_in", p.last)
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(p.last):
+	}
+}
+
+// take takes the changes that are written next. Those for which nobody waits any
+// more are not.
+func (m *meta) take() []*change {
+	taken, late := m.split()
+	for _, c := range late {
+		c.answer(answer{err: errTurnedBack})
 	}
 	return taken
 }
 
+// split takes changes off those that wait: those to write next, and those that
+// are too late.
+func (m *meta) split() (taken, late []*change) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, size := 0, 0
+	now := time.Now()
+	for ; n < len(m.waiting); n++ {
+		c := m.waiting[n]
+		if !c.deadline.IsZero() && now.After(c.deadline) {
+			late = append(late, c)
+			continue
+		}
+		if size += c.size(); len(taken) > 0 && size > changesBytes {
+			break
+		}
+		taken = append(taken, c)
+	}
+	if m.waiting = m.waiting[n:]; len(m.waiting) == 0 {
+		m.waiting = nil
+	}
+	return taken, late
+}
+
 // commit decides on changes, writes them, and tells each what came of it.
+//
+// One node that is fenced decides anew: it does not lose its place. Of several
+// nodes the writer is it no more, so it turns all back. And as it may
+// be that already without knowing, it writes an entry even if no change is made:
+// that they are refused is then true of a moment after they were asked for.
 func (m *meta) commit(ctx context.Context, changes []*change) {
 	var err error
 	for range commitTries {
 		d := m.state.decide(m.buffer, changesHead{From: m.state.from, Bytes: m.state.bytes})
 		for _, c := range changes {
-			c.verdict = d.add(c.stored, c.expect)
+			if c.verdict = nil; !c.barrier {
+				c.verdict = d.add(c.stored, c.expect, c.guards...)
+			}
 		}
-		if err = nil; !d.empty {
+		if err = nil; !d.empty || m.nodes != nil {
 			err = m.append(d.data)
 		}
-		if !isFenced(err) || m.catchUp(ctx) != nil {
+		if !isFenced(err) || m.nodes != nil || m.catchUp(ctx) != nil {
 			break
 		}
 	}
-	if isFenced(err) {
+	switch {
+	case m.nodes != nil && isUnwritten(err):
+		err = errTurnedBack
+	case isFenced(err):
 		err = fmt.Errorf("%w: others wrote first: %w", topic.ErrUncertain, err)
 	}
 	for _, c := range changes {
-		switch {
-		case err != nil:
+		a := answer{sequence: m.state.last, err: c.verdict}
+		if err != nil {
 			// Also those with a verdict: it may rest on one that was not written.
-			c.answer <- answer{err: fmt.Errorf("write key %q: %w", c.Key, err)}
-		case c.verdict != nil:
-			c.answer <- answer{err: c.verdict}
-		default:
-			c.answer <- answer{revision: m.state.last}
+			a = answer{err: fmt.Errorf("%v: %w", c.operation, err)}
 		}
+		c.answer(a)
+	}
+	if err != nil && m.nodes != nil && !errors.Is(err, topic.ErrFull) {
+		m.yield()
 	}
 }
 
@@ -127,122 +184,74 @@ func (m *meta) append(data []byte) error {
 		m.buffer = nil
 	}
 	entry := topic.Entry{Sequence: m.state.last + 1, Data: data}
+	if m.nodes != nil {
+		entry.Mark.Base = m.nodes.own
+	}
 	outcome := make(chan error, 1)
 	m.log.Append(entry, func(err error) { outcome <- err })
 	err := <-outcome
 	if err == nil {
 		err = m.apply(entry)
 	}
-	if err != nil && !errors.Is(err, topic.ErrFull) {
+	if err == nil {
+		m.announce(entry)
+		return nil
+	}
+	if !errors.Is(err, topic.ErrFull) && (m.nodes == nil || !isUnwritten(err)) {
 		m.doubt()
 	}
 	return err
 }
 
+// isUnwritten tells whether an append of one of several nodes was refused: nobody
+// led the stream, or another node wrote.
+func isUnwritten(err error) bool { return isFenced(err) || errors.Is(err, errNoLeader) }
+
 func (m *meta) apply(entry topic.Entry) error {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err := m.state.apply(entry); err != nil {
-		return err
-	}
-	if m.cleaning != nil {
+	keys, err := m.state.apply(entry)
+	if err == nil && m.cleaning != nil {
 		m.cleaning.bytes += uint64(len(entry.Data))
 	}
-	return nil
+	m.tell()
+	m.mu.Unlock()
+	m.watches.tell(keys)
+	return err
 }
 
 // doubt notes that there may be entries that the state does not know.
 func (m *meta) doubt() {
-	m.cleaning = nil
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.unsure == nil {
-		m.unsure = make(chan struct{})
-	}
+	m.unsure = true
+	m.doubts++
+}
+
+// sure notes that the state has all that there was a doubt about.
+func (m *meta) sure() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unsure = false
+	m.tell()
 }
 
 func (m *meta) isUnsure() bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return m.unsure != nil
-}
-
-// catchUp reads the entries that the state does not know.
-func (m *meta) catchUp(ctx context.Context) error {
-	_, last, err := m.log.Ends(ctx)
-	if err != nil {
-		return err
-	}
-	if err := m.read(ctx, last); err != nil {
-		return err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.unsure != nil {
-		close(m.unsure)
-		m.unsure = nil
-	}
-	return nil
-}
-
-// load reads the metadata when the store is opened. The last entry says where
-// that begins: what was before may be gone, or partly so.
-func (m *meta) load(ctx context.Context) error {
-	_, last, err := m.log.Ends(ctx)
-	if err != nil || last == 0 {
-		return err
-	}
-	entries, err := m.log.Read(ctx, last, 1)
-	if err != nil {
-		return err
-	}
-	if len(entries) == 0 {
-		return fmt.Errorf("its last entry, %d, was removed from outside", last)
-	}
-	head, err := readChanges(entries[0].Data, func(stored) {})
-	if err != nil {
-		return fmt.Errorf("entry %d: %w", last, err)
-	}
-	if head.From == 0 || head.From > last {
-		return fmt.Errorf("entry %d: %w: it says that entry %d is the first", last, errChanges, head.From)
-	}
-	m.state.last = head.From - 1
-	return m.read(ctx, last)
-}
-
-// read makes the entries up to one part of the state.
-func (m *meta) read(ctx context.Context, last uint64) error {
-	for m.state.last < last {
-		entries, err := m.log.Read(ctx, m.state.last+1, metaPage)
-		if err != nil {
-			return err
-		}
-		if len(entries) == 0 {
-			return fmt.Errorf("entry %d of %d is missing", m.state.last+1, last)
-		}
-		for _, entry := range entries {
-			if entry.Sequence != m.state.last+1 {
-				return fmt.Errorf("entry %d of %d is missing", m.state.last+1, last)
-			}
-			if err := m.apply(entry); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return m.unsure
 }
 
 // carry writes one entry of the round of cleaning that is under way or due, and
 // tells whether there was one.
 func (m *meta) carry() bool {
-	if m.isUnsure() {
+	if m.isUnsure() || time.Now().Before(m.cleanAfter) {
 		return false
 	}
 	m.mu.RLock()
 	limits := m.cleanAt
 	m.mu.RUnlock()
 	if m.cleaning == nil {
-		if m.state.bytes <= 2*m.state.live+limits.slack {
+		if m.state.bytes <= 2*m.state.live+limits.slack && m.state.last < m.state.from+limits.entries {
 			return false
 		}
 		m.cleaning = m.state.clean()
@@ -252,8 +261,12 @@ func (m *meta) carry() bool {
 	switch {
 	case err != nil:
 		// A later round begins anew. Until something is written, nothing grows.
-		m.cleaning = nil
-		m.store.options.Logger.Warn("topic store: superseded metadata stays for now", "error", err)
+		m.cleaning, m.cleanAfter = nil, time.Now().Add(lookAgainMax)
+		if m.nodes != nil && !errors.Is(err, topic.ErrFull) {
+			m.yield()
+		} else {
+			m.store.options.Logger.Warn("topic store: superseded metadata stays for now", "error", err)
+		}
 		return false
 	case len(round.keys) == 0:
 		m.cleaning = nil

@@ -27,15 +27,18 @@ type metaItem struct {
 
 func (i metaItem) size(key string) uint64 { return uint64(len(key)+len(i.value)) + changeOverhead }
 
-// apply makes the state what the next entry says. Data that is refused changes
-// nothing.
-func (s *metaState) apply(entry topic.Entry) error {
+// apply makes the state what the next entry says, and returns the keys that it
+// changes. Data that is refused changes nothing.
+func (s *metaState) apply(entry topic.Entry) (keys []string, err error) {
 	var changes []stored
 	head, err := readChanges(entry.Data, func(change stored) { changes = append(changes, change) })
 	if err != nil {
-		return fmt.Errorf("entry %d: %w", entry.Sequence, err)
+		return nil, fmt.Errorf("entry %d: %w", entry.Sequence, err)
 	}
 	for _, change := range changes {
+		if change.Revision == 0 { // otherwise it was only carried to the log's end
+			keys = append(keys, change.Key)
+		}
 		if old, exists := s.items[change.Key]; exists {
 			s.live -= old.size(change.Key)
 			delete(s.items, change.Key)
@@ -51,7 +54,24 @@ func (s *metaState) apply(entry topic.Entry) error {
 		s.live += item.size(change.Key)
 	}
 	s.last, s.from, s.bytes = entry.Sequence, head.From, head.Bytes+uint64(len(entry.Data))
-	return nil
+	return keys, nil
+}
+
+// difference returns the keys that another state has not, or with another revision,
+// or more of.
+func (s *metaState) difference(other *metaState) []string {
+	var keys []string
+	for key, item := range s.items {
+		if other.items[key].revision != item.revision {
+			keys = append(keys, key)
+		}
+	}
+	for key := range other.items {
+		if _, exists := s.items[key]; !exists {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // list returns the items whose key begins with a prefix, by key.
@@ -82,25 +102,33 @@ func (s *metaState) decide(buffer []byte, head changesHead) *decision {
 	return &decision{state: s, changed: map[string]bool{}, data: appendHead(buffer[:0], head), empty: true}
 }
 
-// add takes a change if its key has that revision, 0 for none; otherwise it says
-// why not. What an earlier change has set has a revision that nobody knows yet.
-func (d *decision) add(change stored, revision uint64) error {
-	exists, changed := d.changed[change.Key]
-	has := d.state.items[change.Key].revision
-	if changed {
-		has = 0
-	} else {
-		exists = has != 0
-	}
+// add takes a change if its key has that revision, 0 for none, and so have those of
+// the guards; otherwise it says why not.
+func (d *decision) add(change stored, revision uint64, guards ...topic.Guard) error {
+	has, known := d.revision(change.Key)
 	switch {
-	case !exists && change.Delete:
+	case known && has == 0 && change.Delete:
 		return fmt.Errorf("%w: key %q", topic.ErrNotFound, change.Key)
-	case exists && changed, has != revision:
+	case !known || has != revision:
 		return fmt.Errorf("%w: key %q", topic.ErrConflict, change.Key)
+	}
+	for _, g := range guards {
+		if has, known := d.revision(g.Key); !known || has != g.Revision {
+			return fmt.Errorf("%w: key %q, which guards %q", topic.ErrConflict, g.Key, change.Key)
+		}
 	}
 	d.changed[change.Key] = !change.Delete
 	d.carry(change)
 	return nil
+}
+
+// revision returns a key's, 0 if it does not exist. What an earlier change has set
+// has one that nobody knows yet.
+func (d *decision) revision(key string) (revision uint64, known bool) {
+	if exists, changed := d.changed[key]; changed {
+		return 0, !exists
+	}
+	return d.state.items[key].revision, true
 }
 
 // carry takes a change that needs no decision.

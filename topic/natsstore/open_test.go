@@ -31,7 +31,7 @@ func openFor(t *testing.T, dir string, options natsstore.Options) *natsstore.Sto
 
 func openLog(t *testing.T, s topic.Store, name string) topic.Log {
 	t.Helper()
-	l, err := s.OpenLog(t.Context(), name)
+	l, err := s.OpenLog(t.Context(), name, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestAClosedStoreSaysSo(t *testing.T) {
 func TestBoundsAreChecked(t *testing.T) {
 	s := openFor(t, t.TempDir(), natsstore.Options{})
 	for _, name := range []string{"", "a.b", "a b", "a/b", "ä", "*", ">", strings.Repeat("x", 201)} {
-		if _, err := s.OpenLog(t.Context(), name); err == nil {
+		if _, err := s.OpenLog(t.Context(), name, nil); err == nil {
 			t.Errorf("log name %q is taken", name)
 		}
 	}

@@ -1,13 +1,24 @@
 package natsstore
 
-import "time"
+import (
+	"time"
+
+	"github.com/sluice-project/sluice/topic"
+)
 
 // underway is an append that was sent.
 type underway struct {
+	entry    topic.Entry
 	done     func(error)
-	deadline time.Time
+	entered  time.Time
+	sent     int // how often
 	answered bool
 	err      error
+	// follows says that the log can take it: it comes next after what was there, or
+	// under way, when it was sent.
+	follows bool
+	// disputed says that it was refused by who may not have known.
+	disputed bool
 }
 
 // queue holds the appends under way in their order, numbered from 0.
@@ -23,6 +34,15 @@ func (q *queue) head() *underway { return &q.items[q.gone] }
 // next is the number that the next append gets.
 func (q *queue) next() uint64 { return q.first + uint64(len(q.items)-q.gone) }
 
+// follows tells whether an append of a log with that last sequence comes next.
+func (q *queue) follows(sequence, last uint64) bool {
+	if q.empty() {
+		return sequence == last+1
+	}
+	before := &q.items[len(q.items)-1]
+	return before.follows && sequence == before.entry.Sequence+1
+}
+
 func (q *queue) push(item underway) uint64 {
 	if len(q.items) == cap(q.items) && q.gone > len(q.items)/2 {
 		// Use the room of what is gone instead of asking for more.
@@ -35,14 +55,17 @@ func (q *queue) push(item underway) uint64 {
 	return number
 }
 
-// answer notes the answer to an append. One that is not there any more, because
-// it timed out, is passed over.
-func (q *queue) answer(number uint64, err error) {
+// at returns an append, nil if it is not there any more, because it timed out.
+func (q *queue) at(number uint64) *underway {
 	if number < q.first || number >= q.next() {
-		return
+		return nil
 	}
-	item := &q.items[q.gone+int(number-q.first)]
-	if !item.answered {
+	return &q.items[q.gone+int(number-q.first)]
+}
+
+// answer notes the answer to an append, unless it has one, or is not there.
+func (q *queue) answer(number uint64, err error) {
+	if item := q.at(number); item != nil && !item.answered {
 		item.answered, item.err = true, err
 	}
 }

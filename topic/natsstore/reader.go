@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -34,6 +35,10 @@ const (
 // errUnanswered says that a read was not answered in time.
 var errUnanswered = errors.New("the engine did not answer in time")
 
+// errHole says that entries that the log has are missing where a read was
+// answered.
+var errHole = errors.New("entries cannot be read")
+
 // reader gets messages by batched direct get: nats.go has no call for it.
 type reader struct {
 	options Options
@@ -47,9 +52,13 @@ type reader struct {
 	calls map[uint64]*call // by the number in their reply subjects
 }
 
-// call is one read under way.
+// call is one read under way. Its request may be sent more than once: the answer that
+// begins to come first counts, whichever it is.
 type call struct {
+	numbers  []uint64 // of the requests
+	counts   uint64   // the number of the answer that counts; 0 before
 	messages []*nats.Msg
+	seen     int       // how many there were at the last look
 	last     *nats.Msg // the one that ends it; has no body
 	done     chan struct{}
 }
@@ -61,7 +70,7 @@ type request struct {
 	MaxBytes int    `json:"max_bytes,omitempty"`
 }
 
-func newReader(engine *server.Server, options Options) (*reader, error) {
+func newReader(engine *engine, options Options) (*reader, error) {
 	r := &reader{
 		options: options, inbox: nats.NewInbox() + ".",
 		room: semaphore.NewWeighted(readsBytes), calls: map[uint64]*call{}, closed: make(chan struct{}),
@@ -103,18 +112,31 @@ func (r *reader) take(number uint64, message *nats.Msg) {
 	if c == nil {
 		return // It was given up.
 	}
+	if c.counts == 0 {
+		c.counts = number
+	}
+	if c.counts != number {
+		return // Another answer came first.
+	}
 	if statusOf(message) == "" {
 		c.messages = append(c.messages, message)
 		return
 	}
 	c.last = message
-	delete(r.calls, number)
+	r.forget(c)
 	close(c.done)
 }
 
+// forget ends that a call takes answers, with mu held.
+func (r *reader) forget(c *call) {
+	for _, number := range c.numbers {
+		delete(r.calls, number)
+	}
+}
+
 // get returns the messages that a request asks for, in order: none if there are
-// none yet.
-func (r *reader) get(ctx context.Context, stream string, ask request) ([]*nats.Msg, error) {
+// none yet. When nothing comes for its patience it asks again, and waits longer.
+func (r *reader) get(ctx context.Context, stream string, ask request, patience time.Duration) ([]*nats.Msg, error) {
 	ask.Batch, ask.MaxBytes = readBatch, min(max(ask.MaxBytes, 1), readBytes)
 	weight := int64(ask.MaxBytes) + maxMessage
 	if err := r.room.Acquire(ctx, weight); err != nil {
@@ -127,27 +149,14 @@ func (r *reader) get(ctx context.Context, stream string, ask request) ([]*nats.M
 	if err != nil {
 		return nil, err
 	}
-	number := r.turn.Add(1)
 	c := &call{done: make(chan struct{})}
-	r.mu.Lock()
-	r.calls[number] = c
-	r.mu.Unlock()
 	defer func() {
 		r.mu.Lock()
-		delete(r.calls, number)
+		r.forget(c)
 		r.mu.Unlock()
 	}()
-	i := int(number % uint64(len(r.conns)))
-	reply := r.inbox + strconv.Itoa(i+1) + "." + strconv.FormatUint(number, 10)
-	if err := r.conns[i].PublishRequest(directGet+stream, reply, body); err != nil {
-		return nil, readFailure(err)
-	}
-	select {
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-r.closed:
-		return nil, topic.ErrClosed
-	case <-c.done:
+	if err := r.await(ctx, c, directGet+stream, body, patience); err != nil {
+		return nil, err
 	}
 	switch status := statusOf(c.last); status {
 	case "204":
@@ -159,6 +168,46 @@ func (r *reader) get(ctx context.Context, stream string, ask request) ([]*nats.M
 	default:
 		return nil, fmt.Errorf("read from stream %s: status %s", stream, status)
 	}
+}
+
+// await sends a request, and waits until it is answered.
+func (r *reader) await(ctx context.Context, c *call, subject string, body []byte, patience time.Duration) error {
+	for {
+		again := time.After(patience)
+		if conn, reply := r.next(c); conn != nil {
+			if err := conn.PublishRequest(subject, reply, body); err != nil {
+				return readFailure(err)
+			}
+			patience = min(2*patience, attemptMax)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-r.closed:
+			return topic.ErrClosed
+		case <-c.done:
+			return nil
+		case <-again:
+		}
+	}
+}
+
+// next returns where the next request of a call is to be sent, and the answer to it;
+// none if an answer goes on. What has come of one that does not is dropped.
+func (r *reader) next(c *call) (conn *nats.Conn, reply string) {
+	number := r.turn.Add(1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.last != nil || len(c.messages) > c.seen {
+		c.seen = len(c.messages)
+		return nil, ""
+	}
+	delete(r.calls, c.counts)
+	c.counts, c.messages, c.seen = 0, nil, 0
+	c.numbers = append(c.numbers, number)
+	r.calls[number] = c
+	i := int(number % uint64(len(r.conns)))
+	return r.conns[i], r.inbox + strconv.Itoa(i+1) + "." + strconv.FormatUint(number, 10)
 }
 
 func readFailure(err error) error {
@@ -182,18 +231,43 @@ func sequenceOf(message *nats.Msg) (uint64, error) {
 }
 
 // Read returns entries in order, from the first with a sequence ≥ from on. One
-// call returns at most 4,096 entries, and at most 16 MiB but for the last.
+// call returns at most 4,096 entries, and at most 16 MiB but for the last. In a
+// cluster any replica may answer, this node's own before others: one that lacks
+// what the log is known to have is asked again, or another, within
+// Options.Timeout.
 func (l *log) Read(ctx context.Context, from uint64, maxBytes int) ([]topic.Entry, error) {
 	if err := l.ended(); err != nil {
 		return nil, err
 	}
 	from = max(from, 1)
+	if l.store.cluster == nil {
+		return l.read(ctx, from, maxBytes)
+	}
+	ctx, cancel := l.store.bound(ctx)
+	defer cancel()
+	var entries []topic.Entry
+	err := tries(ctx, func(ctx context.Context) (err error) {
+		l.mu.Lock()
+		from := max(from, l.begin) // one that lags may not have trimmed yet
+		l.mu.Unlock()
+		entries, err = l.read(ctx, from, maxBytes)
+		return err
+	})
+	return entries, err
+}
+
+// read asks once.
+func (l *log) read(ctx context.Context, from uint64, maxBytes int) ([]topic.Entry, error) {
 	l.mu.Lock()
 	last := l.last // what is appended while the read is under way may be missed
 	l.mu.Unlock()
-	messages, err := l.store.reader.get(ctx, l.source, request{Sequence: from, MaxBytes: maxBytes})
+	patience := l.store.options.Timeout
+	if l.store.cluster != nil {
+		patience = attemptMin
+	}
+	messages, err := l.store.reader.get(ctx, l.source, request{Sequence: from, MaxBytes: maxBytes}, patience)
 	if err != nil {
-		return nil, l.failure(fmt.Errorf("read log %s from %d: %w", l.name, from, err))
+		return nil, l.readFailure(ctx, fmt.Errorf("read log %s from %d: %w", l.name, from, err))
 	}
 	if len(messages) == 0 {
 		return nil, l.checkEnd(ctx, from, last)
@@ -205,12 +279,36 @@ func (l *log) Read(ctx context.Context, from uint64, maxBytes int) ([]topic.Entr
 			return nil, fmt.Errorf("read log %s: %w", l.name, err)
 		}
 		if i > 0 && entry.Sequence != entries[i-1].Sequence+1 {
-			return nil, fmt.Errorf("read log %s: entry %d is followed by %d: what is between cannot be read",
-				l.name, entries[i-1].Sequence, entry.Sequence)
+			return nil, fmt.Errorf("read log %s: %w: entry %d is followed by %d", l.name, errHole, entries[i-1].Sequence, entry.Sequence)
 		}
 		entries[i] = entry
 	}
+	if l.store.cluster != nil && entries[0].Sequence > from {
+		return entries, l.checkBegin(ctx, entries[0].Sequence)
+	}
 	return entries, nil
+}
+
+// readFailure names an error of a read. That nobody answers, in a cluster, does not
+// say yet that the log was deleted.
+func (l *log) readFailure(ctx context.Context, err error) error {
+	if l.ended() != nil || l.store.cluster == nil || !errors.Is(err, topic.ErrNoLog) {
+		return l.failure(err)
+	}
+	if _, _, err := l.Ends(ctx); errors.Is(err, topic.ErrNoLog) {
+		return err
+	}
+	return fmt.Errorf("%w: no replica answers", errNoLeader)
+}
+
+// checkBegin tells a log that begins there from one whose entries before are
+// missing where the read was answered.
+func (l *log) checkBegin(ctx context.Context, begin uint64) error {
+	first, _, err := l.Ends(ctx)
+	if err == nil && first < begin {
+		err = fmt.Errorf("read log %s: %w: entries %d to %d", l.name, errHole, first, begin-1)
+	}
+	return err
 }
 
 // checkEnd tells the end of a log, which had that last entry when a read began,
@@ -224,7 +322,7 @@ func (l *log) checkEnd(ctx context.Context, from, last uint64) error {
 		return err
 	}
 	if first <= last && from <= last {
-		return fmt.Errorf("read log %s from %d: it has entries %d to %d that cannot be read", l.name, from, first, last)
+		return fmt.Errorf("read log %s from %d: %w: it has entries %d to %d", l.name, from, errHole, first, last)
 	}
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -37,6 +36,8 @@ type Options struct {
 	// Timeout is how long a write may go unanswered before it fails with
 	// topic.ErrUncertain, and how long a read may. Default 10 s.
 	Timeout time.Duration
+	// Cluster makes the store one node of a cluster; nil: it is the only one.
+	Cluster *ClusterOptions
 }
 
 func (o Options) withDefaults() Options {
@@ -52,6 +53,10 @@ func (o Options) withDefaults() Options {
 	if o.Timeout == 0 {
 		o.Timeout = 10 * time.Second
 	}
+	if o.Cluster != nil {
+		cluster := o.Cluster.withDefaults()
+		o.Cluster = &cluster
+	}
 	return o
 }
 
@@ -59,19 +64,19 @@ func (o Options) validate() error {
 	if o.SyncInterval < 0 || o.Timeout < 0 || o.MaxBytes < 0 {
 		return fmt.Errorf("sync interval %v, timeout %v, max bytes %d: want 0 or more", o.SyncInterval, o.Timeout, o.MaxBytes)
 	}
+	if o.Cluster != nil {
+		return o.Cluster.validate()
+	}
 	return nil
 }
-
-// warnStreams is how many streams an engine carries well: making and recovering
-// them becomes slow above.
-const warnStreams = 1000
 
 // Store is a topic.Store on an embedded JetStream.
 type Store struct {
 	options Options
 	lock    io.Closer
-	engine  *server.Server
+	engine  *engine
 	disk    *disk
+	cluster *cluster // nil: there is one node
 	// conn carries appends, their answers and management, in order.
 	conn    *nats.Conn
 	js      jetstream.JetStream
@@ -89,11 +94,21 @@ type Store struct {
 	tokens map[uint64]*log // by the token in their reply subjects
 }
 
-var _ topic.Store = (*Store)(nil)
+var (
+	_ topic.Store    = (*Store)(nil)
+	_ topic.LogMaker = (*Store)(nil)
+)
 
-// Open opens the store in a directory, and makes it if there is none. Errors:
+// Open opens the store in a directory, and makes it if there is none. With
+// Options.Cluster it waits for other nodes, see OpenCluster. Errors:
 // ErrInUse, *FormatError.
 func Open(dir string, options Options) (*Store, error) {
+	return OpenCluster(context.Background(), dir, options)
+}
+
+// OpenCluster is Open, and gives up when ctx ends: the node of a cluster waits for
+// a majority of the nodes, at most ClusterOptions.JoinTimeout, and logs for which.
+func OpenCluster(ctx context.Context, dir string, options Options) (*Store, error) {
 	options = options.withDefaults()
 	if err := options.validate(); err != nil {
 		return nil, err
@@ -107,14 +122,14 @@ func Open(dir string, options Options) (*Store, error) {
 		disk: &disk{dir: dir, reserve: options.DiskReserve},
 		logs: map[string]*log{}, tokens: map[uint64]*log{},
 	}
-	if err := s.start(dir); err != nil {
+	if err := s.start(ctx, dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the topic store in %s: %w", dir, err), s.stop())
 	}
 	return s, nil
 }
 
-func (s *Store) start(dir string) (err error) {
-	if err = checkFormat(dir); err != nil {
+func (s *Store) start(ctx context.Context, dir string) (err error) {
+	if err = checkFormat(dir, formatOf(s.options)); err != nil {
 		return err
 	}
 	if s.engine, err = startEngine(dir, s.options); err != nil {
@@ -126,6 +141,12 @@ func (s *Store) start(dir string) (err error) {
 	if s.js, err = jetstream.New(s.conn, jetstream.WithDefaultTimeout(s.options.Timeout)); err != nil {
 		return err
 	}
+	if s.options.Cluster != nil {
+		s.cluster = newCluster(s, *s.options.Cluster)
+		if err = errors.Join(s.cluster.start(), s.cluster.join(ctx)); err != nil {
+			return err
+		}
+	}
 	s.answers = s.conn.NewInbox() + "."
 	if err = subscribe(s.conn, s.answers+">", s.answered); err != nil {
 		return err
@@ -133,7 +154,7 @@ func (s *Store) start(dir string) (err error) {
 	if s.reader, err = newReader(s.engine, s.options); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if s.meta, err = openMeta(ctx, s); err != nil {
 		return err
@@ -144,6 +165,9 @@ func (s *Store) start(dir string) (err error) {
 	}
 	s.streams = account.Streams
 	s.warnOfStreams()
+	if s.cluster != nil {
+		s.cluster.work.Go("replicas of the metadata", s.cluster.grow)
+	}
 	return nil
 }
 
@@ -152,6 +176,9 @@ func (s *Store) stop() error {
 	var err error
 	if s.meta != nil {
 		err = s.meta.close()
+	}
+	if s.cluster != nil {
+		err = errors.Join(err, s.cluster.stop())
 	}
 	if s.reader != nil {
 		s.reader.close()
@@ -192,6 +219,24 @@ func (s *Store) Close() error {
 	return s.stop()
 }
 
+// Failed is closed when the store of a cluster's node cannot go on, and Err says why:
+// ErrEngineStopped. Who alone has a store finds it out with each call. It is nil without
+// a cluster.
+func (s *Store) Failed() <-chan struct{} {
+	if s.cluster == nil {
+		return nil
+	}
+	return s.cluster.work.Failed()
+}
+
+// Err returns why the store cannot go on, or nil.
+func (s *Store) Err() error {
+	if s.cluster == nil {
+		return nil
+	}
+	return s.cluster.work.Err()
+}
+
 // open returns topic.ErrClosed after Close.
 func (s *Store) open() error {
 	s.mu.RLock()
@@ -205,34 +250,12 @@ func (s *Store) open() error {
 // Meta returns the metadata.
 func (s *Store) Meta() topic.Meta { return s.meta }
 
-// OpenLog returns the log of that name, made if it does not exist. All calls
-// with one name return the same log, until it is deleted.
-func (s *Store) OpenLog(ctx context.Context, name string) (topic.Log, error) {
-	if !validName(name) {
-		return nil, fmt.Errorf("log name %q: want 1 to 200 letters, digits, - and _", name)
+// Cluster returns what is known of the nodes; nil where there is one.
+func (s *Store) Cluster() topic.Cluster {
+	if s.cluster == nil {
+		return nil
 	}
-	s.opening.Lock()
-	defer s.opening.Unlock()
-	if err := s.open(); err != nil {
-		return nil, err
-	}
-	if l := s.find(name); l != nil {
-		return l, nil
-	}
-	stream, err := s.stream(ctx, jetstream.StreamConfig{
-		Name: logStream + name, Subjects: []string{logSubject + name}, Discard: jetstream.DiscardNew,
-	})
-	if err != nil {
-		return nil, s.failure(fmt.Errorf("open log %s: %w", name, err))
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, topic.ErrClosed
-	}
-	l := s.register(name, logSubject+name, stream)
-	s.logs[name] = l
-	return l, nil
+	return s.cluster
 }
 
 // register makes the log of a stream and lets it have its answers, with mu held
@@ -242,70 +265,6 @@ func (s *Store) register(name, subject string, stream jetstream.Stream) *log {
 	l := newLog(s, name, subject, s.token, stream)
 	s.tokens[l.token] = l
 	return l
-}
-
-func (s *Store) find(name string) *log {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.logs[name]
-}
-
-// stream returns the stream of that name, made if it does not exist, with the
-// settings that all have. It is called with opening held, or by Open.
-func (s *Store) stream(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
-	stream, err := s.js.Stream(ctx, config.Name)
-	if !errors.Is(err, jetstream.ErrStreamNotFound) {
-		return stream, err
-	}
-	config.Storage, config.Replicas, config.AllowDirect = jetstream.FileStorage, 1, true
-	// Nothing is sent with an id to find duplicates by: the least window there is.
-	config.Duplicates = 100 * time.Millisecond
-	config.MaxMsgs, config.MaxBytes, config.MaxMsgSize = -1, -1, -1
-	if stream, err = s.js.CreateStream(ctx, config); err != nil {
-		return nil, err
-	}
-	s.streams++
-	s.warnOfStreams()
-	return stream, nil
-}
-
-func (s *Store) warnOfStreams() {
-	if s.streams == warnStreams || s.streams > warnStreams && s.streams%100 == 0 {
-		s.options.Logger.Warn("topic store: many logs: opening the store and making partitions becomes slow",
-			"logs", s.streams, "advised", warnStreams)
-	}
-}
-
-// DeleteLog removes a log and all it holds.
-func (s *Store) DeleteLog(ctx context.Context, name string) error {
-	if !validName(name) {
-		return nil
-	}
-	s.opening.Lock()
-	defer s.opening.Unlock()
-	if err := s.open(); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	l := s.logs[name]
-	delete(s.logs, name)
-	if l != nil {
-		delete(s.tokens, l.token)
-	}
-	s.mu.Unlock()
-	if l != nil {
-		l.end(topic.ErrNoLog)
-		l.abandon(topic.ErrNoLog)
-	}
-	err := s.js.DeleteStream(ctx, logStream+name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil
-	}
-	if err != nil {
-		return s.failure(fmt.Errorf("delete log %s: %w", name, err))
-	}
-	s.streams--
-	return nil
 }
 
 // answered takes the answer to an append to its log.

@@ -12,6 +12,10 @@
 //     maps. Where the contract leaves a store freedom, the model follows the
 //     store's answer and checks that it was allowed.
 //
+// [RunMetaNodes] checks the views that several nodes have of one metadata, while
+// something disturbs them: what each node may rely on, and that there is an order
+// of all operations that explains every answer (porcupine).
+//
 // Time is real: a store may have an engine that no bubble of testing/synctest can
 // hold. No case depends on how fast the store is.
 //

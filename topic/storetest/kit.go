@@ -71,7 +71,7 @@ func (k *kit) is(err error, allowed ...error) {
 
 func (k *kit) log(name string) topic.Log {
 	k.t.Helper()
-	l, err := k.store.OpenLog(k.ctx, name)
+	l, err := k.store.OpenLog(k.ctx, name, nil)
 	k.must(err)
 	return l
 }

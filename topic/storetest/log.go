@@ -61,7 +61,7 @@ var logCases = []testCase{
 		k.mustAppend(l, entry(1, 1))
 		k.must(k.store.Close())
 		k.is(k.append(l, entry(2, 1))[0], topic.ErrClosed)
-		_, err := k.store.OpenLog(k.ctx, "closed")
+		_, err := k.store.OpenLog(k.ctx, "closed", nil)
 		k.is(err, topic.ErrClosed)
 	}},
 }

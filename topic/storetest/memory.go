@@ -3,7 +3,6 @@ package storetest
 import (
 	"context"
 	"slices"
-	"sort"
 	"strings"
 	"sync"
 
@@ -61,7 +60,12 @@ func (m *Memory) FailAppendsTo(prefix string, err error, stored bool) {
 }
 
 // OpenLog is topic.Store's.
-func (m *Memory) OpenLog(_ context.Context, name string) (topic.Log, error) {
+func (m *Memory) OpenLog(ctx context.Context, name string, nodes []int32) (topic.Log, error) {
+	return m.MakeLog(ctx, name, nodes, 1)
+}
+
+// MakeLog is topic.LogMaker's.
+func (m *Memory) MakeLog(_ context.Context, name string, _ []int32, first uint64) (topic.Log, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -69,7 +73,7 @@ func (m *Memory) OpenLog(_ context.Context, name string) (topic.Log, error) {
 	}
 	log := m.logs[name]
 	if log == nil {
-		log = &memoryLog{store: m, name: name, first: 1, grown: make(chan struct{})}
+		log = &memoryLog{store: m, name: name, first: first, grown: make(chan struct{})}
 		m.logs[name] = log
 	}
 	return log, nil
@@ -92,6 +96,9 @@ func (m *Memory) DeleteLog(_ context.Context, name string) error {
 
 // Meta is topic.Store's.
 func (m *Memory) Meta() topic.Meta { return &m.meta }
+
+// Cluster is topic.Store's.
+func (m *Memory) Cluster() topic.Cluster { return nil }
 
 // Close is topic.Store's. What was stored is there when the Memory is opened
 // again, with [Memory.Reopen].
@@ -144,8 +151,7 @@ type memoryLog struct {
 	grown   chan struct{} // closed, and replaced, when something is appended
 	deleted bool
 
-	dones    []func()
-	draining bool
+	dones dones
 }
 
 func (l *memoryLog) last() uint64 { return l.first + uint64(len(l.entries)) - 1 }
@@ -175,32 +181,12 @@ func (l *memoryLog) Append(entry topic.Entry, done func(error)) {
 		close(l.grown)
 		l.grown = make(chan struct{})
 	}
-	l.dones = append(l.dones, func() {
+	l.dones.add(func() {
 		if held != nil {
 			<-held
 		}
 		done(err)
 	})
-	if !l.draining {
-		l.draining = true
-		go l.drain()
-	}
-}
-
-// drain calls the dones in order.
-func (l *memoryLog) drain() {
-	for {
-		l.mu.Lock()
-		if len(l.dones) == 0 {
-			l.draining = false
-			l.mu.Unlock()
-			return
-		}
-		done := l.dones[0]
-		l.dones = l.dones[1:]
-		l.mu.Unlock()
-		done()
-	}
 }
 
 // Read is topic.Log's.
@@ -266,63 +252,4 @@ func (l *memoryLog) Wait(ctx context.Context, sequence uint64) error {
 			return ctx.Err()
 		}
 	}
-}
-
-// memoryMeta is the Meta of a Memory.
-type memoryMeta struct {
-	mu       sync.Mutex
-	items    map[string]topic.Item
-	revision uint64
-}
-
-// Get is topic.Meta's.
-func (m *memoryMeta) Get(_ context.Context, key string) (topic.Item, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	item, ok := m.items[key]
-	if !ok {
-		return topic.Item{}, topic.ErrNotFound
-	}
-	return item, nil
-}
-
-// Put is topic.Meta's.
-func (m *memoryMeta) Put(_ context.Context, key string, value []byte, revision uint64) (uint64, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.items[key].Revision != revision {
-		return 0, topic.ErrConflict
-	}
-	m.revision++
-	m.items[key] = topic.Item{Key: key, Value: slices.Clone(value), Revision: m.revision}
-	return m.revision, nil
-}
-
-// Delete is topic.Meta's.
-func (m *memoryMeta) Delete(_ context.Context, key string, revision uint64) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	item, ok := m.items[key]
-	switch {
-	case !ok:
-		return topic.ErrNotFound
-	case item.Revision != revision:
-		return topic.ErrConflict
-	}
-	delete(m.items, key)
-	return nil
-}
-
-// List is topic.Meta's.
-func (m *memoryMeta) List(_ context.Context, prefix string) ([]topic.Item, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var items []topic.Item
-	for key, item := range m.items {
-		if strings.HasPrefix(key, prefix) {
-			items = append(items, item)
-		}
-	}
-	sort.Slice(items, func(i, j int) bool { return items[i].Key < items[j].Key })
-	return items, nil
 }

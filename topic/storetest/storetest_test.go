@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"os"
 	"os/exec"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/sluice-project/sluice/topic"
 )
@@ -49,8 +51,8 @@ type faulty struct {
 	make func(l topic.Log, m topic.Meta) (topic.Log, topic.Meta)
 }
 
-func (f *faulty) OpenLog(ctx context.Context, name string) (topic.Log, error) {
-	l, err := f.Memory.OpenLog(ctx, name)
+func (f *faulty) OpenLog(ctx context.Context, name string, nodes []int32) (topic.Log, error) {
+	l, err := f.Memory.OpenLog(ctx, name, nodes)
 	if err != nil {
 		return nil, err
 	}
@@ -114,18 +116,34 @@ type badMeta struct {
 	put    func(context.Context, string, []byte, uint64) (uint64, error)
 	delete func(context.Context, string, uint64) error
 	list   func(context.Context, string) ([]topic.Item, error)
+	watch  func(string, func()) func()
+	// guards replaces the guards of writes.
+	guards func(context.Context, []topic.Guard) ([]topic.Guard, error)
 }
 
-func (m *badMeta) Put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+func (m *badMeta) Watch(prefix string, signal func()) (cancel func()) {
+	if m.watch == nil {
+		return m.Meta.Watch(prefix, signal)
+	}
+	return m.watch(prefix, signal)
+}
+
+func (m *badMeta) Put(ctx context.Context, key string, value []byte, revision uint64, guards ...topic.Guard) (uint64, error) {
+	if m.guards != nil {
+		var err error
+		if guards, err = m.guards(ctx, guards); err != nil {
+			return 0, err
+		}
+	}
 	if m.put == nil {
-		return m.Meta.Put(ctx, key, value, revision)
+		return m.Meta.Put(ctx, key, value, revision, guards...)
 	}
 	return m.put(ctx, key, value, revision)
 }
 
-func (m *badMeta) Delete(ctx context.Context, key string, revision uint64) error {
+func (m *badMeta) Delete(ctx context.Context, key string, revision uint64, guards ...topic.Guard) error {
 	if m.delete == nil {
-		return m.Meta.Delete(ctx, key, revision)
+		return m.Meta.Delete(ctx, key, revision, guards...)
 	}
 	return m.delete(ctx, key, revision)
 }
@@ -265,6 +283,50 @@ var faults = map[string]fault{
 			return m.Meta.List(ctx, prefix[:strings.LastIndexByte(prefix, '/')+1])
 		}
 	}),
+	"guards are ignored": metaFault([]string{"guards", "histories"}, func(m *badMeta) {
+		m.guards = func(context.Context, []topic.Guard) ([]topic.Guard, error) { return nil, nil }
+	}),
+	"only the first guard counts": metaFault([]string{"guards"}, func(m *badMeta) {
+		m.guards = func(_ context.Context, guards []topic.Guard) ([]topic.Guard, error) {
+			return guards[:min(len(guards), 1)], nil
+		}
+	}),
+	"guards of what does not exist hold": metaFault([]string{"guards"}, func(m *badMeta) {
+		m.guards = func(ctx context.Context, guards []topic.Guard) ([]topic.Guard, error) {
+			return slices.DeleteFunc(guards, func(g topic.Guard) bool {
+				_, err := m.Meta.Get(ctx, g.Key)
+				return errors.Is(err, topic.ErrNotFound)
+			}), nil
+		}
+	}),
+	"guards are looked at before": metaFault([]string{"guards"}, func(m *badMeta) {
+		m.guards = func(ctx context.Context, guards []topic.Guard) ([]topic.Guard, error) {
+			for _, g := range guards {
+				if item, _ := m.Meta.Get(ctx, g.Key); item.Revision != g.Revision {
+					return nil, topic.ErrConflict
+				}
+			}
+			<-time.After(time.Millisecond)
+			return nil, nil
+		}
+	}),
+	"watches of whole parts": metaFault([]string{"watches"}, func(m *badMeta) {
+		m.watch = func(prefix string, signal func()) func() {
+			return m.Meta.Watch(prefix[:strings.LastIndexByte(prefix, '/')+1]+"a", signal)
+		}
+	}),
+	"watches tell once": metaFault([]string{"watches"}, func(m *badMeta) {
+		m.watch = func(prefix string, signal func()) func() {
+			var once sync.Once
+			return m.Meta.Watch(prefix, func() { once.Do(signal) })
+		}
+	}),
+	"watches go on": metaFault([]string{"watches"}, func(m *badMeta) {
+		m.watch = func(prefix string, signal func()) func() {
+			m.Meta.Watch(prefix, signal)
+			return func() {}
+		}
+	}),
 	"list of two moments": metaFault([]string{"concurrent"}, func(m *badMeta) {
 		m.list = func(ctx context.Context, prefix string) ([]topic.Item, error) { return torn(ctx, m.Meta, prefix) }
 	}),
@@ -323,3 +385,6 @@ func TestFaults(t *testing.T) {
 		}
 	}
 }
+
+// TestMade runs the part about logs that begin at a sequence.
+func TestMade(t *testing.T) { RunMade(t, memoryFactory("")) }

@@ -39,17 +39,37 @@ type group struct {
 func Run(t *testing.T, factory Factory) {
 	run(t, factory, []group{
 		{"logs", logCases}, {"append", appendCases}, {"fence", fenceCases}, {"read", readCases},
-		{"trim", trimCases}, {"wait", waitCases}, {"meta", metaCases}, {"concurrent", concurrentCases},
+		{"trim", trimCases}, {"wait", waitCases}, {"meta", metaCases}, {"guards", guardCases}, {"watches", watchCases},
+		{"concurrent", concurrentCases},
 	})
 	t.Run("model of a log", func(t *testing.T) { checkLog(t, factory) })
-	t.Run("model of the metadata", func(t *testing.T) { checkMeta(t, factory) })
+	checkMetaAll(t, factory)
+}
+
+// RunLogs runs the part of the suite that is about logs, for a store that can keep
+// them in more than one way.
+func RunLogs(t *testing.T, factory Factory) {
+	run(t, factory, []group{
+		{"logs", logCases}, {"append", appendCases}, {"fence", fenceCases}, {"read", readCases},
+		{"trim", trimCases}, {"wait", waitCases},
+	})
+	t.Run("model of a log", func(t *testing.T) { checkLog(t, factory) })
 }
 
 // RunMeta runs the part of the suite that is about the metadata, for a store that
 // can keep it in more than one way.
 func RunMeta(t *testing.T, factory Factory) {
-	run(t, factory, []group{{"meta", metaCases}, {"concurrent", concurrentCases}})
+	run(t, factory, []group{{"meta", metaCases}, {"guards", guardCases}, {"watches", watchCases}, {"concurrent", concurrentCases}})
+	checkMetaAll(t, factory)
+}
+
+// checkMetaAll runs the model of the metadata, and checks histories of it.
+func checkMetaAll(t *testing.T, factory Factory) {
 	t.Run("model of the metadata", func(t *testing.T) { checkMeta(t, factory) })
+	t.Run("histories", func(t *testing.T) {
+		m := newKit(t, factory).store.Meta()
+		checkHistory(t, []topic.Meta{m, m}, nil)
+	})
 }
 
 func run(t *testing.T, factory Factory, groups []group) {

@@ -1,0 +1,316 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+// Node is a node of the cluster.
+type Node struct {
+	ID       int32  `json:"id" doc:"Its number; 0 for a server without a cluster."`
+	Kafka    string `json:"kafka" doc:"Where Kafka clients reach it, host:port."`
+	HTTP     string `json:"http" doc:"The URL of its HTTP interface."`
+	Rack     string `json:"rack" doc:"Where it stands; empty if nobody said."`
+	Alive    bool   `json:"alive" doc:"It was heard of lately."`
+	Draining bool   `json:"draining" doc:"It gets no replicas, and those it has go to others."`
+	Leads    int    `json:"leads" doc:"Partitions that it leads."`
+	Replicas int    `json:"replicas" doc:"Partitions that it keeps a replica of."`
+	Behind   int    `json:"behind" doc:"Those of them that lack records which others have, or cannot be reached."`
+}
+
+// Cluster is what a node knows of all nodes.
+type Cluster struct {
+	ClusterID  string `json:"cluster_id" doc:"The identity of the cluster."`
+	Node       int32  `json:"node" doc:"The node that answers."`
+	Nodes      []Node `json:"nodes" nullable:"false" doc:"All that belong to the cluster, by number."`
+	Partitions int    `json:"partitions" doc:"Partitions of all topics."`
+	Leaderless int    `json:"leaderless" doc:"Those of them that nobody leads now."`
+	Moving     int    `json:"moving" doc:"Those of them whose replicas are being moved."`
+}
+
+// Reassignment is a partition whose replicas are being moved.
+type Reassignment struct {
+	Topic     string  `json:"topic"`
+	Partition int32   `json:"partition"`
+	Target    []int32 `json:"target" nullable:"false" doc:"The nodes that are to keep it, the preferred leader first."`
+	Replicas  []int32 `json:"replicas" nullable:"false" doc:"The nodes that keep it now."`
+	Adding    []int32 `json:"adding" nullable:"false" doc:"Those that are getting it."`
+	Removing  []int32 `json:"removing" nullable:"false" doc:"Those that give it up when the others have it."`
+}
+
+// ReassignmentList are the moves under way.
+type ReassignmentList struct {
+	Reassignments []Reassignment `json:"reassignments" nullable:"false" doc:"By topic and partition."`
+}
+
+// TopicChange is what to change of a topic.
+type TopicChange struct {
+	Replicas   *int   `json:"replicas,omitempty" minimum:"1" maximum:"5" doc:"How many nodes are to keep each partition. They are moved in the background; GET /v1/cluster/reassignments tells."`
+	Partitions *int32 `json:"partitions,omitempty" minimum:"1" doc:"How many partitions there are to be. If that is less, the highest ones go: producers do not find them any more, and their records can be read by number until the grace is over."`
+	GraceMS    *int64 `json:"grace_ms,omitempty" minimum:"0" maximum:"31536000000" doc:"How long the records of partitions that go can be read. Default: 7 days, or the retention of the topic if that is less."`
+}
+
+// Moved is how many partitions begin to move.
+type Moved struct {
+	Moves int `json:"moves" doc:"Partitions whose replicas begin to move."`
+}
+
+// Refused is a partition that its preferred replica does not lead.
+type Refused struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Detail    string `json:"detail" doc:"Why not."`
+}
+
+// Elected is who leads after preferred replicas were asked to.
+type Elected struct {
+	Elected int       `json:"elected" doc:"Partitions that have got their preferred leader."`
+	Refused []Refused `json:"refused" nullable:"false" doc:"Those that have not, but for those that had it."`
+}
+
+// registerCluster adds the operations of a cluster.
+func (s *server) registerCluster(api huma.API) {
+	operation := func(id, method, path, summary string, status int) huma.Operation {
+		return huma.Operation{
+			OperationID: id, Method: method, Path: path, Summary: summary, Tags: []string{"cluster"}, DefaultStatus: status, Responses: problems(api),
+		}
+	}
+	const none = http.StatusNoContent
+	huma.Register(api, operation("show-cluster", http.MethodGet, "/v1/cluster", "The nodes, and what each leads and keeps", 0), s.cluster)
+	huma.Register(api, operation("list-reassignments", http.MethodGet, "/v1/cluster/reassignments", "Partitions whose replicas are being moved", 0), s.reassignments)
+	huma.Register(api, operation("balance-cluster", http.MethodPost, "/v1/cluster/balance", "Spread replicas evenly over the nodes, as after one was added", 0), s.balance)
+	huma.Register(api, operation("prefer-leaders", http.MethodPost, "/v1/cluster/leaders", "Let the preferred replicas lead their partitions", 0), s.preferLeaders)
+	huma.Register(api, operation("drain-node", http.MethodPost, "/v1/cluster/nodes/{id}/drain", "Move all replicas of a node to others, and give it no new ones", 0), s.drain)
+	huma.Register(api, operation("resume-node", http.MethodPost, "/v1/cluster/nodes/{id}/resume", "Let a node that was drained have replicas again", none), s.resume)
+	huma.Register(api, operation("remove-node", http.MethodDelete, "/v1/cluster/nodes/{id}", "Take a node that has stopped, and keeps nothing, out of the cluster", none), s.removeNode)
+	change := operation("change-topic", http.MethodPatch, "/v1/topics/{topic}", "Change how many replicas or partitions a topic has", none)
+	change.Tags = []string{"topics"}
+	huma.Register(api, change, s.changeTopic)
+}
+
+type outCluster struct{ Body Cluster }
+
+func (s *server) cluster(ctx context.Context, _ *struct{}) (*outCluster, error) {
+	out := &outCluster{Body: Cluster{ClusterID: s.broker.ClusterID(), Node: s.broker.Node(), Nodes: []Node{}}}
+	for _, n := range s.broker.Nodes() {
+		node := Node{ID: n.ID, HTTP: n.HTTP, Rack: n.Rack, Alive: n.Alive, Draining: n.Draining}
+		if n.Port > 0 {
+			node.Kafka = net.JoinHostPort(n.Host, strconv.Itoa(int(n.Port)))
+		}
+		out.Body.Nodes = append(out.Body.Nodes, node)
+	}
+	moves, err := s.broker.Reassignments(ctx)
+	if err != nil {
+		return nil, s.refuse(ctx, err)
+	}
+	out.Body.Moving = len(moves)
+	var partitions []*topic.Partition
+	for _, t := range s.broker.Topics() {
+		if t.Source() == nil {
+			partitions = append(partitions, t.Partitions()...)
+		}
+	}
+	s.broker.AwaitReplicas(ctx, partitions)
+	out.Body.count(partitions)
+	return out, nil
+}
+
+// count adds partitions to what the nodes lead and keep.
+func (c *Cluster) count(partitions []*topic.Partition) {
+	at := func(id int32) *Node {
+		for i := range c.Nodes {
+			if c.Nodes[i].ID == id {
+				return &c.Nodes[i]
+			}
+		}
+		return &Node{} // a replica of a node that is not registered any more
+	}
+	for _, p := range partitions {
+		c.Partitions++
+		if leader := p.Leader(); leader >= 0 {
+			at(leader).Leads++
+		} else {
+			c.Leaderless++
+		}
+		current := p.InSync()
+		for _, id := range p.Replicas() {
+			node := at(id)
+			node.Replicas++
+			if !slices.Contains(current, id) {
+				node.Behind++
+			}
+		}
+	}
+}
+
+type outReassignments struct{ Body ReassignmentList }
+
+func (s *server) reassignments(ctx context.Context, _ *struct{}) (*outReassignments, error) {
+	moves, err := s.broker.Reassignments(ctx)
+	if err != nil {
+		return nil, s.refuse(ctx, err)
+	}
+	out := &outReassignments{Body: ReassignmentList{Reassignments: make([]Reassignment, 0, len(moves))}}
+	for _, m := range moves {
+		out.Body.Reassignments = append(out.Body.Reassignments, Reassignment{
+			Topic: m.Topic, Partition: m.Partition, Target: list(m.Target), Replicas: list(m.Replicas), Adding: list(m.Adding), Removing: list(m.Removing),
+		})
+	}
+	return out, nil
+}
+
+// list is a list that is never null.
+func list(numbers []int32) []int32 {
+	if numbers == nil {
+		return []int32{}
+	}
+	return numbers
+}
+
+type outMoved struct{ Body Moved }
+
+// moved answers with how many partitions move, or with what was wrong.
+func (s *server) moved(ctx context.Context, moves int, err error) (*outMoved, error) {
+	if err != nil {
+		return nil, s.refuse(ctx, err)
+	}
+	return &outMoved{Moved{moves}}, nil
+}
+
+func (s *server) balance(ctx context.Context, _ *struct{}) (*outMoved, error) {
+	moves, err := s.broker.Balance(ctx)
+	return s.moved(ctx, moves, err)
+}
+
+type inLeaders struct {
+	Topic string `query:"topic" maxLength:"249" doc:"The name of a topic; without it: all topics."`
+}
+
+type outElected struct{ Body Elected }
+
+// electAtOnce is of how many topics leaders are elected side by side: each may
+// take seconds.
+const electAtOnce = 16
+
+func (s *server) preferLeaders(ctx context.Context, in *inLeaders) (*outElected, error) {
+	topics := s.broker.Topics()
+	if in.Topic != "" {
+		t, err := s.broker.Topic(in.Topic)
+		if err != nil {
+			return nil, s.refuse(ctx, err)
+		}
+		topics = []*topic.Topic{t}
+	}
+	results := make([]Elected, len(topics))
+	electing, ctx := errgroup.WithContext(ctx)
+	electing.SetLimit(electAtOnce)
+	for i, t := range topics {
+		if t.Source() == nil {
+			electing.Go(func() (err error) {
+				results[i], err = s.elect(ctx, t)
+				return err
+			})
+		}
+	}
+	if err := electing.Wait(); err != nil {
+		return nil, s.refuse(ctx, err)
+	}
+	out := &outElected{Body: Elected{Refused: []Refused{}}}
+	for _, result := range results {
+		out.Body.Elected += result.Elected
+		out.Body.Refused = append(out.Body.Refused, result.Refused...)
+	}
+	return out, nil
+}
+
+// elect lets the preferred replicas of a topic's partitions lead them.
+func (s *server) elect(ctx context.Context, t *topic.Topic) (Elected, error) {
+	partitions := make([]int32, len(t.Partitions()))
+	for i := range partitions {
+		partitions[i] = int32(i)
+	}
+	refused, err := s.broker.ElectLeaders(ctx, t.Name(), partitions)
+	if err != nil {
+		return Elected{}, err
+	}
+	result := Elected{Elected: len(partitions) - len(refused)}
+	for _, number := range slices.Sorted(maps.Keys(refused)) {
+		if why := refused[number]; !errors.Is(why, topic.ErrElectionNotNeeded) {
+			result.Refused = append(result.Refused, Refused{t.Name(), number, why.Error()})
+		}
+	}
+	return result, nil
+}
+
+type inNode struct {
+	ID int32 `path:"id" minimum:"1" doc:"The number of a node."`
+}
+
+func (s *server) drain(ctx context.Context, in *inNode) (*outMoved, error) {
+	moves, err := s.broker.Drain(ctx, in.ID, true)
+	return s.moved(ctx, moves, err)
+}
+
+func (s *server) resume(ctx context.Context, in *inNode) (*struct{}, error) {
+	_, err := s.broker.Drain(ctx, in.ID, false)
+	return s.done(ctx, err)
+}
+
+func (s *server) removeNode(ctx context.Context, in *inNode) (*struct{}, error) {
+	return s.done(ctx, s.broker.RemoveNode(ctx, in.ID))
+}
+
+// done answers with nothing, or with what was wrong.
+func (s *server) done(ctx context.Context, err error) (*struct{}, error) {
+	if err != nil {
+		return nil, s.refuse(ctx, err)
+	}
+	return nil, nil
+}
+
+type inChange struct {
+	Topic string `path:"topic" maxLength:"249" doc:"The name of a topic."`
+	Body  TopicChange
+}
+
+func (s *server) changeTopic(ctx context.Context, in *inChange) (*struct{}, error) {
+	change := in.Body
+	if change.Replicas == nil && change.Partitions == nil {
+		return nil, newProblem(http.StatusUnprocessableEntity, CodeInvalid, "want replicas or partitions")
+	}
+	t, err := s.broker.Topic(in.Topic)
+	if err != nil {
+		return nil, s.refuse(ctx, err)
+	}
+	fewer := change.Partitions != nil && int(*change.Partitions) < len(t.Partitions())
+	if change.GraceMS != nil && !fewer {
+		return nil, newProblem(http.StatusUnprocessableEntity, CodeInvalid, "grace_ms: it is for fewer partitions than there are")
+	}
+	switch {
+	case fewer:
+		grace := time.Duration(0) // the default
+		if change.GraceMS != nil {
+			if grace = time.Duration(*change.GraceMS) * time.Millisecond; grace == 0 {
+				grace = -1
+			}
+		}
+		err = s.broker.RemovePartitions(ctx, in.Topic, *change.Partitions, grace)
+	case change.Partitions != nil && int(*change.Partitions) > len(t.Partitions()):
+		err = s.broker.AddPartitions(ctx, in.Topic, *change.Partitions, false)
+	}
+	if err == nil && change.Replicas != nil {
+		err = s.broker.SetReplicas(ctx, in.Topic, *change.Replicas)
+	}
+	return s.done(ctx, err)
+}

@@ -1,0 +1,136 @@
+package kafka
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+// nodes returns those that are alive, with the addresses that a client is told. A
+// broker without a cluster, or that was given no address, is where the client has
+// connected to. One that is isolated does not know who is alive, and returns all: a
+// client that is told of it alone would never ask another.
+func (s *Server) nodes(c *call) []topic.Node {
+	if moved := s.broker.MovedTo(); moved != nil {
+		return movedNodes(moved)
+	}
+	var alive []topic.Node
+	isolated := s.broker.Isolated()
+	for _, n := range s.broker.Nodes() {
+		if !n.Alive && !isolated {
+			continue
+		}
+		if n.ID == s.broker.Node() && (n.Host == "" || s.options.Advertise != "") {
+			n.Host, n.Port = s.advertised(c)
+		}
+		alive = append(alive, n)
+	}
+	return alive
+}
+
+// movedNodes are those of the cluster that the topics have moved to: clients go on
+// there by themselves.
+func movedNodes(moved []topic.Address) []topic.Node {
+	nodes := make([]topic.Node, len(moved))
+	for i, at := range moved {
+		nodes[i] = topic.Node{ID: at.ID, Advertised: topic.Advertised{Host: at.Host, Port: at.Port, Rack: at.Rack}, Alive: true}
+	}
+	return nodes
+}
+
+// controller is the node that clients are told to send administrative requests to:
+// any could do them, so it is the first.
+func controller(nodes []topic.Node) int32 {
+	if len(nodes) == 0 {
+		return -1
+	}
+	return nodes[0].ID
+}
+
+// rackOf returns a node's rack as clients are told: null for none.
+func rackOf(n topic.Node) *string {
+	if n.Rack == "" {
+		return nil
+	}
+	return &n.Rack
+}
+
+// offline returns those of the replicas that are not among the nodes.
+func offline(nodes []topic.Node, replicas []int32) []int32 {
+	var dead []int32
+	for _, id := range replicas {
+		if !among(nodes, id) {
+			dead = append(dead, id)
+		}
+	}
+	return dead
+}
+
+func among(nodes []topic.Node, id int32) bool {
+	for _, n := range nodes {
+		if n.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// led returns a partition that this node leads. Believed is the leader epoch that
+// the client believes in, -1 if it does not say; a wrong one is told first, so that
+// a client with old metadata asks for new ones, and one with newer metadata than
+// this node's waits. Errors: ErrNoPartition, FENCED_LEADER_EPOCH,
+// UNKNOWN_LEADER_EPOCH, ErrNotLeader, ErrRetry.
+func led(t *topic.Topic, number, believed int32) (*topic.Partition, error) {
+	p, err := t.Find(number)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkEpoch(believed, p.Epoch()); err != nil {
+		return nil, err
+	}
+	if err := p.Ready(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// leaderOf returns who leads a partition, for a client that has asked the wrong
+// node: not after other errors, and not while nobody leads it.
+func leaderOf(err error, t *topic.Topic, number int32) (leader, epoch int32, known bool) {
+	if t == nil {
+		return -1, -1, false
+	}
+	switch kindOf(err) {
+	case kerr.NotLeaderForPartition, kerr.FencedLeaderEpoch:
+	default:
+		return -1, -1, false
+	}
+	p, err := t.Find(number)
+	if err != nil {
+		return -1, -1, false
+	}
+	leader, epoch = p.Leader(), p.Epoch()
+	return leader, epoch, leader >= 0
+}
+
+// leaders are the nodes that an answer has told to lead some partition.
+type leaders map[int32]bool
+
+// add notes one, and makes the set if there is none.
+func (l *leaders) add(node int32) {
+	if *l == nil {
+		*l = leaders{}
+	}
+	(*l)[node] = true
+}
+
+// nodes returns those of the nodes that are in the set.
+func (l leaders) nodes(all []topic.Node) []topic.Node {
+	var told []topic.Node
+	for _, n := range all {
+		if l[n.ID] {
+			told = append(told, n)
+		}
+	}
+	return told
+}

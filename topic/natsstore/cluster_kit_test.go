@@ -1,0 +1,331 @@
+package natsstore
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+const testSecret = "a secret of the tests"
+
+// nodes are the stores of one cluster in this process, by their number less 1.
+// Between any two is a wire that can be cut.
+type nodes struct {
+	t       testing.TB
+	options Options
+	dirs    []string
+	listen  []string
+	wires   map[[2]int]*wire // from the first to the second
+
+	mu     sync.Mutex
+	stores []*Store
+}
+
+// newNodes prepares n nodes; configure, if there is one, changes their options.
+func newNodes(t testing.TB, n int, configure func(*Options)) *nodes {
+	t.Helper()
+	ns := &nodes{t: t, wires: map[[2]int]*wire{}, stores: make([]*Store, n)}
+	ns.options = Options{
+		SyncInterval: time.Minute, DiskReserve: -1, Logger: slog.New(slog.DiscardHandler),
+		Cluster: &ClusterOptions{Name: "test", Secret: testSecret, JoinTimeout: 2 * time.Minute},
+	}
+	if configure != nil {
+		configure(&ns.options)
+	}
+	base := t.TempDir()
+	for i := range n {
+		ns.dirs = append(ns.dirs, filepath.Join(base, fmt.Sprint("node", i+1)))
+		ns.listen = append(ns.listen, freeAddress(t))
+	}
+	for from := range n {
+		for to := range n {
+			if from != to {
+				ns.wires[[2]int{from, to}] = newWire(t, ns.listen[to])
+			}
+		}
+	}
+	t.Cleanup(ns.closeAll)
+	return ns
+}
+
+// startNodes starts n nodes and waits until all know each other.
+func startNodes(t testing.TB, n int, configure func(*Options)) *nodes {
+	t.Helper()
+	ns := newNodes(t, n, configure)
+	var all []int
+	for i := range n {
+		all = append(all, i+1)
+	}
+	ns.start(all...)
+	ns.waitAlive(n)
+	return ns
+}
+
+// freeAddress returns one that nobody listens on, with a port that no connection is
+// given by itself.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	for range 100 {
+		address := fmt.Sprint("127.0.0.1:", 20_000+rand.IntN(12_000))
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return address
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
+}
+
+// nodeOptions are those of one node: others reach it by their wires to it only.
+func (ns *nodes) nodeOptions(node int) Options {
+	options, cluster := ns.options, *ns.options.Cluster
+	cluster.Node, cluster.Listen, cluster.Advertise = int32(node), ns.listen[node-1], "127.0.0.1:1"
+	for to := range ns.dirs {
+		if to != node-1 {
+			cluster.Peers = append(cluster.Peers, ns.wires[[2]int{node - 1, to}].address)
+		}
+	}
+	options.Cluster = &cluster
+	return options
+}
+
+// start opens nodes at the same time.
+func (ns *nodes) start(which ...int) {
+	ns.t.Helper()
+	var work sync.WaitGroup
+	errs := make(chan error, len(which))
+	for _, node := range which {
+		work.Go(func() {
+			s, err := OpenCluster(ns.t.Context(), ns.dirs[node-1], ns.nodeOptions(node))
+			if err != nil {
+				errs <- fmt.Errorf("node %d: %w", node, err)
+				return
+			}
+			ns.mu.Lock()
+			defer ns.mu.Unlock()
+			ns.stores[node-1] = s
+		})
+	}
+	work.Wait()
+	close(errs)
+	for err := range errs {
+		ns.t.Fatal(err)
+	}
+}
+
+// node returns the store of one.
+func (ns *nodes) node(node int32) *Store {
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	return ns.stores[node-1]
+}
+
+// stop closes one.
+func (ns *nodes) stop(node int32) {
+	ns.t.Helper()
+	ns.mu.Lock()
+	s := ns.stores[node-1]
+	ns.stores[node-1] = nil
+	ns.mu.Unlock()
+	if s == nil {
+		return
+	}
+	if err := s.Close(); err != nil {
+		ns.t.Errorf("close node %d: %v", node, err)
+	}
+}
+
+func (ns *nodes) closeAll() {
+	for i := range ns.stores {
+		ns.stop(int32(i + 1))
+	}
+	for _, w := range ns.wires {
+		w.close()
+	}
+}
+
+// cut cuts a node off from all others, or connects it again.
+func (ns *nodes) cut(node int32, off bool) {
+	for ends, w := range ns.wires {
+		if ends[0] == int(node-1) || ends[1] == int(node-1) {
+			w.cut(off)
+		}
+	}
+}
+
+// running are the numbers of the nodes that run.
+func (ns *nodes) running() []int32 {
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	var all []int32
+	for i, s := range ns.stores {
+		if s != nil {
+			all = append(all, int32(i+1))
+		}
+	}
+	return all
+}
+
+// waitAlive waits until all running nodes see that many.
+func (ns *nodes) waitAlive(n int) {
+	ns.t.Helper()
+	eventually(ns.t, fmt.Sprintf("%d nodes alive", n), func() bool {
+		for _, node := range ns.running() {
+			s := ns.node(node)
+			known, _ := s.engine.members()
+			if len(s.Cluster().Alive()) != n || len(known) < n {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// waitAliveOnly waits until all running nodes see that only they are there.
+func (ns *nodes) waitAliveOnly(n int) {
+	ns.t.Helper()
+	eventually(ns.t, fmt.Sprintf("only %d nodes alive", n), func() bool {
+		for _, node := range ns.running() {
+			if len(ns.node(node).Cluster().Alive()) != n {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// leader waits until one of the nodes leads a log, and returns it.
+func (ns *nodes) leader(log string, among ...int32) int32 {
+	ns.t.Helper()
+	var leader int32
+	eventually(ns.t, "a leader of "+log, func() bool {
+		for _, node := range ns.running() {
+			if ns.node(node).Cluster().Leads(log) && (len(among) == 0 || slices.Contains(among, node)) {
+				leader = node
+				return true
+			}
+		}
+		return false
+	})
+	return leader
+}
+
+// open opens a log through a node.
+func (ns *nodes) open(node int32, name string, on ...int32) *log {
+	ns.t.Helper()
+	l, err := ns.node(node).OpenLog(ns.t.Context(), name, on)
+	if err != nil {
+		ns.t.Fatal(err)
+	}
+	return l.(*log)
+}
+
+// eventually waits until something holds.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !holds(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v", what, patience)
+		}
+	}
+}
+
+// wire carries connections to an address.
+type wire struct {
+	address string
+	listen  net.Listener
+	to      string
+	work    sync.WaitGroup
+
+	mu    sync.Mutex
+	off   bool
+	conns map[net.Conn]bool
+}
+
+func newWire(t testing.TB, to string) *wire {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wire{address: l.Addr().String(), listen: l, to: to, conns: map[net.Conn]bool{}}
+	w.work.Go(w.accept)
+	return w
+}
+
+func (w *wire) accept() {
+	for {
+		from, err := w.listen.Accept()
+		if err != nil {
+			return
+		}
+		w.work.Go(func() { w.carry(from) })
+	}
+}
+
+func (w *wire) carry(from net.Conn) {
+	defer from.Close()
+	to, err := net.Dial("tcp", w.to)
+	if err != nil {
+		return
+	}
+	defer to.Close()
+	w.mu.Lock()
+	if w.off {
+		w.mu.Unlock()
+		return
+	}
+	w.conns[from], w.conns[to] = true, true
+	w.mu.Unlock()
+	var both sync.WaitGroup
+	for _, ends := range [][2]net.Conn{{from, to}, {to, from}} {
+		both.Go(func() {
+			_, _ = io.Copy(ends[0], ends[1])
+			ends[0].Close()
+			ends[1].Close()
+		})
+	}
+	both.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.conns, from)
+	delete(w.conns, to)
+}
+
+// cut ends all connections and lets no new one through, until it is called with
+// false.
+func (w *wire) cut(off bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.off = off
+	for conn := range w.conns {
+		if off {
+			conn.Close()
+		}
+	}
+}
+
+func (w *wire) close() {
+	w.listen.Close()
+	w.cut(true)
+	w.work.Wait()
+}
+
+// numbered is the entry with a sequence: its data says which it is.
+func numbered(sequence uint64) topic.Entry {
+	return topic.Entry{
+		Sequence: sequence, Mark: topic.Mark{Base: int64(sequence), Next: int64(sequence) + 1},
+		Data: []byte(fmt.Sprint("entry ", sequence)),
+	}
+}

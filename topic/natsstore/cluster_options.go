@@ -1,0 +1,200 @@
+package natsstore
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ClusterOptions make the store one node of a cluster.
+type ClusterOptions struct {
+	// Name is the cluster's: letters, digits, "-" and "_", at most 64. All nodes
+	// have the same.
+	Name string
+	// Node is the number of this node, 1 or more: no other node has it, and it
+	// never changes.
+	Node int32
+	// Rack is where the node stands: letters, digits, "-" and "_", at most 64.
+	// Empty: not known.
+	Rack string
+	// Listen is where other nodes connect to, "host:port". An empty host is all
+	// addresses of the machine.
+	Listen string
+	// Advertise is how other nodes reach this one, "host:port"; default Listen.
+	Advertise string
+	// Peers are the addresses of the nodes to connect to, "host:port": at least
+	// one other, this one's own may be among them. More are learned from those.
+	// When a cluster starts for the first time, each of its nodes must name all
+	// others, and that start needs as many nodes as are named: this is how two
+	// halves cannot both believe to be the cluster. Later ones need a majority.
+	Peers []string
+	// Secret is what nodes show each other, 16 bytes or more. It goes over the
+	// network as it is where there is no TLS.
+	Secret string
+	// TLS, if it is there, is used for all connections between nodes: it needs a
+	// certificate, and the authorities whose certificates it takes, as RootCAs
+	// and as ClientCAs. Nodes prove who they are in both directions.
+	TLS *tls.Config
+	// CertFile, KeyFile and CAFile are the same in PEM files: all three or none.
+	CertFile, KeyFile, CAFile string
+	// MetaReplicas is on how many nodes the metadata is kept, as soon as there are
+	// so many: 1, 3 or 5. Default 3.
+	MetaReplicas int
+	// JoinTimeout bounds how long opening waits for enough of the other nodes.
+	// Default 10 minutes.
+	JoinTimeout time.Duration
+}
+
+// named is how many nodes the options name: this one and the others.
+func (o ClusterOptions) named() int {
+	count := 1
+	for _, peer := range o.Peers {
+		if peer != o.Advertise && peer != o.Listen {
+			count++
+		}
+	}
+	return count
+}
+
+// minSecret is the least length of a secret.
+const minSecret = 16
+
+func (o ClusterOptions) withDefaults() ClusterOptions {
+	if o.Advertise == "" {
+		o.Advertise = o.Listen
+	}
+	if o.MetaReplicas == 0 {
+		o.MetaReplicas = 3
+	}
+	if o.JoinTimeout == 0 {
+		o.JoinTimeout = startTimeout
+	}
+	return o
+}
+
+func (o ClusterOptions) validate() error {
+	switch {
+	case !clusterName(o.Name):
+		return fmt.Errorf("cluster name %q: want 1 to 64 letters, digits, - and _", o.Name)
+	case o.Node < 1:
+		return fmt.Errorf("node %d: want 1 or more", o.Node)
+	case o.Rack != "" && !clusterName(o.Rack):
+		return fmt.Errorf("rack %q: want at most 64 letters, digits, - and _", o.Rack)
+	case len(o.Secret) < minSecret:
+		return fmt.Errorf("the cluster's secret has %d bytes: want %d or more", len(o.Secret), minSecret)
+	case !slices.Contains([]int{1, 3, 5}, o.MetaReplicas):
+		return fmt.Errorf("replicas of the metadata %d: want 1, 3 or 5", o.MetaReplicas)
+	case o.JoinTimeout < 0:
+		return fmt.Errorf("join timeout %v: want 0 or more", o.JoinTimeout)
+	}
+	if _, _, err := splitAddress(o.Listen, true); err != nil {
+		return fmt.Errorf("listen address of the cluster: %w", err)
+	}
+	if _, _, err := splitAddress(o.Advertise, o.Advertise == o.Listen); err != nil {
+		return fmt.Errorf("advertised address of the cluster: %w", err)
+	}
+	others := 0
+	for _, peer := range o.Peers {
+		if _, _, err := splitAddress(peer, false); err != nil {
+			return fmt.Errorf("address of a peer: %w", err)
+		}
+		if peer != o.Advertise && peer != o.Listen {
+			others++
+		}
+	}
+	if others == 0 {
+		return errors.New("peers: want the address of at least one other node")
+	}
+	return o.validateTLS()
+}
+
+func (o ClusterOptions) validateTLS() error {
+	files := 0
+	for _, file := range []string{o.CertFile, o.KeyFile, o.CAFile} {
+		if file != "" {
+			files++
+		}
+	}
+	switch {
+	case files != 0 && files != 3:
+		return errors.New("TLS between nodes: want a certificate, its key and the authorities' certificates, all three")
+	case files != 0 && o.TLS != nil:
+		return errors.New("TLS between nodes: want files or a configuration, not both")
+	case o.TLS != nil && len(o.TLS.Certificates) == 0 && (o.TLS.GetCertificate == nil || o.TLS.GetClientCertificate == nil):
+		return errors.New("TLS between nodes: want a certificate, for both directions")
+	case o.TLS != nil && (o.TLS.RootCAs == nil || o.TLS.ClientCAs == nil):
+		return errors.New("TLS between nodes: want the authorities' certificates as RootCAs and as ClientCAs")
+	case o.TLS != nil && o.TLS.InsecureSkipVerify:
+		return errors.New("TLS between nodes: nodes must prove who they are: want InsecureSkipVerify false")
+	}
+	return nil
+}
+
+// tlsConfig returns what connections between nodes use; nil for no TLS.
+func (o ClusterOptions) tlsConfig() (*tls.Config, error) {
+	config := o.TLS.Clone()
+	if config == nil && o.CertFile == "" {
+		return nil, nil
+	}
+	if config == nil {
+		certificate, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("TLS between nodes: %w", err)
+		}
+		text, err := os.ReadFile(o.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("TLS between nodes: %w", err)
+		}
+		authorities := x509.NewCertPool()
+		if !authorities.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("TLS between nodes: %s has no certificates", o.CAFile)
+		}
+		config = &tls.Config{Certificates: []tls.Certificate{certificate}, RootCAs: authorities, ClientCAs: authorities}
+	}
+	config.ClientAuth = tls.RequireAndVerifyClientCert
+	config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
+	return config, nil
+}
+
+// clusterName tells whether a cluster or a rack may have that name.
+func clusterName(name string) bool { return validName(name) && len(name) <= 64 }
+
+// splitAddress splits "host:port". The host of a listener may be empty.
+func splitAddress(address string, listener bool) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, fmt.Errorf("%q: want host:port", address)
+	}
+	number, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || number == 0 {
+		return "", 0, fmt.Errorf("%q: want a port from 1 to 65535", address)
+	}
+	if host == "" && !listener || strings.ContainsAny(host, " /@") {
+		return "", 0, fmt.Errorf("%q: want a host", address)
+	}
+	return host, int(number), nil
+}
+
+// serverName is the name of a node's engine.
+func serverName(node int32) string { return "n" + strconv.Itoa(int(node)) }
+
+// nodeOf returns the number of the node whose engine has that name, 0 for none.
+func nodeOf(name string) int32 {
+	text, found := strings.CutPrefix(name, "n")
+	number, err := strconv.ParseInt(text, 10, 32)
+	if !found || err != nil || number < 1 || serverName(int32(number)) != name {
+		return 0
+	}
+	return int32(number)
+}
+
+// nodeTag and rackTag are what placements name nodes by.
+func nodeTag(node int32) string  { return "node:" + strconv.Itoa(int(node)) }
+func rackTag(rack string) string { return "rack:" + rack }

@@ -1,0 +1,130 @@
+package natsstore
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"net"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// Of the engine's connections between nodes.
+const (
+	routeUser = "sluice"
+	// routePing is how often an idle one is tried, and routePings how many of
+	// these may stay unanswered: then it is cut and made anew. Without that, one
+	// on which a network had lost what was sent would wait for minutes.
+	routePing  = 3 * time.Second
+	routePings = 3
+)
+
+// account is where the engine keeps our streams.
+const account = server.DEFAULT_GLOBAL_ACCOUNT
+
+// join makes the settings those of a cluster's node.
+func (e *engine) join(settings *server.Options, options ClusterOptions) error {
+	config, err := options.tlsConfig()
+	if err != nil {
+		return err
+	}
+	host, port, err := splitAddress(options.Listen, true)
+	if err != nil {
+		return err
+	}
+	if host == "" {
+		host = "0.0.0.0"
+	}
+	settings.ServerName = serverName(options.Node)
+	settings.Tags.Add(nodeTag(options.Node))
+	if options.Rack != "" {
+		settings.Tags.Add(rackTag(options.Rack))
+	}
+	settings.Cluster = server.ClusterOpts{
+		Name: options.Name, Host: host, Port: port,
+		Username: routeUser, Password: options.Secret, AuthTimeout: 5,
+		PingInterval: routePing, MaxPingsOut: routePings,
+	}
+	if options.Advertise != options.Listen {
+		settings.Cluster.Advertise = options.Advertise
+	}
+	if config != nil {
+		settings.Cluster.TLSConfig, settings.Cluster.TLSTimeout = config, 5
+	}
+	// The engine counts these to know how many nodes the first start needs.
+	for _, peer := range options.Peers {
+		settings.Routes = append(settings.Routes, &url.URL{Scheme: "nats", Host: peer, User: url.UserPassword(routeUser, options.Secret)})
+	}
+	e.closeToOthers(settings)
+	return nil
+}
+
+// closeToOthers gives the engine the listener for clients without which it does
+// not begin to connect to other nodes: on this machine, on any port, for nobody
+// but us.
+func (e *engine) closeToOthers(settings *server.Options) {
+	password, systemPassword := rand.Text(), rand.Text()
+	settings.DontListen = false
+	settings.Host, settings.Port = net.IPv4(127, 0, 0, 1).String(), server.RANDOM_PORT
+	system := server.NewAccount(server.DEFAULT_SYSTEM_ACCOUNT)
+	settings.Accounts, settings.SystemAccount = []*server.Account{system}, system.Name
+	settings.Users = []*server.User{
+		{Username: "app", Password: password},
+		{Username: "sys", Password: systemPassword, Account: system},
+	}
+	e.login = []nats.Option{nats.UserInfo("app", password)}
+	e.systemLogin = []nats.Option{nats.UserInfo("sys", systemPassword)}
+}
+
+// leads tells whether this node leads a stream.
+func (e *engine) leads(stream string) bool { return e.JetStreamIsStreamLeader(account, stream) }
+
+// members returns the nodes that the engine counts to the cluster, as far as it
+// knows their names, and how many there should be.
+func (e *engine) members() (nodes []int32, expected int) {
+	info, err := e.Jsz(&server.JSzOptions{})
+	if err != nil || info.Meta == nil {
+		return nil, 0
+	}
+	add := func(name string) {
+		if node := nodeOf(name); node != 0 && !slices.Contains(nodes, node) {
+			nodes = append(nodes, node)
+		}
+	}
+	add(e.Name())
+	add(info.Meta.Leader)
+	for _, replica := range info.Meta.Replicas {
+		add(replica.Name)
+	}
+	return nodes, info.Meta.Size
+}
+
+// connected returns the nodes with which there are connections.
+func (e *engine) connected() []int32 {
+	routes, err := e.Routez(&server.RoutezOptions{})
+	if err != nil {
+		return nil
+	}
+	var nodes []int32
+	for _, route := range routes.Routes {
+		if node := nodeOf(route.RemoteName); node != 0 && !slices.Contains(nodes, node) {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}
+
+// peerID is how the engine names a node whose name it may have forgotten: the
+// first 8 bytes of a hash, in digits of base 62.
+func peerID(node int32) string {
+	const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	sum := sha256.Sum256([]byte(serverName(node)))
+	id := sum[:8]
+	for i, b := range id {
+		id[i] = digits[int(b)%len(digits)]
+	}
+	return string(id)
+}

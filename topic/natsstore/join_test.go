@@ -1,0 +1,41 @@
+package natsstore
+
+import (
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestMetadataBeginsOnAllItsNodes starts a cluster for the first time, one node later
+// than the others: what the metadata is told first is on three nodes already.
+func TestMetadataBeginsOnAllItsNodes(t *testing.T) {
+	t.Parallel()
+	ns := newNodes(t, 3, nil)
+	var late sync.WaitGroup
+	late.Go(func() {
+		<-time.After(time.Second)
+		ns.start(3)
+	})
+	ns.start(1, 2)
+	late.Wait()
+	for _, node := range ns.running() {
+		info, err := ns.node(node).info(t.Context(), metaStream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if replicas := info.Config.Replicas; replicas != 3 {
+			t.Errorf("node %d is open while the metadata has %d replicas, want 3", node, replicas)
+		}
+	}
+}
+
+// TestMetadataBeginsWithoutANode starts a cluster for the first time of which a node
+// is missing: it goes on without, and the metadata gets its replicas when it comes.
+func TestMetadataBeginsWithoutANode(t *testing.T) {
+	t.Parallel()
+	ns := newNodes(t, 3, nil)
+	ns.start(1, 2)
+	mustPut(t, ns.node(1).meta, "key", "1", 0)
+	ns.start(3)
+	ns.replicated(t)
+}

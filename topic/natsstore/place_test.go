@@ -1,0 +1,100 @@
+package natsstore
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+func TestNextStep(t *testing.T) {
+	at := func(leader int32, nodes ...int32) topic.Replicas {
+		return topic.Replicas{Leader: leader, Nodes: nodes, Current: nodes}
+	}
+	for name, c := range map[string]struct {
+		r        topic.Replicas
+		replicas int
+		want     []int32
+		step     step
+	}{
+		"there":                  {at(2, 1, 2, 3), 3, []int32{3, 2, 1}, step{kind: stepNone}},
+		"grow":                   {at(2, 2), 1, []int32{1, 2, 3}, step{kind: stepGrow}},
+		"move":                   {at(2, 2, 3, 4), 3, []int32{1, 2, 3}, step{kind: stepMove, nodes: []int32{1, 2, 3}}},
+		"a replica is missing":   {at(2, 2, 3), 3, []int32{1, 2, 3}, step{kind: stepMove, nodes: []int32{1, 2, 3}}},
+		"shrink":                 {at(2, 1, 2, 3), 3, []int32{2}, step{kind: stepShrink}},
+		"the leader first":       {at(1, 1, 2, 3), 3, []int32{2}, step{kind: stepResign, nodes: []int32{2}}},
+		"what stays comes first": {at(1, 1, 2, 3), 3, []int32{4}, step{kind: stepMove, nodes: []int32{1, 2, 4}}},
+		"moving":                 {topic.Replicas{Leader: 1, Nodes: []int32{1}, Current: []int32{1}, Moving: true}, 1, []int32{1}, step{kind: stepWait}},
+		"no leader":              {topic.Replicas{Nodes: []int32{1, 2, 3}, Current: []int32{1, 2, 3}}, 3, []int32{1, 2, 4}, step{kind: stepWait}},
+		"no majority":            {topic.Replicas{Leader: 1, Nodes: []int32{1, 2, 3}, Current: []int32{1}}, 3, []int32{1}, step{kind: stepWait}},
+		"one that stays lags":    {topic.Replicas{Leader: 1, Nodes: []int32{1, 2, 3}, Current: []int32{1, 2}}, 3, []int32{3}, step{kind: stepWait}},
+	} {
+		got := nextStep(c.r, c.replicas, c.want)
+		if got.kind != c.step.kind || !slices.Equal(got.nodes, c.step.nodes) {
+			t.Errorf("%s: %+v, want %+v", name, got, c.step)
+		}
+	}
+}
+
+// TestStepsLeadThere lets an engine that chooses at random do what nextStep says.
+func TestStepsLeadThere(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		set := func(name string) []int32 {
+			all := rapid.Permutation([]int32{1, 2, 3, 4, 5, 6}).Draw(rt, name)
+			return slices.Clone(all[:rapid.IntRange(1, maxReplicas).Draw(rt, name+" count")])
+		}
+		have, want := set("have"), set("want")
+		r, copies := topic.Replicas{Leader: have[0], Nodes: have, Current: have}, 0
+		for steps := 0; ; steps++ {
+			next := nextStep(r, len(r.Nodes), want)
+			if next.kind == stepNone {
+				break
+			}
+			if steps > 6 {
+				rt.Fatalf("%+v is not %v after %d steps", r, want, steps)
+			}
+			nodes := slices.Clone(r.Nodes)
+			switch next.kind {
+			case stepGrow:
+				for _, node := range rapid.Permutation([]int32{1, 2, 3, 4, 5, 6}).Draw(rt, "added") {
+					if len(nodes) < len(want) && !slices.Contains(nodes, node) {
+						nodes = append(nodes, node)
+						copies++
+					}
+				}
+			case stepShrink:
+				if !slices.Contains(want, r.Leader) {
+					rt.Fatalf("the leader of %+v goes", r)
+				}
+				nodes = []int32{r.Leader}
+				for _, node := range rapid.Permutation(r.Nodes).Draw(rt, "kept") {
+					if len(nodes) < len(want) && node != r.Leader {
+						nodes = append(nodes, node)
+					}
+				}
+			case stepMove:
+				if len(next.nodes) != len(r.Nodes) {
+					rt.Fatalf("a move of %+v to %v", r, next.nodes)
+				}
+				nodes = next.nodes
+			case stepResign:
+				to := rapid.SampledFrom(next.nodes).Draw(rt, "to")
+				if !slices.Contains(r.Nodes, to) {
+					rt.Fatalf("%d has nothing of %+v", to, r)
+				}
+				r.Leader = to
+			default:
+				rt.Fatalf("it waits at %+v", r)
+			}
+			r.Nodes, r.Current = nodes, nodes
+			if !slices.Contains(nodes, r.Leader) {
+				r.Leader = nodes[0]
+			}
+		}
+		if got := slices.Sorted(slices.Values(r.Nodes)); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+			rt.Fatalf("it is on %v, want %v", got, want)
+		}
+	})
+}

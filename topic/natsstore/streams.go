@@ -1,0 +1,226 @@
+package natsstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+// warnStreams is how many streams an engine carries well: making and recovering
+// them becomes slow above.
+const warnStreams = 1000
+
+// OpenLog returns the log of that name. If it does not exist it is made, on these
+// nodes of a cluster, 1 to 5: without any it is not made, and the error is
+// topic.ErrNoLog. All calls with one name return the same log, until it is
+// deleted.
+func (s *Store) OpenLog(ctx context.Context, name string, nodes []int32) (topic.Log, error) {
+	return s.MakeLog(ctx, name, nodes, 1)
+}
+
+// MakeLog is OpenLog, but for a log that does not exist: its first entry will have
+// the sequence first.
+func (s *Store) MakeLog(ctx context.Context, name string, nodes []int32, first uint64) (topic.Log, error) {
+	if !validName(name) {
+		return nil, fmt.Errorf("log name %q: want 1 to 200 letters, digits, - and _", name)
+	}
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	if err := s.open(); err != nil {
+		return nil, err
+	}
+	if l := s.opened(ctx, name); l != nil {
+		return l, nil
+	}
+	config, err := s.logConfig(name, nodes)
+	if err != nil {
+		return nil, fmt.Errorf("open log %s: %w", name, err)
+	}
+	config.FirstSeq = first
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	stream, err := s.stream(ctx, config)
+	if err != nil {
+		return nil, s.failure(fmt.Errorf("open log %s: %w", name, err))
+	}
+	if err := s.probe(ctx, config.Subjects[0]); err != nil {
+		return nil, s.failure(fmt.Errorf("open log %s: %w", name, err))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, topic.ErrClosed
+	}
+	l := s.register(name, logSubject+name, stream)
+	s.logs[name] = l
+	return l, nil
+}
+
+// opened returns the log of that name that is open. In a cluster, another node may
+// have deleted it.
+func (s *Store) opened(ctx context.Context, name string) *log {
+	s.mu.RLock()
+	l := s.logs[name]
+	s.mu.RUnlock()
+	if l == nil || s.cluster == nil {
+		return l
+	}
+	if _, _, err := l.Ends(ctx); errors.Is(err, topic.ErrNoLog) {
+		return nil
+	}
+	return l
+}
+
+// logConfig returns what the stream of a new log has of its own.
+func (s *Store) logConfig(name string, nodes []int32) (jetstream.StreamConfig, error) {
+	config := jetstream.StreamConfig{
+		Name: logStream + name, Subjects: []string{logSubject + name}, Discard: jetstream.DiscardNew, Replicas: 1,
+	}
+	if s.cluster == nil {
+		return config, nil
+	}
+	config.Replicas = len(nodes)
+	if len(nodes) == 0 {
+		return config, nil // it must be there
+	}
+	if placement := s.cluster.only(nodes); len(placement.Tags) > 0 {
+		config.Placement = placement
+	}
+	return config, checkNodes(nodes)
+}
+
+// stream returns the stream of that name, made if it does not exist, with the
+// settings that all have. It is called with opening held, or by Open.
+func (s *Store) stream(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
+	stream, err := s.await(ctx, config.Name)
+	if !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return stream, err
+	}
+	if s.cluster != nil && config.Name != metaStream && config.Replicas == 0 {
+		return nil, err
+	}
+	config.Storage, config.AllowDirect = jetstream.FileStorage, true
+	// Nothing is sent with an id to find duplicates by: the least window there is.
+	config.Duplicates = 100 * time.Millisecond
+	config.MaxMsgs, config.MaxBytes, config.MaxMsgSize = -1, -1, -1
+	if s.cluster != nil && config.Name == metaStream {
+		s.cluster.awaitKeepers(ctx)
+	}
+	err = s.attempts(ctx, func(ctx context.Context) error {
+		stream, err = s.create(ctx, config)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.streams++
+	s.warnOfStreams()
+	return stream, nil
+}
+
+// probe waits, in a cluster, until what is sent to a log from here reaches its
+// leader, of which this node may not have heard yet. What it sends is refused for
+// its sequence.
+func (s *Store) probe(ctx context.Context, subject string) error {
+	if s.cluster == nil {
+		return nil
+	}
+	message := nats.NewMsg(subject)
+	message.Header.Set(server.JSExpectedLastSeq, strconv.FormatUint(math.MaxInt64, 10))
+	return s.attempts(ctx, func(ctx context.Context) error {
+		_, err := s.conn.RequestMsgWithContext(ctx, message)
+		return err
+	})
+}
+
+// await asks for a stream. For the metadata it waits as long as ctx does, and
+// says so.
+func (s *Store) await(ctx context.Context, name string) (jetstream.Stream, error) {
+	for {
+		within, cancel := context.WithTimeout(ctx, s.options.Timeout)
+		stream, err := s.find(within, name)
+		cancel()
+		if !errors.Is(err, errNoLeader) || name != metaStream || ctx.Err() != nil {
+			return stream, err
+		}
+		s.options.Logger.Warn("topic store: waiting for the nodes that keep the metadata", "error", err)
+	}
+}
+
+// create makes a stream. Another node may have made it meanwhile, otherwise.
+func (s *Store) create(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
+	if config.Name == metaStream {
+		config.Replicas = 1
+		if s.cluster != nil {
+			config.Replicas = s.cluster.metaReplicas(len(s.cluster.Alive()))
+		}
+	}
+	stream, err := s.js.CreateStream(ctx, config)
+	if s.cluster != nil && errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		return s.find(ctx, config.Name)
+	}
+	return stream, err
+}
+
+func (s *Store) warnOfStreams() {
+	if s.streams == warnStreams || s.streams > warnStreams && s.streams%100 == 0 {
+		s.options.Logger.Warn("topic store: many logs: opening the store and making partitions becomes slow",
+			"logs", s.streams, "advised", warnStreams)
+	}
+}
+
+// DeleteLog removes a log and all it holds.
+func (s *Store) DeleteLog(ctx context.Context, name string) error {
+	if !validName(name) {
+		return nil
+	}
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	if err := s.open(); err != nil {
+		return err
+	}
+	s.forget(name, nil)
+	err := s.remove(ctx, logStream+name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	if err != nil {
+		return s.failure(fmt.Errorf("delete log %s: %w", name, err))
+	}
+	s.streams--
+	return nil
+}
+
+// remove deletes a stream.
+func (s *Store) remove(ctx context.Context, stream string) error {
+	if s.cluster == nil {
+		return s.js.DeleteStream(ctx, stream)
+	}
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	return s.attempts(ctx, func(ctx context.Context) error { return s.js.DeleteStream(ctx, stream) })
+}
+
+// forget ends the log of that name, if it is that one or nil is given.
+func (s *Store) forget(name string, which *log) {
+	s.mu.Lock()
+	l := s.logs[name]
+	if l == nil || which != nil && l != which {
+		s.mu.Unlock()
+		return
+	}
+	delete(s.logs, name)
+	delete(s.tokens, l.token)
+	s.mu.Unlock()
+	l.end(topic.ErrNoLog)
+	l.abandon(topic.ErrNoLog)
+}

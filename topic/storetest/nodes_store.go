@@ -1,0 +1,356 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+// NodeStore is the topic.Store, and the topic.Cluster, of one node of [Nodes].
+type NodeStore struct {
+	nodes *Nodes
+	id    int32
+	gone  chan struct{} // closed when it is dead
+
+	// All below is guarded by Nodes.mu.
+
+	dead, cut, left, lagging bool
+	// seen is what it saw last, of a node that is cut off.
+	seen map[string]seenLog
+	// items is the metadata after the first applied changes.
+	items          map[string]topic.Item
+	applied        int
+	followed       uint64 // how far its broker follows it
+	metaWatches    []*memoryWatch
+	clusterWatches []*func()
+
+	held    chan struct{} // closed by Release
+	delayed bool
+	late    []*lateAppend
+	appends failure
+	puts    failure
+}
+
+// failure is what is to go wrong.
+type failure struct {
+	err    error
+	prefix string // of what it concerns
+	stored bool   // it is done all the same
+}
+
+func (f failure) of(name string) error {
+	if f.err == nil || !strings.HasPrefix(name, f.prefix) {
+		return nil
+	}
+	return f.err
+}
+
+// seenLog is what a node that is cut off knows of a log.
+type seenLog struct {
+	log   *nodesLog
+	last  uint64
+	leads bool
+}
+
+// errNoLeader is what is told of a log that nobody leads.
+var errNoLeader = errors.New("log has no leader")
+
+// Hold makes the node's appends wait, already stored but not acknowledged, until
+// Release.
+func (s *NodeStore) Hold() {
+	s.nodes.mu.Lock()
+	defer s.nodes.mu.Unlock()
+	if s.held == nil {
+		s.held = make(chan struct{})
+	}
+}
+
+// Delay keeps the node's appends on their way: they reach their logs at Release,
+// whatever has become of the node and of the logs. Whoever waits for them longer
+// than an answer takes is told topic.ErrUncertain.
+func (s *NodeStore) Delay() {
+	s.nodes.mu.Lock()
+	defer s.nodes.mu.Unlock()
+	s.delayed = true
+}
+
+// Release lets go on what Hold and Delay have kept.
+func (s *NodeStore) Release() { s.ReleaseSome(func(topic.Entry) bool { return true }) }
+
+// ReleaseSome is Release, and of what Delay has kept it loses the entries that
+// arrive is false for.
+func (s *NodeStore) ReleaseSome(arrive func(topic.Entry) bool) {
+	s.nodes.mu.Lock()
+	defer s.nodes.mu.Unlock()
+	if s.held != nil {
+		close(s.held)
+		s.held = nil
+	}
+	for _, a := range s.late {
+		if arrive(a.entry) {
+			a.arrived <- s.nodes.store(a.log, a.entry)
+		}
+	}
+	s.delayed, s.late = false, nil
+}
+
+// FailAppends makes each append of the node fail, until it is called with nil.
+// Stored says whether the entries are written all the same, as with
+// topic.ErrUncertain.
+func (s *NodeStore) FailAppends(err error, stored bool) { s.FailAppendsTo("", err, stored) }
+
+// FailAppendsTo does so for the logs whose name begins with a prefix.
+func (s *NodeStore) FailAppendsTo(prefix string, err error, stored bool) {
+	s.nodes.mu.Lock()
+	defer s.nodes.mu.Unlock()
+	s.appends = failure{err, prefix, stored}
+}
+
+// FailPuts makes each write of the node to keys with a prefix fail, as
+// FailAppends does with appends.
+func (s *NodeStore) FailPuts(prefix string, err error, stored bool) {
+	s.nodes.mu.Lock()
+	defer s.nodes.mu.Unlock()
+	s.puts = failure{err, prefix, stored}
+}
+
+// Lag keeps from the node what others write into the metadata, except what it
+// must know after a write of its own or a Sync. With false it knows all again.
+func (s *NodeStore) Lag(lagging bool) {
+	s.nodes.mu.Lock()
+	defer s.nodes.mu.Unlock()
+	s.lagging = lagging
+	if !lagging && !s.cut {
+		s.catchUp()
+	}
+}
+
+// Meta is topic.Store's.
+func (s *NodeStore) Meta() topic.Meta { return nodeMeta{s} }
+
+// Cluster is topic.Store's.
+func (s *NodeStore) Cluster() topic.Cluster { return s }
+
+// Close is topic.Store's. The node is dead then.
+func (s *NodeStore) Close() error {
+	s.nodes.mu.Lock()
+	current := s.nodes.stores[s.id] == s
+	s.nodes.mu.Unlock()
+	if current {
+		s.nodes.Kill(s.id)
+	}
+	return nil
+}
+
+// unanswered waits as a call does that gets no answer.
+func (s *NodeStore) unanswered(ctx context.Context) error {
+	s.nodes.mu.Lock()
+	wait := s.nodes.unanswered
+	s.nodes.mu.Unlock()
+	select {
+	case <-time.After(wait):
+		return topic.ErrUncertain
+	case <-s.gone:
+		return topic.ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// writes tells whether the node can write metadata, and make and delete logs.
+func (s *NodeStore) writes() bool { return !s.cut && s.nodes.majority(s.nodes.members) }
+
+// Node is topic.Cluster's.
+func (s *NodeStore) Node() int32 { return s.id }
+
+// Alive is topic.Cluster's.
+func (s *NodeStore) Alive() []int32 {
+	s.nodes.mu.Lock()
+	defer s.nodes.mu.Unlock()
+	if s.cut || s.dead {
+		return []int32{s.id}
+	}
+	return slices.DeleteFunc(s.nodes.those(s.nodes.members), func(node int32) bool {
+		return node != s.id && s.nodes.stores[node].left
+	})
+}
+
+// Leads is topic.Cluster's.
+func (s *NodeStore) Leads(log string) bool {
+	s.nodes.mu.Lock()
+	defer s.nodes.mu.Unlock()
+	l := s.nodes.logs[log]
+	switch {
+	case s.dead:
+		return false
+	case s.cut:
+		return s.seen[log].leads
+	}
+	return l != nil && l.leader == s.id
+}
+
+// Watch is topic.Cluster's.
+func (s *NodeStore) Watch(signal func()) (cancel func()) {
+	s.nodes.mu.Lock()
+	defer s.nodes.mu.Unlock()
+	s.clusterWatches = append(s.clusterWatches, &signal)
+	return func() {
+		s.nodes.mu.Lock()
+		defer s.nodes.mu.Unlock()
+		s.clusterWatches = slices.DeleteFunc(s.clusterWatches, func(other *func()) bool { return other == &signal })
+	}
+}
+
+// Followed is topic.Cluster's.
+func (s *NodeStore) Followed(revision uint64) {
+	s.nodes.mu.Lock()
+	defer s.nodes.mu.Unlock()
+	s.followed = revision
+}
+
+// AwaitFollowed is topic.Cluster's.
+func (s *NodeStore) AwaitFollowed(ctx context.Context, revision uint64) error {
+	behind := func(node int32) bool {
+		s.nodes.mu.Lock()
+		defer s.nodes.mu.Unlock()
+		other := s.nodes.stores[node]
+		return node != s.id && other != nil && other.followed > 0 && other.followed < revision
+	}
+	for slices.ContainsFunc(s.Alive(), behind) {
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// Replicas is topic.Cluster's.
+func (s *NodeStore) Replicas(ctx context.Context, name string) (topic.Replicas, error) {
+	s.nodes.mu.Lock()
+	log := s.nodes.logs[name]
+	switch {
+	case s.dead:
+		s.nodes.mu.Unlock()
+		return topic.Replicas{}, topic.ErrClosed
+	case s.cut || log != nil && log.leader == 0:
+		s.nodes.mu.Unlock()
+		if err := s.unanswered(ctx); !errors.Is(err, topic.ErrUncertain) {
+			return topic.Replicas{}, err
+		}
+		return topic.Replicas{}, fmt.Errorf("%w: %s", errNoLeader, name)
+	}
+	defer s.nodes.mu.Unlock()
+	if log == nil {
+		return topic.Replicas{}, topic.ErrNoLog
+	}
+	nodes := slices.Sorted(slices.Values(log.nodes))
+	return topic.Replicas{Leader: log.leader, Nodes: nodes, Current: s.nodes.those(nodes), Moving: log.joining != nil}, nil
+}
+
+// Place is topic.Cluster's. Each call makes one step: nodes begin to take the log,
+// then they have it, then others give it up.
+func (s *NodeStore) Place(ctx context.Context, name string, nodes []int32) (placed bool, err error) {
+	s.nodes.mu.Lock()
+	log := s.nodes.logs[name]
+	switch {
+	case s.dead:
+		s.nodes.mu.Unlock()
+		return false, topic.ErrClosed
+	case log == nil:
+		s.nodes.mu.Unlock()
+		return false, topic.ErrNoLog
+	case !s.writes() || log.leader == 0:
+		s.nodes.mu.Unlock()
+		return false, s.unanswered(ctx)
+	}
+	defer s.nodes.mu.Unlock()
+	defer s.nodes.changed()
+	return log.place(nodes), nil
+}
+
+// Resign is topic.Cluster's.
+func (s *NodeStore) Resign(ctx context.Context, name string, to int32) error {
+	s.nodes.mu.Lock()
+	log := s.nodes.logs[name]
+	switch {
+	case s.dead:
+		s.nodes.mu.Unlock()
+		return topic.ErrClosed
+	case log == nil:
+		s.nodes.mu.Unlock()
+		return topic.ErrNoLog
+	case s.cut:
+		s.nodes.mu.Unlock()
+		return s.unanswered(ctx)
+	}
+	defer s.nodes.mu.Unlock()
+	if log.leader != s.id {
+		return nil
+	}
+	return s.handOver(log, to)
+}
+
+// handOver lets another node lead a log.
+func (s *NodeStore) handOver(log *nodesLog, to int32) error {
+	if to == s.id || !s.nodes.electable(log, to) {
+		to = 0
+		for _, node := range log.nodes {
+			if node != s.id && s.nodes.electable(log, node) {
+				to = node
+				break
+			}
+		}
+	}
+	if to == 0 {
+		return fmt.Errorf("no other node can lead %s", log.name)
+	}
+	log.leader = to
+	s.nodes.changed()
+	return nil
+}
+
+// Leave is topic.Cluster's.
+func (s *NodeStore) Leave(ctx context.Context) error {
+	s.nodes.mu.Lock()
+	if s.cut {
+		s.nodes.mu.Unlock()
+		return s.unanswered(ctx)
+	}
+	defer s.nodes.mu.Unlock()
+	if s.dead {
+		return topic.ErrClosed
+	}
+	s.left = true
+	var failed []error
+	for _, log := range s.nodes.logs {
+		if log.leader == s.id {
+			failed = append(failed, s.handOver(log, 0))
+		}
+	}
+	s.nodes.changed()
+	return errors.Join(failed...)
+}
+
+// Remove is topic.Cluster's.
+func (s *NodeStore) Remove(ctx context.Context, node int32) error {
+	s.nodes.mu.Lock()
+	if !s.writes() {
+		s.nodes.mu.Unlock()
+		return s.unanswered(ctx)
+	}
+	defer s.nodes.mu.Unlock()
+	if s.nodes.up(node) {
+		return fmt.Errorf("node %d is alive", node)
+	}
+	s.nodes.members = slices.DeleteFunc(s.nodes.members, func(other int32) bool { return other == node })
+	delete(s.nodes.stores, node)
+	s.nodes.changed()
+	return nil
+}

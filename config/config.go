@@ -22,13 +22,20 @@ type Config struct {
 	// DiskReserve is the free space, in bytes, below which nothing new is
 	// accepted.
 	DiskReserve int64
-	// State is where the state of rooms is.
-	State   State
-	Topic   Topic
-	Bulk    bulk.Config
-	Webhook Webhook
-	Room    Room
-	Gate    Gate
+	// State is where the state of rooms and of bulk is.
+	State State
+	// BulkShards is how many shards bulk has in a state that is shared; 0 is what it has.
+	BulkShards int
+	// Instance names this instance among those that share a state; empty is the host's
+	// name and the HTTP address.
+	Instance string
+	Tracing  Tracing
+	Cluster  Cluster
+	Topic    Topic
+	Bulk     bulk.Config
+	Webhook  Webhook
+	Room     Room
+	Gate     Gate
 
 	// sources has where each value came from, by key; a key that is missing has
 	// its default.
@@ -71,6 +78,8 @@ func Default() *Config {
 		Log:         Log{Level: slog.LevelInfo, Format: "text"},
 		DiskReserve: 256 << 20,
 		State:       Embedded,
+		Tracing:     defaultTracing(),
+		Cluster:     defaultCluster(),
 		Topic:       defaultTopic(),
 		Room:        defaultRoom(),
 		Gate:        defaultGate(),
@@ -90,8 +99,10 @@ func Load(flags *pflag.FlagSet, environ []string) (*Config, error) {
 	if err := c.load(flags, environ); err != nil {
 		return nil, err
 	}
-	if err := c.validateGate(); err != nil {
-		return nil, err
+	for _, validate := range []func() error{c.validateParts, c.validateGate, c.validateCluster} {
+		if err := validate(); err != nil {
+			return nil, err
+		}
 	}
 	return c, nil
 }
@@ -103,6 +114,9 @@ func LoadGate(flags *pflag.FlagSet, environ []string) (*Config, error) {
 	c.Gate.HTTP = DefaultGate
 	if err := c.load(flags, environ); err != nil {
 		return nil, err
+	}
+	if c.State.IsOff() {
+		return nil, &Error{Key: "state", Source: c.Source("state"), Why: "a gate needs rooms: want another state than off"}
 	}
 	return c, nil
 }
@@ -118,6 +132,9 @@ func (c *Config) load(flags *pflag.FlagSet, environ []string) error {
 		return err
 	}
 	if err := c.readFlags(flags); err != nil {
+		return err
+	}
+	if err := c.readTelemetry(environ); err != nil {
 		return err
 	}
 	return c.validate()

@@ -128,7 +128,7 @@ func TestEverySettingInEveryWay(t *testing.T) {
 		if s.Secret {
 			value = secretA
 		}
-		if value == "" { // An empty variable is as if it were not set.
+		if value == "" || s.Key == "cluster.node" { // An empty variable is as if it were not set.
 			value = valueOf(t, s.Key)
 		}
 		if s.Flag() != "" {
@@ -156,7 +156,10 @@ func valueOf(t *testing.T, key string) string {
 	case slices.Contains([]string{"gate.upstream_host", "gate.brand", "gate.challenge_site_key", "gate.challenge_hostname"}, key):
 		return "shop.example.com"
 	}
-	return write(t, "a file")
+	if value, ok := clusterValues[key]; ok {
+		return value
+	}
+	return write(t, "a file of enough characters")
 }
 
 func checkSource(t *testing.T, key, want string, flags *pflag.FlagSet, environ ...string) {
@@ -164,6 +167,8 @@ func checkSource(t *testing.T, key, want string, flags *pflag.FlagSet, environ .
 	switch { // Some need each other.
 	case strings.Contains(key, "tls"):
 		environ = append(environ, "SLUICE_GATE_TLS_CERT="+write(t, "a"), "SLUICE_GATE_TLS_KEY="+write(t, "b"))
+	case strings.HasPrefix(key, "cluster."):
+		environ = append(environ, clusterOf(t, key)...)
 	case strings.Contains(key, "challenge"):
 		environ = append(environ, "SLUICE_GATE_CHALLENGE_PROVIDER=turnstile", "SLUICE_GATE_CHALLENGE_SITE_KEY=k", "SLUICE_GATE_CHALLENGE_SECRET=s")
 	}

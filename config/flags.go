@@ -35,6 +35,19 @@ func GateFlags(flags *pflag.FlagSet) {
 	flags.Lookup("listen").DefValue = DefaultGate
 }
 
+// MoveFlags adds the flags of a process that moves the state of bulk from a data directory
+// to one that is shared: --from is data, --to is state, --shards is bulk.shards; the other
+// settings that what is moved keeps have their own names.
+func MoveFlags(flags *pflag.FlagSet) {
+	names := map[string]string{"data": "from", "state": "to", "bulk.shards": "shards"}
+	addFlags(flags, settings, func(s *Setting) string {
+		if slices.Contains([]string{"bulk.window", "bulk.max_attempts", "bulk.max_crashes", "bulk.requests_per_second"}, s.Key) {
+			return s.Flag()
+		}
+		return names[s.Key]
+	})
+}
+
 // addFlags adds a flag for each setting that has a name, the first of each name.
 func addFlags(flags *pflag.FlagSet, table []Setting, name func(*Setting) string) {
 	flags.String(fileFlag, "", "YAML `file` of settings (environment: "+fileVariable+")")

@@ -185,12 +185,22 @@ func (c *Config) validateTogether() error {
 	return nil
 }
 
+// validateParts refuses a server of nothing.
+func (c *Config) validateParts() error {
+	if c.State.IsOff() && c.Topic.Kafka == Off {
+		return &Error{Key: "state", Source: c.Source("state"), Why: "with kafka off too there is nothing to serve"}
+	}
+	return nil
+}
+
 // validateGate refuses a gate that has no room or nothing behind it.
 func (c *Config) validateGate() error {
 	const key = "gate.http"
 	switch {
 	case c.Gate.HTTP == Off:
 		return nil
+	case c.State.IsOff():
+		return &Error{Key: key, Source: c.Source(key), Why: "a gate needs rooms: want another state than off"}
 	case c.Gate.Room == "":
 		return &Error{Key: key, Source: c.Source(key), Why: "a gate needs gate.room too"}
 	case c.Gate.Upstream == "":

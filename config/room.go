@@ -39,8 +39,10 @@ func defaultRoom() Room {
 }
 
 var roomSettings = []Setting{
-	{Key: "state", Usage: "where the state of rooms is: embedded, in the data directory; or the URL of a Redis or Valkey, such as redis://host:6379, which several instances may share. Others see the flags of a process: a password belongs into the file or the environment",
+	{Key: "state", Usage: "where the state of rooms and of bulk is: embedded, in the data directory; or the URL of a Redis or Valkey, such as redis://host:6379, which several instances may share; or off: no rooms and no bulk actions. Others see the flags of a process: a password belongs into the file or the environment",
 		field: func(c *Config) any { return &c.State }},
+	{Key: "instance", Usage: "name of this instance among those that share a state: what an instance of its name had in flight when it ended runs again at once. Empty: the host's name and the HTTP address",
+		field: func(c *Config) any { return &c.Instance }},
 	{Key: "room.trusted_proxies", Usage: "addresses and networks of proxies in front of the API whose X-Forwarded-For is believed, such as 10.0.0.0/8",
 		field: func(c *Config) any { return &c.Room.TrustedProxies }, check: checkProxies},
 	{Key: "room.cors_origins", Usage: "origins of pages that may call the visitors' part of the API, such as https://shop.example.com; *: all",
@@ -68,6 +70,13 @@ func optional(check func(text string) error) func(text string) error {
 func checkStreams(text string) error {
 	if n, err := strconv.Atoi(text); err != nil || n > 1_000_000 {
 		return errors.New("want from 1 to 1,000,000")
+	}
+	return nil
+}
+
+func checkShards(text string) error {
+	if n, err := strconv.Atoi(text); err != nil || n > 256 {
+		return errors.New("want from 0 to 256")
 	}
 	return nil
 }

@@ -29,13 +29,18 @@ type Setting struct {
 
 	field func(*Config) any
 	check func(text string) error
+	// flag is the name of its flag where that does not follow from the key.
+	flag string
 }
 
 // Flag returns the name of the setting's flag, without dashes before it; empty if
 // it has none.
 func (s *Setting) Flag() string {
-	if s.Secret || s.FileOnly {
+	switch {
+	case s.Secret || s.FileOnly:
 		return ""
+	case s.flag != "":
+		return s.flag
 	}
 	return strings.NewReplacer(".", "-", "_", "-").Replace(s.Key)
 }
@@ -72,7 +77,7 @@ var settings = withDefaults(slices.Concat([]Setting{
 		field: func(c *Config) any { return &c.Pprof }},
 	{Key: "disk_reserve", Usage: "free disk space below which nothing new is accepted, so that what was accepted can finish",
 		field: func(c *Config) any { return &c.DiskReserve }, check: checkReserve},
-}, topicSettings, roomSettings, gateSettings, []Setting{
+}, tracingSettings, clusterSettings, topicSettings, roomSettings, gateSettings, []Setting{
 	{Key: "bulk.requests_per_second", Zero: "no limit",
 		Usage: "attempts started in a second by all tenants together, until a limit is set at run time",
 		field: bulkField(func(c *bulk.Config) any { return &c.RequestsPerSecond })},
@@ -108,6 +113,8 @@ var settings = withDefaults(slices.Concat([]Setting{
 		field: bulkField(func(c *bulk.Config) any { return &c.ShutdownGrace })},
 	{Key: "bulk.retention", Zero: "for ever", Usage: "how long finished actions and their dead letters are kept",
 		field: bulkField(func(c *bulk.Config) any { return &c.Retention })},
+	{Key: "bulk.shards", Zero: "what the store has or, when it is new, 16 on Redis Cluster and else 1", Usage: "shards over which tenants are spread where the state is in Redis; fixed when the store is first used",
+		field: func(c *Config) any { return &c.BulkShards }, check: checkShards},
 
 	{Key: "webhook.secrets", Secret: true,
 		Usage: "secrets that sign webhooks, the current one first, then those it replaces; a list in the file, with commas between them in the environment",

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// State is where the state of rooms is: [Embedded], or the URL of a Redis or Valkey.
+// State is where the state of rooms and of bulk is: [Embedded], the URL of a Redis or Valkey, or
+// [Off]: there is none.
 // Printing it, in whatever way, does not show the password.
 type State string
 
@@ -17,6 +18,9 @@ const Embedded State = "embedded"
 // stateSchemes are those of the URLs that State may be.
 var stateSchemes = []string{"redis", "rediss", "valkey", "valkeys", "unix"}
 
+// IsOff tells whether there is none: no rooms, and no bulk actions.
+func (s State) IsOff() bool { return s == Off }
+
 // IsEmbedded tells whether the state is in the data directory.
 func (s State) IsEmbedded() bool { return s == Embedded || s == "" }
 
@@ -25,10 +29,10 @@ func (s State) URL() string { return string(s) }
 
 // Validate says what is wrong, without showing a password.
 func (s State) Validate() error {
-	if s.IsEmbedded() {
+	if s.IsEmbedded() || s.IsOff() {
 		return nil
 	}
-	const want = "want embedded, or a URL such as redis://host:6379, rediss://user:password@host:6379 or unix:///run/redis.sock"
+	const want = "want embedded, off, or a URL such as redis://host:6379, rediss://user:password@host:6379 or unix:///run/redis.sock"
 	u, err := url.Parse(string(s))
 	if err != nil || !slices.Contains(stateSchemes, u.Scheme) {
 		return errors.New(want)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 
 	"github.com/sluice-project/sluice/topic"
@@ -25,11 +26,17 @@ type Topic struct {
 	Retention       time.Duration
 	RetentionBytes  int64
 	TailBytes       int64
-	Groups          topic.GroupsConfig
+	// Replicas is how many nodes keep each partition of a topic whose creator does
+	// not say; 0: three, or as many as there are.
+	Replicas int
+	// LeaderBalanceInterval is how often partitions go back to the leaders that are
+	// preferred; negative: never.
+	LeaderBalanceInterval time.Duration
+	Groups                topic.GroupsConfig
 }
 
 const (
-	// Off as the address for Kafka turns topics off.
+	// Off as the address for Kafka turns topics off, as the state rooms and bulk.
 	Off = "off"
 	// SyncAlways fsyncs each append before it is acknowledged.
 	SyncAlways = "always"
@@ -37,6 +44,8 @@ const (
 	advertiseAuto = "auto"
 	// syncMax is the longest interval between fsyncs.
 	syncMax = time.Minute
+	// replicasMost is how many replicas the engine of topics has at most.
+	replicasMost = 5
 )
 
 func defaultTopic() Topic {
@@ -46,6 +55,7 @@ func defaultTopic() Topic {
 		Kafka: "127.0.0.1:9092", Advertise: advertiseAuto, Sync: SyncAlways, AutoCreate: true,
 		Partitions: int(c.Partitions), MaxMessageBytes: int64(c.MaxMessageBytes), Linger: -1,
 		Retention: c.Retention, RetentionBytes: c.RetentionBytes, TailBytes: c.TailBytes, Groups: c.Groups,
+		LeaderBalanceInterval: 5 * time.Minute,
 	}
 }
 
@@ -57,6 +67,7 @@ func (t *Topic) Config() topic.Config {
 		Linger: max(t.Linger, 0), AutoCreateOff: !t.AutoCreate,
 		Partitions: int32(t.Partitions), MaxMessageBytes: int32(t.MaxMessageBytes),
 		Retention: t.Retention, RetentionBytes: t.RetentionBytes, TailBytes: t.TailBytes, Groups: groups,
+		Replicas: int16(t.Replicas), LeaderBalanceInterval: t.LeaderBalanceInterval,
 	}
 }
 
@@ -100,6 +111,10 @@ var topicSettings = []Setting{
 		field: topicField(func(t *Topic) any { return &t.MaxMessageBytes })},
 	{Key: "topic.tail_bytes", Usage: "memory for the newest records of all partitions, for consumers that keep up",
 		field: topicField(func(t *Topic) any { return &t.TailBytes })},
+	{Key: "topic.replicas", Zero: "three, or as many as there are nodes if there are fewer", Usage: "nodes that keep each partition of a topic whose creator does not say how many; a server that is no node of a cluster has one",
+		field: topicField(func(t *Topic) any { return &t.Replicas }), check: checkReplicas},
+	{Key: "topic.leader_balance_interval", Zero: "never", Usage: "how often partitions of a cluster go back to the nodes that are preferred as their leaders",
+		field: topicField(func(t *Topic) any { return &t.LeaderBalanceInterval })},
 	{Key: "topic.group_session_min", Usage: "least session timeout that a member of a consumer group may ask for",
 		field: topicField(func(t *Topic) any { return &t.Groups.MinSession })},
 	{Key: "topic.group_session_max", Usage: "most session timeout that it may ask for",
@@ -137,6 +152,13 @@ func checkSync(text string) error {
 	interval, err := time.ParseDuration(text)
 	if err != nil || interval < time.Millisecond || interval > syncMax {
 		return fmt.Errorf("want always, or a duration from 1ms to %v", syncMax)
+	}
+	return nil
+}
+
+func checkReplicas(text string) error {
+	if n, err := strconv.Atoi(text); err != nil || n > replicasMost {
+		return fmt.Errorf("want 1 to %d", replicasMost)
 	}
 	return nil
 }

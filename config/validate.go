@@ -30,6 +30,9 @@ func (c *Config) validate() error {
 	if err := c.validateRoom(); err != nil {
 		return err
 	}
+	if err := c.validateTracing(); err != nil {
+		return err
+	}
 	return c.validateSecrets()
 }
 

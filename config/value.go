@@ -128,7 +128,7 @@ func (s *Setting) refuse(negative, zero bool) error {
 	switch {
 	case negative && s.Zero != "":
 		return fmt.Errorf("want more than 0, or 0: %s", s.Zero)
-	case negative || zero:
+	case negative || zero && s.Zero == "":
 		return errors.New("want more than 0")
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-project/sluice/bulk/api/wire"
+	"github.com/sluice-project/sluice/bulk/client"
 )
 
 // listPage is how many actions are asked for at one time.
@@ -92,7 +93,7 @@ func (r *remote) listed(g *grid, count int, more bool) error {
 }
 
 func listRow(a *wire.Action, now time.Time) []string {
-	local := localAction(a)
+	local := client.LocalAction(a)
 	s := standingOf(a.Tenant, &local)
 	return []string{
 		printable(a.ID), clip(printable(a.Tenant), longestName), statusOf(a), humanize.Comma(s.Total),
@@ -131,7 +132,12 @@ func (r *remote) show(a *wire.Action) error {
 	if r.json {
 		return r.writeJSON(a)
 	}
-	facts := statusFacts(a, time.Now())
+	r.writeFacts(statusFacts(a, time.Now()))
+	return nil
+}
+
+// writeFacts writes names and what is to be said of each, wrapped beside the name.
+func (r *remote) writeFacts(facts [][2]string) {
 	width := 0
 	for _, fact := range facts {
 		width = max(width, len(fact[0]))
@@ -141,12 +147,11 @@ func (r *remote) show(a *wire.Action) error {
 		value = strings.ReplaceAll(value, "\n", "\n"+strings.Repeat(" ", width+2))
 		fmt.Fprintf(r.out, "%s  %s\n", left(fact[0], width), value)
 	}
-	return nil
 }
 
 // statusFacts are the lines of "status".
 func statusFacts(a *wire.Action, now time.Time) [][2]string {
-	local := localAction(a)
+	local := client.LocalAction(a)
 	s := standingOf(a.Tenant, &local)
 	runs := "type " + printable(a.Type)
 	if a.Target != nil {

@@ -46,6 +46,16 @@ func (s *clientServer) Create(ctx context.Context, action wire.NewAction) (wire.
 	return created, err
 }
 
+// PutSchedule implements scheduleServer. What the server refuses of the schedule,
+// the flags got wrong.
+func (s *clientServer) PutSchedule(ctx context.Context, name string, schedule wire.NewSchedule) (wire.Schedule, error) {
+	stored, err := s.Client.PutSchedule(ctx, name, schedule)
+	if client.IsCode(err, wire.CodeInvalid) {
+		err = wrongUsage("%w", err)
+	}
+	return stored, err
+}
+
 // Append implements server.
 func (s *clientServer) Append(ctx context.Context, id string, offset int64, payloads [][]byte) (int64, error) {
 	return s.UploadChunk(ctx, id, offset, payloads)

@@ -17,12 +17,32 @@ import (
 // fakeServer answers from a run on paper.
 type fakeServer struct {
 	*fakeRunner
+	// scheduleServer is nil: the commands on schedules are tried on bulk itself.
+	scheduleServer
 	base string
 	// breakAfter fails an upload once, after so many Appends.
 	breakAfter int64
 	appends    atomic.Int64
 	// gone is that no server listens.
 	gone bool
+	// targets are the limits that were set; 41.5 is found of every rate.
+	targets map[string]wire.TargetLimits
+}
+
+func (f *fakeServer) Target(_ context.Context, name string) (wire.TargetLimits, error) {
+	limits := f.targets[name]
+	if limits.RequestsPerSecond == wire.Auto {
+		limits.FoundRequestsPerSecond = 41.5
+	}
+	return limits, nil
+}
+
+func (f *fakeServer) SetTarget(ctx context.Context, name string, limits wire.TargetLimits) (wire.TargetLimits, error) {
+	if f.targets == nil {
+		f.targets = map[string]wire.TargetLimits{}
+	}
+	f.targets[name] = limits
+	return f.Target(ctx, name)
 }
 
 func (f *fakeServer) connect(base string) (server, error) {

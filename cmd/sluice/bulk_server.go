@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api/wire"
 )
 
@@ -38,6 +37,9 @@ type server interface {
 	// Failures returns one page, from an index on.
 	Failures(ctx context.Context, id string, from int64, limit int) (wire.Failures, error)
 	Replay(ctx context.Context, id string) (wire.Action, error)
+	Target(ctx context.Context, name string) (wire.TargetLimits, error)
+	SetTarget(ctx context.Context, name string, limits wire.TargetLimits) (wire.TargetLimits, error)
+	scheduleServer
 }
 
 const (
@@ -149,7 +151,7 @@ func newServerCommands(connect connector) []*cobra.Command {
 		newMoveCommand(connect, "pause", "Admit no further job of an action until it is resumed", server.Pause),
 		newMoveCommand(connect, "resume", "Go on with a paused action", server.Resume),
 		newMoveCommand(connect, "cancel", "Start no further job of an action; those in flight may finish", server.Cancel),
-		newFailuresCommand(connect), newReplayCommand(connect),
+		newFailuresCommand(connect), newReplayCommand(connect), newTargetCommand(connect), newScheduleCommand(connect),
 	}
 }
 
@@ -159,29 +161,6 @@ func oneID(_ *cobra.Command, args []string) error {
 		return wrongUsage(`give the id of one action; "sluice bulk list" shows them`)
 	}
 	return nil
-}
-
-// localAction reads what the API says of an action into what bars and reports
-// are drawn from.
-func localAction(a *wire.Action) bulk.Action {
-	local := bulk.Action{
-		Spec:   bulk.Spec{ID: a.ID, Tenant: a.Tenant},
-		Status: bulk.Status(a.Status), Paused: a.Paused, CreatedAt: a.CreatedAt, Result: a.Result, Error: a.Error,
-		Counts: bulk.Counts{
-			Received: a.Received, Pending: a.Pending, Ready: a.Ready, InFlight: a.InFlight,
-			Succeeded: a.Succeeded, Failed: a.Failed, Canceled: a.Canceled, Throttled: a.Throttled, Retried: a.Retried,
-		},
-	}
-	local.NonReady[bulk.RateLimited] = a.NonReadyReasons.RateLimited
-	local.NonReady[bulk.APIThrottled] = a.NonReadyReasons.APIThrottled
-	local.NonReady[bulk.TransientError] = a.NonReadyReasons.TransientError
-	if a.Total != nil {
-		local.Total = *a.Total
-	}
-	if a.FinishedAt != nil {
-		local.FinishedAt = *a.FinishedAt
-	}
-	return local
 }
 
 // ago spells how long ago something was.

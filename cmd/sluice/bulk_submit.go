@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api/wire"
+	"github.com/sluice-project/sluice/bulk/client"
 )
 
 const submitLong = `Upload a file of jobs to a server and start them: one action for --tenant, or one
@@ -211,23 +212,13 @@ type remoteTaker struct{ server server }
 
 // Create implements jobTaker.
 func (t *remoteTaker) Create(ctx context.Context, spec bulk.Spec) (bulk.Action, bool, error) {
-	body := wire.NewAction{
-		ID: spec.ID, Tenant: spec.Tenant, Type: spec.Type, Class: spec.Class.String(), Aggregate: spec.Aggregate,
-		MaxAttempts: spec.MaxAttempts, TimeoutMS: spec.Timeout.Milliseconds(), FailAbove: spec.FailAbove, Events: spec.Events,
-	}
-	if spec.Target != nil {
-		body.Target = &wire.Target{Name: spec.Target.Name, URL: spec.Target.URL}
-	}
-	if !spec.RunAt.IsZero() {
-		body.RunAt = &spec.RunAt
-	}
-	created, err := t.server.Create(ctx, body)
+	created, err := t.server.Create(ctx, client.NewAction(spec))
 	if err != nil || spec.ID == "" {
 		return bulk.Action{Spec: bulk.Spec{ID: created.ID}}, true, err
 	}
 	// An id that was given may have jobs already.
 	action, err := t.server.Action(ctx, created.ID)
-	return localAction(&action), false, err
+	return client.LocalAction(&action), false, err
 }
 
 // Append implements jobTaker.
@@ -238,13 +229,13 @@ func (t *remoteTaker) Append(ctx context.Context, id string, offset int64, paylo
 // Seal implements jobTaker.
 func (t *remoteTaker) Seal(ctx context.Context, id string, total int64) (bulk.Action, error) {
 	action, err := t.server.Seal(ctx, id, total)
-	return localAction(&action), err
+	return client.LocalAction(&action), err
 }
 
 // Cancel implements jobTaker.
 func (t *remoteTaker) Cancel(ctx context.Context, id string) (bulk.Action, error) {
 	action, err := t.server.Cancel(ctx, id)
-	return localAction(&action), err
+	return client.LocalAction(&action), err
 }
 
 // remoteLook is how often the actions of a submission are looked at.
@@ -301,7 +292,7 @@ func (r *remote) poll(ctx context.Context, ids []string, see func([]bulk.Action)
 			if actions[i], err = r.server.Action(ctx, id); err != nil {
 				return nil, err
 			}
-			if local[i] = localAction(&actions[i]); actions[i].FinishedAt == nil {
+			if local[i] = client.LocalAction(&actions[i]); actions[i].FinishedAt == nil {
 				left++
 			}
 		}

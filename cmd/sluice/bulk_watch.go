@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api/wire"
+	"github.com/sluice-project/sluice/bulk/client"
 )
 
 func newWatchCommand(connect connector) *cobra.Command {
@@ -57,7 +58,7 @@ func (r *remote) watch(ctx context.Context, id string) (last wire.Action, err er
 		if tracked == nil {
 			tracked = newTracker(time.Now(), 1)
 		}
-		local := localAction(&a)
+		local := client.LocalAction(&a)
 		m = tracked.Observe(time.Now(), []bulk.Action{local})
 		shown.Show(m)
 		return nil

@@ -61,10 +61,10 @@ func openDemo(ctx context.Context, dir string, config bulk.Config, at demoAddres
 	if err != nil {
 		return nil, wrongUsage("--kafka: %w", err)
 	}
-	if s.rooms, err = openDemoRooms(ctx, dir, at.Gate, newRoomPublisher(broker, log), log); err != nil {
+	if s.rooms, err = openDemoRooms(ctx, dir, at.Gate, newRoomPublisher(broker, ownLog{}, log), log); err != nil {
 		return nil, err
 	}
-	s.embedded, err = openEmbedded(dir, config, webhook.Options{}, bulk.WithPublisher(newBulkPublisher(broker, log)))
+	s.embedded, err = openEmbedded(dir, config, webhook.Options{}, bulk.WithPublisher(newBulkPublisher(broker, ownLog{}, log)))
 	if err != nil {
 		return nil, err
 	}

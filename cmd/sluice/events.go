@@ -62,26 +62,29 @@ func (p publisherOf[E]) Publish(ctx context.Context, events []E) error {
 	return p.publish(ctx, occurrences)
 }
 
-func newBulkPublisher(broker *topic.Broker, log *slog.Logger) publisherOf[bulk.Event] {
-	return publisherOf[bulk.Event]{newEventPublisher(broker, bulkEventsTopic, bulk.EventSource, log), func(e *bulk.Event) occurrence {
+func newBulkPublisher(broker *topic.Broker, to eventLog, log *slog.Logger) publisherOf[bulk.Event] {
+	return publisherOf[bulk.Event]{newEventPublisher(broker, to, bulkEventsTopic, bulk.EventSource, log), func(e *bulk.Event) occurrence {
 		return occurrence{id: e.ID, key: e.Action, at: e.Time, encode: e.CloudEvent}
 	}}
 }
 
-func newRoomPublisher(broker *topic.Broker, log *slog.Logger) publisherOf[room.Notice] {
-	return publisherOf[room.Notice]{newEventPublisher(broker, roomEventsTopic, room.EventSource, log), func(n *room.Notice) occurrence {
+func newRoomPublisher(broker *topic.Broker, to eventLog, log *slog.Logger) publisherOf[room.Notice] {
+	return publisherOf[room.Notice]{newEventPublisher(broker, to, roomEventsTopic, room.EventSource, log), func(n *room.Notice) occurrence {
 		return occurrence{id: n.ID(), key: n.Visitor(), at: n.Time, encode: n.CloudEvent}
 	}}
 }
 
-// eventPublisher publishes events to a topic of this process.
+// eventPublisher publishes events to a topic of this process, or of its cluster.
 //
 // Each event appears in the topic once. What the process itself tries again is
 // recognised as that of an idempotent producer. What a process before this one
 // has published and not confirmed is the beginning of the outbox: its records are
 // looked for once, from the time of the oldest event on, and among the last ones.
+// Where several processes share an outbox, one may publish again what another has
+// published and not confirmed: with the same id.
 type eventPublisher struct {
 	broker *topic.Broker
+	to     eventLog
 	log    *slog.Logger
 	// name is the topic's, source that of the events, as CloudEvents have it.
 	name, source string
@@ -99,8 +102,8 @@ type eventPublisher struct {
 	done  map[string]bool
 }
 
-func newEventPublisher(broker *topic.Broker, name, source string, log *slog.Logger) *eventPublisher {
-	return &eventPublisher{broker: broker, log: log, name: name, source: source, sequences: map[int32]int32{}}
+func newEventPublisher(broker *topic.Broker, to eventLog, name, source string, log *slog.Logger) *eventPublisher {
+	return &eventPublisher{broker: broker, to: to, log: log, name: name, source: source, sequences: map[int32]int32{}}
 }
 
 // eventPlan is how events become batches: the same ones however often it is tried.
@@ -134,7 +137,7 @@ func (p *eventPublisher) publish(ctx context.Context, events []occurrence) error
 			return err
 		}
 	}
-	if err := p.under.publish(ctx); err != nil {
+	if err := p.under.publish(ctx, p.to); err != nil {
 		if slices.ContainsFunc(otherBatches, func(is error) bool { return errors.Is(err, is) }) {
 			p.startOver()
 		}
@@ -289,17 +292,12 @@ func (p *eventPublisher) batches(part *partitionPlan, records []topic.Record, mo
 // publish appends what is left of the plan: partitions side by side, the batches
 // of each one after another. If one fails, the others go on: what is under way
 // when it returns would not be found by looking.
-func (e *eventPlan) publish(ctx context.Context) error {
+func (e *eventPlan) publish(ctx context.Context, to eventLog) error {
 	var appending errgroup.Group
 	for _, part := range e.partitions {
 		appending.Go(func() error {
 			for len(part.batches) > 0 {
-				// A copy: what is appended becomes the partition's.
-				a, err := e.topic.Append(ctx, part.number, []topic.Batch{slices.Clone(part.batches[0])})
-				if err != nil {
-					return err
-				}
-				if _, _, err := a.Wait(ctx); err != nil {
+				if err := to.append(ctx, e.topic, part.number, part.batches[0]); err != nil {
 					return err
 				}
 				part.batches = part.batches[1:]

@@ -59,7 +59,7 @@ var kinds = map[string]kind{
 	"bulk": {
 		topic: "sluice.bulk.events",
 		open: func(broker *topic.Broker, log *slog.Logger) func(context.Context, []happening) error {
-			return publishAs(newBulkPublisher(broker, log), bulkEvent)
+			return publishAs(newBulkPublisher(broker, ownLog{}, log), bulkEvent)
 		},
 		id:  func(h happening) string { return bulkEvent(h).ID },
 		key: func(h happening) string { return bulkEvent(h).Action },
@@ -67,7 +67,7 @@ var kinds = map[string]kind{
 	"room": {
 		topic: "sluice.room.events",
 		open: func(broker *topic.Broker, log *slog.Logger) func(context.Context, []happening) error {
-			return publishAs(newRoomPublisher(broker, log), roomNotice)
+			return publishAs(newRoomPublisher(broker, ownLog{}, log), roomNotice)
 		},
 		id:  func(h happening) string { n := roomNotice(h); return n.ID() },
 		key: func(h happening) string { n := roomNotice(h); return n.Visitor() },

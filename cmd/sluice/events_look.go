@@ -26,17 +26,16 @@ func (p *eventPublisher) look(ctx context.Context, to *topic.Topic, events []occ
 	wanted := idsOf(events)
 	oldest := slices.MinFunc(events, func(a, b occurrence) int { return a.at.Compare(b.at) }).at
 	found := map[string]bool{}
-	for _, partition := range to.Partitions() {
-		offset, _, err := partition.OffsetAt(ctx, min(oldest.UnixMilli(), time.Now().UnixMilli()))
-		if err != nil {
-			return nil, err
-		}
-		ends := partition.Ends()
-		last := max(ends.Start, ends.HighWatermark-eventLookBack)
+	places, err := p.to.find(ctx, to, min(oldest.UnixMilli(), time.Now().UnixMilli()))
+	if err != nil {
+		return nil, err
+	}
+	for number, at := range places {
+		offset, last := at.offset, max(at.Start, at.End-eventLookBack)
 		if offset < 0 || offset > last {
 			offset = last
 		}
-		if err := p.lookIn(ctx, to, partition.Number(), offset, func(id string) {
+		if err := p.lookIn(ctx, to, int32(number), offset, func(id string) {
 			if wanted[id] {
 				found[id] = true
 			}
@@ -50,7 +49,7 @@ func (p *eventPublisher) look(ctx context.Context, to *topic.Topic, events []occ
 // lookIn calls see with the id of each event of a partition from an offset on.
 func (p *eventPublisher) lookIn(ctx context.Context, to *topic.Topic, number int32, offset int64, see func(id string)) error {
 	for read := 0; read < eventScanBytes; {
-		fetched, err := to.Read(ctx, number, offset, eventReadBytes)
+		fetched, err := p.to.read(ctx, to, number, offset)
 		if errors.Is(err, topic.ErrOffsetOutOfRange) && offset < fetched.Start { // retention was faster
 			offset = fetched.Start
 			continue

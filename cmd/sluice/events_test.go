@@ -137,7 +137,7 @@ func (m *publishing) die() {
 
 // intrude has somebody else write to the topic.
 func (m *publishing) intrude() {
-	to, err := newEventPublisher(m.broker, m.kind.topic, "", slog.New(slog.DiscardHandler)).topic(m.t.Context())
+	to, err := newEventPublisher(m.broker, ownLog{}, m.kind.topic, "", slog.New(slog.DiscardHandler)).topic(m.t.Context())
 	m.must(err)
 	value := []string{"no JSON", `{"id":"run-0","source":"/elsewhere"}`, ""}[m.pick(3)]
 	batch, err := topic.NewBatch([]topic.Record{{Timestamp: time.Now().UnixMilli(), Value: []byte(value)}}, topic.BatchOptions{})
@@ -261,7 +261,7 @@ func TestLookingForEventsIsBounded(t *testing.T) {
 		}
 		var logged bytes.Buffer
 		event := bulk.Event{ID: "run-1", Action: "a", Time: time.Now(), Data: json.RawMessage(`"` + strings.Repeat("x", 400_000) + `"`)}
-		p := newBulkPublisher(broker, slog.New(slog.NewTextHandler(&logged, nil)))
+		p := newBulkPublisher(broker, ownLog{}, slog.New(slog.NewTextHandler(&logged, nil)))
 		to, err := p.topic(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -306,7 +306,7 @@ func TestEventsOutgrowTheTopic(t *testing.T) {
 		if _, err := broker.Create(t.Context(), topic.Spec{Name: bulkEventsTopic, Settings: map[string]string{"max.message.bytes": "1000"}}, false); err != nil {
 			t.Fatal(err)
 		}
-		p := newBulkPublisher(broker, slog.New(slog.DiscardHandler))
+		p := newBulkPublisher(broker, ownLog{}, slog.New(slog.DiscardHandler))
 		var events []bulk.Event
 		for i := range 5 {
 			events = append(events, bulk.Event{

@@ -71,8 +71,11 @@ type listedGroup struct {
 }
 
 func (c *cluster) listGroups(ctx context.Context) error {
-	listed, err := c.admin.ListGroups(ctx)
-	if err != nil {
+	var listed kadm.ListedGroups
+	if err := c.ofAll(ctx, func() (err error) {
+		listed, err = c.admin.ListGroups(ctx)
+		return err
+	}); err != nil {
 		return err
 	}
 	if len(listed) == 0 {
@@ -198,11 +201,14 @@ type groupPartition struct {
 
 // inspectGroup asks for all that is known of a group.
 func (c *cluster) inspectGroup(ctx context.Context, name string) (*describedGroup, error) {
-	all, err := c.admin.Lag(ctx, name)
-	if err != nil {
+	var lag kadm.DescribedGroupLag
+	if err := c.ofAll(ctx, func() error {
+		all, err := c.admin.Lag(ctx, name)
+		lag = all[name]
+		return err
+	}); err != nil {
 		return nil, err
 	}
-	lag := all[name]
 	if errors.Is(lag.DescribeErr, kerr.GroupIDNotFound) || lag.DescribeErr == nil && lag.State == groupDead {
 		return nil, noGroup(name)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 const (
@@ -28,6 +29,10 @@ const (
 	brokerReach = 10 * time.Second
 	// brokerPatience is how long one request is tried again.
 	brokerPatience = 30 * time.Second
+	// brokersAway is how long what several brokers are asked for is asked again, as
+	// one of them may just have died; and brokersAgain how long to wait between.
+	brokersAway  = 20 * time.Second
+	brokersAgain = 500 * time.Millisecond
 )
 
 // brokerFlags are those of every command that speaks the Kafka protocol.
@@ -93,7 +98,7 @@ func (f *brokerFlags) open(command *cobra.Command, options ...kgo.Opt) (*cluster
 		return nil, err
 	}
 	client, err := kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers(addresses...), kgo.ClientID("sluice"), kgo.RetryTimeout(brokerPatience), kgo.DialTimeout(brokerReach),
+		kgo.SeedBrokers(addresses...), kgo.ClientID("sluice"), kgo.RetryTimeoutFn(retryTimeout), kgo.DialTimeout(brokerReach),
 	}, options...)...)
 	if err != nil {
 		return nil, wrongUsage("%w", err)
@@ -111,6 +116,40 @@ func (f *brokerFlags) open(command *cobra.Command, options ...kgo.Opt) (*cluster
 		client: client, admin: kadm.NewClient(client), json: f.json,
 		out: screenOf(command.OutOrStdout()), err: screenOf(command.ErrOrStderr()),
 	}, nil
+}
+
+// retryTimeout is how long one request is tried again. Of the groups, each broker
+// lists its own: if one alone were asked again later, groups that have moved in
+// between would be missing. So that is not: ofAll asks all again.
+func retryTimeout(kind int16) time.Duration {
+	if kind == kmsg.ListGroups.Int16() {
+		return time.Nanosecond // 0 would be without end
+	}
+	return brokerPatience
+}
+
+// ofAll asks several brokers for something, again and again while one of them does
+// not answer, or a partition has no leader, for at most brokersAway: soon others have
+// what it had. It returns the last error.
+func (c *cluster) ofAll(ctx context.Context, ask func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, brokersAway)
+	defer cancel()
+	for {
+		err := ask()
+		var shards *kadm.ShardErrors
+		if err == nil || !errors.As(err, &shards) {
+			return err
+		}
+		var answered *kerr.Error
+		if errors.As(err, &answered) && !answered.Retriable {
+			return err
+		}
+		select {
+		case <-time.After(brokersAgain):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // noBrokerError says that no broker answered, and how to start one.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -67,12 +68,13 @@ func (s extent) clamp(offset int64) int64 { return min(max(offset, s.Start), s.E
 
 // extents returns what each partition of a topic has now.
 func (c *cluster) extents(ctx context.Context, name string) (map[int32]extent, error) {
-	starts, err := c.admin.ListStartOffsets(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	ends, err := c.admin.ListEndOffsets(ctx, name)
-	if err != nil {
+	var starts, ends kadm.ListedOffsets
+	if err := c.ofAll(ctx, func() (err error) {
+		if starts, err = c.admin.ListStartOffsets(ctx, name); err == nil {
+			ends, err = c.admin.ListEndOffsets(ctx, name)
+		}
+		return err
+	}); err != nil {
 		return nil, err
 	}
 	extents := map[int32]extent{}
@@ -103,8 +105,11 @@ func (c *cluster) offsetsOf(ctx context.Context, name string, p place, extents m
 	if p.kind != atTime {
 		return offsets, nil
 	}
-	listed, err := c.admin.ListOffsetsAfterMilli(ctx, p.at.UnixMilli(), name)
-	if err != nil {
+	var listed kadm.ListedOffsets
+	if err := c.ofAll(ctx, func() (err error) {
+		listed, err = c.admin.ListOffsetsAfterMilli(ctx, p.at.UnixMilli(), name)
+		return err
+	}); err != nil {
 		return nil, err
 	}
 	for partition, has := range extents {

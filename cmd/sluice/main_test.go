@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -109,6 +110,9 @@ func TestHelp(t *testing.T) {
 	visit(root)
 }
 
+// shellWord is a word as the shell takes it: what is in quotes may have spaces.
+var shellWord = regexp.MustCompile(`(?:"[^"]*"|'[^']*'|[^\s"'])+`)
+
 // checkExample parses an example without running it.
 func checkExample(example string) error {
 	_, line, found := strings.Cut(" "+example, " sluice ")
@@ -118,8 +122,11 @@ func checkExample(example string) error {
 	for _, end := range []string{" > ", " | ", " #"} { // what the shell takes
 		line, _, _ = strings.Cut(line, end)
 	}
-	line = strings.NewReplacer("'", "", `"`, "").Replace(line)
-	command, args, err := newRoot().Find(strings.Fields(line))
+	words := shellWord.FindAllString(line, -1)
+	for i := range words {
+		words[i] = strings.NewReplacer("'", "", `"`, "").Replace(words[i])
+	}
+	command, args, err := newRoot().Find(words)
 	if err != nil {
 		return err
 	}

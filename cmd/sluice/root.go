@@ -28,7 +28,7 @@ deadline while it is served, and is never lost.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	addGroup(root, groupWork, "Run it:", newDemoCommand(), newBulkCommand(), newTopicCommand(), newGroupCommand(), newRoomCommand(), newServeCommand(), newGateCommand())
+	addGroup(root, groupWork, "Run it:", newDemoCommand(), newBulkCommand(), newTopicCommand(), newGroupCommand(), newRoomCommand(), newClusterCommand(), newServeCommand(), newGateCommand())
 	addGroup(root, groupSetUp, "Set it up:", newConfigCommand(), newVersionCommand())
 	root.SetHelpCommandGroupID(groupSetUp)
 	root.SetCompletionCommandGroupID(groupSetUp)

@@ -5,10 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	_ "time/tzdata" // Schedules name time zones, and a host may know none.
+
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api"
 	"github.com/sluice-project/sluice/bulk/pebblestore"
+	"github.com/sluice-project/sluice/bulk/redisstore"
 	"github.com/sluice-project/sluice/bulk/webhook"
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/lifecycle"
@@ -16,15 +21,16 @@ import (
 )
 
 // openBulk opens the store of bulk and mounts its API on the server. With a
-// publisher that is nil no event is kept.
-func openBulk(settings *config.Config, server *ops.Server, publisher bulk.Publisher, log *slog.Logger) (_ *part, err error) {
+// publisher that is nil no event is kept, with a tracer that is nil nothing is traced.
+func openBulk(ctx context.Context, settings *config.Config, server *ops.Server, publisher bulk.Publisher, tracer trace.TracerProvider, log *slog.Logger) (_ *part, err error) {
+	if settings.State.IsOff() {
+		return noPart(), nil
+	}
 	webhooks, err := webhook.New(settings.Webhook.Options())
 	if err != nil {
 		return nil, err
 	}
-	store, err := pebblestore.Open(settings.DataDir, pebblestore.Options{
-		Bulk: settings.Bulk, Logger: log, DiskReserve: settings.DiskReserve,
-	})
+	store, err := openBulkStore(ctx, settings, log)
 	if err != nil {
 		webhooks.Close()
 		return nil, err
@@ -35,12 +41,13 @@ func openBulk(settings *config.Config, server *ops.Server, publisher bulk.Publis
 	}}
 	mux := bulk.NewMux()
 	mux.Handle(bulk.WebhookType, webhooks)
-	engine, err := bulk.New(store, mux, settings.Bulk, bulk.WithLogger(log), bulk.WithPublisher(publisher))
+	engine, err := bulk.New(store, mux, settings.Bulk, bulk.WithLogger(log), bulk.WithPublisher(publisher),
+		bulk.WithTracerProvider(tracer))
 	if err != nil {
 		return nil, errors.Join(err, opened.close())
 	}
 	opened.services = []lifecycle.Service{engine}
-	handler := api.New(engine, api.WithLogger(log), api.WithConfig(settings.Bulk))
+	handler := api.New(engine, api.WithLogger(log), api.WithConfig(settings.Bulk), api.WithTracerProvider(tracer))
 	server.Mux().Handle("/v1/", handler)
 	server.Mux().Handle("/openapi.json", handler)
 	server.Registry().MustRegister(engine.Collector())
@@ -51,4 +58,43 @@ func openBulk(settings *config.Config, server *ops.Server, publisher bulk.Publis
 		return engine.Err()
 	})
 	return opened, nil
+}
+
+// openBulkStore opens the store that the settings name.
+func openBulkStore(ctx context.Context, settings *config.Config, log *slog.Logger) (bulk.Store, error) {
+	if settings.State.IsEmbedded() {
+		store, err := pebblestore.Open(settings.DataDir, pebblestore.Options{
+			Bulk: settings.Bulk, Logger: log, DiskReserve: settings.DiskReserve,
+		})
+		if err != nil {
+			return nil, err
+		}
+		return store, nil
+	}
+	instance, err := instanceName(settings)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
+	defer cancel()
+	store, err := redisstore.Open(ctx, redisstore.Options{
+		URL: settings.State.URL(), Shards: max(0, settings.BulkShards), Instance: instance, Bulk: settings.Bulk, Logger: log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open bulk at %s: %w", settings.State, err)
+	}
+	return store, nil
+}
+
+// instanceName names this instance among those that share a state. No two of one name
+// run at a time: they would have one address.
+func instanceName(settings *config.Config) (string, error) {
+	if settings.Instance != "" {
+		return settings.Instance, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("the setting instance is not set, and the host has no name: %w", err)
+	}
+	return host + " " + settings.HTTP, nil
 }

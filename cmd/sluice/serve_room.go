@@ -38,6 +38,9 @@ type rooms struct {
 // openRooms opens the store of rooms and mounts their API on the server. With a
 // publisher that is nil no event is kept.
 func openRooms(ctx context.Context, settings *config.Config, server *ops.Server, publisher room.Publisher, log *slog.Logger) (*rooms, error) {
+	if settings.State.IsOff() {
+		return &rooms{part: *noPart()}, nil
+	}
 	store, err := openRoomStore(ctx, settings, log)
 	if err != nil {
 		return nil, err

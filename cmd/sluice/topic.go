@@ -15,7 +15,7 @@ or on any other broker that speaks the Kafka protocol.`,
 	}
 	command.AddCommand(
 		newTopicCreateCommand(), newTopicListCommand(), newTopicDescribeCommand(), newTopicAlterCommand(), newTopicDeleteCommand(),
-		newTopicProduceCommand(), newTopicConsumeCommand(), newTopicDelayedCommand(), newTopicCancelCommand(),
+		newTopicProduceCommand(), newTopicConsumeCommand(), newTopicDelayedCommand(), newTopicCancelCommand(), newTopicMigrateCommand(),
 	)
 	return command
 }

@@ -4,32 +4,45 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/sluice-project/sluice/topic/api"
 )
 
 // topicAlterFlags are those of "topic alter".
 type topicAlterFlags struct {
 	brokerFlags
-	set, unset []string
-	partitions int
+	set, unset           []string
+	partitions, replicas int
+	grace                time.Duration
+	server               string
 }
 
 func newTopicAlterCommand() *cobra.Command {
 	var f topicAlterFlags
 	command := &cobra.Command{
 		Use:   "alter NAME",
-		Short: "Change the settings of a topic, or add partitions",
-		Long: `Change the settings of a topic, or add partitions. All that was asked for is
-checked before anything is changed.
+		Short: "Change the settings of a topic, its partitions or its replicas",
+		Long: `Change the settings of a topic, how many partitions it has, or how many nodes keep
+each. All that was asked for is checked before anything is changed.
 
-Partitions can be added, not removed. Records stay where they are, but from then on
-a key may go to another partition.`,
+When partitions are added records stay where they are, but from then on a key may go
+to another partition. Of fewer partitions the highest ones go: producers do not find
+them any more, and what they hold can be read by their number until --grace is over;
+then it is deleted. Replicas are moved in the background: "sluice topic describe" and
+"sluice cluster show" tell how far they are. Both are asked of a server's HTTP
+(--server), as the Kafka protocol has no requests for them.`,
 		Example: `  sluice topic alter orders --set retention.ms=3600000 --unset retention.bytes
-  sluice topic alter orders --partitions 12`,
+  sluice topic alter orders --partitions 12
+  sluice topic alter orders --partitions 6 --grace 48h
+  sluice topic alter orders --replicas 3 --server http://node1.example.com:8080`,
 		Args: oneTopic,
 	}
 	command.RunE = func(command *cobra.Command, args []string) error {
@@ -37,19 +50,34 @@ a key may go to another partition.`,
 		switch {
 		case err != nil:
 			return err
-		case len(changes) == 0 && !command.Flags().Changed("partitions"):
-			return wrongUsage("say what to change: --set NAME=VALUE, --unset NAME or --partitions NUMBER")
+		case len(changes) == 0 && !command.Flags().Changed("partitions") && !command.Flags().Changed("replicas"):
+			return wrongUsage("say what to change: --set NAME=VALUE, --unset NAME, --partitions NUMBER or --replicas NUMBER")
 		case command.Flags().Changed("partitions") && (f.partitions < 1 || f.partitions > 1<<30):
-			return wrongUsage("--partitions: %d: want how many there are to be, more than there are", f.partitions)
+			return wrongUsage("--partitions: %d: want how many there are to be", f.partitions)
+		case command.Flags().Changed("replicas") && (f.replicas < 1 || f.replicas > 5):
+			return wrongUsage("--replicas: %d: want 1 to 5", f.replicas)
+		case f.grace < 0:
+			return wrongUsage("--grace: %v: want 0s or more", f.grace)
+		}
+		patch := topicPatch{remote: remoteFlags{server: f.server}, command: command}
+		if f.replicas > 0 {
+			patch.Replicas = &f.replicas
+		}
+		if command.Flags().Changed("grace") {
+			patch.GraceMS = new(f.grace.Milliseconds())
 		}
 		return f.with(func(ctx context.Context, c *cluster, args []string) error {
-			return c.alterTopic(ctx, args[0], changes, f.partitions)
+			return c.alterTopic(ctx, args[0], changes, f.partitions, patch)
 		})(command, args)
 	}
 	command.Flags().StringArrayVar(&f.set, "set", nil, "a setting, as `name=value`; may be repeated")
 	command.Flags().StringArrayVar(&f.unset, "unset", nil, "the `name` of a setting that falls back to its default; may be repeated")
 	command.Flags().IntVar(&f.partitions, "partitions", 0, "the `number` of partitions that there are to be")
+	command.Flags().IntVar(&f.replicas, "replicas", 0, "the `number` of nodes that are to keep each partition, 1 to 5")
+	command.Flags().DurationVar(&f.grace, "grace", 0, "how long partitions that go can be read\n(default 168h, or the topic's retention if that is less)")
+	command.Flags().Lookup("grace").DefValue = "0"
 	f.brokerFlags.add(command, "print JSON")
+	command.Flags().StringVar(&f.server, "server", "", "`URL` of a server, for --replicas and for fewer partitions\n(default $"+serverVariable+", or "+defaultServer+")")
 	return command
 }
 
@@ -76,25 +104,67 @@ func (f *topicAlterFlags) changes() ([]kadm.AlterConfig, error) {
 type alteredTopic struct {
 	Topic      string            `json:"topic"`
 	Partitions int               `json:"partitions,omitempty"`
+	Replicas   int               `json:"replicas,omitempty"`
 	Set        map[string]string `json:"set,omitempty"`
 	Unset      []string          `json:"unset,omitempty"`
 }
 
-// alterTopic changes settings, and the number of partitions unless it is 0.
-func (c *cluster) alterTopic(ctx context.Context, name string, changes []kadm.AlterConfig, partitions int) error {
-	if _, err := c.topic(ctx, name); err != nil {
+// topicPatch is what a server is asked to change over HTTP.
+type topicPatch struct {
+	api.TopicChange
+	remote  remoteFlags
+	command *cobra.Command
+}
+
+// send asks the server, if there is anything to ask for.
+func (p *topicPatch) send(ctx context.Context, name string) error {
+	if p.Replicas == nil && p.Partitions == nil {
+		return nil
+	}
+	server, err := p.remote.topicHTTP(p.command)
+	if err != nil {
 		return err
 	}
+	return server.do(ctx, http.MethodPatch, "/v1/topics/"+url.PathEscape(name), p.TopicChange, nil)
+}
+
+// alterTopic changes settings, the number of partitions unless it is 0, and what
+// the patch has.
+func (c *cluster) alterTopic(ctx context.Context, name string, changes []kadm.AlterConfig, partitions int, patch topicPatch) error {
+	detail, err := c.topic(ctx, name)
+	if err != nil {
+		return err
+	}
+	more := partitions
+	if partitions > 0 && partitions < len(detail.Partitions) {
+		more, patch.Partitions = 0, new(int32(partitions))
+	} else if patch.GraceMS != nil {
+		return wrongUsage("--grace: it is for fewer partitions than there are: %s has %d", name, len(detail.Partitions))
+	}
 	for _, dryRun := range []bool{true, false} {
+		if !dryRun {
+			if err := patch.send(ctx, name); err != nil {
+				return err
+			}
+		}
 		if err := c.changeSettings(ctx, name, changes, dryRun); err != nil {
 			return err
 		}
-		if err := c.setPartitions(ctx, name, partitions, dryRun); err != nil {
+		if err := c.setPartitions(ctx, name, more, dryRun); err != nil {
 			return err
 		}
 	}
+	return c.tellAltered(name, changes, partitions, patch)
+}
+
+// tellAltered says what was changed.
+func (c *cluster) tellAltered(name string, changes []kadm.AlterConfig, partitions int, patch topicPatch) error {
 	altered := alteredTopic{Topic: name, Partitions: partitions, Set: map[string]string{}}
 	var told []string
+	if patch.Replicas != nil {
+		altered.Replicas = *patch.Replicas
+		told = append(told, counted(int64(altered.Replicas), "replica"))
+	}
 	if partitions > 0 {
 		told = append(told, counted(int64(partitions), "partition"))
 	}

@@ -15,20 +15,25 @@ import (
 	"github.com/sluice-project/sluice/topic/api"
 )
 
-// fakeDelays has the delayed records of one topic, reminders.
-type fakeDelays []topic.DelayedInfo
+// fakeDelays has the delayed records of one topic, reminders, on one node.
+type fakeDelays struct {
+	api.Broker
+	records []topic.DelayedInfo
+}
+
+func (*fakeDelays) Topic(string) (*topic.Topic, error) { return nil, nil }
 
 func (f *fakeDelays) Delayed(_ context.Context, name string, limit int) ([]topic.DelayedInfo, error) {
 	if name != "reminders" {
 		return nil, fmt.Errorf("%w: %q", topic.ErrNoTopic, name)
 	}
-	return (*f)[:min(limit, len(*f))], nil
+	return f.records[:min(limit, len(f.records))], nil
 }
 
 func (f *fakeDelays) CancelDelayed(_ context.Context, _, id string) error {
-	for i, record := range *f {
+	for i, record := range f.records {
 		if record.ID == id {
-			*f = append((*f)[:i], (*f)[i+1:]...)
+			f.records = append(f.records[:i], f.records[i+1:]...)
 			return nil
 		}
 	}
@@ -37,7 +42,9 @@ func (f *fakeDelays) CancelDelayed(_ context.Context, _, id string) error {
 
 func TestDelayedRecords(t *testing.T) {
 	at := time.Date(2026, 11, 28, 8, 0, 0, 0, time.UTC)
-	server := httptest.NewServer(api.New(&fakeDelays{{ID: "call/4711", Partition: 1, DeliverAt: at}, {ID: "b", DeliverAt: at.Add(time.Minute)}}))
+	server := httptest.NewServer(api.New(&fakeDelays{records: []topic.DelayedInfo{
+		{ID: "call/4711", Partition: 1, DeliverAt: at}, {ID: "b", DeliverAt: at.Add(time.Minute)},
+	}}))
 	defer server.Close()
 	t.Setenv(serverVariable, server.URL)
 	for _, test := range []struct {

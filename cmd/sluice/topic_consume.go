@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/sluice-project/sluice/topic"
@@ -227,7 +228,7 @@ func (r *consumption) run(ctx context.Context) error {
 			}
 		}
 		for _, failed := range fetches.Errors() {
-			if !errors.Is(failed.Err, context.DeadlineExceeded) && !errors.Is(failed.Err, context.Canceled) {
+			if !errors.Is(failed.Err, context.DeadlineExceeded) && !errors.Is(failed.Err, context.Canceled) && !joinsAgain(failed.Err) {
 				return fmt.Errorf("%s, partition %d: %w", failed.Topic, failed.Partition, failed.Err)
 			}
 		}
@@ -239,6 +240,13 @@ func (r *consumption) run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// joinsAgain tells whether the client joins its group again after an error, as when
+// another broker coordinates the group now, which does not know the member.
+func joinsAgain(err error) bool {
+	var session *kgo.ErrGroupSession
+	return errors.As(err, &session) && (errors.Is(err, kerr.UnknownMemberID) || errors.Is(err, kerr.IllegalGeneration))
 }
 
 // poll waits for records; where there is an end to look for, not for long.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -22,7 +23,8 @@ func newTopicDescribeCommand() *cobra.Command {
 		Use:   "describe NAME",
 		Short: "Show a topic: its partitions, its settings, its views",
 		Long: `Show a topic: its partitions, the settings that differ from the defaults, and the
-views of it. The records of a partition are counted by offsets.`,
+views of it. The records of a partition are counted by offsets. In a cluster: who leads
+each partition, who keeps it and has all of it, in which racks, and where it moves.`,
 		Example: `  sluice topic describe orders
   sluice topic describe orders --json | jq .partitions[].end`,
 		Args: oneTopic,
@@ -49,11 +51,16 @@ type describedPartition struct {
 	Leader    int32   `json:"leader"`
 	Replicas  []int32 `json:"replicas"`
 	InSync    []int32 `json:"in_sync"`
-	Start     int64   `json:"start"`
-	End       int64   `json:"end"`
-	Records   int64   `json:"records"`
-	Bytes     int64   `json:"bytes"`
-	Error     string  `json:"error,omitempty"`
+	// Racks are those of the replicas, where nodes have some; Adding and Removing
+	// the nodes that are getting it and that give it up then.
+	Racks    []string `json:"racks,omitempty"`
+	Adding   []int32  `json:"adding,omitempty"`
+	Removing []int32  `json:"removing,omitempty"`
+	Start    int64    `json:"start"`
+	End      int64    `json:"end"`
+	Records  int64    `json:"records"`
+	Bytes    int64    `json:"bytes"`
+	Error    string   `json:"error,omitempty"`
 }
 
 type describedSetting struct {
@@ -105,8 +112,7 @@ func writeFacts(out screen, facts [][2]string) {
 }
 
 func partitionGrid(described *describedTopic) *grid {
-	g := &grid{Header: []string{"partition", "leader", "replicas", "in sync", "start", "end", "records", "size", "error"}, Left: map[int]bool{8: true}}
-	failed := slices.ContainsFunc(described.Partitions, func(p describedPartition) bool { return p.Error != "" })
+	g := &grid{Header: []string{"partition", "leader", "replicas", "in sync", "start", "end", "records", "size"}, Left: map[int]bool{}}
 	for i := range described.Partitions {
 		p := &described.Partitions[i]
 		records, size := humanize.Comma(p.Records), humanize.IBytes(uint64(p.Bytes))
@@ -115,16 +121,38 @@ func partitionGrid(described *describedTopic) *grid {
 		}
 		g.Rows = append(g.Rows, []string{
 			strconv.Itoa(int(p.Partition)), strconv.Itoa(int(p.Leader)), numbers(p.Replicas), numbers(p.InSync),
-			humanize.Comma(p.Start), humanize.Comma(p.End), records, size, printable(p.Error),
+			humanize.Comma(p.Start), humanize.Comma(p.End), records, size,
 		})
 	}
-	if !failed {
-		g.Header = g.Header[:8]
-		for i := range g.Rows {
-			g.Rows[i] = g.Rows[i][:8]
+	described.addWords(g, "racks", func(p *describedPartition) string { return strings.Join(p.Racks, ",") })
+	described.addWords(g, "moving", func(p *describedPartition) string {
+		var moves []string
+		if len(p.Adding) > 0 {
+			moves = append(moves, "to "+numbers(p.Adding))
 		}
-	}
+		if len(p.Removing) > 0 {
+			moves = append(moves, "off "+numbers(p.Removing))
+		}
+		return strings.Join(moves, ", ")
+	})
+	described.addWords(g, "error", func(p *describedPartition) string { return p.Error })
 	return g
+}
+
+// addWords adds a column of words, if any partition has some.
+func (d *describedTopic) addWords(g *grid, header string, words func(p *describedPartition) string) {
+	var column []string
+	for i := range d.Partitions {
+		column = append(column, printable(words(&d.Partitions[i])))
+	}
+	if !slices.ContainsFunc(column, func(cell string) bool { return cell != "" }) {
+		return
+	}
+	g.Left[len(g.Header)] = true
+	g.Header = append(g.Header, header)
+	for i := range g.Rows {
+		g.Rows[i] = append(g.Rows[i], column[i])
+	}
 }
 
 // numbers spells a list of brokers.
@@ -146,6 +174,9 @@ func (c *cluster) inspect(ctx context.Context, name string) (*describedTopic, er
 	if err != nil {
 		return nil, err
 	}
+	if detail, err = c.topic(ctx, name); err != nil { // that may have waited for leaders
+		return nil, err
+	}
 	configs, err := c.configsOf(ctx, name)
 	if err != nil {
 		return nil, err
@@ -163,8 +194,50 @@ func (c *cluster) inspect(ctx context.Context, name string) (*describedTopic, er
 		}
 		described.Partitions = append(described.Partitions, partition)
 	}
+	if err := c.addPlaces(ctx, described); err != nil {
+		return nil, err
+	}
 	described.Views, err = c.viewsOf(ctx, name)
 	return described, err
+}
+
+// addPlaces adds the racks of the replicas, and where they move.
+func (c *cluster) addPlaces(ctx context.Context, described *describedTopic) error {
+	brokers, err := c.admin.ListBrokers(ctx)
+	if err != nil {
+		return err
+	}
+	racks := map[int32]string{}
+	for _, broker := range brokers {
+		if broker.Rack != nil && *broker.Rack != "" {
+			racks[broker.NodeID] = *broker.Rack
+		}
+	}
+	var all kadm.TopicsSet
+	for i := range described.Partitions {
+		p := &described.Partitions[i]
+		all.Add(described.Topic, p.Partition)
+		if len(racks) == 0 {
+			continue
+		}
+		for _, node := range p.Replicas {
+			p.Racks = append(p.Racks, cmp.Or(racks[node], "–"))
+		}
+	}
+	if described.ViewOf != "" || len(brokers) < 2 {
+		return nil // a view moves with its source, and nothing on one broker
+	}
+	moves, err := c.admin.ListPartitionReassignments(ctx, all)
+	if err != nil {
+		return err
+	}
+	for i := range described.Partitions {
+		p := &described.Partitions[i]
+		if move, moving := moves[described.Topic][p.Partition]; moving {
+			p.Adding, p.Removing = move.AddingReplicas, move.RemovingReplicas
+		}
+	}
+	return nil
 }
 
 // viewsOf returns the names of the views of a topic.

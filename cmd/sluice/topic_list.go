@@ -92,18 +92,23 @@ type contents struct {
 // contents asks how much topics hold.
 func (c *cluster) contents(ctx context.Context, names ...string) (contents, error) {
 	var all contents
-	var err error
-	if all.starts, err = c.admin.ListStartOffsets(ctx, names...); err != nil {
-		return all, err
-	}
-	if all.ends, err = c.admin.ListEndOffsets(ctx, names...); err != nil {
+	err := c.ofAll(ctx, func() (err error) {
+		if all.starts, err = c.admin.ListStartOffsets(ctx, names...); err == nil {
+			all.ends, err = c.admin.ListEndOffsets(ctx, names...)
+		}
+		return err
+	})
+	var partly *kadm.ShardErrors
+	if err != nil && (!errors.As(err, &partly) || all.ends == nil) {
 		return all, err
 	}
 	all.sizes, err = c.sizes(ctx, names...)
 	return all, err
 }
 
-// sizes returns the bytes of each partition: of replicas the largest.
+// sizes returns the bytes of each partition: of replicas the largest. All brokers
+// are asked that are to keep one; those that do not answer, or that are not there,
+// are left out.
 func (c *cluster) sizes(ctx context.Context, names ...string) (map[string]map[int32]int64, error) {
 	details, err := c.admin.ListTopicsWithInternal(ctx, names...)
 	if err != nil {
@@ -112,7 +117,8 @@ func (c *cluster) sizes(ctx context.Context, names ...string) (map[string]map[in
 	asked := kadm.TopicsSet{}
 	details.EachPartition(func(p kadm.PartitionDetail) { asked.Add(p.Topic, p.Partition) })
 	dirs, err := c.admin.DescribeAllLogDirs(ctx, asked)
-	if err != nil {
+	var partly *kadm.ShardErrors
+	if err != nil && (!errors.As(err, &partly) || partly.AllFailed) {
 		return nil, err
 	}
 	sizes := map[string]map[int32]int64{}

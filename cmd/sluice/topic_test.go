@@ -4,23 +4,29 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/api"
 	"github.com/sluice-project/sluice/topic/kafka"
 	"github.com/sluice-project/sluice/topic/storetest"
 )
 
-// kafkaServer serves topics in memory, and returns where.
+// kafkaServer serves topics in memory, and returns where. What is asked over HTTP
+// finds it by the environment.
 func kafkaServer(t *testing.T) string {
 	t.Helper()
 	broker, err := topic.New(storetest.NewMemory(), topic.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	web := httptest.NewServer(api.New(broker))
+	t.Cleanup(web.Close)
+	t.Setenv(serverVariable, web.URL)
 	server := kafka.NewServer(broker, kafka.Options{Addr: "127.0.0.1:0"})
 	for _, start := range []func(context.Context) error{broker.Start, server.Start} {
 		if err := start(t.Context()); err != nil {
@@ -44,6 +50,8 @@ type session struct {
 	t       *testing.T
 	brokers string
 	log     strings.Builder
+	// plain sessions are of commands without --brokers.
+	plain bool
 }
 
 func newSession(t *testing.T) *session {
@@ -57,7 +65,10 @@ func (s *session) on(ctx context.Context, stdin string, args ...string) (code in
 	root.SetIn(strings.NewReader(stdin))
 	root.SetOut(&out)
 	root.SetErr(&err)
-	root.SetArgs(append(args, "--brokers", s.brokers))
+	if !s.plain {
+		args = append(args, "--brokers", s.brokers)
+	}
+	root.SetArgs(args)
 	code = explain(ctx, root.ExecuteContext(ctx), &err)
 	return code, out.String(), err.String()
 }
@@ -130,11 +141,16 @@ func TestTopicCommands(t *testing.T) {
 	s.run("topic describe orders --json")
 	s.run("topic describe nosuch")
 	s.run("topic alter orders --set retention.ms=5000 --unset retention.bytes --partitions 4")
+	s.run("topic alter orders --partitions 3 --grace 1h --json")
 	s.run("topic alter orders --set retention.ms=1 --partitions 2")
 	s.run("topic alter orders --set sluice.view.of=reminders --json")
 	s.run("topic alter orders --unset segment.ms")
 	s.run("topic alter orders")
 	s.run("topic alter orders --set a=b --unset a")
+	s.run("topic alter orders --partitions 2 --grace 1h")
+	s.run("topic alter orders --replicas 3")
+	s.run("topic alter orders --replicas 6")
+	s.run("topic alter orders --partitions 1 --server nowhere")
 	s.run("topic describe orders")
 	s.run("topic delete orders")
 	s.run("topic delete paid-orders reminders")

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/api/wire"
+)
+
+// scheduleFlags are those of "bulk schedule set".
+type scheduleFlags struct {
+	remoteFlags
+	specFlags
+	tenant, cron, zone, overlap string
+	catchUp                     time.Duration
+	events                      []string
+}
+
+const scheduleSetLong = `Make a schedule of that name, or replace what it asks for. Whether it is paused, and
+what it has done, stays; so does the time of its next run, if --cron and
+--time-zone stay the same.
+
+FILE has the jobs of each run, at most 10,000 and 1 MiB: CSV with a header, or NDJSON
+if its name ends in .ndjson or .jsonl; "-" reads standard input.
+
+--cron takes five fields (minute, hour, day of the month, month, day of the week), or
+@hourly, @daily, @weekly, @monthly, @yearly, or "@every 90m".`
+
+func newScheduleSetCommand(connect connector) *cobra.Command {
+	var f scheduleFlags
+	command := &cobra.Command{
+		Use:   "set NAME FILE --cron EXPRESSION --tenant TENANT (--url URL | --type TYPE)",
+		Short: "Make a schedule, or replace what it asks for",
+		Long:  scheduleSetLong,
+		Example: `  head -100 examples/zipcodes.csv | sluice bulk schedule set nightly - --cron "30 2 * * *" \
+      --time-zone Asia/Seoul --tenant acme --type echo
+  echo '{"report":"weekly"}' | sluice bulk schedule set report - --cron @weekly --tenant acme \
+      --url https://api.example.com/reports --overlap allow --catch-up 12h`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return wrongUsage(`give the name of the schedule and the file of its jobs, or "-" for standard input`)
+			}
+			return nil
+		},
+	}
+	command.RunE = func(_ *cobra.Command, args []string) error {
+		asked, err := f.asked(command, args[1])
+		if err != nil {
+			return err
+		}
+		return f.with(connect, func(ctx context.Context, r *remote, args []string) error {
+			stored, err := r.server.PutSchedule(ctx, args[0], asked)
+			if err != nil {
+				return err
+			}
+			return r.showSchedule(&stored)
+		})(command, args)
+	}
+	f.specFlags.add(command)
+	flags := command.Flags()
+	flags.StringVar(&f.cron, "cron", "", "when: five fields, or @daily and its like, or \"@every 90m\"; required (`expression`)")
+	flags.StringVar(&f.zone, "time-zone", "UTC", "the IANA time `zone` that the fields are in, such as Asia/Seoul")
+	flags.StringVar(&f.tenant, "tenant", "", "the `tenant` whose jobs these are; required")
+	flags.StringVar(&f.overlap, "overlap", string(bulk.OverlapSkip), "while the run before has not finished: `skip` the next one, or allow it")
+	flags.DurationVar(&f.catchUp, "catch-up", time.Hour, "how late a run that was missed may start, up to 168h (0: it does not)")
+	flags.StringSliceVar(&f.events, "events", nil, "publish an event of each job that is done: `jobs`")
+	f.remoteFlags.add(command)
+	return command
+}
+
+// asked is what the flags and the file ask for.
+func (f *scheduleFlags) asked(command *cobra.Command, file string) (n wire.NewSchedule, err error) {
+	spec, err := f.spec(command)
+	switch {
+	case f.cron == "":
+		return n, wrongUsage(`say when: --cron "30 2 * * *", or --cron @daily`)
+	case f.tenant == "":
+		return n, wrongUsage("say whose jobs they are: --tenant TENANT")
+	case f.catchUp < 0:
+		return n, wrongUsage("--catch-up: %v: want a time such as 2h, or 0", f.catchUp)
+	case err != nil:
+		return n, err
+	}
+	catchUp := f.catchUp.Milliseconds()
+	n = wire.NewSchedule{
+		Cron: f.cron, TimeZone: f.zone, Overlap: f.overlap, CatchUpMS: &catchUp, Tenant: f.tenant, Type: spec.Type,
+		Class: spec.Class.String(), Aggregate: spec.Aggregate, MaxAttempts: spec.MaxAttempts, TimeoutMS: spec.Timeout.Milliseconds(),
+		FailAbove: spec.FailAbove, Events: f.events,
+	}
+	if spec.Target != nil {
+		n.Target = &wire.Target{Name: spec.Target.Name, URL: spec.Target.URL}
+	}
+	n.Jobs, err = scheduleJobs(file, command.InOrStdin())
+	if err != nil {
+		return n, &usageError{err}
+	}
+	return n, nil
+}
+
+// scheduleJobs reads the jobs of a file.
+func scheduleJobs(file string, stdin io.Reader) (jobs []json.RawMessage, err error) {
+	rows, err := bulkInput(file, stdin, "")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close() // It was only read.
+	for size := 0; ; {
+		row, err := rows.Next()
+		switch {
+		case errors.Is(err, io.EOF) && len(jobs) == 0:
+			return nil, &inputError{File: inputName(file), Err: errNoRows}
+		case errors.Is(err, io.EOF):
+			return jobs, nil
+		case err != nil:
+			return nil, located(file, err)
+		}
+		if size += len(row); len(jobs) == bulk.MaxScheduleJobs || size > bulk.MaxScheduleBytes {
+			return nil, &inputError{File: inputName(file), Err: errTooMuch}
+		}
+		jobs = append(jobs, slices.Clone(row))
+	}
+}

@@ -11,12 +11,13 @@ import (
 )
 
 // Topics are made, described, changed and removed with franz-go's kadm.
-func TestFranzGoTopics(t *testing.T) {
-	t.Parallel()
-	f := franz{startServer(t)}
+func TestFranzGoTopics(t *testing.T) { onNodes(t, testFranzGoTopics) }
+
+func testFranzGoTopics(t *testing.T, s *server) {
+	f := franz{s}
 	ctx := t.Context()
 	admin := f.create(t, "orders", 2, "retention.ms", "3600000")
-	if _, err := admin.CreateTopic(ctx, 2, 1, nil, "orders"); !errors.Is(err, kerr.TopicAlreadyExists) {
+	if _, err := admin.CreateTopic(ctx, 2, f.replicas(), nil, "orders"); !errors.Is(err, kerr.TopicAlreadyExists) {
 		t.Errorf("created again: %v", err)
 	}
 	if _, err := admin.CreatePartitions(ctx, 1, "orders"); err != nil {
@@ -28,7 +29,11 @@ func TestFranzGoTopics(t *testing.T) {
 	}
 	equal(t, "topics", listed.Names(), []string{"orders"})
 	equal(t, "partitions", listed["orders"].Partitions.Numbers(), []int32{0, 1, 2})
-	equal(t, "replicas", listed["orders"].Partitions[2].ISR, []int32{listed["orders"].Partitions[2].Leader})
+	added := listed["orders"].Partitions[2]
+	equal(t, "replicas", len(added.Replicas), int(f.replicas()))
+	if f.nodes == nil {
+		equal(t, "replicas in sync", added.ISR, []int32{added.Leader})
+	}
 
 	setting := func() string {
 		configs, err := admin.DescribeTopicConfigs(ctx, "orders")
@@ -62,9 +67,10 @@ func TestFranzGoTopics(t *testing.T) {
 
 // A delayed record is acknowledged at once and appears when it is due, also after
 // a kill of the server; one that was canceled never does.
-func TestFranzGoDelays(t *testing.T) {
-	t.Parallel()
-	f := franz{startServer(t)}
+func TestFranzGoDelays(t *testing.T) { onNodes(t, testFranzGoDelays) }
+
+func testFranzGoDelays(t *testing.T, s *server) {
+	f := franz{s}
 	f.create(t, "reminders", 1, "sluice.delay.enable", "true")
 	records := numbered("reminders", 0, 0, 4)
 	for i, delay := range []string{"2s", "1h", "1500ms", ""} {
@@ -84,8 +90,7 @@ func TestFranzGoDelays(t *testing.T) {
 	before := consume()
 	equal(t, "at once", values(poll(t, before, 1)), []string{"value 3"})
 	before.Close()
-	f.kill()
-	f.start()
+	f.crash(t, "reminders", "")
 	after := consume()
 	got := poll(t, after, 3)
 	equal(t, "in the order of their times", values(got), []string{"value 3", "value 2", "value 0"})
@@ -97,9 +102,10 @@ func TestFranzGoDelays(t *testing.T) {
 }
 
 // Offsets are listed by place and time, and records deleted up to one.
-func TestFranzGoOffsets(t *testing.T) {
-	t.Parallel()
-	f := franz{startServer(t)}
+func TestFranzGoOffsets(t *testing.T) { onNodes(t, testFranzGoOffsets) }
+
+func testFranzGoOffsets(t *testing.T, s *server) {
+	f := franz{s}
 	admin := f.create(t, "orders", 1)
 	records := numbered("orders", 0, 0, 10)
 	start := time.UnixMilli(1_700_000_000_000)
@@ -132,9 +138,10 @@ func TestFranzGoOffsets(t *testing.T) {
 }
 
 // Groups are listed, described, moved and removed.
-func TestFranzGoGroups(t *testing.T) {
-	t.Parallel()
-	f := franz{startServer(t)}
+func TestFranzGoGroups(t *testing.T) { onNodes(t, testFranzGoGroups) }
+
+func testFranzGoGroups(t *testing.T, s *server) {
+	f := franz{s}
 	ctx := t.Context()
 	admin := f.create(t, "orders", 1)
 	f.send(t, numbered("orders", 0, 0, 10))

@@ -34,7 +34,7 @@ func (s *server) kcat(t *testing.T, input string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	command := exec.CommandContext(ctx, "kcat", append([]string{"-b", s.kafka, "-q"}, args...)...)
+	command := exec.CommandContext(ctx, "kcat", append([]string{"-b", strings.Join(s.seeds(), ","), "-q"}, args...)...)
 	command.Stdin = strings.NewReader(input)
 	var out, errs bytes.Buffer
 	command.Stdout, command.Stderr = &out, &errs
@@ -81,9 +81,9 @@ func numbers(from, to int) (lines []string) {
 func input(lines []string) string { return strings.Join(lines, "\n") + "\n" }
 
 // Keys, headers, null values and every codec go through kcat and come back.
-func TestKcatRecords(t *testing.T) {
-	t.Parallel()
-	s := startServer(t)
+func TestKcatRecords(t *testing.T) { onNodes(t, testKcatRecords) }
+
+func testKcatRecords(t *testing.T, s *server) {
 	franz{s}.create(t, "orders", 2)
 	codecs := []string{"none", "gzip", "snappy", "lz4", "zstd"}
 	long := strings.Repeat("long ", 1000)
@@ -123,9 +123,9 @@ func asJSON(t *testing.T, value any) string {
 }
 
 // kcat seeks by offset, from the end and by time, and asks for offsets.
-func TestKcatSeek(t *testing.T) {
-	t.Parallel()
-	s := startServer(t)
+func TestKcatSeek(t *testing.T) { onNodes(t, testKcatSeek) }
+
+func testKcatSeek(t *testing.T, s *server) {
 	f := franz{s}
 	f.create(t, "orders", 1)
 	records := numbered("orders", 0, 0, 10)
@@ -153,9 +153,9 @@ func TestKcatSeek(t *testing.T) {
 
 // kcat makes a topic by writing to it, and lists topics with leaders, replicas
 // and replicas in sync: what it has of administration.
-func TestKcatMetadata(t *testing.T) {
-	t.Parallel()
-	s := startServer(t)
+func TestKcatMetadata(t *testing.T) { onNodes(t, testKcatMetadata) }
+
+func testKcatMetadata(t *testing.T, s *server) {
 	s.kcat(t, "a\n", "-P", "-t", "made")
 	var listed struct {
 		Brokers []struct{ Name string }
@@ -170,7 +170,19 @@ func TestKcatMetadata(t *testing.T) {
 	if err := json.Unmarshal([]byte(s.kcat(t, "", "-L", "-J")), &listed); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "metadata", fmt.Sprint(listed), fmt.Sprintf("{[{%s}] [{made [{0 0 [{0}] [{0}]}]}]}", s.kafka))
+	if s.nodes == nil {
+		equal(t, "metadata", fmt.Sprint(listed), fmt.Sprintf("{[{%s}] [{made [{0 0 [{0}] [{0}]}]}]}", s.kafka))
+		return
+	}
+	var brokers []string
+	for _, broker := range listed.Brokers {
+		brokers = append(brokers, broker.Name)
+	}
+	slices.Sort(brokers)
+	equal(t, "brokers", brokers, slices.Sorted(slices.Values(s.seeds())))
+	made := listed.Topics[0].Partitions[0]
+	equal(t, "replicas", len(made.Replicas), 3)
+	equal(t, "preferred leader", made.Leader, made.Replicas[0].ID)
 }
 
 // kcatMember is a kcat that consumes in a group until it is stopped.
@@ -223,7 +235,7 @@ func (m *kcatMember) leave(t *testing.T) {
 func (s *server) kcatMember(t *testing.T) *kcatMember {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	m := &kcatMember{command: exec.CommandContext(ctx, "kcat", "-b", s.kafka, "-G", "readers", "-u", "-f", "<%s>\n",
+	m := &kcatMember{command: exec.CommandContext(ctx, "kcat", "-b", strings.Join(s.seeds(), ","), "-G", "readers", "-u", "-f", "<%s>\n",
 		"-X", "auto.offset.reset=earliest", "-X", "heartbeat.interval.ms=100", "-X", "fetch.wait.max.ms=100", "orders")}
 	m.command.Stdout, m.command.Stderr = m, m
 	if err := m.command.Start(); err != nil {
@@ -241,15 +253,14 @@ func (s *server) kcatMember(t *testing.T) *kcatMember {
 
 // A group of kcat reads on where the last left, also after a kill of the server;
 // a second member takes half and gives it back.
-func TestKcatGroup(t *testing.T) {
-	t.Parallel()
-	s := startServer(t)
+func TestKcatGroup(t *testing.T) { onNodes(t, testKcatGroup) }
+
+func testKcatGroup(t *testing.T, s *server) {
 	franz{s}.create(t, "orders", 4)
 	s.kcat(t, input(numbers(0, 10)), "-P", "-t", "orders", "-p", "2")
-	group := []string{"-G", "readers", "-X", "auto.offset.reset=earliest", "-X", "fetch.wait.max.ms=100", "orders"}
+	group := []string{"-G", "readers", "-X", "auto.offset.reset=earliest", "-X", "fetch.wait.max.ms=100", "-X", "session.timeout.ms=6000", "orders"}
 	equal(t, "first", s.kcatValues(t, append([]string{"-c", "4"}, group...)...), numbers(0, 4))
-	s.kill()
-	s.start()
+	s.crash(t, "orders", "readers")
 	equal(t, "second", s.kcatValues(t, append([]string{"-c", "6"}, group...)...), numbers(4, 10))
 
 	first := s.kcatMember(t)
@@ -280,9 +291,9 @@ func TestKcatGroup(t *testing.T) {
 }
 
 // kcat reads a view over 20,000 hidden records, and ends at its end.
-func TestKcatView(t *testing.T) {
-	t.Parallel()
-	s := startServer(t)
+func TestKcatView(t *testing.T) { onNodes(t, testKcatView) }
+
+func testKcatView(t *testing.T, s *server) {
 	franz{s}.create(t, "orders", 1)
 	franz{s}.create(t, "paid", -1, "sluice.view.of", "orders", "sluice.view.where", `headers.tag == "paid"`)
 	send := func(tag string, from, to int) {
@@ -307,9 +318,9 @@ func TestKcatView(t *testing.T) {
 }
 
 // What kcat sends with a delay comes after what it sends later, without.
-func TestKcatDelays(t *testing.T) {
-	t.Parallel()
-	s := startServer(t)
+func TestKcatDelays(t *testing.T) { onNodes(t, testKcatDelays) }
+
+func testKcatDelays(t *testing.T, s *server) {
 	franz{s}.create(t, "reminders", 1, "sluice.delay.enable", "true")
 	s.kcat(t, "later\n", "-P", "-t", "reminders", "-p", "0", "-H", "sluice-delay=1s", "-H", "sluice-id=a", "-z", "gzip")
 	s.kcat(t, "now\n", "-P", "-t", "reminders", "-p", "0")

@@ -190,10 +190,13 @@ type recorder struct {
 	mu    sync.Mutex
 	seen  map[string]int
 	calls int
+	at    []time.Time // when it was called
+	// slowest is how long an answer takes at most. Default 4 ms; set it before any call.
+	slowest time.Duration
 }
 
 func newRecorder(t *testing.T) *recorder {
-	r := &recorder{seen: map[string]int{}}
+	r := &recorder{seen: map[string]int{}, slowest: 4 * time.Millisecond}
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		body, err := io.ReadAll(request.Body)
 		if err != nil {
@@ -202,8 +205,9 @@ func newRecorder(t *testing.T) *recorder {
 		r.mu.Lock()
 		r.seen[request.Header.Get("webhook-id")]++
 		r.calls++
+		r.at = append(r.at, time.Now())
 		r.mu.Unlock()
-		pause(request.Context(), rand.N(4*time.Millisecond))
+		pause(request.Context(), rand.N(r.slowest))
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(body)
 	}))

@@ -26,7 +26,7 @@ func TestVisitorsWhileRedisIsAway(t *testing.T) {
 	}
 	redis := redistest.Start(t, redistest.Options{Persist: redistest.Always})
 	store := openHistory(t, redis)
-	fleet := newFleet(t, 3, redis)
+	fleet := newFleet(t, 3, redis.URL())
 	limits := setCapacity(fleet[0], &plan, nil, plan.near)
 	awaitRoom(fleet, plan.room)
 	c := newCrowd(t, plan, fleet...)

@@ -13,11 +13,11 @@ import (
 )
 
 // newFleet starts servers on one Redis.
-func newFleet(t *testing.T, count int, redis *redistest.Server) []*server {
+func newFleet(t *testing.T, count int, state string, args ...string) []*server {
 	t.Helper()
 	fleet := make([]*server, count)
 	for i := range fleet {
-		fleet[i] = newServer(t, "--state", redis.URL())
+		fleet[i] = newServer(t, append([]string{"--state", state}, args...)...)
 		fleet[i].launch()
 	}
 	for _, s := range fleet {
@@ -79,7 +79,7 @@ func TestTellerKeepsItsPromises(t *testing.T) {
 	plan.near = slices.Min(levels)
 	redis := redistest.Start(t, redistest.Options{})
 	store := openHistory(t, redis)
-	fleet := newFleet(t, 10, redis)
+	fleet := newFleet(t, 10, redis.URL())
 	limits := setCapacity(fleet[0], &plan, nil, levels[0])
 	awaitRoom(fleet, plan.room)
 	c := newCrowd(t, plan, fleet...)

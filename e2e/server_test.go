@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -47,6 +50,8 @@ type server struct {
 	addr string
 	// kafka is where Kafka clients connect.
 	kafka string
+	// nodes is the cluster that it belongs to; nil: none.
+	nodes *nodes
 	// command is what it runs as.
 	command []string
 	args    []string
@@ -84,17 +89,30 @@ func startServer(t *testing.T, args ...string) *server {
 	return s
 }
 
+// Ports of servers are below those that the system gives to connections and to
+// listeners without a port, so that none takes one between its choice and its use; and
+// none is given twice.
+const firstPort, portsCount = 12_000, 20_000
+
+var nextPort = func() *atomic.Int64 {
+	var next atomic.Int64
+	next.Store(rand.Int64N(portsCount)) // other test programs run beside this one
+	return &next
+}()
+
 // freeAddrs returns addresses where nobody listens.
 func freeAddrs(t *testing.T, count int) []string {
 	t.Helper()
-	addrs := make([]string, count)
-	for i := range addrs {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
+	var addrs []string
+	for tries := 0; len(addrs) < count; tries++ {
+		addr := fmt.Sprintf("127.0.0.1:%d", firstPort+nextPort.Add(1)%portsCount)
+		listener, err := net.Listen("tcp", addr)
+		if err == nil {
+			listener.Close()
+			addrs = append(addrs, addr)
+		} else if tries == 1000 {
 			t.Fatal(err)
 		}
-		defer listener.Close() // when all are found, so that they differ
-		addrs[i] = listener.Addr().String()
 	}
 	return addrs
 }
@@ -140,6 +158,18 @@ func (s *server) kill() {
 	}
 }
 
+// hang stops the server's process until resume, as a machine that hangs.
+func (s *server) hang() { s.signal(syscall.SIGSTOP) }
+
+func (s *server) resume() { s.signal(syscall.SIGCONT) }
+
+func (s *server) signal(signal syscall.Signal) {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(signal); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 func (s *server) url(path string) string { return "http://" + s.addr + path }
 
 // answer is what the server said.
@@ -162,7 +192,12 @@ var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 
 // do makes one request; an error means that no answer came.
 func (s *server) do(method, path, contentType string, body []byte, header ...string) (answer, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	return s.doWithin(30*time.Second, method, path, contentType, body, header...)
+}
+
+// doWithin is do for those who have no more patience than that.
+func (s *server) doWithin(most time.Duration, method, path, contentType string, body []byte, header ...string) (answer, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, method, s.url(path), bytes.NewReader(body))
 	if err != nil {

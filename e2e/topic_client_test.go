@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -23,7 +25,7 @@ import (
 func (s *server) connect(options ...kgo.Opt) *kgo.Client {
 	s.t.Helper()
 	client, err := kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers(s.kafka), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.FetchMaxWait(100 * time.Millisecond),
+		kgo.SeedBrokers(s.seeds()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.FetchMaxWait(100 * time.Millisecond),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 30 * time.Millisecond }), kgo.MetadataMinAge(20 * time.Millisecond),
 	}, options...)...)
 	if err != nil {
@@ -50,9 +52,17 @@ func (s *server) newTopic(name string, partitions int, settings ...string) {
 // topicEnds returns the end of each partition of a topic.
 func (s *server) topicEnds(name string) map[int32]int64 {
 	s.t.Helper()
-	listed, err := kadm.NewClient(s.connect()).ListEndOffsets(s.t.Context(), name)
-	if err == nil {
-		err = listed.Error()
+	admin := kadm.NewClient(s.connect())
+	var listed kadm.ListedOffsets
+	ask := func() (err error) {
+		listed, err = admin.ListEndOffsets(s.t.Context(), name)
+		return errors.Join(err, listed.Error())
+	}
+	err := ask()
+	// While leaders are being elected there is nobody to ask.
+	for tries := 0; errors.Is(err, kerr.LeaderNotAvailable) && tries < 100; tries++ {
+		<-time.After(100 * time.Millisecond)
+		err = ask()
 	}
 	if err != nil {
 		s.t.Fatalf("list the ends of %s: %v", name, err)

@@ -15,7 +15,7 @@ func TestKafkaGoTopics(t *testing.T) {
 	k := kafkago{startServer(t)}
 	ctx, client := t.Context(), k.client(t)
 	k.create(t, "orders", 1, "retention.ms", "3600000")
-	again := must(client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{Topic: "orders", NumPartitions: 1, ReplicationFactor: 1}}}))(t)
+	again := must(client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{Topic: "orders", NumPartitions: 1, ReplicationFactor: nodes()}}}))(t)
 	if !errors.Is(again.Errors["orders"], kafka.TopicAlreadyExists) {
 		t.Errorf("created again: %v", again.Errors)
 	}
@@ -26,8 +26,12 @@ func TestKafkaGoTopics(t *testing.T) {
 		metadata = must(client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{"orders"}}))(t)
 		return len(metadata.Topics[0].Partitions) == 3
 	})
-	equal(t, "leader", metadata.Topics[0].Partitions[2].Leader.ID, metadata.Controller.ID)
-	equal(t, "in sync", metadata.Topics[0].Partitions[2].Isr, []kafka.Broker{metadata.Controller})
+	added := metadata.Topics[0].Partitions[2]
+	equal(t, "brokers, replicas", []any{len(metadata.Brokers), len(added.Replicas)}, []any{nodes(), nodes()})
+	equal(t, "leader", added.Leader.ID, added.Replicas[0].ID)
+	if nodes() == 1 {
+		equal(t, "in sync", added.Isr, []kafka.Broker{metadata.Controller})
+	}
 
 	changed := must(client.IncrementalAlterConfigs(ctx, &kafka.IncrementalAlterConfigsRequest{Resources: []kafka.IncrementalAlterConfigsRequestResource{{
 		ResourceType: kafka.ResourceTypeTopic, ResourceName: "orders",

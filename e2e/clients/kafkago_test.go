@@ -27,7 +27,7 @@ func (k kafkago) client(t *testing.T) *kafka.Client {
 // create makes a topic.
 func (k kafkago) create(t *testing.T, topic string, partitions int, settings ...string) {
 	t.Helper()
-	config := kafka.TopicConfig{Topic: topic, NumPartitions: partitions, ReplicationFactor: 1}
+	config := kafka.TopicConfig{Topic: topic, NumPartitions: partitions, ReplicationFactor: nodes()}
 	for i := 0; i < len(settings); i += 2 {
 		config.ConfigEntries = append(config.ConfigEntries, kafka.ConfigEntry{ConfigName: settings[i], ConfigValue: settings[i+1]})
 	}

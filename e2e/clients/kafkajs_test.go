@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -22,5 +23,6 @@ func TestKafkaJS(t *testing.T) {
 	}
 	run(t, dir, "npm", "ci", "--no-audit", "--no-fund")
 	t.Setenv("BROKER", addr)
+	t.Setenv("REPLICAS", fmt.Sprint(nodes()))
 	t.Log(run(t, dir, "node", "--test", "--test-reporter=spec", "story.test.js"))
 }

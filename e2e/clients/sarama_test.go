@@ -88,7 +88,7 @@ func saramaCreate(t *testing.T, addr string, config *sarama.Config, name string,
 	for i := 0; i < len(settings); i += 2 {
 		entries[settings[i]] = &settings[i+1]
 	}
-	if err := admin.CreateTopic(name, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: 1, ConfigEntries: entries}, false); err != nil {
+	if err := admin.CreateTopic(name, &sarama.TopicDetail{NumPartitions: partitions, ReplicationFactor: int16(nodes()), ConfigEntries: entries}, false); err != nil {
 		t.Fatal(err)
 	}
 	return admin

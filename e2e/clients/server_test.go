@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -37,13 +39,47 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// nodes is how many processes a server is: 1, or SLUICE_NODES of a cluster, which
+// keep that many replicas of all.
+func nodes() int {
+	if os.Getenv("SLUICE_NODES") == "3" {
+		return 3
+	}
+	return 1
+}
+
 // startServer starts a sluice that lives as long as the test, and returns where
-// Kafka clients connect.
+// Kafka clients connect first.
 func startServer(t *testing.T) string {
+	t.Helper()
+	if nodes() == 1 {
+		ready, kafka := startNode(t)
+		ready()
+		return kafka
+	}
+	var peers, seeds []string
+	for range nodes() {
+		peers = append(peers, freeAddr(t))
+	}
+	var all []func()
+	for i, peer := range peers {
+		ready, kafka := startNode(t, "--cluster", "clients", "--node", fmt.Sprint(i+1), "--cluster-listen", peer, "--peers", strings.Join(peers, ","), "--state", "off")
+		all, seeds = append(all, ready), append(seeds, kafka)
+	}
+	for _, ready := range all {
+		ready()
+	}
+	return seeds[0]
+}
+
+// startNode starts one process, and returns what waits until it is ready, and where
+// Kafka clients connect.
+func startNode(t *testing.T, args ...string) (await func(), kafka string) {
 	t.Helper()
 	http, kafka := freeAddr(t), freeAddr(t)
 	var log bytes.Buffer
-	command := exec.Command(binary, "serve", "--data", t.TempDir(), "--http", http, "--kafka", kafka)
+	command := exec.Command(binary, append([]string{"serve", "--data", t.TempDir(), "--http", http, "--kafka", kafka}, args...)...)
+	command.Env = append(os.Environ(), "SLUICE_CLUSTER_SECRET=a secret of the clients' tests")
 	command.Stdout, command.Stderr = &log, &log
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
@@ -55,8 +91,10 @@ func startServer(t *testing.T) string {
 			t.Logf("the server's log:\n%s", log.Bytes()[max(0, log.Len()-4000):])
 		}
 	})
-	eventually(t, "the server is ready", func() bool { return ready("http://" + http + "/readyz") })
-	return kafka
+	return func() {
+		t.Helper()
+		eventually(t, "the server is ready", func() bool { return ready("http://" + http + "/readyz") })
+	}, kafka
 }
 
 func ready(url string) bool {
@@ -68,15 +106,31 @@ func ready(url string) bool {
 	return response.StatusCode == http.StatusOK
 }
 
+// Ports of servers are below those that the system gives to connections and to
+// listeners without a port, so that none takes one between its choice and its use; and
+// none is given twice.
+const firstPort, portsCount = 12_000, 20_000
+
+var nextPort = func() *atomic.Int64 {
+	var next atomic.Int64
+	next.Store(rand.Int64N(portsCount)) // other test programs run beside this one
+	return &next
+}()
+
 // freeAddr returns an address where nobody listens.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for tries := 0; ; tries++ {
+		addr := fmt.Sprintf("127.0.0.1:%d", firstPort+nextPort.Add(1)%portsCount)
+		listener, err := net.Listen("tcp", addr)
+		if err == nil {
+			listener.Close()
+			return addr
+		}
+		if tries == 1000 {
+			t.Fatal(err)
+		}
 	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // eventually waits until something is true.

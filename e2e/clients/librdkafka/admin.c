@@ -109,7 +109,8 @@ static int partitions(const char *topic) {
       count = metadata->topics[i].partition_cnt;
       for (int p = 0; p < count; p++) {
         const rd_kafka_metadata_partition_t *partition = &metadata->topics[i].partitions[p];
-        CHECK(partition->replica_cnt == 1 && partition->isr_cnt == 1 && partition->isrs[0] == partition->leader, "partition %d", p);
+        CHECK(partition->replica_cnt == replicas() && partition->replicas[0] == partition->leader, "partition %d", p);
+        CHECK(replicas() > 1 || (partition->isr_cnt == 1 && partition->isrs[0] == partition->leader), "partition %d", p);
       }
     }
   rd_kafka_metadata_destroy(metadata);

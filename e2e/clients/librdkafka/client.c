@@ -1,5 +1,7 @@
 #include "story.h"
 
+int replicas(void) { return atoi(getenv("REPLICAS")); }
+
 rd_kafka_t *client(const char *group, const char *settings[]) {
   char problem[512];
   rd_kafka_conf_t *conf = rd_kafka_conf_new();
@@ -91,7 +93,7 @@ void create(const char *topic, int partitions, const char *name1, const char *va
   char problem[512];
   rd_kafka_t *rk = client(NULL, NULL);
   rd_kafka_queue_t *queue = rd_kafka_queue_new(rk);
-  rd_kafka_NewTopic_t *wanted = rd_kafka_NewTopic_new(topic, partitions, 1, problem, sizeof problem);
+  rd_kafka_NewTopic_t *wanted = rd_kafka_NewTopic_new(topic, partitions, replicas(), problem, sizeof problem);
   CHECK(wanted, "%s", problem);
   if (name1)
     MUST(rd_kafka_NewTopic_set_config(wanted, name1, value1));

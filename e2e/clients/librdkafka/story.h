@@ -32,6 +32,9 @@
       FAIL(#call ": %s", rd_kafka_err2str(err_));                              \
   } while (0)
 
+/* replicas is how many nodes there are, which all keep all: REPLICAS. */
+int replicas(void);
+
 /* client returns a producer, or a consumer if there is a group. Settings are
  * names and values, ended by NULL. */
 rd_kafka_t *client(const char *group, const char *settings[]);

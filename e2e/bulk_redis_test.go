@@ -1,0 +1,141 @@
+package e2e
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/sluice-project/sluice/redistest"
+)
+
+// manyTenants is the load of several servers: 12,000 jobs of eight tenants, 100,000 with
+// SLUICE_LONG, at a limit that makes it some 12 seconds of work, or 60.
+func manyTenants() bulkPlan {
+	plan := bulkPlan{
+		phases: [][]string{{"remote"}, {"webhook", "echo"}}, tenants: 8, jobs: 500,
+		limit: 1_000, tenantLimit: 120, leaseFor: 3 * time.Second,
+	}
+	if long() {
+		plan.jobs, plan.limit, plan.tenantLimit = 4_170, 1_700, 240
+	}
+	return plan
+}
+
+// killOne kills one of the servers, and starts it again after a while.
+func killOne(fleet []*server) {
+	s := fleet[rand.N(len(fleet))]
+	s.kill()
+	<-time.After(rand.N(time.Second))
+	s.start()
+}
+
+// Three servers on one Redis are killed and started again every few seconds, and so is
+// the Redis, twice, which has each move on its disk before it answers. Everything
+// completes: no job is lost, none is counted twice, the sums are exact; and in no window
+// more attempts started than the limits allow, as remote workers see it.
+func TestBulkRedisKill(t *testing.T) {
+	redis := redistest.Start(t, redistest.Options{Persist: redistest.Always})
+	fleet := newFleet(t, 3, redis.URL())
+	l := newBulkLoad(t, manyTenants(), fleet...)
+	rounds, restarts := 0, 0
+	l.run(6*time.Minute, func() {
+		// The first time in the first phase, the second in the second.
+		if rounds++; rounds > 1 && (restarts == 0 || restarts == 1 && l.ledger.begun(1)) {
+			restarts++
+			redis.Kill()
+			<-time.After(rand.N(time.Second))
+			redis.Restart()
+			return
+		}
+		killOne(fleet)
+	})
+	l.check()
+	t.Logf("%d rounds, %d of them restarts of Redis", rounds, restarts)
+	if restarts != 2 {
+		t.Errorf("Redis was restarted %d times, want 2", restarts)
+	}
+	l.checkAnywhere()
+}
+
+// checkAnywhere checks that all servers say the same of the actions.
+func (l *bulkLoad) checkAnywhere() {
+	l.t.Helper()
+	for n, s := range l.servers {
+		for _, a := range l.actions {
+			if now := s.action(a.id); now.Status != a.finished.Status || now.Succeeded != a.finished.Succeeded {
+				l.t.Errorf("server %d says that %s is %s with %d jobs", n, a.id, now.Status, now.Succeeded)
+			}
+		}
+	}
+}
+
+// The same load on a cluster of three masters: each of them has a part of the jobs and
+// does a part of the work.
+func TestBulkRedisCluster(t *testing.T) {
+	cluster := redistest.StartCluster(t, redistest.ClusterOptions{Persist: redistest.EverySecond})
+	fleet := newFleet(t, 3, cluster.URL())
+	l := newBulkLoad(t, manyTenants(), fleet...)
+	before := scriptCalls(cluster.Masters())
+	l.run(6*time.Minute, func() { killOne(fleet) })
+	l.check()
+	l.checkAnywhere()
+	after := scriptCalls(cluster.Masters())
+	for n, master := range cluster.Masters() {
+		keys, calls := master.Size(), after[n]-before[n]
+		t.Logf("master %d has %d keys and ran %d scripts", n, keys, calls)
+		if keys == 0 || calls < int64(l.plan.all())/1_000 {
+			t.Errorf("master %d has %d keys and ran %d scripts for %d jobs: it has no share of the work", n, keys, calls, l.plan.all())
+		}
+	}
+}
+
+// scriptCalls is how many scripts each server has run.
+func scriptCalls(servers []*redistest.Server) []int64 {
+	calls := make([]int64, len(servers))
+	for n, server := range servers {
+		calls[n] = server.Calls("evalsha") + server.Calls("eval") + server.Calls("fcall")
+	}
+	return calls
+}
+
+// The master dies, and a replica takes its place that may not have the newest writes.
+// Clients go on from what the service says that it has, as they would with a new server;
+// then everything completes, and what is counted is exact.
+func TestBulkRedisFailover(t *testing.T) {
+	plan := manyTenants()
+	plan.jobs /= 2 // more than a second's work, so that the failover comes before its end
+	plan.forgets = true
+	set := redistest.StartSentinel(t, redistest.SentinelOptions{Persist: redistest.Always})
+	fleet := newFleet(t, 2, set.URL())
+	l := newBulkLoad(t, plan, fleet...)
+	failovers := 0
+	l.run(6*time.Minute, func() {
+		if failovers == 0 {
+			failovers++
+			set.Failover()
+		}
+	})
+	l.check()
+	if failovers != 1 {
+		t.Error("everything had ended before the failover")
+	}
+}
+
+// Each way to reach a Redis keeps jobs: a user and a password over TLS, whose authority
+// the process is told of, and a unix socket.
+func TestBulkRedisURLs(t *testing.T) {
+	redis := redistest.Start(t, redistest.Options{TLS: true, Socket: true, User: "jobs", Password: "a/b@c"})
+	tls := newServer(t, "--state", redis.URL())
+	tls.env = []string{"SSL_CERT_FILE=" + redis.CAFile()}
+	tls.start()
+	socket := startServer(t, "--state", redis.SocketURL())
+	tls.call("POST", "/v1/actions", `{"id":"a","tenant":"shop","type":"echo","aggregate":["sum:n"]}`, http.StatusCreated, nil)
+	socket.upload("a", ndjson, "{\"n\":1}\n{\"n\":2}\n", 0)
+	tls.call("POST", "/v1/actions/a/seal", `{"total":2}`, http.StatusOK, nil)
+	for _, s := range []*server{tls, socket} {
+		if a := s.finish("a"); a.Succeeded != 2 || string(a.Result["sum:n"]) != `"3"` {
+			t.Errorf("%v: %d succeeded, with a sum of %s", s.args, a.Succeeded, a.Result["sum:n"])
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+)
+
+// The load runs against one node that is in no cluster, and is killed: what the
+// tests of clusters find there is the cluster's.
+func TestLoadOnOneNode(t *testing.T) {
+	c := newCluster(t, layout{nodes: 1, alone: true})
+	l := newLoad(c, 4, 1)
+	l.flows(1000)
+	healed, recovered := l.recorder.Began("kill", 1)
+	c.node(1).kill()
+	c.node(1).launch()
+	c.node(1).awaitReady()
+	healed()
+	l.flows(1000)
+	recovered()
+	healed, recovered = l.recorder.Began("stop", 1)
+	c.node(1).stop()
+	c.node(1).launch()
+	c.node(1).awaitReady()
+	healed()
+	l.flows(1000)
+	recovered()
+	report := l.finish()
+	if report.Commits == 0 || report.Read < report.Acknowledged || len(report.Faults) != 2 {
+		t.Errorf("%d looks at commits, %d read of %d, %d faults", report.Commits, report.Read, report.Acknowledged, len(report.Faults))
+	}
+}
+
+// The request that TestCutLeader makes by hand is one that a leader accepts.
+func TestProduceDirectly(t *testing.T) {
+	c := newCluster(t, layout{nodes: 1, alone: true})
+	c.newTopic(topicName, 1, 1)
+	direct := c.directTo(1)
+	for _, acks := range []int16{-1, 1} {
+		if code, err := produceOne(direct, acks, "directly"); err != nil || code != 0 {
+			t.Errorf("acks=%d: code %d, %v", acks, code, err)
+		}
+	}
+	checkAll(t, c, kadm.NewClient(c.connect()), "", []string{"directly", "directly"})
+}
+
+// The topics of one node are changed as if by one call after another.
+func TestMetadataOfOneNode(t *testing.T) {
+	c := newCluster(t, layout{nodes: 1, alone: true})
+	checkLinearizable(t, c.changeTopics(kill, stop))
+}

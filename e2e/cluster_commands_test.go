@@ -1,0 +1,109 @@
+package e2e
+
+import (
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+)
+
+// With one node of three dead, from the moment when it dies, the commands say what
+// the others know, and do what they are told.
+func TestCommandsWithADeadNode(t *testing.T) {
+	t.Parallel()
+	c := startNodes(t, 3)
+	by, dead := c.all[0], c.all[2]
+	sluice := func(stdin string, args ...string) string {
+		t.Helper()
+		command := exec.CommandContext(t.Context(), binary, args...)
+		command.Env = append(command.Environ(), "SLUICE_SERVER="+by.url(""), "SLUICE_BROKERS="+strings.Join(c.brokers(), ","))
+		command.Stdin = strings.NewReader(stdin)
+		began := time.Now()
+		out, err := command.CombinedOutput()
+		if err != nil {
+			t.Fatalf("sluice %s, after %v: %v\n%s", strings.Join(args, " "), time.Since(began), err, out)
+		}
+		return string(out)
+	}
+	sluice("", "topic", "create", "orders", "--partitions", "6", "--replicas", "3")
+	produce := func(from, to int) {
+		t.Helper()
+		var lines []string
+		for _, number := range numbers(from, to) {
+			lines = append(lines, number+":"+number)
+		}
+		sluice(input(lines), "topic", "produce", "orders", "--key-separator", ":")
+	}
+	produce(0, 600)
+	consume := []string{"topic", "consume", "orders", "--until-end", "--format", "%v\\n"}
+	for group := range 6 { // the dead node coordinates some of them
+		sluice("", append(consume, "--group", fmt.Sprint("group", group))...)
+	}
+	checkSpread(t, by)
+
+	dead.kill()
+	groups := sluice("", "group", "list")
+	for group := range 6 {
+		if name := fmt.Sprint("group", group); !strings.Contains(groups, name) {
+			t.Errorf("group list has no %s:\n%s", name, groups)
+		}
+		if described := sluice("", "group", "describe", fmt.Sprint("group", group), "--json"); !strings.Contains(described, `"lag":0,`) {
+			t.Errorf("group describe: %s", described)
+		}
+	}
+	if described := sluice("", "topic", "describe", "orders", "--json"); strings.Contains(described, `"error"`) || strings.Contains(described, `"leader":-1`) || strings.Contains(described, `"records":0`) || strings.Contains(described, `"bytes":0`) {
+		t.Errorf("topic describe: %s", described)
+	}
+	if topics := sluice("", "topic", "list"); !strings.Contains(topics, " 600 ") {
+		t.Errorf("topic list: %s", topics)
+	}
+	produce(600, 900)
+	got := strings.Fields(sluice("", consume...))
+	slices.Sort(got)
+	want := numbers(0, 900)
+	slices.Sort(want)
+	equal(t, "read", got, want)
+	changeWithADeadNode(t, sluice, consume)
+}
+
+// checkSpread checks that the last node leads partitions, and logs who coordinates.
+func checkSpread(t *testing.T, s *server) {
+	t.Helper()
+	var led, coordinated []int32
+	admin := kadm.NewClient(s.connect())
+	listed, err := admin.ListTopics(t.Context(), "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range listed["orders"].Partitions {
+		led = append(led, p.Leader)
+	}
+	for _, found := range admin.FindGroupCoordinators(t.Context(), "group0", "group1", "group2", "group3", "group4", "group5") {
+		coordinated = append(coordinated, found.NodeID)
+	}
+	if !slices.Contains(led, 3) {
+		t.Errorf("partitions are led by %v: node 3 has none", led)
+	}
+	t.Logf("groups are coordinated by %v", coordinated)
+}
+
+// changeWithADeadNode changes topics and groups.
+func changeWithADeadNode(t *testing.T, sluice func(stdin string, args ...string) string, consume []string) {
+	t.Helper()
+	sluice("", "group", "reset", "group0", "--topic", "orders", "--to", "start")
+	equal(t, "read again", len(strings.Fields(sluice("", append(consume, "--group", "group0")...))), 900)
+	sluice("", "topic", "alter", "orders", "--set", "retention.ms=7200000")
+	sluice("", "topic", "alter", "orders", "--partitions", "8")
+	sluice("", "topic", "create", "later", "--partitions", "3", "--replicas", "3")
+	sluice("x\n", "topic", "produce", "later")
+	sluice("", "topic", "delete", "later")
+	sluice("", "group", "delete", "group1")
+	sluice("", "cluster", "show")
+	if groups := sluice("", "group", "list"); strings.Contains(groups, "group1") {
+		t.Errorf("group1 was deleted: %s", groups)
+	}
+}

@@ -30,9 +30,18 @@ func newEnvironment(tb testing.TB) *Environment {
 	return e
 }
 
+// systems are all there are; those that are compared with several are there once.
+func systems(e *Environment) []System {
+	all := e.Systems()
+	for _, appendfsync := range Appendfsyncs {
+		all = append(all, e.RedisSystems(appendfsync)[0])
+	}
+	return all
+}
+
 // each runs a benchmark of every system that is wanted.
 func each(b *testing.B, unwanted func(System) bool, run func(*testing.B, System)) {
-	for _, system := range slices.DeleteFunc(newEnvironment(b).Systems(), unwanted) {
+	for _, system := range slices.DeleteFunc(systems(newEnvironment(b)), unwanted) {
 		b.Run(system.Title(), func(b *testing.B) { run(b, system) })
 	}
 }
@@ -111,7 +120,7 @@ func (q *losing) Enqueue(ctx context.Context, producer int, payloads [][]byte) e
 
 // A batch that a system loses is an error, not a faster run.
 func TestLostJobsAreAnError(t *testing.T) {
-	for _, system := range newEnvironment(t).Systems() {
+	for _, system := range systems(newEnvironment(t)) {
 		if system.EnqueuesAsOther {
 			continue
 		}
@@ -128,7 +137,7 @@ func TestLostJobsAreAnError(t *testing.T) {
 
 // Every system runs all the jobs it was given, in every measure.
 func TestSystems(t *testing.T) {
-	for _, system := range newEnvironment(t).Systems() {
+	for _, system := range systems(newEnvironment(t)) {
 		t.Run(system.Title(), func(t *testing.T) {
 			rate, err := Enqueue(t.Context(), system, Times(3))
 			if err != nil || rate.Jobs != 3*BatchSize {

@@ -19,6 +19,8 @@
 //   - A [Broker] is one of those compared, with its settings: [Environment.Brokers]
 //     lists them. It starts an empty [Server], always a process of its own.
 //   - A [Line] is a connection that produces records.
+//   - [Environment.Clusters] are three of them with three replicas, measured by
+//     [Replicate].
 //   - Measures of all are [Produce], [OneAtATime] and [AtRate]; those of sluice
 //     alone are [Environment.BySettings], [Environment.View] and
 //     [Environment.Delay].

@@ -18,7 +18,7 @@ import (
 type Fact struct{ Name, Value string }
 
 // Parts are those of sluice that are measured.
-type Parts struct{ Bulk, Topic, Room bool }
+type Parts struct{ Bulk, BulkRedis, Topic, TopicCluster, Room bool }
 
 // Facts tells what ran where: versions, processors, how busy the machine is,
 // and how long its disk takes for an fsync. Only the peers of the parts that are
@@ -30,8 +30,11 @@ func (e *Environment) Facts(ctx context.Context, parts Parts) ([]Fact, error) {
 		return nil, err
 	}
 	facts = append(facts, redis)
+	if parts.Bulk || parts.BulkRedis {
+		facts = append(facts, Fact{"asynq", moduleVersion("github.com/hibiken/asynq")})
+	}
 	if parts.Bulk {
-		facts = append(facts, Fact{"asynq", moduleVersion("github.com/hibiken/asynq")}, Fact{"river", moduleVersion("github.com/riverqueue/river")})
+		facts = append(facts, Fact{"river", moduleVersion("github.com/riverqueue/river")})
 	}
 	if parts.Bulk || parts.Room {
 		postgres, err := serverFact(ctx, "PostgreSQL", "postgres", postgresFolders, "postgresql")
@@ -40,8 +43,8 @@ func (e *Environment) Facts(ctx context.Context, parts Parts) ([]Fact, error) {
 		}
 		facts = append(facts, postgres)
 	}
-	if parts.Topic {
-		peers, err := e.topicFacts(ctx)
+	if parts.Topic || parts.TopicCluster {
+		peers, err := e.topicFacts(ctx, parts.Topic)
 		if err != nil {
 			return nil, err
 		}

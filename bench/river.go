@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -75,7 +74,6 @@ func openRiver(ctx context.Context, postgres *postgresServer, settings riverSett
 			q.pool.Close()
 		}
 	}()
-	quiet := slog.New(slog.DiscardHandler)
 	driver := riverpgxv5.New(q.pool)
 	migrator, err := rivermigrate.New(driver, &rivermigrate.Config{Logger: quiet})
 	if err != nil {

@@ -18,10 +18,11 @@ import (
 const jobType = "no-op"
 
 // sluiceQueue is bulk embedded in this process, with its defaults, but for the
-// global limit, which it does without. Every append is fsynced.
+// global limit, which it does without.
 type sluiceQueue struct {
-	folder  string
-	store   *pebblestore.Store
+	store bulk.Store
+	// release removes what the store was kept in.
+	release func() error
 	engine  *bulk.Engine
 	started bool
 	// received has, for each producer, how many jobs its action has; only that
@@ -31,28 +32,41 @@ type sluiceQueue struct {
 	handled atomic.Int64
 }
 
-// openSluice opens a queue below a folder.
-func openSluice(ctx context.Context, folder string, workload Workload) (_ *sluiceQueue, err error) {
-	q := &sluiceQueue{received: make([]int64, workload.Tenants)}
+// sluiceConfig is what the store and the engine run with.
+var sluiceConfig = bulk.Config{RequestsPerSecond: -1}.WithDefaults()
+
+// quiet drops what sluice and river log.
+var quiet = slog.New(slog.DiscardHandler)
+
+// openSluice opens a queue on the embedded store, below a folder. Every append is
+// fsynced.
+func openSluice(ctx context.Context, folder string, workload Workload) (*sluiceQueue, error) {
+	folder, err := os.MkdirTemp(folder, "sluice-")
+	if err != nil {
+		return nil, err
+	}
+	remove := func() error { return os.RemoveAll(folder) }
+	store, err := pebblestore.Open(folder, pebblestore.Options{Bulk: sluiceConfig, Logger: quiet})
+	if err != nil {
+		return nil, errors.Join(err, remove())
+	}
+	return newSluiceQueue(ctx, store, remove, workload)
+}
+
+// newSluiceQueue makes a queue of a store that is empty, and closes it in the end.
+func newSluiceQueue(ctx context.Context, store bulk.Store, release func() error, workload Workload) (_ *sluiceQueue, err error) {
+	q := &sluiceQueue{store: store, release: release, received: make([]int64, workload.Tenants)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, q.Close())
 		}
 	}()
-	if q.folder, err = os.MkdirTemp(folder, "sluice-"); err != nil {
-		return nil, err
-	}
-	config := bulk.Config{RequestsPerSecond: -1}
-	quiet := slog.New(slog.DiscardHandler)
-	if q.store, err = pebblestore.Open(q.folder, pebblestore.Options{Bulk: config, Logger: quiet}); err != nil {
-		return nil, err
-	}
 	mux := bulk.NewMux()
 	mux.HandleFunc(jobType, func(context.Context, *bulk.Job) ([]byte, error) {
 		q.handled.Add(1)
 		return nil, nil
 	})
-	if q.engine, err = bulk.New(q.store, mux, config, bulk.WithLogger(quiet)); err != nil {
+	if q.engine, err = bulk.New(q.store, mux, sluiceConfig, bulk.WithLogger(quiet)); err != nil {
 		return nil, err
 	}
 	for tenant := range workload.Tenants {
@@ -153,12 +167,7 @@ func (q *sluiceQueue) Close() error {
 	if q.started {
 		errs = append(errs, q.engine.Stop(context.Background()))
 	}
-	if q.store != nil {
-		errs = append(errs, q.store.Close())
-	}
-	if q.folder != "" {
-		errs = append(errs, os.RemoveAll(q.folder))
-	}
+	errs = append(errs, q.store.Close(), q.release())
 	return errors.Join(errs...)
 }
 

@@ -70,6 +70,21 @@ func (e *Environment) Systems() []System {
 	}
 }
 
+// RedisSystems are those that keep their jobs in Redis, sluice first, with one setting
+// of appendfsync: "always" or "everysec". Each has a Redis of its own, which is started
+// and configured in the same way.
+func (e *Environment) RedisSystems(appendfsync string) []System {
+	benchmark, fastest := e.asynq(appendfsync, 1), e.asynq(appendfsync, asynqServers)
+	benchmark.RunBatches = 5
+	fastest.EnqueuesAsOther, fastest.RunBatches = true, 50
+	return []System{
+		{Name: "sluice on Redis, appendfsync " + appendfsync, RunBatches: 200, Open: func(ctx context.Context, w Workload) (Queue, error) {
+			return openSluiceOnRedis(ctx, e.folder, appendfsync, w)
+		}},
+		benchmark, fastest,
+	}
+}
+
 func (e *Environment) asynq(appendfsync string, servers int) System {
 	name, workers := "asynq, appendfsync "+appendfsync, "1 server"
 	if servers != 1 {

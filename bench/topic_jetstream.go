@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -71,7 +72,7 @@ func (s *jetStreamServer) Line(ctx context.Context, partitions int) (Line, error
 		}
 	}
 	s.streams = partitions
-	l := &jetStreamLine{js: s.js, subjects: subjects, sent: make(chan jetStreamSent, jetStreamPending), ended: make(chan struct{})}
+	l := &jetStreamLine{js: slices.Repeat([]jetstream.JetStream{s.js}, partitions), subjects: subjects, sent: make(chan jetStreamSent, jetStreamPending), ended: make(chan struct{})}
 	go l.answer()
 	return l, nil
 }
@@ -103,7 +104,7 @@ func (s *jetStreamServer) Stop() error {
 
 // jetStreamLine publishes with the client's own asynchronous call.
 type jetStreamLine struct {
-	js       jetstream.JetStream
+	js       []jetstream.JetStream // by partition, as the subjects
 	subjects []string
 	sent     chan jetStreamSent
 	ended    chan struct{}
@@ -134,7 +135,7 @@ func (l *jetStreamLine) answer() {
 }
 
 func (l *jetStreamLine) Send(_ context.Context, partition int, value []byte, answered func(error)) error {
-	future, err := l.js.PublishAsync(l.subjects[partition], value, jetstream.WithStallWait(measureWithin))
+	future, err := l.js[partition].PublishAsync(l.subjects[partition], value, jetstream.WithStallWait(measureWithin))
 	if err != nil {
 		return err
 	}

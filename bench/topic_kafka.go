@@ -75,7 +75,7 @@ func (s *kafkaServer) Line(ctx context.Context, partitions int) (Line, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &kafkaLine{client: client}, nil
+	return &kafkaLine{client: client, topic: recordsTopic}, nil
 }
 
 func (s *kafkaServer) Kept(ctx context.Context) (int, error) { return s.kept(ctx, recordsTopic) }
@@ -113,6 +113,7 @@ func (s *kafkaServer) Stop() error {
 // kafkaLine produces with franz-go.
 type kafkaLine struct {
 	client *kgo.Client
+	topic  string
 	// spare are records that were made together: one by one they would cost
 	// more than all else that the sender does.
 	spare []kgo.Record
@@ -124,7 +125,7 @@ func (l *kafkaLine) Send(ctx context.Context, partition int, value []byte, answe
 	}
 	record := &l.spare[0]
 	l.spare = l.spare[1:]
-	record.Topic, record.Partition, record.Value = recordsTopic, int32(partition), value
+	record.Topic, record.Partition, record.Value = l.topic, int32(partition), value
 	l.client.Produce(ctx, record, func(_ *kgo.Record, err error) { answered(err) })
 	return ctx.Err()
 }

@@ -51,7 +51,7 @@ func oneAtATime(ctx context.Context, server Server, producers int, d time.Durati
 			if err != nil {
 				return l, err
 			}
-			lines = append(lines, &kafkaLine{client: client})
+			lines = append(lines, &kafkaLine{client: client, topic: recordsTopic})
 		}
 	} else if producers > 1 {
 		return l, errors.New("has one producer only")

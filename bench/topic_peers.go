@@ -76,16 +76,18 @@ func (e *Environment) command(ctx context.Context, name, pkg, version string) (s
 }
 
 // topicFacts builds what the measures of topic need and is not installed, and
-// tells what it is.
-func (e *Environment) topicFacts(ctx context.Context) ([]Fact, error) {
+// tells what it is. Clusters need no other Kafka broker.
+func (e *Environment) topicFacts(ctx context.Context, kafka bool) ([]Fact, error) {
 	if _, err := e.command(ctx, "sluice", sluiceCommand, ""); err != nil {
 		return nil, err
 	}
 	facts := []Fact{{"franz-go", moduleVersion("github.com/twmb/franz-go")}}
-	for _, peer := range []struct{ name, pkg, version string }{
-		{"klite", kliteModule + "/cmd/klite", kliteVersion},
-		{"nats-server", jetStreamModule, jetStreamVersion},
-	} {
+	type program struct{ name, pkg, version string }
+	peers := []program{{"nats-server", jetStreamModule, jetStreamVersion}}
+	if kafka {
+		peers = append(peers, program{"klite", kliteModule + "/cmd/klite", kliteVersion})
+	}
+	for _, peer := range peers {
 		path, err := e.command(ctx, peer.name, peer.pkg, peer.version)
 		if err != nil {
 			return nil, err

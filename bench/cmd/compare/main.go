@@ -42,7 +42,7 @@ func (o options) has(part string) bool {
 }
 
 func (o options) parts() bench.Parts {
-	return bench.Parts{Bulk: o.has(bulkPart), Topic: o.has(topicPart), Room: o.has(roomPart)}
+	return bench.Parts{Bulk: o.has(bulkPart), BulkRedis: o.has(bulkRedisPart), Topic: o.has(topicPart), TopicCluster: o.has(topicClusterPart), Room: o.has(roomPart)}
 }
 
 func parse(args []string, stderr io.Writer) (o options, err error) {
@@ -52,7 +52,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	flags.StringVar(&o.folder, "dir", os.TempDir(), "where all systems have their files: a folder on a disk")
 	flags.StringVar(&o.profile, "pprof", "", "an `address` at which sluice's broker serves profiles while it is measured")
 	flags.BoolVar(&o.json, "json", false, "print JSON, with the value of each run, in place of tables")
-	only := flags.String("only", strings.Join([]string{bulkPart, topicPart, roomPart}, ","), "the `measures` to take: "+strings.Join(names(), ","))
+	only := flags.String("only", strings.Join(parts, ","), "the `measures` to take: "+strings.Join(names(), ","))
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}

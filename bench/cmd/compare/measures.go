@@ -28,22 +28,29 @@ type taker struct {
 
 // The parts that measures are of.
 const (
-	bulkPart  = "bulk"
-	topicPart = "topic"
-	roomPart  = "room"
+	bulkPart      = "bulk"
+	bulkRedisPart = "bulk-redis"
+	topicPart     = "topic"
+	// topicClusterPart is apart: it takes a while, and six processes.
+	topicClusterPart = "topic-cluster"
+	roomPart         = "room"
 )
+
+var parts = []string{bulkPart, bulkRedisPart, topicPart, topicClusterPart, roomPart}
 
 var takers = []taker{
 	{bulkPart, "enqueue", takeEnqueue}, {bulkPart, "run", takeRun}, {bulkPart, "load", takeLoad}, {bulkPart, "memory", takeMemory},
+	{bulkRedisPart, "redis-enqueue", takeRedisEnqueue}, {bulkRedisPart, "redis-run", takeRedisRun},
 	{topicPart, "produce", takeProduce}, {topicPart, "produce-defaults", takeProduceDefaults},
 	{topicPart, "produce-large", takeProduceLarge}, {topicPart, "latency", takeLatency},
 	{topicPart, "settings", takeSettings}, {topicPart, "view", takeView}, {topicPart, "delay", takeDelay},
+	{topicClusterPart, "replicas", takeReplicas},
 	{roomPart, "waiting", takeWaiting}, {roomPart, "streams", takeStreams}, {roomPart, "counting", takeCounting},
 }
 
 // names are those of all measures, and of the parts that hold them.
 func names() (names []string) {
-	names = []string{bulkPart, topicPart, roomPart}
+	names = slices.Clone(parts)
 	for _, t := range takers {
 		names = append(names, t.name)
 	}
@@ -81,10 +88,25 @@ func takeAll(ctx context.Context, e *bench.Environment, o options, progress io.W
 	return found.tables, nil
 }
 
+// enqueueUnit is what rates of enqueueing are of.
+var enqueueUnit = fmt.Sprintf("jobs/s; batches of 1,000 jobs of 100 bytes from %d producers, for %s", bench.Producers, enqueueFor)
+
 func takeEnqueue(ctx context.Context, e *bench.Environment, found *results) error {
-	rates := found.table("Durable enqueue",
-		fmt.Sprintf("jobs/s; batches of 1,000 jobs of 100 bytes from %d producers, for %s", bench.Producers, enqueueFor), rate)
-	for _, system := range e.Systems() {
+	return enqueueInto(ctx, found.table("Durable enqueue", enqueueUnit, rate), e.Systems())
+}
+
+func takeRedisEnqueue(ctx context.Context, e *bench.Environment, found *results) error {
+	for _, appendfsync := range bench.Appendfsyncs {
+		rates := found.table("Enqueue into Redis, appendfsync "+appendfsync, enqueueUnit, rate)
+		if err := enqueueInto(ctx, rates, e.RedisSystems(appendfsync)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func enqueueInto(ctx context.Context, rates *resultTable, systems []bench.System) error {
+	for _, system := range systems {
 		if system.EnqueuesAsOther {
 			continue
 		}
@@ -97,12 +119,31 @@ func takeEnqueue(ctx context.Context, e *bench.Environment, found *results) erro
 	return nil
 }
 
+// The units of what Run measures.
+const (
+	workedUnit = "jobs/s from the start of the workers until every job is recorded as done; all are enqueued before"
+	wholeUnit  = "jobs/s from the first enqueue until every job is recorded as done, of the same jobs"
+)
+
 func takeRun(ctx context.Context, e *bench.Environment, found *results) error {
-	worked := found.table("No-op jobs, worked off",
-		"jobs/s from the start of the workers until every job is recorded as done; all are enqueued before", rate)
-	whole := found.table("No-op jobs, from end to end",
-		"jobs/s from the first enqueue until every job is recorded as done, of the same jobs", rate)
-	for _, system := range e.Systems() {
+	worked := found.table("No-op jobs, worked off", workedUnit, rate)
+	whole := found.table("No-op jobs, from end to end", wholeUnit, rate)
+	return runInto(ctx, worked, whole, e.Systems())
+}
+
+func takeRedisRun(ctx context.Context, e *bench.Environment, found *results) error {
+	for _, appendfsync := range bench.Appendfsyncs {
+		worked := found.table("No-op jobs in Redis, worked off, appendfsync "+appendfsync, workedUnit, rate)
+		whole := found.table("No-op jobs in Redis, from end to end, appendfsync "+appendfsync, wholeUnit, rate)
+		if err := runInto(ctx, worked, whole, e.RedisSystems(appendfsync)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func runInto(ctx context.Context, worked, whole *resultTable, systems []bench.System) error {
+	for _, system := range systems {
 		ran, err := bench.Run(ctx, system, system.RunBatches)
 		if err != nil {
 			return err

@@ -89,10 +89,11 @@ func TestFlags(t *testing.T) {
 		{"-runs 5 -only run,load", "", []string{"run", "load"}},
 		{"-runs 5 -only bulk", "", []string{"enqueue", "run", "load", "memory"}},
 		{"-runs 5 -only topic", "", []string{"produce", "produce-defaults", "produce-large", "latency", "settings", "view", "delay"}},
+		{"-runs 5 -only topic-cluster", "", []string{"replicas"}},
 		{"-runs 5 -only room", "", []string{"waiting", "streams", "counting"}},
 		{"-runs 5 -only memory,topic,view", "", []string{"memory", "produce", "produce-defaults", "produce-large", "latency", "settings", "view", "delay"}},
 		{"-runs 0", "at least 1", nil},
-		{"-only walk", "want some of bulk,topic,room,enqueue,run,load,memory,produce", nil},
+		{"-only walk", "want some of bulk,bulk-redis,topic,topic-cluster,room,enqueue,run,load,memory,redis-enqueue,redis-run,produce", nil},
 		{"enqueue", "there are flags only", nil},
 		{"-fast", "not defined", nil},
 	}
@@ -115,6 +116,7 @@ func TestFlags(t *testing.T) {
 func TestPartsOfMeasures(t *testing.T) {
 	for only, want := range map[string]bench.Parts{
 		"bulk": {Bulk: true}, "view": {Topic: true}, "run,delay": {Bulk: true, Topic: true}, "counting": {Room: true},
+		"replicas": {TopicCluster: true},
 	} {
 		o, err := parse([]string{"-only", only}, io.Discard)
 		if got := o.parts(); err != nil || got != want {

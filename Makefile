@@ -5,8 +5,9 @@ SHELL := bash
 
 # Where "make build" puts the binary.
 BIN ?= bin
-# How long "make soak" goes on, in seconds.
+# How long "make soak" goes on, in seconds, and how long each round's chaos in a cluster.
 SOAK ?= 3600
+CHAOS ?= 10m
 # How long each fuzz target runs in "make test-all".
 FUZZTIME ?= 5s
 # The -bench pattern, and how often each benchmark runs.
@@ -14,7 +15,10 @@ BENCH ?= .
 BENCHCOUNT ?= 6
 # How often "make compare" takes each measure, and which: parts or measures.
 RUNS ?= 3
-ONLY ?= bulk,topic,room
+ONLY ?= bulk,bulk-redis,topic,topic-cluster,room
+
+# These packages wait more than they work: begun first, others work meanwhile.
+WAITING := ./e2e ./topic/natsstore ./bulk/redisstore
 
 LINT := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
 
@@ -26,25 +30,27 @@ help: ## Print this list
 build: ## Build the binary, bin/sluice
 	go build -trimpath -o $(BIN)/sluice ./cmd/sluice
 
+# -count=1: of tests that build the binary, go does not know what they depend on.
 .PHONY: test
-test: need-race need-kcat need-redis ## Vet and test everything with the race detector: at most 10 minutes on 2 cores
-	go vet ./...
-	go test -race -timeout 10m ./...
+test: need-race need-kcat need-redis need-ip ## Vet and test everything with the race detector: at most 10 minutes on 2 cores
+	go vet -race ./...
+	go test -race -vet=off -count=1 -p 3 -timeout 10m $(WAITING) ./...
 
 .PHONY: test-all
-test-all: lint need-race need-kcat need-redis need-clients need-browser need-peers ## Lint, longer tests and fuzzing: at most 40 minutes on 2 cores
-	SLUICE_LONG=1 go test -race -count=1 -timeout 30m ./...
+test-all: lint need-race need-kcat need-redis need-ip need-clients need-browser need-peers ## Lint, longer tests and fuzzing: at most 40 minutes on 2 cores
+	SLUICE_LONG=1 go test -race -count=1 -p 3 -timeout 30m $(WAITING) ./...
 	cd bench && go vet ./... && go test -race -count=1 -timeout 10m ./...
 	cd e2e/clients && go vet ./... && go test -race -count=1 -timeout 10m ./...
+	cd e2e/clients && SLUICE_NODES=3 go test -count=1 -timeout 10m ./...
 	cd e2e/browser && go vet ./... && go test -race -count=1 -timeout 10m ./...
 	scripts/fuzz.sh $(FUZZTIME)
 
 .PHONY: soak
-soak: need-race need-kcat need-redis ## Repeat the longer tests and fuzzing, each round with new seeds, for SOAK=3600 seconds
+soak: need-race need-kcat need-redis need-ip ## Repeat the longer tests and fuzzing, each round with new seeds, for SOAK=3600 seconds
 	@end=$$(( $$(date +%s) + $(SOAK) )); round=0; \
 	while (( $$(date +%s) < end )); do \
 		round=$$(( round + 1 )); echo "round $$round"; \
-		SLUICE_LONG=1 go test -race -count=1 -timeout 60m ./... || exit 1; \
+		SLUICE_LONG=1 SLUICE_CHAOS=$(CHAOS) go test -race -count=1 -timeout 60m ./... || exit 1; \
 		scripts/fuzz.sh 60s || exit 1; \
 	done; \
 	echo "$$round rounds passed"
@@ -86,6 +92,11 @@ need-race:
 .PHONY: need-kcat
 need-kcat:
 	@scripts/need.sh kcat
+
+# What e2e/cluster/ makes networks with.
+.PHONY: need-ip
+need-ip:
+	@scripts/need.sh iproute2=ip
 
 # The server that tests of stores on Redis run; Valkey does as well.
 .PHONY: need-redis

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -73,8 +74,8 @@ func poll(t *testing.T, client *kgo.Client, count int) (records []*kgo.Record) {
 	defer cancel()
 	for len(records) < count {
 		fetches := client.PollFetches(ctx)
-		// The client tells that its group has no coordinator yet, and goes on.
-		if err := fetches.Err(); err != nil && !errors.Is(err, kerr.CoordinatorNotAvailable) {
+		// The client tells that its group's coordinator is gone, or that there is none yet, and goes on.
+		if err := fetches.Err(); err != nil && !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, kerr.CoordinatorNotAvailable) {
 			t.Fatalf("after %d of %d records: %v", len(records), count, err)
 		}
 		records = append(records, fetches.Records()...)

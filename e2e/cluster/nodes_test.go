@@ -63,6 +63,7 @@ type node struct {
 // newCluster makes nodes and starts those that begin.
 func newCluster(t *testing.T, l layout) *cluster {
 	t.Helper()
+	dir := t.TempDir() // removed after c.close: what is cleaned up last is asked for first
 	lab, err := netlab.New(l.nodes)
 	if err != nil {
 		t.Fatal(err)
@@ -70,13 +71,13 @@ func newCluster(t *testing.T, l layout) *cluster {
 	c := &cluster{t: t, net: lab, http: &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}}
 	t.Cleanup(c.close)
 	for id := 1; id <= l.nodes; id++ {
-		n := &node{cluster: c, id: id, data: filepath.Join(t.TempDir(), "data"), args: l.args}
+		n := &node{cluster: c, id: id, data: filepath.Join(dir, fmt.Sprintf("data%d", id)), args: l.args}
 		if l.disk > 0 && id == l.nodes {
 			if n.data, err = lab.Disk(l.disk); err != nil {
 				t.Fatal(err)
 			}
 		}
-		n.logPath = filepath.Join(t.TempDir(), "log")
+		n.logPath = filepath.Join(dir, fmt.Sprintf("log%d", id))
 		if *logsTo != "" {
 			n.logPath = filepath.Join(*logsTo, fmt.Sprintf("%s-%d.log", strings.ReplaceAll(t.Name(), "/", "-"), id))
 		}

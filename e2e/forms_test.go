@@ -36,7 +36,9 @@ func onNodes(t *testing.T, test func(t *testing.T, s *server)) {
 				oneCluster.Lock()
 				defer oneCluster.Unlock()
 				cluster := startNodes(t, 3)
-				cluster.settle(cluster.all[0], 3) // before, topics have fewer replicas
+				for _, node := range cluster.all {
+					cluster.settle(node, 3) // before, a client may be told of fewer
+				}
 				test(t, cluster.all[0])
 			})
 		default:

@@ -124,6 +124,36 @@ func TestCoordinatorDies(t *testing.T) {
 	})
 }
 
+// Two nodes that do not hear each other, while the third hears both, do not take
+// groups from each other all the time; then groups are where they should be.
+func TestNodesThatDoNotHearEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newGroupNodes(t, 3)
+		n.Store(2).Unheard(3)
+		n.Store(3).Unheard(2)
+		time.Sleep(20 * time.Minute)
+		claims := 0
+		for _, meta := range n.metas {
+			for slot := range 32 {
+				claims += meta.putsOf(fmt.Sprint("coordinators/", slot))
+			}
+		}
+		// Each of 32 slots was claimed once, and some are in dispute once a minute.
+		if claims > 32*30 {
+			t.Errorf("groups were claimed %d times in 20 minutes", claims)
+		}
+		n.Store(2).Unheard()
+		n.Store(3).Unheard()
+		n.settle()
+		first := n.coordinator()
+		n.kill(first)
+		n.settle()
+		if n.coordinator() == first {
+			t.Errorf("node %d is dead, and coordinates the group", first)
+		}
+	})
+}
+
 // The coordinator is killed in a rebalance. The generation that had begun there is
 // not known by the next one, and its number is not used again.
 func TestCoordinatorDiesInARebalance(t *testing.T) {

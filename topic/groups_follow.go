@@ -41,6 +41,7 @@ type follower struct {
 
 	// The loop's own.
 	wants       [groupSlots]slotWant
+	disputes    [groupSlots]slotDispute
 	claiming    chan bool // its answer says whether all claims went well; nil: none is under way
 	claimAfter  time.Time // not before
 	forgetAfter time.Time
@@ -127,6 +128,9 @@ func (gs *Groups) look(ctx context.Context, now time.Time) (time.Duration, error
 		return 0, err
 	}
 	gs.dropLost(held, members, slots)
+	for slot, item := range slots {
+		gs.follow.disputes[slot].look(now, held[slot].lease != nil, item.record.Node, members)
+	}
 	wait, err := gs.forgetTopics(ctx, now)
 	if err != nil {
 		return 0, err
@@ -275,7 +279,7 @@ func (gs *Groups) wanted(now time.Time, held [groupSlots]slotState, members memb
 		if want.since.IsZero() || want.after != after || want.revision != item.revision {
 			*want = slotWant{since: now, after: after, revision: item.revision}
 		}
-		if wait := want.since.Add(after).Sub(now); wait > 0 {
+		if wait := max(want.since.Add(after).Sub(now), gs.follow.disputes[slot].notYet.Sub(now)); wait > 0 {
 			next = min(next, wait)
 			continue
 		}

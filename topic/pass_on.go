@@ -3,6 +3,7 @@ package topic
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,8 +20,8 @@ const (
 )
 
 // passOn hands new partitions, which nobody has claimed so far, to their preferred
-// leaders. Each is handed on once by a node, so that two that do not agree
-// whether the preferred one is alive do not do it for ever.
+// leaders, as soon as those have them. Each is handed on once by a node, so that two
+// that do not agree whether the preferred one is alive do not do it for ever.
 func (b *Broker) passOn(ctx context.Context, partitions []*Partition) {
 	ctx, cancel := context.WithTimeout(ctx, passWithin)
 	defer cancel()
@@ -33,7 +34,7 @@ func (b *Broker) passOn(ctx context.Context, partitions []*Partition) {
 			continue
 		}
 		passing.Go(func() error {
-			err := b.cluster.Resign(ctx, p.logName(), to)
+			err := b.passTo(ctx, p.logName(), to)
 			if err != nil && ctx.Err() == nil && !errors.Is(err, ErrNoLog) && !errors.Is(err, ErrClosed) {
 				b.log.Info("new partition is not led by its preferred leader", "partition", p.String(), "preferred", to, "error", err)
 			}
@@ -41,6 +42,25 @@ func (b *Broker) passOn(ctx context.Context, partitions []*Partition) {
 		})
 	}
 	_ = passing.Wait()
+}
+
+// passTo lets a node lead a log when it has all of it: before, another might be
+// elected. It does nothing if somebody else leads it already.
+func (b *Broker) passTo(ctx context.Context, log string, to int32) error {
+	for {
+		known, err := b.cluster.Replicas(ctx, log)
+		switch {
+		case err != nil:
+			return err
+		case known.Leader != b.Node():
+			return nil
+		case slices.Contains(known.Current, to):
+			return b.cluster.Resign(ctx, log, to)
+		}
+		if !pause(ctx, leadersLook) {
+			return ctx.Err()
+		}
+	}
 }
 
 // toPassOn returns the preferred leader of a new partition if that is another node,

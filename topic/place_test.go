@@ -310,6 +310,25 @@ func TestLeadersOfNewPartitions(t *testing.T) {
 	})
 }
 
+// A preferred leader that has not got a new partition yet is waited for, 3 seconds.
+func TestANewPartitionThatItsPreferredLeaderLacks(t *testing.T) {
+	inCluster(t, topic.Config{LeaderBalanceInterval: -1}, []string{"", "", ""}, func(t *testing.T, p *placed) {
+		p.nodes.LeadNew(3)
+		for name, c := range map[string]struct {
+			behind time.Duration
+			leader int32
+		}{"soon": {2 * time.Second, 1}, "late": {time.Minute, 3}} {
+			p.nodes.Store(1).Behind(true)
+			has := time.AfterFunc(c.behind, func() { p.nodes.Store(1).Behind(false) })
+			part := p.create(topic.Spec{Name: name, Assignment: [][]int32{{1, 2, 3}}}).Partitions()[0]
+			if leader, epoch := part.Leader(), part.Epoch(); leader != c.leader || epoch != 1 {
+				t.Errorf("%s: led by %d in epoch %d, want %d in 1", name, leader, epoch, c.leader)
+			}
+			has.Stop()
+		}
+	})
+}
+
 // After its node was away a partition goes back to its preferred leader.
 func TestLeadersGoBack(t *testing.T) {
 	inCluster(t, topic.Config{}, []string{"", "", ""}, func(t *testing.T, p *placed) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -100,20 +101,27 @@ func (s *Store) info(ctx context.Context, stream string) (*jetstream.StreamInfo,
 	return found.CachedInfo(), nil
 }
 
-// find asks for a stream. Only who leads it is believed: of a replica that knows
-// no leader, what it says of the stream's end may be out of date.
+// find asks for a stream. Only who leads it is believed: a replica that knows no
+// leader answers too, and what it says of the stream's end may be out of date.
 func (s *Store) find(ctx context.Context, name string) (stream jetstream.Stream, err error) {
 	err = s.attempts(ctx, func(ctx context.Context) error {
 		if stream, err = s.js.Stream(ctx, name); err != nil {
 			return s.confirm(ctx, name, err)
 		}
-		cluster := stream.CachedInfo().Cluster
-		if s.cluster != nil && (cluster == nil || cluster.Leader == "") {
+		if s.cluster != nil && !saidByLeader(stream.CachedInfo().Cluster) {
 			return errNoLeader
 		}
 		return nil
 	})
 	return stream, err
+}
+
+// saidByLeader tells whether what a replica says of its stream's replicas is said by
+// their leader. It lists all but itself, and itself too if it knows no leader. One
+// that hears of a leader while it answers names it, and does not list itself.
+func saidByLeader(cluster *jetstream.ClusterInfo) bool {
+	return cluster != nil && cluster.Leader != "" &&
+		!slices.ContainsFunc(cluster.Replicas, func(other *jetstream.PeerInfo) bool { return other.Name == cluster.Leader })
 }
 
 // confirm makes sure that a stream of which a node says so does not exist: one

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"pgregory.net/rapid"
 
 	"github.com/sluice-project/sluice/topic"
@@ -34,6 +35,31 @@ func TestNextStep(t *testing.T) {
 		got := nextStep(c.r, c.replicas, c.want)
 		if got.kind != c.step.kind || !slices.Equal(got.nodes, c.step.nodes) {
 			t.Errorf("%s: %+v, want %+v", name, got, c.step)
+		}
+	}
+}
+
+// Only the leader of a stream is believed, which does not list itself.
+func TestSaidByLeader(t *testing.T) {
+	said := func(leader string, replicas ...string) *jetstream.ClusterInfo {
+		cluster := &jetstream.ClusterInfo{Leader: leader}
+		for _, name := range replicas {
+			cluster.Replicas = append(cluster.Replicas, &jetstream.PeerInfo{Name: name})
+		}
+		return cluster
+	}
+	for name, c := range map[string]struct {
+		cluster *jetstream.ClusterInfo
+		want    bool
+	}{
+		"the leader":                                {said("n3", "n1", "n2"), true},
+		"the only replica":                          {said("n3"), true},
+		"a replica that knows no leader":            {said("", "n1", "n2", "n3"), false},
+		"a replica that has just heard of a leader": {said("n1", "n1", "n2"), false},
+		"nothing": {nil, false},
+	} {
+		if got := saidByLeader(c.cluster); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
 		}
 	}
 }

@@ -227,7 +227,7 @@ func (n *Nodes) electLater() {
 }
 
 func (n *Nodes) electable(log *nodesLog, node int32) bool {
-	return slices.Contains(log.nodes, node) && n.up(node) && !n.stores[node].left && n.majority(log.nodes)
+	return slices.Contains(log.nodes, node) && n.up(node) && !n.stores[node].left && !n.stores[node].behind && n.majority(log.nodes)
 }
 
 // next returns who can lead a log, 0 for nobody.

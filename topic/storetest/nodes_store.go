@@ -19,7 +19,8 @@ type NodeStore struct {
 
 	// All below is guarded by Nodes.mu.
 
-	dead, cut, left, lagging bool
+	dead, cut, left, lagging, behind bool
+	unheard                          []int32 // nodes that it does not hear of
 	// seen is what it saw last, of a node that is cut off.
 	seen map[string]seenLog
 	// items is the metadata after the first applied changes.
@@ -130,6 +131,21 @@ func (s *NodeStore) Lag(lagging bool) {
 	}
 }
 
+// Behind makes the node lack some of each log: it is not current, and is not elected.
+func (s *NodeStore) Behind(behind bool) {
+	s.nodes.mu.Lock()
+	defer s.nodes.mu.Unlock()
+	s.behind = behind
+}
+
+// Unheard makes the node take these others for dead; without any, none.
+func (s *NodeStore) Unheard(others ...int32) {
+	s.nodes.mu.Lock()
+	defer s.nodes.mu.Unlock()
+	s.unheard = others
+	s.nodes.changed()
+}
+
 // Meta is topic.Store's.
 func (s *NodeStore) Meta() topic.Meta { return nodeMeta{s} }
 
@@ -176,7 +192,7 @@ func (s *NodeStore) Alive() []int32 {
 		return []int32{s.id}
 	}
 	return slices.DeleteFunc(s.nodes.those(s.nodes.members), func(node int32) bool {
-		return node != s.id && s.nodes.stores[node].left
+		return node != s.id && (s.nodes.stores[node].left || slices.Contains(s.unheard, node))
 	})
 }
 
@@ -251,7 +267,8 @@ func (s *NodeStore) Replicas(ctx context.Context, name string) (topic.Replicas, 
 		return topic.Replicas{}, topic.ErrNoLog
 	}
 	nodes := slices.Sorted(slices.Values(log.nodes))
-	return topic.Replicas{Leader: log.leader, Nodes: nodes, Current: s.nodes.those(nodes), Moving: log.joining != nil}, nil
+	current := slices.DeleteFunc(s.nodes.those(nodes), func(node int32) bool { return s.nodes.stores[node].behind })
+	return topic.Replicas{Leader: log.leader, Nodes: nodes, Current: current, Moving: log.joining != nil}, nil
 }
 
 // Place is topic.Cluster's. Each call makes one step: nodes begin to take the log,

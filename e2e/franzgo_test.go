@@ -25,7 +25,7 @@ type franz struct{ *server }
 func (f franz) client(t *testing.T, options ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	client, err := kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers(f.seeds()...), kgo.FetchMaxWait(100 * time.Millisecond), kgo.MetadataMinAge(100 * time.Millisecond),
+		kgo.SeedBrokers(f.seeds()...), kgo.AlwaysRetryEOF(), kgo.FetchMaxWait(100 * time.Millisecond), kgo.MetadataMinAge(100 * time.Millisecond),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 	}, options...)...)
 	if err != nil {

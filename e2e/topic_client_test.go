@@ -20,12 +20,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// connect returns a client that looks for its broker often while that is away.
-// It is closed with the test.
+// connect returns a client that looks for its broker often while that is away, and
+// does not take a broker that dies for one that wants SASL. It is closed with the
+// test.
 func (s *server) connect(options ...kgo.Opt) *kgo.Client {
 	s.t.Helper()
 	client, err := kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers(s.seeds()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.FetchMaxWait(100 * time.Millisecond),
+		kgo.SeedBrokers(s.seeds()...), kgo.AlwaysRetryEOF(), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.FetchMaxWait(100 * time.Millisecond),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 30 * time.Millisecond }), kgo.MetadataMinAge(20 * time.Millisecond),
 	}, options...)...)
 	if err != nil {

@@ -28,7 +28,7 @@ func (c *cluster) connect(options ...kgo.Opt) *kgo.Client {
 	}
 	rand.Shuffle(len(seeds), func(i, j int) { seeds[i], seeds[j] = seeds[j], seeds[i] })
 	client, err := kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers(seeds...), kgo.DialTimeout(time.Second), kgo.RequestTimeoutOverhead(time.Second), kgo.RetryTimeout(10 * time.Second),
+		kgo.SeedBrokers(seeds...), kgo.AlwaysRetryEOF(), kgo.DialTimeout(time.Second), kgo.RequestTimeoutOverhead(time.Second), kgo.RetryTimeout(10 * time.Second),
 		kgo.MetadataMinAge(50 * time.Millisecond), kgo.MetadataMaxAge(2 * time.Second),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 25*time.Millisecond + rand.N(50*time.Millisecond) }),
 	}, options...)...)

@@ -2,6 +2,7 @@ package clients
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -22,9 +23,10 @@ func TestKafkaGoTopics(t *testing.T) {
 	more := must(client.CreatePartitions(ctx, &kafka.CreatePartitionsRequest{Topics: []kafka.TopicPartitionsConfig{{Name: "orders", Count: 3}}}))(t)
 	equal(t, "create partitions", more.Errors["orders"], error(nil))
 	var metadata *kafka.MetadataResponse
-	eventually(t, "three partitions", func() bool {
+	eventually(t, "three partitions, with leaders", func() bool {
 		metadata = must(client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{"orders"}}))(t)
-		return len(metadata.Topics[0].Partitions) == 3
+		partitions := metadata.Topics[0].Partitions
+		return len(partitions) == 3 && !slices.ContainsFunc(partitions, func(p kafka.Partition) bool { return errors.Is(p.Error, kafka.LeaderNotAvailable) })
 	})
 	added := metadata.Topics[0].Partitions[2]
 	equal(t, "brokers, replicas", []any{len(metadata.Brokers), len(added.Replicas)}, []any{nodes(), nodes()})

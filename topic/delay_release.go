@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/sluice-project/sluice/lifecycle"
 )
 
 // delayCheck is how long the release loop sleeps at most: the clock may be set.
@@ -85,7 +87,7 @@ func (d *Delays) releaseDue(ctx context.Context) error {
 			carriedOut = last >= number
 			break
 		}
-		if !pause(ctx, wait) {
+		if !lifecycle.Sleep(ctx, nil, wait) {
 			return ctx.Err()
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/sluice-project/sluice/lifecycle"
 )
 
 // delayRequest asks the writer for a move.
@@ -62,7 +64,7 @@ func (d *Delays) write(ctx context.Context) error {
 				return err
 			}
 			d.finish(entry, group, err)
-			if err != nil && !pause(ctx, delayWaitMax) {
+			if err != nil && !lifecycle.Sleep(ctx, nil, delayWaitMax) {
 				return ctx.Err()
 			}
 		}
@@ -166,19 +168,9 @@ func (d *Delays) commit(ctx context.Context, entry []byte) error {
 		if known {
 			return err
 		}
-		if !pause(ctx, wait) {
+		if !lifecycle.Sleep(ctx, nil, wait) {
 			return ctx.Err()
 		}
-	}
-}
-
-// pause waits, and tells whether ctx has not ended.
-func pause(ctx context.Context, wait time.Duration) bool {
-	select {
-	case <-time.After(wait):
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -159,7 +159,7 @@ func (p *Partition) keepDelays(ctx context.Context, run *delayRun) {
 			return
 		}
 		p.broker.log.Error("delayed records cannot be read or written", "partition", p.String(), "error", err, "again_in", wait)
-		pause(ctx, wait)
+		lifecycle.Sleep(ctx, nil, wait)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/sluice-project/sluice/lifecycle"
 )
 
 // Delete removes a topic and its records. ErrNoTopic; ErrHasViews if views show
@@ -143,14 +145,14 @@ func (b *Broker) goOnDeleting(name string, item Item) {
 	b.catalog.deleting[id] = true
 	b.group.Go("delete "+name, func(ctx context.Context) error {
 		if !b.admin.TryLock() { // who was asked may be at it
-			pause(ctx, deleteAgain)
+			lifecycle.Sleep(ctx, nil, deleteAgain)
 			b.admin.Lock()
 		}
 		err := b.finishDeleting(ctx, name, record)
 		b.admin.Unlock()
 		if err != nil && ctx.Err() == nil {
 			b.log.Warn("topic not deleted, trying again", "topic", name, "error", err)
-			pause(ctx, deleteAgain)
+			lifecycle.Sleep(ctx, nil, deleteAgain)
 		}
 		b.catalog.mu.Lock()
 		defer b.catalog.mu.Unlock()

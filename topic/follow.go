@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-project/sluice/lifecycle"
 )
 
 // The catalog is followed: what is in memory of topics is brought to what the
@@ -309,7 +311,7 @@ func (t *Topic) awaitLeaders(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leadersWait)
 	defer cancel()
 	for slices.ContainsFunc(t.Partitions(), func(p *Partition) bool { return p.Leader() < 0 }) {
-		if !pause(ctx, leadersLook) {
+		if !lifecycle.Sleep(ctx, nil, leadersLook) {
 			return
 		}
 	}

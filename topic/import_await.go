@@ -3,6 +3,8 @@ package topic
 import (
 	"context"
 	"slices"
+
+	"github.com/sluice-project/sluice/lifecycle"
 )
 
 // awaitLeaders waits a while until all partitions of an import have leaders, so that
@@ -19,7 +21,7 @@ func (m *Import) awaitLeaders(ctx context.Context, record importRecord) {
 		return err == nil && !slices.ContainsFunc(stored.Partitions, func(p partitionRecord) bool { return p.Leader == 0 })
 	}
 	for _, topic := range record.Topics {
-		for !led(topic.Name) && pause(ctx, leadersLook) {
+		for !led(topic.Name) && lifecycle.Sleep(ctx, nil, leadersLook) {
 		}
 	}
 }

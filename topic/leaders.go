@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/sluice-project/sluice/lifecycle"
 )
 
 // electTime bounds how long ElectLeaders waits, and electLook is how often it
@@ -113,7 +115,7 @@ func (b *Broker) awaitLeaders(ctx context.Context, record topicRecord, wished ma
 				delete(wished, number)
 			}
 		}
-		if len(wished) == 0 || !pause(ctx, electLook) {
+		if len(wished) == 0 || !lifecycle.Sleep(ctx, nil, electLook) {
 			return
 		}
 	}

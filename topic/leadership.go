@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/sluice-project/sluice/lifecycle"
 )
 
 // Who leads a partition. The engine elects a leader for each log; the broker of
@@ -84,7 +86,7 @@ func (p *Partition) beginRecovery(wait time.Duration) {
 		if before != nil {
 			<-before
 		}
-		if wait > 0 && !pause(ctx, wait) {
+		if wait > 0 && !lifecycle.Sleep(ctx, nil, wait) {
 			return nil
 		}
 		return p.recover(ctx)
@@ -295,7 +297,7 @@ func (b *Broker) lookAtLeaders() {
 			t.claiming.Store(true)
 			b.group.Go("claim "+t.name, func(ctx context.Context) error {
 				if b.passOn(ctx, claim); !b.claim(ctx, t, claim, now) {
-					pause(ctx, claimAgain)
+					lifecycle.Sleep(ctx, nil, claimAgain)
 				}
 				t.claiming.Store(false)
 				b.look() // for what was to be claimed meanwhile

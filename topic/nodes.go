@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluice-project/sluice/lifecycle"
 )
 
 // What the metadata has of nodes: one key for each, which it writes when it
@@ -124,7 +126,7 @@ func (b *Broker) register(ctx context.Context) error {
 			case <-ctx.Done():
 				return nil
 			}
-			for b.listNodes(ctx) != nil && pause(ctx, nodesRetry) {
+			for b.listNodes(ctx) != nil && lifecycle.Sleep(ctx, nil, nodesRetry) {
 				continue // a list of what is in memory fails only when the store closes
 			}
 		}

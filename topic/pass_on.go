@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-project/sluice/lifecycle"
 )
 
 // The engine elects anybody as the first leader of a new log. So that new
@@ -57,7 +59,7 @@ func (b *Broker) passTo(ctx context.Context, log string, to int32) error {
 		case slices.Contains(known.Current, to):
 			return b.cluster.Resign(ctx, log, to)
 		}
-		if !pause(ctx, leadersLook) {
+		if !lifecycle.Sleep(ctx, nil, leadersLook) {
 			return ctx.Err()
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-project/sluice/lifecycle"
 )
 
 // Each node brings the partitions that it leads to where they are to be: their
@@ -86,7 +88,7 @@ func (b *Broker) keepPlacing(ctx context.Context) error {
 		select {
 		case <-changed:
 			timer.Stop()
-			if !pause(ctx, placeSettle) {
+			if !lifecycle.Sleep(ctx, nil, placeSettle) {
 				return nil
 			}
 		case <-timer.C:

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/sluice-project/sluice/lifecycle"
 )
 
 // A partition is recovered when its broker begins to lead it, and when an append
@@ -80,7 +82,7 @@ func (p *Partition) recover(ctx context.Context) error {
 			p.mu.Unlock()
 			p.broker.log.Error("partition cannot be read", "partition", p.String(), "error", err, "again_in", wait)
 		}
-		if !pause(ctx, wait) {
+		if !lifecycle.Sleep(ctx, nil, wait) {
 			return nil
 		}
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/spf13/cobra"
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api"
@@ -66,16 +64,7 @@ func newService(t *testing.T) (*service, func()) {
 
 // on runs "bulk ARGS" on the service.
 func (s *service) on(ctx context.Context, stdin string, args ...string) *ran {
-	command := &cobra.Command{Use: "bulk", SilenceErrors: true, SilenceUsage: true}
-	command.AddCommand(newServerCommands(s.connect)...)
-	markUsageErrors(command)
-	var out, err bytes.Buffer
-	command.SetIn(strings.NewReader(stdin))
-	command.SetOut(&out)
-	command.SetErr(&err)
-	command.SetArgs(args)
-	failure := command.ExecuteContext(ctx)
-	return &ran{out.String(), err.String(), failure}
+	return runOn(ctx, s.connect, stdin, args)
 }
 
 // A schedule from its making to its removal, on the real engine and store, through

@@ -18,8 +18,13 @@ import (
 
 // on runs "bulk ARGS" on a server.
 func (f *fakeServer) on(ctx context.Context, stdin string, args ...string) *ran {
+	return runOn(ctx, f.connect, stdin, args)
+}
+
+// runOn runs "bulk ARGS" on what connect connects to.
+func runOn(ctx context.Context, connect connector, stdin string, args []string) *ran {
 	command := &cobra.Command{Use: "bulk", SilenceErrors: true, SilenceUsage: true}
-	command.AddCommand(newServerCommands(f.connect)...)
+	command.AddCommand(newServerCommands(connect)...)
 	markUsageErrors(command)
 	var out, err bytes.Buffer
 	command.SetIn(strings.NewReader(stdin))

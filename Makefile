@@ -5,11 +5,13 @@ SHELL := bash
 
 # Where "make build" puts the binary.
 BIN ?= bin
+# The bytes that the stripped binary may have.
+SIZE := 60000000
 # How long "make soak" goes on, in seconds, and how long each round's chaos in a cluster.
 SOAK ?= 3600
 CHAOS ?= 10m
 # How long each fuzz target runs in "make test-all".
-FUZZTIME ?= 5s
+FUZZTIME ?= 2s
 # The -bench pattern, and how often each benchmark runs.
 BENCH ?= .
 BENCHCOUNT ?= 6
@@ -17,8 +19,29 @@ BENCHCOUNT ?= 6
 RUNS ?= 3
 ONLY ?= bulk,bulk-redis,topic,topic-cluster,room
 
-# These packages wait more than they work: begun first, others work meanwhile.
-WAITING := ./e2e ./topic/natsstore ./bulk/redisstore
+MODULE := github.com/sluice-project/sluice
+
+# The build tags of tests that need more than Go. Each is passed where what it needs
+# is there: redis (redis-server or valkey-server), kcat, cluster (root and ip, for
+# network namespaces), long (SLUICE_LONG=1 and time).
+ALL_TAGS := redis,kcat,cluster,long
+REDIS := $(firstword $(foreach server,redis-server valkey-server,$(shell command -v $(server))) redis-server)
+TAGS ?= $(if $(filter /%,$(REDIS)),redis),$(if $(shell command -v kcat),kcat)
+# "make test COUNT=-count=1" runs tests again whose results go test remembers.
+COUNT ?=
+
+# Tests in virtual time and of pure policies need the processor only, and the clusters of
+# natsstore elect no leader without it: the race detector checks them at their short size.
+VIRTUAL := $(addprefix $(MODULE)/,topic/natsstore bulk bulk/storetest room room/storetest sim \
+	topic topic/broker topic/delay topic/group topic/storetest topic/view)
+# These tests build the binary, or read the whole repository: go test cannot know what
+# they depend on.
+BINARY := $(addprefix $(MODULE)/,e2e e2e/cluster tidy)
+# The other packages. Those that wait the longest begin first.
+WAITING := $(addprefix $(MODULE)/,bulk/redisstore room/redisstore)
+# With SLUICE_LONG=1, and without the race detector, whose size is the short one.
+LONG := $(BINARY) $(VIRTUAL) $(WAITING) $(addprefix $(MODULE)/,bulk/pebblestore room/pebblestore)
+OTHERS = $(WAITING) $(filter-out $(VIRTUAL) $(BINARY) $(WAITING),$(shell go list ./...))
 
 LINT := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
 
@@ -30,17 +53,31 @@ help: ## Print this list
 build: ## Build the binary, bin/sluice
 	go build -trimpath -o $(BIN)/sluice ./cmd/sluice
 
-# -count=1: of tests that build the binary, go does not know what they depend on. It
-# is built here first: in their time it would take minutes where nothing is cached.
+# The binary is built here first: within a test it would take minutes where nothing is
+# cached.
 .PHONY: test
-test: need-race need-kcat need-redis need-ip ## Vet and test everything with the race detector: some 12 minutes on 2 cores
+test: ## Vet and test what this machine has the programs for: 5 to 7 minutes on 2 cores
 	go build -o /dev/null ./cmd/sluice
-	go vet -race ./...
-	go test -race -vet=off -count=1 -p 3 -timeout 20m $(WAITING) ./...
+	go vet -tags $(ALL_TAGS) ./...
+	$(MAKE) --no-print-directory -j2 test-packages test-binary
+	@scripts/need.sh --report redis-server=$(REDIS) kcat
+
+.PHONY: test-packages
+test-packages:
+	@go test -vet=off $(COUNT) -tags '$(TAGS)' -p 3 -parallel 4 -timeout 15m $(VIRTUAL) $(OTHERS)
+
+.PHONY: test-binary
+test-binary:
+	@go test -vet=off -count=1 -tags '$(TAGS)' -parallel 5 -timeout 15m $(BINARY)
 
 .PHONY: test-all
-test-all: lint need-race need-kcat need-redis need-ip need-clients need-browser need-peers ## Lint, longer tests and fuzzing: some 50 minutes on 2 cores
-	SLUICE_LONG=1 go test -race -count=1 -p 3 -timeout 45m $(WAITING) ./...
+test-all: need-all lint ## Lint, and every test: race detector, all sizes, clusters, clients, browser, fuzzing: 45 to 55 minutes on 2 cores
+	go build -ldflags '-s -w' -o $(BIN)/sluice ./cmd/sluice
+	@size=$$(wc -c < $(BIN)/sluice); (( size <= $(SIZE) )) || { echo "$(BIN)/sluice has $$size bytes, want at most $(SIZE)"; exit 1; }
+	@go test -race -count=1 -tags $(ALL_TAGS) -p 3 -timeout 30m $(OTHERS)
+	go test -race -count=1 -tags $(ALL_TAGS) -timeout 30m $(VIRTUAL)
+	SLUICE_LONG=1 go test -count=1 -tags $(ALL_TAGS) -parallel 5 -timeout 30m $(LONG)
+	go test -race -count=1 -tags $(ALL_TAGS) -p 1 -parallel 5 -timeout 30m -run 'Kill' ./e2e ./e2e/cluster
 	cd bench && go vet ./... && go test -race -count=1 -timeout 10m ./...
 	cd e2e/clients && go vet ./... && go test -race -count=1 -timeout 10m ./...
 	cd e2e/clients && SLUICE_NODES=3 go test -count=1 -timeout 10m ./...
@@ -52,14 +89,14 @@ soak: need-race need-kcat need-redis need-ip ## Repeat the longer tests and fuzz
 	@end=$$(( $$(date +%s) + $(SOAK) )); round=0; \
 	while (( $$(date +%s) < end )); do \
 		round=$$(( round + 1 )); echo "round $$round"; \
-		SLUICE_LONG=1 SLUICE_CHAOS=$(CHAOS) go test -race -count=1 -timeout 60m ./... || exit 1; \
+		SLUICE_LONG=1 SLUICE_CHAOS=$(CHAOS) go test -race -count=1 -tags $(ALL_TAGS) -timeout 60m ./... || exit 1; \
 		scripts/fuzz.sh 60s || exit 1; \
 	done; \
 	echo "$$round rounds passed"
 
 .PHONY: bench
-bench: need-peers ## Run the benchmarks, and those beside the peers (BENCH=pattern)
-	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCHCOUNT) -timeout 60m ./...
+bench: need-redis need-peers ## Run the benchmarks, and those beside the peers (BENCH=pattern)
+	go test -tags redis -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCHCOUNT) -timeout 60m ./...
 	cd bench && go test -run '^$$' -bench '$(BENCH)' -count $(BENCHCOUNT) -timeout 60m ./...
 
 .PHONY: compare
@@ -68,7 +105,7 @@ compare: need-peers ## Compare the parts with their peers, side by side, in RUNS
 
 .PHONY: lint
 lint: ## Check the source with the linters of .golangci.yml
-	$(LINT) run ./...
+	$(LINT) run --build-tags $(ALL_TAGS) ./...
 	cd bench && $(LINT) run ./...
 	cd e2e/clients && $(LINT) run ./...
 	cd e2e/browser && $(LINT) run ./...
@@ -84,6 +121,12 @@ fmt: ## Format the source
 generate: ## Write again what is generated from the code
 	go run ./cmd/sluice config --reference > docs/settings.md.new
 	mv docs/settings.md.new docs/settings.md
+	go run ./cmd/sluice demo --top 3 | go run ./internal/termsvg -title 'sluice demo --top 3' > docs/demo.svg.new
+	mv docs/demo.svg.new docs/demo.svg
+
+# What "make test-all" runs with.
+.PHONY: need-all
+need-all: need-race need-kcat need-redis need-ip need-clients need-browser need-peers
 
 # The race detector links with a C compiler.
 .PHONY: need-race
@@ -103,7 +146,7 @@ need-ip:
 # The server that tests of stores on Redis run; Valkey does as well.
 .PHONY: need-redis
 need-redis:
-	@scripts/need.sh redis-server=$(firstword $(foreach server,redis-server valkey-server,$(shell command -v $(server))) redis-server)
+	@scripts/need.sh redis-server=$(REDIS)
 
 # What e2e/clients/ compiles with and runs.
 .PHONY: need-clients

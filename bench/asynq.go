@@ -11,17 +11,15 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// asynq has no call for more than one task, so each producer enqueues its batch
-// from many goroutines: with appendfsync always, those that wait together share
-// an fsync.
+// asynq has no call for more than one task, so each producer enqueues its batch from many
+// goroutines: with appendfsync always, waiting calls share an fsync.
 const asynqEnqueuers = 32
 
-// asynqWorkers is the Concurrency of a server, as in asynq's own benchmark. More
-// makes no difference here, because a server takes one task at a time from
-// Redis, and that is what it waits for.
+// asynqWorkers is the Concurrency of a server, as in asynq's own benchmark. A higher value makes no
+// difference here: a server fetches one task at a time from Redis, and that is its bottleneck.
 const asynqWorkers = 10
 
-// asynqServers is how many servers side by side were found to be the fastest.
+// asynqServers is the number of parallel servers that was found to be the fastest.
 const asynqServers = 8
 
 // asynqQueue is asynq on a Redis of its own.
@@ -80,7 +78,7 @@ func (q *asynqQueue) Waiting(context.Context) (int, error) {
 	return info.Pending, nil
 }
 
-// rateLimitError turns a task back, as asynq's guide to rate limiting has it.
+// rateLimitError throttles a task, as in asynq's guide to rate limiting.
 type rateLimitError struct{ retryIn time.Duration }
 
 func (e *rateLimitError) Error() string {
@@ -117,7 +115,7 @@ func (q *asynqQueue) newServer() *asynq.Server {
 		Concurrency:    asynqWorkers,
 		IsFailure:      isFailure,
 		RetryDelayFunc: retryDelay,
-		// The defaults, 1 s and 5 s, would make every turn of a limited job late.
+		// The defaults, 1 s and 5 s, would delay every throttled job.
 		TaskCheckInterval:        20 * time.Millisecond,
 		DelayedTaskCheckInterval: 50 * time.Millisecond,
 		Logger:                   quietLogger{},
@@ -139,8 +137,8 @@ func (q *asynqQueue) Work(ctx context.Context, jobs int) (worked Worked, err err
 	return worked, checkDone(int(q.done.Load()), jobs)
 }
 
-// finished asks Redis only when the handler has seen every job, so as not to
-// take time from it.
+// finished asks Redis only when the handler has seen every job, so that it does not take time from
+// it.
 func (q *asynqQueue) finished(jobs int) (bool, error) {
 	if q.done.Load() < int64(jobs) {
 		return false, nil
@@ -164,8 +162,8 @@ func (q *asynqQueue) Close() error {
 	return errors.Join(q.client.Close(), q.inspector.Close(), q.redis.stop())
 }
 
-// quietLogger drops what asynq reports: each of its tasks that is turned back,
-// for one. What matters to a measure comes as an error.
+// quietLogger drops asynq's log, for example of each throttled task. Failures that matter to a
+// measure are returned as errors.
 type quietLogger struct{}
 
 func (quietLogger) Debug(...any) {}
@@ -174,7 +172,7 @@ func (quietLogger) Warn(...any)  {}
 func (quietLogger) Error(...any) {}
 func (quietLogger) Fatal(...any) {}
 
-// poll calls finished every few milliseconds until it says so.
+// poll calls finished every few milliseconds until it returns true.
 func poll(ctx context.Context, finished func() (bool, error)) error {
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()

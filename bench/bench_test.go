@@ -30,7 +30,7 @@ func newEnvironment(tb testing.TB) *Environment {
 	return e
 }
 
-// systems are all there are; those that are compared with several are there once.
+// systems returns all systems, each once.
 func systems(e *Environment) []System {
 	all := e.Systems()
 	for _, appendfsync := range Appendfsyncs {
@@ -39,7 +39,7 @@ func systems(e *Environment) []System {
 	return all
 }
 
-// each runs a benchmark of every system that is wanted.
+// each runs a benchmark for every system except the unwanted ones.
 func each(b *testing.B, unwanted func(System) bool, run func(*testing.B, System)) {
 	for _, system := range slices.DeleteFunc(systems(newEnvironment(b)), unwanted) {
 		b.Run(system.Title(), func(b *testing.B) { run(b, system) })
@@ -89,8 +89,7 @@ func BenchmarkLoad(b *testing.B) {
 	})
 }
 
-// BenchmarkMemory holds jobs that wait, in a process of its own. An iteration is
-// 1,000,000 jobs.
+// BenchmarkMemory holds waiting jobs in a process of its own. An iteration is 1,000,000 jobs.
 func BenchmarkMemory(b *testing.B) {
 	e := newEnvironment(b)
 	var resident, peak int64
@@ -105,7 +104,7 @@ func BenchmarkMemory(b *testing.B) {
 	b.ReportMetric(float64(peak>>20)/float64(b.N), "peak-MiB")
 }
 
-// losing drops a batch that it says it has.
+// losing is a queue that loses a batch.
 type losing struct {
 	Queue
 	lost atomic.Bool
@@ -118,7 +117,7 @@ func (q *losing) Enqueue(ctx context.Context, producer int, payloads [][]byte) e
 	return q.Queue.Enqueue(ctx, producer, payloads)
 }
 
-// A batch that a system loses is an error, not a faster run.
+// A system that loses a batch is an error, not a faster run.
 func TestLostJobsAreAnError(t *testing.T) {
 	for _, system := range systems(newEnvironment(t)) {
 		if system.EnqueuesAsOther {
@@ -135,7 +134,7 @@ func TestLostJobsAreAnError(t *testing.T) {
 	}
 }
 
-// Every system runs all the jobs it was given, in every measure.
+// Every system runs all its jobs, in every measure.
 func TestSystems(t *testing.T) {
 	for _, system := range systems(newEnvironment(t)) {
 		t.Run(system.Title(), func(t *testing.T) {
@@ -151,8 +150,7 @@ func TestSystems(t *testing.T) {
 	}
 }
 
-// The process that holds the jobs uses more than they do, and its peak is no
-// less than what it uses.
+// The process uses more memory than its jobs, and its peak is at least its present use.
 func TestMemory(t *testing.T) {
 	used, err := newEnvironment(t).Memory(t.Context(), 10)
 	if err != nil || used.Resident < 10*BatchSize*PayloadBytes || used.Peak < used.Resident {

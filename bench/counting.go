@@ -11,25 +11,24 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// counting is a way to count who is inside, on a Redis of its own. Visitors wait in a
-// sorted set; times are absolute, by the server's clock.
+// counting is a way to count the visitors inside, on a Redis of its own. Visitors wait in a sorted
+// set; times are absolute, by the server's clock.
 type counting interface {
-	// fill puts so many inside, the first ones until a time and the others for an hour,
-	// and so many into the line.
+	// fill puts a number of visitors inside, the first ones until a time and the others for an
+	// hour, and a number into the queue.
 	fill(ctx context.Context, inside, soon int, until time.Time, waiting int) error
-	// admit decides once, as one of several admitters does: who is free may enter.
+	// admit decides once, as one of several admitters: it fills the free slots.
 	admit(ctx context.Context, capacity int) error
-	// inside is how many are inside in truth.
+	// inside returns how many are really inside.
 	inside(ctx context.Context) (int, error)
-	// counted is what the way itself takes that number to be.
+	// counted returns how many are inside by the way's own count.
 	counted(ctx context.Context) (int, error)
-	// expire takes out who is due, where that is the way's own work; it is called again
-	// and again.
+	// expire ends the visits that are due, if the way does that itself; it is called repeatedly.
 	expire(ctx context.Context) error
 	close() error
 }
 
-// CountingWays are the ways of the seed, in its order, and that of sluice.
+// CountingWays are the ways of the seed, in its order, and the way of sluice.
 var CountingWays = []string{
 	"1 status in tokens, full scan", "2 set and hash, scheduled scans", "3 counter, keyspace notifications",
 	"4 sorted set by end, bare", "4 sluice on Redis",
@@ -53,7 +52,7 @@ func openCounting(ctx context.Context, way string, server *redisServer) (countin
 	}
 }
 
-// countingRedis is what all ways have.
+// countingRedis is the common part of all ways.
 type countingRedis struct{ client *redis.Client }
 
 func (c countingRedis) close() error { return c.client.Close() }
@@ -66,7 +65,7 @@ const (
 	counterKey = "inside"
 )
 
-// pipelined sends commands for numbers from first on, a thousand at a time.
+// pipelined sends a command for each number from first on, a thousand at a time.
 func (c countingRedis) pipelined(ctx context.Context, first, count int, add func(p redis.Pipeliner, n int)) error {
 	for n := first; n < first+count; n += 1000 {
 		pipeline := c.client.Pipeline()
@@ -80,14 +79,14 @@ func (c countingRedis) pipelined(ctx context.Context, first, count int, add func
 	return nil
 }
 
-// line puts visitors into the sorted set of those who wait.
+// line adds visitors to the queue.
 func (c countingRedis) line(ctx context.Context, first, count int) error {
 	return c.pipelined(ctx, first, count, func(p redis.Pipeliner, n int) {
 		p.ZAdd(ctx, waitingKey, redis.Z{Score: float64(n), Member: strconv.Itoa(n)})
 	})
 }
 
-// next takes the first ones from the line.
+// next returns the first visitors of the queue.
 func (c countingRedis) next(ctx context.Context, count int) ([]string, error) {
 	if count <= 0 {
 		return nil, nil
@@ -100,7 +99,7 @@ func (c countingRedis) next(ctx context.Context, count int) ([]string, error) {
 	return names, err
 }
 
-// endOf is until when visitor n is inside.
+// endOf returns when the visit of visitor n ends.
 func endOf(n, soon int, until time.Time) time.Time {
 	if n < soon {
 		return until
@@ -108,45 +107,46 @@ func endOf(n, soon int, until time.Time) time.Time {
 	return time.Now().Add(time.Hour)
 }
 
-// busy is what the server used of its processor so far.
+// busy returns the processor time that the server has used.
 func (r *redisServer) busy(ctx context.Context) (time.Duration, error) {
 	info, err := r.info(ctx)
 	return time.Duration((info["used_cpu_user_main_thread"] + info["used_cpu_sys_main_thread"]) * float64(time.Second)), err
 }
 
-// Counted is what was measured of a way.
+// Counted is the measurement of a way.
 type Counted struct {
-	// Admit is how long one decision takes that lets one visitor in, the median, and
-	// AdmitServer what it takes of the server.
+	// Admit is the median time of one decision that lets one visitor in; AdmitServer is its
+	// processor time at the server.
 	Admit, AdmitServer time.Duration
-	// Expire is from when ExpiredAtOnce visitors are due until the way counts without
-	// them, and ExpireServer what that takes of the server. Late are those that are still
-	// counted when GoneWithin has passed.
+	// Expire is the time from when ExpiredAtOnce visits are due until the way no longer counts
+	// them; ExpireServer is its processor time at the server. Late are the visitors that are still
+	// counted after GoneWithin.
 	Expire, ExpireServer time.Duration
 	Late                 int
-	// Over is how many are inside above the capacity after ten admitters at once.
+	// Over is how many are inside above the capacity after ten concurrent admitters.
 	Over int
 }
 
 const (
-	// admitters decide at once.
+	// admitters is how many decide concurrently.
 	admitters = 10
-	// ExpiredAtOnce visitors are due at one time.
+	// ExpiredAtOnce is how many visits end at one time.
 	ExpiredAtOnce = 1000
-	// freeSlots are free when the admitters begin, and racers wait.
+	// freeSlots is the number of free slots when the admitters begin; racers is how many visitors
+	// wait.
 	freeSlots, racers = 100, 2000
-	// decisions are measured, or as many as there is decideFor for.
+	// decisions is how many decisions are measured, or as many as fit in decideFor.
 	decisions = 200
 	decideFor = 3 * time.Second
-	// soonAfter is when the first are due after all are inside, which takes up to fillTime
+	// soonAfter is when the first visits are due after all are inside, which takes up to fillTime
 	// for each.
 	soonAfter = 2 * time.Second
 	fillTime  = 50 * time.Microsecond
-	// GoneWithin is for how long those who are due are waited for.
+	// GoneWithin bounds the wait for expired visits.
 	GoneWithin = 10 * time.Second
 )
 
-// Counting measures a way with so many inside.
+// Counting measures a way with the given number inside.
 func (e *Environment) Counting(ctx context.Context, way string, inside int) (counted Counted, err error) {
 	measures := []func(context.Context, counting, *redisServer, int) error{
 		counted.decide,
@@ -180,7 +180,7 @@ func (e *Environment) count(ctx context.Context, way string, f func(context.Cont
 	return errors.Join(f(ctx, c, server), c.close(), server.stop())
 }
 
-// decide measures decisions that each let one in.
+// decide measures decisions that each let one visitor in.
 func (m *Counted) decide(ctx context.Context, c counting, server *redisServer, inside int) error {
 	if err := c.fill(ctx, inside, 0, time.Time{}, decisions); err != nil {
 		return err
@@ -215,7 +215,7 @@ func (m *Counted) decide(ctx context.Context, c counting, server *redisServer, i
 	return err
 }
 
-// race lets admitters decide at once, until each has done so a few times.
+// race lets admitters decide concurrently, a few times each.
 func (m *Counted) race(ctx context.Context, c counting, inside int) error {
 	if err := c.fill(ctx, inside, 0, time.Time{}, racers); err != nil {
 		return err
@@ -241,7 +241,7 @@ func (m *Counted) race(ctx context.Context, c counting, inside int) error {
 	return err
 }
 
-// end measures visitors who are due at one time.
+// end measures visits that end at one time.
 func (m *Counted) end(ctx context.Context, c counting, server *redisServer, inside int) error {
 	until := time.Now().Add(soonAfter + time.Duration(inside)*fillTime)
 	if err := c.fill(ctx, inside, ExpiredAtOnce, until, 0); err != nil {
@@ -277,15 +277,15 @@ func (m *Counted) end(ctx context.Context, c counting, server *redisServer, insi
 	return err
 }
 
-// It is looked whether all who are due are gone after a while that is doubled each time:
-// looking costs the server too.
+// The check whether all due visits have ended is repeated after a pause that doubles each time:
+// checking costs the server time too.
 const (
 	pollLeast = 5 * time.Millisecond
 	pollMost  = 320 * time.Millisecond
 )
 
-// awaitDue waits until those who are due soon are due. Sluice's clock is moved instead,
-// for its visitors are let in one by one, which takes longer.
+// awaitDue waits until the visits are due. For sluice the clock is moved instead: its visitors are
+// let in one by one, which takes longer.
 func awaitDue(ctx context.Context, c counting, until time.Time) error {
 	if moved, ok := c.(*roomCounting); ok {
 		moved.ahead.Store(int64(roomSoon))

@@ -6,24 +6,23 @@ import (
 	"time"
 )
 
-// The visitors of Drift: half of those inside are due while nobody listens.
+// The visitors of Drift: half of the visits inside are due while nothing subscribes.
 const (
 	DriftCapacity = 1000
 	driftDue      = DriftCapacity / 2
-	// driftAway is for how long the subscriber is away, and driftAfter when in that time
-	// the visitors are due.
+	// driftAway is how long the subscriber is away, and driftAfter when in that time the visits are
+	// due.
 	driftAway, driftAfter = 3 * time.Second, time.Second
-	// driftSettle is for how long those who count may do so afterwards.
+	// driftSettle is how long the counters may catch up afterwards.
 	driftSettle = 500 * time.Millisecond
 )
 
-// Drift is what becomes of a count when those who keep it fail.
+// Drift is the error of a count after its keepers have failed.
 type Drift struct {
-	// Wrong is by how much the count is above the truth, negative: below it, after half
-	// of those inside have left and everybody is back.
+	// Wrong is the count minus the truth, after half of the visitors have left and all subscribers
+	// are back.
 	Wrong int
-	// Inside is how many are inside once the next were let in; DriftCapacity would be
-	// right.
+	// Inside is how many are inside after the next were let in; DriftCapacity would be right.
 	Inside int
 }
 
@@ -54,7 +53,7 @@ func (e *Environment) CountingDrift(ctx context.Context, subscribers int) (drift
 	return drift, err
 }
 
-// RoomDrift is the same of sluice, all of whose instances are away.
+// RoomDrift measures sluice in the same way, with all instances away.
 func (e *Environment) RoomDrift(ctx context.Context) (drift Drift, err error) {
 	err = e.count(ctx, CountingWays[4], func(ctx context.Context, way counting, _ *redisServer) error {
 		return drift.measure(ctx, way, func() error {

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// notifiedCounting has a key for each token that is active, and a counter. Redis expires
-// the keys and tells who listens, and who listens lowers the counter.
+// notifiedCounting has a key for each active token, and a counter. Redis expires the keys and
+// notifies subscribers, which decrement the counter.
 type notifiedCounting struct {
 	countingRedis
 	subscribers []*subscriber
@@ -25,7 +25,7 @@ func openNotified(ctx context.Context, base countingRedis) (*notifiedCounting, e
 	return c, c.subscribe(ctx)
 }
 
-// subscribe adds one who listens.
+// subscribe adds a subscriber.
 func (c *notifiedCounting) subscribe(ctx context.Context) error {
 	s := &subscriber{client: c.client, notices: c.client.PSubscribe(ctx, "__keyevent@*__:expired")}
 	if _, err := s.notices.Receive(ctx); err != nil {
@@ -36,7 +36,7 @@ func (c *notifiedCounting) subscribe(ctx context.Context) error {
 	return nil
 }
 
-// unsubscribe ends the last who listens.
+// unsubscribe ends the last subscriber.
 func (c *notifiedCounting) unsubscribe() error {
 	last := len(c.subscribers) - 1
 	s := c.subscribers[last]
@@ -55,7 +55,7 @@ func (c *notifiedCounting) close() error {
 	return c.countingRedis.close()
 }
 
-// subscriber lowers the counter by each token that it is told of.
+// subscriber decrements the counter for each token of which it is notified.
 type subscriber struct {
 	client  *redis.Client
 	notices *redis.PubSub
@@ -65,7 +65,7 @@ type subscriber struct {
 func (s *subscriber) listen() {
 	for notice := range s.notices.Channel(redis.WithChannelSize(10_000)) {
 		if strings.HasPrefix(notice.Payload, tokenKey) {
-			// What cannot be counted is lost, as a notice is.
+			// A failed decrement is lost, as a notification is.
 			_ = s.client.Decr(context.Background(), counterKey).Err()
 		}
 	}

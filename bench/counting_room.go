@@ -16,15 +16,15 @@ type roomCounting struct {
 	countingRedis
 	stores []*redisstore.Store
 	terms  room.Terms
-	// ahead is how far the clock was moved.
+	// ahead is by how much the clock was moved.
 	ahead atomic.Int64
 	turn  atomic.Int64
 }
 
 const (
-	// roomSoon and roomLong are for how long visitors are inside.
+	// roomSoon and roomLong are the lengths of visits.
 	roomSoon, roomLong = 20 * time.Minute, time.Hour
-	// roomFillers let visitors in at once.
+	// roomFillers is how many visitors are let in concurrently.
 	roomFillers = 64
 )
 
@@ -69,7 +69,7 @@ func (c *roomCounting) fill(ctx context.Context, inside, soon int, _ time.Time, 
 	return c.enter(ctx, terms, inside-soon+waiting)
 }
 
-// enter lets visitors come, who are inside as far as the capacity allows.
+// enter lets visitors enter; they are inside as far as the capacity allows.
 func (c *roomCounting) enter(ctx context.Context, terms room.Terms, count int) error {
 	var wait sync.WaitGroup
 	errs := make([]error, roomFillers)
@@ -84,8 +84,8 @@ func (c *roomCounting) enter(ctx context.Context, terms room.Terms, count int) e
 	return errors.Join(errs...)
 }
 
-// admit is the move that ends who is due and calls the next. Each of many admitters uses
-// another instance.
+// admit runs the operation that ends due visits and calls the next visitors. Concurrent admitters
+// use different instances.
 func (c *roomCounting) admit(ctx context.Context, capacity int) error {
 	terms := c.terms
 	terms.Capacity = int64(capacity)

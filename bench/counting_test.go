@@ -2,8 +2,8 @@ package bench
 
 import "testing"
 
-// Every way is right by itself, and only the ways that decide in one move stay below the
-// capacity when many decide.
+// Every way is right with one admitter; with several, only the ways that decide in one operation
+// stay below the capacity.
 func TestCounting(t *testing.T) {
 	e := newEnvironment(t)
 	for i, way := range CountingWays {
@@ -19,8 +19,8 @@ func TestCounting(t *testing.T) {
 
 func TestDrift(t *testing.T) {
 	e := newEnvironment(t)
-	// Who listens lowers the counter for each who leaves: with nobody half of it stays too
-	// high, with two it falls too low.
+	// Each subscriber decrements the counter for each visitor who leaves: without one the count
+	// stays too high by half, with two it falls too low.
 	for subscribers, want := range []Drift{{500, 500}, {0, 1000}, {-500, 1500}} {
 		if got, err := e.CountingDrift(t.Context(), subscribers); err != nil || got != want {
 			t.Errorf("%d subscribers: %+v, %v; want %+v", subscribers, got, err, want)

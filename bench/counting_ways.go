@@ -9,11 +9,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// scanPage is how many keys or fields one step of a scan looks at.
+// scanPage is how many keys or fields one step of a scan reads.
 const scanPage = 1000
 
-// scanCounting has a key for each token that is active, which Redis expires. Who decides
-// looks at all of them.
+// scanCounting has a key for each active token, which Redis expires. A decision scans all of them.
 type scanCounting struct{ countingRedis }
 
 func (c *scanCounting) fill(ctx context.Context, inside, soon int, until time.Time, waiting int) error {
@@ -61,8 +60,8 @@ func (c *scanCounting) counted(ctx context.Context) (int, error) { return c.insi
 
 func (c *scanCounting) expire(context.Context) error { return nil }
 
-// setCounting has a set of the tokens that are active, whose size is their number, and a
-// hash with the end of each. A schedule looks through the hash.
+// setCounting has a set of the active tokens, whose size is their number, and a hash with the end
+// of each. A schedule scans the hash.
 type setCounting struct{ countingRedis }
 
 const endsKey = "ends"
@@ -135,12 +134,12 @@ func (c *setCounting) expire(ctx context.Context) error {
 	}
 }
 
-// endCounting has a sorted set of who is active by when that ends. One script counts it
-// and lets in.
+// endCounting has a sorted set of the active tokens by their end. One script counts it and lets
+// visitors in.
 type endCounting struct{ countingRedis }
 
-// admitByEnd ends who is due, and lets in as many as are free. KEYS: the active and the
-// line; ARGV: the capacity.
+// admitByEnd removes expired tokens, and fills the free slots. KEYS: the active tokens and the
+// queue; ARGV: the capacity.
 var admitByEnd = redis.NewScript(strings.TrimSpace(`
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -173,5 +172,5 @@ func (c *endCounting) admit(ctx context.Context, capacity int) error {
 	return admitByEnd.Run(ctx, c.client, []string{activeKey, waitingKey}, capacity).Err()
 }
 
-// expire lets nobody in.
+// expire removes expired tokens and lets nobody in.
 func (c *endCounting) expire(ctx context.Context) error { return c.admit(ctx, 0) }

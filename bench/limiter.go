@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// limiter lets each tenant start so many jobs in each fixed window of a second:
-// what a handler of a queue that knows no tenants checks for itself.
+// limiter limits how many jobs of each tenant start in each fixed window of a second. Handlers of
+// queues without tenants use it.
 type limiter struct {
 	rate      int
 	throttled atomic.Int64
@@ -27,7 +27,7 @@ func newLimiter(workload Workload) *limiter {
 	return &limiter{rate: workload.Rate, windows: make([]window, workload.Tenants)}
 }
 
-// start counts a start, or says how long it is until the next window.
+// start counts a start, or returns the time until the next window.
 func (l *limiter) start(raw []byte, now time.Time) (wait time.Duration, err error) {
 	if l.rate == 0 {
 		return 0, nil

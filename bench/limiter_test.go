@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Each tenant may start its rate in each window; one that is turned back is told
-// when the next window begins.
+// Each tenant may start its rate in each window; a refused start returns the time until the next
+// window.
 func TestLimiter(t *testing.T) {
 	l := newLimiter(Workload{Tenants: 2, Rate: 2})
 	second := time.Unix(1_700_000_000, 0)

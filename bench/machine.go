@@ -14,15 +14,14 @@ import (
 	"time"
 )
 
-// Fact is something of the machine that numbers depend on.
+// Fact is a property of the machine that numbers depend on.
 type Fact struct{ Name, Value string }
 
-// Parts are those of sluice that are measured.
+// Parts selects the parts of sluice that are measured.
 type Parts struct{ Bulk, BulkRedis, Topic, TopicCluster, Room bool }
 
-// Facts tells what ran where: versions, processors, how busy the machine is,
-// and how long its disk takes for an fsync. Only the peers of the parts that are
-// asked for need to be there.
+// Facts returns the environment: versions, processors, how busy the machine is, and the time of an
+// fsync. Only the peers of the selected parts must be installed.
 func (e *Environment) Facts(ctx context.Context, parts Parts) ([]Fact, error) {
 	facts := []Fact{{"Go", fmt.Sprintf("%s, GOMAXPROCS %d", runtime.Version(), runtime.GOMAXPROCS(0))}}
 	redis, err := serverFact(ctx, "Redis", "redis-server", redisFolders, "redis-server")
@@ -60,7 +59,7 @@ func (e *Environment) Facts(ctx context.Context, parts Parts) ([]Fact, error) {
 		Fact{"fsync of 4 KiB, median", fsync.Round(time.Microsecond).String()}), err
 }
 
-// serverFact is the version of a server that is installed.
+// serverFact returns the version of an installed server.
 func serverFact(ctx context.Context, name, command, folders, debianPackage string) (Fact, error) {
 	path, err := find(command, folders, debianPackage)
 	if err != nil {
@@ -73,7 +72,7 @@ func serverFact(ctx context.Context, name, command, folders, debianPackage strin
 	return Fact{name, strings.TrimSpace(string(version))}, nil
 }
 
-// moduleVersion is the version of a module that is linked into this program.
+// moduleVersion returns the version of a module that is linked into this program.
 func moduleVersion(path string) string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -87,8 +86,8 @@ func moduleVersion(path string) string {
 	return "unknown"
 }
 
-// fsyncTime is the median time of appending 4 KiB to a file with an fsync, where
-// the systems have their files.
+// fsyncTime returns the median time of appending 4 KiB to a file with an fsync, on the disk of the
+// systems' files.
 func (e *Environment) fsyncTime() (time.Duration, error) {
 	file, err := os.Create(filepath.Join(e.folder, "fsync"))
 	if err != nil {

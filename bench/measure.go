@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Producers is how many goroutines enqueue side by side, each for a tenant of
-// its own, in Enqueue and Run.
+// Producers is how many goroutines enqueue concurrently in Enqueue and Run, each for a tenant of
+// its own.
 const Producers = 4
 
 // measureWithin bounds one measure.
@@ -24,23 +24,23 @@ type Rate struct {
 	Took time.Duration
 }
 
-// PerSecond is the rate in jobs per second.
+// PerSecond returns the rate in jobs per second.
 func (r Rate) PerSecond() float64 { return float64(r.Jobs) / r.Took.Seconds() }
 
-// Times returns a function that says yes n times, to whoever asks.
+// Times returns a function that returns true n times, over all its callers.
 func Times(n int) func() bool {
 	var asked atomic.Int64
 	return func() bool { return asked.Add(1) <= int64(n) }
 }
 
-// For returns a function that says yes for a duration from its first call on.
+// For returns a function that returns true for a duration from its first call on.
 func For(d time.Duration) func() bool {
 	began := sync.OnceValue(time.Now)
 	return func() bool { return time.Since(began()) < d }
 }
 
-// measure opens a queue, calls f and closes the queue. What earlier measures
-// left behind, garbage in memory and unwritten pages, is dealt with before.
+// measure opens a queue, calls f and closes the queue. It first cleans up after earlier measures:
+// garbage in memory and unwritten pages.
 func measure(ctx context.Context, system System, workload Workload, f func(context.Context, Queue) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, measureWithin)
 	defer cancel()
@@ -57,8 +57,8 @@ func measure(ctx context.Context, system System, workload Workload, f func(conte
 	return nil
 }
 
-// Enqueue measures producers that each enqueue one batch after the other while
-// more says yes: from the first call to the last answer.
+// Enqueue measures producers that each enqueue one batch after another while more returns true:
+// from the first call to the last answer.
 func Enqueue(ctx context.Context, system System, more func() bool) (rate Rate, err error) {
 	err = measure(ctx, system, Workload{Tenants: Producers}, func(ctx context.Context, queue Queue) error {
 		if rate, err = enqueue(ctx, queue, Producers, more); err != nil {
@@ -96,15 +96,15 @@ func enqueue(ctx context.Context, queue Queue, producers int, more func() bool) 
 	return Rate{int(batches.Load()) * BatchSize, time.Since(began)}, errors.Join(errs...)
 }
 
-// Ran is what Run measured of the same jobs.
+// Ran is the measurement of Run.
 type Ran struct {
 	// Worked is from the start of the workers until every job is recorded as
 	// done; Whole is from the first enqueue until then.
 	Worked, Whole Rate
 }
 
-// Run measures no-op jobs from end to end: batches are enqueued, then workers
-// are started and run them all.
+// Run measures no-op jobs from end to end: batches are enqueued, then workers are started and run
+// them all.
 func Run(ctx context.Context, system System, batches int) (ran Ran, err error) {
 	err = measure(ctx, system, Workload{Tenants: Producers}, func(ctx context.Context, queue Queue) error {
 		enqueued, err := enqueue(ctx, queue, Producers, Times(batches))
@@ -130,20 +130,19 @@ const (
 	LoadIdeal   = LoadJobs / LoadRate * time.Second
 )
 
-// Loaded is what Load measured.
+// Loaded is the measurement of Load.
 type Loaded struct {
 	// Makespan is from the start of the workers until every job is done.
 	Makespan time.Duration
-	// Throttles is how often jobs were turned back, per job.
+	// Throttles is how often jobs were throttled, per job.
 	Throttles float64
 }
 
-// OverIdeal is the makespan, divided by the jobs of a tenant over its rate.
+// OverIdeal returns the makespan divided by the ideal time: the jobs of a tenant over its rate.
 func (l Loaded) OverIdeal() float64 { return l.Makespan.Seconds() / LoadIdeal.Seconds() }
 
-// Load measures how long tenants take whose rate is limited, and how often
-// their jobs are turned back. The workers start at the beginning of one of the
-// fixed windows of a second that rates are counted in.
+// Load measures how long tenants with a limited rate take, and how often their jobs are throttled.
+// The workers start at the beginning of a fixed window of a second, as the rates count them.
 func Load(ctx context.Context, system System) (loaded Loaded, err error) {
 	err = measure(ctx, system, Workload{Tenants: LoadTenants, Rate: LoadRate}, func(ctx context.Context, queue Queue) error {
 		for tenant := range LoadTenants {

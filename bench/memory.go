@@ -15,22 +15,21 @@ import (
 	"time"
 )
 
-// memoryTenants share the jobs of Memory.
+// memoryTenants is how many tenants share the jobs of Memory.
 const memoryTenants = 10
 
-// memoryVariable is set, to a folder and a number of batches, for the process
-// that Memory starts.
+// memoryVariable is set, to a folder and a number of batches, for the process that Memory starts.
 const memoryVariable = "SLUICE_BENCH_MEMORY"
 
-// Used is the memory of a process, in bytes.
+// Used is the memory use of a process, in bytes.
 type Used struct {
-	// Resident is its resident set while the jobs wait, Peak the most it was.
+	// Resident is the resident set while the jobs wait, Peak its maximum.
 	Resident, Peak int64
 }
 
-// Memory measures a process that has sluice embedded and holds waiting jobs: the
-// engine runs, but their tenants' rate lets almost none start. The process is
-// this program again: its main must call MemoryProcess first.
+// Memory measures a process that embeds sluice and holds waiting jobs: the engine runs, but the
+// tenants' rate lets almost none start. The process is this program again: its main must call
+// MemoryProcess first.
 func (e *Environment) Memory(ctx context.Context, batches int) (used Used, err error) {
 	ctx, cancel := context.WithTimeout(ctx, measureWithin)
 	defer cancel()
@@ -49,8 +48,8 @@ func (e *Environment) Memory(ctx context.Context, batches int) (used Used, err e
 	return used, json.Unmarshal(output, &used)
 }
 
-// MemoryProcess is the process that Memory starts: there it never returns.
-// Elsewhere it does nothing.
+// MemoryProcess runs the process that Memory starts, and never returns there. In other processes it
+// does nothing.
 func MemoryProcess() {
 	batches, folder, found := strings.Cut(os.Getenv(memoryVariable), ":")
 	if !found {
@@ -96,10 +95,10 @@ func holdJobs(ctx context.Context, folder, batches string, out io.Writer) (err e
 	return json.NewEncoder(out).Encode(used)
 }
 
-// memory reads this process' own use from the kernel.
+// memory reads the memory use of this process from the kernel.
 func memory() (used Used, err error) { return memoryOf("self") }
 
-// memoryOf reads the use of a process.
+// memoryOf reads the memory use of a process.
 func memoryOf(pid string) (used Used, err error) {
 	file, err := os.Open("/proc/" + pid + "/status")
 	if err != nil {

@@ -11,26 +11,26 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// postgresFolders is where Debian has the commands of each version.
+// postgresFolders are Debian's folders of the commands of each version.
 const postgresFolders = "/usr/lib/postgresql/*/bin"
 
-// postgresServer is a PostgreSQL that is started here.
+// postgresServer is a PostgreSQL that this package starts.
 type postgresServer struct {
 	process *process
 	folder  string
-	// url is how to reach it: through a unix socket in its folder, and only so.
+	// url is the server's address: a unix socket in its folder, and nothing else.
 	url string
 }
 
-// postgresSettings keep every commit durable, and give the server memory and
-// room for its log, so that checkpoints do not come in the middle of a measure.
+// postgresSettings keep every commit durable, and give the server memory and space for its log, so
+// that no checkpoint falls into a measure.
 var postgresSettings = []string{
 	"fsync=on", "synchronous_commit=on", "full_page_writes=on",
 	"shared_buffers=512MB", "max_wal_size=8GB", "checkpoint_timeout=30min",
 	"max_connections=100", "listen_addresses=",
 }
 
-// startPostgres starts a PostgreSQL; further settings override those of all.
+// startPostgres starts a PostgreSQL; further settings override the common ones.
 func startPostgres(ctx context.Context, parent string, further ...string) (_ *postgresServer, err error) {
 	initdb, err := find("initdb", postgresFolders, "postgresql")
 	if err != nil {
@@ -73,7 +73,7 @@ func (p *postgresServer) ready(ctx context.Context) error {
 	return connection.Close(ctx)
 }
 
-// stop ends it at once: what it holds is not needed any more.
+// stop stops the server at once: its data is not needed any more.
 func (p *postgresServer) stop() error {
 	return errors.Join(p.process.stop(syscall.SIGQUIT), removeAll(p.folder))
 }

@@ -16,15 +16,14 @@ import (
 	"time"
 )
 
-// startWithin bounds how long a server may take until it answers, and stopWithin
-// how long until it has ended.
+// startWithin bounds the start of a server, and stopWithin its stop.
 const (
 	startWithin = 30 * time.Second
 	stopWithin  = 30 * time.Second
 )
 
-// find returns where a command is: in PATH, or in one of the folders of a
-// pattern, the last one first. Debian keeps PostgreSQL's outside PATH.
+// find returns the path of a command: in PATH, or in the last of the folders that match a pattern.
+// Debian keeps PostgreSQL's outside PATH.
 func find(name, pattern, debianPackage string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
@@ -40,11 +39,11 @@ func find(name, pattern, debianPackage string) (string, error) {
 	return found[len(found)-1], nil
 }
 
-// account is whom a server runs as.
+// account is the user that a server runs as.
 type account struct{ uid, gid int }
 
-// serverAccount returns this process' own account, or the named one for root:
-// PostgreSQL refuses to run as root.
+// serverAccount returns this process's own account, or for root the named one: PostgreSQL refuses
+// to run as root.
 func serverAccount(name string) (account, error) {
 	if os.Geteuid() != 0 {
 		return account{os.Geteuid(), os.Getegid()}, nil
@@ -61,7 +60,7 @@ func serverAccount(name string) (account, error) {
 	return account{uid, gid}, err
 }
 
-// folderFor makes a folder that belongs to the account.
+// folderFor creates a folder that belongs to the account.
 func folderFor(parent, pattern string, a account) (string, error) {
 	folder, err := os.MkdirTemp(parent, pattern)
 	if err != nil {
@@ -70,7 +69,7 @@ func folderFor(parent, pattern string, a account) (string, error) {
 	return folder, os.Chown(folder, a.uid, a.gid)
 }
 
-// process is a server that was started here.
+// process is a server that this package started.
 type process struct {
 	command *exec.Cmd
 	output  bytes.Buffer // read it only after done
@@ -78,9 +77,9 @@ type process struct {
 	err     error // read it only after done
 }
 
-// commandAs prepares a command that runs as the account in a folder. It is in a
-// process group of its own, so that an interrupt in a terminal is for us alone
-// to act on, and it is killed when we die.
+// commandAs prepares a command that runs as the account in a folder. It has a process group of its
+// own, so that only this process handles an interrupt in a terminal, and it is killed when this
+// process dies.
 func commandAs(ctx context.Context, a account, folder, path string, args ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, path, args...)
 	command.Dir = folder
@@ -92,7 +91,7 @@ func commandAs(ctx context.Context, a account, folder, path string, args ...stri
 	return command
 }
 
-// start starts a server, and waits until ready says that it answers.
+// start starts a server, and waits until ready returns nil.
 func start(ctx context.Context, a account, folder string, ready func(context.Context) error, path string, args ...string) (*process, error) {
 	p := &process{command: commandAs(context.WithoutCancel(ctx), a, folder, path, args...), done: make(chan struct{})}
 	p.command.Stdout, p.command.Stderr = &p.output, &p.output
@@ -129,7 +128,7 @@ func (p *process) await(ctx context.Context, ready func(context.Context) error) 
 	}
 }
 
-// stop sends the signal and waits for the end.
+// stop sends the signal and waits for the end of the process.
 func (p *process) stop(signal syscall.Signal) error {
 	err := p.command.Process.Signal(signal)
 	if err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -143,8 +142,7 @@ func (p *process) stop(signal syscall.Signal) error {
 	}
 }
 
-// removeAll removes a server's folder; what the server removes itself at the
-// same time is no error.
+// removeAll removes a server's folder; files that the server removes at the same time are no error.
 func removeAll(folder string) error {
 	err := os.RemoveAll(folder)
 	if errors.Is(err, fs.ErrNotExist) {

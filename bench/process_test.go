@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What is not installed is said, with the command that installs it.
+// The error for a command that is not installed names the command that installs it.
 func TestFindSaysHowToInstall(t *testing.T) {
 	_, err := find("no-such-server", t.TempDir(), "some-package")
 	if want := "no-such-server is not installed; on Debian, as root: apt-get install --yes some-package"; err == nil || err.Error() != want {
@@ -15,7 +15,7 @@ func TestFindSaysHowToInstall(t *testing.T) {
 	}
 }
 
-// A server that ends at once is reported with what it printed, not waited for.
+// A server that ends at once is an error with its output.
 func TestStartReportsAServerThatEnds(t *testing.T) {
 	self, err := serverAccount("postgres")
 	if err != nil {

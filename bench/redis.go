@@ -13,19 +13,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redisFolders is where redis-server may be, where it is not in PATH.
+// redisFolders is searched for redis-server if it is not in PATH.
 const redisFolders = "/usr/local/bin"
 
 // redisServer is a Redis that is started for one queue.
 type redisServer struct {
 	process *process
 	folder  string
-	// socket is the path of its unix socket: it listens to nothing else.
+	// socket is the path of its unix socket, its only listener.
 	socket string
 }
 
-// startRedis starts a Redis that appends every write to its log, fsynced as
-// appendfsync says: "always", before the client gets its answer, or "everysec".
+// startRedis starts a Redis that appends every write to its log, with an fsync as appendfsync says:
+// "always", before the client gets its answer, or "everysec".
 func startRedis(ctx context.Context, parent, appendfsync string) (_ *redisServer, err error) {
 	path, err := find("redis-server", redisFolders, "redis-server")
 	if err != nil {
@@ -37,8 +37,8 @@ func startRedis(ctx context.Context, parent, appendfsync string) (_ *redisServer
 		return nil, err
 	}
 	r.socket = filepath.Join(r.folder, "redis.sock")
-	// Snapshots and rewriting the log are off: the log is what keeps the jobs,
-	// and both would only take time.
+	// Snapshots and rewriting the log are off: the log keeps the jobs, and both would only take
+	// time.
 	r.process, err = start(ctx, self, r.folder, r.ready, path,
 		"--port", "0", "--unixsocket", r.socket, "--dir", r.folder, "--save", "",
 		"--appendonly", "yes", "--appendfsync", appendfsync, "--auto-aof-rewrite-percentage", "0")
@@ -57,12 +57,12 @@ func (r *redisServer) ready(ctx context.Context) error {
 	return connection.Close()
 }
 
-// stop kills it: what it holds is not needed any more.
+// stop kills the server: its data is not needed any more.
 func (r *redisServer) stop() error {
 	return errors.Join(r.process.stop(syscall.SIGKILL), removeAll(r.folder))
 }
 
-// info returns the numbers that INFO tells.
+// info returns the numbers of INFO.
 func (r *redisServer) info(ctx context.Context) (map[string]float64, error) {
 	client := redis.NewClient(&redis.Options{Network: "unix", Addr: r.socket})
 	text, err := client.Info(ctx, "everything").Result()

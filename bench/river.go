@@ -14,28 +14,28 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// riverConnections is the most of the pool.
+// riverConnections is the size of the pool.
 const riverConnections = 20
 
-// riverSettings are those that decide how fast river works.
+// riverSettings are the settings that decide how fast river works.
 type riverSettings struct {
 	workers                  int
 	fetchCooldown, fetchPoll time.Duration
 }
 
 var (
-	// riverDefault has river's defaults, and as many workers as its documentation.
+	// riverDefault has river's defaults, and the number of workers of its documentation.
 	riverDefault = riverSettings{workers: 100}
 	// riverBench has the settings of the command "river bench".
 	riverBench = riverSettings{workers: 2000, fetchCooldown: 2 * time.Millisecond, fetchPoll: 20 * time.Millisecond}
 )
 
-// riverArgs are a job's payload as it is.
+// riverArgs is a job's payload, unchanged.
 type riverArgs struct{ json.RawMessage }
 
 func (riverArgs) Kind() string { return jobType }
 
-// riverQueue is river on a PostgreSQL that queues use one after the other.
+// riverQueue is river on a PostgreSQL that several queues use one after another.
 type riverQueue struct {
 	pool    *pgxpool.Pool
 	client  *river.Client[pgx.Tx]
@@ -95,8 +95,8 @@ func openRiver(ctx context.Context, postgres *postgresServer, settings riverSett
 	return q, err
 }
 
-// reset empties the tables, as river's own benchmark does, and writes the pages
-// that earlier measures left in memory, so that they cost this one nothing.
+// reset empties the tables, as river's own benchmark does, and writes the dirty pages of earlier
+// measures, so that they do not slow this one.
 func (q *riverQueue) reset(ctx context.Context) error {
 	for _, statement := range []string{"TRUNCATE river_job, river_leader, river_queue", "VACUUM FULL river_job", "CHECKPOINT"} {
 		if _, err := q.pool.Exec(ctx, statement); err != nil {
@@ -106,7 +106,7 @@ func (q *riverQueue) reset(ctx context.Context) error {
 	return nil
 }
 
-// Enqueue copies the batch into the table: river's fastest way.
+// Enqueue copies the batch into the table, which is river's fastest way.
 func (q *riverQueue) Enqueue(ctx context.Context, _ int, payloads [][]byte) error {
 	params := make([]river.InsertManyParams, len(payloads))
 	for i, p := range payloads {
@@ -123,11 +123,11 @@ func (q *riverQueue) count(ctx context.Context, state string) (n int, err error)
 	return n, err
 }
 
-// Work counts the events of its completer, as river's own benchmark does: they
-// come once a job is recorded as completed.
+// Work counts the events of river's completer, as its own benchmark does: they come once a job is
+// recorded as completed.
 func (q *riverQueue) Work(ctx context.Context, jobs int) (worked Worked, err error) {
 	events, cancel := q.client.SubscribeConfig(&river.SubscribeConfig{
-		ChanSize: jobs + 1, // an event that finds no room is dropped
+		ChanSize: jobs + 1, // an event for a full channel is dropped
 		Kinds:    []river.EventKind{river.EventKindJobCompleted, river.EventKindJobCancelled, river.EventKindJobFailed},
 	})
 	defer cancel()

@@ -18,7 +18,7 @@ import (
 // startBare starts.
 const bareVariable = "SLUICE_BENCH_BARE"
 
-// BareProcess is the process of the bare handler, which never returns. Elsewhere it
+// BareProcess runs the process of the bare handler, and never returns there. In other processes it
 // does nothing.
 func BareProcess() {
 	size, address, found := strings.Cut(os.Getenv(bareVariable), ":")
@@ -30,8 +30,8 @@ func BareProcess() {
 	os.Exit(1)
 }
 
-// serveBare answers every request with as many bytes, and does nothing else: what the
-// standard library's server takes by itself.
+// serveBare answers every request with a number of bytes, and does nothing else: the cost of the
+// standard library's server alone.
 func serveBare(size, address string) error {
 	n, err := strconv.Atoi(size)
 	if err != nil {
@@ -50,8 +50,8 @@ func serveBare(size, address string) error {
 	return server.ListenAndServe()
 }
 
-// startBare starts the bare handler, whose answers have a size. The process is this
-// program again: its main must call BareProcess first.
+// startBare starts the bare handler with answers of a size. The process is this program again: its
+// main must call BareProcess first.
 func (e *Environment) startBare(ctx context.Context, size int) (*webServer, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -68,18 +68,18 @@ func (e *Environment) startBare(ctx context.Context, size int) (*webServer, erro
 	return s, err
 }
 
-// webServer is a server of HTTP.
+// webServer is an HTTP server.
 type webServer struct {
 	process *process
 	address string
-	// folder is removed at its end, and redis ends too, if there are.
+	// folder is removed and redis is stopped at the end, if they are set.
 	folder string
 	redis  *redisServer
-	// again starts the process again, over what the folder holds.
+	// again starts the process again, on the data in the folder.
 	again func(context.Context) (*process, error)
 }
 
-// restart ends the process, and starts it again.
+// restart ends the process and starts it again.
 func (s *webServer) restart(ctx context.Context) error {
 	err := s.process.stop(syscall.SIGTERM)
 	if err == nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Hall has the servers of a waiting room side by side: sluice on both stores, a handler
-// that does nothing, and a table of tokens in PostgreSQL. All are up at once and take turns.
+// Hall has several servers of a waiting room: sluice on both stores, a handler that does nothing,
+// and a table of tokens in PostgreSQL. All run at the same time and are measured in turns.
 type Hall struct {
 	bare   *webServer
 	rooms  []*hallRoom
@@ -24,7 +24,7 @@ type hallRoom struct {
 	entered int
 }
 
-// The names of what a Hall compares.
+// The names of the systems in a Hall.
 const (
 	EmbeddedName = "sluice, embedded"
 	OnRedisName  = "sluice, Redis"
@@ -32,19 +32,18 @@ const (
 	TableName    = "PostgreSQL table"
 )
 
-// answerBytes is about what an answer has to who waits.
+// answerBytes is the approximate size of an answer to a waiting visitor.
 const answerBytes = 190
 
 // Served is what a system served in one measure.
 type Served struct {
 	Name string
 	Latency
-	// CPU is what a request took of the server's processors, that of Redis included; 0
-	// where it is not known.
+	// CPU is the processor time per request of the server and its Redis; 0 if it is not known.
 	CPU time.Duration
 }
 
-// OpenHall starts all of them, with nobody in line.
+// OpenHall starts all systems, with empty queues.
 func (e *Environment) OpenHall(ctx context.Context) (h *Hall, err error) {
 	h = &Hall{}
 	defer func() {
@@ -66,7 +65,7 @@ func (e *Environment) OpenHall(ctx context.Context) (h *Hall, err error) {
 	return h, err
 }
 
-// Close stops them.
+// Close stops the systems.
 func (h *Hall) Close() error {
 	var err error
 	if h.bare != nil {
@@ -81,12 +80,12 @@ func (h *Hall) Close() error {
 	return err
 }
 
-// HallClients is how many connections a peak and a steady rate have: enough that the
-// embedded store, where a join waits for the disk, is never idle.
+// HallClients is the number of connections of a peak and of a steady rate: enough that the embedded
+// store, where a join waits for the disk, is never idle.
 const HallClients = 256
 
-// FillTo lets visitors enter until so many wait, and returns how fast they did at each of
-// sluice's stores. The table is filled in one statement, which is not measured.
+// FillTo lets visitors enter until the given number wait, and returns the rate at each of sluice's
+// stores. The table is filled in one statement, which is not measured.
 func (h *Hall) FillTo(ctx context.Context, waiting int) (all []Served, err error) {
 	for _, room := range h.rooms {
 		served, err := room.enter(ctx, load{connections: HallClients, most: waiting + roomInside - room.entered})
@@ -118,7 +117,7 @@ func (r *hallRoom) ask(ctx context.Context, l load) (Served, error) {
 	return r.server.serve(ctx, r.name, l)
 }
 
-// serve sends a load, and adds what it took of the server.
+// serve sends a load, and measures the server's processor time.
 func (s *webServer) serve(ctx context.Context, name string, l load) (served Served, err error) {
 	before, err := s.cpu()
 	if err != nil {
@@ -134,7 +133,7 @@ func (s *webServer) serve(ctx context.Context, name string, l load) (served Serv
 	return served, err
 }
 
-// cpu is what the server, and its Redis, used so far.
+// cpu returns the processor time that the server and its Redis have used.
 func (s *webServer) cpu() (time.Duration, error) {
 	used, err := s.process.cpu()
 	if err != nil || s.redis == nil {
@@ -144,12 +143,12 @@ func (s *webServer) cpu() (time.Duration, error) {
 	return used + of, err
 }
 
-// hallTurns is how often systems take turns within a measure, so that what else the
-// machine does for a moment meets them all.
+// hallTurns is how often systems take turns within a measure, so that other load on the machine
+// affects all of them.
 const hallTurns = 4
 
-// Positions measures who wait and ask where they are, each client one after the other,
-// for a time at each system in several turns; the table last, in one.
+// Positions measures waiting visitors who ask for their position, each client one after another,
+// for a time at each system in several turns; the table comes last, in one turn.
 func (h *Hall) Positions(ctx context.Context, clients int, during time.Duration) ([]Served, error) {
 	all, err := h.inTurns(func() ([]Served, error) {
 		return h.positions(ctx, load{connections: clients, during: during / hallTurns})
@@ -174,7 +173,7 @@ func (h *Hall) positions(ctx context.Context, l load) (all []Served, err error) 
 	return append(all, served), err
 }
 
-// Joins measures who enter, as Positions does.
+// Joins measures visitors who enter, as Positions does.
 func (h *Hall) Joins(ctx context.Context, during time.Duration) ([]Served, error) {
 	all, err := h.inTurns(func() ([]Served, error) {
 		return h.joins(ctx, load{connections: HallClients, during: during / hallTurns})
@@ -199,8 +198,8 @@ func (h *Hall) joins(ctx context.Context, l load) (all []Served, err error) {
 	return append(all, served), err
 }
 
-// inTurns takes a measure several times, and returns the means: of the processor by
-// request, of the others by turn.
+// inTurns takes a measure several times, and returns the means: of the processor time by request,
+// of the others by turn.
 func (h *Hall) inTurns(measure func() ([]Served, error)) (all []Served, err error) {
 	for range hallTurns {
 		turn, err := measure()
@@ -226,8 +225,8 @@ func (h *Hall) inTurns(measure func() ([]Served, error)) (all []Served, err erro
 	return all, nil
 }
 
-// AtHalf measures joins, or else positions, at half of the rates that systems had at their
-// peak; those of the table are left out.
+// AtHalf measures joins, or else positions, at half of the systems' peak rates; the table is left
+// out.
 func (h *Hall) AtHalf(ctx context.Context, peaks []Served, joins bool, during time.Duration) (all []Served, err error) {
 	for _, peak := range peaks {
 		l := load{connections: HallClients, during: during, perSecond: peak.Rate / 2}
@@ -263,14 +262,14 @@ func (h *Hall) room(name string) *hallRoom {
 	return nil
 }
 
-// HallMemory is what the line takes, in bytes.
+// HallMemory is the memory of the queue, in bytes.
 type HallMemory struct {
-	// Embedded is the resident set of sluice on the embedded store, Process that of sluice
-	// on Redis, Redis what it says it uses, and RedisResident its resident set.
+	// Embedded is the resident set of sluice on the embedded store, Process that of sluice on
+	// Redis, Redis the memory that Redis reports, and RedisResident its resident set.
 	Embedded, Process, Redis, RedisResident int64
 }
 
-// Memory is what those in line take now.
+// Memory measures the present memory of the queue.
 func (h *Hall) Memory(ctx context.Context) (m HallMemory, err error) {
 	for _, room := range h.rooms {
 		used, err := memoryOf(strconv.Itoa(room.server.process.command.Process.Pid))

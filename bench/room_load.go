@@ -9,30 +9,30 @@ import (
 	"time"
 )
 
-// load sends requests over HTTP/1.1 on connections that are kept, one at a time on
-// each. It has one thread that waits for all of them, so that it takes as little of
-// the processors as it can from the server that is measured.
+// load sends requests over HTTP/1.1 on persistent connections, one at a time on each. One thread
+// waits for all of them, so that it takes as little processor time as possible from the measured
+// server.
 type load struct {
 	address     string
 	connections int
 	// request appends request n, from 0 on.
 	request func(b []byte, n int) []byte
-	// answer sees the body of each answer with status 200 to 299, any other is an
-	// error; nil: nobody does.
+	// answer is called with the body of each answer with status 200 to 299; another status is an
+	// error. It may be nil.
 	answer func(n int, body []byte) error
-	// most is how many requests are sent, and during for how long; 0: any. One of them
-	// is needed.
+	// most is how many requests are sent, and during for how long; 0: no bound. At least one of
+	// them is needed.
 	most   int
 	during time.Duration
-	// perSecond are sent at a steady rate, and latency counts from when each was due. 0:
-	// the next is sent when one was answered.
+	// perSecond is a steady rate, for which latency counts from when each request was due. 0: the
+	// next request is sent when one is answered.
 	perSecond float64
 }
 
-// answersWithin bounds how long the last answers may take.
+// answersWithin bounds the wait for the last answers.
 const answersWithin = 10 * time.Second
 
-// keptUp is the part of the requests that were due which must have been sent in the end.
+// keptUp is the share of the due requests that must have been sent at the end.
 const keptUp = 0.97
 
 var errSilent = errors.New("the server does not answer")
@@ -56,7 +56,7 @@ type loadLine struct {
 	out       []byte
 }
 
-// run sends the load, and returns how long answers took.
+// run sends the load, and returns the latency of the answers.
 func (l load) run(ctx context.Context) (latency Latency, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -80,7 +80,7 @@ func (l load) run(ctx context.Context) (latency Latency, err error) {
 	return latencyOf(d.times, took)
 }
 
-// due is how many requests of a steady rate are due after a time.
+// due returns how many requests of a steady rate are due after a time.
 func (d *driver) due(after time.Duration) int {
 	if d.during > 0 {
 		after = min(after, d.during)
@@ -123,7 +123,7 @@ func (d *driver) close() error {
 	return err
 }
 
-// more tells whether another request is to be sent.
+// more reports whether another request is to be sent.
 func (d *driver) more(now time.Time) bool {
 	return (d.most == 0 || d.sent < d.most) && (d.during == 0 || now.Before(d.ends))
 }
@@ -159,7 +159,7 @@ func (d *driver) drive(ctx context.Context) error {
 	}
 }
 
-// sendDue sends what is due on connections that are free.
+// sendDue sends due requests on free connections.
 func (d *driver) sendDue(now time.Time) error {
 	for len(d.free) > 0 && d.more(now) {
 		from := now
@@ -179,8 +179,8 @@ func (d *driver) sendDue(now time.Time) error {
 	return nil
 }
 
-// patience is how many milliseconds to wait for answers: no longer than until the next
-// request is due.
+// patience returns how many milliseconds to wait for answers: at most until the next request is
+// due.
 func (d *driver) patience(now time.Time) int {
 	if d.perSecond == 0 || len(d.free) == 0 || !d.more(now) {
 		return 100
@@ -200,7 +200,7 @@ func (d *driver) send(line *loadLine, from time.Time) error {
 	return err
 }
 
-// receive reads what came on a connection. With the whole answer it is free again.
+// receive reads from a connection. After a whole answer the connection is free again.
 func (d *driver) receive(line *loadLine) error {
 	if len(line.in) == cap(line.in) {
 		line.in = append(line.in, 0)[:len(line.in)]

@@ -14,15 +14,15 @@ import (
 // roomName is the room of all measures.
 const roomName = "shop"
 
-// roomSettings are those of the room: nobody of the line is called while it is measured,
-// and nobody is gone for not asking.
+// roomSettings are the settings of the room: nobody is called during a measure, and nobody is
+// removed for not asking.
 const roomSettings = `{"mode":"teller","capacity":100,"pass_ttl_ms":86400000,"abandon_after_ms":86400000,"grace_ms":86400000,"max_waiting":10000000}`
 
-// roomInside is how many visitors are let in at once, and so have no place in the line.
+// roomInside is how many visitors are let in at once and so are not in the queue.
 const roomInside = 100
 
-// startRooms starts sluice with one room, on the embedded store or on a Redis of its own.
-// More options are those of "sluice serve".
+// startRooms starts sluice with one room, on the embedded store or on a Redis of its own. The
+// further options are those of "sluice serve".
 func (e *Environment) startRooms(ctx context.Context, onRedis bool, options ...string) (s *webServer, err error) {
 	command, err := e.command(ctx, "sluice", sluiceCommand, "")
 	if err != nil {
@@ -60,7 +60,7 @@ func (e *Environment) startRooms(ctx context.Context, onRedis bool, options ...s
 	return s, nil
 }
 
-// putRoom makes the room, once the server is ready.
+// putRoom creates the room once the server is ready.
 func (s *webServer) putRoom(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
@@ -91,7 +91,7 @@ func (s *webServer) putRoom(ctx context.Context) error {
 	}
 }
 
-// crowd are the tickets of visitors who wait.
+// crowd has the tickets of waiting visitors.
 type crowd struct {
 	text []byte
 	ends []int
@@ -102,7 +102,7 @@ var (
 	waitingMark = []byte(`"status":"waiting"`)
 )
 
-// add keeps the ticket of an answer, if the visitor waits.
+// add stores the ticket of an answer, if the visitor waits.
 func (c *crowd) add(body []byte) error {
 	rest, found := bytes.CutPrefix(body, ticketBegin)
 	end := bytes.IndexByte(rest, '"')
@@ -116,7 +116,7 @@ func (c *crowd) add(body []byte) error {
 	return nil
 }
 
-// len is how many there are.
+// len returns the number of tickets.
 func (c *crowd) len() int { return len(c.ends) }
 
 func (c *crowd) ticket(i int) []byte {
@@ -134,14 +134,14 @@ func enterRequest(b []byte, _ int) []byte {
 
 // askRequest asks for the places of the crowd, in an order that jumps about.
 func (c *crowd) askRequest(b []byte, n int) []byte {
-	// The stride is a prime, so that each of the crowd comes once before any comes again.
+	// The stride is a prime, so that each visitor comes once before any is repeated.
 	const stride = 7_368_787
 	b = append(b, "GET /v1/rooms/"+roomName+"/visitors/me HTTP/1.1\r\nHost: shop.example\r\nAuthorization: Bearer "...)
 	b = append(b, c.ticket(n*stride%c.len())...)
 	return append(b, "\r\n\r\n"...)
 }
 
-// waits is the error of an answer whose visitor does not wait.
+// waits returns an error for the answer to a visitor who does not wait.
 func waits(_ int, body []byte) error {
 	if !bytes.Contains(body, waitingMark) {
 		return fmt.Errorf("does not wait: %s", body)

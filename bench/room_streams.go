@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// StreamsOpen is what open event streams take.
+// StreamsOpen is the memory of open event streams.
 type StreamsOpen struct {
-	// Open is how many are open, each of a visitor of its own who has had an event.
+	// Open is how many streams are open, each of a visitor of its own who has received an event.
 	Open int
-	// Resident is the server's resident set now, and Each what it has grown by since none
-	// was open, for each stream, in bytes.
+	// Resident is the server's present resident set, and Each its growth per stream since none was
+	// open, in bytes.
 	Resident, Each int64
 }
 
@@ -26,12 +26,12 @@ const (
 	streamOpeners = 32
 	// streamRest is how long streams are open before memory is read.
 	streamRest = 3 * time.Second
-	// eventWithin bounds how long the first event may take.
+	// eventWithin bounds the wait for the first event.
 	eventWithin = 10 * time.Second
 )
 
-// Streams opens event streams at sluice, on the embedded store, and tells what they take
-// each time that so many are open. The counts rise.
+// Streams opens event streams at sluice, on the embedded store, and measures their memory at each
+// of the counts, which rise.
 func (e *Environment) Streams(ctx context.Context, counts []int) (all []StreamsOpen, err error) {
 	most := counts[len(counts)-1]
 	server, err := e.startRooms(ctx, false, "--kafka", "off")
@@ -44,7 +44,7 @@ func (e *Environment) Streams(ctx context.Context, counts []int) (all []StreamsO
 	if _, err := room.enter(ctx, load{connections: HallClients, most: most + roomInside}); err != nil {
 		return nil, err
 	}
-	// What letting them enter has left behind is no part of it.
+	// The memory that entering has left behind does not count.
 	if err := server.restart(ctx); err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (e *Environment) Streams(ctx context.Context, counts []int) (all []StreamsO
 	return all, nil
 }
 
-// openStreams are the client's ends.
+// openStreams are the client's ends of streams.
 type openStreams struct {
 	address string
 	crowd   *crowd
@@ -78,7 +78,7 @@ type openStreams struct {
 	open []net.Conn
 }
 
-// openTo opens streams until there are so many.
+// openTo opens streams until the given number are open.
 func (s *openStreams) openTo(ctx context.Context, count int) error {
 	var (
 		wait    sync.WaitGroup

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// newHall returns one whose servers are all up, where so many wait.
+// newHall returns a running Hall with the given number of waiting visitors.
 func newHall(t *testing.T, waiting int) *Hall {
 	t.Helper()
 	h, err := newEnvironment(t).OpenHall(t.Context())
@@ -69,7 +69,7 @@ func TestHall(t *testing.T) {
 	}
 }
 
-// The table's positions are those of the line, also of who came later.
+// The table's positions are those of the queue, also of later visitors.
 func TestTokenTable(t *testing.T) {
 	table, err := newEnvironment(t).startTokens(t.Context())
 	if err != nil {
@@ -100,11 +100,11 @@ func loadOf(server *httptest.Server) load {
 	return load{address: server.Listener.Addr().String(), connections: 4, request: enterRequest}
 }
 
-// A load sends as many requests as it should, and has each answer once.
+// A load sends the wanted number of requests, and receives each answer once.
 func TestLoad(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "10005")
-		_, _ = fmt.Fprintf(w, "%s %s", r.Method, strings.Repeat("x", 10_000)) // more than one read
+		_, _ = fmt.Fprintf(w, "%s %s", r.Method, strings.Repeat("x", 10_000)) // needs more than one read
 	}))
 	defer server.Close()
 	for _, perSecond := range []float64{0, 1000} {
@@ -124,7 +124,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// What is refused, or does not come in time, is an error.
+// A refused or late answer is an error.
 func TestALoadThatFails(t *testing.T) {
 	tests := []struct {
 		name, want string

@@ -12,18 +12,18 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// tokenTable is a line in PostgreSQL, as one is often built first: a table of tokens with
-// a status, where the position is how many wait with a lower id.
+// tokenTable is a queue in PostgreSQL as it is often built first: a table of tokens with a status,
+// where the position is how many wait with a lower id.
 type tokenTable struct {
 	server  *postgresServer
 	pool    *pgxpool.Pool
 	waiting int
 }
 
-// tokenClients is how many connections there may be.
+// tokenClients is the most connections.
 const tokenClients = 300
 
-// The index holds all that a position needs: without it PostgreSQL reads the table.
+// The index covers the query for a position: without it PostgreSQL reads the table.
 const (
 	makeTokens = `CREATE TABLE token (
 	id         BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -71,8 +71,8 @@ func (t *tokenTable) stop() error {
 	return t.server.stop()
 }
 
-// fillTo adds those who wait, in one statement, and has the table put in order: as fast
-// as it can be.
+// fillTo adds waiting tokens in one statement, and vacuums the table, so that it is as fast as
+// possible.
 func (t *tokenTable) fillTo(ctx context.Context, waiting int) error {
 	if _, err := t.pool.Exec(ctx, fillTokens, waiting-t.waiting); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (t *tokenTable) fillTo(ctx context.Context, waiting int) error {
 	return err
 }
 
-// position asks for the position of somebody who waits.
+// position asks for the position of a waiting token.
 func (t *tokenTable) position(ctx context.Context, connection *pgxpool.Conn) error {
 	var position int
 	id := 1 + rand.IntN(t.waiting)
@@ -93,13 +93,13 @@ func (t *tokenTable) position(ctx context.Context, connection *pgxpool.Conn) err
 	return err
 }
 
-// enter adds a token that waits.
+// enter adds a waiting token.
 func (t *tokenTable) enter(ctx context.Context, connection *pgxpool.Conn) error {
 	var id int64
 	return connection.QueryRow(ctx, enterToken, rand.Int64()).Scan(&id)
 }
 
-// run calls f on as many connections for a time.
+// run calls f on a number of connections for a time.
 func (t *tokenTable) run(ctx context.Context, clients int, during time.Duration, f func(context.Context, *pgxpool.Conn) error) (Latency, error) {
 	connections := make([]*pgxpool.Conn, clients)
 	for i := range connections {

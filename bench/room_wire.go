@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// resolve is an address as sockets have it.
+// resolve converts an address for sockets.
 func resolve(address string) (*syscall.SockaddrInet4, error) {
 	parsed, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -25,10 +25,10 @@ var (
 	lengthHeader = []byte("\r\nContent-Length: ")
 )
 
-// statusEnd is how long the line of a status is up to its three digits: HTTP/1.1 200.
+// statusEnd is the length of a status line up to its three digits: HTTP/1.1 200.
 const statusEnd = 12
 
-// readAnswer returns the body of an answer once it is whole. It reads what Go's server
+// readAnswer returns the body of an answer once it is complete. It reads the form that Go's server
 // writes: one answer, with its length. A status that is not 2xx is an error.
 func readAnswer(in []byte) (body []byte, whole bool, err error) {
 	end := bytes.Index(in, headEnd)
@@ -55,7 +55,7 @@ func readAnswer(in []byte) (body []byte, whole bool, err error) {
 	return body, true, nil
 }
 
-// lengthOf is how many bytes follow the head of an answer.
+// lengthOf returns the number of bytes after the head of an answer.
 func lengthOf(head []byte) (int, error) {
 	at := bytes.Index(head, lengthHeader)
 	if at < 0 {

@@ -14,28 +14,28 @@ import (
 	"github.com/sluice-project/sluice/bulk/pebblestore"
 )
 
-// jobType is the type, or kind, of all jobs.
+// jobType is the type of all jobs.
 const jobType = "no-op"
 
-// sluiceQueue is bulk embedded in this process, with its defaults, but for the
-// global limit, which it does without.
+// sluiceQueue is bulk embedded in this process, with its defaults except the global limit, which is
+// off.
 type sluiceQueue struct {
 	store bulk.Store
-	// release removes what the store was kept in.
+	// release removes the store's data.
 	release func() error
 	engine  *bulk.Engine
 	started bool
-	// received has, for each producer, how many jobs its action has; only that
-	// producer touches it.
+	// received has, for each producer, the number of jobs of its action; only that producer
+	// accesses it.
 	received []int64
-	// handled is how often the handler was called.
+	// handled counts the calls of the handler.
 	handled atomic.Int64
 }
 
-// sluiceConfig is what the store and the engine run with.
+// sluiceConfig is the config of the store and the engine.
 var sluiceConfig = bulk.Config{RequestsPerSecond: -1}.WithDefaults()
 
-// quiet drops what sluice and river log.
+// quiet drops the logs of sluice and river.
 var quiet = slog.New(slog.DiscardHandler)
 
 // openSluice opens a queue on the embedded store, below a folder. Every append is
@@ -53,7 +53,7 @@ func openSluice(ctx context.Context, folder string, workload Workload) (*sluiceQ
 	return newSluiceQueue(ctx, store, remove, workload)
 }
 
-// newSluiceQueue makes a queue of a store that is empty, and closes it in the end.
+// newSluiceQueue creates a queue on an empty store, which it closes at the end.
 func newSluiceQueue(ctx context.Context, store bulk.Store, release func() error, workload Workload) (_ *sluiceQueue, err error) {
 	q := &sluiceQueue{store: store, release: release, received: make([]int64, workload.Tenants)}
 	defer func() {
@@ -152,7 +152,7 @@ func (q *sluiceQueue) Work(ctx context.Context, jobs int) (worked Worked, err er
 	return q.count(finished, jobs)
 }
 
-// count adds the actions up; all jobs must have run and succeeded.
+// count sums the actions up; all jobs must have run and succeeded.
 func (q *sluiceQueue) count(actions []bulk.Action, jobs int) (worked Worked, err error) {
 	var succeeded int64
 	for _, a := range actions {
@@ -171,7 +171,7 @@ func (q *sluiceQueue) Close() error {
 	return errors.Join(errs...)
 }
 
-// checkDone is the error of a run that did not do exactly what was enqueued.
+// checkDone returns an error unless a run did exactly the enqueued jobs.
 func checkDone(done, jobs int) error {
 	if done != jobs {
 		return fmt.Errorf("%d of %d jobs done: a result without all of them says nothing", done, jobs)

@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-project/sluice/bulk/redisstore"
 )
 
-// Appendfsyncs are the settings of Redis that are compared: what it answered is on the
-// disk, or may be lost if it was written in the last second.
+// Appendfsyncs are the settings of Redis that are compared: acknowledged writes are on the disk, or
+// those of the last second may be lost.
 var Appendfsyncs = []string{"always", "everysec"}
 
 // openSluiceOnRedis opens a queue on a Redis of its own.

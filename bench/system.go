@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// BatchSize is how many jobs a batch has, and PayloadBytes how large each is.
+// BatchSize is the number of jobs of a batch, and PayloadBytes the size of each.
 const (
 	BatchSize    = 1000
 	PayloadBytes = 100
 )
 
-// Workload is what a queue is opened for.
+// Workload is the load that a queue is opened for.
 type Workload struct {
 	// Tenants is the number of tenants; producer i enqueues jobs of tenant i.
 	Tenants int
@@ -22,24 +22,22 @@ type Workload struct {
 	Rate int
 }
 
-// System is one of those compared, with its settings.
+// System is one of the compared systems, with its settings.
 type System struct {
-	// Name says what it is, and how durable; Workers what its workers' settings
-	// are, empty for defaults.
+	// Name is the system and its durability; Workers are the settings of its workers, empty for
+	// defaults.
 	Name, Workers string
 	// Open returns a fresh, empty queue.
 	Open func(context.Context, Workload) (Queue, error)
-	// RunBatches is how many batches make a run of a few seconds.
+	// RunBatches is the number of batches for a run of a few seconds.
 	RunBatches int
-	// EnqueuesAsOther: it enqueues in the same way as another system, and only
-	// its workers differ.
+	// EnqueuesAsOther means that only the workers differ from another system's.
 	EnqueuesAsOther bool
-	// SlowAtLoad: another system is the same peer with settings that serve the
-	// load test better.
+	// SlowAtLoad means that another system is the same peer with better settings for the load test.
 	SlowAtLoad bool
 }
 
-// Title is the name with the settings of the workers.
+// Title returns the name with the settings of the workers.
 func (s System) Title() string {
 	if s.Workers == "" {
 		return s.Name
@@ -47,33 +45,30 @@ func (s System) Title() string {
 	return s.Name + ", " + s.Workers
 }
 
-// Queue holds jobs that wait. Enqueue may be called by all producers side by
-// side; Work is called once, after them.
+// Queue holds waiting jobs. Enqueue may be called by all producers concurrently; Work is called
+// once, after them.
 type Queue interface {
-	// Enqueue adds a batch to the producer's tenant. When it returns, the batch
-	// is as durable as the system's settings say.
+	// Enqueue adds a batch to the producer's tenant. When it returns, the batch is as durable as
+	// the system's settings provide.
 	Enqueue(ctx context.Context, producer int, payloads [][]byte) error
-	// Waiting is how many jobs the system itself says it has; it is asked when
-	// nobody enqueues and before Work.
+	// Waiting returns the system's own count of its jobs; it is called between Enqueue and Work.
 	Waiting(ctx context.Context) (int, error)
-	// Work starts the workers, runs the given number of jobs, which is how many
-	// wait, and returns once each is recorded as done: for sluice its action is
-	// COMPLETED, for asynq its queue is empty, for river the completer's event
-	// has come.
+	// Work starts the workers, runs the given number of jobs, which is how many wait, and returns
+	// once each is recorded as done: for sluice its action is COMPLETED, for asynq its queue is
+	// empty, for river the completer's event has come.
 	Work(ctx context.Context, jobs int) (Worked, error)
 	// Close stops the workers and drops the jobs.
 	Close() error
 }
 
-// Worked is what a queue counted while it worked.
+// Worked has the counts of a queue's work.
 type Worked struct {
-	// Throttled is how often a job was turned back by its tenant's rate.
+	// Throttled is how often a job was throttled by its tenant's rate.
 	Throttled int64
 }
 
-// Batch returns jobs of a tenant, JSON objects of PayloadBytes each. Their text
-// is random, the same in every run: what compresses well would flatter systems
-// that compress.
+// Batch returns jobs of a tenant, JSON objects of PayloadBytes each. Their text is random, the same
+// in every run: compressible text would favour systems that compress.
 func Batch(tenant, jobs int) [][]byte {
 	random := rand.NewChaCha8([32]byte{byte(tenant)})
 	noise := make([]byte, PayloadBytes)
@@ -87,11 +82,11 @@ func Batch(tenant, jobs int) [][]byte {
 	return batch
 }
 
-// payload is what Batch writes, as the handlers of peers read it.
+// payload is the payload of Batch, as the handlers of peers read it.
 type payload struct {
 	Tenant int `json:"tenant"`
 }
 
-// nextWindow is when the fixed window of a second after now begins. They are
-// those that sluice counts its limits in by default.
+// nextWindow returns when the next fixed window of a second begins. By default sluice counts its
+// limits in the same windows.
 func nextWindow(now time.Time) time.Time { return now.Truncate(time.Second).Add(time.Second) }

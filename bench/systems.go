@@ -9,11 +9,10 @@ import (
 	"sync"
 )
 
-// Environment is where systems run: a folder for all their files, and the
-// servers that outlive one queue.
+// Environment is where systems run: a folder for all their files, and the servers that several
+// queues use.
 type Environment struct {
-	// Profile is the address at which sluice's broker serves profiles; empty:
-	// it serves none.
+	// Profile is the address at which sluice's broker serves profiles; empty: none.
 	Profile string
 
 	folder   string
@@ -23,8 +22,8 @@ type Environment struct {
 	postgres   *postgresServer
 }
 
-// NewEnvironment makes a folder below parent, which is os.TempDir where it is
-// empty. All systems write to it: it should be on a disk.
+// NewEnvironment creates a folder below parent, or os.TempDir if it is empty. All systems write to
+// it: it should be on a disk.
 func NewEnvironment(parent string) (*Environment, error) {
 	parent, err := filepath.Abs(filepath.Join(parent, "."))
 	if err != nil {
@@ -34,7 +33,7 @@ func NewEnvironment(parent string) (*Environment, error) {
 	if err != nil {
 		return nil, err
 	}
-	// PostgreSQL runs as another user where we are root, and must get through.
+	// As root, PostgreSQL runs as another user, which must be able to enter the folder.
 	return &Environment{folder: folder}, os.Chmod(folder, 0o711)
 }
 
@@ -49,9 +48,8 @@ func (e *Environment) Close() error {
 	return errors.Join(err, os.RemoveAll(e.folder))
 }
 
-// Systems are all those compared, sluice first. Each peer is there as its own
-// benchmark or documentation has it, and with the settings that were found to
-// be its fastest.
+// Systems returns all compared systems, sluice first. Each peer has the settings of its own
+// benchmark or documentation, and those that were found to be its fastest.
 func (e *Environment) Systems() []System {
 	asynqBenchmark, asynqFastest := e.asynq("always", 1), e.asynq("always", asynqServers)
 	asynqFastest.EnqueuesAsOther, asynqFastest.RunBatches = true, 50
@@ -70,9 +68,8 @@ func (e *Environment) Systems() []System {
 	}
 }
 
-// RedisSystems are those that keep their jobs in Redis, sluice first, with one setting
-// of appendfsync: "always" or "everysec". Each has a Redis of its own, which is started
-// and configured in the same way.
+// RedisSystems returns the systems that keep their jobs in Redis, sluice first, with one setting of
+// appendfsync: "always" or "everysec". Each has a Redis of its own, configured in the same way.
 func (e *Environment) RedisSystems(appendfsync string) []System {
 	benchmark, fastest := e.asynq(appendfsync, 1), e.asynq(appendfsync, asynqServers)
 	benchmark.RunBatches = 5
@@ -105,8 +102,7 @@ func (e *Environment) river(workers string, settings riverSettings) System {
 	}}
 }
 
-// postgresServer starts the server for the first queue that needs it: making
-// one takes seconds.
+// postgresServer starts the server for the first queue that needs it: creating one takes seconds.
 func (e *Environment) postgresServer(ctx context.Context) (*postgresServer, error) {
 	e.postgresMu.Lock()
 	defer e.postgresMu.Unlock()

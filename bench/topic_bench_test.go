@@ -15,8 +15,7 @@ func eachBroker(b *testing.B, brokers []Broker, run func(*testing.B, Broker)) {
 	}
 }
 
-// BenchmarkProduce sends 100-byte records to one partition. An iteration is two
-// seconds of it.
+// BenchmarkProduce sends 100-byte records to one partition. An iteration is two seconds of sending.
 func BenchmarkProduce(b *testing.B) {
 	eachBroker(b, newEnvironment(b).Brokers(), func(b *testing.B, broker Broker) {
 		var total float64
@@ -31,8 +30,8 @@ func BenchmarkProduce(b *testing.B) {
 	})
 }
 
-// BenchmarkConsume reads what two seconds of producing wrote. An iteration is
-// both; the rate is of reading.
+// BenchmarkConsume reads the records of two seconds of producing. An iteration is both; the rate is
+// of reading.
 func BenchmarkConsume(b *testing.B) {
 	eachBroker(b, newEnvironment(b).KafkaBrokers(), func(b *testing.B, broker Broker) {
 		var total float64
@@ -47,8 +46,7 @@ func BenchmarkConsume(b *testing.B) {
 	})
 }
 
-// BenchmarkOneAtATime sends one record after the other. An iteration is two
-// seconds of it.
+// BenchmarkOneAtATime sends one record after another. An iteration is two seconds of sending.
 func BenchmarkOneAtATime(b *testing.B) {
 	eachBroker(b, newEnvironment(b).Brokers(), func(b *testing.B, broker Broker) {
 		var median, p99 time.Duration

@@ -8,57 +8,56 @@ import (
 	"time"
 )
 
-// Broker is one of those that keep records, with its settings.
+// Broker is one of the compared brokers, with its settings.
 type Broker struct {
-	// Name says what it is, and how durable.
+	// Name is the broker and its durability.
 	Name string
-	// Start starts it, empty, as a process of its own.
+	// Start starts an empty broker as a process of its own.
 	Start func(context.Context) (Server, error)
 }
 
-// Server is a broker that runs.
+// Server is a running broker.
 type Server interface {
-	// Line makes a topic with that many partitions, and connects a producer.
+	// Line creates a topic with the given number of partitions, and connects a producer.
 	Line(ctx context.Context, partitions int) (Line, error)
-	// Kept is how many records the broker itself says the topic has.
+	// Kept returns the broker's own count of the topic's records.
 	Kept(ctx context.Context) (int, error)
-	// CPU is how much time of a processor the broker has used so far.
+	// CPU returns the processor time that the broker has used.
 	CPU() (time.Duration, error)
 	// Stop ends the process and removes its files.
 	Stop() error
 }
 
-// Line is a connection that produces. Its methods are called by one goroutine.
+// Line is a producer's connection. Its methods are called by one goroutine.
 type Line interface {
-	// Send hands a record over, and waits only while too many are unanswered.
-	// Answered is called once: when the record is as durable as the broker's
-	// settings say, or has failed. The value must not change any more.
+	// Send hands a record over, and waits only while too many are unanswered. answered is called
+	// once: when the record is as durable as the broker's settings provide, or has failed. The
+	// value must not change any more.
 	Send(ctx context.Context, partition int, value []byte, answered func(error)) error
-	// Flush returns when all that was sent is answered.
+	// Flush returns when all sent records are answered.
 	Flush(ctx context.Context) error
 	// Close ends the connection.
 	Close() error
 }
 
-// noiseBytes is how much there is of what values are cut from.
+// noiseBytes is the size of the random data that values are cut from.
 const noiseBytes = 16 << 20
 
-// Values returns a function whose n-th result is the value of the n-th record:
-// random bytes, the same for all brokers and in every run. A cut is met again
-// only after many MiB, so that compressors find nothing in a batch.
+// Values returns a function whose n-th result is the value of the n-th record: random bytes, the
+// same for all brokers and in every run. A cut is repeated only after many MiB, so that a batch
+// cannot be compressed.
 func Values(bytes int) func(n int) []byte {
 	noise := make([]byte, noiseBytes)
 	_, _ = rand.NewChaCha8([32]byte{'r'}).Read(noise) // never fails
 	places := noiseBytes - bytes
-	// The step has no factor in common with most sizes: cuts of later rounds
-	// begin elsewhere.
+	// The step has no factor in common with most sizes, so that later rounds begin elsewhere.
 	return func(n int) []byte {
 		at := n * (bytes + 1) % places
 		return noise[at : at+bytes : at+bytes]
 	}
 }
 
-// freeAddress returns an address of this host with a port that nobody listens at.
+// freeAddress returns an address of this host with a free port.
 func freeAddress(ctx context.Context) (string, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
@@ -68,7 +67,7 @@ func freeAddress(ctx context.Context) (string, error) {
 	return listener.Addr().String(), listener.Close()
 }
 
-// listens returns a check that somebody accepts connections at an address.
+// listens returns a check that connections are accepted at an address.
 func listens(address string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		dialer := net.Dialer{Timeout: time.Second}
@@ -80,8 +79,7 @@ func listens(address string) func(context.Context) error {
 	}
 }
 
-// checkKept is the error of a broker that does not have exactly what it
-// acknowledged.
+// checkKept returns an error unless the broker has exactly the acknowledged records.
 func checkKept(ctx context.Context, server Server, acknowledged int) error {
 	kept, err := server.Kept(ctx)
 	if err != nil {

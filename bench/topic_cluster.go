@@ -17,12 +17,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// ClusterNodes is how many servers a cluster has here, and how many replicas
-// everything in it has.
+// ClusterNodes is the number of servers of a cluster, and of replicas.
 const ClusterNodes = 3
 
-// Clusters are those compared, sluice first: each fsyncs what it acknowledges on
-// every node, and nobody compresses or encrypts.
+// Clusters returns the compared clusters, sluice first: each fsyncs acknowledged records on every
+// node, and none compresses or encrypts.
 func (e *Environment) Clusters() []Broker {
 	return []Broker{
 		{Name: "sluice", Start: func(ctx context.Context) (Server, error) { return e.startSluiceCluster(ctx) }},
@@ -36,8 +35,8 @@ type nodes struct {
 	processes []*process
 }
 
-// startNodes starts processes that need each other before any is ready: args gets
-// the number of a node, from 0, and its folder.
+// startNodes starts processes that become ready only together; args gets the number of a node, from
+// 0, and its folder.
 func startNodes(ctx context.Context, parent, pattern, command string, args func(node int, folder string) ([]string, error), ready func(node int) func(context.Context) error) (_ *nodes, err error) {
 	self := account{os.Geteuid(), os.Getegid()}
 	n := &nodes{}
@@ -103,11 +102,11 @@ func addresses(ctx context.Context) (all []string, err error) {
 	return all, nil
 }
 
-// clusterProducer is plainProducer with as many bytes under way as JetStream's client
-// has in 4,096 large messages: the records of a measure end soon after it.
+// clusterProducer is plainProducer with as many bytes in flight as JetStream's client has in 4,096
+// large messages: the records of a measure end soon after it.
 var clusterProducer = append(slices.Clone(plainProducer), kgo.MaxBufferedBytes(jetStreamPending*ClusterLarge))
 
-// sluiceCluster are three nodes of sluice. Each line has a topic of its own.
+// sluiceCluster is a cluster of three sluice nodes. Each line has a topic of its own.
 type sluiceCluster struct {
 	kafkaServer
 	*nodes
@@ -149,7 +148,7 @@ func (e *Environment) startSluiceCluster(ctx context.Context) (*sluiceCluster, e
 	return s, nil
 }
 
-// isReady returns a check that sluice says at an address that it serves.
+// isReady returns a check that sluice is ready at an address.
 func isReady(address string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
@@ -169,8 +168,7 @@ func isReady(address string) func(context.Context) error {
 	}
 }
 
-// Line makes a topic, and waits until each partition has a leader and all
-// replicas.
+// Line creates a topic, and waits until each partition has a leader and all replicas.
 func (s *sluiceCluster) Line(ctx context.Context, partitions int) (Line, error) {
 	s.lines++
 	s.topic = fmt.Sprint(recordsTopic, "-", s.lines)
@@ -200,7 +198,7 @@ func (s *sluiceCluster) Line(ctx context.Context, partitions int) (Line, error) 
 	return &kafkaLine{client: producer, topic: s.topic}, nil
 }
 
-// complete returns what a topic lacks to be led and kept by all nodes.
+// complete returns an error that says what a topic lacks to be led and stored by all nodes.
 func complete(topic kadm.TopicDetail, partitions int) error {
 	if topic.Err != nil {
 		return topic.Err

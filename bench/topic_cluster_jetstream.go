@@ -13,10 +13,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// jetStreamCluster are three of nats-server. Each line has streams of its own.
+// jetStreamCluster is a cluster of three nats-servers. Each line has streams of its own.
 type jetStreamCluster struct {
 	*nodes
-	// conns are connections to each node, by its name.
+	// conns are the connections to each node, by its name.
 	conns   map[string]jetStreamConn
 	lines   int
 	streams []string // of the last line
@@ -70,8 +70,8 @@ func (e *Environment) startJetStreamCluster(ctx context.Context) (_ *jetStreamCl
 	return s, nil
 }
 
-// Line makes a stream for each partition, with a replica on each node, and
-// publishes to the nodes that lead them.
+// Line creates a stream for each partition, with a replica on each node, and publishes to the
+// streams' leaders.
 func (s *jetStreamCluster) Line(ctx context.Context, partitions int) (Line, error) {
 	s.lines++
 	s.streams = nil
@@ -94,8 +94,8 @@ func (s *jetStreamCluster) Line(ctx context.Context, partitions int) (Line, erro
 	return l, nil
 }
 
-// create makes a stream if there is none of that name, and returns the node that
-// leads it, when the others are current.
+// create creates a stream if it does not exist, and returns its leader when the other nodes are
+// current.
 func (s *jetStreamCluster) create(ctx context.Context, name string) (leader string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -6,27 +6,26 @@ import (
 	"time"
 )
 
-// What is produced to clusters, in bytes of a record's value.
+// The sizes of produced values, in bytes.
 const (
 	ClusterSmall = 200
 	ClusterLarge = 16 << 10
 )
 
-// Replicated is what a cluster does, each measure in topics or streams of its own.
+// Replicated is the measurement of a cluster; each measure has topics or streams of its own.
 type Replicated struct {
-	// Small are records of ClusterSmall bytes to one partition and to
-	// ClusterPartitions, and Large of ClusterLarge bytes.
+	// Small is of records of ClusterSmall bytes to each number of ClusterPartitions, and Large of
+	// ClusterLarge bytes.
 	Small, Large [2]Produced
-	// Alone is one record of PayloadBytes at a time, Half such records at half of the
-	// rate of Small to one partition, Same at the given one.
+	// Alone is one record of PayloadBytes at a time, Half such records at half of the rate of Small
+	// to one partition, Same at the given rate.
 	Alone, Half, Same Latency
 }
 
-// ClusterPartitions are how many partitions Replicated has measures of.
+// ClusterPartitions are the numbers of partitions that Replicated has measures of.
 var ClusterPartitions = [2]int{1, 6}
 
-// Replicate measures a cluster, for d each time; Same at so many records a second, and
-// not for 0.
+// Replicate measures a cluster, for d each time; Same at the given rate, unless it is 0.
 func Replicate(ctx context.Context, cluster Broker, same float64, d time.Duration) (r Replicated, err error) {
 	err = serve(ctx, cluster, func(ctx context.Context, server Server) error {
 		for i, partitions := range ClusterPartitions {
@@ -50,9 +49,9 @@ func Replicate(ctx context.Context, cluster Broker, same float64, d time.Duratio
 	return r, err
 }
 
-// producedBy is produce with the time of processors.
+// producedBy is produce with the processor time.
 func producedBy(ctx context.Context, server Server, stream Stream) (produced Produced, err error) {
-	syscall.Sync() // what was written before
+	syscall.Sync() // earlier writes
 	before, err := server.CPU()
 	if err != nil {
 		return produced, err

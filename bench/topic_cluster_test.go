@@ -11,8 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// Clusters keep all that they have acknowledged, whatever the measure, on
-// three nodes.
+// Clusters keep all acknowledged records, in any measure, on three nodes.
 func TestReplicate(t *testing.T) {
 	for _, cluster := range newEnvironment(t).Clusters() {
 		t.Run(cluster.Name, func(t *testing.T) {
@@ -43,7 +42,7 @@ func TestReplicateOfALosingCluster(t *testing.T) {
 	}
 }
 
-// A topic is produced to only when all nodes keep all its partitions.
+// Producing to a topic begins only when all nodes hold all its partitions.
 func TestComplete(t *testing.T) {
 	partition := func(change func(*kadm.PartitionDetail)) kadm.TopicDetail {
 		p := kadm.PartitionDetail{Leader: 1, ISR: []int32{1, 2, 3}}

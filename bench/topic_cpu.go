@@ -12,21 +12,20 @@ import (
 // every architecture that Go runs on.
 const clockTick = 10 * time.Millisecond
 
-// The places of a process' user and system time in /proc/PID/stat, behind its
-// name.
+// The fields of a process's user and system time in /proc/PID/stat, after its name.
 const (
 	statUser   = 11
 	statSystem = 12
 )
 
-// cpu is how much time of a processor a process has used so far.
+// cpu returns the processor time that a process has used.
 func (p *process) cpu() (time.Duration, error) {
 	path := fmt.Sprintf("/proc/%d/stat", p.command.Process.Pid)
 	stat, err := os.ReadFile(path)
 	if err != nil {
 		return 0, err
 	}
-	// The name is in parentheses, and may have any character in it.
+	// The name is in parentheses, and may contain any character.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) <= statSystem {
 		return 0, fmt.Errorf("%s has %d fields", path, len(fields))

@@ -10,15 +10,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Late is how much later than they were due delayed records were there.
+// Late is how late delayed records appeared.
 type Late struct {
 	Records           int
 	Median, P99, Most time.Duration
 }
 
-// Delay measures delayed records: so many are produced, each due at its own
-// time within spread, of which the first is after from now. With restart, the
-// broker is killed and started again while all are pending, before any is due.
+// Delay measures delayed records. Each is due at its own time within spread, the first after from
+// now. With restart, the broker is killed and restarted while all are pending, before any is due.
 func (e *Environment) Delay(ctx context.Context, records int, after, spread time.Duration, restart bool) (late Late, err error) {
 	err = serve(ctx, e.sluice("sluice", SluiceSettings{}, plainProducer), func(ctx context.Context, server Server) error {
 		late, err = delay(ctx, server.(*kafkaServer), records, after, spread, restart)
@@ -64,8 +63,7 @@ func produceDelayed(ctx context.Context, server *kafkaServer, records int, first
 	return errors.Join(client.Flush(ctx), failed.get())
 }
 
-// awaitDelayed consumes all records, each of which must come once, and not
-// before it is due.
+// awaitDelayed consumes all records, each of which must come once, and not before it is due.
 func awaitDelayed(ctx context.Context, server *kafkaServer, records int) (late Late, err error) {
 	times := make([]time.Duration, 0, records)
 	met := make([]bool, records)
@@ -92,7 +90,7 @@ func awaitDelayed(ctx context.Context, server *kafkaServer, records int) (late L
 	return Late{Records: len(times), Median: l.Median, P99: l.P99, Most: times[len(times)-1]}, err
 }
 
-// delayedOf reads when a record was due, and which it is.
+// delayedOf reads when a record was due, and its number.
 func delayedOf(r *kgo.Record) (due time.Time, n int, err error) {
 	n = -1
 	for _, header := range r.Headers {

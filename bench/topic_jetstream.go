@@ -14,8 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// jetStreamPending is how many messages may be unanswered. More does not make it
-// faster.
+// jetStreamPending bounds the unanswered messages. A higher bound is not faster.
 const jetStreamPending = 4096
 
 // jetStreamServer is nats-server with a stream for each partition.
@@ -110,14 +109,14 @@ type jetStreamLine struct {
 	ended    chan struct{}
 }
 
-// jetStreamSent is a message that waits for its answer; one without a future
-// asks to be told when all before it have theirs.
+// jetStreamSent is a message that waits for its answer; one without a future is notified when all
+// before it are answered.
 type jetStreamSent struct {
 	future   jetstream.PubAckFuture
 	answered func(error)
 }
 
-// answer tells of answers in the order of the messages.
+// answer handles answers in the order of the messages.
 func (l *jetStreamLine) answer() {
 	defer close(l.ended)
 	for sent := range l.sent {

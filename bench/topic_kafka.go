@@ -16,12 +16,12 @@ import (
 // recordsTopic is the topic that measures produce to.
 const recordsTopic = "records"
 
-// kafkaServer is a broker that speaks Kafka's protocol.
+// kafkaServer is a broker with the Kafka protocol.
 type kafkaServer struct {
 	process *process
 	folder  string
 	address string
-	// again starts the process again, over what the folder holds.
+	// again starts the process again, on the data in the folder.
 	again func(context.Context) (*process, error)
 	// producer are the options of producers.
 	producer []kgo.Opt
@@ -52,7 +52,7 @@ func (s *kafkaServer) client(options ...kgo.Opt) (*kgo.Client, error) {
 	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(s.address), kgo.RecordPartitioner(kgo.ManualPartitioner())}, options...)...)
 }
 
-// create makes a topic.
+// create creates a topic.
 func (s *kafkaServer) create(ctx context.Context, topic string, partitions int, settings map[string]string) error {
 	client, err := s.client()
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *kafkaServer) kept(ctx context.Context, topic string) (int, error) {
 	return kept, offsets.Error()
 }
 
-// restart kills the process and starts it again over the same files.
+// restart kills the process and starts it again on the same files.
 func (s *kafkaServer) restart(ctx context.Context) (err error) {
 	if err := s.process.stop(syscall.SIGKILL); err != nil {
 		return err
@@ -114,8 +114,8 @@ func (s *kafkaServer) Stop() error {
 type kafkaLine struct {
 	client *kgo.Client
 	topic  string
-	// spare are records that were made together: one by one they would cost
-	// more than all else that the sender does.
+	// spare are records that are allocated together: one by one they would cost more than the rest
+	// of sending.
 	spare []kgo.Record
 }
 
@@ -137,16 +137,16 @@ func (l *kafkaLine) Close() error {
 	return nil
 }
 
-// consumed is what a consumer has read.
+// consumed is the result of consuming.
 type consumed struct {
 	Rate
-	// Bytes is how much came over the network, in answers to fetches.
+	// Bytes is the size of the answers to fetches.
 	Bytes int64
 }
 
-// consume reads a topic from its start, until it has so many records. Those of a
-// partition must come in the order of their offsets, and, unless gaps are
-// allowed, as in a view, with none left out. See is called with each.
+// consume reads a topic from its start, until it has the given number of records. Those of a
+// partition must come in the order of their offsets and, unless gaps are allowed, as in a view,
+// with none missing. see is called with each.
 func (s *kafkaServer) consume(ctx context.Context, topic string, records int, gaps bool, see func(*kgo.Record)) (c consumed, err error) {
 	counter := &fetchCounter{}
 	began := time.Now()

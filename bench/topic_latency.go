@@ -9,12 +9,11 @@ import (
 	"time"
 )
 
-// Latency is how long records took from when they were to be sent until they
-// were answered.
+// Latency is the time from when records were due to be sent until they were answered.
 type Latency struct {
 	Records     int
 	Median, P99 time.Duration
-	// Rate is how many were answered in a second.
+	// Rate is how many were answered per second.
 	Rate float64
 }
 
@@ -29,8 +28,7 @@ func latencyOf(times []time.Duration, took time.Duration) (l Latency, err error)
 	}, nil
 }
 
-// OneAtATime measures producers that each send one record of 100 bytes at a
-// time to one partition, the next when the last one was answered.
+// OneAtATime measures producers that each send one record of 100 bytes at a time to one partition.
 func OneAtATime(ctx context.Context, broker Broker, producers int, d time.Duration) (l Latency, err error) {
 	err = serve(ctx, broker, func(ctx context.Context, server Server) error {
 		l, err = oneAtATime(ctx, server, producers, d)
@@ -62,7 +60,7 @@ func oneAtATime(ctx context.Context, server Server, producers int, d time.Durati
 		times = make([][]time.Duration, producers)
 		errs  = make([]error, producers)
 	)
-	for p, line := range lines { // connections are made before the clock runs
+	for p, line := range lines { // connect before the clock runs
 		errs[p] = sendOne(ctx, line, value(p))
 	}
 	began := time.Now()
@@ -101,9 +99,8 @@ func sendOne(ctx context.Context, line Line, value []byte) error {
 	}
 }
 
-// AtRate measures records of 100 bytes to one partition that are sent at so many
-// a second, whatever the answers do: a record's time begins when it should have
-// been sent.
+// AtRate measures records of 100 bytes to one partition that are sent at a steady rate,
+// independently of the answers: a record's time begins when it is due.
 func AtRate(ctx context.Context, broker Broker, perSecond float64, d time.Duration) (l Latency, err error) {
 	err = serve(ctx, broker, func(ctx context.Context, server Server) error {
 		l, err = atRate(ctx, server, perSecond, d)
@@ -112,12 +109,11 @@ func AtRate(ctx context.Context, broker Broker, perSecond float64, d time.Durati
 	return l, err
 }
 
-// behind is how much later than it should a rate may have been sent: more says
-// that the broker cannot keep it up.
+// behind bounds how late the rate may run, as a factor: above it the broker cannot keep up.
 const behind = 1.2
 
-// warmUp is how long a rate runs before it is measured: connections are made and
-// the first pages of files written.
+// warmUp is how long a rate runs before it is measured: connections are opened and the first pages
+// of files written.
 const warmUp = 500 * time.Millisecond
 
 // measured collects the times of answers; they come from several goroutines.
@@ -153,8 +149,8 @@ func atRate(ctx context.Context, server Server, perSecond float64, d time.Durati
 	defer tick.Stop()
 	began := time.Now()
 	for whole := warmUp + d; err == nil && time.Since(began) < whole; <-tick.C {
-		// Those that were due since the last tick go together. Each has a time of
-		// its own, at which it was due.
+		// All records that became due since the last tick are sent together. Each time counts from
+		// its own due time.
 		for due := int(time.Since(began).Seconds() * perSecond); sent < due && err == nil; sent++ {
 			at := began.Add(time.Duration(float64(sent+1) / perSecond * float64(time.Second)))
 			counts := at.Sub(began) > warmUp

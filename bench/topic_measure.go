@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Stream is what is produced.
+// Stream describes the produced records.
 type Stream struct {
-	// Bytes is the size of each record's value, Partitions how many take turns.
+	// Bytes is the size of each record's value, Partitions how many partitions take turns.
 	Bytes, Partitions int
 	// For is how long records are sent.
 	For time.Duration
@@ -35,25 +35,24 @@ func serve(ctx context.Context, broker Broker, f func(context.Context, Server) e
 	return nil
 }
 
-// Produced is what Produce measured.
+// Produced is the measurement of Produce.
 type Produced struct {
-	// Sent is from the first record that is handed over until the last is
-	// answered.
+	// Sent is from the first record that is sent until the last is answered.
 	Sent Rate
 	// Read is of the same records, from the start of a new consumer; zero
 	// unless it was asked for.
 	Read Rate
-	// SentCPU and ReadCPU are what the broker used of a processor meanwhile.
+	// SentCPU and ReadCPU are the processor time of the broker for each.
 	SentCPU, ReadCPU time.Duration
 }
 
-// PerMillion is a time per million records.
+// PerMillion returns a time per million records.
 func (r Rate) PerMillion(cpu time.Duration) time.Duration {
 	return time.Duration(float64(cpu) / float64(r.Jobs) * 1e6)
 }
 
-// Produce measures records that are sent as fast as they are taken. With read,
-// which only Kafka brokers can, they are then consumed from the start.
+// Produce measures records that are sent as fast as the broker accepts them. With read, which only
+// Kafka brokers support, they are then consumed from the start.
 func Produce(ctx context.Context, broker Broker, stream Stream, read bool) (produced Produced, err error) {
 	err = serve(ctx, broker, func(ctx context.Context, server Server) error {
 		before, err := server.CPU()
@@ -84,7 +83,7 @@ func Produce(ctx context.Context, broker Broker, stream Stream, read bool) (prod
 	return produced, err
 }
 
-// firstError keeps the first of the errors that answers bring.
+// firstError keeps the first error of the answers.
 type firstError struct{ err atomic.Pointer[error] }
 
 func (f *firstError) set(err error) {
@@ -112,7 +111,7 @@ func produce(ctx context.Context, server Server, stream Stream) (sent Rate, err 
 	)
 	began := time.Now()
 	for n := 0; failed.get() == nil; n++ {
-		// The time is asked for rarely: a million times a second costs.
+		// The clock is read rarely: a million times per second would cost time.
 		if n%partitionRun == 0 && time.Since(began) >= stream.For {
 			break
 		}

@@ -14,31 +14,31 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// What is built here where it is not in PATH.
+// Commands that are built here if they are not in PATH.
 const (
 	kliteModule      = "github.com/klaudworks/klite"
 	kliteVersion     = "v0.2.0"
 	jetStreamModule  = "github.com/nats-io/nats-server/v2"
-	jetStreamVersion = "v2.15.2" // that of go.mod at the root
+	jetStreamVersion = "v2.15.2" // the version in go.mod at the root
 )
 
-// The program that is compared, and the module that it is of.
+// The compared program and its module.
 const (
 	sluiceModule  = "github.com/sluice-project/sluice"
 	sluiceCommand = sluiceModule + "/cmd/sluice"
 )
 
-// buildWithin bounds how long a command may take to be built.
+// buildWithin bounds the build of a command.
 const buildWithin = 10 * time.Minute
 
-// commands are programs that were built, by the package they are of.
+// commands are built programs, by package.
 type commands struct {
 	mu   sync.Mutex
 	path map[string]string
 }
 
-// command returns where a program is: in PATH, or built here from the package
-// of a module's version, or, without a version, of sluice as it is here.
+// command returns the path of a program: in PATH, or built here from the package of a module's
+// version, or, without a version, from this checkout of sluice.
 func (e *Environment) command(ctx context.Context, name, pkg, version string) (string, error) {
 	if version != "" {
 		if path, err := exec.LookPath(name); err == nil {
@@ -75,8 +75,8 @@ func (e *Environment) command(ctx context.Context, name, pkg, version string) (s
 	return path, nil
 }
 
-// topicFacts builds what the measures of topic need and is not installed, and
-// tells what it is. Clusters need no other Kafka broker.
+// topicFacts builds missing programs that the measures of topic need, and returns their versions.
+// Clusters need no other Kafka broker.
 func (e *Environment) topicFacts(ctx context.Context, kafka bool) ([]Fact, error) {
 	if _, err := e.command(ctx, "sluice", sluiceCommand, ""); err != nil {
 		return nil, err
@@ -103,16 +103,16 @@ func (e *Environment) topicFacts(ctx context.Context, kafka bool) ([]Fact, error
 
 // SluiceSettings are settings of sluice's broker.
 type SluiceSettings struct {
-	// Sync is how often it fsyncs; 0: before each answer.
+	// Sync is the interval of fsyncs; 0: before each answer.
 	Sync time.Duration
 	// Linger is how long an append at an idle partition waits for others.
 	Linger time.Duration
 }
 
-// The options of Kafka clients that produce. Those that are not named are
-// franz-go's own: idempotent, acks=all, five requests under way.
+// The options of Kafka producers. Others are franz-go's own: idempotent, acks=all, five requests in
+// flight.
 var (
-	// plainProducer does not compress, and does not wait for more.
+	// plainProducer does not compress, and does not linger.
 	plainProducer = []kgo.Opt{
 		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerLinger(0), kgo.MaxBufferedRecords(200_000),
 	}
@@ -120,7 +120,7 @@ var (
 	defaultProducer = []kgo.Opt{}
 )
 
-// sluice is our broker, with a client of those options.
+// sluice returns sluice's broker, with a client of the given options.
 func (e *Environment) sluice(name string, settings SluiceSettings, client []kgo.Opt) Broker {
 	return Broker{Name: name, Start: func(ctx context.Context) (Server, error) {
 		return e.startSluice(ctx, settings, client)
@@ -150,8 +150,8 @@ func (e *Environment) startSluice(ctx context.Context, settings SluiceSettings, 
 	}, client)
 }
 
-// klite is klite as it comes. It keeps no more on the disk than
-// wal-max-disk-size, and throws away what is older: there is room for all here.
+// klite is klite with its defaults, except wal-max-disk-size: it removes older records above that
+// size, so the size is large enough for all.
 func (e *Environment) klite(name string, client []kgo.Opt) Broker {
 	return Broker{Name: name, Start: func(ctx context.Context) (Server, error) {
 		command, err := e.command(ctx, "klite", kliteModule+"/cmd/klite", kliteVersion)
@@ -181,19 +181,18 @@ func (e *Environment) redisStreams() Broker {
 	return Broker{Name: "Redis Streams", Start: func(ctx context.Context) (Server, error) { return startRedisStreams(ctx, e.folder) }}
 }
 
-// Brokers are all those compared, sluice first: each fsyncs what it
-// acknowledges, and no client compresses.
+// Brokers returns all compared brokers, sluice first: each fsyncs acknowledged records, and no
+// client compresses.
 func (e *Environment) Brokers() []Broker {
 	return slices.Concat(e.KafkaBrokers(), []Broker{e.jetStream(), e.redisStreams()})
 }
 
-// KafkaBrokers are those that speak Kafka's protocol, with a client that does not
-// compress.
+// KafkaBrokers returns the brokers with the Kafka protocol, with a client that does not compress.
 func (e *Environment) KafkaBrokers() []Broker {
 	return []Broker{e.sluice("sluice", SluiceSettings{}, plainProducer), e.klite("klite", plainProducer)}
 }
 
-// DefaultClients are the same with a client of franz-go's defaults.
+// DefaultClients returns the same brokers with a client of franz-go's defaults.
 func (e *Environment) DefaultClients() []Broker {
 	return []Broker{e.sluice("sluice", SluiceSettings{}, defaultProducer), e.klite("klite", defaultProducer)}
 }

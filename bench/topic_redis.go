@@ -10,9 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// XADDs go in pipelines of as many as wait, up to redisPipeline; redisPipelines
-// of them are under way, each on a connection of its own, so that Redis never
-// waits for the next.
+// XADDs are sent in pipelines of up to redisPipeline; redisPipelines of them are in flight, each on
+// a connection of its own, so that Redis never waits for the next.
 const (
 	redisPipeline  = 1000
 	redisPipelines = 4
@@ -60,7 +59,7 @@ func (s *redisStreams) Kept(ctx context.Context) (int, error) {
 func (s *redisStreams) CPU() (time.Duration, error) { return s.server.process.cpu() }
 
 func (s *redisStreams) Stop() error {
-	_ = s.client.Close() // the server ends now
+	_ = s.client.Close() // the server is stopped next
 	return s.server.stop()
 }
 
@@ -69,7 +68,7 @@ type redisLine struct {
 	client  *redis.Client
 	keys    []string
 	sent    chan redisSent
-	under   sync.WaitGroup // what is not answered
+	under   sync.WaitGroup // unanswered records
 	writers sync.WaitGroup
 }
 
@@ -85,7 +84,7 @@ func (l *redisLine) write() {
 	waiting := make([]redisSent, 0, redisPipeline)
 	for first := range l.sent {
 		waiting = append(waiting[:0], first)
-		// Let the sender go on, so that a pipeline has what it was about to send.
+		// Yield to the sender, so that a pipeline includes its next records.
 		runtime.Gosched()
 		for more := true; more && len(waiting) < redisPipeline; {
 			select {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Settings are those of sluice that trade durability and latency for throughput:
-// sync with linger, the defaults first.
+// Settings are the settings of sluice that trade durability and latency for throughput: sync with
+// linger, the defaults first.
 func Settings() []SluiceSettings {
 	var all []SluiceSettings
 	for _, sync := range []time.Duration{0, time.Second} {
@@ -18,7 +18,7 @@ func Settings() []SluiceSettings {
 	return all
 }
 
-// String names them as they are set.
+// String returns the settings as they are written in the configuration.
 func (s SluiceSettings) String() string {
 	sync := "always"
 	if s.Sync > 0 {
@@ -27,15 +27,15 @@ func (s SluiceSettings) String() string {
 	return fmt.Sprintf("sync %s, linger %s", sync, s.Linger)
 }
 
-// Sluice is the broker with those settings.
+// Sluice returns the broker with the settings.
 func (e *Environment) Sluice(settings SluiceSettings) Broker {
 	return e.sluice(settings.String(), settings, plainProducer)
 }
 
-// SettingsProducers is how many producers BySettings has side by side.
+// SettingsProducers is how many concurrent producers BySettings has.
 const SettingsProducers = 50
 
-// SettingsEffect is what the settings do.
+// SettingsEffect is the measurement of settings.
 type SettingsEffect struct {
 	// Peak is one busy producer, in records per second.
 	Peak float64

@@ -14,13 +14,13 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// ownBrokers are those whose programs come with this module or Debian.
+// ownBrokers are the brokers whose programs come with this module or Debian.
 func ownBrokers(e *Environment) []Broker {
 	return slices.DeleteFunc(e.Brokers(), func(b Broker) bool { return b.Name == "klite" })
 }
 
-// Every broker takes what it is sent, over one and several partitions, and has
-// it all; those that speak Kafka give it back.
+// Every broker accepts all records, over one and several partitions, and stores them; Kafka brokers
+// return them.
 func TestProduce(t *testing.T) {
 	for _, broker := range ownBrokers(newEnvironment(t)) {
 		t.Run(broker.Name, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestBySettings(t *testing.T) {
 	if err != nil || effect.Peak == 0 || effect.Many.Records < SettingsProducers {
 		t.Fatalf("measured %+v: %v", effect, err)
 	}
-	// The linger is there: an append alone waits for it.
+	// The linger applies: a single append waits for it.
 	if effect.Alone.Median < settings.Linger {
 		t.Errorf("one at a time takes %s, less than the linger of %s", effect.Alone.Median, settings.Linger)
 	}
@@ -87,7 +87,7 @@ func TestView(t *testing.T) {
 	}
 }
 
-// Delayed records come once and not too early, also over a kill of the broker.
+// Delayed records appear once and not too early, also over a kill of the broker.
 func TestDelay(t *testing.T) {
 	e := newEnvironment(t)
 	for _, restart := range []bool{false, true} {
@@ -98,7 +98,7 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-// losingServer says that it keeps records, and does not.
+// losingServer acknowledges records and loses them.
 type losingServer struct{ sent atomic.Int64 }
 
 func (s *losingServer) Line(context.Context, int) (Line, error) { return &losingLine{s}, nil }
@@ -116,7 +116,7 @@ func (l *losingLine) Send(_ context.Context, _ int, _ []byte, answered func(erro
 func (l *losingLine) Flush(context.Context) error { return nil }
 func (l *losingLine) Close() error                { return nil }
 
-// Records that a broker loses are an error in every measure, not a faster run.
+// A broker that loses records is an error in every measure, not a faster run.
 func TestLostRecordsAreAnError(t *testing.T) {
 	broker := Broker{Name: "losing", Start: func(context.Context) (Server, error) { return &losingServer{}, nil }}
 	_, produceErr := Produce(t.Context(), broker, Stream{Bytes: 1, Partitions: 1, For: time.Millisecond}, false)
@@ -142,7 +142,7 @@ func (*refusingLine) Send(_ context.Context, _ int, _ []byte, answered func(erro
 	return nil
 }
 
-// So are records that it refuses.
+// So is a broker that refuses records.
 func TestRefusedRecordsAreAnError(t *testing.T) {
 	broker := Broker{Name: "refusing", Start: func(context.Context) (Server, error) { return &refusingServer{}, nil }}
 	_, produceErr := Produce(t.Context(), broker, Stream{Bytes: 1, Partitions: 1, For: time.Second}, false)
@@ -155,7 +155,7 @@ func TestRefusedRecordsAreAnError(t *testing.T) {
 	}
 }
 
-// slowLine takes longer for a record than there is.
+// slowLine takes more time for a record than there is.
 type slowLine struct{ losingLine }
 
 func (l *slowLine) Flush(ctx context.Context) error {
@@ -173,7 +173,7 @@ func (s *slowServer) Line(context.Context, int) (Line, error) {
 	return &slowLine{losingLine{&s.losingServer}}, nil
 }
 
-// A rate that a broker cannot keep up is an error: its latency says nothing.
+// A rate that a broker cannot keep up with is an error: its latency has no meaning.
 func TestARateThatIsTooHigh(t *testing.T) {
 	broker := Broker{Name: "slow", Start: func(context.Context) (Server, error) { return &slowServer{}, nil }}
 	if l, err := AtRate(t.Context(), broker, 1000, 100*time.Millisecond); err == nil || !strings.Contains(err.Error(), "cannot keep up") {
@@ -198,7 +198,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// A peer that cannot be had is an error that says why.
+// A peer that is unavailable is an error with the reason.
 func TestACommandThatCannotBeBuilt(t *testing.T) {
 	_, err := newEnvironment(t).command(t.Context(), "no-such-broker", sluiceModule+"/no-such-broker", "")
 	if err == nil || !strings.Contains(err.Error(), "no-such-broker is not in PATH, and cannot be built") {
@@ -206,7 +206,7 @@ func TestACommandThatCannotBeBuilt(t *testing.T) {
 	}
 }
 
-// JetStream runs by itself in the version that sluice has inside.
+// The JetStream peer has the version that sluice embeds.
 func TestJetStreamVersion(t *testing.T) {
 	text, err := os.ReadFile("../go.mod")
 	if want := jetStreamModule + " " + jetStreamVersion + "\n"; err != nil || !strings.Contains(string(text), want) {

@@ -8,35 +8,34 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Viewed is what View measured.
+// Viewed is the measurement of View.
 type Viewed struct {
-	// Whole and Shown are the bytes of answers that a consumer of the topic and
-	// one of the view got.
+	// Whole and Shown are the bytes of answers to a consumer of the topic and to one of the view.
 	Whole, Shown int64
-	// WholeTook and ShownTook are how long each took to read all.
+	// WholeTook and ShownTook are the times in which each read all records.
 	WholeTook, ShownTook time.Duration
-	// Batches is how many batches the topic's records are in.
+	// Batches is the number of batches of the topic's records.
 	Batches int
 }
 
-// Share is which part of the bytes the view is.
+// Share returns the view's bytes as a share of the topic's.
 func (v Viewed) Share() float64 { return float64(v.Shown) / float64(v.Whole) }
 
 const (
-	// viewPasses says that the view shows one of so many records.
+	// viewPasses means that the view shows one of viewPasses records.
 	viewPasses = 100
-	// asSource says that a view has as many partitions as its source.
+	// asSource means that a view has as many partitions as its source.
 	asSource = -1
-	// viewBatch is the least records of a batch.
+	// viewBatch is the least number of records of a batch.
 	viewBatch = 100
-	// viewBatchBytes is room for half as many more: the client also sends batches
-	// that are not full.
+	// viewBatchBytes has space for half as many more: the client also sends batches that are not
+	// full.
 	viewBatchBytes = viewBatch * (PayloadBytes + 30) * 3 / 2
 )
 
-// View measures what a consumer gets of a view that shows one in a hundred
-// records, in uncompressed batches of 100 to 160 records on average: small ones,
-// since each that the view shows a part of has an overhead.
+// View measures the traffic of a view that shows one in a hundred records, in uncompressed batches
+// of 100 to 160 records on average: small ones, since each batch that the view shows a part of has
+// an overhead.
 func (e *Environment) View(ctx context.Context, records int) (v Viewed, err error) {
 	producer := []kgo.Opt{
 		kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ProducerLinger(50 * time.Millisecond),
@@ -77,8 +76,8 @@ func view(ctx context.Context, server *kafkaServer, records int) (v Viewed, err 
 	return v, err
 }
 
-// produceTagged sends records, of which one in viewPasses has the tag that the
-// view shows, and returns in how many batches they went.
+// produceTagged sends records, of which one in viewPasses has the tag that the view shows, and
+// returns the number of batches.
 func produceTagged(ctx context.Context, server *kafkaServer, records int) (batches int, err error) {
 	counter := &batchCounter{}
 	client, err := server.client(append(server.producer, kgo.WithHooks(counter))...)

@@ -1,6 +1,7 @@
 package bulk
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -47,29 +48,29 @@ func (c *Class) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Status is where an action is in its life.
+// Status is the status of an action.
 type Status string
 
-// The statuses, in the order of a life; the last three are final.
+// The statuses, in the order of an action's life. The last three are final.
 const (
 	// Created: jobs are being uploaded.
 	Created Status = "CREATED"
-	// Dispatched: sealed, all jobs received; none has been admitted yet.
+	// Dispatched: the action is sealed; no job has been admitted yet.
 	Dispatched Status = "DISPATCHED"
 	// Running: jobs are being admitted and run.
 	Running Status = "RUNNING"
-	// Aggregating: all jobs have finished, results are being reduced.
+	// Aggregating: all jobs have finished; results are being reduced.
 	Aggregating Status = "AGGREGATING"
 	// Completed: the result is final.
 	Completed Status = "COMPLETED"
 	// Failed: more jobs failed than the action allows, or aggregation failed.
 	Failed Status = "FAILED"
-	// Canceled: no further job is started. Jobs in flight may still finish, and
-	// are counted; FinishedAt is set when the last one has.
+	// Canceled: no further job starts. Jobs in flight may still finish, and are
+	// counted; FinishedAt is set when the last one has ended.
 	Canceled Status = "CANCELED"
 )
 
-// Final tells whether the status never changes again.
+// Final reports whether the status is final.
 func (s Status) Final() bool { return s == Completed || s == Failed || s == Canceled }
 
 // Target is what jobs call.
@@ -82,39 +83,38 @@ type Target struct {
 // WebhookType is the job type of actions that have a target.
 const WebhookType = "webhook"
 
-// Spec is what the caller asks for when creating an action.
+// Spec is the request to create an action.
 type Spec struct {
-	// ID identifies the action; creating it twice creates it once. An id is made
-	// where none is given. Letters, digits and . _ : - , at most 128.
+	// ID identifies the action: creating is idempotent. If it is empty, an id is
+	// generated. It consists of letters, digits and . _ : - , at most 128.
 	ID     string `json:"id"`
 	Tenant string `json:"tenant"`
-	// Type names the handler of the jobs. It is WebhookType where Target is set.
+	// Type names the handler of the jobs. It is WebhookType if Target is set.
 	Type   string  `json:"type"`
 	Target *Target `json:"target,omitempty"`
 	Class  Class   `json:"class"`
-	// Aggregate names what is computed of the results, such as "sum:amount".
+	// Aggregate names the aggregates of the results, such as "sum:amount".
 	Aggregate []string `json:"aggregate,omitempty"`
-	// RunAt is the earliest time of the first attempt; zero is at once.
+	// RunAt is the earliest time of the first attempt; zero means now.
 	RunAt time.Time `json:"run_at,omitzero"`
-	// MaxAttempts is the most attempts of one job; 0 is the default of its type.
+	// MaxAttempts is the maximum of attempts of one job; 0 is the default of its type.
 	MaxAttempts int `json:"max_attempts,omitempty"`
-	// Timeout is the most time for one attempt; 0 is the default of its type.
+	// Timeout bounds one attempt; 0 is the default of its type.
 	Timeout time.Duration `json:"timeout,omitempty"`
-	// FailAbove is the share of failed jobs, 0 to 1, above which the action ends
-	// as FAILED. Nil is 1: however many fail, it ends as COMPLETED.
+	// FailAbove is the share of failed jobs, 0 to 1, above which the action ends as
+	// FAILED. Nil is 1: it ends as COMPLETED even if all jobs fail.
 	FailAbove *float64 `json:"fail_above,omitempty"`
 	// ReplayOf is the action whose dead letters this one runs again.
 	ReplayOf string `json:"replay_of,omitempty"`
-	// Events names what is published of the action beside its status: JobEvents.
-	// ActionEvents may be named and makes no difference. It needs a Publisher.
+	// Events names the events to publish in addition to those of the action's status:
+	// JobEvents. ActionEvents has no effect. It needs a Publisher.
 	Events []string `json:"events,omitempty"`
-	// Trace is where the action's spans belong. The engine sets it when it creates
-	// the action; it is no part of what is asked for.
+	// Trace is the trace that the action's spans belong to. The engine sets it when it
+	// creates the action; it is not part of the request.
 	Trace TraceContext `json:"trace,omitzero"`
 }
 
-// Equal tells whether two specs ask for the same. Where they are traced makes no
-// difference.
+// Equal reports whether two specs request the same, whatever their traces.
 func (s Spec) Equal(other Spec) bool {
 	s.Trace, other.Trace = TraceContext{}, TraceContext{}
 	if !s.RunAt.Equal(other.RunAt) {
@@ -130,7 +130,7 @@ func (s Spec) Equal(other Spec) bool {
 	return reflect.DeepEqual(s, other)
 }
 
-// TargetName is the name of the spec's target, or empty.
+// TargetName returns the name of the spec's target, or "".
 func (s *Spec) TargetName() string {
 	if s.Target == nil {
 		return ""
@@ -143,13 +143,13 @@ var (
 	namePattern = regexp.MustCompile(`^[^\x00-\x1f\x7f]{1,256}$`)
 )
 
-// SpecError says which field of a Spec is wrong, and what would be right.
+// SpecError is the error of a Spec with a wrong field. Why describes the correct value.
 type SpecError struct{ Field, Why string }
 
 func (e *SpecError) Error() string { return e.Field + ": " + e.Why }
 
-// Normalize checks the spec, and returns it with what follows from other fields
-// filled in: the target's name, and its type.
+// Normalize checks the spec and returns it with derived fields set: the target's name,
+// and the type.
 func (s Spec) Normalize() (Spec, error) {
 	if s.Target != nil {
 		target, err := s.Target.normalize()
@@ -203,9 +203,7 @@ func (t Target) normalize() (Target, error) {
 	}
 	if t.Name == "" {
 		port := u.Port()
-		if port == "" {
-			port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-		}
+		port = cmp.Or(port, map[string]string{"http": "80", "https": "443"}[u.Scheme])
 		t.Name = net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 	}
 	if !namePattern.MatchString(t.Name) {
@@ -214,13 +212,12 @@ func (t Target) normalize() (Target, error) {
 	return t, nil
 }
 
-// Action is one bulk action: what was asked for, where it is in its life, and
-// how its jobs do.
+// Action is one bulk action: its spec, its status, and the counts of its jobs.
 type Action struct {
 	Spec
 	Status Status `json:"status"`
 	Paused bool   `json:"paused"`
-	// Total is how many jobs the action has; it is known once it is sealed.
+	// Total is the number of jobs, once the action is sealed.
 	Total     int64     `json:"total"`
 	CreatedAt time.Time `json:"created_at"`
 	// EnteredAt is when the action was sealed and entered the fair queue.
@@ -228,20 +225,19 @@ type Action struct {
 	FinishedAt time.Time `json:"finished_at,omitzero"`
 	// Result has one entry for each of Spec.Aggregate.
 	Result map[string]json.RawMessage `json:"result,omitempty"`
-	// Error says why the action failed.
+	// Error is why the action failed.
 	Error string `json:"error,omitempty"`
-	// Reduced counts the batches of outcomes that are in Partial; Partial is the
-	// aggregator's state.
+	// Reduced counts the batches of outcomes in Partial, the aggregator's state.
 	Reduced uint64 `json:"reduced,omitempty"`
 	Partial []byte `json:"partial,omitempty"`
-	// Replays counts how often dead letters of this action were replayed.
+	// Replays counts the replays of the action's dead letters.
 	Replays int `json:"replays,omitempty"`
 
 	Counts
 }
 
-// Counts says where the jobs of an action are. They add up: Received is the sum
-// of Pending, Ready, NonReady, InFlight, Succeeded, Failed and Canceled.
+// Counts has the number of an action's jobs in each state. Received is the sum of Pending,
+// Ready, NonReady, InFlight, Succeeded, Failed and Canceled.
 type Counts struct {
 	Received int64 `json:"received"`
 	// Pending jobs wait in the action's line.
@@ -253,18 +249,18 @@ type Counts struct {
 	Succeeded int64                  `json:"succeeded"`
 	Failed    int64                  `json:"failed"`
 	Canceled  int64                  `json:"canceled"`
-	// Throttled counts the attempts that a target turned back.
+	// Throttled counts the attempts that a target throttled.
 	Throttled int64 `json:"throttled"`
-	// Retried counts the attempts that failed and were made again.
+	// Retried counts the attempts that failed and were retried.
 	Retried int64 `json:"retried"`
-	// Batches counts the batches of outcomes that were recorded.
+	// Batches counts the batches of recorded outcomes.
 	Batches uint64 `json:"batches"`
 }
 
-// Done counts the jobs that are finished.
+// Done counts the jobs that have finished.
 func (c *Counts) Done() int64 { return c.Succeeded + c.Failed + c.Canceled }
 
-// NonReadyTotal counts the jobs that were turned back, whatever the reason.
+// NonReadyTotal counts the jobs that were turned back, for any reason.
 func (c *Counts) NonReadyTotal() (n int64) {
 	for _, count := range c.NonReady {
 		n += count

@@ -9,47 +9,43 @@ import (
 	"unicode"
 )
 
-// Bounds of what one action may aggregate.
+// Limits of one action's aggregates.
 const (
 	maxAggregates   = 32
 	maxFieldBytes   = 256
 	maxExcerptBytes = 64
 )
 
-// Aggregates is the compiled form of [Spec.Aggregate]: a MapReduce over the
-// outcomes of an action's jobs. It holds no state of its own, so it is safe for
-// concurrent use.
+// Aggregates is the compiled form of [Spec.Aggregate]: a MapReduce over the outcomes of an
+// action's jobs. It has no state and is safe for concurrent use.
 //
-// The aggregates that are built in:
+// The built-in aggregates are:
 //
-//   - count: how many jobs succeeded, a number.
-//   - sum:FIELD, min:FIELD, max:FIELD, avg:FIELD: of a field of the jobs'
-//     results, exact decimals whatever the order, each a string such as
-//     "1618853.645685". With no value to go by, the sum is "0" and the others
-//     are null.
-//   - top-errors, top-errors:K: the K (default 10, at most 1,000) most frequent
-//     errors of jobs that failed, with their counts.
-//   - latency: p50, p90, p99, max and mean of the time that the last attempt of
-//     each job took, in milliseconds; null if there is no job.
+//   - count: the number of jobs that succeeded.
+//   - sum:FIELD, min:FIELD, max:FIELD, avg:FIELD: over a field of the jobs' results. They are
+//     exact decimals in any order of the jobs, each a string such as "1618853.645685". If no
+//     job has a value, the sum is "0" and the others are null.
+//   - top-errors, top-errors:K: the K (default 10, at most 1,000) most frequent errors of
+//     failed jobs, with their counts.
+//   - latency: p50, p90, p99, max and mean of the duration of each job's last attempt, in
+//     milliseconds; null if there is no job.
 //
-// FIELD is a key of the result, a JSON object, or a dotted path into objects
-// within it, such as order.amount; a key that is spelt like the whole path goes
-// first, because a CSV column may have dots in its name. Of a key that comes
-// twice, the last counts, as in encoding/json. A value is a JSON number, or a
-// string that holds one; spaces around it, a plus sign and leading zeros are
-// allowed. A number has at most 100 digits and an exponent from -100 to 100. A
-// field that is missing, null or "" is left out. Anything else, and a result
-// that is not JSON, is an error of the aggregation.
+// FIELD is a key of the result, which is a JSON object, or a dotted path into nested objects,
+// such as order.amount. A key that is spelled like the whole path takes precedence, because
+// the names of CSV columns may contain dots. If a key occurs twice, the last one counts, as
+// in encoding/json. A value is a JSON number, or a string that contains one, in which
+// surrounding spaces, a plus sign and leading zeros are allowed. A number has at most 100
+// digits and an exponent from -100 to 100. A field that is missing, null or "" is skipped.
+// Any other value, and a result that is not JSON, is an error of the aggregation.
 //
-// The methods are used in this order: Map for each result, Reduce for each
-// batch of outcomes, Result at the end. However outcomes are ordered and cut
-// into batches, the result is the same; for top-errors this holds while it is
-// exact.
+// Map is called for each result, then Reduce for each batch of outcomes, then Result. The
+// result does not depend on the order of the outcomes or on the batches; for top-errors, only
+// as long as it is exact.
 type Aggregates struct {
 	outputs []aggregateOutput
 	fields  []aggregateField
 	customs []customAggregate
-	// errors and latency tell whether the state has those parts.
+	// errors and latency report whether the state has those parts.
 	errors, latency bool
 }
 
@@ -61,8 +57,8 @@ type aggregateOutput struct {
 
 type aggregateRender func(*aggregateState) (json.RawMessage, error)
 
-// AggregateError says which aggregate cannot be computed, and why. Value is an
-// excerpt of what it was given; empty if one value is not to blame.
+// AggregateError is the error of an aggregate that cannot be computed. Value is an excerpt of
+// the wrong value; empty if the error is not about one value.
 type AggregateError struct {
 	Name  string
 	Value string
@@ -76,7 +72,7 @@ func (e *AggregateError) Error() string {
 	return fmt.Sprintf("aggregate %s: value %s: %v", e.Name, e.Value, e.Err)
 }
 
-// Unwrap returns the reason alone.
+// Unwrap returns the reason.
 func (e *AggregateError) Unwrap() error { return e.Err }
 
 func newAggregateError[T ~string | ~[]byte](name string, value T, err error) *AggregateError {
@@ -93,9 +89,9 @@ func newAggregateError[T ~string | ~[]byte](name string, value T, err error) *Ag
 	return &AggregateError{Name: name, Value: strings.Map(printable, strings.ToValidUTF8(text, "\uFFFD")), Err: err}
 }
 
-// aggregateKinds has the aggregates that are built in. Each returns how its
-// result is rendered, or why its argument is wrong.
-var aggregateKinds = map[string]func(a *Aggregates, name, argument string) (aggregateRender, error){
+// builtInAggregates has the built-in aggregates. Each function returns how the result is
+// rendered, or an error if its argument is wrong.
+var builtInAggregates = map[string]func(a *Aggregates, name, argument string) (aggregateRender, error){
 	"count":      (*Aggregates).parseCount,
 	"sum":        numberKind((*numberState).renderSum),
 	"min":        numberKind((*numberState).renderMin),
@@ -107,9 +103,9 @@ var aggregateKinds = map[string]func(a *Aggregates, name, argument string) (aggr
 
 const knownAggregates = "count, sum:FIELD, min:FIELD, max:FIELD, avg:FIELD, top-errors, top-errors:K, latency"
 
-// ParseAggregates compiles names, at most 32 and none of them twice; no names
-// are an empty set. Custom has the aggregates that the program defines itself,
-// by name. An error is a *SpecError of the field "aggregate".
+// ParseAggregates compiles names: at most 32, without duplicates. Without names, the set is
+// empty. Custom has the aggregates that the program defines, by name. An error is a
+// *SpecError of the field "aggregate".
 func ParseAggregates(names []string, custom map[string]Aggregator) (*Aggregates, error) {
 	if len(names) > maxAggregates {
 		return nil, &SpecError{"aggregate", fmt.Sprintf("%d names: want at most %d", len(names), maxAggregates)}
@@ -130,7 +126,7 @@ func ParseAggregates(names []string, custom map[string]Aggregator) (*Aggregates,
 
 func (a *Aggregates) parse(name string, custom map[string]Aggregator) (aggregateRender, error) {
 	kind, argument, hasArgument := strings.Cut(name, ":")
-	parse, isBuiltIn := aggregateKinds[kind]
+	parse, isBuiltIn := builtInAggregates[kind]
 	aggregator, isCustom := custom[name]
 	switch {
 	case isBuiltIn && isCustom:
@@ -153,12 +149,12 @@ func (a *Aggregates) parseCount(_, argument string) (aggregateRender, error) {
 	return func(s *aggregateState) (json.RawMessage, error) { return json.Marshal(s.succeeded) }, nil
 }
 
-// Len returns how many aggregates there are.
+// Len returns the number of aggregates.
 func (a *Aggregates) Len() int { return len(a.outputs) }
 
-// Map takes from a job's result what the aggregates need, as bytes to be stored
-// with the job's outcome: see [Outcome.Values]. They are empty where nothing is
-// needed of the result, or nothing is in it. An error is an *AggregateError.
+// Map takes from a job's result what the aggregates need, as bytes to be stored with the
+// job's outcome: see [Outcome.Values]. The bytes are empty if no aggregate needs the result,
+// or the result has no value. An error is an *AggregateError.
 func (a *Aggregates) Map(result []byte) (values []byte, err error) {
 	values = []byte{valuesVersion}
 	if len(a.fields) > 0 {
@@ -177,13 +173,13 @@ func (a *Aggregates) Map(result []byte) (values []byte, err error) {
 	return values, nil
 }
 
-// Reduce adds a batch of outcomes to a partial state, nil at first, and returns
-// the new state; the partial it was given is not changed. Values of jobs that
-// failed are not looked at. An error says that a custom aggregate failed
-// (*AggregateError), or that the state or a job's values are damaged.
+// Reduce adds a batch of outcomes to a partial state, nil at first, and returns the new
+// state. It does not change partial, and ignores the values of failed jobs. It returns an
+// *AggregateError if a custom aggregate failed, and another error if the state or a job's
+// values are damaged.
 //
-// A state takes at most a few KiB, but for top-errors, which keeps up to 1,000
-// messages, and for what custom aggregates keep.
+// A state takes at most a few KiB, except for top-errors, which keeps up to 1,000 messages,
+// and custom aggregates.
 func (a *Aggregates) Reduce(partial []byte, outcomes []Outcome) ([]byte, error) {
 	state, err := a.decodeState(partial)
 	if err != nil {
@@ -206,8 +202,8 @@ func (a *Aggregates) Reduce(partial []byte, outcomes []Outcome) ([]byte, error) 
 	return a.encodeState(state), nil
 }
 
-// add adds one outcome to the state; what belongs to custom aggregates is
-// collected, because they reduce a batch at a time.
+// add adds one outcome to the state. It collects the values of custom aggregates, which
+// reduce a batch at a time.
 func (a *Aggregates) add(state *aggregateState, outcome *Outcome, custom [][][]byte) error {
 	if a.latency {
 		state.latency.add(outcome.Took)
@@ -228,7 +224,7 @@ func (a *Aggregates) add(state *aggregateState, outcome *Outcome, custom [][][]b
 	return nil
 }
 
-// Result renders the final values of a partial state, one for each name.
+// Result renders the final values of a partial state, by name.
 func (a *Aggregates) Result(partial []byte) (map[string]json.RawMessage, error) {
 	state, err := a.decodeState(partial)
 	if err != nil {

@@ -6,33 +6,31 @@ import (
 	"fmt"
 )
 
-// Bounds of what custom aggregates may store.
+// Limits of the stored data of custom aggregates.
 const (
 	maxCustomValue = 64 << 10
 	maxCustomState = 1 << 20
 )
 
-// Aggregator is a MapReduce of the program's own; [NewAggregator] makes one of
-// two functions. Its methods must be pure, and safe for concurrent use. Reduce
-// must be associative and commutative: outcomes come in the order in which jobs
-// end, and in batches of any size. A panic is an error, and an error fails the
-// aggregation.
+// Aggregator is a MapReduce that the program defines; [NewAggregator] makes one of two
+// functions. Its methods must be pure, and safe for concurrent use. Reduce must be
+// associative and commutative: outcomes arrive in the order in which jobs end, in batches of
+// any size. A panic is treated as an error, and an error fails the aggregation.
 type Aggregator interface {
-	// Map takes from the result of a job that succeeded what Reduce needs, at
-	// most 64 KiB. The result may be empty or, from a remote worker, any bytes.
+	// Map returns what Reduce needs of the result of a job that succeeded, at most 64 KiB.
+	// The result may be empty or, from a remote worker, any bytes.
 	Map(result []byte) (value []byte, err error)
-	// Reduce adds values, at least one, to a partial state, nil at first, and
-	// returns the new state, at most 1 MiB. It must keep none of the slices.
+	// Reduce adds one or more values to a partial state, nil at first, and returns the new
+	// state, at most 1 MiB. It must not retain the slices.
 	Reduce(partial []byte, values [][]byte) ([]byte, error)
-	// Result renders the final value, as JSON. The partial state is nil if no
-	// job succeeded.
+	// Result returns the final value as JSON. The partial state is nil if no job succeeded.
 	Result(partial []byte) (json.RawMessage, error)
 }
 
-// NewAggregator returns an aggregate that takes a T from each result with
-// mapper, and combines them with reduce, which must be associative and
-// commutative. T must survive encoding as JSON: that is how it is stored. The
-// result is the T of all jobs that succeeded, as JSON, or null if none did.
+// NewAggregator returns an aggregate that takes a T from each result with mapper, and
+// combines these with reduce, which must be associative and commutative. T is stored as JSON,
+// so it must survive that encoding. The result is the T of all jobs that succeeded, as JSON,
+// or null if none did.
 func NewAggregator[T any](mapper func(result []byte) (T, error), reduce func(a, b T) T) Aggregator {
 	return mapReduce[T]{mapper, reduce}
 }
@@ -75,7 +73,7 @@ func (m mapReduce[T]) Result(partial []byte) (json.RawMessage, error) {
 	return partial, nil
 }
 
-// customAggregate guards against mistakes of an Aggregator.
+// customAggregate checks the limits of an Aggregator and recovers from its panics.
 type customAggregate struct {
 	name       string
 	aggregator Aggregator
@@ -120,8 +118,8 @@ func (c *customAggregate) result(partial []byte) (json.RawMessage, error) {
 	return result, nil
 }
 
-// guard turns a panic of the program's own code into an error, so that it fails
-// one action and not the process.
+// guard turns a panic of the program's code into an error, so that it fails one action and
+// not the process.
 func guard(f func() ([]byte, error)) (b []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {

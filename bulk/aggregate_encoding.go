@@ -6,23 +6,22 @@ import (
 	"fmt"
 )
 
-// What Map and Reduce return is stored, so both begin with a version. All
-// integers are varints of encoding/binary.
+// What Map and Reduce return is stored, so both encodings begin with a version. All integers
+// are varints of encoding/binary.
 //
 //	values: version | for each field: number or 0 | for each custom: bytes
 //	state:  version | succeeded | for each field: count sum [min max] |
 //	        [top-errors] | [latency] | for each custom: bytes
 //
-// Which parts there are follows from the action's aggregates, which never
-// change. No values at all (nil) is every field left out; no state at all is
-// nothing reduced.
+// The action's aggregates, which never change, determine the parts. Values of nil mean that
+// every field is skipped, a state of nil that nothing was reduced.
 const (
 	valuesVersion = 1
 	stateVersion  = 1
 )
 
-// maxAggregateCount bounds counts in stored states: far more than there can be
-// jobs, and small enough that sums of counts cannot overflow.
+// maxAggregateCount bounds counts in stored states. It is far above any number of jobs, and
+// small enough that sums of counts cannot overflow.
 const maxAggregateCount = 1 << 53
 
 var errDamagedAggregate = errors.New("the stored bytes are damaged")
@@ -82,7 +81,7 @@ func (a *Aggregates) encodeState(state *aggregateState) []byte {
 	return b
 }
 
-// addValues adds what Map returned for one job to the state.
+// addValues adds the values of one job, as returned by Map, to the state.
 func (a *Aggregates) addValues(state *aggregateState, values []byte, custom [][][]byte) error {
 	if len(values) == 0 && len(a.customs) == 0 {
 		return nil
@@ -100,8 +99,8 @@ func (a *Aggregates) addValues(state *aggregateState, values []byte, custom [][]
 	return r.end()
 }
 
-// aggregateReader reads stored bytes. After the first error it returns zeros;
-// end tells the error.
+// aggregateReader reads stored bytes. After the first error it returns zeros; end returns
+// that error.
 type aggregateReader struct {
 	rest []byte
 	err  error
@@ -114,7 +113,7 @@ func (r *aggregateReader) fail() {
 	}
 }
 
-// end returns the first error, or one if bytes are left over.
+// end returns the first error, or an error if bytes are left over.
 func (r *aggregateReader) end() error {
 	if len(r.rest) > 0 {
 		r.fail()
@@ -166,7 +165,7 @@ func (r *aggregateReader) atMost(limit uint64) uint64 {
 	return v
 }
 
-// take reads n bytes. They are not copied.
+// take reads n bytes without copying them.
 func (r *aggregateReader) take(n uint64) []byte {
 	if n > uint64(len(r.rest)) {
 		r.fail()
@@ -186,7 +185,7 @@ func (r *aggregateReader) optionalBytes() []byte {
 	return r.take(n - 1)
 }
 
-// appendOptionalBytes tells nil from empty: 0 is nil, else the length plus 1.
+// appendOptionalBytes encodes nil as 0, and other bytes as their length plus 1.
 func appendOptionalBytes(b, value []byte) []byte {
 	if value == nil {
 		return append(b, 0)

@@ -12,18 +12,17 @@ import (
 )
 
 const (
-	// maxErrorMessages is how many distinct messages are counted exactly.
+	// maxErrorMessages is the maximum of distinct messages that are counted exactly.
 	maxErrorMessages = 1000
 	defaultTopErrors = 10
 )
 
-// errorsState counts error messages in bounded memory. While at most 1,000
-// distinct messages have been seen, every count is exact. Beyond that it is the
-// summary of J. Misra and D. Gries, "Finding repeated elements", Science of
-// Computer Programming 2 (1982): a message that finds no free counter lowers
-// all counters by one instead. A count is then too low by at most `lowered`,
-// which is at most 1/1,001 of the messages seen; so every message that is more
-// frequent than that is among the counted.
+// errorsState counts error messages in bounded memory. For up to 1,000 distinct messages,
+// every count is exact. Beyond that it is the summary of J. Misra and D. Gries, "Finding
+// repeated elements", Science of Computer Programming 2 (1982): a message that finds no free
+// counter lowers all counters by one. A count is then too low by at most `lowered`, which is
+// at most 1/1,001 of the messages seen, so every message more frequent than that has a
+// counter.
 type errorsState struct {
 	counts  map[string]uint64
 	lowered uint64
@@ -48,7 +47,7 @@ func (s *errorsState) add(message string) {
 	}
 }
 
-// cutMessage keeps at most MaxErrorBytes of a message, and no half character.
+// cutMessage cuts a message to MaxErrorBytes, at the boundary of a character.
 func cutMessage(message string) string {
 	if len(message) <= MaxErrorBytes {
 		return message
@@ -60,7 +59,7 @@ func cutMessage(message string) string {
 	return message[:end]
 }
 
-// append writes the messages sorted, so that equal states have equal bytes.
+// append writes the messages in sorted order, so that equal states have equal bytes.
 func (s *errorsState) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, s.lowered)
 	b = binary.AppendUvarint(b, uint64(len(s.counts)))
@@ -90,10 +89,10 @@ func (s *errorsState) decode(r *aggregateReader) {
 
 // topErrorsResult is the JSON form of top-errors.
 type topErrorsResult struct {
-	// Errors has the most frequent first; equals are in the order of their text.
+	// Errors has the most frequent message first; ties are in alphabetical order.
 	Errors []topError `json:"errors"`
-	// Exact is false if more distinct messages were seen than are counted; each
-	// count may then be too low, by at most CountTooLowBy.
+	// Exact is false if there were more distinct messages than counters: then each count may
+	// be too low, by at most CountTooLowBy.
 	Exact         bool   `json:"exact"`
 	CountTooLowBy uint64 `json:"count_too_low_by,omitempty"`
 }

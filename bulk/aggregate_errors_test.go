@@ -66,8 +66,8 @@ func TestTopErrorsAreExactUpToTheBound(t *testing.T) {
 	}
 }
 
-// Beyond the bound, no count is too high, none is lower than the result says,
-// and what is frequent is found.
+// TestTopErrorsBeyondTheBound checks that no count is too high, none is lower than the result
+// says, and frequent messages are found.
 func TestTopErrorsBeyondTheBound(t *testing.T) {
 	a := mustParse(t, "top-errors:1000")
 	rapid.Check(t, func(t *rapid.T) {

@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// Durations are counted in buckets of nanoseconds whose width grows with the
-// value: 64 to each power of two. The layout is that of HdrHistogram
-// (https://hdrhistogram.org). The middle of a bucket is at most 1/128 away from
-// any value in it.
+// Durations are counted in buckets of nanoseconds whose width grows with the value: 64
+// buckets for each power of two, as in HdrHistogram (https://hdrhistogram.org). The middle of
+// a bucket differs from any value in it by at most 1/128.
 const (
 	latencyBits    = 6
 	latencyPerTwo  = 1 << latencyBits
@@ -22,10 +21,10 @@ const (
 // latencyState is a histogram of durations. Max and mean are exact, to the
 // nanosecond.
 type latencyState struct {
-	counts []uint64 // nil, or one for each bucket
+	counts []uint64 // nil, or one count for each bucket
 	total  uint64   // the sum of counts
 	max    uint64
-	// sumHigh and sumLow are the sum of all durations, of 128 bits.
+	// sumHigh and sumLow are the 128-bit sum of all durations.
 	sumHigh, sumLow uint64
 }
 
@@ -34,7 +33,7 @@ func latencyBucket(nanoseconds uint64) int {
 	return shift*latencyPerTwo + int(nanoseconds>>shift)
 }
 
-// latencyMiddle is the middle of a bucket.
+// latencyMiddle returns the middle of a bucket.
 func latencyMiddle(bucket int) uint64 {
 	shift := max(bucket/latencyPerTwo-1, 0)
 	low := uint64(bucket-shift*latencyPerTwo) << shift
@@ -54,8 +53,8 @@ func (s *latencyState) add(took time.Duration) {
 	s.sumHigh += carry
 }
 
-// append writes the buckets that are not empty: how many, then for each the
-// distance from the one before, and its count.
+// append writes the number of non-empty buckets, then for each its distance from the previous
+// one, and its count.
 func (s *latencyState) append(b []byte) []byte {
 	for _, v := range []uint64{s.max, s.sumHigh, s.sumLow} {
 		b = binary.AppendUvarint(b, v)
@@ -94,7 +93,7 @@ func (s *latencyState) decode(r *aggregateReader) {
 		s.counts[last] = count
 		s.total += count
 	}
-	// A sum above total × max cannot be, and its mean could not be computed.
+	// A sum above total × max is impossible, and its mean could not be computed.
 	high, low := bits.Mul64(s.total, s.max)
 	if s.total > maxAggregateCount || s.max > 1<<63-1 ||
 		s.sumHigh > high || (s.sumHigh == high && s.sumLow > low) {
@@ -102,8 +101,7 @@ func (s *latencyState) decode(r *aggregateReader) {
 	}
 }
 
-// latencyResult is the JSON form of latency, in milliseconds. A percentile is
-// the time within which that share of the jobs ended, at most 1 % off.
+// latencyResult is the JSON form of latency, in milliseconds. Percentiles are within 1 %.
 type latencyResult struct {
 	P50  json.Number `json:"p50_ms"`
 	P90  json.Number `json:"p90_ms"`
@@ -134,8 +132,7 @@ func (s *latencyState) render() (json.RawMessage, error) {
 	})
 }
 
-// percentile returns the nanoseconds that at least that share of the durations
-// do not exceed: the nearest rank.
+// percentile returns the nearest-rank percentile of the durations, in nanoseconds.
 func (s *latencyState) percentile(percent uint64) uint64 {
 	rank := (s.total*percent + 99) / 100
 	var seen uint64
@@ -152,8 +149,8 @@ func milliseconds(nanoseconds uint64) json.Number {
 	return json.Number(strconv.FormatFloat(float64(nanoseconds)/1e6, 'f', -1, 64))
 }
 
-// roundMilliseconds writes nanoseconds as milliseconds of four significant
-// digits: more would claim more than the buckets know.
+// roundMilliseconds writes nanoseconds as milliseconds with four significant digits, about
+// the precision of the buckets.
 func roundMilliseconds(nanoseconds uint64) json.Number {
 	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(float64(nanoseconds)/1e6, 'g', 4, 64), 64)
 	return json.Number(strconv.FormatFloat(rounded, 'f', -1, 64))

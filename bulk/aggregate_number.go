@@ -1,16 +1,146 @@
 package bulk
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"math/big"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
 )
 
-// averageDigits is how many digits an average may have beyond those of the sum.
+// aggregateField is a field of results whose values are numbers. Aggregates of the same field
+// share it.
+type aggregateField struct {
+	// aggregate is the first aggregate that uses the field.
+	aggregate string
+	name      string
+	// path is the name, split at its dots.
+	path []string
+}
+
+// addField returns the index of a field, and adds it if it is new.
+func (a *Aggregates) addField(aggregate, name string) (int, error) {
+	switch {
+	case name == "":
+		return 0, fmt.Errorf("name the field: want %s:FIELD", aggregate)
+	case len(name) > maxFieldBytes || !utf8.ValidString(name):
+		return 0, fmt.Errorf("the field is not one of at most %d bytes of UTF-8", maxFieldBytes)
+	}
+	for i := range a.fields {
+		if a.fields[i].name == name {
+			return i, nil
+		}
+	}
+	a.fields = append(a.fields, aggregateField{aggregate, name, strings.Split(name, ".")})
+	return len(a.fields) - 1, nil
+}
+
+var errNotJSON = errors.New("the result is not valid JSON")
+
+// mapFields appends the number of each field, or 0 if the field is skipped. If all fields are
+// skipped, it appends nothing.
+func (a *Aggregates) mapFields(values, result []byte) ([]byte, error) {
+	if len(bytes.Trim(result, " \t\r\n")) == 0 {
+		return a.appendNoFields(values), nil
+	}
+	if !validJSON(result) {
+		return nil, newAggregateError(a.fields[0].aggregate, result, errNotJSON)
+	}
+	object, some := gjson.ParseBytes(result), false
+	for i := range a.fields {
+		number, ok, err := a.fields[i].read(object)
+		switch {
+		case err != nil:
+			return nil, err
+		case ok:
+			values, some = number.append(values), true
+		default:
+			values = append(values, 0)
+		}
+	}
+	if !some {
+		return a.appendNoFields(values[:1]), nil
+	}
+	return values, nil
+}
+
+// appendNoFields records that all fields are skipped: it appends nothing, unless values of
+// custom aggregates follow.
+func (a *Aggregates) appendNoFields(values []byte) []byte {
+	if len(a.customs) == 0 {
+		return values
+	}
+	return append(values, make([]byte, len(a.fields))...)
+}
+
+// read returns the field's number; ok is false if the field is skipped.
+func (f *aggregateField) read(object gjson.Result) (number decimal, ok bool, err error) {
+	value := f.find(object)
+	text := value.Raw
+	switch value.Type {
+	case gjson.Null: // The key may also be missing.
+		return decimal{}, false, nil
+	case gjson.Number:
+	case gjson.String:
+		if text = strings.Trim(value.Str, " \t"); text == "" {
+			return decimal{}, false, nil
+		}
+	default:
+		return decimal{}, false, newAggregateError(f.aggregate, value.Raw, errNotNumber)
+	}
+	if number, err = parseDecimal(text); err != nil {
+		return decimal{}, false, newAggregateError(f.aggregate, value.Raw, err)
+	}
+	return number, true, nil
+}
+
+// find returns the value of the key that is spelled like the whole name, else the value at
+// the path. It returns the zero Result if there is neither.
+func (f *aggregateField) find(object gjson.Result) gjson.Result {
+	if whole := lastValue(object, f.name); whole.Exists() || len(f.path) == 1 {
+		return whole
+	}
+	for _, key := range f.path {
+		object = lastValue(object, key)
+	}
+	return object
+}
+
+// lastValue returns the last value of the key in an object. Values other than objects have no
+// keys.
+func lastValue(object gjson.Result, key string) (found gjson.Result) {
+	if !object.IsObject() {
+		return found
+	}
+	object.ForEach(func(k, value gjson.Result) bool {
+		if k.Str == key {
+			found = value
+		}
+		return true
+	})
+	return found
+}
+
+// validJSON reports whether data is one JSON value, nested at most 10,000 deep. The faster
+// validator recurses without a bound, so validJSON uses it only for data that cannot nest
+// deeper than the standard library allows.
+func validJSON(data []byte) bool {
+	const depth = 10_000
+	if bytes.Count(data, []byte{'['})+bytes.Count(data, []byte{'{'}) > depth {
+		return json.Valid(data)
+	}
+	return gjson.ValidBytes(data)
+}
+
+// averageDigits is the maximum of decimals that an average has beyond those of the sum.
 const averageDigits = 16
 
-// numberState is what is known of the numbers of one field: enough for its sum,
-// its least and greatest, and its average.
+// numberState is the state of one field: enough for its sum, minimum, maximum and average.
 type numberState struct {
 	count    uint64
 	sum      decimalSum
@@ -27,9 +157,8 @@ func (s *numberState) add(d decimal) {
 	s.max = pick(s.max, d, +1)
 }
 
-// pick returns the lesser (sign -1) or the greater (+1) of two numbers. Of
-// equal numbers it is the one with more decimals, so that the order in which
-// they come cannot be seen.
+// pick returns the lesser (sign -1) or the greater (+1) of two numbers. Of equal numbers it
+// returns the one with more decimals, so that the result does not depend on their order.
 func pick(a, b decimal, sign int) decimal {
 	c := b.compare(a) * sign
 	if c > 0 || (c == 0 && b.scale > a.scale) {
@@ -61,7 +190,7 @@ func (s *numberState) decode(r *aggregateReader) {
 	}
 }
 
-// numberKind makes an aggregate of one way to render a field's numbers.
+// numberKind returns an aggregate that renders a field's numbers with render.
 func numberKind(render func(*numberState) string) func(*Aggregates, string, string) (aggregateRender, error) {
 	return func(a *Aggregates, name, field string) (aggregateRender, error) {
 		at, err := a.addField(name, field)
@@ -77,7 +206,7 @@ func numberKind(render func(*numberState) string) func(*Aggregates, string, stri
 	}
 }
 
-// renderSum writes the sum with the decimals of the value that has most.
+// renderSum writes the sum with as many decimals as the most precise value.
 func (s *numberState) renderSum() string {
 	s.sum.flush()
 	return formatDecimal(&s.sum.total, s.sum.scale)
@@ -95,9 +224,9 @@ func (s *numberState) renderOne(d decimal) string {
 	return formatDecimal(d.at(scale), scale)
 }
 
-// renderAverage writes the sum divided by the count. It is exact if it has at
-// most 16 decimals more than the sum; else it is rounded there, half to even.
-// Zeros at the end, beyond the decimals of the sum, are cut.
+// renderAverage writes the sum divided by the count. It has at most 16 decimals more than the
+// sum; further ones are rounded half to even. Trailing zeros beyond the decimals of the sum
+// are cut.
 func (s *numberState) renderAverage() string {
 	if s.count == 0 {
 		return ""

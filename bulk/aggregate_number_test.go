@@ -176,8 +176,8 @@ func TestDivideHalfEven(t *testing.T) {
 	}
 }
 
-// zipResults returns the rows of the example as JSON results, and the exact sum
-// of their latitudes.
+// zipResults returns the rows of the example as JSON results, and the exact sum of their
+// latitudes.
 func zipResults(t testing.TB) (results [][]byte, sum *big.Rat) {
 	t.Helper()
 	file, err := os.Open("../examples/zipcodes.csv")
@@ -229,7 +229,7 @@ func TestSumOfRealData(t *testing.T) {
 	}
 }
 
-// FuzzMap compares what Map reads with what encoding/json reads.
+// FuzzMap compares the values that Map and encoding/json read.
 func FuzzMap(f *testing.F) {
 	for _, seed := range []string{
 		``, `{}`, `{"x":1}`, `{"x":"40.922326"}`, `{"x":1,"x":"2"}`, `{"\u0078":-0.5e-3}`, `{"x":[{"x":1}],"y":{"x":2}}`,
@@ -271,7 +271,7 @@ func FuzzMap(f *testing.F) {
 	})
 }
 
-// reference reads a field by way of encoding/json. Left out is 0.
+// reference reads a field with encoding/json. A missing field is 0.
 func reference(result []byte, field string) (*big.Rat, error) {
 	raw := lookUp(result, field)
 	if parent, child, dotted := strings.Cut(field, "."); raw == nil && dotted {

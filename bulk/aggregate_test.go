@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// maxLength is an Aggregator of a program's own, for tests.
+// maxLength is an Aggregator defined by a program, for tests.
 var maxLength = NewAggregator(
 	func(result []byte) (int, error) { return len(result), nil },
 	func(a, b int) int { return max(a, b) },
@@ -33,7 +33,7 @@ type fataler interface {
 	Fatal(args ...any)
 }
 
-// succeeded maps a result into the outcome of a job that succeeded.
+// succeeded returns the outcome of a job that succeeded with a result.
 func succeeded(t fataler, a *Aggregates, result string) Outcome {
 	t.Helper()
 	values, err := a.Map([]byte(result))
@@ -154,7 +154,7 @@ func TestReduceCountsByOutcome(t *testing.T) {
 	}
 }
 
-// drawOutcomes makes outcomes whose results hold numbers of all kinds.
+// drawOutcomes draws outcomes whose results contain numbers of all kinds.
 func drawOutcomes(t *rapid.T, a *Aggregates) (outcomes []Outcome, numbers []string) {
 	for range rapid.IntRange(0, 60).Draw(t, "jobs") {
 		took := time.Duration(rapid.Int64Range(0, int64(24*time.Hour)).Draw(t, "took"))
@@ -185,7 +185,7 @@ func drawNumber(t *rapid.T) string {
 	).Draw(t, "number")
 }
 
-// cut shuffles outcomes and cuts them into batches.
+// cut shuffles outcomes and splits them into batches.
 func cut(t *rapid.T, outcomes []Outcome) (batches [][]Outcome) {
 	rest := outcomes
 	if len(rest) > 1 {
@@ -263,8 +263,8 @@ func TestDamagedBytes(t *testing.T) {
 	}
 }
 
-// Whatever bytes are stored, nothing panics, and a state that is accepted says
-// the same after it was written again.
+// FuzzReduceBytes checks that no stored bytes cause a panic, and that an accepted state has
+// the same meaning after it was written again.
 func FuzzReduceBytes(f *testing.F) {
 	a := mustParse(f, "count", "sum:x", "min:x", "avg:x", "max:y", "top-errors", "latency", "max-length")
 	outcome := succeeded(f, a, `{"x":"-12345678901234567890.5","y":1e-3}`)
@@ -318,7 +318,7 @@ func TestCustom(t *testing.T) {
 	}
 }
 
-// faulty is an Aggregator with mistakes.
+// faulty is an Aggregator that makes mistakes.
 type faulty struct{ mapped, reduced, result func() ([]byte, error) }
 
 func (f faulty) Map([]byte) ([]byte, error)              { return f.mapped() }

@@ -8,25 +8,24 @@ import (
 )
 
 const (
-	// reduceInterval is how often outcomes are reduced while an action runs, and
-	// reduceBatches is how many batches of them must be there by then: so that
-	// each of ten thousand small actions is reduced once, at its end.
+	// reduceInterval is how often outcomes are reduced while an action runs, if there
+	// are at least reduceBatches batches: so each of ten thousand small actions is
+	// reduced once, at its end.
 	reduceInterval = 250 * time.Millisecond
 	reduceBatches  = 16
 )
 
-// aggregator reduces outcomes into results, batch after batch, so that results
-// are never all in memory. Progress is a compare-and-set on the number of
-// batches reduced, so each outcome is reduced exactly once, whoever does it and
-// whatever crashes.
+// aggregator reduces outcomes into results, batch by batch, so that the results are
+// never all in memory. Progress is a compare-and-set on the number of batches reduced,
+// so each outcome is reduced exactly once, over crashes and with several aggregators.
 func (e *Engine) aggregator(ctx context.Context) error {
-	var trouble trouble
+	var backoff backoff
 	for {
 		err := e.aggregateOnce(ctx)
 		if err != nil && !retriable(err) {
 			return err
 		}
-		if !lifecycle.Sleep(ctx, nil, max(reduceInterval/10, trouble.after(e.log, "aggregate", err))) || !lifecycle.Sleep(ctx, e.aggregate, reduceInterval) {
+		if !lifecycle.Sleep(ctx, nil, max(reduceInterval/10, backoff.after(e.log, "aggregate", err))) || !lifecycle.Sleep(ctx, e.aggregate, reduceInterval) {
 			return ctx.Err()
 		}
 	}
@@ -43,16 +42,16 @@ func (e *Engine) aggregateOnce(ctx context.Context) error {
 			reducible = append(reducible, a)
 		}
 	}
-	return e.moveOn("aggregate", reducible, func(a *Action) error { return e.reduce(ctx, *a) })
+	return e.advanceAll("aggregate", reducible, func(a *Action) error { return e.reduce(ctx, *a) })
 }
 
-// reduce reduces what outcomes an action has, and completes it if all its jobs
-// are done.
+// reduce reduces the outcomes that an action has, and completes the action if all its
+// jobs are done.
 func (e *Engine) reduce(ctx context.Context, a Action) error {
 	began := time.Now()
 	aggregates, err := ParseAggregates(a.Aggregate, e.custom)
 	if err != nil {
-		_, err = e.apply(ctx, a.ID, Move{Kind: Fail, Error: err.Error()})
+		_, err = e.apply(ctx, a.ID, Transition{Kind: Fail, Error: err.Error()})
 		return err
 	}
 	for a.Reduced < a.Batches {
@@ -63,9 +62,9 @@ func (e *Engine) reduce(ctx context.Context, a Action) error {
 		if upTo == a.Reduced {
 			break
 		}
-		move := Move{Kind: Reduce, From: a.Reduced, Reduced: upTo}
-		move.Partial, move.Error = reduceBatch(aggregates, a.Partial, outcomes)
-		if a, err = e.store.Move(ctx, a.ID, move); err != nil {
+		transition := Transition{Kind: Reduce, From: a.Reduced, Reduced: upTo}
+		transition.Partial, transition.Error = reduceBatch(aggregates, a.Partial, outcomes)
+		if a, err = e.store.Transition(ctx, a.ID, transition); err != nil {
 			return err
 		}
 	}
@@ -79,8 +78,8 @@ func (e *Engine) reduce(ctx context.Context, a Action) error {
 	return err
 }
 
-// reduceBatch adds outcomes to the partial state; where that is impossible, it
-// says why and leaves the state as it is.
+// reduceBatch adds outcomes to the partial state. If it cannot, it returns why, and the
+// state as it was.
 func reduceBatch(aggregates *Aggregates, partial []byte, outcomes []Outcome) (reduced []byte, why string) {
 	for i := range outcomes {
 		if outcomes[i].Succeeded && outcomes[i].Error != "" {
@@ -95,18 +94,18 @@ func reduceBatch(aggregates *Aggregates, partial []byte, outcomes []Outcome) (re
 }
 
 func (e *Engine) complete(ctx context.Context, a Action, aggregates *Aggregates) (Action, error) {
-	move := Move{Kind: Complete}
+	transition := Transition{Kind: Complete}
 	if a.Error != "" {
-		move = Move{Kind: Fail, Error: a.Error}
+		transition = Transition{Kind: Fail, Error: a.Error}
 	} else if aggregates.Len() > 0 {
 		result, err := aggregates.Result(a.Partial)
 		if err != nil {
-			move = Move{Kind: Fail, Error: err.Error()}
+			transition = Transition{Kind: Fail, Error: err.Error()}
 		}
-		move.Result = result
+		transition.Result = result
 	}
-	done, err := e.apply(ctx, a.ID, move)
-	e.outbox.wake()
+	done, err := e.apply(ctx, a.ID, transition)
+	e.outbox.Wake()
 	if err == nil {
 		e.log.Debug("action finished", "action", a.ID, "tenant", a.Tenant, "status", done.Status,
 			"succeeded", done.Succeeded, "failed", done.Failed)

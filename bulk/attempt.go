@@ -1,6 +1,7 @@
 package bulk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,17 +9,17 @@ import (
 	"time"
 )
 
-// Attempt is how one attempt of a job ended.
+// Attempt is the result of one attempt of a job.
 type Attempt struct {
 	// Kind is Succeeded, FailedForGood, FailedForNow or Throttled.
 	Kind SettlementKind
 	// Result is what the handler returned, if it succeeded.
 	Result []byte
-	// Err is why it did not succeed: the handler's error, a *PanicError, or one of
-	// them with the timeout that had passed.
+	// Err is why the attempt failed: the handler's error or a *PanicError, wrapped with
+	// the timeout if that had passed.
 	Err error
-	// RetryAfter is what the error or the handler's retry delay asks for; 0 leaves
-	// it to the backoff, or to the slots of a throttled job.
+	// RetryAfter is the delay that the error or the handler's retry delay asks for; 0
+	// leaves it to the backoff, or to the slots of throttled jobs.
 	RetryAfter time.Duration
 }
 
@@ -30,10 +31,10 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
-// Attempt makes one attempt of a job as an engine of this config does, without an
-// engine and without a store: with the mux's middleware, under the attempt's
-// timeout, and with panics made errors. The zero Config is the default. A type
-// without a handler panics: that is a mistake in the program.
+// Attempt makes one attempt of a job as an engine with this config does, without an
+// engine or a store: with the mux's middleware, within the attempt's timeout, and with
+// panics returned as errors. The zero Config is the default. It panics if the type has
+// no handler, which is an error of the program.
 func (m *Mux) Attempt(ctx context.Context, job *Job, config Config) Attempt {
 	if _, exists := m.handlers[job.Spec.Type]; !exists {
 		panic(fmt.Sprintf("bulk: job type %q has no handler; there are %q", job.Spec.Type, m.Types()))
@@ -71,7 +72,7 @@ func (r *runner) attempt(ctx context.Context, job *Job) Attempt {
 	return a
 }
 
-// call runs the handler and makes a panic an error.
+// call runs the handler and returns a panic as an error.
 func (r *runner) call(ctx context.Context, job *Job) (result []byte, err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -81,8 +82,8 @@ func (r *runner) call(ctx context.Context, job *Job) (result []byte, err error) 
 	return r.handler.Handle(ctx, job)
 }
 
-// delay asks the handler's retry delay. If that panics, the panic is told beside
-// the attempt's error.
+// delay calls the handler's retry delay. If it panics, the panic is joined to the
+// attempt's error.
 func (r *runner) delay(job *Job, failed error) (after time.Duration, err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -92,7 +93,7 @@ func (r *runner) delay(job *Job, failed error) (after time.Duration, err error) 
 	return BoundRetryAfter(r.retryDelay(job, failed)), failed
 }
 
-// failure is how an attempt that ended with an error is settled.
+// failure returns the Attempt of an attempt that ended with an error.
 func failure(err error) Attempt {
 	var throttled *ThrottledError
 	var after *RetryAfterError
@@ -108,15 +109,15 @@ func failure(err error) Attempt {
 	}
 }
 
-// attempt runs the handler of a leased job once, within a span if its action is
-// traced, and says how to settle it.
+// attempt runs the handler of a leased job once, within a span if its action is traced, and
+// returns the settlement.
 func (p *pool) attempt(job *Job) Settlement {
 	if p.engine.spans == nil || job.Spec.Trace.Parent == "" {
 		return p.run(p.engine.jobs, job)
 	}
 	ctx, span := p.engine.spans.attempt(p.engine.jobs, job)
 	settlement := p.run(ctx, job)
-	p.engine.spans.attempted(span, &ended{settlement, job.Spec, p.last(job)})
+	p.engine.spans.attempted(span, &attemptOutcome{settlement, job.Spec, p.last(job)})
 	return settlement
 }
 
@@ -136,9 +137,9 @@ func (p *pool) run(ctx context.Context, job *Job) Settlement {
 	}
 }
 
-// last tells whether a job has no attempt left after this one.
+// last reports whether a job has no attempt left after this one.
 func (p *pool) last(job *Job) bool {
 	most := job.Spec.MaxAttempts
-	orDefault(&most, p.engine.config.For(p.name).MaxAttempts)
+	most = cmp.Or(most, p.engine.config.For(p.name).MaxAttempts)
 	return job.Attempt >= most
 }

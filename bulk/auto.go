@@ -5,88 +5,83 @@ import (
 	"time"
 )
 
-// AutoRate finds the rate that a target bears from what its attempts come to,
-// for a target whose rate is set to "auto". It is the sender's side of
-// congestion control as TCP has it, in attempts per second in place of bytes in
-// flight:
+// AutoRate finds the rate that a target sustains from the outcomes of its attempts, for a
+// target whose rate is set to "auto". It does what the sender does in TCP's congestion
+// control, in attempts per second instead of bytes in flight:
 //
-//   - At first, as in slow start (Jacobson 1988), the rate doubles, but not
-//     before most attempts of the rate before have ended: a target that answers
-//     late is not run over.
-//   - A round with throttles sets the rate to autoBackOff of what was let pass in
-//     it: the multiplicative decrease of AIMD (Chiu and Jain 1989), from what the
-//     target bore rather than from what was asked of it. What was let pass is the
-//     ceiling.
-//   - From there the rate approaches the ceiling, rests near it, and leaves it,
-//     slowly at first, as CUBIC does (RFC 9438). At four times the ceiling, what
-//     was learned no longer holds, and the rate doubles again.
-//   - A target that answers ever later in place of throttling has a queue. The
-//     time that attempts take above the least they have taken shows it (TCP Vegas,
-//     Brakmo and Peterson 1995); the rate becomes what the target delivers, less
-//     what drains the queue (BBR, Cardwell et al. 2016).
+//   - At first, as in slow start (Jacobson 1988), the rate doubles, but only when most
+//     attempts at the previous rate have ended, so that a slow target is not overrun.
+//   - A round with throttles sets the rate to autoBackOff of the rate that passed in it: the
+//     multiplicative decrease of AIMD (Chiu and Jain 1989), applied to the rate that passed
+//     and not to the rate that was tried. The rate that passed is the ceiling.
+//   - From there the rate approaches the ceiling, stays near it, and then exceeds it, slowly
+//     at first, as in CUBIC (RFC 9438). At four times the ceiling, the ceiling is forgotten
+//     and the rate doubles again.
+//   - A target that becomes slower instead of throttling has a queue, which shows in attempts
+//     that take longer than the minimum (TCP Vegas, Brakmo and Peterson 1995). The rate
+//     becomes the rate that the target delivers, less what drains the queue (BBR, Cardwell et
+//     al. 2016).
 //
-// The zero value has seen nothing. Its fields are exported so that a store can
-// keep it, as JSON for one; they are nobody else's.
+// The zero value is ready to use. The fields are exported only for stores to keep them.
 type AutoRate struct {
 	// PerSecond is the rate; 0 before the first sample.
 	PerSecond float64 `json:"per_second"`
-	// Settled says that a ceiling was met: the rate does not double.
+	// Settled reports whether a ceiling was reached: then the rate does not double.
 	Settled bool `json:"settled,omitempty"`
-	// Ceiling is the rate that was last let pass when it was too high; 0 if none.
+	// Ceiling is the rate that passed when the rate was last too high; 0 if there is none.
 	Ceiling float64 `json:"ceiling,omitempty"`
-	// Calm counts the rounds since then in which the rate was made use of.
+	// Calm counts the rounds since Ceiling was set in which the rate was used up.
 	Calm float64 `json:"calm,omitempty"`
-	// Drain is how much less is started in the present round, so that a queue of
-	// the target empties.
+	// Drain is by how much the rate is lower in the present round, to drain the target's
+	// queue.
 	Drain float64 `json:"drain,omitempty"`
-	// Window is the last one that was observed, and Round sums up those that were
-	// not judged yet.
+	// Window is the last observed window. Round is the sum of the windows not yet judged.
 	Window int64     `json:"window"`
 	Round  autoRound `json:"round"`
-	// Trip is about the attempts that the present rate, while it doubles, has begun.
+	// Trip counts the attempts that the present rate has begun, while it doubles.
 	Trip autoTrip `json:"trip"`
-	// Old counts the attempts in flight that began before a queue was seen, and Late
-	// the throttles to come of those that began before the last back-off.
+	// Old counts the attempts in flight that began before a queue was detected. Late counts
+	// the expected throttles of attempts that began before the last back-off.
 	Old  int64 `json:"old,omitempty"`
 	Late int64 `json:"late,omitempty"`
-	// Delivered is what passed, per second, in the last rounds.
+	// Delivered has the attempts that passed, per second, in each of the last rounds.
 	Delivered [3]float64 `json:"delivered"`
-	// Least and LeastBefore are the least mean time that attempts took, in the
-	// present and the last span of autoSpan rounds; Rounds counts those of this one.
+	// Least and LeastBefore are the minimum mean duration of attempts in the present and in
+	// the previous span of autoSpan rounds. Rounds counts the rounds of the present span.
 	Least       time.Duration `json:"least_ns,omitempty"`
 	LeastBefore time.Duration `json:"least_before_ns,omitempty"`
 	Rounds      int           `json:"rounds,omitempty"`
-	// Slow is the mean time that attempts took when a queue of the target was seen
-	// that is not drained yet; 0 if there is none.
+	// Slow is the mean duration of attempts when the queue was detected that is being
+	// drained; 0 if there is none.
 	Slow time.Duration `json:"slow_ns,omitempty"`
-	// Drained says that Slow is of attempts that began after that was seen.
+	// Drained reports whether Slow was measured on attempts that began after the detection.
 	Drained bool `json:"drained,omitempty"`
 }
 
-// AutoSample is what became of the attempts on one target in one window, over
-// all instances and shards: each field but Window and Length is a sum over them,
-// and Held is true if it is for one.
+// AutoSample is the outcome of the attempts on one target in one window, over all instances
+// and shards: each field except Window and Length is a sum over them, and Held is true if it
+// is true for any.
 type AutoSample struct {
-	// Window is the index of the window, and Length how long it is.
+	// Window is the index of the window, and Length its length.
 	Window int64
 	Length time.Duration
 	// Started counts the attempts that began in the window.
 	Started int64
-	// Passed counts the attempts that ended in it and were not throttled, whether
-	// they succeeded or failed, and Throttled those that were. An attempt that was
-	// handed back, or whose lease expired, is neither.
+	// Passed counts the attempts that ended in the window and were not throttled, whether
+	// they succeeded or failed. Throttled counts those that were throttled. Attempts that
+	// were handed back, or whose lease expired, count in neither.
 	Passed, Throttled int64
-	// Took is the sum of Settlement.Took over Passed, and ThrottledTook over
-	// Throttled.
+	// Took is the total duration of the attempts in Passed, and ThrottledTook of those in
+	// Throttled; see Settlement.Took.
 	Took, ThrottledTook time.Duration
-	// InFlight is how many attempts were in flight when the window ended.
+	// InFlight is the number of attempts in flight at the end of the window.
 	InFlight int64
-	// Held says that the rate was made use of: all of it was started, and more
-	// jobs waited.
+	// Held reports whether the rate was used up: all attempts it allows were started, and
+	// more jobs waited.
 	Held bool
 }
 
-// autoRound sums up windows.
+// autoRound is the sum of the windows of a round.
 type autoRound struct {
 	Windows   int           `json:"windows,omitempty"`
 	Length    time.Duration `json:"length_ns,omitempty"`
@@ -94,14 +89,13 @@ type autoRound struct {
 	Passed    int64         `json:"passed,omitempty"`
 	Throttled int64         `json:"throttled,omitempty"`
 	Took      time.Duration `json:"took_ns,omitempty"`
-	// ThrottledTook is to Throttled what Took is to Passed.
+	// ThrottledTook is the total duration of the attempts in Throttled.
 	ThrottledTook time.Duration `json:"throttled_took_ns,omitempty"`
 	InFlight      int64         `json:"in_flight,omitempty"`
 	Held          int           `json:"held,omitempty"`
 }
 
-// autoTrip tells when most attempts that a rate has begun have ended: those of
-// its first round.
+// autoTrip measures when most attempts of the first round of a rate have ended.
 type autoTrip struct {
 	Rounds int   `json:"rounds,omitempty"`
 	First  int64 `json:"first,omitempty"`
@@ -109,37 +103,35 @@ type autoTrip struct {
 }
 
 const (
-	// AutoFirst is the rate, in attempts per second, that a target set to "auto"
-	// begins with.
+	// AutoFirst is the initial rate, in attempts per second, of a target set to "auto".
 	AutoFirst = 10.0
-	// autoMost bounds the rate, as that of a limit that is set.
+	// autoMost bounds the rate, like that of a configured limit.
 	autoMost = 1e9
-	// autoLength is the least length of a round, in which windows are judged
-	// together: in less, a target that counts by the second shows now all, now
-	// nothing of what it bears. A round has at least one window.
+	// autoLength is the minimum length of a round, whose windows are judged together. In a
+	// shorter one, a target that counts by the second would seem to pass either everything or
+	// nothing. A round has at least one window.
 	autoLength = time.Second
-	// autoBackOff is the part of what passed that is asked for next.
+	// autoBackOff is the next rate after a back-off, as a fraction of the rate that passed.
 	autoBackOff = 0.95
-	// autoFall bounds how far the rate falls in one round.
+	// autoFall bounds how far the rate falls in one round, as a factor.
 	autoFall = 0.3
-	// autoRest is how many rounds after a back-off the rate is at the ceiling again.
+	// autoRest is the number of rounds after a back-off until the rate reaches the ceiling.
 	autoRest = 10
-	// autoAgain is how far above the ceiling, as a factor, the rate doubles again.
+	// autoAgain is the multiple of the ceiling at which the rate doubles again.
 	autoAgain = 4
-	// autoOutage: with less than so much of a round let pass, the target is out of
-	// order, which tells nothing of its ceiling.
+	// autoOutage is the fraction of attempts that pass below which the target is considered
+	// out of order: such a round does not determine its ceiling.
 	autoOutage = 0.1
-	// autoTimed is the least number of attempts whose times are compared.
+	// autoTimed is the minimum number of attempts whose durations are compared.
 	autoTimed = 10
-	// autoSpan is how many rounds, or twice as many, a least time is believed.
+	// autoSpan is for how many rounds a minimum duration is kept; at most twice as many.
 	autoSpan = 100
-	// autoQueue is how much of a round's attempts may wait in the target's queue.
+	// autoQueue is the fraction of a round's attempts that may wait in the target's queue.
 	autoQueue = 0.1
 )
 
-// Rate is how many attempts per second may be started in the windows that follow;
-// at least
-// half of one in a round, which has a second or a window, and so never less than
+// Rate returns how many attempts per second may start in the next windows. It is at least
+// half an attempt per round (a second, or a window if that is longer), so never less than
 // MinRate.
 func (a *AutoRate) Rate() float64 {
 	if a.PerSecond == 0 {
@@ -148,8 +140,8 @@ func (a *AutoRate) Rate() float64 {
 	return max(a.PerSecond/2, a.PerSecond-a.Drain)
 }
 
-// Observe learns from one window that has ended. Windows never fall; more of the
-// last one is added to it. Windows that are left out had no attempts.
+// Observe adds one window that has ended. Window indexes must not decrease. Another sample of
+// the last window is added to it. Omitted windows had no attempts.
 func (a *AutoRate) Observe(s AutoSample) {
 	if a.PerSecond == 0 {
 		a.PerSecond, a.Window = AutoFirst, s.Window-1
@@ -185,7 +177,7 @@ func (a *AutoRate) judge() {
 	copy(a.Delivered[1:], a.Delivered[:2])
 	a.Delivered[0] = float64(r.Passed) / r.Length.Seconds()
 	took, slow := a.timed(r)
-	// Attempts that began before the last back-off tell of the rate before it.
+	// Attempts that began before the last back-off show the effect of the previous rate.
 	late, old := min(a.Late, r.Throttled), min(a.Old, r.Passed+r.Throttled)
 	a.Late, a.Old = min(a.Late-late, r.InFlight), min(a.Old-old, r.InFlight)
 	switch landed := a.landed(r); {
@@ -196,7 +188,7 @@ func (a *AutoRate) judge() {
 	case slow && old == 0:
 		a.slowed(r, took)
 	case 2*r.Held < r.Windows || r.Passed == 0:
-		// The rate was not made use of, or there is nothing to tell by.
+		// The rate was not used up, or no attempt passed.
 	case a.Settled:
 		a.rise()
 	case landed:
@@ -204,8 +196,8 @@ func (a *AutoRate) judge() {
 	}
 }
 
-// landed tells whether most attempts of the first round of the present rate have
-// ended, if they end in the order in which they began.
+// landed reports whether most attempts of the first round of the present rate have ended,
+// assuming that attempts end in the order in which they began.
 func (a *AutoRate) landed(r autoRound) bool {
 	t := &a.Trip
 	if t.Rounds++; t.Rounds == 1 {
@@ -216,15 +208,16 @@ func (a *AutoRate) landed(r autoRound) bool {
 	return r.InFlight-t.Since <= t.First/2
 }
 
-// set sets the rate, within its bounds: at least one attempt in a round.
+// set sets the rate, within its bounds: at least one attempt per round.
 func (a *AutoRate) set(rate float64, r autoRound) {
 	a.PerSecond = min(max(rate, 1/max(r.Length, autoLength).Seconds()), autoMost)
 	a.Trip = autoTrip{}
 }
 
-// throttled backs off from a rate that the target throttled. What it lets pass is
-// told by what passed; but where it throttles within the round, and may answer much
-// later, by what was started and not throttled.
+// throttled backs off from a rate that the target throttled. The rate that the target
+// sustains is the number of attempts that passed. But if the target throttles within the
+// round, and attempts may pass much later, it is the number of attempts started and not
+// throttled.
 func (a *AutoRate) throttled(r autoRound) {
 	passed, behind := r.Passed, float64(r.ThrottledTook)/float64(r.Length)
 	if behind < float64(r.Throttled)/2 {
@@ -245,7 +238,7 @@ func (a *AutoRate) backOff(bears float64, r autoRound) {
 	a.set(autoBackOff*ceiling, r)
 }
 
-// rise follows the curve of CUBIC, in rounds in place of seconds.
+// rise follows the curve of CUBIC, with rounds instead of seconds.
 func (a *AutoRate) rise() {
 	a.Calm++
 	x := (a.Calm - autoRest) / autoRest
@@ -256,8 +249,8 @@ func (a *AutoRate) rise() {
 	}
 }
 
-// double doubles the rate: while no ceiling is known, or up to where a back-off
-// would have left it.
+// double doubles the rate. If there is a ceiling, the rate rises at most to autoBackOff of
+// it.
 func (a *AutoRate) double() {
 	next := 2 * a.PerSecond
 	if knee := autoBackOff * a.Ceiling; a.Ceiling > 0 && next >= knee {
@@ -266,11 +259,11 @@ func (a *AutoRate) double() {
 	a.PerSecond, a.Trip = min(next, autoMost), autoTrip{}
 }
 
-// timed learns how long attempts take at least, and tells how long those of a round
-// took on average, and whether that is much longer; 0 if they are too few to tell.
-// What a window allows may start at once: at full load it then takes the target a
-// window, and an attempt half of one on average. That much is no queue, nor is half
-// of what attempts take at least.
+// timed updates the minimum duration of attempts. It returns the mean duration of the round's
+// attempts, or 0 if there are too few, and whether it is much longer than the minimum. All
+// attempts of a window may start at once: at full load, the target then takes one window, and
+// a mean attempt half a window. So half a window more is no sign of a queue, nor is half of
+// the minimum.
 func (a *AutoRate) timed(r autoRound) (took time.Duration, slow bool) {
 	if r.Passed < autoTimed {
 		return 0, false
@@ -294,17 +287,17 @@ func (a *AutoRate) least() time.Duration {
 	return a.Least
 }
 
-// slowed backs off from a rate that made the target's queue grow, to what the
-// target delivers.
+// slowed backs off from a rate at which the target's queue grew, to the rate that the target
+// delivers.
 func (a *AutoRate) slowed(r autoRound, took time.Duration) {
 	a.backOff(max(a.Delivered[0], a.Delivered[1], a.Delivered[2]), r)
 	a.Slow, a.Drained, a.Old = took, false, r.InFlight
 	a.drain(r, took)
 }
 
-// drain lets the target's queue empty: what is in flight beyond what is, by Little's
-// law, if nothing waits. Where attempts that began after the back-off take no less
-// time, there is no queue: the target has become slower, at any rate.
+// drain lets the target's queue empty. By Little's law, the queue is the number of attempts
+// in flight beyond rate times minimum duration. If attempts that began after the back-off are
+// not faster, there is no queue: the target is slower at any rate.
 func (a *AutoRate) drain(r autoRound, took time.Duration) {
 	queue := (float64(r.InFlight) - a.PerSecond*a.least().Seconds()) / r.Length.Seconds()
 	switch {

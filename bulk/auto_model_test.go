@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// autoTarget is a target for the policy alone: it says when an attempt that
-// begins at a time, in seconds, ends, and whether it is throttled.
+// autoTarget is a model of a target: it returns when an attempt that begins at a time, in
+// seconds, ends, and whether it is throttled.
 type autoTarget interface {
 	attempt(at float64) (ends float64, throttled bool)
 }
 
-// bucketTarget is a token bucket that holds what it gets in some seconds.
+// bucketTarget is a token bucket that holds the tokens of some seconds.
 type bucketTarget struct {
 	rate            func(at float64) float64
 	seconds         float64
@@ -32,7 +32,7 @@ func (b *bucketTarget) attempt(at float64) (ends float64, throttled bool) {
 	return at + b.latency(), false
 }
 
-// windowTarget counts in windows of its own, which begin at a phase.
+// windowTarget counts in its own windows, which begin at a phase.
 type windowTarget struct {
 	rate            func(at float64) float64
 	seconds, phase  float64
@@ -51,7 +51,7 @@ func (w *windowTarget) attempt(at float64) (ends float64, throttled bool) {
 	return at + w.latency(), false
 }
 
-// queueTarget never throttles: attempts wait until those before have been served.
+// queueTarget never throttles: attempts wait until earlier ones have been served.
 type queueTarget struct {
 	rate    func(at float64) float64
 	noise   func() float64
@@ -67,23 +67,23 @@ func (q *queueTarget) attempt(at float64) (ends float64, throttled bool) {
 func always(x float64) func(float64) float64 { return func(float64) float64 { return x } }
 func exactly(x float64) func() float64       { return func() float64 { return x } }
 
-// noisy varies by up to half around x.
+// noisy returns values that vary by up to half around x.
 func noisy(x float64, seed uint64) func() float64 {
 	random := rand.New(rand.NewPCG(seed, 1))
 	return func() float64 { return x * (0.5 + random.Float64()) }
 }
 
-// autoRun is a run of the policy against a target, as a store does it: always
-// more jobs wait than may start.
+// autoRun is a run of the policy against a target, as in a store: more jobs always wait than
+// may start.
 type autoRun struct {
 	window time.Duration
-	// spread is over which part of a window its attempts begin.
+	// spread is the part of a window over which its attempts begin.
 	spread  float64
 	seconds float64
-	load    func(at float64) int64 // how many jobs come in a window; nil: always enough
+	load    func(at float64) int64 // the number of jobs in each window; nil: always enough
 }
 
-// autoPoint is what a run saw in one window.
+// autoPoint is the result of one window of a run.
 type autoPoint struct {
 	at, rate                             float64
 	started, passed, throttled, inFlight int64

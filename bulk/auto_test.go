@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The runs last autoRunSeconds. From autoFound on the rate is judged; in the runs
-// in which the target halves its capacity, not in the seconds after a change.
+// The runs last autoRunSeconds. The rate is checked from autoFound on; if the target halves
+// its capacity, not in the seconds after a change.
 const (
 	autoRunSeconds = 300.0
 	autoFound      = 40.0
@@ -31,7 +31,7 @@ func halving(rate float64) func(at float64) float64 {
 	}
 }
 
-// autoTargets are the targets that a rate must be found of, by name.
+// autoTargets has the targets whose rate must be found, by name.
 var autoTargets = map[string]func(rate func(float64) float64, latency func() float64) autoTarget{
 	"token bucket": func(rate func(float64) float64, latency func() float64) autoTarget {
 		return &bucketTarget{rate: rate, seconds: 1, latency: latency, tokens: rate(0)}
@@ -44,8 +44,8 @@ var autoTargets = map[string]func(rate func(float64) float64, latency func() flo
 	},
 }
 
-// TestAutoRateIsFound runs the policy against targets of all kinds: within 10 % of
-// the true rate on average, and throttles of at most 2 % over the whole run.
+// TestAutoRateIsFound runs the policy against targets of all kinds. The rate must be within
+// 10 % of the true rate on average, with at most 2 % of throttles over the whole run.
 func TestAutoRateIsFound(t *testing.T) {
 	for kind, target := range autoTargets {
 		for _, rate := range []float64{50, 500, 5000} {
@@ -58,7 +58,7 @@ func TestAutoRateIsFound(t *testing.T) {
 							{100 * time.Millisecond, 1, autoRunSeconds, nil},
 						} {
 							if rate == 5000 && (latency != 0.2 || run.window < time.Second) {
-								continue // like those of 500, and slow
+								continue // like the targets of 500, and slow
 							}
 							points := run.against(target(capacity, noisy(latency, 1)), &AutoRate{})
 							checkAutoRun(t, fmt.Sprintf("%v, %v after %g s", run.window, run.spread, latency), points, capacity, name != "")
@@ -90,8 +90,8 @@ func checkAutoRun(t *testing.T, name string, points []autoPoint, capacity func(f
 	}
 }
 
-// An hour of a target that could bear more, at a fifth of a rate that was found,
-// leaves the rate as it is: nothing was learned.
+// TestAutoRateStaysWithoutEvidence checks that an hour at a fifth of a found rate does not
+// change it, though the target would sustain more.
 func TestAutoRateStaysWithoutEvidence(t *testing.T) {
 	a := &AutoRate{}
 	run := autoRun{window: time.Second, spread: 1, seconds: 60}
@@ -125,8 +125,8 @@ func (o *autoOutageTarget) attempt(at float64) (float64, bool) {
 	return o.autoTarget.attempt(at)
 }
 
-// After an outage, in which the target answers everything with 503, the rate is
-// soon what it was before.
+// TestAutoRateAfterAnOutage checks that the rate recovers soon after an outage, in which the
+// target answers all requests with 503.
 func TestAutoRateAfterAnOutage(t *testing.T) {
 	for _, rate := range []float64{50, 500, 5000} {
 		target := &autoOutageTarget{&bucketTarget{rate: always(rate), seconds: 1, latency: exactly(0.05), tokens: rate}, 100, 130}
@@ -144,8 +144,8 @@ func TestAutoRateAfterAnOutage(t *testing.T) {
 	}
 }
 
-// A target that takes longer than it did, at any rate, is not slowed down for it
-// for long.
+// TestAutoRateOfATargetThatBecameSlower checks that the rate soon recovers if the target has
+// become slower at any rate.
 func TestAutoRateOfATargetThatBecameSlower(t *testing.T) {
 	slower := 0.0
 	target := &bucketTarget{rate: always(500), seconds: 1, tokens: 500}
@@ -161,7 +161,7 @@ func TestAutoRateOfATargetThatBecameSlower(t *testing.T) {
 	}
 }
 
-// The slowest target and one that bears anything.
+// TestAutoRateBounds uses a target that passes nothing and one without a limit.
 func TestAutoRateBounds(t *testing.T) {
 	never := &bucketTarget{rate: always(0), latency: exactly(0.05)}
 	for _, p := range (autoRun{window: time.Second, spread: 1, seconds: 100}).against(never, &AutoRate{})[50:] {
@@ -179,7 +179,8 @@ func TestAutoRateBounds(t *testing.T) {
 	}
 }
 
-// The rate doubles no sooner than the attempts of the rate before have ended.
+// TestAutoRateWaitsForAnswers checks that the rate does not double before the attempts of the
+// previous rate have ended.
 func TestAutoRateWaitsForAnswers(t *testing.T) {
 	target := &bucketTarget{rate: always(1e6), seconds: 1, tokens: 1e6, latency: exactly(5)}
 	points := autoRun{window: time.Second, spread: 1, seconds: 30}.against(target, &AutoRate{})
@@ -190,7 +191,7 @@ func TestAutoRateWaitsForAnswers(t *testing.T) {
 	}
 }
 
-// drawSample draws any sample that could follow, and some that hardly could.
+// drawSample draws a random sample, including unlikely ones.
 func drawSample(t *rapid.T, window int64) AutoSample {
 	count := rapid.OneOf(rapid.Int64Range(0, 30), rapid.Int64Range(0, 1_000_000))
 	return AutoSample{
@@ -201,9 +202,9 @@ func drawSample(t *rapid.T, window int64) AutoSample {
 	}
 }
 
-// Whatever it sees, the rate stays within its bounds; it rises only where it was
-// made use of, and no more than twofold in a round, of which a window may end two; it
-// is the same when it was stored in between.
+// TestAutoRateProperties checks that the rate stays within its bounds; that it rises only if
+// it was used up, and at most doubles in a round (a window may end two rounds); and that
+// storing it changes nothing.
 func TestAutoRateProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, window := &AutoRate{}, rapid.Int64Range(-5, 1<<40).Draw(t, "first window")
@@ -227,7 +228,7 @@ func TestAutoRateProperties(t *testing.T) {
 			if math.IsNaN(rate) || rate < MinRate || rate > autoMost {
 				t.Fatalf("the rate is %g", rate)
 			}
-			// The least rate, one attempt in a round, rises to 1 where rounds become shorter.
+			// The minimum rate, one attempt in a round, rises to 1 if rounds become shorter.
 			if drained == 0 && rate > max(4*before, 2) || !s.Held && held == 0 && a.Drain == 0 && drained == 0 && rate > max(before, 1) {
 				t.Fatalf("the rate went from %g to %g in a window", before, rate)
 			}
@@ -236,8 +237,8 @@ func TestAutoRateProperties(t *testing.T) {
 	})
 }
 
-// A window's sample may come in parts, as from shards: the last decides when the
-// round ends.
+// TestAutoRateAddsUpShards checks that a window's sample may come in parts, as from shards.
+// The last part decides when the round ends.
 func TestAutoRateAddsUpShards(t *testing.T) {
 	const window = 400 * time.Millisecond
 	whole, parts := &AutoRate{}, &AutoRate{}
@@ -245,7 +246,7 @@ func TestAutoRateAddsUpShards(t *testing.T) {
 		n := Budget(whole.Rate(), window, i)
 		s := AutoSample{Window: i, Length: window, Started: n, Passed: min(n, 100), Throttled: max(0, n-100), Held: true}
 		whole.Observe(s)
-		if i%3 == 2 { // the window that ends a round must be whole
+		if i%3 == 2 { // the window that ends a round must be complete
 			parts.Observe(s)
 			continue
 		}

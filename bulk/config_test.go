@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The table of defaults in the design, which are the seed's.
+// TestConfigDefaults checks the defaults against the table of the design.
 func TestConfigDefaults(t *testing.T) {
 	got := Config{}.WithDefaults()
 	want := Config{

@@ -5,15 +5,14 @@ import (
 	"time"
 )
 
-// ThrottleDelay is how long a throttled job waits, by the seed's formula,
+// ThrottleDelay returns the delay of a throttled job:
 //
 //	base + floor(non_ready / rate) · 1 s
 //
-// where nonReady counts the jobs of the same limiter that wait already, and rate
-// is what the limiter lets through in a second. So each throttled job gets a
-// slot of its own behind the others, instead of coming back with all of them.
-// It is at least retryAfter. It has no cap, but the reach of the clock: jobs
-// bunched at a cap would only be turned back again.
+// where nonReady counts the waiting jobs of the same limiter, and rate is the number of jobs
+// that the limiter allows per second. So each throttled job has its own slot behind the
+// others, and they do not return together. The delay is at least retryAfter. It has no
+// practical cap: jobs bunched at a cap would be throttled again.
 func ThrottleDelay(base time.Duration, nonReady int64, rate float64, retryAfter time.Duration) time.Duration {
 	delay := base
 	if rate > 0 {
@@ -23,34 +22,32 @@ func ThrottleDelay(base time.Duration, nonReady int64, rate float64, retryAfter 
 }
 
 const (
-	// lastSlot is in seconds, a hundred years: added to the present, what is
-	// beyond could not be told in nanoseconds.
+	// lastSlot is a hundred years in seconds: later times overflow nanoseconds.
 	lastSlot = 100 * 365 * 24 * 3600
-	// seenWindows is how many windows the rate is read from.
+	// seenWindows is the number of windows over which the rate is measured.
 	seenWindows = 5
-	// maxQuiet bounds how many windows without a throttle pass before more is
-	// tried than was seen.
+	// maxQuiet bounds the windows without a throttle before the next probe.
 	maxQuiet = 16
 	// maxProbe bounds the doublings of a probe.
 	maxProbe = 20
 )
 
-// Congestion learns what a target lets through, of all tenants together or of one
-// of them, where no rate is configured: what succeeds in a window is a rate that
-// it bears, and once it throttles no more than that is asked of it. The zero value
-// has seen nothing, and limits nothing. Window indexes never fall.
+// Congestion measures the rate of a target, over all tenants or for one, if no rate is
+// configured. The attempts that succeed in a window are a rate that the target sustains. Once
+// the target throttles, no more than that are started. The zero value limits nothing. Window
+// indexes must not decrease.
 type Congestion struct {
 	window    int64
 	succeeded int64
 	any       bool
-	// known says that a throttle was ever seen; quietSince is the window after
-	// the last one, and quiet how many windows later the next probe begins.
+	// known reports whether there ever was a throttle; quietSince is the window after the
+	// last one, and quiet the number of windows from there to the next probe.
 	known      bool
 	quietSince int64
 	quiet      int64
-	// probed says that the present window was throttled in a probe.
+	// probed reports whether the present window was throttled in a probe.
 	probed bool
-	// seen holds what succeeded in the last windows with attempts that have ended.
+	// seen has the successes of the last windows in which attempts ended.
 	seen  [seenWindows]int64
 	count int
 }
@@ -69,9 +66,9 @@ func (c *Congestion) Observe(window, succeeded, throttled int64) {
 	}
 }
 
-// close ends a window. A probe that was throttled and brought no more than was
-// seen before makes the time to the next one longer, one that did makes it short:
-// a rate that stands is seldom tested, one that rises is soon followed.
+// close ends a window. A probe that was throttled without a higher rate increases the time to
+// the next probe, and a probe that found a higher rate resets it: a constant rate is rarely
+// probed, and a rising rate is followed quickly.
 func (c *Congestion) close() {
 	more := c.succeeded > c.best()
 	switch {
@@ -80,7 +77,7 @@ func (c *Congestion) close() {
 	case c.probed:
 		c.quiet = min(2*c.quiet+1, maxQuiet)
 	case c.known && more:
-		// The next window doubles what this one has shown, not what was doubled.
+		// The next window doubles the measured rate, not the doubled one.
 		c.quietSince = max(c.quietSince, c.window-c.quiet)
 	}
 	if c.any {
@@ -89,12 +86,12 @@ func (c *Congestion) close() {
 	}
 }
 
-// best is the most that succeeded in one of the last windows that have ended.
+// best returns the maximum of the successes in the last windows that have ended.
 func (c *Congestion) best() int64 {
 	return slices.Max(c.seen[:])
 }
 
-// probe is how often what was seen is doubled in a window.
+// probe returns how often the measured rate is doubled in a window.
 func (c *Congestion) probe(window int64) int64 {
 	if !c.known {
 		return 0
@@ -102,26 +99,24 @@ func (c *Congestion) probe(window int64) int64 {
 	return max(0, window-c.quietSince-c.quiet)
 }
 
-// PerWindow is the rate seen: the most that succeeded in one of the last windows,
-// or in the present one; at least 1. The most, because a window of ours lies
-// across two of the target's: what one of them shows too low would take long to
-// find, what it shows too high is corrected by the next throttles.
+// PerWindow returns the measured rate: the maximum of the successes in the last windows and
+// the present one, at least 1. It is the maximum because a window here overlaps two of the
+// target's. A rate that is too low would take long to correct; a rate that is too high is
+// corrected by the next throttles.
 func (c *Congestion) PerWindow() float64 {
 	return float64(max(1, c.succeeded, c.best()))
 }
 
-// Known tells whether a throttle was ever seen.
+// Known reports whether there ever was a throttle.
 func (c *Congestion) Known() bool { return c.known }
 
-// Saturated tells whether a target's own limit was reached in a window, which
-// all tenants share, rather than limits that it has for each of them: whether
-// most of the tenants that called it were throttled.
+// Saturated reports whether a target reached a limit that all tenants share in a window, and
+// not one limit for each tenant: whether most of the tenants that called it were throttled.
 func Saturated(tenants, throttled int) bool { return 2*throttled > tenants }
 
-// Allowance is how many attempts may be started in the window of that index:
-// what was seen to pass, doubled with each window of a probe, so that a target
-// that can take more is soon given more. NoLimit where nothing was ever
-// throttled, or the doubling has run its course.
+// Allowance returns how many attempts may start in the window with that index: the measured
+// rate, doubled with each window of a probe. It is NoLimit if there never was a throttle, or
+// after the last doubling.
 func (c *Congestion) Allowance(window int64) int64 {
 	probe, seen := c.probe(window), int64(c.PerWindow())
 	if !c.known || probe > maxProbe || seen > NoLimit>>probe {

@@ -52,7 +52,7 @@ func TestThrottleDelayNeverOverflows(t *testing.T) {
 	})
 }
 
-// saturate shows a limiter one window in which so many succeeded, and more were
+// saturate observes one window in which this many attempts succeeded, and more were
 // throttled.
 func saturate(c *Congestion, window, succeeded int64) {
 	c.Observe(window, succeeded, 0)
@@ -99,7 +99,7 @@ func TestCongestionReadsTheRate(t *testing.T) {
 func TestCongestionReadsWindowsWithoutThrottlesToo(t *testing.T) {
 	var c Congestion
 	c.Observe(1000, 9, 0)
-	c.Observe(1001, 0, 0) // nothing was tried: it shows nothing
+	c.Observe(1001, 0, 0) // without attempts there is no evidence
 	saturate(&c, 1002, 4)
 	if got := c.Allowance(1003); got != 9 {
 		t.Errorf("9 passed, then 4 with a throttle: %d, want 9", got)
@@ -143,11 +143,11 @@ func TestCongestionProbes(t *testing.T) {
 	}
 	allows(map[int64]int64{1001: 10, 1002: 20, 1003: 40, 1001 + maxProbe: 10 << maxProbe, 1002 + maxProbe: NoLimit, math.MaxInt64: NoLimit})
 
-	c.Observe(1002, 12, 8) // the probe was throttled, but brought more: go on soon
+	c.Observe(1002, 12, 8) // the probe was throttled, but increased the rate: the next one comes soon
 	c.Observe(1003, 12, 0)
 	allows(map[int64]int64{1003: 12, 1004: 24})
 
-	c.Observe(1004, 12, 12) // this one brought nothing: wait longer and longer
+	c.Observe(1004, 12, 12) // this probe found no higher rate: the intervals grow
 	c.Observe(1005, 12, 0)
 	allows(map[int64]int64{1005: 12, 1006: 12, 1007: 24})
 	c.Observe(1007, 12, 12)
@@ -188,8 +188,8 @@ func TestAllowanceIsNeverNegative(t *testing.T) {
 	})
 }
 
-// fixedWindowTarget answers 429 above a rate per second, counted in windows of
-// its own, which begin at an offset to ours.
+// fixedWindowTarget answers 429 above a rate per second, counted in its own windows, which
+// begin at an offset to ours.
 type fixedWindowTarget struct {
 	rate, offsetMS int64
 	window, served int64
@@ -203,13 +203,13 @@ func (f *fixedWindowTarget) ask(ms int64) (ok bool) {
 	return f.served <= f.rate
 }
 
-// congested runs jobs against a target one after another, each taking the time
-// of an answer, as the store does: what the allowance lets pass, less what has
-// started and has a slot in the window; those turned back come first when they
-// are due. It returns how long that took, and how often jobs were turned back.
+// congested runs jobs against a target one after another, as the store does; each takes the
+// time of an answer. It starts what the allowance permits, less what has started and has a
+// slot in the window; due jobs come first. It returns the total time, and how often jobs were
+// throttled.
 func congested(target fixedWindowTarget, jobs int, answerMS int64) (took time.Duration, throttles int) {
 	var c Congestion
-	var due []int64 // of the jobs turned back, sorted
+	var due []int64 // of the throttled jobs, sorted
 	waiting, back, done := jobs, 0, 0
 	window, started := int64(0), int64(0)
 	begin := int64(1_000_000)
@@ -251,8 +251,8 @@ func congested(target fixedWindowTarget, jobs int, answerMS int64) (took time.Du
 	return time.Duration(ms-begin) * time.Millisecond, throttles
 }
 
-// What the design promises where the target itself answers 429 at a fixed rate:
-// at most 1.05 throttles for each job. And the target is kept busy.
+// TestCongestionLearnsTheRateOfATarget checks the promise for targets that answer 429 at a
+// fixed rate: at most 1.05 throttles for each job, and the target is kept busy.
 func TestCongestionLearnsTheRateOfATarget(t *testing.T) {
 	for _, offsetMS := range []int64{0, 1, 250, 500, 999} {
 		for _, answerMS := range []int64{1, 7, 40} {

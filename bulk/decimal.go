@@ -11,15 +11,15 @@ import (
 	"sync"
 )
 
-// Bounds of a number, so that none can take more than a few hundred bytes.
+// Limits of a number, so that it takes at most a few hundred bytes.
 const (
-	maxDigits   = 100 // as written, leading zeros included
-	maxExponent = 100 // as written, either way
+	maxDigits   = 100 // as written, including leading zeros
+	maxExponent = 100 // as written, with either sign
 
 	minScale = -maxExponent
 	maxScale = maxDigits + maxExponent
-	// maxCoefficientBytes holds 10^100, maxSumBytes 2^53 times the greatest
-	// number at the finest scale.
+	// maxCoefficientBytes holds 10^100, and maxSumBytes holds 2^53 times the greatest number
+	// at the finest scale.
 	maxCoefficientBytes = 42
 	maxSumBytes         = 192
 )
@@ -30,16 +30,16 @@ var (
 		maxDigits, maxExponent, maxExponent)
 )
 
-// decimal is a number, exactly: coefficient / 10^scale. The zero value is 0.
-// It is never changed, so copies may share the big coefficient.
+// decimal is an exact number: coefficient / 10^scale. The zero value is 0. It is immutable,
+// so copies may share the big coefficient.
 type decimal struct {
-	small int64    // the coefficient,
-	big   *big.Int // unless it is this one
-	scale int      // minScale to maxScale
+	small int64    // the coefficient, if big is nil
+	big   *big.Int // the coefficient, if not nil
+	scale int      // from minScale to maxScale
 }
 
-// parseDecimal reads an optional sign, digits with at most one point among
-// them, and an optional exponent.
+// parseDecimal parses an optional sign, digits with at most one point, and an optional
+// exponent.
 func parseDecimal(text string) (decimal, error) {
 	unsigned := strings.TrimPrefix(text, "-")
 	negative := len(unsigned) < len(text)
@@ -80,7 +80,7 @@ func parseDecimal(text string) (decimal, error) {
 	return d, nil
 }
 
-// parseExponent reads what follows the digits: nothing, or e and an integer.
+// parseExponent parses the text after the digits: empty, or e and an integer.
 func parseExponent(text string) (int, error) {
 	if text == "" {
 		return 0, nil
@@ -111,7 +111,7 @@ func parseExponent(text string) (int, error) {
 	return sign * exponent, nil
 }
 
-// newDecimal keeps the coefficient small if it fits.
+// newDecimal returns a decimal with a small coefficient if the coefficient fits.
 func newDecimal(coefficient *big.Int, scale int) decimal {
 	if coefficient.IsInt64() {
 		return decimal{small: coefficient.Int64(), scale: scale}
@@ -126,7 +126,7 @@ func (d decimal) negated() decimal {
 	return decimal{small: -d.small, scale: d.scale}
 }
 
-// at returns the coefficient at a scale that is no less than the number's own.
+// at returns the coefficient at a scale of at least d.scale.
 func (d decimal) at(scale int) *big.Int {
 	coefficient := d.big
 	if coefficient == nil {
@@ -135,7 +135,7 @@ func (d decimal) at(scale int) *big.Int {
 	return new(big.Int).Mul(coefficient, tenTo(scale-d.scale))
 }
 
-// smallAt is at, for coefficients that fit.
+// smallAt is like at, for coefficients that fit in an int64.
 func (d decimal) smallAt(scale int) (coefficient int64, ok bool) {
 	if d.big != nil {
 		return 0, false
@@ -161,8 +161,8 @@ func (d decimal) compare(e decimal) int {
 	return d.at(scale).Cmp(e.at(scale))
 }
 
-// append writes a head that is never 0, then the coefficient. The head holds
-// the scale, zigzag, and whether the coefficient is big.
+// append writes a head that is never 0, then the coefficient. The head holds the scale, as
+// zigzag, and whether the coefficient is big.
 func (d decimal) append(b []byte) []byte {
 	head := uint64(d.scale) << 1
 	if d.scale < 0 {
@@ -174,7 +174,7 @@ func (d decimal) append(b []byte) []byte {
 	return appendBig(binary.AppendUvarint(b, head<<1+2), d.big)
 }
 
-// decimal reads what decimal.append wrote; ok is false if there is a 0 instead.
+// decimal reads what decimal.append wrote; ok is false if it reads a 0.
 func (r *aggregateReader) decimal() (d decimal, ok bool) {
 	head := r.uvarint()
 	if head == 0 {
@@ -194,8 +194,8 @@ func (r *aggregateReader) decimal() (d decimal, ok bool) {
 	return decimal{small: r.varint(), scale: int(scale)}, true
 }
 
-// appendBig writes the length and the sign in one integer, then the bytes of
-// the absolute value, the highest first.
+// appendBig writes the length and the sign as one integer, then the absolute value in
+// big-endian order.
 func appendBig(b []byte, v *big.Int) []byte {
 	head := uint64(v.BitLen()+7) / 8 << 1
 	if v.Sign() < 0 {
@@ -204,7 +204,7 @@ func appendBig(b []byte, v *big.Int) []byte {
 	return append(binary.AppendUvarint(b, head), v.Bytes()...)
 }
 
-// big reads what appendBig wrote, of at most that many bytes.
+// big reads what appendBig wrote, with at most limit bytes.
 func (r *aggregateReader) big(limit uint64) *big.Int {
 	head := r.atMost(limit<<1 + 1)
 	v := new(big.Int).SetBytes(r.take(head >> 1))
@@ -214,9 +214,9 @@ func (r *aggregateReader) big(limit uint64) *big.Int {
 	return v
 }
 
-// decimalSum adds numbers exactly: (total + pending) / 10^scale, where the scale
-// is the greatest seen. Most numbers are added to pending, in machine words; it
-// is moved to total before it could overflow.
+// decimalSum adds numbers exactly: (total + pending) / 10^scale, where scale is the greatest
+// scale so far. Most numbers are added to pending, an int64, which is added to total before
+// it would overflow.
 type decimalSum struct {
 	total   big.Int
 	pending int64
@@ -259,8 +259,8 @@ func (s *decimalSum) decode(r *aggregateReader) {
 	s.total.Set(r.big(maxSumBytes))
 }
 
-// formatDecimal writes coefficient / 10^scale with scale decimals, and no
-// exponent. Scale is not negative.
+// formatDecimal writes coefficient / 10^scale with scale decimals, and without an exponent.
+// Scale is not negative.
 func formatDecimal(coefficient *big.Int, scale int) string {
 	digits := new(big.Int).Abs(coefficient).String()
 	if missing := scale + 1 - len(digits); missing > 0 {
@@ -276,7 +276,7 @@ func formatDecimal(coefficient *big.Int, scale int) string {
 	return digits
 }
 
-// maxSmallDigits is how many digits always fit in a machine word.
+// maxSmallDigits is the number of digits that always fit in an int64.
 const maxSmallDigits = 18
 
 var smallTenTo = func() (powers [maxSmallDigits + 1]int64) {

@@ -7,26 +7,26 @@ import (
 	"github.com/sluice-project/sluice/lifecycle"
 )
 
-// dispatcher returns jobs that are due, or whose lease has expired, to the front
-// of their action's line, from where the fetcher admits them as any other: so
-// they too pass the limits, and are turned back by none.
+// dispatcher returns jobs that are due, or whose lease has expired, to the front of
+// their action's line. From there the fetcher admits them like any others, so the limits
+// apply to them too.
 func (e *Engine) dispatcher(ctx context.Context) error {
-	var trouble trouble
+	var backoff backoff
 	for {
 		began := time.Now()
 		moved, next, err := e.store.Dispatch(ctx, e.config.DispatchBatch)
 		if err != nil && !retriable(err) {
 			return err
 		}
-		if !lifecycle.Sleep(ctx, nil, trouble.after(e.log, "dispatch", err)) {
+		if !lifecycle.Sleep(ctx, nil, backoff.after(e.log, "dispatch", err)) {
 			return ctx.Err()
 		}
 		e.metrics.dispatched(moved, time.Since(began))
 		wait := e.config.DispatchInterval
 		switch {
 		case moved > 0:
-			e.fetch.wake()
-			e.watch.wake()
+			e.fetch.Wake()
+			e.watch.Wake()
 			if moved == e.config.DispatchBatch {
 				wait = 0
 			}

@@ -117,7 +117,7 @@ func TestStopLeavesAHandlerThatIgnoresItsContext(t *testing.T) {
 			t.Errorf("the job was not handed back: %+v", a.Counts)
 		}
 		r.Close(t)
-		close(hang) // it returns when the store is gone
+		close(hang) // the handler returns when the store is closed
 		synctest.Wait()
 		r.Restart(t, mux)
 		a := r.finish(id)

@@ -1,6 +1,7 @@
 package bulk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,12 +9,14 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/sluice-project/sluice/lifecycle"
 )
 
-// Engine runs actions: it puts the store, the policies and the loops together.
-// It is a [lifecycle.Service]. Its methods may be called before Start and while
-// it runs; what they store is run once it has started.
+// Engine runs actions: it connects the store, the policies and the loops. It is a
+// [lifecycle.Service]. Its methods may be called before Start and while it runs;
+// actions that were created before run once it has started.
 type Engine struct {
 	store   Store
 	config  Config
@@ -27,34 +30,33 @@ type Engine struct {
 
 	group *lifecycle.Group
 	pools map[string]*pool
-	// Each loop sleeps until its signal, or its interval, wakes it.
-	fetch, dispatch, watch, aggregate, outbox signal
-	schedule                                  signal
-	admitted                                  broadcast
+	// Each loop sleeps until its signal or its interval wakes it.
+	fetch, dispatch, watch, aggregate, outbox lifecycle.Signal
+	schedule                                  lifecycle.Signal
+	admitted                                  lifecycle.Broadcast
 	// jobs is the context of all handlers; endJobs ends it when the grace of a
 	// shutdown is over.
 	jobs    context.Context
 	endJobs context.CancelFunc
 
-	catalog  catalog
-	fairness fairnessWatch
-	pace     pace
+	catalog   catalog
+	fairness  fairnessWatch
+	estimator estimator
 }
 
-// Option changes an engine that is made by New.
+// Option is an option of New.
 type Option func(*Engine)
 
-// WithLogger sets where the engine logs; the default is slog.Default.
+// WithLogger sets the engine's logger. Default: slog.Default.
 func WithLogger(log *slog.Logger) Option { return func(e *Engine) { e.log = log } }
 
-// WithAggregator adds a MapReduce of the caller's, to be named in
-// Spec.Aggregate.
+// WithAggregator adds a MapReduce of the caller's under a name for Spec.Aggregate.
 func WithAggregator(name string, aggregator Aggregator) Option {
 	return func(e *Engine) { e.custom[name] = aggregator }
 }
 
-// New returns an engine that runs the jobs in a store with the handlers of a
-// mux. Config is the one the store was opened with; it is checked here.
+// New returns an engine that runs the jobs of a store with the handlers of a mux.
+// Config must be the one that the store was opened with. New validates it.
 func New(store Store, mux *Mux, config Config, options ...Option) (*Engine, error) {
 	config = config.WithDefaults()
 	if err := config.Validate(); err != nil {
@@ -63,8 +65,8 @@ func New(store Store, mux *Mux, config Config, options ...Option) (*Engine, erro
 	e := &Engine{
 		store: store, config: config, log: slog.Default(), custom: map[string]Aggregator{},
 		group: lifecycle.NewGroup(context.Background()), pools: map[string]*pool{},
-		fetch: newSignal(), dispatch: newSignal(), watch: newSignal(), aggregate: newSignal(), outbox: newSignal(),
-		schedule: newSignal(), admitted: newBroadcast(), metrics: newMetrics(),
+		fetch: lifecycle.NewSignal(), dispatch: lifecycle.NewSignal(), watch: lifecycle.NewSignal(), aggregate: lifecycle.NewSignal(), outbox: lifecycle.NewSignal(),
+		schedule: lifecycle.NewSignal(), metrics: newMetrics(),
 		fairness: newFairnessWatch(config.Window),
 	}
 	e.jobs, e.endJobs = context.WithCancel(context.Background())
@@ -78,7 +80,7 @@ func New(store Store, mux *Mux, config Config, options ...Option) (*Engine, erro
 	if err := store.KeepEvents(context.Background(), most); err != nil {
 		return nil, fmt.Errorf("keep events: %w", err)
 	}
-	e.catalog = catalog{engine: e, known: map[uint64]*known{}}
+	e.catalog = catalog{engine: e, known: map[uint64]*catalogEntry{}}
 	for _, name := range mux.Types() {
 		e.pools[name] = newPool(e, name, mux.runner(name, config))
 	}
@@ -107,10 +109,10 @@ func (e *Engine) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop implements lifecycle.Service: it leases nothing more, waits for the jobs
-// in flight, and hands back those that are not done when ctx or the configured
-// grace ends. Handlers whose context has ended get a moment more; one that does
-// not return even then is left behind, and named in the error.
+// Stop implements lifecycle.Service: it leases no more jobs, waits for those in flight,
+// and releases those that are not done when ctx or the configured grace ends. Handlers
+// have a second to return after their context has ended; the error names those that do
+// not.
 func (e *Engine) Stop(ctx context.Context) error {
 	grace, cancel := context.WithTimeout(ctx, max(0, e.config.ShutdownGrace))
 	defer cancel()
@@ -124,7 +126,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 		wait.Go(p.handBack)
 	}
 	wait.Wait()
-	// A handler that does not return cannot be ended, only left.
+	// A handler that does not return cannot be stopped, only left.
 	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), handBackTime)
 	defer cancel()
 	return e.group.Stop(ctx)
@@ -136,9 +138,9 @@ func (e *Engine) Failed() <-chan struct{} { return e.group.Failed() }
 // Err implements lifecycle.Service.
 func (e *Engine) Err() error { return e.group.Err() }
 
-// Create makes an action, in status CREATED. With an id that exists, the same
-// body returns the action as it is and another one is an *ExistsError. A field
-// that is wrong is a *SpecError.
+// Create creates an action, in status CREATED. If the id exists with the same body, it
+// returns that action; with another body, an *ExistsError. A wrong field is a
+// *SpecError.
 func (e *Engine) Create(ctx context.Context, spec Spec) (action Action, created bool, err error) {
 	if err = e.checkSpec(&spec); err != nil {
 		return action, false, err
@@ -149,7 +151,26 @@ func (e *Engine) Create(ctx context.Context, spec Spec) (action Action, created 
 	return e.create(ctx, spec)
 }
 
-// checkSpec refuses what this engine cannot do.
+// create stores a new action. Links are to other traces.
+func (e *Engine) create(ctx context.Context, spec Spec, links ...trace.Link) (action Action, created bool, err error) {
+	ctx, span := e.spans.create(ctx, &spec, links...)
+	action, created, err = e.store.Create(ctx, spec)
+	e.spans.created(span, &action, created, err)
+	e.outbox.Wake()
+	return action, created, err
+}
+
+// apply makes a transition, and traces the action if the transition finishes it. It
+// returns ErrNoChange if another caller has made it.
+func (e *Engine) apply(ctx context.Context, id string, transition Transition) (Action, error) {
+	action, err := e.store.Transition(ctx, id, transition)
+	if err == nil && !action.FinishedAt.IsZero() {
+		e.spans.finished(&action)
+	}
+	return action, err
+}
+
+// checkSpec refuses a spec that this engine does not support.
 func (e *Engine) checkSpec(spec *Spec) error {
 	if e.publisher == nil && len(spec.Events) > 0 {
 		return &SpecError{"events", "no events are published here: leave it out"}
@@ -174,36 +195,36 @@ func (e *Engine) Append(ctx context.Context, id string, offset int64, payloads [
 	return received, err
 }
 
-// Seal says how many jobs were uploaded; the action enters the fair queue. If
-// they are not as many as were received, the error is a *MoveError.
+// Seal ends the upload of an action, which then enters the fair queue. If total is not
+// the number of jobs received, the error is a *TransitionError.
 func (e *Engine) Seal(ctx context.Context, id string, total int64) (Action, error) {
-	return e.move(ctx, id, Move{Kind: Seal, Total: total})
+	return e.transition(ctx, id, Transition{Kind: Seal, Total: total})
 }
 
-// Pause stops an action's jobs from being started; those in flight go on.
+// Pause starts no further job of an action; those in flight continue.
 func (e *Engine) Pause(ctx context.Context, id string) (Action, error) {
-	return e.move(ctx, id, Move{Kind: Pause})
+	return e.transition(ctx, id, Transition{Kind: Pause})
 }
 
-// Resume goes on with a paused action.
+// Resume continues a paused action.
 func (e *Engine) Resume(ctx context.Context, id string) (Action, error) {
-	return e.move(ctx, id, Move{Kind: Resume})
+	return e.transition(ctx, id, Transition{Kind: Resume})
 }
 
-// Cancel ends an action: no job is started any more. Those in flight may finish
-// and are counted.
+// Cancel ends an action: no further job starts. Jobs in flight may finish and are
+// counted.
 func (e *Engine) Cancel(ctx context.Context, id string) (Action, error) {
-	return e.move(ctx, id, Move{Kind: Cancel})
+	return e.transition(ctx, id, Transition{Kind: Cancel})
 }
 
-func (e *Engine) move(ctx context.Context, id string, move Move) (Action, error) {
-	action, err := e.apply(ctx, id, move)
+func (e *Engine) transition(ctx context.Context, id string, transition Transition) (Action, error) {
+	action, err := e.apply(ctx, id, transition)
 	if errors.Is(err, ErrNoChange) {
 		err = nil
 	}
-	e.outbox.wake()
-	e.watch.wake()
-	e.fetch.wake()
+	e.outbox.Wake()
+	e.watch.Wake()
+	e.fetch.Wake()
 	return action, err
 }
 
@@ -217,14 +238,14 @@ func (e *Engine) Actions(ctx context.Context, filter ActionFilter) ([]Action, er
 	return e.store.Actions(ctx, filter)
 }
 
-// DeadLetters returns up to limit dead letters of an action from an index on.
+// DeadLetters returns up to limit dead letters of an action, from an index on.
 func (e *Engine) DeadLetters(ctx context.Context, id string, from int64, limit int) ([]DeadLetter, error) {
 	return e.store.DeadLetters(ctx, id, from, limit)
 }
 
-// Watch calls f with the action at once and then whenever it has changed, which
-// it looks for at the interval `every`; after the action has finished, or when
-// ctx ends, it returns. An error of f ends it too.
+// Watch calls f with the action at once, and then whenever the action has changed. It
+// polls at the interval `every`, and returns when the action has finished, ctx ends, or
+// f returns an error.
 func (e *Engine) Watch(ctx context.Context, id string, every time.Duration, f func(Action) error) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -253,7 +274,7 @@ func (e *Engine) Watch(ctx context.Context, id string, every time.Duration, f fu
 	}
 }
 
-// visible is what of an action a watcher is told of.
+// visible is the part of an action whose changes Watch reports.
 type visible struct {
 	status  Status
 	paused  bool
@@ -261,16 +282,15 @@ type visible struct {
 	counts  Counts
 }
 
-// EstimatedFinish tells when an action will have finished if it goes on as it
-// did in the last seconds; zero if that cannot be told.
-func (e *Engine) EstimatedFinish(id string) time.Time { return e.pace.finish(id, time.Now()) }
+// EstimatedFinish returns when an action will finish at its rate of the last seconds;
+// zero if there is no estimate.
+func (e *Engine) EstimatedFinish(id string) time.Time { return e.estimator.finish(id, time.Now()) }
 
-// Settings returns the settings that were stored.
+// Settings returns the stored settings.
 func (e *Engine) Settings(ctx context.Context) (Settings, error) { return e.store.Settings(ctx) }
 
-// Set stores a setting. It holds at once; the workers of a type are more or
-// fewer as soon as those that are too many have finished their job. A value that
-// is out of range is a *SettingError.
+// Set stores a setting, which applies at once; surplus workers of a type finish their
+// job first. A value out of range is a *SettingError.
 func (e *Engine) Set(ctx context.Context, change SettingsChange) error {
 	if err := change.Validate(); err != nil {
 		return err
@@ -278,12 +298,12 @@ func (e *Engine) Set(ctx context.Context, change SettingsChange) error {
 	if err := e.store.Set(ctx, change); err != nil {
 		return err
 	}
-	e.fetch.wake()
+	e.fetch.Wake()
 	return e.applyTypes(ctx)
 }
 
-// FoundRate returns the rate, in attempts per second, that was found of a target
-// which is set to Auto; 0 if it is not.
+// FoundRate returns the rate, in attempts per second, that was found for a target set
+// to Auto; 0 for other targets.
 func (e *Engine) FoundRate(ctx context.Context, target string) (float64, error) {
 	b, err := e.store.Backlog(ctx)
 	return b.Found[target], err
@@ -296,16 +316,16 @@ func (e *Engine) applyTypes(ctx context.Context) error {
 	}
 	for name, p := range e.pools {
 		workers := settings.Types[name].Concurrency
-		orDefault(&workers, e.config.For(name).Workers)
+		workers = cmp.Or(workers, e.config.For(name).Workers)
 		p.resize(workers)
 	}
 	return nil
 }
 
-// Fairness tells how evenly the backlogged tenants were served so far.
+// Fairness returns how evenly backlogged tenants were served so far.
 func (e *Engine) Fairness() Fairness { return e.fairness.result() }
 
-// retriable tells whether a loop should go on after an error of the store.
+// retriable reports whether a loop should continue after an error of the store.
 func retriable(err error) bool {
 	return err != nil && !errors.Is(err, ErrBroken) && !errors.Is(err, ErrClosed)
 }

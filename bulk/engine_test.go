@@ -21,9 +21,8 @@ type rig struct {
 	config bulk.Config
 }
 
-// inVirtualTime runs a test with an engine that has started; it is stopped, and
-// its store closed, when the test has ended. A goroutine that is left over fails
-// the test: the bubble waits for all.
+// inVirtualTime runs a test with a started engine. When the test ends, it stops the engine
+// and closes its store. A remaining goroutine fails the test: the bubble waits for all.
 func inVirtualTime(t *testing.T, config bulk.Config, mux *bulk.Mux, test func(t *testing.T, r *rig), options ...bulk.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -31,7 +30,7 @@ func inVirtualTime(t *testing.T, config bulk.Config, mux *bulk.Mux, test func(t 
 	})
 }
 
-// newRig opens a store and starts an engine; it must be in a bubble.
+// newRig opens a store and starts an engine; it must be called in a bubble.
 func newRig(t *testing.T, config bulk.Config, mux *bulk.Mux, options ...bulk.Option) *rig {
 	t.Helper()
 	r := &rig{t: t, config: config, Engine: bulktest.New(t, mux, config, options...)}
@@ -39,7 +38,7 @@ func newRig(t *testing.T, config bulk.Config, mux *bulk.Mux, options ...bulk.Opt
 	return r
 }
 
-// submit makes an action of so many jobs, whose payloads are their indexes.
+// submit creates an action with this number of jobs, whose payloads are their indexes.
 func (r *rig) submit(spec bulk.Spec, jobs int) string {
 	r.t.Helper()
 	payloads := make([]any, jobs)
@@ -58,7 +57,7 @@ func (r *rig) action(id string) bulk.Action {
 	return a
 }
 
-// finish waits until an action is done, and what followed from that.
+// finish waits until an action is done, and its effects too.
 func (r *rig) finish(id string) bulk.Action {
 	r.t.Helper()
 	done := r.Wait(r.t, id)
@@ -96,7 +95,7 @@ func TestCreateRefusesBadSpecs(t *testing.T) {
 		if err := r.Set(t.Context(), bulk.SettingsChange{Limits: &bulk.Limits{RequestsPerSecond: -1}}); !errors.As(err, &wrong) {
 			t.Errorf("a limit below zero: %v", err)
 		}
-		r.finish(r.submit(bulk.Spec{Type: "echo"}, 1)) // the store goes on
+		r.finish(r.submit(bulk.Spec{Type: "echo"}, 1)) // the store still works
 	})
 }
 
@@ -254,7 +253,7 @@ func TestFinishedActionsAreForgotten(t *testing.T) {
 			t.Errorf("an upload that was not sealed for an hour is %s, want CANCELED", a.Status)
 		}
 		r.action(recent)
-		r.finish(r.submit(bulk.Spec{ID: "old", Type: "echo"}, 1)) // the id is free again
+		r.finish(r.submit(bulk.Spec{ID: "old", Type: "echo"}, 1)) // the id can be used again
 	})
 }
 
@@ -276,8 +275,8 @@ func TestCancelWhileOutcomesAreReduced(t *testing.T) {
 	})
 }
 
-// A target's concurrency, not the fetcher's interval, bounds how fast jobs that
-// are short follow one another.
+// TestJobsFollowOneAnotherAtATargetWithLittleConcurrency checks that a target's concurrency,
+// not the fetcher's interval, bounds the rate of short jobs.
 func TestJobsFollowOneAnotherAtATargetWithLittleConcurrency(t *testing.T) {
 	mux := bulk.NewMux()
 	mux.HandleFunc(bulk.WebhookType, func(context.Context, *bulk.Job) ([]byte, error) { pass(10 * time.Millisecond); return nil, nil })

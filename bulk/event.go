@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// The types of events, as CloudEvents have them. Those of actions say that it
-// was created, or which move of its status machine was made.
+// The types of events, as in CloudEvents. An action has an event of its creation and of
+// each transition.
 const (
 	ActionCreated     = "io.sluice.bulk.action.created"
 	ActionDispatched  = "io.sluice.bulk.action.dispatched"
@@ -20,56 +20,54 @@ const (
 	ActionCompleted   = "io.sluice.bulk.action.completed"
 	ActionFailed      = "io.sluice.bulk.action.failed"
 	ActionCanceled    = "io.sluice.bulk.action.canceled"
-	// ActionDrained: the last job in flight of a canceled action has ended, if
-	// there was one when it was canceled. No event of the action follows.
+	// ActionDrained: the last job in flight of a canceled action has ended. It occurs only if
+	// a job was in flight at the cancellation, and is the action's last event.
 	ActionDrained = "io.sluice.bulk.action.drained"
-	// JobSucceeded and JobFailed: a job is finally done. They are for actions whose
-	// Spec.Events has JobEvents.
+	// JobSucceeded and JobFailed: a job has finished. They need JobEvents in
+	// Spec.Events.
 	JobSucceeded = "io.sluice.bulk.job.succeeded"
 	JobFailed    = "io.sluice.bulk.job.failed"
 )
 
-// EventSource is the source of all events, as CloudEvents have it.
+// EventSource is the source of all events, as in CloudEvents.
 const EventSource = "/sluice/bulk"
 
-// What Spec.Events may name.
+// The values of Spec.Events.
 const (
 	// ActionEvents are those of an action's status. They are always published.
 	ActionEvents = "actions"
-	// JobEvents are one for each job that succeeded, or failed for good.
+	// JobEvents are one for each job that succeeded, or failed permanently.
 	JobEvents = "jobs"
 )
 
 // Bounds of events.
 const (
-	// MaxEventResult is the most bytes of a job's result in its event; of a larger
-	// one the event says result_truncated and has none. It is also the most of an
-	// action's results together.
+	// MaxEventResult bounds a job's result in its event, in bytes: the event of a larger
+	// result has result_truncated, and no result. It also bounds the sum of an action's
+	// results.
 	MaxEventResult = 64 << 10
-	// MaxEventBytes bounds an event as CloudEvent writes it: results that are not
-	// JSON become strings, up to six times as long.
+	// MaxEventBytes bounds an event as CloudEvent encodes it: results that are not JSON
+	// become strings, up to six times as long.
 	MaxEventBytes = 512 << 10
-	// maxEventURL is how much of a target's URL is in an event.
+	// maxEventURL bounds a target's URL in an event.
 	maxEventURL = 8 << 10
 )
 
-// Event is one thing that happened, for others to know.
+// Event is a notification about an action or a job.
 type Event struct {
-	// ID is the event's own, for ever and over all stores. An event that is
-	// published again has the same.
+	// ID is unique over all stores. An event that is published again has the same ID.
 	ID string
 	// Type is one of the types above.
 	Type string
-	// Subject is what it happened to: the id of the action, or of the job.
+	// Subject is the id of the action, or of the job.
 	Subject string
-	// Action is the id of the action. Events of one action are in order: it is the
-	// key to keep them so.
+	// Action is the id of the action. Events of one action are in order: use it as the
+	// key of partitions.
 	Action string
 	Tenant string
-	// Time is when it happened, by the store's clock.
+	// Time is when the event happened, by the store's clock.
 	Time time.Time
-	// Data is a JSON object: of an action, what the API answers of it; of a job, a
-	// JobResult.
+	// Data is a JSON object: the action as in the API, or a JobResult.
 	Data json.RawMessage
 }
 
@@ -88,9 +86,9 @@ type cloudEvent struct {
 	Data            json.RawMessage `json:"data"`
 }
 
-// CloudEvent returns the event in the structured JSON form of CloudEvents 1.0,
-// whose media type is application/cloudevents+json. It is the same whenever it is
-// asked for. It fails if Data is not JSON, which no Store returns.
+// CloudEvent returns the event in the structured JSON form of CloudEvents 1.0, with the
+// media type application/cloudevents+json. It always returns the same bytes. It fails if
+// Data is not JSON, which no Store returns.
 func (e Event) CloudEvent() ([]byte, error) {
 	return marshal(cloudEvent{
 		SpecVersion: "1.0", ID: e.ID, Source: EventSource, Type: e.Type, Subject: e.Subject, Time: e.Time.UTC(),
@@ -98,7 +96,7 @@ func (e Event) CloudEvent() ([]byte, error) {
 	})
 }
 
-// marshal is json.Marshal, but < > and & stay what they are.
+// marshal is json.Marshal without escaping < > and &.
 func marshal(value any) ([]byte, error) {
 	var to bytes.Buffer
 	encoder := json.NewEncoder(&to)
@@ -107,8 +105,7 @@ func marshal(value any) ([]byte, error) {
 	return bytes.TrimSuffix(to.Bytes(), []byte("\n")), err
 }
 
-// normalizeEvents checks what Spec.Events names. What is always published is left
-// out, so that it makes no difference between two specs.
+// normalizeEvents checks Spec.Events and removes ActionEvents, which has no effect.
 func normalizeEvents(names []string) ([]string, error) {
 	var asked []string
 	for _, name := range names {
@@ -123,12 +120,12 @@ func normalizeEvents(names []string) ([]string, error) {
 	return asked, nil
 }
 
-// JobEvents tells whether the action asks for events of its jobs.
+// JobEvents reports whether the action asks for events of its jobs.
 func (s *Spec) JobEvents() bool { return slices.Contains(s.Events, JobEvents) }
 
-// EventType is the type of the event that a move leaves which has taken an action
-// from one state to another; empty if it leaves none.
-func (m Move) EventType(before, after *Action) string {
+// EventType returns the type of the event of a transition that changed an action from
+// before to after; "" if it has none.
+func (m Transition) EventType(before, after *Action) string {
 	switch {
 	case m.Kind == Pause && !before.Paused && after.Paused:
 		return ActionPaused
@@ -147,7 +144,7 @@ var statusEvents = map[Status]string{
 	Completed: ActionCompleted, Failed: ActionFailed, Canceled: ActionCanceled,
 }
 
-// actionData is what an event says of an action: the fields that the API answers.
+// actionData is the data of an action's event: the fields of the API.
 type actionData struct {
 	ID              string                     `json:"id"`
 	Tenant          string                     `json:"tenant"`
@@ -176,8 +173,7 @@ type actionData struct {
 	FinishedAt      *time.Time                 `json:"finished_at"`
 }
 
-// Event returns an event of a type about the action as it is at a time. The store
-// gives it its ID.
+// Event returns an event about the action. The store sets its ID.
 func (a *Action) Event(eventType string, at time.Time) (Event, error) {
 	data := actionData{
 		ID: a.ID, Tenant: a.Tenant, Type: a.Type, Target: a.Target, Class: a.Class, Status: a.Status, Paused: a.Paused,
@@ -206,7 +202,7 @@ func (a *Action) Event(eventType string, at time.Time) (Event, error) {
 	return Event{Type: eventType, Subject: a.ID, Action: a.ID, Tenant: a.Tenant, Time: at.UTC(), Data: encoded}, err
 }
 
-// boundResults leaves results out that are too long together.
+// boundResults drops the results if they are too long together.
 func boundResults(results map[string]json.RawMessage) (bounded map[string]json.RawMessage, truncated bool) {
 	bytes := 0
 	for name, result := range results {
@@ -218,7 +214,7 @@ func boundResults(results map[string]json.RawMessage) (bounded map[string]json.R
 	return results, false
 }
 
-// orNull is a time that is null in JSON when it is zero.
+// orNull returns a time that is null in JSON if it is zero.
 func orNull(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -227,19 +223,19 @@ func orNull(t time.Time) *time.Time {
 	return &t
 }
 
-// JobResult is how a job ended for good: what its event says.
+// JobResult is the final result of a job, for its event.
 type JobResult struct {
 	Action    string
 	Tenant    string
 	Index     int64
 	Succeeded bool
 	Attempts  int
-	// Result is that of a job that succeeded, at most MaxEventResult bytes;
-	// ResultTruncated says that it had more, and is left out.
+	// Result is the result of a job that succeeded, at most MaxEventResult bytes.
+	// ResultTruncated reports whether the result was larger and was omitted.
 	Result          []byte
 	ResultTruncated bool
-	// Error is that of a job's last attempt that failed; of one that succeeded, why
-	// its result could not be aggregated, if so. At most MaxErrorBytes.
+	// Error is the error of a job's last failed attempt. For a job that succeeded, it is
+	// why the result could not be aggregated. At most MaxErrorBytes.
 	Error      string
 	FinishedAt time.Time
 }
@@ -258,7 +254,7 @@ type jobData struct {
 	FinishedAt      time.Time       `json:"finished_at"`
 }
 
-// Event returns the event of a job that is done. The store gives it its ID.
+// Event returns the event of a job that has finished. The store sets its ID.
 func (r *JobResult) Event() (Event, error) {
 	e := Event{
 		Type: JobSucceeded, Subject: JobID(r.Action, r.Index), Action: r.Action, Tenant: r.Tenant, Time: r.FinishedAt.UTC(),

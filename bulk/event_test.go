@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// TestCloudEvent is the form to the letter.
+// TestCloudEvent checks the exact encoding.
 func TestCloudEvent(t *testing.T) {
 	at := time.Date(2026, 11, 21, 11, 13, 19, 354_000_000, time.FixedZone("CET", 3600))
 	result := bulk.JobResult{
@@ -37,7 +37,7 @@ func TestCloudEvent(t *testing.T) {
 	}
 }
 
-// No event is longer than its bound, whatever is in it.
+// TestEventsAreBounded checks that no event exceeds its bound.
 func TestEventsAreBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		filler := rapid.SampledFrom([]string{"x", "<", "\x01", "\xff", `"`, "ü", "\u2028"}).Draw(t, "of")
@@ -81,7 +81,8 @@ func TestEventsAreBounded(t *testing.T) {
 	})
 }
 
-// A result that is too long with the others is left out, and said to be.
+// TestALongResultOfAnAction checks that results that are too long together are omitted and
+// marked.
 func TestALongResultOfAnAction(t *testing.T) {
 	for _, c := range []struct {
 		bytes     int
@@ -102,19 +103,20 @@ func TestALongResultOfAnAction(t *testing.T) {
 	}
 }
 
-// An action tells of each state once, however its moves follow one another.
+// TestEveryMoveTellsWhatItChanged checks that an action has one event of each state, for any
+// order of transitions.
 func TestEveryMoveTellsWhatItChanged(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := bulk.Action{Status: bulk.Created}
 		for range rapid.IntRange(1, 30).Draw(t, "moves") {
-			move := bulk.Move{Kind: bulk.MoveKind(rapid.IntRange(int(bulk.Seal), int(bulk.Forget)).Draw(t, "kind"))}
-			next, err := a.Apply(move, time.Now())
+			transition := bulk.Transition{Kind: bulk.TransitionKind(rapid.IntRange(int(bulk.Seal), int(bulk.Forget)).Draw(t, "kind"))}
+			next, err := a.Apply(transition, time.Now())
 			if err != nil {
 				continue
 			}
-			changed := next.Status != a.Status || next.Paused != a.Paused && move.Kind != bulk.Cancel || move.Kind == bulk.Drained
-			if told := move.EventType(&a, &next); (told != "") != changed {
-				t.Fatalf("move %d from %s, paused %v, to %s, paused %v, tells %q", move.Kind, a.Status, a.Paused, next.Status, next.Paused, told)
+			changed := next.Status != a.Status || next.Paused != a.Paused && transition.Kind != bulk.Cancel || transition.Kind == bulk.Drained
+			if told := transition.EventType(&a, &next); (told != "") != changed {
+				t.Fatalf("transition %d from %s, paused %v, to %s, paused %v, tells %q", transition.Kind, a.Status, a.Paused, next.Status, next.Paused, told)
 			}
 			a = next
 		}

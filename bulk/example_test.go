@@ -23,7 +23,7 @@ type Charge struct {
 
 func (Charge) JobType() string { return "order:charge" }
 
-// Charger is the worker of those jobs.
+// Charger is the worker of these jobs.
 type Charger struct{}
 
 // Work charges one order. The job's id is the same in every attempt.
@@ -39,7 +39,7 @@ func (*Charger) Work(_ context.Context, job *bulk.TypedJob[Charge]) (any, error)
 	return job.Args, nil
 }
 
-// example runs f with an engine on a store in memory; a program has a directory.
+// example runs f with an engine on an in-memory store; a program uses a directory.
 func example(mux *bulk.Mux, f func(ctx context.Context, engine *bulk.Engine) error) error {
 	config := bulk.Config{BackoffBase: 10 * time.Millisecond}
 	store, err := pebblestore.Open("store", pebblestore.Options{FS: vfs.NewMem(), Bulk: config})
@@ -58,7 +58,7 @@ func example(mux *bulk.Mux, f func(ctx context.Context, engine *bulk.Engine) err
 	return errors.Join(f(ctx, engine), engine.Stop(ctx))
 }
 
-// finished waits for an action and prints how it ended.
+// finished waits for an action and prints its outcome.
 func finished(ctx context.Context, engine *bulk.Engine, action bulk.Action) error {
 	err := engine.Watch(ctx, action.ID, 5*time.Millisecond, func(a bulk.Action) error { action = a; return nil })
 	fmt.Println(action.Status, action.Succeeded, "succeeded", action.Failed, "failed", action.Retried, "retried")
@@ -106,8 +106,8 @@ func ExampleAddWorkFunc() {
 	// COMPLETED 1 succeeded 0 failed 0 retried
 }
 
-// A hundred thousand jobs that are never in memory at one time. Called again with the same
-// id after a crash, it would go on where it stopped.
+// A hundred thousand jobs that are never in memory at one time. A repeated call with the same
+// id, after a crash, continues where it stopped.
 func ExampleInsertMany() {
 	orders := func(yield func(Charge) bool) {
 		for i := range 100_000 {
@@ -132,8 +132,8 @@ func ExampleInsertMany() {
 	// 100000 100000 order:charge
 }
 
-// Rows of a query as jobs: an error while they are read leaves the action
-// unsealed, and nothing of it is run.
+// Rows of a query as jobs: an error of the query leaves the action unsealed, and none of its
+// jobs run.
 func ExampleInsertFrom() {
 	var rows iter.Seq2[Charge, error] = func(yield func(Charge, error) bool) {
 		if yield(Charge{"alice", "0.10"}, nil) {
@@ -152,8 +152,8 @@ func ExampleInsertFrom() {
 	// CREATED the source of action "march", after 1 jobs: connection reset
 }
 
-// The same against a server: "sluice serve", or a program that serves package api.
-// Its workers are those of that server, or remote ones.
+// The same with a server: "sluice serve", or a program that serves package api. Its workers
+// run in that server, or are remote.
 func ExampleInsert_server() {
 	server, err := client.New("http://127.0.0.1:8080")
 	if err != nil {

@@ -1,10 +1,13 @@
 package bulk
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // JainIndex returns Jain's index of fairness, (Σx)² / (n·Σx²): 1 if all n counts
-// are equal, 1/n if one has everything. Counts must not be negative. With no
-// counts, or only zeros, nobody has more than another: the index is 1.
+// are equal, 1/n if one has everything. Counts must not be negative. Without counts, or
+// with zeros only, the index is 1.
 //
 // R. Jain, D. Chiu, W. Hawe, "A Quantitative Measure of Fairness and
 // Discrimination for Resource Allocation in Shared Computer Systems", DEC
@@ -17,7 +20,7 @@ func JainIndex(counts []float64) float64 {
 	if most == 0 {
 		return 1
 	}
-	// The index does not depend on the unit; this one keeps squares in range.
+	// The index does not depend on the unit. This one keeps the squares in range.
 	var sum, squares float64
 	for _, x := range counts {
 		x /= most
@@ -27,26 +30,24 @@ func JainIndex(counts []float64) float64 {
 	return sum * sum / (float64(len(counts)) * squares)
 }
 
-// Fairness says how evenly completions were shared in the windows so far. Only
-// full windows count, and in each only the tenants that were backlogged
-// throughout it, of which there must be two; a window in which none of them
-// completed anything shows nothing, and does not count.
+// Fairness is how evenly completions were shared in the windows so far. Only full
+// windows count, with at least two tenants that were backlogged throughout and at least
+// one completion of theirs.
 type Fairness struct {
 	// Jain is the mean of the windows' JainIndex, 0 if there is no window. A
 	// tenant's completions are divided by its weight.
 	Jain float64
-	// Windows is how many windows the mean is of.
+	// Windows is the number of windows in the mean.
 	Windows int
 }
 
-// windowTenant is what one tenant did in one full window.
+// windowTenant is one tenant in one full window.
 type windowTenant struct {
 	// completed counts the attempts that ended in the window.
 	completed int64
 	// weight is the tenant's; 0 is the default, 1.
 	weight float64
-	// backlogged says that the tenant had jobs waiting at every moment of the
-	// window.
+	// backlogged reports whether the tenant had jobs waiting throughout the window.
 	backlogged bool
 }
 
@@ -57,8 +58,8 @@ type fairnessRecorder struct {
 	seen Fairness
 }
 
-// observe adds one full window. A window that was cut short, such as the first
-// and the last of a run, must not be given.
+// observe adds one full window. Partial windows, such as the first and the last of a
+// run, must not be added.
 func (r *fairnessRecorder) observe(tenants []windowTenant) {
 	var counts []float64
 	var completed int64
@@ -79,9 +80,78 @@ func (r *fairnessRecorder) observe(tenants []windowTenant) {
 	r.seen.Jain += (JainIndex(counts) - r.seen.Jain) / float64(r.seen.Windows)
 }
 
-// fairness returns what the windows so far showed.
+// fairness returns the fairness of the windows so far.
 func (r *fairnessRecorder) fairness() Fairness {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.seen
+}
+
+// fairnessWatch records, for each full window, the completions of each tenant, and
+// whether it was backlogged throughout: whether it had jobs waiting in every backlog that
+// the fetcher read, from the last before the window to the first after it.
+type fairnessWatch struct {
+	recorder *fairnessRecorder
+	window   time.Duration
+
+	mu         *sync.Mutex
+	index      int64
+	whole      bool // the window was seen from its beginning
+	backlogged map[string]float64
+	completed  map[string]int64
+}
+
+func newFairnessWatch(window time.Duration) fairnessWatch {
+	return fairnessWatch{recorder: &fairnessRecorder{}, window: window, mu: new(sync.Mutex), completed: map[string]int64{}}
+}
+
+func (f *fairnessWatch) result() Fairness { return f.recorder.fairness() }
+
+// saw records the tenants with waiting jobs.
+func (f *fairnessWatch) saw(b Backlog) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	waiting := make(map[string]float64, len(b.Lines))
+	for i := range b.Lines {
+		waiting[b.Lines[i].Tenant] = b.Lines[i].Settings.Weight
+	}
+	for tenant := range f.backlogged {
+		if _, still := waiting[tenant]; !still {
+			delete(f.backlogged, tenant)
+		}
+	}
+	f.roll(WindowIndex(b.Now, f.window), waiting)
+}
+
+// settled counts completions.
+func (f *fairnessWatch) settled(batch []attemptOutcome, verdicts []Verdict) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.roll(WindowIndex(time.Now(), f.window), nil)
+	for i := range batch {
+		if verdicts[i] == Accepted && batch[i].final() {
+			f.completed[batch[i].spec.Tenant]++
+		}
+	}
+}
+
+// roll closes the window when another has begun. Waiting is nil if it is not known: then
+// the next backlog sets it.
+func (f *fairnessWatch) roll(index int64, waiting map[string]float64) {
+	if index == f.index && f.backlogged != nil {
+		return
+	}
+	if index == f.index+1 && f.whole {
+		tenants := make([]windowTenant, 0, len(f.backlogged))
+		for tenant, weight := range f.backlogged {
+			tenants = append(tenants, windowTenant{completed: f.completed[tenant], weight: weight, backlogged: true})
+		}
+		f.recorder.observe(tenants)
+	}
+	f.whole = index == f.index+1
+	f.index = index
+	clear(f.completed)
+	if waiting != nil {
+		f.backlogged = waiting
+	}
 }

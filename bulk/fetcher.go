@@ -7,35 +7,35 @@ import (
 	"github.com/sluice-project/sluice/lifecycle"
 )
 
-// fetchPause is the least time between two looks at the fair queue.
+// fetchPause is the minimum time between two reads of the fair queue.
 const fetchPause = time.Millisecond
 
-// fetcher moves jobs from the fair queue to the ready queue: it looks at the
-// backlog, asks the policies who may pass, and hands the grants to the store.
+// fetcher moves jobs from the fair queue to the ready queue: it reads the backlog, asks
+// the policies which jobs may pass, and hands the grants to the store.
 func (e *Engine) fetcher(ctx context.Context) error {
 	flows := map[string]*flow{}
-	var trouble trouble
+	var backoff backoff
 	for {
 		wait, err := e.fetchOnce(ctx, flows)
 		if err != nil && !retriable(err) {
 			return err
 		}
-		if !lifecycle.Sleep(ctx, nil, max(fetchPause, trouble.after(e.log, "fetch", err))) || !lifecycle.Sleep(ctx, e.fetch, wait) {
+		if !lifecycle.Sleep(ctx, nil, max(fetchPause, backoff.after(e.log, "fetch", err))) || !lifecycle.Sleep(ctx, e.fetch, wait) {
 			return ctx.Err()
 		}
 	}
 }
 
-// fetchOnce admits what may pass now, and returns how long nothing changes by
-// itself.
+// fetchOnce admits the jobs that may pass now, and returns how long to wait unless
+// woken.
 func (e *Engine) fetchOnce(ctx context.Context, flows map[string]*flow) (wait time.Duration, err error) {
 	b, err := e.store.Backlog(ctx)
 	if err != nil {
 		return e.config.FetchInterval, err
 	}
 	e.fairness.saw(b)
-	room := e.room(b, flows)
-	grants := Divide(b, room, max(0, e.config.Alpha))
+	free := e.free(b, flows)
+	grants := Divide(b, free, max(0, e.config.Alpha))
 	admitted := 0
 	if len(grants) > 0 {
 		if admitted, err = e.store.Admit(ctx, grants); err != nil {
@@ -45,7 +45,7 @@ func (e *Engine) fetchOnce(ctx context.Context, flows map[string]*flow) (wait ti
 	if admitted > 0 || e.readyHere(b) {
 		e.wakeWorkers()
 	}
-	e.metrics.fetched(b, room, grants, admitted)
+	e.metrics.fetched(b, free, grants, admitted)
 	wait = e.config.FetchInterval
 	if len(b.Lines) > 0 {
 		wait = min(wait, max(0, b.WindowEnds.Sub(b.Now)))
@@ -53,12 +53,11 @@ func (e *Engine) fetchOnce(ctx context.Context, flows map[string]*flow) (wait ti
 	return wait, nil
 }
 
-// room is how many jobs may become ready: for each type up to the bound that its
-// flow finds, in all up to the configured maximum. A type whose queue is still
-// mostly full is left alone until a batch's worth is free, and one that nobody
-// asks for until somebody does.
-func (e *Engine) room(b Backlog, flows map[string]*flow) Room {
-	room := Room{Total: int64(e.config.ReadyMax), Types: map[string]int64{}}
+// free returns how many jobs may become ready: for each type up to the bound of its flow, and
+// in total up to the configured maximum. A type gets none until a batch's worth is free, and
+// none while no worker leases its jobs.
+func (e *Engine) free(b Backlog, flows map[string]*flow) Free {
+	free := Free{Total: int64(e.config.ReadyMax), Types: map[string]int64{}}
 	for name, state := range b.Types {
 		f := flows[name]
 		if f == nil {
@@ -71,31 +70,28 @@ func (e *Engine) room(b Backlog, flows map[string]*flow) Room {
 			workers = int64(p.size())
 		}
 		if b.Left != NoLimit && e.config.Window < time.Second && len(b.Lines) > 0 {
-			// What is ready holds a part of the limit: about what starts in a window.
+			// Ready jobs hold a part of the limit: about as many as start in a window.
 			bound = max(1, int64(float64(bound)*e.config.Window.Seconds()))
 			workers = min(workers, b.Left/int64(len(b.Lines)))
 		}
 		bound = max(bound, workers)
-		free := bound - state.Ready
-		if state.Ready > 0 && free < min(int64(e.config.FetchBatch), bound/4) {
-			free = 0
+		more := bound - state.Ready
+		if state.Idle || state.Ready > 0 && more < min(int64(e.config.FetchBatch), bound/4) {
+			more = 0
 		}
-		if state.Idle {
-			free = 0
-		}
-		room.Types[name] = max(0, free)
-		room.Total -= state.Ready
+		free.Types[name] = max(0, more)
+		free.Total -= state.Ready
 	}
 	for name := range flows {
 		if _, present := b.Types[name]; !present {
 			delete(flows, name)
 		}
 	}
-	return room
+	return free
 }
 
-// readyHere tells whether jobs are ready that workers here could take: another
-// instance may have admitted them.
+// readyHere reports whether jobs are ready that workers here can run: another instance
+// may have admitted them.
 func (e *Engine) readyHere(b Backlog) bool {
 	for name := range e.pools {
 		if b.Types[name].Ready > 0 {
@@ -107,7 +103,7 @@ func (e *Engine) readyHere(b Backlog) bool {
 
 func (e *Engine) wakeWorkers() {
 	for _, p := range e.pools {
-		p.wake.wake()
+		p.wake.Wake()
 	}
-	e.admitted.wake()
+	e.admitted.Wake()
 }

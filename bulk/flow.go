@@ -2,15 +2,15 @@ package bulk
 
 import "time"
 
-// minReady is the least bound of a type's ready queue.
+// minReady is the minimum bound of a type's ready queue.
 const minReady = 8
 
-// flow finds the bound of one type's ready queue: about one second of work at
-// the workers' measured speed. A queue that long never starves the workers
-// between two looks of the fetcher, and a newcomer waits about a second behind
-// it at most. The speed is that of the time in which they had work: workers that
-// a limit keeps idle are not slow. While the queue runs empty although more
-// waits, the bound was too low to show the true speed, so it doubles.
+// flow computes the bound of one type's ready queue: about one second of work at the
+// workers' measured speed. A queue of that length does not starve the workers between
+// two runs of the fetcher, and new jobs wait about a second behind it at most. The speed
+// is measured while workers have jobs: time that they are idle under a limit does not
+// count. If the queue runs empty while more jobs wait, the bound was too low to measure
+// the speed, and doubles.
 type flow struct {
 	bound    int64
 	finished int64
@@ -18,10 +18,10 @@ type flow struct {
 	since    time.Time
 }
 
-// leastBusy is the shortest time that a speed is measured over.
+// leastBusy is the minimum time that a speed is measured over.
 const leastBusy = 10 * time.Millisecond
 
-// next returns the bound, given how the type does now.
+// next returns the bound, given the present state of the type.
 func (f *flow) next(now time.Time, state TypeState, most int64) int64 {
 	if f.since.IsZero() || state.Finished < f.finished {
 		f.bound, f.since, f.finished, f.busy = minReady, now, state.Finished, state.Busy

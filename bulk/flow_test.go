@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// flowRun looks at one type as the fetcher does.
+// flowRun observes one type as the fetcher does.
 type flowRun struct {
 	flow
 	now   time.Time
@@ -114,7 +114,7 @@ func TestFlowStartsAgainWhenTheCounterDoes(t *testing.T) {
 	r := newFlowRun(10_000)
 	r.state = TypeState{Ready: 5, InFlight: 10, Waiting: 1000, Finished: 900}
 	r.look(time.Second)
-	r.state.Finished = 3 // the type was gone, and came back
+	r.state.Finished = 3 // the type was gone, and is back
 	if got := r.look(time.Second); got != minReady {
 		t.Fatalf("bound %d, want %d", got, minReady)
 	}
@@ -141,13 +141,13 @@ func TestFlowStaysWithinItsBounds(t *testing.T) {
 	})
 }
 
-// A type that nobody asks for gets no room, which would be taken from others.
+// TestRoomOfAnIdleType checks that an idle type gets no bound, which others would lose.
 func TestRoomOfAnIdleType(t *testing.T) {
 	e := &Engine{config: Config{}.WithDefaults()}
 	b := Backlog{Now: time.Unix(1_700_000_000, 0), Types: map[string]TypeState{
 		"asked for": {Ready: 1, Waiting: 100}, "idle": {Ready: 1, Waiting: 100, Idle: true},
 	}}
-	room := e.room(b, map[string]*flow{})
+	room := e.free(b, map[string]*flow{})
 	if room.Types["idle"] != 0 || room.Types["asked for"] == 0 {
 		t.Errorf("room %v, want none for the idle type and some for the other", room.Types)
 	}

@@ -6,64 +6,61 @@ import (
 	"time"
 )
 
-// Image is what a store at rest keeps, for another store to take over: all of it
-// but what is found again by working, such as the tags of fair queueing. It is read
-// as streams, so that it is never all in memory; each may be read again, and several
-// at a time. What a stream yields is valid until it yields the next. An error ends
-// the stream.
+// Image is the data of a closed store, for migration into another. It omits what is soon
+// measured again, such as the tags of fair queueing. It is read as streams, so that it is
+// never all in memory. Streams can be repeated, and several read at a time. A yielded value
+// is valid until the next. An error ends the stream.
 type Image interface {
-	// Facts are what is small.
+	// Facts has the small data.
 	Facts() ImageFacts
 	// Schedules are in the order of their names.
 	Schedules() iter.Seq2[Schedule, error]
-	// Events are those that wait to be published, the oldest first, with their IDs.
+	// Events are the unpublished events, the oldest first, with their IDs.
 	Events() iter.Seq2[[]Event, error]
-	// Actions are in the order of their numbers, which is that of their creation.
+	// Actions are in the order of their numbers, which is the order of their creation.
 	Actions() iter.Seq2[ActionImage, error]
-	// Jobs are those of an action that were touched, by index. No two pages have
-	// jobs of the same ImagePage indexes.
+	// Jobs are the jobs of an action that were ever admitted, by index. Each yielded
+	// page has the jobs of different ImagePage indexes.
 	Jobs(a *ActionImage) iter.Seq2[[]JobImage, error]
-	// Payloads are those of so many jobs of a live action, from one on, in order. They
-	// stay valid.
+	// Payloads are the payloads of count jobs of a live action, from index first, in order.
+	// They stay valid.
 	Payloads(a *ActionImage, first, count int64) iter.Seq2[[][]byte, error]
-	// Outcomes are those of a live action that were not reduced, in their order.
+	// Outcomes are the outcomes of a live action that were not reduced, in order.
 	Outcomes(a *ActionImage) iter.Seq2[[]Outcome, error]
-	// DeadLetters are by index. Their Action is empty.
+	// DeadLetters are the dead letters by index. Their Action is empty.
 	DeadLetters(a *ActionImage) iter.Seq2[[]DeadLetter, error]
 }
 
-// ImagePage is how many indexes of jobs have one page of Image.Jobs: from a multiple
-// of it on.
+// ImagePage is the number of job indexes of one page of Image.Jobs, which begins at a
+// multiple of it.
 const ImagePage = 1024
 
-// ImageFacts are what a store keeps once.
+// ImageFacts is the data that a store has once.
 type ImageFacts struct {
-	// Highest is the highest number that was given to an action, also of those that
-	// were forgotten.
+	// Highest is the highest number ever given to an action.
 	Highest uint64
-	// WindowEnds is when the window of the last attempt ends: before it, limits have
-	// less left than a store knows that has only the image. Zero if there was none.
+	// WindowEnds is when the window of the last attempt ends: until then attempts that
+	// the image does not have count against limits. Zero if there was none.
 	WindowEnds time.Time
-	// KeepsEvents says that events are kept of what happens.
+	// KeepsEvents reports whether the store keeps events.
 	KeepsEvents bool
-	// Settings are those of Store.Set, in any order.
+	// Settings are the settings stored by Store.Set, in any order.
 	Settings []SettingsChange
-	// Rates are those found of the targets that are set to Auto, by name.
+	// Rates are the rates found for the targets set to Auto, by name.
 	Rates map[string]AutoRate
 }
 
-// ActionImage is an action in an Image. Its Counts are those of the streams: nothing
-// is ready, as that is not kept. Batches and Reduced count in the unit of the store that
-// made it.
+// ActionImage is an action in an Image. Its Counts are those of the streams: no job is
+// ready, as that is not stored. Batches and Reduced count batches of the original store.
 type ActionImage struct {
 	Action
-	// Number is what its leases were given with: LeaseID.Action.
+	// Number is LeaseID.Action of its leases.
 	Number uint64
-	// Live says that the action is not finished, or jobs of it are in flight: it has
+	// Live reports whether the action is not finished, or has jobs in flight: then it has
 	// payloads.
 	Live bool
-	// Next is the first job that no worker was ever given, nor any after it. Those
-	// before it that Jobs does not have wait in front of it.
+	// Next is the first job from which on none was ever leased. Earlier jobs that Jobs
+	// does not have wait in front of it.
 	Next int64
 	// Dead counts the dead letters.
 	Dead int64
@@ -76,11 +73,11 @@ type JobPhase uint8
 const (
 	// PhaseWaits: the job has returned to the front of its action's line.
 	PhaseWaits JobPhase = iota
-	// PhaseAside: the job was turned back, until JobImage.At.
+	// PhaseAside: the job is non-ready until JobImage.At.
 	PhaseAside
 	// PhaseInFlight: a worker has the job, until JobImage.At.
 	PhaseInFlight
-	// PhaseSucceeded, PhaseFailed and PhaseCanceled: the job is done for good.
+	// PhaseSucceeded, PhaseFailed and PhaseCanceled: the job has finished.
 	PhaseSucceeded
 	PhaseFailed
 	PhaseCanceled
@@ -90,29 +87,29 @@ const (
 type JobImage struct {
 	Index int64
 	Phase JobPhase
-	// Fence is how often the job was leased.
+	// Fence is the fence of the last lease: the number of leases of the job.
 	Fence uint32
-	// Attempts and Crashes are those that count against their most. They are not
-	// kept of a job that is done.
+	// Attempts and Crashes count against their limits. They are 0 for a job that has
+	// finished.
 	Attempts, Crashes int
-	// Reason is that of PhaseAside.
+	// Reason is the reason of PhaseAside.
 	Reason NonReadyReason
-	// Local says that a job in flight was in the process that has ended: it is at
-	// that end's cost that it comes back.
+	// Local reports whether a job in flight was leased by a worker in the process that
+	// has ended: its return counts as a crash, not as an attempt.
 	Local bool
-	// Lapsed says that the last lease ran out, or ended with its process.
+	// Lapsed reports whether the last lease expired, or ended with its process.
 	Lapsed bool
 	At     time.Time
 }
 
-// ImageSummary counts what an image has.
+// ImageSummary counts the contents of an image.
 type ImageSummary struct {
 	Actions    int64 `json:"actions"`
 	Unfinished int64 `json:"unfinished_actions"`
-	// Jobs are all that were received, Waiting those that are not done.
+	// Jobs counts all received jobs, Waiting those that have not finished.
 	Jobs    int64 `json:"jobs"`
 	Waiting int64 `json:"unfinished_jobs"`
-	// InFlight are those that workers have.
+	// InFlight counts the jobs that workers have.
 	InFlight    int64 `json:"in_flight"`
 	DeadLetters int64 `json:"dead_letters"`
 	Events      int64 `json:"events"`
@@ -120,7 +117,7 @@ type ImageSummary struct {
 	Settings    int64 `json:"settings"`
 }
 
-// SummarizeImage reads through an image, but for its payloads.
+// SummarizeImage reads an image, without its payloads.
 func SummarizeImage(image Image) (s ImageSummary, err error) {
 	for a, err := range image.Actions() {
 		if err != nil {
@@ -151,10 +148,9 @@ func SummarizeImage(image Image) (s ImageSummary, err error) {
 	return s, nil
 }
 
-// ImageError: an image does not add up, or what was taken over of it is not what it
-// has.
+// ImageError is the error of an image that is inconsistent, or whose copy differs.
 type ImageError struct {
-	// Action is empty where it is not about one.
+	// Action is empty if the error is not about one action.
 	Action string
 	Why    string
 }

@@ -8,45 +8,44 @@ import (
 	"slices"
 )
 
-// Inserter is where Insert makes an action: an [Engine] of this process, or a
-// server, through the Inserter of package client.
+// Inserter is where Insert creates an action: an [Engine] of this process, or a server,
+// through the Inserter of package client.
 type Inserter interface {
-	// Create makes an action, or returns the one that exists with that id and the
-	// same body. Where an Inserter cannot tell which, created is false.
+	// Create creates an action, or returns the one with that id and the same body. If
+	// an Inserter cannot tell which, created is false.
 	Create(ctx context.Context, spec Spec) (action Action, created bool, err error)
 	// Append adds jobs to an action; see Store.Append.
 	Append(ctx context.Context, id string, offset int64, payloads [][]byte) (received int64, err error)
-	// Seal says how many jobs the action has; it is run then.
+	// Seal ends the upload: the action has total jobs, and runs.
 	Seal(ctx context.Context, id string, total int64) (Action, error)
 }
 
 var _ Inserter = (*Engine)(nil)
 
-// The most jobs and bytes that Insert holds at one time and appends at once. One
-// payload more may exceed the bytes.
+// insertJobs and insertBytes bound the jobs that Insert holds in memory and appends at once.
+// One payload may exceed the bytes.
 const (
 	insertJobs  = 1000
 	insertBytes = 1 << 20
 )
 
-// Insert makes an action of these jobs, and seals it. The Type of the spec may be
-// left out: it is T's.
+// Insert creates an action of these jobs, and seals it. The Type of the spec may be
+// empty: it is T's.
 //
-// It goes on where it stopped: called again with the same Spec, its ID given, and
-// the same jobs, it appends those that are not there yet, and returns an action
-// that is sealed as it is, whatever it is doing by then. So a program that may be
-// killed gives the action an ID of its own. The action that is returned beside an
-// error has its ID, if it was made.
+// A call that was interrupted can be repeated, with the same Spec, including its ID, and
+// the same jobs: it appends the jobs that are missing, and returns an action that is
+// sealed as it is. So a program that may be killed should set the ID. The action that is
+// returned with an error has its ID if it was created.
 //
-// Errors are those of the Inserter, an error about a job that cannot be encoded or
-// is larger than MaxPayloadBytes, and a *MoveError if the action was canceled.
-// Nothing of an action that is not sealed is run.
+// Insert returns the errors of the Inserter, an error about a job that cannot be encoded
+// or is larger than MaxPayloadBytes, and a *TransitionError if the action was canceled.
+// Jobs of an action that is not sealed do not run.
 func Insert[T Args](ctx context.Context, into Inserter, spec Spec, jobs ...T) (Action, error) {
 	return InsertMany(ctx, into, spec, slices.Values(jobs))
 }
 
-// InsertMany is Insert of jobs that need not be in memory at one time: it holds
-// 1,000 of them, and at most 2 MiB.
+// InsertMany is Insert for jobs that do not fit in memory: it holds at most 1,000 of
+// them, and 2 MiB.
 func InsertMany[T Args](ctx context.Context, into Inserter, spec Spec, jobs iter.Seq[T]) (Action, error) {
 	return InsertFrom(ctx, into, spec, func(yield func(T, error) bool) {
 		for job := range jobs {
@@ -57,8 +56,8 @@ func InsertMany[T Args](ctx context.Context, into Inserter, spec Spec, jobs iter
 	})
 }
 
-// InsertFrom is InsertMany of a source that may fail, such as the rows of a
-// query. An error of the source ends it, and leaves the action unsealed.
+// InsertFrom is InsertMany for a source that may fail, such as the rows of a query. An
+// error of the source is returned, and leaves the action unsealed.
 func InsertFrom[T Args](ctx context.Context, into Inserter, spec Spec, jobs iter.Seq2[T, error]) (Action, error) {
 	if name := JobType[T](); spec.Type == "" {
 		spec.Type = name
@@ -70,7 +69,7 @@ func InsertFrom[T Args](ctx context.Context, into Inserter, spec Spec, jobs iter
 	case err != nil:
 		return action, err
 	case action.Status == Canceled:
-		return action, &MoveError{ID: action.ID, From: Canceled, Why: "a canceled action takes no jobs: choose another id"}
+		return action, &TransitionError{ID: action.ID, From: Canceled, Why: "a canceled action takes no jobs: choose another id"}
 	case action.Status != Created:
 		return action, nil
 	}
@@ -100,15 +99,14 @@ func InsertFrom[T Args](ctx context.Context, into Inserter, spec Spec, jobs iter
 type insertion struct {
 	into Inserter
 	id   string
-	// position counts the jobs that the source has given, received those that the
-	// action has.
+	// position counts the jobs read from the source, received those that the action has.
 	position, received int64
 	// payloads end at position.
 	payloads [][]byte
 	size     int
 }
 
-// add takes one job, and sends what there is when that is enough.
+// add adds one job, and sends a batch when it is full.
 func (in *insertion) add(ctx context.Context, job any) error {
 	if in.position < in.received {
 		in.position++
@@ -130,7 +128,7 @@ func (in *insertion) add(ctx context.Context, job any) error {
 	return in.send(ctx)
 }
 
-// send appends the jobs that were taken.
+// send appends the jobs that were added.
 func (in *insertion) send(ctx context.Context) error {
 	if ctx.Err() != nil { // the source may have ended early for the same reason
 		return context.Cause(ctx)

@@ -14,15 +14,15 @@ import (
 	"github.com/sluice-project/sluice/bulk/bulktest"
 )
 
-// page is an Inserter in memory with one action, as a store has it. It fails as
-// often as it is told to, before a call has its effect or after it.
+// page is an in-memory Inserter with one action, like a store. It fails on demand, before or
+// after a call has its effect.
 type page struct {
 	action   bulk.Action
 	payloads []string
 	calls    int
-	// fails tells of a call whether it fails: before is without effect.
+	// fails returns whether a call fails: before, without effect, or after.
 	fails func(call int) (before, after bool)
-	// largest chunk that came.
+	// jobs and bytes are those of the largest chunk.
 	jobs, bytes int
 }
 
@@ -80,7 +80,7 @@ func (p *page) Append(_ context.Context, _ string, offset int64, payloads [][]by
 func (p *page) Seal(_ context.Context, _ string, total int64) (bulk.Action, error) {
 	err := p.call(func() error {
 		if total != p.action.Received {
-			return &bulk.MoveError{ID: p.action.ID, From: p.action.Status}
+			return &bulk.TransitionError{ID: p.action.ID, From: p.action.Status}
 		}
 		p.action.Status, p.action.Total = bulk.Dispatched, total
 		return nil
@@ -147,7 +147,7 @@ func TestInsertRefuses(t *testing.T) {
 		if _, err := r.Cancel(ctx, "x"); err != nil {
 			t.Fatal(err)
 		}
-		var refused *bulk.MoveError
+		var refused *bulk.TransitionError
 		if _, err := bulk.Insert(ctx, r, bulk.Spec{ID: "x", Tenant: "t", Class: bulk.High}, square{1}, square{2}); !errors.As(err, &refused) || refused.From != bulk.Canceled {
 			t.Errorf("canceled: %v", err)
 		}
@@ -160,14 +160,14 @@ func TestInsertRefuses(t *testing.T) {
 	})
 }
 
-// blob encodes as whatever it holds.
+// blob encodes as its contents.
 type blob struct {
 	Text any `json:"text"`
 }
 
 func (blob) JobType() string { return "blob" }
 
-// A source that ends early must not become an action that is sealed early.
+// TestInsertOfASourceThatFails checks that the action of a source that fails is not sealed.
 func TestInsertOfASourceThatFails(t *testing.T) {
 	errRow := errors.New("row 1500 is broken")
 	p := &page{}
@@ -202,7 +202,7 @@ func TestInsertOfASourceThatFails(t *testing.T) {
 	}
 }
 
-// Chunks are as full as they may be.
+// TestInsertInChunks checks that chunks are as large as allowed.
 func TestInsertInChunks(t *testing.T) {
 	p := &page{}
 	if _, err := bulk.InsertMany(t.Context(), p, bulk.Spec{ID: "a", Tenant: "t"}, squares(2500)); err != nil || p.calls != 1+3+1 {
@@ -218,8 +218,9 @@ func TestInsertInChunks(t *testing.T) {
 	}
 }
 
-// However often an insertion fails, before or after what it does, and is called
-// again: each job is there once and in order, and no more is held than is said.
+// TestInsertGoesOnWhereItStopped checks that each job is there once and in order, however
+// often an insertion fails, before or after its effect, and is repeated; and that memory
+// stays within its bound.
 func TestInsertGoesOnWhereItStopped(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.SampledFrom([]int{0, 1, 1000, 300_000, 700_000}), 0, 5).Draw(t, "sizes")

@@ -12,27 +12,27 @@ import (
 
 // Job is one leased unit of work, as a handler sees it.
 type Job struct {
-	// Spec is that of the job's action. It is shared: do not change it.
+	// Spec is the Spec of the job's action. It is shared: do not modify it.
 	Spec *Spec
 	// Index is the job's place within its action, from 0, in upload order.
 	Index int64
-	// Payload is what was uploaded, one JSON value. Do not change it.
+	// Payload is the uploaded JSON value. Do not modify it.
 	Payload []byte
-	// Attempt counts from 1. Attempts that a target throttled do not count.
+	// Attempt counts from 1. Throttled attempts do not count.
 	Attempt int
 	// Lease identifies this attempt to the store.
 	Lease LeaseID
 	// Deadline is when the lease ends unless it is extended.
 	Deadline time.Time
-	// Trace is for a worker outside, to go on with the action's trace; nil if the
-	// action has none. Engine.Lease sets it.
+	// Trace lets a remote worker continue the action's trace; nil if there is none.
+	// Engine.Lease sets it.
 	Trace *TraceContext
 }
 
-// ID names the job: the same in every attempt, unique in the store.
+// ID returns the job's id: the same in every attempt, unique in the store.
 func (j *Job) ID() string { return JobID(j.Spec.ID, j.Index) }
 
-// JobID names the job at index of an action: "{action}-{index}".
+// JobID returns the id of the job at an index of an action: "{action}-{index}".
 func JobID(action string, index int64) string {
 	return action + "-" + strconv.FormatInt(index, 10)
 }
@@ -50,9 +50,9 @@ func ParseJobID(id string) (action string, index int64, err error) {
 	return id[:at], index, nil
 }
 
-// LeaseID identifies one lease: an action by the store's number for it, a job
-// by its index, and the attempt by its fence, which rises with every lease of
-// the job, so that a late acknowledgement is recognised.
+// LeaseID identifies one lease: the action by the store's number for it, the job by its
+// index, and the attempt by its fence. The fence increases with every lease of the job,
+// so that late acknowledgements are recognised.
 type LeaseID struct {
 	Action uint64
 	Index  uint32
@@ -71,8 +71,7 @@ func (l LeaseID) String() string {
 	return base64.RawURLEncoding.EncodeToString(raw[:])
 }
 
-// ParseLeaseID decodes what String wrote. A token that is damaged, or was never
-// one, is an error.
+// ParseLeaseID decodes what String encoded. A damaged or made-up token is an error.
 func ParseLeaseID(token string) (LeaseID, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(token)
 	if err == nil && len(raw) == leaseIDSize {
@@ -81,7 +80,7 @@ func ParseLeaseID(token string) (LeaseID, error) {
 			Index:  binary.BigEndian.Uint32(raw[8:]),
 			Fence:  binary.BigEndian.Uint32(raw[12:]),
 		}
-		// This compares the checksum too; and base64 has several spellings.
+		// This compares the checksum too, and refuses other spellings in base64.
 		if l.String() == token {
 			return l, nil
 		}
@@ -91,97 +90,20 @@ func ParseLeaseID(token string) (LeaseID, error) {
 
 // LeaseRequest asks the store for ready jobs.
 type LeaseRequest struct {
-	// Types are the job types wanted; jobs come from them in turn.
+	// Types are the requested job types. Jobs are taken from them in rotation.
 	Types []string
-	// Max is the most jobs to lease.
+	// Max is the maximum of jobs to lease.
 	Max int
 	// LeaseFor is the time until the lease's deadline.
 	LeaseFor time.Duration
-	// Local marks leases that die with the process: they are not stored with
-	// their deadline, and opening the store returns their jobs at once. Leases
-	// of remote workers survive a restart.
+	// Local marks leases that end with the process: their deadline is not stored, and
+	// opening the store returns their jobs at once. Leases of remote workers survive a
+	// restart.
 	Local bool
 }
 
-// SettlementKind says how an attempt ended, or that it goes on.
-type SettlementKind uint8
-
-// The ways an attempt is settled.
-const (
-	// Succeeded is final.
-	Succeeded SettlementKind = iota + 1
-	// FailedForGood is final: the job becomes a dead letter.
-	FailedForGood
-	// FailedForNow uses an attempt; the job is tried again after a backoff while
-	// it has attempts left, and becomes a dead letter when it has none.
-	FailedForNow
-	// Throttled uses no attempt; the job waits for its slot.
-	Throttled
-	// Released hands the job back: it uses no attempt and the job is due at
-	// once. A worker that shuts down releases what it did not start.
-	Released
-	// Extended moves the lease's deadline to LeaseFor from now.
-	Extended
-)
-
-// Settlement is what a worker reports of one lease.
-type Settlement struct {
-	Lease LeaseID
-	Kind  SettlementKind
-	// ResultTruncated says that the result had more than MaxEventResult bytes, and
-	// is not in Result.
-	ResultTruncated bool
-	// Result is the job's result for its event, where the action asks for one.
-	Result []byte
-	// Values is what the action's aggregates took from the result; the
-	// aggregator reduces it. Nil where the action aggregates nothing of it.
-	Values []byte
-	// Error says why, for FailedForGood, FailedForNow and Throttled; for
-	// Succeeded, why the result could not be mapped, if so. At most MaxErrorBytes
-	// are kept.
-	Error string
-	// RetryAfter is what the target or handler asked for; 0 if nothing. It is
-	// the least delay for Throttled, and the delay for FailedForNow.
-	RetryAfter time.Duration
-	// Took is how long the attempt ran.
-	Took time.Duration
-	// LeaseFor is for Extended.
-	LeaseFor time.Duration
-}
-
-// MaxErrorBytes is how much of an attempt's error text is kept.
-const MaxErrorBytes = 1024
-
-// Verdict is the store's answer to one settlement.
-type Verdict uint8
-
-// The verdicts. Only an Accepted settlement changed anything.
-const (
-	Accepted Verdict = iota + 1
-	// Duplicate: this very lease has been settled before.
-	Duplicate
-	// Expired: the lease has ended, and the job belongs to a later one or waits.
-	Expired
-	// Unknown: no such lease; its action may have been forgotten.
-	Unknown
-)
-
-// String returns the verdict as the API spells it.
-func (v Verdict) String() string {
-	switch v {
-	case Accepted:
-		return "accepted"
-	case Duplicate:
-		return "duplicate"
-	case Expired:
-		return "expired"
-	default:
-		return "unknown"
-	}
-}
-
-// Outcome is the final outcome of one job, as the aggregator reads it. An Error
-// of a job that succeeded says why its result could not be mapped.
+// Outcome is the final outcome of one job, for the aggregator. The Error of a job that
+// succeeded is why its result could not be mapped.
 type Outcome struct {
 	Index     int64
 	Succeeded bool
@@ -191,7 +113,7 @@ type Outcome struct {
 	Error     string
 }
 
-// DeadLetter is a job that failed for good.
+// DeadLetter is a job that failed permanently.
 type DeadLetter struct {
 	Action   string
 	Index    int64
@@ -201,17 +123,17 @@ type DeadLetter struct {
 	FailedAt time.Time
 }
 
-// NonReadyReason says why a job was turned back.
+// NonReadyReason is why a job was turned back.
 type NonReadyReason uint8
 
 // The reasons, with the seed's names.
 const (
-	// RateLimited: the job was ready, but before it could start a limit of ours was
+	// RateLimited: the job was ready, but before it started a limit of ours was
 	// lowered, or a window began in which a fractional rate allows one less.
 	RateLimited NonReadyReason = iota
-	// APIThrottled: the target answered that it is asked too often.
+	// APIThrottled: the target throttled the attempt.
 	APIThrottled
-	// TransientError: the attempt failed and will be made again.
+	// TransientError: the attempt failed and will be retried.
 	TransientError
 	nonReadyReasons
 )

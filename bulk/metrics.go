@@ -9,14 +9,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// maxLabels bounds the values of the label "tenant", of the label "type" and of the
-// label "target"; what others do is counted under "other".
+// maxLabels bounds the values of each of the labels "tenant", "type" and "target"; the
+// rest is counted under "other".
 const maxLabels = 200
 
 const otherLabel = "other"
 
-// metrics are bulk's metrics. Those that the seed names keep their names, with
-// the tenant for its group.
+// metrics are bulk's metrics.
 type metrics struct {
 	mu      sync.Mutex
 	tenants labels
@@ -142,10 +141,10 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// labels are the names that have a label of their own.
+// labels are the names that have their own label.
 type labels map[string]bool
 
-// of is the label of a name: the name itself, while there are few.
+// of returns the label of a name: the name itself, up to maxLabels names.
 func (l labels) of(name string) string {
 	if !l[name] {
 		if len(l) >= maxLabels {
@@ -176,8 +175,8 @@ func (m *metrics) appended(err error, jobs int) {
 	m.received.Add(float64(jobs))
 }
 
-// fetched notes one look at the fair queue: who passed, and what held others.
-func (m *metrics) fetched(b Backlog, room Room, grants []Grant, admitted int) {
+// fetched counts the grants of one backlog, and what limited them.
+func (m *metrics) fetched(b Backlog, free Free, grants []Grant, admitted int) {
 	m.mu.Lock()
 	m.state = b
 	m.mu.Unlock()
@@ -187,7 +186,7 @@ func (m *metrics) fetched(b Backlog, room Room, grants []Grant, admitted int) {
 	if len(b.Lines) == 0 {
 		return
 	}
-	if room.Total <= 0 || admitted == 0 && b.Left > 0 {
+	if free.Total <= 0 || admitted == 0 && b.Left > 0 {
 		m.skipped.Inc()
 	}
 	tenants := map[uint64]string{}
@@ -217,21 +216,6 @@ func (m *metrics) dispatched(moved int, took time.Duration) {
 	m.cycleDuration.Observe(float64(took) / float64(time.Millisecond))
 }
 
-// outcome is the kind of the settlement, but that of a last attempt which failed
-// for now is that it failed for good.
-func (e *ended) outcome() SettlementKind {
-	if e.last && e.settlement.Kind == FailedForNow {
-		return FailedForGood
-	}
-	return e.settlement.Kind
-}
-
-// final tells whether the job is finished.
-func (e *ended) final() bool {
-	kind := e.outcome()
-	return kind == Succeeded || kind == FailedForGood
-}
-
 var outcomeLabels = map[SettlementKind]string{
 	Succeeded: "succeeded", FailedForGood: "failed", FailedForNow: "retry", Throttled: "throttled",
 	Released: "released", Extended: "extended",
@@ -239,7 +223,7 @@ var outcomeLabels = map[SettlementKind]string{
 
 // settled counts outcomes. Counters are looked up once for each tenant, type and
 // outcome of a batch, not for each job.
-func (m *metrics) settled(batch []ended, verdicts []Verdict) {
+func (m *metrics) settled(batch []attemptOutcome, verdicts []Verdict) {
 	type key struct {
 		spec *Spec
 		kind SettlementKind
@@ -253,7 +237,7 @@ func (m *metrics) settled(batch []ended, verdicts []Verdict) {
 		if verdicts[i] != Accepted || batch[i].spec == nil {
 			continue
 		}
-		k := key{batch[i].spec, batch[i].outcome()}
+		k := key{batch[i].spec, batch[i].kind()}
 		if k != last {
 			counts[last] += run
 			last, run = k, 0
@@ -281,7 +265,7 @@ func (m *metrics) settled(batch []ended, verdicts []Verdict) {
 }
 
 // timed observes the durations of a batch's attempts; of a large batch, a sample.
-func (m *metrics) timed(batch []ended) {
+func (m *metrics) timed(batch []attemptOutcome) {
 	const samples = 64
 	for i := 0; i < len(batch); i += 1 + len(batch)/samples {
 		if e := &batch[i]; e.spec != nil && e.settlement.Kind < Released {
@@ -290,7 +274,7 @@ func (m *metrics) timed(batch []ended) {
 	}
 }
 
-// publishedEvents counts events by what they are of.
+// publishedEvents counts events of actions and of jobs.
 func (m *metrics) publishedEvents(events []Event) {
 	jobs := 0
 	for i := range events {
@@ -308,7 +292,7 @@ func (m *metrics) publishedEvents(events []Event) {
 
 func (m *metrics) finished(a Action) { m.actions.WithLabelValues(string(a.Status)).Inc() }
 
-// What became of a run of a schedule.
+// Outcomes of a run of a schedule.
 const (
 	runStarted = "started"
 	runSkipped = "skipped"

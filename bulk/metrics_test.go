@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// inMilliseconds are the metrics whose unit is in the name that the seed gave
-// them, and one beside them; a linter would have seconds.
+// inMilliseconds has the metrics whose names have this unit for compatibility, and a related
+// one; a linter would require seconds.
 var inMilliseconds = []string{"bulk_action_dispatch_cycle_duration_ms", "bulk_action_attempt_duration_ms"}
 
 func TestMetricsLint(t *testing.T) {
@@ -206,7 +206,7 @@ func TestMetricsOfTheOutbox(t *testing.T) {
 	}, bulk.WithPublisher(p))
 }
 
-// What is reported of a lease that is over is counted by its verdict.
+// TestMetricsOfWhatIsRefused checks that late reports are counted by their verdict.
 func TestMetricsOfWhatIsRefused(t *testing.T) {
 	inVirtualTime(t, bulk.Config{}, bulk.NewMux(), func(t *testing.T, r *rig) {
 		registry := prometheus.NewPedanticRegistry()
@@ -236,7 +236,7 @@ bulk_action_settlements_refused_total{verdict="unknown"} 0
 	})
 }
 
-// What is found of a target is told by the engine and by a metric.
+// TestFoundRateIsShown checks that the engine and a metric return the found rate.
 func TestFoundRateIsShown(t *testing.T) {
 	mux := bulk.NewMux()
 	mux.HandleFunc(bulk.WebhookType, func(context.Context, *bulk.Job) ([]byte, error) { return nil, nil })

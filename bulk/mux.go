@@ -1,24 +1,24 @@
 package bulk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"sort"
 	"time"
 )
 
-// Handler runs one attempt of a job. It returns the job's result, one JSON
-// value or nil, which the action's aggregates read; or an error. The context
-// ends at the attempt's timeout, or when the grace period of a shutdown is over.
+// Handler runs one attempt of a job. It returns the job's result, one JSON value or nil,
+// for the action's aggregates; or an error. The context ends at the attempt's timeout,
+// or when the grace period of a shutdown is over.
 //
-// An error fails the attempt: it is made again after a backoff while attempts
-// are left. An error that wraps [SkipRetry] fails the job for good; a
-// [ThrottledError] turns it back without using an attempt. A panic is an error.
+// An error fails the attempt: the job is retried after a backoff while attempts are
+// left. An error that wraps [SkipRetry] fails the job permanently; a [ThrottledError]
+// turns it back without using an attempt. A panic is an error.
 //
-// Jobs run at least once: a handler must bear being called again for a job that
-// it has finished.
+// Jobs run at least once: a handler may be called again for a job that it has finished.
 type Handler interface {
 	Handle(ctx context.Context, job *Job) (result []byte, err error)
 }
@@ -29,11 +29,11 @@ type HandlerFunc func(ctx context.Context, job *Job) (result []byte, err error)
 // Handle calls f.
 func (f HandlerFunc) Handle(ctx context.Context, job *Job) ([]byte, error) { return f(ctx, job) }
 
-// SkipRetry, wrapped by a handler's error, says that trying again is useless.
+// SkipRetry, wrapped by a handler's error, fails the job without retries.
 var SkipRetry = errors.New("not to be retried") //nolint:staticcheck // ST1012: the name that users of asynq know.
 
-// ThrottledError is a handler's error when the target is asked too often. The
-// job waits for its slot, at least RetryAfter, and no attempt is used.
+// ThrottledError is a handler's error when the target throttles. The job waits for its
+// slot, at least RetryAfter, and no attempt is used.
 type ThrottledError struct {
 	RetryAfter time.Duration
 	Reason     string
@@ -46,8 +46,7 @@ func (e *ThrottledError) Error() string {
 	return "throttled: " + e.Reason
 }
 
-// RetryAfterError is a handler's error that says how long to wait before the
-// next attempt.
+// RetryAfterError is a handler's error with the delay before the next attempt.
 type RetryAfterError struct {
 	After time.Duration
 	Err   error
@@ -55,14 +54,14 @@ type RetryAfterError struct {
 
 func (e *RetryAfterError) Error() string { return e.Err.Error() }
 
-// Unwrap returns the error itself.
+// Unwrap returns the error that it wraps.
 func (e *RetryAfterError) Unwrap() error { return e.Err }
 
 // Middleware wraps a handler.
 type Middleware func(Handler) Handler
 
-// Mux finds the handler of a job by its type. The zero value is not usable;
-// call NewMux. Register everything before the engine starts.
+// Mux maps job types to handlers. Create it with NewMux, and register all handlers
+// before the engine starts.
 type Mux struct {
 	handlers   map[string]registration
 	middleware []Middleware
@@ -75,12 +74,12 @@ type registration struct {
 	retryDelay func(*Job, error) time.Duration
 }
 
-// HandlerOption changes how the jobs of one type are run.
+// HandlerOption is an option of a registered handler.
 type HandlerOption func(*registration)
 
-// WithTimeout sets the most time for one attempt of the type. Default:
-// Config.JobTimeout. The JobTimeout of the type in Config.Types, and the Timeout
-// of an action, come before it. It panics if d is not above 0.
+// WithTimeout bounds one attempt of the type. Default: Config.JobTimeout. The JobTimeout
+// of the type in Config.Types, and the Timeout of an action, take precedence. It panics
+// if d is not above 0.
 func WithTimeout(d time.Duration) HandlerOption {
 	if d <= 0 {
 		panic(fmt.Sprintf("bulk: timeout %s: want more than 0", d))
@@ -88,24 +87,23 @@ func WithTimeout(d time.Duration) HandlerOption {
 	return func(r *registration) { r.timeout = d }
 }
 
-// WithRetryDelay sets how long to wait after an attempt that failed for now, from
-// the job and the error, until the next one. Where it returns 0 or less, and by
-// default, that is the type's backoff; at most it is 24 h. It is not asked about a
-// [ThrottledError], a [RetryAfterError] and what wraps [SkipRetry]: those say what
-// follows. A panic in it is logged, and counts as 0.
+// WithRetryDelay sets the delay before a job is retried, from the job and the error of
+// the failed attempt; at most 24 h. If it returns 0 or less, the type's backoff applies,
+// as it does by default. It is not called for a [ThrottledError], a [RetryAfterError] or
+// an error that wraps [SkipRetry]. A panic in it is logged and counts as 0.
 func WithRetryDelay(delay func(job *Job, err error) time.Duration) HandlerOption {
 	return func(r *registration) { r.retryDelay = delay }
 }
 
-// NewMux returns a mux with the type "echo", whose result is its payload.
+// NewMux returns a mux with the type "echo", whose handler returns the payload.
 func NewMux() *Mux {
 	m := &Mux{handlers: map[string]registration{}}
 	m.HandleFunc("echo", func(_ context.Context, job *Job) ([]byte, error) { return job.Payload, nil })
 	return m
 }
 
-// Handle registers the handler of a type. It panics if the type has one, or if
-// its name is not valid: both are mistakes in the program.
+// Handle registers the handler of a type. It panics if the type has a handler or an
+// invalid name: both are errors of the program.
 func (m *Mux) Handle(jobType string, handler Handler, options ...HandlerOption) {
 	if !idPattern.MatchString(jobType) {
 		panic(fmt.Sprintf("bulk: job type %q: want 1 to 128 of letters, digits and . _ : -", jobType))
@@ -125,27 +123,22 @@ func (m *Mux) HandleFunc(jobType string, f HandlerFunc, options ...HandlerOption
 	m.Handle(jobType, f, options...)
 }
 
-// Use adds middleware around every handler; the first one added is outermost.
+// Use adds middleware around every handler. The first added is the outermost.
 func (m *Mux) Use(middleware ...Middleware) { m.middleware = append(m.middleware, middleware...) }
 
 // Types returns the types that have a handler, sorted.
 func (m *Mux) Types() []string {
-	types := make([]string, 0, len(m.handlers))
-	for name := range m.handlers {
-		types = append(types, name)
-	}
-	sort.Strings(types)
-	return types
+	return slices.Sorted(maps.Keys(m.handlers))
 }
 
-// runner returns what makes the attempts of a type, with its middleware.
+// runner returns the runner of a type, with its middleware.
 func (m *Mux) runner(jobType string, config Config) runner {
 	r := m.handlers[jobType]
 	for _, wrap := range slices.Backward(m.middleware) {
 		r.handler = wrap(r.handler)
 	}
 	timeout := config.Types[jobType].JobTimeout
-	orDefault(&timeout, r.timeout)
-	orDefault(&timeout, config.JobTimeout)
+	timeout = cmp.Or(timeout, r.timeout)
+	timeout = cmp.Or(timeout, config.JobTimeout)
 	return runner{handler: r.handler, timeout: timeout, retryDelay: r.retryDelay}
 }

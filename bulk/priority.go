@@ -2,14 +2,13 @@ package bulk
 
 import "time"
 
-// Priority orders actions: the higher one goes first. It is the seed's formula,
-// in milliseconds,
+// Priority orders actions: the highest goes first. It is, in milliseconds,
 //
 //	-now + base_priority + ALPHA · (-1 + total / max(1, total - done))
 //
-// where now is when the action entered the fair queue: older first, then the
-// tenant's base priority, and a boost for actions with little left to do
-// (shortest job first). The boost is 0 at the start, ALPHA at one half, and
+// where now is when the action entered the fair queue: older actions first, then the
+// tenant's base priority, and a boost for actions with few jobs left (shortest job
+// first). The boost is 0 at the start, ALPHA at one half, and
 // ALPHA · (total-1) when a single job is left.
 func Priority(enteredAt time.Time, basePriority, total, done int64, alpha time.Duration) float64 {
 	left := max(1, total-done)

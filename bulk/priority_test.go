@@ -47,8 +47,8 @@ func TestPriorityRisesWithAgeBaseAndProgress(t *testing.T) {
 		if raised := Priority(time.UnixMilli(ms), base+1, total, done, alpha); raised <= now {
 			t.Fatalf("base priority one higher: %g, not above %g", raised, now)
 		}
-		// With little progress in a long action the boost may be too small to be
-		// told in a float64, but it never falls.
+		// With little progress in a long action the boost may be too small for a float64, but
+		// it never falls.
 		if further := Priority(time.UnixMilli(ms), base, total, done+1, alpha); further < now {
 			t.Fatalf("one more job done: %g, below %g", further, now)
 		}

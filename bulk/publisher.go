@@ -10,45 +10,43 @@ import (
 	"github.com/sluice-project/sluice/lifecycle"
 )
 
-// Publisher takes bulk's events to where others read them.
+// Publisher publishes bulk's events, for example to a topic.
 type Publisher interface {
-	// Publish returns nil when all events are durable there. Otherwise the same
-	// events come again, in the same order: some of them may then be there twice,
-	// with the same IDs. Events come again too if that they were published could not
-	// be recorded: all of a batch, perhaps with others after them, also after a
-	// restart. It is called with one batch at a time, in order, of at most
-	// some thousand events and about 4 MiB, each event at most MaxEventBytes. Ctx
-	// ends after 30 s, and when the engine stops; Publish must return then.
+	// Publish publishes events, and returns nil when all of them are durable. After an
+	// error, or if the engine could not record the success, it is called again with the
+	// same events in the same order, perhaps with more after them, also after a restart:
+	// an event may be published more than once, with the same ID. Calls come one at a
+	// time, in order, with at most some thousand events and about 4 MiB, each event at
+	// most MaxEventBytes. Ctx ends after 30 s, and when the engine stops; Publish must
+	// return then.
 	Publish(ctx context.Context, events []Event) error
 }
 
-// WithPublisher makes the engine publish an event of each move of an action, and
-// of the jobs of those actions that ask for it. Events wait in the store's outbox
-// until the publisher has taken them, over restarts too. Without a publisher, the
-// default, none is kept, and an action cannot ask for any.
+// WithPublisher makes the engine publish an event of each transition of an action, and
+// of the jobs of actions that ask for it. Events wait in the store's outbox until they
+// are published, also over restarts. Without a publisher, the default, no events are
+// kept, and actions cannot ask for them.
 func WithPublisher(p Publisher) Option { return func(e *Engine) { e.publisher = p } }
 
-// MaxOutbox is how many events may wait to be published before the engine's store
-// accepts no more that would bring others: see Store.KeepEvents.
+// MaxOutbox is how many events may wait to be published before the store refuses calls
+// that would cause more: see Store.KeepEvents.
 const MaxOutbox = 1_000_000
 
 const (
-	// publishInterval is how often the outbox is looked at when nothing wakes the
-	// publisher.
+	// publishInterval is how often the outbox is read when nothing wakes the publisher.
 	publishInterval = 100 * time.Millisecond
-	// publishTimeout is the most time for one attempt to publish.
+	// publishTimeout bounds one attempt to publish.
 	publishTimeout = 30 * time.Second
-	// publishBase and publishCap bound the delay after an attempt that failed: it
-	// doubles from the one to the other, with jitter. There is no last attempt.
+	// publishBase and publishCap bound the backoff after a failed attempt. Attempts are
+	// not limited.
 	publishBase = 200 * time.Millisecond
 	publishCap  = 15 * time.Second
 )
 
-// publish hands the events of the outbox to the publisher, one batch after
-// another, each until it is taken: so that they arrive in order, and at least
-// once.
+// publish hands the events of the outbox to the publisher, batch by batch, and retries
+// each batch until it is published: events are published in order, at least once.
 func (e *Engine) publish(ctx context.Context) error {
-	var trouble trouble
+	var backoff backoff
 	for {
 		published, err := e.publishOnce(ctx)
 		if err != nil && !retriable(err) {
@@ -57,7 +55,7 @@ func (e *Engine) publish(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if !lifecycle.Sleep(ctx, nil, trouble.after(e.log, "publish", err)) {
+		if !lifecycle.Sleep(ctx, nil, backoff.after(e.log, "publish", err)) {
 			return ctx.Err()
 		}
 		wait := publishInterval
@@ -76,16 +74,16 @@ func (e *Engine) publishOnce(ctx context.Context) (published int, err error) {
 	if err != nil || len(events) == 0 {
 		return 0, err
 	}
-	if !e.persist(ctx, "publish events", func() error { return e.handOver(ctx, events) }) {
+	if !e.retryPublish(ctx, "publish events", func() error { return e.tryPublish(ctx, events) }) {
 		return 0, ctx.Err()
 	}
 	e.metrics.publishedEvents(events)
-	// Confirmed even while the engine stops, so that fewer come twice.
+	// Confirmed even while the engine stops, so that fewer are published twice.
 	return len(events), e.store.Published(context.WithoutCancel(ctx), upTo)
 }
 
-// persist calls f until it succeeds; false when ctx has ended.
-func (e *Engine) persist(ctx context.Context, what string, f func() error) bool {
+// retryPublish calls f until it succeeds, or returns false when ctx has ended.
+func (e *Engine) retryPublish(ctx context.Context, what string, f func() error) bool {
 	for attempt := 1; ; attempt++ {
 		err := f()
 		if err == nil {
@@ -103,8 +101,8 @@ func (e *Engine) persist(ctx context.Context, what string, f func() error) bool 
 	}
 }
 
-// handOver makes one attempt to publish. A panic is an error.
-func (e *Engine) handOver(ctx context.Context, events []Event) (err error) {
+// tryPublish makes one attempt to publish. It returns a panic as an error.
+func (e *Engine) tryPublish(ctx context.Context, events []Event) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	defer func() {

@@ -16,8 +16,8 @@ import (
 	"github.com/sluice-project/sluice/bulk/bulktest"
 )
 
-// recorder is a publisher that keeps what it is given. When it fails, it has kept
-// a part, as a publisher to several partitions may.
+// recorder is a publisher that keeps its events. When it fails, it has kept a part, as a
+// publisher to several partitions may.
 type recorder struct {
 	mu     sync.Mutex
 	calls  int
@@ -54,8 +54,8 @@ func (p *recorder) Publish(ctx context.Context, events []bulk.Event) error {
 	return nil
 }
 
-// arrived returns what a consumer that drops repeats has seen. The same id must
-// be the same event.
+// arrived returns the events as seen by a consumer that drops repeated ones. Events with the
+// same id must be equal.
 func (p *recorder) arrived(t *testing.T) (events []bulk.Event) {
 	t.Helper()
 	p.mu.Lock()
@@ -73,8 +73,8 @@ func (p *recorder) arrived(t *testing.T) (events []bulk.Event) {
 	return events
 }
 
-// story is what became of an action: its events in order, those of neighbouring
-// jobs as one word, after checking that no job has two.
+// story returns an action's events in order, with consecutive events of jobs as one word. It
+// checks that no job has two.
 func story(t *testing.T, events []bulk.Event, action string) (words []string, jobs map[string]string) {
 	t.Helper()
 	jobs = map[string]string{}
@@ -111,8 +111,8 @@ func (r *rig) drainOutbox() {
 	r.t.Fatal("the outbox does not become empty")
 }
 
-// Publishing is slow, and fails two times of three, in the middle of a batch. All
-// events arrive all the same, those of each action in order.
+// TestEventsArriveThoughPublishingFails checks that all events arrive, those of each action
+// in order, though publishing is slow and fails two times of three, in the middle of a batch.
 func TestEventsArriveThoughPublishingFails(t *testing.T) {
 	p := &recorder{took: 300 * time.Millisecond, fail: func(call int) bool { return call%3 > 0 }}
 	mux := handled(func(_ context.Context, job *bulk.Job) ([]byte, error) {
@@ -151,7 +151,8 @@ func TestEventsArriveThoughPublishingFails(t *testing.T) {
 	}, bulk.WithPublisher(p))
 }
 
-// Without a publisher nothing is kept, and nobody can ask for it.
+// TestNothingIsKeptWithoutAPublisher checks that without a publisher no events are kept, and
+// that actions cannot ask for them.
 func TestNothingIsKeptWithoutAPublisher(t *testing.T) {
 	inVirtualTime(t, bulk.Config{}, bulk.NewMux(), func(t *testing.T, r *rig) {
 		for _, events := range [][]string{{"jobs"}, {"actions"}} {
@@ -190,8 +191,9 @@ func TestCreateRefusesUnknownEvents(t *testing.T) {
 	}, bulk.WithPublisher(&recorder{}))
 }
 
-// A publisher that hangs is given up after half a minute, and holds up neither the
-// work nor the end. What it did not take comes after the next start, as it was.
+// TestAPublisherThatHangs checks that an attempt to publish ends after half a minute, and
+// delays neither jobs nor the stop. Unpublished events are published, unchanged, after the
+// next start.
 func TestAPublisherThatHangs(t *testing.T) {
 	hangs := &recorder{took: time.Hour}
 	inVirtualTime(t, bulk.Config{}, bulk.NewMux(), func(t *testing.T, r *rig) {
@@ -244,7 +246,8 @@ func TestAPublisherThatPanics(t *testing.T) {
 	}, bulk.WithPublisher(p))
 }
 
-// Results are in the events of jobs, of remote workers too, up to their bound.
+// TestResultsInEvents checks that events of jobs have results, also of remote workers, up to
+// their bound.
 func TestResultsInEvents(t *testing.T) {
 	p := &recorder{}
 	mux := handled(func(_ context.Context, job *bulk.Job) ([]byte, error) {
@@ -285,8 +288,7 @@ func TestResultsInEvents(t *testing.T) {
 	}, bulk.WithPublisher(p))
 }
 
-// slowStore takes long to settle, and notes how much it is given. It keeps no
-// results.
+// slowStore settles slowly, and records how much it is given. It keeps no results.
 type slowStore struct {
 	bulk.Store
 	mu            sync.Mutex
@@ -308,7 +310,7 @@ func (s *slowStore) Settle(ctx context.Context, settlements []bulk.Settlement) (
 	return s.Store.Settle(ctx, settlements)
 }
 
-// Results wait for a slow disk in bounded memory.
+// TestResultsWaitInBoundedMemory checks that results wait for a slow disk in bounded memory.
 func TestResultsWaitInBoundedMemory(t *testing.T) {
 	var s *slowStore
 	mux := handled(func(context.Context, *bulk.Job) ([]byte, error) {
@@ -344,8 +346,8 @@ func TestResultsWaitInBoundedMemory(t *testing.T) {
 		if most := 8<<20 + bulk.MaxEventResult; s.largest > most || s.largest < 1<<20 {
 			t.Errorf("one settlement had %d bytes of results, want at most %d", s.largest, most)
 		}
-		// What waits, a worker's result each, what is being settled, and what was
-		// leased ahead.
+		// The waiting results, one for each worker, those being settled, and the jobs leased
+		// ahead.
 		if most := 32<<20 + 2*workers*bulk.MaxEventResult + 16<<20; s.mostHeld > most {
 			t.Errorf("%d bytes of results waited at one time, want at most %d", s.mostHeld, most)
 		}

@@ -1,11 +1,12 @@
 package bulk
 
 import (
+	"cmp"
 	"context"
 	"time"
 )
 
-// Report is what a remote worker says of one lease.
+// Report is a remote worker's report about one lease.
 type Report struct {
 	Lease LeaseID
 	Kind  SettlementKind
@@ -18,12 +19,11 @@ type Report struct {
 	LeaseFor time.Duration
 }
 
-// remotePoll is how often the ready queue is looked at for a remote worker that
-// waits, when nothing wakes it.
+// remotePoll is how often a waiting lease request of a remote worker is repeated when
+// nothing wakes it.
 const remotePoll = 200 * time.Millisecond
 
-// Lease leases ready jobs to a remote worker. If there are none it waits for
-// them, up to `wait`.
+// Lease leases ready jobs to a remote worker. If there are none, it waits up to `wait`.
 func (e *Engine) Lease(ctx context.Context, request LeaseRequest, wait time.Duration) ([]Job, error) {
 	jobs, err := e.leaseWithin(ctx, request, wait)
 	e.spans.leased(jobs)
@@ -31,7 +31,7 @@ func (e *Engine) Lease(ctx context.Context, request LeaseRequest, wait time.Dura
 }
 
 func (e *Engine) leaseWithin(ctx context.Context, request LeaseRequest, wait time.Duration) ([]Job, error) {
-	orDefault(&request.LeaseFor, e.config.Lease)
+	request.LeaseFor = cmp.Or(request.LeaseFor, e.config.Lease)
 	if wait <= 0 {
 		return e.store.Lease(ctx, request)
 	}
@@ -40,10 +40,10 @@ func (e *Engine) leaseWithin(ctx context.Context, request LeaseRequest, wait tim
 	poll := time.NewTicker(remotePoll)
 	defer poll.Stop()
 	for {
-		admitted := e.admitted.wait()
+		admitted := e.admitted.Wait()
 		jobs, err := e.store.Lease(ctx, request)
 		if err != nil || len(jobs) > 0 {
-			e.fetch.wake()
+			e.fetch.Wake()
 			return jobs, err
 		}
 		select {
@@ -59,17 +59,17 @@ func (e *Engine) leaseWithin(ctx context.Context, request LeaseRequest, wait tim
 	}
 }
 
-// Settle records what remote workers report. Verdicts are in the order of the
+// Settle records the reports of remote workers. Verdicts are in the order of the
 // reports.
 func (e *Engine) Settle(ctx context.Context, reports []Report) ([]Verdict, error) {
-	batch := make([]ended, len(reports))
+	batch := make([]attemptOutcome, len(reports))
 	for i, r := range reports {
 		k, err := e.catalog.of(ctx, r.Lease.Action, nil)
 		if err != nil {
 			return nil, err
 		}
 		if k == nil {
-			batch[i] = ended{settlement: Settlement{Lease: r.Lease, Kind: Released}}
+			batch[i] = attemptOutcome{settlement: Settlement{Lease: r.Lease, Kind: Released}}
 			continue
 		}
 		settlement := Settlement{Kind: r.Kind, Error: r.Error}
@@ -78,63 +78,12 @@ func (e *Engine) Settle(ctx context.Context, reports []Report) ([]Verdict, error
 		}
 		settlement.Lease, settlement.RetryAfter = r.Lease, r.RetryAfter
 		settlement.Took, settlement.LeaseFor = r.Took, r.LeaseFor
-		orDefault(&settlement.LeaseFor, e.config.Lease)
-		batch[i] = ended{settlement: settlement, spec: k.spec}
+		settlement.LeaseFor = cmp.Or(settlement.LeaseFor, e.config.Lease)
+		batch[i] = attemptOutcome{settlement: settlement, spec: k.spec}
 	}
 	verdicts, err := e.settleAll(ctx, batch)
 	if err == nil {
 		e.spans.settled(batch, verdicts)
 	}
 	return verdicts, err
-}
-
-// mapped is the settlement of a job that succeeded, with what the aggregates of
-// its action take from the result, and the result itself if its event needs it.
-func (e *Engine) mapped(ctx context.Context, action uint64, spec *Spec, result []byte) Settlement {
-	settlement := Settlement{Kind: Succeeded}
-	if e.publisher != nil && spec.JobEvents() {
-		if settlement.ResultTruncated = len(result) > MaxEventResult; !settlement.ResultTruncated {
-			settlement.Result = result
-		}
-	}
-	if len(spec.Aggregate) == 0 {
-		return settlement
-	}
-	k, err := e.catalog.of(ctx, action, spec)
-	if err == nil {
-		settlement.Values, err = k.aggregates.Map(result)
-	}
-	if err != nil {
-		settlement.Error = err.Error()
-	}
-	return settlement
-}
-
-// settle records outcomes of the process's own workers.
-func (e *Engine) settle(ctx context.Context, batch []ended) error {
-	_, err := e.settleAll(context.WithoutCancel(ctx), batch)
-	return err
-}
-
-func (e *Engine) settleAll(ctx context.Context, batch []ended) ([]Verdict, error) {
-	settlements := make([]Settlement, len(batch))
-	for i := range batch {
-		settlements[i] = batch[i].settlement
-	}
-	verdicts, err := e.store.Settle(ctx, settlements)
-	if err != nil {
-		return nil, err
-	}
-	e.fairness.settled(batch, verdicts)
-	e.metrics.settled(batch, verdicts)
-	// The fetcher too: what ended may have made room at a target.
-	e.fetch.wake()
-	e.watch.wake()
-	e.aggregate.wake()
-	e.outbox.wake()
-	// A limit of what is in flight may have room again, and a job set aside may be
-	// due before the next look.
-	e.fetch.wake()
-	e.dispatch.wake()
-	return verdicts, nil
 }

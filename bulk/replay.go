@@ -5,17 +5,17 @@ import (
 	"fmt"
 )
 
-// Replay runs the dead letters of a finished action again, as an action of their
-// own: "{id}.replay-{n}", whose Spec.ReplayOf names the first. The dead letters
-// leave the first action once the new one is sealed. Called again after a crash,
-// it goes on where it stopped.
+// Replay runs the dead letters of a finished action again, in a new action with the id
+// "{id}.replay-{n}" and Spec.ReplayOf set. The dead letters are removed once the new
+// action is sealed. A call that was interrupted can be repeated: it continues where it
+// stopped.
 func (e *Engine) Replay(ctx context.Context, id string) (Action, error) {
 	old, err := e.store.Action(ctx, id)
 	if err != nil {
 		return old, err
 	}
 	refuse := func(why string) (Action, error) {
-		return old, &MoveError{ID: id, From: old.Status, Why: why}
+		return old, &TransitionError{ID: id, From: old.Status, Why: why}
 	}
 	if old.FinishedAt.IsZero() {
 		return refuse("its dead letters can be replayed when it has finished")
@@ -55,7 +55,7 @@ func (e *Engine) Replay(ctx context.Context, id string) (Action, error) {
 			return again, err
 		}
 	}
-	_, err = e.store.Move(ctx, id, Move{Kind: Replayed, Total: next})
+	_, err = e.store.Transition(ctx, id, Transition{Kind: Replayed, Total: next})
 	return again, err
 }
 

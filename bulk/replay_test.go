@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-project/sluice/bulk/bulktest"
 )
 
-// crashing is a store that fails each move from a given one on, as if the
-// process had died.
+// crashing is a store that fails each operation from a given one on, as if the process had
+// died.
 type crashing struct {
 	bulk.Store
 	left int
@@ -40,14 +40,14 @@ func (c *crashing) Append(ctx context.Context, id string, offset int64, payloads
 	return c.Store.Append(ctx, id, offset, payloads)
 }
 
-func (c *crashing) Move(ctx context.Context, id string, move bulk.Move) (bulk.Action, error) {
+func (c *crashing) Transition(ctx context.Context, id string, transition bulk.Transition) (bulk.Action, error) {
 	if err := c.step(); err != nil {
 		return bulk.Action{}, err
 	}
-	return c.Store.Move(ctx, id, move)
+	return c.Store.Transition(ctx, id, transition)
 }
 
-// flaky fails each job of an action's first run, but those with an even index.
+// flaky fails each job with an odd index in an action's first run.
 func flaky() *bulk.Mux {
 	return handled(func(_ context.Context, job *bulk.Job) ([]byte, error) {
 		if job.Spec.ReplayOf == "" && job.Index%2 == 1 {
@@ -73,7 +73,7 @@ func TestReplayRunsDeadLettersAgain(t *testing.T) {
 		if n := len(r.letters(id)); n != 0 || r.action(id).Replays != 1 {
 			t.Errorf("%d dead letters are left, replayed %d times", n, r.action(id).Replays)
 		}
-		var refused *bulk.MoveError
+		var refused *bulk.TransitionError
 		if _, err := r.Replay(r.t.Context(), id); !errors.As(err, &refused) {
 			t.Errorf("with nothing left: %v", err)
 		}
@@ -89,15 +89,15 @@ func TestReplayRefuses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var refused *bulk.MoveError
+		var refused *bulk.TransitionError
 		if _, err := r.Replay(r.t.Context(), a.ID); !errors.As(err, &refused) || refused.From != bulk.Created {
 			t.Errorf("of an action that runs: %v", err)
 		}
 	})
 }
 
-// The process dies after any number of moves of a replay, and it is called
-// again: no dead letter is lost, and none is run twice.
+// TestReplayGoesOnWhereItStopped checks that a replay that is interrupted after any number of
+// operations, and repeated, loses no dead letter and runs none twice.
 func TestReplayGoesOnWhereItStopped(t *testing.T) {
 	inVirtualTime(t, bulk.Config{}, flaky(), func(t *testing.T, r *rig) {
 		for moves := range 10 {
@@ -113,7 +113,7 @@ func TestReplayGoesOnWhereItStopped(t *testing.T) {
 				t.Fatalf("after %d moves: %v", moves, err)
 			}
 			again, err := r.Replay(r.t.Context(), id)
-			var refused *bulk.MoveError
+			var refused *bulk.TransitionError
 			switch {
 			case whole && !errors.As(err, &refused):
 				t.Fatalf("%d moves were enough, but called again: %v", moves, err)

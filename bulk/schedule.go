@@ -2,6 +2,7 @@ package bulk
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -9,24 +10,23 @@ import (
 	"time"
 )
 
-// Overlap says whether a run of a schedule starts while the one before has not
-// finished.
+// Overlap is what a schedule does when the previous run has not finished.
 type Overlap string
 
-// What a schedule may do when the run before has not finished.
+// The values of Overlap.
 const (
-	// OverlapSkip leaves the run out. It is the default.
+	// OverlapSkip skips the run. It is the default.
 	OverlapSkip Overlap = "skip"
-	// OverlapAllow starts it all the same.
+	// OverlapAllow starts the run.
 	OverlapAllow Overlap = "allow"
 )
 
 // The bounds of schedules.
 const (
-	// MaxSchedules is the most schedules of one store.
+	// MaxSchedules bounds the schedules of one store.
 	MaxSchedules = 1000
-	// MaxSchedulesBytes is the most bytes of their jobs, all together. Of two that
-	// are set at one time, both may be let in.
+	// MaxSchedulesBytes bounds the bytes of the jobs of all schedules. Concurrent calls
+	// may exceed it.
 	MaxSchedulesBytes = 64 << 20
 	// MaxScheduleJobs and MaxScheduleBytes bound the jobs of one schedule.
 	MaxScheduleJobs  = 10_000
@@ -38,89 +38,85 @@ const (
 	maxCatchUp     = 7 * 24 * time.Hour
 )
 
-// Schedule makes an action again and again. What is asked for comes first; what
-// the engine keeps of it follows. Stores keep a schedule as one JSON value.
+// Schedule creates actions repeatedly. The fields of the request come first, then the
+// engine's state. Stores keep a schedule as one JSON value.
 type Schedule struct {
 	// Name identifies the schedule: letters, digits and . _ - , at most 64.
 	Name string `json:"name"`
-	// Cron says when: five fields (minute, hour, day of the month, month, day of
+	// Cron is when to run: five fields (minute, hour, day of the month, month, day of
 	// the week), or @hourly, @daily, @weekly, @monthly, @yearly, or "@every 90m".
 	Cron string `json:"cron"`
-	// TimeZone is the IANA name of the time zone that the fields are in; default
-	// "UTC".
+	// TimeZone is the IANA name of the fields' time zone. Default "UTC".
 	TimeZone string `json:"time_zone"`
-	// Spec is that of each action. Its ID, RunAt and ReplayOf stay empty: an id is
-	// made of the name and the time of the run.
+	// Spec is that of each action. Its ID, RunAt and ReplayOf must be empty: the id
+	// consists of the name and the time of the run.
 	Spec Spec `json:"spec"`
 	// Jobs are the payloads of each action: 1 to MaxScheduleJobs, together at most
 	// MaxScheduleBytes.
 	Jobs [][]byte `json:"jobs"`
 	// Overlap is OverlapSkip by default.
 	Overlap Overlap `json:"overlap"`
-	// CatchUp is how late a run may start that was missed while nothing ran, or
-	// while the store took no writes; of several, the latest is made. Default 1 h,
-	// at most 7 days; negative: none.
+	// CatchUp is how late a missed run may start, when no server ran or the store took
+	// no writes; of several missed runs, only the latest starts. Default 1 h, at most 7
+	// days; negative: missed runs do not start.
 	CatchUp time.Duration `json:"catch_up"`
 
-	// Revision is the store's: see Store.PutSchedule. 0 is that of a schedule that
-	// is not stored.
+	// Revision is set by the store: see Store.PutSchedule. 0 means not stored.
 	Revision int64 `json:"revision"`
-	// Paused: no run starts but those that are asked for by RunNow.
+	// Paused reports whether runs start only by RunNow.
 	Paused bool `json:"paused,omitempty"`
-	// Removing: somebody has begun to remove the schedule.
+	// Removing reports whether the removal of the schedule has begun.
 	Removing  bool      `json:"removing,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
-	// UpdatedAt is when what is asked for last changed.
+	// UpdatedAt is when a requested field last changed.
 	UpdatedAt time.Time `json:"updated_at"`
 	// Since is when Cron or TimeZone last changed: "@every" counts from it.
 	Since time.Time `json:"since"`
 	// NextRunAt is when the next run is due; zero if there will be none.
 	NextRunAt time.Time `json:"next_run_at,omitzero"`
-	// LastRunAt is when the last run that was made was due, or asked for, and
-	// LastAction is the id of its action.
+	// LastRunAt is when the last run was due, or requested by RunNow. LastAction is the
+	// id of its action.
 	LastRunAt  time.Time `json:"last_run_at,omitzero"`
 	LastAction string    `json:"last_action,omitempty"`
-	// LastSkippedAt is when the last run was due that was left out because the one
-	// before had not finished.
+	// LastSkippedAt is when the last skipped run was due.
 	LastSkippedAt time.Time `json:"last_skipped_at,omitzero"`
-	// LastError says why the last run could not be made; empty if it was.
+	// LastError is why the last run failed to start; empty if it started.
 	LastError string `json:"last_error,omitempty"`
-	// Pending is when the run was due that has begun to be made: it is made to its
-	// end, by whoever finds it. Zero if there is none.
+	// Pending is the time of a run that has begun to start. Any instance completes it.
+	// Zero if there is none.
 	Pending time.Time `json:"pending,omitzero"`
 }
 
-// ScheduleError says which field of a Schedule is wrong, and what would be right.
-// What is wrong with its Spec is a *SpecError.
+// ScheduleError is the error of a Schedule with a wrong field. Why describes a right
+// value. A wrong field of the Spec is a *SpecError.
 type ScheduleError struct{ Field, Why string }
 
 func (e *ScheduleError) Error() string { return e.Field + ": " + e.Why }
 
-// UnfinishedError: a run was asked for while the one before has not finished, and
-// the schedule does not let them overlap.
+// UnfinishedError is the error of RunNow when the previous run has not finished and the
+// schedule does not let runs overlap.
 type UnfinishedError struct{ Schedule, Action string }
 
 func (e *UnfinishedError) Error() string {
 	return fmt.Sprintf("action %q of schedule %q has not finished: wait for it or cancel it, or let runs overlap", e.Action, e.Schedule)
 }
 
-// RunError: a run could not be made. Trying again does not help.
+// RunError is the error of a run that cannot start. It is permanent.
 type RunError struct{ Schedule, Why string }
 
 func (e *RunError) Error() string { return fmt.Sprintf("schedule %q: %s", e.Schedule, e.Why) }
 
 var scheduleName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$`)
 
-// Normalize checks what is asked for, and returns that alone, with defaults
-// filled in.
+// Normalize checks the requested fields, and returns only those, with defaults.
 func (s Schedule) Normalize() (Schedule, error) {
 	n := Schedule{
 		Name: s.Name, Cron: strings.Join(strings.Fields(s.Cron), " "), TimeZone: s.TimeZone,
 		Spec: s.Spec, Jobs: s.Jobs, Overlap: s.Overlap, CatchUp: s.CatchUp,
 	}
-	orDefault(&n.TimeZone, "UTC")
-	orDefault(&n.Overlap, OverlapSkip)
-	orDefault(&n.CatchUp, defaultCatchUp)
+	n.TimeZone = cmp.Or(n.TimeZone, "UTC")
+	n.Overlap = cmp.Or(n.Overlap, OverlapSkip)
+	n.CatchUp = cmp.Or(n.CatchUp, defaultCatchUp)
 	n.CatchUp = max(n.CatchUp, -1)
 	switch {
 	case !scheduleName.MatchString(n.Name):
@@ -152,7 +148,7 @@ func (s Schedule) Normalize() (Schedule, error) {
 	return n, err
 }
 
-// size is the number of bytes of the jobs.
+// size returns the number of bytes of the jobs.
 func (s *Schedule) size() (n int) {
 	for _, job := range s.Jobs {
 		n += len(job)
@@ -160,25 +156,25 @@ func (s *Schedule) size() (n int) {
 	return n
 }
 
-// asks tells whether two schedules ask for the same. Both are normal.
+// asks reports whether two normalized schedules have equal requested fields.
 func (s *Schedule) asks(other *Schedule) bool {
 	return s.Name == other.Name && s.Cron == other.Cron && s.TimeZone == other.TimeZone && s.Overlap == other.Overlap &&
 		s.CatchUp == other.CatchUp && s.Spec.Equal(other.Spec) && slices.EqualFunc(s.Jobs, other.Jobs, bytes.Equal)
 }
 
-// timing reads when the schedule's runs are due.
+// timing parses when the schedule's runs are due.
 func (s *Schedule) timing() (timing, error) { return parseTiming(s.Cron, s.TimeZone, s.Since) }
 
-// The times in the ids of actions: of runs that cron made due, and of those that
-// RunNow asked for.
+// The layouts of times in the ids of actions: of runs that were due, and of runs that
+// RunNow requested.
 const (
 	dueLayout   = "20060102T150405Z"
 	askedLayout = "20060102T150405.000Z"
 )
 
-// RunID is the id of the action of one run: the schedule's name, a colon, and the
-// time in UTC, such as "nightly:20261121T000000Z". Names have no colon, and a run
-// that was asked for has milliseconds, never 0.
+// RunID returns the id of the action of one run: the schedule's name, a colon, and the
+// time in UTC, such as "nightly:20261121T000000Z". Names have no colon, and a run by
+// RunNow has milliseconds, never 0.
 func RunID(name string, at time.Time) string {
 	layout := dueLayout
 	if at.Nanosecond() != 0 {

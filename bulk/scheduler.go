@@ -13,41 +13,38 @@ import (
 )
 
 const (
-	// scheduleInterval is how often schedules are looked at when none is due and
-	// nothing wakes the scheduler: what other instances set, or left behind, is
-	// found then.
+	// scheduleInterval is how often schedules are read when none is due and nothing
+	// wakes the scheduler, to find changes and unfinished runs of other instances.
 	scheduleInterval = 5 * time.Second
-	// scheduleRetry is when they are looked at again after another instance was
-	// faster, or something failed.
+	// scheduleRetry is the delay after a conflict with another instance, or an error.
 	scheduleRetry = time.Second
-	// schedulePause is the least time between two looks.
+	// schedulePause is the minimum time between two reads.
 	schedulePause = 10 * time.Millisecond
 )
 
-// scheduler makes an action of each run of a schedule that is due, by the clock
-// of this instance. A run takes three steps: its time is put into the schedule,
-// by compare-and-set, so that it begins once; the action is made, whose id
-// follows from that time, so that all who make it make the same; and that it was
-// made is put into the schedule. Whoever finds a run that has begun goes on with
-// it, after a crash or beside an instance that is slow.
+// scheduler creates an action for each run of a schedule that is due, by the clock of
+// this instance. A run takes three steps. First its time is put into the schedule, by
+// compare-and-set, so that it begins once. Then the action is created, with an id that
+// follows from that time, so that creating it is idempotent. Last, the schedule records
+// that the run has started. Any instance completes a run that has begun, after a crash
+// or if another instance is slow.
 func (e *Engine) scheduler(ctx context.Context) error {
-	var trouble trouble
+	var backoff backoff
 	for {
 		began := time.Now()
 		wait, err := e.scheduleOnce(ctx, began.UTC())
 		if err != nil && !retriable(err) {
 			return err
 		}
-		// With very large schedules a look takes long; it gets a fifth of the time.
-		pause := max(min(max(schedulePause, 4*time.Since(began)), scheduleInterval), trouble.after(e.log, "schedule", err))
+		// Reading very large schedules takes long: it may use a fifth of the time.
+		pause := max(min(max(schedulePause, 4*time.Since(began)), scheduleInterval), backoff.after(e.log, "schedule", err))
 		if !lifecycle.Sleep(ctx, nil, pause) || !lifecycle.Sleep(ctx, e.schedule, wait) {
 			return ctx.Err()
 		}
 	}
 }
 
-// scheduleOnce attends to all schedules, some side by side, and returns when to
-// look again.
+// scheduleOnce attends to all schedules, some concurrently, and returns how long to wait.
 func (e *Engine) scheduleOnce(ctx context.Context, now time.Time) (wait time.Duration, err error) {
 	schedules, err := e.store.Schedules(ctx)
 	if err != nil {
@@ -56,7 +53,7 @@ func (e *Engine) scheduleOnce(ctx context.Context, now time.Time) (wait time.Dur
 	var mu sync.Mutex
 	wait = scheduleInterval
 	var group errgroup.Group
-	group.SetLimit(sideBySide)
+	group.SetLimit(maxConcurrent)
 	for _, s := range schedules {
 		group.Go(func() error {
 			again, err := e.attend(ctx, s, now)
@@ -70,7 +67,7 @@ func (e *Engine) scheduleOnce(ctx context.Context, now time.Time) (wait time.Dur
 			mu.Unlock()
 			switch {
 			case err == nil || errors.Is(err, ErrConflict) || errors.Is(err, ErrNoSchedule):
-				return nil // somebody else was faster
+				return nil // another instance was faster
 			case retriable(err):
 				if ctx.Err() == nil {
 					e.log.Error("schedule", "schedule", s.Name, "error", err)
@@ -83,8 +80,8 @@ func (e *Engine) scheduleOnce(ctx context.Context, now time.Time) (wait time.Dur
 	return wait, group.Wait()
 }
 
-// attend does what is to be done of one schedule, and returns when there will be
-// more; zero if that is not known.
+// attend starts or completes the run of one schedule, and returns when to attend to it
+// again; zero if that is not known.
 func (e *Engine) attend(ctx context.Context, s Schedule, now time.Time) (again time.Time, err error) {
 	if !s.Pending.IsZero() {
 		if s, err = e.finishRun(ctx, s); err != nil {
@@ -127,7 +124,7 @@ func (e *Engine) attend(ctx context.Context, s Schedule, now time.Time) (again t
 	return s.NextRunAt, err
 }
 
-// overlaps tells whether a run must not start because the one before has not
+// overlaps reports whether a run must not start because the previous one has not
 // finished.
 func (e *Engine) overlaps(ctx context.Context, s *Schedule) (bool, error) {
 	if s.Overlap == OverlapAllow || s.LastAction == "" {
@@ -140,8 +137,8 @@ func (e *Engine) overlaps(ctx context.Context, s *Schedule) (bool, error) {
 	return err == nil && last.FinishedAt.IsZero(), err
 }
 
-// finishRun makes the action of the run that has begun, and notes that it was
-// made, or why it cannot be.
+// finishRun creates the action of the run that has begun, and records that it started,
+// or why it cannot.
 func (e *Engine) finishRun(ctx context.Context, s Schedule) (Schedule, error) {
 	id := RunID(s.Name, s.Pending)
 	err := e.makeRun(ctx, id, &s)
@@ -163,8 +160,8 @@ func (e *Engine) finishRun(ctx context.Context, s Schedule) (Schedule, error) {
 	return s, err
 }
 
-// makeRun creates, fills and seals the action of a run: as far as it has not been
-// done. A *RunError says why it cannot be done.
+// makeRun creates, fills and seals the action of a run, unless that was done before. A
+// *RunError is permanent.
 func (e *Engine) makeRun(ctx context.Context, id string, s *Schedule) error {
 	refused := func(why string) error { return &RunError{Schedule: s.Name, Why: why} }
 	spec := s.Spec
@@ -192,11 +189,11 @@ func (e *Engine) makeRun(ctx context.Context, id string, s *Schedule) error {
 	return nil
 }
 
-// moved tells what an error means: nothing, if the action was sealed or canceled
-// meanwhile; that the run cannot be made, if it has jobs of somebody else's.
+// moved interprets an error of a transition: none if the action was sealed or canceled
+// by another caller; else the run cannot start, as the action has other jobs.
 func (e *Engine) moved(ctx context.Context, id string, err error, refused func(string) error) error {
-	var move *MoveError
-	if !errors.As(err, &move) {
+	var transition *TransitionError
+	if !errors.As(err, &transition) {
 		return err
 	}
 	action, again := e.store.Action(ctx, id)

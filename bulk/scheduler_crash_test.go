@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// brittle is the store as a process sees it that dies at its n-th write, before or
-// after that has happened: from then on nothing it does has an effect.
+// brittle is the store of a process that dies at its n-th write, before or after it: later
+// calls have no effect.
 type brittle struct {
 	bulk.Store
 	mu     sync.Mutex
@@ -27,7 +27,7 @@ type brittle struct {
 
 var errDead = errors.New("the process has died")
 
-// write makes a write.
+// write makes a write, or dies.
 func (b *brittle) write(f func() error) error {
 	b.mu.Lock()
 	if b.dead {
@@ -67,15 +67,15 @@ func (b *brittle) Append(ctx context.Context, id string, offset int64, payloads 
 	return received, err
 }
 
-func (b *brittle) Move(ctx context.Context, id string, move bulk.Move) (a bulk.Action, err error) {
-	if move.Kind != bulk.Seal {
-		return b.Store.Move(ctx, id, move)
+func (b *brittle) Transition(ctx context.Context, id string, transition bulk.Transition) (a bulk.Action, err error) {
+	if transition.Kind != bulk.Seal {
+		return b.Store.Transition(ctx, id, transition)
 	}
-	err = b.write(func() error { a, err = b.Store.Move(ctx, id, move); return err })
+	err = b.write(func() error { a, err = b.Store.Transition(ctx, id, transition); return err })
 	return a, err
 }
 
-// instance is one more engine on the store, without workers.
+// instance returns one more engine on the store, without workers.
 func (r *rig) instance(store bulk.Store) *bulk.Engine {
 	r.t.Helper()
 	e, err := bulk.New(store, bulk.NewMux(), r.config, bulk.WithLogger(slog.New(slog.DiscardHandler)))
@@ -95,8 +95,8 @@ func stop(t *testing.T, e *bulk.Engine) {
 	}
 }
 
-// A process may die at any write of a run, before or after it: another goes on, and
-// each run is made once, whole.
+// TestScheduleOverCrashes checks that each run starts once, complete, if a process dies at
+// any write of the run, before or after it, and another continues.
 func TestScheduleOverCrashes(t *testing.T) {
 	const writes = 5 // put, create, append, seal, put
 	for dies := 1; dies <= 2*writes+1; dies++ {
@@ -123,7 +123,7 @@ func TestScheduleOverCrashes(t *testing.T) {
 					pass(10 * time.Second)
 					want := "20000101T000100Z 20000101T000200Z"
 					if dies == 1 && !after {
-						want = "20000101T000200Z" // The first had not begun, so it was missed: the second is the latest.
+						want = "20000101T000200Z" // The first run had not begun, so it was missed, and the second is the latest.
 					}
 					r.expectRuns(want)
 					if s := r.scheduled("s"); !s.Pending.IsZero() || s.LastAction != "s:20000101T000200Z" {
@@ -135,8 +135,8 @@ func TestScheduleOverCrashes(t *testing.T) {
 	}
 }
 
-// What is asked for may be replaced, and the schedule removed, at any point of a
-// run that a process left behind: the run is what was asked for when it began.
+// TestScheduleChangedAfterCrash checks that a run left behind by a crash uses the schedule's
+// fields of its beginning, even if the schedule is replaced or removed in the meantime.
 func TestScheduleChangedAfterCrash(t *testing.T) {
 	for dies := 2; dies <= 5; dies++ {
 		for _, remove := range []bool{false, true} {
@@ -178,7 +178,7 @@ func TestScheduleChangedAfterCrash(t *testing.T) {
 	}
 }
 
-// A removal that a process did not finish is finished by another.
+// TestRemovalAfterCrash checks that an instance completes the removal that another began.
 func TestRemovalAfterCrash(t *testing.T) {
 	for dies := 1; dies <= 2; dies++ {
 		for _, after := range []bool{false, true} {
@@ -205,7 +205,8 @@ func TestRemovalAfterCrash(t *testing.T) {
 	}
 }
 
-// Several instances make each run once between them, while some die.
+// TestScheduleOnManyInstances checks that several instances start each run once, while some
+// die.
 func TestScheduleOnManyInstances(t *testing.T) {
 	inVirtualTime(t, bulk.Config{}, sends(nil), func(t *testing.T, r *rig) {
 		for n := range 5 {
@@ -235,7 +236,7 @@ func TestScheduleOnManyInstances(t *testing.T) {
 	})
 }
 
-// Two who ask for a run at one time get one each, one after the other.
+// TestRunNowTwice checks that two concurrent calls start one run each, one after the other.
 func TestRunNowTwice(t *testing.T) {
 	inVirtualTime(t, bulk.Config{}, sends(nil), func(t *testing.T, r *rig) {
 		s := every("s", "@yearly")

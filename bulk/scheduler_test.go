@@ -41,8 +41,8 @@ func (r *rig) scheduled(name string) bulk.Schedule {
 	return s
 }
 
-// runs are the ids of all actions, without the name of the schedule, and checks
-// that each has exactly the two jobs.
+// runs returns the ids of all actions, without the name of the schedule, and checks that each
+// has exactly the two jobs.
 func (r *rig) runs() string {
 	r.t.Helper()
 	actions, err := r.Store().Actions(context.Background(), bulk.ActionFilter{})
@@ -81,7 +81,7 @@ func (r *rig) expectOutcomes(started, skipped, missed, failed int) {
 	}
 }
 
-// sends finishes each job at once, or when it may.
+// sends finishes each job at once or, if may is not nil, when it receives from may.
 func sends(may <-chan struct{}) *bulk.Mux {
 	return handled(func(ctx context.Context, _ *bulk.Job) ([]byte, error) {
 		if may == nil {
@@ -95,7 +95,7 @@ func sends(may <-chan struct{}) *bulk.Mux {
 	})
 }
 
-// Bubbles begin at 2000-01-01T00:00:00Z.
+// TestScheduleRuns checks runs in a bubble, which begins at 2000-01-01T00:00:00Z.
 func TestScheduleRuns(t *testing.T) {
 	inVirtualTime(t, bulk.Config{}, sends(nil), func(t *testing.T, r *rig) {
 		s := every("nightly", "1-3 9 * * *")
@@ -118,7 +118,7 @@ func TestScheduleRuns(t *testing.T) {
 	})
 }
 
-// Runs of many schedules that are due at one time all start then.
+// TestManySchedulesAtOneTime checks that all runs due at one time start then.
 func TestManySchedulesAtOneTime(t *testing.T) {
 	inVirtualTime(t, bulk.Config{}, sends(nil), func(t *testing.T, r *rig) {
 		for n := range 100 {
@@ -164,7 +164,7 @@ func TestScheduleOverlap(t *testing.T) {
 	}
 }
 
-// asked is the run that was asked for.
+// asked returns the run started by RunNow.
 func asked(t *testing.T, r *rig) string {
 	t.Helper()
 	for _, id := range strings.Fields(r.runs()) {
@@ -176,8 +176,8 @@ func asked(t *testing.T, r *rig) string {
 	return "none"
 }
 
-// What was missed while nothing ran is made once, the latest, if it is not too
-// late.
+// TestScheduleCatchesUp checks that of the runs missed while no server ran, the latest
+// starts, if it is not too late.
 func TestScheduleCatchesUp(t *testing.T) {
 	for name, test := range map[string]struct {
 		catchUp, away time.Duration
@@ -213,7 +213,7 @@ func TestPauseAndResumeASchedule(t *testing.T) {
 	inVirtualTime(t, bulk.Config{}, sends(nil), func(t *testing.T, r *rig) {
 		r.putSchedule(every("s", "* * * * *"))
 		pass(90 * time.Second)
-		for range 2 { // again is no error
+		for range 2 { // a repeated call is no error
 			s, err := r.PauseSchedule(t.Context(), "s")
 			if err != nil || !s.Paused || !s.NextRunAt.IsZero() {
 				t.Fatalf("paused: %+v, %v", s, err)
@@ -223,7 +223,7 @@ func TestPauseAndResumeASchedule(t *testing.T) {
 		if a, err := r.RunNow(t.Context(), "s"); err != nil || a.ID != "s:20000101T000630.001Z" {
 			t.Fatalf("RunNow: %s, %v", a.ID, err)
 		}
-		// What is asked for may change during a pause, which stays.
+		// The requested fields may change during a pause, which remains.
 		s := every("s", "@every 20s")
 		if s = r.putSchedule(s); !s.Paused || !s.NextRunAt.IsZero() {
 			t.Errorf("replaced during a pause: %+v", s)
@@ -323,8 +323,7 @@ func TestPutScheduleRefuses(t *testing.T) {
 	})
 }
 
-// crowded is a store whose other schedules have as many bytes of jobs as all may
-// have.
+// crowded is a store whose other schedules use up the bytes of jobs.
 type crowded struct{ bulk.Store }
 
 func (c crowded) Schedules(context.Context) (all []bulk.Schedule, err error) {
@@ -337,7 +336,7 @@ func (c crowded) Schedules(context.Context) (all []bulk.Schedule, err error) {
 	return all, nil
 }
 
-// The jobs of all schedules together are bounded.
+// TestSchedulesFull checks that the jobs of all schedules together are bounded.
 func TestSchedulesFull(t *testing.T) {
 	inVirtualTime(t, bulk.Config{}, sends(nil), func(t *testing.T, r *rig) {
 		e, err := bulk.New(crowded{r.Store()}, bulk.NewMux(), r.config)
@@ -353,7 +352,8 @@ func TestSchedulesFull(t *testing.T) {
 	})
 }
 
-// A run whose id is taken by another action fails, and the next ones are made.
+// TestScheduledIDTaken checks that a run fails if another action has its id, and that later
+// runs start.
 func TestScheduledIDTaken(t *testing.T) {
 	inVirtualTime(t, bulk.Config{}, sends(nil), func(t *testing.T, r *rig) {
 		r.submit(bulk.Spec{ID: "s:20000101T000100Z", Tenant: "somebody else", Type: "send"}, 2)
@@ -370,7 +370,8 @@ func TestScheduledIDTaken(t *testing.T) {
 	})
 }
 
-// An action that is canceled while it is made counts as made.
+// TestScheduledRunCanceledEarly checks that an action that is canceled while it is filled
+// counts as started.
 func TestScheduledRunCanceledEarly(t *testing.T) {
 	inVirtualTime(t, bulk.Config{}, sends(nil), func(t *testing.T, r *rig) {
 		s := every("s", "* * * * *")

@@ -7,47 +7,45 @@ import (
 	"time"
 )
 
-// lowTurn is how often, in grants of a line, the low class goes first: it keeps
+// lowEvery is how often, in grants of a line, the low class goes first: it keeps
 // a tenth of its tenant's share.
-const lowTurn = 10
+const lowEvery = 10
 
-// Room is how many jobs may enter the ready queue: in all, and for each type.
-type Room struct {
+// Free is how many jobs may enter the ready queue: in total, and of each type.
+type Free struct {
 	Total int64
 	Types map[string]int64
 }
 
-// Divide decides who may pass: it divides the smaller of what is left of the
-// window's limit and the room in the ready queue among the tenants that wait, by
-// weight, and returns grants in the order in which jobs should become ready.
+// Divide decides which jobs may pass: it divides what the window's limit and the ready
+// queue still allow, whichever is less, among the tenants that wait, by weight. It
+// returns grants in the order in which jobs should become ready.
 //
 // It is start-time fair queueing (Goyal, Vin, Cheng 1996): each tenant has a
-// tag, what it has taken divided by its weight; the lowest tag is served next,
-// and virtual time is the tag last served. A tenant that could not be served
-// (idle, or at a limit of its own) comes back at virtual time, so that it can
-// neither claim the past nor be held to it. Hence
+// tag, the jobs it has taken divided by its weight. The lowest tag is served next, and
+// virtual time is the tag last served. A tenant that could not be served, because it was
+// idle or at a limit of its own, resumes at virtual time: it gains no credit, and owes
+// nothing. Hence
 //
-//   - between two tenants that wait all the time, what they took since both
-//     began to never differs by more than one job divided by weight (the lesser
-//     of the two), over any number of windows: with more tenants than requests
-//     they take turns;
-//   - what division or an idle tenant leaves over goes to those who can use it,
-//     and no request of a window is lost.
+//   - the jobs that two tenants have taken since both began to wait, divided by their
+//     weights, never differ by more than one job divided by the lesser weight, over any
+//     number of windows: with more tenants than requests they alternate;
+//   - shares that idle tenants do not use go to the others, and no request of a window is
+//     lost.
 //
-// What is scarce may be the limit, which all tenants share, or the workers of
-// one type, which only its lines share; each has tags of its own, and those of
-// the scarce one decide. Equal tags are ordered by class, then by [Priority].
-// Within a line, class and then priority order the actions, but every tenth
-// grant is for the low class.
-func Divide(b Backlog, room Room, alpha time.Duration) []Grant {
-	capacity := min(room.Total, b.Left)
+// The scarce resource may be the limit, which all tenants share, or the workers of one
+// type, which only its lines share. Each has tags of its own, and those of the scarce
+// one decide. Equal tags are ordered by class, then by [Priority]. Within a line, class
+// and then priority order the actions, but every tenth grant is for the low class.
+func Divide(b Backlog, free Free, alpha time.Duration) []Grant {
+	capacity := min(free.Total, b.Left)
 	if capacity <= 0 || len(b.Lines) == 0 {
 		return nil
 	}
 	d := division{
 		backlog: &b,
-		byLimit: capacity < demand(b, room),
-		room:    bounds(room.Types),
+		byLimit: capacity < demand(b, free),
+		free:    bounds(free.Types),
 		targets: bounds(b.Targets),
 		tenants: map[string]*share{},
 	}
@@ -58,7 +56,17 @@ func Divide(b Backlog, room Room, alpha time.Duration) []Grant {
 	return d.serve(capacity)
 }
 
-// bounds copies what is left of each bound, to be counted down.
+// Charge charges jobs that were admitted to the tag of a tenant or of a line, and
+// advances virtual time to the tag last served. See Divide.
+//
+// lua/admit.lua of redisstore repeats this rule; storetest's tagTable tests both.
+func Charge(taken, virtual float64, jobs int64, weight float64) (newTaken, newVirtual float64) {
+	step := 1 / weight
+	begin := max(taken, virtual)
+	return begin + float64(jobs)*step, max(virtual, begin+float64(jobs-1)*step)
+}
+
+// bounds copies the remainder of each bound, to be counted down.
 func bounds(left map[string]int64) map[string]*int64 {
 	copies := make(map[string]*int64, len(left))
 	for name, n := range left {
@@ -67,8 +75,8 @@ func bounds(left map[string]int64) map[string]*int64 {
 	return copies
 }
 
-// demand is how much would pass if only the types' room bounded it.
-func demand(b Backlog, room Room) (jobs int64) {
+// demand returns how many jobs would pass if only the types' bounds held.
+func demand(b Backlog, free Free) (jobs int64) {
 	waiting := map[string]int64{}
 	for _, line := range b.Lines {
 		for _, w := range line.Waiting {
@@ -76,36 +84,34 @@ func demand(b Backlog, room Room) (jobs int64) {
 		}
 	}
 	for name, n := range waiting {
-		jobs += min(n, room.Types[name])
+		jobs += min(n, free.Types[name])
 	}
 	return jobs
 }
 
-// division is the state of one Divide: a heap of the lines that can be served,
-// the one to be served next on top, and what is left of each bound.
+// division is the state of one Divide: a heap of the lines that can be served, the next
+// one on top, and the remainder of each bound.
 type division struct {
 	backlog *Backlog
 	byLimit bool
-	lines   []*turn
-	room    map[string]*int64
+	lines   []*lineShare
+	free    map[string]*int64
 	targets map[string]*int64
 	tenants map[string]*share
 }
 
-// share is what the lines of one tenant have in common: its tag, and what its
-// own limit still allows.
+// share is common to the lines of one tenant: its tag, and the remainder of its limit.
 type share struct {
 	tag  float64
 	left int64
 }
 
-// turn is one line with its tags, as the division advances them. Its place in
-// the heap is that of place; it is found anew when the line is on top, as a line
-// only ever moves back while others are served.
-type turn struct {
+// lineShare is one line with its tags. Its position in the heap, place, is updated only
+// when the line is on top: while others are served, a line only moves back.
+type lineShare struct {
 	*Line
 	share      *share
-	room       *int64
+	free       *int64
 	typeTag    float64
 	step       float64
 	slot       int64
@@ -113,15 +119,15 @@ type turn struct {
 	place
 }
 
-// place is what lines are ordered by: two tags, the deciding one first, and the
-// action that is served next.
+// place orders lines: by two tags, the deciding one first, and the action that is served
+// next.
 type place struct {
 	first, second float64
 	head          *ranked
 }
 
-// ranked is an action with its order in the line, and what is left of the bounds
-// of its limiter and of its target; nil where there is none.
+// ranked is an action with its order in the line, and the remainder of the bounds of its
+// limiter and of its target; nil if there is none.
 type ranked struct {
 	Waiting
 	class           int
@@ -139,8 +145,8 @@ func (d *division) add(line *Line, alpha time.Duration) {
 	if d.tenants[line.Tenant] == nil {
 		d.tenants[line.Tenant] = &share{tag: max(line.Taken, d.backlog.Virtual), left: line.Left}
 	}
-	t := &turn{
-		Line: line, share: d.tenants[line.Tenant], room: d.room[line.Type],
+	t := &lineShare{
+		Line: line, share: d.tenants[line.Tenant], free: d.free[line.Type],
 		typeTag: max(line.TypeTaken, d.backlog.Types[line.Type].Virtual),
 		step:    1 / line.Settings.Weight, slot: line.Granted,
 	}
@@ -167,20 +173,20 @@ func (d *division) add(line *Line, alpha time.Duration) {
 	}
 }
 
-// placeOf is where a line stands now; its head is nil if it cannot be served.
-func (d *division) placeOf(t *turn) place {
+// placeOf returns the present place of a line; its head is nil if it cannot be served.
+func (d *division) placeOf(t *lineShare) place {
 	if d.byLimit {
 		return place{t.share.tag, t.typeTag, t.pick()}
 	}
 	return place{t.typeTag, t.share.tag, t.pick()}
 }
 
-// pick returns the action of a line to be served next, or nil if none can be.
-func (t *turn) pick() *ranked {
-	if t.room == nil || *t.room <= 0 || t.share.left <= 0 {
+// pick returns the action of a line that is served next, or nil if none can be.
+func (t *lineShare) pick() *ranked {
+	if t.free == nil || *t.free <= 0 || t.share.left <= 0 {
 		return nil
 	}
-	if t.slot%lowTurn == lowTurn-1 {
+	if t.slot%lowEvery == lowEvery-1 {
 		if r := firstAble(&t.low); r != nil {
 			return r
 		}
@@ -188,8 +194,8 @@ func (t *turn) pick() *ranked {
 	return firstAble(&t.queue)
 }
 
-// firstAble returns the first action that can be served. What is used up, or
-// held back by a bound, is dropped: within one division, bounds only fall.
+// firstAble returns the first action that can be served. It drops the others: within one
+// division, bounds only decrease.
 func firstAble(queue *[]*ranked) *ranked {
 	for ; len(*queue) > 0; *queue = (*queue)[1:] {
 		if r := (*queue)[0]; r.able() {
@@ -223,14 +229,14 @@ func (d *division) serve(capacity int64) (grants []Grant) {
 	return grants
 }
 
-// take charges one job of the line's head to every bound that it stands under.
-func (t *turn) take() {
+// take charges one job of the line's head to all its bounds.
+func (t *lineShare) take() {
 	t.head.Jobs--
 	t.slot++
 	t.typeTag += t.step
 	t.share.tag += t.step
 	t.share.left--
-	*t.room--
+	*t.free--
 	if t.head.limiter != nil {
 		*t.head.limiter--
 	}
@@ -263,7 +269,7 @@ func (d *division) Less(i, j int) bool {
 func (d *division) Swap(i, j int) { d.lines[i], d.lines[j] = d.lines[j], d.lines[i] }
 
 // Push is not used: lines are only added before heap.Init.
-func (d *division) Push(line any) { d.lines = append(d.lines, line.(*turn)) }
+func (d *division) Push(line any) { d.lines = append(d.lines, line.(*lineShare)) }
 
 // Pop removes the last line.
 func (d *division) Pop() any {

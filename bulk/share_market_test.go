@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// market is a small store in memory: it shows a Backlog to Divide, and applies
-// grants to tags and lines by the rules that Store implementations follow.
+// market is a small in-memory store: it gives Divide a Backlog, and applies grants to tags
+// and lines by the rules for Store implementations.
 type market struct {
 	t       testing.TB
 	virtual float64
 	types   map[string]*marketType
 	tenants map[string]*marketTenant
-	targets map[string]int64 // what limited targets still allow in this window
+	targets map[string]int64 // the remainder of limited targets in this window
 	actions []*marketAction
 }
 
@@ -28,7 +28,7 @@ type marketType struct {
 type marketTenant struct {
 	settings Tenant
 	taken    float64
-	limit    int64 // in a window; 0 is none
+	limit    int64 // per window; 0 is no limit
 	left     int64
 	granted  int64
 	lines    map[string]*marketLine
@@ -45,14 +45,14 @@ type marketAction struct {
 	granted      int64
 }
 
-// marketStart is when the first action enters; each enters a second later.
+// marketStart is when the first action enters; each further one enters a second later.
 var marketStart = time.Unix(1_700_000_000, 0)
 
 func newMarket(t testing.TB) *market {
 	return &market{t: t, types: map[string]*marketType{}, tenants: map[string]*marketTenant{}, targets: map[string]int64{}}
 }
 
-// tenant adds or changes a tenant; a limit of 0 is none.
+// tenant adds or changes a tenant; a limit of 0 is no limit.
 func (m *market) tenant(name string, weight float64, limit int64) *marketTenant {
 	p := m.tenants[name]
 	if p == nil {
@@ -63,7 +63,7 @@ func (m *market) tenant(name string, weight float64, limit int64) *marketTenant 
 	return p
 }
 
-// submit adds an action and returns it, to be changed if need be.
+// submit adds an action and returns it, so that tests can change it.
 func (m *market) submit(tenant, kind string, class Class, jobs int64) *marketAction {
 	if m.tenants[tenant] == nil {
 		m.tenant(tenant, 1, 0)
@@ -83,7 +83,8 @@ func (m *market) submit(tenant, kind string, class Class, jobs int64) *marketAct
 	return a
 }
 
-// backlog is what a window begins with; left is what the global limit allows.
+// backlog returns the backlog at the beginning of a window; left is the global limit's
+// remainder.
 func (m *market) backlog(left int64) Backlog {
 	b := Backlog{Left: left, Virtual: m.virtual, Types: map[string]TypeState{}, Targets: maps.Clone(m.targets)}
 	for name, k := range m.types {
@@ -110,31 +111,31 @@ func (m *market) backlog(left int64) Backlog {
 	return b
 }
 
-// roomFor is a room that bounds nothing but its total.
-func (m *market) roomFor(total int64) Room {
-	room := Room{Total: total, Types: map[string]int64{}}
+// freeFor returns a Free that bounds only the total.
+func (m *market) freeFor(total int64) Free {
+	free := Free{Total: total, Types: map[string]int64{}}
 	for name := range m.types {
-		room.Types[name] = math.MaxInt32
+		free.Types[name] = math.MaxInt32
 	}
-	return room
+	return free
 }
 
-// window divides what a limit allows in one window, renews the tenants' limits,
-// and returns what each tenant was granted.
+// window divides a limit in one window, renews the tenants' limits, and returns the jobs
+// granted to each tenant.
 func (m *market) window(left int64) map[string]int64 {
 	m.t.Helper()
 	for _, p := range m.tenants {
 		p.left = p.limit
 	}
-	return m.divide(left, m.roomFor(math.MaxInt32))
+	return m.divide(left, m.freeFor(math.MaxInt32))
 }
 
-// divide applies one Divide, after checking that its grants keep every bound.
-func (m *market) divide(left int64, room Room) map[string]int64 {
+// divide applies one Divide, after checking that its grants respect every bound.
+func (m *market) divide(left int64, free Free) map[string]int64 {
 	m.t.Helper()
 	b := m.backlog(left)
-	grants := Divide(b, room, time.Second)
-	m.check(b, room, grants)
+	grants := Divide(b, free, time.Second)
+	m.check(b, free, grants)
 	got := map[string]int64{}
 	for _, g := range grants {
 		a := m.actions[g.Number-1]
@@ -144,7 +145,7 @@ func (m *market) divide(left int64, room Room) map[string]int64 {
 	return got
 }
 
-// advance moves tags and counts, as pebblestore's advance does.
+// advance updates tags and counts, like advance in pebblestore.
 func (m *market) advance(a *marketAction, n int64) {
 	p, k := m.tenants[a.tenant], m.types[a.kind]
 	l, step := p.lines[a.kind], 1/p.settings.Weight
@@ -166,8 +167,8 @@ func (m *market) advance(a *marketAction, n int64) {
 	}
 }
 
-// check holds grants against each bound of the backlog and the room.
-func (m *market) check(b Backlog, room Room, grants []Grant) {
+// check checks grants against each bound of the backlog and of free.
+func (m *market) check(b Backlog, free Free, grants []Grant) {
 	m.t.Helper()
 	var total int64
 	used := map[string]int64{}
@@ -180,7 +181,7 @@ func (m *market) check(b Backlog, room Room, grants []Grant) {
 		total += g.Jobs
 		for name, most := range map[string]int64{
 			fmt.Sprint("action ", g.Number):                   a.waiting.Jobs,
-			"workers of type " + a.kind:                       room.Types[a.kind],
+			"workers of type " + a.kind:                       free.Types[a.kind],
 			"tenant " + a.tenant:                              m.limitOf(a.tenant),
 			"limiter " + a.tenant + " of " + a.waiting.Target: a.waiting.Left,
 			"target " + a.waiting.Target:                      limitOr(b.Targets, a.waiting.Target),
@@ -191,7 +192,7 @@ func (m *market) check(b Backlog, room Room, grants []Grant) {
 			}
 		}
 	}
-	if most := max(0, min(b.Left, room.Total)); total > most {
+	if most := max(0, min(b.Left, free.Total)); total > most {
 		m.t.Fatalf("%d granted of at most %d", total, most)
 	}
 }

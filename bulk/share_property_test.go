@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawMarket is a market of equal or weighted tenants with random actions.
+// drawMarket draws a market of equal or weighted tenants with random actions.
 func drawMarket(t *rapid.T, m *market, weighted bool) {
 	for i := range rapid.IntRange(1, 12).Draw(t, "tenants") {
 		name := fmt.Sprintf("t%02d", i)
@@ -30,11 +30,11 @@ func drawMarket(t *rapid.T, m *market, weighted bool) {
 	}
 }
 
-// servable is the most that could be granted: the greatest flow through the
-// bounds, found by trying to serve jobs until none can be; which order is tried
-// in makes no difference where each job has one path.
-func servable(m *market, b Backlog, room Room) int64 {
-	capacity := max(0, min(b.Left, room.Total))
+// servable returns the maximum of jobs that could be granted: the maximum flow through the
+// bounds. It serves jobs until none can be served; any order gives the same number if each
+// job has one path.
+func servable(m *market, b Backlog, free Free) int64 {
+	capacity := max(0, min(b.Left, free.Total))
 	var most int64
 	types := map[string]int64{}
 	for _, line := range b.Lines {
@@ -45,7 +45,7 @@ func servable(m *market, b Backlog, room Room) int64 {
 		types[line.Type] += min(waiting, line.Left)
 	}
 	for kind, n := range types {
-		most += min(n, room.Types[kind])
+		most += min(n, free.Types[kind])
 	}
 	return min(most, capacity)
 }
@@ -54,7 +54,7 @@ func TestDivideConservesWork(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newMarket(t)
 		drawMarket(rt, m, true)
-		// One line for each tenant, and no targets: then each job has one path.
+		// With one line for each tenant, and no targets, each job has one path.
 		for _, a := range m.actions {
 			a.kind = m.actions[slices.IndexFunc(m.actions, func(o *marketAction) bool { return o.tenant == a.tenant })].kind
 			a.waiting.Left, a.waiting.Target = NoLimit, ""
@@ -64,11 +64,11 @@ func TestDivideConservesWork(t *testing.T) {
 				p.left = p.limit
 			}
 			left := rapid.OneOf(rapid.Just(NoLimit), rapid.Int64Range(0, 300)).Draw(rt, "left")
-			room := Room{Total: rapid.Int64Range(0, 300).Draw(rt, "room"), Types: map[string]int64{
+			free := Free{Total: rapid.Int64Range(0, 300).Draw(rt, "free"), Types: map[string]int64{
 				"send": rapid.Int64Range(0, 100).Draw(rt, "send"), "call": rapid.Int64Range(0, 100).Draw(rt, "call")}}
-			want := servable(m, m.backlog(left), room)
+			want := servable(m, m.backlog(left), free)
 			var got int64
-			for _, n := range m.divide(left, room) {
+			for _, n := range m.divide(left, free) {
 				got += n
 			}
 			if got != want {
@@ -78,8 +78,8 @@ func TestDivideConservesWork(t *testing.T) {
 	})
 }
 
-// With every kind of bound at once: none is broken (divide checks), and none is
-// left with room that a waiting job could have used.
+// TestDivideLeavesNobodyWhoCouldBeServed checks, with every kind of bound at once, that no
+// bound is exceeded (in divide), and that no waiting job could still be granted.
 func TestDivideLeavesNobodyWhoCouldBeServed(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newMarket(t)
@@ -90,7 +90,7 @@ func TestDivideLeavesNobodyWhoCouldBeServed(t *testing.T) {
 				p.left = p.limit
 			}
 			left := rapid.OneOf(rapid.Just(NoLimit), rapid.Int64Range(0, 300)).Draw(rt, "left")
-			room := Room{Total: rapid.Int64Range(0, 300).Draw(rt, "room"), Types: map[string]int64{
+			free := Free{Total: rapid.Int64Range(0, 300).Draw(rt, "free"), Types: map[string]int64{
 				"send": rapid.Int64Range(0, 100).Draw(rt, "send"), "call": rapid.Int64Range(0, 100).Draw(rt, "call")}}
 			before := make([]int64, len(m.actions))
 			for i, a := range m.actions {
@@ -98,7 +98,7 @@ func TestDivideLeavesNobodyWhoCouldBeServed(t *testing.T) {
 			}
 			var total int64
 			limiters, types := map[string]int64{}, map[string]int64{}
-			m.divide(left, room)
+			m.divide(left, free)
 			for i, a := range m.actions {
 				n := a.granted - before[i]
 				total += n
@@ -107,17 +107,17 @@ func TestDivideLeavesNobodyWhoCouldBeServed(t *testing.T) {
 			}
 			for _, a := range m.actions {
 				used := limiters[a.tenant+" "+a.kind+" "+a.waiting.Target]
-				if a.waiting.Jobs > 0 && total < min(left, room.Total) && types[a.kind] < room.Types[a.kind] &&
+				if a.waiting.Jobs > 0 && total < min(left, free.Total) && types[a.kind] < free.Types[a.kind] &&
 					m.limitOf(a.tenant) > 0 && limitOr(m.targets, a.waiting.Target) > 0 && used < a.waiting.Left {
-					rt.Fatalf("%d granted of %d and %d, but action %d of %s could be served", total, left, room.Total, a.waiting.Number, a.tenant)
+					rt.Fatalf("%d granted of %d and %d, but action %d of %s could be served", total, left, free.Total, a.waiting.Number, a.tenant)
 				}
 			}
 		}
 	})
 }
 
-// Tenants that wait all the time: what each has had for its weight differs by no
-// more than a job of the one and a job of the other, over any span.
+// TestBackloggedTenantsStayEven checks that for tenants that wait all the time, the jobs
+// granted, divided by the weight, differ by at most a job of each, over any span.
 func TestBackloggedTenantsStayEven(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newMarket(t)
@@ -136,11 +136,11 @@ func TestBackloggedTenantsStayEven(t *testing.T) {
 		type state map[string]float64
 		states := []state{{}}
 		for range rapid.IntRange(1, 25).Draw(rt, "windows") {
-			// The limit is the bottleneck, or the workers are.
+			// The bottleneck is the limit or the workers.
 			if rapid.Bool().Draw(rt, "by limit") {
 				m.window(rapid.Int64Range(0, 40).Draw(rt, "left"))
 			} else {
-				m.divide(NoLimit, Room{Total: 1000, Types: map[string]int64{"send": rapid.Int64Range(0, 40).Draw(rt, "workers")}})
+				m.divide(NoLimit, Free{Total: 1000, Types: map[string]int64{"send": rapid.Int64Range(0, 40).Draw(rt, "workers")}})
 			}
 			now := state{}
 			for name, p := range m.tenants {

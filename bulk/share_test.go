@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// wantShares compares what tenants were granted in one window.
+// wantShares checks the jobs granted to tenants in one window.
 func wantShares(t *testing.T, when string, got, want map[string]int64) {
 	t.Helper()
 	if !maps.Equal(got, want) {
@@ -44,7 +44,7 @@ func TestANewcomerBesideAWhaleIsServedAtOnce(t *testing.T) {
 		m.window(1000)
 	}
 	m.submit("newcomer", "send", Normal, 100)
-	grants := Divide(m.backlog(1000), m.roomFor(1000), time.Second)
+	grants := Divide(m.backlog(1000), m.freeFor(1000), time.Second)
 	place, seen := int64(0), int64(0)
 	for _, g := range grants {
 		if m.actions[g.Number-1].tenant == "newcomer" {
@@ -185,10 +185,10 @@ func TestWithinATenantHighGoesFirstThenPriority(t *testing.T) {
 	short := m.submit("a", "send", Normal, 5) // 5: half done, so 60 s ahead
 	short.waiting.Total, short.waiting.Done = 10, 5
 	var order []uint64
-	for _, g := range Divide(m.backlog(100), m.roomFor(100), time.Minute) {
+	for _, g := range Divide(m.backlog(100), m.freeFor(100), time.Minute) {
 		order = append(order, g.Number)
 	}
-	// Every tenth grant is low's; otherwise it comes last.
+	// Every tenth grant is for the low class, which otherwise comes last.
 	if want := []uint64{4, 5, 1, 5, 2, 3, 1, 3, 1}; !slices.Equal(order, want) {
 		t.Errorf("grants in the order of %v, want %v", order, want)
 	}
@@ -213,9 +213,9 @@ func TestBoundsAreKept(t *testing.T) {
 	m.submit("c", "send", Normal, 100).waiting.Left = 3 // congested
 	m.submit("d", "call", Normal, 100)
 	m.targets["api"] = 7
-	room := Room{Total: 1000, Types: map[string]int64{"send": 60, "call": 20}}
-	got := m.divide(NoLimit, room)
-	// Of 60 workers c can use 3; d has the others to itself.
+	free := Free{Total: 1000, Types: map[string]int64{"send": 60, "call": 20}}
+	got := m.divide(NoLimit, free)
+	// Of 60 workers c can use 3; d has the others alone.
 	if got["c"] != 3 || got["d"] != 20 || got["a"]+got["b"] != 57 || got["a"]-got["b"] > 1 || got["b"]-got["a"] > 1 {
 		t.Errorf("granted %v", got)
 	}
@@ -230,19 +230,19 @@ func TestNothingPassesWithoutRoom(t *testing.T) {
 	full := map[string]int64{"send": 100}
 	for name, c := range map[string]struct {
 		left int64
-		room Room
+		free Free
 	}{
-		"the window is used up":   {0, Room{Total: 100, Types: full}},
-		"the ready queue is full": {100, Room{Total: 0, Types: full}},
-		"it is more than full":    {100, Room{Total: -5, Types: full}},
-		"the type has no room":    {100, Room{Total: 100, Types: map[string]int64{"send": 0}}},
-		"the type is not known":   {100, Room{Total: 100}},
+		"the window is used up":   {0, Free{Total: 100, Types: full}},
+		"the ready queue is full": {100, Free{Total: 0, Types: full}},
+		"it is more than full":    {100, Free{Total: -5, Types: full}},
+		"the type has no free":    {100, Free{Total: 100, Types: map[string]int64{"send": 0}}},
+		"the type is not known":   {100, Free{Total: 100}},
 	} {
-		if grants := Divide(m.backlog(c.left), c.room, time.Second); len(grants) > 0 {
+		if grants := Divide(m.backlog(c.left), c.free, time.Second); len(grants) > 0 {
 			t.Errorf("%s: %v", name, grants)
 		}
 	}
-	if grants := Divide(Backlog{Left: NoLimit}, Room{Total: 100}, time.Second); len(grants) > 0 {
+	if grants := Divide(Backlog{Left: NoLimit}, Free{Total: 100}, time.Second); len(grants) > 0 {
 		t.Errorf("nobody waits: %v", grants)
 	}
 }
@@ -251,17 +251,18 @@ func TestDivideLeavesWhatItReadsAsItIs(t *testing.T) {
 	m := newMarket(t)
 	m.submit("a", "send", Normal, 100)
 	m.targets["type send"] = 50
-	b, room := m.backlog(20), m.roomFor(100)
-	first := Divide(b, room, time.Second)
-	if second := Divide(b, room, time.Second); !slices.Equal(first, second) {
+	b, free := m.backlog(20), m.freeFor(100)
+	first := Divide(b, free, time.Second)
+	if second := Divide(b, free, time.Second); !slices.Equal(first, second) {
 		t.Errorf("first %v, then %v", first, second)
 	}
-	if b.Targets["type send"] != 50 || room.Types["send"] != math.MaxInt32 || b.Lines[0].Waiting[0].Jobs != 100 {
-		t.Errorf("changed to %+v and %+v", b, room)
+	if b.Targets["type send"] != 50 || free.Types["send"] != math.MaxInt32 || b.Lines[0].Waiting[0].Jobs != 100 {
+		t.Errorf("changed to %+v and %+v", b, free)
 	}
 }
 
-// A tenant with jobs of two types has one share of the limit, not two.
+// TestATenantWithTwoTypesHasOneShareOfTheLimit checks that jobs of two types do not give a
+// tenant two shares of the limit.
 func TestATenantWithTwoTypesHasOneShareOfTheLimit(t *testing.T) {
 	m := newMarket(t)
 	m.submit("both", "send", Normal, 1_000_000)
@@ -275,8 +276,9 @@ func TestATenantWithTwoTypesHasOneShareOfTheLimit(t *testing.T) {
 	}
 }
 
-// The workers of "slow" are scarce. That tenant "both" also has jobs of "fast",
-// of which there are workers enough, neither costs nor gains it slow workers.
+// TestScarceWorkersAreDividedAmongTheirOwnLines has scarce workers of "slow". The tenant
+// "both" also has jobs of "fast", which has enough workers; that does not change its share of
+// the slow workers.
 func TestScarceWorkersAreDividedAmongTheirOwnLines(t *testing.T) {
 	m := newMarket(t)
 	slowOfBoth := m.submit("both", "slow", Normal, 1_000_000)
@@ -284,7 +286,7 @@ func TestScarceWorkersAreDividedAmongTheirOwnLines(t *testing.T) {
 	m.submit("racer", "fast", Normal, 1_000_000)
 	slow := m.submit("slow only", "slow", Normal, 1_000_000)
 	for round := range 300 {
-		m.divide(NoLimit, Room{Total: 10_000, Types: map[string]int64{"slow": 1 + int64(round)%3, "fast": 1000}})
+		m.divide(NoLimit, Free{Total: 10_000, Types: map[string]int64{"slow": 1 + int64(round)%3, "fast": 1000}})
 		if d := slowOfBoth.granted - slow.granted; d > 1 || d < -1 {
 			t.Fatalf("round %d: of the slow workers both has had %d, slow only %d", round, slowOfBoth.granted, slow.granted)
 		}
@@ -295,7 +297,7 @@ func TestScarceWorkersAreDividedAmongTheirOwnLines(t *testing.T) {
 	late := m.submit("late", "slow", Normal, 1_000_000)
 	before := slow.granted
 	for range 300 {
-		m.divide(NoLimit, Room{Total: 10_000, Types: map[string]int64{"slow": 2, "fast": 1000}})
+		m.divide(NoLimit, Free{Total: 10_000, Types: map[string]int64{"slow": 2, "fast": 1000}})
 	}
 	if late.granted < 199 || late.granted > 201 || slow.granted-before < 199 {
 		t.Errorf("of 600 jobs since, the latecomer has %d and slow only %d, want a third each", late.granted, slow.granted-before)
@@ -314,10 +316,10 @@ func BenchmarkDivide(b *testing.B) {
 				backlog.Lines = append(backlog.Lines, Line{Tenant: a.tenant, Type: a.kind,
 					Settings: Tenant{Weight: 1}, Left: NoLimit, Waiting: []Waiting{a.waiting}})
 			}
-			room := m.roomFor(10_000)
+			free := m.freeFor(10_000)
 			b.ReportAllocs()
 			for b.Loop() {
-				Divide(backlog, room, time.Second)
+				Divide(backlog, free, time.Second)
 			}
 		})
 	}

@@ -9,137 +9,135 @@ import (
 
 // Errors that a Store returns and a caller may branch on.
 var (
-	// ErrNotFound: there is no action of that id.
+	// ErrNotFound: there is no action with that id.
 	ErrNotFound = errors.New("no such action")
-	// ErrNoSchedule: there is no schedule of that name.
+	// ErrNoSchedule: there is no schedule with that name.
 	ErrNoSchedule = errors.New("no such schedule")
-	// ErrConflict: somebody else has changed it meanwhile.
-	ErrConflict = errors.New("it was changed meanwhile: read it again")
+	// ErrConflict: another caller made a change first.
+	ErrConflict = errors.New("it was changed in the meantime: read it again")
 	// ErrClosed: the store has been closed.
 	ErrClosed = errors.New("the store is closed")
-	// ErrFull: the store has too little room left to accept more. What it has
-	// accepted goes on.
+	// ErrFull: the store has too little space left to accept more. Accepted jobs
+	// continue.
 	ErrFull = errors.New("the store is full")
 	// ErrBroken: a write failed in a way that leaves the store's state unknown.
-	// Everything acknowledged is safe; the process must be started again.
+	// Acknowledged operations are safe; the process must be restarted.
 	ErrBroken = errors.New("the store is broken")
-	// ErrUnavailable: the store does not answer now, or not in time. The call may have
-	// happened; it may be made again.
+	// ErrUnavailable: the store does not answer, or not in time. The operation may or
+	// may not have happened; it can be repeated.
 	ErrUnavailable = errors.New("the store is not available")
 )
 
-// OffsetError: an upload began beyond what the action has received.
+// OffsetError is the error of an upload that begins beyond the jobs received.
 type OffsetError struct{ Received int64 }
 
 func (e *OffsetError) Error() string {
 	return fmt.Sprintf("the upload begins beyond the %d jobs received: send from there", e.Received)
 }
 
-// ExistsError: an action of that id exists with another body.
+// ExistsError is the error of creating an action whose id exists with another body.
 type ExistsError struct{ ID string }
 
 func (e *ExistsError) Error() string {
 	return fmt.Sprintf("action %q exists with another body: choose another id, or send the same body", e.ID)
 }
 
-// MoveError: the action's status does not allow that move.
-type MoveError struct {
+// TransitionError is the error of a transition that the action's status does not allow.
+type TransitionError struct {
 	ID   string
 	Why  string
 	From Status
-	// Total and Received are those of a seal that did not add up.
+	// Total and Received are those of a seal whose total is not the number received.
 	Total, Received int64
 }
 
-func (e *MoveError) Error() string {
+func (e *TransitionError) Error() string {
 	return fmt.Sprintf("action %q is %s: %s", e.ID, e.From, e.Why)
 }
 
-// Store keeps actions and jobs, and moves them atomically. Each method is one
-// atomic move and is durable when it returns: a move that was answered survives
-// a crash, and one that was not may or may not have happened. Methods are safe
-// for concurrent use. The store's clock decides all deadlines and windows.
+// Store keeps actions and jobs. Each method is one atomic operation and is durable when
+// it returns: an acknowledged operation survives a crash, and one that was interrupted
+// may or may not have happened. Methods are safe for concurrent use. The store's clock
+// decides all deadlines and windows.
 //
-// Which jobs wait, are ready, are in flight or are due is the store's knowledge;
-// who may pass is policy, and comes from outside as grants.
+// The store knows which jobs wait, are ready, are in flight or are due. Which jobs may
+// pass is policy: callers pass grants.
 type Store interface {
 	// Create stores a new action in status CREATED. If its id exists with the
 	// same Spec, the stored action is returned and created is false; with
 	// another, the error is an *ExistsError.
 	Create(ctx context.Context, spec Spec) (action Action, created bool, err error)
-	// Append adds jobs to an action in status CREATED. Offset is how many jobs
-	// the caller has sent before these: jobs the store already has are skipped,
-	// and an offset beyond what it has is an *OffsetError. It returns how many
-	// jobs the action now has. Payloads are copied.
+	// Append adds jobs to an action in status CREATED. Offset is the number of jobs
+	// that the caller has sent before these: jobs that the store already has are
+	// skipped, and an offset beyond them is an *OffsetError. It returns the number of
+	// jobs that the action has now. Payloads are copied.
 	Append(ctx context.Context, id string, offset int64, payloads [][]byte) (received int64, err error)
-	// Move makes one move of the status machine, as Action.Apply decides it. Of a
-	// move that had been made before it returns the action as it is and
-	// ErrNoChange, so that of several who make one move, one knows that it did.
-	Move(ctx context.Context, id string, move Move) (Action, error)
+	// Transition makes one transition of the status machine, as Action.Apply decides.
+	// If it was made before, Transition returns the action as it is and ErrNoChange: of
+	// several callers that make the same transition, one succeeds.
+	Transition(ctx context.Context, id string, transition Transition) (Action, error)
 	// Action returns one action with its present counts, or ErrNotFound.
 	Action(ctx context.Context, id string) (Action, error)
 	// Actions returns the actions that match, in the order of their creation.
 	Actions(ctx context.Context, filter ActionFilter) ([]Action, error)
 
-	// Backlog returns what the fetcher's policies need: who waits, and what the
-	// present window still allows.
+	// Backlog returns what the fetcher's policies need: the jobs that wait, and what
+	// the present window still allows.
 	Backlog(ctx context.Context) (Backlog, error)
-	// Admit moves jobs from the lines of their actions into the ready queue, in
-	// the order of the grants, each at most what limits still allow. It returns
-	// how many it moved.
+	// Admit moves jobs from the lines of their actions into the ready queue, in the
+	// order of the grants, as far as limits still allow. It returns how many it moved.
 	Admit(ctx context.Context, grants []Grant) (admitted int, err error)
-	// Lease takes ready jobs in flight, charging one attempt of the present
-	// window for each. It may return none; it does not wait. While no Lease has
-	// asked for a type in the present window and the one before, its ready jobs
-	// take nothing of what limits leave to others, and no more of them are admitted.
+	// Lease puts ready jobs in flight, and charges one attempt of the present window for
+	// each. It may return none; it does not wait. While no Lease has asked for a type in
+	// the present window and the one before, its ready jobs do not count against limits,
+	// and no more of them are admitted.
 	Lease(ctx context.Context, request LeaseRequest) ([]Job, error)
-	// Settle records what became of leases. Verdicts are in the order of the
-	// settlements.
+	// Settle records the outcomes of leases. Verdicts are in the order of the
+	// settlements. A repeated settlement has no further effect.
 	Settle(ctx context.Context, settlements []Settlement) ([]Verdict, error)
-	// Dispatch returns jobs to the front of their action's line: those that are
-	// due, and those whose lease has expired; at most max. It returns how many
-	// it moved, and when the next one is due (zero if none is known).
+	// Dispatch returns jobs that are due, or whose lease has expired, to the front of
+	// their action's line; at most max. It returns how many it moved, and when the next
+	// one is due (zero if none is known).
 	Dispatch(ctx context.Context, max int) (moved int, next time.Time, err error)
 
-	// Outcomes returns the outcomes of an action that follow its first `after`
-	// batches, some thousand at a time, and the number of batches they reach to;
-	// that is `after` when there are no more yet. Batches that were reduced may be gone.
+	// Outcomes returns the outcomes of an action that follow its first `after` batches,
+	// some thousand at a time, and the number of the last batch returned; `after` if
+	// there are no more yet. Reduced batches may be deleted.
 	Outcomes(ctx context.Context, id string, after uint64) (outcomes []Outcome, upTo uint64, err error)
-	// DeadLetters returns up to limit dead letters of an action with an index of
-	// at least from, by index.
+	// DeadLetters returns up to limit dead letters of an action, by index, from an index
+	// on.
 	DeadLetters(ctx context.Context, id string, from int64, limit int) ([]DeadLetter, error)
 
-	// KeepEvents makes the store keep an event of each move of an action, and of
-	// each job that is done for good of actions that ask for it, from now on; with 0
-	// it keeps no more of them, as it does before the first call. An event is
-	// recorded in the atomic move that it tells of. Opening the store may fail jobs:
-	// it keeps their events if it kept any before.
+	// KeepEvents makes the store keep an event of each transition of an action, and of
+	// each job that finishes if its action asks for it, from now on. With 0, and before
+	// the first call, it keeps none. An event is recorded in the same atomic operation
+	// as what it reports. Opening the store may fail jobs: it keeps their events if it
+	// kept any before.
 	//
-	// No event is ever dropped. While `most` of them wait, what would bring others
-	// is refused with ErrFull: Create, Append to an action that asks for events of
-	// its jobs, and Resume. What was accepted goes on, so that there may be more.
+	// No event is ever dropped. While `most` of them wait, calls that would cause more
+	// return ErrFull: Create, Append to an action that asks for events of its jobs, and
+	// Resume. Accepted jobs continue, so there may be more than `most`.
 	KeepEvents(ctx context.Context, most int64) error
-	// Events returns the oldest events that have not been published, in the order
-	// in which they happened, some hundred at a time and about 4 MiB; none if there
-	// are no more yet. They are durable. Called again, it returns the same, with the
-	// same IDs. upTo is what to tell Published.
+	// Events returns the oldest events that have not been published, in the order in
+	// which they happened, some hundred at a time and about 4 MiB; none if there are no
+	// more yet. They are durable. A repeated call returns the same events with the same
+	// IDs. Published takes upTo.
 	Events(ctx context.Context) (events []Event, upTo uint64, err error)
 	// Published drops the events up to an upTo that Events has returned.
 	Published(ctx context.Context, upTo uint64) error
 
-	// Settings returns the settings that were stored.
+	// Settings returns the stored settings.
 	Settings(ctx context.Context) (Settings, error)
-	// Set stores one setting; it holds from the next Admit on. A target that is set
-	// to Auto has the rate of an AutoRate, which the store feeds with what became of
-	// the attempts of each window, and asks for the rate when another window begins;
-	// within a window it stands. To set it so again changes nothing. Whether what was
-	// found survives a restart is the store's choice.
+	// Set stores one setting, which applies from the next Admit on. A target that is set
+	// to Auto has the rate of an AutoRate. The store observes the attempts of each
+	// window, and changes the rate when the next window begins. Setting Auto again
+	// changes nothing. A store may forget the rate it found at a restart.
 	Set(ctx context.Context, change SettingsChange) error
 
-	// PutSchedule stores a schedule if the stored one has s.Revision (0: there is
-	// none), and returns it with its next revision; else ErrConflict. Revisions rise,
-	// and none is given twice in a store, also after a schedule was removed. A new one
-	// beyond MaxSchedules is ErrFull.
+	// PutSchedule stores a schedule if the stored one has s.Revision (0: there is none),
+	// and returns it with its next revision; else it returns ErrConflict. Revisions
+	// increase, and a store gives none twice, even after a schedule was removed. With
+	// MaxSchedules stored, a new schedule is ErrFull.
 	PutSchedule(ctx context.Context, s Schedule) (Schedule, error)
 	// RemoveSchedule removes a schedule, or returns ErrNoSchedule.
 	RemoveSchedule(ctx context.Context, name string) error
@@ -152,59 +150,59 @@ type Store interface {
 
 // ActionFilter selects actions.
 type ActionFilter struct {
-	// Tenant and Status select those that match; empty selects all.
+	// Tenant and Status select the actions that match; empty selects all.
 	Tenant string
 	Status Status
-	// Unfinished selects the actions that the watcher must still drive.
+	// Unfinished selects the actions that still need the watcher.
 	Unfinished bool
-	// Number selects the action of that number of the store, as in a LeaseID.
+	// Number selects the action with that number, as in a LeaseID.
 	Number uint64
-	// After is the id of the last action of the page before; empty for the first.
+	// After is the id of the last action of the previous page; empty for the first page.
 	After string
-	// Limit is the most actions to return; 0 is no limit.
+	// Limit is the maximum of actions to return; 0 is no limit.
 	Limit int
 }
 
-// Backlog is what waits, and what may pass, at one moment.
+// Backlog is the jobs that wait, and the limits that hold, at one moment.
 type Backlog struct {
 	// Now is the store's time; WindowEnds is when the present window ends.
 	Now, WindowEnds time.Time
-	// Left is how many more jobs the global limit lets into the ready queue in
-	// this window. NoLimit if there is none.
+	// Left is how many more jobs the global limit admits in this window. NoLimit if
+	// there is no limit.
 	Left int64
 	// Virtual is the virtual time of the division among tenants; see Divide.
 	Virtual float64
 	// Lines has one line for each tenant and type with jobs that wait.
 	Lines []Line
-	// Types says how each job type does, by name.
+	// Types has the state of each job type, by name.
 	Types map[string]TypeState
-	// Targets has what each limited target still allows, by name.
+	// Targets has how many more jobs each limited target admits, by name.
 	Targets map[string]int64
-	// Found has the rate, in attempts per second, that holds in this window for each
-	// target whose rate is to be found, by name; see AutoRate.
+	// Found has the rate, in attempts per second, of each target that is set to Auto,
+	// by name; see AutoRate.
 	Found map[string]float64
 	// NonReady counts the jobs that were turned back, by reason.
 	NonReady [nonReadyReasons]int64
-	// Outbox counts the events that wait to be published, and OldestEvent is when
-	// the first of them happened; zero if there is none.
+	// Outbox counts the events that wait to be published. OldestEvent is when the first
+	// of them happened; zero if there is none.
 	Outbox      int64
 	OldestEvent time.Time
 }
 
-// NoLimit stands where a limit is not set.
+// NoLimit is the value of a limit that is not set.
 const NoLimit int64 = 1<<63 - 1
 
-// Line is what one tenant has waiting for the workers of one type.
+// Line is the jobs of one tenant that wait for the workers of one type.
 type Line struct {
 	Tenant, Type string
 	Settings     Tenant
 	// Taken is the tenant's tag in the division of the global limit, TypeTaken
 	// the line's in the division of its type's workers; see Divide.
 	Taken, TypeTaken float64
-	// Granted counts the jobs of the line that were admitted; every so many-th
-	// turn is for the low class.
+	// Granted counts the jobs of the line that were admitted: every tenth grant is for
+	// the low class.
 	Granted int64
-	// Left is what the tenant's own limit still allows in this window. Lines of
+	// Left is how many more jobs the tenant's own limit admits in this window. Lines of
 	// one tenant share it.
 	Left    int64
 	Waiting []Waiting
@@ -212,7 +210,7 @@ type Line struct {
 
 // Waiting is one action in a tenant's line.
 type Waiting struct {
-	// Number is the store's number of the action: what a Grant names.
+	// Number is the store's number of the action, for a Grant.
 	Number uint64
 	Class  Class
 	// EnteredAt is when the action entered the fair queue.
@@ -222,25 +220,24 @@ type Waiting struct {
 	// Jobs is how many jobs can be admitted now.
 	Jobs   int64
 	Target string
-	// Left is what congestion control lets the action's limiter (tenant and
-	// target) have in this window; NoLimit where nothing is throttled.
+	// Left is how many more jobs congestion control admits for the action's limiter
+	// (tenant and target) in this window; NoLimit if nothing is throttled.
 	Left int64
 }
 
-// TypeState is how one job type does.
+// TypeState is the state of one job type.
 type TypeState struct {
 	Ready, InFlight int64
 	// Waiting counts the jobs that wait to be admitted.
 	Waiting int64
-	// Finished counts the attempts that ended other than throttled or released,
-	// since the store was opened.
+	// Finished counts the attempts that ended since the store was opened, without those
+	// throttled or released.
 	Finished int64
-	// Busy is for how long any of its jobs were in flight, since the store was
-	// opened.
+	// Busy is how long any of its jobs were in flight since the store was opened.
 	Busy time.Duration
 	// Virtual is the virtual time of the division among the type's lines.
 	Virtual float64
-	// Idle says that jobs are ready and nobody asks for them: see Lease.
+	// Idle reports whether jobs are ready and no worker asks for them: see Lease.
 	Idle bool
 }
 

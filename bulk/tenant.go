@@ -1,50 +1,49 @@
 package bulk
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
 )
 
-// Tenant holds what can be set for one tenant. The zero value of each field
-// means its default.
+// Tenant holds the settings of one tenant. The zero value of each field means its
+// default.
 type Tenant struct {
-	// BasePriority is added to the priority of the tenant's actions, in the
-	// formula's unit, milliseconds: 60,000 places an action as if it had
-	// entered a minute earlier. It breaks ties between tenants whose shares are
-	// even; it never takes another tenant's share. Default 0.
+	// BasePriority is added to the priority of the tenant's actions, in milliseconds:
+	// 60,000 orders an action as if it had entered a minute earlier. It breaks ties
+	// between tenants with even shares, and never takes another tenant's share.
+	// Default 0.
 	BasePriority int64 `json:"base_priority"`
-	// Weight is the tenant's part of what is divided, relative to the other
-	// active tenants. Default 1; more than 0, at most 1,000.
+	// Weight is the tenant's share relative to the other active tenants. Default 1;
+	// more than 0, at most 1,000.
 	Weight float64 `json:"weight"`
-	// RequestsPerSecond limits the attempts started for this tenant.
-	// 0, the default, is no limit of its own.
+	// RequestsPerSecond limits the attempts started for this tenant. 0, the default,
+	// means no limit.
 	RequestsPerSecond float64 `json:"requests_per_second"`
 }
 
 // WithDefaults returns t with unset fields at their defaults.
 func (t Tenant) WithDefaults() Tenant {
-	if t.Weight == 0 {
-		t.Weight = 1
-	}
+	t.Weight = cmp.Or(t.Weight, 1)
 	return t
 }
 
-// TargetLimits holds what can be set for one target.
+// TargetLimits holds the settings of one target.
 type TargetLimits struct {
-	// RequestsPerSecond limits the attempts started against the target.
-	// 0, the default, is no limit.
+	// RequestsPerSecond limits the attempts started against the target. 0, the default,
+	// means no limit.
 	RequestsPerSecond float64 `json:"requests_per_second"`
-	// Concurrency limits the attempts in flight against the target at one time.
-	// 0, the default, is no limit.
+	// Concurrency limits the attempts in flight against the target. 0, the default,
+	// means no limit.
 	Concurrency int `json:"concurrency"`
-	// Auto limits the attempts started against the target to the rate that an
-	// AutoRate finds; RequestsPerSecond is 0 then. Default false. In JSON it is a
-	// requests_per_second of "auto".
+	// Auto limits the attempts started against the target to the rate that an AutoRate
+	// finds; then RequestsPerSecond is 0. Default false. In JSON it is
+	// "requests_per_second": "auto".
 	Auto bool `json:"-"`
 }
 
-// autoText stands in JSON where a rate is to be found.
+// autoText is requests_per_second in JSON if Auto is set.
 const autoText = `"auto"`
 
 // MarshalJSON writes requests_per_second as a number or "auto", and concurrency.
@@ -59,7 +58,7 @@ func (t TargetLimits) MarshalJSON() ([]byte, error) {
 	}{json.RawMessage(autoText), t.Concurrency})
 }
 
-// UnmarshalJSON reads what MarshalJSON writes. An absent field is as it was.
+// UnmarshalJSON reads what MarshalJSON writes. It leaves absent fields unchanged.
 func (t *TargetLimits) UnmarshalJSON(raw []byte) error {
 	fields := struct {
 		RequestsPerSecond json.RawMessage `json:"requests_per_second"`
@@ -79,7 +78,7 @@ func (t *TargetLimits) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(fields.RequestsPerSecond, &t.RequestsPerSecond)
 }
 
-// TypeLimits holds what can be set for one job type.
+// TypeLimits holds the settings of one job type.
 type TypeLimits struct {
 	// Concurrency is the number of workers of this type in each instance.
 	// 0 means the default of the instance's Config.
@@ -95,15 +94,15 @@ type Limits struct {
 
 // Settings are the durable settings that can be changed while the service runs.
 type Settings struct {
-	// Limits is nil until it is set; then Config.RequestsPerSecond stands.
+	// Limits is nil until it is set: until then, Config.RequestsPerSecond applies.
 	Limits  *Limits
 	Tenants map[string]Tenant
 	Targets map[string]TargetLimits
 	Types   map[string]TypeLimits
 }
 
-// SettingsChange names one setting and its new value: exactly one of the four
-// values is not nil. Name is empty for Limits.
+// SettingsChange has the new value of one setting: exactly one of the four values is
+// not nil. Name is empty for Limits.
 type SettingsChange struct {
 	Name   string
 	Limits *Limits
@@ -112,14 +111,14 @@ type SettingsChange struct {
 	Type   *TypeLimits
 }
 
-// SettingError says which field of a SettingsChange is wrong, and what would be
-// right.
+// SettingError is the error of a SettingsChange with a wrong field. Why describes a
+// right value.
 type SettingError struct{ Field, Why string }
 
 func (e *SettingError) Error() string { return e.Field + ": " + e.Why }
 
-// Validate returns a *SettingError if the change is not one setting, or its
-// value is out of range.
+// Validate returns a *SettingError if the change does not have exactly one setting, or
+// its value is out of range.
 func (c SettingsChange) Validate() error {
 	values := 0
 	for _, given := range []bool{c.Limits != nil, c.Tenant != nil, c.Target != nil, c.Type != nil} {

@@ -11,7 +11,7 @@ import (
 func TestSettingsChangeIsValidated(t *testing.T) {
 	for name, c := range map[string]struct {
 		change SettingsChange
-		field  string // empty if it is good
+		field  string // empty if the setting is valid
 	}{
 		"a limit":                  {SettingsChange{Limits: &Limits{0.5}}, ""},
 		"no limit":                 {SettingsChange{Limits: &Limits{}}, ""},

@@ -20,15 +20,14 @@ import (
 	"github.com/sluice-project/sluice/bulk/bulktest"
 )
 
-// recorded is a provider that keeps the spans it has made.
+// recorded returns a provider that keeps its spans.
 func recorded(sampler sdk.Sampler) (*sdk.TracerProvider, *tracetest.InMemoryExporter) {
 	made := tracetest.NewInMemoryExporter()
 	return sdk.NewTracerProvider(sdk.WithSyncer(made), sdk.WithSampler(sdk.ParentBased(sampler))), made
 }
 
-// tree writes spans as a tree, siblings in alphabetical order; each line is the name
-// and the attributes asked for. Spans of other traces than that of the first root come
-// after it.
+// tree writes spans as a tree, siblings in alphabetical order. Each line has the name and the
+// requested attributes. Spans of other traces than that of the first root follow.
 func tree(spans tracetest.SpanStubs, keys ...attribute.Key) string {
 	var write func(parent trace.SpanID, depth int) string
 	write = func(parent trace.SpanID, depth int) string {
@@ -60,7 +59,7 @@ func wantTree(t *testing.T, got, want string) {
 	}
 }
 
-// named returns the spans of a name.
+// named returns the spans with a name.
 func named(spans tracetest.SpanStubs, name string) (found tracetest.SpanStubs) {
 	for _, s := range spans {
 		if s.Name == name {
@@ -70,7 +69,7 @@ func named(spans tracetest.SpanStubs, name string) (found tracetest.SpanStubs) {
 	return found
 }
 
-// value is the value of a span's attribute, as text; "" if it has none.
+// value returns the value of a span's attribute as text; "" if there is none.
 func value(s tracetest.SpanStub, key attribute.Key) string {
 	for _, a := range s.Attributes {
 		if a.Key == key {
@@ -80,8 +79,8 @@ func value(s tracetest.SpanStub, key attribute.Key) string {
 	return ""
 }
 
-// stumbling is a mux of jobs that are throttled first, fail then, and succeed at
-// last; a payload of "9" never does.
+// stumbling returns a mux whose jobs are first throttled, then fail, then succeed; a payload
+// of "9" never succeeds.
 func stumbling() *bulk.Mux {
 	var calls atomic.Int64
 	mux := bulk.NewMux()
@@ -140,12 +139,13 @@ create send
 	}, bulk.WithTracerProvider(provider))
 }
 
-// Another process goes on with the trace, and with its sampler's decision.
+// TestARestartKeepsTheTrace checks that another process continues the trace, with the
+// sampler's first decision.
 func TestARestartKeepsTheTrace(t *testing.T) {
 	provider, made := recorded(sdk.AlwaysSample())
 	inVirtualTime(t, bulk.Config{}, stumbling(), func(t *testing.T, r *rig) {
 		id := r.submit(bulk.Spec{ID: "a", Type: "send", RunAt: time.Now().Add(time.Hour)}, 2)
-		never, late := recorded(sdk.NeverSample()) // of its own it would make none
+		never, late := recorded(sdk.NeverSample()) // its own sampler would decide against it
 		r.Restart(t, stumbling(), bulk.WithTracerProvider(never))
 		pass(2 * time.Hour)
 		bulktest.RequireCounts(t, r.finish(id), bulk.Completed, 2, 0)
@@ -161,7 +161,8 @@ func TestARestartKeepsTheTrace(t *testing.T) {
 	}, bulk.WithTracerProvider(provider))
 }
 
-// However an action ends, its span is made once.
+// TestTheSpanOfEachEnd checks that the span of an action is created once, however the action
+// ends.
 func TestTheSpanOfEachEnd(t *testing.T) {
 	provider, made := recorded(sdk.AlwaysSample())
 	mux := stumbling()
@@ -203,7 +204,8 @@ func TestTheSpanOfEachEnd(t *testing.T) {
 	}, bulk.WithTracerProvider(provider))
 }
 
-// Who creates an action again is linked to its trace, and so is who replays it.
+// TestLinksBetweenTraces checks that spans of repeated creations and of replays link to the
+// action's trace.
 func TestLinksBetweenTraces(t *testing.T) {
 	provider, made := recorded(sdk.AlwaysSample())
 	inVirtualTime(t, bulk.Config{}, stumbling(), func(t *testing.T, r *rig) {
@@ -228,8 +230,8 @@ func TestLinksBetweenTraces(t *testing.T) {
 	}, bulk.WithTracerProvider(provider))
 }
 
-// A caller who does not want a trace gets none, and handlers can pass that on;
-// what it says of itself goes with it.
+// TestTheCallersDecisionHolds checks that an action is not traced if its caller is not
+// sampled, and that handlers can propagate that, with the caller's tracestate.
 func TestTheCallersDecisionHolds(t *testing.T) {
 	provider, made := recorded(sdk.AlwaysSample())
 	var seen atomic.Value
@@ -291,7 +293,8 @@ create remote
 	}, bulk.WithTracerProvider(provider))
 }
 
-// Without a provider an action has no trace, also one that had one before.
+// TestWithoutTracing checks that without a provider an action has no trace, even if it had
+// one.
 func TestWithoutTracing(t *testing.T) {
 	provider, made := recorded(sdk.AlwaysSample())
 	inVirtualTime(t, bulk.Config{}, bulk.NewMux(), func(t *testing.T, r *rig) {

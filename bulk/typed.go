@@ -7,9 +7,9 @@ import (
 	"reflect"
 )
 
-// Args are the payload of the jobs of one type, as a Go type: a struct that
-// encodes as the JSON which was, or will be, uploaded. JobType names the type. It
-// is called on the zero value, so it must be the same for all of them.
+// Args is the payload of the jobs of one type, as a Go type: a struct that encodes as the
+// uploaded JSON. JobType returns the name of the type. It is called on the zero value, so
+// it must be the same for all values.
 //
 //	type Charge struct {
 //		Customer string `json:"customer"`
@@ -21,14 +21,13 @@ type Args interface{ JobType() string }
 // TypedJob is a job with its payload decoded.
 type TypedJob[T Args] struct {
 	*Job
-	// Args is the payload, decoded anew for each attempt.
+	// Args is the payload, decoded for each attempt.
 	Args T
 }
 
-// Worker runs the jobs whose payload is a T. Work makes one attempt; all that is
-// said of a [Handler] holds for it, and for its errors. The result is encoded as
-// JSON, for the action's aggregates; nil is none. It is one of the program's own
-// types, or a json.RawMessage.
+// Worker runs the jobs whose payload is a T. Work makes one attempt; the rules of a
+// [Handler] apply to it and its errors. The result is encoded as JSON, for the action's
+// aggregates; nil is none.
 type Worker[T Args] interface {
 	Work(ctx context.Context, job *TypedJob[T]) (result any, err error)
 }
@@ -50,9 +49,9 @@ func AddWorkFunc[T Args](mux *Mux, f WorkFunc[T], options ...HandlerOption) {
 	AddWorker(mux, f, options...)
 }
 
-// NewHandler returns a worker as a Handler. A payload that cannot be decoded, and
-// a result that cannot be encoded, fail the job for good: trying again would end
-// in the same way. Fields of the payload that T does not have are left out.
+// NewHandler returns a worker as a Handler. A payload that cannot be decoded, or a result
+// that cannot be encoded, fails the job permanently. Fields of the payload that T does
+// not have are ignored.
 func NewHandler[T Args](worker Worker[T]) Handler {
 	return HandlerFunc(func(ctx context.Context, job *Job) ([]byte, error) {
 		typed := TypedJob[T]{Job: job}
@@ -71,7 +70,7 @@ func NewHandler[T Args](worker Worker[T]) Handler {
 	})
 }
 
-// JobType returns the job type of T; empty if T is an interface, which names none.
+// JobType returns the job type of T; "" if T is an interface.
 func JobType[T Args]() string {
 	var zero T
 	switch of := reflect.TypeFor[T](); of.Kind() {

@@ -37,7 +37,7 @@ func TestTypedWorker(t *testing.T) {
 	}
 }
 
-// byPointer is Args by its pointer only.
+// byPointer implements Args by its pointer only.
 type byPointer struct{ N int }
 
 func (*byPointer) JobType() string { return "by-pointer" }
@@ -146,8 +146,8 @@ func TestTypedJobsFromEndToEnd(t *testing.T) {
 	})
 }
 
-// The timeout of an action comes first, then that of the type's settings, then the
-// worker's own, then that of all.
+// TestWithTimeout checks the precedence of timeouts: the action's, then the one of the type's
+// settings, then the worker's own, then the general one.
 func TestWithTimeout(t *testing.T) {
 	took := time.Duration(0)
 	wait := func(ctx context.Context, _ *bulk.TypedJob[square]) (any, error) {

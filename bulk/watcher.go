@@ -12,28 +12,27 @@ import (
 )
 
 const (
-	// watchInterval is how often the watcher looks when nothing wakes it, and
-	// watchPause the least time between two looks; watchPauseMax is the longest.
+	// watchInterval is how often the watcher runs when nothing wakes it. Two runs are
+	// watchPause to watchPauseMax apart.
 	watchInterval = 200 * time.Millisecond
 	watchPause    = 10 * time.Millisecond
 	watchPauseMax = 500 * time.Millisecond
-	// sideBySide is how many actions are moved on at one time: their writes share
+	// maxConcurrent is how many actions advance concurrently. Their writes share
 	// fsyncs, so that ten thousand actions take seconds.
-	sideBySide = 32
-	// forgetInterval is how often finished actions are looked for whose
-	// retention is over.
+	maxConcurrent = 32
+	// forgetInterval is how often actions past their retention are deleted.
 	forgetInterval = 10 * time.Minute
-	// applyInterval is how often the settings of types are read again, which another
-	// instance may have changed.
+	// applyInterval is how often the settings of types are read again, as another
+	// instance may have changed them.
 	applyInterval = 5 * time.Second
 )
 
-// watcher drives the status machine: it finds the actions that can move on, in
-// whatever state a crash left them. Every move is a compare-and-set, so that
-// several watchers do no harm.
+// watcher drives the status machine: it finds the actions that are ready for their next
+// transition, in whatever state a crash left them. Every transition is a
+// compare-and-set, so several watchers do no harm.
 func (e *Engine) watcher(ctx context.Context) error {
 	var forgot, applied time.Time
-	var trouble trouble
+	var backoff backoff
 	for {
 		began := time.Now()
 		err := e.watchOnce(ctx)
@@ -48,8 +47,8 @@ func (e *Engine) watcher(ctx context.Context) error {
 		if err != nil && !retriable(err) {
 			return err
 		}
-		// With very many actions a look takes long; it gets a fifth of the time.
-		pause := max(min(max(watchPause, 4*time.Since(began)), watchPauseMax), trouble.after(e.log, "watch", err))
+		// A run over very many actions takes long: the watcher may use a fifth of the time.
+		pause := max(min(max(watchPause, 4*time.Since(began)), watchPauseMax), backoff.after(e.log, "watch", err))
 		if !lifecycle.Sleep(ctx, nil, pause) || !lifecycle.Sleep(ctx, e.watch, watchInterval) {
 			return ctx.Err()
 		}
@@ -62,45 +61,45 @@ func (e *Engine) watchOnce(ctx context.Context) error {
 		return err
 	}
 	now := time.Now()
-	var movable []*Action
+	var ready []*Action
 	unfinished := make(map[string]bool, len(actions))
 	for i := range actions {
 		a := &actions[i]
 		unfinished[a.ID] = true
-		e.pace.observe(a, now)
-		if e.nextMove(a, now) != 0 {
-			movable = append(movable, a)
+		e.estimator.observe(a, now)
+		if e.nextTransition(a, now) != 0 {
+			ready = append(ready, a)
 		}
 	}
-	err = e.moveOn("watch", movable, func(a *Action) error {
-		_, err := e.apply(ctx, a.ID, Move{Kind: e.nextMove(a, now)})
+	err = e.advanceAll("watch", ready, func(a *Action) error {
+		_, err := e.apply(ctx, a.ID, Transition{Kind: e.nextTransition(a, now)})
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if len(movable) > 0 {
-		// Only now, so that actions which start together are served together.
-		e.fetch.wake()
-		e.aggregate.wake()
-		e.watch.wake()
-		e.outbox.wake()
+	if len(ready) > 0 {
+		// Only now, so that actions that start together are served together.
+		e.fetch.Wake()
+		e.aggregate.Wake()
+		e.watch.Wake()
+		e.outbox.Wake()
 	}
 	e.catalog.forget(unfinished)
-	e.pace.forget(unfinished)
+	e.estimator.forget(unfinished)
 	return nil
 }
 
-// moveOn calls f for actions, some side by side. An action that somebody else has
-// moved meanwhile is left alone, and one that fails holds up no other. The error
-// is one that the loop cannot go on after.
-func (e *Engine) moveOn(loop string, actions []*Action, f func(*Action) error) error {
+// advanceAll calls f for actions, some concurrently. It ignores actions that another
+// instance has advanced in the meantime, and logs errors that may pass. It returns an
+// error that the loop cannot continue after.
+func (e *Engine) advanceAll(loop string, actions []*Action, f func(*Action) error) error {
 	var group errgroup.Group
-	group.SetLimit(sideBySide)
+	group.SetLimit(maxConcurrent)
 	for _, a := range actions {
 		group.Go(func() error {
 			err := f(a)
-			var refused *MoveError
+			var refused *TransitionError
 			switch {
 			case err == nil || errors.As(err, &refused) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrNoChange):
 				return nil
@@ -114,9 +113,9 @@ func (e *Engine) moveOn(loop string, actions []*Action, f func(*Action) error) e
 	return group.Wait()
 }
 
-// nextMove is the move that an action is ready for; 0 if none. One that was
-// never sealed is canceled when its retention is over.
-func (e *Engine) nextMove(a *Action, now time.Time) MoveKind {
+// nextTransition returns the transition that an action is ready for; 0 if none. An
+// action that was never sealed is canceled when its retention is over.
+func (e *Engine) nextTransition(a *Action, now time.Time) TransitionKind {
 	switch {
 	case a.Status == Created && e.config.Retention > 0 && now.Sub(a.CreatedAt) >= e.config.Retention:
 		return Cancel
@@ -147,7 +146,7 @@ func (e *Engine) forgetOld(ctx context.Context, now time.Time) error {
 				after = a.ID
 				continue
 			}
-			if _, err := e.store.Move(ctx, a.ID, Move{Kind: Forget}); err != nil {
+			if _, err := e.store.Transition(ctx, a.ID, Transition{Kind: Forget}); err != nil {
 				return err
 			}
 		}
@@ -157,37 +156,36 @@ func (e *Engine) forgetOld(ctx context.Context, now time.Time) error {
 	}
 }
 
-// pace measures how fast actions get on.
-type pace struct {
+// estimator measures how fast actions progress.
+type estimator struct {
 	mu sync.Mutex
 	of map[string]*progress
 }
 
-// progress is what was seen of one action: its rate is that from from to last.
+// progress has samples of one action. Its rate is measured between from and last.
 type progress struct {
 	total int64
-	// next takes from's place when it is paceSpan old.
-	from, next, last paceLook
+	// next replaces from when it is maxMeasured old.
+	from, next, last progressSample
 }
 
-// paceLook is how many jobs were done at a time.
-type paceLook struct {
+// progressSample is the number of jobs that were done at a time.
+type progressSample struct {
 	at   time.Time
 	done int64
 }
 
-// farFuture is how far ahead an estimate goes: an action that does not move is
-// given none.
+// farFuture bounds estimates: an action that makes no progress has none.
 const farFuture = 10 * 365 * 24 * time.Hour
 
-// A rate is measured over paceInterval at least, and over one to two paceSpan when
-// an action runs for longer: rate limits start jobs in bursts, which must not show.
+// A rate is measured over minMeasured at least, and over one to two maxMeasured when an
+// action runs for longer: the bursts of rate limits average out.
 const (
-	paceInterval = time.Second
-	paceSpan     = 15 * time.Second
+	minMeasured = time.Second
+	maxMeasured = 15 * time.Second
 )
 
-func (p *pace) observe(a *Action, now time.Time) {
+func (p *estimator) observe(a *Action, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if a.Status != Running {
@@ -196,18 +194,18 @@ func (p *pace) observe(a *Action, now time.Time) {
 	if p.of == nil {
 		p.of = map[string]*progress{}
 	}
-	look := paceLook{at: now, done: a.Done()}
+	look := progressSample{at: now, done: a.Done()}
 	seen := p.of[a.ID]
 	if seen == nil {
 		seen = &progress{total: a.Total, from: look, next: look}
 		p.of[a.ID] = seen
 	}
-	if seen.last = look; now.Sub(seen.next.at) >= paceSpan {
+	if seen.last = look; now.Sub(seen.next.at) >= maxMeasured {
 		seen.from, seen.next = seen.next, look
 	}
 }
 
-func (p *pace) finish(id string, now time.Time) time.Time {
+func (p *estimator) finish(id string, now time.Time) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	seen := p.of[id]
@@ -215,7 +213,7 @@ func (p *pace) finish(id string, now time.Time) time.Time {
 		return time.Time{}
 	}
 	took, done := seen.last.at.Sub(seen.from.at), seen.last.done-seen.from.done
-	if took < paceInterval || done <= 0 {
+	if took < minMeasured || done <= 0 {
 		return time.Time{}
 	}
 	left := float64(seen.total-seen.last.done) / float64(done) * took.Seconds()
@@ -232,7 +230,7 @@ func maxTime(a, b time.Time) time.Time {
 	return b
 }
 
-func (p *pace) forget(unfinished map[string]bool) {
+func (p *estimator) forget(unfinished map[string]bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for id := range p.of {

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// allowedUpTo is floor((index+1) · perWindow), exactly; perWindow is in
-// millionths of an attempt.
+// allowedUpTo returns floor((index+1) · perWindow), exactly; perWindow is in millionths of an
+// attempt.
 func allowedUpTo(index, perWindow int64) int64 {
 	product := new(big.Rat).Mul(new(big.Rat).SetInt64(index+1), big.NewRat(perWindow, budgetScale))
 	// Div rounds down, as the denominator is positive.

@@ -9,65 +9,57 @@ import (
 )
 
 const (
-	// aheadTime is how much work is leased ahead of the workers, at their
-	// measured speed, so that fast handlers do not wait for the disk; aheadMax
-	// bounds it in jobs.
+	// aheadTime is how much work is leased ahead of the workers, at their measured
+	// rate, so that fast handlers do not wait for the disk. aheadMax bounds it in jobs.
 	aheadTime = 10 * time.Millisecond
 	aheadMax  = 4096
 	// settleMax bounds the outcomes of one settlement.
 	settleMax = 8192
-	// settleBytes bounds the results in one settlement, which are there only for
-	// events of jobs; and resultBytes those that wait for it: above it no more jobs
-	// are leased. Workers may exceed it by a result each.
+	// settleBytes bounds the results in one settlement, which has results only for
+	// events of jobs. resultBytes bounds the results that wait: above it no more jobs
+	// are leased. Workers may exceed it by one result each.
 	settleBytes = 8 << 20
 	resultBytes = 32 << 20
-	// leasePoll is how often the ready queue is looked at when nothing wakes the
-	// pool: another instance may have admitted jobs.
+	// leasePoll is how often the pool leases when nothing wakes it: another instance
+	// may have admitted jobs.
 	leasePoll = time.Second
 )
 
-// pool runs the jobs of one type. One goroutine leases them in batches, workers
-// run them, and one settles their outcomes in batches: while one batch is
-// written, the next collects, so that batches are as large as the load asks for.
+// pool runs the jobs of one type. One goroutine leases them in batches, workers run
+// them, and one goroutine settles their outcomes in batches: while one batch is written,
+// the next collects, so batches grow with the load.
 type pool struct {
 	engine  *Engine
 	name    string
 	runner  runner
-	wake    signal // capacity is free, or jobs are ready
-	settled signal // outcomes are there to be settled
+	wake    lifecycle.Signal // workers are free, or jobs are ready
+	settled lifecycle.Signal // outcomes wait to be settled
 
-	mu      sync.Mutex
-	work    *sync.Cond // jobs were leased, or the pool changes
-	idle    *sync.Cond // outcomes were settled
-	want    int        // workers that there should be
-	workers int        // workers that there are
-	queue   []Job      // leased, not started
-	running map[LeaseID]underway
-	ended   []ended
-	results int // bytes of results in ended
-	writing int // outcomes in the settlement under way
-	speed   float64
-	closing bool
-	gone    bool // handed back: what still ends is of no use
+	mu       sync.Mutex
+	work     *sync.Cond // jobs were leased, or the pool changes
+	idle     *sync.Cond // outcomes were settled
+	want     int        // the number of workers to run
+	workers  int        // the number of workers that run
+	queue    []Job      // leased, not started
+	running  map[LeaseID]runningJob
+	outcomes []attemptOutcome
+	results  int // bytes of results in ended
+	writing  int // outcomes in the settlement under way
+	speed    float64
+	closing  bool
+	gone     bool // handed back: outcomes are no longer needed
 }
 
-// underway is a job that a worker runs.
-type underway struct {
+// runningJob is a job that a worker runs.
+type runningJob struct {
 	spec  *Spec
 	since time.Time
-}
-
-// ended is an attempt with its outcome.
-type ended struct {
-	settlement Settlement
-	spec       *Spec
-	last       bool // no attempt would follow
 }
 
 func newPool(e *Engine, name string, runner runner) *pool {
 	p := &pool{
 		engine: e, name: name, runner: runner,
-		wake: newSignal(), settled: newSignal(), running: map[LeaseID]underway{},
+		wake: lifecycle.NewSignal(), settled: lifecycle.NewSignal(), running: map[LeaseID]runningJob{},
 	}
 	p.work, p.idle = sync.NewCond(&p.mu), sync.NewCond(&p.mu)
 	return p
@@ -79,8 +71,8 @@ func (p *pool) start(group *lifecycle.Group) {
 	group.Go(p.name+" keeper", p.keeper)
 }
 
-// resize sets how many workers there should be. Missing ones start; those too
-// many stop when their job has ended.
+// resize sets the number of workers. Missing workers start; surplus ones stop when
+// their job has ended.
 func (p *pool) resize(want int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,7 +84,7 @@ func (p *pool) resize(want int) {
 		p.engine.group.Go(p.name+" worker", p.worker)
 	}
 	p.work.Broadcast()
-	p.wake.wake()
+	p.wake.Wake()
 }
 
 func (p *pool) size() int {
@@ -103,7 +95,7 @@ func (p *pool) size() int {
 
 // leaser keeps the workers supplied.
 func (p *pool) leaser(ctx context.Context) error {
-	var trouble trouble
+	var backoff backoff
 	for {
 		n, closing := p.free()
 		if closing {
@@ -117,12 +109,12 @@ func (p *pool) leaser(ctx context.Context) error {
 			if err != nil && !retriable(err) {
 				return err
 			}
-			pause = trouble.after(p.engine.log, "lease", err, "type", p.name)
+			pause = backoff.after(p.engine.log, "lease", err, "type", p.name)
 			leased = len(jobs)
 			p.supply(jobs)
 		}
 		if leased > 0 {
-			p.engine.fetch.wake()
+			p.engine.fetch.Wake()
 			continue
 		}
 		if !lifecycle.Sleep(ctx, nil, pause) || !lifecycle.Sleep(ctx, p.wake, leasePoll) {
@@ -131,8 +123,8 @@ func (p *pool) leaser(ctx context.Context) error {
 	}
 }
 
-// free is how many jobs should be leased: none until half of what the workers
-// can hold is free, so that leases come in batches.
+// free returns how many jobs to lease: none until half of what the workers can hold is
+// free, so that jobs are leased in batches.
 func (p *pool) free() (n int, closing bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,11 +161,11 @@ func (p *pool) worker(context.Context) error {
 		began := time.Now()
 		settlement := p.attempt(&job)
 		settlement.Lease, settlement.Took = job.Lease, time.Since(began)
-		p.end(ended{settlement, job.Spec, p.last(&job)})
+		p.end(attemptOutcome{settlement, job.Spec, p.last(&job)})
 	}
 }
 
-// next waits for a job; false when the worker shall stop.
+// next waits for a job; ok is false if the worker must stop.
 func (p *pool) next() (Job, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -189,35 +181,35 @@ func (p *pool) next() (Job, bool) {
 	if p.queue = p.queue[1:]; len(p.queue) == 0 {
 		p.queue = nil
 	}
-	p.running[job.Lease] = underway{job.Spec, time.Now()}
+	p.running[job.Lease] = runningJob{job.Spec, time.Now()}
 	return job, true
 }
 
 // end hands an outcome to the settler.
-func (p *pool) end(e ended) {
+func (p *pool) end(e attemptOutcome) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.gone {
 		return
 	}
 	delete(p.running, e.settlement.Lease)
-	p.ended = append(p.ended, e)
+	p.outcomes = append(p.outcomes, e)
 	p.results += len(e.settlement.Result)
-	p.settled.wake()
+	p.settled.Wake()
 	if len(p.queue) == 0 || len(p.queue)+len(p.running) < int(p.speed*aheadTime.Seconds())/2 {
-		p.wake.wake()
+		p.wake.Wake()
 	}
 }
 
-// release hands leased jobs back unused, with p.mu held.
+// release releases leased jobs that did not run. p.mu must be held.
 func (p *pool) release(jobs []Job) {
 	for i := range jobs {
-		p.ended = append(p.ended, ended{settlement: Settlement{Lease: jobs[i].Lease, Kind: Released}, spec: jobs[i].Spec})
+		p.outcomes = append(p.outcomes, attemptOutcome{settlement: Settlement{Lease: jobs[i].Lease, Kind: Released}, spec: jobs[i].Spec})
 	}
-	p.settled.wake()
+	p.settled.Wake()
 }
 
-// settler records outcomes, as many as came since the last time.
+// settler records outcomes: in one batch all that came since the last.
 func (p *pool) settler(ctx context.Context) error {
 	meter := speedometer{since: time.Now()}
 	for {
@@ -231,48 +223,48 @@ func (p *pool) settler(ctx context.Context) error {
 			}
 		}
 		err := p.engine.settle(ctx, batch)
-		var trouble trouble
+		var backoff backoff
 		for retriable(err) && ctx.Err() == nil {
-			lifecycle.Sleep(ctx, nil, trouble.after(p.engine.log, "settle", err, "type", p.name))
+			lifecycle.Sleep(ctx, nil, backoff.after(p.engine.log, "settle", err, "type", p.name))
 			err = p.engine.settle(ctx, batch)
 		}
-		trouble.after(p.engine.log, "settle", err, "type", p.name)
+		backoff.after(p.engine.log, "settle", err, "type", p.name)
 		p.mu.Lock()
 		p.writing = 0
 		p.speed = meter.measure(len(batch), p.speed)
 		p.idle.Broadcast()
 		p.mu.Unlock()
-		p.wake.wake()
+		p.wake.Wake()
 		if err != nil {
 			return err
 		}
 	}
 }
 
-func (p *pool) collect() []ended {
+func (p *pool) collect() []attemptOutcome {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n, bytes := 0, 0
-	for n < min(len(p.ended), settleMax) && bytes < settleBytes {
-		bytes += len(p.ended[n].settlement.Result)
+	for n < min(len(p.outcomes), settleMax) && bytes < settleBytes {
+		bytes += len(p.outcomes[n].settlement.Result)
 		n++
 	}
 	p.results -= bytes
-	batch := p.ended[:n:n]
-	if p.ended = p.ended[n:]; len(p.ended) == 0 {
-		p.ended = nil
+	batch := p.outcomes[:n:n]
+	if p.outcomes = p.outcomes[n:]; len(p.outcomes) == 0 {
+		p.outcomes = nil
 	}
 	p.writing = n
 	return batch
 }
 
-// speedometer measures how many jobs a pool ends in a second.
+// speedometer measures how many jobs a pool finishes in a second.
 type speedometer struct {
 	since time.Time
 	jobs  int
 }
 
-// measure adds jobs and returns the speed, which is measured anew every 20 ms.
+// measure adds jobs and returns the speed, measured every 20 ms.
 func (m *speedometer) measure(jobs int, speed float64) float64 {
 	m.jobs += jobs
 	elapsed := time.Since(m.since)
@@ -287,8 +279,8 @@ func (m *speedometer) measure(jobs int, speed float64) float64 {
 	return 0.7*speed + 0.3*measured
 }
 
-// keeper extends the leases of jobs that run. One that has run for longer than
-// its timeout and the grace is given up: its lease expires and it runs again.
+// keeper extends the leases of running jobs. A job that has run longer than its timeout
+// and the grace is given up: its lease expires and it runs again.
 func (p *pool) keeper(ctx context.Context) error {
 	ticker := time.NewTicker(p.engine.config.Lease / 3)
 	defer ticker.Stop()
@@ -323,8 +315,8 @@ func (p *pool) extensions(now time.Time) (extensions []Settlement) {
 	return extensions
 }
 
-// drain stops leasing, hands back what has not started, and waits for what runs
-// and for its settlement, until ctx ends.
+// drain stops leasing, releases the jobs that have not started, and waits until the
+// running jobs are settled, or ctx ends.
 func (p *pool) drain(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() {
 		p.mu.Lock()
@@ -338,17 +330,17 @@ func (p *pool) drain(ctx context.Context) {
 	p.release(p.queue)
 	p.queue = nil
 	p.work.Broadcast()
-	p.wake.wake()
-	for len(p.running)+len(p.ended)+p.writing > 0 && ctx.Err() == nil && p.engine.group.Err() == nil {
+	p.wake.Wake()
+	for len(p.running)+len(p.outcomes)+p.writing > 0 && ctx.Err() == nil && p.engine.group.Err() == nil {
 		p.idle.Wait()
 	}
 }
 
-// handBackTime is how long handlers have to return once their context has ended.
+// handBackTime is how long handlers have to return after their context has ended.
 const handBackTime = time.Second
 
-// handBack gives the handlers that still run a moment to see that their context
-// has ended, then hands their jobs back.
+// handBack waits for the handlers that still run, up to handBackTime, then releases
+// their jobs.
 func (p *pool) handBack() {
 	ctx, cancel := context.WithTimeout(context.Background(), handBackTime)
 	defer cancel()
@@ -360,13 +352,13 @@ func (p *pool) handBack() {
 	for lease := range p.running {
 		left = append(left, Settlement{Lease: lease, Kind: Released})
 	}
-	for _, e := range p.ended {
+	for _, e := range p.outcomes {
 		left = append(left, e.settlement)
 	}
 	if len(left) == 0 {
 		return
 	}
 	if _, err := p.engine.store.Settle(context.Background(), left); err != nil {
-		p.engine.log.Error("hand back jobs", "type", p.name, "jobs", len(left), "error", err)
+		p.engine.log.Error("release jobs", "type", p.name, "jobs", len(left), "error", err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-project/sluice/bulk/bulktest"
 )
 
-// handled makes a mux with one type, "send".
+// handled returns a mux with one type, "send".
 func handled(handler bulk.HandlerFunc) *bulk.Mux {
 	mux := bulk.NewMux()
 	mux.HandleFunc("send", handler)
@@ -34,11 +34,11 @@ func (r *rig) letters(id string) []bulk.DeadLetter {
 
 var errBroken = errors.New("broken")
 
-// end is a way in which a handler ends, and what becomes of its job.
+// end is a way in which a handler ends, and the effect on its job.
 type end struct {
 	handle   bulk.HandlerFunc
-	attempts int // that are made
-	counted  int // of the dead letter; 0: the job succeeds
+	attempts int // attempts of the job
+	counted  int // attempts of the dead letter; 0: the job succeeds
 	retried  int64
 	why      string
 	atLeast  time.Duration
@@ -215,7 +215,7 @@ func TestWorkersCanBeMoreOrFewer(t *testing.T) {
 			if workers > 0 {
 				set := r.Set
 				if workers == 7 {
-					set = r.Store().Set // as another instance does
+					set = r.Store().Set // like another instance
 				}
 				if err := set(r.t.Context(), bulk.SettingsChange{Name: "send", Type: &bulk.TypeLimits{Concurrency: workers}}); err != nil {
 					t.Fatal(err)
@@ -224,7 +224,7 @@ func TestWorkersCanBeMoreOrFewer(t *testing.T) {
 			} else {
 				workers = 4
 			}
-			pass(5 * time.Second) // the ready queue has grown to a second's work
+			pass(5 * time.Second) // the ready queue has grown to one second of work
 			most.Store(0)
 			before := r.action(id).Succeeded
 			pass(5 * time.Second)
@@ -236,7 +236,7 @@ func TestWorkersCanBeMoreOrFewer(t *testing.T) {
 	})
 }
 
-// The lease of a job that runs for long is extended: it runs once.
+// TestASlowJobKeepsItsLease checks that the lease of a long job is extended: it runs once.
 func TestASlowJobKeepsItsLease(t *testing.T) {
 	var runs atomic.Int64
 	mux := handled(func(context.Context, *bulk.Job) ([]byte, error) {
@@ -253,8 +253,8 @@ func TestASlowJobKeepsItsLease(t *testing.T) {
 	})
 }
 
-// A handler that hangs beyond its timeout and the grace loses its lease; what it
-// says in the end does not count twice.
+// TestAHandlerThatHangsLosesItsLease checks that a handler that does not return after its
+// timeout and the grace loses its lease, and that its late outcome does not count twice.
 func TestAHandlerThatHangsLosesItsLease(t *testing.T) {
 	var runs atomic.Int64
 	hang := make(chan struct{})

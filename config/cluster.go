@@ -1,14 +1,10 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net"
-	"net/netip"
 	"os"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,23 +12,23 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// Cluster says which cluster the process is a node of.
+// Cluster are the settings of a node of a cluster.
 type Cluster struct {
-	// Name is the cluster's; empty: the process is no node of any.
+	// Name is the name of the cluster; empty: a single server.
 	Name string
 	// Node is this node's number, from 1.
 	Node int
 	// Rack is where the node stands: replicas are spread over racks.
 	Rack string
-	// Listen is the host:port for the other nodes, Advertise what they are told to
-	// connect to; empty: Listen.
+	// Listen is the host:port for the other nodes, and Advertise the host:port that
+	// they connect to; empty: Listen.
 	Listen, Advertise string
 	// AdvertiseHTTP is the host:port at which the other nodes reach this one's HTTP,
 	// or "auto".
 	AdvertiseHTTP string
-	// Peers are the host:port of the nodes to connect to; the own one may be there.
+	// Peers are the host:port of the nodes to connect to; this node may be among them.
 	Peers List
-	// Secret is what nodes know each other by; SecretFile has it instead.
+	// Secret authenticates the nodes to each other; SecretFile has it instead.
 	Secret     Secret
 	SecretFile string
 	// CertFile, KeyFile and CAFile are for TLS between nodes, both ways.
@@ -48,15 +44,11 @@ const (
 	secretMost  = 4 << 10
 )
 
-func defaultCluster() Cluster {
-	return Cluster{Listen: "127.0.0.1:6222", AdvertiseHTTP: advertiseAuto}
-}
-
-// On tells whether the process is a node of a cluster.
+// On reports whether the process is a node of a cluster.
 func (c *Cluster) On() bool { return c.Name != "" }
 
-// SharedSecret returns the secret, from its file if it is in one. Its errors do not
-// show it.
+// SharedSecret returns the secret, from its file if there is one. Its errors do not
+// show the secret.
 func (c *Cluster) SharedSecret() (string, error) {
 	if c.SecretFile == "" {
 		return string(c.Secret), nil
@@ -76,7 +68,7 @@ func (c *Cluster) SharedSecret() (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// Advertised returns what others are told of this node.
+// Advertised returns the addresses that other nodes and clients use for this node.
 func (c *Config) Advertised() topic.Advertised {
 	kafka := c.Topic.Kafka
 	if advertised := c.Topic.Advertised(); advertised != "" {
@@ -94,109 +86,25 @@ func (c *Config) Advertised() topic.Advertised {
 	return topic.Advertised{Host: host, Port: int32(number), HTTP: "http://" + address, Rack: c.Cluster.Rack}
 }
 
-func clusterField(field func(*Cluster) any) func(*Config) any {
-	return func(c *Config) any { return field(&c.Cluster) }
-}
-
-var clusterSettings = []Setting{
-	{Key: "cluster.name", flag: "cluster", Usage: "name of the cluster that this process is a node of; without it: it is alone",
-		field: clusterField(func(c *Cluster) any { return &c.Name }), check: optional(checkWord)},
-	{Key: "cluster.node", flag: "node", Zero: "no node of a cluster", Usage: "number of this node, from 1, which no other node has; it stays that of its data directory",
-		field: clusterField(func(c *Cluster) any { return &c.Node }), check: checkNode},
-	{Key: "cluster.rack", flag: "rack", Usage: "where this node stands, such as a zone: the replicas of a partition are spread over racks",
-		field: clusterField(func(c *Cluster) any { return &c.Rack }), check: optional(checkWord)},
-	{Key: "cluster.listen", Usage: "address for the other nodes, host:port",
-		field: clusterField(func(c *Cluster) any { return &c.Listen }), check: checkAddress},
-	{Key: "cluster.advertise", Usage: "host:port that the other nodes are told to connect to; without it: cluster.listen",
-		field: clusterField(func(c *Cluster) any { return &c.Advertise }), check: optional(checkHostPort)},
-	{Key: "cluster.advertise_http", Usage: "host:port at which the other nodes reach the HTTP of this one; auto: that of http, with the host that Kafka clients are told where http listens on all",
-		field: clusterField(func(c *Cluster) any { return &c.AdvertiseHTTP }), check: checkAdvertiseHTTP},
-	{Key: "cluster.peers", flag: "peers", Usage: "host:port of the nodes of the cluster, for cluster.listen; this node may be among them",
-		field: clusterField(func(c *Cluster) any { return &c.Peers }), check: checkPeers},
-	{Key: "cluster.secret", Secret: true, Usage: fmt.Sprintf("secret that nodes know each other by, the same on all, at least %d characters", secretLeast),
-		field: clusterField(func(c *Cluster) any { return &c.Secret })},
-	{Key: "cluster.secret_file", Usage: "path of a file with that secret",
-		field: clusterField(func(c *Cluster) any { return &c.SecretFile }), check: optional(checkFile)},
-	{Key: "cluster.cert_file", Usage: "path of this node's TLS certificate, in PEM: for servers and clients, with the host of cluster.peers",
-		field: clusterField(func(c *Cluster) any { return &c.CertFile }), check: optional(checkFile)},
-	{Key: "cluster.key_file", Usage: "path of the certificate's key, in PEM",
-		field: clusterField(func(c *Cluster) any { return &c.KeyFile }), check: optional(checkFile)},
-	{Key: "cluster.ca_file", Usage: "path of the certificates that those of the other nodes are signed with, in PEM",
-		field: clusterField(func(c *Cluster) any { return &c.CAFile }), check: optional(checkFile)},
-	{Key: "cluster.insecure", Usage: "let nodes on different machines speak without TLS: who is on the network between them reads and writes everything",
-		field: clusterField(func(c *Cluster) any { return &c.Insecure })},
-}
-
-// word is what names of clusters and racks may be of.
-var word = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
-
-func checkWord(text string) error {
-	if !word.MatchString(text) {
-		return errors.New(`want 1 to 64 letters, digits, "_" and "-"`)
-	}
-	return nil
-}
-
-func checkNode(text string) error {
-	if n, err := strconv.Atoi(text); err != nil || n > math.MaxInt32 {
-		return fmt.Errorf("want 1 to %d", math.MaxInt32)
-	}
-	return nil
-}
-
-// checkHostPort checks an address that others connect to.
-func checkHostPort(text string) error {
-	host, port, err := net.SplitHostPort(text)
-	if n, wrong := strconv.ParseUint(port, 10, 16); err != nil || wrong != nil || n == 0 || wildcard(host) {
-		return errors.New("want host:port that others can connect to, such as node1.example.com:6222")
-	}
-	return nil
-}
-
-func checkAdvertiseHTTP(text string) error {
-	if text == advertiseAuto {
-		return nil
-	}
-	return checkHostPort(text)
-}
-
-func checkPeers(text string) error { return checkList(text, checkHostPort) }
-
-// wildcard tells whether a host to listen on is all of the machine's.
-func wildcard(host string) bool {
-	address, err := netip.ParseAddr(host)
-	return host == "" || err == nil && address.IsUnspecified()
-}
-
-// loopback tells whether a host:port is of this machine alone.
-func loopback(hostPort string) bool {
-	host, _, err := net.SplitHostPort(hostPort)
-	if err != nil {
-		return false
-	}
-	address, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && address.Unmap().IsLoopback()
-}
-
 // validateCluster checks what a node of a cluster needs.
 func (c *Config) validateCluster() error {
 	if !c.Cluster.On() {
 		for _, key := range []string{"cluster.node", "cluster.peers"} {
 			if source := c.Source(key); source != "default" && (c.Cluster.Node > 0 || len(c.Cluster.Peers) > 0) {
-				return &Error{Key: key, Source: source, Why: "want cluster.name too (--cluster NAME)"}
+				return c.wrong(key, "want cluster.name too (--cluster NAME)")
 			}
 		}
 		return nil
 	}
 	for _, check := range []func() (key, why string){c.wrongNode, c.wrongSecret, c.wrongTLS, c.wrongReach, c.wrongState} {
 		if key, why := check(); why != "" {
-			return &Error{Key: key, Source: c.Source(key), Why: why}
+			return c.wrong(key, why)
 		}
 	}
 	return nil
 }
 
-// wrongNode says what is wrong with who this node and the others are.
+// wrongNode returns what is wrong with the number and the peers of this node.
 func (c *Config) wrongNode() (key, why string) {
 	own := []string{c.Cluster.Listen, c.Cluster.Advertise}
 	others := slices.DeleteFunc(slices.Clone(c.Cluster.Peers), func(peer string) bool { return slices.Contains(own, peer) })
@@ -211,7 +119,7 @@ func (c *Config) wrongNode() (key, why string) {
 	return "", ""
 }
 
-// wrongSecret says what is wrong with the secret, without showing it.
+// wrongSecret returns what is wrong with the secret, without showing it.
 func (c *Config) wrongSecret() (key, why string) {
 	key = "cluster.secret"
 	if c.Cluster.SecretFile != "" {
@@ -235,8 +143,8 @@ func (c *Config) wrongSecret() (key, why string) {
 	return "", ""
 }
 
-// wrongTLS refuses nodes on different machines that speak in the clear, unless it
-// is asked for.
+// wrongTLS refuses nodes on different machines without TLS, unless cluster.insecure
+// is set.
 func (c *Config) wrongTLS() (key, why string) {
 	k := &c.Cluster
 	var missing []string
@@ -262,7 +170,7 @@ func (c *Config) wrongTLS() (key, why string) {
 	return "", ""
 }
 
-// wrongReach says what is wrong with the addresses that others are told.
+// wrongReach returns what is wrong with the advertised addresses.
 func (c *Config) wrongReach() (key, why string) {
 	const told = `others are told to connect to it: want topic.advertise with a host:port that clients reach (--topic-advertise node1.example.com:9092)`
 	if c.Topic.Advertised() == "" && checkHostPort(c.Topic.Kafka) != nil {
@@ -279,7 +187,7 @@ func (c *Config) wrongReach() (key, why string) {
 	return "", ""
 }
 
-// wrongState refuses a state that the other nodes would not have.
+// wrongState refuses a state that the nodes cannot share.
 func (c *Config) wrongState() (key, why string) {
 	if c.State.IsEmbedded() {
 		return "state", "bulk actions and rooms of a cluster are in a Redis that its nodes share: want a URL (--state redis://host:6379), or off: neither of the two (--state off)"

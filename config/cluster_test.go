@@ -19,7 +19,7 @@ var clusterValues = map[string]string{
 	"cluster.peers": "127.0.0.1:6222,127.0.0.1:6223",
 }
 
-// clusterOf returns the variables that a setting of a cluster needs beside its own.
+// clusterOf returns the variables that a setting of a cluster needs in addition to its own.
 func clusterOf(t *testing.T, key string) []string {
 	t.Helper()
 	needs := map[string]string{
@@ -83,7 +83,7 @@ func TestWrongClusters(t *testing.T) {
 		"no node":         {map[string]string{"cluster.node": ""}, "cluster.node", "a node of a cluster needs a number of its own, from 1"},
 		"node 0":          {map[string]string{"cluster.node": "0"}, "cluster.node", "a node of a cluster needs a number of its own, from 1"},
 		"node -1":         {map[string]string{"cluster.node": "-1"}, "cluster.node", `"-1": want more than 0`},
-		"large node":      {map[string]string{"cluster.node": "3000000000"}, "cluster.node", `"3000000000": want 1 to 2147483647`},
+		"large node":      {map[string]string{"cluster.node": "3000000000"}, "cluster.node", `"3000000000": want from 1 to 2,147,483,647`},
 		"odd rack":        {map[string]string{"cluster.rack": "a,b"}, "cluster.rack", `"a,b": want 1 to 64 letters`},
 		"no peers":        {map[string]string{"cluster.peers": ""}, "cluster.peers", "want the addresses of the other nodes"},
 		"only itself":     {map[string]string{"cluster.peers": "127.0.0.1:6222"}, "cluster.peers", "want the addresses of the other nodes"},
@@ -126,7 +126,7 @@ func TestWrongClusters(t *testing.T) {
 	}
 }
 
-// Nothing to serve, and a gate without rooms, are mistakes.
+// A server with nothing to serve, and a gate without rooms, are refused.
 func TestStateOff(t *testing.T) {
 	for _, wrong := range [][]string{
 		{"SLUICE_STATE=off", "SLUICE_KAFKA=off"},
@@ -144,7 +144,7 @@ func TestStateOff(t *testing.T) {
 	}
 }
 
-// The secret of a cluster is not printed, in whatever way.
+// The secret of a cluster is never printed.
 func TestClusterSecretIsHidden(t *testing.T) {
 	environ := clusterOf(t, "")
 	c, err := config.Load(nil, environ)

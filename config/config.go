@@ -7,10 +7,10 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/webhook"
+	"github.com/sluice-project/sluice/room"
 )
 
-// Config holds the settings of the binary. [Settings] says for each what it
-// means, its unit and its default.
+// Config holds the settings of the binary. [Settings] documents each.
 type Config struct {
 	// DataDir is the directory of everything durable.
 	DataDir string
@@ -19,14 +19,14 @@ type Config struct {
 	Log  Log
 	// Pprof serves profiles of the process.
 	Pprof bool
-	// DiskReserve is the free space, in bytes, below which nothing new is
-	// accepted.
+	// DiskReserve is the free space, in bytes, below which nothing new is accepted.
 	DiskReserve int64
 	// State is where the state of rooms and of bulk is.
 	State State
-	// BulkShards is how many shards bulk has in a state that is shared; 0 is what it has.
+	// BulkShards is the number of shards of bulk in a shared state; 0: the number that
+	// the state has.
 	BulkShards int
-	// Instance names this instance among those that share a state; empty is the host's
+	// Instance names this instance among those that share a state; empty: the host's
 	// name and the HTTP address.
 	Instance string
 	Tracing  Tracing
@@ -37,19 +37,19 @@ type Config struct {
 	Room     Room
 	Gate     Gate
 
-	// sources has where each value came from, by key; a key that is missing has
-	// its default.
+	// sources has the source of each value by its key; values without one are
+	// defaults.
 	sources map[string]string
 }
 
-// Log says what is logged, and how.
+// Log are the settings of logging.
 type Log struct {
 	Level slog.Level
 	// Format is ops.LogText or ops.LogJSON.
 	Format string
 }
 
-// Webhook says how jobs are sent as HTTP requests; see webhook.Options.
+// Webhook are the settings of jobs that are sent as HTTP requests; see webhook.Options.
 type Webhook struct {
 	Secrets       Secrets
 	TargetSecrets map[string]Secrets
@@ -70,30 +70,30 @@ func (w *Webhook) Options() webhook.Options {
 	return options
 }
 
-// Default returns the config with nothing set.
+// Default returns the config with nothing set: the defaults of the schema, and for
+// settings without one there, those of the parts.
 func Default() *Config {
-	return &Config{
-		DataDir:     "sluice-data",
-		HTTP:        "127.0.0.1:8080",
-		Log:         Log{Level: slog.LevelInfo, Format: "text"},
-		DiskReserve: 256 << 20,
-		State:       Embedded,
-		Tracing:     defaultTracing(),
-		Cluster:     defaultCluster(),
-		Topic:       defaultTopic(),
-		Room:        defaultRoom(),
-		Gate:        defaultGate(),
-		Bulk:        bulk.Config{}.WithDefaults(),
-		Webhook: Webhook{
-			MaxResponseBytes: webhook.DefaultResponseBytes, IdleConnections: webhook.DefaultIdleConnections,
-		},
+	rooms := room.Config{}.WithDefaults()
+	c := &Config{
+		Topic:   defaultTopic(),
+		Room:    Room{Outbox: int(rooms.Outbox), RefreshInterval: rooms.RefreshInterval, ExpireInterval: rooms.ExpireInterval},
+		Bulk:    bulk.Config{}.WithDefaults(),
 		sources: map[string]string{},
 	}
+	for _, s := range c.schema() {
+		if s.Default == "" {
+			continue
+		}
+		if err := s.parse(s.Default); err != nil {
+			panic(err) // all is constant
+		}
+	}
+	return c
 }
 
-// Load returns the defaults, overridden by the file, the environment and those
-// of flags that were set, all checked. Environ is as of os.Environ; flags may be
-// nil. An [*Error] is about a setting; other errors are about reading the file.
+// Load returns the defaults, overridden by the file, the environment and the flags
+// that were set, all checked. Environ is as of os.Environ; flags may be nil. An
+// [*Error] is about a setting; other errors are about reading the file.
 func Load(flags *pflag.FlagSet, environ []string) (*Config, error) {
 	c := Default()
 	if err := c.load(flags, environ); err != nil {
@@ -107,8 +107,8 @@ func Load(flags *pflag.FlagSet, environ []string) (*Config, error) {
 	return c, nil
 }
 
-// LoadGate is Load for a process that is a gate: gate.http has [DefaultGate] as its
-// default. The room and the upstream may be empty.
+// LoadGate is Load for "sluice gate": the default of gate.http is [DefaultGate], and the
+// room and the upstream may be empty.
 func LoadGate(flags *pflag.FlagSet, environ []string) (*Config, error) {
 	c := Default()
 	c.Gate.HTTP = DefaultGate
@@ -116,7 +116,7 @@ func LoadGate(flags *pflag.FlagSet, environ []string) (*Config, error) {
 		return nil, err
 	}
 	if c.State.IsOff() {
-		return nil, &Error{Key: "state", Source: c.Source("state"), Why: "a gate needs rooms: want another state than off"}
+		return nil, c.wrong("state", gateNeedsRooms)
 	}
 	return c, nil
 }
@@ -140,7 +140,7 @@ func (c *Config) load(flags *pflag.FlagSet, environ []string) error {
 	return c.validate()
 }
 
-// Source says where the value of a key came from: "default", "file PATH:LINE",
+// Source returns where the value of a key came from: "default", "file PATH:LINE",
 // "environment NAME" or "flag --NAME".
 func (c *Config) Source(key string) string {
 	if source, ok := c.sources[key]; ok {
@@ -149,11 +149,28 @@ func (c *Config) Source(key string) string {
 	return "default"
 }
 
-// set sets the value of one setting from its text.
+// set sets the value of one setting of c from its text.
 func (c *Config) set(s *Setting, text, source string) error {
-	if err := s.parse(s.field(c), text); err != nil {
+	if err := s.parse(text); err != nil {
 		return &Error{Key: s.Key, Source: source, Why: err.Error()}
 	}
 	c.sources[s.Key] = source
 	return nil
 }
+
+// wrong returns the error about the value that a key has.
+func (c *Config) wrong(key, why string) error {
+	return &Error{Key: key, Source: c.Source(key), Why: why}
+}
+
+// Error says which setting is wrong.
+type Error struct {
+	// Key is the setting's key, or the text in its place.
+	Key string
+	// Source is where it was set, as of Config.Source.
+	Source string
+	// Why says what is wrong, and what would be right.
+	Why string
+}
+
+func (e *Error) Error() string { return e.Source + ": " + e.Key + ": " + e.Why }

@@ -53,7 +53,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// Each step overrides the one before, and what it does not set it leaves.
+// Later sources override earlier ones, and leave the settings that they do not set.
 func TestOrderOfSources(t *testing.T) {
 	file := write(t, "http: 0.0.0.0:1\ndata: from-file\nbulk:\n  workers: 1\n  fetch_batch: 1\n  window: 2s\n")
 	environ := []string{"SLUICE_HTTP=0.0.0.0:2", "SLUICE_BULK_WORKERS=2", "SLUICE_DATA=", "HTTP=0.0.0.0:9"}
@@ -180,7 +180,7 @@ func checkSource(t *testing.T, key, want string, flags *pflag.FlagSet, environ .
 	}
 }
 
-// A field of bulk.Config that no setting reaches could not be configured.
+// Every field of bulk.Config has a setting.
 func TestEveryFieldOfBulkHasASetting(t *testing.T) {
 	c, err := config.Load(nil, nil)
 	if err != nil {
@@ -193,18 +193,18 @@ func TestEveryFieldOfBulkHasASetting(t *testing.T) {
 	}
 	delete(fields, "types")
 	for field := range fields {
-		t.Errorf("bulk.Config has a field %s and config no setting: add it to the table in config/settings.go", field)
+		t.Errorf("bulk.Config has a field %s and config no setting: add it to the schema in config/settings.go", field)
 	}
 	typeFields := fieldNames(bulk.TypeConfig{})
 	for _, s := range config.TypeSettings() {
 		delete(typeFields, strings.ReplaceAll(s.Key, "_", ""))
 	}
 	for field := range typeFields {
-		t.Errorf("bulk.TypeConfig has a field %s and config no setting: add it to typeSettings", field)
+		t.Errorf("bulk.TypeConfig has a field %s and config no setting: add it to typeSchema", field)
 	}
 }
 
-// wrongSettings has mistakes, and what is said about them.
+// wrongSettings has mistakes and their errors.
 var wrongSettings = []struct {
 	name, file, variable string
 	args                 []string

@@ -2,16 +2,20 @@ package config
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/spelling"
+	"github.com/sluice-project/sluice/internal/spelling"
+	"github.com/sluice-project/sluice/room"
 )
 
 // maxFileBytes is the largest file that is read.
@@ -48,14 +52,15 @@ func (c *Config) readYAML(path string, content []byte) error {
 	if err := decoder.Decode(&another); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("config file %s: want one YAML document, it has more", path)
 	}
-	f := &fileReader{config: c, path: path}
+	f := &fileReader{config: c, path: path, settings: c.schema()}
 	return f.section(document.Content[0], "")
 }
 
 // fileReader walks the nodes of one file.
 type fileReader struct {
-	config *Config
-	path   string
+	config   *Config
+	path     string
+	settings []Setting
 }
 
 func (f *fileReader) source(node *yaml.Node) string {
@@ -63,9 +68,7 @@ func (f *fileReader) source(node *yaml.Node) string {
 }
 
 func (f *fileReader) wrong(node *yaml.Node, key, why string) error {
-	if key == "" {
-		key = "the document"
-	}
+	key = cmp.Or(key, "the document")
 	return &Error{Key: key, Source: f.source(node), Why: why}
 }
 
@@ -96,10 +99,7 @@ func (f *fileReader) entries(node *yaml.Node, section string) ([]entry, error) {
 			return nil, f.wrong(name, key, "it is set twice")
 		}
 		seen[name.Value] = true
-		if value.Kind == yaml.AliasNode {
-			value = value.Alias
-		}
-		entries = append(entries, entry{key: key, name: name, value: value})
+		entries = append(entries, entry{key: key, name: name, value: resolved(value)})
 	}
 	return entries, nil
 }
@@ -130,8 +130,8 @@ func (f *fileReader) entry(e entry) error {
 		return f.rooms(e)
 	}
 	var keys []string
-	for i := range settings {
-		s := &settings[i]
+	for i := range f.settings {
+		s := &f.settings[i]
 		if s.Key == e.key && !strings.Contains(e.name.Value, ".") {
 			return f.setting(s, e)
 		}
@@ -154,7 +154,7 @@ func (f *fileReader) unknown(e entry, keys []string) error {
 
 // setting reads the value of a setting of the table.
 func (f *fileReader) setting(s *Setting, e entry) error {
-	switch field := s.field(f.config).(type) {
+	switch field := s.field.(type) {
 	case *Secrets:
 		secrets, err := f.secrets(e)
 		*field = secrets
@@ -175,18 +175,8 @@ func (f *fileReader) secrets(e entry) (Secrets, error) {
 	if e.value.Kind != yaml.SequenceNode {
 		return nil, f.wrong(e.value, e.key, "want a list of secrets, each a line that begins with a dash")
 	}
-	var secrets Secrets
-	for _, node := range e.value.Content {
-		if node.Kind == yaml.AliasNode {
-			node = node.Alias
-		}
-		if node.Kind != yaml.ScalarNode || isNull(node) {
-			return nil, f.wrong(node, e.key, "want a secret on each line of the list")
-		}
-		secrets = append(secrets, node.Value)
-	}
 	f.config.sources[e.key] = f.source(e.value)
-	return secrets, nil
+	return f.scalars(e, "want a secret on each line of the list")
 }
 
 // list reads a list of values, or one value.
@@ -194,17 +184,31 @@ func (f *fileReader) list(s *Setting, e entry) error {
 	if e.value.Kind != yaml.SequenceNode {
 		return f.value(e, func(text string) error { return f.config.set(s, text, f.source(e.value)) })
 	}
+	values, err := f.scalars(e, "want a value on each line of the list")
+	if err != nil {
+		return err
+	}
+	return f.config.set(s, strings.Join(values, ","), f.source(e.value))
+}
+
+// scalars returns the values of a sequence.
+func (f *fileReader) scalars(e entry, want string) ([]string, error) {
 	var values []string
 	for _, node := range e.value.Content {
-		if node.Kind == yaml.AliasNode {
-			node = node.Alias
-		}
-		if node.Kind != yaml.ScalarNode || isNull(node) {
-			return f.wrong(node, e.key, "want a value on each line of the list")
+		if node = resolved(node); node.Kind != yaml.ScalarNode || isNull(node) {
+			return nil, f.wrong(node, e.key, want)
 		}
 		values = append(values, node.Value)
 	}
-	return f.config.set(s, strings.Join(values, ","), f.source(e.value))
+	return values, nil
+}
+
+// resolved follows an alias.
+func resolved(node *yaml.Node) *yaml.Node {
+	if node.Kind == yaml.AliasNode {
+		return node.Alias
+	}
+	return node
 }
 
 func (f *fileReader) secretsByName(into *map[string]Secrets, list entry) error {
@@ -238,15 +242,20 @@ func (f *fileReader) types(types entry) error {
 	if err != nil {
 		return err
 	}
+	return readNamed(f, entries, &f.config.Bulk.Types, f.jobType)
+}
+
+// readNamed reads the values of entries into a map, by their names.
+func readNamed[T any](f *fileReader, entries []entry, into *map[string]T, read func(entry) (T, error)) error {
 	for _, e := range entries {
-		t, err := f.jobType(e)
+		value, err := read(e)
 		if err != nil {
 			return err
 		}
-		if f.config.Bulk.Types == nil {
-			f.config.Bulk.Types = map[string]bulk.TypeConfig{}
+		if *into == nil {
+			*into = map[string]T{}
 		}
-		f.config.Bulk.Types[e.name.Value] = t
+		(*into)[e.name.Value] = value
 		f.config.sources[e.key] = f.source(e.name)
 	}
 	return nil
@@ -264,17 +273,100 @@ func (f *fileReader) jobType(jobType entry) (t bulk.TypeConfig, err error) {
 
 func (f *fileReader) typeEntry(t *bulk.TypeConfig, e entry, section string) error {
 	var keys []string
-	for _, s := range typeSettings {
+	for _, s := range typeSchema(t) {
 		if s.Key == e.name.Value {
-			return f.value(e, func(text string) error {
-				if err := s.parse(typeField(t, s.Key), text); err != nil {
-					return f.wrong(e.value, e.key, err.Error())
-				}
-				f.config.sources[e.key] = f.source(e.value)
-				return nil
-			})
+			s.Key = e.key
+			return f.setting(&s, e)
 		}
 		keys = append(keys, section+"."+s.Key)
 	}
 	return f.unknown(e, keys)
+}
+
+// rooms reads the rooms of the file.
+func (f *fileReader) rooms(rooms entry) error {
+	entries, err := f.entries(rooms.value, rooms.key)
+	if err != nil {
+		return err
+	}
+	f.config.sources[rooms.key] = f.source(rooms.name)
+	return readNamed(f, entries, &f.config.Room.Rooms, f.oneRoom)
+}
+
+// oneRoom reads a room as the API would: its settings make a JSON object.
+func (f *fileReader) oneRoom(of entry) (settings room.Settings, err error) {
+	entries, err := f.entries(of.value, of.key)
+	if err != nil {
+		return settings, err
+	}
+	object := map[string]any{}
+	for _, e := range entries {
+		if err := f.roomEntry(object, e, of.key); err != nil {
+			return settings, err
+		}
+	}
+	text, err := json.Marshal(object)
+	if err != nil {
+		return settings, f.wrong(of.name, of.key, err.Error())
+	}
+	if err := json.Unmarshal(text, &settings); err != nil {
+		var wrong *room.SettingsError
+		if errors.As(err, &wrong) {
+			f.config.sources[of.key] = f.source(of.name)
+			return settings, f.config.wrongRoom(of.key, wrong)
+		}
+		return settings, f.wrong(of.name, of.key, err.Error())
+	}
+	return settings, nil
+}
+
+func (f *fileReader) roomEntry(object map[string]any, e entry, section string) error {
+	var keys []string
+	for i := range oneRoomSettings {
+		s := &oneRoomSettings[i]
+		keys = append(keys, section+"."+s.Key)
+		if s.Key != e.name.Value {
+			continue
+		}
+		f.config.sources[e.key] = f.source(e.value)
+		if s.Unit == unitRules {
+			rules, err := f.rules(e)
+			object[s.apiName()] = rules
+			return err
+		}
+		return f.value(e, func(text string) error {
+			value, err := roomValue(s, text)
+			if err != nil {
+				return f.wrong(e.value, e.key, fmt.Sprintf("%q: %v", text, err))
+			}
+			object[s.apiName()] = value
+			return nil
+		})
+	}
+	return f.unknown(e, keys)
+}
+
+// rules reads a list of rules.
+func (f *fileReader) rules(e entry) ([]map[string]string, error) {
+	if e.value.Kind != yaml.SequenceNode {
+		return nil, f.wrong(e.value, e.key, "want a list of rules, each with host, path or method")
+	}
+	rules := []map[string]string{}
+	for _, node := range e.value.Content {
+		parts, err := f.entries(resolved(node), e.key)
+		if err != nil {
+			return nil, err
+		}
+		rule := map[string]string{}
+		for _, part := range parts {
+			if !slices.Contains([]string{"host", "path", "method"}, part.name.Value) {
+				return nil, f.unknown(part, []string{e.key + ".host", e.key + ".path", e.key + ".method"})
+			}
+			if err := f.value(part, func(text string) error { rule[part.name.Value] = text; return nil }); err != nil {
+				return nil, err
+			}
+		}
+		rules = append(rules, rule)
+	}
+	return rules, nil
 }

@@ -1,23 +1,27 @@
 package config
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sluice-project/sluice/room"
 )
 
-// WriteYAML writes the config as a file that gives the same config, with a
-// comment after each value that says where it came from. Secrets are not shown:
-// a mark stands for each, and a file with such a mark is refused.
+// WriteYAML writes the config as a file that gives the same config, with the source
+// of each value in a comment. Secrets are not shown: a mark stands for each, and a
+// file with such a mark is refused.
 func (c *Config) WriteYAML(w io.Writer) error {
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	sections := map[string]*yaml.Node{"": root}
-	for i := range settings {
-		s := &settings[i]
+	for _, s := range c.schema() {
 		section, name := "", s.Key
 		if before, after, nested := strings.Cut(s.Key, "."); nested {
 			section, name = before, after
@@ -25,7 +29,7 @@ func (c *Config) WriteYAML(w io.Writer) error {
 		if sections[section] == nil {
 			sections[section] = addMapping(root, section)
 		}
-		switch field := s.field(c).(type) {
+		switch field := s.field.(type) {
 		case *Secrets:
 			addSecrets(sections[section], name, *field, c.Source(s.Key))
 		case *List:
@@ -35,7 +39,7 @@ func (c *Config) WriteYAML(w io.Writer) error {
 			mapping.LineComment = "# " + c.Source(s.Key)
 			c.addSecretsByName(mapping, s.Key, *field)
 		default:
-			addValue(sections[section], name, s.Unit, format(field), c.Source(s.Key))
+			addValue(sections[section], name, unitOf(field), format(field), c.Source(s.Key))
 		}
 	}
 	if len(c.Bulk.Types) > 0 {
@@ -54,15 +58,15 @@ func (c *Config) WriteYAML(w io.Writer) error {
 	return encoder.Close()
 }
 
-// addTypes adds what was set for single job types.
+// addTypes adds the settings of single job types that were set.
 func (c *Config) addTypes(types *yaml.Node) {
 	for _, name := range slices.Sorted(maps.Keys(c.Bulk.Types)) {
 		t := c.Bulk.Types[name]
 		mapping := addMapping(types, name)
-		for _, s := range typeSettings {
+		for _, s := range typeSchema(&t) {
 			key := typesKey + "." + name + "." + s.Key
 			if source, set := c.sources[key]; set {
-				addValue(mapping, s.Key, s.Unit, format(typeField(&t, s.Key)), source)
+				addValue(mapping, s.Key, unitOf(s.field), format(s.field), source)
 			}
 		}
 	}
@@ -77,11 +81,7 @@ func (c *Config) addSecretsByName(mapping *yaml.Node, key string, secrets map[st
 
 // addSecrets adds a list that shows how many secrets there are.
 func addSecrets(parent *yaml.Node, name string, secrets Secrets, source string) {
-	list := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle, LineComment: "# " + source}
-	for range secrets {
-		list.Content = append(list.Content, text(hiddenSecret))
-	}
-	parent.Content = append(parent.Content, text(name), list)
+	addList(parent, name, slices.Repeat(List{hiddenSecret}, len(secrets)), source)
 }
 
 func addList(parent *yaml.Node, name string, values List, source string) {
@@ -120,4 +120,56 @@ func text(value string) *yaml.Node {
 	node := &yaml.Node{}
 	node.SetString(value)
 	return node
+}
+
+// addRooms adds the settings of rooms that were set.
+func (c *Config) addRooms(section *yaml.Node) error {
+	for _, name := range slices.Sorted(maps.Keys(c.Room.Rooms)) {
+		mapping := addMapping(section, name)
+		text, err := json.Marshal(c.Room.Rooms[name])
+		if err != nil {
+			return err
+		}
+		var object map[string]json.RawMessage
+		if err := json.Unmarshal(text, &object); err != nil {
+			return err
+		}
+		for i := range oneRoomSettings {
+			s := &oneRoomSettings[i]
+			if source, set := c.sources[roomsKey+"."+name+"."+s.Key]; set {
+				addRoomValue(mapping, s, object[s.apiName()], source)
+			}
+		}
+	}
+	return nil
+}
+
+// addRoomValue adds a setting of a room from its value in the API, which leaves out
+// empty values.
+func addRoomValue(mapping *yaml.Node, s *Setting, value json.RawMessage, source string) {
+	switch s.Unit {
+	case unitRules:
+		var rules []room.Rule
+		_ = json.Unmarshal(value, &rules) // made by Marshal
+		addRules(mapping, s.Key, rules, source)
+	case unitDuration:
+		ms, _ := strconv.ParseInt(string(value), 10, 64)
+		addValue(mapping, s.Key, s.Unit, formatDuration(time.Duration(ms)*time.Millisecond), source)
+	default:
+		addValue(mapping, s.Key, s.Unit, strings.Trim(string(value), `"`), source)
+	}
+}
+
+func addRules(mapping *yaml.Node, name string, rules []room.Rule, source string) {
+	list := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle, LineComment: "# " + source}
+	for _, rule := range rules {
+		parts := &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle}
+		for _, part := range [][2]string{{"host", rule.Host}, {"path", rule.Path}, {"method", rule.Method}} {
+			if part[1] != "" {
+				parts.Content = append(parts.Content, text(part[0]), text(part[1]))
+			}
+		}
+		list.Content = append(list.Content, parts)
+	}
+	mapping.Content = append(mapping.Content, text(name), list)
 }

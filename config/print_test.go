@@ -22,7 +22,7 @@ func fieldNames(value any) map[string]bool {
 	return names
 }
 
-// same tells whether two configs are the same but for their sources.
+// same reports whether two configs differ in their sources at most.
 func same(a, b *config.Config) bool {
 	return a.DataDir == b.DataDir && a.HTTP == b.HTTP && a.Log == b.Log && a.Pprof == b.Pprof &&
 		a.DiskReserve == b.DiskReserve && reflect.DeepEqual(a.Bulk, b.Bulk) && reflect.DeepEqual(a.Webhook, b.Webhook) &&
@@ -57,7 +57,7 @@ func TestWriteYAMLSaysWhereValuesComeFrom(t *testing.T) {
 	}
 }
 
-// What is printed is a file that gives the same config.
+// The printed file gives the same config.
 func TestWriteYAMLRoundTrip(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		environ := []string{
@@ -109,7 +109,7 @@ func checkRoundTrip(t *testing.T, f failer, c *config.Config) {
 	}
 }
 
-// No file can do worse than an error, and one that is read can be printed.
+// A file gives an error at worst, and a config that was read can be printed.
 func FuzzFile(f *testing.F) {
 	for _, seed := range []string{
 		"", "---\n", "http: 127.0.0.1:1\n", "bulk: {workers: 3, window: 1s}\n", "log: &a {level: info}\n",

@@ -6,23 +6,22 @@ import (
 	"io"
 )
 
-// WriteReference writes the page that says what each setting means, as Markdown.
+// WriteReference writes the reference of all settings, as Markdown.
 func WriteReference(w io.Writer) error {
 	out := bufio.NewWriter(w)
-	write := func(format string, args ...any) { _, _ = fmt.Fprintf(out, format, args...) } // Flush tells
+	write := func(format string, args ...any) { _, _ = fmt.Fprintf(out, format, args...) } // Flush returns the error
 	write(`# Settings
 
-This page is written by "make generate" from the code; "sluice config" prints the settings in force, and where each
-comes from.
+"make generate" writes this page from the code. "sluice config" prints the settings in force, and the source of each.
 
-Each step overrides the one before: defaults, the YAML file that --config or %s names, the environment, flags.
+Later sources override earlier ones: defaults, the YAML file that --config or %s names, the environment, flags.
 The setting bulk.workers is the line "workers: 10" below "bulk:" in the file, SLUICE_BULK_WORKERS in the environment
 and --bulk-workers among the flags. Durations are written as 500ms, 30s or 1h30m, sizes as 256MiB.
 
 | setting | default | unit | meaning |
 |---|---|---|---|
 `, fileVariable)
-	for _, s := range settings {
+	for _, s := range Settings() {
 		write("| `%s` | %s | %s | %s |\n", s.Key, quoted(s.Default), unitName(s.Unit), s.help())
 	}
 	write(`
@@ -38,14 +37,14 @@ They override the settings above for one job type, and can only be set in the fi
 | setting | unit | meaning |
 |---|---|---|
 `)
-	for _, s := range typeSettings {
+	for _, s := range TypeSettings() {
 		write("| `bulk.types.TYPE.%s` | %s | %s |\n", s.Key, unitName(s.Unit), s.help())
 	}
 	write(`
 ## Rooms of the file
 
-Rooms that are made at the start, or changed if they exist and differ, as a PUT to the API would. Rooms that are not in the file
-stay as they are, also one that was taken out of it.
+At the start, rooms of the file are created, or changed if they exist and differ, as a PUT to the API would. Rooms that are not in
+the file, or no longer, stay as they are.
 
     room:
       rooms:
@@ -65,7 +64,7 @@ stay as they are, also one that was taken out of it.
 	return out.Flush()
 }
 
-// quoted is a default for a cell of a table; there may be none.
+// quoted returns a default for a cell of a table; it may be empty.
 func quoted(value string) string {
 	if value == "" {
 		return ""

@@ -127,7 +127,7 @@ func TestTheSecretOfTheChallengeIsNotShown(t *testing.T) {
 	}
 }
 
-// Nor does an error, however wrong the URL is.
+// No error shows the password either, however wrong the URL is.
 func TestErrorsDoNotShowThePassword(t *testing.T) {
 	for _, text := range []string{
 		"redis://u:s3cr3t@ho st", "http://u:s3cr3t@host", "u:s3cr3t@host", "redis://u:s3cr3t@", "rediss://u:s3cr3t%zz@host", "unix://u:s3cr3t@host/x", "s3cr3t",
@@ -246,7 +246,7 @@ func TestRoomFlags(t *testing.T) {
 	}
 }
 
-// A setting of the API that the file does not have could not be set there.
+// Every setting of the API has a setting in the file.
 func TestTheFileHasEverySettingOfTheAPI(t *testing.T) {
 	names := map[string]bool{}
 	for _, s := range config.RoomSettings() {

@@ -8,15 +8,14 @@ import (
 	"github.com/sluice-project/sluice/bulk/webhook"
 )
 
-// Secrets sign webhooks: the current one first, then those it replaces. Printing
-// them, in whatever way, shows how many there are and no more.
+// Secrets sign webhooks: the current one first, then those it replaces. However they
+// are printed, only their number is shown.
 type Secrets []string
 
 // hiddenSecret stands for each secret where a config is printed.
 const hiddenSecret = "(hidden)"
 
-// ParseSecrets reads secrets that have commas between them. It does not check
-// them.
+// ParseSecrets reads secrets that are separated by commas. It does not check them.
 func ParseSecrets(text string) Secrets {
 	secrets := strings.Split(text, ",")
 	for i := range secrets {
@@ -25,7 +24,7 @@ func ParseSecrets(text string) Secrets {
 	return secrets
 }
 
-// Validate says which secret is not one, without showing it.
+// Validate returns an error for a text that cannot be a secret, without showing it.
 func (s Secrets) Validate() error {
 	for _, secret := range s {
 		if secret == hiddenSecret {
@@ -48,11 +47,10 @@ func (s Secrets) GoString() string { return s.String() }
 // MarshalText implements encoding.TextMarshaler, for logs in JSON.
 func (s Secrets) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Secret is one secret of somebody else. Printing it, in whatever way, shows only
-// that it is there.
+// Secret is one secret. However it is printed, only its presence is shown.
 type Secret string
 
-// Validate refuses what is printed in place of a secret.
+// Validate refuses the mark that is printed in place of a secret.
 func (s Secret) Validate() error {
 	if s == hiddenSecret {
 		return errors.New(hiddenSecret + ` is what "sluice config" prints in place of a secret: put the secret there`)

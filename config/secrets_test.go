@@ -61,7 +61,7 @@ func TestWebhookSettings(t *testing.T) {
 	}
 }
 
-// shown tells whether a text has a part of a secret: three letters in base64.
+// shown reports whether a text has a part of a secret: three letters in base64.
 func shown(text string) bool {
 	return strings.Contains(text, "YWFh") || strings.Contains(text, "YmJi") || strings.Contains(text, "Y2Nj")
 }
@@ -109,7 +109,7 @@ func TestWrongSecrets(t *testing.T) {
 		{"misspelled", "", "SLUICE_WEBHOOK_SECRET=" + secretA, "SLUICE_WEBHOOK_SECRET", "there is no such setting; the nearest is SLUICE_WEBHOOK_SECRETS"},
 		{"large answers", "webhook: {max_response_bytes: 17MiB}\n", "", "webhook.max_response_bytes", `"17MiB": want from 1 to 16MiB`},
 		{"no answers", "webhook: {max_response_bytes: 0}\n", "", "webhook.max_response_bytes", `"0": want from 1 to 16MiB`},
-		{"many connections", "webhook: {idle_connections: 65537}\n", "", "webhook.idle_connections", `"65537": want from 1 to 65536`},
+		{"many connections", "webhook: {idle_connections: 65537}\n", "", "webhook.idle_connections", `"65537": want from 1 to 65,536`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := config.Load(nil, []string{"SLUICE_CONFIG=" + write(t, test.file), test.variable})
@@ -124,7 +124,7 @@ func TestWrongSecrets(t *testing.T) {
 	}
 }
 
-// What was hidden may stay in the file where the environment has the secrets.
+// The mark of a hidden secret may stay in the file if the environment has the secrets.
 func TestHiddenSecretsInTheFileAreOverridden(t *testing.T) {
 	file := write(t, "webhook: {secrets: [(hidden)]}\n")
 	if _, err := config.Load(nil, []string{"SLUICE_CONFIG=" + file, "SLUICE_WEBHOOK_SECRETS=" + secretA}); err != nil {
@@ -132,7 +132,7 @@ func TestHiddenSecretsInTheFileAreOverridden(t *testing.T) {
 	}
 }
 
-// On command lines others could read them.
+// Secrets have no flags: other users of the machine can read command lines.
 func TestSecretsHaveNoFlag(t *testing.T) {
 	set := flags(t)
 	for _, s := range config.Settings() {

@@ -1,170 +1,257 @@
 package config
 
 import (
-	"slices"
-	"strings"
+	"fmt"
+	"math"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/webhook"
+	"github.com/sluice-project/sluice/room"
 )
 
-// Setting is one thing that can be set.
-type Setting struct {
-	// Key is its name in the file, with a dot for each level: bulk.workers.
-	Key string
-	// Usage says what it means, in words that go on after the key.
-	Usage string
-	// Zero says what 0 means, where it is allowed: "no limit".
-	Zero string
-	// Default is the value when nothing is set, as text.
-	Default string
-	// Unit is what the value is given in: "duration", "size", "whole number",
-	// "number", "true or false", "list", "lists by name", "time",
-	// "list of rules", or empty for text.
-	Unit string
-	// Secret settings are never shown, and have no flag: others may see the
-	// command lines of a machine.
-	Secret bool
-	// FileOnly settings have neither a flag nor a variable.
-	FileOnly bool
+// sameFlag, as the flag of a command, is the flag that the setting has everywhere.
+const sameFlag = "="
 
-	field func(*Config) any
-	check func(text string) error
-	// flag is the name of its flag where that does not follow from the key.
-	flag string
-}
-
-// Flag returns the name of the setting's flag, without dashes before it; empty if
-// it has none.
-func (s *Setting) Flag() string {
-	switch {
-	case s.Secret || s.FileOnly:
-		return ""
-	case s.flag != "":
-		return s.flag
+// schema returns all settings of c, in the order of the file.
+func (c *Config) schema() []Setting {
+	var all []Setting
+	for _, part := range []func() []Setting{c.processSettings, c.tracingSettings, c.clusterSettings, c.topicSettings, c.roomSettings, c.gateSettings, c.bulkSettings, c.webhookSettings} {
+		all = append(all, part()...)
 	}
-	return strings.NewReplacer(".", "-", "_", "-").Replace(s.Key)
+	return all
 }
 
-// Variable returns the name of the setting's environment variable; empty if it
-// has none.
-func (s *Setting) Variable() string {
-	if s.FileOnly {
-		return ""
+func (c *Config) processSettings() []Setting {
+	return []Setting{
+		{Key: "data", field: &c.DataDir, Default: "sluice-data", check: checkPath, gateFlag: sameFlag, migrateFlag: "from",
+			Usage: "directory of everything durable, made if it is missing; one process at a time"},
+		{Key: "http", field: &c.HTTP, Default: "127.0.0.1:8080", check: checkAddress, gateFlag: sameFlag,
+			Usage: "address to serve HTTP at, host:port; anybody who reaches it may use the API"},
+		{Key: "log.level", field: &c.Log.Level, gateFlag: sameFlag,
+			Usage: "least level to log: debug, info, warn or error"},
+		{Key: "log.format", field: &c.Log.Format, Default: "text", check: oneOf("text", "json"), gateFlag: sameFlag,
+			Usage: "format of logs: text or json"},
+		{Key: "pprof", field: &c.Pprof, gateFlag: sameFlag,
+			Usage: "serve profiles of the process at /debug/pprof/"},
+		{Key: "disk_reserve", field: &c.DiskReserve, Default: "256MiB", gateFlag: sameFlag,
+			check: sizes(1<<20, math.MaxInt64, "at least 1MiB: finishing what was accepted needs space"),
+			Usage: "free disk space below which nothing new is accepted, so that accepted work can finish"},
 	}
-	return variablePrefix + strings.ToUpper(strings.ReplaceAll(s.Key, ".", "_"))
 }
 
-// Settings returns all settings, in the order of the file. Those of single job
-// types, bulk.types.TYPE.KEY, can only be set in the file; [TypeSettings]
-// returns them.
-func Settings() []Setting { return slices.Clone(settings) }
-
-// TypeSettings returns the settings that can be set for a single job type, with
-// the key that stands below bulk.types.TYPE. Their default is the setting of
-// the same name for all types.
-func TypeSettings() []Setting { return slices.Clone(typeSettings) }
-
-var settings = withDefaults(slices.Concat([]Setting{
-	{Key: "data", Usage: "directory of everything durable, made if it is missing; one process at a time",
-		field: func(c *Config) any { return &c.DataDir }, check: checkPath},
-	{Key: "http", Usage: "address to serve HTTP at, host:port; anybody who reaches it may use the API",
-		field: func(c *Config) any { return &c.HTTP }, check: checkAddress},
-	{Key: "log.level", Usage: "least level to log: debug, info, warn or error",
-		field: func(c *Config) any { return &c.Log.Level }},
-	{Key: "log.format", Usage: "format of logs: text or json",
-		field: func(c *Config) any { return &c.Log.Format }, check: checkFormat},
-	{Key: "pprof", Usage: "serve profiles of the process at /debug/pprof/",
-		field: func(c *Config) any { return &c.Pprof }},
-	{Key: "disk_reserve", Usage: "free disk space below which nothing new is accepted, so that what was accepted can finish",
-		field: func(c *Config) any { return &c.DiskReserve }, check: checkReserve},
-}, tracingSettings, clusterSettings, topicSettings, roomSettings, gateSettings, []Setting{
-	{Key: "bulk.requests_per_second", Zero: "no limit",
-		Usage: "attempts started in a second by all tenants together, until a limit is set at run time",
-		field: bulkField(func(c *bulk.Config) any { return &c.RequestsPerSecond })},
-	{Key: "bulk.window", Usage: "length of the fixed windows that limits are counted in",
-		field: bulkField(func(c *bulk.Config) any { return &c.Window })},
-	{Key: "bulk.ready_max", Usage: "most jobs in the ready queue; below it, the bound follows the workers' measured speed",
-		field: bulkField(func(c *bulk.Config) any { return &c.ReadyMax })},
-	{Key: "bulk.dispatch_interval", Usage: "how often due jobs are looked for when nothing else wakes the dispatcher",
-		field: bulkField(func(c *bulk.Config) any { return &c.DispatchInterval })},
-	{Key: "bulk.dispatch_batch", Usage: "most due jobs of one look",
-		field: bulkField(func(c *bulk.Config) any { return &c.DispatchBatch })},
-	{Key: "bulk.fetch_interval", Usage: "how often the fair queue is looked at when nothing else wakes the fetcher",
-		field: bulkField(func(c *bulk.Config) any { return &c.FetchInterval })},
-	{Key: "bulk.fetch_batch", Usage: "least jobs that one look at the fair queue asks for",
-		field: bulkField(func(c *bulk.Config) any { return &c.FetchBatch })},
-	{Key: "bulk.alpha", Zero: "no boost", Usage: "weight of the boost for actions with little left",
-		field: bulkField(func(c *bulk.Config) any { return &c.Alpha })},
-	{Key: "bulk.backoff_base", Usage: "delay before the second attempt of a job, doubled for each further one; the least delay of a throttled job",
-		field: bulkField(func(c *bulk.Config) any { return &c.BackoffBase })},
-	{Key: "bulk.backoff_cap", Usage: "most delay before an attempt after a transient error",
-		field: bulkField(func(c *bulk.Config) any { return &c.BackoffCap })},
-	{Key: "bulk.workers", Usage: "workers of each job type that has a handler in this process",
-		field: bulkField(func(c *bulk.Config) any { return &c.Workers })},
-	{Key: "bulk.job_timeout", Usage: "most time for one attempt",
-		field: bulkField(func(c *bulk.Config) any { return &c.JobTimeout })},
-	{Key: "bulk.max_attempts", Usage: "most attempts of one job: the first and its retries",
-		field: bulkField(func(c *bulk.Config) any { return &c.MaxAttempts })},
-	{Key: "bulk.max_crashes", Usage: "crashes of the process that a job may be in flight at before it becomes a dead letter",
-		field: bulkField(func(c *bulk.Config) any { return &c.MaxCrashes })},
-	{Key: "bulk.lease", Usage: "time a worker has before its job is given to another; workers in the process extend it",
-		field: bulkField(func(c *bulk.Config) any { return &c.Lease })},
-	{Key: "bulk.shutdown_grace", Zero: "at once", Usage: "how long stopping waits for jobs in flight before they are handed back",
-		field: bulkField(func(c *bulk.Config) any { return &c.ShutdownGrace })},
-	{Key: "bulk.retention", Zero: "for ever", Usage: "how long finished actions and their dead letters are kept",
-		field: bulkField(func(c *bulk.Config) any { return &c.Retention })},
-	{Key: "bulk.shards", Zero: "what the store has or, when it is new, 16 on Redis Cluster and else 1", Usage: "shards over which tenants are spread where the state is in Redis; fixed when the store is first used",
-		field: func(c *Config) any { return &c.BulkShards }, check: checkShards},
-
-	{Key: "webhook.secrets", Secret: true,
-		Usage: "secrets that sign webhooks, the current one first, then those it replaces; a list in the file, with commas between them in the environment",
-		field: func(c *Config) any { return &c.Webhook.Secrets }},
-	{Key: "webhook.target_secrets", Secret: true, FileOnly: true,
-		Usage: "for single targets, by name, the list of secrets to use instead; an empty list: not signed",
-		field: func(c *Config) any { return &c.Webhook.TargetSecrets }},
-	{Key: "webhook.max_response_bytes", Usage: "most of an answer's body that is read as the job's result; a longer one is no result",
-		field: func(c *Config) any { return &c.Webhook.MaxResponseBytes }, check: checkResponseBytes},
-	{Key: "webhook.idle_connections", Usage: "connections to one target that are kept for its next requests",
-		field: func(c *Config) any { return &c.Webhook.IdleConnections }, check: checkIdleConnections},
-}))
-
-// typeSettings name a field of bulk.TypeConfig by typeField.
-var typeSettings = []Setting{
-	{Key: "workers", Unit: unitWhole, Usage: "workers of this job type"},
-	{Key: "job_timeout", Unit: unitDuration, Usage: "most time for one attempt"},
-	{Key: "max_attempts", Unit: unitWhole, Usage: "most attempts of one job: the first and its retries"},
-	{Key: "backoff_base", Unit: unitDuration, Usage: "delay before the second attempt of a job, doubled for each further one"},
-	{Key: "backoff_cap", Unit: unitDuration, Usage: "most delay before an attempt after a transient error"},
-}
-
-// typeField returns the field of t that the key of a type setting names.
-func typeField(t *bulk.TypeConfig, key string) any {
-	switch key {
-	case "workers":
-		return &t.Workers
-	case "job_timeout":
-		return &t.JobTimeout
-	case "max_attempts":
-		return &t.MaxAttempts
-	case "backoff_base":
-		return &t.BackoffBase
-	case "backoff_cap":
-		return &t.BackoffCap
+func (c *Config) tracingSettings() []Setting {
+	t := &c.Tracing
+	return []Setting{
+		{Key: tracingEndpoint, field: &t.Endpoint, Default: Off, check: checkCollector,
+			Usage: "URL of a collector that traces are sent to as OTLP over HTTP, such as http://127.0.0.1:4318; " +
+				"off: none; not set: the value of OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT, if any"},
+		{Key: "tracing.sample_ratio", field: &t.SampleRatio, Default: "1", Zero: "only traces that callers keep", check: checkRatio,
+			Usage: "share of actions that are traced, up to 1; where a request has a traceparent, the traceparent decides"},
+		{Key: "tracing.headers", field: &t.Headers, Secret: true,
+			Usage: "headers of the requests to the collector, such as authorization=Bearer%20TOKEN; name=value, separated by commas, values percent-encoded"},
 	}
-	panic("config: no type setting named " + key)
 }
 
-func bulkField(field func(*bulk.Config) any) func(*Config) any {
-	return func(c *Config) any { return field(&c.Bulk) }
-}
-
-// withDefaults fills in what follows from the fields: units and defaults.
-func withDefaults(table []Setting) []Setting {
-	c := Default()
-	for i := range table {
-		s := &table[i]
-		s.Unit = unitOf(s.field(c))
-		s.Default = format(s.field(c))
+func (c *Config) clusterSettings() []Setting {
+	k := &c.Cluster
+	return []Setting{
+		{Key: "cluster.name", field: &k.Name, flag: "cluster", check: optional(checkWord),
+			Usage: "name of the cluster that this process is a node of; without it: a single server"},
+		{Key: "cluster.node", field: &k.Node, flag: "node", Zero: "no node of a cluster", check: upTo(1, math.MaxInt32),
+			Usage: "number of this node, from 1, unique in the cluster; it stays the number of its data directory"},
+		{Key: "cluster.rack", field: &k.Rack, flag: "rack", check: optional(checkWord),
+			Usage: "where this node stands, such as a zone: the replicas of a partition are spread over racks"},
+		{Key: "cluster.listen", field: &k.Listen, Default: "127.0.0.1:6222", check: checkAddress,
+			Usage: "address for the other nodes, host:port"},
+		{Key: "cluster.advertise", field: &k.Advertise, check: optional(checkHostPort),
+			Usage: "host:port that the other nodes connect to; without it: cluster.listen"},
+		{Key: "cluster.advertise_http", field: &k.AdvertiseHTTP, Default: advertiseAuto, check: orWord(advertiseAuto, checkHostPort, ""),
+			Usage: "host:port at which the other nodes reach the HTTP of this one; auto: that of http, with the host that Kafka clients connect to where http listens on all addresses"},
+		{Key: "cluster.peers", field: &k.Peers, flag: "peers", check: each(checkHostPort),
+			Usage: "host:port of the nodes of the cluster, for cluster.listen; this node may be among them"},
+		{Key: "cluster.secret", field: &k.Secret, Secret: true,
+			Usage: fmt.Sprintf("secret that authenticates the nodes to each other, the same on all, at least %d characters", secretLeast)},
+		{Key: "cluster.secret_file", field: &k.SecretFile, check: optional(checkFile),
+			Usage: "path of a file with that secret"},
+		{Key: "cluster.cert_file", field: &k.CertFile, check: optional(checkFile),
+			Usage: "path of this node's TLS certificate, in PEM: for servers and clients, with the host of cluster.peers"},
+		{Key: "cluster.key_file", field: &k.KeyFile, check: optional(checkFile),
+			Usage: "path of the certificate's key, in PEM"},
+		{Key: "cluster.ca_file", field: &k.CAFile, check: optional(checkFile),
+			Usage: "path of the certificates that sign those of the other nodes, in PEM"},
+		{Key: "cluster.insecure", field: &k.Insecure,
+			Usage: "let nodes on different machines speak without TLS: anybody on the network between them can read and write everything"},
 	}
-	return table
+}
+
+func (c *Config) topicSettings() []Setting {
+	t := &c.Topic
+	return []Setting{
+		{Key: "kafka", field: &t.Kafka, Default: "127.0.0.1:9092", check: orWord(Off, checkAddress, `host:port, such as 127.0.0.1:9092, or "off"`),
+			Usage: "address to serve Kafka clients at, host:port; off: no topics. Anybody who reaches it may read and write them"},
+		{Key: "topic.advertise", field: &t.Advertise, Default: advertiseAuto, check: orWord(advertiseAuto, checkAddress, `host:port, such as broker.example.com:9092, or "auto"`),
+			Usage: "host:port that Kafka clients are told to connect to; auto: the address that they have connected to"},
+		{Key: "topic.sync", field: &t.Sync, Default: SyncAlways, check: orWord(SyncAlways, checkSync, ""),
+			Usage: "always: records are fsynced before they are acknowledged; a duration, such as 1s: the interval between fsyncs, and a power cut may lose the records that were acknowledged within it"},
+		{Key: "topic.linger", field: &t.Linger, Default: "0", Zero: "not at all",
+			Usage: "how long an append to an idle partition waits for others to be written with it"},
+		{Key: "topic.auto_create", field: &t.AutoCreate, Default: "true",
+			Usage: "create topics that clients ask for and that do not exist"},
+		{Key: "topic.partitions", field: &t.Partitions,
+			Usage: "partitions of a topic whose creator does not say how many"},
+		{Key: "topic.retention", field: &t.Retention, Zero: "for ever",
+			Usage: "how long records are kept, by their timestamps, unless the topic has a setting of its own"},
+		{Key: "topic.retention_bytes", field: &t.RetentionBytes, Zero: "no limit",
+			Usage: "bytes that a partition keeps, unless the topic has a setting of its own"},
+		{Key: "topic.max_message_bytes", field: &t.MaxMessageBytes,
+			Usage: "most bytes of one record batch, unless the topic has a setting of its own"},
+		{Key: "topic.tail_bytes", field: &t.TailBytes,
+			Usage: "memory for the newest records of all partitions, for consumers that keep up"},
+		{Key: "topic.replicas", field: &t.Replicas, Zero: "three, or as many as there are nodes if there are fewer", check: upTo(1, replicasMost),
+			Usage: "nodes that keep each partition of a topic whose creator does not say how many; a single server keeps one"},
+		{Key: "topic.leader_balance_interval", field: &t.LeaderBalanceInterval, Default: "5m", Zero: "never",
+			Usage: "how often leadership of partitions returns to their preferred nodes"},
+		{Key: "topic.group_session_min", field: &t.Groups.MinSession,
+			Usage: "least session timeout that a member of a consumer group may ask for"},
+		{Key: "topic.group_session_max", field: &t.Groups.MaxSession,
+			Usage: "most session timeout that a member of a consumer group may ask for"},
+		{Key: "topic.group_initial_delay", field: &t.Groups.InitialDelay, Default: "0", Zero: "not at all",
+			Usage: "how long the first rebalance of an empty group waits for more members"},
+		{Key: "topic.offset_retention", field: &t.Groups.OffsetRetention,
+			Usage: "how long committed offsets are kept after their group became empty"},
+	}
+}
+
+func (c *Config) roomSettings() []Setting {
+	r := &c.Room
+	return []Setting{
+		{Key: "state", field: &c.State, Default: string(Embedded), gateFlag: sameFlag, migrateFlag: "to",
+			Usage: "where the state of rooms and of bulk is: embedded, in the data directory; or the URL of a Redis or Valkey, such as redis://host:6379, which several instances may share; or off: no rooms and no bulk actions. Others see the flags of a process: a password belongs in the file or the environment"},
+		{Key: "instance", field: &c.Instance, gateFlag: sameFlag,
+			Usage: "name of this instance among those that share a state: jobs that an instance of this name had in flight when it ended run again at once. Empty: the host's name and the HTTP address"},
+		{Key: "room.trusted_proxies", field: &r.TrustedProxies, check: each(checkProxy), gateFlag: sameFlag,
+			Usage: "addresses and networks of proxies in front of the API whose X-Forwarded-For is believed, such as 10.0.0.0/8"},
+		{Key: "room.cors_origins", field: &r.CORSOrigins, check: each(checkOrigin), gateFlag: sameFlag,
+			Usage: "origins of pages that may call the visitors' part of the API, such as https://shop.example.com; *: all"},
+		{Key: "room.max_streams", field: &r.MaxStreams, Default: "20000", check: upTo(1, 1_000_000), gateFlag: sameFlag,
+			Usage: "most event streams of waiting visitors that may be open; each takes a file descriptor"},
+		{Key: "room.outbox", field: &r.Outbox,
+			Usage: "most events of one room that may wait to be published; further ones are dropped and counted"},
+		{Key: "room.refresh_interval", field: &r.RefreshInterval, gateFlag: sameFlag,
+			Usage: "how often the rooms are read again, for changes that other instances made"},
+		{Key: "room.expire_interval", field: &r.ExpireInterval, gateFlag: sameFlag,
+			Usage: "longest time between two checks for due work in a room"},
+	}
+}
+
+func (c *Config) gateSettings() []Setting {
+	g, challenge := &c.Gate, &c.Gate.Challenge
+	settings := []Setting{
+		{Key: "gate.http", field: &g.HTTP, Default: Off, gateFlag: "listen", check: orWord(Off, checkAddress, `host:port, such as 127.0.0.1:8000, or "off"`),
+			Usage: "address of a gate in front of an upstream, host:port; off: none"},
+		{Key: "gate.room", field: &g.Room, check: optional(room.ValidName),
+			Usage: "name of the room whose passes let visitors through the gate"},
+		{Key: "gate.upstream", field: &g.Upstream, check: optional(checkUpstream),
+			Usage: "URL of the server behind the gate, such as http://127.0.0.1:3000"},
+		{Key: "gate.upstream_host", field: &g.UpstreamHost, check: optional(checkHost),
+			Usage: "host that is sent to the upstream; without it: the host of the visitor's request"},
+		{Key: "gate.upstream_timeout", field: &g.UpstreamTimeout, Default: "1m",
+			Usage: "how long the upstream may take to begin an answer"},
+		{Key: "gate.trusted_proxies", field: &g.TrustedProxies, check: each(checkProxy),
+			Usage: "addresses and networks of proxies in front of the gate whose X-Forwarded-For and X-Forwarded-Proto are believed"},
+		{Key: "gate.template", field: &g.Template, check: optional(checkFile),
+			Usage: "path of a template of the waiting page, instead of the built-in one"},
+		{Key: "gate.tls_cert", field: &g.TLSCert, check: optional(checkFile),
+			Usage: "path of the gate's TLS certificate, with those between it and its root, in PEM; none: no TLS"},
+		{Key: "gate.tls_key", field: &g.TLSKey, check: optional(checkFile),
+			Usage: "path of the certificate's key, in PEM"},
+		{Key: "gate.secure_cookies", field: &g.SecureCookies,
+			Usage: "set Secure on all cookies, for a proxy in front that ends TLS and does not say so in X-Forwarded-Proto"},
+		{Key: "gate.brand", field: &g.Brand, check: optional(checkBrand),
+			Usage: "name that the waiting page shows, such as the shop's"},
+		{Key: "gate.languages", field: &g.Languages, Default: gateLanguages.String(), check: checkLanguages,
+			Usage: "languages of the waiting page, the default first: en, ko"},
+		{Key: "gate.challenge_provider", field: &challenge.Provider, check: optional(oneOf("turnstile", "hcaptcha", "recaptcha")),
+			Usage: "service that tells people from programs before they may join: turnstile, hcaptcha or recaptcha; without it: none"},
+		{Key: "gate.challenge_site_key", field: &challenge.SiteKey,
+			Usage: "the challenge's public key, from the provider"},
+		{Key: "gate.challenge_secret", field: &challenge.Secret, Secret: true,
+			Usage: "the challenge's secret, from the provider"},
+		{Key: "gate.challenge_hostname", field: &challenge.Hostname, check: optional(checkHost),
+			Usage: "host that a challenge must have been passed for; without it: any"},
+	}
+	for i := range settings {
+		if s := &settings[i]; s.gateFlag == "" {
+			s.gateFlag = flagName(s.Key[len("gate."):]) // --room for gate.room
+		}
+	}
+	return settings
+}
+
+func (c *Config) bulkSettings() []Setting {
+	b := &c.Bulk
+	return []Setting{
+		{Key: "bulk.requests_per_second", field: &b.RequestsPerSecond, Zero: "no limit", migrateFlag: sameFlag,
+			Usage: "attempts started in a second by all tenants together, until a limit is set at run time"},
+		{Key: "bulk.window", field: &b.Window, migrateFlag: sameFlag,
+			Usage: "length of the fixed windows that limits are counted in"},
+		{Key: "bulk.ready_max", field: &b.ReadyMax,
+			Usage: "most jobs in the ready queue; below it, the bound follows the workers' measured speed"},
+		{Key: "bulk.dispatch_interval", field: &b.DispatchInterval,
+			Usage: "how often due jobs are looked for when nothing else wakes the dispatcher"},
+		{Key: "bulk.dispatch_batch", field: &b.DispatchBatch,
+			Usage: "most due jobs of one look"},
+		{Key: "bulk.fetch_interval", field: &b.FetchInterval,
+			Usage: "how often the fair queue is looked at when nothing else wakes the fetcher"},
+		{Key: "bulk.fetch_batch", field: &b.FetchBatch,
+			Usage: "least jobs that one look at the fair queue asks for"},
+		{Key: "bulk.alpha", field: &b.Alpha, Zero: "no boost",
+			Usage: "weight of the boost for actions with little left"},
+		{Key: "bulk.backoff_base", field: &b.BackoffBase,
+			Usage: "delay before the second attempt of a job, doubled for each further one; the least delay of a throttled job"},
+		{Key: "bulk.backoff_cap", field: &b.BackoffCap,
+			Usage: "most delay before an attempt after a transient error"},
+		{Key: "bulk.workers", field: &b.Workers,
+			Usage: "workers of each job type that has a handler in this process"},
+		{Key: "bulk.job_timeout", field: &b.JobTimeout,
+			Usage: "most time for one attempt"},
+		{Key: "bulk.max_attempts", field: &b.MaxAttempts, migrateFlag: sameFlag,
+			Usage: "most attempts of one job: the first and its retries"},
+		{Key: "bulk.max_crashes", field: &b.MaxCrashes, migrateFlag: sameFlag,
+			Usage: "crashes of the process that a job may be in flight at before it becomes a dead letter"},
+		{Key: "bulk.lease", field: &b.Lease,
+			Usage: "time a worker has before its job is given to another; workers in the process extend it"},
+		{Key: "bulk.shutdown_grace", field: &b.ShutdownGrace, Zero: "at once",
+			Usage: "how long stopping waits for jobs in flight before they are handed back"},
+		{Key: "bulk.retention", field: &b.Retention, Zero: "for ever",
+			Usage: "how long finished actions and their dead letters are kept"},
+		{Key: "bulk.shards", field: &c.BulkShards, Zero: "the number that the store has or, when it is new, 16 on Redis Cluster and else 1", migrateFlag: "shards", check: upTo(0, 256),
+			Usage: "shards over which tenants are spread where the state is in Redis; fixed when the store is first used"},
+	}
+}
+
+func (c *Config) webhookSettings() []Setting {
+	w := &c.Webhook
+	return []Setting{
+		{Key: webhookSecrets, field: &w.Secrets, Secret: true,
+			Usage: "secrets that sign webhooks, the current one first, then those it replaces; a list in the file, separated by commas in the environment"},
+		{Key: targetSecrets, field: &w.TargetSecrets, Secret: true, FileOnly: true,
+			Usage: "for single targets, by name, the list of secrets to use instead; an empty list: not signed"},
+		{Key: "webhook.max_response_bytes", field: &w.MaxResponseBytes, Default: formatSize(webhook.DefaultResponseBytes),
+			check: sizes(1, webhook.MostResponseBytes, "from 1 to "+formatSize(webhook.MostResponseBytes)),
+			Usage: "most of an answer's body that is read as the job's result; a longer one is no result"},
+		{Key: "webhook.idle_connections", field: &w.IdleConnections, Default: fmt.Sprint(webhook.DefaultIdleConnections), check: upTo(1, webhook.MostIdleConnections),
+			Usage: "connections to one target that are kept for its next requests"},
+	}
+}
+
+// typeSchema returns the settings that can be set for a single job type.
+func typeSchema(t *bulk.TypeConfig) []Setting {
+	return []Setting{
+		{Key: "workers", field: &t.Workers, Usage: "workers of this job type"},
+		{Key: "job_timeout", field: &t.JobTimeout, Usage: "most time for one attempt"},
+		{Key: "max_attempts", field: &t.MaxAttempts, Usage: "most attempts of one job: the first and its retries"},
+		{Key: "backoff_base", field: &t.BackoffBase, Usage: "delay before the second attempt of a job, doubled for each further one"},
+		{Key: "backoff_cap", field: &t.BackoffCap, Usage: "most delay before an attempt after a transient error"},
+	}
 }

@@ -7,27 +7,26 @@ import (
 	"strings"
 )
 
-// State is where the state of rooms and of bulk is: [Embedded], the URL of a Redis or Valkey, or
-// [Off]: there is none.
-// Printing it, in whatever way, does not show the password.
+// State is where the state of rooms and of bulk is: [Embedded], the URL of a Redis or
+// Valkey, or [Off] if there is none. However it is printed, the password is not shown.
 type State string
 
 // Embedded state is in the data directory.
 const Embedded State = "embedded"
 
-// stateSchemes are those of the URLs that State may be.
+// stateSchemes are the schemes of the URLs of states.
 var stateSchemes = []string{"redis", "rediss", "valkey", "valkeys", "unix"}
 
-// IsOff tells whether there is none: no rooms, and no bulk actions.
+// IsOff reports whether there is no state: no rooms, and no bulk actions.
 func (s State) IsOff() bool { return s == Off }
 
-// IsEmbedded tells whether the state is in the data directory.
+// IsEmbedded reports whether the state is in the data directory.
 func (s State) IsEmbedded() bool { return s == Embedded || s == "" }
 
 // URL returns the URL with its password.
 func (s State) URL() string { return string(s) }
 
-// Validate says what is wrong, without showing a password.
+// Validate returns an error for a text that is no state, without showing a password.
 func (s State) Validate() error {
 	if s.IsEmbedded() || s.IsOff() {
 		return nil

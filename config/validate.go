@@ -4,17 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/bulk/webhook"
 )
 
-// validate checks what depends on more than one value, and the ranges that bulk
-// knows.
+// validate checks settings that depend on each other, and the ranges that the parts
+// define.
 func (c *Config) validate() error {
 	if err := c.Bulk.Validate(); err != nil {
 		return c.located(err)
@@ -36,21 +33,26 @@ func (c *Config) validate() error {
 	return c.validateSecrets()
 }
 
-// validateSecrets checks the secrets that hold in the end: what stands in the
-// file may be overridden. No error shows one.
+// The keys of the secrets of webhooks.
+const (
+	webhookSecrets = "webhook.secrets"
+	targetSecrets  = "webhook.target_secrets"
+)
+
+// validateSecrets checks the secrets after all sources were read, since later sources
+// override earlier ones. No error shows a secret.
 func (c *Config) validateSecrets() error {
-	const key, targetKey = "webhook.secrets", "webhook.target_secrets"
 	if err := c.Webhook.Secrets.Validate(); err != nil {
-		return &Error{Key: key, Source: c.Source(key), Why: err.Error()}
+		return c.wrong(webhookSecrets, err.Error())
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Webhook.TargetSecrets)) {
-		key := targetKey + "." + name
+		key := targetSecrets + "." + name
 		err := checkTarget(name)
 		if err == nil {
 			err = c.Webhook.TargetSecrets[name].Validate()
 		}
 		if err != nil {
-			return &Error{Key: key, Source: c.Source(key), Why: err.Error()}
+			return c.wrong(key, err.Error())
 		}
 	}
 	return nil
@@ -69,12 +71,12 @@ func checkTarget(name string) error {
 	return nil
 }
 
-// validateType checks the settings of one job type. Together with what they
-// override they are a config of their own, with the same ranges.
+// validateType checks the settings of one job type, together with the settings of all
+// types that they do not override: the ranges are the same.
 func (c *Config) validateType(name string) error {
 	key := typesKey + "." + name
 	if err := checkType(name); err != nil {
-		return &Error{Key: key, Source: c.Source(key), Why: err.Error()}
+		return c.wrong(key, err.Error())
 	}
 	all, own := c.Bulk, c.Bulk.For(name)
 	all.Workers, all.JobTimeout, all.MaxAttempts = own.Workers, own.JobTimeout, own.MaxAttempts
@@ -88,11 +90,12 @@ func (c *Config) validateType(name string) error {
 // located turns an error that begins with a key into an Error.
 func (c *Config) located(err error) error {
 	key, why, _ := strings.Cut(err.Error(), ": ")
-	at := slices.IndexFunc(settings, func(s Setting) bool { return s.Key == key })
-	if at >= 0 {
-		why = fmt.Sprintf("%q: %s", format(settings[at].field(c)), why)
+	for _, s := range c.schema() {
+		if s.Key == key {
+			why = fmt.Sprintf("%q: %s", format(s.field), why)
+		}
 	}
-	return &Error{Key: key, Source: c.Source(key), Why: why}
+	return c.wrong(key, why)
 }
 
 // checkType checks the name of a job type as a Spec does.
@@ -101,49 +104,6 @@ func checkType(name string) error {
 	_, err := bulk.Spec{Tenant: "any", Type: name}.Normalize()
 	if errors.As(err, &wrong) && wrong.Field == "type" {
 		return errors.New(wrong.Why)
-	}
-	return nil
-}
-
-func checkPath(text string) error {
-	if text == "" || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' }) {
-		return errors.New("want the path of a directory")
-	}
-	return nil
-}
-
-func checkAddress(text string) error {
-	_, port, err := net.SplitHostPort(text)
-	if err == nil {
-		_, err = strconv.ParseUint(port, 10, 16)
-	}
-	return as(err, "host:port, such as 127.0.0.1:8080")
-}
-
-func checkFormat(text string) error {
-	if text != "text" && text != "json" {
-		return errors.New("want text or json")
-	}
-	return nil
-}
-
-func checkResponseBytes(text string) error {
-	if size, err := parseSize(text); err != nil || size < 1 || size > webhook.MostResponseBytes {
-		return errors.New("want from 1 to " + formatSize(webhook.MostResponseBytes))
-	}
-	return nil
-}
-
-func checkIdleConnections(text string) error {
-	if n, err := strconv.Atoi(text); err != nil || n > webhook.MostIdleConnections {
-		return fmt.Errorf("want from 1 to %d", webhook.MostIdleConnections)
-	}
-	return nil
-}
-
-func checkReserve(text string) error {
-	if size, err := parseSize(text); err != nil || size < 1<<20 {
-		return errors.New("want at least 1MiB: finishing what was accepted needs space")
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -23,8 +24,7 @@ const (
 	unitLists    = "lists by name"
 )
 
-// unitOf returns the unit of a field: its type tells. An int64 is a size in
-// bytes.
+// unitOf returns the unit of a field by its type. An int64 is a size in bytes.
 func unitOf(field any) string {
 	switch field.(type) {
 	case *time.Duration:
@@ -46,20 +46,20 @@ func unitOf(field any) string {
 	}
 }
 
-// parse sets a field from the text of the setting's value.
-func (s *Setting) parse(field any, text string) error {
+// parse sets the field from the text of the value.
+func (s *Setting) parse(text string) error {
 	var err error
-	switch field := field.(type) {
+	switch field := s.field.(type) {
 	case *string:
 		*field = text
 	case *State:
 		if *field = State(text); text == "" {
 			*field = Embedded
 		}
-		return field.Validate() // with no word of the text
+		return field.Validate() // its error does not show the text
 	case *Secret:
 		*field = Secret(text)
-		return nil // with no word of the text; it is validated in the end
+		return nil // validated in the end, by an error that does not show the text
 	case *List:
 		*field = ParseList(text)
 	case *Secrets:
@@ -95,7 +95,10 @@ func (s *Setting) parseWhole(field *int, text string) (err error) {
 	if *field, err = strconv.Atoi(text); err != nil {
 		return errors.New("want a whole number")
 	}
-	return s.refuse(*field < 0, *field == 0)
+	if *field == 0 && s.Zero != "" {
+		return nil
+	}
+	return positive(s, field)
 }
 
 func (s *Setting) parseNumber(field *float64, text string) (err error) {
@@ -103,46 +106,36 @@ func (s *Setting) parseNumber(field *float64, text string) (err error) {
 	if err != nil || math.IsNaN(*field) || math.IsInf(*field, 0) {
 		return errors.New("want a number")
 	}
-	if s.Zero != "" && *field == 0 {
-		*field = -1
-		return nil
-	}
-	return s.refuse(*field < 0, *field == 0)
+	return positive(s, field)
 }
 
 func (s *Setting) parseDuration(field *time.Duration, text string) (err error) {
-	*field, err = time.ParseDuration(text)
-	if err != nil {
+	if *field, err = time.ParseDuration(text); err != nil {
 		return errors.New("want a duration such as 500ms, 30s or 1h30m")
 	}
-	if s.Zero != "" && *field == 0 {
-		*field = -1
-		return nil
-	}
-	return s.refuse(*field < 0, *field == 0)
+	return positive(s, field)
 }
 
-// refuse returns the error for a value that is negative or zero. Where Zero is
-// not set, 0 would be taken for the default, so it is refused.
-func (s *Setting) refuse(negative, zero bool) error {
+// positive refuses a value below 0, and 0 where it has no meaning of its own. A 0 that
+// has one becomes -1: the parts take 0 for their default.
+func positive[T int | float64 | time.Duration](s *Setting, field *T) error {
 	switch {
-	case negative && s.Zero != "":
-		return fmt.Errorf("want more than 0, or 0: %s", s.Zero)
-	case negative || zero && s.Zero == "":
+	case *field > 0:
+		return nil
+	case s.Zero == "":
 		return errors.New("want more than 0")
+	case *field < 0:
+		return fmt.Errorf("want more than 0, or 0: %s", s.Zero)
 	}
+	*field = -1
 	return nil
 }
 
-func parseLevel(text string) (slog.Level, error) {
-	levels := map[string]slog.Level{
-		"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
+func parseLevel(text string) (level slog.Level, err error) {
+	if err = oneOf("debug", "info", "warn", "error")(text); err == nil {
+		err = level.UnmarshalText([]byte(text))
 	}
-	level, ok := levels[text]
-	if !ok {
-		return 0, errors.New("want debug, info, warn or error")
-	}
-	return level, nil
+	return level, err
 }
 
 func parseSize(text string) (int64, error) {
@@ -153,7 +146,7 @@ func parseSize(text string) (int64, error) {
 	return int64(size), nil
 }
 
-// as returns the error that says what would be right, if err is one.
+// as replaces an error by one that says what would be right; nil stays nil.
 func as(err error, want string) error {
 	if err == nil {
 		return nil
@@ -178,19 +171,13 @@ func format(field any) string {
 		return strconv.FormatFloat(max(*field, 0), 'f', -1, 64)
 	case *time.Duration:
 		return formatDuration(max(*field, 0))
-	case *State:
-		return field.String()
-	case *Secret:
-		return field.String()
-	case *List:
-		return field.String()
-	case *Secrets:
-		return field.String()
 	case *map[string]Secrets:
 		if len(*field) == 0 {
 			return "none"
 		}
 		return fmt.Sprintf("for %d targets, hidden", len(*field))
+	case fmt.Stringer: // State, List, Secret and Secrets, which hide their secrets
+		return field.String()
 	}
 	panic(fmt.Sprintf("config: no format for %T", field))
 }
@@ -217,4 +204,35 @@ func formatSize(size int64) string {
 		}
 	}
 	return strconv.FormatInt(size, 10)
+}
+
+// maxList is how many values a list may have.
+const maxList = 1_000
+
+// List is a setting of several values: a list in the file, separated by commas in the
+// environment and in flags.
+type List []string
+
+// ParseList reads values that are separated by commas. It does not check them.
+func ParseList(text string) List {
+	var list List
+	for value := range strings.SplitSeq(text, ",") {
+		if value = strings.TrimSpace(value); value != "" {
+			list = append(list, value)
+		}
+	}
+	return list
+}
+
+func (l List) String() string { return strings.Join(l, ",") }
+
+// Prefixes returns the networks of a list that was checked.
+func (l List) Prefixes() []netip.Prefix {
+	prefixes := make([]netip.Prefix, 0, len(l))
+	for _, value := range l {
+		if prefix, err := parsePrefix(value); err == nil {
+			prefixes = append(prefixes, prefix)
+		}
+	}
+	return prefixes
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,23 +13,23 @@ import (
 	"time"
 )
 
-// bulkPlan says what a load consists of.
+// bulkPlan describes a load.
 type bulkPlan struct {
-	// phases follow each other: the actions of one begin when those before have finished.
-	// Each names kinds of jobs: remote, webhook, echo.
+	// phases follow one another: the actions of a phase begin when those before have finished. Each
+	// phase lists job types: remote, webhook, echo.
 	phases [][]string
-	// tenants have an action of each kind; jobs is how many each action has.
+	// tenants have an action of each type; jobs is how many jobs each action has.
 	tenants, jobs int
-	// limit is how many attempts may start in a second, and tenantLimit how many of those
-	// may be of the first tenant; 0 is no limit.
+	// limit is how many attempts may start in a second, and tenantLimit how many of those may be of
+	// the first tenant; 0 is no limit.
 	limit, tenantLimit int
 	// leaseFor is how long remote workers lease jobs.
 	leaseFor time.Duration
-	// forgets: the store may lose the newest that it acknowledged, as a failover can.
+	// forgets means that the store may lose the latest acknowledged writes, as in a failover.
 	forgets bool
 }
 
-// all is the number of jobs of a plan.
+// all returns the number of jobs of a plan.
 func (p bulkPlan) all() (jobs int) {
 	for _, kinds := range p.phases {
 		jobs += p.tenants * len(kinds) * p.jobs
@@ -36,9 +37,8 @@ func (p bulkPlan) all() (jobs int) {
 	return jobs
 }
 
-// How long one request may take, how many remote workers there are, how many jobs each
-// leases at a time, and how many attempts a job has: a job's lease may be lost with an
-// instance many times.
+// The time of one request, the number of remote workers, the jobs that each leases at a time, and
+// the attempts of a job: a lease may be lost with an instance many times.
 const (
 	bulkPatience    = 10 * time.Second
 	remoteWorkers   = 8
@@ -46,15 +46,15 @@ const (
 	bulkMaxAttempts = 50
 )
 
-// bulkAction is an action that a client drives to its end.
+// bulkAction is an action that a client submits and follows to its end.
 type bulkAction struct {
 	id, tenant, kind string
 	finished         action
 }
 
-// bulkLoad is clients who upload actions to several servers with one store, and remote
-// workers. Each request goes to any of the servers, as behind a load balancer that knows
-// nothing; one that is not answered, or that is refused for now, is made again.
+// bulkLoad is a set of clients who upload actions to several servers with one store, and of remote
+// workers. Each request goes to a random server, as behind a simple load balancer; a request that
+// fails or is refused temporarily is repeated.
 type bulkLoad struct {
 	t       *testing.T
 	plan    bulkPlan
@@ -68,7 +68,7 @@ type bulkLoad struct {
 	requests, unanswered, unavailable atomic.Int64
 }
 
-// newBulkLoad sets the limits and starts the workers, which work until the test ends.
+// newBulkLoad sets the limits and starts the workers, which run until the test ends.
 func newBulkLoad(t *testing.T, plan bulkPlan, servers ...*server) *bulkLoad {
 	t.Helper()
 	l := &bulkLoad{t: t, plan: plan, servers: servers, target: newRecorder(t), over: make(chan struct{})}
@@ -89,23 +89,33 @@ func newBulkLoad(t *testing.T, plan bulkPlan, servers ...*server) *bulkLoad {
 
 func tenantName(n int) string { return fmt.Sprint("tenant-", n) }
 
-// run lets one phase after the other happen, with mischief at random moments, and
-// returns when all actions have finished.
+// mostRounds bounds the repetitions of a phase of remote jobs alone, until the workers come near
+// the limits.
+const mostRounds = 5
+
+// run runs the phases one after another, with faults at random moments, and returns when all
+// actions have finished.
 func (l *bulkLoad) run(most time.Duration, mischief func()) {
 	l.t.Helper()
 	deadline := time.After(most)
 	for n, kinds := range l.plan.phases {
 		began := time.Now()
 		l.ledger.begin(n)
-		done := l.phase(kinds)
-		for finished := false; !finished; {
-			select {
-			case <-done:
-				finished = true
-			case <-deadline:
-				l.t.Fatalf("not within %s: all actions of %v finish", most, kinds)
-			case <-time.After(300*time.Millisecond + rand.N(2*time.Second)):
-				mischief()
+		measured := l.plan.limit > 0 && !l.plan.forgets && slices.Equal(kinds, []string{"remote"})
+		for round := 0; round == 0 || measured && !l.ledger.pressed(); round++ {
+			if round == mostRounds {
+				l.t.Fatalf("after %d rounds, remote workers were never near the limits", round)
+			}
+			done := l.phase(kinds, round)
+			for finished := false; !finished; {
+				select {
+				case <-done:
+					finished = true
+				case <-deadline:
+					l.t.Fatalf("not within %s: all actions of %v finish", most, kinds)
+				case <-time.After(300*time.Millisecond + rand.N(2*time.Second)):
+					mischief()
+				}
 			}
 		}
 		l.ledger.end(n)
@@ -114,13 +124,16 @@ func (l *bulkLoad) run(most time.Duration, mischief func()) {
 	l.t.Logf("%d requests, %d not answered, %d told to try again", l.requests.Load(), l.unanswered.Load(), l.unavailable.Load())
 }
 
-// phase starts a client for each action, and returns what is closed when all of them
-// have seen their actions finish.
-func (l *bulkLoad) phase(kinds []string) <-chan struct{} {
+// phase starts a client for each action, and returns a channel that is closed when all clients have
+// seen their actions finish.
+func (l *bulkLoad) phase(kinds []string, round int) <-chan struct{} {
 	var clients sync.WaitGroup
 	for _, kind := range kinds {
 		for n := range l.plan.tenants {
 			a := &bulkAction{id: fmt.Sprint(kind, "-", n), tenant: tenantName(n), kind: kind}
+			if round > 0 {
+				a.id += fmt.Sprint("-", round)
+			}
 			l.actions = append(l.actions, a)
 			clients.Go(func() { l.drive(a) })
 		}
@@ -133,7 +146,7 @@ func (l *bulkLoad) phase(kinds []string) <-chan struct{} {
 	return done
 }
 
-// try makes a request to any server, once.
+// try makes one request to a random server.
 func (l *bulkLoad) try(method, path, contentType string, body []byte, header ...string) (a answer, ok bool) {
 	l.requests.Add(1)
 	a, err := l.servers[rand.N(len(l.servers))].doWithin(bulkPatience, method, path, contentType, body, header...)
@@ -150,7 +163,7 @@ func (l *bulkLoad) try(method, path, contentType string, body []byte, header ...
 	return a, false
 }
 
-// again makes a request until it is answered; false when all is over.
+// again repeats a request until it is answered; it returns false when the test is over.
 func (l *bulkLoad) again(method, path, contentType string, body []byte, header ...string) (answer, bool) {
 	for {
 		if a, ok := l.try(method, path, contentType, body, header...); ok {
@@ -162,7 +175,7 @@ func (l *bulkLoad) again(method, path, contentType string, body []byte, header .
 	}
 }
 
-// wait returns false when all is over.
+// wait returns false when the test is over.
 func (l *bulkLoad) wait(d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -172,8 +185,8 @@ func (l *bulkLoad) wait(d time.Duration) bool {
 	}
 }
 
-// drive brings an action to its end, from wherever the service says that it is: so it
-// bears that what was answered is forgotten.
+// drive brings an action to its end, from the state that the service reports, so it tolerates that
+// an acknowledged write is lost.
 func (l *bulkLoad) drive(a *bulkAction) {
 	for {
 		said, ok := l.again("GET", "/v1/actions/"+a.id, "", nil)
@@ -209,8 +222,8 @@ func (l *bulkLoad) create(a *bulkAction) {
 		`{"id":%q,"tenant":%q,%s,"aggregate":["count","sum:n"],"max_attempts":%d}`, a.id, a.tenant, what, bulkMaxAttempts))
 }
 
-// expect makes a request that may have happened before: 200, or the status wanted. A
-// store that forgets may refuse it, and the client then looks again.
+// expect makes a request that may be a repetition: it wants 200, or the given status. A store that
+// forgets may refuse the request; then the client reads the state again.
 func (l *bulkLoad) expect(status int, method, path, body string) {
 	a, ok := l.again(method, path, "application/json", []byte(body))
 	if ok && a.status != status && a.status != http.StatusOK && !l.plan.forgets {
@@ -218,7 +231,7 @@ func (l *bulkLoad) expect(status int, method, path, body string) {
 	}
 }
 
-// upload sends what is missing in chunks, until one is not taken as it should be.
+// upload sends the missing jobs in chunks, until a chunk is not accepted.
 func (l *bulkLoad) upload(a *bulkAction, sent int) {
 	for sent < l.plan.jobs {
 		upTo := min(sent+1+rand.N(max(2, l.plan.jobs/50)), l.plan.jobs)
@@ -243,7 +256,7 @@ func (l *bulkLoad) upload(a *bulkAction, sent int) {
 
 func payloadOf(n int) string { return fmt.Sprintf(`{"n":"%d.%03d"}`, n, n%1000) }
 
-// remoteJob is a job as a remote worker gets it.
+// remoteJob is a job as a remote worker receives it.
 type remoteJob struct {
 	ID       string          `json:"id"`
 	Action   string          `json:"action"`
@@ -252,8 +265,8 @@ type remoteJob struct {
 	Deadline time.Time       `json:"deadline"`
 }
 
-// work is a remote worker: it leases, works and acknowledges until all is over. Now and
-// then it comes too late.
+// work is a remote worker: it leases, works and acknowledges until the test is over. Sometimes it
+// is late.
 func (l *bulkLoad) work() {
 	for l.wait(rand.N(4 * time.Millisecond)) {
 		jobs := l.lease()
@@ -267,7 +280,7 @@ func (l *bulkLoad) work() {
 	}
 }
 
-// lease takes jobs, if there are any.
+// lease leases jobs, if there are any.
 func (l *bulkLoad) lease() []remoteJob {
 	request := fmt.Appendf(nil, `{"types":["remote"],"max":%d,"wait_ms":500,"lease_ms":%d}`, remoteBatch, l.plan.leaseFor.Milliseconds())
 	said, ok := l.try("POST", "/v1/leases", "application/json", request)
@@ -283,9 +296,10 @@ func (l *bulkLoad) lease() []remoteJob {
 	return leased.Jobs
 }
 
-// hold takes jobs as a worker does that has them while something happens.
+// hold leases jobs, as a worker that holds them during a fault; nil if there are none for a
+// while.
 func (l *bulkLoad) hold() []remoteJob {
-	for l.wait(0) {
+	for range 20 {
 		if jobs := l.lease(); len(jobs) > 0 {
 			return jobs
 		}
@@ -324,8 +338,8 @@ func (l *bulkLoad) acknowledge(jobs []remoteJob) {
 	}
 }
 
-// check compares what the service says in the end with what was sent, and with what the
-// workers saw.
+// check compares the final state of the service with the jobs that were sent and the leases of the
+// workers.
 func (l *bulkLoad) check() {
 	thousandths := 0
 	for n := range l.plan.jobs {

@@ -1,3 +1,5 @@
+//go:build redis
+
 package e2e
 
 import (
@@ -7,42 +9,47 @@ import (
 	"net/http"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/sluice-project/sluice/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
-// A server with 20,000 jobs in the middle of their work is stopped, or killed, and what
-// it has moves into Redis, by a command that is killed at random moments. The old
-// directory is not served from any more. A server on the Redis ends the work, with remote
-// workers that have held their leases all the while: no job is lost, none is counted
-// twice, sums are exact, and no window has more attempts than the limits allow.
+// A server with 20,000 jobs in progress is stopped, or killed, and its data is migrated to Redis by
+// a command that is killed at random moments. The old directory cannot be served afterwards. A
+// server on the Redis finishes the work, with remote workers that have kept their leases: no job is
+// lost or counted twice, sums are exact, and no window has more attempts than the limits allow.
 func TestBulkMigrate(t *testing.T) {
+	t.Parallel()
 	for _, end := range []struct {
 		name string
 		of   func(*server)
-	}{{"stopped", (*server).stop}, {"killed", (*server).kill}} {
+	}{{"stopped", (*server).terminate}, {"killed", (*server).kill}} {
 		t.Run(end.name, func(t *testing.T) {
+			t.Parallel()
 			redis := redistest.Start(t, redistest.Options{Persist: redistest.EverySecond})
 			s := startServer(t)
 			plan := bulkPlan{
 				phases: [][]string{{"remote", "webhook", "echo"}}, tenants: 4, jobs: 1_700,
 				limit: 2_500, tenantLimit: 500, leaseFor: 4 * time.Second,
 			}
+			if !long() {
+				plan.jobs, plan.limit, plan.tenantLimit = 700, 1_000, 200
+			}
 			l := newBulkLoad(t, plan, s)
+			out, err := exec.Command(binary, "bulk", "migrate", "--from", s.data, "--to", redis.URL()).CombinedOutput()
+			if err == nil || !strings.Contains(string(out), "another process has it open") {
+				t.Errorf("moving what a server has open: %v %s", err, out)
+			}
 			moved := false
 			l.run(3*time.Minute, func() {
 				if moved || l.ledger.given() < plan.jobs/2 {
 					return
 				}
-				moved = true
-				out, err := exec.Command(binary, "bulk", "migrate", "--from", s.data, "--to", redis.URL()).CombinedOutput()
-				if err == nil || !strings.Contains(string(out), "another process has it open") {
-					t.Errorf("moving what a server has open: %v %s", err, out)
-				}
 				held := l.hold()
+				if moved = held != nil; !moved {
+					return
+				}
 				end.of(s)
 				migrate(t, s, redis.URL())
 				refuseMoved(t, s)
@@ -58,16 +65,7 @@ func TestBulkMigrate(t *testing.T) {
 	}
 }
 
-// stop ends the server with SIGTERM.
-func (s *server) stop() {
-	s.t.Helper()
-	s.signal(syscall.SIGTERM)
-	if err := s.cmd.Wait(); err != nil {
-		s.t.Errorf("stop the server: %v", err)
-	}
-}
-
-// migrate moves what a server had, in spite of kills.
+// migrate migrates the data of a server, over kills of the command.
 func migrate(t *testing.T, s *server, url string) {
 	t.Helper()
 	kills := 0
@@ -89,7 +87,7 @@ func migrate(t *testing.T, s *server, url string) {
 	}
 }
 
-// migration is what the command says at its end.
+// migration is the final output of the command.
 type migration struct {
 	Jobs           int64 `json:"jobs"`
 	UnfinishedJobs int64 `json:"unfinished_jobs"`
@@ -112,11 +110,11 @@ func migrateOnce(t *testing.T, s *server, url string, args ...string) (said migr
 	return said
 }
 
-// refuseMoved checks that no server begins with what was moved.
+// refuseMoved checks that no server starts on the migrated directory.
 func refuseMoved(t *testing.T, s *server) {
 	t.Helper()
 	out, err := exec.Command(binary, "serve", "--data", s.data, "--http", s.addr, "--kafka", "off").CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "was moved to redis://") || !strings.Contains(string(out), "bulk-moved.json") {
+	if err == nil || !strings.Contains(string(out), "was migrated to redis://") || !strings.Contains(string(out), "bulk-moved.json") {
 		t.Errorf("serving from what was moved: %v %s", err, out)
 	}
 	response, err := http.Get(s.url("/readyz"))

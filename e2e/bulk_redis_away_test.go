@@ -1,3 +1,5 @@
+//go:build redis
+
 package e2e
 
 import (
@@ -8,20 +10,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-project/sluice/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
-// expired counts what a server reported of leases that had ended.
+// expired counts outcomes that a server reported after the lease had ended.
 const expired = `bulk_action_settlements_refused_total{verdict="expired"}`
 
-// One of three servers stops for three leases, with jobs of webhooks in flight: they run
-// elsewhere. When it goes on, what it reports of them is refused, and all is counted once.
+// One of three servers hangs for three leases with webhook jobs in flight: they run elsewhere. When
+// it resumes, its reports are refused, and every job is counted once.
 func TestBulkRedisStopped(t *testing.T) {
+	t.Parallel()
 	const lease = 2 * time.Second
 	plan := bulkPlan{phases: [][]string{{"webhook", "remote"}}, tenants: 3, jobs: 500, leaseFor: lease}
 	most := 1
 	if long() {
-		plan.jobs, most = 5_000, 4
+		plan.jobs, most = 2_500, 3
 	}
 	redis := redistest.Start(t, redistest.Options{Persist: redistest.EverySecond})
 	fleet := newFleet(t, 3, redis.URL(), "--bulk-lease", lease.String())
@@ -36,7 +39,7 @@ func TestBulkRedisStopped(t *testing.T) {
 	})
 	l.check()
 	l.checkAnywhere()
-	eventually(t, 30*time.Second, "the server that stopped has been refused", func() bool {
+	eventually(t, "the server that stopped has been refused", func() bool {
 		refused, err := fleet[0].metric(expired)
 		return err == nil && refused > 0
 	})
@@ -50,48 +53,52 @@ func TestBulkRedisStopped(t *testing.T) {
 	}
 }
 
-// hangAtWork lets a server hang for a while when it runs webhooks at full pace, so that
-// some are in flight.
+// hangAtWork hangs a server for a while when it runs webhooks at full rate, so that some are in
+// flight.
 func hangAtWork(s *server, d time.Duration) {
 	s.t.Helper()
 	ran := func() float64 {
 		n, err := s.metric(`bulk_action_attempts_total{outcome="succeeded",type="webhook"}`)
 		if err != nil {
-			return 0 // until it has run one
+			return 0 // no job has run yet
 		}
 		return n
 	}
 	before := ran()
-	eventually(s.t, time.Minute, "the server runs webhooks", func() bool { return ran() >= before+20 })
+	eventually(s.t, "the server runs webhooks", func() bool { return ran() >= before+20 })
 	s.hang()
 	<-time.After(d)
 	s.resume()
 }
 
-// What was leased through a server that then stops can be acknowledged through another
-// until its deadline; after it another worker has the job, and the first is refused.
+// A job leased through a server that then stops can be acknowledged through another until
+// its deadline. After the deadline another worker gets the job, and the first is refused.
 func TestBulkRedisLeasesOfAStoppedServer(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t, redistest.Options{})
 	fleet := newFleet(t, 2, redis.URL())
 	first, second := fleet[0], fleet[1]
 	first.call("POST", "/v1/actions", `{"id":"a","tenant":"shop","type":"remote","aggregate":["count","sum:n"]}`, http.StatusCreated, nil)
 	second.upload("a", ndjson, "{\"n\":1}\n{\"n\":10}\n", 0)
 	first.call("POST", "/v1/actions/a/seal", `{"total":2}`, http.StatusOK, nil)
-	take := func(s *server, count int) (jobs []lease) {
-		eventually(t, 30*time.Second, fmt.Sprint(count, " jobs are leased"), func() bool {
-			jobs = append(jobs, s.lease(`{"types":["remote"],"max":2,"wait_ms":1000,"lease_ms":5000}`)...)
-			return len(jobs) == count
+	take := func(s *server, leaseFor time.Duration) (job lease) {
+		eventually(t, "a job is leased", func() bool {
+			jobs := s.lease(fmt.Sprintf(`{"types":["remote"],"max":1,"wait_ms":1000,"lease_ms":%d}`, leaseFor.Milliseconds()))
+			if len(jobs) == 1 {
+				job = jobs[0]
+			}
+			return len(jobs) == 1
 		})
-		return jobs
+		return job
 	}
-	held := take(first, 2)
+	held := []lease{take(first, 10*time.Minute), take(first, 3*time.Second)}
 	first.hang()
 	if verdict := second.ack(held[0].Lease, `"status":"succeeded","result":{"n":1}`); verdict != "accepted" {
 		t.Errorf("through the other server, in time: %s", verdict)
 	}
-	again := take(second, 1)
-	if again[0].ID != held[1].ID || again[0].Attempt != 2 {
-		t.Errorf("after the lease had ended, the other server gave %+v, want %s in attempt 2", again[0], held[1].ID)
+	again := take(second, 10*time.Minute)
+	if again.ID != held[1].ID || again.Attempt != 2 {
+		t.Errorf("after the lease had ended, the other server gave %+v, want %s in attempt 2", again, held[1].ID)
 	}
 	first.resume()
 	for n, want := range []string{"duplicate", "expired"} {
@@ -99,7 +106,7 @@ func TestBulkRedisLeasesOfAStoppedServer(t *testing.T) {
 			t.Errorf("%s, through the server that stopped: %s, want %s", held[n].ID, verdict, want)
 		}
 	}
-	if verdict := first.ack(again[0].Lease, `"status":"succeeded","result":{"n":10}`); verdict != "accepted" {
+	if verdict := first.ack(again.Lease, `"status":"succeeded","result":{"n":10}`); verdict != "accepted" {
 		t.Errorf("the second attempt, through the server that stopped: %s", verdict)
 	}
 	for n, s := range fleet {
@@ -112,11 +119,10 @@ func TestBulkRedisLeasesOfAStoppedServer(t *testing.T) {
 	}
 }
 
-// storeRequest is a request that cannot be answered without the store.
+// storeRequest is a request that needs the store.
 type storeRequest struct{ method, path, contentType, body string }
 
-// storeRequests are requests of all kinds, about an action that is open and a lease that
-// is held.
+// storeRequests returns requests of all kinds, about an open action and a held lease.
 func storeRequests(s *server) []storeRequest {
 	s.t.Helper()
 	const object = "application/json"
@@ -125,7 +131,7 @@ func storeRequests(s *server) []storeRequest {
 	s.upload("held", ndjson, "{}\n", 0)
 	s.call("POST", "/v1/actions/held/seal", `{"total":1}`, http.StatusOK, nil)
 	var held []lease
-	eventually(s.t, 30*time.Second, "a job is leased", func() bool {
+	eventually(s.t, "a job is leased", func() bool {
 		held = s.lease(`{"types":["held"],"wait_ms":1000,"lease_ms":3600000}`)
 		return len(held) == 1
 	})
@@ -148,7 +154,7 @@ func storeRequests(s *server) []storeRequest {
 	}
 }
 
-// checkAway checks that servers whose store is away say so, whatever they are asked.
+// checkAway checks that servers without their store answer every request with that error.
 func checkAway(fleet []*server, requests []storeRequest) {
 	var group sync.WaitGroup
 	for _, s := range fleet {
@@ -158,7 +164,7 @@ func checkAway(fleet []*server, requests []storeRequest) {
 	}
 	group.Wait()
 	for _, s := range fleet {
-		eventually(s.t, 30*time.Second, "the server is not ready", func() bool {
+		eventually(s.t, "the server is not ready", func() bool {
 			a, err := s.do("GET", "/readyz", "", nil)
 			return err == nil && a.status == http.StatusServiceUnavailable && strings.Contains(string(a.body), "bulk")
 		})
@@ -181,9 +187,10 @@ func (s *server) checkAway(r storeRequest) {
 	}
 }
 
-// Redis dies in the middle of a load, and later hangs. Meanwhile all requests are
-// answered that they may be made again; afterwards everything goes on by itself.
+// Redis dies in the middle of a load, and later hangs. During each outage every request is answered
+// with 503 and Retry-After; afterwards everything continues without help.
 func TestBulkRedisAway(t *testing.T) {
+	t.Parallel()
 	plan := bulkPlan{
 		phases: [][]string{{"remote", "webhook", "echo"}}, tenants: 3, jobs: 700, limit: 500, leaseFor: 5 * time.Second,
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 )
 
-// With one node of three dead, from the moment when it dies, the commands say what
-// the others know, and do what they are told.
+// From the moment when one node of three dies, the commands show the state that the other nodes
+// know, and their changes succeed.
 func TestCommandsWithADeadNode(t *testing.T) {
 	t.Parallel()
 	c := startNodes(t, 3)
@@ -40,7 +40,7 @@ func TestCommandsWithADeadNode(t *testing.T) {
 	}
 	produce(0, 600)
 	consume := []string{"topic", "consume", "orders", "--until-end", "--format", "%v\\n"}
-	for group := range 6 { // the dead node coordinates some of them
+	for group := range 6 { // the dead node coordinates some of the groups
 		sluice("", append(consume, "--group", fmt.Sprint("group", group))...)
 	}
 	checkSpread(t, by)
@@ -70,7 +70,7 @@ func TestCommandsWithADeadNode(t *testing.T) {
 	changeWithADeadNode(t, sluice, consume)
 }
 
-// checkSpread checks that the last node leads partitions, and logs who coordinates.
+// checkSpread checks that the last node leads partitions, and logs the coordinators.
 func checkSpread(t *testing.T, s *server) {
 	t.Helper()
 	var led, coordinated []int32

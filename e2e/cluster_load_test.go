@@ -17,12 +17,12 @@ const (
 	smokeTopic      = "smoke"
 	smokeGroup      = "smokers"
 	smokePartitions = 6
-	// smokeTick is how often each partition gets a record.
+	// smokeTick is the interval between the records of a partition.
 	smokeTick = 4 * time.Millisecond
 )
 
-// smokeLoad is a producer of numbered records and a group that reads them, while
-// things happen to the nodes.
+// smokeLoad is a producer of numbered records and a group that reads them, during faults of the
+// nodes.
 type smokeLoad struct {
 	t        *testing.T
 	producer *kgo.Client
@@ -31,12 +31,12 @@ type smokeLoad struct {
 	sent     [smokePartitions]int
 
 	mu sync.Mutex
-	// acked counts the acknowledged records of each partition, lastAck is when the
-	// last was, and worst the longest time between two of a partition.
+	// acked counts the acknowledged records of each partition, lastAck is the time of the last one,
+	// and worst the longest time between two of a partition.
 	acked   [smokePartitions]int
 	lastAck [smokePartitions]time.Time
 	worst   time.Duration
-	// seen are the numbers that the group was given, by partition.
+	// seen are the numbers that the group received, by partition.
 	seen [smokePartitions]map[int]bool
 }
 
@@ -62,7 +62,7 @@ func startSmokeLoad(t *testing.T, c *nodes) *smokeLoad {
 		})
 	}
 	l.running.Go(func() { l.produce(ctx) })
-	l.awaitAll(60 * time.Second)
+	l.awaitAll()
 	return l
 }
 
@@ -98,7 +98,7 @@ func (l *smokeLoad) answered(number int, r *kgo.Record, err error) {
 	l.acked[r.Partition], *last = l.acked[r.Partition]+1, now
 }
 
-// consume is a member of the group.
+// consume runs a member of the group.
 func (l *smokeLoad) consume(ctx context.Context, member *kgo.Client) {
 	for ctx.Err() == nil {
 		member.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
@@ -113,8 +113,7 @@ func (l *smokeLoad) consume(ctx context.Context, member *kgo.Client) {
 	}
 }
 
-// during logs for how long no record of a partition was acknowledged at most while
-// something happens.
+// during logs the longest time without an acknowledged record of a partition while happen runs.
 func (l *smokeLoad) during(what string, happen func()) {
 	l.t.Helper()
 	l.mu.Lock()
@@ -131,12 +130,12 @@ func (l *smokeLoad) during(what string, happen func()) {
 }
 
 // awaitAll waits until each partition has acknowledged another record.
-func (l *smokeLoad) awaitAll(most time.Duration) {
+func (l *smokeLoad) awaitAll() {
 	l.t.Helper()
 	l.mu.Lock()
 	before := l.acked
 	l.mu.Unlock()
-	eventually(l.t, most, "every partition acknowledges records", func() bool {
+	eventually(l.t, "every partition acknowledges records", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for partition, count := range l.acked {
@@ -148,8 +147,8 @@ func (l *smokeLoad) awaitAll(most time.Duration) {
 	})
 }
 
-// finish ends the load, and checks it by what a node says is there: each record
-// once, in order, and all of them processed by the group.
+// finish ends the load and checks the records that a node returns: each is there once, in order,
+// and the group has processed all.
 func (l *smokeLoad) finish(by *server) {
 	l.t.Helper()
 	l.over()
@@ -175,8 +174,7 @@ func (l *smokeLoad) finish(by *server) {
 	l.checkGroup(by, found)
 }
 
-// checkGroup reads with the group what it has not read yet; then it has had every
-// record.
+// checkGroup lets the group read the rest; then it must have received every record.
 func (l *smokeLoad) checkGroup(by *server, there [smokePartitions]int) {
 	l.t.Helper()
 	ctx, over := context.WithTimeout(l.t.Context(), time.Minute)
@@ -201,7 +199,7 @@ func (l *smokeLoad) checkGroup(by *server, there [smokePartitions]int) {
 	})
 }
 
-// processed tells whether the group was given all records.
+// processed reports whether the group has received all records.
 func (l *smokeLoad) processed(there [smokePartitions]int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

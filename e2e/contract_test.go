@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// problem is an RFC 9457 error, as far as tests need it.
+// problem is the part of an RFC 9457 problem that tests need.
 type problem struct {
 	Status   int    `json:"status"`
 	Detail   string `json:"detail"`
@@ -23,7 +23,7 @@ type problem struct {
 	Total    int64  `json:"total"`
 }
 
-// refuses makes a request that must be refused with a problem.
+// refuses makes a request that must be answered with a problem.
 func (s *server) refuses(method, path, contentType, body string, status int, header ...string) (p problem) {
 	s.t.Helper()
 	a, err := s.do(method, path, contentType, []byte(body), header...)
@@ -55,7 +55,7 @@ func (s *server) upload(id, contentType, body string, offset int) (received int)
 
 func (s *server) finish(id string) (finished action) {
 	s.t.Helper()
-	eventually(s.t, 30*time.Second, id+" finishes", func() bool {
+	eventually(s.t, id+" finishes", func() bool {
 		finished = s.action(id)
 		return finished.FinishedAt != nil
 	})
@@ -64,9 +64,10 @@ func (s *server) finish(id string) (finished action) {
 
 const ndjson = "application/x-ndjson"
 
-// A shop uploads an action in two forms, makes every mistake there is on the way,
-// and loses nothing.
+// A shop uploads an action in two forms, makes every possible mistake on the way, and loses
+// nothing.
 func TestContractUpload(t *testing.T) {
+	t.Parallel()
 	s := newServer(t)
 	s.start()
 	const body = `{"id":"a","tenant":"shop","type":"echo","aggregate":["count","sum:price"]}`
@@ -141,9 +142,10 @@ func (s *server) ack(lease, rest string) string {
 	return said.Verdicts[0].Verdict
 }
 
-// A worker in another language leases, is throttled, fails, is late, and acks
-// twice; the server is killed in between, and the lease still stands.
+// A worker in another language leases, is throttled, fails, is late, and acks twice; the server is
+// killed in between, and the lease is still valid.
 func TestContractLeases(t *testing.T) {
+	t.Parallel()
 	s := newServer(t)
 	s.start()
 	s.call("POST", "/v1/actions", `{"id":"a","tenant":"shop","type":"mail","max_attempts":2}`, http.StatusCreated, nil)
@@ -215,8 +217,9 @@ func (s *server) checkDeadLetter() {
 	}
 }
 
-// An operator sets limits, wrong ones too, and pauses, resumes and cancels.
+// An operator sets limits, also wrong ones, and pauses, resumes and cancels.
 func TestContractControl(t *testing.T) {
+	t.Parallel()
 	s := newServer(t)
 	s.start()
 	s.call("PUT", "/v1/tenants/shop", `{"requests_per_second":20,"weight":2,"base_priority":5}`, http.StatusOK, nil)
@@ -242,16 +245,16 @@ func TestContractControl(t *testing.T) {
 	s.call("POST", "/v1/actions", `{"id":"a","tenant":"shop","type":"echo"}`, http.StatusCreated, nil)
 	s.upload("a", ndjson, strings.Repeat("{}\n", 2000), 0)
 	s.call("POST", "/v1/actions/a/seal", `{"total":2000}`, http.StatusOK, nil)
-	eventually(t, 10*time.Second, "jobs succeed", func() bool { return s.action("a").Succeeded > 0 })
+	eventually(t, "jobs succeed", func() bool { return s.action("a").Succeeded > 0 })
 	s.call("POST", "/v1/actions/a/pause", "", http.StatusOK, nil)
-	eventually(t, 10*time.Second, "nothing is in flight", func() bool { return s.action("a").InFlight == 0 })
+	eventually(t, "nothing is in flight", func() bool { return s.action("a").InFlight == 0 })
 	stood := s.action("a").Succeeded
 	<-time.After(1200 * time.Millisecond)
 	if a := s.action("a"); !a.Paused || a.Succeeded != stood {
 		t.Errorf("a paused action went from %d to %d", stood, a.Succeeded)
 	}
 	s.call("POST", "/v1/actions/a/resume", "", http.StatusOK, nil)
-	eventually(t, 10*time.Second, "it goes on", func() bool { return s.action("a").Succeeded > stood })
+	eventually(t, "it goes on", func() bool { return s.action("a").Succeeded > stood })
 	s.call("POST", "/v1/actions/a/cancel", "", http.StatusOK, nil)
 	a := s.finish("a")
 	if a.Status != "CANCELED" || a.Succeeded+a.Canceled != 2000 {
@@ -259,9 +262,10 @@ func TestContractControl(t *testing.T) {
 	}
 }
 
-// A target that nobody listens at fails the jobs with an error that says so; and
-// those who watch are told to the end.
+// Jobs of an unreachable target fail with an error that says so, and watchers see the action to its
+// end.
 func TestContractWatchAndUnreachable(t *testing.T) {
+	t.Parallel()
 	s := newServer(t)
 	s.start()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -295,8 +299,10 @@ func TestContractWatchAndUnreachable(t *testing.T) {
 	}
 }
 
-// The operator's pages are there, a second server is refused, and SIGTERM ends the server with code 0.
+// The operator's endpoints answer, a second server is refused, and SIGTERM ends the server with
+// code 0.
 func TestContractOperator(t *testing.T) {
+	t.Parallel()
 	s := newServer(t)
 	s.start()
 	for path, want := range map[string]string{

@@ -1,3 +1,3 @@
-// Package e2e tests the real binary as its users run it: over HTTP, from a
-// shell, with Kafka clients, and killed at any moment.
+// Package e2e tests the real binary as users run it: over HTTP, from a shell, with Kafka clients,
+// and killed at any moment.
 package e2e

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -43,17 +44,18 @@ func readTopic(t *testing.T, brokers, name string) []*kgo.Record {
 	return records
 }
 
-// The server is killed again and again while actions run, half of which ask for
-// events of their jobs. The topic has each event once in the end, those of an
-// action in order.
+// The server is killed repeatedly while actions run, half of which request events of their jobs. At
+// the end the topic has each event once, those of an action in order.
 func TestEventsSurviveKills(t *testing.T) {
+	t.Parallel()
 	kills, perAction := 6, 800
 	if long() {
 		kills, perAction = 30, 8000
 	}
 	s := newServer(t, "--topic-partitions", "3", "--bulk-requests-per-second", "3000")
 	s.start()
-	r := &killRun{server: s, target: newRecorder(t), jobs: perAction, over: make(chan struct{})}
+	r := &eventsRun{server: s, jobs: perAction, over: make(chan struct{})}
+	t.Cleanup(func() { close(r.over) })
 	for n := range 6 {
 		id := fmt.Sprint("action-", n)
 		r.create(id, n%2 == 0)
@@ -64,9 +66,8 @@ func TestEventsSurviveKills(t *testing.T) {
 		s.start()
 	}
 	r.uploads.Wait()
-	eventually(t, 5*time.Minute, "all actions complete", r.completed)
-	close(r.over)
-	eventually(t, time.Minute, "all events are published", func() bool {
+	eventually(t, "all actions complete", r.completed)
+	eventually(t, "all events are published", func() bool {
 		a, err := s.do("GET", "/metrics", "", nil)
 		return err == nil && strings.Contains(string(a.body), "bulk_action_outbox_size 0\n")
 	})
@@ -86,15 +87,80 @@ func TestEventsSurviveKills(t *testing.T) {
 	}
 }
 
-// heard is what the topic of events tells: the states of actions in their order,
-// and how often each job is done.
+// eventsRun uploads actions of echoes to a server that is killed from time to time.
+type eventsRun struct {
+	server  *server
+	jobs    int // of each action
+	ids     []string
+	uploads sync.WaitGroup
+	over    chan struct{}
+}
+
+// again repeats a request until its answer is not a 5xx, as clients do while their server is away.
+func (r *eventsRun) again(method, path, contentType string, body []byte, header ...string) (answer, bool) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		a, err := r.server.do(method, path, contentType, body, header...)
+		if err == nil && a.status < 500 {
+			return a, true
+		}
+		select {
+		case <-tick.C:
+		case <-r.over:
+			return a, false
+		}
+	}
+}
+
+// create submits an action and uploads its jobs in chunks, each from the offset that the server
+// reports. The action may request the events of its jobs.
+func (r *eventsRun) create(id string, jobEvents bool) {
+	what := `"type":"echo"`
+	if jobEvents {
+		what += `,"events":["jobs"]`
+	}
+	r.ids = append(r.ids, id)
+	body := fmt.Appendf(nil, `{"id":%q,"tenant":"tenant of %s",%s,"aggregate":["count","sum:n"]}`, id, id, what)
+	r.uploads.Go(func() {
+		r.again("POST", "/v1/actions", "application/json", body)
+		for sent := 0; sent < r.jobs; {
+			var chunk strings.Builder
+			for n := sent; n < min(sent+250, r.jobs); n++ {
+				fmt.Fprintf(&chunk, "{\"n\":\"%d.%03d\"}\n", n, n%1000)
+			}
+			a, ok := r.again("POST", "/v1/actions/"+id+"/jobs", "application/x-ndjson", []byte(chunk.String()),
+				"Upload-Offset", fmt.Sprint(sent))
+			var said struct{ Received int }
+			if !ok || a.json(&said) != nil {
+				return
+			}
+			sent = said.Received
+		}
+		r.again("POST", "/v1/actions/"+id+"/seal", "application/json", fmt.Appendf(nil, `{"total":%d}`, r.jobs))
+	})
+}
+
+func (r *eventsRun) completed() bool {
+	for _, id := range r.ids {
+		a, err := r.server.do("GET", "/v1/actions/"+id, "", nil)
+		var got action
+		if err != nil || a.json(&got) != nil || got.FinishedAt == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// heard is the content of the topic of events: the states of each action in order, and how often
+// each job is done.
 type heard struct {
 	states map[string][]string
 	jobs   map[string]int
 }
 
-// hearEvents reads the topic of events. None may be there twice, and none of a job
-// when its action does not run.
+// hearEvents reads the topic of events. No event may be there twice, and no event of a job when its
+// action does not run.
 func hearEvents(t *testing.T, brokers string) *heard {
 	t.Helper()
 	h, ids := &heard{states: map[string][]string{}, jobs: map[string]int{}}, map[string]bool{}
@@ -122,8 +188,9 @@ func hearEvents(t *testing.T, brokers string) *heard {
 	return h
 }
 
-// Without topics nothing is kept for them.
+// Without topics no events are stored.
 func TestNoEventsWithoutTopics(t *testing.T) {
+	t.Parallel()
 	s := newServer(t, "--kafka", "off")
 	s.start()
 	s.call("POST", "/v1/actions", `{"id":"a","tenant":"t","type":"echo"}`, http.StatusCreated, nil)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -8,15 +9,16 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
-// oneCluster is held by the test that has a cluster: three processes fill a small
-// machine.
+// oneCluster is held by the test that runs a cluster: a small machine has room for one cluster of
+// three processes.
 var oneCluster sync.Mutex
 
-// onNodes runs a test of a Kafka client on one node, and on a cluster of three
-// that keep three replicas of all: in longer runs, and where SLUICE_NODES says so,
-// as "3" or "1,3".
+// onNodes runs a test of a Kafka client on one node and, in longer runs, on a cluster of three
+// nodes with three replicas. SLUICE_NODES sets the sizes, as "3" or "1,3".
 func onNodes(t *testing.T, test func(t *testing.T, s *server)) {
 	t.Helper()
 	t.Parallel()
@@ -37,7 +39,7 @@ func onNodes(t *testing.T, test func(t *testing.T, s *server)) {
 				defer oneCluster.Unlock()
 				cluster := startNodes(t, 3)
 				for _, node := range cluster.all {
-					cluster.settle(node, 3) // before, a client may be told of fewer
+					cluster.settle(node, 3) // until then, clients may see fewer nodes
 				}
 				test(t, cluster.all[0])
 			})
@@ -47,7 +49,7 @@ func onNodes(t *testing.T, test func(t *testing.T, s *server)) {
 	}
 }
 
-// replicas is how many nodes keep each partition.
+// replicas returns the number of replicas of each partition.
 func (s *server) replicas() int16 {
 	if s.nodes == nil {
 		return 1
@@ -55,8 +57,8 @@ func (s *server) replicas() int16 {
 	return 3
 }
 
-// seeds are where Kafka clients begin: without nodes that were killed, as kcat ends
-// where the first does not answer before it has heard of the others.
+// seeds returns the bootstrap addresses of Kafka clients, without killed nodes: kcat ends if the
+// first one does not answer.
 func (s *server) seeds() (seeds []string) {
 	if s.nodes == nil {
 		return []string{s.kafka}
@@ -69,9 +71,8 @@ func (s *server) seeds() (seeds []string) {
 	return seeds
 }
 
-// crash kills the server and starts it again. Of several nodes it kills the one that
-// coordinates a group, if one is named, or else leads the topic's first partition,
-// and the others go on without it.
+// crash kills the server and starts it again. In a cluster it kills the coordinator of the group,
+// if one is named, or else the leader of the topic's first partition, and the others keep working.
 func (s *server) crash(t *testing.T, topic, group string) {
 	t.Helper()
 	if s.nodes == nil {
@@ -81,21 +82,24 @@ func (s *server) crash(t *testing.T, topic, group string) {
 	}
 	admin := kadm.NewClient(s.connect())
 	var id int32
-	if group != "" {
-		found := admin.FindGroupCoordinators(t.Context(), group)
-		if err := found.Error(); err != nil {
-			t.Fatal(err)
+	until.Succeeds(t, "the cluster names the node to kill", func() error {
+		if group != "" {
+			found := admin.FindGroupCoordinators(t.Context(), group)
+			if err := found.Error(); err != nil {
+				return err
+			}
+			id = found[group].NodeID
+		} else {
+			listed, err := admin.ListTopics(t.Context(), topic)
+			if err != nil {
+				return err
+			}
+			id = listed[topic].Partitions[0].Leader
 		}
-		id = found[group].NodeID
-	} else {
-		listed, err := admin.ListTopics(t.Context(), topic)
-		if err != nil {
-			t.Fatal(err)
+		if !slices.Contains([]int32{1, 2, 3}, id) {
+			return fmt.Errorf("it names node %d", id)
 		}
-		id = listed[topic].Partitions[0].Leader
-	}
-	if !slices.Contains([]int32{1, 2, 3}, id) {
-		t.Fatalf("node %d is to be killed", id)
-	}
+		return nil
+	})
 	s.nodes.all[id-1].kill()
 }

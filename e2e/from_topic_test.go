@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// fill produces records from number on, to a topic that it makes.
+// fill creates a topic and produces count records, from number from on.
 func fill(t *testing.T, brokers, name string, from, count int) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers), kgo.DefaultProduceTopic(name), kgo.UnknownTopicRetries(-1))
@@ -35,14 +35,14 @@ func fill(t *testing.T, brokers, name string, from, count int) {
 	}
 }
 
-// result is what "bulk run --json" prints.
+// result is the output of "bulk run --json".
 type result struct {
 	Jobs, Succeeded int
 	Aggregates      map[string]json.RawMessage
 }
 
-// runKilled runs a command, killing it so many times at random moments, while
-// records keep coming. What the last run printed is returned.
+// runKilled runs a command and kills it a number of times at random moments, while records keep
+// coming. It returns the output of the last run.
 func runKilled(t *testing.T, kills int, more func(), args ...string) (r result) {
 	t.Helper()
 	for kill := 0; ; kill++ {
@@ -70,13 +70,14 @@ func runKilled(t *testing.T, kills int, more func(), args ...string) (r result) 
 	}
 }
 
-// A command that takes a topic's records as jobs is killed again and again, while
-// more records come. Each record becomes one job: over all runs the target has
-// seen as many jobs as there are records, and those that are told add up.
+// A command that takes a topic's records as jobs is killed repeatedly, while more records come.
+// Each record becomes one job: over all runs the target sees as many jobs as there are records, and
+// the reported counts add up.
 func TestFromTopicSurvivesKills(t *testing.T) {
+	t.Parallel()
 	kills, records := 5, 4000
 	if long() {
-		kills, records = 25, 40_000
+		kills, records = 25, 16_000
 	}
 	s, target := newServer(t), newRecorder(t)
 	s.start()
@@ -106,11 +107,12 @@ func TestFromTopicSurvivesKills(t *testing.T) {
 	t.Logf("%d records; the interrupted run took %d of them; %d requests", produced, first.Jobs, target.calls)
 }
 
-// The same for jobs that a server is given; and the server is killed too.
+// The same for jobs that are submitted to a server, which is killed as well.
 func TestSubmitFromTopicSurvivesKills(t *testing.T) {
+	t.Parallel()
 	kills, records := 5, 4000
 	if long() {
-		kills, records = 25, 40_000
+		kills, records = 25, 16_000
 	}
 	s, target := newServer(t), newRecorder(t)
 	s.start()
@@ -132,8 +134,8 @@ func TestSubmitFromTopicSurvivesKills(t *testing.T) {
 		_ = command.Process.Kill()
 		_ = command.Wait()
 	}
-	eventually(t, time.Minute, "the upload ends", func() bool { return exec.Command(binary, args...).Run() == nil })
-	eventually(t, time.Minute, "all jobs have run", func() bool {
+	eventually(t, "the upload ends", func() bool { return exec.Command(binary, args...).Run() == nil })
+	eventually(t, "all jobs have run", func() bool {
 		target.mu.Lock()
 		defer target.mu.Unlock()
 		return len(target.seen) >= records

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-project/sluice/internal/testkit/ports"
 )
 
 // shop is a tiny site behind the gate: /pay ends the visit.
@@ -26,10 +28,10 @@ func shop(t *testing.T) *httptest.Server {
 	return server
 }
 
-// newGate is a server that runs as "sluice gate"; front is what the public reaches.
+// newGate starts a server that runs as "sluice gate"; front is its public address.
 func newGate(t *testing.T, upstream string, args ...string) (s *server, front string) {
 	t.Helper()
-	front = freeAddrs(t, 1)[0]
+	front = ports.Addrs(t, 1)[0]
 	s = newServer(t, append([]string{"--listen", front, "--room", "shop", "--upstream", upstream}, args...)...)
 	s.command = []string{"gate"}
 	return s, "http://" + front
@@ -51,7 +53,7 @@ func newPerson(t *testing.T, front string) *person {
 	return &person{t: t, client: &http.Client{Jar: jar, Timeout: 30 * time.Second}, front: front}
 }
 
-// get opens a page, or with another type of content what a program would get.
+// get opens a page; another content type gives the answer for programs.
 func (p *person) get(path, accept string) answer {
 	p.t.Helper()
 	request, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.front+path, nil)
@@ -76,9 +78,10 @@ func (p *person) inShop(path string) bool {
 	return a.status == http.StatusOK && string(a.body) == fmt.Sprintf("the shop has %s, with a pass: true", path)
 }
 
-// A gate in front of a shop: who comes first is let through, the next waits on a
-// page, and is let through when the first has paid.
+// A gate in front of a shop: the first visitor is let through; the next waits on a page, and is let
+// through when the first has paid.
 func TestGate(t *testing.T) {
+	t.Parallel()
 	s, front := newGate(t, shop(t).URL, "--capacity", "1")
 	s.start()
 	first, second, program := newPerson(t, front), newPerson(t, front), newPerson(t, front)
@@ -104,15 +107,15 @@ func TestGate(t *testing.T) {
 		t.Errorf("the room is %+v", v)
 	}
 	first.get("/pay", "text/html")
-	eventually(t, 20*time.Second, "the next is let through", func() bool { return second.inShop("/") })
+	eventually(t, "the next is let through", func() bool { return second.inShop("/") })
 	if first.inShop("/") {
 		t.Error("who has paid is in the shop without waiting again")
 	}
 }
 
-// Places in front of a gate survive its death; and of a room that exists, flags
-// change what they say.
+// Places behind a gate survive its death, and flags change the settings of an existing room.
 func TestGateSurvivesAKill(t *testing.T) {
+	t.Parallel()
 	upstream := shop(t).URL
 	s, front := newGate(t, upstream, "--capacity", "1")
 	s.start()
@@ -129,10 +132,10 @@ func TestGateSurvivesAKill(t *testing.T) {
 	s.kill()
 	s.args = append(s.args, "--capacity", "2")
 	s.start()
-	eventually(t, 20*time.Second, "with room for two, the second is let through", func() bool { return second.inShop("/") })
+	eventually(t, "with room for two, the second is let through", func() bool { return second.inShop("/") })
 }
 
-// run runs a command of the binary, which ends by itself.
+// run runs a command of the binary that ends by itself.
 func run(t *testing.T, args ...string) (output string, code int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -145,10 +148,11 @@ func run(t *testing.T, args ...string) (output string, code int) {
 	return string(text), command.ProcessState.ExitCode()
 }
 
-// A gate says what is missing, and what to do when a server has the directory.
+// A gate reports what is missing, and what to do when a server has locked the directory.
 func TestGateErrors(t *testing.T) {
+	t.Parallel()
 	s := startServer(t)
-	free := freeAddrs(t, 2)
+	free := ports.Addrs(t, 2)
 	for _, test := range []struct {
 		name string
 		args []string
@@ -170,9 +174,10 @@ func TestGateErrors(t *testing.T) {
 	}
 }
 
-// One process is a server and a gate, of a room that its file makes.
+// One process is both a server and a gate of a room that its file defines.
 func TestServeIsAGateToo(t *testing.T) {
-	front := freeAddrs(t, 1)[0]
+	t.Parallel()
+	front := ports.Addrs(t, 1)[0]
 	file := filepath.Join(t.TempDir(), "sluice.yaml")
 	writeFile(t, file, fmt.Sprintf(`
 room:
@@ -200,8 +205,9 @@ gate:
 	}
 }
 
-// The commands for operators, against a real server.
+// The operators' commands work on a real server.
 func TestRoomCommands(t *testing.T) {
+	t.Parallel()
 	s := startServer(t)
 	at := []string{"--server", "http://" + s.addr}
 	steps := []struct {
@@ -240,8 +246,9 @@ func TestRoomCommands(t *testing.T) {
 	}
 }
 
-// A lottery can be checked by who was in it.
+// Participants can verify a lottery.
 func TestRoomLotteryCommand(t *testing.T) {
+	t.Parallel()
 	s := startServer(t)
 	at := []string{"--server", "http://" + s.addr}
 	opens := time.Now().Add(3 * time.Second).UTC().Format(time.RFC3339Nano)
@@ -255,7 +262,7 @@ func TestRoomLotteryCommand(t *testing.T) {
 		t.Fatalf("before the opening: %d %s", code, before)
 	}
 	commitment := lines[1]
-	eventually(t, 20*time.Second, "the seed is shown and verified", func() bool {
+	eventually(t, "the seed is shown and verified", func() bool {
 		output, code := run(t, append([]string{"room", "lottery", "sale", "--commitment", commitment, "--ticket", v.Ticket}, at...)...)
 		return code == 0 && strings.Contains(output, "verified") && strings.Contains(output, "draw")
 	})

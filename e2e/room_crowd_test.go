@@ -10,62 +10,61 @@ import (
 	"time"
 )
 
-// crowdPlan says who comes to a room.
+// crowdPlan describes the guests of a room.
 type crowdPlan struct {
 	room string
-	// count is how many come in all, together how many are there at one time at most.
+	// count is how many guests come in all, together how many are there at a time.
 	count, together int
-	// What the room's settings are. Slides says that asking prolongs a pass.
+	// The room's settings; slides reports whether asking extends a pass.
 	ttl, claim, abandon, grace time.Duration
 	slides                     bool
-	// Who is at a position up to near is told to ask within half the claim window.
+	// near is the last position whose guests are told to ask within half the claim window.
 	near int64
-	// stay is for how long a guest stays inside at most.
+	// stay bounds how long a guest stays inside.
 	stay time.Duration
 }
 
-// crowd is people who come to a room of several servers, ask as they are told, stay,
-// leave, vanish and return. Each request goes to any of the servers, as behind a load
-// balancer that knows nothing; one that fails is made again.
+// crowd is a set of guests who come to a room of several servers, poll as they are told, stay,
+// leave, vanish and return. Each request goes to a random server, as behind a load balancer; failed
+// requests are repeated.
 //
-// So many come as are served: a slow machine makes the crowd slower, not impatient.
+// Guests come as fast as they are served: a slow machine makes the crowd slower, not impatient.
 type crowd struct {
 	t       *testing.T
 	plan    crowdPlan
+	crowds  int // how many crowds have come
 	servers []*server
 
 	mu     sync.Mutex
 	queue  guests
 	all    []*guest
-	there  int // who have not ended
+	there  int // guests who have not ended
 	errors int
-	// outages are when the service was away.
+	// outages are the times when the service was away.
 	outages []outage
 
 	admitted, ended, broken, unavailable, unknown atomic.Int64
-	// stall is how late this process itself came to do something.
+	// stall is how late this process itself ran.
 	stall atomic.Int64
 
 	wait sync.WaitGroup
 	stop chan struct{}
 }
 
-// outage is a time during which the service was away. A long one is certain to be taken
-// for that, so that nobody's time runs; of one that is short, time may count.
+// outage is a time during which the service was away. In a long one no guest's deadline runs; in a
+// short one it may.
 type outage struct {
 	from, to time.Time
 	long     bool
 }
 
-// crowdWorkers is how many requests are under way at one time at most.
+// crowdWorkers is how many requests are in flight at a time.
 const crowdWorkers = 32
 
-// newCrowd lets people come until all have, or the test ends.
+// newCrowd lets guests come until all have come, or the test ends.
 func newCrowd(t *testing.T, plan crowdPlan, servers ...*server) *crowd {
-	c := &crowd{t: t, plan: plan, servers: servers, stop: make(chan struct{})}
-	for range crowdWorkers {
-		c.wait.Go(c.work)
-	}
+	c := &crowd{t: t, plan: plan, crowds: 1, servers: servers, stop: make(chan struct{})}
+	c.start()
 	var watching sync.WaitGroup
 	watching.Go(c.watchStalls)
 	var once sync.Once
@@ -78,7 +77,25 @@ func newCrowd(t *testing.T, plan crowdPlan, servers ...*server) *crowd {
 	return c
 }
 
-// guests are ordered by when they are due.
+func (c *crowd) start() {
+	for range crowdWorkers {
+		c.wait.Go(c.work)
+	}
+}
+
+// mostCrowds bounds the number of crowds that come until a test has seen enough.
+const mostCrowds = 5
+
+// another lets as many guests come again as the first crowd had. All earlier guests must have
+// ended.
+func (c *crowd) another() {
+	c.wait.Wait()
+	c.plan.count += c.plan.count / c.crowds
+	c.crowds++
+	c.start()
+}
+
+// guests are ordered by their due times.
 type guests []*guest
 
 func (q guests) Len() int           { return len(q) }
@@ -92,7 +109,7 @@ func (q *guests) Pop() any {
 	return g
 }
 
-// work lets one guest after the other have its turn.
+// work serves one guest after another.
 func (c *crowd) work() {
 	conns := make([]*keptConn, len(c.servers))
 	for i, s := range c.servers {
@@ -119,8 +136,8 @@ func (c *crowd) work() {
 	}
 }
 
-// next returns the guest who is due, or a new one if nobody is; over says that all
-// have had their turns.
+// next returns a due guest, or a new one if none is due; over reports whether all guests have
+// ended.
 func (c *crowd) next() (g *guest, over bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,7 +158,7 @@ func (c *crowd) next() (g *guest, over bool) {
 	return nil, c.there == 0 && len(c.all) == c.plan.count
 }
 
-// back takes a guest back after a turn.
+// back puts a guest back after a request.
 func (c *crowd) back(g *guest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,8 +170,8 @@ func (c *crowd) back(g *guest) {
 	heap.Push(&c.queue, g)
 }
 
-// comes makes a guest. Of twelve, nine keep asking, one vanishes while it waits, and
-// two return, most of them before the place is gone.
+// comes creates a guest. Of twelve guests nine keep asking, one vanishes while it waits, and two
+// return, most of them before they lose their place.
 func (c *crowd) comes(index int) *guest {
 	g := &guest{stay: rand.N(c.plan.stay), leaves: rand.N(3) > 0, polls: 1 + rand.N(2)}
 	switch rand.N(12) {
@@ -170,18 +187,18 @@ func (c *crowd) comes(index int) *guest {
 	return g
 }
 
-// goOn waits until some more have had their visit, or all; false when all have.
+// goOn waits until more guests have ended, or all. It returns false when all have ended.
 func (c *crowd) goOn(more int) bool {
 	c.t.Helper()
 	want := min(c.ended.Load()+int64(more), int64(c.plan.count))
-	eventually(c.t, 5*time.Minute, "visitors have had their visits", func() bool { return c.ended.Load() >= want || c.failing() })
+	eventually(c.t, "visitors have had their visits", func() bool { return c.ended.Load() >= want || c.failing() })
 	if c.failing() {
 		c.t.FailNow()
 	}
 	return c.ended.Load() < int64(c.plan.count)
 }
 
-// outageOf calls f, during which the service is away.
+// outageOf calls f, which makes the service unavailable.
 func (c *crowd) outageOf(f func(), long bool) {
 	from := time.Now()
 	c.mu.Lock()
@@ -193,10 +210,10 @@ func (c *crowd) outageOf(f func(), long bool) {
 	c.mu.Unlock()
 }
 
-// away is for how long the service was away between two times.
+// away returns how long the service was away between two times.
 func (c *crowd) away(from, to time.Time) time.Duration { return c.awayIf(from, to, false) }
 
-// stopped is for how long nobody's time ran between two times, for certain.
+// stopped returns for how long no guest's deadline ran between two times, at least.
 func (c *crowd) stopped(from, to time.Time) time.Duration { return c.awayIf(from, to, true) }
 
 func (c *crowd) awayIf(from, to time.Time, long bool) (sum time.Duration) {
@@ -217,7 +234,7 @@ func (c *crowd) awayIf(from, to time.Time, long bool) (sum time.Duration) {
 	return sum
 }
 
-// mostErrors is after how many errors a crowd says no more.
+// mostErrors bounds the errors that a crowd reports.
 const mostErrors = 20
 
 func (c *crowd) errorf(format string, args ...any) {
@@ -235,8 +252,7 @@ func (c *crowd) failing() bool {
 	return c.errors > mostErrors
 }
 
-// watchStalls notes how late this process comes to do something: the servers, on the
-// same machine, come as late.
+// watchStalls records how late this process runs: the servers, on the same machine, run as late.
 func (c *crowd) watchStalls() {
 	const every = 20 * time.Millisecond
 	last := time.Now()

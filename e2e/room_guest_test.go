@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// keptConn is a connection to a server that is kept between requests: cheap enough for
-// many visitors on a small machine.
+// keptConn is a connection that stays open between requests, so that a small machine can serve many
+// visitors.
 type keptConn struct {
 	addr   string
 	conn   net.Conn
 	reader *bufio.Reader
 }
 
-// connTimeout is the most time for one request.
+// connTimeout bounds one request.
 const connTimeout = 10 * time.Second
 
-// do makes one request; an error means that no answer came.
+// do makes one request; an error means that no answer arrived.
 func (k *keptConn) do(method, path, ticket, body string) (answer, error) {
 	a, err := k.exchange(method, path, ticket, body)
 	if err != nil {
@@ -64,7 +64,7 @@ func (k *keptConn) exchange(method, path, ticket, body string) (answer, error) {
 	return answer{response.StatusCode, response.Header, content}, err
 }
 
-// habit is how a guest behaves while it waits.
+// habit is the behaviour of a guest while it waits.
 type habit int
 
 const (
@@ -72,42 +72,41 @@ const (
 	faithful habit = iota
 	// vanishing guests stop asking, and never come back.
 	vanishing
-	// returning guests are silent for a while, and go on then.
+	// returning guests are silent for a while and then continue.
 	returning
 )
 
-// guest is a visitor of a crowd. All its times are of the machine's clock, which is
-// that of the store too. One goroutine at a time has it.
+// guest is a visitor of a crowd. All its times are by the machine's clock, which is also the
+// store's. One goroutine at a time owns it.
 type guest struct {
 	key   string // empty: none
 	habit habit
-	// polls is after how many answers it falls silent, silent for how long.
+	// polls is the number of answers after which the guest falls silent; silent is for how long.
 	polls  int
 	silent time.Duration
 	stay   time.Duration
-	leaves bool // else it goes without a word when it has stayed
+	leaves bool // otherwise it stays without leaving explicitly
 
 	due      time.Time // of the next request
 	id       int64
 	ticket   string
 	position int64
 
-	// began is when the first attempt of the present request was sent. Sent is that of
-	// the last request that was answered: the store knows that the guest asked then, or
-	// later. Tried is when the last attempt ended, whatever came of it: it did not ask
-	// after that.
+	// began is when the first attempt of the present request was sent. sent is when the last
+	// answered request was sent: the store knows that the guest asked then, or later. tried is when
+	// the last attempt ended, with any result: the guest did not ask after that.
 	began, sent, tried time.Time
 	told               time.Duration
-	// lost says that a request which may have let the guest in was not answered.
+	// lost means that a request that may have let the guest in was not answered.
 	lost bool
-	// kept says that the guest kept asking: see crowd.hear.
+	// kept means that the guest kept asking: see crowd.hear.
 	kept    bool
-	inside  time.Time // when it heard that it is inside
+	inside  time.Time // when it learned that it is inside
 	leaving bool
-	gone    string // the reason that it was told
+	gone    string // the reason in the answer
 }
 
-// hear is what a guest does with an answer that has its place.
+// hear processes an answer that has the guest's place.
 func (c *crowd) hear(g *guest, v *visitor, sent, received time.Time) {
 	if g.ticket == "" {
 		g.id, g.kept = v.ID, true
@@ -145,11 +144,10 @@ func (c *crowd) hear(g *guest, v *visitor, sent, received time.Time) {
 	g.habit, g.due = faithful, received.Add(g.silent)
 }
 
-// inTime tells whether a guest who waits asked again as it should: no later than
-// half a claim window after it was told to, for the time that failures take, and
-// within a claim window in any case. So whenever it was called meanwhile, it came in
-// time. What counts is the time from before the last request was sent until the answer to
-// this one was there, without the time for which the service was away for long.
+// inTime reports whether a waiting guest asked again in time: no later than half a claim window
+// after the wait that it was told, plus the time of failures, and within a claim window in any
+// case. Then it was in time whenever it was called. The time runs from before the last request was
+// sent until this answer arrived, without long outages.
 func (c *crowd) inTime(g *guest, received time.Time) bool {
 	silence := received.Sub(g.sent) - c.stopped(g.sent, received)
 	return silence < min(g.told+c.plan.claim/2, c.plan.claim)
@@ -169,7 +167,7 @@ func (c *crowd) hearInside(g *guest, v *visitor, received time.Time) {
 	}
 }
 
-// hearGone is what a guest does when it is told that its place is gone.
+// hearGone processes an answer that the place is gone.
 func (c *crowd) hearGone(g *guest, a answer, received time.Time) {
 	var problem struct {
 		Reason string
@@ -194,7 +192,7 @@ func (c *crowd) hearGone(g *guest, a answer, received time.Time) {
 	}
 }
 
-// turn lets a guest do what is due, by a server.
+// turn makes the guest's due request to a server.
 func (c *crowd) turn(g *guest, k *keptConn) {
 	if !g.inside.IsZero() && !time.Now().Before(g.inside.Add(g.stay)) {
 		if !g.leaves {
@@ -214,7 +212,7 @@ func (c *crowd) turn(g *guest, k *keptConn) {
 		body = fmt.Sprintf(`{"visitor":%q}`, g.key)
 	}
 	sent := time.Now()
-	// Without a key each attempt to enter is another visitor.
+	// Without a key each attempt to enter creates another visitor.
 	if g.began.IsZero() || method == "POST" && g.key == "" {
 		g.began = sent
 	}
@@ -246,8 +244,7 @@ func (c *crowd) turn(g *guest, k *keptConn) {
 	}
 }
 
-// failed has a guest try again soon, at whatever server. A store that is away is an
-// answer that says so.
+// failed lets a guest retry soon, at any server. An answer that the store is away is a failure too.
 func (c *crowd) failed(g *guest, a answer, err error) {
 	again := 20 * time.Millisecond
 	if err == nil {

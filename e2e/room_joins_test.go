@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// The embedded server is killed while people join, again and again. Each who was told a
-// place has it after the last start: the numbers are those of the line, without a gap
-// and with nobody twice.
+// The embedded server is killed repeatedly while people join. After the last start each has the
+// place that it was told: the numbers are consecutive and unique.
 func TestRoomKeepsJoinsOverKills(t *testing.T) {
+	t.Parallel()
 	const capacity = 3
 	kills, joins := 4, 400
 	if long() {
@@ -49,7 +49,7 @@ func TestRoomKeepsJoinsOverKills(t *testing.T) {
 	}
 	for range kills {
 		before := count()
-		eventually(t, time.Minute, "people join", func() bool { return count() >= before+joins })
+		eventually(t, "people join", func() bool { return count() >= before+joins })
 		<-time.After(rand.N(100 * time.Millisecond))
 		s.kill()
 		s.start()
@@ -59,7 +59,7 @@ func TestRoomKeepsJoinsOverKills(t *testing.T) {
 	t.Logf("%d joins with an answer, over %d kills", len(told), kills)
 }
 
-// checkJoins checks that those who were told a place have it, behind as many as were
+// checkJoins checks that the visitors have the places that they were told, behind as many as were
 // let in.
 func checkJoins(t *testing.T, s *server, told []visitor, capacity int64) {
 	t.Helper()
@@ -82,14 +82,14 @@ func checkJoins(t *testing.T, s *server, told []visitor, capacity int64) {
 	})
 }
 
-// join enters a room again and again.
+// join enters a room repeatedly.
 func join(t *testing.T, conn *keptConn, stop <-chan struct{}, told func(visitor)) {
 	for {
 		a, err := conn.do("POST", "/v1/rooms/shop/visitors", "none", "{}")
 		pause := time.Duration(0)
 		var v visitor
 		switch {
-		case err != nil: // it is being started
+		case err != nil: // the server is starting
 			pause = 5 * time.Millisecond
 		case a.status != http.StatusCreated:
 			t.Errorf("join: %d %s", a.status, a.body)

@@ -1,3 +1,5 @@
+//go:build redis
+
 package e2e
 
 import (
@@ -7,14 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-project/sluice/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/redistest"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/redisstore"
 )
 
-// openHistory opens the store of servers that are yet to start, and has it keep all
-// that happens to visitors: the test holds the lease of the one who publishes, so no
-// server does, and the events of each room stay in its outbox.
+// openHistory opens the store before any server starts, so that it keeps every event: the test owns
+// publishing, so no server publishes, and the events of each room stay in its outbox.
 func openHistory(t *testing.T, redis *redistest.Server) *redisstore.Store {
 	t.Helper()
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -27,13 +28,13 @@ func openHistory(t *testing.T, redis *redistest.Server) *redisstore.Store {
 			t.Error(err)
 		}
 	})
-	if held, err := store.Lease(t.Context(), "publisher", "history", time.Hour); err != nil || !held {
+	if held, err := store.Own(t.Context(), "publisher", "history", time.Hour); err != nil || !held {
 		t.Fatalf("the lease: %v, %v", held, err)
 	}
 	return store
 }
 
-// readHistory returns all that happened in a room, which must be whole.
+// readHistory returns all events of a room. None may be missing.
 func readHistory(t *testing.T, store *redisstore.Store, name string) (events []room.Event) {
 	t.Helper()
 	for {
@@ -53,7 +54,7 @@ func readHistory(t *testing.T, store *redisstore.Store, name string) (events []r
 	}
 }
 
-// readOpening returns when a room was made, by the store.
+// readOpening returns when a room was created, by the store's clock.
 func readOpening(t *testing.T, store *redisstore.Store, name string) time.Time {
 	t.Helper()
 	records, err := store.Rooms(t.Context())
@@ -73,8 +74,8 @@ func readOpening(t *testing.T, store *redisstore.Store, name string) time.Time {
 	return time.Time{}
 }
 
-// capacities are those of a room, each with when it was asked for and when that was
-// answered: it came into force in between.
+// capacities are the capacities of a room, each with the times of the request and of its answer: it
+// came into force in between.
 type capacities []capacityChange
 
 type capacityChange struct {
@@ -82,7 +83,7 @@ type capacityChange struct {
 	capacity       int64
 }
 
-// at returns the lowest and the highest that may have been in force at a time.
+// at returns the lowest and the highest capacity that may have been in force at a time.
 func (c capacities) at(t time.Time) (low, high int64) {
 	for i, change := range c {
 		begun := i == 0 || !change.sent.Truncate(time.Millisecond).After(t)
@@ -98,32 +99,31 @@ func (c capacities) at(t time.Time) (low, high int64) {
 	return low, high
 }
 
-// visit is what the history tells of one visitor.
+// visit is the history of one visitor.
 type visit struct {
-	guest             *guest // nil if nobody was told of it: an attempt to enter whose answer was lost
+	guest             *guest // nil if the answer to the attempt to enter was lost
 	entered, admitted time.Time
 	missed            time.Time
 	ever, inside      bool
 	gone              room.EventType
 }
 
-// ledger replays the history of a room, and compares it with what the guests of a
-// crowd know.
+// ledger replays the history of a room, and compares it with the records of a crowd's guests.
 type ledger struct {
 	*crowd
 	visits map[int64]*visit
 	inside int64
 	kept   int
-	// line are the guests who kept asking and were not called yet, by number: after the
-	// first of them come others who were called.
+	// line has the numbers of guests who kept asking and were not called yet. Guests after the
+	// first may have been called.
 	line []int64
-	// onEvent looks at each event before it changes the ledger.
+	// onEvent is called with each event before it changes the ledger.
 	onEvent func(e room.Event, v *visit)
 	slack   time.Duration
 }
 
-// newLedger has slack for how late a server may look for what is due: its interval,
-// and what the machine itself was late. It is for a crowd whose guests have all ended.
+// newLedger returns a ledger for a crowd whose guests have all ended. Its slack is how late a
+// server may tick: its interval, plus how late this process itself ran.
 func newLedger(c *crowd) *ledger {
 	l := &ledger{crowd: c, visits: map[int64]*visit{}, onEvent: func(room.Event, *visit) {}}
 	l.slack = time.Second + 2*time.Duration(c.stall.Load())
@@ -139,7 +139,7 @@ func newLedger(c *crowd) *ledger {
 	return l
 }
 
-// replay checks that each event follows from those before it, and calls onEvent.
+// replay checks that each event follows from the earlier ones, and calls onEvent.
 func (l *ledger) replay(events []room.Event) {
 	var last int64
 	for _, e := range events {
@@ -154,7 +154,7 @@ func (l *ledger) replay(events []room.Event) {
 			}
 		}
 		if v == nil || e.Type != room.VisitorEntered && v.entered.IsZero() || v.gone != "" ||
-			(e.Type == room.VisitorAdmitted) == v.inside && e.Type != room.VisitorEntered && (v.inside || e.Type == room.VisitorMissed) ||
+			(e.Type == room.VisitorAdmitted) == v.inside && e.Type != room.VisitorEntered && (v.inside || e.Type == room.VisitorNoShow) ||
 			e.Inside != v.inside {
 			l.errorf("%+v does not follow from %+v", e, v)
 			return
@@ -175,7 +175,7 @@ func (l *ledger) apply(e room.Event, v *visit) {
 	case room.VisitorAdmitted:
 		l.inside++
 		v.inside, v.ever, v.admitted = true, true, e.Time
-	case room.VisitorMissed:
+	case room.VisitorNoShow:
 		l.inside--
 		v.inside, v.missed = false, e.Time
 	default:
@@ -189,30 +189,30 @@ func (l *ledger) apply(e room.Event, v *visit) {
 	}
 }
 
-// waits tells whether a visitor has a place in the line and was never called.
+// waits reports whether a visitor is in the queue and was never called.
 func (l *ledger) waits(number int64) bool {
 	v := l.visits[number]
 	return !v.ever && v.gone == ""
 }
 
-// keeps tells whether it is a guest that kept asking until it was let in.
+// keeps reports whether the visitor is a guest who kept asking until it was let in.
 func (v *visit) keeps() bool { return v.guest != nil && v.guest.kept }
 
-// checkTurn checks who is called: nobody before a guest that came earlier and kept
-// asking. Such guests never miss their turn.
+// checkTurn checks that nobody is called before an earlier guest who kept asking, and that such
+// guests are never no-shows.
 func (l *ledger) checkTurn(e room.Event, v *visit) {
 	switch e.Type {
 	case room.VisitorAdmitted:
 		if len(l.line) > 0 && l.line[0] < e.Number {
 			l.errorf("visitor %d, who kept asking, was overtaken by %d: %+v", l.line[0], e.Number, e)
 		}
-	case room.VisitorMissed:
+	case room.VisitorNoShow:
 		took := e.Time.Sub(v.admitted)
 		most := l.plan.claim + l.slack
 		if away := l.away(v.admitted, e.Time); away > 0 {
 			most += away + l.plan.claim
 		} else {
-			most += l.anew(l.plan.claim)
+			most += l.restarted(l.plan.claim)
 		}
 		if took < l.plan.claim || took > most {
 			l.errorf("visitor %d had its slot for %v without coming, with a claim window of %v and a slack of %v", e.Number, took, l.plan.claim, l.slack)
@@ -223,17 +223,17 @@ func (l *ledger) checkTurn(e room.Event, v *visit) {
 	}
 }
 
-// anew is by how much a time may be longer that begins anew when the service was
-// away: a machine that was so busy that no server looked for 1.5 s had it away, too.
-func (l *ledger) anew(d time.Duration) time.Duration {
+// restarted returns by how much a time may be longer because it restarts when the service was away.
+// A machine so busy that no server ticked for 1.5 s counts as away too.
+func (l *ledger) restarted(d time.Duration) time.Duration {
 	if l.stall.Load() < int64(300*time.Millisecond) {
 		return 0
 	}
 	return d
 }
 
-// checkEnd checks when a place or a pass ends by time: not before it may, by what the
-// guest was answered; nor much later, by what it may have asked.
+// checkEnd checks that a place or a pass expires no earlier than the guest's last answer allows,
+// and not much later than its last request allows.
 func (l *ledger) checkEnd(e room.Event, v *visit) {
 	if v.guest == nil {
 		return
@@ -257,12 +257,12 @@ func (l *ledger) checkEnd(e room.Event, v *visit) {
 	if early := lasts - e.Time.Sub(sent); early > 0 {
 		l.errorf("visitor %d is gone %v too early: %+v, %+v", e.Number, early, e, *v.guest)
 	}
-	if late := e.Time.Sub(tried) - lasts - l.anew(lasts); late > l.slack && len(l.outages) == 0 {
+	if late := e.Time.Sub(tried) - lasts - l.restarted(lasts); late > l.slack && len(l.outages) == 0 {
 		l.errorf("visitor %d is gone %v too late: %+v, %+v", e.Number, late, e, *v.guest)
 	}
 }
 
-// checkOutcomes checks that everybody is accounted for.
+// checkOutcomes checks that every visitor is accounted for.
 func (l *ledger) checkOutcomes(entered int64) {
 	if unknown := entered - int64(len(l.all)); unknown < 0 || unknown > l.unknown.Load() {
 		l.errorf("%d entered, and %d guests know of it, with %d attempts of which nobody knows", entered, len(l.all), l.unknown.Load())

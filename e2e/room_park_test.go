@@ -1,3 +1,5 @@
+//go:build redis
+
 package e2e
 
 import (
@@ -6,18 +8,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-project/sluice/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/redistest"
 	"github.com/sluice-project/sluice/room"
 )
 
-// Three servers let in a batch at each tick while servers are killed: one at a time, so
-// that one at least looks at each tick. The history that the store itself kept says:
-//
-//   - A tick for which as many waited as a batch has, who kept asking, let in exactly
-//     one batch; others let in all of them at least, and no tick more than a batch.
-//   - Batches come at their ticks, and nobody who kept asking is overtaken, misses its
-//     turn or loses its place.
-//   - Nobody is inside once the stay is over, counted from the tick, nor sent out before.
+// Three servers let in a batch at each tick while servers are killed one at a time, so at least one
+// handles each tick. The history in the store shows:
+//   - A tick at which at least a batch of guests who kept asking waited lets in exactly one batch;
+//     other ticks let in at least all of those, and no tick more than a batch.
+//   - Batches come at their ticks, and no guest who kept asking is overtaken, is a no-show or loses
+//     its place.
+//   - Nobody is inside once the stay is over, counted from the tick, and nobody leaves before.
 func TestParkKeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	const interval = time.Second
@@ -27,7 +28,7 @@ func TestParkKeepsItsPromises(t *testing.T) {
 		stay: 2 * time.Second,
 	}
 	if long() {
-		plan.count, plan.together, plan.near = 20_000, 1_500, 300
+		plan.count, plan.together, plan.near = 12_000, 1_500, 300
 	}
 	batch := plan.near
 	redis := redistest.Start(t, redistest.Options{})
@@ -38,25 +39,33 @@ func TestParkKeepsItsPromises(t *testing.T) {
 		interval.Milliseconds(), plan.ttl.Milliseconds(), plan.claim.Milliseconds(), plan.abandon.Milliseconds(), plan.grace.Milliseconds()), http.StatusCreated, nil)
 	awaitRoom(fleet, plan.room)
 	c := newCrowd(t, plan, fleet...)
-	for c.goOn(plan.count / 20) {
-		killSome(fleet)
+	for ; ; c.another() {
+		for c.goOn(plan.count / 20) {
+			killSome(fleet)
+		}
+		awaitEmpty(t, fleet[0], plan.room)
+		l := newLedger(c)
+		w := &tickWatch{ledger: l, opening: readOpening(t, store, plan.room), interval: interval, batch: batch, admitted: map[int]int64{}}
+		l.onEvent = w.event
+		l.replay(readHistory(t, store, plan.room))
+		whole := w.check()
+		if whole >= 5 {
+			return
+		}
+		if t.Failed() || c.crowds == mostCrowds {
+			t.Fatalf("only %d ticks let in a whole batch", whole)
+		}
 	}
-	awaitEmpty(t, fleet[0], plan.room)
-	l := newLedger(c)
-	w := &tickWatch{ledger: l, opening: readOpening(t, store, plan.room), interval: interval, batch: batch, admitted: map[int]int64{}}
-	l.onEvent = w.event
-	l.replay(readHistory(t, store, plan.room))
-	w.check()
 }
 
-// tickWatch checks what each tick let in.
+// tickWatch checks how many each tick let in.
 type tickWatch struct {
 	*ledger
 	opening  time.Time
 	interval time.Duration
 	batch    int64
-	// waited are how many waited at each tick who kept asking, by its index; admitted is
-	// how many were let in then.
+	// waited is how many guests who kept asking waited at each tick, by its index; admitted is how
+	// many were let in then.
 	waited   []int64
 	admitted map[int]int64
 }
@@ -81,7 +90,7 @@ func (w *tickWatch) event(e room.Event, v *visit) {
 		if late := e.Time.Sub(w.tick(index)); late > w.slack {
 			w.errorf("visitor %d was let in %v after the tick", e.Number, late)
 		}
-	case e.Inside && e.Type != room.VisitorMissed:
+	case e.Inside && e.Type != room.VisitorNoShow:
 		ends := w.tick(w.at(v.admitted)).Add(w.plan.ttl)
 		late := e.Time.Sub(ends)
 		if late > w.slack || e.Type == room.VisitorExpired && late < 0 {
@@ -90,8 +99,8 @@ func (w *tickWatch) event(e room.Event, v *visit) {
 	}
 }
 
-func (w *tickWatch) check() {
-	whole := 0
+// check returns how many ticks let in a full batch.
+func (w *tickWatch) check() (whole int) {
 	for index, waited := range w.waited {
 		n := w.admitted[index]
 		if n > w.batch || n < min(waited, w.batch) {
@@ -102,7 +111,5 @@ func (w *tickWatch) check() {
 		}
 	}
 	w.t.Logf("%d ticks, of which %d let in a whole batch of %d", len(w.waited), whole, w.batch)
-	if whole < 5 {
-		w.t.Error("too few to say anything")
-	}
+	return whole
 }

@@ -1,20 +1,28 @@
+//go:build redis
+
 package e2e
 
 import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/sluice-project/sluice/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
-// Two servers on one Redis have one line, one capacity and one set of keys.
+func init() {
+	states["redis"] = func(t *testing.T) []string {
+		return []string{"--state", redistest.Start(t, redistest.Options{}).URL()}
+	}
+}
+
+// Two servers on one Redis share one queue, one capacity and one set of keys.
 func TestTwoInstancesHaveOneLine(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t, redistest.Options{})
 	servers := []*server{startServer(t, "--state", redis.URL()), startServer(t, "--state", redis.URL())}
 	servers[0].call("PUT", "/v1/rooms/shop", tellerOfTwo, http.StatusCreated, nil)
-	eventually(t, 10*time.Second, "the other server sees the room", func() bool {
+	eventually(t, "the other server sees the room", func() bool {
 		a, err := servers[1].do("GET", "/v1/rooms/shop", "", nil)
 		return err == nil && a.status == http.StatusOK
 	})
@@ -39,7 +47,7 @@ func TestTwoInstancesHaveOneLine(t *testing.T) {
 			t.Errorf("server %d has %+v", n, v)
 		}
 	}
-	// What one is told holds at the other.
+	// A command to one server takes effect on the other.
 	servers[0].call("POST", "/v1/rooms/shop/pause", "", http.StatusOK, nil)
 	servers[1].me("DELETE", "shop", visitors[1].Ticket)
 	if next := servers[1].ask("shop", visitors[3].Ticket); next.Status != "waiting" {
@@ -47,9 +55,9 @@ func TestTwoInstancesHaveOneLine(t *testing.T) {
 	}
 }
 
-// While the Redis does not answer, visitors are told to try again; afterwards
-// everybody has the same place.
+// While Redis does not answer, visitors are told to retry; afterwards everybody has the same place.
 func TestRoomWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t, redistest.Options{})
 	s := startServer(t, "--state", redis.URL())
 	s.call("PUT", "/v1/rooms/shop", tellerOfTwo, http.StatusCreated, nil)
@@ -69,7 +77,7 @@ func TestRoomWhileRedisIsAway(t *testing.T) {
 		t.Errorf("the server is to live: %d %s, %v", a.status, a.body, err)
 	}
 	redis.Continue()
-	eventually(t, 30*time.Second, "the server is ready again", func() bool {
+	eventually(t, "the server is ready again", func() bool {
 		a, err := s.do("GET", "/readyz", "", nil)
 		return err == nil && a.status == http.StatusOK
 	})

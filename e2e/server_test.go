@@ -6,24 +6,25 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sluice-project/sluice/internal/testkit/ports"
 )
 
-// binary is the sluice that TestMain builds.
-var binary string
+// binary is the path of sluice, which TestMain builds with go and buildArgs.
+var (
+	binary    string
+	buildArgs = []string{"build"}
+)
 
-// long tells whether the longer runs are wanted: `make test-all`. It is asked for
-// in the test itself, so that go test knows that its result depends on it.
+// long reports whether SLUICE_LONG asks for longer runs, as make test-all does.
 func long() bool { return os.Getenv("SLUICE_LONG") != "" }
 
 func TestMain(m *testing.M) {
@@ -32,7 +33,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	binary = filepath.Join(dir, "sluice")
-	build := exec.Command("go", "build", "-o", binary, "../cmd/sluice")
+	build := exec.Command("go", append(buildArgs, "-o", binary, "../cmd/sluice")...)
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build sluice: %v\n%s", err, out)
 		os.Exit(1)
@@ -42,31 +43,33 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// server is a `sluice serve` that can be killed and started again on the same
-// data and address.
+// server is a `sluice serve` that can be killed and restarted on the same data and address.
 type server struct {
 	t    *testing.T
 	data string
 	addr string
-	// kafka is where Kafka clients connect.
+	// kafka is the address for Kafka clients.
 	kafka string
-	// nodes is the cluster that it belongs to; nil: none.
+	// nodes is the cluster that the server belongs to; nil: none.
 	nodes *nodes
-	// command is what it runs as.
+	// command is the subcommand that it runs.
 	command []string
 	args    []string
-	env     []string // beside that of the test
+	env     []string // in addition to the test's environment
 	cmd     *exec.Cmd
 	log     bytes.Buffer
 }
 
 func newServer(t *testing.T, args ...string) *server {
 	t.Helper()
-	free := freeAddrs(t, 2)
+	free := ports.Addrs(t, 2)
 	s := &server{t: t, data: t.TempDir(), addr: free[0], kafka: free[1], args: args}
 	s.command = []string{"serve", "--kafka", s.kafka}
 	t.Cleanup(func() {
 		s.kill()
+		if at := bytes.Index(s.log.Bytes(), []byte("WARNING: DATA RACE")); at >= 0 {
+			t.Errorf("the server has a data race:\n%.4000s", s.log.Bytes()[at:])
+		}
 		if t.Failed() {
 			t.Logf("the server's log:\n%s", tail(s.log.Bytes(), 4000))
 		}
@@ -81,40 +84,12 @@ func writeFile(t *testing.T, path, content string) {
 	}
 }
 
-// startServer starts a server that lives as long as the test.
+// startServer starts a server that runs until the test ends.
 func startServer(t *testing.T, args ...string) *server {
 	t.Helper()
 	s := newServer(t, args...)
 	s.start()
 	return s
-}
-
-// Ports of servers are below those that the system gives to connections and to
-// listeners without a port, so that none takes one between its choice and its use; and
-// none is given twice.
-const firstPort, portsCount = 12_000, 20_000
-
-var nextPort = func() *atomic.Int64 {
-	var next atomic.Int64
-	next.Store(rand.Int64N(portsCount)) // other test programs run beside this one
-	return &next
-}()
-
-// freeAddrs returns addresses where nobody listens.
-func freeAddrs(t *testing.T, count int) []string {
-	t.Helper()
-	var addrs []string
-	for tries := 0; len(addrs) < count; tries++ {
-		addr := fmt.Sprintf("127.0.0.1:%d", firstPort+nextPort.Add(1)%portsCount)
-		listener, err := net.Listen("tcp", addr)
-		if err == nil {
-			listener.Close()
-			addrs = append(addrs, addr)
-		} else if tries == 1000 {
-			t.Fatal(err)
-		}
-	}
-	return addrs
 }
 
 func tail(b []byte, n int) []byte { return b[max(0, len(b)-n):] }
@@ -126,10 +101,10 @@ func (s *server) start() {
 	s.awaitReady()
 }
 
-// awaitReady waits until a server that was launched is ready.
+// awaitReady waits until a launched server is ready.
 func (s *server) awaitReady() {
 	s.t.Helper()
-	eventually(s.t, 30*time.Second, "the server is ready", func() bool {
+	eventually(s.t, "the server is ready", func() bool {
 		response, err := http.Get(s.url("/readyz"))
 		if err != nil {
 			return false
@@ -139,7 +114,7 @@ func (s *server) awaitReady() {
 	})
 }
 
-// launch starts the server, and does not wait.
+// launch starts the server and does not wait.
 func (s *server) launch() {
 	s.t.Helper()
 	s.cmd = exec.Command(binary, slices.Concat(s.command, []string{"--data", s.data, "--http", s.addr}, s.args)...)
@@ -158,7 +133,18 @@ func (s *server) kill() {
 	}
 }
 
-// hang stops the server's process until resume, as a machine that hangs.
+// terminate ends the server with SIGTERM; it must exit with code 0.
+func (s *server) terminate() {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.cmd.Wait(); err != nil {
+		s.t.Errorf("after SIGTERM: %v, want code 0", err)
+	}
+}
+
+// hang stops the server's process until resume, as on a machine that hangs.
 func (s *server) hang() { s.signal(syscall.SIGSTOP) }
 
 func (s *server) resume() { s.signal(syscall.SIGCONT) }
@@ -172,7 +158,7 @@ func (s *server) signal(signal syscall.Signal) {
 
 func (s *server) url(path string) string { return "http://" + s.addr + path }
 
-// answer is what the server said.
+// answer is an answer of the server.
 type answer struct {
 	status int
 	header http.Header
@@ -187,15 +173,15 @@ func (a answer) json(into any) error {
 	return nil
 }
 
-// client keeps as many connections as tests have requests under way at one time.
+// client keeps as many connections as tests have requests in flight at one time.
 var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 
-// do makes one request; an error means that no answer came.
+// do makes one request; an error means that no answer arrived.
 func (s *server) do(method, path, contentType string, body []byte, header ...string) (answer, error) {
 	return s.doWithin(30*time.Second, method, path, contentType, body, header...)
 }
 
-// doWithin is do for those who have no more patience than that.
+// doWithin is do with a bound on the time.
 func (s *server) doWithin(most time.Duration, method, path, contentType string, body []byte, header ...string) (answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
@@ -218,8 +204,7 @@ func (s *server) doWithin(most time.Duration, method, path, contentType string, 
 	return answer{response.StatusCode, response.Header, content}, err
 }
 
-// call makes a JSON request that must be answered with a status, and decodes the
-// answer.
+// call makes a JSON request that must be answered with the status, and decodes the answer.
 func (s *server) call(method, path, body string, status int, into any) {
 	s.t.Helper()
 	a, err := s.do(method, path, "application/json", []byte(body))
@@ -236,7 +221,7 @@ func (s *server) call(method, path, body string, status int, into any) {
 	}
 }
 
-// action is what GET /v1/actions/{id} answers, as far as tests need it.
+// action is the part of GET /v1/actions/{id} that tests need.
 type action struct {
 	ID         string                     `json:"id"`
 	Status     string                     `json:"status"`
@@ -261,9 +246,10 @@ func (s *server) action(id string) (a action) {
 	return a
 }
 
-// eventually waits until something is true.
-func eventually(t *testing.T, most time.Duration, what string, is func() bool) {
+// eventually waits until is returns true, longer than that takes on a busy machine.
+func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
+	const most = 5 * time.Minute
 	deadline := time.After(most)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

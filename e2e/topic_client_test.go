@@ -20,9 +20,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// connect returns a client that looks for its broker often while that is away, and
-// does not take a broker that dies for one that wants SASL. It is closed with the
-// test.
+// connect returns a client that retries its broker often while that is away, and does not mistake a
+// dying broker for one that requires SASL. It is closed when the test ends.
 func (s *server) connect(options ...kgo.Opt) *kgo.Client {
 	s.t.Helper()
 	client, err := kgo.NewClient(append([]kgo.Opt{
@@ -36,8 +35,8 @@ func (s *server) connect(options ...kgo.Opt) *kgo.Client {
 	return client
 }
 
-// newTopic creates a topic; settings are names and values. A view has -1 partitions:
-// those of its source.
+// newTopic creates a topic; settings are names and values. A view has -1 partitions: those of its
+// source.
 func (s *server) newTopic(name string, partitions int, settings ...string) {
 	s.t.Helper()
 	configs := map[string]*string{}
@@ -60,7 +59,7 @@ func (s *server) topicEnds(name string) map[int32]int64 {
 		return errors.Join(err, listed.Error())
 	}
 	err := ask()
-	// While leaders are being elected there is nobody to ask.
+	// During an election no leader answers.
 	for tries := 0; errors.Is(err, kerr.LeaderNotAvailable) && tries < 100; tries++ {
 		<-time.After(100 * time.Millisecond)
 		err = ask()
@@ -73,9 +72,8 @@ func (s *server) topicEnds(name string) map[int32]int64 {
 	return ends
 }
 
-// readTopic gives all records of a topic to each, in their order in each
-// partition, with a client of its own. It fails unless offsets begin at 0 and are
-// dense.
+// readTopic calls each with all records of a topic, in the order of each partition, with a client
+// of its own. It fails unless offsets begin at 0 and are dense.
 func (s *server) readTopic(name string, most time.Duration, each func(*kgo.Record)) {
 	s.t.Helper()
 	ends := s.topicEnds(name)
@@ -100,7 +98,7 @@ func (s *server) readTopic(name string, most time.Duration, each func(*kgo.Recor
 		fetches.EachRecord(func(r *kgo.Record) {
 			want, reading := next[r.Partition]
 			if !reading {
-				return // appended meanwhile
+				return // appended later
 			}
 			if r.Offset != want {
 				s.t.Fatalf("%s/%d: offset %d comes after %d", name, r.Partition, r.Offset, want-1)
@@ -114,7 +112,7 @@ func (s *server) readTopic(name string, most time.Duration, each func(*kgo.Recor
 	}
 }
 
-// metric returns a number that the server tells Prometheus.
+// metric returns the value of one of the server's Prometheus metrics.
 func (s *server) metric(name string) (float64, error) {
 	a, err := s.do(http.MethodGet, "/metrics", "", nil)
 	if err != nil {
@@ -128,8 +126,7 @@ func (s *server) metric(name string) (float64, error) {
 	return 0, fmt.Errorf("no metric %s", name)
 }
 
-// memory returns the server's anonymous memory in bytes: what it holds itself,
-// without files that the kernel caches.
+// memory returns the server's anonymous memory in bytes, without files that the kernel caches.
 func (s *server) memory() int64 {
 	s.t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
@@ -149,18 +146,18 @@ func (s *server) memory() int64 {
 	return 0
 }
 
-// wire is the network of one client: it counts what comes, and can be cut, or
-// held as that of a process that is stopped.
+// wire is the network of one client: it counts received bytes, and can be cut, or held as if the
+// process were stopped.
 type wire struct {
 	received atomic.Int64
 
 	mu    sync.Mutex
 	conns map[net.Conn]bool
 	cut   bool
-	held  chan struct{} // closed when it goes on; nil if it is not held
+	held  chan struct{} // closed on release; nil if not held
 }
 
-// dial is for kgo.Dialer.
+// dial is used as kgo.Dialer.
 func (w *wire) dial(ctx context.Context, network, host string) (net.Conn, error) {
 	w.pass()
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, host)
@@ -180,7 +177,7 @@ func (w *wire) dial(ctx context.Context, network, host string) (net.Conn, error)
 	return &wiredConn{Conn: conn, wire: w}, nil
 }
 
-// kill closes all connections for good: what is not said by now is never said.
+// kill closes all connections; nothing more is sent.
 func (w *wire) kill() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -190,7 +187,7 @@ func (w *wire) kill() {
 	}
 }
 
-// hold lets nothing pass until the returned function is called.
+// hold blocks all traffic until the returned function is called.
 func (w *wire) hold() (release func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -237,3 +234,13 @@ func (c *wiredConn) Close() error {
 	c.wire.mu.Unlock()
 	return c.Conn.Close()
 }
+
+// numbers returns lines "from" to "to-1".
+func numbers(from, to int) (lines []string) {
+	for i := from; i < to; i++ {
+		lines = append(lines, fmt.Sprint(i))
+	}
+	return lines
+}
+
+func input(lines []string) string { return strings.Join(lines, "\n") + "\n" }

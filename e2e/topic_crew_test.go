@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// crewTopic is what a crew reads, crewGroup the group that it is.
+// crewTopic is the topic that a crew reads, crewGroup its group.
 const crewTopic, crewGroup = "orders", "crew"
 
 // crewSession is the shortest session of a member.
@@ -34,16 +34,16 @@ type crew struct {
 	stopProducing func()
 	sent          map[int32]int64 // after stopProducing
 
-	// members are those that the group is expected to have.
+	// members are the members that the group is expected to have.
 	members []*crewMember
 	names   int
 	closing sync.WaitGroup
 
 	mu sync.Mutex
-	// claims has who believes to own a partition.
+	// claims has the members that believe they own a partition.
 	claims map[int32]map[*crewMember]bool
-	// late are members that still believed to own a partition when another got
-	// it: they must have been dropped, and learn of that.
+	// late are members that still believed they own a partition when another got it: the group must
+	// have dropped them, and they must learn of it.
 	late      map[*crewMember]map[int32]string // by partition: who got it
 	dropped   int
 	processed map[int32]map[int64]bool // offsets, by partition
@@ -126,22 +126,22 @@ type crewMember struct {
 	wire     wire
 	end      func()
 
-	// answered is when the coordinator answered it last, in nanoseconds since
-	// the epoch.
+	// answered is when the member sent the last request that the coordinator answered, in
+	// nanoseconds since the epoch: its session lasts at least from then on.
 	answered atomic.Int64
 
 	mu sync.Mutex // locked while it processes, and while it is held
 
-	// held tells that it is stopped, away that it was: what it believes then
-	// does not count until it has heard of the group again. Guarded by crew.mu.
+	// held means that it is stopped, away that it was stopped: its beliefs do not count until the
+	// group has answered it again. Guarded by crew.mu.
 	held, away bool
 	over       bool
 }
 
-// add lets another member in.
+// add adds a member.
 func (c *crew) add() { c.addStatic("") }
 
-// addStatic lets a member in that has an instance id.
+// addStatic adds a member with an instance id.
 func (c *crew) addStatic(instance string) {
 	c.t.Helper()
 	c.names++
@@ -163,7 +163,7 @@ func (c *crew) addStatic(instance string) {
 		<-ready
 		m.consume(ctx)
 	})
-	c.mu.Lock() // callbacks wait until the member is whole
+	c.mu.Lock() // callbacks wait until the member is complete
 	c.late[m] = map[int32]string{}
 	m.client = c.server.connect(options...)
 	c.mu.Unlock()
@@ -171,7 +171,7 @@ func (c *crew) addStatic(instance string) {
 	c.members = append(c.members, m)
 }
 
-// consume processes records, and commits them after that.
+// consume processes records and then commits them.
 func (m *crewMember) consume(ctx context.Context) {
 	for ctx.Err() == nil {
 		soon, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
@@ -182,7 +182,7 @@ func (m *crewMember) consume(ctx context.Context) {
 		}
 		m.process(fetches)
 		if fetches.NumRecords() > 0 {
-			// What is refused is processed again, by whoever owns it by then.
+			// If the commit is refused, the next owner processes the records again.
 			within, cancel := context.WithTimeout(ctx, 5*time.Second)
 			m.client.CommitOffsetsSync(within, m.client.UncommittedOffsets(), m.crew.committed.answered)
 			cancel()
@@ -191,7 +191,7 @@ func (m *crewMember) consume(ctx context.Context) {
 	}
 }
 
-// process notes records, once the member is not held.
+// process records the received records, once the member is not held.
 func (m *crewMember) process(fetches kgo.Fetches) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -200,15 +200,15 @@ func (m *crewMember) process(fetches kgo.Fetches) {
 	fetches.EachRecord(func(r *kgo.Record) { m.crew.processed[r.Partition][r.Offset] = true })
 }
 
-// OnBrokerE2E is kgo's: an answer has come, or an error.
+// OnBrokerE2E implements kgo.HookBrokerE2E: a request was answered or failed.
 func (m *crewMember) OnBrokerE2E(_ kgo.BrokerMetadata, request int16, e kgo.BrokerE2E) {
 	if key := kmsg.Key(request); e.Err() == nil && (key == kmsg.Heartbeat || key == kmsg.JoinGroup || key == kmsg.SyncGroup) {
-		m.answered.Store(time.Now().UnixNano())
+		m.answered.Store(time.Now().Add(-e.DurationE2E()).UnixNano())
 	}
 }
 
-// assigned notes what a member owns from now on. Nobody else may own it in the
-// same generation, and in older ones only members whose sessions have ended.
+// assigned records the partitions that a member owns from now on. No other member may own them in
+// the same generation, and in older ones only members whose sessions have ended.
 func (m *crewMember) assigned(partitions []int32) {
 	c := m.crew
 	c.mu.Lock()
@@ -235,14 +235,14 @@ func (m *crewMember) assigned(partitions []int32) {
 	m.heard()
 }
 
-// heard notes that a member has heard of the group.
+// heard records that the group has answered a member.
 func (m *crewMember) heard() {
 	if !m.held {
 		m.away = false
 	}
 }
 
-// revoked notes what a member gives back. It still owned that.
+// revoked records the partitions that a member gives back, which it still owned.
 func (m *crewMember) revoked(partitions []int32) {
 	c := m.crew
 	c.mu.Lock()
@@ -257,7 +257,7 @@ func (m *crewMember) revoked(partitions []int32) {
 	m.heard()
 }
 
-// lost notes what a member does not own any more: it was dropped.
+// lost records the partitions that a member lost because it was dropped.
 func (m *crewMember) lost(partitions []int32) {
 	c := m.crew
 	c.mu.Lock()
@@ -272,8 +272,8 @@ func (m *crewMember) lost(partitions []int32) {
 	m.heard()
 }
 
-// hold stops a member as a process is stopped, until the returned function is
-// called: it does nothing and says nothing.
+// hold stops a member as if its process were stopped, until the returned function is called: it
+// does nothing and sends nothing.
 func (m *crewMember) hold() (release func()) {
 	m.setHeld(true)
 	m.mu.Lock()
@@ -291,7 +291,7 @@ func (m *crewMember) setHeld(held bool) {
 	m.held, m.away = held, true
 }
 
-// kill cuts a member off: it can say no more that it goes.
+// kill cuts a member off before it can leave the group.
 func (m *crewMember) kill() {
 	if m.over {
 		return
@@ -304,7 +304,7 @@ func (m *crewMember) kill() {
 	m.crew.closing.Go(m.client.CloseAllowingRebalance)
 }
 
-// stop lets a member go as it should.
+// stop lets a member leave the group normally.
 func (m *crewMember) stop() {
 	m.over = true
 	m.end()
@@ -312,7 +312,7 @@ func (m *crewMember) stop() {
 	m.forget()
 }
 
-// forget forgets what a member believes that is no more.
+// forget removes the beliefs of a member that is gone.
 func (m *crewMember) forget() {
 	c := m.crew
 	c.mu.Lock()

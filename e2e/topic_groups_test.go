@@ -12,11 +12,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Eight consumers of a group share 24 partitions into which records come all the
-// time. Some are cut off, some stop, some are held for longer than their session
-// lasts and then go on, some come, and once the server is killed. Every record is
-// processed, no partition has two owners in a generation, committed offsets
-// never go back, and every rebalance ends.
+// Eight consumers of a group share 24 partitions with a steady flow of records. Some are cut off,
+// some stop, some are held for longer than their session and then resume, some join, and once the
+// server is killed. Every record is processed, no partition has two owners in a generation,
+// committed offsets never go back, and every rebalance ends.
 func TestTopicGroup(t *testing.T) {
 	t.Parallel()
 	rounds := 2
@@ -52,8 +51,8 @@ func TestTopicGroup(t *testing.T) {
 	}
 }
 
-// trouble cuts off, stops and holds members, and lets that which was held go on
-// when the group has settled without it.
+// trouble cuts off, stops and holds members, and releases the held one when the group has settled
+// without it.
 func (c *crew) trouble() {
 	c.t.Helper()
 	for range 1 + rand.N(2) {
@@ -69,7 +68,7 @@ func (c *crew) trouble() {
 	c.members = append(c.members, held)
 }
 
-// take takes a member out of those that the group is expected to have.
+// take removes a member from the expected ones.
 func (c *crew) take() *crewMember {
 	i := rand.N(len(c.members))
 	m := c.members[i]
@@ -77,15 +76,14 @@ func (c *crew) take() *crewMember {
 	return m
 }
 
-// Static members that are cut off, or closed, and come back under their names find
-// the partitions that they had, also when the server was killed meanwhile, and
-// nobody else notices.
+// Static members that are cut off, or closed, and return under their names get back their
+// partitions, even if the server was killed in between, and no other member notices.
 func TestTopicGroupStaticMembers(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.start()
-	// A leader that comes back wants a rebalance unless it would assign the same:
-	// a range depends on nothing but the names of the members.
+	// A returning leader requests a rebalance unless it would assign the same; a range assignment
+	// depends only on the names of the members.
 	c := newCrew(s, 6, kgo.Balancers(kgo.RangeBalancer()), kgo.SessionTimeout(30*time.Second), tellIfFailed(t))
 	for i := range 3 {
 		c.addStatic(fmt.Sprint("till-", i))
@@ -125,8 +123,8 @@ func TestTopicGroupStaticMembers(t *testing.T) {
 	c.finish()
 }
 
-// tellIfFailed keeps what clients log of their groups, and shows its end if the test
-// fails: why a member has joined anew, only its client knows.
+// tellIfFailed keeps the clients' logs of their groups, and prints their end if the test fails:
+// only a client knows why its member has joined again.
 func tellIfFailed(t *testing.T) kgo.Opt {
 	var log bytes.Buffer
 	var mu sync.Mutex
@@ -151,9 +149,8 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-// restartServer kills the server and starts it. Members find it again at once: a
-// client that cannot connect takes itself for dropped and joins anew, which is a
-// rebalance that it asks for.
+// restartServer kills the server and restarts it. The members reconnect at once: a client that
+// cannot connect would consider itself dropped and join again, which requests a rebalance.
 func (c *crew) restartServer() {
 	c.t.Helper()
 	var release []func()
@@ -167,19 +164,19 @@ func (c *crew) restartServer() {
 	}
 }
 
-// processMore waits until records that come from now on are processed.
+// processMore waits until records that arrive from now on are processed.
 func (c *crew) processMore() {
 	c.t.Helper()
 	for partition := range c.partitions {
 		before := c.processedOf(int32(partition))
-		eventually(c.t, 30*time.Second, fmt.Sprintf("more of partition %d is processed", partition), func() bool {
+		eventually(c.t, fmt.Sprintf("more of partition %d is processed", partition), func() bool {
 			return c.processedOf(int32(partition)) > before
 		})
 	}
 }
 
-// finish stops the producer; then all is processed and committed, once the group
-// has settled for the last time.
+// finish stops the producer; when the group has settled for the last time, all records are
+// processed and committed.
 func (c *crew) finish() {
 	c.t.Helper()
 	c.stopProducing()
@@ -191,7 +188,7 @@ func (c *crew) finish() {
 		if sent := c.sent[partition]; sent != end {
 			c.t.Errorf("partition %d ends at %d, and %d were sent", partition, end, sent)
 		}
-		eventually(c.t, 30*time.Second, fmt.Sprintf("all %d of partition %d are processed and committed", end, partition), func() bool {
+		eventually(c.t, fmt.Sprintf("all %d of partition %d are processed and committed", end, partition), func() bool {
 			return c.processedOf(partition) == end && c.committed.floor(crewTopic, partition) == end
 		})
 	}

@@ -18,19 +18,19 @@ type killProducer struct {
 	run    *topicKillRun
 	number int
 	topic  string
-	// smallest and largest bound the bytes of a value, burst how many are sent
-	// at a time.
+	// smallest and largest bound the bytes of a value; burst is how many records are sent at a
+	// time.
 	smallest, largest, burst int
 	client                   *kgo.Client
 
-	// sent counts what was sent to each partition. Offsets are those that were
-	// answered, in the order of the records.
+	// sent counts the records sent to each partition. offsets are the acknowledged ones, in the
+	// order of the records.
 	sent    []int
 	mu      sync.Mutex
 	offsets [][]int64
 }
 
-// produce sends until ctx ends. What was sent is acknowledged after that.
+// produce sends until ctx ends. Then it waits until all records are acknowledged.
 func (p *killProducer) produce(ctx context.Context) {
 	tick := time.NewTicker(3 * time.Millisecond)
 	defer tick.Stop()
@@ -64,8 +64,8 @@ func (p *killProducer) answered(sequence int, r *kgo.Record, err error) {
 	p.run.acknowledged.Add(1)
 }
 
-// killPadding fills values: random, so that what is compressed stays large, and
-// repeated, so that it becomes smaller.
+// killPadding fills values: random, so that compressed values stay large, and repeated, so that
+// they become smaller.
 var killPadding = func() []byte {
 	random := rand.New(rand.NewPCG(1, 2))
 	var padding []byte
@@ -79,11 +79,11 @@ var killPadding = func() []byte {
 	return padding
 }()
 
-// killValueHeader is the length of what values begin with: the number of the
-// producer and that of the record.
+// killValueHeader is the length of the beginning of values: the numbers of the producer and of the
+// record.
 const killValueHeader = len("0/0000000000 ")
 
-// value returns what the record of that number holds.
+// value returns the value of a record.
 func (p *killProducer) value(sequence int) []byte {
 	mixed := uint64(sequence+1) * 0x9e3779b97f4a7c15 >> 33
 	size := p.smallest + int(mixed)%(p.largest-p.smallest)
@@ -100,11 +100,11 @@ func readKillValue(value []byte) (producer, sequence int, err error) {
 	return producer, sequence, nil
 }
 
-// seenRecords are those that consumers were given, by topic, partition and offset.
+// seenRecords are the records that consumers received, by topic, partition and offset.
 type seenRecords struct {
 	t  *testing.T
 	mu sync.Mutex
-	by map[string]map[int32]map[int64]string // the begin of the value
+	by map[string]map[int32]map[int64]string // the beginning of the value
 }
 
 func newSeenRecords(t *testing.T) *seenRecords {
@@ -127,7 +127,7 @@ func (s *seenRecords) add(r *kgo.Record) {
 	s.by[r.Topic][r.Partition][r.Offset] = begin
 }
 
-// check fails unless a record is what consumers were given at its offset.
+// check fails unless a record is the one that consumers received at its offset.
 func (s *seenRecords) check(r *kgo.Record) {
 	got, known := s.by[r.Topic][r.Partition][r.Offset]
 	if want := string(r.Value[:killValueHeader]); !known || got != want {
@@ -145,8 +145,7 @@ func (r *topicKillRun) groupMember() *kgo.Client {
 		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(), kgo.SessionTimeout(10*time.Second), kgo.HeartbeatInterval(200*time.Millisecond))
 }
 
-// consume is a member of the group: it notes what it is given, and what of its
-// commits was answered.
+// consume runs a member of the group: it records the received records and the acknowledged commits.
 func (r *topicKillRun) consume(ctx context.Context, client *kgo.Client) {
 	for ctx.Err() == nil {
 		soon, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
@@ -156,7 +155,7 @@ func (r *topicKillRun) consume(ctx context.Context, client *kgo.Client) {
 			return
 		}
 		fetches.EachError(func(topic string, partition int32, err error) {
-			var away *kgo.ErrGroupSession // the broker is, and the client goes on
+			var away *kgo.ErrGroupSession // the broker is away; the client retries
 			if !errors.As(err, &away) && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
 				r.t.Errorf("read %s/%d: %v", topic, partition, err)
 			}

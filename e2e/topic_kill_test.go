@@ -13,14 +13,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Idempotent producers with acks=all write records of all sizes to two topics,
-// consumers of a group read and commit them, and a tool commits offsets of its
-// own, while the server is killed with SIGKILL again and again: at random moments
-// of the load, and of the start that follows. After the last start, a reader that
-// had no part in it finds every acknowledged record once, at the offset that its
-// producer was told, in the order of its producer and without a gap; and no
-// committed offset ever went back.
+// Idempotent producers with acks=all write records of all sizes to two topics, consumers of a group
+// read and commit them, and a tool commits offsets of its own, while the server is killed with
+// SIGKILL repeatedly: at random moments of the load and of the restart. After the last start, an
+// independent reader finds every acknowledged record once, at the offset that its producer was
+// told, in the order of its producer and without a gap; and no committed offset ever went back.
 func TestTopicKill(t *testing.T) {
+	t.Parallel()
 	kills := 6
 	if long() {
 		kills = 30
@@ -30,10 +29,10 @@ func TestTopicKill(t *testing.T) {
 	r := newTopicKillRun(s)
 	for kill := range kills {
 		before := r.acknowledged.Load()
-		eventually(t, time.Minute, "records are acknowledged", func() bool { return r.acknowledged.Load() >= before+1000 })
+		eventually(t, "records are acknowledged", func() bool { return r.acknowledged.Load() >= before+1000 })
 		<-time.After(rand.N(300 * time.Millisecond))
 		s.kill()
-		if kill%3 == 0 { // while it starts, too
+		if kill%3 == 0 { // also while it starts
 			s.launch()
 			<-time.After(rand.N(250 * time.Millisecond))
 			s.kill()
@@ -54,8 +53,8 @@ type topicKillRun struct {
 	producers    []*killProducer
 	acknowledged atomic.Int64
 
-	// seen are the records that the group was given; readers are its offsets,
-	// and those of tool are committed without members.
+	// seen are the records that the group received; readers has the group's offsets, tool the
+	// offsets that are committed without members.
 	seen          *seenRecords
 	readers, tool *committedOffsets
 
@@ -116,7 +115,7 @@ func newTopicKillRun(s *server) *topicKillRun {
 	return r
 }
 
-// finish waits until all that was sent is acknowledged, and read by the group.
+// finish waits until all sent records are acknowledged and read by the group.
 func (r *topicKillRun) finish() {
 	r.t.Helper()
 	r.over()
@@ -130,7 +129,7 @@ func (r *topicKillRun) finish() {
 	}
 	for name := range killTopics {
 		ends := r.server.topicEnds(name)
-		eventually(r.t, 2*time.Minute, fmt.Sprintf("the group has committed all of %s: %v", name, ends), func() bool {
+		eventually(r.t, fmt.Sprintf("the group has committed all of %s: %v", name, ends), func() bool {
 			for partition, end := range ends {
 				if r.readers.floor(name, partition) != end {
 					return false

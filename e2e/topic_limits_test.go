@@ -15,8 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Connections that send anything but requests are closed, soon and without harm
-// to anybody else.
+// Connections that send malformed requests are closed soon, without harm to others.
 func TestTopicMalformedFrames(t *testing.T) {
 	count := 400
 	if long() {
@@ -42,11 +41,11 @@ func TestTopicMalformedFrames(t *testing.T) {
 	senders.Wait()
 	w.unharmed()
 	w.released(connections)
-	// Nothing of them is kept: what is allowed here is the garbage of some MiB of frames.
+	// None of the frames is kept: the bound allows for garbage of some MiB of frames.
 	w.bounded("malformed frames", before, 96<<20)
 }
 
-// malformed returns what is no request, or one with a few bytes changed.
+// malformed returns bytes that are not a request, or a request with a few bytes changed.
 func malformed(seed uint64) []byte {
 	random := rand.New(rand.NewPCG(seed, 1))
 	noise := func(most int) []byte {
@@ -59,11 +58,11 @@ func malformed(seed uint64) []byte {
 	switch seed % 8 {
 	case 0:
 		return noise(4096)
-	case 1: // sizes below zero
+	case 1: // negative sizes
 		return append(sized(uint32(1<<31)|random.Uint32()), noise(100)...)
-	case 2: // sizes beyond any bound
+	case 2: // sizes above the bound
 		return append(sized(uint32(101<<20+random.IntN(1<<30))), noise(2000)...)
-	case 3: // sizes that are allowed, and little after them
+	case 3: // allowed sizes with little data
 		return append(sized(uint32(random.IntN(100<<20))), noise(2000)...)
 	case 4: // whole frames of noise
 		body := noise(4096)
@@ -71,13 +70,13 @@ func malformed(seed uint64) []byte {
 	}
 	frame := anyRequest(random)
 	switch seed % 8 {
-	case 5: // of another kind, or version
+	case 5: // of another API or version
 		frame[4+random.IntN(4)] = byte(random.Uint32())
 	case 6: // with wrong bytes
 		for range 1 + random.IntN(4) {
 			frame[4+random.IntN(len(frame)-4)] = byte(random.Uint32())
 		}
-	case 7: // cut off, with a size that says so
+	case 7: // cut off, with a matching size
 		body := frame[4 : 4+random.IntN(len(frame)-4)]
 		frame = append(sized(uint32(len(body))), body...)
 	}
@@ -88,7 +87,7 @@ func sized(size uint32) []byte {
 	return []byte{byte(size >> 24), byte(size >> 16), byte(size >> 8), byte(size)}
 }
 
-// anyRequest returns the frame of a request of any kind and version.
+// anyRequest returns the frame of a random request and version.
 func anyRequest(random *rand.Rand) []byte {
 	for {
 		request := kmsg.RequestForKey(int16(random.IntN(int(kmsg.MaxKey) + 1)))
@@ -100,7 +99,7 @@ func anyRequest(random *rand.Rand) []byte {
 	}
 }
 
-// sendMalformed sends it, and fails unless the connection then ends.
+// sendMalformed sends data, and fails unless the connection then ends.
 func sendMalformed(s *server, data []byte) {
 	conn, err := net.Dial("tcp", s.kafka)
 	if err != nil {
@@ -108,19 +107,18 @@ func sendMalformed(s *server, data []byte) {
 		return
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := conn.Write(data); err != nil {
-		return // the server has closed it already
+		return // the server has already closed it
 	}
 	_ = conn.(*net.TCPConn).CloseWrite()
 	if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
-		s.t.Errorf("the connection is open 20s after %d bytes %.40x", len(data), data)
+		s.t.Errorf("the connection is still open a minute after %d bytes %.40x", len(data), data)
 	}
 }
 
-// Thousands of connections, most of them idle, some at work and some that wait
-// for records, cost little and keep nobody from being served; when they go, in
-// whatever way, all is given back.
+// Thousands of connections, most of them idle, some busy and some waiting for records, cost little
+// and do not block others. However they end, everything is released.
 func TestTopicManyConnections(t *testing.T) {
 	count := 1000
 	if long() {
@@ -135,14 +133,14 @@ func TestTopicManyConnections(t *testing.T) {
 	for i := range peers {
 		peers[i] = s.peer()
 	}
-	eventually(t, time.Minute, "all are accepted", func() bool { return w.connections() >= connections+count })
+	eventually(t, "all are accepted", func() bool { return w.connections() >= count })
 	w.bounded("idle connections", before, 32<<20+int64(count)*20<<10)
 	for i, p := range peers {
 		switch i % 10 {
 		case 0:
 			p.send(kmsg.NewPtrApiVersionsRequest(), 0)
 		case 1:
-			p.send(fetchOf(w.topic, 1, 1<<40, 60_000, 1<<20), 4) // an error, as nothing is there
+			p.send(fetchOf(w.topic, 1, 1<<40, 60_000, 1<<20), 4) // error: the offset is out of range
 		case 2:
 			p.send(fetchOf(w.topic, 1, 0, 60_000, 1<<20), 4)
 		case 3:
@@ -156,20 +154,20 @@ func TestTopicManyConnections(t *testing.T) {
 	}
 	w.unharmed()
 	w.bounded("connections at work", before, 64<<20+int64(count)*40<<10)
-	eventually(t, time.Minute, "those that are half closed are released", func() bool {
+	eventually(t, "those that are half closed are released", func() bool {
 		return w.connections() <= connections+count-count/10
 	})
 	for i, p := range peers {
 		if i%2 == 0 {
-			_ = p.conn.(*net.TCPConn).SetLinger(0) // it is reset
+			_ = p.conn.(*net.TCPConn).SetLinger(0) // reset the connection
 		}
 		_ = p.conn.Close()
 	}
 	w.released(connections)
 }
 
-// needFiles fails unless so many files may be open; Go has raised the soft limit
-// to the hard one, here and in the server.
+// needFiles fails unless count files may be open; Go has raised the soft limit to the hard one,
+// here and in the server.
 func needFiles(t *testing.T, count int) {
 	t.Helper()
 	var limit syscall.Rlimit
@@ -181,8 +179,8 @@ func needFiles(t *testing.T, count int) {
 	}
 }
 
-// Consumers that ask for much and read nothing hold a bounded part of the server's
-// memory, and others get their records meanwhile.
+// Consumers that request much and read nothing take a bounded part of the server's memory, and
+// others still get their records.
 func TestTopicSlowConsumers(t *testing.T) {
 	const count = 60
 	s := newServer(t)
@@ -212,18 +210,17 @@ func TestTopicSlowConsumers(t *testing.T) {
 			peers[i].send(fetchOf("large", partitions, 0, 1000, 50<<20), 4)
 		}
 	}
-	eventually(t, time.Minute, "they hold memory", func() bool {
+	eventually(t, "they hold memory", func() bool {
 		held, err := s.metric("topic_kafka_fetch_memory_bytes")
 		return err == nil && held > 50<<20
 	})
 	for range 5 {
 		w.unharmed()
-		// What answers may hold, 256 MiB, with a batch more of each; 128 MiB for
-		// reads under way and what the engine keeps of the disk; and as much
-		// again that is garbage until it is collected.
+		// Answers may take 256 MiB plus one batch each, reads in flight and the engine's cache 128
+		// MiB; garbage doubles this until it is collected.
 		w.bounded("slow consumers", before, 2*(256<<20+128<<20+count<<20))
 	}
-	if long() { // the server closes those that have received nothing for 30 s
+	if long() { // the server closes connections that receive nothing for 30 s
 		w.forgotten("topic_kafka_fetch_memory_bytes")
 	}
 	for _, p := range peers {
@@ -233,8 +230,8 @@ func TestTopicSlowConsumers(t *testing.T) {
 	w.forgotten("topic_kafka_fetch_memory_bytes")
 }
 
-// Producers that begin a request and stop, hundreds of small and some of large
-// ones, hold a bounded part of the memory; others go on at once.
+// Producers that begin a request and stop, hundreds with small ones and some with large ones, take
+// a bounded part of the memory; others are not delayed.
 func TestTopicHalfFrames(t *testing.T) {
 	small, large := 400, 8
 	s := newServer(t)
@@ -254,12 +251,12 @@ func TestTopicHalfFrames(t *testing.T) {
 	for range large {
 		p := s.peer()
 		peers = append(peers, p)
-		_ = p.conn.SetWriteDeadline(time.Now().Add(3 * time.Second)) // the server does not read all of them at a time
+		_ = p.conn.SetWriteDeadline(time.Now().Add(3 * time.Second)) // the server does not read all at once
 		sending.Go(func() { _, _ = p.conn.Write(part) })
 	}
 	for range 3 {
 		w.unharmed()
-		// What requests may hold, 256 MiB, and what was copied while they grew.
+		// Requests may take 256 MiB; copies made while they grew may take as much.
 		w.bounded("half frames", before, 512<<20)
 	}
 	sending.Wait()
@@ -267,13 +264,13 @@ func TestTopicHalfFrames(t *testing.T) {
 		for _, p := range peers {
 			_ = p.conn.Close()
 		}
-	} // else the server closes them, when the rest has not come for 30 s
+	} // otherwise the server closes them when the rest has not come for 30 s
 	w.released(connections)
 	w.forgotten("topic_kafka_request_memory_bytes")
 	w.unharmed()
 }
 
-// peer is a connection that speaks for itself.
+// peer is a connection on which the test sends raw requests.
 type peer struct {
 	server *server
 	conn   net.Conn
@@ -302,7 +299,7 @@ func (p *peer) send(request kmsg.Request, version int16) {
 	p.write(kmsg.NewRequestFormatter(kmsg.FormatterClientID("peer")).AppendRequest(nil, request, 1))
 }
 
-// receive reads one answer, and forgets it.
+// receive reads one answer and drops it.
 func (p *peer) receive() {
 	p.server.t.Helper()
 	_ = p.conn.SetReadDeadline(time.Now().Add(time.Minute))
@@ -316,7 +313,7 @@ func (p *peer) receive() {
 	}
 }
 
-// fetchOf asks for the first partitions of a topic.
+// fetchOf returns a fetch of the first partitions of a topic.
 func fetchOf(topic string, partitions int, offset int64, waitMillis, most int32) *kmsg.FetchRequest {
 	request := kmsg.NewPtrFetchRequest()
 	request.MaxWaitMillis, request.MinBytes, request.MaxBytes = waitMillis, 1, most

@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// committedOffsets are the committed offsets of one group, as they must be at least.
+// committedOffsets has the lower bounds of the committed offsets of one group.
 type committedOffsets struct {
 	t     *testing.T
 	group string
@@ -22,7 +22,7 @@ type committedOffsets struct {
 	looks int
 
 	mu sync.Mutex
-	// floors are those that were answered or seen, by topic and partition.
+	// floors are the acknowledged or seen offsets, by topic and partition.
 	floors map[string]map[int32]int64
 }
 
@@ -34,7 +34,7 @@ func newCommittedOffsets(s *server, group string, topics ...string) *committedOf
 	return o
 }
 
-// raise notes that an offset was committed for certain.
+// raise records that an offset was certainly committed.
 func (o *committedOffsets) raise(topic string, partition int32, offset int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -47,8 +47,7 @@ func (o *committedOffsets) floor(topic string, partition int32) int64 {
 	return o.floors[topic][partition]
 }
 
-// watch looks at the committed offsets: none may be below one that was answered,
-// or seen, before.
+// watch polls the committed offsets: none may be below one that was acknowledged or seen before.
 func (o *committedOffsets) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		o.mu.Lock()
@@ -68,7 +67,7 @@ func (o *committedOffsets) watch(ctx context.Context) {
 	}
 }
 
-// awayOrLoading tells whether an error says only that the broker cannot answer.
+// awayOrLoading reports whether an error means only that the broker cannot answer now.
 func awayOrLoading(err error) bool {
 	var told *kerr.Error
 	return !errors.As(err, &told) || told.Retriable
@@ -90,7 +89,7 @@ func (o *committedOffsets) compare(floors map[string]map[int32]int64, fetched ka
 	}
 }
 
-// commitAll commits one offset after the other, for all partitions.
+// commitAll commits one offset after another, for all partitions.
 func (o *committedOffsets) commitAll(ctx context.Context, topics map[string]int) {
 	for n := int64(1); ctx.Err() == nil; n++ {
 		var offsets kadm.Offsets
@@ -112,7 +111,7 @@ func (o *committedOffsets) commitAll(ctx context.Context, topics map[string]int)
 	}
 }
 
-// answered notes the answer to a commit: it is for CommitOffsetsSync.
+// answered records the answer to a commit; it is the callback of CommitOffsetsSync.
 func (o *committedOffsets) answered(_ *kgo.Client, request *kmsg.OffsetCommitRequest, response *kmsg.OffsetCommitResponse, err error) {
 	if err != nil {
 		return

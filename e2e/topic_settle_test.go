@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// settleTime is how long a group may take until it is stable: a session, a
-// rebalance, and a slow machine.
+// settleTime bounds how long a group takes to become stable: a session, a rebalance, and a slow
+// machine.
 const settleTime = 45 * time.Second
 
-// settle waits until the group is stable with the members that it is expected to
-// have, and each partition is owned by one of them, evenly.
+// settle waits until the group is stable with the expected members, and they own the partitions
+// evenly.
 func (c *crew) settle() {
 	c.t.Helper()
 	deadline := time.Now().Add(settleTime)
@@ -31,7 +31,7 @@ func (c *crew) settle() {
 	}
 }
 
-// even tells whether each partition has one owner, and all members about as many.
+// even reports whether each partition has one owner, and all members own about as many.
 func (c *crew) even() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +82,7 @@ func (c *crew) generation() int32 {
 	return generation
 }
 
-// conclude says what there was to see.
+// conclude logs the results.
 func (c *crew) conclude() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,11 +11,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// A view that passes one record in a hundred sends its consumer at most 2 % of the
-// bytes that a consumer of the whole topic gets, counted on their connections:
-// records of 100 bytes, not compressed, in batches of a hundred of which each has
-// one that passes.
+// The consumer of a view that shows one record in a hundred receives at most 2 % of the bytes that
+// a consumer of the whole topic receives, counted on their connections. Records have 100 bytes, are
+// not compressed, and come in batches of a hundred, each with one matching record.
 func TestTopicViewSendsWhatItShows(t *testing.T) {
+	t.Parallel()
 	count := 100_000
 	if long() {
 		count = 1_000_000
@@ -59,13 +59,13 @@ func TestTopicViewSendsWhatItShows(t *testing.T) {
 	}
 }
 
-// batchSizes counts batches that were written by their records.
+// batchSizes counts written batches by their number of records.
 type batchSizes struct {
 	mu sync.Mutex
 	by map[int]int
 }
 
-// OnProduceBatchWritten is kgo's.
+// OnProduceBatchWritten implements kgo.HookProduceBatchWritten.
 func (b *batchSizes) OnProduceBatchWritten(_ kgo.BrokerMetadata, _ string, _ int32, m kgo.ProduceBatchMetrics) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -75,7 +75,8 @@ func (b *batchSizes) OnProduceBatchWritten(_ kgo.BrokerMetadata, _ string, _ int
 	b.by[m.NumRecords]++
 }
 
-// split returns how many have at least so many records, and how many less.
+// split returns how many batches have at least the given number of records, and how many have
+// fewer.
 func (b *batchSizes) split(records int) (full, small int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -89,8 +90,8 @@ func (b *batchSizes) split(records int) (full, small int) {
 	return full, small
 }
 
-// consumeCounting reads so many records, whose values count up from 0 by step,
-// and returns the bytes that came on the connections of its client.
+// consumeCounting reads count records, whose values count up from 0 by step, and returns the bytes
+// that its client received.
 func (s *server) consumeCounting(topic string, count, step int) int64 {
 	s.t.Helper()
 	var w wire

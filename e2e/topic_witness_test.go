@@ -9,8 +9,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// witness is a client that does nothing wrong, while others do: it produces a
-// record, and consumes it, again and again.
+// witness is a well-behaved client during the faults of others: it produces and consumes records in
+// a loop.
 type witness struct {
 	server  *server
 	topic   string
@@ -58,15 +58,14 @@ func (w *witness) run(ctx context.Context, client *kgo.Client) {
 	}
 }
 
-// unharmedTime bounds how long a few rounds of the witness, and a client that has
-// just come, may take.
-const unharmedTime = 10 * time.Second
+// unharmedTime bounds the first request of a new client.
+const unharmedTime = time.Minute
 
-// unharmed fails unless the witness goes on, and another client is served.
+// unharmed fails unless the witness proceeds and a new client is served.
 func (w *witness) unharmed() {
 	w.server.t.Helper()
 	before := w.rounds.Load()
-	eventually(w.server.t, unharmedTime, "the witness goes on", func() bool { return w.rounds.Load() >= before+5 })
+	eventually(w.server.t, "the witness goes on", func() bool { return w.rounds.Load() >= before+5 })
 	ctx, cancel := context.WithTimeout(context.Background(), unharmedTime)
 	defer cancel()
 	client := w.server.connect()
@@ -76,7 +75,7 @@ func (w *witness) unharmed() {
 	}
 }
 
-// connections returns how many are open.
+// connections returns the number of open connections.
 func (w *witness) connections() int {
 	w.server.t.Helper()
 	n, err := w.server.metric("topic_kafka_connections")
@@ -86,14 +85,14 @@ func (w *witness) connections() int {
 	return int(n)
 }
 
-// released waits until there are no more connections than that, but for two that
-// the witness may have opened.
+// released waits until at most the given number of connections is open, and two more that the
+// witness may have opened.
 func (w *witness) released(most int) {
 	w.server.t.Helper()
-	eventually(w.server.t, 90*time.Second, "connections are released", func() bool { return w.connections() <= most+2 })
+	eventually(w.server.t, "connections are released", func() bool { return w.connections() <= most+2 })
 }
 
-// bounded fails if the server's memory has grown by more than that.
+// bounded fails if the server's memory has grown by more than most.
 func (w *witness) bounded(what string, before, most int64) {
 	w.server.t.Helper()
 	grown := w.server.memory() - before
@@ -103,11 +102,10 @@ func (w *witness) bounded(what string, before, most int64) {
 	}
 }
 
-// forgotten waits until a metric says that next to no memory is held: the witness
-// goes on.
+// forgotten waits until a metric reports that almost no memory is held; the witness continues.
 func (w *witness) forgotten(metric string) {
 	w.server.t.Helper()
-	eventually(w.server.t, 90*time.Second, metric+" falls", func() bool {
+	eventually(w.server.t, metric+" falls", func() bool {
 		held, err := w.server.metric(metric)
 		return err == nil && held < 1<<20
 	})

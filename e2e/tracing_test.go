@@ -10,16 +10,15 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
-	"time"
 
-	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/sluice-project/sluice/internal/testkit/ports"
 )
 
-// otlpCollector keeps the spans that are sent to it over HTTP.
+// otlpCollector keeps the spans that it receives over HTTP.
 type otlpCollector struct {
 	t     *testing.T
 	mu    sync.Mutex
@@ -28,7 +27,7 @@ type otlpCollector struct {
 
 func (c *otlpCollector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
-	request := &collector.ExportTraceServiceRequest{}
+	request := &otlp.TracesData{}
 	if err != nil || r.Method != http.MethodPost || r.URL.Path != "/v1/traces" || r.Header.Get("X-Team") != "a b" || proto.Unmarshal(body, request) != nil {
 		c.t.Errorf("the collector was sent %s %s with %v", r.Method, r.URL.Path, r.Header)
 		w.WriteHeader(http.StatusBadRequest)
@@ -43,7 +42,7 @@ func (c *otlpCollector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// lines has for each span the name of its parent and its own; and the traces.
+// lines returns the names of each span and its parent, and the traces.
 func (c *otlpCollector) lines() (lines, traces []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,18 +66,7 @@ func (c *otlpCollector) has(line string) func() bool {
 	}
 }
 
-// terminate ends the server with SIGTERM, which must be clean.
-func (s *server) terminate() {
-	s.t.Helper()
-	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := s.cmd.Wait(); err != nil {
-		s.t.Errorf("after SIGTERM: %v, want code 0", err)
-	}
-}
-
-// spanCount is what /metrics says of spans with an outcome.
+// spanCount returns the number of spans with an outcome from /metrics.
 func (s *server) spanCount(outcome string) string {
 	s.t.Helper()
 	a, err := s.do("GET", "/metrics", "", nil)
@@ -92,9 +80,10 @@ func (s *server) spanCount(outcome string) string {
 	return string(found[1])
 }
 
-// One trace, from the upload to the outcome, over a crash: it is at the collector
-// whole, but for the second before the crash.
+// One trace leads from the upload to the outcome, over a crash: the collector has all of it, except
+// the last second before the crash.
 func TestACollectorGetsTheTraceOfAnAction(t *testing.T) {
+	t.Parallel()
 	c := &otlpCollector{t: t}
 	at := httptest.NewServer(c)
 	defer at.Close()
@@ -104,7 +93,7 @@ func TestACollectorGetsTheTraceOfAnAction(t *testing.T) {
 	s.call("POST", "/v1/actions", `{"id":"a","tenant":"t","type":"remote"}`, http.StatusCreated, nil)
 	s.upload("a", "application/x-ndjson", "1\n", 0)
 	s.call("POST", "/v1/actions/a/seal", `{"total":1}`, http.StatusOK, nil)
-	eventually(t, 30*time.Second, "the seal is at the collector", c.has("create remote > POST /v1/actions/{id}/seal"))
+	eventually(t, "the seal is at the collector", c.has("create remote > POST /v1/actions/{id}/seal"))
 	s.kill()
 	s.start()
 	var leased struct {
@@ -135,10 +124,11 @@ func TestACollectorGetsTheTraceOfAnAction(t *testing.T) {
 	}
 }
 
-// Nobody listens where traces are sent: all else goes on, and the spans are counted.
+// If no collector listens, everything else works, and the spans are counted.
 func TestACollectorThatIsAway(t *testing.T) {
+	t.Parallel()
 	s := newServer(t)
-	s.env = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + freeAddrs(t, 1)[0]}
+	s.env = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + ports.Addrs(t, 1)[0]}
 	s.start()
 	s.call("POST", "/v1/actions", `{"id":"a","tenant":"t","type":"echo"}`, http.StatusCreated, nil)
 	s.upload("a", "application/x-ndjson", strings.Repeat("1\n", 100), 0)
@@ -146,7 +136,7 @@ func TestACollectorThatIsAway(t *testing.T) {
 	if a := s.finish("a"); a.Succeeded != 100 {
 		t.Errorf("%d jobs of 100 succeeded", a.Succeeded)
 	}
-	eventually(t, 30*time.Second, "the spans are counted", func() bool { return s.spanCount("failed") == "106" })
+	eventually(t, "the spans are counted", func() bool { return s.spanCount("failed") == "106" })
 	if exported, dropped := s.spanCount("exported"), s.spanCount("dropped"); exported != "0" || dropped != "0" {
 		t.Errorf("%s spans were exported and %s dropped, want none", exported, dropped)
 	}

@@ -60,7 +60,7 @@ func (s *server) deliver(id, name string, to *receiver) action {
 	return s.finish(id)
 }
 
-// restart ends the server and starts it with other secrets in its environment.
+// restart restarts the server with other secrets in its environment.
 func (s *server) restart(secrets string) {
 	s.t.Helper()
 	s.kill()
@@ -68,9 +68,10 @@ func (s *server) restart(secrets string) {
 	s.start()
 }
 
-// An operator rotates the secret: first both sign, so that receivers can change
-// theirs one by one; then the old one goes.
+// An operator rotates the secret: at first both sign, so that receivers can change theirs one by
+// one; then the old one is removed.
 func TestWebhooksAreSigned(t *testing.T) {
+	t.Parallel()
 	before, after := secretOf('b'), secretOf('a')
 	old, changed := newReceiver(t, before), newReceiver(t, before)
 	s := newServer(t)
@@ -93,7 +94,7 @@ func TestWebhooksAreSigned(t *testing.T) {
 	if top := string(a.Result["top-errors"]); a.Failed != 2 || !strings.Contains(top, "does not match") {
 		t.Errorf("with a secret that is gone: %+v %s, want both refused", a, top)
 	}
-	s.kill() // Only then is its log at rest.
+	s.kill() // Only then is its log complete.
 	if log := s.log.String(); strings.Contains(log, before) || strings.Contains(log, after) {
 		t.Error("the log shows a secret")
 	}
@@ -101,6 +102,7 @@ func TestWebhooksAreSigned(t *testing.T) {
 
 // Targets have secrets of their own, in the file; one has none.
 func TestWebhooksOfSingleTargets(t *testing.T) {
+	t.Parallel()
 	common, own := secretOf('c'), secretOf('o')
 	file := filepath.Join(t.TempDir(), "sluice.yaml")
 	content := "webhook:\n  target_secrets:\n    billing:\n      - " + own + "\n    open: []\n"

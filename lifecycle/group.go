@@ -22,17 +22,16 @@ type Group struct {
 	idle    chan struct{} // closed when running becomes empty after cancel
 }
 
-// NewGroup returns an empty group. Its goroutines' context carries ctx's values
-// but not its end: they run until Stop.
+// NewGroup returns an empty group. The context of its goroutines has the values of ctx
+// but does not end with it: they run until Stop.
 func NewGroup(ctx context.Context) *Group {
 	g := &Group{failed: make(chan struct{}), idle: make(chan struct{})}
 	g.ctx, g.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return g
 }
 
-// Go runs f in a goroutine of that name. An error of f is a failure of the
-// group, unless it says that the context ended, after Stop ended it. After Stop,
-// f is not run.
+// Go runs f in a goroutine with that name. An error of f is a failure of the
+// group, except for context.Canceled after Stop. After Stop, Go does nothing.
 func (g *Group) Go(name string, f func(ctx context.Context) error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -70,7 +69,7 @@ func (g *Group) closeIfIdle() {
 	}
 }
 
-// Failed is closed at the first failure; Err then tells it.
+// Failed is closed at the first failure; Err then returns it.
 func (g *Group) Failed() <-chan struct{} { return g.failed }
 
 // Err returns the first failure, or nil.

@@ -21,7 +21,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// untilEnd is a goroutine that does nothing until it is told to stop.
+// untilEnd does nothing until the context ends.
 func untilEnd(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()
@@ -75,7 +75,7 @@ func TestGroupKeepsTheFirstFailure(t *testing.T) {
 	})
 }
 
-// A goroutine that ends because some other context ended has not been stopped.
+// The end of another context is a failure: Stop was not called.
 func TestGroupCancellationFromElsewhereIsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := lifecycle.NewGroup(t.Context())

@@ -10,16 +10,15 @@ import (
 
 // Service is something long-lived.
 type Service interface {
-	// Name says what it is, for logs and errors.
+	// Name returns the name of the service, for logs and errors.
 	Name() string
-	// Start begins the service and returns when it is ready. What it needs after
-	// that must not depend on ctx's end. A Start that fails leaves nothing
-	// behind: Stop is not called after it.
+	// Start begins the service and returns when it is ready. The service goes on when
+	// ctx ends. A Start that fails leaves nothing behind: Stop is not called after it.
 	Start(ctx context.Context) error
-	// Stop drains the service: it takes nothing new, finishes or hands back what
-	// it has, and returns when it is done or when ctx ends.
+	// Stop drains the service: it takes no new work, finishes or hands back the work
+	// that it has, and returns when that is done or ctx ends.
 	Stop(ctx context.Context) error
-	// Failed is closed when the service cannot go on by itself; Err tells why.
+	// Failed is closed when the service cannot go on by itself; Err returns why.
 	Failed() <-chan struct{}
 	Err() error
 }
@@ -57,8 +56,8 @@ func Run(ctx context.Context, grace time.Duration, services ...Service) error {
 	return failure
 }
 
-// reported tells whether failure has what the service's Stop returned: many
-// return the very failure that ended them.
+// reported reports whether failure contains the error of the service's Stop: many
+// services return the failure that ended them.
 func reported(failure error, service Service, stop error) bool {
 	own := service.Err()
 	return own != nil && errors.Is(failure, own) && stop.Error() == own.Error()

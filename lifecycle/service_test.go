@@ -12,12 +12,12 @@ import (
 	"github.com/sluice-project/sluice/lifecycle"
 )
 
-// diary notes what happens, in order.
+// diary records events in order.
 type diary struct{ entries []string }
 
 func (d *diary) note(entry string) { d.entries = append(d.entries, entry) }
 
-// fake is a service that does as its fields say.
+// fake is a service that behaves as its fields say.
 type fake struct {
 	*lifecycle.Group
 	name      string
@@ -107,7 +107,7 @@ func TestRunEndsWhenAServiceFails(t *testing.T) {
 	})
 }
 
-// All services share one grace period; each that does not make it is named.
+// All services share one grace period; the error names each that exceeds it.
 func TestRunNamesWhatDidNotStopInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d diary
@@ -145,7 +145,7 @@ func TestRunReportsTheSameErrorOfTwoServices(t *testing.T) {
 	})
 }
 
-// Being told to end while starting is not a failure.
+// The end of the context while services start is not a failure.
 func TestRunEndedWhileStarting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d diary

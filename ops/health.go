@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// CheckTime is the most time that all readiness checks of one request get.
+// CheckTime bounds all readiness checks of one request together.
 const CheckTime = 2 * time.Second
 
-// Check tells whether something can serve: nil, or why not. It returns when ctx
+// Check returns nil if a part can serve, or the reason why not. It returns when ctx
 // ends, at the latest.
 type Check func(ctx context.Context) error
 
 var errStopping = errors.New("stopping")
 
-// readiness knows the checks.
+// readiness has the checks.
 type readiness struct {
 	mu       sync.Mutex
 	names    []string
@@ -27,7 +27,7 @@ type readiness struct {
 	stopping bool
 }
 
-// add registers a check. Two of one name are a mistake in the program.
+// add registers a check. A duplicate name is a mistake in the program.
 func (r *readiness) add(name string, check Check) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,8 +47,7 @@ func (r *readiness) stop() {
 	r.stopping = true
 }
 
-// failing runs all checks at once and returns why those that failed did, by
-// name; empty if none did.
+// failing runs all checks concurrently and returns the errors by name.
 func (r *readiness) failing(ctx context.Context) map[string]string {
 	r.mu.Lock()
 	names, stopping := r.names, r.stopping
@@ -76,7 +75,7 @@ func (r *readiness) failing(ctx context.Context) map[string]string {
 // readyAnswer is the body of /readyz.
 type readyAnswer struct {
 	Ready bool `json:"ready"`
-	// NotReady has why each check that failed did, by its name.
+	// NotReady has the error of each failed check, by name.
 	NotReady map[string]string `json:"not_ready,omitempty"`
 }
 
@@ -95,10 +94,10 @@ func (r *readiness) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	if len(failing) > 0 {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_, _ = w.Write(append(answer, '\n')) // a client that has gone needs no answer
+	_, _ = w.Write(append(answer, '\n')) // a client that is gone needs no answer
 }
 
-// alive answers 200: that it answers is what was asked.
+// alive answers 200: any answer shows that the process lives.
 func alive(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")

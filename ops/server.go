@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sluice-project/sluice/internal/edge"
 	"github.com/sluice-project/sluice/lifecycle"
 )
 
@@ -27,32 +28,32 @@ const (
 	maxHeaderBytes = 64 << 10
 )
 
-// Options are what a Server needs to know.
+// Options configure a Server.
 type Options struct {
-	// Addr is the host and port to listen at; port 0 takes any that is free.
+	// Addr is the host and port to listen at; port 0 means any free port.
 	Addr string
 	// Pprof serves profiles of the process at /debug/pprof/. Default false.
 	Pprof bool
-	// Name says what the server is, for logs and errors. Default "http".
+	// Name names the server in logs and errors. Default "http".
 	Name string
-	// TLS is the configuration of a server that speaks TLS, with its certificates. Default
-	// nil: it does not.
+	// TLS enables TLS, with its certificates. Default nil: no TLS.
 	TLS *tls.Config
-	// Logger gets what goes wrong with connections. Default slog.Default().
+	// Logger gets errors of connections. Default slog.Default().
 	Logger *slog.Logger
 }
 
-// Server serves HTTP: the operator's endpoints and what is mounted beside them.
-// It is a lifecycle.Service.
+// Server serves HTTP: the operator's endpoints and the handlers that are mounted. It is
+// a lifecycle.Service.
 type Server struct {
 	options  Options
 	mux      *http.ServeMux
-	handler  http.Handler // answers everything: the mux, or that of NewFront
+	handler  http.Handler // answers all requests: the mux, or that of NewFront
 	registry *prometheus.Registry
 	ready    readiness
 	streams  streams
+	api      *edge.API // nil until API is called
 
-	// listen is net.ListenConfig.Listen, but for tests in virtual time.
+	// listen is net.ListenConfig.Listen, except in tests in virtual time.
 	listen   func(ctx context.Context, network, address string) (net.Listener, error)
 	group    *lifecycle.Group
 	http     *http.Server
@@ -63,7 +64,7 @@ type Server struct {
 var _ lifecycle.Service = (*Server)(nil)
 
 // NewServer returns a server that listens once it is started. Mount handlers and
-// register checks and collectors before that.
+// register operations, checks and collectors before.
 func NewServer(options Options) *Server {
 	s := newServer(options)
 	options = s.options
@@ -80,8 +81,7 @@ func NewServer(options Options) *Server {
 	return s
 }
 
-// NewFront returns a server of one handler, and nothing else: the operator's
-// endpoints stay with the other server.
+// NewFront returns a server with one handler and without the operator's endpoints.
 func NewFront(options Options, handler http.Handler) *Server {
 	s := newServer(options)
 	s.handler = handler
@@ -100,20 +100,29 @@ func newServer(options Options) *Server {
 	return s
 }
 
-// Mux is where parts mount their handlers. A pattern that is taken panics, as
-// http.ServeMux does.
+// Mux is where other handlers are mounted. A duplicate pattern panics, as with
+// http.ServeMux.
 func (s *Server) Mux() *http.ServeMux { return s.mux }
+
+// API is where parts register their operations. The first call mounts it.
+func (s *Server) API() *edge.API {
+	if s.api == nil {
+		s.api = edge.New()
+		s.api.Mount(s.mux)
+	}
+	return s.api
+}
 
 // Registry is where parts register their collectors.
 func (s *Server) Registry() *prometheus.Registry { return s.registry }
 
-// Ready registers a check of /readyz. It panics if the name is taken.
+// Ready registers a check of /readyz. A duplicate name panics.
 func (s *Server) Ready(name string, check Check) { s.ready.add(name, check) }
 
 // Name implements lifecycle.Service.
 func (s *Server) Name() string { return s.options.Name }
 
-// Start listens, and returns when connections are accepted. The error names the
+// Start listens, and returns when connections are accepted. An error names the
 // address.
 func (s *Server) Start(ctx context.Context) error {
 	listener, err := s.listen(ctx, "tcp", s.options.Addr)
@@ -144,8 +153,8 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// Addr is the address that the server listens at, with the port that was taken;
-// nil before Start.
+// Addr returns the address that the server listens at, with the actual port; nil
+// before Start.
 func (s *Server) Addr() net.Addr {
 	if s.listener == nil {
 		return nil
@@ -153,9 +162,9 @@ func (s *Server) Addr() net.Addr {
 	return s.listener.Addr()
 }
 
-// Stop takes no new connection and ends event streams. Other requests have
-// DrainTime to finish; then their context ends. What still runs when ctx ends
-// is cut off, which is an error.
+// Stop accepts no new connection and ends event streams. Other requests have DrainTime
+// to finish; then their context ends. Requests that still run when ctx ends are cut
+// off, which is an error.
 func (s *Server) Stop(ctx context.Context) error {
 	if s.http == nil {
 		return nil

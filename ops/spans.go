@@ -11,13 +11,13 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// spanCounter stands around a batching processor and its exporter, and knows of
-// each span what became of it. It bounds the spans that wait, so that the
-// processor's own queue of that size never has to drop one uncounted.
+// spanCounter wraps a batching processor and its exporter, and counts the outcome of
+// each span. It bounds the waiting spans, so that the processor's own queue of that
+// size never drops one uncounted.
 type spanCounter struct {
 	next     sdk.SpanProcessor
 	sender   sdk.SpanExporter
-	all      context.Context // ends when there is no more time to send
+	all      context.Context // ends when the time to send is over
 	log      *slog.Logger
 	waiting  atomic.Int64
 	closed   atomic.Bool
@@ -37,7 +37,7 @@ type spanCounter struct {
 func newSpanCounter(all context.Context, sender sdk.SpanExporter, log *slog.Logger) *spanCounter {
 	outcomes := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tracing_spans_total",
-		Help: "Spans by what became of them: exported, failed (the collector did not take them), dropped (too many waited).",
+		Help: "Spans by outcome: exported, failed (the collector did not accept them), dropped (too many waited).",
 	}, []string{"outcome"})
 	c := &spanCounter{
 		sender: sender, all: all, log: log, outcomes: outcomes, sent: outcomes.WithLabelValues("exported"),
@@ -97,8 +97,8 @@ type spanSender struct{ *spanCounter }
 
 func (c *spanCounter) exporter() sdk.SpanExporter { return spanSender{c} }
 
-// ExportSpans implements sdk.SpanExporter. A failure is logged here and is no
-// error, since the processor would tell it to the whole process.
+// ExportSpans implements sdk.SpanExporter. A failure is logged here and not returned,
+// because the processor would report it to the whole process.
 func (s spanSender) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -130,7 +130,7 @@ func (c *spanCounter) failure(err error, spans int) {
 	}
 }
 
-// report logs the failures that have not been.
+// report logs the failures that are not logged yet.
 func (c *spanCounter) report() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

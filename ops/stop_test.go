@@ -170,7 +170,7 @@ func TestStopCutsOffWhatIgnoresItsContext(t *testing.T) {
 	})
 }
 
-// Checks share CheckTime: one that waits for ever cannot hold up the answer.
+// Checks share CheckTime: one that waits for ever cannot delay the answer.
 func TestReadyAnswersThoughACheckHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(Options{Logger: quiet()})

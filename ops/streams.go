@@ -7,16 +7,15 @@ import (
 	"sync"
 )
 
-// streams knows the requests that are answered with an event stream. Such an
-// answer has no end of its own, so the server must end it to stop.
+// streams has the requests that are answered with an event stream. Such an answer
+// does not end by itself, so the server must end it to stop.
 type streams struct {
 	mu      sync.Mutex
 	stopped bool
 	open    map[*streamWriter]struct{}
 }
 
-// wrap lets next answer, with a context that stop ends once the answer turns
-// out to be an event stream.
+// wrap calls next with a context that stop ends if the answer is an event stream.
 func (s *streams) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancel(r.Context())
@@ -27,7 +26,7 @@ func (s *streams) wrap(next http.Handler) http.Handler {
 	})
 }
 
-// stop ends all event streams, and those that begin later.
+// stop ends all event streams, including those that begin later.
 func (s *streams) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +54,7 @@ func (s *streams) remove(stream *streamWriter) {
 	delete(s.open, stream)
 }
 
-// streamWriter notices that its answer is an event stream, by the content type.
+// streamWriter detects an event stream by the content type of the answer.
 type streamWriter struct {
 	http.ResponseWriter
 	streams *streams
@@ -63,7 +62,7 @@ type streamWriter struct {
 	began   bool
 }
 
-// Unwrap serves http.ResponseController.
+// Unwrap is for http.ResponseController.
 func (w *streamWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *streamWriter) begin() {
@@ -89,8 +88,8 @@ func (w *streamWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// Flush implements http.Flusher, for handlers that look for it.
+// Flush implements http.Flusher, for handlers that check for it.
 func (w *streamWriter) Flush() {
 	w.begin()
-	_ = http.NewResponseController(w.ResponseWriter).Flush() // a client that has gone needs no flush
+	_ = http.NewResponseController(w.ResponseWriter).Flush() // a client that is gone needs no flush
 }

@@ -17,7 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
-	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	traces "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -78,7 +78,7 @@ func TestSpansAreSentSoonAndAtTheEnd(t *testing.T) {
 	})
 }
 
-// A collector that never answers holds up nobody, not even the end, and every
+// A collector that never answers delays nothing, not even the end, and every
 // span is counted.
 func TestACollectorThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -145,14 +145,14 @@ func TestTheShareOfTraces(t *testing.T) {
 // collected is a collector that speaks OTLP over HTTP.
 type collected struct {
 	mu       sync.Mutex
-	requests []*collector.ExportTraceServiceRequest
+	requests []*traces.TracesData
 	headers  []http.Header
 	paths    []string
 }
 
 func (c *collected) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
-	request := &collector.ExportTraceServiceRequest{}
+	request := &traces.TracesData{}
 	if err != nil || proto.Unmarshal(body, request) != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		return

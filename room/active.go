@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// passStep is for how long one pass is handed out again.
+// passStep is how long the same pass is handed out again.
 const passStep = 5 * time.Second
 
-// admit puts a pass into the answer of who is inside. A visit that has ended
-// is over, though it may hold its slot for a moment longer.
-func (e *Engine) admit(t *turn, a *Answer, place Place) error {
+// issuePass puts a pass into the answer to a visitor who is inside. A visit that has
+// ended gets none, though it may hold its slot for a moment longer.
+func (e *Engine) issuePass(op *operation, a *Answer, place Place) error {
 	if !place.Until.After(place.Now) {
 		return &GoneError{Expired, place.Number}
 	}
-	// Not of this very moment, so that who asks again soon gets the same: signing is
-	// dearer than all else that an answer takes.
+	// Truncated, so that a visitor who asks again soon gets the same pass: signing is the
+	// most expensive part of an answer.
 	issued := place.Now.Truncate(passStep)
 	if issued.Before(place.Since) {
 		issued = place.Since.Truncate(time.Second)
@@ -27,13 +27,13 @@ func (e *Engine) admit(t *turn, a *Answer, place Place) error {
 	if place.Until.Before(expires) {
 		expires = place.Until
 	}
-	// Some who check passes take whole seconds only. Of a visit shorter than that the
-	// pass has to be exact.
+	// Some services that check passes take whole seconds only. The pass of a shorter visit
+	// has to be exact.
 	if whole := expires.Truncate(time.Second); whole.Sub(place.Now) >= time.Second {
 		expires = whole
 	}
-	pass, err := t.ring.SignPass(t.room, Pass{
-		Room: t.room.Name, Generation: t.room.Generation, Number: place.Number, Epoch: t.room.Epoch,
+	pass, err := op.ring.SignPass(op.room, Pass{
+		Room: op.room.Name, Generation: op.room.Generation, Number: place.Number, Epoch: op.room.Epoch,
 		IssuedAt: issued, ExpiresAt: expires,
 	})
 	if err != nil {
@@ -43,20 +43,20 @@ func (e *Engine) admit(t *turn, a *Answer, place Place) error {
 	return nil
 }
 
-// AskPass tells who has a pass whether it is still good, and prolongs it if it is
-// sliding; the answer has a fresh pass, and no ticket. A pass that this room did not
-// give, or that ended, is ErrBadPass; that of a visitor who is not inside any more,
-// or that was revoked, is a *GoneError.
+// AskPass checks a pass, and extends it if it is sliding; the answer has a fresh pass,
+// and no ticket. It returns ErrBadPass for a pass that this room did not issue, or that
+// has ended, and a *GoneError for one that was revoked, or whose visitor is not inside
+// any more.
 func (e *Engine) AskPass(ctx context.Context, name, pass string) (answer Answer, err error) {
-	err = e.move(ctx, name, "ask_pass", func(t turn) error {
-		parsed, err := e.parsePass(ctx, &t, pass, t.now)
+	err = e.operate(ctx, name, "ask_pass", func(op operation) error {
+		parsed, err := e.parsePass(ctx, &op, pass, op.now)
 		if err != nil {
 			return err
 		}
-		if parsed.Epoch < t.room.Epoch {
+		if parsed.Epoch < op.room.Epoch {
 			return &GoneError{Revoked, parsed.Number}
 		}
-		places, err := e.store.Ask(ctx, t.terms, []int64{parsed.Number}, true)
+		places, err := e.store.Ask(ctx, op.terms, []int64{parsed.Number}, true)
 		if err != nil {
 			return err
 		}
@@ -64,78 +64,71 @@ func (e *Engine) AskPass(ctx context.Context, name, pass string) (answer Answer,
 		if place.State == Gone {
 			return &GoneError{place.Reason, place.Number}
 		}
-		if place.State != Inside || parsed.Epoch > t.room.Epoch { // the store has lost what it was told
+		if place.State != Inside || parsed.Epoch > op.room.Epoch { // the store has lost acknowledged operations
 			return ErrBadPass
 		}
 		answer = Answer{ID: place.Number, State: Inside}
-		if err := e.admit(&t, &answer, place); err != nil {
+		if err := e.issuePass(&op, &answer, place); err != nil {
 			return err
 		}
-		e.expect(&t, &answer, place)
+		e.estimate(&op, &answer, place)
 		return nil
 	})
 	return answer, err
 }
 
 // parsePass checks a pass. With a zero now it may have expired.
-func (e *Engine) parsePass(ctx context.Context, t *turn, text string, now time.Time) (Pass, error) {
-	pass, err := t.ring.ParsePass(t.room, text, now)
-	if err == nil || !t.ring.lacksKeyOfPass(text) {
-		return pass, err
-	}
-	ring, failed := e.keys.newer(ctx)
-	if failed != nil {
-		return Pass{}, failed
-	}
-	t.ring = ring
-	return ring.ParsePass(t.room, text, now)
+func (e *Engine) parsePass(ctx context.Context, op *operation, text string, now time.Time) (Pass, error) {
+	return parseByKeys(ctx, e, op, text, (*Keyring).lacksKeyOfPass, func(ring *Keyring) (Pass, error) {
+		return ring.ParsePass(op.room, text, now)
+	})
 }
 
-// Renew gives a fixed pass its whole time again, from now on; ErrNotRenewable if
-// it may not be, or not once more. Who is not inside is told where it is.
+// Renew gives a fixed pass its whole time again, from now on; ErrNotRenewable if it may
+// not be renewed, or not again. A visitor who is not inside gets its place.
 func (e *Engine) Renew(ctx context.Context, name, ticket string, client netip.Addr) (answer Answer, err error) {
-	err = e.move(ctx, name, "renew", func(t turn) error {
-		parsed, err := e.parse(ctx, &t, ticket, client)
+	err = e.operate(ctx, name, "renew", func(op operation) error {
+		parsed, err := e.parse(ctx, &op, ticket, client)
 		if err != nil {
 			return err
 		}
-		place, err := e.store.Renew(ctx, t.terms, parsed.Number)
+		place, err := e.store.Renew(ctx, op.terms, parsed.Number)
 		if err != nil {
 			return err
 		}
-		answer, err = e.answer(&t, parsed, place)
+		answer, err = e.answer(&op, parsed, place)
 		return err
 	})
 	return answer, err
 }
 
-// LeavePass ends the visit of a pass: the next visitor may come in. The pass itself
-// may have expired: it is short-lived, the visit is not.
+// LeavePass ends the visit of a pass, so that the next visitor may come in. The pass
+// itself may have expired, since it lasts shorter than the visit.
 func (e *Engine) LeavePass(ctx context.Context, name, pass string) error {
-	return e.move(ctx, name, "leave", func(t turn) error {
-		parsed, err := e.parsePass(ctx, &t, pass, time.Time{})
+	return e.operate(ctx, name, "leave", func(op operation) error {
+		parsed, err := e.parsePass(ctx, &op, pass, time.Time{})
 		if err != nil {
 			return err
 		}
-		_, err = e.store.Leave(ctx, t.terms, parsed.Number, Left)
+		_, err = e.store.Leave(ctx, op.terms, parsed.Number, Left)
 		return err
 	})
 }
 
-// RevokeTicket ends the visit, or the wait, of who has a ticket; ErrNoVisitor if
-// it is gone already.
+// RevokeTicket ends the visit, or the wait, of a ticket's visitor; ErrNoVisitor if it is
+// gone already.
 func (e *Engine) RevokeTicket(ctx context.Context, name, ticket string) error {
-	return e.move(ctx, name, "revoke", func(t turn) error {
-		parsed, err := e.parseFromAnywhere(ctx, &t, ticket)
+	return e.operate(ctx, name, "revoke", func(op operation) error {
+		parsed, err := e.parseFromAnyClient(ctx, &op, ticket)
 		if err != nil {
 			return err
 		}
-		return e.revoke(ctx, &t, parsed.Number)
+		return e.revoke(ctx, &op, parsed.Number)
 	})
 }
 
-// RevokeVisitor ends the visit, or the wait, of who has a key; ErrNoVisitor if
-// nobody of that key waits or is inside.
+// RevokeVisitor ends the visit, or the wait, of the visitor with a key; ErrNoVisitor if
+// none waits or is inside.
 func (e *Engine) RevokeVisitor(ctx context.Context, name, key string) error {
 	if err := checkKey(key); err != nil {
 		return err
@@ -143,32 +136,31 @@ func (e *Engine) RevokeVisitor(ctx context.Context, name, key string) error {
 	if key == "" {
 		return &KeyError{"is empty"}
 	}
-	return e.move(ctx, name, "revoke", func(t turn) error {
-		number, err := e.store.Find(ctx, t.terms, HashKey(t.room, key))
+	return e.operate(ctx, name, "revoke", func(op operation) error {
+		number, err := e.store.Find(ctx, op.terms, HashKey(op.room, key))
 		if err != nil {
 			return err
 		}
 		if number == 0 {
 			return ErrNoVisitor
 		}
-		return e.revoke(ctx, &t, number)
+		return e.revoke(ctx, &op, number)
 	})
 }
 
-func (e *Engine) revoke(ctx context.Context, t *turn, number int64) error {
-	place, err := e.store.Leave(ctx, t.terms, number, Revoked)
+func (e *Engine) revoke(ctx context.Context, op *operation, number int64) error {
+	place, err := e.store.Leave(ctx, op.terms, number, Revoked)
 	if err == nil && place.State == Gone {
 		return ErrNoVisitor
 	}
 	return err
 }
 
-// RevokeAll ends the visits of all who are inside; their passes are void at once
-// wherever Sluice is asked. Those in line keep their places. After an error it may
-// be called again.
+// RevokeAll ends the visits of all visitors inside; Sluice refuses their passes from then
+// on. Visitors in line keep their places. It is idempotent.
 func (e *Engine) RevokeAll(ctx context.Context, name string) error {
 	if _, err := e.changeExisting(ctx, name, func(r *Room) { r.Epoch++ }); err != nil {
 		return err
 	}
-	return e.move(ctx, name, "revoke", func(t turn) error { return e.store.Clear(ctx, t.terms) })
+	return e.operate(ctx, name, "revoke", func(op operation) error { return e.store.Clear(ctx, op.terms) })
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-project/sluice/room/storetest"
 )
 
-// What a pass says: who, where, and until when it may be believed.
+// A pass names its visitor and room, and the time until which it is valid.
 func TestPassesAreShortLivedAndRenewedWithEachAnswer(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, r *rig) {
 		s := teller(1)
@@ -45,7 +45,7 @@ func TestPassesAreShortLivedAndRenewedWithEachAnswer(t *testing.T) {
 		if c, err := r.AskPass(ctx, "shop", b.Pass); err != nil || !c.PassExpiresAt.Equal(time.Now().Add(90*time.Second)) {
 			t.Errorf("the renewed pass: %+v, %v; want that it slides", c, err)
 		}
-		// Leaving needs no pass that is still believed.
+		// Leaving needs no valid pass.
 		if err := r.LeavePass(ctx, "shop", a.Pass); err != nil {
 			t.Errorf("LeavePass() = %v", err)
 		}
@@ -54,8 +54,8 @@ func TestPassesAreShortLivedAndRenewedWithEachAnswer(t *testing.T) {
 	})
 }
 
-// Some who check passes take whole seconds only. Only a pass that would have ended
-// before is exact.
+// Some services that check passes accept whole seconds only. Only a pass that would otherwise have
+// ended is exact.
 func TestPassesAreOfWholeSeconds(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, r *rig) {
 		s := teller(1)
@@ -90,7 +90,7 @@ func claimsOf(t *testing.T, pass string) (claims map[string]any) {
 	return claims
 }
 
-// A pass is never good beyond the end of the visit.
+// A pass is never valid beyond the end of the visit.
 func TestPassesEndWithTheVisit(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, r *rig) {
 		s := teller(1)
@@ -133,7 +133,7 @@ func TestForgedForeignAndReplayed(t *testing.T) {
 		if _, err := r.AskPass(ctx, "shop", b.Ticket); !errors.Is(err, room.ErrBadPass) {
 			t.Errorf("a ticket for a pass: %v, want ErrBadPass", err)
 		}
-		// Once the visit is over, neither is good any more.
+		// Once the visit is over, neither is valid.
 		if err := r.Leave(ctx, "shop", a.Ticket, nowhere); err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +144,7 @@ func TestForgedForeignAndReplayed(t *testing.T) {
 		if err := r.Leave(ctx, "shop", a.Ticket, nowhere); err != nil {
 			t.Errorf("leaving twice: %v, want nil", err)
 		}
-		// Nor in a room that was made anew under the same name.
+		// Nor are they in a room that was created again under the same name.
 		if err := r.DeleteRoom(ctx, "shop"); err != nil {
 			t.Fatal(err)
 		}
@@ -158,8 +158,8 @@ func TestForgedForeignAndReplayed(t *testing.T) {
 	})
 }
 
-// A visitor who opens 1,000 tickets has 1,000 places; with a key it has one, and
-// each ticket is for the same.
+// A visitor who opens 1,000 tickets has 1,000 places; with a key there is one place, and each
+// ticket is for it.
 func TestAThousandTickets(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, r *rig) {
 		s := teller(1)
@@ -245,8 +245,8 @@ func TestKeysOfVisitors(t *testing.T) {
 	})
 }
 
-// Passes of before RevokeAll are void at every instance, though it has not heard of
-// it yet; also if the instance that began it ended in the middle.
+// Passes from before RevokeAll are void at every instance, even if it has not been notified; also
+// if the instance that began it stopped halfway.
 func TestRevokeAllHoldsAtEveryInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := storetest.NewMemory()
@@ -272,8 +272,7 @@ func TestRevokeAllHoldsAtEveryInstance(t *testing.T) {
 	})
 }
 
-// A RevokeAll that failed in the middle has made all passes void, and can be made
-// again.
+// A RevokeAll that failed halfway has made all passes void, and can be repeated.
 func TestRevokeAllThatFailedInTheMiddle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &countingStore{Store: storetest.NewMemory()}
@@ -303,8 +302,8 @@ func TestRevokeAllThatFailedInTheMiddle(t *testing.T) {
 	})
 }
 
-// Two instances: what one signs with a key that it has just made, the other takes at
-// once; and all keys keep what they signed.
+// Two instances: one accepts at once what the other signs with a new key; and all keys keep
+// verifying what they signed.
 func TestRotatedKeysHoldAtOnceEverywhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := storetest.NewMemory()
@@ -339,7 +338,7 @@ func TestRotatedKeysHoldAtOnceEverywhere(t *testing.T) {
 	})
 }
 
-// Tickets by keys that nobody has do not make the store busy.
+// Tickets with unknown keys do not load the store.
 func TestUnknownKeysAreLookedUpSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stranger := newRig(t, storetest.NewMemory())

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-project/sluice/room/storetest"
 )
 
-// steadyStore answers moves of visitors without doing anything: what is measured is
-// the engine.
+// steadyStore answers visitors' operations without doing anything, so that only the engine is
+// measured.
 type steadyStore struct {
 	room.Store
 	place room.Place

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// storeClock estimates the store's time between its replies. It is never ahead
-// of it, as long as the store's clock does not jump back: a reply was under way for
-// some time, so the store's time is at least what the reply says. It runs on this
-// process's monotonic clock, so setting that of the machine does not move it.
+// storeClock estimates the store's time between its replies. The estimate is never ahead
+// of the store's clock unless that jumps back: a reply takes some time, so the store's
+// time is at least what the reply says. It runs on this process's monotonic clock, so
+// setting the machine's clock does not change it.
 type storeClock struct {
 	mu     sync.Mutex
 	offset time.Duration
@@ -17,15 +17,15 @@ type storeClock struct {
 	start  time.Time
 }
 
-// clockMemory is for how long one reply that was faster than others is believed:
-// then the clocks may have drifted apart, or the store's may have jumped.
+// clockMemory is how long the fastest reply counts: after that the clocks may have drifted
+// apart, or the store's may have jumped.
 const clockMemory = 2 * time.Second
 
-// clockJump is by how much the store's time is behind what was believed when its
-// clock was set back: replies come faster.
+// clockJump is how far the store's time must be behind the estimate to mean that its clock
+// was set back: no reply takes that long.
 const clockJump = 10 * time.Second
 
-// observe notes the store's time of a reply that was received just now.
+// observe records the store's time from a reply that was received just now.
 func (c *storeClock) observe(store time.Time) {
 	if store.IsZero() {
 		return
@@ -42,7 +42,7 @@ func (c *storeClock) observe(store time.Time) {
 	}
 }
 
-// now is the estimate; ok is false if no reply was observed yet.
+// now returns the estimate; ok is false if no reply was observed yet.
 func (c *storeClock) now() (now time.Time, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,6 +1,7 @@
 package room
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -8,31 +9,29 @@ import (
 // Config holds the settings of the engine. The zero value of each field means its
 // default.
 type Config struct {
-	// Outbox is how many events of each room may wait to be published; those beyond
-	// are dropped and counted, so that people are served in any case. Default
-	// 1,000,000; from 1,000 to 100,000,000. Without a publisher none is kept.
+	// Outbox is how many events of each room may wait to be published; further events are
+	// dropped and counted, so that visitors are served in any case. Default 1,000,000;
+	// from 1,000 to 100,000,000. Without a publisher no event is kept.
 	Outbox int64
-	// RefreshInterval is how often the rooms are read again, and so after how long at
-	// most a change that another instance made is seen by who did not run into it.
-	// Default 1 s; from 100 ms to 10 s.
+	// RefreshInterval is how often the rooms are read again, and so the longest time until
+	// a change by another instance is seen. Default 1 s; from 100 ms to 10 s.
 	RefreshInterval time.Duration
-	// ExpireInterval is the longest time between two looks for what is due in a room
-	// with anybody in it. What is due later is looked for then, to the moment: the
-	// interval matters for what other instances did. Default 500 ms; from 10 ms to
-	// 500 ms.
+	// ExpireInterval is the longest time between two calls of Expire for a room with
+	// anybody in it. Known deadlines are met to the moment: the interval matters for
+	// operations of other instances. Default 500 ms; from 10 ms to 500 ms.
 	ExpireInterval time.Duration
 }
 
 // WithDefaults returns the config with every unset field at its default.
 func (c Config) WithDefaults() Config {
-	orDefault(&c.Outbox, 1_000_000)
-	orDefault(&c.RefreshInterval, time.Second)
-	orDefault(&c.ExpireInterval, 500*time.Millisecond)
+	c.Outbox = cmp.Or(c.Outbox, 1_000_000)
+	c.RefreshInterval = cmp.Or(c.RefreshInterval, time.Second)
+	c.ExpireInterval = cmp.Or(c.ExpireInterval, 500*time.Millisecond)
 	return c
 }
 
-// Validate says which setting is out of range, and what would be right. It is
-// meant for a config with defaults.
+// Validate reports the first setting that is out of range, and its range. The config
+// must have defaults.
 func (c Config) Validate() error {
 	checks := []struct {
 		ok         bool

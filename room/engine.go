@@ -9,9 +9,9 @@ import (
 )
 
 // Engine serves rooms: it puts the store, the policies and the loops together. It
-// is a [lifecycle.Service]. Its methods may be called before Start and while it
-// runs, by many at once; what ends by time ends only while it runs. Several engines
-// may share one store: they are one service then.
+// is a [lifecycle.Service]. Its methods are safe for concurrent use, before Start too;
+// deadlines act only while it runs. Several engines may share one store: they are one
+// service then.
 type Engine struct {
 	store   Store
 	config  Config
@@ -20,14 +20,14 @@ type Engine struct {
 	// publisher is nil if nothing is published.
 	publisher Publisher
 
-	group   *lifecycle.Group
-	clock   *storeClock
-	catalog *catalog
-	keys    *keyHolder
-	lease   *publisherLease
-	// visits bounds how many rooms are looked at at once.
-	visits chan struct{}
-	// started says that rooms which come to be known are to be looked after.
+	group     *lifecycle.Group
+	clock     *storeClock
+	catalog   *catalog
+	keys      *keyHolder
+	ownership *publisherOwnership
+	// expirations bounds the concurrent calls of Expire.
+	expirations chan struct{}
+	// started reports whether new rooms get an expiration.
 	started atomic.Bool
 }
 
@@ -38,15 +38,16 @@ type Option func(*Engine)
 func WithLogger(log *slog.Logger) Option { return func(e *Engine) { e.log = log } }
 
 // WithPublisher makes the engine publish an event of everything that happens to a
-// visitor. Events wait in the store's outbox until the publisher has taken them,
-// over restarts too. Of several engines on one store all should have a publisher,
-// or none. The default is none: then no events are kept.
+// visitor. Events wait in the store's outbox until the publisher has taken them, over
+// restarts too. Either all engines on one store should have a publisher, or none. The
+// default is none: then no events are kept.
 func WithPublisher(p Publisher) Option { return func(e *Engine) { e.publisher = p } }
 
-// maxVisits is how many rooms are looked at at once.
-const maxVisits = 16
+// maxExpirations is how many calls of Expire run at once.
+const maxExpirations = 16
 
-// New returns an engine that serves the rooms of a store. Config is checked here.
+// New returns an engine that serves the rooms of a store, or an error if config is
+// invalid.
 func New(store Store, config Config, options ...Option) (*Engine, error) {
 	config = config.WithDefaults()
 	if err := config.Validate(); err != nil {
@@ -55,8 +56,8 @@ func New(store Store, config Config, options ...Option) (*Engine, error) {
 	e := &Engine{
 		store: store, config: config, log: slog.Default(),
 		group: lifecycle.NewGroup(context.Background()), clock: new(storeClock),
-		keys: newKeyHolder(store), lease: newPublisherLease(store),
-		visits: make(chan struct{}, maxVisits),
+		keys: newKeyHolder(store), ownership: newPublisherOwnership(store),
+		expirations: make(chan struct{}, maxExpirations),
 	}
 	for _, option := range options {
 		option(e)
@@ -69,7 +70,7 @@ func New(store Store, config Config, options ...Option) (*Engine, error) {
 // Name implements lifecycle.Service.
 func (e *Engine) Name() string { return "room" }
 
-// Start implements lifecycle.Service. It reads the rooms and the keys, and makes the
+// Start implements lifecycle.Service. It reads the rooms and the keys, and creates the
 // first key.
 func (e *Engine) Start(ctx context.Context) error {
 	if err := e.catalog.refresh(ctx); err != nil {
@@ -82,14 +83,14 @@ func (e *Engine) Start(ctx context.Context) error {
 	e.group.Go("rooms", e.refreshRooms)
 	e.group.Go("keys", e.refreshKeys)
 	if e.publisher != nil {
-		e.group.Go("publisher's lease", e.holdLease)
+		e.group.Go("publisher's ownership", e.holdOwnership)
 		e.group.Go("publisher", e.publish)
 	}
 	return nil
 }
 
-// Stop implements lifecycle.Service. Visitors keep their places; what is called
-// after Stop is answered as long as the store is open.
+// Stop implements lifecycle.Service. Visitors keep their places; methods work after Stop
+// as long as the store is open.
 func (e *Engine) Stop(ctx context.Context) error { return e.group.Stop(ctx) }
 
 // Failed implements lifecycle.Service.
@@ -98,7 +99,7 @@ func (e *Engine) Failed() <-chan struct{} { return e.group.Failed() }
 // Err implements lifecycle.Service.
 func (e *Engine) Err() error { return e.group.Err() }
 
-// outbox is how many events a room may keep.
+// outbox returns how many events a room may keep.
 func (e *Engine) outbox() int64 {
 	if e.publisher == nil {
 		return 0

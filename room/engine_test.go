@@ -27,14 +27,14 @@ type rig struct {
 	log   *bytes.Buffer
 }
 
-// ctx is for calls of tests: they end by themselves.
+// ctx is for calls of tests, which end by themselves.
 var ctx = context.Background()
 
-// nowhere is the address of a client that is not known.
+// nowhere is the address of an unknown client.
 var nowhere netip.Addr
 
-// inVirtualTime runs a test with an engine that has started. A goroutine that is
-// left over fails the test: the bubble waits for all.
+// inVirtualTime runs a test with a started engine. A leftover goroutine fails the test: the bubble
+// waits for all.
 func inVirtualTime(t *testing.T, test func(t *testing.T, r *rig), options ...room.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -67,7 +67,7 @@ func (r *rig) stop() {
 	}
 }
 
-// restarted is the engine of a process that was killed and started again.
+// restarted returns the engine of a process that was killed and restarted.
 func (r *rig) restarted(options ...room.Option) *rig {
 	r.t.Helper()
 	r.stop()
@@ -106,7 +106,7 @@ func (r *rig) ask(name, ticket string) room.Answer {
 	return a
 }
 
-// gone fails the test unless the error is that of a place that is gone for a reason.
+// gone fails the test unless the error means that a place is gone for the reason.
 func gone(t testing.TB, err error, reason room.Reason) {
 	t.Helper()
 	var g *room.GoneError
@@ -115,7 +115,7 @@ func gone(t testing.TB, err error, reason room.Reason) {
 	}
 }
 
-// teller has one slot, and windows of seconds.
+// teller returns settings of mode teller with windows of seconds.
 func teller(capacity int64) room.Settings {
 	return room.Settings{
 		Mode: room.Teller, Capacity: capacity, PassTTL: time.Minute, ClaimWindow: 2 * time.Second,

@@ -10,68 +10,68 @@ import (
 // EventType is what happened to a visitor.
 type EventType string
 
-// The types. Each visitor enters once; it may be admitted and miss that any number
-// of times; and it is gone once: by leaving, by the end of its pass, or by
-// abandoning or being revoked. Who is gone as Ended has abandoned.
+// The types. Each visitor enters once, may be admitted and be a no-show any number of
+// times, and is gone once: it left, its pass expired, it abandoned its place, or it was
+// revoked. A visitor gone as Ended has abandoned.
 const (
 	VisitorEntered EventType = "entered"
 	// VisitorAdmitted: the visitor was called, and is counted as inside from here on.
 	VisitorAdmitted EventType = "admitted"
-	// VisitorMissed: the visitor was called, did not come in time, and waits again.
-	VisitorMissed    EventType = "missed"
+	// VisitorNoShow: the visitor was called, did not claim in time, and waits again.
+	VisitorNoShow    EventType = "missed"
 	VisitorLeft      EventType = "left"
 	VisitorExpired   EventType = "expired"
 	VisitorAbandoned EventType = "abandoned"
 	VisitorRevoked   EventType = "revoked"
 )
 
-// Event is one thing that happened to a visitor, as the move that made it
-// recorded it. The events of a room are its whole history: with them, who was
-// inside at any moment can be told.
+// Event is one thing that happened to a visitor, recorded by the operation that did it.
+// The events of a room are its whole history: they tell which visitors were inside at any
+// moment.
 type Event struct {
 	// Sequence grows by one with each event of the room; events that were dropped
 	// leave gaps.
 	Sequence int64
 	Type     EventType
 	Number   int64
-	// Inside says that the visitor was called or inside before, and is not any more.
+	// Inside reports whether the visitor was called or inside before, and is no more.
 	Inside bool
 	// Time is the store's.
 	Time time.Time
 }
 
-// EventSource is the source of all events, as CloudEvents have it.
+// EventSource is the CloudEvents source of all events.
 const EventSource = "/sluice/room"
 
-// Notice is an event for others, of a room.
+// Notice is an event of a room, to be published.
 type Notice struct {
 	Event
 	Room       string
 	Generation string
 }
 
-// Publisher takes events to where others read them.
+// Publisher publishes events, to a topic for example.
 type Publisher interface {
-	// Publish returns nil when all of them are durable there. Otherwise the same come
-	// again in the same order, perhaps with others after them, also after a restart:
-	// some may then be there twice, with the same IDs. It is called with one batch at a
-	// time, of at most MaxPublish. Ctx ends after 30 s, and when the engine stops.
+	// Publish returns nil when all notices are durable there. Otherwise they are published
+	// again in the same order, perhaps followed by others, also after a restart: some may
+	// then be there twice, with the same IDs. It is called with one batch at a time, of at
+	// most MaxPublish. Ctx ends after 30 s, and when the engine stops.
 	Publish(ctx context.Context, notices []Notice) error
 }
 
 // MaxPublish is how many events are published at once.
 const MaxPublish = 1_000
 
-// ID is the event's own, for ever and over all rooms and stores.
+// ID returns the event's ID, unique over all rooms and stores.
 func (n *Notice) ID() string {
 	return fmt.Sprintf("%s-%d", n.Generation, n.Sequence)
 }
 
-// Visitor is the key by which events of one visitor stay in order.
+// Visitor returns the key by which events of one visitor stay in order.
 func (n *Notice) Visitor() string { return fmt.Sprintf("%s/%d", n.Room, n.Number) }
 
-// CloudEvent returns the event in the structured JSON form of CloudEvents 1.0, the
-// same whenever it is asked for.
+// CloudEvent returns the event in the structured JSON form of CloudEvents 1.0, always the
+// same bytes.
 func (n *Notice) CloudEvent() ([]byte, error) {
 	type data struct {
 		Room   string `json:"room"`

@@ -10,50 +10,50 @@ import (
 )
 
 const (
-	// idleInterval is the time between two looks at a room with nobody in it.
+	// idleInterval is the time between two calls of Expire for an empty room.
 	idleInterval = 800 * time.Millisecond
-	// lookJitter is the most that a look is late by chance, so that instances do not
-	// all come at once.
+	// lookJitter is the most that an Expire is delayed at random, so that instances do not
+	// all call at once.
 	lookJitter = 20 * time.Millisecond
 	// statusInterval and idleStatusInterval are how often the visitors of a room are
-	// counted, with anybody in it and with nobody.
+	// counted, of one with visitors and of an empty one.
 	statusInterval     = time.Second
 	idleStatusInterval = 5 * time.Second
-	// backoffBase and backoffCap bound the pause after a failure of the store: it
-	// doubles from the one to the other, with jitter. There is no last attempt.
+	// backoffBase and backoffCap bound the pause after a failure of the store: it doubles
+	// from one to the other, with jitter. There is no last attempt.
 	backoffBase = 50 * time.Millisecond
 	backoffCap  = time.Second
 )
 
-// refreshRooms reads the rooms now and then, and has each of them looked after.
+// refreshRooms reads the rooms every RefreshInterval, and starts their expirations.
 func (e *Engine) refreshRooms(ctx context.Context) error {
-	e.tendAll()
+	e.startExpirations()
 	return e.regularly(ctx, "read the rooms", e.config.RefreshInterval, func() error {
 		err := e.catalog.refresh(ctx)
-		e.tendAll()
+		e.startExpirations()
 		return err
 	})
 }
 
-func (e *Engine) tendAll() {
+func (e *Engine) startExpirations() {
 	for _, k := range e.catalog.all() {
-		e.tendRoom(k)
+		e.startExpiration(k)
 	}
 }
 
-// tendRoom begins the expiration of a room, once, if the engine runs.
-func (e *Engine) tendRoom(k *known) {
-	if e.started.Load() && k.tended.CompareAndSwap(false, true) {
-		e.group.Go("expiration of "+k.name, func(ctx context.Context) error { return e.tend(ctx, k) })
+// startExpiration starts the expiration of a room, once, if the engine runs.
+func (e *Engine) startExpiration(k *cachedRoom) {
+	if e.started.Load() && k.expiring.CompareAndSwap(false, true) {
+		e.group.Go("expiration of "+k.name, func(ctx context.Context) error { return e.expireRoom(ctx, k) })
 	}
 }
 
-// tend is the expiration of one room: it looks at it whenever something is due,
+// expireRoom is the expiration of one room: it calls Expire whenever something is due,
 // until the room is removed.
-func (e *Engine) tend(ctx context.Context, k *known) error {
+func (e *Engine) expireRoom(ctx context.Context, k *cachedRoom) error {
 	failures := 0
 	for !k.removed.Load() {
-		wait, err := e.visit(ctx, k)
+		wait, err := e.expireOnce(ctx, k)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -78,25 +78,25 @@ func (e *Engine) tend(ctx context.Context, k *known) error {
 	return nil
 }
 
-// visit does what is due in a room, and returns after how long the next is.
-func (e *Engine) visit(ctx context.Context, k *known) (time.Duration, error) {
+// expireOnce calls Expire for a room, and returns the time until the next call.
+func (e *Engine) expireOnce(ctx context.Context, k *cachedRoom) (time.Duration, error) {
 	select {
-	case e.visits <- struct{}{}:
-		defer func() { <-e.visits }()
+	case e.expirations <- struct{}{}:
+		defer func() { <-e.expirations }()
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
 	var due Due
-	var at turn
-	err := e.move(ctx, k.name, "expire", func(t turn) (err error) {
-		if t.known != k { // another room of that name has come
+	var last operation
+	err := e.operate(ctx, k.name, "expire", func(op operation) (err error) {
+		if op.cached != k { // it is another room of that name now
 			return nil
 		}
-		at = t
-		due, err = e.store.Expire(ctx, t.terms)
+		last = op
+		due, err = e.store.Expire(ctx, op.terms)
 		return err
 	})
-	if err != nil || at.room == nil {
+	if err != nil || last.room == nil {
 		return 0, err
 	}
 	e.clock.observe(due.Now)
@@ -105,11 +105,11 @@ func (e *Engine) visit(ctx context.Context, k *known) (time.Duration, error) {
 	if err := e.count(ctx, k, idle); err != nil {
 		return 0, err
 	}
-	return untilNext(at.room, &at.terms, due, e.config.ExpireInterval, rand.N(lookJitter)), nil
+	return untilNext(last.room, &last.terms, due, e.config.ExpireInterval, rand.N(lookJitter)), nil
 }
 
-// count takes the numbers of a room's visitors, if it is time to.
-func (e *Engine) count(ctx context.Context, k *known, idle bool) error {
+// count counts a room's visitors, if it is time to.
+func (e *Engine) count(ctx context.Context, k *cachedRoom, idle bool) error {
 	every := statusInterval
 	if idle {
 		every = idleStatusInterval
@@ -126,10 +126,9 @@ func (e *Engine) count(ctx context.Context, k *known, idle bool) error {
 	return nil
 }
 
-// untilNext is how long to wait after a look at a room: until the next that is due
-// by what it found, or by the schedule. What another move begins meanwhile is due
-// after the shortest of the room's windows at the earliest, so that is the most,
-// and nothing is late.
+// untilNext returns how long to wait after an Expire: until the next deadline that it
+// found, or of the schedule. An operation in the meantime sets deadlines no earlier than
+// the shortest of the room's windows, so that is the longest wait, and nothing is late.
 func untilNext(r *Room, t *Terms, due Due, interval, jitter time.Duration) time.Duration {
 	if due.More {
 		return 0
@@ -150,42 +149,10 @@ func untilNext(r *Room, t *Terms, due Due, interval, jitter time.Duration) time.
 	return wait - min(jitter, most/10)
 }
 
-// shortestWindow is the shortest time after which something may be due that has just
-// begun.
+// shortestWindow returns the shortest time until a deadline that an operation may set.
 func shortestWindow(s *Settings) time.Duration {
 	if s.Mode == Park {
 		return min(s.ClaimWindow, s.Stay)
 	}
 	return min(s.ClaimWindow, s.PassTTL)
-}
-
-// regularly calls f again and again, with pauses of about every; after an error
-// that may pass, with growing ones.
-func (e *Engine) regularly(ctx context.Context, what string, every time.Duration, f func() error) error {
-	failures := 0
-	wait := every
-	for lifecycle.Sleep(ctx, nil, wait) {
-		err := f()
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err == nil:
-			failures, wait = 0, every-rand.N(every/10)
-		case !retriable(err):
-			return err
-		default:
-			failures++
-			wait = min(every, backoff(failures))
-			if failures == 1 {
-				e.log.Error(what, "error", err)
-			}
-		}
-	}
-	return ctx.Err()
-}
-
-// backoff is how long to wait after so many failures in a row.
-func backoff(failures int) time.Duration {
-	most := min(backoffCap, backoffBase<<min(failures-1, 10))
-	return most/2 + rand.N(most/2)
 }

@@ -10,8 +10,7 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// What a visitor kept from a visit before says nothing about the one that it has now,
-// and cannot end it.
+// Tickets and passes of an earlier visit reveal nothing about the present one, and cannot end it.
 func TestWhatWasBeforeIsOfNoUse(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, r *rig) {
 		r.put("shop", teller(1))
@@ -50,8 +49,8 @@ func TestWhatWasBeforeIsOfNoUse(t *testing.T) {
 	})
 }
 
-// Passes of a room that was removed are void in one of the same name, whose visitors
-// have the same numbers; and those from before all were revoked.
+// Passes of a removed room are void in a new room of the same name, whose visitors have the same
+// numbers; so are passes from before all were revoked.
 func TestPassesOfBefore(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, r *rig) {
 		r.put("shop", teller(1))
@@ -85,9 +84,9 @@ func TestPassesOfBefore(t *testing.T) {
 	})
 }
 
-// Without a limit one visitor can take 1,000 places. It keeps those alone for which it
-// asks, and who came after it waits no longer than until the silence of the others is
-// noticed, and those who were called before that have missed their turn.
+// Without a limit one visitor can take 1,000 places. Only the places that ask are kept, and later
+// visitors wait no longer than until the silence of the others is noticed and those called before
+// that are no-shows.
 func TestAThousandPlacesOfOne(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, r *rig) {
 		s := teller(10)

@@ -9,18 +9,17 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// jumps are by how much the store's clock is set, forth and back.
+// jumps are the steps by which the store's clock is set, forward and back.
 var jumps = map[string]time.Duration{
 	"a second forth": time.Second, "an hour forth": time.Hour, "a week forth": 7 * 24 * time.Hour,
 	"a second back": -time.Second, "an hour back": -time.Hour, "a week back": -7 * 24 * time.Hour,
 }
 
-// The clock of the store jumps while visitors wait. Whoever keeps asking has its place
-// and is let in, in order, and never are more inside than may be. A jump forth ends the
-// visits whose time it skips, as any clock that says so would.
+// The clock of the store jumps while visitors wait. Visitors who keep asking keep their places and
+// are let in, in order, and never are more inside than allowed. A jump forward ends the visits
+// whose time it skips.
 //
-// A jump back makes the visits last longer that had begun, by as much; but who leaves
-// makes room at once.
+// A jump back prolongs present visits by as much; but leaving frees a slot at once.
 func TestClockJumps(t *testing.T) {
 	for name, by := range jumps {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +45,7 @@ func testJump(t *testing.T, r *rig, by time.Duration) {
 		line.askAll()
 		time.Sleep(time.Second)
 	}
-	if by < time.Minute { // all who were inside still are
+	if by < time.Minute { // all visitors inside still are
 		for i, ticket := range line.tickets[:2] {
 			if a := r.ask("shop", ticket); a.State != room.Inside {
 				t.Errorf("visitor %d is %+v, want inside", i+1, a)
@@ -64,12 +63,12 @@ func testJump(t *testing.T, r *rig, by time.Duration) {
 		time.Sleep(time.Second)
 	}
 	status, err := r.store.Status(ctx, "shop")
-	if err != nil || status.Waiting+status.Inside != 0 || status.Missed != 0 || status.Departed != 0 {
+	if err != nil || status.Waiting+status.Inside != 0 || status.NoShows != 0 || status.Departed != 0 {
 		t.Errorf("%+v, %v; want that all had their visit, and none missed its turn", status, err)
 	}
 }
 
-// jumpedLine are visitors of a room for two, in the order in which they came.
+// jumpedLine has the visitors of a room for two, in the order of entering.
 type jumpedLine struct {
 	*rig
 	tickets []string
@@ -94,7 +93,7 @@ func (l *jumpedLine) askAll() (inside int) {
 			l.t.Errorf("visitor %d is inside, and one before it waits", i+1)
 		case a.State == room.Inside:
 			inside++
-			// An engine notices a jump with its next look, and the pass is renewed with the ticket.
+			// An engine notices a jump at its next tick, and the ticket renews the pass.
 			if _, err := l.AskPass(ctx, "shop", a.Pass); err != nil && (time.Since(l.jumped) > 500*time.Millisecond || !errors.Is(err, room.ErrBadPass)) {
 				l.t.Errorf("the pass of visitor %d: %v", i+1, err)
 			}
@@ -107,9 +106,9 @@ func (l *jumpedLine) askAll() (inside int) {
 	return inside
 }
 
-// A batch is never let in twice for one tick, whatever the clock does; and after a jump
-// forth the ticks that were skipped have lapsed. After a jump back the next batch comes
-// when the clock is beyond the tick of the last.
+// A batch is never let in twice for one tick, however the clock jumps. After a jump forward the
+// skipped ticks have lapsed; after a jump back the next batch comes when the clock has passed the
+// tick of the last one.
 func TestClockJumpsInAPark(t *testing.T) {
 	for name, by := range jumps {
 		t.Run(name, func(t *testing.T) {

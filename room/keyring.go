@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// Keyring signs tickets and passes with the newest key, and takes those that any
-// of its keys signed. It does not change, and many goroutines may use it.
+// Keyring signs tickets and passes with the newest key, and accepts those that any of its
+// keys signed. It is immutable, and safe for concurrent use.
 type Keyring struct {
 	keys     map[uint32]*ringKey
 	newest   *ringKey
@@ -26,7 +26,7 @@ type Keyring struct {
 	verified *passCache
 }
 
-// ringKey is a key with what is derived from it.
+// ringKey is a key with the keys derived from it.
 type ringKey struct {
 	id      uint32
 	text    string // the ID as in SigningKey
@@ -39,11 +39,11 @@ type ringKey struct {
 const (
 	// MaxKeys is how many keys there may be.
 	MaxKeys = 64
-	// KeepKey is for how long at least a key verifies after another has replaced it:
-	// longer than a visitor may be silent and keep the place.
+	// KeepKey is how long a key verifies, at least, after another has replaced it: longer
+	// than a visitor may be silent and keep the place.
 	KeepKey = 48 * time.Hour
-	// DropKey is when it is dropped: nobody can be inside for so long without being
-	// given a newer ticket.
+	// DropKey is after how long a replaced key is dropped: nobody can be inside for so long
+	// without getting a newer ticket.
 	DropKey = 8 * 24 * time.Hour
 )
 
@@ -72,9 +72,9 @@ func (k SigningKey) String() string { return "key " + k.ID }
 // LogValue is the ID: the secret is not for logs.
 func (k SigningKey) LogValue() slog.Value { return slog.StringValue(k.String()) }
 
-// Rotate returns the keys with a fresh one, which signs from then on. Those are
-// left out that were replaced longer ago than DropKey; and of a full ring the oldest,
-// if it was replaced longer ago than KeepKey, otherwise ErrRingFull.
+// Rotate returns the keys with a fresh one, which signs from then on. It drops keys that
+// were replaced longer ago than DropKey, and from a full ring the oldest, if it was
+// replaced longer ago than KeepKey; otherwise it returns ErrRingFull.
 func Rotate(keys []SigningKey, fresh SigningKey, now time.Time) ([]SigningKey, error) {
 	// A key was replaced when the next one was made.
 	replaced := func(i int) time.Duration {
@@ -120,7 +120,7 @@ func checkKeys(keys []SigningKey) error {
 	return nil
 }
 
-// parseKeyID takes exactly the form that NewSigningKey gives.
+// parseKeyID accepts exactly the form that NewSigningKey gives.
 func parseKeyID(text string) (uint32, bool) {
 	id, err := strconv.ParseUint(text, 16, 32)
 	return uint32(id), err == nil && text == fmt.Sprintf("%08x", id)

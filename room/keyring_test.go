@@ -17,7 +17,7 @@ import (
 
 var keyTime = time.UnixMilli(1_900_000_000_123).UTC()
 
-// testKey is a key that is always the same.
+// testKey returns a fixed key.
 func testKey(n byte) SigningKey {
 	return SigningKey{ID: fmt.Sprintf("%08x", 0xabcd0000+uint32(n)), Secret: bytes.Repeat([]byte{n}, secretSize), CreatedAt: keyTime}
 }
@@ -50,7 +50,7 @@ func TestNewSigningKey(t *testing.T) {
 	testRing(t, a, b)
 }
 
-// A key that is logged by mistake does not tell its secret.
+// A key that is logged by mistake does not reveal its secret.
 func TestSigningKeyIsNotLogged(t *testing.T) {
 	key := SigningKey{ID: "0123abcd", Secret: []byte("the secret of a signing key, ok?")}
 	var log bytes.Buffer
@@ -139,8 +139,8 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-// Over any times of rotation: the ring is never too large, and a ticket that was
-// signed within KeepKey can be read.
+// For any times of rotation, the ring is bounded, and a ticket that was signed within KeepKey can
+// be read.
 func TestRotateLosesNobody(t *testing.T) {
 	r := testRoom("shop", "g")
 	rapid.Check(t, func(t *rapid.T) {

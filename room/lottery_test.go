@@ -33,8 +33,8 @@ func TestDrawIsPublished(t *testing.T) {
 	}
 }
 
-// Draws are even: each of 64 parts has its share of 64,000 draws, within 5 standard
-// deviations, and they are as high as they can be.
+// Draws are uniform over the whole range: each of 64 parts has its share of 64,000 draws, within 5
+// standard deviations.
 func TestDrawIsEven(t *testing.T) {
 	const parts, share = 64, 1000
 	var counts [parts]int
@@ -62,8 +62,8 @@ func TestSeedsAndNoncesDiffer(t *testing.T) {
 	}
 }
 
-// What is derived from a visitor's key is the same again, and depends on the key, the
-// room's seed and its generation, on each alone.
+// Values derived from a visitor's key are always the same, and depend on the key, the room's seed
+// and its generation.
 func TestFromKey(t *testing.T) {
 	text := rapid.StringN(0, 20, 256)
 	rapid.Check(t, func(t *rapid.T) {
@@ -89,7 +89,7 @@ func TestFromKey(t *testing.T) {
 	})
 }
 
-// Where the generation ends and the key begins matters too.
+// The boundary between the generation and the key matters too.
 func TestFromKeyParts(t *testing.T) {
 	if HashKey(testRoom("shop", "a"), "bc") == HashKey(testRoom("shop", "ab"), "c") {
 		t.Error("key bc of a is as key c of ab")

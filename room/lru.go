@@ -5,13 +5,12 @@ import (
 	"sync"
 )
 
-// maxVerified is how many passes a keyring remembers to have signed, and to have signed
-// or verified: either takes longer than all else about a request. It remembers good
-// ones only, so that nobody can fill it with others; some 1,200 bytes each.
+// maxVerified is how many signed, and how many verified, passes a keyring remembers:
+// signing and verifying take longer than the rest of a request. It remembers valid passes
+// only, so that forgeries cannot fill it; some 1,200 bytes each.
 const maxVerified = 10_000
 
-// passCache is what a keyring remembers of passes, by their text and by what they
-// claim.
+// passCache remembers passes by their text and by their claims.
 type passCache struct {
 	mu     sync.Mutex
 	passes lru[string, Pass]
@@ -53,8 +52,8 @@ func (c *passCache) put(text string, pass Pass) {
 	*c.passes.getOrAdd(text) = pass
 }
 
-// lru is a map of at most limit values, which forgets the one that was not used for
-// the longest time. It is for one goroutine at a time.
+// lru is a map of at most limit values, which forgets the least recently used one. It is
+// for one goroutine at a time.
 type lru[K comparable, V any] struct {
 	limit  int
 	byKey  map[K]*list.Element

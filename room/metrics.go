@@ -8,9 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are room's metrics. Those of a room are what its last count found: of
-// several instances on one store each tells the same, so they are not to be summed.
-// There are at most MaxRooms of each.
+// metrics are room's metrics. Those of a room are from its last count: several instances
+// on one store export the same numbers, so do not sum them. There are at most MaxRooms of
+// each.
 type metrics struct {
 	catalog *catalog
 
@@ -52,7 +52,7 @@ func newMetrics(c *catalog) *metrics {
 			gauge("called", "Visitors who are called and have not come yet.", func(s *Status) int64 { return s.Called }),
 			counter("entered", "Visitors who entered.", func(s *Status) int64 { return s.Entered }),
 			counter("admitted", "Visitors who were called; once more for each time that they did not come.", func(s *Status) int64 { return s.Admitted }),
-			counter("missed", "Visitors who were called and did not come in time.", func(s *Status) int64 { return s.Missed }),
+			counter("missed", "Visitors who were called and did not come in time.", func(s *Status) int64 { return s.NoShows }),
 			counter("departed", "Visitors who were gone while they waited.", func(s *Status) int64 { return s.Departed }),
 			counter("expired", "Passes that ended by time.", func(s *Status) int64 { return s.Expired }),
 			counter("events_dropped", "Events that were not kept because the outbox was full.", func(s *Status) int64 { return s.EventsDropped }),
@@ -93,8 +93,8 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// moved notes a move. What a visitor was refused is none of the store's failures.
-func (m *metrics) moved(kind string, took time.Duration, err error) {
+// observe records an operation. Refusals of visitors are no failures of the store.
+func (m *metrics) observe(kind string, took time.Duration, err error) {
 	m.moves.WithLabelValues(kind).Observe(took.Seconds())
 	for _, failure := range []error{ErrUnavailable, ErrFull, ErrBroken, context.DeadlineExceeded} {
 		if errors.Is(err, failure) {

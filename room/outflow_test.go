@@ -8,7 +8,7 @@ import (
 )
 
 func statusAt(after time.Duration, called, missed, departed, inside int64) Status {
-	return Status{Now: keyTime.Add(after), Admitted: called, Missed: missed, Departed: departed, Inside: inside}
+	return Status{Now: keyTime.Add(after), Admitted: called, NoShows: missed, Departed: departed, Inside: inside}
 }
 
 func TestOutflow(t *testing.T) {
@@ -47,8 +47,8 @@ func TestOutflow(t *testing.T) {
 	}
 }
 
-// However often it is told, it holds little, and says what happened since a moment that
-// is a minute ago, or up to a second less.
+// The samples are bounded, and cover the time since a moment that is a minute ago, or up to a
+// second less.
 func TestOutflowWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var o outflow
@@ -84,8 +84,8 @@ func TestOutflowWindow(t *testing.T) {
 	})
 }
 
-// How fast a line moves is told from the time of that line: not from the quiet before
-// it, from a pause, or from before the opening.
+// The rate of a queue is measured over the time of that queue: not over the quiet time before it, a
+// pause, or the time before the opening.
 func TestOutflowOfTheLine(t *testing.T) {
 	at := func(seconds, called, waiting, inside int64) Status {
 		s := statusAt(time.Duration(seconds)*time.Second, called, 0, 0, inside)

@@ -3,8 +3,8 @@ package room
 import "time"
 
 // TickAt returns the last tick that is not after now, and its index. Ticks are at the
-// opening, which has index 0, and then each interval, whatever happened between; ok is
-// false before the opening. All is to the millisecond, and the interval at least 1 ms.
+// opening, which has index 0, and then every interval; ok is false before the opening.
+// Times are to the millisecond, and the interval is at least 1 ms.
 func TickAt(opening time.Time, interval time.Duration, now time.Time) (tick time.Time, index int64, ok bool) {
 	first, every := opening.UnixMilli(), max(interval.Milliseconds(), 1)
 	since := now.UnixMilli() - first
@@ -15,7 +15,7 @@ func TickAt(opening time.Time, interval time.Duration, now time.Time) (tick time
 	return time.UnixMilli(first + index*every).UTC(), index, true
 }
 
-// NextTick returns the first tick after now: the opening, if that is to come.
+// NextTick returns the first tick after now: before the opening, that is the opening.
 func NextTick(opening time.Time, interval time.Duration, now time.Time) time.Time {
 	tick, _, ok := TickAt(opening, interval, now)
 	if !ok {
@@ -24,13 +24,12 @@ func NextTick(opening time.Time, interval time.Duration, now time.Time) time.Tim
 	return tick.Add(max(interval.Truncate(time.Millisecond), time.Millisecond))
 }
 
-// unbounded is a capacity that no room reaches, and that a double holds exactly.
+// unbounded is a capacity that no room reaches, and that a float64 holds exactly.
 const unbounded = 1 << 52
 
-// parkTerms lets in a batch at each tick. A batch belongs to the tick that was
-// last; From keeps it from being called before, should the store's clock have
-// jumped back. If nobody looked for so long that half of the stay is over, the
-// batch lapses, so that nobody is called whose visit would end at once.
+// parkTerms lets in a batch at each tick. A batch belongs to the last tick; From keeps it
+// from being called earlier if the store's clock jumps back. If no Expire came until half
+// of the stay is over, the batch lapses, so that no visit ends right after the call.
 func parkTerms(t *Terms, r *Room, now time.Time) {
 	s := &r.Settings
 	opening := r.Opening()

@@ -34,8 +34,8 @@ func TestTickAt(t *testing.T) {
 	}
 }
 
-// The tick is the last that is not after now, the next one the first that is, and
-// walking from one to the next misses none.
+// The present tick is the last that is not after now, the next tick is the first that is, and going
+// from one to the next skips none.
 func TestTicks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		opening, now := drawTime(t, "opening"), drawTime(t, "now")

@@ -14,8 +14,8 @@ import (
 // Pass is the right to be inside a room until a time. As text it is a JWT that is
 // signed with Ed25519 (alg EdDSA, kid the key's ID), with the claims iss ("sluice"), sub
 // (the number), room, gen (the generation), epoch, iat and exp, in seconds with up to
-// three decimals. Other services can check it with the keys of [Keyring.JWKS]; what they
-// do not see for as long as it lives is that it was revoked, or released.
+// three decimals. Other services can check it with the keys of [Keyring.JWKS], but do not
+// see that it was revoked, or released.
 type Pass struct {
 	Room       string
 	Generation string
@@ -33,11 +33,11 @@ var ErrBadPass = errors.New("the pass is not valid in this room")
 
 const (
 	passIssuer = "sluice"
-	// maxPassText is the most bytes of a pass: more than any that is signed here.
+	// maxPassText is the most bytes of a pass.
 	maxPassText = 1024
 )
 
-// passClaims are a pass as a JWT has it.
+// passClaims are the claims of a pass's JWT.
 type passClaims struct {
 	Issuer     string     `json:"iss"`
 	Subject    string     `json:"sub"`
@@ -48,8 +48,8 @@ type passClaims struct {
 	ExpiresAt  jwtSeconds `json:"exp"`
 }
 
-// SignPass returns a pass as text. Its Room and Generation are the room's, whatever
-// they say.
+// SignPass signs a pass and returns it as text. The room's name and generation replace
+// those of the pass.
 func (k *Keyring) SignPass(r *Room, p Pass) (string, error) {
 	claims := passClaims{
 		passIssuer, strconv.FormatInt(p.Number, 10), r.Name, r.Generation, p.Epoch,
@@ -67,16 +67,16 @@ func (k *Keyring) SignPass(r *Room, p Pass) (string, error) {
 	if len(text) > maxPassText {
 		return "", fmt.Errorf("a pass of %d bytes is too long", len(text))
 	}
-	// It will be shown here soon.
+	// It will be checked here soon.
 	k.verified.put(text, claims.pass(p.Number))
 	k.verified.sign(claims, text)
 	return text, nil
 }
 
-// ParsePass returns the pass that SignPass made into that text, for the room, by a
-// key of the ring, if it has not expired at now; otherwise an ErrBadPass that says why.
-// With a zero now it may have expired: for whoever asks the store anyway. It does not
-// compare the epoch.
+// ParsePass returns the pass of a text, if it is of the room, a key of the ring signed it,
+// and it has not expired at now; otherwise an ErrBadPass with the reason. With a zero now
+// it may have expired: for callers that ask the store anyway. It does not compare the
+// epoch.
 func (k *Keyring) ParsePass(r *Room, text string, now time.Time) (Pass, error) {
 	pass, known := k.verified.get(text)
 	if !known {
@@ -97,8 +97,8 @@ func (k *Keyring) ParsePass(r *Room, text string, now time.Time) (Pass, error) {
 	return pass, nil
 }
 
-// passParser takes one algorithm only: a token does not choose how it is checked.
-// The claims are checked here, each time, and not by it.
+// passParser accepts one algorithm only: a token does not choose how it is checked.
+// ParsePass checks the claims, each time.
 var passParser = jwt.NewParser(
 	jwt.WithValidMethods([]string{jwt.SigningMethodEdDSA.Alg()}), jwt.WithStrictDecoding(), jwt.WithoutClaimsValidation())
 

@@ -55,7 +55,7 @@ func TestPassRoundTrip(t *testing.T) {
 	})
 }
 
-// What other services see: the claims of the contract, and a signature that the
+// Other services see the claims of the contract, and a signature that the
 // published keys verify.
 func TestPassClaims(t *testing.T) {
 	ring, r := testRing(t, testKey(1), testKey(2)), testRoom("shop", "generation")
@@ -95,7 +95,7 @@ func TestPassClaims(t *testing.T) {
 	}
 }
 
-// forgePass signs claims as somebody else may.
+// forgePass signs claims as an attacker may.
 func forgePass(t *testing.T, method jwt.SigningMethod, key, kid any, claims jwt.Claims) string {
 	t.Helper()
 	token := jwt.NewWithClaims(method, claims)
@@ -107,7 +107,7 @@ func forgePass(t *testing.T, method jwt.SigningMethod, key, kid any, claims jwt.
 	return forged
 }
 
-// refusePass fails if a ring takes a text, the first time or again.
+// refusePass fails if a ring accepts a text, the first time or again.
 func refusePass(t *testing.T, name string, ring *Keyring, r *Room, text string) {
 	t.Helper()
 	for _, now := range []time.Time{keyTime, {}} {
@@ -146,7 +146,7 @@ func TestPassOfAnotherRoomOrRing(t *testing.T) {
 	ring, r := testRing(t, testKey(1), testKey(2)), testRoom("shop", "generation")
 	text := signPass(t, ring, r, testPass(r))
 	refusePass(t, "another room", ring, testRoom("shops", "generation"), text)
-	refusePass(t, "the room made anew", ring, testRoom("shop", "generation2"), text)
+	refusePass(t, "the room made again", ring, testRoom("shop", "generation2"), text)
 	refusePass(t, "an unknown key", testRing(t, testKey(1)), r, text)
 	refusePass(t, "a key of that ID", testRing(t, SigningKey{ID: testKey(2).ID, Secret: testKey(3).Secret}), r, text)
 }
@@ -181,7 +181,7 @@ func TestPassRefused(t *testing.T) {
 	}
 }
 
-// No pass with one bit changed is a pass, also when the pass itself is remembered.
+// A pass with one changed bit is refused, also when the pass itself is cached.
 func TestPassForged(t *testing.T) {
 	ring, r := testRing(t, testKey(1)), testRoom("shop", "generation")
 	text := signPass(t, ring, r, testPass(r))
@@ -205,7 +205,7 @@ func TestPassForged(t *testing.T) {
 	}
 }
 
-// Only the longest possible room and generation are signed, not any.
+// Rooms and generations up to the maximum length are signed, longer ones are not.
 func TestPassIsBounded(t *testing.T) {
 	ring := testRing(t, testKey(1))
 	r := testRoom(strings.Repeat("n", maxName), strings.Repeat("g", 64))
@@ -232,7 +232,7 @@ func FuzzParsePass(f *testing.F) {
 	})
 }
 
-// Seconds are those that were written, to the millisecond.
+// Seconds are parsed as written, to the millisecond.
 func FuzzJWTSeconds(f *testing.F) {
 	f.Add("1900000000.123")
 	f.Add("-1e9")

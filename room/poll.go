@@ -4,27 +4,26 @@ import "time"
 
 // How often visitors ask.
 const (
-	// longestPoll is the longest time between two questions of a visitor, if not very
-	// many wait, and shortestPoll the shortest far from the front.
+	// longestPoll is the longest time between two polls of a visitor, unless very many
+	// wait, and shortestPoll the shortest far from the front.
 	longestPoll  = 30 * time.Second
 	shortestPoll = time.Second
-	// maxPolls is about how many questions per second all who wait ask together.
+	// maxPolls is about how many polls per second all waiting visitors make together.
 	maxPolls = 20_000
 )
 
-// NextPoll returns when a visitor who waits should ask again. Wait is what EstimateWait
-// said, and spread is random, from 0 to below 1, so that not all come at once.
+// NextPoll returns after how long a waiting visitor should ask again. Wait is the result
+// of EstimateWait, and spread is random, from 0 to below 1, so that not all ask at once.
 //
-//   - Near the front, where the visitor may be called before the next question, it is
-//     at most half the claim window: who is called then comes in time.
-//   - Else it is a quarter of the wait, from 1 s to 30 s, and at most a third of
+//   - Near the front, where the visitor may be called before the next poll, it is at most
+//     half the claim window, so that a called visitor claims in time.
+//   - Otherwise it is a quarter of the wait, from 1 s to 30 s, and at most a third of
 //     AbandonAfter; longer if more than 600,000 wait, but never above half of
-//     AbandonAfter, which is the answer to how many can ask.
-//   - Before the opening all come back within half a claim window before it, and again
-//     within half a claim window after that; or if they are too many for that, within
-//     as long as they need.
+//     AbandonAfter, which bounds how many can ask.
+//   - Before the opening all ask within half a claim window before it, and again within
+//     half a claim window after that, or for as long as so many need.
 func NextPoll(o Outlook, wait *Wait, spread float64) time.Duration {
-	p := o.pace()
+	p := o.pollBounds()
 	next := p.open(wait, spread)
 	if until := o.untilOpening(); until > 0 {
 		next = p.beforeOpening(until, spread)
@@ -32,18 +31,18 @@ func NextPoll(o Outlook, wait *Wait, spread float64) time.Duration {
 	return max(next.Truncate(time.Millisecond), time.Millisecond)
 }
 
-// pace are the bounds of a visitor's polls.
-type pace struct {
+// pollBounds bound the time until a visitor's next poll.
+type pollBounds struct {
 	near bool
-	// window is half the claim window. Busy is how long all take to ask once.
+	// window is half the claim window. Busy is how long all visitors take to ask once.
 	window, busy time.Duration
-	// A poll is usually from least to longest, and always at most most.
+	// The time is usually from least to longest, and never above most.
 	least, longest, most time.Duration
 }
 
-func (o *Outlook) pace() pace {
+func (o *Outlook) pollBounds() pollBounds {
 	settings := &o.Room.Settings
-	p := pace{
+	p := pollBounds{
 		window:  settings.ClaimWindow / 2,
 		busy:    time.Duration(o.Status.Waiting) * (time.Second / maxPolls),
 		longest: min(longestPoll, settings.AbandonAfter/3),
@@ -58,7 +57,7 @@ func (o *Outlook) pace() pace {
 	return p
 }
 
-// reach is how many may be called within a time.
+// reach returns how many visitors may be called within a time.
 func (o *Outlook) reach(within time.Duration) int64 {
 	settings := &o.Room.Settings
 	if settings.Mode == Park {
@@ -72,8 +71,8 @@ func (o *Outlook) reach(within time.Duration) int64 {
 	return max(settings.Capacity, int64(min(moving, maxVisitors)))
 }
 
-// open is for a room that has opened.
-func (p pace) open(wait *Wait, spread float64) time.Duration {
+// open returns the time for a room that has opened.
+func (p pollBounds) open(wait *Wait, spread float64) time.Duration {
 	next := p.longest / 3
 	if wait != nil {
 		next = (wait.Low + wait.High) / 8
@@ -87,9 +86,9 @@ func (p pace) open(wait *Wait, spread float64) time.Duration {
 	return max(next-time.Duration(spread*float64(next)/8), p.least)
 }
 
-// beforeOpening brings everybody back shortly before the opening, and then once
-// more after it.
-func (p pace) beforeOpening(until time.Duration, spread float64) time.Duration {
+// beforeOpening returns a time that lets everybody ask shortly before the opening, and
+// again after it.
+func (p pollBounds) beforeOpening(until time.Duration, spread float64) time.Duration {
 	part := func(of time.Duration) time.Duration { return time.Duration(spread * float64(of)) }
 	window := p.window
 	if !p.near {

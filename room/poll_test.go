@@ -62,7 +62,7 @@ func TestNextPoll(t *testing.T) {
 	}
 }
 
-// Whatever is drawn, the bounds hold.
+// The bounds hold for any input.
 func TestNextPollBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := drawOutlook(t)
@@ -78,15 +78,15 @@ func TestNextPollBounds(t *testing.T) {
 		if o.Ahead >= 0 && o.Ahead < near && got > max(until, settings.ClaimWindow/2) {
 			t.Fatalf("%v near the front", got)
 		}
-		if busy := time.Duration(o.Status.Waiting) * (time.Second / maxPolls); until == 0 && o.Ahead >= 1e6 && near < 100 && !o.pace().near &&
+		if busy := time.Duration(o.Status.Waiting) * (time.Second / maxPolls); until == 0 && o.Ahead >= 1e6 && near < 100 && !o.pollBounds().near &&
 			got < min(busy, settings.AbandonAfter/2)*7/8-time.Millisecond {
 			t.Fatalf("%v with %d waiting", got, o.Status.Waiting)
 		}
 	})
 }
 
-// A visitor at the front who asks when told is back within half a claim window before
-// the opening, and comes within the claim window after it, whoever waits behind.
+// A visitor at the front who asks when told is back within half a claim window before the opening,
+// and within the claim window after it, however many wait behind.
 func TestNextPollMeetsTheOpening(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		settings := drawSettings(t).WithDefaults()
@@ -112,8 +112,8 @@ func TestNextPollMeetsTheOpening(t *testing.T) {
 	})
 }
 
-// All who wait, and ask when told, ask at about maxPolls a second together, if their
-// patience allows it.
+// Visitors who ask when told send about maxPolls requests per second together, if their patience
+// allows it.
 func TestNextPollLoad(t *testing.T) {
 	r := tellerRoom(nil)
 	for _, waiting := range []int64{1000, 100_000, 1_000_000} {

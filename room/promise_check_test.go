@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// trouble begins and ends what happens to the service.
+// trouble begins and ends the troubles of the service.
 func (w *world) trouble(t *testing.T) {
 	now := time.Since(w.begin)
 	w.troubles = slices.DeleteFunc(w.troubles, func(tr trouble) bool { return tr.began && now >= tr.at+tr.lasts && w.ends(t, tr) })
@@ -19,7 +19,7 @@ func (w *world) trouble(t *testing.T) {
 	}
 }
 
-// begins begins a trouble, if it can be now.
+// begins begins a trouble, if possible now.
 func (w *world) begins(tr trouble) bool {
 	e := w.engine(w.people[0])
 	switch tr.kind {
@@ -56,7 +56,7 @@ func (w *world) begins(tr trouble) bool {
 	return true
 }
 
-// ends ends a trouble, if it can be now.
+// ends ends a trouble, if possible now.
 func (w *world) ends(t *testing.T, tr trouble) bool {
 	e := w.engine(w.people[0])
 	switch tr.kind {
@@ -80,17 +80,17 @@ func (w *world) ends(t *testing.T, tr trouble) bool {
 	return true
 }
 
-// failing tells whether the store fails at present.
+// failing reports whether the store fails now.
 func (w *world) failing() bool {
 	_, err := w.store.Now(ctx)
 	return err != nil
 }
 
-// slack is by how much something may be late in virtual time.
+// slack is how late an event may be in virtual time.
 const slack = 100 * time.Millisecond
 
-// watchSlots checks that a calm room lets nobody wait who keeps asking while it has a
-// slot: not longer than until the next look.
+// watchSlots checks that in a calm room no visitor who keeps asking waits while a slot is free,
+// longer than until the next tick.
 func (w *world) watchSlots() {
 	if !w.calm || w.settings.Mode != room.Teller {
 		return
@@ -112,7 +112,7 @@ func (w *world) watchSlots() {
 	}
 }
 
-// record is what history tells of one visitor.
+// record is the history of one visitor.
 type record struct {
 	entered, admitted time.Time
 	everAdmitted      bool
@@ -131,7 +131,7 @@ func (w *world) check(history []room.Notice) {
 	inside, last := int64(0), int64(0)
 	for _, n := range history {
 		r := records[n.Number]
-		if (r == nil) != (n.Type == room.VisitorEntered) || r != nil && (r.gone || r.inside != (n.Inside || n.Type == room.VisitorMissed)) {
+		if (r == nil) != (n.Type == room.VisitorEntered) || r != nil && (r.gone || r.inside != (n.Inside || n.Type == room.VisitorNoShow)) {
 			w.failf("%+v does not follow from %+v", n, r)
 			return
 		}
@@ -150,7 +150,7 @@ func (w *world) check(history []room.Notice) {
 				last = n.Number
 			}
 			r.inside, r.everAdmitted, r.admitted = true, true, n.Time
-		case room.VisitorMissed:
+		case room.VisitorNoShow:
 			inside--
 			r.inside = false
 			w.checkMissed(faithful[n.Number], r, n)
@@ -180,7 +180,7 @@ func (w *world) checkMissed(p *person, r *record, n room.Notice) {
 	}
 }
 
-// capacityAt is the highest capacity that was in force at a time.
+// capacityAt returns the highest capacity that was in force at a time.
 func (w *world) capacityAt(t time.Time) (most int64) {
 	for i, c := range w.capacities {
 		if !c.from.After(t) && (i+1 == len(w.capacities) || !w.capacities[i+1].from.Before(t)) {
@@ -190,7 +190,7 @@ func (w *world) capacityAt(t time.Time) (most int64) {
 	return most
 }
 
-// checkTicks checks that each tick let in a whole batch, or all who waited.
+// checkTicks checks that each tick let in a full batch, or all waiting visitors.
 func (w *world) checkTicks(history []room.Notice, records map[int64]*record, faithful map[int64]*person) {
 	admitted := map[int64]int64{}
 	first := map[int64]int64{}

@@ -14,16 +14,16 @@ import (
 	"github.com/sluice-project/sluice/room/storetest"
 )
 
-// TestPromises has visitors come, ask, pay, leave, vanish and return at random, at
-// several engines on one store that are killed and lose the store, in rooms whose
-// capacity changes; and checks the room's guarantees by its history.
+// TestPromises lets visitors come, ask, pay, leave, vanish and return at random, at several engines
+// on one store that are killed and lose the store, in rooms with a changing capacity, and checks
+// the room's guarantees by its history.
 func TestPromises(t *testing.T) {
 	checkWorlds(t, func(rt *rapid.T) *world {
 		w := drawWorld(rt)
 		w.settings = room.Settings{
 			Mode: room.Teller, Capacity: rapid.Int64Range(1, 4).Draw(rt, "capacity"), PassTTL: 4 * time.Second,
 			ClaimWindow: rapid.SampledFrom([]time.Duration{3 * time.Second, 5 * time.Second}).Draw(rt, "claim"),
-			// Long enough for the time that all engines may be down.
+			// Longer than all engines may be down.
 			AbandonAfter: 6 * time.Second, Grace: 4 * time.Second,
 		}
 		if w.calm = rapid.Bool().Draw(rt, "calm"); !w.calm {
@@ -33,8 +33,8 @@ func TestPromises(t *testing.T) {
 	})
 }
 
-// TestParkPromises is the same for batches: each tick lets in exactly as many as
-// may, whoever of several engines does it.
+// TestParkPromises is the same for batches: each tick lets in exactly as many as allowed, whichever
+// engine handles it.
 func TestParkPromises(t *testing.T) {
 	checkWorlds(t, func(rt *rapid.T) *world {
 		w := drawWorld(rt)
@@ -73,13 +73,13 @@ type world struct {
 	store    *storetest.Memory
 	people   []*person
 	troubles []trouble
-	// calm worlds have no troubles, so that all times can be told exactly.
+	// calm worlds have no troubles, so that all times are exact.
 	calm  bool
 	begin time.Time
-	// capacities are those in force, from when on.
+	// capacities are the capacities, each with its beginning.
 	capacities []capacityFrom
 	book       *recorder
-	// idleSince is since when a slot is free while somebody waits who keeps asking.
+	// idleSince is since when a slot is free while a visitor waits who keeps asking.
 	idleSince time.Time
 	err       error
 }
@@ -89,12 +89,11 @@ type capacityFrom struct {
 	capacity int64
 }
 
-// person is a visitor: all have keys, so that one whose answer was lost may come
-// again.
+// person is a visitor. All have keys, so that a visitor whose answer was lost may enter again.
 type person struct {
 	key                  string
 	arrives, asks, stays time.Duration
-	// Silent ones do not ask from a time on after they came, until another.
+	// A silent visitor does not ask from silentFrom after entering, for silentFor.
 	silentFrom, silentFor time.Duration
 	leaves                bool
 
@@ -107,7 +106,7 @@ type person struct {
 // faithful visitors never stop asking until their visit ends.
 func (p *person) faithful() bool { return p.silentFor == 0 }
 
-// trouble is something that happens to the service at a time, for some time.
+// trouble is a fault of the service at a time, for some time.
 type trouble struct {
 	kind      string
 	at, lasts time.Duration
@@ -149,7 +148,7 @@ func (w *world) drawTroubles(rt *rapid.T) {
 	}
 }
 
-// live lets the world's time pass until all who keep asking had their visit.
+// live lets time pass until all visitors who keep asking have had their visit.
 func (w *world) live(t *testing.T) {
 	w.err = nil
 	w.begin = time.Now()
@@ -178,7 +177,7 @@ func (w *world) live(t *testing.T) {
 			w.engines[i] = newRig(t, w.store, room.WithPublisher(w.book))
 		}
 	}
-	time.Sleep(time.Minute) // publishing may have been given up for some seconds
+	time.Sleep(time.Minute) // publishing may be backing off for some seconds
 	for _, engine := range w.engines {
 		engine.stop()
 	}
@@ -195,7 +194,7 @@ func (w *world) failf(format string, args ...any) {
 
 func (w *world) over() bool { return len(w.waiting()) == 0 }
 
-// waiting are those who keep asking and have not had their visit.
+// waiting returns the visitors who keep asking and have not had their visit.
 func (w *world) waiting() (people []person) {
 	for _, p := range w.people {
 		if p.faithful() && !p.done {
@@ -205,7 +204,7 @@ func (w *world) waiting() (people []person) {
 	return people
 }
 
-// turn lets a visitor do what is to be done now.
+// turn lets a visitor do its next action.
 func (w *world) turn(p *person) {
 	now := time.Now()
 	sinceArrival := now.Sub(p.arrived)
@@ -230,7 +229,7 @@ func (w *world) turn(p *person) {
 	}
 }
 
-// engine is one that lives, another at each time; nil if there is none.
+// engine returns a live engine, another at each call; nil if there is none.
 func (w *world) engine(p *person) *rig {
 	at := int(time.Since(w.begin)/step) + len(p.key)
 	for i := range w.engines {
@@ -241,7 +240,7 @@ func (w *world) engine(p *person) *rig {
 	return nil
 }
 
-// hear has a visitor ask, and checks what it is told.
+// hear lets a visitor ask, and checks the answer.
 func (w *world) hear(p *person, ask func(*rig) (room.Answer, error)) {
 	e := w.engine(p)
 	if e == nil {
@@ -254,7 +253,7 @@ func (w *world) hear(p *person, ask func(*rig) (room.Answer, error)) {
 		return
 	case errors.As(err, &gone):
 		p.done = true
-		// One who was let in without hearing of it has had the visit.
+		// A visitor who was let in without learning of it has had the visit.
 		if p.faithful() && p.entered.IsZero() && gone.Reason != room.Expired {
 			w.failf("%s kept asking and lost the place: %v", p.key, err)
 		}

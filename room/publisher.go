@@ -2,18 +2,20 @@ package room
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-project/sluice/lifecycle"
 )
 
 const (
-	// publishInterval is how often the outboxes are looked at; those of rooms with
-	// nobody in them every idlePublishInterval.
+	// publishInterval is how often the outboxes are read; those of empty rooms every
+	// idlePublishInterval.
 	publishInterval     = 100 * time.Millisecond
 	idlePublishInterval = time.Second
 	// publishTimeout is the most time for one attempt to publish.
@@ -21,28 +23,26 @@ const (
 	// publishBackoffCap bounds the pause after an attempt that failed. There is no
 	// last attempt.
 	publishBackoffCap = 15 * time.Second
-	// publishAtOnce is how many batches of one room are published before it is
-	// another's turn.
+	// publishAtOnce is how many batches of one room are published before the next room.
 	publishAtOnce = 10
 )
 
 // outbox is how far the events of one room were published from here.
 type outbox struct {
 	looked time.Time
-	// published is the last event that was published, confirmed the last of which the
-	// store knows that.
+	// published is the last event that was published, confirmed the last one that was
+	// removed from the store.
 	published, confirmed int64
-	// failing says that the last look failed, which was logged.
+	// failing reports whether the last attempt failed, which was logged.
 	failing bool
 }
 
-// publish hands the events of the outboxes to the publisher, room by room, each
-// batch until it is taken: so that those of a room arrive in order, and at least
-// once.
+// publish passes the events of the outboxes to the publisher, room by room, and retries
+// each batch until it is taken: the events of a room arrive in order, at least once.
 func (e *Engine) publish(ctx context.Context) error {
-	outboxes := map[*known]*outbox{}
+	outboxes := map[*cachedRoom]*outbox{}
 	for lifecycle.Sleep(ctx, nil, publishInterval) {
-		if !e.lease.held() {
+		if !e.ownership.held() {
 			clear(outboxes)
 			continue
 		}
@@ -63,19 +63,18 @@ func (e *Engine) publish(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// openOutboxes makes an outbox for each room that has come, and removes those of
-// rooms that are gone.
-func (e *Engine) openOutboxes(ctx context.Context, outboxes map[*known]*outbox) error {
+// openOutboxes makes an outbox for each new room, and removes those of removed rooms.
+func (e *Engine) openOutboxes(ctx context.Context, outboxes map[*cachedRoom]*outbox) error {
 	for k := range outboxes {
 		if k.removed.Load() {
 			delete(outboxes, k)
 		}
 	}
-	isNew := func(k *known) bool { return outboxes[k] == nil }
+	isNew := func(k *cachedRoom) bool { return outboxes[k] == nil }
 	if !slices.ContainsFunc(e.catalog.all(), isNew) {
 		return nil
 	}
-	// A room in memory may be another one by now, whose events begin at 1 again.
+	// A room in memory may have been replaced by another of its name, with new events.
 	if err := e.catalog.refresh(ctx); err != nil {
 		return err
 	}
@@ -88,7 +87,7 @@ func (e *Engine) openOutboxes(ctx context.Context, outboxes map[*known]*outbox) 
 }
 
 // publishRoom publishes some batches of a room's events, if there are any.
-func (e *Engine) publishRoom(ctx context.Context, k *known, box *outbox) error {
+func (e *Engine) publishRoom(ctx context.Context, k *cachedRoom, box *outbox) error {
 	if k.idle.Load() && time.Since(box.looked) < idlePublishInterval {
 		return nil
 	}
@@ -106,14 +105,14 @@ func (e *Engine) publishRoom(ctx context.Context, k *known, box *outbox) error {
 	return nil
 }
 
-// publishBatch publishes one batch, while the lease is held; more says that there may be
-// others.
-func (e *Engine) publishBatch(ctx context.Context, k *known, box *outbox) (more bool, err error) {
-	if !e.lease.held() {
+// publishBatch publishes one batch, while the ownership is held; more reports whether
+// there may be others.
+func (e *Engine) publishBatch(ctx context.Context, k *cachedRoom, box *outbox) (more bool, err error) {
+	if !e.ownership.held() {
 		return false, nil
 	}
 	var events []Event
-	err = e.ofRoom(ctx, k, func(revision uint64) (err error) {
+	err = e.atRevision(ctx, k, func(revision uint64) (err error) {
 		events, err = e.store.Events(ctx, k.name, revision, box.published, MaxPublish)
 		return err
 	})
@@ -126,7 +125,7 @@ func (e *Engine) publishBatch(ctx context.Context, k *known, box *outbox) (more 
 		for i, event := range events {
 			notices[i] = Notice{Event: event, Room: k.name, Generation: generation}
 		}
-		if !e.handOverUntilTaken(ctx, notices) {
+		if !e.publishUntilTaken(ctx, notices) {
 			return false, ctx.Err()
 		}
 		e.metrics.published.Add(float64(len(events)))
@@ -135,9 +134,9 @@ func (e *Engine) publishBatch(ctx context.Context, k *known, box *outbox) (more 
 	if box.confirmed == box.published {
 		return false, nil
 	}
-	// Confirmed even while the engine stops, so that fewer come twice.
+	// Confirm even while the engine stops, so that fewer events come twice.
 	ctx = context.WithoutCancel(ctx)
-	err = e.ofRoom(ctx, k, func(revision uint64) error { return e.store.Published(ctx, k.name, revision, box.published) })
+	err = e.atRevision(ctx, k, func(revision uint64) error { return e.store.Published(ctx, k.name, revision, box.published) })
 	if err != nil {
 		return false, err
 	}
@@ -145,47 +144,40 @@ func (e *Engine) publishBatch(ctx context.Context, k *known, box *outbox) (more 
 	return len(events) == MaxPublish, nil
 }
 
-// ofRoom makes a call about the events of a room, again if the room was changed meanwhile;
+// atRevision calls with the revision of a room, and retries if the room was changed.
 // ErrNoRoom if it was removed, though there may be another one of its name.
-func (e *Engine) ofRoom(ctx context.Context, k *known, call func(revision uint64) error) error {
-	for range maxTurns {
-		err := call(k.room.Load().Revision)
-		if !errors.Is(err, ErrStale) {
-			return err
-		}
-		if err := e.catalog.refresh(ctx); err != nil {
-			return err
-		}
+func (e *Engine) atRevision(ctx context.Context, k *cachedRoom, call func(revision uint64) error) error {
+	return e.retryStale(ctx, k.name, func() error {
 		if k.removed.Load() {
 			return ErrNoRoom
 		}
-	}
-	return fmt.Errorf("room %s is being changed again and again: %w", k.name, ErrConflict)
+		return call(k.room.Load().Revision)
+	})
 }
 
-// handOverUntilTaken hands a batch over until it is taken; false when ctx has
-// ended, or another instance may publish instead: should it have published more by now,
+// publishUntilTaken publishes a batch until the publisher takes it. It returns false when
+// ctx ends, or the ownership is lost: another instance may have published more by then, and
 // the batch would come again behind that.
-func (e *Engine) handOverUntilTaken(ctx context.Context, notices []Notice) bool {
+func (e *Engine) publishUntilTaken(ctx context.Context, notices []Notice) bool {
 	for failures := 1; ; failures++ {
-		err := e.handOver(ctx, notices)
+		err := e.publishOnce(ctx, notices)
 		if err == nil {
 			return true
 		}
-		if ctx.Err() != nil || !e.lease.held() {
+		if ctx.Err() != nil || !e.ownership.held() {
 			return false
 		}
 		again := min(publishBackoffCap, backoff(failures)<<min(max(0, failures-5), 4))
 		e.metrics.publishFailures.Inc()
 		e.log.Error("publish events", "error", err, "attempt", failures, "again_in", again)
-		if !lifecycle.Sleep(ctx, nil, again) || !e.lease.held() {
+		if !lifecycle.Sleep(ctx, nil, again) || !e.ownership.held() {
 			return false
 		}
 	}
 }
 
-// handOver makes one attempt to publish. A panic is an error.
-func (e *Engine) handOver(ctx context.Context, notices []Notice) (err error) {
+// publishOnce makes one attempt to publish. A panic becomes an error.
+func (e *Engine) publishOnce(ctx context.Context, notices []Notice) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	defer func() {
@@ -195,4 +187,67 @@ func (e *Engine) handOver(ctx context.Context, notices []Notice) (err error) {
 		}
 	}()
 	return e.publisher.Publish(ctx, notices)
+}
+
+const (
+	// ownershipName is owned by the instance that publishes the events of all rooms.
+	ownershipName = "publisher"
+	// ownershipTTL is after how long another instance takes over from one that is gone; the
+	// owner extends it every ownershipInterval.
+	ownershipTTL      = 10 * time.Second
+	ownershipInterval = 3 * time.Second
+)
+
+// publisherOwnership lets one of several instances publish, so that events come twice
+// only after a takeover.
+type publisherOwnership struct {
+	store  Store
+	holder string
+	// until is when the ownership ends, by the monotonic clock since start.
+	until atomic.Int64
+	start time.Time
+}
+
+func newPublisherOwnership(store Store) *publisherOwnership {
+	return &publisherOwnership{store: store, holder: rand.Text(), start: time.Now()}
+}
+
+// held reports whether this instance may publish.
+func (o *publisherOwnership) held() bool { return int64(time.Since(o.start)) < o.until.Load() }
+
+// take takes or prolongs the ownership, if nobody else has it.
+func (o *publisherOwnership) take(ctx context.Context) error {
+	asked := time.Since(o.start)
+	ok, err := o.store.Own(ctx, ownershipName, o.holder, ownershipTTL)
+	switch {
+	case err != nil:
+		return err
+	case ok:
+		o.until.Store(int64(asked + ownershipTTL))
+	default:
+		o.until.Store(0)
+	}
+	return nil
+}
+
+// releaseTimeout bounds giving the ownership back when the engine stops.
+const releaseTimeout = time.Second
+
+// holdOwnership keeps the ownership while the engine runs, and gives it back then.
+func (e *Engine) holdOwnership(ctx context.Context) error {
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+		defer cancel()
+		if !e.ownership.held() {
+			return
+		}
+		e.ownership.until.Store(0)
+		if _, err := e.store.Own(ctx, ownershipName, e.ownership.holder, 0); err != nil {
+			e.log.Warn("give the publisher's ownership back: another instance takes it in some seconds", "error", err)
+		}
+	}()
+	if err := e.ownership.take(ctx); err != nil && !retriable(err) {
+		return err
+	}
+	return e.regularly(ctx, "take the publisher's ownership", ownershipInterval, func() error { return e.ownership.take(ctx) })
 }

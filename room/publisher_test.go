@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-project/sluice/room/storetest"
 )
 
-// Publishing fails two times of three, in the middle of a batch. All events arrive
-// all the same, in order, also those of before a restart.
+// Publishing fails two times of three, in the middle of a batch. All events arrive nevertheless, in
+// order, including those from before a restart.
 func TestEventsArriveThoughPublishingFails(t *testing.T) {
 	book := &recorder{fail: func(call int) bool { return call%3 > 0 }}
 	synctest.Test(t, func(t *testing.T) {
@@ -37,13 +37,13 @@ func TestEventsArriveThoughPublishingFails(t *testing.T) {
 			t.Fatalf("notice %+v", n)
 		}
 	}
-	// Some are called after the first left, and miss the turn; then all are skipped.
-	if words[room.VisitorEntered] != 2501 || words[room.VisitorLeft] != 1 || words[room.VisitorAbandoned] != 2500 || words[room.VisitorAdmitted] != words[room.VisitorMissed]+1 {
+	// Some are called after the first left, and are no-shows; then all are skipped.
+	if words[room.VisitorEntered] != 2501 || words[room.VisitorLeft] != 1 || words[room.VisitorAbandoned] != 2500 || words[room.VisitorAdmitted] != words[room.VisitorNoShow]+1 {
 		t.Errorf("events %v", words)
 	}
 }
 
-// A publisher that panics is one that fails.
+// A publisher that panics counts as failed.
 func TestAPublisherMayPanic(t *testing.T) {
 	book := new(recorder)
 	panics := publisherFunc(func(ctx context.Context, notices []room.Notice) error {
@@ -74,8 +74,8 @@ func (f publisherFunc) Publish(ctx context.Context, notices []room.Notice) error
 	return f(ctx, notices)
 }
 
-// Of three instances one publishes; when it is stopped another takes over at once,
-// and when it is gone without a word, after some seconds. Nothing comes twice.
+// Of three instances one publishes. When it is stopped another takes over at once; when it crashes,
+// after some seconds. No event comes twice.
 func TestOneInstancePublishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := storetest.NewMemory()
@@ -83,7 +83,7 @@ func TestOneInstancePublishes(t *testing.T) {
 		var rigs [3]*rig
 		for i := range rigs {
 			rigs[i] = newRig(t, store, room.WithPublisher(&books[i]))
-			time.Sleep(time.Second) // the first one takes the lease
+			time.Sleep(time.Second) // the first one becomes the publisher
 		}
 		rigs[0].put("shop", teller(100))
 		enter := func(r *rig) {
@@ -104,13 +104,13 @@ func TestOneInstancePublishes(t *testing.T) {
 		if first[0] != 20 || first[1]+first[2] != 20 || first[1]*first[2] != 0 {
 			t.Errorf("published %v, want 20, and 20 by one of the others", first)
 		}
-		// Somebody else holds the lease, and does not publish.
-		if ok, err := store.Lease(ctx, "publisher", "a ghost", 10*time.Second); ok || err != nil {
+		// Another instance owns publishing, and does not publish.
+		if ok, err := store.Own(ctx, "publisher", "a ghost", 10*time.Second); ok || err != nil {
 			t.Errorf("the lease is free: %v, %v", ok, err)
 		}
 		rigs[1].stop()
 		rigs[2].stop()
-		if ok, err := store.Lease(ctx, "publisher", "a ghost", 10*time.Second); !ok || err != nil {
+		if ok, err := store.Own(ctx, "publisher", "a ghost", 10*time.Second); !ok || err != nil {
 			t.Errorf("the lease was not given back: %v, %v", ok, err)
 		}
 		late := newRig(t, store, room.WithPublisher(&books[0]))
@@ -127,7 +127,7 @@ func TestOneInstancePublishes(t *testing.T) {
 	})
 }
 
-// Without a publisher no events are kept.
+// Without a publisher no events are stored.
 func TestWithoutPublisherNoEventsAreKept(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, r *rig) {
 		r.put("shop", teller(1))
@@ -138,8 +138,8 @@ func TestWithoutPublisherNoEventsAreKept(t *testing.T) {
 	})
 }
 
-// An instance that has lost the lease while its publisher failed does not publish that
-// batch any more: another one may have published it, and what came after it.
+// An instance that has lost the ownership of publishing while its publisher failed does not publish
+// that batch any more: another instance may have published it, and later events.
 func TestWithoutTheLeaseNothingIsPublished(t *testing.T) {
 	var fails atomic.Bool
 	fails.Store(true)
@@ -153,8 +153,8 @@ func TestWithoutTheLeaseNothingIsPublished(t *testing.T) {
 		r.store.Fail(room.ErrUnavailable)
 		time.Sleep(11 * time.Second)
 		r.store.Fail(nil)
-		if ok, err := r.store.Lease(ctx, "publisher", "a ghost", time.Hour); !ok || err != nil {
-			t.Fatalf("Lease() = %v, %v", ok, err)
+		if ok, err := r.store.Own(ctx, "publisher", "a ghost", time.Hour); !ok || err != nil {
+			t.Fatalf("Own() = %v, %v", ok, err)
 		}
 		before := book.count()
 		fails.Store(false)
@@ -165,27 +165,27 @@ func TestWithoutTheLeaseNothingIsPublished(t *testing.T) {
 	}, room.WithPublisher(book))
 }
 
-// While a batch is being published the room is removed, and another one made of its
-// name, by another instance. The events of that one are all published, as its own.
+// While a batch is being published, another instance removes the room and creates one of the same
+// name. All events of the new room are published as its own.
 func TestEventsOfARoomThatIsMadeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		book, release := new(recorder), make(chan struct{})
 		calls := 0
 		here := newRig(t, storetest.NewMemory(), room.WithPublisher(publisherFunc(func(ctx context.Context, notices []room.Notice) error {
-			if calls++; calls == 1 { // those of the room before
+			if calls++; calls == 1 { // events of the room before
 				<-release
 				return nil
 			}
 			return book.Publish(ctx, notices)
 		})))
 		defer here.stop()
-		there := newRig(t, here.store, room.WithPublisher(book))
-		defer there.stop()
 		here.put("shop", teller(1))
 		for range 10 {
 			here.enter("shop")
 		}
-		time.Sleep(5 * time.Second)
+		time.Sleep(5 * time.Second) // until this instance owns publishing, and has begun
+		there := newRig(t, here.store, room.WithPublisher(book))
+		defer there.stop()
 		if err := there.DeleteRoom(ctx, "shop"); err != nil {
 			t.Fatal(err)
 		}

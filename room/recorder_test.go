@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// recorder is a publisher that keeps what it is given. When it fails, it has kept
-// a part, as a publisher to several partitions may.
+// recorder is a publisher that keeps its events. When it fails, it has kept a part, as a publisher
+// to several partitions may.
 type recorder struct {
 	mu      sync.Mutex
 	calls   int
@@ -30,14 +30,14 @@ func (p *recorder) Publish(_ context.Context, notices []room.Notice) error {
 	return nil
 }
 
-// count is how many notices came, repeats included.
+// count returns how many notices came, with repeats.
 func (p *recorder) count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.notices)
 }
 
-// arrived returns what a consumer that drops repeats has seen, and checks that it is
+// arrived returns the events as a consumer that drops repeats sees them, and checks that they are
 // the whole history of one room in order.
 func (p *recorder) arrived(t testing.TB) (events []room.Notice) {
 	t.Helper()

@@ -2,31 +2,31 @@ package room
 
 import "time"
 
-// Room is a room as it is stored: what was set, and what was done to it.
+// Room is a room as it is stored: its settings, and what was done to it.
 type Room struct {
 	// Name is 1 to 64 of lower-case letters, digits and "-", beginning with a letter
 	// or digit.
 	Name     string   `json:"name"`
 	Settings Settings `json:"settings"`
-	// Paused rooms let nobody in; one may still come and wait.
+	// Paused rooms let nobody in; visitors may still come and wait.
 	Paused bool `json:"paused,omitempty"`
-	// Epoch is raised when all passes are revoked: those of before are void.
+	// Epoch is raised when all passes are revoked: earlier passes are void.
 	Epoch int64 `json:"epoch"`
-	// Generation is random, and never that of a room of the same name before: it
-	// is part of what tickets and passes sign.
+	// Generation is random, and differs from that of an earlier room of the same name:
+	// tickets and passes sign it.
 	Generation string `json:"generation"`
 	// Seed decides the lottery: 32 random bytes, secret until the room has opened.
 	Seed      []byte    `json:"seed"`
 	CreatedAt time.Time `json:"created_at"`
 
-	// Revision is the store's, raised by each change of the above.
+	// Revision is the store's, raised by each change of the fields above.
 	Revision uint64 `json:"-"`
 }
 
 // MaxRooms is how many rooms there may be.
 const MaxRooms = 1_000
 
-// Opening is when the room opens: ticks count from here.
+// Opening returns when the room opens: ticks count from here.
 func (r *Room) Opening() time.Time {
 	if r.Settings.OpensAt.IsZero() {
 		return r.CreatedAt
@@ -34,54 +34,51 @@ func (r *Room) Opening() time.Time {
 	return r.Settings.OpensAt
 }
 
-// Phase is what a room does at present.
+// Phase is what a room does now.
 type Phase string
 
 // The phases.
 const (
-	// Open: who comes is let in at once (teller), or at the next tick (park).
+	// Open: a newcomer is let in immediately (teller), or at the next tick (park).
 	Open Phase = "open"
 	// Queueing: there is a line, or the room has not opened yet.
 	Queueing Phase = "queueing"
-	// Paused: one may come, and nobody is let in.
+	// Paused: visitors may come, and nobody is let in.
 	Paused Phase = "paused"
 	// Closed: before PrequeueFrom, or after EndsAt.
 	Closed Phase = "closed"
 )
 
-// State is where a visitor is.
-type State uint8
+// PhaseOf returns what a room does now, from its settings and the counts of its
+// visitors.
+func PhaseOf(r *Room, status *Status, now time.Time) Phase {
+	s := &r.Settings
+	switch {
+	case now.Before(s.PrequeueFrom) || ended(r, now):
+		return Closed
+	case r.Paused:
+		return Paused
+	case now.Before(s.OpensAt):
+		return Queueing
+	case s.Mode == Park && status.Waiting >= s.Batch:
+		return Queueing
+	case s.Mode == Teller && status.Inside >= s.Capacity:
+		return Queueing
+	}
+	return Open
+}
 
-// The states.
-const (
-	// Waiting in line.
-	Waiting State = iota + 1
-	// Called: the visitor has a slot, and claims it by asking before Place.Until.
-	Called
-	// Inside until Place.Until.
-	Inside
-	// Gone: the place does not exist any more. Place.Reason says why.
-	Gone
-)
+// ended reports whether the room has closed.
+func ended(r *Room, now time.Time) bool {
+	return !r.Settings.EndsAt.IsZero() && !now.Before(r.Settings.EndsAt)
+}
 
-// Reason is why a visitor is gone.
-type Reason string
-
-// The reasons.
-const (
-	// Left by itself, or released by the origin.
-	Left Reason = "left"
-	// Expired: the pass ended.
-	Expired Reason = "expired"
-	// Abandoned: has not asked for AbandonAfter and Grace.
-	Abandoned Reason = "abandoned"
-	// Revoked by an operator.
-	Revoked Reason = "revoked"
-	// Ended: the room has closed, with the visitor still waiting.
-	Ended Reason = "ended"
-	// Forgotten: gone for longer than KeepGone, whatever the reason was.
-	Forgotten Reason = "forgotten"
-)
-
-// KeepGone is for how long a store remembers at least why a visitor is gone.
-const KeepGone = time.Hour
+// View is a room as an operator sees it.
+type View struct {
+	Room   Room
+	Status Status
+	Phase  Phase
+	// Outflow is how many visitors are let in per second, measured over the last minute;
+	// nil if nobody was let in, or the service has just started.
+	Outflow *float64
+}

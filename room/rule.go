@@ -9,14 +9,14 @@ import (
 	"unicode/utf8"
 )
 
-// Who may GET may ask for the HEAD alone.
+// A rule for GET covers HEAD.
 const (
 	methodGet  = "GET"
 	methodHead = "HEAD"
 )
 
-// Matches reports whether a request is one of the rule's. Host may have a port,
-// and its case does not matter; path is decoded, without the query.
+// Matches reports whether a rule matches a request. Host may have a port, and its case
+// does not matter; path is decoded, without the query.
 func (r Rule) Matches(host, path, method string) bool {
 	return (r.Method == "" || r.Method == method) && r.matchesHost(bareHost(host)) && r.matchesPath(path)
 }
@@ -38,21 +38,21 @@ func (s Settings) NeedsPass(host, path, method string) bool {
 			break
 		}
 		needs = (r.Method == "" || r.Method == method || r.Method == methodGet && method == methodHead) && r.matchesHost(host) &&
-			(r.matchesPath(path) || r.matchesAnyCase(plain))
+			(r.matchesPath(path) || r.matchesPlain(plain, true))
 	}
 	if !needs {
 		return false
 	}
 	for i := range s.Bypass {
 		r := &s.Bypass[i]
-		if (r.Method == "" || r.Method == method) && r.matchesHost(host) && r.matchesPath(path) && r.matchesPlain(plain) {
+		if (r.Method == "" || r.Method == method) && r.matchesHost(host) && r.matchesPath(path) && r.matchesPlain(plain, false) {
 			return false
 		}
 	}
 	return true
 }
 
-// matchesHost takes what bareHost gives.
+// matchesHost takes a result of bareHost.
 func (r *Rule) matchesHost(host string) bool {
 	if r.Host == "" {
 		return true
@@ -80,31 +80,20 @@ func (r *Rule) matchesPath(path string) bool {
 	return r.Path == "" || r.Path == path
 }
 
-// matchesPlain takes what plainPath gives, where no path ends with "/".
-func (r *Rule) matchesPlain(plain string) bool {
+// matchesPlain takes a result of plainPath, which never ends with "/". With anyCase it
+// ignores case, as many services do.
+func (r *Rule) matchesPlain(plain string, anyCase bool) bool {
 	if plain == "/" {
 		plain = ""
 	}
+	equal := func(a, b string) bool { return a == b || anyCase && strings.EqualFold(a, b) }
 	if above, ok := strings.CutSuffix(r.Path, "/*"); ok {
-		rest, found := strings.CutPrefix(plain, above)
-		return found && (rest == "" || rest[0] == '/')
+		return len(plain) >= len(above) && equal(plain[:len(above)], above) && (len(plain) == len(above) || plain[len(above)] == '/')
 	}
-	return r.Path == "" || strings.TrimSuffix(r.Path, "/") == plain
+	return r.Path == "" || equal(strings.TrimSuffix(r.Path, "/"), plain)
 }
 
-// matchesAnyCase is matchesPlain where the case of letters does not matter, as in many
-// services.
-func (r *Rule) matchesAnyCase(plain string) bool {
-	if plain == "/" {
-		plain = ""
-	}
-	if above, ok := strings.CutSuffix(r.Path, "/*"); ok {
-		return len(plain) >= len(above) && strings.EqualFold(plain[:len(above)], above) && (len(plain) == len(above) || plain[len(above)] == '/')
-	}
-	return r.Path == "" || strings.EqualFold(strings.TrimSuffix(r.Path, "/"), plain)
-}
-
-// bareHost is a host without its port and a dot at its end.
+// bareHost returns a host without its port and a final dot.
 func bareHost(host string) string {
 	if at := strings.LastIndexByte(host, ':'); at >= 0 && (strings.IndexByte(host, ':') == at || host[at-1] == ']') {
 		host = host[:at]
@@ -115,8 +104,8 @@ func bareHost(host string) string {
 	return strings.TrimSuffix(host, ".")
 }
 
-// plainPath is how a lenient service may read a path: backslashes as slashes, without
-// parameters after ";", without empty, "." and ".." segments.
+// plainPath returns how a lenient service may read a path: backslashes as slashes,
+// without parameters after ";", without empty, "." and ".." segments.
 func plainPath(text string) string {
 	text = strings.ReplaceAll(text, `\`, "/")
 	if strings.IndexByte(text, ';') >= 0 {
@@ -136,7 +125,7 @@ const (
 	maxRuleMethod = 32
 )
 
-// wrong says which part of a rule is wrong, and why.
+// wrong returns which part of a rule is wrong, and why.
 func (r *Rule) wrong() (part, why string) {
 	if *r == (Rule{}) {
 		return "", "is empty, and would match everything; give host, path or method"

@@ -68,7 +68,7 @@ func TestNeedsPass(t *testing.T) {
 		{but, "h", "/up", "GET", true},
 		{but, "API.example.com:443", "/x", "GET", false},
 		{but, "api.example.com", "/x", "POST", true},
-		// Ways around: a bypass holds only if every reading of the path is in it.
+		// Evasion: a bypass applies only if every reading of the path is in it.
 		{but, "h", "/static/../checkout", "GET", true},
 		{but, "h", `/static/..\checkout`, "GET", true},
 		{but, "h", "/static/..;x/checkout", "GET", true},
@@ -83,7 +83,7 @@ func TestNeedsPass(t *testing.T) {
 		{some, "h", "/cart", "GET", false},
 		{some, "h", "/cart", "POST", true},
 		{some, "h", "/cart/", "POST", true},
-		// And a route holds if any reading is in it.
+		// And a route applies if any reading is in it.
 		{some, "h", "//checkout", "GET", true},
 		{some, "h", "/free/../checkout/pay", "GET", true},
 		{some, "h", "/./checkout", "GET", true},
@@ -106,7 +106,7 @@ func TestNeedsPass(t *testing.T) {
 	}
 }
 
-// HEAD asks the service for as much as GET does.
+// HEAD needs a pass where GET does.
 func TestNeedsPassHead(t *testing.T) {
 	reads := Settings{Routes: []Rule{{Method: "GET"}}, Bypass: []Rule{{Method: "GET", Path: "/free"}}}
 	for request, want := range map[[2]string]bool{{"GET", "/a"}: true, {"HEAD", "/a"}: true, {"POST", "/a"}: false, {"GET", "/free"}: false, {"HEAD", "/free"}: true} {
@@ -116,8 +116,7 @@ func TestNeedsPassHead(t *testing.T) {
 	}
 }
 
-// However a path is written, who writes it so needs a pass if who writes it plainly
-// does.
+// A path needs a pass in any spelling if it does in the plain one.
 func TestNeedsPassAnyWriting(t *testing.T) {
 	settings := Settings{Routes: []Rule{{Path: "/paid/*"}, {Path: "/one"}}, Bypass: []Rule{{Path: "/paid/free/*"}}}
 	rapid.Check(t, func(t *rapid.T) {
@@ -163,7 +162,7 @@ func TestRuleWrong(t *testing.T) {
 	}
 }
 
-// A rule that is taken matches what it says.
+// An accepted rule matches its own path.
 func FuzzRule(f *testing.F) {
 	f.Add("*.example.com", "/a/*")
 	f.Add("::1", "/")

@@ -1,6 +1,11 @@
 package room
 
-import "time"
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"time"
+)
 
 // Mode is how visitors are let in.
 type Mode string
@@ -24,22 +29,22 @@ const (
 	Fixed PassKind = "fixed"
 )
 
-// Method is the order of those who came before the opening.
+// Method is the order of the visitors who came before the opening.
 type Method string
 
 // The methods.
 const (
 	// FIFO is first come, first served.
 	FIFO Method = "fifo"
-	// Lottery draws the order of those who came before OpensAt. Who comes later
-	// stands behind them, first come first served.
+	// Lottery draws the order of the visitors who came before OpensAt. Later visitors
+	// stand behind them, first come first served.
 	Lottery Method = "lottery"
 )
 
 // OnStoreFailure is what a gate does when the store does not answer.
 type OnStoreFailure string
 
-// What a gate may do when the store does not answer.
+// The values of OnStoreFailure.
 const (
 	// FailClosed shows everybody a page that says so.
 	FailClosed OnStoreFailure = "closed"
@@ -47,55 +52,54 @@ const (
 	FailOpen OnStoreFailure = "open"
 )
 
-// Settings are what an operator says of a room. Their JSON form is that of the
-// API: durations are whole milliseconds, under names that end in _ms, and times
-// are RFC 3339.
+// Settings are the operator's settings of a room. Their JSON form is that of the API:
+// durations are whole milliseconds, under names that end in _ms, and times are RFC 3339.
 type Settings struct {
 	// Mode is required.
 	Mode Mode
 
-	// Capacity is how many may be inside at most, 1 to 10,000,000. Teller only.
+	// Capacity is the most visitors that may be inside, 1 to 10,000,000. Teller only.
 	Capacity int64
 	// PassTTL is how long a pass lasts, 100 ms to 7 days. Default 10 minutes.
 	// Teller only.
 	PassTTL time.Duration
-	// Pass is whether using a pass prolongs it. Default Sliding. Teller only.
+	// Pass is whether using a pass extends it. Default Sliding. Teller only.
 	Pass PassKind
-	// Renewals is how often a visitor may renew a Fixed pass, each time for
-	// another PassTTL from then on; 0 to 1,000, default 0.
+	// Renewals is how often a visitor may renew a Fixed pass, each time for another
+	// PassTTL from then; 0 to 1,000, default 0.
 	Renewals int
 
-	// Batch is how many are let in at each tick, 1 to 10,000,000. Park only.
+	// Batch is how many visitors are let in at each tick, 1 to 10,000,000. Park only.
 	Batch int64
 	// Interval is the time between ticks, 100 ms to 1 day. Park only.
 	Interval time.Duration
 	// Stay is how long after its tick each pass ends, 100 ms to 7 days. Park only.
 	Stay time.Duration
 
-	// ClaimWindow is how long who is called has to show up, 100 ms to 10 minutes.
+	// ClaimWindow is how long a called visitor has to claim, 100 ms to 10 minutes.
 	// Default 10 s. In mode Park it is never longer than Stay.
 	ClaimWindow time.Duration
 	// AbandonAfter is how long a visitor may be silent before it is skipped when
 	// called, 100 ms to 1 day. Default 2 minutes: browsers let pages in the
 	// background run once a minute.
 	AbandonAfter time.Duration
-	// Grace is for how long after that the place is kept and counted, 0 to 1 day.
-	// Default 3 minutes; a negative Grace is none, as 0 is in JSON.
+	// Grace is how much longer the place is kept and counted, 0 to 1 day. Default 3
+	// minutes; a negative Grace means none, as 0 does in JSON.
 	Grace time.Duration
-	// MaxWaiting is how many may wait; beyond it newcomers are refused. 1 to
+	// MaxWaiting is how many visitors may wait; further ones are refused. 1 to
 	// 10,000,000, default 1,000,000.
 	MaxWaiting int64
 
 	// Method is the order of those who came before OpensAt. Default FIFO. Lottery
 	// needs OpensAt.
 	Method Method
-	// OpensAt is when visitors are let in from; zero: since the room was made.
+	// OpensAt is when the room starts to let visitors in; zero: when it was created.
 	OpensAt time.Time
 	// PrequeueFrom is when visitors may come to wait for OpensAt; zero: at any
 	// time. It needs OpensAt, and is before it.
 	PrequeueFrom time.Time
-	// EndsAt is when nobody is let in any more, and nobody may come; zero: never.
-	// Passes last as long as they do.
+	// EndsAt is when the room stops to let visitors in and refuses newcomers; zero:
+	// never. Passes keep their ends.
 	EndsAt time.Time
 
 	// OnStoreFailure is what a gate does when the store does not answer. Default
@@ -103,19 +107,19 @@ type Settings struct {
 	OnStoreFailure OnStoreFailure
 	// Routes are the requests that need a pass at a gate; empty: all. At most 100.
 	Routes []Rule
-	// Bypass are the requests that need none, whatever Routes say. At most 100.
+	// Bypass are the requests that need no pass, despite Routes. At most 100.
 	Bypass []Rule
 
 	// JoinsPerMinute is how many visitors may enter from one client address (of IPv6,
 	// one /64) in a minute, at each instance, at most 1,000,000; 0, the default: any
 	// number.
 	JoinsPerMinute int64
-	// BindTickets binds each ticket to the client address that it was given to.
-	// Default off: phones change their address.
+	// BindTickets binds each ticket to the client address that it was issued to. Default
+	// off: phones change their address.
 	BindTickets bool
 }
 
-// Rule matches requests. A part that is empty matches all.
+// Rule matches requests. An empty part matches all.
 type Rule struct {
 	// Host is a host name without port, or *.example.com for all below it. At most
 	// 253 bytes.
@@ -135,3 +139,143 @@ const (
 	DefaultGrace        = 3 * time.Minute
 	DefaultMaxWaiting   = 1_000_000
 )
+
+// SettingsError reports which setting is wrong, and why.
+type SettingsError struct {
+	// Field is the name in JSON, as in "capacity" or "routes[2].path"; "room" is the
+	// room's name, and "settings" all of them.
+	Field string
+	// Why says what is wrong and what would be right.
+	Why string
+}
+
+// Error returns the field and why it is wrong.
+func (e *SettingsError) Error() string { return e.Field + " " + e.Why }
+
+// ValidName returns nil if a room may have that name, and a *SettingsError of
+// the field "room" otherwise.
+func ValidName(name string) error {
+	if len(name) == 0 || len(name) > maxName {
+		return &SettingsError{"room", fmt.Sprintf("has a name of %d bytes; give 1 to %d", len(name), maxName)}
+	}
+	for i := range len(name) {
+		c := name[i]
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && (c != '-' || i == 0) {
+			return &SettingsError{"room", fmt.Sprintf(
+				"cannot be named %q: give lower-case letters, digits and \"-\", beginning with a letter or digit", name)}
+		}
+	}
+	return nil
+}
+
+// maxName is the most bytes of a room's name.
+const maxName = 64
+
+// WithDefaults returns the settings with defaults for zero values, times in UTC to the
+// millisecond, an explicit zero Grace as -1, and a ClaimWindow no longer than Stay. Wrong
+// values stay as they are.
+func (s Settings) WithDefaults() Settings {
+	s.ClaimWindow = cmp.Or(s.ClaimWindow, DefaultClaimWindow)
+	s.AbandonAfter = cmp.Or(s.AbandonAfter, DefaultAbandonAfter)
+	s.Grace = cmp.Or(s.Grace, DefaultGrace)
+	s.MaxWaiting = cmp.Or(s.MaxWaiting, DefaultMaxWaiting)
+	s.Method = cmp.Or(s.Method, FIFO)
+	s.OnStoreFailure = cmp.Or(s.OnStoreFailure, FailClosed)
+	s.Grace = max(s.Grace, -1)
+	for _, t := range []*time.Time{&s.OpensAt, &s.PrequeueFrom, &s.EndsAt} {
+		*t = t.UTC().Truncate(time.Millisecond)
+	}
+	switch s.Mode {
+	case Teller:
+		s.PassTTL = cmp.Or(s.PassTTL, DefaultPassTTL)
+		s.Pass = cmp.Or(s.Pass, Sliding)
+	case Park:
+		if s.Stay >= minWindow {
+			s.ClaimWindow = min(s.ClaimWindow, s.Stay)
+		}
+	}
+	return s
+}
+
+// Validate returns nil if a room can have these settings, and a *SettingsError otherwise.
+// Zero values are defaults.
+func (s Settings) Validate() error {
+	s = s.WithDefaults()
+	for i := range settingFields {
+		field := &settingFields[i]
+		if why := field.wrong(&s); why != nil {
+			return why
+		}
+	}
+	return s.checkTogether()
+}
+
+// wrong returns what is wrong with one field.
+func (f *settingField) wrong(s *Settings) error {
+	switch set := f.set(s); {
+	case f.mode != "" && f.mode != s.Mode:
+		if set {
+			return f.otherMode(s.Mode)
+		}
+		return nil
+	case !set && f.required:
+		return &SettingsError{f.name, "is missing; " + f.give}
+	case !set && f.optional:
+		return nil
+	}
+	if why := f.check(s); why != nil {
+		return why
+	}
+	return nil
+}
+
+func (f *settingField) otherMode(mode Mode) *SettingsError {
+	return &SettingsError{f.name, fmt.Sprintf("is for mode %s, and this room has mode %s: leave it out", f.mode, mode)}
+}
+
+// checkTogether checks rules that involve several settings.
+func (s *Settings) checkTogether() error {
+	switch {
+	case s.Renewals > 0 && s.Pass != Fixed:
+		return &SettingsError{"renewals", `needs "pass":"fixed": using a sliding pass prolongs it`}
+	case s.Method == Lottery && s.OpensAt.IsZero():
+		return &SettingsError{"method", `is lottery, which needs opens_at: it draws the order of those who came before`}
+	case !s.PrequeueFrom.IsZero() && s.OpensAt.IsZero():
+		return &SettingsError{"prequeue_from", "needs opens_at: it is since when visitors may wait for that"}
+	case !s.PrequeueFrom.IsZero() && !s.PrequeueFrom.Before(s.OpensAt):
+		return &SettingsError{"prequeue_from", "is not before opens_at, which is " + s.OpensAt.Format(time.RFC3339Nano)}
+	case !s.EndsAt.IsZero() && !s.OpensAt.IsZero() && !s.EndsAt.After(s.OpensAt):
+		return &SettingsError{"ends_at", "is not after opens_at, which is " + s.OpensAt.Format(time.RFC3339Nano)}
+	case len(s.Routes)+len(s.Bypass) == 0:
+		return nil
+	}
+	if text, err := s.MarshalJSON(); err != nil || len(text) > maxSettings {
+		return &SettingsError{"routes", fmt.Sprintf("and bypass make settings of %s bytes; give shorter rules: at most %s",
+			grouped(int64(len(text))), grouped(maxSettings))}
+	}
+	return nil
+}
+
+// The bounds of settings, as documented on Settings.
+const (
+	maxVisitors = 10_000_000
+	maxRenewals = 1_000
+	maxRules    = 100
+	maxJoins    = 1_000_000
+	minWindow   = 100 * time.Millisecond
+	maxClaim    = 10 * time.Minute
+	maxSilence  = 24 * time.Hour
+	maxInterval = 24 * time.Hour
+	maxVisit    = 7 * 24 * time.Hour
+	// maxSettings is the most bytes of their JSON form.
+	maxSettings = MaxRecord / 2
+)
+
+// grouped formats a number with commas between groups of three digits.
+func grouped(n int64) string {
+	text := strconv.FormatInt(n, 10)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}

@@ -4,13 +4,287 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
-	"github.com/sluice-project/sluice/spelling"
+	"github.com/sluice-project/sluice/internal/spelling"
 )
 
-// MarshalJSON returns all settings that hold in the mode, defaults included, so
-// that a reader sees what is in force. Times and rules that are not set are left out.
+// settingField is one setting with its JSON form.
+type settingField struct {
+	name string
+	// mode is the mode that has the setting; empty: both.
+	mode Mode
+	// required fields have no default. Optional ones may be left out, and are checked
+	// only if they are set.
+	required, optional bool
+	// give says what would be right.
+	give string
+
+	set func(*Settings) bool
+	// check returns what is wrong with the value, before defaults.
+	check func(*Settings) *SettingsError
+	parse func(*Settings, json.RawMessage) *SettingsError
+	// value returns the value to write in JSON.
+	value func(*Settings) any
+}
+
+// settingFields are all settings, in the order of the JSON form. The mode is first: the
+// others depend on it.
+var settingFields = []settingField{
+	choice("mode", func(s *Settings) *Mode { return &s.Mode }, Teller, Park).requires(),
+	whole("capacity", 1, maxVisitors, func(s *Settings) *int64 { return &s.Capacity }).only(Teller).requires(),
+	lasting("pass_ttl_ms", minWindow, maxVisit, func(s *Settings) *time.Duration { return &s.PassTTL }).only(Teller),
+	choice("pass", func(s *Settings) *PassKind { return &s.Pass }, Sliding, Fixed).only(Teller),
+	whole("renewals", 0, maxRenewals, func(s *Settings) *int { return &s.Renewals }).only(Teller),
+	whole("batch", 1, maxVisitors, func(s *Settings) *int64 { return &s.Batch }).only(Park).requires(),
+	lasting("interval_ms", minWindow, maxInterval, func(s *Settings) *time.Duration { return &s.Interval }).only(Park).requires(),
+	lasting("stay_ms", minWindow, maxVisit, func(s *Settings) *time.Duration { return &s.Stay }).only(Park).requires(),
+	lasting("claim_window_ms", minWindow, maxClaim, func(s *Settings) *time.Duration { return &s.ClaimWindow }),
+	lasting("abandon_after_ms", minWindow, maxSilence, func(s *Settings) *time.Duration { return &s.AbandonAfter }),
+	graceField(),
+	whole("max_waiting", 1, maxVisitors, func(s *Settings) *int64 { return &s.MaxWaiting }),
+	choice("method", func(s *Settings) *Method { return &s.Method }, FIFO, Lottery),
+	moment("opens_at", func(s *Settings) *time.Time { return &s.OpensAt }),
+	moment("prequeue_from", func(s *Settings) *time.Time { return &s.PrequeueFrom }),
+	moment("ends_at", func(s *Settings) *time.Time { return &s.EndsAt }),
+	choice("on_store_failure", func(s *Settings) *OnStoreFailure { return &s.OnStoreFailure }, FailOpen, FailClosed),
+	rules("routes", func(s *Settings) *[]Rule { return &s.Routes }),
+	rules("bypass", func(s *Settings) *[]Rule { return &s.Bypass }),
+	whole("joins_per_minute", 0, maxJoins, func(s *Settings) *int64 { return &s.JoinsPerMinute }),
+	yesOrNo("bind_tickets", func(s *Settings) *bool { return &s.BindTickets }),
+}
+
+func (f settingField) only(mode Mode) settingField {
+	f.mode = mode
+	return f
+}
+
+func (f settingField) requires() settingField {
+	f.required = true
+	return f
+}
+
+// shown returns a value for an error message, cut to 40 bytes.
+func shown(raw []byte) string {
+	if len(raw) > 40 {
+		return strings.ToValidUTF8(string(raw[:40]), "") + "…"
+	}
+	return string(raw)
+}
+
+// whole is a whole number.
+func whole[T int | int64](name string, low, high int64, at func(*Settings) *T) settingField {
+	give := fmt.Sprintf("give a whole number from %s to %s", grouped(low), grouped(high))
+	return settingField{
+		name: name, give: give, set: func(s *Settings) bool { return *at(s) != 0 },
+		check: func(s *Settings) *SettingsError {
+			if n := int64(*at(s)); n < low || n > high {
+				return &SettingsError{name, fmt.Sprintf("is %d; %s", n, give)}
+			}
+			return nil
+		},
+		parse: func(s *Settings, raw json.RawMessage) *SettingsError {
+			n, err := strconv.ParseInt(string(raw), 10, 64)
+			if err != nil {
+				return &SettingsError{name, fmt.Sprintf("is %s; %s", shown(raw), give)}
+			}
+			*at(s) = T(n)
+			return nil
+		},
+		value: func(s *Settings) any { return *at(s) },
+	}
+}
+
+// lasting is a duration.
+func lasting(name string, low, high time.Duration, at func(*Settings) *time.Duration) settingField {
+	give := fmt.Sprintf("give whole milliseconds from %s to %s", grouped(low.Milliseconds()), grouped(high.Milliseconds()))
+	return settingField{
+		name: name, give: give, set: func(s *Settings) bool { return *at(s) != 0 },
+		check: func(s *Settings) *SettingsError {
+			if d := *at(s); d < low || d > high || d%time.Millisecond != 0 {
+				return &SettingsError{name, fmt.Sprintf("is %s; %s", strconv.FormatFloat(float64(d)/1e6, 'f', -1, 64), give)}
+			}
+			return nil
+		},
+		parse: func(s *Settings, raw json.RawMessage) *SettingsError {
+			n, err := strconv.ParseInt(string(raw), 10, 64)
+			if err != nil || n < low.Milliseconds() || n > high.Milliseconds() {
+				return &SettingsError{name, fmt.Sprintf("is %s; %s", shown(raw), give)}
+			}
+			*at(s) = time.Duration(n) * time.Millisecond
+			return nil
+		},
+		value: func(s *Settings) any { return at(s).Milliseconds() },
+	}
+}
+
+// graceField is a duration whose 0 in JSON is -1 in Settings, where 0 is the default.
+func graceField() settingField {
+	at := func(s *Settings) *time.Duration { return &s.Grace }
+	field := lasting("grace_ms", 0, maxSilence, at)
+	check, parse := field.check, field.parse
+	field.check = func(s *Settings) *SettingsError {
+		if s.Grace < 0 {
+			return nil
+		}
+		return check(s)
+	}
+	field.parse = func(s *Settings, raw json.RawMessage) *SettingsError {
+		why := parse(s, raw)
+		if why == nil && s.Grace == 0 {
+			s.Grace = -1
+		}
+		return why
+	}
+	field.value = func(s *Settings) any { return max(s.Grace, 0).Milliseconds() }
+	return field
+}
+
+// choice is one of some words.
+func choice[T ~string](name string, at func(*Settings) *T, choices ...T) settingField {
+	words := make([]string, len(choices))
+	for i, c := range choices {
+		words[i] = string(c)
+	}
+	give := "give " + strings.Join(words, " or ")
+	return settingField{
+		name: name, give: give, set: func(s *Settings) bool { return *at(s) != "" },
+		check: func(s *Settings) *SettingsError {
+			if !slices.Contains(choices, *at(s)) {
+				return &SettingsError{name, fmt.Sprintf("is %.40q; %s", string(*at(s)), give)}
+			}
+			return nil
+		},
+		parse: func(s *Settings, raw json.RawMessage) *SettingsError {
+			var word *string
+			if json.Unmarshal(raw, &word) != nil {
+				return &SettingsError{name, fmt.Sprintf("is %s; %s", shown(raw), give)}
+			}
+			*at(s) = T(*word)
+			return nil
+		},
+		value: func(s *Settings) any { return *at(s) },
+	}
+}
+
+// moment is a time; the zero time means none.
+func moment(name string, at func(*Settings) *time.Time) settingField {
+	const give = "give a time as in 2030-01-31T09:00:00Z, from 1970 to 9999"
+	return settingField{
+		name: name, optional: true, give: give, set: func(s *Settings) bool { return !at(s).IsZero() },
+		check: func(s *Settings) *SettingsError {
+			if t := *at(s); t.Before(time.UnixMilli(0)) || t.Year() > 9999 {
+				return &SettingsError{name, fmt.Sprintf("is in the year %d; %s", t.Year(), give)}
+			}
+			return nil
+		},
+		parse: func(s *Settings, raw json.RawMessage) *SettingsError {
+			var t time.Time
+			if t.UnmarshalJSON(raw) != nil {
+				return &SettingsError{name, fmt.Sprintf("is %s; %s", shown(raw), give)}
+			}
+			*at(s) = t.UTC().Truncate(time.Millisecond)
+			return nil
+		},
+		value: func(s *Settings) any {
+			if at(s).IsZero() {
+				return nil
+			}
+			return at(s).UTC().Format(time.RFC3339Nano)
+		},
+	}
+}
+
+func yesOrNo(name string, at func(*Settings) *bool) settingField {
+	return settingField{
+		name: name, optional: true, give: "give true or false", set: func(s *Settings) bool { return *at(s) },
+		check: func(*Settings) *SettingsError { return nil },
+		parse: func(s *Settings, raw json.RawMessage) *SettingsError {
+			if text := string(raw); text != "true" && text != "false" {
+				return &SettingsError{name, fmt.Sprintf("is %s; give true or false", shown(raw))}
+			}
+			*at(s) = string(raw) == "true"
+			return nil
+		},
+		value: func(s *Settings) any { return *at(s) },
+	}
+}
+
+// rules is a list of rules; null and an empty list mean none.
+func rules(name string, at func(*Settings) *[]Rule) settingField {
+	return settingField{
+		name: name, optional: true, set: func(s *Settings) bool { return len(*at(s)) > 0 },
+		check: func(s *Settings) *SettingsError {
+			if n := len(*at(s)); n > maxRules {
+				return &SettingsError{name, fmt.Sprintf("has %d rules; give %d at most", n, maxRules)}
+			}
+			for i, rule := range *at(s) {
+				if part, why := rule.wrong(); why != "" {
+					return &SettingsError{fmt.Sprintf("%s[%d]%s", name, i, part), why}
+				}
+			}
+			return nil
+		},
+		parse: func(s *Settings, raw json.RawMessage) (why *SettingsError) {
+			*at(s), why = parseRules(name, raw)
+			return why
+		},
+		value: func(s *Settings) any {
+			if len(*at(s)) == 0 {
+				return nil
+			}
+			return *at(s)
+		},
+	}
+}
+
+// parseRules parses a list of rules. Errors name the rule and its part.
+func parseRules(name string, raw json.RawMessage) ([]Rule, *SettingsError) {
+	var list []json.RawMessage
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, &SettingsError{name, fmt.Sprintf(`is %s; give a list as in [{"path":"/checkout/*"}]`, shown(raw))}
+	}
+	if len(list) > maxRules {
+		return nil, &SettingsError{name, fmt.Sprintf("has %d rules; give %d at most", len(list), maxRules)}
+	}
+	var parsed []Rule
+	for i, text := range list {
+		rule, why := parseRule(fmt.Sprintf("%s[%d]", name, i), text)
+		if why != nil {
+			return nil, why
+		}
+		parsed = append(parsed, rule)
+	}
+	return parsed, nil
+}
+
+func parseRule(at string, text json.RawMessage) (Rule, *SettingsError) {
+	parts, err := members(text)
+	if err != nil {
+		return Rule{}, &SettingsError{at, fmt.Sprintf(`is %s; give an object as in {"path":"/checkout/*"}`, shown(text))}
+	}
+	var rule Rule
+	into := map[string]*string{"host": &rule.Host, "path": &rule.Path, "method": &rule.Method}
+	for _, part := range parts {
+		value := into[part.name]
+		field := at + "." + shown([]byte(part.name))
+		switch {
+		case value == nil:
+			return Rule{}, unknown(at+".", part.name, []string{"host", "path", "method"})
+		case *value != "":
+			return Rule{}, &SettingsError{field, "is there twice: give it once"}
+		case !strings.HasPrefix(string(part.value), `"`) || json.Unmarshal(part.value, value) != nil || *value == "":
+			return Rule{}, &SettingsError{field, fmt.Sprintf("is %s; give text, or leave it out", shown(part.value))}
+		}
+	}
+	return rule, nil
+}
+
+// MarshalJSON returns all settings of the mode, defaults included, so that a reader sees
+// what is in force. It leaves out times and rules that are not set.
 func (s Settings) MarshalJSON() ([]byte, error) {
 	s = s.WithDefaults()
 	out := []byte{'{'}
@@ -36,10 +310,10 @@ func (s Settings) MarshalJSON() ([]byte, error) {
 	return append(out, '}'), nil
 }
 
-// UnmarshalJSON takes what MarshalJSON gives, or a part of it: a setting that is
-// left out, or null, gets its default. Unknown settings, and those of the other mode,
-// are refused, and so are values out of bounds: with a *SettingsError. Whether all
-// goes together, and nothing is missing, Validate says.
+// UnmarshalJSON accepts what MarshalJSON returns, or a part of it: a setting that is left
+// out, or null, gets its default. It returns a *SettingsError for unknown settings,
+// settings of the other mode and values out of bounds. Validate checks that all settings
+// fit together and none is missing.
 func (s *Settings) UnmarshalJSON(data []byte) error {
 	members, err := members(data)
 	if err != nil {
@@ -77,7 +351,7 @@ func (s *Settings) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// findSetting returns the field of that name, or says which may have been meant.
+// findSetting returns the field of that name, or an error that suggests a similar one.
 func findSetting(name string) (*settingField, *SettingsError) {
 	names := make([]string, len(settingFields))
 	for i := range settingFields {
@@ -89,7 +363,7 @@ func findSetting(name string) (*settingField, *SettingsError) {
 	return nil, unknown("", name, names)
 }
 
-// unknown is the error about a name that none of names is.
+// unknown returns the error for an unknown name.
 func unknown(prefix, name string, names []string) *SettingsError {
 	if name = shown([]byte(name)); name == "" {
 		name = `""`
@@ -101,17 +375,17 @@ func unknown(prefix, name string, names []string) *SettingsError {
 	return &SettingsError{prefix + name, why}
 }
 
-// nearMiss is how many letters a name may be off to be taken for a mistake.
+// nearMiss is the most letters by which a mistyped name may differ.
 const nearMiss = 4
 
-// member is one of a JSON object.
+// member is a member of a JSON object.
 type member struct {
 	name  string
 	value json.RawMessage
 }
 
-// members returns those of a JSON object, in their order. Names are as they are
-// written, and may be there twice.
+// members returns the members of a JSON object, in their order. Names are as written, and
+// may repeat.
 func members(data []byte) ([]member, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	if open, err := decoder.Token(); err != nil {

@@ -16,7 +16,7 @@ const (
 	parkJSON   = `{"mode":"park","batch":10,"interval_ms":1000,"stay_ms":2000`
 )
 
-// parseSettings parses and validates, as who takes settings does.
+// parseSettings parses and validates settings.
 func parseSettings(text string) (Settings, error) {
 	var s Settings
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
@@ -55,7 +55,7 @@ func TestSettingsDefaults(t *testing.T) {
 	}
 }
 
-// What is set in full comes out as it was given.
+// Complete settings are returned unchanged.
 func TestSettingsInFull(t *testing.T) {
 	for _, text := range []string{
 		`{"mode":"teller","capacity":10000000,"pass_ttl_ms":604800000,"pass":"fixed","renewals":1000,"claim_window_ms":600000,` +
@@ -142,7 +142,7 @@ func TestSettingsRefused(t *testing.T) {
 	}
 }
 
-// Settings made in Go are checked as those in JSON are.
+// Settings built in Go are checked as those in JSON are.
 func TestSettingsValidate(t *testing.T) {
 	teller, park := Settings{Mode: Teller, Capacity: 1}, Settings{Mode: Park, Batch: 1, Interval: time.Second, Stay: time.Minute}
 	with := func(s Settings, change func(*Settings)) Settings {
@@ -187,7 +187,7 @@ func drawLasting(low, high time.Duration) *rapid.Generator[time.Duration] {
 	})
 }
 
-// drawSettings draws settings that are valid.
+// drawSettings draws valid settings.
 func drawSettings(t *rapid.T) Settings {
 	s := Settings{
 		Mode:         rapid.SampledFrom([]Mode{Teller, Park}).Draw(t, "mode"),
@@ -220,7 +220,7 @@ func drawSettings(t *rapid.T) Settings {
 	return s
 }
 
-// Valid settings are the same after a way through JSON, and so is their JSON.
+// Valid settings survive a round trip through JSON, and so does their JSON.
 func TestSettingsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSettings(t)
@@ -291,7 +291,7 @@ func TestGrouped(t *testing.T) {
 	}
 }
 
-// A room with its settings keeps them through its own JSON, where a store has it.
+// A room keeps its settings in its own JSON, as stores keep it.
 func TestRoomKeepsSettings(t *testing.T) {
 	room := Room{Name: "shop", Settings: Settings{Mode: Teller, Capacity: 3, Grace: -1}.WithDefaults(), Epoch: 2, Seed: []byte{1}}
 	text, err := json.Marshal(room)

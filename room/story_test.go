@@ -16,11 +16,10 @@ import (
 	"github.com/sluice-project/sluice/room/storetest"
 )
 
-var updateStories = flag.Bool("update", false, "write what the stories in testdata/stories tell anew")
+var updateStories = flag.Bool("update", false, "rewrite the stories in testdata/stories")
 
-// TestStories runs the scripts in testdata/stories. Lines that begin with "# " are
-// prose; each other line is something that somebody does, and the lines below it that
-// begin with "| " are what comes of it.
+// TestStories runs the scripts in testdata/stories. Lines that begin with "# " are prose; each
+// other line is an action, and the lines below it that begin with "| " are its results.
 func TestStories(t *testing.T) {
 	paths, err := filepath.Glob("testdata/stories/*.txt")
 	if err != nil || len(paths) == 0 {
@@ -45,11 +44,11 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// stage is where a story is played, in the room "shop".
+// stage is the room "shop" of a story.
 type stage struct {
 	rig   *rig
 	begin time.Time
-	// cast are the visitors in the order in which they came.
+	// cast are the visitors in the order of entering.
 	cast []*actor
 	out  *strings.Builder
 }
@@ -82,7 +81,7 @@ func tell(t *testing.T, script string) string {
 	return s.out.String()
 }
 
-// says writes what comes of something.
+// says writes a result.
 func (s *stage) says(format string, args ...any) { fmt.Fprintf(s.out, "| "+format+"\n", args...) }
 
 func (s *stage) at(when time.Time) string {
@@ -131,7 +130,7 @@ func (s *stage) view(v room.View, err error) {
 	s.says("%s: %d waiting, %d inside, %d called", v.Phase, v.Status.Waiting, v.Status.Inside, v.Status.Called)
 }
 
-// settings reads {"mode":…}, where times are seconds since the beginning: "+10s".
+// settings parses {"mode":…}, where times are seconds since the beginning: "+10s".
 func (s *stage) settings(text string) (settings room.Settings) {
 	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == '"' }) {
 		if after, err := time.ParseDuration(strings.TrimPrefix(word, "+")); err == nil && strings.HasPrefix(word, "+") {
@@ -144,7 +143,7 @@ func (s *stage) settings(text string) (settings room.Settings) {
 	return settings
 }
 
-// scenes is what may happen in a story.
+// scenes are the actions of stories.
 var scenes = map[string]func(*stage, string){
 	"room": func(s *stage, settings string) {
 		view, _, err := s.rig.PutRoom(ctx, "shop", s.settings(settings))
@@ -152,7 +151,7 @@ var scenes = map[string]func(*stage, string){
 	},
 	"show":  func(s *stage, _ string) { s.view(s.rig.Room(ctx, "shop")) },
 	"pause": func(s *stage, _ string) { s.view(s.rig.Pause(ctx, "shop")) },
-	// Those who are let in then are called in the background.
+	// The visitors who are let in then are called in the background.
 	"resume": func(s *stage, _ string) {
 		_, err := s.rig.Resume(ctx, "shop")
 		synctest.Wait()
@@ -218,8 +217,8 @@ var scenes = map[string]func(*stage, string){
 	"the-store-is-back": func(s *stage, _ string) { s.rig.store.Fail(nil) },
 }
 
-// wait lets time pass, in which those who keep asking do so twice a second, never
-// at the moment when something is due.
+// wait lets time pass, in which visitors who keep asking do so twice a second, never at the moment
+// when something is due.
 func (s *stage) wait(text string) {
 	d, err := time.ParseDuration(text)
 	if err != nil {

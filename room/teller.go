@@ -1,6 +1,6 @@
 package room
 
-// tellerTerms lets in one when one leaves: at most Capacity are inside.
+// tellerTerms lets in one visitor when one leaves: at most Capacity are inside.
 func tellerTerms(t *Terms, s *Settings) {
 	t.Capacity = s.Capacity
 	t.TTL = s.PassTTL

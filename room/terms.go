@@ -2,16 +2,65 @@ package room
 
 import "time"
 
-// awayAfter is the time without a look at a room after which the service counts as
-// having been away: at least twice the longest interval between two, so that a busy
-// machine is not taken for one, and else so short that of a claim window during which it
-// was away for less, half is left.
+// Terms are what an operation on a room may do: the policies' answer for one revision
+// of it. All times are of the store's clock, to the millisecond.
+type Terms struct {
+	Room     string
+	Revision uint64
+
+	// Capacity is the most visitors that may be active when one is called; 0: nobody is
+	// called.
+	Capacity int64
+	// Calls is how many may be called in all at this tick, if Tick is not 0.
+	Calls int64
+	// Tick is when the batch is due, in milliseconds since the epoch; 0: there are no
+	// ticks. With ticks only Expire calls, once for each tick, if Tick is higher than that
+	// of the last batch and not after Now; unused calls lapse. A tick at which nobody may
+	// be called, because Capacity is 0 or it is not between From and Until, is not used up.
+	Tick int64
+	// Nobody is called before From, nor from Until on. A zero Until is never.
+	From, Until time.Time
+
+	// EnterFrom and EnterUntil bound when visitors may enter. A zero EnterUntil is never.
+	EnterFrom, EnterUntil time.Time
+	// DrawUntil is the end of the lottery: earlier arrivals are ordered by their draw.
+	// Zero: there is no lottery.
+	DrawUntil time.Time
+	// MaxWaiting is how many may wait.
+	MaxWaiting int64
+
+	// TTL is how long a pass lasts from the claim on; of a visitor called at a tick, from
+	// that tick on.
+	TTL time.Duration
+	// Sliding passes last TTL from each Ask on.
+	Sliding bool
+	// Renewals is how often a pass may be renewed.
+	Renewals int
+
+	// Claim is how long a called visitor may take to claim.
+	Claim time.Duration
+	// Abandon is the silence after which a visitor is skipped, Grace how much longer
+	// the place is kept.
+	Abandon, Grace time.Duration
+	// Away is the time between two calls of Expire after which the service counts as
+	// having been away.
+	Away time.Duration
+
+	// Events is how many events may wait to be published. Further events are dropped and
+	// counted, so that visitors are served in any case. 0: no event is kept, numbered or
+	// counted.
+	Events int64
+}
+
+// awayAfter is the time without an Expire after which the service counts as having been
+// away: at least twice the longest interval between two, so that a slow machine does not
+// count as away, and at most half a claim window where that is longer.
 func awayAfter(claim time.Duration) time.Duration {
 	return min(max(claim/2, 1500*time.Millisecond), 3*time.Second)
 }
 
-// terms are what a move of a room may do when it is now by the store's clock;
-// events is how many may wait to be published.
+// terms returns what an operation on a room may do now, by the store's clock; events is
+// how many events may wait to be published.
 func terms(r *Room, now time.Time, events int64) Terms {
 	s := &r.Settings
 	t := Terms{
@@ -40,16 +89,11 @@ func terms(r *Room, now time.Time, events int64) Terms {
 	return t
 }
 
-// ended tells whether the room has closed.
-func ended(r *Room, now time.Time) bool {
-	return !r.Settings.EndsAt.IsZero() && !now.Before(r.Settings.EndsAt)
-}
-
-// drawn tells whether the lottery of a room has been drawn.
+// drawn reports whether the lottery of a room has been drawn.
 func drawn(r *Room, now time.Time) bool { return !now.Before(r.Settings.OpensAt) }
 
-// nextCall is when visitors may be called next by the schedule alone, after a look at a
-// room with those terms when it was now; zero if that is not bound to a time.
+// nextCall returns when the schedule next lets visitors be called, after an Expire with
+// those terms at now; zero if calling is not bound to a time.
 func nextCall(r *Room, t *Terms, now time.Time) time.Time {
 	s := &r.Settings
 	if now.Before(s.OpensAt) {
@@ -58,7 +102,7 @@ func nextCall(r *Room, t *Terms, now time.Time) time.Time {
 	if s.Mode != Park {
 		return time.Time{}
 	}
-	// The terms may be of just before a tick, and the look of just after it.
+	// The terms may be of just before a tick, and the Expire of just after it.
 	tick := time.UnixMilli(t.Tick)
 	if tick.After(now) {
 		return tick

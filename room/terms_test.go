@@ -84,8 +84,8 @@ func TestPhaseOf(t *testing.T) {
 	}
 }
 
-// However a look ends, the next comes before anything can be late that began after
-// it, and not before something that is due is due.
+// For any end of a tick, the next comes in time for everything that began after it, and not before
+// something is due.
 func TestUntilNext(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		duration := func(name string, low, high time.Duration) time.Duration {
@@ -124,8 +124,7 @@ func TestUntilNext(t *testing.T) {
 	})
 }
 
-// The estimate is never ahead of the store's clock, and follows it when that drifts or
-// jumps.
+// The estimate is never ahead of the store's clock, and follows it when that drifts or jumps.
 func TestStoreClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c storeClock
@@ -150,9 +149,9 @@ func TestStoreClock(t *testing.T) {
 		check(201 * time.Millisecond)
 		reply(time.Millisecond)
 		check(2 * time.Millisecond)
-		reply(500 * time.Millisecond) // a slow reply does not spoil it
+		reply(500 * time.Millisecond) // a slow reply does no harm
 		check(2 * time.Millisecond)
-		offset += time.Hour // the clock is set forth
+		offset += time.Hour // the clock is set forward
 		reply(time.Millisecond)
 		check(2 * time.Millisecond)
 		offset -= 2 * time.Hour // and back
@@ -161,7 +160,7 @@ func TestStoreClock(t *testing.T) {
 			reply(time.Millisecond)
 		}
 		check(2 * time.Millisecond)
-		offset -= time.Hour // which is seen at once if no reply takes so long
+		offset -= time.Hour // seen at once if no reply takes so long
 		reply(time.Millisecond)
 		check(2 * time.Millisecond)
 	})

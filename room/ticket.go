@@ -24,13 +24,13 @@ type Ticket struct {
 	// bound to none.
 	Client [4]byte
 
-	// generation is that of the room that Engine.Parse found the ticket good for; empty
-	// if it was not parsed there. It is not part of the text.
+	// generation is that of the room for which Engine.Parse accepted the ticket; empty if
+	// Engine.Parse did not. It is not part of the text.
 	generation string
 }
 
-// of tells whether a ticket that was parsed some time ago is one of the room as it is
-// now, and not of one that had its name before.
+// of reports whether a ticket that was parsed earlier is one of the room as it is now,
+// and not of an earlier one of its name.
 func (t *Ticket) of(r *Room) bool { return t.generation == "" || t.generation == r.Generation }
 
 // ErrBadTicket: the ticket is not one of this room, or no key of the ring signed it.
@@ -45,11 +45,10 @@ const (
 	maxTicketText  = (maxTicketBytes*8 + 5) / 6
 )
 
-// ticketText is strict about the bits that the last letter does not use: a ticket
-// has one form.
+// ticketText is strict about the unused bits of the last letter: a ticket has one form.
 var ticketText = base64.RawURLEncoding.Strict()
 
-// ticketMAC is an HMAC with space to work in, to be used again.
+// ticketMAC is a reusable HMAC with its buffers.
 type ticketMAC struct {
 	hash hash.Hash
 	body [maxTicketBytes]byte
@@ -68,7 +67,7 @@ func (m *ticketMAC) over(r *Room, body []byte) []byte {
 	return m.sum[:ticketMACSize]
 }
 
-// SignTicket returns a ticket of a room as text, of at most 55 bytes.
+// SignTicket signs a ticket of a room and returns it as text, of at most 55 bytes.
 func (k *Keyring) SignTicket(r *Room, t Ticket) string {
 	mac := k.newest.macs.Get().(*ticketMAC)
 	defer k.newest.macs.Put(mac)
@@ -85,18 +84,18 @@ func (k *Keyring) SignTicket(r *Room, t Ticket) string {
 	return string(text)
 }
 
-// ParseTicket returns the ticket that SignTicket made into that text, for the room,
-// by a key of the ring; otherwise ErrBadTicket. It does not look at who shows it.
+// ParseTicket returns the ticket of a text, if it is of the room and a key of the ring
+// signed it; otherwise ErrBadTicket. It does not check the client.
 func (k *Keyring) ParseTicket(r *Room, text string) (Ticket, error) {
 	if len(text) > maxTicketText {
 		return Ticket{}, ErrBadTicket
 	}
-	// Two buffers of the newest key's: those of the ticket's own are known only later.
+	// The buffers of the newest key: the ticket's own key is known only later.
 	space := k.newest.macs.Get().(*ticketMAC)
 	defer k.newest.macs.Put(space)
 	n, err := ticketText.Decode(space.body[:], append(space.text[:0], text...))
 	body := space.body[:max(n-ticketMACSize, 0)]
-	// A decoder passes over line ends.
+	// The decoder skips line ends.
 	if err != nil || len(text) != ticketText.EncodedLen(n) || len(body) != ticketBody && len(body) != ticketBound ||
 		body[0] != ticketVersion {
 		return Ticket{}, ErrBadTicket

@@ -41,7 +41,7 @@ func TestTicketRoundTrip(t *testing.T) {
 	})
 }
 
-// The form of a ticket is what visitors have in their hands: it does not change.
+// The format of tickets does not change: visitors hold them.
 func TestTicketForm(t *testing.T) {
 	ring, r := testRing(t, testKey(1)), testRoom("shop", "generation")
 	ticket := Ticket{Number: 258, Nonce: [8]byte{1, 2, 3, 4, 5, 6, 7, 8}}
@@ -95,7 +95,7 @@ func TestTicketRefused(t *testing.T) {
 	}
 }
 
-// No part of a ticket and no ticket with one bit changed is a ticket.
+// A part of a ticket, or a ticket with one changed bit, is refused.
 func TestTicketForged(t *testing.T) {
 	ring, r := testRing(t, testKey(1)), testRoom("shop", "generation")
 	for _, ticket := range []Ticket{{Number: 5, Nonce: [8]byte{1}}, {Number: 5, Nonce: [8]byte{1}, Client: [4]byte{2}}} {
@@ -130,7 +130,7 @@ func TestTicketForged(t *testing.T) {
 	}
 }
 
-// Many may use a ring at once.
+// A ring is safe for concurrent use.
 func TestTicketAtOnce(t *testing.T) {
 	old := testRing(t, testKey(1))
 	ring, r := testRing(t, testKey(1), testKey(2)), testRoom("shop", "generation")

@@ -2,43 +2,46 @@ package room
 
 import (
 	"math"
+	"math/rand/v2"
 	"time"
 )
 
-// Outlook is what is known about the wait of one visitor.
+// Wait is an estimate: with a probability of about 90 % the wait is between Low and High.
+type Wait struct{ Low, High time.Duration }
+
+// Outlook holds what is known about the wait of one visitor.
 type Outlook struct {
 	// Room has settings with defaults.
 	Room *Room
 	Now  time.Time
-	// Ahead is how many are before the visitor, who waits; negative: that is not known,
-	// before the lottery is drawn.
+	// Ahead is how many visitors are before this one; negative before the lottery is
+	// drawn.
 	Ahead int64
-	// Status is the room's as it was a short while ago, and Flow what was measured.
+	// Status is a recent status of the room, and Flow what was measured.
 	Status Status
 	Flow   Flow
 }
 
-// EstimateWait returns how long it takes until the visitor is called; nil if that is
-// not known: the room is paused, nobody was let in lately, the lottery is not drawn, or
-// the room ends before.
+// EstimateWait returns how long it takes until the visitor is called; nil if that is not
+// known: the room is paused, nobody was let in lately, the lottery is not drawn, or the
+// room ends before.
 //
-// In a room with mode Park it counts ticks: at the earliest those before the visitor
-// leave the line as fast as they did lately, and at the latest as many as lately miss
-// their place and take another. With mode Teller the calls are taken as random, at the
-// rate of the last minute: the range is that in which 90 % of such waits end, as far as
-// the rate can be known from how many were let in.
+// In mode Park it counts ticks: the earliest if visitors ahead leave the line as fast as
+// lately, and the latest if as many as lately are no-shows and take another slot. In mode
+// Teller it takes calls as random, at the rate of the last minute: the range is that in
+// which 90 % of such waits end, as far as so few observations show the rate.
 func EstimateWait(o Outlook) *Wait {
 	settings := &o.Room.Settings
 	if o.Room.Paused || o.Ahead < 0 {
 		return nil
 	}
-	// Those who are called are counted as ahead until they come, and take no other turn.
-	turn := max(o.Ahead-o.Status.Called, 0) + 1
+	// Called visitors count as ahead until they claim, and need no further slot.
+	nth := max(o.Ahead-o.Status.Called, 0) + 1
 	var wait *Wait
 	if settings.Mode == Park {
-		wait = o.parkWait(turn)
+		wait = o.parkWait(nth)
 	} else {
-		wait = o.tellerWait(turn)
+		wait = o.tellerWait(nth)
 	}
 	if wait == nil || !settings.EndsAt.IsZero() && !o.Now.Add(wait.Low).Before(settings.EndsAt) {
 		return nil
@@ -46,16 +49,16 @@ func EstimateWait(o Outlook) *Wait {
 	return wait
 }
 
-// untilOpening is how long it takes until the room opens; 0: it is open.
+// untilOpening returns how long it takes until the room opens; 0: it is open.
 func (o *Outlook) untilOpening() time.Duration { return max(o.Room.Opening().Sub(o.Now), 0) }
 
-// departed is how many of those before the visitor left the line while it was watched:
-// they leave from anywhere in it.
+// departed estimates how many of the visitors ahead left the line while it was watched:
+// visitors leave from anywhere in it.
 func (o *Outlook) departed() float64 {
 	return float64(o.Flow.Departed) * float64(o.Ahead) / float64(max(o.Status.Waiting, o.Ahead, 1))
 }
 
-func (o *Outlook) parkWait(turn int64) *Wait {
+func (o *Outlook) parkWait(nth int64) *Wait {
 	settings, opening := &o.Room.Settings, o.Room.Opening()
 	next := NextTick(opening, settings.Interval, o.Now)
 	first := next
@@ -68,29 +71,29 @@ func (o *Outlook) parkWait(turn int64) *Wait {
 		leaving = perInterval / (perInterval + batch)
 	}
 	if o.Flow.Called > 0 {
-		missing = min(float64(o.Flow.Missed)/float64(o.Flow.Called), 0.9)
+		missing = min(float64(o.Flow.NoShows)/float64(o.Flow.Called), 0.9)
 	}
-	before := float64(turn - 1)
+	before := float64(nth - 1)
 	early := math.Floor(before * (1 - leaving) / batch)
 	late := math.Floor(before / (1 - missing) / batch)
 	return ordered(first.Sub(o.Now).Seconds()+early*interval, next.Sub(o.Now).Seconds()+late*interval)
 }
 
-func (o *Outlook) tellerWait(turn int64) *Wait {
+func (o *Outlook) tellerWait(nth int64) *Wait {
 	opening := o.untilOpening()
-	// At the opening all places are free. Later whoever waits has found none, whatever
-	// was counted a moment before.
+	// At the opening all slots are free. Later a waiting visitor has found none free,
+	// even if the last count differs.
 	soon := opening.Seconds() + 1
 	if opening > 0 {
-		if turn -= o.Room.Settings.Capacity; turn <= 0 {
+		if nth -= o.Room.Settings.Capacity; nth <= 0 {
 			return ordered(opening.Seconds(), soon)
 		}
 	}
-	over, n, k := o.Flow.Over.Seconds(), float64(turn), float64(o.Flow.freed())
+	over, n, k := o.Flow.Over.Seconds(), float64(nth), float64(o.Flow.freed())
 	if o.Flow.Over < outflowAtLeast || k == 0 {
 		return nil
 	}
-	// Who leaves from before the visitor moves the line as well, if they go on doing so.
+	// Visitors ahead who leave the line advance it as well.
 	quick := k + o.departed()
 	return ordered(
 		opening.Seconds()+over*n/quick*ratioQuantile(n, quick, -z90),
@@ -100,9 +103,9 @@ func (o *Outlook) tellerWait(turn int64) *Wait {
 // z90 bounds, below and above, the middle 90 % of a normal distribution.
 const z90 = 1.645
 
-// ratioQuantile is a quantile of the time until n more random events, over what is
-// expected when k of them were seen: of the F distribution with 2n and 2k degrees of
-// freedom, by the approximation of Paulson, where z is the quantile of the normal
+// ratioQuantile returns a quantile of the time until n more random events, relative to
+// the expectation when k of them were seen: of the F distribution with 2n and 2k degrees
+// of freedom, by the approximation of Paulson, where z is the quantile of the normal
 // distribution.
 func ratioQuantile(n, k, z float64) float64 {
 	a, b := 1/(9*n), 1/(9*k)
@@ -112,10 +115,10 @@ func ratioQuantile(n, k, z float64) float64 {
 	return math.Max(x, 0) * math.Max(x, 0) * math.Max(x, 0)
 }
 
-// maxWait is the longest wait that is told.
+// maxWait is the longest wait that is shown.
 const maxWait = 30 * 24 * time.Hour
 
-// ordered returns a wait of seconds, to the millisecond and within 0 and maxWait.
+// ordered returns a wait of seconds, to the millisecond and between 0 and maxWait.
 func ordered(low, high float64) *Wait {
 	bound := func(seconds float64) time.Duration {
 		if !(seconds < maxWait.Seconds()) {
@@ -124,4 +127,41 @@ func ordered(low, high float64) *Wait {
 		return time.Duration(math.Max(seconds, 0)*1000) * time.Millisecond
 	}
 	return &Wait{bound(low), max(bound(low), bound(high))}
+}
+
+// measured is the result of the last count of a room's visitors: the status, the recent
+// flow, and the flow of the line, if there is one.
+type measured struct {
+	status     Status
+	flow, line Flow
+}
+
+const (
+	// callPoll bounds the time until a called visitor asks again, in case the answer was
+	// lost.
+	callPoll = time.Second
+	// insidePoll bounds the time until a visitor inside asks again: half the life of a
+	// pass.
+	insidePoll = MaxPassLife / 2
+)
+
+// estimate sets when the visitor should ask again, and the estimated wait.
+func (e *Engine) estimate(op *operation, a *Answer, place Place) {
+	switch place.State {
+	case Called:
+		a.NextPoll = min(callPoll, op.terms.Claim/4)
+		return
+	case Inside:
+		a.NextPoll = max(min(insidePoll, place.Until.Sub(place.Now)/2), time.Millisecond)
+		return
+	}
+	outlook := Outlook{Room: op.room, Now: place.Now, Ahead: place.Ahead}
+	if a.Position == 0 {
+		outlook.Ahead = -1
+	}
+	if m := op.cached.measured.Load(); m != nil {
+		outlook.Status, outlook.Flow = m.status, m.line
+		a.Wait = EstimateWait(outlook)
+	}
+	a.NextPoll = NextPoll(outlook, a.Wait, rand.Float64())
 }

@@ -29,12 +29,12 @@ func parkRoom(change func(*Room)) *Room {
 	return r
 }
 
-// lastTick is the status of a park whose last batch was called, with so many waiting.
+// lastTick returns the status of a park whose last batch was called, with the given number waiting.
 func lastTick(waiting int64) Status {
 	return Status{Waiting: waiting, Tick: keyTime.Add(-5 * time.Second).UnixMilli()}
 }
 
-// waitCase is an outlook and the wait that it means, within some percent.
+// waitCase is an outlook and its wait, within some percent.
 type waitCase struct {
 	name      string
 	outlook   Outlook
@@ -84,7 +84,7 @@ func parkWaits() []waitCase {
 		{"the tenth tick", Outlook{Room: parkRoom(nil), Ahead: 99, Status: lastTick(100)}, true, sec(95), sec(95)},
 		{"a tick that may be called yet", Outlook{Room: parkRoom(nil), Ahead: 9, Status: Status{Waiting: 100}}, true, 0, sec(5)},
 		{"half miss", Outlook{Room: parkRoom(nil), Ahead: 20, Status: lastTick(100),
-			Flow: Flow{Over: time.Minute, Called: 60, Missed: 30}}, true, sec(25), sec(45)},
+			Flow: Flow{Over: time.Minute, Called: 60, NoShows: 30}}, true, sec(25), sec(45)},
 		{"half leave", Outlook{Room: parkRoom(nil), Ahead: 40, Status: lastTick(40),
 			Flow: Flow{Over: time.Minute, Called: 60, Departed: 60}}, true, sec(25), sec(45)},
 		{"the opening", Outlook{Room: parkRoom(opensSoon), Ahead: 9, Status: Status{Waiting: 100}}, true, sec(60), sec(60)},
@@ -112,13 +112,13 @@ func TestEstimateWait(t *testing.T) {
 	}
 }
 
-// The range holds what it says: of visitors to a room where visits are of random
-// length, about 90 % wait as long as they were told, on either side about 5 % not.
+// The range is right: of visitors to a room where visits have random lengths, about 90 % wait
+// within the range, and about 5 % less and 5 % more.
 func TestEstimateWaitHolds(t *testing.T) {
 	const visits = 3000
 	for _, test := range []struct {
 		name  string
-		mean  time.Duration // between two who leave
+		mean  time.Duration // between two departures
 		ahead int64
 	}{
 		{"the first of a slow line", 6 * time.Second, 0},
@@ -130,7 +130,7 @@ func TestEstimateWaitHolds(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, uint64(test.ahead)))
 		told, early, late := 0, 0, 0
 		for range visits {
-			// Count those who leave within the last minute, and then as many as are ahead.
+			// Count the departures of the last minute, and then as many as are ahead.
 			seen, at := int64(0), time.Duration(0)
 			for at < time.Minute {
 				if at += time.Duration(random.ExpFloat64() * float64(test.mean)); at < time.Minute {
@@ -161,7 +161,7 @@ func TestEstimateWaitHolds(t *testing.T) {
 	}
 }
 
-// Whoever waits further back is not told a shorter wait, and a range is one.
+// A visitor further back never gets a shorter estimate, and each range is valid.
 func TestEstimateWaitGrows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := drawOutlook(t)
@@ -200,6 +200,6 @@ func drawOutlook(t *rapid.T) Outlook {
 		Over: time.Duration(rapid.IntRange(0, 60).Draw(t, "over")) * time.Second, Called: rapid.Int64Range(0, maxVisitors).Draw(t, "flow"),
 		Departed: rapid.Int64Range(0, maxVisitors).Draw(t, "departed"), Inside: rapid.Int64Range(-1000, 1000).Draw(t, "more inside"),
 	}
-	o.Flow.Missed = rapid.Int64Range(0, o.Flow.Called).Draw(t, "missed")
+	o.Flow.NoShows = rapid.Int64Range(0, o.Flow.Called).Draw(t, "missed")
 	return o
 }

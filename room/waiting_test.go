@@ -17,9 +17,8 @@ import (
 	"github.com/sluice-project/sluice/room/storetest"
 )
 
-// A lottery: those who came before the opening are in the order of their draws, which
-// each can check; who comes later stands behind them; and nobody is shown a position
-// before the draw.
+// A lottery: visitors from before the opening are in the order of their draws, which each can
+// verify; later ones stand behind them; and no position is shown before the draw.
 func TestLotteryMorning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, storetest.NewMemory())
@@ -61,7 +60,7 @@ func TestLotteryMorning(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, a := range early {
-			// The first may be inside, or be counted as called, at this moment.
+			// The first may be inside, or count as called, at this moment.
 			if a.State == room.Waiting && a.Position != int64(i) && a.Position != int64(i)+1 || a.State == room.Inside && i > 0 {
 				t.Errorf("the draw makes it the %d., it is told %+v", i+1, a)
 			}
@@ -73,8 +72,8 @@ func TestLotteryMorning(t *testing.T) {
 	})
 }
 
-// Many who ask at once are told what each would be told alone. Without claim, who is
-// called is told so and has no pass.
+// Visitors who ask together get the same answers as alone. Without claim, a called visitor learns
+// so and has no pass.
 func TestAskAll(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, r *rig) {
 		s := teller(1)
@@ -108,7 +107,7 @@ func TestAskAll(t *testing.T) {
 			for i, result := range results[1:2500] {
 				ahead := int64(i)
 				if !claim {
-					ahead++ // who is called is counted until it comes
+					ahead++ // a called visitor counts until it enters
 				}
 				if result.Err != nil || result.Answer.Position != ahead+1 {
 					t.Fatalf("%d is told %+v, want position %d", i+2, result, ahead+1)
@@ -122,7 +121,7 @@ func TestAskAll(t *testing.T) {
 	})
 }
 
-// The fast encoder writes what encoding/json would.
+// The fast encoder writes the same as encoding/json.
 func TestAnswerJSON(t *testing.T) {
 	type wait struct {
 		Low  int64 `json:"low"`

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "draw docs/bulk/auto.svg anew")
+var update = flag.Bool("update", false, "draw docs/bulk/auto.svg again")
 
 const autoPlot = "../docs/bulk/auto.svg"
 
-// The plot's measures, in pixels: panels below each other, each with a title above
+// The measures of the plot, in pixels: the panels are below one another, each with a title above
 // its axes.
 const (
 	plotWidth, plotLeft, plotRight    = 860, 70, 20
@@ -20,7 +20,7 @@ const (
 	panelBottom, plotGrid, plotFactor = 34, 4, 2.2
 )
 
-// plotPalette is that of the plot, on light and on dark pages.
+// plotPalette has the colours of the plot, on light and on dark pages.
 const plotPalette = `<style>
 text{font:13px system-ui,sans-serif;fill:#333}
 .small{font-size:11px;fill:#666}
@@ -40,14 +40,14 @@ text{fill:#ddd}
 </style>
 `
 
-// autoResult is a scenario with what its run saw.
+// autoResult is a scenario with the record of its run.
 type autoResult struct {
 	scenario  *autoScenario
 	seconds   []autoSecond
 	throttled float64
 }
 
-// drawAuto draws, for each run, the rate found and the true one over time.
+// drawAuto draws the found rate and the true one over time, for each run.
 func drawAuto(results []autoResult) string {
 	var b strings.Builder
 	height := plotTop + len(results)*(panelTitle+panelHeight+panelBottom)
@@ -96,8 +96,7 @@ func drawPanel(b *strings.Builder, result autoResult, top int) {
 	}
 }
 
-// checkPlot compares the plot in the docs with the runs that it shows; with
-// -update it draws it.
+// checkPlot compares the plot in the docs with the runs; with -update it draws it.
 func checkPlot(t *testing.T, results []autoResult) {
 	drawn := drawAuto(results)
 	if *update {
@@ -111,6 +110,6 @@ func checkPlot(t *testing.T, results []autoResult) {
 		t.Fatal(err)
 	}
 	if string(kept) != drawn {
-		t.Errorf("%s shows other runs than these: draw it anew with go test ./sim -run TestAutoFindsTheRate -update", autoPlot)
+		t.Errorf("%s shows other runs than these: draw it again with go test ./sim -run TestAutoFindsTheRate -update", autoPlot)
 	}
 }

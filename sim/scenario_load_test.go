@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-project/sluice/bulk/bulktest"
 )
 
-// The seed's load test: 15,000 jobs of three tenants at ten requests a second
-// each. Ideal is 500 seconds; the seed took 720, with 1.45 throttles a job.
+// The load test of the seed: 15,000 jobs of three tenants at ten requests per second each. Ideal is
+// 500 seconds; the seed took 720, with 1.45 throttles per job.
 const (
 	loadTenants = 3
 	loadJobs    = 5000
@@ -20,13 +20,13 @@ const (
 	loadMost    = loadIdeal + loadIdeal/100
 )
 
-// targetPhase is how far the target's windows are from the engine's.
+// targetPhase is the offset of the target's windows from the engine's.
 const targetPhase = 450 * time.Millisecond
 
 var phases = []time.Duration{0, 300 * time.Millisecond, 700 * time.Millisecond}
 
-// runLoad submits the load and returns how long it took and how many throttles
-// there were. Every job must have succeeded.
+// runLoad submits the load and returns how long it took and how many throttles there were. Every
+// job must succeed.
 func runLoad(w *world) (took time.Duration, throttled int64) {
 	began := time.Now()
 	var ids []string
@@ -43,8 +43,8 @@ func runLoad(w *world) (took time.Duration, throttled int64) {
 	return time.Since(began), throttled
 }
 
-// With limits of our own nothing is ever turned back: what a window can take is
-// admitted, and no window is left unused.
+// With our own limits no job is ever throttled: each window's full budget is admitted, and no
+// window is left unused.
 func TestLoadAtOwnLimits(t *testing.T) {
 	for _, phase := range phases {
 		t.Run(fmt.Sprint("from ", phase), func(t *testing.T) {
@@ -68,14 +68,14 @@ func TestLoadAtOwnLimits(t *testing.T) {
 	}
 }
 
-// Where only the target knows its limit, and answers 429 above it, congestion
-// control finds the rate: few jobs are turned back, and time is not lost.
+// If only the target knows its limit, and answers 429 above it, congestion control finds the rate:
+// few jobs are throttled, and no time is lost.
 func TestLoadAtThrottlingTarget(t *testing.T) {
 	for i, phase := range phases {
 		for j, latency := range []time.Duration{0, 5 * time.Millisecond, 50 * time.Millisecond} {
 			for k, workers := range []int{10, 100} {
 				if os.Getenv("SLUICE_LONG") == "" && (i+j+k)%2 != 0 {
-					continue // every second one, as on a chessboard: each pair of values is there
+					continue // every second one, as on a chessboard: each pair of values occurs
 				}
 				t.Run(fmt.Sprintf("from %s, %s, %d workers", phase, latency, workers), func(t *testing.T) {
 					mux := bulk.NewMux()
@@ -94,8 +94,8 @@ func TestLoadAtThrottlingTarget(t *testing.T) {
 	}
 }
 
-// A target that forgets its anger is soon given all it can take: after ten
-// seconds of throttling it takes a hundred times as much.
+// A target that recovers soon gets its full rate: ten seconds after throttling it accepts a hundred
+// times as much.
 func TestTargetRecovers(t *testing.T) {
 	target := bulktest.NewTarget(bulktest.TargetOptions{Rate: 10, Latency: 5 * time.Millisecond})
 	mux := bulk.NewMux()
@@ -103,7 +103,7 @@ func TestTargetRecovers(t *testing.T) {
 	simulate(t, bulk.Config{Workers: 50}, 0, mux, func(w *world) {
 		id := w.submit(bulk.Spec{Tenant: "tenant", Type: "call"}, 20_000)
 		time.Sleep(10 * time.Second)
-		target.SetRate(1000) // a hundred times as much
+		target.SetRate(1000) // a hundred times the rate
 		w.finish(id)
 		took := time.Since(w.began)
 		t.Logf("%s", took)

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// Two jobs of 20 seconds are in flight when the service is stopped. With a grace
-// they end; with none they are handed back at once, and wait for the next start.
+// Two jobs of 20 seconds are in flight when the service is stopped. With a grace they finish;
+// without one they are handed back at once and wait for the next start.
 func TestStopWithAndWithoutGrace(t *testing.T) {
 	for _, c := range []struct {
 		grace     time.Duration
@@ -44,8 +44,8 @@ func TestStopWithAndWithoutGrace(t *testing.T) {
 	}
 }
 
-// Without a boost, what an action has behind it counts neither for nor against
-// it: the older one is done first.
+// Without a boost, the progress of an action does not change its priority: the older action is done
+// first.
 func TestWithoutBoostTheOlderGoesFirst(t *testing.T) {
 	var order []string
 	mux := bulk.NewMux()

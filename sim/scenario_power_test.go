@@ -16,9 +16,9 @@ import (
 	"github.com/sluice-project/sluice/bulk/pebblestore"
 )
 
-// The power fails twenty times while three tenants upload and their jobs run.
-// The disk keeps what was synced, and of the rest any part. Whatever was
-// acknowledged is there afterwards, every job runs, and sums are exact.
+// The power fails twenty times while three tenants upload and their jobs run. The disk keeps synced
+// data and an arbitrary part of the rest. All acknowledged jobs are there afterwards, every job
+// runs, and sums are exact.
 func TestPowerLoss(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -46,7 +46,7 @@ type powerLoss struct {
 	acknowledged map[string]int64
 }
 
-// open starts an engine on what the disk has.
+// open starts an engine on the data of the disk.
 func (p *powerLoss) open() (*pebblestore.Store, *bulk.Engine) {
 	p.t.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -93,7 +93,7 @@ func (p *powerLoss) run(d time.Duration) {
 	p.disk = left
 }
 
-// upload goes on with an action until it is sealed or time is over.
+// upload continues the upload of an action until it is sealed or the time is over.
 func (p *powerLoss) upload(engine *bulk.Engine, id string, over time.Time) {
 	p.t.Helper()
 	ctx := context.Background()

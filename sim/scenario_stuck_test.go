@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// TestTypesThatStandStill lets other types go on, under a limit of ten a second,
-// beside jobs that nobody runs and jobs whose handlers hang.
+// TestTypesThatStandStill checks that other job types proceed, under a limit of ten per second,
+// while one type has no worker and the handlers of another hang.
 func TestTypesThatStandStill(t *testing.T) {
 	hangs := func(ctx context.Context, _ *bulk.Job) ([]byte, error) {
 		<-ctx.Done()
@@ -43,8 +43,7 @@ func TestTypesThatStandStill(t *testing.T) {
 	}
 }
 
-// TestRemoteTypesUnderALowLimit runs a type of remote workers although little may
-// start.
+// TestRemoteTypesUnderALowLimit runs a type of remote workers under a low limit.
 func TestRemoteTypesUnderALowLimit(t *testing.T) {
 	simulate(t, bulk.Config{RequestsPerSecond: 2}, 0, bulk.NewMux(), func(w *world) {
 		w.submit(bulk.Spec{Tenant: "t", Type: "remote"}, 5)
@@ -68,7 +67,7 @@ func TestRemoteTypesUnderALowLimit(t *testing.T) {
 	})
 }
 
-// TestConcurrencyIsUsed keeps a target with a limit of one at a time busy.
+// TestConcurrencyIsUsed keeps a target with a concurrency limit of one busy.
 func TestConcurrencyIsUsed(t *testing.T) {
 	mux := bulk.NewMux()
 	mux.HandleFunc(bulk.WebhookType, func(context.Context, *bulk.Job) ([]byte, error) {
@@ -85,8 +84,7 @@ func TestConcurrencyIsUsed(t *testing.T) {
 	})
 }
 
-// TestStopLeavesHandlersThatHang stops an engine beside a handler that does not
-// look at its context.
+// TestStopLeavesHandlersThatHang stops an engine while a handler ignores its context.
 func TestStopLeavesHandlersThatHang(t *testing.T) {
 	var running, release chan struct{}
 	mux := bulk.NewMux()

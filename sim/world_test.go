@@ -18,8 +18,8 @@ type world struct {
 	began  time.Time
 }
 
-// simulate runs a scenario in virtual time. Phase is how far into a second it
-// begins, so that windows of different clocks need not coincide.
+// simulate runs a scenario in virtual time. phase is how far into a second it begins, so that the
+// windows of different clocks need not coincide.
 func simulate(t *testing.T, config bulk.Config, phase time.Duration, mux *bulk.Mux, scenario func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(phase)
@@ -29,7 +29,7 @@ func simulate(t *testing.T, config bulk.Config, phase time.Duration, mux *bulk.M
 	})
 }
 
-// submit creates, fills and seals an action of that many jobs.
+// submit creates, fills and seals an action with the given number of jobs.
 func (w *world) submit(spec bulk.Spec, jobs int) string {
 	w.t.Helper()
 	ctx := context.Background()
@@ -66,8 +66,8 @@ func (w *world) set(change bulk.SettingsChange) {
 	}
 }
 
-// pass waits for d, or until ctx ends. It makes no timer of no length: several of
-// those at once in a bubble crash the race detector (golang.org/issue/78156).
+// pass waits for d, or until ctx ends. It creates no timer of length zero: several of those at once
+// in a bubble crash the race detector (golang.org/issue/78156).
 func pass(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return context.Cause(ctx)

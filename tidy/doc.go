@@ -1,8 +1,7 @@
-// Package tidy holds the house rules as tests: which package may import which,
-// that every package says what it is, how long files and functions may be, that
-// what the docs point at exists, and what does not belong into the source or
-// the binary.
+// Package tidy has the rules of this repository as tests: which package may import which, that
+// every package has a doc comment, how long files and functions may be, that links and names in the
+// docs exist, and what must not be in the source or the binary.
 //
-// A test here fails with what would be right. The tables of the rules are in
-// rules_test.go; an exception is a row there, with its reason.
+// Each failure names the remedy. The tables of the rules are in rules_test.go; an exception is a
+// row there, with its reason.
 package tidy

@@ -35,7 +35,7 @@ func TestImportDirections(t *testing.T) {
 	}
 }
 
-// checkImports says which imports of a package's code its rule does not allow.
+// checkImports returns the imports of a package's code that its rule does not allow.
 func checkImports(name string, r rule, imports []string, all map[string]rule) (problems []string) {
 	for _, imported := range imports {
 		ours := folder(imported)
@@ -44,7 +44,7 @@ func checkImports(name string, r rule, imports []string, all map[string]rule) (p
 			problems = append(problems, name+" imports "+ours+", which is for tests only: import it in a _test.go file")
 		case ours != "" && !all[ours].testOnly && !slices.Contains(r.imports, ours):
 			problems = append(problems, name+" imports "+ours+"; it may import: "+list(r.imports)+
-				". Declare a small interface where it is used, and let cmd/sluice connect the two")
+				". Declare a small interface where it is used, and let internal/cli connect the two")
 		}
 		for _, refused := range r.refuses {
 			if within(imported, refused) {
@@ -55,12 +55,12 @@ func checkImports(name string, r rule, imports []string, all map[string]rule) (p
 	return problems
 }
 
-// checkTestImports: tests may use test-only packages and what their package may
-// use, but a package's tests never need what is above it.
+// checkTestImports checks that tests import only test-only packages and what their package may
+// import: tests of a package must not need packages above it.
 func checkTestImports(t *testing.T, p *goPackage) {
 	for _, imported := range slices.Concat(p.TestImports, p.XTestImports) {
-		if ours := folder(imported); ours == "cmd/sluice" {
-			t.Errorf("the tests of %s import cmd/sluice: run the binary instead", p.folder())
+		if ours := folder(imported); ours == "cmd/sluice" || within(ours, "internal/cli") && !within(p.folder(), "internal/cli") {
+			t.Errorf("the tests of %s import %s: run the binary instead", p.folder(), ours)
 		}
 	}
 }
@@ -106,6 +106,18 @@ func TestNoTestCodeInTheBinary(t *testing.T) {
 		}
 		if ours := folder(path); ours != "" && packages[ours].testOnly {
 			t.Errorf("the binary holds %s, which is for tests only", ours)
+		}
+	}
+}
+
+// A template of the standard library may call any method by its name, so the linker
+// keeps every method of every type: 18 MB of the binary.
+func TestNoTemplatesThatKeepAllMethods(t *testing.T) {
+	for _, p := range goPackages(t) {
+		for _, imported := range p.Imports {
+			if imported == "html/template" || imported == "text/template" {
+				t.Errorf("%s imports %s, which makes the binary larger by a third: use github.com/DataDog/datadog-agent/pkg/template", p.folder(), imported)
+			}
 		}
 	}
 }

@@ -24,7 +24,7 @@ const module = "github.com/sluice-project/sluice"
 // root is the repository, seen from this package's tests.
 const root = ".."
 
-// output runs a command in the repository and returns what it prints.
+// output runs a command in the repository and returns its output.
 func output(t *testing.T, name string, args ...string) []byte {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), name, args...)
@@ -43,12 +43,12 @@ var (
 	filesList []string
 )
 
-// files returns the files of the repository, those not yet added included and
-// ignored ones not, as paths with slashes.
+// files returns the files of the repository, including those not yet added and without ignored
+// ones, as paths with slashes.
 func files(t *testing.T) []string {
 	t.Helper()
 	filesOnce.Do(func() {
-		// The checkout may belong to another user, in a container for one.
+		// The checkout may belong to another user, for example in a container.
 		out := output(t, "git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 		for path := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
 			if _, err := os.Stat(filepath.Join(root, path)); err == nil {
@@ -63,9 +63,9 @@ func files(t *testing.T) []string {
 	return filesList
 }
 
-// watchFolders reads every folder, so that go test, which remembers results for
-// as long as what a test has read is unchanged, runs a test again when a file is
-// added. What git and go list read it cannot know.
+// watchFolders reads every folder. go test caches results until a file or folder that a test has
+// read changes, so a new file makes it run again; it does not know which files git and go list
+// read.
 func watchFolders(t *testing.T, files []string) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -105,7 +105,7 @@ func read(t *testing.T, path string) string {
 	return string(content)
 }
 
-// goPackage is what "go list" says of a package.
+// goPackage is the part of a package in the output of "go list".
 type goPackage struct {
 	ImportPath   string
 	GoFiles      []string
@@ -156,8 +156,8 @@ func goPackages(t *testing.T) []goPackage {
 	return packagesList
 }
 
-// nestedPackages returns the packages of modules in folders below the root. It
-// reads their source, as "go list" would first download what they require.
+// nestedPackages returns the packages of modules in folders below the root. It reads their source:
+// "go list" would first download their requirements.
 func nestedPackages(t *testing.T) []goPackage {
 	t.Helper()
 	var modules []string

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"path"
 	"strings"
 	"testing"
 )
@@ -26,8 +27,27 @@ func TestFunctionSizes(t *testing.T) {
 	checkSizes(t, "function", "give its steps names of their own", sizes, maxFuncLines, longFuncs)
 }
 
-// checkSizes holds sizes against the most there may be, and exceptions against
-// sizes: an exception that is larger than needed must fall.
+// A folder is small enough to have one subject.
+func TestFolderSizes(t *testing.T) {
+	sizes := map[string]int{}
+	for _, file := range filesWith(t, ".go") {
+		if !strings.HasSuffix(file, "_test.go") {
+			sizes[path.Dir(file)]++
+		}
+	}
+	for folder, count := range sizes {
+		most := maxFolderFiles
+		if exception, excepted := largeFolders[folder]; excepted {
+			most = exception.lines
+		}
+		if count > most {
+			t.Errorf("folder %s has %d files of code, want at most %d: split it by noun, or merge families of small files", folder, count, most)
+		}
+	}
+}
+
+// checkSizes compares sizes with the maximum, and exceptions with sizes: an exception that is
+// larger than needed must fall.
 func checkSizes(t *testing.T, what, remedy string, sizes map[string]int, most int, exceptions map[string]ratchet) {
 	t.Helper()
 	for name, lines := range sizes {

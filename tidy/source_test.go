@@ -11,18 +11,17 @@ import (
 )
 
 var (
-	// later matches notes of what is not done. It is put together, so that it
-	// does not match itself.
+	// later matches notes of unfinished work. It is put together, so that it does not match itself.
 	later = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME)\b`)
 	// machinePath matches paths that exist on one machine only.
 	machinePath = regexp.MustCompile(`(^|[^A-Za-z0-9_./}-])/(work|root|home|Users)/`)
-	// sources are the kinds of files that people write; data may hold anything.
+	// sources are the kinds of files that people write; data files may contain anything.
 	sources = []string{".go", ".md", ".sh", ".yml", ".yaml", ".html", ".css", ".js", ".py", ".lua", ".mod", "Makefile", ".ci/run"}
 )
 
 func TestNothingIsLeftForLater(t *testing.T) {
 	for _, path := range filesWith(t, sources...) {
-		if strings.HasSuffix(path, ".md") { // documents may speak of the rule
+		if strings.HasSuffix(path, ".md") { // documents may describe the rule
 			continue
 		}
 		for number, line := range lines(read(t, path)) {
@@ -64,9 +63,8 @@ func TestTestsNeitherSkipNorSleep(t *testing.T) {
 	}
 }
 
-// testProblems finds skipped tests, and sleeps in real time. In a file that
-// imports testing/synctest, as in a package where time is virtual, sleeping is
-// the way to let time pass.
+// testProblems finds skipped tests, and sleeps in real time. In a file that imports
+// testing/synctest, and in a package where time is virtual, sleeping is allowed.
 func testProblems(t *testing.T, path, content string, virtual bool) (problems []string) {
 	t.Helper()
 	positions := token.NewFileSet()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
 )
 
 // Batch is one record batch of Kafka's format 2, as it is on the wire and on
@@ -13,8 +14,8 @@ import (
 // See https://kafka.apache.org/documentation/#recordbatch.
 type Batch []byte
 
-// Where the fields of a batch are. What comes before atAttributes is not
-// covered by the checksum, so that offset and epoch can be stamped.
+// Positions of a batch's fields. The checksum does not cover the fields before
+// atAttributes, so that the leader can stamp offset and epoch.
 const (
 	atBase          = 0
 	atLength        = 8
@@ -29,11 +30,11 @@ const (
 	atProducerEpoch = 51
 	atSequence      = 53
 	atCount         = 57
-	atRecords       = 61
+	RecordsAt       = 61
 )
 
 // BatchOverhead is the length of a batch without records.
-const BatchOverhead = atRecords
+const BatchOverhead = RecordsAt
 
 // Bits of a batch's attributes.
 const (
@@ -42,18 +43,18 @@ const (
 	transactionalBit  = 1 << 4
 	controlBit        = 1 << 5
 	batchFormat       = 2
-	noProducer        = -1
+	NoProducer        = -1
 	lengthBeforeField = atLength + 4 // the length field counts what follows it
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+// Castagnoli is the table of the checksums of batches, CRC-32C.
+var Castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// ErrCorrupt says that data is not whole batches, or that a checksum is wrong.
+// ErrCorrupt reports data that is not a series of whole batches, or a wrong checksum.
 var ErrCorrupt = errors.New("corrupt record batch")
 
-// SplitBatches returns the batches of data, which must be whole ones of format
-// 2. It looks at their headers only; see [Batch.Check]. The error is an
-// ErrCorrupt.
+// SplitBatches splits data into its batches, which must be whole and of format 2.
+// It checks their headers only; see [Batch.Check]. The error is an ErrCorrupt.
 func SplitBatches(data []byte) ([]Batch, error) {
 	var batches []Batch
 	for at := 0; at < len(data); {
@@ -80,52 +81,52 @@ func firstBatch(data []byte) (Batch, error) {
 	if format := batch[atMagic]; format != batchFormat {
 		return nil, fmt.Errorf("%w: message format %d, want %d", ErrCorrupt, format, batchFormat)
 	}
-	if batch.lastDelta() < 0 || batch.Count() < 0 || int64(batch.Count()) > int64(batch.lastDelta())+1 {
-		return nil, fmt.Errorf("%w: %d records in %d offsets", ErrCorrupt, batch.Count(), int64(batch.lastDelta())+1)
+	if batch.LastDelta() < 0 || batch.Count() < 0 || int64(batch.Count()) > int64(batch.LastDelta())+1 {
+		return nil, fmt.Errorf("%w: %d records in %d offsets", ErrCorrupt, batch.Count(), int64(batch.LastDelta())+1)
 	}
 	return batch, nil
 }
 
 // Check returns an ErrCorrupt if the batch's checksum is wrong.
 func (b Batch) Check() error {
-	if got, want := crc32.Checksum(b[atAttributes:], castagnoli), b.uint32(atChecksum); got != want {
+	if got, want := crc32.Checksum(b[atAttributes:], Castagnoli), b.uint32(atChecksum); got != want {
 		return fmt.Errorf("%w: checksum %08x, want %08x", ErrCorrupt, got, want)
 	}
 	return nil
 }
 
-// Base returns the offset of the first record, and Next that after the last:
-// compaction and views may have taken out any of them.
+// Base returns the offset of the batch's first record. Compaction and views may
+// have removed that record and any other.
 func (b Batch) Base() int64 { return b.int64(atBase) }
 
-// Next returns the offset after the batch's last.
-func (b Batch) Next() int64 { return b.Base() + int64(b.lastDelta()) + 1 }
+// Next returns the offset after the batch's last record.
+func (b Batch) Next() int64 { return b.Base() + int64(b.LastDelta()) + 1 }
 
-// Epoch returns the leader epoch under which it was appended.
+// Epoch returns the leader epoch under which the batch was appended.
 func (b Batch) Epoch() int32 { return int32(b.uint32(atEpoch)) }
 
-// Count returns the number of its records.
+// Count returns the number of records.
 func (b Batch) Count() int32 { return int32(b.uint32(atCount)) }
 
-// FirstTimestamp returns the timestamp that those of the records are relative
+// FirstTimestamp returns the timestamp that the records' timestamps are relative
 // to, in milliseconds since the epoch.
 func (b Batch) FirstTimestamp() int64 { return b.int64(atFirstTime) }
 
-// MaxTimestamp returns the highest timestamp of its records.
+// MaxTimestamp returns the highest timestamp of the records.
 func (b Batch) MaxTimestamp() int64 { return b.int64(atMaxTime) }
 
-// Compression returns the number of the codec of its records: 0 none, 1 gzip,
-// 2 snappy, 3 lz4, 4 zstd.
+// Compression returns the codec of the records: 0 none, 1 gzip, 2 snappy, 3 lz4,
+// 4 zstd.
 func (b Batch) Compression() int { return int(b.attributes() & compressionBits) }
 
-// LogAppendTime tells whether MaxTimestamp is that of the append, and counts
-// for all records.
+// LogAppendTime reports whether MaxTimestamp is the time of the append and
+// applies to all records.
 func (b Batch) LogAppendTime() bool { return b.attributes()&logAppendTimeBit != 0 }
 
-// Transactional tells whether the batch is of a transaction.
+// Transactional reports whether the batch belongs to a transaction.
 func (b Batch) Transactional() bool { return b.attributes()&transactionalBit != 0 }
 
-// Control tells whether the records are markers of the broker.
+// Control reports whether the records are control markers of the broker.
 func (b Batch) Control() bool { return b.attributes()&controlBit != 0 }
 
 // Producer returns the idempotent producer's id, its epoch, and the sequence
@@ -135,15 +136,15 @@ func (b Batch) Producer() (id int64, epoch int16, sequence int32) {
 	return b.int64(atProducerID), int16(binary.BigEndian.Uint16(b[atProducerEpoch:])), int32(b.uint32(atSequence))
 }
 
-// stamp sets what the leader decides.
-func (b Batch) stamp(base int64, epoch int32) {
+// Stamp sets the fields that the leader decides.
+func (b Batch) Stamp(base int64, epoch int32) {
 	binary.BigEndian.PutUint64(b[atBase:], uint64(base))
 	binary.BigEndian.PutUint32(b[atEpoch:], uint32(epoch))
 }
 
-// stampTime makes the time of the append, in milliseconds, the timestamp of all
-// records.
-func (b Batch) stampTime(now int64) {
+// StampTime sets the timestamp of all records to the time of the append, in
+// milliseconds.
+func (b Batch) StampTime(now int64) {
 	binary.BigEndian.PutUint16(b[atAttributes:], b.attributes()|logAppendTimeBit)
 	binary.BigEndian.PutUint64(b[atMaxTime:], uint64(now))
 	b.seal()
@@ -152,13 +153,22 @@ func (b Batch) stampTime(now int64) {
 // seal sets the length and the checksum.
 func (b Batch) seal() {
 	binary.BigEndian.PutUint32(b[atLength:], uint32(len(b)-lengthBeforeField))
-	binary.BigEndian.PutUint32(b[atChecksum:], crc32.Checksum(b[atAttributes:], castagnoli))
+	binary.BigEndian.PutUint32(b[atChecksum:], crc32.Checksum(b[atAttributes:], Castagnoli))
 }
 
-func (b Batch) attributes() uint16   { return binary.BigEndian.Uint16(b[atAttributes:]) }
-func (b Batch) lastDelta() int32     { return int32(b.uint32(atLastDelta)) }
+func (b Batch) attributes() uint16 { return binary.BigEndian.Uint16(b[atAttributes:]) }
+
+// LastDelta returns the offset of the last record relative to the first.
+func (b Batch) LastDelta() int32     { return int32(b.uint32(atLastDelta)) }
 func (b Batch) int64(at int) int64   { return int64(binary.BigEndian.Uint64(b[at:])) }
 func (b Batch) uint32(at int) uint32 { return binary.BigEndian.Uint32(b[at:]) }
 
-// length returns the length that the batch says it has.
-func (b Batch) length() int { return int(b.uint32(atLength)) + lengthBeforeField }
+// Length returns the batch's length according to its header.
+func (b Batch) Length() int { return int(b.uint32(atLength)) + lengthBeforeField }
+
+// LastSequence returns the sequence number of a batch's last record. Sequence
+// numbers wrap at 2³¹.
+func LastSequence(b Batch) int32 {
+	_, _, first := b.Producer()
+	return int32((int64(first) + int64(b.LastDelta())) & math.MaxInt32)
+}

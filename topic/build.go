@@ -6,23 +6,23 @@ import (
 	"math"
 )
 
-// BatchOptions say how [NewBatch] makes a batch.
+// BatchOptions configure [NewBatch].
 type BatchOptions struct {
-	// Base is the first offset, Next the one after the last. Default of Next:
-	// after the last record, and Base if there is none.
+	// Base is the first offset, Next the offset after the last. Default of Next:
+	// after the last record, or Base without records.
 	Base, Next int64
 	// Epoch is the leader epoch.
 	Epoch int32
 	// Codec compresses the records; default none.
 	Codec int
-	// Producer is that of an idempotent producer; nil if it is none.
+	// Producer is the idempotent producer; nil for none.
 	Producer *BatchProducer
-	// Transactional and Control set the attributes of that name.
+	// Transactional and Control set the attributes with those names.
 	Transactional, Control bool
 }
 
-// BatchProducer says which idempotent producer sent a batch, and the sequence of
-// its first record.
+// BatchProducer is the idempotent producer that sent a batch, with the sequence
+// of the first record.
 type BatchProducer struct {
 	ID       int64
 	Epoch    int16
@@ -30,8 +30,8 @@ type BatchProducer struct {
 }
 
 // NewBatch returns a sealed batch of the records, whose offsets must rise and be
-// at least Base. Its last offset is Next-1, so that without records it covers a
-// gap, which must not be empty.
+// at least Base. Its last offset is Next-1. A batch without records covers a gap
+// in the offsets, which must not be empty.
 func NewBatch(records []Record, options BatchOptions) (Batch, error) {
 	base, next := options.Base, options.Next
 	if next == 0 {
@@ -82,29 +82,29 @@ func NewBatch(records []Record, options BatchOptions) (Batch, error) {
 	return batch, nil
 }
 
-// emptyBatch returns a sealed batch without records, producer and timestamps,
-// that covers the offsets from base to next-1.
+// emptyBatch returns a sealed batch without records, producer or timestamps that
+// covers the offsets from base to next-1.
 func emptyBatch(base, next int64, epoch int32) Batch {
 	batch := make(Batch, BatchOverhead, 256)
 	batch[atMagic] = batchFormat
-	batch.stamp(base, epoch)
+	batch.Stamp(base, epoch)
 	batch.put32(atLastDelta, int32(next-base-1))
 	batch.put64(atFirstTime, NoTimestamp)
 	batch.put64(atMaxTime, NoTimestamp)
-	batch.put64(atProducerID, noProducer)
+	batch.put64(atProducerID, NoProducer)
 	binary.BigEndian.PutUint16(batch[atProducerEpoch:], math.MaxUint16) // -1
 	batch.put32(atSequence, -1)
 	batch.seal()
 	return batch
 }
 
-// tinyRecords is what is not worth compressing.
+// tinyRecords is the size up to which records are not compressed.
 const tinyRecords = 256
 
-// withRecords returns a batch that has only those count records, in records as
-// they are in it uncompressed, and is the same in all else, as compaction
-// leaves it. Its codec is the batch's, unless that would not make it smaller.
-func (b Batch) withRecords(count int32, records []byte) (Batch, error) {
+// WithRecords returns a copy of the batch with only these records, as after
+// compaction: records holds count uncompressed records in the batch's encoding.
+// The batch's codec is kept unless compression would not make the batch smaller.
+func (b Batch) WithRecords(count int32, records []byte) (Batch, error) {
 	codec := b.Compression()
 	if len(records) < tinyRecords {
 		codec = CodecNone
@@ -124,8 +124,8 @@ func (b Batch) withRecords(count int32, records []byte) (Batch, error) {
 	return made, nil
 }
 
-// appendRecord appends a record as it is in a batch. The body is its part from
-// the key on.
+// appendRecord appends a record in the encoding of a batch. The body is the
+// record from its key on.
 func appendRecord(to []byte, timestampDelta, offsetDelta int64, body []byte) []byte {
 	length := 1 + varintLength(timestampDelta) + varintLength(offsetDelta) + len(body)
 	to = binary.AppendVarint(to, int64(length))

@@ -15,7 +15,7 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// The codecs of a batch, as [Batch.Compression] tells them.
+// The codecs of a batch, as returned by [Batch.Compression].
 const (
 	CodecNone = iota
 	CodecGzip
@@ -24,17 +24,16 @@ const (
 	CodecZstd
 )
 
-// MaxUncompressed is the most bytes that the records of one batch may have once
-// they are decompressed, where the broker has to do that: for views and delayed
-// records.
+// MaxUncompressed bounds the decompressed size of one batch's records, where the
+// broker has to decompress them: for views and delayed records.
 const MaxUncompressed = 64 << 20
 
-// ErrUncompressedSize says that a batch grows above MaxUncompressed.
+// ErrUncompressedSize reports a batch that decompresses to more than MaxUncompressed.
 var ErrUncompressedSize = fmt.Errorf("record batch has more than %d bytes uncompressed", MaxUncompressed)
 
-// decompress returns what src holds, in dst's memory where that is large enough;
-// with codec 0 it is src itself. Errors: ErrCorrupt, ErrUncompressedSize.
-func decompress(dst []byte, codec int, src []byte) ([]byte, error) {
+// Decompress decompresses src into dst, growing dst if it is too small; with
+// codec 0 it returns src. Errors: ErrCorrupt, ErrUncompressedSize.
+func Decompress(dst []byte, codec int, src []byte) ([]byte, error) {
 	var err error
 	switch codec {
 	case CodecNone:
@@ -59,7 +58,7 @@ func decompress(dst []byte, codec int, src []byte) ([]byte, error) {
 	return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 }
 
-// streamDecoder is a decoder with the reader that it reads from.
+// streamDecoder is a decoder with the reader that feeds it.
 type streamDecoder[D io.Reader] struct {
 	decoder D
 	src     bytes.Reader
@@ -70,9 +69,9 @@ var (
 	lz4Decoders  = sync.Pool{New: func() any { return &streamDecoder[*lz4.Reader]{decoder: lz4.NewReader(nil)} }}
 )
 
-// Those of zstd are for all to use at once, and take turns by channels. They are
-// made here and not when they are needed: a test in virtual time may use no
-// channel that another such test has made.
+// The zstd coders are shared and synchronize by channels. They are made here, not
+// on first use: a test in virtual time may not use a channel that another such
+// test has made.
 var (
 	zstdDecoder = newZstdDecoder()
 	zstdEncoder = newZstdEncoder()
@@ -134,8 +133,8 @@ func unzstd(dst, src []byte) ([]byte, error) {
 	return dst, err
 }
 
-// unsnappy decodes snappy in both its forms: as it is, and in the blocks of
-// Java's clients. How long those are together is only known at the end.
+// unsnappy decodes both forms of snappy: plain, and the blocks of Java's clients,
+// whose total length is only known at the end.
 func unsnappy(dst, src []byte) ([]byte, error) {
 	size := max(cap(dst), 4*len(src), 4096)
 	if length, err := s2.DecodedLen(src); err == nil && !bytes.HasPrefix(src, xerialMagic) {
@@ -187,7 +186,7 @@ func compress(dst []byte, codec int, src []byte) ([]byte, error) {
 	return nil, fmt.Errorf("codec %d: want %d to %d", codec, CodecNone, CodecZstd)
 }
 
-// streamEncoder is what the encoders of gzip and lz4 have in common.
+// streamEncoder is the interface shared by the encoders of gzip and lz4.
 type streamEncoder interface {
 	io.WriteCloser
 	Reset(to io.Writer)

@@ -9,50 +9,49 @@ import (
 // Config holds the settings of a broker. The zero value of each field means its
 // default, unless the field says otherwise.
 type Config struct {
-	// Linger is how long an append that arrives at an idle partition waits for
-	// others to be written with it: longer means fewer fsyncs and more
-	// latency. Appends that arrive while one is being written are collected in any
-	// case. Default 0; at most 1 s.
+	// Linger is how long an append to an idle partition waits for others to be
+	// written with it: a longer time means fewer fsyncs and more latency. Appends
+	// that arrive during a write are collected in any case. Default 0; at most 1 s.
 	Linger time.Duration
-	// AutoCreate makes topics that are asked for and do not exist, if the client
-	// allows it. Default true; AutoCreateOff turns it off.
+	// AutoCreateOff turns off the creation of missing topics when a client asks for
+	// them and allows their creation. By default they are created.
 	AutoCreateOff bool
-	// Partitions is how many a topic has if its creator does not say. Default 1.
+	// Partitions is a topic's number of partitions if its creator gives none. Default 1.
 	Partitions int32
-	// MaxPartitions is the most partitions of one topic. Default 1,000.
+	// MaxPartitions bounds the partitions of one topic. Default 1,000.
 	MaxPartitions int32
-	// MaxMessageBytes is the most bytes of one record batch, as sent, unless the
+	// MaxMessageBytes bounds the size of one record batch, as sent, unless the
 	// topic has a setting of its own. Default 1 MiB and 12 bytes of overhead,
 	// as in Kafka; at most 7 MiB.
 	MaxMessageBytes int32
 	// Retention is how long records are kept, by their timestamps, unless the
-	// topic has a setting of its own. Default 7 days; negative: for ever.
+	// topic has a setting of its own. Default 7 days; negative: forever.
 	Retention time.Duration
-	// RetentionBytes is the most bytes that a partition keeps, unless the topic
-	// has a setting of its own. Default and negative: no limit.
+	// RetentionBytes bounds the size of a partition, unless the topic has a
+	// setting of its own. Default and negative: no limit.
 	RetentionBytes int64
-	// RetentionInterval is how often retention is looked after. Default 1 minute.
+	// RetentionInterval is how often retention is applied. Default 1 minute.
 	RetentionInterval time.Duration
-	// TailBytes bounds the memory that keeps the newest records of all
-	// partitions for consumers that keep up. Default 128 MiB.
+	// TailBytes bounds the memory for the newest records of all partitions, which
+	// serves consumers that keep up. Default 128 MiB.
 	TailBytes int64
-	// PendingBytes bounds what appends of one partition hold in memory until
-	// they are durable; an append above it waits. Default 32 MiB.
+	// PendingBytes bounds the memory of one partition's appends that are not yet
+	// durable; an append above it waits. Default 32 MiB.
 	PendingBytes int64
-	// ProducerRetention is how long a partition remembers an idempotent producer
-	// that sends nothing. Default 24 hours.
+	// ProducerRetention is how long a partition remembers a silent idempotent
+	// producer. Default 24 hours.
 	ProducerRetention time.Duration
-	// ProducersMax is how many idempotent producers a partition remembers; above
-	// it the one that was silent longest is forgotten. Default and most: 10,000,
+	// ProducersMax bounds the idempotent producers that a partition remembers; above
+	// it, the one that was silent longest is forgotten. Default and maximum: 10,000,
 	// which is what a value of the metadata can hold.
 	ProducersMax int
-	// Replicas is how many nodes keep each partition of a topic whose creator does
-	// not say: 1 to 5. Default: 3, or as many as there are nodes if that is less.
+	// Replicas is the number of nodes that keep each partition of a topic whose
+	// creator gives none: 1 to 5. Default: 3, or the number of nodes if that is less.
 	Replicas int16
-	// LeaderBalanceInterval is how often partitions go back to their preferred
-	// leaders, as after a node was away. Default 5 minutes; negative: never.
+	// LeaderBalanceInterval is how often leadership returns to the preferred leaders,
+	// for example after a node was away. Default 5 minutes; negative: never.
 	LeaderBalanceInterval time.Duration
-	// Advertise is what others are told of this node in a cluster.
+	// Advertise is what this node tells other nodes of a cluster about itself.
 	Advertise Advertised
 	Delays    DelayConfig
 	Groups    GroupsConfig
@@ -64,16 +63,16 @@ type GroupsConfig struct {
 	// Defaults 6 s and 30 minutes.
 	MinSession, MaxSession time.Duration
 	// InitialDelay is how long the first rebalance of an empty group waits for
-	// more members. Default 0: not at all.
+	// more members. Default 0: no wait.
 	InitialDelay time.Duration
 	// OffsetRetention is how long offsets are kept after a group became empty.
 	// Default 7 days.
 	OffsetRetention time.Duration
-	// MembersMax is the most members of one group. Default 1,000.
+	// MembersMax bounds the members of one group. Default 1,000.
 	MembersMax int
-	// GroupsMax is the most groups. Default 10,000.
+	// GroupsMax bounds the number of groups. Default 10,000.
 	GroupsMax int
-	// OffsetMetadataBytes is the longest text that goes with a committed
+	// OffsetMetadataBytes bounds the text that is stored with a committed
 	// offset. Default 4,096.
 	OffsetMetadataBytes int
 }
@@ -89,7 +88,7 @@ func (c Config) WithDefaults() Config {
 	orDefault(&c.TailBytes, 128<<20)
 	orDefault(&c.PendingBytes, 32<<20)
 	orDefault(&c.ProducerRetention, 24*time.Hour)
-	orDefault(&c.ProducersMax, producersMost)
+	orDefault(&c.ProducersMax, ProducersMax)
 	orDefault(&c.LeaderBalanceInterval, 5*time.Minute)
 	orDefault(&c.Groups.MinSession, 6*time.Second)
 	orDefault(&c.Groups.MaxSession, 30*time.Minute)
@@ -107,19 +106,19 @@ func orDefault[T comparable](field *T, value T) {
 	}
 }
 
-// maxBatchBytes is the largest batch that any setting may allow: an entry has to
-// fit into a message of the log's engine.
-const maxBatchBytes = 7 << 20
+// MaxBatchBytes is the largest batch size that any setting may allow: an entry
+// has to fit into a message of the log's engine.
+const MaxBatchBytes = 7 << 20
 
-// maxReplicas is the most replicas of a partition.
-const maxReplicas = 5
+// MaxReplicas is the maximum number of replicas of a partition.
+const MaxReplicas = 5
 
-// producersMost is the most producers of a partition whose snapshot fits into a
-// value of the metadata.
-const producersMost = 10_000
+// ProducersMax is the largest number of producers of a partition whose snapshot
+// fits into a value of the metadata.
+const ProducersMax = 10_000
 
-// Validate returns an error that begins with the setting that is out of range,
-// such as "topic.linger: want 0s to 1s".
+// Validate returns an error that names the setting that is out of range, such as
+// "topic.linger: want 0s to 1s".
 func (c Config) Validate() error {
 	c = c.WithDefaults()
 	switch {
@@ -129,18 +128,18 @@ func (c Config) Validate() error {
 		return errors.New("topic.max_partitions: want at least 1")
 	case c.Partitions < 1 || c.Partitions > c.MaxPartitions:
 		return fmt.Errorf("topic.partitions: want 1 to %d", c.MaxPartitions)
-	case c.MaxMessageBytes < BatchOverhead || c.MaxMessageBytes > maxBatchBytes:
-		return fmt.Errorf("topic.max_message_bytes: want %d to %d", BatchOverhead, maxBatchBytes)
+	case c.MaxMessageBytes < BatchOverhead || c.MaxMessageBytes > MaxBatchBytes:
+		return fmt.Errorf("topic.max_message_bytes: want %d to %d", BatchOverhead, MaxBatchBytes)
 	case c.RetentionInterval < 0:
 		return errors.New("topic.retention_interval: want more than 0s")
 	case c.TailBytes < 0:
 		return errors.New("topic.tail_bytes: want more than 0")
 	case c.PendingBytes < 0:
 		return errors.New("topic.pending_bytes: want more than 0")
-	case c.ProducersMax < 0 || c.ProducersMax > producersMost || c.ProducerRetention < 0:
-		return fmt.Errorf("topic.producers: want 1 to %d of them, for more than 0s", producersMost)
-	case c.Replicas < 0 || c.Replicas > maxReplicas:
-		return fmt.Errorf("topic.replicas: want 1 to %d", maxReplicas)
+	case c.ProducersMax < 0 || c.ProducersMax > ProducersMax || c.ProducerRetention < 0:
+		return fmt.Errorf("topic.producers: want 1 to %d of them, for more than 0s", ProducersMax)
+	case c.Replicas < 0 || c.Replicas > MaxReplicas:
+		return fmt.Errorf("topic.replicas: want 1 to %d", MaxReplicas)
 	}
 	return c.Groups.validate()
 }

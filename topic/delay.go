@@ -14,31 +14,31 @@ import (
 
 // Headers that delay a record, in topics that have sluice.delay.enable=true.
 const (
-	// HeaderDeliverAt is when the record is to appear: milliseconds since the
-	// epoch, or RFC 3339.
+	// HeaderDeliverAt is the time at which the record appears: milliseconds since
+	// the epoch, or RFC 3339.
 	HeaderDeliverAt = "sluice-deliver-at"
-	// HeaderDelay is how long after its arrival: a duration such as 30m.
+	// HeaderDelay is the delay after the record's arrival: a duration such as 30m.
 	HeaderDelay = "sluice-delay"
 	// HeaderDelayID names the record, so that it can be canceled; at most
-	// 256 bytes of UTF-8. Records that have none are given one.
+	// 256 bytes of UTF-8. Records without an id are given one.
 	HeaderDelayID = "sluice-id"
 )
 
 const (
 	maxDelayID = 256
-	// maxDelayedBytes is the most bytes of one delayed record: it has to fit
-	// into an entry with what says when it is due.
-	maxDelayedBytes = maxBatchBytes - 1024
+	// maxDelayedBytes bounds the size of one delayed record, which has to fit into
+	// an entry together with its due time.
+	maxDelayedBytes = MaxBatchBytes - 1024
 )
 
-// ErrDelaysFull says that a partition has as many delayed records as it may.
+// ErrDelaysFull reports that a partition holds the maximum of delayed records.
 var ErrDelaysFull = errors.New("too many delayed records")
 
-// DelayError says why a record cannot be delayed. It is an ErrInvalidRecord.
+// DelayError reports why a record cannot be delayed. It is an ErrInvalidRecord.
 type DelayError struct {
-	// Record is its index in the batch.
+	// Record is the record's index in the batch.
 	Record int
-	// Problem says what is wrong with it, and what would be right.
+	// Problem describes what is wrong and what would be right.
 	Problem string
 }
 
@@ -46,7 +46,7 @@ func (e *DelayError) Error() string {
 	return fmt.Sprintf("%v %d of its batch: %s", ErrInvalidRecord, e.Record, e.Problem)
 }
 
-// Unwrap makes it an ErrInvalidRecord.
+// Unwrap returns ErrInvalidRecord.
 func (e *DelayError) Unwrap() error { return ErrInvalidRecord }
 
 // DelayConfig holds the bounds of delayed records. The zero value of each field
@@ -54,20 +54,19 @@ func (e *DelayError) Unwrap() error { return ErrInvalidRecord }
 type DelayConfig struct {
 	// Max is how far in the future a record may be due. Default 366 days.
 	Max time.Duration
-	// Pending is the most records that wait in one partition; each takes about
+	// Pending bounds the delayed records of one partition; each takes about
 	// 200 bytes of memory. Default 1,000,000.
 	Pending int
-	// ReleaseRecords and ReleaseBytes bound what is released at once: due
-	// records beyond them follow in the next release. Defaults 1,000, 1 MiB; a
-	// record that is larger is released alone.
+	// ReleaseRecords and ReleaseBytes bound one release: due records beyond them
+	// follow in the next. Defaults 1,000 and 1 MiB; a record that is larger is
+	// released alone.
 	ReleaseRecords, ReleaseBytes int
-	// CacheBytes bounds the memory for records of one partition that are due
-	// soon, so that they need not be read, or not each alone. Half of it is
-	// for those that have just arrived. Default 4 MiB.
+	// CacheBytes bounds the memory for one partition's records that are due soon,
+	// which saves reading them, or reading each alone. Half of it is for records
+	// that have just arrived. Default 4 MiB.
 	CacheBytes int
-	// CompactBytes is how large a log may become before live records are
-	// written anew because more than three quarters of it are not needed any
-	// more. Default 16 MiB.
+	// CompactBytes is the size from which a log is compacted: its live records are
+	// written again once more than three quarters of it are obsolete. Default 16 MiB.
 	CompactBytes int64
 }
 
@@ -82,10 +81,10 @@ func (c DelayConfig) WithDefaults() DelayConfig {
 	return c
 }
 
-// DelayedBatch is the delayed records of one batch.
+// DelayedBatch holds the delayed records of one batch.
 type DelayedBatch struct {
-	// Producer is who sent the batch, with the sequence of its last record; nil
-	// if the producer is not idempotent.
+	// Producer is the batch's sender, with the sequence of the batch's last record;
+	// nil if the producer is not idempotent.
 	Producer *BatchProducer
 	Records  []DelayedRecord
 }
@@ -93,31 +92,31 @@ type DelayedBatch struct {
 // DelayedRecord is a record that is due later.
 type DelayedRecord struct {
 	ID string
-	// Due is when it is to appear, in milliseconds since the epoch.
+	// Due is the time at which the record appears, in milliseconds since the epoch.
 	Due int64
-	// body is the record from its key on, as it is in a batch.
-	body []byte
+	// Body is the record from its key on, as it is in a batch.
+	Body []byte
 }
 
-// Split takes the delayed records out of a batch that arrived now, in a topic
-// whose records are delayed by usual if they do not say. The batch that is
-// returned keeps the offsets, and the producer's sequence numbers, of all records;
-// if none is delayed, it is the batch itself and the rest is nil. Errors:
-// *DelayError, ErrRecordTooLarge, and those of [Batch.Records].
+// Split takes the delayed records out of a batch that arrived at now. Records that
+// set no delay themselves are delayed by usual. The returned batch keeps the
+// offsets and the producer's sequence numbers of all records; if no record is
+// delayed, it is the batch itself and the DelayedBatch is nil. Errors: *DelayError,
+// ErrRecordTooLarge, and those of [Batch.Records].
 func (c DelayConfig) Split(batch Batch, now time.Time, usual time.Duration) (Batch, *DelayedBatch, error) {
 	if batch.Control() {
 		return batch, nil, nil
 	}
-	data, err := decompress(nil, batch.Compression(), batch[atRecords:])
+	data, err := Decompress(nil, batch.Compression(), batch[RecordsAt:])
 	if err != nil {
 		return nil, nil, err
 	}
 	delayed := &DelayedBatch{Producer: delayedProducer(batch)}
-	reader := newRecordReader(batch, data)
+	reader := NewRecordReader(batch, data)
 	var kept []byte
 	count, highest := int32(0), int64(NoTimestamp)
-	for i := 0; reader.next(); i++ {
-		due, err := c.due(&reader.record, now, usual)
+	for i := 0; reader.Next(); i++ {
+		due, err := c.due(&reader.Record, now, usual)
 		if err == nil && due > now.UnixMilli() {
 			var record DelayedRecord
 			if record, err = delay(batch, &reader, due); err == nil {
@@ -129,16 +128,16 @@ func (c DelayConfig) Split(batch Batch, now time.Time, usual time.Duration) (Bat
 			return nil, nil, ofRecord(err, i)
 		}
 		count++
-		highest = max(highest, reader.record.Timestamp)
-		kept = append(kept, reader.raw...)
+		highest = max(highest, reader.Record.Timestamp)
+		kept = append(kept, reader.Raw...)
 	}
-	if reader.err != nil {
-		return nil, nil, reader.err
+	if reader.Err != nil {
+		return nil, nil, reader.Err
 	}
 	if len(delayed.Records) == 0 {
 		return batch, nil, nil
 	}
-	rest, err := batch.withRecords(count, kept)
+	rest, err := batch.WithRecords(count, kept)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -161,10 +160,10 @@ func delayedProducer(batch Batch) *BatchProducer {
 	if id < 0 {
 		return nil
 	}
-	return &BatchProducer{id, epoch, lastSequence(batch)}
+	return &BatchProducer{id, epoch, LastSequence(batch)}
 }
 
-// due returns when a record is to appear, in milliseconds.
+// due returns the time at which a record appears, in milliseconds.
 func (c DelayConfig) due(record *Record, now time.Time, usual time.Duration) (int64, error) {
 	var at, after *string
 	for _, header := range record.Headers {
@@ -213,13 +212,13 @@ func parseDeliverAt(text string) (time.Time, error) {
 	return time.Time{}, &DelayError{Problem: fmt.Sprintf("header %s is %q: want milliseconds since 1970, or a time such as 2030-01-31T12:00:00Z", HeaderDeliverAt, text)}
 }
 
-// delay makes a delayed record of the one that a reader has found.
-func delay(batch Batch, reader *recordReader, due int64) (DelayedRecord, error) {
+// delay returns the reader's current record as a delayed record.
+func delay(batch Batch, reader *RecordReader, due int64) (DelayedRecord, error) {
 	if batch.Transactional() {
 		return DelayedRecord{}, &DelayError{Problem: "a record of a transaction cannot be delayed"}
 	}
-	record := &reader.record
-	delayed := DelayedRecord{Due: due, body: reader.body}
+	record := &reader.Record
+	delayed := DelayedRecord{Due: due, Body: reader.body}
 	given := false
 	for _, header := range record.Headers {
 		if header.Key == HeaderDelayID {
@@ -232,20 +231,35 @@ func delay(batch Batch, reader *recordReader, due int64) (DelayedRecord, error) 
 	if !given {
 		delayed.ID = madeID(batch, record.Offset-batch.Base())
 		headers := slices.Concat(record.Headers, []Header{{HeaderDelayID, []byte(delayed.ID)}})
-		delayed.body = appendBody(nil, record.Key, record.Value, headers)
+		delayed.Body = appendBody(nil, record.Key, record.Value, headers)
 	}
-	if len(delayed.body) > maxDelayedBytes {
-		return DelayedRecord{}, fmt.Errorf("%w: a delayed record of %d bytes, want at most %d", ErrRecordTooLarge, len(delayed.body), maxDelayedBytes)
+	if len(delayed.Body) > maxDelayedBytes {
+		return DelayedRecord{}, fmt.Errorf("%w: a delayed record of %d bytes, want at most %d", ErrRecordTooLarge, len(delayed.Body), maxDelayedBytes)
 	}
 	return delayed, nil
 }
 
-// madeID returns the id of a record that has none: for an idempotent producer
-// one that is the same when the batch is sent again.
+// madeID returns an id for a record without one. For an idempotent producer, the
+// id is the same when the batch is sent again.
 func madeID(batch Batch, delta int64) string {
 	id, epoch, first := batch.Producer()
 	if id < 0 {
 		return strings.ToLower(rand.Text())
 	}
 	return fmt.Sprintf("%d-%d-%d", id, epoch, (int64(first)+delta)&math.MaxInt32)
+}
+
+// ReleasedBatch returns a batch of released records, of which there is at least
+// one, in the order of their due times, which become their timestamps.
+func ReleasedBatch(records []DelayedRecord) Batch {
+	first, last := records[0].Due, records[len(records)-1].Due
+	batch := emptyBatch(0, int64(len(records)), 0)
+	for i, record := range records {
+		batch = appendRecord(batch, record.Due-first, int64(i), record.Body)
+	}
+	batch.put64(atFirstTime, first)
+	batch.put64(atMaxTime, last)
+	batch.put32(atCount, int32(len(records)))
+	batch.seal()
+	return batch
 }

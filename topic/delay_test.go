@@ -15,7 +15,7 @@ import (
 
 const hour = 3_600_000 // milliseconds
 
-// now in these is 1,700,000,000,000.
+// In these tests, now is 1,700,000,000,000.
 var delayHeaderTests = []struct {
 	name    string
 	headers []Header
@@ -111,8 +111,8 @@ func TestDelayedRecordsHaveABound(t *testing.T) {
 	}
 }
 
-// What is kept and what is delayed are together what was sent, the batch's
-// offsets and sequence numbers stay, and ids are those of a second attempt.
+// The kept and the delayed records together are the records sent; the batch's offsets
+// and sequence numbers stay, and ids are the same in a second attempt.
 func TestSplitKeepsWhatIsDue(t *testing.T) {
 	now := time.UnixMilli(1_700_000_000_000)
 	rapid.Check(t, func(t *rapid.T) {
@@ -167,13 +167,7 @@ func checkSplit(t *rapid.T, batch Batch, records []Record, later map[int64]bool,
 	if kept.MaxTimestamp() != highest || len(delayed.Records) != len(later) {
 		t.Fatalf("highest timestamp %d, want %d; %d delayed, want %d", kept.MaxTimestamp(), highest, len(delayed.Records), len(later))
 	}
-	var items []*delayItem
-	bodies := map[*delayItem][]byte{}
-	for _, record := range delayed.Records {
-		item := &delayItem{id: record.ID, due: record.Due}
-		items, bodies[item] = append(items, item), record.body
-	}
-	released, err := all(releasedBatch(items, bodies).Records())
+	released, err := all(ReleasedBatch(delayed.Records).Records())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,90 +185,4 @@ func checkSplit(t *rapid.T, batch Batch, records []Record, later map[int64]bool,
 		}
 		at++
 	}
-}
-
-// drawMove draws a move of a delay log.
-func drawMove(t *rapid.T) delayMove {
-	move := delayMove{kind: rapid.SampledFrom([]delayKind{delayAdd, delaySettle, delayCancel, delayRelease, delayRewrite}).Draw(t, "kind")}
-	ids := rapid.SliceOfN(rapid.StringN(0, 5, 20), 0, 4)
-	switch move.kind {
-	case delayAdd, delayRewrite:
-		move.records = []DelayedRecord{}
-		for range rapid.IntRange(0, 4).Draw(t, "records") {
-			move.records = append(move.records, DelayedRecord{
-				ID: rapid.String().Draw(t, "id"), Due: rapid.Int64().Draw(t, "due"), body: rapid.SliceOf(rapid.Byte()).Draw(t, "body"),
-			})
-			if move.kind == delayRewrite {
-				move.orders = append(move.orders, rapid.Uint64().Draw(t, "order"))
-			}
-		}
-		if move.kind == delayAdd && rapid.Bool().Draw(t, "idempotent") {
-			move.producer = &BatchProducer{rapid.Int64Min(0).Draw(t, "producer"), rapid.Int16().Draw(t, "epoch"), rapid.Int32().Draw(t, "sequence")}
-		}
-	case delaySettle:
-		move.ids, move.dropped = ids.Draw(t, "kept"), ids.Draw(t, "dropped")
-	case delayRelease:
-		move.number = rapid.Int64Min(0).Draw(t, "number")
-		move.ids = ids.Draw(t, "ids")
-	default:
-		move.ids = ids.Draw(t, "ids")
-	}
-	return move
-}
-
-func TestDelayEntriesAreReadAsTheyWereWritten(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var moves []delayMove
-		entry := newDelayEntry(rapid.Uint64().Draw(t, "writer"))
-		for range rapid.IntRange(0, 4).Draw(t, "moves") {
-			move := drawMove(t)
-			moves = append(moves, move)
-			entry = appendDelayMove(entry, move)
-		}
-		sealDelayEntry(entry)
-		got, err := readDelayEntry(entry)
-		if err != nil || !reflect.DeepEqual(got, moves) {
-			t.Fatalf("read %v, %v; want %v", got, err, moves)
-		}
-		wrong := bytes.Clone(entry)
-		wrong[rapid.IntRange(0, len(wrong)-1).Draw(t, "at")] ^= 1
-		if _, err := readDelayEntry(wrong); !errors.Is(err, ErrCorrupt) {
-			t.Fatalf("a bit changed: %v, want ErrCorrupt", err)
-		}
-	})
-}
-
-func FuzzDelayLog(f *testing.F) {
-	for _, move := range []delayMove{
-		{kind: delayAdd, producer: &BatchProducer{1, 2, 3}, records: []DelayedRecord{{"id", 5, []byte("body")}}},
-		{kind: delayRewrite, records: []DelayedRecord{{"id", 5, nil}}, orders: []uint64{7}},
-		{kind: delaySettle, ids: []string{"a"}, dropped: []string{"b"}},
-		{kind: delayRelease, number: 3, ids: []string{"a", ""}},
-		{kind: delayCancel, ids: []string{"a"}},
-	} {
-		f.Add(appendDelayMove(newDelayEntry(1), move)[delayHeader:])
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		entry := append(newDelayEntry(9), data...)
-		sealDelayEntry(entry)
-		moves, err := readDelayEntry(entry)
-		if err != nil {
-			if !errors.Is(err, ErrCorrupt) {
-				t.Fatalf("%v, want ErrCorrupt", err)
-			}
-			return
-		}
-		again := newDelayEntry(9)
-		for _, move := range moves {
-			again = appendDelayMove(again, move)
-		}
-		sealDelayEntry(again)
-		if back, err := readDelayEntry(again); err != nil || !reflect.DeepEqual(back, moves) {
-			t.Fatalf("written again: %v, %v; want %v", back, err, moves)
-		}
-		state := newDelayState()
-		state.apply(1, len(entry), moves)
-		state.apply(2, len(entry), moves)
-		state.end(true)
-	})
 }

@@ -1,59 +1,43 @@
-// Package topic keeps records: a durable, partitioned queue in the words of
-// Kafka, stored in a log engine that it does not know.
+// Package topic stores records: a durable, partitioned queue with Kafka's terms, over a
+// log engine that is hidden behind an interface.
 //
 // # Nouns
 //
-// A [Topic] is a name with partitions. A [Partition] is a sequence of records;
-// each has an offset, and a [Batch] of records is what producers send and
-// consumers get, byte for byte: only its first offset and its leader epoch are
-// stamped here. The high watermark is the offset after the last durable record;
-// nothing at or above it is ever shown. A view is a topic that shows a filtered
-// part of another. A consumer group divides partitions among its members and
-// remembers how far it has read; its coordinator is [Groups].
+// A topic is a name with partitions. A partition is a sequence of records;
+// each has an offset. Producers send and consumers receive a [Batch] of records, byte
+// for byte: the broker stamps only its first offset and its leader epoch. The high
+// watermark is the offset after the last durable record; no record at or above it is
+// ever shown. A view is a topic that shows a filtered part of another. A consumer group
+// divides partitions among its members and stores how far it has read; its coordinator
+// is in package group.
 //
-// # How data flows
+// # Where things are
 //
-//	producer ─▶ kafka ─▶ Partition.Append ──▶ pending ──▶ Log.Append ─▶ fsync
-//	                      check, number,      (group      one Entry of
-//	                      stamp                commit)    whole batches
-//	                                                          │
-//	consumer ◀─ kafka ◀─ Partition.Read ◀── tail (memory) ◀───┤ high watermark
-//	             ▲ wait        ▲ view        │ miss           ▼ moves on
-//	             └─────────────┴──────────── Log.Read ◀──── index, search
+//	kafka, api ─▶ broker ─▶ group, delay, view ─▶ catalog ─▶ this package
+//	migrate ──────────────▶ group, delay ───────▶ catalog ─▶
+//	natsstore, storetest implement Store ──────────────────▶
 //
-// An [Entry] is what one append writes: the batches that arrived together, and a
-// [Mark] that says what they hold. All fields of marks only grow from entry to
-// entry, so that every lookup (offset, time, epoch, size) is one binary search,
-// and the index in memory is a cache that may be thrown away.
+// This package defines the types that all of them share: [Store] with its [Log], [Meta]
+// and [Cluster]; records and batches; [Config] and the table of settings; the errors that
+// callers branch on; and policies without I/O: which nodes keep a partition
+// ([Places]), which records are delayed ([DelayConfig.Split]). The broker appends and
+// reads, groups coordinate consumers, migrate copies a single server into a cluster.
 //
-// # Several nodes
-//
-//	 any node: change of a topic ─▶ record in Meta ─▶ Meta.Watch ─▶ follow: topics
-//	                                    ▲                           in memory of
-//	                                    │ claim: epoch + 1, leader  every node
-//	engine elects a log's leader ─▶ Cluster.Leads ─▶ recovering ─▶ open
-//	                                                 load, fence
-//
-// A partition is led by the broker of the node that leads its log; on the others it
-// follows, and refuses appends and reads with [ErrNotLeader]. The file leadership.go
-// has the states, follow.go the loop. The same code runs without a cluster: then the
-// broker leads everything.
+// One append writes an [Entry]: the batches that arrived together, and a [Mark] that
+// summarizes them. The fields of marks never fall from entry to entry, so that every
+// lookup (offset, time, epoch, size) is one binary search, and the index in memory is a
+// cache that may be dropped.
 //
 // # Guarantees
 //
-//   - A record that was acknowledged with acks=1 or acks=all is in the log, and
-//     in the order in which its partition numbered it.
-//   - A batch of an idempotent producer that is sent again appears once.
-//   - Two brokers that believe to lead a partition cannot both append: each
-//     append names the sequence it follows, and the log refuses all others.
-//     In a cluster a leader has one entry under way at a time, so that it knows all
-//     that comes before what it appends.
-//   - Leader epochs only rise, and each has one leader. What a reader has seen stays,
-//     and its high watermark does not fall, as long as it goes to no leader of a
-//     lower epoch than it has seen.
-//   - A delayed record appears once, not before it is due, also over restarts and
+//   - An acknowledged record (acks=1 or acks=all) is in the log, in the order in
+//     which its partition numbered it.
+//   - A batch that an idempotent producer sends again appears once.
+//   - A reader's high watermark does not fall, as long as the reader uses no leader of
+//     a lower epoch than it has seen.
+//   - A delayed record appears once, not before it is due, even across restarts and
 //     changes of the leader.
 //
-// What "in the log" means is the log's setting: after an fsync, or within an
-// interval.
+// A setting of the log decides whether an entry is fsynced before it is acknowledged, or
+// within an interval.
 package topic

@@ -6,41 +6,41 @@ import (
 	"slices"
 )
 
-// Which nodes keep a partition. Racks come first: no two replicas are in one rack
-// while there is another. Then the nodes that keep the fewest, and as leader the
-// one that is preferred by the fewest partitions. Pure functions: what they are
-// given is not changed.
+// These functions choose the nodes that keep a partition. Racks come first: no two
+// replicas are in one rack while another rack is available. Then come the nodes that
+// keep the fewest replicas; the leader is the node that the fewest partitions
+// prefer. The functions are pure, unless they say that they change an argument.
 
-// place is a node with what it has to carry.
-type place struct {
+// Place is a node with its load.
+type Place struct {
 	node int32
 	rack string
-	// open says that it may get replicas: it is alive and is not being drained.
-	// spare says that it may get some of a new partition if there are too few that
+	// Open reports whether the node may get replicas: it is alive and not draining.
+	// spare reports whether it may get replicas of a new partition if too few nodes
 	// are open: it is dead, and may be back soon.
-	open, spare bool
-	// replicas is how many partitions it keeps, leaders of how many it is the
-	// preferred leader.
+	Open, spare bool
+	// replicas is the number of partitions that the node keeps, leaders the number
+	// whose preferred leader it is.
 	replicas, leaders int
 }
 
-// places are those of all nodes.
-type places []place
+// Places holds the places of all nodes.
+type Places []Place
 
-// newPlaces returns the places of nodes, with what partitions put on them.
-func newPlaces(nodes []Node, partitions [][]int32) places {
-	all := make(places, len(nodes))
+// NewPlaces returns the places of nodes, with the load of these partitions.
+func NewPlaces(nodes []Node, partitions [][]int32) Places {
+	all := make(Places, len(nodes))
 	for i, n := range nodes {
-		all[i] = place{node: n.ID, rack: n.Rack, open: n.Alive && !n.Draining, spare: !n.Alive && !n.Draining}
+		all[i] = Place{node: n.ID, rack: n.Rack, Open: n.Alive && !n.Draining, spare: !n.Alive && !n.Draining}
 	}
 	for _, replicas := range partitions {
-		all.load(replicas, 1)
+		all.Load(replicas, 1)
 	}
 	return all
 }
 
 // find returns the place of a node, or nil.
-func (ps places) find(node int32) *place {
+func (ps Places) find(node int32) *Place {
 	for i := range ps {
 		if ps[i].node == node {
 			return &ps[i]
@@ -50,15 +50,15 @@ func (ps places) find(node int32) *place {
 }
 
 // openAt returns the place of a node if it may get replicas, or nil.
-func (ps places) openAt(node int32) *place {
-	if p := ps.find(node); p != nil && p.open {
+func (ps Places) openAt(node int32) *Place {
+	if p := ps.find(node); p != nil && p.Open {
 		return p
 	}
 	return nil
 }
 
-// load adds a partition to what its nodes carry, or takes it away with -1.
-func (ps places) load(replicas []int32, sign int) {
+// Load adds a partition to the load of its nodes, or subtracts it with sign -1.
+func (ps Places) Load(replicas []int32, sign int) {
 	for i, node := range replicas {
 		if p := ps.find(node); p != nil {
 			p.replicas += sign
@@ -69,9 +69,9 @@ func (ps places) load(replicas []int32, sign int) {
 	}
 }
 
-// crowd is how many of the replicas are in a place's rack. A place without one is
-// a rack of its own.
-func (ps places) crowd(replicas []int32, at place) int {
+// crowd returns the number of replicas in a place's rack. A place without a rack
+// is a rack of its own.
+func (ps Places) crowd(replicas []int32, at Place) int {
 	if at.rack == "" {
 		return 0
 	}
@@ -84,13 +84,13 @@ func (ps places) crowd(replicas []int32, at place) int {
 	return count
 }
 
-// best returns the place that a set of replicas is best extended by, or nil if
-// there is none. Turn changes who is chosen among equals.
-func (ps places) best(replicas []int32, turn int) *place {
-	var best *place
+// best returns the best place for one more replica, or nil if there is none. The
+// turn chooses among equals.
+func (ps Places) best(replicas []int32, turn int) *Place {
+	var best *Place
 	for i := range ps {
 		p := &ps[(i+turn)%len(ps)]
-		if !p.open || slices.Contains(replicas, p.node) {
+		if !p.Open || slices.Contains(replicas, p.node) {
 			continue
 		}
 		if best == nil || cmp.Or(
@@ -102,9 +102,9 @@ func (ps places) best(replicas []int32, turn int) *place {
 	return best
 }
 
-// prefer puts the one of the replicas first that fewest partitions prefer. What
-// they carry does not count this partition.
-func (ps places) prefer(replicas []int32) {
+// prefer puts the replica first that the fewest partitions prefer. The loads must
+// not include this partition.
+func (ps Places) prefer(replicas []int32) {
 	first := 0
 	for i, node := range replicas {
 		p, best := ps.openAt(node), ps.openAt(replicas[first])
@@ -117,15 +117,15 @@ func (ps places) prefer(replicas []int32) {
 	replicas[0] = node
 }
 
-// assign returns the nodes of new partitions, the preferred leader first, and
-// adds them to what the places carry. Where too few nodes are alive, as while one
-// restarts, others that are to be back are among them, but fewer than half.
-func (ps places) assign(partitions, replicas int) ([][]int32, error) {
+// Assign returns the nodes of new partitions, the preferred leader first, and adds
+// them to the loads. If too few nodes are alive, for example while one restarts,
+// spare ones are used too, but fewer than half.
+func (ps Places) Assign(partitions, replicas int) ([][]int32, error) {
 	if err := ps.withSpares(replicas).enough(replicas); err != nil {
 		return nil, err
 	}
-	if err := ps.enough(majority(replicas)); err != nil {
-		return nil, fmt.Errorf("%d of %d replicas must be there: %w", majority(replicas), replicas, err)
+	if err := ps.enough(Majority(replicas)); err != nil {
+		return nil, fmt.Errorf("%d of %d replicas must be there: %w", Majority(replicas), replicas, err)
 	}
 	assigned := make([][]int32, partitions)
 	for i := range assigned {
@@ -138,34 +138,34 @@ func (ps places) assign(partitions, replicas int) ([][]int32, error) {
 			set = append(set, p.node)
 		}
 		ps.prefer(set)
-		ps.load(set, 1)
+		ps.Load(set, 1)
 		assigned[i] = set
 	}
 	return assigned, nil
 }
 
-// withSpares returns the places, with the spare ones open if too few are.
-func (ps places) withSpares(replicas int) places {
+// withSpares returns the places, with the spare ones open if too few are open.
+func (ps Places) withSpares(replicas int) Places {
 	if ps.enough(replicas) == nil {
 		return ps
 	}
 	all := slices.Clone(ps)
 	for i := range all {
-		all[i].open = all[i].open || all[i].spare
+		all[i].Open = all[i].Open || all[i].spare
 	}
 	return all
 }
 
 // enough returns an ErrInvalidReplicas if there are fewer open places than
 // replicas.
-func (ps places) enough(replicas int) error {
+func (ps Places) enough(replicas int) error {
 	open := 0
 	for _, p := range ps {
-		if p.open {
+		if p.Open {
 			open++
 		}
 	}
-	switch most := min(open, maxReplicas); {
+	switch most := min(open, MaxReplicas); {
 	case most == 0:
 		return fmt.Errorf("%w: %d; no node can keep one now", ErrInvalidReplicas, replicas)
 	case replicas >= 1 && replicas <= most:
@@ -175,11 +175,11 @@ func (ps places) enough(replicas int) error {
 	}
 }
 
-// resize returns replicas with as many nodes as wanted, of which as many as
-// possible are there already: those on places that are not open go first, then those
-// that share a rack, then those that carry most. The preferred leader stays if it
-// can.
-func (ps places) resize(replicas []int32, wanted int) ([]int32, error) {
+// Resize returns the wanted number of replicas and keeps as many of the present ones
+// as possible. It gives up replicas on places that are not open first, then those
+// that share a rack, then those with the highest load. The preferred leader stays if
+// possible.
+func (ps Places) Resize(replicas []int32, wanted int) ([]int32, error) {
 	if wanted > len(replicas) {
 		return ps.extend(replicas, wanted)
 	}
@@ -196,8 +196,8 @@ func (ps places) resize(replicas []int32, wanted int) ([]int32, error) {
 	return set, nil
 }
 
-// worse tells whether the replica at i is sooner given up than that at j.
-func (ps places) worse(set []int32, i, j int) bool {
+// worse reports whether the replica at i is given up before that at j.
+func (ps Places) worse(set []int32, i, j int) bool {
 	a, b := ps.openAt(set[i]), ps.openAt(set[j])
 	switch {
 	case a == nil || b == nil:
@@ -208,8 +208,8 @@ func (ps places) worse(set []int32, i, j int) bool {
 	return cmp.Or(cmp.Compare(ps.crowd(set, *a), ps.crowd(set, *b)), cmp.Compare(a.replicas, b.replicas)) > 0
 }
 
-// extend adds nodes until there are as many as wanted.
-func (ps places) extend(replicas []int32, wanted int) ([]int32, error) {
+// extend adds nodes up to the wanted number.
+func (ps Places) extend(replicas []int32, wanted int) ([]int32, error) {
 	set := slices.Clone(replicas)
 	for len(set) < wanted {
 		p := ps.best(set, 0)
@@ -221,8 +221,8 @@ func (ps places) extend(replicas []int32, wanted int) ([]int32, error) {
 	return set, nil
 }
 
-// without returns replicas in which another node has the place of one.
-func (ps places) without(replicas []int32, node int32) ([]int32, error) {
+// Without returns replicas with another node in place of the given one.
+func (ps Places) Without(replicas []int32, node int32) ([]int32, error) {
 	at := slices.Index(replicas, node)
 	if at < 0 {
 		return replicas, nil
@@ -239,13 +239,13 @@ func (ps places) without(replicas []int32, node int32) ([]int32, error) {
 	return set, nil
 }
 
-// balance changes at most as many partitions as it may, so that replicas are
-// spread over racks, nodes keep as many each, and are preferred as leaders by as
-// many. It changes what is given, and the places, and returns which partitions
-// were changed. A mere change of the preferred leader moves no data, and
-// does not count. Each step lessens the crowding in racks, or else the unevenness
-// of the nodes, so that it ends, and then finds nothing more to do.
-func (ps places) balance(partitions [][]int32, most int) (changed map[int]bool) {
+// Balance changes partitions, not more than most, so that replicas are spread over
+// racks and every node keeps, and is the preferred leader of, about as many. It changes
+// its argument and the places, and returns the partitions that were changed. A change of
+// only the preferred leader moves no data and does not count. Each step reduces the
+// crowding in racks or the unevenness of the nodes, so Balance ends, and then finds
+// nothing more to do.
+func (ps Places) Balance(partitions [][]int32, most int) (changed map[int]bool) {
 	changed = map[int]bool{}
 	for range most {
 		i := ps.spread(partitions)
@@ -269,8 +269,8 @@ func (ps places) balance(partitions [][]int32, most int) (changed map[int]bool) 
 }
 
 // spread moves one replica that shares its rack with another of its partition to a
-// rack that has fewer of them, and returns the partition; -1 if there is none.
-func (ps places) spread(partitions [][]int32) int {
+// rack with fewer of them, and returns the partition; -1 if there is none.
+func (ps Places) spread(partitions [][]int32) int {
 	for i, set := range partitions {
 		for at, node := range slices.Backward(set) {
 			p := ps.openAt(node)
@@ -287,12 +287,11 @@ func (ps places) spread(partitions [][]int32) int {
 	return -1
 }
 
-// even moves one replica from a node that keeps many to one that keeps at least two
-// fewer, without crowding its rack, and returns the partition; -1 if there is
-// none.
-func (ps places) even(partitions [][]int32) int {
-	order := slices.DeleteFunc(slices.Clone(ps), func(p place) bool { return !p.open })
-	slices.SortStableFunc(order, func(x, y place) int { return cmp.Compare(y.replicas, x.replicas) })
+// even moves one replica to a node that keeps at least two fewer, without crowding
+// its rack, and returns the partition; -1 if there is none.
+func (ps Places) even(partitions [][]int32) int {
+	order := slices.DeleteFunc(slices.Clone(ps), func(p Place) bool { return !p.Open })
+	slices.SortStableFunc(order, func(x, y Place) int { return cmp.Compare(y.replicas, x.replicas) })
 	for _, from := range order {
 		for _, to := range slices.Backward(order) {
 			if from.replicas-to.replicas < 2 {
@@ -315,8 +314,8 @@ func (ps places) even(partitions [][]int32) int {
 }
 
 // evenLeaders makes another replica the preferred leader of a partition, if at
-// least two more prefer the present one.
-func (ps places) evenLeaders(partitions [][]int32, i int) bool {
+// least two more partitions prefer the present one.
+func (ps Places) evenLeaders(partitions [][]int32, i int) bool {
 	set := partitions[i]
 	first := ps.openAt(set[0])
 	if first == nil {
@@ -329,19 +328,19 @@ func (ps places) evenLeaders(partitions [][]int32, i int) bool {
 		}
 		swapped := slices.Clone(set)
 		swapped[0], swapped[at] = set[at], set[0]
-		ps.load(set, -1)
-		ps.load(swapped, 1)
+		ps.Load(set, -1)
+		ps.Load(swapped, 1)
 		partitions[i] = swapped
 		return true
 	}
 	return false
 }
 
-// replace puts another node in the place of one replica.
-func (ps places) replace(partitions [][]int32, i, at int, node int32) {
+// replace replaces the node of one replica.
+func (ps Places) replace(partitions [][]int32, i, at int, node int32) {
 	set := slices.Clone(partitions[i])
 	set[at] = node
-	ps.load(partitions[i], -1)
-	ps.load(set, 1)
+	ps.Load(partitions[i], -1)
+	ps.Load(set, 1)
 	partitions[i] = set
 }

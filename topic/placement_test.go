@@ -25,7 +25,7 @@ func openNodes(nodes []Node) []Node {
 	return slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool { return !n.Alive || n.Draining })
 }
 
-// rackOf makes a node without a rack one of its own.
+// rackOf returns a node's rack; a node without one is a rack of its own.
 func rackOf(nodes []Node, id int32) string {
 	n := nodes[id-1]
 	if n.Rack == "" {
@@ -34,7 +34,7 @@ func rackOf(nodes []Node, id int32) string {
 	return n.Rack
 }
 
-// crowding is how many replicas of a partition share a rack with an earlier one.
+// crowding returns how many replicas of a partition share a rack with an earlier one.
 func crowding(nodes []Node, set []int32) int {
 	racks := map[string]bool{}
 	for _, id := range set {
@@ -43,8 +43,8 @@ func crowding(nodes []Node, set []int32) int {
 	return len(set) - len(racks)
 }
 
-// checkSet fails if a partition is not on that many different open nodes, or
-// shares racks although it need not.
+// checkSet fails if a partition is not on the wanted number of different open nodes, or
+// shares racks needlessly.
 func checkSet(t *rapid.T, nodes []Node, set []int32, want int) {
 	t.Helper()
 	open := openNodes(nodes)
@@ -66,8 +66,8 @@ func checkSet(t *rapid.T, nodes []Node, set []int32, want int) {
 	}
 }
 
-// checkSpares fails if a partition is not on that many different nodes, all that are
-// open among them, and the preferred leader one of those.
+// checkSpares fails if a partition is not on the wanted number of different nodes,
+// including all open ones, with an open node as the preferred leader.
 func checkSpares(t *rapid.T, nodes []Node, set []int32, want int) {
 	t.Helper()
 	if distinct := slices.Compact(slices.Sorted(slices.Values(set))); len(set) != want || len(distinct) != want {
@@ -94,7 +94,7 @@ func counts(sets [][]int32) (replicas, leaders map[int32]int) {
 	return replicas, leaders
 }
 
-// width is the difference between the most and the least that open nodes have.
+// width returns the difference between the largest and the smallest number of open nodes.
 func width(nodes []Node, of map[int32]int) int {
 	most, least := 0, 1<<30
 	for _, n := range openNodes(nodes) {
@@ -107,14 +107,14 @@ func TestAssignSpreads(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := drawNodes(t, 1)
 		partitions, replicas := rapid.IntRange(1, 40).Draw(t, "partitions"), rapid.IntRange(1, 6).Draw(t, "replicas")
-		sets, err := newPlaces(nodes, nil).assign(partitions, replicas)
+		sets, err := NewPlaces(nodes, nil).Assign(partitions, replicas)
 		open, spare := len(openNodes(nodes)), 0
 		for _, n := range nodes {
 			if !n.Alive && !n.Draining {
 				spare++
 			}
 		}
-		if replicas > min(open+spare, maxReplicas) || open < majority(replicas) {
+		if replicas > min(open+spare, MaxReplicas) || open < Majority(replicas) {
 			if !errors.Is(err, ErrInvalidReplicas) {
 				t.Fatalf("%d replicas on %d nodes, %d are dead: %v", replicas, open, spare, err)
 			}
@@ -148,7 +148,7 @@ func drawSets(t *rapid.T, nodes []Node) [][]int32 {
 	}
 	var sets [][]int32
 	for range rapid.IntRange(1, 25).Draw(t, "partitions") {
-		sets = append(sets, rapid.Permutation(ids).Draw(t, "set")[:rapid.IntRange(1, min(len(ids), maxReplicas)).Draw(t, "count")])
+		sets = append(sets, rapid.Permutation(ids).Draw(t, "set")[:rapid.IntRange(1, min(len(ids), MaxReplicas)).Draw(t, "count")])
 	}
 	return sets
 }
@@ -157,8 +157,8 @@ func TestResizeKeepsWhatItCan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := drawNodes(t, 1)
 		before := drawSets(t, nodes)[0]
-		want := rapid.IntRange(1, maxReplicas).Draw(t, "want")
-		after, err := newPlaces(nodes, [][]int32{before}).resize(before, want)
+		want := rapid.IntRange(1, MaxReplicas).Draw(t, "want")
+		after, err := NewPlaces(nodes, [][]int32{before}).Resize(before, want)
 		if err != nil {
 			free := slices.DeleteFunc(openNodes(nodes), func(n Node) bool { return slices.Contains(before, n.ID) })
 			if !errors.Is(err, ErrInvalidReplicas) || len(before)+len(free) >= want {
@@ -188,7 +188,7 @@ func TestWithout(t *testing.T) {
 		before := drawSets(t, nodes)[0]
 		gone := rapid.IntRange(1, len(nodes)).Draw(t, "gone")
 		nodes[gone-1].Draining = true
-		after, err := newPlaces(nodes, [][]int32{before}).without(before, int32(gone))
+		after, err := NewPlaces(nodes, [][]int32{before}).Without(before, int32(gone))
 		if err != nil {
 			free := slices.DeleteFunc(openNodes(nodes), func(n Node) bool { return slices.Contains(before, n.ID) })
 			if !errors.Is(err, ErrInvalidReplicas) || len(free) > 0 {
@@ -216,7 +216,7 @@ func TestBalanceEvensOut(t *testing.T) {
 		sets := drawSets(t, nodes)
 		before := slices.Clone(sets)
 		most := rapid.SampledFrom([]int{0, 1, 3, 1 << 20}).Draw(t, "most")
-		changed := newPlaces(nodes, sets).balance(sets, most)
+		changed := NewPlaces(nodes, sets).Balance(sets, most)
 		moved := 0
 		for i, set := range sets {
 			same := slices.Equal(slices.Sorted(slices.Values(set)), slices.Sorted(slices.Values(before[i])))
@@ -244,21 +244,21 @@ func TestBalanceEvensOut(t *testing.T) {
 				t.Fatalf("uneven: %v", kept)
 			}
 		}
-		if again := newPlaces(nodes, sets).balance(sets, most); len(again) > 0 {
+		if again := NewPlaces(nodes, sets).Balance(sets, most); len(again) > 0 {
 			t.Fatalf("a second time changes %v", again)
 		}
 	})
 }
 
-// A node that was added to three gets its part, and no more is moved than that.
+// A node that is added to three gets its share, and no other partitions are moved.
 func TestBalanceAfterGrowth(t *testing.T) {
 	nodes := []Node{{ID: 1, Alive: true}, {ID: 2, Alive: true}, {ID: 3, Alive: true}}
-	sets, err := newPlaces(nodes, nil).assign(12, 3)
+	sets, err := NewPlaces(nodes, nil).Assign(12, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
 	nodes = append(nodes, Node{ID: 4, Alive: true})
-	changed := newPlaces(nodes, sets).balance(sets, 100)
+	changed := NewPlaces(nodes, sets).Balance(sets, 100)
 	kept, led := counts(sets)
 	if kept[4] != 9 || width(nodes, kept) > 0 || width(nodes, led) > 1 {
 		t.Errorf("after growth %v, leaders %v", kept, led)

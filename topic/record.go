@@ -6,23 +6,23 @@ import (
 	"iter"
 )
 
-// MaxHeaders is the most headers of one record that is unpacked: what views and
-// delayed records need. Batches that are not unpacked may have more.
+// MaxHeaders bounds the headers of one record that is unpacked, for views and
+// delayed records. Batches that are not unpacked may have more.
 const MaxHeaders = 1 << 16
 
 // Record is one record of a batch.
 type Record struct {
-	// Offset is its place in the partition.
+	// Offset is the record's position in the partition.
 	Offset int64
-	// Timestamp is in milliseconds since the epoch: the producer's, or that of
-	// the append if the batch says so.
+	// Timestamp is in milliseconds since the epoch: the producer's, or the time of
+	// the append if the batch uses that.
 	Timestamp int64
 	// Key and Value are nil if the producer gave none; an empty one is not nil.
 	Key, Value []byte
 	Headers    []Header
 }
 
-// Header is one header of a record. A name may come more than once.
+// Header is one header of a record. A name may occur more than once.
 type Header struct {
 	Key   string
 	Value []byte
@@ -30,185 +30,189 @@ type Header struct {
 
 // Records returns the batch's records in order. The slices of a record alias the
 // batch, or a buffer made for this call if the batch is compressed. After an
-// error, an ErrCorrupt or ErrUncompressedSize, no record follows.
+// error, which is an ErrCorrupt or ErrUncompressedSize, no record follows.
 func (b Batch) Records() iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		data, err := decompress(nil, b.Compression(), b[atRecords:])
+		data, err := Decompress(nil, b.Compression(), b[RecordsAt:])
 		if err != nil {
 			yield(Record{}, err)
 			return
 		}
-		reader := newRecordReader(b, data)
-		for reader.next() {
-			record := reader.record
-			reader.slab = reader.slab[len(record.Headers):]
+		reader := NewRecordReader(b, data)
+		for reader.Next() {
+			record := reader.Record
+			reader.Slab = reader.Slab[len(record.Headers):]
 			if !yield(record, nil) {
 				return
 			}
 		}
-		if reader.err != nil {
-			yield(Record{}, reader.err)
+		if reader.Err != nil {
+			yield(Record{}, reader.Err)
 		}
 	}
 }
 
-// recordReader walks through the records of a batch. It does not take them from
-// kmsg because that makes room for as many headers as a record says it has,
-// before it looks whether they are there.
-type recordReader struct {
+// RecordReader reads the records of a batch. It does not use kmsg, which allocates
+// as many headers as a record claims to have before it checks that they are there.
+type RecordReader struct {
 	batch Batch
 	rest  []byte
-	left  int32 // records to come
+	left  int32 // records not yet read
 	last  int64 // offset delta of the last one, -1 before the first
-	// withoutHeaders leaves Headers empty and does not look at them.
-	withoutHeaders bool
+	// WithoutHeaders skips the headers and leaves Headers empty.
+	WithoutHeaders bool
 
-	// What next found: record, the same as it is in the batch, its part from
-	// the key on, and its offset delta.
-	record Record
-	raw    []byte
+	// Set by Next: the record, its encoding in the batch, its part from the key
+	// on, and its offset delta.
+	Record Record
+	Raw    []byte
 	body   []byte
-	err    error
+	Err    error
 
-	// slab is where headers are put, so that many records share an allocation.
-	// Records that are kept take their part off it.
-	slab []Header
+	// Slab holds the headers, so that many records share an allocation. A caller
+	// that keeps a record takes its part off the slab.
+	Slab []Header
 }
 
-func newRecordReader(batch Batch, data []byte) recordReader {
-	return recordReader{batch: batch, rest: data, left: batch.Count(), last: -1}
+// NewRecordReader returns a reader of the records of a batch, whose uncompressed data is
+// given.
+func NewRecordReader(batch Batch, data []byte) RecordReader {
+	return RecordReader{batch: batch, rest: data, left: batch.Count(), last: -1}
 }
 
-// next reads the next record; false at the end, and after an error.
-func (r *recordReader) next() bool {
-	if r.err != nil {
+// Next reads the next record. It returns false at the end, and after an error.
+func (r *RecordReader) Next() bool {
+	if r.Err != nil {
 		return false
 	}
 	if r.left == 0 {
 		if len(r.rest) > 0 {
-			r.err = fmt.Errorf("%w: %d bytes after the last record", ErrCorrupt, len(r.rest))
+			r.Err = fmt.Errorf("%w: %d bytes after the last record", ErrCorrupt, len(r.rest))
 		}
 		return false
 	}
 	if err := r.read(); err != nil {
-		r.err = fmt.Errorf("%w: record %d of %d: %w", ErrCorrupt, r.batch.Count()-r.left+1, r.batch.Count(), err)
+		r.Err = fmt.Errorf("%w: record %d of %d: %w", ErrCorrupt, r.batch.Count()-r.left+1, r.batch.Count(), err)
 		return false
 	}
 	r.left--
 	return true
 }
 
-func (r *recordReader) read() error {
-	whole := varints{rest: r.rest}
-	length := whole.varint()
-	content := whole.take(length)
-	if whole.err != nil {
-		return whole.err
+func (r *RecordReader) read() error {
+	whole := Varints{Rest: r.rest}
+	length := whole.Varint()
+	content := whole.Take(length)
+	if whole.Err != nil {
+		return whole.Err
 	}
-	r.raw = r.rest[:len(r.rest)-len(whole.rest)]
-	r.rest = whole.rest
+	r.Raw = r.rest[:len(r.rest)-len(whole.Rest)]
+	r.rest = whole.Rest
 
-	in := varints{rest: content}
-	in.take(1) // attributes, of which there are none
-	timestamp := in.varint()
-	delta := in.varint()
-	r.body = in.rest
-	r.record.Key = in.bytes()
-	r.record.Value = in.bytes()
-	if in.err != nil {
-		return in.err
+	in := Varints{Rest: content}
+	in.Take(1) // attributes, which are unused
+	timestamp := in.Varint()
+	delta := in.Varint()
+	r.body = in.Rest
+	r.Record.Key = in.bytes()
+	r.Record.Value = in.bytes()
+	if in.Err != nil {
+		return in.Err
 	}
-	if delta <= r.last || delta > int64(r.batch.lastDelta()) {
-		return fmt.Errorf("offset delta %d after %d, of %d", delta, r.last, r.batch.lastDelta())
+	if delta <= r.last || delta > int64(r.batch.LastDelta()) {
+		return fmt.Errorf("offset delta %d after %d, of %d", delta, r.last, r.batch.LastDelta())
 	}
 	r.last = delta
-	r.record.Offset = r.batch.Base() + delta
-	r.record.Timestamp = r.batch.FirstTimestamp() + timestamp
+	r.Record.Offset = r.batch.Base() + delta
+	r.Record.Timestamp = r.batch.FirstTimestamp() + timestamp
 	if r.batch.LogAppendTime() {
-		r.record.Timestamp = r.batch.MaxTimestamp()
+		r.Record.Timestamp = r.batch.MaxTimestamp()
 	}
-	if r.withoutHeaders {
+	if r.WithoutHeaders {
 		return nil
 	}
 	return r.readHeaders(&in)
 }
 
-// headerSlab is how many headers are allocated at once.
+// headerSlab is the number of headers allocated at once.
 const headerSlab = 128
 
-func (r *recordReader) readHeaders(in *varints) error {
-	count := in.varint()
-	if in.err == nil && (count < 0 || count > MaxHeaders) {
+func (r *RecordReader) readHeaders(in *Varints) error {
+	count := in.Varint()
+	if in.Err == nil && (count < 0 || count > MaxHeaders) {
 		return fmt.Errorf("%d headers, of at most %d", count, MaxHeaders)
 	}
-	if in.err == nil && count > int64(len(in.rest))/2 { // a header has 2 bytes or more
-		return fmt.Errorf("%d headers in %d bytes", count, len(in.rest))
+	if in.Err == nil && count > int64(len(in.Rest))/2 { // a header has 2 bytes or more
+		return fmt.Errorf("%d headers in %d bytes", count, len(in.Rest))
 	}
-	before := r.record.Headers
-	r.record.Headers = nil
-	if count > 0 && in.err == nil {
-		if int64(len(r.slab)) < count {
-			r.slab = make([]Header, max(count, headerSlab))
+	before := r.Record.Headers
+	r.Record.Headers = nil
+	if count > 0 && in.Err == nil {
+		if int64(len(r.Slab)) < count {
+			r.Slab = make([]Header, max(count, headerSlab))
 		}
-		r.record.Headers = r.slab[:count:count]
+		r.Record.Headers = r.Slab[:count:count]
 	}
-	for i := range r.record.Headers {
+	for i := range r.Record.Headers {
 		name, value := in.bytes(), in.bytes()
-		if in.err == nil && name == nil {
+		if in.Err == nil && name == nil {
 			return fmt.Errorf("header %d has no name", i)
 		}
-		// Names repeat from record to record: then they share one string.
+		// Names repeat from record to record: share the string.
 		if i < len(before) && before[i].Key == string(name) {
-			r.record.Headers[i] = Header{before[i].Key, value}
+			r.Record.Headers[i] = Header{before[i].Key, value}
 		} else {
-			r.record.Headers[i] = Header{string(name), value}
+			r.Record.Headers[i] = Header{string(name), value}
 		}
 	}
-	if in.err == nil && len(in.rest) > 0 {
-		return fmt.Errorf("%d bytes after its end", len(in.rest))
+	if in.Err == nil && len(in.Rest) > 0 {
+		return fmt.Errorf("%d bytes after its end", len(in.Rest))
 	}
-	return in.err
+	return in.Err
 }
 
-// varints reads the fields of records. After the first error all are zero.
-type varints struct {
-	rest []byte
-	err  error
+// Varints reads the fields of records. After the first error it returns zeros.
+type Varints struct {
+	Rest []byte
+	Err  error
 }
 
-func (v *varints) varint() int64 {
-	if v.err != nil {
+// Varint reads a zigzag varint; 0 after an error.
+func (v *Varints) Varint() int64 {
+	if v.Err != nil {
 		return 0
 	}
-	value, n := binary.Varint(v.rest)
+	value, n := binary.Varint(v.Rest)
 	if n <= 0 {
-		v.err = errTruncated
+		v.Err = ErrTruncated
 		return 0
 	}
-	v.rest = v.rest[n:]
+	v.Rest = v.Rest[n:]
 	return value
 }
 
-func (v *varints) take(n int64) []byte {
-	if v.err != nil {
+// Take reads n bytes; nil after an error.
+func (v *Varints) Take(n int64) []byte {
+	if v.Err != nil {
 		return nil
 	}
-	if n < 0 || n > int64(len(v.rest)) {
-		v.err = errTruncated
+	if n < 0 || n > int64(len(v.Rest)) {
+		v.Err = ErrTruncated
 		return nil
 	}
-	taken := v.rest[:n:n]
-	v.rest = v.rest[n:]
+	taken := v.Rest[:n:n]
+	v.Rest = v.Rest[n:]
 	return taken
 }
 
-// bytes reads a length and as many bytes; nil if the length is negative.
-func (v *varints) bytes() []byte {
-	length := v.varint()
-	if v.err != nil || length < 0 {
+// bytes reads a length and that many bytes; nil if the length is negative.
+func (v *Varints) bytes() []byte {
+	length := v.Varint()
+	if v.Err != nil || length < 0 {
 		return nil
 	}
-	return v.take(length)
+	return v.Take(length)
 }
 
-var errTruncated = fmt.Errorf("ends too early")
+// ErrTruncated reports a record that ends before its fields do.
+var ErrTruncated = fmt.Errorf("ends too early")

@@ -80,7 +80,7 @@ func TestRecordsAreThoseOfTheBatch(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(got, records) {
 			t.Fatalf("records %v, %v; want %v", got, err, records)
 		}
-		batch.stampTime(12345)
+		batch.StampTime(12345)
 		for record, err := range batch.Records() {
 			if err != nil || record.Timestamp != 12345 {
 				t.Fatalf("with the time of the append: %v, %v; want timestamp 12345", record, err)
@@ -145,7 +145,7 @@ func TestRecordsThatKmsgWrote(t *testing.T) {
 		for _, value := range []string{"", "v", strings.Repeat("sluice ", 20_000)} {
 			t.Run(fmt.Sprintf("%s %d", name, len(value)), func(t *testing.T) {
 				body := kmsg.Record{TimestampDelta64: -7, OffsetDelta: 2, Value: []byte(value), Headers: []kmsg.Header{{Key: "h"}}}
-				body.Length = int32(len(body.AppendTo(nil)) - 1) // without the length itself, which is one byte of 0
+				body.Length = int32(len(body.AppendTo(nil)) - 1) // without the length, one byte of 0
 				theirs := kmsg.RecordBatch{
 					FirstOffset: 40, PartitionLeaderEpoch: 3, Magic: 2, Attributes: int16(codec), LastOffsetDelta: 4,
 					FirstTimestamp: 100, MaxTimestamp: 100, ProducerID: 9, ProducerEpoch: 1, FirstSequence: 5, NumRecords: 1,
@@ -208,7 +208,7 @@ func TestRecordsOfCorruptBatches(t *testing.T) {
 		"delta beyond last": func(b Batch) Batch { b.put32(atLastDelta, 0); return b },
 		"cut":               func(b Batch) Batch { return b[:len(b)-1] },
 		"more":              func(b Batch) Batch { return append(b, 0) },
-		"length negative":   func(b Batch) Batch { b[atRecords] = 1; return b },
+		"length negative":   func(b Batch) Batch { b[RecordsAt] = 1; return b },
 		"unknown codec":     func(b Batch) Batch { b[atAttributes+1] = 7; return b },
 		"not gzip":          func(b Batch) Batch { b[atAttributes+1] = CodecGzip; return b },
 		"not snappy":        func(b Batch) Batch { b[atAttributes+1] = CodecSnappy; return b },
@@ -225,7 +225,7 @@ func TestRecordsOfCorruptBatches(t *testing.T) {
 	}
 }
 
-// A small batch may hold much: what is unpacked has a bound.
+// A small batch may hold much data: the unpacked size is bounded.
 func TestDecompressionIsBounded(t *testing.T) {
 	bomb := make([]byte, MaxUncompressed+1)
 	for codec, name := range codecNames {
@@ -237,23 +237,23 @@ func TestDecompressionIsBounded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := decompress(nil, codec, packed); !errors.Is(err, ErrUncompressedSize) {
+			if _, err := Decompress(nil, codec, packed); !errors.Is(err, ErrUncompressedSize) {
 				t.Errorf("%d bytes for %d: %v, want ErrUncompressedSize", len(packed), len(bomb), err)
 			}
 			packed, err = compress(nil, codec, bomb[1:])
 			if err != nil {
 				t.Fatal(err)
 			}
-			if data, err := decompress(nil, codec, packed); err != nil || len(data) != MaxUncompressed {
+			if data, err := Decompress(nil, codec, packed); err != nil || len(data) != MaxUncompressed {
 				t.Errorf("the most that is allowed: %d bytes, %v", len(data), err)
 			}
 		})
 	}
 	t.Run("snappy without frames", func(t *testing.T) {
-		if _, err := decompress(nil, CodecSnappy, s2.EncodeSnappy(nil, bomb)); !errors.Is(err, ErrUncompressedSize) {
+		if _, err := Decompress(nil, CodecSnappy, s2.EncodeSnappy(nil, bomb)); !errors.Is(err, ErrUncompressedSize) {
 			t.Errorf("%v, want ErrUncompressedSize", err)
 		}
-		if data, err := decompress(nil, CodecSnappy, s2.EncodeSnappy(nil, []byte("plain"))); string(data) != "plain" {
+		if data, err := Decompress(nil, CodecSnappy, s2.EncodeSnappy(nil, []byte("plain"))); string(data) != "plain" {
 			t.Errorf("%q, %v", data, err)
 		}
 	})

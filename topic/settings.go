@@ -7,34 +7,34 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-project/sluice/spelling"
+	"github.com/sluice-project/sluice/internal/spelling"
 )
 
-// Settings are those of one topic, parsed and with the broker's defaults.
+// Settings are the settings of one topic, parsed and with the broker's defaults.
 type Settings struct {
-	// Retention (retention.ms) and RetentionBytes (retention.bytes) say how
-	// much is kept; -1: no limit.
+	// Retention (retention.ms) and RetentionBytes (retention.bytes) bound what is
+	// kept; -1: no limit.
 	Retention      time.Duration
 	RetentionBytes int64
-	// MaxMessageBytes (max.message.bytes) is the most bytes of one batch.
+	// MaxMessageBytes (max.message.bytes) bounds the size of one batch.
 	MaxMessageBytes int32
 	// MinInSync (min.insync.replicas) is how many replicas must have a record before
-	// it is acknowledged: at most the majority, which always have it.
+	// it is acknowledged: at most the majority, which always has it.
 	MinInSync int
-	// LogAppendTime (message.timestamp.type) makes the time of the append the
-	// records' timestamp.
+	// LogAppendTime (message.timestamp.type) sets the records' timestamps to the
+	// time of the append.
 	LogAppendTime bool
-	// ViewOf and ViewWhere (sluice.view.of, sluice.view.where) make it a view.
+	// ViewOf and ViewWhere (sluice.view.of, sluice.view.where) make the topic a view.
 	ViewOf, ViewWhere string
-	// Delays (sluice.delay.enable) lets records be delayed; Delay
-	// (sluice.delay) is how long those wait that do not say.
+	// Delays (sluice.delay.enable) lets records be delayed; Delay (sluice.delay) is
+	// the delay of records that set none themselves.
 	Delays bool
 	Delay  time.Duration
 }
 
-// ParseSettings returns the settings with those values, and the broker's
-// defaults for the rest. The error is an ErrInvalidSetting. It does not look at
-// other topics, nor at the grammar of a view's filter.
+// ParseSettings parses a topic's own settings and fills in the broker's defaults.
+// The error is an ErrInvalidSetting. ParseSettings checks neither other topics
+// nor the grammar of a view's filter.
 func ParseSettings(own map[string]string, broker Config) (Settings, error) {
 	broker = broker.WithDefaults()
 	settings := Settings{
@@ -57,7 +57,7 @@ func ParseSettings(own map[string]string, broker Config) (Settings, error) {
 }
 
 // FindSetting returns the setting of that name. The error, an ErrInvalidSetting,
-// says why there is none, or which may have been meant.
+// says why there is none, or suggests a similar name.
 func FindSetting(name string) (*Setting, error) {
 	names := make([]string, len(settingsTable))
 	for i := range settingsTable {
@@ -76,22 +76,22 @@ func FindSetting(name string) (*Setting, error) {
 	return nil, fmt.Errorf("%w: there is no %.200q; there are %s", ErrInvalidSetting, name, strings.Join(names, ", "))
 }
 
-// checkInSync returns an ErrInvalidSetting if the settings want more replicas to have
-// a record than the majority of those that there are.
-func (s *Settings) checkInSync(partitions []partitionRecord) error {
-	for i, p := range partitions {
-		if most := majority(len(p.Replicas)); s.MinInSync > most {
+// CheckInSync returns an ErrInvalidSetting if the settings require more replicas
+// to have a record than the majority of a partition's replicas.
+func (s *Settings) CheckInSync(partitions [][]int32) error {
+	for i, replicas := range partitions {
+		if most := Majority(len(replicas)); s.MinInSync > most {
 			return fmt.Errorf("%w %s: %d; partition %d has %d replicas, and acks=all waits for the majority of them, so want 1 to %d",
-				ErrInvalidSetting, SettingMinInSync, s.MinInSync, i, len(p.Replicas), most)
+				ErrInvalidSetting, SettingMinInSync, s.MinInSync, i, len(replicas), most)
 		}
 	}
 	return nil
 }
 
-// nearMiss is how many letters a name may be off to be taken for a mistake.
+// nearMiss is the largest edit distance at which a name counts as a typing error.
 const nearMiss = 4
 
-// check checks what depends on more than one setting.
+// check checks the conditions that involve more than one setting.
 func (s *Settings) check(own map[string]string) error {
 	switch {
 	case s.ViewOf == "" && s.ViewWhere != "":

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// Setting is one thing that can be set for a topic.
+// Setting describes one setting of topics.
 type Setting struct {
-	// Name is as in Kafka; those that Kafka does not have begin with "sluice.".
+	// Name is Kafka's name; settings that Kafka does not have begin with "sluice.".
 	Name string
-	// Meaning says what it does, Allowed what values it takes.
+	// Meaning describes the setting, Allowed its values.
 	Meaning, Allowed string
 	// Kind is the type of the value, as clients show it.
 	Kind SettingKind
-	// Broker is the name that Kafka has for the broker's setting that is the
-	// default; empty if there is none.
+	// Broker is Kafka's name for the broker setting that is the default; empty if
+	// there is none.
 	Broker string
-	// Fixed settings have one value, which says how it is: they can be set to
-	// that and to nothing else.
+	// Fixed settings have one value, which describes how the broker works: they
+	// cannot be set to any other.
 	Fixed bool
 
 	parse  func(text string, s *Settings) error
@@ -31,7 +31,7 @@ type Setting struct {
 // SettingKind is the type of a setting's value.
 type SettingKind int
 
-// The kinds of settings: those of Kafka.
+// The kinds of settings, as in Kafka.
 const (
 	KindText SettingKind = iota
 	KindBool
@@ -40,12 +40,12 @@ const (
 	KindList
 )
 
-// SettingsTable returns all settings that a topic may have, those that do
-// something first.
+// SettingsTable returns all settings that a topic may have, those with an effect
+// first.
 func SettingsTable() []Setting { return slices.Clone(settingsTable) }
 
 // Value returns the setting's value in settings, as text that ParseSettings
-// takes; empty for one that is not set and has no default.
+// accepts; empty for a setting that is not set and has no default.
 func (s *Setting) Value(settings Settings) string { return s.format(&settings) }
 
 // Names that are used in more than one place.
@@ -57,13 +57,13 @@ const (
 	SettingMinInSync = "min.insync.replicas"
 )
 
-// MaxDelay is the longest delay that a topic may have by default.
+// MaxDelay is the default bound of a topic's delay.
 const MaxDelay = 366 * 24 * time.Hour
 
-// majority is how many of some replicas are more than half of them.
-func majority(replicas int) int { return replicas/2 + 1 }
+// Majority returns the smallest number that is more than half of the replicas.
+func Majority(replicas int) int { return replicas/2 + 1 }
 
-// maxWhereBytes is the longest filter of a view.
+// maxWhereBytes bounds the length of a view's filter.
 const maxWhereBytes = 4096
 
 var settingsTable = []Setting{
@@ -80,7 +80,7 @@ var settingsTable = []Setting{
 	},
 	{
 		Name: "retention.bytes", Kind: KindInt64, Broker: "log.retention.bytes",
-		Meaning: "The most bytes that each partition keeps; the oldest records go first.", Allowed: "0 or more; -1: no limit",
+		Meaning: "The maximum size of each partition in bytes; the oldest records are removed first.", Allowed: "0 or more; -1: no limit",
 		parse: func(text string, s *Settings) (err error) {
 			s.RetentionBytes, err = parseWhole(text, -1, math.MaxInt64, "bytes, or -1 for no limit")
 			return err
@@ -89,9 +89,9 @@ var settingsTable = []Setting{
 	},
 	{
 		Name: "max.message.bytes", Kind: KindInt32, Broker: "message.max.bytes",
-		Meaning: "The most bytes of one record batch, as it was sent.", Allowed: fmt.Sprintf("%d to %d", BatchOverhead, maxBatchBytes),
+		Meaning: "The maximum size of one record batch in bytes, as it was sent.", Allowed: fmt.Sprintf("%d to %d", BatchOverhead, MaxBatchBytes),
 		parse: func(text string, s *Settings) error {
-			value, err := parseWhole(text, BatchOverhead, maxBatchBytes, "bytes")
+			value, err := parseWhole(text, BatchOverhead, MaxBatchBytes, "bytes")
 			s.MaxMessageBytes = int32(value)
 			return err
 		},
@@ -99,7 +99,7 @@ var settingsTable = []Setting{
 	},
 	{
 		Name: "message.timestamp.type", Broker: "log.message.timestamp.type",
-		Meaning: "Whose time is a record's timestamp: the producer's, or that of the append.", Allowed: "CreateTime or LogAppendTime",
+		Meaning: "The source of timestamps: the producer, or the time of the append.", Allowed: "CreateTime or LogAppendTime",
 		parse: parseTimestampType,
 		format: func(s *Settings) string {
 			if s.LogAppendTime {
@@ -109,7 +109,7 @@ var settingsTable = []Setting{
 		},
 	},
 	{
-		Name: SettingViewOf, Meaning: "Makes the topic a view: the name of the topic that it shows a part of.", Allowed: "the name of a topic that is no view",
+		Name: SettingViewOf, Meaning: "Makes the topic a view: the name of its source topic.", Allowed: "the name of a topic that is not a view",
 		parse: func(text string, s *Settings) error {
 			s.ViewOf = text
 			return wantIf(text == "", "the name of a topic")
@@ -128,7 +128,7 @@ var settingsTable = []Setting{
 	},
 	{
 		Name: SettingDelays, Kind: KindBool,
-		Meaning: "Lets records be delayed, by the headers sluice-deliver-at and sluice-delay and by sluice.delay.", Allowed: "true or false",
+		Meaning: "Allows delayed records, by the headers sluice-deliver-at and sluice-delay and by sluice.delay.", Allowed: "true or false",
 		parse: func(text string, s *Settings) error {
 			s.Delays = text == "true"
 			return wantIf(text != "true" && text != "false", "true or false")
@@ -137,28 +137,28 @@ var settingsTable = []Setting{
 	},
 	{
 		Name:    SettingDelay,
-		Meaning: "How long a record waits that does not say itself. Needs sluice.delay.enable=true.", Allowed: "a duration such as 30m, at most 8784h; 0s: not at all",
+		Meaning: "The delay of records without a delay of their own. Needs sluice.delay.enable=true.", Allowed: "a duration such as 30m, at most 8784h; 0s: not at all",
 		parse:  parseDelay,
 		format: func(s *Settings) string { return s.Delay.String() },
 	},
 
 	{
 		Name: SettingMinInSync, Kind: KindInt32, Broker: "min.insync.replicas",
-		Meaning: "How many replicas must have a record before it is acknowledged. The majority always must, so that less changes nothing, and more is refused.",
-		Allowed: fmt.Sprintf("1 to the majority of the topic's replicas, at most %d", majority(maxReplicas)),
+		Meaning: "How many replicas must have a record before it is acknowledged. The majority always must, so a lower value changes nothing, and a higher one is refused.",
+		Allowed: fmt.Sprintf("1 to the majority of the topic's replicas, at most %d", Majority(MaxReplicas)),
 		parse: func(text string, s *Settings) error {
-			value, err := parseWhole(text, 1, int64(majority(maxReplicas)), "replicas, at most the majority of the topic's: acks=all waits for that, and for no more")
+			value, err := parseWhole(text, 1, int64(Majority(MaxReplicas)), "replicas, at most the majority of the topic's: acks=all waits for that, and for no more")
 			s.MinInSync = int(value)
 			return err
 		},
 		format: func(s *Settings) string { return strconv.Itoa(s.MinInSync) },
 	},
 
-	fixed("cleanup.policy", KindList, "log.cleanup.policy", "delete", "What retention does with old records: it removes them. Compaction is not there yet."),
+	fixed("cleanup.policy", KindList, "log.cleanup.policy", "delete", "What retention does with old records: it removes them. Compaction is not supported yet."),
 	fixed("compression.type", KindText, "compression.type", "producer", "Batches are kept as their producers compressed them."),
 	fixed("unclean.leader.election.enable", KindBool, "unclean.leader.election.enable", "false", "A replica that lacks acknowledged records never leads, so it cannot be true."),
 	fixed("message.timestamp.before.max.ms", KindInt64, "log.message.timestamp.before.max.ms", strconv.Itoa(math.MaxInt64), "How old a record's timestamp may be: any age."),
-	fixed("message.timestamp.after.max.ms", KindInt64, "log.message.timestamp.after.max.ms", strconv.FormatInt(timestampAhead.Milliseconds(), 10), "How far in the future a record's timestamp may be, in milliseconds."),
+	fixed("message.timestamp.after.max.ms", KindInt64, "log.message.timestamp.after.max.ms", strconv.FormatInt(TimestampAhead.Milliseconds(), 10), "How far in the future a record's timestamp may be, in milliseconds."),
 	fixed("preallocate", KindBool, "log.preallocate", "false", "Files grow as records come."),
 	fixed("remote.storage.enable", KindBool, "", "false", "There is no tiered storage."),
 }
@@ -168,7 +168,7 @@ const (
 	logAppendTime = "LogAppendTime"
 )
 
-// fixed is a setting with one value.
+// fixed returns a setting with one value.
 func fixed(name string, kind SettingKind, broker, value, meaning string) Setting {
 	return Setting{
 		Name: name, Kind: kind, Broker: broker, Meaning: meaning, Allowed: value, Fixed: true,
@@ -177,13 +177,13 @@ func fixed(name string, kind SettingKind, broker, value, meaning string) Setting
 	}
 }
 
-// refusedSettings are those of Kafka that would do nothing, and why.
+// refusedSettings are settings of Kafka that would have no effect, with the reason.
 var refusedSettings = map[string]string{
 	"segment.bytes":                           noSegments,
 	"segment.ms":                              noSegments,
 	"segment.jitter.ms":                       noSegments,
 	"segment.index.bytes":                     noSegments,
-	"index.interval.bytes":                    "the index is made of what is appended together",
+	"index.interval.bytes":                    "the server sets the spacing of its index",
 	"file.delete.delay.ms":                    "files are removed when their records are",
 	"flush.messages":                          syncedByServer,
 	"flush.ms":                                syncedByServer,
@@ -203,9 +203,9 @@ var refusedSettings = map[string]string{
 }
 
 const (
-	noSegments     = "records are not kept in segments of that kind; use retention.ms and retention.bytes"
-	syncedByServer = "how often records are synced to the disk is a setting of the server, topic.sync"
-	noCompaction   = "it is for compaction, which is not there yet"
+	noSegments     = "records are not kept in such segments; use retention.ms and retention.bytes"
+	syncedByServer = "the server's setting topic.sync decides how often records are synced to the disk"
+	noCompaction   = "it is for compaction, which is not supported yet"
 	noTiers        = "there is no tiered storage"
 	noThrottle     = "there is no replication to throttle"
 )
@@ -215,7 +215,7 @@ func parseRetention(text string, s *Settings) error {
 	switch {
 	case err != nil:
 		return err
-	case ms < 0 || ms > int64(math.MaxInt64/time.Millisecond): // 292 years: clients write the largest number for "ever"
+	case ms < 0 || ms > int64(math.MaxInt64/time.Millisecond): // 292 years; clients write the maximum
 		s.Retention = -1
 	default:
 		s.Retention = time.Duration(ms) * time.Millisecond
@@ -244,10 +244,16 @@ func parseWhole(text string, least, most int64, what string) (int64, error) {
 	return 0, fmt.Errorf("want a whole number from %d to %d, of %s", least, most, what)
 }
 
-// wantIf is the error of a value that is wrong.
+// wantIf returns the error for a value if it is wrong.
 func wantIf(wrong bool, want string) error {
 	if wrong {
 		return errors.New("want " + want)
 	}
 	return nil
 }
+
+const (
+	// TimestampAhead is how far in the future a timestamp may be: one far ahead
+	// would keep all later records from expiring.
+	TimestampAhead = time.Hour
+)

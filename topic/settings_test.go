@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-var updateDocs = flag.Bool("update-docs", false, "write docs/topic/settings.md anew")
+var updateDocs = flag.Bool("update-docs", false, "write docs/topic/settings.md")
 
 func TestParseSettings(t *testing.T) {
 	broker := Config{Retention: time.Hour, RetentionBytes: 1 << 30, MaxMessageBytes: 1000}
@@ -56,13 +56,13 @@ func TestParseSettingsRefuses(t *testing.T) {
 		{"max.message.bytes=7340033", "want a whole number from 61 to 7340032, of bytes"},
 		{"max.message.bytes=4294967397", "want a whole number from 61 to 7340032, of bytes"},
 		{"message.timestamp.type=createtime", "want CreateTime or LogAppendTime"},
-		{"cleanup.policy=compact", `cleanup.policy: "compact": want delete, nothing else. What retention does with old records: it removes them. Compaction is not there yet`},
-		{"cleanup.policy=compact,delete", "Compaction is not there yet"},
+		{"cleanup.policy=compact", `cleanup.policy: "compact": want delete, nothing else. What retention does with old records: it removes them. Compaction is not supported yet`},
+		{"cleanup.policy=compact,delete", "Compaction is not supported yet"},
 		{"compression.type=lz4", "want producer, nothing else"},
 		{"min.insync.replicas=4", "want a whole number from 1 to 3"},
 		{"min.insync.replicas=0", "want a whole number from 1 to 3"},
 		{"unclean.leader.election.enable=true", "want false"},
-		{"segment.bytes=1048576", "segment.bytes would do nothing here: records are not kept in segments"},
+		{"segment.bytes=1048576", "segment.bytes would do nothing here: records are not kept in such segments"},
 		{"flush.messages=1", "topic.sync"},
 		{"retension.ms=1", `there is no "retension.ms"; did you mean retention.ms?`},
 		{"sluice.delayed=1s", "did you mean sluice.delay?"},
@@ -90,13 +90,13 @@ func TestParseSettingsRefuses(t *testing.T) {
 	}
 }
 
-// What a setting says of its value is what it parses to that value again.
+// The text of a setting's value parses to the same value.
 func TestSettingsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		broker := Config{
 			Retention:       time.Duration(rapid.Int64Range(-1, 1e6).Draw(t, "retention")) * time.Millisecond,
 			RetentionBytes:  rapid.Int64Range(-1, 1e12).Draw(t, "bytes"),
-			MaxMessageBytes: rapid.Int32Range(BatchOverhead, maxBatchBytes).Draw(t, "max"),
+			MaxMessageBytes: rapid.Int32Range(BatchOverhead, MaxBatchBytes).Draw(t, "max"),
 		}
 		own := map[string]string{"message.timestamp.type": rapid.SampledFrom([]string{createTime, logAppendTime}).Draw(t, "type")}
 		switch rapid.IntRange(0, 2).Draw(t, "kind") {
@@ -138,7 +138,7 @@ func FuzzParseSettings(f *testing.F) {
 			}
 			return
 		}
-		if settings.MaxMessageBytes < BatchOverhead || settings.MaxMessageBytes > maxBatchBytes || settings.Delay < 0 {
+		if settings.MaxMessageBytes < BatchOverhead || settings.MaxMessageBytes > MaxBatchBytes || settings.Delay < 0 {
 			t.Fatalf("%q=%q gave %+v", name, value, settings)
 		}
 	})
@@ -154,22 +154,22 @@ func TestSettingsAreDocumented(t *testing.T) {
 	}
 	got, err := os.ReadFile(path)
 	if err != nil || string(got) != want {
-		t.Errorf("%s is not what the table says (%v): go test ./topic -run Documented -update-docs writes it anew", path, err)
+		t.Errorf("%s is not what the table says (%v): go test ./topic -run Documented -update-docs writes it", path, err)
 	}
 }
 
-// settingsPage is the page about the settings of topics.
+// settingsPage returns the documentation page of the settings of topics.
 func settingsPage() string {
 	var page strings.Builder
 	page.WriteString(`# Settings of a topic
 
-Set when a topic is created or later, by any Kafka tool or by sluice:
+Set them when a topic is created or later, with any Kafka tool or with sluice:
 
     sluice topic create orders --partitions 6 --set retention.ms=86400000
     sluice topic alter orders --set retention.ms=3600000 --unset retention.bytes
 
-What is not set has the default of the server, [topic.* in the settings](../settings.md). A name that is not in this
-table, or a value that would do nothing, is refused with INVALID_CONFIG and a text that says what is allowed.
+Unset settings have the server's default, [topic.* in the settings](../settings.md). A name that is not in this
+table, or a value without effect, is refused with INVALID_CONFIG and a text that says what is allowed.
 
 | setting | default | allowed | meaning |
 |---|---|---|---|
@@ -191,11 +191,11 @@ table, or a value that would do nothing, is refused with INVALID_CONFIG and a te
 		}
 	}
 	page.WriteString(`
-A view keeps no records, so it has ` + "`sluice.view.of` and `sluice.view.where`" + ` and no other of these.
+A view keeps no records, so it has only ` + "`sluice.view.of` and `sluice.view.where`" + `.
 
-## Settings that say how it is
+## Settings with one value
 
-Tools that send these may go on: each takes the one value that is true here, and refuses others.
+Tools may send these: each accepts the one value that is true here, and refuses others.
 
 | setting | value | meaning |
 |---|---|---|
@@ -208,7 +208,7 @@ Tools that send these may go on: each takes the one value that is true here, and
 	page.WriteString(`
 ## Settings of Kafka that are refused
 
-No value of these would do anything here.
+These would have no effect here.
 
 | setting | why |
 |---|---|

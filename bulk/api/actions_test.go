@@ -71,9 +71,10 @@ func TestCreateRefused(t *testing.T) {
 		{"a whole number with an exponent", `{"tenant":"t","type":"echo","timeout_ms":1e3}`, 422, "timeout_ms", "without a point or an exponent"},
 		{"a number as text", `{"tenant":"t","type":"echo","timeout_ms":"5"}`, 422, "timeout_ms", "expected integer"},
 	}
+	shared := newFixture(t)
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			f := newFixture(t)
+			f := shared.in(t)
 			a := f.do(test.status, "POST", "/v1/actions", test.body)
 			if a.problem.Code != wire.CodeInvalid || !strings.Contains(a.problem.Detail, test.detail) {
 				t.Fatalf("%+v", a.problem)
@@ -178,21 +179,21 @@ func TestList(t *testing.T) {
 func TestMoves(t *testing.T) {
 	f := newFixture(t)
 	f.create("a")
-	move := func(status int, verb string) answer { return f.do(status, "POST", "/v1/actions/a/"+verb, "") }
-	for range 2 { // A move that was made is no error.
-		if a := move(200, "pause"); !strings.Contains(a.Body.String(), `"paused":true`) {
+	transition := func(status int, verb string) answer { return f.do(status, "POST", "/v1/actions/a/"+verb, "") }
+	for range 2 { // A transition that was made is no error.
+		if a := transition(200, "pause"); !strings.Contains(a.Body.String(), `"paused":true`) {
 			t.Fatal(a.Body)
 		}
 	}
-	move(200, "resume")
-	if a := move(200, "cancel"); !strings.Contains(a.Body.String(), `"status":"CANCELED"`) || !strings.Contains(a.Body.String(), `"finished_at":"2026`) {
+	transition(200, "resume")
+	if a := transition(200, "cancel"); !strings.Contains(a.Body.String(), `"status":"CANCELED"`) || !strings.Contains(a.Body.String(), `"finished_at":"2026`) {
 		t.Fatal(a.Body)
 	}
-	if a := move(409, "resume"); a.problem.Code != wire.CodeStatus || !strings.Contains(a.problem.Detail, "CANCELED") {
+	if a := transition(409, "resume"); a.problem.Code != wire.CodeStatus || !strings.Contains(a.problem.Detail, "CANCELED") {
 		t.Fatal(a.problem)
 	}
 	f.engine.fail["Cancel"] = bulk.ErrNoChange
-	if a := move(200, "cancel"); !strings.Contains(a.Body.String(), `"id":"a"`) {
+	if a := transition(200, "cancel"); !strings.Contains(a.Body.String(), `"id":"a"`) {
 		t.Fatal(a.Body)
 	}
 	for _, path := range []string{"", "/pause", "/resume", "/cancel", "/seal", "/jobs", "/failures", "/watch"} {

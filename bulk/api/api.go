@@ -1,32 +1,69 @@
 package api
 
 import (
-	"encoding/json"
+	"context"
 	"log/slog"
 	"net/http"
-	"reflect"
-	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/bulk/api/wire"
+	"github.com/sluice-project/sluice/internal/edge"
 )
 
-// Version is that of the API, as the OpenAPI document has it.
-const Version = "1.0"
+// Engine is what the edge needs of bulk's engine. bulk.Store and bulk.Action say what
+// each method promises.
+type Engine interface {
+	Create(ctx context.Context, spec bulk.Spec) (action bulk.Action, created bool, err error)
+	Append(ctx context.Context, id string, offset int64, payloads [][]byte) (received int64, err error)
+	Seal(ctx context.Context, id string, total int64) (bulk.Action, error)
+	Action(ctx context.Context, id string) (bulk.Action, error)
+	Actions(ctx context.Context, filter bulk.ActionFilter) ([]bulk.Action, error)
+	Pause(ctx context.Context, id string) (bulk.Action, error)
+	Resume(ctx context.Context, id string) (bulk.Action, error)
+	Cancel(ctx context.Context, id string) (bulk.Action, error)
+	// Watch calls f at once and then on every change, checked at each interval, until
+	// the action is final, f fails or ctx ends.
+	Watch(ctx context.Context, id string, interval time.Duration, f func(bulk.Action) error) error
+	// EstimatedFinish is zero if it is unknown.
+	EstimatedFinish(id string) time.Time
 
-// Option changes what New makes.
+	DeadLetters(ctx context.Context, id string, from int64, limit int) ([]bulk.DeadLetter, error)
+	// Replay makes a new action of the dead letters of a finished one.
+	Replay(ctx context.Context, id string) (bulk.Action, error)
+
+	// Lease waits up to wait for the first job.
+	Lease(ctx context.Context, request bulk.LeaseRequest, wait time.Duration) ([]bulk.Job, error)
+	// Settle returns a verdict for each report, in their order.
+	Settle(ctx context.Context, reports []bulk.Report) ([]bulk.Verdict, error)
+
+	// PutSchedule reports whether the schedule is new.
+	PutSchedule(ctx context.Context, schedule bulk.Schedule) (stored bulk.Schedule, created bool, err error)
+	Schedule(ctx context.Context, name string) (bulk.Schedule, error)
+	Schedules(ctx context.Context) ([]bulk.Schedule, error)
+	RemoveSchedule(ctx context.Context, name string) error
+	PauseSchedule(ctx context.Context, name string) (bulk.Schedule, error)
+	ResumeSchedule(ctx context.Context, name string) (bulk.Schedule, error)
+	// RunNow returns the action of the run.
+	RunNow(ctx context.Context, name string) (bulk.Action, error)
+
+	Settings(ctx context.Context) (bulk.Settings, error)
+	Set(ctx context.Context, change bulk.SettingsChange) error
+	// FoundRate is the rate that was found for a target whose rate is auto.
+	FoundRate(ctx context.Context, target string) (float64, error)
+}
+
+// Option changes what Register adds.
 type Option func(*server)
 
-// WithLogger sets where answers of 500 and above are logged. Default:
-// slog.Default().
+// WithLogger sets where faults of the server are logged, each kind at most once a
+// second. Default: slog.Default().
 func WithLogger(logger *slog.Logger) Option { return func(s *server) { s.logger = logger } }
 
-// WithConfig sets the engine's config, which says what holds where no setting
-// was stored. Default: the defaults of bulk.Config.
+// WithConfig sets the engine's config, which applies where no setting is stored.
+// Default: the defaults of bulk.Config.
 func WithConfig(config bulk.Config) Option {
 	return func(s *server) { s.config = config.WithDefaults() }
 }
@@ -34,6 +71,7 @@ func WithConfig(config bulk.Config) Option {
 // server has what the operations share.
 type server struct {
 	engine  Engine
+	part    *edge.Part
 	config  bulk.Config
 	logger  *slog.Logger
 	tracer  trace.Tracer
@@ -41,11 +79,17 @@ type server struct {
 	watches *gate
 }
 
-// New returns the handler of bulk's API: all paths below /v1/, and
-// /openapi.json. It needs no shutdown of its own, but a watch ends and a lease
-// request stops waiting only when the context of its request ends; so a server
-// that drains should end the context that it gives to requests.
+// New returns an API of bulk alone, as Register adds it.
 func New(engine Engine, options ...Option) http.Handler {
+	to := edge.New()
+	Register(to, engine, options...)
+	return to
+}
+
+// Register adds the operations of bulk to an API. They need no shutdown, but a watch
+// ends and a lease request stops waiting only when the context of its request ends:
+// a server that drains ends the context that it gives to requests.
+func Register(to *edge.API, engine Engine, options ...Option) {
 	s := &server{
 		engine:  engine,
 		config:  bulk.Config{}.WithDefaults(),
@@ -56,75 +100,27 @@ func New(engine Engine, options ...Option) http.Handler {
 	for _, option := range options {
 		option(s)
 	}
-	mux := http.NewServeMux()
-	api := humago.New(mux, huma.Config{
-		OpenAPI: &huma.OpenAPI{
-			OpenAPI: "3.1.0",
-			Info: &huma.Info{
-				Title:       "Sluice bulk",
-				Version:     Version,
-				Description: "Bulk actions of many tenants, fairly scheduled.",
-				License:     &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
-			},
-			Components: &huma.Components{
-				Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
-			},
-		},
-		Formats:                      huma.DefaultFormats,
-		DefaultFormat:                "application/json",
-		RejectUnknownQueryParameters: true,
-		Transformers:                 []huma.Transformer{s.reshape},
-	})
+	settings := edge.PartOptions{
+		Logger: s.logger, Explain: explain,
+		Refuse: func(err error) *edge.Error { return refuse("", err) },
+	}
 	if s.tracer != nil {
-		api.UseMiddleware(s.trace)
+		settings.Middlewares = huma.Middlewares{s.trace}
 	}
-	s.registerActions(api)
-	s.registerJobs(api)
-	s.registerWatch(api)
-	s.registerLeases(api)
-	s.registerDeadLetters(api)
-	s.registerSettings(api)
-	s.registerSchedules(api)
-	mux.Handle("GET /openapi.json", document(api))
-	return &edge{mux: mux}
+	s.part = to.Part("bulk", settings)
+	s.registerActions()
+	s.registerJobs()
+	s.registerWatch()
+	s.registerLeases()
+	s.registerDeadLetters()
+	s.registerSettings()
+	s.registerSchedules()
 }
 
-// document serves the OpenAPI document.
-func document(api huma.API) http.Handler {
-	// The library's own error schemas are never written: reshape replaces them.
-	schemas := api.OpenAPI().Components.Schemas.Map()
-	delete(schemas, "ErrorModel")
-	delete(schemas, "ErrorDetail")
-	text, err := json.Marshal(api.OpenAPI())
-	if err != nil {
-		panic("api: the OpenAPI document cannot be written: " + err.Error())
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/openapi+json")
-		_, _ = w.Write(text)
-	})
-}
+// object is an input or an output that has nothing but a JSON object.
+type object[T any] struct{ Body T }
 
-// operation describes an operation by its pattern, such as "GET /v1/limits".
-func operation(api huma.API, id, pattern, summary string) huma.Operation {
-	method, path, _ := strings.Cut(pattern, " ")
-	group := strings.Split(path, "/")[2]
-	problem := api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[wire.Problem](), true, "")
-	return huma.Operation{
-		OperationID: id,
-		Method:      method,
-		Path:        path,
-		Summary:     summary,
-		Tags:        []string{group},
-		// The library refuses a body of exactly its limit.
-		MaxBodyBytes: maxBody + 1,
-		// The edge sets the deadline of every body; this one would outlive it.
-		BodyReadTimeout: -1,
-		Responses: map[string]*huma.Response{
-			"default": {
-				Description: "What was wrong, and what would be right.",
-				Content:     map[string]*huma.MediaType{problemType: {Schema: problem}},
-			},
-		},
-	}
+// register adds an operation that needs no more than an id, a route and a summary.
+func register[I, O any](s *server, id, route, summary string, handler func(context.Context, *I) (*O, error)) {
+	edge.Register(s.part, edge.Operation{ID: id, Route: route, Summary: summary}, handler)
 }

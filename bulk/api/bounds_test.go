@@ -6,12 +6,11 @@ import (
 	"testing"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/bulk/api"
 )
 
 // The bounds that the document states are those that bulk has.
 func TestBoundsOfTheDocument(t *testing.T) {
-	schemas := document(t, api.New(newFakeEngine())).Components.Schemas
+	schemas := document(t).Components.Schemas.Map()
 	takes := func(n int) bool {
 		names := make([]string, n)
 		for i := range names {
@@ -24,12 +23,12 @@ func TestBoundsOfTheDocument(t *testing.T) {
 	for takes(names + 1) {
 		names++
 	}
-	most := schemas["NewAction"].Value.Properties["aggregate"].Value.MaxItems
-	if most == nil || *most != uint64(names) {
+	most := schemas["NewAction"].Properties["aggregate"].MaxItems
+	if most == nil || *most != names {
 		t.Errorf("aggregate: at most %v, and bulk takes %d", most, names)
 	}
 	longest := bulk.BoundRetryAfter(math.MaxInt64).Milliseconds()
-	if most := schemas["Outcome"].Value.Properties["retry_after_ms"].Value.Max; most == nil || *most != float64(longest) {
+	if most := schemas["Outcome"].Properties["retry_after_ms"].Maximum; most == nil || *most != float64(longest) {
 		t.Errorf("retry_after_ms: at most %v, and bulk takes %d", most, longest)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-project/sluice/bulk/api/wire"
 	"github.com/sluice-project/sluice/bulk/upload"
+	"github.com/sluice-project/sluice/internal/edge"
 )
 
 const (
@@ -21,10 +22,10 @@ const (
 	csvType    = "text/csv"
 )
 
-// parse makes a parser of a chunk.
+// parse returns a parser of a chunk.
 type parse func(io.Reader) upload.Parser
 
-// formatOf finds the parser for a content type.
+// formatOf returns the parser for a content type.
 func formatOf(contentType string) (parse, error) {
 	name, parameters, err := mime.ParseMediaType(contentType)
 	charset := strings.ToLower(parameters["charset"])
@@ -36,7 +37,7 @@ func formatOf(contentType string) (parse, error) {
 			return func(r io.Reader) upload.Parser { return upload.NewCSV(r) }, nil
 		}
 	}
-	return nil, newProblem(http.StatusUnsupportedMediaType, wire.CodeMediaType,
+	return nil, edge.Refuse(http.StatusUnsupportedMediaType, wire.CodeMediaType,
 		fmt.Sprintf("content type %.100q: want %s or %s, in UTF-8", contentType, ndjsonType, csvType))
 }
 
@@ -45,17 +46,15 @@ func checkEncoding(encoding string) error {
 	case "", "identity", "gzip":
 		return nil
 	}
-	p := newProblem(http.StatusUnsupportedMediaType, wire.CodeMediaType,
-		fmt.Sprintf("content encoding %.100q: want gzip or none", encoding))
-	p.headers = http.Header{"Accept-Encoding": {"gzip"}}
-	return p
+	return edge.Refuse(http.StatusUnsupportedMediaType, wire.CodeMediaType,
+		fmt.Sprintf("content encoding %.100q: want gzip or none", encoding)).Set("Accept-Encoding", "gzip")
 }
 
 // readChunk reads a body of at most MaxChunk bytes, also after decompression.
 func readChunk(request *http.Request, encoding string) ([]byte, error) {
 	var data bytes.Buffer
 	if size := request.ContentLength; size > 0 && size <= MaxChunk {
-		data.Grow(int(size) + bytes.MinRead) // So that it need not grow by doubling.
+		data.Grow(int(size) + bytes.MinRead) // Otherwise it grows by doubling.
 	}
 	body := request.Body
 	limited := &io.LimitedReader{R: body, N: MaxChunk + 1}
@@ -70,27 +69,27 @@ func readChunk(request *http.Request, encoding string) ([]byte, error) {
 		return nil, unreadable(err)
 	}
 	if data.Len() > MaxChunk {
-		return nil, newProblem(http.StatusRequestEntityTooLarge, wire.CodeTooLarge,
+		return nil, edge.Refuse(http.StatusRequestEntityTooLarge, wire.CodeTooLarge,
 			fmt.Sprintf("the chunk has more than %d bytes: send it in smaller ones, each with its Upload-Offset", MaxChunk))
 	}
 	return data.Bytes(), nil
 }
 
-func unreadable(err error) *problem {
+func unreadable(err error) *edge.Error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return newProblem(http.StatusRequestTimeout, wire.CodeTimeout, fmt.Sprintf("the body did not arrive within %v", bodyTimeout))
+		return edge.Refuse(http.StatusRequestTimeout, wire.CodeTimeout, fmt.Sprintf("the body did not arrive within %v", edge.BodyTime))
 	}
-	return newProblem(http.StatusBadRequest, wire.CodeInvalid, "the body cannot be read: "+err.Error())
+	return edge.Refuse(http.StatusBadRequest, wire.CodeInvalid, "the body cannot be read: "+err.Error())
 }
 
-// chunk is an upload that was read and not yet parsed.
+// chunk is an upload that was read and is not parsed yet.
 type chunk struct {
 	data  []byte
 	parse parse
 }
 
-// batches yields the payloads of the chunk, a bounded number and size at a time,
-// each batch in memory of its own. An error is a problem, and is the last.
+// batches yields the payloads of the chunk in bounded batches, each in memory of its
+// own. An error is an *edge.Error, and the last.
 func (c chunk) batches() iter.Seq2[[][]byte, error] {
 	return func(yield func([][]byte, error) bool) {
 		parser := c.parse(bytes.NewReader(c.data))
@@ -110,8 +109,8 @@ func (c chunk) batches() iter.Seq2[[][]byte, error] {
 	}
 }
 
-// nextBatch collects payloads until a batch is full, or until the error that
-// ends the stream.
+// nextBatch collects payloads until a batch is full, or until the error that ends the
+// stream.
 func nextBatch(parser upload.Parser) ([][]byte, error) {
 	var (
 		text []byte
@@ -134,9 +133,9 @@ func nextBatch(parser upload.Parser) ([][]byte, error) {
 	return batch, err
 }
 
-// badLine makes a problem of what a parser refused.
-func badLine(err error) *problem {
-	p := newProblem(http.StatusBadRequest, wire.CodeBadLine, err.Error()+"; nothing of this chunk was taken")
+// badLine returns the error of a line that a parser refused.
+func badLine(err error) *edge.Error {
+	p := edge.Refuse(http.StatusBadRequest, wire.CodeBadLine, err.Error()+"; nothing of this chunk was stored")
 	var line *upload.Error
 	if errors.As(err, &line) {
 		p.Line = line.Line

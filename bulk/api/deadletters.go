@@ -5,8 +5,9 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
+	"math"
 	"net/http"
-	"reflect"
 	"strconv"
 	"time"
 
@@ -16,24 +17,29 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api/wire"
+	"github.com/sluice-project/sluice/internal/edge"
 )
 
-const jsonType = "application/json"
+const (
+	jsonType   = "application/json"
+	failuresID = "list-failures"
+)
 
-func (s *server) registerDeadLetters(api huma.API) {
-	failures := operation(api, "list-failures", "GET /v1/actions/{id}/failures", "The failed jobs of an action, by index")
-	failures.Description = "JSON in pages; CSV, asked for by Accept or format, all from the given index on, with the columns index, id, error, attempts, failed_at, payload."
-	page := api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[wire.Failures](), true, "")
-	failures.Responses["200"] = &huma.Response{
-		Description: "The failed jobs.",
-		Content:     map[string]*huma.MediaType{jsonType: {Schema: page}, csvType: {Schema: &huma.Schema{Type: "string"}}},
-	}
-	huma.Register(api, failures, s.failures)
-	huma.Register(api, operation(api, "list-dead-letters", "GET /v1/dead-letters", "The failed jobs of one action or of all"), s.deadLetters)
-
-	replay := operation(api, "replay-dead-letters", "POST /v1/dead-letters/replay", "Run the failed jobs of a finished action again, in a new action")
-	replay.DefaultStatus = http.StatusCreated
-	huma.Register(api, replay, s.replay)
+func (s *server) registerDeadLetters() {
+	const failed = "The failed jobs."
+	edge.Register(s.part, edge.Operation{
+		ID: failuresID, Route: "GET /v1/actions/{id}/failures", Summary: "The failed jobs of an action, by index",
+		Description: "JSON in pages; CSV, requested by Accept or format, all from the given index on, with the columns index, id, error, attempts, failed_at, payload.",
+		Answers: []edge.Answer{
+			{Status: http.StatusOK, Description: failed, Of: wire.Failures{}},
+			{Status: http.StatusOK, Description: failed, Type: csvType},
+		},
+	}, s.failures)
+	register(s, "list-dead-letters", "GET /v1/dead-letters", "The failed jobs of one action or of all", s.deadLetters)
+	edge.Register(s.part, edge.Operation{
+		ID: "replay-dead-letters", Route: "POST /v1/dead-letters/replay", Status: http.StatusCreated,
+		Summary: "Run the failed jobs of a finished action again, in a new action",
+	}, s.replay)
 }
 
 type inFailures struct {
@@ -54,7 +60,7 @@ func (in *inFailures) csv() bool {
 func (s *server) failures(ctx context.Context, in *inFailures) (*huma.StreamResponse, error) {
 	first, err := s.engine.DeadLetters(ctx, in.ID, in.From, in.page()+1)
 	if err != nil {
-		return nil, s.refuse(ctx, in.ID, err)
+		return nil, refuse(in.ID, err)
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		_, w := humago.Unwrap(hctx)
@@ -67,7 +73,7 @@ func (s *server) failures(ctx context.Context, in *inFailures) (*huma.StreamResp
 	}}, nil
 }
 
-// page is how many failures are asked for at one time.
+// page returns how many failures are read at one time.
 func (in *inFailures) page() int {
 	if in.csv() {
 		return csvPage
@@ -75,7 +81,7 @@ func (in *inFailures) page() int {
 	return in.Limit
 }
 
-// object is a page of the letters, which may be one more than fit.
+// object returns a page of the letters, of which there may be one more than fit.
 func (in *inFailures) object(letters []bulk.DeadLetter) wire.Failures {
 	page := wire.Failures{Failures: []wire.DeadLetter{}}
 	for _, letter := range letters[:min(len(letters), in.Limit)] {
@@ -87,11 +93,10 @@ func (in *inFailures) object(letters []bulk.DeadLetter) wire.Failures {
 	return page
 }
 
-// failuresCSV writes all failures, page by page. If a page cannot be read, the
-// connection is cut, so that the client does not take a part for the whole.
+// failuresCSV writes all failures, page by page. If a page cannot be read, it aborts
+// the connection, so that the client does not mistake a part for the whole.
 func (s *server) failuresCSV(ctx context.Context, in *inFailures, w http.ResponseWriter, letters []bulk.DeadLetter) {
-	w.Header().Set("Content-Type", csvType+"; charset=utf-8; header=present")
-	out := &stream{w: w, control: http.NewResponseController(w)}
+	out := edge.NewStream(w, csvType+"; charset=utf-8; header=present")
 	var text bytes.Buffer
 	rows := csv.NewWriter(&text)
 	_ = rows.Write(csvColumns) // A bytes.Buffer returns no errors.
@@ -100,14 +105,14 @@ func (s *server) failuresCSV(ctx context.Context, in *inFailures, w http.Respons
 			_ = rows.Write(csvRow(&letters[i]))
 		}
 		rows.Flush()
-		if out.send(text.Bytes()) != nil || len(letters) == 0 {
+		if out.Send(text.Bytes()) != nil || len(letters) == 0 {
 			return
 		}
 		text.Reset()
 		var err error
 		letters, err = s.engine.DeadLetters(ctx, in.ID, letters[len(letters)-1].Index+1, csvPage)
 		if err != nil {
-			_ = s.refuse(ctx, in.ID, err) // Too late for an answer: this logs it.
+			s.part.Failed(ctx, failuresID, refuse(in.ID, err))
 			panic(http.ErrAbortHandler)
 		}
 	}
@@ -133,23 +138,95 @@ type inDeadLetters struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"The most jobs of a page."`
 }
 
-type outDeadLetters struct{ Body wire.DeadLetters }
-
-func (s *server) deadLetters(ctx context.Context, in *inDeadLetters) (*outDeadLetters, error) {
-	out := &outDeadLetters{Body: wire.DeadLetters{DeadLetters: []wire.DeadLetter{}}}
+func (s *server) deadLetters(ctx context.Context, in *inDeadLetters) (*object[wire.DeadLetters], error) {
+	out := &object[wire.DeadLetters]{Body: wire.DeadLetters{DeadLetters: []wire.DeadLetter{}}}
 	list := &letterList{engine: s.engine, in: in, page: &out.Body}
 	if err := list.fill(ctx); err != nil {
-		return nil, s.refuse(ctx, in.Action, err)
+		return nil, refuse(in.Action, err)
 	}
 	return out, nil
 }
 
-type inReplay struct{ Body wire.Replay }
-
-func (s *server) replay(ctx context.Context, in *inReplay) (*outCreated, error) {
+func (s *server) replay(ctx context.Context, in *object[wire.Replay]) (*outCreated, error) {
 	action, err := s.engine.Replay(ctx, in.Body.Action)
 	if err != nil {
-		return nil, s.refuse(ctx, in.Body.Action, err)
+		return nil, refuse(in.Body.Action, err)
 	}
 	return createdAnswer(action), nil
+}
+
+// letterList collects one page of dead letters from one action or from many. Its
+// cursor is the id of the last job that was read.
+type letterList struct {
+	engine Engine
+	in     *inDeadLetters
+	page   *wire.DeadLetters
+}
+
+func (l *letterList) fill(ctx context.Context) error {
+	action, from, err := l.cursor()
+	if err != nil {
+		return err
+	}
+	if action != "" {
+		full, err := l.collect(ctx, action, from)
+		if err != nil || full || l.in.Action != "" {
+			return err
+		}
+	}
+	actions, err := l.engine.Actions(ctx, bulk.ActionFilter{Tenant: l.in.Tenant, After: action, Limit: maxScan})
+	if err != nil {
+		return err
+	}
+	for i := range actions {
+		if actions[i].Failed == 0 {
+			continue
+		}
+		if full, err := l.collect(ctx, actions[i].ID, 0); err != nil || full {
+			return err
+		}
+	}
+	if len(actions) == maxScan {
+		next := bulk.JobID(actions[maxScan-1].ID, math.MaxInt64)
+		l.page.Next = &next
+	}
+	return nil
+}
+
+// cursor is the action and the index to begin with; the action is empty for the
+// first of all.
+func (l *letterList) cursor() (action string, from int64, err error) {
+	if l.in.After == "" {
+		return l.in.Action, 0, nil
+	}
+	action, index, err := bulk.ParseJobID(l.in.After)
+	if err != nil || (l.in.Action != "" && action != l.in.Action) {
+		return "", 0, edge.Invalid("after", "want the next of the page before")
+	}
+	if index == math.MaxInt64 {
+		return action, index, nil
+	}
+	return action, index + 1, nil
+}
+
+// collect adds the letters of one action from an index on. It reports whether the
+// page is full, and then where the next one begins.
+func (l *letterList) collect(ctx context.Context, action string, from int64) (full bool, err error) {
+	room := l.in.Limit - len(l.page.DeadLetters)
+	letters, err := l.engine.DeadLetters(ctx, action, from, room+1)
+	if errors.Is(err, bulk.ErrNotFound) && l.in.Action == "" {
+		return false, nil // It was forgotten since it was listed.
+	}
+	if err != nil {
+		return false, err
+	}
+	for i := range letters[:min(len(letters), room)] {
+		l.page.DeadLetters = append(l.page.DeadLetters, deadLetter(letters[i]))
+	}
+	if len(letters) <= room {
+		return false, nil
+	}
+	next := l.page.DeadLetters[len(l.page.DeadLetters)-1].ID
+	l.page.Next = &next
+	return true, nil
 }

@@ -126,7 +126,7 @@ func (e *fakeEngine) Append(ctx context.Context, id string, offset int64, payloa
 	case e.full > 0 && e.appends > e.full:
 		return 0, bulk.ErrFull
 	case a.Status != bulk.Created:
-		return 0, &bulk.MoveError{ID: id, From: a.Status, Why: "it is sealed"}
+		return 0, &bulk.TransitionError{ID: id, From: a.Status, Why: "it is sealed"}
 	case offset > a.Received:
 		return 0, &bulk.OffsetError{Received: a.Received}
 	}
@@ -138,14 +138,14 @@ func (e *fakeEngine) Append(ctx context.Context, id string, offset int64, payloa
 	return a.Received, nil
 }
 
-func (e *fakeEngine) move(method, id string, move bulk.Move) (bulk.Action, error) {
+func (e *fakeEngine) transition(method, id string, transition bulk.Transition) (bulk.Action, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	a, err := e.find(id)
 	if err = cmp.Or(err, e.fail[method]); err != nil {
 		return bulk.Action{}, err
 	}
-	moved, err := a.Apply(move, start)
+	moved, err := a.Apply(transition, start)
 	if err != nil && !errors.Is(err, bulk.ErrNoChange) {
 		return bulk.Action{}, err
 	}
@@ -155,19 +155,19 @@ func (e *fakeEngine) move(method, id string, move bulk.Move) (bulk.Action, error
 }
 
 func (e *fakeEngine) Seal(_ context.Context, id string, total int64) (bulk.Action, error) {
-	return e.move("Seal", id, bulk.Move{Kind: bulk.Seal, Total: total})
+	return e.transition("Seal", id, bulk.Transition{Kind: bulk.Seal, Total: total})
 }
 
 func (e *fakeEngine) Pause(_ context.Context, id string) (bulk.Action, error) {
-	return e.move("Pause", id, bulk.Move{Kind: bulk.Pause})
+	return e.transition("Pause", id, bulk.Transition{Kind: bulk.Pause})
 }
 
 func (e *fakeEngine) Resume(_ context.Context, id string) (bulk.Action, error) {
-	return e.move("Resume", id, bulk.Move{Kind: bulk.Resume})
+	return e.transition("Resume", id, bulk.Transition{Kind: bulk.Resume})
 }
 
 func (e *fakeEngine) Cancel(_ context.Context, id string) (bulk.Action, error) {
-	return e.move("Cancel", id, bulk.Move{Kind: bulk.Cancel})
+	return e.transition("Cancel", id, bulk.Transition{Kind: bulk.Cancel})
 }
 
 func (e *fakeEngine) Action(_ context.Context, id string) (bulk.Action, error) {
@@ -232,7 +232,7 @@ func (e *fakeEngine) DeadLetters(_ context.Context, id string, from int64, limit
 }
 
 func (e *fakeEngine) Replay(ctx context.Context, id string) (bulk.Action, error) {
-	old, err := e.move("Replay", id, bulk.Move{Kind: bulk.Replayed})
+	old, err := e.transition("Replay", id, bulk.Transition{Kind: bulk.Replayed})
 	if err != nil {
 		return bulk.Action{}, err
 	}

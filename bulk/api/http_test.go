@@ -21,13 +21,19 @@ func TestRefusalReachesTheSender(t *testing.T) {
 	f.create("a")
 	server := httptest.NewServer(f.handler)
 	defer server.Close()
-	for target, status := range map[string]int{"/v1/actions/a/jobs": 413, "/v1/actions/none/jobs": 404, "/v1/nowhere": 404, "/v1/leases": 413} {
+	const chunk, large = api.MaxChunk + 1<<20, 8 << 20 // The latter is more than sockets buffer.
+	for _, test := range []struct {
+		target       string
+		size, status int
+	}{
+		{"/v1/actions/a/jobs", chunk, 413}, {"/v1/actions/none/jobs", large, 404}, {"/v1/nowhere", large, 404}, {"/v1/leases", large, 413},
+	} {
+		target, size, status := test.target, test.size, test.status
 		connection, err := net.Dial("tcp", server.Listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
 		_ = connection.SetDeadline(time.Now().Add(20 * time.Second))
-		size := api.MaxChunk + 1<<20
 		head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nContent-Length: %d\r\n\r\n", target, size)
 		if _, err := io.Copy(connection, strings.NewReader(head+strings.Repeat("1\n", size/2))); err != nil {
 			t.Fatal(target, err)

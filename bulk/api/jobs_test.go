@@ -87,13 +87,14 @@ func TestUploadRefused(t *testing.T) {
 		{"no header", "", []string{"Content-Type", commas}, 400, wire.CodeBadLine, "line 1: want a header", 1},
 		{"a bad line far off", strings.Repeat("1\n", 25_000) + "x", nil, 400, wire.CodeBadLine, "line 25001", 25_001},
 		{"too large", strings.Repeat("1\n", api.MaxChunk/2) + "1", nil, 413, wire.CodeTooLarge, "33554432 bytes", 0},
-		{"too large unpacked", packed(strings.Repeat("1\n", api.MaxChunk/2) + "1"), []string{"Content-Encoding", "gzip"}, 413, wire.CodeTooLarge, "33554432 bytes", 0},
+		{"too large unpacked", strings.Repeat(packed(strings.Repeat("1\n", 1<<19)), api.MaxChunk>>20) + packed("1"), []string{"Content-Encoding", "gzip"}, 413, wire.CodeTooLarge, "33554432 bytes", 0},
 	}
+	shared := newFixture(t)
+	shared.create("a")
+	shared.upload("a", "1", "2")
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			f := newFixture(t)
-			f.create("a")
-			f.upload("a", "1", "2")
+			f := shared.in(t)
 			headers := append([]string{"Content-Type", ndjson, "Upload-Offset", "2"}, test.headers...)
 			a := f.do(test.status, "POST", "/v1/actions/a/jobs", test.body, headers...)
 			if a.problem.Code != test.code || !strings.Contains(a.problem.Detail, test.detail) || a.problem.Line != test.line {
@@ -123,8 +124,8 @@ func TestUploadToSealedAction(t *testing.T) {
 // TestUploadRaces: what was refused early for others can also come from the engine.
 func TestUploadRaces(t *testing.T) {
 	for err, code := range map[error]string{
-		&bulk.OffsetError{Received: 1}:                                       wire.CodeOffset,
-		&bulk.MoveError{ID: "a", From: bulk.Dispatched, Why: "it is sealed"}: wire.CodeStatus,
+		&bulk.OffsetError{Received: 1}:                                             wire.CodeOffset,
+		&bulk.TransitionError{ID: "a", From: bulk.Dispatched, Why: "it is sealed"}: wire.CodeStatus,
 	} {
 		f := newFixture(t)
 		f.create("a")
@@ -150,8 +151,8 @@ func TestUploadInBatches(t *testing.T) {
 	}
 	big := `"` + strings.Repeat("x", 1<<20-2) + `"`
 	f.create("b")
-	f.upload("b", slices.Repeat([]string{big}, 9)...)
-	if got := f.engine.actions[1].payloads; len(got) != 9 || f.engine.appends != 6 {
+	f.upload("b", slices.Repeat([]string{big}, 5)...)
+	if got := f.engine.actions[1].payloads; len(got) != 5 || f.engine.appends != 5 {
 		t.Fatalf("%d jobs, %d batches", len(got), f.engine.appends)
 	}
 

@@ -5,50 +5,44 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api/wire"
+	"github.com/sluice-project/sluice/internal/edge"
 )
 
-func (s *server) registerLeases(api huma.API) {
-	lease := operation(api, "lease-jobs", "POST /v1/leases", "Take ready jobs, for a worker outside")
-	lease.Description = "Each job must be acknowledged, or extended, before its deadline; then it is given to another worker."
-	huma.Register(api, lease, s.lease)
-
-	ack := operation(api, "acknowledge-leases", "POST /v1/leases/ack", "Report what became of leased jobs")
-	ack.Description = "Sending a report again is safe: its verdict is duplicate."
-	ack.MaxBodyBytes = maxAcknowledgement + 1
-	huma.Register(api, ack, s.acknowledge)
-
-	huma.Register(api, operation(api, "extend-leases", "POST /v1/leases/extend", "Take more time for leased jobs"), s.extend)
+func (s *server) registerLeases() {
+	edge.Register(s.part, edge.Operation{
+		ID: "lease-jobs", Route: "POST /v1/leases", Summary: "Lease ready jobs to a remote worker",
+		Description: "Each job must be acknowledged, or extended, before its deadline; then it is given to another worker.",
+	}, s.lease)
+	edge.Register(s.part, edge.Operation{
+		ID: "acknowledge-leases", Route: "POST /v1/leases/ack", Summary: "Report the outcomes of leased jobs",
+		Description: "A repeated report has no further effect: its verdict is duplicate.", MaxBody: maxAcknowledgement,
+	}, s.acknowledge)
+	register(s, "extend-leases", "POST /v1/leases/extend", "Extend the leases of jobs", s.extend)
 }
 
-type inLease struct{ Body wire.LeaseRequest }
-
-type outLease struct{ Body wire.Leases }
-
-func (s *server) lease(ctx context.Context, in *inLease) (*outLease, error) {
+func (s *server) lease(ctx context.Context, in *object[wire.LeaseRequest]) (*object[wire.Leases], error) {
 	jobs, err := s.engine.Lease(ctx, bulk.LeaseRequest{
 		Types:    in.Body.Types,
 		Max:      in.Body.Max,
 		LeaseFor: s.leaseFor(in.Body.LeaseMS),
 	}, milliseconds(in.Body.WaitMS))
 	if err != nil {
-		return nil, s.refuse(ctx, "", err)
+		return nil, err
 	}
 	if ctx.Err() != nil {
 		s.handBack(ctx, jobs)
-		return nil, s.refuse(ctx, "", ctx.Err())
+		return nil, refuse("", ctx.Err())
 	}
-	out := &outLease{Body: wire.Leases{Jobs: make([]wire.Job, len(jobs))}}
+	out := &object[wire.Leases]{Body: wire.Leases{Jobs: make([]wire.Job, len(jobs))}}
 	for i := range jobs {
 		out.Body.Jobs[i] = job(&jobs[i])
 	}
 	return out, nil
 }
 
-// leaseFor is the time of a lease that a request asks for; 0 stands for none.
+// leaseFor returns the duration of a lease; 0 means the setting's.
 func (s *server) leaseFor(ms int64) time.Duration {
 	if ms == 0 {
 		return s.config.Lease
@@ -56,7 +50,7 @@ func (s *server) leaseFor(ms int64) time.Duration {
 	return milliseconds(ms)
 }
 
-// handBack releases jobs that were leased for a client that has gone.
+// handBack releases jobs that were leased for a client that is gone.
 func (s *server) handBack(ctx context.Context, jobs []bulk.Job) {
 	if len(jobs) == 0 {
 		return
@@ -68,13 +62,9 @@ func (s *server) handBack(ctx context.Context, jobs []bulk.Job) {
 		reports[i] = bulk.Report{Lease: jobs[i].Lease, Kind: bulk.Released}
 	}
 	if _, err := s.engine.Settle(ctx, reports); err != nil {
-		s.logger.WarnContext(ctx, "leases of a client that has gone wait for their deadline", "jobs", len(jobs), "error", err)
+		s.logger.WarnContext(ctx, "leases of a client that is gone wait for their deadline", "jobs", len(jobs), "error", err)
 	}
 }
-
-type inAcknowledge struct{ Body wire.Acknowledgement }
-
-type outVerdicts struct{ Body wire.Verdicts }
 
 var settlementKinds = map[string]bulk.SettlementKind{
 	wire.OutcomeSucceeded: bulk.Succeeded,
@@ -83,7 +73,7 @@ var settlementKinds = map[string]bulk.SettlementKind{
 	wire.OutcomeThrottled: bulk.Throttled,
 }
 
-func (s *server) acknowledge(ctx context.Context, in *inAcknowledge) (*outVerdicts, error) {
+func (s *server) acknowledge(ctx context.Context, in *object[wire.Acknowledgement]) (*object[wire.Verdicts], error) {
 	tokens := make([]string, len(in.Body.Outcomes))
 	reports := make([]bulk.Report, len(in.Body.Outcomes))
 	for i, outcome := range in.Body.Outcomes {
@@ -99,7 +89,7 @@ func (s *server) acknowledge(ctx context.Context, in *inAcknowledge) (*outVerdic
 	return s.settle(ctx, tokens, reports)
 }
 
-// result is nil for null: a job without a result.
+// result returns nil for null: a job without a result.
 func result(value json.RawMessage) []byte {
 	if string(value) == "null" {
 		return nil
@@ -107,9 +97,7 @@ func result(value json.RawMessage) []byte {
 	return value
 }
 
-type inExtend struct{ Body wire.Extension }
-
-func (s *server) extend(ctx context.Context, in *inExtend) (*outVerdicts, error) {
+func (s *server) extend(ctx context.Context, in *object[wire.Extension]) (*object[wire.Verdicts], error) {
 	reports := make([]bulk.Report, len(in.Body.Leases))
 	for i := range reports {
 		reports[i] = bulk.Report{Kind: bulk.Extended, LeaseFor: s.leaseFor(in.Body.LeaseMS)}
@@ -117,10 +105,10 @@ func (s *server) extend(ctx context.Context, in *inExtend) (*outVerdicts, error)
 	return s.settle(ctx, in.Body.Leases, reports)
 }
 
-// settle reports on the leases of tokens. What is not a lease's token is
-// answered as unknown, and does not reach the engine.
-func (s *server) settle(ctx context.Context, tokens []string, reports []bulk.Report) (*outVerdicts, error) {
-	out := &outVerdicts{Body: wire.Verdicts{Verdicts: make([]wire.Verdict, len(tokens))}}
+// settle records outcomes of the leases of tokens. A malformed token is answered as
+// unknown, and does not reach the engine.
+func (s *server) settle(ctx context.Context, tokens []string, reports []bulk.Report) (*object[wire.Verdicts], error) {
+	out := &object[wire.Verdicts]{Body: wire.Verdicts{Verdicts: make([]wire.Verdict, len(tokens))}}
 	var places []int
 	var known []bulk.Report
 	for i, token := range tokens {
@@ -135,7 +123,7 @@ func (s *server) settle(ctx context.Context, tokens []string, reports []bulk.Rep
 	}
 	verdicts, err := s.engine.Settle(ctx, known)
 	if err != nil {
-		return nil, s.refuse(ctx, "", err)
+		return nil, err
 	}
 	for i, verdict := range verdicts {
 		out.Body.Verdicts[places[i]].Verdict = verdict.String()

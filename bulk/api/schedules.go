@@ -6,13 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
-	"strconv"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api/wire"
+	"github.com/sluice-project/sluice/internal/edge"
 )
 
 // inSchedule is a request about one schedule.
@@ -25,46 +22,38 @@ type inPutSchedule struct {
 	Body wire.NewSchedule
 }
 
-type outSchedule struct{ Body wire.Schedule }
-
 type outPutSchedule struct {
 	Status int
 	Body   wire.Schedule
 }
 
-type outSchedules struct{ Body wire.Schedules }
-
-func (s *server) registerSchedules(api huma.API) {
-	put := operation(api, "put-schedule", "PUT /v1/schedules/{name}", "Make a schedule, or replace what it asks for")
-	put.Description = "Answers 201 if it was made, 200 if there was one. Whether it is paused, and what it has done, stays."
-	put.DefaultStatus = http.StatusCreated
-	put.MaxBodyBytes = maxScheduleBody + 1
-	schedule := api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[wire.Schedule](), true, "")
-	put.Responses[strconv.Itoa(http.StatusOK)] = &huma.Response{
-		Description: "There was one of that name.",
-		Content:     map[string]*huma.MediaType{jsonType: {Schema: schedule}},
-	}
-	huma.Register(api, put, s.putSchedule)
-	huma.Register(api, operation(api, "list-schedules", "GET /v1/schedules", "All schedules, by name"), s.schedules)
-	huma.Register(api, operation(api, "get-schedule", "GET /v1/schedules/{name}", "One schedule, and how far it is"), s.schedule)
-	remove := operation(api, "remove-schedule", "DELETE /v1/schedules/{name}", "Remove a schedule; its actions go on")
-	remove.DefaultStatus = http.StatusNoContent
-	huma.Register(api, remove, s.removeSchedule)
-	huma.Register(api, operation(api, "pause-schedule", "POST /v1/schedules/{name}/pause", "Start no further run until the schedule is resumed"), s.changeSchedule(s.engine.PauseSchedule))
-	huma.Register(api, operation(api, "resume-schedule", "POST /v1/schedules/{name}/resume", "Go on with a paused schedule, at its next time"), s.changeSchedule(s.engine.ResumeSchedule))
-	run := operation(api, "run-schedule", "POST /v1/schedules/{name}/run", "Start a run at once; answers with its action")
-	run.DefaultStatus = http.StatusCreated
-	huma.Register(api, run, s.runSchedule)
+func (s *server) registerSchedules() {
+	edge.Register(s.part, edge.Operation{
+		ID: "put-schedule", Route: "PUT /v1/schedules/{name}", Summary: "Create a schedule, or replace its definition",
+		Description: "Answers 201 if the schedule is new, 200 if it existed. Whether it is paused, and its history, stay.",
+		Status:      http.StatusCreated, MaxBody: maxScheduleBody,
+		Answers: []edge.Answer{{Status: http.StatusOK, Description: "A schedule of that name existed.", Of: wire.Schedule{}}},
+	}, s.putSchedule)
+	register(s, "list-schedules", "GET /v1/schedules", "All schedules, by name", s.schedules)
+	register(s, "get-schedule", "GET /v1/schedules/{name}", "One schedule, and its last run", s.schedule)
+	edge.Register(s.part, edge.Operation{
+		ID: "remove-schedule", Route: "DELETE /v1/schedules/{name}", Summary: "Remove a schedule; its actions go on", Status: http.StatusNoContent,
+	}, s.removeSchedule)
+	register(s, "pause-schedule", "POST /v1/schedules/{name}/pause", "Start no further run until the schedule is resumed", s.changeSchedule(s.engine.PauseSchedule))
+	register(s, "resume-schedule", "POST /v1/schedules/{name}/resume", "Resume a paused schedule, at its next time", s.changeSchedule(s.engine.ResumeSchedule))
+	edge.Register(s.part, edge.Operation{
+		ID: "run-schedule", Route: "POST /v1/schedules/{name}/run", Summary: "Start a run at once; answers with its action", Status: http.StatusCreated,
+	}, s.runSchedule)
 }
 
 func (s *server) putSchedule(ctx context.Context, in *inPutSchedule) (*outPutSchedule, error) {
 	schedule, err := scheduleOf(in.Name, &in.Body)
 	if err != nil {
-		return nil, s.refuseSchedule(ctx, in.Name, err)
+		return nil, refuseSchedule(in.Name, err)
 	}
 	stored, created, err := s.engine.PutSchedule(ctx, schedule)
 	if err != nil {
-		return nil, s.refuseSchedule(ctx, in.Name, err)
+		return nil, refuseSchedule(in.Name, err)
 	}
 	out := &outPutSchedule{Status: http.StatusOK, Body: scheduleObject(&stored)}
 	if created {
@@ -73,12 +62,12 @@ func (s *server) putSchedule(ctx context.Context, in *inPutSchedule) (*outPutSch
 	return out, nil
 }
 
-func (s *server) schedules(ctx context.Context, _ *struct{}) (*outSchedules, error) {
+func (s *server) schedules(ctx context.Context, _ *struct{}) (*object[wire.Schedules], error) {
 	all, err := s.engine.Schedules(ctx)
 	if err != nil {
-		return nil, s.refuse(ctx, "", err)
+		return nil, err
 	}
-	out := &outSchedules{Body: wire.Schedules{Schedules: []wire.Schedule{}}}
+	out := &object[wire.Schedules]{Body: wire.Schedules{Schedules: []wire.Schedule{}}}
 	for i := range all {
 		object := scheduleObject(&all[i])
 		object.Jobs = nil
@@ -87,24 +76,24 @@ func (s *server) schedules(ctx context.Context, _ *struct{}) (*outSchedules, err
 	return out, nil
 }
 
-func (s *server) schedule(ctx context.Context, in *inSchedule) (*outSchedule, error) {
+func (s *server) schedule(ctx context.Context, in *inSchedule) (*object[wire.Schedule], error) {
 	return s.changeSchedule(s.engine.Schedule)(ctx, in)
 }
 
-// changeSchedule makes an operation of a method that answers with the schedule.
-func (s *server) changeSchedule(change func(context.Context, string) (bulk.Schedule, error)) func(context.Context, *inSchedule) (*outSchedule, error) {
-	return func(ctx context.Context, in *inSchedule) (*outSchedule, error) {
+// changeSchedule returns the handler of a method that returns the schedule.
+func (s *server) changeSchedule(change func(context.Context, string) (bulk.Schedule, error)) func(context.Context, *inSchedule) (*object[wire.Schedule], error) {
+	return func(ctx context.Context, in *inSchedule) (*object[wire.Schedule], error) {
 		schedule, err := change(ctx, in.Name)
 		if err != nil {
-			return nil, s.refuseSchedule(ctx, in.Name, err)
+			return nil, refuseSchedule(in.Name, err)
 		}
-		return &outSchedule{Body: scheduleObject(&schedule)}, nil
+		return &object[wire.Schedule]{Body: scheduleObject(&schedule)}, nil
 	}
 }
 
 func (s *server) removeSchedule(ctx context.Context, in *inSchedule) (*struct{}, error) {
 	if err := s.engine.RemoveSchedule(ctx, in.Name); err != nil {
-		return nil, s.refuseSchedule(ctx, in.Name, err)
+		return nil, refuseSchedule(in.Name, err)
 	}
 	return &struct{}{}, nil
 }
@@ -112,32 +101,32 @@ func (s *server) removeSchedule(ctx context.Context, in *inSchedule) (*struct{},
 func (s *server) runSchedule(ctx context.Context, in *inSchedule) (*outCreated, error) {
 	action, err := s.engine.RunNow(ctx, in.Name)
 	if err != nil {
-		return nil, s.refuseSchedule(ctx, in.Name, err)
+		return nil, refuseSchedule(in.Name, err)
 	}
 	return createdAnswer(action), nil
 }
 
-// refuseSchedule makes a problem of an error of the engine on a schedule.
-func (s *server) refuseSchedule(ctx context.Context, name string, err error) *problem {
+// refuseSchedule returns the problem of an error of the engine on a schedule.
+func refuseSchedule(name string, err error) *edge.Error {
 	var wrong *bulk.ScheduleError
 	var unfinished *bulk.UnfinishedError
 	var run *bulk.RunError
 	switch {
 	case errors.As(err, &wrong):
-		return invalid(http.StatusUnprocessableEntity, wrong.Field, wrong.Why)
+		return edge.Invalid(wrong.Field, wrong.Why)
 	case errors.As(err, &unfinished), errors.As(err, &run):
-		return newProblem(http.StatusConflict, wire.CodeStatus, err.Error())
+		return edge.Refuse(http.StatusConflict, wire.CodeStatus, err.Error())
 	case errors.Is(err, bulk.ErrNoSchedule):
-		return newProblem(http.StatusNotFound, wire.CodeNotFound, fmt.Sprintf("there is no schedule %q", name))
+		return edge.Refuse(http.StatusNotFound, wire.CodeNotFound, fmt.Sprintf("there is no schedule %q", name))
 	case errors.Is(err, bulk.ErrConflict):
-		return newProblem(http.StatusConflict, wire.CodeConflict, "the schedule is being changed by others: try again")
+		return edge.Refuse(http.StatusConflict, wire.CodeConflict, "the schedule is being changed by others: try again")
 	case errors.Is(err, bulk.ErrFull):
-		return newProblem(http.StatusInsufficientStorage, wire.CodeFull, err.Error())
+		return edge.Refuse(http.StatusInsufficientStorage, wire.CodeFull, err.Error())
 	}
-	return s.refuse(ctx, name, err)
+	return refuse(name, err)
 }
 
-// scheduleOf is the schedule that a body asks for. The engine checks it.
+// scheduleOf returns the schedule of a body. The engine validates it.
 func scheduleOf(name string, n *wire.NewSchedule) (bulk.Schedule, error) {
 	spec, err := specOf(wire.NewAction{
 		Tenant: n.Tenant, Type: n.Type, Target: n.Target, Class: n.Class, Aggregate: n.Aggregate,
@@ -160,7 +149,7 @@ func scheduleOf(name string, n *wire.NewSchedule) (bulk.Schedule, error) {
 	return schedule, err
 }
 
-// scheduleObject is the JSON object of a schedule.
+// scheduleObject returns the JSON object of a schedule.
 func scheduleObject(s *bulk.Schedule) wire.Schedule {
 	object := wire.Schedule{
 		Name: s.Name, Cron: s.Cron, TimeZone: s.TimeZone, Total: int64(len(s.Jobs)), Jobs: make([]json.RawMessage, len(s.Jobs)),

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -9,15 +10,15 @@ import (
 	"github.com/sluice-project/sluice/bulk/api/wire"
 )
 
-func (s *server) registerSettings(api huma.API) {
-	huma.Register(api, operation(api, "get-tenant", "GET /v1/tenants/{id}", "The settings of a tenant"), s.tenant)
-	huma.Register(api, operation(api, "set-tenant", "PUT /v1/tenants/{id}", "Replace the settings of a tenant"), s.setTenant)
-	huma.Register(api, operation(api, "get-target", "GET /v1/targets/{name}", "The limits of a target"), s.target)
-	huma.Register(api, operation(api, "set-target", "PUT /v1/targets/{name}", "Replace the limits of a target"), s.setTarget)
-	huma.Register(api, operation(api, "get-type", "GET /v1/types/{type}", "The settings of a job type"), s.jobType)
-	huma.Register(api, operation(api, "set-type", "PUT /v1/types/{type}", "Replace the settings of a job type"), s.setJobType)
-	huma.Register(api, operation(api, "get-limits", "GET /v1/limits", "The limits of the whole service"), s.limits)
-	huma.Register(api, operation(api, "set-limits", "PUT /v1/limits", "Replace the limits of the whole service"), s.setLimits)
+func (s *server) registerSettings() {
+	register(s, "get-tenant", "GET /v1/tenants/{id}", "The settings of a tenant", s.tenant)
+	register(s, "set-tenant", "PUT /v1/tenants/{id}", "Replace the settings of a tenant", s.setTenant)
+	register(s, "get-target", "GET /v1/targets/{name}", "The limits of a target", s.target)
+	register(s, "set-target", "PUT /v1/targets/{name}", "Replace the limits of a target", s.setTarget)
+	register(s, "get-type", "GET /v1/types/{type}", "The settings of a job type", s.jobType)
+	register(s, "set-type", "PUT /v1/types/{type}", "Replace the settings of a job type", s.setJobType)
+	register(s, "get-limits", "GET /v1/limits", "The limits of the whole service", s.limits)
+	register(s, "set-limits", "PUT /v1/limits", "Replace the limits of the whole service", s.setLimits)
 }
 
 type inTenant struct {
@@ -29,22 +30,20 @@ type inSetTenant struct {
 	Body wire.Tenant
 }
 
-type outTenant struct{ Body wire.Tenant }
-
-func (s *server) tenant(ctx context.Context, in *inTenant) (*outTenant, error) {
+func (s *server) tenant(ctx context.Context, in *inTenant) (*object[wire.Tenant], error) {
 	settings, err := s.engine.Settings(ctx)
 	if err != nil {
-		return nil, s.refuse(ctx, "", err)
+		return nil, err
 	}
-	return &outTenant{Body: wire.Tenant(settings.Tenants[in.ID].WithDefaults())}, nil
+	return &object[wire.Tenant]{Body: wire.Tenant(settings.Tenants[in.ID].WithDefaults())}, nil
 }
 
-func (s *server) setTenant(ctx context.Context, in *inSetTenant) (*outTenant, error) {
+func (s *server) setTenant(ctx context.Context, in *inSetTenant) (*object[wire.Tenant], error) {
 	tenant := bulk.Tenant(in.Body).WithDefaults()
 	if err := s.engine.Set(ctx, bulk.SettingsChange{Name: in.ID, Tenant: &tenant}); err != nil {
-		return nil, s.refuse(ctx, "", err)
+		return nil, err
 	}
-	return &outTenant{Body: wire.Tenant(tenant)}, nil
+	return &object[wire.Tenant]{Body: wire.Tenant(tenant)}, nil
 }
 
 type inTarget struct {
@@ -56,11 +55,9 @@ type inSetTarget struct {
 	Body targetLimits
 }
 
-type outTarget struct{ Body targetLimits }
-
 // targetLimits is wire.TargetLimits with the schema of its rate.
 type targetLimits struct {
-	RequestsPerSecond targetRate `json:"requests_per_second" required:"false" doc:"Limits the attempts started against the target; auto finds the rate that the target bears. Default 0: no limit."`
+	RequestsPerSecond targetRate `json:"requests_per_second" required:"false" doc:"Limits the attempts started against the target; auto finds the rate that the target sustains. Default 0: no limit."`
 	Concurrency       int        `json:"concurrency" required:"false" minimum:"0" maximum:"1000000" doc:"Limits the attempts in flight against the target. Default 0: no limit."`
 	Found             float64    `json:"found_requests_per_second,omitempty" readOnly:"true" doc:"The rate that holds at present, where requests_per_second is auto. A PUT ignores it."`
 }
@@ -76,34 +73,34 @@ func (targetRate) Schema(huma.Registry) *huma.Schema {
 	}}
 }
 
-func (s *server) target(ctx context.Context, in *inTarget) (*outTarget, error) {
+func (s *server) target(ctx context.Context, in *inTarget) (*object[targetLimits], error) {
 	settings, err := s.engine.Settings(ctx)
 	if err != nil {
-		return nil, s.refuse(ctx, "", err)
+		return nil, err
 	}
 	return s.targetAnswer(ctx, in.Name, settings.Targets[in.Name])
 }
 
-// targetAnswer shows what is set, and the rate that was found.
-func (s *server) targetAnswer(ctx context.Context, name string, limits bulk.TargetLimits) (*outTarget, error) {
+// targetAnswer returns what is set, and the rate that was found.
+func (s *server) targetAnswer(ctx context.Context, name string, limits bulk.TargetLimits) (*object[targetLimits], error) {
 	body := targetLimits{RequestsPerSecond: targetRate{wire.Rate(limits.RequestsPerSecond)}, Concurrency: limits.Concurrency}
 	if limits.Auto {
 		found, err := s.engine.FoundRate(ctx, name)
 		if err != nil {
-			return nil, s.refuse(ctx, "", err)
+			return nil, err
 		}
 		body.RequestsPerSecond, body.Found = targetRate{wire.Auto}, found
 	}
-	return &outTarget{Body: body}, nil
+	return &object[targetLimits]{Body: body}, nil
 }
 
-func (s *server) setTarget(ctx context.Context, in *inSetTarget) (*outTarget, error) {
+func (s *server) setTarget(ctx context.Context, in *inSetTarget) (*object[targetLimits], error) {
 	target := bulk.TargetLimits{RequestsPerSecond: float64(in.Body.RequestsPerSecond.Rate), Concurrency: in.Body.Concurrency}
 	if in.Body.RequestsPerSecond.Rate == wire.Auto {
 		target.RequestsPerSecond, target.Auto = 0, true
 	}
 	if err := s.engine.Set(ctx, bulk.SettingsChange{Name: in.Name, Target: &target}); err != nil {
-		return nil, s.refuse(ctx, "", err)
+		return nil, err
 	}
 	return s.targetAnswer(ctx, in.Name, target)
 }
@@ -117,51 +114,43 @@ type inSetType struct {
 	Body wire.TypeLimits
 }
 
-type outType struct{ Body wire.TypeLimits }
-
-func (s *server) jobType(ctx context.Context, in *inType) (*outType, error) {
+func (s *server) jobType(ctx context.Context, in *inType) (*object[wire.TypeLimits], error) {
 	settings, err := s.engine.Settings(ctx)
 	if err != nil {
-		return nil, s.refuse(ctx, "", err)
+		return nil, err
 	}
 	return s.typeAnswer(in.Type, settings.Types[in.Type]), nil
 }
 
-func (s *server) setJobType(ctx context.Context, in *inSetType) (*outType, error) {
+func (s *server) setJobType(ctx context.Context, in *inSetType) (*object[wire.TypeLimits], error) {
 	limits := bulk.TypeLimits(in.Body)
 	if err := s.engine.Set(ctx, bulk.SettingsChange{Name: in.Type, Type: &limits}); err != nil {
-		return nil, s.refuse(ctx, "", err)
+		return nil, err
 	}
 	return s.typeAnswer(in.Type, limits), nil
 }
 
 // typeAnswer shows what holds: the default of the config where nothing is set.
-func (s *server) typeAnswer(name string, limits bulk.TypeLimits) *outType {
-	if limits.Concurrency == 0 {
-		limits.Concurrency = s.config.For(name).Workers
-	}
-	return &outType{Body: wire.TypeLimits(limits)}
+func (s *server) typeAnswer(name string, limits bulk.TypeLimits) *object[wire.TypeLimits] {
+	limits.Concurrency = cmp.Or(limits.Concurrency, s.config.For(name).Workers)
+	return &object[wire.TypeLimits]{Body: wire.TypeLimits(limits)}
 }
 
-type inSetLimits struct{ Body wire.Limits }
-
-type outLimits struct{ Body wire.Limits }
-
-func (s *server) limits(ctx context.Context, _ *struct{}) (*outLimits, error) {
+func (s *server) limits(ctx context.Context, _ *struct{}) (*object[wire.Limits], error) {
 	settings, err := s.engine.Settings(ctx)
 	if err != nil {
-		return nil, s.refuse(ctx, "", err)
+		return nil, err
 	}
 	if settings.Limits != nil {
-		return &outLimits{Body: wire.Limits(*settings.Limits)}, nil
+		return &object[wire.Limits]{Body: wire.Limits(*settings.Limits)}, nil
 	}
-	return &outLimits{Body: wire.Limits{RequestsPerSecond: max(0, s.config.RequestsPerSecond)}}, nil
+	return &object[wire.Limits]{Body: wire.Limits{RequestsPerSecond: max(0, s.config.RequestsPerSecond)}}, nil
 }
 
-func (s *server) setLimits(ctx context.Context, in *inSetLimits) (*outLimits, error) {
+func (s *server) setLimits(ctx context.Context, in *object[wire.Limits]) (*object[wire.Limits], error) {
 	limits := bulk.Limits(in.Body)
 	if err := s.engine.Set(ctx, bulk.SettingsChange{Limits: &limits}); err != nil {
-		return nil, s.refuse(ctx, "", err)
+		return nil, err
 	}
-	return &outLimits{Body: in.Body}, nil
+	return &object[wire.Limits]{Body: in.Body}, nil
 }

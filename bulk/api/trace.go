@@ -9,13 +9,12 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/sluice-project/sluice/tracing"
+	"github.com/sluice-project/sluice/internal/tracing"
 )
 
-// WithTracerProvider makes spans of requests: of those that create or change
-// actions, and of others that come with a traceparent. A request about an action
-// that comes without one belongs to the action's trace; to know it, the action is
-// looked up. Default: none.
+// WithTracerProvider makes spans of requests that create or change actions, and of
+// others that have a traceparent. A request about an action without a traceparent
+// belongs to the action's trace, which costs a read of the action. Default: none.
 func WithTracerProvider(provider trace.TracerProvider) Option {
 	return func(s *server) { s.tracer = tracing.Tracer(provider) }
 }
@@ -37,7 +36,7 @@ func (s *server) trace(hctx huma.Context, next func(huma.Context)) {
 	}
 }
 
-// place is where the span of a request belongs, and whether one is wanted.
+// place returns the parent of the span of a request, and whether a span is wanted.
 func (s *server) place(hctx huma.Context, r *http.Request) (_ context.Context, links []trace.Link, wanted bool) {
 	ctx, caller := tracing.Incoming(hctx.Context(), r.Header)
 	path := hctx.Operation().Path

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-project/sluice/bulk/api/wire"
 )
 
-// specOf is the spec that a new action asks for. The engine checks it.
+// specOf returns the spec of a new action. The engine validates it.
 func specOf(n wire.NewAction) (bulk.Spec, error) {
 	class, err := bulk.ParseClass(n.Class)
 	if err != nil {
@@ -34,7 +34,7 @@ func specOf(n wire.NewAction) (bulk.Spec, error) {
 	return spec, nil
 }
 
-// action is the JSON object of an action.
+// action returns the JSON object of an action.
 func (s *server) action(a bulk.Action) wire.Action {
 	object := wire.Action{
 		ID:       a.ID,
@@ -108,8 +108,8 @@ func job(j *bulk.Job) wire.Job {
 	return object
 }
 
-// value is a payload as JSON. Those of Go programs may not be JSON: they become
-// strings.
+// value returns a payload as JSON. Payloads of Go programs may not be JSON: they
+// become strings.
 func value(payload []byte) json.RawMessage {
 	if json.Valid(payload) {
 		return payload
@@ -118,7 +118,7 @@ func value(payload []byte) json.RawMessage {
 	return text
 }
 
-// optional is a time that is null when it is zero.
+// optional returns a time that is null when it is zero.
 func optional(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

@@ -2,10 +2,8 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"reflect"
 	"sync"
 	"time"
 
@@ -14,32 +12,31 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api/wire"
+	"github.com/sluice-project/sluice/internal/edge"
 )
 
-func (s *server) registerWatch(api huma.API) {
-	op := operation(api, "watch-action", "GET /v1/actions/{id}/watch", "Server-sent events: the action, now and on every change")
-	op.Description = fmt.Sprintf("The data of each event is the action. The stream ends after the final one. "+
-		"A comment is sent each %v, so that a reader can tell a silent action from a broken connection.", heartbeat)
-	schema := api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[wire.Action](), true, "")
-	op.Responses["200"] = &huma.Response{
-		Description: "A stream of events, each with the action as its data.",
-		Content: map[string]*huma.MediaType{"text/event-stream": {
-			Schema: &huma.Schema{Type: "string", Extensions: map[string]any{
-				"contentMediaType": "application/json", "contentSchema": schema,
-			}},
+const watchID = "watch-action"
+
+func (s *server) registerWatch() {
+	edge.Register(s.part, edge.Operation{
+		ID: watchID, Route: "GET /v1/actions/{id}/watch", Summary: "Server-sent events: the action, now and on every change",
+		Description: fmt.Sprintf("The data of each event is the action. The stream ends after the final one. "+
+			"A comment is sent every %v, so that a reader can tell a silent action from a broken connection.", heartbeat),
+		Answers: []edge.Answer{{
+			Status: http.StatusOK, Description: "A stream of events, each with the action as its data.",
+			Of: wire.Action{}, Type: "text/event-stream",
 		}},
-	}
-	huma.Register(api, op, s.watch)
+	}, s.watch)
 }
 
 func (s *server) watch(ctx context.Context, in *inAction) (*huma.StreamResponse, error) {
 	if _, err := s.engine.Action(ctx, in.ID); err != nil {
-		return nil, s.refuse(ctx, in.ID, err)
+		return nil, refuse(in.ID, err)
 	}
 	leave, ok := s.watches.enter(ctx)
 	if !ok {
-		return nil, newProblem(http.StatusServiceUnavailable, wire.CodeBusy,
-			fmt.Sprintf("%d watches are open, which is the most", maxWatches)).retryAfter(heartbeat)
+		return nil, edge.Refuse(http.StatusServiceUnavailable, wire.CodeBusy,
+			fmt.Sprintf("%d watches are open, which is the most", maxWatches)).RetryAfter(heartbeat)
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		defer leave()
@@ -48,11 +45,10 @@ func (s *server) watch(ctx context.Context, in *inAction) (*huma.StreamResponse,
 	}}, nil
 }
 
-// streamAction writes events until the action is final, the client is gone, or
-// ctx ends.
+// streamAction writes events until the action is final, the client is gone, or ctx
+// ends.
 func (s *server) streamAction(ctx context.Context, id string, w http.ResponseWriter) {
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-store")
+	out := edge.NewEventStream(w)
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -69,47 +65,23 @@ func (s *server) streamAction(ctx context.Context, id string, w http.ResponseWri
 			}
 		})
 	})
-	out := &stream{w: w, control: http.NewResponseController(w)}
 	pulse := time.NewTicker(heartbeat)
 	defer pulse.Stop()
 	for {
 		var err error
 		select {
 		case action := <-changes:
-			err = out.event(s.action(action))
+			err = out.Event(s.action(action))
 		case <-pulse.C:
-			err = out.send([]byte(": heartbeat\n\n"))
+			err = out.Heartbeat()
 		case err = <-ended:
 			if err != nil {
-				_ = s.refuse(ctx, id, err) // Too late for an answer: this logs it.
+				s.part.Failed(ctx, watchID, refuse(id, err))
 			}
 			return
 		}
 		if err != nil {
-			return // The client has gone.
+			return // The client is gone.
 		}
 	}
-}
-
-// stream writes the parts of a long response, each with a deadline.
-type stream struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-}
-
-func (o *stream) event(action wire.Action) error {
-	data, err := json.Marshal(action)
-	if err != nil {
-		return fmt.Errorf("write action %q as JSON: %w", action.ID, err)
-	}
-	return o.send(fmt.Appendf(nil, "data: %s\n\n", data))
-}
-
-func (o *stream) send(part []byte) error {
-	// A writer that has no connection has no deadline.
-	_ = o.control.SetWriteDeadline(time.Now().Add(writeTimeout))
-	if _, err := o.w.Write(part); err != nil {
-		return err
-	}
-	return o.control.Flush()
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// NewJob returns a job that runs for the first time: job 0 of the action "action" of
-// the tenant "tenant". Its payload is encoded as JSON, unless it is bytes already.
-// Where jobType is empty it is that of the payload, a bulk.Args. Change what the
-// test needs otherwise: the attempt, the tenant in Spec.
+// NewJob returns a job in its first attempt: job 0 of the action "action" of the tenant
+// "tenant". Its payload is encoded as JSON, unless it is bytes. If jobType is empty, it is
+// that of the payload, a bulk.Args. Tests may change other fields, such as the attempt or the
+// tenant in Spec.
 func NewJob(t testing.TB, jobType string, payload any) *bulk.Job {
 	t.Helper()
 	if args, ok := payload.(bulk.Args); ok && jobType == "" {
@@ -31,7 +31,7 @@ func NewJob(t testing.TB, jobType string, payload any) *bulk.Job {
 
 const defaultTenant = "tenant"
 
-// encode is the payload as JSON; bytes are taken to be that.
+// encode encodes a payload as JSON; bytes are returned as they are.
 func encode(t testing.TB, payload any) []byte {
 	t.Helper()
 	switch payload := payload.(type) {
@@ -47,8 +47,8 @@ func encode(t testing.TB, payload any) []byte {
 	return encoded
 }
 
-// Work makes one attempt of a worker at args. Change may alter the job first, such
-// as its Attempt.
+// Work makes one attempt of a worker with args. Change may modify the job first, such as its
+// Attempt.
 func Work[T bulk.Args](t testing.TB, worker bulk.Worker[T], args T, change ...func(*bulk.Job)) *Attempt {
 	t.Helper()
 	mux := bulk.NewMux()
@@ -60,14 +60,14 @@ func Work[T bulk.Args](t testing.TB, worker bulk.Worker[T], args T, change ...fu
 	return Run(t, mux, job, bulk.Config{})
 }
 
-// Run makes one attempt of a job with the handler that a mux has for its type, as
-// an engine of that config does.
+// Run makes one attempt of a job with a mux's handler for its type, as an engine with that
+// config does.
 func Run(t testing.TB, mux *bulk.Mux, job *bulk.Job, config bulk.Config) *Attempt {
 	t.Helper()
 	return &Attempt{Attempt: mux.Attempt(t.Context(), job, config), t: t}
 }
 
-// Attempt is how one attempt ended. Its assertions can be chained.
+// Attempt is the result of one attempt. Its assertions can be chained.
 type Attempt struct {
 	bulk.Attempt
 	t testing.TB
@@ -80,8 +80,8 @@ func (a *Attempt) RequireSucceeded() *Attempt {
 	return a
 }
 
-// RequireResult fails the test unless the attempt succeeded with a result that is
-// the same JSON as want; nil is no result.
+// RequireResult fails the test unless the attempt succeeded with a result equal to want as
+// JSON; nil is no result.
 func (a *Attempt) RequireResult(want any) *Attempt {
 	a.t.Helper()
 	if want == nil {
@@ -93,32 +93,32 @@ func (a *Attempt) RequireResult(want any) *Attempt {
 	return a
 }
 
-// RequireRetried fails the test unless the attempt failed for now, so that another
-// follows while there are any left. After is the delay that was asked for; 0 is
-// none, which leaves it to the backoff.
+// RequireRetried fails the test unless the attempt failed and the job is retried while
+// attempts are left. After is the delay that the handler asked for; 0 leaves it to the
+// backoff.
 func (a *Attempt) RequireRetried(after time.Duration) *Attempt {
 	a.t.Helper()
 	a.require(a.Kind == bulk.FailedForNow && a.RetryAfter == after, "one that failed for now"+delay(after))
 	return a
 }
 
-// RequireThrottled fails the test unless the attempt was turned back by what it
-// called, to come again after that time or later; 0: none was told.
+// RequireThrottled fails the test unless the attempt was throttled. After is the minimum
+// delay that the target asked for; 0 is none.
 func (a *Attempt) RequireThrottled(after time.Duration) *Attempt {
 	a.t.Helper()
 	a.require(a.Kind == bulk.Throttled && a.RetryAfter == after, "one that was throttled"+delay(after))
 	return a
 }
 
-// RequireFailed fails the test unless the attempt failed for good.
+// RequireFailed fails the test unless the job failed permanently.
 func (a *Attempt) RequireFailed() *Attempt {
 	a.t.Helper()
 	a.require(a.Kind == bulk.FailedForGood, "one that failed for good")
 	return a
 }
 
-// RequireError fails the test unless the attempt ended with an error that
-// errors.Is finds to be want.
+// RequireError fails the test unless the attempt ended with an error that matches want, as by
+// errors.Is.
 func (a *Attempt) RequireError(want error) *Attempt {
 	a.t.Helper()
 	a.require(errors.Is(a.Err, want), fmt.Sprintf("the error %q", want))
@@ -140,7 +140,7 @@ func (a *Attempt) require(ok bool, want string) {
 	}
 }
 
-// String says how the attempt ended; of a panic, with its stack.
+// String describes the result of the attempt; for a panic, with its stack.
 func (a *Attempt) String() string {
 	var text string
 	switch a.Kind {
@@ -171,8 +171,8 @@ func delay(after time.Duration) string {
 	return ", to come again after " + after.String()
 }
 
-// sameJSON tells whether two JSON values are equal, whatever the order of their
-// fields. Numbers are compared as they are written.
+// sameJSON reports whether two JSON values are equal, regardless of the order of fields.
+// Numbers are compared as text.
 func sameJSON(a, b []byte) bool {
 	x, errX := decode(a)
 	y, errY := decode(b)

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// recorder is a test that notes how it fails.
+// recorder is a test that records its failure.
 type recorder struct {
 	testing.TB
 	failed string
@@ -32,7 +32,7 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// failure runs a test to its end and returns how it failed; empty: it did not.
+// failure runs a test to its end and returns its failure; empty if it passes.
 func failure(t *testing.T, test func(t testing.TB)) string {
 	t.Helper()
 	r := &recorder{TB: t}
@@ -45,7 +45,7 @@ func failure(t *testing.T, test func(t testing.TB)) string {
 	return r.failed
 }
 
-// wantFailure fails unless the test fails with a text that has all parts.
+// wantFailure fails unless the test fails with a text that contains all parts.
 func wantFailure(t *testing.T, test func(t testing.TB), parts ...string) {
 	t.Helper()
 	text := failure(t, test)
@@ -68,7 +68,7 @@ func (letter) JobType() string { return "letter:send" }
 
 var errLost = errors.New("lost")
 
-// post is a worker that does as the address says.
+// post is a worker that behaves as the address says.
 func post(ctx context.Context, job *bulk.TypedJob[letter]) (any, error) {
 	switch job.Args.To {
 	case "nowhere":
@@ -141,7 +141,7 @@ func TestFailuresOfAttempts(t *testing.T) {
 		`the attempt failed for good: no such address: not to be retried; want one that succeeded`:                                         func(t testing.TB) { posted(t, "nowhere").RequireSucceeded() },
 		`failed for now, to come again after 1h0m0s: lost; want one that failed for now, to come again after 1m0s`:                         func(t testing.TB) { posted(t, "far").RequireRetried(time.Minute) },
 		`was throttled, to come again after 1m0s: throttled: the letter box is full; want one that was throttled, with no delay asked for`: func(t testing.TB) { posted(t, "busy").RequireThrottled(0) },
-		"bulktest.post":                     func(t testing.TB) { posted(t, "explodes").RequireSucceeded() }, // of the stack
+		"bulktest.post":                     func(t testing.TB) { posted(t, "explodes").RequireSucceeded() }, // with the stack
 		`want the error "lost"`:             func(t testing.TB) { posted(t, "nowhere").RequireError(errLost) },
 		`want an error about "the weather"`: func(t testing.TB) { posted(t, "nowhere").RequireErrorText("the weather") },
 	} {
@@ -198,7 +198,8 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// What a caller does with its buffers, and what was sent twice, changes nothing.
+// TestJobsAreKeptAsTheyCame checks that reused buffers and repeated uploads do not change the
+// kept jobs.
 func TestJobsAreKeptAsTheyCame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := New(t, newMux(), bulk.Config{})

@@ -1,6 +1,7 @@
 package bulktest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,9 +19,8 @@ import (
 // Engine is an engine that runs in a test, on an embedded store in memory.
 type Engine struct {
 	*bulk.Engine
-	// Timeout is how long Run and Wait wait for one action at most; default 1
-	// minute. In a bubble it is virtual time: make it longer where jobs are retried
-	// for longer.
+	// Timeout is the maximum time that Run and Wait wait for one action; default 1 minute. In
+	// a bubble it is virtual time: increase it if jobs are retried for longer.
 	Timeout time.Duration
 
 	fs      vfs.FS
@@ -29,9 +29,9 @@ type Engine struct {
 	stopped atomic.Bool
 }
 
-// New returns an engine that has been started. When the test ends it is stopped,
-// which must succeed, and its store is closed. In a bubble it must be made, and
-// the test must end, in that bubble. The engine logs to the test's output.
+// New returns an engine that has been started. When the test ends, the engine is stopped,
+// which must succeed, and its store is closed. In a bubble, New must be called in it, and the
+// test must end in it. The engine logs to the test's output.
 func New(t testing.TB, mux *bulk.Mux, config bulk.Config, options ...bulk.Option) *Engine {
 	t.Helper()
 	e := &Engine{Timeout: time.Minute, fs: vfs.NewMem(), config: config, store: &inserted{jobs: map[string]map[int64][]byte{}}}
@@ -57,8 +57,8 @@ func (e *Engine) open(t testing.TB, mux *bulk.Mux, options []bulk.Option) {
 	}
 }
 
-// Stop stops the engine, if that was not done before; see bulk.Engine.Stop. The
-// store stays open, so that the engine can still be asked.
+// Stop stops the engine, if it was not stopped before; see bulk.Engine.Stop. The store stays
+// open, so that the engine's methods still work.
 func (e *Engine) Stop(ctx context.Context) error {
 	if e.stopped.Swap(true) {
 		return nil
@@ -66,7 +66,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 	return e.Engine.Stop(ctx)
 }
 
-// Close stops the engine and closes its store. New has it done when the test ends.
+// Close stops the engine and closes its store. It is called when the test ends.
 func (e *Engine) Close(t testing.TB) {
 	t.Helper()
 	if err := e.Stop(context.Background()); err != nil {
@@ -77,27 +77,23 @@ func (e *Engine) Close(t testing.TB) {
 	}
 }
 
-// Restart does what a deployment does: the engine is closed, and another one is
-// started with the same store and config, with this mux and these options.
+// Restart does the same as a deployment: it closes the engine, and starts another one with
+// the same store and config, this mux and these options.
 func (e *Engine) Restart(t testing.TB, mux *bulk.Mux, options ...bulk.Option) {
 	t.Helper()
 	e.Close(t)
 	e.open(t, mux, options)
 }
 
-// Store is the engine's store, for a test that looks behind the engine. After a
-// Restart it is another one.
+// Store returns the engine's store, for tests of its contents. Restart replaces it.
 func (e *Engine) Store() bulk.Store { return e.store }
 
-// Submit makes an action of these payloads, and seals it. A payload is encoded as
-// JSON, unless it is bytes already. What the spec leaves out is filled in: the
-// tenant is "tenant", the type that of the first payload, a bulk.Args. It returns
-// the action's id.
+// Submit creates an action of these payloads, and seals it. A payload is encoded as JSON,
+// unless it is bytes. Omitted fields of the spec get defaults: the tenant is "tenant", and
+// the type that of the first payload, a bulk.Args. It returns the action's id.
 func (e *Engine) Submit(t testing.TB, spec bulk.Spec, payloads ...any) (id string) {
 	t.Helper()
-	if spec.Tenant == "" {
-		spec.Tenant = defaultTenant
-	}
+	spec.Tenant = cmp.Or(spec.Tenant, defaultTenant)
 	if spec.Type == "" && spec.Target == nil && len(payloads) > 0 {
 		if args, ok := payloads[0].(bulk.Args); ok {
 			spec.Type = args.JobType()
@@ -120,7 +116,7 @@ func (e *Engine) Submit(t testing.TB, spec bulk.Spec, payloads ...any) (id strin
 	return action.ID
 }
 
-// Run makes an action as Submit does, waits until it has finished, and returns it.
+// Run creates an action as Submit does, waits until it has finished, and returns it.
 func (e *Engine) Run(t testing.TB, spec bulk.Spec, payloads ...any) bulk.Action {
 	t.Helper()
 	return e.Wait(t, e.Submit(t, spec, payloads...))
@@ -144,10 +140,10 @@ func (e *Engine) Wait(t testing.TB, id string) (last bulk.Action) {
 	return last
 }
 
-// look is how often an action is looked at.
+// look is the interval at which Wait reads the action.
 const look = 20 * time.Millisecond
 
-// describe says what there is of an action, in one line.
+// describe describes an action in one line.
 func describe(a bulk.Action) string {
 	text := fmt.Sprintf("action %q of %s, type %q, %s: %d jobs, %d succeeded, %d failed", a.ID, a.Tenant, a.Type, a.Status, a.Received, a.Succeeded, a.Failed)
 	for _, count := range []struct {

@@ -12,10 +12,10 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// MaxInserted is how many jobs of one action are kept for RequireJobs.
+// MaxInserted is the maximum of jobs of one action that are kept for RequireJobs.
 const MaxInserted = 10_000
 
-// inserted is a store that keeps what was appended to it.
+// inserted is a store that keeps the appended jobs.
 type inserted struct {
 	bulk.Store
 
@@ -58,7 +58,7 @@ func (s *inserted) of(t testing.TB, a bulk.Action) [][]byte {
 	return payloads
 }
 
-// actions returns those of a tenant and a type; empty is any.
+// actions returns the actions of a tenant and a type; empty selects all.
 func (e *Engine) actions(t testing.TB, tenant, jobType string) (found, all []bulk.Action) {
 	t.Helper()
 	all, err := e.Actions(context.WithoutCancel(t.Context()), bulk.ActionFilter{})
@@ -73,8 +73,8 @@ func (e *Engine) actions(t testing.TB, tenant, jobType string) (found, all []bul
 	return found, all
 }
 
-// RequireAction fails the test unless there is exactly one action of that tenant
-// and type, and returns it. Empty is any.
+// RequireAction fails the test unless there is exactly one action of that tenant and type,
+// and returns it. Empty selects all.
 func RequireAction(t testing.TB, e *Engine, tenant, jobType string) bulk.Action {
 	t.Helper()
 	found, all := e.actions(t, tenant, jobType)
@@ -85,9 +85,9 @@ func RequireAction(t testing.TB, e *Engine, tenant, jobType string) bulk.Action 
 	panic("unreachable")
 }
 
-// Jobs returns the jobs of T's type that were inserted for a tenant, in the order
-// of their actions' creation and then of their upload. An empty tenant is any. An
-// action may have at most MaxInserted of them.
+// Jobs returns the jobs of T's type that were inserted for a tenant, in the order of their
+// actions' creation and then of their upload. An empty tenant selects all. An action may have
+// at most MaxInserted jobs.
 func Jobs[T bulk.Args](t testing.TB, e *Engine, tenant string) (jobs []T) {
 	t.Helper()
 	found, _ := e.actions(t, tenant, bulk.JobType[T]())
@@ -103,8 +103,8 @@ func Jobs[T bulk.Args](t testing.TB, e *Engine, tenant string) (jobs []T) {
 	return jobs
 }
 
-// RequireJobs fails the test unless the jobs of T's type that were inserted for a
-// tenant are those wanted, in their order; see Jobs. They are compared as JSON.
+// RequireJobs fails the test unless the jobs of T's type that were inserted for a tenant are
+// those wanted, in order; see Jobs. They are compared as JSON.
 func RequireJobs[T bulk.Args](t testing.TB, e *Engine, tenant string, want ...T) {
 	t.Helper()
 	got := Jobs[T](t, e, tenant)
@@ -120,9 +120,9 @@ func RequireJobs[T bulk.Args](t testing.TB, e *Engine, tenant string, want ...T)
 	}
 }
 
-// RequireDeadLetters fails the test unless an action has as many dead letters as
-// texts, and the error of each contains its text, by index of the jobs. With no
-// text it must have none. It returns them. At most 1,000 are looked at.
+// RequireDeadLetters fails the test unless an action has as many dead letters as texts, and
+// the error of each contains its text, by index of the jobs. Without texts the action must
+// have none. It returns the dead letters, at most 1,000.
 func RequireDeadLetters(t testing.TB, e *Engine, id string, texts ...string) []bulk.DeadLetter {
 	t.Helper()
 	letters, err := e.DeadLetters(context.WithoutCancel(t.Context()), id, 0, 1000)
@@ -143,8 +143,8 @@ func describeLetter(l bulk.DeadLetter) string {
 	return fmt.Sprintf("%s, %d attempts, %s: %s", bulk.JobID(l.Action, l.Index), l.Attempts, l.Payload, l.Error)
 }
 
-// RequireCounts fails the test unless an action has finished in that status, with so
-// many jobs that succeeded and failed, and counts that add up.
+// RequireCounts fails the test unless an action has finished in that status, with these
+// numbers of succeeded and failed jobs, and consistent counts.
 func RequireCounts(t testing.TB, a bulk.Action, status bulk.Status, succeeded, failed int64) {
 	t.Helper()
 	if a.Status != status || a.Succeeded != succeeded || a.Failed != failed {
@@ -155,10 +155,10 @@ func RequireCounts(t testing.TB, a bulk.Action, status bulk.Status, succeeded, f
 	}
 }
 
-// maxListed is how many items a failure lists.
+// maxListed is the maximum of items that a failure lists.
 const maxListed = 20
 
-// list puts items on lines of their own.
+// list writes each item on its own line.
 func list[T any](items []T, text func(T) string) string {
 	if len(items) == 0 {
 		return " none"

@@ -17,29 +17,28 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// TargetOptions says how a Target behaves.
+// TargetOptions are the options of a Target.
 type TargetOptions struct {
-	// Rate is how many attempts of one key are let through in each window; 0 is
-	// no limit.
+	// Rate is the maximum of attempts of one key that pass in each window; 0 is no limit.
 	Rate int
-	// Window is the length of a window; default 1 s. Windows begin at the full
-	// multiples of it, as those of the engine do, moved by Phase: with a phase
-	// other than 0 the target cuts time elsewhere than the engine.
+	// Window is the length of a window; default 1 s. Windows begin at multiples of it, as the
+	// engine's do, shifted by Phase: with a phase other than 0, the target's windows differ
+	// from the engine's.
 	Window, Phase time.Duration
-	// Key says which limit a job counts in; default one limit for all.
+	// Key returns the limit that a job counts against; default one limit for all.
 	Key func(*bulk.Job) string
-	// Latency is how long an attempt that was let through takes. One above the
-	// rate is turned back at once.
+	// Latency is the duration of an attempt that passes. Attempts above the rate return at
+	// once.
 	Latency time.Duration
-	// TellRetryAfter makes the target say when its window ends; otherwise a
-	// throttle does not say how long to wait.
+	// TellRetryAfter makes a throttle include the time until the window ends; otherwise it
+	// has no delay.
 	TellRetryAfter bool
 }
 
 // ByTenant, as TargetOptions.Key, gives each tenant a limit of its own.
 func ByTenant(job *bulk.Job) string { return job.Spec.Tenant }
 
-// TargetCounts are what a target saw. Throttled attempts and successes count in the
+// TargetCounts are the counts of a target. Throttled attempts and successes count in the
 // window in which the attempt arrived.
 type TargetCounts struct{ Attempts, Throttled, Succeeded int }
 
@@ -47,14 +46,13 @@ func (c TargetCounts) plus(d TargetCounts) TargetCounts {
 	return TargetCounts{c.Attempts + d.Attempts, c.Throttled + d.Throttled, c.Succeeded + d.Succeeded}
 }
 
-// TargetWindow is what a target saw in one window, by tenant. Windows in which
-// nothing arrived are left out.
+// TargetWindow has the counts of one window, by tenant. Windows without attempts are omitted.
 type TargetWindow struct {
 	Begins  time.Time
 	Tenants map[string]TargetCounts
 }
 
-// Total adds up the window's tenants.
+// Total returns the sum over the window's tenants.
 func (w TargetWindow) Total() (total TargetCounts) {
 	for _, counts := range w.Tenants {
 		total = total.plus(counts)
@@ -62,13 +60,13 @@ func (w TargetWindow) Total() (total TargetCounts) {
 	return total
 }
 
-// Target is what jobs call, in memory. Its result is the job's payload. It is used
-// in one of three ways:
+// Target is an in-memory target of jobs. Its result is the job's payload. It is used in one
+// of three ways:
 //
 //   - as the bulk.Handler of a job type;
-//   - called by a handler or worker under test: its Handle takes their job;
-//   - as an http.Handler, for httptest.NewServer: the target of webhooks, or of any
-//     HTTP client.
+//   - by a handler or worker under test, which calls its Handle with the job;
+//   - as an http.Handler, for httptest.NewServer: the target of webhooks, or of any HTTP
+//     client.
 type Target struct {
 	options TargetOptions
 
@@ -79,7 +77,7 @@ type Target struct {
 	done    map[targetJob]int // successes
 }
 
-// used is how much of one window a key has used.
+// used is the use of one window by a key.
 type used struct {
 	begins time.Time
 	n      int
@@ -95,7 +93,7 @@ var (
 	_ http.Handler = (*Target)(nil)
 )
 
-// NewTarget returns a target that has seen nothing yet.
+// NewTarget returns a target with zero counts.
 func NewTarget(options TargetOptions) *Target {
 	options.Window = cmp.Or(options.Window, time.Second)
 	if options.Key == nil {
@@ -107,8 +105,8 @@ func NewTarget(options TargetOptions) *Target {
 	}
 }
 
-// Handle makes one attempt. Above the rate it is turned back with a
-// *bulk.ThrottledError; one that ctx ends before its latency is over fails.
+// Handle makes one attempt. Above the rate it returns a *bulk.ThrottledError. If ctx ends
+// before the latency is over, it returns an error.
 func (t *Target) Handle(ctx context.Context, job *bulk.Job) ([]byte, error) {
 	begins, err := t.arrive(job, time.Now())
 	if err != nil {
@@ -124,11 +122,11 @@ func (t *Target) Handle(ctx context.Context, job *bulk.Job) ([]byte, error) {
 	return job.Payload, nil
 }
 
-// ServeHTTP makes one attempt for a request: 200 with the body that came, or 429
-// above the rate. Retry-After is in whole seconds, rounded up, where the options
-// tell it. The tenant and the job are those of the headers that a webhook has;
-// without them the tenant is empty, and each request a job of its own. A body of
-// more than bulk.MaxPayloadBytes is refused with 413.
+// ServeHTTP makes one attempt for a request. It answers 200 with the request's body, or 429
+// above the rate. Retry-After is in whole seconds, rounded up, if TellRetryAfter is set. The
+// tenant and the job are taken from a webhook's headers; without them the tenant is empty,
+// and each request is a job of its own. A body of more than bulk.MaxPayloadBytes is refused
+// with 413.
 func (t *Target) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bulk.MaxPayloadBytes))
 	if err != nil {
@@ -149,14 +147,14 @@ func (t *Target) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Retry-After", strconv.Itoa(int((throttled.RetryAfter+time.Second-1)/time.Second)))
 		}
 		http.Error(w, throttled.Reason, http.StatusTooManyRequests)
-	case err != nil: // the client has gone
+	case err != nil: // the client has disconnected
 	default:
 		w.Header().Set("Content-Type", r.Header.Get("Content-Type"))
 		_, _ = w.Write(result)
 	}
 }
 
-// jobOf is the job that a request is about.
+// jobOf returns the job of a request.
 func (t *Target) jobOf(header http.Header) (*bulk.Job, error) {
 	tenant, err := url.PathUnescape(header.Get("Sluice-Tenant"))
 	if err != nil {
@@ -182,8 +180,8 @@ func (t *Target) SetRate(rate int) {
 	t.options.Rate = rate
 }
 
-// pass waits for d, or until ctx ends. It makes no timer of no length: several of
-// those at once in a bubble crash the race detector (golang.org/issue/78156).
+// pass waits for d, or until ctx ends. It creates no timer for a d of 0: several of those at
+// once in a bubble crash the race detector (golang.org/issue/78156).
 func pass(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return context.Cause(ctx)
@@ -198,7 +196,7 @@ func pass(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// arrive counts an attempt in its window, and takes a place of its key's rate.
+// arrive counts an attempt in its window, and against its key's rate.
 func (t *Target) arrive(job *bulk.Job, now time.Time) (begins time.Time, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -224,7 +222,7 @@ func (t *Target) arrive(job *bulk.Job, now time.Time) (begins time.Time, err err
 	return begins, err
 }
 
-// count adds to a window's counts. The caller holds the lock.
+// count adds to a window's counts. The caller must hold the lock.
 func (t *Target) count(begins time.Time, tenant string, counts TargetCounts) {
 	if t.windows[begins] == nil {
 		t.windows[begins] = map[string]TargetCounts{}
@@ -232,7 +230,7 @@ func (t *Target) count(begins time.Time, tenant string, counts TargetCounts) {
 	t.windows[begins][tenant] = t.windows[begins][tenant].plus(counts)
 }
 
-// Windows returns what the target saw, window by window.
+// Windows returns the counts of each window.
 func (t *Target) Windows() []TargetWindow {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -244,7 +242,7 @@ func (t *Target) Windows() []TargetWindow {
 	return windows
 }
 
-// Tenants returns what the target saw, by tenant.
+// Tenants returns the counts of each tenant.
 func (t *Target) Tenants() map[string]TargetCounts {
 	tenants := map[string]TargetCounts{}
 	for _, window := range t.Windows() {
@@ -255,7 +253,7 @@ func (t *Target) Tenants() map[string]TargetCounts {
 	return tenants
 }
 
-// Total returns all that the target saw.
+// Total returns the sum of all counts.
 func (t *Target) Total() (total TargetCounts) {
 	for _, window := range t.Windows() {
 		total = total.plus(window.Total())
@@ -263,7 +261,7 @@ func (t *Target) Total() (total TargetCounts) {
 	return total
 }
 
-// Distinct counts the jobs that succeeded, each once however often it did.
+// Distinct returns the number of jobs that succeeded, each counted once.
 func (t *Target) Distinct() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

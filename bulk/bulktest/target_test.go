@@ -22,8 +22,8 @@ func jobOf(tenant string, index int64) *bulk.Job {
 	return &bulk.Job{Spec: &bulk.Spec{ID: "act-" + tenant, Tenant: tenant, Type: "sim"}, Index: index, Payload: []byte("1"), Attempt: 1}
 }
 
-// burst sends n attempts at once and returns how many of them were throttled,
-// and the longest wait that was asked for.
+// burst sends n attempts at once and returns how many of them were throttled, and the longest
+// delay that the target asked for.
 func burst(t *testing.T, target *Target, tenant string, n int) (throttled int, wait time.Duration) {
 	var mu sync.Mutex
 	var group sync.WaitGroup
@@ -50,7 +50,7 @@ func TestTargetCountsByTenantAndWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		target := NewTarget(TargetOptions{Rate: 10, Latency: 300 * time.Millisecond, TellRetryAfter: true})
 		start := time.Now()
-		// 10 at once for a, then in the same window nothing is left for b.
+		// The limit is 10 for all tenants: after a, nothing is left for b in the same window.
 		if throttled, wait := burst(t, target, "a", 15); throttled != 5 || wait != time.Second {
 			t.Fatalf("a: %d throttled, wait %s", throttled, wait)
 		}
@@ -60,7 +60,7 @@ func TestTargetCountsByTenantAndWindow(t *testing.T) {
 		if throttled, wait := burst(t, target, "b", 2); throttled != 2 || wait != 700*time.Millisecond {
 			t.Fatalf("b: %d throttled, wait %s", throttled, wait)
 		}
-		// These begin in the second window and end in the third.
+		// These attempts begin in the second window and end in the third.
 		time.Sleep(1500 * time.Millisecond)
 		if throttled, _ := burst(t, target, "b", 3); throttled != 0 {
 			t.Fatalf("b, next window: %d throttled", throttled)
@@ -149,8 +149,8 @@ func TestTargetIsLeftWhenTheContextEnds(t *testing.T) {
 	})
 }
 
-// In whatever pattern attempts arrive, each key gets exactly its rate of each
-// window, and the counts add up.
+// TestTargetIsExact checks that, for any pattern of attempts, each key gets exactly its rate
+// in each window, and the counts add up.
 func TestTargetIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := rapid.IntRange(1, 4).Draw(t, "rate")
@@ -193,7 +193,7 @@ func TestTargetChangesItsRate(t *testing.T) {
 	})
 }
 
-// What a target answers over HTTP, without a connection.
+// TestTargetOverHTTP checks the target's HTTP answers, without a connection.
 func TestTargetOverHTTP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		target := NewTarget(TargetOptions{Rate: 1, Key: ByTenant, TellRetryAfter: true})

@@ -22,8 +22,8 @@ import (
 	"github.com/sluice-project/sluice/bulk/upload"
 )
 
-// network is a transport that calls a handler in memory. A handler that panics
-// with a string cuts the connection, before or after it has done its work.
+// network is a transport that calls a handler in memory. A handler that panics with a string
+// cuts the connection, before or after it has done its work.
 type network struct{ http.Handler }
 
 func (n network) RoundTrip(r *http.Request) (response *http.Response, err error) {
@@ -65,7 +65,7 @@ func TestNew(t *testing.T) {
 func TestRetries(t *testing.T) {
 	tests := []struct {
 		name     string
-		failures int // How many attempts fail before one succeeds.
+		failures int // the number of attempts that fail before one succeeds
 		fail     func(http.ResponseWriter)
 		once     bool
 		attempts int
@@ -161,12 +161,12 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// jobServer keeps the jobs of one action, and fails as it is told.
+// jobServer keeps the jobs of one action, and fails on demand.
 type jobServer struct {
 	mu   sync.Mutex
 	jobs []string
-	// cut decides for each upload: 0 works, 1 fails before, 2 takes all and fails,
-	// 3 takes a half and fails, 4 is unavailable.
+	// cut returns what happens to an upload: 0 succeeds, 1 fails before, 2 takes all and
+	// fails, 3 takes a half and fails, 4 is unavailable.
 	cut    func() int
 	chunks int
 }
@@ -236,7 +236,7 @@ func (s *slice) Next() ([]byte, error) {
 	return s.buffer, nil
 }
 
-// TestUploadSurvives: whatever fails, each job is there once and in its place.
+// TestUploadSurvives checks that after any failure each job is there once and in order.
 func TestUploadSurvives(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		jobs := make([]string, rapid.IntRange(0, 60).Draw(t, "jobs"))
@@ -253,7 +253,7 @@ func TestUploadSurvives(t *testing.T) {
 			return failures[0]
 		}}
 		c := newClient(t, server.ServeHTTP, WithChunk(rapid.IntRange(1, 20).Draw(t, "chunk"), 1<<20), WithAttempts(30))
-		c.retry.Base, c.retry.Cap = time.Microsecond, time.Microsecond
+		c.api.Retry.Base, c.api.Retry.Cap = time.Microsecond, time.Microsecond
 		received, err := c.Upload(context.Background(), "a", &slice{payloads: jobs})
 		if err != nil || received != int64(len(jobs)) || !slices.Equal(server.jobs, jobs) {
 			t.Fatalf("%d, %v: %q", received, err, server.jobs)
@@ -285,7 +285,8 @@ func TestUpload(t *testing.T) {
 	}
 }
 
-// TestUploadToAServerThatWasSetBack is not papered over.
+// TestUploadToAServerThatWasSetBack checks that an upload fails if the server has lost
+// acknowledged jobs.
 func TestUploadToAServerThatWasSetBack(t *testing.T) {
 	server := &jobServer{jobs: []string{"1", "2", "3"}}
 	server.cut = func() int {

@@ -8,18 +8,17 @@ import (
 	"github.com/sluice-project/sluice/bulk/api/wire"
 )
 
-// Inserter makes actions on the server with package bulk's Insert and its
-// siblings, as an Engine does in its own process. Errors of the server are
-// *Error.
+// Inserter creates actions on the server for package bulk's Insert, InsertMany and
+// InsertFrom, as an Engine does in its own process. Errors of the server are *Error.
 type Inserter struct{ client *Client }
 
 var _ bulk.Inserter = (*Inserter)(nil)
 
-// Inserter returns an Inserter of the client's server.
+// Inserter returns an Inserter for the client's server.
 func (c *Client) Inserter() *Inserter { return &Inserter{c} }
 
-// Create implements bulk.Inserter. It tells that the action was created if the
-// spec has no ID; otherwise it cannot tell.
+// Create implements bulk.Inserter. Created is true only if the spec has no ID; otherwise the
+// client cannot know.
 func (in *Inserter) Create(ctx context.Context, spec bulk.Spec) (bulk.Action, bool, error) {
 	made, err := in.client.Create(ctx, NewAction(spec))
 	if err != nil {
@@ -44,8 +43,8 @@ func (in *Inserter) Seal(ctx context.Context, id string, total int64) (bulk.Acti
 	return LocalAction(&action), err
 }
 
-// NewAction is what asks the API for an action of a spec. A timeout is rounded up
-// to milliseconds.
+// NewAction returns the API's request for an action of a spec. It rounds a timeout up to
+// milliseconds.
 func NewAction(spec bulk.Spec) wire.NewAction {
 	action := wire.NewAction{
 		ID: spec.ID, Tenant: spec.Tenant, Type: spec.Type, Class: spec.Class.String(), Aggregate: spec.Aggregate,
@@ -61,9 +60,8 @@ func NewAction(spec bulk.Spec) wire.NewAction {
 	return action
 }
 
-// LocalAction reads what the API says of an action into what package bulk has of
-// one. What the API does not tell is left empty, and a class that is not known is
-// normal.
+// LocalAction converts the API's form of an action to package bulk's. Fields that the API
+// does not have are empty, and an unknown class is Normal.
 func LocalAction(a *wire.Action) bulk.Action {
 	local := bulk.Action{
 		Spec:   bulk.Spec{ID: a.ID, Tenant: a.Tenant, Type: a.Type},

@@ -6,46 +6,41 @@ import (
 	"github.com/sluice-project/sluice/bulk/api/wire"
 )
 
-// PutSchedule makes a schedule, or replaces what one of that name asks for.
-func (c *Client) PutSchedule(ctx context.Context, name string, schedule wire.NewSchedule) (stored wire.Schedule, err error) {
-	err = c.do(ctx, call{method: "PUT", path: at("schedules", name), body: schedule}, &stored)
-	return stored, err
+// PutSchedule creates a schedule, or replaces the requested fields of an existing one.
+func (c *Client) PutSchedule(ctx context.Context, name string, schedule wire.NewSchedule) (wire.Schedule, error) {
+	return ask[wire.Schedule](ctx, c, call{Method: "PUT", Path: at("schedules", name), Body: schedule})
 }
 
 // Schedule returns one schedule with its jobs.
-func (c *Client) Schedule(ctx context.Context, name string) (schedule wire.Schedule, err error) {
-	err = c.do(ctx, call{method: "GET", path: at("schedules", name)}, &schedule)
-	return schedule, err
+func (c *Client) Schedule(ctx context.Context, name string) (wire.Schedule, error) {
+	return ask[wire.Schedule](ctx, c, call{Method: "GET", Path: at("schedules", name)})
 }
 
 // Schedules returns all schedules by name, without their jobs.
 func (c *Client) Schedules(ctx context.Context) ([]wire.Schedule, error) {
-	var all wire.Schedules
-	err := c.do(ctx, call{method: "GET", path: at("schedules")}, &all)
+	all, err := ask[wire.Schedules](ctx, c, call{Method: "GET", Path: at("schedules")})
 	return all.Schedules, err
 }
 
-// RemoveSchedule removes a schedule; the actions that it made go on. Made again
-// after a failed connection, it may find that the schedule has gone.
+// RemoveSchedule removes a schedule. Its actions continue. A retry after a failed connection
+// may return that there is no such schedule.
 func (c *Client) RemoveSchedule(ctx context.Context, name string) error {
-	return c.do(ctx, call{method: "DELETE", path: at("schedules", name)}, nil)
+	_, err := c.api.Do(ctx, call{Method: "DELETE", Path: at("schedules", name)}, nil)
+	return err
 }
 
 // PauseSchedule starts no further run until the schedule is resumed.
-func (c *Client) PauseSchedule(ctx context.Context, name string) (schedule wire.Schedule, err error) {
-	err = c.do(ctx, call{method: "POST", path: at("schedules", name, "pause")}, &schedule)
-	return schedule, err
+func (c *Client) PauseSchedule(ctx context.Context, name string) (wire.Schedule, error) {
+	return ask[wire.Schedule](ctx, c, call{Method: "POST", Path: at("schedules", name, "pause")})
 }
 
-// ResumeSchedule goes on with a paused schedule, at its next time.
-func (c *Client) ResumeSchedule(ctx context.Context, name string) (schedule wire.Schedule, err error) {
-	err = c.do(ctx, call{method: "POST", path: at("schedules", name, "resume")}, &schedule)
-	return schedule, err
+// ResumeSchedule continues a paused schedule, at its next time.
+func (c *Client) ResumeSchedule(ctx context.Context, name string) (wire.Schedule, error) {
+	return ask[wire.Schedule](ctx, c, call{Method: "POST", Path: at("schedules", name, "resume")})
 }
 
-// RunSchedule starts a run at once, and returns its action. It is not tried again
-// after a failed connection: that could start two.
-func (c *Client) RunSchedule(ctx context.Context, name string) (created wire.Created, err error) {
-	err = c.do(ctx, call{method: "POST", path: at("schedules", name, "run"), once: true}, &created)
-	return created, err
+// RunSchedule starts a run at once, and returns its action. It is not retried after a failed
+// connection: that could start two runs.
+func (c *Client) RunSchedule(ctx context.Context, name string) (wire.Created, error) {
+	return ask[wire.Created](ctx, c, call{Method: "POST", Path: at("schedules", name, "run"), Once: true})
 }

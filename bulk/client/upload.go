@@ -11,24 +11,22 @@ import (
 	"strconv"
 
 	"github.com/sluice-project/sluice/bulk/api/wire"
+	"github.com/sluice-project/sluice/internal/jsonclient"
 )
 
-// Source yields the payloads of an upload, each one JSON value; io.EOF ends it.
-// A payload need only be valid until the next call. The parsers of package
-// upload are sources.
+// Source yields the payloads of an upload, each one JSON value; io.EOF ends it. A payload is
+// valid until the next call. The parsers of package upload are sources.
 type Source interface {
 	Next() (payload []byte, err error)
 }
 
-// chunkLimits are the most jobs and bytes of one chunk. A payload that is larger
-// than a chunk is sent alone.
+// chunkLimits are the maximum of jobs and bytes of one chunk. A larger payload is sent alone.
 type chunkLimits struct{ jobs, size int }
 
-// Upload sends the payloads of a source, which begins with the action's first
-// job, in chunks. Payloads that the server has are skipped, so an upload that
-// failed or was interrupted goes on when it is called again with the same jobs.
-// It returns how many jobs the server has, which is what Seal wants. An error
-// of the source ends the upload; the chunk in which it came is not sent.
+// Upload sends the payloads of a source, which begins with the action's first job, in chunks.
+// It skips payloads that the server has, so an interrupted upload continues when it is called
+// again with the same jobs. It returns the number of jobs that the server has, for Seal. An
+// error of the source ends the upload; the present chunk is not sent.
 func (c *Client) Upload(ctx context.Context, id string, source Source) (received int64, err error) {
 	action, err := c.Action(ctx, id)
 	if err != nil {
@@ -57,8 +55,8 @@ func (c *Client) Upload(ctx context.Context, id string, source Source) (received
 	return received, nil
 }
 
-// collect reads payloads until a chunk is full or the source ends. Each is made
-// one line.
+// collect reads payloads until a chunk is full or the source ends. It removes line breaks
+// from each.
 func (c *Client) collect(source Source) (chunk [][]byte, err error) {
 	for size := 0; len(chunk) < c.chunk.jobs && size < c.chunk.size; {
 		payload, err := source.Next()
@@ -87,25 +85,25 @@ func oneLine(payload []byte) ([]byte, error) {
 	return line.Bytes(), nil
 }
 
-// UploadChunk sends payloads, each on one line, that begin at an offset: the
-// number of jobs of the action before them. After a failed connection it asks
-// the server how many jobs it has, and goes on from there. It returns how many
-// jobs the server has, as far as it is known.
+// UploadChunk sends payloads, each on one line, that begin at an offset: the number of
+// earlier jobs of the action. After a failed connection it asks the server how many jobs it
+// has, and continues from there. It returns the number of jobs that the server has, as far as
+// it is known.
 func (c *Client) UploadChunk(ctx context.Context, id string, offset int64, payloads [][]byte) (received int64, err error) {
 	received = offset
 	rest := payloads
-	err = c.retry.Do(ctx, passing, func(ctx context.Context) error {
+	err = c.api.Retry.Do(ctx, jsonclient.Transient, func(ctx context.Context) error {
 		var answer wire.Received
 		err := c.sendChunk(ctx, id, received, rest, &answer)
 		if err == nil {
 			received, rest = answer.Received, nil
 			return nil
 		}
-		if _, ok := passing(err); !ok {
+		if _, ok := jsonclient.Transient(err); !ok {
 			received = receivedBefore(err, received)
 			return err
 		}
-		// The chunk may be there, or its first part: the next attempt goes on.
+		// The server may have the chunk, or its first part: the next attempt continues.
 		action, askErr := c.actionOnce(ctx, id)
 		if askErr != nil {
 			return err
@@ -124,7 +122,8 @@ func (c *Client) UploadChunk(ctx context.Context, id string, offset int64, paylo
 	return received, err
 }
 
-// receivedBefore is how many jobs the server had taken when it refused more.
+// receivedBefore returns the number of jobs that the server had received when it refused
+// more.
 func receivedBefore(err error, received int64) int64 {
 	var refused *Error
 	if errors.As(err, &refused) && refused.Received != nil {
@@ -133,13 +132,13 @@ func receivedBefore(err error, received int64) int64 {
 	return received
 }
 
-// errLost is not an error that trying again could help.
+// errLost is an error that a retry cannot help.
 var errLost = errors.New("it was set back")
 
 func (c *Client) actionOnce(ctx context.Context, id string) (action wire.Action, err error) {
-	once := *c
-	once.retry.Attempts = 1
-	return once.Action(ctx, id)
+	api := *c.api
+	api.Retry.Attempts = 1
+	return (&Client{api: &api}).Action(ctx, id)
 }
 
 // sendChunk makes one attempt to send payloads.
@@ -147,11 +146,12 @@ func (c *Client) sendChunk(ctx context.Context, id string, offset int64, payload
 	ctx, cancel := context.WithTimeout(ctx, uploadTimeout)
 	defer cancel()
 	body := append(bytes.Join(payloads, []byte{'\n'}), '\n')
-	request, err := c.request(ctx, call{method: http.MethodPost, path: at("actions", id, "jobs")}, body)
+	request, err := c.api.Request(ctx, call{Method: http.MethodPost, Path: at("actions", id, "jobs")}, body)
 	if err != nil {
 		return err
 	}
 	request.Header.Set("Content-Type", "application/x-ndjson")
 	request.Header.Set("Upload-Offset", strconv.FormatInt(offset, 10))
-	return c.answer(request, into)
+	_, err = c.api.Answer(request, into)
+	return err
 }

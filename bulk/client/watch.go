@@ -11,24 +11,24 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk/api/wire"
-	"github.com/sluice-project/sluice/retry"
+	"github.com/sluice-project/sluice/internal/jsonclient"
+	"github.com/sluice-project/sluice/lifecycle"
 )
 
 const (
-	// silence is how long a watch may be silent before its connection is taken
-	// for broken: three heartbeats.
+	// silence is how long a watch may be silent before its connection counts as broken: three
+	// heartbeats.
 	silence = 45 * time.Second
-	// maxEvent is the most bytes of one event.
+	// maxEvent is the maximum size of one event.
 	maxEvent = 64 << 20
 )
 
-// errSilent: nothing came for a while, not even a heartbeat.
+// errSilent is the error of a connection without any data, even heartbeats.
 var errSilent = fmt.Errorf("nothing came for %v", silence)
 
-// Watch calls f with the action now and on every change, and returns nil after
-// the final one. A broken connection is made again, as often in a row as
-// WithAttempts says; f may then see the same state twice. An error of f ends the
-// watch and is returned.
+// Watch calls f with the action now and on every change, and returns nil after the final one.
+// It reconnects after a broken connection, as many times in a row as WithAttempts sets; f may
+// then see the same state twice. An error of f ends the watch and is returned.
 func (c *Client) Watch(ctx context.Context, id string, f func(wire.Action) error) error {
 	w := &watch{f: f}
 	for failed := 0; ; {
@@ -45,41 +45,41 @@ func (c *Client) Watch(ctx context.Context, id string, f func(wire.Action) error
 		if w.seen {
 			failed = 0
 		}
-		after, ok := passing(err)
+		after, ok := jsonclient.Transient(err)
 		if !ok {
 			return err
 		}
 		failed++
-		if failed >= c.retry.Attempts {
+		if failed >= c.api.Retry.Attempts {
 			return fmt.Errorf("gave up after %d connections: %w", failed, err)
 		}
-		retry.Sleep(ctx, c.retry.Delay(failed, after))
+		lifecycle.Sleep(ctx, nil, c.api.Retry.Delay(failed, after))
 	}
 }
 
-// watch is what goes on over several connections.
+// watch is the state of a watch over several connections.
 type watch struct {
 	f    func(wire.Action) error
 	last wire.Action
-	// seen tells that this connection brought an event, ended that the server
-	// ended it.
+	// seen reports whether this connection brought an event, ended whether the server ended
+	// it.
 	seen, ended bool
 	// stop is the error of f.
 	stop error
 }
 
-// watchOnce reads one connection to its end, which is an error.
+// watchOnce reads one connection until it ends, and returns the error.
 func (c *Client) watchOnce(ctx context.Context, id string, w *watch) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	request, err := c.request(ctx, call{method: "GET", path: at("actions", id, "watch")}, nil)
+	request, err := c.api.Request(ctx, call{Method: "GET", Path: at("actions", id, "watch")}, nil)
 	if err != nil {
 		return err
 	}
 	request.Header.Set("Accept", "text/event-stream")
 	alarm := time.AfterFunc(silence, func() { cancel(errSilent) })
 	defer alarm.Stop()
-	response, err := c.open(request)
+	response, err := c.api.Open(request)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (c *Client) watchOnce(ctx context.Context, id string, w *watch) error {
 		data = data[:0]
 	}
 	w.ended = lines.Err() == nil
-	return &connectionError{errors.Join(context.Cause(ctx), lines.Err(), io.ErrUnexpectedEOF)}
+	return &jsonclient.ConnectionError{Err: errors.Join(context.Cause(ctx), lines.Err(), io.ErrUnexpectedEOF)}
 }
 
 func (w *watch) event(data []byte) error {

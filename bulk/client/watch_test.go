@@ -81,7 +81,7 @@ func TestWatchEnds(t *testing.T) {
 	})
 }
 
-// TestSilentWatch: a connection without heartbeats is broken, and made again.
+// TestSilentWatch checks that a watch reconnects if there are no heartbeats.
 func TestSilentWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		connections := 0
@@ -112,7 +112,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// silentBody brings nothing until its request ends.
+// silentBody returns nothing until its request ends.
 type silentBody struct{ ctx context.Context }
 
 func (b *silentBody) Read([]byte) (int, error) {
@@ -122,7 +122,7 @@ func (b *silentBody) Read([]byte) (int, error) {
 
 func (b *silentBody) Close() error { return nil }
 
-// FuzzEvents: whatever a server writes, a watch ends without a panic.
+// FuzzEvents checks that a watch ends without a panic for any input.
 func FuzzEvents(f *testing.F) {
 	f.Add([]byte(": heartbeat\n\ndata: {\"status\":\"COMPLETED\"}\n\n"))
 	f.Add([]byte("data: {}\r\n\r\ndata:\n\n"))

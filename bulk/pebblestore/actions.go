@@ -1,6 +1,7 @@
 package pebblestore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -14,17 +15,15 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/pebblekv"
+	"github.com/sluice-project/sluice/internal/pebblekv"
 )
 
-// MaxJobs is the most jobs of one action.
+// MaxJobs bounds the jobs of one action.
 const MaxJobs = math.MaxUint32 - 1
 
 // Create implements bulk.Store.
 func (s *Store) Create(_ context.Context, spec bulk.Spec) (created bulk.Action, isNew bool, err error) {
-	if spec.ID == "" {
-		spec.ID = "act_" + strings.ToLower(rand.Text())
-	}
+	spec.ID = cmp.Or(spec.ID, "act_"+strings.ToLower(rand.Text()))
 	if err := s.disk.Check(s.now(), 1024); err != nil {
 		return created, false, err
 	}
@@ -119,8 +118,8 @@ func (s *Store) Append(_ context.Context, id string, offset int64, payloads [][]
 	return received, s.state
 }
 
-// appendPages stores payloads behind the first `received` ones of an action. It
-// holds no lock but the action's, so that uploads run side by side.
+// appendPages stores payloads after the first `received` ones of an action. It holds only
+// the action's lock, so that uploads run concurrently.
 func (s *Store) appendPages(number uint64, received int64, payloads [][]byte) error {
 	batch := s.db.NewBatch()
 	index, bytes := uint32(received), 0
@@ -146,10 +145,10 @@ func (s *Store) appendPages(number uint64, received int64, payloads [][]byte) er
 }
 
 func sealedError(id string, status bulk.Status, received int64) error {
-	return &bulk.MoveError{ID: id, From: status, Received: received, Why: "jobs can be added only before it is sealed"}
+	return &bulk.TransitionError{ID: id, From: status, Received: received, Why: "jobs can be added only before it is sealed"}
 }
 
-// refuseAppend says why jobs cannot be added to an action that is not in memory.
+// refuseAppend returns why jobs cannot be added to an action that is not in memory.
 func (s *Store) refuseAppend(id string) error {
 	action, err := s.Action(context.Background(), id)
 	if err != nil {
@@ -210,8 +209,8 @@ func (s *Store) Actions(_ context.Context, filter bulk.ActionFilter) (actions []
 			return take(a.record), nil
 		}
 		var record bulk.Action
-		if err := json.Unmarshal(value, &record); err != nil {
-			return false, &CorruptError{append([]byte{}, key...), err.Error()}
+		if err := pebblekv.Unmarshal(key, value, &record); err != nil {
+			return false, err
 		}
 		return take(record), nil
 	})
@@ -239,12 +238,12 @@ func matches(a *bulk.Action, filter bulk.ActionFilter) bool {
 	return (filter.Tenant == "" || a.Tenant == filter.Tenant) && (filter.Status == "" || a.Status == filter.Status)
 }
 
-// Move implements bulk.Store.
-func (s *Store) Move(_ context.Context, id string, move bulk.Move) (moved bulk.Action, err error) {
+// Transition implements bulk.Store.
+func (s *Store) Transition(_ context.Context, id string, transition bulk.Transition) (moved bulk.Action, err error) {
 	s.mu.Lock()
 	a := s.find(id)
 	s.mu.Unlock()
-	if a != nil && (move.Kind == bulk.Seal || move.Kind == bulk.Cancel) {
+	if a != nil && (transition.Kind == bulk.Seal || transition.Kind == bulk.Cancel) {
 		a.upload.Lock()
 		defer a.upload.Unlock()
 	}
@@ -256,29 +255,29 @@ func (s *Store) Move(_ context.Context, id string, move bulk.Move) (moved bulk.A
 		if moved, err = s.present(number); err != nil {
 			return err
 		}
-		next, err := moved.Apply(move, c.now.UTC())
+		next, err := moved.Apply(transition, c.now.UTC())
 		if err != nil {
 			return err
 		}
-		if move.Kind == bulk.Resume {
+		if transition.Kind == bulk.Resume {
 			if err := s.outbox.full(); err != nil {
 				return err
 			}
 		}
 		before := moved
-		moved = c.move(number, next, move)
-		c.announce(move.EventType(&before, &moved), &moved)
+		moved = c.transition(number, next, transition)
+		c.announce(transition.EventType(&before, &moved), &moved)
 		return nil
 	})
 	return moved, err
 }
 
-// move makes what the status machine decided true in memory and on disk.
-func (c *call) move(number uint64, next bulk.Action, move bulk.Move) bulk.Action {
+// transition applies a transition that the status machine has decided, in memory and on disk.
+func (c *call) transition(number uint64, next bulk.Action, transition bulk.Transition) bulk.Action {
 	s, a := c.s, c.s.actions[number]
-	switch move.Kind {
+	switch transition.Kind {
 	case bulk.Replayed:
-		c.deleteDead(number, move.Total)
+		c.deleteDead(number, transition.Total)
 	case bulk.Forget:
 		if a != nil { // canceled, with jobs in flight
 			s.landAll(a)
@@ -292,7 +291,7 @@ func (c *call) move(number uint64, next bulk.Action, move bulk.Move) bulk.Action
 		return next
 	}
 	a.record = next
-	switch move.Kind {
+	switch transition.Kind {
 	case bulk.Pause:
 		s.withdraw(a)
 	case bulk.Cancel:
@@ -320,13 +319,13 @@ func (s *Store) unready(a *action) []*job {
 	if a.record.Ready == 0 {
 		return nil
 	}
-	jobs := a.line.kind.ready.remove(func(j *job) bool { return j.action == a })
+	jobs := a.line.jobType.ready.remove(func(j *job) bool { return j.action == a })
 	s.charge(a, -int64(len(jobs)))
 	a.record.Ready -= int64(len(jobs))
 	return jobs
 }
 
-// cancelAll ends every job of an action that is not in flight.
+// cancelAll cancels the jobs of an action that are not in flight.
 func (s *Store) cancelAll(a *action) {
 	s.unready(a)
 	for _, j := range a.jobs {
@@ -353,8 +352,8 @@ func (s *Store) landAll(a *action) {
 	}
 }
 
-// retire takes a finished action out of memory. Its record, its log (which
-// answers late settlements) and its dead letters stay until it is forgotten.
+// retire removes a finished action from memory. Its record, its log (for late
+// settlements) and its dead letters stay until it is deleted.
 func (c *call) retire(a *action) {
 	c.s.leave(a)
 	c.s.late.keep(a.number, a.finals)
@@ -363,7 +362,7 @@ func (c *call) retire(a *action) {
 	c.deleteAll(keyOutcomes, a.number)
 }
 
-// forget deletes everything of a finished action.
+// forget deletes a finished action.
 func (c *call) forget(number uint64, id string) {
 	c.keep(c.batch.Delete(numberKey(keyAction, number), nil))
 	c.keep(c.batch.Delete(append([]byte{keyID}, id...), nil))
@@ -372,9 +371,9 @@ func (c *call) forget(number uint64, id string) {
 	c.s.late.forget(number)
 }
 
-// pointDeletes is up to how many keys of an action are deleted one by one. Each
-// range that is deleted makes the next reads slower until Pebble has flushed it,
-// which ten thousand small actions would feel.
+// pointDeletes is up to how many keys of an action are deleted one by one. Range
+// deletions make reads slower until Pebble has flushed them, which matters with ten
+// thousand small actions.
 const pointDeletes = 64
 
 func (c *call) deleteAll(kind byte, number uint64) {

@@ -7,20 +7,19 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/pebblekv"
+	"github.com/sluice-project/sluice/internal/pebblekv"
 )
 
-// auto finds the rate of one target. What it has found is written with the first
-// lease of each window, so that it costs no write of its own.
+// auto finds the rate of one target. The rate is written with the first lease of each
+// window, so that it needs no write of its own.
 type auto struct {
 	rate   bulk.AutoRate
 	sample bulk.AutoSample // of the present window
-	// learned says that the rate was not written since it last learned.
+	// learned reports whether the rate has changed since it was written.
 	learned bool
 }
 
-// passed and throttled note how an attempt ended, after so long. A target whose
-// rate is not to be found has no auto.
+// passed and throttled count an ended attempt. A target that is not set to Auto has no auto.
 func (a *auto) passed(took time.Duration) {
 	if a != nil {
 		a.sample.Passed++
@@ -35,8 +34,7 @@ func (a *auto) throttled(took time.Duration) {
 	}
 }
 
-// adoptAuto begins to find a target's rate, or ends it. What was found before stays
-// while the setting does.
+// adoptAuto starts or stops finding a target's rate. Setting it again changes nothing.
 func (s *Store) adoptAuto(t *target, on bool) {
 	switch {
 	case !on:
@@ -50,8 +48,7 @@ func (s *Store) adoptAuto(t *target, on bool) {
 	t.rate = t.auto.rate.Rate()
 }
 
-// findRates tells the rates to be found of the windows that have ended, when
-// another one begins.
+// findRates observes the windows that have ended, and finds the rates of the next.
 func (s *Store) findRates(window int64) {
 	if window == s.autoWindow {
 		return
@@ -69,15 +66,14 @@ func (s *Store) findRates(window int64) {
 	}
 	for _, t := range s.autos {
 		t.observe(s.config.Window, ended, waits[t] || t.ready > 0)
-		if window < ended { // the clock was set back: what it learned stands
+		if window < ended { // the clock was set back: keep the rate
 			t.auto.rate.Window = window - 1
 		}
 		t.rate = t.auto.rate.Rate()
 	}
 }
 
-// observe tells the target's rate of a window that has ended, and whether jobs wait
-// at its end.
+// observe adds a window that has ended, with whether jobs waited at its end.
 func (t *target) observe(length time.Duration, window int64, waits bool) {
 	s := &t.auto.sample
 	if t.window == window {
@@ -89,7 +85,7 @@ func (t *target) observe(length time.Duration, window int64, waits bool) {
 	t.auto.sample, t.auto.learned = bulk.AutoSample{}, true
 }
 
-// found are the rates of the targets whose rates are to be found.
+// found returns the rates of the targets set to Auto.
 func (s *Store) found() map[string]float64 {
 	found := make(map[string]float64, len(s.autos))
 	for name, t := range s.autos {
@@ -100,7 +96,7 @@ func (s *Store) found() map[string]float64 {
 
 func autoKey(target string) []byte { return append([]byte{keyAuto}, target...) }
 
-// writeAuto writes what was learned of rates.
+// writeAuto writes the rates that have changed.
 func (c *call) writeAuto() {
 	for name, t := range c.s.autos {
 		if !t.auto.learned {
@@ -113,17 +109,15 @@ func (c *call) writeAuto() {
 	}
 }
 
-// loadAuto reads what was found of the targets that are set to auto.
+// loadAuto reads the rates of the targets set to Auto.
 func (s *Store) loadAuto() error {
 	return pebblekv.Scan(s.db, []byte{keyAuto}, []byte{keyAuto + 1}, func(key, value []byte) (bool, error) {
 		t := s.autos[string(key[1:])]
 		if t == nil {
 			return true, nil
 		}
-		if err := json.Unmarshal(value, &t.auto.rate); err != nil {
-			return false, &CorruptError{append([]byte{}, key...), err.Error()}
-		}
+		err := pebblekv.Unmarshal(key, value, &t.auto.rate)
 		t.rate = t.auto.rate.Rate()
-		return true, nil
+		return true, err
 	})
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/sluice-project/sluice/bulk/pebblestore"
 )
 
-// What was found of a target's rate is there after the store was opened again; it is
-// not after a number was set in between.
+// TestFoundRateSurvivesARestart checks that a found rate survives a restart, unless a fixed
+// rate was set in between.
 func TestFoundRateSurvivesARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs, ctx := vfs.NewMem(), t.Context()
@@ -58,8 +58,8 @@ func TestFoundRateSurvivesARestart(t *testing.T) {
 	})
 }
 
-// passAll runs jobs against the target for six windows of a second, as many as may
-// start; each succeeds.
+// passAll runs jobs against the target for six windows of a second, as many as may start;
+// each succeeds.
 func passAll(t *testing.T, store *pebblestore.Store) {
 	const jobs = 2000
 	ctx := t.Context()
@@ -77,8 +77,8 @@ func passAll(t *testing.T, store *pebblestore.Store) {
 	}
 	_, err = store.Append(ctx, "a", 0, payloads)
 	must(err)
-	for _, move := range []bulk.Move{{Kind: bulk.Seal, Total: jobs}, {Kind: bulk.Start}} {
-		_, err = store.Move(ctx, "a", move)
+	for _, transition := range []bulk.Transition{{Kind: bulk.Seal, Total: jobs}, {Kind: bulk.Start}} {
+		_, err = store.Transition(ctx, "a", transition)
 		must(err)
 	}
 	for range 6 {

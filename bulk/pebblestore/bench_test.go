@@ -52,8 +52,8 @@ func startBench(b *testing.B, s *Store, mux *bulk.Mux, config bulk.Config, optio
 	return engine
 }
 
-// BenchmarkEnqueue appends batches of 1,000 jobs of 100 bytes to four actions
-// side by side; every append is fsynced before it returns.
+// BenchmarkEnqueue appends batches of 1,000 jobs of 100 bytes to four actions concurrently;
+// every append is fsynced before it returns.
 func BenchmarkEnqueue(b *testing.B) {
 	s := openBench(b, bulk.Config{})
 	batch := payloads()
@@ -79,17 +79,17 @@ func BenchmarkEnqueue(b *testing.B) {
 	b.ReportMetric(float64(b.N)*1000/b.Elapsed().Seconds(), "jobs/s")
 }
 
-// BenchmarkRun enqueues and runs no-op jobs of 100 bytes of four tenants to
-// their end; every move is fsynced. An iteration is 1,000 jobs.
+// BenchmarkRun enqueues no-op jobs of 100 bytes of four tenants and runs them; every
+// operation is fsynced. An iteration is 1,000 jobs.
 func BenchmarkRun(b *testing.B) { benchRun(b, nil) }
 
-// taker is a publisher that takes everything at once.
+// taker is a publisher that accepts all events at once.
 type taker struct{}
 
 func (taker) Publish(context.Context, []bulk.Event) error { return nil }
 
-// BenchmarkRunWithEvents is BenchmarkRun with a publisher: without and with an
-// event of each job.
+// BenchmarkRunWithEvents is BenchmarkRun with a publisher: without and with an event of each
+// job.
 func BenchmarkRunWithEvents(b *testing.B) {
 	b.Run("actions", func(b *testing.B) { benchRun(b, nil, bulk.WithPublisher(taker{})) })
 	b.Run("jobs", func(b *testing.B) { benchRun(b, []string{bulk.JobEvents}, bulk.WithPublisher(taker{})) })

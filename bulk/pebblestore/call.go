@@ -8,14 +8,13 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/pebblekv"
+	"github.com/sluice-project/sluice/internal/pebblekv"
 )
 
-// compactLog is the length at which a page's log is replaced by a snapshot.
+// compactLog is the length from which on a page's log is replaced by a snapshot.
 const compactLog = 32 << 10
 
-// call is one atomic move in progress, with s.mu held: what it changes in memory
-// and what it writes.
+// call is one atomic operation in progress, with s.mu held.
 type call struct {
 	s       *Store
 	serial  uint64
@@ -23,7 +22,7 @@ type call struct {
 	window  int64
 	batch   *pebble.Batch
 	touched []*action
-	events  uint64 // up to which number it has put events into the outbox; 0: none
+	events  uint64 // the highest number of the events that it has put into the outbox; 0: none
 	err     error
 }
 
@@ -35,7 +34,7 @@ func (s *Store) begin() *call {
 	return &call{s: s, serial: s.calls, now: now, window: window, batch: s.db.NewBatch()}
 }
 
-// note writes an event of a job into its page's log.
+// note appends an event of a job to its page's log.
 func (c *call) note(a *action, kind event, index uint32, argument int64) {
 	c.touch(a)
 	if page := index >> pageBits; page != a.writer.page {
@@ -52,9 +51,8 @@ func (c *call) touch(a *action) {
 	}
 }
 
-// writeLog appends what was noted to the log of its page. A log that has grown
-// long is replaced by a snapshot; but not if this call has appended to it before,
-// as what is in its batch cannot be read back.
+// writeLog writes the noted events to the log of their page. It replaces a long log by a
+// snapshot, unless this call has appended to it: its batch cannot be read back.
 func (c *call) writeLog(a *action) {
 	a.writer.flush()
 	log, page := a.writer.log, a.writer.page
@@ -74,7 +72,7 @@ func (c *call) writeLog(a *action) {
 	var facts pageFacts
 	for _, log := range [][]byte{old, log} {
 		if err := facts.replay(log); err != nil {
-			c.keep(&CorruptError{key, err.Error()})
+			c.keep(pebblekv.Corrupt(key, err.Error()))
 		}
 	}
 	snapshot := facts.snapshot()
@@ -89,9 +87,9 @@ func (c *call) keep(err error) {
 	}
 }
 
-// commit writes what was touched and enters the batch into the log, so that the
-// log has the order of memory. It returns what waits for the fsync, to be called
-// without s.mu. An error means that memory and disk have parted.
+// commit writes the touched actions and enters the batch into the log, so that the log
+// has the order of memory. It returns a function that waits for the fsync, to be called
+// without s.mu. After an error, memory and disk differ.
 func (c *call) commit() (wait func() error, err error) {
 	for _, a := range c.touched {
 		c.writeLog(a)
@@ -138,7 +136,7 @@ func (s *Store) launch(j *job) {
 	j.phase, j.lapsed = inFlight, false
 	heap.Push(&s.leases, j)
 	a.record.InFlight++
-	a.line.kind.launched(s.now())
+	a.line.jobType.launched(s.now())
 	a.target.inFlight++
 }
 
@@ -147,11 +145,11 @@ func (s *Store) land(j *job) {
 	a := j.action
 	heap.Remove(&s.leases, j.place)
 	a.record.InFlight--
-	a.line.kind.landed(s.now())
+	a.line.jobType.landed(s.now())
 	a.target.inFlight--
 }
 
-// goBack returns a job that has landed, or was set aside, to the line.
+// goBack returns a job that has left flight, or was non-ready, to its line.
 func (s *Store) goBack(j *job) {
 	j.phase = inLine
 	j.action.returned.push(j)
@@ -170,7 +168,7 @@ func (s *Store) setAside(j *job) {
 	}
 }
 
-// takeUp ends a job's being non-ready.
+// takeUp takes a job out of the non-ready queue.
 func (s *Store) takeUp(j *job) {
 	a := j.action
 	heap.Remove(&s.due, j.place)
@@ -181,7 +179,7 @@ func (s *Store) takeUp(j *job) {
 	}
 }
 
-// drop ends what memory keeps of a job.
+// drop removes a job from memory.
 func (s *Store) drop(j *job) {
 	delete(j.action.jobs, j.index)
 	*j = job{}
@@ -190,7 +188,7 @@ func (s *Store) drop(j *job) {
 	}
 }
 
-// newJob returns a job of an action that is touched for the first time.
+// newJob returns a job that is admitted for the first time.
 func (s *Store) newJob(a *action, index uint32) *job {
 	var j *job
 	if n := len(s.free); n > 0 {
@@ -260,8 +258,8 @@ func (c *call) outcome(a *action, o bulk.Outcome) {
 	}
 }
 
-// started notes when the window of the last attempt ends, so that a store that is
-// opened before that does not start its limits from zero.
+// started records when the window of the last attempt ends, so that limits do not start
+// from zero in a store that is opened before.
 func (c *call) started() {
 	ends := bulk.WindowStart(c.window+1, c.s.config.Window).UnixNano()
 	c.keep(c.batch.Set(metaWindow, binary.BigEndian.AppendUint64(nil, uint64(ends)), nil))

@@ -1,4 +1,4 @@
-package pebblestore_test
+package pebblestore
 
 import (
 	"log/slog"
@@ -8,11 +8,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/bulk/pebblestore"
 	"github.com/sluice-project/sluice/bulk/storetest"
 )
 
-// disks remembers, for each open store, the disk in memory that it is on.
+// disks has the in-memory disk of each open store.
 type disks struct {
 	of      map[bulk.Store]disk
 	crashes uint64
@@ -25,7 +24,7 @@ type disk struct {
 
 func (d *disks) open(t testing.TB, on disk) bulk.Store {
 	t.Helper()
-	s, err := pebblestore.Open("data", pebblestore.Options{
+	s, err := Open("data", Options{
 		Bulk: on.config, FS: on.fs, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -46,8 +45,8 @@ func (d *disks) close(t testing.TB, s bulk.Store) disk {
 	return on
 }
 
-// TestConformance runs the suite on disks in memory. Crash is a loss of power:
-// the disk keeps what was synced, and of the rest any part.
+// TestConformance runs the suite on in-memory disks. Crash is a loss of power: the disk keeps
+// the synced data, and a random part of the rest.
 func TestConformance(t *testing.T) {
 	d := &disks{of: map[bulk.Store]disk{}}
 	storetest.Run(t, storetest.Factory{

@@ -6,9 +6,8 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// target is what jobs call: the target of webhooks, or the handlers of one type.
-// Its counter has the limits that were configured for it; where there is no
-// rate, congestion is what was learned.
+// target is the target of webhooks, or the handlers of one type. Its counter has the
+// configured limits; if there is no rate, congestion has the measured one.
 type target struct {
 	name string
 	counter
@@ -23,7 +22,7 @@ type target struct {
 	auto *auto
 }
 
-// limiter is what one tenant does to one target.
+// limiter is one tenant at one target.
 type limiter struct {
 	counter
 	target     *target
@@ -52,7 +51,7 @@ func (b *bookings) add(window, n int64) {
 	}
 }
 
-// observe notes how an attempt ended: it passed, or was throttled.
+// observe counts attempts that passed or were throttled.
 func (l *limiter) observe(window, passed, throttled int64) {
 	t := l.target
 	t.close(window)
@@ -66,9 +65,9 @@ func (l *limiter) observe(window, passed, throttled int64) {
 	t.tally.throttled += throttled
 }
 
-// close ends the tally when another window has begun, and learns from it: where
-// most tenants were throttled the target's own limit was reached, which they
-// share; where few were, each has reached a limit that the target has for it.
+// close ends the tally when another window has begun, and observes it: if most tenants
+// were throttled, the target's shared limit was reached; if few were, each has reached a
+// limit of its own.
 func (t *target) close(window int64) {
 	if t.tally.window == window {
 		return
@@ -110,9 +109,9 @@ func (l *limiter) book(window, n int64) {
 	}
 }
 
-// allowance is what congestion control lets a tenant have of a target in a
-// window: what is seen to pass, less what has started, is ready, or has its slot
-// in it. A tenant that was throttled in this window has no more of it.
+// allowance returns how many more jobs of a tenant congestion control admits to a target
+// in a window: the measured rate, less the jobs that have started, are ready, or have
+// their slot in it. A tenant that was throttled in this window has none.
 func (l *limiter) allowance(window int64) int64 {
 	if l.target.rate > 0 {
 		return bulk.NoLimit
@@ -124,7 +123,7 @@ func (l *limiter) allowance(window int64) int64 {
 	return remains(&l.congestion, &l.counter, &l.bookings, window)
 }
 
-// allowance is what congestion control lets all tenants together have.
+// allowance returns how many more jobs of all tenants congestion control admits.
 func (t *target) allowance(window int64) int64 {
 	if t.rate > 0 {
 		return bulk.NoLimit
@@ -145,8 +144,8 @@ func remains(congestion *bulk.Congestion, c *counter, b *bookings, window int64)
 	return max(0, allowed-c.started-c.ready-b.in[window])
 }
 
-// ratePerSecond is what a limiter is let through: its own limit where one was
-// seen, else its part of the target's rate, which is configured or was seen.
+// ratePerSecond returns the rate of a limiter: its own measured limit if there is one,
+// else its part of the target's configured or measured rate.
 func (l *limiter) ratePerSecond(window time.Duration) float64 {
 	t := l.target
 	if t.rate > 0 {

@@ -2,15 +2,16 @@ package pebblestore
 
 import (
 	"encoding/binary"
-	"fmt"
+
+	"github.com/sluice-project/sluice/internal/pebblekv"
 )
 
-// FormatVersion is the version of what this package stores. A store of version 1
-// or 2 becomes one of version 3 when it is opened: the one has no outbox, and
-// neither has schedules. A store of another version is not opened.
+// FormatVersion is the version of the stored format. A store of version 1 or 2 becomes
+// one of version 3 when it is opened: version 1 has no outbox, and neither has
+// schedules. Stores of other versions are refused.
 const FormatVersion = 3
 
-// The first byte of a key says what it holds.
+// The first byte of a key is its kind.
 const (
 	keyMeta     = 'M' // name → value
 	keyAction   = 'a' // number → the action's record, JSON
@@ -34,22 +35,12 @@ var (
 	metaRevision = []byte("Mrevision") // the highest revision given to a schedule
 )
 
-// VersionError: the directory holds a store of another format.
-type VersionError struct{ Found uint64 }
-
-func (e *VersionError) Error() string {
-	return fmt.Sprintf("the store has format %d, this program reads and writes format %d: use the version of sluice that wrote it", e.Found, FormatVersion)
-}
-
-// CorruptError: a value does not have the form that its key promises.
-type CorruptError struct {
-	Key []byte
-	Why string
-}
-
-func (e *CorruptError) Error() string {
-	return fmt.Sprintf("the store is damaged: key %q: %s", e.Key, e.Why)
-}
+type (
+	// VersionError is the error of Open for a store of another format.
+	VersionError = pebblekv.VersionError
+	// CorruptError is the error of a value that does not have the format of its key.
+	CorruptError = pebblekv.CorruptError
+)
 
 func numberKey(kind byte, number uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{kind}, number)
@@ -63,47 +54,9 @@ func outcomesKey(number, batch uint64) []byte {
 	return binary.BigEndian.AppendUint64(numberKey(keyOutcomes, number), batch)
 }
 
-// numberRange is the range of all keys of one kind that belong to a number.
+// numberRange returns the range of the keys of one kind of an action.
 func numberRange(kind byte, number uint64) (from, to []byte) {
 	return numberKey(kind, number), numberKey(kind, number+1)
-}
-
-// reader takes varints and byte strings from a value. Its first failure sticks.
-type reader struct {
-	rest []byte
-	bad  bool
-}
-
-func (r *reader) uvarint() uint64 {
-	v, n := binary.Uvarint(r.rest)
-	if n <= 0 {
-		r.bad, r.rest = true, nil
-		return 0
-	}
-	r.rest = r.rest[n:]
-	return v
-}
-
-func (r *reader) byte() byte {
-	if len(r.rest) == 0 {
-		r.bad = true
-		return 0
-	}
-	b := r.rest[0]
-	r.rest = r.rest[1:]
-	return b
-}
-
-// bytes returns a length-prefixed string, which shares memory with the value.
-func (r *reader) bytes() []byte {
-	n := r.uvarint()
-	if n > uint64(len(r.rest)) {
-		r.bad, r.rest = true, nil
-		return nil
-	}
-	b := r.rest[:n:n]
-	r.rest = r.rest[n:]
-	return b
 }
 
 func appendBytes(to, b []byte) []byte {

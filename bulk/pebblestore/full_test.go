@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-project/sluice/bulk/pebblestore"
 )
 
-// fullDisk is a disk in memory that says how much of it is free, and on which
-// writes fail when it is full.
+// fullDisk is an in-memory disk that reports its free space, and on which writes fail when it
+// is full.
 type fullDisk struct {
 	vfs.FS
 	free atomic.Int64
@@ -60,9 +60,9 @@ func some(n int) [][]byte {
 	return payloads
 }
 
-// When the disk is down to its reserve, uploads are refused with what to do, and
-// what was accepted still runs to its end. With space again, uploads go on where
-// they stopped.
+// TestDiskDownToItsReserve checks that uploads are refused with advice when the disk is down
+// to its reserve, and that accepted jobs still finish. With space again, uploads continue
+// where they stopped.
 func TestDiskDownToItsReserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -77,7 +77,7 @@ func TestDiskDownToItsReserve(t *testing.T) {
 			}
 		}
 		d.free.Store(64<<20 - 1)
-		time.Sleep(2 * time.Second) // the last look at the disk is over
+		time.Sleep(2 * time.Second) // the last check of the disk is too old
 
 		if received, err := s.Append(ctx, "second", 10, some(10)); !errors.Is(err, bulk.ErrFull) || received != 10 {
 			t.Errorf("append to a full disk: %d, %v; want 10 and ErrFull", received, err)
@@ -98,9 +98,8 @@ func TestDiskDownToItsReserve(t *testing.T) {
 	})
 }
 
-// When a write fails because the disk is full after all, the store says that it
-// is broken from then on; opened again with space, it has all that it had
-// acknowledged, and nothing twice.
+// TestDiskThatFailsWrites checks that the store is broken after a write fails on a full disk.
+// Opened again with space, it has all acknowledged data, and nothing twice.
 func TestDiskThatFailsWrites(t *testing.T) {
 	ctx := context.Background()
 	d := newFullDisk(1 << 30)
@@ -121,7 +120,7 @@ func TestDiskThatFailsWrites(t *testing.T) {
 	if _, err := s.Action(ctx, "a"); !errors.Is(err, bulk.ErrBroken) || !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("a broken store answers %v, want ErrBroken and why", err)
 	}
-	_ = s.Close() // it cannot write what it has not written
+	_ = s.Close() // it cannot write the rest
 
 	d.free.Store(1 << 30)
 	s = d.open(t)
@@ -142,8 +141,8 @@ func TestDiskThatFailsWrites(t *testing.T) {
 func runAll(t *testing.T, s *pebblestore.Store, id string, jobs int) {
 	t.Helper()
 	ctx := context.Background()
-	for _, move := range []bulk.Move{{Kind: bulk.Seal, Total: int64(jobs)}, {Kind: bulk.Start}} {
-		if _, err := s.Move(ctx, id, move); err != nil {
+	for _, transition := range []bulk.Transition{{Kind: bulk.Seal, Total: int64(jobs)}, {Kind: bulk.Start}} {
+		if _, err := s.Transition(ctx, id, transition); err != nil {
 			t.Fatal(err)
 		}
 	}

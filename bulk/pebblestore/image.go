@@ -1,40 +1,36 @@
 package pebblestore
 
 import (
+	"cmp"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
-	"log/slog"
-	"slices"
-	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/pebblekv"
+	"github.com/sluice-project/sluice/internal/pebblekv"
 )
 
-// Image is a store that is read to be taken over by another: it is locked, so that no
-// process has it open, and nothing is changed.
+// Image is a store that is read for migration into another. It is locked, so that no
+// process can open it, and not changed.
 type Image struct {
 	dir   string
 	fs    vfs.FS
-	store *Store // of which only what reads the database is used
+	store *Store // used only to read the database
 	facts bulk.ImageFacts
 }
 
 var _ bulk.Image = (*Image)(nil)
 
-// ErrNoStore: the directory has no store.
+// ErrNoStore is the error of OpenImage for a directory without a store.
 var ErrNoStore = errors.New("there is no store of bulk in it")
 
-// OpenImage opens the store in a directory to read it alone. Of options it takes FS and
-// Logger. It fails with ErrInUse if a process has the store open, and with ErrNoStore if
-// there is none.
+// OpenImage opens the store in a directory for reading. It uses FS and Logger of options.
+// It returns ErrInUse if a process has the store open, and ErrNoStore if there is none.
 func OpenImage(dir string, options Options) (*Image, error) {
 	image, err := openImage(dir, options)
 	if err != nil {
@@ -44,22 +40,12 @@ func OpenImage(dir string, options Options) (*Image, error) {
 }
 
 func openImage(dir string, options Options) (*Image, error) {
-	if options.FS == nil {
-		options.FS = vfs.Default
-	}
-	if options.Logger == nil {
-		options.Logger = slog.Default()
-	}
+	options.FS = cmp.Or(options.FS, vfs.Default)
 	if found, err := pebble.Peek(dir, options.FS); err != nil || !found.Exists {
-		// Opened, it would be made, if only its lock.
+		// Opening it would create its lock file.
 		return nil, errors.Join(ErrNoStore, err)
 	}
-	readOnly := pebbleOptions(options)
-	readOnly.ReadOnly = true
-	db, err := pebble.Open(dir, readOnly)
-	if errors.Is(err, syscall.EAGAIN) {
-		err = ErrInUse
-	}
+	db, err := openDB(dir, options, true)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +56,7 @@ func openImage(dir string, options Options) (*Image, error) {
 	return image, nil
 }
 
-// Close lets go of the store.
+// Close closes and unlocks the store.
 func (i *Image) Close() error { return i.store.db.Close() }
 
 func (i *Image) readFacts() error {
@@ -89,7 +75,7 @@ func (i *Image) readFacts() error {
 		return ErrNoStore
 	}
 	if found, _ := binary.Uvarint(version); found < 1 || found > FormatVersion {
-		return &VersionError{Found: found}
+		return &VersionError{Found: found, Known: FormatVersion}
 	}
 	var windowed bool
 	var window uint64
@@ -114,20 +100,18 @@ func (i *Image) readFacts() error {
 	i.facts.Rates = map[string]bulk.AutoRate{}
 	return pebblekv.Scan(i.store.db, []byte{keyAuto}, []byte{keyAuto + 1}, func(key, value []byte) (bool, error) {
 		var rate bulk.AutoRate
-		if err := json.Unmarshal(value, &rate); err != nil {
-			return false, &CorruptError{slices.Clone(key), err.Error()}
-		}
+		err := pebblekv.Unmarshal(key, value, &rate)
 		if name := string(key[1:]); automatic[name] {
 			i.facts.Rates[name] = rate
 		}
-		return true, nil
+		return true, err
 	})
 }
 
 // Facts implements bulk.Image.
 func (i *Image) Facts() bulk.ImageFacts { return i.facts }
 
-// stream makes a scan of a range a stream.
+// stream returns a scan of a range as a stream.
 func stream[T any](db *pebble.DB, from, to []byte, read func(key, value []byte) (T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		ended := false
@@ -165,7 +149,7 @@ func (i *Image) Outcomes(a *bulk.ActionImage) iter.Seq2[[]bulk.Outcome, error] {
 	return stream(i.store.db, outcomesKey(a.Number, a.Reduced), to, func(key, value []byte) ([]bulk.Outcome, error) {
 		outcomes, ok := decodeOutcomes(nil, value)
 		if !ok {
-			return nil, &CorruptError{slices.Clone(key), "not a batch of outcomes"}
+			return nil, pebblekv.Corrupt(key, "not a batch of outcomes")
 		}
 		return outcomes, nil
 	})
@@ -177,7 +161,7 @@ func (i *Image) DeadLetters(a *bulk.ActionImage) iter.Seq2[[]bulk.DeadLetter, er
 	return stream(i.store.db, from, to, func(key, value []byte) ([]bulk.DeadLetter, error) {
 		letter, ok := decodeDeadLetter(value)
 		if !ok {
-			return nil, &CorruptError{slices.Clone(key), "not a dead letter"}
+			return nil, pebblekv.Corrupt(key, "not a dead letter")
 		}
 		letter.Index = int64(binary.BigEndian.Uint32(key[9:]))
 		return []bulk.DeadLetter{letter}, nil

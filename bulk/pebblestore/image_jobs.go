@@ -2,21 +2,19 @@ package pebblestore
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"iter"
-	"slices"
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/pebblekv"
+	"github.com/sluice-project/sluice/internal/pebblekv"
 )
 
-// Actions implements bulk.Image. Of those that live the jobs are counted, as opening the
-// store does.
+// Actions implements bulk.Image. It counts the jobs of live actions, as opening the store
+// does.
 func (i *Image) Actions() iter.Seq2[bulk.ActionImage, error] {
 	return stream(i.store.db, []byte{keyAction}, []byte{keyAction + 1}, func(key, value []byte) (a bulk.ActionImage, err error) {
-		if err := json.Unmarshal(value, &a.Action); err != nil {
-			return a, &CorruptError{slices.Clone(key), err.Error()}
+		if err := pebblekv.Unmarshal(key, value, &a.Action); err != nil {
+			return a, err
 		}
 		a.Number = binary.BigEndian.Uint64(key[1:])
 		live, err := pebblekv.Get(i.store.db, numberKey(keyLive, a.Number))
@@ -36,7 +34,7 @@ func (i *Image) Actions() iter.Seq2[bulk.ActionImage, error] {
 	})
 }
 
-// count counts the jobs of an action that lives.
+// count counts the jobs of a live action.
 func (i *Image) count(a *bulk.ActionImage) (err error) {
 	received := a.Received
 	switch a.Status {
@@ -90,14 +88,14 @@ func (i *Image) Jobs(a *bulk.ActionImage) iter.Seq2[[]bulk.JobImage, error] {
 	return i.jobs(a, func(*pageFacts) {})
 }
 
-// jobs replays the logs of an action, and shows each page's.
+// jobs replays the logs of an action, and yields the jobs of each page.
 func (i *Image) jobs(a *bulk.ActionImage, show func(*pageFacts)) iter.Seq2[[]bulk.JobImage, error] {
 	facts, jobs := new(pageFacts), make([]bulk.JobImage, 0, pageSize)
 	from, to := numberRange(keyLog, a.Number)
 	return stream(i.store.db, from, to, func(key, log []byte) ([]bulk.JobImage, error) {
 		*facts, jobs = pageFacts{}, jobs[:0]
 		if err := facts.replay(log); err != nil {
-			return nil, &CorruptError{slices.Clone(key), err.Error()}
+			return nil, pebblekv.Corrupt(key, err.Error())
 		}
 		show(facts)
 		base := int64(binary.BigEndian.Uint32(key[9:])) << pageBits
@@ -110,7 +108,7 @@ func (i *Image) jobs(a *bulk.ActionImage, show func(*pageFacts)) iter.Seq2[[]bul
 	})
 }
 
-// has says whether a job stands for itself: what ended with its action does not.
+// has reports whether a job stands for itself: what ended with its action does not.
 func (i *Image) has(a *bulk.ActionImage, j *bulk.JobImage) bool {
 	switch {
 	case j.Phase >= bulk.PhaseSucceeded:
@@ -121,8 +119,7 @@ func (i *Image) has(a *bulk.ActionImage, j *bulk.JobImage) bool {
 	return a.Status != bulk.Canceled || j.Phase == bulk.PhaseInFlight && !j.Local
 }
 
-// image is a job as its facts say; touched is false of one that there is nothing to say
-// of.
+// image returns a job from its facts; touched is false if it was never admitted.
 func (f *jobFacts) image(index int64) (j bulk.JobImage, touched bool) {
 	j = bulk.JobImage{
 		Index: index, Fence: f.fence, Attempts: int(f.attempts), Crashes: int(f.crashes), Lapsed: f.lapsed,

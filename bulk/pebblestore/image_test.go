@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-project/sluice/bulk/pebblestore"
 )
 
-// contents are the files of a directory; the lock is a file that has nothing.
+// contents returns the files of a directory; the lock is an empty file.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -32,8 +32,8 @@ func contents(t *testing.T, dir string) map[string]string {
 	return found
 }
 
-// An image is read under the lock of its store, and changes nothing: neither does opening
-// a directory that has no store.
+// TestImageChangesNothing checks that an image locks its store and changes nothing, and that
+// opening a directory without a store changes nothing either.
 func TestImageChangesNothing(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()
 	options := pebblestore.Options{Logger: slog.New(slog.DiscardHandler)}
@@ -56,7 +56,7 @@ func TestImageChangesNothing(t *testing.T) {
 	if _, err := store.Append(ctx, "a", 0, [][]byte{[]byte("1"), []byte("22")}); err != nil {
 		t.Fatal(err)
 	}
-	// Of another process it would be ErrInUse.
+	// In another process the error would be ErrInUse.
 	if _, err := pebblestore.OpenImage(dir, options); err == nil || !strings.Contains(err.Error(), "lock held") {
 		t.Errorf("a store that is open: %v", err)
 	}
@@ -89,8 +89,8 @@ func TestImageChangesNothing(t *testing.T) {
 	}
 }
 
-// A store that was moved is not opened any more, until the file is removed that says so.
-// One whose move has only begun is.
+// TestMovedStoreIsNotOpened checks that a migrated store cannot be opened until the file that
+// records the migration is removed. A store whose migration has only begun can be opened.
 func TestMovedStoreIsNotOpened(t *testing.T) {
 	dir := t.TempDir()
 	options := pebblestore.Options{Logger: slog.New(slog.DiscardHandler)}
@@ -101,20 +101,20 @@ func TestMovedStoreIsNotOpened(t *testing.T) {
 		}
 		return err
 	}
-	moved := pebblestore.Moved{ID: "x", To: "redis://there", BegunAt: time.Now().UTC()}
+	moved := pebblestore.Migration{ID: "x", To: "redis://there", BegunAt: time.Now().UTC()}
 	set := func() {
 		t.Helper()
 		image, err := pebblestore.OpenImage(dir, options)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(image.SetMoved(moved), image.Close()); err != nil {
+		if err := errors.Join(image.SetMigration(moved), image.Close()); err != nil {
 			t.Fatal(err)
 		}
 		if image, err = pebblestore.OpenImage(dir, options); err != nil {
 			t.Fatal(err)
 		}
-		got, err := image.Moved()
+		got, err := image.Migration()
 		if err := errors.Join(err, image.Close()); err != nil || got != moved {
 			t.Errorf("it was moved as %+v, %v; want %+v", got, err, moved)
 		}
@@ -124,12 +124,12 @@ func TestMovedStoreIsNotOpened(t *testing.T) {
 	}
 	set()
 	if err := open(); err != nil {
-		t.Errorf("a store whose move has begun: %v", err)
+		t.Errorf("a store whose transition has begun: %v", err)
 	}
 	moved.EndedAt = time.Now().UTC()
 	set()
-	var refused *pebblestore.MovedError
-	if err := open(); !errors.As(err, &refused) || refused.Moved != moved {
+	var refused *pebblestore.MigratedError
+	if err := open(); !errors.As(err, &refused) || refused.Migration != moved {
 		t.Errorf("a store that was moved: %v", err)
 	}
 	if err := os.Remove(refused.File); err != nil {
@@ -138,7 +138,7 @@ func TestMovedStoreIsNotOpened(t *testing.T) {
 	if err := open(); err != nil {
 		t.Errorf("after the file is gone: %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, pebblestore.MovedFile), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, pebblestore.MigrationFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := open(); err == nil {

@@ -3,15 +3,17 @@ package pebblestore
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/sluice-project/sluice/internal/pebblekv"
 )
 
-// pageBits sets how many jobs share a log: 1,024.
+// pageBits sets the number of jobs that share a log: 1,024.
 const (
 	pageBits = 10
 	pageSize = 1 << pageBits
 )
 
-// event says what happened to a run of jobs.
+// event is what happened to a run of consecutive jobs.
 type event byte
 
 const (
@@ -21,9 +23,9 @@ const (
 	evFailed                     // final
 	evRetry                      // turned back by an error; argument: due, Unix ms
 	evThrottled                  // turned back by the target; argument: due, Unix ms
-	evReleased                   // handed back unused
-	evExpired                    // the lease ran out
-	evCrashed                    // the process died
+	evReleased                   // released by the worker
+	evExpired                    // the lease expired
+	evCrashed                    // the process ended
 	evExtended                   // argument: deadline, Unix ms
 	evCanceled                   // final: ended after its action was canceled
 	evSnapshot                   // everything before it on this page, in one record
@@ -33,8 +35,8 @@ func (e event) hasArgument() bool {
 	return e == evLent || e == evRetry || e == evThrottled || e == evExtended
 }
 
-// jobWriter writes the log of one page: runs of neighbours become one record of
-// event, first job, number of jobs and, for some, an argument.
+// jobWriter writes the log of one page: a run of consecutive jobs is one record of event,
+// first job, number of jobs and, for some, an argument.
 type jobWriter struct {
 	page     uint32
 	log      []byte
@@ -66,7 +68,7 @@ func (w *jobWriter) flush() {
 	w.count = 0
 }
 
-// phase is where a job that was touched is.
+// phase is the state of a job that was admitted before.
 type phase byte
 
 const (
@@ -82,11 +84,11 @@ const (
 
 func (p phase) final() bool { return p >= succeeded }
 
-// jobFacts is what a log says of one job.
+// jobFacts is the state of one job, from its log.
 type jobFacts struct {
 	phase    phase
 	local    bool
-	lapsed   bool // the last lease ended by running out, or with its process
+	lapsed   bool // the last lease expired, or ended with its process
 	fence    uint32
 	attempts uint16
 	crashes  uint8
@@ -94,7 +96,7 @@ type jobFacts struct {
 	at       int64 // due or deadline, Unix ms
 }
 
-// pageFacts is what a log says of its page.
+// pageFacts is the state of a page, from its log.
 type pageFacts struct {
 	jobs               [pageSize]jobFacts
 	throttled, retried uint64
@@ -102,17 +104,17 @@ type pageFacts struct {
 
 // replay applies a log to the page.
 func (p *pageFacts) replay(log []byte) error {
-	r := reader{rest: log}
-	for len(r.rest) > 0 && !r.bad {
-		kind := event(r.byte())
+	r := pebblekv.Reader{Rest: log}
+	for len(r.Rest) > 0 && !r.Bad {
+		kind := event(r.Byte())
 		if kind == evSnapshot {
 			p.readSnapshot(&r)
 			continue
 		}
-		first, count := r.uvarint(), r.uvarint()
+		first, count := r.Uvarint(), r.Uvarint()
 		var argument int64
 		if kind.hasArgument() {
-			argument = int64(r.uvarint())
+			argument = int64(r.Uvarint())
 		}
 		if kind == 0 || kind > evSnapshot || first > pageSize || count > pageSize-first {
 			return fmt.Errorf("event %d of %d jobs from %d", kind, count, first)
@@ -121,7 +123,7 @@ func (p *pageFacts) replay(log []byte) error {
 			p.apply(&p.jobs[i], kind, argument)
 		}
 	}
-	if r.bad {
+	if r.Bad {
 		return fmt.Errorf("the log ends in the middle of a record")
 	}
 	return nil
@@ -167,7 +169,7 @@ const (
 	flagLapsed
 )
 
-// snapshot is everything that is known of the page as one record.
+// snapshot returns the state of the page as one record.
 func (p *pageFacts) snapshot() []byte {
 	to := []byte{byte(evSnapshot)}
 	to = binary.AppendUvarint(to, p.throttled)
@@ -193,19 +195,19 @@ func (p *pageFacts) snapshot() []byte {
 	return to
 }
 
-func (p *pageFacts) readSnapshot(r *reader) {
-	*p = pageFacts{throttled: r.uvarint(), retried: r.uvarint()}
+func (p *pageFacts) readSnapshot(r *pebblekv.Reader) {
+	*p = pageFacts{throttled: r.Uvarint(), retried: r.Uvarint()}
 	for i := range p.jobs {
-		j := jobFacts{phase: phase(r.byte())}
+		j := jobFacts{phase: phase(r.Byte())}
 		if j.phase > canceled {
-			r.bad = true
+			r.Bad = true
 			return
 		}
 		if j.phase != untouched {
-			flags := r.byte()
+			flags := r.Byte()
 			j.local, j.lapsed = flags&flagLocal != 0, flags&flagLapsed != 0
-			j.reason, j.crashes = r.byte(), r.byte()
-			j.fence, j.attempts, j.at = uint32(r.uvarint()), uint16(r.uvarint()), int64(r.uvarint())
+			j.reason, j.crashes = r.Byte(), r.Byte()
+			j.fence, j.attempts, j.at = uint32(r.Uvarint()), uint16(r.Uvarint()), int64(r.Uvarint())
 		}
 		p.jobs[i] = j
 	}

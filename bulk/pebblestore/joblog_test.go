@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// noted is one event as call.note gives it to the writer.
+// noted is one event with the arguments of call.note.
 type noted struct {
 	kind     event
 	index    uint32
@@ -18,7 +18,7 @@ type noted struct {
 var anyEvent = rapid.Custom(func(t *rapid.T) noted {
 	e := noted{
 		kind: event(rapid.IntRange(int(evLeased), int(evCanceled)).Draw(t, "event")),
-		// Few jobs, so that runs and repetitions are frequent; and the last ones.
+		// The first indexes, so that runs and repetitions are frequent; and the last ones.
 		index: rapid.OneOf(rapid.Uint32Range(0, 12), rapid.Uint32Range(pageSize-3, pageSize-1)).Draw(t, "job"),
 	}
 	if e.kind.hasArgument() {
@@ -27,7 +27,7 @@ var anyEvent = rapid.Custom(func(t *rapid.T) noted {
 	return e
 })
 
-// written is the log of events, cut into several calls.
+// written returns the log of events, split into several calls.
 func written(page uint32, calls [][]noted) (log []byte) {
 	w := jobWriter{page: page}
 	for _, events := range calls {
@@ -40,8 +40,8 @@ func written(page uint32, calls [][]noted) (log []byte) {
 	return log
 }
 
-// touched is the facts without those of jobs that were never leased, of which a
-// snapshot keeps nothing; what comes before a job's first lease is no real log.
+// touched returns the facts without those of jobs that were never leased, which a snapshot
+// omits. In a real log, a job's first event is a lease.
 func touched(facts pageFacts) pageFacts {
 	for i := range facts.jobs {
 		if facts.jobs[i].phase == untouched {

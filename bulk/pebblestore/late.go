@@ -3,16 +3,17 @@ package pebblestore
 import (
 	"encoding/binary"
 	"slices"
+	"time"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/pebblekv"
+	"github.com/sluice-project/sluice/internal/pebblekv"
 )
 
-// lateActions is how many finished actions are kept for late settlements.
+// lateActions is the number of finished actions that are cached for late settlements.
 const lateActions = 16
 
-// lateFinals keeps how the jobs of finished actions ended, for settlements that
-// come late. The oldest makes room.
+// lateFinals caches how the jobs of recently finished actions ended, for late
+// settlements. The oldest action is dropped first.
 type lateFinals struct {
 	numbers []uint64
 	finals  map[uint64][]uint8
@@ -32,8 +33,8 @@ func (l *lateFinals) keep(number uint64, finals []uint8) {
 	l.numbers, l.finals[number] = append(l.numbers, number), finals
 }
 
-// lateVerdict answers a settlement of an action that is not in memory.
-func (s *Store) lateVerdict(lease bulk.LeaseID) (bulk.Verdict, error) {
+// lateVerdict judges a settlement of an action that is not in memory.
+func (s *Store) lateVerdict(lease bulk.LeaseID, now time.Time) (bulk.Verdict, error) {
 	finals, kept := s.late.finals[lease.Action]
 	if !kept {
 		var err error
@@ -45,7 +46,7 @@ func (s *Store) lateVerdict(lease bulk.LeaseID) (bulk.Verdict, error) {
 	if int(lease.Index) >= len(finals) || finals[lease.Index] == 0 {
 		return bulk.Unknown, nil
 	}
-	return finalVerdict(finals[lease.Index], lease.Fence), nil
+	return finalVerdict(finals[lease.Index], lease.Fence, now), nil
 }
 
 // readFinals reads how the jobs of a finished action ended.
@@ -55,7 +56,7 @@ func (s *Store) readFinals(number uint64) (finals []uint8, err error) {
 	err = pebblekv.Scan(s.db, from, to, func(key, log []byte) (bool, error) {
 		facts = pageFacts{}
 		if err := facts.replay(log); err != nil {
-			return false, &CorruptError{append([]byte{}, key...), err.Error()}
+			return false, pebblekv.Corrupt(key, err.Error())
 		}
 		base := binary.BigEndian.Uint32(key[9:]) << pageBits
 		for i, f := range facts.jobs {
@@ -72,7 +73,7 @@ func (s *Store) readFinals(number uint64) (finals []uint8, err error) {
 	return finals, err
 }
 
-// forget drops what is kept of an action.
+// forget drops an action.
 func (l *lateFinals) forget(number uint64) {
 	if _, kept := l.finals[number]; kept {
 		delete(l.finals, number)

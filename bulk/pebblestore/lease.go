@@ -52,20 +52,20 @@ func (s *Store) Lease(_ context.Context, request bulk.LeaseRequest) (leased []bu
 	return leased, nil
 }
 
-// nextReady takes the next ready job of one of some types: of each in turn, over
-// all calls, so that small requests starve no type. Nil if none is ready.
+// nextReady takes the next ready job of some types, in rotation over all calls, so that small
+// requests starve no type. It returns nil if no job is ready.
 func (s *Store) nextReady(types []string) *job {
 	for range types {
 		s.turn++
-		if k := s.kinds[types[s.turn%uint64(len(types))]]; k != nil && k.ready.len() > 0 {
+		if k := s.types[types[s.turn%uint64(len(types))]]; k != nil && k.ready.len() > 0 {
 			return k.ready.pop()
 		}
 	}
 	return nil
 }
 
-// mayStartJob tells whether every limit lets one more attempt start. Admission
-// has made sure of it, unless a limit was lowered since.
+// mayStartJob reports whether all limits allow one more attempt. Admission has checked
+// them, but a limit may have been lowered since.
 func (s *Store) mayStartJob(a *action, window int64) bool {
 	return s.mayStart(&s.global, window) && s.mayStart(&a.line.tenant.counter, window) &&
 		s.mayStart(&a.target.counter, window)
@@ -122,36 +122,35 @@ func (c *call) settle(settlement *bulk.Settlement) (bulk.Verdict, error) {
 	lease := settlement.Lease
 	a := c.s.actions[lease.Action]
 	if a == nil {
-		return c.s.lateVerdict(lease)
+		return c.s.lateVerdict(lease, c.now)
 	}
 	if f := a.final(lease.Index); f != 0 {
-		return finalVerdict(f, lease.Fence), nil
+		return finalVerdict(f, lease.Fence, c.now), nil
 	}
 	j := a.jobs[lease.Index]
-	switch {
-	case j == nil || lease.Fence == 0 || lease.Fence > j.fence:
+	if j == nil {
 		return bulk.Unknown, nil
-	case lease.Fence < j.fence, j.lapsed, j.phase == inFlight && c.now.After(j.at):
-		return bulk.Expired, nil
-	case j.phase != inFlight:
-		return bulk.Duplicate, nil
 	}
-	c.end(j, settlement)
-	return bulk.Accepted, nil
+	state := bulk.LeaseState{Known: true, Fence: j.fence, InFlight: j.phase == inFlight, Deadline: j.at, Lapsed: j.lapsed}
+	verdict := state.Verdict(lease.Fence, c.now)
+	if verdict == bulk.Accepted {
+		c.end(j, settlement)
+	}
+	return verdict, nil
 }
 
-// finalVerdict answers a lease whose job is finished.
-func finalVerdict(final uint8, fence uint32) bulk.Verdict {
-	if final&fenceMask == finalOf(fence, false) {
-		return bulk.Duplicate
-	}
-	return bulk.Expired
+// finalVerdict judges a settlement of a finished job. Fences are compared as finals
+// keep them.
+func finalVerdict(final uint8, fence uint32, now time.Time) bulk.Verdict {
+	state := bulk.LeaseState{Finished: true, Fence: uint32(final & fenceMask)}
+	return state.Verdict(uint32(finalOf(fence, false)), now)
 }
 
 // end applies an accepted settlement.
 func (c *call) end(j *job, settlement *bulk.Settlement) {
 	s, a := c.s, j.action
-	if settlement.Kind == bulk.Extended {
+	effect := settlement.Kind.Effect(a.record.Status == bulk.Canceled, int(j.attempts), a.config.MaxAttempts)
+	if effect == bulk.StaysInFlight {
 		j.at = c.now.Add(settlement.LeaseFor)
 		heap.Fix(&s.leases, j.place)
 		if !j.local {
@@ -168,27 +167,27 @@ func (c *call) end(j *job, settlement *bulk.Settlement) {
 	default:
 		a.limiter.observe(c.window, 1, 0)
 		a.target.auto.passed(settlement.Took)
-		a.line.kind.finished++
+		a.line.jobType.finished++
 	}
-	switch {
-	case settlement.Kind == bulk.Succeeded:
+	switch effect {
+	case bulk.Succeeds:
 		c.succeed(j, settlement)
-	case settlement.Kind == bulk.FailedForGood:
+	case bulk.Fails:
 		c.fail(j, settlement.Error, settlement.Took)
-	case a.record.Status == bulk.Canceled:
+	case bulk.IsCanceled:
 		c.cancel(j)
-	case settlement.Kind == bulk.Throttled:
+	case bulk.IsThrottled:
 		c.throttle(j, settlement)
-	case settlement.Kind == bulk.Released:
+	case bulk.ReturnsToLine:
 		j.attempts--
 		c.note(a, evReleased, j.index, 0)
 		s.goBack(j)
-	default:
+	case bulk.IsRetried:
 		c.retry(j, settlement)
 	}
 }
 
-// throttle sets a job aside until its slot comes.
+// throttle makes a job non-ready until its slot comes.
 func (c *call) throttle(j *job, settlement *bulk.Settlement) {
 	a := j.action
 	j.attempts--
@@ -200,13 +199,9 @@ func (c *call) throttle(j *job, settlement *bulk.Settlement) {
 	c.s.setAside(j)
 }
 
-// retry sets a job aside until its next attempt; without one left it fails.
+// retry makes a job non-ready until its next attempt.
 func (c *call) retry(j *job, settlement *bulk.Settlement) {
 	a := j.action
-	if int(j.attempts) >= a.config.MaxAttempts {
-		c.fail(j, settlement.Error, settlement.Took)
-		return
-	}
 	delay := bulk.BoundRetryAfter(settlement.RetryAfter)
 	if delay == 0 {
 		delay = bulk.RetryDelay(a.config.BackoffBase, a.config.BackoffCap, int(j.attempts), rand.Float64())
@@ -236,7 +231,7 @@ func (s *Store) Dispatch(_ context.Context, most int) (moved int, next time.Time
 	return moved, next, err
 }
 
-// nextDue is when Dispatch has something to do; zero if it is not known.
+// nextDue returns when Dispatch has something to do; zero if it is not known.
 func (s *Store) nextDue() (next time.Time) {
 	if len(s.due) > 0 {
 		next = s.due[0].at
@@ -247,8 +242,8 @@ func (s *Store) nextDue() (next time.Time) {
 	return next
 }
 
-// expire ends a lease that ran out: the job returns, or fails if that was its
-// last attempt.
+// expire ends an expired lease: the job returns to its line, or fails after its last
+// attempt.
 func (c *call) expire(j *job) {
 	s, a := c.s, j.action
 	s.land(j)
@@ -265,6 +260,6 @@ func (c *call) expire(j *job) {
 	}
 }
 
-// millis is a time as the job log keeps it: in milliseconds, and not before it, so
-// that no lease ends earlier after a restart than its holder was told.
+// millis returns a time as in the job log: in milliseconds, rounded up, so that no lease
+// ends earlier after a restart than its deadline.
 func millis(at time.Time) int64 { return at.Add(time.Millisecond - time.Nanosecond).UnixMilli() }

@@ -6,8 +6,8 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// do makes one move: f decides and changes memory under the lock; what it wrote
-// is durable when do returns. If f returns an error, it has changed nothing.
+// do runs one operation: f decides and changes memory under the lock, and its writes are
+// durable when do returns. If f returns an error, it must have changed nothing.
 func (s *Store) do(f func(c *call) error) error {
 	s.mu.Lock()
 	if s.state != nil {
@@ -43,14 +43,14 @@ func (s *Store) Backlog(context.Context) (bulk.Backlog, error) {
 		WindowEnds: bulk.WindowStart(window+1, s.config.Window),
 		Left:       s.left(&s.global, window),
 		Virtual:    s.virtual,
-		Types:      make(map[string]bulk.TypeState, len(s.kinds)),
+		Types:      make(map[string]bulk.TypeState, len(s.types)),
 		Targets:    map[string]int64{},
 		Found:      s.found(),
 		NonReady:   s.nonReady,
 
 		Outbox: int64(s.outbox.next - s.outbox.first), OldestEvent: s.outbox.oldest,
 	}
-	for name, k := range s.kinds {
+	for name, k := range s.types {
 		b.Types[name] = bulk.TypeState{Ready: int64(k.ready.len()), InFlight: k.inFlight, Finished: k.finished, Busy: k.busyUntil(now), Virtual: k.virtual, Idle: k.idle}
 	}
 	for name, t := range s.targets {
@@ -63,14 +63,14 @@ func (s *Store) Backlog(context.Context) (bulk.Backlog, error) {
 		for _, l := range t.lines {
 			if waiting := s.waiting(l, window); len(waiting) > 0 {
 				b.Lines = append(b.Lines, bulk.Line{
-					Tenant: t.name, Type: l.kind.name, Settings: t.settings,
+					Tenant: t.name, Type: l.jobType.name, Settings: t.settings,
 					Taken: t.taken, TypeTaken: l.taken, Granted: l.granted, Left: left, Waiting: waiting,
 				})
-				state := b.Types[l.kind.name]
+				state := b.Types[l.jobType.name]
 				for _, w := range waiting {
 					state.Waiting += w.Jobs
 				}
-				b.Types[l.kind.name] = state
+				b.Types[l.jobType.name] = state
 			}
 		}
 	}
@@ -102,7 +102,7 @@ func (s *Store) Admit(_ context.Context, grants []bulk.Grant) (admitted int, err
 		if a == nil || !a.open() {
 			continue
 		}
-		switch k := a.line.kind; {
+		switch k := a.line.jobType; {
 		case k.ready.len() == 0:
 			k.asked = window
 		case k.idle:
@@ -129,7 +129,7 @@ func (s *Store) admit(a *action, n int64) {
 			a.next++
 		}
 		j.phase = ready
-		a.line.kind.ready.push(j)
+		a.line.jobType.ready.push(j)
 	}
 	a.record.Pending -= n
 	a.record.Ready += n
@@ -137,24 +137,24 @@ func (s *Store) admit(a *action, n int64) {
 	s.advance(a.line, n)
 }
 
-// rest lets go of the slots that ready jobs hold of kinds on which nobody works:
-// nobody has asked for them in this window and the one before. Jobs that nobody
-// starts would otherwise keep others from starting, window after window.
+// rest releases the slots that ready jobs of idle types hold: types that no worker asked
+// for in this window and the one before. Otherwise these jobs would keep others from
+// starting, window after window.
 func (s *Store) rest(window int64) {
-	for _, k := range s.kinds {
+	for _, k := range s.types {
 		switch idle := k.ready.len() > 0 && window > k.asked+1; {
 		case idle && !k.idle:
 			s.chargeAll(k, -1)
 			k.idle = true
 		case !idle:
-			k.idle = false // Its ready jobs, if it was idle, are gone.
+			k.idle = false // Its earlier ready jobs, if it was idle, are gone.
 		}
 	}
 }
 
-// wake notes that workers ask for jobs of a kind: what is ready holds its slots.
+// wake records that workers ask for jobs of a type: its ready jobs hold their slots.
 func (s *Store) wake(name string, window int64) {
-	k := s.kinds[name]
+	k := s.types[name]
 	if k == nil {
 		return
 	}
@@ -165,16 +165,16 @@ func (s *Store) wake(name string, window int64) {
 	}
 }
 
-func (s *Store) chargeAll(k *kind, n int64) {
+func (s *Store) chargeAll(k *jobType, n int64) {
 	for _, j := range k.ready.items[k.ready.head:] {
 		s.charge(j.action, n)
 	}
 }
 
-// charge counts n more ready jobs of an action against its limits, unless nobody
-// works on its kind.
+// charge counts n more ready jobs of an action against its limits, unless its type is
+// idle.
 func (s *Store) charge(a *action, n int64) {
-	if a.line.kind.idle {
+	if a.line.jobType.idle {
 		return
 	}
 	s.global.ready += n
@@ -183,14 +183,10 @@ func (s *Store) charge(a *action, n int64) {
 	a.target.ready += n
 }
 
-// advance moves the tags and the count of a line, and virtual times, by n grants.
+// advance charges n admitted jobs to the tags of a line and of its tenant.
 func (s *Store) advance(l *line, n int64) {
-	step := 1 / l.tenant.settings.Weight
-	begin := max(l.tenant.taken, s.virtual)
-	l.tenant.taken = begin + float64(n)*step
-	s.virtual = max(s.virtual, begin+float64(n-1)*step)
-	begin = max(l.taken, l.kind.virtual)
-	l.taken = begin + float64(n)*step
-	l.kind.virtual = max(l.kind.virtual, begin+float64(n-1)*step)
+	weight := l.tenant.settings.Weight
+	l.tenant.taken, s.virtual = bulk.Charge(l.tenant.taken, s.virtual, n, weight)
+	l.taken, l.jobType.virtual = bulk.Charge(l.taken, l.jobType.virtual, n, weight)
 	l.granted += n
 }

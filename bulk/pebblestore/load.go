@@ -2,7 +2,6 @@ package pebblestore
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -10,7 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/pebblekv"
+	"github.com/sluice-project/sluice/internal/pebblekv"
 )
 
 // load checks the format and rebuilds memory from the durable facts.
@@ -50,24 +49,9 @@ func (s *Store) load() error {
 }
 
 func (s *Store) loadMeta() error {
-	version, err := pebblekv.Get(s.db, metaVersion)
-	if err != nil {
+	// Formats 1 and 2 have the same keys.
+	if err := pebblekv.Format(s.db, metaVersion, 1, FormatVersion); err != nil {
 		return err
-	}
-	if version == nil {
-		if err := s.refuseForeign(); err != nil {
-			return err
-		}
-		return s.db.Set(metaVersion, binary.AppendUvarint(nil, FormatVersion), pebble.Sync)
-	}
-	switch found, _ := binary.Uvarint(version); found {
-	case FormatVersion:
-	case 1, 2: // What it holds means the same.
-		if err := s.db.Set(metaVersion, binary.AppendUvarint(nil, FormatVersion), pebble.Sync); err != nil {
-			return err
-		}
-	default:
-		return &VersionError{Found: found}
 	}
 	if number, err := pebblekv.Get(s.db, metaNumber); err != nil {
 		return err
@@ -81,13 +65,6 @@ func (s *Store) loadMeta() error {
 	return err
 }
 
-// refuseForeign refuses a Pebble directory that something else has written.
-func (s *Store) refuseForeign() error {
-	return pebblekv.Scan(s.db, nil, nil, func(key, _ []byte) (bool, error) {
-		return false, &CorruptError{append([]byte{}, key...), "it was not written by this store"}
-	})
-}
-
 func (s *Store) record(number uint64) (record bulk.Action, err error) {
 	key := numberKey(keyAction, number)
 	value, err := pebblekv.Get(s.db, key)
@@ -97,10 +74,7 @@ func (s *Store) record(number uint64) (record bulk.Action, err error) {
 	if value == nil {
 		return record, bulk.ErrNotFound
 	}
-	if err := json.Unmarshal(value, &record); err != nil {
-		return record, &CorruptError{key, err.Error()}
-	}
-	return record, nil
+	return record, pebblekv.Unmarshal(key, value, &record)
 }
 
 func (s *Store) loadAction(call *call, number uint64) error {
@@ -136,7 +110,7 @@ func (s *Store) loadAction(call *call, number uint64) error {
 	return nil
 }
 
-// received counts the jobs that are stored for an action.
+// received counts the stored jobs of an action.
 func (s *Store) received(number uint64) (received int64, err error) {
 	from, to := numberRange(keyPayloads, number)
 	iter, err := s.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
@@ -174,7 +148,7 @@ func (s *Store) loadJobs(call *call, a *action) error {
 	err := pebblekv.Scan(s.db, from, to, func(key, log []byte) (bool, error) {
 		facts = pageFacts{}
 		if err := facts.replay(log); err != nil {
-			return false, &CorruptError{append([]byte{}, key...), err.Error()}
+			return false, pebblekv.Corrupt(key, err.Error())
 		}
 		pageNumber := binary.BigEndian.Uint32(key[9:])
 		a.logs[pageNumber] = pageLog{bytes: len(log)}
@@ -193,8 +167,8 @@ func (s *Store) loadJobs(call *call, a *action) error {
 	return s.loadReturned(call, a, returned)
 }
 
-// loadJob puts one job where its facts say; it returns the jobs that go back
-// to the line.
+// loadJob restores one job from its facts. It returns the job if it goes back to the
+// line.
 func (s *Store) loadJob(a *action, index uint32, f *jobFacts) *job {
 	if f.phase == untouched {
 		return nil
@@ -230,9 +204,9 @@ func (s *Store) loadJob(a *action, index uint32, f *jobFacts) *job {
 	return nil
 }
 
-// loadReturned puts jobs back into the line, in order: those that were in
-// flight in the process that died, those that had returned before, and those
-// that were ready but never leased, of which nothing is stored.
+// loadReturned returns jobs to the line, in order: those that were in flight in the
+// previous process, those that had returned before, and those that were ready but never
+// leased, which are not stored.
 func (s *Store) loadReturned(call *call, a *action, returned []*job) error {
 	if a.record.Status == bulk.Canceled {
 		return nil

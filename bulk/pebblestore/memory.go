@@ -13,8 +13,7 @@ const (
 	reasonTransient   = uint8(bulk.TransientError)
 )
 
-// job is a job that was touched and is not finished. Jobs that were never
-// admitted, and finished ones, have none.
+// job is a job that was admitted and has not finished. Other jobs are not in memory.
 type job struct {
 	action   *action
 	index    uint32
@@ -24,15 +23,15 @@ type job struct {
 	reason   uint8
 	phase    phase
 	local    bool
-	// lapsed says that the last lease ended by running out, or with its process.
+	// lapsed reports whether the last lease expired, or ended with its process.
 	lapsed bool
-	// at is the deadline of a job in flight, and when a non-ready one is due.
+	// at is the deadline of a job in flight, or the due time of a non-ready one.
 	at time.Time
-	// place is where the job stands in the heap of its phase.
+	// place is the job's index in the heap of its phase.
 	place int
 }
 
-// action is an action that is not finished, with its line.
+// action is an action that has not finished.
 type action struct {
 	number uint64
 	// upload is held while jobs are appended, and while the action is sealed or
@@ -48,7 +47,7 @@ type action struct {
 
 	// next is the first job that was never admitted.
 	next int64
-	// returned are jobs that stand before next in the line.
+	// returned has the jobs that precede next in the line.
 	returned queue
 	jobs     map[uint32]*job
 	// finals has, for each job before next that is finished, the fence of the
@@ -56,10 +55,10 @@ type action struct {
 	finals []uint8
 	logs   map[uint32]pageLog
 
-	// jobEvents says that the action asks for events of its jobs.
+	// jobEvents reports whether the action asks for events of its jobs.
 	jobEvents bool
 
-	// What the call in progress adds to the action's log, outcomes and events.
+	// The call in progress adds these to the action's log, outcomes and events.
 	writer   jobWriter
 	outcomes []bulk.Outcome
 	ended    []bulk.JobResult
@@ -80,10 +79,10 @@ const (
 // waiting counts the jobs that could be admitted.
 func (a *action) waiting() int64 { return a.record.Received - a.next + int64(a.returned.len()) }
 
-// open tells whether the action's jobs may be admitted.
+// open reports whether the action's jobs may be admitted.
 func (a *action) open() bool { return a.record.Status == bulk.Running && !a.record.Paused }
 
-// final returns how a job ended: 0 if it has not.
+// final returns how a job ended; 0 if it has not.
 func (a *action) final(index uint32) uint8 {
 	if int(index) < len(a.finals) {
 		return a.finals[index]
@@ -106,12 +105,12 @@ func finalOf(fence uint32, ok bool) uint8 {
 	return f
 }
 
-// line is what one tenant has for one type.
+// line has the actions of one tenant and type.
 type line struct {
 	tenant  *tenant
-	kind    *kind
+	jobType *jobType
 	taken   float64 // its tag in the division of the type's workers
-	granted int64   // jobs that were admitted
+	granted int64   // admitted jobs
 	actions []*action
 }
 
@@ -124,46 +123,46 @@ type tenant struct {
 	lines    map[string]*line
 }
 
-// kind is a job type.
-type kind struct {
+// jobType is a job type.
+type jobType struct {
 	name     string
 	ready    queue
 	inFlight int64
 	finished int64
-	// busy is for how long jobs were in flight, up to busySince if some are.
+	// busy is how long jobs were in flight, without the time since busySince.
 	busy      time.Duration
 	busySince time.Time
 	virtual   float64
 	lines     int
-	// asked is the window in which workers last asked for the kind's jobs, or its
-	// ready queue stopped being empty.
+	// asked is the window in which workers last asked for the type's jobs, or its ready
+	// queue stopped being empty.
 	asked int64
-	// idle says that nobody works on the kind: its ready jobs hold no slots.
+	// idle reports whether no workers ask for the type: its ready jobs hold no slots.
 	idle bool
 }
 
-// launched and landed count a job in flight.
-func (k *kind) launched(now time.Time) {
+// launched counts a job in flight, and landed reverses that.
+func (k *jobType) launched(now time.Time) {
 	if k.inFlight++; k.inFlight == 1 {
 		k.busySince = now
 	}
 }
 
-func (k *kind) landed(now time.Time) {
+func (k *jobType) landed(now time.Time) {
 	if k.inFlight--; k.inFlight == 0 {
 		k.busy += now.Sub(k.busySince)
 	}
 }
 
-// busyUntil is for how long jobs were in flight.
-func (k *kind) busyUntil(now time.Time) time.Duration {
+// busyUntil returns how long jobs were in flight.
+func (k *jobType) busyUntil(now time.Time) time.Duration {
 	if k.inFlight == 0 {
 		return k.busy
 	}
 	return k.busy + now.Sub(k.busySince)
 }
 
-// counter counts what is charged to one limit.
+// counter counts the attempts and jobs that are charged to one limit.
 type counter struct {
 	users       int // unfinished actions that are charged to it
 	rate        float64
@@ -174,7 +173,7 @@ type counter struct {
 	inFlight    int64
 }
 
-// roll begins the window of that index.
+// roll begins the window with that index.
 func (c *counter) roll(window int64) {
 	if window != c.window {
 		c.window, c.started = window, 0
@@ -205,7 +204,7 @@ func (q *queue) pop() *job {
 	return j
 }
 
-// remove takes the jobs out for which f is true, and returns them in order.
+// remove removes the jobs for which f is true, and returns them in order.
 func (q *queue) remove(f func(*job) bool) (removed []*job) {
 	kept := make([]*job, 0, q.len())
 	for _, j := range q.items[q.head:] {

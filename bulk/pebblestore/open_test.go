@@ -16,7 +16,7 @@ func open(dir string) (*pebblestore.Store, error) {
 	return pebblestore.Open(dir, pebblestore.Options{Logger: slog.New(slog.DiscardHandler)})
 }
 
-// What this version did not write, it does not open.
+// TestOpenRefusesForeignAndFuture checks that stores of other versions are refused.
 func TestOpenRefusesForeignAndFuture(t *testing.T) {
 	dir := t.TempDir()
 	db, err := pebble.Open(dir, &pebble.Options{})

@@ -16,23 +16,22 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/pebblekv"
+	"github.com/sluice-project/sluice/internal/pebblekv"
 )
 
 const (
-	// eventsAtOnce and eventBytesAtOnce are about how many events one call of
-	// Events returns.
+	// eventsAtOnce and eventBytesAtOnce roughly bound the events of one call of Events.
 	eventsAtOnce     = 500
 	eventBytesAtOnce = 4 << 20
 	// entryJobs and entryBytes bound an entry of jobs; one with a larger result
 	// has an entry of its own.
 	entryJobs  = 500
 	entryBytes = 256 << 10
-	// runLength is how much of a random text names a run: 75 bits.
+	// runLength is the length of a run's random name: 75 bits.
 	runLength = 15
 )
 
-// The first byte of an entry says what it holds.
+// The first byte of an entry is its kind.
 const (
 	entryAction = 1
 	entryJobsOf = 2
@@ -44,22 +43,22 @@ const (
 	flagTruncated
 )
 
-// outbox has the events that wait to be published. They are numbered, and an
-// entry is kept under the number of its first event.
+// outbox has the events that wait to be published. They are numbered; the key of an
+// entry is the number of its first event.
 type outbox struct {
-	// run names this opening of the store in the ids of its events, so that a copy
-	// of the directory that goes on by itself gives others.
+	// run identifies this opening of the store in the ids of its events, so that the ids
+	// of a copy of the directory differ.
 	run string
-	// most is how many events may wait; 0: none is kept.
+	// most bounds the events that wait; 0 if none are kept.
 	most int64
 	// Those from first up to next wait.
 	first, next uint64
 	oldest      time.Time // when the first happened
-	// durable is up to where they are known to be on disk.
+	// durable is the number up to which events are known to be on disk.
 	durable atomic.Uint64
 }
 
-// reached notes that all events up to a number are on disk. Calls end in any order,
+// reached records that all events up to a number are on disk. Calls end in any order,
 // but the log is written in one.
 func (o *outbox) reached(number uint64) {
 	for {
@@ -74,7 +73,7 @@ func newRun() string { return strings.ToLower(rand.Text()[:runLength]) }
 
 func eventKey(number uint64) []byte { return numberKey(keyEvent, number) }
 
-// full says why no more is accepted that would bring events; nil if it is.
+// full returns ErrFull if calls that would cause events are refused.
 func (o *outbox) full() error {
 	if waiting := int64(o.next - o.first); o.most > 0 && waiting >= o.most {
 		return fmt.Errorf("%w: %d events wait to be published, at most %d may: they are taken in turn as soon as publishing succeeds",
@@ -103,7 +102,7 @@ func (c *call) newEntry(kind byte) []byte {
 	return binary.AppendUvarint(entry, uint64(c.now.UnixMicro()))
 }
 
-// addEntry puts an entry of so many events into the outbox.
+// addEntry puts an entry with this number of events into the outbox.
 func (c *call) addEntry(entry []byte, events int) {
 	o := &c.s.outbox
 	c.keep(c.batch.Set(eventKey(o.next), entry, nil))
@@ -114,10 +113,10 @@ func (c *call) addEntry(entry []byte, events int) {
 	c.events = o.next
 }
 
-// tells says whether events of an action's jobs are kept.
+// tells reports whether events of an action's jobs are kept.
 func (c *call) tells(a *action) bool { return a.jobEvents && c.s.outbox.most > 0 }
 
-// ended notes that a job is done for good.
+// ended records that a job has finished.
 func (c *call) ended(a *action, ended bulk.JobResult) {
 	c.touch(a)
 	if len(ended.Result) > bulk.MaxEventResult {
@@ -126,7 +125,7 @@ func (c *call) ended(a *action, ended bulk.JobResult) {
 	a.ended = append(a.ended, ended)
 }
 
-// writeEnded puts what was noted of an action's jobs into the outbox.
+// writeEnded puts the recorded jobs of an action into the outbox.
 func (c *call) writeEnded(a *action) {
 	if len(a.ended) == 0 {
 		return
@@ -175,22 +174,22 @@ type entry struct {
 
 // decodeEntry decodes an entry. The number of its first event makes the ids.
 func decodeEntry(key, value []byte) (entry, error) {
-	r := reader{rest: value}
-	kind := r.byte()
-	e := entry{run: string(r.bytes()), at: time.UnixMicro(int64(r.uvarint())).UTC()}
+	r := pebblekv.Reader{Rest: value}
+	kind := r.Byte()
+	e := entry{run: string(r.Bytes()), at: time.UnixMicro(int64(r.Uvarint())).UTC()}
 	var err error
 	switch kind {
 	case entryAction:
-		event := bulk.Event{Type: string(r.bytes()), Action: string(r.bytes()), Tenant: string(r.bytes()), Time: e.at}
-		event.Subject, event.Data = event.Action, slices.Clone(r.rest)
+		event := bulk.Event{Type: string(r.Bytes()), Action: string(r.Bytes()), Tenant: string(r.Bytes()), Time: e.at}
+		event.Subject, event.Data = event.Action, slices.Clone(r.Rest)
 		e.events = []bulk.Event{event}
 	case entryJobsOf:
 		err = e.decodeJobs(&r)
 	default:
-		r.bad = true
+		r.Bad = true
 	}
-	if err != nil || r.bad {
-		return e, &CorruptError{slices.Clone(key), "not an entry of the outbox"}
+	if err != nil || r.Bad {
+		return e, pebblekv.Corrupt(key, "not an entry of the outbox")
 	}
 	number := binary.BigEndian.Uint64(key[1:])
 	for i := range e.events {
@@ -199,14 +198,14 @@ func decodeEntry(key, value []byte) (entry, error) {
 	return e, nil
 }
 
-func (e *entry) decodeJobs(r *reader) error {
-	action, tenant := string(r.bytes()), string(r.bytes())
-	for range r.uvarint() {
-		ended := bulk.JobResult{Action: action, Tenant: tenant, Index: int64(r.uvarint()), FinishedAt: e.at}
-		flags := r.byte()
+func (e *entry) decodeJobs(r *pebblekv.Reader) error {
+	action, tenant := string(r.Bytes()), string(r.Bytes())
+	for range r.Uvarint() {
+		ended := bulk.JobResult{Action: action, Tenant: tenant, Index: int64(r.Uvarint()), FinishedAt: e.at}
+		flags := r.Byte()
 		ended.Succeeded, ended.ResultTruncated = flags&flagSucceeded != 0, flags&flagTruncated != 0
-		ended.Attempts, ended.Result, ended.Error = int(r.uvarint()), r.bytes(), string(r.bytes())
-		if r.bad {
+		ended.Attempts, ended.Result, ended.Error = int(r.Uvarint()), r.Bytes(), string(r.Bytes())
+		if r.Bad {
 			return nil
 		}
 		event, err := ended.Event()
@@ -215,12 +214,12 @@ func (e *entry) decodeJobs(r *reader) error {
 		}
 		e.events = append(e.events, event)
 	}
-	r.bad = r.bad || len(r.rest) > 0 || len(e.events) == 0
+	r.Bad = r.Bad || len(r.Rest) > 0 || len(e.events) == 0
 	return nil
 }
 
-// loadOutbox finds which events wait. If any were kept before, those of what
-// opening does are kept too.
+// loadOutbox reads which events wait. If any were kept before, the events that opening
+// the store causes are kept too.
 func (s *Store) loadOutbox() (err error) {
 	o := &s.outbox
 	o.run = newRun()
@@ -317,8 +316,7 @@ func (s *Store) Published(_ context.Context, upTo uint64) error {
 	if upTo <= first {
 		return nil
 	}
-	// Found without the lock: what is there does not change, but by another call
-	// like this one.
+	// Read without the lock: only a concurrent call of Published changes these entries.
 	var keys [][]byte
 	err = pebblekv.Scan(s.db, eventKey(first), eventKey(upTo), func(key, _ []byte) (bool, error) {
 		keys = append(keys, slices.Clone(key))
@@ -330,8 +328,8 @@ func (s *Store) Published(_ context.Context, upTo uint64) error {
 	return s.do(func(c *call) error { return c.publish(upTo, keys) })
 }
 
-// publish deletes entries up to a number: one by one, as ranges that are deleted
-// make reads slower until Pebble has flushed them.
+// publish deletes entries up to a number, one by one: range deletions make reads slower
+// until Pebble has flushed them.
 func (c *call) publish(upTo uint64, keys [][]byte) error {
 	o := &c.s.outbox
 	if upTo <= o.first {

@@ -15,7 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/pebblekv"
+	"github.com/sluice-project/sluice/internal/pebblekv"
 )
 
 func openOn(t *testing.T, fs vfs.FS) *Store {
@@ -43,7 +43,8 @@ func create(t *testing.T, s *Store, id string) {
 	}
 }
 
-// What is not on disk yet is told to nobody: it might not happen.
+// TestEventsAreReturnedOnceDurable checks that events that are not on disk are not returned:
+// they might not happen.
 func TestEventsAreReturnedOnceDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
@@ -77,10 +78,10 @@ func TestEventsAreReturnedOnceDurable(t *testing.T) {
 	})
 }
 
-// A store of format 1 is one of the present format after it was opened.
+// TestOpenConvertsFormat1 checks that opening a store of format 1 converts it.
 func TestOpenConvertsFormat1(t *testing.T) {
 	fs := vfs.NewMem()
-	s := openOn(t, fs) // without events it writes what format 1 has
+	s := openOn(t, fs) // without events it writes the data of format 1
 	create(t, s, "old")
 	if err := errors.Join(s.db.Set(metaVersion, []byte{1}, pebble.Sync), s.Close()); err != nil {
 		t.Fatal(err)
@@ -102,8 +103,8 @@ func TestOpenConvertsFormat1(t *testing.T) {
 	}
 }
 
-// A copy of a directory that goes on by itself makes other ids, so that no
-// consumer takes its events for repeats.
+// TestACopyMakesOtherIDs checks that a copy of a directory generates other ids, so that no
+// consumer takes its events for repeated ones.
 func TestACopyMakesOtherIDs(t *testing.T) {
 	fs := vfs.NewCrashableMem()
 	s := keepOn(t, fs)

@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/sluice-project/sluice/internal/pebblekv"
 )
 
 const (
@@ -17,12 +19,11 @@ const (
 	payloadPageJobs  = 1024
 	// cachedPageBytes bounds the pages kept for the jobs that are leased next.
 	cachedPageBytes = 32 << 20
-	// pageOverhead is about what a kept page takes beside its payloads.
+	// pageOverhead is about the memory that a kept page takes in addition to its payloads.
 	pageOverhead = 256
 )
 
-// encodePage writes payloads as one page: their number, their lengths, their
-// bytes.
+// encodePage encodes payloads as one page: their number, their lengths, their bytes.
 func encodePage(payloads [][]byte, size int) []byte {
 	page := make([]byte, 0, size+3*len(payloads)+8)
 	page = binary.AppendUvarint(page, uint64(len(payloads)))
@@ -35,10 +36,10 @@ func encodePage(payloads [][]byte, size int) []byte {
 	return page
 }
 
-// pageJobs reads how many jobs a page holds.
+// pageJobs returns how many jobs a page has.
 func pageJobs(value []byte) int64 {
-	r := reader{rest: value}
-	return int64(r.uvarint())
+	r := pebblekv.Reader{Rest: value}
+	return int64(r.Uvarint())
 }
 
 // splitPages cuts payloads into pages.
@@ -65,26 +66,26 @@ type page struct {
 }
 
 func decodePage(number uint64, first uint32, value []byte) (*page, bool) {
-	r := reader{rest: value}
-	count := r.uvarint()
+	r := pebblekv.Reader{Rest: value}
+	count := r.Uvarint()
 	if count > uint64(len(value)) {
 		return nil, false
 	}
 	p := &page{number: number, first: first, offsets: make([]uint32, count+1)}
 	var end uint64
 	for i := range count {
-		// Bounded one by one, so that the sum cannot overflow.
-		end += min(r.uvarint(), math.MaxUint32)
+		// Each is bounded, so that the sum cannot overflow.
+		end += min(r.Uvarint(), math.MaxUint32)
 		p.offsets[i+1] = uint32(end)
 	}
-	if r.bad || end != uint64(len(r.rest)) {
+	if r.Bad || end != uint64(len(r.Rest)) {
 		return nil, false
 	}
-	p.data = append([]byte{}, r.rest...)
+	p.data = append([]byte{}, r.Rest...)
 	return p, true
 }
 
-// size is what the page takes in memory, in bytes.
+// size returns how many bytes of memory the page takes.
 func (p *page) size() int { return len(p.data) + 4*len(p.offsets) + pageOverhead }
 
 func (p *page) has(index uint32) bool {
@@ -96,8 +97,8 @@ func (p *page) payload(index uint32) []byte {
 	return p.data[p.offsets[at]:p.offsets[at+1]:p.offsets[at+1]]
 }
 
-// pages reads payloads. It keeps the pages last used, at most two for each
-// action: one for the jobs that come in order, one for those that come again.
+// pages reads payloads. It caches the pages last used, at most two for each action: one
+// for jobs in order, one for jobs that are repeated.
 type pages struct {
 	db *pebble.DB
 
@@ -111,10 +112,10 @@ func newPages(db *pebble.DB) *pages {
 	return &pages{db: db, recent: list.New(), of: map[uint64][]*list.Element{}}
 }
 
-// errNoPayload: the page that should hold a job is not there.
+// errNoPayload is the error of a job whose page is missing.
 var errNoPayload = errors.New("no payload is stored for this job")
 
-// payload returns the payload of a job; it must not be changed.
+// payload returns the payload of a job. Callers must not modify it.
 func (c *pages) payload(number uint64, index uint32) ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,7 +150,7 @@ func (c *pages) read(number uint64, index uint32) (p *page, err error) {
 	first := binary.BigEndian.Uint32(iter.Key()[9:])
 	p, ok := decodePage(number, first, value)
 	if !ok {
-		return nil, &CorruptError{append([]byte{}, iter.Key()...), "not a page of payloads"}
+		return nil, pebblekv.Corrupt(iter.Key(), "not a page of payloads")
 	}
 	if !p.has(index) {
 		return nil, errNoPayload
@@ -189,7 +190,7 @@ func (c *pages) drop(element *list.Element) {
 	c.of[p.number] = left
 }
 
-// forget drops what is kept of an action.
+// forget drops the cached pages of an action.
 func (c *pages) forget(number uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -81,7 +81,7 @@ func FuzzDecodePage(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{0})
 	f.Add(binary.AppendUvarint(nil, 1<<62))
-	// Lengths that add up only in 64 bits.
+	// Lengths whose sum is right only if it overflows 64 bits.
 	f.Add(append(append([]byte{2}, binary.AppendUvarint(nil, 1<<64-5)...), 10, 1, 2, 3, 4, 5))
 	f.Fuzz(func(t *testing.T, value []byte) {
 		p, ok := decodePage(1, 5, value)
@@ -166,7 +166,7 @@ func TestAnActionKeepsTwoPages(t *testing.T) {
 		payloads = append(payloads, fmt.Append(nil, i))
 	}
 	number := appendJobs(t, s, "a", payloads)
-	// In order, with jobs of the first page that come again in between.
+	// In order, with repeated jobs of the first page in between.
 	for i := uint32(0); i < uint32(len(payloads)); i += 100 {
 		for _, index := range []uint32{i, i / 200} {
 			got, err := s.pages.payload(number, index)

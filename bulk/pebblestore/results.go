@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/pebblekv"
+	"github.com/sluice-project/sluice/internal/pebblekv"
 )
 
-// outcomesAtOnce is about how many outcomes one call of Outcomes returns.
+// outcomesAtOnce roughly bounds the outcomes of one call of Outcomes.
 const outcomesAtOnce = 1000
 
 func encodeOutcomes(outcomes []bulk.Outcome) []byte {
@@ -31,23 +31,23 @@ func encodeOutcomes(outcomes []bulk.Outcome) []byte {
 }
 
 func decodeOutcomes(to []bulk.Outcome, value []byte) ([]bulk.Outcome, bool) {
-	r := reader{rest: append([]byte{}, value...)}
-	for range r.uvarint() {
-		o := bulk.Outcome{Index: int64(r.uvarint()), Succeeded: r.byte() == 1}
-		o.Attempts, o.Took = int(r.uvarint()), time.Duration(r.uvarint())
-		if values := r.bytes(); len(values) > 0 {
+	r := pebblekv.Reader{Rest: append([]byte{}, value...)}
+	for range r.Uvarint() {
+		o := bulk.Outcome{Index: int64(r.Uvarint()), Succeeded: r.Byte() == 1}
+		o.Attempts, o.Took = int(r.Uvarint()), time.Duration(r.Uvarint())
+		if values := r.Bytes(); len(values) > 0 {
 			o.Values = values
 		}
-		o.Error = string(r.bytes())
-		if r.bad {
+		o.Error = string(r.Bytes())
+		if r.Bad {
 			return nil, false
 		}
 		to = append(to, o)
 	}
-	return to, !r.bad && len(r.rest) == 0
+	return to, !r.Bad && len(r.Rest) == 0
 }
 
-// holdAction is hold, for what reads of one action: it returns its number.
+// holdAction is hold for a call that reads one action: it returns the action's number.
 func (s *Store) holdAction(id string) (number uint64, done func(), err error) {
 	if done, err = s.hold(); err != nil {
 		return 0, nil, err
@@ -74,7 +74,7 @@ func (s *Store) Outcomes(_ context.Context, id string, after uint64) (outcomes [
 	err = pebblekv.Scan(s.db, outcomesKey(number, after), end, func(key, value []byte) (bool, error) {
 		var ok bool
 		if outcomes, ok = decodeOutcomes(outcomes, value); !ok {
-			return false, &CorruptError{append([]byte{}, key...), "not a batch of outcomes"}
+			return false, pebblekv.Corrupt(key, "not a batch of outcomes")
 		}
 		upTo = binary.BigEndian.Uint64(key[9:]) + 1
 		return len(outcomes) < outcomesAtOnce, nil
@@ -90,12 +90,12 @@ func encodeDeadLetter(d bulk.DeadLetter) []byte {
 }
 
 func decodeDeadLetter(value []byte) (d bulk.DeadLetter, ok bool) {
-	r := reader{rest: value}
-	d.Attempts = int(r.uvarint())
-	d.FailedAt = time.UnixMilli(int64(r.uvarint())).UTC()
-	d.Error = string(r.bytes())
-	d.Payload = append([]byte{}, r.rest...)
-	return d, !r.bad
+	r := pebblekv.Reader{Rest: value}
+	d.Attempts = int(r.Uvarint())
+	d.FailedAt = time.UnixMilli(int64(r.Uvarint())).UTC()
+	d.Error = string(r.Bytes())
+	d.Payload = append([]byte{}, r.Rest...)
+	return d, !r.Bad
 }
 
 // DeadLetters implements bulk.Store.
@@ -112,7 +112,7 @@ func (s *Store) DeadLetters(_ context.Context, id string, from int64, limit int)
 	err = pebblekv.Scan(s.db, indexKey(keyDead, number, uint32(max(0, from))), end, func(key, value []byte) (bool, error) {
 		letter, ok := decodeDeadLetter(value)
 		if !ok {
-			return false, &CorruptError{append([]byte{}, key...), "not a dead letter"}
+			return false, pebblekv.Corrupt(key, "not a dead letter")
 		}
 		letter.Action, letter.Index = id, int64(binary.BigEndian.Uint32(key[9:]))
 		letters = append(letters, letter)

@@ -7,12 +7,12 @@ import (
 	"fmt"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/pebblekv"
+	"github.com/sluice-project/sluice/internal/pebblekv"
 )
 
 func scheduleKey(name string) []byte { return append([]byte{keySchedule}, name...) }
 
-// loadSchedules counts the schedules, and reads up to where revisions were given.
+// loadSchedules counts the schedules, and reads the highest revision given.
 func (s *Store) loadSchedules() error {
 	revision, err := pebblekv.Get(s.db, metaRevision)
 	if err != nil {
@@ -35,14 +35,11 @@ func (s *Store) eachSchedule(f func(bulk.Schedule)) error {
 }
 
 func decodeSchedule(key, value []byte) (schedule bulk.Schedule, err error) {
-	if err := json.Unmarshal(value, &schedule); err != nil {
-		return schedule, &CorruptError{append([]byte{}, key...), err.Error()}
-	}
-	return schedule, nil
+	return schedule, pebblekv.Unmarshal(key, value, &schedule)
 }
 
-// Schedules implements bulk.Store. They are not kept in memory, where their jobs
-// would take too much.
+// Schedules implements bulk.Store. It reads them from disk: their jobs would take too
+// much memory.
 func (s *Store) Schedules(context.Context) (schedules []bulk.Schedule, err error) {
 	done, err := s.hold()
 	if err != nil {
@@ -78,8 +75,8 @@ func (s *Store) PutSchedule(_ context.Context, schedule bulk.Schedule) (bulk.Sch
 		if err != nil {
 			return err
 		}
-		// What hardly grows is let through, so that a run is noted, and a schedule
-		// paused, on a full disk too.
+		// Changes that hardly grow a schedule are accepted on a full disk too, so that
+		// runs are recorded and schedules can be paused.
 		if grows := len(encoded) - len(value); grows > scheduleSlack {
 			if err := s.disk.Check(c.now, grows); err != nil {
 				return err
@@ -99,8 +96,8 @@ func (s *Store) PutSchedule(_ context.Context, schedule bulk.Schedule) (bulk.Sch
 	return schedule, err
 }
 
-// scheduleSlack is by how many bytes a schedule may grow when its progress is
-// noted: a few times, an id and an error.
+// scheduleSlack is by how many bytes recording a run may grow a schedule: a few times, an
+// id and an error.
 const scheduleSlack = 4 << 10
 
 // RemoveSchedule implements bulk.Store.

@@ -8,10 +8,10 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/pebblekv"
+	"github.com/sluice-project/sluice/internal/pebblekv"
 )
 
-// The second byte of a setting's key says of what it is.
+// The second byte of a setting's key is its kind.
 const (
 	settingLimits = 'g'
 	settingTenant = 't'
@@ -52,15 +52,15 @@ func (s *Store) eachSetting(f func(bulk.SettingsChange)) error {
 			change.Type = new(bulk.TypeLimits)
 			into = change.Type
 		}
-		if err := json.Unmarshal(value, into); err != nil {
-			return false, &CorruptError{append([]byte{}, key...), err.Error()}
+		if err := pebblekv.Unmarshal(key, value, into); err != nil {
+			return false, err
 		}
 		f(change)
 		return true, nil
 	})
 }
 
-// adopt makes a setting hold in memory.
+// adopt applies a setting in memory.
 func (s *Store) adopt(change bulk.SettingsChange) {
 	switch {
 	case change.Limits != nil:

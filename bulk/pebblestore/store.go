@@ -1,34 +1,33 @@
 package pebblestore
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/pebblekv"
+	"github.com/sluice-project/sluice/internal/pebblekv"
 )
 
 // Options are the store's settings.
 type Options struct {
-	// Bulk has the limits and policies that the store's moves apply.
+	// Bulk has the limits and policies.
 	Bulk bulk.Config
-	// Logger gets what Pebble reports; default slog.Default.
+	// Logger logs Pebble's messages. Default: slog.Default.
 	Logger *slog.Logger
-	// DiskReserve is how many bytes of the disk stay free: below it, new actions
-	// and jobs are refused with bulk.ErrFull, so that what was accepted can be
-	// finished. 0: no reserve.
+	// DiskReserve is how many bytes of the disk stay free: below it, new actions and
+	// jobs are refused with bulk.ErrFull, so that accepted jobs can finish. 0: no
+	// reserve.
 	DiskReserve int64
-	// FS is the file system; default the operating system's. Tests put one in
-	// memory here.
+	// FS is the file system. Default: the operating system's.
 	FS vfs.FS
 }
 
@@ -47,11 +46,11 @@ type Store struct {
 	numbers  map[string]uint64 // of the unfinished actions, by id
 	settings bulk.Settings
 	tenants  map[string]*tenant
-	kinds    map[string]*kind
+	types    map[string]*jobType
 	targets  map[string]*target
 	limiters map[[2]string]*limiter
-	autos    map[string]*target // those whose rate is to be found
-	// autoWindow is the window that the rates found hold in.
+	autos    map[string]*target // targets set to Auto
+	// autoWindow is the window for which the present rates were found.
 	autoWindow int64
 	global     counter
 	virtual    float64
@@ -59,44 +58,36 @@ type Store struct {
 	nonReady   [3]int64
 	leases     timeline
 	calls      uint64 // how many calls have begun
-	turn       uint64 // whose turn it is among the types of a lease request
-	// shutUntil ends the window in which a process before this one started its
-	// last attempts: until then nothing under a limit may start.
+	turn       uint64 // rotates among the types of a lease request
+	// shutUntil ends the window in which the previous process started its last
+	// attempts: until then no attempt under a limit may start.
 	shutUntil time.Time
 	outbox    outbox
-	schedules int    // how many there are
+	schedules int    // number of schedules
 	revision  uint64 // the highest given to a schedule
-	// late caches how the jobs of actions that are finished ended.
+	// late caches how the jobs of recently finished actions ended.
 	late lateFinals
 	free []*job
 }
 
 var _ bulk.Store = (*Store)(nil)
 
-// ErrInUse: another process has the store open.
-var ErrInUse = errors.New("another process has it open: stop that one, or choose another directory")
+// ErrInUse is the error of opening a store that another process has open.
+var ErrInUse = pebblekv.ErrInUse
 
-// Open opens the store in a directory, and creates it if there is none. Jobs
-// that were in flight in the process that died return to their lines. A store that was
-// moved to another is a *MovedError.
+// Open opens the store in a directory, and creates it if there is none. Jobs that were in
+// flight in the previous process return to their lines. A store that was migrated to
+// another is a *MigratedError.
 func Open(dir string, options Options) (*Store, error) {
-	if options.FS == nil {
-		options.FS = vfs.Default
-	}
-	if options.Logger == nil {
-		options.Logger = slog.Default()
-	}
+	options.FS = cmp.Or(options.FS, vfs.Default)
 	config := options.Bulk.WithDefaults()
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	if err := refuseMoved(options.FS, dir); err != nil {
+	if err := refuseMigrated(options.FS, dir); err != nil {
 		return nil, err
 	}
-	db, err := pebble.Open(dir, pebbleOptions(options))
-	if errors.Is(err, syscall.EAGAIN) {
-		err = ErrInUse
-	}
+	db, err := openDB(dir, options, false)
 	if err != nil {
 		return nil, fmt.Errorf("open the store in %s: %w", dir, err)
 	}
@@ -108,7 +99,7 @@ func Open(dir string, options Options) (*Store, error) {
 		actions:  map[uint64]*action{},
 		numbers:  map[string]uint64{},
 		tenants:  map[string]*tenant{},
-		kinds:    map[string]*kind{},
+		types:    map[string]*jobType{},
 		targets:  map[string]*target{},
 		limiters: map[[2]string]*limiter{},
 		autos:    map[string]*target{},
@@ -119,19 +110,11 @@ func Open(dir string, options Options) (*Store, error) {
 	return s, nil
 }
 
-func pebbleOptions(options Options) *pebble.Options {
-	return &pebble.Options{
-		FS:                          options.FS,
-		CacheSize:                   32 << 20,
-		MemTableSize:                16 << 20,
-		MemTableStopWritesThreshold: 4,
-		FormatMajorVersion:          pebble.FormatValueSeparation,
-		Logger:                      pebblekv.Logger{Log: options.Logger},
-		Merger:                      pebble.DefaultMerger,
-	}
+func openDB(dir string, options Options, readOnly bool) (*pebble.DB, error) {
+	return pebblekv.Open(dir, options.Logger, pebble.Options{FS: options.FS, CacheSize: 32 << 20, MemTableSize: 16 << 20, ReadOnly: readOnly})
 }
 
-// Close waits for what is being written and closes the store.
+// Close waits for writes and closes the store.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	if errors.Is(s.state, bulk.ErrClosed) {
@@ -144,7 +127,7 @@ func (s *Store) Close() error {
 	s.running.Wait()
 	err := s.db.Close()
 	if broken {
-		err = nil // Why it is broken was told before.
+		err = nil // Earlier calls have returned why it is broken.
 	}
 	if err != nil {
 		return fmt.Errorf("close the store: %w", err)
@@ -152,8 +135,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// hold keeps the database open until done is called: for what uses it without
-// s.mu.
+// hold keeps the database open until done is called, for use without s.mu.
 func (s *Store) hold() (done func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,7 +146,7 @@ func (s *Store) hold() (done func(), err error) {
 	return s.running.Done, nil
 }
 
-// broke notes, with s.mu held, that memory and disk have parted.
+// broke records, with s.mu held, that memory and disk differ.
 func (s *Store) broke(cause error) error {
 	if s.state == nil {
 		s.state = fmt.Errorf("%w: %w: start the process again when the cause is gone", bulk.ErrBroken, cause)
@@ -172,12 +154,12 @@ func (s *Store) broke(cause error) error {
 	return s.state
 }
 
-// now is the store's time.
+// now returns the store's time.
 func (s *Store) now() time.Time { return time.Now() }
 
 func (s *Store) window(now time.Time) int64 { return bulk.WindowIndex(now, s.config.Window) }
 
-// left is what a limit still lets into the ready queue in a window.
+// left returns how many more jobs a limit admits in a window.
 func (s *Store) left(c *counter, window int64) int64 {
 	c.roll(window)
 	left := bulk.NoLimit
@@ -193,8 +175,8 @@ func (s *Store) left(c *counter, window int64) int64 {
 	return max(0, left)
 }
 
-// shut tells whether the window began before shutUntil. A time further away than
-// the longest window is of a clock that was set back, and does not hold.
+// shut reports whether the window began before shutUntil. A time further away than the
+// longest window is from before the clock was set back, and is ignored.
 func (s *Store) shut(window int64) bool {
 	if s.shutUntil.IsZero() {
 		return false
@@ -203,13 +185,13 @@ func (s *Store) shut(window int64) bool {
 	return away > 0 && away <= bulk.MaxWindow
 }
 
-// leftOf is what a target still lets into the ready queue in a window, by its
-// configured limits or by what was learned of it.
+// leftOf returns how many more jobs a target admits in a window, by its configured limits
+// or its measured rate.
 func (s *Store) leftOf(t *target, window int64) int64 {
 	return min(s.left(&t.counter, window), t.allowance(window))
 }
 
-// mayStart tells whether one more attempt may start in a window.
+// mayStart reports whether one more attempt may start in a window.
 func (s *Store) mayStart(c *counter, window int64) bool {
 	c.roll(window)
 	if c.concurrency > 0 && c.inFlight >= int64(c.concurrency) {
@@ -230,11 +212,11 @@ func (s *Store) tenantOf(name string) *tenant {
 	return t
 }
 
-func (s *Store) kindOf(name string) *kind {
-	k := s.kinds[name]
+func (s *Store) typeOf(name string) *jobType {
+	k := s.types[name]
 	if k == nil {
-		k = &kind{name: name}
-		s.kinds[name] = k
+		k = &jobType{name: name}
+		s.types[name] = k
 	}
 	return k
 }
@@ -242,9 +224,9 @@ func (s *Store) kindOf(name string) *kind {
 func (s *Store) lineOf(t *tenant, name string) *line {
 	l := t.lines[name]
 	if l == nil {
-		k := s.kindOf(name)
+		k := s.typeOf(name)
 		k.lines++
-		l = &line{tenant: t, kind: k, taken: k.virtual}
+		l = &line{tenant: t, jobType: k, taken: k.virtual}
 		t.lines[name] = l
 	}
 	return l
@@ -294,8 +276,8 @@ func (s *Store) enter(number uint64, record bulk.Action) *action {
 	return a
 }
 
-// targetName names what an action's jobs call: their target, or the handlers of
-// their type, under a name that no target can have.
+// targetName returns the name of the action's target, or of the handlers of its type,
+// which no target can have.
 func targetName(spec *bulk.Spec) string {
 	if spec.Target != nil {
 		return spec.Target.Name
@@ -303,8 +285,7 @@ func targetName(spec *bulk.Spec) string {
 	return "\x00" + spec.Type
 }
 
-// leave takes a finished action out of memory, and with it what no other action
-// uses.
+// leave removes a finished action from memory, and everything that no other action uses.
 func (s *Store) leave(a *action) {
 	delete(s.actions, a.number)
 	delete(s.numbers, a.record.ID)
@@ -321,9 +302,9 @@ func (s *Store) leave(a *action) {
 	if len(l.actions) > 0 {
 		return
 	}
-	delete(l.tenant.lines, l.kind.name)
-	if l.kind.lines--; l.kind.lines == 0 {
-		delete(s.kinds, l.kind.name)
+	delete(l.tenant.lines, l.jobType.name)
+	if l.jobType.lines--; l.jobType.lines == 0 {
+		delete(s.types, l.jobType.name)
 	}
 	if _, set := s.settings.Tenants[l.tenant.name]; len(l.tenant.lines) == 0 && !set {
 		delete(s.tenants, l.tenant.name)

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -15,20 +16,18 @@ import (
 )
 
 const (
-	// appendJobs and appendBytes bound what one script appends: a longer upload is
-	// appended in parts, each of which is durable by itself.
+	// appendJobs and appendBytes bound what one script appends. A longer upload is appended
+	// in parts, each of them durable.
 	appendJobs  = 4096
 	appendBytes = 4 << 20
-	// listPage is how many actions are read in one exchange.
+	// listPage is the number of actions read in one exchange.
 	listPage = 200
 )
 
-// Create implements bulk.Store. The id is claimed first, with what is asked for; who
-// finds a claim without an action makes the action that was claimed.
+// Create implements bulk.Store. It claims the id first, together with the spec: a caller that
+// finds a claim without an action creates the claimed action.
 func (s *Store) Create(ctx context.Context, spec bulk.Spec) (action bulk.Action, created bool, err error) {
-	if spec.ID == "" {
-		spec.ID = "act_" + strings.ToLower(rand.Text())
-	}
+	spec.ID = cmp.Or(spec.ID, "act_"+strings.ToLower(rand.Text()))
 	text, err := json.Marshal(spec)
 	if err != nil {
 		return action, false, err
@@ -42,8 +41,8 @@ func (s *Store) Create(ctx context.Context, spec bulk.Spec) (action bulk.Action,
 	return action, false, fmt.Errorf("%w: action %q comes and goes", bulk.ErrUnavailable, spec.ID)
 }
 
-// claim makes the action of an id, or finds it. It fails with bulk.ErrNotFound if the id
-// led to an action that is gone, and did so for the last time.
+// claim creates the action of an id, or finds it. It fails with bulk.ErrNotFound if the
+// action is gone; it has then dropped the id, so that the next claim succeeds.
 func (s *Store) claim(ctx context.Context, spec *bulk.Spec, text string) (action bulk.Action, created bool, err error) {
 	claim, err := onHub(ctx, s, claimScript, asTexts, spec.ID, strconv.Itoa(s.shardOf(spec.Tenant)), strconv.Itoa(numberBase), text)
 	if err != nil {
@@ -73,7 +72,7 @@ func (s *Store) claim(ctx context.Context, spec *bulk.Spec, text string) (action
 	return st.action, created, nil
 }
 
-// make makes the action that was claimed.
+// make creates the action of a claim.
 func (s *Store) make(ctx context.Context, n uint64, claimed string) (created bool, err error) {
 	var spec bulk.Spec
 	if err := json.Unmarshal([]byte(claimed), &spec); err != nil {
@@ -90,11 +89,9 @@ func (s *Store) make(ctx context.Context, n uint64, claimed string) (created boo
 	if answer[1] == 2 {
 		return false, s.outboxFull()
 	}
-	// The claim is of no more use. If this fails, the next Create of the id finds the
-	// action.
-	_, _ = do(ctx, s, func(ctx context.Context) (int64, error) {
-		return s.db.Do(ctx, s.db.B().Hdel().Key(s.hub+"claims").Field(spec.ID).Build()).AsInt64()
-	})
+	// The claim is no longer needed. If deleting it fails, the next Create of the id finds
+	// the action.
+	_, _ = ask(ctx, s, s.db.B().Hdel().Key(s.hub+"claims").Field(spec.ID).Build(), asInt)
 	return answer[1] == 1, nil
 }
 
@@ -116,7 +113,7 @@ func (s *Store) lookup(ctx context.Context, id string) (uint64, error) {
 	return strconv.ParseUint(text, 10, 64)
 }
 
-// read returns the action of a number, or bulk.ErrNotFound.
+// read returns the action with a number, or bulk.ErrNotFound.
 func (s *Store) read(ctx context.Context, n uint64) (*stored, error) {
 	shard := s.shardOfNumber(n)
 	if shard < 0 {
@@ -160,8 +157,8 @@ func (s *Store) Action(ctx context.Context, id string) (bulk.Action, error) {
 	return st.action, nil
 }
 
-// Append implements bulk.Store. More than appendJobs jobs, or appendBytes, are appended
-// in parts: if it fails, some of them may be there.
+// Append implements bulk.Store. It appends more than appendJobs jobs or appendBytes bytes in
+// parts: if it fails, some of the jobs may have been appended.
 func (s *Store) Append(ctx context.Context, id string, offset int64, payloads [][]byte) (received int64, err error) {
 	n, err := s.lookup(ctx, id)
 	if err != nil {
@@ -209,10 +206,10 @@ func (s *Store) appendPart(ctx context.Context, id string, n uint64, offset int6
 	case "full":
 		return received, s.outboxFull()
 	}
-	return received, &bulk.MoveError{ID: id, From: bulk.Status(status), Received: received, Why: "jobs can be added only before it is sealed"}
+	return received, &bulk.TransitionError{ID: id, From: bulk.Status(status), Received: received, Why: "jobs can be added only before it is sealed"}
 }
 
-// Actions implements bulk.Store. Those that are unfinished come from the mirror.
+// Actions implements bulk.Store. Unfinished actions are read from the mirror.
 func (s *Store) Actions(ctx context.Context, filter bulk.ActionFilter) (actions []bulk.Action, err error) {
 	switch {
 	case filter.Number > 0:
@@ -262,11 +259,9 @@ func (s *Store) Actions(ctx context.Context, filter bulk.ActionFilter) (actions 
 	}
 }
 
-// listed returns the numbers of the actions that were made after a sequence number.
+// listed returns the numbers of the actions created after a sequence number.
 func (s *Store) listed(ctx context.Context, after int64) (numbers []uint64, err error) {
-	texts, err := do(ctx, s, func(ctx context.Context) ([]string, error) {
-		return s.db.Do(ctx, s.db.B().Zrangebyscore().Key(s.hub+"order").Min("("+number(after)).Max("+inf").Limit(0, listPage).Build()).AsStrSlice()
-	})
+	texts, err := ask(ctx, s, s.db.B().Zrangebyscore().Key(s.hub+"order").Min("("+number(after)).Max("+inf").Limit(0, listPage).Build(), asTexts)
 	for _, text := range texts {
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
@@ -277,7 +272,7 @@ func (s *Store) listed(ctx context.Context, after int64) (numbers []uint64, err 
 	return numbers, err
 }
 
-// readAll reads actions side by side; nil stands for one that there is not.
+// readAll reads actions concurrently; nil stands for an action that does not exist.
 func (s *Store) readAll(ctx context.Context, numbers []uint64) ([]*stored, error) {
 	found := make([]*stored, len(numbers))
 	_, err := do(ctx, s, func(ctx context.Context) (struct{}, error) {

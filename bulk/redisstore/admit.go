@@ -9,12 +9,12 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// turns is how many grants are taken together: within so many, those of one action are
-// admitted at once. Where tenants take turns job by job, and thousands pass at a time, that
-// changes their order by some milliseconds and nothing of how many each is given.
+// turns is the size of a block of grants in which those of one action are joined. If
+// thousands of jobs are admitted at a time and tenants alternate, joining changes the order
+// of the jobs by some milliseconds, and not how many each tenant gets.
 const turns = 512
 
-// together joins the grants of an action within each so many of a long list.
+// together joins the grants of each action within blocks of a long list.
 func together(grants []bulk.Grant) []bulk.Grant {
 	if len(grants) <= turns {
 		return grants
@@ -34,7 +34,7 @@ func together(grants []bulk.Grant) []bulk.Grant {
 	return joined
 }
 
-// Admit implements bulk.Store: what the grants need of the limits is got first.
+// Admit implements bulk.Store. It first gets what the grants need of the limits.
 func (s *Store) Admit(ctx context.Context, grants []bulk.Grant) (admitted int, err error) {
 	byShard := make([][]bulk.Grant, len(s.shards))
 	for _, g := range grants {
@@ -53,7 +53,7 @@ func (s *Store) Admit(ctx context.Context, grants []bulk.Grant) (admitted int, e
 		grants = together(grants)
 		n, now, err := s.admitTo(ctx, shard, window, grants)
 		if next := bulk.WindowIndex(now, s.config.Window); err == nil && n == 0 && next != window {
-			// Another window has begun, for which the quotas were not.
+			// Another window has begun; the quotas were for the previous one.
 			window = next
 			n, _, err = s.admitTo(ctx, shard, window, grants)
 		}
@@ -68,13 +68,13 @@ func (s *Store) Admit(ctx context.Context, grants []bulk.Grant) (admitted int, e
 	return admitted, nil
 }
 
-// know looks again if what is granted is more than was seen to wait: what is asked of
-// limits is what can be used.
+// know updates the mirror if the grants exceed the jobs that it saw waiting, so that no more
+// of a limit is requested than can be used.
 func (s *Store) know(ctx context.Context, grants []bulk.Grant) error {
 	s.mirror.mu.Lock()
 	defer s.mirror.mu.Unlock()
 	if len(s.shards) == 1 {
-		return nil // it has all of the limits anyway
+		return nil // it has all of the limits
 	}
 	for _, g := range grants {
 		shard := s.shardOfNumber(g.Number)
@@ -109,8 +109,8 @@ func (s *Store) admitTo(ctx context.Context, shard int, window int64, grants []b
 	return int(answer[0]), timeOf(answer[1]), nil
 }
 
-// wantsOf is what a shard needs of each limit to admit grants, beside what it has
-// started and holds ready; and the virtual times of all shards.
+// wantsOf returns what a shard needs of each limit to admit grants, including what it has
+// started and its ready jobs; and the virtual times of all shards.
 func (s *Store) wantsOf(shard int, window int64, grants []bulk.Grant) (wants map[string]want, virtual map[string]float64) {
 	s.mirror.mu.Lock()
 	defer s.mirror.mu.Unlock()
@@ -152,7 +152,7 @@ func (s *Store) wantsOf(shard int, window int64, grants []bulk.Grant) (wants map
 	return wants, virtual
 }
 
-// usedOfTarget is what a shard has started against a target, or holds ready.
+// usedOfTarget returns what a shard has started against a target, plus its ready jobs.
 func (v *view) usedOfTarget(m *shardMirror, name string) want {
 	g := m.targets[name]
 	if g == nil {

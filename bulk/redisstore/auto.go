@@ -11,13 +11,13 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// autos are the rates found of targets that are set to auto. They are kept in the hub,
-// each with the window up to which it has learned: the first instance that comes to a
-// window learns from the one before, and all others take that over. So every instance
-// has the same rate in a window.
+// autos are the rates found for targets that are set to auto. The hub keeps each rate with
+// the last window that it has observed. The first instance that reaches a window observes the
+// windows before it, and the others adopt the result. So all instances have the same rate in
+// a window.
 type autos struct {
-	window   int64 // for which the rates are
-	revision int64 // of the settings that they are for
+	window   int64 // the window that the rates are for
+	revision int64 // the revision of the settings that the rates are for
 	of       map[string]*bulk.AutoRate
 }
 
@@ -30,7 +30,7 @@ func (s *settings) hasAuto() bool {
 	return false
 }
 
-// found is the rate of a target that is set to auto; 0 if it is not.
+// found returns the rate of a target that is set to auto; 0 for other targets.
 func (a *autos) found(target string) float64 {
 	if rate := a.of[target]; rate != nil {
 		return rate.Rate()
@@ -38,8 +38,8 @@ func (a *autos) found(target string) float64 {
 	return 0
 }
 
-// findRates learns rates up to a window, with mirror.mu held and the tallies of the
-// windows before it read.
+// findRates finds the rates for a window. mirror.mu must be held, and the tallies of earlier
+// windows must have been read.
 func (s *Store) findRates(ctx context.Context, values *settings, revision, window int64) error {
 	a := &s.mirror.autos
 	if !values.hasAuto() {
@@ -47,9 +47,7 @@ func (s *Store) findRates(ctx context.Context, values *settings, revision, windo
 		return nil
 	}
 	key := s.hub + "autos"
-	stored, err := do(ctx, s, func(ctx context.Context) (map[string]string, error) {
-		return s.db.Do(ctx, s.db.B().Hgetall().Key(key).Build()).AsStrMap()
-	})
+	stored, err := ask(ctx, s, s.db.B().Hgetall().Key(key).Build(), asMap)
 	if err != nil {
 		return err
 	}
@@ -74,8 +72,8 @@ func (s *Store) findRates(ctx context.Context, values *settings, revision, windo
 	return nil
 }
 
-// readAuto reads a rate and the window up to which it has learned. One that is new
-// learns from now on.
+// readAuto parses a rate and the last window that it has observed. A new rate observes
+// windows from now on.
 func readAuto(text string, window int64) (upTo int64, rate *bulk.AutoRate, err error) {
 	rate = &bulk.AutoRate{}
 	if text == "" {
@@ -88,7 +86,7 @@ func readAuto(text string, window int64) (upTo int64, rate *bulk.AutoRate, err e
 	return upTo, rate, err
 }
 
-// putAuto stores what was learned, and returns what is stored then.
+// putAuto stores a rate, and returns the rate that is stored then.
 func (s *Store) putAuto(ctx context.Context, key, name string, window int64, rate *bulk.AutoRate) (*bulk.AutoRate, error) {
 	learned, err := json.Marshal(rate)
 	if err != nil {
@@ -102,16 +100,15 @@ func (s *Store) putAuto(ctx context.Context, key, name string, window int64, rat
 	return rate, err
 }
 
-// dropAuto forgets what was found of a target that is not set to auto any more.
+// dropAuto deletes the rate of a target that is no longer set to auto.
 func (s *Store) dropAuto(ctx context.Context, target string) error {
-	_, err := do(ctx, s, func(ctx context.Context) (int64, error) {
-		return s.db.Do(ctx, s.db.B().Hdel().Key(s.hub+"autos").Field(target).Build()).AsInt64()
-	})
+	_, err := ask(ctx, s, s.db.B().Hdel().Key(s.hub+"autos").Field(target).Build(), asInt)
 	return err
 }
 
-// learnRate tells a rate of the windows from upTo on that have ended. In how many jobs
-// are in flight, and whether any wait, the present stands for the end of the last one.
+// learnRate makes a rate observe the windows after upTo that have ended. It takes the number
+// of jobs in flight, and whether any wait, from the present instead of the end of each
+// window.
 func (m *mirror) learnRate(rate *bulk.AutoRate, target string, upTo, window int64, length time.Duration) {
 	flight, waits := int64(0), false
 	for i := range m.shards {

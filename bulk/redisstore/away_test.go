@@ -1,3 +1,5 @@
+//go:build redis
+
 package redisstore
 
 import (
@@ -10,14 +12,15 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/redistest"
+	"github.com/sluice-project/sluice/internal/rediskv"
+	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
-// calls are all that a store can be asked for, of an action that has jobs in flight.
+// calls returns every call of a store, about an action that has jobs in flight.
 func calls(s *Store, id string, jobs []bulk.Job) map[string]func(context.Context) error {
-	move := func(kind bulk.MoveKind) func(context.Context) error {
+	move := func(kind bulk.TransitionKind) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, err := s.Move(ctx, id, bulk.Move{Kind: kind})
+			_, err := s.Transition(ctx, id, bulk.Transition{Kind: kind})
 			return ignore(err, bulk.ErrNoChange)
 		}
 	}
@@ -26,8 +29,8 @@ func calls(s *Store, id string, jobs []bulk.Job) map[string]func(context.Context
 			_, _, err := s.Create(ctx, bulk.Spec{Tenant: "t", Type: "echo"})
 			return err
 		},
-		"Append": func(ctx context.Context) error { _, err := s.Append(ctx, "upload", 0, payloads(0, 5)); return err },
-		"Move":   move(bulk.Pause), "Resume": move(bulk.Resume),
+		"Append":     func(ctx context.Context) error { _, err := s.Append(ctx, "upload", 0, payloads(0, 5)); return err },
+		"Transition": move(bulk.Pause), "Resume": move(bulk.Resume),
 		"Action":  func(ctx context.Context) error { _, err := s.Action(ctx, id); return err },
 		"Actions": func(ctx context.Context) error { _, err := s.Actions(ctx, bulk.ActionFilter{}); return err },
 		"Unfinished": func(ctx context.Context) error {
@@ -63,15 +66,16 @@ func calls(s *Store, id string, jobs []bulk.Job) map[string]func(context.Context
 	}
 }
 
-// enough is much longer than any call may take that gets no answer.
+// enough is much longer than any call may take without an answer.
 const enough = 30 * time.Second
 
-// Every call fails in bounded time, and in the same way, while the server is away; when it
-// is back, the same store works by itself, and has everything.
+// TestTheServerIsAway checks that every call fails in bounded time, and with the same error,
+// while the server is away. When it is back, the same store works again, and has all data.
 func TestTheServerIsAway(t *testing.T) {
-	for _, shards := range []int{1, 3} {
+	t.Parallel()
+	for _, shards := range shardCounts(1, 3) {
 		server := redistest.Start(t, redistest.Options{Persist: redistest.Always})
-		s := open(t, Options{URL: server.URL(), Shards: shards})
+		s := open(t, Options{URL: server.URL(), Shards: shards, CallTimeout: rediskv.DefaultCallTimeout})
 		start(t, s, bulk.Spec{ID: "a", Tenant: "t", Type: "echo", Aggregate: []string{"count"}}, 100)
 		upload(t, s, bulk.Spec{ID: "upload", Tenant: "t", Type: "echo"}, 0)
 		jobs := take(t, s, 3)
@@ -112,8 +116,10 @@ func TestTheServerIsAway(t *testing.T) {
 	}
 }
 
-// A caller that has no more time does not wait for a server that hangs.
+// TestTheCallerHasNoTime checks that a call does not wait for a server that hangs after its
+// context has ended.
 func TestTheCallerHasNoTime(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
 	s := open(t, Options{URL: server.URL()})
 	server.Pause()
@@ -136,6 +142,7 @@ func TestTheCallerHasNoTime(t *testing.T) {
 }
 
 func TestAReplicaIsUnavailable(t *testing.T) {
+	t.Parallel()
 	master, server := redistest.Start(t, redistest.Options{}), redistest.Start(t, redistest.Options{})
 	s := open(t, Options{URL: server.URL()})
 	host, port := master.HostPort()
@@ -145,8 +152,10 @@ func TestAReplicaIsUnavailable(t *testing.T) {
 	}
 }
 
-// The server forgets its scripts, again and again: nobody sees it.
+// TestScriptsAreForgotten checks that callers do not notice when the server loses its
+// scripts.
 func TestScriptsAreForgotten(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
 	s := open(t, Options{URL: server.URL(), Shards: 2})
 	var ran atomic.Int64
@@ -195,8 +204,10 @@ func fillUp(t *testing.T, s *Store, id string) (received int64, err error) {
 	}
 }
 
-// When the memory is full nothing more is accepted, and what was goes on to its end.
+// TestTheMemoryIsFull checks that a full server accepts no more jobs, and that accepted jobs
+// finish.
 func TestTheMemoryIsFull(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, redistest.Options{Args: []string{"--maxmemory", "8mb"}})
 	s := open(t, Options{URL: server.URL()})
 	if _, _, err := s.Create(t.Context(), bulk.Spec{ID: "a", Tenant: "t", Type: "work", Aggregate: []string{"count", "sum:n"}}); err != nil {
@@ -206,7 +217,7 @@ func TestTheMemoryIsFull(t *testing.T) {
 	if !errors.Is(err, bulk.ErrFull) || received == 0 {
 		t.Fatalf("after %d jobs: %v, want bulk.ErrFull", received, err)
 	}
-	server.Cli("CONFIG", "SET", "maxmemory", "2mb") // not by a hair
+	server.Cli("CONFIG", "SET", "maxmemory", "2mb") // with a margin
 	if _, _, err := s.Create(t.Context(), bulk.Spec{ID: "b", Tenant: "t", Type: "work"}); !errors.Is(err, bulk.ErrFull) {
 		t.Errorf("Create: %v, want bulk.ErrFull", err)
 	}
@@ -219,7 +230,7 @@ func TestTheMemoryIsFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	completed(t, s, "a", received)
-	if _, err := s.Move(t.Context(), "a", bulk.Move{Kind: bulk.Forget}); err != nil {
+	if _, err := s.Transition(t.Context(), "a", bulk.Transition{Kind: bulk.Forget}); err != nil {
 		t.Fatal(err)
 	}
 	server.Cli("CONFIG", "SET", "maxmemory", "8mb")

@@ -7,7 +7,7 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// Backlog implements bulk.Store, of the mirror after a look.
+// Backlog implements bulk.Store. It brings the mirror up to date first.
 func (s *Store) Backlog(ctx context.Context) (bulk.Backlog, error) {
 	s.mirror.mu.Lock()
 	defer s.mirror.mu.Unlock()
@@ -64,7 +64,7 @@ type view struct {
 	length   time.Duration
 }
 
-// left is what the global limit still lets into the ready queue.
+// left returns how many more jobs the global limit admits.
 func (v *view) left() int64 {
 	rate := v.settings.globalRate()
 	if rate <= 0 {
@@ -77,7 +77,7 @@ func (v *view) left() int64 {
 	return max(0, left)
 }
 
-// used is what a shard has started in the window, or holds ready.
+// used returns the attempts that a shard has started in the window, plus its ready jobs.
 func (v *view) used(m *shardMirror) int64 {
 	used := startedIn(v.window, m.state.Window, m.state.Started)
 	for _, k := range m.state.Kinds {
@@ -88,8 +88,8 @@ func (v *view) used(m *shardMirror) int64 {
 	return used
 }
 
-// types says how each type does in all shards. The time in which it had jobs in flight
-// is that of the shard which had them longest: more than one is busy at a time.
+// types returns the state of each type over all shards. Shards are busy at the same time, so
+// Busy is the maximum over the shards.
 func (v *view) types(now time.Time) map[string]bulk.TypeState {
 	types := map[string]bulk.TypeState{}
 	busy := map[string]bool{}
@@ -114,8 +114,8 @@ func (v *view) types(now time.Time) map[string]bulk.TypeState {
 	return types
 }
 
-// targets has what each limited target still lets into the ready queue: by what was
-// configured, or by what was learned of it.
+// targets returns how many more jobs each limited target admits, by its configured limits or
+// its found rate.
 func (v *view) targets() map[string]int64 {
 	left := map[string]int64{}
 	use := v.useOfTargets()
@@ -150,7 +150,7 @@ func (v *view) targets() map[string]int64 {
 	return left
 }
 
-// use is what is charged to a target or a limiter.
+// use is the use of a target or a limiter.
 type use struct{ started, ready, flight, booked int64 }
 
 func (v *view) useOfTargets() map[string]use {
@@ -178,7 +178,7 @@ func (v *view) useOfTargets() map[string]use {
 	return all
 }
 
-// lines are the lines of one shard with jobs that wait.
+// lines returns the lines of one shard that have waiting jobs.
 func (v *view) lines(m *shardMirror) (lines []bulk.Line) {
 	at := map[[2]string]int{}
 	uses := map[string]use{}
@@ -232,9 +232,9 @@ func (v *view) line(m *shardMirror, a *mirrored) bulk.Line {
 	return line
 }
 
-// leftOfLimiter is what congestion control lets a tenant have of a target: what is seen
-// to pass, less what has started, is ready, or has its slot in the window. A tenant that
-// was throttled in it has no more of it.
+// leftOfLimiter returns how many more jobs congestion control admits for a tenant and a
+// target: the measured rate, less the jobs that have started, are ready, or have their slot
+// in the window. A tenant that was throttled in the window gets no more.
 func (v *view) leftOfLimiter(m *shardMirror, target, limiter string, u use) int64 {
 	if v.mirror.rateOf(v.settings, target) > 0 {
 		return bulk.NoLimit

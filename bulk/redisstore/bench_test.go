@@ -1,3 +1,5 @@
+//go:build redis
+
 package redisstore
 
 import (
@@ -8,7 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
 // BenchmarkEndToEnd runs no-op jobs with payloads of 100 bytes from upload to outcome.

@@ -1,20 +1,21 @@
+//go:build redis
+
 package redisstore
 
 import (
 	"fmt"
-	"os"
 	"sync/atomic"
 	"testing"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/bulk/storetest"
-	"github.com/sluice-project/sluice/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
-// A cluster refuses scripts that touch keys of several slots: every script, and every
-// other command, keeps to those of its shard or of the hub. Each master has a part of the
-// shards.
+// TestACluster checks that every script, and every other command, uses only keys of its shard
+// or of the hub: a cluster refuses scripts with keys of several slots. Each master has a part
+// of the shards.
 func TestACluster(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterOptions{})
 	everything(t, open(t, Options{URL: cluster.URL(), Prefix: "everything:", Instance: "one"}))
 
@@ -44,16 +45,4 @@ func TestACluster(t *testing.T) {
 			t.Errorf("master %d has %d keys and ran %d scripts", n, master.Size(), master.Calls("evalsha"))
 		}
 	}
-}
-
-// The whole suite, with SLUICE_LONG; else TestACluster is its part.
-func TestConformanceOnACluster(t *testing.T) {
-	cluster := redistest.StartCluster(t, redistest.ClusterOptions{})
-	h := &harness{crew: newCrew(t), url: cluster.URL(), shards: 5, of: map[bulk.Store]Options{}}
-	if os.Getenv("SLUICE_LONG") == "" {
-		s := open(t, Options{URL: cluster.URL(), Shards: 5})
-		everything(t, s)
-		return
-	}
-	storetest.Run(t, h.factory())
 }

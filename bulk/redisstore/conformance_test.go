@@ -1,3 +1,5 @@
+//go:build redis
+
 package redisstore
 
 import (
@@ -5,18 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/storetest"
-	"github.com/sluice-project/sluice/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
-// crew runs functions for goroutines inside of a synctest bubble, whose clock would
-// stand still while a connection of theirs waits for Redis. It is made outside.
+// crew runs functions for goroutines in a synctest bubble, whose clock would stand still
+// while one of their connections waits for Redis. It is created outside of the bubble.
 type crew struct{ free chan *hand }
 
 type hand struct {
@@ -51,8 +52,8 @@ func (c *crew) do(f func()) {
 	c.free <- h
 }
 
-// harness opens stores side by side on one server, or cluster: each has a prefix of its
-// own, and the clock of the bubble.
+// harness opens stores on one server or cluster: each has its own prefix, and the clock of
+// the bubble.
 type harness struct {
 	crew   *crew
 	url    string
@@ -82,11 +83,11 @@ func (h *harness) tryOpen(options Options) (*Store, error) {
 	return s, nil
 }
 
-// connect is connect outside of the bubble.
+// connect calls the function connect outside of the bubble.
 func (h *harness) connect(options Options) (*Store, error) {
 	var s *Store
 	var err error
-	options.URL = h.url
+	options.URL, options.CallTimeout = h.url, patient
 	h.crew.do(func() { s, err = connect(context.Background(), options) })
 	if err != nil {
 		return nil, err
@@ -117,8 +118,8 @@ func (h *harness) factory() storetest.Factory {
 	}
 }
 
-// longRounds make more than 10,000 steps of the model on one server, and fewer on a
-// cluster, where each takes longer.
+// longRounds returns the number of rounds: more than 10,000 steps of the model on one server,
+// and fewer on a cluster, where each takes longer.
 func longRounds(shards int) int {
 	if shards > 3 {
 		return 1
@@ -127,12 +128,10 @@ func longRounds(shards int) int {
 }
 
 func TestConformance(t *testing.T) {
-	all := []int{3}
-	if os.Getenv("SLUICE_LONG") != "" {
-		all = append(all, 1)
-	}
-	for _, shards := range all {
+	t.Parallel()
+	for _, shards := range shardCounts(1, 3) {
 		t.Run(fmt.Sprint(shards, " shards"), func(t *testing.T) {
+			t.Parallel()
 			h := &harness{crew: newCrew(t), url: redistest.Start(t, redistest.Options{}).URL(), shards: shards, of: map[bulk.Store]Options{}}
 			storetest.Run(t, h.factory())
 		})

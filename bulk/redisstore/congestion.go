@@ -11,14 +11,14 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// tallied is how many windows of tallies are read by an instance that is new.
+// tallied is the number of windows whose tallies a new instance reads.
 const tallied = 20
 
-// congestion is what was learned of targets and limiters. All instances read the same
-// tallies, window by window, so that all learn the same; one that is new begins with
-// those of the last windows.
+// congestion is the measured congestion of targets and limiters. All instances observe the
+// same tallies, window by window, and so measure the same. A new instance begins with the
+// tallies of the last windows.
 type congestion struct {
-	window int64 // up to which windows are learned
+	window int64 // the last observed window
 	of     map[string]*learned
 	// recent has the tallies of targets in the last windows.
 	recent map[int64]map[string]tally
@@ -29,7 +29,7 @@ type learned struct {
 	last int64 // the last window with attempts
 }
 
-// forgetAfter is how many windows without attempts what was learned is kept.
+// forgetAfter is after how many windows without attempts a measurement is dropped.
 const forgetAfter = 600
 
 func splitLimiter(key string) (tenant, target string) {
@@ -37,18 +37,18 @@ func splitLimiter(key string) (tenant, target string) {
 	return tenant, target
 }
 
-// allowance is what congestion control lets a target or a limiter have in a window.
+// allowance returns what congestion control allows a target or a limiter in a window.
 func (c *congestion) allowance(key string, window int64) int64 {
 	l := c.of[key]
 	if l == nil {
 		return bulk.NoLimit
 	}
-	// Observe ends the windows before, as Allowance wants it.
+	// Observe closes the windows before, as Allowance requires.
 	l.Observe(window, 0, 0)
 	return l.Allowance(window)
 }
 
-// tally is how attempts ended in one window, and how many started.
+// tally counts the attempts that started in one window, and those that ended, by outcome.
 type tally struct {
 	passed, throttled, started int64
 	took, throttledTook        time.Duration
@@ -59,7 +59,7 @@ func (t *tally) add(other *tally) {
 	t.took, t.throttledTook = t.took+other.took, t.throttledTook+other.throttledTook
 }
 
-// learn reads the tallies of windows that have ended, with mirror.mu held.
+// learn observes the windows that have ended. mirror.mu must be held.
 func (s *Store) learn(ctx context.Context, window int64) error {
 	c := &s.mirror.congestion
 	if c.of == nil {
@@ -90,7 +90,7 @@ func (s *Store) learn(ctx context.Context, window int64) error {
 	return s.findRates(ctx, &values, revision, window)
 }
 
-// tallies reads how attempts ended in a window, by limiter, of all shards.
+// tallies reads the tallies of a window, by limiter, over all shards.
 func (s *Store) tallies(ctx context.Context, window int64) (map[string]*tally, error) {
 	found, err := do(ctx, s, func(ctx context.Context) ([]map[string]string, error) {
 		var commands rueidis.Commands
@@ -110,7 +110,7 @@ func (s *Store) tallies(ctx context.Context, window int64) (map[string]*tally, e
 	limiters := map[string]*tally{}
 	for _, fields := range found {
 		for field, text := range fields {
-			at := len(field) - 2 // "\n" and what it counts
+			at := len(field) - 2 // "\n" and a letter
 			count, err := strconv.ParseInt(text, 10, 64)
 			if at < 0 || err != nil {
 				continue
@@ -137,9 +137,8 @@ func (s *Store) tallies(ctx context.Context, window int64) (map[string]*tally, e
 	return limiters, err
 }
 
-// observe learns from a window that has ended: where most tenants were throttled the
-// target's own limit was reached, which they share; where few were, each has reached a
-// limit that the target has for it.
+// observe observes a window that has ended. If most tenants were throttled, the target
+// reached a limit that they share; if few were, each of these reached a limit of its own.
 func (c *congestion) observe(window int64, limiters map[string]*tally) {
 	type sum struct {
 		tally
@@ -197,8 +196,8 @@ func (c *congestion) learned(key string, window int64) *learned {
 	return l
 }
 
-// saturated tells whether most of the tenants that have jobs against a target in flight
-// or turned back were throttled in the present window.
+// saturated reports whether most of the tenants with jobs in flight against a target, or
+// throttled by it, were throttled in the present window.
 func (m *mirror) saturated(target string) bool {
 	tenants, throttled := map[string]bool{}, 0
 	for i := range m.shards {
@@ -217,9 +216,9 @@ func (m *mirror) saturated(target string) bool {
 	return throttled > 0 && bulk.Saturated(len(tenants), throttled)
 }
 
-// ratePerSecond is what a limiter is let through: its own limit where one was seen, else
-// its part of the target's rate, which is configured or was seen. Passed is what has
-// passed in the present window, of which nothing is learned yet.
+// ratePerSecond returns the rate of a limiter: its own limit if one was measured, else its
+// part of the target's rate, which is configured or measured. Passed is the number of
+// attempts that passed in the present window, which is not observed yet.
 func (s *Store) ratePerSecond(tenant, target string, passed int64) float64 {
 	s.mirror.mu.Lock()
 	defer s.mirror.mu.Unlock()
@@ -248,7 +247,7 @@ func (s *Store) ratePerSecond(tenant, target string, passed int64) float64 {
 	return max(part, float64(passed), 1) / seconds
 }
 
-// rateOf is the rate of a target, set or found; 0 if it has none.
+// rateOf returns the rate of a target, configured or found; 0 if it has none.
 func (m *mirror) rateOf(values *settings, target string) float64 {
 	t := values.Targets[target]
 	if t.Auto {

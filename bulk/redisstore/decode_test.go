@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What is stored is read without a panic, whatever it is, and a part of it is refused or
-// read as less.
+// FuzzDecodeOutcome checks that any stored bytes are decoded without a panic, and that a
+// prefix is refused or decoded as less.
 func FuzzDecodeOutcome(f *testing.F) {
 	f.Add("\x00\x00\x00\x07\x01\x00\x02\x40\x8f\x40\x00\x00\x00\x00\x00\x00\x00\x00\x03[1]why")
 	f.Add("\x00\x00\x00\x07\x01\x00\x02\x7f\xf0\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff")

@@ -1,22 +1,22 @@
 // Package redisstore keeps actions and jobs in Redis 7 or Valkey, for several instances
 // of the service at once.
 //
-// Tenants are spread over a number of shards, which is fixed when the first instance
-// opens the store. All keys of a shard have one hash tag, so that shards spread over the
-// nodes of a cluster, and each move of [bulk.Store] is one Lua script on one shard: it is
-// atomic and takes one round trip. The scripts are in lua/, one file per move;
-// docs/formats/bulk-redis.md shows the keys.
+// Tenants are spread over a number of shards, which is fixed when the first instance opens
+// the store. All keys of a shard have one hash tag, so that shards spread over the nodes of a
+// cluster. Each operation of [bulk.Store] on a shard is one Lua script: it is atomic and
+// takes one round trip. The scripts are in lua/, one file per operation. The keys are
+// described in docs/formats/bulk-redis.md.
 //
-// What all shards share is in the hub, under a hash tag of its own: the ids of actions,
-// settings, and how much each shard was given of a limit in the present window. A shard
-// starts no more than it was given, so that limits hold over all shards and instances;
-// an instance that ends between being given and using wastes a slot, and exceeds none.
+// The hub, under a hash tag of its own, has the data that all shards share: the ids of
+// actions, the settings, and each shard's part of a limit in the present window. A shard
+// starts no more than its part, so limits hold over all shards and instances. An instance
+// that ends before it uses its part wastes it, but exceeds no limit.
 //
-// Each instance has a mirror of what waits, which it brings up to date by asking shards
-// what has changed. Policies decide by the mirror; scripts check what they decided.
+// Each instance has a mirror of the waiting jobs, which it updates by asking the shards what
+// has changed. Policies decide by the mirror, and scripts check the decisions.
 //
-// The servers' clocks decide. What was answered lasts as long as Redis keeps it:
-// docs/bulk/redis.md says which settings give what. A call that ends with
-// [bulk.ErrUnavailable] may have happened; each script says what the same call does
-// then if it is made again.
+// The servers' clocks decide. An acknowledged operation lasts as long as Redis keeps it:
+// docs/bulk/redis.md says which settings guarantee what. An operation that fails with
+// [bulk.ErrUnavailable] may have happened; the comment of each script says what a repeated
+// call does then.
 package redisstore

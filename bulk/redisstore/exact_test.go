@@ -1,3 +1,5 @@
+//go:build redis
+
 package redisstore
 
 import (
@@ -10,20 +12,20 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
-// exactly is three shards, two instances, and what may be started.
+// exactly is three shards, two instances, and the limits.
 type exactly struct {
 	t      *rapid.T
 	stores []*Store
 	clock  *clock
 	inHand []bulk.Job
-	// all and target are limits of attempts in a window, 0: none; most is that of attempts
-	// against the target in flight.
+	// all and target limit attempts in a window, and most the attempts in flight against the
+	// target; 0: no limit.
 	all, target, most int
 	window            int64
-	started           [2]int // in the window: in all, and against the target
+	started           [2]int // in the window: in total, and against the target
 }
 
 func (x *exactly) store() *Store { return x.stores[rapid.IntRange(0, 1).Draw(x.t, "instance")] }
@@ -41,7 +43,7 @@ func (x *exactly) advance() {
 	}
 }
 
-// set changes a limit. The instance may end before the shards are told.
+// set changes a limit. The instance may end before it has told the shards.
 func (x *exactly) set() {
 	s, n := x.store(), rapid.SampledFrom([]int{0, 1, 3, 10, 30}).Draw(x.t, "limit")
 	name, value := settingLimits, any(&bulk.Limits{RequestsPerSecond: float64(n)})
@@ -62,7 +64,7 @@ func (x *exactly) set() {
 	x.must(err)
 	values, revision := s.settings.get()
 	_, err = onShard(x.t.Context(), s, limitScript, 1, asArray, s.limitArgs(&values, revision, 1)...)
-	x.must(err) // one shard is told again what was before
+	x.must(err) // one shard gets the previous settings again
 	x.must(x.store().loadSettings(x.t.Context()))
 }
 
@@ -71,7 +73,7 @@ func (x *exactly) admit() {
 	x.must(err)
 }
 
-// stray lets an instance end between two steps of getting slots, or of giving them back.
+// stray ends an instance between two steps of getting slots, or of returning them.
 func (x *exactly) stray() {
 	s, shard := x.store(), rapid.IntRange(0, 2).Draw(x.t, "shard")
 	held, err := s.slotsHeld(x.t.Context(), "g:t")
@@ -128,7 +130,7 @@ func (x *exactly) settle() {
 	x.inHand = x.inHand[n:]
 }
 
-// drain runs until all jobs are done: nothing may be stuck.
+// drain runs until all jobs are done: none may be stuck.
 func (x *exactly) drain(ids []string) {
 	for round := 0; len(ids) > 0; round++ {
 		if round == 300 {
@@ -156,9 +158,11 @@ func (x *exactly) drain(ids []string) {
 	}
 }
 
-// Whatever is set, whoever ends between two steps, over shards and instances: no more is
-// started than the limits say at the time, and nothing is stuck in the end.
+// TestLimitsAreExact checks, over shards and instances, with changing settings and instances
+// that end between two steps, that no more starts than the present limits allow, and that no
+// job is stuck.
 func TestLimitsAreExact(t *testing.T) {
+	t.Parallel()
 	url, run := redistest.Start(t, redistest.Options{}).URL(), 0
 	rapid.Check(t, func(rt *rapid.T) {
 		run++
@@ -166,7 +170,7 @@ func TestLimitsAreExact(t *testing.T) {
 		x.clock.advance(time.Duration(run) * time.Hour)
 		x.window = x.clock.ms.Load() / 1000
 		for range 2 {
-			s, err := Open(rt.Context(), Options{URL: url, Prefix: fmt.Sprint("run", run, ":"), Shards: 3, Bulk: unlimited(), Logger: quiet})
+			s, err := Open(rt.Context(), Options{URL: url, Prefix: fmt.Sprint("run", run, ":"), Shards: 3, CallTimeout: patient, Bulk: unlimited(), Logger: quiet})
 			x.must(err)
 			defer func() { _ = s.Close() }()
 			s.now = x.clock.now

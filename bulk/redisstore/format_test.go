@@ -9,9 +9,10 @@ import (
 	"testing"
 )
 
-// The page on the format names every key that scripts and Go write, and every field of
-// what is stored as JSON; and no key beside.
+// TestTheFormatIsDescribed checks that the page on the format names exactly the keys that
+// scripts and Go write, and every field of the JSON objects.
 func TestTheFormatIsDescribed(t *testing.T) {
+	t.Parallel()
 	raw, err := os.ReadFile("../../docs/formats/bulk-redis.md")
 	if err != nil {
 		t.Fatal(err)
@@ -46,8 +47,8 @@ func TestTheFormatIsDescribed(t *testing.T) {
 	}
 }
 
-// keysOfSources are the names of keys after the prefix, up to what varies, and a file
-// with each.
+// keysOfSources returns the names of keys after the prefix, up to the variable part, and a
+// file that uses each.
 func keysOfSources(t *testing.T) map[string]string {
 	t.Helper()
 	used := map[string]string{}
@@ -76,6 +77,6 @@ func keysOfSources(t *testing.T) map[string]string {
 	}
 	scan(sources, "lua/*.lua", inLua, inThing)
 	scan(os.DirFS("."), "*.go", inGo)
-	used["allot:"], used["m:"] = "lua/allot.lua", "lua/action.lua" // put together otherwise
+	used["allot:"], used["m:"] = "lua/allot.lua", "lua/action.lua" // assembled in other ways
 	return used
 }

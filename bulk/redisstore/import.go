@@ -11,15 +11,15 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/rediskv"
-	"github.com/sluice-project/sluice/retry"
+	"github.com/sluice-project/sluice/internal/rediskv"
+	"github.com/sluice-project/sluice/internal/retry"
 )
 
-// Import takes over the image of another store, in two steps. Stage writes what is
-// large, where nothing leads to it: until it is done the image's store may go on, and
-// what was staged is begun again. Then the image's store must not be opened any more, and
-// Enter makes the actions known, one by one; it goes on where it stopped. No instance
-// opens the store in between.
+// Import takes over the image of another store, in two steps. Stage writes the large data
+// under keys that nothing refers to. Until Stage is done, the image's store may continue to
+// run; then staging starts over. After Stage, the image's store must not be opened any more.
+// Enter makes the actions known, one by one, and continues where it stopped. In the meantime,
+// no instance can open the store.
 type Import struct {
 	s       *Store
 	options ImportOptions
@@ -29,13 +29,13 @@ type Import struct {
 	actions, jobs, bytes atomic.Int64
 }
 
-// ImportOptions say what is taken over.
+// ImportOptions are the options of an import.
 type ImportOptions struct {
-	// ID names this import of this image: one of the same ID goes on where it stopped.
+	// ID identifies the import: an import with the same ID continues where it stopped.
 	ID string
-	// From says for people where the image comes from.
+	// From describes the source of the image, for people.
 	From string
-	// Discard gives up what another import has staged and not entered.
+	// Discard discards what another import has staged and not entered.
 	Discard bool
 }
 
@@ -46,16 +46,16 @@ const (
 	importDone     = "done"
 )
 
-// OtherActionsError: the store has actions, so that it takes no image.
+// OtherActionsError is the error of an import into a store that has actions.
 type OtherActionsError struct{ Actions int64 }
 
 func (e *OtherActionsError) Error() string {
 	return fmt.Sprintf("there are %d actions already, and only a store without any can take over those of another: use another database, such as redis://host:6379/1", e.Actions)
 }
 
-// UnfinishedImportError: an import has not ended.
+// UnfinishedImportError is the error while another import has not ended.
 type UnfinishedImportError struct {
-	// From says where it comes from, Begun when it began.
+	// From is the source of the import, and Begun the time when it began.
 	From, Begun string
 }
 
@@ -63,34 +63,34 @@ func (e *UnfinishedImportError) Error() string {
 	return fmt.Sprintf("the move of the store %s to here, begun at %s, has not ended: let it end, or start it again", e.From, e.Begun)
 }
 
-// CheckImport says whether an image would be taken over, and changes nothing.
+// CheckImport reports whether a store would accept an image. It changes nothing.
 func CheckImport(ctx context.Context, options Options, from ImportOptions) error {
 	s, err := connect(ctx, options)
 	if err != nil {
 		return err
 	}
 	defer s.db.Close()
-	had, err := do(ctx, s, func(ctx context.Context) (map[string]string, error) {
-		return s.db.Do(ctx, s.db.B().Hgetall().Key(s.hub+"config").Build()).AsStrMap()
-	})
+	had, err := ask(ctx, s, s.db.B().Hgetall().Key(s.hub+"config").Build(), asMap)
 	if err != nil || had["import"] == from.ID && from.ID != "" {
 		return err
 	}
 	if state := had["import_state"]; state == importEntering || state == importStaging && !from.Discard {
 		return &UnfinishedImportError{From: had["import_from"], Begun: had["import_begun"]}
 	}
-	others, err := do(ctx, s, func(ctx context.Context) (int64, error) {
-		return s.db.Do(ctx, s.db.B().Hlen().Key(s.hub+"ids").Build()).AsInt64()
-	})
+	others, err := s.ids(ctx)
 	if err == nil && others > 0 {
 		err = &OtherActionsError{others}
 	}
 	return err
 }
 
-// OpenImport opens a store, as Open does, to take over an image. It fails with
-// *OtherActionsError or *UnfinishedImportError if the store cannot. Options.Instance is
-// not used.
+// ids counts the actions.
+func (s *Store) ids(ctx context.Context) (int64, error) {
+	return ask(ctx, s, s.db.B().Hlen().Key(s.hub+"ids").Build(), asInt)
+}
+
+// OpenImport opens a store, as Open does, for an import. It fails with *OtherActionsError or
+// *UnfinishedImportError if the store cannot accept the image. It ignores Options.Instance.
 func OpenImport(ctx context.Context, options Options, from ImportOptions, image bulk.Image) (*Import, error) {
 	options.Instance = ""
 	s, err := connect(ctx, options)
@@ -129,45 +129,45 @@ func (m *Import) open(ctx context.Context, options Options, highest uint64) erro
 	if m.Done() {
 		return nil
 	}
-	// What was in flight in the process of the other store is this instance's, until it
-	// is returned.
+	// Jobs in flight in the process of the other store belong to this instance until it
+	// returns them.
 	return m.s.reclaim(ctx, m.instance())
 }
 
-// Staged tells whether all is staged, so that Enter is next.
+// Staged reports whether everything is staged, so that Enter is next.
 func (m *Import) Staged() bool { return m.state != importStaging }
 
-// Done tells whether everything was taken over.
+// Done reports whether the import has ended.
 func (m *Import) Done() bool { return m.state == importDone }
 
-// Close ends the connection.
+// Close closes the connection.
 func (m *Import) Close() error { return m.s.Close() }
 
-// ImportProgress is how far an import is.
+// ImportProgress is the progress of an import.
 type ImportProgress struct {
-	// Actions, Jobs and Bytes count what was staged. Bytes are those of payloads, of
-	// jobs that are not done.
+	// Actions, Jobs and Bytes count what was staged. Bytes counts the payloads of unfinished
+	// jobs.
 	Actions, Jobs, Bytes int64
 }
 
-// Progress is how far staging is. It may be called at any time.
+// Progress returns the progress of staging. It may be called at any time.
 func (m *Import) Progress() ImportProgress {
 	return ImportProgress{m.actions.Load(), m.jobs.Load(), m.bytes.Load()}
 }
 
-// numberOf is the number of an action here.
+// numberOf returns the number that an action has here.
 func (m *Import) numberOf(a *bulk.ActionImage) (n uint64, shard int) {
 	shard = m.s.shardOf(a.Tenant)
 	return (m.offset+a.Number)*numberBase + uint64(shard), shard
 }
 
-// try calls f until it succeeds, as long as the server is away for a while only. What
-// is tried may come again.
+// try calls f until it succeeds, while the server is unavailable for a short time. F must be
+// safe to repeat.
 func (m *Import) try(ctx context.Context, f func(context.Context) error) error {
 	return retry.Default.Do(ctx, func(err error) (time.Duration, bool) { return 0, errors.Is(err, bulk.ErrUnavailable) }, f)
 }
 
-// importRun runs a script of a shard.
+// importRun runs a script on a shard.
 func importRun[T any](ctx context.Context, m *Import, shard int, sc rediskv.Script, read func(rueidis.RedisResult) (T, error), args ...string) (answer T, err error) {
 	err = m.try(ctx, func(ctx context.Context) (err error) {
 		answer, err = onShard(ctx, m.s, sc, shard, read, args...)
@@ -176,24 +176,16 @@ func importRun[T any](ctx context.Context, m *Import, shard int, sc rediskv.Scri
 	return answer, err
 }
 
-// write makes commands in one exchange.
+// write sends commands in one exchange.
 func (m *Import) write(ctx context.Context, commands ...[]string) error {
 	if len(commands) == 0 {
 		return nil
 	}
 	return m.try(ctx, func(ctx context.Context) error {
-		_, err := do(ctx, m.s, func(ctx context.Context) (struct{}, error) {
-			built := make(rueidis.Commands, len(commands))
-			for i, c := range commands {
-				built[i] = m.s.db.B().Arbitrary(c[0]).Keys(c[1]).Args(c[2:]...).Build()
-			}
-			for _, answer := range m.s.db.DoMulti(ctx, built...) {
-				if err := answer.Error(); err != nil {
-					return struct{}{}, err
-				}
-			}
-			return struct{}{}, nil
-		})
-		return err
+		built := make(rueidis.Commands, len(commands))
+		for i, c := range commands {
+			built[i] = m.s.db.B().Arbitrary(c[0]).Keys(c[1]).Args(c[2:]...).Build()
+		}
+		return m.s.send(ctx, built)
 	})
 }

@@ -1,3 +1,5 @@
+//go:build redis
+
 package redisstore
 
 import (
@@ -8,19 +10,19 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// end adds to a history what seldom comes about by chance.
+// end adds rare cases to a history.
 func (p *past) end(t testing.TB) {
 	limits := []bulk.SettingsChange{{Limits: &bulk.Limits{}}, {Name: "t2", Tenant: &bulk.Tenant{}}, {Name: "api", Target: &bulk.TargetLimits{}}}
 	for _, change := range limits {
 		p.must(p.store.Set(t.Context(), change))
 	}
-	// Canceled with two jobs at a remote worker.
+	// An action canceled with two jobs at a remote worker.
 	p.made = max(p.made, 100)
 	canceled := p.begin(t, 5)
 	p.lease(t, canceled, 2, false)
-	p.move(canceled, bulk.Move{Kind: bulk.Cancel})
+	p.move(canceled, bulk.Transition{Kind: bulk.Cancel})
 
-	// Reduced in part, with jobs turned back, and two that are at their second crash.
+	// An action partly reduced, with jobs turned back, and two jobs after their second crash.
 	id := p.begin(t, 30)
 	p.lease(t, id, 2, true)
 	p.crash(p.t)
@@ -35,7 +37,7 @@ func (p *past) end(t testing.TB) {
 	}
 }
 
-// begin runs an action whose results are summed up.
+// begin runs an action whose results are aggregated.
 func (p *past) begin(t testing.TB, jobs int) (id string) {
 	p.made++
 	id = fmt.Sprint("a", p.made)
@@ -49,12 +51,12 @@ func (p *past) begin(t testing.TB, jobs int) (id string) {
 	}
 	_, err = p.store.Append(t.Context(), id, 0, payloads)
 	p.must(err)
-	p.move(id, bulk.Move{Kind: bulk.Seal, Total: int64(jobs)})
-	p.move(id, bulk.Move{Kind: bulk.Start})
+	p.move(id, bulk.Transition{Kind: bulk.Seal, Total: int64(jobs)})
+	p.move(id, bulk.Transition{Kind: bulk.Start})
 	return id
 }
 
-// lease leases jobs of one such action, and returns others to their lines.
+// lease leases jobs of an action, and returns other jobs to their lines.
 func (p *past) lease(t testing.TB, id string, jobs int, local bool) (of []bulk.Job) {
 	p.t.Helper()
 	admitAll(p.t, p.store)

@@ -9,19 +9,19 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/retry"
+	"github.com/sluice-project/sluice/lifecycle"
 )
 
-// importInstance begins the name of an import among instances.
+// importInstance is the prefix of an import's name among the instances.
 const importInstance = "import of "
 
-// importEvents is how many events may wait until an instance says how many: more than
-// any import has.
+// importEvents is how many events may wait until an instance sets a limit: more than any
+// import has.
 const importEvents = 1 << 40
 
-// Enter makes what was staged known: settings, events, actions, schedules. From then on
-// the image's store must not be opened. It compares each action with the image when it is
-// there. At the end instances may open the store.
+// Enter makes the staged data known: settings, events, actions, schedules. From then on the
+// image's store must not be opened. Enter compares each entered action with the image. When
+// it returns nil, instances may open the store.
 func (m *Import) Enter(ctx context.Context, image bulk.Image) error {
 	if m.state == importDone {
 		return nil
@@ -48,13 +48,13 @@ func (m *Import) Enter(ctx context.Context, image bulk.Image) error {
 		}
 	}
 	m.state = importDone
-	// Of no more use, and no harm if it stays.
+	// This data is no longer needed, and does no harm if it stays.
 	return m.write(ctx, []string{"UNLINK", m.s.hub + "staged"}, []string{"HDEL", m.s.hub + "instances", m.instance()})
 }
 
 func (m *Import) instance() string { return importInstance + m.options.ID }
 
-// goOn brings the import to a state.
+// goOn changes the state of the import.
 func (m *Import) goOn(ctx context.Context, state string) error {
 	return m.try(ctx, func(ctx context.Context) error {
 		answer, err := onHub(ctx, m.s, importStateScript, asInt, m.options.ID, state)
@@ -62,19 +62,17 @@ func (m *Import) goOn(ctx context.Context, state string) error {
 		case err != nil:
 			return err
 		case answer == 2:
-			others, err := do(ctx, m.s, func(ctx context.Context) (int64, error) {
-				return m.s.db.Do(ctx, m.s.db.B().Hlen().Key(m.s.hub+"ids").Build()).AsInt64()
-			})
+			others, err := m.s.ids(ctx)
 			return errors.Join(&OtherActionsError{others}, err)
 		case answer != 1:
-			return &bulk.ImageError{Why: "another import was begun meanwhile: end that one"}
+			return &bulk.ImageError{Why: "another import has begun since: end that one"}
 		}
 		return nil
 	})
 }
 
-// enterSettings writes all settings, and then the revision once: each would otherwise be
-// told to all shards.
+// enterSettings writes all settings, and then the revision once. Otherwise each setting would
+// be sent to all shards.
 func (m *Import) enterSettings(ctx context.Context, facts *bulk.ImageFacts) error {
 	write := []string{"HSET", m.s.hub + "settings"}
 	for _, change := range facts.Settings {
@@ -112,7 +110,7 @@ func (m *Import) enterSettings(ctx context.Context, facts *bulk.ImageFacts) erro
 	})
 }
 
-// tell puts the events into the outboxes, before those of what happens here.
+// tell puts the events into the outboxes, before those of later changes.
 func (m *Import) tell(ctx context.Context, facts *bulk.ImageFacts) error {
 	if facts.KeepsEvents {
 		if err := m.try(ctx, func(ctx context.Context) error { return m.s.KeepEvents(ctx, importEvents) }); err != nil {
@@ -160,13 +158,13 @@ func (m *Import) enterAction(image bulk.Image) func(context.Context, *bulk.Actio
 			return err
 		})
 		if err == nil && found != n {
-			err = &bulk.ImageError{Action: a.ID, Why: "another action of that id was made here meanwhile"}
+			err = &bulk.ImageError{Action: a.ID, Why: "another action with that id was created here in the meantime"}
 		}
 		return err
 	}
 }
 
-// wake notes when jobs are due, or their leases end.
+// wake schedules the jobs that have a due time or a deadline.
 func (m *Import) wake(ctx context.Context, image bulk.Image, a *bulk.ActionImage, shard int, name string) error {
 	if !a.Live || a.InFlight+a.NonReadyTotal() == 0 {
 		return nil
@@ -191,7 +189,7 @@ func (m *Import) wake(ctx context.Context, image bulk.Image, a *bulk.ActionImage
 	return nil
 }
 
-// compare compares an action that is there with the image.
+// compare compares an entered action with the image.
 func (m *Import) compare(ctx context.Context, n uint64, a *bulk.ActionImage) error {
 	var st *stored
 	err := m.try(ctx, func(ctx context.Context) (err error) {
@@ -202,15 +200,15 @@ func (m *Import) compare(ctx context.Context, n uint64, a *bulk.ActionImage) err
 		return err
 	}
 	got, want := st.action, a.Action
-	got.Batches, want.Batches = 0, 0 // in units of their stores
+	got.Batches, want.Batches = 0, 0 // counted differently by each store
 	if got.Counts != want.Counts || got.Status != want.Status || got.Paused != want.Paused || got.Total != want.Total || !got.Spec.Equal(want.Spec) {
 		return &bulk.ImageError{Action: a.ID, Why: fmt.Sprintf("it is %s with %+v here, but %s with %+v there", got.Status, got.Counts, want.Status, want.Counts)}
 	}
 	return nil
 }
 
-// count checks that all actions are known. An instance that had the store open before may
-// have made others.
+// count checks that the store has exactly the actions of the image. An instance that had the
+// store open before may have created others.
 func (m *Import) count(ctx context.Context, image bulk.Image) error {
 	want := int64(0)
 	for _, err := range image.Actions() {
@@ -220,9 +218,7 @@ func (m *Import) count(ctx context.Context, image bulk.Image) error {
 		want++
 	}
 	return m.try(ctx, func(ctx context.Context) error {
-		found, err := do(ctx, m.s, func(ctx context.Context) (int64, error) {
-			return m.s.db.Do(ctx, m.s.db.B().Hlen().Key(m.s.hub+"ids").Build()).AsInt64()
-		})
+		found, err := m.s.ids(ctx)
 		if err == nil && found < want {
 			err = &bulk.ImageError{Why: fmt.Sprintf("there are %d actions, which should be %d", found, want)}
 		}
@@ -230,7 +226,7 @@ func (m *Import) count(ctx context.Context, image bulk.Image) error {
 	})
 }
 
-// enterSchedules stores the schedules, with revisions of this store.
+// enterSchedules stores the schedules, with new revisions.
 func (m *Import) enterSchedules(ctx context.Context, image bulk.Image) error {
 	return m.try(ctx, func(ctx context.Context) error {
 		there, err := m.s.Schedules(ctx)
@@ -254,10 +250,10 @@ func (m *Import) enterSchedules(ctx context.Context, image bulk.Image) error {
 	})
 }
 
-// awaitWindow waits until the window has ended in which attempts were started before:
-// this store does not count them.
+// awaitWindow waits until the window of the other store's last attempt has ended: this store
+// does not count its attempts.
 func (m *Import) awaitWindow(ctx context.Context, ends time.Time) error {
-	if left := time.Until(ends); left > 0 && left <= bulk.MaxWindow && !retry.Sleep(ctx, left) {
+	if left := time.Until(ends); left > 0 && left <= bulk.MaxWindow && !lifecycle.Sleep(ctx, nil, left) {
 		return ctx.Err()
 	}
 	return nil

@@ -12,17 +12,17 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// Phases of a job that is touched and not done, and flags, as lua/action.lua has them.
+// The phases of a job that is neither fresh nor done, and its flags, as in lua/action.lua.
 const (
 	stateInLine, stateAside, stateInFlight = 0, 1, 2
 	stateLapsed, stateOwn                  = 1, 2
 )
 
-// crashLease is for how long at most a job waits that was in flight in the process of the
-// other store, if nobody returns it.
+// crashLease is the maximum time that a job which was in flight in the process of the other
+// store waits if no instance returns it.
 const crashLease = time.Hour
 
-// stageJobs stages payloads, what is known of jobs, and what waits in front.
+// stageJobs stages payloads, the states of jobs, and the runs that wait in front.
 func (t *staging) stageJobs(ctx context.Context) error {
 	t.front.list = list{m: t.m, shard: t.shard, name: "b:" + t.name}
 	t.bookings = map[int64]int64{}
@@ -56,13 +56,13 @@ func (t *staging) stageJobs(ctx context.Context) error {
 	}
 	a := t.a
 	if t.succeeded != a.Succeeded || t.failed != a.Failed || t.inFlight != a.InFlight || t.aside != a.NonReady {
-		return &bulk.ImageError{Action: a.ID, Why: fmt.Sprintf("%d of its jobs succeeded, %d failed, %d are in flight and %d were turned back, but it counts %d, %d, %d and %d",
+		return &bulk.ImageError{Action: a.ID, Why: fmt.Sprintf("%d of its jobs succeeded, %d failed, %d are in flight and %d are non-ready, but it counts %d, %d, %d and %d",
 			t.succeeded, t.failed, t.inFlight, t.aside, a.Succeeded, a.Failed, a.InFlight, a.NonReady)}
 	}
 	return t.front.flush(ctx)
 }
 
-// stagePage stages the jobs of one page; those that are not given were never touched.
+// stagePage stages the jobs of one page; omitted jobs are fresh.
 func (t *staging) stagePage(ctx context.Context, page int64, jobs []bulk.JobImage) error {
 	first := page * bulk.ImagePage
 	count := min(bulk.ImagePage, t.a.Received-first)
@@ -108,15 +108,15 @@ func (t *staging) stagePage(ctx context.Context, page int64, jobs []bulk.JobImag
 		return err
 	}
 	t.m.jobs.Add(count)
-	// Nobody asks for the payload of a job that is done, or canceled and with nobody.
+	// Payloads of jobs that are done, or canceled and not in flight, are not needed.
 	if !t.a.Live || done == count || t.a.Status == bulk.Canceled && !inFlight {
 		return nil
 	}
 	return t.stagePayloads(ctx, page, first, count)
 }
 
-// fresh puts the jobs of a range in front of the line that were never touched, though
-// later ones were.
+// fresh puts the fresh jobs of a range in front of the line, because later jobs were
+// admitted.
 func (t *staging) fresh(ctx context.Context, from, to int64) error {
 	if to = min(to, t.a.Next); !t.a.Live || t.a.Status == bulk.Canceled || from >= to {
 		return nil
@@ -145,7 +145,7 @@ func (t *staging) stagePayloads(ctx context.Context, page, first, count int64) e
 	return nil
 }
 
-// final is how a job ended, as finalOf in lua/ended.lua has it.
+// final returns the final of a job: see finalOf in lua/ended.lua.
 func (t *staging) final(j *bulk.JobImage) byte {
 	final := byte(max(1, min(j.Fence, 127)))
 	switch j.Phase {
@@ -160,8 +160,8 @@ func (t *staging) final(j *bulk.JobImage) byte {
 	return final
 }
 
-// state is a job as packState in lua/action.lua has it: '>I4HBBBBHd'. One that was in
-// flight in the process of the other store is this import's: Enter returns it.
+// state encodes a job as packState in lua/action.lua does: '>I4HBBBBHd'. A job that was in
+// flight in the process of the other store belongs to this import: Enter returns it.
 func (t *staging) state(j *bulk.JobImage) []byte {
 	at := j.At
 	var phase, flags byte
@@ -193,8 +193,8 @@ func (t *staging) state(j *bulk.JobImage) []byte {
 	return appendFloat(packed, float64(millis(at)))
 }
 
-// front is what waits in front of an action's line: runs of jobs that follow each other,
-// as lua/action.lua has them.
+// front is the jobs that wait in front of an action's line: runs of consecutive jobs, as in
+// lua/action.lua.
 type front struct {
 	list         list
 	first, count int64
@@ -234,7 +234,7 @@ func (f *front) flush(ctx context.Context) error {
 	return f.list.flush(ctx)
 }
 
-// stageOutcomes stages what was not reduced.
+// stageOutcomes stages the outcomes that were not reduced.
 func (t *staging) stageOutcomes(ctx context.Context) error {
 	if !t.a.Live || len(t.a.Aggregate) == 0 {
 		return nil
@@ -259,7 +259,7 @@ func (t *staging) stageOutcomes(ctx context.Context) error {
 	return nil
 }
 
-// encodeOutcome is what decodeOutcome reads.
+// encodeOutcome encodes an outcome for decodeOutcome.
 func encodeOutcome(o *bulk.Outcome) []byte {
 	packed := binary.BigEndian.AppendUint32(nil, uint32(o.Index))
 	packed = append(packed, byte(flag(o.Succeeded)))
@@ -298,7 +298,7 @@ func (t *staging) stageDead(ctx context.Context) error {
 	return flush()
 }
 
-// encodeDead is what decodeDead reads.
+// encodeDead encodes a dead letter for decodeDead.
 func encodeDead(d *bulk.DeadLetter) []byte {
 	packed := binary.BigEndian.AppendUint16(nil, uint16(d.Attempts))
 	packed = appendFloat(packed, float64(millis(d.FailedAt)))

@@ -9,8 +9,8 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// moved has the numbers that actions had in the store that was taken over: their leases
-// are known by them. No number here is as low.
+// moved maps the numbers that actions had in the imported store, which their leases contain,
+// to numbers here. All numbers here are above those.
 type moved struct {
 	highest, offset uint64
 
@@ -18,16 +18,16 @@ type moved struct {
 	to map[uint64]uint64
 }
 
-// adoptMoved reads what an import that has ended has left in the config.
+// adoptMoved reads the range of imported numbers from the config, if an import has ended.
 func (s *Store) adoptMoved(config map[string]string) {
 	if config["import_state"] != importDone {
 		return
 	}
-	s.moved.highest, _ = strconv.ParseUint(config["import_known"], 10, 64) // both were written as numbers
+	s.moved.highest, _ = strconv.ParseUint(config["import_known"], 10, 64) // the script wrote both as numbers
 	s.moved.offset, _ = strconv.ParseUint(config["import_offset"], 10, 64)
 }
 
-// present is the number here of an action that a lease names; 0 if there is none.
+// present returns the number here of an action that a lease names; 0 if there is none.
 func (s *Store) present(ctx context.Context, n uint64) (uint64, error) {
 	if n > s.moved.highest || n == 0 {
 		return n, nil
@@ -39,9 +39,7 @@ func (s *Store) present(ctx context.Context, n uint64) (uint64, error) {
 		return to, nil
 	}
 	sequence := number(int64(n + s.moved.offset))
-	texts, err := do(ctx, s, func(ctx context.Context) ([]string, error) {
-		return s.db.Do(ctx, s.db.B().Zrangebyscore().Key(s.hub+"order").Min(sequence).Max(sequence).Build()).AsStrSlice()
-	})
+	texts, err := ask(ctx, s, s.db.B().Zrangebyscore().Key(s.hub+"order").Min(sequence).Max(sequence).Build(), asTexts)
 	if err != nil || len(texts) == 0 {
 		return 0, err
 	}
@@ -57,7 +55,7 @@ func (s *Store) present(ctx context.Context, n uint64) (uint64, error) {
 	return to, nil
 }
 
-// presentLeases names the actions of leases by the numbers that they have here.
+// presentLeases replaces the imported numbers in leases by the numbers here.
 func (s *Store) presentLeases(ctx context.Context, settlements []bulk.Settlement) ([]bulk.Settlement, error) {
 	cloned := false
 	for i := range settlements {

@@ -1,3 +1,5 @@
+//go:build redis
+
 package redisstore
 
 import (
@@ -15,15 +17,15 @@ import (
 	"github.com/sluice-project/sluice/bulk/pebblestore"
 )
 
-// past is an embedded store to which anything happens.
+// past is an embedded store with a random history.
 type past struct {
 	t      *rapid.T
 	config bulk.Config
 	fs     *vfs.MemFS
 	store  *pebblestore.Store
 	made   int
-	leases []bulk.Job // all that were ever given
-	open   []bulk.Job // those that were not settled for good
+	leases []bulk.Job // all leases ever given
+	open   []bulk.Job // leases that were not settled finally
 	seen   map[string]int
 }
 
@@ -37,7 +39,7 @@ func newPast(t *rapid.T, seen map[string]int) *past {
 	return p
 }
 
-// reopen opens the store that a file system has.
+// reopen opens the store of a file system.
 func (p *past) reopen(fs *vfs.MemFS) {
 	var err error
 	p.fs = fs
@@ -52,7 +54,7 @@ func (p *past) must(err error) {
 	}
 }
 
-// happen makes a history.
+// happen makes a random history.
 func (p *past) happen(ctx testing.TB) {
 	if rapid.Bool().Draw(p.t, "events") {
 		p.must(p.store.KeepEvents(ctx.Context(), 1<<40))
@@ -138,15 +140,15 @@ func (p *past) append(t *rapid.T) {
 
 func (p *past) run(t *rapid.T) {
 	if a := p.pick(func(a *bulk.Action) bool { return a.Status == bulk.Created }); a != nil {
-		p.move(a.ID, bulk.Move{Kind: bulk.Seal, Total: a.Received})
+		p.move(a.ID, bulk.Transition{Kind: bulk.Seal, Total: a.Received})
 		pass(time.Millisecond)
-		p.move(a.ID, bulk.Move{Kind: bulk.Start})
+		p.move(a.ID, bulk.Transition{Kind: bulk.Start})
 	}
 }
 
-func (p *past) move(id string, move bulk.Move) bulk.Action {
-	a, err := p.store.Move(p.t.Context(), id, move)
-	var refused *bulk.MoveError
+func (p *past) move(id string, move bulk.Transition) bulk.Action {
+	a, err := p.store.Transition(p.t.Context(), id, move)
+	var refused *bulk.TransitionError
 	if err != nil && !errors.Is(err, bulk.ErrNoChange) && !errors.As(err, &refused) {
 		p.t.Fatal(err)
 	}
@@ -159,7 +161,7 @@ func (p *past) pause(*rapid.T) {
 		if a.Paused {
 			kind = bulk.Resume
 		}
-		p.move(a.ID, bulk.Move{Kind: kind})
+		p.move(a.ID, bulk.Transition{Kind: kind})
 	}
 }
 
@@ -168,10 +170,10 @@ func (p *past) cancel(t *rapid.T) {
 		return
 	}
 	if a := p.pick(func(a *bulk.Action) bool { return !a.Status.Final() }); a != nil {
-		p.move(a.ID, bulk.Move{Kind: bulk.Cancel})
+		p.move(a.ID, bulk.Transition{Kind: bulk.Cancel})
 	}
 	for _, a := range p.actions(func(a *bulk.Action) bool { return a.Status == bulk.Canceled && a.FinishedAt.IsZero() }) {
-		p.move(a.ID, bulk.Move{Kind: bulk.Drained})
+		p.move(a.ID, bulk.Transition{Kind: bulk.Drained})
 	}
 }
 
@@ -180,7 +182,7 @@ func (p *past) forget(t *rapid.T) {
 		return
 	}
 	if a := p.pick(func(a *bulk.Action) bool { return a.Status.Final() }); a != nil {
-		p.move(a.ID, bulk.Move{Kind: bulk.Forget})
+		p.move(a.ID, bulk.Transition{Kind: bulk.Forget})
 	}
 }
 
@@ -195,7 +197,7 @@ func (p *past) work(t *rapid.T) {
 	p.leases, p.open = append(p.leases, jobs...), append(p.open, jobs...)
 }
 
-// admitAll grants all jobs that wait.
+// admitAll grants all waiting jobs.
 func admitAll(t *rapid.T, s bulk.Store) {
 	b, err := s.Backlog(t.Context())
 	if err != nil {
@@ -244,7 +246,7 @@ func (p *past) settleAll(t *rapid.T) {
 	p.open = nil
 }
 
-// settlementOf is what a worker says whose result is the payload.
+// settlementOf returns a settlement of a worker whose result is the payload.
 func settlementOf(t *rapid.T, j *bulk.Job, kind bulk.SettlementKind) bulk.Settlement {
 	s := bulk.Settlement{Lease: j.Lease, Kind: kind, Took: 3 * time.Millisecond, LeaseFor: time.Minute}
 	switch kind {
@@ -278,7 +280,7 @@ func (p *past) dispatch(t *rapid.T) {
 	p.must(err)
 }
 
-// crash ends the process: workers in it have lost their jobs.
+// crash ends the process: its workers have lost their jobs.
 func (p *past) crash(t *rapid.T) {
 	events, _, err := p.store.Events(t.Context())
 	p.must(err)
@@ -306,7 +308,7 @@ func reduceOnce(t *rapid.T, s bulk.Store, a bulk.Action) bulk.Action {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err = s.Move(t.Context(), a.ID, bulk.Move{Kind: bulk.Reduce, From: a.Reduced, Reduced: upTo, Partial: partial})
+	a, err = s.Transition(t.Context(), a.ID, bulk.Transition{Kind: bulk.Reduce, From: a.Reduced, Reduced: upTo, Partial: partial})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,12 +331,12 @@ func completeAll(t *rapid.T, s bulk.Store) {
 	}
 	for _, a := range all {
 		if a.Status == bulk.Canceled && a.InFlight == 0 {
-			must(s.Move(t.Context(), a.ID, bulk.Move{Kind: bulk.Drained}))
+			must(s.Transition(t.Context(), a.ID, bulk.Transition{Kind: bulk.Drained}))
 		}
 		if a.Status != bulk.Running || a.Done() < a.Total {
 			continue
 		}
-		must(s.Move(t.Context(), a.ID, bulk.Move{Kind: bulk.Aggregate}))
+		must(s.Transition(t.Context(), a.ID, bulk.Transition{Kind: bulk.Aggregate}))
 		for a = must(s.Action(t.Context(), a.ID)); a.Reduced < a.Batches; {
 			a = reduceOnce(t, s, a)
 		}
@@ -344,7 +346,7 @@ func completeAll(t *rapid.T, s bulk.Store) {
 				t.Fatal(err)
 			}
 		}
-		must(s.Move(t.Context(), a.ID, bulk.Move{Kind: bulk.Complete, Result: result}))
+		must(s.Transition(t.Context(), a.ID, bulk.Transition{Kind: bulk.Complete, Result: result}))
 	}
 }
 

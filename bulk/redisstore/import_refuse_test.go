@@ -1,3 +1,5 @@
+//go:build redis
+
 package redisstore
 
 import (
@@ -10,10 +12,10 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
-// paperImage is an image of some actions, made for a test.
+// paperImage is an image of some actions, built for a test.
 type paperImage struct {
 	actions []bulk.ActionImage
 	jobs    []bulk.JobImage
@@ -53,7 +55,7 @@ func (p *paperImage) DeadLetters(*bulk.ActionImage) iter.Seq2[[]bulk.DeadLetter,
 	return one[[]bulk.DeadLetter]()
 }
 
-// paperAction is an action in flight with three jobs.
+// paperAction returns an action with three jobs, one of them in flight.
 func paperAction() bulk.ActionImage {
 	return bulk.ActionImage{
 		Action: bulk.Action{
@@ -76,9 +78,10 @@ func importOptions(t *testing.T, redis *redistest.Server) Options {
 	return Options{URL: redis.URL(), Logger: slog.New(slog.DiscardHandler), Bulk: bulk.Config{RequestsPerSecond: -1}.WithDefaults()}
 }
 
-// What does not add up is not taken over: nobody can open the store before it is put
-// right.
+// TestImportRefusesWhatDoesNotAddUp checks that an inconsistent image is refused, and that
+// the store cannot be opened until that is corrected.
 func TestImportRefusesWhatDoesNotAddUp(t *testing.T) {
+	t.Parallel()
 	redis, ctx := redistest.Start(t, redistest.Options{}), context.Background()
 	for _, test := range []struct {
 		name   string
@@ -114,9 +117,10 @@ func TestImportRefusesWhatDoesNotAddUp(t *testing.T) {
 	}
 }
 
-// A store takes one image, and only while it has no actions. Leases are known by the
-// numbers that actions had, and by no others.
+// TestImportIntoWhatIsThere checks that a store accepts one image, and only while it has no
+// actions, and that leases are recognized only by the numbers that actions had in the image.
 func TestImportIntoWhatIsThere(t *testing.T) {
+	t.Parallel()
 	redis, ctx := redistest.Start(t, redistest.Options{}), context.Background()
 	options := importOptions(t, redis)
 	image := &paperImage{[]bulk.ActionImage{paperAction()}, paperJobs()}
@@ -149,7 +153,7 @@ func TestImportIntoWhatIsThere(t *testing.T) {
 	second, err := OpenImport(ctx, options, discard, image)
 	must(err)
 	must(second.run(ctx, image))
-	must(second.run(ctx, image)) // of no effect
+	must(second.run(ctx, image)) // has no effect
 	left, err := second.s.db.Do(ctx, second.s.db.B().Keys().Pattern("*:"+number(int64(given))+"*").Build()).AsStrSlice()
 	must(err)
 	if len(left) > 0 {

@@ -1,3 +1,5 @@
+//go:build redis
+
 package redisstore
 
 import (
@@ -7,7 +9,7 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// compareVerdicts settles every lease that was ever given, in both stores.
+// compareVerdicts settles every lease ever given, in both stores.
 func (b *imported) compareVerdicts(leases []bulk.Job) {
 	var settlements []bulk.Settlement
 	for i := range leases {
@@ -22,7 +24,7 @@ func (b *imported) compareVerdicts(leases []bulk.Job) {
 	}
 }
 
-// compareRest runs what is left in both stores, and compares what workers saw.
+// compareRest runs the remaining jobs in both stores, and compares their attempts.
 func (b *imported) compareRest() {
 	for _, change := range []bulk.SettingsChange{
 		{Limits: &bulk.Limits{}}, {Name: "t2", Tenant: &bulk.Tenant{}}, {Name: "api", Target: &bulk.TargetLimits{}},
@@ -33,13 +35,13 @@ func (b *imported) compareRest() {
 		actions, err := s.Actions(b.t.Context(), bulk.ActionFilter{Unfinished: true})
 		for _, a := range actions {
 			if a.Status == bulk.Created {
-				_, err = s.Move(b.t.Context(), a.ID, bulk.Move{Kind: bulk.Seal, Total: a.Received})
+				_, err = s.Transition(b.t.Context(), a.ID, bulk.Transition{Kind: bulk.Seal, Total: a.Received})
 				if err == nil {
-					_, err = s.Move(b.t.Context(), a.ID, bulk.Move{Kind: bulk.Start})
+					_, err = s.Transition(b.t.Context(), a.ID, bulk.Transition{Kind: bulk.Start})
 				}
 			}
 			if err == nil && a.Paused && !a.Status.Final() {
-				_, err = s.Move(b.t.Context(), a.ID, bulk.Move{Kind: bulk.Resume})
+				_, err = s.Transition(b.t.Context(), a.ID, bulk.Transition{Kind: bulk.Resume})
 			}
 			if err != nil {
 				return struct{}{}, err
@@ -64,7 +66,7 @@ func (b *imported) compareRest() {
 	b.equal("what workers were given", ran[0], ran[1])
 }
 
-// workRound does what is ready, and returns how many jobs are left.
+// workRound runs the ready jobs, and returns how many jobs are left.
 func (b *imported) workRound(s bulk.Store, ran map[string]string) (left int) {
 	if _, _, err := s.Dispatch(b.t.Context(), 10_000); err != nil {
 		b.t.Fatal(err)

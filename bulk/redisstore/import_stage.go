@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	// importActions is how many actions are staged, or entered, side by side.
+	// importActions is how many actions are staged, or entered, concurrently.
 	importActions = 4
-	// importBytes and importValues are about the most of one exchange; a longer value
-	// has one of its own.
+	// importBytes and importValues are about the maximum of one exchange; a longer value has
+	// an exchange of its own.
 	importBytes  = 1 << 20
 	importValues = 1000
-	// countPages is how many pages of jobs are counted in one exchange.
+	// countPages is the number of pages of jobs counted in one exchange.
 	countPages = 500
 )
 
-// Stage copies everything that is large, after what was staged before is dropped. What
-// is stored is compared with the image: payloads by a checksum, all else by counts. An
-// *ImageError says what is not equal, or cannot be taken over.
+// Stage copies all large data, after deleting what was staged before. It compares the stored
+// data with the image: payloads by a checksum, all else by counts. If they differ, or some
+// data cannot be imported, it returns an *ImageError.
 func (m *Import) Stage(ctx context.Context, image bulk.Image) error {
 	if err := m.unstage(ctx); err != nil {
 		return err
@@ -47,7 +47,7 @@ func (m *Import) Stage(ctx context.Context, image bulk.Image) error {
 	})
 }
 
-// each calls f for the actions of an image, some at a time.
+// each calls f for the actions of an image, some concurrently.
 func (m *Import) each(ctx context.Context, image bulk.Image, f func(context.Context, *bulk.ActionImage) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(importActions)
@@ -64,7 +64,7 @@ func (m *Import) each(ctx context.Context, image bulk.Image, f func(context.Cont
 	return group.Wait()
 }
 
-// unstage drops what was staged, by this import or one that was given up.
+// unstage deletes the data staged by this import, or by a discarded one.
 func (m *Import) unstage(ctx context.Context) error {
 	for shard := range m.s.shards {
 		if err := m.write(ctx, []string{"UNLINK", m.s.shards[shard] + "import"}); err != nil {
@@ -73,9 +73,7 @@ func (m *Import) unstage(ctx context.Context) error {
 	}
 	key := m.s.hub + "staged"
 	for {
-		numbers, err := do(ctx, m.s, func(ctx context.Context) ([]string, error) {
-			return m.s.db.Do(ctx, m.s.db.B().Zrange().Key(key).Min("0").Max("499").Build()).AsStrSlice()
-		})
+		numbers, err := ask(ctx, m.s, m.s.db.B().Zrange().Key(key).Min("0").Max("499").Build(), asTexts)
 		if err != nil || len(numbers) == 0 {
 			return err
 		}
@@ -96,7 +94,7 @@ func (m *Import) unstage(ctx context.Context) error {
 	}
 }
 
-// list is a list that is staged, some values at a time.
+// list is a list that is staged in chunks.
 type list struct {
 	m      *Import
 	shard  int
@@ -116,7 +114,7 @@ func (l *list) add(ctx context.Context, value string) error {
 	return nil
 }
 
-// flush stores the values, and compares what is stored.
+// flush stores the values, and compares the stored list.
 func (l *list) flush(ctx context.Context) error {
 	if len(l.values) == 0 {
 		return nil
@@ -141,13 +139,13 @@ func (l *list) flush(ctx context.Context) error {
 	return nil
 }
 
-// eventOfImport stands for the type of an event that another store has recorded.
+// eventOfImport replaces the type of an event that another store has recorded.
 const eventOfImport = "event"
 
-// importedEvent is such an event: it keeps its ID.
+// importedEvent is an event that another store has recorded. It keeps its ID.
 type importedEvent bulk.Event
 
-// stageEvents copies the events that wait, each to the shard of its tenant.
+// stageEvents copies the waiting events, each to the shard of its tenant.
 func (m *Import) stageEvents(ctx context.Context, image bulk.Image) error {
 	lists := make([]list, len(m.s.shards))
 	for shard := range lists {
@@ -178,7 +176,7 @@ func (m *Import) stageEvents(ctx context.Context, image bulk.Image) error {
 	return nil
 }
 
-// decodeImported reads an event as stageEvents writes it.
+// decodeImported decodes an event that stageEvents has written.
 func decodeImported(text string) (bulk.Event, error) {
 	var event importedEvent
 	err := json.Unmarshal([]byte(text), &event)
@@ -186,7 +184,7 @@ func decodeImported(text string) (bulk.Event, error) {
 	return bulk.Event(event), err
 }
 
-// staging is one action that is staged.
+// staging is an action that is being staged.
 type staging struct {
 	m     *Import
 	image bulk.Image
@@ -197,7 +195,7 @@ type staging struct {
 
 	front    front
 	bookings map[int64]int64 // the slots of throttled jobs, by window
-	// What was staged.
+	// These count what was staged.
 	payloads, bytes, succeeded, failed, canceled, inFlight, states, outcomes int64
 	aside                                                                    [3]int64
 }
@@ -221,7 +219,7 @@ func (t *staging) stage(ctx context.Context) error {
 	return nil
 }
 
-// put writes the action, as far as it is known: what is staged of it is found by it.
+// put writes the action as far as it is known, so that its staged data can be found.
 func (t *staging) put(ctx context.Context) error {
 	record, err := json.Marshal(t.record())
 	if err != nil {
@@ -252,7 +250,7 @@ func (t *staging) put(ctx context.Context) error {
 	return t.m.write(ctx, commands...)
 }
 
-// record is the action as this store keeps it.
+// record returns the action as this store keeps it.
 func (t *staging) record() *record {
 	a := t.a
 	r := t.m.s.newRecord(&a.Spec)
@@ -265,10 +263,10 @@ func (t *staging) record() *record {
 	if a.Live {
 		r.Next, r.Back, r.Flight = a.Next, t.front.jobs, a.InFlight
 		r.Limited, r.Throttling, r.Failing = a.NonReady[bulk.RateLimited], a.NonReady[bulk.APIThrottled], a.NonReady[bulk.TransientError]
-		// What was reduced counts one for each job here.
+		// Reduced outcomes count one for each job here.
 		r.Outcomes = int64(r.Aggregates) * (a.Succeeded + a.Failed)
 		r.Reduced = r.Outcomes - t.outcomes
-		if t.payloads > 0 { // payloads of jobs that are done are not known
+		if t.payloads > 0 { // the sizes of deleted payloads are not known
 			r.Bytes = t.bytes * a.Received / t.payloads
 		}
 	}
@@ -276,8 +274,7 @@ func (t *staging) record() *record {
 	return r
 }
 
-// check compares what is staged with what was sent, and that with what the action says
-// of itself.
+// check compares the staged data with the data sent, and that with the action's counts.
 func (t *staging) check(ctx context.Context) error {
 	a := t.a
 	wrong := func(what string, got, want int64) error {

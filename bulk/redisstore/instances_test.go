@@ -1,3 +1,5 @@
+//go:build redis
+
 package redisstore
 
 import (
@@ -12,18 +14,18 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
-// load is what several instances are given, and the limits. Of ten tenants one has jobs
-// against a target with a rate, and one against a target with few at a time.
+// load is the jobs of several instances, and the limits. Of ten tenants one has jobs against
+// a target with a rate, and one against a target with a low concurrency.
 type load struct {
 	rate, targetRate     float64
 	rated, narrow, plain int // jobs of a tenant
 }
 
-// newLoad returns limits far below what two cores can do, which run other tests
-// too: whether the limits are used is looked at, not how fast the machine is.
+// newLoad returns limits far below what two cores can do that also run other tests: the test
+// checks whether the limits are used, not how fast the machine is.
 func newLoad() load {
 	if os.Getenv("SLUICE_LONG") != "" {
 		return load{rate: 200, targetRate: 20, rated: 600, narrow: 900, plain: 700}
@@ -31,19 +33,24 @@ func newLoad() load {
 	return load{rate: 200, targetRate: 20, rated: 150, narrow: 200, plain: 200}
 }
 
-// jobsOf is how many jobs the n-th tenant has.
+// slower returns half of the load, for a machine that has other work.
+func (l load) slower() load {
+	return load{rate: l.rate / 2, targetRate: l.targetRate / 2, rated: l.rated / 2, narrow: l.narrow / 2, plain: l.plain / 2}
+}
+
+// jobsOf returns the number of jobs of the n-th tenant.
 func (l load) jobsOf(n int) int {
 	return append([]int{l.rated, l.narrow}, slices.Repeat([]int{l.plain}, 8)...)[n]
 }
 
 const (
-	narrowMost = 6 // of the narrow target at a time
+	narrowMost = 6 // maximum in flight against the narrow target
 	testWindow = 250 * time.Millisecond
 	testLease  = 20 * time.Second
 )
 
-// starts counts the attempts of each window by the store's time: a lease's deadline less
-// its length. And how many handlers run at a time against the narrow target.
+// starts counts the attempts of each window by the store's time, which is a lease's deadline
+// less its length; and the concurrent handlers of the narrow target.
 type starts struct {
 	mu      sync.Mutex
 	all     map[int64]int64
@@ -74,35 +81,50 @@ func (s *starts) handle(ctx context.Context, j *bulk.Job) ([]byte, error) {
 	return j.Payload, nil
 }
 
-// Three instances share a Redis. All limits hold, over instances and shards; all jobs are
-// counted once; and what limits allow is used.
+// TestSeveralInstances runs three instances on one Redis. All limits hold, over instances and
+// shards; each job is counted once; and the limits are used. If the machine is too busy to use
+// them, the test tries again with half the load.
 func TestSeveralInstances(t *testing.T) {
-	for _, shards := range []int{1, 5} {
+	t.Parallel()
+	for _, shards := range shardCounts(1, 5) {
 		t.Run(fmt.Sprint(shards), func(t *testing.T) {
-			server := redistest.Start(t, redistest.Options{})
-			l := newLoad()
-			seen := &starts{all: map[int64]int64{}, rated: map[int64]int64{}, times: map[string]int{}}
-			config := bulk.Config{
-				RequestsPerSecond: l.rate, Window: testWindow, Lease: testLease,
-				DispatchInterval: 20 * time.Millisecond, FetchInterval: 40 * time.Millisecond,
-			}.WithDefaults()
-			var stores []*Store
-			var engines []*bulk.Engine
-			for n := range 3 {
-				s := open(t, Options{URL: server.URL(), Shards: shards, Bulk: config, Instance: fmt.Sprint(n)})
-				mux := bulk.NewMux()
-				mux.HandleFunc("work", seen.handle)
-				mux.HandleFunc(bulk.WebhookType, seen.handle)
-				stores, engines = append(stores, s), append(engines, run(t, s, config, mux))
+			t.Parallel()
+			used := false
+			for l := newLoad(); !used && !t.Failed(); l = l.slower() {
+				if l.rate < 20 {
+					t.Fatal("the limits were not used at any rate")
+				}
+				t.Run(fmt.Sprint(l.rate, " a second"), func(t *testing.T) { used = l.run(t, shards) })
 			}
-			l.setTargets(t, stores[0])
-			l.upload(t, stores, engines)
-			for n := range 10 {
-				completed(t, stores[n%3], fmt.Sprint("a", n), int64(l.jobsOf(n)))
-			}
-			seen.check(t, l)
 		})
 	}
+}
+
+// run runs the load on three instances, checks what must hold, and reports whether the
+// limits were used.
+func (l load) run(t *testing.T, shards int) (used bool) {
+	t.Helper()
+	server := redistest.Start(t, redistest.Options{})
+	seen := &starts{all: map[int64]int64{}, rated: map[int64]int64{}, times: map[string]int{}}
+	config := bulk.Config{
+		RequestsPerSecond: l.rate, Window: testWindow, Lease: testLease,
+		DispatchInterval: 20 * time.Millisecond, FetchInterval: 40 * time.Millisecond,
+	}.WithDefaults()
+	var stores []*Store
+	var engines []*bulk.Engine
+	for n := range 3 {
+		s := open(t, Options{URL: server.URL(), Shards: shards, Bulk: config, Instance: fmt.Sprint(n)})
+		mux := bulk.NewMux()
+		mux.HandleFunc("work", seen.handle)
+		mux.HandleFunc(bulk.WebhookType, seen.handle)
+		stores, engines = append(stores, s), append(engines, run(t, s, config, mux))
+	}
+	l.setTargets(t, stores[0])
+	l.upload(t, stores, engines)
+	for n := range 10 {
+		completed(t, stores[n%3], fmt.Sprint("a", n), int64(l.jobsOf(n)))
+	}
+	return seen.check(t, l)
 }
 
 func (l load) setTargets(t *testing.T, s *Store) {
@@ -114,7 +136,8 @@ func (l load) setTargets(t *testing.T, s *Store) {
 	}
 }
 
-// upload makes an action of each tenant, one instance its jobs and another the seal.
+// upload creates an action of each tenant. One instance uploads its jobs and another seals
+// it.
 func (l load) upload(t *testing.T, stores []*Store, engines []*bulk.Engine) {
 	t.Helper()
 	for n := range 10 {
@@ -132,7 +155,9 @@ func (l load) upload(t *testing.T, stores []*Store, engines []*bulk.Engine) {
 	}
 }
 
-func (s *starts) check(t *testing.T, l load) {
+// check checks that each job ran once within the limits, and reports whether the limits
+// were used.
+func (s *starts) check(t *testing.T, l load) (used bool) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,18 +169,20 @@ func (s *starts) check(t *testing.T, l load) {
 			t.Errorf("%s ran %d times", job, n)
 		}
 	}
-	s.checkLimit(t, "all", s.all, l.rate)
-	s.checkLimit(t, "rated", s.rated, l.targetRate)
+	all := s.checkLimit(t, "all", s.all, l.rate)
+	rated := s.checkLimit(t, "rated", s.rated, l.targetRate)
 	most := s.most.Load()
 	t.Logf("at most %d of %d ran against the narrow target", most, narrowMost)
-	if most > narrowMost || most < narrowMost/2 {
-		t.Errorf("at most %d ran against the target, want %d", most, narrowMost)
+	if most > narrowMost {
+		t.Errorf("%d ran against the target at once, want at most %d", most, narrowMost)
 	}
+	return all && rated && most >= narrowMost/2
 }
 
-// checkLimit checks that no window has more attempts than it may, and that those in which
-// the first four fifths started, but for the first and last of them, have half of it.
-func (s *starts) checkLimit(t *testing.T, name string, started map[int64]int64, rate float64) {
+// checkLimit checks that no window has more attempts than allowed, and reports whether the
+// windows in which the first four fifths started, without the first and last of them,
+// have half of it.
+func (s *starts) checkLimit(t *testing.T, name string, started map[int64]int64, rate float64) (used bool) {
 	t.Helper()
 	total, first := int64(0), int64(1<<62)
 	for window, n := range started {
@@ -164,18 +191,16 @@ func (s *starts) checkLimit(t *testing.T, name string, started map[int64]int64, 
 			t.Errorf("%s: %d attempts started in window %d, which allows %d", name, n, window, budget)
 		}
 	}
-	used, allowed, sum := int64(0), int64(0), started[first]
+	count, allowed, sum := int64(0), int64(0), started[first]
 	for window := first + 1; sum+started[window] < total*4/5; window++ {
-		used, allowed = used+started[window], allowed+bulk.Budget(rate, testWindow, window)
+		count, allowed = count+started[window], allowed+bulk.Budget(rate, testWindow, window)
 		sum += started[window]
 	}
-	t.Logf("%s: %d of %d that were allowed have started", name, used, allowed)
-	if used < allowed/2 {
-		t.Errorf("%s: %d attempts have started, of %d that were allowed and waited for", name, used, allowed)
-	}
+	t.Logf("%s: %d of %d that were allowed have started", name, count, allowed)
+	return count >= allowed/2
 }
 
-// instance opens a store on a server, with a clock that the test moves on.
+// instance opens a store on a server, with a clock that the test advances.
 func instance(t *testing.T, url, name string, shards int, c *clock, config bulk.Config) *Store {
 	t.Helper()
 	s := open(t, Options{URL: url, Shards: shards, Instance: name, Bulk: config})
@@ -183,11 +208,14 @@ func instance(t *testing.T, url, name string, shards int, c *clock, config bulk.
 	return s
 }
 
-// An instance ends without a word. Its jobs run elsewhere when their leases have run out;
-// if it comes back under its name, at once, and the attempt does not count.
+// TestAnInstanceDies checks that the jobs of an instance that crashes run elsewhere when
+// their leases expire; if it restarts under the same name, at once, and the attempt does not
+// count.
 func TestAnInstanceDies(t *testing.T) {
+	t.Parallel()
 	for _, shards := range []int{1, 5} {
 		t.Run(fmt.Sprint(shards), func(t *testing.T) {
+			t.Parallel()
 			server, c := redistest.Start(t, redistest.Options{}), newClock()
 			dead := instance(t, server.URL(), "dead", shards, c, unlimited())
 			other := instance(t, server.URL(), "other", shards, c, unlimited())
@@ -223,7 +251,7 @@ func TestAnInstanceDies(t *testing.T) {
 	}
 }
 
-// leaseTwenty leases 20 jobs to workers in the process of an instance.
+// leaseTwenty leases 20 jobs to workers in an instance's process.
 func leaseTwenty(t *testing.T, s *Store) []bulk.Job {
 	t.Helper()
 	if _, err := admit(t.Context(), s, 10); err != nil {
@@ -256,17 +284,20 @@ func settled(t *testing.T, s *Store, jobs []bulk.Job) []bulk.Verdict {
 	return verdicts
 }
 
-// What is set through one instance holds for all, from the next window on at the latest.
+// TestSettingsHoldForAll checks that a setting of one instance applies to all, from the next
+// window on at the latest.
 func TestSettingsHoldForAll(t *testing.T) {
+	t.Parallel()
 	for _, shards := range []int{1, 5} {
 		t.Run(fmt.Sprint(shards), func(t *testing.T) {
+			t.Parallel()
 			server, c := redistest.Start(t, redistest.Options{}), newClock()
 			one := instance(t, server.URL(), "one", shards, c, unlimited())
 			two := instance(t, server.URL(), "two", shards, c, unlimited())
 			for n := range 8 {
 				start(t, one, bulk.Spec{ID: fmt.Sprint(n), Tenant: fmt.Sprint(n), Type: "echo"}, 100)
 			}
-			// in returns how many jobs both can start in a window.
+			// in returns how many jobs both instances can start in a window.
 			in := func() (n int) {
 				t.Helper()
 				for range 3 {
@@ -318,8 +349,9 @@ func started(t *testing.T, s *Store, id string) int64 {
 	return a.InFlight + a.Succeeded
 }
 
-// Many instances make the same things at once: each is made once.
+// TestAtOnce checks that concurrent creations by many instances have one effect.
 func TestAtOnce(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
 	var stores []*Store
 	for n := range 3 {
@@ -339,7 +371,7 @@ func TestAtOnce(t *testing.T) {
 			if received, err := s.Append(t.Context(), id, 0, payloads(0, 10)); err != nil && !isMove(err) || err == nil && received != 10 {
 				t.Errorf("%d received, %v", received, err)
 			}
-			_, err := s.Move(t.Context(), id, bulk.Move{Kind: bulk.Seal, Total: 10})
+			_, err := s.Transition(t.Context(), id, bulk.Transition{Kind: bulk.Seal, Total: 10})
 			if err == nil {
 				moved.Add(1)
 			} else if !errors.Is(err, bulk.ErrNoChange) {
@@ -354,6 +386,6 @@ func TestAtOnce(t *testing.T) {
 }
 
 func isMove(err error) bool {
-	refused := (*bulk.MoveError)(nil)
+	refused := (*bulk.TransitionError)(nil)
 	return errors.As(err, &refused)
 }

@@ -1,10 +1,14 @@
+//go:build redis
+
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,7 +21,21 @@ var quiet = slog.New(slog.DiscardHandler)
 // unlimited is the config of most tests.
 func unlimited() bulk.Config { return bulk.Config{RequestsPerSecond: -1}.WithDefaults() }
 
-// open opens a store, without limits if nothing else is said, and closes it with the test.
+// patient is the call timeout in most tests: on a busy machine, a healthy server can take
+// longer than a production timeout.
+const patient = 30 * time.Second
+
+// shardCounts returns most, and with SLUICE_LONG also few: a store of one shard has fewer
+// ways to fail than one of several.
+func shardCounts(few, most int) []int {
+	if os.Getenv("SLUICE_LONG") != "" {
+		return []int{few, most}
+	}
+	return []int{most}
+}
+
+// open opens a patient store without limits, unless options say otherwise, and closes it when
+// the test ends.
 func open(t testing.TB, options Options) *Store {
 	t.Helper()
 	if options.Logger == nil {
@@ -26,6 +44,7 @@ func open(t testing.TB, options Options) *Store {
 	if options.Bulk.Window == 0 {
 		options.Bulk = unlimited()
 	}
+	options.CallTimeout = cmp.Or(options.CallTimeout, patient)
 	s, err := Open(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
@@ -34,12 +53,12 @@ func open(t testing.TB, options Options) *Store {
 	return s
 }
 
-// clock is a time that tests move on, and that stores take for their server's.
+// clock is a clock that tests advance; stores use it instead of their server's.
 type clock struct{ ms atomic.Int64 }
 
 func newClock() *clock {
 	c := &clock{}
-	// Later than the server's, which was the clock when the store was opened.
+	// It is later than the server's clock, which was used when the store was opened.
 	c.ms.Store(time.Now().Add(time.Hour).Truncate(time.Second).UnixMilli())
 	return c
 }
@@ -48,7 +67,7 @@ func (c *clock) now() (time.Time, bool) { return time.UnixMilli(c.ms.Load()), tr
 
 func (c *clock) advance(d time.Duration) { c.ms.Add(d.Milliseconds()) }
 
-// payloads are n payloads that say which they are, from the first on.
+// payloads returns n payloads that contain their index, starting at first.
 func payloads(first, n int) [][]byte {
 	list := make([][]byte, n)
 	for i := range list {
@@ -75,14 +94,14 @@ func upload(t testing.TB, s *Store, spec bulk.Spec, n int) {
 func start(t testing.TB, s *Store, spec bulk.Spec, n int) {
 	t.Helper()
 	upload(t, s, spec, n)
-	for _, move := range []bulk.Move{{Kind: bulk.Seal, Total: int64(n)}, {Kind: bulk.Start}} {
-		if _, err := s.Move(t.Context(), spec.ID, move); err != nil {
+	for _, move := range []bulk.Transition{{Kind: bulk.Seal, Total: int64(n)}, {Kind: bulk.Start}} {
+		if _, err := s.Transition(t.Context(), spec.ID, move); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// admit makes up to so many waiting jobs of each action ready.
+// admit admits up to `most` waiting jobs of each action.
 func admit(ctx context.Context, s *Store, most int64) (int, error) {
 	b, err := s.Backlog(ctx)
 	if err != nil {
@@ -97,13 +116,13 @@ func admit(ctx context.Context, s *Store, most int64) (int, error) {
 	return s.Admit(ctx, grants)
 }
 
-// request asks for n jobs of the types that tests use, for 30 s.
+// request is a request for n jobs of the types that tests use, for 30 s.
 func request(n int) bulk.LeaseRequest {
 	return bulk.LeaseRequest{Types: []string{"echo", bulk.WebhookType}, Max: n, LeaseFor: 30 * time.Second}
 }
 
-// take admits and leases n jobs. It may take another try: a window may end between the
-// two, and what was got of limits with it.
+// take admits and leases n jobs. It may try twice: a window, with its parts of limits, may
+// end between the two steps.
 func take(t testing.TB, s *Store, n int) (jobs []bulk.Job) {
 	t.Helper()
 	for range 3 {
@@ -143,7 +162,7 @@ func action(t testing.TB, s *Store, id string) bulk.Action {
 	return a
 }
 
-// until waits for a condition, for a minute at most.
+// until waits for a condition, for at most a minute.
 func until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	deadline, again := time.After(time.Minute), time.NewTicker(10*time.Millisecond)
@@ -157,8 +176,8 @@ func until(t testing.TB, what string, condition func() bool) {
 	}
 }
 
-// recovered calls until it succeeds, for a minute at most, and no other error may come
-// before that than bulk.ErrUnavailable.
+// recovered repeats call until it succeeds, for at most a minute. Earlier errors must be
+// bulk.ErrUnavailable.
 func recovered(t testing.TB, call func() error) {
 	t.Helper()
 	var err error
@@ -170,7 +189,7 @@ func recovered(t testing.TB, call func() error) {
 	})
 }
 
-// run starts an engine on a store, and stops it with the test.
+// run starts an engine on a store, and stops it when the test ends.
 func run(t testing.TB, s *Store, config bulk.Config, mux *bulk.Mux) *bulk.Engine {
 	t.Helper()
 	engine, err := bulk.New(s, mux, config, bulk.WithLogger(quiet))
@@ -188,7 +207,7 @@ func run(t testing.TB, s *Store, config bulk.Config, mux *bulk.Mux) *bulk.Engine
 	return engine
 }
 
-// completed waits until an action is, with all its jobs counted once.
+// completed waits until an action is completed, with each of its jobs counted once.
 func completed(t testing.TB, s *Store, id string, jobs int64) {
 	t.Helper()
 	var a bulk.Action

@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// leaseBytes is about how many bytes of payloads one Lease returns of a shard.
+	// leaseBytes is about the maximum of payload bytes that one Lease returns of a shard.
 	leaseBytes = 8 << 20
-	// leaseRounds is how often a shard is asked again after more was got of limits.
+	// leaseRounds is how often a shard is asked again after it got more of the limits.
 	leaseRounds = 3
 )
 
-// readyHints are where jobs were seen to be ready, so that workers need not ask every
-// shard. A hint may be wrong: then all shards are asked.
+// readyHints has the shards where jobs were seen to be ready, so that workers need not ask
+// every shard. If a hint is wrong, all shards are asked.
 type readyHints struct {
 	mu   sync.Mutex
 	of   []map[string]int64
@@ -52,7 +52,7 @@ func (h *readyHints) add(shard int, types []string) {
 	}
 }
 
-// none notes that a shard had nothing left of types.
+// none records that a shard had no more jobs of some types.
 func (h *readyHints) none(shard int, types []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -61,8 +61,8 @@ func (h *readyHints) none(shard int, types []string) {
 	}
 }
 
-// order returns the shards to ask: those where jobs are thought to be ready, each time
-// beginning with another; or all, if there are none.
+// order returns the shards to ask: those with hints, each time beginning with another one; or
+// all shards, if there is no hint.
 func (h *readyHints) order(types []string) (shards []int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -81,15 +81,15 @@ func (h *readyHints) order(types []string) (shards []int) {
 	return shards
 }
 
-// Lease implements bulk.Store. A shard that does not answer holds up no other: it fails
-// only if there are no jobs of the others.
+// Lease implements bulk.Store. A shard that does not answer does not delay the others: Lease
+// fails only if the others have no jobs.
 func (s *Store) Lease(ctx context.Context, request bulk.LeaseRequest) (jobs []bulk.Job, err error) {
 	order := s.ready.order(request.Types)
 	var failed error
 	for len(order) > 0 && (len(jobs) < request.Max || request.Max <= 0) {
-		var able []int // to give more
+		var able []int // can lease more
 		for i, shard := range order {
-			// What is ready elsewhere has its part.
+			// Shards that come later get their share.
 			share := (request.Max - len(jobs) + len(order) - i - 1) / (len(order) - i)
 			if share <= 0 && request.Max > 0 {
 				break
@@ -108,14 +108,14 @@ func (s *Store) Lease(ctx context.Context, request bulk.LeaseRequest) (jobs []bu
 		}
 		order = able
 	}
-	if failed != nil && len(jobs) > 0 { // what was leased is not lost
+	if failed != nil && len(jobs) > 0 { // leased jobs must not be lost
 		s.logger.Warn("not all shards have answered a lease", "error", failed)
 		return jobs, nil
 	}
 	return jobs, failed
 }
 
-// leaseFrom leases jobs of one shard, and gets more of what it needs of limits.
+// leaseFrom leases jobs of one shard, and gets more of the limits if needed.
 func (s *Store) leaseFrom(ctx context.Context, shard int, request bulk.LeaseRequest, most int) (jobs []bulk.Job, err error) {
 	t := terms{Single: len(s.shards) == 1, Asked: map[string]bool{}}
 	_, t.Revision = s.settings.get()
@@ -179,8 +179,8 @@ func readLeased(r rueidis.RedisResult) (l leased, err error) {
 	return l, errors.Join(err1, err2, err3, err)
 }
 
-// jobsOf reads runs of jobs: number, first index, jobs; then fence, attempt and payload
-// of each.
+// jobsOf parses runs of jobs: number, first index, jobs; then fence, attempt and payload of
+// each.
 func (s *Store) jobsOf(ctx context.Context, l leased) (jobs []bulk.Job, err error) {
 	for at := 0; at < len(l.runs); {
 		text, err1 := l.runs[at].ToString()
@@ -192,7 +192,7 @@ func (s *Store) jobsOf(ctx context.Context, l leased) (jobs []bulk.Job, err erro
 		}
 		at += 3
 		spec, err := s.specOf(ctx, n)
-		if errors.Is(err, bulk.ErrNotFound) { // it was forgotten since
+		if errors.Is(err, bulk.ErrNotFound) { // the action was forgotten in the meantime
 			at += 3 * int(count)
 			continue
 		}
@@ -229,8 +229,8 @@ func (s *Store) specOf(ctx context.Context, n uint64) (*bulk.Spec, error) {
 	return &st.action.Spec, nil
 }
 
-// Dispatch implements bulk.Store. It begins with another shard each time, so that one in
-// which much is due holds up no other; nor does one that does not answer.
+// Dispatch implements bulk.Store. It begins with another shard each time, so that a shard
+// with many due jobs does not delay the others. Neither does a shard that does not answer.
 func (s *Store) Dispatch(ctx context.Context, most int) (moved int, next time.Time, err error) {
 	first := int(s.dispatches.Add(1) % uint64(len(s.shards)))
 	for i := range s.shards {

@@ -1,3 +1,5 @@
+//go:build redis
+
 package redisstore
 
 import (
@@ -8,7 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
 // keys returns the names of all keys, sorted.
@@ -26,19 +28,19 @@ func keys(t *testing.T, s *Store) []string {
 func forget(t *testing.T, s *Store, id string) {
 	t.Helper()
 	a := action(t, s, id)
-	moves := []bulk.Move{{Kind: bulk.Aggregate}, {Kind: bulk.Reduce, Reduced: a.Batches}, {Kind: bulk.Complete}, {Kind: bulk.Replayed, Total: a.Received}, {Kind: bulk.Forget}}
+	moves := []bulk.Transition{{Kind: bulk.Aggregate}, {Kind: bulk.Reduce, Reduced: a.Batches}, {Kind: bulk.Complete}, {Kind: bulk.Replayed, Total: a.Received}, {Kind: bulk.Forget}}
 	if a.Status == bulk.Canceled {
 		moves = moves[4:]
 	}
 	for _, move := range moves {
-		if _, err := s.Move(t.Context(), id, move); err != nil {
+		if _, err := s.Transition(t.Context(), id, move); err != nil {
 			t.Fatalf("move %d of %s: %v", move.Kind, id, err)
 		}
 	}
 }
 
-// finishAll runs all jobs of the actions: one in five is throttled first, one in five
-// fails, one in five is tried again.
+// finishAll runs all jobs of the actions: one in five is throttled first, one in five fails,
+// one in five is retried.
 func finishAll(t *testing.T, s *Store, c *clock, ids []string) {
 	t.Helper()
 	ids, seen := slices.Clone(ids), map[string]bool{}
@@ -80,10 +82,13 @@ func finishAll(t *testing.T, s *Store, c *clock, ids []string) {
 	t.Fatalf("%d actions never finish: %+v", len(ids), action(t, s, ids[0]).Counts)
 }
 
-// Of actions that were forgotten nothing is left, whatever has become of their jobs.
+// TestNothingIsLeftBehind checks that no key of a forgotten action is left, however its jobs
+// ended.
 func TestNothingIsLeftBehind(t *testing.T) {
+	t.Parallel()
 	for _, shards := range []int{1, 3} {
 		t.Run(fmt.Sprint(shards), func(t *testing.T) {
+			t.Parallel()
 			server, c := redistest.Start(t, redistest.Options{}), newClock()
 			config := unlimited()
 			s := open(t, Options{URL: server.URL(), Shards: shards, Instance: "one", Bulk: config})
@@ -105,7 +110,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 }
 
-// liveAndForget runs some actions to their end, in one way or another, and forgets them.
+// liveAndForget runs some actions, ends them in different ways, and forgets them.
 func liveAndForget(t *testing.T, s *Store, c *clock, round int) {
 	t.Helper()
 	var ids []string
@@ -117,7 +122,7 @@ func liveAndForget(t *testing.T, s *Store, c *clock, round int) {
 		start(t, s, spec, 40)
 		ids = append(ids, spec.ID)
 	}
-	// Two are canceled while jobs wait, are ready, in flight, and turned back.
+	// Cancel two actions with waiting, ready, in-flight and turned-back jobs.
 	jobs := take(t, s, 60)
 	if _, err := s.Settle(t.Context(), settlements(bulk.Throttled, jobs[:20])); err != nil {
 		t.Fatal(err)
@@ -126,14 +131,14 @@ func liveAndForget(t *testing.T, s *Store, c *clock, round int) {
 		t.Fatal(err)
 	}
 	for _, id := range ids[:2] {
-		if _, err := s.Move(t.Context(), id, bulk.Move{Kind: bulk.Pause}); err != nil {
+		if _, err := s.Transition(t.Context(), id, bulk.Transition{Kind: bulk.Pause}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Move(t.Context(), id, bulk.Move{Kind: bulk.Cancel}); err != nil {
+		if _, err := s.Transition(t.Context(), id, bulk.Transition{Kind: bulk.Cancel}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if round%2 == 0 { // else they are forgotten while jobs of theirs are in flight
+	if round%2 == 0 { // else they are forgotten with jobs in flight
 		if _, err := s.Settle(t.Context(), settlements(bulk.Succeeded, jobs[20:])); err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +152,7 @@ func liveAndForget(t *testing.T, s *Store, c *clock, round int) {
 	for _, id := range ids[2:] {
 		forget(t, s, id)
 	}
-	// What is late finds nothing.
+	// Late settlements find no lease.
 	for _, kind := range []bulk.SettlementKind{bulk.Succeeded, bulk.Throttled, bulk.Extended} {
 		verdicts, err := s.Settle(t.Context(), settlements(kind, jobs))
 		if err != nil || slices.ContainsFunc(verdicts, func(v bulk.Verdict) bool { return v != bulk.Unknown }) {
@@ -159,8 +164,8 @@ func liveAndForget(t *testing.T, s *Store, c *clock, round int) {
 	}
 }
 
-// checkLeft tells of keys that were not there before and stay, and of changes of what
-// there is not.
+// checkLeft fails on keys that are new and remain, and on recorded changes of things that do
+// not exist.
 func checkLeft(t *testing.T, s *Store, before []string) {
 	t.Helper()
 	fixed := []string{"gone", "changed", "sequence", "slots:g:t"}
@@ -201,9 +206,10 @@ func checkLeft(t *testing.T, s *Store, before []string) {
 	}
 }
 
-// An action with more jobs turned back than one script should read is canceled, and
-// nothing of them is left.
+// TestMuchIsCanceled checks that canceling an action with more jobs turned back than one
+// script should read leaves nothing of them.
 func TestMuchIsCanceled(t *testing.T) {
+	t.Parallel()
 	const jobs = 5000
 	server, c := redistest.Start(t, redistest.Options{}), newClock()
 	s := open(t, Options{URL: server.URL()})
@@ -218,7 +224,7 @@ func TestMuchIsCanceled(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if a, err := s.Move(t.Context(), "a", bulk.Move{Kind: bulk.Cancel}); err != nil || a.Canceled != 4500 || a.InFlight != 500 || a.NonReadyTotal() != 0 {
+	if a, err := s.Transition(t.Context(), "a", bulk.Transition{Kind: bulk.Cancel}); err != nil || a.Canceled != 4500 || a.InFlight != 500 || a.NonReadyTotal() != 0 {
 		t.Fatalf("canceled: %+v, %v", a.Counts, err)
 	}
 	b, err := s.Backlog(t.Context())
@@ -239,7 +245,7 @@ func TestMuchIsCanceled(t *testing.T) {
 	if err != nil || slices.ContainsFunc(verdicts, func(v bulk.Verdict) bool { return v != bulk.Accepted }) {
 		t.Fatalf("those in flight end: %v, %v", verdicts, err)
 	}
-	if _, err := s.Move(t.Context(), "a", bulk.Move{Kind: bulk.Drained}); err != nil {
+	if _, err := s.Transition(t.Context(), "a", bulk.Transition{Kind: bulk.Drained}); err != nil {
 		t.Fatal(err)
 	}
 	if a := action(t, s, "a"); a.Succeeded != 500 || a.Canceled != 4500 {
@@ -252,9 +258,10 @@ func TestMuchIsCanceled(t *testing.T) {
 	checkLeft(t, s, before)
 }
 
-// A sweep that was broken off is made up for: by what has its time, and before the action
-// is forgotten.
+// TestASweepIsBrokenOff checks that the work of an interrupted sweep is done when due times
+// come, and before the action is forgotten.
 func TestASweepIsBrokenOff(t *testing.T) {
+	t.Parallel()
 	server, c := redistest.Start(t, redistest.Options{}), newClock()
 	s := open(t, Options{URL: server.URL()})
 	s.now = c.now
@@ -271,11 +278,11 @@ func TestASweepIsBrokenOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, err := st.action.Apply(bulk.Move{Kind: bulk.Cancel}, st.now)
+	next, err := st.action.Apply(bulk.Transition{Kind: bulk.Cancel}, st.now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if done, _, err := s.tryMove(t.Context(), st, next, bulk.Move{Kind: bulk.Cancel}); err != nil || !done {
+	if done, _, err := s.tryMove(t.Context(), st, next, bulk.Transition{Kind: bulk.Cancel}); err != nil || !done {
 		t.Fatalf("canceled without a sweep: %v, %v", done, err)
 	}
 	c.advance(50 * time.Second)

@@ -6,35 +6,38 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// terms are what a script is told of limits: see lua/limits.lua.
+// terms are the terms of limits for a script: see lua/limits.lua.
 type terms struct {
 	Revision int64 `json:"revision"`
 	// Quotas and Slots are [name, window, quota] and [name, version, slots].
 	Quotas [][3]any `json:"quotas,omitempty"`
 	Slots  [][3]any `json:"slots,omitempty"`
-	// Single says that there is one shard, whose slots are all there are.
+	// Single reports whether there is one shard, which has all slots.
 	Single bool `json:"single"`
-	// Virtual has the virtual times of all shards, by type; "" is that of the limit.
+	// Virtual has the virtual times of all shards, by type; "" is that of the global limit.
 	Virtual map[string]float64 `json:"virtual,omitempty"`
-	// Asked names the limits of which no more can be had in this call.
+	// Asked has the limits of which this call can get no more.
 	Asked map[string]bool `json:"asked,omitempty"`
 }
 
 func (t *terms) text() string {
-	text, _ := json.Marshal(t) // it has nothing that could not be encoded
+	text, _ := json.Marshal(t) // all fields can be encoded
 	return string(text)
 }
 
-// want is how much a shard needs of a limit in all: attempts started in the window and
-// jobs that are ready, and, of a target's concurrency, jobs in flight and ready; and how
-// many slots it has, or has in flight, as of which version.
+// want is how much a shard needs of a limit in total. Attempts counts those started in the
+// window and the ready jobs; slots counts the jobs in flight and ready, for a target's
+// concurrency. Has is the number of slots that the shard has, or has in flight, as of
+// version.
 type want struct{ attempts, slots, has, version int64 }
 
-// limitOf is the limit of a name in a window, in attempts per second and in flight; 0
-// is none. A rate that is to be found is found first.
+// limitOf returns the limit of a name in a window: attempts per second, and jobs in flight; 0
+// is no limit. If the target is set to auto, it finds the rate first.
 func (s *Store) limitOf(ctx context.Context, values *settings, name string, window int64) (rate float64, concurrency int64, err error) {
 	switch {
 	case name == "all":
@@ -52,11 +55,11 @@ func (s *Store) limitOf(ctx context.Context, values *settings, name string, wind
 	return s.mirror.autos.found(name[2:]), int64(t.Concurrency), err
 }
 
-// shared tells whether a limit is one that all shards share; a tenant's is not.
+// shared reports whether all shards share a limit; a tenant's limit belongs to one shard.
 func shared(name string) bool { return name[:2] != "t:" }
 
-// grant gets what a shard wants of limits in a window, and adds it to the terms. Of what
-// one shard has alone it is given all that there is; what is shared the hub allots.
+// grant gets what a shard wants of limits in a window, and adds it to the terms. A limit that
+// belongs to one shard is granted in full; the hub allots shared limits.
 func (s *Store) grant(ctx context.Context, t *terms, shard int, window int64, wants map[string]want) error {
 	values, revision := s.settings.get()
 	t.Revision, t.Single = revision, len(s.shards) == 1
@@ -85,7 +88,7 @@ func (s *Store) grant(ctx context.Context, t *terms, shard int, window int64, wa
 	return s.allot(ctx, t, shard, requests)
 }
 
-// rank orders requests as lua/allot.lua wants them: slots, rates of targets, the rate of all.
+// rank orders requests for lua/allot.lua: slots, rates of targets, the global rate.
 func rank(request [6]any) int {
 	switch {
 	case request[1] == -1:
@@ -96,7 +99,7 @@ func rank(request [6]any) int {
 	return 1
 }
 
-// maxQuota is more than any window starts, and exact in a script.
+// maxQuota is above any window's attempts, and exact in a script.
 const maxQuota = 1 << 40
 
 func (s *Store) allot(ctx context.Context, t *terms, shard int, requests [][6]any) error {
@@ -108,7 +111,7 @@ func (s *Store) allot(ctx context.Context, t *terms, shard int, requests [][6]an
 	if err != nil {
 		return err
 	}
-	if len(given) == 0 { // the settings have changed: it is not known what there is
+	if len(given) == 0 { // the settings have changed
 		t.Revision = -1
 		return s.loadSettings(ctx)
 	}
@@ -123,9 +126,9 @@ func (s *Store) allot(ctx context.Context, t *terms, shard int, requests [][6]an
 	return nil
 }
 
-// yieldUnused makes other shards give back slots of targets that they do not use, if a
-// shard wants more than are left. What they have is as the hub says: a shard may have
-// forgotten a target of which it had slots.
+// yieldUnused makes other shards give back unused slots of targets, if a shard wants more
+// than are left. It goes by the hub's counts: a shard may have forgotten a target whose slots
+// it has.
 func (s *Store) yieldUnused(ctx context.Context, shard int, window int64, wants map[string]want) error {
 	values, _ := s.settings.get()
 	for name, w := range wants {
@@ -162,13 +165,11 @@ func (s *Store) yieldUnused(ctx context.Context, shard int, window int64, wants 
 	return nil
 }
 
-// held is how many slots of a target a shard has, as the hub says, and the version of that.
+// held is the number of slots of a target that a shard has in the hub, and their version.
 type held struct{ slots, version int64 }
 
 func (s *Store) slotsHeld(ctx context.Context, name string) ([]held, error) {
-	fields, err := do(ctx, s, func(ctx context.Context) (map[string]int64, error) {
-		return s.db.Do(ctx, s.db.B().Hgetall().Key(s.hub+"slots:"+name).Build()).AsIntMap()
-	})
+	fields, err := ask(ctx, s, s.db.B().Hgetall().Key(s.hub+"slots:"+name).Build(), rueidis.RedisResult.AsIntMap)
 	all := make([]held, len(s.shards))
 	for i := range all {
 		shard := number(int64(i))
@@ -177,7 +178,7 @@ func (s *Store) slotsHeld(ctx context.Context, name string) ([]held, error) {
 	return all, err
 }
 
-// unused returns the shards, but for one, with slots of a target that they do not use.
+// unused returns the shards, except one, that have unused slots of a target.
 func (s *Store) unused(name string, window int64, but int, has []held) (shards []int) {
 	s.mirror.mu.Lock()
 	defer s.mirror.mu.Unlock()
@@ -190,7 +191,7 @@ func (s *Store) unused(name string, window int64, but int, has []held) (shards [
 	return shards
 }
 
-// window is the present window by the shards' time, as far as it is known here.
+// window returns the present window by the shards' clocks, as far as they are known.
 func (s *Store) window() int64 {
 	if now, set := s.now(); set {
 		return bulk.WindowIndex(now, s.config.Window)

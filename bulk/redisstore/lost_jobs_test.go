@@ -1,3 +1,5 @@
+//go:build redis
+
 package redisstore
 
 import (
@@ -19,8 +21,8 @@ func lostAdmit(l *losses) {
 	})
 }
 
-// Jobs whose lease nobody was told of come back when it has run out, and have used an
-// attempt.
+// lostLease checks that jobs whose lease's answer was lost return when the lease has expired,
+// and have used an attempt.
 func lostLease(l *losses) {
 	l.of(func(id string) {
 		start(l.t, l.store, webhooks(id), 10)
@@ -39,7 +41,7 @@ func lostLease(l *losses) {
 		if moved, _, err := l.store.Dispatch(l.t.Context(), 100); err != nil || int64(moved) != a.InFlight {
 			l.t.Errorf("%d have come back, %v; want %d", moved, err, a.InFlight)
 		}
-		again, err := l.store.Lease(l.t.Context(), request(10)) // those that were ready
+		again, err := l.store.Lease(l.t.Context(), request(10)) // the jobs that were ready
 		if err != nil {
 			l.t.Fatal(err)
 		}
@@ -58,8 +60,8 @@ func lostLease(l *losses) {
 	})
 }
 
-// What was settled by a call whose answer was lost is a duplicate in the next, and is
-// counted once.
+// lostSettle checks that a job settled by a call whose answer was lost is a duplicate in the
+// repeated call, and counted once.
 func lostSettle(l *losses) {
 	var held []bulk.Settlement
 	const took = time.Second
@@ -106,7 +108,7 @@ func lostDispatch(l *losses) {
 		jobs := take(l.t, l.store, 6)
 		l.settle(bulk.Throttled, jobs[:2])
 		l.settle(bulk.FailedForNow, jobs[2:4])
-		l.clock.advance(2 * time.Minute) // the others' leases have run out
+		l.clock.advance(2 * time.Minute) // the other leases have expired
 	}, func(string) error {
 		_, _, err := l.store.Dispatch(l.t.Context(), 100)
 		return err
@@ -118,7 +120,7 @@ func lostDispatch(l *losses) {
 	})
 }
 
-// A setting whose Set was not answered holds for all once it was made again.
+// lostSet checks that a setting applies to all once an unanswered Set was repeated.
 func lostSet(l *losses) {
 	rate := 0.0
 	l.of(func(id string) {
@@ -183,7 +185,8 @@ func lostEvents(l *losses) {
 	})
 }
 
-// What one opens whose answers are lost can be opened again, and has what there was.
+// lostOpen checks that a store whose answers to Open were lost can be opened again,
+// unchanged.
 func lostOpen(l *losses) {
 	n := 0
 	l.of(func(string) { n++ }, func(id string) error {

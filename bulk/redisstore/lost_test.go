@@ -1,3 +1,5 @@
+//go:build redis
+
 package redisstore
 
 import (
@@ -6,25 +8,25 @@ import (
 	"testing"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
-// losses makes one call again and again in new circumstances, and each time loses another
-// of the answers that it needs: the first, the second, and so on until it needs no more.
-// After each loss the same call is made again, and check looks at what has come of both.
-// It fails if no loss was ever seen by the caller.
+// losses makes one call repeatedly in new circumstances, and each time loses another of the
+// answers that it needs: the first, the second, and so on until it needs no more. After each
+// loss it repeats the call, and check examines the result of both. It fails if the caller
+// never saw a loss.
 type losses struct {
 	t     *testing.T
 	proxy *proxy
 	store *Store
 	clock *clock
-	calls int // so many prepared
+	calls int // counts prepared calls
 }
 
 // mostAnswers is more than any call needs.
 const mostAnswers = 40
 
-// mostRounds is how often all answers are lost until a loss is seen.
+// mostRounds is how often all answers are lost, one by one, until a loss is seen.
 const mostRounds = 10
 
 func (l *losses) of(prepare func(id string), call func(id string) error, check func(id string, twice bool)) {
@@ -55,7 +57,7 @@ func (l *losses) of(prepare func(id string), call func(id string) error, check f
 		case rounds == mostRounds:
 			l.t.Fatal("no loss came to the caller")
 		default:
-			// Answers of shards that are asked side by side may have come as one.
+			// Answers of shards that are asked concurrently may have arrived as one.
 			n, rounds = 0, rounds+1
 		}
 	}
@@ -80,11 +82,13 @@ func newLosses(t *testing.T, shards int) *losses {
 	return l
 }
 
-// TestLostAnswers: the server has done what it was asked, and its answer is lost. The
-// same call made again does no harm, whichever answer it was.
+// TestLostAnswers checks, for every call and every lost answer of the server, that repeating
+// the call is safe.
 func TestLostAnswers(t *testing.T) {
+	t.Parallel()
 	for _, shards := range []int{1, 3} {
 		t.Run(fmt.Sprint(shards), func(t *testing.T) {
+			t.Parallel()
 			for name, test := range map[string]func(*losses){
 				"create": lostCreate, "append": lostAppend, "status": lostStatus, "results": lostResults,
 				"cancel": lostCancel, "forget": lostForget, "admit": lostAdmit, "lease": lostLease,
@@ -131,8 +135,8 @@ func lostAppend(l *losses) {
 		return err
 	}
 	l.of(func(id string) { upload(l.t, l.store, webhooks(id), 5) }, call, func(id string, _ bool) {
-		for _, move := range []bulk.Move{{Kind: bulk.Seal, Total: jobs + 5}, {Kind: bulk.Start}} {
-			if _, err := l.store.Move(l.t.Context(), id, move); err != nil {
+		for _, move := range []bulk.Transition{{Kind: bulk.Seal, Total: jobs + 5}, {Kind: bulk.Start}} {
+			if _, err := l.store.Transition(l.t.Context(), id, move); err != nil {
 				l.t.Fatal(err)
 			}
 		}
@@ -144,10 +148,10 @@ func lostAppend(l *losses) {
 	})
 }
 
-// move makes a move and checks the status after it.
-func (l *losses) move(id string, move bulk.Move, want bulk.Status) error {
-	a, err := l.store.Move(l.t.Context(), id, move)
-	if errors.Is(err, bulk.ErrNoChange) { // it was made before
+// move makes a transition and checks the status after it.
+func (l *losses) move(id string, move bulk.Transition, want bulk.Status) error {
+	a, err := l.store.Transition(l.t.Context(), id, move)
+	if errors.Is(err, bulk.ErrNoChange) { // the transition was made before
 		err = nil
 	}
 	if err == nil && a.Status != want {
@@ -156,7 +160,7 @@ func (l *losses) move(id string, move bulk.Move, want bulk.Status) error {
 	return err
 }
 
-func (l *losses) moved(move bulk.Move, want bulk.Status, prepare func(id string)) {
+func (l *losses) moved(move bulk.Transition, want bulk.Status, prepare func(id string)) {
 	l.t.Helper()
 	l.of(prepare, func(id string) error { return l.move(id, move, want) }, func(id string, _ bool) {
 		if a := action(l.t, l.store, id); a.Status != want {
@@ -168,11 +172,11 @@ func (l *losses) moved(move bulk.Move, want bulk.Status, prepare func(id string)
 func lostStatus(l *losses) {
 	l.t.Run("seal", func(t *testing.T) {
 		l := &losses{t: t, proxy: l.proxy, store: l.store, clock: l.clock}
-		l.moved(bulk.Move{Kind: bulk.Seal, Total: 3}, bulk.Dispatched, func(id string) { upload(t, l.store, webhooks(id), 3) })
+		l.moved(bulk.Transition{Kind: bulk.Seal, Total: 3}, bulk.Dispatched, func(id string) { upload(t, l.store, webhooks(id), 3) })
 	})
 	sealed := func(id string) {
 		upload(l.t, l.store, webhooks(id), 3)
-		if err := l.move(id, bulk.Move{Kind: bulk.Seal, Total: 3}, bulk.Dispatched); err != nil {
+		if err := l.move(id, bulk.Transition{Kind: bulk.Seal, Total: 3}, bulk.Dispatched); err != nil {
 			l.t.Fatal(err)
 		}
 	}
@@ -183,13 +187,13 @@ func lostStatus(l *losses) {
 	}
 	paused := func(id string) {
 		running(id)
-		if err := l.move(id, bulk.Move{Kind: bulk.Pause}, bulk.Running); err != nil {
+		if err := l.move(id, bulk.Transition{Kind: bulk.Pause}, bulk.Running); err != nil {
 			l.t.Fatal(err)
 		}
 	}
 	for _, test := range []struct {
 		name    string
-		kind    bulk.MoveKind
+		kind    bulk.TransitionKind
 		want    bulk.Status
 		prepare func(string)
 	}{
@@ -198,13 +202,13 @@ func lostStatus(l *losses) {
 	} {
 		l.t.Run(test.name, func(t *testing.T) {
 			l := &losses{t: t, proxy: l.proxy, store: l.store, clock: l.clock}
-			l.moved(bulk.Move{Kind: test.kind}, test.want, test.prepare)
+			l.moved(bulk.Transition{Kind: test.kind}, test.want, test.prepare)
 			l.drain()
 		})
 	}
 }
 
-// drain cancels all that waits, so that the next test has its own jobs only.
+// drain cancels all waiting jobs, so that the next test has only its own.
 func (l *losses) drain() {
 	l.t.Helper()
 	found, err := l.store.Actions(l.t.Context(), bulk.ActionFilter{Unfinished: true})
@@ -213,9 +217,9 @@ func (l *losses) drain() {
 	}
 	for _, a := range found {
 		if a.Status == bulk.Aggregating {
-			_, err = l.store.Move(l.t.Context(), a.ID, bulk.Move{Kind: bulk.Fail, Error: "drained"})
+			_, err = l.store.Transition(l.t.Context(), a.ID, bulk.Transition{Kind: bulk.Fail, Error: "drained"})
 		} else {
-			_, err = l.store.Move(l.t.Context(), a.ID, bulk.Move{Kind: bulk.Cancel})
+			_, err = l.store.Transition(l.t.Context(), a.ID, bulk.Transition{Kind: bulk.Cancel})
 		}
 		if err != nil && !errors.Is(err, bulk.ErrNoChange) {
 			l.t.Fatal(err)
@@ -236,22 +240,22 @@ func (l *losses) settle(kind bulk.SettlementKind, jobs []bulk.Job) {
 	}
 }
 
-// aggregating is an action with three outcomes that are not reduced.
+// aggregating returns an action with three outcomes that are not reduced.
 func (l *losses) aggregating(id string) {
 	l.t.Helper()
 	start(l.t, l.store, webhooks(id), 3)
 	l.settle(bulk.Succeeded, take(l.t, l.store, 3))
-	if err := l.move(id, bulk.Move{Kind: bulk.Aggregate}, bulk.Aggregating); err != nil {
+	if err := l.move(id, bulk.Transition{Kind: bulk.Aggregate}, bulk.Aggregating); err != nil {
 		l.t.Fatal(err)
 	}
 }
 
-// A reduction that comes again is refused, and an aggregator that reads what there is now
-// goes on from there.
+// lostResults checks that a repeated reduction is refused, and that an aggregator that reads
+// the present state continues from there.
 func lostResults(l *losses) {
 	l.of(l.aggregating, func(id string) error {
-		_, err := l.store.Move(l.t.Context(), id, bulk.Move{Kind: bulk.Reduce, Reduced: 3, Partial: []byte("three")})
-		if refused := (*bulk.MoveError)(nil); errors.As(err, &refused) {
+		_, err := l.store.Transition(l.t.Context(), id, bulk.Transition{Kind: bulk.Reduce, Reduced: 3, Partial: []byte("three")})
+		if refused := (*bulk.TransitionError)(nil); errors.As(err, &refused) {
 			return nil
 		}
 		return err
@@ -262,17 +266,17 @@ func lostResults(l *losses) {
 		}
 	})
 	l.drain()
-	l.moved(bulk.Move{Kind: bulk.Complete}, bulk.Completed, func(id string) {
+	l.moved(bulk.Transition{Kind: bulk.Complete}, bulk.Completed, func(id string) {
 		l.aggregating(id)
-		if err := l.move(id, bulk.Move{Kind: bulk.Reduce, Reduced: 3}, bulk.Aggregating); err != nil {
+		if err := l.move(id, bulk.Transition{Kind: bulk.Reduce, Reduced: 3}, bulk.Aggregating); err != nil {
 			l.t.Fatal(err)
 		}
 	})
-	l.moved(bulk.Move{Kind: bulk.Fail, Error: "why"}, bulk.Failed, l.aggregating)
+	l.moved(bulk.Transition{Kind: bulk.Fail, Error: "why"}, bulk.Failed, l.aggregating)
 }
 
-// flying is an action with a job that has succeeded, one in flight, one that waits for
-// its time and one in line.
+// flying makes an action with a job that has succeeded, one in flight, one that is non-ready
+// and one in line.
 func (l *losses) flying(id string) (inFlight bulk.Job) {
 	l.t.Helper()
 	start(l.t, l.store, webhooks(id), 4)
@@ -283,7 +287,7 @@ func (l *losses) flying(id string) (inFlight bulk.Job) {
 }
 
 func lostCancel(l *losses) {
-	l.of(func(id string) { l.flying(id) }, func(id string) error { return l.move(id, bulk.Move{Kind: bulk.Cancel}, bulk.Canceled) },
+	l.of(func(id string) { l.flying(id) }, func(id string) error { return l.move(id, bulk.Transition{Kind: bulk.Cancel}, bulk.Canceled) },
 		func(id string, _ bool) {
 			if a := action(l.t, l.store, id); a.Counts.Canceled != 2 || a.InFlight != 1 || a.Succeeded != 1 {
 				l.t.Errorf("counts of %s are %+v", id, a.Counts)
@@ -291,11 +295,11 @@ func lostCancel(l *losses) {
 		})
 	l.of(func(id string) {
 		job := l.flying("d" + id)
-		if err := l.move("d"+id, bulk.Move{Kind: bulk.Cancel}, bulk.Canceled); err != nil {
+		if err := l.move("d"+id, bulk.Transition{Kind: bulk.Cancel}, bulk.Canceled); err != nil {
 			l.t.Fatal(err)
 		}
 		l.settle(bulk.Released, []bulk.Job{job})
-	}, func(id string) error { return l.move("d"+id, bulk.Move{Kind: bulk.Drained}, bulk.Canceled) }, func(id string, _ bool) {
+	}, func(id string) error { return l.move("d"+id, bulk.Transition{Kind: bulk.Drained}, bulk.Canceled) }, func(id string, _ bool) {
 		if a := action(l.t, l.store, "d"+id); a.FinishedAt.IsZero() || a.Counts.Canceled != 3 {
 			l.t.Errorf("%s ended at %v with %+v", id, a.FinishedAt, a.Counts)
 		}
@@ -304,8 +308,8 @@ func lostCancel(l *losses) {
 
 func lostForget(l *losses) {
 	call := func(id string) error {
-		_, err := l.store.Move(l.t.Context(), id, bulk.Move{Kind: bulk.Forget})
-		if errors.Is(err, bulk.ErrNotFound) { // it was there before
+		_, err := l.store.Transition(l.t.Context(), id, bulk.Transition{Kind: bulk.Forget})
+		if errors.Is(err, bulk.ErrNotFound) { // it was deleted before
 			return nil
 		}
 		return err
@@ -318,7 +322,7 @@ func lostForget(l *losses) {
 		if _, err := l.store.Action(l.t.Context(), id); !errors.Is(err, bulk.ErrNotFound) {
 			l.t.Errorf("%s after it was forgotten: %v", id, err)
 		}
-		// Nothing is left of it, and its id can be had again.
+		// Nothing is left of the action, and its id is free.
 		n, err := l.store.lookup(l.t.Context(), id)
 		if !errors.Is(err, bulk.ErrNotFound) {
 			l.t.Errorf("the id %s leads to %d, %v", id, n, err)
@@ -333,8 +337,8 @@ func lostForget(l *losses) {
 // drain2 ends an action whose jobs are done.
 func (l *losses) drain2(id string) {
 	l.t.Helper()
-	for _, move := range []bulk.Move{{Kind: bulk.Aggregate}, {Kind: bulk.Fail, Error: "why"}} {
-		if _, err := l.store.Move(l.t.Context(), id, move); err != nil {
+	for _, move := range []bulk.Transition{{Kind: bulk.Aggregate}, {Kind: bulk.Fail, Error: "why"}} {
+		if _, err := l.store.Transition(l.t.Context(), id, move); err != nil {
 			l.t.Fatal(err)
 		}
 	}

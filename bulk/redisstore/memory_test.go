@@ -1,3 +1,5 @@
+//go:build redis
+
 package redisstore
 
 import (
@@ -6,10 +8,10 @@ import (
 	"testing"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
-// memory measures what a server needs for things, by its used_memory.
+// memory measures the memory of a server by its used_memory.
 type memory struct {
 	t      *testing.T
 	server *redistest.Server
@@ -35,8 +37,8 @@ func (m *memory) now() int64 {
 	return since
 }
 
-// each says how many bytes each of n things needs that came since it was asked last, and
-// fails if they are more than most.
+// each logs the bytes per thing of n things added since its last call, and fails if they
+// exceed most.
 func (m *memory) each(what string, n, most int64) {
 	m.t.Helper()
 	bytes := m.now() / n
@@ -46,7 +48,7 @@ func (m *memory) each(what string, n, most int64) {
 	}
 }
 
-// hundred are payloads of 100 bytes.
+// hundred returns n payloads of 100 bytes.
 func hundred(n int) [][]byte {
 	list := make([][]byte, n)
 	for i := range list {
@@ -55,7 +57,7 @@ func hundred(n int) [][]byte {
 	return list
 }
 
-// add makes running actions, of a tenant each for ten.
+// add creates running actions, ten for each tenant.
 func (m *memory) add(prefix string, actions, jobs int) {
 	m.t.Helper()
 	for n := range actions {
@@ -69,8 +71,8 @@ func (m *memory) add(prefix string, actions, jobs int) {
 			}
 			sent = int(received)
 		}
-		for _, move := range []bulk.Move{{Kind: bulk.Seal, Total: int64(jobs)}, {Kind: bulk.Start}} {
-			if _, err := m.store.Move(m.t.Context(), id, move); err != nil {
+		for _, move := range []bulk.Transition{{Kind: bulk.Seal, Total: int64(jobs)}, {Kind: bulk.Start}} {
+			if _, err := m.store.Transition(m.t.Context(), id, move); err != nil {
 				m.t.Fatal(err)
 			}
 		}
@@ -96,20 +98,21 @@ func (m *memory) end(prefix string, actions int, kind bulk.SettlementKind) {
 		}
 	}
 	for n := range actions {
-		for _, move := range []bulk.Move{{Kind: bulk.Aggregate}, {Kind: bulk.Complete}} {
-			if _, err := m.store.Move(m.t.Context(), fmt.Sprint(prefix, n), move); err != nil {
+		for _, move := range []bulk.Transition{{Kind: bulk.Aggregate}, {Kind: bulk.Complete}} {
+			if _, err := m.store.Transition(m.t.Context(), fmt.Sprint(prefix, n), move); err != nil {
 				m.t.Fatal(err)
 			}
 		}
 	}
 }
 
-// The numbers of docs/bulk/redis.md, as measured, are below these.
+// TestMemory checks that the measured numbers are below those of docs/bulk/redis.md.
 func TestMemory(t *testing.T) {
+	t.Parallel()
 	const jobs = 100_000
 	t.Run("many actions", func(t *testing.T) {
 		m := newMemory(t)
-		m.add("warm", 1, 1) // what there is once
+		m.add("warm", 1, 1) // the data that a store has once
 		m.now()
 		m.add("a", 100, jobs/100)
 		m.each("a job that waits, of 1,000", jobs, 300)

@@ -18,27 +18,28 @@ import (
 )
 
 const (
-	// lookMost is about how many changed things one look returns.
+	// lookMost is about the maximum of changed things that one look returns.
 	lookMost = 2000
-	// sideBySide is how many shards are asked at a time.
+	// sideBySide is the number of shards that are asked concurrently.
 	sideBySide = 16
 )
 
-// mirror is what an instance knows of all shards: as much as has changed since it looked
-// last is all that it asks for.
+// mirror is an instance's copy of the state of all shards. Each look fetches only what has
+// changed since the last one.
 type mirror struct {
 	mu     sync.Mutex
 	shards []shardMirror
-	// latest is the latest time of a shard that was seen, and seen when by the clock here.
+	// latest is the latest time of a shard that was seen, and seen the local time at that
+	// moment.
 	latest, seen time.Time
 	congestion   congestion
 	autos        autos
 }
 
-// shardMirror is what is known of one shard.
+// shardMirror is the copy of one shard.
 type shardMirror struct {
 	upTo      int64
-	run       string // of the server
+	run       string // run id of the server
 	now       time.Time
 	revision  int64
 	state     shardState
@@ -46,21 +47,21 @@ type shardMirror struct {
 	tenants   map[string]*tenantState
 	targets   map[string]*targetState
 	limiters  map[string]*limiterState
-	ended     map[string]int64 // tenants and targets without actions, and since which window
+	ended     map[string]int64 // tenants and targets without actions, by the window since when
 	throttled map[string]bool  // limiters that were throttled in the present window
 	outbox    int64
 	oldest    time.Time
 }
 
-// mirrored is an action that lives.
+// mirrored is a live action.
 type mirrored struct {
 	record
 	spec      *bulk.Spec
 	partial   []byte
-	partialOf int64 // the reduced outcomes that are in partial
+	partialOf int64 // the number of reduced outcomes in partial
 }
 
-// shardState, and the like, are what scripts keep as JSON: see lua/action.lua.
+// shardState and the like are the JSON objects of the scripts: see lua/action.lua.
 type shardState struct {
 	Virtual float64              `json:"virtual"`
 	Window  int64                `json:"window"`
@@ -101,16 +102,16 @@ type targetState struct {
 	Ready   map[string]int64 `json:"ready"`
 }
 
-// limiterState has the throttled jobs of a limiter that wait, by the window of their slot.
+// limiterState has the waiting throttled jobs of a limiter, by the window of their slot.
 type limiterState struct {
 	Waiting int64            `json:"waiting"`
 	At      map[string]int64 `json:"at"`
 }
 
-// idle tells whether jobs are ready and nobody asks for them.
+// idle reports whether jobs are ready and no worker asks for them.
 func (k kindState) idle(window int64) bool { return k.Ready > 0 && window > k.Asked+1 }
 
-// started counts what was started in a window.
+// startedIn returns the attempts started in a window.
 func startedIn(window, of, started int64) int64 {
 	if window == of {
 		return started
@@ -118,7 +119,7 @@ func startedIn(window, of, started int64) int64 {
 	return 0
 }
 
-// look brings the mirror up to date, with mu held.
+// look brings the mirror up to date. mu must be held.
 func (s *Store) look(ctx context.Context) error {
 	var group errgroup.Group
 	group.SetLimit(sideBySide)
@@ -142,9 +143,9 @@ func (s *Store) look(ctx context.Context) error {
 	return s.agree(ctx)
 }
 
-// agree brings the settings here, in the hub and in the shards together, with mirror.mu
-// held. After the hub has lost the newest the shards are ahead of it: what it has is made
-// newer.
+// agree makes the settings in this instance, the hub and the shards agree. mirror.mu must be
+// held. If the hub has lost the newest settings, the shards have a higher revision: then
+// agree gives the hub's settings a new one.
 func (s *Store) agree(ctx context.Context) error {
 	_, revision := s.settings.get()
 	differs := func(m shardMirror) bool { return m.revision != revision }
@@ -234,14 +235,14 @@ func readLook(r rueidis.RedisResult) (l looked, err error) {
 	return l, errors.Join(errs[:]...)
 }
 
-// take adopts what a thing has become.
+// take stores the new state of a thing.
 func (m *shardMirror) take(name, text string) error {
 	read := func(into any) error { return json.Unmarshal([]byte(text), into) }
 	if name == "shard" {
 		m.state = shardState{}
 		return read(&m.state)
 	}
-	delete(m.ended, name) // it is back
+	delete(m.ended, name) // it is live again
 	switch rest := name[2:]; name[:2] {
 	case "a:":
 		n, err := strconv.ParseUint(rest, 10, 64)
@@ -268,8 +269,8 @@ func (m *shardMirror) take(name, text string) error {
 	return nil
 }
 
-// end drops what has ended: tenants and targets when the window is over, in which what
-// they have started still counts.
+// end removes what has ended. Tenants and targets are removed when the window is over, as
+// their attempts still count in it.
 func (m *shardMirror) end(names []string, there map[string]bool, window int64) {
 	for name, since := range m.ended {
 		if since < window {
@@ -289,7 +290,7 @@ func (m *shardMirror) drop(name string) {
 	delete(m.ended, name)
 	switch rest := name[2:]; name[:2] {
 	case "a:":
-		n, _ := strconv.ParseUint(rest, 10, 64) // it was made by us
+		n, _ := strconv.ParseUint(rest, 10, 64) // this store made the name
 		delete(m.actions, n)
 	case "t:":
 		delete(m.tenants, rest)
@@ -300,8 +301,8 @@ func (m *shardMirror) drop(name string) {
 	}
 }
 
-// complete reads what does not change with each move: the specs of new actions, and
-// partial results.
+// complete reads what operations do not change: the specs of new actions, and partial
+// results.
 func (s *Store) complete(ctx context.Context, shard int) error {
 	m := &s.mirror.shards[shard]
 	base := s.shards[shard]
@@ -334,7 +335,7 @@ func (s *Store) complete(ctx context.Context, shard int) error {
 		}
 		for i, n := range page {
 			a := m.actions[n]
-			if answers[i][0] == "" { // forgotten meanwhile
+			if answers[i][0] == "" { // it was forgotten in the meantime
 				delete(m.actions, n)
 				continue
 			}
@@ -349,7 +350,7 @@ func (s *Store) complete(ctx context.Context, shard int) error {
 	return nil
 }
 
-// unfinished returns the actions that live, in the order of their creation.
+// unfinished returns the live actions, in the order of their creation.
 func (s *Store) unfinished(ctx context.Context, filter bulk.ActionFilter) (actions []bulk.Action, err error) {
 	s.mirror.mu.Lock()
 	defer s.mirror.mu.Unlock()

@@ -13,14 +13,14 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// maxTries is how often a move is decided anew because the action has changed in what
-// the decision rests on.
+// maxTries is how often a transition is decided again because the action has changed in what
+// the decision depends on.
 const maxTries = 100
 
-// change is what lua/move.lua does: it sets fields if those of guards are as they were.
+// change is the input of lua/move.lua: it sets fields if the guards still hold.
 type change struct {
 	Guards map[string]any `json:"guards"`
-	// Landed, if it is not nil, is whether nothing of the action is in flight.
+	// Landed, if not nil, requires that jobs are in flight (false) or none is (true).
 	Landed  *bool          `json:"landed,omitempty"`
 	Set     map[string]any `json:"set"`
 	Effect  string         `json:"effect"`
@@ -29,16 +29,16 @@ type change struct {
 	Live    bool           `json:"live"`
 }
 
-// Move implements bulk.Store. Action.Apply decides, by what the action was when it was
-// read; the script makes the move if that still holds.
-func (s *Store) Move(ctx context.Context, id string, move bulk.Move) (moved bulk.Action, err error) {
+// Transition implements bulk.Store. Action.Apply decides by the action as it was read; the
+// script makes the transition if the guards still hold.
+func (s *Store) Transition(ctx context.Context, id string, move bulk.Transition) (moved bulk.Action, err error) {
 	n, err := s.lookup(ctx, id)
 	if err != nil {
 		return moved, err
 	}
 	for range maxTries {
 		st, err := s.read(ctx, n)
-		if errors.Is(err, bulk.ErrNotFound) && move.Kind == bulk.Forget { // before, but for its id
+		if errors.Is(err, bulk.ErrNotFound) && move.Kind == bulk.Forget { // it was forgotten before, but the id remains
 			if err := s.drop(ctx, id, n, true); err != nil {
 				return moved, err
 			}
@@ -72,16 +72,16 @@ func (s *Store) Move(ctx context.Context, id string, move bulk.Move) (moved bulk
 	return moved, fmt.Errorf("%w: action %q changes too fast to be moved", bulk.ErrUnavailable, id)
 }
 
-// drop drops the id of an action that is gone. An id that is left behind leads to nothing,
-// and is dropped by the next Forget or Create.
+// drop deletes the id of an action that is gone. An id that remains refers to nothing, and is
+// deleted by the next Forget or Create.
 func (s *Store) drop(ctx context.Context, id string, n uint64, unclaimed bool) error {
 	_, err := onHub(ctx, s, dropScript, asInt, id, strconv.FormatUint(n, 10), strconv.Itoa(flag(unclaimed)))
 	return err
 }
 
-// sweep takes away what is kept of the jobs of a canceled action that are not in flight. It
-// follows Cancel, in steps, as there may be much of it. If that is broken off, what has
-// its time is taken away when that comes, and the rest before the action is forgotten.
+// sweep deletes what is stored of the jobs of a canceled action that are not in flight. It
+// follows Cancel, in steps, as the data may be large. If it is interrupted, due times are
+// deleted when they come, and the rest before the action is forgotten.
 func (s *Store) sweep(ctx context.Context, a *bulk.Action, n uint64) (err error) {
 	if a.Status != bulk.Canceled {
 		return nil
@@ -95,7 +95,7 @@ func (s *Store) sweep(ctx context.Context, a *bulk.Action, n uint64) (err error)
 	return nil
 }
 
-func (s *Store) tryMove(ctx context.Context, st *stored, next bulk.Action, move bulk.Move) (done bool, after bulk.Action, err error) {
+func (s *Store) tryMove(ctx context.Context, st *stored, next bulk.Action, move bulk.Transition) (done bool, after bulk.Action, err error) {
 	c := changeOf(st, next, move)
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -134,9 +134,9 @@ func (s *Store) tryMove(ctx context.Context, st *stored, next bulk.Action, move 
 	return true, r.action(&st.action.Spec, next.Partial, next.Result), nil
 }
 
-// changeOf is what takes a stored action to the next, guarded by what Action.Apply has
-// looked at for such a move.
-func changeOf(st *stored, next bulk.Action, move bulk.Move) change {
+// changeOf returns the change that turns a stored action into the next one, guarded by the
+// fields that Action.Apply depends on for this transition.
+func changeOf(st *stored, next bulk.Action, move bulk.Transition) change {
 	r := &st.record
 	c := change{Guards: map[string]any{"status": r.Status}, Set: map[string]any{}, Live: r.live()}
 	landed := r.Flight == 0
@@ -168,7 +168,7 @@ func changeOf(st *stored, next bulk.Action, move bulk.Move) change {
 	return c
 }
 
-// diff sets what a move has changed of an action.
+// diff sets the fields that a transition has changed.
 func (c *change) diff(before, after *bulk.Action) {
 	set := func(name string, changed bool, value any) {
 		if changed {

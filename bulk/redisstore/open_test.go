@@ -1,3 +1,5 @@
+//go:build redis
+
 package redisstore
 
 import (
@@ -10,10 +12,11 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
 func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
 	evicting := redistest.Start(t, redistest.Options{Args: []string{"--maxmemory-policy", "volatile-lru"}})
 	locked := redistest.Start(t, redistest.Options{User: "me", Password: "correct"})
 	server := redistest.Start(t, redistest.Options{})
@@ -73,8 +76,10 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// What was refused has changed nothing, and what the error about the window says helps.
+// TestTheWindowCanBeChanged checks that a refused Open changes nothing, and that the advice
+// in its error about the window works.
 func TestTheWindowCanBeChanged(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
 	first := open(t, Options{URL: server.URL(), Shards: 2})
 	start(t, first, bulk.Spec{ID: "a", Tenant: "t", Type: "echo"}, 5)
@@ -95,6 +100,7 @@ func TestTheWindowCanBeChanged(t *testing.T) {
 }
 
 func TestHowManyShards(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
 	cluster := redistest.StartCluster(t, redistest.ClusterOptions{})
 	for _, test := range []struct {
@@ -119,6 +125,7 @@ func TestHowManyShards(t *testing.T) {
 }
 
 func TestOpenWarnsOfAServerThatForgets(t *testing.T) {
+	t.Parallel()
 	for persist, want := range map[redistest.Persist]bool{redistest.Nothing: true, redistest.Always: false, redistest.EverySecond: false} {
 		var log bytes.Buffer
 		server := redistest.Start(t, redistest.Options{Persist: persist})
@@ -129,7 +136,7 @@ func TestOpenWarnsOfAServerThatForgets(t *testing.T) {
 	}
 }
 
-// everything makes every call of a store, with what comes of a job in each way.
+// everything makes every call of a store, and settles jobs in every way.
 func everything(t *testing.T, s *Store) {
 	t.Helper()
 	ctx := t.Context()
@@ -162,7 +169,7 @@ func everything(t *testing.T, s *Store) {
 	check("Dispatch", err)
 	_, upTo, err := s.Outcomes(ctx, "a", 0)
 	check("Outcomes", err)
-	_, err = s.Move(ctx, "a", bulk.Move{Kind: bulk.Reduce, Reduced: upTo, Partial: []byte("{}")})
+	_, err = s.Transition(ctx, "a", bulk.Transition{Kind: bulk.Reduce, Reduced: upTo, Partial: []byte("{}")})
 	check("Reduce", err)
 	letters, err := s.DeadLetters(ctx, "a", 0, 10)
 	if err != nil || len(letters) != 1 {
@@ -171,9 +178,9 @@ func everything(t *testing.T, s *Store) {
 	_, upTo, err = s.Events(ctx)
 	check("Events", err)
 	check("Published", s.Published(ctx, upTo))
-	for _, move := range []bulk.MoveKind{bulk.Pause, bulk.Resume, bulk.Cancel} {
-		_, err := s.Move(ctx, "a", bulk.Move{Kind: move})
-		check("Move", err)
+	for _, move := range []bulk.TransitionKind{bulk.Pause, bulk.Resume, bulk.Cancel} {
+		_, err := s.Transition(ctx, "a", bulk.Transition{Kind: move})
+		check("Transition", err)
 	}
 	for _, filter := range []bulk.ActionFilter{{}, {Unfinished: true}, {Tenant: "t", Status: bulk.Canceled}} {
 		if found, err := s.Actions(ctx, filter); err != nil || len(found) != 1 {
@@ -182,24 +189,25 @@ func everything(t *testing.T, s *Store) {
 	}
 	_, err = s.Settle(ctx, settlements(bulk.Released, jobs[5:]))
 	check("Settle", err)
-	_, err = s.Move(ctx, "a", bulk.Move{Kind: bulk.Drained})
+	_, err = s.Transition(ctx, "a", bulk.Transition{Kind: bulk.Drained})
 	check("Drained", err)
-	_, err = s.Move(ctx, "a", bulk.Move{Kind: bulk.Forget})
+	_, err = s.Transition(ctx, "a", bulk.Transition{Kind: bulk.Forget})
 	check("Forget", err)
 	if _, err := s.Action(ctx, "a"); !errors.Is(err, bulk.ErrNotFound) {
 		t.Errorf("error is %v after it was forgotten, want bulk.ErrNotFound", err)
 	}
 }
 
-// fewRights are what a user needs, all that docs/formats/bulk-redis.md says.
+// fewRights are the rights that a user needs, as listed in docs/formats/bulk-redis.md.
 var fewRights = []string{"+@read", "+@write", "+@scripting", "+@connection", "+info", "+time"}
 
 func TestAUserWithFewRights(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
 	server.Cli(append([]string{"ACL", "SETUSER", "sluice", "on", ">secret", "~sluice:bulk:*"}, fewRights...)...)
 	server.Cli("ACL", "SETUSER", "default", "off")
 	for _, shards := range []int{1, 3} {
-		prefix := strings.Repeat("sluice:bulk:", shards) // each has one of its own
+		prefix := strings.Repeat("sluice:bulk:", shards) // each has its own prefix
 		everything(t, open(t, Options{
 			URL: "redis://sluice:secret@" + server.Addr(), Prefix: prefix, Shards: shards, Instance: "one",
 		}))
@@ -207,6 +215,7 @@ func TestAUserWithFewRights(t *testing.T) {
 }
 
 func TestTheWaysToAServer(t *testing.T) {
+	t.Parallel()
 	plain := redistest.Start(t, redistest.Options{Socket: true})
 	safe := redistest.Start(t, redistest.Options{TLS: true, User: "jobs", Password: "a/b@c"})
 	for name, url := range map[string]string{
@@ -221,7 +230,7 @@ func TestTheWaysToAServer(t *testing.T) {
 			t.Errorf("database %s has no store", database)
 		}
 	}
-	// Nobody vouches for this certificate.
+	// This certificate is not trusted.
 	s, err := Open(t.Context(), Options{URL: safe.URL(), Bulk: unlimited(), Logger: quiet})
 	if err == nil || strings.Contains(err.Error(), "a/b@c") || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("error is %v, want one about the certificate", err)
@@ -232,6 +241,7 @@ func TestTheWaysToAServer(t *testing.T) {
 }
 
 func TestTheEndOfTheCallersContextIsTheCallers(t *testing.T) {
+	t.Parallel()
 	s := open(t, Options{URL: redistest.Start(t, redistest.Options{}).URL()})
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -242,6 +252,7 @@ func TestTheEndOfTheCallersContextIsTheCallers(t *testing.T) {
 }
 
 func TestAClosedStore(t *testing.T) {
+	t.Parallel()
 	s := open(t, Options{URL: redistest.Start(t, redistest.Options{}).URL()})
 	_ = s.Close()
 	if err := s.Close(); err != nil {

@@ -15,16 +15,15 @@ import (
 )
 
 const (
-	// eventsAtOnce and eventBytesAtOnce are about how many events one call of Events
-	// returns.
+	// eventsAtOnce and eventBytesAtOnce are about the maximum of one call of Events.
 	eventsAtOnce     = 500
 	eventBytesAtOnce = 4 << 20
-	// publisherLease is for how long nobody else is given the events of a shard after
-	// an instance has asked for them.
+	// publisherLease is how long no other instance gets the events of a shard after an
+	// instance has asked for them.
 	publisherLease = 10 * time.Second
 )
 
-// publishing is whose turn it is, and up to where its events were told.
+// publishing is the shard whose turn it is, and the last event that was returned.
 type publishing struct {
 	mu   sync.Mutex
 	turn int
@@ -35,7 +34,7 @@ func (s *Store) outboxFull() error {
 	return fmt.Errorf("%w: too many events wait to be published: they are taken in turn as soon as publishing succeeds", bulk.ErrFull)
 }
 
-// KeepEvents implements bulk.Store. Each shard keeps its part of the most.
+// KeepEvents implements bulk.Store. Each shard keeps its part of the maximum.
 func (s *Store) KeepEvents(ctx context.Context, most int64) error {
 	s.most.Store(most)
 	part := min((max(0, most)+int64(len(s.shards))-1)/int64(len(s.shards)), maxQuota)
@@ -47,8 +46,8 @@ func (s *Store) KeepEvents(ctx context.Context, most int64) error {
 	return nil
 }
 
-// Events implements bulk.Store: those of one shard at a time, so that events of one
-// action are in order. They are given to one instance at a time.
+// Events implements bulk.Store. It returns events of one shard at a time, so that events of
+// one action are in order, and to one instance at a time.
 func (s *Store) Events(ctx context.Context) (events []bulk.Event, upTo uint64, err error) {
 	s.publish.mu.Lock()
 	defer s.publish.mu.Unlock()
@@ -80,7 +79,7 @@ func (s *Store) Events(ctx context.Context) (events []bulk.Event, upTo uint64, e
 // Published implements bulk.Store.
 func (s *Store) Published(ctx context.Context, upTo uint64) error {
 	shard := s.shardOfNumber(upTo)
-	if shard < 0 { // no event has that number
+	if shard < 0 { // no event has this number
 		return nil
 	}
 	_, err := onShard(ctx, s, publishedScript, shard, asInt, strconv.FormatUint(upTo/numberBase, 10))
@@ -92,8 +91,8 @@ func (s *Store) Published(ctx context.Context, upTo uint64) error {
 	return err
 }
 
-// decodeEvent reads an entry as announceEvent in lua/ended.lua writes it: number, time
-// and kind, then what it tells.
+// decodeEvent decodes an entry that announceEvent in lua/ended.lua has written: number, time
+// and kind, then the data.
 func (s *Store) decodeEvent(shard int, entry string) (n uint64, event bulk.Event, err error) {
 	parts := strings.SplitN(entry, " ", 4)
 	if len(parts) != 4 {
@@ -140,7 +139,7 @@ func decodeActionEvent(kind, text string, at time.Time) (bulk.Event, error) {
 	return action.Event(kind, at)
 }
 
-// decodeJobEvent reads '>I4BHI4I4', the ids of action and tenant, '>I4', result, error.
+// decodeJobEvent decodes '>I4BHI4I4', the ids of action and tenant, '>I4', result, error.
 func decodeJobEvent(text string, at time.Time) (bulk.Event, error) {
 	raw := []byte(text)
 	if len(raw) < 15 {

@@ -1,3 +1,5 @@
+//go:build redis
+
 package redisstore
 
 import (
@@ -7,11 +9,13 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
-// A shard that fails holds up no other: their jobs are leased, settled and dispatched.
+// TestOneShardFails checks that a shard that fails does not delay the others: their jobs are
+// leased, settled and dispatched.
 func TestOneShardFails(t *testing.T) {
+	t.Parallel()
 	s, c := sharded(t)
 	for shard := range 3 {
 		start(t, s, bulk.Spec{ID: fmt.Sprint("a", shard), Tenant: tenantOn(s, shard), Type: "echo"}, 20)
@@ -58,11 +62,13 @@ func TestOneShardFails(t *testing.T) {
 	}
 }
 
-// An instance that does not know yet that a setting has changed turns no job back, and
-// starts none beyond it.
+// TestAnInstanceWithOldSettings checks that an instance that does not know of a changed
+// setting turns no job back, and starts none beyond the setting.
 func TestAnInstanceWithOldSettings(t *testing.T) {
+	t.Parallel()
 	for _, shards := range []int{1, 3} {
 		t.Run(fmt.Sprint(shards), func(t *testing.T) {
+			t.Parallel()
 			c, url := newClock(), redistest.Start(t, redistest.Options{}).URL()
 			s, other := open(t, Options{URL: url, Shards: shards}), open(t, Options{URL: url})
 			s.now, other.now = c.now, c.now
@@ -93,8 +99,10 @@ func TestAnInstanceWithOldSettings(t *testing.T) {
 	}
 }
 
-// What a shard is told of many settings it knows: the limits, the weights, and no more.
+// TestManySettings checks that a shard has exactly the limits and weights that were sent to
+// it.
 func TestManySettings(t *testing.T) {
+	t.Parallel()
 	s, _ := sharded(t)
 	values, revision := s.settings.get()
 	for i := range 3000 {
@@ -111,7 +119,7 @@ func TestManySettings(t *testing.T) {
 		if err1 != nil || err2 != nil {
 			t.Fatal(err1, err2)
 		}
-		limits, weights = limits+n-1, weights+w // but for the revision
+		limits, weights = limits+n-1, weights+w // without the revision
 	}
 	if limits != 1500 || weights != 3000 {
 		t.Errorf("the shards know %d limits and %d weights, want 1500 and 3000", limits, weights)

@@ -1,3 +1,5 @@
+//go:build redis
+
 package redisstore
 
 import (
@@ -8,8 +10,8 @@ import (
 	"testing"
 )
 
-// proxy stands between a store and its server. It can lose an answer with its connection,
-// after the server has done what was asked, and lead elsewhere.
+// proxy forwards between a store and its server. It can lose an answer and its connection,
+// after the server has executed the command, and can switch to another server.
 type proxy struct {
 	t        testing.TB
 	listener net.Listener
@@ -18,7 +20,7 @@ type proxy struct {
 	mu     sync.Mutex
 	to     string
 	pairs  map[net.Conn]net.Conn
-	losing int // the answer that is lost, counted from 1; 0 is none
+	losing int // the number of the answer that is lost, from 1; 0 is none
 }
 
 func newProxy(t testing.TB, to string) *proxy {
@@ -52,7 +54,7 @@ func (p *proxy) accept() {
 		p.mu.Unlock()
 		server, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", to)
 		if err != nil {
-			_ = client.Close() // as of a server that is not there
+			_ = client.Close() // like a server that is away
 			continue
 		}
 		p.mu.Lock()
@@ -67,7 +69,7 @@ func (p *proxy) accept() {
 	}
 }
 
-// carry copies what one side says to the other until one of them ends.
+// carry copies data from one side to the other until one of them closes.
 func (p *proxy) carry(to, from net.Conn, answers bool) {
 	defer p.cut(to, from)
 	buffer := make([]byte, 64<<10)
@@ -82,7 +84,7 @@ func (p *proxy) carry(to, from net.Conn, answers bool) {
 	}
 }
 
-// loses tells whether this answer is the one that is lost.
+// loses reports whether this answer is to be lost.
 func (p *proxy) loses() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,21 +96,21 @@ func (p *proxy) loses() bool {
 }
 
 func (p *proxy) cut(one, other net.Conn) {
-	_, _ = one.Close(), other.Close() // the other direction may have come first
+	_, _ = one.Close(), other.Close() // the other direction may have closed them first
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.pairs, one)
 	delete(p.pairs, other)
 }
 
-// lose makes the n-th answer from now on be lost, counted over all connections.
+// lose loses the n-th answer from now on, counted over all connections.
 func (p *proxy) lose(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.losing = n
 }
 
-// lost ends what lose began, and tells whether the answer came that was to be lost.
+// lost ends what lose began, and reports whether the answer was lost.
 func (p *proxy) lost() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,8 +119,7 @@ func (p *proxy) lost() bool {
 	return came
 }
 
-// lead makes the proxy lead to another server, for those too that are connected; to none
-// with "".
+// lead switches the proxy to another server, also for existing connections; "" is none.
 func (p *proxy) lead(to string) {
 	p.mu.Lock()
 	p.to = to

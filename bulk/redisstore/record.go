@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -8,8 +9,8 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// record is an action as a shard keeps it; scripts know its fields by these names.
-// Times are in milliseconds, and what is true is 1.
+// record is an action as a shard stores it; scripts use its field names. Times are in
+// milliseconds, and true is 1.
 type record struct {
 	ID     string      `json:"id"`
 	Tenant string      `json:"tenant"`
@@ -17,20 +18,20 @@ type record struct {
 	Target string      `json:"target"`
 	Status bulk.Status `json:"status"`
 	Paused int         `json:"paused"`
-	// Most is the most attempts of one job. Aggregates and Jobs say whether outcomes,
-	// and events of jobs, are kept.
+	// Most is the maximum of attempts of one job. Aggregates and Jobs are 1 if outcomes, and
+	// events of jobs, are kept.
 	Most       int `json:"most"`
 	Aggregates int `json:"aggregates"`
 	Jobs       int `json:"jobs"`
 
 	Total    int64 `json:"total"`
 	Received int64 `json:"received"`
-	// Bytes is how long all payloads are together.
+	// Bytes is the size of all payloads.
 	Bytes int64 `json:"bytes"`
-	// Next is the first job that was never admitted, Back how many have returned.
+	// Next is the first job that was never admitted; Back counts the jobs that have returned.
 	Next int64 `json:"next"`
 	Back int64 `json:"back"`
-	// Epoch rises when ready jobs are withdrawn.
+	// Epoch increases when ready jobs are withdrawn.
 	Epoch  int64 `json:"epoch"`
 	Ready  int64 `json:"ready"`
 	Flight int64 `json:"flight"`
@@ -43,8 +44,8 @@ type record struct {
 	Canceled   int64 `json:"canceled"`
 	Throttled  int64 `json:"throttled"`
 	Retried    int64 `json:"retried"`
-	// Outcomes counts those recorded, Reduced those in the partial result, Trimmed
-	// those that are gone.
+	// Outcomes counts the recorded outcomes, Reduced those in the partial result, and Trimmed
+	// the deleted ones.
 	Outcomes int64 `json:"outcomes"`
 	Reduced  int64 `json:"reduced"`
 	Trimmed  int64 `json:"trimmed"`
@@ -59,15 +60,13 @@ type record struct {
 	Started int64 `json:"started"`
 }
 
-// newRecord is the record of an action that is made.
+// newRecord returns the record of a new action.
 func (s *Store) newRecord(spec *bulk.Spec) *record {
 	r := &record{
 		ID: spec.ID, Tenant: spec.Tenant, Type: spec.Type, Target: targetName(spec), Status: bulk.Created,
 		Most: spec.MaxAttempts, Aggregates: flag(len(spec.Aggregate) > 0), Jobs: flag(spec.JobEvents()),
 	}
-	if r.Most == 0 {
-		r.Most = s.config.For(spec.Type).MaxAttempts
-	}
+	r.Most = cmp.Or(r.Most, s.config.For(spec.Type).MaxAttempts)
 	return r
 }
 
@@ -78,7 +77,7 @@ func flag(b bool) int {
 	return 0
 }
 
-// targetName names what an action's jobs call: their target, or the handlers of
+// targetName returns the name of what an action's jobs call: their target, or the handlers of
 // their type, under a name that no target can have.
 func targetName(spec *bulk.Spec) string {
 	if spec.Target != nil {
@@ -87,7 +86,7 @@ func targetName(spec *bulk.Spec) string {
 	return "\x00" + spec.Type
 }
 
-// action is the action of a record.
+// action returns the action of a record.
 func (r *record) action(spec *bulk.Spec, partial []byte, result map[string]json.RawMessage) bulk.Action {
 	a := bulk.Action{
 		Spec: *spec, Status: r.Status, Paused: r.Paused == 1, Total: r.Total,
@@ -113,12 +112,12 @@ func utc(ms int64) time.Time {
 // waiting counts the jobs that wait in the action's line.
 func (r *record) waiting() int64 { return r.Received - r.Next + r.Back }
 
-// live tells whether the shard still works on the action.
+// live reports whether the shard still works on the action.
 func (r *record) live() bool {
 	return !r.Status.Final() || r.Status == bulk.Canceled && r.Finished == 0
 }
 
-// stored is all that is stored of one action.
+// stored is all stored data of one action.
 type stored struct {
 	number uint64
 	now    time.Time
@@ -126,7 +125,7 @@ type stored struct {
 	action bulk.Action
 }
 
-// decodeStored reads what lua/read.lua answers.
+// decodeStored decodes the answer of lua/read.lua.
 func decodeStored(n uint64, now int64, texts [4]string) (*stored, error) {
 	st := &stored{number: n, now: time.UnixMilli(now)}
 	var spec bulk.Spec

@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// outcomesAtOnce is how many outcomes one call returns at most, and deadAtOnce how many
-// dead letters are read in one exchange.
+// outcomesAtOnce is the maximum of outcomes that one call returns, and deadAtOnce the number
+// of dead letters read in one exchange.
 const (
 	outcomesAtOnce = 2000
 	deadAtOnce     = 500
@@ -23,8 +23,8 @@ const (
 
 var errShort = errors.New("it is too short")
 
-// Outcomes implements bulk.Store; each outcome is a batch of its own. Those that a
-// partial result has are gone.
+// Outcomes implements bulk.Store. Each outcome is a batch. Outcomes in the partial result
+// have been deleted.
 func (s *Store) Outcomes(ctx context.Context, id string, after uint64) (outcomes []bulk.Outcome, upTo uint64, err error) {
 	st, err := s.find(ctx, id)
 	if err != nil {
@@ -35,9 +35,7 @@ func (s *Store) Outcomes(ctx context.Context, id string, after uint64) (outcomes
 		return nil, after, nil
 	}
 	key := s.shards[s.shardOfNumber(st.number)] + "o:" + strconv.FormatUint(st.number, 10)
-	texts, err := do(ctx, s, func(ctx context.Context) ([]string, error) {
-		return s.db.Do(ctx, s.db.B().Lrange().Key(key).Start(first).Stop(first+outcomesAtOnce-1).Build()).AsStrSlice()
-	})
+	texts, err := ask(ctx, s, s.db.B().Lrange().Key(key).Start(first).Stop(first+outcomesAtOnce-1).Build(), asTexts)
 	if err != nil {
 		return nil, after, err
 	}
@@ -51,7 +49,7 @@ func (s *Store) Outcomes(ctx context.Context, id string, after uint64) (outcomes
 	return outcomes, after + uint64(len(outcomes)), nil
 }
 
-// decodeOutcome reads what finish in lua/ended.lua writes: '>I4BHdI4', values, error.
+// decodeOutcome decodes what finish in lua/ended.lua writes: '>I4BHdI4', values, error.
 func decodeOutcome(text string) (o bulk.Outcome, err error) {
 	raw := []byte(text)
 	if len(raw) < 19 {
@@ -107,7 +105,7 @@ func (s *Store) deadPage(ctx context.Context, order, hash string, from int64, li
 		}
 		for i, m := range texts {
 			text, err := m.ToString()
-			if rueidis.IsRedisNil(err) { // replayed meanwhile
+			if rueidis.IsRedisNil(err) { // it was replayed in the meantime
 				continue
 			}
 			letter, err2 := decodeDead(text)
@@ -121,7 +119,7 @@ func (s *Store) deadPage(ctx context.Context, order, hash string, from int64, li
 	})
 }
 
-// decodeDead reads what finish in lua/ended.lua writes: '>HdI4', error, payload.
+// decodeDead decodes what finish in lua/ended.lua writes: '>HdI4', error, payload.
 func decodeDead(text string) (d bulk.DeadLetter, err error) {
 	raw := []byte(text)
 	if len(raw) < 14 {

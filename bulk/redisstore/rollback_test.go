@@ -1,3 +1,5 @@
+//go:build redis
+
 package redisstore
 
 import (
@@ -9,10 +11,10 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
-// pair is a master and a replica behind a proxy that leads to the master.
+// pair is a master and a replica behind a proxy to the master.
 type pair struct {
 	t               *testing.T
 	master, replica *redistest.Server
@@ -28,7 +30,7 @@ func newPair(t *testing.T) *pair {
 	return p
 }
 
-// part ends the replication, once the replica has all there is now.
+// part ends the replication, once the replica is up to date.
 func (p *pair) part() {
 	p.t.Helper()
 	if got := p.master.Cli("WAIT", "1", "60000"); got != "1" {
@@ -41,8 +43,8 @@ func (p *pair) part() {
 	p.replica.Cli("REPLICAOF", "NO", "ONE")
 }
 
-// failOver makes the replica the master: what was written since part is lost. It returns
-// when the store works again, over each of its connections.
+// failOver makes the replica the master: writes since part are lost. It returns when the
+// store works again, over each of its connections.
 func (p *pair) failOver(s *Store) {
 	p.t.Helper()
 	p.proxy.lead(p.replica.Addr())
@@ -90,12 +92,15 @@ func (l *loss) finish(id string, jobs int64) {
 	completed(l.t, l.store, id, jobs)
 }
 
-// A Redis has lost its newest writes. What was lost of an upload the seal finds, and the
-// client goes on from what there is; what had ended since runs again and ends again;
-// settings are those of before, until they are set again; and new actions are no old ones.
+// TestTheNewestWritesAreLost checks a service whose Redis has lost its newest writes. The
+// seal detects lost jobs of an upload, and the client continues from the remaining ones; jobs
+// whose outcome was lost run again; settings are the earlier ones until they are set again;
+// and new actions get new numbers.
 func TestTheNewestWritesAreLost(t *testing.T) {
+	t.Parallel()
 	for _, shards := range []int{1, 3} {
 		t.Run(fmt.Sprint(shards), func(t *testing.T) {
+			t.Parallel()
 			l := newLoss(t, shards)
 			l.upload("a", "one", 1000)
 			l.upload("b", "two", 100)
@@ -136,8 +141,8 @@ func TestTheNewestWritesAreLost(t *testing.T) {
 	}
 }
 
-// uploadGoesOn: of 1,500 jobs of an action 500 were lost. The errors say so, and the
-// client goes on from 1,000 to 2,000.
+// uploadGoesOn checks an action that lost 500 of its 1,500 jobs. The errors say so, and the
+// client continues from 1,000 to 2,000.
 func (l *loss) uploadGoesOn() {
 	t := l.t
 	t.Helper()
@@ -149,7 +154,7 @@ func (l *loss) uploadGoesOn() {
 		return err
 	})
 	_, err := l.engine.Seal(t.Context(), "a", 1500)
-	if refused := (*bulk.MoveError)(nil); !errors.As(err, &refused) || refused.Total != 1500 || refused.Received != 1000 {
+	if refused := (*bulk.TransitionError)(nil); !errors.As(err, &refused) || refused.Total != 1500 || refused.Received != 1000 {
 		t.Errorf("sealed with 1,500: %v, want an error with both numbers", err)
 	}
 	beyond := (*bulk.OffsetError)(nil)
@@ -161,9 +166,10 @@ func (l *loss) uploadGoesOn() {
 	}
 }
 
-// What was in flight, or had its time to come, when the newest writes were lost, is known
-// to those who look, and goes on.
+// TestWhatHadEndedGoesOn checks that jobs that were in flight or non-ready before the newest
+// writes were lost are visible again, and continue.
 func TestWhatHadEndedGoesOn(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	s := open(t, Options{URL: p.proxy.url(), Instance: "one"})
 	start(t, s, bulk.Spec{ID: "a", Tenant: "t", Type: "echo"}, 4)
@@ -172,8 +178,8 @@ func TestWhatHadEndedGoesOn(t *testing.T) {
 	if _, err := s.Settle(t.Context(), settlements(bulk.Succeeded, jobs)); err != nil {
 		t.Fatal(err)
 	}
-	for _, move := range []bulk.Move{{Kind: bulk.Aggregate}, {Kind: bulk.Complete}} {
-		if _, err := s.Move(t.Context(), "a", move); err != nil {
+	for _, move := range []bulk.Transition{{Kind: bulk.Aggregate}, {Kind: bulk.Complete}} {
+		if _, err := s.Transition(t.Context(), "a", move); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -199,8 +205,9 @@ func TestWhatHadEndedGoesOn(t *testing.T) {
 	}
 }
 
-// Events that are told after others were lost are no duplicates of these.
+// TestEventsAfterALoss checks that events after a loss have new ids.
 func TestEventsAfterALoss(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	s := open(t, Options{URL: p.proxy.url()})
 	if err := s.KeepEvents(t.Context(), 1000); err != nil {
@@ -241,10 +248,13 @@ func ignore(err, wanted error) error {
 	return err
 }
 
-// A server that lost everything is taken into use again by those who are there.
+// TestEverythingIsLost checks that running instances use a server again that has lost
+// everything.
 func TestEverythingIsLost(t *testing.T) {
+	t.Parallel()
 	for _, shards := range []int{1, 3} {
 		t.Run(fmt.Sprint(shards), func(t *testing.T) {
+			t.Parallel()
 			server := redistest.Start(t, redistest.Options{})
 			config := bulk.Config{RequestsPerSecond: 500}.WithDefaults()
 			s := open(t, Options{URL: server.URL(), Shards: shards, Bulk: config})

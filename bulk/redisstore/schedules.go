@@ -12,12 +12,10 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// PutSchedule implements bulk.Store. A schedule is stored behind its revision.
+// PutSchedule implements bulk.Store. A schedule is stored after its revision.
 func (s *Store) PutSchedule(ctx context.Context, schedule bulk.Schedule) (bulk.Schedule, error) {
 	asked := schedule.Revision
-	revision, err := do(ctx, s, func(ctx context.Context) (int64, error) {
-		return s.db.Do(ctx, s.db.B().Hincrby().Key(s.hub+"config").Field("schedules").Increment(1).Build()).AsInt64()
-	})
+	revision, err := ask(ctx, s, s.db.B().Hincrby().Key(s.hub+"config").Field("schedules").Increment(1).Build(), asInt)
 	if err != nil {
 		return schedule, err
 	}
@@ -42,35 +40,29 @@ func (s *Store) PutSchedule(ctx context.Context, schedule bulk.Schedule) (bulk.S
 
 // RemoveSchedule implements bulk.Store.
 func (s *Store) RemoveSchedule(ctx context.Context, name string) error {
-	removed, err := do(ctx, s, func(ctx context.Context) (int64, error) {
-		return s.db.Do(ctx, s.db.B().Hdel().Key(s.hub+"schedules").Field(name).Build()).AsInt64()
-	})
+	removed, err := ask(ctx, s, s.db.B().Hdel().Key(s.hub+"schedules").Field(name).Build(), asInt)
 	if err == nil && removed == 0 {
 		err = bulk.ErrNoSchedule
 	}
 	return err
 }
 
-// Schedules implements bulk.Store. They are read some at a time: their jobs may be long.
+// Schedules implements bulk.Store. It reads them in chunks, as their jobs may be large.
 func (s *Store) Schedules(ctx context.Context) (schedules []bulk.Schedule, err error) {
 	key := s.hub + "schedules"
-	names, err := do(ctx, s, func(ctx context.Context) ([]string, error) {
-		return s.db.Do(ctx, s.db.B().Hkeys().Key(key).Build()).AsStrSlice()
-	})
+	names, err := ask(ctx, s, s.db.B().Hkeys().Key(key).Build(), asTexts)
 	if err != nil {
 		return nil, err
 	}
 	slices.Sort(names)
 	for page := range slices.Chunk(names, 10) {
-		texts, err := do(ctx, s, func(ctx context.Context) ([]rueidis.RedisMessage, error) {
-			return s.db.Do(ctx, s.db.B().Hmget().Key(key).Field(page...).Build()).ToArray()
-		})
+		texts, err := ask(ctx, s, s.db.B().Hmget().Key(key).Field(page...).Build(), asArray)
 		if err != nil {
 			return nil, err
 		}
 		for i, m := range texts {
 			text, err := m.ToString()
-			if rueidis.IsRedisNil(err) { // removed meanwhile
+			if rueidis.IsRedisNil(err) { // it was removed in the meantime
 				continue
 			}
 			_, value, _ := strings.Cut(text, " ")

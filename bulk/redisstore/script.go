@@ -11,18 +11,18 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/rediskv"
+	"github.com/sluice-project/sluice/internal/rediskv"
 )
 
 //go:embed lua/*.lua
 var sources embed.FS
 
-// newScript puts a script together from files of lua/.
+// newScript builds a script from files of lua/.
 func newScript(flags string, files ...string) rediskv.Script {
 	return rediskv.NewScript(sources, flags, files...)
 }
 
-// What would bring more is refused when the memory is full; what was accepted goes on.
+// Scripts that add data are refused when the memory is full; accepted jobs continue.
 var (
 	createScript = newScript("", "base", "action", "ended", "create")
 	appendScript = newScript("", "base", "action", "ended", "append")
@@ -69,7 +69,7 @@ func onHub[T any](ctx context.Context, s *Store, sc rediskv.Script, read func(ru
 	return exec(ctx, s, sc, s.hub, args, read)
 }
 
-// onShard runs a script on a shard: the time and the window's length come first.
+// onShard runs a script on a shard, with the time and the window's length as first arguments.
 func onShard[T any](ctx context.Context, s *Store, sc rediskv.Script, shard int, read func(rueidis.RedisResult) (T, error), args ...string) (T, error) {
 	return exec(ctx, s, sc, s.shards[shard], append([]string{s.clock(), s.windowMillis}, args...), read)
 }
@@ -90,16 +90,61 @@ func exec[T any](ctx context.Context, s *Store, sc rediskv.Script, key string, a
 	return result, err
 }
 
-// do makes one exchange that is not a script.
+// remake rebuilds the store after a server has lost all data, or a shard: the store or the
+// shard is empty then. The config's settings replace lost ones; a new shard gets the settings
+// that remain. It does nothing while another call is running.
+func (s *Store) remake(ctx context.Context) error {
+	if !s.remaking.TryLock() {
+		return nil
+	}
+	defer s.remaking.Unlock()
+	s.logger.Error("redis has lost data of bulk: the lost part starts again, empty")
+	if err := s.fix(ctx, len(s.shards)); err != nil {
+		return err
+	}
+	for _, base := range s.shards {
+		if _, err := exec(ctx, s, setupScript, base, nil, asInt); err != nil {
+			return err
+		}
+	}
+	if err := s.KeepEvents(ctx, s.most.Load()); err != nil {
+		return err
+	}
+	if err := s.loadSettings(ctx); err != nil {
+		return err
+	}
+	return s.set(ctx, settingRate, max(0, s.config.RequestsPerSecond))
+}
+
+// do makes an exchange without a script.
 func do[T any](ctx context.Context, s *Store, f func(ctx context.Context) (T, error)) (result T, err error) {
 	s.exchange(func() { result, err = rediskv.Call(s.outside(ctx), s.db, f) })
 	return result, err
+}
+
+// ask makes an exchange of one command.
+func ask[T any](ctx context.Context, s *Store, command rueidis.Completed, read func(rueidis.RedisResult) (T, error)) (T, error) {
+	return do(ctx, s, func(ctx context.Context) (T, error) { return read(s.db.Do(ctx, command)) })
+}
+
+// send makes an exchange of several commands, and returns their first failure.
+func (s *Store) send(ctx context.Context, commands rueidis.Commands) error {
+	_, err := do(ctx, s, func(ctx context.Context) (any, error) {
+		for _, answer := range s.db.DoMulti(ctx, commands...) {
+			if err := answer.Error(); err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
+	})
+	return err
 }
 
 func asInt(r rueidis.RedisResult) (int64, error)                    { return r.AsInt64() }
 func asText(r rueidis.RedisResult) (string, error)                  { return r.ToString() }
 func asInts(r rueidis.RedisResult) ([]int64, error)                 { return r.AsIntSlice() }
 func asTexts(r rueidis.RedisResult) ([]string, error)               { return r.AsStrSlice() }
+func asMap(r rueidis.RedisResult) (map[string]string, error)        { return r.AsStrMap() }
 func asArray(r rueidis.RedisResult) ([]rueidis.RedisMessage, error) { return r.ToArray() }
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }

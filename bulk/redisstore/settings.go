@@ -12,27 +12,27 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// The first byte of a setting's name in the hub says of what it is.
+// The first byte of a setting's name in the hub is its kind.
 const (
 	settingLimits = "l"
 	settingTenant = "t"
 	settingTarget = "g"
 	settingType   = "k"
-	// settingRate is the limit of all attempts where none was set: the config's.
+	// settingRate is the global limit of the config, used if no limit was set.
 	settingRate = "d"
 )
 
-// settingsCache is what the hub has, as of a revision.
+// settingsCache is a copy of the hub's settings, as of a revision.
 type settingsCache struct {
 	mu       sync.Mutex
-	began    int64 // loads; taken is the last of them whose values were taken
+	began    int64 // counts loads; taken is the last load whose values were stored
 	taken    int64
 	revision int64
 	values   settings
 }
 
-// settings are what was set, and the config's limit of all attempts, on which the
-// instance that was opened last has the say.
+// settings are the settings that were set, and the global limit of the config; the instance
+// that was opened last determines it.
 type settings struct {
 	bulk.Settings
 	rate float64
@@ -52,8 +52,8 @@ func (c *settingsCache) begin() int64 {
 	return c.began
 }
 
-// put takes what was loaded, unless a load that began later was taken before. The revision
-// may be lower than what was known: the server may have lost the newest.
+// put stores loaded values, unless a later load was stored before. The revision may be lower
+// than the stored one: the server may have lost the newest.
 func (c *settingsCache) put(load int64, values settings, revision int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,13 +72,11 @@ func (s *Store) Settings(ctx context.Context) (bulk.Settings, error) {
 	return values.Settings, nil
 }
 
-// loadSettings reads the hub's settings, and tells the shards of them if whoever has
-// set the last one has not come to that.
+// loadSettings reads the hub's settings, and sends them to the shards if the instance that
+// set the last one has not done so.
 func (s *Store) loadSettings(ctx context.Context) error {
 	load := s.settings.begin()
-	fields, err := do(ctx, s, func(ctx context.Context) (map[string]string, error) {
-		return s.db.Do(ctx, s.db.B().Hgetall().Key(s.hub+"settings").Build()).AsStrMap()
-	})
+	fields, err := ask(ctx, s, s.db.B().Hgetall().Key(s.hub+"settings").Build(), asMap)
 	if err != nil {
 		return err
 	}
@@ -131,7 +129,7 @@ func readSetting(values *settings, revision *int64, name, text string) error {
 	return nil
 }
 
-// Set implements bulk.Store. When it returns, every shard knows the setting.
+// Set implements bulk.Store. When it returns, every shard has the setting.
 func (s *Store) Set(ctx context.Context, c bulk.SettingsChange) error {
 	name, value := settingOf(c)
 	if c.Target != nil && !c.Target.Auto {
@@ -142,7 +140,7 @@ func (s *Store) Set(ctx context.Context, c bulk.SettingsChange) error {
 	return s.set(ctx, name, value)
 }
 
-// settingOf is the name of a setting in the hub, and its value.
+// settingOf returns the name of a setting in the hub, and its value.
 func settingOf(c bulk.SettingsChange) (name string, value any) {
 	switch {
 	case c.Tenant != nil:
@@ -166,7 +164,7 @@ func (s *Store) set(ctx context.Context, name string, value any) error {
 	return s.loadSettings(ctx)
 }
 
-// globalRate is the limit of all attempts, in attempts per second; 0 is none.
+// globalRate returns the global limit, in attempts per second; 0 is no limit.
 func (s *settings) globalRate() float64 {
 	if s.Limits != nil {
 		return s.Limits.RequestsPerSecond
@@ -187,8 +185,8 @@ func (s *Store) adoptRate(ctx context.Context) error {
 	return s.set(ctx, settingRate, rate)
 }
 
-// push tells every shard all settings, and then the hub what the shards have started in
-// the window. Several instances may do so at once.
+// push sends all settings to every shard, and then records in the hub what the shards have
+// started in the window. Several instances may do so at once.
 func (s *Store) push(ctx context.Context, values settings, revision int64) error {
 	started := []string{number(revision), number(s.kept())}
 	for shard := range s.shards {
@@ -210,7 +208,7 @@ func (s *Store) push(ctx context.Context, values settings, revision int64) error
 	return err
 }
 
-// textOf is a text or a number of a script as text.
+// textOf returns a text or a number of a script as text.
 func textOf(m rueidis.RedisMessage) (string, error) {
 	if m.IsInt64() {
 		n, err := m.AsInt64()
@@ -219,11 +217,11 @@ func textOf(m rueidis.RedisMessage) (string, error) {
 	return m.ToString()
 }
 
-// kept is how long the hub keeps what it has given of a window, in milliseconds.
+// kept returns how long the hub keeps the parts of a window, in milliseconds.
 func (s *Store) kept() int64 { return 2*s.config.Window.Milliseconds() + 60_000 }
 
-// limitArgs are what a shard is told: the limits of all, of targets, and of the tenants
-// that it has.
+// limitArgs returns the settings for a shard: the global limit, those of targets, and those
+// of its tenants.
 func (s *Store) limitArgs(values *settings, revision int64, shard int) []string {
 	args := []string{number(revision)}
 	limited := func(name string, value string) { args = append(args, "l", name, value) }

@@ -15,21 +15,21 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// settleMost bounds the settlements of one script, and groupsMost their actions.
+// settleMost bounds the settlements of one script, and groupsMost the actions.
 const (
 	settleMost = 2000
 	groupsMost = 500
 )
 
-// group is the settlements of one action, by their places in the call.
+// group is the settlements of one action, by their positions in the call.
 type group struct {
 	number uint64
 	at     []int
 }
 
-// Settle implements bulk.Store. What concerns several shards, or is long, takes several
-// scripts: if it fails, some of it may have been settled, and is a duplicate when it
-// comes again.
+// Settle implements bulk.Store. Settlements of several shards, or very many, take several
+// scripts: if Settle fails, some may have been recorded, and are duplicates when they are
+// repeated.
 func (s *Store) Settle(ctx context.Context, settlements []bulk.Settlement) ([]bulk.Verdict, error) {
 	settlements, err := s.presentLeases(ctx, settlements)
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *Store) Settle(ctx context.Context, settlements []bulk.Settlement) ([]bu
 	}
 	var failed error
 	for shard, groups := range s.groups(settlements) {
-		// If one does not answer, the others may.
+		// If one shard does not answer, the others may.
 		failed = errors.Join(failed, s.settleShard(ctx, shard, settlements, groups, verdicts))
 	}
 	if failed != nil {
@@ -50,7 +50,7 @@ func (s *Store) Settle(ctx context.Context, settlements []bulk.Settlement) ([]bu
 	return verdicts, nil
 }
 
-// groups puts settlements together by shard and action.
+// groups groups settlements by shard and action.
 func (s *Store) groups(settlements []bulk.Settlement) [][]group {
 	places := map[uint64]int{}
 	shards := make([][]group, len(s.shards))
@@ -136,7 +136,7 @@ func appendFloat(to []byte, f float64) []byte {
 	return binary.BigEndian.AppendUint64(to, math.Float64bits(f))
 }
 
-// settlementTexts are what a settlement says: values, error, result, and whether it was cut.
+// settlementTexts returns values, error, result, and whether the result was cut.
 func settlementTexts(st *bulk.Settlement) []string {
 	result, cut := st.Result, st.ResultTruncated
 	if len(result) > bulk.MaxEventResult {
@@ -148,8 +148,8 @@ func settlementTexts(st *bulk.Settlement) []string {
 	}
 }
 
-// delays says how long the jobs wait that are turned back, by place. For that it is
-// asked how often they were tried, and how many wait at their limiter already.
+// delays returns how long jobs that are turned back wait, by position. It reads their
+// attempts and the number of jobs that wait at their limiter.
 func (s *Store) delays(ctx context.Context, shard int, settlements []bulk.Settlement, groups []group) (map[int]time.Duration, error) {
 	var places []int
 	var args []string
@@ -174,7 +174,7 @@ func (s *Store) delays(ctx context.Context, shard int, settlements []bulk.Settle
 		st := &settlements[i]
 		spec, err := s.specOf(ctx, st.Lease.Action)
 		if err != nil {
-			continue // there is no such action: the verdict will say so
+			continue // there is no such action: the verdict will be Unknown
 		}
 		config := s.config.For(spec.Type)
 		after := bulk.BoundRetryAfter(st.RetryAfter)

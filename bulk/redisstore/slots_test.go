@@ -1,3 +1,5 @@
+//go:build redis
+
 package redisstore
 
 import (
@@ -6,7 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
 // tenantOn returns a tenant of a shard.
@@ -37,8 +39,10 @@ func sharded(t *testing.T) (*Store, *clock) {
 	return s, c
 }
 
-// The slots of a shard that has no more of a target go to those that have.
+// TestSlotsOfAShardThatHasEnded checks that shards with jobs get the slots of a shard that
+// has no more jobs of a target.
 func TestSlotsOfAShardThatHasEnded(t *testing.T) {
+	t.Parallel()
 	for name, wait := range map[string]time.Duration{"at once": 0, "later": 5 * time.Second, "much later": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			s, c := sharded(t)
@@ -55,7 +59,7 @@ func TestSlotsOfAShardThatHasEnded(t *testing.T) {
 				}
 				forget(t, s, id)
 				c.advance(wait)
-				if wait == time.Hour { // the server's time is not the test's
+				if wait == time.Hour { // the server's clock is not the test's
 					n, err := s.db.Do(t.Context(), s.db.B().Del().Key(s.shards[shard%3]+"g:t").Build()).AsInt64()
 					if err != nil || n != 1 {
 						t.Fatalf("%d keys, %v", n, err)
@@ -66,9 +70,10 @@ func TestSlotsOfAShardThatHasEnded(t *testing.T) {
 	}
 }
 
-// Jobs that were in flight when a target got its first limit hold slots until they land,
-// and no longer.
+// TestSlotsOfJobsThatWereInFlightBefore checks that jobs in flight when a target gets its
+// first limit hold slots until they land, and no longer.
 func TestSlotsOfJobsThatWereInFlightBefore(t *testing.T) {
+	t.Parallel()
 	s, c := sharded(t)
 	var jobs []bulk.Job
 	for shard := range 3 {
@@ -106,8 +111,9 @@ func TestSlotsOfJobsThatWereInFlightBefore(t *testing.T) {
 	}
 }
 
-// A type that nobody asks for holds no slots of a target.
+// TestSlotsOfATypeThatIsIdle checks that an idle type holds no slots of a target.
 func TestSlotsOfATypeThatIsIdle(t *testing.T) {
+	t.Parallel()
 	s, c := sharded(t)
 	concurrency(t, s, 4)
 	start(t, s, against("idle", tenantOn(s, 0)), 9)

@@ -1,9 +1,9 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
@@ -16,41 +16,44 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/rediskv"
+	"github.com/sluice-project/sluice/internal/rediskv"
 )
 
 const (
-	// DefaultPrefix begins the names of all keys.
+	// DefaultPrefix is the default prefix of the names of all keys.
 	DefaultPrefix = "sluice:"
-	// MaxShards is the most shards of a store.
+	// MaxShards is the maximum of shards of a store.
 	MaxShards = 256
-	// ClusterShards is how many shards a store on Redis Cluster has, unless told.
+	// ClusterShards is the default number of shards on Redis Cluster.
 	ClusterShards = 16
-	// MaxJobs is the most jobs of one action.
+	// MaxJobs is the maximum of jobs of one action.
 	MaxJobs = 1 << 24
-	// numberBase is by what a number is divided to give its shard: it must never change.
+	// numberBase is the modulus that gives the shard of a number. It must never change.
 	numberBase = 1024
-	// FormatVersion is the version of what is stored.
+	// FormatVersion is the version of the stored data.
 	FormatVersion = 1
 )
 
-// Options say where Redis is, and how it is used.
+// Options are the options of Open.
 type Options struct {
 	// URL is as rediskv.ParseURL describes it. Required.
 	URL string
-	// Prefix begins the names of all keys. Default DefaultPrefix. It must not hold "{".
+	// Prefix is the prefix of the names of all keys. Default DefaultPrefix. It must not
+	// contain "{".
 	Prefix string
-	// Shards is how many shards the store has; it is fixed when it is first opened.
-	// 0 is what it has, or, when it is new, ClusterShards on Redis Cluster and else 1.
+	// Shards is the number of shards, which is fixed when the store is first opened. 0 means
+	// the store's number or, for a new store, ClusterShards on Redis Cluster and else 1.
 	Shards int
-	// Instance names this instance: the jobs that a former one of that name had in
-	// flight in its process are returned at once. Empty: they return when their leases
-	// run out.
+	// Instance names this instance. Jobs that an earlier instance of the same name had in
+	// flight in its process are returned at once. If it is empty, they return when their
+	// leases expire.
 	Instance string
 	// Bulk is the config of the engine.
 	Bulk bulk.Config
-	// Logger is told of what is risky about the server. Default slog.Default.
+	// Logger receives warnings about risky settings of the server. Default: slog.Default.
 	Logger *slog.Logger
+	// CallTimeout bounds one exchange with the server. Default 2 s.
+	CallTimeout time.Duration
 }
 
 // Store is a bulk.Store on Redis or Valkey.
@@ -62,9 +65,9 @@ type Store struct {
 	hub          string
 	shards       []string
 	windowMillis string
-	holder       string // who publishes events: this instance
-	id           string // names the store, for the ids of events
-	owner        int64  // of the leases of this instance
+	holder       string // the publisher of events: this instance
+	id           string // identifies the store, in the ids of events
+	owner        int64  // identifies this instance in its leases
 
 	mirror   mirror
 	settings settingsCache
@@ -75,15 +78,14 @@ type Store struct {
 	dispatches atomic.Uint64
 	moved      moved
 
-	// importing lets the store be opened while an import has not ended, which began at
-	// begun.
+	// importing allows opening the store while the import that began at begun has not ended.
 	importing bool
 	begun     string
-	most      atomic.Int64 // events that are kept
+	most      atomic.Int64 // the maximum of kept events
 	remaking  sync.Mutex
 
-	// now and exchange are replaced by tests: in virtual time, and so that what talks to
-	// Redis is outside of it.
+	// now and exchange are replaced by tests: for virtual time, and to run exchanges with
+	// Redis outside of it.
 	now      func() (time.Time, bool)
 	exchange func(func())
 	outside  func(context.Context) context.Context
@@ -91,10 +93,10 @@ type Store struct {
 
 var _ bulk.Store = (*Store)(nil)
 
-// Open connects to the server and makes the store there if it is new. It refuses a
-// server that is too old or may evict keys, and another number of shards or length of
-// window than the store has. It fails with bulk.ErrUnavailable if no server answers, and
-// with an *UnfinishedImportError while what another store had is being taken over.
+// Open connects to the server and creates the store if it is new. It refuses a server that is
+// too old or may evict keys, and a number of shards or a length of the window that differs
+// from the store's. It fails with bulk.ErrUnavailable if no server answers, and with an
+// *UnfinishedImportError while an import has not ended.
 func Open(ctx context.Context, options Options) (*Store, error) {
 	s, err := connect(ctx, options)
 	if err != nil {
@@ -119,7 +121,7 @@ func connect(ctx context.Context, options Options) (*Store, error) {
 		return nil, fmt.Errorf("a window of %v: want whole milliseconds", options.Bulk.Window)
 	}
 	db, err := rediskv.Open(ctx, rediskv.Options{
-		URL: options.URL, Logger: options.Logger,
+		URL: options.URL, Logger: options.Logger, CallTimeout: options.CallTimeout,
 		Errors: rediskv.Errors{Unavailable: bulk.ErrUnavailable, Full: bulk.ErrFull, Closed: bulk.ErrClosed},
 	})
 	if err != nil {
@@ -137,16 +139,12 @@ func newStore(db *rediskv.DB, options Options) *Store {
 		exchange:     func(f func()) { f() },
 		outside:      func(ctx context.Context) context.Context { return ctx },
 	}
-	if s.logger == nil {
-		s.logger = slog.Default()
-	}
+	s.logger = cmp.Or(s.logger, slog.Default())
 	if s.holder == "" {
 		s.holder = rand.Text()
 	}
 	prefix := options.Prefix
-	if prefix == "" {
-		prefix = DefaultPrefix
-	}
+	prefix = cmp.Or(prefix, DefaultPrefix)
 	s.hub = prefix + "bulk:{hub}:"
 	return s
 }
@@ -173,8 +171,7 @@ func (s *Store) open(ctx context.Context, options Options) error {
 	return s.reclaim(ctx, options.Instance)
 }
 
-// adoptConfig checks what was fixed when the store was first opened, and fixes it if
-// this is the first time.
+// adoptConfig checks the fixed settings of the store, and sets them if the store is new.
 func (s *Store) adoptConfig(ctx context.Context, shards int) (int, error) {
 	fresh := shards
 	if fresh == 0 {
@@ -184,25 +181,10 @@ func (s *Store) adoptConfig(ctx context.Context, shards int) (int, error) {
 		}
 	}
 	s.id = strings.ToLower(rand.Text()[:15])
-	defaults := s.fixed(fresh)
-	var found map[string]string
-	_, err := do(ctx, s, func(ctx context.Context) (struct{}, error) {
-		var commands rueidis.Commands
-		for _, d := range defaults {
-			commands = append(commands, s.db.B().Hsetnx().Key(s.hub+"config").Field(d[0]).Value(d[1]).Build())
-		}
-		commands = append(commands, s.db.B().Hgetall().Key(s.hub+"config").Build())
-		answers := s.db.DoMulti(ctx, commands...)
-		var err error
-		for _, a := range answers {
-			err = errors.Join(err, a.Error())
-		}
-		if err != nil {
-			return struct{}{}, answers[0].Error()
-		}
-		found, err = answers[len(answers)-1].AsStrMap()
-		return struct{}{}, err
-	})
+	if err := s.fix(ctx, fresh); err != nil {
+		return 0, err
+	}
+	found, err := ask(ctx, s, s.db.B().Hgetall().Key(s.hub+"config").Build(), asMap)
 	if err != nil {
 		return 0, err
 	}
@@ -226,18 +208,20 @@ func (s *Store) adoptConfig(ctx context.Context, shards int) (int, error) {
 	return has, nil
 }
 
-// fixed is what is fixed when a store is first opened.
-func (s *Store) fixed(shards int) [][2]string {
-	return [][2]string{
+// fix stores the settings that are fixed when a store is first opened, unless it has them.
+func (s *Store) fix(ctx context.Context, shards int) error {
+	var commands rueidis.Commands
+	for _, d := range [][2]string{
 		{"format", strconv.Itoa(FormatVersion)}, {"shards", strconv.Itoa(shards)}, {"window_ms", s.windowMillis}, {"id", s.id},
+	} {
+		commands = append(commands, s.db.B().Hsetnx().Key(s.hub+"config").Field(d[0]).Value(d[1]).Build())
 	}
+	return s.send(ctx, commands)
 }
 
-// reclaim returns what the instance of that name had in flight in its process.
+// reclaim returns the jobs that the instance of that name had in flight in its process.
 func (s *Store) reclaim(ctx context.Context, instance string) error {
-	next, err := do(ctx, s, func(ctx context.Context) (int64, error) {
-		return s.db.Do(ctx, s.db.B().Hincrby().Key(s.hub+"instances").Field("").Increment(1).Build()).AsInt64()
-	})
+	next, err := ask(ctx, s, s.db.B().Hincrby().Key(s.hub+"instances").Field("").Increment(1).Build(), asInt)
 	if err != nil {
 		return err
 	}
@@ -262,13 +246,14 @@ func (s *Store) reclaim(ctx context.Context, instance string) error {
 	return nil
 }
 
-// Close implements bulk.Store. What was answered is as durable as the server makes it.
+// Close implements bulk.Store. Acknowledged operations are as durable as the server makes
+// them.
 func (s *Store) Close() error {
 	s.exchange(s.db.Close)
 	return nil
 }
 
-// clock is what scripts take for the time; "" is the server's.
+// clock returns the time for scripts; "" is the server's.
 func (s *Store) clock() string {
 	if now, set := s.now(); set {
 		return number(now.UnixMilli())
@@ -276,14 +261,14 @@ func (s *Store) clock() string {
 	return ""
 }
 
-// shardOf is where a tenant's actions are.
+// shardOf returns the shard of a tenant's actions.
 func (s *Store) shardOf(tenant string) int {
 	hash := fnv.New32a()
-	_, _ = hash.Write([]byte(tenant)) // it cannot fail
+	_, _ = hash.Write([]byte(tenant)) // it never fails
 	return int(hash.Sum32() % uint32(len(s.shards)))
 }
 
-// shardOfNumber is where the action of a number is; -1 if no shard has it.
+// shardOfNumber returns the shard of an action by its number; -1 if there is none.
 func (s *Store) shardOfNumber(n uint64) int {
 	if shard := int(n % numberBase); shard < len(s.shards) && n >= numberBase {
 		return shard
@@ -291,7 +276,7 @@ func (s *Store) shardOfNumber(n uint64) int {
 	return -1
 }
 
-// timeOf is a time of a script; 0 is the zero time.
+// timeOf converts a time of a script; 0 is the zero time.
 func timeOf(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
@@ -299,13 +284,13 @@ func timeOf(ms int64) time.Time {
 	return time.UnixMilli(ms)
 }
 
-// specs has the specs of actions, by number: they never change.
+// specs caches the specs of actions, by number: they never change.
 type specs struct {
 	mu sync.Mutex
 	of map[uint64]*bulk.Spec
 }
 
-// maxSpecs bounds the specs that are remembered.
+// maxSpecs bounds the cached specs.
 const maxSpecs = 20_000
 
 func (c *specs) get(n uint64) *bulk.Spec {

@@ -1,3 +1,5 @@
+//go:build redis
+
 package redisstore
 
 import (
@@ -8,9 +10,10 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// Grants that are taken together come to the same for each action, in each block of turns
-// and so after each; a short list is left as it is.
+// TestTogether checks that joined grants have the same sum for each action in each block, and
+// that a short list is unchanged.
 func TestTogether(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		numbers := rapid.Uint64Range(1, 9)
 		grants := make([]bulk.Grant, rapid.IntRange(0, 3*turns).Draw(t, "grants"))

@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -18,8 +19,8 @@ var abruptCases = []testCase{
 	{"a crash while events are published", true, crashEventsAmidst},
 }
 
-// closeAmidst closes a store while all methods are called: each call answers, or
-// says that the store is closed.
+// closeAmidst closes a store while all methods are called: each call succeeds, or returns
+// that the store is closed.
 func closeAmidst(k *kit) {
 	for range 5 {
 		k.open(unlimited())
@@ -57,7 +58,7 @@ func closeAmidst(k *kit) {
 			})
 		}
 		for began.Load() < 300 {
-			runtime.Gosched() // the clock stands still while anybody works
+			runtime.Gosched() // the clock stands still while any goroutine runs
 		}
 		k.must(s.Close())
 		all.Wait()
@@ -92,7 +93,7 @@ func leaseAndSettle(s bulk.Store) error {
 	return err
 }
 
-// acknowledged is what callers were told before a crash.
+// acknowledged has the acknowledged operations before a crash.
 type acknowledged struct {
 	sync.Mutex
 	received map[string]int64
@@ -100,8 +101,8 @@ type acknowledged struct {
 	leased   map[bulk.LeaseID]bool
 }
 
-// crashAmidst crashes the store while a crowd uploads and works, several times.
-// What was acknowledged before must be there after it; what was not may be.
+// crashAmidst crashes the store several times while a crowd uploads and works. Acknowledged
+// operations must survive; others may.
 func crashAmidst(k *kit) {
 	const perAction = 120
 	for _, restart := range k.restarts() {
@@ -119,19 +120,19 @@ func crashAmidst(k *kit) {
 				all.Go(func() { told.work(s, &calls) })
 			}
 			for calls.Load() < int64(10+round*15) {
-				runtime.Gosched() // the clock stands still while anybody works
+				runtime.Gosched() // the clock stands still while any goroutine runs
 			}
 			before := told.snapshot()
 			restart()
 			all.Wait()
 			k.checkTold(before)
-			told = before // what was acknowledged while it crashed may be lost
+			told = before // operations acknowledged during the crash may be lost
 		}
 		k.completeTold(told, perAction)
 	}
 }
 
-// upload sends an action from where the store has it, seals and starts it.
+// upload uploads an action from the store's position, and seals and starts it.
 func (a *acknowledged) upload(s bulk.Store, id string, jobs int64, calls *atomic.Int64) {
 	action, err := s.Action(ctx, id)
 	for at := action.Received; err == nil && action.Status == bulk.Created && at < jobs; {
@@ -144,14 +145,20 @@ func (a *acknowledged) upload(s bulk.Store, id string, jobs int64, calls *atomic
 		}
 	}
 	if err == nil {
-		s.Move(ctx, id, bulk.Move{Kind: bulk.Seal, Total: jobs})
-		s.Move(ctx, id, bulk.Move{Kind: bulk.Start})
+		s.Transition(ctx, id, bulk.Transition{Kind: bulk.Seal, Total: jobs})
+		s.Transition(ctx, id, bulk.Transition{Kind: bulk.Start})
 	}
 	calls.Add(1000)
 }
 
-// work leases and settles until the store ends.
+// work leases and settles until the store closes.
 func (a *acknowledged) work(s bulk.Store, calls *atomic.Int64) {
+	lease(s, calls, func(jobs []bulk.Job) bool { return a.settle(s, jobs) })
+}
+
+// lease admits and leases jobs, and calls settle with them, until it returns false or the
+// store closes.
+func lease(s bulk.Store, calls *atomic.Int64, settle func([]bulk.Job) bool) {
 	for {
 		calls.Add(1)
 		b, err := s.Backlog(ctx)
@@ -172,7 +179,7 @@ func (a *acknowledged) work(s bulk.Store, calls *atomic.Int64) {
 		if len(jobs) == 0 {
 			runtime.Gosched()
 		}
-		if !a.settle(s, jobs) {
+		if !settle(jobs) {
 			return
 		}
 	}
@@ -199,21 +206,11 @@ func (a *acknowledged) settle(s bulk.Store, jobs []bulk.Job) bool {
 	return err == nil
 }
 
-// snapshot copies what was acknowledged up to now.
+// snapshot copies the operations acknowledged so far.
 func (a *acknowledged) snapshot() *acknowledged {
 	a.Lock()
 	defer a.Unlock()
-	copied := &acknowledged{received: map[string]int64{}, settled: map[bulk.LeaseID]string{}, leased: map[bulk.LeaseID]bool{}}
-	for id, n := range a.received {
-		copied.received[id] = n
-	}
-	for lease, id := range a.settled {
-		copied.settled[lease] = id
-	}
-	for lease := range a.leased {
-		copied.leased[lease] = true
-	}
-	return copied
+	return &acknowledged{received: maps.Clone(a.received), settled: maps.Clone(a.settled), leased: maps.Clone(a.leased)}
 }
 
 func (k *kit) checkTold(told *acknowledged) {
@@ -239,7 +236,7 @@ func (k *kit) checkTold(told *acknowledged) {
 	}
 }
 
-// completeTold runs what is left to its end.
+// completeTold runs the remaining jobs.
 func (k *kit) completeTold(told *acknowledged, jobs int64) {
 	k.t.Helper()
 	var calls atomic.Int64

@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -10,20 +11,19 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// toldEvents is what callers were told of events before a crash.
+// toldEvents has what callers know of events before a crash.
 type toldEvents struct {
 	sync.Mutex
 	settled   map[string]bool   // jobs whose settlement was answered, with no event seen
-	events    map[string]string // what was returned, by id: its subject
+	events    map[string]string // the returned events, by id: the subject
 	confirmed map[string]bool   // ids for which Published was answered
-	maybe     map[string]bool   // ids for which it was called
+	maybe     map[string]bool   // ids for which Published was called
 	failures  []error           // of Published
 }
 
-// crashEventsAmidst crashes the store while a crowd works and a publisher reads
-// the outbox. What was acknowledged has its event afterwards; what was returned
-// is still there, with its id, unless it was confirmed; and what was confirmed
-// does not come again.
+// crashEventsAmidst crashes the store while a crowd works and a publisher reads the outbox.
+// Afterwards, acknowledged operations have their events; returned events still have their
+// ids, unless they were confirmed; and confirmed events do not return.
 func crashEventsAmidst(k *kit) {
 	for _, restart := range k.restarts() {
 		k.open(unlimited())
@@ -44,7 +44,7 @@ func crashEventsAmidst(k *kit) {
 			}
 			all.Go(func() { told.publish(s, &calls) })
 			for calls.Load() < int64(10+round*15) {
-				runtime.Gosched() // the clock stands still while anybody works
+				runtime.Gosched() // the clock stands still while any goroutine runs
 			}
 			before := told.snapshot()
 			restart()
@@ -54,37 +54,21 @@ func crashEventsAmidst(k *kit) {
 			}
 			before.mayBeGone(told)
 			k.checkEventsTold(before)
-			told = before // what was acknowledged while it crashed may be lost
+			told = before // operations acknowledged during the crash may be lost
 		}
 	}
 }
 
-// work settles jobs until the store ends.
+// work settles jobs until the store closes.
 func (e *toldEvents) work(s bulk.Store, calls *atomic.Int64) {
-	for {
-		calls.Add(1)
-		b, err := s.Backlog(ctx)
-		if err != nil {
-			return
-		}
-		var grants []bulk.Grant
-		for _, line := range b.Lines {
-			for _, w := range line.Waiting {
-				grants = append(grants, bulk.Grant{Number: w.Number, Jobs: 3})
-			}
-		}
-		s.Admit(ctx, grants)
-		jobs, err := s.Lease(ctx, request(4))
-		if err != nil {
-			return
-		}
+	lease(s, calls, func(jobs []bulk.Job) bool {
 		settlements := make([]bulk.Settlement, len(jobs))
 		for i, j := range jobs {
 			settlements[i] = bulk.Settlement{Lease: j.Lease, Kind: bulk.Succeeded, Result: []byte("1")}
 		}
 		verdicts, err := s.Settle(ctx, settlements)
 		if err != nil {
-			return
+			return false
 		}
 		e.Lock()
 		for i, v := range verdicts {
@@ -93,10 +77,11 @@ func (e *toldEvents) work(s bulk.Store, calls *atomic.Int64) {
 			}
 		}
 		e.Unlock()
-	}
+		return true
+	})
 }
 
-// publish reads the outbox, and confirms two times of three, until the store ends.
+// publish reads the outbox, and confirms two times of three, until the store closes.
 func (e *toldEvents) publish(s bulk.Store, calls *atomic.Int64) {
 	for round := 0; ; round++ {
 		calls.Add(1)
@@ -130,25 +115,15 @@ func (e *toldEvents) publish(s bulk.Store, calls *atomic.Int64) {
 	}
 }
 
-// snapshot copies what was told up to now.
+// snapshot copies what callers know so far.
 func (e *toldEvents) snapshot() *toldEvents {
 	e.Lock()
 	defer e.Unlock()
-	c := &toldEvents{settled: map[string]bool{}, events: map[string]string{}, confirmed: map[string]bool{}}
-	for job := range e.settled {
-		c.settled[job] = true
-	}
-	for id, subject := range e.events {
-		c.events[id] = subject
-	}
-	for id := range e.confirmed {
-		c.confirmed[id] = true
-	}
-	return c
+	return &toldEvents{settled: maps.Clone(e.settled), events: maps.Clone(e.events), confirmed: maps.Clone(e.confirmed)}
 }
 
-// mayBeGone takes over for which events Published was called while the store
-// crashed: it may have happened or not.
+// mayBeGone adopts the events for which Published was called during the crash: they may be
+// deleted or not.
 func (e *toldEvents) mayBeGone(after *toldEvents) {
 	e.maybe = after.maybe
 	for id, subject := range after.events {
@@ -158,7 +133,7 @@ func (e *toldEvents) mayBeGone(after *toldEvents) {
 	}
 }
 
-// checkEventsTold empties the outbox and checks it against what was told.
+// checkEventsTold empties the outbox and checks it against the known events.
 func (k *kit) checkEventsTold(told *toldEvents) {
 	k.t.Helper()
 	there := map[string]string{}

@@ -38,8 +38,8 @@ func actionsListed(k *kit) {
 		k.upload(id, 1)
 	}
 	for _, id := range []string{"y", "a10"} {
-		k.move(id, bulk.Move{Kind: bulk.Seal, Total: 1})
-		k.move(id, bulk.Move{Kind: bulk.Start})
+		k.transition(id, bulk.Transition{Kind: bulk.Seal, Total: 1})
+		k.transition(id, bulk.Transition{Kind: bulk.Start})
 	}
 	check := func() {
 		k.expectActions(bulk.ActionFilter{}, "z y a10 a9 b x")
@@ -85,22 +85,22 @@ func actionsUnfinished(k *kit) {
 
 	last := fmt.Sprintf("a%02d", len(stages)-1)
 	k.check(slices.Contains(want, last), "a canceled action with a job in flight is not listed as unfinished")
-	a := k.move(last, bulk.Move{Kind: bulk.Drained})
+	a := k.transition(last, bulk.Transition{Kind: bulk.Drained})
 	k.check(a.FinishedAt.IsZero(), "drained with a job in flight")
 	k.advance(time.Minute)
 	k.dispatch(100)
-	a = k.move(last, bulk.Move{Kind: bulk.Drained})
+	a = k.transition(last, bulk.Transition{Kind: bulk.Drained})
 	k.check(a.FinishedAt.Equal(time.Now()), "drained at %v, want now, %v", a.FinishedAt, time.Now())
 	k.expectActions(bulk.ActionFilter{Unfinished: true}, strings.Join(want[:len(want)-1], " "))
 }
 
-// leaveAlone pauses what runs, so that the next stage leases only its own jobs.
+// leaveAlone pauses all running actions, so that the next stage leases only its own jobs.
 func (k *kit) leaveAlone() {
 	k.t.Helper()
 	running, err := k.store.Actions(ctx, bulk.ActionFilter{Status: bulk.Running})
 	k.must(err)
 	for _, a := range running {
-		k.store.Move(ctx, a.ID, bulk.Move{Kind: bulk.Pause})
+		k.store.Transition(ctx, a.ID, bulk.Transition{Kind: bulk.Pause})
 	}
 }
 
@@ -113,7 +113,7 @@ func closed(k *kit) {
 	calls := map[string]func() error{
 		"Create":         func() error { _, _, err := s.Create(ctx, spec("b", "tenant")); return err },
 		"Append":         func() error { _, err := s.Append(ctx, "a", 0, [][]byte{{'1'}}); return err },
-		"Move":           func() error { _, err := s.Move(ctx, "a", bulk.Move{Kind: bulk.Cancel}); return err },
+		"Transition":     func() error { _, err := s.Transition(ctx, "a", bulk.Transition{Kind: bulk.Cancel}); return err },
 		"Action":         func() error { _, err := s.Action(ctx, "a"); return err },
 		"Actions":        func() error { _, err := s.Actions(ctx, bulk.ActionFilter{}); return err },
 		"Backlog":        func() error { _, err := s.Backlog(ctx); return err },

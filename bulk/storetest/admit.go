@@ -77,13 +77,13 @@ func admitRunning(k *kit) {
 	k.open(unlimited())
 	k.run(spec("a", "tenant"), 2)
 	number := k.number("a")
-	k.move("a", bulk.Move{Kind: bulk.Pause})
+	k.transition("a", bulk.Transition{Kind: bulk.Pause})
 	k.check(len(k.backlog().Lines) == 0, "a paused action is in the backlog")
 	k.check(k.grant(bulk.Grant{Number: number, Jobs: 2}) == 0, "a paused action was admitted")
 	k.expect("a", where{Pending: 2})
-	k.move("a", bulk.Move{Kind: bulk.Resume})
+	k.transition("a", bulk.Transition{Kind: bulk.Resume})
 	k.check(k.admit("a", 1) == 1, "a resumed action was not admitted")
-	k.move("a", bulk.Move{Kind: bulk.Cancel})
+	k.transition("a", bulk.Transition{Kind: bulk.Cancel})
 	k.check(k.grant(bulk.Grant{Number: number, Jobs: 2}) == 0, "a canceled action was admitted")
 	k.check(len(k.backlog().Lines) == 0 && len(k.lease(9)) == 0, "a canceled action has jobs that wait")
 
@@ -92,12 +92,12 @@ func admitRunning(k *kit) {
 	for _, n := range []uint64{0, 1, 2, number - 1, number, number + 1, number + 2, number + 1024, 2 * number} {
 		k.check(k.grant(bulk.Grant{Number: n, Jobs: 1}) == 0, "an action that was not sealed was admitted")
 	}
-	k.move("b", bulk.Move{Kind: bulk.Seal, Total: 1})
+	k.transition("b", bulk.Transition{Kind: bulk.Seal, Total: 1})
 	k.check(k.admitAll() == 0 && len(k.lease(9)) == 0, "an action that was not started was admitted")
-	k.move("b", bulk.Move{Kind: bulk.Pause})
-	k.move("b", bulk.Move{Kind: bulk.Start})
+	k.transition("b", bulk.Transition{Kind: bulk.Pause})
+	k.transition("b", bulk.Transition{Kind: bulk.Start})
 	k.check(k.admitAll() == 0 && len(k.lease(9)) == 0, "an action that was paused before it started was admitted")
-	k.move("b", bulk.Move{Kind: bulk.Resume})
+	k.transition("b", bulk.Transition{Kind: bulk.Resume})
 	k.succeed(k.takeOne())
 }
 
@@ -114,10 +114,10 @@ func admitCut(k *kit) {
 	k.check(k.admit("a", 100) == 2, "a grant of 100 did not admit the 2 that wait")
 	k.check(k.admit("a", 100) == 0, "a grant admitted more than waits")
 	k.succeed(k.lease(5)...)
-	k.move("a", bulk.Move{Kind: bulk.Aggregate})
-	k.move("a", bulk.Move{Kind: bulk.Complete})
+	k.transition("a", bulk.Transition{Kind: bulk.Aggregate})
+	k.transition("a", bulk.Transition{Kind: bulk.Complete})
 	k.check(k.admit("a", 1) == 0, "a completed action was admitted")
-	k.move("a", bulk.Move{Kind: bulk.Forget})
+	k.transition("a", bulk.Transition{Kind: bulk.Forget})
 	k.check(k.admit("a", 1) == 0, "a forgotten action was admitted")
 }
 
@@ -166,15 +166,15 @@ func pauseReady(k *kit) {
 	k.open(unlimited())
 	k.run(spec("a", "tenant"), 4)
 	k.admit("a", 3)
-	k.move("a", bulk.Move{Kind: bulk.Pause})
+	k.transition("a", bulk.Transition{Kind: bulk.Pause})
 	k.check(len(k.lease(9)) == 0, "a paused action's job was leased")
 	c := k.action("a").Counts
 	k.check(c.Pending+c.Ready == 4, "paused: %+v, want 4 pending or ready", c)
-	k.move("a", bulk.Move{Kind: bulk.Resume})
+	k.transition("a", bulk.Transition{Kind: bulk.Resume})
 	k.admit("a", 2)
-	k.move("a", bulk.Move{Kind: bulk.Pause})
+	k.transition("a", bulk.Transition{Kind: bulk.Pause})
 	k.check(len(k.lease(9)) == 0, "the job of an action that was paused again was leased")
-	k.move("a", bulk.Move{Kind: bulk.Resume})
+	k.transition("a", bulk.Transition{Kind: bulk.Resume})
 	k.admitAll()
 	k.expectIndexes(k.lease(9), 0, 1, 2, 3)
 	k.expect("a", where{InFlight: 4})
@@ -184,7 +184,7 @@ func pauseInFlight(k *kit) {
 	k.open(unlimited())
 	k.run(spec("a", "tenant"), 6)
 	jobs := k.take(5)
-	k.move("a", bulk.Move{Kind: bulk.Pause})
+	k.transition("a", bulk.Transition{Kind: bulk.Pause})
 	k.succeed(jobs[0])
 	k.settle(bulk.Settlement{Kind: bulk.FailedForNow, RetryAfter: time.Second}, jobs[1])
 	k.settle(bulk.Settlement{Kind: bulk.Throttled}, jobs[2])
@@ -194,7 +194,7 @@ func pauseInFlight(k *kit) {
 	k.check(k.admitAll() == 0 && len(k.lease(9)) == 0, "a paused action's returned job was leased")
 	c := k.action("a").Counts
 	k.check(c.Pending+c.Ready == 5 && c.Succeeded == 1, "paused: %+v, want 5 pending or ready and 1 succeeded", c)
-	k.move("a", bulk.Move{Kind: bulk.Resume})
+	k.transition("a", bulk.Transition{Kind: bulk.Resume})
 	k.succeed(k.take(5)...)
 	k.expect("a", where{Succeeded: 6})
 }
@@ -208,8 +208,8 @@ func cancelWaiting(k *kit) {
 	k.settle(bulk.Settlement{Kind: bulk.Throttled}, jobs[1])
 	k.succeed(jobs[2])
 	k.settle(bulk.Settlement{Kind: bulk.FailedForGood}, jobs[3])
-	k.move("a", bulk.Move{Kind: bulk.Pause})
-	a := k.move("a", bulk.Move{Kind: bulk.Cancel})
+	k.transition("a", bulk.Transition{Kind: bulk.Pause})
+	a := k.transition("a", bulk.Transition{Kind: bulk.Cancel})
 	k.expect("a", where{Succeeded: 1, Failed: 1, Canceled: 7})
 	k.check(a.Status == bulk.Canceled && a.FinishedAt.Equal(time.Now()), "canceled with nothing in flight: %+v", a)
 	k.advance(time.Hour)
@@ -223,7 +223,7 @@ func cancelInFlight(k *kit) {
 	k.open(unlimited())
 	k.run(spec("a", "tenant"), 9)
 	jobs := k.take(7)
-	a := k.move("a", bulk.Move{Kind: bulk.Cancel})
+	a := k.transition("a", bulk.Transition{Kind: bulk.Cancel})
 	k.check(a.FinishedAt.IsZero(), "canceled with jobs in flight: finished at %v, want not yet", a.FinishedAt)
 	k.expect("a", where{InFlight: 7, Canceled: 2})
 	k.settle(bulk.Settlement{Kind: bulk.Extended, LeaseFor: time.Hour}, jobs[0])
@@ -238,18 +238,18 @@ func cancelInFlight(k *kit) {
 	k.expect("a", where{Succeeded: 1, Failed: 1, Canceled: 7})
 	v := k.verdict(jobs[5], bulk.Succeeded)
 	k.check(v == bulk.Expired || v == bulk.Duplicate, "settling a lease that expired after the cancel: %s", v)
-	a = k.move("a", bulk.Move{Kind: bulk.Drained})
+	a = k.transition("a", bulk.Transition{Kind: bulk.Drained})
 	k.check(a.FinishedAt.Equal(time.Now()), "drained at %v, want now", a.FinishedAt)
 	k.check(k.admitAll() == 0 && len(k.lease(9)) == 0, "a canceled job was leased")
 }
 
-// serve runs windows of what the fetcher and ten workers do, and counts the jobs
+// serve does the work of the fetcher and ten workers for some windows, and counts the jobs
 // leased for each tenant.
 func (k *kit) serve(windows int, served map[string]int) {
 	k.t.Helper()
-	room := bulk.Room{Total: 100, Types: map[string]int64{"echo": 100}}
+	free := bulk.Free{Total: 100, Types: map[string]int64{"echo": 100}}
 	for range windows {
-		k.grant(bulk.Divide(k.backlog(), room, time.Second)...)
+		k.grant(bulk.Divide(k.backlog(), free, time.Second)...)
 		for _, j := range k.lease(100) {
 			served[j.Spec.Tenant]++
 			k.succeed(j)
@@ -279,9 +279,9 @@ func divideNewcomer(k *kit) {
 	served := map[string]int{}
 	k.serve(5, served)
 	k.check(max(served["first"]-served["second"], served["second"]-served["first"]) <= 1, "after the second came: %v, want even", served)
-	k.move("b", bulk.Move{Kind: bulk.Pause})
+	k.transition("b", bulk.Transition{Kind: bulk.Pause})
 	k.serve(5, map[string]int{})
-	k.move("b", bulk.Move{Kind: bulk.Resume})
+	k.transition("b", bulk.Transition{Kind: bulk.Resume})
 	served = map[string]int{}
 	k.serve(5, served)
 	k.check(max(served["first"]-served["second"], served["second"]-served["first"]) <= 2, "after the second came back: %v, want even", served)

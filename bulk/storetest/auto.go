@@ -19,7 +19,7 @@ func (k *kit) autoTarget(name string) {
 	k.set(bulk.SettingsChange{Name: name, Target: &bulk.TargetLimits{Auto: true}})
 }
 
-// found is the rate found of a target, which the backlog must have.
+// found returns the rate found for a target, which the backlog must have.
 func (k *kit) found(target string) float64 {
 	k.t.Helper()
 	rate, has := k.backlog().Found[target]
@@ -27,12 +27,12 @@ func (k *kit) found(target string) float64 {
 	return rate
 }
 
-// autoTime is how long an attempt takes.
+// autoTime is the duration of an attempt.
 const autoTime = 20 * time.Millisecond
 
-// autoWindow runs one window against a target that lets so many attempts pass in it:
-// as many must start as the rate found allows. It returns that rate, how many
-// started, and how many were throttled.
+// autoWindow runs one window against a target that lets `most` attempts pass in it. As many
+// attempts must start as the found rate allows. It returns that rate, and how many attempts
+// started and were throttled.
 func (k *kit) autoWindow(window time.Duration, target string, most int) (rate float64, started, throttled int) {
 	k.t.Helper()
 	k.dispatch(100_000)
@@ -92,13 +92,13 @@ func autoIdle(k *kit) {
 	}
 	rate := k.found("api")
 	k.check(rate > bulk.AutoFirst, "the rate of a target that passes everything is still %g", rate)
-	k.move("a", bulk.Move{Kind: bulk.Pause})
+	k.transition("a", bulk.Transition{Kind: bulk.Pause})
 	for range 20 {
 		k.advance(time.Second)
 		k.check(k.found("api") == rate, "the rate went from %g to %g while nothing waited", rate, k.found("api"))
 	}
-	k.move("a", bulk.Move{Kind: bulk.Resume})
-	for range 20 { // one at a time is less than what may start
+	k.transition("a", bulk.Transition{Kind: bulk.Resume})
+	for range 20 { // one job at a time does not use up the rate
 		k.admit("a", 1)
 		k.succeed(k.lease(1)...)
 		k.advance(time.Second)

@@ -8,7 +8,7 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// compare compares everything that the store shows with the model.
+// compare compares all visible state of the store with the model.
 func (m *machine) compare(t *rapid.T) {
 	m.rt = t
 	m.model.roll()
@@ -53,8 +53,8 @@ func (m *machine) compareAction(a *modelAction, shown bulk.Action) {
 	m.check(c.Retried >= a.retries && c.Retried <= a.retriesMax, "%s: retried %d, want %d to %d", a.ID, c.Retried, a.retries, a.retriesMax)
 }
 
-// compareBacklog checks that the backlog has what waits and no more, and what is
-// left of every limit.
+// compareBacklog checks that the backlog has exactly the waiting jobs, and the remainder of
+// every limit.
 func (m *machine) compareBacklog(nonReady [3]int64) {
 	b := m.backlog()
 	m.check(b.Now.Equal(time.Now()), "the backlog's time is %v, want %v", b.Now, time.Now())
@@ -101,7 +101,7 @@ func (m *machine) compareLeft(what string, left int64, l limit) {
 	m.check(left == want || left >= 0 && left < want && (m.model.fuzzy == m.model.window || m.model.anyUnsure()), "%s: %d left in the window, want %d", what, left, want)
 }
 
-// numbered returns the action of a number of the store.
+// numbered returns the action with a number of the store.
 func (m *machine) numbered(number uint64) *modelAction {
 	for _, a := range m.model.actions {
 		if a.number == number {
@@ -162,8 +162,7 @@ func (m *machine) done() bool {
 	return true
 }
 
-// finish lifts every limit, and runs what is left to its end: whatever happened
-// before, no job may be stuck.
+// finish lifts every limit, and runs the remaining jobs: none may be stuck.
 func (m *machine) finish() {
 	m.limitAll(0)
 	m.model.global = 0
@@ -178,11 +177,11 @@ func (m *machine) finish() {
 	for _, id := range m.model.order {
 		a := m.model.actions[id]
 		if a.status == bulk.Created {
-			m.move(a, bulk.Move{Kind: bulk.Seal, Total: int64(len(a.jobs))})
+			m.transition(a, bulk.Transition{Kind: bulk.Seal, Total: int64(len(a.jobs))})
 		}
-		m.move(a, bulk.Move{Kind: bulk.Start})
+		m.transition(a, bulk.Transition{Kind: bulk.Start})
 		if a.paused && !a.status.Final() {
-			m.move(a, bulk.Move{Kind: bulk.Resume})
+			m.transition(a, bulk.Transition{Kind: bulk.Resume})
 		}
 	}
 	for round := 0; round < 100 && !m.done(); round++ {

@@ -23,11 +23,11 @@ const (
 	crowdLimit = 400
 )
 
-// crowdRun is a crowd of goroutines that each upload an action and then work for
-// all, until every job is done.
+// crowdRun is a crowd of goroutines, each of which uploads an action and then works for all
+// actions until every job is done.
 type crowdRun struct {
 	*kit
-	accepted [crowd]atomic.Int64 // final settlements that were accepted, by action
+	accepted [crowd]atomic.Int64 // accepted final settlements, by action
 	started  sync.Map            // window index → *atomic.Int64
 	left     atomic.Int64
 	failures chan error
@@ -68,7 +68,7 @@ func concurrentCounts(k *kit) {
 	})
 }
 
-// uploads sends one action, every chunk twice.
+// uploads sends one action, each chunk twice.
 func (c *crowdRun) uploads(n int) error {
 	id := fmt.Sprint("a", n)
 	s := aggregated(id)
@@ -87,15 +87,15 @@ func (c *crowdRun) uploads(n int) error {
 			}
 		}
 	}
-	_, err := c.store.Move(ctx, id, bulk.Move{Kind: bulk.Seal, Total: crowdJobs})
+	_, err := c.store.Transition(ctx, id, bulk.Transition{Kind: bulk.Seal, Total: crowdJobs})
 	if err != nil {
 		return err
 	}
-	_, err = c.store.Move(ctx, id, bulk.Move{Kind: bulk.Start})
+	_, err = c.store.Transition(ctx, id, bulk.Transition{Kind: bulk.Start})
 	return err
 }
 
-// works does what the fetcher, a worker and the dispatcher do, until all is done.
+// works does the work of the fetcher, a worker and the dispatcher until all jobs are done.
 func (c *crowdRun) works(random *rand.Rand) error {
 	for c.left.Load() > 0 {
 		b, err := c.store.Backlog(ctx)
@@ -150,7 +150,7 @@ func (c *crowdRun) leases(random *rand.Rand) error {
 	return c.tally(jobs, settlements, verdicts)
 }
 
-// tally counts the accepted settlements that are final.
+// tally counts the accepted final settlements.
 func (c *crowdRun) tally(jobs []bulk.Job, settlements []bulk.Settlement, verdicts []bulk.Verdict) error {
 	actions := map[uint64]string{}
 	for _, j := range jobs {
@@ -171,7 +171,7 @@ func (c *crowdRun) tally(jobs []bulk.Job, settlements []bulk.Settlement, verdict
 	return nil
 }
 
-// aggregates moves on the actions whose jobs are done.
+// aggregates ends the actions whose jobs are done.
 func (c *crowdRun) aggregates() error {
 	running, err := c.store.Actions(ctx, bulk.ActionFilter{Status: bulk.Running})
 	if err != nil {
@@ -181,7 +181,7 @@ func (c *crowdRun) aggregates() error {
 		if a.Done() < a.Total {
 			continue
 		}
-		if _, err := c.store.Move(ctx, a.ID, bulk.Move{Kind: bulk.Aggregate}); err != nil && !errors.Is(err, bulk.ErrNoChange) {
+		if _, err := c.store.Transition(ctx, a.ID, bulk.Transition{Kind: bulk.Aggregate}); err != nil && !errors.Is(err, bulk.ErrNoChange) {
 			return err
 		}
 	}
@@ -190,7 +190,7 @@ func (c *crowdRun) aggregates() error {
 	return err
 }
 
-// concurrentSame makes the same calls from all of a crowd at once.
+// concurrentSame makes the same calls from all goroutines of a crowd at once.
 func concurrentSame(k *kit) {
 	k.open(unlimited())
 	var created, moved, started, leased, accepted atomic.Int64
@@ -217,12 +217,12 @@ func concurrentSame(k *kit) {
 	})
 	k.expect("a", where{Pending: 20})
 	all(func() {
-		_, err := k.store.Move(ctx, "a", bulk.Move{Kind: bulk.Reduce, Reduced: 1})
+		_, err := k.store.Transition(ctx, "a", bulk.Transition{Kind: bulk.Reduce, Reduced: 1})
 		count(&moved, err == nil)
 	})
-	k.move("a", bulk.Move{Kind: bulk.Seal, Total: 20})
+	k.transition("a", bulk.Transition{Kind: bulk.Seal, Total: 20})
 	all(func() {
-		_, err := k.store.Move(ctx, "a", bulk.Move{Kind: bulk.Start})
+		_, err := k.store.Transition(ctx, "a", bulk.Transition{Kind: bulk.Start})
 		count(&started, err == nil)
 	})
 	k.check(started.Load() == 1, "one action was started %d times", started.Load())
@@ -245,7 +245,7 @@ func concurrentSame(k *kit) {
 	k.expect("a", where{InFlight: 19, Succeeded: 1})
 }
 
-// concurrentUploads has a crowd send the same jobs, in chunks of other lengths.
+// concurrentUploads uploads the same jobs from a crowd, in chunks of different lengths.
 func concurrentUploads(k *kit) {
 	k.open(unlimited())
 	const jobs = 200
@@ -262,14 +262,14 @@ func concurrentUploads(k *kit) {
 			k.must(<-failures)
 		}
 		k.expect(id, where{Pending: jobs})
-		k.move(id, bulk.Move{Kind: bulk.Seal, Total: jobs})
-		k.move(id, bulk.Move{Kind: bulk.Start})
+		k.transition(id, bulk.Transition{Kind: bulk.Seal, Total: jobs})
+		k.transition(id, bulk.Transition{Kind: bulk.Start})
 		k.succeed(k.take(jobs)...) // checks every payload
 	}
 }
 
-// uploadAll sends all jobs of an action in chunks of one length, each from where
-// the store then is: so all of a crowd send what is new.
+// uploadAll sends all jobs of an action in chunks of one length, each from the store's
+// position: so all goroutines of a crowd send new jobs.
 func (k *kit) uploadAll(id string, jobs, length int64) error {
 	for at := int64(0); at < jobs; {
 		var chunk [][]byte

@@ -14,7 +14,7 @@ import (
 )
 
 var eventCases = []testCase{
-	{"each move of an action leaves one event", false, eventsOfActions},
+	{"each transition of an action leaves one event", false, eventsOfActions},
 	{"a canceled action tells when it is drained", false, eventsOfCancel},
 	{"jobs leave events where their action asks", false, eventsOfJobs},
 	{"a large result is left out", false, eventsLargeResult},
@@ -32,7 +32,7 @@ func (k *kit) keepEvents(most int64) {
 	k.must(k.store.KeepEvents(ctx, most*int64(max(1, k.factory.Shards))))
 }
 
-// events reads the outbox to its end, and confirms what it has read.
+// events reads the outbox to its end, and confirms the events.
 func (k *kit) events() (all []bulk.Event) {
 	k.t.Helper()
 	ids := map[string]bool{}
@@ -55,7 +55,7 @@ func (k *kit) events() (all []bulk.Event) {
 	}
 }
 
-// short is the last word of the types of events, with the subject of jobs.
+// short returns the last word of each event's type, with the subject of jobs.
 func short(events []bulk.Event) string {
 	var words []string
 	for _, e := range events {
@@ -85,17 +85,17 @@ func eventsOfActions(k *kit) {
 	k.run(aggregated("a"), 2)
 	_, _, err := k.store.Create(ctx, aggregated("a")) // exists: nothing happens
 	k.must(err)
-	for _, kind := range []bulk.MoveKind{bulk.Start, bulk.Pause, bulk.Pause, bulk.Resume, bulk.Resume} {
-		k.move("a", bulk.Move{Kind: kind})
+	for _, kind := range []bulk.TransitionKind{bulk.Start, bulk.Pause, bulk.Pause, bulk.Resume, bulk.Resume} {
+		k.transition("a", bulk.Transition{Kind: kind})
 	}
 	k.succeed(k.take(2)...)
 	k.advance(time.Second)
-	k.move("a", bulk.Move{Kind: bulk.Aggregate})
-	k.move("a", bulk.Move{Kind: bulk.Reduce, Reduced: k.action("a").Batches, Partial: []byte("p")})
+	k.transition("a", bulk.Transition{Kind: bulk.Aggregate})
+	k.transition("a", bulk.Transition{Kind: bulk.Reduce, Reduced: k.action("a").Batches, Partial: []byte("p")})
 	k.advance(time.Second)
-	k.move("a", bulk.Move{Kind: bulk.Complete, Result: map[string]json.RawMessage{"count": json.RawMessage("2")}})
-	_, err = k.store.Move(ctx, "a", bulk.Move{Kind: bulk.Cancel}) // refused: nothing happens
-	k.expectMoveError(err, "Cancel of a completed action")
+	k.transition("a", bulk.Transition{Kind: bulk.Complete, Result: map[string]json.RawMessage{"count": json.RawMessage("2")}})
+	_, err = k.store.Transition(ctx, "a", bulk.Transition{Kind: bulk.Cancel}) // refused: nothing happens
+	k.expectRefusal(err, "Cancel of a completed action")
 	events := k.events()
 	k.expectEvents(events, "created, dispatched, running, paused, resumed, aggregating, completed")
 	ids := map[string]bool{}
@@ -118,19 +118,19 @@ func eventsOfCancel(k *kit) {
 	k.open(unlimited())
 	k.keepEvents(1000)
 	k.run(spec("idle", "tenant"), 2)
-	k.move("idle", bulk.Move{Kind: bulk.Cancel})
-	k.move("idle", bulk.Move{Kind: bulk.Drained})
+	k.transition("idle", bulk.Transition{Kind: bulk.Cancel})
+	k.transition("idle", bulk.Transition{Kind: bulk.Drained})
 	k.expectEvents(k.events(), "created, dispatched, running, canceled")
 	s := spec("busy", "tenant")
 	s.Events = []string{bulk.JobEvents}
 	k.run(s, 5)
 	jobs := k.take(3)
-	k.move("busy", bulk.Move{Kind: bulk.Cancel})
+	k.transition("busy", bulk.Transition{Kind: bulk.Cancel})
 	k.succeed(jobs[0])
 	k.settle(bulk.Settlement{Kind: bulk.FailedForNow}, jobs[1]) // canceled, and no event
 	k.settle(bulk.Settlement{Kind: bulk.FailedForGood}, jobs[2])
-	k.move("busy", bulk.Move{Kind: bulk.Drained})
-	k.move("busy", bulk.Move{Kind: bulk.Forget})
+	k.transition("busy", bulk.Transition{Kind: bulk.Drained})
+	k.transition("busy", bulk.Transition{Kind: bulk.Forget})
 	events := k.events()
 	k.expectEvents(events, "created, dispatched, running, canceled, succeeded busy-0, failed busy-2, drained")
 	k.check(k.decode(events[3])["in_flight"] == 3.0 && k.decode(events[6])["canceled"] == 3.0, "the counts are not those of the moves: %s", events[6].Data)
@@ -248,7 +248,7 @@ func eventsConcurrent(k *kit) {
 		}
 		k.must(s.Published(ctx, upTo))
 		if seen += len(events); len(events) == 0 {
-			runtime.Gosched() // the clock stands still while anybody works
+			runtime.Gosched() // the clock stands still while any goroutine runs
 		}
 	}
 	all.Wait()
@@ -267,9 +267,9 @@ func eventsNotKept(k *kit) {
 	k.check(len(k.events()) == 0, "events were kept before KeepEvents")
 	k.keepEvents(1000)
 	k.succeed(k.takeOne())
-	k.move("a", bulk.Move{Kind: bulk.Aggregate})
+	k.transition("a", bulk.Transition{Kind: bulk.Aggregate})
 	k.keepEvents(0)
-	k.move("a", bulk.Move{Kind: bulk.Complete})
+	k.transition("a", bulk.Transition{Kind: bulk.Complete})
 	k.create(spec("b", "tenant"))
 	k.expectEvents(k.events(), "succeeded a-1, aggregating")
 }
@@ -282,24 +282,24 @@ func eventsBound(k *kit) {
 	k.create(s)
 	k.create(spec("quiet", "tenant"))
 	k.run(spec("runs", "tenant"), 4)
-	k.move("runs", bulk.Move{Kind: bulk.Pause}) // the sixth
+	k.transition("runs", bulk.Transition{Kind: bulk.Pause}) // the sixth
 	_, _, err := k.store.Create(ctx, spec("new", "tenant"))
 	k.check(errors.Is(err, bulk.ErrFull), "Create with a full outbox: %v, want ErrFull", err)
 	_, err = k.store.Append(ctx, "told", 0, [][]byte{payload("told", 0)})
 	k.check(errors.Is(err, bulk.ErrFull), "Append of jobs that bring events: %v, want ErrFull", err)
-	_, err = k.store.Move(ctx, "runs", bulk.Move{Kind: bulk.Resume})
+	_, err = k.store.Transition(ctx, "runs", bulk.Transition{Kind: bulk.Resume})
 	k.check(errors.Is(err, bulk.ErrFull) && k.action("runs").Paused, "Resume with a full outbox: %v, want ErrFull", err)
 	_, created, err := k.store.Create(ctx, s) // exists
 	k.check(err == nil && !created, "Create of what exists, with a full outbox: %v", err)
 	k.upload("quiet", 2)
-	k.move("quiet", bulk.Move{Kind: bulk.Seal, Total: 2})
-	k.move("quiet", bulk.Move{Kind: bulk.Start})
+	k.transition("quiet", bulk.Transition{Kind: bulk.Seal, Total: 2})
+	k.transition("quiet", bulk.Transition{Kind: bulk.Start})
 	k.succeed(k.take(2)...)
-	k.move("quiet", bulk.Move{Kind: bulk.Aggregate})
-	k.move("told", bulk.Move{Kind: bulk.Cancel})
+	k.transition("quiet", bulk.Transition{Kind: bulk.Aggregate})
+	k.transition("told", bulk.Transition{Kind: bulk.Cancel})
 	k.check(k.backlog().Outbox == 10, "%d events wait, want all 10", k.backlog().Outbox)
 	k.events()
-	k.move("runs", bulk.Move{Kind: bulk.Resume})
+	k.transition("runs", bulk.Transition{Kind: bulk.Resume})
 	k.create(spec("new", "tenant"))
 	k.expectEvents(k.events(), "resumed, created")
 }

@@ -11,24 +11,24 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// kit is what a case works with: a store, and words for what callers do with it.
-// Its methods fail the test when the store returns an error.
+// kit is what cases use: a store, and helpers for the calls of its callers. Its methods fail
+// the test if the store returns an error.
 type kit struct {
 	t       testing.TB
 	factory Factory
 	store   bulk.Store
 	numbers map[string]uint64
-	most    int64 // what the store was last told of events
+	most    int64 // the last argument of KeepEvents
 }
 
 var ctx = context.Background()
 
-// unlimited is the config of most cases: nothing is limited until a case says so.
+// unlimited is the config of most cases: nothing is limited until a case sets a limit.
 func unlimited() bulk.Config {
 	return bulk.Config{RequestsPerSecond: -1}.WithDefaults()
 }
 
-// open opens a fresh store. It is closed when the case ends, or opens another.
+// open opens a new store. It is closed when the case ends or opens another one.
 func (k *kit) open(config bulk.Config) {
 	k.t.Helper()
 	if k.store == nil {
@@ -46,7 +46,7 @@ func (k *kit) must(err error) {
 	}
 }
 
-// check fails the case, and goes no further, unless ok.
+// check fails and ends the case unless ok.
 func (k *kit) check(ok bool, format string, args ...any) {
 	k.t.Helper()
 	if !ok {
@@ -78,7 +78,7 @@ func (k *kit) create(s bulk.Spec) bulk.Action {
 	return a
 }
 
-// upload appends n jobs after those that the action has.
+// upload appends n jobs to an action.
 func (k *kit) upload(id string, n int) {
 	k.t.Helper()
 	from := k.action(id).Received
@@ -91,17 +91,17 @@ func (k *kit) upload(id string, n int) {
 	k.check(received == from+int64(n), "Append(%s): received %d, want %d", id, received, from+int64(n))
 }
 
-func (k *kit) move(id string, m bulk.Move) bulk.Action {
+func (k *kit) transition(id string, m bulk.Transition) bulk.Action {
 	k.t.Helper()
-	a, err := k.store.Move(ctx, id, m)
+	a, err := k.store.Transition(ctx, id, m)
 	if err != nil && !errors.Is(err, bulk.ErrNoChange) {
-		k.t.Fatalf("Move(%s, kind %d): %v", id, m.Kind, err)
+		k.t.Fatalf("Transition(%s, kind %d): %v", id, m.Kind, err)
 	}
 	return a
 }
 
-// run creates an action, uploads n jobs, seals and starts it. Time moves on by a
-// millisecond, so that no two actions enter at one time.
+// run creates an action, uploads n jobs, seals and starts it. The clock advances by a
+// millisecond, so that no two actions have the same time.
 func (k *kit) run(s bulk.Spec, n int) {
 	k.t.Helper()
 	k.create(s)
@@ -109,11 +109,11 @@ func (k *kit) run(s bulk.Spec, n int) {
 		k.upload(s.ID, n)
 	}
 	k.advance(time.Millisecond)
-	k.move(s.ID, bulk.Move{Kind: bulk.Seal, Total: int64(n)})
-	k.move(s.ID, bulk.Move{Kind: bulk.Start})
+	k.transition(s.ID, bulk.Transition{Kind: bulk.Seal, Total: int64(n)})
+	k.transition(s.ID, bulk.Transition{Kind: bulk.Start})
 }
 
-// action returns an action, after checking that its counts add up.
+// action returns an action, and checks that its counts add up.
 func (k *kit) action(id string) bulk.Action {
 	k.t.Helper()
 	a, err := k.store.Action(ctx, id)
@@ -132,7 +132,8 @@ func (k *kit) addsUp(a bulk.Action) {
 	}
 }
 
-// where says where an action's jobs are. The reason of non-ready jobs is left out.
+// where is the number of an action's jobs in each state. It ignores the reason of non-ready
+// jobs.
 type where struct{ Pending, Ready, NonReady, InFlight, Succeeded, Failed, Canceled int64 }
 
 func (k *kit) expect(id string, want where) {
@@ -149,8 +150,7 @@ func (k *kit) backlog() bulk.Backlog {
 	return b
 }
 
-// waiting returns an action's entry of a backlog, with its line; nil if there is
-// none.
+// waiting returns an action's entry of a backlog, with its line; nil if there is none.
 func (k *kit) waiting(id string, b bulk.Backlog) (*bulk.Line, *bulk.Waiting) {
 	k.t.Helper()
 	number := k.number(id)
@@ -164,9 +164,8 @@ func (k *kit) waiting(id string, b bulk.Backlog) (*bulk.Line, *bulk.Waiting) {
 	return nil, nil
 }
 
-// number returns the store's number of an action. It is found by asking for the
-// numbers of the backlog and, as that has only what waits, must be asked for the
-// first time while jobs wait.
+// number returns the store's number of an action. It takes it from the backlog, so its first
+// call must come while jobs of the action wait.
 func (k *kit) number(id string) uint64 {
 	k.t.Helper()
 	if n, known := k.numbers[id]; known {
@@ -185,7 +184,7 @@ func (k *kit) number(id string) uint64 {
 	return n
 }
 
-// admit grants n jobs of an action, and returns how many passed.
+// admit grants n jobs of an action, and returns how many were admitted.
 func (k *kit) admit(id string, n int64) int {
 	k.t.Helper()
 	return k.grant(bulk.Grant{Number: k.number(id), Jobs: n})
@@ -198,7 +197,7 @@ func (k *kit) grant(grants ...bulk.Grant) int {
 	return n
 }
 
-// admitAll admits whatever waits.
+// admitAll admits all waiting jobs.
 func (k *kit) admitAll() (admitted int) {
 	k.t.Helper()
 	var grants []bulk.Grant
@@ -210,12 +209,12 @@ func (k *kit) admitAll() (admitted int) {
 	return k.grant(grants...)
 }
 
-// request is a lease request of a remote worker of all types used here.
+// request is a lease request of a remote worker for all types used here.
 func request(n int) bulk.LeaseRequest {
 	return bulk.LeaseRequest{Types: []string{"echo", bulk.WebhookType}, Max: n, LeaseFor: 30 * time.Second}
 }
 
-// lease leases up to n ready jobs, whatever their type, for 30 s.
+// lease leases up to n ready jobs of any type, for 30 s.
 func (k *kit) lease(n int) []bulk.Job {
 	k.t.Helper()
 	return k.leaseAs(request(n))
@@ -249,7 +248,7 @@ func (k *kit) takeOne() bulk.Job {
 	return k.take(1)[0]
 }
 
-// settle settles jobs in one call, all in the way of s, which must be accepted.
+// settle settles jobs like s, in one call; all must be accepted.
 func (k *kit) settle(s bulk.Settlement, jobs ...bulk.Job) {
 	k.t.Helper()
 	for i, v := range k.verdicts(s, jobs...) {
@@ -293,7 +292,7 @@ func (k *kit) set(change bulk.SettingsChange) {
 	k.must(k.store.Set(ctx, change))
 }
 
-// limit sets the limits of everything, of a tenant or of a target.
+// limitAll sets the global limit.
 func (k *kit) limitAll(rate float64) {
 	k.t.Helper()
 	k.set(bulk.SettingsChange{Limits: &bulk.Limits{RequestsPerSecond: rate}})
@@ -322,10 +321,10 @@ func (k *kit) expectIndexes(jobs []bulk.Job, want ...int64) {
 	k.check(slices.Equal(indexes(jobs), want), "leased jobs %v, want %v", indexes(jobs), want)
 }
 
-// expectMoveError checks that an error is a *bulk.MoveError.
-func (k *kit) expectMoveError(err error, what string) *bulk.MoveError {
+// expectRefusal checks that an error is a *bulk.TransitionError.
+func (k *kit) expectRefusal(err error, what string) *bulk.TransitionError {
 	k.t.Helper()
-	var refused *bulk.MoveError
-	k.check(errors.As(err, &refused), "%s: %v, want a *MoveError", what, err)
+	var refused *bulk.TransitionError
+	k.check(errors.As(err, &refused), "%s: %v, want a *TransitionError", what, err)
 	return refused
 }

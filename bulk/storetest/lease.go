@@ -193,7 +193,7 @@ func (k *kit) expires(local bool) {
 	k.check(k.verdict(old, bulk.Succeeded) == bulk.Expired, "a late settlement was not answered with expired")
 	v := k.verdicts(bulk.Settlement{Kind: bulk.Extended, LeaseFor: time.Minute}, old)[0]
 	k.check(v == bulk.Expired, "extending an expired lease: %s", v)
-	k.lease(0) // Jobs are ready and nobody has asked for a while: no more is admitted.
+	k.lease(0) // Jobs are ready and no worker has asked for a while, so no more are admitted.
 	k.admitAll()
 	again := k.findLeased(0)
 	k.check(again.Attempt == 2, "attempt %d after an expired lease, want 2", again.Attempt)
@@ -205,7 +205,7 @@ func (k *kit) expires(local bool) {
 	k.check(k.action("a").Succeeded == 1, "succeeded %d, want 1", k.action("a").Succeeded)
 }
 
-// findLeased leases what is ready, and returns the job of that index.
+// findLeased leases the ready jobs, and returns the job with an index.
 func (k *kit) findLeased(index int64) bulk.Job {
 	k.t.Helper()
 	jobs := k.lease(100)
@@ -218,7 +218,7 @@ func (k *kit) findLeased(index int64) bulk.Job {
 	return bulk.Job{}
 }
 
-// near tells whether a time is as wanted, to the millisecond that stores keep.
+// near reports whether two times are equal, to the millisecond that stores keep.
 func (k *kit) near(got, want time.Time) bool {
 	return got.Sub(want).Abs() <= time.Millisecond
 }
@@ -266,8 +266,8 @@ func leaseExpiresDead(k *kit) {
 	k.check(len(outcomes) == 1 && !outcomes[0].Succeeded && outcomes[0].Attempts == 3, "outcomes %+v", outcomes)
 }
 
-// leaseExpiredOnce settles at and after the deadline, before Dispatch has looked:
-// either answer is right, as long as the counts follow it.
+// leaseExpiredOnce settles at and after the deadline, before Dispatch is called: either
+// verdict is right, as long as the counts agree with it.
 func leaseExpiredOnce(k *kit) {
 	k.open(unlimited())
 	k.run(spec("a", "tenant"), 20)

@@ -11,14 +11,14 @@ var limitCases = []testCase{
 	{"rates of tenants and targets are exact", false, limitEach},
 	{"what is left counts what is ready and started", false, limitLeft},
 	{"jobs that stay ready count in the next window", false, limitCarried},
-	{"a type that nobody asks for holds up no other", false, limitIdleType},
+	{"a type that nobody asks for delays no other", false, limitIdleType},
 	{"every start is charged, retries too", false, limitRetries},
 	{"limits change at once", false, limitChanges},
 	{"a limit lowered below what is ready holds", false, limitLowered},
 	{"a target's concurrency bounds what is in flight", false, limitConcurrency},
 	{"the tightest limit holds", false, limitTightest},
 	{"our own limits turn back no job", false, limitNoTurnBack},
-	{"a limited action holds up no other", false, limitOthersPass},
+	{"a limited action delays no other", false, limitOthersPass},
 	{"what was started counts when its action has ended", false, limitOutlives},
 }
 
@@ -119,7 +119,8 @@ func limitCarried(k *kit) {
 	k.check(len(k.lease(50)) == 10, "not 10 were leased")
 }
 
-// limitIdleType has ready jobs of a type whose workers are gone, and another type.
+// limitIdleType has ready jobs of one type, whose workers have stopped, and jobs of another
+// type.
 func limitIdleType(k *kit) {
 	config := unlimited()
 	config.RequestsPerSecond = 10
@@ -138,8 +139,8 @@ func limitIdleType(k *kit) {
 		k.check(len(k.lease(50)) == 10, "jobs that nobody asks for keep others from being started")
 		k.advance(time.Second)
 	}
-	// The workers are back: what is ready holds its slots again, and no more starts
-	// than the limit allows, though there are jobs of both types.
+	// The workers are back: ready jobs hold their slots again, and no more start than the
+	// limit allows, though there are jobs of both types.
 	r := request(6)
 	r.Types = []string{other.Type}
 	k.check(k.admit("a", 50) == 10, "a limit of 10 did not admit 10")
@@ -165,7 +166,7 @@ func limitRetries(k *kit) {
 	}
 }
 
-// succeedOrRetry fails a job for now, but never as often as it may fail.
+// succeedOrRetry fails a job for now in its first attempts, and then releases it.
 func (k *kit) succeedOrRetry(j bulk.Job, attempt int) {
 	k.t.Helper()
 	kind := bulk.FailedForNow
@@ -302,7 +303,7 @@ func limitNoTurnBack(k *kit) {
 	}
 }
 
-// limitOthersPass has a limited action's ready jobs in front of another's.
+// limitOthersPass has a limited action's ready jobs in front of another action's.
 func limitOthersPass(k *kit) {
 	k.open(unlimited())
 	k.run(spec("a", "limited"), 20)
@@ -319,8 +320,8 @@ func limitOthersPass(k *kit) {
 	k.check(got["a"] == 1 && got["b"] == 20, "leased %v, want one of the limited a and all 20 of b", got)
 }
 
-// limitOutlives ends an action within a window, and runs another of its tenant and
-// target: all limits still know of the first.
+// limitOutlives ends an action within a window, and runs another one of its tenant and
+// target: all limits still count the first.
 func limitOutlives(k *kit) {
 	for name, set := range map[string]func(){
 		"all":    func() { k.limitAll(5) },
@@ -328,9 +329,15 @@ func limitOutlives(k *kit) {
 		"target": func() { k.limitTarget("api", 5, 0) },
 	} {
 		for ended, end := range map[string]func(){
-			"completed": func() { k.move("a", bulk.Move{Kind: bulk.Aggregate}); k.move("a", bulk.Move{Kind: bulk.Complete}) },
-			"canceled":  func() { k.move("a", bulk.Move{Kind: bulk.Cancel}) },
-			"forgotten": func() { k.move("a", bulk.Move{Kind: bulk.Cancel}); k.move("a", bulk.Move{Kind: bulk.Forget}) },
+			"completed": func() {
+				k.transition("a", bulk.Transition{Kind: bulk.Aggregate})
+				k.transition("a", bulk.Transition{Kind: bulk.Complete})
+			},
+			"canceled": func() { k.transition("a", bulk.Transition{Kind: bulk.Cancel}) },
+			"forgotten": func() {
+				k.transition("a", bulk.Transition{Kind: bulk.Cancel})
+				k.transition("a", bulk.Transition{Kind: bulk.Forget})
+			},
 		} {
 			k.open(unlimited())
 			set()

@@ -11,13 +11,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/internal/testkit/rapidtest"
 )
 
-// longVariable, at 1, makes the model run longer.
+// longVariable is the environment variable that, at 1, makes the model run longer.
 const longVariable = "SLUICE_LONG"
 
 // checkModel runs random operations against a store and the model.
-func checkModel(t *testing.T, factory Factory) {
+func checkModel(t testing.TB, factory Factory) {
 	rounds := cmp.Or(factory.Rounds, 2)
 	if os.Getenv(longVariable) == "1" {
 		rounds = cmp.Or(factory.LongRounds, 20)
@@ -37,29 +38,10 @@ func checkModel(t *testing.T, factory Factory) {
 	t.Logf("%d steps", steps)
 }
 
-// rapidTB lets what wants a testing.TB fail a rapid test.
-type rapidTB struct {
-	testing.TB
-	rapid *rapid.T
-}
-
-func (t rapidTB) Cleanup(f func())             { t.rapid.Cleanup(f) }
-func (t rapidTB) Error(args ...any)            { t.rapid.Error(args...) }
-func (t rapidTB) Errorf(f string, args ...any) { t.rapid.Errorf(f, args...) }
-func (t rapidTB) Fail()                        { t.rapid.Fail() }
-func (t rapidTB) FailNow()                     { t.rapid.FailNow() }
-func (t rapidTB) Failed() bool                 { return t.rapid.Failed() }
-func (t rapidTB) Fatal(args ...any)            { t.rapid.Fatal(args...) }
-func (t rapidTB) Fatalf(f string, args ...any) { t.rapid.Fatalf(f, args...) }
-func (t rapidTB) Helper()                      { t.rapid.Helper() }
-func (t rapidTB) Log(args ...any)              { t.rapid.Log(args...) }
-func (t rapidTB) Logf(f string, args ...any)   { t.rapid.Logf(f, args...) }
-
-// machine makes operations on a store, and tells the model of them.
+// machine makes operations on a store and on the model.
 //
-// Times are on a grid, so that nothing is due at the very moment the store is
-// asked: the clock moves by multiples of 10 ms, and what is given a time gets an
-// odd multiple of 5 ms.
+// Times are on a grid, so that nothing is due at the moment of a call: the clock advances by
+// multiples of 10 ms, and due times are odd multiples of 5 ms.
 type machine struct {
 	*kit
 	rt    *rapid.T
@@ -67,13 +49,13 @@ type machine struct {
 	steps int
 }
 
-func newMachine(t *testing.T, rt *rapid.T, factory Factory) *machine {
+func newMachine(t testing.TB, rt *rapid.T, factory Factory) *machine {
 	config := bulk.Config{
 		RequestsPerSecond: rapid.SampledFrom([]float64{-1, 20, 7.5}).Draw(rt, "rate"),
 		Window:            rapid.SampledFrom([]time.Duration{time.Second, 100 * time.Millisecond}).Draw(rt, "window"),
 		MaxAttempts:       3, MaxCrashes: 2, BackoffBase: time.Second, BackoffCap: 4 * time.Second,
 	}.WithDefaults()
-	m := &machine{kit: &kit{t: rapidTB{TB: t, rapid: rt}, factory: factory}, rt: rt, model: newModel(config, factory.Shards)}
+	m := &machine{kit: &kit{t: rapidtest.TB(t, rt), factory: factory}, rt: rt, model: newModel(config, factory.Shards)}
 	m.open(config)
 	m.keepEvents(1 << 40)
 	for range 2 {
@@ -83,12 +65,12 @@ func newMachine(t *testing.T, rt *rapid.T, factory Factory) *machine {
 	return m
 }
 
-// operations are what the machine does, by name. What happens more often in life
-// has more names.
+// operations returns the machine's operations by name. Frequent operations have several
+// names.
 func (m *machine) operations() map[string]func(*rapid.T) {
 	operations := map[string]func(*rapid.T){"": m.compare}
 	for name, f := range map[string]func(*rapid.T){
-		"create": m.create, "append": m.append, "run": m.runAction, "move": m.randomMove, "pause or resume": m.pauseOrResume,
+		"create": m.create, "append": m.append, "run": m.runAction, "transition": m.randomTransition, "pause or resume": m.pauseOrResume,
 		"cancel": m.cancel, "end": m.endAction, "admit": m.admit, "lease": m.leaseSome, "work 1": m.work, "work 2": m.work,
 		"work 3": m.work, "work 4": m.work, "settle 1": m.settleSome, "settle 2": m.settleSome, "settle 3": m.settleSome,
 		"settle 4": m.settleSome, "settle well": m.settleWell, "dispatch 1": m.dispatchAll, "dispatch 2": m.dispatchAll,
@@ -100,7 +82,7 @@ func (m *machine) operations() map[string]func(*rapid.T) {
 	return operations
 }
 
-// work is what happens most: what waits is admitted, leased and, often, settled.
+// work does the most frequent operations: it admits, leases and often settles jobs.
 func (m *machine) work(t *rapid.T) {
 	m.admitEverything(t)
 	m.compare(t)
@@ -136,12 +118,12 @@ func (m *machine) create(t *rapid.T) {
 	if rapid.Bool().Draw(t, "job events") {
 		s.Events = []string{bulk.JobEvents}
 	}
-	m.model.events.tellMoved(bulk.Action{}, m.kit.create(s))
+	m.model.events.tellTransition(bulk.Action{}, m.kit.create(s))
 	m.model.actions[s.ID] = &modelAction{Spec: s, status: bulk.Created}
 	m.model.order = append(m.model.order, s.ID)
 }
 
-// append uploads a chunk that begins anywhere.
+// append uploads a chunk that begins at a random offset.
 func (m *machine) append(t *rapid.T) {
 	a := m.pick(func(a *modelAction) bool { return len(a.jobs) < 40 })
 	if a == nil {
@@ -177,8 +159,8 @@ func (a *modelAction) grow(received int64) {
 func (m *machine) launch(a *modelAction, jobs int) {
 	m.upload(a.ID, jobs)
 	a.grow(int64(len(a.jobs) + jobs))
-	m.move(a, bulk.Move{Kind: bulk.Seal, Total: int64(len(a.jobs))})
-	m.move(a, bulk.Move{Kind: bulk.Start})
+	m.transition(a, bulk.Transition{Kind: bulk.Seal, Total: int64(len(a.jobs))})
+	m.transition(a, bulk.Transition{Kind: bulk.Start})
 }
 
 func (m *machine) runAction(t *rapid.T) {
@@ -187,25 +169,25 @@ func (m *machine) runAction(t *rapid.T) {
 	}
 }
 
-// move makes a move, which must do what Action.Apply says.
-func (m *machine) move(a *modelAction, move bulk.Move) {
+// transition makes a transition, which must do what Action.Apply returns.
+func (m *machine) transition(a *modelAction, transition bulk.Transition) {
 	m.t.Helper()
 	was := m.action(a.ID)
-	m.tryMove(a.ID, move, fmt.Sprintf("move %d of %s, which is %s", move.Kind, a.ID, a.status))
+	m.tryTransition(a.ID, transition, fmt.Sprintf("transition %d of %s, which is %s", transition.Kind, a.ID, a.status))
 	before := a.status
 	now, err := m.store.Action(ctx, a.ID)
-	if err != nil { // forgotten: tryMove has checked it
+	if err != nil { // forgotten: tryTransition has checked it
 		m.forgotten(a)
 		return
 	}
-	m.model.events.tellMoved(was, now)
+	m.model.events.tellTransition(was, now)
 	a.status, a.paused = now.Status, now.Paused
 	if a.status == bulk.Canceled && before != bulk.Canceled {
 		a.cancel()
 	}
 	a.ended = a.ended || a.status.Final()
-	if move.Kind == bulk.Replayed && !now.FinishedAt.IsZero() {
-		a.replayed = max(a.replayed, move.Total)
+	if transition.Kind == bulk.Replayed && !now.FinishedAt.IsZero() {
+		a.replayed = max(a.replayed, transition.Total)
 	}
 }
 
@@ -220,23 +202,23 @@ func (m *machine) forgotten(a *modelAction) {
 	m.model.recent = slices.DeleteFunc(m.model.recent, func(l *modelLease) bool { return l.action == a })
 }
 
-func (m *machine) randomMove(t *rapid.T) {
+func (m *machine) randomTransition(t *rapid.T) {
 	a := m.pick(func(*modelAction) bool { return true })
 	if a == nil {
 		return
 	}
-	move := bulk.Move{Kind: bulk.MoveKind(rapid.IntRange(int(bulk.Seal), int(bulk.Forget)).Draw(t, "move"))}
-	switch move.Kind {
+	transition := bulk.Transition{Kind: bulk.TransitionKind(rapid.IntRange(int(bulk.Seal), int(bulk.Forget)).Draw(t, "transition"))}
+	switch transition.Kind {
 	case bulk.Cancel:
-		return // has an operation of its own
+		return // it has an operation of its own
 	case bulk.Seal:
-		move.Total = int64(len(a.jobs)) + rapid.Int64Range(0, 1).Draw(t, "off by")
+		transition.Total = int64(len(a.jobs)) + rapid.Int64Range(0, 1).Draw(t, "off by")
 	case bulk.Replayed:
-		move.Total = rapid.Int64Range(0, int64(len(a.jobs))).Draw(t, "below")
+		transition.Total = rapid.Int64Range(0, int64(len(a.jobs))).Draw(t, "below")
 	case bulk.Reduce:
-		move.Reduced = a.last.Batches
+		transition.Reduced = a.last.Batches
 	}
-	m.move(a, move)
+	m.transition(a, transition)
 }
 
 func (m *machine) pauseOrResume(*rapid.T) {
@@ -245,7 +227,7 @@ func (m *machine) pauseOrResume(*rapid.T) {
 		if a.paused {
 			kind = bulk.Resume
 		}
-		m.move(a, bulk.Move{Kind: kind})
+		m.transition(a, bulk.Transition{Kind: kind})
 	}
 }
 
@@ -254,19 +236,19 @@ func (m *machine) cancel(t *rapid.T) {
 		return
 	}
 	if a := m.pick(func(a *modelAction) bool { return a.status != bulk.Created }); a != nil {
-		m.move(a, bulk.Move{Kind: bulk.Cancel})
+		m.transition(a, bulk.Transition{Kind: bulk.Cancel})
 	}
 }
 
-// endAction takes an action whose jobs are done to its end.
+// endAction ends an action whose jobs are done.
 func (m *machine) endAction(*rapid.T) {
 	if a := m.pick(func(a *modelAction) bool {
 		return a.status == bulk.Running && a.last.Done() == int64(len(a.jobs))
 	}); a != nil {
-		m.move(a, bulk.Move{Kind: bulk.Aggregate})
+		m.transition(a, bulk.Transition{Kind: bulk.Aggregate})
 		m.checkResults(a)
-		m.move(a, bulk.Move{Kind: bulk.Reduce, Reduced: a.last.Batches})
-		m.move(a, bulk.Move{Kind: bulk.Complete})
+		m.transition(a, bulk.Transition{Kind: bulk.Reduce, Reduced: a.last.Batches})
+		m.transition(a, bulk.Transition{Kind: bulk.Complete})
 	}
 }
 
@@ -295,8 +277,8 @@ func (m *machine) setLimit(t *rapid.T) {
 	}
 }
 
-// introduce notes a limit where there was none: the store need not have counted
-// what was started before.
+// introduce records a limit where there was none: the store need not have counted earlier
+// attempts.
 func (m *model) introduce(key string, fresh bool) {
 	if fresh {
 		m.fuzzy = m.window
@@ -315,6 +297,6 @@ func (m *machine) restart(t *rapid.T) {
 	}
 	m.model.crash()
 	if m.factory.Shards > 1 {
-		m.model.events.read = nil // another shard's may come first
+		m.model.events.read = nil // events of another shard may come first
 	}
 }

@@ -9,15 +9,14 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// modelEvents are the events that wait to be published. An event is written as
-// its subject and its type.
+// modelEvents has the unpublished events. An event is written as its subject and its type.
 type modelEvents struct {
-	// waiting has them by action, in groups: those of a group in any order, the
-	// groups in theirs.
+	// waiting has the events of each action, in groups: the groups are in order, the events
+	// of a group in any order.
 	waiting map[string][][]string
 	number  int64
-	// ids has every id that was seen, and what it was of; read those that the last
-	// call of Events returned and that were not confirmed.
+	// ids has every seen id with its event; read has the unconfirmed events of the last call
+	// of Events.
 	ids       map[string]string
 	confirmed map[string]bool
 	read      []string
@@ -42,7 +41,7 @@ func (e *modelEvents) addAll(groups map[string][]string) {
 	}
 }
 
-// take takes the next event of an action; false if it is not the next.
+// take takes the next event of an action; false if the event is not the next.
 func (e *modelEvents) take(action, event string) bool {
 	groups := e.waiting[action]
 	if len(groups) == 0 {
@@ -60,7 +59,7 @@ func (e *modelEvents) take(action, event string) bool {
 	return true
 }
 
-// clone copies what take changes.
+// clone copies the fields that take changes.
 func (e *modelEvents) clone() *modelEvents {
 	c := *e
 	c.waiting = map[string][][]string{}
@@ -70,8 +69,7 @@ func (e *modelEvents) clone() *modelEvents {
 	return &c
 }
 
-// told returns the event of a job if it is done and its action asks for events of
-// its jobs.
+// told returns the event of a job if it is done and its action asks for events of its jobs.
 func (a *modelAction) told(j *modelJob) []string {
 	subject := bulk.JobID(a.ID, int64(slices.Index(a.jobs, j)))
 	switch {
@@ -85,8 +83,8 @@ func (a *modelAction) told(j *modelJob) []string {
 	return nil
 }
 
-// tellMoved adds the event of a move, told from what it changed.
-func (e *modelEvents) tellMoved(before, after bulk.Action) {
+// tellTransition adds the event of a transition, derived from the changes.
+func (e *modelEvents) tellTransition(before, after bulk.Action) {
 	tell := func(what string) { e.add(after.ID, after.ID+" io.sluice.bulk.action."+what) }
 	switch {
 	case before.Status != after.Status:
@@ -100,7 +98,7 @@ func (e *modelEvents) tellMoved(before, after bulk.Action) {
 	}
 }
 
-// readEvents reads the outbox, which must begin with what it began with before,
+// readEvents reads the outbox, which must begin with the same unconfirmed events as before,
 // and sometimes confirms.
 func (m *machine) readEvents(t *rapid.T) { m.publish(rapid.Bool().Draw(t, "confirm")) }
 

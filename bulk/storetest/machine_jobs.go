@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// admit grants random numbers of jobs to random actions, some of which have none.
+// admit grants random numbers of jobs to random actions, including actions without jobs.
 func (m *machine) admit(t *rapid.T) {
 	grants := []bulk.Grant{{Number: 1 << 50, Jobs: 5}}
 	for range rapid.IntRange(1, 3).Draw(t, "grants") {
@@ -30,8 +30,8 @@ func (m *machine) admitEverything(*rapid.T) {
 	m.admitGrants(grants)
 }
 
-// admitGrants checks what the store admits of grants against what the limits let
-// pass, grant by grant.
+// admitGrants compares the jobs that the store admits with what the limits allow, grant by
+// grant.
 func (m *machine) admitGrants(grants []bulk.Grant) {
 	before := map[string]bulk.Counts{}
 	for id, a := range m.model.actions {
@@ -45,7 +45,7 @@ func (m *machine) admitGrants(grants []bulk.Grant) {
 	want := m.model.admitted(grants, true)
 	admitted := m.grant(grants...)
 	total := int64(0)
-	// A shard may have been given what grants that are more than may pass asked for.
+	// A shard may have got the quotas that oversized grants requested.
 	exact := m.model.fuzzy != m.model.window && (m.model.shards <= 1 || !m.model.limited)
 	for _, id := range m.model.order {
 		a := m.model.actions[id]
@@ -68,9 +68,9 @@ func (m *machine) admitGrants(grants []bulk.Grant) {
 	m.checkAdmitted(before)
 }
 
-// admitted says how many jobs of each action grants let pass: one grant after the
-// other, if all that may pass does, which it leaves in the last counts; else how
-// many may pass at most, whatever passes of the others.
+// admitted returns how many jobs of each action the grants admit. If inTurn, grants are
+// applied one after another, each in full, and the last counts are updated. Otherwise it
+// returns the maximum for each action, whatever is admitted of the others.
 func (m *model) admitted(grants []bulk.Grant, inTurn bool) map[string]int64 {
 	admitted := map[string]int64{}
 	for _, g := range grants {
@@ -95,7 +95,7 @@ func (m *model) admitted(grants []bulk.Grant, inTurn bool) map[string]int64 {
 	return admitted
 }
 
-// checkAdmitted checks every limit under which something was admitted.
+// checkAdmitted checks every limit of the admitted jobs.
 func (m *machine) checkAdmitted(before map[string]bulk.Counts) {
 	for id, a := range m.model.actions {
 		if a.last.Ready == before[id].Ready {
@@ -136,7 +136,7 @@ func (m *machine) leaseSome(t *rapid.T) {
 	}
 }
 
-// leased checks one job that the store has leased.
+// leased checks one leased job.
 func (m *machine) leased(j bulk.Job, r bulk.LeaseRequest) {
 	a := m.model.actions[j.Spec.ID]
 	m.check(a != nil && j.Index < int64(len(a.jobs)), "leased %s, which there is not", j.ID())
@@ -173,8 +173,7 @@ func (m *machine) leased(j bulk.Job, r bulk.LeaseRequest) {
 	}
 }
 
-// settleSome settles random leases in random ways: present and past ones, and
-// some that never were.
+// settleSome settles random leases with random outcomes: present, past and invented ones.
 func (m *machine) settleSome(t *rapid.T) {
 	var settlements []bulk.Settlement
 	for range rapid.IntRange(1, 8).Draw(t, "settlements") {
@@ -193,7 +192,7 @@ func (m *machine) settleSome(t *rapid.T) {
 	m.settleThese(settlements)
 }
 
-// someLease draws a lease: mostly one that lives, else one of the last.
+// someLease draws a lease: mostly a live one, else one of the last.
 func (m *machine) someLease(t *rapid.T) bulk.LeaseID {
 	leases := m.model.recent
 	if rapid.IntRange(0, 3).Draw(t, "any lease") < 3 {
@@ -208,8 +207,7 @@ func (m *machine) someLease(t *rapid.T) bulk.LeaseID {
 	return leases[rapid.IntRange(max(0, len(leases)-40), len(leases)-1).Draw(t, "lease")].id
 }
 
-// settleWell settles every live lease of an action as succeeded, as most are in
-// life.
+// settleWell settles every live lease of an action as succeeded, the most frequent outcome.
 func (m *machine) settleWell(*rapid.T) {
 	a := m.pick(func(a *modelAction) bool { return a.last.InFlight > 0 })
 	if a == nil {
@@ -241,8 +239,8 @@ func (m *machine) settleThese(settlements []bulk.Settlement) {
 	}
 }
 
-// followReleased finds whether the store has returned released jobs to the line,
-// or has set them aside until the next Dispatch.
+// followReleased finds out whether the store has returned released jobs to the line, or has
+// made them non-ready until the next Dispatch.
 func (m *machine) followReleased(a *modelAction, jobs []*modelJob) {
 	counts := m.action(a.ID).Counts
 	_, aside := a.count()
@@ -289,8 +287,8 @@ func (m *machine) dispatchAll(t *rapid.T) {
 	m.check(total >= back && total <= back+ended, "Dispatch moved %d jobs, want %d, and up to %d that ended", total, back, ended)
 }
 
-// follow takes over how many jobs the store has returned to the line, and checks
-// that it may, and if it had to, that it did.
+// follow adopts the number of jobs that the store has returned to the line, and checks that
+// it was allowed and, if it was required, complete.
 func (m *machine) follow(a *modelAction, counts bulk.Counts, had bool) {
 	_, aside := a.count()
 	for reason := range aside {
@@ -316,7 +314,7 @@ func (m *machine) follow(a *modelAction, counts bulk.Counts, had bool) {
 	}
 }
 
-// checkNext checks when Dispatch wants to be called again.
+// checkNext checks when Dispatch asks to be called again.
 func (m *machine) checkNext(next time.Time) {
 	earliest := time.Time{}
 	sooner := func(at time.Time) {
@@ -341,8 +339,8 @@ func (m *machine) checkNext(next time.Time) {
 	}
 }
 
-// latest is when the last of the jobs set aside for a reason is due; zero if that
-// is not bounded.
+// latest returns when the last of the jobs that are non-ready for a reason is due; zero if that
+// has no bound.
 func (a *modelAction) latest(reason bulk.NonReadyReason) (at time.Time) {
 	for _, j := range a.jobs {
 		if j.state != modelAside || j.reason != reason {

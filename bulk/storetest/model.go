@@ -1,18 +1,20 @@
 package storetest
 
 import (
+	"math/big"
+	"strconv"
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// model is what must be true of a store after the operations so far: plain maps
-// and slices, and no cleverness. The machine tells it what was done, and what the
-// store answered where the contract leaves it freedom.
+// model is the required state of a store after the operations so far, in plain maps and
+// slices. The machine tells the model each operation and, where the contract leaves a choice,
+// the store's answer.
 type model struct {
 	config bulk.Config
-	// shards is Factory.Shards. Each of several shards finds for itself whether anybody
-	// asks for a type.
+	// shards is Factory.Shards. Each of several shards decides separately whether a type is
+	// idle.
 	shards  int
 	actions map[string]*modelAction
 	order   []string // of creation
@@ -22,20 +24,20 @@ type model struct {
 	global  float64 // rates: 0 is no limit
 	tenants map[string]float64
 	targets map[string]bulk.TargetLimits
-	// limited says that there was ever a limit.
+	// limited reports whether there ever was a limit.
 	limited bool
-	// throttled has what was ever asked too often, of which congestion control may
-	// let pass less.
+	// throttled has the targets and limiters that ever throttled: congestion control may
+	// limit them.
 	throttled map[string]bool
 
 	window int64
 	starts map[string]int64 // in the window, by limit
-	// asked has the window in which jobs of a type were last asked for, or became
-	// ready where none was.
+	// asked has the window in which jobs of a type were last requested, or became ready where
+	// none was.
 	asked  map[string]int64
 	events *modelEvents
-	// fuzzy is a window in which the store may allow less than the limits, as it
-	// was opened in it, or a limit was set that there was none of before.
+	// fuzzy is a window in which the store may allow less than the limits, because it was
+	// opened in it, or a first limit was set.
 	fuzzy int64
 }
 
@@ -44,19 +46,19 @@ type modelAction struct {
 	status bulk.Status
 	paused bool
 	jobs   []*modelJob
-	number uint64 // 0 until the backlog has told it
-	// last is what the store said last.
+	number uint64 // 0 until the backlog has shown it
+	// last has the latest counts from the store.
 	last bulk.Counts
-	// turnedBack counts the jobs that were turned back by our own limits: so many
-	// may be overtaken.
+	// turnedBack counts the jobs that were turned back by our own limits: later jobs may
+	// overtake them.
 	turnedBack int64
-	// returned counts, by reason, the jobs set aside that Dispatch has returned
-	// to the line. Which they are shows when they are leased.
+	// returned counts, by reason, the non-ready jobs that Dispatch has returned to the line.
+	// Which jobs these are shows when they are leased.
 	returned                       [3]int64
 	throttles, retries, retriesMax int64
-	replayed                       int64 // dead letters below it are gone
-	// ended says that the action ended in a way after which settled leases need
-	// not be known apart.
+	replayed                       int64 // dead letters below it are deleted
+	// ended reports whether the action ended so that the store need not distinguish settled
+	// leases.
 	ended bool
 }
 
@@ -78,10 +80,10 @@ type modelJob struct {
 	state   modelState
 	fresh   bool // never leased
 	reason  bulk.NonReadyReason
-	lo, hi  time.Time // when it is due: from, to; hi is zero if it is not bounded
+	lo, hi  time.Time // the range of its due time; hi is zero if there is no bound
 	used    int       // attempts
 	crashes int
-	lease   *modelLease // the last one
+	lease   *modelLease // the last lease
 }
 
 type modelLease struct {
@@ -90,11 +92,11 @@ type modelLease struct {
 	job      *modelJob
 	deadline time.Time
 	local    bool
-	// live, settled, or else expired or crashed.
+	// live, settled; if neither, the lease expired or its process crashed.
 	live, settled bool
-	// fatal says that the job ended with the lease, though it was not settled.
+	// fatal reports whether the job ended with the lease without a settlement.
 	fatal bool
-	// restarted says that the store was opened since it was settled.
+	// restarted reports whether the store was opened after the settlement.
 	restarted bool
 }
 
@@ -115,7 +117,7 @@ func (m *model) roll() {
 	}
 }
 
-// limit is one limit that an action stands under.
+// limit is one limit that applies to an action.
 type limit struct {
 	key         string
 	rate        float64
@@ -131,8 +133,8 @@ func (m *model) limitsOf(a *modelAction) []limit {
 	}
 }
 
-// under sums up what the store last said of the actions under a limit. What is
-// ready does not count while nobody asks for its type.
+// under returns the sum of the latest counts of the actions under a limit. Ready jobs of idle
+// types do not count.
 func (m *model) under(key string) (ready, inFlight int64) {
 	for _, a := range m.actions {
 		for _, l := range m.limitsOf(a) {
@@ -148,19 +150,19 @@ func (m *model) under(key string) (ready, inFlight int64) {
 	return ready, inFlight
 }
 
-// ask notes that workers ask for jobs of types.
+// ask records that workers ask for jobs of types.
 func (m *model) ask(types []string) {
 	for _, name := range types {
 		m.asked[name] = m.window
 	}
 }
 
-// idle tells whether jobs of a type are ready and nobody asks for them.
+// idle reports whether jobs of a type are ready and no worker asks for them.
 func (m *model) idle(jobType string) bool {
 	return m.window > m.asked[jobType]+1 && m.readyOf(jobType) > 0
 }
 
-// unsure tells whether a shard may hold a type for idle that others do not.
+// unsure reports whether a type may be idle in one shard and not in another.
 func (m *model) unsure(jobType string) bool {
 	return m.shards > 1 && m.readyOf(jobType) > 0
 }
@@ -184,7 +186,7 @@ func (m *model) readyOf(jobType string) (ready int64) {
 	return ready
 }
 
-// left is what a limit lets into the ready queue.
+// left returns how many more jobs a limit admits.
 func (m *model) left(l limit) int64 {
 	ready, inFlight := m.under(l.key)
 	left := bulk.NoLimit
@@ -197,8 +199,8 @@ func (m *model) left(l limit) int64 {
 	return max(0, left)
 }
 
-// congests names what an action's jobs may be asked too often of: their target, or
-// the handler of their type.
+// congests returns the name of what may throttle an action's jobs: their target, or the
+// handler of their type.
 func (a *modelAction) congests() string {
 	if a.Target == nil {
 		return "type " + a.Type
@@ -240,8 +242,8 @@ func (j *modelJob) setAside(reason bulk.NonReadyReason, lo, hi time.Time) {
 	j.state, j.reason, j.lo, j.hi = modelAside, reason, lo, hi
 }
 
-// accept applies an accepted settlement. It returns true for a released job of an
-// action that goes on, which the store may return at once or set aside.
+// accept applies an accepted settlement. It returns true for a released job of an action that
+// continues: the store may return it at once or make it non-ready.
 func (m *model) accept(l *modelLease, s bulk.Settlement) (released bool) {
 	a, j, now := l.action, l.job, time.Now()
 	if s.Kind == bulk.Extended {
@@ -250,7 +252,7 @@ func (m *model) accept(l *modelLease, s bulk.Settlement) (released bool) {
 	}
 	l.live, l.settled = false, true
 	canceled := a.status == bulk.Canceled
-	if s.Kind == bulk.Throttled { // the target said so, whatever became of the action
+	if s.Kind == bulk.Throttled { // the target's answer counts, whatever the action's status
 		m.throttled[a.congests()] = true
 	}
 	switch {
@@ -291,8 +293,8 @@ func (m *model) fail(a *modelAction, j *modelJob, retryAfter time.Duration) {
 	}
 }
 
-// expire ends the leases that have run out. It returns how many jobs went back
-// to the line, and how many ended.
+// expire ends the expired leases. It returns how many jobs went back to the line, and how
+// many ended.
 func (m *model) expire() (back, ended int64) {
 	told := map[string][]string{}
 	for _, l := range m.leases {
@@ -320,8 +322,8 @@ func (m *model) expire() (back, ended int64) {
 	return back, ended
 }
 
-// crash ends the leases that die with the process. A job that was returned to the
-// line as it was due may be non-ready again: the next Dispatch returns it.
+// crash ends the leases that end with the process. A due job that was returned to the line
+// may be non-ready again: the next Dispatch returns it.
 func (m *model) crash() {
 	m.roll()
 	m.fuzzy = m.window
@@ -360,7 +362,7 @@ func (a *modelAction) cancel() {
 	}
 }
 
-// allowed tells whether a verdict may be the answer to a settlement of a lease.
+// allowed reports whether a verdict is allowed for a settlement of a lease.
 func (l *modelLease) allowed(v bulk.Verdict) bool {
 	switch {
 	case l == nil:
@@ -383,3 +385,21 @@ func (l *modelLease) allowed(v bulk.Verdict) bool {
 		return v == bulk.Expired
 	}
 }
+
+// budget returns how many attempts a rate allows in the window of an index. It computes in
+// exact fractions, deliberately unlike bulk.Budget: floor((i+1)·rate·window) −
+// floor(i·rate·window).
+func budget(rate float64, window time.Duration, index int64) int64 {
+	if rate <= 0 {
+		return bulk.NoLimit
+	}
+	exact, _ := new(big.Rat).SetString(strconv.FormatFloat(rate, 'f', -1, 64))
+	exact.Mul(exact, big.NewRat(int64(window), int64(time.Second)))
+	until := func(windows int64) int64 {
+		total := new(big.Rat).Mul(exact, new(big.Rat).SetInt64(windows))
+		return new(big.Int).Div(total.Num(), total.Denom()).Int64()
+	}
+	return until(index+1) - until(index)
+}
+
+func windowIndex(window time.Duration) int64 { return time.Now().UnixNano() / int64(window) }

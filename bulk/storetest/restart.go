@@ -56,7 +56,7 @@ func restartLocal(k *kit) {
 	})
 }
 
-// restartDeadline leases for a time that is no whole number of milliseconds.
+// restartDeadline leases for a fraction of a millisecond.
 func restartDeadline(k *kit) {
 	k.eachRestart(unlimited(), func(restart func()) {
 		k.run(spec("a", "tenant"), 1)
@@ -68,7 +68,7 @@ func restartDeadline(k *kit) {
 		k.advance(time.Until(jobs[0].Deadline) - time.Nanosecond)
 		moved, _ := k.dispatch(10)
 		k.check(moved == 0, "a lease ended before its deadline, after a restart")
-		k.advance(2 * time.Millisecond) // a store may count whole ones
+		k.advance(2 * time.Millisecond) // a store may keep whole milliseconds
 		moved, _ = k.dispatch(10)
 		k.check(moved == 1, "a lease did not end at its deadline, after a restart")
 	})
@@ -123,7 +123,7 @@ func restartRemote(k *kit) {
 		restart()
 		k.check(k.verdict(jobs[2], bulk.Succeeded) == bulk.Expired, "a lease that expired before the restart was settled")
 		k.succeed(jobs[3], jobs[4])
-		k.lease(0) // Jobs may be ready and nobody has asked for a while: no more is admitted.
+		k.lease(0) // Jobs may be ready and no worker has asked for a while, so no more are admitted.
 		k.admit("a", 1)
 		back := k.findLeased(2)
 		k.check(back.Attempt == 2, "attempt %d after an expired lease, want 2", back.Attempt)
@@ -137,14 +137,14 @@ func restartReady(k *kit) {
 		k.admit("a", 7)
 		k.admit("p", 2)
 		k.succeed(k.lease(2)...)
-		k.move("p", bulk.Move{Kind: bulk.Pause})
+		k.transition("p", bulk.Transition{Kind: bulk.Pause})
 		restart()
 		c := k.action("a").Counts
 		k.check(c.Pending+c.Ready == 8 && c.Succeeded == 2, "after a restart: %+v", c)
 		k.check(k.action("p").Paused, "a paused action is not paused after a restart")
 		k.admitAll()
 		k.expectIndexes(k.lease(20), 2, 3, 4, 5, 6, 7, 8, 9)
-		k.move("p", bulk.Move{Kind: bulk.Resume})
+		k.transition("p", bulk.Transition{Kind: bulk.Resume})
 		k.admitAll()
 		k.expectIndexes(k.lease(20), 0, 1, 2, 3)
 	})
@@ -202,7 +202,7 @@ func restartDone(k *kit) {
 		k.dispatch(10)
 		k.expectAfter("a", where{Pending: 1, Succeeded: 2, Failed: 3})
 		k.succeed(k.takeOne())
-		k.move("a", bulk.Move{Kind: bulk.Aggregate})
+		k.transition("a", bulk.Transition{Kind: bulk.Aggregate})
 		restart()
 		k.expect("a", where{Succeeded: 3, Failed: 3})
 		k.check(len(k.outcomes("a")) == 6, "%d outcomes of 6 jobs", len(k.outcomes("a")))
@@ -217,18 +217,18 @@ func restartCanceled(k *kit) {
 		r := request(2)
 		r.Local = true
 		k.leaseAs(r)
-		k.move("a", bulk.Move{Kind: bulk.Cancel})
+		k.transition("a", bulk.Transition{Kind: bulk.Cancel})
 		k.expect("a", where{InFlight: 3, Canceled: 5})
 		restart()
 		k.expect("a", where{InFlight: 1, Canceled: 7})
 		k.check(len(k.backlog().Lines) == 0, "a canceled action is in the backlog after a restart")
 		k.succeed(remote[0])
 		k.expect("a", where{Succeeded: 1, Canceled: 7})
-		k.move("a", bulk.Move{Kind: bulk.Drained})
+		k.transition("a", bulk.Transition{Kind: bulk.Drained})
 	})
 }
 
-// restartLimits restarts within a window: what was started in it still counts.
+// restartLimits restarts within a window: attempts started before still count.
 func restartLimits(k *kit) {
 	config := unlimited()
 	config.RequestsPerSecond = 10
@@ -270,16 +270,15 @@ func restartLeft(k *kit) {
 		k.limitTarget("api", 5, 0)
 		k.run(targeted("a", "tenant", "api"), 3)
 		k.succeed(k.take(3)...)
-		k.move("a", bulk.Move{Kind: bulk.Cancel})
+		k.transition("a", bulk.Transition{Kind: bulk.Cancel})
 		restart()
 		left, told := k.backlog().Targets["api"]
 		k.check(told && left <= 2, "%d left of 5, told: %v, where 3 were started in the window", left, told)
 	})
 }
 
-// restartHistory gives jobs that lie apart in their action a long history, in
-// turn, with calls that touch many of them at once: what a store that keeps logs
-// must at some time compact.
+// restartHistory gives distant jobs of an action a long alternating history, with calls that
+// touch many jobs at once: a store that keeps logs must compact them at some time.
 func restartHistory(k *kit) {
 	config := unlimited()
 	config.MaxAttempts = 100
@@ -323,7 +322,7 @@ func restartHistory(k *kit) {
 	})
 }
 
-// settleAll settles in one call, all of which must be accepted.
+// settleAll settles in one call; all settlements must be accepted.
 func (k *kit) settleAll(settlements []bulk.Settlement) {
 	k.t.Helper()
 	verdicts, err := k.store.Settle(ctx, settlements)
@@ -333,7 +332,7 @@ func (k *kit) settleAll(settlements []bulk.Settlement) {
 	}
 }
 
-// expectAfter is expect after a restart, when what was ready may be ready or pending.
+// expectAfter is expect after a restart: jobs that were ready may be ready or pending.
 func (k *kit) expectAfter(id string, want where) {
 	k.t.Helper()
 	c := k.action(id).Counts

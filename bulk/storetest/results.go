@@ -72,7 +72,7 @@ func sameStart(all, start []bulk.Outcome) bool {
 	return len(all) >= len(start) && slices.EqualFunc(all[:len(start)], start, func(x, y bulk.Outcome) bool { return x.Index == y.Index })
 }
 
-// checkOutcomes checks that an action's outcomes are its done jobs, once each.
+// checkOutcomes checks that an action's outcomes are those of its finished jobs, once each.
 func (k *kit) checkOutcomes(id string) {
 	k.t.Helper()
 	seen := map[int64]bool{}
@@ -88,7 +88,7 @@ func (k *kit) checkOutcomes(id string) {
 	}
 	a := k.action(id)
 	if a.Reduced > 0 {
-		return // the first of them may be gone
+		return // the first batches may be deleted
 	}
 	c := a.Counts
 	k.check(succeeded == c.Succeeded && failed == c.Failed, "%s: outcomes of %d succeeded and %d failed jobs, want %d and %d", id, succeeded, failed, c.Succeeded, c.Failed)
@@ -129,8 +129,8 @@ func outcomesNone(k *kit) {
 	k.settle(bulk.Settlement{Kind: bulk.Succeeded, Values: []byte("x")}, jobs[:2]...)
 	k.settle(bulk.Settlement{Kind: bulk.FailedForGood, Error: "bad"}, jobs[2])
 	k.check(len(k.outcomes("a")) == 0 && k.action("a").Batches == 0, "outcomes were recorded")
-	k.move("a", bulk.Move{Kind: bulk.Aggregate})
-	k.move("a", bulk.Move{Kind: bulk.Complete})
+	k.transition("a", bulk.Transition{Kind: bulk.Aggregate})
+	k.transition("a", bulk.Transition{Kind: bulk.Complete})
 }
 
 func outcomesSurvive(k *kit) {
@@ -149,7 +149,7 @@ func outcomesSurvive(k *kit) {
 	})
 }
 
-// fail makes dead letters of those of an action's jobs whose index is listed.
+// fail makes dead letters of the jobs of an action whose indexes are listed.
 func (k *kit) fail(id string, n int, failed ...int64) {
 	k.t.Helper()
 	k.run(spec(id, "tenant"), n)
@@ -176,8 +176,8 @@ func (k *kit) expectDead(id string, from int64, limit int, want ...int64) {
 	k.check(slices.Equal(got, want), "dead letters of %s from %d, at most %d: %v, want %v", id, from, limit, got, want)
 }
 
-// deadPaged has ids and indexes whose order as text is not their order, and an
-// id that begins another.
+// deadPaged has ids and indexes whose order as text differs, and an id that is a prefix of
+// another.
 func deadPaged(k *kit) {
 	k.open(unlimited())
 	k.fail("a", 300, 2, 9, 10, 100, 255, 256, 299)
@@ -225,25 +225,25 @@ func deadCut(k *kit) {
 func deadStay(k *kit) {
 	k.open(unlimited())
 	k.fail("a", 8, 1, 3, 5, 7)
-	_, err := k.store.Move(ctx, "a", bulk.Move{Kind: bulk.Replayed, Total: 4})
-	k.expectMoveError(err, "Replayed of a running action")
-	k.move("a", bulk.Move{Kind: bulk.Aggregate})
+	_, err := k.store.Transition(ctx, "a", bulk.Transition{Kind: bulk.Replayed, Total: 4})
+	k.expectRefusal(err, "Replayed of a running action")
+	k.transition("a", bulk.Transition{Kind: bulk.Aggregate})
 	k.expectDead("a", 0, 10, 1, 3, 5, 7)
-	k.move("a", bulk.Move{Kind: bulk.Complete})
+	k.transition("a", bulk.Transition{Kind: bulk.Complete})
 	k.expectDead("a", 0, 10, 1, 3, 5, 7)
-	a := k.move("a", bulk.Move{Kind: bulk.Replayed, Total: 5})
+	a := k.transition("a", bulk.Transition{Kind: bulk.Replayed, Total: 5})
 	k.check(a.Replays == 1 && a.Failed == 4, "replayed: %d replays and %d failed, want 1 and 4", a.Replays, a.Failed)
 	k.expectDead("a", 0, 10, 5, 7)
 	if k.factory.Reopen != nil {
 		k.reopen()
 		k.expectDead("a", 0, 10, 5, 7)
 	}
-	k.move("a", bulk.Move{Kind: bulk.Replayed, Total: 8})
+	k.transition("a", bulk.Transition{Kind: bulk.Replayed, Total: 8})
 	k.expectDead("a", 0, 10)
 	k.check(k.action("a").Replays == 2, "%d replays, want 2", k.action("a").Replays)
 }
 
-// containsFold tells whether a text has all words, whatever their case.
+// containsFold reports whether a text contains all words, ignoring case.
 func containsFold(text string, words ...string) bool {
 	text = strings.ToLower(text)
 	return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, word) })

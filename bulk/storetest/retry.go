@@ -21,8 +21,7 @@ var retryCases = []testCase{
 	{"a returned job goes ahead of new ones", false, retryAhead},
 }
 
-// retryBackoff measures the backoffs that jobs get: within the cap, and not all
-// alike.
+// retryBackoff checks the backoffs of jobs: they are within the cap, and not all equal.
 func retryBackoff(k *kit) {
 	config := unlimited()
 	config.BackoffBase, config.BackoffCap, config.MaxAttempts = time.Second, 3*time.Second, 5
@@ -147,8 +146,8 @@ func retryThrottled(k *kit) {
 	k.check(c.Throttled == 6 && c.Succeeded == 1, "throttled %d, succeeded %d", c.Throttled, c.Succeeded)
 }
 
-// untilCalm lets time pass until a job is due, and congestion control has
-// forgotten that anything was throttled.
+// untilCalm lets time pass until a job is due, and congestion control no longer limits
+// anything.
 func (k *kit) untilCalm() {
 	k.t.Helper()
 	k.untilDue()
@@ -204,8 +203,8 @@ func retryReleased(k *kit) {
 	k.check(k.action("a").Throttled == 0, "a released job counts as throttled")
 }
 
-// retryOrder has jobs fall due in another order than they were settled in, and
-// dispatches them one at a time.
+// retryOrder has jobs due in another order than they were settled in, and dispatches them one
+// at a time.
 func retryOrder(k *kit) {
 	k.open(unlimited())
 	k.run(spec("a", "tenant"), 5)

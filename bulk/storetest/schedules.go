@@ -21,7 +21,7 @@ var scheduleCases = []testCase{
 	{"of puts made at once one is made", false, schedulesAtOnce},
 }
 
-// schedule is one with something in every field.
+// schedule returns a schedule with a value in every field.
 func schedule(name string) bulk.Schedule {
 	at := func(hour int) time.Time { return time.Date(2030, 1, 2, hour, 4, 5, 678_000_000, time.UTC) }
 	share := 0.25
@@ -50,7 +50,7 @@ func (k *kit) put(s bulk.Schedule) bulk.Schedule {
 	return stored
 }
 
-// text is a schedule as stores keep it.
+// text returns a schedule as stores keep it.
 func text(s bulk.Schedule) string {
 	raw, err := json.Marshal(s)
 	if err != nil {
@@ -79,7 +79,7 @@ func schedulesKept(k *kit) {
 	slices.SortFunc(all, func(a, b bulk.Schedule) int { return strings.Compare(a.Name, b.Name) })
 	k.expectSchedules(all...)
 
-	// What was returned is the caller's.
+	// The caller may modify the returned schedules.
 	got, err := k.store.Schedules(ctx)
 	k.must(err)
 	got[0].Jobs[0][0], got[0].Spec.Aggregate[0] = 'X', "changed"
@@ -120,8 +120,8 @@ func schedulesAtRevision(k *kit) {
 	k.expectSchedules()
 }
 
-// scheduleRevisionsRise is about who holds a schedule that was removed, and made
-// again by somebody else.
+// scheduleRevisionsRise checks that a revision is never given twice, even if the schedule was
+// removed and created again.
 func scheduleRevisionsRise(k *kit) {
 	k.open(unlimited())
 	highest := int64(0)

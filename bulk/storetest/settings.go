@@ -30,7 +30,8 @@ func (k *kit) expectSettings(want bulk.Settings) {
 	}
 }
 
-// setAll stores one setting of each kind, and returns what must come back.
+// setAll stores one setting of each kind, and returns the settings that the store must
+// return.
 func (k *kit) setAll() bulk.Settings {
 	k.t.Helper()
 	want := bulk.Settings{

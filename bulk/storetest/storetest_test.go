@@ -1,10 +1,7 @@
 package storetest
 
 import (
-	"os"
-	"os/exec"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -12,113 +9,6 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 )
-
-// faultVariable names the mistake that the store in memory makes, in the process
-// that TestFaults starts.
-const faultVariable = "SLUICE_STORETEST_FAULT"
-
-func memoryFactory(fault string) Factory {
-	reopen := func(_ testing.TB, s bulk.Store) bulk.Store { return s.(*memory).reopen() }
-	return Factory{
-		Open:   func(_ testing.TB, config bulk.Config) bulk.Store { return newMemory(config, fault) },
-		Reopen: reopen,
-		Crash:  reopen,
-	}
-}
-
-// TestMemory runs the suite against the store in memory.
-func TestMemory(t *testing.T) { Run(t, memoryFactory(os.Getenv(faultVariable))) }
-
-// faults are the mistakes that the store in memory can make, with the groups of
-// cases that must find each: without SLUICE_LONG, the first of them.
-var faults = map[string][]string{
-	"create overwrites":           {"upload"},
-	"append after seal":           {"upload", "model"},
-	"overlap appended":            {"upload", "model"},
-	"payload not copied":          {"upload"},
-	"last in first out":           {"upload", "model"},
-	"pause leaves ready":          {"admit", "model"},
-	"cancel keeps non-ready":      {"admit", "model"},
-	"unfinished forgets canceled": {"actions", "model"},
-	"reopen forgets starts":       {"restart", "model"},
-	"reopen ends remote leases":   {"restart", "model"},
-	"ready not counted":           {"limits", "model"},
-	"idle types hold slots":       {"limits", "model"},
-	"concurrency ignored":         {"limits", "model"},
-	"paused in backlog":           {"admit", "model"},
-	"weight ignored":              {"admit"},
-	"newcomer claims the past":    {"admit"},
-	"types not in turn":           {"lease"},
-	"auto without a limit":        {"auto"},
-	"auto learns nothing":         {"auto"},
-	"auto ignores throttles":      {"auto"},
-	"auto rises when idle":        {"auto"},
-	"auto learns at once":         {"auto"},
-	"auto starts anew":            {"auto"},
-	"auto outlives its setting":   {"auto"},
-	"reopen forgets auto":         {"auto"},
-	"lease ignores limits":        {"limits", "model"},
-	"fence stands still":          {"lease", "model"},
-	"outcomes without aggregate":  {"results", "model"},
-	"counts twice":                {"lease", "model"},
-	"extend does nothing":         {"lease", "model"},
-	"throttle uses an attempt":    {"retry", "model"},
-	"spec attempts ignored":       {"retry", "model"},
-	"retry-after ignored":         {"retry", "model"},
-	"canceled jobs come back":     {"admit", "model"},
-	"errors not cut":              {"results"},
-	"no dead letters":             {"results", "model"},
-	"dispatch in index order":     {"retry"},
-	"dispatch too early":          {"retry", "model"},
-	"returned jobs go last":       {"retry"},
-	"expired for ever":            {"lease", "model"},
-	"crash uses an attempt":       {"restart", "model"},
-	"crashes for ever":            {"restart", "model"},
-
-	"schedules without revisions": {"schedules"},
-	"schedules begin anew":        {"schedules"},
-	"schedules forgotten":         {"schedules"},
-	"schedules without bound":     {"schedules"},
-	"schedules of one name":       {"schedules"},
-	"schedules as they came":      {"schedules"},
-	"schedules stay":              {"schedules"},
-
-	"pause tells nobody":             {"events", "model"},
-	"failures tell nobody":           {"events", "model"},
-	"jobs tell twice":                {"events", "model"},
-	"job events unasked":             {"events", "model"},
-	"newest first":                   {"events", "model"},
-	"ids change":                     {"events", "model"},
-	"ids of each action":             {"events", "model"},
-	"published comes again":          {"events", "model"},
-	"reopen forgets events":          {"events", "model"},
-	"turning off empties the outbox": {"events"},
-	"large results":                  {"events"},
-	"outbox without bound":           {"events"},
-}
-
-// TestFaults makes the store in memory err in one way at a time, and checks that
-// the suite finds it: each in a process of its own, where TestMemory must fail.
-func TestFaults(t *testing.T) {
-	for fault, groups := range faults {
-		if os.Getenv(longVariable) != "1" {
-			groups = groups[:1]
-		}
-		for _, group := range groups {
-			t.Run(fault+" by "+group, func(t *testing.T) {
-				command := exec.Command(os.Args[0], "-test.run=TestMemory/"+group, "-test.failfast", "-rapid.nofailfile", "-rapid.shrinktime=1ms")
-				command.Env = append(os.Environ(), faultVariable+"="+fault, longVariable+"=1")
-				output, err := command.CombinedOutput()
-				if err == nil {
-					t.Fatalf("%s passes a store with the fault %q", group, fault)
-				}
-				if !strings.Contains(string(output), "--- FAIL: TestMemory/"+group) || strings.Contains(string(output), "panic:") {
-					t.Fatalf("the suite broke instead of failing:\n%s", output)
-				}
-			})
-		}
-	}
-}
 
 // TestBudget compares the suite's own budget with the policy's.
 func TestBudget(t *testing.T) {
@@ -159,6 +49,38 @@ func TestVerdicts(t *testing.T) {
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: allows %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// TestPolicyTables checks the tables that stores are checked against with the policies.
+func TestPolicyTables(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for _, c := range verdictTable {
+		state := c.state
+		if state.Fence = 2; !state.Known && !state.Finished {
+			state.Fence = 0
+		}
+		if state.Deadline.IsZero() {
+			state.Deadline = now
+		}
+		got := fences{state.Verdict(0, now), state.Verdict(1, now), state.Verdict(2, now), state.Verdict(3, now)}
+		if got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
+	}
+	for _, c := range effectTable {
+		for i, want := range []bulk.Effect{c.first, c.last, c.firstOfCanceled, c.lastOfCanceled} {
+			if got := c.kind.Effect(i >= 2, 1+i%2, 2); got != want {
+				t.Errorf("kind %d, case %d: effect %d, want %d", c.kind, i, got, want)
+			}
+		}
+	}
+	tags, virtual := map[string]float64{}, 0.0
+	for i, c := range tagTable {
+		tags[c.tenant], virtual = bulk.Charge(tags[c.tenant], virtual, c.jobs, c.weight)
+		if tags[c.tenant] != c.taken || virtual != c.virtual {
+			t.Errorf("after step %d: tag %g and virtual time %g, want %g and %g", i, tags[c.tenant], virtual, c.taken, c.virtual)
 		}
 	}
 }

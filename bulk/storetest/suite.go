@@ -8,47 +8,49 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// Factory says how to get a store. Its functions fail the test if they cannot.
-// They are called inside a synctest bubble: everything that a store starts must
-// end when it is closed.
+// Factory has the functions that make stores. They fail the test if they cannot. They are
+// called inside a synctest bubble: all goroutines of a store must end when it is closed.
 type Factory struct {
 	// Open returns an empty store. Its config has defaults.
 	Open func(t testing.TB, config bulk.Config) bulk.Store
-	// Reopen closes the store and opens its data again. Nil if it cannot.
+	// Reopen closes the store and opens its data again. Nil if that is not possible.
 	Reopen func(t testing.TB, s bulk.Store) bulk.Store
-	// Crash ends the store as the loss of power does, so that everything that is
-	// not durable is lost, and opens its data again. Nil if it cannot.
+	// Crash ends the store like a loss of power, so that everything not durable is lost, and
+	// opens its data again. Nil if that is not possible.
 	Crash func(t testing.TB, s bulk.Store) bulk.Store
-	// Shards is over how many shards a store spreads tenants; 0 and 1 are alike. Each
-	// keeps its part of the events, and order over tenants is kept within each only.
+	// Shards is the number of shards over which a store spreads tenants; 0 and 1 mean the
+	// same. Each shard keeps its part of the events; events of different tenants are in order
+	// only within a shard.
 	Shards int
-	// Rounds is how many rounds the model runs, about 3,000 steps each, and LongRounds
-	// how many with SLUICE_LONG=1. Defaults 2 and 20.
+	// Rounds is the number of rounds of the model, about 3,000 steps each, and LongRounds
+	// that with SLUICE_LONG=1. Defaults 2 and 20.
 	Rounds, LongRounds int
 }
 
 // testCase is one rule of the contract.
 type testCase struct {
 	name string
-	// reopens marks cases that need Factory.Reopen.
+	// reopens reports whether the case needs Factory.Reopen.
 	reopens bool
 	run     func(k *kit)
+}
+
+// groups has the cases by subject.
+var groups = []struct {
+	name  string
+	cases []testCase
+}{
+	{"upload", uploadCases}, {"transition", transitionCases}, {"actions", actionCases}, {"settings", settingsCases},
+	{"schedules", scheduleCases},
+	{"admit", admitCases}, {"limits", limitCases}, {"auto", autoCases}, {"lease", leaseCases}, {"retry", retryCases},
+	{"policies", policyCases}, {"restart", restartCases}, {"results", resultCases}, {"events", eventCases},
+	{"concurrent", concurrentCases}, {"abrupt", abruptCases},
 }
 
 // Run runs the whole suite against the stores of a factory.
 func Run(t *testing.T, factory Factory) {
 	if factory.Open == nil {
 		t.Fatal("storetest: Factory.Open is nil")
-	}
-	groups := []struct {
-		name  string
-		cases []testCase
-	}{
-		{"upload", uploadCases}, {"move", moveCases}, {"actions", actionCases}, {"settings", settingsCases},
-		{"schedules", scheduleCases},
-		{"admit", admitCases}, {"limits", limitCases}, {"auto", autoCases}, {"lease", leaseCases}, {"retry", retryCases},
-		{"restart", restartCases}, {"results", resultCases}, {"events", eventCases},
-		{"concurrent", concurrentCases}, {"abrupt", abruptCases},
 	}
 	for _, group := range groups {
 		t.Run(group.name, func(t *testing.T) {
@@ -86,7 +88,7 @@ func (k *kit) crash() {
 	k.keepEvents(k.most)
 }
 
-// advance lets time pass. The clock stands still otherwise.
+// advance advances the clock, which otherwise stands still.
 func (k *kit) advance(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

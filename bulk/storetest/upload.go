@@ -70,7 +70,7 @@ func createKeepsSpec(k *kit) {
 	}
 }
 
-// createKeepsTrace: whoever leases a job finds the trace of the first creation.
+// createKeepsTrace checks that leased jobs have the trace of the first creation.
 func createKeepsTrace(k *kit) {
 	k.eachRestart(unlimited(), func(restart func()) {
 		first := bulk.TraceContext{Parent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", State: "vendor=1"}
@@ -82,8 +82,8 @@ func createKeepsTrace(k *kit) {
 		k.must(err)
 		k.check(!created && again.Trace == first, "creating it again in another trace: created %v, trace %+v, want the first", created, again.Trace)
 		k.upload("a", 2)
-		k.move("a", bulk.Move{Kind: bulk.Seal, Total: 2})
-		k.move("a", bulk.Move{Kind: bulk.Start})
+		k.transition("a", bulk.Transition{Kind: bulk.Seal, Total: 2})
+		k.transition("a", bulk.Transition{Kind: bulk.Start})
 		restart()
 		k.check(k.action("a").Trace == first, "the trace after a restart is %+v", k.action("a").Trace)
 		k.admit("a", 2)
@@ -97,11 +97,11 @@ func notFound(k *kit) {
 	k.create(spec("here", "tenant"))
 	_, action := k.store.Action(ctx, "none")
 	_, append := k.store.Append(ctx, "none", 0, [][]byte{{'1'}})
-	_, move := k.store.Move(ctx, "none", bulk.Move{Kind: bulk.Cancel})
+	_, transition := k.store.Transition(ctx, "none", bulk.Transition{Kind: bulk.Cancel})
 	_, _, outcomes := k.store.Outcomes(ctx, "none", 0)
 	_, dead := k.store.DeadLetters(ctx, "none", 0, 10)
 	for what, err := range map[string]error{
-		"Action": action, "Append": append, "Move": move, "Outcomes": outcomes, "DeadLetters": dead,
+		"Action": action, "Append": append, "Transition": transition, "Outcomes": outcomes, "DeadLetters": dead,
 	} {
 		k.check(errors.Is(err, bulk.ErrNotFound), "%s of no such action: %v, want ErrNotFound", what, err)
 	}
@@ -122,8 +122,8 @@ func appendOffsets(k *kit) {
 		k.check(received == chunk.received, "Append of jobs %d to %d: received %d, want %d", chunk.from, chunk.to, received, chunk.received)
 	}
 	k.expect("a", where{Pending: 10})
-	k.move("a", bulk.Move{Kind: bulk.Seal, Total: 10})
-	k.move("a", bulk.Move{Kind: bulk.Start})
+	k.transition("a", bulk.Transition{Kind: bulk.Seal, Total: 10})
+	k.transition("a", bulk.Transition{Kind: bulk.Start})
 	k.expectIndexes(k.take(10), 0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 }
 
@@ -157,20 +157,20 @@ func appendSealed(k *kit) {
 	k.open(unlimited())
 	k.run(spec("a", "tenant"), 2)
 	_, err := k.store.Append(ctx, "a", 2, [][]byte{payload("a", 2)})
-	k.expectMoveError(err, "Append to a running action")
+	k.expectRefusal(err, "Append to a running action")
 	k.create(spec("b", "tenant"))
-	k.move("b", bulk.Move{Kind: bulk.Seal})
+	k.transition("b", bulk.Transition{Kind: bulk.Seal})
 	_, err = k.store.Append(ctx, "b", 0, [][]byte{payload("b", 0)})
-	k.expectMoveError(err, "Append to a sealed action")
+	k.expectRefusal(err, "Append to a sealed action")
 	k.create(spec("c", "tenant"))
 	k.upload("c", 1)
-	k.move("c", bulk.Move{Kind: bulk.Cancel})
+	k.transition("c", bulk.Transition{Kind: bulk.Cancel})
 	_, err = k.store.Append(ctx, "c", 1, [][]byte{payload("c", 1)})
-	k.expectMoveError(err, "Append to a canceled action")
+	k.expectRefusal(err, "Append to a canceled action")
 	k.expect("c", where{Canceled: 1})
 }
 
-// appendPayloads uses the sizes and bytes that formats stumble over.
+// appendPayloads uses sizes and bytes that are difficult for formats.
 func appendPayloads(k *kit) {
 	k.open(unlimited())
 	k.create(spec("a", "tenant"))
@@ -186,8 +186,8 @@ func appendPayloads(k *kit) {
 		_, err := k.store.Append(ctx, "a", int64(at), payloads[at:min(at+4, len(payloads))])
 		k.must(err)
 	}
-	k.move("a", bulk.Move{Kind: bulk.Seal, Total: int64(len(payloads))})
-	k.move("a", bulk.Move{Kind: bulk.Start})
+	k.transition("a", bulk.Transition{Kind: bulk.Seal, Total: int64(len(payloads))})
+	k.transition("a", bulk.Transition{Kind: bulk.Start})
 	k.admitAll()
 	jobs, err := k.store.Lease(ctx, request(len(payloads)))
 	k.must(err)
@@ -205,13 +205,13 @@ func appendCopies(k *kit) {
 	_, err := k.store.Append(ctx, "a", 0, [][]byte{buffer})
 	k.must(err)
 	clear(buffer)
-	k.move("a", bulk.Move{Kind: bulk.Seal, Total: 1})
-	k.move("a", bulk.Move{Kind: bulk.Start})
+	k.transition("a", bulk.Transition{Kind: bulk.Seal, Total: 1})
+	k.transition("a", bulk.Transition{Kind: bulk.Start})
 	k.takeOne()
 }
 
-// appendOrder reads several actions of one tenant, uploaded in uneven chunks,
-// back in uneven steps.
+// appendOrder uploads several actions of one tenant in uneven chunks, and reads them in
+// uneven steps.
 func appendOrder(k *kit) {
 	k.open(unlimited())
 	ids := []string{"a", "b", "a-1"}
@@ -226,8 +226,8 @@ func appendOrder(k *kit) {
 	next := map[string]int64{}
 	for _, id := range ids {
 		k.advance(time.Millisecond)
-		k.move(id, bulk.Move{Kind: bulk.Seal, Total: k.action(id).Received})
-		k.move(id, bulk.Move{Kind: bulk.Start})
+		k.transition(id, bulk.Transition{Kind: bulk.Seal, Total: k.action(id).Received})
+		k.transition(id, bulk.Transition{Kind: bulk.Start})
 	}
 	for step := 1; k.admitAll() > 0 || step < 3; step++ {
 		for jobs := k.lease(step * 13); len(jobs) > 0; jobs = k.lease(step * 13) {
@@ -255,9 +255,9 @@ func appendSurvives(k *kit) {
 			restart()
 		}
 		k.expect(id, where{Pending: 500})
-		k.move(id, bulk.Move{Kind: bulk.Seal, Total: 500})
+		k.transition(id, bulk.Transition{Kind: bulk.Seal, Total: 500})
 		restart()
-		k.move(id, bulk.Move{Kind: bulk.Start})
+		k.transition(id, bulk.Transition{Kind: bulk.Start})
 		restart()
 		for want := int64(0); want < 500; want += 50 {
 			k.admit(id, 50)

@@ -8,23 +8,22 @@ import (
 	"slices"
 )
 
-// CSV reads comma-separated values as RFC 4180 has them, with a header: each
-// row becomes a JSON object of strings, its keys in the order of the header.
-// Quoted values may contain commas, line breaks and doubled quotes, and are
-// kept byte for byte. Lines may end in CR and LF; blank lines are skipped (an
-// empty value that is alone on its line is written as ""), and a UTF-8 byte
-// order mark is dropped.
+// CSV reads comma-separated values as in RFC 4180, with a header. Each row becomes a JSON
+// object of strings, with keys in the order of the header. Quoted values may contain commas,
+// line breaks and doubled quotes, and are kept byte for byte. Lines may end in CR and LF.
+// Blank lines are skipped (an empty value alone on its line is written as ""), and a UTF-8
+// byte order mark is dropped.
 //
-// An error is: no header; an empty or doubled column name; a row with another
-// number of values than the header; a quote within an unquoted value or after
-// a quoted one; a quoted value that does not end; a CR that ends no line.
+// These are errors: no header; an empty or duplicate column name; a row whose number of
+// values differs from the header's; a quote within an unquoted value or after a quoted one; a
+// quoted value that does not end; a CR that ends no line.
 type CSV struct {
 	lines  lines
 	header []string
-	// keys has for each column what stands before its value in the payload.
+	// keys has, for each column, the text before its value in the payload.
 	keys   [][]byte
 	values [][]byte
-	// scratch holds unquoted values one after the other, each up to its end.
+	// scratch holds the unquoted values of a row, one after another.
 	scratch []byte
 	ends    []int
 	payload []byte
@@ -35,8 +34,8 @@ type CSV struct {
 // NewCSV returns a parser of r.
 func NewCSV(r io.Reader) *CSV { return &CSV{lines: lines{source: r}} }
 
-// Header reads the header, if it has not been read, and returns its columns.
-// Do not change them.
+// Header reads the header, if it has not been read, and returns its columns. Callers must not
+// modify them.
 func (c *CSV) Header() ([]string, error) {
 	if c.header == nil && c.err == nil {
 		c.err = c.readHeader()
@@ -47,8 +46,8 @@ func (c *CSV) Header() ([]string, error) {
 	return c.header, nil
 }
 
-// Column returns the place of a column in the header, for Value, or an error
-// that names the columns there are.
+// Column returns the index of a column in the header, for Value. If there is none, the error
+// names the columns.
 func (c *CSV) Column(name string) (int, error) {
 	header, err := c.Header()
 	if err != nil {
@@ -78,11 +77,11 @@ func (c *CSV) Next() ([]byte, error) {
 	return c.payload, nil
 }
 
-// Value returns the value at a column of the row that Next returned last, as it
-// was before it became JSON. It is valid until the next call of Next.
+// Value returns the value of a column of the row last returned by Next, before its conversion
+// to JSON. It is valid until the next call of Next.
 func (c *CSV) Value(column int) []byte { return c.values[column] }
 
-// Line is the number of the line on which the last row began.
+// Line returns the number of the line on which the last row began.
 func (c *CSV) Line() int64 { return c.line }
 
 func (c *CSV) readHeader() error {
@@ -111,7 +110,7 @@ func (c *CSV) readHeader() error {
 	return nil
 }
 
-// key returns what stands before the value of column i in a payload.
+// key returns the text before the value of column i in a payload.
 func key(i int, name []byte) []byte {
 	text := []byte{','}
 	if i == 0 {

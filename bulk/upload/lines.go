@@ -8,16 +8,16 @@ import (
 	"unicode/utf8"
 )
 
-// lines cuts a stream into lines, and can join a line with those that follow.
-// Its buffer holds one line or joined lines, at most MaxPayload and an ending.
+// lines splits a stream into lines, and can join a line with the following ones. Its buffer
+// holds one line or joined lines: at most MaxPayload and a line ending.
 type lines struct {
 	source io.Reader
 	buffer []byte
 	// The token is buffer[start:end]; buffer[end:] has been read ahead.
 	start, end int
-	// number is that of the token's last line, from 1.
+	// number is the number of the token's last line, from 1.
 	number int64
-	// failure is what the source returned; it is told when buffer is used up.
+	// failure is the error of the source; it is returned when buffer is used up.
 	failure error
 }
 
@@ -25,7 +25,7 @@ const (
 	firstBuffer = 64 << 10
 	// maxToken leaves room for a line ending, CR and LF.
 	maxToken = MaxPayload + 2
-	// idleReads is how often a source may return nothing without an error.
+	// idleReads is how often a source may return no bytes and no error.
 	idleReads = 100
 )
 
@@ -67,7 +67,7 @@ func (l *lines) extend() ([]byte, error) {
 	}
 }
 
-// take moves the end of the token and checks what it gained.
+// take sets the end of the token and checks the added bytes.
 func (l *lines) take(end int) ([]byte, error) {
 	l.number++
 	gained := l.buffer[l.end:end]
@@ -81,8 +81,8 @@ func (l *lines) take(end int) ([]byte, error) {
 	return l.buffer[l.start:end], nil
 }
 
-// fill reads once more from the source. It returns by how much the buffer's
-// content moved towards its beginning.
+// fill reads once from the source. It returns by how many bytes the buffer's content moved
+// towards its beginning.
 func (l *lines) fill() (moved int) {
 	if len(l.buffer) == cap(l.buffer) {
 		moved = l.makeRoom()
@@ -99,8 +99,8 @@ func (l *lines) fill() (moved int) {
 	return moved
 }
 
-// makeRoom drops what lies before the token, into a larger buffer if the token
-// fills more than half of this one.
+// makeRoom drops the bytes before the token. If the token fills more than half of the buffer,
+// it allocates a larger one.
 func (l *lines) makeRoom() (moved int) {
 	moved = l.start
 	kept := l.buffer[l.start:]
@@ -119,4 +119,44 @@ func (l *lines) makeRoom() (moved int) {
 func trimEnding(line []byte) []byte {
 	line = bytes.TrimSuffix(line, []byte{'\n'})
 	return bytes.TrimSuffix(line, []byte{'\r'})
+}
+
+// plain marks the bytes that a JSON string contains unescaped.
+var plain = func() (table [256]bool) {
+	for b := range table {
+		table[b] = b >= 0x20 && b != '"' && b != '\\'
+	}
+	return table
+}()
+
+// appendString appends text, which is valid UTF-8, as a JSON string.
+func appendString(to, text []byte) []byte {
+	to = append(to, '"')
+	done := 0
+	for i, b := range text {
+		if plain[b] {
+			continue
+		}
+		to = append(to, text[done:i]...)
+		to = appendEscape(to, b)
+		done = i + 1
+	}
+	to = append(to, text[done:]...)
+	return append(to, '"')
+}
+
+func appendEscape(to []byte, b byte) []byte {
+	const digits = "0123456789abcdef"
+	switch b {
+	case '"', '\\':
+		return append(to, '\\', b)
+	case '\n':
+		return append(to, '\\', 'n')
+	case '\r':
+		return append(to, '\\', 'r')
+	case '\t':
+		return append(to, '\\', 't')
+	default:
+		return append(to, '\\', 'u', '0', '0', digits[b>>4], digits[b&0xf])
+	}
 }

@@ -3,6 +3,7 @@ package upload
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 )
 
@@ -36,10 +37,10 @@ func (n *NDJSON) Next() ([]byte, error) {
 	return nil, n.err
 }
 
-// Line is the number of the line that the last payload was read from.
+// Line returns the number of the line of the last payload.
 func (n *NDJSON) Line() int64 { return n.lines.number }
 
-// whyInvalid explains what json.Valid refused.
+// whyInvalid explains why json.Valid refused a payload.
 func whyInvalid(payload []byte) string {
 	var value json.RawMessage
 	if err := json.Unmarshal(payload, &value); err != nil {
@@ -47,3 +48,29 @@ func whyInvalid(payload []byte) string {
 	}
 	return "want one JSON value"
 }
+
+// MaxPayload is the maximum size of one payload, and of its line or record, in bytes: 1 MiB.
+const MaxPayload = 1 << 20
+
+// Parser yields the payloads of one stream.
+type Parser interface {
+	// Next returns the next payload, valid until the next call; io.EOF after the
+	// last one; an *Error if the stream breaks its format; or the error of the
+	// stream itself. After an error, Next returns that error again.
+	Next() (payload []byte, err error)
+}
+
+// Error is the error of a stream that breaks its format.
+type Error struct {
+	// Line is the number of the line, from 1; blank lines count.
+	Line int64
+	// Why describes the mistake and the correct form.
+	Why string
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Why) }
+
+var (
+	_ Parser = (*NDJSON)(nil)
+	_ Parser = (*CSV)(nil)
+)

@@ -6,9 +6,9 @@ import (
 	"io"
 )
 
-// splitQuoted splits a record in which there are quotes. It reads further lines
-// where a quoted value goes on. Unquoted text is collected in scratch, and cut
-// into values at the end, since scratch may move while it grows.
+// splitQuoted splits a record that contains quotes. It reads further lines if a quoted value
+// continues there. It collects unquoted text in scratch, and cuts that into values at the
+// end, since scratch may be reallocated.
 func (c *CSV) splitQuoted(token []byte) error {
 	c.scratch = c.scratch[:0]
 	c.ends = c.ends[:0]
@@ -35,8 +35,8 @@ func (c *CSV) splitQuoted(token []byte) error {
 	return nil
 }
 
-// plainValue reads the unquoted value that begins at a place of the token. It
-// returns where it ends: at a comma or at the end of the line.
+// plainValue reads the unquoted value at an index of the token. It returns the index of its
+// end: at a comma or at the end of the line.
 func (c *CSV) plainValue(token []byte, at int) (int, error) {
 	rest := trimEnding(token[at:])
 	if comma := bytes.IndexByte(rest, ','); comma >= 0 {
@@ -56,15 +56,15 @@ func (c *CSV) plainValue(token []byte, at int) (int, error) {
 	return end, nil
 }
 
-// quotedValue reads the value whose opening quote is just before a place of the
-// token. It returns the token, which may have grown, and where the value ends:
-// at a comma or at the end of the line.
+// quotedValue reads the value whose opening quote is just before an index of the token. It
+// returns the token, which may have grown, and the index of the value's end: at a comma or at
+// the end of the line.
 func (c *CSV) quotedValue(token []byte, at int) ([]byte, int, error) {
 	opened := c.lines.number
 	for {
 		quote := bytes.IndexByte(token[at:], '"')
 		if quote < 0 {
-			// Extending moves the token, so what has been read is kept first.
+			// Extending moves the token, so the bytes read so far are saved first.
 			c.scratch = append(c.scratch, token[at:]...)
 			at = len(token)
 			var err error

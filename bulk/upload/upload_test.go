@@ -15,8 +15,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// all returns a copy of every payload, and the error that ended the stream; nil
-// stands for io.EOF.
+// all returns a copy of every payload, and the error that ended the stream; nil stands for
+// io.EOF.
 func all(p Parser) (payloads []string, err error) {
 	for {
 		payload, err := p.Next()
@@ -218,7 +218,7 @@ func TestCSVRoundTrip(t *testing.T) {
 	})
 }
 
-// object reads a JSON object of strings in its order.
+// object reads a JSON object of strings, in order.
 func object(t interface{ Fatal(...any) }, payload []byte) (keys, values []string) {
 	decoder := json.NewDecoder(bytes.NewReader(payload))
 	for depth := 0; ; {
@@ -282,8 +282,7 @@ func FuzzNDJSON(f *testing.F) {
 	})
 }
 
-// FuzzCSV compares with encoding/csv: what this package accepts, that one reads
-// in the same way.
+// FuzzCSV checks that encoding/csv reads the accepted records in the same way.
 func FuzzCSV(f *testing.F) {
 	f.Add("a,b\n1,2\n")
 	f.Add("\ufeff\"a\",b\r\n\"1\r\n\"\"2\",\r\n\n")

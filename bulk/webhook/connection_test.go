@@ -36,8 +36,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// A target that is silent, before or within its answer, is left when the
-// attempt's context ends.
+// TestContextEndsTheAttempt checks that an attempt ends with its context if the target is
+// silent, before or within its answer.
 func TestContextEndsTheAttempt(t *testing.T) {
 	for name, status := range map[string]int{"no answer": 0, "half an answer": 200} {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestAnswerBreaksOff(t *testing.T) {
 	}
 }
 
-// A body without end is neither read to its end nor a reason to fail.
+// TestEndlessBody checks that an endless body is not read to its end, and is no error.
 func TestEndlessBody(t *testing.T) {
 	result, err := attempt(t, func(w http.ResponseWriter, _ *http.Request) {
 		chunk := bytes.Repeat([]byte("1"), 4096)
@@ -106,7 +106,7 @@ func TestEndlessBody(t *testing.T) {
 	}
 }
 
-// reader counts what is read of a body that never ends.
+// reader counts the bytes read of an endless body.
 type reader struct{ read int64 }
 
 func (r *reader) Read(p []byte) (int, error) {
@@ -124,8 +124,8 @@ func TestReadIsBounded(t *testing.T) {
 	}
 }
 
-// Connections are used again whatever the answer was: as many workers as there
-// are, so many connections at most.
+// TestConnectionsAreReused checks that connections are used again after any answer, so that
+// there are no more than workers.
 func TestConnectionsAreReused(t *testing.T) {
 	const workers, each = 8, 50
 	var connections atomic.Int32
@@ -154,13 +154,13 @@ func TestConnectionsAreReused(t *testing.T) {
 		})
 	}
 	group.Wait()
-	// The transport may dial ahead while another connection becomes free.
+	// The transport may dial while another connection becomes free.
 	if got := connections.Load(); got > 2*workers {
 		t.Fatalf("%d connections for %d workers", got, workers)
 	}
 }
 
-// A kept connection that the target closes costs no attempt.
+// TestStaleConnection checks that a kept connection that the target closes costs no attempt.
 func TestStaleConnection(t *testing.T) {
 	var requests atomic.Int32
 	server := newServer(t, func(w http.ResponseWriter, r *http.Request) {
@@ -194,7 +194,7 @@ func TestHTTP2(t *testing.T) {
 		_, _ = io.Copy(w, r.Body)
 	}))
 	server.EnableHTTP2 = true
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // the handshake that fails below is meant to
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // hides the handshake error below, which is expected
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	transport := newTransport(1)
@@ -207,7 +207,7 @@ func TestHTTP2(t *testing.T) {
 	if err != nil || !bytes.Equal(result, job.Payload) || protocol != "HTTP/2.0" {
 		t.Fatalf("Handle = %q, %v over %s", result, err, protocol)
 	}
-	// A certificate that nobody vouches for is told in one line.
+	// The error about an untrusted certificate is one line.
 	_, err = newHandler(t, Options{}).Handle(t.Context(), job)
 	if got, _ := kindOf(err); got != transientKind || !strings.Contains(err.Error(), "certificate") || strings.Contains(err.Error(), "\n") {
 		t.Fatalf("unknown authority: %v", err)

@@ -3,7 +3,7 @@
 // # Nouns
 //
 //   - A [Handler] is a bulk.Handler for jobs of type bulk.WebhookType.
-//   - A secret signs requests, so that the target can tell them from forgeries.
+//   - A secret signs requests, so that the target can distinguish them from forgeries.
 //     Its text is "whsec_" and the base64 of 24 to 64 random bytes.
 //   - [Verify] is for the other side: it checks a request that a target received.
 //
@@ -26,8 +26,8 @@
 //	traceparent        the attempt's place in the action's trace, as W3C Trace
 //	tracestate         Context has it; left out if the action is not traced
 //
-// A target must bear receiving a job again, and recognises it by webhook-id.
-// User and password in the target's URL are sent as basic authentication.
+// A target must tolerate receiving a job again; it recognizes the job by webhook-id. User and
+// password in the target's URL are sent as basic authentication.
 //
 // # The answer
 //
@@ -37,24 +37,22 @@
 //	429, 503       throttled; Retry-After says how long at least
 //	other 4xx      final
 //
-// No answer (no connection, a connection that broke, the attempt's timeout)
-// counts as failed for now. Anything else that is not HTTP's (1xx, 6xx and up)
-// does too.
+// If there is no answer (no connection, a broken connection, the attempt's timeout), the
+// attempt failed for now. The same holds for any other status (1xx, 6xx and up).
 //
 // # Guarantees
 //
-//   - No answer can hold a worker beyond the end of the attempt's context, nor
-//     make it read more than twice [Options.MaxResponseBytes].
-//   - Secrets, and what else a URL holds beside its host, are in no error text.
-//     A redirect's destination is named by the target itself.
+//   - No answer can block a worker beyond the end of the attempt's context, or make it
+//     read more than twice [Options.MaxResponseBytes].
+//   - Error texts contain no secrets, and of a URL only its host. A redirect's
+//     destination is quoted as the target sent it.
 //   - An error text is one line.
 //
 // # Trust
 //
-// Targets are trusted input: whoever may create an action can make this process
-// send a POST to any address that it can reach, and read part of the answer in
-// results and errors. Where those who create actions are not trusted that far,
-// set [Options.AllowTarget]. It sees the URL, not the address that a name
-// resolves to, so a rule about addresses needs a Transport whose net.Dialer has
-// a Control function, or an outgoing proxy.
+// Targets are trusted input: anyone who may create an action can make this process send a
+// POST to any address that it can reach, and read part of the answer in results and errors.
+// If the creators of actions are not trusted that far, set [Options.AllowTarget]. It sees the
+// URL, not the address that a name resolves to, so a rule about addresses needs a Transport
+// whose net.Dialer has a Control function, or an outgoing proxy.
 package webhook

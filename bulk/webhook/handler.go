@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/tracing"
+	"github.com/sluice-project/sluice/internal/tracing"
 )
 
 // Handler runs each job as one HTTP request to its action's target. It is safe
@@ -24,8 +24,8 @@ type Handler struct {
 
 var _ bulk.Handler = (*Handler)(nil)
 
-// New returns a handler. The error says which option is out of range, or which
-// secret is not one.
+// New returns a handler. It returns an error if an option is out of range, or a secret is
+// invalid.
 func New(options Options) (*Handler, error) {
 	options, err := options.withDefaults()
 	if err != nil {
@@ -38,17 +38,16 @@ func New(options Options) (*Handler, error) {
 	return &Handler{options: options, secrets: secrets}, nil
 }
 
-// Close closes the connections that no request is using.
+// Close closes the idle connections.
 func (h *Handler) Close() {
 	if t, ok := h.options.Transport.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
 	}
 }
 
-// Handle makes one attempt: one request, which ends with ctx at the latest. Its
-// errors say what became of the attempt in the terms of bulk.Handler; those that
-// report an answer other than 2xx wrap a *[StatusError], except for a
-// *bulk.ThrottledError.
+// Handle makes one attempt: one request, which ends with ctx at the latest. Its errors follow
+// the rules of bulk.Handler. Errors about an answer other than 2xx wrap a *[StatusError],
+// except for a *bulk.ThrottledError.
 func (h *Handler) Handle(ctx context.Context, job *bulk.Job) ([]byte, error) {
 	request, err := h.newRequest(ctx, job, time.Now())
 	if err != nil {
@@ -75,7 +74,7 @@ func (h *Handler) Handle(ctx context.Context, job *bulk.Job) ([]byte, error) {
 		}
 		return h.result(body), nil
 	}
-	// What the status says holds even where its body broke off.
+	// The status holds even if the body is incomplete.
 	return nil, refusal(request.URL.Host, response, body, time.Now())
 }
 
@@ -115,18 +114,18 @@ func (h *Handler) setHeaders(header http.Header, job *bulk.Job, now time.Time) {
 	header.Set("Sluice-Action", job.Spec.ID)
 	header.Set("Sluice-Tenant", headerValue(job.Spec.Tenant))
 	header.Set("Sluice-Attempt", strconv.Itoa(job.Attempt))
-	// webhook-id makes the request idempotent. An empty list says so to the
-	// transport without sending the header: a kept connection that the target
-	// had just closed then costs a new connection, not an attempt.
+	// The header webhook-id makes the request idempotent. An empty list tells the transport
+	// so without sending the header: if the target has just closed a kept connection, that
+	// costs a new connection, not an attempt.
 	header["Idempotency-Key"] = nil
 }
 
-// read returns the body up to one byte more than may be a result. What follows
-// is drained, so that the connection can be used again, unless it is too much.
+// read returns the body, up to one byte more than a result may have. It drains the rest,
+// unless that is too long, so that the connection can be used again.
 func (h *Handler) read(body io.Reader) ([]byte, error) {
 	read, err := io.ReadAll(io.LimitReader(body, h.options.MaxResponseBytes+1))
 	if err == nil && int64(len(read)) > h.options.MaxResponseBytes {
-		// A failure here only costs the connection: the result is decided.
+		// An error here costs only the connection.
 		_, _ = io.CopyN(io.Discard, body, h.options.MaxResponseBytes-1)
 	}
 	return read, err
@@ -143,20 +142,20 @@ func unreachable(ctx context.Context, host string, err error) error {
 	return oneLineError{fmt.Errorf("target %s: %w", host, err)}
 }
 
-// oneLineError is an error whose text has no line breaks, whatever it quotes.
+// oneLineError is an error whose text has no line breaks.
 type oneLineError struct{ error }
 
 func (e oneLineError) Error() string { return strings.Join(strings.Fields(e.error.Error()), " ") }
 func (e oneLineError) Unwrap() error { return e.error }
 
-// finalError is an error that fails the job for good.
+// finalError is an error that fails the job permanently.
 type finalError struct{ error }
 
 func (e finalError) Error() string   { return oneLineError(e).Error() }
 func (e finalError) Unwrap() []error { return []error{e.error, bulk.SkipRetry} }
 
-// headerValue percent-encodes what a header cannot carry to every reader in the
-// same way: all but visible ASCII, and the percent sign itself.
+// headerValue percent-encodes all bytes but visible ASCII, and the percent sign, since not
+// all readers handle other bytes in a header alike.
 func headerValue(s string) string {
 	var encoded strings.Builder
 	for i := range len(s) {

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/http"
@@ -11,41 +12,39 @@ import (
 // Options holds the settings of a Handler. The zero value of each field means
 // its default.
 type Options struct {
-	// Secrets sign the requests to targets that TargetSecrets does not list: the
-	// current one first, then, while keys rotate, those it replaces. At most 10.
+	// Secrets sign the requests to targets that TargetSecrets does not list. The current
+	// secret comes first, followed, during a rotation, by those that it replaces. At most 10.
 	// Default none: requests are not signed.
 	Secrets []string
 	// TargetSecrets holds the secrets of single targets, by the target's name
-	// (bulk.Target.Name; it defaults to the URL's host:port). A target with an
-	// empty list is not signed.
+	// (bulk.Target.Name; it defaults to the URL's host:port). Requests to a target with an
+	// empty list are not signed.
 	TargetSecrets map[string][]string
-	// Transport sends the requests. Default one of this handler's own: HTTP/1.1
-	// and HTTP/2, proxies from the environment, 10 s at most to connect, and
-	// connections kept as IdleConnections says. It is used as it is, so
-	// IdleConnections does not apply to one that is given here.
+	// Transport sends the requests. The default transport has HTTP/1.1 and HTTP/2, proxies
+	// from the environment, 10 s at most to connect, and keeps IdleConnections connections.
+	// IdleConnections does not apply to a transport set here.
 	Transport http.RoundTripper
-	// IdleConnections is how many connections to one target are kept for the
-	// next requests. Below the number of workers, some requests each have to
-	// connect anew. Default 1,024; at most 65,536.
+	// IdleConnections is the number of connections to one target that are kept for the next
+	// requests. If it is below the number of workers, some requests have to connect again.
+	// Default 1,024; at most 65,536.
 	IdleConnections int
-	// MaxResponseBytes is how much of an answer's body is read as the result. A
-	// longer body is no result: the job still succeeds. Default 64 KiB; at most
-	// 16 MiB.
+	// MaxResponseBytes is the maximum size of a result. A longer body is no result, but the
+	// job still succeeds. Default 64 KiB; at most 16 MiB.
 	MaxResponseBytes int64
 	// UserAgent is the User-Agent of the requests. Default "Sluice".
 	UserAgent string
-	// AllowTarget, if set, is asked before each request; its error fails the job
-	// for good. It must not change the URL, and is called concurrently.
+	// AllowTarget, if set, is called before each request. An error fails the job permanently.
+	// It must not change the URL, and must be safe for concurrent use.
 	AllowTarget func(*url.URL) error
 }
 
-// The defaults and the bounds of options.
+// The defaults and limits of options.
 const (
 	DefaultIdleConnections = 1024
 	MostIdleConnections    = 65_536
 	DefaultResponseBytes   = 64 << 10
 	MostResponseBytes      = 16 << 20
-	// MostSecrets is how many secrets there may be for one target.
+	// MostSecrets is the maximum number of secrets of one target.
 	MostSecrets = 10
 )
 
@@ -60,23 +59,19 @@ func (o Options) withDefaults() (Options, error) {
 	case !printableASCII(o.UserAgent):
 		return o, fmt.Errorf("webhook: user agent %q: want printable ASCII", o.UserAgent)
 	}
-	if o.IdleConnections == 0 {
-		o.IdleConnections = DefaultIdleConnections
-	}
+	o.IdleConnections = cmp.Or(o.IdleConnections, DefaultIdleConnections)
 	if o.MaxResponseBytes == 0 {
 		o.MaxResponseBytes = DefaultResponseBytes
 	}
-	if o.UserAgent == "" {
-		o.UserAgent = "Sluice"
-	}
+	o.UserAgent = cmp.Or(o.UserAgent, "Sluice")
 	if o.Transport == nil {
 		o.Transport = newTransport(o.IdleConnections)
 	}
 	return o, nil
 }
 
-// newTransport keeps idle connections to each target. Connections in use are
-// bounded by the number of workers.
+// newTransport returns a transport that keeps idle connections to each target. The number of
+// workers bounds the connections in use.
 func newTransport(idlePerTarget int) *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
 	return &http.Transport{
@@ -88,7 +83,7 @@ func newTransport(idlePerTarget int) *http.Transport {
 		MaxIdleConns:           4 * idlePerTarget,
 		IdleConnTimeout:        90 * time.Second,
 		MaxResponseHeaderBytes: maxHeaderBytes,
-		// Results are small: unpacking them would cost more than it saves.
+		// Results are small: decompression would cost more than it saves.
 		DisableCompression: true,
 	}
 }

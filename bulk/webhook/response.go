@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -22,8 +23,8 @@ type StatusError struct {
 	Host string
 	// Status is the answer's status code.
 	Status int
-	// Location is where a redirect points, as its header says it; printable, at
-	// most MaxExcerptBytes. Empty if it does not say.
+	// Location is the destination of a redirect, as the header has it; printable, at most
+	// MaxExcerptBytes. Empty if there is none.
 	Location string
 	// Excerpt is the beginning of the body: one printable line of at most
 	// MaxExcerptBytes.
@@ -57,7 +58,7 @@ func withExcerpt(text, excerpt string) string {
 	return text + ": " + excerpt
 }
 
-// result returns the body of a success if it is a job's result.
+// result returns the body of a success as the job's result; nil if it is not one.
 func (h *Handler) result(body []byte) []byte {
 	if int64(len(body)) > h.options.MaxResponseBytes || !json.Valid(body) {
 		return nil
@@ -65,7 +66,7 @@ func (h *Handler) result(body []byte) []byte {
 	return bytes.TrimSpace(body)
 }
 
-// refusal turns an answer other than 2xx into the handler's error.
+// refusal returns the handler's error for an answer other than 2xx.
 func refusal(host string, response *http.Response, body []byte, now time.Time) error {
 	status := response.StatusCode
 	retryAfter, asked := parseRetryAfter(response.Header.Get("Retry-After"), now)
@@ -87,7 +88,7 @@ func refusal(host string, response *http.Response, body []byte, now time.Time) e
 	}
 }
 
-// transient tells whether a status may be another one at the next attempt.
+// transient reports whether the next attempt may get another status.
 func transient(status int) bool {
 	switch {
 	case status == http.StatusRequestTimeout || status == http.StatusTooEarly:
@@ -97,8 +98,8 @@ func transient(status int) bool {
 	}
 }
 
-// excerpt returns the beginning of a text as one printable line of at most
-// MaxExcerptBytes. What is not printable, or not UTF-8, becomes U+FFFD.
+// excerpt returns the beginning of a text as one printable line of at most MaxExcerptBytes.
+// Other characters, and invalid UTF-8, become U+FFFD.
 func excerpt(body []byte) string {
 	const ellipsis = "…"
 	var line strings.Builder
@@ -113,7 +114,7 @@ func excerpt(body []byte) string {
 		if !unicode.IsPrint(r) {
 			r = utf8.RuneError
 		}
-		// Keep room for a space and for the mark that says there is more.
+		// Leave space for a space character and for the ellipsis.
 		if line.Len()+1+utf8.RuneLen(r)+len(ellipsis) > MaxExcerptBytes {
 			return line.String() + ellipsis
 		}
@@ -124,4 +125,36 @@ func excerpt(body []byte) string {
 		line.WriteRune(r)
 	}
 	return line.String()
+}
+
+// MaxRetryAfter bounds the delay of a Retry-After header: a target cannot postpone a job for
+// longer.
+const MaxRetryAfter = 24 * time.Hour
+
+// parseRetryAfter parses a Retry-After header: whole seconds, or an HTTP date relative to
+// now. The result is from 0 (a date in the past) to MaxRetryAfter; ok is false if the header
+// is missing or invalid.
+func parseRetryAfter(value string, now time.Time) (after time.Duration, ok bool) {
+	value = strings.TrimSpace(value)
+	if digits(value) {
+		seconds, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || seconds > int64(MaxRetryAfter/time.Second) {
+			return MaxRetryAfter, true // digits only, so the number is too large
+		}
+		return time.Duration(seconds) * time.Second, true
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0, false
+	}
+	return min(max(at.Sub(now), 0), MaxRetryAfter), true
+}
+
+func digits(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return s != ""
 }

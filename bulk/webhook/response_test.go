@@ -47,7 +47,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// What a handler's error tells the engine.
+// kind is what a handler's error means to the engine.
 type kind string
 
 const (

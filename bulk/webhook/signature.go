@@ -21,20 +21,20 @@ const (
 	HeaderSignature = "webhook-signature"
 )
 
-// DefaultTolerance is how far a request's timestamp may be from the receiver's
-// clock where Verify is not told otherwise.
+// DefaultTolerance is the default of the difference that Verify allows between a request's
+// timestamp and the receiver's clock.
 const DefaultTolerance = 5 * time.Minute
 
-// Errors that Verify wraps, and a receiver may branch on. ErrSecret is a mistake
-// of the receiver's own; the others say that the request is not to be trusted.
+// Errors that Verify wraps, and a receiver may branch on. ErrSecret is a mistake of the
+// receiver; the others mean that the request is not to be trusted.
 var (
 	// ErrSecret: the text is not a secret.
 	ErrSecret = errors.New("not a secret")
-	// ErrHeaders: a header is missing, twice there or malformed.
+	// ErrHeaders: a header is missing, duplicate or malformed.
 	ErrHeaders = errors.New("webhook headers are not complete")
-	// ErrTimestamp: the request was made too long ago, or too far in the future.
+	// ErrTimestamp: the request's timestamp is too far in the past or in the future.
 	ErrTimestamp = errors.New("webhook timestamp is out of tolerance")
-	// ErrSignature: no signature of the request is by this secret.
+	// ErrSignature: no signature of the request was made with this secret.
 	ErrSignature = errors.New("webhook signature does not match")
 )
 
@@ -50,7 +50,7 @@ func parseSecret(secret string) ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: want %q and base64", ErrSecret, secretPrefix)
 	}
-	// The decoder would skip line breaks; in a secret they are a mistake.
+	// The decoder would ignore line breaks; in a secret they are a mistake.
 	key, err := base64.StdEncoding.Strict().DecodeString(encoded)
 	if err != nil || strings.ContainsAny(encoded, "\r\n") {
 		return nil, fmt.Errorf("%w: what follows %q is not standard, padded base64", ErrSecret, secretPrefix)
@@ -81,9 +81,9 @@ func newKeyring(common []string, targets map[string][]string) (keyring, error) {
 	return ring, nil
 }
 
-// CheckSecrets says which of the secrets of one target is not one, or that they
-// are more than [MostSecrets]. Its error does not quote them, and wraps
-// [ErrSecret] where one is not a secret.
+// CheckSecrets returns an error if a secret of one target is invalid, or there are more than
+// [MostSecrets]. The error does not quote the secrets. It wraps [ErrSecret] if one is
+// invalid.
 func CheckSecrets(secrets []string) error {
 	_, err := parseSecrets(secrets)
 	return err
@@ -129,8 +129,8 @@ func sum(key []byte, id, timestamp string, body []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// Sign returns the value of the webhook-signature header for one secret: what a
-// sender sends, and what the tests of a receiver need. The error wraps ErrSecret.
+// Sign returns the value of the webhook-signature header for one secret: for senders, and for
+// tests of receivers. The error wraps ErrSecret.
 func Sign(secret, id string, at time.Time, body []byte) (string, error) {
 	key, err := parseSecret(secret)
 	if err != nil {
@@ -139,15 +139,15 @@ func Sign(secret, id string, at time.Time, body []byte) (string, error) {
 	return signAll([][]byte{key}, id, at, body), nil
 }
 
-// Verify checks, for a receiver, that a request's headers and body were signed
-// with the secret, and were so at most tolerance before or after now; 0 or less
-// is DefaultTolerance. Pass the body as it was received, not decoded and encoded
-// again. While keys rotate, a receiver may try one secret after the other. The
-// error wraps one of ErrSecret, ErrHeaders, ErrTimestamp and ErrSignature.
+// Verify checks, for a receiver, that a request's headers and body were signed with the
+// secret, at most tolerance before or after now; 0 or less is DefaultTolerance. Pass the body
+// as received, not decoded and encoded again. During a rotation, a receiver may try one
+// secret after another. The error wraps one of ErrSecret, ErrHeaders, ErrTimestamp and
+// ErrSignature.
 //
-// A request may be received twice (it is sent again when its answer was lost):
-// recognise it by its webhook-id. The content that is signed joins id, timestamp
-// and body with full stops, so treat a body that is not JSON as a forgery.
+// A request may be received twice (it is sent again if its answer was lost): recognize it by
+// its webhook-id. The signed content joins id, timestamp and body with full stops, so treat a
+// body that is not JSON as a forgery.
 func Verify(secret string, header http.Header, body []byte, now time.Time, tolerance time.Duration) error {
 	key, err := parseSecret(secret)
 	if err != nil {
@@ -164,7 +164,7 @@ func Verify(secret string, header http.Header, body []byte, now time.Time, toler
 	for signature := range strings.FieldsSeq(signatures) {
 		encoded, ok := strings.CutPrefix(signature, "v1,")
 		if !ok {
-			continue // another scheme, beside ours
+			continue // another scheme
 		}
 		if got, err := base64.StdEncoding.DecodeString(encoded); err == nil && hmac.Equal(got, want) {
 			return nil
@@ -184,8 +184,8 @@ func signedHeaders(header http.Header) (id, timestamp, signatures string, err er
 		}
 		*h.value = values[0]
 	}
-	// Signed content in which the body begins with a timestamp of its own could
-	// be read as that of a longer id. The last part of a job's id has a hyphen.
+	// Signed content whose body begins with a timestamp could be read as that of a longer id.
+	// The last part of a job's id has a hyphen.
 	if at := strings.LastIndexByte(id, '.'); at >= 0 && digits(id[at+1:]) {
 		return "", "", "", fmt.Errorf("%w: %s ends like a timestamp", ErrHeaders, HeaderID)
 	}
@@ -200,7 +200,7 @@ func checkTimestamp(timestamp string, now time.Time, tolerance time.Duration) er
 	if err != nil || !digits(timestamp) {
 		return fmt.Errorf("%w: want %s in whole seconds since 1970", ErrHeaders, HeaderTimestamp)
 	}
-	// Sub saturates, so that an absurd timestamp is merely far away.
+	// Sub saturates, so an absurd timestamp is simply far away.
 	switch away := now.Sub(time.Unix(seconds, 0)); {
 	case away > tolerance:
 		return fmt.Errorf("%w: it was made more than %s ago", ErrTimestamp, tolerance)

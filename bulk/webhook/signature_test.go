@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The test vector that the reference libraries of Standard Webhooks share.
+// The test vector of the reference libraries of Standard Webhooks.
 const (
 	vectorSecret    = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	vectorID        = "msg_p5jXN8AQM9LWM0D4loKWxJek"
@@ -53,7 +53,7 @@ func vectorHeader() http.Header {
 	return signedHeader(vectorID, strconv.Itoa(vectorTimestamp), vectorSignature)
 }
 
-// with returns the vector's headers with one of them set to the values.
+// with returns the vector's headers with one header set to values.
 func with(name string, values ...string) http.Header {
 	h := vectorHeader()
 	h.Del(name)
@@ -112,8 +112,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// A body that is the number 1614265330.5, signed a minute before, must not pass
-// as the body 5 of a longer id.
+// TestVerifyRefusesAShiftedBody checks that a body that is the number 1614265330.5, signed a
+// minute before, does not pass as the body 5 of a longer id.
 func TestVerifyRefusesAShiftedBody(t *testing.T) {
 	signature, err := Sign(vectorSecret, "act-0", vectorTime.Add(-time.Minute), []byte("1614265330.5"))
 	if err != nil {
@@ -125,7 +125,8 @@ func TestVerifyRefusesAShiftedBody(t *testing.T) {
 	}
 }
 
-// Whatever is signed verifies, and nothing that differs in one place does.
+// TestSignatureCoversEverything checks that signed content verifies, and fails if one byte
+// differs.
 func TestSignatureCoversEverything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		key := rapid.SliceOfN(rapid.Byte(), minSecretBytes, maxSecretBytes).Draw(t, "key")
@@ -196,7 +197,7 @@ func FuzzParseSecret(f *testing.F) {
 			}
 			return
 		}
-		// Every key has one text only.
+		// Every key has exactly one text.
 		if got := secretOf(string(key)); got != secret {
 			t.Fatalf("%q decodes to the key of %q", secret, got)
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// patience is how long what should come at once may take.
+// patience bounds operations that should be immediate.
 const patience = 30 * time.Second
 
 // chrome is a browser that all tests share; each visitor has cookies of its own.
@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// look is how a visitor sees the page.
+// look is how a visitor views the page: language, device, JavaScript.
 type look struct {
 	lang     string
 	width    int64
@@ -116,7 +116,7 @@ func newVisitor(t *testing.T, look look) *visitor {
 	return v
 }
 
-// call makes an action of a command that answers nothing.
+// call converts a command without results to an action.
 func call[P any](command cdp.Command[P, cdp.Empty], params P) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, command, params)
@@ -124,15 +124,14 @@ func call[P any](command cdp.Command[P, cdp.Empty], params P) chromedp.Action[ch
 	})
 }
 
-// screen has a width; below 600 pixels it is a phone's.
+// screen sets the width of the screen; below 600 pixels it is a phone's.
 func (v *visitor) screen(width int64) chromedp.Action[chromedp.Void] {
 	return call(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
 		Width: width, Height: 844, DeviceScaleFactor: 1, Mobile: width < 600,
 	})
 }
 
-// listen keeps what the browser complains about: errors of scripts, and what the
-// policy of the page refuses.
+// listen records the browser's complaints: errors of scripts, and violations of the page's policy.
 func (v *visitor) listen(event any) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -171,7 +170,7 @@ func (v *visitor) run(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// evaluate works without the page's own scripts too.
+// evaluate works even if the page's own scripts are disabled.
 func evaluate[T any](v *visitor, expression string) T {
 	v.t.Helper()
 	ctx, cancel := context.WithTimeout(v.ctx, patience)
@@ -183,7 +182,7 @@ func evaluate[T any](v *visitor, expression string) T {
 	return value
 }
 
-// see waits until an element has a text.
+// see waits until an element has the given text.
 func (v *visitor) see(selector, text string) {
 	v.t.Helper()
 	deadline := time.Now().Add(patience)
@@ -205,10 +204,10 @@ func (v *visitor) see(selector, text string) {
 	v.t.Fatalf("%s shows %q; want %q", selector, got, text)
 }
 
-// pause is the time between two looks at something outside of this process.
+// pause waits between two polls of another process.
 func pause() { <-time.After(50 * time.Millisecond) }
 
-// screenshot saves the whole page, if somebody wants to look at it.
+// screenshot saves the whole page, if SLUICE_SCREENSHOTS is set.
 func (v *visitor) screenshot(name string) {
 	dir := os.Getenv("SLUICE_SCREENSHOTS")
 	if dir == "" {
@@ -229,7 +228,7 @@ func (v *visitor) screenshot(name string) {
 	}
 }
 
-// fits wants nothing to be wider than the screen, down to 320 pixels.
+// fits checks that nothing is wider than the screen, down to 320 pixels.
 func (v *visitor) fits() {
 	v.t.Helper()
 	for _, width := range []int64{320, v.look.width} {

@@ -10,7 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// inside is a visitor who was let in at once, on a page of the shop.
+// inside returns a visitor who was let in at once, on a page of the shop.
 func inside(t *testing.T, path string) (*town, *visitor) {
 	t.Helper()
 	town := newTown(t, settings(), 0, true)
@@ -36,18 +36,18 @@ func TestReleaseWhenThePageIsLeft(t *testing.T) {
 	town.counts(0, 0)
 }
 
-// Closing the tab is leaving the page too.
+// Closing the tab leaves the page too.
 func TestReleaseWhenTheTabIsClosed(t *testing.T) {
 	town, v := inside(t, "/thanks")
 	v.see("h1", "Thanks")
-	// The answer does not come any more.
+	// The answer never arrives.
 	closing, cancel := context.WithTimeout(v.ctx, time.Second)
 	defer cancel()
 	_ = chromedp.Do(closing, call(page.Close, cdp.Empty{}))
 	town.counts(0, 0)
 }
 
-// The script alone ends nothing.
+// The script alone releases nothing.
 func TestScriptAloneReleasesNothing(t *testing.T) {
 	town, v := inside(t, "/button")
 	for range 3 {

@@ -7,8 +7,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// looks are those of the story: both languages, a phone and a desktop, with and
-// without JavaScript.
+// looks are the looks of the story: both languages, a phone and a desktop, with and without
+// JavaScript.
 var looks = []look{
 	{lang: "en", width: 390},
 	{lang: "en", width: 1280, dark: true},
@@ -40,7 +40,7 @@ func TestAVisit(t *testing.T) {
 			v.see(ahead, words.ahead)
 			v.fits()
 			v.screenshot("waiting")
-			// The script changes the page that is there.
+			// The script changes the page in place.
 			evaluate[bool](v, `window.kept = true`)
 			town.leave(1)
 			v.see(number, "2")
@@ -77,7 +77,7 @@ func TestLeavingByTheButton(t *testing.T) {
 			v.run(chromedp.Navigate(town.url + "/?from=letter"))
 			v.see(number, "2")
 			town.counts(1, 2)
-			// With the keyboard, which opens and sends as a finger does.
+			// The keyboard opens and submits as a finger does.
 			v.run(chromedp.SendKeys(chromedp.CSS("summary"), kb.Enter), chromedp.WaitVisible(chromedp.CSS(".leave button")))
 			v.fits()
 			v.screenshot("leave")
@@ -86,7 +86,7 @@ func TestLeavingByTheButton(t *testing.T) {
 			town.counts(1, 1)
 			v.fits()
 			v.screenshot("left")
-			// The page that says so takes no place, until the button is used.
+			// Reloading the page that confirms leaving takes no new place; only the button does.
 			v.run(chromedp.Reload())
 			v.see("h1", headings[look.lang].left)
 			town.counts(1, 1)
@@ -99,7 +99,7 @@ func TestLeavingByTheButton(t *testing.T) {
 	}
 }
 
-// Where streams do not arrive, the page asks.
+// If streams are blocked, the page polls.
 func TestPolling(t *testing.T) {
 	town := newTown(t, settings(), 2, false)
 	v := newVisitor(t, look{lang: "en", width: 390})
@@ -115,7 +115,7 @@ func TestPolling(t *testing.T) {
 	v.see("h1", "Welcome to the shop")
 }
 
-// A page in line is read out now and then, not with each change.
+// A waiting page announces its position from time to time, not at each change.
 func TestAnnouncements(t *testing.T) {
 	town := newTown(t, settings(), 3, true)
 	v := newVisitor(t, look{lang: "en", width: 390})
@@ -139,7 +139,7 @@ func TestAnnouncements(t *testing.T) {
 	}
 }
 
-// A visitor without cookies is told, and does not take place after place.
+// A visitor without cookies is told so, and does not take one place after another.
 func TestNoCookies(t *testing.T) {
 	town := newTown(t, settings(), 1, true)
 	v := newVisitor(t, look{lang: "en", width: 390})
@@ -150,7 +150,7 @@ func TestNoCookies(t *testing.T) {
 	town.counts(1, 1)
 }
 
-// The store is away, and the page comes back by itself.
+// When the store was away, the page recovers by itself.
 func TestLostAndFound(t *testing.T) {
 	town := newTown(t, settings(), 2, false)
 	away := &awayRooms{Engine: town.engine}

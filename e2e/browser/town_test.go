@@ -25,20 +25,20 @@ type town struct {
 	t      *testing.T
 	engine *room.Engine
 	url    string
-	// visits counts the pages that the shop has shown.
+	// visits counts the pages served by the shop.
 	visits atomic.Int64
-	// clerks are those who were there before the browser came.
+	// clerks are the tickets of the visitors who entered before the browser.
 	clerks []string
-	// noCookies takes the cookies away, as a browser that refuses them does.
+	// noCookies removes the cookies, as a browser that refuses them does.
 	noCookies bool
 }
 
-// settings let one visitor in, and have pages ask often.
+// settings returns settings that let one visitor in and make pages poll often.
 func settings() room.Settings {
 	return room.Settings{Mode: room.Teller, Capacity: 1, ClaimWindow: 4 * time.Second}
 }
 
-// newTown opens a shop with so many people inside and in line.
+// newTown opens a shop with the given number of visitors, inside and waiting.
 func newTown(t *testing.T, settings room.Settings, people int, live bool) *town {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
@@ -64,7 +64,7 @@ func newTown(t *testing.T, settings room.Settings, people int, live bool) *town 
 	return town
 }
 
-// service is what lives as long as a test.
+// service is a service that runs until the test ends.
 type service interface {
 	Start(ctx context.Context) error
 	Stop(ctx context.Context) error
@@ -82,7 +82,7 @@ func start(t *testing.T, s service) {
 	})
 }
 
-// serve puts the gate and its proxy before the shop.
+// serve puts the gate and its proxy in front of the shop.
 func (town *town) serve(rooms gate.Rooms, hub gate.Streams, live bool) {
 	t := town.t
 	t.Helper()
@@ -117,7 +117,7 @@ func (town *town) serve(rooms gate.Rooms, hub gate.Streams, live bool) {
 	town.url = server.URL
 }
 
-// shop has pages that link to each other, and release scripts on some.
+// shop returns pages that link to each other, some with release scripts.
 func (town *town) shop() http.Handler {
 	mux := http.NewServeMux()
 	head := `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><link rel="icon" href="data:,"><title>Shop</title>`
@@ -134,7 +134,7 @@ func (town *town) shop() http.Handler {
 	return mux
 }
 
-// leave makes one of those who were there before leave.
+// leave makes one of the earlier visitors leave.
 func (town *town) leave(clerk int) {
 	town.t.Helper()
 	if err := town.engine.Leave(town.t.Context(), roomName, town.clerks[clerk], netip.Addr{}); err != nil {
@@ -142,7 +142,7 @@ func (town *town) leave(clerk int) {
 	}
 }
 
-// counts waits until so many are inside, and in line.
+// counts waits until the given numbers are inside and waiting.
 func (town *town) counts(inside, waiting int64) {
 	town.t.Helper()
 	var view room.View

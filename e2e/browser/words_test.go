@@ -30,7 +30,7 @@ func (a *awayRooms) AskAll(ctx context.Context, name string, askers []room.Asker
 	return a.Engine.AskAll(ctx, name, askers, claim)
 }
 
-// toldRooms says what the test wants said.
+// toldRooms answers with what the test sets.
 type toldRooms struct {
 	*room.Engine
 	mu  sync.Mutex
@@ -71,7 +71,7 @@ func (r *toldRooms) AskAll(ctx context.Context, name string, askers []room.Asker
 	return results
 }
 
-// The script says the same as the server, in both languages.
+// The script has the same texts as the server, in both languages.
 func TestTheScriptSaysTheSame(t *testing.T) {
 	for _, lang := range []string{"en", "ko"} {
 		t.Run(lang, func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestTheScriptSaysTheSame(t *testing.T) {
 	}
 }
 
-// served returns what the server itself writes at this moment.
+// served returns the texts that the server writes now.
 func (town *town) served(t *testing.T, lang string) map[string]string {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, town.url, http.NoBody)

@@ -9,8 +9,7 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// Topics are made, described, changed and removed. kafka-go cannot delete
-// records.
+// Topics are created, described, changed and deleted. kafka-go cannot delete records.
 func TestKafkaGoTopics(t *testing.T) {
 	t.Parallel()
 	k := kafkago{startServer(t)}
@@ -77,7 +76,7 @@ func TestKafkaGoOffsets(t *testing.T) {
 	}
 }
 
-// Groups are listed, described, moved and removed.
+// Groups are listed, described, reset and deleted.
 func TestKafkaGoGroups(t *testing.T) {
 	t.Parallel()
 	k := kafkago{startServer(t)}

@@ -13,18 +13,18 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// kafkago tells a story with kafka-go.
+// kafkago runs the tests' operations with kafka-go.
 type kafkago struct{ addr string }
 
-// client returns a client for administration. It answers questions about
-// metadata from a cache, by default one of six seconds.
+// client returns a client for administration. It answers metadata requests from a cache, by default
+// one of six seconds.
 func (k kafkago) client(t *testing.T) *kafka.Client {
 	transport := &kafka.Transport{MetadataTTL: 50 * time.Millisecond}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &kafka.Client{Addr: kafka.TCP(k.addr), Transport: transport}
 }
 
-// create makes a topic.
+// create creates a topic.
 func (k kafkago) create(t *testing.T, topic string, partitions int, settings ...string) {
 	t.Helper()
 	config := kafka.TopicConfig{Topic: topic, NumPartitions: partitions, ReplicationFactor: nodes()}
@@ -62,7 +62,7 @@ func (k kafkago) numbered(from, to int, tag string) (messages []kafka.Message) {
 	return messages
 }
 
-// reader returns a reader of a group, or of partition 0 if there is none.
+// reader returns a reader of a group, or of partition 0 if group is empty.
 func (k kafkago) reader(t *testing.T, topic, group string) *kafka.Reader {
 	t.Helper()
 	config := kafka.ReaderConfig{
@@ -77,7 +77,7 @@ func (k kafkago) reader(t *testing.T, topic, group string) *kafka.Reader {
 	return reader
 }
 
-// read reads count messages, and fails if there is more at once.
+// read reads count messages, and fails if more arrive at once.
 func (k kafkago) read(t *testing.T, reader *kafka.Reader, count int) (messages []kafka.Message) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -104,7 +104,7 @@ func (k kafkago) values(messages []kafka.Message) (values []string) {
 	return values
 }
 
-// What kafka-go sends it gets back, through each codec.
+// kafka-go reads the records that it sent unchanged, with each codec.
 func TestKafkaGoRecords(t *testing.T) {
 	t.Parallel()
 	k := kafkago{startServer(t)}
@@ -123,7 +123,7 @@ func TestKafkaGoRecords(t *testing.T) {
 		k.send(t, "orders", codec, messages...)
 		want = append(want, messages...)
 	}
-	// The reader does not tell empty from null.
+	// The reader does not distinguish empty from null.
 	text := func(m kafka.Message) string {
 		return fmt.Sprintf("%q %q %q %d", m.Key, m.Value, m.Headers, m.Time.UnixMilli())
 	}
@@ -215,8 +215,7 @@ func (k kafkago) shares(t *testing.T, client *kafka.Client) (shares []int) {
 	return shares
 }
 
-// A group reads on where it committed; a second member takes half and gives it
-// back.
+// A group resumes where it committed; a second member takes half and gives it back.
 func TestKafkaGoGroup(t *testing.T) {
 	t.Parallel()
 	k := kafkago{startServer(t)}
@@ -252,7 +251,7 @@ func TestKafkaGoGroup(t *testing.T) {
 	equal(t, "read by two", got, numbered(20, 24))
 }
 
-// A view is read over 20,000 hidden records, and on after a hidden end.
+// A view is read past 20,000 hidden records, and past a hidden end.
 func TestKafkaGoView(t *testing.T) {
 	t.Parallel()
 	k := kafkago{startServer(t)}
@@ -280,7 +279,7 @@ func TestKafkaGoView(t *testing.T) {
 	equal(t, "what comes later", k.values(k.read(t, second, 1)), []string{"value 40020"})
 }
 
-// What is sent with a delay comes after what is sent later, without.
+// A delayed record appears after a record that is sent later without a delay.
 func TestKafkaGoDelays(t *testing.T) {
 	t.Parallel()
 	k := kafkago{startServer(t)}

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// kafkajs tells its story in kafkajs/story.test.js. It is installed beside a copy
-// of that, as package-lock.json says, so that nothing is left in the source.
+// kafkajs runs its tests in kafkajs/story.test.js. It is installed next to a copy of that file, by
+// package-lock.json, so that nothing is left in the source.
 func TestKafkaJS(t *testing.T) {
 	addr := startServer(t)
 	dir := t.TempDir()

@@ -6,13 +6,14 @@ import (
 	"testing"
 )
 
-// librdkafka tells its story in librdkafka/, in C.
+// librdkafka administers topics and groups, in C. kcat uses the same library and tests the rest in
+// e2e.
 func TestLibrdkafka(t *testing.T) {
 	t.Setenv("BROKER", startServer(t))
 	t.Setenv("REPLICAS", fmt.Sprint(nodes()))
-	story := filepath.Join(t.TempDir(), "story")
-	run(t, "librdkafka", "gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-g", "-o", story, "story.c", "client.c", "admin.c", "-lrdkafka")
-	for _, part := range []string{"records", "group", "seek", "view", "topics", "groups", "delays"} {
-		t.Run(part, func(t *testing.T) { run(t, "", story, part) })
+	program := filepath.Join(t.TempDir(), "admin")
+	run(t, "librdkafka", "gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-g", "-o", program, "client.c", "admin.c", "-lrdkafka")
+	for _, part := range []string{"topics", "groups"} {
+		t.Run(part, func(t *testing.T) { run(t, "", program, part) })
 	}
 }

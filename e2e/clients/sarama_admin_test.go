@@ -41,7 +41,7 @@ func TestSaramaSeek(t *testing.T) {
 	}
 }
 
-// Topics are made, described, changed and removed, with records deleted.
+// Topics are created, described, changed and deleted, and records are deleted.
 func TestSaramaTopics(t *testing.T) {
 	t.Parallel()
 	addr := startServer(t)
@@ -82,7 +82,7 @@ func TestSaramaTopics(t *testing.T) {
 	}
 }
 
-// Groups are listed, described, moved and removed.
+// Groups are listed, described, reset and deleted.
 func TestSaramaGroups(t *testing.T) {
 	t.Parallel()
 	addr := startServer(t)
@@ -123,8 +123,7 @@ func TestSaramaGroups(t *testing.T) {
 	}
 }
 
-// A view is read over 20,000 hidden records, and on after a hidden end. The
-// producer is idempotent.
+// A view is read past 20,000 hidden records, and past a hidden end. The producer is idempotent.
 func TestSaramaView(t *testing.T) {
 	t.Parallel()
 	for _, version := range []sarama.KafkaVersion{sarama.V2_1_0_0, sarama.DefaultVersion, sarama.MaxVersion} {
@@ -157,7 +156,7 @@ func TestSaramaView(t *testing.T) {
 	}
 }
 
-// What is sent with a delay comes after what is sent later, without.
+// A delayed record appears after a record that is sent later without a delay.
 func TestSaramaDelays(t *testing.T) {
 	t.Parallel()
 	addr := startServer(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// saramaConfig is sarama's configuration for a version of Kafka; it asks with
-// the versions of requests that this one has.
+// saramaConfig returns sarama's configuration for a version of Kafka, which decides the versions of
+// its requests.
 func saramaConfig(version sarama.KafkaVersion) *sarama.Config {
 	config := sarama.NewConfig()
 	config.Version = version
@@ -48,7 +48,7 @@ func saramaNumbered(topic string, from, to int, tag string) (messages []*sarama.
 	return messages
 }
 
-// saramaRead reads count messages of partition 0, from an offset on, and no more.
+// saramaRead reads count messages of partition 0, from an offset on, and fails if there are more.
 func saramaRead(t *testing.T, addr string, config *sarama.Config, topic string, offset int64, count int) (messages []*sarama.ConsumerMessage) {
 	t.Helper()
 	consumer := must(sarama.NewConsumer([]string{addr}, config))(t)
@@ -79,7 +79,7 @@ func saramaValues(messages []*sarama.ConsumerMessage) (values []string) {
 	return values
 }
 
-// saramaCreate makes a topic and returns a client for administration.
+// saramaCreate creates a topic and returns a client for administration.
 func saramaCreate(t *testing.T, addr string, config *sarama.Config, name string, partitions int32, settings ...string) sarama.ClusterAdmin {
 	t.Helper()
 	admin := must(sarama.NewClusterAdmin([]string{addr}, config))(t)
@@ -94,8 +94,8 @@ func saramaCreate(t *testing.T, addr string, config *sarama.Config, name string,
 	return admin
 }
 
-// What sarama sends it gets back, through each codec, as old and new versions of
-// Kafka; 0.11 is the first whose Fetch the server has.
+// sarama reads the records that it sent unchanged, with each codec, as old and new versions of
+// Kafka; 0.11 is the first whose Fetch the server supports.
 func TestSaramaRecords(t *testing.T) {
 	t.Parallel()
 	addr := startServer(t)
@@ -152,12 +152,12 @@ func encoded(encoder sarama.Encoder) []byte {
 	return bytes
 }
 
-// saramaText tells null from empty.
+// saramaText formats a record and distinguishes null from empty.
 func saramaText(key, value []byte, at time.Time) string {
 	return fmt.Sprintf("%v %q %v %q %d", key == nil, key, value == nil, value, at.UnixMilli())
 }
 
-// saramaMember is one member of a group. It commits what it is told to.
+// saramaMember is one member of a group. It commits as it is told to.
 type saramaMember struct {
 	t *testing.T
 	// commitTo is the offset to commit up to, 0 for all.
@@ -228,8 +228,7 @@ func saramaJoin(t *testing.T, addr string, config *sarama.Config, topic string, 
 	return m
 }
 
-// A group reads on where it committed; a second member takes half and gives it
-// back.
+// A group resumes where it committed; a second member takes half and gives it back.
 func TestSaramaGroup(t *testing.T) {
 	t.Parallel()
 	for _, version := range []sarama.KafkaVersion{sarama.V0_11_0_0, sarama.DefaultVersion, sarama.MaxVersion} {

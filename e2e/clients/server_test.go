@@ -17,10 +17,10 @@ import (
 	"time"
 )
 
-// patience is how long a client may take for what should come at once.
-const patience = 30 * time.Second
+// patience bounds an operation of a client that should be immediate.
+const patience = time.Minute
 
-// binary is the sluice that TestMain builds.
+// binary is the path of sluice, which TestMain builds.
 var binary string
 
 func TestMain(m *testing.M) {
@@ -39,8 +39,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// nodes is how many processes a server is: 1, or SLUICE_NODES of a cluster, which
-// keep that many replicas of all.
+// nodes returns how many processes a server has: 1, or SLUICE_NODES as a cluster with that many
+// replicas.
 func nodes() int {
 	if os.Getenv("SLUICE_NODES") == "3" {
 		return 3
@@ -48,8 +48,8 @@ func nodes() int {
 	return 1
 }
 
-// startServer starts a sluice that lives as long as the test, and returns where
-// Kafka clients connect first.
+// startServer starts a sluice that runs until the test ends, and returns the bootstrap addresses of
+// Kafka clients.
 func startServer(t *testing.T) string {
 	t.Helper()
 	if nodes() == 1 {
@@ -72,8 +72,8 @@ func startServer(t *testing.T) string {
 	return seeds[0]
 }
 
-// startNode starts one process, and returns what waits until it is ready, and where
-// Kafka clients connect.
+// startNode starts one process. It returns a function that waits until the process is ready, and
+// the address for Kafka clients.
 func startNode(t *testing.T, args ...string) (await func(), kafka string) {
 	t.Helper()
 	http, kafka := freeAddr(t), freeAddr(t)
@@ -106,18 +106,17 @@ func ready(url string) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// Ports of servers are below those that the system gives to connections and to
-// listeners without a port, so that none takes one between its choice and its use; and
-// none is given twice.
-const firstPort, portsCount = 12_000, 20_000
+// The ports of servers are below the system's ephemeral ports, and above those of
+// internal/testkit/ports, which is in another module. None is given twice.
+const firstPort, portsCount = 30_000, 2_000
 
 var nextPort = func() *atomic.Int64 {
 	var next atomic.Int64
-	next.Store(rand.Int64N(portsCount)) // other test programs run beside this one
+	next.Store(rand.Int64N(portsCount)) // the last run's connections may linger
 	return &next
 }()
 
-// freeAddr returns an address where nobody listens.
+// freeAddr returns an address that nothing listens on.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	for tries := 0; ; tries++ {
@@ -133,7 +132,7 @@ func freeAddr(t *testing.T) string {
 	}
 }
 
-// eventually waits until something is true.
+// eventually waits until is returns true.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	deadline := time.After(patience)
@@ -148,7 +147,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// run runs a program that must succeed, and returns what it prints.
+// run runs a program that must succeed, and returns its output.
 func run(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -169,7 +168,7 @@ func equal(t *testing.T, what string, got, want any) {
 	}
 }
 
-// must returns a value that came without an error.
+// must returns a value whose error must be nil.
 func must[T any](value T, err error) func(t *testing.T) T {
 	return func(t *testing.T) T {
 		t.Helper()
@@ -188,11 +187,10 @@ func numbered(from, to int) (texts []string) {
 	return texts
 }
 
-// pointer returns a pointer to a text.
+// pointer returns a pointer to a string.
 func pointer(text string) *string { return &text }
 
-// beside runs a function beside the test until it is told to stop, at the latest
-// with the test.
+// beside runs a function concurrently with the test until stop is called or the test ends.
 func beside(t *testing.T, f func(ctx context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

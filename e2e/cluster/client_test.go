@@ -1,3 +1,5 @@
+//go:build cluster
+
 package cluster
 
 import (
@@ -17,9 +19,9 @@ import (
 // topicName is the topic of the load.
 const topicName = "orders"
 
-// connect returns a client that lives as long as the test. It asks for new
-// metadata, and gives up on a node that does not answer, sooner than clients do by
-// default: how long a fault interrupts is that of the cluster then.
+// connect returns a client that is closed when the test ends. It refreshes metadata, and gives up
+// on a node that does not answer, sooner than clients do by default: then the measured interruption
+// is the cluster's.
 func (c *cluster) connect(options ...kgo.Opt) *kgo.Client {
 	c.t.Helper()
 	var seeds []string
@@ -39,8 +41,8 @@ func (c *cluster) connect(options ...kgo.Opt) *kgo.Client {
 	return client
 }
 
-// newTopic makes a topic, on as many nodes. A node that is ready may not have been
-// heard of by all others yet: then there are too few, for a moment.
+// newTopic creates a topic once enough nodes are known: a ready node may not be known to all others
+// yet.
 func (c *cluster) newTopic(name string, partitions, replicas int) {
 	c.t.Helper()
 	client := c.connect()
@@ -60,8 +62,7 @@ func (c *cluster) newTopic(name string, partitions, replicas int) {
 	}
 }
 
-// partitionsOf returns what clients are told of a topic's partitions; none if nobody
-// answers.
+// partitionsOf returns the metadata of a topic's partitions; none if no node answers.
 func partitionsOf(t *testing.T, admin *kadm.Client, name string) []kadm.PartitionDetail {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
@@ -93,8 +94,8 @@ func (c *cluster) leader(admin *kadm.Client) int {
 	return most
 }
 
-// whole tells whether all partitions of the topic have a leader and so many
-// replicas in sync.
+// whole reports whether all partitions of the topic have a leader and the given number of in-sync
+// replicas.
 func whole(t *testing.T, admin *kadm.Client, replicas int) bool {
 	t.Helper()
 	told := partitionsOf(t, admin, topicName)
@@ -125,7 +126,7 @@ func (c *cluster) ends(admin *kadm.Client) map[int32]int64 {
 	return ends
 }
 
-// reached tells whether positions are at the ends.
+// reached reports whether the positions are at the ends.
 func reached(positions, ends map[int32]int64) bool {
 	at := maps.Clone(positions)
 	maps.DeleteFunc(at, func(_ int32, offset int64) bool { return offset == 0 })

@@ -1,3 +1,5 @@
+//go:build cluster
+
 package cluster
 
 import (
@@ -9,10 +11,10 @@ import (
 	"github.com/sluice-project/sluice/e2e/cluster/netlab"
 )
 
-// fault is something that may be done to a node, and taken back.
+// fault is a fault of a node that can be healed.
 type fault struct {
 	kind string
-	// hold is how long it goes on.
+	// hold is how long the fault lasts.
 	hold  time.Duration
 	begin func(*node) error
 	end   func(*node) error
@@ -28,25 +30,25 @@ var (
 	hang = fault{"hang", 12 * time.Second,
 		func(n *node) error { n.signal(syscall.SIGSTOP); return nil },
 		func(n *node) error { n.signal(syscall.SIGCONT); return nil }}
-	// cut leaves nobody who reaches the node: neither nodes nor clients.
+	// cut cuts the node off from other nodes and from clients.
 	cut = fault{"cut off", 15 * time.Second,
 		func(n *node) error { return n.cluster.net.Cut(n.id, append(n.cluster.others(n.id), 0)...) },
 		(*node).heal}
-	// mute lets the node hear others, who do not hear it; clients do.
+	// mute drops the node's packets to other nodes, but not to clients.
 	mute = fault{"not heard", 10 * time.Second,
 		func(n *node) error {
 			return n.block(func(other int) netlab.Way { return netlab.Way{From: n.id, To: other} })
 		},
 		(*node).heal}
-	// deafen lets others hear the node, which does not hear them.
+	// deafen drops the other nodes' packets to the node.
 	deafen = fault{"hears nobody", 10 * time.Second,
 		func(n *node) error {
 			return n.block(func(other int) netlab.Way { return netlab.Way{From: other, To: n.id} })
 		},
 		(*node).heal}
-	// silence is mute above TCP: what is sent is acknowledged by the other's
-	// machine, and does not reach its process.
-	silence = fault{"held up", 10 * time.Second,
+	// silence is mute above TCP: data is acknowledged by the other machine's kernel and does not
+	// reach its process.
+	silence = fault{"delayed", 10 * time.Second,
 		func(n *node) error { n.silence(true); return nil },
 		func(n *node) error { n.silence(false); return nil }}
 	slow = fault{"delayed", 10 * time.Second,
@@ -54,12 +56,12 @@ var (
 		func(n *node) error { n.delay(0); return nil }}
 )
 
-// faults are all of them.
+// faults are all faults.
 var faults = []fault{kill, hang, cut, stop, mute, slow, deafen, silence}
 
 func (n *node) heal() error { return n.cluster.net.Heal() }
 
-// block cuts one way between a node and each other.
+// block blocks one direction between a node and each other node.
 func (n *node) block(way func(other int) netlab.Way) error {
 	var problems []error
 	for _, other := range n.cluster.others(n.id) {
@@ -76,7 +78,7 @@ func (n *node) silence(on bool) {
 	}
 }
 
-// delay holds up what the node and the others say to each other, both ways.
+// delay delays traffic between the node and the others, both ways.
 func (n *node) delay(by time.Duration) {
 	for _, other := range n.cluster.nodes {
 		for _, proxy := range n.cluster.proxies {
@@ -86,11 +88,10 @@ func (n *node) delay(by time.Duration) {
 	}
 }
 
-// wholeTime bounds how long it may take until a cluster is whole again after the
-// last fault was taken back.
+// wholeTime bounds how long a cluster takes to be whole again after the last fault is healed.
 const wholeTime = 2 * time.Minute
 
-// suffer does a fault to a node, takes it back, and waits until all is whole.
+// suffer applies a fault to a node, heals it, and waits until the cluster is whole.
 func (l *load) suffer(f fault, id int) {
 	l.t.Helper()
 	n := l.cluster.node(id)
@@ -107,8 +108,8 @@ func (l *load) suffer(f fault, id int) {
 	recovered()
 }
 
-// becomeWhole waits until all nodes that run are ready, and all partitions have so
-// many replicas in sync.
+// becomeWhole waits until all running nodes are ready, and all partitions have the given number of
+// in-sync replicas.
 func (l *load) becomeWhole(replicas int) {
 	l.t.Helper()
 	is := func() bool {

@@ -1,3 +1,5 @@
+//go:build cluster && long
+
 package cluster
 
 import (
@@ -9,12 +11,9 @@ import (
 	"time"
 )
 
-// The disk of one node becomes full, under load. The others go on; when there is
-// room again, and the node was started anew, it has all that it missed.
+// The disk of one node becomes full, under load. The others continue; when space is free again and
+// the node has restarted, it catches up.
 func TestFullDisk(t *testing.T) {
-	if onlyLong(t) {
-		return
-	}
 	c := newCluster(t, layout{nodes: 3, disk: 256 << 20})
 	l := newLoad(c, 6, 3)
 	l.flows(500)
@@ -23,7 +22,7 @@ func TestFullDisk(t *testing.T) {
 	l.suffer(fault{"full disk", 15 * time.Second,
 		func(*node) error { return fill(ballast) },
 		func(n *node) error {
-			l.flows(500) // it is full all the time: the others go on
+			l.flows(500) // all of this on the full disk: the others continue
 			if !n.ends(30 * time.Second) {
 				t.Error("a node whose engine cannot write goes on for 30 s")
 			}

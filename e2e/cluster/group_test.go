@@ -1,3 +1,5 @@
+//go:build cluster
+
 package cluster
 
 import (
@@ -22,8 +24,7 @@ func (l *load) member() *kgo.Client {
 		kgo.FetchMaxWait(500*time.Millisecond))
 }
 
-// consume is a member of the group: it takes down what it is given, and commits it
-// after that.
+// consume runs a member of the group: it records the received records, and then commits them.
 func (l *load) consume(ctx context.Context, client *kgo.Client) {
 	for ctx.Err() == nil {
 		soon, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
@@ -50,7 +51,7 @@ func (l *load) consume(ctx context.Context, client *kgo.Client) {
 	}
 }
 
-// groupOffsets are the offsets that the group has committed for certain.
+// groupOffsets are the offsets that the group has certainly committed.
 type groupOffsets struct {
 	load *load
 	mu   sync.Mutex
@@ -59,7 +60,7 @@ type groupOffsets struct {
 
 func newGroupOffsets(l *load) *groupOffsets { return &groupOffsets{load: l, at: map[int32]int64{}} }
 
-// committed returns the highest that were answered or seen.
+// committed returns the highest offsets that were acknowledged or seen.
 func (g *groupOffsets) committed() map[int32]int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -73,7 +74,7 @@ func (g *groupOffsets) note(c history.Commit) {
 	g.at[c.Partition] = max(g.at[c.Partition], c.Offset)
 }
 
-// answered takes down the answer to a commit.
+// answered records the answer to a commit.
 func (g *groupOffsets) answered(asked time.Duration, offsets map[int32]kgo.EpochOffset, response *kmsg.OffsetCommitResponse) {
 	for _, topic := range response.Topics {
 		for _, p := range topic.Partitions {
@@ -84,7 +85,7 @@ func (g *groupOffsets) answered(asked time.Duration, offsets map[int32]kgo.Epoch
 	}
 }
 
-// watch asks for the committed offsets again and again.
+// watch polls the committed offsets.
 func (g *groupOffsets) watch(ctx context.Context) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -107,7 +108,7 @@ func (g *groupOffsets) watch(ctx context.Context) {
 			if found && offset.Err != nil {
 				continue
 			}
-			// An offset that is not told of any more has gone back to none.
+			// An offset that is missing from the answer has been lost.
 			if found || known[partition] > 0 {
 				g.note(history.Commit{Partition: partition, Offset: max(offset.At, 0), Asked: asked, Seen: true})
 			}

@@ -1,3 +1,5 @@
+//go:build cluster && long
+
 package cluster
 
 import (
@@ -11,15 +13,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 )
 
-// moveTime bounds how long it may take until all partitions are kept by others.
+// moveTime bounds how long it takes to reassign all partitions.
 const moveTime = 3 * time.Minute
 
-// Three nodes become five, with five replicas of everything, and three again, under
-// load.
+// Three nodes become five, with five replicas of everything, and three again, under load.
 func TestGrow(t *testing.T) {
-	if onlyLong(t) {
-		return
-	}
 	c := newCluster(t, layout{nodes: 5, begin: 3})
 	l := newLoad(c, 4, 3)
 	l.flows(500)
@@ -61,8 +59,8 @@ func TestGrow(t *testing.T) {
 	checkInterruptions(t, l.finish())
 }
 
-// during does something that takes time, and waits until records flow after it. It
-// is taken down as faults are.
+// during runs a change that takes time, and waits until records flow after it. The change is
+// recorded as faults are.
 func (l *load) during(kind string, do func()) {
 	l.t.Helper()
 	healed, recovered := l.recorder.Began(kind, 0)
@@ -72,7 +70,7 @@ func (l *load) during(kind string, do func()) {
 	recovered()
 }
 
-// place has each partition kept by the nodes that are said, and waits for it.
+// place reassigns each partition to the given nodes, and waits for it.
 func (l *load) place(on func(partition int32) []int32) {
 	l.t.Helper()
 	var assignment kadm.AlterPartitionAssignmentsReq
@@ -100,7 +98,7 @@ func (l *load) place(on func(partition int32) []int32) {
 	}
 }
 
-// expectNodes waits until clients are told of these nodes.
+// expectNodes waits until clients see these nodes.
 func (c *cluster) expectNodes(admin *kadm.Client, ids ...int32) {
 	c.t.Helper()
 	var told []int32
@@ -120,7 +118,7 @@ func (c *cluster) expectNodes(admin *kadm.Client, ids ...int32) {
 	}
 }
 
-// call makes a request of the API at node 1, which must succeed.
+// call makes a request to the API of node 1, which must succeed.
 func (c *cluster) call(method, path string) {
 	c.t.Helper()
 	if !c.try(method, path) {
@@ -128,7 +126,7 @@ func (c *cluster) call(method, path string) {
 	}
 }
 
-// try tells whether a request of the API at node 1 succeeds.
+// try reports whether a request to the API of node 1 succeeds.
 func (c *cluster) try(method, path string) bool {
 	c.t.Helper()
 	status, body := c.node(1).request(method, path)

@@ -1,3 +1,5 @@
+//go:build cluster
+
 package cluster
 
 import (
@@ -17,8 +19,8 @@ import (
 	"github.com/sluice-project/sluice/e2e/cluster/history"
 )
 
-// load is idempotent producers with acks=all, readers, and a consumer group on one
-// topic, with all that they do taken down.
+// load is a set of idempotent producers with acks=all, readers, and a consumer group on one topic.
+// It records all they do.
 type load struct {
 	cluster    *cluster
 	t          *testing.T
@@ -34,8 +36,8 @@ type load struct {
 	reading       sync.WaitGroup
 }
 
-// The load of each run: every producer sends a record to each partition in every
-// interval, unless it waits for mostWaiting answers of that partition.
+// The load of each run: every producer sends a record to each partition in every interval, unless
+// mostWaiting records of that partition are unanswered.
 const (
 	producerCount = 3
 	readerCount   = 2
@@ -44,7 +46,7 @@ const (
 	mostWaiting   = 300
 )
 
-// newLoad makes the topic and begins.
+// newLoad creates the topic and starts the load.
 func newLoad(c *cluster, partitions, replicas int) *load {
 	c.t.Helper()
 	c.newTopic(topicName, partitions, replicas)
@@ -76,19 +78,19 @@ func newLoad(c *cluster, partitions, replicas int) *load {
 	return l
 }
 
-// flows waits until so many more records are acknowledged, and all partitions are
-// among them.
+// flows waits until the given number of further records is acknowledged, with some in every
+// partition.
 func (l *load) flows(count int) {
 	l.t.Helper()
 	before := l.recorder.Acknowledged()
 	eventually(l.t, time.Minute, fmt.Sprintf("%d more records are acknowledged", count), func() bool { return l.recorder.Acknowledged() >= before+count })
 }
 
-// drainTime bounds how long it may take, when all nodes are well, until all that
-// was sent is acknowledged, and read by everybody.
+// drainTime bounds how long it takes, with all nodes healthy, until all sent records are
+// acknowledged and read by all readers.
 const drainTime = 2 * time.Minute
 
-// finish ends the load when all was acknowledged and read, and reports.
+// finish ends the load when all records are acknowledged and read, and reports.
 func (l *load) finish() *history.Report {
 	l.t.Helper()
 	l.stopProducing()
@@ -111,7 +113,7 @@ func (l *load) finish() *history.Report {
 	return l.report(history.NewReport(l.recorder.History(log)))
 }
 
-// report logs a report, and fails the test for what it tells.
+// report logs a report, and fails the test for its violations.
 func (l *load) report(r *history.Report) *history.Report {
 	l.t.Helper()
 	var text bytes.Buffer
@@ -181,7 +183,7 @@ func (p *producer) send(partition int) {
 	})
 }
 
-// padding is what values are filled with: random, so that it stays as large.
+// padding fills values; it is random, so that it cannot be compressed.
 var padding = func() []byte {
 	random := rand.New(rand.NewPCG(1, 2))
 	bytes := make([]byte, 40_000)
@@ -191,7 +193,7 @@ var padding = func() []byte {
 	return bytes
 }()
 
-// value is what a record holds: mostly some hundred bytes, seldom many.
+// value returns the value of a record: mostly some hundred bytes, rarely many.
 func value(producer int, number int64) []byte {
 	mixed := uint64(number+1) * 0x9e3779b97f4a7c15 >> 33
 	size := 20 + mixed%300
@@ -201,7 +203,7 @@ func value(producer int, number int64) []byte {
 	return append(fmt.Appendf(nil, "%d/%d ", producer, number), padding[number%1000:][:size]...)
 }
 
-// readValue is a record as history takes it down.
+// readValue converts a record for the history.
 func readValue(r *kgo.Record) history.Record {
 	read := history.Record{Partition: r.Partition, Offset: r.Offset, Producer: -1, Number: -1}
 	if _, err := fmt.Sscanf(string(r.Value[:min(len(r.Value), 40)]), "%d/%d ", &read.Producer, &read.Number); err != nil {
@@ -212,13 +214,13 @@ func readValue(r *kgo.Record) history.Record {
 	return read
 }
 
-// readValues are the records that a fetch brought.
+// readValues returns the records of a fetch.
 func readValues(fetches kgo.Fetches) (records []history.Record) {
 	fetches.EachRecord(func(r *kgo.Record) { records = append(records, readValue(r)) })
 	return records
 }
 
-// complain takes down what a consumer is told that no fault excuses.
+// complain records errors of a consumer that no fault excuses.
 func (l *load) complain(who string, fetches kgo.Fetches) {
 	fetches.EachError(func(_ string, partition int32, err error) {
 		var lost *kgo.ErrDataLoss
@@ -228,7 +230,7 @@ func (l *load) complain(who string, fetches kgo.Fetches) {
 	})
 }
 
-// read is a reader without a group.
+// read runs a reader without a group.
 func (l *load) read(ctx context.Context, client *kgo.Client, name string) {
 	for ctx.Err() == nil {
 		fetches := client.PollFetches(ctx)
@@ -237,7 +239,7 @@ func (l *load) read(ctx context.Context, client *kgo.Client, name string) {
 	}
 }
 
-// readAll reads all there is, up to the ends.
+// readAll reads all records, up to the ends.
 func (l *load) readAll(ends map[int32]int64) (log []history.Record) {
 	l.t.Helper()
 	client := l.cluster.connect(kgo.ConsumeTopics(topicName), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))

@@ -1,3 +1,5 @@
+//go:build cluster
+
 package cluster
 
 import (
@@ -11,8 +13,9 @@ import (
 )
 
 var (
-	// binary is the sluice that TestMain builds.
-	binary string
+	// binary is the path of sluice, which TestMain builds with go and buildArgs.
+	binary    string
+	buildArgs = []string{"build"}
 
 	reportTo = flag.String("report", "", "file that the report of a run is written to, as JSON")
 	logsTo   = flag.String("logs", "", "folder that the nodes' logs are kept in")
@@ -25,7 +28,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	binary = filepath.Join(dir, "sluice")
-	build := exec.Command("go", "build", "-o", binary, "../../cmd/sluice")
+	build := exec.Command("go", append(buildArgs, "-o", binary, "../../cmd/sluice")...)
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build sluice: %v\n%s", err, out)
 		os.Exit(1)
@@ -35,35 +38,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// long tells whether the longer runs are wanted. It is asked for in the test
-// itself, so that go test knows that its result depends on it.
+// long reports whether SLUICE_LONG asks for longer runs. Each test reads the variable itself, so
+// that go test knows that its result depends on it.
 func long() bool { return os.Getenv("SLUICE_LONG") != "" }
 
-// onlyLong tells whether a test has to end, and says so, as it is one of the longer
-// runs. TestKill and TestPlannedStop are the short ones.
-func onlyLong(t *testing.T) bool {
-	t.Helper()
-	if !long() {
-		t.Log("this is one of the longer runs: SLUICE_LONG=1, or make test-all")
-	}
-	return !long()
-}
-
-// chaosTime is how long TestChaos goes on.
-func chaosTime(t *testing.T) time.Duration {
-	t.Helper()
-	text := os.Getenv("SLUICE_CHAOS")
-	if text == "" {
-		return time.Minute
-	}
-	wanted, err := time.ParseDuration(text)
-	if err != nil {
-		t.Fatalf("SLUICE_CHAOS: %v; want a duration such as 10m", err)
-	}
-	return wanted
-}
-
-// eventually waits until something is true.
+// eventually waits until is returns true.
 func eventually(t *testing.T, most time.Duration, what string, is func() bool) {
 	t.Helper()
 	if !within(most, is) {
@@ -71,7 +50,7 @@ func eventually(t *testing.T, most time.Duration, what string, is func() bool) {
 	}
 }
 
-// within tells whether something becomes true in that time.
+// within reports whether is becomes true in the given time.
 func within(most time.Duration, is func() bool) bool {
 	deadline := time.After(most)
 	tick := time.NewTicker(20 * time.Millisecond)

@@ -1,3 +1,5 @@
+//go:build cluster
+
 package cluster
 
 import (
@@ -19,12 +21,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// change is one call that changes a topic, and its answer is what is known after
-// it.
+// change is one call that changes a topic.
 type change struct {
 	topic string
 	kind  changeKind
-	// partitions are those that the topic is to have.
+	// partitions is the wanted number of partitions.
 	partitions int
 }
 
@@ -36,19 +37,19 @@ const (
 	grow
 )
 
-// verdict is how a change was answered.
+// verdict is the answer to a change.
 type verdict int
 
 const (
 	done     verdict = iota
-	refused          // the topic exists, does not, or has as many partitions
+	refused          // the topic exists, does not exist, or has as many partitions
 	unknown          // it may have been done, also later
-	notAsked         // nobody listened
+	notAsked         // the node was not reached
 )
 
-// topicModel is one topic with its number of partitions, 0 if it does not exist.
-// Calls that were not answered may happen at any time after they began, or never.
-// Of several calls that remove one topic at a time, all may be answered as done.
+// topicModel is one topic with its number of partitions, 0 if it does not exist. Calls without an
+// answer may take effect at any time after they began, or never. Of several concurrent calls that
+// delete one topic, all may succeed.
 var topicModel = porcupine.Model{
 	Init: func() any { return 0 },
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
@@ -92,24 +93,14 @@ var topicModel = porcupine.Model{
 	},
 }
 
-// Changes of topics, asked of all nodes at once while the nodes fall and come back,
-// are as if they had been made one after another.
-func TestMetadataIsLinearizable(t *testing.T) {
-	if onlyLong(t) {
-		return
-	}
-	c := newCluster(t, layout{nodes: 3})
-	checkLinearizable(t, c.changeTopics(kill, stop, mute, kill))
-}
-
-// changers is how many clients change topics at a time, and changesBetween how many
-// of their calls are answered before each fault, and after the last.
+// changers is how many clients change topics concurrently, and changesBetween how many of their
+// calls are answered before each fault, and after the last.
 const (
 	changers       = 4
 	changesBetween = 20
 )
 
-// changeTopics changes topics while nodes suffer, and returns what was answered.
+// changeTopics changes topics during faults of nodes, and returns the answers.
 func (c *cluster) changeTopics(faults ...fault) []porcupine.Operation {
 	c.t.Helper()
 	log := &changeLog{begin: time.Now()}
@@ -147,15 +138,15 @@ func (c *cluster) changeTopics(faults ...fault) []porcupine.Operation {
 	return log.operations
 }
 
-// changeLog takes down the changes that were asked for.
+// changeLog records the changes.
 type changeLog struct {
 	begin      time.Time
 	mu         sync.Mutex
 	operations []porcupine.Operation
 }
 
-// ask asks for a change and takes down the answer. What was not answered may happen
-// until the end of time.
+// ask makes a change and records the answer. A change without an answer may take effect at any
+// later time.
 func (l *changeLog) ask(a asker, client int, asked change) {
 	called := time.Since(l.begin)
 	answer := a.ask(asked)
@@ -172,7 +163,7 @@ func (l *changeLog) ask(a asker, client int, asked change) {
 	l.operations = append(l.operations, porcupine.Operation{ClientId: client, Input: asked, Call: int64(called), Output: answer, Return: int64(returned)})
 }
 
-// answered returns how many changes were.
+// answered returns how many changes were answered.
 func (l *changeLog) answered() (count int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -201,8 +192,8 @@ func checkLinearizable(t *testing.T, history []porcupine.Operation) {
 	}
 }
 
-// shortestIllegal returns what happened to one topic up to the first answer that
-// cannot be. What was not answered by then may have been done.
+// shortestIllegal returns the operations on one topic up to the first impossible answer. Calls
+// without an answer by then may have been done.
 func shortestIllegal(history []porcupine.Operation) (shortest []porcupine.Operation) {
 	for _, operations := range topicModel.Partition(history) {
 		slices.SortFunc(operations, func(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) })
@@ -227,13 +218,13 @@ func shortestIllegal(history []porcupine.Operation) (shortest []porcupine.Operat
 	return shortest
 }
 
-// asker asks one node, and never twice.
+// asker asks one node and does not retry.
 type asker struct {
 	t      *testing.T
 	broker *kgo.Broker
 }
 
-// patience is how long the node may take for a change, in milliseconds.
+// patience bounds a change by the node, in milliseconds.
 const patience = 8000
 
 // ask makes one change.
@@ -260,10 +251,10 @@ func (a asker) ask(c change) verdict {
 	case err == nil:
 		return done
 	case errors.Is(err, kerr.TopicAlreadyExists) && c.kind == create,
-		errors.Is(err, kerr.UnknownTopicOrPartition) && c.kind != create, // a create that is told so was done, and undone by another call
+		errors.Is(err, kerr.UnknownTopicOrPartition) && c.kind != create, // created and undone by others
 		errors.Is(err, kerr.InvalidPartitions):
 		return refused
-	case errors.Is(err, kerr.InvalidReplicationFactor): // a node is away, and nothing was tried
+	case errors.Is(err, kerr.InvalidReplicationFactor): // a node is away, and nothing was changed
 		return notAsked
 	default:
 		a.t.Logf("%+v: %v", c, err)
@@ -271,7 +262,7 @@ func (a asker) ask(c change) verdict {
 	}
 }
 
-// request asks for a change.
+// request returns the Kafka request for a change.
 func (c change) request() kmsg.Request {
 	switch c.kind {
 	case create:

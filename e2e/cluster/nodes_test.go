@@ -1,6 +1,9 @@
+//go:build cluster
+
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +28,7 @@ const (
 	routePort = 6222
 )
 
-// cluster is nodes of sluice on a network of their own.
+// cluster is a set of sluice nodes on a network of their own.
 type cluster struct {
 	t       *testing.T
 	net     *netlab.Net
@@ -34,15 +37,15 @@ type cluster struct {
 	http    *http.Client
 }
 
-// layout is what a cluster is made of.
+// layout describes a cluster.
 type layout struct {
-	// nodes is how many there can be, begin how many begin; without begin: all.
+	// nodes is the most nodes, begin how many are started at first; 0: all.
 	nodes, begin int
-	// alone is one node that is in no cluster.
+	// alone means one node without a cluster.
 	alone bool
-	// proxied nodes reach each other's routes by proxies, which can delay.
+	// proxied means that nodes reach each other's routes through proxies, which can delay.
 	proxied bool
-	// disk is the size of the data directory of the last node; 0: no bound.
+	// disk is the size of the last node's data directory; 0: no bound.
 	disk int64
 	args []string
 }
@@ -55,15 +58,15 @@ type node struct {
 	args    []string
 	env     []string
 	cmd     *exec.Cmd
-	exited  chan struct{} // closed when cmd has; its error is exit
+	exited  chan struct{} // closed when cmd has exited; its error is exit
 	exit    error
 	logPath string
 }
 
-// newCluster makes nodes and starts those that begin.
+// newCluster creates nodes and starts those that begin.
 func newCluster(t *testing.T, l layout) *cluster {
 	t.Helper()
-	dir := t.TempDir() // removed after c.close: what is cleaned up last is asked for first
+	dir := t.TempDir() // removed after c.close: cleanups run in reverse order
 	lab, err := netlab.New(l.nodes)
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +102,7 @@ func newCluster(t *testing.T, l layout) *cluster {
 	return c
 }
 
-// join makes the nodes those of one cluster.
+// join configures the nodes as one cluster.
 func (c *cluster) join(l layout) {
 	routes := make([]string, l.nodes)
 	for i := range routes {
@@ -113,7 +116,7 @@ func (c *cluster) join(l layout) {
 			routes[i] = proxy.Addr()
 		}
 	}
-	peers := routes // those that a new cluster begins with; others join it
+	peers := routes // those of a new cluster; later nodes join it
 	if l.begin > 0 {
 		peers = routes[:l.begin]
 	}
@@ -128,10 +131,15 @@ func (c *cluster) join(l layout) {
 func (c *cluster) close() {
 	for _, n := range c.nodes {
 		n.kill()
-		if c.t.Failed() && n.cmd != nil {
-			if log, err := os.ReadFile(n.logPath); err == nil {
-				c.t.Logf("the log of node %d ends:\n%s", n.id, log[max(0, len(log)-4000):])
-			}
+		log, err := os.ReadFile(n.logPath)
+		if err != nil {
+			continue // never started
+		}
+		if at := bytes.Index(log, []byte("WARNING: DATA RACE")); at >= 0 {
+			c.t.Errorf("node %d has a data race:\n%.4000s", n.id, log[at:])
+		}
+		if c.t.Failed() {
+			c.t.Logf("the log of node %d ends:\n%s", n.id, log[max(0, len(log)-4000):])
 		}
 	}
 	if err := c.net.Close(); err != nil {
@@ -141,21 +149,21 @@ func (c *cluster) close() {
 
 func (c *cluster) node(id int) *node { return c.nodes[id-1] }
 
-// addr is where Kafka clients connect.
+// addr returns the address for Kafka clients.
 func (n *node) addr() string { return fmt.Sprintf("%s:%d", n.cluster.net.Addr(n.id), kafkaPort) }
 
 func (n *node) url(path string) string {
 	return fmt.Sprintf("http://%s:%d%s", n.cluster.net.Addr(n.id), httpPort, path)
 }
 
-// launch starts the node, and does not wait.
+// launch starts the node and does not wait.
 func (n *node) launch() {
 	n.cluster.t.Helper()
 	log, err := os.OpenFile(n.logPath, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		n.cluster.t.Fatal(err)
 	}
-	defer log.Close() // the process has its own
+	defer log.Close() // the process has its own descriptor
 	host := n.cluster.net.Addr(n.id).String()
 	args := append([]string{
 		"serve", "--data", n.data, "--kafka", n.addr(), "--http", fmt.Sprintf("%s:%d", host, httpPort),
@@ -175,7 +183,7 @@ func (n *node) launch() {
 	}()
 }
 
-// readyTime bounds how long a node may take until it serves.
+// readyTime bounds how long a node takes to be ready.
 const readyTime = 90 * time.Second
 
 func (n *node) awaitReady() {
@@ -193,7 +201,7 @@ func (n *node) ready() bool {
 	return status == http.StatusOK
 }
 
-// request asks the node over HTTP; status 0 means that no answer came.
+// request makes an HTTP request to the node; status 0 means that no answer arrived.
 func (n *node) request(method, path string) (status int, body string) {
 	request, err := http.NewRequestWithContext(context.Background(), method, n.url(path), http.NoBody)
 	if err != nil {
@@ -211,7 +219,7 @@ func (n *node) request(method, path string) (status int, body string) {
 	return response.StatusCode, string(content)
 }
 
-// running tells whether the process is there.
+// running reports whether the process runs.
 func (n *node) running() bool {
 	if n.exited == nil {
 		return false
@@ -224,7 +232,7 @@ func (n *node) running() bool {
 	}
 }
 
-// ends tells whether the process ends by itself, waiting for it that long.
+// ends reports whether the process ends by itself within the given time.
 func (n *node) ends(within time.Duration) bool {
 	select {
 	case <-n.exited:
@@ -270,7 +278,7 @@ func (n *node) stop() {
 	n.cluster.t.Logf("node %d ended %v after SIGTERM", n.id, time.Since(began).Round(time.Millisecond))
 }
 
-// others returns the nodes that run, but for one.
+// others returns the running nodes except one.
 func (c *cluster) others(id int) (ids []int) {
 	for _, n := range c.nodes {
 		if n.id != id && n.running() {

@@ -1,3 +1,5 @@
+//go:build cluster
+
 package cluster
 
 import (
@@ -6,8 +8,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 )
 
-// The load runs against one node that is in no cluster, and is killed: what the
-// tests of clusters find there is the cluster's.
+// The load runs on one node without a cluster, which is killed: so violations in the cluster tests
+// are due to the cluster.
 func TestLoadOnOneNode(t *testing.T) {
 	c := newCluster(t, layout{nodes: 1, alone: true})
 	l := newLoad(c, 4, 1)
@@ -32,7 +34,7 @@ func TestLoadOnOneNode(t *testing.T) {
 	}
 }
 
-// The request that TestCutLeader makes by hand is one that a leader accepts.
+// A leader accepts the request that TestCutLeader builds by hand.
 func TestProduceDirectly(t *testing.T) {
 	c := newCluster(t, layout{nodes: 1, alone: true})
 	c.newTopic(topicName, 1, 1)
@@ -45,7 +47,7 @@ func TestProduceDirectly(t *testing.T) {
 	checkAll(t, c, kadm.NewClient(c.connect()), "", []string{"directly", "directly"})
 }
 
-// The topics of one node are changed as if by one call after another.
+// Changes of the topics of one node are linearizable.
 func TestMetadataOfOneNode(t *testing.T) {
 	c := newCluster(t, layout{nodes: 1, alone: true})
 	checkLinearizable(t, c.changeTopics(kill, stop))

@@ -1,7 +1,7 @@
 #!/bin/sh
 # A cluster of three nodes on one machine, which speak TLS with each other. 42,049 records
 # are written to a topic that all three keep; the node that leads its first partition is
-# killed meanwhile. All records are there, each once, and the node comes back.
+# killed while they are written. All records are there, each once, and the node comes back.
 #
 # Needs Go, openssl and curl; takes half a minute. Kafka clients find the nodes at
 # 127.0.0.1:9191 to 9193, HTTP is at 8191 to 8193. Everything is gone when it ends.

@@ -19,20 +19,20 @@ type order struct {
 	Amount   string `json:"amount"`
 }
 
-// charge is the handler. It must bear being called again for an order that it
-// has charged: a crash between its return and the record of it runs it again.
+// charge is the handler. It must be idempotent: after a crash between its return and the record of
+// its outcome it runs again for the same order.
 func charge(_ context.Context, job *bulk.Job) ([]byte, error) {
 	var o order
 	if err := json.Unmarshal(job.Payload, &o); err != nil {
-		return nil, fmt.Errorf("not an order: %w: %w", err, bulk.SkipRetry) // never tried again
+		return nil, fmt.Errorf("not an order: %w: %w", err, bulk.SkipRetry) // never retried
 	}
 	if o.Customer == "mallory" {
 		return nil, fmt.Errorf("the card of %s is blocked: %w", o.Customer, bulk.SkipRetry)
 	}
 	if job.Attempt == 1 && o.Customer == "bob" {
-		return nil, errors.New("the bank did not answer") // tried again after a backoff
+		return nil, errors.New("the bank did not answer") // retried after a backoff
 	}
-	return json.Marshal(o) // what the aggregates read
+	return json.Marshal(o) // the aggregates read this
 }
 
 func main() {

@@ -13,11 +13,12 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/broker"
 	"github.com/sluice-project/sluice/topic/kafka"
 	"github.com/sluice-project/sluice/topic/natsstore"
 )
 
-// asExample, in the environment, makes a test the example.
+// asExample is the environment variable that makes the test binary run the example.
 const asExample = "SLUICE_AS_EXAMPLE"
 
 // Main is the TestMain of an example whose main function is main.
@@ -29,7 +30,7 @@ func Main(m *testing.M, main func()) {
 	os.Exit(m.Run())
 }
 
-// Kills is how often the tests kill: 10 times, more with SLUICE_LONG.
+// Kills returns how often the tests kill: 10 times, more with SLUICE_LONG.
 func Kills() int {
 	if os.Getenv("SLUICE_LONG") != "" {
 		return 50
@@ -37,7 +38,7 @@ func Kills() int {
 	return 10
 }
 
-// Broker starts a broker that lives as long as the test, and returns its address.
+// Broker starts a broker that runs until the test ends, and returns its address.
 func Broker(t *testing.T) string {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -46,7 +47,7 @@ func Broker(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { check(t, store.Close()) })
-	broker, err := topic.New(store, topic.Config{}, topic.WithLogger(log))
+	broker, err := broker.New(store, topic.Config{}, broker.WithLogger(log))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,15 +69,15 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// Program is an example that is run again and again with the same arguments.
+// Program is an example that is run repeatedly with the same arguments.
 type Program struct {
 	t    *testing.T
 	args []string
-	out  *os.File // what all its runs have printed
+	out  *os.File // the output of all runs
 	cmd  *exec.Cmd
 }
 
-// New returns the example with arguments, not yet started. It ends with the test.
+// New returns the example with arguments, not yet started. It is killed when the test ends.
 func New(t *testing.T, args ...string) *Program {
 	t.Helper()
 	out, err := os.Create(filepath.Join(t.TempDir(), "output"))
@@ -93,7 +94,7 @@ func New(t *testing.T, args ...string) *Program {
 	return p
 }
 
-// Start starts it.
+// Start starts the program.
 func (p *Program) Start() {
 	p.t.Helper()
 	p.cmd = exec.CommandContext(p.t.Context(), os.Args[0], p.args...)
@@ -104,14 +105,14 @@ func (p *Program) Start() {
 	}
 }
 
-// Kill ends it with SIGKILL, unless it has ended.
+// Kill kills the program with SIGKILL, unless it has ended.
 func (p *Program) Kill() {
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait()
 	p.cmd = nil
 }
 
-// Run runs it to its end.
+// Run runs the program to its end.
 func (p *Program) Run() {
 	p.t.Helper()
 	p.Start()
@@ -122,7 +123,7 @@ func (p *Program) Run() {
 	}
 }
 
-// Work waits until it has printed some 20 lines more, and a moment longer.
+// Work waits until the program has printed about 20 more lines, and a moment longer.
 func (p *Program) Work() {
 	p.t.Helper()
 	begun := len(p.Lines())
@@ -130,7 +131,7 @@ func (p *Program) Work() {
 	<-time.After(rand.N(20 * time.Millisecond))
 }
 
-// Until waits until what it has printed is enough.
+// Until waits until the output is enough.
 func (p *Program) Until(enough func(lines []string) bool) {
 	p.t.Helper()
 	limit := time.After(time.Minute)
@@ -145,7 +146,7 @@ func (p *Program) Until(enough func(lines []string) bool) {
 	}
 }
 
-// Lines is what all its runs have printed.
+// Lines returns the output of all runs.
 func (p *Program) Lines() []string {
 	p.t.Helper()
 	data, err := os.ReadFile(p.out.Name())

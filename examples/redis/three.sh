@@ -1,7 +1,7 @@
 #!/bin/sh
 # Three instances of Sluice on one Redis. 42,049 jobs of 59 tenants are uploaded through
-# the second, at 4,000 jobs a second over all three; the first is killed meanwhile and
-# started again. At the end the third says what became of the jobs.
+# the second, at 4,000 jobs a second over all three; the first is killed during the
+# upload and started again. At the end the third says what became of the jobs.
 #
 # Needs redis-server, Go and curl; takes half a minute. The Redis has no TCP port; the
 # instances are at 127.0.0.1:8091 to 8093. Everything is gone when it ends.

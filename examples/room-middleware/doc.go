@@ -1,9 +1,9 @@
-// Command room-middleware is a shop with a waiting room inside: no proxy, no server
-// beside it. At most one visitor is at the checkout; the pages before it are open to
-// all. Paying ends the visit, and the next in line is let in.
+// Command room-middleware is a shop with a waiting room inside: no proxy and no other server. At
+// most one visitor is at the checkout; the other pages are open to all. Paying ends the visit, and
+// the next visitor in the queue is let in.
 //
 //	go run ./examples/room-middleware
 //
-// and then open http://127.0.0.1:8000/checkout/ in two browsers. Its data is in a
-// temporary directory. The test of this package plays two visitors.
+// Then open http://127.0.0.1:8000/checkout/ in two browsers. The data is in a temporary directory.
+// The test of this package simulates two visitors.
 package main

@@ -24,7 +24,8 @@ func main() {
 	}
 }
 
-// pages are those of the shop. It knows nothing of the waiting room but one header.
+// pages returns the pages of the shop. They use one header of the waiting room and nothing else of
+// it.
 func pages() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "welcome, see /checkout/") })
@@ -38,14 +39,14 @@ func pages() http.Handler {
 	return mux
 }
 
-// waitingRoom is what has to be started, and stopped in the opposite order.
+// waitingRoom has the services of a waiting room, which are stopped in reverse order.
 type waitingRoom struct {
 	store  *pebblestore.Store
 	engine *room.Engine
 	hub    *watch.Hub
 }
 
-// open starts a waiting room on a directory, and puts it around the shop.
+// open starts a waiting room on a directory, in front of the shop.
 func open(ctx context.Context, dir string, shop http.Handler) (*waitingRoom, http.Handler, error) {
 	store, err := pebblestore.Open(dir, pebblestore.Options{})
 	if err != nil {
@@ -73,7 +74,7 @@ func open(ctx context.Context, dir string, shop http.Handler) (*waitingRoom, htt
 	return w, guard.Middleware(shop), nil
 }
 
-// Close stops the waiting room. Everybody keeps their place: it is on disk.
+// Close stops the waiting room. Visitors keep their places: they are on disk.
 func (w *waitingRoom) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -92,7 +93,7 @@ func run(ctx context.Context, address string) (err error) {
 	}
 	defer func() { err = errors.Join(err, waiting.Close()) }()
 	server := &http.Server{Addr: address, Handler: handler, ReadHeaderTimeout: 10 * time.Second}
-	context.AfterFunc(ctx, func() { _ = server.Close() }) // pages that wait are streams: they do not end by themselves
+	context.AfterFunc(ctx, func() { _ = server.Close() }) // waiting pages are endless streams
 	log.Printf("open http://%s/checkout/ in two browsers", address)
 	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		return err

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// visitor is a program with cookies. It prints what it is told.
+// visitor is a client with cookies. It prints the answers.
 type visitor struct {
 	name   string
 	shop   string

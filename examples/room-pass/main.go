@@ -44,14 +44,14 @@ type verifier struct {
 	asked time.Time
 }
 
-// pass are the claims that matter.
+// pass has the claims that the verifier reads.
 type pass struct {
 	Room string `json:"room"`
 	jwt.RegisteredClaims
 }
 
-// Check returns whose pass it is. Only EdDSA is taken: a token does not choose how it
-// is checked.
+// Check returns the visitor of a pass. Only EdDSA is accepted: the token does not choose the
+// algorithm.
 func (v *verifier) Check(ctx context.Context, text string) (visitor string, err error) {
 	var claims pass
 	_, err = jwt.ParseWithClaims(text, &claims, func(token *jwt.Token) (any, error) {
@@ -67,8 +67,8 @@ func (v *verifier) Check(ctx context.Context, text string) (visitor string, err 
 	return claims.Subject, nil
 }
 
-// key returns a key. One that is not known may be new: then the keys are read again,
-// but not by everybody who makes up a name.
+// key returns a key. An unknown key may be new, so the keys are read again, but at a bounded rate:
+// anyone can invent a key id.
 func (v *verifier) key(ctx context.Context, kid string) (ed25519.PublicKey, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -121,7 +121,7 @@ func fetchKeys(ctx context.Context, url string) (map[string]ed25519.PublicKey, e
 	return keys, nil
 }
 
-// ServeHTTP greets whoever has a pass.
+// ServeHTTP greets a visitor with a pass.
 func (v *verifier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	visitor, err := v.Check(r.Context(), r.Header.Get("Sluice-Pass"))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// keys serves the keys of a ring, which may be exchanged.
+// keys serves the keys of a ring, which can be replaced.
 type keys struct {
 	ring *room.Keyring
 	t    *testing.T
@@ -76,7 +76,7 @@ func TestCheck(t *testing.T) {
 	if served.asks > 1 {
 		t.Errorf("the keys were asked for %d times within %s", served.asks, keysEvery)
 	}
-	// A new key is found, a while later.
+	// A new key is found after a while.
 	served.ring, v.asked = newRing(t), v.asked.Add(-keysEvery)
 	if got := greet(sign(served.ring, "shop", now.Add(time.Minute))); !strings.HasPrefix(got, "200") {
 		t.Errorf("with a new key: %s", got)

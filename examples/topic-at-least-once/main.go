@@ -35,8 +35,8 @@ func main() {
 	}
 }
 
-// produce sends the orders 1 to count, and returns when all are durable. After an
-// error some are and some are not: sending all again is what loses none.
+// produce sends the orders 1 to count, and returns when all are durable. After an error some are
+// and some are not; sending all again loses none.
 func produce(ctx context.Context, count int) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(*brokers), kgo.DefaultProduceTopic(*topic), kgo.AllowAutoTopicCreation(),
 		kgo.RequiredAcks(kgo.AllISRAcks()))
@@ -51,11 +51,11 @@ func produce(ctx context.Context, count int) error {
 	return client.ProduceSync(ctx, orders...).FirstErr()
 }
 
-// consume prints what comes, until ctx ends.
+// consume prints records until ctx ends.
 func consume(ctx context.Context) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(*brokers), kgo.ConsumeTopics(*topic), kgo.AllowAutoTopicCreation(),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
-		// With a name it has its partitions back at once when it is started again.
+		// With a name, a restarted consumer gets its partitions back at once.
 		kgo.ConsumerGroup("at-least-once"), kgo.InstanceID("printer"))
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func consume(ctx context.Context) error {
 				return err
 			}
 		}
-		// Committed last: what is lost before this comes again.
+		// Committed last: after a crash before this, the orders are read again.
 		if err := client.CommitRecords(ctx, orders.Records()...); err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ func consume(ctx context.Context) error {
 	}
 }
 
-// show is the work: it may be done again.
+// show is the work: it may be repeated.
 func show(ctx context.Context, order *kgo.Record) error {
 	select {
 	case <-time.After(*work):

@@ -12,8 +12,8 @@ import (
 
 func TestMain(m *testing.M) { kill.Main(m, main) }
 
-// The producer is killed and started again, and the consumer again and again:
-// each order is printed.
+// The producer is killed and restarted, and the consumer is killed repeatedly: each order is
+// printed.
 func TestKilled(t *testing.T) {
 	const count = 2000
 	broker := kill.Broker(t)

@@ -35,7 +35,7 @@ func main() {
 	}
 }
 
-// produce sends the readings 1 to count. That they were sent is all it knows.
+// produce sends the readings 1 to count. It does not learn whether they arrive.
 func produce(ctx context.Context, count int) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(*brokers), kgo.DefaultProduceTopic(*topic), kgo.AllowAutoTopicCreation(),
 		kgo.RequiredAcks(kgo.NoAck()), kgo.DisableIdempotentWrite(), kgo.RecordRetries(0))
@@ -50,11 +50,11 @@ func produce(ctx context.Context, count int) error {
 	return client.ProduceSync(ctx, readings...).FirstErr()
 }
 
-// consume prints what comes, until ctx ends.
+// consume prints records until ctx ends.
 func consume(ctx context.Context) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(*brokers), kgo.ConsumeTopics(*topic), kgo.AllowAutoTopicCreation(),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
-		// With a name it has its partitions back at once when it is started again.
+		// With a name, a restarted consumer gets its partitions back at once.
 		kgo.ConsumerGroup("at-most-once"), kgo.InstanceID("printer"))
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func consume(ctx context.Context) error {
 		if err := readings.Err(); err != nil {
 			return err
 		}
-		// Committed first: whatever happens now, they do not come again.
+		// Committed first: whatever happens now, they are not read again.
 		if err := client.CommitRecords(ctx, readings.Records()...); err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func consume(ctx context.Context) error {
 	}
 }
 
-// show is the work: it may end in the middle.
+// show is the work: it may stop halfway.
 func show(ctx context.Context, reading *kgo.Record) error {
 	select {
 	case <-time.After(*work):

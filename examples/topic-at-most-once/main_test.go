@@ -9,7 +9,7 @@ import (
 
 func TestMain(m *testing.M) { kill.Main(m, main) }
 
-// The consumer is killed again and again: it prints no reading twice.
+// The consumer is killed repeatedly: it prints no reading twice.
 func TestKilled(t *testing.T) {
 	broker := kill.Broker(t)
 	kill.New(t, "-brokers", broker, "produce", "10000").Run()

@@ -10,8 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// lastPayment makes the topic if it does not exist, and returns the number of the
-// last payment that is in it.
+// lastPayment creates the topic if it does not exist, and returns the number of the last payment in
+// it.
 func lastPayment(ctx context.Context) (int, error) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(*brokers), kgo.ConsumeResetOffset(kgo.NoResetOffset()))
 	if err != nil {

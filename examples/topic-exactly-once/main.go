@@ -39,8 +39,7 @@ func main() {
 // atOnce is how many payments are sent, or added up, together.
 const atOnce = 10
 
-// produce sends the payments up to number count, from where an earlier run of it
-// has come.
+// produce sends the payments up to number count, after those of earlier runs.
 func produce(ctx context.Context, count int) error {
 	last, err := lastPayment(ctx)
 	if err != nil {
@@ -67,14 +66,14 @@ func produce(ctx context.Context, count int) error {
 	return nil
 }
 
-// consume adds up what comes, until ctx ends.
+// consume adds up the payments until ctx ends.
 func consume(ctx context.Context) error {
 	total, err := load(*file)
 	if err != nil {
 		return err
 	}
 	client, err := kgo.NewClient(kgo.SeedBrokers(*brokers), kgo.AllowAutoTopicCreation(),
-		kgo.ConsumeResetOffset(kgo.NoResetOffset()), // what was removed unread is an error
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()), // records removed unread are an error
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{*topic: {0: kgo.NewOffset().At(total.Offset)}}))
 	if err != nil {
 		return err
@@ -100,7 +99,7 @@ func consume(ctx context.Context) error {
 	}
 }
 
-// pause stands for work: a moment at which a crash may come.
+// pause simulates work: a crash may come here.
 func pause(ctx context.Context) error {
 	select {
 	case <-time.After(*work):

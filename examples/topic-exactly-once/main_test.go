@@ -11,8 +11,7 @@ import (
 
 func TestMain(m *testing.M) { kill.Main(m, main) }
 
-// Producer and consumer are killed again and again: each payment is added up
-// once.
+// Producer and consumer are killed repeatedly: each payment is added up once.
 func TestKilled(t *testing.T) {
 	count := 500 * kill.Kills()
 	broker := kill.Broker(t)

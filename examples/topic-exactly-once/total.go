@@ -12,12 +12,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// total is what the consumer knows, all of it in one file.
+// total is the state of the consumer, stored in one file.
 type total struct {
-	// Sum is that of the payments 1 to Last.
+	// Sum is the sum of the payments 1 to Last.
 	Sum  int `json:"sum"`
 	Last int `json:"last"`
-	// Offset is that of the record to go on from.
+	// Offset is the offset of the next record.
 	Offset int64 `json:"offset"`
 }
 
@@ -29,14 +29,14 @@ func (t *total) add(payment *kgo.Record) error {
 		return err
 	case number > t.Last+1:
 		return fmt.Errorf("payment %d after %d", number, t.Last)
-	case number == t.Last+1: // its amount is its number
+	case number == t.Last+1: // the amount of a payment is its number
 		t.Sum, t.Last = t.Sum+number, number
 	}
 	t.Offset = payment.Offset + 1
 	return nil
 }
 
-// load reads the file; without one, nothing was added up.
+// load reads the file; without a file the total is zero.
 func load(file string) (t total, err error) {
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -48,7 +48,7 @@ func load(file string) (t total, err error) {
 	return t, err
 }
 
-// store replaces the file: it has what it had, or all of this.
+// store replaces the file atomically.
 func (t *total) store(file string) error {
 	data, err := json.Marshal(t)
 	if err != nil {

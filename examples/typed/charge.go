@@ -36,10 +36,10 @@ type Charger struct {
 // bank charges an order once, however often it is asked.
 func (c *Charger) Work(ctx context.Context, job *bulk.TypedJob[Charge]) (any, error) {
 	if job.Args.Customer == "" {
-		return nil, fmt.Errorf("an order of nobody: %w", bulk.SkipRetry) // never tried again
+		return nil, fmt.Errorf("an order of nobody: %w", bulk.SkipRetry) // never retried
 	}
 	if err := c.call(ctx, job); err != nil {
-		return nil, err // tried again, or turned back
+		return nil, err // retried, or throttled
 	}
 	return Receipt{Order: job.ID(), Amount: job.Args.Amount}, nil
 }

@@ -19,7 +19,7 @@ func Example() {
 	// failed: march-1 an order of nobody: not to be retried
 }
 
-// One attempt of the worker, without an engine.
+// TestCharger makes one attempt of the worker, without an engine.
 func TestCharger(t *testing.T) {
 	status := http.StatusOK
 	bank := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -37,13 +37,13 @@ func TestCharger(t *testing.T) {
 	status = http.StatusInternalServerError
 	bulktest.Work(t, charger, Charge{"alice", "0.10"}).RequireRetried(0).RequireErrorText("500")
 
-	// With what is registered beside the worker: middleware, timeout, retry delay.
+	// With the middleware, the timeout and the retry delay that the mux has.
 	job := bulktest.NewJob(t, "", Charge{"alice", "0.10"})
 	job.Attempt = 2
 	bulktest.Run(t, Mux(bank.URL), job, bulk.Config{}).RequireRetried(2 * time.Minute)
 }
 
-// What the program inserts. Nothing runs it: the mux has no worker of that type.
+// The program inserts a job. No worker runs it: the mux has no worker of that type.
 func TestSubmit(t *testing.T) {
 	engine := bulktest.New(t, bulk.NewMux(), bulk.Config{})
 	if _, err := Submit(t.Context(), engine, "march", Charge{"alice", "0.10"}, Charge{"bob", "0.20"}); err != nil {
@@ -56,8 +56,8 @@ func TestSubmit(t *testing.T) {
 	bulktest.RequireJobs(t, engine, "shop", Charge{"alice", "0.10"}, Charge{"bob", "0.20"})
 }
 
-// The whole engine, in virtual time: the attempts take six minutes of a bubble, and
-// a moment of the test.
+// The whole engine in virtual time: the attempts take six minutes of a bubble, and a moment of the
+// test.
 func TestRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := bulktest.New(t, Mux("no URL"), bulk.Config{})
@@ -72,8 +72,8 @@ func TestRetries(t *testing.T) {
 	})
 }
 
-// A bank that takes 5 orders in 100 ms, and no limit of our own: what it turns back
-// comes again, and uses no attempt.
+// A bank that accepts 5 orders in 100 ms, and no limit of our own: throttled jobs are retried
+// without using an attempt.
 func TestTheBankIsBusy(t *testing.T) {
 	bank := bulktest.NewTarget(bulktest.TargetOptions{Rate: 5, Window: 100 * time.Millisecond})
 	server := httptest.NewServer(bank)

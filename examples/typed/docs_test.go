@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestTheGuideIsThisCode: what docs/bulk/go.md shows is compiled and run here.
+// TestTheGuideIsThisCode checks that the code in docs/bulk/go.md is compiled and run here.
 func TestTheGuideIsThisCode(t *testing.T) {
 	guide, err := os.ReadFile("../../docs/bulk/go.md")
 	if err != nil {
@@ -26,7 +26,7 @@ func TestTheGuideIsThisCode(t *testing.T) {
 		t.Errorf("the guide has %d blocks of Go", len(blocks))
 	}
 	for _, block := range blocks {
-		for part := range strings.SplitSeq(outdent(block[1]), "\n…\n") { // "…" stands for lines that are left out
+		for part := range strings.SplitSeq(outdent(block[1]), "\n…\n") { // "…" is omitted code
 			if !strings.Contains(code.String(), "\n"+strings.TrimSpace(part)+"\n") {
 				t.Errorf("the guide shows code that is not in the example:\n%s", part)
 			}
@@ -34,7 +34,7 @@ func TestTheGuideIsThisCode(t *testing.T) {
 	}
 }
 
-// outdent takes the indentation from each line.
+// outdent removes the indentation from each line.
 func outdent(code string) string {
 	lines := strings.Split(code, "\n")
 	for i, line := range lines {

@@ -56,7 +56,7 @@ func run(ctx context.Context) (err error) {
 	return report(ctx, engine, action)
 }
 
-// report waits for the end of an action, and prints what became of it.
+// report waits for the end of an action, and prints its results.
 func report(ctx context.Context, engine *bulk.Engine, action bulk.Action) error {
 	err := engine.Watch(ctx, action.ID, 20*time.Millisecond, func(a bulk.Action) error {
 		action = a
@@ -74,8 +74,7 @@ func report(ctx context.Context, engine *bulk.Engine, action bulk.Action) error 
 	return err
 }
 
-// openBank serves a bank on this machine. It is busy at the first request, and
-// answers the others with what they asked for.
+// openBank serves a bank on this machine. It throttles the first request and echoes the others.
 func openBank(ctx context.Context) (url string, shut func() error, err error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

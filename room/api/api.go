@@ -5,27 +5,31 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"reflect"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/sluice-project/sluice/internal/edge"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/watch"
 )
 
-// Version is that of the API, as the OpenAPI document has it.
-const Version = "1.0"
+// JWKSPath is where the keys are that verify passes.
+const JWKSPath = "/.well-known/jwks.json"
 
 // The bounds of the edge.
 const (
-	// MaxBody is the most bytes of a body, but that of settings.
+	// MaxBody is the most bytes of a body, except that of settings.
 	MaxBody = 4 << 10
 	// MaxSettings is the most bytes of a room's settings.
 	MaxSettings = 128 << 10
 	// MaxWaiters is how many requests wait for news at one time, each with a goroutine.
 	MaxWaiters = 10_000
-	// MaxWait is how long one waits at most.
+	// MaxWait is the longest wait of one request.
 	MaxWait = 30 * time.Second
-	// bodyTimeout is how long a body may take to arrive.
-	bodyTimeout = 10 * time.Second
+	// bodyTime is how long a body may take to arrive.
+	bodyTime = 10 * time.Second
 )
 
 // Engine is what the edge needs of the room's engine, whose methods say what each
@@ -51,19 +55,20 @@ type Engine interface {
 
 var _ Engine = (*room.Engine)(nil)
 
-// Option changes what New makes.
+// Option changes what Register adds.
 type Option func(*server)
 
-// WithLogger sets where answers of 500 and above are logged, each kind at most
-// once in a second. Default: nowhere.
-func WithLogger(logger *slog.Logger) Option { return func(s *server) { s.log.logger = logger } }
+// WithLogger sets where faults of the server are logged, each kind at most once a
+// second. Default: nowhere.
+func WithLogger(logger *slog.Logger) Option { return func(s *server) { s.logger = logger } }
 
-// WithTrustedProxies sets whose X-Forwarded-For is believed. Default: nobody's.
+// WithTrustedProxies sets the proxies whose X-Forwarded-For is believed. Default:
+// none.
 func WithTrustedProxies(proxies []netip.Prefix) Option {
 	return func(s *server) { s.proxies = proxies }
 }
 
-// WithOrigins sets which origins' pages may call the visitors' paths, such as
+// WithOrigins sets the origins whose pages may call the visitors' paths, such as
 // "https://shop.example"; "*" stands for all. Default: none but the server's own.
 func WithOrigins(origins ...string) Option { return func(s *server) { s.origins = origins } }
 
@@ -71,21 +76,110 @@ func WithOrigins(origins ...string) Option { return func(s *server) { s.origins 
 type server struct {
 	engine  Engine
 	hub     *watch.Hub
-	log     faultLog
+	logger  *slog.Logger
 	proxies []netip.Prefix
 	origins []string
 	waiters limit
 }
 
-// New returns the handler of the rooms' API: /v1/rooms and all paths below it,
-// /v1/room-keys/rotate, JWKSPath and DocumentPath. It needs no shutdown of its own,
-// but a request stops waiting for news only when its context ends, and streams are
-// the hub's.
+// New returns an API of rooms alone, as Register adds it.
 func New(engine Engine, hub *watch.Hub, options ...Option) http.Handler {
-	s := &server{engine: engine, hub: hub, waiters: limit{most: MaxWaiters}}
-	s.log.logger = slog.New(slog.DiscardHandler)
+	to := edge.New()
+	Register(to, engine, hub, options...)
+	return to
+}
+
+// Register adds the operations of rooms to an API. They need no shutdown, but a
+// request stops waiting for news only when its context ends, and the hub owns the
+// streams.
+func Register(to *edge.API, engine Engine, hub *watch.Hub, options ...Option) {
+	s := &server{engine: engine, hub: hub, waiters: limit{most: MaxWaiters}, logger: slog.New(slog.DiscardHandler)}
 	for _, option := range options {
 		option(s)
 	}
-	return s
+	p := to.Part("room", edge.PartOptions{
+		Logger: s.logger, Refuse: refuse, MaxBody: MaxBody, BodyTime: bodyTime, Origins: s.origins,
+		Schemas: map[reflect.Type]reflect.Type{reflect.TypeFor[room.Settings](): reflect.TypeFor[settingsView]()},
+		Security: map[string]*huma.SecurityScheme{
+			ticketScheme:  {Type: "http", Scheme: "bearer", Description: "The ticket of the last answer."},
+			ticketInQuery: {Type: "apiKey", In: "query", Name: "ticket", Description: "For EventSource, which sets no headers."},
+		},
+	})
+	s.registerRooms(p)
+	s.registerVisitors(p)
+	s.registerKeys(p)
+}
+
+// The schemes by which a visitor shows the ticket.
+const (
+	ticketScheme  = "ticket"
+	ticketInQuery = "ticketInQuery"
+)
+
+// RoomPath is the path of a request about one room.
+type RoomPath struct {
+	Room string `path:"room" maxLength:"64" pattern:"^[a-z0-9][a-z0-9-]*$" doc:"The name of a room."`
+}
+
+// none is an input or an output without members.
+type none struct{}
+
+func (s *server) registerRooms(p *edge.Part) {
+	edge.Handle[none, outRooms](p, edge.Operation{ID: "list-rooms", Route: "GET /v1/rooms", Summary: "All rooms, by name, without their settings"}, s.listRooms)
+	edge.Handle[RoomPath, outRoom](p, edge.Operation{ID: "show-room", Route: "GET /v1/rooms/{room}", Summary: "A room"}, about(s.engine.Room))
+	edge.Handle[inSettings, outRoom](p, edge.Operation{
+		ID: "put-room", Route: "PUT /v1/rooms/{room}", Summary: "Create a room, or replace its settings", MaxBody: MaxSettings,
+		Answers: []edge.Answer{
+			{Status: http.StatusOK, Description: "The room was changed.", Of: roomView{}},
+			{Status: http.StatusCreated, Description: "The room was created.", Of: roomView{}},
+		},
+	}, s.putRoom)
+	edge.Handle[RoomPath, none](p, edge.Operation{ID: "delete-room", Route: "DELETE /v1/rooms/{room}", Summary: "Remove a room with all its visitors"}, s.deleteRoom)
+	edge.Handle[RoomPath, outRoom](p, edge.Operation{ID: "pause-room", Route: "POST /v1/rooms/{room}/pause", Summary: "Admit nobody; visitors may come and wait"}, about(s.engine.Pause))
+	edge.Handle[RoomPath, outRoom](p, edge.Operation{ID: "resume-room", Route: "POST /v1/rooms/{room}/resume", Summary: "End a pause"}, about(s.engine.Resume))
+	edge.Handle[inRevoke, none](p, edge.Operation{
+		ID: "revoke", Route: "POST /v1/rooms/{room}/revoke", Summary: "End the place of one visitor, or without a body the visits of all who are inside",
+	}, s.revoke)
+	edge.Handle[RoomPath, outLottery](p, edge.Operation{
+		ID: "show-lottery", Route: "GET /v1/rooms/{room}/lottery", Summary: "The commitment that verifies the lottery", Pages: edge.ListedPages,
+	}, s.lottery)
+}
+
+func (s *server) registerVisitors(p *edge.Part) {
+	visitors := func(id, route, summary string) edge.Operation {
+		op := edge.Operation{ID: id, Route: route, Summary: summary, Tag: "visitors", Pages: edge.ListedPages}
+		if id != "enter" {
+			op.Security = []string{ticketScheme}
+		}
+		return op
+	}
+	enter := visitors("enter", "POST /v1/rooms/{room}/visitors", "Join the queue, or enter at once")
+	enter.Answers = []edge.Answer{
+		{Status: http.StatusOK, Description: "The key already has a place.", Of: placeView{}},
+		{Status: http.StatusCreated, Description: "A new place.", Of: placeView{}},
+	}
+	edge.Handle[inEnter, outPlace](p, enter, s.enter)
+	edge.Handle[inAsk, outPlace](p, visitors("ask", "GET /v1/rooms/{room}/visitors/me", "The place of the visitor. A called visitor claims the slot by asking"), s.me)
+	edge.Handle[RoomPath, none](p, visitors("leave", "DELETE /v1/rooms/{room}/visitors/me", "Give up the place, or end the visit"), s.leave)
+	edge.Handle[RoomPath, outPlace](p, visitors("renew", "POST /v1/rooms/{room}/visitors/me/renew", "Extend a fixed pass, as often as the room allows"), s.renew)
+	stream := visitors("watch", "GET /v1/rooms/{room}/visitors/me/watch", "Server-sent events: the place, now and on every change")
+	stream.Security = append(stream.Security, ticketInQuery)
+	stream.Description = "A called visitor claims the slot, as by asking. While the stream is open the visitor counts as asking."
+	stream.Status = http.StatusOK
+	stream.Answers = []edge.Answer{{
+		Status: http.StatusOK, Of: placeView{}, Type: "text/event-stream",
+		Description: "A stream of events, each with the place as its data. A visitor who is inside gets one each time the pass was renewed. " +
+			"The last event is gone, with {\"reason\"}. A comment is sent after 15 s of silence.",
+	}}
+	edge.Handle[inWatch, none](p, stream, s.watch)
+}
+
+func (s *server) registerKeys(p *edge.Part) {
+	edge.Handle[none, none](p, edge.Operation{
+		ID: "rotate-keys", Route: "POST /v1/room-keys/rotate", Tag: "keys", Summary: "Sign with a new key from now on; older keys stay valid",
+	}, s.rotateKeys)
+	edge.Handle[none, none](p, edge.Operation{
+		ID: "keys", Route: "GET " + JWKSPath, Tag: "keys", Summary: "The keys that verify passes", Status: http.StatusOK, Pages: edge.AllPages,
+		Answers: []edge.Answer{{Status: http.StatusOK, Description: "A JSON Web Key Set.", Of: keySetView{}, Type: "application/jwk-set+json"}},
+	}, s.jwks)
 }

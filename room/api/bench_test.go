@@ -17,8 +17,7 @@ import (
 	"github.com/sluice-project/sluice/room/storetest"
 )
 
-// bare answers as much as a place is, and does nothing else: what net/http itself
-// takes.
+// bare sends an answer of the size of a place, and does nothing else: the cost of net/http itself.
 func bare(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(bareBody)
@@ -26,8 +25,7 @@ func bare(w http.ResponseWriter, _ *http.Request) {
 
 var bareBody = bytes.Repeat([]byte("x"), 230)
 
-// drive sends requests over kept connections, and reads as little of the answers
-// as it can.
+// drive sends requests over persistent connections, and reads as little of the answers as possible.
 func drive(b *testing.B, handler http.Handler, request string, status int) {
 	server := httptest.NewServer(handler)
 	defer server.Close()
@@ -71,13 +69,13 @@ const (
 	meRequest    = "GET /v1/rooms/shop/visitors/me HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n"
 )
 
-// silent is an engine that notes nothing.
+// silent is an engine that records nothing.
 type silent struct{ *fake }
 
 func (s silent) Enter(context.Context, string, room.Visit) (room.Answer, error) { return s.answer, nil }
 
-// BenchmarkEdge is what the edge takes beside a bare handler, over loopback and
-// with the client in the same process.
+// BenchmarkEdge measures the edge compared with a bare handler, over loopback and with the client
+// in the same process.
 func BenchmarkEdge(b *testing.B) {
 	engine := newFake()
 	engine.onAsk = func(int) (room.Answer, error) { return engine.answer, nil }
@@ -88,7 +86,7 @@ func BenchmarkEdge(b *testing.B) {
 	b.Run("me", func(b *testing.B) { drive(b, handler, fmt.Sprintf(meRequest, "t"), 200) })
 }
 
-// BenchmarkService is the same with the engine, and a store in memory.
+// BenchmarkService measures the same with the engine, and a store in memory.
 func BenchmarkService(b *testing.B) {
 	engine, err := room.New(storetest.NewMemory(), room.Config{})
 	if err != nil {

@@ -26,7 +26,7 @@ func TestBodies(t *testing.T) {
 		{"POST", "/visitors", `{"Visitor":"x"}`, "", 422, api.CodeInvalid, "Visitor: unknown field"},
 		{"POST", "/visitors", `{"visitor":7}`, "", 422, api.CodeInvalid, "visitor: want a string"},
 		{"POST", "/visitors", `{"visitor":{}}`, "", 422, api.CodeInvalid, "visitor: want a string"},
-		{"POST", "/visitors", `{"visitor":"x","visitor":"y"}`, "", 422, api.CodeInvalid, "visitor: is there twice"},
+		{"POST", "/visitors", `{"visitor":"x","visitor":"y"}`, "", 422, api.CodeInvalid, "visitor: is given twice"},
 		{"POST", "/visitors", `{"visitor":"x"`, "", 422, api.CodeInvalid, "body: is not JSON"},
 		{"POST", "/visitors", `{"visitor"`, "", 422, api.CodeInvalid, "body: is not JSON"},
 		{"POST", "/visitors", `{"visitor":"x"} {}`, "", 422, api.CodeInvalid, "body: there is more"},
@@ -86,8 +86,8 @@ func TestBodiesThatAreRead(t *testing.T) {
 	}
 }
 
-// A body of unknown length is bounded too, and what is left of a refused one does
-// not become the next request.
+// A body of unknown length is bounded too, and the rest of a refused one does not become the next
+// request.
 func TestLengthUnknown(t *testing.T) {
 	engine := newFake()
 	server := httptest.NewServer(newFixture(t, engine).handler)
@@ -116,7 +116,7 @@ func TestLengthUnknown(t *testing.T) {
 	}
 }
 
-// FuzzEnter compares what is read of a body with what encoding/json reads.
+// FuzzEnter compares the parser of bodies with encoding/json.
 func FuzzEnter(f *testing.F) {
 	for _, seed := range []string{``, `{}`, `{"visitor":"ada"}`, ` {"visitor" : "a\u0042c" } `, `{"visitor":null}`, `{"visitor":"x"}}`, `{"visitor":"x",}`, `{"visitor" "x"}`, `[]`, "\v"} {
 		f.Add([]byte(seed))
@@ -143,7 +143,7 @@ func FuzzEnter(f *testing.F) {
 	})
 }
 
-// read reads a body in the plainest way.
+// read parses a body in the simplest way.
 func read(body []byte) (key string, ok bool) {
 	if len(bytes.Trim(body, " \t\r\n")) == 0 {
 		return "", true
@@ -152,7 +152,7 @@ func read(body []byte) (key string, ok bool) {
 	if !utf8.Valid(body) || json.Unmarshal(body, &members) != nil || members == nil {
 		return "", false
 	}
-	// A map has a name once: count them.
+	// A map has each name once, so count them.
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	_, _ = decoder.Token()
 	given := false
@@ -176,7 +176,7 @@ func read(body []byte) (key string, ok bool) {
 	return key, true
 }
 
-// FuzzSettings: what was accepted is accepted again, and is the same.
+// FuzzSettings checks that accepted settings are accepted again unchanged.
 func FuzzSettings(f *testing.F) {
 	for _, seed := range []string{`{"mode":"teller","capacity":5}`, `{"mode":"park","batch":1,"interval_ms":1000,"stay_ms":1000}`, `{"mode":"teller","capacity":5,"routes":[{"path":"/x/*"}]}`, `{}`, `[]`} {
 		f.Add([]byte(seed))
@@ -193,7 +193,7 @@ func FuzzSettings(f *testing.F) {
 		}
 		text, err := json.Marshal(engine.put)
 		if err != nil || engine.put.Validate() != nil {
-			return // The engine refuses what does not go together.
+			return // The engine refuses inconsistent settings.
 		}
 		again := &putter{fake: newFake()}
 		w = httptest.NewRecorder()
@@ -208,7 +208,7 @@ func FuzzSettings(f *testing.F) {
 	})
 }
 
-// putter keeps what was put.
+// putter records the settings that are put.
 type putter struct {
 	*fake
 	put *room.Settings

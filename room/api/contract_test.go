@@ -15,7 +15,7 @@ import (
 	"github.com/sluice-project/sluice/room/storetest"
 )
 
-// place is what a visitor is told.
+// place is the answer to a visitor.
 type place struct {
 	Ticket   string
 	ID       int64
@@ -26,7 +26,7 @@ type place struct {
 	NextPoll int64 `json:"next_poll_ms"`
 }
 
-// newService is the API before the real engine, on a store in memory.
+// newService returns the API on the real engine and a store in memory.
 func newService(t *testing.T) (*fixture, *storetest.Memory) {
 	store := storetest.NewMemory()
 	engine, err := room.New(store, room.Config{})
@@ -110,7 +110,7 @@ func TestStoryOfATeller(t *testing.T) {
 		f.do(204, "DELETE", "/v1/rooms/shop/visitors/me", "", bearer, "Bearer "+first.Ticket)
 		f.do(204, "DELETE", "/v1/rooms/shop/visitors/me", "", bearer, "Bearer "+first.Ticket)
 		f.inside(f.place(200, "GET", "/visitors/me", "", second.Ticket))
-		if a := f.do(410, "GET", "/v1/rooms/shop/visitors/me", "", bearer, "Bearer "+first.Ticket); a.problem.Reason != room.Left || a.problem.ID != first.ID {
+		if a := f.do(410, "GET", "/v1/rooms/shop/visitors/me", "", bearer, "Bearer "+first.Ticket); a.problem.Reason != string(room.Left) || a.problem.ID != first.ID {
 			t.Error(a.problem)
 		}
 		if view := f.show(); view.State != "queueing" || view.Waiting != 1 || view.Inside != 1 || view.Admitted != 2 {
@@ -130,7 +130,7 @@ func TestStoryOfATeller(t *testing.T) {
 		}
 		f.do(204, "POST", "/v1/room-keys/rotate", "")
 		f.do(200, "GET", api.JWKSPath, "")
-		if a := f.do(410, "GET", "/v1/rooms/shop/visitors/me", "", bearer, "Bearer "+third.Ticket); a.problem.Reason != room.Revoked {
+		if a := f.do(410, "GET", "/v1/rooms/shop/visitors/me", "", bearer, "Bearer "+third.Ticket); a.problem.Reason != string(room.Revoked) {
 			t.Error(a.problem)
 		}
 		f.do(204, "DELETE", "/v1/rooms/shop", "")
@@ -138,7 +138,7 @@ func TestStoryOfATeller(t *testing.T) {
 	})
 }
 
-// Who waits for news has the pass as soon as there is a slot.
+// A visitor with a long poll gets the pass as soon as there is a slot.
 func TestLongPollIsLetIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _ := newService(t)
@@ -173,8 +173,8 @@ func TestStoreAway(t *testing.T) {
 	})
 }
 
-// A stream shows the way in; and one of a room that was removed and made again is
-// over, though somebody else has its number now.
+// A stream delivers the admission. A stream of a room that was removed and created again ends, even
+// though another visitor has its number now.
 func TestStreamOfARoom(t *testing.T) {
 	f, _ := newService(t)
 	f.do(201, "PUT", "/v1/rooms/shop", oneAtATime)

@@ -52,7 +52,7 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// A page may read why it was refused.
+// A page may read the reason of a refusal.
 func TestOriginOfProblems(t *testing.T) {
 	f := newFixture(t, newFake(), api.WithOrigins("*"))
 	a := f.do(401, "GET", "/v1/rooms/shop/visitors/me", "", "Origin", "https://shop.example")
@@ -61,8 +61,8 @@ func TestOriginOfProblems(t *testing.T) {
 	}
 }
 
-// A page that somebody opens beside the server does not do what operators do: browsers
-// send a POST without a body for any page, and without asking.
+// Pages of other origins cannot act as operators: browsers send a POST without a body for any page,
+// without a preflight request.
 func TestPagesOfOthersAreNotOperators(t *testing.T) {
 	for _, page := range [][2]string{{"Origin", "https://evil.example"}, {"Origin", "null"}, {"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}} {
 		f := newFixture(t, newFake(), api.WithOrigins("*"))

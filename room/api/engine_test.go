@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// fake is an engine that notes how it is called, and answers what a test says.
+// fake is an engine that records its calls, and answers as a test sets.
 type fake struct {
 	mu     sync.Mutex
 	calls  []string
@@ -37,7 +37,7 @@ func newFake() *fake {
 				Name: "shop", Epoch: 2, Seed: []byte("seed"), CreatedAt: opened,
 				Settings: room.Settings{Mode: room.Teller, Capacity: 5}.WithDefaults(),
 			},
-			Status:  room.Status{Waiting: 9, Inside: 5, Called: 1, Entered: 20, Admitted: 8, Missed: 2, Departed: 4, Expired: 3, EventsDropped: 6, Now: opened},
+			Status:  room.Status{Waiting: 9, Inside: 5, Called: 1, Entered: 20, Admitted: 8, NoShows: 2, Departed: 4, Expired: 3, EventsDropped: 6, Now: opened},
 			Phase:   room.Queueing,
 			Outflow: &rate,
 		},
@@ -120,7 +120,7 @@ func (f *fake) JWKS(context.Context) ([]byte, error) {
 
 func (f *fake) RotateKeys(context.Context) error { return f.call("RotateKeys") }
 
-// AskAll is what the hub needs.
+// AskAll is used by the hub.
 func (f *fake) AskAll(_ context.Context, name string, askers []room.Asker, claim bool) []room.Result {
 	err := f.call("AskAll", name, len(askers), claim)
 	results := make([]room.Result, len(askers))

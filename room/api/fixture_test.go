@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -13,24 +12,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/getkin/kin-openapi/openapi3"
-	"github.com/getkin/kin-openapi/openapi3filter"
-	"github.com/getkin/kin-openapi/routers"
-	"github.com/getkin/kin-openapi/routers/gorillamux"
-
+	"github.com/sluice-project/sluice/internal/edge/edgetest"
 	"github.com/sluice-project/sluice/room/api"
 	"github.com/sluice-project/sluice/room/watch"
 )
 
-// fixture is the API before an engine. Each answer is checked against the OpenAPI
-// document.
+// fixture is the API on an engine. Each answer is checked against the OpenAPI document.
 type fixture struct {
 	*testing.T
 	handler http.Handler
 	log     bytes.Buffer
 }
 
-// hubEngine is an engine with what the hub needs.
+// hubEngine is an engine with the methods that the hub needs.
 type hubEngine interface {
 	api.Engine
 	watch.Engine
@@ -40,19 +34,19 @@ func newFixture(t *testing.T, engine hubEngine, options ...api.Option) *fixture 
 	f := &fixture{T: t}
 	options = append([]api.Option{api.WithLogger(slog.New(slog.NewTextHandler(&f.log, nil)))}, options...)
 	f.handler = api.New(engine, startHub(t, engine), options...)
-	onceRouter.Do(func() {
-		var err error
-		if router, err = gorillamux.NewRouter(document(t, f.handler)); err != nil {
-			t.Fatal(err)
-		}
-	})
 	return f
 }
 
-// router finds operations in the document, which is the same for every server.
+// document is the OpenAPI document, which is the same for every server.
+func document(t *testing.T) edgetest.Document {
+	t.Helper()
+	onceDocument.Do(func() { theDocument = edgetest.Read(t, api.New(newFake(), nil)) })
+	return theDocument
+}
+
 var (
-	onceRouter sync.Once
-	router     routers.Router
+	onceDocument sync.Once
+	theDocument  edgetest.Document
 )
 
 func startHub(t testing.TB, engine watch.Engine) *watch.Hub {
@@ -70,32 +64,14 @@ func startHub(t testing.TB, engine watch.Engine) *watch.Hub {
 	return hub
 }
 
-// document reads and validates the OpenAPI document.
-func document(t *testing.T, handler http.Handler) *openapi3.T {
-	t.Helper()
-	response := httptest.NewRecorder()
-	handler.ServeHTTP(response, httptest.NewRequest(http.MethodGet, api.DocumentPath, nil))
-	if response.Code != 200 || response.Header().Get("Content-Type") != "application/openapi+json" {
-		t.Fatal(response.Code, response.Header())
-	}
-	doc, err := openapi3.NewLoader().LoadFromData(response.Body.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := doc.Validate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return doc
-}
-
 // answer is a response that was read.
 type answer struct {
 	*httptest.ResponseRecorder
 	problem api.Problem
 }
 
-// do makes a request, and fails if the answer has another status or is not as the
-// document says. The headers are names and values.
+// do makes a request, and fails if the answer has another status or does not match the document.
+// The headers are names and values.
 func (f *fixture) do(status int, method, target, body string, headers ...string) answer {
 	f.Helper()
 	r := httptest.NewRequestWithContext(f.Context(), method, target, strings.NewReader(body))
@@ -120,28 +96,8 @@ func (f *fixture) send(status int, r *http.Request) answer {
 			f.Fatalf("%s %s: problem %+v, %v", r.Method, r.URL, a.problem, err)
 		}
 	}
-	f.conforms(r, a)
+	if err := document(f.T).Conforms(r, a.ResponseRecorder); err != nil {
+		f.Fatalf("%s %s: %v\n%s", r.Method, r.URL, err, a.Body)
+	}
 	return a
-}
-
-// conforms checks an answer against the document.
-func (f *fixture) conforms(r *http.Request, a answer) {
-	f.Helper()
-	route, parameters, err := router.FindRoute(r)
-	if err != nil {
-		if a.problem.Code != api.CodeNotFound && a.problem.Code != api.CodeMethod && r.Method != http.MethodOptions && r.Method != http.MethodHead {
-			f.Fatalf("%s %s is not in the document: %v", r.Method, r.URL, err)
-		}
-		return
-	}
-	input := &openapi3filter.ResponseValidationInput{
-		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: r, Route: route, PathParams: parameters},
-		Status:                 a.Code,
-		Header:                 a.Header(),
-		Body:                   io.NopCloser(bytes.NewReader(a.Body.Bytes())),
-		Options:                &openapi3filter.Options{IncludeResponseStatus: true},
-	}
-	if err := openapi3filter.ValidateResponse(context.Background(), input); err != nil {
-		f.Fatalf("%s %s: not as the document says: %v\n%s", r.Method, r.URL, err, a.Body)
-	}
 }

@@ -8,9 +8,11 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/sluice-project/sluice/internal/edge"
 )
 
-// text is a member of a body; it may be absent.
+// text is a member of a body, which may be absent.
 type text struct {
 	value string
 	given bool
@@ -27,12 +29,12 @@ func members(body []byte, names []string, values []text) error {
 	if len(bytes.Trim(body, " \t\r\n")) == 0 {
 		return nil
 	}
-	if !utf8.Valid(body) { // A decoder would make the same key of different ones.
-		return invalid("body", "is not UTF-8")
+	if !utf8.Valid(body) { // A decoder would map different keys to one.
+		return edge.Invalid("body", "is not UTF-8")
 	}
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	if open, err := decoder.Token(); err != nil || open != json.Delim('{') {
-		return invalid("body", "want a JSON object, such as {\""+names[0]+"\":\"…\"}")
+		return edge.Invalid("body", "want a JSON object, such as {\""+names[0]+"\":\"…\"}")
 	}
 	for decoder.More() {
 		if err := member(decoder, names, values); err != nil {
@@ -43,12 +45,12 @@ func members(body []byte, names []string, values []text) error {
 		return notJSON(err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return invalid("body", "there is more after the JSON object")
+		return edge.Invalid("body", "there is more after the JSON object")
 	}
 	return nil
 }
 
-func notJSON(err error) error { return invalid("body", "is not JSON: "+err.Error()) }
+func notJSON(err error) error { return edge.Invalid("body", "is not JSON: "+err.Error()) }
 
 func member(decoder *json.Decoder, names []string, values []text) error {
 	token, err := decoder.Token()
@@ -58,10 +60,10 @@ func member(decoder *json.Decoder, names []string, values []text) error {
 	name, _ := token.(string) // Nothing else comes here.
 	at := slices.Index(names, name)
 	if at < 0 {
-		return invalid(name, "unknown field; there is "+strings.Join(names, ", "))
+		return edge.Invalid(name, "unknown field; there is "+strings.Join(names, ", "))
 	}
 	if values[at].given {
-		return invalid(name, "is there twice")
+		return edge.Invalid(name, "is given twice")
 	}
 	switch token, err = decoder.Token(); value := token.(type) {
 	case string:
@@ -71,13 +73,13 @@ func member(decoder *json.Decoder, names []string, values []text) error {
 			return notJSON(err)
 		}
 	default:
-		return invalid(name, "want a string")
+		return edge.Invalid(name, "want a string")
 	}
 	return nil
 }
 
-// single reads the usual body without allocating: an object with one member of that
-// name, a string without escapes.
+// single reads the usual body without allocating: an object with one member of a
+// name, whose value is a string without escapes.
 func single(body []byte, name string) (value []byte, ok bool) {
 	s := scanner{rest: body}
 	s.expect('{')
@@ -92,7 +94,7 @@ func single(body []byte, name string) (value []byte, ok bool) {
 	return value, !s.failed && len(s.rest) == 0
 }
 
-// scanner reads on until it fails.
+// scanner reads until it fails.
 type scanner struct {
 	rest   []byte
 	failed bool
@@ -104,7 +106,7 @@ func (s *scanner) space() {
 	}
 }
 
-// expect reads one byte after any space.
+// expect reads one byte after white space.
 func (s *scanner) expect(c byte) {
 	s.space()
 	if len(s.rest) == 0 || s.rest[0] != c {

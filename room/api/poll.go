@@ -7,17 +7,19 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/edge"
+	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/watch"
 )
 
-// limit counts what may be under way at one time.
+// limit bounds how many run at one time.
 type limit struct {
 	most int64
 	n    atomic.Int64
 }
 
-// enter counts one more, if there may be one.
+// enter counts one more, and reports whether the bound allows it.
 func (l *limit) enter() bool {
 	if l.n.Add(1) > l.most {
 		l.n.Add(-1)
@@ -28,40 +30,40 @@ func (l *limit) enter() bool {
 
 func (l *limit) leave() { l.n.Add(-1) }
 
-// me tells a visitor where it is. With wait_ms it answers when there is news: the
-// visitor does not wait any more, or not at the position that it says, or that it
-// had when the request came.
-func (s *server) me(e *exchange) error {
+// me answers with the visitor's place. With wait_ms it answers when there is news:
+// the visitor no longer waits, or is at another position than the one in the
+// request, by default that at the time of the request.
+func (s *server) me(e *edge.Exchange) error {
 	ticket, err := bearer(e)
 	if err != nil {
 		return err
 	}
-	wait, err := e.number("wait_ms", MaxWait.Milliseconds())
+	wait, err := e.Number("wait_ms", MaxWait.Milliseconds())
 	if err != nil {
 		return err
 	}
-	position, err := e.number("position", 1<<53)
+	position, err := e.Number("position", 1<<53)
 	if err != nil {
 		return err
 	}
 	client := s.client(e)
-	answer, err := s.engine.Ask(e.r.Context(), e.room, ticket, client)
+	answer, err := s.engine.Ask(e.R.Context(), e.Path("room"), ticket, client)
 	if err == nil && wait > 0 && s.waiters.enter() {
 		defer s.waiters.leave()
 		if position < 0 {
 			position = answer.Position
 		}
-		answer, err = await(e.r.Context(), answer, position, time.Duration(wait)*time.Millisecond, func(ctx context.Context) (room.Answer, error) {
-			return s.engine.Ask(ctx, e.room, ticket, client)
+		answer, err = await(e.R.Context(), answer, position, time.Duration(wait)*time.Millisecond, func(ctx context.Context) (room.Answer, error) {
+			return s.engine.Ask(ctx, e.Path("room"), ticket, client)
 		})
 	}
 	if err != nil {
 		return err
 	}
-	return e.answerPlace(http.StatusOK, &answer)
+	return answerPlace(e, http.StatusOK, &answer)
 }
 
-// await asks until there is news, or the wait is over, or ctx: then it returns the
+// await asks until there is news, or until the wait or ctx ends: then it returns the
 // last answer.
 func await(ctx context.Context, answer room.Answer, position int64, wait time.Duration, ask func(context.Context) (room.Answer, error)) (room.Answer, error) {
 	over := time.Now().Add(wait)
@@ -70,11 +72,7 @@ func await(ctx context.Context, answer room.Answer, position int64, wait time.Du
 		if left <= 0 {
 			break
 		}
-		pause := time.NewTimer(min(watch.Pace(&answer), left))
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if !lifecycle.Sleep(ctx, nil, min(watch.Interval(&answer), left)) {
 			return answer, nil
 		}
 		next, err := ask(ctx)
@@ -82,7 +80,7 @@ func await(ctx context.Context, answer room.Answer, position int64, wait time.Du
 		case err == nil:
 			answer = next
 		case errors.Is(err, room.ErrUnavailable) || ctx.Err() != nil:
-			// The place is kept, and the last answer is still the newest.
+			// The place is kept, and the last answer is still current.
 		default:
 			return room.Answer{}, err
 		}

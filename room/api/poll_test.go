@@ -73,7 +73,7 @@ func TestLongPoll(t *testing.T) {
 	}
 }
 
-// A client that goes away, or a server that stops, ends the wait at once.
+// A disconnected client, or a stopping server, ends the wait at once.
 func TestLongPollEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := newFake()
@@ -91,7 +91,7 @@ func TestLongPollEnds(t *testing.T) {
 	})
 }
 
-// More than MaxWaiters are answered at once.
+// Waiters above MaxWaiters are answered at once.
 func TestMostWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := newFake()

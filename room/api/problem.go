@@ -1,156 +1,106 @@
 package api
 
 import (
-	"encoding/json"
 	"errors"
-	"log/slog"
 	"net/http"
-	"strconv"
-	"sync"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/edge"
+	"github.com/sluice-project/sluice/internal/edge/problem"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/watch"
 )
 
-// The codes of problems: what a caller may branch on.
+// The codes of problems: what a caller may branch on. Those of all parts are described in
+// package internal/edge/problem.
 const (
-	// CodeNotFound: there is no such path.
-	CodeNotFound = "not_found"
-	// CodeNoRoom: there is no such room.
+	// CodeNoRoom: the room does not exist.
 	CodeNoRoom = "no_room"
-	// CodeNoVisitor: nobody of that key or ticket waits or is inside.
+	// CodeNoVisitor: no visitor of that key or ticket waits or is inside.
 	CodeNoVisitor = "no_visitor"
-	// CodeInvalid: the request is not what it should be; Errors names the fields.
-	CodeInvalid = "invalid"
-	// CodeBadTicket: there is no ticket, or it is not one of this room.
+	// CodeBadTicket: the ticket is missing, or is not one of this room.
 	CodeBadTicket = "bad_ticket"
 	// CodeGone: the place does not exist any more; Reason says why.
 	CodeGone = "gone"
-	// CodeNotOpen: one cannot come to wait yet.
+	// CodeNotOpen: visitors may not come to wait yet.
 	CodeNotOpen = "not_open"
-	// CodeEnded: nobody may come any more.
+	// CodeEnded: visitors may not come any more.
 	CodeEnded = "ended"
-	// CodeLineFull: as many wait as may; try again after Retry-After.
+	// CodeLineFull: the queue is at its maximum; retry after Retry-After.
 	CodeLineFull = "line_full"
-	// CodeTooManyJoins: too many came from this address; see Retry-After.
+	// CodeTooManyJoins: too many visitors came from this address; see Retry-After.
 	CodeTooManyJoins = "too_many_joins"
 	// CodeNotRenewable: the pass may not be renewed, or not once more.
 	CodeNotRenewable = "not_renewable"
-	// CodeConflict: the room is being changed by others; try again.
-	CodeConflict = "conflict"
-	// CodeTooManyRooms: there are as many rooms as there may be.
+	// CodeTooManyRooms: the number of rooms is at its maximum.
 	CodeTooManyRooms = "too_many_rooms"
 	// CodeRingFull: no key may be added to the ring now.
 	CodeRingFull = "ring_full"
-	// CodeTooLarge: the body is larger than allowed.
-	CodeTooLarge = "too_large"
-	// CodeMediaType: the body's type is not one that is read.
-	CodeMediaType = "media_type"
-	// CodeMethod: the path does not have that method.
-	CodeMethod = "method"
-	// CodeCrossOrigin: a page of another origin has sent what only operators may.
-	CodeCrossOrigin = "cross_origin"
-	// CodeTimeout: the body did not arrive in time.
-	CodeTimeout = "timeout"
-	// CodeBusy: as many streams are open as may be; try again after Retry-After.
-	CodeBusy = "busy"
-	// CodeFull: the store has no room left to accept more.
-	CodeFull = "full"
-	// CodeUnavailable: the store cannot be used now; try again after Retry-After.
-	CodeUnavailable = "unavailable"
-	// CodeInternal: a mistake of the server, which is in its log.
-	CodeInternal = "internal"
+
+	CodeNotFound    = problem.NotFound
+	CodeInvalid     = problem.Invalid
+	CodeConflict    = problem.Conflict
+	CodeTooLarge    = problem.TooLarge
+	CodeMediaType   = problem.MediaType
+	CodeMethod      = problem.Method
+	CodeCrossOrigin = problem.CrossOrigin
+	CodeTimeout     = problem.Timeout
+	CodeBusy        = problem.Busy
+	CodeFull        = problem.Full
+	CodeUnavailable = problem.Unavailable
+	CodeInternal    = problem.Internal
 )
 
-// Problem is an error as RFC 9457 has it, with members of our own: code and
-// those after it.
-type Problem struct {
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	Detail string `json:"detail"`
-	Code   string `json:"code"`
-	// Errors are there for CodeInvalid, Reason and ID for CodeGone.
-	Errors []FieldError `json:"errors,omitempty"`
-	Reason room.Reason  `json:"reason,omitempty"`
-	ID     int64        `json:"id,omitempty"`
-}
+// Problem is an error as RFC 9457 defines it, with a code and further members:
+// Errors with CodeInvalid, Reason and ID with CodeGone.
+type Problem = problem.Problem
 
-// problemError is a Problem as an error.
-type problemError struct {
-	Problem
-	retryAfter time.Duration
-}
-
-// FieldError says what is wrong with one field of a request.
-type FieldError struct {
-	// Field is as in "capacity" or "routes[2].path", or a parameter's name.
-	Field  string `json:"field"`
-	Detail string `json:"detail"`
-}
-
-func (p *problemError) Error() string { return p.Detail }
-
-func newProblem(status int, code, detail string) *problemError {
-	return &problemError{Problem: Problem{Title: http.StatusText(status), Status: status, Code: code, Detail: detail}}
-}
-
-func (p *problemError) after(d time.Duration) *problemError {
-	p.retryAfter = d
-	return p
-}
-
-// invalid refuses one field.
-func invalid(field, why string) *problemError {
-	p := newProblem(http.StatusUnprocessableEntity, CodeInvalid, field+": "+why)
-	p.Errors = []FieldError{{field, why}}
-	return p
-}
-
-func tooLarge(most int) *problemError {
-	return newProblem(http.StatusRequestEntityTooLarge, CodeTooLarge, "the body has more than "+strconv.Itoa(most)+" bytes")
-}
-
-// When trying again may help.
+// Delays after which a retry may succeed.
 const (
 	retrySoon = 2 * time.Second
 	retryLate = 10 * time.Second
 )
 
-// problemOf makes a problem of an error; nil if it is one that nobody expected.
-func problemOf(e *exchange, err error) *problemError {
-	var done *problemError
+// refuse returns the problem of an error of the engine, or nil.
+func refuse(err error) *edge.Error {
 	var settings *room.SettingsError
 	var key *room.KeyError
 	var gone *room.GoneError
 	var limited *room.LimitError
 	switch {
-	case errors.As(err, &done):
-		return done
 	case errors.As(err, &settings):
-		return invalid(settings.Field, settings.Why)
+		return edge.Invalid(settings.Field, settings.Why)
 	case errors.As(err, &key):
-		return invalid("visitor", key.Why)
+		return edge.Invalid("visitor", key.Why)
 	case errors.As(err, &gone):
-		p := newProblem(http.StatusGone, CodeGone, gone.Error())
-		p.Reason, p.ID = gone.Reason, gone.ID
-		return p
+		e := edge.Refuse(http.StatusGone, CodeGone, gone.Error())
+		e.Reason, e.ID = string(gone.Reason), gone.ID
+		return e
 	case errors.As(err, &limited):
-		return newProblem(http.StatusTooManyRequests, CodeTooManyJoins, limited.Error()).after(limited.RetryAfter)
+		return edge.Refuse(http.StatusTooManyRequests, CodeTooManyJoins, limited.Error()).RetryAfter(limited.RetryAfter)
 	}
 	for _, row := range refusals {
-		if errors.Is(err, row.err) {
-			return newProblem(row.status, row.code, row.err.Error()+row.advice).after(row.after)
+		if !errors.Is(err, row.err) {
+			continue
 		}
-	}
-	if e.r.Context().Err() != nil {
-		return newProblem(http.StatusServiceUnavailable, CodeUnavailable, "the request ended before its answer").after(retrySoon)
+		e := edge.Refuse(row.status, row.code, row.err.Error()+row.advice).RetryAfter(row.after)
+		if row.status >= http.StatusInternalServerError && row.code != CodeLineFull && row.code != CodeBusy {
+			e = e.Fault(err)
+		}
+		return withChallenge(e)
 	}
 	return nil
 }
 
-// refusals are the errors of the engine and of the hub that say nothing but
-// themselves.
+// withChallenge adds the header that a 401 must have.
+func withChallenge(e *edge.Error) *edge.Error {
+	if e.Status == http.StatusUnauthorized {
+		return e.Set("WWW-Authenticate", `Bearer realm="room"`)
+	}
+	return e
+}
+
+// refusals are the errors of the engine and of the hub that carry no data.
 var refusals = []struct {
 	err    error
 	status int
@@ -165,65 +115,13 @@ var refusals = []struct {
 	{room.ErrEnded, http.StatusForbidden, CodeEnded, "", 0},
 	{room.ErrLineFull, http.StatusServiceUnavailable, CodeLineFull, ": try again later", retryLate},
 	{room.ErrNotRenewable, http.StatusConflict, CodeNotRenewable, "", 0},
-	{room.ErrConflict, http.StatusConflict, CodeConflict, ": look at it and try again", 0},
+	{room.ErrConflict, http.StatusConflict, CodeConflict, ": read it and try again", 0},
 	{room.ErrTooManyRooms, http.StatusConflict, CodeTooManyRooms, "", 0},
 	{room.ErrRingFull, http.StatusConflict, CodeRingFull, "", 0},
 	{watch.ErrTooMany, http.StatusServiceUnavailable, CodeBusy, ": poll instead, or try again later", retryLate},
 	{watch.ErrClosed, http.StatusServiceUnavailable, CodeUnavailable, ": the server is shutting down; try again when it is back", retrySoon},
 	{room.ErrUnavailable, http.StatusServiceUnavailable, CodeUnavailable, ": try again; places are kept", retrySoon},
-	{room.ErrFull, http.StatusInsufficientStorage, CodeFull, ": make room where the store is", 0},
-	{room.ErrBroken, http.StatusServiceUnavailable, CodeUnavailable, ": the server must be started again; places are kept", retryLate},
+	{room.ErrFull, http.StatusInsufficientStorage, CodeFull, ": free space where the store is", 0},
+	{room.ErrBroken, http.StatusServiceUnavailable, CodeUnavailable, ": restart the server; places are kept", retryLate},
 	{room.ErrClosed, http.StatusServiceUnavailable, CodeUnavailable, ": the server is shutting down; try again when it is back", retrySoon},
-}
-
-// refuse answers with the problem of an error, and logs what is the server's fault.
-func (s *server) refuse(e *exchange, err error) {
-	p := problemOf(e, err)
-	if p == nil {
-		p = newProblem(http.StatusInternalServerError, CodeInternal, "an internal error, which is in the server's log")
-	}
-	if p.Status >= http.StatusInternalServerError && p.Code != CodeLineFull && p.Code != CodeBusy && e.r.Context().Err() == nil {
-		s.log.write(e, p, err)
-	}
-	header := e.w.Header()
-	header.Set("Content-Type", "application/problem+json")
-	header["Cache-Control"] = noStore
-	if p.retryAfter > 0 {
-		seconds := (p.retryAfter + time.Second - 1) / time.Second
-		header.Set("Retry-After", strconv.FormatInt(int64(seconds), 10))
-	}
-	if p.Status == http.StatusUnauthorized {
-		header.Set("WWW-Authenticate", `Bearer realm="room"`)
-	}
-	text, err := json.Marshal(p.Problem)
-	if err != nil {
-		s.log.logger.ErrorContext(e.r.Context(), "problem cannot be written", "error", err)
-	}
-	e.w.WriteHeader(p.Status)
-	_, _ = e.w.Write(text) // The client has gone if it fails.
-}
-
-// faultLog logs faults, each code once in a second: a store that is away fails every
-// request.
-type faultLog struct {
-	logger *slog.Logger
-	mu     sync.Mutex
-	logged map[string]time.Time
-}
-
-func (l *faultLog) write(e *exchange, p *problemError, err error) {
-	now := time.Now()
-	l.mu.Lock()
-	before, was := l.logged[p.Code]
-	recent := was && now.Sub(before) < time.Second
-	if !recent {
-		if l.logged == nil {
-			l.logged = map[string]time.Time{}
-		}
-		l.logged[p.Code] = now
-	}
-	l.mu.Unlock()
-	if !recent {
-		l.logger.ErrorContext(e.r.Context(), "room request failed", "status", p.Status, "room", e.room, "error", err)
-	}
 }

@@ -1,92 +1,99 @@
 package api
 
 import (
+	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/edge"
 	"github.com/sluice-project/sluice/room"
 )
 
 // roomView is a room as operators see it.
 type roomView struct {
 	Room  string     `json:"room"`
-	Mode  room.Mode  `json:"mode"`
-	State room.Phase `json:"state"`
+	Mode  room.Mode  `json:"mode" enum:"teller,park"`
+	State room.Phase `json:"state" enum:"open,queueing,paused,closed"`
 
-	Waiting       int64    `json:"waiting"`
-	Inside        int64    `json:"inside"`
-	Called        int64    `json:"called"`
-	EnteredTotal  int64    `json:"entered_total"`
-	AdmittedTotal int64    `json:"admitted_total"`
-	MissedTotal   int64    `json:"missed_total"`
-	DepartedTotal int64    `json:"departed_total"`
-	ExpiredTotal  int64    `json:"expired_total"`
-	EventsDropped int64    `json:"events_dropped_total"`
-	Outflow       *float64 `json:"outflow_per_second"`
+	Waiting       int64    `json:"waiting" doc:"Visitors in the queue that were not called."`
+	Inside        int64    `json:"inside" doc:"Visitors that are inside, or were called."`
+	Called        int64    `json:"called" doc:"Those of them that have not claimed their slot yet."`
+	EnteredTotal  int64    `json:"entered_total" doc:"All visitors that ever entered."`
+	AdmittedTotal int64    `json:"admitted_total" doc:"How often a visitor was called."`
+	MissedTotal   int64    `json:"missed_total" doc:"How often a called visitor did not claim the slot."`
+	DepartedTotal int64    `json:"departed_total" doc:"Visitors that left or abandoned the queue."`
+	ExpiredTotal  int64    `json:"expired_total" doc:"Passes that ended."`
+	EventsDropped int64    `json:"events_dropped_total" doc:"Events that were not kept, because too many waited to be published."`
+	Outflow       *float64 `json:"outflow_per_second" nullable:"true" doc:"How many are admitted per second, over the last minute; null if that is not known."`
 
 	Paused    bool           `json:"paused"`
-	Epoch     int64          `json:"epoch"`
-	CreatedAt time.Time      `json:"created_at"`
-	Settings  *room.Settings `json:"settings,omitempty"`
+	Epoch     int64          `json:"epoch" doc:"Raised each time that all passes are revoked."`
+	CreatedAt time.Time      `json:"created_at" doc:"When the room was created."`
+	Settings  *room.Settings `json:"settings,omitempty" doc:"All that apply in the mode, defaults included."`
+}
+
+// roomsView lists rooms without their settings: with the rules of a thousand rooms
+// the list would be very large.
+type roomsView struct {
+	Rooms []roomView `json:"rooms" nullable:"false"`
 }
 
 func viewOf(v *room.View) roomView {
 	return roomView{
 		Room: v.Room.Name, Mode: v.Room.Settings.Mode, State: v.Phase,
 		Waiting: v.Status.Waiting, Inside: v.Status.Inside, Called: v.Status.Called,
-		EnteredTotal: v.Status.Entered, AdmittedTotal: v.Status.Admitted, MissedTotal: v.Status.Missed,
+		EnteredTotal: v.Status.Entered, AdmittedTotal: v.Status.Admitted, MissedTotal: v.Status.NoShows,
 		DepartedTotal: v.Status.Departed, ExpiredTotal: v.Status.Expired, EventsDropped: v.Status.EventsDropped,
 		Outflow: v.Outflow, Paused: v.Room.Paused, Epoch: v.Room.Epoch, CreatedAt: v.Room.CreatedAt.UTC(),
 	}
 }
 
 // answerRoom answers with a room and its settings.
-func (e *exchange) answerRoom(status int, v *room.View) error {
+func answerRoom(e *edge.Exchange, status int, v *room.View) error {
 	view := viewOf(v)
 	view.Settings = &v.Room.Settings
-	return e.answerValue(status, view)
+	return e.AnswerValue(status, view)
 }
 
-// listRooms leaves the settings out: with the rules of a thousand rooms the list
-// would have no bound to speak of.
-func (s *server) listRooms(e *exchange) error {
-	views, err := s.engine.Rooms(e.r.Context())
+func (s *server) listRooms(e *edge.Exchange) error {
+	views, err := s.engine.Rooms(e.R.Context())
 	if err != nil {
 		return err
 	}
-	list := struct {
-		Rooms []roomView `json:"rooms"`
-	}{make([]roomView, 0, len(views))}
+	list := roomsView{make([]roomView, 0, len(views))}
 	for i := range views {
 		list.Rooms = append(list.Rooms, viewOf(&views[i]))
 	}
-	return e.answerValue(http.StatusOK, list)
+	return e.AnswerValue(http.StatusOK, list)
 }
 
-func (s *server) showRoom(e *exchange) error {
-	view, err := s.engine.Room(e.r.Context(), e.room)
-	if err != nil {
-		return err
+// about returns the handler of an operation that answers with the room.
+func about(operation func(context.Context, string) (room.View, error)) func(*edge.Exchange) error {
+	return func(e *edge.Exchange) error {
+		view, err := operation(e.R.Context(), e.Path("room"))
+		if err != nil {
+			return err
+		}
+		return answerRoom(e, http.StatusOK, &view)
 	}
-	return e.answerRoom(http.StatusOK, &view)
 }
 
-func (s *server) putRoom(e *exchange) error {
-	if err := room.ValidName(e.room); err != nil {
+func (s *server) putRoom(e *edge.Exchange) error {
+	if err := room.ValidName(e.Path("room")); err != nil {
 		return err
 	}
 	var settings room.Settings
-	if err := json.Unmarshal(e.in, &settings); err != nil {
+	if err := json.Unmarshal(e.In, &settings); err != nil {
 		var wrong *room.SettingsError
 		if errors.As(err, &wrong) {
 			return err
 		}
 		return notJSON(err)
 	}
-	view, created, err := s.engine.PutRoom(e.r.Context(), e.room, settings)
+	view, created, err := s.engine.PutRoom(e.R.Context(), e.Path("room"), settings)
 	if err != nil {
 		return err
 	}
@@ -94,75 +101,52 @@ func (s *server) putRoom(e *exchange) error {
 	if created {
 		status = http.StatusCreated
 	}
-	return e.answerRoom(status, &view)
+	return answerRoom(e, status, &view)
 }
 
-func (s *server) deleteRoom(e *exchange) error {
-	if err := s.engine.DeleteRoom(e.r.Context(), e.room); err != nil {
-		return err
-	}
-	return e.noContent()
-}
-
-func (s *server) pause(e *exchange) error {
-	view, err := s.engine.Pause(e.r.Context(), e.room)
-	if err != nil {
-		return err
-	}
-	return e.answerRoom(http.StatusOK, &view)
-}
-
-func (s *server) resume(e *exchange) error {
-	view, err := s.engine.Resume(e.r.Context(), e.room)
-	if err != nil {
-		return err
-	}
-	return e.answerRoom(http.StatusOK, &view)
+func (s *server) deleteRoom(e *edge.Exchange) error {
+	return e.NoContent(s.engine.DeleteRoom(e.R.Context(), e.Path("room")))
 }
 
 var revokeNames = []string{"visitor", "ticket"}
 
-// revoke sends away one visitor, or without a body all who are inside.
-func (s *server) revoke(e *exchange) error {
+// revoke ends the place of one visitor, or without a body all visits.
+func (s *server) revoke(e *edge.Exchange) error {
 	var named [2]text
-	if err := members(e.in, revokeNames, named[:]); err != nil {
+	if err := members(e.In, revokeNames, named[:]); err != nil {
 		return err
 	}
 	visitor, ticket := named[0], named[1]
 	var err error
 	switch {
 	case visitor.given && ticket.given:
-		return invalid("ticket", "name one: visitor or ticket")
+		return edge.Invalid("ticket", "name one: visitor or ticket")
 	case visitor.given:
-		err = s.engine.RevokeVisitor(e.r.Context(), e.room, visitor.value)
+		err = s.engine.RevokeVisitor(e.R.Context(), e.Path("room"), visitor.value)
 	case ticket.given:
-		err = s.engine.RevokeTicket(e.r.Context(), e.room, ticket.value)
-	case len(e.in) > 0 && string(e.in) != "{}":
-		return invalid("body", "name a visitor or a ticket, or send no body to revoke all")
+		err = s.engine.RevokeTicket(e.R.Context(), e.Path("room"), ticket.value)
+	case len(e.In) > 0 && string(e.In) != "{}":
+		return edge.Invalid("body", "name a visitor or a ticket, or send no body to revoke all")
 	default:
-		err = s.engine.RevokeAll(e.r.Context(), e.room)
+		err = s.engine.RevokeAll(e.R.Context(), e.Path("room"))
 	}
-	if errors.Is(err, room.ErrBadTicket) { // It is not the caller's own.
-		return invalid("ticket", err.Error())
+	if errors.Is(err, room.ErrBadTicket) { // It is not the caller's own ticket.
+		return edge.Invalid("ticket", err.Error())
 	}
-	if err != nil {
-		return err
-	}
-	return e.noContent()
+	return e.NoContent(err)
 }
 
-// lotteryView is what one needs to check a lottery.
+// lotteryView is what verifies a lottery.
 type lotteryView struct {
-	Method     room.Method `json:"method"`
-	Commitment *string     `json:"commitment"`
-	OpensAt    *time.Time  `json:"opens_at"`
-	Seed       *string     `json:"seed"`
+	Method     room.Method `json:"method" enum:"fifo,lottery"`
+	Commitment *string     `json:"commitment" nullable:"true" doc:"The SHA-256 of the seed, in hexadecimal digits; null if there is no lottery."`
+	OpensAt    *time.Time  `json:"opens_at" nullable:"true"`
+	Seed       *string     `json:"seed" nullable:"true" doc:"The seed, in hexadecimal digits; null until the room has opened."`
 }
 
-// lottery shows the commitment to a seed, and the seed itself once it cannot help
-// anybody any more.
-func (s *server) lottery(e *exchange) error {
-	view, err := s.engine.Room(e.r.Context(), e.room)
+// lottery shows the commitment to a seed, and the seed itself once the draw is over.
+func (s *server) lottery(e *edge.Exchange) error {
+	view, err := s.engine.Room(e.R.Context(), e.Path("room"))
 	if err != nil {
 		return err
 	}
@@ -180,24 +164,21 @@ func (s *server) lottery(e *exchange) error {
 			shown.Seed = &seed
 		}
 	}
-	return e.answerValue(http.StatusOK, shown)
+	return e.AnswerValue(http.StatusOK, shown)
 }
 
-func (s *server) rotateKeys(e *exchange) error {
-	if err := s.engine.RotateKeys(e.r.Context()); err != nil {
-		return err
-	}
-	return e.noContent()
+func (s *server) rotateKeys(e *edge.Exchange) error {
+	return e.NoContent(s.engine.RotateKeys(e.R.Context()))
 }
 
-// jwks answers with the keys by which passes can be checked.
-func (s *server) jwks(e *exchange) error {
-	keys, err := s.engine.JWKS(e.r.Context())
+// jwks answers with the keys that verify passes.
+func (s *server) jwks(e *edge.Exchange) error {
+	keys, err := s.engine.JWKS(e.R.Context())
 	if err != nil {
 		return err
 	}
-	e.w.Header().Set("Content-Type", "application/jwk-set+json")
-	e.w.Header().Set("Cache-Control", "public, max-age=60")
-	_, _ = e.w.Write(keys) // The client has gone if it fails.
+	e.W.Header().Set("Content-Type", "application/jwk-set+json")
+	e.W.Header().Set("Cache-Control", "public, max-age=60")
+	_, _ = e.W.Write(keys) // The client has gone if it fails.
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-project/sluice/room/watch"
 )
 
-// streamed is a response whose body the end of the test closes.
+// streamed is a response whose body is closed at the end of the test.
 type streamed struct {
 	status int
 	header http.Header
@@ -42,7 +42,7 @@ func get(t *testing.T, url string, headers ...string) streamed {
 	return streamed{response.StatusCode, response.Header, bufio.NewReader(response.Body)}
 }
 
-// next reads to the next event, and returns its lines; "" at the end.
+// next reads the next event, and returns its lines; "" at the end.
 func next(t *testing.T, in *bufio.Reader) string {
 	t.Helper()
 	var event strings.Builder
@@ -55,7 +55,7 @@ func next(t *testing.T, in *bufio.Reader) string {
 			t.Fatalf("%v after %q", err, event.String())
 		case line == "\n" && strings.Contains(event.String(), "data: "):
 			return event.String()
-		case line == "\n": // what tells nothing of the place
+		case line == "\n": // no news about the place
 			event.Reset()
 		default:
 			event.WriteString(line)

@@ -44,7 +44,7 @@ const (
 	placeJSON = `{"ticket":"T","id":4,"status":"waiting","position":3,"ahead":2,"estimated_wait_ms":{"low":1,"high":5},"next_poll_ms":1000,"pass":null,"pass_expires_at":null}`
 )
 
-// requests are one of each method.
+// requests has one request of each method.
 var requests = []struct {
 	name   string
 	do     func(t *testing.T, c *client.Client) error
@@ -100,7 +100,7 @@ var requests = []struct {
 	{"keys", func(t *testing.T, c *client.Client) error { _, err := c.JWKS(t.Context()); return err }, asked{"GET", "/.well-known/jwks.json", "", ""}, `{"keys":[]}`},
 }
 
-// Each method asks for what the API has.
+// Each method makes the request that the API defines.
 func TestRequests(t *testing.T) {
 	for _, test := range requests {
 		var got asked
@@ -150,7 +150,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// What may be made again is made again so often; what may not is made once.
+// Idempotent requests are retried a bounded number of times; others are made once.
 func TestRetries(t *testing.T) {
 	for _, test := range []struct {
 		name string

@@ -6,15 +6,14 @@
 //   - A [Client] is bound to one server.
 //   - A [Room] is a room as the API shows it; its settings are those of package
 //     room.
-//   - A [Place] is what a visitor is told.
-//   - An [Error] is what the server answered when it refused a request.
+//   - A [Place] is the answer to a visitor.
+//   - An [Error] is the server's refusal of a request.
 //
 // # Guarantees
 //
-//   - A request that may safely be made twice is made again, a bounded number
-//     of times, when the connection fails or the server says that it is
-//     unavailable: with a backoff that doubles, has jitter and a cap, and is at
-//     least the server's Retry-After. To enter without a key is not: it could take
-//     two places.
+//   - An idempotent request is retried, a bounded number of times, when the connection
+//     fails or the server is unavailable: with a backoff that doubles, has jitter and a
+//     cap, and is at least the server's Retry-After. Enter without a key is not retried:
+//     it could take two places.
 //   - Memory is bounded: an answer has at most 16 MiB.
 package client

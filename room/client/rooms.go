@@ -11,59 +11,46 @@ import (
 
 // Room is a room as the API shows it.
 type Room struct {
-	Name string
-	Mode room.Mode
+	Name string    `json:"room"`
+	Mode room.Mode `json:"mode"`
 	// State is open, queueing, paused or closed.
-	State room.Phase
+	State room.Phase `json:"state"`
 	// Waiting are in line, Inside have a pass or may claim one.
-	Waiting, Inside int64
-	// AdmittedTotal is how many were let in since the room was made.
-	AdmittedTotal int64
-	// Outflow is how many are let in per second; nil while that is not known.
-	Outflow *float64
-	// Settings are not there in a list.
-	Settings room.Settings
+	Waiting int64 `json:"waiting"`
+	Inside  int64 `json:"inside"`
+	// AdmittedTotal is how many visitors were let in since the room was created.
+	AdmittedTotal int64 `json:"admitted_total"`
+	// Outflow is how many visitors are let in per second; nil if not known.
+	Outflow *float64 `json:"outflow_per_second"`
+	// Settings are not set in a list.
+	Settings room.Settings `json:"settings"`
 	// JSON is the object as it came.
-	JSON json.RawMessage
+	JSON json.RawMessage `json:"-"`
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (r *Room) UnmarshalJSON(text []byte) error {
-	var object struct {
-		Room          string        `json:"room"`
-		Mode          room.Mode     `json:"mode"`
-		State         room.Phase    `json:"state"`
-		Waiting       int64         `json:"waiting"`
-		Inside        int64         `json:"inside"`
-		AdmittedTotal int64         `json:"admitted_total"`
-		Outflow       *float64      `json:"outflow_per_second"`
-		Settings      room.Settings `json:"settings"`
-	}
-	if err := json.Unmarshal(text, &object); err != nil {
-		return err
-	}
-	*r = Room{
-		Name: object.Room, Mode: object.Mode, State: object.State, Waiting: object.Waiting, Inside: object.Inside,
-		AdmittedTotal: object.AdmittedTotal, Outflow: object.Outflow, Settings: object.Settings,
-		JSON: append(json.RawMessage{}, text...),
-	}
-	return nil
+	type members Room
+	var read members
+	err := json.Unmarshal(text, &read)
+	*r = Room(read)
+	r.JSON = append(json.RawMessage{}, text...)
+	return err
 }
 
 // MarshalJSON implements json.Marshaler: the object as it came.
 func (r Room) MarshalJSON() ([]byte, error) { return r.JSON, nil }
 
-// PutRoom makes a room, or replaces the settings of one. Settings are room.Settings,
-// or JSON of the API.
+// PutRoom creates a room, or replaces its settings. Settings are room.Settings, or JSON
+// of the API.
 func (c *Client) PutRoom(ctx context.Context, name string, settings any) (r Room, created bool, err error) {
-	status, err := c.do(ctx, call{method: "PUT", path: at(name), body: settings}, &r)
+	status, err := c.api.Do(ctx, call{Method: "PUT", Path: at(name), Body: settings}, &r)
 	return r, status == http.StatusCreated, err
 }
 
 // Room returns one room.
-func (c *Client) Room(ctx context.Context, name string) (r Room, err error) {
-	_, err = c.do(ctx, call{method: "GET", path: at(name)}, &r)
-	return r, err
+func (c *Client) Room(ctx context.Context, name string) (Room, error) {
+	return ask[Room](ctx, c, call{Method: "GET", Path: at(name)})
 }
 
 // Rooms returns all rooms, by name.
@@ -71,51 +58,46 @@ func (c *Client) Rooms(ctx context.Context) ([]Room, error) {
 	var list struct {
 		Rooms []Room `json:"rooms"`
 	}
-	_, err := c.do(ctx, call{method: "GET", path: at()}, &list)
+	_, err := c.api.Do(ctx, call{Method: "GET", Path: at()}, &list)
 	return list.Rooms, err
 }
 
 // DeleteRoom removes a room with all its visitors.
 func (c *Client) DeleteRoom(ctx context.Context, name string) error {
-	_, err := c.do(ctx, call{method: "DELETE", path: at(name)}, nil)
-	return err
+	return c.do(ctx, call{Method: "DELETE", Path: at(name)})
 }
 
 // Pause lets nobody in until Resume.
-func (c *Client) Pause(ctx context.Context, name string) (r Room, err error) {
-	_, err = c.do(ctx, call{method: "POST", path: at(name, "pause")}, &r)
-	return r, err
+func (c *Client) Pause(ctx context.Context, name string) (Room, error) {
+	return ask[Room](ctx, c, call{Method: "POST", Path: at(name, "pause")})
 }
 
 // Resume ends a Pause.
-func (c *Client) Resume(ctx context.Context, name string) (r Room, err error) {
-	_, err = c.do(ctx, call{method: "POST", path: at(name, "resume")}, &r)
-	return r, err
+func (c *Client) Resume(ctx context.Context, name string) (Room, error) {
+	return ask[Room](ctx, c, call{Method: "POST", Path: at(name, "resume")})
 }
 
-// RevokeAll takes the passes of all who are inside. It is not tried again after a
-// failed connection: it could take those of the next.
+// RevokeAll revokes the passes of all visitors inside. It is not retried after a failed
+// connection: that could revoke those of the next visitors.
 func (c *Client) RevokeAll(ctx context.Context, name string) error {
-	_, err := c.do(ctx, call{method: "POST", path: at(name, "revoke"), once: true}, nil)
-	return err
+	return c.do(ctx, call{Method: "POST", Path: at(name, "revoke"), Once: true})
 }
 
-// RevokeTicket takes the place of who has a ticket.
+// RevokeTicket ends the visit, or the wait, of a ticket's visitor.
 func (c *Client) RevokeTicket(ctx context.Context, name, ticket string) error {
 	return c.revoke(ctx, name, map[string]string{"ticket": ticket})
 }
 
-// RevokeVisitor takes the place of a visitor with a key.
+// RevokeVisitor ends the visit, or the wait, of the visitor with a key.
 func (c *Client) RevokeVisitor(ctx context.Context, name, key string) error {
 	return c.revoke(ctx, name, map[string]string{"visitor": key})
 }
 
 func (c *Client) revoke(ctx context.Context, name string, whom map[string]string) error {
-	_, err := c.do(ctx, call{method: "POST", path: at(name, "revoke"), body: whom}, nil)
-	return err
+	return c.do(ctx, call{Method: "POST", Path: at(name, "revoke"), Body: whom})
 }
 
-// Place is what a visitor is told.
+// Place is the answer to a visitor.
 type Place struct {
 	Ticket string `json:"ticket"`
 	// ID is the visitor's number in the room.
@@ -131,51 +113,45 @@ type Place struct {
 		High int64 `json:"high"`
 	} `json:"estimated_wait_ms"`
 	NextPollMS int64 `json:"next_poll_ms"`
-	// Pass is there if the visitor is inside.
+	// Pass is set if the visitor is inside.
 	Pass          string    `json:"pass"`
 	PassExpiresAt time.Time `json:"pass_expires_at"`
 	Draw          *int64    `json:"draw"`
 }
 
-// Enter takes a place. With a key, one visitor has one place, whatever often it
-// enters; without, it is not tried again after a failure.
-func (c *Client) Enter(ctx context.Context, name, visitor string) (p Place, err error) {
+// Enter takes a place. A visitor with a key keeps one place over repeated calls; without
+// a key, Enter is not retried after a failure.
+func (c *Client) Enter(ctx context.Context, name, visitor string) (Place, error) {
 	body := map[string]string{}
 	if visitor != "" {
 		body["visitor"] = visitor
 	}
-	_, err = c.do(ctx, call{method: "POST", path: at(name, "visitors"), body: body, once: visitor == ""}, &p)
-	return p, err
+	return ask[Place](ctx, c, call{Method: "POST", Path: at(name, "visitors"), Body: body, Once: visitor == ""})
 }
 
-// Ask returns the place of a ticket, and claims it if it was called. A place that is
-// gone is an [*Error] with status 410.
-func (c *Client) Ask(ctx context.Context, name, ticket string) (p Place, err error) {
-	_, err = c.do(ctx, call{method: "GET", path: at(name, "visitors", "me"), bearer: ticket}, &p)
-	return p, err
+// Ask returns the place of a ticket, and claims it if it was called. If the place is gone
+// it returns an [*Error] with status 410.
+func (c *Client) Ask(ctx context.Context, name, ticket string) (Place, error) {
+	return ask[Place](ctx, c, call{Method: "GET", Path: at(name, "visitors", "me"), Bearer: ticket})
 }
 
 // Leave gives up the place of a ticket.
 func (c *Client) Leave(ctx context.Context, name, ticket string) error {
-	_, err := c.do(ctx, call{method: "DELETE", path: at(name, "visitors", "me"), bearer: ticket}, nil)
-	return err
+	return c.do(ctx, call{Method: "DELETE", Path: at(name, "visitors", "me"), Bearer: ticket})
 }
 
 // JWKS returns the public keys that passes are signed with, as a JSON Web Key Set.
-func (c *Client) JWKS(ctx context.Context) (keys json.RawMessage, err error) {
-	_, err = c.do(ctx, call{method: "GET", path: "/.well-known/jwks.json"}, &keys)
-	return keys, err
+func (c *Client) JWKS(ctx context.Context) (json.RawMessage, error) {
+	return ask[json.RawMessage](ctx, c, call{Method: "GET", Path: "/.well-known/jwks.json"})
 }
 
-// RotateKeys adds a key, which signs tickets and passes from now on; those that older
-// keys signed stay good. It is not tried again after a failed connection: it could add
-// two.
+// RotateKeys adds a key, which signs tickets and passes from now on; earlier ones stay
+// valid. It is not retried after a failed connection: that could add two.
 func (c *Client) RotateKeys(ctx context.Context) error {
-	_, err := c.do(ctx, call{method: "POST", path: "/v1/room-keys/rotate", once: true}, nil)
-	return err
+	return c.do(ctx, call{Method: "POST", Path: "/v1/room-keys/rotate", Once: true})
 }
 
-// Lottery is what one needs to check the lottery of a room.
+// Lottery holds what is needed to check the lottery of a room.
 type Lottery struct {
 	Method room.Method `json:"method"`
 	// Commitment is the SHA-256 of the seed, in hexadecimal digits; empty if there is
@@ -188,7 +164,6 @@ type Lottery struct {
 }
 
 // Lottery returns the lottery of a room.
-func (c *Client) Lottery(ctx context.Context, name string) (l Lottery, err error) {
-	_, err = c.do(ctx, call{method: "GET", path: at(name, "lottery")}, &l)
-	return l, err
+func (c *Client) Lottery(ctx context.Context, name string) (Lottery, error) {
+	return ask[Lottery](ctx, c, call{Method: "GET", Path: at(name, "lottery")})
 }

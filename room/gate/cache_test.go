@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// keep makes a shop's answer one that caches would keep.
+// keep makes an answer of the shop cacheable.
 func keep(w http.ResponseWriter) {
 	w.Header().Set("Cache-Control", "public, max-age=3600, s-maxage=86400")
 	w.Header().Set("Surrogate-Control", "max-age=3600")
@@ -19,7 +19,7 @@ func keep(w http.ResponseWriter) {
 	_, _ = io.WriteString(w, "the shop")
 }
 
-// What a cache in front of the gate keeps has nobody's ticket, whatever the shop says.
+// A cache in front of the gate never stores a ticket, whatever the shop's headers.
 func TestNoCacheKeepsCookies(t *testing.T) {
 	newcomer, known := []asker{asPage}, []asker{asPage, ticket(1), pass(1)}
 	for name, askers := range map[string][]asker{"who just came": newcomer, "whose pass is old": known, "who leaves": known} {
@@ -55,8 +55,8 @@ func TestCachesKeepTheRest(t *testing.T) {
 	}
 }
 
-// Hints that come before the answer do not take its cookies away: who has none joins
-// again with each page.
+// Early hints do not drop the answer's cookies: a visitor without them would join again with each
+// page.
 func TestCookiesComeAfterHints(t *testing.T) {
 	s, address := front(t, ProxyOptions{}, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusEarlyHints)
@@ -82,7 +82,7 @@ func TestPassEnds(t *testing.T) {
 	}
 }
 
-// A client decides neither whether the shop sees the pass, nor what it sees beside it.
+// A client controls neither whether the shop receives the pass, nor the other headers of the gate.
 func TestPassReachesTheShop(t *testing.T) {
 	var got http.Header
 	_, address := front(t, ProxyOptions{}, func(_ http.ResponseWriter, r *http.Request) { got = r.Header.Clone() })
@@ -100,7 +100,7 @@ func TestPassReachesTheShop(t *testing.T) {
 	}
 }
 
-// Requests within a connection that was upgraded to another HTTP would not be seen.
+// The gate would not see requests within a connection that was upgraded to another version of HTTP.
 func TestProxyUpgradesToNoOtherHTTP(t *testing.T) {
 	for _, protocol := range []string{"h2c", "H2C", "websocket, h2c", "HTTP/2.0", "TLS/1.0"} {
 		var got http.Header
@@ -113,8 +113,8 @@ func TestProxyUpgradesToNoOtherHTTP(t *testing.T) {
 	}
 }
 
-// The page for a shop that does not answer leads back to what was asked for, also if
-// the shop is below a path.
+// The page for a shop that does not answer links back to the requested page, also if the shop is
+// below a path.
 func TestFailedLeadsBack(t *testing.T) {
 	s := newStand(t, nil)
 	s.set(1, room.Inside)

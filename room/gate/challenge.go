@@ -2,38 +2,39 @@ package gate
 
 import (
 	"context"
-	"html/template"
 	"net/http"
 	"net/netip"
+
+	template "github.com/DataDog/datadog-agent/pkg/template/html"
 
 	"github.com/sluice-project/sluice/room"
 )
 
-// Challenge is what a visitor has to pass before it may join. It is safe for
+// Challenge is a test that a visitor has to pass before it may join. It is safe for
 // concurrent use.
 type Challenge interface {
-	// Passed tells whether the sender of a request has passed. It is asked about
-	// each page and program that would join, which lets a challenge decide by headers
-	// alone; and about the form with the widget, whose fields are in PostForm by then. An
-	// error shows that the line does not answer. Client may be invalid, if it is not
-	// known; ctx ends after ChallengeTime.
+	// Passed reports whether the sender of a request has passed. It is called for each
+	// page and program that would join, which lets a challenge decide by headers alone,
+	// and for the form with the widget, whose fields are then in PostForm. An error means
+	// that the service cannot be reached. Client is invalid if it is not known; ctx ends
+	// after ChallengeTime.
 	Passed(ctx context.Context, r *http.Request, client netip.Addr) (bool, error)
-	// Widget is what the page shows within a form. Programs cannot pass it.
+	// Widget returns what the page shows within a form. Programs cannot pass it.
 	Widget(lang string) *Widget
 }
 
-// Widget is a part of the page, from which a challenge gets its proof.
+// Widget is a part of the page that gives a challenge its proof.
 type Widget struct {
 	// HTML is within a form that is sent to the gate.
 	HTML template.HTML
 	// Script is the URL of a script; empty: none.
 	Script string
-	// Origins are what the page may load scripts, styles, images and frames from, as
-	// in https://challenges.cloudflare.com.
+	// Origins are the origins from which the page may load scripts, styles, images and
+	// frames, as in https://challenges.cloudflare.com.
 	Origins []string
 }
 
-// challenged tells whether the visitor has passed, or has nothing to pass.
+// challenged reports whether the visitor has passed, or there is no challenge.
 func (v *visit) challenged() (bool, error) {
 	challenge := v.gate.options.Challenge
 	if challenge == nil {
@@ -48,11 +49,11 @@ func (v *visit) challenged() (bool, error) {
 func (v *visit) askToPass() {
 	page := v.newPage(KindChallenge)
 	page.Widget = v.gate.options.Challenge.Widget(v.words.Lang)
-	v.tell(http.StatusForbidden, problem{Code: "challenge",
+	v.respond(http.StatusForbidden, problem{Code: "challenge",
 		Detail: "a person has to join by opening the page in a browser first; its cookies then serve programs too"}, page)
 }
 
-// enterByForm joins with the proof of the widget. Who has a place already keeps it.
+// enterByForm joins with the proof of the widget. A visitor who has a place keeps it.
 func (v *visit) enterByForm() {
 	if err := v.findSettings(); err != nil {
 		v.refuse(err)
@@ -62,7 +63,7 @@ func (v *visit) enterByForm() {
 	to := localPath(v.r.PostFormValue("to"))
 	if v.ticket != "" {
 		if _, err := v.askTicket(false); err == nil {
-			v.goOn(to)
+			v.redirect(to)
 			return
 		}
 	}
@@ -80,5 +81,5 @@ func (v *visit) enterByForm() {
 		v.kind = navigation
 		v.setTicket(&answer)
 	}
-	v.goOn(to) // Who has not passed is asked again there.
+	v.redirect(to) // there a visitor who has not passed is asked again
 }

@@ -31,7 +31,7 @@ func schemes(t *testing.T) map[string]map[string]string {
 	return all
 }
 
-// luminance is the relative luminance of WCAG 2.
+// luminance returns the relative luminance of WCAG 2.
 func luminance(t *testing.T, colour string) float64 {
 	t.Helper()
 	n, err := strconv.ParseUint(strings.TrimPrefix(colour, "#"), 16, 32)
@@ -64,7 +64,7 @@ func TestContrast(t *testing.T) {
 	}{
 		{"text", "card", 4.5}, {"muted", "card", 4.5}, {"accent", "card", 4.5}, {"text", "page", 4.5},
 		{"on-accent", "accent", 4.5}, {"on-notice", "notice", 4.5},
-		{"accent", "track", 3}, // what is not text
+		{"accent", "track", 3}, // not text
 	}
 	for name, colours := range schemes(t) {
 		for _, p := range pairs {
@@ -75,7 +75,7 @@ func TestContrast(t *testing.T) {
 	}
 }
 
-// Whatever has a colour has one of the variables, so that the test above sees it.
+// Every colour is a variable, so that the test above sees it.
 func TestColoursAreVariables(t *testing.T) {
 	style, err := files.ReadFile("page.css")
 	if err != nil {

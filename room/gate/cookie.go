@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// How long cookies are kept: a ticket longer than any visit lasts, a pass for as long
-// as it can be believed.
+// How long cookies are kept: a ticket longer than any visit lasts, a pass for
+// MaxPassLife.
 const (
 	ticketAge = 8 * 24 * time.Hour
 	passAge   = room.MaxPassLife
@@ -23,12 +23,12 @@ const (
 func (g *Gate) ticketCookie() string { return "sluice_ticket_" + g.options.Room }
 func (g *Gate) passCookie() string   { return "sluice_pass_" + g.options.Room }
 
-// lineCookie remembers what only the page needs: where the visitor stood first, and
-// why an earlier place was lost.
+// lineCookie keeps what only the page needs: the visitor's first position, and why an
+// earlier place was lost.
 func (g *Gate) lineCookie() string { return "sluice_line_" + g.options.Room }
 
-// cookie returns the value of a cookie; "" if there is none, or it is too long to be
-// one of the gate's.
+// cookie returns the value of a cookie; "" if there is none, or it is too long for one of
+// the gate's.
 func cookie(r *http.Request, name string) string {
 	c, err := r.Cookie(name)
 	if err != nil || len(c.Value) > maxCookie {
@@ -37,8 +37,7 @@ func cookie(r *http.Request, name string) string {
 	return c.Value
 }
 
-// setCookie keeps a value; an empty one removes the cookie. It goes with the answer,
-// see sendCookies.
+// setCookie sets a cookie; an empty value removes it. It is sent by sendCookies.
 func (v *visit) setCookie(name, value string, age time.Duration) {
 	seconds := int(age / time.Second)
 	if value == "" {
@@ -50,9 +49,9 @@ func (v *visit) setCookie(name, value string, age time.Duration) {
 	})
 }
 
-// sendCookies puts the cookies into the header when the answer begins: answers of 1xx
-// before it would take them away. Nobody may keep an answer that has some, whatever
-// the shop says of it: who got it from a cache would have the place of another.
+// sendCookies adds the cookies to the header when the answer begins: earlier answers of
+// 1xx would take them. An answer with cookies must not be stored, whatever the upstream
+// says: a cache would hand the place to others.
 func (v *visit) sendCookies() {
 	if len(v.cookies) == 0 {
 		return
@@ -68,12 +67,12 @@ func (v *visit) sendCookies() {
 	}
 }
 
-// cacheHeaders are those that caches believe more than Cache-Control.
+// cacheHeaders are the headers that caches prefer to Cache-Control.
 var cacheHeaders = []string{
 	"CDN-Cache-Control", "Cloudflare-CDN-Cache-Control", "Surrogate-Control", "Edge-Control", "X-Accel-Expires",
 }
 
-// clearCookies removes all that the visitor has.
+// clearCookies removes all cookies of the visitor.
 func (v *visit) clearCookies() {
 	for _, name := range []string{v.gate.ticketCookie(), v.gate.passCookie(), v.gate.lineCookie()} {
 		if _, err := v.r.Cookie(name); err == nil {
@@ -82,13 +81,13 @@ func (v *visit) clearCookies() {
 	}
 }
 
-// secure tells whether the visitor uses TLS.
+// secure reports whether the visitor uses TLS.
 func (v *visit) secure() bool {
 	return v.gate.options.SecureCookies || v.r.TLS != nil ||
 		trustedPeer(v.r, v.gate.options.TrustedProxies) && strings.EqualFold(v.r.Header.Get("X-Forwarded-Proto"), "https")
 }
 
-// trustedPeer tells whether the connection comes from a trusted proxy.
+// trustedPeer reports whether the connection comes from a trusted proxy.
 func trustedPeer(r *http.Request, trusted []netip.Prefix) bool {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -106,8 +105,8 @@ type lineNote struct {
 
 func (n lineNote) String() string { return strconv.FormatInt(n.start, 10) + "." + string(n.lost) }
 
-// parseLineNote reads a note. It is not signed: a visitor who changes it changes how
-// far the own bar seems to have moved.
+// parseLineNote reads a note. It is not signed: a visitor who changes it changes only the
+// own progress bar.
 func parseLineNote(text string, w *Words) lineNote {
 	number, reason, _ := strings.Cut(text, ".")
 	start, err := strconv.ParseInt(number, 10, 64)
@@ -120,8 +119,8 @@ func parseLineNote(text string, w *Words) lineNote {
 	return lineNote{start: start, lost: room.Reason(reason)}
 }
 
-// passEnds reads when a pass ends, without checking it: it only decides whether the
-// cookie is due for a new one. Zero: it cannot be read.
+// passEnds returns when a pass ends, without checking it: that only decides whether the
+// cookie is renewed. Zero: it cannot be read.
 func passEnds(pass string) time.Time {
 	_, rest, _ := strings.Cut(pass, ".")
 	payload, _, _ := strings.Cut(rest, ".")

@@ -60,7 +60,7 @@ func (town *town) browser() *browser {
 	return &browser{town: town, jar: map[string]*http.Cookie{}, ends: map[string]time.Time{}}
 }
 
-// open asks for a page, and returns the kind of page that came; "shop" for the shop's.
+// open requests a page, and returns the kind of the answer; "shop" for the shop's.
 func (b *browser) open(method, path string, askers ...asker) string {
 	r := httptest.NewRequest(method, "http://shop.test"+path, http.NoBody)
 	asPage(r)
@@ -112,7 +112,8 @@ func TestADayAtTheShop(t *testing.T) {
 		ben.want("waiting 1", "GET", "/")
 		carl.want("waiting 2", "GET", "/")
 		ben.want("waiting 1", "GET", "/") // reloading keeps the place
-		// A pass is short: who reads a page for two minutes and sends a form is still inside.
+		// A pass is short: a visitor who reads a page for two minutes and then sends a form is
+		// still inside.
 		time.Sleep(2 * time.Minute / 3)
 		ben.want("waiting 1", "GET", "/")
 		carl.want("waiting 2", "GET", "/")
@@ -129,12 +130,12 @@ func TestADayAtTheShop(t *testing.T) {
 		town.shop.answer = nil
 		ben.want("shop", "GET", "/")
 		anna.want("waiting 2", "GET", "/") // behind Carl
-		// Ben leaves by himself, from within.
+		// Ben leaves by himself, from inside.
 		ben.want("/.sluice/shop/left?to=%2F", "POST", "/.sluice/shop/leave")
 		carl.want("shop", "GET", "/")
 		anna.want("waiting 1", "GET", "/")
 		ben.want("left", "GET", "/.sluice/shop/left?to=%2F")
-		// Carl does nothing more, and his visit ends.
+		// Carl stops asking, and his visit ends.
 		for left := time.Now().Add(6 * time.Minute); anna.open("GET", "/") != "shop"; {
 			if time.Now().After(left) {
 				t.Fatal("Anna was never let in")
@@ -142,7 +143,7 @@ func TestADayAtTheShop(t *testing.T) {
 			time.Sleep(4 * time.Second)
 		}
 		carl.want("waiting 1", "GET", "/")
-		// Carl goes away for too long: the place is gone, and he gets another.
+		// Carl is away for too long: the place is gone, and he gets another.
 		time.Sleep(4 * time.Minute)
 		carl.want("waiting 1", "GET", "/")
 	})
@@ -160,7 +161,7 @@ func TestRevoked(t *testing.T) {
 		}
 		requests := town.shop.requests
 		anna.want("gone", "GET", "/")
-		// A pass of before is void also without its ticket.
+		// An earlier pass is void also without its ticket.
 		thief := town.browser()
 		thief.want("gone", "GET", "/", holding(pass.Name, pass.Value))
 		if town.shop.requests != requests {
@@ -197,7 +198,7 @@ func TestLotteryMorning(t *testing.T) {
 	})
 }
 
-// The room is made again under its name: what was given before is worth nothing.
+// The room is created again under its name: earlier tickets and passes are void.
 func TestRoomOfTheSameName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		settings := room.Settings{Mode: room.Teller, Capacity: 1}

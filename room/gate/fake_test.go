@@ -30,7 +30,7 @@ type fake struct {
 	mu       sync.Mutex
 	settings room.Settings
 	known    error // of Settings
-	away     error // of all else
+	away     error // error of all other methods
 	enter    error
 	// enterInside lets newcomers in.
 	enterInside bool
@@ -75,7 +75,7 @@ func (f *fake) number(text, prefix string, bad error) (int64, error) {
 	return n, nil
 }
 
-// answer is that of a visitor; waiting ones stand by their number.
+// answer returns the answer to a visitor; waiting ones are ordered by their number.
 func (f *fake) answer(n int64, claim bool) (room.Answer, error) {
 	f.asks++
 	if claim {
@@ -202,7 +202,7 @@ func (s *streams) Serve(w http.ResponseWriter, _ *http.Request, spec watch.Strea
 	return s.err
 }
 
-// closeIdle closes what a proxy keeps open, so that no connection outlives its test.
+// closeIdle closes the idle connections of a proxy, so that none outlives its test.
 func closeIdle(proxy http.Handler) {
 	proxy.(*httputil.ReverseProxy).Transport.(*http.Transport).CloseIdleConnections()
 }

@@ -1,9 +1,9 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"html/template"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -11,13 +11,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	template "github.com/DataDog/datadog-agent/pkg/template/html"
 	"golang.org/x/text/language"
 
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/watch"
 )
 
-// Rooms is what a gate needs of room's engine.
+// Rooms is the part of room's engine that a gate needs.
 type Rooms interface {
 	Settings(ctx context.Context, name string) (room.Settings, error)
 	Enter(ctx context.Context, name string, visit room.Visit) (room.Answer, error)
@@ -29,22 +30,22 @@ type Rooms interface {
 	LeavePass(ctx context.Context, name, pass string) error
 }
 
-// Streams is what a gate needs of watch's hub.
+// Streams is the part of watch's hub that a gate needs.
 type Streams interface {
 	Serve(w http.ResponseWriter, r *http.Request, spec watch.Stream) error
 }
 
 const (
-	// AskTime is how long a question to the engine may take; then the store counts as
-	// not answering.
+	// AskTime bounds a call to the engine; after it the store counts as not answering.
 	AskTime = 2 * time.Second
 	// MaxForm is the most bytes of a form that is sent to the gate itself.
 	MaxForm = 16 << 10
 	// FormTime is how long such a form may take to arrive.
 	FormTime = 10 * time.Second
-	// maxCookie is the most bytes of a cookie that is looked at.
+	// maxCookie is the most bytes of a cookie that is read.
 	maxCookie = 2 << 10
-	// freshPass is what a pass in a cookie must still last, or the next page renews it.
+	// freshPass is how long a pass in a cookie must still be valid; otherwise the next
+	// page renews it.
 	freshPass = 30 * time.Second
 	// logEvery is how often a failure of the store is logged.
 	logEvery = 10 * time.Second
@@ -55,23 +56,23 @@ type Options struct {
 	// Room is the room's name. Required.
 	Room string
 	// TrustedProxies are the addresses whose X-Forwarded-For and X-Forwarded-Proto are
-	// believed. Default: none.
+	// trusted. Default: none.
 	TrustedProxies []netip.Prefix
-	// SecureCookies sets Secure on all cookies, for a proxy in front that ends TLS and
-	// does not tell. Default: it is set when the request came over TLS, or a trusted
-	// proxy says that it did.
+	// SecureCookies sets Secure on all cookies, for a proxy in front that ends TLS
+	// without saying so. Default: Secure is set when the request came over TLS, or a
+	// trusted proxy says that it did.
 	SecureCookies bool
-	// Brand is a name that the page shows, such as the shop's. Default: none.
+	// Brand is a name that the page shows. Default: none.
 	Brand string
-	// Languages are those that the page is offered in, the default first. Default:
-	// [Languages].
+	// Languages are the languages that the page is offered in, the default first.
+	// Default: [Languages].
 	Languages []language.Tag
-	// Template makes the pages; see [Page] and [ParseTemplate]. Default: the page of
+	// Template renders the pages; see [Page] and [ParseTemplate]. Default: the page of
 	// this package.
 	Template *template.Template
-	// Challenge is to be passed before one may join. Default: none.
+	// Challenge must be passed before joining. Default: none.
 	Challenge Challenge
-	// Logger is told of failures. Default: slog.Default().
+	// Logger gets failures. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -89,8 +90,8 @@ type Gate struct {
 	store   storeHealth
 }
 
-// New returns a gate. Without streams the page asks for its place again and again.
-// The error says which option is wrong; a template is tried with pages of all kinds.
+// New returns a gate. Without streams the page polls for its place. The error says which
+// option is wrong; a template is tried with pages of all kinds.
 func New(rooms Rooms, streams Streams, options Options) (*Gate, error) {
 	if err := room.ValidName(options.Room); err != nil {
 		return nil, fmt.Errorf("room: %w", err)
@@ -108,9 +109,7 @@ func New(rooms Rooms, streams Streams, options Options) (*Gate, error) {
 	} else if err := checkTemplate(g.page, words.words); err != nil {
 		return nil, err
 	}
-	if g.logger == nil {
-		g.logger = slog.Default()
-	}
+	g.logger = cmp.Or(g.logger, slog.Default())
 	if streams == nil {
 		g.paths.Watch = ""
 	}
@@ -118,7 +117,7 @@ func New(rooms Rooms, streams Streams, options Options) (*Gate, error) {
 	return g, nil
 }
 
-// base is below what a gate has its own paths.
+// base returns the path below which a gate has its own paths.
 func base(name string) string { return "/.sluice/" + name + "/" }
 
 func pathsOf(name string) Paths {
@@ -126,12 +125,12 @@ func pathsOf(name string) Paths {
 	return Paths{Watch: b + "watch", Status: b + "status", Leave: b + "leave", Join: b + "join", Enter: b + "enter"}
 }
 
-// Middleware returns a handler that sends on to next what may pass.
+// Middleware returns a handler that sends permitted requests on to next.
 func (g *Gate) Middleware(next http.Handler) http.Handler {
 	own := base(g.options.Room)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodConnect {
-			// It has no path to look at, and asks for a tunnel.
+			// CONNECT has no path to check, and asks for a tunnel.
 			http.Error(w, "a gate is no proxy to other places", http.StatusMethodNotAllowed)
 			return
 		}
@@ -153,16 +152,16 @@ func (g *Gate) Middleware(next http.Handler) http.Handler {
 	})
 }
 
-// Failed shows the page for a shop that does not answer, with status 502 or 504.
+// Failed shows the page for an upstream that does not answer, with status 502 or 504.
 func (g *Gate) Failed(w http.ResponseWriter, r *http.Request, status int) {
 	v := g.visit(w, r)
 	page := v.newPage(KindFailed)
 	page.Retry = true
-	page.Notices = nil // Whether the shop has got the form is not known.
-	v.tell(status, problem{Code: "upstream", Detail: "what is behind the gate does not answer; try again"}, page)
+	page.Notices = nil // it is not known whether the upstream got the form
+	v.respond(status, problem{Code: "upstream", Detail: "what is behind the gate does not answer; try again"}, page)
 }
 
-// failed logs a failure of the store, now and then.
+// failed logs a failure of the store, at most every logEvery.
 func (g *Gate) failed(ctx context.Context, err error) {
 	now, last := time.Now().UnixNano(), g.logged.Load()
 	if now-last < int64(logEvery) || !g.logged.CompareAndSwap(last, now) {

@@ -6,16 +6,16 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"html/template"
 	"io"
 	"time"
 
+	template "github.com/DataDog/datadog-agent/pkg/template/html"
 	"golang.org/x/text/language"
 
 	"github.com/sluice-project/sluice/room"
 )
 
-// Kind is what a page is about.
+// Kind is the subject of a page.
 type Kind string
 
 // The kinds of pages.
@@ -26,17 +26,17 @@ const (
 	KindOpening Kind = "opening"
 	// KindDrawing: before the opening of a room with a lottery.
 	KindDrawing Kind = "drawing"
-	// KindFull: the line is as long as it may be.
+	// KindFull: MaxWaiting visitors wait.
 	KindFull Kind = "full"
 	// KindNotOpen: it is too early to join.
 	KindNotOpen Kind = "not_open"
-	// KindEnded: nobody is let in any more.
+	// KindEnded: the room has closed.
 	KindEnded Kind = "ended"
-	// KindLimited: too many have joined from the visitor's address.
+	// KindLimited: too many visitors have joined from this address.
 	KindLimited Kind = "limited"
 	// KindUnavailable: the store does not answer.
 	KindUnavailable Kind = "unavailable"
-	// KindFailed: what is behind the gate does not answer.
+	// KindFailed: the upstream does not answer.
 	KindFailed Kind = "failed"
 	// KindGone: the place was withdrawn.
 	KindGone Kind = "gone"
@@ -63,52 +63,52 @@ type Page struct {
 	Brand string
 	// Title is for <title>, Heading for <h1>; Message may be empty.
 	Title, Heading, Message string
-	// Notices are further sentences, such as why the place before is gone.
+	// Notices are further sentences, such as why an earlier place is gone.
 	Notices []string
-	// Words are all that the page says otherwise.
+	// Words are all other texts of the page.
 	Words *Words
 	// Line is the place in line; nil if the page is about something else.
 	Line *Line
 	// Opens is when the room opens, or may be joined; nil if it has opened.
 	Opens *Moment
-	// Refresh is after how many seconds a page without script asks again; 0: never.
+	// Refresh is after how many seconds a page without script polls; 0: never.
 	Refresh int
-	// Return is the path with query that the visitor wanted; it is to be asked for with
-	// GET. Posted says that it was asked for otherwise, so that a refresh must name it.
+	// Return is the path with query that the visitor wanted, to be requested with GET.
+	// Posted reports whether it was requested with another method, so that a refresh must
+	// name it.
 	Return string
 	Posted bool
 	// Paths are the gate's own.
 	Paths Paths
-	// Nonce is for the attribute of that name of each <script> and <style>.
+	// Nonce is for the nonce attribute of each <script> and <style>.
 	Nonce string
-	// Widget is there for KindChallenge.
+	// Widget is set for KindChallenge.
 	Widget *Widget
-	// Rejoin says that a form which posts "to" to Paths.Join is to be offered, Retry
-	// that a link to Return is.
+	// Rejoin reports whether to offer a form that posts "to" to Paths.Join, Retry whether
+	// to offer a link to Return.
 	Rejoin, Retry bool
-	// Live is what the template "script" reads; nil if there is nothing to keep up to
-	// date.
+	// Live is read by the template "script"; nil if nothing is kept up to date.
 	Live *Live
 }
 
 // Line is a place in line, in words.
 type Line struct {
-	// Position counts from 1; 0 if it is not drawn yet. Start is the first one that was
-	// shown.
+	// Position counts from 1; 0 if it is not drawn yet. Start is the first position that
+	// was shown.
 	Position, Start int64
 	// Percent is how much of the way from Start is done.
 	Percent int64
-	// Number is the position with its digits grouped, and Place with what the language
-	// puts after it. Ahead and Wait are sentences or parts of them. All but Place are
-	// empty if Position is 0.
+	// Number is the position with grouped digits, and Place with the suffix of the
+	// language. Ahead and Wait are sentences or parts of them. All but Place are empty if
+	// Position is 0.
 	Number, Place, Ahead, Wait string
 }
 
-// Moment is a time: Machine by RFC 3339, Text for people, in UTC.
+// Moment is a time: Machine in RFC 3339, Text for people, in UTC.
 type Moment struct{ Machine, Text string }
 
 // Paths are the gate's own, below /.sluice/{room}/. Leave, Join and Enter take a POST of
-// a form with "to", the path to go on with.
+// a form with "to", the path to continue with.
 type Paths struct{ Watch, Status, Leave, Join, Enter string }
 
 // Live is what the script reads.
@@ -131,11 +131,11 @@ func parseFiles() (*template.Template, error) {
 	return template.New("page.html").ParseFS(files, "page.html", "page.css", "page.js")
 }
 
-// maxPage is the most bytes that a page may have.
+// maxPage is the most bytes of a page.
 const maxPage = 1 << 20
 
-// ParseTemplate makes a template of a text in the language of html/template, for
-// [Options]. It is given a [Page].
+// ParseTemplate parses a template in the language of html/template, for [Options]. It is
+// executed with a [Page].
 func ParseTemplate(name, text string) (*template.Template, error) {
 	base, err := parseFiles() // A template that was executed cannot be added to.
 	if err != nil {
@@ -154,10 +154,10 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// render writes a page to memory first, so that an error leaves no half of one.
+// render writes a page to memory first, so that an error sends no partial page.
 func render(page *template.Template, data *Page) ([]byte, error) {
 	var buffer limitedBuffer
-	// A ReadFrom would go around the limit.
+	// ReadFrom would bypass the limit.
 	if err := page.Execute(struct{ io.Writer }{&buffer}, data); err != nil {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ func samples(w *Words) []*Page {
 		pages = append(pages, page)
 	}
 	in := func(answer room.Answer) func(*Page) {
-		return func(page *Page) { page.stand(&answer, 1_500) }
+		return func(page *Page) { page.setLine(&answer, 1_500) }
 	}
 	add(KindWaiting, in(room.Answer{Position: 1_234, Wait: &room.Wait{Low: 3 * time.Minute, High: 5 * time.Minute}}))
 	add(KindWaiting, in(room.Answer{Position: 1}))
@@ -213,7 +213,7 @@ func samples(w *Words) []*Page {
 	return pages
 }
 
-// page begins a page of a kind.
+// page returns a page of a kind.
 func (w *Words) page(kind Kind) *Page {
 	text := w.pages[kind]
 	return &Page{Kind: kind, Lang: w.Lang, Words: w, Title: text.title, Heading: text.heading, Message: text.message}
@@ -223,8 +223,8 @@ func (w *Words) opens(t time.Time) *Moment {
 	return &Moment{Machine: t.UTC().Format(time.RFC3339), Text: w.moment(t)}
 }
 
-// stand puts a place in line on a page that has its paths.
-func (p *Page) stand(answer *room.Answer, start int64) {
+// setLine sets the place in line of a page that has its paths.
+func (p *Page) setLine(answer *room.Answer, start int64) {
 	w := p.Words
 	start = max(start, answer.Position)
 	p.Line = &Line{Position: answer.Position, Start: start, Place: w.PlaceHidden}
@@ -244,13 +244,13 @@ func (p *Page) stand(answer *room.Answer, start int64) {
 // newNonce returns 16 random bytes as text.
 func newNonce() string { return rand.Text()[:22] }
 
-// chooser picks the words by Accept-Language.
+// chooser chooses the words by Accept-Language.
 type chooser struct {
 	words   []*Words
 	matcher language.Matcher
 }
 
-// newChooser takes the languages to offer, the default first; none: all.
+// newChooser returns a chooser of the languages, the default first; none: all.
 func newChooser(tags []language.Tag) (*chooser, error) {
 	if len(tags) == 0 {
 		tags = Languages()
@@ -270,10 +270,10 @@ func newChooser(tags []language.Tag) (*chooser, error) {
 	return c, nil
 }
 
-// choose returns the words for an Accept-Language; the default's if it has none of
-// the languages.
+// choose returns the words for an Accept-Language; the default's if it has none of the
+// languages.
 func (c *chooser) choose(accept string) *Words {
-	// What is longer asks for more languages than anybody speaks.
+	// A longer header has more languages than anybody speaks.
 	if len(accept) > 1_000 {
 		accept = ""
 	}

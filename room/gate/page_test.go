@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // golden compares a page with testdata/NAME.golden.html; -update writes it.
 func golden(t *testing.T, name string, got []byte) {
@@ -31,7 +31,7 @@ func golden(t *testing.T, name string, got []byte) {
 		t.Fatalf("%v (run the test with -update to write it)", err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("the page is not that of %s (-update writes it anew)\n--- got\n%s", path, got)
+		t.Errorf("the page is not that of %s (-update writes it again)\n--- got\n%s", path, got)
 	}
 }
 
@@ -51,7 +51,7 @@ func eachSample(t *testing.T, visit func(t *testing.T, page *Page, body []byte))
 	}
 }
 
-// The style and the script are the same everywhere: only one golden has them.
+// The style and the script are the same on all pages, so only one golden file has them.
 func TestPagesAreAsWritten(t *testing.T) {
 	seen := map[string]int{}
 	eachSample(t, func(t *testing.T, page *Page, body []byte) {
@@ -63,7 +63,7 @@ func TestPagesAreAsWritten(t *testing.T) {
 	})
 }
 
-// cut leaves out what is between two texts.
+// cut removes the text between two texts.
 func cut(body []byte, from, to string) []byte {
 	start := bytes.Index(body, []byte(from))
 	if start < 0 {
@@ -73,7 +73,7 @@ func cut(body []byte, from, to string) []byte {
 	return append(append(bytes.Clone(body[:start+len(from)]), '|'), body[end:]...)
 }
 
-// find returns the elements that a test holds for.
+// find returns the elements that satisfy a test.
 func find(node *html.Node, test func(*html.Node) bool) (found []*html.Node) {
 	for child := range node.Descendants() {
 		if child.Type == html.ElementNode && test(child) {
@@ -170,8 +170,8 @@ func TestPagesAreAccessible(t *testing.T) {
 	})
 }
 
-// checkLive wants one region that is read out politely. What changes often is not
-// within it: it would be read out each time.
+// checkLive checks that there is one polite live region. Texts that change often must not be in it:
+// each change would be announced.
 func checkLive(t *testing.T, document, live *html.Node) {
 	t.Helper()
 	if attr(live, "aria-live") != "polite" || attr(live, "role") != "status" {
@@ -193,7 +193,7 @@ func TestTextIsNotCode(t *testing.T) {
 	page.Brand, page.Return, page.Posted = `<script>alert(1)</script>`, `/"><script>alert(1)</script>`, true
 	page.Paths, page.Nonce, page.Refresh = pathsOf("shop"), "bm9uY2U", 3
 	line := *page
-	line.stand(&sampleAnswer, 0)
+	line.setLine(&sampleAnswer, 0)
 	for _, p := range []*Page{page, &line} {
 		body, err := render(builtIn, p)
 		if err != nil {
@@ -211,7 +211,7 @@ func TestRefreshNeedsNoScript(t *testing.T) {
 	for _, posted := range []bool{false, true} {
 		page := english.page(KindWaiting)
 		page.Paths, page.Refresh, page.Return, page.Posted = pathsOf("shop"), 7, "/cart?a=1&b=2", posted
-		page.stand(&sampleAnswer, 0)
+		page.setLine(&sampleAnswer, 0)
 		body, err := render(builtIn, page)
 		if err != nil {
 			t.Fatal(err)
@@ -254,7 +254,7 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// The template of docs/room/gate.md is a whole one.
+// The template in docs/room/gate.md is complete.
 func TestTemplateOfTheDocs(t *testing.T) {
 	text, err := os.ReadFile("../../docs/room/gate.md")
 	if err != nil {

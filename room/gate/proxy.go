@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -14,26 +15,26 @@ import (
 	"time"
 )
 
-// ProxyOptions say how requests go on to the shop.
+// ProxyOptions are the settings of a Proxy.
 type ProxyOptions struct {
-	// TrustedProxies are those whose X-Forwarded headers are passed on with the
+	// TrustedProxies are the proxies whose X-Forwarded headers are passed on, with the
 	// address of the connection added; those of others are replaced. Default: none.
 	TrustedProxies []netip.Prefix
-	// Host is sent as the host. Default: what the visitor has asked for, which is also
+	// Host is sent as the host. Default: the host of the visitor's request, which is also
 	// in X-Forwarded-Host.
 	Host string
-	// HeaderTimeout is how long the shop may take to begin its answer. Default 60 s.
+	// HeaderTimeout is how long the upstream may take to begin its answer. Default 60 s.
 	HeaderTimeout time.Duration
-	// Failed answers in place of a shop that does not, with status 502 or 504; see
+	// Failed answers for an upstream that does not, with status 502 or 504; see
 	// [Gate.Failed]. Default: a line of text.
 	Failed func(w http.ResponseWriter, r *http.Request, status int)
-	// Logger is told of failures. Default: slog.Default().
+	// Logger gets failures. Default: slog.Default().
 	Logger *slog.Logger
 	// TLS is for an upstream over https. Default: the system's roots.
 	TLS *tls.Config
 }
 
-// The bounds of connections to the shop.
+// The bounds of connections to the upstream.
 const (
 	dialTime          = 5 * time.Second
 	idleTime          = 90 * time.Second
@@ -42,15 +43,13 @@ const (
 	defaultHeaderTime = 60 * time.Second
 )
 
-// Proxy returns a reverse proxy. Answers are sent on as they come, and connections may
-// be upgraded, to WebSocket for one.
+// Proxy returns a reverse proxy. It streams answers, and connections may be upgraded, to
+// WebSocket for example.
 func Proxy(upstream *url.URL, options ProxyOptions) (http.Handler, error) {
 	if upstream == nil || upstream.Host == "" || (upstream.Scheme != "http" && upstream.Scheme != "https") {
 		return nil, errors.New("upstream: want http:// or https:// with a host, such as http://127.0.0.1:3000")
 	}
-	if options.Logger == nil {
-		options.Logger = slog.Default()
-	}
+	options.Logger = cmp.Or(options.Logger, slog.Default())
 	if options.HeaderTimeout <= 0 {
 		options.HeaderTimeout = defaultHeaderTime
 	}
@@ -69,7 +68,7 @@ func Proxy(upstream *url.URL, options ProxyOptions) (http.Handler, error) {
 }
 
 func (o *ProxyOptions) rewrite(r *httputil.ProxyRequest, upstream *url.URL) {
-	// Nothing is decided by the query here, so the shop gets it as it was sent.
+	// Nothing here depends on the query, so the upstream gets it unchanged.
 	r.Out.URL.RawQuery = r.In.URL.RawQuery
 	r.SetURL(upstream)
 	r.Out = r.Out.WithContext(context.WithValue(r.Out.Context(), asked{}, r.In))
@@ -93,11 +92,11 @@ func (o *ProxyOptions) rewrite(r *httputil.ProxyRequest, upstream *url.URL) {
 	}
 }
 
-// asked is the key of the visitor's request in the context of the one to the shop.
+// asked is the context key of the visitor's request in the request to the upstream.
 type asked struct{}
 
-// keepPass sends PassHeader as the gate has set it: a client can neither have it left
-// out, by naming it in Connection, nor set what the shop may read as the same header.
+// keepPass sends PassHeader as the gate has set it: a client can neither remove it, by
+// naming it in Connection, nor set a header that the upstream may read as the same.
 func keepPass(r *httputil.ProxyRequest) {
 	for name := range r.Out.Header {
 		if strings.EqualFold(strings.ReplaceAll(name, "_", "-"), PassHeader) {
@@ -109,8 +108,8 @@ func keepPass(r *httputil.ProxyRequest) {
 	}
 }
 
-// dropTunnel leaves out an upgrade to another HTTP (h2c): requests within it would
-// reach the shop without the gate.
+// dropTunnel removes an upgrade to another HTTP (h2c): requests within it would reach the
+// upstream without the gate.
 func dropTunnel(header http.Header) {
 	for protocol := range strings.SplitSeq(header.Get("Upgrade"), ",") {
 		name, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(protocol)), "/")
@@ -134,12 +133,12 @@ func (o *ProxyOptions) transport() http.RoundTripper {
 		ResponseHeaderTimeout:  o.HeaderTimeout,
 		ExpectContinueTimeout:  time.Second,
 		MaxResponseHeaderBytes: maxAnswerHeader,
-		// What the visitor accepts is passed on as it is.
+		// The visitor's Accept-Encoding is passed on unchanged.
 		DisableCompression: true,
 	}
 }
 
-// fail answers for a shop that does not.
+// fail answers for an upstream that does not.
 func (o *ProxyOptions) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(r.Context().Err(), context.Canceled) {
 		return // The visitor has gone.

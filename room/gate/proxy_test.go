@@ -20,8 +20,8 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// front starts an upstream, and a gate with a proxy before it, over real
-// connections. Visitor 1 is inside.
+// front starts an upstream, and a gate with a proxy in front of it, over real connections. Visitor
+// 1 is inside.
 func front(t *testing.T, options ProxyOptions, upstream http.HandlerFunc) (*stand, string) {
 	t.Helper()
 	behind := httptest.NewServer(upstream)
@@ -104,7 +104,7 @@ func TestProxyPassesThrough(t *testing.T) {
 			t.Errorf("%s = %q; want %q", name, value, want)
 		}
 	}
-	// Who is not inside is not seen behind the gate.
+	// Behind the gate, a visitor who is not inside is unknown.
 	got = nil
 	s.set(2, room.Waiting)
 	expect(t, fetch(t, http.MethodGet, address+"/", "", asPage, ticket(2)), http.StatusOK, "You are in line")
@@ -130,11 +130,11 @@ func TestProxyKeepsTheChainOfTrustedProxies(t *testing.T) {
 	}
 }
 
-// Each part of a stream arrives before the next is made.
+// Each part of a stream arrives before the next is written.
 func TestProxyStreams(t *testing.T) {
 	next := make(chan struct{})
 	_, address := front(t, ProxyOptions{}, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Length", "21") // no reason to keep it back
+		w.Header().Set("Content-Length", "21") // must not buffer the parts
 		for i := range 3 {
 			_, _ = fmt.Fprintf(w, "part %d\n", i)
 			_ = http.NewResponseController(w).Flush()
@@ -157,7 +157,7 @@ func TestProxyStreams(t *testing.T) {
 	}
 }
 
-// An upgraded connection carries bytes both ways, and ends with the visitor's.
+// An upgraded connection carries bytes both ways, and ends with the visitor's connection.
 func TestProxyUpgrades(t *testing.T) {
 	ended := make(chan struct{})
 	_, address := front(t, ProxyOptions{}, func(w http.ResponseWriter, r *http.Request) {
@@ -249,7 +249,7 @@ func TestUpstreamDoesNotAnswer(t *testing.T) {
 
 func TestProxyOverTLS(t *testing.T) {
 	behind := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Host) }))
-	behind.Config.ErrorLog = log.New(io.Discard, "", 0) // the handshake that fails below is meant to
+	behind.Config.ErrorLog = log.New(io.Discard, "", 0) // the failed handshake below is intended
 	behind.StartTLS()
 	defer behind.Close()
 	roots := x509.NewCertPool()
@@ -258,7 +258,7 @@ func TestProxyOverTLS(t *testing.T) {
 	s.set(1, room.Inside)
 	address := serveProxy(t, s, ProxyOptions{TLS: &tls.Config{RootCAs: roots}}, behind.URL)
 	expect(t, fetch(t, http.MethodGet, address+"/", "", pass(1)), http.StatusOK, strings.TrimPrefix(address, "http://"))
-	address = serveProxy(t, s, ProxyOptions{}, behind.URL) // of an authority that nobody knows
+	address = serveProxy(t, s, ProxyOptions{}, behind.URL) // of an unknown authority
 	expect(t, fetch(t, http.MethodGet, address+"/", "", asPage, pass(1)), http.StatusBadGateway)
 }
 

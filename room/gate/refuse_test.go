@@ -68,8 +68,8 @@ func TestStoreIsAway(t *testing.T) {
 			t.Error("a pass was made up")
 		}
 	}
-	// The page that was let through has images, and once the store is back there are
-	// none without a place.
+	// Images of the page that was let through are served; once the store is back, there are none
+	// without a place.
 	s := newStand(t, nil)
 	s.settings.OnStoreFailure = room.FailOpen
 	expect(t, s.get("http://shop.test/a.png", asImage), http.StatusServiceUnavailable)
@@ -79,7 +79,7 @@ func TestStoreIsAway(t *testing.T) {
 	s.away = nil
 	expect(t, s.get("http://shop.test/", asPage), http.StatusOK, "You are in line")
 	expect(t, s.get("http://shop.test/a.png", asImage), http.StatusServiceUnavailable)
-	// Where not even the settings are known, nobody knows that the gate may open.
+	// If the settings are unknown too, it is unknown whether the gate may open.
 	s = newStand(t, nil)
 	s.settings = room.Settings{OnStoreFailure: room.FailOpen}
 	s.known = room.ErrUnavailable
@@ -90,14 +90,14 @@ func TestStoreIsAway(t *testing.T) {
 	}
 }
 
-// unknownRoom has no settings to give, as the engine has before it has seen a room.
+// unknownRoom has no settings, as the engine before it has read a room.
 type unknownRoom struct{ *fake }
 
 func (u unknownRoom) Settings(context.Context, string) (room.Settings, error) {
 	return room.Settings{}, u.known
 }
 
-// A visitor who breaks off does not open a gate that fails open.
+// A visitor who cancels a request does not open a gate that fails open.
 func TestBreakingOffOpensNothing(t *testing.T) {
 	s := newStand(t, nil)
 	s.settings.OnStoreFailure = room.FailOpen

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// ReleaseHeader is the response header by which the shop ends a visit, with the value
-// "pass". It does not reach the visitor.
+// ReleaseHeader is the response header with which the upstream ends a visit, with the
+// value "pass". It does not reach the visitor.
 const ReleaseHeader = "Sluice-Release"
 
-// releaser looks for ReleaseHeader in the shop's answer.
+// releaser looks for ReleaseHeader in the upstream's answer.
 type releaser struct {
 	http.ResponseWriter
 	visit *visit
@@ -20,7 +20,7 @@ type releaser struct {
 
 // WriteHeader implements http.ResponseWriter.
 func (w *releaser) WriteHeader(status int) {
-	// Those of 1xx come before the answer.
+	// Answers of 1xx come before the final one.
 	if !w.wrote && status >= http.StatusOK {
 		w.begin()
 	}
@@ -39,10 +39,10 @@ func (w *releaser) ReadFrom(source io.Reader) (int64, error) {
 	return io.Copy(w.ResponseWriter, source)
 }
 
-// Flush implements http.Flusher for handlers that look for it.
+// Flush implements http.Flusher.
 func (w *releaser) Flush() { _ = w.FlushError() }
 
-// FlushError is what http.ResponseController looks for.
+// FlushError implements the flusher of http.ResponseController.
 func (w *releaser) FlushError() error {
 	w.begin()
 	return http.NewResponseController(w.ResponseWriter).Flush()
@@ -51,7 +51,7 @@ func (w *releaser) FlushError() error {
 // Unwrap is for http.ResponseController.
 func (w *releaser) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// begin ends the visit before the answer begins, so that the cookies can go.
+// begin ends the visit before the answer begins, so that the cookies can be removed.
 func (w *releaser) begin() {
 	if w.wrote {
 		return
@@ -66,8 +66,8 @@ func (w *releaser) begin() {
 	w.visit.sendCookies()
 }
 
-// release ends the visit even if the visitor has gone meanwhile. If the store does
-// not answer, the pass ends by its time.
+// release ends the visit even if the client has gone. If the store does not answer, the
+// pass ends by its time.
 func (v *visit) release() {
 	v.r = v.r.WithContext(context.WithoutCancel(v.r.Context()))
 	if err := v.giveUp(); err != nil {

@@ -1,12 +1,13 @@
 package gate
 
 import (
-	"html/template"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	template "github.com/DataDog/datadog-agent/pkg/template/html"
 
 	"github.com/sluice-project/sluice/room"
 )
@@ -74,7 +75,7 @@ func TestOtherAnswersReleaseNothing(t *testing.T) {
 	}
 }
 
-// A page that needs no pass may end the visit too: the one after the payment.
+// A page that needs no pass may end the visit too: for example the page after the payment.
 func TestReleaseOnAPageOfAll(t *testing.T) {
 	s := newStand(t, nil)
 	s.settings.Bypass = []room.Rule{{Path: "/thanks"}}

@@ -13,8 +13,8 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// A browser sends no cookies with the form of another site. A place taken then would
-// replace the visitor's own.
+// A browser sends no cookies with the form of another site. A place taken by it would replace the
+// visitor's own.
 func TestFormsOfOtherSitesTakeNoPlace(t *testing.T) {
 	for name, asker := range map[string]asker{"by Sec-Fetch-Site": header("Sec-Fetch-Site", "cross-site"), "by Origin": header("Origin", "https://bank.test")} {
 		s := newStand(t, nil)
@@ -24,7 +24,7 @@ func TestFormsOfOtherSitesTakeNoPlace(t *testing.T) {
 		if got := response.Header.Get("Location"); got != "/paid?order=1" || len(s.entered) != 0 || len(response.Cookies()) != 0 || s.shop.requests != 0 {
 			t.Errorf("%s: Location %q, %d entered, cookies %v", name, got, len(s.entered), response.Cookies())
 		}
-		// With cookies, as from a site of the same domain, it is the visitor's.
+		// With cookies, as from a site of the same domain, the visitor's place is used.
 		s.set(1, room.Inside)
 		expect(t, s.ask(http.MethodPost, "http://shop.test/paid", "ok=1", asPage, asker, ticket(1)), http.StatusOK, "the shop")
 	}
@@ -57,7 +57,7 @@ func TestNamesakes(t *testing.T) {
 	expect(t, s.get("http://shop.test/.sluice/shop/status", foreign, foreign, foreign, foreign, ticket(1)), http.StatusUnauthorized)
 }
 
-// Methods by which nobody opens a page take no place.
+// Methods that do not open pages take no place.
 func TestMethodsThatTakeNoPlace(t *testing.T) {
 	for method, status := range map[string]int{
 		http.MethodOptions: http.StatusServiceUnavailable, http.MethodTrace: http.StatusServiceUnavailable, http.MethodConnect: http.StatusMethodNotAllowed,
@@ -70,7 +70,7 @@ func TestMethodsThatTakeNoPlace(t *testing.T) {
 			t.Errorf("%s: %d entered", method, len(s.entered))
 		}
 	}
-	// A tunnel has no path by which a route could tell that it needs a pass.
+	// A tunnel has no path, so no route can require a pass for it.
 	s := newStand(t, nil)
 	s.settings.Routes = []room.Rule{{Path: "/api"}}
 	expect(t, s.ask(http.MethodConnect, "shop.internal:22", ""), http.StatusMethodNotAllowed)
@@ -79,8 +79,8 @@ func TestMethodsThatTakeNoPlace(t *testing.T) {
 	}
 }
 
-// Browsers hold form-action against the redirects after a form: a shop that sends who
-// has joined on to another site, to log in, would not be reached.
+// Browsers apply form-action to the redirects after a form: a shop that redirects a joined visitor
+// to another site, for example to log in, would be blocked.
 func TestFormsMayBeRedirected(t *testing.T) {
 	s := newStand(t, nil)
 	s.set(1, room.Waiting)
@@ -89,7 +89,7 @@ func TestFormsMayBeRedirected(t *testing.T) {
 	}
 }
 
-// Who sends a form byte by byte is not waited for.
+// The gate does not wait for a form that arrives byte by byte.
 func TestFormsThatDoNotArrive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t, nil)

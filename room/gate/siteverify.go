@@ -2,17 +2,19 @@ package gate
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"html/template"
 	"io"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
 	"time"
+
+	template "github.com/DataDog/datadog-agent/pkg/template/html"
 )
 
 const (
@@ -20,22 +22,22 @@ const (
 	ChallengeTime = 5 * time.Second
 	// maxVerdict is the most bytes of a provider's answer that are read.
 	maxVerdict = 64 << 10
-	// maxProof is the most bytes of a proof that are sent on: the longest provider's
-	// have about 2 KiB.
+	// maxProof is the most bytes of a proof that are sent on: the longest provider's have
+	// about 2 KiB.
 	maxProof = 8 << 10
 )
 
-// Provider is who tells people from programs.
+// Provider is a service that tells people from programs.
 type Provider string
 
-// The providers, which all speak the protocol of siteverify.
+// The providers, all of the siteverify protocol.
 const (
 	Turnstile Provider = "turnstile"
 	HCaptcha  Provider = "hcaptcha"
 	ReCAPTCHA Provider = "recaptcha"
 )
 
-// provider is what differs between them.
+// provider holds the differences between providers.
 type provider struct {
 	verify, script, class, field string
 	origins                      []string
@@ -71,14 +73,14 @@ type Siteverify struct {
 
 var _ Challenge = (*Siteverify)(nil)
 
-// SiteverifyOptions say whose challenge it is.
+// SiteverifyOptions are the settings of a Siteverify.
 type SiteverifyOptions struct {
 	// Provider is required.
 	Provider Provider
 	// SiteKey is public, Secret is not. Required; both come from the provider.
 	SiteKey, Secret string
-	// Hostname is what the provider must say that the proof was made for, so that
-	// proofs of other sites are refused. Default: any.
+	// Hostname is the host for which the provider must say that the proof was made, so
+	// that proofs of other sites are refused. Default: any.
 	Hostname string
 	// URL is where proofs are checked. Default: the provider's.
 	URL string
@@ -104,9 +106,7 @@ func NewSiteverify(options SiteverifyOptions) (*Siteverify, error) {
 		}
 		p.verify = options.URL
 	}
-	if options.Transport == nil {
-		options.Transport = http.DefaultTransport
-	}
+	options.Transport = cmp.Or(options.Transport, http.DefaultTransport)
 	return &Siteverify{provider: p, options: options}, nil
 }
 
@@ -147,7 +147,7 @@ func (s *Siteverify) verdict(status int, body []byte) (bool, error) {
 		return false, fmt.Errorf("the challenge's provider answered %d, without a verdict", status)
 	}
 	for _, code := range verdict.Errors {
-		// Who is wrong then is not the visitor.
+		// The visitor is not at fault then.
 		if code == "missing-input-secret" || code == "invalid-input-secret" || code == "sitekey-secret-mismatch" || code == "internal-error" {
 			return false, fmt.Errorf("the challenge's provider refuses to check: %s", code)
 		}

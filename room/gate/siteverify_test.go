@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// provide starts a provider's server, and makes a challenge of it.
+// provide starts a provider's server, and returns a challenge that uses it.
 func provide(t *testing.T, options SiteverifyOptions, answer http.HandlerFunc) *Siteverify {
 	t.Helper()
 	server := httptest.NewServer(answer)
@@ -141,7 +141,7 @@ func TestChallenge(t *testing.T) {
 	if c == nil || response.Header.Get("Location") != "/cart" || len(s.entered) != 1 {
 		t.Fatalf("cookie = %v, %d entered", c, len(s.entered))
 	}
-	// Who has a place keeps it, and is not asked again.
+	// A visitor with a place keeps it, and gets no second challenge.
 	expect(t, s.get("http://shop.test/cart", asPage, ticket(1)), http.StatusOK, "You are in line")
 	expect(t, send("good", ticket(1)), http.StatusSeeOther)
 	if len(s.entered) != 1 {

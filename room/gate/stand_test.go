@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// shop is what is behind the gate: it counts, and keeps the last request.
+// shop is the service behind the gate: it counts requests, and keeps the last one.
 type shop struct {
 	requests int
 	last     *http.Request
@@ -27,7 +27,7 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "the shop")
 }
 
-// stand is a gate with what is before and behind it.
+// stand is a gate with its room and its shop.
 type stand struct {
 	*fake
 	shop    *shop
@@ -87,7 +87,7 @@ func (s *stand) get(target string, askers ...asker) *reply {
 	return s.ask(http.MethodGet, target, "", askers...)
 }
 
-// reply is an answer that was read to its end.
+// reply is an answer that was read completely.
 type reply struct {
 	StatusCode int
 	Header     http.Header
@@ -101,10 +101,10 @@ func replyOf(w *httptest.ResponseRecorder) *reply {
 	return &reply{StatusCode: result.StatusCode, Header: result.Header, body: w.Body.String()}
 }
 
-// Cookies are those that the answer sets.
+// Cookies returns the cookies that the answer sets.
 func (r *reply) Cookies() []*http.Cookie { return (&http.Response{Header: r.Header}).Cookies() }
 
-// cookieOf returns the cookie that an answer sets; nil if it does not.
+// cookieOf returns a cookie that an answer sets, or nil.
 func cookieOf(response *reply, name string) *http.Cookie {
 	for _, c := range response.Cookies() {
 		if c.Name == name {

@@ -23,7 +23,8 @@ type visit struct {
 	client   netip.Addr
 	words    *Words
 	settings room.Settings
-	// ticket and proof are those of the cookies; lost is why an earlier place is gone.
+	// ticket and proof are the cookies' ticket and pass; lost is why an earlier place is
+	// gone.
 	ticket, proof string
 	lost          room.Reason
 	// cookies go with the answer.
@@ -43,12 +44,12 @@ func (g *Gate) visit(w http.ResponseWriter, r *http.Request) *visit {
 	return v
 }
 
-// maxNamesakes is how many cookies of the ticket's name are looked at.
+// maxNamesakes is how many cookies of the ticket's name are checked.
 const maxNamesakes = 4
 
-// preferOwnTicket takes the first ticket that is one of the room, if there are several:
-// another host of the same domain can set a cookie for all of it, and it would cost the
-// visitor the place if only that one were looked at.
+// preferOwnTicket takes the first valid ticket, if there are several: another host of the
+// same domain can set a cookie for all of it, and the visitor would lose the place if
+// only that one were checked.
 func (v *visit) preferOwnTicket() {
 	namesakes := v.r.CookiesNamed(v.gate.ticketCookie())
 	if len(namesakes) < 2 {
@@ -64,13 +65,13 @@ func (v *visit) preferOwnTicket() {
 	}
 }
 
-// asking bounds a question to the engine.
+// asking returns a context that bounds a call to the engine.
 func (v *visit) asking() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(v.r.Context(), AskTime)
 }
 
-// findSettings reads the room's settings. The engine knows them also while the store
-// is away, if it has ever seen them; where it has not, the gate stays closed.
+// findSettings reads the room's settings. The engine knows them while the store is
+// unavailable if it has ever read them; otherwise the gate stays closed.
 func (v *visit) findSettings() (err error) {
 	ctx, cancel := v.asking()
 	defer cancel()
@@ -78,7 +79,7 @@ func (v *visit) findSettings() (err error) {
 	return err
 }
 
-// admit decides what becomes of a request that needs a pass.
+// admit handles a request that needs a pass.
 func (v *visit) admit() {
 	var gone *room.GoneError
 	if v.proof != "" {
@@ -88,7 +89,7 @@ func (v *visit) admit() {
 			v.inside(&answer)
 			return
 		case errors.As(err, &gone), err == nil, errors.Is(err, room.ErrBadPass):
-			// A pass is short: the ticket knows more.
+			// A pass is short-lived: the ticket decides.
 		default:
 			v.refuse(err)
 			return
@@ -98,11 +99,11 @@ func (v *visit) admit() {
 		answer, err := v.askTicket(v.kind != part)
 		switch {
 		case err == nil:
-			v.stand(&answer)
+			v.showPlace(&answer)
 			return
 		case errors.As(err, &gone):
 		case errors.Is(err, room.ErrBadTicket):
-			// Of a room that was made again, or forged: a newcomer.
+			// The ticket is of an earlier room of that name, or forged: a newcomer.
 		default:
 			v.refuse(err)
 			return
@@ -123,8 +124,8 @@ func (v *visit) askPass() (answer room.Answer, err error) {
 	return answer, err
 }
 
-// askTicket asks for the place. A part of a page does not claim: who is called has
-// to open a page.
+// askTicket asks for the place. A part of a page does not claim: a called visitor has to
+// open a page.
 func (v *visit) askTicket(claim bool) (answer room.Answer, err error) {
 	name := v.gate.options.Room
 	err = v.ask(func(ctx context.Context) (err error) {
@@ -143,8 +144,8 @@ func (v *visit) askTicket(claim bool) (answer room.Answer, err error) {
 	return answer, err
 }
 
-// gone is for who had a place. Who was sent away, or comes after the end, is told;
-// everybody else joins anew, and is told why.
+// gone handles a visitor whose place is gone. A visitor who was revoked, or comes after
+// the end, sees a page; others join again, and see why.
 func (v *visit) gone(gone *room.GoneError) {
 	if v.kind == navigation && gone.Reason != room.Revoked && gone.Reason != room.Ended {
 		v.lost = gone.Reason
@@ -160,11 +161,11 @@ func (v *visit) gone(gone *room.GoneError) {
 		page.Rejoin = true
 		page.Notices = append(page.Notices, v.words.lost[gone.Reason])
 	}
-	v.tell(http.StatusGone, problem{Code: "gone", Reason: gone.Reason,
+	v.respond(http.StatusGone, problem{Code: "gone", Reason: gone.Reason,
 		Detail: gone.Error() + "; POST " + v.gate.paths.Join + " gives up the ticket"}, page)
 }
 
-// join takes a place at the end of the line.
+// join enters the line.
 func (v *visit) join() {
 	otherSite := v.kind == navigation && sameSite.Check(v.r) != nil
 	switch {
@@ -172,12 +173,12 @@ func (v *visit) join() {
 		v.pass("")
 		return
 	case v.kind == part:
-		v.tell(http.StatusServiceUnavailable, problem{}, nil)
+		v.respond(http.StatusServiceUnavailable, problem{}, nil)
 		return
 	case otherSite:
-		// Browsers send no cookies with the form of another site: a new place would replace
-		// the one that the visitor may have. They send them with the GET after it.
-		v.goOn(localPath(v.r.URL.RequestURI()))
+		// Browsers send no cookies with a form of another site: a new place would replace
+		// the visitor's own. They send cookies with the GET that follows.
+		v.redirect(localPath(v.r.URL.RequestURI()))
 		return
 	}
 	passed, err := v.challenged()
@@ -194,7 +195,7 @@ func (v *visit) join() {
 		v.refuse(err)
 		return
 	}
-	v.stand(&answer)
+	v.showPlace(&answer)
 }
 
 func (v *visit) enter() (answer room.Answer, err error) {
@@ -205,8 +206,8 @@ func (v *visit) enter() (answer room.Answer, err error) {
 	return answer, err
 }
 
-// stand answers who has a place: inside, or in line.
-func (v *visit) stand(answer *room.Answer) {
+// showPlace answers a visitor who has a place: inside, or in line.
+func (v *visit) showPlace(answer *room.Answer) {
 	if answer.State == room.Inside {
 		v.inside(answer)
 		return
@@ -219,19 +220,19 @@ func (v *visit) stand(answer *room.Answer) {
 	case program:
 		v.writeJSON(http.StatusAccepted, "application/json", answer.AppendJSON(nil))
 	case part:
-		v.tell(http.StatusServiceUnavailable, problem{}, nil)
+		v.respond(http.StatusServiceUnavailable, problem{}, nil)
 	}
 }
 
-// setTicket keeps a ticket that the visitor does not have yet: a new one, or one that
-// was signed again with a newer key.
+// setTicket sets the cookie of a ticket that is new, or was signed again with a newer
+// key.
 func (v *visit) setTicket(answer *room.Answer) {
 	if v.kind != part && answer.Ticket != "" && answer.Ticket != v.ticket {
 		v.setCookie(v.gate.ticketCookie(), answer.Ticket, ticketAge)
 	}
 }
 
-// linePage is the page of who is in line.
+// linePage returns the page of a visitor in line.
 func (v *visit) linePage(answer *room.Answer) *Page {
 	kind := KindWaiting
 	opens := v.settings.OpensAt
@@ -257,7 +258,7 @@ func (v *visit) linePage(answer *room.Answer) *Page {
 		page.Notices = append(page.Notices, v.words.lost[note.lost])
 	}
 	page.Refresh = seconds(answer.NextPoll)
-	page.stand(answer, note.start)
+	page.setLine(answer, note.start)
 	return page
 }
 
@@ -278,7 +279,7 @@ func (v *visit) inside(answer *room.Answer) {
 	v.pass(answer.Pass)
 }
 
-// pass sends a request on, with the pass that it has just been given.
+// pass sends a request on, with a new pass if there is one.
 func (v *visit) pass(pass string) {
 	r := v.r
 	if pass != "" {
@@ -293,7 +294,7 @@ func (v *visit) pass(pass string) {
 	}
 	w := &releaser{ResponseWriter: v.w, visit: v}
 	v.next.ServeHTTP(w, r)
-	w.begin() // A handler that writes nothing has answered too.
+	w.begin() // a handler that writes nothing has answered too
 }
 
 // refuse answers an error of the engine.
@@ -301,7 +302,7 @@ func (v *visit) refuse(err error) {
 	var limit *room.LimitError
 	switch {
 	case v.r.Context().Err() != nil:
-		return // The client has gone.
+		return // the client has gone
 	case unavailable(err):
 		if v.settings.OnStoreFailure == room.FailOpen && v.next != nil {
 			v.gate.failed(v.r.Context(), err)
@@ -314,29 +315,29 @@ func (v *visit) refuse(err error) {
 	case errors.Is(err, room.ErrNotOpen):
 		v.notOpen(err)
 	case errors.Is(err, room.ErrEnded):
-		v.tell(http.StatusForbidden, problem{Code: "ended", Detail: err.Error()}, v.newPage(KindEnded))
+		v.respond(http.StatusForbidden, problem{Code: "ended", Detail: err.Error()}, v.newPage(KindEnded))
 	case errors.As(err, &limit):
 		v.later(http.StatusTooManyRequests, KindLimited, "limited", err, limit.RetryAfter)
-	default: // There is no such room (any more): it may be made again.
+	default: // there is no such room; it may be created again
 		v.gate.failed(v.r.Context(), err)
 		v.later(http.StatusServiceUnavailable, KindUnavailable, "no_room", room.ErrNoRoom, 5*time.Second)
 	}
 }
 
-// unavailable says that it cannot be told now who may pass.
+// unavailable answers that the gate cannot decide now.
 func (v *visit) unavailable(err error) {
 	v.gate.failed(v.r.Context(), err)
 	v.later(http.StatusServiceUnavailable, KindUnavailable, "unavailable", room.ErrUnavailable, 5*time.Second)
 }
 
-// later answers that asking again may help. Pages come back by themselves up to half
-// as late again, so that they do not all come at once.
+// later answers that a later request may succeed. Pages refresh after up to 1.5 times as
+// long, so that not all come at once.
 func (v *visit) later(status int, kind Kind, code string, err error, after time.Duration) {
 	v.retryAfter(after)
 	page := v.newPage(kind)
 	page.Retry = true
 	page.Refresh = seconds(after + rand.N(after/2+time.Second))
-	v.tell(status, problem{Code: code, Detail: err.Error()}, page)
+	v.respond(status, problem{Code: code, Detail: err.Error()}, page)
 }
 
 func (v *visit) notOpen(err error) {
@@ -350,7 +351,7 @@ func (v *visit) notOpen(err error) {
 	if !from.IsZero() {
 		page.Opens = v.words.opens(from)
 	}
-	// Timers of a day or more are cut short by browsers, and clocks differ.
+	// Browsers cut timers of a day or more short, and clocks differ.
 	page.Refresh = seconds(min(after, 5*time.Minute) + rand.N(5*time.Second))
-	v.tell(http.StatusServiceUnavailable, problem{Code: "not_open", Detail: err.Error()}, page)
+	v.respond(http.StatusServiceUnavailable, problem{Code: "not_open", Detail: err.Error()}, page)
 }

@@ -36,7 +36,7 @@ func TestNewcomer(t *testing.T) {
 	if s.shop.requests != 0 || len(s.entered) != 1 || s.entered[0].Client != netip.MustParseAddr("192.0.2.1") {
 		t.Errorf("%d requests reached the shop; entered: %v", s.shop.requests, s.entered)
 	}
-	// The policy allows exactly what the page has.
+	// The policy allows exactly the parts of the page.
 	policy := response.Header.Get("Content-Security-Policy")
 	_, nonce, _ := strings.Cut(body, `<script nonce="`)
 	nonce, _, _ = strings.Cut(nonce, `"`)
@@ -86,13 +86,13 @@ func TestPartsTakeNoPlace(t *testing.T) {
 	if len(s.entered) != 0 {
 		t.Errorf("%d entered", len(s.entered))
 	}
-	// Who is called is not let in by an image of a forgotten page.
+	// An image of a forgotten page does not claim a called visitor's slot.
 	s.set(1, room.Called)
 	expect(t, s.get("http://shop.test/a.png", asImage, ticket(1)), http.StatusServiceUnavailable)
 	if s.claims != 0 || s.shop.requests != 0 {
 		t.Errorf("%d claims, %d requests", s.claims, s.shop.requests)
 	}
-	// Who is inside gets parts, and no cookie with them.
+	// A visitor inside gets subresources, and no cookie with them.
 	s.set(1, room.Inside)
 	response := s.get("http://shop.test/a.png", asImage, ticket(1))
 	if expect(t, response, http.StatusOK) != "the shop" || len(response.Cookies()) != 0 {
@@ -112,13 +112,13 @@ func TestInside(t *testing.T) {
 	if got := s.shop.last.Header.Get("Sluice-Pass"); got != "PASS-1" {
 		t.Errorf("the shop saw the pass %q", got)
 	}
-	// With the pass alone, with a pass that is over and a ticket, and by POST.
+	// With the pass alone, with an expired pass and a ticket, and by POST.
 	for _, askers := range [][]asker{
 		{pass(1)}, {holding("sluice_pass_shop", "old"), ticket(1)}, {pass(1), asImage}, {asProgram, ticket(1)},
 	} {
 		expect(t, s.ask(http.MethodPost, "http://shop.test/buy", "a=1", askers...), http.StatusOK, "the shop")
 	}
-	// What needs no pass never shows one that the client made up.
+	// The pass header that a client made up is removed from a request that needs no pass.
 	s.settings.Bypass = []room.Rule{{Path: "/free/*"}}
 	expect(t, s.get("http://shop.test/free/a", header("Sluice-Pass", "forged")), http.StatusOK)
 	if _, there := s.shop.last.Header["Sluice-Pass"]; there {
@@ -147,7 +147,7 @@ func TestPassesAreRenewedNearTheirEnd(t *testing.T) {
 	}
 }
 
-// passAlias takes a text for the pass of visitor 1.
+// passAlias accepts a text as the pass of visitor 1.
 type passAlias struct {
 	*fake
 	text string
@@ -182,7 +182,7 @@ func TestGone(t *testing.T) {
 		if note == nil || note.Value != "2."+string(reason) {
 			t.Fatalf("note = %v", note)
 		}
-		// The page says so for as long as one waits.
+		// The page says so for as long as the visitor waits.
 		expect(t, s.get("http://shop.test/", asPage, ticket(2), holding("sluice_line_shop", note.Value)), http.StatusOK, english.lost[reason])
 	}
 	for reason, want := range map[room.Reason]string{room.Revoked: `action="/.sluice/shop/join"`, room.Ended: "It is over"} {
@@ -193,7 +193,7 @@ func TestGone(t *testing.T) {
 			t.Errorf("%s: joined again", reason)
 		}
 	}
-	// A program in a forgotten tab takes no place again and again.
+	// A program in a forgotten tab does not join repeatedly.
 	s := newStand(t, nil)
 	s.goneFor(1, room.Expired)
 	response := s.get("http://shop.test/", asProgram, ticket(1))
@@ -201,7 +201,7 @@ func TestGone(t *testing.T) {
 	if response.Header.Get("Content-Type") != "application/problem+json" || len(s.entered) != 0 || len(response.Cookies()) != 0 {
 		t.Errorf("%v, %d entered", response.Header, len(s.entered))
 	}
-	// A pass alone tells the reason too.
+	// A pass alone gives the reason too.
 	s.goneFor(2, room.Revoked)
 	expect(t, s.get("http://shop.test/", asPage, pass(2)), http.StatusGone, english.lost[room.Revoked])
 }

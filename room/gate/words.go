@@ -10,14 +10,12 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// Languages are those that the page is written in; the first is the default of
-// [Options].
+// Languages are the languages of the page; the first is the default of [Options].
 func Languages() []language.Tag { return []language.Tag{language.English, language.Korean} }
 
-// Words are what a page says in one language. In those with {n}, {low} and {high}
-// numbers take their place.
+// Words are the texts of a page in one language. Numbers replace {n}, {low} and {high}.
 type Words struct {
-	// Lang is the language, as the attribute of that name has it.
+	// Lang is the language, for the lang attribute.
 	Lang string `json:"lang"`
 
 	Place       string `json:"place"`
@@ -62,7 +60,7 @@ type Words struct {
 // text is what a page of one kind says first.
 type text struct{ title, heading, message string }
 
-// ahead says how many are before a visitor.
+// ahead returns how many visitors are before one.
 func (w *Words) ahead(ahead int64) string {
 	switch ahead {
 	case 0:
@@ -73,8 +71,8 @@ func (w *Words) ahead(ahead int64) string {
 	return fill(w.Ahead, "{n}", number(ahead))
 }
 
-// wait says how long it will take: in minutes up to two hours, then in hours, from
-// the lower bound rounded down to the upper one rounded up.
+// wait returns the estimated wait: in minutes up to two hours, then in hours, from the
+// lower bound rounded down to the upper one rounded up.
 func (w *Words) wait(wait *room.Wait) string {
 	if wait == nil {
 		return w.WaitUnknown
@@ -124,5 +122,5 @@ func number(n int64) string {
 	return grouped.String()
 }
 
-// moment is a time as it is shown where the script does not make it the visitor's own.
+// moment is a time as shown where the script does not convert it to local time.
 func (w *Words) moment(t time.Time) string { return t.UTC().Format(w.time) }

@@ -43,7 +43,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// What is shown holds what was estimated, whatever it is.
+// The range shown contains every estimate.
 func TestWaitIsWhole(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		low := time.Duration(rapid.Int64Range(0, int64(100*time.Hour)).Draw(t, "low"))
@@ -77,7 +77,7 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-// Nothing is left in the other language, or empty.
+// No text is in the wrong language or empty.
 func TestBothLanguagesSayEverything(t *testing.T) {
 	for _, w := range []*Words{&english, &korean} {
 		value := reflect.ValueOf(*w)
@@ -108,7 +108,7 @@ func TestProgressNeverLies(t *testing.T) {
 		start := rapid.Int64Range(0, 2_000_000).Draw(t, "start")
 		position := rapid.Int64Range(1, 2_000_000).Draw(t, "position")
 		page := english.page(KindWaiting)
-		page.stand(&room.Answer{Position: position}, start)
+		page.setLine(&room.Answer{Position: position}, start)
 		if p := page.Line.Percent; p < 0 || p > 99 || page.Line.Start < position {
 			t.Fatalf("from %d to %d: %d %%", start, position, p)
 		}

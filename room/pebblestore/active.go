@@ -2,52 +2,52 @@ package pebblestore
 
 import "container/heap"
 
-// guest is a visitor who is called or inside. Times are milliseconds.
-type guest struct {
+// activeVisitor is a visitor who is called or inside. Times are milliseconds.
+type activeVisitor struct {
 	number   int64
 	called   bool
 	since    int64 // when it was called
 	tick     int64 // the tick at which; 0: there are none
 	until    int64 // when the claim window or the pass ends
 	renewals int64
-	// told is the end that is on disk: no earlier than any that was told.
-	told int64
-	// move is the last one whose batch changed what is told of the guest.
-	move  uint64
-	place int
+	// stored is the end that is on disk: no earlier than any that was answered.
+	stored int64
+	// serial is the last operation whose batch changed the visitor.
+	serial uint64
+	place  int
 }
 
-// actives are all guests, ordered by when they end.
+// actives are all active visitors, ordered by their ends.
 type actives struct {
-	by   map[int64]*guest
+	by   map[int64]*activeVisitor
 	ends ends
 }
 
 func (a *actives) len() int64 { return int64(len(a.ends)) }
 
-func (a *actives) add(g *guest) {
+func (a *actives) add(g *activeVisitor) {
 	if a.by == nil {
-		a.by = map[int64]*guest{}
+		a.by = map[int64]*activeVisitor{}
 	}
 	a.by[g.number] = g
 	heap.Push(&a.ends, g)
 }
 
-func (a *actives) remove(g *guest) {
+func (a *actives) remove(g *activeVisitor) {
 	delete(a.by, g.number)
 	heap.Remove(&a.ends, g.place)
 }
 
-// setUntil changes when a guest ends.
-func (a *actives) setUntil(g *guest, until int64) {
+// setUntil changes when an active visitor ends.
+func (a *actives) setUntil(g *activeVisitor, until int64) {
 	if g.until != until {
 		g.until = until
 		heap.Fix(&a.ends, g.place)
 	}
 }
 
-// first returns the guest that ends first; nil if there is none.
-func (a *actives) first() *guest {
+// first returns the active visitor that ends first; nil if there is none.
+func (a *actives) first() *activeVisitor {
 	if len(a.ends) == 0 {
 		return nil
 	}
@@ -55,7 +55,7 @@ func (a *actives) first() *guest {
 }
 
 // ends is a heap.
-type ends []*guest
+type ends []*activeVisitor
 
 func (h ends) Len() int { return len(h) }
 func (h ends) Less(i, j int) bool {
@@ -72,7 +72,7 @@ func (h ends) Swap(i, j int) {
 
 // Push is for the heap.
 func (h *ends) Push(x any) {
-	g := x.(*guest)
+	g := x.(*activeVisitor)
 	g.place = len(*h)
 	*h = append(*h, g)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// million is how many wait.
+// million is how many visitors wait.
 const million = 1_000_000
 
 func openBench(b *testing.B, dir string) *Store {
@@ -54,12 +54,12 @@ func benchKey(n int64) (key room.Key) {
 	return key
 }
 
-// fill makes a million wait, who have keys if so, without waiting for each fsync.
+// fill lets a million visitors wait, optionally with keys, without waiting for each fsync.
 func fill(b *testing.B, s *Store, terms room.Terms, keys bool) {
 	b.Helper()
-	h := s.hall("shop")
+	h := s.roomState("shop")
 	for n := int64(1); n <= million; {
-		m := &move{s: s, h: h, terms: &terms, now: s.clock.now()}
+		m := &operation{s: s, rs: h, terms: &terms, now: s.clock.now()}
 		s.running.Add(1)
 		h.mu.Lock()
 		for range 1000 {
@@ -76,7 +76,7 @@ func fill(b *testing.B, s *Store, terms room.Terms, keys bool) {
 	}
 }
 
-// reportMemory reports what the process uses.
+// reportMemory reports the memory of the process.
 func reportMemory(b *testing.B) {
 	b.Helper()
 	runtime.GC()
@@ -95,7 +95,7 @@ func reportMemory(b *testing.B) {
 	}
 }
 
-// BenchmarkEnter is joins, each durable before it returns, from many goroutines.
+// BenchmarkEnter measures joins, each durable before it returns, from many goroutines.
 func BenchmarkEnter(b *testing.B) {
 	for _, goroutines := range []int{1, 64, 512} {
 		b.Run(fmt.Sprintf("goroutines=%d", goroutines), func(b *testing.B) {
@@ -121,8 +121,8 @@ func BenchmarkEnter(b *testing.B) {
 	}
 }
 
-// BenchmarkVisit is a whole visit: enter, with two who wait before, be called when
-// another leaves, claim, and leave. Each step is durable before it returns.
+// BenchmarkVisit measures a whole visit: enter behind two who wait, be called when another leaves,
+// claim, and leave. Each step is durable before it returns.
 func BenchmarkVisit(b *testing.B) {
 	s := openBench(b, b.TempDir())
 	defer closeBench(b, s)
@@ -158,7 +158,7 @@ func BenchmarkVisit(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "visits/s")
 }
 
-// BenchmarkMillion is what a room does with a million who wait.
+// BenchmarkMillion measures operations on a room with a million waiting visitors.
 func BenchmarkMillion(b *testing.B) {
 	for _, kind := range []string{"plain", "keys", "keys and draws"} {
 		b.Run(kind, func(b *testing.B) {
@@ -179,7 +179,7 @@ func BenchmarkMillion(b *testing.B) {
 			b.Run("open", func(b *testing.B) {
 				for b.Loop() {
 					s := openBench(b, dir)
-					if n := s.hall("shop").waiting; n != million {
+					if n := s.roomState("shop").waiting; n != million {
 						b.Fatalf("%d wait", n)
 					}
 					closeBench(b, s)
@@ -221,7 +221,7 @@ func benchAsk(b *testing.B, s *Store, terms room.Terms) {
 	})
 }
 
-// BenchmarkDisk is how many bytes a million who wait take on disk.
+// BenchmarkDisk measures the disk space of a million waiting visitors.
 func BenchmarkDisk(b *testing.B) {
 	dir := b.TempDir()
 	s := openBench(b, dir)
@@ -234,5 +234,5 @@ func BenchmarkDisk(b *testing.B) {
 		b.Fatal(err)
 	}
 	metrics := s.db.Metrics()
-	b.ReportMetric(float64(metrics.DiskSpaceUsage())/float64(s.hall("shop").waiting), "B/visitor")
+	b.ReportMetric(float64(metrics.DiskSpaceUsage())/float64(s.roomState("shop").waiting), "B/visitor")
 }

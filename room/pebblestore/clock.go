@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// clock is the store's time, in milliseconds since 1970. It never goes back while
-// the store is open: where the machine's clock is set back, it goes on as if it had not
-// been, until the store is opened again; where that is set forward, it follows.
+// clock is the store's time, in milliseconds since 1970. It never goes back while the
+// store is open: if the machine's clock is set back, it continues as before until the
+// store is opened again; if that is set forward, it follows.
 type clock struct{ anchor atomic.Pointer[anchor] }
 
 // anchor is a moment for which the store's time is known.
@@ -21,7 +21,7 @@ func (c *clock) now() int64 {
 	return c.read(at, at.UnixMilli())
 }
 
-// read is now at a moment at which the machine's clock shows wall.
+// read returns the time when the machine's clock shows wall.
 func (c *clock) read(at time.Time, wall int64) int64 {
 	for {
 		a := c.anchor.Load()
@@ -36,10 +36,10 @@ func (c *clock) read(at time.Time, wall int64) int64 {
 	}
 }
 
-// moment is a time of the store as others have it.
+// moment returns a time of the store as a time.Time.
 func moment(ms int64) time.Time { return time.UnixMilli(ms) }
 
-// until is a time of the store; the zero time for 0.
+// until returns a time of the store; the zero time for 0.
 func until(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}

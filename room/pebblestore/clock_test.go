@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The store's time follows the machine's clock when that is set forward, and goes on
-// when it is set back.
+// The store's time follows the machine's clock when that is set forward, and continues when it is
+// set back.
 func TestClockNeverGoesBack(t *testing.T) {
 	var c clock
 	begin := time.Now()
@@ -16,7 +16,7 @@ func TestClockNeverGoesBack(t *testing.T) {
 		{second, 5*hour + second, 5*hour + second},
 		{2 * second, 6 * hour, 6 * hour},                 // set forward
 		{3 * second, 4 * hour, 6*hour + second},          // set back
-		{4 * second, 4*hour + second, 6*hour + 2*second}, // and time goes on
+		{4 * second, 4*hour + second, 6*hour + 2*second}, // time continues
 		{5 * second, 7 * hour, 7 * hour},
 		{5 * second, 7*hour - 1, 7 * hour},
 	} {

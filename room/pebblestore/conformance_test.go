@@ -13,8 +13,7 @@ import (
 	"github.com/sluice-project/sluice/room/storetest"
 )
 
-// crashes counts the losses of power, so that each leaves other parts of what was
-// not synced.
+// crashes counts the power losses, so that each keeps other parts of the unsynced data.
 var crashes atomic.Uint64
 
 func open(t testing.TB, fs vfs.FS) *pebblestore.Store {
@@ -26,8 +25,8 @@ func open(t testing.TB, fs vfs.FS) *pebblestore.Store {
 	return s
 }
 
-// harness opens stores on disks in memory. With crash, Reopen is a loss of power: the
-// disk keeps what was synced, and of the rest any part.
+// harness opens stores on disks in memory. With crash, Reopen is a power loss: the disk keeps
+// synced data and an arbitrary part of the rest.
 func harness(crash bool) storetest.Harness {
 	return storetest.Harness{Bubble: true, Open: func(t testing.TB) storetest.Opened {
 		disk := vfs.NewCrashableMem()
@@ -50,8 +49,8 @@ func harness(crash bool) storetest.Harness {
 
 func TestConformance(t *testing.T) { storetest.Run(t, harness(true)) }
 
-// A store that was closed has sliding passes to the millisecond, as the model has;
-// after a crash they may end later.
+// A store that was closed keeps sliding passes to the millisecond, as the model does; after a crash
+// they may end later.
 func TestModel(t *testing.T) { storetest.RunModel(t, harness(false)) }
 
 func TestConcurrent(t *testing.T) { storetest.RunConcurrent(t, harness(true)) }

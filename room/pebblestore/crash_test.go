@@ -28,7 +28,7 @@ func closed(t testing.TB, s room.Store) {
 	}
 }
 
-// shop makes a room, and returns terms for it.
+// shop creates a room, and returns terms for it.
 func shop(t testing.TB, s room.Store) room.Terms {
 	t.Helper()
 	revision, err := s.PutRoom(ctx, "shop", []byte("{}"), 0)
@@ -41,14 +41,14 @@ func shop(t testing.TB, s room.Store) room.Terms {
 	}
 }
 
-// told is what one visitor was told, in order.
+// told has the answers to one visitor, in order.
 type told struct {
 	number int64
 	places []room.Place
 }
 
-// visits lets visitors enter, ask, and leave, each as it likes, until the test is
-// over, and remembers what each was told.
+// visits lets visitors enter, ask, and leave at random until the test is over, and records the
+// answers to each.
 func visits(s room.Store, terms room.Terms, random *rand.Rand, over *atomic.Bool, tell func(int64, room.Place)) error {
 	var mine []int64
 	for !over.Load() {
@@ -81,9 +81,9 @@ func visits(s room.Store, terms room.Terms, random *rand.Rand, over *atomic.Bool
 	return nil
 }
 
-// Power is lost while many visitors move at once. Whatever anybody was told before it
-// holds after it: places do not rise, nobody who was inside has to wait, passes do not
-// end earlier, who is gone stays so; and what the events tell is what there is.
+// Power is lost during many concurrent operations. Every answer from before it holds afterwards:
+// positions do not rise, nobody who was inside has to wait, passes do not end earlier, gone
+// visitors stay gone; and the events match the state.
 func TestCrashWhileManyMove(t *testing.T) {
 	rounds := uint64(8)
 	if os.Getenv("SLUICE_LONG") == "1" {
@@ -111,7 +111,7 @@ func crashRound(t *testing.T, round uint64) {
 				mu.Lock()
 				defer mu.Unlock()
 				if over.Load() {
-					return // it may have been after the loss of power
+					return // it may have been after the power loss
 				}
 				if before[number] == nil {
 					before[number] = &told{number: number}
@@ -147,7 +147,7 @@ func crashRound(t *testing.T, round uint64) {
 	historyHolds(t, s)
 }
 
-// holds checks that what a visitor was told last is still so.
+// holds checks that the last answer to a visitor still holds.
 func holds(t *testing.T, s *pebblestore.Store, terms room.Terms, v *told) {
 	t.Helper()
 	places, err := s.Ask(ctx, terms, []int64{v.number}, false)
@@ -155,7 +155,7 @@ func holds(t *testing.T, s *pebblestore.Store, terms room.Terms, v *told) {
 		t.Fatal(err)
 	}
 	after, last := places[0], v.places[len(v.places)-1]
-	// Of who was told to be gone, or inside, nothing else was told afterwards.
+	// After the answer gone, or inside, no other came.
 	switch last.State {
 	case room.Gone:
 		if after.State != room.Gone || after.Reason != last.Reason {
@@ -163,7 +163,7 @@ func holds(t *testing.T, s *pebblestore.Store, terms room.Terms, v *told) {
 		}
 	case room.Inside:
 		if after.State == room.Gone && after.Reason == room.Left {
-			return // was about to leave
+			return // it was about to leave
 		}
 		if after.State != room.Inside || after.Until.Before(last.Until) {
 			t.Errorf("%d was inside until %v, and is %+v", v.number, last.Until, after)
@@ -234,7 +234,7 @@ func (d *slowDisk) hold() (release func()) {
 	return func() { d.held.Store(nil); close(held) }
 }
 
-// slowShop is a room with four who wait, on a slow disk.
+// slowShop is a room with four waiting visitors on a slow disk.
 type slowShop struct {
 	t     *testing.T
 	disk  *slowDisk
@@ -256,7 +256,7 @@ func newSlowShop(t *testing.T) *slowShop {
 	return c
 }
 
-// ask asks, and is the answer.
+// ask asks and returns the answer.
 func (c *slowShop) ask(number int64, claim bool) room.Place {
 	places, err := c.s.Ask(ctx, c.terms, []int64{number}, claim)
 	if err != nil {
@@ -266,7 +266,7 @@ func (c *slowShop) ask(number int64, claim bool) room.Place {
 	return places[0]
 }
 
-// begin makes a move that may wait for the disk.
+// begin starts an operation that may wait for the disk.
 func (c *slowShop) begin(move func() room.Place) (done chan room.Place) {
 	done = make(chan room.Place, 1)
 	go func() { done <- move() }()
@@ -274,7 +274,7 @@ func (c *slowShop) begin(move func() room.Place) (done chan room.Place) {
 	return done
 }
 
-// pending checks that a move waits for the disk.
+// pending checks that an operation waits for the disk.
 func (c *slowShop) pending(what string, done chan room.Place) {
 	c.t.Helper()
 	if len(done) > 0 {
@@ -282,8 +282,8 @@ func (c *slowShop) pending(what string, done chan room.Place) {
 	}
 }
 
-// While it is not durable that somebody left, nobody is told a place that has become
-// better by it, nor that the visitor is gone: a loss of power would undo both.
+// While a departure is not durable, no answer has a position that it improved, or says that the
+// visitor is gone: a power loss would undo both.
 func TestLeavingIsToldWhenItIsDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newSlowShop(t)
@@ -316,8 +316,7 @@ func TestLeavingIsToldWhenItIsDurable(t *testing.T) {
 	})
 }
 
-// Nobody is told of a claim before it is durable; to use a pass afterwards waits for
-// nothing.
+// A claim is not answered before it is durable; using the pass afterwards does not wait.
 func TestClaimIsToldWhenItIsDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newSlowShop(t)
@@ -346,8 +345,8 @@ func TestClaimIsToldWhenItIsDurable(t *testing.T) {
 	})
 }
 
-// Using a sliding pass is written once for an eighth of its length; after a crash
-// the pass ends not earlier than was told, and at most an eighth later.
+// The use of a sliding pass is written once per eighth of its length; after a crash the pass ends
+// not earlier than answered, and at most an eighth later.
 func TestSlidingPassAfterCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := vfs.NewCrashableMem()

@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// While it is not durable that somebody with a key entered, the same key is not told
-// that place by another call: after a loss of power the number would be another's.
+// While the entry of a visitor with a key is not durable, another call with the key does not get
+// that place: after a power loss the number would be another visitor's.
 func TestAPlaceIsToldByItsKeyWhenItIsDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newSlowShop(t)
@@ -36,8 +36,8 @@ func TestAPlaceIsToldByItsKeyWhenItIsDurable(t *testing.T) {
 	})
 }
 
-// While it is not durable that somebody with a key left, nobody is told that the key
-// has no place.
+// While the departure of a visitor with a key is not durable, no answer says that the key has no
+// place.
 func TestThatAKeyHasNoPlaceIsToldWhenItIsDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newSlowShop(t)

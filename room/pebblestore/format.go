@@ -2,7 +2,8 @@ package pebblestore
 
 import (
 	"encoding/binary"
-	"fmt"
+
+	"github.com/sluice-project/sluice/internal/pebblekv"
 )
 
 // FormatVersion is the version of what this package stores. A store of another
@@ -19,7 +20,7 @@ const (
 // The kinds of what belongs to a room.
 const (
 	kindCounts  = 'c' // → counts
-	kindEvents  = 'e' // sequence → events of one move
+	kindEvents  = 'e' // sequence → events of one operation
 	kindGone    = 'g' // page → why the visitors of a page are gone
 	kindVisitor = 'v' // number → a visitor
 )
@@ -30,22 +31,12 @@ var (
 	metaKeys     = []byte("Mkeys")     // the key ring
 )
 
-// VersionError: the directory holds a store of another format.
-type VersionError struct{ Found uint64 }
-
-func (e *VersionError) Error() string {
-	return fmt.Sprintf("the store has format %d, this program reads and writes format %d: use the version of sluice that wrote it", e.Found, FormatVersion)
-}
-
-// CorruptError: a value does not have the form that its key promises.
-type CorruptError struct {
-	Key []byte
-	Why string
-}
-
-func (e *CorruptError) Error() string {
-	return fmt.Sprintf("the store is damaged: key %q: %s", e.Key, e.Why)
-}
+type (
+	// VersionError is the error of Open for a store of another format.
+	VersionError = pebblekv.VersionError
+	// CorruptError is the error of a value that does not have the format of its key.
+	CorruptError = pebblekv.CorruptError
+)
 
 func roomKey(name string) []byte { return append([]byte{keyRoom}, name...) }
 
@@ -74,64 +65,10 @@ func roomRange(id uint64) (from, to []byte) {
 // numberOf is the number at the end of a key of a kind that has one.
 func numberOf(key []byte) (int64, error) {
 	if len(key) != 18 || key[10] > 0x7f {
-		return 0, corrupt(key, "it has no number")
+		return 0, pebblekv.Corrupt(key, "it has no number")
 	}
 	return int64(binary.BigEndian.Uint64(key[10:])), nil
 }
-
-func corrupt(key []byte, why string) error {
-	return &CorruptError{append([]byte{}, key...), why}
-}
-
-// reader takes varints and bytes from a value. Its first failure sticks.
-type reader struct {
-	rest []byte
-	bad  bool
-}
-
-func (r *reader) uvarint() uint64 {
-	v, n := binary.Uvarint(r.rest)
-	if n <= 0 {
-		r.bad, r.rest = true, nil
-		return 0
-	}
-	r.rest = r.rest[n:]
-	return v
-}
-
-// count is a number that is not negative.
-func (r *reader) count() int64 {
-	v := r.uvarint()
-	if v > 1<<63-1 {
-		r.bad = true
-		return 0
-	}
-	return int64(v)
-}
-
-func (r *reader) byte() byte {
-	if len(r.rest) == 0 {
-		r.bad = true
-		return 0
-	}
-	b := r.rest[0]
-	r.rest = r.rest[1:]
-	return b
-}
-
-// take returns n bytes, which share memory with the value; nil if there are fewer.
-func (r *reader) take(n int) []byte {
-	if n > len(r.rest) {
-		r.bad, r.rest = true, nil
-		return nil
-	}
-	b := r.rest[:n:n]
-	r.rest = r.rest[n:]
-	return b
-}
-
-// whole says that all was read, and well.
-func (r *reader) whole() bool { return !r.bad && len(r.rest) == 0 }
 
 func appendCounts(to []byte, counts ...int64) []byte {
 	for _, v := range counts {

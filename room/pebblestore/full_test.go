@@ -18,8 +18,8 @@ import (
 
 const reserve = 64 << 20
 
-// fullDisk is a disk in memory that says how much of it is free, and on which
-// writes fail when it is full.
+// fullDisk is a disk in memory that reports its free space, and on which writes fail when it is
+// full.
 type fullDisk struct {
 	vfs.FS
 	free atomic.Int64
@@ -50,8 +50,8 @@ func (d *fullDisk) open(t *testing.T) *pebblestore.Store {
 	return s
 }
 
-// When the disk is down to its reserve, newcomers and new settings are refused, and
-// who is there is served to the end.
+// When the disk is down to its reserve, newcomers and new settings are refused, and present
+// visitors are served to the end.
 func TestDiskDownToItsReserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newFullDisk()
@@ -63,7 +63,7 @@ func TestDiskDownToItsReserve(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.free.Store(reserve - 1)
-		time.Sleep(2 * time.Second) // the last look at the disk is over
+		time.Sleep(2 * time.Second) // the last check of the disk is out of date
 
 		if _, err := s.Enter(ctx, terms, room.Arrival{}); !errors.Is(err, room.ErrFull) {
 			t.Errorf("a newcomer on a full disk: %v, want ErrFull", err)
@@ -92,8 +92,8 @@ func TestDiskDownToItsReserve(t *testing.T) {
 	})
 }
 
-// When a write fails, the store says that it is broken from then on; opened again with
-// space, it has all that it had acknowledged.
+// When a write fails, the store reports that it is broken from then on; reopened with space, it has
+// everything it had acknowledged.
 func TestDiskThatFailsWrites(t *testing.T) {
 	d := newFullDisk()
 	s := d.open(t)
@@ -121,7 +121,7 @@ func TestDiskThatFailsWrites(t *testing.T) {
 			t.Errorf("%s of a broken store: %v, want ErrBroken and why", what, err)
 		}
 	}
-	_ = s.Close() // it cannot write what it has not written
+	_ = s.Close() // it cannot write its pending data
 
 	d.free.Store(1 << 30)
 	s = d.open(t)

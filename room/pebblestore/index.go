@@ -8,7 +8,7 @@ const (
 	leafSize = 1 << leafBits
 )
 
-// leaf is who of 4,096 neighbours is in line, and who of those may be called.
+// leaf holds which of 4,096 neighbours are in line, and which of those may be called.
 type leaf struct {
 	line, may           [leafSize / 64]uint64
 	inLine, mayBeCalled int
@@ -27,7 +27,7 @@ type index struct {
 // len returns how many are in line.
 func (x *index) len() int64 { return x.line.total() }
 
-// add puts a number at the end of the line, from where it may be called.
+// add adds a number at the end of the line, which may be called.
 func (x *index) add(number int64) {
 	at := number >> leafBits
 	if len(x.leaves) > 0 && at-x.base >= int64(len(x.leaves)) {
@@ -73,7 +73,7 @@ func (x *index) remove(number int64) {
 	}
 }
 
-// setMay says whether a number that is in line may be called.
+// setMay sets whether a number in line may be called.
 func (x *index) setMay(number int64, may bool) {
 	l, i := x.leafOf(number)
 	word, bit := place(number)
@@ -155,8 +155,59 @@ func (x *index) leafOf(number int64) (*leaf, int) {
 	return x.leaves[i], int(i)
 }
 
-// place is the word and the bit of a number in its leaf.
+// place returns the word and the bit of a number in its leaf.
 func place(number int64) (word int, bit uint64) {
 	slot := number & (leafSize - 1)
 	return int(slot / 64), 1 << (slot % 64)
 }
+
+// fenwick is a Fenwick tree: a list of counts that changes one count, and sums the first
+// i, in O(log n).
+type fenwick struct{ tree []int64 }
+
+// push appends a count.
+func (f *fenwick) push(count int64) {
+	i := len(f.tree) + 1
+	for j := i - 1; j > i-(i&-i); j -= j & -j {
+		count += f.tree[j-1]
+	}
+	f.tree = append(f.tree, count)
+}
+
+// add changes the i-th count, from 0, by delta.
+func (f *fenwick) add(i int, delta int64) {
+	for i++; i <= len(f.tree); i += i & -i {
+		f.tree[i-1] += delta
+	}
+}
+
+// sum returns the sum of the first i counts.
+func (f *fenwick) sum(i int) int64 {
+	var sum int64
+	for ; i > 0; i -= i & -i {
+		sum += f.tree[i-1]
+	}
+	return sum
+}
+
+// total returns the sum of all counts.
+func (f *fenwick) total() int64 { return f.sum(len(f.tree)) }
+
+// first returns the index of the first count that is not 0; the length if there is
+// none. It needs that no count is negative.
+func (f *fenwick) first() int {
+	step := 1
+	for step*2 <= len(f.tree) {
+		step *= 2
+	}
+	at := 0
+	for ; step > 0; step /= 2 {
+		if at+step <= len(f.tree) && f.tree[at+step-1] == 0 {
+			at += step
+		}
+	}
+	return at
+}
+
+// clear forgets all counts.
+func (f *fenwick) clear() { f.tree = f.tree[:0] }

@@ -9,9 +9,8 @@ import (
 // keyShards is how many tables there are, so that none is large when it grows.
 const keyShards = 256
 
-// keyTable finds the number of a visitor by key. It holds numbers alone, about 12
-// bytes for each, and asks the pages for the keys; a map of both takes five times
-// as much.
+// keyTable finds the number of a visitor by key. It holds numbers only, about 12 bytes
+// for each, and asks the pages for the keys; a map of both takes five times as much.
 type keyTable struct {
 	keyOf  func(number int64) room.Key
 	seed   maphash.Seed
@@ -45,7 +44,7 @@ func (t *keyTable) find(key room.Key) int64 {
 	return 0
 }
 
-// add adds a visitor, whose key nobody else has, and which keyOf knows already.
+// add adds a visitor. KeyOf must return its key, which no other visitor has.
 func (t *keyTable) add(number int64) {
 	if t.shards == nil {
 		t.shards = make([]keyShard, keyShards)
@@ -65,7 +64,7 @@ func (t *keyTable) add(number int64) {
 	s.used++
 }
 
-// remove removes a visitor, whose key keyOf still knows.
+// remove removes a visitor, for which keyOf must still return its key.
 func (t *keyTable) remove(number int64) {
 	if t.shards == nil {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// The table finds what a map would, also when most visitors are in one shard.
+// The table finds the same as a map, also when most visitors are in one shard.
 func TestKeyTableIsAMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		keys := map[int64]room.Key{}

@@ -2,12 +2,12 @@ package pebblestore
 
 import "cmp"
 
-// spot is where a visitor stands in a line: by its draw if that is not
-// negative, and else by its number.
-type spot struct{ draw, number int64 }
+// position is a place in line: by the draw if that is not negative, otherwise by the
+// number.
+type position struct{ draw, number int64 }
 
-// compareSpots is negative if a is before b.
-func compareSpots(a, b spot) int {
+// comparePositions returns a negative number if a is before b.
+func comparePositions(a, b position) int {
 	switch {
 	case a.draw >= 0 && b.draw < 0:
 		return -1
@@ -17,21 +17,19 @@ func compareSpots(a, b spot) int {
 	return cmp.Or(cmp.Compare(a.draw, b.draw), cmp.Compare(a.number, b.number))
 }
 
-// noDraw is the draw of a visitor whose place is its number's.
+// noDraw is the draw of a visitor who is ordered by number.
 const noDraw = -1
 
-// line holds who waits and who is called, in order: those whose place was drawn, then
-// the others by their number. Whoever is in line counts for the ranks of those
-// behind; who may be called is marked apart from that.
+// line holds the visitors who wait or are called, in order: those with a draw, then the
+// others by number. A visitor in line counts for the ranks of those behind; whether it
+// may be called is marked separately.
 type line struct {
 	drawn   drawn
 	numbers index
 }
 
-func (l *line) len() int64 { return l.drawn.len() + l.numbers.len() }
-
-// add puts a visitor in, who may be called.
-func (l *line) add(s spot) {
+// add adds a visitor, who may be called.
+func (l *line) add(s position) {
 	if s.draw >= 0 {
 		l.drawn.add(s.draw, s.number)
 	} else {
@@ -39,7 +37,7 @@ func (l *line) add(s spot) {
 	}
 }
 
-func (l *line) remove(s spot) {
+func (l *line) remove(s position) {
 	if s.draw >= 0 {
 		l.drawn.remove(s.draw, s.number)
 	} else {
@@ -47,7 +45,7 @@ func (l *line) remove(s spot) {
 	}
 }
 
-func (l *line) setMay(s spot, may bool) {
+func (l *line) setMay(s position, may bool) {
 	if s.draw >= 0 {
 		l.drawn.setMay(s.draw, s.number, may)
 	} else {
@@ -56,7 +54,7 @@ func (l *line) setMay(s spot, may bool) {
 }
 
 // rank returns how many are before a visitor.
-func (l *line) rank(s spot) int64 {
+func (l *line) rank(s position) int64 {
 	if s.draw >= 0 {
 		return l.drawn.rank(s.draw, s.number)
 	}

@@ -9,20 +9,20 @@ import (
 	"pgregory.net/rapid"
 )
 
-// naive is a line as a sorted list.
+// naive is a queue as a sorted list.
 type naive struct {
-	spots []spot
-	may   map[int64]bool
+	positions []position
+	may       map[int64]bool
 }
 
-func (n *naive) add(s spot) {
-	at, _ := slices.BinarySearchFunc(n.spots, s, compareSpots)
-	n.spots = slices.Insert(n.spots, at, s)
+func (n *naive) add(s position) {
+	at, _ := slices.BinarySearchFunc(n.positions, s, comparePositions)
+	n.positions = slices.Insert(n.positions, at, s)
 	n.may[s.number] = true
 }
 
 func (n *naive) first() (int64, bool) {
-	for _, s := range n.spots {
+	for _, s := range n.positions {
 		if n.may[s.number] {
 			return s.number, true
 		}
@@ -30,23 +30,23 @@ func (n *naive) first() (int64, bool) {
 	return 0, false
 }
 
-// A line answers as a sorted list does, whatever is done to it: numbers come with
-// gaps of whole leaves, draws are often the same.
+// A line answers as a sorted list does, for any operations: numbers have gaps of whole leaves,
+// draws are often the same.
 func TestLineIsASortedList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l line
 		model := naive{may: map[int64]bool{}}
 		next := rapid.Int64Range(1, 3*leafSize).Draw(t, "begin")
 		draws := rapid.SampledFrom([]int64{3, 1 << 52}).Draw(t, "draws")
-		some := func(t *rapid.T) spot {
-			if len(model.spots) == 0 {
-				return spot{noDraw, next} // is not there, and nothing happens
+		some := func(t *rapid.T) position {
+			if len(model.positions) == 0 {
+				return position{noDraw, next} // it does not exist, so nothing happens
 			}
-			return model.spots[rapid.IntRange(0, len(model.spots)-1).Draw(t, "who")]
+			return model.positions[rapid.IntRange(0, len(model.positions)-1).Draw(t, "who")]
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"enter": func(t *rapid.T) {
-				s := spot{noDraw, next}
+				s := position{noDraw, next}
 				if rapid.Bool().Draw(t, "drawn") {
 					s.draw = rapid.Int64Range(0, draws).Draw(t, "draw")
 				}
@@ -58,12 +58,12 @@ func TestLineIsASortedList(t *testing.T) {
 				s := some(t)
 				l.remove(s)
 				delete(model.may, s.number)
-				model.spots = slices.DeleteFunc(model.spots, func(other spot) bool { return other == s })
+				model.positions = slices.DeleteFunc(model.positions, func(other position) bool { return other == s })
 			},
 			"skip or take back": func(t *rapid.T) {
 				s, may := some(t), rapid.Bool().Draw(t, "may")
 				l.setMay(s, may)
-				if len(model.spots) > 0 {
+				if len(model.positions) > 0 {
 					model.may[s.number] = may
 				}
 			},
@@ -73,10 +73,10 @@ func TestLineIsASortedList(t *testing.T) {
 }
 
 func compareLine(t *rapid.T, l *line, model *naive) {
-	if l.len() != int64(len(model.spots)) {
-		t.Fatalf("%d in line, want %d", l.len(), len(model.spots))
+	if got := l.drawn.len() + l.numbers.len(); got != int64(len(model.positions)) {
+		t.Fatalf("%d in line, want %d", got, len(model.positions))
 	}
-	for rank, s := range model.spots {
+	for rank, s := range model.positions {
 		if got := l.rank(s); got != int64(rank) {
 			t.Fatalf("%+v has %d before it, want %d", s, got, rank)
 		}
@@ -87,25 +87,25 @@ func compareLine(t *rapid.T, l *line, model *naive) {
 	}
 }
 
-// Blocks of a drawn line split, empty, and stay sorted with thousands in it.
+// Blocks of a drawn line split, become empty, and stay sorted with thousands of entries.
 func TestDrawnLineOfThousands(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var grown, loaded drawn
-	var lots []lot
+	var entries []drawnVisitor
 	for number := range int64(5_000) {
 		l := newLot(random.Int64N(2_000), number+1)
-		lots = append(lots, l)
+		entries = append(entries, l)
 		grown.add(l.draw, l.number())
 	}
-	loaded.load(slices.Clone(lots))
-	slices.SortFunc(lots, compareLots)
+	loaded.load(slices.Clone(entries))
+	slices.SortFunc(entries, compareLots)
 	for _, d := range []*drawn{&grown, &loaded} {
-		for rank, l := range lots {
+		for rank, l := range entries {
 			if got := d.rank(l.draw, l.number()); got != int64(rank) {
 				t.Fatalf("%+v has %d before it, want %d", l, got, rank)
 			}
 		}
-		for rank, l := range lots {
+		for rank, l := range entries {
 			if number, _ := d.first(); number != l.number() {
 				t.Fatalf("after %d have gone, the first is %d, want %d", rank, number, l.number())
 			}
@@ -117,7 +117,7 @@ func TestDrawnLineOfThousands(t *testing.T) {
 	}
 }
 
-// Leaves in front of the line are forgotten, so a room that lives long does not grow.
+// Leaves in front of the line are dropped, so a room does not grow with its age.
 func TestIndexForgetsItsFront(t *testing.T) {
 	var x index
 	for number := int64(1); number < 1000*leafSize; number += 7 {
@@ -136,22 +136,22 @@ func BenchmarkLine(b *testing.B) {
 	for _, kind := range []string{"numbers", "drawn"} {
 		var l line
 		random := rand.New(rand.NewPCG(1, 2))
-		spots := make([]spot, waiting)
-		for i := range spots {
-			spots[i] = spot{noDraw, int64(i + 1)}
+		positions := make([]position, waiting)
+		for i := range positions {
+			positions[i] = position{noDraw, int64(i + 1)}
 			if kind == "drawn" {
-				spots[i].draw = random.Int64N(1 << 52)
+				positions[i].draw = random.Int64N(1 << 52)
 			}
-			l.add(spots[i])
+			l.add(positions[i])
 		}
 		b.Run(fmt.Sprintf("rank/%s", kind), func(b *testing.B) {
 			for i := range b.N {
-				l.rank(spots[i*7919%waiting])
+				l.rank(positions[i*7919%waiting])
 			}
 		})
 		b.Run(fmt.Sprintf("leave and come back/%s", kind), func(b *testing.B) {
 			for i := range b.N {
-				s := spots[i*7919%waiting]
+				s := positions[i*7919%waiting]
 				l.remove(s)
 				l.add(s)
 			}

@@ -25,7 +25,7 @@ func (quiet) Infof(string, ...any)              {}
 func (quiet) Errorf(string, ...any)             {}
 func (quiet) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
-// write puts one key into a directory.
+// write writes one key into a directory.
 func write(t *testing.T, dir string, key, value []byte) {
 	t.Helper()
 	db, err := pebble.Open(dir, &pebble.Options{Logger: quiet{}})
@@ -37,7 +37,7 @@ func write(t *testing.T, dir string, key, value []byte) {
 	}
 }
 
-// What this version did not write, it does not open.
+// This version opens only stores of its own format.
 func TestOpenRefusesForeignAndFuture(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, []byte("x"), nil)
@@ -53,7 +53,7 @@ func TestOpenRefusesForeignAndFuture(t *testing.T) {
 	}
 }
 
-// A value that is damaged is named, and nothing is guessed.
+// A damaged value is named, and nothing is guessed.
 func TestOpenRefusesDamage(t *testing.T) {
 	of := func(kind string) []byte { return []byte("x\x00\x00\x00\x00\x00\x00\x00\x01" + kind) }
 	number := "\x00\x00\x00\x00\x00\x00\x00\x01"
@@ -104,7 +104,7 @@ type lockedDisk struct{ vfs.FS }
 
 func (lockedDisk) Lock(string) (io.Closer, error) { return nil, syscall.EAGAIN }
 
-// One directory is one process's.
+// Only one process can open a directory.
 func TestOpenInUse(t *testing.T) {
 	_, err := pebblestore.Open("data", pebblestore.Options{FS: lockedDisk{vfs.NewMem()}, Logger: slog.New(slog.DiscardHandler)})
 	if !errors.Is(err, pebblestore.ErrInUse) {

@@ -3,88 +3,89 @@ package pebblestore
 import (
 	"context"
 
-	"github.com/sluice-project/sluice/pebblekv"
+	"github.com/sluice-project/sluice/internal/pebblekv"
 	"github.com/sluice-project/sluice/room"
 )
 
 // entryEvents is the most events of an entry of the outbox.
 const entryEvents = 512
 
-// outbox is how many events of a room wait, and from which sequence number on.
+// outbox is the number of events of a room that wait, and the sequence number of the
+// first.
 type outbox struct{ first, waiting int64 }
 
-// entry is what a move puts into the outbox next: events without a gap.
+// entry is the next entry that an operation writes to the outbox: events without a gap.
 type entry struct {
 	first  int64
 	events int
 	value  []byte
 }
 
-// tell puts an event into the outbox. One for which there is no room is dropped, and
-// so are all of the move after it.
-func (m *move) tell(kind room.EventType, number int64, inside bool) {
-	h := m.h
+// addEvent adds an event to the outbox, or drops it if the outbox is full; all later
+// events of the operation are then dropped too.
+func (m *operation) addEvent(kind room.EventType, number int64, inside bool) {
+	rs := m.rs
 	if m.terms.Events == 0 {
 		return
 	}
-	h.counts.sequence++
-	if h.outbox.waiting >= m.terms.Events {
-		h.counts.dropped++
+	rs.counts.sequence++
+	if rs.outbox.waiting >= m.terms.Events {
+		rs.counts.dropped++
 		m.counted = true
 		return
 	}
 	if m.entry.events == 0 {
-		m.entry.first = h.counts.sequence
+		m.entry.first = rs.counts.sequence
 		m.entry.value = appendCounts(m.entry.value[:0], m.now)
 	}
 	m.entry.value = appendEvent(m.entry.value, &room.Event{Type: kind, Number: number, Inside: inside})
 	m.entry.events++
-	if h.outbox.waiting == 0 {
-		h.outbox.first = h.counts.sequence
+	if rs.outbox.waiting == 0 {
+		rs.outbox.first = rs.counts.sequence
 	}
-	h.outbox.waiting++
+	rs.outbox.waiting++
 	if m.entry.events == entryEvents {
 		m.flushEntry()
 	}
 }
 
-func (m *move) flushEntry() {
+func (m *operation) flushEntry() {
 	if m.entry.events == 0 {
 		return
 	}
 	var key [32]byte
-	m.keep(m.writer().Set(appendKey(key[:0], m.h.id, kindEvents, m.entry.first), m.entry.value, nil))
+	m.keep(m.writer().Set(appendKey(key[:0], m.rs.id, kindEvents, m.entry.first), m.entry.value, nil))
 	m.entry.events = 0
 }
 
 // enterRevision is enter for a room of a revision; 0 is any.
-func (s *Store) enterRevision(ctx context.Context, name string, revision uint64) (*hall, error) {
-	h, err := s.enter(ctx, name)
-	if err == nil && revision != 0 && h.record.Revision != revision {
-		h.mu.Unlock()
+func (s *Store) enterRevision(ctx context.Context, name string, revision uint64) (*roomState, error) {
+	rs, err := s.enter(ctx, name)
+	if err == nil && revision != 0 && rs.record.Revision != revision {
+		rs.mu.Unlock()
 		s.running.Done()
 		return nil, room.ErrStale
 	}
-	return h, err
+	return rs, err
 }
 
-// Events returns events that wait, and of those only what is on disk.
+// Events implements room.Store. It returns only events on disk.
 func (s *Store) Events(ctx context.Context, name string, revision uint64, after int64, limit int) ([]room.Event, error) {
-	h, err := s.enterRevision(ctx, name, revision)
+	rs, err := s.enterRevision(ctx, name, revision)
 	if err != nil {
 		return nil, err
 	}
 	defer s.running.Done()
-	durable := h.eventsDurable.Load()
-	first := h.outbox.first
-	h.mu.Unlock()
+	durable := rs.eventsDurable.Load()
+	first := rs.outbox.first
+	rs.mu.Unlock()
 	if after >= durable || limit <= 0 {
 		return nil, nil
 	}
 	var events []room.Event
-	// The entry of the event after it began at most so many before.
-	from := keyFor(h.id, kindEvents, max(first, after-entryEvents, 0))
-	_, to := kindRange(h.id, kindEvents)
+	// The entry of the next event began at most so many before it.
+	from := keyFor(rs.id, kindEvents, max(first, after-entryEvents, 0))
+	_, to := kindRange(rs.id, kindEvents)
 	err = pebblekv.Scan(s.db, from, to, func(key, value []byte) (bool, error) {
 		found, err := entryAt(key, value)
 		for _, e := range found {
@@ -105,24 +106,24 @@ func entryAt(key, value []byte) ([]room.Event, error) {
 	}
 	events, err := decodeEvents(sequence, value)
 	if err != nil {
-		return nil, corrupt(key, err.Error())
+		return nil, pebblekv.Corrupt(key, err.Error())
 	}
 	return events, nil
 }
 
-// Published removes events.
+// Published implements room.Store.
 func (s *Store) Published(ctx context.Context, name string, revision uint64, upTo int64) error {
-	h, err := s.enterRevision(ctx, name, revision)
+	rs, err := s.enterRevision(ctx, name, revision)
 	if err != nil {
 		return err
 	}
-	m := &move{s: s, h: h, now: s.clock.now()}
-	if h.outbox.waiting == 0 || upTo < h.outbox.first {
+	m := &operation{s: s, rs: rs, now: s.clock.now()}
+	if rs.outbox.waiting == 0 || upTo < rs.outbox.first {
 		m.cancel()
 		return nil
 	}
-	from := keyFor(h.id, kindEvents, h.outbox.first)
-	to := keyFor(h.id, kindEvents, min(upTo, h.counts.sequence)+1)
+	from := keyFor(rs.id, kindEvents, rs.outbox.first)
+	to := keyFor(rs.id, kindEvents, min(upTo, rs.counts.sequence)+1)
 	var rest []room.Event
 	removed := int64(0)
 	err = pebblekv.Scan(s.db, from, to, func(key, value []byte) (bool, error) {
@@ -146,11 +147,11 @@ func (s *Store) Published(ctx context.Context, name string, revision uint64, upT
 		for i := range rest {
 			value = appendEvent(value, &rest[i])
 		}
-		m.keep(m.writer().Set(keyFor(h.id, kindEvents, rest[0].Sequence), value, nil))
+		m.keep(m.writer().Set(keyFor(rs.id, kindEvents, rest[0].Sequence), value, nil))
 	}
-	h.outbox.waiting -= removed
+	rs.outbox.waiting -= removed
 	// The next that is there may come later, after a gap.
-	h.outbox.first = min(upTo, h.counts.sequence) + 1
+	rs.outbox.first = min(upTo, rs.counts.sequence) + 1
 	m.counted = true // the sequence must outlive its events
 	return m.commit()
 }

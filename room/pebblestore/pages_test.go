@@ -10,7 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/sluice-project/sluice/pebblekv"
+	"github.com/sluice-project/sluice/internal/pebblekv"
 	"github.com/sluice-project/sluice/room"
 )
 
@@ -45,10 +45,10 @@ func memTerms(t *testing.T, s *Store) room.Terms {
 // arriveMany lets visitors enter in one batch; every third has a key.
 func arriveMany(t *testing.T, s *Store, terms room.Terms, visitors int) {
 	t.Helper()
-	h := s.hall("shop")
+	h := s.roomState("shop")
 	s.running.Add(1)
 	h.mu.Lock()
-	m := &move{s: s, h: h, terms: &terms, now: s.clock.now()}
+	m := &operation{s: s, rs: h, terms: &terms, now: s.clock.now()}
 	for range visitors {
 		var arrival room.Arrival
 		if n := h.counts.number + 1; n%3 == 0 {
@@ -61,17 +61,17 @@ func arriveMany(t *testing.T, s *Store, terms room.Terms, visitors int) {
 	}
 }
 
-// keysOf counts the keys of a kind that the room has on disk.
+// keysOf counts the room's keys of a kind on disk.
 func keysOf(t *testing.T, s *Store, kind byte) (n int) {
 	t.Helper()
-	from, to := kindRange(s.hall("shop").id, kind)
+	from, to := kindRange(s.roomState("shop").id, kind)
 	if err := pebblekv.Scan(s.db, from, to, func(_, _ []byte) (bool, error) { n++; return true, nil }); err != nil {
 		t.Fatal(err)
 	}
 	return n
 }
 
-// pagesCase is a store with a room, which is opened again and again.
+// pagesCase is a store with a room, which is reopened repeatedly.
 type pagesCase struct {
 	t     *testing.T
 	fs    vfs.FS
@@ -79,7 +79,7 @@ type pagesCase struct {
 	terms room.Terms
 }
 
-// reopen checks that the counts are those of before.
+// reopen reopens the store and checks that the counts are unchanged.
 func (c *pagesCase) reopen() {
 	c.t.Helper()
 	ctx := context.Background()
@@ -96,7 +96,7 @@ func (c *pagesCase) reopen() {
 	}
 }
 
-// gone checks why visitors are gone.
+// gone checks the reasons why visitors are gone.
 func (c *pagesCase) gone(numbers []int64, want ...room.Reason) {
 	c.t.Helper()
 	places, err := c.s.Ask(context.Background(), c.terms, numbers, false)
@@ -134,9 +134,8 @@ func (c *pagesCase) expireAfter(d time.Duration) {
 	}
 }
 
-// Pages that nobody is left in become one record, are remembered for KeepGone, and
-// then take no memory and no disk; numbers and counts go on, also when the store is
-// opened in between.
+// Pages without visitors become one record, are remembered for KeepGone, and then take no memory
+// and no disk; numbers and counts continue, also when the store is reopened in between.
 func TestPagesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &pagesCase{t: t, fs: vfs.NewMem()}
@@ -169,13 +168,13 @@ func TestPagesAreForgotten(t *testing.T) {
 		c.leave(stays, room.Left)
 		c.reopen()
 		c.expireAfter(room.KeepGone + time.Millisecond)
-		if pages := c.s.hall("shop").visitors.pages; len(pages) != 0 {
+		if pages := c.s.roomState("shop").visitors.pages; len(pages) != 0 {
 			t.Errorf("%d pages are in memory when all are forgotten", len(pages))
 		}
 		c.reopen()
 		c.stored(0, 0)
-		if h := c.s.hall("shop"); len(h.visitors.pages)+len(h.attendance.sheets) != 0 {
-			t.Errorf("%d pages and %d sheets are in memory, want none", len(h.visitors.pages), len(h.attendance.sheets))
+		if h := c.s.roomState("shop"); len(h.visitors.pages)+len(h.silence.buckets) != 0 {
+			t.Errorf("%d pages and %d buckets are in memory, want none", len(h.visitors.pages), len(h.silence.buckets))
 		}
 		place, err := c.s.Enter(context.Background(), c.terms, room.Arrival{})
 		if err != nil || place.Number != visitors+1 || place.Ahead != 0 {
@@ -184,8 +183,8 @@ func TestPagesAreForgotten(t *testing.T) {
 	})
 }
 
-// Who is called does not count among the silent, and does again when it has missed:
-// since it asked last, although others on its sheet have asked since.
+// A called visitor does not count as silent; after a no-show it does again, since its own last
+// asking, although others in its bucket have asked since.
 func TestWhoMissesHasBeenSilentBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := context.Background()
@@ -208,30 +207,30 @@ func TestWhoMissesHasBeenSilentBefore(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
-		expire(1) // looks at the sheet
+		expire(1) // checks the bucket
 		time.Sleep(time.Minute)
 		expire(0)
 		status, err := s.Status(ctx, "shop")
-		if err != nil || status.Missed != 1 || status.Departed != 1 || status.Waiting != 1 {
+		if err != nil || status.NoShows != 1 || status.Departed != 1 || status.Waiting != 1 {
 			t.Errorf("status is %+v, %v; want 1 who missed and departed, and 1 who waits", status, err)
 		}
 	})
 }
 
-// A look at who is silent passes by who is not, some 65,536 at a time: after the
-// service came back, all are due for it at once.
+// The check for silent visitors passes over others, at most 65,536 at a time: after the service
+// came back, all are due for it at once.
 func TestLookingIsDoneInSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := context.Background()
 		s := openMem(t, vfs.NewMem())
 		defer closeMem(t, s)
 		terms := memTerms(t, s)
-		arriveMany(t, s, terms, maxSheets*sheetSize+pageSize)
+		arriveMany(t, s, terms, maxBuckets*bucketSize+pageSize)
 		if _, err := s.Expire(ctx, terms); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(30 * time.Minute)
-		for first := int64(1); first <= maxSheets*sheetSize+pageSize; first += room.MaxAsk {
+		for first := int64(1); first <= maxBuckets*bucketSize+pageSize; first += room.MaxAsk {
 			numbers := make([]int64, room.MaxAsk)
 			for i := range numbers {
 				numbers[i] = first + int64(i)
@@ -253,8 +252,8 @@ func TestLookingIsDoneInSteps(t *testing.T) {
 	})
 }
 
-// A move that would call, skip or end more than some thousand leaves the rest to the
-// next Expire, which says so; a batch of a tick is called to its end, and once.
+// An operation that would call, skip or end more than some thousand leaves the rest to the next
+// Expire, and says so; a batch of a tick is called completely, and once.
 func TestLargeMovesAreDoneInSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := context.Background()
@@ -290,14 +289,14 @@ func TestLargeMovesAreDoneInSteps(t *testing.T) {
 		if err := s.Clear(ctx, terms); err != nil {
 			t.Fatal(err)
 		}
-		is(crowd-maxStep, maxStep) // all had their slots taken; and as many as a move calls were called
+		is(crowd-maxStep, maxStep) // all lost their slots, and maxStep were called
 		terms.Capacity, terms.Tick, terms.Calls = million, s.clock.now(), crowd/2
 		expire(2)
 		is(crowd-maxStep-crowd/2, maxStep+crowd/2)
 		expire(1)
 		is(crowd-maxStep-crowd/2, maxStep+crowd/2)
 
-		// Those who were called do not come, and all are silent.
+		// The called visitors do not come, and all are silent.
 		terms.Capacity, terms.Tick = 0, 0
 		time.Sleep(2 * time.Minute)
 		expire((maxStep+crowd/2)/maxStep + 1)
@@ -305,7 +304,7 @@ func TestLargeMovesAreDoneInSteps(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		terms.Capacity = 1
 		terms.Grace = 24 * time.Hour
-		if _, err := s.Leave(ctx, terms, 2*crowd, room.Left); err != nil { // skips some who are silent
+		if _, err := s.Leave(ctx, terms, 2*crowd, room.Left); err != nil { // skips some silent visitors
 			t.Fatal(err)
 		}
 		expire(1)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,7 +11,7 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// Rooms returns the records of all rooms, by name.
+// Rooms implements room.Store.
 func (s *Store) Rooms(ctx context.Context) ([]room.Record, error) {
 	done, err := s.hold(ctx)
 	if err != nil {
@@ -21,11 +20,11 @@ func (s *Store) Rooms(ctx context.Context) ([]room.Record, error) {
 	defer done()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	records := make([]room.Record, 0, len(s.halls))
-	for _, h := range s.halls {
-		h.mu.Lock()
-		record := h.record
-		h.mu.Unlock()
+	records := make([]room.Record, 0, len(s.rooms))
+	for _, rs := range s.rooms {
+		rs.mu.Lock()
+		record := rs.record
+		rs.mu.Unlock()
 		record.Data = bytes.Clone(record.Data)
 		records = append(records, record)
 	}
@@ -33,15 +32,14 @@ func (s *Store) Rooms(ctx context.Context) ([]room.Record, error) {
 	return records, nil
 }
 
-// hall returns a room; nil if there is none.
-func (s *Store) hall(name string) *hall {
+// roomState returns a room; nil if there is none.
+func (s *Store) roomState(name string) *roomState {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.halls[name]
+	return s.rooms[name]
 }
 
-// PutRoom creates a room or changes its record. What it does is durable before
-// others can see it.
+// PutRoom implements room.Store. The change is durable before others can see it.
 func (s *Store) PutRoom(ctx context.Context, name string, data []byte, revision uint64) (uint64, error) {
 	done, err := s.hold(ctx)
 	if err != nil {
@@ -56,75 +54,77 @@ func (s *Store) PutRoom(ctx context.Context, name string, data []byte, revision 
 	}
 	s.admin.Lock()
 	defer s.admin.Unlock()
-	h := s.hall(name)
+	rs := s.roomState(name)
 	switch {
-	case h == nil && revision != 0, h != nil && revision != h.record.Revision:
+	case rs == nil && revision != 0, rs != nil && revision != rs.record.Revision:
 		return 0, room.ErrConflict
-	case h == nil && len(s.halls) >= room.MaxRooms:
+	case rs == nil && len(s.rooms) >= room.MaxRooms:
 		return 0, room.ErrTooManyRooms
 	}
 	stored := roomRecord{revision: s.revision + 1, data: data}
-	if h != nil {
-		stored.id = h.id
+	if rs != nil {
+		stored.id = rs.id
 	} else {
 		stored.id = stored.revision
 	}
 	batch := s.db.NewBatch()
-	if err := errors.Join(
+	if err := s.write(batch,
 		batch.Set(metaRevision, appendCounts(nil, int64(stored.revision)), nil),
 		batch.Set(roomKey(name), stored.encode(), nil),
 	); err != nil {
-		return 0, s.broke(err)
-	}
-	if err := s.write(batch); err != nil {
 		return 0, err
 	}
 	s.revision = stored.revision
 	record := room.Record{Name: name, Data: bytes.Clone(data), Revision: stored.revision}
-	if h == nil {
+	if rs == nil {
 		s.mu.Lock()
-		s.halls[name] = newHall(stored.id, record)
+		s.rooms[name] = newRoomState(stored.id, record)
 		s.mu.Unlock()
 		return stored.revision, nil
 	}
-	h.mu.Lock()
-	h.record = record
-	h.mu.Unlock()
+	rs.mu.Lock()
+	rs.record = record
+	rs.mu.Unlock()
 	return stored.revision, nil
 }
 
-// RemoveRoom removes a room with all that belongs to it.
+// holdAdmin is hold for a call that changes the set of rooms, a record or the keys.
+func (s *Store) holdAdmin(ctx context.Context) (done func(), err error) {
+	release, err := s.hold(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.admin.Lock()
+	return func() { s.admin.Unlock(); release() }, nil
+}
+
+// RemoveRoom implements room.Store.
 func (s *Store) RemoveRoom(ctx context.Context, name string) error {
-	done, err := s.hold(ctx)
+	done, err := s.holdAdmin(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	s.admin.Lock()
-	defer s.admin.Unlock()
-	h := s.hall(name)
-	if h == nil {
+	rs := s.roomState(name)
+	if rs == nil {
 		return nil
 	}
-	// No move may write behind the removal.
-	h.mu.Lock()
-	h.removed = true
-	h.mu.Unlock()
+	// No operation may write behind the removal.
+	rs.mu.Lock()
+	rs.removed = true
+	rs.mu.Unlock()
 	batch := s.db.NewBatch()
-	from, to := roomRange(h.id)
-	if err := errors.Join(batch.Delete(roomKey(name), nil), batch.DeleteRange(from, to, nil)); err != nil {
-		return s.broke(err)
-	}
-	if err := s.write(batch); err != nil {
+	from, to := roomRange(rs.id)
+	if err := s.write(batch, batch.Delete(roomKey(name), nil), batch.DeleteRange(from, to, nil)); err != nil {
 		return err
 	}
 	s.mu.Lock()
-	delete(s.halls, name)
+	delete(s.rooms, name)
 	s.mu.Unlock()
 	return nil
 }
 
-// Keys returns the key ring.
+// Keys implements room.Store.
 func (s *Store) Keys(ctx context.Context) ([]room.SigningKey, error) {
 	done, err := s.hold(ctx)
 	if err != nil {
@@ -136,15 +136,13 @@ func (s *Store) Keys(ctx context.Context) ([]room.SigningKey, error) {
 	return cloneKeys(s.keys), nil
 }
 
-// PutKeys replaces the key ring, if its newest key is the one that the caller has seen.
+// PutKeys implements room.Store.
 func (s *Store) PutKeys(ctx context.Context, keys []room.SigningKey, seen string) error {
-	done, err := s.hold(ctx)
+	done, err := s.holdAdmin(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	s.admin.Lock()
-	defer s.admin.Unlock()
 	newest := ""
 	if n := len(s.keys); n > 0 {
 		newest = s.keys[n-1].ID
@@ -157,10 +155,7 @@ func (s *Store) PutKeys(ctx context.Context, keys []room.SigningKey, seen string
 		return err
 	}
 	batch := s.db.NewBatch()
-	if err := batch.Set(metaKeys, value, nil); err != nil {
-		return s.broke(err)
-	}
-	if err := s.write(batch); err != nil {
+	if err := s.write(batch, batch.Set(metaKeys, value, nil)); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -177,26 +172,26 @@ func cloneKeys(keys []room.SigningKey) []room.SigningKey {
 	return keys
 }
 
-// Status returns how many visitors a room has.
+// Status implements room.Store.
 func (s *Store) Status(ctx context.Context, name string) (room.Status, error) {
 	done, err := s.hold(ctx)
 	if err != nil {
 		return room.Status{}, err
 	}
 	defer done()
-	h := s.hall(name)
-	if h == nil {
+	rs := s.roomState(name)
+	if rs == nil {
 		return room.Status{}, room.ErrNoRoom
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.removed {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if rs.removed {
 		return room.Status{}, room.ErrNoRoom
 	}
-	c := &h.counts
+	c := &rs.counts
 	return room.Status{
-		Waiting: h.waiting, Inside: h.actives.len(), Called: h.called,
-		Entered: c.number, Admitted: c.admitted, Missed: c.missed, Departed: c.departed, Expired: c.expired,
-		EventsDropped: c.dropped, Tick: c.tick, Now: moment(s.clock.now()),
+		Waiting: rs.waiting, Inside: rs.actives.len(), Called: rs.called,
+		Entered: c.number, Admitted: c.admitted, NoShows: c.missed, Departed: c.departed, Expired: c.expired,
+		EventsDropped: c.dropped, Tick: c.batch.Tick, Now: moment(s.clock.now()),
 	}, nil
 }

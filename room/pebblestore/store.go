@@ -1,19 +1,19 @@
 package pebblestore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/sluice-project/sluice/pebblekv"
+	"github.com/sluice-project/sluice/internal/pebblekv"
 	"github.com/sluice-project/sluice/room"
 )
 
@@ -21,12 +21,11 @@ import (
 type Options struct {
 	// Logger gets what Pebble reports; default slog.Default.
 	Logger *slog.Logger
-	// DiskReserve is how many bytes of the disk stay free: below it, new visitors and
-	// new settings of rooms are refused with room.ErrFull, so that those who are there
-	// can be served. 0: no reserve.
+	// DiskReserve is how many bytes of the disk stay free: below it, new visitors and new
+	// settings of rooms are refused with room.ErrFull, so that existing visitors are
+	// served. 0: no reserve.
 	DiskReserve int64
-	// FS is the file system; default the operating system's. Tests put one in
-	// memory here.
+	// FS is the file system; default the operating system's. Tests use one in memory.
 	FS vfs.FS
 }
 
@@ -36,47 +35,39 @@ type Store struct {
 	disk  *pebblekv.Disk
 	clock clock
 
-	// admin is held by whoever changes the set of rooms, a room's record or the keys.
+	// admin is held to change the set of rooms, a room's record or the keys.
 	admin    sync.Mutex
 	revision uint64 // the highest given
 
 	running sync.WaitGroup // calls that use the database; entered with mu held
 	mu      sync.RWMutex
 	closed  bool
-	halls   map[string]*hall
+	rooms   map[string]*roomState
 	keys    []room.SigningKey
 
-	leasesMu sync.Mutex
-	leases   map[string]lease
+	ownersMu sync.Mutex
+	owners   map[string]ownership
 
-	broken atomic.Pointer[error] // why, once memory and disk have parted
+	broken atomic.Pointer[error] // the reason, once memory and disk differ
 }
 
 var _ room.Store = (*Store)(nil)
 
-// ErrInUse: another process has the store open.
-var ErrInUse = errors.New("another process has it open: stop that one, or choose another directory")
+// ErrInUse is the error of opening a store that another process has open.
+var ErrInUse = pebblekv.ErrInUse
 
-// Open opens the store in a directory, and creates it if there is none. All that was
-// acknowledged before is there again.
+// Open opens the store in a directory, and creates it if there is none.
 func Open(dir string, options Options) (*Store, error) {
-	if options.FS == nil {
-		options.FS = vfs.Default
-	}
-	if options.Logger == nil {
-		options.Logger = slog.Default()
-	}
-	db, err := pebble.Open(dir, pebbleOptions(options))
-	if errors.Is(err, syscall.EAGAIN) {
-		err = ErrInUse
-	}
+	options.FS = cmp.Or(options.FS, vfs.Default)
+	// The store reads from its own memory.
+	db, err := pebblekv.Open(dir, options.Logger, pebble.Options{FS: options.FS, CacheSize: 16 << 20, MemTableSize: 8 << 20})
 	if err != nil {
 		return nil, fmt.Errorf("open the store in %s: %w", dir, err)
 	}
 	s := &Store{
 		db:    db,
 		disk:  pebblekv.NewDisk(options.FS, dir, options.DiskReserve, room.ErrFull),
-		halls: map[string]*hall{}, leases: map[string]lease{},
+		rooms: map[string]*roomState{}, owners: map[string]ownership{},
 	}
 	if err := s.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the store in %s: %w", dir, err), db.Close())
@@ -84,20 +75,7 @@ func Open(dir string, options Options) (*Store, error) {
 	return s, nil
 }
 
-// pebbleOptions keep Pebble small: what is read while the store is open is in its
-// own memory.
-func pebbleOptions(options Options) *pebble.Options {
-	return &pebble.Options{
-		FS:                          options.FS,
-		CacheSize:                   16 << 20,
-		MemTableSize:                8 << 20,
-		MemTableStopWritesThreshold: 4,
-		FormatMajorVersion:          pebble.FormatValueSeparation,
-		Logger:                      pebblekv.Logger{Log: options.Logger},
-	}
-}
-
-// Close writes when sliding passes end, waits for what is being written, and closes
+// Close writes the exact ends of sliding passes, waits for writes in progress, and closes
 // the store.
 func (s *Store) Close() error {
 	s.mu.Lock()
@@ -110,11 +88,11 @@ func (s *Store) Close() error {
 	s.running.Wait()
 	var err error
 	if s.broken.Load() == nil {
-		err = s.settle()
+		err = s.writeEnds()
 	}
 	err = errors.Join(err, s.db.Close())
 	if s.broken.Load() != nil {
-		return nil // Why it is broken was told before.
+		return nil // earlier calls returned the reason
 	}
 	if err != nil {
 		return fmt.Errorf("close the store: %w", err)
@@ -122,16 +100,16 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// settle writes the ends of sliding passes as they are.
-func (s *Store) settle() error {
+// writeEnds writes the exact ends of sliding passes.
+func (s *Store) writeEnds() error {
 	batch := s.db.NewBatch()
-	for _, h := range s.halls {
-		for _, g := range h.actives.by {
-			if g.told == g.until {
+	for _, rs := range s.rooms {
+		for _, g := range rs.actives.by {
+			if g.stored == g.until {
 				continue
 			}
-			g.told = g.until
-			if err := h.write(batch, g.number); err != nil {
+			g.stored = g.until
+			if err := rs.write(batch, g.number); err != nil {
 				return err
 			}
 			if batch.Len() >= spillBytes {
@@ -165,18 +143,23 @@ func (s *Store) hold(ctx context.Context) (done func(), err error) {
 	return s.running.Done, nil
 }
 
-// write applies a batch and waits until it is durable.
-func (s *Store) write(batch *pebble.Batch) error {
-	if err := pebblekv.Apply(s.db, batch); err != nil {
-		return s.broke(err)
+// write applies a batch, whose operations have returned these errors, and waits until it is
+// durable.
+func (s *Store) write(batch *pebble.Batch, errs ...error) error {
+	err := errors.Join(errs...)
+	if err == nil {
+		err = pebblekv.Apply(s.db, batch)
 	}
-	if err := batch.SyncWait(); err != nil {
+	if err == nil {
+		err = batch.SyncWait()
+	}
+	if err != nil {
 		return s.broke(err)
 	}
 	return batch.Close()
 }
 
-// broke notes that memory and disk have parted, and returns the first reason.
+// broke records that memory and disk differ, and returns the first reason.
 func (s *Store) broke(cause error) error {
 	err := fmt.Errorf("%w: %w: start the process again when the cause is gone", room.ErrBroken, cause)
 	s.broken.CompareAndSwap(nil, &err)
@@ -191,4 +174,31 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	}
 	defer done()
 	return moment(s.clock.now()), nil
+}
+
+// ownership is the holder of a name, and until when.
+type ownership struct {
+	holder string
+	until  time.Time
+}
+
+// Own implements room.Store. Ownership is in memory only: the owners end with the process.
+func (s *Store) Own(ctx context.Context, name, holder string, ttl time.Duration) (bool, error) {
+	done, err := s.hold(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer done()
+	now := moment(s.clock.now())
+	s.ownersMu.Lock()
+	defer s.ownersMu.Unlock()
+	if held, taken := s.owners[name]; taken && held.holder != holder && held.until.After(now) {
+		return false, nil
+	}
+	if ttl <= 0 {
+		delete(s.owners, name)
+		return true, nil
+	}
+	s.owners[name] = ownership{holder, now.Add(ttl)}
+	return true, nil
 }

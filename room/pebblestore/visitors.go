@@ -5,7 +5,7 @@ import "github.com/sluice-project/sluice/room"
 // slot is where a visitor is, in a byte.
 type slot uint8
 
-// What a slot holds. The numbers are part of the format.
+// The values of a slot. The numbers are part of the format.
 const (
 	slotNone slot = iota // a number that was not given yet
 	slotWaiting
@@ -24,40 +24,40 @@ func (s slot) live() bool    { return s >= slotWaiting && s <= slotInside }
 func (s slot) waiting() bool { return s == slotWaiting || s == slotSkipped }
 func (s slot) active() bool  { return s == slotCalled || s == slotInside }
 
-// reasons are why who is gone is gone.
+// reasons are the reasons by the slots of visitors who are gone.
 var reasons = map[slot]room.Reason{
 	slotNone: room.Forgotten, slotLeft: room.Left, slotExpired: room.Expired,
 	slotAbandoned: room.Abandoned, slotRevoked: room.Revoked, slotEnded: room.Ended,
 }
 
-// A page holds so many visitors, a sheet of attendance so many of them.
+// The sizes of a page and of a bucket of silence.go.
 const (
-	pageBits  = 12
-	pageSize  = 1 << pageBits
-	sheetBits = 7
-	sheetSize = 1 << sheetBits
+	pageBits   = 12
+	pageSize   = 1 << pageBits
+	bucketBits = 7
+	bucketSize = 1 << bucketBits
 )
 
-// page is the visitors of 4,096 neighbouring numbers.
+// page holds the visitors of 4,096 neighbouring numbers.
 type page struct {
 	number int64 // of the page: that of its visitors >> pageBits
 	slots  [pageSize]slot
 	live   int
-	// people is nil once the page is closed: all its numbers were given, and all their
-	// visitors are gone, the last of them at emptied.
+	// people is nil once the page is closed: all its numbers were given, and all visitors
+	// are gone, the last one at emptied.
 	people  *people
 	emptied int64
 }
 
-// people is what is kept of visitors who are not gone.
+// people is the state of visitors who are not gone.
 type people struct {
-	asked  [pageSize]int64     // when each asked last
-	keys   *[pageSize]room.Key // nil: none has one
-	draws  *[pageSize]int64    // the draw + 1; nil: none has one
-	sheets [pageSize / sheetSize]sheet
+	asked   [pageSize]int64     // when each asked last
+	keys    *[pageSize]room.Key // nil: none has one
+	draws   *[pageSize]int64    // the draw + 1; nil: none has one
+	buckets [pageSize / bucketSize]bucket
 }
 
-// visitors are the pages of a room, from the oldest that is not forgotten on.
+// visitors are the pages of a room, beginning with the oldest one kept.
 type visitors struct {
 	base  int64
 	pages []*page // nil: forgotten
@@ -81,8 +81,8 @@ func (v *visitors) slot(number int64) slot {
 	return p.slots[number&(pageSize-1)]
 }
 
-// need returns the page of a visitor, and makes it; the numbers of pages that are
-// made ascend.
+// need returns the page of a visitor, and creates it if needed; the numbers of new pages
+// ascend.
 func (v *visitors) need(number int64) *page {
 	if p := v.page(number); p != nil {
 		return p
@@ -92,7 +92,7 @@ func (v *visitors) need(number int64) *page {
 	return p
 }
 
-// put puts a page behind all that were put before.
+// put appends a page.
 func (v *visitors) put(p *page) {
 	if len(v.pages) == 0 {
 		v.base = p.number
@@ -117,12 +117,14 @@ func (v *visitors) forget(p *page) {
 	}
 }
 
-// full says that all numbers of the page were given.
+// full reports whether all numbers of the page were given.
 func (p *page) full(last int64) bool { return last >= (p.number+1)<<pageBits-1 }
 
 func (p *page) asked(number int64) int64  { return p.people.asked[number&(pageSize-1)] }
 func (p *page) setAsked(number, at int64) { p.people.asked[number&(pageSize-1)] = at }
-func (p *page) sheet(number int64) *sheet { return &p.people.sheets[number&(pageSize-1)>>sheetBits] }
+func (p *page) bucket(number int64) *bucket {
+	return &p.people.buckets[number&(pageSize-1)>>bucketBits]
+}
 func (p *page) set(number int64, to slot) { p.slots[number&(pageSize-1)] = to }
 func (p *page) setKey(number int64, k room.Key) {
 	if p.people.keys == nil {
@@ -146,10 +148,10 @@ func (p *page) key(number int64) room.Key {
 	return p.people.keys[number&(pageSize-1)]
 }
 
-// spot returns where a visitor stands in line.
-func (p *page) spot(number int64) spot {
+// position returns where a visitor stands in line.
+func (p *page) position(number int64) position {
 	if p.people == nil || p.people.draws == nil {
-		return spot{noDraw, number}
+		return position{noDraw, number}
 	}
-	return spot{p.people.draws[number&(pageSize-1)] - 1, number}
+	return position{p.people.draws[number&(pageSize-1)] - 1, number}
 }

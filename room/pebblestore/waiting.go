@@ -6,21 +6,25 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// Enter puts a visitor at the end of the line.
+// Enter implements room.Store.
 func (s *Store) Enter(ctx context.Context, terms room.Terms, arrival room.Arrival) (room.Place, error) {
 	m, err := s.begin(ctx, &terms)
 	if err != nil {
 		return room.Place{}, err
 	}
-	h := m.h
+	rs := m.rs
 	if arrival.Key != (room.Key{}) {
-		if number := h.keys.find(arrival.Key); number != 0 {
+		if number := rs.keys.find(arrival.Key); number != 0 {
 			place := m.ask(number, true)
-			m.needs(h.moves) // one of them made the place
+			m.needs(rs.logged) // one of them made the place
 			return place, m.commit()
 		}
 	}
-	if err := m.mayEnter(); err != nil {
+	err = terms.MayEnter(m.now, rs.waiting)
+	if err == nil {
+		err = s.disk.Check(moment(m.now), entryBytes)
+	}
+	if err != nil {
 		m.cancel()
 		return room.Place{}, err
 	}
@@ -31,47 +35,34 @@ func (s *Store) Enter(ctx context.Context, terms room.Terms, arrival room.Arriva
 	return place, m.commit()
 }
 
-// mayEnter says why a newcomer is refused.
-func (m *move) mayEnter() error {
-	switch t := m.terms; {
-	case m.now < t.EnterFrom.UnixMilli() && !t.EnterFrom.IsZero():
-		return room.ErrNotOpen
-	case !t.EnterUntil.IsZero() && m.now >= t.EnterUntil.UnixMilli():
-		return room.ErrEnded
-	case m.h.waiting >= t.MaxWaiting:
-		return room.ErrLineFull
-	}
-	return m.s.disk.Check(moment(m.now), entryBytes)
-}
-
 // entryBytes is about what a newcomer adds to the disk until it is gone.
 const entryBytes = 512
 
 // arrive gives a visitor the next number and a place in line.
-func (m *move) arrive(arrival room.Arrival) int64 {
-	h := m.h
-	h.counts.number++
-	number := h.counts.number
-	p := h.visitors.need(number)
+func (m *operation) arrive(arrival room.Arrival) int64 {
+	rs := m.rs
+	rs.counts.number++
+	number := rs.counts.number
+	p := rs.visitors.need(number)
 	p.live++
 	p.set(number, slotWaiting)
 	p.setAsked(number, m.now)
 	if arrival.Key != (room.Key{}) {
 		p.setKey(number, arrival.Key)
-		h.keys.add(number)
+		rs.keys.add(number)
 	}
-	if m.now < m.terms.DrawUntil.UnixMilli() && !m.terms.DrawUntil.IsZero() {
+	if m.terms.ByDraw(m.now) {
 		p.setDraw(number, arrival.Draw)
 	}
-	h.waiting++
-	h.line.add(p.spot(number))
-	h.attendance.note(p.sheet(number), number, m.now)
+	rs.waiting++
+	rs.line.add(p.position(number))
+	rs.silence.note(p.bucket(number), number, m.now)
 	m.touch(number)
-	m.tell(room.VisitorEntered, number, false)
+	m.addEvent(room.VisitorEntered, number, false)
 	return number
 }
 
-// Ask returns where visitors are, and notes that they asked.
+// Ask implements room.Store.
 func (s *Store) Ask(ctx context.Context, terms room.Terms, numbers []int64, claim bool) ([]room.Place, error) {
 	m, err := s.begin(ctx, &terms)
 	if err != nil {
@@ -84,33 +75,33 @@ func (s *Store) Ask(ctx context.Context, terms room.Terms, numbers []int64, clai
 	return places, m.commit()
 }
 
-// ask is what one visitor's asking does, and the answer.
-func (m *move) ask(number int64, claim bool) room.Place {
-	h := m.h
-	p := h.visitors.page(number)
-	s := h.visitors.slot(number)
+// ask records that a visitor asked, and returns its place.
+func (m *operation) ask(number int64, claim bool) room.Place {
+	rs := m.rs
+	p := rs.visitors.page(number)
+	s := rs.visitors.slot(number)
 	if !s.live() {
-		m.needs(h.goneMove)
+		m.needs(rs.goneSerial)
 		return m.place(number)
 	}
 	p.setAsked(number, m.now)
 	switch {
 	case s == slotSkipped:
 		p.set(number, slotWaiting)
-		h.line.setMay(p.spot(number), true)
+		rs.line.setMay(p.position(number), true)
 		m.touch(number)
 	case s == slotCalled && claim:
-		m.claim(p, h.actives.by[number])
+		m.claim(p, rs.actives.by[number])
 	case s == slotInside:
-		m.slide(h.actives.by[number])
+		m.slide(rs.actives.by[number])
 	}
-	if g := h.actives.by[number]; g != nil {
-		m.needs(g.move)
+	if g := rs.actives.by[number]; g != nil {
+		m.needs(g.serial)
 	}
 	return m.place(number)
 }
 
-// Leave makes a visitor gone.
+// Leave implements room.Store.
 func (s *Store) Leave(ctx context.Context, terms room.Terms, number int64, reason room.Reason) (room.Place, error) {
 	m, err := s.begin(ctx, &terms)
 	if err != nil {
@@ -118,7 +109,7 @@ func (s *Store) Leave(ctx context.Context, terms room.Terms, number int64, reaso
 	}
 	place := m.place(number)
 	if place.State == room.Gone {
-		m.needs(m.h.goneMove)
+		m.needs(m.rs.goneSerial)
 		return place, m.commit()
 	}
 	m.remove(number, slotFor(reason))
@@ -126,7 +117,7 @@ func (s *Store) Leave(ctx context.Context, terms room.Terms, number int64, reaso
 	return place, m.commit()
 }
 
-// slotFor is what a slot holds of who is gone for a reason.
+// slotFor returns the slot of a visitor who is gone for a reason.
 func slotFor(reason room.Reason) slot {
 	for s, r := range reasons {
 		if r == reason && s != slotNone {
@@ -136,76 +127,70 @@ func slotFor(reason room.Reason) slot {
 	return slotLeft
 }
 
-// Find returns the number of the visitor with a key.
+// Find implements room.Store.
 func (s *Store) Find(ctx context.Context, terms room.Terms, key room.Key) (int64, error) {
 	m, err := s.begin(ctx, &terms)
 	if err != nil {
 		return 0, err
 	}
-	number := m.h.keys.find(key)
+	number := m.rs.keys.find(key)
 	if number == 0 {
-		m.needs(m.h.goneMove)
+		m.needs(m.rs.goneSerial)
 	}
 	return number, m.commit()
 }
 
-// remove makes a visitor who is not gone gone.
-func (m *move) remove(number int64, to slot) {
-	h := m.h
-	p := h.visitors.page(number)
-	was := h.visitors.slot(number)
-	key, spot := p.key(number), p.spot(number)
+// remove makes a visitor gone who is not.
+func (m *operation) remove(number int64, to slot) {
+	rs := m.rs
+	p := rs.visitors.page(number)
+	was := rs.visitors.slot(number)
+	key, position := p.key(number), p.position(number)
 	if was.active() {
-		h.actives.remove(h.actives.by[number])
+		rs.actives.remove(rs.actives.by[number])
 		if to == slotExpired {
-			h.counts.expired++
+			rs.counts.expired++
 			m.counted = true
 		}
 	} else {
-		h.waiting--
-		h.counts.departed++
+		rs.waiting--
+		rs.counts.departed++
 		m.counted = true
 	}
 	if was == slotCalled {
-		h.called--
+		rs.called--
 	}
 	if was != slotInside {
-		m.leaveLine(spot)
+		m.leaveLine(position)
 	}
 	if key != (room.Key{}) {
-		h.keys.remove(number)
+		rs.keys.remove(number)
 	}
 	p.set(number, to)
 	m.touch(number)
-	h.goneMove = m.serial()
-	if p.live--; p.live == 0 && p.full(h.counts.number) {
+	rs.goneSerial = m.serial()
+	if p.live--; p.live == 0 && p.full(rs.counts.number) {
 		m.emptied = append(m.emptied, p)
 	}
-	m.tell(eventOf[to], number, was.active())
+	m.addEvent(reasons[to].Event(), number, was.active())
 }
 
-// eventOf is the event of being gone for a reason.
-var eventOf = map[slot]room.EventType{
-	slotLeft: room.VisitorLeft, slotExpired: room.VisitorExpired, slotAbandoned: room.VisitorAbandoned,
-	slotRevoked: room.VisitorRevoked, slotEnded: room.VisitorAbandoned,
-}
-
-// leaveLine takes a visitor out of the line as soon as that is durable; it is not
-// called from it any more.
-func (m *move) leaveLine(s spot) {
-	m.h.line.setMay(s, false)
+// leaveLine removes a visitor from the line as soon as that is durable; from now on it is
+// not called.
+func (m *operation) leaveLine(s position) {
+	m.rs.line.setMay(s, false)
 	m.left = append(m.left, s)
 }
 
-// close replaces the records of a page's visitors, who are all gone, by one.
-func (m *move) close(p *page) {
-	h := m.h
-	for i := range p.people.sheets {
-		h.attendance.drop(&p.people.sheets[i])
+// close replaces the records of a page's visitors, all gone, by one.
+func (m *operation) close(p *page) {
+	rs := m.rs
+	for i := range p.people.buckets {
+		rs.silence.drop(&p.people.buckets[i])
 	}
 	p.people, p.emptied = nil, m.now
-	h.closed = append(h.closed, p)
+	rs.closed = append(rs.closed, p)
 	first := p.number << pageBits
-	m.keep(m.writer().DeleteRange(keyFor(h.id, kindVisitor, first), keyFor(h.id, kindVisitor, first+pageSize), nil))
-	m.keep(m.writer().Set(keyFor(h.id, kindGone, p.number), encodeGone(p.emptied, &p.slots), nil))
+	m.keep(m.writer().DeleteRange(keyFor(rs.id, kindVisitor, first), keyFor(rs.id, kindVisitor, first+pageSize), nil))
+	m.keep(m.writer().Set(keyFor(rs.id, kindGone, p.number), encodeGone(p.emptied, &p.slots), nil))
 }

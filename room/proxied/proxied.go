@@ -6,18 +6,19 @@ import (
 	"strings"
 )
 
-// MaxHops is how many addresses of X-Forwarded-For are read, the nearest first.
+// MaxHops is the most addresses of X-Forwarded-For that are read, nearest first.
 const MaxHops = 32
 
-// header is the only one that is read. A proxy that appends to this one passes on
-// Forwarded as the client sent it, so believing both would believe the client.
+// header is the only header that is read. A proxy that appends to it passes on
+// Forwarded as the client sent it, so reading both would believe the client.
 const header = "X-Forwarded-For"
 
 // Client returns the address of the client that made a request: that of the
-// connection, or, if it is of a trusted proxy, the last address of X-Forwarded-For
-// that is not. If all are trusted, it is the farthest; where an entry cannot be
-// read, it is the proxy that passed it on. IPv4 addresses within IPv6 become IPv4,
-// and zones are left out. The zero Addr: the connection has no IP address.
+// connection, or, if a trusted proxy made it, the last address of X-Forwarded-For
+// that is not a trusted proxy. If all are trusted, it is the farthest; where an entry
+// is malformed, it is the proxy that passed it on. IPv4 addresses within IPv6 become
+// IPv4, and zones are removed. It is the zero Addr if the connection has no IP
+// address.
 func Client(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	client := parse(r.RemoteAddr)
 	if !contains(trusted, client) {
@@ -42,7 +43,7 @@ func Client(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	return client
 }
 
-// cutLast cuts the last entry off a list.
+// cutLast splits off the last entry of a list.
 func cutLast(list string) (rest, last string, more bool) {
 	comma := strings.LastIndexByte(list, ',')
 	if comma < 0 {
@@ -52,7 +53,7 @@ func cutLast(list string) (rest, last string, more bool) {
 }
 
 // parse reads an address with or without a port, and IPv6 with or without
-// brackets. The zero Addr: it is none.
+// brackets. It returns the zero Addr for anything else.
 func parse(text string) netip.Addr {
 	if at, err := netip.ParseAddrPort(text); err == nil {
 		return at.Addr().Unmap().WithZone("")

@@ -50,7 +50,7 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// Whatever a client writes, its address is the one that the trusted proxies saw.
+// For any headers of a client, its address is the one that the trusted proxies saw.
 func TestClientCannotLie(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lies := rapid.SliceOf(rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"10.0.0.9", "9.9.9.9", ",", "[", "::1", ""}))).Draw(t, "lies")

@@ -1,3 +1,5 @@
+//go:build redis
+
 package redisstore_test
 
 import (
@@ -9,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-project/sluice/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/redistest"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/redisstore"
 )
@@ -54,7 +56,7 @@ func fill(t testing.TB, store *redisstore.Store, terms room.Terms, visitors int,
 	group.Wait()
 }
 
-// info returns a number that INFO tells.
+// info returns a number of INFO.
 func info(t testing.TB, server *redistest.Server, name string) float64 {
 	t.Helper()
 	n, err := strconv.ParseFloat(server.Info(name), 64)
@@ -64,8 +66,8 @@ func info(t testing.TB, server *redistest.Server, name string) float64 {
 	return n
 }
 
-// benchmark runs move from many goroutines on a line of 100,000, of 1,000,000 with
-// SLUICE_LONG, and says beside how long one takes how long Redis was busy with it.
+// benchmark runs an operation from many goroutines on a queue of 100,000, or 1,000,000 with
+// SLUICE_LONG, and also reports Redis's processor time for each.
 func benchmark(b *testing.B, prepare func(*redisstore.Store, *room.Terms), move func(*redisstore.Store, room.Terms, int64) error) {
 	waiting := 100_000
 	if os.Getenv("SLUICE_LONG") != "" {

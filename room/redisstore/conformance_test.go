@@ -1,25 +1,30 @@
+//go:build redis
+
 package redisstore_test
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/sluice-project/sluice/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/redistest"
 	"github.com/sluice-project/sluice/room/redisstore"
 	"github.com/sluice-project/sluice/room/storetest"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// open opens a store, and closes it with the test.
+// open opens a store, which is closed when the test ends.
 func open(t testing.TB, options redisstore.Options) *redisstore.Store {
 	t.Helper()
 	if options.Logger == nil {
 		options.Logger = quiet
 	}
+	// A healthy server can be slow to answer on a busy machine.
+	options.CallTimeout = cmp.Or(options.CallTimeout, 10*time.Second)
 	store, err := redisstore.Open(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
@@ -32,8 +37,7 @@ func open(t testing.TB, options redisstore.Options) *redisstore.Store {
 	return store
 }
 
-// harness opens stores side by side on one server: each has a prefix and a clock of
-// its own.
+// harness opens several stores on one server: each has a prefix and a clock of its own.
 func harness(server *redistest.Server) storetest.Harness {
 	var stores atomic.Int64
 	return storetest.Harness{Open: func(t testing.TB) storetest.Opened {
@@ -47,13 +51,16 @@ func harness(server *redistest.Server) storetest.Harness {
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, harness(redistest.Start(t, redistest.Options{})))
 }
 
 func TestModel(t *testing.T) {
+	t.Parallel()
 	storetest.RunModel(t, harness(redistest.Start(t, redistest.Options{})))
 }
 
 func TestConcurrent(t *testing.T) {
+	t.Parallel()
 	storetest.RunConcurrent(t, harness(redistest.Start(t, redistest.Options{})))
 }

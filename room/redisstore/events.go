@@ -10,15 +10,16 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/sluice-project/sluice/internal/rediskv"
 	"github.com/sluice-project/sluice/room"
 )
 
-// Events is room.Store's.
+// Events implements room.Store.
 func (s *Store) Events(ctx context.Context, name string, revision uint64, after int64, limit int) ([]room.Event, error) {
 	var entries []rueidis.XRangeEntry
 	args := []string{s.clock(), revisionOrAny(revision), number(max(after, 0)), strconv.Itoa(limit)}
 	answer, err := s.healing(ctx, name, revisionOrAny(revision), func() ([]int64, int64, error) {
-		status, err := exec(ctx, s, eventsScript, []string{s.roomKey(name)}, args, func(r rueidis.RedisResult) (status int64, err error) {
+		status, err := rediskv.Exec(ctx, s.db, eventsScript, []string{s.roomKey(name)}, args, func(r rueidis.RedisResult) (status int64, err error) {
 			status, entries, err = readEntries(r)
 			return status, err
 		})
@@ -78,8 +79,8 @@ func revisionOrAny(revision uint64) string {
 	return strconv.FormatUint(revision, 10)
 }
 
-// Published is room.Store's.
+// Published implements room.Store.
 func (s *Store) Published(ctx context.Context, name string, revision uint64, upTo int64) error {
-	_, err := s.move(ctx, publishScript, name, revisionOrAny(revision), 1, number(min(max(upTo, 0), math.MaxInt64-1)+1))
+	_, err := s.operate(ctx, publishScript, name, revisionOrAny(revision), 1, number(min(max(upTo, 0), math.MaxInt64-1)+1))
 	return err
 }

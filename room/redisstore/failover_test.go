@@ -1,29 +1,19 @@
+//go:build redis
+
 package redisstore_test
 
 import (
 	"testing"
 	"time"
 
-	"github.com/sluice-project/sluice/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/redisstore"
 )
 
-// until waits for a condition, for a minute at most.
-func until(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	deadline, again := time.After(time.Minute), time.NewTicker(20*time.Millisecond)
-	defer again.Stop()
-	for !condition() {
-		select {
-		case <-deadline:
-			t.Fatalf("it never came to this: %s", what)
-		case <-again.C:
-		}
-	}
-}
-
 func TestAReplicaTakesOver(t *testing.T) {
+	t.Parallel()
 	set := redistest.StartSentinel(t, redistest.SentinelOptions{})
 	store := open(t, redisstore.Options{URL: set.URL()})
 	terms := room.Terms{Room: "shop", MaxWaiting: 100, Abandon: time.Hour, Away: time.Minute}
@@ -33,7 +23,7 @@ func TestAReplicaTakesOver(t *testing.T) {
 	}
 	fill(t, store, terms, 10, false)
 	replica := set.Servers()[1]
-	until(t, "the replica has all", func() bool { return replica.Cli("HGET", "sluice:{shop}", "number") == "10" })
+	until.True(t, "the replica has all", func() bool { return replica.Cli("HGET", "sluice:{shop}", "number") == "10" })
 
 	set.Failover()
 	recovered(t, func() error {

@@ -1,3 +1,5 @@
+//go:build redis
+
 package redisstore_test
 
 import (
@@ -8,14 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-project/sluice/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/redistest"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/redisstore"
 	"github.com/sluice-project/sluice/room/storetest"
 )
 
-// recovered calls until it succeeds, for a minute at most. Between calls nothing is
-// waited for: a store that cannot reach its server waits itself, or fails at once.
+// recovered repeats a call until it succeeds, for at most a minute. There is no pause between
+// calls: a store that cannot reach its server waits itself, or fails at once.
 func recovered(t *testing.T, call func() error) {
 	t.Helper()
 	deadline, again := time.After(time.Minute), time.NewTicker(10*time.Millisecond)
@@ -36,7 +38,7 @@ func recovered(t *testing.T, call func() error) {
 	}
 }
 
-// everybody asks for places of 1 to n, without what the clock changes.
+// everybody returns the places of 1 to n, without the fields that change with the clock.
 func everybody(ctx context.Context, store *redisstore.Store, terms room.Terms, n int64) ([]room.Place, error) {
 	numbers := make([]int64, n)
 	for i := range numbers {
@@ -50,6 +52,7 @@ func everybody(ctx context.Context, store *redisstore.Store, terms room.Terms, n
 }
 
 func TestEverybodyHasTheSamePlaceAfterARestart(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, redistest.Options{Persist: redistest.Always})
 	store, terms := shop(t, server)
 	terms.Sliding, terms.Events = false, 10_000
@@ -90,6 +93,7 @@ func TestEverybodyHasTheSamePlaceAfterARestart(t *testing.T) {
 }
 
 func TestAServerThatHangs(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
 	store, terms := shop(t, server)
 	fill(t, store, terms, 10, false)
@@ -124,6 +128,7 @@ func TestAServerThatHangs(t *testing.T) {
 }
 
 func TestPeopleAreServedWhenTheMemoryIsFull(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, redistest.Options{Args: []string{"--maxmemory", "4mb"}})
 	store, terms := shop(t, server)
 	entered, err := int64(0), error(nil)
@@ -151,6 +156,7 @@ func TestPeopleAreServedWhenTheMemoryIsFull(t *testing.T) {
 }
 
 func TestAReplicaIsUnavailable(t *testing.T) {
+	t.Parallel()
 	master, server := redistest.Start(t, redistest.Options{}), redistest.Start(t, redistest.Options{})
 	store, terms := shop(t, server)
 	_, port := master.HostPort()
@@ -162,10 +168,11 @@ func TestAReplicaIsUnavailable(t *testing.T) {
 
 // All keys of a room are in one slot: a cluster refuses scripts that touch more.
 func TestConformanceOnACluster(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, redistest.Options{Args: []string{"--cluster-enabled", "yes"}})
 	server.Cli("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
 	store, err := redisstore.Open(t.Context(), redisstore.Options{URL: server.URL(), Logger: quiet})
-	for errors.Is(err, room.ErrUnavailable) { // until the node has noticed that the cluster is whole
+	for errors.Is(err, room.ErrUnavailable) { // until the node sees the cluster complete
 		store, err = redisstore.Open(t.Context(), redisstore.Options{URL: server.URL(), Logger: quiet})
 	}
 	if err != nil {

@@ -1,3 +1,5 @@
+//go:build redis
+
 package redisstore_test
 
 import (
@@ -6,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-project/sluice/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/redistest"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/redisstore"
 )
@@ -64,7 +66,7 @@ func (l *line) ask(numbers ...int64) []room.Place {
 	return places
 }
 
-// ahead checks how many are before visitors 1, 2 and so on; -1 is who does not wait.
+// ahead checks how many are in front of visitors 1, 2 and so on; -1 is a visitor who does not wait.
 func (l *line) ahead(places []room.Place, want ...int64) {
 	l.t.Helper()
 	var got []int64
@@ -79,9 +81,10 @@ func (l *line) ahead(places []room.Place, want ...int64) {
 	}
 }
 
-// Whoever drew the same stands by number, whether the others are called, skipped or
-// in the line: 9 before 10, though "10" sorts before "9".
+// Visitors with the same draw are in the order of their numbers, whether the others are called,
+// skipped or in the queue: 9 before 10, though "10" sorts before "9".
 func TestOfTheSameDrawTheFirstIsFirst(t *testing.T) {
+	t.Parallel()
 	l := newLine(t)
 	l.terms.DrawUntil = time.Now().Add(24 * time.Hour)
 	l.enter(12)
@@ -89,7 +92,7 @@ func TestOfTheSameDrawTheFirstIsFirst(t *testing.T) {
 	l.expire()
 	l.ahead(l.ask(1, 2, 3, 4, 9, 10, 11, 12), -1, -1, -1, 3, 8, 9, 10, 11)
 
-	l.after(2 * time.Minute) // they miss, and the next are called
+	l.after(2 * time.Minute) // they are no-shows, and the next are called
 	l.expire()
 	l.ahead(l.ask(4, 5, 6, 7, 10), -1, -1, -1, 6, 9)
 	l.ahead(l.ask(3, 10), 2, 9)
@@ -99,6 +102,7 @@ func TestOfTheSameDrawTheFirstIsFirst(t *testing.T) {
 }
 
 func TestWhoIsSkippedLeavesFromItsPlace(t *testing.T) {
+	t.Parallel()
 	l := newLine(t)
 	l.enter(12)
 	l.after(6 * time.Minute)
@@ -112,15 +116,16 @@ func TestWhoIsSkippedLeavesFromItsPlace(t *testing.T) {
 	l.ahead(l.ask(12, 3), 10, 2)
 }
 
-// A sheet with somebody who is called for long is looked at late, but not later than
-// is due for others on it.
+// A sheet with a visitor who is called for long is checked late, but not later than is due for
+// others on it.
 func TestWhoIsSilentIsGoneThoughAnotherIsCalledForLong(t *testing.T) {
+	t.Parallel()
 	l := newLine(t)
 	l.enter(1)
 	l.terms.Claim, l.terms.Abandon, l.terms.Grace, l.terms.Capacity = 10*time.Minute, time.Second, time.Second, 1
 	l.expire() // calls 1
 	l.after(time.Minute)
-	l.expire() // looks at the sheet
+	l.expire() // checks the sheet
 	l.enter(1)
 	l.after(time.Minute)
 	l.expire()
@@ -130,6 +135,7 @@ func TestWhoIsSilentIsGoneThoughAnotherIsCalledForLong(t *testing.T) {
 }
 
 func TestWhoMissesIsGoneByTheTermsOfThen(t *testing.T) {
+	t.Parallel()
 	l := newLine(t)
 	l.enter(1)
 	l.terms.Claim, l.terms.Abandon, l.terms.Grace, l.terms.Capacity = 10*time.Minute, time.Second, time.Second, 1
@@ -139,7 +145,7 @@ func TestWhoMissesIsGoneByTheTermsOfThen(t *testing.T) {
 	l.terms.Grace = 5 * time.Minute
 	l.after(9 * time.Minute)
 	l.expire()
-	if s, err := l.store.Status(t.Context(), "shop"); err != nil || s.Missed != 1 || s.Departed != 1 {
+	if s, err := l.store.Status(t.Context(), "shop"); err != nil || s.NoShows != 1 || s.Departed != 1 {
 		t.Errorf("after ten minutes of silence: %+v, %v; want the visitor gone", s, err)
 	}
 }

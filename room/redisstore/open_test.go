@@ -1,3 +1,5 @@
+//go:build redis
+
 package redisstore_test
 
 import (
@@ -8,12 +10,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-project/sluice/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/redistest"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/redisstore"
 )
 
 func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
 	evicting := redistest.Start(t, redistest.Options{Args: []string{"--maxmemory-policy", "allkeys-lru"}})
 	locked := redistest.Start(t, redistest.Options{Args: []string{"--requirepass", "correct"}})
 	down := redistest.Start(t, redistest.Options{})
@@ -54,6 +57,7 @@ func TestOpenRefuses(t *testing.T) {
 }
 
 func TestOpenWarnsOfAServerThatForgets(t *testing.T) {
+	t.Parallel()
 	for persist, want := range map[redistest.Persist]bool{redistest.Nothing: true, redistest.Always: false, redistest.EverySecond: false} {
 		var log bytes.Buffer
 		server := redistest.Start(t, redistest.Options{Persist: persist})
@@ -64,8 +68,9 @@ func TestOpenWarnsOfAServerThatForgets(t *testing.T) {
 	}
 }
 
-// The user of docs/room/redis.md can do all that the store does.
+// The user of docs/room/redis.md has all rights that the store needs.
 func TestAUserWithFewRights(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
 	server.Cli("ACL", "SETUSER", "sluice", "on", ">secret", "~sluice:*", "+@read", "+@write", "+@scripting", "+@connection", "+info", "+time")
 	server.Cli("ACL", "SETUSER", "default", "off")
@@ -93,6 +98,7 @@ func TestAUserWithFewRights(t *testing.T) {
 }
 
 func TestAUnixSocketAndADatabase(t *testing.T) {
+	t.Parallel()
 	socket := t.TempDir() + "/s"
 	server := redistest.Start(t, redistest.Options{Args: []string{"--unixsocket", socket}})
 	store := open(t, redisstore.Options{URL: "unix://" + socket + "?db=3", Prefix: "other:"})
@@ -105,6 +111,7 @@ func TestAUnixSocketAndADatabase(t *testing.T) {
 }
 
 func TestTheEndOfTheCallersContextIsTheCallers(t *testing.T) {
+	t.Parallel()
 	store, terms := shop(t, redistest.Start(t, redistest.Options{}))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -115,6 +122,7 @@ func TestTheEndOfTheCallersContextIsTheCallers(t *testing.T) {
 }
 
 func TestTLSWithAnAccount(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, redistest.Options{TLS: true, User: "shops", Password: "a/b@c"})
 	if _, err := redisstore.Open(t.Context(), redisstore.Options{URL: server.URL(), Logger: quiet}); err == nil {
 		t.Fatal("it opened a server whose certificate nobody vouches for")

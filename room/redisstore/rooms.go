@@ -10,11 +10,12 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/sluice-project/sluice/internal/rediskv"
 	"github.com/sluice-project/sluice/room"
 )
 
-// roomKey is the room's hash, and what its other keys begin with. Names hold no
-// upper case, so no room has the hash tag of the index.
+// roomKey is the room's hash, and the prefix of its other keys. Names have no upper-case
+// letters, so no room has the hash tag of the index.
 func (s *Store) roomKey(name string) string { return s.prefix + "{" + name + "}" }
 
 func (s *Store) removingKey(name string) string { return s.roomKey(name) + ":removing" }
@@ -34,11 +35,9 @@ func parseEntry(text string) (*entry, error) {
 	return &entry{parts[0], parts[1], parts[2]}, nil
 }
 
-// Rooms is room.Store's.
+// Rooms implements room.Store.
 func (s *Store) Rooms(ctx context.Context) ([]room.Record, error) {
-	entries, err := call(ctx, s, func(ctx context.Context) (map[string]string, error) {
-		return s.db.Do(ctx, s.db.B().Hgetall().Key(s.indexKey("records")).Build()).AsStrMap()
-	})
+	entries, err := ask(ctx, s, s.db.B().Hgetall().Key(s.indexKey("records")).Build(), rueidis.RedisResult.AsStrMap)
 	if err != nil {
 		return nil, err
 	}
@@ -60,8 +59,8 @@ func (s *Store) Rooms(ctx context.Context) ([]room.Record, error) {
 
 // entry returns a room's record, nil if there is none.
 func (s *Store) entry(ctx context.Context, name string) (*entry, error) {
-	text, err := call(ctx, s, func(ctx context.Context) (string, error) {
-		text, err := s.db.Do(ctx, s.db.B().Hget().Key(s.indexKey("records")).Field(name).Build()).ToString()
+	text, err := ask(ctx, s, s.db.B().Hget().Key(s.indexKey("records")).Field(name).Build(), func(r rueidis.RedisResult) (string, error) {
+		text, err := r.ToString()
 		if rueidis.IsRedisNil(err) {
 			return "", nil
 		}
@@ -73,12 +72,12 @@ func (s *Store) entry(ctx context.Context, name string) (*entry, error) {
 	return parseEntry(text)
 }
 
-// PutRoom is room.Store's. The record is put first, which decides, and then the room's
-// hash is raised to it; a process that ends in between leaves that to the next move.
+// PutRoom implements room.Store. It puts the record, which decides, and then raises the
+// room's hash to it; if the process ends in between, the next operation does that.
 func (s *Store) PutRoom(ctx context.Context, name string, record []byte, revision uint64) (uint64, error) {
 	keys := []string{s.indexKey("records"), s.indexKey("revision")}
 	args := []string{name, rueidis.BinaryString(record), strconv.FormatUint(revision, 10), strconv.Itoa(room.MaxRooms)}
-	answer, err := exec(ctx, s, recordPutScript, keys, args, rueidis.RedisResult.AsIntSlice)
+	answer, err := rediskv.Exec(ctx, s.db, recordPutScript, keys, args, rueidis.RedisResult.AsIntSlice)
 	switch {
 	case err != nil:
 		return 0, err
@@ -98,25 +97,23 @@ func (s *Store) PutRoom(ctx context.Context, name string, record []byte, revisio
 
 // putHash raises a room's hash to its record.
 func (s *Store) putHash(ctx context.Context, name string, e *entry) error {
-	_, err := exec(ctx, s, roomPutScript, []string{s.roomKey(name), s.removingKey(name)}, []string{e.revision, e.birth}, asInt)
+	_, err := rediskv.Exec(ctx, s.db, roomPutScript, []string{s.roomKey(name), s.removingKey(name)}, []string{e.revision, e.birth}, asInt)
 	return err
 }
 
-// RemoveRoom is room.Store's. The room is gone when its record is; what it held is
-// removed in steps, and if they are cut short, by the next RemoveRoom or Open.
+// RemoveRoom implements room.Store. The room is gone when its record is; its keys are
+// removed in steps and, if they are cut short, by the next RemoveRoom or Open.
 func (s *Store) RemoveRoom(ctx context.Context, name string) error {
 	keys := []string{s.indexKey("records"), s.indexKey("removing")}
-	if _, err := exec(ctx, s, recordRemoveScript, keys, []string{name}, asInt); err != nil {
+	if _, err := rediskv.Exec(ctx, s.db, recordRemoveScript, keys, []string{name}, asInt); err != nil {
 		return err
 	}
 	return s.sweep(ctx)
 }
 
-// sweep removes what rooms held that were removed.
+// sweep removes the keys of removed rooms.
 func (s *Store) sweep(ctx context.Context) error {
-	pending, err := call(ctx, s, func(ctx context.Context) ([]string, error) {
-		return s.db.Do(ctx, s.db.B().Smembers().Key(s.indexKey("removing")).Build()).AsStrSlice()
-	})
+	pending, err := ask(ctx, s, s.db.B().Smembers().Key(s.indexKey("removing")).Build(), rueidis.RedisResult.AsStrSlice)
 	if err != nil {
 		return err
 	}
@@ -127,11 +124,11 @@ func (s *Store) sweep(ctx context.Context) error {
 	return errors.Join(failures...)
 }
 
-// sweepRoom removes what one room held, "birth name".
+// sweepRoom removes the keys of one room, "birth name".
 func (s *Store) sweepRoom(ctx context.Context, item string) error {
 	birth, name, _ := strings.Cut(item, " ")
 	for {
-		more, err := exec(ctx, s, roomRemoveScript, []string{s.roomKey(name), s.removingKey(name)}, []string{birth}, asInt)
+		more, err := rediskv.Exec(ctx, s.db, roomRemoveScript, []string{s.roomKey(name), s.removingKey(name)}, []string{birth}, asInt)
 		if err != nil {
 			return err
 		}
@@ -139,8 +136,6 @@ func (s *Store) sweepRoom(ctx context.Context, item string) error {
 			break
 		}
 	}
-	_, err := call(ctx, s, func(ctx context.Context) (int64, error) {
-		return s.db.Do(ctx, s.db.B().Srem().Key(s.indexKey("removing")).Member(item).Build()).AsInt64()
-	})
+	_, err := ask(ctx, s, s.db.B().Srem().Key(s.indexKey("removing")).Member(item).Build(), asInt)
 	return err
 }

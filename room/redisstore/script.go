@@ -9,19 +9,19 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/sluice-project/sluice/rediskv"
+	"github.com/sluice-project/sluice/internal/rediskv"
 	"github.com/sluice-project/sluice/room"
 )
 
 //go:embed lua/*.lua
 var sources embed.FS
 
-// newScript puts a script together from files of lua/.
+// newScript builds a script from files of lua/.
 func newScript(flags string, files ...string) rediskv.Script {
 	return rediskv.NewScript(sources, flags, files...)
 }
 
-// People who are in the room already are served even when the memory is full.
+// Visitors who are in the room already are served even when the memory is full.
 var (
 	enterScript   = newScript("", "base", "place", "claim", "room", "call", "enter")
 	askScript     = newScript(rediskv.EvenFull, "base", "place", "claim", "ask")
@@ -39,10 +39,10 @@ var (
 	roomPutScript      = newScript(rediskv.EvenFull, "room_put")
 	roomRemoveScript   = newScript(rediskv.EvenFull, "room_remove")
 	keysPutScript      = newScript(rediskv.EvenFull, "keys_put")
-	leaseScript        = newScript(rediskv.EvenFull, "lease")
+	ownershipScript    = newScript(rediskv.EvenFull, "ownership")
 )
 
-// What a script about a room answers first, as in lua/base.lua.
+// The first integer of a script's answer, as in lua/base.lua.
 const (
 	statusOK = iota
 	statusNoRoom
@@ -58,20 +58,15 @@ var statusErrors = map[int64]error{
 	statusEnded: room.ErrEnded, statusLineFull: room.ErrLineFull, statusNotRenewable: room.ErrNotRenewable,
 }
 
-// exec runs a script about no room.
-func exec[T any](ctx context.Context, s *Store, sc rediskv.Script, keys, args []string, read func(rueidis.RedisResult) (T, error)) (T, error) {
-	return rediskv.Exec(ctx, s.db, sc, keys, args, read)
-}
-
 func asInt(r rueidis.RedisResult) (int64, error) { return r.AsInt64() }
 
-// move runs a script about a room that answers with integers: at least so many after
-// the status and the time, unless the status is an error. The answer is without the
-// status. Revision "" is any.
-func (s *Store) move(ctx context.Context, sc rediskv.Script, name, revision string, least int, args ...string) ([]int64, error) {
+// operate runs a script about a room that answers with integers: at least so many after the
+// status and the time, unless the status is an error. The result is without the status.
+// An empty revision matches any.
+func (s *Store) operate(ctx context.Context, sc rediskv.Script, name, revision string, least int, args ...string) ([]int64, error) {
 	args = append([]string{s.clock(), revision}, args...)
 	answer, err := s.healing(ctx, name, revision, func() ([]int64, int64, error) {
-		answer, err := exec(ctx, s, sc, []string{s.roomKey(name)}, args, rueidis.RedisResult.AsIntSlice)
+		answer, err := rediskv.Exec(ctx, s.db, sc, []string{s.roomKey(name)}, args, rueidis.RedisResult.AsIntSlice)
 		if err == nil && len(answer) < 2 {
 			err = fmt.Errorf("redis: the script %s answers %d numbers", sc.Name, len(answer))
 		}
@@ -90,10 +85,10 @@ func (s *Store) move(ctx context.Context, sc rediskv.Script, name, revision stri
 	return answer[1:], statusErrors[status]
 }
 
-// healing runs a script, and again if the room's hash was behind the index of rooms:
-// the process that put the record may have ended before it raised the hash. If it is the
-// index that is behind, its node has lost a change, and its record is put again, with a
-// revision after all.
+// healing runs a script, and runs it again if the room's hash was behind the index of
+// rooms: the process that put the record may have ended before it raised the hash. If the
+// index is behind, its node has lost a change, and healing puts the index's record again,
+// with a revision higher than all.
 func (s *Store) healing(ctx context.Context, name, revision string, run func() ([]int64, int64, error)) ([]int64, error) {
 	answer, status, err := run()
 	if err != nil || status != statusNoRoom && status != statusStale {

@@ -1,33 +1,41 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/sluice-project/sluice/rediskv"
+	"github.com/redis/rueidis"
+
+	"github.com/sluice-project/sluice/internal/rediskv"
 	"github.com/sluice-project/sluice/room"
 )
 
 // DefaultPrefix begins the names of all keys.
 const DefaultPrefix = "sluice:"
 
-// sweepTimeout is how long Open goes on with removals that did not end.
+// sweepTimeout bounds how long Open continues removals that were cut short.
 const sweepTimeout = 10 * time.Second
 
-// Options say where Redis is, and how it is used.
+// Options are the store's settings.
 type Options struct {
 	// URL is as rediskv.ParseURL describes it. Required.
 	URL string
-	// Prefix begins the names of all keys. Default DefaultPrefix. It must not hold "{".
+	// Prefix begins the names of all keys. Default DefaultPrefix. It must not contain
+	// "{".
 	Prefix string
-	// Logger is told of what is risky about the server. Default slog.Default.
+	// Logger gets warnings about risky settings of the server. Default slog.Default.
 	Logger *slog.Logger
-	// ClockOffset is added to the server's clock, so that tests need not wait for it.
+	// ClockOffset is added to the server's clock, so that tests need not wait.
 	ClockOffset func() time.Duration
+	// CallTimeout bounds one exchange with the server. Default 2 s.
+	CallTimeout time.Duration
 }
 
 // Store is a room.Store on Redis or Valkey.
@@ -41,22 +49,20 @@ type Store struct {
 var _ room.Store = (*Store)(nil)
 
 // Open connects to the server, and refuses one that is too old or may evict keys. It
-// fails with room.ErrUnavailable if no server answers.
+// returns room.ErrUnavailable if no server answers.
 func Open(ctx context.Context, options Options) (*Store, error) {
 	if strings.Contains(options.Prefix, "{") {
 		return nil, fmt.Errorf("the prefix %q holds \"{\": Redis Cluster would take it for a hash tag", options.Prefix)
 	}
 	db, err := rediskv.Open(ctx, rediskv.Options{
-		URL: options.URL, Logger: options.Logger,
+		URL: options.URL, Logger: options.Logger, CallTimeout: options.CallTimeout,
 		Errors: rediskv.Errors{Unavailable: room.ErrUnavailable, Full: room.ErrFull, Closed: room.ErrClosed},
 	})
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{db: db, prefix: options.Prefix, logger: options.Logger, offset: options.ClockOffset}
-	if s.prefix == "" {
-		s.prefix = DefaultPrefix
-	}
+	s.prefix = cmp.Or(s.prefix, DefaultPrefix)
 	if s.logger == nil {
 		s.logger = slog.Default()
 	}
@@ -67,17 +73,15 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	return s, nil
 }
 
-// Close is room.Store's. What was answered is as durable as the server makes it.
+// Close implements room.Store. Acknowledged operations are as durable as the server makes them.
 func (s *Store) Close() error {
 	s.db.Close()
 	return nil
 }
 
-// Now is room.Store's.
+// Now implements room.Store.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
-	parts, err := call(ctx, s, func(ctx context.Context) ([]int64, error) {
-		return s.db.Do(ctx, s.db.B().Time().Build()).AsIntSlice()
-	})
+	parts, err := ask(ctx, s, s.db.B().Time().Build(), rueidis.RedisResult.AsIntSlice)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -87,17 +91,17 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return time.UnixMilli(parts[0]*1000 + parts[1]/1000).Add(s.offset().Truncate(time.Millisecond)), nil
 }
 
-// call makes one exchange with Redis.
-func call[T any](ctx context.Context, s *Store, exchange func(ctx context.Context) (T, error)) (T, error) {
-	return rediskv.Call(ctx, s.db, exchange)
+// ask makes an exchange of one command.
+func ask[T any](ctx context.Context, s *Store, command rueidis.Completed, read func(rueidis.RedisResult) (T, error)) (T, error) {
+	return rediskv.Call(ctx, s.db, func(ctx context.Context) (T, error) { return read(s.db.Do(ctx, command)) })
 }
 
-// clock is the argument that moves the server's clock.
+// clock returns the argument that shifts the server's clock.
 func (s *Store) clock() string { return number(s.offset().Milliseconds()) }
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
-// millis is a time as scripts have it; 0 for the zero time.
+// millis returns a time for a script; 0 for the zero time.
 func millis(t time.Time) string {
 	if t.IsZero() {
 		return "0"
@@ -112,7 +116,7 @@ func flag(b bool) string {
 	return "0"
 }
 
-// timeOf is a time of a script; 0 is the zero time.
+// timeOf returns a time of a script; the zero time for 0.
 func timeOf(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
@@ -120,12 +124,51 @@ func timeOf(ms int64) time.Time {
 	return time.UnixMilli(ms)
 }
 
-// finishRemovals goes on with rooms whose removal was cut short. What it does not come
-// to takes memory only, and is gone on with by the next RemoveRoom or Open.
+// finishRemovals continues the removals of rooms that were cut short. The rest only takes
+// memory, and is left to the next RemoveRoom or Open.
 func (s *Store) finishRemovals(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
 	if err := s.sweep(ctx); err != nil {
 		s.logger.Warn("what removed rooms held could not be removed yet", slog.Any("error", err))
 	}
+}
+
+// Keys implements room.Store.
+func (s *Store) Keys(ctx context.Context) ([]room.SigningKey, error) {
+	texts, err := ask(ctx, s, s.db.B().Lrange().Key(s.indexKey("keys")).Start(0).Stop(-1).Build(), rueidis.RedisResult.AsStrSlice)
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]room.SigningKey, len(texts))
+	for i, text := range texts {
+		if json.Unmarshal([]byte(text), &keys[i]) != nil {
+			return nil, errors.New("redis: a signing key is not JSON") // what Unmarshal says could tell of the secret
+		}
+	}
+	return keys, nil
+}
+
+// PutKeys implements room.Store.
+func (s *Store) PutKeys(ctx context.Context, keys []room.SigningKey, seen string) error {
+	args := []string{seen}
+	for i := range keys {
+		text, err := json.Marshal(&keys[i])
+		if err != nil {
+			return err
+		}
+		args = append(args, string(text))
+	}
+	conflict, err := rediskv.Exec(ctx, s.db, keysPutScript, []string{s.indexKey("keys")}, args, asInt)
+	if err == nil && conflict == 1 {
+		err = room.ErrConflict
+	}
+	return err
+}
+
+// Own implements room.Store.
+func (s *Store) Own(ctx context.Context, name, holder string, ttl time.Duration) (bool, error) {
+	has, err := rediskv.Exec(ctx, s.db, ownershipScript, []string{s.prefix + "lease:{" + name + "}"},
+		[]string{s.clock(), holder, number(ttl.Milliseconds())}, asInt)
+	return has == 1, err
 }

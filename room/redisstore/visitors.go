@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// reasons are those that scripts know by number, from 1 on. EVENT_OF in lua/room.lua has
-// their events.
+// reasons are the reasons by their numbers in scripts, from 1 on. EVENT_OF in
+// lua/room.lua has their events.
 var reasons = []room.Reason{"", room.Left, room.Expired, room.Abandoned, room.Revoked, room.Ended, room.Forgotten}
 
 // placeSize is how many integers a place is, as in lua/place.lua.
@@ -20,8 +20,8 @@ const placeSize = 6
 
 func revisionOf(terms *room.Terms) string { return strconv.FormatUint(terms.Revision, 10) }
 
-// callTerms are the arguments from the third on of scripts that call, as lua/room.lua
-// has them, and the tick.
+// callTerms returns the arguments, from the third on, of scripts that call, as in
+// lua/room.lua, and the tick.
 func callTerms(t *room.Terms) []string {
 	return []string{
 		number(t.Capacity), millis(t.From), millis(t.Until), number(t.Claim.Milliseconds()), number(t.Abandon.Milliseconds()),
@@ -37,12 +37,12 @@ func readPlace(n int64, at time.Time, v []int64) room.Place {
 	}
 }
 
-// Enter is room.Store's.
+// Enter implements room.Store.
 func (s *Store) Enter(ctx context.Context, terms room.Terms, arrival room.Arrival) (room.Place, error) {
 	args := append(callTerms(&terms),
 		millis(terms.EnterFrom), millis(terms.EnterUntil), millis(terms.DrawUntil), number(terms.MaxWaiting),
 		number(terms.TTL.Milliseconds()), flag(terms.Sliding), keyText(arrival.Key), number(arrival.Draw))
-	answer, err := s.move(ctx, enterScript, terms.Room, revisionOf(&terms), 2+placeSize, args...)
+	answer, err := s.operate(ctx, enterScript, terms.Room, revisionOf(&terms), 2+placeSize, args...)
 	if err != nil {
 		return room.Place{}, err
 	}
@@ -51,7 +51,7 @@ func (s *Store) Enter(ctx context.Context, terms room.Terms, arrival room.Arriva
 	return p, nil
 }
 
-// keyText is a key as scripts have it: its bytes, or nothing.
+// keyText returns a key for a script: its bytes, or nothing.
 func keyText(key room.Key) string {
 	if key == (room.Key{}) {
 		return ""
@@ -59,7 +59,7 @@ func keyText(key room.Key) string {
 	return string(key[:])
 }
 
-// Ask is room.Store's.
+// Ask implements room.Store.
 func (s *Store) Ask(ctx context.Context, terms room.Terms, numbers []int64, claim bool) ([]room.Place, error) {
 	if len(numbers) > room.MaxAsk {
 		return nil, fmt.Errorf("%d visitors are asked about, at most %d at once", len(numbers), room.MaxAsk)
@@ -69,7 +69,7 @@ func (s *Store) Ask(ctx context.Context, terms room.Terms, numbers []int64, clai
 	for _, n := range numbers {
 		args = append(args, number(n))
 	}
-	answer, err := s.move(ctx, askScript, terms.Room, revisionOf(&terms), placeSize*len(numbers), args...)
+	answer, err := s.operate(ctx, askScript, terms.Room, revisionOf(&terms), placeSize*len(numbers), args...)
 	if err != nil {
 		return nil, err
 	}
@@ -80,9 +80,9 @@ func (s *Store) Ask(ctx context.Context, terms room.Terms, numbers []int64, clai
 	return places, nil
 }
 
-// Renew is room.Store's.
+// Renew implements room.Store.
 func (s *Store) Renew(ctx context.Context, terms room.Terms, n int64) (room.Place, error) {
-	answer, err := s.move(ctx, renewScript, terms.Room, revisionOf(&terms), placeSize,
+	answer, err := s.operate(ctx, renewScript, terms.Room, revisionOf(&terms), placeSize,
 		number(n), number(terms.TTL.Milliseconds()), flag(terms.Sliding), strconv.Itoa(terms.Renewals))
 	if err != nil && !errors.Is(err, room.ErrNotRenewable) {
 		return room.Place{}, err
@@ -90,13 +90,13 @@ func (s *Store) Renew(ctx context.Context, terms room.Terms, n int64) (room.Plac
 	return readPlace(n, time.UnixMilli(answer[0]), answer[1:]), err
 }
 
-// Leave is room.Store's.
+// Leave implements room.Store.
 func (s *Store) Leave(ctx context.Context, terms room.Terms, n int64, reason room.Reason) (room.Place, error) {
 	code := slices.Index(reasons, reason)
 	if code < 1 || reason == room.Forgotten {
 		return room.Place{}, fmt.Errorf("nobody leaves for the reason %q", reason)
 	}
-	answer, err := s.move(ctx, leaveScript, terms.Room, revisionOf(&terms), placeSize,
+	answer, err := s.operate(ctx, leaveScript, terms.Room, revisionOf(&terms), placeSize,
 		append(callTerms(&terms), number(n), strconv.Itoa(code))...)
 	if err != nil {
 		return room.Place{}, err
@@ -104,31 +104,31 @@ func (s *Store) Leave(ctx context.Context, terms room.Terms, n int64, reason roo
 	return readPlace(n, time.UnixMilli(answer[0]), answer[1:]), nil
 }
 
-// Find is room.Store's.
+// Find implements room.Store.
 func (s *Store) Find(ctx context.Context, terms room.Terms, key room.Key) (int64, error) {
 	if key == (room.Key{}) {
 		return 0, nil
 	}
-	answer, err := s.move(ctx, findScript, terms.Room, revisionOf(&terms), 1, keyText(key))
+	answer, err := s.operate(ctx, findScript, terms.Room, revisionOf(&terms), 1, keyText(key))
 	if err != nil {
 		return 0, err
 	}
 	return answer[1], nil
 }
 
-// Clear is room.Store's. If it is cut short, the next Expire goes on.
+// Clear implements room.Store. If it is cut short, the next Expire continues.
 func (s *Store) Clear(ctx context.Context, terms room.Terms) error {
 	for begin := true; ; begin = false {
-		answer, err := s.move(ctx, clearScript, terms.Room, revisionOf(&terms), 1, append(callTerms(&terms), flag(begin))...)
+		answer, err := s.operate(ctx, clearScript, terms.Room, revisionOf(&terms), 1, append(callTerms(&terms), flag(begin))...)
 		if err != nil || answer[1] == 0 {
 			return err
 		}
 	}
 }
 
-// Expire is room.Store's.
+// Expire implements room.Store.
 func (s *Store) Expire(ctx context.Context, terms room.Terms) (room.Due, error) {
-	answer, err := s.move(ctx, expireScript, terms.Room, revisionOf(&terms), 2,
+	answer, err := s.operate(ctx, expireScript, terms.Room, revisionOf(&terms), 2,
 		append(callTerms(&terms), number(terms.Calls), number((terms.Abandon+terms.Grace).Milliseconds()))...)
 	if err != nil {
 		return room.Due{}, err
@@ -136,14 +136,14 @@ func (s *Store) Expire(ctx context.Context, terms room.Terms) (room.Due, error) 
 	return room.Due{Now: time.UnixMilli(answer[0]), Next: timeOf(answer[1]), More: answer[2] == 1}, nil
 }
 
-// Status is room.Store's.
+// Status implements room.Store.
 func (s *Store) Status(ctx context.Context, name string) (room.Status, error) {
-	v, err := s.move(ctx, statusScript, name, "", 10)
+	v, err := s.operate(ctx, statusScript, name, "", 10)
 	if err != nil {
 		return room.Status{}, err
 	}
 	return room.Status{
-		Now: time.UnixMilli(v[0]), Waiting: v[1], Inside: v[2], Called: v[3], Entered: v[4], Admitted: v[5], Missed: v[6],
+		Now: time.UnixMilli(v[0]), Waiting: v[1], Inside: v[2], Called: v[3], Entered: v[4], Admitted: v[5], NoShows: v[6],
 		Departed: v[7], Expired: v[8], EventsDropped: v[9], Tick: v[10],
 	}, nil
 }

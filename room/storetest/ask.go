@@ -94,7 +94,7 @@ var askCases = []testCase{
 		k.waits(k.look(5), 3)
 		k.leave(3, room.Left)
 		k.waits(k.look(5), 2)
-		k.pass(claim + time.Minute) // the first misses, and is skipped
+		k.pass(claim + time.Minute) // the first is a no-show, and is skipped
 		k.waits(k.look(5), 2)
 		k.waits(k.look(1), 0)
 	}},
@@ -102,7 +102,7 @@ var askCases = []testCase{
 		k.enter(2)
 		k.terms.Capacity = 2
 		k.waits(k.claim(1), 0)
-		k.waits(k.arrive(room.Arrival{Key: keyOf(1)}), 2) // whose arrival calls
+		k.waits(k.arrive(room.Arrival{Key: keyOf(1)}), 2) // the arrival calls it
 		k.counts(1, 2, 2)
 		k.leave(3, room.Left)
 		k.terms.Capacity = 3

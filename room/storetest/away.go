@@ -6,7 +6,7 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// long is how long the service is away.
+// long is the length of an absence of the service.
 const long = 3 * (abandon + grace)
 
 var awayCases = []testCase{
@@ -20,7 +20,7 @@ var awayCases = []testCase{
 		k.expireAt(2)
 		k.isCalled(k.look(2))
 		k.pass(2 * time.Minute)
-		k.expireAt(3) // 4 has been silent for too long now
+		k.expireAt(3) // 4 has been silent for too long
 		k.waits(k.look(4), 3)
 		k.pass(grace + 3*time.Minute)
 		k.waits(k.look(4), 0) // 4 has asked, none of the others
@@ -53,7 +53,7 @@ var awayCases = []testCase{
 		k.advance(claim)
 		k.expire()
 		k.waits(k.look(1), 0)
-		k.check(k.status().Missed == 1, "status is %+v, want 1 missed", k.status())
+		k.check(k.status().NoShows == 1, "status is %+v, want 1 missed", k.status())
 	}},
 	{name: "it makes no claim window shorter", run: func(k *kit) {
 		k.terms.Claim = time.Hour
@@ -119,7 +119,7 @@ var awayCases = []testCase{
 	}},
 }
 
-// revision returns that of a room.
+// revision returns the revision of a room.
 func (k *kit) revision(name string) uint64 {
 	k.t.Helper()
 	records, err := k.store.Rooms(ctx)
@@ -202,7 +202,7 @@ var reopenCases = []testCase{
 		k.reopen()
 		k.terms.Capacity = 2
 		k.leave(1, room.Left)
-		k.isCalled(k.look(2)) // whose silence is forgotten
+		k.isCalled(k.look(2)) // its silence is forgotten
 		k.isCalled(k.look(3))
 	}},
 	{name: "why one is gone is remembered", reopens: true, run: func(k *kit) {
@@ -227,7 +227,7 @@ var reopenCases = []testCase{
 		_, err := k.store.Renew(ctx, k.terms, 1)
 		k.must(err)
 		k.tick(claim+20*time.Second, 1)
-		k.expire() // 2 has missed, 3 is called
+		k.expire() // 2 is a no-show, 3 is called
 		k.reopen()
 		_, err = k.store.Renew(ctx, k.terms, 1)
 		k.is(err, room.ErrNotRenewable)

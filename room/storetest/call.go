@@ -113,7 +113,7 @@ var callCases = []testCase{
 		k.expire()
 		k.isCalled(k.look(2))
 		s := k.status()
-		k.check(s.Missed == 1 && s.Admitted == 2 && s.Waiting == 3, "status is %+v, want 1 missed", s)
+		k.check(s.NoShows == 1 && s.Admitted == 2 && s.Waiting == 3, "status is %+v, want 1 missed", s)
 		k.waits(k.look(4), 3)
 		k.expireAt(2) // skips the first
 		k.isCalled(k.look(3))

@@ -16,11 +16,11 @@ var concurrentCases = []testCase{
 	{name: "nobody who keeps asking is overtaken, and never are too many inside", run: crowdCase},
 	{name: "a tick calls its batch once, whoever calls Expire", run: tickCrowd},
 	{name: "of many who change a room or the keys, one wins each time", run: changeCrowd},
-	{name: "of many who want a name, one has it", run: leaseCrowd},
+	{name: "of many who want a name, one has it", run: ownershipCrowd},
 }
 
-// RunConcurrent makes moves from many goroutines at once, and checks the promises
-// against the history that the events tell.
+// RunConcurrent runs operations from many goroutines at once, and checks the promises against the
+// history of the events.
 func RunConcurrent(t *testing.T, harness Harness) {
 	for _, c := range concurrentCases {
 		t.Run(c.name, func(t *testing.T) {
@@ -29,7 +29,7 @@ func RunConcurrent(t *testing.T, harness Harness) {
 	}
 }
 
-// work runs a function in some goroutines at once.
+// work runs a function in several goroutines concurrently.
 func (k *kit) work(workers int, do func(worker int) error) {
 	k.t.Helper()
 	errs := make([]error, workers)
@@ -48,8 +48,8 @@ type guest struct {
 	inside   int  // rounds
 }
 
-// crowd is many visitors in rounds: in each, all workers let visitors enter, ask and
-// leave at once; between two, time passes.
+// crowd is a set of visitors who act in rounds: in each, all workers let visitors enter, ask and
+// leave concurrently; between rounds time passes.
 type crowd struct {
 	*kit
 	guests [][]*guest // by worker
@@ -102,7 +102,7 @@ func crowdCase(k *kit) {
 	c.check()
 }
 
-// round is what a worker does in a round.
+// round runs a worker's part of a round.
 func (c *crowd) round(worker, round int) error {
 	random := c.random[worker]
 	for range random.IntN(4) {
@@ -126,7 +126,7 @@ func (c *crowd) round(worker, round int) error {
 	return c.askMine(worker, false)
 }
 
-// met notes a visitor who entered.
+// met records a visitor who entered.
 func (c *crowd) met(worker int, p room.Place, faithful bool) {
 	c.guests[worker] = append(c.guests[worker], &guest{number: p.Number, faithful: faithful})
 	if faithful {
@@ -136,8 +136,8 @@ func (c *crowd) met(worker int, p room.Place, faithful bool) {
 	}
 }
 
-// askMine lets a worker's visitors ask: the faithful always, others at times, and at
-// the end never. Who was inside for some rounds leaves, or lets the pass end.
+// askMine lets a worker's visitors ask: the faithful always, others sometimes, and at the end
+// never. Visitors who were inside for some rounds leave, or let the pass end.
 func (c *crowd) askMine(worker int, ending bool) error {
 	random := c.random[worker]
 	var stay []*guest
@@ -180,7 +180,7 @@ func (c *crowd) expireAgain() error {
 	return nil
 }
 
-// publish takes the events while others make more.
+// publish takes events while others create more.
 func (c *crowd) publish() error {
 	for {
 		events, err := c.store.Events(ctx, c.terms.Room, 0, c.history.last, 50)
@@ -204,7 +204,7 @@ func (c *crowd) check() {
 	h := c.history
 	c.must(h.same(c.status()))
 	c.kit.check(h.most <= crowdCapacity, "%d were inside at once, the capacity is %d", h.most, crowdCapacity)
-	c.kit.check(h.most == crowdCapacity && h.counts.Missed > 0, "nothing was tried: at most %d inside, %+v", h.most, h.counts)
+	c.kit.check(h.most == crowdCapacity && h.counts.NoShows > 0, "nothing was tried: at most %d inside, %+v", h.most, h.counts)
 	var before int64
 	served := 0
 	for _, number := range h.admitted {
@@ -219,7 +219,7 @@ func (c *crowd) check() {
 	c.kit.check(served == len(c.faithful), "%d of %d who kept asking were let in", served, len(c.faithful))
 }
 
-// tickCrowd lets instances whose clocks differ call Expire at once.
+// tickCrowd lets instances with different clocks call Expire concurrently.
 func tickCrowd(k *kit) {
 	const workers, batch = 8, 5
 	ticks := times(20, 100)
@@ -239,12 +239,12 @@ func tickCrowd(k *kit) {
 		})
 		s := k.status()
 		k.check(s.Tick == now.Tick, "tick is %d, want %d", s.Tick, now.Tick)
-		// Who was called at a tick before may have missed, and is skipped.
+		// A visitor who was called at an earlier tick may be a no-show, and is skipped.
 		k.check(s.Admitted == batch*(i+1), "%d were called at %d ticks, want %d at each", s.Admitted, i+1, batch)
 	}
 }
 
-// changeCrowd lets many change a room and the keys at once, all having seen the same.
+// changeCrowd lets many change a room and the keys concurrently, all from the same revision.
 func changeCrowd(k *kit) {
 	const workers, rounds = 6, 10
 	for round := range rounds {
@@ -271,8 +271,8 @@ func changeCrowd(k *kit) {
 	}
 }
 
-// oneWins checks that of some who change at once one succeeds, and the others learn
-// that they were too late.
+// oneWins checks that of several concurrent changes one succeeds, and the others fail because they
+// were too late.
 func (k *kit) oneWins(workers int, change func(worker int) error) {
 	k.t.Helper()
 	var won atomic.Int64

@@ -75,7 +75,7 @@ var enterCases = []testCase{
 		k.expire()
 		k.isCalled(k.look(1))
 	}},
-	{name: "a key that is gone enters anew, at the end", run: func(k *kit) {
+	{name: "a key that is gone enters again, at the end", run: func(k *kit) {
 		k.arrive(room.Arrival{Key: keyOf(1)})
 		k.enter(1)
 		for i := range int64(3) {
@@ -131,7 +131,7 @@ var enterCases = []testCase{
 		k.enter(2)
 		k.refused(room.ErrLineFull)
 		k.expireAt(1)
-		k.enter(1) // for who is called does not wait
+		k.enter(1) // a called visitor does not wait
 		k.refused(room.ErrLineFull)
 		k.claim(1)
 		k.refused(room.ErrLineFull)

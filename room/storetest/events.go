@@ -13,11 +13,11 @@ var eventCases = []testCase{
 		k.terms.Capacity, k.terms.Sliding = 1, false
 		k.enter(5)                          // 1 is admitted
 		k.leave(1, room.Left)               // 2 is admitted
-		k.leave(5, room.Left)               // who waits
-		k.pass(claim + time.Minute)         // 2 misses
+		k.leave(5, room.Left)               // waiting
+		k.pass(claim + time.Minute)         // 2 is a no-show
 		k.expireAt(1)                       // 3 is admitted
 		k.claim(3)                          //
-		k.leave(2, room.Revoked)            // who waits
+		k.leave(2, room.Revoked)            // waiting
 		k.pass(abandon + grace)             // 4 abandons
 		k.pass(ttl)                         // the pass of 3 ends
 		k.enter(1)                          // 6 is admitted
@@ -44,7 +44,7 @@ var eventCases = []testCase{
 		k.expire()
 		k.tells("entered 1", "admitted 1", "entered 2")
 	}},
-	{name: "one move tells first who goes, then who is called", run: func(k *kit) {
+	{name: "one operation tells first who goes, then who is called", run: func(k *kit) {
 		k.terms.DrawUntil = k.now().Add(time.Minute)
 		for _, draw := range []int64{50, 40, 30, 20, 10} {
 			k.arrive(room.Arrival{Draw: draw})
@@ -54,7 +54,7 @@ var eventCases = []testCase{
 		k.expireAt(2)
 		k.claim(4)
 		k.terms.TTL = time.Minute
-		k.claim(5) // whose pass ends first
+		k.claim(5) // its pass ends first
 		k.advance(5 * time.Second)
 		k.terms.Claim, k.terms.TTL, k.terms.Away = time.Minute, time.Hour, time.Hour
 		k.expireAt(3) // calls 3
@@ -67,13 +67,13 @@ var eventCases = []testCase{
 		k.expireAt(3)
 		k.tellsFrom(before, "entered 6", "expired 5 inside", "missed 3 inside", "abandoned 1", "abandoned 3", "admitted 2", "admitted 6")
 		for _, e := range k.events()[before+1:] {
-			k.check(e.Time.Equal(k.events()[before+1].Time), "the events of one move are of different times: %+v", k.events())
+			k.check(e.Time.Equal(k.events()[before+1].Time), "the events of one operation are of different times: %+v", k.events())
 		}
 	}},
 	{name: "those who go are told by when they were due, then by number", run: func(k *kit) {
 		k.terms.Sliding, k.terms.Capacity, k.terms.Away = false, 12, time.Hour
 		k.enter(12)
-		// All are to end at once, but 11 later and 10 sooner.
+		// All deadlines are the same, but that of 11 is later and that of 10 earlier.
 		k.tick(0, 12)
 		k.must(k.store.Clear(ctx, k.terms))
 		k.enter(12)
@@ -109,7 +109,7 @@ var eventCases = []testCase{
 		}
 		p := k.leave(1, room.Left)
 		times = append(times, p.Now, p.Now)
-		events := append(k.events()[:1], k.events()[2:]...) // not that 1 was admitted
+		events := append(k.events()[:1], k.events()[2:]...) // without the admission of 1
 		for i, e := range events {
 			k.check(e.Time.Equal(times[i]), "event %+v, want the time %v", e, times[i])
 		}
@@ -173,17 +173,17 @@ var eventCases = []testCase{
 		k.check(k.events()[0].Sequence == 1 && k.status().EventsDropped == 0, "events are %+v, status is %+v", k.events(), k.status())
 		k.terms.Events = 0
 		k.enter(1)
-		k.tells("entered 4") // what was kept stays
+		k.tells("entered 4") // kept events stay
 	}},
 }
 
-// tells checks what the events tell.
+// tells checks the events.
 func (k *kit) tells(want ...string) {
 	k.t.Helper()
 	k.tellsFrom(0, want...)
 }
 
-// tellsFrom leaves out the first events.
+// tellsFrom checks the events without the first ones.
 func (k *kit) tellsFrom(first int, want ...string) {
 	k.t.Helper()
 	var got []string
@@ -213,7 +213,7 @@ var statusCases = []testCase{
 		k.expire()
 		s := k.status()
 		s.Now = time.Time{}
-		want := room.Status{Waiting: 3, Inside: 2, Called: 1, Entered: 7, Admitted: 4, Missed: 1, Departed: 1}
+		want := room.Status{Waiting: 3, Inside: 2, Called: 1, Entered: 7, Admitted: 4, NoShows: 1, Departed: 1}
 		k.check(s == want, "status is %+v, want %+v", s, want)
 	}},
 	{name: "time goes on", run: func(k *kit) {

@@ -8,12 +8,12 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// always changes the terms of all moves.
+// always changes the terms of all operations.
 func always(change func(*room.Terms)) fault {
 	return fault{terms: func(_ *Memory, _ string, t *room.Terms) { change(t) }}
 }
 
-// in changes the terms of one move.
+// in changes the terms of one operation.
 func in(move string, change func(*room.Terms)) fault {
 	return fault{terms: func(_ *Memory, m string, t *room.Terms) {
 		if m == move {
@@ -22,14 +22,14 @@ func in(move string, change func(*room.Terms)) fault {
 	}}
 }
 
-// answers changes the places that are answered.
+// answers changes the places in answers.
 func answers(change func(*room.Place)) fault {
 	return fault{place: func(_ string, p *room.Place) { change(p) }}
 }
 
 const ever = 1_000 * time.Hour
 
-// mistake is one that the suite must find, in each of some groups of cases.
+// mistake is a mistake that the suite must find, in each of several groups of cases.
 type mistake struct {
 	fault
 	groups []string
@@ -39,7 +39,7 @@ func by(f fault, groups ...string) mistake { return mistake{f, groups} }
 
 func noCalls(t *room.Terms) { t.Capacity = 0 }
 
-// mistakes are those that a store might make.
+// mistakes are mistakes that a store might make.
 var mistakes = map[string]mistake{
 	"one too many": by(always(func(t *room.Terms) {
 		if t.Capacity > 0 {
@@ -103,7 +103,7 @@ var mistakes = map[string]mistake{
 	"Next is late":     by(fault{due: func(d *room.Due) { d.Next = d.Next.Add(ever) }}, "expire", "model"),
 	"Next is past":     by(fault{due: func(d *room.Due) { d.Next = d.Now }}, "expire", "model"),
 	"always more":      by(fault{due: func(d *room.Due) { d.More = true }}, "expire", "model"),
-	"Missed is lost":   by(fault{status: func(s *room.Status) { s.Missed = 0 }}, "status", "call", "model"),
+	"NoShows is lost":  by(fault{status: func(s *room.Status) { s.NoShows = 0 }}, "status", "call", "model"),
 	"Departed is lost": by(fault{status: func(s *room.Status) { s.Departed = 0 }}, "status", "leave", "model"),
 	"Expired is lost":  by(fault{status: func(s *room.Status) { s.Expired = 0 }}, "expire", "passes", "model"),
 	"Called is lost":   by(fault{status: func(s *room.Status) { s.Called = 0 }}, "status", "call", "model"),
@@ -118,9 +118,9 @@ var mistakes = map[string]mistake{
 	"rooms not in order":    by(fault{rooms: func(r []room.Record) { slices.Reverse(r) }}, "rooms", "model"),
 	"any revision will do":  by(fault{anyRevision: true}, "rooms", "concurrent", "model"),
 	"any keys will do":      by(fault{anyKeys: true}, "keys", "concurrent"),
-	"all hold the lease":    by(fault{lease: func(h *string, _ *time.Duration) { *h = "" }}, "leases", "concurrent"),
-	"leases do not end":     by(fault{lease: func(_ *string, d *time.Duration) { *d += ever }}, "leases", "concurrent"),
-	"none gives back":       by(fault{lease: func(_ *string, d *time.Duration) { *d = max(*d, time.Second) }}, "leases"),
+	"all hold the lease":    by(fault{lease: func(h *string, _ *time.Duration) { *h = "" }}, "ownership", "concurrent"),
+	"leases do not end":     by(fault{lease: func(_ *string, d *time.Duration) { *d += ever }}, "ownership", "concurrent"),
+	"none gives back":       by(fault{lease: func(_ *string, d *time.Duration) { *d = max(*d, time.Second) }}, "ownership"),
 	"reopen loses all":      by(fault{reopen: func(m *Memory) { m.rooms = map[string]*memoryRoom{} }}, "reopen", "model", "concurrent"),
 	"reopen loses keys":     by(fault{reopen: func(m *Memory) { m.keys = nil }}, "reopen"),
 	"reopen is no absence":  by(fault{reopen: here}, "reopen", "model"),
@@ -129,7 +129,7 @@ var mistakes = map[string]mistake{
 	"numbers begin again":   by(fault{reopen: renumber}, "reopen", "model"),
 }
 
-// expireAfter lets a move call, and more.
+// expireAfter runs Expire after an operation.
 func expireAfter(move string) func(*Memory, string, room.Terms) {
 	return func(m *Memory, done string, t room.Terms) {
 		if done == move {
@@ -138,14 +138,14 @@ func expireAfter(move string) func(*Memory, string, room.Terms) {
 	}
 }
 
-// early takes a tick that is to come for one that is due.
+// early treats a future tick as due.
 func early(m *Memory, _ string, t *room.Terms) {
 	if now, err := m.Now(ctx); err == nil {
 		t.Tick = min(t.Tick, now.UnixMilli())
 	}
 }
 
-// lastFirst puts each who enters before all others.
+// lastFirst puts each newcomer at the front of the queue.
 func lastFirst() func(*room.Arrival) {
 	var entered atomic.Int64
 	return func(a *room.Arrival) { a.Draw = room.MaxDraw - entered.Add(1) }
@@ -163,7 +163,7 @@ func outside(events []room.Event) []room.Event {
 	return events
 }
 
-// here lets a store that was opened believe that the service was there all the time.
+// here lets a reopened store believe that the service was never away.
 func here(m *Memory) {
 	for _, r := range m.rooms {
 		r.expired, _ = m.Now(ctx)

@@ -14,7 +14,7 @@ type faulty struct {
 	fault
 }
 
-// fault is a mistake, made before or after a move.
+// fault is a mistake, made before or after an operation.
 type fault struct {
 	terms  func(m *Memory, move string, t *room.Terms)
 	enter  func(a *room.Arrival)
@@ -150,9 +150,9 @@ func (f *faulty) PutKeys(ctx context.Context, keys []room.SigningKey, seen strin
 	return f.Memory.PutKeys(ctx, keys, seen)
 }
 
-func (f *faulty) Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error) {
+func (f *faulty) Own(ctx context.Context, name, holder string, ttl time.Duration) (bool, error) {
 	if f.lease != nil {
 		f.lease(&holder, &ttl)
 	}
-	return f.Memory.Lease(ctx, name, holder, ttl)
+	return f.Memory.Own(ctx, name, holder, ttl)
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// history is what the events of a room tell, all of them from the first on.
+// history replays all events of a room from the first on.
 type history struct {
 	counts   room.Status
-	last     int64 // sequence
+	last     int64 // sequence number
 	time     time.Time
-	active   map[int64]bool // by number, who is not gone
+	active   map[int64]bool // visitors that are not gone, by number
 	admitted []int64        // each visitor at its first time
-	seen     map[int64]bool // who was admitted
+	seen     map[int64]bool // admitted visitors
 	missed   map[int64]bool
 	most     int64 // inside at any moment
 }
@@ -23,7 +23,7 @@ func newHistory() *history {
 	return &history{active: map[int64]bool{}, seen: map[int64]bool{}, missed: map[int64]bool{}}
 }
 
-// add says why an event cannot be the next.
+// add returns an error if an event cannot be the next.
 func (h *history) add(e room.Event) error {
 	if e.Sequence != h.last+1 || e.Time.Before(h.time) {
 		return fmt.Errorf("event %+v comes after %d of %v", e, h.last, h.time)
@@ -44,12 +44,12 @@ func (h *history) add(e room.Event) error {
 			return wrong
 		}
 		h.admit(e.Number)
-	case room.VisitorMissed:
+	case room.VisitorNoShow:
 		if !active || !e.Inside {
 			return wrong
 		}
 		h.active[e.Number], h.missed[e.Number] = false, true
-		h.counts.Missed++
+		h.counts.NoShows++
 		h.counts.Inside--
 		h.counts.Waiting++
 	default:
@@ -86,7 +86,7 @@ func (h *history) leave(e room.Event, active bool) {
 	}
 }
 
-// same says how a room's status differs from its history.
+// same returns an error if a room's status differs from its history.
 func (h *history) same(s room.Status) error {
 	told := s
 	told.Called, told.EventsDropped, told.Tick, told.Now = 0, 0, 0, time.Time{}

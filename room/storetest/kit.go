@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// The times of most cases. They are far apart, so that the few seconds that a slow
-// server may take change nothing.
+// The times of most cases. They are far apart, so that the few seconds of a slow server make no
+// difference.
 const (
 	claim   = time.Minute
 	abandon = 4 * time.Minute
@@ -22,17 +22,17 @@ const (
 
 var ctx = context.Background()
 
-// kit is what cases work with: a store with one room, and words for what callers do.
-// Its methods fail the test when the store returns an error.
+// kit has the tools of cases: a store with one room, and methods for the callers' actions. The
+// methods fail the test when the store returns an error.
 type kit struct {
 	t      testing.TB
 	opened Opened
 	store  room.Store
-	// terms are those of the next moves. Cases change them as policies would.
+	// terms are the terms of the next operations. Cases change them as policies would.
 	terms room.Terms
 }
 
-// newKit opens a store, with a room that lets in nobody until a case says so.
+// newKit opens a store, with a room that lets nobody in until a case changes its terms.
 func newKit(t testing.TB, harness Harness) *kit {
 	t.Helper()
 	k := &kit{t: t, opened: harness.Open(t)}
@@ -61,7 +61,7 @@ func (k *kit) must(err error) {
 	}
 }
 
-// is checks which error it is.
+// is checks the identity of an error.
 func (k *kit) is(err, want error) {
 	k.t.Helper()
 	if !errors.Is(err, want) {
@@ -69,7 +69,7 @@ func (k *kit) is(err, want error) {
 	}
 }
 
-// check fails the case, and goes no further, unless ok.
+// check fails the case unless ok.
 func (k *kit) check(ok bool, format string, args ...any) {
 	k.t.Helper()
 	if !ok {
@@ -85,16 +85,16 @@ func (k *kit) put(name string, revision uint64) uint64 {
 	return revision
 }
 
-// reopen ends the store abruptly, and opens it again.
+// reopen ends the store abruptly and opens it again.
 func (k *kit) reopen() {
 	k.t.Helper()
 	k.store = k.opened.Reopen()
 }
 
-// advance lets time pass, in which nobody calls the store.
+// advance lets time pass without calls to the store.
 func (k *kit) advance(d time.Duration) { k.opened.Advance(d) }
 
-// pass lets time pass in which the service lives, and calls nobody.
+// pass lets time pass while the service is alive, and calls nobody.
 func (k *kit) pass(d time.Duration) {
 	k.t.Helper()
 	capacity := k.terms.Capacity
@@ -108,7 +108,7 @@ func (k *kit) pass(d time.Duration) {
 	k.terms.Capacity = capacity
 }
 
-// now is the store's time.
+// now returns the store's time.
 func (k *kit) now() time.Time {
 	k.t.Helper()
 	now, err := k.store.Now(ctx)
@@ -128,9 +128,21 @@ func (k *kit) arrive(a room.Arrival) room.Place {
 	return p
 }
 
-// enter lets some visitors enter, and returns the number of the last.
+// enter lets visitors enter, and returns the number of the last.
 func (k *kit) enter(visitors int) (last int64) {
 	k.t.Helper()
+	const workers = 50
+	if visitors > 10*workers { // concurrently, so that a server pipelines
+		k.work(workers, func(worker int) error {
+			for range (visitors - 1 + worker) / workers {
+				if _, err := k.store.Enter(ctx, k.terms, room.Arrival{}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		visitors = 1
+	}
 	for range visitors {
 		last = k.arrive(room.Arrival{}).Number
 	}
@@ -169,7 +181,7 @@ func (k *kit) leave(number int64, reason room.Reason) room.Place {
 	return p
 }
 
-// expire calls Expire until nothing is left for later.
+// expire calls Expire until nothing is left to do.
 func (k *kit) expire() room.Due {
 	k.t.Helper()
 	for range 1_000 {
@@ -184,7 +196,7 @@ func (k *kit) expire() room.Due {
 	return room.Due{}
 }
 
-// expireAt calls Expire with that capacity, which is then that of the next moves.
+// expireAt calls Expire with the capacity, which the next operations keep.
 func (k *kit) expireAt(capacity int64) {
 	k.t.Helper()
 	k.terms.Capacity = capacity
@@ -195,12 +207,12 @@ func (k *kit) status() room.Status {
 	k.t.Helper()
 	s, err := k.store.Status(ctx, k.terms.Room)
 	k.must(err)
-	k.check(s.Waiting == s.Entered+s.Missed-s.Admitted-s.Departed, "the counts do not add up: %+v", s)
+	k.check(s.Waiting == s.Entered+s.NoShows-s.Admitted-s.Departed, "the counts do not add up: %+v", s)
 	k.check(s.Called <= s.Inside, "more are called than inside: %+v", s)
 	return s
 }
 
-// counts checks how many wait, are active, and are called.
+// counts checks how many are waiting, inside and called.
 func (k *kit) counts(waiting, inside, called int64) {
 	k.t.Helper()
 	s := k.status()
@@ -215,7 +227,7 @@ func (k *kit) events() []room.Event {
 	return events
 }
 
-// waits checks that a visitor waits behind so many.
+// waits checks that a visitor waits behind the given number.
 func (k *kit) waits(p room.Place, ahead int64) {
 	k.t.Helper()
 	k.check(p.State == room.Waiting && p.Ahead == ahead && p.Until.IsZero() && p.Since.IsZero() && p.Reason == "",
@@ -228,7 +240,7 @@ func (k *kit) isCalled(p room.Place) {
 		"place is %+v, want called, for %v", p, k.terms.Claim)
 }
 
-// isInside checks that a visitor is inside for so long from now on.
+// isInside checks that a visitor is inside for the given time from now on.
 func (k *kit) isInside(p room.Place, left time.Duration) {
 	k.t.Helper()
 	k.check(p.State == room.Inside && p.Ahead == 0 && p.Reason == "" && !p.Since.IsZero() && !p.Since.After(p.Now),
@@ -242,9 +254,40 @@ func (k *kit) isGone(p room.Place, reason room.Reason) {
 		"place is %+v, want gone and %s", p, reason)
 }
 
-// near checks that two times are the same but for what a slow server may take.
+// near checks that two times are equal within the tolerance for a slow server.
 func (k *kit) near(got, want time.Time) {
 	k.t.Helper()
 	d := got.Sub(want)
 	k.check(-10*time.Second < d && d < 10*time.Second, "time is %v, want %v: %v apart", got, want, d)
+}
+
+// samePlace checks that two places are the same, except for their times.
+func (k *kit) samePlace(got, want room.Place) {
+	k.t.Helper()
+	same := got.Until.Equal(want.Until) && got.Since.Equal(want.Since)
+	shown, wanted := got, want
+	for _, p := range []*room.Place{&got, &want} {
+		p.Until, p.Since, p.Now = k.terms.From, k.terms.From, k.terms.From
+	}
+	k.check(same && got == want, "place is %+v\nwant     %+v", shown, wanted)
+}
+
+// sameEvents checks that events are the same, and in the same order.
+func (k *kit) sameEvents(got, want []room.Event) {
+	k.t.Helper()
+	for i := range min(len(got), len(want)) {
+		a, b := got[i], want[i]
+		same := a.Time.Equal(b.Time)
+		a.Time, b.Time = k.terms.From, k.terms.From
+		k.check(same && a == b, "event %d is %+v\nwant        %+v", i, got[i], want[i])
+	}
+	k.check(len(got) == len(want), "%d events, want %d; beyond: %+v", len(got), len(want), beyond(got, want))
+}
+
+// beyond returns the excess of the longer list.
+func beyond(a, b []room.Event) []room.Event {
+	if len(a) < len(b) {
+		a, b = b, a
+	}
+	return a[len(b):]
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// Memory is a room.Store in memory: what a store must do, said plainly. Its time is
-// time.Now, and it starts no goroutine. What it can do beside that is to go wrong:
+// Memory is a room.Store in memory, the plainest implementation of the contract: the model
+// of other stores. Its time is time.Now, and it starts no goroutine. Tests can make it fail:
 // [Memory.Fail], [Memory.FailAfter], [Memory.Reopen], [Memory.Shift] and [Memory.Rewind].
 type Memory struct {
 	mu        sync.Mutex
 	rooms     map[string]*memoryRoom
-	revision  uint64 // the last that any room was given
+	revision  uint64 // the last revision of any room
 	keys      []room.SigningKey
-	leases    map[string]memoryLease
+	owners    map[string]ownership
 	clock     func() time.Time
 	shift     time.Duration
 	fail      error
@@ -31,41 +31,40 @@ var _ room.Store = (*Memory)(nil)
 
 // NewMemory returns an empty store.
 func NewMemory() *Memory {
-	return &Memory{rooms: map[string]*memoryRoom{}, leases: map[string]memoryLease{}, clock: time.Now}
+	return &Memory{rooms: map[string]*memoryRoom{}, owners: map[string]ownership{}, clock: time.Now}
 }
 
-// Fail makes each call but Close fail, having done nothing, until it is called with
-// nil.
+// Fail makes each call except Close fail without effect, until it is called with nil.
 func (m *Memory) Fail(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.fail = err
 }
 
-// FailAfter makes each call but Close do what it should and then fail, as when a
-// server's reply is lost, until it is called with nil.
+// FailAfter makes each call except Close take effect and then fail, as when a server's
+// reply is lost, until it is called with nil.
 func (m *Memory) FailAfter(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.failAfter = err
 }
 
-// Shift moves the store's clock by so much, forth or back, against time.Now.
+// Shift shifts the store's clock relative to time.Now.
 func (m *Memory) Shift(by time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.shift += by
 }
 
-// Rewind puts a room's record back to what it was, its revision too, as after a server
-// was replaced by one that had not received its last writes.
+// Rewind restores an earlier record of a room with its revision, as after a server was
+// replaced by one that had not received its last writes.
 func (m *Memory) Rewind(record room.Record) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.rooms[record.Name].record = record
 }
 
-// Reopen closes the store, and returns one with what it holds, as after a process was
+// Reopen closes the store, and returns one with the same content, as after a process was
 // killed and started again. The new one does not fail.
 func (m *Memory) Reopen() *Memory {
 	m.mu.Lock()
@@ -79,7 +78,7 @@ func (m *Memory) Reopen() *Memory {
 	return again
 }
 
-// do runs a call, unless the store is to fail.
+// do runs a call, unless the store is set to fail.
 func do[T any](ctx context.Context, m *Memory, call func(now time.Time) (T, error)) (T, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -111,7 +110,7 @@ func doNamed[T any](ctx context.Context, m *Memory, name string, call func(r *me
 	})
 }
 
-// doRevision runs a call about a room of a revision; 0 is any.
+// doRevision runs a call about a room with a revision; 0 is any.
 func doRevision[T any](
 	ctx context.Context, m *Memory, name string, revision uint64, call func(r *memoryRoom, now time.Time) (T, error),
 ) (T, error) {
@@ -124,8 +123,8 @@ func doRevision[T any](
 	})
 }
 
-// doMove runs a move with terms.
-func doMove[T any](ctx context.Context, m *Memory, terms room.Terms, move func(r *memoryRoom, at at) (T, error)) (T, error) {
+// operate runs an operation with terms.
+func operate[T any](ctx context.Context, m *Memory, terms room.Terms, move func(r *memoryRoom, at at) (T, error)) (T, error) {
 	return doNamed(ctx, m, terms.Room, func(r *memoryRoom, now time.Time) (T, error) {
 		if r.record.Revision != terms.Revision {
 			var none T
@@ -135,7 +134,7 @@ func doMove[T any](ctx context.Context, m *Memory, terms room.Terms, move func(r
 	})
 }
 
-// Rooms is room.Store's.
+// Rooms implements room.Store.
 func (m *Memory) Rooms(ctx context.Context) ([]room.Record, error) {
 	return do(ctx, m, func(time.Time) ([]room.Record, error) {
 		var records []room.Record
@@ -149,7 +148,7 @@ func (m *Memory) Rooms(ctx context.Context) ([]room.Record, error) {
 	})
 }
 
-// PutRoom is room.Store's.
+// PutRoom implements room.Store.
 func (m *Memory) PutRoom(ctx context.Context, name string, record []byte, revision uint64) (uint64, error) {
 	return do(ctx, m, func(time.Time) (uint64, error) {
 		r, exists := m.rooms[name]
@@ -168,7 +167,7 @@ func (m *Memory) PutRoom(ctx context.Context, name string, record []byte, revisi
 	})
 }
 
-// RemoveRoom is room.Store's.
+// RemoveRoom implements room.Store.
 func (m *Memory) RemoveRoom(ctx context.Context, name string) error {
 	_, err := do(ctx, m, func(time.Time) (struct{}, error) {
 		delete(m.rooms, name)
@@ -177,12 +176,12 @@ func (m *Memory) RemoveRoom(ctx context.Context, name string) error {
 	return err
 }
 
-// Keys is room.Store's.
+// Keys implements room.Store.
 func (m *Memory) Keys(ctx context.Context) ([]room.SigningKey, error) {
 	return do(ctx, m, func(time.Time) ([]room.SigningKey, error) { return cloneKeys(m.keys), nil })
 }
 
-// PutKeys is room.Store's.
+// PutKeys implements room.Store.
 func (m *Memory) PutKeys(ctx context.Context, keys []room.SigningKey, seen string) error {
 	_, err := do(ctx, m, func(time.Time) (struct{}, error) {
 		if newestKey(m.keys) != seen {
@@ -194,7 +193,7 @@ func (m *Memory) PutKeys(ctx context.Context, keys []room.SigningKey, seen strin
 	return err
 }
 
-// newestKey is the ID of the last key; "" if there is none.
+// newestKey returns the ID of the last key; "" if there is none.
 func newestKey(keys []room.SigningKey) string {
 	if len(keys) == 0 {
 		return ""
@@ -210,15 +209,33 @@ func cloneKeys(keys []room.SigningKey) []room.SigningKey {
 	return cloned
 }
 
-// Now is room.Store's.
+// Now implements room.Store.
 func (m *Memory) Now(ctx context.Context) (time.Time, error) {
 	return do(ctx, m, func(now time.Time) (time.Time, error) { return now, nil })
 }
 
-// Close is room.Store's.
+// Close implements room.Store.
 func (m *Memory) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.closed = true
 	return nil
+}
+
+// ownership is the holder of a name and the end of its ownership.
+type ownership struct {
+	holder string
+	until  time.Time
+}
+
+// Own implements room.Store.
+func (m *Memory) Own(ctx context.Context, name, holder string, ttl time.Duration) (bool, error) {
+	return do(ctx, m, func(now time.Time) (bool, error) {
+		owned, taken := m.owners[name]
+		if taken && owned.holder != holder && owned.until.After(now) {
+			return false, nil
+		}
+		m.owners[name] = ownership{holder, now.Add(ttl)}
+		return true, nil
+	})
 }

@@ -11,10 +11,10 @@ import (
 // memoryRoom is a room of a Memory.
 type memoryRoom struct {
 	record   room.Record
-	visitors map[int64]*memoryVisitor // who is not gone
+	visitors map[int64]*memoryVisitor // visitors that are not gone
 	gone     map[int64]memoryGone
 	keys     map[room.Key]int64
-	line     []*memoryVisitor // who waits or is called, in order
+	line     []*memoryVisitor // waiting and called visitors, in order
 	counts   [room.Gone]int64 // how many are in each state
 	last     int64            // number
 	expired  time.Time        // the last Expire; zero if there was none
@@ -34,7 +34,7 @@ type memoryVisitor struct {
 	called     time.Time
 	calledTick int64
 	until      time.Time
-	renewals   int
+	renewals   int64
 }
 
 type memoryGone struct {
@@ -42,11 +42,14 @@ type memoryGone struct {
 	when   time.Time
 }
 
-// at is what a move is given: its terms, and the time.
+// at is the input of an operation: its terms, and the time.
 type at struct {
 	room.Terms
 	now time.Time
 }
+
+// ms returns the time in milliseconds.
+func (a at) ms() int64 { return a.now.UnixMilli() }
 
 func newMemoryRoom() *memoryRoom {
 	return &memoryRoom{
@@ -54,7 +57,7 @@ func newMemoryRoom() *memoryRoom {
 	}
 }
 
-// inOrder compares two by their places in the line.
+// inOrder compares two visitors by their places in the queue.
 func inOrder(a, b *memoryVisitor) int {
 	return cmp.Or(cmp.Compare(a.draw, b.draw), cmp.Compare(a.number, b.number))
 }
@@ -66,9 +69,13 @@ func (r *memoryRoom) ahead(v *memoryVisitor) int {
 
 func (r *memoryRoom) active() int64 { return r.counts[room.Called] + r.counts[room.Inside] }
 
-// away says whether the service is.
+// away reports whether the service is away.
 func (r *memoryRoom) away(at at) bool {
-	return r.expired.IsZero() || at.now.Sub(r.expired) > at.Away
+	expired := int64(0)
+	if !r.expired.IsZero() {
+		expired = r.expired.UnixMilli()
+	}
+	return at.ServiceAway(at.ms(), expired)
 }
 
 func (r *memoryRoom) note(at at, kind room.EventType, number int64, inside bool) {
@@ -83,11 +90,11 @@ func (r *memoryRoom) note(at at, kind room.EventType, number int64, inside bool)
 	r.events = append(r.events, room.Event{Sequence: r.sequence, Type: kind, Number: number, Inside: inside, Time: at.now})
 }
 
-// add puts a visitor into the line.
+// add puts a visitor into the queue.
 func (r *memoryRoom) add(at at, arrival room.Arrival) *memoryVisitor {
 	r.last++
 	v := &memoryVisitor{number: r.last, key: arrival.Key, draw: room.MaxDraw + 1, state: room.Waiting, asked: at.now}
-	if at.now.Before(at.DrawUntil) {
+	if at.ByDraw(at.ms()) {
 		v.draw = arrival.Draw
 	}
 	r.visitors[v.number] = v
@@ -130,44 +137,23 @@ func (r *memoryRoom) remove(at at, v *memoryVisitor, reason room.Reason) {
 	} else if reason == room.Expired {
 		r.status.Expired++
 	}
-	r.note(at, eventOf(reason), v.number, active)
+	r.note(at, reason.Event(), v.number, active)
 }
 
-func eventOf(reason room.Reason) room.EventType {
-	switch reason {
-	case room.Left:
-		return room.VisitorLeft
-	case room.Expired:
-		return room.VisitorExpired
-	case room.Revoked:
-		return room.VisitorRevoked
-	}
-	return room.VisitorAbandoned
-}
-
-// call calls from the front of the line as many as the terms allow.
+// call calls as many from the front of the queue as the terms allow.
 func (r *memoryRoom) call(at at, expiring bool) {
-	if at.Capacity == 0 || at.now.Before(at.From) || !at.Until.IsZero() && !at.now.Before(at.Until) {
-		return
-	}
-	free := at.Capacity - r.active()
-	if at.Tick != 0 {
-		if !expiring || at.Tick <= r.status.Tick || at.Tick > at.now.UnixMilli() {
-			return
-		}
-		r.status.Tick = at.Tick
-		free = min(free, at.Calls)
-	}
+	calls, batch := at.Callable(at.ms(), r.active(), room.Batch{Tick: r.status.Tick}, expiring)
+	r.status.Tick = batch.Tick
 	away := r.away(at)
 	for _, v := range r.line {
 		switch {
-		case free <= 0:
+		case calls <= 0:
 			return
 		case v.state == room.Called || v.skipped:
-		case !away && at.now.Sub(v.asked) >= at.Abandon:
+		case !away && at.Silent(at.ms(), v.asked.UnixMilli()):
 			v.skipped = true
 		default:
-			free--
+			calls--
 			r.move(v, room.Called)
 			v.called, v.calledTick, v.until = at.now, at.Tick, at.now.Add(at.Claim)
 			r.status.Admitted++
@@ -176,22 +162,19 @@ func (r *memoryRoom) call(at at, expiring bool) {
 	}
 }
 
-// ask is what one visitor's asking does.
+// ask applies the effect of a visitor's asking.
 func (r *memoryRoom) ask(at at, v *memoryVisitor, claim bool) {
 	v.asked, v.skipped = at.now, false
-	if v.state == room.Called && claim {
+	claims := v.state == room.Called && claim
+	if claims {
 		r.move(v, room.Inside)
-		v.until = at.now.Add(at.TTL)
-		if v.calledTick != 0 {
-			v.until = time.UnixMilli(v.calledTick).Add(at.TTL)
-		}
 	}
-	if v.state == room.Inside && at.Sliding {
-		v.until = at.now.Add(at.TTL)
+	if claims || v.state == room.Inside && at.Sliding {
+		v.until = time.UnixMilli(at.PassEnd(at.ms(), v.calledTick))
 	}
 }
 
-// place returns where a visitor is.
+// place returns the place of a visitor.
 func (r *memoryRoom) place(number int64, now time.Time) room.Place {
 	v := r.visitors[number]
 	if v == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// newShop returns a Memory with a room, and the terms of its moves.
+// newShop returns a Memory with a room, and the terms of its operations.
 func newShop(t *testing.T) (*Memory, room.Terms) {
 	t.Helper()
 	m := NewMemory()

@@ -10,8 +10,7 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// TestMistakes checks that the suite finds each mistake, in each of the groups that
-// should.
+// TestMistakes checks that the suite finds each mistake, in each of its groups.
 func TestMistakes(t *testing.T) {
 	for name, value := range map[string]string{"rapid.nofailfile": "true", "rapid.shrinktime": "1ms"} {
 		was := flag.Lookup(name).Value.String()
@@ -53,10 +52,10 @@ func faultyHarness(fault fault) Harness {
 	}}
 }
 
-// finds says whether some case of a group fails.
+// finds reports whether a case of a group fails.
 func finds(t *testing.T, name string, harness Harness) bool {
 	t.Helper()
-	if name == "model" { // which is random, and may be unlucky
+	if name == "model" { // it is random, and may be unlucky
 		for range 4 {
 			if fails(t, func(tb testing.TB) { checkModel(tb, harness) }) {
 				return true
@@ -79,7 +78,7 @@ func finds(t *testing.T, name string, harness Harness) bool {
 	return false
 }
 
-// fails says whether a test fails.
+// fails reports whether a test fails.
 func fails(t *testing.T, test func(testing.TB)) bool {
 	t.Helper()
 	r := &recorder{TB: t}
@@ -99,11 +98,11 @@ func fails(t *testing.T, test func(testing.TB)) bool {
 	return r.failed
 }
 
-// recorder is a test that may fail.
+// recorder is a testing.TB that may fail.
 type recorder struct {
 	testing.TB
 	failed   bool
-	why      string // of the first failure
+	why      string // the first failure
 	cleanups []func()
 }
 

@@ -8,13 +8,14 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/sluice-project/sluice/internal/testkit/rapidtest"
 	"github.com/sluice-project/sluice/room"
 )
 
 // longVariable, at 1, makes the model and the goroutines run longer.
 const longVariable = "SLUICE_LONG"
 
-// times is how often what is repeated is, in a long run and otherwise.
+// times returns how often something is repeated, in a short run or a long one.
 func times(short, long int) int {
 	if os.Getenv(longVariable) == "1" {
 		return long
@@ -22,11 +23,11 @@ func times(short, long int) int {
 	return short
 }
 
-// RunModel makes random moves on a store and on a Memory beside it, and compares what
-// they answer, their counts and their events after each.
+// RunModel runs random operations on a store and on a Memory, and compares their answers, counts
+// and events after each.
 //
-// The Memory's clock follows the store's: each answer tells when the move was, and the
-// Memory makes the same move at that very millisecond.
+// The Memory's clock follows the store's: each answer has the time of its operation, and the Memory
+// runs the same operation at exactly that millisecond.
 func RunModel(t *testing.T, harness Harness) { checkModel(t, harness) }
 
 func checkModel(t testing.TB, harness Harness) {
@@ -50,53 +51,35 @@ func checkModel(t testing.TB, harness Harness) {
 	t.Logf("%d steps", steps)
 }
 
-// rapidTB lets what wants a testing.TB fail a rapid test.
-type rapidTB struct {
-	testing.TB
-	rapid *rapid.T
-}
-
-func (t rapidTB) Cleanup(f func())             { t.rapid.Cleanup(f) }
-func (t rapidTB) Error(args ...any)            { t.rapid.Error(args...) }
-func (t rapidTB) Errorf(f string, args ...any) { t.rapid.Errorf(f, args...) }
-func (t rapidTB) Fail()                        { t.rapid.Fail() }
-func (t rapidTB) FailNow()                     { t.rapid.FailNow() }
-func (t rapidTB) Failed() bool                 { return t.rapid.Failed() }
-func (t rapidTB) Fatal(args ...any)            { t.rapid.Fatal(args...) }
-func (t rapidTB) Fatalf(f string, args ...any) { t.rapid.Fatalf(f, args...) }
-func (t rapidTB) Helper()                      { t.rapid.Helper() }
-func (t rapidTB) Log(args ...any)              { t.rapid.Log(args...) }
-func (t rapidTB) Logf(f string, args ...any)   { t.rapid.Logf(f, args...) }
-
-// machine makes moves on a store and its model. The kit's terms are those of the room
-// that the current step is about.
+// machine runs operations on a store and its model. The kit's terms are those of the room of the
+// current step.
 type machine struct {
 	*kit
 	bubble bool
 	memory *Memory
 	clock  time.Time // the Memory's
 	rooms  []*machineRoom
-	room   *machineRoom // that of this step
+	room   *machineRoom // the room of this step
 	steps  int
 }
 
-// machineRoom is what the machine knows of a room beside what the Memory does.
+// machineRoom is the machine's own knowledge of a room.
 type machineRoom struct {
 	name     string
 	terms    room.Terms
-	interval time.Duration // of ticks; 0: there are none
+	interval time.Duration // interval of ticks; 0: there are none
 	opening  time.Time
 	model    uint64 // the revision in the Memory
-	given    uint64 // the highest revision that the store gave
+	given    uint64 // the highest revision of the store
 	last     int64  // the last visitor's number
 	ahead    map[int64]int64
 	before   room.Status
 	history  []room.Event
-	partial  bool // the history is not whole
+	partial  bool // the history is incomplete
 }
 
 func newMachine(t testing.TB, rt *rapid.T, harness Harness) *machine {
-	m := &machine{kit: newKit(rapidTB{TB: t, rapid: rt}, harness), bubble: harness.Bubble, memory: NewMemory()}
+	m := &machine{kit: newKit(rapidtest.TB(t, rt), harness), bubble: harness.Bubble, memory: NewMemory()}
 	m.must(m.store.RemoveRoom(ctx, "shop"))
 	m.memory.clock = func() time.Time { return m.clock }
 	for _, name := range []string{"a", "b-2"} {
@@ -108,10 +91,9 @@ func newMachine(t testing.TB, rt *rapid.T, harness Harness) *machine {
 	return m
 }
 
-// timed makes a move on the store, and sets the Memory's clock to when it was. The
-// answer to a move that was refused does not tell: the move may have been refused
-// because it was too early, but then also at its beginning, and otherwise also at its
-// end.
+// timed runs an operation on the store, and sets the Memory's clock to its time. A refusal has no
+// time: the operation may have been refused because it was too early, which was then also so at its
+// beginning; any other refusal would also happen at its end.
 func (m *machine) timed(move func() (time.Time, error)) error {
 	m.t.Helper()
 	before := m.now()
@@ -128,14 +110,14 @@ func (m *machine) timed(move func() (time.Time, error)) error {
 	return err
 }
 
-// sameError checks that two errors are the same, and says whether there is one.
+// sameError checks that two errors are the same, and reports whether there is one.
 func (m *machine) sameError(got, want error) bool {
 	m.t.Helper()
 	m.check((got == nil) == (want == nil) && errors.Is(got, want), "error is %v, want %v", got, want)
 	return want != nil
 }
 
-// termsNow are the room's terms at this time.
+// termsNow sets the room's terms at this time.
 func (m *machine) termsNow(rt *rapid.T) {
 	m.terms = m.room.terms
 	if m.room.interval > 0 {
@@ -145,19 +127,19 @@ func (m *machine) termsNow(rt *rapid.T) {
 	}
 }
 
-// inModel are the same terms for the Memory.
+// inModel returns the same terms for the Memory.
 func (m *machine) inModel() room.Terms {
 	terms := m.terms
 	terms.Revision = m.room.model
 	return terms
 }
 
-// seconds draws one of some times.
+// seconds draws one of several times.
 func seconds(rt *rapid.T, what string, some ...float64) time.Duration {
 	return time.Duration(rapid.SampledFrom(some).Draw(rt, what) * float64(time.Second))
 }
 
-// drawTerms draws what a policy might say.
+// drawTerms draws terms as a policy might set them.
 func (m *machine) drawTerms(rt *rapid.T) {
 	now := m.now()
 	at := func(what string) time.Time {

@@ -4,8 +4,8 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// same checks that two places are the same, but that a store may remember for longer
-// why one is gone.
+// same checks that two places are the same; a store may remember the reason of a gone place for
+// longer.
 func (m *machine) same(got, want room.Place) {
 	m.t.Helper()
 	m.check(got.Now.Equal(want.Now), "place is of %v, want of %v", got.Now, want.Now)
@@ -34,14 +34,14 @@ func (m *machine) eventsOf(s room.Store) []room.Event {
 	return events
 }
 
-// checkCalls checks that those whom this step called were allowed.
+// checkCalls checks that the calls of this step were allowed.
 func (m *machine) checkCalls(r *machineRoom, now room.Status) {
 	m.t.Helper()
 	called := now.Admitted - r.before.Admitted
 	if r != m.room || called <= 0 {
 		return
 	}
-	// Who is called may have left in the same move only after it; so all are still
+	// A called visitor may have left in the same operation only after the call, so all are still
 	// counted.
 	m.check(now.Inside <= m.terms.Capacity, "%d are inside after %d were called, and the capacity is %d", now.Inside, called, m.terms.Capacity)
 	if m.terms.Tick != 0 {
@@ -50,8 +50,7 @@ func (m *machine) checkCalls(r *machineRoom, now room.Status) {
 	}
 }
 
-// checkHistory checks that the events of a room, from its beginning on, tell what its
-// status does.
+// checkHistory checks that the events of a room, from its beginning on, match its status.
 func (m *machine) checkHistory(r *machineRoom) {
 	m.t.Helper()
 	if r.partial {

@@ -165,7 +165,7 @@ var expireCases = []testCase{
 		k.pass(k.terms.Claim + time.Minute)
 		k.isGone(k.look(1), room.Abandoned)
 		s := k.status()
-		k.check(s.Missed == 1 && s.Departed == 1 && s.Expired == 0, "status is %+v", s)
+		k.check(s.NoShows == 1 && s.Departed == 1 && s.Expired == 0, "status is %+v", s)
 	}},
 	{name: "next is when something ends", run: func(k *kit) {
 		due := k.expire()
@@ -210,9 +210,9 @@ var expireCases = []testCase{
 		k.expire()
 		k.counts(0, many-3, many-3)
 		k.advance(claim + 20*time.Second)
-		k.expire() // all have missed, and are skipped
+		k.expire() // all are no-shows, and are skipped
 		k.counts(many-3, 0, 0)
-		k.check(k.status().Missed == many-3, "status is %+v", k.status())
+		k.check(k.status().NoShows == many-3, "status is %+v", k.status())
 		k.pass(abandon + grace)
 		k.counts(0, 0, 0)
 		s := k.status()
@@ -230,13 +230,13 @@ var expireCases = []testCase{
 	}},
 }
 
-// notLater checks that next is not after so long from now.
+// notLater checks that the next time is no later than d from now.
 func (k *kit) notLater(due room.Due, d time.Duration) {
 	k.t.Helper()
 	k.check(!due.Next.IsZero() && !due.Next.After(due.Now.Add(d)), "next is %v after now, want at most %v", due.Next.Sub(due.Now), d)
 }
 
-// askAll lets visitors from one to another ask.
+// askAll lets the visitors first to last ask.
 func (k *kit) askAll(first, last int64) {
 	k.t.Helper()
 	for first <= last {

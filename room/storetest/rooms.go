@@ -176,7 +176,7 @@ var roomCases = []testCase{
 	}},
 }
 
-// moves are all moves with terms, each of which would do something.
+// moves returns all operations with terms, each of which would have an effect.
 func (k *kit) moves() map[string]func() error {
 	return map[string]func() error{
 		"Enter": func() error { _, err := k.store.Enter(ctx, k.terms, room.Arrival{}); return err },
@@ -209,7 +209,8 @@ var keyCases = []testCase{
 			k.is(k.store.PutKeys(ctx, want[:1], seen), room.ErrConflict)
 		}
 		k.keysAre(want)
-		// Two who have seen the same each drop the oldest and add one: as many as before.
+		// Two callers who have read the same keys each drop the oldest and add one: the number
+		// stays the same.
 		with := func(id string) []room.SigningKey {
 			added := want[0]
 			added.ID = id

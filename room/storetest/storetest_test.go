@@ -7,8 +7,8 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// memoryHarness is that of a Memory in a bubble, or of one whose clock is moved on, as
-// a server's.
+// memoryHarness returns the harness of a Memory: in a bubble, or with a clock that is moved, as a
+// server's.
 func memoryHarness(bubble bool) Harness {
 	return Harness{Bubble: bubble, Open: func(testing.TB) Opened {
 		m := NewMemory()

@@ -8,23 +8,22 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// Harness says how to get a store.
+// Harness describes how to open a store.
 type Harness struct {
-	// Bubble runs each test in a bubble of testing/synctest: everything that a store
-	// starts must end when it is closed.
+	// Bubble runs each test in a bubble of testing/synctest: all goroutines of a store must end
+	// when it is closed.
 	Bubble bool
 	// Open returns an empty store. It fails the test if it cannot.
 	Open func(t testing.TB) Opened
 }
 
-// Opened is a store that was opened. The suite closes it.
+// Opened is an open store. The suite closes it.
 type Opened struct {
 	Store room.Store
-	// Advance moves the store's clock on. It may be nil in a bubble: time passes by
-	// sleeping then.
+	// Advance moves the store's clock. It may be nil in a bubble: then the suite sleeps.
 	Advance func(d time.Duration)
-	// Reopen ends the store opened last, abruptly if that is possible, and opens what it
-	// left. Nil if a process has no such state, as when a server has it.
+	// Reopen ends the last opened store, abruptly if possible, and opens its data again. It is nil
+	// if the process holds no state, as when a server has it.
 	Reopen func() room.Store
 }
 
@@ -36,22 +35,23 @@ type testCase struct {
 	run     func(k *kit)
 }
 
-// group is the cases about one thing.
+// group is a group of cases about one subject.
 type group struct {
 	name  string
 	cases []testCase
 }
 
 var groups = []group{
-	{"rooms", roomCases}, {"keys", keyCases}, {"leases", leaseCases}, {"enter", enterCases},
+	{"rooms", roomCases}, {"keys", keyCases}, {"ownership", ownershipCases}, {"enter", enterCases},
 	{"lottery", lotteryCases}, {"ask", askCases}, {"call", callCases}, {"leave", leaveCases}, {"clear", clearCases}, {"passes", passCases}, {"expire", expireCases},
-	{"ticks", tickCases}, {"away", awayCases}, {"reopen", reopenCases}, {"events", eventCases}, {"status", statusCases},
+	{"ticks", tickCases}, {"rules", ruleCases}, {"away", awayCases}, {"reopen", reopenCases}, {"events", eventCases}, {"status", statusCases},
 }
 
 // Run runs the conformance cases.
 func Run(t *testing.T, harness Harness) {
 	for _, group := range groups {
 		t.Run(group.name, func(t *testing.T) {
+			t.Parallel()
 			for _, c := range group.cases {
 				t.Run(c.name, func(t *testing.T) {
 					harness.within(t, func(t *testing.T) {
@@ -66,7 +66,7 @@ func Run(t *testing.T, harness Harness) {
 	}
 }
 
-// within runs a test in a bubble, if that is the way.
+// within runs a test, in a bubble if the harness asks for it.
 func (h Harness) within(t *testing.T, test func(t *testing.T)) {
 	if h.Bubble {
 		synctest.Test(t, test)

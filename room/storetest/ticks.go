@@ -170,7 +170,7 @@ var tickCases = []testCase{
 	}},
 }
 
-// tick lets time pass, and makes now a tick at which so many may be called.
+// tick lets time pass, and makes the present a tick at which the given number may be called.
 func (k *kit) tick(after time.Duration, calls int64) {
 	k.t.Helper()
 	k.advance(after)

@@ -17,14 +17,14 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// benchAddress names the variable that makes the test binary a client, so that
-// what the clients need is not counted.
+// benchAddress names the variable that makes the test binary a client, so that the clients' memory
+// is not counted.
 const benchAddress = "WATCH_BENCH_ADDRESS"
 
 const benchStreams = 15_000
 
-// openStreams opens streams, tells on its output that all have had an event, and
-// holds them until its input ends.
+// openStreams opens streams, prints a line when all have had an event, and holds them until its
+// input ends.
 func openStreams(address string) {
 	connections := make(chan net.Conn, benchStreams)
 	var opening sync.WaitGroup
@@ -64,7 +64,7 @@ func openStream(address string, number int) net.Conn {
 	return conn
 }
 
-// inUse is the memory of the heap's objects and of goroutines' stacks.
+// inUse returns the memory of the heap's objects and of goroutines' stacks.
 func inUse() uint64 {
 	runtime.GC()
 	runtime.GC()
@@ -73,8 +73,8 @@ func inUse() uint64 {
 	return samples[0].Value.Uint64() + samples[1].Value.Uint64()
 }
 
-// BenchmarkStreamMemory reports the memory of each stream while all are open and
-// were asked about several times.
+// BenchmarkStreamMemory reports the memory of each stream while all are open and have been polled
+// several times.
 func BenchmarkStreamMemory(b *testing.B) {
 	for b.Loop() {
 		engine := newFake()
@@ -95,7 +95,7 @@ func BenchmarkStreamMemory(b *testing.B) {
 		})}
 		go func() { _ = server.Serve(listener) }()
 		for number := range int64(benchStreams) {
-			engine.asked[number] = 0 // The fake's own memory is of before.
+			engine.asked[number] = 0 // The fake's own memory was allocated before.
 		}
 		before := inUse()
 		clients := exec.Command(os.Args[0])

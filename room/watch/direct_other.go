@@ -4,6 +4,6 @@ package watch
 
 import "net"
 
-// newDirect finds no socket that can be written without waiting: the goroutine
-// of the handler writes.
+// newDirect returns false: no socket can be written without waiting, and the
+// handler's goroutine writes.
 func newDirect(net.Conn, []byte, bool) (sink, bool) { return nil, false }

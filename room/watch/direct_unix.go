@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// direct is a sink that writes to a socket without ever waiting for it.
+// direct is a sink that writes to a socket without waiting.
 type direct struct {
 	conn    net.Conn
 	raw     syscall.RawConn
 	chunked bool
-	// kept is what the socket did not take yet, and since when.
+	// kept is what the socket has not accepted yet, and since when.
 	kept  []byte
 	since time.Time
 }
 
-// socketBuffer is how many bytes the system keeps for a client that does not read;
-// Linux takes twice as many.
+// socketBuffer is how many bytes the system buffers for a client that does not read;
+// Linux doubles it.
 const socketBuffer = 16 << 10
 
-// newDirect writes the head. False: the connection is not a socket.
+// newDirect writes the head. It returns false if the connection is not a socket.
 func newDirect(conn net.Conn, head []byte, chunked bool) (*direct, bool) {
 	socket, ok := conn.(syscall.Conn)
 	if !ok {
@@ -37,9 +37,9 @@ func newDirect(conn net.Conn, head []byte, chunked bool) (*direct, bool) {
 	d := &direct{conn: conn, raw: raw, chunked: chunked, kept: head, since: time.Now()}
 	limitSilence(raw)
 	if sized, ok := conn.(interface{ SetWriteBuffer(bytes int) error }); ok {
-		_ = sized.SetWriteBuffer(socketBuffer) // Else it has the system's size.
+		_ = sized.SetWriteBuffer(socketBuffer) // Otherwise the system's size applies.
 	}
-	// An error shows again with the next write.
+	// An error occurs again with the next write.
 	_ = d.flush(d.since)
 	return d, true
 }
@@ -82,23 +82,23 @@ func (d *direct) flush(now time.Time) error {
 	return nil
 }
 
-// write writes as much as the socket takes at once.
+// write writes as much as the socket accepts without waiting.
 func (d *direct) write(b []byte) (written int, err error) {
 	failed := d.raw.Write(func(fd uintptr) bool {
 		written, err = syscall.Write(int(fd), b)
-		return true // whatever came of it: do not wait
+		return true // never wait
 	})
 	if failed != nil {
 		return 0, failed
 	}
-	if waits(err) {
+	if wouldBlock(err) {
 		return 0, nil
 	}
 	return max(written, 0), err
 }
 
-// gone reads, and throws away what a client should not send: at the end of the
-// input the client has closed the connection.
+// gone reads and discards input, which a client should not send: the end of the input
+// means that the client has closed the connection.
 func (d *direct) gone() bool {
 	var input [256]byte
 	var n int
@@ -110,15 +110,17 @@ func (d *direct) gone() bool {
 	if failed == nil && n == 0 && err == nil {
 		failed = io.EOF
 	}
-	return failed != nil || (err != nil && !waits(err))
+	return failed != nil || (err != nil && !wouldBlock(err))
 }
 
-// waits tells whether an error says that it would have to.
-func waits(err error) bool { return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR) }
+// wouldBlock reports whether an operation was not possible without waiting.
+func wouldBlock(err error) bool {
+	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR)
+}
 
 func (d *direct) end() {
 	if d.chunked && len(d.kept) == 0 {
-		_, _ = d.write(lastChunk) // It is closed in any case.
+		_, _ = d.write(lastChunk) // The connection is closed in any case.
 	}
 	_ = d.conn.Close()
 }

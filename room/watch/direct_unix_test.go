@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// pair is a connection over loopback.
+// pair returns both ends of a connection over loopback.
 func pair(t *testing.T) (client, server net.Conn) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -28,8 +28,8 @@ func pair(t *testing.T) (client, server net.Conn) {
 	return client, server
 }
 
-// A socket that is full keeps one part, takes no other, and is closed after
-// WriteTime; one that is read in time gets every byte in order.
+// A full socket keeps one part, accepts no other, and is closed after WriteTime; a socket that is
+// read in time gets every byte in order.
 func TestSlowSocket(t *testing.T) {
 	client, server := pair(t)
 	d, ok := newDirect(server, []byte("head|"), false)
@@ -52,7 +52,7 @@ func TestSlowSocket(t *testing.T) {
 	if len(d.kept) == 0 || len(d.kept) > len(part) {
 		t.Fatalf("%d bytes are kept", len(d.kept))
 	}
-	// Buffers between may take a little more, some times.
+	// Buffers in between may accept a little more several times.
 	eventually(t, "the time is over", func() bool {
 		if took, err := d.send(part, d.since); err != nil {
 			t.Error(err)

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// fake is an engine whose visitors are where a test says.
+// fake is an engine whose visitors are set by the test.
 type fake struct {
 	mu       sync.Mutex
 	results  map[int64]room.Result
@@ -41,7 +41,7 @@ func (f *fake) count(number int64) int {
 	return f.asked[number]
 }
 
-// roomOf is which room a ticket of a test is of.
+// roomOf returns the room of a test's ticket.
 func roomOf(number int64) string { return []string{"shop", "bank"}[number%2] }
 
 func (f *fake) AskAll(ctx context.Context, name string, askers []room.Asker, claim bool) []room.Result {
@@ -75,7 +75,7 @@ func (f *fake) AskAll(ctx context.Context, name string, askers []room.Asker, cla
 	return results
 }
 
-// start starts a hub that the test stops.
+// start starts a hub that is stopped when the test ends.
 func start(t testing.TB, engine Engine, options ...Option) *Hub {
 	h := New(engine, options...)
 	if err := h.Start(t.Context()); err != nil {

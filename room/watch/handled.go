@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// handled is a sink whose parts a goroutine writes: that of the handler.
+// handled is a sink whose parts the handler's goroutine writes.
 type handled struct {
 	out   output
 	parts chan []byte
@@ -17,16 +17,16 @@ type handled struct {
 	left atomic.Bool
 }
 
-// maxParts is how many parts wait to be written.
+// maxParts is the most parts that wait to be written.
 const maxParts = 2
 
-// waiter is what a handler does while the stream lasts.
+// waiter writes a stream in the handler's goroutine until the stream ends.
 type waiter func(ctx context.Context)
 
 // output writes a part within WriteTime.
 type output interface {
 	write(part []byte) error
-	// close is called when no more is written, after a failure or not.
+	// close is called once after the last write, failed or not.
 	close()
 }
 
@@ -34,8 +34,7 @@ func newHandled(out output) *handled {
 	return &handled{out: out, parts: make(chan []byte, maxParts), over: make(chan struct{})}
 }
 
-// wait writes what is sent until the stream is over, the client has gone, or ctx
-// ends.
+// wait writes the parts until the stream is over, the client is gone, or ctx ends.
 func (h *handled) wait(ctx context.Context) {
 	defer h.out.close()
 	defer h.left.Store(true)
@@ -54,7 +53,7 @@ func (h *handled) wait(ctx context.Context) {
 	}
 }
 
-// rest writes what was sent before the end.
+// rest writes the parts that were sent before the end.
 func (h *handled) rest() {
 	for {
 		select {
@@ -73,7 +72,7 @@ func (h *handled) send(part []byte, _ time.Time) (bool, error) {
 	case h.parts <- append([]byte(nil), part...):
 		return true, nil
 	default:
-		return false, nil // The write that it waits for has a deadline.
+		return false, nil // The current write has a deadline.
 	}
 }
 
@@ -81,30 +80,30 @@ func (h *handled) flush(time.Time) error { return nil }
 func (h *handled) gone() bool            { return h.left.Load() }
 func (h *handled) end()                  { close(h.over) }
 
-// response writes through the server.
+// response writes through the HTTP server.
 type response struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 }
 
 func (r *response) write(part []byte) error {
-	// A writer that has no connection has no deadline.
+	// A writer without a connection has no deadline.
 	_ = r.control.SetWriteDeadline(time.Now().Add(WriteTime))
 	_, err := r.w.Write(part)
 	if err == nil {
 		err = r.control.Flush()
 	}
 	if err != nil {
-		return err // With the deadline left, the server does not wait for it either.
+		return err // The deadline stays, so the server does not wait for it either.
 	}
-	// In HTTP/2 a deadline ends the stream also while nothing is written.
+	// In HTTP/2 a deadline ends the stream even while nothing is written.
 	_ = r.control.SetWriteDeadline(time.Time{})
 	return nil
 }
 
 func (r *response) close() {}
 
-// connection writes to one that was taken from the server, and is not a socket.
+// connection writes to a hijacked connection that is not a socket.
 type connection struct {
 	conn    net.Conn
 	chunked bool
@@ -129,7 +128,7 @@ func (c *connection) raw(b []byte) error {
 
 func (c *connection) close() {
 	if c.chunked && !c.failed {
-		_ = c.raw(lastChunk) // It is closed in any case.
+		_ = c.raw(lastChunk) // The connection is closed in any case.
 	}
 	_ = c.conn.Close()
 }

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// writeHeader sets what every stream has.
+// writeHeader sets the headers of every stream.
 func writeHeader(header http.Header) {
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
-	// A proxy that holds events back until it has many would hold back people.
+	// A proxy that buffers events would delay visitors.
 	header.Set("X-Accel-Buffering", "no")
 }
 
-// head is the response's head, for a connection that was taken from the server.
-// Chunks tell a proxy that the stream ended and was not cut off; HTTP/1.0 has none.
+// head returns the head of the response, for a hijacked connection. By the chunks a
+// proxy knows that the stream ended and was not cut off; HTTP/1.0 has none.
 func head(header http.Header, chunked bool) []byte {
 	header = header.Clone()
 	header.Set("Date", time.Now().UTC().Format(http.TimeFormat))
@@ -26,7 +26,7 @@ func head(header http.Header, chunked bool) []byte {
 	if chunked {
 		header.Set("Transfer-Encoding", "chunked")
 	}
-	_ = header.Write(&b) // Nothing fails: it is memory.
+	_ = header.Write(&b) // A buffer returns no errors.
 	return append(b, "\r\n"...)
 }
 
@@ -38,7 +38,7 @@ func (b *buffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// appendChunk appends a part as the response has it.
+// appendChunk appends a part in the transfer encoding of the response.
 func appendChunk(b, part []byte, chunked bool) []byte {
 	if !chunked {
 		return append(b, part...)
@@ -52,18 +52,18 @@ func appendChunk(b, part []byte, chunked bool) []byte {
 // lastChunk ends a response.
 var lastChunk = []byte("0\r\n\r\n")
 
-// take gives the stream its sink. If that needs the handler's goroutine, it
-// returns what the goroutine has to do.
+// take sets the sink of the stream. If the sink needs the handler's goroutine, take
+// returns what the goroutine must run.
 func (s *stream) take(w http.ResponseWriter, r *http.Request) (wait waiter) {
 	control := http.NewResponseController(w)
-	// What TLS wraps cannot be written without waiting.
+	// A TLS connection cannot be written without waiting.
 	if r.ProtoMajor == 1 && r.TLS == nil {
 		conn, _, err := control.Hijack()
 		if err == nil {
 			return s.takeConn(conn, head(w.Header(), r.ProtoAtLeast(1, 1)), r.ProtoAtLeast(1, 1))
 		}
 		if !errors.Is(err, http.ErrNotSupported) {
-			// The connection is gone: the first write tells.
+			// The connection is gone: the first write fails.
 			s.sink = lost{err}
 			return nil
 		}
@@ -84,7 +84,7 @@ func (s *stream) takeConn(conn net.Conn, head []byte, chunked bool) waiter {
 	return handled.wait
 }
 
-// lost is a sink whose connection is.
+// lost is a sink whose connection is gone.
 type lost struct{ err error }
 
 func (l lost) send([]byte, time.Time) (bool, error) { return false, l.err }

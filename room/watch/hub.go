@@ -17,12 +17,12 @@ import (
 
 // The bounds of streams.
 const (
-	// DefaultMaxStreams is how many streams there may be, if nothing else is said.
+	// DefaultMaxStreams is the most open streams, unless WithMaxStreams sets another.
 	DefaultMaxStreams = 20_000
-	// MaxPerPlace is how many of them may be of one place: tabs, and those of a lost
+	// MaxPerPlace is the most open streams of one place: tabs, and streams of a lost
 	// connection that is not known to be lost yet.
 	MaxPerPlace = 8
-	// WriteTime is how long a connection may take no byte of what is written.
+	// WriteTime is how long a connection may accept no byte.
 	WriteTime = 2 * time.Second
 	// heartbeat is the longest silence.
 	heartbeat = 15 * time.Second
@@ -30,17 +30,17 @@ const (
 	workers = 4
 	// askTime is how long one batch may take.
 	askTime = 5 * time.Second
-	// turnTime is how often due streams are looked for, and pulseTime the silent ones.
-	turnTime  = 50 * time.Millisecond
+	// dueTime is the interval of looking for due streams, pulseTime for silent ones.
+	dueTime   = 50 * time.Millisecond
 	pulseTime = time.Second
-	// awayTime is when a stream is asked about again after the store did not answer.
-	awayTime = 2 * time.Second
-	// minRetry and maxRetry are when clients come back.
+	// retryTime is the delay before asking again after the store did not answer.
+	retryTime = 2 * time.Second
+	// minRetry and maxRetry bound the delay after which clients reconnect.
 	minRetry, maxRetry = 2 * time.Second, 5 * time.Second
 )
 
 var (
-	// ErrTooMany: as many streams are open as there may be, in all or of this place.
+	// ErrTooMany: the most streams are open, in all or of this place.
 	ErrTooMany = errors.New("too many streams are open")
 	// ErrClosed: the hub was stopped.
 	ErrClosed = errors.New("the hub of streams is closed")
@@ -57,22 +57,22 @@ type Stream struct {
 	// Room is the name of the room, and Ticket the visitor's place in it.
 	Room   string
 	Ticket room.Ticket
-	// Claim says that a visitor who is called is inside at once; otherwise the event
-	// says that it was called, and it has the claim window to come.
+	// Claim lets a called visitor in at once; otherwise the event says that it was
+	// called, and the claim window begins.
 	Claim bool
-	// Format appends the data of an event, which has no line break. Default: the
-	// JSON of the answer.
+	// Format appends the data of an event, without a line break. Default: the JSON of
+	// the answer.
 	Format func(b []byte, answer *room.Answer) []byte
 }
 
 // Option changes what New makes.
 type Option func(*Hub)
 
-// WithMaxStreams sets how many streams there may be. Default DefaultMaxStreams.
+// WithMaxStreams sets the most open streams. Default: DefaultMaxStreams.
 func WithMaxStreams(n int) Option { return func(h *Hub) { h.most = n } }
 
-// Hub has the streams of an instance. It is a lifecycle.Service: start it before
-// the server that serves it, and stop it after.
+// Hub has the streams of an instance. It is a lifecycle.Service: start it before the
+// HTTP server, and stop it after.
 type Hub struct {
 	engine  Engine
 	most    int
@@ -83,7 +83,7 @@ type Hub struct {
 
 	mu      sync.Mutex
 	stopped bool
-	open    int // those that Serve has not registered yet included
+	open    int // including those that Serve has reserved and not yet added
 	places  map[place]int
 	all     []*stream
 	due     schedule
@@ -91,7 +91,7 @@ type Hub struct {
 
 var _ lifecycle.Service = (*Hub)(nil)
 
-// place is whose a stream is.
+// place identifies the visitor of a stream.
 type place struct {
 	room   string
 	number int64
@@ -119,17 +119,17 @@ func New(engine Engine, options ...Option) *Hub {
 // Name implements lifecycle.Service.
 func (h *Hub) Name() string { return "room streams" }
 
-// Start begins to tell the streams.
+// Start begins to serve the streams.
 func (h *Hub) Start(context.Context) error {
-	h.group.Go("turn", h.turns)
+	h.group.Go("schedule", h.dispatch)
 	h.group.Go("pulse", h.pulses)
 	for range workers {
-		h.group.Go("tell", h.work)
+		h.group.Go("ask", h.work)
 	}
 	return nil
 }
 
-// Stop ends all streams. Their clients come back to whoever serves then.
+// Stop ends all streams. Their clients reconnect.
 func (h *Hub) Stop(ctx context.Context) error {
 	h.mu.Lock()
 	h.stopped = true
@@ -156,22 +156,22 @@ func (h *Hub) Err() error { return h.group.Err() }
 // Collector returns the hub's metrics.
 func (h *Hub) Collector() prometheus.Collector { return h.metrics }
 
-// Streams is how many are open.
+// Streams returns how many are open.
 func (h *Hub) Streams() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.open
 }
 
-// Serve answers a request with a stream. Headers that were set are kept. It
-// asks once before it answers; an error means that nothing was written:
-// ErrTooMany, ErrClosed, or that there is no such place (*room.GoneError,
+// Serve answers a request with a stream. It keeps the headers that are set. It asks
+// the engine once before it answers; an error means that nothing was written:
+// ErrTooMany, ErrClosed, or that the place does not exist (*room.GoneError,
 // room.ErrNoRoom, room.ErrBadTicket).
 //
-// It may return while the stream goes on, having taken the connection from the
-// server: nothing more may be done with w.
+// Serve may return while the stream is open, with the connection hijacked: the caller
+// must not use w after it.
 func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, spec Stream) error {
-	// The name is part of a request that would live as long as the stream.
+	// The name refers to the memory of the request, which would live as long as the stream.
 	spec.Room = unique.Make(spec.Room).Value()
 	if err := h.reserve(spec.place()); err != nil {
 		return err
@@ -196,7 +196,7 @@ func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, spec Stream) error {
 	wait := s.take(w, r)
 	s.begin(minRetry + rand.N(maxRetry-minRetry))
 	h.add(s)
-	h.tell(s, &first)
+	h.deliver(s, &first)
 	if wait != nil {
 		wait(r.Context())
 		h.drop(s)
@@ -204,7 +204,7 @@ func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, spec Stream) error {
 	return nil
 }
 
-// reserve counts a stream that will be added, or released.
+// reserve counts a stream that is then added or released.
 func (h *Hub) reserve(p place) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -226,7 +226,7 @@ func (h *Hub) release(p place) {
 	h.forget(p)
 }
 
-// forget counts one less. The lock is held.
+// forget counts one less. h.mu is held.
 func (h *Hub) forget(p place) {
 	h.open--
 	if h.places[p]--; h.places[p] == 0 {
@@ -234,7 +234,7 @@ func (h *Hub) forget(p place) {
 	}
 }
 
-// add has a stream that was reserved told from now on.
+// add registers a stream that was reserved.
 func (h *Hub) add(s *stream) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -248,7 +248,7 @@ func (h *Hub) add(s *stream) {
 	h.all = append(h.all, s)
 }
 
-// drop ends a stream. One that was dropped already stays so.
+// drop ends a stream. It is idempotent.
 func (h *Hub) drop(s *stream) {
 	h.mu.Lock()
 	if s.slot == removed {
@@ -265,4 +265,34 @@ func (h *Hub) drop(s *stream) {
 	h.forget(s.spec.place())
 	h.mu.Unlock()
 	s.end()
+}
+
+// metrics are those of a hub. It is a prometheus.Collector.
+type metrics struct {
+	open                  prometheus.GaugeFunc
+	events, refused, slow prometheus.Counter
+}
+
+func newMetrics(h *Hub) *metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "room_" + name, Help: help})
+	}
+	return &metrics{
+		open: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "room_streams", Help: "Event streams that are open.",
+		}, func() float64 { return float64(h.Streams()) }),
+		events:  counter("stream_events_total", "Events written to streams."),
+		refused: counter("streams_refused_total", "Streams refused because the most were open."),
+		slow:    counter("streams_slow_total", "Streams closed because the client did not read."),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, out) }
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(out chan<- prometheus.Metric) {
+	for _, c := range []prometheus.Collector{m.open, m.events, m.refused, m.slow} {
+		c.Collect(out)
+	}
 }

@@ -77,7 +77,7 @@ func open(t *testing.T, server *httptest.Server, path string) *reader {
 	return r
 }
 
-// block reads to the next empty line; "" at the end of the stream.
+// block reads up to the next empty line; "" at the end of the stream.
 func (r *reader) block() string {
 	r.t.Helper()
 	var lines []string
@@ -115,7 +115,7 @@ func TestStream(t *testing.T) {
 			r.want("id: 1\ndata: 7 1 at 9")
 			asked := engine.count(7)
 			eventually(t, "asked again", func() bool { return engine.count(7) >= asked+2 })
-			engine.set(7, waiting(3)) // What did not change was not told.
+			engine.set(7, waiting(3)) // An unchanged place is not sent.
 			r.want("id: 2\ndata: 7 1 at 3")
 			engine.set(7, room.Result{Err: room.ErrUnavailable})
 			asked = engine.count(7)
@@ -162,7 +162,7 @@ func TestRoomRemoved(t *testing.T) {
 	r.want("")
 }
 
-// A client that leaves is not asked for any more.
+// A disconnected client is not polled any more.
 func TestClientGone(t *testing.T) {
 	for _, transport := range transports {
 		engine := newFake()
@@ -217,7 +217,7 @@ func TestMostStreams(t *testing.T) {
 	eventually(t, "one is free", func() bool { return try() == nil })
 }
 
-// One who opens streams without end has some only, and others have theirs.
+// A client that keeps opening streams gets only some, and others get theirs.
 func TestMostStreamsOfOnePlace(t *testing.T) {
 	server := serve(t, start(t, newFake()), "HTTP/1.1")
 	for range MaxPerPlace {
@@ -280,7 +280,7 @@ func TestOldClient(t *testing.T) {
 	r.want("")
 }
 
-// eventually waits for what other goroutines do.
+// eventually waits for other goroutines.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	late := time.After(20 * time.Second)

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// schedule is a heap of streams by when they are due.
+// schedule is a heap of streams by the time when they are due.
 type schedule []*stream
 
 func (q schedule) Len() int           { return len(q) }
@@ -34,23 +34,23 @@ func (q *schedule) Pop() any {
 	return s
 }
 
-// remove takes out a stream that may be in.
+// remove removes a stream, if the schedule has it.
 func (q *schedule) remove(s *stream) {
 	if s.at > 0 {
 		heap.Remove(q, s.at-1)
 	}
 }
 
-// batch is what is asked about at once: streams of one room.
+// batch is streams of one room that one request to the engine covers.
 type batch struct {
 	room    string
 	claim   bool
 	streams []*stream
 }
 
-// put schedules a stream, unless it was dropped meanwhile.
+// put schedules a stream, unless it was dropped.
 func (h *Hub) put(s *stream, after time.Duration) {
-	// Spread by a tenth, so that those who came together do not stay together.
+	// Spread by a tenth, so that streams that opened together do not stay together.
 	after -= time.Duration(rand.Int64N(int64(after)/10 + 1))
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -65,11 +65,11 @@ func (h *Hub) put(s *stream, after time.Duration) {
 	}
 }
 
-// turns hands out what is due, in batches. It waits for a worker, so that no
-// more is under way than the workers can do.
-func (h *Hub) turns(ctx context.Context) error {
-	turn := time.NewTicker(turnTime)
-	defer turn.Stop()
+// dispatch hands due streams to the workers, in batches. It waits for a free worker,
+// which bounds the batches in flight.
+func (h *Hub) dispatch(ctx context.Context) error {
+	tick := time.NewTicker(dueTime)
+	defer tick.Stop()
 	for {
 		batches, left := h.takeDue(time.Now())
 		for _, b := range batches {
@@ -80,35 +80,35 @@ func (h *Hub) turns(ctx context.Context) error {
 			}
 		}
 		if !left {
-			turn.Stop()
+			tick.Stop()
 			select {
 			case <-h.wake:
-				turn.Reset(turnTime)
+				tick.Reset(dueTime)
 			case <-ctx.Done():
 				return ctx.Err()
 			}
 		}
 		select {
-		case <-turn.C:
+		case <-tick.C:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// takeDue takes what is due out of the schedule, and tells whether there is more
-// in it.
+// takeDue removes the due streams from the schedule, and reports whether any are
+// left.
 func (h *Hub) takeDue(now time.Time) (batches []batch, left bool) {
-	type kind struct {
+	type group struct {
 		room  string
 		claim bool
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	last := map[kind]int{}
+	last := map[group]int{}
 	for len(h.due) > 0 && !h.due[0].due.After(now) {
 		s := heap.Pop(&h.due).(*stream)
-		k := kind{s.spec.Room, s.spec.Claim}
+		k := group{s.spec.Room, s.spec.Claim}
 		i, begun := last[k]
 		if !begun || len(batches[i].streams) == room.MaxAsk {
 			i = len(batches)
@@ -120,14 +120,14 @@ func (h *Hub) takeDue(now time.Time) (batches []batch, left bool) {
 	return batches, len(h.due) > 0
 }
 
-// work asks for batches and tells what came of it.
+// work asks the engine about batches, and delivers the results.
 func (h *Hub) work(ctx context.Context) error {
 	askers := make([]room.Asker, 0, room.MaxAsk)
 	for {
 		select {
 		case b := <-h.batches:
-			if here := h.here(b.streams); len(here) > 0 {
-				b.streams = here
+			if connected := h.connected(b.streams); len(connected) > 0 {
+				b.streams = connected
 				h.ask(ctx, b, askers)
 			}
 		case <-ctx.Done():
@@ -136,18 +136,18 @@ func (h *Hub) work(ctx context.Context) error {
 	}
 }
 
-// here drops the streams whose client has gone, and returns the others: nobody
-// is kept in line by a connection that is not there.
-func (h *Hub) here(streams []*stream) []*stream {
-	here := streams[:0]
+// connected drops the streams of clients that are gone, and returns the others: a
+// closed connection keeps no place in the queue.
+func (h *Hub) connected(streams []*stream) []*stream {
+	connected := streams[:0]
 	for _, s := range streams {
 		if s.gone() {
 			h.drop(s)
 			continue
 		}
-		here = append(here, s)
+		connected = append(connected, s)
 	}
-	return here
+	return connected
 }
 
 func (h *Hub) ask(ctx context.Context, b batch, askers []room.Asker) {
@@ -158,36 +158,36 @@ func (h *Hub) ask(ctx context.Context, b batch, askers []room.Asker) {
 	results := h.engine.AskAll(asking, b.room, askers, b.claim)
 	cancel()
 	for i, s := range b.streams {
-		h.tell(s, &results[i])
+		h.deliver(s, &results[i])
 	}
 }
 
-// tell writes a result to a stream, and schedules the next or ends it.
-func (h *Hub) tell(s *stream, result *room.Result) {
+// deliver writes a result to a stream, and schedules the next ask or ends the stream.
+func (h *Hub) deliver(s *stream, result *room.Result) {
 	now := time.Now()
 	if reason, final := ended(result.Err); final {
-		// It is over with or without that last event.
+		// The stream ends with or without this last event.
 		_ = s.part(goneEvent(reason), now)
 		h.metrics.events.Inc()
 		h.drop(s)
 		return
 	}
 	if result.Err != nil {
-		h.put(s, awayTime)
+		h.put(s, retryTime)
 		return
 	}
-	told, err := s.answer(&result.Answer, now)
+	sent, err := s.answer(&result.Answer, now)
 	if err != nil {
 		h.drop(s)
 		return
 	}
-	if told {
+	if sent {
 		h.metrics.events.Inc()
 	}
-	h.put(s, Pace(&result.Answer))
+	h.put(s, Interval(&result.Answer))
 }
 
-// pulses keeps all streams alive, asked about or not.
+// pulses flushes all streams, and sends comments to silent ones.
 func (h *Hub) pulses(ctx context.Context) error {
 	pulse := time.NewTicker(pulseTime)
 	defer pulse.Stop()
@@ -212,4 +212,39 @@ func (h *Hub) pulses(ctx context.Context) error {
 		}
 		clear(all)
 	}
+}
+
+// The intervals between two asks for a visitor.
+const (
+	// nearInterval is that of visitors near the front: a free slot is taken about so
+	// soon.
+	nearInterval = 500 * time.Millisecond
+	// nearPosition and nearWait define near the front.
+	nearPosition = 100
+	nearWait     = 3 * time.Second
+	// minInterval and maxInterval bound all others.
+	minInterval = dueTime
+	maxInterval = heartbeat
+)
+
+// Interval is how long after an answer to ask again for a visitor: the NextPoll of
+// the answer, near the front at most 500 ms, and never more than 15 s.
+func Interval(answer *room.Answer) time.Duration {
+	interval := min(max(answer.NextPoll, minInterval), maxInterval)
+	if near(answer) {
+		interval = min(interval, nearInterval)
+	}
+	return interval
+}
+
+func near(a *room.Answer) bool {
+	switch {
+	case a.State == room.Called:
+		return true
+	case a.State != room.Waiting:
+		return false
+	case a.Position > 0 && a.Position <= nearPosition:
+		return true
+	}
+	return a.Wait != nil && a.Wait.Low <= nearWait
 }

@@ -4,5 +4,5 @@ package watch
 
 import "syscall"
 
-// limitSilence leaves it to the system how long sent bytes may stay unacknowledged.
+// limitSilence does nothing: the system's limit applies.
 func limitSilence(syscall.RawConn) {}

@@ -13,7 +13,7 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// Who does not read is closed, and keeps nobody waiting.
+// A client that does not read is disconnected, and does not delay others.
 func TestSlowHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := newFake()
@@ -33,7 +33,7 @@ func TestSlowHandler(t *testing.T) {
 	})
 }
 
-// stuck is a sink whose connection takes nothing any more.
+// stuck is a sink whose connection accepts nothing any more.
 type stuck struct{ none }
 
 func (stuck) flush(time.Time) error { return errSlow }
@@ -47,7 +47,7 @@ func TestSlowStreamIsDropped(t *testing.T) {
 			}
 			s := &stream{sink: sink, spec: Stream{Room: "shop", Format: format}}
 			h.add(s)
-			h.tell(s, &room.Result{Answer: room.Answer{State: room.Waiting, Position: 500, NextPoll: time.Second}})
+			h.deliver(s, &room.Result{Answer: room.Answer{State: room.Waiting, Position: 500, NextPoll: time.Second}})
 		}
 		if h.Streams() != 2 {
 			t.Errorf("%d streams", h.Streams())

@@ -9,15 +9,15 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// removed is the slot of a stream that the hub does not have any more.
+// removed is the slot of a stream that the hub has dropped.
 const removed = -1
 
-// stream is one visitor's. What it costs is what counts here: it lives for as
-// long as the visitor waits.
+// stream is the stream of one visitor. Its size matters: it lives as long as the
+// visitor waits.
 type stream struct {
 	spec Stream
 
-	// The hub's lock guards these. at is the place in the schedule, counted from 1.
+	// Hub.mu guards these. at is the index in the schedule, from 1.
 	slot int
 	at   int
 	due  time.Time
@@ -26,51 +26,51 @@ type stream struct {
 	sink  sink
 	ended bool
 	wrote time.Time
-	// What was told last, and the number of that event.
+	// The last event, and its number.
 	state    room.State
 	position int64
 	drawn    bool
 	events   int64
 }
 
-// sink is the connection below a stream. None of its methods waits, and all are
-// called with the stream's lock held.
+// sink is the connection below a stream. Its methods never wait, and are called with
+// stream.mu held.
 type sink interface {
-	// send writes a part, or keeps it; false: it still keeps one, and this part was
-	// not taken.
+	// send writes or buffers a part. It returns false if the buffer is full: the part
+	// is discarded.
 	send(part []byte, now time.Time) (bool, error)
-	// flush writes what was kept. An error: the connection is gone, or has taken
-	// nothing for WriteTime.
+	// flush writes what is buffered. It fails if the connection is gone, or has
+	// accepted nothing for WriteTime.
 	flush(now time.Time) error
-	// gone tells whether the client has closed the connection.
+	// gone reports whether the client has closed the connection.
 	gone() bool
-	// end closes the connection after what was sent.
+	// end closes the connection.
 	end()
 }
 
-var errSlow = errors.New("the connection takes nothing")
+var errSlow = errors.New("the connection accepts no data")
 
 var comment = []byte(":\n\n")
 
-// begin says when to come back.
+// begin sends the delay after which the client reconnects.
 func (s *stream) begin(retry time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	b := append([]byte("retry: "), strconv.FormatInt(retry.Milliseconds(), 10)...)
-	// An error shows again with the first event.
+	// An error occurs again with the first event.
 	_, _ = s.sink.send(append(b, "\n\n"...), now)
 	s.wrote = now
 }
 
-// changed tells whether an answer is news. A pass is.
+// changed reports whether an answer differs from the last one. A pass is always new.
 func (s *stream) changed(a *room.Answer) bool {
 	return s.events == 0 || a.State != s.state || a.Position != s.position || (a.Draw != nil) != s.drawn || a.Pass != ""
 }
 
-// answer writes an event if an answer is news, and tells whether it did. An error:
-// the stream is over.
-func (s *stream) answer(a *room.Answer, now time.Time) (told bool, err error) {
+// answer writes an event if an answer is new, and reports whether it did. After an
+// error the stream is over.
+func (s *stream) answer(a *room.Answer, now time.Time) (sent bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended || !s.changed(a) {
@@ -85,30 +85,30 @@ func (s *stream) answer(a *room.Answer, now time.Time) (told bool, err error) {
 	b = s.spec.Format(b, a)
 	b = append(b, "\n\n"...)
 	*buffer = b
-	told, err = s.sink.send(b, now)
-	if told {
+	sent, err = s.sink.send(b, now)
+	if sent {
 		s.events++
 		s.state, s.position, s.drawn, s.wrote = a.State, a.Position, a.Draw != nil, now
 	}
-	return told, err
+	return sent, err
 }
 
-// part writes something else.
+// part writes anything but an answer.
 func (s *stream) part(part []byte, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
 		return nil
 	}
-	took, err := s.sink.send(part, now)
-	if took {
+	sent, err := s.sink.send(part, now)
+	if sent {
 		s.wrote = now
 	}
 	return err
 }
 
-// pulse writes what was kept, and a comment after a long silence. An error: the
-// stream is over.
+// pulse flushes the stream, and writes a comment after a long silence. After an error
+// the stream is over.
 func (s *stream) pulse(now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,14 +121,14 @@ func (s *stream) pulse(now time.Time) error {
 	if now.Sub(s.wrote) < heartbeat {
 		return nil
 	}
-	took, err := s.sink.send(comment, now)
-	if took {
+	sent, err := s.sink.send(comment, now)
+	if sent {
 		s.wrote = now
 	}
 	return err
 }
 
-// gone tells whether the client is.
+// gone reports whether the client is gone.
 func (s *stream) gone() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,11 +144,11 @@ func (s *stream) end() {
 	}
 }
 
-// reasonRemoved is told when the room is not there any more, or is another one of
-// the same name.
+// reasonRemoved is sent when the room does not exist any more, or is a new one of the
+// same name.
 const reasonRemoved = "removed"
 
-// ended tells whether an error of a visitor's result is final, and why.
+// ended reports whether an error of a result is final, and why.
 func ended(err error) (reason string, final bool) {
 	var gone *room.GoneError
 	switch {
@@ -164,6 +164,5 @@ func goneEvent(reason string) []byte {
 	return []byte("event: gone\ndata: {\"reason\":" + strconv.Quote(reason) + "}\n\n")
 }
 
-// buffers are for events while they are put together. Their size follows the
-// events, of a few hundred bytes.
+// buffers are for events while they are built, of a few hundred bytes.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}

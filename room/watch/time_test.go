@@ -61,7 +61,7 @@ func (w *written) String() string {
 	return w.text.String()
 }
 
-// visit opens a stream in a goroutine, and returns what closes it.
+// visit opens a stream in a goroutine, and returns a function that closes it.
 func visit(t *testing.T, h *Hub, number int64) (*written, context.CancelFunc) {
 	w := &written{header: http.Header{}}
 	return w, visitWith(t, h, number, w)
@@ -106,7 +106,7 @@ func TestComments(t *testing.T) {
 	})
 }
 
-// A store that hangs keeps no stream from its comments.
+// Streams get their comments while the store hangs.
 func TestCommentsWhileTheStoreHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := newFake()
@@ -148,7 +148,7 @@ func TestBatches(t *testing.T) {
 			t.Errorf("batches of several rooms %v, the largest of %d", engine.mixed, engine.largest)
 		}
 		for number := range int64(streams) {
-			// Once in each second, and up to a tenth more.
+			// Once in each second, up to a tenth more often.
 			if got := engine.asked[number]; got < 9 || got > 13 {
 				t.Fatalf("asked %d times in 10 s", got)
 			}
@@ -162,7 +162,7 @@ func TestBatches(t *testing.T) {
 		for _, leave := range leaves {
 			defer leave()
 		}
-		// While the store is slow, more become due than one batch may have.
+		// While the store is slow, more become due than fit in one batch.
 		engine.delay = 3 * time.Second
 		engine.mu.Unlock()
 		time.Sleep(10 * time.Second)
@@ -174,7 +174,7 @@ func TestBatches(t *testing.T) {
 	})
 }
 
-// Streams whose requests ended leave nothing behind.
+// Ended requests leave nothing behind.
 func TestNothingIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, newFake())
@@ -190,7 +190,7 @@ func TestNothingIsLeft(t *testing.T) {
 	})
 }
 
-func TestPace(t *testing.T) {
+func TestInterval(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		answer room.Answer
@@ -207,13 +207,13 @@ func TestPace(t *testing.T) {
 		{"inside", room.Answer{State: room.Inside, NextPoll: 4 * time.Second}, 4 * time.Second},
 		{"no less than a turn", room.Answer{State: room.Inside}, 50 * time.Millisecond},
 	} {
-		if got := Pace(&test.answer); got != test.want {
+		if got := Interval(&test.answer); got != test.want {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
 	}
 }
 
-// none is a sink that takes all.
+// none is a sink that accepts everything.
 type none struct{}
 
 func (none) send([]byte, time.Time) (bool, error) { return true, nil }
@@ -221,8 +221,8 @@ func (none) flush(time.Time) error                { return nil }
 func (none) gone() bool                           { return false }
 func (none) end()                                 {}
 
-// Whatever comes, goes and is due, the hub knows each stream once, and takes from
-// the schedule exactly what is due.
+// For any sequence of operations, the hub knows each stream once, and takes from the schedule
+// exactly the due streams.
 func TestSchedule(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := New(newFake())
@@ -274,7 +274,7 @@ func TestSchedule(t *testing.T) {
 	})
 }
 
-// checkKnown checks that the hub knows just these streams.
+// checkKnown checks that the hub knows exactly these streams.
 func checkKnown(t *rapid.T, h *Hub, here []*stream) {
 	if h.Streams() != len(here) || len(h.all) != len(here) {
 		t.Fatalf("%d and %d streams, want %d", h.Streams(), len(h.all), len(here))

@@ -6,23 +6,14 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
-
+	"github.com/sluice-project/sluice/internal/edge"
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/broker"
+	"github.com/sluice-project/sluice/topic/delay"
 )
 
-// Version is that of the API, as the OpenAPI document has it.
-const Version = "1.0"
-
-// DocumentPath is where the OpenAPI document is.
-const DocumentPath = "/openapi-topic.json"
-
-// MaxDelayed is the most records of one list. If the client does not say it is
-// 100.
-const (
-	MaxDelayed = 1000
-)
+// MaxDelayed is the most records of one list. Default of a request: 100.
+const MaxDelayed = 1000
 
 // Broker is what the edge needs of topic's broker, whose methods say what each
 // promises.
@@ -30,11 +21,11 @@ type Broker interface {
 	Node() int32
 	ClusterID() string
 	Nodes() []topic.Node
-	Topics() []*topic.Topic
-	Topic(name string) (*topic.Topic, error)
-	Delayed(ctx context.Context, topic string, limit int) ([]topic.DelayedInfo, error)
+	Topics() []*broker.Topic
+	Topic(name string) (*broker.Topic, error)
+	Delayed(ctx context.Context, topic string, limit int) ([]delay.Waiting, error)
 	CancelDelayed(ctx context.Context, topic, id string) error
-	AwaitReplicas(ctx context.Context, partitions []*topic.Partition)
+	AwaitReplicas(ctx context.Context, partitions []*broker.Partition)
 	Administrator
 }
 
@@ -47,63 +38,51 @@ type Administrator interface {
 	SetReplicas(ctx context.Context, topic string, replicas int) error
 	RemovePartitions(ctx context.Context, topic string, count int32, grace time.Duration) error
 	ElectLeaders(ctx context.Context, topic string, partitions []int32) (refused map[int32]error, err error)
-	Reassignments(ctx context.Context) ([]topic.Reassignment, error)
+	Reassignments(ctx context.Context) ([]broker.Reassignment, error)
 }
 
-// Option changes what New makes.
+// Option changes what Register adds.
 type Option func(*server)
 
-// WithLogger sets where answers of 500 and above are logged. Default: nowhere.
+// WithLogger sets where faults of the server are logged, each kind at most once a
+// second. Default: nowhere.
 func WithLogger(logger *slog.Logger) Option { return func(s *server) { s.logger = logger } }
 
 // server has what the operations share.
 type server struct {
 	broker Broker
+	part   *edge.Part
 	logger *slog.Logger
-	nodes  *http.Client // asks other nodes
+	nodes  *http.Client // sends requests to other nodes
 }
 
-// New returns the handler of topic's API: all paths below /v1/topics/ and
-// /v1/cluster, and DocumentPath.
+// New returns an API of topic alone, as Register adds it.
 func New(broker Broker, options ...Option) http.Handler {
+	to := edge.New()
+	Register(to, broker, options...)
+	return to
+}
+
+// Register adds the operations of topic to an API.
+func Register(to *edge.API, broker Broker, options ...Option) {
 	s := &server{broker: broker, logger: slog.New(slog.DiscardHandler), nodes: newNodeClient()}
 	for _, option := range options {
 		option(s)
 	}
-	mux := http.NewServeMux()
-	api := humago.New(mux, huma.Config{
-		OpenAPI: &huma.OpenAPI{
-			OpenAPI: "3.1.0",
-			Info: &huma.Info{
-				Title: "Sluice topic", Version: Version,
-				Description: "Delayed records of topics, and the nodes of a cluster. Everything else of topics speaks the Kafka protocol.",
-				License:     &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
-			},
-			Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)},
-		},
-		OpenAPIPath:                  "/openapi-topic",
-		Formats:                      huma.DefaultFormats,
-		DefaultFormat:                "application/json",
-		RejectUnknownQueryParameters: true,
-		Transformers:                 []huma.Transformer{s.reshape},
-	})
-	s.register(api)
-	// The library's own error schemas are never written: reshape replaces them.
-	delete(api.OpenAPI().Components.Schemas.Map(), "ErrorModel")
-	delete(api.OpenAPI().Components.Schemas.Map(), "ErrorDetail")
-	mux.HandleFunc("/", notServed)
-	return fromOwnPages(mux)
+	s.part = to.Part("topic", edge.PartOptions{Logger: s.logger, Refuse: refuse})
+	register(s, "list-delayed", "GET /v1/topics/{topic}/delayed", "Records of a topic that wait until they are due", s.delayed)
+	registerDone(s, "cancel-delayed", "DELETE /v1/topics/{topic}/delayed/{id}", "Cancel a record before it is due", s.cancel)
+	registerDone(s, "change-topic", "PATCH /v1/topics/{topic}", "Change how many replicas or partitions a topic has", s.changeTopic)
+	s.registerCluster()
 }
 
-// register adds the operations, and what they answer when they fail.
-func (s *server) register(api huma.API) {
-	huma.Register(api, huma.Operation{
-		OperationID: "list-delayed", Method: http.MethodGet, Path: "/v1/topics/{topic}/delayed",
-		Summary: "Records of a topic that wait until they are due", Tags: []string{"topics"}, Responses: problems(api),
-	}, s.delayed)
-	huma.Register(api, huma.Operation{
-		OperationID: "cancel-delayed", Method: http.MethodDelete, Path: "/v1/topics/{topic}/delayed/{id}",
-		Summary: "Take a record out before it is due", Tags: []string{"topics"}, DefaultStatus: http.StatusNoContent, Responses: problems(api),
-	}, s.cancel)
-	s.registerCluster(api)
+// register adds an operation that answers with an object, registerDone one that
+// answers 204.
+func register[I, O any](s *server, id, route, summary string, handler func(context.Context, *I) (*O, error)) {
+	edge.Register(s.part, edge.Operation{ID: id, Route: route, Summary: summary}, handler)
+}
+
+func registerDone[I any](s *server, id, route, summary string, handler func(context.Context, *I) error) {
+	edge.Register(s.part, edge.Operation{ID: id, Route: route, Summary: summary, Status: http.StatusNoContent},
+		func(ctx context.Context, in *I) (*struct{}, error) { return nil, handler(ctx, in) })
 }

@@ -10,23 +10,24 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sluice-project/sluice/internal/edge"
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/broker"
 )
 
 // Node is a node of the cluster.
 type Node struct {
-	ID       int32  `json:"id" doc:"Its number; 0 for a server without a cluster."`
+	ID       int32  `json:"id" doc:"Its number, from 1."`
 	Kafka    string `json:"kafka" doc:"Where Kafka clients reach it, host:port."`
 	HTTP     string `json:"http" doc:"The URL of its HTTP interface."`
-	Rack     string `json:"rack" doc:"Where it stands; empty if nobody said."`
-	Alive    bool   `json:"alive" doc:"It was heard of lately."`
-	Draining bool   `json:"draining" doc:"It gets no replicas, and those it has go to others."`
+	Rack     string `json:"rack" doc:"Its rack; empty if none is set."`
+	Alive    bool   `json:"alive" doc:"It has sent a sign of life recently."`
+	Draining bool   `json:"draining" doc:"It gets no new replicas, and its replicas move to other nodes."`
 	Leads    int    `json:"leads" doc:"Partitions that it leads."`
 	Replicas int    `json:"replicas" doc:"Partitions that it keeps a replica of."`
-	Behind   int    `json:"behind" doc:"Those of them that lack records which others have, or cannot be reached."`
+	Behind   int    `json:"behind" doc:"Those of them that are not in sync or cannot be reached."`
 }
 
 // Cluster is what a node knows of all nodes.
@@ -49,15 +50,15 @@ type Reassignment struct {
 	Removing  []int32 `json:"removing" nullable:"false" doc:"Those that give it up when the others have it."`
 }
 
-// ReassignmentList are the moves under way.
+// ReassignmentList has the reassignments in progress.
 type ReassignmentList struct {
 	Reassignments []Reassignment `json:"reassignments" nullable:"false" doc:"By topic and partition."`
 }
 
 // TopicChange is what to change of a topic.
 type TopicChange struct {
-	Replicas   *int   `json:"replicas,omitempty" minimum:"1" maximum:"5" doc:"How many nodes are to keep each partition. They are moved in the background; GET /v1/cluster/reassignments tells."`
-	Partitions *int32 `json:"partitions,omitempty" minimum:"1" doc:"How many partitions there are to be. If that is less, the highest ones go: producers do not find them any more, and their records can be read by number until the grace is over."`
+	Replicas   *int   `json:"replicas,omitempty" minimum:"1" maximum:"5" doc:"How many nodes are to keep each partition. They are moved in the background; see GET /v1/cluster/reassignments."`
+	Partitions *int32 `json:"partitions,omitempty" minimum:"1" doc:"How many partitions there are to be. If that is less, the highest ones go: producers do not find them any more, and their records can be read by partition number until the grace period is over."`
 	GraceMS    *int64 `json:"grace_ms,omitempty" minimum:"0" maximum:"31536000000" doc:"How long the records of partitions that go can be read. Default: 7 days, or the retention of the topic if that is less."`
 }
 
@@ -73,30 +74,21 @@ type Refused struct {
 	Detail    string `json:"detail" doc:"Why not."`
 }
 
-// Elected is who leads after preferred replicas were asked to.
+// Elected is the result of electing preferred leaders.
 type Elected struct {
 	Elected int       `json:"elected" doc:"Partitions that have got their preferred leader."`
-	Refused []Refused `json:"refused" nullable:"false" doc:"Those that have not, but for those that had it."`
+	Refused []Refused `json:"refused" nullable:"false" doc:"Those that have not, except those that already had it."`
 }
 
 // registerCluster adds the operations of a cluster.
-func (s *server) registerCluster(api huma.API) {
-	operation := func(id, method, path, summary string, status int) huma.Operation {
-		return huma.Operation{
-			OperationID: id, Method: method, Path: path, Summary: summary, Tags: []string{"cluster"}, DefaultStatus: status, Responses: problems(api),
-		}
-	}
-	const none = http.StatusNoContent
-	huma.Register(api, operation("show-cluster", http.MethodGet, "/v1/cluster", "The nodes, and what each leads and keeps", 0), s.cluster)
-	huma.Register(api, operation("list-reassignments", http.MethodGet, "/v1/cluster/reassignments", "Partitions whose replicas are being moved", 0), s.reassignments)
-	huma.Register(api, operation("balance-cluster", http.MethodPost, "/v1/cluster/balance", "Spread replicas evenly over the nodes, as after one was added", 0), s.balance)
-	huma.Register(api, operation("prefer-leaders", http.MethodPost, "/v1/cluster/leaders", "Let the preferred replicas lead their partitions", 0), s.preferLeaders)
-	huma.Register(api, operation("drain-node", http.MethodPost, "/v1/cluster/nodes/{id}/drain", "Move all replicas of a node to others, and give it no new ones", 0), s.drain)
-	huma.Register(api, operation("resume-node", http.MethodPost, "/v1/cluster/nodes/{id}/resume", "Let a node that was drained have replicas again", none), s.resume)
-	huma.Register(api, operation("remove-node", http.MethodDelete, "/v1/cluster/nodes/{id}", "Take a node that has stopped, and keeps nothing, out of the cluster", none), s.removeNode)
-	change := operation("change-topic", http.MethodPatch, "/v1/topics/{topic}", "Change how many replicas or partitions a topic has", none)
-	change.Tags = []string{"topics"}
-	huma.Register(api, change, s.changeTopic)
+func (s *server) registerCluster() {
+	register(s, "show-cluster", "GET /v1/cluster", "The nodes, and what each leads and keeps", s.cluster)
+	register(s, "list-reassignments", "GET /v1/cluster/reassignments", "Partitions whose replicas are being moved", s.reassignments)
+	register(s, "balance-cluster", "POST /v1/cluster/balance", "Spread replicas evenly over the nodes, as after one was added", s.balance)
+	register(s, "prefer-leaders", "POST /v1/cluster/leaders", "Let the preferred replicas lead their partitions", s.preferLeaders)
+	register(s, "drain-node", "POST /v1/cluster/nodes/{id}/drain", "Move all replicas of a node to others, and give it no new ones", s.drain)
+	registerDone(s, "resume-node", "POST /v1/cluster/nodes/{id}/resume", "Let a drained node have replicas again", s.resume)
+	registerDone(s, "remove-node", "DELETE /v1/cluster/nodes/{id}", "Remove a node that has stopped, and keeps nothing, from the cluster", s.removeNode)
 }
 
 type outCluster struct{ Body Cluster }
@@ -112,10 +104,10 @@ func (s *server) cluster(ctx context.Context, _ *struct{}) (*outCluster, error) 
 	}
 	moves, err := s.broker.Reassignments(ctx)
 	if err != nil {
-		return nil, s.refuse(ctx, err)
+		return nil, err
 	}
 	out.Body.Moving = len(moves)
-	var partitions []*topic.Partition
+	var partitions []*broker.Partition
 	for _, t := range s.broker.Topics() {
 		if t.Source() == nil {
 			partitions = append(partitions, t.Partitions()...)
@@ -127,7 +119,7 @@ func (s *server) cluster(ctx context.Context, _ *struct{}) (*outCluster, error) 
 }
 
 // count adds partitions to what the nodes lead and keep.
-func (c *Cluster) count(partitions []*topic.Partition) {
+func (c *Cluster) count(partitions []*broker.Partition) {
 	at := func(id int32) *Node {
 		for i := range c.Nodes {
 			if c.Nodes[i].ID == id {
@@ -159,7 +151,7 @@ type outReassignments struct{ Body ReassignmentList }
 func (s *server) reassignments(ctx context.Context, _ *struct{}) (*outReassignments, error) {
 	moves, err := s.broker.Reassignments(ctx)
 	if err != nil {
-		return nil, s.refuse(ctx, err)
+		return nil, err
 	}
 	out := &outReassignments{Body: ReassignmentList{Reassignments: make([]Reassignment, 0, len(moves))}}
 	for _, m := range moves {
@@ -180,17 +172,11 @@ func list(numbers []int32) []int32 {
 
 type outMoved struct{ Body Moved }
 
-// moved answers with how many partitions move, or with what was wrong.
-func (s *server) moved(ctx context.Context, moves int, err error) (*outMoved, error) {
-	if err != nil {
-		return nil, s.refuse(ctx, err)
-	}
-	return &outMoved{Moved{moves}}, nil
-}
+// moved answers with how many partitions move.
+func moved(moves int, err error) (*outMoved, error) { return &outMoved{Moved{moves}}, err }
 
 func (s *server) balance(ctx context.Context, _ *struct{}) (*outMoved, error) {
-	moves, err := s.broker.Balance(ctx)
-	return s.moved(ctx, moves, err)
+	return moved(s.broker.Balance(ctx))
 }
 
 type inLeaders struct {
@@ -199,8 +185,8 @@ type inLeaders struct {
 
 type outElected struct{ Body Elected }
 
-// electAtOnce is of how many topics leaders are elected side by side: each may
-// take seconds.
+// electAtOnce is for how many topics leaders are elected concurrently: each may take
+// seconds.
 const electAtOnce = 16
 
 func (s *server) preferLeaders(ctx context.Context, in *inLeaders) (*outElected, error) {
@@ -208,9 +194,9 @@ func (s *server) preferLeaders(ctx context.Context, in *inLeaders) (*outElected,
 	if in.Topic != "" {
 		t, err := s.broker.Topic(in.Topic)
 		if err != nil {
-			return nil, s.refuse(ctx, err)
+			return nil, err
 		}
-		topics = []*topic.Topic{t}
+		topics = []*broker.Topic{t}
 	}
 	results := make([]Elected, len(topics))
 	electing, ctx := errgroup.WithContext(ctx)
@@ -224,7 +210,7 @@ func (s *server) preferLeaders(ctx context.Context, in *inLeaders) (*outElected,
 		}
 	}
 	if err := electing.Wait(); err != nil {
-		return nil, s.refuse(ctx, err)
+		return nil, err
 	}
 	out := &outElected{Body: Elected{Refused: []Refused{}}}
 	for _, result := range results {
@@ -235,7 +221,7 @@ func (s *server) preferLeaders(ctx context.Context, in *inLeaders) (*outElected,
 }
 
 // elect lets the preferred replicas of a topic's partitions lead them.
-func (s *server) elect(ctx context.Context, t *topic.Topic) (Elected, error) {
+func (s *server) elect(ctx context.Context, t *broker.Topic) (Elected, error) {
 	partitions := make([]int32, len(t.Partitions()))
 	for i := range partitions {
 		partitions[i] = int32(i)
@@ -258,25 +244,16 @@ type inNode struct {
 }
 
 func (s *server) drain(ctx context.Context, in *inNode) (*outMoved, error) {
-	moves, err := s.broker.Drain(ctx, in.ID, true)
-	return s.moved(ctx, moves, err)
+	return moved(s.broker.Drain(ctx, in.ID, true))
 }
 
-func (s *server) resume(ctx context.Context, in *inNode) (*struct{}, error) {
+func (s *server) resume(ctx context.Context, in *inNode) error {
 	_, err := s.broker.Drain(ctx, in.ID, false)
-	return s.done(ctx, err)
+	return err
 }
 
-func (s *server) removeNode(ctx context.Context, in *inNode) (*struct{}, error) {
-	return s.done(ctx, s.broker.RemoveNode(ctx, in.ID))
-}
-
-// done answers with nothing, or with what was wrong.
-func (s *server) done(ctx context.Context, err error) (*struct{}, error) {
-	if err != nil {
-		return nil, s.refuse(ctx, err)
-	}
-	return nil, nil
+func (s *server) removeNode(ctx context.Context, in *inNode) error {
+	return s.broker.RemoveNode(ctx, in.ID)
 }
 
 type inChange struct {
@@ -284,18 +261,18 @@ type inChange struct {
 	Body  TopicChange
 }
 
-func (s *server) changeTopic(ctx context.Context, in *inChange) (*struct{}, error) {
+func (s *server) changeTopic(ctx context.Context, in *inChange) error {
 	change := in.Body
 	if change.Replicas == nil && change.Partitions == nil {
-		return nil, newProblem(http.StatusUnprocessableEntity, CodeInvalid, "want replicas or partitions")
+		return edge.Refuse(http.StatusUnprocessableEntity, CodeInvalid, "want replicas or partitions")
 	}
 	t, err := s.broker.Topic(in.Topic)
 	if err != nil {
-		return nil, s.refuse(ctx, err)
+		return err
 	}
 	fewer := change.Partitions != nil && int(*change.Partitions) < len(t.Partitions())
 	if change.GraceMS != nil && !fewer {
-		return nil, newProblem(http.StatusUnprocessableEntity, CodeInvalid, "grace_ms: it is for fewer partitions than there are")
+		return edge.Refuse(http.StatusUnprocessableEntity, CodeInvalid, "grace_ms: it is for fewer partitions than there are")
 	}
 	switch {
 	case fewer:
@@ -312,5 +289,5 @@ func (s *server) changeTopic(ctx context.Context, in *inChange) (*struct{}, erro
 	if err == nil && change.Replicas != nil {
 		err = s.broker.SetReplicas(ctx, in.Topic, *change.Replicas)
 	}
-	return s.done(ctx, err)
+	return err
 }

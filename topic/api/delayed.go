@@ -15,14 +15,14 @@ import (
 
 // Delayed is a record that waits until it is due.
 type Delayed struct {
-	ID        string    `json:"id" doc:"What it is canceled by: its header sluice-id, or made for it."`
-	Partition int32     `json:"partition" doc:"Where it will appear."`
+	ID        string    `json:"id" doc:"The id to cancel it by: its header sluice-id, or a generated one."`
+	Partition int32     `json:"partition" doc:"The partition in which it will appear."`
 	DeliverAt time.Time `json:"deliver_at" doc:"When it is due."`
 }
 
 // DelayedList are records that wait.
 type DelayedList struct {
-	Delayed []Delayed `json:"delayed" nullable:"false" doc:"Those first that are due first."`
+	Delayed []Delayed `json:"delayed" nullable:"false" doc:"By the time when they are due."`
 }
 
 type inDelayed struct {
@@ -33,12 +33,11 @@ type inDelayed struct {
 
 type outDelayed struct{ Body DelayedList }
 
-// delayed lists the records of all partitions: those that this node leads, and
-// those that others do.
+// delayed lists the records of all partitions, on whatever node their leader is.
 func (s *server) delayed(ctx context.Context, in *inDelayed) (*outDelayed, error) {
 	records, err := s.broker.Delayed(ctx, in.Topic, in.Limit)
 	if err != nil {
-		return nil, s.refuse(ctx, err)
+		return nil, err
 	}
 	out := &outDelayed{Body: DelayedList{Delayed: make([]Delayed, 0, len(records))}}
 	for _, record := range records {
@@ -49,7 +48,7 @@ func (s *server) delayed(ctx context.Context, in *inDelayed) (*outDelayed, error
 	}
 	leaders, err := s.otherLeaders(in.Topic)
 	if err != nil {
-		return nil, s.refuse(ctx, err)
+		return nil, err
 	}
 	lists := make([]DelayedList, len(leaders))
 	path := "/v1/topics/" + url.PathEscape(in.Topic) + "/delayed?limit=" + strconv.Itoa(in.Limit)
@@ -57,7 +56,7 @@ func (s *server) delayed(ctx context.Context, in *inDelayed) (*outDelayed, error
 		return s.forward(ctx, leaders[i], http.MethodGet, path, &lists[i])
 	})
 	if err != nil {
-		return nil, s.refuse(ctx, err)
+		return nil, err
 	}
 	for _, list := range lists {
 		out.Body.Delayed = append(out.Body.Delayed, list.Delayed...)
@@ -73,36 +72,36 @@ type inCancel struct {
 	ID    string `path:"id" maxLength:"256" doc:"The id of a delayed record."`
 }
 
-// cancel takes a record out where it waits: here, or at the first of the others
-// that has it.
-func (s *server) cancel(ctx context.Context, in *inCancel) (*struct{}, error) {
+// cancel cancels a record where it waits: here, or at the first other node that has
+// it.
+func (s *server) cancel(ctx context.Context, in *inCancel) error {
 	err := s.broker.CancelDelayed(ctx, in.Topic, in.ID)
 	switch {
 	case err == nil:
-		return nil, nil
+		return nil
 	case !isAny(err, topic.ErrNotFound, topic.ErrNotLeader):
-		return nil, s.refuse(ctx, err)
+		return err
 	}
 	notFound := err
-	if errors.Is(err, topic.ErrNotLeader) { // what this node leads has it not
+	if errors.Is(err, topic.ErrNotLeader) { // no partition that this node leads has it
 		notFound = fmt.Errorf("delayed record %q of %s: %w", in.ID, in.Topic, topic.ErrNotFound)
 	}
 	if in.forwarded() {
-		return nil, s.refuse(ctx, notFound)
+		return notFound
 	}
 	leaders, without := s.otherLeaders(in.Topic)
 	path := "/v1/topics/" + url.PathEscape(in.Topic) + "/delayed/" + url.PathEscape(in.ID)
 	for _, leader := range leaders {
 		switch there := s.forward(ctx, leader, http.MethodDelete, path, nil); {
 		case there == nil:
-			return nil, nil
+			return nil
 		case !errors.Is(there, topic.ErrNotFound):
 			// It may be the one that has it.
 			without = errors.Join(without, fmt.Errorf("delayed record %q was not found elsewhere: %w", in.ID, there))
 		}
 	}
 	if without != nil {
-		return nil, s.refuse(ctx, without)
+		return without
 	}
-	return nil, s.refuse(ctx, notFound)
+	return notFound
 }

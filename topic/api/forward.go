@@ -14,10 +14,11 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// A request about records is answered by the node that leads their partition: it
-// alone knows those that are delayed. Any other asks it, once, and no further.
+// Only the leader of a partition knows its delayed records. Another node forwards the
+// request to the leader, once.
 
-// forwardedHeader says that another node asks: the answer is what this one leads.
+// forwardedHeader marks a request of another node: the answer covers only the
+// partitions that this node leads.
 const forwardedHeader = "Sluice-Forwarded"
 
 const (
@@ -29,7 +30,7 @@ const (
 	maxNodeProblem = 1 << 10
 )
 
-// Forwardable is an input that a node may hand on to another.
+// Forwardable is the input of a request that a node may forward to another.
 type Forwardable struct {
 	Forwarded string `header:"Sluice-Forwarded" doc:"Set by a node that asks another one: the answer is about the partitions which that one leads."`
 }
@@ -47,15 +48,15 @@ func (l *leader) String() string {
 	return fmt.Sprintf("node %d at %s, which leads %s %s", l.ID, l.HTTP, plural(len(l.partitions), "partition"), numbers(l.partitions))
 }
 
-// errNoLeader says that partitions have no leader at the moment, or one that
-// nobody knows; errNode that another node did not answer well.
+// errNoLeader: partitions have no leader at the moment, or an unknown one. errNode:
+// another node failed.
 var (
 	errNoLeader = errors.New("no leader now")
 	errNode     = errors.New("another node")
 )
 
-// otherLeaders returns the other nodes that lead partitions of a topic. An
-// errNoLeader comes with those that are known.
+// otherLeaders returns the other nodes that lead partitions of a topic. With
+// errNoLeader it returns those that are known.
 func (s *server) otherLeaders(name string) ([]*leader, error) {
 	t, err := s.broker.Topic(name)
 	if err != nil || t == nil || t.Source() != nil {
@@ -88,7 +89,7 @@ func (s *server) otherLeaders(name string) ([]*leader, error) {
 	return leaders, err
 }
 
-// forwardAll asks nodes side by side, and returns the first error in their order.
+// forwardAll calls nodes concurrently, and returns the first error in their order.
 func (s *server) forwardAll(ctx context.Context, leaders []*leader, ask func(ctx context.Context, i int) error) error {
 	errs := make([]error, len(leaders))
 	var asking sync.WaitGroup
@@ -140,8 +141,8 @@ func (s *server) forward(ctx context.Context, to *leader, method, path string, i
 	return nil
 }
 
-// newNodeClient makes what asks other nodes. Requests are rare: no connection is
-// kept, and no redirect followed.
+// newNodeClient returns the client for other nodes. Requests are rare: it keeps no
+// connection, and follows no redirect.
 func newNodeClient() *http.Client {
 	return &http.Client{
 		Transport:     &http.Transport{DisableKeepAlives: true, TLSHandshakeTimeout: forwardTime},
@@ -149,7 +150,7 @@ func newNodeClient() *http.Client {
 	}
 }
 
-// plural is a word for one or for several.
+// plural returns a word for one or for several.
 func plural(count int, one string) string {
 	if count == 1 {
 		return one
@@ -157,7 +158,7 @@ func plural(count int, one string) string {
 	return one + "s"
 }
 
-// numbers spells a list.
+// numbers returns a list as text.
 func numbers(list []int32) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ", "), "[]")
 }

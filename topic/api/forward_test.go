@@ -14,12 +14,13 @@ import (
 
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/api"
+	"github.com/sluice-project/sluice/topic/broker"
 	"github.com/sluice-project/sluice/topic/storetest"
 )
 
 // webNode is a node of a cluster in memory, with its API.
 type webNode struct {
-	broker *topic.Broker
+	broker *broker.Broker
 	web    *httptest.Server
 }
 
@@ -34,7 +35,7 @@ func startWebNodes(t *testing.T) []*webNode {
 			(*handler.Load()).ServeHTTP(w, r)
 		}))}
 		t.Cleanup(node.web.Close)
-		broker, err := topic.New(cluster.Store(int32(i+1)), topic.Config{Advertise: topic.Advertised{Host: "here", Port: 1, HTTP: node.web.URL}})
+		broker, err := broker.New(cluster.Store(int32(i+1)), topic.Config{Advertise: topic.Advertised{Host: "here", Port: 1, HTTP: node.web.URL}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,29 +8,28 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// adminTime bounds what one administrative request may take, whatever timeout
-// the client asks for.
+// adminTime bounds an administrative request, whatever timeout the client asks for.
 const adminTime = 2 * time.Minute
 
-// adminContext does not end when the client hangs up or loses patience: what a
-// request has begun to change is finished.
+// adminContext returns a context that does not end with the connection or the client's
+// timeout, so that a change that has begun is finished.
 func adminContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), adminTime)
 }
 
-// refuse is the error with that code of the protocol.
+// refuse returns an error with a code of the protocol.
 func refuse(kind *kerr.Error, format string, args ...any) error {
 	return fail(kind, fmt.Sprintf(format, args...))
 }
 
-// outcome returns the code and the message of an error; 0 and nil for none. What
-// nobody thought of is logged.
+// outcome returns the code and the message of an error; 0 and nil for none. It logs
+// unexpected errors.
 func (s *Server) outcome(doing string, err error) (int16, *string) {
 	s.unexpected(doing, err)
 	return code(err), message(err)
 }
 
-// twice returns what is named more than once.
+// twice returns the names that occur more than once.
 func twice[T any, K comparable](all []T, name func(*T) K) map[K]bool {
 	seen, again := map[K]bool{}, map[K]bool{}
 	for i := range all {
@@ -46,7 +45,7 @@ func twice[T any, K comparable](all []T, name func(*T) K) map[K]bool {
 	return again
 }
 
-// refuseAs is an error of topic's, with more about it.
+// refuseAs returns one of topic's errors with a message.
 func refuseAs(err error, format string, args ...any) error {
 	return fmt.Errorf("%w: %s", err, fmt.Sprintf(format, args...))
 }

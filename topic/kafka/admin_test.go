@@ -14,13 +14,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/broker"
 	"github.com/sluice-project/sluice/topic/storetest"
 )
 
 // admin is a server without connections, over a broker in memory.
 func admin(t *testing.T, config topic.Config) *Server {
 	t.Helper()
-	broker, err := topic.New(storetest.NewMemory(), config)
+	broker, err := broker.New(storetest.NewMemory(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,8 +38,8 @@ func admin(t *testing.T, config topic.Config) *Server {
 	return NewServer(broker, Options{Advertise: "kafka.example:9192"})
 }
 
-// made creates a topic.
-func (s *Server) made(t *testing.T, spec topic.Spec) *topic.Topic {
+// made creates a topic and returns it.
+func (s *Server) made(t *testing.T, spec topic.Spec) *broker.Topic {
 	t.Helper()
 	created, err := s.broker.Create(t.Context(), spec, false)
 	if err != nil {
@@ -47,8 +48,8 @@ func (s *Server) made(t *testing.T, spec topic.Spec) *topic.Topic {
 	return created
 }
 
-// asked sends a request through the table, encoded and decoded as a client does at
-// that version, and returns the answer.
+// asked sends a request through the table, encoded and decoded as a client does at that version,
+// and returns the answer.
 func asked[Q kmsg.Request, R kmsg.Response](t *testing.T, s *Server, version int16, q Q) R {
 	t.Helper()
 	kind := kinds()[q.Key()]
@@ -70,7 +71,7 @@ func asked[Q kmsg.Request, R kmsg.Response](t *testing.T, s *Server, version int
 	return response.(R)
 }
 
-// result is what one part of an answer says, for comparing.
+// result formats the code and message of an answer, for comparing.
 func result(code int16, message *string) string {
 	text := "NONE"
 	if kind := kerr.TypedErrorForCode(code); kind != nil {
@@ -82,13 +83,13 @@ func result(code int16, message *string) string {
 	return text
 }
 
-// matches tells whether a result begins with the code, and has the rest of want.
+// matches reports whether a result begins with the code, and contains the rest of want.
 func matches(got, want string) bool {
 	code, rest, _ := strings.Cut(want, ": ")
 	return (got == code || strings.HasPrefix(got, code+":")) && strings.Contains(got, rest)
 }
 
-// versions calls f with each version of a kind that is served.
+// versions calls f with each supported version of a kind.
 func versions(key int16, f func(version int16)) {
 	kind := kinds()[key]
 	for version := kind.min; version <= kind.max; version++ {
@@ -96,7 +97,7 @@ func versions(key int16, f func(version int16)) {
 	}
 }
 
-// opaqueBatch is a batch of count records that are not looked at.
+// opaqueBatch returns a batch of count records whose content does not matter.
 func opaqueBatch(count int) topic.Batch {
 	batch := make([]byte, topic.BatchOverhead+10)
 	binary.BigEndian.PutUint32(batch[8:], uint32(len(batch)-12))
@@ -113,7 +114,7 @@ func opaqueBatch(count int) topic.Batch {
 }
 
 // fill appends a batch of count records to a partition.
-func fill(t *testing.T, to *topic.Topic, partition int32, batch topic.Batch) {
+func fill(t *testing.T, to *broker.Topic, partition int32, batch topic.Batch) {
 	t.Helper()
 	appending, err := to.Append(t.Context(), partition, []topic.Batch{batch})
 	if err != nil {
@@ -142,23 +143,23 @@ func TestCreateTopics(t *testing.T) {
 		}{
 			{kmsg.CreateTopicsRequestTopic{Topic: "plain", NumPartitions: 2, ReplicationFactor: 1}, "NONE", 2},
 			{kmsg.CreateTopicsRequestTopic{Topic: "default", NumPartitions: -1, ReplicationFactor: -1}, "NONE", 3},
-			{kmsg.CreateTopicsRequestTopic{Topic: "assigned", NumPartitions: -1, ReplicationFactor: -1, ReplicaAssignment: assigned([]int32{0}, []int32{0})}, "NONE", 2},
+			{kmsg.CreateTopicsRequestTopic{Topic: "assigned", NumPartitions: -1, ReplicationFactor: -1, ReplicaAssignment: assigned([]int32{1}, []int32{1})}, "NONE", 2},
 			{kmsg.CreateTopicsRequestTopic{Topic: "view", NumPartitions: -1, ReplicationFactor: -1, Configs: []kmsg.CreateTopicsRequestTopicConfig{
 				{Name: "sluice.view.of", Value: text("there")}, {Name: "sluice.view.where", Value: text("true")}}}, "NONE", 3},
 			{kmsg.CreateTopicsRequestTopic{Topic: "there", NumPartitions: 1, ReplicationFactor: 1}, "TOPIC_ALREADY_EXISTS: there", 0},
 			{kmsg.CreateTopicsRequestTopic{Topic: "a b", NumPartitions: 1, ReplicationFactor: 1}, "INVALID_TOPIC_EXCEPTION: letters", 0},
 			{kmsg.CreateTopicsRequestTopic{Topic: "none", NumPartitions: 0, ReplicationFactor: 1}, "INVALID_PARTITIONS: want 1 or more, or -1", 0},
 			{kmsg.CreateTopicsRequestTopic{Topic: "many", NumPartitions: 1001, ReplicationFactor: 1}, "INVALID_PARTITIONS: 1001", 0},
-			{kmsg.CreateTopicsRequestTopic{Topic: "three", NumPartitions: 1, ReplicationFactor: 3}, "INVALID_REPLICATION_FACTOR: 3 replicas", 0},
+			{kmsg.CreateTopicsRequestTopic{Topic: "three", NumPartitions: 1, ReplicationFactor: 3}, "INVALID_REPLICATION_FACTOR: 1 nodes can keep one", 0},
 			{kmsg.CreateTopicsRequestTopic{Topic: "zero", NumPartitions: 1, ReplicationFactor: 0}, "INVALID_REPLICATION_FACTOR: want 1", 0},
-			{kmsg.CreateTopicsRequestTopic{Topic: "far", NumPartitions: -1, ReplicationFactor: -1, ReplicaAssignment: assigned([]int32{0, 1})}, "INVALID_REPLICA_ASSIGNMENT: one broker", 0},
-			{kmsg.CreateTopicsRequestTopic{Topic: "gap", NumPartitions: -1, ReplicationFactor: -1, ReplicaAssignment: []kmsg.CreateTopicsRequestTopicReplicaAssignment{{Partition: 1, Replicas: []int32{0}}}}, "INVALID_REPLICA_ASSIGNMENT: from 0 on", 0},
-			{kmsg.CreateTopicsRequestTopic{Topic: "both", NumPartitions: 1, ReplicationFactor: 1, ReplicaAssignment: assigned([]int32{0})}, "INVALID_REQUEST: want -1 for both", 0},
-			{kmsg.CreateTopicsRequestTopic{Topic: "compact", NumPartitions: 1, ReplicationFactor: 1, Configs: []kmsg.CreateTopicsRequestTopicConfig{{Name: "cleanup.policy", Value: text("compact")}}}, "INVALID_CONFIG: Compaction is not there yet", 0},
+			{kmsg.CreateTopicsRequestTopic{Topic: "far", NumPartitions: -1, ReplicationFactor: -1, ReplicaAssignment: assigned([]int32{1, 2})}, "INVALID_REPLICA_ASSIGNMENT: there is no broker 2", 0},
+			{kmsg.CreateTopicsRequestTopic{Topic: "gap", NumPartitions: -1, ReplicationFactor: -1, ReplicaAssignment: []kmsg.CreateTopicsRequestTopicReplicaAssignment{{Partition: 1, Replicas: []int32{1}}}}, "INVALID_REPLICA_ASSIGNMENT: from 0 on", 0},
+			{kmsg.CreateTopicsRequestTopic{Topic: "both", NumPartitions: 1, ReplicationFactor: 1, ReplicaAssignment: assigned([]int32{1})}, "INVALID_REQUEST: want -1 for both", 0},
+			{kmsg.CreateTopicsRequestTopic{Topic: "compact", NumPartitions: 1, ReplicationFactor: 1, Configs: []kmsg.CreateTopicsRequestTopicConfig{{Name: "cleanup.policy", Value: text("compact")}}}, "INVALID_CONFIG: Compaction is not supported yet", 0},
 			{kmsg.CreateTopicsRequestTopic{Topic: "null", NumPartitions: 1, ReplicationFactor: 1, Configs: []kmsg.CreateTopicsRequestTopicConfig{{Name: "retention.ms"}}}, "INVALID_CONFIG: has no value", 0},
 		} {
 			for _, dryRun := range []bool{true, false} {
-				if dryRun && version == 0 { // has no such field
+				if dryRun && version == 0 { // this version has no such field
 					continue
 				}
 				r := asked[*kmsg.CreateTopicsRequest, *kmsg.CreateTopicsResponse](t, s, version, &kmsg.CreateTopicsRequest{
@@ -257,7 +258,7 @@ func TestDeleteTopics(t *testing.T) {
 }
 
 func TestCreatePartitions(t *testing.T) {
-	here, far := []kmsg.CreatePartitionsRequestTopicAssignment{{Replicas: []int32{0}}}, []kmsg.CreatePartitionsRequestTopicAssignment{{Replicas: []int32{1}}}
+	here, far := []kmsg.CreatePartitionsRequestTopicAssignment{{Replicas: []int32{1}}}, []kmsg.CreatePartitionsRequestTopicAssignment{{Replicas: []int32{2}}}
 	versions(37, func(version int16) {
 		s := admin(t, topic.Config{})
 		s.made(t, topic.Spec{Name: "orders", Partitions: 2})
@@ -274,7 +275,7 @@ func TestCreatePartitions(t *testing.T) {
 			{"orders", 3, here, false, "NONE", 3},
 			{"orders", 3, nil, false, "INVALID_PARTITIONS: want 4 to 1000", 3},
 			{"orders", 1001, nil, true, "INVALID_PARTITIONS: 1001", 3},
-			{"orders", 4, far, false, "INVALID_REPLICA_ASSIGNMENT: partition 3 on brokers [1]", 3},
+			{"orders", 4, far, false, "INVALID_REPLICA_ASSIGNMENT: partition 3 on brokers [2]", 3},
 			{"orders", 5, here, false, "INVALID_REPLICA_ASSIGNMENT: 1 partitions, 2 are new", 3},
 			{"orders", 2147483647, nil, false, "INVALID_PARTITIONS: 2147483647", 3},
 			{"view", 9, nil, false, "POLICY_VIOLATION: has the partitions of orders", 3},

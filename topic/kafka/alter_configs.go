@@ -7,7 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// resource names what has settings.
+// resource names a topic or broker.
 type resource struct {
 	kind kmsg.ConfigResourceType
 	name string
@@ -15,10 +15,10 @@ type resource struct {
 
 // AlterConfigs: versions 0 to 2.
 //
-//   - The settings of a topic become those of the request: what it does not name
-//     falls back to the default, as does what it names without a value.
-//   - The settings of a broker are set where the server is started, not here.
-//   - With validate_only nothing is changed.
+//   - The request replaces all settings of a topic: a setting that it does not name, or names
+//     without a value, falls back to its default.
+//   - The settings of a broker cannot be changed: the server's configuration has them.
+//   - With validate_only the request is checked only.
 func (s *Server) alterConfigs(_ *call, r *kmsg.AlterConfigsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		ctx, cancel := adminContext(ctx)
@@ -53,7 +53,7 @@ func (s *Server) replaceConfigs(ctx context.Context, wanted *kmsg.AlterConfigsRe
 	return s.broker.Alter(ctx, wanted.ResourceName, settings, true, dryRun)
 }
 
-// checkAlterable refuses what is no topic, and what is named again.
+// checkAlterable refuses resources other than topics, and duplicates.
 func checkAlterable(of resource, again bool) error {
 	switch {
 	case again:

@@ -9,12 +9,11 @@ import (
 
 // AlterPartitionAssignments: versions 0 and 1.
 //
-//   - The brokers of a partition, the preferred leader first, become its target; the
-//     answer does not wait for the move. Each must belong to the cluster, and be
-//     alive where it is new.
-//   - No replicas means to end a move that is under way: the partition stays where
-//     it is.
-//   - 1: the number of replicas may be kept from changing.
+//   - The brokers of a partition, the preferred leader first, become its target; the answer
+//     does not wait for the data. Each broker must belong to the cluster, and new ones must
+//     be alive.
+//   - Null replicas cancel a reassignment in progress: the partition stays where it is.
+//   - 1: the client can forbid a change of the number of replicas.
 func (s *Server) alterPartitionAssignments(_ *call, r *kmsg.AlterPartitionAssignmentsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		ctx, cancel := adminContext(ctx)
@@ -28,7 +27,7 @@ func (s *Server) alterPartitionAssignments(_ *call, r *kmsg.AlterPartitionAssign
 	}
 }
 
-// reassign changes where partitions of a topic are.
+// reassign changes the brokers of a topic's partitions.
 func (s *Server) reassign(ctx context.Context, wanted *kmsg.AlterPartitionAssignmentsRequestTopic, resize bool) kmsg.AlterPartitionAssignmentsResponseTopic {
 	altered := kmsg.NewAlterPartitionAssignmentsResponseTopic()
 	altered.Topic = wanted.Topic
@@ -59,7 +58,7 @@ func (s *Server) reassign(ctx context.Context, wanted *kmsg.AlterPartitionAssign
 	return altered
 }
 
-// checkMove refuses another number of replicas where that is not wanted.
+// checkMove refuses a change of the number of replicas if the client forbids it.
 func (s *Server) checkMove(name string, wanted *kmsg.AlterPartitionAssignmentsRequestTopicPartition, resize bool) error {
 	t, err := s.broker.Topic(name)
 	if err != nil {

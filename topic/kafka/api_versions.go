@@ -10,13 +10,13 @@ import (
 
 // ApiVersions: versions 0 to 4.
 //
-// The answer is exactly the table of requests: what is not served is not
-// announced. A version that is not served is answered in version 0 with
-// UNSUPPORTED_VERSION and the table, so that the client can choose another.
+// The answer is the table of requests that the server supports. An unsupported version gets
+// an answer in version 0, with UNSUPPORTED_VERSION and the table, so that the client can
+// choose another.
 //
-//   - 3: the client says its name and version; those that are not of letters,
-//     digits, "." and "-" get INVALID_REQUEST.
-//   - 5: would tell the cluster and node that the client expects.
+//   - 3: the client's name and version; with characters other than letters, digits, "." and
+//     "-" they get INVALID_REQUEST.
+//   - Not supported: 5, with the cluster and node that the client expects.
 func (s *Server) apiVersions(c *call, r *kmsg.ApiVersionsRequest) answer {
 	if r.Version < 3 {
 		return respond(s.announce(r.Version, 0))
@@ -30,7 +30,7 @@ func (s *Server) apiVersions(c *call, r *kmsg.ApiVersionsRequest) answer {
 	return respond(s.announce(r.Version, 0))
 }
 
-// announce returns what is served.
+// announce returns the supported requests.
 func (s *Server) announce(version, code int16) *kmsg.ApiVersionsResponse {
 	response := kmsg.NewPtrApiVersionsResponse()
 	response.Version, response.ErrorCode = version, code
@@ -46,7 +46,7 @@ func (s *Server) announce(version, code int16) *kmsg.ApiVersionsResponse {
 // maxSoftware is the longest name or version of a client.
 const maxSoftware = 200
 
-// validSoftware tells whether that may be a client's name or version.
+// validSoftware reports whether a client's name or version is valid.
 func validSoftware(text string) bool {
 	if text == "" || len(text) > maxSoftware || !isAlphanumeric(text[0]) || !isAlphanumeric(text[len(text)-1]) {
 		return false

@@ -15,7 +15,7 @@ func batchOf(values ...[]byte) topic.Batch {
 	return batchWith(func(*kmsg.RecordBatch) {}, values...)
 }
 
-// batchWith returns one that is changed before it gets its checksum.
+// batchWith returns a batch that is changed before its checksum is computed.
 func batchWith(change func(*kmsg.RecordBatch), values ...[]byte) topic.Batch {
 	batch := kmsg.RecordBatch{
 		PartitionLeaderEpoch: -1, Magic: 2, FirstTimestamp: 1000, MaxTimestamp: 1000 + int64(len(values)) - 1,
@@ -90,7 +90,7 @@ func wantFrom(partition int32, offset int64) kmsg.FetchRequestTopicPartition {
 	return p
 }
 
-// frameInto reads a frame that fits into memory.
+// frameInto reads a frame into memory, which must be large enough.
 func (p *peer) frameInto(memory []byte) []byte {
 	p.t.Helper()
 	if _, err := io.ReadFull(p.conn, memory[:sizeBytes]); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/sluice-project/sluice/topic/storetest"
 )
 
-// forgetful is a store that keeps none of its records.
+// forgetful is a store that drops its records.
 type forgetful struct{ *storetest.Memory }
 
 type forgetfulLog struct{ topic.Log }
@@ -25,7 +25,7 @@ func (l forgetfulLog) Append(entry topic.Entry, done func(error)) {
 	l.Log.Append(entry, done)
 }
 
-// BenchmarkProduce sends batches of 1 MiB, a few of them ahead.
+// BenchmarkProduce sends batches of 1 MiB, several in flight.
 func BenchmarkProduce(b *testing.B) {
 	broker := startBroker(b, &forgetful{Memory: storetest.NewMemory()}, topic.Config{TailBytes: 32 << 20})
 	s := start(b, broker, Options{})
@@ -48,7 +48,7 @@ func BenchmarkProduce(b *testing.B) {
 	}
 }
 
-// BenchmarkFetch reads what is in memory, 8 MiB at a time.
+// BenchmarkFetch reads records in memory, 8 MiB at a time.
 func BenchmarkFetch(b *testing.B) {
 	s, broker := serve(b, topic.Config{})
 	create(b, broker, "orders", 1)

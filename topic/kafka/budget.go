@@ -6,17 +6,16 @@ import (
 	"sync"
 )
 
-// budget is an amount of memory that many share. Who comes first is served
-// first.
+// budget is an amount of memory that is shared, first come, first served.
 type budget struct {
 	size int64
 
 	mu      sync.Mutex
-	free    int64 // below 0 where a taker had to go beyond what it took
+	free    int64 // negative if a taker needed more than it took
 	waiting list.List
 }
 
-// taker waits in line for memory.
+// taker waits for memory.
 type taker struct {
 	least, want int64
 	got         int64
@@ -25,10 +24,9 @@ type taker struct {
 
 func newBudget(size int64) *budget { return &budget{size: size, free: size} }
 
-// take waits until at least that much is free, and takes up to want: no more
-// than a quarter of what is free beyond the least, so that the last
-// ones find something too. It returns what was taken, to be given back. More
-// than the budget is never waited for.
+// take waits until at least the given least amount is free, and takes up to want, but no more than
+// a quarter of the free memory beyond the least, so that later takers find some too. It returns the
+// amount, which the caller gives back. It never waits for more than the budget.
 func (b *budget) take(ctx context.Context, least, want int64) (int64, error) {
 	t := &taker{least: min(least, b.size), want: want}
 	b.mu.Lock()
@@ -56,7 +54,7 @@ func (b *budget) take(ctx context.Context, least, want int64) (int64, error) {
 	return 0, ctx.Err()
 }
 
-// grant gives a taker its share if there is enough.
+// grant gives a taker its share if enough is free.
 func (b *budget) grant(t *taker) bool {
 	if b.free < t.least {
 		return false
@@ -66,7 +64,7 @@ func (b *budget) grant(t *taker) bool {
 	return true
 }
 
-// serve lets those pass for whom there is enough, in their order.
+// serve grants waiting takers their shares in order, as long as enough is free.
 func (b *budget) serve() {
 	for place := b.waiting.Front(); place != nil; place = b.waiting.Front() {
 		t := place.Value.(*taker)
@@ -90,14 +88,14 @@ func (b *budget) give(n int64) {
 	b.serve()
 }
 
-// contended tells whether somebody waits.
+// contended reports whether a taker waits.
 func (b *budget) contended() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.waiting.Len() > 0
 }
 
-// used returns how much is taken.
+// used returns the amount that is taken.
 func (b *budget) used() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

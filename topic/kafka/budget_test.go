@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whoever takes gets between what they need at least and what they want, all
-// together never more than there is, and everybody's turn comes.
+// Each taker gets between its least and its wanted amount, all together never exceed the budget,
+// and every taker is served.
 func TestBudgetIsNeverExceeded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.Int64Range(1, 100).Draw(t, "size")

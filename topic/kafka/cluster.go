@@ -4,12 +4,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/broker"
+	"github.com/sluice-project/sluice/topic/catalog"
 )
 
-// nodes returns those that are alive, with the addresses that a client is told. A
-// broker without a cluster, or that was given no address, is where the client has
-// connected to. One that is isolated does not know who is alive, and returns all: a
-// client that is told of it alone would never ask another.
+// nodes returns the live nodes with their addresses for clients. This node, without an advertised
+// address, is at the address that the client connected to. An isolated node
+// does not know which nodes are alive and returns all: a client that knows only this node would
+// never ask another.
 func (s *Server) nodes(c *call) []topic.Node {
 	if moved := s.broker.MovedTo(); moved != nil {
 		return movedNodes(moved)
@@ -28,9 +30,9 @@ func (s *Server) nodes(c *call) []topic.Node {
 	return alive
 }
 
-// movedNodes are those of the cluster that the topics have moved to: clients go on
-// there by themselves.
-func movedNodes(moved []topic.Address) []topic.Node {
+// movedNodes returns the nodes of the cluster that the topics were migrated to. Clients
+// continue there by themselves.
+func movedNodes(moved []catalog.Address) []topic.Node {
 	nodes := make([]topic.Node, len(moved))
 	for i, at := range moved {
 		nodes[i] = topic.Node{ID: at.ID, Advertised: topic.Advertised{Host: at.Host, Port: at.Port, Rack: at.Rack}, Alive: true}
@@ -38,8 +40,8 @@ func movedNodes(moved []topic.Address) []topic.Node {
 	return nodes
 }
 
-// controller is the node that clients are told to send administrative requests to:
-// any could do them, so it is the first.
+// controller returns the node for administrative requests. Any node can handle them, so it is
+// the first.
 func controller(nodes []topic.Node) int32 {
 	if len(nodes) == 0 {
 		return -1
@@ -47,7 +49,7 @@ func controller(nodes []topic.Node) int32 {
 	return nodes[0].ID
 }
 
-// rackOf returns a node's rack as clients are told: null for none.
+// rackOf returns a node's rack, null for none.
 func rackOf(n topic.Node) *string {
 	if n.Rack == "" {
 		return nil
@@ -55,7 +57,7 @@ func rackOf(n topic.Node) *string {
 	return &n.Rack
 }
 
-// offline returns those of the replicas that are not among the nodes.
+// offline returns the replicas that are not among the nodes.
 func offline(nodes []topic.Node, replicas []int32) []int32 {
 	var dead []int32
 	for _, id := range replicas {
@@ -75,12 +77,11 @@ func among(nodes []topic.Node, id int32) bool {
 	return false
 }
 
-// led returns a partition that this node leads. Believed is the leader epoch that
-// the client believes in, -1 if it does not say; a wrong one is told first, so that
-// a client with old metadata asks for new ones, and one with newer metadata than
-// this node's waits. Errors: ErrNoPartition, FENCED_LEADER_EPOCH,
+// led returns a partition that this node leads. believed is the leader epoch that the client
+// expects, -1 for none. It is checked first, so that a client with old metadata refreshes it, and
+// one with newer metadata than this node's waits. Errors: ErrNoPartition, FENCED_LEADER_EPOCH,
 // UNKNOWN_LEADER_EPOCH, ErrNotLeader, ErrRetry.
-func led(t *topic.Topic, number, believed int32) (*topic.Partition, error) {
+func led(t *broker.Topic, number, believed int32) (*broker.Partition, error) {
 	p, err := t.Find(number)
 	if err != nil {
 		return nil, err
@@ -94,9 +95,9 @@ func led(t *topic.Topic, number, believed int32) (*topic.Partition, error) {
 	return p, nil
 }
 
-// leaderOf returns who leads a partition, for a client that has asked the wrong
-// node: not after other errors, and not while nobody leads it.
-func leaderOf(err error, t *topic.Topic, number int32) (leader, epoch int32, known bool) {
+// leaderOf returns the leader of a partition, for a client that has asked another node;
+// nothing after other errors, or without a leader.
+func leaderOf(err error, t *broker.Topic, number int32) (leader, epoch int32, known bool) {
 	if t == nil {
 		return -1, -1, false
 	}
@@ -113,10 +114,10 @@ func leaderOf(err error, t *topic.Topic, number int32) (leader, epoch int32, kno
 	return leader, epoch, leader >= 0
 }
 
-// leaders are the nodes that an answer has told to lead some partition.
+// leaders are the nodes that an answer names as leaders.
 type leaders map[int32]bool
 
-// add notes one, and makes the set if there is none.
+// add adds a node, and creates the set if needed.
 func (l *leaders) add(node int32) {
 	if *l == nil {
 		*l = leaders{}
@@ -124,7 +125,7 @@ func (l *leaders) add(node int32) {
 	(*l)[node] = true
 }
 
-// nodes returns those of the nodes that are in the set.
+// nodes returns the nodes that are in the set.
 func (l leaders) nodes(all []topic.Node) []topic.Node {
 	var told []topic.Node
 	for _, n := range all {

@@ -67,8 +67,8 @@ func TestMetadataOfACluster(t *testing.T) {
 	}
 }
 
-// A client that has asked a node that is cut off finds the others: it is told of
-// them, and goes on there, and so does one that knows that node only.
+// A client that has asked an isolated node finds the others: the metadata names them, and the
+// client continues there, even if it knew that node only.
 func TestMetadataOfANodeThatIsCutOff(t *testing.T) {
 	s := serveSeveral(t, 3, topic.Config{})
 	if _, err := s.servers[1].broker.Create(t.Context(), topic.Spec{Name: "orders", Assignment: [][]int32{{3, 1, 2}}}, false); err != nil {
@@ -92,7 +92,7 @@ func TestMetadataOfANodeThatIsCutOff(t *testing.T) {
 	}
 }
 
-// Nodes that do not lead a partition say so, and who does.
+// A node that does not lead a partition answers so, and names the leader.
 func TestAskingTheWrongNode(t *testing.T) {
 	s := serveSeveral(t, 3, topic.Config{})
 	if _, err := s.servers[1].broker.Create(t.Context(), topic.Spec{Name: "orders", Assignment: [][]int32{{2, 3, 1}}}, false); err != nil {
@@ -154,7 +154,7 @@ func fetchOrders(id topic.ID, epoch int32) *kmsg.FetchRequest {
 	return r
 }
 
-// A fetch that waits at a leader which is deposed is answered at once.
+// A waiting fetch at a deposed leader is answered at once.
 func TestAFetchThatWaitsAtADeposedLeader(t *testing.T) {
 	s := serveSeveral(t, 3, topic.Config{})
 	if _, err := s.servers[1].broker.Create(t.Context(), topic.Spec{Name: "orders", Assignment: [][]int32{{2, 3, 1}}}, false); err != nil {
@@ -236,7 +236,7 @@ func asError(kind *kerr.Error) error {
 	return kind
 }
 
-// What Kafka's tools ask for when they make topics.
+// The requests of Kafka's tools when they create topics.
 func TestCreateOnSeveralNodes(t *testing.T) {
 	s := serveSeveral(t, 3, topic.Config{})
 	admin := kadm.NewClient(s.client())

@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// configEntry is one setting of a topic or a broker, as clients see it.
+// configEntry is a setting of a topic or a broker, as clients see it.
 type configEntry struct {
 	name     string
 	value    *string
@@ -19,7 +19,7 @@ type configEntry struct {
 	source   kmsg.ConfigSource
 	readOnly bool
 	doc      string
-	// synonyms are where the value may come from, the one that holds first.
+	// synonyms are the sources of the value, the effective one first.
 	synonyms []configSynonym
 }
 
@@ -33,7 +33,7 @@ var configTypes = map[topic.SettingKind]kmsg.ConfigType{
 	topic.KindInt32: kmsg.ConfigTypeInt, topic.KindInt64: kmsg.ConfigTypeLong, topic.KindList: kmsg.ConfigTypeList,
 }
 
-// topicConfigs returns the settings of a topic that has these of its own.
+// topicConfigs returns all settings of a topic; own are those that are set for it.
 func (s *Server) topicConfigs(own map[string]string, settings topic.Settings) []configEntry {
 	broker, shipped := brokerDefaults(s.broker.Config()), brokerDefaults(topic.Config{})
 	var entries []configEntry
@@ -64,7 +64,7 @@ func (s *Server) topicConfigs(own map[string]string, settings topic.Settings) []
 	return entries
 }
 
-// valueOf is the value as it was set, or the default.
+// valueOf returns the value as set, or the default.
 func valueOf(setting *topic.Setting, own map[string]string, settings topic.Settings) string {
 	if value, set := own[setting.Name]; set {
 		return value
@@ -72,7 +72,7 @@ func valueOf(setting *topic.Setting, own map[string]string, settings topic.Setti
 	return setting.Value(settings)
 }
 
-// brokerDefaults are the settings of a topic that sets nothing.
+// brokerDefaults returns the settings of a topic without settings of its own.
 func brokerDefaults(config topic.Config) topic.Settings {
 	settings, err := topic.ParseSettings(nil, config)
 	if err != nil {
@@ -81,8 +81,8 @@ func brokerDefaults(config topic.Config) topic.Settings {
 	return settings
 }
 
-// brokerConfigs returns the settings of the broker, by name. All are read-only:
-// they are set where the server is started.
+// brokerConfigs returns the settings of the broker, by name. All are read-only: the server's
+// configuration has them.
 func (s *Server) brokerConfigs() []configEntry {
 	now, shipped := brokerValues(s.broker.Config(), s.broker.Node(), s.broker.DefaultReplicas()), brokerValues(topic.Config{}.WithDefaults(), s.broker.Node(), s.broker.DefaultReplicas())
 	var entries []configEntry
@@ -108,7 +108,7 @@ type brokerValue struct {
 	doc   string
 }
 
-// brokerValues are the settings of a broker, by the names that Kafka has for them.
+// brokerValues returns the settings of a broker, by Kafka's names.
 func brokerValues(config topic.Config, node int32, replicas int16) map[string]brokerValue {
 	whole := func(n int64, kind kmsg.ConfigType, doc string) brokerValue {
 		return brokerValue{strconv.FormatInt(n, 10), kind, doc}

@@ -82,11 +82,11 @@ func TestDescribeConfigsOfATopic(t *testing.T) {
 
 func TestDescribeConfigsOfABroker(t *testing.T) {
 	s := admin(t, topic.Config{Partitions: 6, Retention: -1, Groups: topic.GroupsConfig{MaxSession: time.Hour}})
-	configs := described(t, s, 4, kmsg.ConfigResourceTypeBroker, "0")
+	configs := described(t, s, 4, kmsg.ConfigResourceTypeBroker, "1")
 	for name, want := range map[string]string{
 		"num.partitions": "6 STATIC_BROKER_CONFIG", "log.retention.ms": "-1 STATIC_BROKER_CONFIG", "message.max.bytes": "1048588 DEFAULT_CONFIG",
 		"group.max.session.timeout.ms": "3600000 STATIC_BROKER_CONFIG", "offsets.retention.minutes": "10080 DEFAULT_CONFIG",
-		"auto.create.topics.enable": "true DEFAULT_CONFIG", "broker.id": "0 DEFAULT_CONFIG", "min.insync.replicas": "1 DEFAULT_CONFIG",
+		"auto.create.topics.enable": "true DEFAULT_CONFIG", "broker.id": "1 DEFAULT_CONFIG", "min.insync.replicas": "1 DEFAULT_CONFIG",
 	} {
 		config := configs[name]
 		if config.Value == nil || *config.Value+" "+config.Source.String() != want || !config.ReadOnly {
@@ -106,8 +106,8 @@ func TestDescribeConfigsRefuses(t *testing.T) {
 		want string
 	}{
 		{kmsg.ConfigResourceTypeTopic, "nosuch", "UNKNOWN_TOPIC_OR_PARTITION: nosuch"},
-		{kmsg.ConfigResourceTypeBroker, "7", "INVALID_REQUEST: this is broker 0"},
-		{kmsg.ConfigResourceTypeBrokerLogger, "0", "INVALID_REQUEST: there are those of topics and of brokers"},
+		{kmsg.ConfigResourceTypeBroker, "7", "INVALID_REQUEST: this is broker 1"},
+		{kmsg.ConfigResourceTypeBrokerLogger, "1", "INVALID_REQUEST: there are those of topics and of brokers"},
 		{kmsg.ConfigResourceTypeGroupConfig, "g", "INVALID_REQUEST: there are those of topics and of brokers"},
 	} {
 		r := asked[*kmsg.DescribeConfigsRequest, *kmsg.DescribeConfigsResponse](t, s, 4, &kmsg.DescribeConfigsRequest{
@@ -176,8 +176,8 @@ func TestIncrementalAlterConfigs(t *testing.T) {
 			{2, "orders", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "segment.ms", Value: text("5")}}, false, "INVALID_CONFIG: would do nothing here"},
 			{2, "orders", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "segment.ms", Op: 1}}, false, "INVALID_CONFIG: would do nothing here"},
 			{2, "nosuch", nil, false, "UNKNOWN_TOPIC_OR_PARTITION: nosuch"},
-			{4, "0", nil, false, "INVALID_REQUEST: set where it is started"},
-			{8, "0", nil, false, "INVALID_REQUEST: those of topics can be altered"},
+			{4, "1", nil, false, "INVALID_REQUEST: set where it is started"},
+			{8, "1", nil, false, "INVALID_REQUEST: those of topics can be altered"},
 		} {
 			r := asked[*kmsg.IncrementalAlterConfigsRequest, *kmsg.IncrementalAlterConfigsResponse](t, s, version, &kmsg.IncrementalAlterConfigsRequest{
 				Resources: []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: test.kind, ResourceName: test.name, Configs: test.configs}}, ValidateOnly: test.dryRun,

@@ -16,15 +16,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// readBuffer is what each connection holds of its input; bodies that are
-// longer are read into memory of their own.
+// readBuffer is the size of a connection's input buffer. Longer bodies have memory of their
+// own.
 const readBuffer = 2 << 10
 
 // errDraining ends a reader when the server stops.
 var errDraining = errors.New("the server stops")
 
-// connection is that of one client: one goroutine reads its requests and starts
-// them, the other sends their answers in the same order.
+// connection is the connection of a client. One goroutine reads and starts its requests, the
+// other sends the answers in the same order.
 type connection struct {
 	server *Server
 	conn   net.Conn
@@ -36,23 +36,23 @@ type connection struct {
 
 	// software is the client's name and version. Only the reader uses it.
 	software string
-	// slots holds one for each request that is not answered yet.
+	// slots has an element for each request without an answer.
 	slots chan struct{}
-	// started holds those requests, for the sender.
+	// started has those requests, for the sender.
 	started chan *exchange
 	// active is when the last answer was sent, in nanoseconds since the epoch.
 	active atomic.Int64
-	// served says that the client has had an answer to more than ApiVersions.
+	// served means that the client has received an answer to more than ApiVersions.
 	served   atomic.Bool
 	stopping atomic.Bool
 
 	mu    sync.Mutex
 	held  int64 // of the server's memory for requests
-	large int64 // of that for large ones
-	ended int   // how many of the two goroutines
+	large int64 // the part of held that is for large ones
+	ended int   // how many of the two goroutines have ended
 }
 
-// exchange is a request under way.
+// exchange is a request in flight.
 type exchange struct {
 	header
 	answer      answer
@@ -77,22 +77,22 @@ func newConnection(ctx context.Context, s *Server, conn net.Conn) *connection {
 	return c
 }
 
-// drain lets the reader take no more requests.
+// drain makes the reader accept no more requests.
 func (c *connection) drain() {
 	c.stopping.Store(true)
 	_ = c.conn.SetReadDeadline(time.Now())
 }
 
-// turnAway ends the connection of a client that is not served now.
+// turnAway closes the connection of a client that the server does not accept.
 func (c *connection) turnAway() {
 	c.stopping.Store(true)
 	c.cancel()
 }
 
-// close closes the connection. One that was not served yet, since the server stops
-// or is full, is reset: an end in good order in place of the first answer tells
-// clients that TLS or SASL is wrong, and some then give up what they would try
-// elsewhere (franz-go fails the records).
+// close closes the connection. If the client had no answer yet, because the server stops or
+// is full, the connection is reset: clients take an orderly end in place of the first answer
+// for an error of TLS or SASL, and some then do not try another node (franz-go fails the
+// records).
 func (c *connection) close() {
 	if tcp, ok := c.conn.(*net.TCPConn); ok && c.stopping.Load() && !c.served.Load() {
 		_ = tcp.SetLinger(0)
@@ -100,15 +100,15 @@ func (c *connection) close() {
 	_ = c.conn.Close()
 }
 
-// read starts the requests that come, until the connection ends. It never
-// fails: what goes wrong with one client ends its connection only.
+// read reads and starts requests until the connection ends. It returns no error: a fault of
+// one client ends its connection only.
 func (c *connection) read(context.Context) error {
 	defer c.end()
 	defer close(c.started)
 	for {
 		if err := c.readOne(); err != nil {
 			if errors.Is(err, errDraining) {
-				return nil // the sender ends when all is answered
+				return nil // the sender ends after the last answer
 			}
 			c.logEnd("kafka connection ends", err)
 			c.cancel()
@@ -117,7 +117,7 @@ func (c *connection) read(context.Context) error {
 	}
 }
 
-// logEnd says why a connection ends, unless its client has just gone.
+// logEnd logs why a connection ends, unless the client has closed it.
 func (c *connection) logEnd(message string, err error) {
 	if errors.Is(err, io.EOF) || c.ctx.Err() != nil {
 		return
@@ -145,15 +145,15 @@ func (c *connection) readOne() error {
 	if err := c.start(x, frame); err != nil {
 		return err
 	}
-	if x.key != keyProduce { // all others keep nothing of the frame
+	if x.key != keyProduce { // other requests keep no part of the frame
 		c.release(x)
 	}
-	c.started <- x // there is a place for each slot
+	c.started <- x // has space for each slot
 	return nil
 }
 
-// awaitRequest waits for the first byte of a request. A connection that is idle
-// for too long ends; one that waits for an answer is not idle.
+// awaitRequest waits for the first byte of a request. It ends a connection that is idle for
+// too long; one that waits for an answer is not idle.
 func (c *connection) awaitRequest() error {
 	silent := time.Now()
 	for {
@@ -181,7 +181,7 @@ func (c *connection) awaitRequest() error {
 	}
 }
 
-// setReadDeadline sets it, unless the server is stopping.
+// setReadDeadline sets the read deadline, unless the server is stopping.
 func (c *connection) setReadDeadline(after time.Duration) error {
 	if err := c.conn.SetReadDeadline(time.Now().Add(after)); err != nil {
 		return err
@@ -205,7 +205,7 @@ func (c *connection) readFrame(x *exchange) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, _ = c.input.Discard(sizeBytes) // Peek has them
+	_, _ = c.input.Discard(sizeBytes) // Peek has read them
 	if err := c.reserve(x, int64(size)); err != nil {
 		return nil, err
 	}
@@ -216,7 +216,7 @@ func (c *connection) readFrame(x *exchange) ([]byte, error) {
 	return frame, nil
 }
 
-// cutShort is the error of a request that did not come as a whole.
+// cutShort returns the error of an incomplete request.
 func (c *connection) cutShort(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		if c.stopping.Load() {
@@ -227,8 +227,8 @@ func (c *connection) cutShort(err error) error {
 	return err
 }
 
-// reserve waits for memory for a request. The large budget comes first for all,
-// so that no two can wait for each other.
+// reserve waits for memory for a request. All requests take from the large budget first, so
+// that no two wait for each other.
 func (c *connection) reserve(x *exchange, size int64) error {
 	if size > firstStep {
 		got, err := c.server.large.take(c.ctx, size, size)
@@ -268,8 +268,8 @@ func (c *connection) release(x *exchange) {
 	}
 }
 
-// end is called by each of the two goroutines; the last one gives back what
-// requests hold that were not answered.
+// end is called by each of the two goroutines. The last one releases the memory of requests
+// without an answer.
 func (c *connection) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -300,8 +300,8 @@ func (c *connection) start(x *exchange, frame []byte) error {
 	return c.recovered(x, func() { x.answer = kind.handle(c.server, from, request) })
 }
 
-// unsupported says in the log what a client wanted and what it could have had:
-// there is no answer that it could read.
+// unsupported logs the version that a client asked for, and the supported ones. No answer
+// exists that the client could decode.
 func (c *connection) unsupported(h header, kind *request) error {
 	served := "none"
 	if kind != nil {

@@ -9,11 +9,10 @@ import (
 
 // CreatePartitions: versions 0 to 3.
 //
-//   - The count is the number of partitions that the topic then has; it must be
-//     more than it has.
-//   - An assignment says which brokers keep each new partition, the preferred
-//     leader first. Without one they have as many replicas as the others.
-//   - With validate_only nothing is made.
+//   - The count is the new number of partitions, which must be larger than the present one.
+//   - An assignment has the brokers of each new partition, the preferred leader first.
+//     Without one, new partitions have as many replicas as the others.
+//   - With validate_only the request is checked only.
 func (s *Server) createPartitions(_ *call, r *kmsg.CreatePartitionsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		ctx, cancel := adminContext(ctx)
@@ -37,8 +36,7 @@ func (s *Server) createPartitions(_ *call, r *kmsg.CreatePartitionsRequest) answ
 	}
 }
 
-// growTopic leaves all checks to the broker, which first learns what other nodes
-// have changed.
+// growTopic leaves all checks to the broker, which first reads the changes of other nodes.
 func (s *Server) growTopic(ctx context.Context, wanted *kmsg.CreatePartitionsRequestTopic, dryRun bool) error {
 	on := make([][]int32, len(wanted.Assignment))
 	for i := range wanted.Assignment {

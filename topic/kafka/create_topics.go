@@ -13,13 +13,11 @@ import (
 
 // CreateTopics: versions 0 to 7.
 //
-//   - Each topic is made or refused for itself; one that is named twice is
-//     refused.
+//   - Each topic has its own outcome. A topic that occurs twice is refused.
 //   - -1 partitions or replicas are the broker's default, in every version.
-//   - A replica assignment says which brokers keep each partition, the preferred
-//     leader first.
-//   - With validate_only nothing is made.
-//   - From version 5 on the answer has the settings that the topic then has.
+//   - A replica assignment has the brokers of each partition, the preferred leader first.
+//   - With validate_only the request is checked only.
+//   - From version 5 on the answer has the settings of the topic.
 func (s *Server) createTopics(_ *call, r *kmsg.CreateTopicsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		ctx, cancel := adminContext(ctx)
@@ -58,8 +56,7 @@ func (s *Server) createTopic(ctx context.Context, wanted *kmsg.CreateTopicsReque
 	return s.describeMade(spec, made)
 }
 
-// describeMade fills in what a topic of the spec has. It does not ask the topic:
-// one that was only checked does not exist.
+// describeMade describes a topic by its spec: after a check only, the topic does not exist.
 func (s *Server) describeMade(spec topic.Spec, made *kmsg.CreateTopicsResponseTopic) error {
 	settings, err := topic.ParseSettings(spec.Settings, s.broker.Config())
 	if err != nil {
@@ -87,7 +84,7 @@ func (s *Server) describeMade(spec topic.Spec, made *kmsg.CreateTopicsResponseTo
 	return nil
 }
 
-// specOf returns what the request asks for.
+// specOf returns the spec that a request asks for.
 func (s *Server) specOf(wanted *kmsg.CreateTopicsRequestTopic) (topic.Spec, error) {
 	spec := topic.Spec{Name: wanted.Topic, Partitions: wanted.NumPartitions, Replicas: wanted.ReplicationFactor}
 	switch {
@@ -120,8 +117,7 @@ func (s *Server) specOf(wanted *kmsg.CreateTopicsRequestTopic) (topic.Spec, erro
 	return spec, nil
 }
 
-// assignmentOf returns the brokers of partitions 0 to n-1, which may be named in any
-// order.
+// assignmentOf returns the brokers of partitions 0 to n-1, which may come in any order.
 func assignmentOf(assignment []kmsg.CreateTopicsRequestTopicReplicaAssignment) ([][]int32, error) {
 	sorted := slices.SortedFunc(slices.Values(assignment), func(x, y kmsg.CreateTopicsRequestTopicReplicaAssignment) int {
 		return cmp.Compare(x.Partition, y.Partition)

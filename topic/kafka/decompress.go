@@ -16,12 +16,11 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// maxInflated is the most that the messages in one compressed message may have.
+// maxInflated bounds the size of the messages in one compressed message.
 const maxInflated = 32 << 20
 
-// decompress returns what a message of format 0 or 1 holds, which is compressed
-// with that codec. The error is an ErrCorrupt, ErrRecordTooLarge, or says that
-// the codec is unknown.
+// decompress decompresses the content of a message of format 0 or 1. The error is ErrCorrupt,
+// ErrRecordTooLarge, or names an unknown codec.
 func decompress(codec int, magic byte, data []byte) ([]byte, error) {
 	switch codec {
 	case 1:
@@ -111,7 +110,7 @@ func withHeaderChecksum(frame []byte) []byte {
 		end += sizeLength
 	}
 	if len(frame) <= end {
-		return frame // the decoder tells what is wrong
+		return frame // the decoder returns the error
 	}
 	frame = slices.Clone(frame)
 	frame[end] = byte(xxHash32(frame[magicLength:end]) >> 8)

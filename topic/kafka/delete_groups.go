@@ -5,15 +5,15 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/group"
 )
 
 // DeleteGroups: versions 0 to 2.
 //
-// Removes groups without members, with their offsets, and answers when they
-// are gone for good: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+// Removes groups without members, with their offsets, and answers when that is durable. Errors:
+// GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
 func (s *Server) deleteGroups(_ *call, r *kmsg.DeleteGroupsRequest) answer {
-	deleting := make([]*topic.Awaited[struct{}], len(r.Groups))
+	deleting := make([]*group.Awaited[struct{}], len(r.Groups))
 	for i, name := range r.Groups {
 		deleting[i] = s.broker.Groups().Delete(name)
 	}

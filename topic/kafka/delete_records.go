@@ -10,10 +10,9 @@ import (
 
 // DeleteRecords: versions 0 to 2.
 //
-//   - The records before an offset are removed, durably; -1 removes all that are
-//     there. The answer has the offset at which the partition then begins.
-//   - An offset above the high watermark is out of range; one that is removed
-//     already changes nothing.
+//   - The records before an offset are removed durably; -1 removes all present ones. The answer has
+//     the new start offset of the partition.
+//   - An offset above the high watermark is out of range; one below the start offset has no effect.
 //   - A view has no records of its own: delete those of its source.
 func (s *Server) deleteRecords(_ *call, r *kmsg.DeleteRecordsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {

@@ -11,8 +11,8 @@ import (
 
 // DeleteTopics: versions 0 to 6.
 //
-//   - Each topic is removed, with its records, or refused for itself.
-//   - From version 6 on a topic is named by its name or by its id, not by both.
+//   - Each topic has its own outcome: it is removed with its records, or refused.
+//   - From version 6 on a topic is identified either by its name or by its id.
 //   - A topic that has views is refused: delete the views first.
 func (s *Server) deleteTopics(_ *call, r *kmsg.DeleteTopicsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
@@ -67,7 +67,7 @@ func (s *Server) deleteTopic(ctx context.Context, deleted *kmsg.DeleteTopicsResp
 		name := t.Name()
 		deleted.Topic = &name
 	default:
-		// One that is not open may be in the catalog all the same.
+		// A topic that is not open may still be in the catalog.
 		if t, err := s.broker.Topic(*deleted.Topic); err == nil {
 			deleted.TopicID = t.ID()
 		}

@@ -5,7 +5,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// The endpoints that a client may ask DescribeCluster for.
+// The types of endpoints that a client may request from DescribeCluster.
 const (
 	endpointBrokers     = 1
 	endpointControllers = 2
@@ -13,10 +13,10 @@ const (
 
 // DescribeCluster: versions 0 to 2.
 //
-//   - The nodes that are alive, or this broker alone, at the addresses that they
-//     advertise, with their racks; the first is the controller.
-//   - 2: with the nodes that are not, as fenced, if the client wants them.
-//   - There are no controllers of their own to describe.
+//   - The answer has the live nodes, or this broker alone, with their advertised addresses and racks;
+//     the first is the controller.
+//   - 2: also the nodes that are not alive, as fenced, if the client asks for them.
+//   - There are no separate controllers to describe.
 func (s *Server) describeCluster(c *call, r *kmsg.DescribeClusterRequest) answer {
 	response := r.ResponseKind().(*kmsg.DescribeClusterResponse)
 	if r.Version >= 1 {

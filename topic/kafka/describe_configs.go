@@ -10,13 +10,12 @@ import (
 
 // DescribeConfigs: versions 0 to 4.
 //
-//   - Of topics and of this broker. The broker's own name is its number; the
-//     empty name, that of a cluster's changeable defaults, has no settings.
-//   - Without names it answers with all settings; a name that there is not is
-//     left out.
-//   - Where a value comes from, the topic, the server's settings or the default,
-//     is its source; synonyms have what would hold without it.
-//   - A setting that has one value only, and each of the broker, is read-only.
+//   - Resources are topics and this broker. The broker's own name is its number; the empty name,
+//     which stands for a cluster's changeable defaults, has no settings.
+//   - Without names the answer has all settings. Unknown names are left out.
+//   - The source of a value is the topic, the server's settings or the default. Synonyms have the
+//     values of the other sources.
+//   - Settings with a single possible value, and all of the broker, are read-only.
 func (s *Server) describeConfigs(_ *call, r *kmsg.DescribeConfigsRequest) answer {
 	response := r.ResponseKind().(*kmsg.DescribeConfigsResponse)
 	for i := range r.Resources {

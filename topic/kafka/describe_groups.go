@@ -5,19 +5,19 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/group"
 )
 
-// groupOperations are what a client may do with a group: all there is (READ,
-// DELETE and DESCRIBE, a bit each), as long as nothing restricts it.
+// groupOperations are the operations on a group: all that exist (READ, DELETE and DESCRIBE, a bit
+// each), since there are no access lists.
 const groupOperations = 1<<3 | 1<<6 | 1<<8
 
 // DescribeGroups: versions 0 to 6.
 //
-// Tells the state of groups and who is in them; assignments only while a group is
-// stable. A group that does not exist is Dead.
+// Answers the state and members of groups, with assignments while a group is stable. A group
+// that does not exist is Dead.
 //
-//   - 3: what the client may do, if it asks.
+//   - 3: the allowed operations, if the client asks.
 //   - 4: instance ids.
 //   - 6: a group that does not exist is GROUP_ID_NOT_FOUND, with a message.
 func (s *Server) describeGroups(_ *call, r *kmsg.DescribeGroupsRequest) answer {
@@ -29,11 +29,11 @@ func (s *Server) describeGroups(_ *call, r *kmsg.DescribeGroupsRequest) answer {
 		switch {
 		case err == nil:
 			describeGroup(&described, d)
-		case errors.Is(err, topic.ErrNoGroup) && r.Version < 6:
-			described.State = topic.GroupDead.String()
+		case errors.Is(err, group.ErrNoGroup) && r.Version < 6:
+			described.State = group.Dead.String()
 		default:
 			described.ErrorCode, described.ErrorMessage = s.groupCode(name, err), message(err)
-			described.State = topic.GroupDead.String()
+			described.State = group.Dead.String()
 		}
 		if r.IncludeAuthorizedOperations {
 			described.AuthorizedOperations = groupOperations
@@ -43,7 +43,7 @@ func (s *Server) describeGroups(_ *call, r *kmsg.DescribeGroupsRequest) answer {
 	return respond(response)
 }
 
-func describeGroup(to *kmsg.DescribeGroupsResponseGroup, d topic.GroupDescription) {
+func describeGroup(to *kmsg.DescribeGroupsResponseGroup, d group.Description) {
 	to.State, to.ProtocolType, to.Protocol = d.State.String(), d.ProtocolType, d.Protocol
 	for _, m := range d.Members {
 		member := kmsg.NewDescribeGroupsResponseGroupMember()

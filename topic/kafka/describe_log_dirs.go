@@ -8,18 +8,19 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/broker"
 )
 
-// logDir is the name of the one place where records are kept.
+// logDir is the name of the only log directory.
 const logDir = "data"
 
 // DescribeLogDirs: versions 0 to 4.
 //
-//   - One directory with the size of each partition that was asked for, or of all.
-//   - What does not exist is left out, as are views: they keep nothing. Of a
-//     cluster, this node tells of the partitions that it leads: of those that it
-//     merely keeps it does not know the size.
-//   - The size of the disk is not told: it is -1.
+//   - One directory with the size of each requested partition, or of all.
+//   - Unknown partitions and views, which have no records of their own, are left out. In a
+//     cluster the answer has the partitions that this node leads: it does not know the size
+//     of other replicas.
+//   - The size of the disk is -1: not reported.
 func (s *Server) describeLogDirs(_ *call, r *kmsg.DescribeLogDirsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		response := r.ResponseKind().(*kmsg.DescribeLogDirsResponse)
@@ -35,7 +36,7 @@ func (s *Server) describeLogDirs(_ *call, r *kmsg.DescribeLogDirsRequest) answer
 	}
 }
 
-// sizes returns the sizes of the partitions that are asked for; of all for nil.
+// sizes returns the sizes of the requested partitions, or of all for nil.
 func (s *Server) sizes(ctx context.Context, wanted []kmsg.DescribeLogDirsRequestTopic) (sized []kmsg.DescribeLogDirsResponseDirTopic, err error) {
 	if wanted == nil {
 		for _, t := range s.broker.Topics() {
@@ -49,7 +50,7 @@ func (s *Server) sizes(ctx context.Context, wanted []kmsg.DescribeLogDirsRequest
 		if err != nil {
 			continue
 		}
-		var partitions []*topic.Partition
+		var partitions []*broker.Partition
 		for _, number := range wanted[i].Partitions {
 			if p, err := t.Partition(number); err == nil {
 				partitions = append(partitions, p)
@@ -63,18 +64,18 @@ func (s *Server) sizes(ctx context.Context, wanted []kmsg.DescribeLogDirsRequest
 }
 
 // appendSizes appends a topic with the sizes of its partitions.
-func appendSizes(ctx context.Context, topics []kmsg.DescribeLogDirsResponseDirTopic, t *topic.Topic, partitions []*topic.Partition) ([]kmsg.DescribeLogDirsResponseDirTopic, error) {
+func appendSizes(ctx context.Context, topics []kmsg.DescribeLogDirsResponseDirTopic, t *broker.Topic, partitions []*broker.Partition) ([]kmsg.DescribeLogDirsResponseDirTopic, error) {
 	if t.Source() != nil || len(partitions) == 0 {
 		return topics, nil
 	}
 	sized := kmsg.NewDescribeLogDirsResponseDirTopic()
 	sized.Topic = t.Name()
 	for _, p := range partitions {
-		if p.Ready() != nil { // others keep it, or it is being read
+		if p.Ready() != nil { // another node has it, or it is being read
 			continue
 		}
 		bytes, err := p.Bytes(ctx)
-		if errors.Is(err, topic.ErrNoLog) { // deleted meanwhile
+		if errors.Is(err, topic.ErrNoLog) { // deleted in the meantime
 			return topics, nil
 		}
 		if err != nil {

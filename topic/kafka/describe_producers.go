@@ -6,9 +6,9 @@ import (
 
 // DescribeProducers: version 0.
 //
-//   - The idempotent producers that each partition remembers; those of a view are
-//     its source's.
-//   - There are no transactions, so no producer has one that is open.
+//   - The answer has the idempotent producers that each partition remembers; those of a view are its
+//     source's.
+//   - There are no transactions, so no producer has an open one.
 func (s *Server) describeProducers(_ *call, r *kmsg.DescribeProducersRequest) answer {
 	response := r.ResponseKind().(*kmsg.DescribeProducersResponse)
 	for i := range r.Topics {

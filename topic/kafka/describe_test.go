@@ -16,10 +16,10 @@ func TestDescribeCluster(t *testing.T) {
 	versions(60, func(version int16) {
 		s := admin(t, topic.Config{})
 		r := asked[*kmsg.DescribeClusterRequest, *kmsg.DescribeClusterResponse](t, s, version, &kmsg.DescribeClusterRequest{EndpointType: 1})
-		if r.ErrorCode != 0 || r.ClusterID != s.broker.ClusterID() || r.ControllerID != 0 || len(r.Brokers) != 1 {
+		if r.ErrorCode != 0 || r.ClusterID != s.broker.ClusterID() || r.ControllerID != 1 || len(r.Brokers) != 1 {
 			t.Fatalf("version %d: %+v", version, r)
 		}
-		if b := r.Brokers[0]; b.Host != "kafka.example" || b.Port != 9192 || b.NodeID != 0 || b.IsFenced {
+		if b := r.Brokers[0]; b.Host != "kafka.example" || b.Port != 9192 || b.NodeID != 1 || b.IsFenced {
 			t.Errorf("version %d: broker %+v", version, b)
 		}
 		for kind, want := range map[int8]string{2: "MISMATCHED_ENDPOINT_TYPE: not a controller", 3: "UNSUPPORTED_ENDPOINT_TYPE: want 1"} {
@@ -97,7 +97,7 @@ func TestDescribeTopicPartitions(t *testing.T) {
 				}
 				for _, p := range described.Partitions {
 					got += fmt.Sprintf("%s/%d ", *described.Topic, p.Partition)
-					if p.LeaderID != 0 || !slices.Equal(p.Replicas, []int32{0}) || !slices.Equal(p.ISR, []int32{0}) || p.ErrorCode != 0 {
+					if p.LeaderID != 1 || !slices.Equal(p.Replicas, []int32{1}) || !slices.Equal(p.ISR, []int32{1}) || p.ErrorCode != 0 {
 						t.Errorf("partition %+v", p)
 					}
 				}
@@ -151,7 +151,7 @@ func TestElectLeaders(t *testing.T) {
 		r := asked[*kmsg.ElectLeadersRequest, *kmsg.ElectLeadersResponse](t, s, version, &kmsg.ElectLeadersRequest{
 			Topics: []kmsg.ElectLeadersRequestTopic{{Topic: "orders", Partitions: []int32{0, 1}}},
 		})
-		for i, want := range []string{"ELECTION_NOT_NEEDED: broker 0 leads it", "UNKNOWN_TOPIC_OR_PARTITION: not 1"} {
+		for i, want := range []string{"ELECTION_NOT_NEEDED: broker 1 leads it", "UNKNOWN_TOPIC_OR_PARTITION: not 1"} {
 			p := r.Topics[0].Partitions[i]
 			if got := result(p.ErrorCode, p.ErrorMessage); p.Partition != int32(i) || !matches(got, want) {
 				t.Errorf("version %d: %s, want %s", version, got, want)
@@ -177,11 +177,11 @@ func TestAlterPartitionAssignments(t *testing.T) {
 			replicas  []int32
 			want      string
 		}{
-			{0, []int32{0}, "NONE"},
-			{1, []int32{0, 1}, "INVALID_REPLICA_ASSIGNMENT: partition 1 on brokers [0 1]: there is one broker, so want [0]"},
-			{1, []int32{}, "INVALID_REPLICA_ASSIGNMENT: want [0]"},
+			{0, []int32{1}, "NONE"},
+			{1, []int32{1, 2}, "INVALID_REPLICA_ASSIGNMENT: partition 1 on brokers [1 2]: there is no broker 2"},
+			{1, []int32{}, "INVALID_REPLICA_ASSIGNMENT: want 1 to 5"},
 			{1, nil, "NO_REASSIGNMENT_IN_PROGRESS: not being moved"},
-			{2, []int32{0}, "UNKNOWN_TOPIC_OR_PARTITION: not 2"},
+			{2, []int32{1}, "UNKNOWN_TOPIC_OR_PARTITION: not 2"},
 		} {
 			r := asked[*kmsg.AlterPartitionAssignmentsRequest, *kmsg.AlterPartitionAssignmentsResponse](t, s, version, &kmsg.AlterPartitionAssignmentsRequest{
 				AllowReplicationFactorChange: true,

@@ -9,17 +9,17 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/broker"
 )
 
-// maxDescribedPartitions is the most partitions of one answer, as in Kafka.
+// maxDescribedPartitions is the maximum of partitions in one answer, as in Kafka.
 const maxDescribedPartitions = 2000
 
 // DescribeTopicPartitions: version 0.
 //
-//   - The topics that were asked for, or all, in the order of their names, from
-//     the cursor on.
-//   - When the limit of partitions is reached, the answer has the cursor that
-//     goes on; a cursor of a topic that is gone goes on after it.
+//   - The answer has the requested topics, or all, ordered by name, from the cursor on.
+//   - At the limit of partitions the answer has a cursor for the next request. A cursor at a deleted
+//     topic continues after it.
 func (s *Server) describeTopicPartitions(c *call, r *kmsg.DescribeTopicPartitionsRequest) answer {
 	return func(ctx context.Context) kmsg.Response { return s.describePage(ctx, s.nodes(c), r) }
 }
@@ -56,7 +56,7 @@ func newCursor(name string, partition int32) *kmsg.DescribeTopicPartitionsRespon
 	return &cursor
 }
 
-// namesFrom returns the names that are asked for, from the cursor on.
+// namesFrom returns the requested names, from the cursor on.
 func (s *Server) namesFrom(r *kmsg.DescribeTopicPartitionsRequest) []string {
 	var names []string
 	for i := range r.Topics {
@@ -81,7 +81,7 @@ func (s *Server) namesFrom(r *kmsg.DescribeTopicPartitionsRequest) []string {
 func (s *Server) describePartitions(ctx context.Context, nodes []topic.Node, name string, first int32, limit int) (kmsg.DescribeTopicPartitionsResponseTopic, int32) {
 	described := kmsg.NewDescribeTopicPartitionsResponseTopic()
 	described.Topic = kmsg.StringPtr(name)
-	described.AuthorizedOperations = math.MinInt32 // not told
+	described.AuthorizedOperations = math.MinInt32 // not reported
 	t, err := s.broker.Topic(name)
 	if err != nil {
 		described.ErrorCode = code(err)
@@ -101,7 +101,7 @@ func (s *Server) describePartitions(ctx context.Context, nodes []topic.Node, nam
 	return described, -1
 }
 
-func describePartition(p *topic.Partition, nodes []topic.Node) kmsg.DescribeTopicPartitionsResponseTopicPartition {
+func describePartition(p *broker.Partition, nodes []topic.Node) kmsg.DescribeTopicPartitionsResponseTopicPartition {
 	described := kmsg.NewDescribeTopicPartitionsResponseTopicPartition()
 	described.Partition = p.Number()
 	described.LeaderID, described.LeaderEpoch = p.Leader(), p.Epoch()

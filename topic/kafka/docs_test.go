@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// The table of requests in the documentation is the one that is served.
+// The documentation has exactly the supported requests.
 func TestProtocolTableIsThatOfTheDocs(t *testing.T) {
 	want := "| number | request | versions |\n|---:|---|---|\n"
 	for _, kind := range requests {

@@ -12,11 +12,10 @@ import (
 
 // ElectLeaders: versions 0 to 2.
 //
-//   - Partitions are led by their preferred leaders again, if those have all of
-//     them. Where that is so already, or there is one broker, it is
-//     ELECTION_NOT_NEEDED.
-//   - When all partitions are asked for, those that need no election are left out.
-//   - 1: unclean elections, which do not exist: a partition without a leader has
+//   - Transfers the leadership of partitions to their preferred leaders, if those are current.
+//     ELECTION_NOT_NEEDED if they lead already, or there is one broker.
+//   - If all partitions are requested, those that need no election are left out.
+//   - 1: unclean elections, which are not supported: a partition without a leader gets
 //     ELIGIBLE_LEADERS_NOT_AVAILABLE, and waits for the majority of its replicas.
 func (s *Server) electLeaders(_ *call, r *kmsg.ElectLeadersRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
@@ -50,7 +49,7 @@ func (s *Server) electLeaders(_ *call, r *kmsg.ElectLeadersRequest) answer {
 	}
 }
 
-// allToElect names all partitions but those of views.
+// allToElect returns all partitions except those of views.
 func (s *Server) allToElect() []kmsg.ElectLeadersRequestTopic {
 	var all []kmsg.ElectLeadersRequestTopic
 	for _, t := range s.broker.Topics() {
@@ -67,7 +66,7 @@ func (s *Server) allToElect() []kmsg.ElectLeadersRequestTopic {
 	return all
 }
 
-// elect returns what became of each partition.
+// elect returns the outcome for each partition.
 func (s *Server) elect(ctx context.Context, name string, partitions []int32, unclean bool) []error {
 	outcomes := make([]error, len(partitions))
 	var refused map[int32]error
@@ -88,7 +87,7 @@ func (s *Server) elect(ctx context.Context, name string, partitions []int32, unc
 	return outcomes
 }
 
-// unclean tells why there is no unclean election.
+// unclean returns the error for an unclean election.
 func (s *Server) unclean(name string, number int32) error {
 	t, err := s.broker.Topic(name)
 	if err != nil {

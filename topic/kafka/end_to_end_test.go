@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// What a client of franz-go produces, it consumes: each record once, in order,
-// with every compression and over several partitions.
+// A client of franz-go consumes what it produced: each record once, in order, with every
+// compression and over several partitions.
 func TestProduceAndConsume(t *testing.T) {
 	codecs := map[string]kgo.CompressionCodec{
 		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),

@@ -9,19 +9,18 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// failure is an error that has a code of its own in the protocol.
+// failure is an error with a code of the protocol.
 type failure struct {
 	kind   *kerr.Error
 	reason string
 }
 
-// fail returns an error of that kind, with what was wrong.
+// fail returns an error of a kind with a message.
 func fail(kind *kerr.Error, reason string) error { return &failure{kind, reason} }
 
 func (f *failure) Error() string { return f.reason }
 
-// kinds of topic's errors, as clients are told. Where clients try again by
-// themselves, and where not, depends on these.
+// kinds maps topic's errors to the protocol's. They decide which requests clients retry.
 var errorKinds = []struct {
 	err  error
 	kind *kerr.Error
@@ -48,7 +47,7 @@ var errorKinds = []struct {
 	{topic.ErrProducerFenced, kerr.InvalidProducerEpoch},
 	{topic.ErrUnknownProducer, kerr.UnknownProducerID},
 	{topic.ErrCorrupt, kerr.CorruptMessage},
-	// Before ErrRetry, which comes with it while the partition recovers.
+	// Before ErrRetry, which occurs together with it while the partition recovers.
 	{topic.ErrFull, kerr.KafkaStorageError},
 	{topic.ErrNotLeader, kerr.NotLeaderForPartition},
 	{topic.ErrRetry, kerr.NotLeaderForPartition},
@@ -62,8 +61,8 @@ var errorKinds = []struct {
 	{context.Canceled, kerr.RequestTimedOut},
 }
 
-// kindOf returns the protocol's error for an error; nil for nil, and
-// UNKNOWN_SERVER_ERROR for one that nobody thought of.
+// kindOf returns the protocol's error for an error; nil for nil, and UNKNOWN_SERVER_ERROR for
+// an unexpected one.
 func kindOf(err error) *kerr.Error {
 	if err == nil {
 		return nil
@@ -96,8 +95,7 @@ func message(err error) *string {
 	return &text
 }
 
-// unexpected logs an error that has no code of its own: clients are only told
-// that something went wrong.
+// unexpected logs an error without a code: clients only see UNKNOWN_SERVER_ERROR.
 func (s *Server) unexpected(doing string, err error) {
 	if err != nil && kindOf(err) == kerr.UnknownServerError {
 		s.log.Error("kafka request failed", "doing", doing, "error", err)

@@ -9,8 +9,7 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// Whether a producer tries again depends on these: what may pass must be
-// retriable, what will not must not be.
+// Producers retry by these codes: temporary errors must be retriable, permanent ones must not be.
 func TestWhatProducersTryAgain(t *testing.T) {
 	for err, want := range map[error]*kerr.Error{
 		topic.ErrRetry:            kerr.NotLeaderForPartition,

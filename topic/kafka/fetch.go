@@ -8,39 +8,36 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/broker"
 )
 
 const (
-	// maxFetchWait is the longest that a fetch waits for records.
+	// maxFetchWait bounds the wait of a fetch for records.
 	maxFetchWait = 5 * time.Minute
-	// leastFetch is the least memory that an answer with records waits for.
+	// leastFetch is the least memory for an answer with records.
 	leastFetch = 64 << 10
-	// lookAgain is how long a fetch that has found less than it wants waits at
-	// least before it reads again.
+	// lookAgain is the least pause of a fetch that has found too little before it reads again.
 	lookAgain = 5 * time.Millisecond
-	// endpointsSince is the version from which on an answer says where leaders are
-	// that it tells.
+	// endpointsSince is the version from which on an answer has the addresses of the leaders that
+	// it names.
 	endpointsSince = 16
 )
 
 // Fetch: versions 4 to 17.
 //
-// Answers whole batches from each partition's offset on, as they were produced.
-// It waits until there are min bytes, an error is to be told, or max wait, at
-// most 5 minutes, is over. Max bytes bounds the whole answer and partition max
-// bytes each part; only the first batch of the answer may go beyond them,
-// so that every consumer gets on. The server may answer less than is asked for,
-// see Options.MaxFetchBytes and FetchMemory. Without transactions, read_committed
-// reads up to the high watermark as well.
+// Returns whole batches from each partition's offset on, as they were produced. It waits for min
+// bytes or an error, at most for max wait, and at most 5 minutes. Max bytes bounds the whole answer
+// and partition max bytes each part; only the first batch of the answer may exceed them, so that
+// every consumer makes progress. The server may return fewer bytes than requested, see
+// Options.MaxFetchBytes and FetchMemory. Without transactions, read_committed also reads up to the
+// high watermark.
 //
-//   - 5: the first offset. 7: sessions (see fetch_session.go): an incremental
-//     answer has only partitions with news, and reads first from those
-//     that had nothing the last time.
-//   - 9: the leader epoch that the client believes in is checked. 11: racks,
-//     which change nothing. 12: the epoch of the last record that the client
-//     has, which is not compared: no acknowledged record is ever taken back.
-//   - 12: who leads a partition instead, with NOT_LEADER_OR_FOLLOWER or
-//     FENCED_LEADER_EPOCH, and from 16 on where that node is.
+//   - 5: the first offset. 7: sessions (see fetch_session.go): an incremental answer has only
+//     partitions with news, and reads first from those that had none the last time.
+//   - 9: the expected leader epoch is checked. 11: racks, which have no effect. 12: the epoch of
+//     the client's last record, which is not compared: no acknowledged record is ever taken back.
+//   - 12: with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH, the leader of the partition, and from
+//     16 on its address.
 //   - 13: topic ids. 14 to 17: for followers.
 //   - 18: would be for followers too.
 func (s *Server) fetch(c *call, r *kmsg.FetchRequest) answer {
@@ -64,7 +61,7 @@ func (s *Server) fetch(c *call, r *kmsg.FetchRequest) answer {
 	}
 }
 
-// fetching is a fetch under way.
+// fetching is a fetch in flight.
 type fetching struct {
 	server   *Server
 	call     *call
@@ -72,11 +69,11 @@ type fetching struct {
 	want     fetchWant
 	deadline time.Time
 	parts    []fetchPart
-	// limit is the most bytes of the answer.
+	// limit bounds the bytes of the answer.
 	limit int64
-	// found is how many bytes it has, of held that are reserved for them.
+	// found is the size of the records read; held is the reserved memory.
 	found, held int64
-	// failed tells whether there is an error to be told.
+	// failed means that the answer has an error.
 	failed bool
 
 	watched bool
@@ -84,15 +81,15 @@ type fetching struct {
 	moved   chan struct{}
 }
 
-// fetchPart is one partition of it.
+// fetchPart is one partition of a fetch.
 type fetchPart struct {
 	want      *fetchPartition
-	topic     *topic.Topic
-	partition *topic.Partition
-	ends      topic.Ends
+	topic     *broker.Topic
+	partition *broker.Partition
+	ends      broker.Ends
 	data      [][]byte
 	size      int
-	// next is the offset after the last that a view was looked at.
+	// next is the offset up to which a view was scanned.
 	next int64
 	err  error
 }
@@ -113,15 +110,15 @@ func newFetching(s *Server, c *call, r *kmsg.FetchRequest, want fetchWant, deadl
 	return f
 }
 
-// fetched returns the topic of a partition that is wanted.
-func (s *Server) fetched(r *kmsg.FetchRequest, p *fetchPartition) (*topic.Topic, error) {
+// fetched returns the topic of a wanted partition.
+func (s *Server) fetched(r *kmsg.FetchRequest, p *fetchPartition) (*broker.Topic, error) {
 	if r.Version >= 13 {
 		return s.topicByID(p.id)
 	}
 	return s.broker.Topic(p.name)
 }
 
-// run reads until there is enough, or time is over.
+// run reads until there is enough, or the time is over.
 func (f *fetching) run(ctx context.Context) {
 	timer := time.NewTimer(time.Until(f.deadline))
 	defer timer.Stop()
@@ -148,14 +145,13 @@ func (f *fetching) run(ctx context.Context) {
 	}
 }
 
-// look finds where the partitions end, and tells whether there is something to
-// read.
+// look finds the ends of the partitions, and reports whether there is anything to read.
 func (f *fetching) look() (something bool) {
 	for i := range f.parts {
 		p := &f.parts[i]
 		if p.err == nil {
 			p.ends = p.partition.Ends()
-			if _, err := led(p.topic, p.want.partition, p.want.epoch); err != nil { // not any more
+			if _, err := led(p.topic, p.want.partition, p.want.epoch); err != nil { // no longer led here
 				p.err = err
 			} else if p.want.offset < p.ends.Start || p.want.offset > p.ends.HighWatermark {
 				p.err = topic.ErrOffsetOutOfRange
@@ -170,14 +166,14 @@ func (f *fetching) look() (something bool) {
 	return something
 }
 
-// read reads what fits into the answer.
+// read reads as many records as fit into the answer.
 func (f *fetching) read(ctx context.Context) {
 	f.drop()
 	waiting, cancel := context.WithDeadline(ctx, f.deadline.Add(lookAgain))
 	held, err := f.server.answers.take(waiting, min(leastFetch, f.limit), f.limit)
 	cancel()
 	if err != nil {
-		return // no memory in time: an answer without records
+		return // without memory in time the answer has no records
 	}
 	f.held = held
 	for i := range f.parts {
@@ -191,7 +187,7 @@ func (f *fetching) read(ctx context.Context) {
 		}
 		f.readPart(ctx, p, min(left, int64(max(p.want.maxBytes, 0))))
 	}
-	// What was not used goes back; one batch may have gone beyond.
+	// Unused memory goes back. One batch may have exceeded the limit.
 	f.server.answers.change(f.held - f.found)
 	f.held = f.found
 }
@@ -206,13 +202,13 @@ func (f *fetching) readPart(ctx context.Context, p *fetchPart, most int64) {
 	}
 	p.ends = fetched.Ends
 	if f.found > 0 && int64(fetched.Size) > most {
-		return // only the first batch of an answer may go beyond the limits
+		return // only the first batch of an answer may exceed the limits
 	}
 	p.data, p.size, p.next = fetched.Data, fetched.Size, fetched.Next
 	f.found += int64(fetched.Size)
 }
 
-// drop forgets what was read.
+// drop discards the records read.
 func (f *fetching) drop() {
 	for i := range f.parts {
 		f.parts[i].data, f.parts[i].size, f.parts[i].next = nil, 0, 0
@@ -221,8 +217,8 @@ func (f *fetching) drop() {
 	f.found, f.held = 0, 0
 }
 
-// wait waits until a partition's end has moved: at once if it has moved since
-// the last look. It returns false when the answer must not wait any longer.
+// wait waits until a partition has grown since the last look. It returns false when the
+// answer is due.
 func (f *fetching) wait(ctx context.Context, over <-chan time.Time, found bool) bool {
 	if !f.watched {
 		f.watch()
@@ -245,8 +241,7 @@ func (f *fetching) wait(ctx context.Context, over <-chan time.Time, found bool) 
 	return false
 }
 
-// watch asks to be told when a partition's end moves, and looks whether one has
-// meanwhile.
+// watch subscribes to the growth of partitions, and checks whether one has grown since.
 func (f *fetching) watch() {
 	f.watched = true
 	signal := func() {
@@ -264,7 +259,7 @@ func (f *fetching) watch() {
 	}
 }
 
-// stop ends what the fetch has begun.
+// stop ends the fetch's subscriptions.
 func (f *fetching) stop() {
 	for _, cancel := range f.cancels {
 		cancel()
@@ -272,10 +267,10 @@ func (f *fetching) stop() {
 	f.server.answers.change(f.held)
 }
 
-// fill writes the answer.
+// fill fills the answer.
 func (f *fetching) fill(response *fetchResponse) {
 	got := map[*fetchPartition]bool{}
-	at := map[fetchKey]int{} // topics, in the answer
+	at := map[fetchKey]int{} // indexes of topics in the answer
 	var records [][]pieces
 	var told leaders
 	for i := range f.parts {
@@ -315,7 +310,7 @@ func (f *fetching) fill(response *fetchResponse) {
 	}
 }
 
-// answer is the part of one partition.
+// answer returns the answer for one partition.
 func (p *fetchPart) answer(version int16) kmsg.FetchResponseTopicPartition {
 	answered := kmsg.NewFetchResponseTopicPartition()
 	answered.Partition, answered.ErrorCode = p.want.partition, code(p.err)

@@ -8,14 +8,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// fetchResponse is an answer to Fetch. Its records are not in the embedded
-// response but in pieces beside it, which are sent from where they are: to copy
-// them would cost more than all else about an answer.
+// fetchResponse is an answer to Fetch. Its records are not in the embedded response but in separate
+// pieces, which are sent without a copy: copying them would cost more than the rest of the answer.
 type fetchResponse struct {
 	*kmsg.FetchResponse
-	// records are those of each partition, in the order of the response.
+	// records are the records of each partition, in the order of the response.
 	records []pieces
-	// held is what they hold of the budget until the answer is sent.
+	// held is the reserved memory, until the answer is sent.
 	held   int64
 	budget *budget
 }
@@ -28,8 +27,8 @@ type pieces struct {
 
 func (r *fetchResponse) release() { r.budget.change(r.held) }
 
-// frame returns the answer on the wire, in parts. It writes what kmsg would,
-// which a test holds it to, around the records.
+// frame returns the answer on the wire, in parts. Around the records it writes the same as kmsg; a
+// test compares them.
 func (r *fetchResponse) frame(to []byte, correlation int32) (net.Buffers, []byte) {
 	w := fetchWriter{flat: to[:0], flexible: r.IsFlexible()}
 	w.flat = append(w.flat, 0, 0, 0, 0)
@@ -65,8 +64,7 @@ func (r *fetchResponse) frame(to []byte, correlation int32) (net.Buffers, []byte
 	return w.parts(), w.flat
 }
 
-// fetchWriter writes what stands around the records into one piece, and notes
-// where they come in.
+// fetchWriter writes the fields around the records into one piece, and notes where the records go.
 type fetchWriter struct {
 	flat     []byte
 	flexible bool
@@ -74,7 +72,7 @@ type fetchWriter struct {
 	size     int // of all records
 }
 
-// fetchCut says that records come after that many bytes.
+// fetchCut is a position in the piece, with the records that follow it.
 type fetchCut struct {
 	at      int
 	records pieces
@@ -111,7 +109,7 @@ func (w *fetchWriter) partition(version int16, p *kmsg.FetchResponseTopicPartiti
 	if version >= 11 {
 		w.flat = kbin.AppendInt32(w.flat, p.PreferredReadReplica)
 	}
-	// Records are never null: some clients take that for a malformed answer.
+	// Records are never null: some clients consider that malformed.
 	if w.flexible {
 		w.flat = kbin.AppendUvarint(w.flat, uint32(records.size)+1)
 	} else {
@@ -124,14 +122,14 @@ func (w *fetchWriter) partition(version int16, p *kmsg.FetchResponseTopicPartiti
 		w.tags()
 		return
 	}
-	// One tag: of who leads the partition.
+	// One tag: the current leader of the partition.
 	w.flat = append(w.flat, 1, 1, 9)
 	w.flat = kbin.AppendInt32(w.flat, p.CurrentLeader.LeaderID)
 	w.flat = kbin.AppendInt32(w.flat, p.CurrentLeader.LeaderEpoch)
 	w.tags()
 }
 
-// brokers ends the answer with where the leaders are that it tells, as its one tag.
+// brokers ends the answer with its only tag: the addresses of the leaders that it names.
 func (w *fetchWriter) brokers(brokers []kmsg.FetchResponseBroker) {
 	if len(brokers) == 0 {
 		w.tags()
@@ -150,7 +148,7 @@ func (w *fetchWriter) brokers(brokers []kmsg.FetchResponseBroker) {
 	w.flat = append(w.flat, list...)
 }
 
-// parts returns all, in order.
+// parts returns all parts, in order.
 func (w *fetchWriter) parts() net.Buffers {
 	var all net.Buffers
 	from := 0

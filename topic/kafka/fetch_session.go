@@ -15,25 +15,24 @@ import (
 )
 
 const (
-	// maxSessions is how many fetch sessions the server remembers. When there
-	// are as many, a new one takes the place of the one that was not used for
-	// longest, if that was more than evictAfter ago. If none is that old, the
-	// client is answered without a session: it then names all partitions each time.
+	// maxSessions bounds the fetch sessions. A further one replaces the least recently used, if
+	// that was unused for evictAfter. Otherwise the client gets no session, and names all
+	// partitions each time.
 	maxSessions = 1000
 	evictAfter  = 2 * time.Minute
-	// maxSessionPartitions bounds the partitions of all sessions together: a
-	// session that would go beyond it is not made, or ends.
+	// maxSessionPartitions bounds the partitions of all sessions together: a session that would
+	// exceed it is not created, or ends.
 	maxSessionPartitions = 200_000
 )
 
-// Epochs of a session that stand for something else.
+// Special epochs of a session.
 const (
 	epochNoSession  = -1
 	epochNewSession = 0
 )
 
-// fetchKey names a partition in a fetch: by the topic's id from version 13 on,
-// by its name before.
+// fetchKey identifies a partition in a fetch: by the topic's id from version 13 on, by its name
+// before.
 type fetchKey struct {
 	id        topic.ID
 	name      string
@@ -46,33 +45,33 @@ type fetchPartition struct {
 	offset   int64
 	maxBytes int32
 	epoch    int32
-	// told, and what follows, is what the client was told last, so that an incremental answer
-	// tells only what is new.
+	// told, and the fields after it, are the last values that the client received, so that an
+	// incremental answer has changes only.
 	told           bool
 	highWatermark  int64
 	logStartOffset int64
 }
 
-// fetchSession is what the server remembers of a consumer's fetches (KIP-227).
+// fetchSession is the fetch session of a consumer (KIP-227).
 type fetchSession struct {
 	id       int32
 	place    *list.Element
 	lastUsed time.Time
-	counted  int // partitions, as the sum of all sessions has them
+	counted  int // number of partitions, as counted in the sum of all sessions
 
-	// mu is held as long as a fetch of this session is under way.
+	// mu is held while a fetch of this session is in flight.
 	mu    sync.Mutex
 	epoch int32
-	// order has the partitions in the order in which they are read next.
+	// order has the partitions in the order of the next read.
 	order []*fetchPartition
 	byKey map[fetchKey]*fetchPartition
 }
 
-// fetchSessions are those of all consumers.
+// fetchSessions are the sessions of all consumers.
 type fetchSessions struct {
 	mu         sync.Mutex
 	byID       map[int32]*fetchSession
-	used       list.List // of *fetchSession, the one that was used longest ago first
+	used       list.List // of *fetchSession, the least recently used first
 	partitions int
 }
 
@@ -81,14 +80,14 @@ func newFetchSessions() *fetchSessions { return &fetchSessions{byID: map[int32]*
 // fetchWant is what one fetch wants to read.
 type fetchWant struct {
 	partitions []*fetchPartition
-	// session is nil if the client has none; incremental tells whether the
-	// answer may leave out partitions of which there is no news.
+	// session is nil if the client has none; incremental reports whether the answer may leave out
+	// partitions without news.
 	session     *fetchSession
 	incremental bool
 }
 
-// open returns what a fetch wants, from its session where it has one. The
-// session is locked until the fetch calls done.
+// open returns the partitions of a fetch, from its session if it has one. The session is locked
+// until the fetch calls done.
 func (f *fetchSessions) open(r *kmsg.FetchRequest, now time.Time) (fetchWant, error) {
 	if r.Version < 7 || r.SessionEpoch == epochNoSession || r.SessionEpoch == epochNewSession {
 		if r.SessionID != 0 {
@@ -131,7 +130,7 @@ func wanted(r *kmsg.FetchRequest) (partitions []*fetchPartition) {
 	return partitions
 }
 
-// begin makes a session, or returns nil if there is no place for one.
+// begin creates a session, or returns nil if there is no space for one.
 func (f *fetchSessions) begin(partitions []*fetchPartition, now time.Time) *fetchSession {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -158,7 +157,7 @@ func (f *fetchSessions) begin(partitions []*fetchPartition, now time.Time) *fetc
 	return s
 }
 
-// use returns a session, which becomes the one that was used last.
+// use returns a session and marks it as the most recently used.
 func (f *fetchSessions) use(id int32, now time.Time) *fetchSession {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -179,7 +178,7 @@ func (f *fetchSessions) end(id int32) {
 	}
 }
 
-// remove forgets a session. F is locked.
+// remove removes a session. f is locked.
 func (f *fetchSessions) remove(s *fetchSession) {
 	delete(f.byID, s.id)
 	f.used.Remove(s.place)
@@ -187,13 +186,13 @@ func (f *fetchSessions) remove(s *fetchSession) {
 	s.counted = 0
 }
 
-// resized counts a session's partitions again. If all have too many, the
-// session ends.
+// resized counts a session's partitions again. If the sum of all exceeds the bound, the session
+// ends.
 func (f *fetchSessions) resized(s *fetchSession) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.byID[s.id] != s {
-		return true // it has ended meanwhile, and holds memory for this fetch only
+		return true // it has ended in the meantime, and serves this fetch only
 	}
 	f.partitions += len(s.order) - s.counted
 	s.counted = len(s.order)
@@ -214,7 +213,7 @@ func (s *fetchSession) put(p *fetchPartition) {
 	s.order = append(s.order, p)
 }
 
-// update takes over what an incremental fetch changes.
+// update applies the changes of an incremental fetch.
 func (s *fetchSession) update(r *kmsg.FetchRequest) {
 	for _, t := range r.ForgottenTopics {
 		for _, number := range t.Partitions {
@@ -229,9 +228,8 @@ func (s *fetchSession) update(r *kmsg.FetchRequest) {
 	}
 }
 
-// answered notes what the client is told, and puts the partitions of which it
-// got records at the end: next time it is the others' turn. It returns the
-// session's id.
+// answered records the answer, and moves the partitions with records to the end, so that the others
+// are read first next time. It returns the session's id.
 func (w fetchWant) answered(got map[*fetchPartition]bool) int32 {
 	s := w.session
 	if s == nil {
@@ -258,11 +256,10 @@ func (w fetchWant) done() {
 	}
 }
 
-// news tells whether an incremental answer has to name a partition, and notes
-// what it says.
+// news reports whether an incremental answer has to include a partition, and records its values.
 func (p *fetchPartition) news(now *kmsg.FetchResponseTopicPartition) bool {
 	same := p.told && now.ErrorCode == 0 && now.HighWatermark == p.highWatermark && now.LogStartOffset == p.logStartOffset
-	p.told = now.ErrorCode == 0 // an error is told again until it is gone
+	p.told = now.ErrorCode == 0 // an error is repeated until it is gone
 	p.highWatermark, p.logStartOffset = now.HighWatermark, now.LogStartOffset
 	return !same
 }

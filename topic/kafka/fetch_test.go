@@ -12,9 +12,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/broker"
 )
 
-// The answer to Fetch that is written by hand is what the codec would write.
+// The hand-written encoding of Fetch answers is the same as the codec's.
 func TestFetchAnswersAreEncodedAsByTheCodec(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for version := int16(4); version <= 17; version++ {
@@ -65,8 +66,8 @@ func TestFetchAnswersAreEncodedAsByTheCodec(t *testing.T) {
 	}
 }
 
-// fill appends batches of that many bytes.
-func fillTopic(t testing.TB, to *topic.Topic, partition int32, count, size int) {
+// fillTopic appends batches of the given number of bytes.
+func fillTopic(t testing.TB, to *broker.Topic, partition int32, count, size int) {
 	t.Helper()
 	for i := range count {
 		appending, err := to.Append(t.Context(), partition, []topic.Batch{batchOf(append(fmt.Appendf(nil, "%d:", i), make([]byte, size)...))})
@@ -122,12 +123,12 @@ func TestFetchTellsWhatIsWrong(t *testing.T) {
 	}
 	for name, c := range cases {
 		if c.epoch == epoch-1 && epoch == 0 {
-			continue // there was none before
+			continue // there is no earlier epoch
 		}
 		r := fetchRequest(c.name, c.partition, c.offset)
 		r.Topics[0].Partitions[0].CurrentLeaderEpoch = c.epoch
 		if c.want != nil {
-			r.MaxWaitMillis = 60_000 // an error is told at once
+			r.MaxWaitMillis = 60_000 // an error is answered at once
 		}
 		got := ask[*kmsg.FetchResponse](dial(t, s), c.version, r).Topics[0].Partitions[0]
 		wantCode(t, name, got.ErrorCode, c.want)
@@ -146,7 +147,7 @@ func TestFetchKeepsItsLimits(t *testing.T) {
 	one := len(batchOf(append([]byte("0:"), make([]byte, 1000)...)))
 	cases := map[string]struct {
 		most, partitionMost int32
-		want                []int // batches of each partition
+		want                []int // the number of batches of each partition
 	}{
 		"all":                             {1 << 20, 1 << 20, []int{10, 10, 10}},
 		"less of each":                    {1 << 20, int32(2*one + 10), []int{2, 2, 2}},
@@ -176,7 +177,7 @@ func TestFetchKeepsItsLimits(t *testing.T) {
 	eventually(t, "what the answers held is back", func() bool { return s.answers.used() == 0 })
 }
 
-// A fetch waits for min bytes, and wakes when they are there.
+// A fetch waits for min bytes, and is answered when they have arrived.
 func TestFetchWaits(t *testing.T) {
 	s, b := serve(t, topic.Config{})
 	made := create(t, b, "orders", 2)
@@ -289,8 +290,8 @@ func TestFetchSessionsTellWhatIsNew(t *testing.T) {
 	wantCode(t, "after the end", s.fetch(nil).ErrorCode, kerr.FetchSessionIDNotFound)
 }
 
-// There are at most so many sessions and partitions in them; one that was not
-// used for long makes place.
+// The number of sessions and of their partitions is bounded; a session that was unused for long is
+// replaced.
 func TestFetchSessionsAreBounded(t *testing.T) {
 	f := newFetchSessions()
 	now := time.Unix(1000, 0)

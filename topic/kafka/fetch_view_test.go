@@ -39,7 +39,7 @@ func produceOrders(t *testing.T, to *kgo.Client, key string, count int) {
 	}
 }
 
-// fetchView asks for the records of the view once.
+// fetchView fetches the records of the view once.
 func fetchView(p *peer, version int16, offset int64, wait time.Duration) kmsg.FetchResponseTopicPartition {
 	p.t.Helper()
 	r := kmsg.NewPtrFetchRequest()
@@ -91,7 +91,7 @@ func TestHiddenEndIsMarkedWhenTheWaitIsOver(t *testing.T) {
 	if err != nil || len(batches) != 1 || !batches[0].Control() || batches[0].Next() != 501 {
 		t.Fatalf("%d batches, %v: want one marker up to 501", len(batches), err)
 	}
-	// Clients that show markers as records get none: to them the end is here.
+	// Clients that would show markers as records get none: for them this is the end.
 	got = fetchView(dial(t, s), 10, 1, 50*time.Millisecond)
 	if len(got.RecordBatches) != 0 || got.HighWatermark != 1 {
 		t.Errorf("version 10: %d bytes, high watermark %d", len(got.RecordBatches), got.HighWatermark)

@@ -7,10 +7,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/group"
 )
 
-// What a coordinator is sought for.
+// The types of coordinators.
 const (
 	coordinatorOfGroup       = 0
 	coordinatorOfTransaction = 1
@@ -18,11 +18,10 @@ const (
 
 // FindCoordinator: versions 0 to 4.
 //
-// Tells which node coordinates a group, of a cluster's; any node knows. While none
-// does, or this node is cut off from the others, that is COORDINATOR_NOT_AVAILABLE,
-// and clients ask again. Transactions do not exist yet: their coordinator is
-// refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which
-// clients take as final, and a message that says what is the matter.
+// Returns the node that coordinates a group. Any node knows it. The error is
+// COORDINATOR_NOT_AVAILABLE, after which clients retry, if there is no coordinator or this node is
+// isolated. Transactions are not supported: their coordinator is refused with
+// TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which is final for clients, and a message with the reason.
 //
 //   - 1: the type of coordinator, and a message with an error.
 //   - 4: several keys in one request.
@@ -46,7 +45,7 @@ func (s *Server) findCoordinator(c *call, r *kmsg.FindCoordinatorRequest) answer
 	}
 }
 
-// coordinator returns that of a key.
+// coordinator returns the coordinator of a key.
 func (s *Server) coordinator(ctx context.Context, c *call, kind int8, key string) kmsg.FindCoordinatorResponseCoordinator {
 	found := kmsg.NewFindCoordinatorResponseCoordinator()
 	found.Key, found.NodeID, found.Port = key, -1, -1
@@ -59,7 +58,7 @@ func (s *Server) coordinator(ctx context.Context, c *call, kind int8, key string
 		node, err := s.broker.Groups().Coordinator(ctx, key)
 		host, port, known := s.address(c, node)
 		if err == nil && !known {
-			err = fmt.Errorf("%w: the address of node %d is not known", topic.ErrCoordinatorUnavailable, node)
+			err = fmt.Errorf("%w: the address of node %d is not known", group.ErrCoordinatorUnavailable, node)
 		}
 		if err != nil {
 			found.ErrorCode, found.ErrorMessage = s.groupCode(key, err), message(err)
@@ -76,7 +75,7 @@ func (s *Server) coordinator(ctx context.Context, c *call, kind int8, key string
 	return found
 }
 
-// address returns where clients reach a node, if it is alive.
+// address returns the address of a node for clients, if it is alive.
 func (s *Server) address(c *call, node int32) (host string, port int32, known bool) {
 	for _, n := range s.nodes(c) {
 		if n.ID == node {

@@ -15,16 +15,16 @@ const (
 	sizeBytes = 4
 	// minRequestBytes is the shortest header: kind, version, correlation id.
 	minRequestBytes = 8
-	// firstStep is how much memory a frame gets before any of its bytes came:
-	// enough for a batch of 1 MiB and what goes around it. What is longer gets
-	// four times as much whenever it has filled what it has.
+	// firstStep is the memory that a frame gets before its first byte: enough for a batch of
+	// 1 MiB and its envelope. A longer frame gets four times as much each time it has filled
+	// its memory.
 	firstStep = 1<<20 + 16<<10
 )
 
-// errMalformed says that a frame is not as the protocol wants it.
+// errMalformed means that a frame violates the protocol.
 var errMalformed = errors.New("malformed request")
 
-// frameSize returns the length of the frame that begins with those bytes.
+// frameSize returns the length of the frame that begins with the given bytes.
 func frameSize(prefix []byte, most int) (int, error) {
 	size := int32(binary.BigEndian.Uint32(prefix))
 	if size < minRequestBytes {
@@ -36,15 +36,15 @@ func frameSize(prefix []byte, most int) (int, error) {
 	return int(size), nil
 }
 
-// header is what each request begins with.
+// header is the beginning of each request.
 type header struct {
 	key, version int16
 	correlation  int32
 	client       string
 }
 
-// parseHeader returns the kind, the version and the correlation id of a
-// request, which stand at the same place in all versions.
+// parseHeader returns the kind, the version and the correlation id of a request, which have the
+// same position in all versions.
 func parseHeader(frame []byte) header {
 	return header{
 		key:         int16(binary.BigEndian.Uint16(frame)),
@@ -53,8 +53,8 @@ func parseHeader(frame []byte) header {
 	}
 }
 
-// parseRequest returns the request in a frame of that header, and adds the
-// client's id to the header. Records in it are not copied.
+// parseRequest decodes the request in a frame, and adds the client's id to the header. Records are
+// not copied.
 func parseRequest(h *header, frame []byte) (kmsg.Request, error) {
 	request := kmsg.RequestForKey(h.key)
 	request.SetVersion(h.version)
@@ -78,8 +78,8 @@ func parseRequest(h *header, frame []byte) (kmsg.Request, error) {
 	return request, nil
 }
 
-// skipTags skips tagged fields. It ends where the bytes do, whatever their
-// number is said to be.
+// skipTags skips tagged fields. It ends at the end of the bytes, whatever number of tags they
+// declare.
 func skipTags(reader *kbin.Reader) {
 	for left := reader.Uvarint(); left > 0 && reader.Ok(); left-- {
 		reader.Uvarint()

@@ -12,11 +12,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/sluice-project/sluice/topic"
-	"github.com/sluice-project/sluice/topic/storetest"
+	"github.com/sluice-project/sluice/topic/group"
 )
 
-// crowd is a consumer group under test: who owns which partition, and what was
-// processed.
+// crowd is a consumer group under test: the owners of partitions, and the processed records.
 type crowd struct {
 	t       *testing.T
 	server  *Server
@@ -25,7 +24,7 @@ type crowd struct {
 	mu        sync.Mutex
 	owners    map[int32]string
 	processed map[string]int // by value
-	moved     chan struct{}  // gets a signal when any of that changes
+	moved     chan struct{}  // gets a signal at every change
 }
 
 // crowdMember is one client of a crowd.
@@ -41,7 +40,7 @@ type crowdMember struct {
 	dead  bool
 }
 
-// add lets another member in.
+// add adds a member.
 func (c *crowd) add(name string) *crowdMember {
 	c.t.Helper()
 	m := &crowdMember{crowd: c, name: name, ended: make(chan struct{})}
@@ -99,7 +98,7 @@ func (m *crowdMember) revoked(partitions []int32) {
 	})
 }
 
-// change changes what is known, and says so.
+// change changes the state of the crowd, and signals it.
 func (c *crowd) change(f func()) {
 	c.mu.Lock()
 	f()
@@ -123,19 +122,19 @@ func (m *crowdMember) consume(ctx context.Context) {
 		m.crowd.change(func() {
 			fetches.EachRecord(func(r *kgo.Record) { m.crowd.processed[string(r.Value)]++ })
 		})
-		_ = m.client.CommitUncommittedOffsets(ctx) // refused in a rebalance: then again, or they are processed again
+		_ = m.client.CommitUncommittedOffsets(ctx) // refused in a rebalance: processed again
 		m.client.AllowRebalance()
 	}
 }
 
-// leave lets a member go as it should.
+// leave lets a member leave the group normally.
 func (m *crowdMember) leave() {
 	m.cancel()
 	<-m.ended
 	m.client.CloseAllowingRebalance()
 }
 
-// kill cuts a member off: it can say no more that it goes.
+// kill cuts a member off before it can leave the group.
 func (m *crowdMember) kill() {
 	m.mu.Lock()
 	m.dead = true
@@ -155,8 +154,8 @@ func (m *crowdMember) kill() {
 	})
 }
 
-// await waits until all partitions are owned by these members, each by one, as
-// many as the group has.
+// await waits until the members own all partitions, each one owner, and the group has no other
+// members.
 func (c *crowd) await(partitions int, members ...*crowdMember) {
 	c.t.Helper()
 	timeout := time.After(patience)
@@ -166,7 +165,7 @@ func (c *crowd) await(partitions int, members ...*crowdMember) {
 		}
 		select {
 		case <-c.moved:
-		case <-time.After(50 * time.Millisecond): // the group's state moves without a word
+		case <-time.After(50 * time.Millisecond): // the group's state changes without a signal
 		case <-timeout:
 			d, err := c.server.broker.Groups().Describe("crowd")
 			c.t.Fatalf("rebalances do not end: %d owners, %v with %d members, %v", len(c.owners), d.State, len(d.Members), err)
@@ -176,7 +175,7 @@ func (c *crowd) await(partitions int, members ...*crowdMember) {
 
 func (c *crowd) spread(partitions int, members []*crowdMember) bool {
 	d, err := c.server.broker.Groups().Describe("crowd")
-	if err != nil || d.State != topic.GroupStable || len(d.Members) != len(members) {
+	if err != nil || d.State != group.Stable || len(d.Members) != len(members) {
 		return false
 	}
 	c.mu.Lock()
@@ -193,9 +192,9 @@ func (c *crowd) spread(partitions int, members []*crowdMember) bool {
 	return len(c.owners) == partitions
 }
 
-// Eight consumers share 24 partitions; some are killed, some leave, some come.
-// Every record is processed, no partition has two owners at a time, rebalances
-// end, and in the end all is committed.
+// Eight consumers share 24 partitions; some are killed, some leave, some join. Every record is
+// processed, no partition has two owners at a time, rebalances end, and at the end everything is
+// committed.
 func TestConsumersComeAndGo(t *testing.T) {
 	balancers := map[string]kgo.GroupBalancer{"cooperative": kgo.CooperativeStickyBalancer(), "eager": kgo.RoundRobinBalancer()}
 	for name, balancer := range balancers {
@@ -226,7 +225,7 @@ func TestConsumersComeAndGo(t *testing.T) {
 			for _, m := range members {
 				m.leave()
 			}
-			c.allCommitted(partitions, 3*records) // nobody has set them back
+			c.allCommitted(partitions, 3*records) // no offset was set back
 		})
 	}
 }
@@ -293,42 +292,5 @@ func (c *crowd) allCommitted(partitions int, want int64) {
 		case <-timeout:
 			c.t.Fatalf("%d partitions are not committed up to %d: %v", behind, want, offsets["orders"])
 		}
-	}
-}
-
-// A group whose members have gone goes on where they stopped, also when the broker
-// is another.
-func TestConsumeGoesOn(t *testing.T) {
-	store := storetest.NewMemory()
-	b := startBroker(t, store, topic.Config{})
-	s := start(t, b, Options{})
-	create(t, b, "orders", 1)
-	produceSome(t, s, 1, 0, 10)
-	read := func(s *Server, count int) (first int64) {
-		consumer := client(t, s, kgo.ConsumerGroup("g"), kgo.ConsumeTopics("orders"), kgo.DisableAutoCommit(),
-			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		fetches := consumer.PollRecords(ctx, count)
-		if err := fetches.Err(); err != nil {
-			t.Fatal(err)
-		}
-		if err := consumer.CommitRecords(ctx, fetches.Records()...); err != nil {
-			t.Fatal(err)
-		}
-		consumer.Close()
-		return fetches.Records()[0].Offset
-	}
-	if first := read(s, 4); first != 0 {
-		t.Fatalf("the first read begins at %d", first)
-	}
-	if first := read(s, 3); first != 4 {
-		t.Fatalf("the second read begins at %d, want 4", first)
-	}
-	stop(t, s.Stop)
-	stop(t, b.Stop)
-	s = start(t, startBroker(t, store, topic.Config{}), Options{})
-	if first := read(s, 1); first != 7 {
-		t.Fatalf("the read after a restart begins at %d, want 7", first)
 	}
 }

@@ -9,36 +9,37 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/group"
 )
 
-// groupKinds are the errors of consumer groups, as clients are told. For
-// COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR they look for the coordinator
-// again, for COORDINATOR_LOAD_IN_PROGRESS they wait and try again. Refusals are
-// for somebody to look at: clients cannot say well what is wrong.
+// groupKinds are the protocol's errors for those of consumer groups. After
+// COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR clients look for the coordinator again; after
+// COORDINATOR_LOAD_IN_PROGRESS they wait and retry. Refusals are logged, because clients report
+// them poorly.
 var groupKinds = []struct {
 	err     error
 	kind    *kerr.Error
 	refusal bool
 }{
-	{err: topic.ErrUnknownMember, kind: kerr.UnknownMemberID},
-	{err: topic.ErrIllegalGeneration, kind: kerr.IllegalGeneration},
-	{err: topic.ErrRebalanceInProgress, kind: kerr.RebalanceInProgress},
-	{err: topic.ErrFencedInstance, kind: kerr.FencedInstanceID},
-	{err: topic.ErrInconsistentProtocol, kind: kerr.InconsistentGroupProtocol},
-	{err: topic.ErrMemberIDRequired, kind: kerr.MemberIDRequired},
-	{err: topic.ErrInvalidSession, kind: kerr.InvalidSessionTimeout},
-	{err: topic.ErrInvalidGroup, kind: kerr.InvalidGroupID},
-	{err: topic.ErrInvalidGroupRequest, kind: kerr.InvalidRequest, refusal: true},
-	{err: topic.ErrGroupFull, kind: kerr.GroupMaxSizeReached, refusal: true},
-	{err: topic.ErrTooManyGroups, kind: kerr.PolicyViolation, refusal: true},
-	{err: topic.ErrGroupTooLarge, kind: kerr.MessageTooLarge, refusal: true},
-	{err: topic.ErrGroupNotEmpty, kind: kerr.NonEmptyGroup},
-	{err: topic.ErrNoGroup, kind: kerr.GroupIDNotFound},
-	{err: topic.ErrSubscribed, kind: kerr.GroupSubscribedToTopic},
-	{err: topic.ErrOffsetMetadataTooLarge, kind: kerr.OffsetMetadataTooLarge},
-	{err: topic.ErrCoordinatorLoading, kind: kerr.CoordinatorLoadInProgress},
-	{err: topic.ErrNotCoordinator, kind: kerr.NotCoordinator},
-	{err: topic.ErrCoordinatorUnavailable, kind: kerr.CoordinatorNotAvailable},
+	{err: group.ErrUnknownMember, kind: kerr.UnknownMemberID},
+	{err: group.ErrIllegalGeneration, kind: kerr.IllegalGeneration},
+	{err: group.ErrRebalanceInProgress, kind: kerr.RebalanceInProgress},
+	{err: group.ErrFencedInstance, kind: kerr.FencedInstanceID},
+	{err: group.ErrInconsistentProtocol, kind: kerr.InconsistentGroupProtocol},
+	{err: group.ErrMemberIDRequired, kind: kerr.MemberIDRequired},
+	{err: group.ErrInvalidSession, kind: kerr.InvalidSessionTimeout},
+	{err: group.ErrInvalidGroup, kind: kerr.InvalidGroupID},
+	{err: group.ErrInvalidGroupRequest, kind: kerr.InvalidRequest, refusal: true},
+	{err: group.ErrGroupFull, kind: kerr.GroupMaxSizeReached, refusal: true},
+	{err: group.ErrTooManyGroups, kind: kerr.PolicyViolation, refusal: true},
+	{err: group.ErrGroupTooLarge, kind: kerr.MessageTooLarge, refusal: true},
+	{err: group.ErrGroupNotEmpty, kind: kerr.NonEmptyGroup},
+	{err: group.ErrNoGroup, kind: kerr.GroupIDNotFound},
+	{err: group.ErrSubscribed, kind: kerr.GroupSubscribedToTopic},
+	{err: group.ErrOffsetMetadataTooLarge, kind: kerr.OffsetMetadataTooLarge},
+	{err: group.ErrCoordinatorLoading, kind: kerr.CoordinatorLoadInProgress},
+	{err: group.ErrNotCoordinator, kind: kerr.NotCoordinator},
+	{err: group.ErrCoordinatorUnavailable, kind: kerr.CoordinatorNotAvailable},
 	{err: topic.ErrClosed, kind: kerr.NotCoordinator},
 	{err: context.Canceled, kind: kerr.NotCoordinator},
 }
@@ -62,9 +63,9 @@ func (s *Server) groupCode(group string, err error) int16 {
 	return code(err)
 }
 
-// awaitGroup waits for what depends on other members. When the server is about to
-// stop, members are told to look for their coordinator again.
-func awaitGroup[T any](ctx context.Context, s *Server, awaited *topic.Awaited[T]) (T, error) {
+// awaitGroup waits for an outcome that depends on other members. When the server stops, it returns
+// an error after which members look for their coordinator again.
+func awaitGroup[T any](ctx context.Context, s *Server, awaited *group.Awaited[T]) (T, error) {
 	select {
 	case <-awaited.Done():
 	case <-ctx.Done():
@@ -90,5 +91,5 @@ func orNull(text string) *string {
 	return kmsg.StringPtr(text)
 }
 
-// kept returns a copy of bytes of a request, which outlive it.
+// kept copies bytes of a request that must outlive it.
 func kept(part []byte) []byte { return bytes.Clone(part) }

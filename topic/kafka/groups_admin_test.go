@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/group"
 )
 
 func TestDeleteOffsetsAndGroups(t *testing.T) {
@@ -42,7 +43,7 @@ func TestDeleteOffsetsAndGroups(t *testing.T) {
 		gone := ask[*kmsg.DeleteGroupsResponse](p, version, groups)
 		want := []*kerr.Error{nil, kerr.NonEmptyGroup, kerr.GroupIDNotFound}
 		if version > 0 {
-			want[0] = kerr.GroupIDNotFound // it is gone already
+			want[0] = kerr.GroupIDNotFound // it is already gone
 		}
 		for i, g := range gone.Groups {
 			wantCode(t, "delete group "+g.Group, g.ErrorCode, want[i])
@@ -50,21 +51,21 @@ func TestDeleteOffsetsAndGroups(t *testing.T) {
 	}
 }
 
-// Every error of groups has a code that clients know what to do with.
+// Every error of groups has a code that clients handle.
 func TestEveryGroupErrorHasACode(t *testing.T) {
 	s, _ := serve(t, topic.Config{})
 	for _, err := range []error{
-		topic.ErrUnknownMember, topic.ErrIllegalGeneration, topic.ErrRebalanceInProgress, topic.ErrFencedInstance,
-		topic.ErrInconsistentProtocol, topic.ErrMemberIDRequired, topic.ErrInvalidSession, topic.ErrInvalidGroup,
-		topic.ErrInvalidGroupRequest, topic.ErrGroupFull, topic.ErrTooManyGroups, topic.ErrGroupTooLarge, topic.ErrGroupNotEmpty,
-		topic.ErrNoGroup, topic.ErrSubscribed, topic.ErrOffsetMetadataTooLarge, topic.ErrCoordinatorLoading,
-		topic.ErrCoordinatorUnavailable, topic.ErrNotCoordinator, topic.ErrClosed,
+		group.ErrUnknownMember, group.ErrIllegalGeneration, group.ErrRebalanceInProgress, group.ErrFencedInstance,
+		group.ErrInconsistentProtocol, group.ErrMemberIDRequired, group.ErrInvalidSession, group.ErrInvalidGroup,
+		group.ErrInvalidGroupRequest, group.ErrGroupFull, group.ErrTooManyGroups, group.ErrGroupTooLarge, group.ErrGroupNotEmpty,
+		group.ErrNoGroup, group.ErrSubscribed, group.ErrOffsetMetadataTooLarge, group.ErrCoordinatorLoading,
+		group.ErrCoordinatorUnavailable, group.ErrNotCoordinator, topic.ErrClosed,
 	} {
 		if code := s.groupCode("g", fmt.Errorf("wrapped: %w", err)); code <= 0 {
 			t.Errorf("%v has the code %d", err, code)
 		}
 	}
-	if code := s.groupCode("g", fmt.Errorf("%w: %w", topic.ErrCoordinatorUnavailable, topic.ErrClosed)); code != kerr.CoordinatorNotAvailable.Code {
+	if code := s.groupCode("g", fmt.Errorf("%w: %w", group.ErrCoordinatorUnavailable, topic.ErrClosed)); code != kerr.CoordinatorNotAvailable.Code {
 		t.Errorf("a store that is closed has the code %d", code)
 	}
 	if code := s.groupCode("g", errors.New("new")); code != kerr.UnknownServerError.Code {

@@ -13,10 +13,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/topic"
 )
 
-// killNode ends a node: nothing that it does is seen by others any more.
+// killNode kills a node: others do not see any further change of it.
 func (s *several) killNode(id int32) {
 	s.nodes.Kill(id)
 	ended, cancel := context.WithCancel(context.Background())
@@ -24,8 +25,7 @@ func (s *several) killNode(id int32) {
 	_ = s.servers[id].Stop(ended)
 }
 
-// coordinator waits until one node coordinates a group, and all of those asked say
-// so.
+// coordinator waits until one node coordinates a group, and all asked nodes name it.
 func (s *several) coordinator(group string, asked ...int32) int32 {
 	s.Helper()
 	find := kmsg.NewPtrFindCoordinatorRequest()
@@ -59,7 +59,7 @@ func (s *several) coordinator(group string, asked ...int32) int32 {
 	return 0
 }
 
-// Every node says who coordinates a group, and all others refuse to.
+// Every node names the coordinator of a group, and all others refuse requests of the group.
 func TestGroupRequestsAtTheWrongNode(t *testing.T) {
 	n := serveSeveral(t, 3, topic.Config{})
 	right := n.coordinator("g", 1, 2, 3)
@@ -116,8 +116,8 @@ func TestGroupRequestsAtTheWrongNode(t *testing.T) {
 	}
 }
 
-// A consumer goes on from where it was when its coordinator stops, and when the next
-// one is killed; tools see its group once.
+// A consumer resumes when its coordinator stops, and when the next one is killed; tools list its
+// group once.
 func TestConsumerOutlivesCoordinators(t *testing.T) {
 	n := serveSeveral(t, 3, topic.Config{})
 	if _, err := n.servers[1].broker.Create(t.Context(), topic.Spec{Name: "orders", Partitions: 3, Replicas: 3}, false); err != nil {
@@ -154,14 +154,12 @@ func TestConsumerOutlivesCoordinators(t *testing.T) {
 				t.Logf("%s: commit: %v", name, err)
 			}
 		}
-		if err := consumer.CommitUncommittedOffsets(ctx); err != nil {
-			t.Fatalf("%s: commit: %v", name, err)
-		}
+		until.Succeeds(t, name+"commit", func() error { return consumer.CommitUncommittedOffsets(ctx) })
 	}
 	round("before ")
 	first := n.coordinator("g", 1, 2, 3)
 	stop(t, n.servers[first].broker.Leave)
-	if n.coordinator("g", 1, 2, 3) == first { // the one that leaves is asked too
+	if n.coordinator("g", 1, 2, 3) == first { // the leaving node is asked too
 		t.Fatalf("node %d has left, and coordinates", first)
 	}
 	n.killNode(first)
@@ -171,7 +169,7 @@ func TestConsumerOutlivesCoordinators(t *testing.T) {
 	n.killNode(killed)
 	round("after one was killed ")
 
-	admin := kadm.NewClient(client(t, n.servers[killed%3+1])) // a new one: ports have changed
+	admin := kadm.NewClient(client(t, n.servers[killed%3+1])) // a new client: the ports have changed
 	n.await("tools see that all was read", func() bool {      // once the group has a coordinator
 		lags, err := admin.Lag(ctx, "g")
 		lag := lags["g"]

@@ -10,9 +10,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/group"
 )
 
-// newJoin is what a consumer joins with.
+// newJoin returns a consumer's request to join.
 func newJoin(group, member string) *kmsg.JoinGroupRequest {
 	r := kmsg.NewPtrJoinGroupRequest()
 	r.Group, r.MemberID, r.SessionTimeoutMillis, r.RebalanceTimeoutMillis, r.ProtocolType = group, member, 10_000, 10_000, "consumer"
@@ -48,7 +49,7 @@ func syncAlone(p *peer, version int16, group string, joined *kmsg.JoinGroupRespo
 	return synced
 }
 
-// oneTopic is a request for one partition of a topic.
+// commitOf returns a commit for one partition of a topic.
 func commitOf(group string, joined *kmsg.JoinGroupResponse, name string, partition int32, offset int64) *kmsg.OffsetCommitRequest {
 	r := kmsg.NewPtrOffsetCommitRequest()
 	r.Group, r.Generation, r.MemberID = group, joined.Generation, joined.MemberID
@@ -61,10 +62,10 @@ func commitOf(group string, joined *kmsg.JoinGroupResponse, name string, partiti
 	return r
 }
 
-// noMember is who commits without being a member.
+// noMember stands for a committer that is not a member.
 var noMember = &kmsg.JoinGroupResponse{Generation: -1}
 
-// A member's life, in every version of every request.
+// The life of a member, in every version of every request.
 func TestGroupInEveryVersion(t *testing.T) {
 	s, b := serve(t, topic.Config{})
 	create(t, b, "orders", 2)
@@ -89,7 +90,7 @@ func TestGroupInEveryVersion(t *testing.T) {
 			wantCode(t, "heartbeat of another generation", ask[*kmsg.HeartbeatResponse](p, min(version, 4), beat).ErrorCode, kerr.IllegalGeneration)
 
 			who := joined
-			if version == 0 { // names no member, so that there must be none
+			if version == 0 { // it names no member, so there must be none
 				leaveAs(p, 0, group, joined.MemberID, nil)
 				who = noMember
 			}
@@ -218,7 +219,7 @@ func offsetsIn(version int16, r *kmsg.OffsetFetchResponse) (text string) {
 	return text
 }
 
-// Offsets of a group that does not exist are no error: new consumers ask for them.
+// The offsets of an unknown group are no error: new consumers request them.
 func TestOffsetFetchOfAnUnknownGroup(t *testing.T) {
 	s, b := serve(t, topic.Config{})
 	create(t, b, "orders", 1)
@@ -252,7 +253,7 @@ func TestOffsetFetchOfAnUnknownGroup(t *testing.T) {
 	}
 }
 
-// A join that waits holds up its own connection's answers only.
+// A waiting join delays only the answers of its own connection.
 func TestJoinWaits(t *testing.T) {
 	s, _ := serve(t, topic.Config{})
 	first, second := dial(t, s), dial(t, s)
@@ -260,7 +261,7 @@ func TestJoinWaits(t *testing.T) {
 	syncAlone(first, 5, "g", joined)
 
 	r := newJoin("g", "")
-	r.SetVersion(3) // without an id first
+	r.SetVersion(3) // this version gets no id first
 	waiting := second.send(r)
 	beat := kmsg.NewPtrHeartbeatRequest()
 	beat.Group, beat.Generation, beat.MemberID = "g", joined.Generation, joined.MemberID
@@ -275,8 +276,7 @@ func TestJoinWaits(t *testing.T) {
 	}
 }
 
-// A connection that is lost leaves its member to the session timeout, whether it
-// waits or not.
+// A lost connection leaves its member to the session timeout, whether it waits or not.
 func TestLostConnectionIsNotALeave(t *testing.T) {
 	s, b := serve(t, topic.Config{})
 	first, second := dial(t, s), dial(t, s)
@@ -291,7 +291,7 @@ func TestLostConnectionIsNotALeave(t *testing.T) {
 			<-time.After(time.Millisecond)
 			d, err = b.Groups().Describe("g")
 		}
-		if err != nil || len(d.Members) != 2 || d.State != topic.GroupPreparingRebalance {
+		if err != nil || len(d.Members) != 2 || d.State != group.PreparingRebalance {
 			t.Fatalf("the group is %+v, %v", d, err)
 		}
 		_ = first.conn.Close()
@@ -306,7 +306,7 @@ func TestLostConnectionIsNotALeave(t *testing.T) {
 	}
 }
 
-// awaitConnections waits until that many clients are connected.
+// awaitConnections waits until the given number of clients is connected.
 func (s *Server) awaitConnections(t *testing.T, want int) {
 	t.Helper()
 	for range patience.Milliseconds() {
@@ -321,7 +321,7 @@ func (s *Server) awaitConnections(t *testing.T, want int) {
 	t.Fatalf("the server still has connections, want %d", want)
 }
 
-// A server that stops does not wait for members, and sends them away.
+// A stopping server does not wait for members, and turns them away.
 func TestStopSendsMembersAway(t *testing.T) {
 	s, b := serve(t, topic.Config{})
 	first, second := dial(t, s), dial(t, s)

@@ -9,14 +9,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/broker"
 )
 
 // IncrementalAlterConfigs: versions 0 and 1.
 //
 //   - SET and DELETE change single settings of a topic; APPEND and SUBTRACT are
 //     for settings that are lists.
-//   - The settings of a broker are set where the server is started, not here.
-//   - With validate_only nothing is changed.
+//   - The settings of a broker cannot be changed: the server's configuration has them.
+//   - With validate_only the request is checked only.
 func (s *Server) incrementalAlterConfigs(_ *call, r *kmsg.IncrementalAlterConfigsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		ctx, cancel := adminContext(ctx)
@@ -59,8 +60,8 @@ func (s *Server) changeConfigs(ctx context.Context, wanted *kmsg.IncrementalAlte
 	return s.broker.Alter(ctx, wanted.ResourceName, settings, false, dryRun)
 }
 
-// changedValue returns what a setting becomes; nil for the default.
-func changedValue(t *topic.Topic, change *kmsg.IncrementalAlterConfigsRequestResourceConfig) (*string, error) {
+// changedValue returns the new value of a setting, nil for the default.
+func changedValue(t *broker.Topic, change *kmsg.IncrementalAlterConfigsRequestResourceConfig) (*string, error) {
 	setting, err := topic.FindSetting(change.Name)
 	if err != nil || change.Op == kmsg.IncrementalAlterConfigOpDelete {
 		return nil, err

@@ -7,10 +7,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// errNoTransactions refuses what needs transactions. This error is final for all
-// clients, and librdkafka shows the message with it; one that says better what
-// is wrong, as UNSUPPORTED_VERSION, it would retry for a minute and then call a
-// timeout.
+// errNoTransactions refuses requests that need transactions. This error is final for all clients,
+// and librdkafka shows its message. A more accurate one, as UNSUPPORTED_VERSION, librdkafka would
+// retry for a minute and then report as a timeout.
 var errNoTransactions = fail(kerr.TransactionalIDAuthorizationFailed,
 	"transactions are not supported: use an idempotent producer, without a transactional id")
 
@@ -33,7 +32,7 @@ func (s *Server) initProducerID(_ *call, r *kmsg.InitProducerIDRequest) answer {
 		id, err := s.broker.NewProducerID(ctx)
 		if err != nil {
 			s.log.Warn("kafka cannot give out a producer id", "error", err)
-			response.ErrorCode = kerr.CoordinatorNotAvailable.Code // clients try again
+			response.ErrorCode = kerr.CoordinatorNotAvailable.Code // clients retry
 			return response
 		}
 		response.ProducerID, response.ProducerEpoch = id, 0

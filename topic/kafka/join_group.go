@@ -6,23 +6,22 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/group"
 )
 
 // JoinGroup: versions 0 to 9.
 //
-// Joins a consumer group, or its next generation. The answer waits until all
-// members have joined or the longest of their rebalance timeouts is over; the
-// leader's names all members. A connection that is lost leaves the member to its
-// session timeout.
+// Joins a consumer group, or its next generation. The answer waits until all members have joined or
+// the longest of their rebalance timeouts is over; the leader's answer has all members. After a
+// lost connection the member stays until its session timeout.
 //
 //   - 0: the rebalance timeout is the session timeout.
-//   - 4: a new member that is not static is given an id first, with
-//     MEMBER_ID_REQUIRED, so that one whose answer is lost does not stay.
+//   - 4: a new dynamic member first gets an id, with MEMBER_ID_REQUIRED, so that a member whose
+//     answer is lost does not stay.
 //   - 5: static members (an instance id).
 //   - 7: the protocol type; the protocol is null with an error.
 //   - 8: a reason, which is logged at debug level.
-//   - 9: a static leader that comes back is told that its assignment stands.
+//   - 9: a static leader that returns learns that its assignment is still valid.
 func (s *Server) joinGroup(c *call, r *kmsg.JoinGroupRequest) answer {
 	if r.Version == 0 {
 		r.RebalanceTimeoutMillis = r.SessionTimeoutMillis
@@ -30,7 +29,7 @@ func (s *Server) joinGroup(c *call, r *kmsg.JoinGroupRequest) answer {
 	if r.Reason != nil && *r.Reason != "" {
 		s.log.Debug("member joins", "group", r.Group, "member", r.MemberID, "client", c.client, "reason", *r.Reason)
 	}
-	request := topic.JoinRequest{
+	request := group.JoinRequest{
 		Group: r.Group, Member: r.MemberID, Instance: orEmpty(r.InstanceID), Client: c.client, Host: "/" + c.host,
 		Session:         time.Duration(r.SessionTimeoutMillis) * time.Millisecond,
 		Rebalance:       time.Duration(r.RebalanceTimeoutMillis) * time.Millisecond,
@@ -39,7 +38,7 @@ func (s *Server) joinGroup(c *call, r *kmsg.JoinGroupRequest) answer {
 		SkipsAssignment: r.Version >= 9,
 	}
 	for _, p := range r.Protocols {
-		request.Protocols = append(request.Protocols, topic.GroupProtocol{Name: p.Name, Metadata: kept(p.Metadata)})
+		request.Protocols = append(request.Protocols, group.Protocol{Name: p.Name, Metadata: kept(p.Metadata)})
 	}
 	joining := s.broker.Groups().Join(request)
 	return func(ctx context.Context) kmsg.Response {
@@ -48,7 +47,7 @@ func (s *Server) joinGroup(c *call, r *kmsg.JoinGroupRequest) answer {
 	}
 }
 
-func (s *Server) joined(r *kmsg.JoinGroupRequest, result topic.JoinResult, err error) kmsg.Response {
+func (s *Server) joined(r *kmsg.JoinGroupRequest, result group.JoinResult, err error) kmsg.Response {
 	response := r.ResponseKind().(*kmsg.JoinGroupResponse)
 	response.MemberID = result.Member
 	if err != nil {

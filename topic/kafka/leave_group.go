@@ -3,15 +3,14 @@ package kafka
 import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/group"
 )
 
 // LeaveGroup: versions 0 to 5.
 //
 // Removes members from a group, which rebalances at once.
 //
-//   - 3: several members, each by its id, by its instance id, or by both; an
-//     error for each.
+//   - 3: several members, each by its id, by its instance id, or by both; an error for each.
 //   - 5: a reason, which is logged at debug level.
 func (s *Server) leaveGroup(c *call, r *kmsg.LeaveGroupRequest) answer {
 	response := r.ResponseKind().(*kmsg.LeaveGroupResponse)
@@ -21,9 +20,9 @@ func (s *Server) leaveGroup(c *call, r *kmsg.LeaveGroupRequest) answer {
 		member.MemberID = r.MemberID
 		leaving = []kmsg.LeaveGroupRequestMember{member}
 	}
-	members := make([]topic.MemberIdentity, len(leaving))
+	members := make([]group.MemberIdentity, len(leaving))
 	for i, m := range leaving {
-		members[i] = topic.MemberIdentity{Group: r.Group, Member: m.MemberID, Instance: orEmpty(m.InstanceID)}
+		members[i] = group.MemberIdentity{Group: r.Group, Member: m.MemberID, Instance: orEmpty(m.InstanceID)}
 		if m.Reason != nil && *m.Reason != "" {
 			s.log.Debug("member leaves", "group", r.Group, "member", m.MemberID, "client", c.client, "reason", *m.Reason)
 		}

@@ -20,11 +20,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/broker"
 	"github.com/sluice-project/sluice/topic/storetest"
 )
 
-// log collects what a server logs.
+// log collects a server's log.
 type log struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -40,7 +42,7 @@ func (l *log) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// await fails unless the log has the text soon.
+// await fails unless the log soon contains the text.
 func (l *log) await(t *testing.T, want string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("the log says %q", want), func() bool {
@@ -50,7 +52,7 @@ func (l *log) await(t *testing.T, want string) {
 	})
 }
 
-// eventually fails unless something becomes true soon.
+// eventually fails unless is soon returns true.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -67,8 +69,7 @@ func frameOf(body ...byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
 }
 
-// A connection that sends what is no request is closed, with a line in the log
-// that says why; the others go on.
+// A connection that sends a malformed request is closed, and the log says why; the others continue.
 func TestMalformedRequestsCloseTheirConnection(t *testing.T) {
 	cases := map[string]struct {
 		data []byte
@@ -105,8 +106,8 @@ func apiVersionsRequest() *kmsg.ApiVersionsRequest {
 	return r
 }
 
-// Many that announce 100 MiB and send nothing cost little memory, and leave
-// room for small requests.
+// Many clients that announce 100 MiB and send nothing cost little memory, and leave space for small
+// requests.
 func TestAnnouncedSizesCostNothing(t *testing.T) {
 	s := start(t, nil, Options{})
 	before := heap()
@@ -116,10 +117,20 @@ func TestAnnouncedSizesCostNothing(t *testing.T) {
 		p.write([]byte{0, 0, 0, 9})
 	}
 	eventually(t, "some are being read", func() bool { return s.requests.used() >= 100<<20 })
-	if grown := heap() - before; grown > 20<<20 {
-		t.Errorf("they cost %d bytes", grown)
-	}
+	grewAtMost(t, before, 20<<20)
 	ask[*kmsg.ApiVersionsResponse](dial(t, s), 3, apiVersionsRequest())
+}
+
+// grewAtMost waits until the heap has grown by at most the given bytes: garbage of earlier tests
+// and background work may remain for a while.
+func grewAtMost(t *testing.T, before, most int64) {
+	t.Helper()
+	until.Succeeds(t, "memory in use", func() error {
+		if grown := heap() - before; grown > most {
+			return fmt.Errorf("%d bytes more are in use, want at most %d", grown, most)
+		}
+		return nil
+	})
 }
 
 func heap() int64 {
@@ -129,10 +140,10 @@ func heap() int64 {
 	return int64(stats.HeapAlloc + stats.StackInuse)
 }
 
-// 5,000 connections that do nothing cost at most 100 MB, and keep nobody else
-// from being served.
+// Idle connections cost at most 20 kB each, and others are served at the same time. Both ends of a
+// connection are in this process, which may have a limit of 4,096 descriptors.
 func TestIdleConnectionsAreCheap(t *testing.T) {
-	const count = 5000
+	const count = 1500
 	s := start(t, nil, Options{})
 	before := heap()
 	connections := make([]net.Conn, count)
@@ -145,11 +156,7 @@ func TestIdleConnectionsAreCheap(t *testing.T) {
 		connections[i] = conn
 	}
 	eventually(t, "all are accepted", func() bool { return s.connected() == count })
-	if grown := heap() - before; grown > 100<<20 {
-		t.Errorf("%d connections cost %d bytes each", count, grown/count)
-	} else {
-		t.Logf("%d connections cost %d bytes each", count, grown/count)
-	}
+	grewAtMost(t, before, count*20_000)
 	ask[*kmsg.ApiVersionsResponse](dial(t, s), 3, apiVersionsRequest())
 }
 
@@ -189,7 +196,7 @@ func TestSilentConnectionsEnd(t *testing.T) {
 	eventually(t, "their memory is back", func() bool { return s.requests.used() == 0 })
 }
 
-// One that waits for an answer is not idle, however long that takes.
+// A connection that waits for an answer is not idle, however long that takes.
 func TestWaitingConnectionsAreNotIdle(t *testing.T) {
 	b := startBroker(t, storetest.NewMemory(), topic.Config{})
 	s := start(t, b, Options{IdleTimeout: 20 * time.Millisecond})
@@ -205,8 +212,7 @@ func TestWaitingConnectionsAreNotIdle(t *testing.T) {
 	p.closed()
 }
 
-// A client that sends more than MaxInFlight requests without an answer is not
-// read any further, until there is one.
+// With MaxInFlight unanswered requests of a client, the server reads no further ones.
 func TestRequestsInFlightAreBounded(t *testing.T) {
 	store := storetest.NewMemory()
 	b := startBroker(t, store, topic.Config{})
@@ -223,7 +229,7 @@ func TestRequestsInFlightAreBounded(t *testing.T) {
 	produced := s.metrics.byKind[keyProduce]
 	eventually(t, "three are started", func() bool { return testutil.ToFloat64(produced) == 3 })
 	other := dial(t, s)
-	for range 50 { // time for a fourth to be started
+	for range 50 { // time for a fourth to start
 		ask[*kmsg.ApiVersionsResponse](other, 3, apiVersionsRequest())
 	}
 	if got := testutil.ToFloat64(produced); got != 3 {
@@ -239,8 +245,8 @@ func TestRequestsInFlightAreBounded(t *testing.T) {
 	}
 }
 
-// A consumer that asks for much and reads nothing holds a bounded amount of
-// memory for a bounded time, and others get their records meanwhile.
+// A consumer that requests much and reads nothing takes bounded memory for a bounded time, and
+// others get their records.
 func TestSlowConsumersHarmNobodyElse(t *testing.T) {
 	b := startBroker(t, storetest.NewMemory(), topic.Config{})
 	const memory = 16 << 20
@@ -268,7 +274,7 @@ func TestSlowConsumersHarmNobodyElse(t *testing.T) {
 		if len(got.RecordBatches) == 0 {
 			t.Fatalf("offset %d: no records within 5s", offset)
 		}
-		if used := s.answers.used(); used > memory+10<<20 { // one batch beyond, for each connection
+		if used := s.answers.used(); used > memory+10<<20 { // each connection may exceed it by one batch
 			t.Fatalf("answers hold %d bytes, want about %d", used, memory)
 		}
 	}
@@ -276,7 +282,7 @@ func TestSlowConsumersHarmNobodyElse(t *testing.T) {
 	eventually(t, "their memory is back", func() bool { return s.answers.used() == 0 })
 }
 
-func appendTo(t testing.TB, to *topic.Topic, batch topic.Batch) {
+func appendTo(t testing.TB, to *broker.Topic, batch topic.Batch) {
 	t.Helper()
 	appending, err := to.Append(t.Context(), 0, []topic.Batch{batch})
 	if err == nil {
@@ -287,7 +293,7 @@ func appendTo(t testing.TB, to *topic.Topic, batch topic.Batch) {
 	}
 }
 
-// A panic in a request ends its connection only.
+// A panic in a request ends only its connection.
 func TestPanicsEndOneConnection(t *testing.T) {
 	var lines log
 	s := start(t, nil, Options{Logger: lines.logger()}) // without a broker
@@ -298,7 +304,7 @@ func TestPanicsEndOneConnection(t *testing.T) {
 	ask[*kmsg.ApiVersionsResponse](other, 3, apiVersionsRequest())
 }
 
-// Stop answers what was asked, and does not wait for what may never come.
+// Stop answers open requests, and does not wait for answers that may never come.
 func TestStopAnswersWhatWasAsked(t *testing.T) {
 	store := storetest.NewMemory()
 	b := startBroker(t, store, topic.Config{})
@@ -340,9 +346,8 @@ func TestStopAnswersWhatWasAsked(t *testing.T) {
 	}
 }
 
-// A client that was served is told the end in good order. One that was not is reset:
-// an end in good order would tell it that TLS or SASL is wrong, and that to try again
-// is no use.
+// A client that was served gets an orderly end of the connection. Another gets a reset: after an
+// orderly end it would assume an error of TLS or SASL, and not retry.
 func TestStopResetsClientsThatWereNotServed(t *testing.T) {
 	b := startBroker(t, storetest.NewMemory(), topic.Config{})
 	s := NewServer(b, Options{Addr: "127.0.0.1:0"})
@@ -365,8 +370,8 @@ func TestStopResetsClientsThatWereNotServed(t *testing.T) {
 	}
 }
 
-// FuzzFrame sends anything to a connection: it must end, without a panic, and
-// give back the memory it took.
+// FuzzFrame sends arbitrary bytes to a connection: it must end, without a panic, and release its
+// memory.
 func FuzzFrame(f *testing.F) {
 	f.Add(frameOf(0, 18, 0, 3, 0, 0, 0, 1, 0xff, 0xff, 0, 2, 'x', 2, '1', 0))
 	f.Add(frameOf(0, 18, 0, 99, 0, 0, 0, 1))

@@ -7,13 +7,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// groupType is the kind of all groups: those whose members assign partitions
-// themselves.
+// groupType is the type of all groups: their members assign partitions themselves.
 const groupType = "classic"
 
 // ListGroups: versions 0 to 5.
 //
-// Lists the groups that this node coordinates, by name: all, without a cluster.
+// Lists the groups that this node coordinates, by name.
 // Clients ask every node.
 //
 //   - 4: the state, and only those in certain states, if the client says so.
@@ -37,8 +36,7 @@ func (s *Server) listGroups(_ *call, r *kmsg.ListGroupsRequest) answer {
 	return respond(response)
 }
 
-// oneOf says whether a filter, if there is one, lets a word through. Case does
-// not matter.
+// oneOf reports whether a filter is empty or contains a word, ignoring case.
 func oneOf(filter []string, word string) bool {
 	return len(filter) == 0 || slices.ContainsFunc(filter, func(f string) bool { return strings.EqualFold(f, word) })
 }

@@ -7,9 +7,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/broker"
 )
 
-// Timestamps that stand for something else.
+// Special timestamps.
 const (
 	timestampLatest        = -1
 	timestampEarliest      = -2
@@ -19,15 +20,14 @@ const (
 
 // ListOffsets: versions 1 to 8.
 //
-// By time: the first record whose timestamp is at least that; offset and
-// timestamp -1 if there is none. -1 is the high watermark, -2 and -4 (version 8)
-// the first offset that is there, -3 (version 7) the record with the highest
-// timestamp. Other negative timestamps are an INVALID_REQUEST.
+// A timestamp returns the first record with at least that timestamp; offset and timestamp are -1 if
+// there is none. -1 returns the high watermark, -2 and -4 (version 8) the first available offset,
+// -3 (version 7) the record with the highest timestamp. Other negative timestamps are an
+// INVALID_REQUEST.
 //
-//   - 2: isolation; without transactions, both kinds end at the high watermark.
-//   - 4: the leader epoch that the client believes in is checked, and the
-//     present one answered. Only the partition's leader answers; others say
-//     NOT_LEADER_OR_FOLLOWER.
+//   - 2: isolation; without transactions, both levels end at the high watermark.
+//   - 4: the expected leader epoch is checked, and the present one returned. Only the partition's
+//     leader answers; other nodes return NOT_LEADER_OR_FOLLOWER.
 //   - 9, 10: would be for tiered storage.
 func (s *Server) listOffsets(_ *call, r *kmsg.ListOffsetsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
@@ -75,7 +75,7 @@ func (s *Server) listOffset(ctx context.Context, name string, asked kmsg.ListOff
 }
 
 // partition returns a partition by the name of its topic.
-func (s *Server) partition(name string, number int32) (*topic.Partition, error) {
+func (s *Server) partition(name string, number int32) (*broker.Partition, error) {
 	t, err := s.broker.Topic(name)
 	if err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (s *Server) partition(name string, number int32) (*topic.Partition, error) 
 }
 
 // led returns a partition that this node leads, by the name of its topic; see led.
-func (s *Server) led(name string, number, believed int32) (*topic.Partition, error) {
+func (s *Server) led(name string, number, believed int32) (*broker.Partition, error) {
 	t, err := s.broker.Topic(name)
 	if err != nil {
 		return nil, err
@@ -92,8 +92,7 @@ func (s *Server) led(name string, number, believed int32) (*topic.Partition, err
 	return led(t, number, believed)
 }
 
-// exists returns why there is no such partition. It may be one that cannot be
-// read at the time.
+// exists returns the error of a partition that does not exist or cannot be read now.
 func (s *Server) exists(name string, number int32) error {
 	t, err := s.broker.Topic(name)
 	if err != nil {
@@ -102,8 +101,7 @@ func (s *Server) exists(name string, number int32) error {
 	return t.Has(number)
 }
 
-// checkEpoch compares the leader epoch that a client believes in, -1 if it does
-// not say, with the present one.
+// checkEpoch compares the leader epoch that a client expects, -1 for none, with the present one.
 func checkEpoch(believed, present int32) error {
 	switch {
 	case believed < 0 || believed == present:

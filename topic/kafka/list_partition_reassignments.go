@@ -6,12 +6,12 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/broker"
 )
 
-// ListPartitionReassignments: version 0. The partitions that are asked for, or all,
-// that are on other brokers than they are to be: who is to have them, and does not
-// yet, and the other way around. With one broker nothing moves.
+// ListPartitionReassignments: version 0. Returns the requested partitions, or all, that are being
+// reassigned: the brokers that are to have a replica and do not yet, and those that are to give
+// theirs up. With one broker there are none.
 func (s *Server) listPartitionReassignments(_ *call, r *kmsg.ListPartitionReassignmentsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		response := r.ResponseKind().(*kmsg.ListPartitionReassignmentsResponse)
@@ -37,8 +37,8 @@ func (s *Server) listPartitionReassignments(_ *call, r *kmsg.ListPartitionReassi
 	}
 }
 
-// wantsMove tells whether a client has asked for a partition; for all with nil.
-func wantsMove(topics []kmsg.ListPartitionReassignmentsRequestTopic, m *topic.Reassignment) bool {
+// wantsMove reports whether a client has requested a partition; nil requests all.
+func wantsMove(topics []kmsg.ListPartitionReassignmentsRequestTopic, m *broker.Reassignment) bool {
 	return topics == nil || slices.ContainsFunc(topics, func(t kmsg.ListPartitionReassignmentsRequestTopic) bool {
 		return t.Topic == m.Topic && slices.Contains(t.Partitions, m.Partition)
 	})

@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// Where the fields of a message of format 0 and 1 are. Format 1 has a timestamp
-// before the key.
+// The positions of the fields of a message of format 0 and 1. Format 1 has a timestamp before the
+// key.
 const (
 	messageAtSize       = 8
 	messageAtChecksum   = 12
@@ -33,14 +33,13 @@ type legacyMessage struct {
 	key, value        []byte
 }
 
-// isMessageSet tells whether records are messages of format 0 or 1.
+// isMessageSet reports whether records are messages of format 0 or 1.
 func isMessageSet(records []byte) bool {
 	return len(records) > messageAtMagic && records[messageAtMagic] < 2
 }
 
-// upConvert returns a message set as batches of format 2, without compression
-// and each of at most limit bytes, unless it has one record. The error is
-// topic's.
+// upConvert returns a message set as batches of format 2, without compression. Each has at most
+// limit bytes, or a single record. The error is topic's.
 func upConvert(set []byte, limit int) ([]byte, error) {
 	w := batchWriter{limit: limit}
 	err := readMessages(set, func(m legacyMessage) error {
@@ -57,7 +56,7 @@ func upConvert(set []byte, limit int) ([]byte, error) {
 	return w.done, nil
 }
 
-// unwrap calls add with each of the messages that a message holds compressed.
+// unwrap calls add with each message in a compressed message.
 func unwrap(wrapper legacyMessage, add func(legacyMessage)) error {
 	inside, err := decompress(int(wrapper.attributes&compressionMask), wrapper.magic, wrapper.value)
 	if err != nil {
@@ -127,7 +126,7 @@ func readMessage(data []byte) (legacyMessage, error) {
 	return m, nil
 }
 
-// nullableBytes returns the bytes that data begins with, and the rest.
+// nullableBytes returns the length-prefixed bytes at the beginning of data, and the rest.
 func nullableBytes(data []byte) (value, rest []byte, err error) {
 	if len(data) < 4 {
 		return nil, nil, fmt.Errorf("%w: a length of %d bytes", topic.ErrCorrupt, len(data))
@@ -151,7 +150,7 @@ type batchWriter struct {
 	records []byte
 }
 
-// add adds a message, in a new batch if it does not fit into the present one.
+// add adds a message, in a new batch if the present one has no space.
 func (w *batchWriter) add(m legacyMessage) {
 	if w.batch.NumRecords > 0 {
 		w.encode(m)
@@ -177,13 +176,12 @@ func (w *batchWriter) encode(m legacyMessage) {
 	record := kmsg.Record{
 		TimestampDelta64: m.timestamp - w.batch.FirstTimestamp, OffsetDelta: w.batch.NumRecords, Key: m.key, Value: m.value,
 	}
-	// The length of the record is that of what follows its own field, which is
-	// one byte for 0.
+	// The length of the record does not include its own field, which is one byte for 0.
 	record.Length = int32(len(record.AppendTo(w.record[:0])) - 1)
 	w.record = record.AppendTo(w.record[:0])
 }
 
-// finish ends the batch under way.
+// finish ends the current batch.
 func (w *batchWriter) finish() {
 	if w.batch.NumRecords == 0 {
 		return

@@ -8,10 +8,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/broker"
 )
 
-// What a client may do, as bits by the protocol's numbers of operations:
-// everything, as long as there are no access lists.
+// The operations that a client may do, as bits by the protocol's numbers: all, since there are no
+// access lists.
 const (
 	topicOperations = 1<<3 | 1<<4 | 1<<5 | 1<<6 | 1<<7 | 1<<8 | 1<<10 | 1<<11
 	// ClusterOperations are create, alter, describe, cluster action, describe
@@ -21,20 +22,18 @@ const (
 
 // Metadata: versions 0 to 12.
 //
-// Answers the brokers, and the topics that are asked for by name or, from
-// version 10 on, by id: all if the list is null (empty in version 0). A view
-// appears as a topic with the partitions of its source. A topic that does not
-// exist is made, if the broker's settings and the client (from version 4 on)
-// allow it.
+// Answers the brokers, and the topics that are requested by name or, from version 10 on, by id: all
+// if the list is null (empty in version 0). A view appears as a topic with the partitions of its
+// source. A topic that does not exist is created if the broker's settings and the client (from
+// version 4 on) allow it.
 //
-// Of a cluster, the brokers are the nodes that are alive; all, if the node that is
-// asked is isolated. A partition without a
-// leader, as during an election, has LEADER_NOT_AVAILABLE. Replicas and in-sync ones
-// are what the store said about a second ago.
+// In a cluster the brokers are the live nodes, or all nodes if this one is isolated. A partition
+// without a leader, as during an election, has LEADER_NOT_AVAILABLE. Replicas and in-sync replicas
+// may be a second old.
 //
 //   - 1: the controller, which is the first broker, and racks. 2: the cluster's
 //     id. 5: replicas that are not alive. 7: leader epochs. 10: topic ids.
-//   - 8: the operations that the client may do, if it asks.
+//   - 8: the allowed operations, if the client asks.
 //   - 13: would tell clients to start again elsewhere.
 func (s *Server) metadata(c *call, r *kmsg.MetadataRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
@@ -63,7 +62,7 @@ func (s *Server) metadata(c *call, r *kmsg.MetadataRequest) answer {
 		for _, asked := range r.Topics {
 			found := s.describeAsked(ctx, asked, nodes, r)
 			if found.Topic != nil && *found.Topic != "" && seen[*found.Topic] {
-				continue // asked for by name and by id
+				continue // identified both by name and by id
 			}
 			if found.Topic != nil {
 				seen[*found.Topic] = true
@@ -74,9 +73,9 @@ func (s *Server) metadata(c *call, r *kmsg.MetadataRequest) answer {
 	}
 }
 
-// known returns the topics that are asked for and exist.
-func (s *Server) known(asked []kmsg.MetadataRequestTopic) []*topic.Topic {
-	var topics []*topic.Topic
+// known returns the requested topics that exist.
+func (s *Server) known(asked []kmsg.MetadataRequestTopic) []*broker.Topic {
+	var topics []*broker.Topic
 	for i := range asked {
 		t, err := s.broker.TopicByID(asked[i].TopicID)
 		if err != nil && asked[i].Topic != nil {
@@ -89,17 +88,16 @@ func (s *Server) known(asked []kmsg.MetadataRequestTopic) []*topic.Topic {
 	return topics
 }
 
-// awaitReplicas waits, not for long, until it is known who keeps the partitions of
-// topics: once for all of an answer.
-func (s *Server) awaitReplicas(ctx context.Context, topics []*topic.Topic) {
-	var partitions []*topic.Partition
+// awaitReplicas waits briefly until the replicas of topics are known, once for an answer.
+func (s *Server) awaitReplicas(ctx context.Context, topics []*broker.Topic) {
+	var partitions []*broker.Partition
 	for _, t := range topics {
 		partitions = append(partitions, t.Partitions()...)
 	}
 	s.broker.AwaitReplicas(ctx, partitions)
 }
 
-// describeAsked describes a topic that is asked for.
+// describeAsked describes a requested topic.
 func (s *Server) describeAsked(ctx context.Context, asked kmsg.MetadataRequestTopic, nodes []topic.Node, r *kmsg.MetadataRequest) kmsg.MetadataResponseTopic {
 	t, err := s.askedTopic(ctx, asked, r.AllowAutoTopicCreation || r.Version < 4)
 	if err == nil {
@@ -108,13 +106,13 @@ func (s *Server) describeAsked(ctx context.Context, asked kmsg.MetadataRequestTo
 	s.unexpected("describe a topic", err)
 	unknown := kmsg.NewMetadataResponseTopic()
 	unknown.Topic, unknown.TopicID, unknown.ErrorCode = asked.Topic, asked.TopicID, code(err)
-	if unknown.Topic == nil && r.Version < 12 { // where it may not be null
+	if unknown.Topic == nil && r.Version < 12 { // in these versions it may not be null
 		unknown.Topic = new(string)
 	}
 	return unknown
 }
 
-func (s *Server) askedTopic(ctx context.Context, asked kmsg.MetadataRequestTopic, create bool) (*topic.Topic, error) {
+func (s *Server) askedTopic(ctx context.Context, asked kmsg.MetadataRequestTopic, create bool) (*broker.Topic, error) {
 	if asked.TopicID != (topic.ID{}) {
 		return s.topicByID(asked.TopicID)
 	}
@@ -129,7 +127,7 @@ func (s *Server) askedTopic(ctx context.Context, asked kmsg.MetadataRequestTopic
 }
 
 // topicByID returns the topic of an id, or UNKNOWN_TOPIC_ID.
-func (s *Server) topicByID(id topic.ID) (*topic.Topic, error) {
+func (s *Server) topicByID(id topic.ID) (*broker.Topic, error) {
 	t, err := s.broker.TopicByID(id)
 	if errors.Is(err, topic.ErrNoTopic) {
 		return nil, fail(kerr.UnknownTopicID, "no topic has that id")
@@ -137,8 +135,8 @@ func (s *Server) topicByID(id topic.ID) (*topic.Topic, error) {
 	return t, err
 }
 
-// describe tells a topic's partitions, and who leads them.
-func describe(t *topic.Topic, nodes []topic.Node, r *kmsg.MetadataRequest) kmsg.MetadataResponseTopic {
+// describe describes a topic's partitions and their leaders.
+func describe(t *broker.Topic, nodes []topic.Node, r *kmsg.MetadataRequest) kmsg.MetadataResponseTopic {
 	described := kmsg.NewMetadataResponseTopic()
 	described.Topic, described.TopicID = kmsg.StringPtr(t.Name()), t.ID()
 	if r.IncludeTopicAuthorizedOperations {

@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// metrics are those of a server.
+// metrics are the metrics of a server.
 type metrics struct {
 	refused, received, sent                prometheus.Counter
 	requests, failures                     *prometheus.CounterVec
@@ -80,7 +80,7 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 
 func (m *metrics) request(key int16) { m.byKind[key].Inc() }
 
-// answered notes an answer: how long it took, and which errors it tells.
+// answered records an answer: its duration and errors.
 func (m *metrics) answered(x *exchange, response kmsg.Response) {
 	took := float64(time.Since(x.began)) / float64(time.Millisecond)
 	switch x.key {
@@ -120,7 +120,7 @@ func countErrors(value reflect.Value, found func(code int16)) {
 	}
 }
 
-// errorName is the error's name in the protocol.
+// errorName returns the error's name in the protocol.
 func errorName(code int16) string {
 	if err := kerr.TypedErrorForCode(code); err != nil {
 		return err.Message

@@ -6,16 +6,15 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/group"
 )
 
 // OffsetCommit: versions 0 to 9.
 //
-// Commits how far a group has read, and answers when that is durable. Members
-// name themselves and their generation. Without a member, and with generation
-// -1, the group must have no members: so consumers that assign partitions
-// themselves commit, and tools. A partition that does not exist is
-// UNKNOWN_TOPIC_OR_PARTITION, and the others are committed all the same.
+// Commits offsets of a group, and answers when they are durable. A member sends its id and
+// generation. Consumers that assign partitions themselves, and tools, send no member and
+// generation -1: the group must then have no members. An unknown partition is
+// UNKNOWN_TOPIC_OR_PARTITION; the others are committed nevertheless.
 //
 //   - 0: no member. 1: the member; a timestamp, which does not matter.
 //   - 2 to 4: how long the offsets are kept; after that the broker decides.
@@ -24,13 +23,13 @@ import (
 //   - 9: an old generation is STALE_MEMBER_EPOCH in groups of a protocol that
 //     is not served here.
 func (s *Server) offsetCommit(_ *call, r *kmsg.OffsetCommitRequest) answer {
-	request := topic.CommitRequest{MemberIdentity: topic.MemberIdentity{
+	request := group.CommitRequest{MemberIdentity: group.MemberIdentity{
 		Group: r.Group, Member: r.MemberID, Instance: orEmpty(r.InstanceID), Generation: r.Generation,
 	}}
 	if r.RetentionTimeMillis > 0 {
 		request.Retention = time.Duration(min(r.RetentionTimeMillis, maxRetentionMillis)) * time.Millisecond
 	}
-	var places []*kmsg.OffsetCommitResponseTopicPartition // of the offsets in the request, in the response
+	var places []*kmsg.OffsetCommitResponseTopicPartition // for each offset of the request
 	response := r.ResponseKind().(*kmsg.OffsetCommitResponse)
 	response.Topics = make([]kmsg.OffsetCommitResponseTopic, len(r.Topics))
 	for i, t := range r.Topics {
@@ -45,7 +44,7 @@ func (s *Server) offsetCommit(_ *call, r *kmsg.OffsetCommitRequest) answer {
 				continue
 			}
 			places = append(places, place)
-			request.Offsets = append(request.Offsets, topic.OffsetCommit{
+			request.Offsets = append(request.Offsets, group.OffsetCommit{
 				Topic: t.Topic, Partition: p.Partition, Offset: p.Offset, Epoch: epochOf(r.Version, p), Metadata: orEmpty(p.Metadata),
 			})
 		}

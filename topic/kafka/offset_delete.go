@@ -5,17 +5,17 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/group"
 )
 
 // OffsetDelete: version 0.
 //
-// Removes offsets of topics that no member of the group reads
-// (GROUP_SUBSCRIBED_TO_TOPIC), and answers when they are gone for good. A group
-// whose members are no consumers must have none: NON_EMPTY_GROUP.
+// Removes the offsets of topics that no member of the group reads (GROUP_SUBSCRIBED_TO_TOPIC), and
+// answers when that is durable. A group whose members are not consumers must have no members:
+// NON_EMPTY_GROUP.
 func (s *Server) offsetDelete(_ *call, r *kmsg.OffsetDeleteRequest) answer {
-	var offsets []topic.OffsetDelete
-	var places []*kmsg.OffsetDeleteResponseTopicPartition // of the offsets, in the response
+	var offsets []group.OffsetDelete
+	var places []*kmsg.OffsetDeleteResponseTopicPartition // in the response, for each offset
 	response := r.ResponseKind().(*kmsg.OffsetDeleteResponse)
 	response.Topics = make([]kmsg.OffsetDeleteResponseTopic, len(r.Topics))
 	for i, t := range r.Topics {
@@ -30,7 +30,7 @@ func (s *Server) offsetDelete(_ *call, r *kmsg.OffsetDeleteRequest) answer {
 				continue
 			}
 			places = append(places, place)
-			offsets = append(offsets, topic.OffsetDelete{Topic: t.Topic, Partition: p.Partition})
+			offsets = append(offsets, group.OffsetDelete{Topic: t.Topic, Partition: p.Partition})
 		}
 	}
 	deleting := s.broker.Groups().DeleteOffsets(r.Group, offsets)

@@ -7,15 +7,14 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/group"
 )
 
 // OffsetFetch: versions 0 to 9.
 //
-// Tells how far groups have read: of the partitions that are named, or of all
-// that there are commits for. Where there is none, and for a group that does not
-// exist, the offset is -1, and that is no error. In a cluster it is made sure first
-// that no other node has taken the groups over, so that no commit is missed.
+// Answers the committed offsets of groups, for the requested partitions or all with a commit.
+// Without a commit, or for an unknown group, the offset is -1 and no error. In a cluster the
+// node first confirms that it still coordinates the groups, so that no commit is missed.
 //
 //   - 2: all topics of the group (null); an error for the whole group.
 //   - 5: the leader epoch.
@@ -64,12 +63,12 @@ func (s *Server) fetchOffsets(r *kmsg.OffsetFetchRequest, failed error) kmsg.Res
 	return response
 }
 
-// offsetsOf returns the offsets of a group. An error is told for the group and
-// for each partition: versions differ in which of them they have.
+// offsetsOf returns the offsets of a group. It sets an error for the group and for each
+// partition, because versions have one or the other.
 func (s *Server) offsetsOf(asked kmsg.OffsetFetchRequestGroup, failed error) kmsg.OffsetFetchResponseGroup {
 	found := kmsg.NewOffsetFetchResponseGroup()
 	found.Group = asked.Group
-	offsets, err := map[string]map[int32]topic.CommittedOffset(nil), failed
+	offsets, err := map[string]map[int32]group.CommittedOffset(nil), failed
 	if err == nil {
 		offsets, err = s.broker.Groups().Offsets(asked.Group)
 	}
@@ -95,8 +94,8 @@ func (s *Server) offsetsOf(asked kmsg.OffsetFetchRequestGroup, failed error) kms
 	return found
 }
 
-// allTopics asks for all there is, in order.
-func allTopics(offsets map[string]map[int32]topic.CommittedOffset) []kmsg.OffsetFetchRequestGroupTopic {
+// allTopics requests all topics with offsets, in order.
+func allTopics(offsets map[string]map[int32]group.CommittedOffset) []kmsg.OffsetFetchRequestGroupTopic {
 	var topics []kmsg.OffsetFetchRequestGroupTopic
 	for name, partitions := range offsets {
 		t := kmsg.NewOffsetFetchRequestGroupTopic()

@@ -8,12 +8,11 @@ import (
 
 // OffsetForLeaderEpoch: versions 2 to 4.
 //
-// Tells where a leader epoch ended, so that a consumer can see whether records
-// that it has read are gone: the highest epoch up to the one asked for that has
-// records, and the offset after its last; for the present epoch the high
-// watermark; -1 and -1 where there is none.
+// Answers the end of a leader epoch, so that a consumer can detect lost records: the highest
+// epoch up to the requested one that has records, and the offset after its last; for the
+// present epoch the high watermark; -1 and -1 for none.
 //
-//   - 2: the leader epoch that the client believes in is checked.
+//   - 2: the expected leader epoch is checked.
 //   - 3: the replica that asks; only consumers do here.
 func (s *Server) offsetForLeaderEpoch(_ *call, r *kmsg.OffsetForLeaderEpochRequest) answer {
 	return func(ctx context.Context) kmsg.Response {

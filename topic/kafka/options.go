@@ -14,11 +14,10 @@ type Options struct {
 	// Addr is where the server listens. Default "127.0.0.1:9092"; port 0 takes
 	// a free one, see [Server.Addr].
 	Addr string
-	// Advertise is the host and port that clients are told to connect to.
-	// Default: the address that a client has connected to.
+	// Advertise is the host and port that clients use. Default: the address that a client has
+	// connected to.
 	Advertise string
-	// MaxConnections is how many clients may be connected; more are closed at
-	// once. Default 10,000.
+	// MaxConnections bounds the connections. Further ones are closed at once. Default 10,000.
 	MaxConnections int
 	// MaxRequestBytes is the largest request; a connection that announces a
 	// larger one is closed. Default 100 MiB.
@@ -26,16 +25,15 @@ type Options struct {
 	// MaxInFlight is how many requests of one connection may be without an
 	// answer; the server reads no more until one is answered. Default 64.
 	MaxInFlight int
-	// RequestMemory bounds the bytes of all requests that are being read or
-	// handled; what does not fit waits to be read. Default 256 MiB; at least
-	// twice MaxRequestBytes.
+	// RequestMemory bounds the bytes of all requests that are being read or handled; further
+	// requests wait to be read. Default 256 MiB; at least twice MaxRequestBytes.
 	RequestMemory int64
-	// FetchMemory bounds the bytes of records in all answers that are being
-	// made or sent, but for the one batch that each may go beyond it. When it
-	// runs low, answers become smaller. Default 256 MiB.
+	// FetchMemory bounds the bytes of records in all answers that are being built or sent, except
+	// the one batch by which each may exceed it. When it runs low, answers become smaller. Default
+	// 256 MiB.
 	FetchMemory int64
-	// MaxFetchBytes is the most bytes of records in one answer, whatever the
-	// client asks for, but for one batch. Default 55 MiB.
+	// MaxFetchBytes bounds the records in one answer, whatever the client asks for, except for one
+	// batch. Default 55 MiB.
 	MaxFetchBytes int
 	// ReadTimeout is how long the rest of a request may take to arrive once it
 	// has begun. While others wait for RequestMemory, a request of which less
@@ -45,10 +43,9 @@ type Options struct {
 	// answer. While others wait for FetchMemory, one that receives less than
 	// 64 KiB within a second is cut off sooner. Default 30 s.
 	WriteTimeout time.Duration
-	// IdleTimeout is how long a connection may be silent while nothing of it is
-	// being answered. Default 10 minutes.
+	// IdleTimeout is how long a connection without open requests may be silent. Default 10 minutes.
 	IdleTimeout time.Duration
-	// Logger is where the server logs. Default: nowhere.
+	// Logger gets the server's messages. Default: none.
 	Logger *slog.Logger
 }
 

@@ -10,39 +10,39 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/broker"
 )
 
 const (
-	// produceTimeout is how long a producer that gives no timeout waits, and
-	// maxProduceTimeout the most that one may ask for.
+	// produceTimeout is the timeout of a producer that gives none, and maxProduceTimeout the
+	// longest.
 	produceTimeout    = 30 * time.Second
 	maxProduceTimeout = 5 * time.Minute
-	// zstdSince is the version of Produce from which on zstd may be used.
+	// zstdSince is the version of Produce from which on zstd is allowed.
 	zstdSince = 7
-	// leaderSince is that from which on an answer tells who leads a partition that
-	// this node does not lead.
+	// leaderSince is the version from which on an answer names the leader of a partition that this
+	// node does not lead.
 	leaderSince = 10
-	// smallPart is which part of a request records must at least be to be kept
-	// where they are in it.
+	// smallPart is the divisor of a request's size below which records are copied, so that they do
+	// not keep the request in memory.
 	smallPart = 8
 	zstd      = 4
 )
 
 // Produce: versions 0 to 13.
 //
-// Batches become the partition's as they are, after their checksums and headers
-// were checked. Acks 1 and all (-1) are answered when the records are durable;
-// acks 0 is not answered, and an error closes the connection, as it is the only
-// way to tell. A producer that waited for its timeout gets REQUEST_TIMED_OUT; the
-// records may be written all the same. Refused are control batches (INVALID_RECORD),
-// batches of transactions (TRANSACTIONAL_ID_AUTHORIZATION_FAILED), and those for a
-// view (POLICY_VIOLATION: produce to its source).
+// Batches are appended unchanged after checks of their checksums and headers. Acks 1 and all (-1)
+// are answered when the records are durable. Acks 0 has no answer, so an error closes the
+// connection. After its timeout a producer gets REQUEST_TIMED_OUT; the records may be written
+// nevertheless. Refused are control batches (INVALID_RECORD), batches of transactions
+// (TRANSACTIONAL_ID_AUTHORIZATION_FAILED), and those for a view (POLICY_VIOLATION: produce to its
+// source).
 //
 //   - 0 to 2: message sets of format 0 and 1, which are rewritten as batches of
 //     format 2 without compression.
 //   - 2: the time of the append. 5: the first offset. 8: messages with errors.
 //   - 7: zstd.
-//   - 10: with NOT_LEADER_OR_FOLLOWER, who leads the partition, and where that is.
+//   - 10: with NOT_LEADER_OR_FOLLOWER, the leader of the partition and its address.
 //   - 13: topic ids.
 func (s *Server) produce(c *call, r *kmsg.ProduceRequest) answer {
 	p := &producing{call: c, request: r, response: r.ResponseKind().(*kmsg.ProduceResponse), began: time.Now()}
@@ -68,26 +68,26 @@ func (s *Server) produce(c *call, r *kmsg.ProduceRequest) answer {
 	return func(ctx context.Context) kmsg.Response { return p.answer(ctx, s) }
 }
 
-// producing is a Produce request under way.
+// producing is a Produce request in flight.
 type producing struct {
 	call     *call
 	request  *kmsg.ProduceRequest
 	response *kmsg.ProduceResponse
 	began    time.Time
-	// started has one for each partition, in the order of the request.
+	// started has an element for each partition, in the order of the request.
 	started []started
 }
 
-// started is what was started for one partition.
+// started is the append to one partition.
 type started struct {
-	topic     *topic.Topic
+	topic     *broker.Topic
 	partition int32
-	appending *topic.Appending
+	appending *broker.Appending
 	err       error
 }
 
-// produceTo returns the topic that records are for, or why they are refused.
-func (s *Server) produceTo(r *kmsg.ProduceRequest, asked kmsg.ProduceRequestTopic) (*topic.Topic, error) {
+// produceTo returns the topic of records, or the error that refuses them.
+func (s *Server) produceTo(r *kmsg.ProduceRequest, asked kmsg.ProduceRequestTopic) (*broker.Topic, error) {
 	switch {
 	case r.Acks < -1 || r.Acks > 1:
 		return nil, fail(kerr.InvalidRequiredAcks, fmt.Sprintf("acks %d: want 0, 1 or -1 (all)", r.Acks))
@@ -99,14 +99,14 @@ func (s *Server) produceTo(r *kmsg.ProduceRequest, asked kmsg.ProduceRequestTopi
 	return s.broker.Topic(asked.Topic)
 }
 
-// appendTo checks the records for one partition, which are a part of a request of
-// that size, and starts to append them.
-func (s *Server) appendTo(ctx context.Context, t *topic.Topic, version int16, part kmsg.ProduceRequestTopicPartition, size int) (*topic.Appending, error) {
+// appendTo checks the records for one partition and starts to append them. size is the size of
+// their request.
+func (s *Server) appendTo(ctx context.Context, t *broker.Topic, version int16, part kmsg.ProduceRequestTopicPartition, size int) (*broker.Appending, error) {
 	if len(part.Records) == 0 {
 		return nil, fmt.Errorf("%w: no records", topic.ErrInvalidRecord)
 	}
 	records := part.Records
-	if len(records) < size/smallPart { // as long as they are in memory, so is all of the request
+	if len(records) < size/smallPart { // they would keep the whole request in memory
 		records = bytes.Clone(records)
 	}
 	if version < 3 && isMessageSet(records) {
@@ -127,8 +127,7 @@ func (s *Server) appendTo(ctx context.Context, t *topic.Topic, version int16, pa
 	return t.Append(ctx, part.Partition, batches)
 }
 
-// checkBatch tells whether this protocol allows to send that batch. All else the
-// topic checks.
+// checkBatch checks that clients may send a batch. The topic checks the rest.
 func checkBatch(batch topic.Batch, version int16) error {
 	switch {
 	case batch.Transactional():
@@ -141,7 +140,7 @@ func checkBatch(batch topic.Batch, version int16) error {
 	return nil
 }
 
-// timeout is how long the producer waits.
+// timeout returns how long the producer waits.
 func (p *producing) timeout() time.Duration {
 	if p.request.TimeoutMillis <= 0 {
 		return produceTimeout
@@ -149,7 +148,7 @@ func (p *producing) timeout() time.Duration {
 	return min(time.Duration(p.request.TimeoutMillis)*time.Millisecond, maxProduceTimeout)
 }
 
-// answer waits until all that was started is durable, or has failed.
+// answer waits until all appends are durable or have failed.
 func (p *producing) answer(ctx context.Context, s *Server) kmsg.Response {
 	ctx, cancel := context.WithDeadline(ctx, p.began.Add(p.timeout()))
 	defer cancel()
@@ -166,7 +165,7 @@ func (p *producing) answer(ctx context.Context, s *Server) kmsg.Response {
 	return p.response
 }
 
-// tellLeaders adds who leads the partitions that this node does not lead.
+// tellLeaders adds the leaders of the partitions that this node does not lead.
 func (p *producing) tellLeaders(s *Server) {
 	var told leaders
 	i := 0
@@ -211,8 +210,8 @@ func (started *started) finish(ctx context.Context, s *Server, done *kmsg.Produc
 	}
 }
 
-// unanswered is the answer to acks=0: none. It waits all the same, so that the
-// memory of requests is bounded and an error can be told by closing.
+// unanswered handles acks=0. It waits as well, so that the memory of requests is bounded and
+// an error can close the connection.
 func (p *producing) unanswered(ctx context.Context, s *Server, c *call) kmsg.Response {
 	p.answer(ctx, s)
 	for _, t := range p.response.Topics {

@@ -54,7 +54,7 @@ func TestProduceAnswersInEachVersion(t *testing.T) {
 	}
 }
 
-// refusal is a request that is refused, and how.
+// refusal is a request that is refused, and its error.
 type refusal struct {
 	request *kmsg.ProduceRequest
 	version int16
@@ -107,7 +107,7 @@ func TestProduceRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := dial(t, s)
-	for id, epoch := range map[int64]int16{1: 0, 2: 5} { // who the producers are
+	for id, epoch := range map[int64]int16{1: 0, 2: 5} { // the producers' state
 		first := batchWith(func(b *kmsg.RecordBatch) { b.ProducerID, b.ProducerEpoch, b.FirstSequence = id, epoch, 0 }, []byte("x"))
 		wantCode(t, "first batch of a producer", produced(p, 11, produceRequest("orders", 0, first)).ErrorCode, nil)
 	}
@@ -129,7 +129,7 @@ func TestProduceRefuses(t *testing.T) {
 	}
 }
 
-// Of several partitions in one request, each has its own fate.
+// Each partition of a request has its own outcome.
 func TestProduceToSeveralPartitions(t *testing.T) {
 	s, b := serve(t, topic.Config{})
 	create(t, b, "orders", 2)
@@ -148,8 +148,8 @@ func TestProduceToSeveralPartitions(t *testing.T) {
 	wantCode(t, "nothing/0", got.Topics[1].Partitions[0].ErrorCode, kerr.UnknownTopicOrPartition)
 }
 
-// With acks 0 there is no answer, and an error closes the connection.
-// Records that are a small part of a request do not keep all of it in memory.
+// With acks 0 there is no answer, and an error closes the connection. Records that are a small part
+// of a request do not keep all of it in memory.
 func TestASmallPartOfALargeRequestIsCopied(t *testing.T) {
 	s, b := serve(t, topic.Config{})
 	orders := create(t, b, "orders", 1)
@@ -163,7 +163,7 @@ func TestASmallPartOfALargeRequestIsCopied(t *testing.T) {
 		if _, _, err := appending.Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		// Offset and epoch are stamped where the batch is.
+		// Offset and epoch are stamped in place.
 		if untouched := topic.Batch(part.Records).Epoch() == -1; untouched != copied {
 			t.Errorf("of a request of %d bytes: copied %v, want %v", size, untouched, copied)
 		}
@@ -202,7 +202,7 @@ func TestProduceTimesOut(t *testing.T) {
 	wantCode(t, "produce", produced(dial(t, s), 11, r).ErrorCode, kerr.RequestTimedOut)
 }
 
-// Clients try again by themselves what the store may do a little later.
+// Temporary errors of the store are retriable for clients.
 func TestProduceTellsWhatToRetry(t *testing.T) {
 	for failure, want := range map[error]*kerr.Error{
 		topic.ErrFull:      kerr.KafkaStorageError,
@@ -291,8 +291,7 @@ func through(data []byte, writer func(io.Writer) io.WriteCloser) []byte {
 	return to.Bytes()
 }
 
-// Message sets of old clients become batches of format 2, with the same keys,
-// values and times.
+// Message sets of old clients become batches of format 2, with the same keys, values and times.
 func TestMessageSetsBecomeBatches(t *testing.T) {
 	s, b := serve(t, topic.Config{MaxMessageBytes: 300})
 	create(t, b, "plain", 1)
@@ -338,7 +337,7 @@ func TestMessageSetsBecomeBatches(t *testing.T) {
 	}
 }
 
-// wrongHeaderChecksum makes a frame of lz4 as clients of format 0 do.
+// wrongHeaderChecksum returns an lz4 frame as clients of format 0 write it.
 func wrongHeaderChecksum(frame []byte) {
 	end := 6
 	if frame[4]&(1<<3) != 0 {
@@ -358,8 +357,8 @@ func TestMessageSetsAreBounded(t *testing.T) {
 	wantCode(t, "zstd", code(err), kerr.UnsupportedCompressionType)
 }
 
-// FuzzMessageSet: whatever is sent as a message set is refused with an error
-// that has a code, or becomes whole batches.
+// FuzzMessageSet checks that any message set is refused with an error that has a code, or becomes
+// whole batches.
 func FuzzMessageSet(f *testing.F) {
 	f.Add(messageSet(0, legacyMessage{value: []byte("x")}, legacyMessage{key: []byte("k")}))
 	for _, c := range compressors {

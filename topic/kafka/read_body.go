@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// stallTime is how long a request may come, or an answer be received, more
-	// slowly than stallBytes in it while others wait for memory.
+	// stallTime is the period in which at least stallBytes of a request must arrive, or of an
+	// answer be received, while others wait for memory.
 	stallTime  = time.Second
 	stallBytes = 64 << 10
 )
 
-// errStalled says that a request came too slowly for the memory that it held.
+// errStalled means that a request arrived too slowly for the memory that it held.
 var errStalled = errors.New("others wait for memory, and the rest of the request comes too slowly")
 
-// readBody reads size bytes. It takes memory for all of them when the first have
-// come, so that who announces much and sends nothing costs little.
+// readBody reads size bytes. It allocates most of the memory when the first bytes have arrived, so
+// that a client that announces many bytes and sends none costs little.
 func readBody(from io.Reader, size int) ([]byte, error) {
 	body := make([]byte, min(size, firstStep))
 	if _, err := io.ReadFull(from, body); err != nil || len(body) == size {
@@ -31,15 +31,16 @@ func readBody(from io.Reader, size int) ([]byte, error) {
 	return longer, err
 }
 
-// bodyReader reads the body of a request whose memory is reserved. Memory is
-// reserved for all of it at once, so that no two requests can wait for each
-// other; so one that does not come must not keep it from others.
+// bodyReader reads the body of a request whose memory is reserved. The memory is reserved as a
+// whole, so that no two requests can wait for each other; so a stalled request must not keep it
+// from others.
 type bodyReader struct {
 	connection *connection
 	exchange   *exchange
-	// deadline is when all of it must be there.
+	// deadline is when the whole body must have arrived.
 	deadline time.Time
-	// since is when the present stallTime began, and got what has come in it.
+	// since is the beginning of the present stallTime; got is the number of bytes that have arrived
+	// in it.
 	since time.Time
 	got   int
 }
@@ -76,7 +77,7 @@ func (r *bodyReader) Read(p []byte) (int, error) {
 	}
 }
 
-// wanted tells whether others wait for memory that the request holds.
+// wanted reports whether others wait for memory that the request holds.
 func (r *bodyReader) wanted() bool {
 	s := r.connection.server
 	return s.requests.contended() || r.exchange.large > 0 && s.large.contended()

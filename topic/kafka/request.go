@@ -8,35 +8,34 @@ import (
 
 // call is one request of a client.
 type call struct {
-	// client is the client's id, as it says; host where it connects from.
+	// client is the client's id; host is its address.
 	client, host string
-	// software is the client's name and version, if it said so.
+	// software is the client's name and version, if it has sent them.
 	software string
 	// size is the length of the request.
 	size    int
 	session *connection
 }
 
-// answer waits for what a request has started, and returns the response; nil
-// for a request that is not answered. It runs when all answers before it
-// on its connection are on their way. ctx ends with the connection.
+// answer waits for the work that a request has started and returns the response, nil for a
+// request without one. It runs after all earlier answers of the connection were sent. ctx
+// ends with the connection.
 type answer func(ctx context.Context) kmsg.Response
 
-// respond is the answer of a request that is done already.
+// respond returns the answer of a request that is already handled.
 func respond(response kmsg.Response) answer {
 	return func(context.Context) kmsg.Response { return response }
 }
 
-// request is a kind of request that is served.
+// request is a supported kind of request.
 type request struct {
-	// key is the kind's number; min and max are the versions that are served.
+	// key is the kind's number; min and max are the supported versions.
 	key, min, max int16
 	handle        func(*Server, *call, kmsg.Request) answer
 }
 
-// on is the request whose type handle takes. Handle starts it, in the order of
-// the connection's requests, and must not wait for anything long: that is for
-// the answer.
+// on returns a request of the type that handle takes. handle starts requests in the connection's
+// order and must not block; the answer waits.
 func on[R kmsg.Request](minVersion, maxVersion int16, handle func(*Server, *call, R) answer) request {
 	var kind R
 	return request{

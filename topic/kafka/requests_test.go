@@ -40,7 +40,7 @@ func TestApiVersionsAnnouncesTheTable(t *testing.T) {
 	wantCode(t, "a bad name", ask[*kmsg.ApiVersionsResponse](dial(t, s), 3, r).ErrorCode, kerr.InvalidRequest)
 }
 
-// Produce from version 0 on: without that, librdkafka leaves out compression.
+// Produce is announced from version 0 on; otherwise librdkafka disables compression.
 func TestProduceIsAnnouncedFromVersionZero(t *testing.T) {
 	for _, kind := range requests {
 		if kind.key == keyProduce && kind.min != 0 {
@@ -60,7 +60,7 @@ func TestRequestsAreInOrderAndKnown(t *testing.T) {
 	}
 }
 
-// named returns the topic of an answer, or fails.
+// named returns a topic of an answer, or fails.
 func named(t *testing.T, r *kmsg.MetadataResponse, name string) kmsg.MetadataResponseTopic {
 	t.Helper()
 	for _, found := range r.Topics {
@@ -277,7 +277,7 @@ func TestFindCoordinator(t *testing.T) {
 			t.Errorf("version %d: the coordinator is %v, want this broker at %s", version, got, s.Addr())
 		}
 		if version == 0 {
-			continue // knows no types
+			continue // has no types
 		}
 		got = find(version, coordinatorOfTransaction)
 		wantCode(t, "transaction", got.ErrorCode, kerr.TransactionalIDAuthorizationFailed)
@@ -294,7 +294,7 @@ func TestInitProducerID(t *testing.T) {
 	seen := map[int64]bool{}
 	for version := range int16(5) {
 		r := kmsg.NewPtrInitProducerIDRequest()
-		r.ProducerID, r.ProducerEpoch = 7, 3 // what it had before changes nothing
+		r.ProducerID, r.ProducerEpoch = 7, 3 // the present id and epoch have no effect
 		got := ask[*kmsg.InitProducerIDResponse](p, version, r)
 		wantCode(t, "idempotent", got.ErrorCode, nil)
 		if got.ProducerID < 0 || got.ProducerEpoch != 0 || seen[got.ProducerID] {

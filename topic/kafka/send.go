@@ -13,14 +13,13 @@ import (
 )
 
 const (
-	// writeStep is what has to be received within each write timeout.
+	// writeStep is how much a client must receive within each write timeout.
 	writeStep = 1 << 20
-	// keptBuffer is the longest buffer for answers that is kept for the next.
+	// keptBuffer bounds the buffers for answers that are reused.
 	keptBuffer = 1 << 20
 )
 
-// errUnreceived says that a client received too slowly for the memory that its
-// answer held.
+// errUnreceived means that a client received too slowly for the memory that its answer held.
 var errUnreceived = errors.New("others wait for memory, and the client receives its answer too slowly")
 
 // send waits for answers and sends them, in the order of their requests.
@@ -67,7 +66,7 @@ func (c *connection) sendOne(x *exchange) error {
 	return nil
 }
 
-// buffers are for answers.
+// buffers are buffers for answers.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // write sends an answer.
@@ -91,7 +90,7 @@ func (c *connection) write(x *exchange, response kmsg.Response) error {
 	return err
 }
 
-// writeAll writes all parts, in steps that each have to be received in time.
+// writeAll writes all parts, in steps that must each be received in time.
 func (c *connection) writeAll(parts net.Buffers) error {
 	for len(parts) > 0 {
 		var step net.Buffers
@@ -103,8 +102,8 @@ func (c *connection) writeAll(parts net.Buffers) error {
 	return nil
 }
 
-// writeOne writes one step. While others wait for the memory that answers hold, a
-// client that receives too slowly is cut off.
+// writeOne writes one step. While others wait for memory of answers, a client that receives too
+// slowly is disconnected.
 func (c *connection) writeOne(step net.Buffers) error {
 	deadline := time.Now().Add(c.server.options.WriteTimeout)
 	for {
@@ -115,7 +114,7 @@ func (c *connection) writeOne(step net.Buffers) error {
 		if err := c.conn.SetWriteDeadline(next); err != nil {
 			return err
 		}
-		n, err := step.WriteTo(c.conn) // takes what was written out of step
+		n, err := step.WriteTo(c.conn) // removes the written bytes from step
 		c.server.metrics.sent.Add(float64(n))
 		switch {
 		case err == nil:

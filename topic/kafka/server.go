@@ -9,37 +9,34 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/lifecycle"
-	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/broker"
 )
 
 const (
-	// drainTime is the most that Stop waits for answers under way.
+	// drainTime is how long Stop waits for answers.
 	drainTime = 3 * time.Second
-	// acceptRetry is how long the server waits when it cannot accept
-	// connections for now, as when the process has too many open files.
+	// acceptRetry is the pause after a temporary failure to accept connections, for example with
+	// too many open files.
 	acceptRetry = 100 * time.Millisecond
 )
 
-// Server serves Kafka clients. It is a lifecycle.Service: Start listens, Stop
-// lets no one in, answers what was asked, within 3 seconds, and closes all
-// connections.
+// Server serves Kafka clients. It is a lifecycle.Service: Start listens; Stop refuses
+// connections, answers open requests within 3 seconds, and closes all connections.
 type Server struct {
-	broker  *topic.Broker
+	broker  *broker.Broker
 	kinds   map[int16]*request
 	options Options
 	log     *slog.Logger
 	metrics *metrics
 	group   *lifecycle.Group
 
-	// requests and large bound the memory of requests: those longer than the
-	// first step need both, so that they leave half of it to others. Answers bounds
-	// that of fetched records.
+	// requests and large bound the memory of requests: those longer than the first step need both,
+	// so that they leave half of it to others. answers bounds the memory of fetched records.
 	requests, large, answers *budget
 	sessions                 *fetchSessions
 
 	listener net.Listener
-	// draining is closed when the server is about to stop: what waits for
-	// something that may never come should answer now.
+	// draining is closed when the server is about to stop, so that open requests answer.
 	draining chan struct{}
 
 	mu          sync.Mutex
@@ -49,8 +46,8 @@ type Server struct {
 	empty       chan struct{} // closed when stopped and no connection is left
 }
 
-// NewServer returns a server for the topics of a broker, to be started.
-func NewServer(broker *topic.Broker, options Options) *Server {
+// NewServer returns a server for the topics of a broker. It is not started.
+func NewServer(broker *broker.Broker, options Options) *Server {
 	options = options.WithDefaults()
 	s := &Server{
 		broker: broker, kinds: kinds(), options: options, log: options.Logger,
@@ -83,7 +80,7 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// Addr returns where the server listens, once it has started.
+// Addr returns the address of the server, once it has started.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
 // Failed implements lifecycle.Service.
@@ -94,7 +91,7 @@ func (s *Server) Err() error { return s.group.Err() }
 
 // Stop implements lifecycle.Service.
 func (s *Server) Stop(ctx context.Context) error {
-	if s.listener != nil { // before connections end, whose clients would come back
+	if s.listener != nil { // first, since clients reconnect when their connections end
 		_ = s.listener.Close()
 	}
 	s.mu.Lock()
@@ -118,7 +115,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	return s.group.Stop(ctx)
 }
 
-// accept serves who connects.
+// accept serves new connections.
 func (s *Server) accept(ctx context.Context) error {
 	for {
 		conn, err := s.listener.Accept()
@@ -157,7 +154,7 @@ func (s *Server) admit(ctx context.Context, conn net.Conn) {
 	s.group.Go("send answers", c.send)
 }
 
-// remove forgets a connection that has ended.
+// remove removes a connection that has ended.
 func (s *Server) remove(c *connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,14 +183,14 @@ func (s *Server) connected() int {
 	return len(s.connections)
 }
 
-// advertised returns the address that a client is told for this broker.
+// advertised returns the address of this broker for a client.
 func (s *Server) advertised(c *call) (host string, port int32) {
 	address := s.options.Advertise
 	if address == "" {
 		address = c.session.conn.LocalAddr().String()
 	}
 	host, port, err := splitAddress(address)
-	if err != nil { // not of a network: of a pipe in a test
+	if err != nil { // a pipe in a test has no network address
 		return address, 0
 	}
 	return host, port

@@ -17,13 +17,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/broker"
 	"github.com/sluice-project/sluice/topic/storetest"
 )
 
 // startBroker returns a broker over a store, stopped at the end of the test.
-func startBroker(t testing.TB, store topic.Store, config topic.Config) *topic.Broker {
+func startBroker(t testing.TB, store topic.Store, config topic.Config) *broker.Broker {
 	t.Helper()
-	b, err := topic.New(store, config)
+	b, err := broker.New(store, config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +36,7 @@ func startBroker(t testing.TB, store topic.Store, config topic.Config) *topic.Br
 }
 
 // start returns a server on a free port, stopped at the end of the test.
-func start(t testing.TB, b *topic.Broker, options Options) *Server {
+func start(t testing.TB, b *broker.Broker, options Options) *Server {
 	t.Helper()
 	options.Addr = "127.0.0.1:0"
 	if options.Logger == nil {
@@ -50,7 +51,7 @@ func start(t testing.TB, b *topic.Broker, options Options) *Server {
 }
 
 // serve returns a server over a broker with an empty store.
-func serve(t testing.TB, config topic.Config) (*Server, *topic.Broker) {
+func serve(t testing.TB, config topic.Config) (*Server, *broker.Broker) {
 	t.Helper()
 	b := startBroker(t, storetest.NewMemory(), config)
 	return start(t, b, Options{}), b
@@ -65,8 +66,8 @@ func stop(t testing.TB, how func(context.Context) error) {
 	}
 }
 
-// create makes a topic.
-func create(t testing.TB, b *topic.Broker, name string, partitions int32) *topic.Topic {
+// create creates a topic.
+func create(t testing.TB, b *broker.Broker, name string, partitions int32) *broker.Topic {
 	t.Helper()
 	made, err := b.Create(t.Context(), topic.Spec{Name: name, Partitions: partitions}, false)
 	if err != nil {
@@ -75,17 +76,17 @@ func create(t testing.TB, b *topic.Broker, name string, partitions int32) *topic
 	return made
 }
 
-// peer is a client that speaks by hand.
+// peer is a client that encodes requests itself.
 type peer struct {
 	t    testing.TB
 	conn net.Conn
 	next int32
 }
 
-// patience is how long a test waits for what should come at once.
+// patience bounds operations that should be immediate.
 const patience = 20 * time.Second
 
-// dial connects to a server; closed at the end of the test.
+// dial connects to a server; the connection is closed at the end of the test.
 func dial(t testing.TB, s *Server) *peer {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.Addr())
@@ -150,7 +151,7 @@ func ask[R kmsg.Response](p *peer, version int16, r kmsg.Request) R {
 	return p.receive(r, p.send(r)).(R)
 }
 
-// closed fails unless the server closes the connection without a word.
+// closed fails unless the server closes the connection without an answer.
 func (p *peer) closed() {
 	p.t.Helper()
 	n, err := p.conn.Read(make([]byte, 1))

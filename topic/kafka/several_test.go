@@ -3,17 +3,18 @@ package kafka
 import (
 	"fmt"
 	"log/slog"
-	"net"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/sluice-project/sluice/internal/testkit/ports"
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/broker"
 	"github.com/sluice-project/sluice/topic/storetest"
 )
 
-// several is a cluster in memory, with an edge on a free port for each node.
+// several is a cluster in memory, with a Kafka server on a free port for each node.
 type several struct {
 	*testing.T
 	nodes   *storetest.Nodes
@@ -40,16 +41,11 @@ func serveSeveral(t *testing.T, count int, config topic.Config) *several {
 
 func (s *several) serve(store *storetest.NodeStore, config topic.Config) {
 	s.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		s.Fatal(err)
-	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	_ = listener.Close()
+	port := ports.Take(s.T, 1)[0]
 	config.Advertise = topic.Advertised{Host: "127.0.0.1", Port: int32(port), Rack: fmt.Sprint("rack", store.Node())}
 	b := startBroker(s.T, store, config)
 	server := NewServer(b, Options{
-		Addr:   listener.Addr().String(),
+		Addr:   ports.Addr(port),
 		Logger: slog.New(slog.NewTextHandler(s.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err := server.Start(s.Context()); err != nil {
@@ -80,9 +76,9 @@ func (s *several) await(what string, holds func() bool) {
 }
 
 // topic returns a topic as a node sees it.
-func (s *several) topic(node int32, name string) *topic.Topic {
+func (s *several) topic(node int32, name string) *broker.Topic {
 	s.Helper()
-	var found *topic.Topic
+	var found *broker.Topic
 	s.await(fmt.Sprintf("node %d knows %s", node, name), func() bool {
 		t, err := s.servers[node].broker.Topic(name)
 		found = t
@@ -91,7 +87,7 @@ func (s *several) topic(node int32, name string) *topic.Topic {
 	return found
 }
 
-// led waits until all nodes agree that a node leads a partition, and it does.
+// led waits until a node leads a partition, and all nodes agree.
 func (s *several) led(name string, partition, by int32) {
 	s.Helper()
 	for node := range s.servers {

@@ -8,33 +8,32 @@ import (
 	"github.com/twmb/franz-go/pkg/kbin"
 )
 
-// A request is walked through before it is decoded. The decoder believes what a
-// request says of the lengths of arrays and the numbers of tags before it has
-// seen them: a few bytes could make it take gigabytes, or count for minutes.
+// A request is validated before it is decoded. The decoder trusts the lengths of arrays and
+// the numbers of tags: a few bytes could make it allocate gigabytes, or loop for minutes.
 
-// maxElements is the most elements of arrays, and tags, of one request.
+// maxElements bounds the array elements and tags of one request.
 const maxElements = 100_000
 
-// shape is what follows what in a kind of request, in all of its versions.
+// shape is the sequence of fields in a kind of request, in all of its versions.
 type shape []part
 
 // part is a field, or an array or structure of fields.
 type part struct {
-	// from and to are the versions that have it.
+	// from and to are the versions that have the part.
 	from, to int16
-	// kind is how it is written, see shapes.
+	// kind is its encoding, see shapes.
 	kind  byte
 	array bool
-	// nullable structures have a byte before them: -1 says that there is none.
+	// nullable structures have a byte in front: -1 means null.
 	nullable bool
-	// tagged structures come as the tagged field of that number, if at all.
+	// tagged structures are in the tagged field of that number, if present.
 	tagged bool
 	tag    uint32
 	// inside are the fields of a structure.
 	inside shape
 }
 
-// newShape reads the notation of shapes.
+// newShape parses the notation of shapes.
 func newShape(text string) shape {
 	s, rest := readShape(text)
 	if rest != "" {
@@ -43,7 +42,7 @@ func newShape(text string) shape {
 	return s
 }
 
-// readShape returns the shape up to a closing bracket, and what follows that.
+// readShape returns the shape up to a closing bracket, and the rest of the text.
 func readShape(text string) (s shape, rest string) {
 	for text = strings.TrimSpace(text); text != ""; text = strings.TrimSpace(text) {
 		if text[0] == ']' {
@@ -74,7 +73,7 @@ func readShape(text string) (s shape, rest string) {
 	return s, ""
 }
 
-// readVersions reads "3+", "-3" and "2-4".
+// readVersions parses "3+", "-3" and "2-4".
 func readVersions(text string) (from, to int16) {
 	first, last, _ := strings.Cut(strings.Replace(text, "+", "-", 1), "-")
 	return number(first, 0), number(last, 1<<15-1)
@@ -91,7 +90,7 @@ func number(text string, otherwise int16) int16 {
 	return int16(n)
 }
 
-// walk goes through the body of a request.
+// walk scans the body of a request.
 type walk struct {
 	kbin.Reader
 	version  int16
@@ -99,8 +98,7 @@ type walk struct {
 	elements int
 }
 
-// check returns an error if a body is shorter than it says, or has too many
-// elements.
+// check returns an error if a body is shorter than its lengths declare, or has too many elements.
 func (s shape) check(version int16, flexible bool, body []byte) error {
 	w := walk{Reader: kbin.Reader{Src: body}, version: version, flexible: flexible}
 	w.structure(s)
@@ -110,7 +108,7 @@ func (s shape) check(version int16, flexible bool, body []byte) error {
 	return w.Complete()
 }
 
-// fine tells whether to go on.
+// fine reports whether to continue.
 func (w *walk) fine() bool { return w.Ok() && w.elements <= maxElements }
 
 func (w *walk) structure(s shape) {
@@ -163,17 +161,17 @@ func (w *walk) tags(s shape) {
 	}
 }
 
-// inside goes through the structure in a tagged field.
+// inside scans the structure in a tagged field.
 func (w *walk) inside(s shape, value []byte) {
 	inner := walk{Reader: kbin.Reader{Src: value}, version: w.version, flexible: w.flexible, elements: w.elements}
 	inner.structure(s)
 	w.elements = inner.elements
 	if !inner.Ok() {
-		w.Span(-1) // as bad
+		w.Span(-1) // malformed
 	}
 }
 
-// widths are those of the fields that always have the same.
+// widths are the widths of fixed-size fields.
 var widths = map[byte]int{'b': 1, 'h': 2, 'i': 4, 'q': 8, 'u': 16}
 
 func (w *walk) field(kind byte) {

@@ -1,11 +1,10 @@
 package kafka
 
-// shapes are those of the requests that are served, by their numbers. Fields
-// are b, h, i and q for integers of 1, 2, 4 and 8 bytes, u for a UUID, s for a
-// string and y for bytes; *i is an array of i, [...] one of structures, and ?[...] one structure or none.
-// "3+:" stands before what exists from version 3 on, "-3:" up to it, "2-4:"
-// between. #1[...] is a structure in the tagged field 1; other tagged fields,
-// which may follow each structure, hold nothing that has to be gone through.
+// shapes are the shapes of the supported requests, by their numbers. Fields are b, h, i and q for
+// integers of 1, 2, 4 and 8 bytes, u for a UUID, s for a string and y for bytes; *i is an array of
+// i, [...] an array of structures, and ?[...] a nullable structure. "3+:" precedes fields of
+// version 3 and later, "-3:" up to it, "2-4:" between. #1[...] is a structure in the tagged field
+// 1; other tagged fields, which may follow each structure, need no check.
 var shapes = map[int16]shape{
 	0:  newShape("3+:s h i [-12:s 13+:u [i y]]"),
 	1:  newShape("-14:i i i 3+:i 4+:b 7+:i 7+:i [-12:s 13+:u [i 9+:i q 12+:i 5+:q i]] 7+:[7-12:s 13+:u *i] 11+:s #1[i q]"),

@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-project/sluice/topic/storetest"
 )
 
-// Requests that have begun and do not go on hold no memory that others wait for;
-// while nobody does, they may take their time.
+// Stalled requests hold no memory that others wait for; while no other waits, they may take their
+// time.
 func TestStalledRequestsGiveWay(t *testing.T) {
 	var lines log
 	b := startBroker(t, storetest.NewMemory(), topic.Config{})
@@ -41,8 +41,8 @@ func TestStalledRequestsGiveWay(t *testing.T) {
 	eventually(t, "their memory is back", func() bool { return s.requests.used() == 0 })
 }
 
-// Many slow consumers cannot keep all memory for answers: others get theirs long
-// before the write timeout.
+// Many slow consumers cannot keep all memory for answers: others get theirs long before the write
+// timeout.
 func TestSlowConsumersGiveWay(t *testing.T) {
 	var lines log
 	b := startBroker(t, storetest.NewMemory(), topic.Config{})
@@ -56,7 +56,7 @@ func TestSlowConsumersGiveWay(t *testing.T) {
 	for range 20 {
 		p := dial(t, s)
 		_ = p.conn.(*net.TCPConn).SetReadBuffer(4 << 10)
-		for range 30 { // more than the network holds
+		for range 30 { // more than the network buffers
 			p.send(greedy)
 		}
 	}

@@ -5,21 +5,21 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/group"
 )
 
 // SyncGroup: versions 0 to 5.
 //
-// Gives a member its assignment of the generation that it has joined. The leader's
-// request brings all assignments; the others wait for it, and all until the
-// generation is durable. An assignment has at most 1 MiB, and the group with all
+// Answers a member's assignment in the generation that it has joined. The leader's request
+// has all assignments; the other members wait for it, and all wait until the generation is
+// durable. An assignment has at most 1 MiB, and the group with all
 // of them 4 MiB as it is stored: MESSAGE_TOO_LARGE.
 //
 //   - 3: static members (an instance id).
 //   - 5: the protocol, which is checked, and answered.
 func (s *Server) syncGroup(_ *call, r *kmsg.SyncGroupRequest) answer {
-	request := topic.SyncRequest{
-		MemberIdentity: topic.MemberIdentity{
+	request := group.SyncRequest{
+		MemberIdentity: group.MemberIdentity{
 			Group: r.Group, Member: r.MemberID, Instance: orEmpty(r.InstanceID), Generation: r.Generation,
 		},
 		ProtocolType: orEmpty(r.ProtocolType), Protocol: orEmpty(r.Protocol),

@@ -6,15 +6,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// The numbers of the kinds that the server itself has to know.
+// The numbers of the kinds that have special handling.
 const (
 	keyProduce     = 0
 	keyFetch       = 1
 	keyAPIVersions = 18
 )
 
-// requests are the kinds that are served, in the order of their numbers. What
-// is announced to clients is exactly this.
+// requests are the supported kinds, in the order of their numbers. ApiVersions announces
+// them.
 var requests = []request{
 	on(0, 13, (*Server).produce),
 	on(4, 17, (*Server).fetch),

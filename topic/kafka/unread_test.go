@@ -11,8 +11,8 @@ import (
 	"github.com/sluice-project/sluice/topic/storetest"
 )
 
-// A partition whose log cannot be read has no leader, and tells everybody to come
-// again: never an offset, for which consumers would begin elsewhere.
+// A partition whose log cannot be read has no leader, and all requests get retriable errors, never
+// an offset: consumers would begin elsewhere.
 func TestAPartitionThatCannotBeReadAsksForPatience(t *testing.T) {
 	store := storetest.NewMemory()
 	b := startBroker(t, store, topic.Config{})

@@ -25,16 +25,16 @@ func parseAnswerSubject(subject string) (token, number uint64, ok bool) {
 // statusOf returns the status of a message without a body, such as "404".
 func statusOf(message *nats.Msg) string { return message.Header.Get("Status") }
 
-// parseAnswer returns the sequence that a write was given, or why it was not
-// written: one of topic's errors, wrapped.
+// parseAnswer returns the sequence of a write, or one of topic's errors, wrapped, if it
+// was not written.
 func parseAnswer(message *nats.Msg) (uint64, error) {
 	if len(message.Data) == 0 && message.Header != nil {
 		if status := statusOf(message); status == "503" {
 			return 0, topic.ErrNoLog
 		}
 	}
-	// The answer to nearly every write: {"stream":"…","seq":17}. Names of our
-	// streams hold nothing that JSON escapes.
+	// Nearly every answer is {"stream":"…","seq":17}. Stream names need no escapes in
+	// JSON.
 	data := message.Data
 	if at := bytes.Index(data, []byte(`"seq":`)); at >= 0 && !bytes.Contains(data, []byte(`"error"`)) {
 		rest := bytes.TrimLeft(data[at+len(`"seq":`):], " ")
@@ -60,12 +60,12 @@ func parseAnswer(message *nats.Msg) (uint64, error) {
 	return 0, fmt.Errorf("%w: the engine says: %s", sentinel, answer.Error.Description)
 }
 
-// sentinelOf names an error code of the engine in the words of the contract.
-// What it refused for an unknown reason counts as uncertain: the caller looks.
+// sentinelOf returns topic's error for an error code of the engine. Other codes are
+// ErrUncertain: the caller reads the log.
 func sentinelOf(code int) error {
 	switch server.ErrorIdentifier(code) {
 	case server.JSStreamWrongLastSequenceErrF, server.JSStreamWrongLastSequenceConstantErr, server.JSStreamTooManyRequests:
-		// Too many under way: this one was dropped, so those after it are fenced.
+		// With too many appends in flight the engine dropped this one, so later ones are fenced.
 		return topic.ErrFenced
 	case server.JSInsufficientResourcesErr, server.JSAccountResourcesExceededErr, server.JSStorageResourcesExceededErr,
 		server.JSStreamStoreFailedF:
@@ -76,5 +76,5 @@ func sentinelOf(code int) error {
 	return topic.ErrUncertain
 }
 
-// isFenced tells whether a write was refused for what it expected.
+// isFenced reports whether a write was refused for the sequence that it expected.
 func isFenced(err error) bool { return errors.Is(err, topic.ErrFenced) }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/broker"
+	"github.com/sluice-project/sluice/topic/group"
 	"github.com/sluice-project/sluice/topic/natsstore"
 )
 
@@ -27,22 +29,22 @@ func benchLog(b *testing.B) topic.Log {
 	return l
 }
 
-// fill appends entries, some of them under way at once.
+// fill appends entries, up to depth of them in flight.
 func fill(b *testing.B, l topic.Log, entries, size, depth int) {
 	data := make([]byte, size)
-	room := make(chan struct{}, depth)
+	slots := make(chan struct{}, depth)
 	done := func(err error) {
 		if err != nil {
 			b.Error(err)
 		}
-		<-room
+		<-slots
 	}
 	for i := range entries {
-		room <- struct{}{}
+		slots <- struct{}{}
 		l.Append(topic.Entry{Sequence: uint64(i + 1), Mark: topic.Mark{Base: int64(i)}, Data: data}, done)
 	}
 	for range depth {
-		room <- struct{}{}
+		slots <- struct{}{}
 	}
 }
 
@@ -134,7 +136,7 @@ func BenchmarkCommit(b *testing.B) {
 		b.Run(fmt.Sprintf("%dgroups/%dcommitters", shape.groups, shape.committers), func(b *testing.B) {
 			s := open(b, b.TempDir(), natsstore.Options{Logger: slog.New(slog.DiscardHandler)})
 			defer s.Close()
-			groups := topic.NewGroups(s.Meta(), topic.GroupsConfig{}, nil)
+			groups := group.New(s.Meta(), nil, topic.GroupsConfig{}, nil)
 			if err := groups.Load(b.Context()); err != nil {
 				b.Fatal(err)
 			}
@@ -145,9 +147,9 @@ func BenchmarkCommit(b *testing.B) {
 			b.ResetTimer()
 			for i := range shape.groups * shape.committers {
 				working.Go(func() {
-					request := topic.CommitRequest{
-						MemberIdentity: topic.MemberIdentity{Group: fmt.Sprint("group-", i%shape.groups), Generation: -1},
-						Offsets:        []topic.OffsetCommit{{Topic: "orders", Partition: int32(i / shape.groups), Epoch: -1}},
+					request := group.CommitRequest{
+						MemberIdentity: group.MemberIdentity{Group: fmt.Sprint("group-", i%shape.groups), Generation: -1},
+						Offsets:        []group.OffsetCommit{{Topic: "orders", Partition: int32(i / shape.groups), Epoch: -1}},
 					}
 					for left.Add(-1) >= 0 {
 						request.Offsets[0].Offset++
@@ -195,29 +197,29 @@ func BenchmarkStart(b *testing.B) {
 }
 
 // start opens a store and starts a broker, and returns how long each took.
-func start(b *testing.B, dir string) (s topic.Store, broker *topic.Broker, opened, started time.Duration) {
+func start(b *testing.B, dir string) (s topic.Store, served *broker.Broker, opened, started time.Duration) {
 	b.Helper()
 	began := time.Now()
 	s = open(b, dir, natsstore.Options{Logger: slog.New(slog.DiscardHandler)})
 	opened = time.Since(began)
-	broker, err := topic.New(s, topic.Config{})
+	served, err := broker.New(s, topic.Config{})
 	if err == nil {
-		err = broker.Start(b.Context())
+		err = served.Start(b.Context())
 	}
 	if err != nil {
 		b.Fatal(err)
 	}
-	return s, broker, opened, time.Since(began) - opened
+	return s, served, opened, time.Since(began) - opened
 }
 
-func stop(b *testing.B, s topic.Store, broker *topic.Broker) {
+func stop(b *testing.B, s topic.Store, broker *broker.Broker) {
 	b.Helper()
 	if err := errors.Join(broker.Stop(b.Context()), s.Close()); err != nil {
 		b.Fatal(err)
 	}
 }
 
-func appendBatch(b *testing.B, t *topic.Topic, partition int32) {
+func appendBatch(b *testing.B, t *broker.Topic, partition int32) {
 	b.Helper()
 	batch, err := topic.NewBatch([]topic.Record{{Value: make([]byte, 100)}}, topic.BatchOptions{})
 	if err != nil {

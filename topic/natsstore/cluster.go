@@ -16,44 +16,43 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// Of what a node looks at by itself.
 const (
-	// lookEvery is how often it looks who leads and which connections there are.
-	lookEvery = 100 * time.Millisecond
-	// growEvery is how often it looks whether the metadata can have more replicas.
+	// leaderPoll is how often a node checks leaders and connections.
+	leaderPoll = 100 * time.Millisecond
+	// growEvery is how often it checks whether the metadata can have more replicas.
 	growEvery = 2 * time.Second
-	// recheck is how many looks after a connection was lost it still is made sure
-	// that nobody without one counts as alive: a last heartbeat may be under way.
+	// recheck is for how many checks after a lost connection a node counts nodes
+	// without a connection as dead: a last heartbeat may be in flight.
 	recheck = 5
-	// askedFor is how long a log that nobody asks about is looked after.
-	askedFor = time.Hour
+	// watchFor is how long a node watches a log after the last question about it.
+	watchFor = time.Hour
 )
 
-// ErrEngineStopped says that the engine has given up writing, as it does when the disk is
-// full or a write has failed. It works again when the store is opened again.
-var ErrEngineStopped = errors.New("the engine has given up, as after a write that failed: make room on the disk and start again")
+// ErrEngineStopped says that the engine no longer writes, because the disk is full or a
+// write has failed. Opening the store again starts it.
+var ErrEngineStopped = errors.New("the engine has stopped, as after a failed write: free some space on the disk and start again")
 
-// ErrAlive says that a node that should be removed is alive.
+// ErrAlive says that a node to remove is alive.
 var ErrAlive = errors.New("the node is alive: stop it first")
 
-// cluster is a topic.Cluster: what one node knows of all.
+// cluster is a topic.Cluster, as one node sees it.
 type cluster struct {
 	store   *Store
 	options ClusterOptions
 	peers   *peers
 	work    *lifecycle.Group
-	wake    chan struct{} // one is in it if there is a reason to look at once
-	signals signals
-	beating sync.Mutex // held while a heartbeat is sent: the last one has what holds
+	wake    chan struct{} // holds one element if a check is due at once
+	watches watches
+	sending sync.Mutex // held while a heartbeat is sent: the last one is current
 
 	mu       sync.Mutex
 	leaving  bool
-	followed uint64            // how far the broker follows the metadata
-	asked    map[string]*asked // the streams that somebody asked about
+	followed uint64                    // how far the broker follows the metadata
+	watched  map[string]*watchedStream // by stream
 }
 
-// asked is a stream that somebody asked about.
-type asked struct {
+// watchedStream is a stream whose leader this node was asked about.
+type watchedStream struct {
 	leads bool
 	at    time.Time
 }
@@ -63,56 +62,56 @@ var _ topic.Cluster = (*cluster)(nil)
 func newCluster(s *Store, options ClusterOptions) *cluster {
 	return &cluster{
 		store: s, options: options, peers: newPeers(options.Node), work: lifecycle.NewGroup(context.Background()),
-		wake: make(chan struct{}, 1), asked: map[string]*asked{},
+		wake: make(chan struct{}, 1), watched: map[string]*watchedStream{},
 	}
 }
 
-// start begins to beat and to look.
+// start starts heartbeats and checks.
 func (c *cluster) start() error {
 	conn := c.store.conn
 	err := subscribe(conn, beatSubject, func(message *nats.Msg) {
 		if c.peers.take(message.Data, time.Now()) {
-			c.met()
+			c.aliveChanged()
 		}
 	})
 	if err != nil {
 		return err
 	}
-	err = subscribe(conn, server.JSAdvisoryStreamLeaderElectedPre+".*", func(*nats.Msg) { c.look() })
+	err = subscribe(conn, server.JSAdvisoryStreamLeaderElectedPre+".*", func(*nats.Msg) { c.wakeUp() })
 	if err != nil {
 		return err
 	}
-	c.work.Go("heartbeats", c.beats)
-	c.work.Go("leaders", c.looks)
+	c.work.Go("heartbeats", c.sendHeartbeats)
+	c.work.Go("leaders", c.watchLeaders)
 	return nil
 }
 
-// stop lets others know that the node goes, and ends what start began.
+// stop announces that the node leaves, and ends what start started.
 func (c *cluster) stop() error {
 	c.leave()
 	return c.work.Stop(context.Background())
 }
 
-// met tells that other nodes are alive than before.
-func (c *cluster) met() {
+// aliveChanged signals that the set of alive nodes has changed.
+func (c *cluster) aliveChanged() {
 	c.store.options.Logger.Info("other nodes are alive", "alive", c.peers.now())
-	c.signals.fire()
+	c.watches.notify("")
 }
 
-// look makes the node look at once.
-func (c *cluster) look() {
+// wakeUp makes the next check happen at once.
+func (c *cluster) wakeUp() {
 	select {
 	case c.wake <- struct{}{}:
 	default:
 	}
 }
 
-// beats says that the node is there.
-func (c *cluster) beats(ctx context.Context) error {
+// sendHeartbeats sends heartbeats until ctx ends.
+func (c *cluster) sendHeartbeats(ctx context.Context) error {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
 	for {
-		c.beat()
+		c.sendHeartbeat()
 		select {
 		case <-ctx.Done():
 			return nil
@@ -121,9 +120,9 @@ func (c *cluster) beats(ctx context.Context) error {
 	}
 }
 
-func (c *cluster) beat() {
-	c.beating.Lock()
-	defer c.beating.Unlock()
+func (c *cluster) sendHeartbeat() {
+	c.sending.Lock()
+	defer c.sending.Unlock()
 	c.mu.Lock()
 	says := beat{Node: c.options.Node, Leaving: c.leaving, Followed: c.followed}
 	c.mu.Unlock()
@@ -136,19 +135,19 @@ func (c *cluster) beat() {
 	}
 }
 
-// leave lets others know that the node goes.
+// leave announces that the node leaves.
 func (c *cluster) leave() {
 	c.mu.Lock()
 	c.leaving = true
 	c.mu.Unlock()
-	c.beat()
-	// The engine takes it before it stops.
+	c.sendHeartbeat()
+	// The engine has it before it stops.
 	_ = c.store.conn.FlushTimeout(time.Second)
 }
 
-// looks finds out who leads and who is alive, as long as the engine works.
-func (c *cluster) looks(ctx context.Context) error {
-	tick := time.NewTicker(lookEvery)
+// watchLeaders checks leaders and alive nodes until ctx ends or the engine stops.
+func (c *cluster) watchLeaders(ctx context.Context) error {
+	tick := time.NewTicker(leaderPoll)
 	defer tick.Stop()
 	remotes, checks := 0, 0
 	for {
@@ -156,7 +155,7 @@ func (c *cluster) looks(ctx context.Context) error {
 			return ErrEngineStopped
 		}
 		now := time.Now()
-		changed, met := c.lead(now), false
+		changed, met := c.updateLeads(now), false
 		n := c.store.engine.NumRemotes()
 		if n < remotes {
 			checks = recheck
@@ -164,12 +163,12 @@ func (c *cluster) looks(ctx context.Context) error {
 		remotes = n
 		if checks > 0 {
 			checks--
-			met = c.peers.only(c.store.engine.connected(), now)
+			met = c.peers.keepOnly(c.store.engine.connected(), now)
 		}
 		if c.peers.tick(now) || met {
-			c.met()
+			c.aliveChanged()
 		} else if changed {
-			c.signals.fire()
+			c.watches.notify("")
 		}
 		select {
 		case <-ctx.Done():
@@ -180,17 +179,17 @@ func (c *cluster) looks(ctx context.Context) error {
 	}
 }
 
-// lead looks which of the logs that somebody asked about this node leads, and
-// tells whether these are others than before.
-func (c *cluster) lead(now time.Time) (changed bool) {
+// updateLeads checks which watched streams this node leads, and reports whether they have
+// changed.
+func (c *cluster) updateLeads(now time.Time) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for stream, a := range c.asked {
+	for stream, a := range c.watched {
 		leads := c.store.engine.leads(stream)
 		changed = changed || leads != a.leads
 		a.leads = leads
-		if !leads && now.Sub(a.at) > askedFor {
-			delete(c.asked, stream)
+		if !leads && now.Sub(a.at) > watchFor {
+			delete(c.watched, stream)
 		}
 	}
 	return changed
@@ -199,47 +198,50 @@ func (c *cluster) lead(now time.Time) (changed bool) {
 // Node returns the number of this node.
 func (c *cluster) Node() int32 { return c.options.Node }
 
-// Alive returns the nodes that have been heard of within 3 s and to which there is
-// a connection, and this one, in order.
+// Alone returns false.
+func (c *cluster) Alone() bool { return false }
+
+// Alive returns, in order, this node and the nodes with a connection and a heartbeat
+// within 3 s.
 func (c *cluster) Alive() []int32 { return c.peers.now() }
 
-// Leads tells whether this node leads a log: a look at what the engine in this
-// process knows.
+// Leads reports whether this node leads a log, by the state of the engine in this
+// process.
 func (c *cluster) Leads(log string) bool { return c.leads(logStream + log) }
 
 func (c *cluster) leads(stream string) bool {
 	leads := c.store.engine.leads(stream)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a := c.asked[stream]
+	a := c.watched[stream]
 	if a == nil {
-		a = &asked{leads: leads}
-		c.asked[stream] = a
+		a = &watchedStream{leads: leads}
+		c.watched[stream] = a
 	}
-	// What was not told yet to those who watch stays to be told by the next look.
+	// The next check still signals a change since the last one.
 	a.at = time.Now()
 	return leads
 }
 
-// Watch calls signal when what Alive or Leads returns may have changed: at most
-// some 100 ms later.
-func (c *cluster) Watch(signal func()) (cancel func()) { return c.signals.add(signal) }
+// Watch calls signal when the result of Alive or Leads may have changed, at most some
+// 100 ms later.
+func (c *cluster) Watch(signal func()) (cancel func()) { return c.watches.add("", signal) }
 
-// Followed notes how far this node follows the metadata, and tells the others.
+// Followed announces the revision up to which this node follows the metadata.
 func (c *cluster) Followed(revision uint64) {
 	c.mu.Lock()
 	c.followed = revision
 	c.mu.Unlock()
-	c.beat()
+	c.sendHeartbeat()
 }
 
-// AwaitFollowed waits until the others have told that they follow the metadata up to
-// a revision: those that are alive.
+// AwaitFollowed waits until all other nodes that are alive follow the metadata up to a
+// revision.
 func (c *cluster) AwaitFollowed(ctx context.Context, revision uint64) error {
-	return c.until(ctx, func() bool { return c.peers.followed(revision) })
+	return c.poll(ctx, func() bool { return c.peers.followed(revision) })
 }
 
-// grow gives the metadata more replicas, when there are nodes for them.
+// grow adds replicas of the metadata when there are nodes for them.
 func (c *cluster) grow(ctx context.Context) error {
 	tick := time.NewTicker(growEvery)
 	defer tick.Stop()
@@ -275,14 +277,14 @@ func (c *cluster) growOnce(ctx context.Context) error {
 	return err
 }
 
-// metaReplicas returns on how many of some nodes the metadata can be kept: an odd
-// number, because one more keeps nothing safer.
+// metaReplicas returns how many replicas the metadata has with that many nodes: an odd
+// number, because one more would not survive more failures.
 func (c *cluster) metaReplicas(nodes int) int {
 	replicas := min(c.options.MetaReplicas, nodes)
 	return replicas - (replicas+1)%2
 }
 
-// ask sends a request to the engine, and reads the answer.
+// ask sends a request to the engine and decodes the answer.
 func ask(ctx context.Context, conn *nats.Conn, subject string, request, answer any) error {
 	data, err := json.Marshal(request)
 	if err != nil {
@@ -295,8 +297,8 @@ func ask(ctx context.Context, conn *nats.Conn, subject string, request, answer a
 	return json.Unmarshal(message.Data, answer)
 }
 
-// until waits for something that a look tells.
-func (c *cluster) until(ctx context.Context, done func() bool) error {
+// poll waits until done returns true.
+func (c *cluster) poll(ctx context.Context, done func() bool) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !done() {
@@ -309,7 +311,7 @@ func (c *cluster) until(ctx context.Context, done func() bool) error {
 	return nil
 }
 
-// names returns the streams that there are, and those that somebody asked about.
+// names returns all streams that the engine lists, and those that this node watches.
 func (c *cluster) names(ctx context.Context) []string {
 	names := []string{metaStream}
 	list := c.store.js.StreamNames(ctx)
@@ -321,7 +323,7 @@ func (c *cluster) names(ctx context.Context) []string {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for stream := range c.asked {
+	for stream := range c.watched {
 		names = append(names, stream)
 	}
 	slices.Sort(names)

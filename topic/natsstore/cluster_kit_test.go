@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"slices"
@@ -12,28 +11,38 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/ports"
+	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/topic"
 )
 
 const testSecret = "a secret of the tests"
 
-// nodes are the stores of one cluster in this process, by their number less 1.
-// Between any two is a wire that can be cut.
+// nodes is a cluster in this process, as one test uses it.
 type nodes struct {
-	t       testing.TB
+	t testing.TB
+	*stores
+}
+
+// in returns the same cluster for a subtest.
+func (ns *nodes) in(t testing.TB) *nodes { return &nodes{t, ns.stores} }
+
+// stores are the nodes of a cluster, by number less 1. A wire that can be cut connects any
+// two.
+type stores struct {
 	options Options
 	dirs    []string
 	listen  []string
 	wires   map[[2]int]*wire // from the first to the second
 
-	mu     sync.Mutex
-	stores []*Store
+	mu   sync.Mutex
+	open []*Store
 }
 
 // newNodes prepares n nodes; configure, if there is one, changes their options.
 func newNodes(t testing.TB, n int, configure func(*Options)) *nodes {
 	t.Helper()
-	ns := &nodes{t: t, wires: map[[2]int]*wire{}, stores: make([]*Store, n)}
+	ns := &nodes{t: t, stores: &stores{wires: map[[2]int]*wire{}, open: make([]*Store, n), listen: ports.Addrs(t, n)}}
 	ns.options = Options{
 		SyncInterval: time.Minute, DiskReserve: -1, Logger: slog.New(slog.DiscardHandler),
 		Cluster: &ClusterOptions{Name: "test", Secret: testSecret, JoinTimeout: 2 * time.Minute},
@@ -44,7 +53,6 @@ func newNodes(t testing.TB, n int, configure func(*Options)) *nodes {
 	base := t.TempDir()
 	for i := range n {
 		ns.dirs = append(ns.dirs, filepath.Join(base, fmt.Sprint("node", i+1)))
-		ns.listen = append(ns.listen, freeAddress(t))
 	}
 	for from := range n {
 		for to := range n {
@@ -70,22 +78,7 @@ func startNodes(t testing.TB, n int, configure func(*Options)) *nodes {
 	return ns
 }
 
-// freeAddress returns one that nobody listens on, with a port that no connection is
-// given by itself.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	for range 100 {
-		address := fmt.Sprint("127.0.0.1:", 20_000+rand.IntN(12_000))
-		if l, err := net.Listen("tcp", address); err == nil {
-			l.Close()
-			return address
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
-}
-
-// nodeOptions are those of one node: others reach it by their wires to it only.
+// nodeOptions returns the options of a node. It and the others reach each other through wires only.
 func (ns *nodes) nodeOptions(node int) Options {
 	options, cluster := ns.options, *ns.options.Cluster
 	cluster.Node, cluster.Listen, cluster.Advertise = int32(node), ns.listen[node-1], "127.0.0.1:1"
@@ -112,7 +105,7 @@ func (ns *nodes) start(which ...int) {
 			}
 			ns.mu.Lock()
 			defer ns.mu.Unlock()
-			ns.stores[node-1] = s
+			ns.stores.open[node-1] = s
 		})
 	}
 	work.Wait()
@@ -122,19 +115,19 @@ func (ns *nodes) start(which ...int) {
 	}
 }
 
-// node returns the store of one.
+// node returns the store of a node.
 func (ns *nodes) node(node int32) *Store {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
-	return ns.stores[node-1]
+	return ns.stores.open[node-1]
 }
 
-// stop closes one.
+// stop closes a node.
 func (ns *nodes) stop(node int32) {
 	ns.t.Helper()
 	ns.mu.Lock()
-	s := ns.stores[node-1]
-	ns.stores[node-1] = nil
+	s := ns.stores.open[node-1]
+	ns.stores.open[node-1] = nil
 	ns.mu.Unlock()
 	if s == nil {
 		return
@@ -145,7 +138,7 @@ func (ns *nodes) stop(node int32) {
 }
 
 func (ns *nodes) closeAll() {
-	for i := range ns.stores {
+	for i := range ns.stores.open {
 		ns.stop(int32(i + 1))
 	}
 	for _, w := range ns.wires {
@@ -162,12 +155,12 @@ func (ns *nodes) cut(node int32, off bool) {
 	}
 }
 
-// running are the numbers of the nodes that run.
+// running returns the numbers of the nodes that run.
 func (ns *nodes) running() []int32 {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	var all []int32
-	for i, s := range ns.stores {
+	for i, s := range ns.stores.open {
 		if s != nil {
 			all = append(all, int32(i+1))
 		}
@@ -175,10 +168,10 @@ func (ns *nodes) running() []int32 {
 	return all
 }
 
-// waitAlive waits until all running nodes see that many.
+// waitAlive waits until all running nodes see n nodes, and know as many members.
 func (ns *nodes) waitAlive(n int) {
 	ns.t.Helper()
-	eventually(ns.t, fmt.Sprintf("%d nodes alive", n), func() bool {
+	until.True(ns.t, fmt.Sprintf("%d nodes alive", n), func() bool {
 		for _, node := range ns.running() {
 			s := ns.node(node)
 			known, _ := s.engine.members()
@@ -190,10 +183,10 @@ func (ns *nodes) waitAlive(n int) {
 	})
 }
 
-// waitAliveOnly waits until all running nodes see that only they are there.
+// waitAliveOnly waits until all running nodes see n nodes.
 func (ns *nodes) waitAliveOnly(n int) {
 	ns.t.Helper()
-	eventually(ns.t, fmt.Sprintf("only %d nodes alive", n), func() bool {
+	until.True(ns.t, fmt.Sprintf("only %d nodes alive", n), func() bool {
 		for _, node := range ns.running() {
 			if len(ns.node(node).Cluster().Alive()) != n {
 				return false
@@ -203,11 +196,11 @@ func (ns *nodes) waitAliveOnly(n int) {
 	})
 }
 
-// leader waits until one of the nodes leads a log, and returns it.
+// leader waits for a leader of a log, one of some nodes if given, and returns it.
 func (ns *nodes) leader(log string, among ...int32) int32 {
 	ns.t.Helper()
 	var leader int32
-	eventually(ns.t, "a leader of "+log, func() bool {
+	until.True(ns.t, "a leader of "+log, func() bool {
 		for _, node := range ns.running() {
 			if ns.node(node).Cluster().Leads(log) && (len(among) == 0 || slices.Contains(among, node)) {
 				leader = node
@@ -219,29 +212,18 @@ func (ns *nodes) leader(log string, among ...int32) int32 {
 	return leader
 }
 
-// open opens a log through a node.
-func (ns *nodes) open(node int32, name string, on ...int32) *log {
+// log opens a log through a node.
+func (ns *nodes) log(node int32, name string, on ...int32) *log {
 	ns.t.Helper()
-	l, err := ns.node(node).OpenLog(ns.t.Context(), name, on)
-	if err != nil {
-		ns.t.Fatal(err)
-	}
+	var l topic.Log
+	until.Succeeds(ns.t, "open log "+name, func() (err error) {
+		l, err = ns.node(node).OpenLog(ns.t.Context(), name, on)
+		return err
+	})
 	return l.(*log)
 }
 
-// eventually waits until something holds.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !holds(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v", what, patience)
-		}
-	}
-}
-
-// wire carries connections to an address.
+// wire forwards connections to an address.
 type wire struct {
 	address string
 	listen  net.Listener
@@ -303,8 +285,7 @@ func (w *wire) carry(from net.Conn) {
 	delete(w.conns, to)
 }
 
-// cut ends all connections and lets no new one through, until it is called with
-// false.
+// cut closes all connections and refuses new ones, until it is called with false.
 func (w *wire) cut(off bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -322,7 +303,7 @@ func (w *wire) close() {
 	w.work.Wait()
 }
 
-// numbered is the entry with a sequence: its data says which it is.
+// numbered returns the entry with a sequence, which its data has too.
 func numbered(sequence uint64) topic.Entry {
 	return topic.Entry{
 		Sequence: sequence, Mark: topic.Mark{Base: int64(sequence), Next: int64(sequence) + 1},

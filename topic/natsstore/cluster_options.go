@@ -15,44 +15,42 @@ import (
 
 // ClusterOptions make the store one node of a cluster.
 type ClusterOptions struct {
-	// Name is the cluster's: letters, digits, "-" and "_", at most 64. All nodes
-	// have the same.
+	// Name is the name of the cluster, the same on all nodes: at most 64 letters, digits,
+	// "-" and "_".
 	Name string
-	// Node is the number of this node, 1 or more: no other node has it, and it
-	// never changes.
+	// Node is the number of this node, 1 or more. It is unique and never changes.
 	Node int32
-	// Rack is where the node stands: letters, digits, "-" and "_", at most 64.
-	// Empty: not known.
+	// Rack is the rack of this node: at most 64 letters, digits, "-" and "_". Empty if it is
+	// not known.
 	Rack string
-	// Listen is where other nodes connect to, "host:port". An empty host is all
-	// addresses of the machine.
+	// Listen is the address that other nodes connect to, "host:port". An empty host means
+	// all addresses of the machine.
 	Listen string
-	// Advertise is how other nodes reach this one, "host:port"; default Listen.
+	// Advertise is the address at which other nodes reach this one, "host:port"; default
+	// Listen.
 	Advertise string
-	// Peers are the addresses of the nodes to connect to, "host:port": at least
-	// one other, this one's own may be among them. More are learned from those.
-	// When a cluster starts for the first time, each of its nodes must name all
-	// others, and that start needs as many nodes as are named: this is how two
-	// halves cannot both believe to be the cluster. Later ones need a majority.
+	// Peers are the addresses of other nodes, "host:port", at least one. They may include
+	// this node's own. The node learns of further nodes from its peers. When a cluster starts
+	// for the first time, each node must name all others, and all named nodes must be there,
+	// so that two halves cannot each become the cluster. Later starts need a majority.
 	Peers []string
-	// Secret is what nodes show each other, 16 bytes or more. It goes over the
-	// network as it is where there is no TLS.
+	// Secret authenticates nodes to each other, 16 bytes or more. Without TLS it crosses the
+	// network in plain text.
 	Secret string
-	// TLS, if it is there, is used for all connections between nodes: it needs a
-	// certificate, and the authorities whose certificates it takes, as RootCAs
-	// and as ClientCAs. Nodes prove who they are in both directions.
+	// TLS, if set, secures all connections between nodes, with authentication in both
+	// directions. It needs a certificate, and the trusted authorities as RootCAs and as
+	// ClientCAs.
 	TLS *tls.Config
 	// CertFile, KeyFile and CAFile are the same in PEM files: all three or none.
 	CertFile, KeyFile, CAFile string
-	// MetaReplicas is on how many nodes the metadata is kept, as soon as there are
-	// so many: 1, 3 or 5. Default 3.
+	// MetaReplicas is the number of replicas of the metadata as soon as there are as many
+	// nodes: 1, 3 or 5. Default 3.
 	MetaReplicas int
-	// JoinTimeout bounds how long opening waits for enough of the other nodes.
-	// Default 10 minutes.
+	// JoinTimeout is how long opening waits for enough other nodes. Default 10 minutes.
 	JoinTimeout time.Duration
 }
 
-// named is how many nodes the options name: this one and the others.
+// named returns how many nodes the options name, this one included.
 func (o ClusterOptions) named() int {
 	count := 1
 	for _, peer := range o.Peers {
@@ -137,7 +135,7 @@ func (o ClusterOptions) validateTLS() error {
 	return nil
 }
 
-// tlsConfig returns what connections between nodes use; nil for no TLS.
+// tlsConfig returns the configuration of connections between nodes, nil without TLS.
 func (o ClusterOptions) tlsConfig() (*tls.Config, error) {
 	config := o.TLS.Clone()
 	if config == nil && o.CertFile == "" {
@@ -163,7 +161,7 @@ func (o ClusterOptions) tlsConfig() (*tls.Config, error) {
 	return config, nil
 }
 
-// clusterName tells whether a cluster or a rack may have that name.
+// clusterName reports whether a cluster or a rack may have that name.
 func clusterName(name string) bool { return validName(name) && len(name) <= 64 }
 
 // splitAddress splits "host:port". The host of a listener may be empty.
@@ -182,10 +180,11 @@ func splitAddress(address string, listener bool) (host string, port int, err err
 	return host, int(number), nil
 }
 
-// serverName is the name of a node's engine.
+// serverName returns the name of a node's engine.
 func serverName(node int32) string { return "n" + strconv.Itoa(int(node)) }
 
-// nodeOf returns the number of the node whose engine has that name, 0 for none.
+// nodeOf returns the number of the node whose engine has that name, 0 if it is not such a
+// name.
 func nodeOf(name string) int32 {
 	text, found := strings.CutPrefix(name, "n")
 	number, err := strconv.ParseInt(text, 10, 32)
@@ -195,6 +194,6 @@ func nodeOf(name string) int32 {
 	return int32(number)
 }
 
-// nodeTag and rackTag are what placements name nodes by.
+// nodeTag and rackTag are the tags that placements use.
 func nodeTag(node int32) string  { return "node:" + strconv.Itoa(int(node)) }
 func rackTag(rack string) string { return "rack:" + rack }

@@ -20,6 +20,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-project/sluice/internal/testkit/ports"
 )
 
 func TestClusterOptionsAreChecked(t *testing.T) {
@@ -76,7 +78,7 @@ func TestNamesOfNodes(t *testing.T) {
 func TestADirectoryRemembersItsMode(t *testing.T) {
 	t.Parallel()
 	ns := startNodes(t, 2, nil)
-	ns.open(1, "log", 1, 2)
+	ns.log(1, "log", 1, 2)
 	ns.stop(1)
 	ns.stop(2)
 	single := t.TempDir()
@@ -109,22 +111,24 @@ func TestADirectoryRemembersItsMode(t *testing.T) {
 		}
 	}
 	ns.start(1, 2)
-	if _, _, err := ns.open(1, "log").Ends(t.Context()); err != nil {
+	if _, _, err := ns.log(1, "log").Ends(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestStrangersAreRefused starts a third node that has another secret, another
-// authority's certificate, or none, beside two that have the right ones.
+// TestStrangersAreRefused starts nodes with another secret, another authority's certificate,
+// or no certificate, against a running cluster.
 func TestStrangersAreRefused(t *testing.T) {
 	t.Parallel()
 	authority, stranger := newAuthority(t), newAuthority(t)
 	ns := newNodes(t, 3, func(o *Options) {
 		o.Cluster.CertFile, o.Cluster.KeyFile, o.Cluster.CAFile = authority.files(t, authority)
 	})
-	ns.start(1, 2)
-	ns.waitAlive(2)
-	for name, change := range map[string]func(*ClusterOptions){
+	ns.start(1, 2, 3)
+	ns.waitAlive(3)
+	ns.stop(3)
+	ns.waitAliveOnly(2)
+	strangers := map[string]func(*ClusterOptions){
 		"secret":         func(o *ClusterOptions) { o.Secret = "another secret, as long" },
 		"no certificate": func(o *ClusterOptions) { o.CertFile, o.KeyFile, o.CAFile = "", "", "" },
 		"a stranger's certificate": func(o *ClusterOptions) {
@@ -133,34 +137,40 @@ func TestStrangersAreRefused(t *testing.T) {
 		"a stranger's authority": func(o *ClusterOptions) {
 			o.CertFile, o.KeyFile, o.CAFile = authority.files(t, stranger)
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			options := ns.nodeOptions(3)
-			options.Cluster.JoinTimeout = 3 * time.Second
-			change(options.Cluster)
-			s, err := Open(filepath.Join(t.TempDir(), "node"), options)
-			if err == nil {
-				s.Close()
-				t.Fatal("it is in the cluster")
-			}
-			if !strings.Contains(err.Error(), "too few of its nodes within 3s") {
-				t.Errorf("open: %v", err)
-			}
-			if got := ns.node(1).Cluster().Alive(); !slices.Equal(got, []int32{1, 2}) {
-				t.Errorf("alive are %v", got)
-			}
-		})
 	}
+	t.Run("stranger", func(t *testing.T) {
+		node := int32(3)
+		for name, change := range strangers {
+			node++
+			options := ns.nodeOptions(3)
+			options.Cluster.Node, options.Cluster.Listen, options.Cluster.JoinTimeout = node, ports.Addrs(t, 1)[0], 3*time.Second
+			change(options.Cluster)
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				s, err := Open(filepath.Join(t.TempDir(), "node"), options)
+				if err == nil {
+					s.Close()
+					t.Fatal("it is in the cluster")
+				}
+				if !strings.Contains(err.Error(), "too few of its nodes within 3s") {
+					t.Errorf("open: %v", err)
+				}
+				if got := ns.node(1).Cluster().Alive(); !slices.Equal(got, []int32{1, 2}) {
+					t.Errorf("alive are %v", got)
+				}
+			})
+		}
+	})
 	ns.start(3)
 	ns.waitAlive(3)
 }
 
-// TestOpenSaysForWhomItWaits opens a node alone.
+// TestOpenSaysForWhomItWaits starts one of three nodes.
 func TestOpenSaysForWhomItWaits(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
 	ns := newNodes(t, 3, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&text, nil)) })
-	ctx, cancel := context.WithTimeout(t.Context(), joinSay+3*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), joinLogEvery+3*time.Second)
 	defer cancel()
 	s, err := OpenCluster(ctx, ns.dirs[0], ns.nodeOptions(1))
 	if !errors.Is(err, context.DeadlineExceeded) {
@@ -204,8 +214,8 @@ func (a *authority) sign(t *testing.T, certificate *x509.Certificate, key *ecdsa
 	return data
 }
 
-// files writes a node's certificate of this authority, its key, and what the
-// node trusts.
+// files writes a node's certificate by this authority, its key, and the authority that it
+// trusts.
 func (a *authority) files(t *testing.T, trusted *authority) (cert, key, ca string) {
 	t.Helper()
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

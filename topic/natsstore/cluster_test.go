@@ -4,19 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/sluice-project/sluice/rapidtest"
+	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/storetest"
 )
 
-// part is a store with logs of its own in that of a node, which it makes on the
-// same nodes always.
+// part is a store inside the store of a node, with its own logs on fixed nodes.
 type part struct {
 	*Store
 	prefix string
@@ -35,7 +33,7 @@ func (p *part) DeleteLog(ctx context.Context, name string) error {
 	return p.Store.DeleteLog(ctx, p.own(name))
 }
 
-// own is the name of a log in the store: the longest ones lose their begin.
+// own returns the name of a log in the node's store. It shortens the longest names at the front.
 func (p *part) own(name string) string {
 	return p.prefix + name[max(0, len(p.prefix)+len(name)-200):]
 }
@@ -58,26 +56,45 @@ func (p *part) Close() error {
 	return nil
 }
 
-// TestLogsOfACluster runs the suite through a node of three, on logs that it keeps
-// alone, shares, and does not keep. Each check of a property makes a Raft
-// group, and with SLUICE_LONG has ten times the rounds.
-func TestLogsOfACluster(t *testing.T) {
-	t.Cleanup(rapidtest.Checks(10, 5))
+// TestCluster runs tests on one cluster that do not disturb each other: the suite of logs
+// through a node that is their only replica, one of three, or none; the suite of the
+// metadata; and tests with logs of their own.
+func TestCluster(t *testing.T) {
+	t.Parallel()
 	ns := startNodes(t, 3, nil)
-	for name, on := range map[string][]int32{"alone": {1}, "shared": {1, 2, 3}, "elsewhere": {2}} {
+	ns.replicated(t)
+	logs := func(on ...int32) func(*testing.T, *nodes) {
+		return func(t *testing.T, ns *nodes) { logsOn(t, ns, on) }
+	}
+	for name, test := range map[string]func(*testing.T, *nodes){
+		"logs alone": logs(1), "logs shared": logs(1, 2, 3), "logs elsewhere": logs(2),
+		"metadata":       func(t *testing.T, ns *nodes) { storetest.RunMetaNodes(t, ns.views()) },
+		"dropped":        droppedAppends,
+		"sent twice":     appendsSentTwice,
+		"other replicas": appendsWhileReplicasChange,
+		"disputed":       refusedByStaleLeader,
+		"deleted":        deletedByAnother,
+		"followed":       followedIsKnownToOthers,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			parts := 0
-			storetest.RunLogs(t, storetest.Factory{Open: func(testing.TB) topic.Store {
-				parts++
-				return &part{Store: ns.node(1), prefix: fmt.Sprintf("%s-%d-", name, parts), on: on}
-			}})
+			test(t, ns.in(t))
 		})
 	}
 }
 
-// writer appends numbered entries to a log through a node, some at a time, and goes
-// on after failures as a partition does.
+// logsOn runs the suite through node 1 on logs that these nodes keep. Each check of a
+// property makes a Raft group.
+func logsOn(t *testing.T, ns *nodes, on []int32) {
+	parts := 0
+	storetest.RunLogs(t, storetest.Factory{Open: func(testing.TB) topic.Store {
+		parts++
+		return &part{Store: ns.node(1), prefix: fmt.Sprint("on", on[0], "of", len(on), "-", parts, "-"), on: on}
+	}})
+}
+
+// writer appends numbered entries to a log through a node, several at a time, and continues
+// after failures as a partition does.
 type writer struct {
 	t     testing.TB
 	acked atomic.Uint64 // the highest sequence that was reported as written
@@ -133,32 +150,40 @@ func (w *writer) run() {
 	}
 }
 
-// more waits until so many more entries are written.
+// more waits until n more entries are acknowledged.
 func (w *writer) more(n uint64) {
 	w.t.Helper()
 	from := w.acked.Load()
-	eventually(w.t, fmt.Sprintf("%d more entries after %d", n, from), func() bool { return w.acked.Load() >= from+n })
+	until.True(w.t, fmt.Sprintf("%d more entries after %d", n, from), func() bool { return w.acked.Load() >= from+n })
 }
 
-// end stops it and returns the last entry that was reported.
+// end stops the writer and returns the last acknowledged sequence.
 func (w *writer) end() uint64 {
 	close(w.stop)
 	<-w.done
 	return w.acked.Load()
 }
 
-// checkNumbered reads a log through a node: its entries must be dense, what was
-// written to them, and all those that were reported.
+// checkNumbered reads a log through a node, and checks that its entries have no gaps, the
+// right content, and include all acknowledged ones.
 func checkNumbered(t testing.TB, l *log, reported uint64) {
 	t.Helper()
-	_, last, err := l.Ends(t.Context())
-	if err != nil || last < reported {
-		t.Fatalf("the log ends at %d, %d was reported: %v", last, reported, err)
+	var last uint64
+	until.Succeeds(t, "the ends", func() (err error) {
+		_, last, err = l.Ends(t.Context())
+		return err
+	})
+	if last < reported {
+		t.Fatalf("the log ends at %d, %d was acknowledged", last, reported)
 	}
 	for from := uint64(1); from <= last; {
-		entries, err := l.Read(t.Context(), from, 1<<20)
-		if err != nil || len(entries) == 0 {
-			t.Fatalf("read from %d of %d: %d entries: %v", from, last, len(entries), err)
+		var entries []topic.Entry
+		until.Succeeds(t, "a read", func() (err error) {
+			entries, err = l.Read(t.Context(), from, 1<<20)
+			return err
+		})
+		if len(entries) == 0 {
+			t.Fatalf("read from %d of %d: no entries", from, last)
 		}
 		for _, e := range entries {
 			want := numbered(from)
@@ -175,16 +200,16 @@ func checkNumbered(t testing.TB, l *log, reported uint64) {
 func TestALeaderIsCutOff(t *testing.T) {
 	t.Parallel()
 	ns := startNodes(t, 3, func(o *Options) { o.Timeout = 3 * time.Second })
-	ns.open(1, "log", 1, 2, 3)
+	ns.log(1, "log", 1, 2, 3)
 	leader := ns.leader("log")
 	other := leader%3 + 1
-	w := startWriter(t, ns.open(other, "log"))
+	w := startWriter(t, ns.log(other, "log"))
 	w.more(100)
-	deposed := ns.open(leader, "log")
+	deposed := ns.log(leader, "log")
 
 	ns.cut(leader, true)
 	began := time.Now()
-	eventually(t, "others alone", func() bool { return len(ns.node(other).Cluster().Alive()) == 2 })
+	until.True(t, "others alone", func() bool { return len(ns.node(other).Cluster().Alive()) == 2 })
 	t.Logf("missed after %v", time.Since(began))
 	_, last, _ := deposed.Ends(t.Context())
 	outcomes := send(deposed, last+1)
@@ -193,7 +218,7 @@ func TestALeaderIsCutOff(t *testing.T) {
 	if next == leader {
 		t.Fatal("it leads still")
 	}
-	// Entries of the other node may have come before it.
+	// Entries of the other node may have come first.
 	if err := <-outcomes; !errors.Is(err, topic.ErrUncertain) && !errors.Is(err, topic.ErrFenced) {
 		t.Fatalf("append to the one that was cut off: %v", err)
 	}
@@ -201,21 +226,25 @@ func TestALeaderIsCutOff(t *testing.T) {
 		t.Errorf("the log looks deleted where nobody leads it: %v", err)
 	}
 	w.more(100)
-	if r, err := ns.node(other).Cluster().Replicas(t.Context(), "log"); err != nil || slices.Contains(r.Current, leader) || r.Leader != next {
-		t.Fatalf("replicas: %+v: %v", r, err)
-	}
+	until.Succeeds(t, "the others lead without it", func() error {
+		r, err := ns.node(other).Cluster().Replicas(t.Context(), "log")
+		if err == nil && (slices.Contains(r.Current, leader) || r.Leader == leader) {
+			err = fmt.Errorf("replicas: %+v", r)
+		}
+		return err
+	})
 
 	ns.cut(leader, false)
 	ns.waitAlive(3)
 	w.more(100)
 	reported := w.end()
-	eventually(t, "all current", func() bool {
+	until.True(t, "all current", func() bool {
 		r, err := ns.node(leader).Cluster().Replicas(t.Context(), "log")
 		return err == nil && len(r.Current) == 3
 	})
 	for node := range int32(3) {
-		l := ns.open(node+1, "log")
-		eventually(t, "the end is known", func() bool { // not from the one that was deposed
+		l := ns.log(node+1, "log")
+		until.True(t, "the end is known", func() bool { // not from the one that was deposed
 			_, last, err := l.Ends(t.Context())
 			return err == nil && last >= reported
 		})
@@ -223,11 +252,11 @@ func TestALeaderIsCutOff(t *testing.T) {
 	}
 }
 
-// TestResign moves the lead of a log around while entries are appended.
+// TestResign transfers the leadership of a log several times while entries are appended.
 func TestResign(t *testing.T) {
 	t.Parallel()
 	ns := startNodes(t, 3, func(o *Options) { o.Timeout = 3 * time.Second })
-	w := startWriter(t, ns.open(1, "log", 1, 2, 3))
+	w := startWriter(t, ns.log(1, "log", 1, 2, 3))
 	var signals [3]atomic.Int32
 	for node := range int32(3) {
 		defer ns.node(node + 1).Cluster().Watch(func() { signals[node].Add(1) })()
@@ -251,32 +280,32 @@ func TestResign(t *testing.T) {
 			continue // it was behind just then
 		}
 		asked++
-		eventually(t, "a signal", func() bool { return signals[to-1].Load() > before })
+		until.True(t, "a signal", func() bool { return signals[to-1].Load() > before })
 	}
 	if asked == 0 {
 		t.Error("no node that was asked for led")
 	}
-	checkNumbered(t, ns.open(2, "log"), w.end())
-	ns.open(1, "single", 2)
+	checkNumbered(t, ns.log(2, "log"), w.end())
+	ns.log(1, "single", 2)
 	leader := ns.leader("single")
 	if err := ns.node(leader).Cluster().Resign(t.Context(), "single", 0); err == nil {
 		t.Error("a log with one replica has nobody else to lead it")
 	}
 }
 
-// TestLeave has a node hand over all that it leads, stop, and come back.
+// TestLeave makes a node transfer all its leaderships, stop, and start again.
 func TestLeave(t *testing.T) {
 	t.Parallel()
 	ns := startNodes(t, 3, func(o *Options) { o.Timeout = 3 * time.Second })
 	for i := range 6 {
-		ns.open(1, fmt.Sprint("log", i), 1, 2, 3)
+		ns.log(1, fmt.Sprint("log", i), 1, 2, 3)
 	}
 	leader := ns.leader("log0")
 	other := leader%3 + 1
-	w := startWriter(t, ns.open(other, "log0"))
+	w := startWriter(t, ns.log(other, "log0"))
 	w.more(50)
 	s := ns.node(leader)
-	eventually(t, "the metadata on all", func() bool {
+	until.True(t, "the metadata on all", func() bool {
 		info, err := s.info(t.Context(), metaStream)
 		return err == nil && info.Config.Replicas == 3 && len(replicasOf(info).Current) == 3
 	})
@@ -293,87 +322,39 @@ func TestLeave(t *testing.T) {
 	if s.engine.JetStreamIsLeader() {
 		t.Error("it leads the engine's metadata still")
 	}
-	eventually(t, "others alone", func() bool { return len(ns.node(other).Cluster().Alive()) == 2 })
+	until.True(t, "others alone", func() bool { return len(ns.node(other).Cluster().Alive()) == 2 })
 	ns.stop(leader)
 	w.more(50)
 	t.Logf("%v from leaving to appends", time.Since(began))
 	ns.start(int(leader))
 	ns.waitAlive(3)
-	checkNumbered(t, ns.open(leader, "log0"), w.end())
+	checkNumbered(t, ns.log(leader, "log0"), w.end())
 }
 
-// TestDeletedByAnother deletes a log through another node, and makes it anew.
-func TestDeletedByAnother(t *testing.T) {
-	t.Parallel()
-	ns := startNodes(t, 3, func(o *Options) { o.Timeout = 3 * time.Second })
-	one := ns.open(1, "log", 1, 2, 3)
-	two := ns.open(2, "log")
+// deletedByAnother deletes a log through another node, and makes it again.
+func deletedByAnother(t *testing.T, ns *nodes) {
+	const name = "deleted"
+	one := ns.log(1, name, 1, 2, 3)
+	two := ns.log(2, name)
 	wantOutcomes(t, send(one, 1, 2, 3), nil, nil, nil)
-	if err := ns.node(2).DeleteLog(t.Context(), "log"); err != nil {
+	if err := ns.node(2).DeleteLog(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}
 	wantOutcomes(t, send(two, 4), topic.ErrNoLog)
-	if _, err := one.Read(t.Context(), 1, 1); !errors.Is(err, topic.ErrNoLog) {
-		t.Errorf("read: %v", err)
-	}
-	if _, err := ns.node(1).OpenLog(t.Context(), "log", nil); !errors.Is(err, topic.ErrNoLog) {
+	until.True(t, "node 1 has removed its replica", func() bool {
+		_, err := one.Read(t.Context(), 1, 1)
+		return errors.Is(err, topic.ErrNoLog)
+	})
+	if _, err := ns.node(1).OpenLog(t.Context(), name, nil); !errors.Is(err, topic.ErrNoLog) {
 		t.Errorf("open: %v", err)
 	}
-	anew := ns.open(2, "log", 1, 3)
-	wantOutcomes(t, send(anew, 1), nil)
+	again := ns.log(2, name, 1, 3)
+	wantOutcomes(t, send(again, 1), nil)
 	if _, _, err := one.Ends(t.Context()); !errors.Is(err, topic.ErrNoLog) {
 		t.Errorf("the log that was deleted: %v", err)
 	}
-	wantOutcomes(t, send(ns.open(1, "log"), 2), nil)
+	wantOutcomes(t, send(ns.log(1, name), 2), nil)
 	if _, err := ns.node(1).Cluster().Replicas(t.Context(), "none"); !errors.Is(err, topic.ErrNoLog) {
 		t.Errorf("replicas of none: %v", err)
 	}
-}
-
-// TestWithoutALeaderNothingLooksDeleted cuts all nodes off from each other. With
-// SLUICE_LONG: the engine takes its time to notice.
-func TestWithoutALeaderNothingLooksDeleted(t *testing.T) {
-	if os.Getenv("SLUICE_LONG") == "" {
-		return
-	}
-	t.Parallel()
-	ns := startNodes(t, 3, func(o *Options) { o.Timeout = time.Second })
-	l := ns.open(1, "log", 1, 2, 3)
-	wantOutcomes(t, send(l, 1, 2), nil, nil)
-	for node := range int32(3) {
-		ns.cut(node+1, true)
-	}
-	eventually(t, "nobody leads", func() bool {
-		for node := range int32(3) {
-			if ns.node(node + 1).Cluster().Leads("log") {
-				return false
-			}
-		}
-		return true
-	})
-	s := ns.node(1)
-	if got, err := l.Read(t.Context(), 1, 1<<20); len(got) != 2 || err != nil {
-		t.Errorf("read from this node's own replica: %d entries: %v", len(got), err)
-	}
-	_, _, ends := l.Ends(t.Context())
-	_, open := s.OpenLog(t.Context(), "another", []int32{1})
-	_, replicas := s.Cluster().Replicas(t.Context(), "none")
-	_, place := s.Cluster().Place(t.Context(), "log", []int32{1, 2})
-	for call, err := range map[string]error{
-		"ends": ends, "open": open, "append": <-send(l, 3), "trim": l.Trim(t.Context(), 2), "replicas": replicas, "place": place,
-		"delete": s.DeleteLog(t.Context(), "log"),
-	} {
-		if err == nil || errors.Is(err, topic.ErrNoLog) || errors.Is(err, topic.ErrFenced) {
-			t.Errorf("%s: %v", call, err)
-		}
-	}
-	for node := range int32(3) {
-		ns.cut(node+1, false)
-	}
-	ns.waitAlive(3)
-	// The log may be deleted now: a request that was not answered may come later.
-	eventually(t, "a log again", func() bool {
-		_, err := ns.node(1).OpenLog(t.Context(), "log", []int32{1, 2, 3})
-		return err == nil
-	})
 }

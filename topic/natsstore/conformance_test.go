@@ -2,6 +2,7 @@ package natsstore_test
 
 import (
 	"errors"
+	"flag"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -9,7 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/sluice-project/sluice/rapidtest"
+	"github.com/sluice-project/sluice/internal/testkit/rapidtest"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/natsstore"
 	"github.com/sluice-project/sluice/topic/storetest"
@@ -20,6 +21,11 @@ func TestMain(m *testing.M) {
 		child(dir)
 		return
 	}
+	flag.Parse()
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
+		_ = parallel.Value.Set("6") // most tests wait for elections
+	}
+	rapidtest.Checks(15, 20)
 	goleak.VerifyTestMain(m)
 }
 
@@ -71,8 +77,7 @@ func factory(prepare func(*natsstore.Store)) storetest.Factory {
 	}
 }
 
-// copyOf copies a directory in use. A file that is removed meanwhile makes it try
-// again.
+// copyOf copies a directory in use. It starts over if a file is removed during the copy.
 func copyOf(t testing.TB, dir string) string {
 	t.Helper()
 	var err error
@@ -90,18 +95,20 @@ func copyOf(t testing.TB, dir string) string {
 	return ""
 }
 
-// With SLUICE_LONG each check has ten times the rounds.
 func TestConformance(t *testing.T) {
-	defer rapidtest.Checks(100, 30)()
+	t.Parallel()
 	storetest.Run(t, factory(func(*natsstore.Store) {}))
 }
 
 // TestConformanceCleaned runs the part about metadata while its log is cleaned
 // all the time.
 func TestConformanceCleaned(t *testing.T) {
-	defer rapidtest.Checks(100, 30)()
+	t.Parallel()
 	storetest.RunMeta(t, factory(natsstore.CleanAtOnce))
 }
 
 // TestMade runs the part about logs that begin at a sequence.
-func TestMade(t *testing.T) { storetest.RunMade(t, factory(func(*natsstore.Store) {})) }
+func TestMade(t *testing.T) {
+	t.Parallel()
+	storetest.RunMade(t, factory(func(*natsstore.Store) {}))
+}

@@ -22,7 +22,7 @@ import (
 // TestKill starts appends until it is killed.
 const childVariable = "SLUICE_NATSSTORE_CHILD"
 
-// crashEntry is the entry with a sequence: its size and data follow from that.
+// crashEntry returns an entry whose size and data are functions of its sequence.
 func crashEntry(sequence uint64) topic.Entry {
 	data := make([]byte, sequence*sequence*37%6000)
 	for i := range data {
@@ -31,8 +31,8 @@ func crashEntry(sequence uint64) topic.Entry {
 	return topic.Entry{Sequence: sequence, Mark: topic.Mark{Base: int64(sequence)}, Data: data}
 }
 
-// child appends 16 entries deep to two logs, writes to the standard output
-// which log was told of which sequence, and trims and sets a key now and then.
+// child appends to two logs with 16 entries in flight, writes each acknowledged sequence to
+// the standard output, and at times trims and sets a key.
 func child(dir string) {
 	fail := func(err error) {
 		if err != nil {
@@ -72,8 +72,7 @@ func child(dir string) {
 	}
 }
 
-// report tells the parent that something is durable: a write is whole, because
-// it is short and to a pipe.
+// report tells the parent that a write is durable. A short write to a pipe is atomic.
 func report(what, number uint64) {
 	var line [9]byte
 	line[0] = byte(what)
@@ -83,9 +82,10 @@ func report(what, number uint64) {
 	}
 }
 
-// TestKill kills a process that appends, and looks whether all that it had
-// reported is there, with no gap.
+// TestKill kills a process that appends, and checks that all acknowledged entries are there,
+// without gaps.
 func TestKill(t *testing.T) {
+	t.Parallel()
 	rounds := 4
 	if os.Getenv("SLUICE_LONG") != "" {
 		rounds = 40
@@ -143,7 +143,7 @@ func runChild(t *testing.T, dir string, after int, reported *[3]uint64) {
 	}
 }
 
-// check opens what the child left.
+// check checks the data that the child left.
 func check(t *testing.T, dir string, reported [3]uint64) {
 	t.Helper()
 	s := open(t, dir, natsstore.Options{Logger: slog.New(slog.DiscardHandler)})

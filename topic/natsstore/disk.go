@@ -5,13 +5,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/sluice-project/sluice/topic"
 )
 
-// diskLook is how long one look at the disk's free space holds.
-const diskLook = time.Second
+// diskPoll is how often the free space is checked.
+const diskPoll = time.Second
 
 // disk refuses writes while too little of the disk is free.
 type disk struct {
@@ -27,8 +25,8 @@ type disk struct {
 // check returns topic.ErrFull if adding bytes would reach into the reserve.
 func (d *disk) check(now time.Time, adding int) error { return d.keep(now, adding, d.reserve) }
 
-// checkSmall does so for what is needed to remove records and topics, and what
-// is as small: it may use half of the reserve, so that a full disk can be freed.
+// checkSmall is check for metadata and entries without data, which are needed to remove
+// records and topics: they may use half of the reserve.
 func (d *disk) checkSmall(now time.Time, adding int) error { return d.keep(now, adding, d.reserve/2) }
 
 // keep returns topic.ErrFull if adding bytes would leave less than a reserve.
@@ -38,10 +36,9 @@ func (d *disk) keep(now time.Time, adding int, reserve int64) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.looked.IsZero() || now.Sub(d.looked) >= diskLook {
-		usage, err := vfs.Default.GetDiskUsage(d.dir)
-		// Where free space cannot be told, the engine's timeout tells.
-		d.known, d.free, d.looked = err == nil, usage.AvailBytes, now
+	if d.looked.IsZero() || now.Sub(d.looked) >= diskPoll {
+		free, err := freeSpace(d.dir)
+		d.known, d.free, d.looked = err == nil, free, now
 	}
 	if !d.known {
 		return nil

@@ -20,23 +20,23 @@ const (
 	maxMessage = 8 << 20
 	// MaxEntryBytes is the most data of one entry.
 	MaxEntryBytes = maxMessage - 4<<10
-	// maxPending is what the engine may hold for a connection of ours that does
-	// not read: above it the connection is cut, and made anew.
+	// maxPending bounds what the engine buffers for a connection of ours that does not
+	// read. Above it the engine cuts the connection, which is then made again.
 	maxPending = 256 << 20
-	// startTimeout bounds the reading of the metadata at the start.
+	// startTimeout is the timeout of reading the metadata at the start.
 	startTimeout = 10 * time.Minute
 )
 
 // engine is the server in this process.
 type engine struct {
 	*server.Server
-	// login and systemLogin are how connections of ours prove themselves: empty
-	// where nobody else can connect.
+	// login and systemLogin are the credentials of our connections, empty for an engine
+	// without a listener.
 	login, systemLogin []nats.Option
 }
 
-// startEngine starts the server. Without a cluster it is in this process only,
-// without a listener; handlers of signals it never has.
+// startEngine starts the server, without signal handlers. Without a cluster it has no
+// listener.
 func startEngine(dir string, options Options) (*engine, error) {
 	settings := &server.Options{
 		ServerName:             "sluice",
@@ -45,9 +45,8 @@ func startEngine(dir string, options Options) (*engine, error) {
 		DisableJetStreamBanner: true,
 		JetStream:              true,
 		StoreDir:               dir,
-		// No stream lives in memory. The store's size is bounded by MaxBytes and by
-		// our own look at the disk; the engine's default would be three quarters
-		// of what is free when it starts.
+		// No stream is in memory. MaxBytes and the store's check of the disk bound the
+		// size; the engine's default is three quarters of the space that is free at start.
 		JetStreamMaxMemory: 1 << 20,
 		JetStreamMaxStore:  options.MaxBytes,
 		SyncAlways:         options.SyncInterval == 0,
@@ -89,8 +88,8 @@ func stopEngine(e *engine) {
 	e.WaitForShutdown()
 }
 
-// connect makes a connection within the process. A lost one is made anew; what
-// is sent meanwhile fails at once.
+// connect makes a connection within the process. It reconnects when it is lost; until then
+// sends fail at once.
 func connect(e *engine, log *slog.Logger) (*nats.Conn, error) { return connectAs(e, e.login, log) }
 
 func connectAs(e *engine, login []nats.Option, log *slog.Logger) (*nats.Conn, error) {
@@ -108,8 +107,8 @@ func connectAs(e *engine, login []nats.Option, log *slog.Logger) (*nats.Conn, er
 	}, login...)...)
 }
 
-// subscribe calls handle with each message to a subject, one at a time. Nothing
-// is dropped: what may arrive is bounded by what was asked for.
+// subscribe calls handle with each message to a subject, one at a time. It drops none: our
+// own requests bound the messages that may arrive.
 func subscribe(conn *nats.Conn, subject string, handle nats.MsgHandler) error {
 	subscription, err := conn.Subscribe(subject, handle)
 	if err != nil {
@@ -120,19 +119,17 @@ func subscribe(conn *nats.Conn, subject string, handle nats.MsgHandler) error {
 
 const unlimited = math.MaxInt64 / 2
 
-// engineLog hands the engine's messages to slog. What it says of its daily work
-// is for debugging.
+// engineLog writes the engine's messages to slog; its notices at debug level.
 type engineLog struct {
 	log *slog.Logger
-	// fatal is the first error with which the engine cannot go on: it only says
-	// so.
+	// fatal is the first error after which the engine cannot continue. It only logs it.
 	fatal atomic.Pointer[string]
 }
 
 func (l *engineLog) Noticef(format string, v ...any) { l.log.Debug(engineText(format, v)) }
 
-// Errorf logs an error; that a node cannot be reached, several times a second and for
-// each way to it, only for debugging: the store says once which nodes are alive.
+// Errorf logs an error. Unreachable nodes, which the engine logs several times a second for
+// each address, are at debug level: the store logs when the set of alive nodes changes.
 func (l *engineLog) Errorf(format string, v ...any) {
 	level := slog.LevelError
 	if strings.HasPrefix(format, "Error trying to connect to route") {
@@ -141,14 +138,14 @@ func (l *engineLog) Errorf(format string, v ...any) {
 	l.log.Log(context.Background(), level, engineText(format, v))
 }
 
-// everyday are the beginnings of warnings that nobody can do anything about: the
-// passwords are made anew at each start, and known to this process alone.
-var everyday = []string{"Plaintext passwords detected", "Metalayer blocking snapshot", "Waiting for routing", "JetStream has not established"}
+// benignWarnings are the prefixes of warnings that need no action. The passwords, for example,
+// are random at each start, and only this process has them.
+var benignWarnings = []string{"Plaintext passwords detected", "Metalayer blocking snapshot", "Waiting for routing", "JetStream has not established"}
 
 // Warnf logs a warning.
 func (l *engineLog) Warnf(format string, v ...any) {
 	level := slog.LevelWarn
-	for _, begin := range everyday {
+	for _, begin := range benignWarnings {
 		if strings.HasPrefix(format, begin) {
 			level = slog.LevelDebug
 		}

@@ -12,20 +12,20 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Of the engine's connections between nodes.
+// Connections between engines.
 const (
 	routeUser = "sluice"
-	// routePing is how often an idle one is tried, and routePings how many of
-	// these may stay unanswered: then it is cut and made anew. Without that, one
-	// on which a network had lost what was sent would wait for minutes.
+	// routePing is the interval of pings on an idle connection. After routePings pings
+	// without an answer the connection is made again. Otherwise a connection whose packets
+	// the network has lost would hang for minutes.
 	routePing  = 3 * time.Second
 	routePings = 3
 )
 
-// account is where the engine keeps our streams.
+// account is the account that owns our streams.
 const account = server.DEFAULT_GLOBAL_ACCOUNT
 
-// join makes the settings those of a cluster's node.
+// join adds the settings of a cluster's node.
 func (e *engine) join(settings *server.Options, options ClusterOptions) error {
 	config, err := options.tlsConfig()
 	if err != nil {
@@ -54,7 +54,7 @@ func (e *engine) join(settings *server.Options, options ClusterOptions) error {
 	if config != nil {
 		settings.Cluster.TLSConfig, settings.Cluster.TLSTimeout = config, 5
 	}
-	// The engine counts these to know how many nodes the first start needs.
+	// The engine derives the number of nodes for the first start from these.
 	for _, peer := range options.Peers {
 		settings.Routes = append(settings.Routes, &url.URL{Scheme: "nats", Host: peer, User: url.UserPassword(routeUser, options.Secret)})
 	}
@@ -62,9 +62,9 @@ func (e *engine) join(settings *server.Options, options ClusterOptions) error {
 	return nil
 }
 
-// closeToOthers gives the engine the listener for clients without which it does
-// not begin to connect to other nodes: on this machine, on any port, for nobody
-// but us.
+// closeToOthers sets the listener for clients, without which the engine does not connect to
+// other nodes: at a random port of the loopback address, with passwords that only this
+// process has.
 func (e *engine) closeToOthers(settings *server.Options) {
 	password, systemPassword := rand.Text(), rand.Text()
 	settings.DontListen = false
@@ -79,11 +79,11 @@ func (e *engine) closeToOthers(settings *server.Options) {
 	e.systemLogin = []nats.Option{nats.UserInfo("sys", systemPassword)}
 }
 
-// leads tells whether this node leads a stream.
+// leads reports whether this node leads a stream.
 func (e *engine) leads(stream string) bool { return e.JetStreamIsStreamLeader(account, stream) }
 
-// members returns the nodes that the engine counts to the cluster, as far as it
-// knows their names, and how many there should be.
+// members returns the nodes of the cluster whose names the engine knows, and the size of the
+// cluster.
 func (e *engine) members() (nodes []int32, expected int) {
 	info, err := e.Jsz(&server.JSzOptions{})
 	if err != nil || info.Meta == nil {
@@ -102,7 +102,7 @@ func (e *engine) members() (nodes []int32, expected int) {
 	return nodes, info.Meta.Size
 }
 
-// connected returns the nodes with which there are connections.
+// connected returns the nodes that this one has a connection with.
 func (e *engine) connected() []int32 {
 	routes, err := e.Routez(&server.RoutezOptions{})
 	if err != nil {
@@ -117,8 +117,8 @@ func (e *engine) connected() []int32 {
 	return nodes
 }
 
-// peerID is how the engine names a node whose name it may have forgotten: the
-// first 8 bytes of a hash, in digits of base 62.
+// peerID returns the engine's id of a node, by which it knows a node whose name it has
+// forgotten: the first 8 bytes of a hash, as digits of base 62.
 func peerID(node int32) string {
 	const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	sum := sha256.Sum256([]byte(serverName(node)))

@@ -7,3 +7,6 @@ func CleanAtOnce(s *Store) {
 	defer s.meta.mu.Unlock()
 	s.meta.cleanAt = cleanLimits{slack: 256, entries: cleanEntries, bytes: 64}
 }
+
+// FreeSpace returns how much of a disk is free.
+var FreeSpace = freeSpace

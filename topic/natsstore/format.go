@@ -8,9 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
-
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/sluice-project/sluice/topic"
 )
@@ -27,16 +26,16 @@ const (
 	markHeader  = "Sluice-Mark"
 )
 
-// ErrInUse says that another process, or another Store of this one, has the
-// directory open.
+// ErrInUse says that another process, or another Store of this process, has the directory
+// open.
 var ErrInUse = errors.New("another process has it open: stop that one, or choose another directory")
 
-// FormatError says that a directory was not made by a store of this kind: of a
-// cluster's node, say, whose engine would take the streams of a single one for
-// orphans and delete them, or of another node, or of a newer release.
+// FormatError says that a directory belongs to another kind of store, another node or a newer
+// release. The engine of a cluster's node, for example, would delete the streams of a single
+// node as orphans.
 type FormatError struct {
-	// Dir is the directory, Found what it says of itself: empty if it has files
-	// and says nothing. Want is what it should say.
+	// Dir is the directory. Found is the mark in it, empty if it has files and no mark.
+	// Want is the expected mark.
 	Dir, Found, Want string
 }
 
@@ -60,25 +59,53 @@ func formatOf(options Options) string {
 	return fmt.Sprintf("sluice topic, cluster %s, node %d, format 1\n", options.Cluster.Name, options.Cluster.Node)
 }
 
-// lockDir makes the directory if there is none, and keeps others from opening it
-// until the lock is closed.
+// openDirs are the directories that this process has locked: the system's locks hold
+// between processes only, and closing any file of a lock releases it.
+var openDirs sync.Map
+
+// dirLock is a locked directory.
+type dirLock struct {
+	file *os.File
+	dir  string
+}
+
+func (l *dirLock) Close() error {
+	defer openDirs.Delete(l.dir)
+	return l.file.Close()
+}
+
+// lockDir makes the directory if there is none, and locks it until the result is closed.
 func lockDir(dir string) (io.Closer, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	lock, err := vfs.Default.Lock(filepath.Join(dir, lockFile))
-	if err == nil {
-		return lock, nil
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return nil, err
 	}
-	// Of a lock that this process holds, the library says so in words only.
-	if errno := syscall.Errno(0); errors.Is(err, syscall.EAGAIN) || !errors.As(err, &errno) {
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, err
+	}
+	if _, open := openDirs.LoadOrStore(dir, true); open {
 		return nil, ErrInUse
 	}
-	return nil, err
+	file, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		openDirs.Delete(dir)
+		return nil, err
+	}
+	lock := &dirLock{file, dir}
+	if err := tryLock(file); err != nil {
+		_ = lock.Close()
+		if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) {
+			return nil, ErrInUse
+		}
+		return nil, err
+	}
+	return lock, nil
 }
 
-// checkFormat refuses a directory that is marked otherwise, and marks an empty
-// one.
+// checkFormat refuses a directory with another mark, and marks an empty one.
 func checkFormat(dir, mark string) error {
 	path := filepath.Join(dir, formatFile)
 	found, err := os.ReadFile(path)
@@ -102,7 +129,7 @@ func checkFormat(dir, mark string) error {
 	return writeFormat(path, mark)
 }
 
-// writeFormat writes the mark whole or not at all.
+// writeFormat writes the mark atomically.
 func writeFormat(path, mark string) error {
 	file, err := os.Create(path + ".new")
 	if err != nil {
@@ -115,14 +142,14 @@ func writeFormat(path, mark string) error {
 	if err := os.Rename(path+".new", path); err != nil {
 		return err
 	}
-	dir, err := vfs.Default.OpenDir(filepath.Dir(path))
+	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// validName tells whether a log may have that name.
+// validName reports whether a log may have that name.
 func validName(name string) bool {
 	if name == "" || len(name) > 200 {
 		return false
@@ -135,12 +162,12 @@ func validName(name string) bool {
 	return true
 }
 
-// plain tells whether a byte stands for itself in names of streams and subjects.
+// plain reports whether a byte is valid as it is in names of streams and subjects.
 func plain(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_'
 }
 
-// encodeMark writes a mark as a header's value: its fields in decimal.
+// encodeMark encodes a mark as a header's value: its fields in decimal.
 func encodeMark(m topic.Mark) string {
 	var buffer [128]byte
 	b := strconv.AppendInt(buffer[:0], m.Base, 10)
@@ -151,7 +178,7 @@ func encodeMark(m topic.Mark) string {
 	return string(b)
 }
 
-// decodeMark reads what encodeMark wrote.
+// decodeMark decodes the result of encodeMark.
 func decodeMark(value string) (topic.Mark, error) {
 	var fields [6]int64
 	rest := value

@@ -7,12 +7,14 @@ import (
 	"github.com/nats-io/nats.go"
 	"pgregory.net/rapid"
 
+	"github.com/sluice-project/sluice/internal/testkit/rapidtest"
 	"github.com/sluice-project/sluice/topic"
 )
 
-// TestChanges checks that an entry's changes are read as they were written, and
-// that no part of it passes for a whole one with other changes.
+// TestChanges checks that an entry's changes are read as written, and that no prefix of it is
+// read as other changes.
 func TestChanges(t *testing.T) {
+	defer rapidtest.Checks(100, 1000)()
 	rapid.Check(t, func(t *rapid.T) {
 		head := changesHead{From: rapid.Uint64().Draw(t, "from"), Bytes: rapid.Uint64().Draw(t, "bytes")}
 		changes := rapid.SliceOfN(rapid.Custom(drawChange), 0, 8).Draw(t, "changes")
@@ -80,6 +82,7 @@ func FuzzReadChanges(f *testing.F) {
 }
 
 func TestMarks(t *testing.T) {
+	defer rapidtest.Checks(100, 1000)()
 	rapid.Check(t, func(t *rapid.T) {
 		mark := topic.Mark{
 			Base: rapid.Int64().Draw(t, "base"), Next: rapid.Int64().Draw(t, "next"), Epoch: rapid.Int32().Draw(t, "epoch"),
@@ -152,6 +155,7 @@ func FuzzParseAnswer(f *testing.F) {
 
 // TestQueue compares the queue with a slice.
 func TestQueue(t *testing.T) {
+	defer rapidtest.Checks(100, 1000)()
 	rapid.Check(t, func(t *rapid.T) {
 		var q queue
 		type item struct {
@@ -163,7 +167,7 @@ func TestQueue(t *testing.T) {
 		next := uint64(0)
 		t.Repeat(map[string]func(*rapid.T){
 			"push": func(t *rapid.T) {
-				if number := q.push(underway{}); number != next {
+				if number := q.push(pendingAppend{}); number != next {
 					t.Fatalf("push returns %d, want %d", number, next)
 				}
 				model = append(model, item{number: next})

@@ -8,24 +8,23 @@ import (
 	"time"
 )
 
-// Of opening.
 const (
-	// joinLook is how often a node that waits for others looks again, joinSay how
-	// often it says for whom it waits.
-	joinLook = 100 * time.Millisecond
-	joinSay  = 5 * time.Second
-	dialFor  = time.Second
-	// beginWithin is how long a cluster that starts for the first time waits for all
-	// nodes that are to keep the metadata.
+	// A node that waits for others checks every joinPoll, and logs the missing ones every
+	// joinLogEvery.
+	joinPoll     = 100 * time.Millisecond
+	joinLogEvery = 5 * time.Second
+	dialFor      = time.Second
+	// beginWithin is how long a cluster that starts for the first time waits for all nodes
+	// that will keep the metadata.
 	beginWithin = 10 * time.Second
 )
 
-// join waits until so many of the nodes are there that the engine answers: a
-// majority, or as many as are named if the cluster starts for the first time.
+// join waits until enough nodes are there for the engine to answer: a majority, or all that
+// are named if the cluster starts for the first time.
 func (c *cluster) join(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, c.options.JoinTimeout)
 	defer cancel()
-	said := time.Now()
+	logged := time.Now()
 	for {
 		attempt, cancel := context.WithTimeout(within, attemptMin)
 		_, err := c.store.js.AccountInfo(attempt)
@@ -40,17 +39,17 @@ func (c *cluster) join(ctx context.Context) error {
 			}
 			return fmt.Errorf("join cluster %s: too few of its nodes within %v, connected to %v: is the secret, and TLS, the same on all?",
 				c.options.Name, c.options.JoinTimeout, c.store.engine.connected())
-		case <-time.After(joinLook):
+		case <-time.After(joinPoll):
 		}
-		if time.Since(said) >= joinSay {
-			c.sayMissing(within)
-			said = time.Now()
+		if time.Since(logged) >= joinLogEvery {
+			c.logMissing(within)
+			logged = time.Now()
 		}
 	}
 }
 
-// sayMissing logs for whom the node waits.
-func (c *cluster) sayMissing(ctx context.Context) {
+// logMissing logs which nodes are missing.
+func (c *cluster) logMissing(ctx context.Context) {
 	var unreachable []string
 	dialer := net.Dialer{Timeout: dialFor}
 	for _, peer := range c.options.Peers {
@@ -69,15 +68,15 @@ func (c *cluster) sayMissing(ctx context.Context) {
 		"peers", c.options.Peers, "peers_not_reached", unreachable)
 }
 
-// awaitKeepers waits, before the metadata is made, for the nodes that are to keep it,
-// so that it is not on one alone at first, and lost with that. Some may be missing for
-// long: then it begins on fewer, and grow gives it more when they come.
+// awaitKeepers waits for the nodes that will keep the metadata, before it is made. Otherwise
+// the first changes could be lost with a single node. If some nodes are missing for long,
+// the metadata starts on fewer, and grow adds replicas later.
 func (c *cluster) awaitKeepers(ctx context.Context) {
 	wanted := c.metaReplicas(c.options.named())
 	within, cancel := context.WithTimeout(ctx, beginWithin)
 	defer cancel()
-	if c.until(within, func() bool { return c.metaReplicas(len(c.peers.now())) >= wanted }) != nil {
-		c.store.options.Logger.Warn("topic store: the metadata begins on fewer nodes than are to keep it, until others come",
+	if c.poll(within, func() bool { return c.metaReplicas(len(c.peers.now())) >= wanted }) != nil {
+		c.store.options.Logger.Warn("topic store: the metadata starts with fewer replicas than wanted, until other nodes join",
 			"alive", c.peers.now(), "replicas_wanted", wanted)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestMetadataBeginsOnAllItsNodes starts a cluster for the first time, one node later
-// than the others: what the metadata is told first is on three nodes already.
+// TestMetadataBeginsOnAllItsNodes starts a cluster for the first time, with one node late:
+// the metadata has three replicas from its first change on.
 func TestMetadataBeginsOnAllItsNodes(t *testing.T) {
 	t.Parallel()
 	ns := newNodes(t, 3, nil)
@@ -29,13 +29,13 @@ func TestMetadataBeginsOnAllItsNodes(t *testing.T) {
 	}
 }
 
-// TestMetadataBeginsWithoutANode starts a cluster for the first time of which a node
-// is missing: it goes on without, and the metadata gets its replicas when it comes.
+// TestMetadataBeginsWithoutANode starts a cluster for the first time without one node: it
+// works, and the metadata gets the missing replica when the node starts.
 func TestMetadataBeginsWithoutANode(t *testing.T) {
 	t.Parallel()
 	ns := newNodes(t, 3, nil)
 	ns.start(1, 2)
-	mustPut(t, ns.node(1).meta, "key", "1", 0)
+	put(t, ns.node(1).meta, "key", "1", 0)
 	ns.start(3)
 	ns.replicated(t)
 }

@@ -12,12 +12,13 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/topic"
 )
 
-// EntryTooLargeError says that an entry has more data than a message can carry.
+// EntryTooLargeError says that an entry has more data than fits in a message.
 type EntryTooLargeError struct {
-	// Bytes is how much it has; at most MaxEntryBytes are allowed.
+	// Bytes is the length of its data; the maximum is MaxEntryBytes.
 	Bytes int
 }
 
@@ -32,32 +33,32 @@ type log struct {
 	source  string // the stream's name
 	token   uint64
 	stream  jetstream.Stream
-	answers string // the start of its reply subjects
-	small   bool   // it is the metadata, which may use a part of the reserve
+	answers string // the prefix of its reply subjects
+	small   bool   // it is the metadata, which may use half of the disk reserve
 	created time.Time
 
-	// send is held while an append gets its number and is sent: the queue has
-	// the order of the wire.
+	// send is held while an append gets its number and is sent, so that the queue has
+	// the order of the connection.
 	send    sync.Mutex
-	message nats.Msg // used again for each append
+	message nats.Msg // reused for each append
 	header  [2][]string
 
 	mu    sync.Mutex
 	state error // nil, topic.ErrClosed or topic.ErrNoLog
 	queue queue
-	timer *time.Timer // for the append that waits longest
-	// delivering says that a goroutine calls dones, so that none else does.
+	timer *time.Timer // for the oldest append
+	// delivering says that a goroutine is calling dones.
 	delivering bool
-	// doomed are the appends with a lower number: one before them failed.
-	doomed uint64
-	// drained is closed when the queue is empty; made by who waits for it.
+	// failedBelow are the appends with a lower number: one before them failed.
+	failedBelow uint64
+	// drained is closed when the queue is empty; nil if nobody waits.
 	drained chan struct{}
-	// last is the highest sequence known to be there, moved is closed when it
-	// grows or the log ends; made by who waits for it.
+	// last is the highest sequence that the log is known to have. moved is closed when
+	// it grows or the log is closed; nil if nobody waits.
 	last  uint64
 	moved chan struct{}
-	// begin is where the log began at least when it was looked at last.
-	begin uint64
+	// first is the first sequence, as last seen: entries before it were trimmed.
+	first uint64
 }
 
 var _ topic.Log = (*log)(nil)
@@ -80,10 +81,9 @@ func newLog(s *Store, name, subject string, token uint64, stream jetstream.Strea
 	return l
 }
 
-// Append sends an entry. It returns when it was handed to the engine; the bound
-// on appends under way is the caller's, up to 10,000 and 128 MiB of one log:
-// above that the engine refuses, as if they were fenced; in a cluster such an
-// append is uncertain after Options.Timeout.
+// Append sends an entry, and returns when the engine has it. The caller bounds the appends
+// in flight. Above 10,000 or 128 MiB of one log the engine refuses them, as if they were
+// fenced; in a cluster such an append is uncertain after Options.Timeout.
 func (l *log) Append(entry topic.Entry, done func(error)) {
 	l.send.Lock()
 	defer l.send.Unlock()
@@ -97,18 +97,18 @@ func (l *log) Append(entry topic.Entry, done func(error)) {
 	}
 }
 
-// enter puts an append into the queue and returns its number, and why the log
-// takes no more.
+// enter puts an append into the queue and returns its number, and the reason if the log
+// takes no appends.
 func (l *log) enter(now time.Time, entry topic.Entry, done func(error)) (uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.queue.empty() {
-		l.timer.Reset(l.nextLook(l.store.options.Timeout))
+		l.timer.Reset(l.nextCheck(l.store.options.Timeout))
 	}
-	return l.queue.push(underway{entry: entry, done: done, entered: now, sent: 1, follows: l.queue.follows(entry.Sequence, l.last)}), l.state
+	return l.queue.push(pendingAppend{entry: entry, done: done, entered: now, sent: 1, follows: l.queue.follows(entry.Sequence, l.last)}), l.state
 }
 
-// publish sends an append, with send held.
+// publish sends an append. The caller holds send.
 func (l *log) publish(now time.Time, number uint64, entry topic.Entry) error {
 	if entry.Sequence == 0 {
 		return fmt.Errorf("%w: sequence 0: want 1 or more", topic.ErrFenced)
@@ -118,7 +118,7 @@ func (l *log) publish(now time.Time, number uint64, entry topic.Entry) error {
 	}
 	check := l.store.disk.check
 	if l.small || len(entry.Data) == 0 {
-		check = l.store.disk.checkSmall // without it nobody could go on to read and trim
+		check = l.store.disk.checkSmall // or a full disk could not be read and trimmed
 	}
 	if err := check(now, len(entry.Data)); err != nil {
 		return err
@@ -137,8 +137,8 @@ func (l *log) publish(now time.Time, number uint64, entry topic.Entry) error {
 	return nil
 }
 
-// refuse answers an append that was not sent. Its done, and those of the ones
-// before it, come from another goroutine than the caller's.
+// refuse fails an append that was not sent. Another goroutine calls the dones, its own and
+// those before it.
 func (l *log) refuse(number uint64, err error) {
 	l.mu.Lock()
 	l.queue.answer(number, err)
@@ -146,16 +146,16 @@ func (l *log) refuse(number uint64, err error) {
 	go l.deliver()
 }
 
-// answer takes the engine's answer to an append.
+// answer handles the engine's answer to an append.
 func (l *log) answer(number uint64, message *nats.Msg) {
 	sequence, err := parseAnswer(message)
-	if isFenced(err) && l.dispute(number, err) {
+	if isFenced(err) && l.mayBeStale(number, err) {
 		return
 	}
-	l.answered(number, sequence, l.store.unknown(err))
+	l.answered(number, sequence, l.store.withoutLeader(err))
 }
 
-// advance notes, with mu held, that the log reaches up to a sequence.
+// advance records that the log ends at sequence or later. The caller holds mu.
 func (l *log) advance(sequence uint64) {
 	if sequence <= l.last {
 		return
@@ -171,8 +171,8 @@ func (l *log) wake() {
 	}
 }
 
-// deliver calls the dones of all appends that are answered and have none
-// unanswered before them.
+// deliver calls the dones of all appends that have an outcome and no pending append before
+// them.
 func (l *log) deliver() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -188,8 +188,8 @@ func (l *log) deliver() {
 		err := item.err
 		switch {
 		case err != nil:
-			l.doomed = l.queue.next()
-		case number < l.doomed:
+			l.failedBelow = l.queue.next()
+		case number < l.failedBelow:
 			err = fmt.Errorf("%w: one before it failed", topic.ErrUncertain)
 		}
 		l.mu.Unlock()
@@ -206,8 +206,8 @@ func (l *log) deliver() {
 	}
 }
 
-// expire fails the append that waited too long, and all after it; in a cluster they
-// are sent again before.
+// expire fails the oldest append and all after it if it has waited for Options.Timeout. In
+// a cluster it sends them again before that.
 func (l *log) expire() {
 	l.mu.Lock()
 	if l.queue.empty() {
@@ -216,7 +216,7 @@ func (l *log) expire() {
 	}
 	now := time.Now()
 	if left := l.store.options.Timeout - now.Sub(l.queue.head().entered); left > 0 {
-		l.timer.Reset(l.nextLook(left))
+		l.timer.Reset(l.nextCheck(left))
 		l.mu.Unlock()
 		if l.store.cluster != nil {
 			l.resend(now)
@@ -228,7 +228,7 @@ func (l *log) expire() {
 	l.deliver()
 }
 
-// end makes all calls from now on fail with an error.
+// end makes all later calls fail with an error.
 func (l *log) end(state error) {
 	l.send.Lock()
 	defer l.send.Unlock()
@@ -240,7 +240,7 @@ func (l *log) end(state error) {
 	l.wake()
 }
 
-// abandon fails the appends under way.
+// abandon fails the appends in flight.
 func (l *log) abandon(err error) {
 	l.mu.Lock()
 	l.queue.fail(err)
@@ -248,7 +248,7 @@ func (l *log) abandon(err error) {
 	l.deliver()
 }
 
-// drain waits until no append is under way: at most until they time out.
+// drain waits until no append is in flight, at most until they time out.
 func (l *log) drain() {
 	l.mu.Lock()
 	if l.queue.empty() && !l.delivering {
@@ -263,14 +263,14 @@ func (l *log) drain() {
 	<-drained
 }
 
-// ended returns why the log takes no more calls, or nil.
+// ended returns the error that calls fail with since end, or nil.
 func (l *log) ended() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.state
 }
 
-// failure names an error of a call that was under way when the log ended.
+// failure maps the error of a call to topic's errors: the log's own if it has ended.
 func (l *log) failure(err error) error {
 	if state := l.ended(); state != nil {
 		return state
@@ -295,15 +295,14 @@ func (l *log) Ends(ctx context.Context) (first, last uint64, err error) {
 	}
 	l.mu.Lock()
 	l.advance(state.LastSeq)
-	l.begin = max(l.begin, first)
+	l.first = max(l.first, first)
 	l.mu.Unlock()
 	return first, state.LastSeq, nil
 }
 
-// info asks for the stream. One of that name that was made later, after another
-// node of a cluster had deleted it, is not this log. There a leader that was
-// deposed, and has not heard of it, may answer: what it says is not believed if
-// more is known to be there.
+// info returns the stream's state. A stream of that name that was made later, after
+// another node had deleted this one, is another log. A former leader may answer too: its
+// answer is rejected if the log is known to have more entries.
 func (l *log) info(ctx context.Context) (info *jetstream.StreamInfo, err error) {
 	if l.store.cluster == nil {
 		return l.stream.Info(ctx)
@@ -311,14 +310,14 @@ func (l *log) info(ctx context.Context) (info *jetstream.StreamInfo, err error) 
 	l.mu.Lock()
 	known := l.last
 	l.mu.Unlock()
-	err = l.store.attempts(ctx, func(ctx context.Context) (err error) {
+	err = l.store.retry(ctx, func(ctx context.Context) (err error) {
 		info, err = l.store.info(ctx, l.source)
 		switch {
 		case err != nil:
 		case !info.Created.Equal(l.created):
 			err = jetstream.ErrStreamNotFound
 		case info.State.LastSeq < known:
-			err = fmt.Errorf("%w: it is said to end at entry %d, and has %d", errOutdated, info.State.LastSeq, known)
+			err = fmt.Errorf("%w: it ends the log at entry %d, and %d is known", errStale, info.State.LastSeq, known)
 		}
 		return err
 	})
@@ -334,34 +333,47 @@ func (l *log) Trim(ctx context.Context, before uint64) error {
 	if err != nil {
 		return err
 	}
-	// A purge beyond the end would move it.
+	// A purge beyond the end would change the next sequence.
 	if before = min(before, last+1); before <= first {
 		return nil
 	}
 	ctx, cancel := l.store.bound(ctx)
 	defer cancel()
-	err = l.store.attempts(ctx, func(ctx context.Context) error {
-		return l.stream.Purge(ctx, jetstream.WithPurgeSequence(before))
-	})
+	for {
+		err = l.store.retry(ctx, func(ctx context.Context) error {
+			return l.stream.Purge(ctx, jetstream.WithPurgeSequence(before))
+		})
+		if !errors.Is(err, jetstream.ErrStreamNotFound) {
+			break
+		}
+		// A node that has not yet heard of a new stream says the same of it as of a
+		// deleted one. The stream's own nodes know.
+		if _, _, gone := l.Ends(ctx); gone != nil {
+			return gone
+		}
+		if !lifecycle.Sleep(ctx, nil, 20*time.Millisecond) {
+			break
+		}
+	}
 	if err != nil {
 		return l.failure(fmt.Errorf("trim log %s: %w", l.name, err))
 	}
 	l.mu.Lock()
-	l.begin = max(l.begin, before)
+	l.first = max(l.first, before)
 	l.mu.Unlock()
 	return nil
 }
 
-// The pauses between looks at a log's end, for an append whose answer was lost.
+// The backoff between checks of a log's end, for appends whose answer was lost.
 const (
-	waitLookMin = 100 * time.Millisecond
-	waitLookMax = 2 * time.Second
+	waitPauseMin = 100 * time.Millisecond
+	waitPauseMax = 2 * time.Second
 )
 
-// Wait returns when the log's last sequence is at least that. It is woken by
-// appends; those whose answer was lost it sees within 2 s.
+// Wait returns when the log's last sequence is at least sequence. Appends wake it; it sees
+// an append whose answer was lost within 2 s.
 func (l *log) Wait(ctx context.Context, sequence uint64) error {
-	pause := waitLookMin
+	pause := waitPauseMin
 	look := time.NewTimer(pause)
 	defer look.Stop()
 	for {
@@ -383,13 +395,13 @@ func (l *log) Wait(ctx context.Context, sequence uint64) error {
 			if _, _, err := l.Ends(ctx); err != nil && (errors.Is(err, topic.ErrNoLog) || errors.Is(err, topic.ErrClosed)) {
 				return err
 			}
-			pause = min(2*pause, waitLookMax)
+			pause = min(2*pause, waitPauseMax)
 			look.Reset(pause)
 		}
 	}
 }
 
-// bound gives a call that has no deadline the store's timeout.
+// bound limits a call to Options.Timeout.
 func (s *Store) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, s.options.Timeout)
 }

@@ -16,42 +16,41 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// waitingBytes is what all changes that wait to be written may hold; others wait
-// for room.
+// waitingBytes is how many bytes changes may have that wait to be written; others wait
+// until some are free.
 const waitingBytes = 64 << 20
 
-// meta is a topic.Meta: a log of changes, and in memory what they come to. One
-// goroutine decides which are made, and writes those that arrived together as
-// one entry. Its fence makes sure that they were decided on the newest state.
+// meta is a topic.Meta: a log of changes, and in memory their result. One goroutine decides
+// which changes are made, and writes those that arrived together as one entry. The fence
+// ensures that it decided on the newest state.
 //
-// Of several nodes one writes. On the others that goroutine follows the log.
+// In a cluster one node writes. On the others that goroutine follows the log.
 type meta struct {
 	store *Store
 	log   *log
 	work  *lifecycle.Group
-	room  *semaphore.Weighted
-	wake  chan struct{} // one is in it if there may be something to do
-	nodes *metaNodes    // nil: there is one node, which writes
+	free  *semaphore.Weighted
+	wake  chan struct{} // holds one element if there may be something to do
+	nodes *metaNodes    // nil for a single node, which always writes
 
-	// The goroutine's own.
+	// Used by the goroutine only.
 	buffer     []byte
-	cleaning   *cleaning // nil: none is under way
-	cleanAfter time.Time // a round that failed is not begun anew before
+	cleaning   *cleaning // the current round, or nil
+	cleanAfter time.Time // after a failed round, when the next may start
 
 	mu      sync.RWMutex
-	state   metaState // changed by the goroutine alone
-	waiting []*change
+	state   metaState // changed by the goroutine only
+	waiting []*pendingChange
 	closed  bool
-	// unsure says that something may be written that reads must wait for, and
-	// doubts counts how often it began to.
-	unsure bool
-	doubts uint64
-	// needs is the entry that reads wait for: what this node was answered is in it
-	// or before.
+	// uncertain says that an entry may have been written that reads must wait for.
+	// uncertainties counts how often that began.
+	uncertain     bool
+	uncertainties uint64
+	// needs is the entry that reads wait for: this node has answers that rest on it.
 	needs uint64
-	// news is closed when the state grows or what reads and writes wait for has
-	// changed otherwise; made by who waits.
-	news     chan struct{}
+	// changed is closed when the state grows or another condition that calls wait for has
+	// changed; nil if nobody waits.
+	changed  chan struct{}
 	trimming bool
 	cleanAt  cleanLimits
 	watches  watches
@@ -59,12 +58,12 @@ type meta struct {
 
 var _ topic.Meta = (*meta)(nil)
 
-// operation is what a Put, Delete or Sync asks for.
+// operation is a Put, Delete or Sync.
 type operation struct {
 	stored
-	expect uint64 // the revision that the key must have
+	expect uint64 // the expected revision of the key
 	guards []topic.Guard
-	// barrier says that it changes nothing: it is a Sync.
+	// barrier says that it is a Sync, which changes nothing.
 	barrier bool
 }
 
@@ -78,22 +77,22 @@ func (o operation) String() string {
 }
 
 // change is an operation that waits to be written.
-type change struct {
+type pendingChange struct {
 	operation
-	// deadline is when nobody waits for it any more; zero: who does takes it back.
+	// deadline is when its caller gives up; if zero, the caller withdraws it.
 	deadline time.Time
-	verdict  error
+	outcome  error
 	answer   func(answer) // called once
 }
 
 type answer struct {
-	// sequence is the entry that the answer rests on: of a change that was made,
-	// the one that has it, whose number is the revision.
+	// sequence is the entry that the answer rests on: for a change that was made, the
+	// entry that has it, which is also the revision.
 	sequence uint64
 	err      error
 }
 
-// openMeta opens the metadata, and reads it.
+// openMeta opens and reads the metadata.
 func openMeta(ctx context.Context, s *Store) (*meta, error) {
 	stream, err := s.stream(ctx, jetstream.StreamConfig{
 		Name: metaStream, Subjects: []string{metaSubject}, Discard: jetstream.DiscardNew,
@@ -103,7 +102,7 @@ func openMeta(ctx context.Context, s *Store) (*meta, error) {
 	}
 	m := &meta{
 		store: s, log: s.register("of the metadata", metaSubject, stream),
-		work: lifecycle.NewGroup(context.Background()), room: semaphore.NewWeighted(waitingBytes),
+		work: lifecycle.NewGroup(context.Background()), free: semaphore.NewWeighted(waitingBytes),
 		wake: make(chan struct{}, 1), cleanAt: defaultCleanLimits,
 		state: metaState{items: map[string]metaItem{}, from: 1},
 	}
@@ -126,14 +125,14 @@ func openMeta(ctx context.Context, s *Store) (*meta, error) {
 	return m, nil
 }
 
-// close ends the writer: changes that wait fail, those under way are waited for,
-// at most until they time out.
+// close closes the metadata. Changes that wait fail; close waits for those in flight, at
+// most until they time out.
 func (m *meta) close() error {
 	m.mu.Lock()
 	m.closed = true
-	m.tell()
+	m.notify()
 	m.mu.Unlock()
-	m.turnBack(topic.ErrClosed)
+	m.rejectWaiting(topic.ErrClosed)
 	err := m.work.Stop(context.Background())
 	m.leaveNodes()
 	m.log.end(topic.ErrClosed)
@@ -141,8 +140,8 @@ func (m *meta) close() error {
 	return err
 }
 
-// turnBack answers all changes that wait: none was written.
-func (m *meta) turnBack(err error) {
+// rejectWaiting fails all changes that wait to be written.
+func (m *meta) rejectWaiting(err error) {
 	m.mu.Lock()
 	waiting := m.waiting
 	m.waiting = nil
@@ -152,24 +151,24 @@ func (m *meta) turnBack(err error) {
 	}
 }
 
-// tell wakes who waits for news, with mu held.
-func (m *meta) tell() {
-	if m.news != nil {
-		close(m.news)
-		m.news = nil
+// notify wakes all calls that wait for changed. The caller holds mu.
+func (m *meta) notify() {
+	if m.changed != nil {
+		close(m.changed)
+		m.changed = nil
 	}
 }
 
-// listen returns what is closed at the next news, with mu held.
-func (m *meta) listen() <-chan struct{} {
-	if m.news == nil {
-		m.news = make(chan struct{})
+// nextChange returns a channel that the next notify closes. The caller holds mu.
+func (m *meta) nextChange() <-chan struct{} {
+	if m.changed == nil {
+		m.changed = make(chan struct{})
 	}
-	return m.news
+	return m.changed
 }
 
-// rouse makes the goroutine look what there is to do.
-func (m *meta) rouse() {
+// wakeUp makes the goroutine check for work.
+func (m *meta) wakeUp() {
 	select {
 	case m.wake <- struct{}{}:
 	default:
@@ -193,8 +192,8 @@ func (m *meta) Get(ctx context.Context, key string) (topic.Item, error) {
 	return topic.Item{Key: key, Value: item.copy(), Revision: item.revision}, nil
 }
 
-// List returns all items whose key begins with prefix: the state at one moment
-// between the call and its return.
+// List returns all items whose key begins with prefix, as of one moment between the call
+// and its return.
 func (m *meta) List(ctx context.Context, prefix string) ([]topic.Item, error) {
 	if err := m.ready(ctx); err != nil {
 		return nil, err
@@ -204,7 +203,7 @@ func (m *meta) List(ctx context.Context, prefix string) ([]topic.Item, error) {
 	return m.state.list(prefix), nil
 }
 
-// ready waits until the state has what this node was answered before the call.
+// ready waits until the state has all entries that answers to this node rest on.
 func (m *meta) ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -215,7 +214,7 @@ func (m *meta) ready(ctx context.Context) error {
 	if known || err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, m.store.options.Timeout, errUnanswered)
+	ctx, cancel := context.WithTimeoutCause(ctx, m.store.options.Timeout, errTimeout)
 	defer cancel()
 	for {
 		m.mu.Lock()
@@ -224,26 +223,26 @@ func (m *meta) ready(ctx context.Context) error {
 			m.mu.Unlock()
 			return err
 		}
-		news := m.listen()
+		changed := m.nextChange()
 		m.mu.Unlock()
 		select {
-		case <-news:
+		case <-changed:
 		case <-ctx.Done():
 			return fmt.Errorf("read the metadata: %w", context.Cause(ctx))
 		}
 	}
 }
 
-// isKnown tells, with mu held, whether reads may be answered.
+// isKnown reports whether reads may be answered. The caller holds mu.
 func (m *meta) isKnown() (bool, error) {
 	if m.closed {
 		return false, topic.ErrClosed
 	}
-	return !m.unsure && m.state.last >= m.needs, nil
+	return !m.uncertain && m.state.last >= m.needs, nil
 }
 
-// Sync returns when the state has all that was written before the call. With
-// several nodes that takes an entry of its own, or a part of one.
+// Sync returns when the state has all changes that were written before the call. In a
+// cluster that takes an entry, perhaps together with changes.
 func (m *meta) Sync(ctx context.Context) error {
 	if m.nodes != nil {
 		if _, err := m.submit(ctx, operation{barrier: true}); err != nil {
@@ -271,9 +270,9 @@ func (m *meta) Delete(ctx context.Context, key string, revision uint64, guards .
 	return err
 }
 
-// submit has an operation written, here or by the node that writes, and returns
-// its entry. What was surely not written because nobody writes, or another than
-// it was sent to, is tried again, for at most Options.Timeout.
+// submit writes an operation, here or through the node that writes, and returns its entry.
+// It repeats an operation that was certainly not written because no node, or another node,
+// is the writer, for at most Options.Timeout.
 func (m *meta) submit(ctx context.Context, o operation) (uint64, error) {
 	if err := checkKey(o.Key); err != nil {
 		return 0, err
@@ -284,13 +283,13 @@ func (m *meta) submit(ctx context.Context, o operation) (uint64, error) {
 	within, cancel := m.store.bound(ctx)
 	defer cancel()
 	size := int64(o.size())
-	if err := m.room.Acquire(within, size); err != nil {
+	if err := m.free.Acquire(within, size); err != nil {
 		return 0, fmt.Errorf("%v: not written: %w", o, err)
 	}
-	defer m.room.Release(size)
+	defer m.free.Release(size)
 	for {
 		sequence, err := m.write(ctx, within, o)
-		if !errors.Is(err, errTurnedBack) {
+		if !errors.Is(err, errNotWriter) {
 			return sequence, err
 		}
 		if err := m.awaitWriter(within); err != nil {
@@ -299,11 +298,11 @@ func (m *meta) submit(ctx context.Context, o operation) (uint64, error) {
 	}
 }
 
-// write hands an operation to this node's goroutine, and waits for what comes of
-// it; if another node writes, it goes there.
+// write hands an operation to this node's goroutine, or to the node that writes, and waits
+// for the outcome.
 func (m *meta) write(ctx, within context.Context, o operation) (uint64, error) {
 	answers := make(chan answer, 1)
-	c := &change{operation: o, answer: func(a answer) { answers <- a }}
+	c := &pendingChange{operation: o, answer: func(a answer) { answers <- a }}
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()
@@ -316,7 +315,7 @@ func (m *meta) write(ctx, within context.Context, o operation) (uint64, error) {
 	}
 	m.waiting = append(m.waiting, c)
 	m.mu.Unlock()
-	m.rouse()
+	m.wakeUp()
 	select {
 	case a := <-answers:
 		return a.sequence, a.err
@@ -325,7 +324,7 @@ func (m *meta) write(ctx, within context.Context, o operation) (uint64, error) {
 	if m.withdraw(c) {
 		return 0, fmt.Errorf("%v: not written: %w", o, within.Err())
 	}
-	// It is being written, which has a bound of its own.
+	// It is being written, which has its own timeout.
 	select {
 	case a := <-answers:
 		return a.sequence, a.err
@@ -334,8 +333,14 @@ func (m *meta) write(ctx, within context.Context, o operation) (uint64, error) {
 	}
 }
 
-// withdraw takes back a change that nobody has begun to write.
-func (m *meta) withdraw(c *change) bool {
+// Watch calls signal whenever an item whose key begins with prefix may have changed,
+// until cancel is called.
+func (m *meta) Watch(prefix string, signal func()) (cancel func()) {
+	return m.watches.add(prefix, signal)
+}
+
+// withdraw removes a change that waits. It reports false if it is already being written.
+func (m *meta) withdraw(c *pendingChange) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i, other := range m.waiting {

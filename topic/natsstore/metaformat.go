@@ -20,25 +20,23 @@ const (
 
 // changesHead begins the data of an entry of the metadata.
 type changesHead struct {
-	// From is the first entry that counts: the newest one with each key's value is
-	// at or after it, and so is what deleted a key that an entry from there on has.
+	// From is the first entry that counts: no value and no deletion that is still in force
+	// is in an earlier one.
 	From uint64
-	// Bytes is the length of the data of all entries from there up to this one,
-	// without it.
+	// Bytes is the length of the data of all entries from From to the one before this.
 	Bytes uint64
 }
 
-// stored is a change as an entry has it: made already, so that it needs no
-// decision when it is read.
+// stored is a change in an entry. It is decided, so readers apply it without conditions.
 type stored struct {
 	Key    string
 	Value  []byte
 	Delete bool
-	// Revision is what the key's is then; 0: the sequence of the entry.
+	// Revision is the key's new revision; 0 for the sequence of the entry.
 	Revision uint64
 }
 
-// changeOverhead is at least what a change takes beside its key and value.
+// changeOverhead is the least size of a change without its key and value.
 const changeOverhead = 16
 
 func appendHead(b []byte, head changesHead) []byte {
@@ -65,8 +63,7 @@ func appendChange(b []byte, change stored) []byte {
 
 var errChanges = errors.New("not an entry of the metadata")
 
-// readChanges calls each with the changes of an entry's data. Their values are
-// parts of it.
+// readChanges calls each with the changes of an entry's data. Their values share it.
 func readChanges(data []byte, each func(stored)) (changesHead, error) {
 	if len(data) == 0 || data[0] != metaFormat {
 		return changesHead{}, fmt.Errorf("%w: want it to begin with %d", errChanges, metaFormat)
@@ -76,7 +73,7 @@ func readChanges(data []byte, each func(stored)) (changesHead, error) {
 	return head, d.changes(each)
 }
 
-// changes calls each with the changes that are left.
+// changes calls each with the remaining changes.
 func (d *decoder) changes(each func(stored)) error {
 	size := len(d.rest)
 	for !d.failed && len(d.rest) > 0 {
@@ -95,12 +92,12 @@ func (d *decoder) changes(each func(stored)) error {
 		}
 	}
 	if d.failed {
-		return fmt.Errorf("%w: %d bytes do not end where they should", errChanges, size)
+		return fmt.Errorf("%w: %d bytes do not end with a whole change", errChanges, size)
 	}
 	return nil
 }
 
-// decoder reads numbers and bytes until one is not whole.
+// decoder reads numbers and bytes until one is incomplete.
 type decoder struct {
 	rest   []byte
 	failed bool

@@ -12,16 +12,16 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// forward sends an operation to who writes in a term, and waits for the answer:
-// as long as it may wait there, and be written. Without an answer it is
-// uncertain, and reads wait until it is known what came of it.
+// forward sends an operation to the writer of a term and waits for the answer, as long as
+// the operation may wait there and be written. Without an answer it is uncertain, and reads
+// wait until its outcome is known.
 func (m *meta) forward(ctx, within context.Context, term uint64, o operation) (uint64, error) {
 	n := m.nodes
 	m.mu.RLock()
-	reachable, during := n.reachable && n.term == term, n.during
+	reachable, during := n.reachable && n.term == term, n.termCtx
 	m.mu.RUnlock()
 	if !reachable {
-		return 0, errTurnedBack
+		return 0, errNotWriter
 	}
 	deadline, _ := within.Deadline()
 	left := time.Until(deadline)
@@ -35,8 +35,8 @@ func (m *meta) forward(ctx, within context.Context, term uint64, o operation) (u
 	defer stop()
 	message, err := n.conn.RequestWithContext(wait, writeSubject+"."+strconv.FormatUint(term, 10), data)
 	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrReconnectBufExceeded) {
-		m.lost(term)
-		return 0, errTurnedBack
+		m.writerUnreachable(term)
+		return 0, errNotWriter
 	}
 	var a answer
 	if err == nil {
@@ -46,13 +46,13 @@ func (m *meta) forward(ctx, within context.Context, term uint64, o operation) (u
 		err = a.err
 	}
 	if err != nil {
-		m.doubt()
-		m.rouse()
+		m.markUncertain()
+		m.wakeUp()
 		return 0, fmt.Errorf("%w: %v: %w", topic.ErrUncertain, o, err)
 	}
-	if errors.Is(a.err, errTurnedBack) {
-		m.lost(term)
-		return 0, errTurnedBack
+	if errors.Is(a.err, errNotWriter) {
+		m.writerUnreachable(term)
+		return 0, errNotWriter
 	}
 	m.mu.Lock()
 	m.needs = max(m.needs, a.sequence)
@@ -60,8 +60,8 @@ func (m *meta) forward(ctx, within context.Context, term uint64, o operation) (u
 	return a.sequence, a.err
 }
 
-// lost notes that the writer of a term does not take changes.
-func (m *meta) lost(term uint64) {
+// writerUnreachable records that the writer of a term takes no changes.
+func (m *meta) writerUnreachable(term uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.nodes.term == term {
@@ -69,7 +69,7 @@ func (m *meta) lost(term uint64) {
 	}
 }
 
-// awaitWriter waits until a node is known that writes.
+// awaitWriter waits until a writer is known.
 func (m *meta) awaitWriter(ctx context.Context) error {
 	n := m.nodes
 	for {
@@ -82,32 +82,33 @@ func (m *meta) awaitWriter(ctx context.Context) error {
 			m.mu.Unlock()
 			return nil
 		}
-		ask := time.Since(n.asked) >= askEvery
+		ask := time.Since(n.askedAt) >= askEvery
 		if ask {
-			n.asked = time.Now()
+			n.askedAt = time.Now()
 		}
-		news := m.listen()
+		changed := m.nextChange()
 		m.mu.Unlock()
 		if ask {
-			_ = n.conn.Publish(askSubject, nil) // lost: asked again
+			_ = n.conn.Publish(askSubject, nil) // repeated if it is lost
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-news:
+		case <-changed:
 		case <-time.After(askEvery):
 		}
 	}
 }
 
-// requested takes a change that another node sends in a term of this one.
-func (m *meta) requested(term uint64) nats.MsgHandler {
+// handleRequests returns the handler of changes that other nodes send in a term of this
+// node.
+func (m *meta) handleRequests(term uint64) nats.MsgHandler {
 	return func(message *nats.Msg) {
 		respond := func(a answer) {
 			if errors.Is(a.err, topic.ErrClosed) {
-				a = answer{err: errTurnedBack}
+				a = answer{err: errNotWriter}
 			}
-			_ = message.Respond(a.encode()) // Who gets none is uncertain.
+			_ = message.Respond(a.encode()) // without it the sender treats the change as uncertain
 		}
 		r, err := decodeWriteRequest(message.Data)
 		if err != nil {
@@ -115,12 +116,12 @@ func (m *meta) requested(term uint64) nats.MsgHandler {
 			return
 		}
 		size := int64(r.size())
-		if !m.room.TryAcquire(size) {
-			respond(answer{err: errTurnedBack})
+		if !m.free.TryAcquire(size) {
+			respond(answer{err: errNotWriter})
 			return
 		}
-		c := &change{operation: r.operation, deadline: time.Now().Add(r.Within), answer: func(a answer) {
-			m.room.Release(size)
+		c := &pendingChange{operation: r.operation, deadline: time.Now().Add(r.Within), answer: func(a answer) {
+			m.free.Release(size)
 			respond(a)
 		}}
 		m.mu.Lock()
@@ -130,9 +131,9 @@ func (m *meta) requested(term uint64) nats.MsgHandler {
 		}
 		m.mu.Unlock()
 		if !taken {
-			c.answer(answer{err: errTurnedBack})
+			c.answer(answer{err: errNotWriter})
 			return
 		}
-		m.rouse()
+		m.wakeUp()
 	}
 }

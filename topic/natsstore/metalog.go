@@ -10,47 +10,47 @@ import (
 )
 
 const (
-	// changesBytes is how much of changes is written together; a larger one goes
-	// alone.
+	// changesBytes is how many bytes of changes are written together; a larger change
+	// is written alone.
 	changesBytes = 1 << 20
-	// commitTries bounds how often changes are decided anew because another entry
-	// came first.
+	// commitTries bounds how often changes are decided again because another entry came
+	// first.
 	commitTries = 10
 
 	// cleanEntries is how many entries may count, however short they are.
 	cleanEntries = 100_000
 
-	lookAgainMin = 50 * time.Millisecond
-	lookAgainMax = 5 * time.Second
-	// lookAgainWarn is how long reading the metadata may fail before it is said.
-	lookAgainWarn = 5 * time.Second
+	rereadMin = 50 * time.Millisecond
+	rereadMax = 5 * time.Second
+	// rereadWarn is how long reading the metadata may fail before it is logged.
+	rereadWarn = 5 * time.Second
 )
 
-// cleanLimits say when and how the log of changes is cleaned: smaller in tests.
+// cleanLimits say when and how the log of changes is cleaned. Tests use smaller ones.
 type cleanLimits struct {
-	// slack is how much more than twice its values the log may hold before.
+	// slack is how many bytes the log may have beyond twice those of its values.
 	slack uint64
-	// entries is how many may count.
+	// entries is how many entries may count.
 	entries uint64
-	// bytes is how much of values is written anew at a time, or one value.
+	// bytes is how many bytes of values are copied to the end at a time, at least one value.
 	bytes int
 }
 
 var defaultCleanLimits = cleanLimits{slack: 4 << 20, entries: cleanEntries, bytes: 256 << 10}
 
-// run writes what waits, and cleans. It is the goroutine of one node.
+// run writes waiting changes and cleans the log. It is the goroutine of a single node.
 func (m *meta) run(ctx context.Context) error {
 	var failed pauses
 	for ctx.Err() == nil {
-		if m.isUnsure() {
+		if m.isUncertain() {
 			if err := m.catchUp(ctx); err != nil {
 				m.pause(ctx, &failed, err)
 				continue
 			}
-			m.sure()
+			m.markCertain()
 			failed = pauses{}
 		}
-		if m.advance(ctx) {
+		if m.writePending(ctx) {
 			continue
 		}
 		select {
@@ -62,22 +62,22 @@ func (m *meta) run(ctx context.Context) error {
 	return nil
 }
 
-// advance writes once, and tells whether there was something to write.
-func (m *meta) advance(ctx context.Context) bool {
+// writePending writes one entry, and reports whether there was anything to write.
+func (m *meta) writePending(ctx context.Context) bool {
 	changes := m.take()
 	if len(changes) > 0 {
 		m.commit(ctx, changes)
 	}
-	return m.carry() || len(changes) > 0
+	return m.cleanStep() || len(changes) > 0
 }
 
-// pauses are those between tries that fail.
+// pauses is the backoff between failed attempts.
 type pauses struct {
 	since time.Time // when the first failed
 	last  time.Duration
 }
 
-// pause waits before the log is read again, ever longer.
+// pause waits before the log is read again, with exponential backoff.
 func (m *meta) pause(ctx context.Context, p *pauses, err error) {
 	if ctx.Err() != nil {
 		return
@@ -85,16 +85,16 @@ func (m *meta) pause(ctx context.Context, p *pauses, err error) {
 	if p.since.IsZero() {
 		p.since = time.Now()
 	}
-	most := lookAgainMax
+	most := rereadMax
 	if m.nodes != nil {
 		most = leadsEvery
 	}
-	p.last = min(max(2*p.last, lookAgainMin), most)
+	p.last = min(max(2*p.last, rereadMin), most)
 	log, failing := m.store.options.Logger, time.Since(p.since)
-	if m.nodes == nil || failing > lookAgainWarn {
+	if m.nodes == nil || failing > rereadWarn {
 		log.Error("topic store: metadata cannot be read", "error", err, "failing_for", failing, "again_in", p.last)
 	} else {
-		// Others may lead in a moment, or have what is missing.
+		// Another node may soon lead, or have the missing entry.
 		log.Debug("topic store: metadata cannot be read", "error", err, "again_in", p.last)
 	}
 	select {
@@ -103,19 +103,19 @@ func (m *meta) pause(ctx context.Context, p *pauses, err error) {
 	}
 }
 
-// take takes the changes that are written next. Those for which nobody waits any
-// more are not.
-func (m *meta) take() []*change {
+// take removes the changes to write next from those that wait. It rejects changes past
+// their deadline.
+func (m *meta) take() []*pendingChange {
 	taken, late := m.split()
 	for _, c := range late {
-		c.answer(answer{err: errTurnedBack})
+		c.answer(answer{err: errNotWriter})
 	}
 	return taken
 }
 
-// split takes changes off those that wait: those to write next, and those that
-// are too late.
-func (m *meta) split() (taken, late []*change) {
+// split removes the changes to write next, and those past their deadline, from those that
+// wait.
+func (m *meta) split() (taken, late []*pendingChange) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n, size := 0, 0
@@ -137,19 +137,19 @@ func (m *meta) split() (taken, late []*change) {
 	return taken, late
 }
 
-// commit decides on changes, writes them, and tells each what came of it.
+// commit decides on changes, writes them, and answers each.
 //
-// One node that is fenced decides anew: it does not lose its place. Of several
-// nodes the writer is it no more, so it turns all back. And as it may
-// be that already without knowing, it writes an entry even if no change is made:
-// that they are refused is then true of a moment after they were asked for.
-func (m *meta) commit(ctx context.Context, changes []*change) {
+// A single node that is fenced decides again. In a cluster a fenced node is no longer the
+// writer, and rejects all changes. As it may have lost that role without knowing, it
+// writes an entry even if it refuses all changes: the refusals then hold for a moment after
+// the changes were requested.
+func (m *meta) commit(ctx context.Context, changes []*pendingChange) {
 	var err error
 	for range commitTries {
 		d := m.state.decide(m.buffer, changesHead{From: m.state.from, Bytes: m.state.bytes})
 		for _, c := range changes {
-			if c.verdict = nil; !c.barrier {
-				c.verdict = d.add(c.stored, c.expect, c.guards...)
+			if c.outcome = nil; !c.barrier {
+				c.outcome = d.add(c.stored, c.expect, c.guards...)
 			}
 		}
 		if err = nil; !d.empty || m.nodes != nil {
@@ -161,31 +161,31 @@ func (m *meta) commit(ctx context.Context, changes []*change) {
 	}
 	switch {
 	case m.nodes != nil && isUnwritten(err):
-		err = errTurnedBack
+		err = errNotWriter
 	case isFenced(err):
 		err = fmt.Errorf("%w: others wrote first: %w", topic.ErrUncertain, err)
 	}
 	for _, c := range changes {
-		a := answer{sequence: m.state.last, err: c.verdict}
+		a := answer{sequence: m.state.last, err: c.outcome}
 		if err != nil {
-			// Also those with a verdict: it may rest on one that was not written.
+			// Refused changes too: the refusal may rest on a change that was not written.
 			a = answer{err: fmt.Errorf("%v: %w", c.operation, err)}
 		}
 		c.answer(a)
 	}
 	if err != nil && m.nodes != nil && !errors.Is(err, topic.ErrFull) {
-		m.yield()
+		m.endTerm()
 	}
 }
 
-// append writes the next entry and makes it part of the state.
+// append writes the next entry and applies it to the state.
 func (m *meta) append(data []byte) error {
 	if m.buffer = data; cap(data) > 2*changesBytes {
 		m.buffer = nil
 	}
 	entry := topic.Entry{Sequence: m.state.last + 1, Data: data}
 	if m.nodes != nil {
-		entry.Mark.Base = m.nodes.own
+		entry.Mark.Base = m.nodes.writerID
 	}
 	outcome := make(chan error, 1)
 	m.log.Append(entry, func(err error) { outcome <- err })
@@ -198,13 +198,13 @@ func (m *meta) append(data []byte) error {
 		return nil
 	}
 	if !errors.Is(err, topic.ErrFull) && (m.nodes == nil || !isUnwritten(err)) {
-		m.doubt()
+		m.markUncertain()
 	}
 	return err
 }
 
-// isUnwritten tells whether an append of one of several nodes was refused: nobody
-// led the stream, or another node wrote.
+// isUnwritten reports whether an append in a cluster was refused because the stream had no
+// leader or another node wrote.
 func isUnwritten(err error) bool { return isFenced(err) || errors.Is(err, errNoLeader) }
 
 func (m *meta) apply(entry topic.Entry) error {
@@ -213,38 +213,38 @@ func (m *meta) apply(entry topic.Entry) error {
 	if err == nil && m.cleaning != nil {
 		m.cleaning.bytes += uint64(len(entry.Data))
 	}
-	m.tell()
+	m.notify()
 	m.mu.Unlock()
-	m.watches.tell(keys)
+	m.watches.notify(keys...)
 	return err
 }
 
-// doubt notes that there may be entries that the state does not know.
-func (m *meta) doubt() {
+// markUncertain records that there may be entries that the state does not have.
+func (m *meta) markUncertain() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.unsure = true
-	m.doubts++
+	m.uncertain = true
+	m.uncertainties++
 }
 
-// sure notes that the state has all that there was a doubt about.
-func (m *meta) sure() {
+// markCertain records that the state has all entries.
+func (m *meta) markCertain() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.unsure = false
-	m.tell()
+	m.uncertain = false
+	m.notify()
 }
 
-func (m *meta) isUnsure() bool {
+func (m *meta) isUncertain() bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return m.unsure
+	return m.uncertain
 }
 
-// carry writes one entry of the round of cleaning that is under way or due, and
-// tells whether there was one.
-func (m *meta) carry() bool {
-	if m.isUnsure() || time.Now().Before(m.cleanAfter) {
+// cleanStep writes one entry of the current or next round of cleaning, and reports whether
+// there was one to write.
+func (m *meta) cleanStep() bool {
+	if m.isUncertain() || time.Now().Before(m.cleanAfter) {
 		return false
 	}
 	m.mu.RLock()
@@ -260,10 +260,10 @@ func (m *meta) carry() bool {
 	err := m.append(round.next(&m.state, m.buffer, limits.bytes))
 	switch {
 	case err != nil:
-		// A later round begins anew. Until something is written, nothing grows.
-		m.cleaning, m.cleanAfter = nil, time.Now().Add(lookAgainMax)
+		// The next round starts over. Without writes the log does not grow.
+		m.cleaning, m.cleanAfter = nil, time.Now().Add(rereadMax)
 		if m.nodes != nil && !errors.Is(err, topic.ErrFull) {
-			m.yield()
+			m.endTerm()
 		} else {
 			m.store.options.Logger.Warn("topic store: superseded metadata stays for now", "error", err)
 		}
@@ -275,8 +275,8 @@ func (m *meta) carry() bool {
 	return true
 }
 
-// trim removes the entries that do not count any more, in the background. What
-// stays because that fails, the next round or start removes.
+// trim removes the entries that no longer count, in the background. If that fails, the
+// next round or start removes them.
 func (m *meta) trim() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

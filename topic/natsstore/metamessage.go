@@ -9,32 +9,32 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// The subjects of what nodes tell each other about the metadata.
+// The subjects of messages between nodes about the metadata.
 const (
-	// entrySubject has what the writer announces: entries, and that it is there.
+	// entrySubject has the announcements of the writer: new entries, and the log's end.
 	entrySubject = "sluice.meta.entry"
-	// askSubject has questions who writes. The answer is an announcement.
+	// askSubject has requests for the writer to announce itself.
 	askSubject = "sluice.meta.ask"
-	// writeSubject, and a dot and the number of a term, has changes to write.
-	// Only who writes listens.
+	// writeSubject, followed by a dot and the number of a term, has changes to write.
+	// Only the writer of the term subscribes.
 	writeSubject = "sluice.meta.write"
 )
 
-// Bounds of what nodes send each other.
+// Bounds of messages between nodes.
 const (
-	// maxRequestBytes is the most that a change with its guards takes.
+	// maxRequestBytes bounds a change with its guards.
 	maxRequestBytes = 5 << 20
-	// maxAnnounceBytes is how large an entry is announced as a whole; others read a
-	// larger one from the log.
+	// maxAnnounceBytes bounds the entries whose data is announced; followers read larger
+	// entries from the log.
 	maxAnnounceBytes = 1 << 20
-	// maxReasonBytes is how much of an error's text an answer has.
+	// maxReasonBytes bounds the text of an error in an answer.
 	maxReasonBytes = 1000
 )
 
 const (
 	messageFormat byte = 1
-	// changeBarrier is the kind of a change that changes nothing: it is answered
-	// when all that was written before it is known. Only requests have it.
+	// changeBarrier is the kind of a change that changes nothing. Its answer comes when all
+	// earlier entries are known. Only requests have it.
 	changeBarrier byte = 3
 )
 
@@ -44,7 +44,7 @@ var errMessage = errors.New("not a message between nodes")
 type announcement struct {
 	Term     uint64
 	Sequence uint64 // the last one
-	Data     []byte // of that entry; none: it must be read
+	Data     []byte // of that entry; empty if followers must read it
 }
 
 func (a announcement) encode() []byte {
@@ -91,7 +91,7 @@ func (r writeRequest) encode() ([]byte, error) {
 	return b, nil
 }
 
-// decodeWriteRequest returns a request. Its value is a part of data.
+// decodeWriteRequest decodes a request. Its value shares data.
 func decodeWriteRequest(data []byte) (writeRequest, error) {
 	if len(data) > maxRequestBytes {
 		return writeRequest{}, fmt.Errorf("%w: %d bytes", errMessage, len(data))
@@ -110,7 +110,7 @@ func decodeWriteRequest(data []byte) (writeRequest, error) {
 		r.guards = append(r.guards, topic.Guard{Key: string(d.bytes(maxKeyBytes)), Revision: d.number()})
 	}
 	if d.failed || uint64(len(r.guards)) != guards {
-		return writeRequest{}, fmt.Errorf("%w: guards that are not whole", errMessage)
+		return writeRequest{}, fmt.Errorf("%w: incomplete guards", errMessage)
 	}
 	if len(d.rest) == 1 && d.rest[0] == changeBarrier {
 		r.barrier = true
@@ -126,26 +126,25 @@ func decodeWriteRequest(data []byte) (writeRequest, error) {
 	return r, nil
 }
 
-// maxWithinMS bounds how long a change may wait, whoever asks.
+// maxWithinMS bounds how long a change may wait.
 const maxWithinMS = uint64(10 * time.Minute / time.Millisecond)
 
-// verdicts are the outcomes of a change that nodes tell each other, by their
-// code. The first is that it was made, the last any other failure, after which
-// it was not made.
-var verdicts = []error{
-	nil, topic.ErrConflict, topic.ErrNotFound, errTurnedBack, topic.ErrFull, topic.ErrUncertain, errFailed,
+// outcomes are the outcomes of a change in answers, by their code. The first is success, the
+// last any other failure, after which the change was not made.
+var outcomes = []error{
+	nil, topic.ErrConflict, topic.ErrNotFound, errNotWriter, topic.ErrFull, topic.ErrUncertain, errFailed,
 }
 
 var (
-	// errTurnedBack says that a change was not written because this node does not
-	// write the metadata: another does, or none for now.
-	errTurnedBack = errors.New("not the writer of the metadata")
-	errFailed     = errors.New("not written")
+	// errNotWriter says that a change was not written because this node is not the writer of
+	// the metadata: another is, or none at the moment.
+	errNotWriter = errors.New("not the writer of the metadata")
+	errFailed    = errors.New("not written")
 )
 
 func (a answer) encode() []byte {
 	code := 0
-	for code < len(verdicts)-1 && !errors.Is(a.err, verdicts[code]) {
+	for code < len(outcomes)-1 && !errors.Is(a.err, outcomes[code]) {
 		code++
 	}
 	b := binary.AppendUvarint([]byte{messageFormat, byte(code)}, a.sequence)
@@ -163,30 +162,30 @@ func decodeAnswer(data []byte) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if len(d.rest) == 0 || int(d.rest[0]) >= len(verdicts) {
-		return answer{}, fmt.Errorf("%w: an answer without a verdict", errMessage)
+	if len(d.rest) == 0 || int(d.rest[0]) >= len(outcomes) {
+		return answer{}, fmt.Errorf("%w: an answer without an outcome", errMessage)
 	}
-	verdict := verdicts[d.rest[0]]
+	outcome := outcomes[d.rest[0]]
 	d.rest = d.rest[1:]
 	a := answer{sequence: d.number()}
 	text := d.bytes(maxReasonBytes)
 	if d.failed || len(d.rest) > 0 {
-		return answer{}, fmt.Errorf("%w: an answer that does not end where it should", errMessage)
+		return answer{}, fmt.Errorf("%w: an answer with bytes missing or left over", errMessage)
 	}
-	if verdict != nil {
-		a.err = &refusal{verdict, string(text)}
+	if outcome != nil {
+		a.err = &refusal{outcome, string(text)}
 	}
 	return a, nil
 }
 
-// refusal is an error that another node had.
+// refusal is the error of another node.
 type refusal struct {
-	verdict error
+	outcome error
 	text    string
 }
 
 func (r *refusal) Error() string { return r.text }
-func (r *refusal) Unwrap() error { return r.verdict }
+func (r *refusal) Unwrap() error { return r.outcome }
 
 func decodeMessage(data []byte) (decoder, error) {
 	if len(data) == 0 || data[0] != messageFormat {

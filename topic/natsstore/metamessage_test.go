@@ -57,7 +57,7 @@ func TestVerdicts(t *testing.T) {
 		{nil, nil},
 		{fmt.Errorf("%w: key %q", topic.ErrConflict, "a"), topic.ErrConflict},
 		{topic.ErrNotFound, topic.ErrNotFound},
-		{fmt.Errorf("write: %w", errTurnedBack), errTurnedBack},
+		{fmt.Errorf("write: %w", errNotWriter), errNotWriter},
 		{fmt.Errorf("%w: of the disk", topic.ErrFull), topic.ErrFull},
 		{topic.ErrUncertain, topic.ErrUncertain},
 		{errors.New(strings.Repeat("something else ", 1000)), errFailed},
@@ -72,8 +72,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// FuzzMessages decodes any bytes as each kind of message: what is taken encodes
-// to what is decoded to the same.
+// FuzzMessages decodes any bytes as each kind of message. A valid message decodes to the same
+// after it was encoded again.
 func FuzzMessages(f *testing.F) {
 	r, err := writeRequest{operation: operation{
 		stored: stored{Key: "key", Value: []byte("value")}, expect: 3, guards: []topic.Guard{{Key: "guard", Revision: 4}},

@@ -14,74 +14,73 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// The times of several nodes.
 const (
-	// leadsEvery is how often a node looks whether it leads the metadata's stream; it
-	// is told of elections too.
+	// leadsEvery is how often a node checks whether it leads the metadata's stream, beside
+	// the notices of elections.
 	leadsEvery = 250 * time.Millisecond
-	// announceEvery is how often the writer announces the log's end when it writes
-	// nothing: within it others find what they missed.
+	// announceEvery is how often an idle writer announces the log's end, so that followers
+	// find the entries that they missed.
 	announceEvery = time.Second
-	// askEvery is how often a node asks who writes while none is known.
+	// askEvery is how often a node asks for the writer while none is known.
 	askEvery = 100 * time.Millisecond
-	// settleMin is how long a barrier that resolves a doubt may take at first: the
-	// next ones longer, up to Options.Timeout.
-	settleMin = 500 * time.Millisecond
-	// followTimeout bounds one try to read what was missed.
+	// resolveMin is the timeout of the first barrier that resolves an uncertain outcome;
+	// that of later ones grows up to Options.Timeout.
+	resolveMin = 500 * time.Millisecond
+	// followTimeout bounds one attempt to read missed entries.
 	followTimeout = 5 * time.Second
 )
 
-// pushedBytes is what announced entries may hold that the state does not have
-// yet; others are read from the log.
-const pushedBytes = 16 << 20
+// bufferedBytes bounds the data of announced entries that are not applied yet; others are
+// read from the log.
+const bufferedBytes = 16 << 20
 
-// metaNodes is what one of several nodes knows of who writes the metadata.
+// metaNodes is what a node of a cluster knows of the writer of the metadata.
 //
 // A term is the time of one writer. It begins with an entry without changes, whose
-// sequence is the term's number, and ends with the first append of the writer
-// that fails: from one term on no entry of an earlier one can be written.
+// sequence is the term's number, and ends with the writer's first failed append. After a
+// term has begun, no entry of an earlier term can be written.
 type metaNodes struct {
 	conn  *nats.Conn
 	leads func() bool // whether this node's engine leads the stream
-	// own is in the entries that this node writes, since others may write the same.
-	own int64
+	// writerID is in the entries that this node writes: another node may write equal data.
+	writerID int64
 
-	// The goroutine's own.
-	requests  *nats.Subscription // to changes, of the own term
+	// Used by the goroutine only.
+	requests  *nats.Subscription // to changes, in this node's term
 	announced time.Time
 
 	// Guarded by meta.mu.
-	writes bool   // the newest term is this node's
-	term   uint64 // the newest that is known
-	// reachable says that the writer of the term was heard of since something
-	// sent to it came back.
+	writes bool   // this node has the newest term
+	term   uint64 // the newest known term
+	// reachable says that the writer of the term has announced something since a message
+	// to it failed.
 	reachable bool
-	asked     time.Time
-	// during ends with the term.
-	during context.Context
-	over   context.CancelFunc
-	known  uint64 // the last entry that was announced
-	pushed []topic.Entry
-	size   int // of what is pushed
-	// settling says that a goroutine resolves doubts.
-	settling bool
+	askedAt   time.Time
+	// termCtx ends with the term.
+	termCtx      context.Context
+	endTermCtx   context.CancelFunc
+	announcedEnd uint64 // the last entry that was announced
+	buffered     []topic.Entry
+	size         int // bytes of buffered
+	// resolving says that a goroutine resolves uncertain outcomes.
+	resolving bool
 }
 
-// joinNodes begins to listen to others.
+// joinNodes subscribes to the messages of other nodes.
 func (m *meta) joinNodes() error {
 	engine := m.store.engine
 	conn, err := connect(engine, m.store.options.Logger)
 	if err != nil {
 		return err
 	}
-	n := &metaNodes{conn: conn, leads: func() bool { return engine.leads(metaStream) }, own: rand.Int64()}
-	n.during, n.over = context.WithCancel(context.Background())
+	n := &metaNodes{conn: conn, leads: func() bool { return engine.leads(metaStream) }, writerID: rand.Int64()}
+	n.termCtx, n.endTermCtx = context.WithCancel(context.Background())
 	m.nodes = n
 	elected := server.JSAdvisoryStreamLeaderElectedPre + "." + metaStream
 	err = errors.Join(
-		subscribe(conn, entrySubject, m.heard),
-		subscribe(conn, askSubject, func(*nats.Msg) { m.beat() }),
-		subscribe(conn, elected, func(*nats.Msg) { m.rouse() }),
+		subscribe(conn, entrySubject, m.onAnnouncement),
+		subscribe(conn, askSubject, func(*nats.Msg) { m.announceEnd() }),
+		subscribe(conn, elected, func(*nats.Msg) { m.wakeUp() }),
 	)
 	if err != nil {
 		m.leaveNodes()
@@ -89,26 +88,26 @@ func (m *meta) joinNodes() error {
 	return err
 }
 
-// leaveNodes ends the connection to others.
+// leaveNodes closes the connection to other nodes.
 func (m *meta) leaveNodes() {
 	if m.nodes == nil {
 		return
 	}
 	m.mu.Lock()
-	m.nodes.over()
+	m.nodes.endTermCtx()
 	m.mu.Unlock()
 	m.nodes.conn.Close()
 }
 
-// runNodes writes, or follows who does. It is the goroutine of one of several
-// nodes.
+// runNodes writes the metadata or follows its writer. It is the goroutine of a node of a
+// cluster.
 func (m *meta) runNodes(ctx context.Context) error {
-	defer m.yield()
+	defer m.endTerm()
 	look := time.NewTicker(leadsEvery)
 	defer look.Stop()
 	var failed pauses
 	for ctx.Err() == nil {
-		busy, err := m.turn(ctx)
+		busy, err := m.step(ctx)
 		if err != nil {
 			m.pause(ctx, &failed, err)
 			continue
@@ -126,25 +125,25 @@ func (m *meta) runNodes(ctx context.Context) error {
 	return nil
 }
 
-// turn does what there is to do, and tells whether there may be more.
-func (m *meta) turn(ctx context.Context) (busy bool, err error) {
+// step does the next piece of work, and reports whether there may be more.
+func (m *meta) step(ctx context.Context) (busy bool, err error) {
 	n, leads := m.nodes, m.nodes.leads()
 	m.mu.RLock()
 	writes := n.writes
 	m.mu.RUnlock()
 	switch {
 	case n.requests != nil && !(writes && leads):
-		m.yield()
+		m.endTerm()
 		return true, nil
 	case n.requests != nil:
-		if m.advance(ctx) {
+		if m.writePending(ctx) {
 			return true, nil
 		}
 		if time.Since(n.announced) >= announceEvery {
 			n.announced = time.Now()
-			m.beat()
+			m.announceEnd()
 		}
-		m.settle()
+		m.resolveUncertain()
 		return false, nil
 	case leads:
 		return true, m.claim(ctx)
@@ -152,7 +151,7 @@ func (m *meta) turn(ctx context.Context) (busy bool, err error) {
 	return false, m.follow(ctx)
 }
 
-// claim begins a term of this node.
+// claim starts a term of this node.
 func (m *meta) claim(ctx context.Context) error {
 	if err := m.catchUp(ctx); err != nil {
 		return err
@@ -162,7 +161,7 @@ func (m *meta) claim(ctx context.Context) error {
 		return fmt.Errorf("begin to write the metadata: %w", err)
 	}
 	n, term := m.nodes, m.state.last
-	requests, err := n.conn.Subscribe(writeSubject+"."+strconv.FormatUint(term, 10), m.requested(term))
+	requests, err := n.conn.Subscribe(writeSubject+"."+strconv.FormatUint(term, 10), m.handleRequests(term))
 	if err == nil {
 		err = requests.SetPendingLimits(-1, -1)
 	}
@@ -172,15 +171,15 @@ func (m *meta) claim(ctx context.Context) error {
 	m.mu.Lock()
 	newest := n.term
 	if term > newest {
-		n.begin(term)
+		n.startTerm(term)
 		n.writes = true
-		m.unsure = false // nothing from before can be written any more
+		m.uncertain = false // no earlier entry can be written now
 	}
-	m.tell()
+	m.notify()
 	m.mu.Unlock()
 	n.requests = requests
 	if term <= newest {
-		m.yield()
+		m.endTerm()
 		return fmt.Errorf("begin to write the metadata at entry %d: another node has at %d", term, newest)
 	}
 	m.announce(topic.Entry{Sequence: term, Data: data})
@@ -188,37 +187,37 @@ func (m *meta) claim(ctx context.Context) error {
 	return nil
 }
 
-// begin notes that a term has begun, with meta.mu held.
-func (n *metaNodes) begin(term uint64) {
-	n.over()
+// startTerm records the start of a term. The caller holds meta.mu.
+func (n *metaNodes) startTerm(term uint64) {
+	n.endTermCtx()
 	n.term, n.writes, n.reachable = term, false, false
-	n.during, n.over = context.WithCancel(context.Background())
+	n.termCtx, n.endTermCtx = context.WithCancel(context.Background())
 }
 
-// yield ends the term of this node, if there is one.
-func (m *meta) yield() {
+// endTerm ends the term of this node, if there is one.
+func (m *meta) endTerm() {
 	m.cleaning = nil
 	n := m.nodes
 	m.mu.Lock()
 	n.writes, n.reachable = false, false
-	m.tell()
+	m.notify()
 	m.mu.Unlock()
 	if n.requests != nil {
-		// What has arrived is turned back. Without a connection nothing is sent.
+		// Requests that have arrived are rejected; without a connection there are none.
 		_ = n.requests.Drain()
 		n.requests = nil
 	}
-	m.turnBack(errTurnedBack)
+	m.rejectWaiting(errNotWriter)
 }
 
-// follow makes the state what was announced.
+// follow applies announced entries to the state.
 func (m *meta) follow(ctx context.Context) error {
 	n := m.nodes
 	m.mu.Lock()
-	pushed, known := n.pushed, n.known
-	n.pushed, n.size = nil, 0
+	buffered, announced := n.buffered, n.announcedEnd
+	n.buffered, n.size = nil, 0
 	m.mu.Unlock()
-	for _, entry := range pushed {
+	for _, entry := range buffered {
 		if entry.Sequence != m.state.last+1 {
 			continue
 		}
@@ -226,28 +225,28 @@ func (m *meta) follow(ctx context.Context) error {
 			return err
 		}
 	}
-	if known > m.state.last {
-		within, cancel := context.WithTimeoutCause(ctx, followTimeout, errUnanswered)
+	if announced > m.state.last {
+		within, cancel := context.WithTimeoutCause(ctx, followTimeout, errTimeout)
 		defer cancel()
-		if err := m.read(within, known); err != nil {
+		if err := m.read(within, announced); err != nil {
 			return err
 		}
 	}
-	m.settle()
+	m.resolveUncertain()
 	return nil
 }
 
-// settle begins to resolve doubts: what this node sent and got no answer to. A
-// barrier comes after it, if it goes to the same term, and no other has it.
-func (m *meta) settle() {
+// resolveUncertain starts to resolve the outcomes of changes that this node sent and got no
+// answer to. A barrier in the same term comes after them, and no other term can write them.
+func (m *meta) resolveUncertain() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.nodes.settling || !m.unsure {
+	if m.nodes.resolving || !m.uncertain {
 		return
 	}
-	m.nodes.settling = true
-	m.work.Go("settle metadata", func(ctx context.Context) error {
-		for limit := settleMin; !m.settled(ctx, limit); limit = min(2*limit, m.store.options.Timeout) {
+	m.nodes.resolving = true
+	m.work.Go("resolve uncertain metadata", func(ctx context.Context) error {
+		for limit := resolveMin; !m.tryResolve(ctx, limit); limit = min(2*limit, m.store.options.Timeout) {
 			select {
 			case <-ctx.Done():
 				return nil
@@ -258,28 +257,28 @@ func (m *meta) settle() {
 	})
 }
 
-// settled tries to resolve all doubts, and tells whether there are none. A barrier
-// that is not answered does no harm, so it is not waited for as long as a write.
-func (m *meta) settled(ctx context.Context, limit time.Duration) bool {
+// tryResolve tries to resolve all uncertain outcomes, and reports whether none is left. A
+// barrier without an answer does no harm, so its timeout is shorter than a write's.
+func (m *meta) tryResolve(ctx context.Context, limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	m.mu.RLock()
-	doubts := m.doubts
+	uncertainties := m.uncertainties
 	m.mu.RUnlock()
 	_, err := m.submit(ctx, operation{barrier: true})
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err == nil && doubts == m.doubts {
-		m.unsure = false
-		m.tell()
+	if err == nil && uncertainties == m.uncertainties {
+		m.uncertain = false
+		m.notify()
 	}
-	if m.closed || !m.unsure {
-		m.nodes.settling = false
+	if m.closed || !m.uncertain {
+		m.nodes.resolving = false
 	}
-	return !m.nodes.settling
+	return !m.nodes.resolving
 }
 
-// announce tells others of an entry that this node has written.
+// announce announces an entry that this node has written.
 func (m *meta) announce(entry topic.Entry) {
 	n := m.nodes
 	if n == nil || n.requests == nil {
@@ -298,8 +297,8 @@ func (m *meta) announce(entry topic.Entry) {
 	}
 }
 
-// beat announces where the log ends, if this node writes.
-func (m *meta) beat() {
+// announceEnd announces the end of the log, if this node writes.
+func (m *meta) announceEnd() {
 	n := m.nodes
 	m.mu.RLock()
 	a := announcement{Term: n.term, Sequence: m.state.last}
@@ -310,11 +309,11 @@ func (m *meta) beat() {
 	}
 }
 
-// publish sends an announcement. One that is lost is made up for by the next.
+// publish sends an announcement. The next one makes up for a lost one.
 func (n *metaNodes) publish(a announcement) { _ = n.conn.Publish(entrySubject, a.encode()) }
 
-// heard takes an announcement.
-func (m *meta) heard(message *nats.Msg) {
+// onAnnouncement handles an announcement.
+func (m *meta) onAnnouncement(message *nats.Msg) {
 	a, err := decodeAnnouncement(message.Data)
 	if err != nil {
 		m.store.options.Logger.Warn("topic store: an announcement cannot be read", "error", err)
@@ -324,21 +323,21 @@ func (m *meta) heard(message *nats.Msg) {
 	m.mu.Lock()
 	deposed := a.Term > n.term && n.writes
 	if a.Term > n.term {
-		n.begin(a.Term)
+		n.startTerm(a.Term)
 	}
 	if a.Term == n.term && !n.writes && !n.reachable || deposed {
 		n.reachable = true
-		m.tell()
+		m.notify()
 	}
-	n.known = max(n.known, a.Sequence)
-	if len(a.Data) > 0 && a.Sequence > m.state.last && n.size+len(a.Data) <= pushedBytes && !n.writes {
-		n.pushed = append(n.pushed, topic.Entry{Sequence: a.Sequence, Data: a.Data})
+	n.announcedEnd = max(n.announcedEnd, a.Sequence)
+	if len(a.Data) > 0 && a.Sequence > m.state.last && n.size+len(a.Data) <= bufferedBytes && !n.writes {
+		n.buffered = append(n.buffered, topic.Entry{Sequence: a.Sequence, Data: a.Data})
 		n.size += len(a.Data)
 	}
 	m.mu.Unlock()
 	if deposed {
-		// What is being appended is in the log already, or never will be.
+		// The append in flight is in the log already, or never will be.
 		m.log.abandon(fmt.Errorf("%w: another node writes", topic.ErrUncertain))
 	}
-	m.rouse()
+	m.wakeUp()
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,11 +14,12 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/storetest"
 )
 
-// views are the nodes' views of the metadata.
+// views returns the running nodes' views of the metadata.
 func (ns *nodes) views() []topic.Meta {
 	var all []topic.Meta
 	for _, node := range ns.running() {
@@ -26,7 +28,7 @@ func (ns *nodes) views() []topic.Meta {
 	return all
 }
 
-// writer returns a node but one that believes to write the metadata, 0 if none does.
+// writer returns a node other than but that counts itself as the writer of the metadata, 0 for none.
 func (ns *nodes) writer(but int32) int32 {
 	for _, node := range ns.running() {
 		m := ns.node(node).meta
@@ -40,49 +42,50 @@ func (ns *nodes) writer(but int32) int32 {
 	return 0
 }
 
-// waitWriter waits until a node writes that is not that one.
+// waitWriter waits until a node other than not writes the metadata.
 func (ns *nodes) waitWriter(t testing.TB, not int32) (node int32) {
 	t.Helper()
-	eventually(t, "a node writes the metadata", func() bool {
+	until.True(t, "a node writes the metadata", func() bool {
 		node = ns.writer(not)
 		return node != 0
 	})
 	return node
 }
 
-// replicated waits until the metadata is kept on three nodes.
+// replicated waits until the metadata has three current replicas.
 func (ns *nodes) replicated(t testing.TB) {
 	t.Helper()
-	eventually(t, "the metadata has three replicas", func() bool {
+	until.True(t, "the metadata has three replicas", func() bool {
 		info, err := ns.node(1).info(t.Context(), metaStream)
 		return err == nil && len(replicasOf(info).Current) == 3 && !replicasOf(info).Moving
 	})
 }
 
-func (ns *nodes) moveWriter(t testing.TB) {
+func (ns *nodes) transferWriter(t testing.TB) {
 	t.Helper()
 	before := ns.waitWriter(t, 0)
-	eventually(t, "the writer steps down", func() bool {
-		return ns.node(before).cluster.stepDown(t.Context(), metaStream, before%3+1) == nil
+	until.True(t, "the writer steps down", func() bool {
+		return ns.node(before).cluster.askToTransfer(t.Context(), metaStream, before%3+1) == nil
 	})
 	ns.waitWriter(t, before)
 }
 
-// TestMetaNodes runs the suite on three nodes, whose writer changes, is cut off,
-// and stops, and of which another is cut off.
-func TestMetaNodes(t *testing.T) {
+// TestMetaNodesDisturbed checks histories of the metadata while its writer changes and is
+// cut off, and while another node is cut off.
+func TestMetaNodesDisturbed(t *testing.T) {
+	t.Parallel()
 	ns := startNodes(t, 3, func(o *Options) { o.Timeout = 2 * time.Second })
 	ns.replicated(t)
-	storetest.RunMetaNodes(t, ns.views(),
+	storetest.RunDisturbed(t, ns.views(),
 		storetest.Disturbance{Name: "while the writer changes", Do: func(t testing.TB) {
 			for range 10 {
-				ns.moveWriter(t)
+				ns.transferWriter(t)
 			}
 		}},
 		storetest.Disturbance{Name: "while a follower is cut off", Do: func(t testing.TB) {
 			follower := ns.waitWriter(t, 0)%3 + 1
 			ns.cut(follower, true)
-			<-time.After(time.Second)
+			until.True(t, "others miss the follower", func() bool { return !ns.sees(follower%3+1, follower) })
 			ns.cut(follower, false)
 			ns.waitAlive(3)
 		}},
@@ -96,32 +99,41 @@ func TestMetaNodes(t *testing.T) {
 	)
 }
 
-// TestMetaNodesThatMiss runs what can happen to nodes that miss something.
-func TestMetaNodesThatMiss(t *testing.T) {
-	ns := startNodes(t, 3, func(o *Options) { o.Timeout = 2 * time.Second })
-	ns.replicated(t)
-	t.Run("requests", ns.refuseRequests)
-	t.Run("answers", ns.missAnswers)
-	t.Run("announcements", ns.missAnnouncements)
-	t.Run("large entries", ns.missLargeEntries)
-	t.Run("what was cleaned away", ns.missCleaned)
-	t.Run("the writer", ns.missWriter)
+// sees reports whether one node counts another as alive.
+func (ns *nodes) sees(node, other int32) bool {
+	return slices.Contains(ns.node(node).Cluster().Alive(), other)
 }
 
-// missAnswers has changes made without telling those who wait: they learn it when
-// there is another writer, or by asking the same one.
+// TestMetaNodesThatMiss runs cases of nodes that miss messages.
+func TestMetaNodesThatMiss(t *testing.T) {
+	t.Parallel()
+	ns := startNodes(t, 3, func(o *Options) { o.Timeout = 5 * time.Second })
+	ns.replicated(t)
+	for _, c := range []struct {
+		name string
+		run  func(*nodes, *testing.T)
+	}{
+		{"requests", (*nodes).refuseRequests}, {"answers", (*nodes).missAnswers}, {"announcements", (*nodes).missAnnouncements},
+		{"large entries", (*nodes).missLargeEntries}, {"what was cleaned away", (*nodes).missCleaned}, {"the writer", (*nodes).missWriter},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.run(ns.in(t), t) })
+	}
+}
+
+// missAnswers drops the answers to changes. The senders learn the outcome from the next
+// writer, or from a barrier to the same one.
 func (ns *nodes) missAnswers(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		writer := ns.waitWriter(t, 0)
 		m, other := ns.node(writer).meta, ns.node(writer%3+1).meta
-		eventually(t, "the other knows who writes", func() bool { return other.Sync(t.Context()) == nil })
+		until.True(t, "the other knows who writes", func() bool { return other.Sync(t.Context()) == nil })
 		key := fmt.Sprint("unanswered", again)
-		revision := mustPut(t, other, key, "1", 0)
+		revision := put(t, other, key, "1", 0)
 		m.mu.RLock()
 		term := m.nodes.term
 		m.mu.RUnlock()
 		silent := make(chan bool)
-		taken := m.requested(term)
+		taken := m.handleRequests(term)
 		if err := ns.node(writer).meta.nodes.requests.Unsubscribe(); err != nil {
 			t.Fatal(err)
 		}
@@ -144,14 +156,14 @@ func (ns *nodes) missAnswers(t *testing.T) {
 			_, err := other.Put(t.Context(), key, []byte("2"), revision)
 			outcome <- err
 		}()
-		eventually(t, "the put is made", func() bool {
+		until.True(t, "the put is made", func() bool {
 			item, err := m.Get(t.Context(), key)
 			return err == nil && string(item.Value) == "2"
 		})
 		if again {
 			close(silent)
 		} else {
-			ns.moveWriter(t)
+			ns.transferWriter(t)
 		}
 		wantUncertain(t, <-outcome)
 		item, err := other.Get(t.Context(), key)
@@ -162,7 +174,7 @@ func (ns *nodes) missAnswers(t *testing.T) {
 	}
 }
 
-// refuseRequests sends the writer what it does not take.
+// refuseRequests sends the writer requests that it must refuse.
 func (ns *nodes) refuseRequests(t *testing.T) {
 	m := ns.node(ns.waitWriter(t, 0)).meta
 	conn := ns.node(1).meta.nodes.conn
@@ -190,12 +202,12 @@ func (ns *nodes) refuseRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	send([]byte("nonsense"), errFailed)
-	send(late, errTurnedBack)
-	if err := m.room.Acquire(t.Context(), waitingBytes); err != nil {
+	send(late, errNotWriter)
+	if err := m.free.Acquire(t.Context(), waitingBytes); err != nil {
 		t.Fatal(err)
 	}
-	send(inTime, errTurnedBack)
-	m.room.Release(waitingBytes)
+	send(inTime, errNotWriter)
+	m.free.Release(waitingBytes)
 	if _, err := m.Get(t.Context(), "refused"); !errors.Is(err, topic.ErrNotFound) {
 		t.Fatalf("what was refused is there: %v", err)
 	}
@@ -210,7 +222,7 @@ func wantUncertain(t *testing.T, err error) {
 	}
 }
 
-// missAnnouncements takes some from a node: it finds what they said by the next.
+// missAnnouncements drops announcements. The next one shows the node what it missed.
 func (ns *nodes) missAnnouncements(t *testing.T) {
 	writer := ns.waitWriter(t, 0)
 	m, other := ns.node(writer).meta, ns.node(writer%3+1).meta
@@ -219,7 +231,7 @@ func (ns *nodes) missAnnouncements(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	revision := mustPut(t, m, "unannounced", "1", 0)
+	revision := put(t, m, "unannounced", "1", 0)
 	t.Cleanup(conn.Close)
 	m.mu.RLock()
 	a := announcement{Term: m.nodes.term, Sequence: m.state.last}
@@ -230,7 +242,7 @@ func (ns *nodes) missAnnouncements(t *testing.T) {
 	if err := conn.Publish(entrySubject, a.encode()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "what was missed is found", func() bool {
+	until.True(t, "what was missed is found", func() bool {
 		item, err := other.Get(t.Context(), "unannounced")
 		return err == nil && item.Revision == revision
 	})
@@ -240,12 +252,12 @@ func (ns *nodes) missAnnouncements(t *testing.T) {
 	ns.replicated(t)
 }
 
-// missLargeEntries puts values that are not announced as a whole.
+// missLargeEntries puts values that are too large for announcements.
 func (ns *nodes) missLargeEntries(t *testing.T) {
 	value := strings.Repeat("0123456789abcdef", maxValueBytes/16)
 	for node := range ns.dirs {
 		key := fmt.Sprint("large", node)
-		revision := mustPut(t, ns.node(int32(node+1)).meta, key, value, 0)
+		revision := put(t, ns.node(int32(node+1)).meta, key, value, 0)
 		for _, m := range ns.views() {
 			if err := m.Sync(t.Context()); err != nil {
 				t.Fatal(err)
@@ -261,12 +273,12 @@ func (ns *nodes) missLargeEntries(t *testing.T) {
 	}
 }
 
-// missCleaned cuts a node off until what it needs next is cleaned away.
+// missCleaned cuts a node off until cleaning has removed the entry that it needs next.
 func (ns *nodes) missCleaned(t *testing.T) {
 	writer := ns.waitWriter(t, 0)
 	away := ns.node(writer%3 + 1)
-	mustPut(t, away.meta, "stays", "1", 0)
-	gone := mustPut(t, away.meta, "goes", "1", 0)
+	put(t, away.meta, "stays", "1", 0)
+	gone := put(t, away.meta, "goes", "1", 0)
 	var told atomic.Int64
 	defer away.meta.Watch("goes", func() { told.Add(1) })()
 	ns.cut(writer%3+1, true)
@@ -280,21 +292,16 @@ func (ns *nodes) missCleaned(t *testing.T) {
 	away.meta.mu.RUnlock()
 	CleanAtOnce(ns.node(writer))
 	want := churn(t, m)
-	for round := 0; ; round++ {
+	until.Succeeds(t, "the log is cleaned", func() error {
 		first, _, err := m.log.Ends(t.Context())
-		if err != nil {
-			t.Fatal(err)
+		if err == nil && first <= last+1 {
+			err = fmt.Errorf("the log begins at %d, the node has %d", first, last)
+			want["more"] = topic.Item{Key: "more", Value: []byte("x"), Revision: put(t, m, "more", "x", want["more"].Revision)}
 		}
-		if first > last+1 {
-			break
-		}
-		if round == 1000 {
-			t.Fatalf("the log begins at %d, the node has %d", first, last)
-		}
-		want["more"] = topic.Item{Key: "more", Value: []byte("x"), Revision: mustPut(t, m, "more", "x", want["more"].Revision)}
-	}
+		return err
+	})
 	ns.cut(writer%3+1, false)
-	eventually(t, "the node has all", func() bool {
+	until.True(t, "the node has all", func() bool {
 		for key, item := range want {
 			if got, err := away.meta.Get(t.Context(), key); err != nil || got.Revision != item.Revision {
 				return false
@@ -303,7 +310,7 @@ func (ns *nodes) missCleaned(t *testing.T) {
 		_, err := away.meta.Get(t.Context(), "goes")
 		return errors.Is(err, topic.ErrNotFound)
 	})
-	eventually(t, "it tells of what was deleted meanwhile", func() bool { return told.Load() > before })
+	until.True(t, "the other node signals the deletion", func() bool { return told.Load() > before })
 	if err := away.meta.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -315,16 +322,16 @@ func (ns *nodes) missCleaned(t *testing.T) {
 	ns.waitAlive(3)
 }
 
-// missWriter stops the node that writes: others go on, and when it is back it has
-// what they wrote.
+// missWriter stops the writer. Other nodes continue, and after its restart the node has their
+// changes.
 func (ns *nodes) missWriter(t *testing.T) {
 	writer := ns.waitWriter(t, 0)
 	other := ns.node(writer%3 + 1).meta
-	revision := mustPut(t, other, "writer", "1", 0)
-	eventually(t, "the writer leaves", func() bool { return ns.node(writer).cluster.Leave(t.Context()) == nil })
-	revision = putSurely(t, other, "writer", "2", revision)
+	revision := put(t, other, "writer", "1", 0)
+	until.True(t, "the writer leaves", func() bool { return ns.node(writer).cluster.Leave(t.Context()) == nil })
+	revision = put(t, other, "writer", "2", revision)
 	ns.stop(writer)
-	revision = putSurely(t, other, "writer", "3", revision)
+	revision = put(t, other, "writer", "3", revision)
 	ns.start(int(writer))
 	item, err := ns.node(writer).meta.Get(t.Context(), "writer")
 	if err != nil || item.Revision != revision {
@@ -332,29 +339,7 @@ func (ns *nodes) missWriter(t *testing.T) {
 	}
 }
 
-// putSurely puts a value through what makes the outcome of a try uncertain.
-func putSurely(t *testing.T, m topic.Meta, key, value string, revision uint64) uint64 {
-	t.Helper()
-	eventually(t, "a value is put", func() bool {
-		next, err := m.Put(t.Context(), key, []byte(value), revision)
-		if err == nil {
-			revision = next
-			return true
-		}
-		if !errors.Is(err, topic.ErrUncertain) {
-			t.Fatal(err)
-		}
-		item, err := m.Get(t.Context(), key) // waits until it is known what came of it
-		if err != nil || string(item.Value) != value {
-			return false
-		}
-		revision = item.Revision
-		return true
-	})
-	return revision
-}
-
-// BenchmarkMetaNodes puts on the node that writes, and on another.
+// BenchmarkMetaNodes puts through the writer and through another node.
 func BenchmarkMetaNodes(b *testing.B) {
 	ns := startNodes(b, 3, func(o *Options) { o.SyncInterval = 0 })
 	ns.replicated(b)

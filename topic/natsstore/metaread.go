@@ -8,14 +8,14 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// metaPage is how much of the log is read at a time.
+// metaPage is how many bytes of the log are read at a time.
 const metaPage = 8 << 20
 
-// errMissing says that an entry is not there: it was removed, or who was asked
+// errMissing says that an entry is missing: it was removed, or the replica that answered
 // does not have it yet.
 var errMissing = errors.New("is missing")
 
-// catchUp reads the entries that the state does not know.
+// catchUp reads the entries that the state does not have.
 func (m *meta) catchUp(ctx context.Context) error {
 	_, last, err := m.log.Ends(ctx)
 	if err != nil {
@@ -27,8 +27,8 @@ func (m *meta) catchUp(ctx context.Context) error {
 	return m.read(ctx, last)
 }
 
-// load reads the metadata when the store is opened. Of several nodes, one may be
-// asked that does not have all of it yet: another try asks another.
+// load reads the metadata when the store is opened. In a cluster it retries: a replica may
+// lack entries that another has.
 func (m *meta) load(ctx context.Context) error {
 	var failed pauses
 	for {
@@ -57,8 +57,8 @@ func (m *meta) loadOnce(ctx context.Context) error {
 	return nil
 }
 
-// stateAt reads what all entries up to one come to. That one says where they begin: what
-// was before may be gone, or partly so.
+// stateAt reads the state after entry last. That entry has the sequence of the first entry
+// that counts; earlier ones may be removed, all or some.
 func (m *meta) stateAt(ctx context.Context, last uint64) (*metaState, error) {
 	first, err := m.beginAt(ctx, last)
 	if err != nil {
@@ -72,7 +72,7 @@ func (m *meta) stateAt(ctx context.Context, last uint64) (*metaState, error) {
 	return state, err
 }
 
-// beginAt returns the first entry that counts, as one of them says.
+// beginAt returns the sequence of the first entry that counts, which an entry has.
 func (m *meta) beginAt(ctx context.Context, sequence uint64) (uint64, error) {
 	entries, err := m.log.Read(ctx, sequence, 1)
 	if err != nil {
@@ -86,13 +86,13 @@ func (m *meta) beginAt(ctx context.Context, sequence uint64) (uint64, error) {
 		return 0, fmt.Errorf("entry %d: %w", sequence, err)
 	}
 	if head.From == 0 || head.From > sequence {
-		return 0, fmt.Errorf("entry %d: %w: it says that entry %d is the first", sequence, errChanges, head.From)
+		return 0, fmt.Errorf("entry %d: %w: it names entry %d as the first", sequence, errChanges, head.From)
 	}
 	return head.From, nil
 }
 
-// read makes the entries up to one part of the state. If what it needs was
-// removed, because it was away for long, it begins anew.
+// read applies the entries up to last. If an entry that it needs was removed, because the
+// node was away for long, it reads the whole state.
 func (m *meta) read(ctx context.Context, last uint64) error {
 	err := m.entries(ctx, m.state.last, last, m.apply)
 	if !errors.Is(err, errMissing) {
@@ -113,17 +113,17 @@ func (m *meta) read(ctx context.Context, last uint64) error {
 	return nil
 }
 
-// replace takes another state, and tells of all keys in which it differs.
+// replace replaces the state, and notifies the watches of all keys that differ.
 func (m *meta) replace(state *metaState) {
 	m.mu.Lock()
 	keys := m.state.difference(state)
 	m.state = *state
-	m.tell()
+	m.notify()
 	m.mu.Unlock()
-	m.watches.tell(keys)
+	m.watches.notify(keys...)
 }
 
-// entries calls each with the entries after one, up to another.
+// entries calls each with the entries after `after`, up to last.
 func (m *meta) entries(ctx context.Context, after, last uint64, each func(topic.Entry) error) error {
 	for after < last {
 		entries, err := m.log.Read(ctx, after+1, metaPage)

@@ -10,16 +10,16 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// metaState is what the entries of the metadata up to one of them say.
+// metaState is the metadata after one of its entries.
 type metaState struct {
 	items map[string]metaItem
 	last  uint64 // the entry
 	from  uint64 // the first entry that counts
 	bytes uint64 // the data of all entries from there on
-	live  uint64 // what all items take as changes
+	live  uint64 // the size of all items as changes
 }
 
-// metaItem is a key's value, and the entry that has it.
+// metaItem is a key's value and the entry that has it.
 type metaItem struct {
 	value        []byte
 	revision, at uint64
@@ -27,8 +27,8 @@ type metaItem struct {
 
 func (i metaItem) size(key string) uint64 { return uint64(len(key)+len(i.value)) + changeOverhead }
 
-// apply makes the state what the next entry says, and returns the keys that it
-// changes. Data that is refused changes nothing.
+// apply applies the next entry and returns the keys that it changes. An entry that is
+// refused changes nothing.
 func (s *metaState) apply(entry topic.Entry) (keys []string, err error) {
 	var changes []stored
 	head, err := readChanges(entry.Data, func(change stored) { changes = append(changes, change) })
@@ -36,7 +36,7 @@ func (s *metaState) apply(entry topic.Entry) (keys []string, err error) {
 		return nil, fmt.Errorf("entry %d: %w", entry.Sequence, err)
 	}
 	for _, change := range changes {
-		if change.Revision == 0 { // otherwise it was only carried to the log's end
+		if change.Revision == 0 { // otherwise cleaning has copied it
 			keys = append(keys, change.Key)
 		}
 		if old, exists := s.items[change.Key]; exists {
@@ -57,8 +57,7 @@ func (s *metaState) apply(entry topic.Entry) (keys []string, err error) {
 	return keys, nil
 }
 
-// difference returns the keys that another state has not, or with another revision,
-// or more of.
+// difference returns the keys that only one of two states has, or with different revisions.
 func (s *metaState) difference(other *metaState) []string {
 	var keys []string
 	for key, item := range s.items {
@@ -74,7 +73,7 @@ func (s *metaState) difference(other *metaState) []string {
 	return keys
 }
 
-// list returns the items whose key begins with a prefix, by key.
+// list returns the items whose key begins with prefix, sorted by key.
 func (s *metaState) list(prefix string) []topic.Item {
 	items := []topic.Item{}
 	for key, item := range s.items {
@@ -88,22 +87,22 @@ func (s *metaState) list(prefix string) []topic.Item {
 
 func (i metaItem) copy() []byte { return append([]byte{}, i.value...) }
 
-// decision decides changes one after another, and collects those that are made.
+// decision decides on changes in order, and collects those that are made.
 type decision struct {
 	state *metaState
-	// changed has the keys that a change before set or deleted.
-	changed map[string]bool // whether it exists since
+	// changed has the keys that an earlier change set (true) or deleted (false).
+	changed map[string]bool
 	data    []byte
 	empty   bool
 }
 
-// decide begins an entry with a head, into a buffer that is used again.
+// decide starts an entry with a head, in a buffer that is reused.
 func (s *metaState) decide(buffer []byte, head changesHead) *decision {
 	return &decision{state: s, changed: map[string]bool{}, data: appendHead(buffer[:0], head), empty: true}
 }
 
-// add takes a change if its key has that revision, 0 for none, and so have those of
-// the guards; otherwise it says why not.
+// add adds a change if its key has that revision, 0 if it does not exist, and the guards
+// hold. Otherwise it returns the reason.
 func (d *decision) add(change stored, revision uint64, guards ...topic.Guard) error {
 	has, known := d.revision(change.Key)
 	switch {
@@ -122,8 +121,8 @@ func (d *decision) add(change stored, revision uint64, guards ...topic.Guard) er
 	return nil
 }
 
-// revision returns a key's, 0 if it does not exist. What an earlier change has set
-// has one that nobody knows yet.
+// revision returns a key's revision, 0 if it does not exist. The revision of a key that an
+// earlier change has set is not known yet.
 func (d *decision) revision(key string) (revision uint64, known bool) {
 	if exists, changed := d.changed[key]; changed {
 		return 0, !exists
@@ -131,26 +130,26 @@ func (d *decision) revision(key string) (revision uint64, known bool) {
 	return d.state.items[key].revision, true
 }
 
-// carry takes a change that needs no decision.
+// carry adds a change that needs no decision.
 func (d *decision) carry(change stored) {
 	d.data, d.empty = appendChange(d.data, change), false
 }
 
-// cleaning is one round of writing anew, at the log's end, what only entries
-// before have: after it these can go.
+// cleaning is one round that copies items of old entries to the log's end, so that those
+// entries can be removed.
 type cleaning struct {
-	upTo  uint64   // the last entry before
-	keys  []string // those to look at
+	upTo  uint64   // the last entry before the round
+	keys  []string // those to copy, if they are still there
 	bytes uint64   // the data of all entries after upTo
 }
 
-// clean begins a round.
+// clean starts a round.
 func (s *metaState) clean() *cleaning {
 	return &cleaning{upTo: s.last, keys: slices.Collect(maps.Keys(s.items))}
 }
 
-// next takes, of the keys that are left, so many that the entry has about that
-// many bytes. The last one moves the state's begin.
+// next returns an entry of about size bytes with the next keys. The last one advances the
+// first entry that counts.
 func (c *cleaning) next(s *metaState, buffer []byte, size int) []byte {
 	d := s.decide(buffer, changesHead{From: s.from, Bytes: s.bytes})
 	for len(c.keys) > 0 && len(d.data) < size {

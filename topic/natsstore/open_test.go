@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/natsstore"
 )
@@ -38,7 +36,7 @@ func openLog(t *testing.T, s topic.Store, name string) topic.Log {
 	return l
 }
 
-// appendOne appends an entry and returns what its done was given.
+// appendOne appends an entry and returns its outcome.
 func appendOne(l topic.Log, sequence uint64, size int) error {
 	outcome := make(chan error, 1)
 	l.Append(topic.Entry{Sequence: sequence, Data: make([]byte, size)}, func(err error) { outcome <- err })
@@ -189,7 +187,7 @@ func TestBoundsAreChecked(t *testing.T) {
 	}
 }
 
-// TestAFullDiskIsNotWrittenTo has a reserve that no disk has.
+// TestAFullDiskIsNotWrittenTo has a reserve larger than any disk.
 func TestAFullDiskIsNotWrittenTo(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, natsstore.Options{DiskReserve: 1 << 60})
@@ -209,11 +207,11 @@ func TestAFullDiskIsNotWrittenTo(t *testing.T) {
 // Below the reserve, but above half of it, records and topics can be removed.
 func TestAFullDiskCanBeFreed(t *testing.T) {
 	dir := t.TempDir()
-	usage, err := vfs.Default.GetDiskUsage(dir)
+	free, err := natsstore.FreeSpace(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := openFor(t, dir, natsstore.Options{DiskReserve: int64(usage.AvailBytes) * 3 / 2})
+	s := openFor(t, dir, natsstore.Options{DiskReserve: int64(free) * 3 / 2})
 	l := openLog(t, s, "log")
 	wantError(t, appendOne(l, 1, 1), topic.ErrFull)
 	if err := appendOne(l, 1, 0); err != nil {
@@ -282,4 +280,23 @@ func TestAPutWhoseContextIsOverIsNotSent(t *testing.T) {
 	wantError(t, err, context.Canceled)
 	_, err = s.Meta().Get(t.Context(), "key")
 	wantError(t, err, topic.ErrNotFound)
+}
+
+// TestADeletedLogIsGoneWhileAnotherIsRemoved deletes a log while the engine still removes the
+// files of an earlier log of the same name.
+func TestADeletedLogIsGoneWhileAnotherIsRemoved(t *testing.T) {
+	dir := t.TempDir()
+	s := openFor(t, dir, natsstore.Options{})
+	l := openLog(t, s, "log")
+	wantError(t, appendOne(l, 1, 100), nil)
+	earlier := filepath.Join(dir, "jetstream", "$G", "streams", ".log-log", "msgs")
+	if err := os.MkdirAll(earlier, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.DeleteLog(t.Context(), "log"); err != nil {
+		t.Fatal(err)
+	}
+	if _, last, err := openLog(t, s, "log").Ends(t.Context()); last != 0 || err != nil {
+		t.Fatalf("the new log ends at %d: %v", last, err)
+	}
 }

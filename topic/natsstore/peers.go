@@ -8,43 +8,43 @@ import (
 	"time"
 )
 
-// Of the heartbeats.
+// Heartbeats.
 const (
 	beatSubject = "sluice.nodes.beat"
-	// beatEvery is how often a node says that it is there, and beatWithin how
-	// long it counts as alive after that.
+	// beatEvery is the interval of heartbeats. A node counts as alive for beatWithin after
+	// one.
 	beatEvery  = 500 * time.Millisecond
 	beatWithin = 3 * time.Second
 )
 
-// beat is what a heartbeat says.
+// beat is the content of a heartbeat.
 type beat struct {
 	Node    int32 `json:"node"`
 	Leaving bool  `json:"leaving,omitempty"`
-	// Followed is how far the node follows the metadata; 0 while it does not.
+	// Followed is the revision up to which the node follows the metadata; 0 if it does not.
 	Followed uint64 `json:"followed,omitempty"`
 }
 
-// peers knows which nodes are alive.
+// peers records which nodes are alive.
 type peers struct {
 	self int32
 
 	mu    sync.Mutex
-	heard map[int32]heard // of the others, what they said last
-	alive []int32         // what was told last
+	last  map[int32]heartbeat // of other nodes
+	alive []int32             // as last returned
 }
 
-// heard is what a node said last, and when.
-type heard struct {
+// heartbeat is the last one of a node.
+type heartbeat struct {
 	at       time.Time
 	followed uint64
 }
 
 func newPeers(self int32) *peers {
-	return &peers{self: self, heard: map[int32]heard{}, alive: []int32{self}}
+	return &peers{self: self, last: map[int32]heartbeat{}, alive: []int32{self}}
 }
 
-// take notes a heartbeat, and tells whether other nodes are alive now.
+// take records a heartbeat, and reports whether the set of alive nodes has changed.
 func (p *peers) take(data []byte, now time.Time) (changed bool) {
 	var b beat
 	if json.Unmarshal(data, &b) != nil || b.Node < 1 || b.Node == p.self {
@@ -53,32 +53,32 @@ func (p *peers) take(data []byte, now time.Time) (changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if b.Leaving {
-		delete(p.heard, b.Node)
+		delete(p.last, b.Node)
 	} else {
-		p.heard[b.Node] = heard{now, b.Followed}
+		p.last[b.Node] = heartbeat{now, b.Followed}
 	}
 	return p.look(now)
 }
 
-// only forgets all nodes but those, with which there are connections.
-func (p *peers) only(connected []int32, now time.Time) (changed bool) {
+// keepOnly forgets all nodes without a connection.
+func (p *peers) keepOnly(connected []int32, now time.Time) (changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	maps.DeleteFunc(p.heard, func(node int32, _ heard) bool { return !slices.Contains(connected, node) })
+	maps.DeleteFunc(p.last, func(node int32, _ heartbeat) bool { return !slices.Contains(connected, node) })
 	return p.look(now)
 }
 
-// tick lets time pass.
+// tick drops nodes without a recent heartbeat.
 func (p *peers) tick(now time.Time) (changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.look(now)
 }
 
-// look finds out, with mu held, who is alive.
+// look updates the alive nodes. The caller holds mu.
 func (p *peers) look(now time.Time) (changed bool) {
 	alive := []int32{p.self}
-	for node, h := range p.heard {
+	for node, h := range p.last {
 		if now.Sub(h.at) < beatWithin {
 			alive = append(alive, node)
 		}
@@ -89,19 +89,19 @@ func (p *peers) look(now time.Time) (changed bool) {
 	return changed
 }
 
-// now returns the nodes that are alive, in order.
+// now returns the alive nodes, in order.
 func (p *peers) now() []int32 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.alive)
 }
 
-// followed tells whether all others that are alive and follow the metadata do so up
-// to a revision.
+// followed reports whether all other alive nodes that follow the metadata have reached a
+// revision.
 func (p *peers) followed(revision uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for node, h := range p.heard {
+	for node, h := range p.last {
 		if h.followed > 0 && h.followed < revision && slices.Contains(p.alive, node) {
 			return false
 		}

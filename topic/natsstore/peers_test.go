@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 func TestPeers(t *testing.T) {
@@ -26,9 +28,9 @@ func TestPeers(t *testing.T) {
 		{func() bool { return p.take([]byte(`nonsense`), now.Add(2*time.Second)) }, false, []int32{1, 2, 3}},
 		{func() bool { return p.tick(now.Add(3 * time.Second)) }, false, []int32{1, 2, 3}},
 		{func() bool { return p.tick(now.Add(time.Second + beatWithin)) }, true, []int32{2, 3}},
-		{func() bool { return p.only([]int32{1}, now.Add(4*time.Second)) }, true, []int32{2}},
+		{func() bool { return p.keepOnly([]int32{1}, now.Add(4*time.Second)) }, true, []int32{2}},
 		{func() bool { return p.take([]byte(`{"node":1}`), now.Add(4*time.Second)) }, true, []int32{1, 2}},
-		{func() bool { return p.only([]int32{1, 3}, now.Add(4*time.Second)) }, false, []int32{1, 2}},
+		{func() bool { return p.keepOnly([]int32{1, 3}, now.Add(4*time.Second)) }, false, []int32{1, 2}},
 	} {
 		if changed := c.do(); changed != c.changed || !slices.Equal(p.now(), c.alive) {
 			t.Fatalf("step %d: changed %v, alive %v, want %v", i+1, changed, p.now(), c.alive)
@@ -36,7 +38,7 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// A node that does not follow the metadata yet is not waited for, nor one that is gone.
+// Nodes that do not follow the metadata yet, and dead ones, are not waited for.
 func TestPeersThatFollow(t *testing.T) {
 	p := newPeers(2)
 	now := time.Now()
@@ -62,11 +64,10 @@ func TestPeersThatFollow(t *testing.T) {
 	}
 }
 
-// What a node follows, the others know at once, and when they wait for it.
-func TestFollowedIsToldToOthers(t *testing.T) {
-	ns := startNodes(t, 3, nil)
+// followedIsKnownToOthers waits on one node until the others follow the metadata.
+func followedIsKnownToOthers(t *testing.T, ns *nodes) {
 	one, two, three := ns.node(1).Cluster(), ns.node(2).Cluster(), ns.node(3).Cluster()
-	eventually(t, "all are alive", func() bool { return len(one.Alive()) == 3 })
+	until.True(t, "all are alive", func() bool { return len(one.Alive()) == 3 })
 	awaited := func(revision uint64) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
@@ -74,7 +75,7 @@ func TestFollowedIsToldToOthers(t *testing.T) {
 	}
 	two.Followed(7)
 	three.Followed(6)
-	eventually(t, "node 3 is waited for", func() bool {
+	until.True(t, "node 3 is waited for", func() bool {
 		briefly, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		return errors.Is(one.AwaitFollowed(briefly, 7), context.DeadlineExceeded)

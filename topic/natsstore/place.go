@@ -12,13 +12,13 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// maxReplicas is on how many nodes the engine keeps a stream at most.
+// maxReplicas is the engine's maximum of replicas of a stream.
 const maxReplicas = 5
 
-// placeFor bounds one step of placing.
+// placeFor is the timeout of one step of placing.
 const placeFor = 3 * time.Second
 
-// replicasOf says who keeps a stream.
+// replicasOf returns the replicas of a stream.
 func replicasOf(info *jetstream.StreamInfo) topic.Replicas {
 	var r topic.Replicas
 	cluster := info.Cluster
@@ -40,8 +40,8 @@ func replicasOf(info *jetstream.StreamInfo) topic.Replicas {
 		if node == 0 || node == r.Leader {
 			continue
 		}
-		// Of those that will keep it, some may not have it yet: the engine does not
-		// say which, but those that have all do.
+		// A node that will keep the stream may not have it yet. The engine does not list
+		// these nodes, but current ones have it.
 		if !r.Moving || current || !coming[peer.Name] {
 			r.Nodes = append(r.Nodes, node)
 		}
@@ -54,13 +54,13 @@ func replicasOf(info *jetstream.StreamInfo) topic.Replicas {
 	return r
 }
 
-// moving tells whether the engine is changing who keeps a stream.
+// moving reports whether the engine is changing the nodes that keep a stream.
 func moving(info *jetstream.StreamInfo) bool {
 	return info.Cluster != nil && info.Cluster.Desired != nil
 }
 
-// Replicas returns who keeps a log, as its leader says. While it has none, that
-// is waited for, at most Options.Timeout.
+// Replicas returns the replicas of a log, as its leader has them. Without a leader it waits
+// for one, at most Options.Timeout.
 func (c *cluster) Replicas(ctx context.Context, log string) (topic.Replicas, error) {
 	ctx, cancel := c.store.bound(ctx)
 	defer cancel()
@@ -71,28 +71,28 @@ func (c *cluster) Replicas(ctx context.Context, log string) (topic.Replicas, err
 	return replicasOf(info), nil
 }
 
-// step is what brings a stream nearer to the nodes that should keep it.
+// step is one step of placing a stream.
 type step struct {
 	kind stepKind
-	// nodes are those that it is moved to, or that one of which should lead it.
+	// nodes are the nodes to keep the stream, or those of which one should lead it.
 	nodes []int32
 }
 
 type stepKind int
 
 const (
-	stepNone   stepKind = iota // it is there
-	stepWait                   // a step is under way, or replicas are missing
-	stepGrow                   // more replicas, wherever the engine likes
+	stepNone   stepKind = iota // the stream is placed
+	stepWait                   // a step is in progress, or replicas are missing
+	stepGrow                   // more replicas, on nodes that the engine chooses
 	stepShrink                 // fewer replicas: the engine keeps the leader
 	stepMove                   // to exactly these nodes, as many as there are replicas
 	stepResign                 // another node must lead it first
 )
 
-// nextStep says how to get from what there is, with that many replicas, to those
-// nodes. The engine changes the number of replicas or their places, not both, and
-// chooses itself whom it adds and drops: so more come first, then they move, and
-// fewer come last, when those that stay have it and one of them leads it.
+// nextStep returns the next step from the present replicas to the wanted nodes. The engine
+// changes either the number of replicas or their nodes, and itself chooses the nodes that it
+// adds and drops. So the number grows first, then the nodes change, and the number shrinks
+// last, when the remaining nodes are current and one of them leads.
 func nextStep(r topic.Replicas, replicas int, want []int32) step {
 	missing := slices.DeleteFunc(slices.Clone(want), func(node int32) bool { return slices.Contains(r.Nodes, node) })
 	has := func(node int32) bool { return slices.Contains(r.Current, node) }
@@ -115,8 +115,8 @@ func nextStep(r topic.Replicas, replicas int, want []int32) step {
 	return step{kind: stepShrink}
 }
 
-// fill returns so many nodes: all of want, and of those that keep it now, first
-// the leader, then those that are current.
+// fill returns as many nodes as there are replicas: all of want, then present nodes, the
+// leader first, then current ones.
 func fill(r topic.Replicas, replicas int, want []int32) []int32 {
 	nodes := slices.Clone(want)
 	for _, some := range [][]int32{{r.Leader}, r.Current, r.Nodes} {
@@ -130,9 +130,9 @@ func fill(r topic.Replicas, replicas int, want []int32) []int32 {
 	return nodes
 }
 
-// Place brings a log one step towards being kept by exactly these nodes, 1 to 5 of
-// them. A step takes at most some seconds, and begins what may take as long as copying
-// the log: until that ends, it is not placed.
+// Place takes one step towards keeping a log on exactly these nodes, 1 to 5 of them. A call
+// takes at most some seconds. The step that it starts may copy the log; until that ends,
+// the log is not placed.
 func (c *cluster) Place(ctx context.Context, log string, nodes []int32) (placed bool, err error) {
 	if err := checkNodes(nodes); err != nil {
 		return false, fmt.Errorf("place log %s: %w", log, err)
@@ -160,17 +160,16 @@ func (c *cluster) place(ctx context.Context, log string, info *jetstream.StreamI
 	case stepGrow, stepShrink:
 		config.Replicas, config.Placement = len(nodes), nil
 	case stepMove:
-		placement := c.only(next.nodes)
+		placement := c.placementOn(next.nodes)
 		old := config.Placement
 		if len(placement.Tags) == 0 || old != nil && slices.Equal(old.Tags, placement.Tags) {
-			// Only a placement that says something, and something else than before,
-			// moves it. No node has this number.
+			// The engine ignores an empty or unchanged placement. No node has number 0.
 			placement.Tags = append(placement.Tags, "!"+nodeTag(0))
 		}
 		config.Placement = placement
 	case stepResign:
 		to := slices.IndexFunc(next.nodes, func(node int32) bool { return slices.Contains(r.Current, node) })
-		return false, c.stepDown(ctx, logStream+log, next.nodes[to])
+		return false, c.askToTransfer(ctx, logStream+log, next.nodes[to])
 	}
 	_, err = c.store.js.UpdateStream(ctx, config)
 	switch server.ErrorIdentifier(codeOf(err)) {
@@ -192,9 +191,9 @@ func checkNodes(nodes []int32) error {
 	return nil
 }
 
-// only returns the placement that leaves only those nodes: it excludes all others
-// that are known. Tags that are not excluded would all have to be there.
-func (c *cluster) only(nodes []int32) *jetstream.Placement {
+// placementOn returns the placement on the given nodes. It excludes all other known nodes,
+// because a node must have all tags that are not exclusions.
+func (c *cluster) placementOn(nodes []int32) *jetstream.Placement {
 	known, _ := c.store.engine.members()
 	known = append(known, c.Alive()...)
 	slices.Sort(known)

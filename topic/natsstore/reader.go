@@ -21,39 +21,39 @@ const directGet = "$JS.API.DIRECT.GET."
 
 // Bounds of reads.
 const (
-	// readConns is how many connections reads take turns on: a connection's
-	// requests are served one after another.
+	// readConns is how many connections reads alternate between: the engine serves the
+	// requests of a connection one after another.
 	readConns = 2
-	// readBatch is the most messages of one read.
+	// readBatch bounds the messages of one read.
 	readBatch = 4096
-	// readBytes is the most bytes of one read, but for its last message.
+	// readBytes bounds the bytes of one read without its last message.
 	readBytes = 16 << 20
-	// readsBytes is what all reads under way may hold; others wait.
+	// readsBytes bounds the bytes of all reads in flight; others wait.
 	readsBytes = 128 << 20
 )
 
-// errUnanswered says that a read was not answered in time.
-var errUnanswered = errors.New("the engine did not answer in time")
+// errTimeout says that a read was not answered in time.
+var errTimeout = errors.New("the engine did not answer in time")
 
-// errHole says that entries that the log has are missing where a read was
+// errGap says that entries that the log has are missing where a read was
 // answered.
-var errHole = errors.New("entries cannot be read")
+var errGap = errors.New("entries cannot be read")
 
-// reader gets messages by batched direct get: nats.go has no call for it.
+// reader reads messages by batched direct get, which nats.go does not support.
 type reader struct {
-	options Options
-	conns   []*nats.Conn
-	inbox   string
-	turn    atomic.Uint64
-	room    *semaphore.Weighted
-	closed  chan struct{}
+	options    Options
+	conns      []*nats.Conn
+	inbox      string
+	lastNumber atomic.Uint64
+	free       *semaphore.Weighted
+	closed     chan struct{}
 
 	mu    sync.Mutex
 	calls map[uint64]*call // by the number in their reply subjects
 }
 
-// call is one read under way. Its request may be sent more than once: the answer that
-// begins to come first counts, whichever it is.
+// call is one read in flight. Its request may be sent more than once: the answer that
+// arrives first counts.
 type call struct {
 	numbers  []uint64 // of the requests
 	counts   uint64   // the number of the answer that counts; 0 before
@@ -63,7 +63,7 @@ type call struct {
 	done     chan struct{}
 }
 
-// request is what a direct get asks for.
+// request is the body of a direct get.
 type request struct {
 	Sequence uint64 `json:"seq,omitempty"`
 	Batch    int    `json:"batch,omitempty"`
@@ -73,7 +73,7 @@ type request struct {
 func newReader(engine *engine, options Options) (*reader, error) {
 	r := &reader{
 		options: options, inbox: nats.NewInbox() + ".",
-		room: semaphore.NewWeighted(readsBytes), calls: map[uint64]*call{}, closed: make(chan struct{}),
+		free: semaphore.NewWeighted(readsBytes), calls: map[uint64]*call{}, closed: make(chan struct{}),
 	}
 	for range readConns {
 		conn, err := connect(engine, options.Logger)
@@ -96,7 +96,7 @@ func newReader(engine *engine, options Options) (*reader, error) {
 	return r, nil
 }
 
-// close ends the reads under way. It is called once.
+// close ends the reads in flight. It is called once.
 func (r *reader) close() {
 	close(r.closed)
 	for _, conn := range r.conns {
@@ -104,19 +104,19 @@ func (r *reader) close() {
 	}
 }
 
-// take adds a message to its call, or ends the call.
+// take adds a message to its call, or completes the call.
 func (r *reader) take(number uint64, message *nats.Msg) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.calls[number]
 	if c == nil {
-		return // It was given up.
+		return // the caller has given up
 	}
 	if c.counts == 0 {
 		c.counts = number
 	}
 	if c.counts != number {
-		return // Another answer came first.
+		return // another answer came first
 	}
 	if statusOf(message) == "" {
 		c.messages = append(c.messages, message)
@@ -127,23 +127,23 @@ func (r *reader) take(number uint64, message *nats.Msg) {
 	close(c.done)
 }
 
-// forget ends that a call takes answers, with mu held.
+// forget stops a call from taking answers. The caller holds mu.
 func (r *reader) forget(c *call) {
 	for _, number := range c.numbers {
 		delete(r.calls, number)
 	}
 }
 
-// get returns the messages that a request asks for, in order: none if there are
-// none yet. When nothing comes for its patience it asks again, and waits longer.
+// get returns the messages that a request asks for, in order. If no message arrives for
+// patience, it repeats the request with a longer wait.
 func (r *reader) get(ctx context.Context, stream string, ask request, patience time.Duration) ([]*nats.Msg, error) {
 	ask.Batch, ask.MaxBytes = readBatch, min(max(ask.MaxBytes, 1), readBytes)
 	weight := int64(ask.MaxBytes) + maxMessage
-	if err := r.room.Acquire(ctx, weight); err != nil {
+	if err := r.free.Acquire(ctx, weight); err != nil {
 		return nil, err
 	}
-	defer r.room.Release(weight)
-	ctx, cancel := context.WithTimeoutCause(ctx, r.options.Timeout, errUnanswered)
+	defer r.free.Release(weight)
+	ctx, cancel := context.WithTimeoutCause(ctx, r.options.Timeout, errTimeout)
 	defer cancel()
 	body, err := json.Marshal(ask)
 	if err != nil {
@@ -170,7 +170,7 @@ func (r *reader) get(ctx context.Context, stream string, ask request, patience t
 	}
 }
 
-// await sends a request, and waits until it is answered.
+// await sends a request and waits for the answer.
 func (r *reader) await(ctx context.Context, c *call, subject string, body []byte, patience time.Duration) error {
 	for {
 		again := time.After(patience)
@@ -192,10 +192,10 @@ func (r *reader) await(ctx context.Context, c *call, subject string, body []byte
 	}
 }
 
-// next returns where the next request of a call is to be sent, and the answer to it;
-// none if an answer goes on. What has come of one that does not is dropped.
+// next returns the connection and reply subject for the next request of a call, or nil if an
+// answer is still arriving. It drops an answer that has stalled.
 func (r *reader) next(c *call) (conn *nats.Conn, reply string) {
-	number := r.turn.Add(1)
+	number := r.lastNumber.Add(1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c.last != nil || len(c.messages) > c.seen {
@@ -230,11 +230,10 @@ func sequenceOf(message *nats.Msg) (uint64, error) {
 	return sequence, nil
 }
 
-// Read returns entries in order, from the first with a sequence ≥ from on. One
-// call returns at most 4,096 entries, and at most 16 MiB but for the last. In a
-// cluster any replica may answer, this node's own before others: one that lacks
-// what the log is known to have is asked again, or another, within
-// Options.Timeout.
+// Read returns entries in order, starting with the first sequence ≥ from. One call returns
+// at most 4,096 entries, and at most 16 MiB without the last entry. In a cluster any replica
+// may answer, preferably this node's own. If it lacks entries that the log is known to
+// have, Read asks again, within Options.Timeout.
 func (l *log) Read(ctx context.Context, from uint64, maxBytes int) ([]topic.Entry, error) {
 	if err := l.ended(); err != nil {
 		return nil, err
@@ -246,9 +245,9 @@ func (l *log) Read(ctx context.Context, from uint64, maxBytes int) ([]topic.Entr
 	ctx, cancel := l.store.bound(ctx)
 	defer cancel()
 	var entries []topic.Entry
-	err := tries(ctx, func(ctx context.Context) (err error) {
+	err := retry(ctx, func(ctx context.Context) (err error) {
 		l.mu.Lock()
-		from := max(from, l.begin) // one that lags may not have trimmed yet
+		from := max(from, l.first) // a replica that lags may not have trimmed yet
 		l.mu.Unlock()
 		entries, err = l.read(ctx, from, maxBytes)
 		return err
@@ -256,10 +255,10 @@ func (l *log) Read(ctx context.Context, from uint64, maxBytes int) ([]topic.Entr
 	return entries, err
 }
 
-// read asks once.
+// read makes one attempt.
 func (l *log) read(ctx context.Context, from uint64, maxBytes int) ([]topic.Entry, error) {
 	l.mu.Lock()
-	last := l.last // what is appended while the read is under way may be missed
+	last := l.last // the read may miss later appends
 	l.mu.Unlock()
 	patience := l.store.options.Timeout
 	if l.store.cluster != nil {
@@ -279,7 +278,7 @@ func (l *log) read(ctx context.Context, from uint64, maxBytes int) ([]topic.Entr
 			return nil, fmt.Errorf("read log %s: %w", l.name, err)
 		}
 		if i > 0 && entry.Sequence != entries[i-1].Sequence+1 {
-			return nil, fmt.Errorf("read log %s: %w: entry %d is followed by %d", l.name, errHole, entries[i-1].Sequence, entry.Sequence)
+			return nil, fmt.Errorf("read log %s: %w: entry %d is followed by %d", l.name, errGap, entries[i-1].Sequence, entry.Sequence)
 		}
 		entries[i] = entry
 	}
@@ -289,8 +288,8 @@ func (l *log) read(ctx context.Context, from uint64, maxBytes int) ([]topic.Entr
 	return entries, nil
 }
 
-// readFailure names an error of a read. That nobody answers, in a cluster, does not
-// say yet that the log was deleted.
+// readFailure maps the error of a read to topic's errors. In a cluster a missing answer does
+// not mean that the log was deleted.
 func (l *log) readFailure(ctx context.Context, err error) error {
 	if l.ended() != nil || l.store.cluster == nil || !errors.Is(err, topic.ErrNoLog) {
 		return l.failure(err)
@@ -301,18 +300,18 @@ func (l *log) readFailure(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: no replica answers", errNoLeader)
 }
 
-// checkBegin tells a log that begins there from one whose entries before are
-// missing where the read was answered.
+// checkBegin returns an error unless the log begins at begin: then the replica that
+// answered lacks entries.
 func (l *log) checkBegin(ctx context.Context, begin uint64) error {
 	first, _, err := l.Ends(ctx)
 	if err == nil && first < begin {
-		err = fmt.Errorf("read log %s: %w: entries %d to %d", l.name, errHole, first, begin-1)
+		err = fmt.Errorf("read log %s: %w: entries %d to %d", l.name, errGap, first, begin-1)
 	}
 	return err
 }
 
-// checkEnd tells the end of a log, which had that last entry when a read began,
-// from entries that the engine cannot read: it answers both in the same way.
+// checkEnd returns an error for an empty read from a sequence that the log has: the engine
+// answers reads beyond the end and of unreadable entries alike.
 func (l *log) checkEnd(ctx context.Context, from, last uint64) error {
 	if from > last {
 		return nil
@@ -322,7 +321,7 @@ func (l *log) checkEnd(ctx context.Context, from, last uint64) error {
 		return err
 	}
 	if first <= last && from <= last {
-		return fmt.Errorf("read log %s from %d: %w: it has entries %d to %d", l.name, from, errHole, first, last)
+		return fmt.Errorf("read log %s from %d: %w: it has entries %d to %d", l.name, from, errGap, first, last)
 	}
 	return nil
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A read that is asked for again takes the answer to the first request, when that
-// comes: asked anew each time, who is slow would never have answered.
+// A repeated read takes the answer to its first request if that arrives first. Otherwise a
+// slow replica could never answer.
 func TestReadAnsweredLate(t *testing.T) {
 	s := openStore(t, Options{})
 	respond := func(to *nats.Msg, status string, data ...byte) {

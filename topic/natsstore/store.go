@@ -18,25 +18,25 @@ import (
 
 // Options are the store's settings.
 type Options struct {
-	// SyncInterval is how often appends are fsynced. 0: each one, before it is
-	// reported. More: in the background, so that a power cut may take what was
-	// reported within the interval; a killed process loses nothing.
+	// SyncInterval is how often appends are fsynced. With 0, each append is fsynced
+	// before it is acknowledged. Otherwise a power cut may take the appends that were
+	// acknowledged within the interval; a killed process loses none.
 	SyncInterval time.Duration
-	// Logger gets what the store and its engine report; default slog.Default.
+	// Logger gets the messages of the store and its engine; default slog.Default.
 	Logger *slog.Logger
-	// MaxBytes is the most that the store may hold on the disk; above it, writes
-	// fail with topic.ErrFull. Default: no limit but the disk's.
+	// MaxBytes is how much the store may hold on the disk; above it, writes fail with
+	// topic.ErrFull. Default: the size of the disk.
 	MaxBytes int64
-	// DiskReserve is how many bytes of the disk stay free: below it, writes
-	// fail with topic.ErrFull. Metadata, and entries without data, may use half
-	// of it, so that records and topics can be removed from a full disk. The
-	// engine itself does not recover from one until it is opened again.
-	// Default 64 MiB; negative: no reserve.
+	// DiskReserve is how many bytes of the disk stay free: with less, writes fail with
+	// topic.ErrFull. Metadata and entries without data may use half of the reserve, so
+	// that records and topics can be removed from a full disk. The engine itself does
+	// not recover from a full disk until it is opened again. Default 64 MiB; negative:
+	// no reserve.
 	DiskReserve int64
-	// Timeout is how long a write may go unanswered before it fails with
-	// topic.ErrUncertain, and how long a read may. Default 10 s.
+	// Timeout is how long a read or write waits for its answer. A write without one
+	// fails with topic.ErrUncertain. Default 10 s.
 	Timeout time.Duration
-	// Cluster makes the store one node of a cluster; nil: it is the only one.
+	// Cluster makes the store one node of a cluster; nil for a single node.
 	Cluster *ClusterOptions
 }
 
@@ -76,11 +76,11 @@ type Store struct {
 	lock    io.Closer
 	engine  *engine
 	disk    *disk
-	cluster *cluster // nil: there is one node
+	cluster *cluster // nil for a single node
 	// conn carries appends, their answers and management, in order.
 	conn    *nats.Conn
 	js      jetstream.JetStream
-	answers string // the subject below which appends are answered
+	answers string // the prefix of the subjects of answers to appends
 	reader  *reader
 	meta    *meta
 
@@ -94,10 +94,7 @@ type Store struct {
 	tokens map[uint64]*log // by the token in their reply subjects
 }
 
-var (
-	_ topic.Store    = (*Store)(nil)
-	_ topic.LogMaker = (*Store)(nil)
-)
+var _ topic.Store = (*Store)(nil)
 
 // Open opens the store in a directory, and makes it if there is none. With
 // Options.Cluster it waits for other nodes, see OpenCluster. Errors:
@@ -106,8 +103,8 @@ func Open(dir string, options Options) (*Store, error) {
 	return OpenCluster(context.Background(), dir, options)
 }
 
-// OpenCluster is Open, and gives up when ctx ends: the node of a cluster waits for
-// a majority of the nodes, at most ClusterOptions.JoinTimeout, and logs for which.
+// OpenCluster is Open with a context. The node of a cluster waits for a majority of the
+// nodes, at most ClusterOptions.JoinTimeout, and logs which nodes are missing.
 func OpenCluster(ctx context.Context, dir string, options Options) (*Store, error) {
 	options = options.withDefaults()
 	if err := options.validate(); err != nil {
@@ -171,7 +168,7 @@ func (s *Store) start(ctx context.Context, dir string) (err error) {
 	return nil
 }
 
-// stop ends what start had started.
+// stop ends what start has started.
 func (s *Store) stop() error {
 	var err error
 	if s.meta != nil {
@@ -195,9 +192,8 @@ func (s *Store) stop() error {
 	return nil
 }
 
-// Close ends the store. Appends under way are waited for, at most
-// Options.Timeout; new calls fail with topic.ErrClosed. It must not be called
-// from an append's done.
+// Close closes the store. It waits for appends in flight, at most Options.Timeout; new
+// calls fail with topic.ErrClosed. An append's done must not call it.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.closed {
@@ -219,9 +215,8 @@ func (s *Store) Close() error {
 	return s.stop()
 }
 
-// Failed is closed when the store of a cluster's node cannot go on, and Err says why:
-// ErrEngineStopped. Who alone has a store finds it out with each call. It is nil without
-// a cluster.
+// Failed returns a channel that is closed when the node of a cluster cannot continue; Err
+// then returns ErrEngineStopped. Without a cluster it is nil: each call returns the error.
 func (s *Store) Failed() <-chan struct{} {
 	if s.cluster == nil {
 		return nil
@@ -229,7 +224,7 @@ func (s *Store) Failed() <-chan struct{} {
 	return s.cluster.work.Failed()
 }
 
-// Err returns why the store cannot go on, or nil.
+// Err returns why the store cannot continue, or nil.
 func (s *Store) Err() error {
 	if s.cluster == nil {
 		return nil
@@ -250,16 +245,16 @@ func (s *Store) open() error {
 // Meta returns the metadata.
 func (s *Store) Meta() topic.Meta { return s.meta }
 
-// Cluster returns what is known of the nodes; nil where there is one.
+// Cluster returns the cluster, or topic.Single.
 func (s *Store) Cluster() topic.Cluster {
 	if s.cluster == nil {
-		return nil
+		return topic.Single{}
 	}
 	return s.cluster
 }
 
-// register makes the log of a stream and lets it have its answers, with mu held
-// or by Open.
+// register makes the log of a stream and routes answers to it. The caller is Open or holds
+// mu.
 func (s *Store) register(name, subject string, stream jetstream.Stream) *log {
 	s.token++
 	l := newLog(s, name, subject, s.token, stream)
@@ -267,7 +262,7 @@ func (s *Store) register(name, subject string, stream jetstream.Stream) *log {
 	return l
 }
 
-// answered takes the answer to an append to its log.
+// answered routes the answer to an append to its log.
 func (s *Store) answered(message *nats.Msg) {
 	token, number, ok := parseAnswerSubject(strings.TrimPrefix(message.Subject, s.answers))
 	if !ok {
@@ -281,7 +276,7 @@ func (s *Store) answered(message *nats.Msg) {
 	}
 }
 
-// failure gives an error of the engine its name in the contract.
+// failure wraps an error of the engine with topic's error for it.
 func (s *Store) failure(err error) error {
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrNoStreamResponse):

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -15,14 +17,13 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// warnStreams is how many streams an engine carries well: making and recovering
-// them becomes slow above.
+// warnStreams is the number of streams above which making and recovering them becomes
+// slow.
 const warnStreams = 1000
 
-// OpenLog returns the log of that name. If it does not exist it is made, on these
-// nodes of a cluster, 1 to 5: without any it is not made, and the error is
-// topic.ErrNoLog. All calls with one name return the same log, until it is
-// deleted.
+// OpenLog returns the log of that name. If it does not exist, OpenLog makes it, in a
+// cluster on the given 1 to 5 nodes; without nodes the error is topic.ErrNoLog. All calls
+// with one name return the same log until it is deleted.
 func (s *Store) OpenLog(ctx context.Context, name string, nodes []int32) (topic.Log, error) {
 	return s.MakeLog(ctx, name, nodes, 1)
 }
@@ -65,8 +66,8 @@ func (s *Store) MakeLog(ctx context.Context, name string, nodes []int32, first u
 	return l, nil
 }
 
-// opened returns the log of that name that is open. In a cluster, another node may
-// have deleted it.
+// opened returns the open log of that name, nil if there is none or, in a cluster, another
+// node has deleted it.
 func (s *Store) opened(ctx context.Context, name string) *log {
 	s.mu.RLock()
 	l := s.logs[name]
@@ -80,7 +81,7 @@ func (s *Store) opened(ctx context.Context, name string) *log {
 	return l
 }
 
-// logConfig returns what the stream of a new log has of its own.
+// logConfig returns the settings of a new log's stream that differ between logs.
 func (s *Store) logConfig(name string, nodes []int32) (jetstream.StreamConfig, error) {
 	config := jetstream.StreamConfig{
 		Name: logStream + name, Subjects: []string{logSubject + name}, Discard: jetstream.DiscardNew, Replicas: 1,
@@ -90,16 +91,16 @@ func (s *Store) logConfig(name string, nodes []int32) (jetstream.StreamConfig, e
 	}
 	config.Replicas = len(nodes)
 	if len(nodes) == 0 {
-		return config, nil // it must be there
+		return config, nil // the log must exist
 	}
-	if placement := s.cluster.only(nodes); len(placement.Tags) > 0 {
+	if placement := s.cluster.placementOn(nodes); len(placement.Tags) > 0 {
 		config.Placement = placement
 	}
 	return config, checkNodes(nodes)
 }
 
-// stream returns the stream of that name, made if it does not exist, with the
-// settings that all have. It is called with opening held, or by Open.
+// stream returns the stream of that name, and makes it if it does not exist, with the
+// settings that all streams share. The caller is Open or holds opening.
 func (s *Store) stream(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
 	stream, err := s.await(ctx, config.Name)
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -109,13 +110,13 @@ func (s *Store) stream(ctx context.Context, config jetstream.StreamConfig) (jets
 		return nil, err
 	}
 	config.Storage, config.AllowDirect = jetstream.FileStorage, true
-	// Nothing is sent with an id to find duplicates by: the least window there is.
+	// No message has an id to find duplicates by, so the window is the shortest.
 	config.Duplicates = 100 * time.Millisecond
 	config.MaxMsgs, config.MaxBytes, config.MaxMsgSize = -1, -1, -1
 	if s.cluster != nil && config.Name == metaStream {
 		s.cluster.awaitKeepers(ctx)
 	}
-	err = s.attempts(ctx, func(ctx context.Context) error {
+	err = s.retry(ctx, func(ctx context.Context) error {
 		stream, err = s.create(ctx, config)
 		return err
 	})
@@ -127,23 +128,21 @@ func (s *Store) stream(ctx context.Context, config jetstream.StreamConfig) (jets
 	return stream, nil
 }
 
-// probe waits, in a cluster, until what is sent to a log from here reaches its
-// leader, of which this node may not have heard yet. What it sends is refused for
-// its sequence.
+// probe waits, in a cluster, until messages from this node reach the log's leader, which
+// this node may not know yet. The leader refuses the probe for its sequence.
 func (s *Store) probe(ctx context.Context, subject string) error {
 	if s.cluster == nil {
 		return nil
 	}
 	message := nats.NewMsg(subject)
 	message.Header.Set(server.JSExpectedLastSeq, strconv.FormatUint(math.MaxInt64, 10))
-	return s.attempts(ctx, func(ctx context.Context) error {
+	return s.retry(ctx, func(ctx context.Context) error {
 		_, err := s.conn.RequestMsgWithContext(ctx, message)
 		return err
 	})
 }
 
-// await asks for a stream. For the metadata it waits as long as ctx does, and
-// says so.
+// await returns a stream. It waits for the metadata until ctx ends, and logs that it does.
 func (s *Store) await(ctx context.Context, name string) (jetstream.Stream, error) {
 	for {
 		within, cancel := context.WithTimeout(ctx, s.options.Timeout)
@@ -156,7 +155,7 @@ func (s *Store) await(ctx context.Context, name string) (jetstream.Stream, error
 	}
 }
 
-// create makes a stream. Another node may have made it meanwhile, otherwise.
+// create makes a stream. Another node may have made it at the same time, with other settings.
 func (s *Store) create(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
 	if config.Name == metaStream {
 		config.Replicas = 1
@@ -178,7 +177,7 @@ func (s *Store) warnOfStreams() {
 	}
 }
 
-// DeleteLog removes a log and all it holds.
+// DeleteLog removes a log and its entries.
 func (s *Store) DeleteLog(ctx context.Context, name string) error {
 	if !validName(name) {
 		return nil
@@ -200,17 +199,24 @@ func (s *Store) DeleteLog(ctx context.Context, name string) error {
 	return nil
 }
 
-// remove deletes a stream.
+// remove deletes a stream. The engine renames the directory of a deleted stream and
+// empties it in the background. If a stream of the same name is deleted before that has
+// ended, the rename fails, and the next stream of that name begins with the old entries:
+// so remove ends that work first.
 func (s *Store) remove(ctx context.Context, stream string) error {
+	err := os.RemoveAll(filepath.Join(s.disk.dir, server.JetStreamStoreDir, account, "streams", "."+stream))
+	if err != nil {
+		return err
+	}
 	if s.cluster == nil {
 		return s.js.DeleteStream(ctx, stream)
 	}
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
-	return s.attempts(ctx, func(ctx context.Context) error { return s.js.DeleteStream(ctx, stream) })
+	return s.retry(ctx, func(ctx context.Context) error { return s.js.DeleteStream(ctx, stream) })
 }
 
-// forget ends the log of that name, if it is that one or nil is given.
+// forget ends the log of that name; if which is not nil, only if it is that one.
 func (s *Store) forget(name string, which *log) {
 	s.mu.Lock()
 	l := s.logs[name]

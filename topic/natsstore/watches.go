@@ -1,11 +1,12 @@
 package natsstore
 
 import (
+	"slices"
 	"strings"
 	"sync"
 )
 
-// watches are those who watch keys of the metadata.
+// watches are the signals of those who wait for keys to change. The zero value has none.
 type watches struct {
 	mu  sync.Mutex
 	all map[*watch]bool
@@ -16,33 +17,29 @@ type watch struct {
 	signal func()
 }
 
-// Watch calls signal whenever an item whose key begins with prefix may have
-// changed, until cancel is called.
-func (m *meta) Watch(prefix string, signal func()) (cancel func()) {
+// add calls signal when a key that begins with prefix has changed, until cancel is called.
+func (ws *watches) add(prefix string, signal func()) (cancel func()) {
 	w := &watch{prefix, signal}
-	m.watches.mu.Lock()
-	defer m.watches.mu.Unlock()
-	if m.watches.all == nil {
-		m.watches.all = map[*watch]bool{}
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.all == nil {
+		ws.all = map[*watch]bool{}
 	}
-	m.watches.all[w] = true
+	ws.all[w] = true
 	return func() {
-		m.watches.mu.Lock()
-		defer m.watches.mu.Unlock()
-		delete(m.watches.all, w)
+		ws.mu.Lock()
+		defer ws.mu.Unlock()
+		delete(ws.all, w)
 	}
 }
 
-// tell signals once each of those who watch one of the keys.
-func (ws *watches) tell(keys []string) {
+// notify calls each signal once whose prefix one of the keys has.
+func (ws *watches) notify(keys ...string) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	for w := range ws.all {
-		for _, key := range keys {
-			if strings.HasPrefix(key, w.prefix) {
-				w.signal()
-				break
-			}
+		if slices.ContainsFunc(keys, func(key string) bool { return strings.HasPrefix(key, w.prefix) }) {
+			w.signal()
 		}
 	}
 }

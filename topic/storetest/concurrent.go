@@ -28,9 +28,9 @@ var concurrentCases = []testCase{
 		}
 	}},
 	{"a list is of one moment", func(k *kit) {
-		// One key is deleted before the next is made, and another is made before the
-		// last is deleted: so there is never more than one of the first kind, and
-		// always one of the second.
+		// A key of the first kind is deleted before the next is made, and one of the second
+		// kind is made before the previous is deleted. So there is never more than one of
+		// the first kind, and always one of the second.
 		for i := range 300 {
 			k.put(fmt.Sprintf("list/filler/%d", i), "x", 0)
 		}
@@ -122,7 +122,7 @@ var concurrentCases = []testCase{
 	}},
 }
 
-// work runs a function in some goroutines at once.
+// work runs a function in several goroutines.
 func work(workers int, do func(worker int) error, k *kit) {
 	k.t.Helper()
 	errs := make([]error, workers)
@@ -153,8 +153,7 @@ func increment(k *kit, key string) error {
 	}
 }
 
-// move deletes the key with number i-1 and makes that with number i, in this
-// order or the other.
+// move deletes key i-1 and makes key i, in this order or the reverse.
 func move(k *kit, prefix string, i int, revision uint64, deleteFirst bool) (uint64, error) {
 	m := k.store.Meta()
 	if deleteFirst {
@@ -169,7 +168,7 @@ func move(k *kit, prefix string, i int, revision uint64, deleteFirst bool) (uint
 	return next, err
 }
 
-// oneMoment says why a list cannot be what was there at one moment.
+// oneMoment returns why a list cannot be the state of one moment, or nil.
 func oneMoment(items []topic.Item) error {
 	var ones, twos, fillers int
 	for i, item := range items {

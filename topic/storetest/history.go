@@ -21,13 +21,13 @@ import (
 const (
 	// historyPairs is how many pairs of keys there are: each is checked by itself.
 	historyPairs = 3
-	// historyOperations is the most operations of one worker while nothing is
-	// disturbed, and historyMost the most at all.
+	// historyOperations bounds the operations of one worker without a disturbance, and
+	// historyMost in any case.
 	historyOperations = 100
 	historyMost       = 1500
-	// historyAfter is how long workers go on after the disturbance.
+	// historyAfter is how long workers continue after the disturbance.
 	historyAfter = 500 * time.Millisecond
-	// historyPause is the most between two operations of a worker.
+	// historyPause is the longest pause between two operations of a worker.
 	historyPause = 10 * time.Millisecond
 	// historyCheck bounds the search for an order.
 	historyCheck = time.Minute
@@ -43,19 +43,19 @@ const (
 
 func (k operationKind) String() string { return [...]string{"read", "put", "delete"}[k] }
 
-// asked is what an operation asks for.
+// asked is the input of an operation.
 type asked struct {
 	kind   operationKind
 	pair   int
 	key    int // of the pair
 	expect uint64
 	value  string
-	// guarded says that the pair's other key must have the revision guard.
+	// guarded reports that the operation has a guard: the pair's other key at revision guard.
 	guarded bool
 	guard   uint64
 }
 
-// told is how an operation ended.
+// told is the output of an operation.
 type told struct {
 	err      error // nil, ErrConflict, ErrNotFound or ErrUncertain
 	revision uint64
@@ -68,11 +68,11 @@ type register struct {
 	value    string
 }
 
-// unknown is the revision that a write gave a key that was not answered, until it
-// is read. Nobody expects it.
+// unknown stands for the revision of a key after a write without an answer, until the key is
+// read. No operation expects it.
 const unknown = math.MaxUint64
 
-// historyModel is what a pair of keys does, one operation after another.
+// historyModel is the sequential model of a pair of keys.
 var historyModel = (&porcupine.NondeterministicModel{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		pairs := make([][]porcupine.Operation, historyPairs)
@@ -90,8 +90,8 @@ var historyModel = (&porcupine.NondeterministicModel{
 	},
 }).ToModel()
 
-// step returns what a pair may be after an operation: nothing if it cannot have
-// ended so.
+// step returns the possible states of a pair after an operation, none if the output is
+// impossible.
 func step(state [2]register, in asked, out told) []any {
 	is := &state[in.key]
 	if in.kind == readKind {
@@ -146,7 +146,7 @@ type history struct {
 
 func (h *history) now() int64 { return int64(time.Since(h.begin)) }
 
-// never is when an operation ends that may be made at any time.
+// never is the end of an operation that may take effect at any later time.
 const never = math.MaxInt64
 
 // add records an operation, and returns its number.
@@ -167,7 +167,7 @@ func outcome(err error) string {
 	return fmt.Sprint(err)
 }
 
-// failed counts an operation that tells nothing.
+// failed counts an operation whose output has no information.
 func (h *history) failed(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -175,7 +175,7 @@ func (h *history) failed(err error) {
 	h.failure = err
 }
 
-// end says when operations ended for which that was not known.
+// end sets the end of operations for which it was not known.
 func (h *history) end(numbers []int, at int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -184,16 +184,16 @@ func (h *history) end(numbers []int, at int64) {
 	}
 }
 
-// historyWorker makes operations on one node.
+// historyWorker runs operations on one node.
 type historyWorker struct {
 	*history
 	id   int
 	meta topic.Meta
 	rand *rand.Rand
-	// known has the revisions that were read or written last.
+	// known has the revisions last read or written.
 	known [historyPairs][2]uint64
-	// open are the numbers of the operations that were not answered. What a read
-	// sees after a sync on the same node is final.
+	// open has the numbers of the operations without an answer. A read after a sync on the
+	// same node is final for them.
 	open []int
 }
 
@@ -201,7 +201,7 @@ func (w *historyWorker) key(pair, key int) string {
 	return fmt.Sprintf("%s/%d/%d", w.prefix, pair, key)
 }
 
-// run makes operations until stop is closed, and some more.
+// run runs operations until stop is closed, and some more.
 func (w *historyWorker) run(ctx context.Context, stop <-chan struct{}) error {
 	var stopped time.Time
 	for i := 0; ; i++ {
@@ -227,8 +227,7 @@ func (w *historyWorker) run(ctx context.Context, stop <-chan struct{}) error {
 	}
 }
 
-// one makes an operation. Those that surely changed nothing and tell nothing are
-// not recorded.
+// one runs an operation, and records it unless it had no effect and no information.
 func (w *historyWorker) one(ctx context.Context, number int) error {
 	in := asked{pair: w.rand.IntN(historyPairs), key: w.rand.IntN(2)}
 	in.kind = []operationKind{readKind, readKind, putKind, putKind, putKind, deleteKind}[w.rand.IntN(6)]
@@ -286,19 +285,20 @@ func (w *historyWorker) do(ctx context.Context, in asked) (out told) {
 	return out
 }
 
-// histories counts them, so that each has keys of its own.
+// histories counts histories, so that each has its own keys.
 var histories struct {
 	sync.Mutex
 	n int
 }
 
-// checkHistory records what workers on all nodes do while they are disturbed, and
-// looks for an order of it that explains every answer.
-func checkHistory(t *testing.T, views []topic.Meta, disturb func(testing.TB)) {
+// checkHistory records the operations of workers on all nodes during a disturbance, and
+// checks that they are linearizable.
+func checkHistory(t testing.TB, views []topic.Meta, disturb func(testing.TB)) {
 	n := newViewKits(t, views)
 	histories.Lock()
 	histories.n++
-	h := &history{begin: time.Now(), prefix: fmt.Sprint("history", histories.n), outcomes: map[string]int{}}
+	number := histories.n
+	h := &history{begin: time.Now(), prefix: fmt.Sprint("history", number), outcomes: map[string]int{}}
 	histories.Unlock()
 	stop := make(chan struct{})
 	var disturbing sync.WaitGroup
@@ -309,7 +309,7 @@ func checkHistory(t *testing.T, views []topic.Meta, disturb func(testing.TB)) {
 		}
 	})
 	work(2*len(views), func(id int) error {
-		seed := rand.NewPCG(uint64(histories.n), uint64(id))
+		seed := rand.NewPCG(uint64(number), uint64(id))
 		w := &historyWorker{history: h, id: id, meta: views[id%len(views)], rand: rand.New(seed)}
 		return w.run(n.ctx, stop)
 	}, n.kit)
@@ -325,9 +325,8 @@ func checkHistory(t *testing.T, views []topic.Meta, disturb func(testing.TB)) {
 	}
 }
 
-// logWrong logs the operations of the pairs for which no order explains them, by
-// when they began.
-func (h *history) logWrong(t *testing.T) {
+// logWrong logs the operations of the pairs that are not linearizable, by start.
+func (h *history) logWrong(t testing.TB) {
 	t.Helper()
 	for _, pair := range historyModel.Partition(h.operations) {
 		if porcupine.CheckOperationsTimeout(historyModel, pair, historyCheck) != porcupine.Illegal {

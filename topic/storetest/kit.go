@@ -7,26 +7,17 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/sluice-project/sluice/topic"
 )
 
-// patienceVariable changes patience, for stores that are known to fail.
-const patienceVariable = "SLUICE_STORETEST_PATIENCE"
+// patience is the timeout of waits in cases. It is long, so that a slow machine does not fail
+// a test; shorter for stores that are known to fail.
+var patience = time.Minute
 
-// patience is how long a case waits for what must come. It is long, so that a
-// slow machine does not fail a test.
-var patience = func() time.Duration {
-	if d, err := time.ParseDuration(os.Getenv(patienceVariable)); err == nil {
-		return d
-	}
-	return time.Minute
-}()
-
-// kit is what cases work with: a store, and the calls that must succeed.
+// kit has a store, and helpers for calls that must succeed.
 type kit struct {
 	t       testing.TB
 	factory Factory
@@ -58,7 +49,7 @@ func (k *kit) must(err error) {
 	}
 }
 
-// is checks that an error is one of those.
+// is checks that an error is one of those allowed.
 func (k *kit) is(err error, allowed ...error) {
 	k.t.Helper()
 	for _, want := range allowed {
@@ -76,7 +67,7 @@ func (k *kit) log(name string) topic.Log {
 	return l
 }
 
-// pattern is what data is cut from.
+// pattern is the source of data.
 var pattern = func() []byte {
 	random := rand.NewChaCha8([32]byte{})
 	bytes := make([]byte, 70_001)
@@ -84,8 +75,7 @@ var pattern = func() []byte {
 	return bytes
 }()
 
-// entry is the entry with a sequence: everything in it follows from that and the
-// size of its data.
+// entry returns an entry whose content is a function of its sequence and size.
 func entry(sequence uint64, size int) topic.Entry {
 	n := int64(sequence)
 	data := make([]byte, size)
@@ -102,7 +92,7 @@ func entry(sequence uint64, size int) topic.Entry {
 	}
 }
 
-// entries returns those with the sequences from first to last.
+// entries returns the entries from first to last.
 func entries(first, last uint64, size int) []topic.Entry {
 	var all []topic.Entry
 	for sequence := first; sequence <= last; sequence++ {
@@ -117,8 +107,8 @@ var largestMark = topic.Mark{
 	MaxTimestamp: math.MaxInt64, Bytes: math.MaxInt64, Released: math.MaxInt64,
 }
 
-// append sends entries without waiting between them, and returns what their
-// dones were given, in the order in which they came.
+// append sends entries without waiting between them, and returns their outcomes. It checks
+// that dones are called in order.
 func (k *kit) append(l topic.Log, all ...topic.Entry) []error {
 	k.t.Helper()
 	type outcome struct {
@@ -144,7 +134,7 @@ func (k *kit) append(l topic.Log, all ...topic.Entry) []error {
 	return errs
 }
 
-// mustAppend appends entries that must be taken.
+// mustAppend appends entries that must succeed.
 func (k *kit) mustAppend(l topic.Log, all ...topic.Entry) {
 	k.t.Helper()
 	for i, err := range k.append(l, all...) {
@@ -164,7 +154,7 @@ func (k *kit) ends(l topic.Log, first, last uint64) {
 	}
 }
 
-// holds checks that a log has these entries and no others.
+// holds checks that a log has exactly these entries.
 func (k *kit) holds(l topic.Log, want ...topic.Entry) {
 	k.t.Helper()
 	got := k.readAll(l, 0, 1<<20)
@@ -173,7 +163,7 @@ func (k *kit) holds(l topic.Log, want ...topic.Entry) {
 	}
 }
 
-// readAll reads a log to its end, in as many reads as it takes.
+// readAll reads a log to its end.
 func (k *kit) readAll(l topic.Log, from uint64, maxBytes int) []topic.Entry {
 	k.t.Helper()
 	var all []topic.Entry
@@ -188,7 +178,7 @@ func (k *kit) readAll(l topic.Log, from uint64, maxBytes int) []topic.Entry {
 	}
 }
 
-// same says how entries differ from those that were expected.
+// same returns how entries differ from the expected ones, or nil.
 func same(got, want []topic.Entry) error {
 	for i := range min(len(got), len(want)) {
 		if got[i].Sequence != want[i].Sequence || got[i].Mark != want[i].Mark {
@@ -205,8 +195,8 @@ func same(got, want []topic.Entry) error {
 	return nil
 }
 
-// checkRead says what is wrong with the answer to a read: there are all, and the
-// read asked from a sequence on for some bytes.
+// checkRead returns what is wrong with the result of a read of a log that has the entries
+// all, or nil.
 func checkRead(got, all []topic.Entry, from uint64, maxBytes int) error {
 	for len(all) > 0 && all[0].Sequence < from {
 		all = all[1:]
@@ -219,7 +209,7 @@ func checkRead(got, all []topic.Entry, from uint64, maxBytes int) error {
 	}
 	size := 0
 	for i, e := range got {
-		// One entry may reach over the bound; none may follow it.
+		// The last entry may exceed the bound.
 		if i > 0 && size > maxBytes {
 			return fmt.Errorf("read from %d: entry %d after %d bytes, at most %d were asked for", from, e.Sequence, size, maxBytes)
 		}

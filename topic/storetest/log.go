@@ -47,7 +47,7 @@ var logCases = []testCase{
 		k.ends(again, 1, 0)
 		k.mustAppend(again, entry(1, 20))
 		k.holds(again, entry(1, 20))
-		// The name is there again, the log that was opened before is not.
+		// The name exists again, but the log that was opened before does not.
 		isGone(k, old)
 	}},
 	{"to delete a log that does not exist is no error", func(k *kit) {
@@ -66,7 +66,7 @@ var logCases = []testCase{
 	}},
 }
 
-// isGone checks that all calls on a deleted log say so.
+// isGone checks that all calls on a deleted log return ErrNoLog.
 func isGone(k *kit, l topic.Log) {
 	k.t.Helper()
 	k.is(k.append(l, entry(4, 1))[0], topic.ErrNoLog)

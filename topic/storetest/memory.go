@@ -9,16 +9,15 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// Memory is a topic.Store in memory, for tests of what is above the stores. It
-// passes the suite itself. What it can do beside that is to go wrong: [Memory.Hold]
-// and [Memory.FailAppends].
+// Memory is a topic.Store in memory, for tests of the layers above. It passes the suite, and
+// can be made to fail: [Memory.Hold] and [Memory.FailAppends].
 type Memory struct {
 	mu   sync.Mutex
 	logs map[string]*memoryLog
 	meta memoryMeta
 	held chan struct{} // closed by Release
 	fail error
-	// failing is what the names of the logs that fail begin with.
+	// failing is the prefix of the names of logs that fail.
 	failing string
 	stored  bool
 	closed  bool
@@ -31,14 +30,14 @@ func NewMemory() *Memory {
 	return m
 }
 
-// Hold makes appends wait, already stored but not acknowledged, until Release.
+// Hold delays the acknowledgements of appends, which are stored already, until Release.
 func (m *Memory) Hold() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.held = make(chan struct{})
 }
 
-// Release lets what Hold held go on.
+// Release ends Hold.
 func (m *Memory) Release() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -48,23 +47,23 @@ func (m *Memory) Release() {
 	}
 }
 
-// FailAppends makes each append fail, until it is called with nil. Stored says
-// whether the entries are written all the same, as with topic.ErrUncertain.
+// FailAppends makes each append fail, until it is called with nil. With stored the entries
+// are written nevertheless, as with topic.ErrUncertain.
 func (m *Memory) FailAppends(err error, stored bool) { m.FailAppendsTo("", err, stored) }
 
-// FailAppendsTo does so for the logs whose name begins with a prefix.
+// FailAppendsTo is FailAppends for the logs whose name begins with prefix.
 func (m *Memory) FailAppendsTo(prefix string, err error, stored bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.failing, m.fail, m.stored = prefix, err, stored
 }
 
-// OpenLog is topic.Store's.
+// OpenLog implements [topic.Store].
 func (m *Memory) OpenLog(ctx context.Context, name string, nodes []int32) (topic.Log, error) {
 	return m.MakeLog(ctx, name, nodes, 1)
 }
 
-// MakeLog is topic.LogMaker's.
+// MakeLog implements [topic.Store].
 func (m *Memory) MakeLog(_ context.Context, name string, _ []int32, first uint64) (topic.Log, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -79,7 +78,7 @@ func (m *Memory) MakeLog(_ context.Context, name string, _ []int32, first uint64
 	return log, nil
 }
 
-// DeleteLog is topic.Store's.
+// DeleteLog implements [topic.Store].
 func (m *Memory) DeleteLog(_ context.Context, name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -94,14 +93,13 @@ func (m *Memory) DeleteLog(_ context.Context, name string) error {
 	return nil
 }
 
-// Meta is topic.Store's.
+// Meta implements [topic.Store].
 func (m *Memory) Meta() topic.Meta { return &m.meta }
 
-// Cluster is topic.Store's.
-func (m *Memory) Cluster() topic.Cluster { return nil }
+// Cluster implements [topic.Store].
+func (m *Memory) Cluster() topic.Cluster { return topic.Single{} }
 
-// Close is topic.Store's. What was stored is there when the Memory is opened
-// again, with [Memory.Reopen].
+// Close implements [topic.Store]. [Memory.Reopen] opens the data again.
 func (m *Memory) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -109,7 +107,7 @@ func (m *Memory) Close() error {
 	return nil
 }
 
-// Reopen returns a store with what this one has durable, as after a restart.
+// Reopen returns a store with the data of this one, as after a restart.
 func (m *Memory) Reopen() *Memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -129,8 +127,7 @@ func (m *Memory) Reopen() *Memory {
 	return again
 }
 
-// Cut removes what a log has after a sequence, as a power cut may that comes before
-// it was synced.
+// Cut removes the entries of a log after a sequence, as a power cut before a sync may.
 func (m *Memory) Cut(name string, after uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -156,7 +153,7 @@ type memoryLog struct {
 
 func (l *memoryLog) last() uint64 { return l.first + uint64(len(l.entries)) - 1 }
 
-// Append is topic.Log's.
+// Append implements [topic.Log].
 func (l *memoryLog) Append(entry topic.Entry, done func(error)) {
 	l.store.mu.Lock()
 	held, fail, stored, closed := l.store.held, l.store.fail, l.store.stored, l.store.closed
@@ -189,7 +186,7 @@ func (l *memoryLog) Append(entry topic.Entry, done func(error)) {
 	})
 }
 
-// Read is topic.Log's.
+// Read implements [topic.Log].
 func (l *memoryLog) Read(_ context.Context, from uint64, maxBytes int) ([]topic.Entry, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -210,7 +207,7 @@ func (l *memoryLog) Read(_ context.Context, from uint64, maxBytes int) ([]topic.
 	return read, nil
 }
 
-// Trim is topic.Log's.
+// Trim implements [topic.Log].
 func (l *memoryLog) Trim(_ context.Context, before uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -224,7 +221,7 @@ func (l *memoryLog) Trim(_ context.Context, before uint64) error {
 	return nil
 }
 
-// Ends is topic.Log's.
+// Ends implements [topic.Log].
 func (l *memoryLog) Ends(context.Context) (first, last uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -234,7 +231,7 @@ func (l *memoryLog) Ends(context.Context) (first, last uint64, err error) {
 	return l.first, l.last(), nil
 }
 
-// Wait is topic.Log's.
+// Wait implements [topic.Log].
 func (l *memoryLog) Wait(ctx context.Context, sequence uint64) error {
 	for {
 		l.mu.Lock()
@@ -251,5 +248,38 @@ func (l *memoryLog) Wait(ctx context.Context, sequence uint64) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+	}
+}
+
+// dones calls the dones of a log's appends in order, from a goroutine that runs while there
+// are any.
+type dones struct {
+	mu      sync.Mutex
+	waiting []func()
+	calling bool
+}
+
+func (d *dones) add(done func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.waiting = append(d.waiting, done)
+	if !d.calling {
+		d.calling = true
+		go d.call()
+	}
+}
+
+func (d *dones) call() {
+	for {
+		d.mu.Lock()
+		if len(d.waiting) == 0 {
+			d.calling = false
+			d.mu.Unlock()
+			return
+		}
+		done := d.waiting[0]
+		d.waiting = d.waiting[1:]
+		d.mu.Unlock()
+		done()
 	}
 }

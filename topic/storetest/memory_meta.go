@@ -19,13 +19,13 @@ type memoryMeta struct {
 	watches  map[*memoryWatch]bool
 }
 
-// memoryWatch is told of changes below a prefix.
+// memoryWatch is a watch of the keys with a prefix.
 type memoryWatch struct {
 	prefix string
 	signal func()
 }
 
-// Get is topic.Meta's.
+// Get implements [topic.Meta].
 func (m *memoryMeta) Get(_ context.Context, key string) (topic.Item, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -36,7 +36,7 @@ func (m *memoryMeta) Get(_ context.Context, key string) (topic.Item, error) {
 	return item, nil
 }
 
-// Put is topic.Meta's.
+// Put implements [topic.Meta].
 func (m *memoryMeta) Put(_ context.Context, key string, value []byte, revision uint64, guards ...topic.Guard) (uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -45,11 +45,11 @@ func (m *memoryMeta) Put(_ context.Context, key string, value []byte, revision u
 	}
 	m.revision++
 	m.items[key] = topic.Item{Key: key, Value: slices.Clone(value), Revision: m.revision}
-	m.tell(key)
+	m.notify(key)
 	return m.revision, nil
 }
 
-// Delete is topic.Meta's.
+// Delete implements [topic.Meta].
 func (m *memoryMeta) Delete(_ context.Context, key string, revision uint64, guards ...topic.Guard) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -61,17 +61,17 @@ func (m *memoryMeta) Delete(_ context.Context, key string, revision uint64, guar
 		return topic.ErrConflict
 	}
 	delete(m.items, key)
-	m.tell(key)
+	m.notify(key)
 	return nil
 }
 
-// hold tells whether all guards hold, with the lock held.
+// hold reports whether all guards hold. The caller holds mu.
 func (m *memoryMeta) hold(guards []topic.Guard) bool {
 	return !slices.ContainsFunc(guards, func(g topic.Guard) bool { return m.items[g.Key].Revision != g.Revision })
 }
 
-// tell signals those who watch a key, with the lock held.
-func (m *memoryMeta) tell(key string) {
+// notify signals the watches of a key. The caller holds mu.
+func (m *memoryMeta) notify(key string) {
 	for w := range maps.Keys(m.watches) {
 		if strings.HasPrefix(key, w.prefix) {
 			w.signal()
@@ -79,7 +79,7 @@ func (m *memoryMeta) tell(key string) {
 	}
 }
 
-// List is topic.Meta's.
+// List implements [topic.Meta].
 func (m *memoryMeta) List(_ context.Context, prefix string) ([]topic.Item, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -93,10 +93,10 @@ func (m *memoryMeta) List(_ context.Context, prefix string) ([]topic.Item, error
 	return items, nil
 }
 
-// Sync is topic.Meta's.
+// Sync implements [topic.Meta].
 func (m *memoryMeta) Sync(ctx context.Context) error { return ctx.Err() }
 
-// Watch is topic.Meta's.
+// Watch implements [topic.Meta].
 func (m *memoryMeta) Watch(prefix string, signal func()) (cancel func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -26,7 +26,7 @@ func (k *kit) has(key, value string, revision uint64) {
 	}
 }
 
-// hasNot checks that there is no such key.
+// hasNot checks that a key does not exist.
 func (k *kit) hasNot(key string) {
 	k.t.Helper()
 	_, err := k.store.Meta().Get(k.ctx, key)
@@ -47,7 +47,7 @@ func (k *kit) lists(prefix string, want ...string) {
 	}
 }
 
-// oddKeys are keys that an encoding may confuse with others or with its own signs.
+// oddKeys returns keys that an encoding may confuse with others or with its separators.
 func oddKeys() []string {
 	keys := []string{
 		"", "/", "//", "///", "a", "a/", "/a", "a/b", "a//b", "a/b/", "a.b", "a.", ".a", ".", "..", "a b", " ", "a\tb", "\r\n", "\n",
@@ -92,7 +92,7 @@ var metaCases = []testCase{
 		_, err := m.Put(k.ctx, "new", []byte("wrong"), two)
 		k.is(err, topic.ErrConflict)
 		k.hasNot("new")
-		// A value that is the same is a change all the same.
+		// An unchanged value is a change too.
 		three := k.put("key", "two", two)
 		if three == two {
 			k.t.Fatal("a put left the revision as it was")

@@ -11,18 +11,18 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// longVariable, at 1, makes the models run longer.
+// longVariable makes the models run longer, if it is 1.
 const longVariable = "SLUICE_LONG"
 
-// rounds is how many times a model goes through its steps on one log.
+// rounds returns how many times a model repeats its steps on one log.
 func rounds() int {
 	if os.Getenv(longVariable) == "1" {
-		return 10
+		return 3
 	}
 	return 1
 }
 
-// rapidTB lets what wants a testing.TB fail a rapid test.
+// rapidTB is a testing.TB that fails a rapid test.
 type rapidTB struct {
 	testing.TB
 	rapid *rapid.T
@@ -34,15 +34,15 @@ func (t rapidTB) Fatal(args ...any)            { t.rapid.Fatal(args...) }
 func (t rapidTB) Fatalf(f string, args ...any) { t.rapid.Fatalf(f, args...) }
 func (t rapidTB) Helper()                      { t.rapid.Helper() }
 
-// within returns the kit of one run of a model: the store is that of all runs,
-// because to open one takes long.
+// within returns the kit of one run of a model. All runs share the store, because opening
+// one takes long.
 func (k *kit) within(rt *rapid.T) *kit {
 	inner := *k
 	inner.t = rapidTB{k.t, rt}
 	return &inner
 }
 
-// maybeRestart restarts the store, but seldom.
+// maybeRestart restarts the store in one of 16 calls.
 func (k *kit) maybeRestart(rt *rapid.T, outer *kit) bool {
 	ways := []string{}
 	for _, way := range []string{"reopen", "crash"} {
@@ -59,7 +59,7 @@ func (k *kit) maybeRestart(rt *rapid.T, outer *kit) bool {
 }
 
 // checkLog runs random operations against a log and its model.
-func checkLog(t *testing.T, factory Factory) {
+func checkLog(t testing.TB, factory Factory) {
 	outer := newKit(t, factory)
 	runs, steps := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -80,7 +80,7 @@ func checkLog(t *testing.T, factory Factory) {
 	t.Logf("%d steps", steps)
 }
 
-// logModel is what a log must hold.
+// logModel is the expected content of a log.
 type logModel struct {
 	*kit
 	outer   *kit
@@ -92,7 +92,7 @@ type logModel struct {
 
 func (m *logModel) last() uint64 { return m.first + uint64(len(m.entries)) - 1 }
 
-// draw makes some entries that follow each other.
+// draw draws consecutive entries.
 func (m *logModel) draw(rt *rapid.T, sequence uint64) []topic.Entry {
 	var all []topic.Entry
 	for range rapid.IntRange(1, 8).Draw(rt, "entries") {
@@ -110,8 +110,8 @@ func (m *logModel) append(rt *rapid.T) {
 	m.entries = append(m.entries, all...)
 }
 
-// appendWrongly sends one entry that does not follow, between some that do. Those
-// behind it may fail, be written, or be written and not be reported.
+// appendWrongly sends an entry with a wrong sequence between right ones. Later ones may fail,
+// be written, or be written and not acknowledged.
 func (m *logModel) appendWrongly(rt *rapid.T) {
 	good := m.draw(rt, m.last()+1)
 	split := rapid.IntRange(0, len(good)).Draw(rt, "good before")

@@ -12,7 +12,7 @@ import (
 )
 
 // checkMeta runs random operations against the metadata and its model.
-func checkMeta(t *testing.T, factory Factory) {
+func checkMeta(t testing.TB, factory Factory) {
 	outer := newKit(t, factory)
 	runs, steps := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -32,16 +32,16 @@ func checkMeta(t *testing.T, factory Factory) {
 	t.Logf("%d steps", steps)
 }
 
-// metaModel is what the keys with a prefix must be.
+// metaModel is the expected state of the keys with a prefix.
 type metaModel struct {
 	*kit
 	outer  *kit
 	prefix string
 	items  map[string]topic.Item
-	given  map[string]map[uint64]bool // the revisions that each key had
+	given  map[string]map[uint64]bool // the revisions that each key has had
 }
 
-// key draws a key: mostly of few, so that they meet.
+// key draws a key, mostly one of few, so that operations meet.
 func (m *metaModel) key(rt *rapid.T) string {
 	return m.prefix + rapid.OneOf(
 		rapid.SampledFrom([]string{"", "a", "b", "a/b", "a/", "a/b/c", "a.b", "=", "*", ">", "ä", "\x00", "\xff"}),
@@ -65,7 +65,7 @@ func (m *metaModel) put(rt *rapid.T) {
 	m.items[key] = topic.Item{Key: key, Value: value, Revision: revision}
 }
 
-// wrong draws a revision that the key does not have.
+// wrong draws a revision other than the key's.
 func (m *metaModel) wrong(rt *rapid.T, key string) uint64 {
 	revisions := []uint64{0, m.items[key].Revision + 1, 1 << 50}
 	for revision := range m.given[key] {

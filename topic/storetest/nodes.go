@@ -8,18 +8,18 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// Nodes is a cluster in memory: one [NodeStore] for each node, over logs and
-// metadata that they share. It is what a majority agrees on; what a node sees of
-// that can be made older, and what it writes can be made to go wrong.
+// Nodes is a cluster in memory: one [NodeStore] for each node, with shared logs and metadata,
+// the state that a majority has. A node can be made to see an older state, and its writes to
+// fail.
 //
-// Nothing happens by itself, unless [Nodes.ElectAfter] was called: a log whose
-// leader was killed or cut off has none until somebody is elected.
+// Unless [Nodes.ElectAfter] was called, elections happen on request only: a log whose leader
+// was killed or cut off has none until then.
 type Nodes struct {
 	mu      sync.Mutex
-	members []int32 // in order; those that were not removed
+	members []int32 // in order, without removed ones
 	stores  map[int32]*NodeStore
 	logs    map[string]*nodesLog
-	// items and changes are the metadata: what it is, and how it became so.
+	// items and changes are the metadata and its history.
 	items    map[string]topic.Item
 	changes  []metaChange
 	revision uint64
@@ -29,11 +29,10 @@ type Nodes struct {
 	leadsNew   int32
 }
 
-// unansweredAfter is how long a call that nobody answers takes.
+// unansweredAfter is how long a call without an answer takes.
 const unansweredAfter = 100 * time.Millisecond
 
-// NewCluster returns a cluster of the nodes 1 to n, all of them alive, without
-// logs.
+// NewCluster returns a cluster of the nodes 1 to n, all alive, without logs.
 func NewCluster(n int) *Nodes {
 	all := &Nodes{
 		stores: map[int32]*NodeStore{}, logs: map[string]*nodesLog{}, items: map[string]topic.Item{}, unanswered: unansweredAfter,
@@ -44,7 +43,7 @@ func NewCluster(n int) *Nodes {
 	return all
 }
 
-// Add lets a new node join, and returns its store.
+// Add adds a node and returns its store.
 func (n *Nodes) Add(id int32) *NodeStore {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -53,7 +52,7 @@ func (n *Nodes) Add(id int32) *NodeStore {
 	return n.join(id)
 }
 
-// join makes the store of a node that comes up.
+// join makes the store of a node that starts.
 func (n *Nodes) join(id int32) *NodeStore {
 	s := &NodeStore{nodes: n, id: id, gone: make(chan struct{}), items: map[string]topic.Item{}}
 	n.stores[id] = s
@@ -62,38 +61,38 @@ func (n *Nodes) join(id int32) *NodeStore {
 	return s
 }
 
-// Store returns the store of a node: after [Nodes.Restart] another one.
+// Store returns the current store of a node. [Nodes.Restart] replaces it.
 func (n *Nodes) Store(id int32) *NodeStore {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.stores[id]
 }
 
-// AnswerWithin sets how long a call that nobody answers takes; 100 ms at first.
+// AnswerWithin sets how long a call without an answer takes; default 100 ms.
 func (n *Nodes) AnswerWithin(d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.unanswered = d
 }
 
-// ElectAfter makes elections happen by themselves, that long after a node was
-// killed, cut off, healed or restarted. 0: not.
+// ElectAfter makes elections happen d after a node was killed, cut off, healed or restarted;
+// 0 for elections on request only.
 func (n *Nodes) ElectAfter(d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.electAfter = d
 }
 
-// LeadNew has a node elected as the leader of each new log that it keeps. 0, as at
-// first: the first of those that keep it.
+// LeadNew makes a node the leader of each new log that it keeps; 0, the default, for the
+// first of the nodes that keep it.
 func (n *Nodes) LeadNew(node int32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.leadsNew = node
 }
 
-// Kill ends a node, as a SIGKILL does: its store fails with topic.ErrClosed from
-// now on, others see that it is dead, and its logs have no leader.
+// Kill ends a node, as SIGKILL does: its store fails with topic.ErrClosed, others see that it
+// is dead, and the logs that it led have no leader.
 func (n *Nodes) Kill(id int32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -106,8 +105,7 @@ func (n *Nodes) Kill(id int32) {
 	n.lose(id)
 }
 
-// Restart begins a killed node anew and returns its store, which knows what all
-// others know.
+// Restart starts a killed node and returns its store, which is up to date.
 func (n *Nodes) Restart(id int32) *NodeStore {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -115,9 +113,8 @@ func (n *Nodes) Restart(id int32) *NodeStore {
 	return n.join(id)
 }
 
-// Cut takes a node off the network. It sees what it saw last: the metadata, the
-// logs, and that it leads some, but no other node. What it writes is not
-// answered, and never written.
+// Cut takes a node off the network. It keeps seeing its last state: the metadata, the logs,
+// and the ones that it led, but no other node. Its writes have no answer and no effect.
 func (n *Nodes) Cut(id int32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -149,7 +146,7 @@ func (n *Nodes) Heal(id int32) {
 	n.electLater()
 }
 
-// lose takes the lead of all its logs from a node.
+// lose ends the leadership of a node in all its logs.
 func (n *Nodes) lose(id int32) {
 	for _, log := range n.logs {
 		if log.leader == id {
@@ -160,8 +157,8 @@ func (n *Nodes) lose(id int32) {
 	n.electLater()
 }
 
-// Elect lets a node lead a log, and tells whether it can: it keeps the log, and a
-// majority of those that do is there. Node 0 is none.
+// Elect makes a node the leader of a log, and reports whether it can be: it keeps the log,
+// and a majority of the replicas is up. Node 0 leaves the log without a leader.
 func (n *Nodes) Elect(log string, node int32) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -174,8 +171,7 @@ func (n *Nodes) Elect(log string, node int32) bool {
 	return true
 }
 
-// ElectAll elects, for each log that has no leader, the first of its nodes that
-// can be.
+// ElectAll elects a leader for each log without one: the first node that can lead it.
 func (n *Nodes) ElectAll() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -187,7 +183,7 @@ func (n *Nodes) ElectAll() {
 	n.changed()
 }
 
-// Leader returns who leads a log: 0 if nobody does.
+// Leader returns the leader of a log, 0 if it has none.
 func (n *Nodes) Leader(log string) int32 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -209,7 +205,7 @@ func (n *Nodes) Logs() []string {
 	return names
 }
 
-// Entries returns what a log holds.
+// Entries returns the entries of a log.
 func (n *Nodes) Entries(log string) []topic.Entry {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -219,7 +215,7 @@ func (n *Nodes) Entries(log string) []topic.Entry {
 	return nil
 }
 
-// electLater has an election held when it is time.
+// electLater schedules an election, if ElectAfter was called.
 func (n *Nodes) electLater() {
 	if n.electAfter > 0 {
 		time.AfterFunc(n.electAfter, n.ElectAll)
@@ -230,7 +226,7 @@ func (n *Nodes) electable(log *nodesLog, node int32) bool {
 	return slices.Contains(log.nodes, node) && n.up(node) && !n.stores[node].left && !n.stores[node].behind && n.majority(log.nodes)
 }
 
-// next returns who can lead a log, 0 for nobody.
+// next returns the first node that can lead a log, 0 if none can.
 func (n *Nodes) next(log *nodesLog) int32 {
 	for _, node := range log.nodes {
 		if n.electable(log, node) {
@@ -240,16 +236,16 @@ func (n *Nodes) next(log *nodesLog) int32 {
 	return 0
 }
 
-// up tells whether a node can be reached by others.
+// up reports whether other nodes can reach a node.
 func (n *Nodes) up(node int32) bool {
 	s := n.stores[node]
 	return s != nil && !s.dead && !s.cut
 }
 
-// majority tells whether more than half of some nodes are up.
+// majority reports whether more than half of some nodes are up.
 func (n *Nodes) majority(nodes []int32) bool { return 2*len(n.those(nodes)) > len(nodes) }
 
-// those returns the nodes that are up, of some.
+// those returns the nodes, of some, that are up.
 func (n *Nodes) those(nodes []int32) (up []int32) {
 	for _, node := range nodes {
 		if n.up(node) {
@@ -259,7 +255,7 @@ func (n *Nodes) those(nodes []int32) (up []int32) {
 	return up
 }
 
-// changed tells all who watch the cluster.
+// changed signals all watches of the cluster.
 func (n *Nodes) changed() {
 	for _, s := range n.stores {
 		for _, signal := range s.clusterWatches {

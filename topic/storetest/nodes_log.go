@@ -9,11 +9,11 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// nodesLog is a log of Nodes: what a majority of its nodes has.
+// nodesLog is a log of Nodes: the entries that a majority of its replicas has.
 type nodesLog struct {
 	name    string
 	nodes   []int32 // that keep it, the preferred leader first
-	joining []int32 // that are to, and have it at the next step
+	joining []int32 // that copy it, and have it at the next step
 	leader  int32
 	first   uint64
 	entries []topic.Entry // from first on
@@ -28,7 +28,7 @@ func (l *nodesLog) tell() {
 	l.grown = make(chan struct{})
 }
 
-// place makes a step towards being kept by exactly these nodes.
+// place takes one step towards keeping the log on exactly these nodes.
 func (l *nodesLog) place(nodes []int32) (placed bool) {
 	if l.joining != nil {
 		l.nodes = append(l.nodes, l.joining...)
@@ -54,7 +54,7 @@ func (l *nodesLog) place(nodes []int32) (placed bool) {
 	return false
 }
 
-// store writes an entry that has reached the log's leader.
+// store appends an entry that has reached the log's leader.
 func (n *Nodes) store(log *nodesLog, entry topic.Entry) error {
 	switch {
 	case log.deleted:
@@ -70,13 +70,13 @@ func (n *Nodes) store(log *nodesLog, entry topic.Entry) error {
 	return nil
 }
 
-// OpenLog is topic.Store's. Without nodes, a new log is kept by three: this one
-// first, and others that are alive.
+// OpenLog implements [topic.Store]. Without nodes, a new log is on up to three: this one first, and
+// others that are alive.
 func (s *NodeStore) OpenLog(ctx context.Context, name string, nodes []int32) (topic.Log, error) {
 	return s.MakeLog(ctx, name, nodes, 1)
 }
 
-// MakeLog is topic.LogMaker's.
+// MakeLog implements [topic.Store].
 func (s *NodeStore) MakeLog(ctx context.Context, name string, nodes []int32, first uint64) (topic.Log, error) {
 	s.nodes.mu.Lock()
 	log := s.nodes.logs[name]
@@ -110,7 +110,7 @@ func (s *NodeStore) MakeLog(ctx context.Context, name string, nodes []int32, fir
 	return &nodeLog{store: s, log: log}, nil
 }
 
-// DeleteLog is topic.Store's.
+// DeleteLog implements [topic.Store].
 func (s *NodeStore) DeleteLog(ctx context.Context, name string) error {
 	s.nodes.mu.Lock()
 	if s.dead {
@@ -138,14 +138,14 @@ type nodeLog struct {
 	dones dones
 }
 
-// lateAppend is one that is on its way.
+// lateAppend is an append that Delay has delayed.
 type lateAppend struct {
 	log     *nodesLog
 	entry   topic.Entry
-	arrived chan error // has room for one
+	arrived chan error // with a buffer of one
 }
 
-// Append is topic.Log's.
+// Append implements [topic.Log].
 func (l *nodeLog) Append(entry topic.Entry, done func(error)) {
 	s := l.store
 	s.nodes.mu.Lock()
@@ -159,7 +159,7 @@ func (l *nodeLog) Append(entry topic.Entry, done func(error)) {
 	case fail != nil && !s.appends.stored:
 		err = fail
 	case s.cut:
-		late = make(chan error) // nothing ever comes
+		late = make(chan error) // no answer ever comes
 	case s.delayed:
 		entry.Data = slices.Clone(entry.Data)
 		late = make(chan error, 1)
@@ -175,7 +175,7 @@ func (l *nodeLog) Append(entry topic.Entry, done func(error)) {
 	s.nodes.mu.Unlock()
 }
 
-// outcome waits for that of an append.
+// outcome waits for the outcome of an append.
 func (l *nodeLog) outcome(held chan struct{}, late chan error, err error) error {
 	s := l.store
 	if late != nil {
@@ -202,7 +202,7 @@ func (l *nodeLog) outcome(held chan struct{}, late chan error, err error) error 
 	return err
 }
 
-// Read is topic.Log's. It is answered by what the node itself has.
+// Read implements [topic.Log]. It reads the node's own replica.
 func (l *nodeLog) Read(_ context.Context, from uint64, maxBytes int) ([]topic.Entry, error) {
 	l.store.nodes.mu.Lock()
 	defer l.store.nodes.mu.Unlock()
@@ -224,7 +224,7 @@ func (l *nodeLog) Read(_ context.Context, from uint64, maxBytes int) ([]topic.En
 	return read, nil
 }
 
-// ends returns the ends that the node sees, with the lock held.
+// ends returns the ends that the node sees. The caller holds Nodes.mu.
 func (l *nodeLog) ends() (first, last uint64, err error) {
 	switch {
 	case l.store.dead:
@@ -238,7 +238,7 @@ func (l *nodeLog) ends() (first, last uint64, err error) {
 	return l.log.first, l.log.last(), nil
 }
 
-// Trim is topic.Log's.
+// Trim implements [topic.Log].
 func (l *nodeLog) Trim(ctx context.Context, before uint64) error {
 	l.store.nodes.mu.Lock()
 	_, last, err := l.ends()
@@ -257,7 +257,7 @@ func (l *nodeLog) Trim(ctx context.Context, before uint64) error {
 	return nil
 }
 
-// Ends is topic.Log's. It is answered by the leader, or who believes to be it.
+// Ends implements [topic.Log]. The leader answers, or a node that still counts itself as leader.
 func (l *nodeLog) Ends(ctx context.Context) (first, last uint64, err error) {
 	l.store.nodes.mu.Lock()
 	if first, last, err = l.ends(); err != nil || l.log.leader != 0 || l.store.cut && l.store.seen[l.log.name].leads {
@@ -268,7 +268,7 @@ func (l *nodeLog) Ends(ctx context.Context) (first, last uint64, err error) {
 	return 0, 0, l.store.unanswered(ctx)
 }
 
-// Wait is topic.Log's.
+// Wait implements [topic.Log].
 func (l *nodeLog) Wait(ctx context.Context, sequence uint64) error {
 	for {
 		l.store.nodes.mu.Lock()

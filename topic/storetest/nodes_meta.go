@@ -9,13 +9,13 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// metaChange is one of the metadata; an item of revision 0 was deleted.
+// metaChange is a change of the metadata. Revision 0 means that the item was deleted.
 type metaChange struct{ item topic.Item }
 
 // nodeMeta is the metadata as one node sees it.
 type nodeMeta struct{ store *NodeStore }
 
-// change makes a change that all conditions allow, and lets the nodes know.
+// change applies a change and replicates it.
 func (n *Nodes) change(item topic.Item) {
 	if item.Revision == 0 {
 		delete(n.items, item.Key)
@@ -30,7 +30,7 @@ func (n *Nodes) change(item topic.Item) {
 	}
 }
 
-// catchUp lets the node know all that was written.
+// catchUp applies all changes to the node's view.
 func (s *NodeStore) catchUp() {
 	for ; s.applied < len(s.nodes.changes); s.applied++ {
 		item := s.nodes.changes[s.applied].item
@@ -47,7 +47,7 @@ func (s *NodeStore) catchUp() {
 	}
 }
 
-// Get is topic.Meta's.
+// Get implements [topic.Meta].
 func (m nodeMeta) Get(_ context.Context, key string) (topic.Item, error) {
 	m.store.nodes.mu.Lock()
 	defer m.store.nodes.mu.Unlock()
@@ -61,7 +61,7 @@ func (m nodeMeta) Get(_ context.Context, key string) (topic.Item, error) {
 	return item, nil
 }
 
-// Put is topic.Meta's.
+// Put implements [topic.Meta].
 func (m nodeMeta) Put(ctx context.Context, key string, value []byte, revision uint64, guards ...topic.Guard) (uint64, error) {
 	var made uint64
 	err := m.write(ctx, key, func(n *Nodes) error {
@@ -76,7 +76,7 @@ func (m nodeMeta) Put(ctx context.Context, key string, value []byte, revision ui
 	return made, err
 }
 
-// Delete is topic.Meta's.
+// Delete implements [topic.Meta].
 func (m nodeMeta) Delete(ctx context.Context, key string, revision uint64, guards ...topic.Guard) error {
 	return m.write(ctx, key, func(n *Nodes) error {
 		item, ok := n.items[key]
@@ -91,7 +91,7 @@ func (m nodeMeta) Delete(ctx context.Context, key string, revision uint64, guard
 	})
 }
 
-// write does a write, if the node can.
+// write runs a write if the node can write.
 func (m nodeMeta) write(ctx context.Context, key string, do func(*Nodes) error) error {
 	s := m.store
 	s.nodes.mu.Lock()
@@ -119,12 +119,12 @@ func (m nodeMeta) write(ctx context.Context, key string, do func(*Nodes) error) 
 	return err
 }
 
-// hold tells whether all guards hold.
+// hold reports whether all guards hold.
 func (n *Nodes) hold(guards []topic.Guard) bool {
 	return !slices.ContainsFunc(guards, func(g topic.Guard) bool { return n.items[g.Key].Revision != g.Revision })
 }
 
-// List is topic.Meta's.
+// List implements [topic.Meta].
 func (m nodeMeta) List(_ context.Context, prefix string) ([]topic.Item, error) {
 	m.store.nodes.mu.Lock()
 	defer m.store.nodes.mu.Unlock()
@@ -141,7 +141,7 @@ func (m nodeMeta) List(_ context.Context, prefix string) ([]topic.Item, error) {
 	return items, nil
 }
 
-// Sync is topic.Meta's.
+// Sync implements [topic.Meta].
 func (m nodeMeta) Sync(ctx context.Context) error {
 	s := m.store
 	s.nodes.mu.Lock()
@@ -158,7 +158,7 @@ func (m nodeMeta) Sync(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Watch is topic.Meta's.
+// Watch implements [topic.Meta].
 func (m nodeMeta) Watch(prefix string, signal func()) (cancel func()) {
 	s := m.store
 	s.nodes.mu.Lock()

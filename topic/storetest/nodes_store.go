@@ -11,22 +11,22 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// NodeStore is the topic.Store, and the topic.Cluster, of one node of [Nodes].
+// NodeStore is the topic.Store and the topic.Cluster of one node of [Nodes].
 type NodeStore struct {
 	nodes *Nodes
 	id    int32
 	gone  chan struct{} // closed when it is dead
 
-	// All below is guarded by Nodes.mu.
+	// Nodes.mu guards all fields below.
 
 	dead, cut, left, lagging, behind bool
-	unheard                          []int32 // nodes that it does not hear of
-	// seen is what it saw last, of a node that is cut off.
+	unheard                          []int32 // nodes whose heartbeats it misses
+	// seen is the last state that a node saw before it was cut off.
 	seen map[string]seenLog
 	// items is the metadata after the first applied changes.
 	items          map[string]topic.Item
 	applied        int
-	followed       uint64 // how far its broker follows it
+	followed       uint64 // the revision up to which its broker follows it
 	metaWatches    []*memoryWatch
 	clusterWatches []*func()
 
@@ -37,11 +37,11 @@ type NodeStore struct {
 	puts    failure
 }
 
-// failure is what is to go wrong.
+// failure makes operations fail.
 type failure struct {
 	err    error
-	prefix string // of what it concerns
-	stored bool   // it is done all the same
+	prefix string // of the names that it applies to
+	stored bool   // the operation happens nevertheless
 }
 
 func (f failure) of(name string) error {
@@ -51,17 +51,17 @@ func (f failure) of(name string) error {
 	return f.err
 }
 
-// seenLog is what a node that is cut off knows of a log.
+// seenLog is the state of a log that a node saw before it was cut off.
 type seenLog struct {
 	log   *nodesLog
 	last  uint64
 	leads bool
 }
 
-// errNoLeader is what is told of a log that nobody leads.
+// errNoLeader reports that a log has no leader.
 var errNoLeader = errors.New("log has no leader")
 
-// Hold makes the node's appends wait, already stored but not acknowledged, until
+// Hold delays the acknowledgements of the node's appends, which are stored already, until
 // Release.
 func (s *NodeStore) Hold() {
 	s.nodes.mu.Lock()
@@ -71,20 +71,18 @@ func (s *NodeStore) Hold() {
 	}
 }
 
-// Delay keeps the node's appends on their way: they reach their logs at Release,
-// whatever has become of the node and of the logs. Whoever waits for them longer
-// than an answer takes is told topic.ErrUncertain.
+// Delay delays the node's appends: they reach their logs at Release, whatever has happened to
+// the node and the logs. An append without an answer in time fails with topic.ErrUncertain.
 func (s *NodeStore) Delay() {
 	s.nodes.mu.Lock()
 	defer s.nodes.mu.Unlock()
 	s.delayed = true
 }
 
-// Release lets go on what Hold and Delay have kept.
+// Release ends Hold and Delay.
 func (s *NodeStore) Release() { s.ReleaseSome(func(topic.Entry) bool { return true }) }
 
-// ReleaseSome is Release, and of what Delay has kept it loses the entries that
-// arrive is false for.
+// ReleaseSome is Release, but loses the delayed appends for which arrive returns false.
 func (s *NodeStore) ReleaseSome(arrive func(topic.Entry) bool) {
 	s.nodes.mu.Lock()
 	defer s.nodes.mu.Unlock()
@@ -100,28 +98,27 @@ func (s *NodeStore) ReleaseSome(arrive func(topic.Entry) bool) {
 	s.delayed, s.late = false, nil
 }
 
-// FailAppends makes each append of the node fail, until it is called with nil.
-// Stored says whether the entries are written all the same, as with
-// topic.ErrUncertain.
+// FailAppends makes each append of the node fail, until it is called with nil. With stored
+// the entries are written nevertheless, as with topic.ErrUncertain.
 func (s *NodeStore) FailAppends(err error, stored bool) { s.FailAppendsTo("", err, stored) }
 
-// FailAppendsTo does so for the logs whose name begins with a prefix.
+// FailAppendsTo is FailAppends for the logs whose name begins with prefix.
 func (s *NodeStore) FailAppendsTo(prefix string, err error, stored bool) {
 	s.nodes.mu.Lock()
 	defer s.nodes.mu.Unlock()
 	s.appends = failure{err, prefix, stored}
 }
 
-// FailPuts makes each write of the node to keys with a prefix fail, as
-// FailAppends does with appends.
+// FailPuts makes each write of the node to keys with a prefix fail, as FailAppends does
+// appends.
 func (s *NodeStore) FailPuts(prefix string, err error, stored bool) {
 	s.nodes.mu.Lock()
 	defer s.nodes.mu.Unlock()
 	s.puts = failure{err, prefix, stored}
 }
 
-// Lag keeps from the node what others write into the metadata, except what it
-// must know after a write of its own or a Sync. With false it knows all again.
+// Lag keeps other nodes' changes of the metadata from the node, except as a write of its own
+// or a Sync requires. With false it catches up.
 func (s *NodeStore) Lag(lagging bool) {
 	s.nodes.mu.Lock()
 	defer s.nodes.mu.Unlock()
@@ -131,14 +128,14 @@ func (s *NodeStore) Lag(lagging bool) {
 	}
 }
 
-// Behind makes the node lack some of each log: it is not current, and is not elected.
+// Behind makes the node lack entries of each log: it is not current and cannot lead.
 func (s *NodeStore) Behind(behind bool) {
 	s.nodes.mu.Lock()
 	defer s.nodes.mu.Unlock()
 	s.behind = behind
 }
 
-// Unheard makes the node take these others for dead; without any, none.
+// Unheard makes the node count the others given, and only them, as dead.
 func (s *NodeStore) Unheard(others ...int32) {
 	s.nodes.mu.Lock()
 	defer s.nodes.mu.Unlock()
@@ -146,13 +143,13 @@ func (s *NodeStore) Unheard(others ...int32) {
 	s.nodes.changed()
 }
 
-// Meta is topic.Store's.
+// Meta implements [topic.Store].
 func (s *NodeStore) Meta() topic.Meta { return nodeMeta{s} }
 
-// Cluster is topic.Store's.
+// Cluster implements [topic.Store].
 func (s *NodeStore) Cluster() topic.Cluster { return s }
 
-// Close is topic.Store's. The node is dead then.
+// Close implements [topic.Store]. It kills the node.
 func (s *NodeStore) Close() error {
 	s.nodes.mu.Lock()
 	current := s.nodes.stores[s.id] == s
@@ -163,7 +160,7 @@ func (s *NodeStore) Close() error {
 	return nil
 }
 
-// unanswered waits as a call does that gets no answer.
+// unanswered waits as a call without an answer does.
 func (s *NodeStore) unanswered(ctx context.Context) error {
 	s.nodes.mu.Lock()
 	wait := s.nodes.unanswered
@@ -178,13 +175,16 @@ func (s *NodeStore) unanswered(ctx context.Context) error {
 	}
 }
 
-// writes tells whether the node can write metadata, and make and delete logs.
+// writes reports whether the node can write metadata, and make and delete logs.
 func (s *NodeStore) writes() bool { return !s.cut && s.nodes.majority(s.nodes.members) }
 
-// Node is topic.Cluster's.
+// Node implements [topic.Cluster].
 func (s *NodeStore) Node() int32 { return s.id }
 
-// Alive is topic.Cluster's.
+// Alone implements [topic.Cluster].
+func (s *NodeStore) Alone() bool { return false }
+
+// Alive implements [topic.Cluster].
 func (s *NodeStore) Alive() []int32 {
 	s.nodes.mu.Lock()
 	defer s.nodes.mu.Unlock()
@@ -196,7 +196,7 @@ func (s *NodeStore) Alive() []int32 {
 	})
 }
 
-// Leads is topic.Cluster's.
+// Leads implements [topic.Cluster].
 func (s *NodeStore) Leads(log string) bool {
 	s.nodes.mu.Lock()
 	defer s.nodes.mu.Unlock()
@@ -210,7 +210,7 @@ func (s *NodeStore) Leads(log string) bool {
 	return l != nil && l.leader == s.id
 }
 
-// Watch is topic.Cluster's.
+// Watch implements [topic.Cluster].
 func (s *NodeStore) Watch(signal func()) (cancel func()) {
 	s.nodes.mu.Lock()
 	defer s.nodes.mu.Unlock()
@@ -222,14 +222,14 @@ func (s *NodeStore) Watch(signal func()) (cancel func()) {
 	}
 }
 
-// Followed is topic.Cluster's.
+// Followed implements [topic.Cluster].
 func (s *NodeStore) Followed(revision uint64) {
 	s.nodes.mu.Lock()
 	defer s.nodes.mu.Unlock()
 	s.followed = revision
 }
 
-// AwaitFollowed is topic.Cluster's.
+// AwaitFollowed implements [topic.Cluster].
 func (s *NodeStore) AwaitFollowed(ctx context.Context, revision uint64) error {
 	behind := func(node int32) bool {
 		s.nodes.mu.Lock()
@@ -247,7 +247,7 @@ func (s *NodeStore) AwaitFollowed(ctx context.Context, revision uint64) error {
 	return nil
 }
 
-// Replicas is topic.Cluster's.
+// Replicas implements [topic.Cluster].
 func (s *NodeStore) Replicas(ctx context.Context, name string) (topic.Replicas, error) {
 	s.nodes.mu.Lock()
 	log := s.nodes.logs[name]
@@ -271,8 +271,8 @@ func (s *NodeStore) Replicas(ctx context.Context, name string) (topic.Replicas, 
 	return topic.Replicas{Leader: log.leader, Nodes: nodes, Current: current, Moving: log.joining != nil}, nil
 }
 
-// Place is topic.Cluster's. Each call makes one step: nodes begin to take the log,
-// then they have it, then others give it up.
+// Place implements [topic.Cluster]. Each call takes one step: nodes start to copy the log, then
+// they have it, then other nodes drop it.
 func (s *NodeStore) Place(ctx context.Context, name string, nodes []int32) (placed bool, err error) {
 	s.nodes.mu.Lock()
 	log := s.nodes.logs[name]
@@ -292,7 +292,7 @@ func (s *NodeStore) Place(ctx context.Context, name string, nodes []int32) (plac
 	return log.place(nodes), nil
 }
 
-// Resign is topic.Cluster's.
+// Resign implements [topic.Cluster].
 func (s *NodeStore) Resign(ctx context.Context, name string, to int32) error {
 	s.nodes.mu.Lock()
 	log := s.nodes.logs[name]
@@ -311,11 +311,11 @@ func (s *NodeStore) Resign(ctx context.Context, name string, to int32) error {
 	if log.leader != s.id {
 		return nil
 	}
-	return s.handOver(log, to)
+	return s.transfer(log, to)
 }
 
-// handOver lets another node lead a log.
-func (s *NodeStore) handOver(log *nodesLog, to int32) error {
+// transfer transfers the leadership of a log.
+func (s *NodeStore) transfer(log *nodesLog, to int32) error {
 	if to == s.id || !s.nodes.electable(log, to) {
 		to = 0
 		for _, node := range log.nodes {
@@ -333,7 +333,7 @@ func (s *NodeStore) handOver(log *nodesLog, to int32) error {
 	return nil
 }
 
-// Leave is topic.Cluster's.
+// Leave implements [topic.Cluster].
 func (s *NodeStore) Leave(ctx context.Context) error {
 	s.nodes.mu.Lock()
 	if s.cut {
@@ -348,14 +348,14 @@ func (s *NodeStore) Leave(ctx context.Context) error {
 	var failed []error
 	for _, log := range s.nodes.logs {
 		if log.leader == s.id {
-			failed = append(failed, s.handOver(log, 0))
+			failed = append(failed, s.transfer(log, 0))
 		}
 	}
 	s.nodes.changed()
 	return errors.Join(failed...)
 }
 
-// Remove is topic.Cluster's.
+// Remove implements [topic.Cluster].
 func (s *NodeStore) Remove(ctx context.Context, node int32) error {
 	s.nodes.mu.Lock()
 	if !s.writes() {

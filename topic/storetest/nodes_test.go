@@ -13,7 +13,8 @@ import (
 
 // One node of a cluster is a store like others.
 func TestNodes(t *testing.T) {
-	for _, id := range []int32{1, 3} { // the first leads what is made, if nobody says otherwise
+	t.Parallel()
+	for _, id := range []int32{1, 3} { // the first leads new logs by default
 		restart := func(_ testing.TB, s topic.Store) topic.Store {
 			nodes := s.(*NodeStore).nodes
 			nodes.Kill(id)
@@ -41,8 +42,8 @@ func appended(log topic.Log, sequence uint64) error {
 	return <-done
 }
 
-// A node that is cut off sees what it saw last and writes nothing; the others
-// elect another leader and go on.
+// A node that is cut off sees its last state and writes nothing; the others elect another
+// leader and continue.
 func TestANodeThatIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := NewCluster(3)
@@ -93,7 +94,7 @@ func TestANodeThatIsCutOff(t *testing.T) {
 	})
 }
 
-// What was on its way arrives when its sender does not lead any more.
+// An append in flight arrives when its sender no longer leads.
 func TestALateAppend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := NewCluster(3)
@@ -121,8 +122,8 @@ func TestALateAppend(t *testing.T) {
 	})
 }
 
-// A majority of those that keep a log must be there, and elections happen by
-// themselves if they are to.
+// Elections need a majority of a log's replicas, and happen without a request if that is
+// configured.
 func TestElections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := NewCluster(4)
@@ -150,7 +151,7 @@ func TestElections(t *testing.T) {
 	})
 }
 
-// A log is moved in steps, and handed over before a planned stop.
+// A log is moved in steps, and transferred before a planned stop.
 func TestPlaceAndLeave(t *testing.T) {
 	nodes := NewCluster(4)
 	one := nodes.Store(1)
@@ -177,7 +178,7 @@ func TestPlaceAndLeave(t *testing.T) {
 	}
 }
 
-// A node's metadata may be older than that of others, until it writes or asks.
+// A node's metadata may be older than that of others, until it writes or syncs.
 func TestMetadataThatLags(t *testing.T) {
 	nodes := NewCluster(3)
 	one, two := nodes.Store(1).Meta(), nodes.Store(2).Meta()

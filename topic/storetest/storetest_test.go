@@ -3,21 +3,25 @@ package storetest
 import (
 	"context"
 	"errors"
+	"flag"
+	"fmt"
 	"maps"
 	"os"
-	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/rapidtest"
 	"github.com/sluice-project/sluice/topic"
 )
 
-// faultVariable names the mistake that the store in memory makes, in the process
-// that TestFaults starts.
-const faultVariable = "SLUICE_STORETEST_FAULT"
+func TestMain(m *testing.M) {
+	rapidtest.Checks(25, 100)
+	os.Exit(m.Run())
+}
 
 func memoryFactory(fault string) Factory {
 	open := func(m *Memory) topic.Store { return m }
@@ -43,7 +47,10 @@ func memoryFactory(fault string) Factory {
 }
 
 // TestMemory runs the suite against the store in memory.
-func TestMemory(t *testing.T) { Run(t, memoryFactory(os.Getenv(faultVariable))) }
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	Run(t, memoryFactory(""))
+}
 
 // faulty is a store in memory with one mistake.
 type faulty struct {
@@ -65,7 +72,7 @@ func (f *faulty) Meta() topic.Meta {
 	return m
 }
 
-// badLog and badMeta replace what is set.
+// badLog and badMeta replace the operations that are set.
 type badLog struct {
 	topic.Log
 	append func(topic.Entry, func(error))
@@ -180,6 +187,8 @@ func metaFault(groups []string, bad func(*badMeta)) fault {
 var (
 	inLog  = "model of a log"
 	inMeta = "model of the metadata"
+
+	inHistories = "histories"
 )
 
 var faults = map[string]fault{
@@ -365,26 +374,127 @@ func torn(ctx context.Context, m topic.Meta, prefix string) ([]topic.Item, error
 
 var tornMu sync.Mutex
 
-// TestFaults makes the store in memory err in one way at a time, and checks that
-// the suite finds it: each in a process of its own, where TestMemory must fail.
+// TestFaults gives the store in memory one fault at a time, and checks that the suite
+// finds it.
 func TestFaults(t *testing.T) {
+	expectFailures(t)
 	for name, fault := range faults {
 		for _, group := range fault.groups {
 			t.Run(name+" by "+group, func(t *testing.T) {
-				pattern := "TestMemory/^" + strings.ReplaceAll(group, " ", "_") + "$"
-				command := exec.Command(os.Args[0], "-test.run="+pattern, "-test.failfast", "-rapid.nofailfile", "-rapid.shrinktime=1ms")
-				command.Env = append(os.Environ(), faultVariable+"="+name, longVariable+"=1", patienceVariable+"=200ms")
-				output, err := command.CombinedOutput()
-				if err == nil {
+				if !fails(t, func(tb testing.TB) { runGroup(tb, memoryFactory(name), group) }) {
 					t.Fatalf("%s passes a store with the fault %q", group, name)
-				}
-				if !strings.Contains(string(output), "--- FAIL: TestMemory/"+strings.ReplaceAll(group, " ", "_")) || strings.Contains(string(output), "panic:") {
-					t.Fatalf("the suite broke instead of failing:\n%s", output)
 				}
 			})
 		}
 	}
 }
+
+// expectFailures makes checks find faults reliably, and stop waiting soon.
+func expectFailures(t *testing.T) {
+	t.Setenv(longVariable, "1")
+	t.Cleanup(rapidtest.Checks(100, 100))
+	for name, value := range map[string]string{"rapid.nofailfile": "true", "rapid.shrinktime": "1ms"} {
+		option := flag.Lookup(name)
+		before := option.Value.String()
+		if err := option.Value.Set(value); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = option.Value.Set(before) })
+	}
+	before := patience
+	patience = 200 * time.Millisecond
+	t.Cleanup(func() { patience = before })
+}
+
+// runGroup runs one group of the suite, up to its first failure.
+func runGroup(t testing.TB, factory Factory, name string) {
+	switch name {
+	case inLog:
+		checkLog(t, factory)
+	case inMeta:
+		checkMeta(t, factory)
+	case inHistories:
+		checkOneHistory(t, factory)
+	case "reopen", "crash":
+		for _, c := range restartCases {
+			k := newKit(t, factory)
+			c.run(k, func() { k.restart(name) })
+		}
+	default:
+		for _, group := range slices.Concat(logGroups, metaGroups) {
+			if group.name == name {
+				for _, c := range group.cases {
+					c.run(newKit(t, factory))
+				}
+				return
+			}
+		}
+		panic("there is no group " + name)
+	}
+}
+
+// fails reports whether a test fails. A test that panics fails t.
+func fails(t *testing.T, test func(testing.TB)) bool {
+	t.Helper()
+	r := &recorder{TB: t}
+	var broke any
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { broke = recover() }()
+		defer r.clean()
+		test(r)
+	}()
+	<-done
+	if broke != nil {
+		t.Fatalf("the suite broke instead of failing: %v", broke)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t.Log(r.why)
+	return r.failed
+}
+
+// recorder is a test that may fail.
+type recorder struct {
+	testing.TB
+
+	mu       sync.Mutex
+	failed   bool
+	why      string // of the first failure
+	cleanups []func()
+}
+
+func (r *recorder) fail(why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.failed {
+		r.failed, r.why = true, why
+	}
+}
+
+func (r *recorder) clean() {
+	for i := range r.cleanups {
+		r.cleanups[len(r.cleanups)-1-i]()
+	}
+}
+
+func (r *recorder) Failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed
+}
+
+func (r *recorder) Cleanup(f func())             { r.cleanups = append(r.cleanups, f) }
+func (r *recorder) Error(args ...any)            { r.fail(fmt.Sprint(args...)) }
+func (r *recorder) Errorf(f string, args ...any) { r.fail(fmt.Sprintf(f, args...)) }
+func (r *recorder) Fail()                        { r.fail("") }
+func (r *recorder) Fatal(args ...any)            { r.fail(fmt.Sprint(args...)); runtime.Goexit() }
+func (r *recorder) Fatalf(f string, args ...any) { r.fail(fmt.Sprintf(f, args...)); runtime.Goexit() }
+func (r *recorder) FailNow()                     { r.fail(""); runtime.Goexit() }
+func (r *recorder) Helper()                      {}
+func (r *recorder) Log(...any)                   {}
+func (r *recorder) Logf(string, ...any)          {}
 
 // TestMade runs the part about logs that begin at a sequence.
 func TestMade(t *testing.T) { RunMade(t, memoryFactory("")) }

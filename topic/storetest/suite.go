@@ -1,19 +1,20 @@
 package storetest
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/sluice-project/sluice/topic"
 )
 
-// Factory says how to get a store. Its functions fail the test if they cannot.
+// Factory opens stores. Its functions fail the test if they cannot.
 type Factory struct {
 	// Open returns an empty store.
 	Open func(t testing.TB) topic.Store
-	// Reopen closes the store and opens its data again. Nil if it cannot.
+	// Reopen closes the store and opens its data again. Nil if the store has none.
 	Reopen func(t testing.TB, s topic.Store) topic.Store
-	// Crash opens what a process that was killed now would leave. Nil if it
-	// cannot.
+	// Crash opens the data that a process killed now would leave. Nil if that is not
+	// possible.
 	Crash func(t testing.TB, s topic.Store) topic.Store
 }
 
@@ -23,53 +24,54 @@ type testCase struct {
 	run  func(k *kit)
 }
 
-// restartCase is one rule that holds over a restart.
+// restartCase is a rule that holds over a restart.
 type restartCase struct {
 	name string
 	run  func(k *kit, restart func())
 }
 
-// group is the cases about one thing.
+// group is the cases of one subject.
 type group struct {
 	name  string
 	cases []testCase
 }
 
+var (
+	logGroups = []group{
+		{"logs", logCases}, {"append", appendCases}, {"fence", fenceCases}, {"read", readCases}, {"trim", trimCases}, {"wait", waitCases},
+	}
+	metaGroups = []group{{"meta", metaCases}, {"guards", guardCases}, {"watches", watchCases}, {"concurrent", concurrentCases}}
+)
+
 // Run runs the whole suite against the stores of a factory.
 func Run(t *testing.T, factory Factory) {
-	run(t, factory, []group{
-		{"logs", logCases}, {"append", appendCases}, {"fence", fenceCases}, {"read", readCases},
-		{"trim", trimCases}, {"wait", waitCases}, {"meta", metaCases}, {"guards", guardCases}, {"watches", watchCases},
-		{"concurrent", concurrentCases},
-	})
+	run(t, factory, slices.Concat(logGroups, metaGroups))
 	t.Run("model of a log", func(t *testing.T) { checkLog(t, factory) })
 	checkMetaAll(t, factory)
 }
 
-// RunLogs runs the part of the suite that is about logs, for a store that can keep
-// them in more than one way.
+// RunLogs runs the suite of logs only, for stores with more than one kind of log.
 func RunLogs(t *testing.T, factory Factory) {
-	run(t, factory, []group{
-		{"logs", logCases}, {"append", appendCases}, {"fence", fenceCases}, {"read", readCases},
-		{"trim", trimCases}, {"wait", waitCases},
-	})
+	run(t, factory, logGroups)
 	t.Run("model of a log", func(t *testing.T) { checkLog(t, factory) })
 }
 
-// RunMeta runs the part of the suite that is about the metadata, for a store that
-// can keep it in more than one way.
+// RunMeta runs the suite of the metadata only, for stores with more than one kind of it.
 func RunMeta(t *testing.T, factory Factory) {
-	run(t, factory, []group{{"meta", metaCases}, {"guards", guardCases}, {"watches", watchCases}, {"concurrent", concurrentCases}})
+	run(t, factory, metaGroups)
 	checkMetaAll(t, factory)
 }
 
-// checkMetaAll runs the model of the metadata, and checks histories of it.
+// checkMetaAll runs the model of the metadata and checks its histories.
 func checkMetaAll(t *testing.T, factory Factory) {
 	t.Run("model of the metadata", func(t *testing.T) { checkMeta(t, factory) })
-	t.Run("histories", func(t *testing.T) {
-		m := newKit(t, factory).store.Meta()
-		checkHistory(t, []topic.Meta{m, m}, nil)
-	})
+	t.Run("histories", func(t *testing.T) { checkOneHistory(t, factory) })
+}
+
+// checkOneHistory checks a history of the metadata of one node.
+func checkOneHistory(t testing.TB, factory Factory) {
+	m := newKit(t, factory).store.Meta()
+	checkHistory(t, []topic.Meta{m, m}, nil)
 }
 
 func run(t *testing.T, factory Factory, groups []group) {
@@ -95,7 +97,7 @@ func run(t *testing.T, factory Factory, groups []group) {
 	}
 }
 
-// newWays returns the ways in which a store can restart.
+// newWays returns the ways to restart a store.
 func newWays(factory Factory) map[string]func(testing.TB, topic.Store) topic.Store {
 	ways := map[string]func(testing.TB, topic.Store) topic.Store{}
 	if factory.Reopen != nil {

@@ -15,18 +15,17 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// Disturbance is what happens to nodes while their metadata is in use.
+// Disturbance disturbs nodes while their metadata is in use.
 type Disturbance struct {
 	Name string
-	// Do disturbs, and returns when nothing is disturbed any more. Nil: nothing
-	// happens.
+	// Do runs the disturbance, and returns when it is over. Nil for none.
 	Do func(t testing.TB)
 }
 
 // RunMetaNodes checks the views that several nodes have of one metadata, which is
-// empty at first: what each promises by itself, and that all histories of
-// operations are linearizable, whatever disturbs them.
-func RunMetaNodes(t *testing.T, views []topic.Meta, disturbances ...Disturbance) {
+// empty at first: each view's promises, and that a history of operations is
+// linearizable.
+func RunMetaNodes(t *testing.T, views []topic.Meta) {
 	if len(views) < 2 {
 		t.Fatalf("%d views: want two or more", len(views))
 	}
@@ -34,18 +33,24 @@ func RunMetaNodes(t *testing.T, views []topic.Meta, disturbances ...Disturbance)
 		t.Run(c.name, func(t *testing.T) { c.run(newViewKits(t, views)) })
 	}
 	t.Run("model of the metadata", func(t *testing.T) { checkViews(t, views) })
-	for _, d := range append([]Disturbance{{Name: "undisturbed"}}, disturbances...) {
+	RunDisturbed(t, views, Disturbance{Name: "undisturbed"})
+}
+
+// RunDisturbed checks that histories of operations are linearizable, whatever disturbs
+// the nodes.
+func RunDisturbed(t *testing.T, views []topic.Meta, disturbances ...Disturbance) {
+	for _, d := range disturbances {
 		t.Run("histories "+d.Name, func(t *testing.T) { checkHistory(t, views, d.Do) })
 	}
 }
 
-// viewKits are kits, one for each node. What is said of all is said of the first.
+// viewKits are the kits of all nodes. The embedded one is the first.
 type viewKits struct {
 	*kit
 	all []*kit
 }
 
-// view is a store that has nothing but metadata.
+// view is a store with metadata only.
 type view struct {
 	topic.Store
 	meta topic.Meta
@@ -64,7 +69,7 @@ func newViewKits(t testing.TB, views []topic.Meta) *viewKits {
 	return n
 }
 
-// sync brings a node's view to what was written before.
+// sync brings a node's view up to date.
 func (k *kit) sync() {
 	k.t.Helper()
 	k.must(k.store.Meta().Sync(k.ctx))
@@ -265,7 +270,7 @@ var viewCases = []viewCase{
 	}},
 }
 
-// readsItsWrites sets a key, changes and deletes it, and looks each time.
+// readsItsWrites sets, changes and deletes a key, and reads it after each step.
 func (k *kit) readsItsWrites(key, value string) error {
 	m := k.store.Meta()
 	for _, step := range []string{value, value + "'"} {
@@ -297,7 +302,7 @@ func (k *kit) readsItsWrites(key, value string) error {
 	return nil
 }
 
-// hopping is the metadata as one sees it who asks another node each time.
+// hopping is the metadata of a client that asks another node each time.
 type hopping struct {
 	topic.Meta
 	views []topic.Meta
@@ -306,7 +311,7 @@ type hopping struct {
 
 func (h *hopping) next() topic.Meta { return h.views[h.turn.Add(1)%uint64(len(h.views))] }
 
-// Get syncs first, as one must who wrote elsewhere.
+// Get syncs first, as a client must that wrote to another node.
 func (h *hopping) Get(ctx context.Context, key string) (topic.Item, error) {
 	m := h.next()
 	if err := m.Sync(ctx); err != nil {
@@ -335,7 +340,7 @@ func (h *hopping) Delete(ctx context.Context, key string, revision uint64, guard
 }
 
 // checkViews runs the model of the metadata over all nodes in turn.
-func checkViews(t *testing.T, views []topic.Meta) {
+func checkViews(t testing.TB, views []topic.Meta) {
 	n := newViewKits(t, []topic.Meta{&hopping{views: views}})
 	runs := 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -344,10 +349,12 @@ func checkViews(t *testing.T, views []topic.Meta) {
 			kit: n.within(rt), outer: n.kit, prefix: fmt.Sprint("nodes", runs, "/"),
 			items: map[string]topic.Item{}, given: map[string]map[uint64]bool{},
 		}
-		rt.Repeat(map[string]func(*rapid.T){
-			"put": m.put, "put wrongly": m.putWrongly, "delete": m.delete, "delete wrongly": m.deleteWrongly,
-			"get": m.get, "list": m.list,
-		})
+		for range rounds() {
+			rt.Repeat(map[string]func(*rapid.T){
+				"put": m.put, "put wrongly": m.putWrongly, "delete": m.delete, "delete wrongly": m.deleteWrongly,
+				"get": m.get, "list": m.list,
+			})
+		}
 		m.listOf(m.prefix)
 	})
 }

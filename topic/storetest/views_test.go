@@ -2,8 +2,6 @@ package storetest
 
 import (
 	"context"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -13,9 +11,8 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// lateView is what a node sees of metadata that others write too: what it was
-// when the node last wrote, synced or heard of a change. It is all that the
-// contract asks for.
+// lateView is a node's view of metadata that others write too: the state when the node
+// last wrote, synced or was notified of a change. The contract requires no more.
 type lateView struct {
 	*memoryMeta
 	fault string
@@ -40,7 +37,7 @@ func newLateViews(fault string) []topic.Meta {
 
 func (v *lateView) is(faults ...string) bool { return slices.Contains(faults, v.fault) }
 
-// look takes what is there.
+// look updates the view.
 func (v *lateView) look() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -51,7 +48,7 @@ func (v *lateView) look() {
 	}
 }
 
-// Get is topic.Meta's.
+// Get implements [topic.Meta].
 func (v *lateView) Get(_ context.Context, key string) (topic.Item, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -61,7 +58,7 @@ func (v *lateView) Get(_ context.Context, key string) (topic.Item, error) {
 	return topic.Item{}, topic.ErrNotFound
 }
 
-// List is topic.Meta's.
+// List implements [topic.Meta].
 func (v *lateView) List(ctx context.Context, prefix string) ([]topic.Item, error) {
 	if v.is("lists of two moments") {
 		return torn(ctx, v.memoryMeta, prefix)
@@ -78,7 +75,7 @@ func (v *lateView) List(ctx context.Context, prefix string) ([]topic.Item, error
 	return items, nil
 }
 
-// believed replaces conditions by those that a view that is late has for right.
+// believed replaces conditions by those that a late view takes to be right.
 func (v *lateView) believed(ctx context.Context, key string, revision uint64, guards []topic.Guard) (uint64, []topic.Guard) {
 	if v.is("guards are not looked at") {
 		guards = nil
@@ -91,7 +88,7 @@ func (v *lateView) believed(ctx context.Context, key string, revision uint64, gu
 	return revision, guards
 }
 
-// wrote makes the view know of a write that has ended.
+// wrote updates the view after a write.
 func (v *lateView) wrote(err error) {
 	if v.is("writes are not read") || err != nil && v.is("conflicts are not read") {
 		return
@@ -102,7 +99,7 @@ func (v *lateView) wrote(err error) {
 	}
 }
 
-// Put is topic.Meta's.
+// Put implements [topic.Meta].
 func (v *lateView) Put(ctx context.Context, key string, value []byte, revision uint64, guards ...topic.Guard) (uint64, error) {
 	revision, guards = v.believed(ctx, key, revision, guards)
 	revision, err := v.memoryMeta.Put(ctx, key, value, revision, guards...)
@@ -110,7 +107,7 @@ func (v *lateView) Put(ctx context.Context, key string, value []byte, revision u
 	return revision, err
 }
 
-// Delete is topic.Meta's.
+// Delete implements [topic.Meta].
 func (v *lateView) Delete(ctx context.Context, key string, revision uint64, guards ...topic.Guard) error {
 	revision, guards = v.believed(ctx, key, revision, guards)
 	err := v.memoryMeta.Delete(ctx, key, revision, guards...)
@@ -118,7 +115,7 @@ func (v *lateView) Delete(ctx context.Context, key string, revision uint64, guar
 	return err
 }
 
-// Sync is topic.Meta's.
+// Sync implements [topic.Meta].
 func (v *lateView) Sync(context.Context) error {
 	if !v.is("sync does not wait") {
 		v.look()
@@ -126,7 +123,7 @@ func (v *lateView) Sync(context.Context) error {
 	return nil
 }
 
-// Watch is topic.Meta's.
+// Watch implements [topic.Meta].
 func (v *lateView) Watch(prefix string, signal func()) (cancel func()) {
 	if v.is("watches tell of own writes only") {
 		v.signals = append(v.signals, signal)
@@ -155,9 +152,10 @@ func (v *lateView) Watch(prefix string, signal func()) (cancel func()) {
 }
 
 // TestViews runs the suite of several nodes against views of the metadata in
-// memory: at once, as late as the contract allows, and of a cluster.
+// memory: up to date, as late as the contract allows, and of a cluster.
 func TestViews(t *testing.T) {
-	t.Run("late", func(t *testing.T) { RunMetaNodes(t, newLateViews(os.Getenv(faultVariable))) })
+	t.Parallel()
+	t.Run("late", func(t *testing.T) { RunMetaNodes(t, newLateViews("")) })
 	t.Run("at once", func(t *testing.T) {
 		shared := &NewMemory().meta
 		RunMetaNodes(t, []topic.Meta{shared, shared})
@@ -169,7 +167,8 @@ func TestViews(t *testing.T) {
 			views = append(views, nodes.Store(id+1).Meta())
 		}
 		const while = 200 * time.Millisecond
-		RunMetaNodes(t, views,
+		RunMetaNodes(t, views)
+		RunDisturbed(t, views,
 			Disturbance{"while one lags", func(testing.TB) {
 				nodes.Store(2).Lag(true)
 				<-time.After(while)
@@ -184,7 +183,7 @@ func TestViews(t *testing.T) {
 	})
 }
 
-// viewFaults are the mistakes of views, and the parts that must find them.
+// viewFaults are the mistakes of views, with the parts that must find them.
 var viewFaults = map[string][]string{
 	"sync does not wait":                   {"what one writes all see after a sync", "model of the metadata", "histories undisturbed"},
 	"no news from others":                  {"what one writes all see in time"},
@@ -199,21 +198,28 @@ var viewFaults = map[string][]string{
 
 // TestViewFaults is TestFaults for several nodes.
 func TestViewFaults(t *testing.T) {
+	expectFailures(t)
 	for fault, parts := range viewFaults {
 		for _, part := range parts {
 			t.Run(fault+" by "+part, func(t *testing.T) {
-				name := strings.ReplaceAll(part, " ", "_")
-				command := exec.Command(os.Args[0], "-test.run=TestViews/^late$/^"+name+"$", "-test.failfast", "-rapid.nofailfile", "-rapid.shrinktime=1ms")
-				command.Env = append(os.Environ(), faultVariable+"="+fault, patienceVariable+"=200ms")
-				output, err := command.CombinedOutput()
-				if err == nil {
+				if !fails(t, func(tb testing.TB) { runViews(tb, newLateViews(fault), part) }) {
 					t.Fatalf("%s passes nodes with the fault %q", part, fault)
-				}
-				if !strings.Contains(string(output), "--- FAIL: TestViews/late/"+name) || strings.Contains(string(output), "panic:") {
-					t.Fatalf("the suite broke instead of failing:\n%s", output)
 				}
 			})
 		}
+	}
+}
+
+// runViews runs one part of the suite of several nodes.
+func runViews(t testing.TB, views []topic.Meta, name string) {
+	switch name {
+	case inMeta:
+		checkViews(t, views)
+	case "histories undisturbed":
+		checkHistory(t, views, nil)
+	default:
+		i := slices.IndexFunc(viewCases, func(c viewCase) bool { return c.name == name })
+		viewCases[i].run(newViewKits(t, views))
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// guarded puts a key under guards.
+// guarded puts a key with guards.
 func (k *kit) guarded(key string, revision uint64, guards ...topic.Guard) (uint64, error) {
 	return k.store.Meta().Put(k.ctx, key, []byte("guarded"), revision, guards...)
 }
@@ -56,8 +56,7 @@ var guardCases = []testCase{
 		k.must(err)
 	}},
 	{"of writes at once none passes a guard that was broken before", func(k *kit) {
-		// Who has changed the lease looks for the key: if it is not there yet, it never
-		// comes.
+		// After a change of the lease, a key that is not there yet must never appear.
 		const rounds = 60
 		lease := k.put("lease", "0", 0)
 		for round := range rounds {
@@ -89,7 +88,7 @@ var guardCases = []testCase{
 	}},
 }
 
-// soon waits until something is counted.
+// soon waits until a count is above a number.
 func (k *kit) soon(count *atomic.Int64, above int64) {
 	k.t.Helper()
 	for deadline := time.Now().Add(patience); count.Load() <= above; {
@@ -186,7 +185,7 @@ var watchCases = []testCase{
 	}},
 }
 
-// seen waits for the signal after which something is true.
+// seen waits for a signal after which a condition holds.
 func (k *kit) seen(signals <-chan bool, is func() bool) {
 	k.t.Helper()
 	for deadline := time.After(patience); ; {

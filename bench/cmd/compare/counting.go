@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-project/sluice/bench"
 )
 
-// insideLevels are how many are inside when a way of counting them is measured.
+// insideLevels are the numbers of visitors inside when a way of counting is measured.
 var insideLevels = []int{1_000, 10_000, 100_000}
 
 func takeCounting(ctx context.Context, e *bench.Environment, found *results) error {
@@ -64,7 +64,7 @@ func takeDrift(ctx context.Context, e *bench.Environment, found *results) error 
 	return nil
 }
 
-// streamCounts are how many streams are open when their memory is read.
+// streamCounts are the numbers of open streams when their memory is read.
 var streamCounts = []int{5_000, 10_000, 15_000}
 
 func takeStreams(ctx context.Context, e *bench.Environment, found *results) error {

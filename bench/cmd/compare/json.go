@@ -8,11 +8,11 @@ import (
 	"github.com/sluice-project/sluice/bench"
 )
 
-// report is what is printed with -json.
+// report is the output of -json.
 type report struct {
 	Runs  int               `json:"runs"`
 	Facts map[string]string `json:"facts"`
-	// Tables are in the order in which they are printed otherwise.
+	// Tables are in the order of the Markdown output.
 	Tables []reportTable `json:"tables"`
 }
 
@@ -29,8 +29,8 @@ type reportRow struct {
 	Lowest  float64   `json:"lowest"`
 	Highest float64   `json:"highest"`
 	Values  []float64 `json:"values"` // of each run
-	// Ratio is how many times the row's value the first row has, the median of
-	// the runs; missing where nothing is compared.
+	// Ratio is the first row's value divided by this row's, the median of the runs; absent if
+	// nothing is compared.
 	Ratio *float64 `json:"first_is,omitempty"`
 }
 
@@ -42,7 +42,7 @@ func (u unit) String() string {
 	}[u]
 }
 
-// printJSON prints what printAll prints, and the value of each run.
+// printJSON prints the data of printAll, and the value of each run.
 func printJSON(out io.Writer, facts []bench.Fact, tables []*resultTable, runs int) error {
 	all := report{Runs: runs, Facts: map[string]string{}, Tables: []reportTable{}}
 	for _, f := range facts {

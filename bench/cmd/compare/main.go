@@ -36,7 +36,7 @@ type options struct {
 	measures []taker
 }
 
-// has tells whether a measure of the part is taken.
+// has reports whether a measure of the part is taken.
 func (o options) has(part string) bool {
 	return slices.ContainsFunc(o.measures, func(t taker) bool { return t.part == part })
 }
@@ -66,8 +66,8 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	return o, err
 }
 
-// compare prints the tables to stdout, and which run it is to stderr. After an
-// error it prints what there is.
+// compare prints the tables to stdout, and the number of the run to stderr. After an error it
+// prints the results so far.
 func compare(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	o, err := parse(args, stderr)
 	if err != nil {

@@ -11,27 +11,25 @@ import (
 	"github.com/sluice-project/sluice/bench"
 )
 
-// enqueueFor is how long producers enqueue in one measure: long enough that
-// sluice's store has to compact while they do. In two seconds it would put most
-// of that off, and look almost twice as fast.
+// enqueueFor is how long producers enqueue in one measure: long enough that sluice's store has to
+// compact in that time. Two seconds would put most of that off, and look almost twice as fast.
 const enqueueFor = 10 * time.Second
 
 // memoryBatches are 1,000,000 jobs.
 const memoryBatches = 1000
 
-// taker takes one measure of every system that is worth it, and adds what it
-// finds to the tables.
+// taker takes one measure of every suitable system, and adds the results to the tables.
 type taker struct {
 	part, name string
 	take       func(context.Context, *bench.Environment, *results) error
 }
 
-// The parts that measures are of.
+// The parts that have measures.
 const (
 	bulkPart      = "bulk"
 	bulkRedisPart = "bulk-redis"
 	topicPart     = "topic"
-	// topicClusterPart is apart: it takes a while, and six processes.
+	// topicClusterPart is separate: it takes long, and six processes.
 	topicClusterPart = "topic-cluster"
 	roomPart         = "room"
 )
@@ -48,7 +46,7 @@ var takers = []taker{
 	{roomPart, "waiting", takeWaiting}, {roomPart, "streams", takeStreams}, {roomPart, "counting", takeCounting},
 }
 
-// names are those of all measures, and of the parts that hold them.
+// names returns the names of all measures and parts.
 func names() (names []string) {
 	names = slices.Clone(parts)
 	for _, t := range takers {
@@ -57,7 +55,7 @@ func names() (names []string) {
 	return names
 }
 
-// wanted are the measures that are named, or whose part is.
+// wanted returns the measures that are named, or whose part is.
 func wanted(only []string) (measures []taker, err error) {
 	for _, name := range only {
 		if !slices.Contains(names(), name) {
@@ -88,7 +86,7 @@ func takeAll(ctx context.Context, e *bench.Environment, o options, progress io.W
 	return found.tables, nil
 }
 
-// enqueueUnit is what rates of enqueueing are of.
+// enqueueUnit is the unit of enqueue rates.
 var enqueueUnit = fmt.Sprintf("jobs/s; batches of 1,000 jobs of 100 bytes from %d producers, for %s", bench.Producers, enqueueFor)
 
 func takeEnqueue(ctx context.Context, e *bench.Environment, found *results) error {
@@ -119,7 +117,7 @@ func enqueueInto(ctx context.Context, rates *resultTable, systems []bench.System
 	return nil
 }
 
-// The units of what Run measures.
+// The units of Run's measurements.
 const (
 	workedUnit = "jobs/s from the start of the workers until every job is recorded as done; all are enqueued before"
 	wholeUnit  = "jobs/s from the first enqueue until every job is recorded as done, of the same jobs"

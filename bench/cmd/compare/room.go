@@ -11,21 +11,21 @@ import (
 	"github.com/sluice-project/sluice/bench"
 )
 
-// How long one measure of rooms goes on.
+// The times of one measure of rooms.
 const (
 	askFor  = 2 * time.Second
 	peakFor = 4 * time.Second
 	halfFor = 5 * time.Second
 )
 
-// waitingLevels are how many wait while positions are asked for.
+// waitingLevels are the numbers of waiting visitors when positions are asked for.
 var waitingLevels = []int{1_000, 100_000, 1_000_000}
 
-// askClients are those of the seed: 10 at the table, 300 at Redis.
+// askClients are the numbers of clients in the seed: 10 at the table, 300 at Redis.
 var askClients = []int{10, 300}
 
-// takeWaiting fills the lines step by step, asks for positions at each step, and measures
-// what else there is when they are longest.
+// takeWaiting fills the queues step by step, asks for positions at each step, and takes the other
+// measures when the queues are longest.
 func takeWaiting(ctx context.Context, e *bench.Environment, found *results) (err error) {
 	hall, err := e.OpenHall(ctx)
 	if err != nil {

@@ -13,28 +13,28 @@ import (
 	"github.com/sluice-project/sluice/bench"
 )
 
-// unit is what the numbers of a table are.
+// unit is the unit of a table's numbers.
 type unit int
 
 const (
-	// rate is better when higher, and the one that is compared.
+	// rate is better when higher, and is compared.
 	rate unit = iota
 	share
 	mebibytes
-	// milliseconds are better when lower, and compared too.
+	// milliseconds are better when lower, and are compared too.
 	milliseconds
-	// lateness is in milliseconds too, of rows that are not beside each other.
+	// lateness is in milliseconds too, of rows that are not compared.
 	lateness
-	// microseconds are better when lower, and compared too.
+	// microseconds are better when lower, and are compared too.
 	microseconds
 	kibibytes
 	whole
 )
 
-// compared tells whether the first system is set beside the others.
+// compared reports whether the first system is compared with the others.
 func (u unit) compared() bool { return u == rate || u == milliseconds || u == microseconds }
 
-// format prints three digits or so: more would be noise.
+// format prints about three digits: more would be noise.
 func (u unit) format(value float64) string {
 	switch u {
 	case rate:
@@ -48,7 +48,7 @@ func (u unit) format(value float64) string {
 	}
 }
 
-// digits are those of a ratio behind the point.
+// digits returns the number of decimals of a ratio.
 func (u unit) digits() int {
 	if u == milliseconds || u == microseconds {
 		return 2
@@ -64,8 +64,8 @@ type resultTable struct {
 	title, what string
 	unit        unit
 	rows        []*row
-	// grid is the title of a table of medians that this is a column of, and
-	// column its head; empty: it is printed by itself.
+	// grid is the title of a table of medians in which this is a column, and column its header;
+	// empty: the table is printed by itself.
 	grid, column string
 }
 
@@ -80,7 +80,7 @@ type row struct {
 	values []float64
 }
 
-// table returns the table of that title, which it makes if there is none.
+// table returns the table with that title, and creates it if needed.
 func (r *results) table(title, what string, u unit) *resultTable {
 	for _, t := range r.tables {
 		if t.title == title {
@@ -121,7 +121,7 @@ func (t *resultTable) render() string {
 	return w.RenderMarkdown()
 }
 
-// renderGrid returns the tables of a grid side by side: of each the medians.
+// renderGrid returns the tables of a grid as one table of medians.
 func renderGrid(tables []*resultTable, grid string) string {
 	header, rows := table.Row{""}, []table.Row{}
 	for _, t := range tables {
@@ -142,10 +142,10 @@ func renderGrid(tables []*resultTable, grid string) string {
 	return w.RenderMarkdown()
 }
 
-// first is what the others are compared with.
+// first returns the name of the row that the others are compared with.
 func (t *resultTable) first() string { return t.rows[0].name }
 
-// ratio is ratioOf as it is printed; empty for the first row itself.
+// ratio returns ratioOf as text; empty for the first row itself.
 func (t *resultTable) ratio(r *row) string {
 	if r == t.rows[0] {
 		return ""
@@ -153,8 +153,8 @@ func (t *resultTable) ratio(r *row) string {
 	return strconv.FormatFloat(t.ratioOf(r), 'f', t.unit.digits(), 64) + " ×"
 }
 
-// ratioOf is the median of how many times the row's value the first row has in
-// the same run. A run that failed may have left the row without its last value.
+// ratioOf returns the median of the first row's value divided by this row's in the same run. A
+// failed run may have left the row without its last value.
 func (t *resultTable) ratioOf(r *row) float64 {
 	var ratios []float64
 	for i, value := range r.values {
@@ -163,7 +163,7 @@ func (t *resultTable) ratioOf(r *row) float64 {
 	return median(ratios)
 }
 
-// median is the middle of the values, or the mean of the two in the middle.
+// median returns the middle value, or the mean of the two in the middle.
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	middle := len(sorted) / 2

@@ -70,7 +70,7 @@ of ideal
 	}
 }
 
-// After a run that failed midway, a row may be short of a value, or missing.
+// After a run that failed midway, a row may lack a value, or be missing.
 func TestTableOfAnUnfinishedRun(t *testing.T) {
 	unfinished := &resultTable{unit: rate}
 	unfinished.add("sluice", 30)
@@ -112,7 +112,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// What a part needs is asked for only where a measure of it is taken.
+// The requirements of a part are checked only if a measure of it is taken.
 func TestPartsOfMeasures(t *testing.T) {
 	for only, want := range map[string]bench.Parts{
 		"bulk": {Bulk: true}, "view": {Topic: true}, "run,delay": {Bulk: true, Topic: true}, "counting": {Room: true},
@@ -142,7 +142,7 @@ func TestTableOfLatencies(t *testing.T) {
 	}
 }
 
-// Tables of a grid are printed side by side, once.
+// The tables of a grid are printed as one, once.
 func TestGrid(t *testing.T) {
 	found := &results{}
 	for _, run := range []float64{1, 3, 2} {

@@ -8,8 +8,8 @@ import (
 	"github.com/sluice-project/sluice/bench"
 )
 
-// How long one measure of topic goes on. Producing must be long enough that what
-// is consumed afterwards is more than the broker keeps in memory.
+// The times of one measure of topic. Producing must be long enough that the consumed records exceed
+// the broker's memory.
 const (
 	produceFor  = 5 * time.Second
 	latencyFor  = 4 * time.Second
@@ -18,7 +18,7 @@ const (
 
 const (
 	produceWhat = "records/s, fsynced before they are acknowledged (acks=all), "
-	// What a broker uses is a lesser share of a busy machine, but the same time.
+	// On a busy machine a broker's share is smaller, but its processor time is the same.
 	processorWhat = "milliseconds of a processor that the broker used for a million records"
 	uncompress    = "not compressed, one producer"
 )
@@ -76,9 +76,8 @@ func takeProduceLarge(ctx context.Context, e *bench.Environment, found *results)
 	return nil
 }
 
-// takeLatency measures each broker at half of its own peak, which it takes in
-// the same run; and sluice at the rate of JetStream too, since half of sluice's
-// is more than JetStream can do at all.
+// takeLatency measures each broker at half of its own peak, measured in the same run, and sluice at
+// the rate of JetStream too, since half of sluice's peak is more than JetStream's.
 func takeLatency(ctx context.Context, e *bench.Environment, found *results) error {
 	const what = "milliseconds from when a record of 100 bytes is due until it is acknowledged, fsynced; one partition"
 	aloneMedian := found.table("Latency, one record at a time: median", what, milliseconds)
@@ -146,7 +145,7 @@ func takeSettings(ctx context.Context, e *bench.Environment, found *results) err
 	return nil
 }
 
-// viewRecords are those of the topic that a view shows 1 % of.
+// viewRecords is the number of records of the topic of which a view shows 1 %.
 const viewRecords = 1_000_000
 
 func takeView(ctx context.Context, e *bench.Environment, found *results) error {
@@ -165,13 +164,13 @@ func takeView(ctx context.Context, e *bench.Environment, found *results) error {
 	return nil
 }
 
-// The delayed records: few, each with a time of its own; and many that are all
-// pending when the broker is killed.
+// The delayed records: few, each due at its own time; and many that are all pending when the broker
+// is killed.
 const (
 	delayFew   = 5000
 	delayMany  = 100_000
 	delayAfter = 2 * time.Second
-	// delayManyAfter leaves time to produce them and to start again.
+	// delayManyAfter leaves time to produce the records and to restart.
 	delayManyAfter = 12 * time.Second
 	delaySpread    = 5 * time.Second
 )

@@ -8,15 +8,15 @@ import (
 	"github.com/sluice-project/sluice/bench"
 )
 
-// replicasFor is how long each measure of a cluster goes on: three runs of all take
-// less than four minutes.
+// replicasFor is the time of each measure of a cluster: three runs of all take less than four
+// minutes.
 const replicasFor = 2500 * time.Millisecond
 
-// besideTitle is the table of what sluice has of JetStream's in the same run.
+// besideTitle is the title of the table of ratios of sluice to JetStream in the same run.
 const besideTitle = "Three replicas: sluice over JetStream"
 
-// takeReplicas measures JetStream first, since sluice is measured at half of its
-// peak too: half of its own is more than JetStream can do.
+// takeReplicas measures JetStream first, since sluice is measured at half of JetStream's peak too:
+// half of its own is more than JetStream can do.
 func takeReplicas(ctx context.Context, e *bench.Environment, found *results) error {
 	clusters := e.Clusters()
 	sluice, jetStream := clusters[0], clusters[1]
@@ -29,7 +29,7 @@ func takeReplicas(ctx context.Context, e *bench.Environment, found *results) err
 		return err
 	}
 	theirs.Same = theirs.Half
-	beside(found) // above the numbers that it is of
+	beside(found) // above the tables of its numbers
 	for i, partitions := range bench.ClusterPartitions {
 		addReplicated(found, bench.ClusterSmall, partitions, ours.Small[i], theirs.Small[i])
 		addReplicated(found, bench.ClusterLarge, partitions, ours.Large[i], theirs.Large[i])
@@ -74,7 +74,7 @@ func addReplicatedLatency(found *results, how string, ours, theirs bench.Latency
 	beside(found).add("p99, "+how, ours.P99.Seconds()/theirs.P99.Seconds())
 }
 
-// beside is the summary: the ratios of each run.
+// beside returns the summary: the ratios of each run.
 func beside(found *results) *resultTable {
 	return found.table(besideTitle, "sluice's number over JetStream's in the same run: rates should be high, times low", share)
 }

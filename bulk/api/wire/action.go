@@ -7,7 +7,7 @@ import (
 
 // Target is what the jobs of an action call.
 type Target struct {
-	Name string `json:"name,omitempty" maxLength:"256" doc:"What limits know the target by. Default: the URL's host:port."`
+	Name string `json:"name,omitempty" maxLength:"256" doc:"The name that limits use. Default: the URL's host:port."`
 	URL  string `json:"url" doc:"Where each job is sent, http or https."`
 }
 
@@ -17,13 +17,13 @@ type NewAction struct {
 	Type        string     `json:"type,omitempty" doc:"The handler of the jobs. Give either a type or a target."`
 	Target      *Target    `json:"target,omitempty" doc:"The webhook that each job is sent to. Give either a type or a target."`
 	Class       string     `json:"class,omitempty" enum:"high,normal,low" doc:"Orders the actions within a tenant. Default normal."`
-	ID          string     `json:"id,omitempty" maxLength:"128" doc:"Creating an id twice creates it once. Letters, digits and . _ : - ; made if absent."`
-	Aggregate   []string   `json:"aggregate,omitempty" nullable:"false" maxItems:"32" doc:"What is computed of the results, such as count, sum:FIELD or top-errors."`
+	ID          string     `json:"id,omitempty" maxLength:"128" doc:"A repeated request with the same id creates one action. Letters, digits and . _ : - ; generated if absent."`
+	Aggregate   []string   `json:"aggregate,omitempty" nullable:"false" maxItems:"32" doc:"What is computed from the results, such as count, sum:FIELD or top-errors."`
 	RunAt       *time.Time `json:"run_at,omitempty" nullable:"true" doc:"The earliest time of the first attempt. Default: at once."`
 	MaxAttempts int        `json:"max_attempts,omitempty" minimum:"0" maximum:"100" doc:"The most attempts of one job; 0 is the default of its type."`
 	TimeoutMS   int64      `json:"timeout_ms,omitempty" minimum:"0" maximum:"86400000" doc:"The most time for one attempt; 0 is the default of its type."`
 	FailAbove   *float64   `json:"fail_above,omitempty" nullable:"true" minimum:"0" maximum:"1" doc:"The share of failed jobs above which the action ends as FAILED. Default 1."`
-	Events      []string   `json:"events,omitempty" nullable:"false" doc:"What is published: jobs, an event of each job that is done for good. Events of actions are always published; actions may be listed."`
+	Events      []string   `json:"events,omitempty" nullable:"false" doc:"What is published: jobs, an event for each finished job. Events of actions are always published; actions may be listed."`
 }
 
 // Created names an action that was created.
@@ -32,7 +32,7 @@ type Created struct {
 	Status string `json:"status"`
 }
 
-// Action is one bulk action and how its jobs do.
+// Action is one bulk action and the states of its jobs.
 type Action struct {
 	ID                string                     `json:"id"`
 	Tenant            string                     `json:"tenant"`
@@ -51,8 +51,8 @@ type Action struct {
 	Succeeded         int64                      `json:"succeeded"`
 	Failed            int64                      `json:"failed"`
 	Canceled          int64                      `json:"canceled"`
-	Throttled         int64                      `json:"throttled" doc:"Attempts that a target turned back."`
-	Retried           int64                      `json:"retried" doc:"Attempts that failed and were made again."`
+	Throttled         int64                      `json:"throttled" doc:"Attempts that a target throttled."`
+	Retried           int64                      `json:"retried" doc:"Attempts that failed and were retried."`
 	Result            map[string]json.RawMessage `json:"result" nullable:"true" doc:"One entry for each aggregate; null until the action has finished."`
 	Error             string                     `json:"error" doc:"Why the action failed; empty if it did not."`
 	RunAt             *time.Time                 `json:"run_at" doc:"The earliest time of the first attempt; null: at once."`
@@ -61,7 +61,7 @@ type Action struct {
 	EstimatedFinishAt *time.Time                 `json:"estimated_finish_at" doc:"Null when unknown."`
 }
 
-// NonReadyReasons counts the jobs that were turned back, by reason.
+// NonReadyReasons counts the jobs in the non-ready queue, by reason.
 type NonReadyReasons struct {
 	RateLimited    int64 `json:"rate_limited"`
 	APIThrottled   int64 `json:"api_throttled"`
@@ -79,7 +79,7 @@ const (
 	StatusCanceled    = "CANCELED"
 )
 
-// Final tells whether the action's status never changes again. Jobs of a
+// Final reports whether the action's status never changes again. Jobs of a
 // canceled action may still be in flight until FinishedAt is set.
 func (a *Action) Final() bool {
 	return a.Status == StatusCompleted || a.Status == StatusFailed || a.Status == StatusCanceled
@@ -88,7 +88,7 @@ func (a *Action) Final() bool {
 // Actions is one page of actions, in the order of their creation.
 type Actions struct {
 	Actions []Action `json:"actions" nullable:"false"`
-	Next    *string  `json:"next" doc:"What to give as after for the next page; null if there is none."`
+	Next    *string  `json:"next" doc:"The after of the next page; null if there is none."`
 }
 
 // Received says how many jobs of an action are durable.
@@ -96,12 +96,12 @@ type Received struct {
 	Received int64 `json:"received" doc:"How many jobs of the action are durable: the next Upload-Offset."`
 }
 
-// Seal says that all jobs were sent.
+// Seal declares that all jobs were sent.
 type Seal struct {
 	Total int64 `json:"total" minimum:"0" doc:"How many jobs the action has."`
 }
 
-// DeadLetter is a job that failed for good.
+// DeadLetter is a job that failed permanently.
 type DeadLetter struct {
 	ID       string          `json:"id" doc:"The job's id."`
 	Action   string          `json:"action"`
@@ -115,14 +115,14 @@ type DeadLetter struct {
 // Failures is one page of the failed jobs of an action, by index.
 type Failures struct {
 	Failures []DeadLetter `json:"failures" nullable:"false"`
-	Next     *int64       `json:"next" doc:"What to give as from for the next page; null if there is none."`
+	Next     *int64       `json:"next" doc:"The from of the next page; null if there is none."`
 }
 
 // DeadLetters is one page of dead letters, in the order of their actions'
 // creation and then by index.
 type DeadLetters struct {
 	DeadLetters []DeadLetter `json:"dead_letters" nullable:"false"`
-	Next        *string      `json:"next" doc:"What to give as after for the next page, which may be empty and have a next itself; null if there is none."`
+	Next        *string      `json:"next" doc:"The after of the next page, which may be empty and have a next itself; null if there is none."`
 }
 
 // Replay asks to run the dead letters of a finished action again.

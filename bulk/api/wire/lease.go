@@ -7,7 +7,7 @@ import (
 
 // LeaseRequest asks for ready jobs.
 type LeaseRequest struct {
-	Types   []string `json:"types" nullable:"false" minItems:"1" maxItems:"100" doc:"The job types wanted; jobs come from them in turn."`
+	Types   []string `json:"types" nullable:"false" minItems:"1" maxItems:"100" doc:"The job types to lease; jobs are taken from them in turn."`
 	Max     int      `json:"max,omitempty" minimum:"1" maximum:"1000" default:"1" doc:"The most jobs to lease."`
 	WaitMS  int64    `json:"wait_ms,omitempty" minimum:"0" maximum:"60000" doc:"How long to wait for the first job. Default 0: answer at once."`
 	LeaseMS int64    `json:"lease_ms,omitempty" minimum:"1000" maximum:"43200000" doc:"The time until the lease ends. Default: the server's setting bulk.lease."`
@@ -28,11 +28,11 @@ type Job struct {
 	Lease    string          `json:"lease" doc:"The token that acknowledges this attempt."`
 	Deadline time.Time       `json:"deadline" doc:"When the job is given to another worker."`
 	// Traceparent and Tracestate are for the worker's spans.
-	Traceparent string `json:"traceparent,omitempty" doc:"The attempt in the action's trace, as W3C Trace Context has it, for the worker to go on with. Absent if the action is not traced."`
-	Tracestate  string `json:"tracestate,omitempty" doc:"What belongs to traceparent, if there is any."`
+	Traceparent string `json:"traceparent,omitempty" doc:"The attempt in the action's trace, as W3C Trace Context has it, for the spans of the worker. Absent if the action is not traced."`
+	Tracestate  string `json:"tracestate,omitempty" doc:"The vendor state of traceparent, if there is any."`
 }
 
-// Acknowledgement reports what became of leases.
+// Acknowledgement reports outcomes of leases.
 type Acknowledgement struct {
 	Outcomes []Outcome `json:"outcomes" nullable:"false" minItems:"1" maxItems:"1000"`
 }
@@ -43,19 +43,19 @@ const (
 	OutcomeSucceeded = "succeeded"
 	// OutcomeFailed is final: the job becomes a dead letter.
 	OutcomeFailed = "failed"
-	// OutcomeRetry uses an attempt; the job is tried again while it has any left.
+	// OutcomeRetry uses an attempt; the job is retried while it has attempts left.
 	OutcomeRetry = "retry"
 	// OutcomeThrottled uses no attempt; the job waits for its slot.
 	OutcomeThrottled = "throttled"
 )
 
-// Outcome is what became of one lease.
+// Outcome is the outcome of one lease.
 type Outcome struct {
 	Lease        string          `json:"lease"`
 	Status       string          `json:"status" enum:"succeeded,failed,retry,throttled" doc:"failed is final; retry uses an attempt; throttled uses none."`
-	Result       json.RawMessage `json:"result,omitempty" doc:"What the action's aggregates read, any JSON value, of a job that succeeded."`
+	Result       json.RawMessage `json:"result,omitempty" doc:"The result of a successful job, any JSON value, for the action's aggregates."`
 	Error        string          `json:"error,omitempty" doc:"Why the attempt did not succeed. The first 1,024 bytes are kept."`
-	RetryAfterMS int64           `json:"retry_after_ms,omitempty" minimum:"0" maximum:"86400000" doc:"What the target asked for, for retry and throttled."`
+	RetryAfterMS int64           `json:"retry_after_ms,omitempty" minimum:"0" maximum:"86400000" doc:"The Retry-After of the target, for retry and throttled."`
 	TookMS       int64           `json:"took_ms,omitempty" minimum:"0" maximum:"604800000" doc:"How long the attempt ran, for the latency aggregates."`
 }
 
@@ -70,7 +70,7 @@ type Verdicts struct {
 	Verdicts []Verdict `json:"verdicts" nullable:"false"`
 }
 
-// Verdict is the server's answer to what was reported of one lease.
+// Verdict is the server's answer to the report on one lease.
 type Verdict struct {
 	Lease   string `json:"lease"`
 	Verdict string `json:"verdict" enum:"accepted,duplicate,expired,unknown" doc:"Only accepted changed anything."`

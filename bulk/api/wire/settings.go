@@ -9,28 +9,26 @@ import (
 // field is set to its default.
 type Tenant struct {
 	BasePriority      int64   `json:"base_priority" required:"false" minimum:"-1000000000000000" maximum:"1000000000000000" doc:"Milliseconds by which the tenant's actions rank as older. Default 0."`
-	Weight            float64 `json:"weight,omitempty" exclusiveMinimum:"0" maximum:"1000" doc:"The tenant's part of what is divided, relative to the others. Default 1."`
+	Weight            float64 `json:"weight,omitempty" exclusiveMinimum:"0" maximum:"1000" doc:"The tenant's share relative to other tenants. Default 1."`
 	RequestsPerSecond float64 `json:"requests_per_second" required:"false" minimum:"0" maximum:"1000000000" doc:"Limits the attempts started for the tenant. Default 0: no limit of its own."`
 }
 
-// TargetLimits holds the settings of one target. A PUT replaces them all: an absent field is set to its
-// default.
-// Package api has the schema of this one.
+// TargetLimits holds the settings of one target. A PUT replaces them all: an absent
+// field is set to its default. Package api has its schema.
 type TargetLimits struct {
 	// RequestsPerSecond is 0 for no limit, or Auto.
 	RequestsPerSecond Rate `json:"requests_per_second"`
 	// Concurrency is 0 for no limit.
 	Concurrency int `json:"concurrency"`
-	// FoundRequestsPerSecond is absent, 0, unless the rate is Auto: then
-	// it is the rate that holds at present. A PUT ignores it.
+	// FoundRequestsPerSecond is the current rate where RequestsPerSecond is Auto, else
+	// absent. A PUT ignores it.
 	FoundRequestsPerSecond float64 `json:"found_requests_per_second,omitempty"`
 }
 
 // Rate is a number of attempts per second, or Auto.
 type Rate float64
 
-// Auto is a rate that is found from what becomes of the attempts. In JSON it is
-// "auto".
+// Auto is a rate that is found from the outcomes of attempts. In JSON it is "auto".
 const Auto Rate = -1
 
 // MaxRate is the highest rate that can be set.
@@ -46,7 +44,7 @@ func (r Rate) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(r))
 }
 
-// UnmarshalJSON reads a number, which is not negative, or "auto".
+// UnmarshalJSON reads a number from 0, or "auto".
 func (r *Rate) UnmarshalJSON(raw []byte) error {
 	if string(raw) == autoText {
 		*r = Auto
@@ -67,5 +65,5 @@ type Limits struct {
 
 // TypeLimits holds the settings of one job type.
 type TypeLimits struct {
-	Concurrency int `json:"concurrency" minimum:"0" maximum:"10000" doc:"The workers of this type in each instance. Setting 0 goes back to the instance's default."`
+	Concurrency int `json:"concurrency" minimum:"0" maximum:"10000" doc:"The workers of this type in each instance. 0 restores the instance's default."`
 }

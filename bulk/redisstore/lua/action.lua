@@ -1,8 +1,8 @@
--- What belongs to an action: its tenant, its target and its jobs.
+-- Actions: their tenants, their targets and their jobs.
 --
--- A line, a ready queue and what returns are lists of runs, "FIRST COUNT", of jobs that
--- follow each other; a run that ends in " f" is of jobs that were never touched, of
--- which nothing is kept but their payload.
+-- Lines, ready queues and the list of returning jobs are lists of runs: "FIRST COUNT", of
+-- consecutive jobs. A run that ends in " f" has fresh jobs: they were never leased or turned
+-- back, and nothing but their payload is stored.
 local function actionOf(number) return get('a:' .. number) end
 
 local function kindOf(name)
@@ -33,7 +33,7 @@ end
 
 local function limiterOf(a) return 'm:' .. a.tenant .. '\n' .. a.target end
 
--- enter notes that an action lives; retire that it does not any more.
+-- enter records that an action is live; retire reverses that.
 local function enter(a)
   local t = tenantOf(a.tenant)
   t.users = t.users + 1
@@ -46,7 +46,7 @@ local function enter(a)
   touch('shard')
 end
 
--- unlinkPages frees all pages of an action that begin with a name.
+-- unlinkPages deletes all pages of an action whose keys begin with a name.
 local function unlinkPages(name, a)
   local keys = {}
   for page = 0, math.floor((a.received - 1) / PAGE) do keys[#keys + 1] = P .. name .. ':' .. page end
@@ -63,21 +63,22 @@ local function retire(number, a)
   touch('g:' .. a.target)
   if k.users <= 0 then
     shard.kinds[a.type] = nil
-    call('UNLINK', P .. 'q:' .. a.type) -- all that it may have was withdrawn
+    call('UNLINK', P .. 'q:' .. a.type) -- its entries were all withdrawn
   end
   leave('a:' .. number)
   call('UNLINK', P .. 'o:' .. number, P .. 'r:' .. number, P .. 'b:' .. number, P .. 'c:' .. number)
-  if a.status ~= 'CANCELED' then call('UNLINK', P .. 'j:' .. number) end -- else it is swept
+  if a.status ~= 'CANCELED' then call('UNLINK', P .. 'j:' .. number) end -- a canceled action is swept
   unlinkPages('p:' .. number, a)
 end
 
--- idle: jobs are ready and nobody asks for them. They take nothing of limits.
+-- idle reports whether jobs are ready and no worker asks for them. They do not count against
+-- limits.
 local function idle(k) return k.ready > 0 and window > k.asked + 1 end
 
 local function waitingOf(a) return a.received - a.next + a.back end
 
--- State of a job that was touched and is not done: how often it was leased, its
--- attempts, its crashes, where it is, who has it, and its deadline or when it is due.
+-- The state of a job that is neither fresh nor done: the number of its leases, its attempts,
+-- its crashes, its phase, its owner, and its deadline or due time.
 local IN_LINE, ASIDE, IN_FLIGHT = 0, 1, 2
 local RATE_LIMITED, THROTTLED, TRANSIENT = 0, 1, 2
 local STATE = '>I4HBBBBHd'
@@ -94,8 +95,7 @@ end
 
 local function freshState() return {fence = 0, attempts = 0, crashes = 0, phase = IN_LINE, reason = 0, owner = 0, at = 0} end
 
--- textsOf reads the states of jobs, by index, packed; there is none of those that were
--- never touched, or are done.
+-- textsOf reads the packed states of jobs, by index. Fresh jobs and finished jobs have none.
 local function textsOf(number, indexes)
   local texts = {}
   for i = 1, #indexes, CHUNK do
@@ -114,8 +114,8 @@ end
 
 local function memberOf(number, index) return number .. ':' .. string.format('%d', index) end
 
--- byAction puts the indexes of members together by action: the numbers, in their order,
--- and the indexes of each.
+-- byAction groups the indexes of members by action. It returns the numbers, in order, and the
+-- indexes of each.
 local function byAction(members)
   local order, by = {}, {}
   for _, member in ipairs(members) do
@@ -130,7 +130,7 @@ local function byAction(members)
   return order, by
 end
 
--- toLine puts a job into the line: its state is to be written, and it is to go back.
+-- toLine collects the state of a job that returns to its line, and its index.
 local function toLine(text, s, fields, back)
   s.phase = IN_LINE
   fields[#fields + 1] = text
@@ -143,7 +143,7 @@ local function runOf(text)
   return tonumber(first), tonumber(count), fresh ~= ''
 end
 
--- runsOf joins indexes that follow each other into runs, in their order.
+-- runsOf joins consecutive indexes into runs, in order.
 local function runsOf(indexes)
   local runs, first, count = {}, nil, 0
   for _, index in ipairs(indexes) do
@@ -158,8 +158,8 @@ local function runsOf(indexes)
   return runs
 end
 
--- takeRuns takes up to so many jobs from the front of a list of runs, and calls f with
--- each run that it took.
+-- takeRuns takes up to `most` jobs from the front of a list of runs, and calls f with each
+-- run.
 local function takeRuns(key, most, f)
   local taken = 0
   while taken < most do
@@ -174,14 +174,13 @@ local function takeRuns(key, most, f)
   return taken
 end
 
--- goBack returns jobs to the front part of their action's line, behind those that
--- have returned before.
+-- goBack returns jobs to the front of their action's line, behind jobs returned earlier.
 local function goBack(number, a, indexes)
   each('RPUSH', P .. 'b:' .. number, runsOf(indexes))
   a.back = a.back + #indexes
 end
 
--- count moves the counts of ready jobs.
+-- charge changes the counts of ready jobs by n.
 local function charge(a, n)
   local k, t, g = kindOf(a.type), tenantOf(a.tenant), targetOf(a.target)
   local l = lineOf(t, a.type)
@@ -207,7 +206,7 @@ local function land(a, n)
   touch('g:' .. a.target)
 end
 
--- book counts the throttled jobs of a limiter that wait, by the window of their slot.
+-- book counts the waiting throttled jobs of a limiter, by the window of their slot.
 local function book(a, at, n)
   local name = limiterOf(a)
   local m = get(name) or {waiting = 0, at = {}}

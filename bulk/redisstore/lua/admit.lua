@@ -1,9 +1,9 @@
--- Admit: jobs from the lines of their actions into the ready queue, in the order of
--- the grants, each as many as wait and as all limits allow.
+-- Admit moves jobs from the lines of their actions into the ready queue, in the order of the
+-- grants: of each as many as wait and as all limits allow.
 --
--- ARGV[3] terms: quotas and slots; the virtual times of all shards   ARGV[4] and on:
--- number and jobs of each grant
--- Answers how many were admitted, and the time: quotas are of one window.
+-- ARGV[3] terms: quotas and slots; the virtual times of all shards
+-- ARGV[4] and on: number and jobs of each grant
+-- Returns the number of admitted jobs, and the time, as quotas are for one window.
 for name, virtual in pairs(terms.virtual or {}) do
   if name == '' then
     shard.virtual = math.max(shard.virtual, virtual)
@@ -18,7 +18,8 @@ local function stepOf(tenant)
   return 1 / weights[tenant]
 end
 
--- advance moves the tags and the count of a line, and virtual times, by n grants.
+-- advance adds n grants to the tags and the count of a line, and to virtual times. The
+-- arithmetic is that of Charge in bulk/share.go: bulk/storetest's tagTable tests both.
 local function advance(a, n)
   local t, k = tenantOf(a.tenant), kindOf(a.type)
   local l = lineOf(t, a.type)
@@ -33,7 +34,7 @@ local function advance(a, n)
   touch('t:' .. a.tenant)
 end
 
--- Grants may be many and small, in turn. What they come to is written once for each
+-- Grants may be many, small and alternating, so they are summed up: one write for each
 -- action, and for each queue.
 local taken, queues = {}, {}
 
@@ -49,8 +50,8 @@ local function admit(number, a, n)
   touch('a:' .. number)
 end
 
--- moveRuns moves n jobs from the front of an action's line to its ready ones; those
--- before `next` that have not returned were never touched.
+-- moveRuns moves n jobs from the front of an action's line to its ready jobs. Those that have
+-- not returned are fresh.
 local function moveRuns(number, a, n)
   local runs = {}
   local returned = takeRuns(P .. 'b:' .. number, n, function(first, count, fresh)

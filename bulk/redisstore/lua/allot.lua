@@ -1,18 +1,19 @@
--- Allot: what a shard is given of limits that all shards share: at most what it wants
--- in all, and what the others were not given. It only grows, so that it may come again.
+-- Allot gives a shard its part of limits that all shards share: at most what the shard wants
+-- in total, and what other shards do not have. A part only grows, so the script is
+-- idempotent.
 --
--- KEYS[1]  begins the names of all keys of the hub
+-- KEYS[1] begins the names of all keys of the hub
 -- ARGV[1] the revision   ARGV[2] the shard   ARGV[3] how long windows are kept, in ms
--- ARGV[4] requests: name, window, wanted, allowed; with the window -1 they are of slots,
--- and say how many the shard has, or has in flight, as of which version. Slots come before
--- rates of targets, and these before the rate of all: what cannot be had of a target is
--- not taken of the others, who would miss it.
--- Answers what it has of each and, of slots, the version; nothing if the revision is old.
+-- ARGV[4] requests: name, window, wanted, allowed. With the window -1 a request is for slots,
+-- and adds the number that the shard has, or has in flight, and its version. Slots come first,
+-- then rates of targets, then the global rate: jobs that a target's limit excludes must not
+-- take the global rate from others.
+-- Returns the part of each limit and, for slots, the version; nothing if the revision is old.
 local H, shard = KEYS[1], ARGV[2]
 local settings = redis.call('HMGET', H .. 'settings', 'revision', 'pushed')
 if (settings[1] or '0') ~= ARGV[1] or (settings[2] or '0') ~= ARGV[1] then return {} end
 local answer = {}
-local lacks, lack = {}, 0 -- of targets, and of all of them
+local lacks, lack = {}, 0 -- what is missing: of each target, and of all targets
 for _, r in ipairs(cjson.decode(ARGV[4])) do
   local name, window, wanted, allowed = r[1], r[2], r[3], r[4]
   local slots = window == -1
@@ -28,8 +29,8 @@ for _, r in ipairs(cjson.decode(ARGV[4])) do
       given = given + all[i + 1]
     end
   end
-  -- Slots that a shard has given up may not be known here. It makes odd versions of what it
-  -- has, the hub even ones: neither takes for its own what the other has made at the time.
+  -- The hub may not know of slots that a shard has given up. The shard gives its changes odd
+  -- versions, and the hub even ones, so that neither mistakes the other's change for its own.
   if slots and r[6] > version then
     mine, version = r[5], r[6]
     redis.call('HSET', key, shard, mine, 'v' .. shard, version)
@@ -41,7 +42,7 @@ for _, r in ipairs(cjson.decode(ARGV[4])) do
     lack = lack + wanted - next
   end
   if slots and (next > mine or next > r[5] and given + next <= allowed) then
-    -- What the shard has not got, or was held for jobs that have landed, is given anew.
+    -- Slots that the shard lost, or that were counted for jobs since landed, are given again.
     version = version + 2 - version % 2
     redis.call('HSET', key, shard, next, 'v' .. shard, version)
   elseif next > mine then

@@ -1,9 +1,8 @@
--- Append: payloads behind those that an action has. It may come again: what the action
--- has is skipped.
+-- Append adds payloads to an action. It is idempotent: jobs that the action has are skipped.
 --
--- ARGV[3] the number   ARGV[4] how many jobs the caller has sent before   ARGV[5] the most
--- jobs of an action   ARGV[6] and on: payloads
--- Answers: what became of it, how many jobs there are, the status.
+-- ARGV[3] the number   ARGV[4] how many jobs the caller has sent before
+-- ARGV[5] the maximum of jobs of an action   ARGV[6] and on: payloads
+-- Returns the outcome, the number of jobs, and the status.
 local number, offset, most = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local a = actionOf(number)
 if not a then return {'unknown', 0, ''} end

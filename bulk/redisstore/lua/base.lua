@@ -1,12 +1,13 @@
--- Opens every script about a shard: the time, and what the shard keeps.
+-- Base begins every script on a shard: the time, and the shard's data.
 --
--- KEYS[1]  begins the names of all keys of the shard, so they have its hash tag.
--- ARGV[1]  the time, in ms; "" is the server's
--- ARGV[2]  the length of a window, in ms
+-- KEYS[1] begins the names of all keys of the shard, so they have its hash tag.
+-- ARGV[1] the time, in ms; "" is the server's
+-- ARGV[2] the length of a window, in ms
 --
 -- Small things (the shard, an action, a tenant, a target, a limiter) are one JSON object
--- each, which a script reads once, changes, and writes once, by flush. What was changed
--- gets the shard's next sequence number, so that others can ask what has changed since.
+-- each. A script reads an object once, changes it, and writes it once, in flush. Changed
+-- objects get the shard's next sequence number, so that instances can ask what has changed
+-- since.
 local call = redis.call
 local P = KEYS[1]
 local now = tonumber(ARGV[1])
@@ -18,8 +19,8 @@ local WINDOW = tonumber(ARGV[2])
 local window = math.floor(now / WINDOW)
 
 local PAGE = 1024 -- jobs whose payloads share a key
-local CHUNK = 1000 -- arguments of one command
-local GONE = 10000 -- things that ended, of which is known when
+local CHUNK = 1000 -- maximum of arguments of one command
+local GONE = 10000 -- maximum of ended things whose end is remembered
 local LASTING = 2 * WINDOW + 60000 -- how long limits count after the last action has ended
 
 local held, touched, gone = {}, {}, {}
@@ -45,14 +46,14 @@ end
 local shard = get('shard')
 if not shard then return redis.error_reply('NOSHARD there is no ' .. P .. 'shard') end
 
--- leave takes a thing out of what lives. Its key stays for a while, or for good.
+-- leave removes a thing from the live things. Its key is kept for ttl, or for good.
 local function leave(name, ttl)
   touch(name)
   gone[name] = ttl or 0
 end
 
--- unused: it is a tenant or a target of which no action lives, or a limiter at which no
--- job waits.
+-- unused reports whether a thing is a tenant or a target without a live action, or a limiter
+-- without waiting jobs.
 local function unused(thing) return (thing.users or thing.waiting or 1) <= 0 end
 
 local function flush()
@@ -91,7 +92,7 @@ local function flush()
   end
 end
 
--- each calls a command with a long list of arguments, some at a time.
+-- each calls a command with a long list of arguments, in chunks.
 local function each(command, key, list)
   for i = 1, #list, CHUNK do call(command, key, unpack(list, i, math.min(i + CHUNK - 1, #list))) end
 end

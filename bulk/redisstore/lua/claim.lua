@@ -1,11 +1,11 @@
--- Claim: the number of the action of an id, which is new if there is none. What is asked
--- for is kept until the action is there, so that whoever comes next can go on. After a
--- restart, or on another server, many numbers are left out: the newest that were given may
--- have been lost, and none is given again.
+-- Claim returns the number of the action of an id, and gives a new id a new number. The spec
+-- is kept until the action exists, so that any later caller can create it. After a restart,
+-- or on another server, the sequence skips many numbers: the newest may have been lost, and
+-- no number may be given twice.
 --
--- KEYS[1]  begins the names of all keys of the hub
--- ARGV[1] the id   ARGV[2] the shard   ARGV[3] the most shards   ARGV[4] the spec
--- Answers the number, and the spec if the action may not be there yet.
+-- KEYS[1] begins the names of all keys of the hub
+-- ARGV[1] the id   ARGV[2] the shard   ARGV[3] the maximum of shards   ARGV[4] the spec
+-- Returns the number, and the spec if the action may not exist yet.
 local H, id = KEYS[1], ARGV[1]
 local number = redis.call('HGET', H .. 'ids', id)
 if not number then

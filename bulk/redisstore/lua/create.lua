@@ -1,5 +1,5 @@
--- Create: a new action, under a number that nobody else has. It may come again: it
--- then finds the action.
+-- Create stores a new action, under a number that no other action has. It is idempotent: a
+-- repeated call finds the action.
 --
 -- ARGV[3] the number   ARGV[4] the action   ARGV[5] its spec
 local number = ARGV[3]

@@ -1,8 +1,8 @@
--- Dispatch: jobs that are due, and those whose lease has ended, to the front of their
--- action's line. It may come again.
+-- Dispatch moves jobs that are due, or whose lease has expired, to the front of their
+-- action's line. It is safe to repeat.
 --
--- ARGV[3] the most jobs
--- Answers how many were moved, and when the next one is due, 0 if none is known.
+-- ARGV[3] the maximum of jobs
+-- Returns how many jobs moved, and when the next one is due; 0 if none is known.
 local most = tonumber(ARGV[3])
 local moved = 0
 
@@ -39,7 +39,7 @@ end
 
 local function expire(number, indexes)
   local a = actionOf(number)
-  if not a then return end -- it was forgotten
+  if not a then return end -- the action was forgotten
   local states, fields, back, e, landed = statesOf(number, indexes), {}, {}, ending(), 0
   for _, text in ipairs(indexes) do
     local s, index = states[text], tonumber(text)

@@ -1,7 +1,8 @@
--- How jobs end for good: their final, their outcome, their dead letter, their event.
+-- Ended finishes jobs: it writes their final, their outcome, their dead letter and their
+-- event.
 --
--- A final is one byte for each job: the fence of the lease that ended it, up to 127,
--- and 128 if it succeeded; it tells a late settlement from one that comes twice.
+-- A final is one byte for each job: the fence of the lease that finished it, up to 127, plus
+-- 128 if it succeeded. It distinguishes a late settlement from a repeated one.
 local function finalOf(fence, succeeded) return math.max(1, math.min(fence, 127)) + (succeeded and 128 or 0) end
 
 local function readFinal(number, index)
@@ -14,10 +15,10 @@ local events = {}
 
 local function tells() return shard.most > 0 end
 
--- announce puts an event into the outbox: its number, its time and its kind, then what
--- it tells. Events of actions tell the action as it is now.
+-- announceEvent puts an event into the outbox: its number, its time, its kind and its data.
+-- Events of actions hold the action as it is now.
 local function announceEvent(kind, data)
-  -- The number follows the clock, so that none is given again after the newest were lost.
+  -- The number follows the clock, so that none is given twice if the newest were lost.
   shard.event = math.max(shard.event + 1, now)
   call('RPUSH', P .. 'events', string.format('%d %d %s ', shard.event, now, kind) .. data)
   touch('shard')
@@ -38,7 +39,7 @@ local function announceJob(number, a, job)
     .. a.id .. a.tenant .. struct.pack('>I4', #job.result) .. job.result .. job.error)
 end
 
--- ending gathers what ends of one action in one script.
+-- ending collects the jobs of one action that one script finishes.
 local function ending() return {states = {}, finals = {}, outcomes = {}, pages = {}, dead = {}, order = {}} end
 
 local function done(e, index, final)
@@ -78,13 +79,13 @@ end
 
 local function fail(e, number, a, index, s, error, took) finish(e, number, a, index, s, false, took, '', error, '', false) end
 
--- cancel ends a job that was in flight when its action was canceled.
+-- cancelJob ends a job that was in flight when its action was canceled.
 local function cancelJob(e, a, index, s)
   done(e, index, finalOf(s.fence, false))
   a.canceled = a.canceled + 1
 end
 
--- writeFinals writes the finals of jobs that follow each other at once.
+-- writeFinals writes the finals of consecutive jobs in one command.
 local function writeFinals(e, number)
   for page, finals in pairs(e.finals) do
     local key, bytes, first = P .. 'f:' .. number .. ':' .. page, {}, nil
@@ -101,7 +102,7 @@ local function writeFinals(e, number)
   end
 end
 
--- record writes what has ended.
+-- record writes the collected jobs.
 local function record(e, number, a)
   if #e.states > 0 then each('HDEL', P .. 'j:' .. number, e.states) end
   writeFinals(e, number)

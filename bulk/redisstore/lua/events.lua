@@ -1,7 +1,7 @@
--- Events: the oldest that have not been published, for one publisher at a time.
+-- Events returns the oldest unpublished events, to one publisher at a time.
 --
--- ARGV[3] who asks   ARGV[4] how long nobody else is given them, in ms
--- ARGV[5] the most   ARGV[6] about how many bytes
+-- ARGV[3] the publisher   ARGV[4] how long no other publisher gets them, in ms
+-- ARGV[5] the maximum of events   ARGV[6] about how many bytes
 local holder = call('GET', P .. 'publisher')
 if holder and holder ~= ARGV[3] then return {} end
 call('SET', P .. 'publisher', ARGV[3], 'PX', ARGV[4])

@@ -1,12 +1,13 @@
--- Import begins: an image is to be staged, under numbers that nobody else has. It may
--- come again. A store that has actions of its own takes no image.
+-- Import begin reserves numbers that no other action has, for an image to be staged. It is
+-- idempotent. A store that has actions takes no image.
 --
--- KEYS[1]  begins the names of all keys of the hub
--- ARGV[1] names the import   ARGV[2] where it comes from   ARGV[3] when it begins
--- ARGV[4] the highest number of its actions   ARGV[5] the most shards   ARGV[6] 1: what
--- another import has staged is given up
--- Answers its state, or why not: "others" or "unfinished"; what there is instead; by how
--- much the sequence numbers of its actions are above their numbers.
+-- KEYS[1] begins the names of all keys of the hub
+-- ARGV[1] the id of the import   ARGV[2] its source   ARGV[3] the time when it begins
+-- ARGV[4] the highest number of its actions   ARGV[5] the maximum of shards
+-- ARGV[6] 1: discard the data staged by another import
+-- Returns the import's state, or the reason of a refusal, "others" or "unfinished"; the
+-- number of actions or the source of the other import; and the difference between the
+-- sequence numbers of its actions and their old numbers.
 local H, id, highest, shards = KEYS[1], ARGV[1], tonumber(ARGV[4]), tonumber(ARGV[5])
 local config = H .. 'config'
 local had = redis.call('HMGET', config, 'import', 'import_state', 'import_from', 'import_offset', 'import_sequence', 'import_base')
@@ -17,8 +18,8 @@ local others = redis.call('HLEN', H .. 'ids')
 if others > 0 then return {'others', string.format('%d', others), '0'} end
 if state == 'staging' and had[1] ~= id and ARGV[6] ~= '1' then return {'unfinished', had[3], '0'} end
 
--- Leases are known by the numbers that they were given with. These mean the actions of
--- the image as long as no action here had them: none is below the most shards.
+-- Leases contain the number that the action had in the image. Such a number stands for the
+-- action of the image as long as no action here had it: none is below the maximum of shards.
 local sequence = tonumber(redis.call('GET', H .. 'sequence') or 0)
 local base = sequence
 if state == 'staging' and sequence == tonumber(had[5]) then base = tonumber(had[6]) end

@@ -1,8 +1,8 @@
--- Import, staging: how much is staged of some pages of an action, and of all of it.
+-- Import count, for staging: counts what is staged of some pages of an action, and in total.
 --
 -- ARGV[3] the number   ARGV[4] the first page   ARGV[5] the page after the last
--- Answers, of the pages: payloads, jobs that succeeded, other jobs that are done; of all:
--- states, outcomes, dead letters, those in order, runs that wait in front.
+-- Returns, for the pages: payloads, succeeded jobs, other finished jobs; in total: states,
+-- outcomes, dead letters, indexed dead letters, runs that wait in front.
 local number = ARGV[3]
 local payloads, succeeded, others = 0, 0, 0
 for page = tonumber(ARGV[4]), tonumber(ARGV[5]) - 1 do

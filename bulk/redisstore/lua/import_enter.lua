@@ -1,7 +1,7 @@
--- Import, entering: an action that was staged is there. It may come again.
+-- Import enter makes a staged action known. It is idempotent.
 --
--- ARGV[3] the number   ARGV[4] 1 if it lives
--- Answers 1; 0 if it was there already; -1 if it was not staged.
+-- ARGV[3] the number   ARGV[4] 1 if it is live
+-- Returns 1; 0 if it was known already; -1 if it was not staged.
 local number = ARGV[3]
 if actionOf(number) then return 0 end
 local text = call('GET', P .. 'i:' .. number)
@@ -17,7 +17,7 @@ a.flight = 0
 if flight > 0 then launch(a, flight) end
 shard.aside[1], shard.aside[2], shard.aside[3] = shard.aside[1] + a.limited, shard.aside[2] + a.throttling, shard.aside[3] + a.failing
 
--- The throttled jobs have their slots, by window.
+-- Throttled jobs keep their slots, by window.
 if a.throttling > 0 then
   local name = limiterOf(a)
   local m = get(name) or {waiting = 0, at = {}}

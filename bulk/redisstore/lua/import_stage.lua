@@ -1,8 +1,7 @@
--- Import, staging: values of a list, behind the first ones. Nothing leads to the list
--- yet. It may come again.
+-- Import stage appends values to a list that no other key refers to yet. It is idempotent.
 --
--- ARGV[3] the list   ARGV[4] how many it has before them   ARGV[5] and on: the values
--- Answers the checksum of what is stored, "" if there are fewer before them.
+-- ARGV[3] the list   ARGV[4] how many values precede these   ARGV[5] and on: the values
+-- Returns the checksum of the stored values; "" if fewer values precede them.
 local key, have = P .. ARGV[3], tonumber(ARGV[4])
 if have == 0 then call('UNLINK', key) else call('LTRIM', key, 0, have - 1) end
 if call('LLEN', key) ~= have then return '' end

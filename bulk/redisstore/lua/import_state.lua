@@ -1,9 +1,9 @@
--- Import goes on: from "staging" to "entering", and from there to "done". It may come
--- again.
+-- Import state changes the state of an import: from "staging" to "entering", and from there
+-- to "done". It is idempotent.
 --
--- KEYS[1]  begins the names of all keys of the hub
--- ARGV[1] names the import   ARGV[2] the state
--- Answers 1; 0 if it is not this import's turn; 2 if the store has got actions meanwhile.
+-- KEYS[1] begins the names of all keys of the hub
+-- ARGV[1] the id of the import   ARGV[2] the new state
+-- Returns 1; 0 if the import is in another state; 2 if the store has actions now.
 local H, config = KEYS[1], KEYS[1] .. 'config'
 local had = redis.call('HMGET', config, 'import', 'import_state')
 if had[1] ~= ARGV[1] then return 0 end

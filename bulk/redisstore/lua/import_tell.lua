@@ -1,6 +1,6 @@
--- Import, entering: staged events into the outbox, in their order. It may come again.
+-- Import tell moves up to 500 staged events into the outbox, in order. It is safe to repeat.
 --
--- Answers how many there were.
+-- Returns the number of moved events.
 local page = call('LRANGE', P .. 'import', 0, 499)
 for i, entry in ipairs(page) do
   shard.event = shard.event + 1

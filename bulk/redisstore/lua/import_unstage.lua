@@ -1,4 +1,4 @@
--- Import, staging: what was staged of an action is dropped.
+-- Import unstage deletes the staged data of an action.
 --
 -- ARGV[3] the number
 local number = ARGV[3]

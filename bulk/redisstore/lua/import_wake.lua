@@ -1,5 +1,5 @@
--- Import, entering: jobs that are due some time, or whose lease ends some time. It may
--- come again: those that have gone on are left alone.
+-- Import wake schedules jobs that have a due time or a deadline. It is idempotent: jobs that
+-- have continued are left alone.
 --
 -- ARGV[3] the number   ARGV[4] and on: indexes
 local number, indexes = ARGV[3], {}

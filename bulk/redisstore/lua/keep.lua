@@ -1,4 +1,4 @@
--- Keep: how many events may wait; with 0 none is kept.
+-- Keep sets how many events may wait; with 0 no events are kept.
 --
 -- ARGV[3] the number
 shard.most = tonumber(ARGV[3])

@@ -1,11 +1,13 @@
--- Lease: ready jobs in flight, each charged to the present window. If its answer is
--- lost the leases run out, and the jobs come back.
+-- Lease puts ready jobs in flight, and charges each to the present window. If its answer is
+-- lost, the leases expire and the jobs return.
 --
--- ARGV[3] terms: quotas and slots; which limits were asked for more already   ARGV[4] the
--- most jobs   ARGV[5] the lease, in ms   ARGV[6] 1: they end with their owner
--- ARGV[7] the owner   ARGV[8] the most bytes   ARGV[9] and on: types
--- Answers: the time, the limits of which more is needed, with how much in all, and for
--- each run of jobs: number, first index, jobs, then fence, attempt and payload of each.
+-- ARGV[3] terms: quotas and slots; the limits for which more was already requested
+-- ARGV[4] the maximum of jobs   ARGV[5] the length of the lease, in ms
+-- ARGV[6] 1: leases end with their owner   ARGV[7] the owner   ARGV[8] the maximum of bytes
+-- ARGV[9] and on: types
+-- Returns the time; the deadline; the limits of which more is needed, with the total need;
+-- and for each run of jobs: number, first index, jobs, then fence, attempt and payload of
+-- each.
 local most, deadline, own, owner, bytes = tonumber(ARGV[4]), now + tonumber(ARGV[5]), ARGV[6] == '1', tonumber(ARGV[7]), tonumber(ARGV[8])
 local asked = terms.asked or {}
 local answer, needs, leased = {}, {}, 0
@@ -28,14 +30,14 @@ local function aside(number, a, index, s, reason, at)
   call('ZADD', P .. 'due', at, memberOf(number, index))
 end
 
--- With terms of other settings than this shard's it is not known what is left.
+-- If the terms are of another revision than this shard's, the remainder is not known.
 local stale = terms.revision ~= tonumber(limitOf('revision') or 0)
 
--- turnBack makes ready jobs wait for the next window: a limit was lowered, or allows
--- one less in this window.
+-- turnBack makes ready jobs wait for the next window: a limit was lowered, or allows one less
+-- in this window.
 local begin
 local function turnBack(number, a, n)
-  begin(number) -- what was started is before them
+  begin(number) -- started jobs precede them
   local at = (window + 1) * WINDOW
   takeRuns(P .. 'r:' .. number, n, function(first, count, fresh)
     local indexes = {}
@@ -51,8 +53,8 @@ local function turnBack(number, a, n)
   touch('a:' .. number)
 end
 
--- start charges n jobs of an action; begin puts those in flight that were started, all
--- of an action at once.
+-- start charges n jobs of an action. begin puts the started jobs in flight, all jobs of an
+-- action at once.
 local started, order = {}, {}
 
 local function start(number, a, n)
@@ -69,8 +71,8 @@ local function start(number, a, n)
   bytes = bytes - n * a.bytes / math.max(1, a.received)
 end
 
--- begun has, for each action, runs of its jobs: the first, how many, their payloads, and
--- the states of those that were touched before.
+-- begun has the runs of each action: the first index, the count, the payloads, and the states
+-- of jobs that are not fresh.
 local begun = {}
 
 local new = freshState()
@@ -107,16 +109,16 @@ function begin(number)
   started[number] = nil
 end
 
--- need notes that a limit has nothing left of what this shard was given of it, if it
--- was not asked for more already.
+-- need records that this shard's part of a limit is exhausted, unless more of it was already
+-- requested.
 local function need(name)
   if asked[name] then return end
   local e = counterOf(name)
   if needs[name] == nil then needs[name] = {e.started + readyUnder(name), e.flight and e.flight + readyUnder(name) or 0, e.slots and math.max(e.slots, e.flight) or 0, e.version or 0} end
 end
 
--- blocked: a limit of its tenant or target has nothing left for a job in this window. That
--- nothing is left of the limit of all holds up all jobs, so they stay ready.
+-- blocked reports whether a limit of the job's tenant or target is exhausted in this window.
+-- The global limit does not count: when it is exhausted, all jobs wait, so they stay ready.
 local function blocked(names)
   for _, name in ipairs(names) do
     if name ~= 'all' and asked[name] then return true end
@@ -124,7 +126,7 @@ local function blocked(names)
   return false
 end
 
--- entriesOf takes entries from the front of a queue, some at a time.
+-- entriesOf takes entries from the front of a queue, in chunks.
 local queues = {}
 local function entriesOf(kind)
   local q = queues[kind]
@@ -136,7 +138,7 @@ local function entriesOf(kind)
   return q
 end
 
--- unread puts back what was taken of queues and not used.
+-- unread puts unused entries back into their queues.
 local function unread()
   for kind, q in pairs(queues) do
     local left = {}
@@ -145,7 +147,7 @@ local function unread()
   end
 end
 
--- take leases up to so many jobs of a type; false if it can give no more.
+-- take leases up to `want` jobs of a type. It returns false if the type has no more.
 local function take(kind, want)
   while want > 0 and bytes > 0 do
     local q = entriesOf(kind)
@@ -155,7 +157,7 @@ local function take(kind, want)
     local a = actionOf(number)
     count = tonumber(count)
     if not a or a.epoch ~= tonumber(epoch) or a.ready <= 0 then
-      q.at = q.at + 1 -- it was withdrawn
+      q.at = q.at + 1 -- the entry was withdrawn
     else
       local n = math.min(count, want, math.max(1, math.ceil(bytes * a.received / math.max(1, a.bytes))))
       local shorts = {}
@@ -181,7 +183,7 @@ local function take(kind, want)
   return bytes > 0
 end
 
--- Types are served in turn, also over calls that take one job each.
+-- Types are served in turn, also across calls that take one job each.
 if #kinds > 0 and most > 0 then
   shard.turn = shard.turn + 1
   touch('shard')
@@ -206,8 +208,8 @@ for number, n in pairs(started) do
   begin(number)
 end
 
--- tell puts up to so many jobs of a run into the answer: those that were never touched
--- before have their first fence and attempt.
+-- tell adds up to `most` jobs of a run to the answer. Fresh jobs have their first fence and
+-- attempt.
 local function tell(run, most)
   local n = math.min(most, run.count - run.told)
   local last = #answer
@@ -222,7 +224,7 @@ local function tell(run, most)
   return n
 end
 
--- The jobs are told in the order in which they were taken.
+-- The answer has the jobs in the order in which they were taken.
 local place = {}
 for i = 1, #order, 2 do
   local number, n = order[i], order[i + 1]

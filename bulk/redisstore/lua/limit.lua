@@ -1,20 +1,20 @@
--- Limit: the settings of this shard, as of a revision. What was given of limits ends: more
--- than has started is asked for anew. It may come again.
+-- Limit stores the settings of this shard, as of a revision. Parts of limits end: attempts
+-- beyond those started need a new request. It is safe to repeat.
 --
 -- ARGV[3] the revision   ARGV[4] and on: kind, name and value: l (a limit) or w (a weight)
--- Answers the window and, of limits that shards share, what has started in it: name,
+-- Returns the window and, for limits that shards share, what has started in it: name,
 -- attempts, jobs in flight and the version of slots.
 local revision = tonumber(ARGV[3])
 if revision < tonumber(call('HGET', P .. 'limits', 'revision') or 0) then return {window} end
 local limits, weights = {'revision', ARGV[3]}, {}
 local answer = {window}
 
--- restart lets nothing more start under a limit before it was asked for.
+-- restart lets nothing more start under a limit until more of it is requested.
 local function restart(name, e)
   if e.window ~= window then e.window, e.started = window, 0 end
   e.of, e.quota = window, e.started
   if e.slots then
-    e.slots = 0 -- those of the jobs in flight are the hub's to give again
+    e.slots = 0 -- the hub gives the slots of jobs in flight again
     e.version = e.version + 1 + e.version % 2
   end
   touch(e == shard and 'shard' or name)

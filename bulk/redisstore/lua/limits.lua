@@ -1,7 +1,7 @@
--- Limits. What a window allows is arithmetic of the caller's: a script is told a quota,
--- for one window, and sees that no more is started. The hash limits says what is
--- limited: "all", "t:TENANT" and "g:TARGET", whose value is "RATE CONCURRENCY", and the
--- revision that quotas are for. A quota of another revision is not taken.
+-- Limits. The caller computes what a window allows. A script gets a quota for one window, and
+-- starts no more than that. The hash `limits` has the limited names: "all", "t:TENANT" and
+-- "g:TARGET", whose value is "RATE CONCURRENCY"; and the revision that quotas are for. Quotas
+-- of another revision are refused.
 local terms = cjson.decode(ARGV[3])
 local limits = {}
 local function limitOf(name)
@@ -20,7 +20,7 @@ local function roll(e)
 end
 roll(shard)
 
--- what a name of a limit counts in: the shard, a tenant or a target.
+-- counterOf returns the thing that counts for a limit: the shard, a tenant or a target.
 local function counterOf(name)
   if name == 'all' then return shard end
   local e
@@ -47,7 +47,7 @@ local function readyUnder(name)
   return sum
 end
 
--- unstarted is how many more may start in this window under a limit.
+-- unstarted returns how many more attempts may start in this window under a limit.
 local function unstarted(name)
   if not limitOf(name) then return NONE end
   local e = counterOf(name)
@@ -55,7 +55,7 @@ local function unstarted(name)
   return math.max(0, e.quota - e.started)
 end
 
--- A target's limit is two: of attempts started in a window, and of those in flight.
+-- targetLimits returns whether a target's rate is limited, and its concurrency.
 local function targetLimits(name)
   local text = limitOf(name)
   if not text then return false, 0 end
@@ -63,7 +63,7 @@ local function targetLimits(name)
   return rate == '1', tonumber(most)
 end
 
--- Where there is one shard its slots are all there are.
+-- A single shard has all slots.
 local function slotsOf(g, most) return terms.single and most or math.min(g.slots, most) end
 
 local function startable(name)
@@ -77,7 +77,7 @@ local function startable(name)
   return left
 end
 
--- admissible is how many more may become ready.
+-- admissible returns how many more jobs may become ready.
 local function admissible(name)
   local left = NONE
   local held = nil
@@ -94,7 +94,7 @@ local function admissible(name)
   return math.max(0, left)
 end
 
--- adopt takes quotas: of a window, only more than is known; of slots, only what is newer.
+-- Adopt quotas of this window if they are higher, and slots if they are newer.
 for _, q in ipairs(terms.quotas or {}) do
   local name, of, quota = q[1], q[2], q[3]
   if terms.revision == tonumber(limitOf('revision') or 0) then

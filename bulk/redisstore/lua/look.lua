@@ -1,17 +1,16 @@
--- Look: what has changed since a sequence number.
+-- Look returns what has changed since a sequence number.
 --
--- ARGV[3] the number; 0 is everything that lives   ARGV[4] about how many things
--- Answers: the time; the number up to which this is; 1 if there is more; 1 if too much
--- has ended since to say what, or there was never such a number, so that one must begin
--- again; the throttled of the window,
--- the outbox; the revision of settings; names and what they are, and the names of what has
--- ended; and which run of which server this is: another one may have lost the newest
--- writes, so that one must begin again too.
+-- ARGV[3] the number; 0 asks for all live things   ARGV[4] about how many things
+-- Returns: the time; the number up to which the answer goes; 1 if there is more; 1 if the
+-- caller must start over, because too many things have ended since, or the number is above
+-- the shard's; the throttled limiters of the window; the outbox; the revision of settings; names
+-- and values of things; the names of ended things; and the run id of the server. With another
+-- run id, the newest writes may be lost, so the caller must start over, too.
 local since, most = tonumber(ARGV[3]), tonumber(ARGV[4])
 local names = call('ZRANGEBYSCORE', P .. 'changed', '(' .. since, '+inf', 'WITHSCORES', 'LIMIT', 0, most)
 local upTo, more = shard.seq, 0
 if #names == 2 * most then
-  -- Things that changed together are told together.
+  -- Things that changed together are returned together.
   local last = names[#names]
   upTo, more = tonumber(last), 1
   for _, name in ipairs(call('ZRANGEBYSCORE', P .. 'changed', last, last)) do
@@ -38,13 +37,13 @@ for i = 1, #left, CHUNK do
   local last = math.min(i + CHUNK - 1, #left)
   local scores = call('ZMSCORE', P .. 'changed', unpack(left, i, last))
   for n = i, last do
-    -- What has a score is back, under the name that it had before. Who begins knows of
+    -- A thing with a score is live again under its old name. A caller that starts from 0 has
     -- nothing that could end.
     if not scores[n - i + 1] and (since > 0 or lasts(left[n])) then ended[#ended + 1] = left[n] end
   end
 end
 for _, name in ipairs(ended) do
-  -- What a tenant or a target has started still counts in this window.
+  -- The attempts started by a tenant or on a target still count in this window.
   local value = lasts(name) and call('GET', P .. name)
   if value then
     things[#things + 1] = name

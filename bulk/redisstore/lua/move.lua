@@ -1,9 +1,9 @@
--- Move: what the status machine decided, if the action still is as it was when it did.
+-- Move makes a transition that the status machine has decided, if the action has not changed
+-- in what the decision depends on.
 --
--- ARGV[3] the number   ARGV[4] what must still hold, and what is set   ARGV[5] the event,
--- or ""   ARGV[6] the partial result, or ""   ARGV[7] the result, or ""
--- Answers 1, or 0 if something else was done meanwhile, or 2 if the outbox is full; and
--- the action.
+-- ARGV[3] the number   ARGV[4] the guards, and the fields to set   ARGV[5] the event, or ""
+-- ARGV[6] the partial result, or ""   ARGV[7] the result, or ""
+-- Returns 1, or 0 if the action has changed, or 2 if the outbox is full; and the action.
 local number, event = ARGV[3], ARGV[5]
 local move = cjson.decode(ARGV[4])
 local a = actionOf(number)
@@ -16,8 +16,8 @@ if move.effect == 'resume' and outboxFull() then return {now, 2, ''} end
 for field, value in pairs(move.set) do a[field] = value end
 if move.live then touch('a:' .. number) else leave('a:' .. number) end
 
--- withdraw takes ready jobs back to the front of their line. What the ready queue has
--- of the action is of an old epoch then, and is passed over.
+-- withdraw returns ready jobs to the front of their line. The ready queue's entries of the
+-- action then have an old epoch, and are skipped.
 local function withdraw()
   if a.ready == 0 then return end
   local moved = a.ready
@@ -31,8 +31,8 @@ local function withdraw()
   a.back = a.back + moved
 end
 
--- cancelAll ends every job that is not in flight. What is kept of those that were
--- touched may be much: it is swept (sweep.lua).
+-- cancelAll ends every job that is not in flight. The stored states may be many: sweep.lua
+-- deletes them.
 local function cancelAll()
   if a.ready > 0 then
     charge(a, -a.ready)
@@ -45,7 +45,7 @@ local function cancelAll()
   a.canceled = a.received - a.succeeded - a.failed - a.flight
 end
 
--- landAll takes the jobs of an action that is forgotten out of flight.
+-- landAll takes the jobs of a forgotten action out of flight.
 local function landAll()
   local states = call('HGETALL', P .. 'j:' .. number)
   local members = {}

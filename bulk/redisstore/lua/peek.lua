@@ -1,6 +1,6 @@
--- Peek: what policies need of leases that are about to be settled: their attempts, how
--- many throttled jobs wait at their limiter, and what has passed there in this window.
--- 0 attempts: it is not known.
+-- Peek returns what policies need of leases that are about to be settled: their attempts, the
+-- number of throttled jobs that wait at their limiter, and what has passed there in this
+-- window. 0 attempts: the lease is unknown.
 --
 -- ARGV[3] and on: number and index
 local answer = {}

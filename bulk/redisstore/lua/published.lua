@@ -1,4 +1,4 @@
--- Published: the events up to a number are dropped.
+-- Published deletes the events up to a number.
 --
 -- ARGV[3] the number
 local upTo = tonumber(ARGV[3])

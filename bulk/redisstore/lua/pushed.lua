@@ -1,9 +1,9 @@
--- Pushed: every shard knows the settings of a revision. What they have started in the
--- window is what they are given of it; whoever says so first is believed.
+-- Pushed records that every shard knows the settings of a revision. The attempts that a shard
+-- has started in the window become its part of the limit. The first caller wins.
 --
--- KEYS[1]  begins the names of all keys of the hub
--- ARGV[1] the revision   ARGV[2] how long windows are kept, in ms   ARGV[3] and on: shard,
--- window, name, started, in flight, version
+-- KEYS[1] begins the names of all keys of the hub
+-- ARGV[1] the revision   ARGV[2] how long windows are kept, in ms
+-- ARGV[3] and on: shard, window, name, started, in flight, version
 local H = KEYS[1]
 if redis.call('HGET', H .. 'settings', 'revision') ~= ARGV[1] then return 0 end
 if redis.call('HGET', H .. 'settings', 'pushed') == ARGV[1] then return 0 end

@@ -1,4 +1,4 @@
--- Read: an action as it is now, and the time. "" if there is none.
+-- Read returns the present action, and the time; "" if there is no action.
 --
 -- ARGV[3] the number
 local number = ARGV[3]

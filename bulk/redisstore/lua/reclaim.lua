@@ -1,16 +1,16 @@
--- Reclaim: what an instance had in flight when it ended goes back to the front of its
--- line; of a job that was in flight at too many such ends, its dead letter.
+-- Reclaim returns the jobs that an instance had in flight when it ended to the front of their
+-- line. A job that was in flight at too many such ends becomes a dead letter.
 --
--- ARGV[3] the instance   ARGV[4] the most crashes of a job   ARGV[5] where to go on,
--- 0 at first
--- Answers where to go on, 0 at the end.
+-- ARGV[3] the instance   ARGV[4] the maximum of crashes of a job
+-- ARGV[5] the position to continue at, 0 at first
+-- Returns the next position, 0 at the end.
 local owner, most, cursor = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local page = call('ZSCAN', P .. 'leases', cursor, 'COUNT', 500)
 local members, seen = {}, {}
 for i = 1, #page[2], 2 do
   local member = page[2][i]
   if not seen[member] then members[#members + 1] = member end
-  seen[member] = true -- a scan may tell things twice
+  seen[member] = true -- a scan may return things twice
 end
 local order, by = byAction(members)
 for _, number in ipairs(order) do

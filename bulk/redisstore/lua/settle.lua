@@ -1,16 +1,16 @@
--- Settle: what became of leases. It may come again: what it has settled is a duplicate.
+-- Settle records the outcomes of leases. It is idempotent: a repeated settlement is a
+-- duplicate.
 --
--- ARGV[3] and on, for each action: number; settlements,
--- in their order, as struct '>I4I4BBdd': index, fence, kind, 1 if texts follow, when it is due or
--- its deadline, how long it took in microseconds; how many texts; and the texts: values,
--- error, result, 1 if that was cut, for each settlement that has them.
--- Answers the verdicts, a letter each, of each action.
+-- ARGV[3] and on, for each action: number; settlements, in order, as struct '>I4I4BBdd': index,
+-- fence, kind, 1 if texts follow, due time or deadline, duration in microseconds; the number of
+-- texts; and for each settlement that has texts: values, error, result, 1 if the result was cut.
+-- Returns the verdicts of each action, one letter each.
 local SETTLEMENT, SIZE = '>I4I4BBdd', 26
 local SUCCEEDED, FAILED, RETRY, TURNED_BACK, RELEASED, EXTENDED = 1, 2, 3, 4, 5, 6
 local ACCEPTED, DUPLICATE, EXPIRED, UNKNOWN = 'a', 'd', 'e', 'u'
 local verdicts = {}
 
--- tally counts how attempts ended, by limiter, in the present window.
+-- tally counts the ended attempts of a limiter in the present window.
 local function tally(a, passed, throttled, took, turned)
   local key = P .. 'tally:' .. window
   local name = a.tenant .. '\n' .. a.target .. '\n'
@@ -25,6 +25,8 @@ local function tally(a, passed, throttled, took, turned)
   call('PEXPIRE', key, 24 * WINDOW + 60000)
 end
 
+-- verdictOf is LeaseState.Verdict of bulk/settlement.go, and the effects of a verdict are
+-- SettlementKind.Effect there: bulk/storetest's verdictTable and effectTable test both.
 local function verdictOf(number, fence, index, s, finals)
   if not s then
     local final = finals[index] or readFinal(number, index)
@@ -69,7 +71,8 @@ while i <= #ARGV do
 
     for n, index in ipairs(indexes) do
       local _, fence, kind, has, at, took = struct.unpack(SETTLEMENT, packed, (n - 1) * SIZE + 1)
-      -- Jobs that were leased together have one state; what is kept gets one of its own.
+      -- Jobs that were leased together share one state; a state that is kept is unpacked
+      -- again.
       local state = states[index]
       local s = state and alike[state]
       if state and not s then

@@ -1,9 +1,9 @@
--- Yield: a shard keeps no more slots of a target than it uses. What it answers is newer
--- than all that the hub has said, so that nothing of that is taken any more. It may come
--- again.
+-- Yield makes a shard give up the slots of a target that it does not use. The version of its
+-- answer is newer than all versions of the hub, so that the shard adopts none of those. It is
+-- safe to repeat.
 --
--- ARGV[3] the name of the limit   ARGV[4] the version of what the hub says
--- Answers what it keeps, or has in flight, and the version.
+-- ARGV[3] the name of the limit   ARGV[4] the hub's version
+-- Returns the slots that it keeps, or the jobs in flight if they are more, and the version.
 local name, seen = ARGV[3], tonumber(ARGV[4])
 local g = targetOf(name:sub(3))
 local used = g.flight

@@ -1,4 +1,7 @@
-#include "story.h"
+/* Topics and groups are administered with librdkafka. BROKER in the environment is the
+ * server's address; the argument says what to do. kcat, which is made of the same
+ * library, tests the rest of it. */
+#include "client.h"
 
 /* Each function here asks for one thing and checks that it was done. */
 static rd_kafka_t *rk;
@@ -118,7 +121,7 @@ static int partitions(const char *topic) {
 }
 
 /* Topics are made, described, changed and removed, with records deleted. */
-void tell_topics(void) {
+static void tell_topics(void) {
   create("topics", 1, "retention.ms", "3600000", NULL, NULL);
   begin();
   more_partitions("topics", 3);
@@ -138,7 +141,7 @@ void tell_topics(void) {
   end();
 }
 
-/* listed tells whether a group is listed. */
+/* listed reports whether a group is listed. */
 static bool listed(const char *group) {
   size_t count;
   bool found = false;
@@ -222,7 +225,7 @@ static void delete_group(const char *group) {
 }
 
 /* Groups are listed, described, moved and removed. */
-void tell_groups(void) {
+static void tell_groups(void) {
   create("groups", 1, NULL, NULL, NULL, NULL);
   send_numbered("groups", 0, 0, 10, NULL, "none", 0);
   begin();
@@ -242,4 +245,14 @@ void tell_groups(void) {
   delete_group("groups");
   CHECK(!listed("groups"), "it is listed");
   end();
+}
+
+int main(int argc, char *argv[]) {
+  if (argc == 2 && !strcmp(argv[1], "topics"))
+    tell_topics();
+  else if (argc == 2 && !strcmp(argv[1], "groups"))
+    tell_groups();
+  else
+    FAIL("want one argument: topics or groups");
+  return 0;
 }

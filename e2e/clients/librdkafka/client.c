@@ -1,4 +1,4 @@
-#include "story.h"
+#include "client.h"
 
 int replicas(void) { return atoi(getenv("REPLICAS")); }
 
@@ -61,11 +61,6 @@ int64_t read_numbered(rd_kafka_t *consumer, int from, int to) {
     rd_kafka_message_destroy(message);
   }
   return offset;
-}
-
-void quiet(rd_kafka_t *consumer) {
-  rd_kafka_message_t *message = rd_kafka_consumer_poll(consumer, 300);
-  CHECK(!message, "offset %" PRId64 ", %s", message->offset, rd_kafka_message_errstr(message));
 }
 
 rd_kafka_t *subscribed(const char *group, const char *topic) {

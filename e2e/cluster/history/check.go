@@ -8,29 +8,27 @@ import (
 	"time"
 )
 
-// source is one producer's records in one partition.
+// source is one producer in one partition.
 type source struct {
 	producer  int
 	partition int32
 }
 
-// place is where a record is.
+// place is the position of a record.
 type place struct {
 	partition int32
 	offset    int64
 }
 
-// checker has the log by what it is asked for.
+// checker indexes the log.
 type checker struct {
 	violations []Violation
-	// at has the log's records by their place, found the offsets of each record by
-	// its number.
+	// at has the log's records by place; found has the offsets of each record by its number.
 	at    map[place]Record
 	found map[source]map[int64][]int64
 }
 
-// Check returns what must not have happened, ordered by kind. It is empty if the
-// cluster has kept its promises.
+// Check returns the violations, ordered by kind. It is empty if the cluster has kept its promises.
 func Check(h *History) []Violation {
 	c := &checker{at: map[place]Record{}, found: map[source]map[int64][]int64{}}
 	c.violations = slices.Clone(h.Complaints)
@@ -56,7 +54,7 @@ func (c *checker) violated(kind, format string, args ...any) {
 	c.violations = append(c.violations, Violation{kind, fmt.Sprintf(format, args...)})
 }
 
-// readLog checks what the log says of itself: order, and nothing twice.
+// readLog checks the log itself: order, and no duplicates.
 func (c *checker) readLog(log []Record) {
 	end, last := map[int32]int64{}, map[source]Record{}
 	for _, r := range log {
@@ -83,7 +81,7 @@ func (c *checker) readLog(log []Record) {
 	}
 }
 
-// checkSends looks for each record that was sent, and for records that were not.
+// checkSends looks for each sent record in the log, and for records that were not sent.
 func (c *checker) checkSends(sends []Send) {
 	sent := map[source]map[int64]bool{}
 	for _, s := range sends {
@@ -111,8 +109,8 @@ func (c *checker) checkSends(sends []Send) {
 	}
 }
 
-// checkReader compares what a reader was given, one partition after the other,
-// with the log between its first and its last.
+// checkReader compares the records of a reader, one partition after another, with the log between
+// its first and its last.
 func (c *checker) checkReader(name string, reads, log []Record) {
 	by := map[int32][]Record{}
 	for _, r := range reads {
@@ -146,7 +144,7 @@ func (c *checker) checkReader(name string, reads, log []Record) {
 	}
 }
 
-// checkProcessed: the group was given all of the log, and nothing else.
+// checkProcessed checks that the group received the whole log, and nothing else.
 func (c *checker) checkProcessed(h *History) {
 	given := map[place]bool{}
 	for _, r := range h.Processed {
@@ -165,8 +163,7 @@ func (c *checker) checkProcessed(h *History) {
 	}
 }
 
-// checkCommits: what was asked for is not below what was answered or seen before
-// that.
+// checkCommits checks that no fetched offset is below one that was acknowledged or seen before.
 func (c *checker) checkCommits(commits []Commit) {
 	by := map[int32][]Commit{}
 	for _, commit := range commits {
@@ -175,7 +172,7 @@ func (c *checker) checkCommits(commits []Commit) {
 	for _, partition := range slices.Sorted(maps.Keys(by)) {
 		known := by[partition]
 		slices.SortStableFunc(known, func(a, b Commit) int { return int(a.Answered - b.Answered) })
-		highest := make([]Commit, len(known)) // of those up to it
+		highest := make([]Commit, len(known)) // maxima of the prefixes
 		for i, commit := range known {
 			highest[i] = commit
 			if i > 0 && highest[i-1].Offset > commit.Offset {

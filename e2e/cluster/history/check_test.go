@@ -13,9 +13,8 @@ import (
 
 const ms = time.Millisecond
 
-// sound is a short history in which all went well: two producers, two partitions,
-// an entry without records at offset 2 of partition 0, and one record that was not
-// acknowledged and is there.
+// sound returns a short history without violations: two producers, two partitions, an entry without
+// records at offset 2 of partition 0, and one record in the log that was not acknowledged.
 func sound() *History {
 	log := []Record{
 		{Partition: 0, Offset: 0, Producer: 1, Number: 0},
@@ -42,14 +41,14 @@ func sound() *History {
 			{Partition: 0, Offset: 2, Asked: 10 * ms, Answered: 12 * ms},
 			{Partition: 0, Offset: 2, Asked: 13 * ms, Answered: 14 * ms, Seen: true},
 			{Partition: 0, Offset: 6, Asked: 15 * ms, Answered: 20 * ms},
-			{Partition: 0, Offset: 2, Asked: 16 * ms, Answered: 21 * ms, Seen: true}, // both were under way
+			{Partition: 0, Offset: 2, Asked: 16 * ms, Answered: 21 * ms, Seen: true}, // both were in flight
 			{Partition: 0, Offset: 6, Asked: 22 * ms, Answered: 23 * ms, Seen: true},
 			{Partition: 1, Offset: 1, Asked: 22 * ms, Answered: 23 * ms, Seen: true},
 		},
 	}
 }
 
-// harms are what may become of the sound history, and what is found then.
+// harms are changes to the sound history, with the violations that each must cause.
 var harms = []struct {
 	name string
 	harm func(*History)
@@ -115,7 +114,7 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 	}
 }
 
-// drawHistory draws a history in which all goes well.
+// drawHistory draws a history without violations.
 func drawHistory(t *rapid.T) *History {
 	h := &History{Partitions: rapid.IntRange(1, 3).Draw(t, "partitions"), Reads: map[string][]Record{}}
 	numbers, ends := map[source]int64{}, map[int32]int64{}
@@ -124,7 +123,7 @@ func drawHistory(t *rapid.T) *History {
 		from := source{rapid.IntRange(0, 2).Draw(t, "producer"), int32(rapid.IntRange(0, h.Partitions-1).Draw(t, "partition"))}
 		s := Send{Producer: from.producer, Partition: from.partition, Number: numbers[from], Sent: at, Answered: at, Offset: Unknown}
 		numbers[from]++
-		fate := rapid.IntRange(0, 9).Draw(t, "fate") // 0: gone, 1: there, and not acknowledged
+		fate := rapid.IntRange(0, 9).Draw(t, "fate") // 0: lost; 1: stored, not acknowledged
 		if fate > 0 {
 			ends[from.partition] += int64(rapid.IntRange(0, 1).Draw(t, "gap"))
 			h.Log = append(h.Log, Record{from.partition, ends[from.partition], from.producer, s.Number, false})
@@ -152,7 +151,7 @@ func TestCheckFindsNothingInSoundHistories(t *testing.T) {
 	})
 }
 
-// Whatever one acknowledged record suffers is found, wherever it is.
+// Any harm to one acknowledged record is found, wherever the record is.
 func TestCheckFindsOneHarm(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := drawHistory(t)

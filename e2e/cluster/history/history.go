@@ -2,21 +2,21 @@ package history
 
 import "time"
 
-// History is what happened. All times are since its begin.
+// History is a record of all operations. All times are since its beginning.
 type History struct {
-	// Partitions is how many the topic has, End when the last client ended.
+	// Partitions is the topic's number of partitions; End is when the last client ended.
 	Partitions int
 	End        time.Duration
 	Sends      []Send
-	// Log is what a reader without a part in it finds at the end, in its order.
+	// Log is what an independent reader reads at the end, in order.
 	Log []Record
-	// Reads are by reader, each in the order in which it was given them;
-	// Processed is what members of the group were given.
+	// Reads are by reader, each in the order of receipt; Processed are the records that members of
+	// the group received.
 	Reads     map[string][]Record
 	Processed []Record
 	Commits   []Commit
 	Faults    []Fault
-	// Complaints are violations that a client has found by itself.
+	// Complaints are violations that clients have found themselves.
 	Complaints []Violation
 }
 
@@ -27,47 +27,46 @@ type Send struct {
 	// Number counts the records of the producer in the partition, from 0.
 	Number         int64
 	Sent, Answered time.Duration
-	// Offset is where the record is, as the answer says; Unknown if it was not
-	// acknowledged: then it may be in the log or not.
+	// Offset is the offset in the answer; Unknown if the record was not acknowledged: then it may
+	// be in the log or not.
 	Offset int64
 }
 
 // Unknown is the offset of a record that was not acknowledged.
 const Unknown = -1
 
-// Record is one record as a consumer was given it.
+// Record is one record as a consumer received it.
 type Record struct {
 	Partition int32
 	Offset    int64
 	Producer  int
 	Number    int64
-	// Changed says that the content is not what the producer sends.
+	// Changed means that the content is not what the producer sends.
 	Changed bool
 }
 
-// Commit is a committed offset that the group has for certain: one that was
-// answered to a member, or one that was asked for.
+// Commit is an offset that the group has certainly committed: acknowledged to a member, or fetched.
 type Commit struct {
 	Partition       int32
 	Offset          int64
 	Asked, Answered time.Duration
-	// Seen says that it was asked for.
+	// Seen means that the offset was fetched.
 	Seen bool
 }
 
-// Fault is one thing that was done to the cluster.
+// Fault is one fault of the cluster.
 type Fault struct {
-	// Kind is what was done, such as kill; Node to whom.
+	// Kind is the kind of fault, such as kill; Node is its node.
 	Kind string
 	Node int
-	// At is when it began, Healed when it was taken back, Recovered when the
-	// cluster was seen whole again.
+	// At is when the fault began, Healed when it was healed, Recovered when the cluster was whole
+	// again.
 	At, Healed, Recovered time.Duration
 }
 
-// Violation is something that must not happen.
+// Violation is a broken promise.
 type Violation struct {
-	// Kind is one of those of the package's comment.
+	// Kind is one of the kinds in the package's comment.
 	Kind   string `json:"kind"`
 	Detail string `json:"detail"`
 }

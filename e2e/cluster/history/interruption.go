@@ -5,17 +5,16 @@ import (
 	"time"
 )
 
-// Interruption is how long clients were kept waiting around one fault.
+// Interruption is how long clients had to wait around one fault.
 type Interruption struct {
 	Fault
-	// Partition is the longest time in which one partition acknowledged nothing;
-	// Service that in which none did.
+	// Partition is the longest time in which one partition acknowledged nothing; Service is the
+	// longest time in which none did.
 	Partition, Service time.Duration
 }
 
-// Interruptions returns those of all faults. A time without an acknowledgement
-// counts for the fault in whose span it ends or goes on; the span of a fault ends
-// where the next begins.
+// Interruptions returns the interruption of each fault. A time without an acknowledgement counts
+// for the fault in whose span it ends or continues; the span of a fault ends where the next begins.
 func Interruptions(h *History) []Interruption {
 	acks := make([][]time.Duration, h.Partitions)
 	var all []time.Duration
@@ -44,9 +43,9 @@ func Interruptions(h *History) []Interruption {
 	return found
 }
 
-// longestGap returns the longest time between two of times, which are in order,
-// one of whose ends or all of which is between from and until. What comes before
-// the first and after the last counts from and up to the span's ends.
+// longestGap returns the longest gap between two of the times, which are in order, that ends or
+// lies between from and until. The time before the first and after the last counts from and up to
+// the span's ends.
 func longestGap(times []time.Duration, from, until time.Duration) time.Duration {
 	first, _ := slices.BinarySearch(times, from)
 	before := from

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Recorder takes down a history. Its methods may be called from many goroutines.
+// Recorder records a history. It is safe for concurrent use.
 type Recorder struct {
 	begin time.Time
 	mu    sync.Mutex
@@ -14,15 +14,15 @@ type Recorder struct {
 	acked int
 }
 
-// NewRecorder begins the history of a topic with so many partitions.
+// NewRecorder begins the history of a topic with the given number of partitions.
 func NewRecorder(partitions int) *Recorder {
 	return &Recorder{begin: time.Now(), h: History{Partitions: partitions, Reads: map[string][]Record{}}}
 }
 
-// Now is the time since the begin.
+// Now returns the time since the beginning.
 func (r *Recorder) Now() time.Duration { return time.Since(r.begin) }
 
-// Sent notes a record that was answered, now.
+// Sent records a record that was answered now.
 func (r *Recorder) Sent(s Send) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -33,28 +33,28 @@ func (r *Recorder) Sent(s Send) {
 	r.h.Sends = append(r.h.Sends, s)
 }
 
-// Acknowledged returns how many records were.
+// Acknowledged returns how many records were acknowledged.
 func (r *Recorder) Acknowledged() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.acked
 }
 
-// Read notes records that a reader was given.
+// Read records the records that a reader received.
 func (r *Recorder) Read(reader string, records ...Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.h.Reads[reader] = append(r.h.Reads[reader], records...)
 }
 
-// Processed notes records that a member of the group was given.
+// Processed records the records that a member of the group received.
 func (r *Recorder) Processed(records ...Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.h.Processed = append(r.h.Processed, records...)
 }
 
-// Committed notes an offset that was answered or seen, now.
+// Committed records an offset that was acknowledged or seen now.
 func (r *Recorder) Committed(c Commit) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,8 +62,8 @@ func (r *Recorder) Committed(c Commit) {
 	r.h.Commits = append(r.h.Commits, c)
 }
 
-// Began notes a fault that begins now, and returns a function that notes when it
-// was healed, and one for when the cluster was whole again.
+// Began records a fault that begins now. The returned functions record when it was healed and when
+// the cluster was whole again.
 func (r *Recorder) Began(kind string, node int) (healed, recovered func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,21 +79,21 @@ func (r *Recorder) Began(kind string, node int) (healed, recovered func()) {
 	return note(func(f *Fault, now time.Duration) { f.Healed = now }), note(func(f *Fault, now time.Duration) { f.Recovered = now })
 }
 
-// Complain notes a violation that a client has found.
+// Complain records a violation that a client has found.
 func (r *Recorder) Complain(kind, format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.h.Complaints = append(r.h.Complaints, Violation{kind, fmt.Sprintf(format, args...)})
 }
 
-// Stop says that no more records are sent.
+// Stop marks the end of sending.
 func (r *Recorder) Stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.h.End = r.Now()
 }
 
-// History returns what was taken down. The recorder must not be used after it.
+// History returns the history. The recorder must not be used afterwards.
 func (r *Recorder) History(log []Record) *History {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// Report is what there is to say of a history.
+// Report summarizes a history.
 type Report struct {
 	Seconds      float64 `json:"seconds"`
 	Sent         int     `json:"sent"`
 	Acknowledged int     `json:"acknowledged"`
-	// Failed are records that the client gave up.
+	// Failed counts the records that the client gave up.
 	Failed int `json:"failed"`
 	Read   int `json:"read"`
-	// Again are records that the group was given once more than once.
+	// Again counts the repeated deliveries to the group.
 	Processed  int               `json:"processed"`
 	Again      int               `json:"again"`
 	Commits    int               `json:"commits"`
@@ -48,7 +48,7 @@ type Spread struct {
 	MaxMS    int64 `json:"max_ms"`
 }
 
-// mostViolations bounds how many of a kind are told in full.
+// mostViolations bounds how many violations of a kind are listed.
 const mostViolations = 10
 
 // NewReport checks a history.

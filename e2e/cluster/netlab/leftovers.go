@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// freeSubnet returns the third byte of a network 10.231.x.0/24 that nobody uses.
+// freeSubnet returns the third byte of an unused network 10.231.x.0/24.
 func freeSubnet() (int, error) {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
@@ -30,7 +30,7 @@ func freeSubnet() (int, error) {
 		}
 	}
 	for i := range 250 {
-		// From a place of this process, so that two that begin now do not meet.
+		// The search starts at a place of this process, so that concurrent ones do not collide.
 		if subnet := (os.Getpid() + i) % 250; !used[byte(subnet)] {
 			return subnet, nil
 		}
@@ -38,7 +38,7 @@ func freeSubnet() (int, error) {
 	return 0, errors.New("no network 10.231.x.0/24 is free")
 }
 
-// removeLeftovers removes what processes that have ended left.
+// removeLeftovers removes the leftovers of processes that have ended.
 func removeLeftovers() error {
 	dead := func(name string) bool {
 		pid, ours := pidOf(name)
@@ -55,8 +55,8 @@ func removeLeftovers() error {
 	return removeNamed(dead)
 }
 
-// removeNamed removes the namespaces and links whose names match, with the
-// processes that are still in the namespaces.
+// removeNamed removes the namespaces and links whose names match, and the processes that are still
+// in the namespaces.
 func removeNamed(match func(name string) bool) error {
 	listed, err := exec.CommandContext(context.Background(), "ip", "netns", "list").Output()
 	if err != nil {
@@ -85,8 +85,7 @@ func removeNamed(match func(name string) bool) error {
 	return ipEach(commands)
 }
 
-// ipEach runs commands of ip, each whatever became of those before: a link goes
-// with its namespace.
+// ipEach runs commands of ip, even if earlier ones fail: a link is removed with its namespace.
 func ipEach(commands []string) error {
 	var problems []error
 	for _, command := range commands {
@@ -98,7 +97,7 @@ func ipEach(commands []string) error {
 	return errors.Join(problems...)
 }
 
-// endProcesses kills what runs in a namespace that is to be removed.
+// endProcesses kills the processes in a namespace that is to be removed.
 func endProcesses(space string) {
 	listed, _ := exec.CommandContext(context.Background(), "ip", "netns", "pids", space).Output()
 	for _, text := range strings.Fields(string(listed)) {
@@ -108,8 +107,8 @@ func endProcesses(space string) {
 	}
 }
 
-// Disk makes a file system of a fixed size, in memory, and returns its folder. It
-// lasts until the network is closed.
+// Disk creates a file system of a fixed size, in memory, and returns its folder. It exists until
+// the network is closed.
 func (n *Net) Disk(bytes int64) (dir string, err error) {
 	if dir, err = os.MkdirTemp("", n.name+"d"); err != nil {
 		return "", err

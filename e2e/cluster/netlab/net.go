@@ -16,12 +16,12 @@ import (
 	"syscall"
 )
 
-// mostNodes is how many nodes a Net can have.
+// mostNodes is the most nodes of a Net.
 const mostNodes = 100
 
-// Net is a network of nodes that lasts until Close.
+// Net is a network of nodes that exists until Close.
 type Net struct {
-	name   string // of this Net, the begin of all names
+	name   string // of this Net, the prefix of all names
 	nodes  int
 	subnet int
 
@@ -31,14 +31,14 @@ type Net struct {
 	mounts  []string
 }
 
-// Way is from one node to another; node 0 is the test.
+// Way is a direction from one node to another; node 0 is the test.
 type Way struct{ From, To int }
 
-// nets counts those of this process.
+// nets counts the networks of this process.
 var nets atomic.Int64
 
-// New makes a network of nodes 1 to that many, and removes what killed processes
-// left of theirs. The error says what is needed, if it is missing.
+// New creates a network with nodes 1 to the given number, and removes leftovers of killed
+// processes. The error names missing requirements.
 func New(nodes int) (*Net, error) {
 	if err := ready(); err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func New(nodes int) (*Net, error) {
 	return n, nil
 }
 
-// ready tells what is missing on this machine.
+// ready returns an error that names a missing requirement.
 func ready() error {
 	if _, err := exec.LookPath("ip"); err != nil {
 		return errors.New("network namespaces need the command ip: scripts/need.sh iproute2=ip")
@@ -67,14 +67,13 @@ func ready() error {
 	return nil
 }
 
-// namePrefix is what all names of a process begin with. Names of links are at most
-// 15 bytes.
+// namePrefix returns the prefix of all names of a process. Names of links have at most 15 bytes.
 func namePrefix(pid int) string { return "slu" + strconv.FormatInt(int64(pid), 32) + "x" }
 
 // names matches all names; the group is the process.
 var names = regexp.MustCompile(`^slu([0-9a-v]+)x[0-9a-v]+(b|[dnv][0-9]+)$`)
 
-// pidOf returns the process that a name was made by.
+// pidOf returns the process that created a name.
 func pidOf(name string) (pid int, ours bool) {
 	match := names.FindStringSubmatch(name)
 	if match == nil {
@@ -84,8 +83,8 @@ func pidOf(name string) (pid int, ours bool) {
 	return int(number), err == nil
 }
 
-// build makes the bridge and the namespaces. Hardware addresses are fixed, and all
-// nodes know them from the start, so that nobody has to ask.
+// build creates the bridge and the namespaces. Hardware addresses are fixed, and all nodes know
+// them from the start, so that none sends an ARP request.
 func (n *Net) build() error {
 	var err error
 	if n.subnet, err = freeSubnet(); err != nil {
@@ -143,10 +142,10 @@ func (n *Net) node(addr netip.Addr) int {
 
 func (n *Net) hardware(node int) string { return fmt.Sprintf("02:5c:00:%02x:00:%02x", n.subnet, node) }
 
-// nobody is a hardware address that no node has.
+// nobody returns a hardware address that no node has.
 func (n *Net) nobody() string { return fmt.Sprintf("02:5c:00:%02x:ff:ff", n.subnet) }
 
-// space returns the namespace of a node; node 0 is in that of the test.
+// space returns the namespace of a node; node 0 is in the test's.
 func (n *Net) space(node int) string {
 	if node == 0 {
 		return ""
@@ -154,7 +153,7 @@ func (n *Net) space(node int) string {
 	return n.name + "n" + strconv.Itoa(node)
 }
 
-// neighbour is the command that tells a node where packets to another go.
+// neighbour returns the command that sets where a node sends packets to another.
 func (n *Net) neighbour(way Way, hardware string) string {
 	device := "eth0"
 	if way.From == 0 {
@@ -163,7 +162,7 @@ func (n *Net) neighbour(way Way, hardware string) string {
 	return "neigh replace " + n.Addr(way.To).String() + " lladdr " + hardware + " dev " + device + " nud permanent"
 }
 
-// Command returns a command that will run on a node, and dies with the test.
+// Command returns a command that runs on a node and is killed when the test ends.
 func (n *Net) Command(node int, name string, args ...string) *exec.Cmd {
 	if space := n.space(node); space != "" {
 		name, args = "ip", append([]string{"netns", "exec", space, name}, args...)
@@ -173,8 +172,7 @@ func (n *Net) Command(node int, name string, args ...string) *exec.Cmd {
 	return command
 }
 
-// Block makes packets, and what proxies forward, go from one node to another no
-// more, or again.
+// Block blocks or unblocks packets, and the data of proxies, from one node to another.
 func (n *Net) Block(way Way, blocked bool) error {
 	hardware := n.hardware(way.To)
 	if blocked {
@@ -202,7 +200,7 @@ func (n *Net) Cut(node int, others ...int) error {
 	return nil
 }
 
-// Heal takes back all that was blocked.
+// Heal unblocks everything.
 func (n *Net) Heal() error {
 	n.mu.Lock()
 	var ways []Way
@@ -228,7 +226,7 @@ func (n *Net) Close() error {
 	return errors.Join(n.unmount(), removeNamed(func(name string) bool { return strings.HasPrefix(name, n.name) }))
 }
 
-// ip runs commands of ip in a namespace, empty: that of the test.
+// ip runs commands of ip in a namespace; empty: the test's.
 func ip(space string, commands ...string) error {
 	args := []string{"-batch", "-"}
 	if space != "" {

@@ -1,3 +1,5 @@
+//go:build cluster
+
 package netlab
 
 import (
@@ -18,7 +20,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain is the processes that tests run on nodes, too.
+// TestMain also runs the processes that tests start on nodes.
 func TestMain(m *testing.M) {
 	if role := os.Getenv("NETLAB_ROLE"); role != "" {
 		if err := roles[role](os.Getenv("NETLAB_ADDR")); err != nil {
@@ -30,7 +32,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// roles are what such a process can be.
+// roles are the programs of such processes.
 var roles = map[string]func(addr string) error{
 	"echo": echo,
 	"ask": func(addr string) error {
@@ -54,7 +56,7 @@ var roles = map[string]func(addr string) error{
 			fmt.Println(string(buffer[:n]))
 		}
 	},
-	"leave": func(string) error { // a network that nobody removes
+	"leave": func(string) error { // a network that is not removed
 		n, err := New(1)
 		if err != nil {
 			return err
@@ -63,7 +65,7 @@ var roles = map[string]func(addr string) error{
 		if err != nil {
 			return err
 		}
-		// Without the signal that ends it with its parent: that may be missed.
+		// It must not get the signal that ends it with its parent: the parent may miss it.
 		sleeper := exec.Command("ip", "netns", "exec", n.space(1), "sleep", "600")
 		if err := sleeper.Start(); err != nil {
 			return err
@@ -92,7 +94,7 @@ func echo(addr string) error {
 	}
 }
 
-// ask wants an echo within a second.
+// ask expects an echo within a second.
 func ask(conn net.Conn) error {
 	defer conn.Close()
 	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
@@ -105,7 +107,7 @@ func ask(conn net.Conn) error {
 	return err
 }
 
-// newNet makes a network that lasts as long as the test.
+// newNet creates a network that exists until the test ends.
 func newNet(t *testing.T, nodes int) *Net {
 	t.Helper()
 	n, err := New(nodes)
@@ -120,7 +122,7 @@ func newNet(t *testing.T, nodes int) *Net {
 	return n
 }
 
-// run starts a role on a node, and returns its lines after it is ready.
+// run starts a role on a node, and returns its output after it is ready.
 func run(t *testing.T, n *Net, node int, role, addr string) *bufio.Scanner {
 	t.Helper()
 	command := n.Command(node, os.Args[0])
@@ -144,7 +146,7 @@ func run(t *testing.T, n *Net, node int, role, addr string) *bufio.Scanner {
 	return lines
 }
 
-// asks tells whether a node gets an echo from an address.
+// asks reports whether a node gets an echo from an address.
 func asks(n *Net, node int, addr string) bool {
 	command := n.Command(node, os.Args[0])
 	command.Env = append(os.Environ(), "NETLAB_ROLE=ask", "NETLAB_ADDR="+addr)
@@ -230,7 +232,7 @@ func TestDiskIsFull(t *testing.T) {
 	}
 }
 
-// What a process that was killed has left is removed by the next network.
+// The next network removes the leftovers of a process that was killed.
 func TestLeftoversAreRemoved(t *testing.T) {
 	left := exec.Command(os.Args[0])
 	left.Env = append(os.Environ(), "NETLAB_ROLE=leave")
@@ -268,8 +270,8 @@ func TestLeftoversAreRemoved(t *testing.T) {
 	}
 }
 
-// running tells whether a process is there and not a zombie, which its new parent
-// may never ask for.
+// running reports whether a process exists and is not a zombie, which its new parent may never
+// reap.
 func running(pid int) bool {
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return err == nil && !strings.Contains(string(status), ") Z ")

@@ -9,26 +9,26 @@ import (
 	"time"
 )
 
-// Proxy forwards TCP connections to one address. What it does to a direction holds
-// for connections that are open, too.
+// Proxy forwards TCP connections to one address. A change of a direction applies to open
+// connections too.
 type Proxy struct {
 	to       int
 	target   string
 	listener net.Listener
-	// nodeOf tells which node a connection comes from.
+	// nodeOf returns the node that a connection comes from.
 	nodeOf func(netip.Addr) int
 	ctx    context.Context
 	close  context.CancelFunc
 	wait   sync.WaitGroup
 
 	mu sync.Mutex
-	// changed is closed when the ways are.
+	// changed is closed when the directions change.
 	changed chan struct{}
 	held    map[Way]bool
 	delays  map[Way]time.Duration
 }
 
-// Proxy begins to forward from an address of node 0 to a port of a node.
+// Proxy starts to forward from an address of node 0 to a port of a node.
 func (n *Net) Proxy(node, port int) (*Proxy, error) {
 	p, err := newProxy(netip.AddrPortFrom(n.Addr(0), 0), node, netip.AddrPortFrom(n.Addr(node), uint16(port)), n.node)
 	if err != nil {
@@ -58,15 +58,15 @@ func newProxy(from netip.AddrPort, to int, target netip.AddrPort, nodeOf func(ne
 	return p, nil
 }
 
-// Addr is where the proxy listens.
+// Addr returns the address of the proxy.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Hold forwards nothing in a direction until it is taken back: what was sent waits.
+// Hold holds all data in a direction, until it is called with false.
 func (p *Proxy) Hold(way Way, held bool) {
 	p.change(func() { p.held[way] = held })
 }
 
-// Delay forwards what is sent in a direction so much later; 0 at once.
+// Delay delays the data in a direction; 0 forwards it at once.
 func (p *Proxy) Delay(way Way, delay time.Duration) {
 	p.change(func() { p.delays[way] = delay })
 }
@@ -125,24 +125,24 @@ func (p *Proxy) serve(client net.Conn) {
 	both.Wait()
 }
 
-// hangUp ends a connection, which nobody needs any more.
+// hangUp closes a connection and ignores the error.
 func hangUp(conn net.Conn) { _ = conn.Close() }
 
-// piece is what was read at one time.
+// piece is the data of one read.
 type piece struct {
 	data []byte
 	at   time.Time
 }
 
-// pieces is how many of at most pieceBytes are under way in one direction; then the
-// sender has to wait.
+// pieces is how many pieces of at most pieceBytes are in flight in one direction; then the sender
+// waits.
 const (
 	pieces     = 256
 	pieceBytes = 64 << 10
 )
 
-// forward copies one direction, each piece when its way lets it pass. The end of
-// it is passed on as the end of the connection, and not before what came first.
+// forward copies one direction, each piece when its direction lets it pass. The end of the data
+// closes the connection, after all earlier data.
 func (p *Proxy) forward(ctx context.Context, end func(), from io.Reader, to io.Writer, way Way) {
 	defer end()
 	queue := make(chan piece, pieces)
@@ -174,7 +174,7 @@ func (p *Proxy) forward(ctx context.Context, end func(), from io.Reader, to io.W
 	p.pass(ctx, way, time.Now())
 }
 
-// pass returns when a way lets through what was sent at a time.
+// pass returns when a direction lets through data that was sent at a time.
 func (p *Proxy) pass(ctx context.Context, way Way, sent time.Time) bool {
 	for {
 		p.mu.Lock()

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// through connects to a listener of node 1 by a proxy, as node 0, and returns both
-// ends.
+// through connects to a listener of node 1 through a proxy, as node 0, and returns both ends.
 func through(t *testing.T) (p *Proxy, client, server net.Conn) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -34,7 +33,7 @@ func through(t *testing.T) (p *Proxy, client, server net.Conn) {
 	return p, client, server
 }
 
-// say sends a line, and hear wants it at the other end.
+// say sends a line and expects it at the other end.
 func say(t *testing.T, conn net.Conn, line string) {
 	t.Helper()
 	if _, err := conn.Write([]byte(line + "\n")); err != nil {
@@ -55,7 +54,7 @@ func TestProxyHoldsOneWay(t *testing.T) {
 	say(t, client, "one")
 	hear(t, atServer, "one")
 	p.Hold(Way{1, 0}, true)
-	say(t, client, "two") // the other way goes on
+	say(t, client, "two") // the other direction is open
 	hear(t, atServer, "two")
 	say(t, server, "late")
 	heard := make(chan bool)
@@ -84,7 +83,7 @@ func TestProxyDelays(t *testing.T) {
 	}
 	p.Delay(Way{0, 1}, time.Hour)
 	say(t, client, "b")
-	p.Delay(Way{0, 1}, 0) // also for what waits
+	p.Delay(Way{0, 1}, 0) // also for waiting data
 	hear(t, atServer, "b")
 	say(t, server, "c")
 	hear(t, atClient, "c")

@@ -1,12 +1,13 @@
--- Ask: where visitors are, after noting that each asked. It may come again if its
--- answer was lost: it then finds who claimed inside.
+-- Ask: records that visitors asked, and answers where each is. It is idempotent: after
+-- a lost answer, a repeated call finds a visitor who claimed inside. A sliding pass ends
+-- as PassEnd in room/calling.go says; storetest/rules.go tests both.
 --
--- ARGV[3] 1: who is called claims   ARGV[4] the pass's ttl, in ms   ARGV[5] 1: passes slide
+-- ARGV[3] 1: visitors who are called claim   ARGV[4] the pass's ttl, in ms   ARGV[5] 1: passes slide
 -- ARGV[6] and on: numbers
 local claim, ttl, sliding = ARGV[3] == '1', tonumber(ARGV[4]), ARGV[5] == '1'
 local answer = {OK, now}
 
--- Nearly all who ask are in the line or inside: these two take the shortest way.
+-- Nearly all visitors who ask are in the line or inside: both take a short path.
 local aside = call('ZCARD', ASIDE) > 0
 
 local function inLine(number, member, rank)

@@ -5,16 +5,16 @@
 -- ARGV[1]  milliseconds to add to the server's clock
 -- ARGV[2]  the revision that the terms are for; "" if the script has none
 --
--- Each script answers with integers, the first of which is OK or why it did nothing,
--- the second its time.
+-- Each script answers with integers: first OK or the reason why it did nothing, second
+-- its time.
 local call = redis.call
 local OK, NO_ROOM, STALE, NOT_OPEN, ENDED, LINE_FULL, NOT_RENEWABLE = 0, 1, 2, 3, 4, 5, 6
 
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[1]
 
--- A room that is made again under its name has another birth, so that nothing of
--- the one before is found.
+-- A room that is made again under its name has another birth, so that no key of the
+-- earlier room is found.
 local found = call('HMGET', KEYS[1], 'revision', 'birth', 'drawn')
 if not found[1] then return {NO_ROOM, now} end
 if ARGV[2] ~= '' and ARGV[2] ~= found[1] then return {STALE, now} end
@@ -31,7 +31,7 @@ local DUE, EVENTS = prefix .. 'due', prefix .. 'events'
 local function memberOf(number) return string.char(96 + #number) .. number end
 local function numberOf(member) return member:sub(2) end
 
--- What is small is kept in hashes of a hundred visitors, which Redis packs.
+-- Small values are kept in hashes of a hundred visitors, which Redis packs.
 local function bucketOf(kind, number) return prefix .. kind .. ':' .. number:sub(1, -3) end
 local function fieldOf(number) return number:sub(-2) end
 

@@ -1,14 +1,15 @@
--- Calling from the front of the line.
+-- Calling from the front of the line. The rules are those of Callable, ServiceAway and
+-- Silent in room/calling.go; storetest/rules.go tests both.
 local capacity, from, till = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local MAX_CALLS, MAX_SKIPS, PAGE = 1000, 2000, 200
 
--- mayCall says whether anybody may be called at all. While a clear is under way
+-- mayCall reports whether anybody may be called at all. While a clear is in progress
 -- nobody is, so that it ends.
 local function mayCall()
   return capacity > 0 and now >= from and (till == 0 or now < till) and room.clearing == 0
 end
 
--- silent says whether a visitor has not asked for too long. While the service was
+-- silent reports whether a visitor has not asked for too long. While the service was
 -- away none could.
 local away = room.beat == 0 or now - room.beat > tonumber(ARGV[8])
 local function silent(number)
@@ -19,7 +20,7 @@ end
 
 -- callFirst calls the first of the line at a tick (0: none): at most so many, and no
 -- more than there are free slots. It returns how many it called, and whether it stopped
--- early because it had done enough for one move.
+-- early because it had done enough for one operation.
 local function callFirst(most, tick)
   local free = capacity - call('ZCARD', CALLED) - call('ZCARD', INSIDE)
   local want = math.min(free, most, MAX_CALLS)
@@ -47,7 +48,8 @@ local function callFirst(most, tick)
   return calls, free > calls and most > calls and call('ZCARD', LINE) > 0
 end
 
--- callNow is what moves other than an expire do last. With ticks they call nobody.
+-- callNow is the last step of operations other than an expire. With ticks they call
+-- nobody.
 local function callNow(tick)
   if tick == 0 and mayCall() then callFirst(MAX_CALLS + 1, 0) end
 end

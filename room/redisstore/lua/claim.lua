@@ -1,6 +1,7 @@
--- asked notes that a visitor asked. Who was skipped is back in the line; with claim,
--- who was called is inside, for ttl from now, or from the tick at which it was called.
--- A sliding pass lasts ttl from now.
+-- asked records that a visitor asked. A visitor who was skipped is back in the line;
+-- with claim, one who was called is inside, for ttl from now, or from the tick at which
+-- it was called. A sliding pass lasts ttl from now. The rule is PassEnd in
+-- room/calling.go; storetest/rules.go tests both.
 local function asked(number, claim, ttl, sliding)
   local member = memberOf(number)
   if call('ZSCORE', LINE, member) then

@@ -1,7 +1,7 @@
--- Clear: all who are active are gone, by when they would have ended, and then the line
--- moves. It takes a thousand at a time; the room's hash says that it is under way, so
--- that nobody is called in between and an expire finishes it if the caller does not.
--- If an answer is lost, the same call again goes on.
+-- Clear: all active visitors are gone, ordered by when they would have ended, and then
+-- the line advances. It takes a thousand at a time; the room's hash records that it is in
+-- progress, so that nobody is called in between and an expire finishes it if the caller
+-- does not. If an answer is lost, a repeated call continues.
 --
 -- ARGV[11] tick; not 0: nobody is called here   ARGV[12] 1: begin; 0: go on, if it has not ended
 if ARGV[12] == '0' and room.clearing == 0 then return {OK, now, 0} end

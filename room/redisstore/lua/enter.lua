@@ -1,9 +1,10 @@
--- Enter: a visitor goes to the end of the line, and the line moves. Whose key has a
--- place already asks for that place instead, and nothing else happens.
+-- Enter: a visitor goes to the end of the line, and the line advances. If the key has a
+-- place already, the visitor asks for that place instead, and nothing else happens. The
+-- rules are MayEnter and ByDraw in room/calling.go; storetest/rules.go tests both.
 --
--- If the answer is lost the visitor may be in the line: with a key, the same call again
--- finds that place. Without, it makes another, and the first is gone once nobody has
--- asked for it.
+-- If the answer is lost the visitor may be in the line: with a key, a repeated call
+-- finds that place. Without a key, it makes another place, and the first is gone once
+-- nobody has asked for it for too long.
 --
 -- ARGV[11] tick; not 0: nobody is called here
 -- ARGV[12], ARGV[13] when one may enter (until 0: always)
@@ -46,7 +47,7 @@ note('entered', number, false)
 callNow(tonumber(ARGV[11]))
 save()
 
--- Nearly all who enter wait, in no lottery: that they asked is noted already.
+-- Nearly all visitors who enter wait, in no lottery: the ask is recorded already.
 local rank = score > 0 and call('ZRANK', LINE, member)
 if rank then
   if call('ZCARD', ASIDE) > 0 then rank = rank + before(ASIDE, score, member) end

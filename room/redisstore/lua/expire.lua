@@ -1,10 +1,11 @@
--- Expire: what is due happens, from the front of what is ordered by when, and the line
--- moves. It does some thousand at a time and says if there is more. It may be called at
--- any time, by many at once, and again if its answer was lost.
+-- Expire: ends passes, claim windows and places that are due, earliest first, and then
+-- the line advances. It does some thousand at a time and reports whether there is more.
+-- It is idempotent, and many may call it at once. The rules are Callable, ServiceAway
+-- and PlaceEnd in room/calling.go; storetest/rules.go tests both.
 --
 -- ARGV[11] tick (0: there are none)   ARGV[12] how many may be called at it
 -- ARGV[13] for how long a place is kept after the last ask, in ms
-local MAX_ENDS, MAX_SHEETS, MAX_CLEAR = 1000, 20, 1000
+local MAX_ENDS, MAX_BUCKETS, MAX_CLEAR = 1000, 20, 1000
 local keep, more = tonumber(ARGV[13]), false
 
 -- comeBack gives everybody the time that the service was away.
@@ -16,8 +17,7 @@ local function comeBack()
   away = false
 end
 
--- endVisits ends the passes that are due, and takes the slot from who was called and
--- has not come.
+-- endVisits ends the passes that are due, and takes the slots of no-shows.
 local function endVisits()
   local list = ending(now, MAX_ENDS)
   for _, visitor in ipairs(list) do
@@ -35,13 +35,13 @@ local function endVisits()
   return #list == MAX_ENDS
 end
 
--- look goes through the sheet of a hundred visitors who are in the line: it adds those
--- whose time is over to a list, and returns from when on the next one is silent.
-local function look(sheet, list)
-  local fields = call('HGETALL', prefix .. 'asked:' .. sheet)
+-- look goes through a bucket of a hundred visitors who are in the line: it adds those
+-- whose time is over to a list, and returns when the earliest of the others asked last.
+local function look(bucket, list)
+  local fields = call('HGETALL', prefix .. 'asked:' .. bucket)
   local earliest
   for i = 1, #fields, 2 do
-    local number, last = sheet .. fields[i], math.max(tonumber(fields[i + 1]), room.floor)
+    local number, last = bucket .. fields[i], math.max(tonumber(fields[i + 1]), room.floor)
     if last + keep <= now then
       local ends = call('ZSCORE', CALLED, memberOf(number))
       if ends then
@@ -56,18 +56,18 @@ local function look(sheet, list)
   return earliest
 end
 
--- abandon makes gone who has not asked for too long. Only sheets on which somebody
--- can be due are looked at.
+-- abandon makes visitors gone who have not asked for too long. It looks only at buckets
+-- in which somebody can be due.
 local function abandon()
   if room.floor + keep > now then return false end
-  local sheets = call('ZRANGEBYSCORE', DUE, '-inf', now - keep, 'LIMIT', 0, MAX_SHEETS)
+  local buckets = call('ZRANGEBYSCORE', DUE, '-inf', now - keep, 'LIMIT', 0, MAX_BUCKETS)
   local list = {}
-  for _, sheet in ipairs(sheets) do
-    local earliest = look(sheet, list)
+  for _, bucket in ipairs(buckets) do
+    local earliest = look(bucket, list)
     if earliest then
-      call('ZADD', DUE, earliest, sheet)
+      call('ZADD', DUE, earliest, bucket)
     else
-      call('ZREM', DUE, sheet)
+      call('ZREM', DUE, bucket)
     end
   end
   table.sort(list, function(a, b)
@@ -75,11 +75,11 @@ local function abandon()
     return a.order < b.order
   end)
   for _, visitor in ipairs(list) do depart(visitor.number, ABANDONED) end
-  return #sheets == MAX_SHEETS
+  return #buckets == MAX_BUCKETS
 end
 
--- callDue calls who may be called now. A batch that is large is called in several
--- expires: what is left of it is kept until the line or the free slots end.
+-- callDue calls the visitors who may be called now. A large batch is called in several
+-- expires: the rest of it is kept until the line or the free slots end.
 local function callDue(tick, batch)
   if not mayCall() then return false end
   if tick == 0 then

@@ -1,6 +1,6 @@
 -- Replaces the signing keys, if the newest of them is the one that the caller has seen.
--- Answers 1 for a conflict. If the answer is lost, the same call again conflicts with
--- itself: the caller reads the keys.
+-- Answers 1 for a conflict. If the answer is lost, a repeated call conflicts with the
+-- first: the caller reads the keys.
 --
 -- KEYS[1] the list of keys   ARGV[1] the ID of the newest, '' for none
 -- ARGV[2] and on: the keys, as JSON

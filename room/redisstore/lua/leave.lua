@@ -1,5 +1,5 @@
--- Leave: a visitor is gone, and the line moves. If the answer is lost, the same call
--- again finds the visitor gone and does nothing.
+-- Leave: a visitor is gone, and the line advances. It is idempotent: a repeated call
+-- finds the visitor gone and does nothing.
 --
 -- ARGV[11] tick; not 0: nobody is called here   ARGV[12] the number   ARGV[13] the reason
 local answer = {OK, now}

@@ -13,8 +13,8 @@ local function before(set, score, member)
   return count
 end
 
--- visitOf returns when one who was called was called, at which tick (0: none), how
--- often the pass was renewed, and 1 if the lottery decided the place.
+-- visitOf returns when a visitor was called, at which tick (0: none), how often the pass
+-- was renewed, and 1 if the lottery decided the place.
 local function visitOf(number)
   local since, tick, renewals, byLot = call('HGET', VISITS, number):match('^(%d+) (%d+) (%d+) (%d)$')
   return tonumber(since), tonumber(tick), tonumber(renewals), tonumber(byLot)

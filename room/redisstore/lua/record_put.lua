@@ -1,6 +1,6 @@
 -- Puts a room's record into the index of rooms, if its revision is the expected one. If
--- the answer is lost, the same call again is a conflict with itself: the caller reads
--- the record.
+-- the answer is lost, a repeated call conflicts with the first: the caller reads the
+-- record.
 --
 -- KEYS[1] the index: name -> "revision birth record"   KEYS[2] the last revision
 -- ARGV[1] name   ARGV[2] record   ARGV[3] revision, 0: the room must not exist

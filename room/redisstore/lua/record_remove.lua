@@ -1,5 +1,5 @@
--- Takes a room's record out of the index of rooms, and notes that what it held is to be
--- removed. Again is harmless.
+-- Takes a room's record out of the index of rooms, and records that its keys are to be
+-- removed. It is idempotent.
 --
 -- KEYS[1] the index   KEYS[2] what is to be removed: "birth name"   ARGV[1] name
 local call = redis.call

@@ -1,5 +1,6 @@
 -- Renew: a fixed pass lasts ttl from now, a bounded number of times. If the answer is
--- lost, the same call again counts as another renewal.
+-- lost, a repeated call counts as another renewal. The rule is Renewable in
+-- room/calling.go; storetest/rules.go tests both.
 --
 -- ARGV[3] the number   ARGV[4] the pass's ttl, in ms   ARGV[5] 1: passes slide
 -- ARGV[6] how often a pass may be renewed

@@ -1,12 +1,11 @@
--- What a script knows of the room when it may make visitors gone or call them: its
--- counts, and the terms for that.
+-- The counts and terms of a room, for scripts that make visitors gone or call them.
 --
 -- ARGV[3]  capacity
 -- ARGV[4], ARGV[5]  nobody is called before, nor from then on (0: never)
--- ARGV[6], ARGV[7]  the claim window, and the silence after which one is skipped, in ms
+-- ARGV[6], ARGV[7]  the claim window, and the silence after which a visitor is skipped, in ms
 -- ARGV[8]  the time between two expires after which the service was away, in ms
 -- ARGV[9]  how many events may wait
--- ARGV[10] how long it is remembered why somebody is gone, in ms
+-- ARGV[10] how long the reason why a visitor is gone is kept, in ms
 local FIELDS = {
   'number', 'keyed', 'admitted', 'missed', 'departed', 'expired', 'sequence', 'dropped',
   'beat', 'floor', 'tick', 'left', 'clearing', 'drawn',
@@ -21,7 +20,7 @@ local function set(field, value)
   changed[field] = true
 end
 
--- save writes what was set: each script ends with it.
+-- save writes the fields that were set: each script ends with it.
 local function save()
   local fields = {}
   for field in pairs(changed) do
@@ -31,7 +30,7 @@ local function save()
   if #fields > 0 then call('HSET', KEYS[1], unpack(fields)) end
 end
 
--- note records an event, unless so many wait already that it is dropped.
+-- note records an event, or drops it if too many wait already.
 local maxEvents, events = tonumber(ARGV[9]), nil
 local function note(kind, number, inside)
   if maxEvents == 0 then return end
@@ -45,7 +44,8 @@ local function note(kind, number, inside)
   call('XADD', EVENTS, room.sequence .. '-0', 'type', kind, 'number', number, 'inside', inside and 1 or 0, 'time', now)
 end
 
--- The reasons, as in a place, with the events that tell of them.
+-- The reasons, as in a place, with their events: as Reason.Event in room/calling.go;
+-- storetest/rules.go tests both.
 local LEFT, EXPIRED, ABANDONED, REVOKED, ENDED_REASON = 1, 2, 3, 4, 5
 local EVENT_OF = {'left', 'expired', 'abandoned', 'revoked', 'abandoned'}
 
@@ -78,8 +78,8 @@ local function depart(number, reason)
   note(EVENT_OF[reason], number, active)
 end
 
--- ending returns the first visitors whose claim window or pass ends until a time,
--- by when it does and then by number: at most so many.
+-- ending returns the first visitors whose claim window or pass ends until a time, ordered
+-- by its end and then by number: at most so many.
 local function ending(till, most)
   local list = {}
   for _, set in ipairs({CALLED, INSIDE}) do

@@ -1,5 +1,5 @@
--- Removes what a room held, a thousand keys at a time: first the room's hash, so that
--- nobody finds the rest. Answers 1 while there is more. Again is harmless.
+-- Removes the keys of a room, a thousand at a time: first the room's hash, so that nobody
+-- finds the rest. Answers 1 while there is more. It is idempotent.
 --
 -- KEYS[1] the room's hash
 -- KEYS[2] what is being removed: birth -> "last number, whether there were keys"; and
@@ -21,10 +21,10 @@ for _, name in ipairs({'line', 'aside', 'called', 'inside', 'visits', 'due', 'ev
 local number, keyed, bucket = rest:match('^(%d+) (%d) ?(%d*)$')
 number, bucket = tonumber(number), tonumber(bucket) or 0
 if number >= 0 and bucket == 0 then
-  local sheet = math.floor(number / 100)
-  local low = math.max(0, sheet - STEP + 1)
+  local last = math.floor(number / 100)
+  local low = math.max(0, last - STEP + 1)
   local names = {}
-  for s = sheet, low, -1 do
+  for s = last, low, -1 do
     local text = s == 0 and '' or string.format('%d', s)
     for _, kind in ipairs({'asked:', 'gone:', 'owner:'}) do names[#names + 1] = prefix .. kind .. text end
   end

@@ -1,4 +1,4 @@
--- Status: how many there are, taken from the lines themselves. It changes nothing.
+-- Status: the counts of visitors, taken from the lines themselves. It changes nothing.
 local called = call('ZCARD', CALLED)
 local answer = {
   OK, now,

@@ -1,0 +1,125 @@
+package bulk
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+
+	"github.com/sluice-project/sluice/lifecycle"
+)
+
+// attemptOutcome is an attempt with its outcome.
+type attemptOutcome struct {
+	settlement Settlement
+	spec       *Spec
+	last       bool // the job has no attempt left
+}
+
+// kind returns the kind of the settlement; FailedForGood if a last attempt failed for
+// now.
+func (e *attemptOutcome) kind() SettlementKind {
+	if e.last && e.settlement.Kind == FailedForNow {
+		return FailedForGood
+	}
+	return e.settlement.Kind
+}
+
+// final reports whether the job has finished.
+func (e *attemptOutcome) final() bool {
+	kind := e.kind()
+	return kind == Succeeded || kind == FailedForGood
+}
+
+// mapped returns the settlement of a job that succeeded: with the values that the
+// aggregates of its action take from the result, and the result itself if the job's
+// event needs it.
+func (e *Engine) mapped(ctx context.Context, action uint64, spec *Spec, result []byte) Settlement {
+	settlement := Settlement{Kind: Succeeded}
+	if e.publisher != nil && spec.JobEvents() {
+		if settlement.ResultTruncated = len(result) > MaxEventResult; !settlement.ResultTruncated {
+			settlement.Result = result
+		}
+	}
+	if len(spec.Aggregate) == 0 {
+		return settlement
+	}
+	k, err := e.catalog.of(ctx, action, spec)
+	if err == nil {
+		settlement.Values, err = k.aggregates.Map(result)
+	}
+	if err != nil {
+		settlement.Error = err.Error()
+	}
+	return settlement
+}
+
+// settle records outcomes of workers in this process.
+func (e *Engine) settle(ctx context.Context, batch []attemptOutcome) error {
+	_, err := e.settleAll(context.WithoutCancel(ctx), batch)
+	return err
+}
+
+func (e *Engine) settleAll(ctx context.Context, batch []attemptOutcome) ([]Verdict, error) {
+	settlements := make([]Settlement, len(batch))
+	for i := range batch {
+		settlements[i] = batch[i].settlement
+	}
+	verdicts, err := e.store.Settle(ctx, settlements)
+	if err != nil {
+		return nil, err
+	}
+	e.fairness.settled(batch, verdicts)
+	e.metrics.settled(batch, verdicts)
+	// Jobs that ended may have freed slots under a concurrency limit, for the fetcher,
+	// and a job that was turned back may be due soon, for the dispatcher.
+	for _, loop := range []lifecycle.Signal{e.fetch, e.dispatch, e.watch, e.aggregate, e.outbox} {
+		loop.Wake()
+	}
+	return verdicts, nil
+}
+
+// catalog caches the specs of the actions whose jobs are in flight, by number.
+type catalog struct {
+	engine *Engine
+	mu     sync.RWMutex
+	known  map[uint64]*catalogEntry
+}
+
+type catalogEntry struct {
+	spec       *Spec
+	aggregates *Aggregates
+}
+
+// of returns the entry of an action. Spec may be nil; then the store is asked for it.
+func (c *catalog) of(ctx context.Context, number uint64, spec *Spec) (*catalogEntry, error) {
+	c.mu.RLock()
+	k := c.known[number]
+	c.mu.RUnlock()
+	if k != nil {
+		return k, nil
+	}
+	if spec == nil {
+		actions, err := c.engine.store.Actions(ctx, ActionFilter{Number: number})
+		if err != nil || len(actions) == 0 {
+			return nil, err
+		}
+		spec = &actions[0].Spec
+	}
+	aggregates, err := ParseAggregates(spec.Aggregate, c.engine.custom)
+	if err != nil {
+		return nil, fmt.Errorf("action %q: %w", spec.ID, err)
+	}
+	k = &catalogEntry{spec: spec, aggregates: aggregates}
+	c.mu.Lock()
+	c.known[number] = k
+	c.mu.Unlock()
+	return k, nil
+}
+
+// forget drops the entries of all actions but these.
+func (c *catalog) forget(unfinished map[string]bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.known, func(_ uint64, k *catalogEntry) bool { return !unfinished[k.spec.ID] })
+}

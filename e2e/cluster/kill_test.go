@@ -1,0 +1,66 @@
+//go:build cluster
+
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sluice-project/sluice/e2e/cluster/history"
+)
+
+// rounds returns how often a test of one fault repeats it.
+func rounds() int {
+	if long() {
+		return 5
+	}
+	return 1
+}
+
+// The leader of most partitions is killed: another node takes over after an election.
+func TestKill(t *testing.T) {
+	c := newCluster(t, layout{nodes: 3})
+	l := newLoad(c, 6, 3)
+	l.flows(500)
+	for range rounds() {
+		l.suffer(kill, c.leader(l.admin))
+		l.flows(500)
+	}
+	checkInterruptions(t, l.finish())
+}
+
+// The nodes are restarted one after another, as for a new version: each transfers its leadership
+// before it stops. The short run stops one.
+func TestPlannedStop(t *testing.T) {
+	c := newCluster(t, layout{nodes: 3})
+	l := newLoad(c, 6, 3)
+	l.flows(500)
+	for range rounds() {
+		for _, n := range c.nodes {
+			l.suffer(stop, n.id)
+			l.flows(500)
+			if !long() {
+				break
+			}
+		}
+	}
+	checkInterruptions(t, l.finish())
+}
+
+// mostInterrupted returns a generous bound for the interruption of clients by each kind of fault;
+// it covers a slow machine and failed elections. The report has the measurements.
+func mostInterrupted(kind string) time.Duration {
+	if kind == stop.kind {
+		return 15 * time.Second
+	}
+	return time.Minute
+}
+
+func checkInterruptions(t *testing.T, r *history.Report) {
+	t.Helper()
+	for kind, spread := range r.Kinds {
+		if most := time.Duration(spread.MaxMS) * time.Millisecond; most > mostInterrupted(kind) {
+			t.Errorf("%s: a partition acknowledged nothing for %v, want at most %v", kind, most, mostInterrupted(kind))
+		}
+	}
+}

@@ -1,0 +1,6 @@
+//go:build race
+
+package e2e
+
+// With the race detector, the tests also run a server that is built with it.
+func init() { buildArgs = append(buildArgs, "-race") }

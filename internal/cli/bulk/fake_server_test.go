@@ -1,0 +1,169 @@
+package bulk
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/api/wire"
+	"github.com/sluice-project/sluice/bulk/client"
+	"github.com/sluice-project/sluice/internal/cli/bulk/localtest"
+)
+
+// fakeServer simulates a server.
+type fakeServer struct {
+	*localtest.Fake
+	// scheduleServer is nil: the commands on schedules are tested against bulk itself.
+	scheduleServer
+	// breakAfter makes an upload fail once, after that many Appends.
+	breakAfter int64
+	appends    atomic.Int64
+	// targets are the limits that were set. The found rate of every target is 41.5.
+	targets map[string]wire.TargetLimits
+}
+
+func (f *fakeServer) Target(_ context.Context, name string) (wire.TargetLimits, error) {
+	limits := f.targets[name]
+	if limits.RequestsPerSecond == wire.Auto {
+		limits.FoundRequestsPerSecond = 41.5
+	}
+	return limits, nil
+}
+
+func (f *fakeServer) SetTarget(ctx context.Context, name string, limits wire.TargetLimits) (wire.TargetLimits, error) {
+	if f.targets == nil {
+		f.targets = map[string]wire.TargetLimits{}
+	}
+	f.targets[name] = limits
+	return f.Target(ctx, name)
+}
+
+func (f *fakeServer) connect(string) (server, error) { return f, nil }
+
+func wireAction(a bulk.Action) wire.Action {
+	w := wire.Action{
+		ID: a.ID, Tenant: a.Tenant, Type: a.Type, Class: a.Class.String(), Status: string(a.Status), Paused: a.Paused,
+		Received: a.Received, Pending: a.Pending, InFlight: a.InFlight, Succeeded: a.Succeeded, Failed: a.Failed,
+		Canceled: a.Canceled, Throttled: a.Throttled, Retried: a.Retried, Result: a.Result, Error: a.Error, CreatedAt: a.CreatedAt,
+	}
+	if a.Status != bulk.Created {
+		w.Total = &a.Total
+	}
+	if a.Target != nil {
+		w.Target = &wire.Target{Name: a.Target.Name, URL: a.Target.URL}
+	}
+	if !a.FinishedAt.IsZero() {
+		w.FinishedAt = &a.FinishedAt
+	}
+	return w
+}
+
+func (f *fakeServer) Reach(context.Context) error { return nil }
+
+func (f *fakeServer) Create(ctx context.Context, body wire.NewAction) (wire.Created, error) {
+	if a, err := f.Fake.Action(ctx, body.ID); body.ID != "" && err == nil {
+		return wire.Created{ID: a.ID, Status: string(a.Status)}, nil
+	}
+	class, err := bulk.ParseClass(body.Class)
+	if err != nil {
+		return wire.Created{}, err
+	}
+	spec := bulk.Spec{ID: body.ID, Tenant: body.Tenant, Type: body.Type, Class: class, Aggregate: body.Aggregate, Events: body.Events}
+	if body.Target != nil {
+		spec.Target = &bulk.Target{URL: body.Target.URL}
+	}
+	a, _, err := f.Fake.Create(ctx, spec)
+	return wire.Created{ID: a.ID, Status: string(a.Status)}, err
+}
+
+func (f *fakeServer) UploadChunk(ctx context.Context, id string, offset int64, payloads [][]byte) (int64, error) {
+	if f.appends.Add(1) == f.breakAfter {
+		return 0, errors.New("the connection broke")
+	}
+	return f.Fake.Append(ctx, id, offset, payloads)
+}
+
+func (f *fakeServer) Seal(ctx context.Context, id string, total int64) (wire.Action, error) {
+	a, err := f.Fake.Seal(ctx, id, total)
+	return wireAction(a), err
+}
+
+func (f *fakeServer) Action(ctx context.Context, id string) (wire.Action, error) {
+	a, err := f.Fake.Action(ctx, id)
+	return wireAction(a), err
+}
+
+func (f *fakeServer) Actions(ctx context.Context, filter client.ActionFilter) (wire.Actions, error) {
+	all, err := f.Fake.Actions(ctx, bulk.ActionFilter{})
+	page := wire.Actions{}
+	passed := filter.After == ""
+	for i := range all {
+		if passed && (filter.Tenant == "" || all[i].Tenant == filter.Tenant) {
+			if len(page.Actions) == filter.Limit {
+				page.Next = &page.Actions[filter.Limit-1].ID
+				break
+			}
+			page.Actions = append(page.Actions, wireAction(all[i]))
+		}
+		passed = passed || all[i].ID == filter.After
+	}
+	return page, err
+}
+
+func (f *fakeServer) Watch(ctx context.Context, id string, see func(wire.Action) error) error {
+	for {
+		a, err := f.Action(ctx, id)
+		if err != nil {
+			return err
+		}
+		if err := see(a); err != nil || a.FinishedAt != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+func (f *fakeServer) wireMove(id string, kind bulk.TransitionKind) (wire.Action, error) {
+	a, err := f.Move(id, bulk.Transition{Kind: kind})
+	return wireAction(a), err
+}
+
+func (f *fakeServer) Pause(_ context.Context, id string) (wire.Action, error) {
+	return f.wireMove(id, bulk.Pause)
+}
+
+func (f *fakeServer) Resume(_ context.Context, id string) (wire.Action, error) {
+	return f.wireMove(id, bulk.Resume)
+}
+
+func (f *fakeServer) Cancel(_ context.Context, id string) (wire.Action, error) {
+	return f.wireMove(id, bulk.Cancel)
+}
+
+func (f *fakeServer) Failures(ctx context.Context, id string, from int64, limit int) (wire.Failures, error) {
+	letters, err := f.DeadLetters(ctx, id, from, limit+1)
+	page := wire.Failures{}
+	for i, letter := range letters {
+		if i == limit {
+			page.Next = &letter.Index
+			break
+		}
+		page.Failures = append(page.Failures, wire.DeadLetter{
+			ID: bulk.JobID(id, letter.Index), Action: id, Index: letter.Index, Payload: letter.Payload,
+			Error: letter.Error, Attempts: letter.Attempts, FailedAt: time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC),
+		})
+	}
+	return page, err
+}
+
+func (f *fakeServer) Replay(ctx context.Context, id string) (wire.Action, error) {
+	a, err := f.Action(ctx, id)
+	a.ID, a.Received = id+"-again", a.Failed
+	return a, err
+}

@@ -1,0 +1,149 @@
+package bulk
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/api"
+	"github.com/sluice-project/sluice/bulk/client"
+	"github.com/sluice-project/sluice/bulk/pebblestore"
+	"github.com/sluice-project/sluice/internal/cli/clitest"
+	"github.com/sluice-project/sluice/internal/cli/exit"
+)
+
+// service is bulk behind its API, without a network.
+type service struct {
+	engine  *bulk.Engine
+	handler http.Handler
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s *service) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	s.handler.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
+func (s *service) connect(base string) (server, error) {
+	c, err := client.New(base, client.WithHTTPClient(&http.Client{Transport: s}), client.WithAttempts(1))
+	return &clientServer{c, c}, err
+}
+
+// newService starts bulk; the returned function stops it.
+func newService(t *testing.T) (*service, func()) {
+	t.Helper()
+	quiet := slog.New(slog.DiscardHandler)
+	store, err := pebblestore.Open("data", pebblestore.Options{FS: vfs.NewMem(), Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine, err := bulk.New(store, bulk.NewMux(), bulk.Config{}, bulk.WithLogger(quiet))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := engine.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return &service{engine, api.New(engine, api.WithLogger(quiet))}, func() {
+		if err := engine.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// on runs "bulk ARGS" on the service.
+func (s *service) on(ctx context.Context, stdin string, args ...string) *clitest.Ran {
+	return runOn(ctx, s.connect, stdin, args)
+}
+
+// The life of a schedule from creation to removal, on the real engine and store, through the real
+// API and client. Bubbles begin at 2000-01-01T00:00:00Z.
+func TestScheduleCommandsGolden(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, end := newService(t)
+		defer end()
+		var all strings.Builder
+		run := func(line string, args ...string) {
+			fmt.Fprintf(&all, "$ sluice bulk %s", line)
+			for _, arg := range args {
+				fmt.Fprintf(&all, " %q", arg)
+			}
+			all.WriteString("\n")
+			r := s.on(t.Context(), ordersNDJSON(3), append(strings.Fields(line), args...)...)
+			all.WriteString(r.Stderr + r.Stdout)
+			if r.Failure != nil {
+				fmt.Fprintf(&all, "sluice: %v (exit code %d)\n", r.Failure, r.Code())
+			}
+		}
+		const set = "schedule set nightly - --tenant acme --type reports --time-zone Asia/Seoul --catch-up 2h --cron"
+		run("schedule list")
+		run(set, "*/2 9 * * *")
+		time.Sleep(5 * time.Minute)
+		run("schedule list")
+		run("schedule show nightly")
+		run("list")
+		// No worker runs the job type: the first run does not finish.
+		run("schedule run nightly")
+		run("cancel nightly:20000101T000200Z")
+		run("schedule run nightly --json")
+		time.Sleep(time.Second)
+		run("schedule pause nightly")
+		run("schedule list")
+		run(set+" @daily --overlap", "allow")
+		run("schedule resume nightly")
+		run("schedule list --json")
+		run(set, "0 0 31 2 *")
+		run("schedule remove nightly")
+		run("schedule show nightly")
+		run("list")
+		clitest.Golden(t, "schedule", all.String())
+	})
+}
+
+func TestScheduleSetRefuses(t *testing.T) {
+	for name, test := range map[string]struct {
+		args  []string
+		input string
+		want  string
+	}{
+		"no name":        {[]string{"--cron", "@daily"}, "", "give the name of the schedule and the file"},
+		"no cron":        {[]string{"s", "-", "--tenant", "a", "--type", "echo"}, "{}", "say when"},
+		"no tenant":      {[]string{"s", "-", "--cron", "@daily", "--type", "echo"}, "{}", "--tenant TENANT"},
+		"no type":        {[]string{"s", "-", "--cron", "@daily", "--tenant", "a"}, "{}", "say what runs a job"},
+		"back in time":   {[]string{"s", "-", "--cron", "@daily", "--tenant", "a", "--type", "echo", "--catch-up", "-1h"}, "{}", "--catch-up"},
+		"no rows":        {[]string{"s", "-", "--cron", "@daily", "--tenant", "a", "--type", "echo"}, "n,m\n", "it has no rows"},
+		"a broken line":  {[]string{"s", "-", "--cron", "@daily", "--tenant", "a", "--type", "echo"}, "{\"a\":1}\n{", "line 2: want one JSON value"},
+		"too many":       {[]string{"s", "-", "--cron", "@daily", "--tenant", "a", "--type", "echo"}, strings.Repeat("{}\n", 10_001), "at most 10,000 jobs"},
+		"too much":       {[]string{"s", "-", "--cron", "@daily", "--tenant", "a", "--type", "echo"}, ordersNDJSON(1) + `{"x":"` + strings.Repeat("x", 1<<20-8) + `"}`, "1 MiB"},
+		"no such cron":   {[]string{"s", "-", "--cron", "@noon", "--tenant", "a", "--type", "echo"}, "{}", "cron: want five fields"},
+		"not a zone":     {[]string{"s", "-", "--cron", "@daily", "--time-zone", "Seoul", "--tenant", "a", "--type", "echo"}, "{}", "time_zone: want the IANA name"},
+		"no such choice": {[]string{"s", "-", "--cron", "@daily", "--overlap", "queue", "--tenant", "a", "--type", "echo"}, "{}", "overlap"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, end := newService(t)
+				defer end()
+				r := s.on(t.Context(), test.input, append([]string{"schedule", "set"}, test.args...)...)
+				if r.Code() != exit.CodeUsage || !strings.Contains(r.Failure.Error(), test.want) {
+					t.Errorf("exit code %d: %v\nwant 2: %s", r.Code(), r.Failure, test.want)
+				}
+				if all, err := s.engine.Schedules(t.Context()); err != nil || len(all) > 0 {
+					t.Errorf("%d schedules, %v", len(all), err)
+				}
+			})
+		})
+	}
+}

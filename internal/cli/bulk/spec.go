@@ -1,0 +1,62 @@
+package bulk
+
+import (
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/internal/cli/bulk/intake"
+	"github.com/sluice-project/sluice/internal/cli/exit"
+)
+
+// specFlags are the flags that describe an action.
+type specFlags struct {
+	jobType, url, class string
+	aggregates          []string
+	maxAttempts         int
+	timeout             time.Duration
+	failAbove           float64
+}
+
+func (f *specFlags) add(command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringVar(&f.url, "url", "", "send each job as an HTTP request to this `URL`")
+	flags.StringVar(&f.jobType, "type", "", "run each job with the handler of this `type`; built in: echo, whose result is its row")
+	flags.StringArrayVar(&f.aggregates, "aggregate", nil,
+		"compute of the results: count, sum:FIELD, min:FIELD, max:FIELD,\navg:FIELD, top-errors, latency; may be repeated")
+	flags.StringVar(&f.class, "class", "normal", "`class` of the jobs: high, normal or low")
+	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "the most attempts of one job, 1 to 100 (0: the default, 4)")
+	flags.DurationVar(&f.timeout, "timeout", 0, "the most time for one attempt, such as 5s (0: the default, 30s)")
+	flags.Float64Var(&f.failAbove, "fail-above", 1, "end as FAILED if more than this `share` of an action's jobs fail, 0 to 1")
+}
+
+// spec returns the spec that the flags describe, checked as far as is possible without a tenant.
+func (f *specFlags) spec(command *cobra.Command, events ...string) (bulk.Spec, error) {
+	var spec bulk.Spec
+	switch {
+	case f.url == "" && f.jobType == "":
+		return spec, exit.Usage("say what runs a job: --url URL for HTTP requests, or --type echo to try it out")
+	case f.url != "" && f.jobType != "":
+		return spec, exit.Usage("give either --url or --type, not both")
+	}
+	class, err := bulk.ParseClass(f.class)
+	if err != nil {
+		return spec, exit.Usage("--class: %w", err)
+	}
+	spec = bulk.Spec{Type: f.jobType, Class: class, Aggregate: f.aggregates, MaxAttempts: f.maxAttempts, Timeout: f.timeout, Events: events}
+	if f.url != "" {
+		spec.Target = &bulk.Target{URL: f.url}
+	}
+	if command.Flags().Changed("fail-above") {
+		spec.FailAbove = &f.failAbove
+	}
+	check := spec
+	check.Tenant = "tenant"
+	_, err = check.Normalize()
+	if wrong := new(bulk.SpecError); errors.As(err, &wrong) {
+		return spec, intake.FlagError(wrong)
+	}
+	return spec, err
+}

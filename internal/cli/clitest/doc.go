@@ -1,0 +1,3 @@
+// Package clitest runs command lines in tests, and compares their output with golden
+// files.
+package clitest

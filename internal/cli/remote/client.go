@@ -1,0 +1,109 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-project/sluice/internal/cli/exit"
+	"github.com/sluice-project/sluice/internal/cli/term"
+)
+
+// Client makes requests to the HTTP API of a server, for one run of a command.
+type Client struct {
+	term.Output
+	base string
+}
+
+const (
+	// requestTimeout bounds one request.
+	requestTimeout = 30 * time.Second
+	// maxAnswerBytes bounds an answer.
+	maxAnswerBytes = 4 << 20
+)
+
+// Open returns a client of the server that the flags name. It connects with the
+// first request.
+func (f *Flags) Open(command *cobra.Command) (*Client, error) {
+	base, err := f.Base()
+	if err != nil {
+		return nil, err
+	}
+	return &Client{term.OutputOf(command, f.JSON), strings.TrimSuffix(base, "/")}, nil
+}
+
+// Command gives a command the flags of a server, and runs do with a client of it.
+func Command(command *cobra.Command, do func(ctx context.Context, c *Client, args []string) error) *cobra.Command {
+	var f Flags
+	f.Add(command)
+	command.RunE = func(command *cobra.Command, args []string) error {
+		c, err := f.Open(command)
+		if err != nil {
+			return err
+		}
+		return do(command.Context(), c, args)
+	}
+	return command
+}
+
+// Do makes a request. The body and the answer are JSON; each may be nil.
+func (c *Client) Do(ctx context.Context, method, path string, body, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	content := &bytes.Buffer{}
+	if body != nil {
+		if err := json.NewEncoder(content).Encode(body); err != nil {
+			return err
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, method, c.base+path, content)
+	if err != nil {
+		return err
+	}
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	response, err := http.DefaultClient.Do(request)
+	if unreachable := Unreachable(c.base, err); unreachable != nil {
+		return unreachable
+	}
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close() // It was only read.
+	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))
+	switch {
+	case err != nil:
+		return fmt.Errorf("read the answer of %s: %w", c.base, err)
+	case response.StatusCode >= http.StatusMultipleChoices:
+		return c.refused(response, answer)
+	case into == nil:
+		return nil
+	}
+	if err := json.Unmarshal(answer, into); err != nil {
+		return fmt.Errorf("the answer of %s is not what this API has: %w", c.base, err)
+	}
+	return nil
+}
+
+// refused returns the error of an unsuccessful answer: a usage error if the request
+// was wrong.
+func (c *Client) refused(response *http.Response, answer []byte) error {
+	var problem struct{ Detail string }
+	switch {
+	case json.Unmarshal(answer, &problem) != nil || problem.Detail == "":
+		return fmt.Errorf("%s answered %s: is it a sluice server with topics?", c.base, response.Status)
+	case slices.Contains([]int{http.StatusBadRequest, http.StatusUnprocessableEntity}, response.StatusCode):
+		return exit.Usage("%s", problem.Detail)
+	}
+	return errors.New(problem.Detail)
+}

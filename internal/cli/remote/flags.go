@@ -1,0 +1,57 @@
+package remote
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-project/sluice/internal/cli/exit"
+)
+
+const (
+	DefaultServer  = "http://127.0.0.1:8080"
+	ServerVariable = "SLUICE_SERVER"
+)
+
+// Flags are the flags of every command that uses a server.
+type Flags struct {
+	Server string
+	JSON   bool
+}
+
+func (f *Flags) Add(command *cobra.Command) {
+	command.Flags().StringVar(&f.Server, "server", "", "`URL` of the server (default $"+ServerVariable+", or "+DefaultServer+")")
+	command.Flags().BoolVar(&f.JSON, "json", false, "print JSON")
+}
+
+// Base returns the URL of the server.
+func (f *Flags) Base() (string, error) {
+	base := cmp.Or(f.Server, os.Getenv(ServerVariable), DefaultServer)
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https"}, u.Scheme) {
+		return "", exit.Usage("--server: %q: want a URL, such as %s", base, DefaultServer)
+	}
+	return base, nil
+}
+
+// Unreachable returns an error that says what to do if nothing answers at a URL, or nil if
+// something does.
+func Unreachable(base string, err error) error {
+	var dial *net.OpError
+	var name *net.DNSError
+	switch {
+	case errors.As(err, &name):
+		err = name
+	case errors.As(err, &dial) && dial.Op == "dial":
+		err = exit.Innermost(dial.Err)
+	default:
+		return nil
+	}
+	return fmt.Errorf("no server at %s (%w): start one with \"sluice serve\", or name another with --server", base, err)
+}

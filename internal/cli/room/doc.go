@@ -1,0 +1,3 @@
+// Package room has the commands of "sluice room", which ask a server about waiting
+// rooms.
+package room

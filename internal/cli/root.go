@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-project/sluice/internal/cli/bulk"
+	"github.com/sluice-project/sluice/internal/cli/cluster"
+	"github.com/sluice-project/sluice/internal/cli/demo"
+	"github.com/sluice-project/sluice/internal/cli/exit"
+	"github.com/sluice-project/sluice/internal/cli/group"
+	"github.com/sluice-project/sluice/internal/cli/room"
+	"github.com/sluice-project/sluice/internal/cli/serve"
+	"github.com/sluice-project/sluice/internal/cli/topic"
+)
+
+// The groups of the help. Cobra's own commands join groupSetUp.
+const (
+	groupWork  = "work"
+	groupSetUp = "set-up"
+)
+
+// Run runs the command that args name until it ends or ctx does, and returns
+// the exit code.
+func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	return exit.Explain(ctx, root.ExecuteContext(ctx), stderr)
+}
+
+// newRoot returns the command sluice with all its commands.
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "sluice",
+		Short: "Keep a service standing when traffic surges",
+		Long: `Sluice keeps a service standing when traffic surges. What cannot be served now
+waits in a durable line, is let through at a controlled rate, is held under a
+deadline while it is served, and is never lost.`,
+		Example: `  sluice demo
+  sluice bulk run examples/zipcodes.csv --tenant-column state --type echo
+  sluice serve`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	addGroup(root, groupWork, "Run it:", demo.Command(), bulk.Command(), topic.Command(), group.Command(), room.Command(), cluster.Command(), serve.Command(), serve.Gate())
+	addGroup(root, groupSetUp, "Set it up:", serve.Settings(), newVersionCommand())
+	root.SetHelpCommandGroupID(groupSetUp)
+	root.SetCompletionCommandGroupID(groupSetUp)
+	addVersion(root)
+	exit.MarkUsage(root)
+	return root
+}
+
+// addGroup adds commands under a title of the help.
+func addGroup(root *cobra.Command, id, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: id, Title: title})
+	for _, command := range commands {
+		command.GroupID = id
+		root.AddCommand(command)
+	}
+}

@@ -1,0 +1,98 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	_ "time/tzdata" // Schedules name time zones; the host may have no database of them.
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/api"
+	"github.com/sluice-project/sluice/bulk/pebblestore"
+	"github.com/sluice-project/sluice/bulk/redisstore"
+	"github.com/sluice-project/sluice/bulk/webhook"
+	"github.com/sluice-project/sluice/config"
+	"github.com/sluice-project/sluice/lifecycle"
+	"github.com/sluice-project/sluice/ops"
+)
+
+// openBulk opens the store of bulk and mounts its API on the server. A nil
+// publisher disables events, a nil tracer disables traces.
+func openBulk(ctx context.Context, settings *config.Config, server *ops.Server, publisher bulk.Publisher, tracer trace.TracerProvider, log *slog.Logger) (_ *part, err error) {
+	if settings.State.IsOff() {
+		return noPart(), nil
+	}
+	webhooks, err := webhook.New(settings.Webhook.Options())
+	if err != nil {
+		return nil, err
+	}
+	store, err := openBulkStore(ctx, settings, log)
+	if err != nil {
+		webhooks.Close()
+		return nil, err
+	}
+	opened := &part{close: func() error {
+		webhooks.Close()
+		return store.Close()
+	}}
+	mux := bulk.NewMux()
+	mux.Handle(bulk.WebhookType, webhooks)
+	engine, err := bulk.New(store, mux, settings.Bulk, bulk.WithLogger(log), bulk.WithPublisher(publisher),
+		bulk.WithTracerProvider(tracer))
+	if err != nil {
+		return nil, errors.Join(err, opened.close())
+	}
+	opened.services = []lifecycle.Service{engine}
+	api.Register(server.API(), engine, api.WithLogger(log), api.WithConfig(settings.Bulk), api.WithTracerProvider(tracer))
+	server.Registry().MustRegister(engine.Collector())
+	server.Ready("bulk", func(ctx context.Context) error {
+		if _, err := engine.Settings(ctx); err != nil {
+			return fmt.Errorf("the store: %w", err)
+		}
+		return engine.Err()
+	})
+	return opened, nil
+}
+
+// openBulkStore opens the store that the settings name.
+func openBulkStore(ctx context.Context, settings *config.Config, log *slog.Logger) (bulk.Store, error) {
+	if settings.State.IsEmbedded() {
+		store, err := pebblestore.Open(settings.DataDir, pebblestore.Options{
+			Bulk: settings.Bulk, Logger: log, DiskReserve: settings.DiskReserve,
+		})
+		if err != nil {
+			return nil, err
+		}
+		return store, nil
+	}
+	instance, err := instanceName(settings)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
+	defer cancel()
+	store, err := redisstore.Open(ctx, redisstore.Options{
+		URL: settings.State.URL(), Shards: max(0, settings.BulkShards), Instance: instance, Bulk: settings.Bulk, Logger: log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open bulk at %s: %w", settings.State, err)
+	}
+	return store, nil
+}
+
+// instanceName returns the name of this instance among those that share a state. It has
+// the address, so no two running instances have the same name.
+func instanceName(settings *config.Config) (string, error) {
+	if settings.Instance != "" {
+		return settings.Instance, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("the setting instance is not set, and the host has no name: %w", err)
+	}
+	return host + " " + settings.HTTP, nil
+}

@@ -1,0 +1,90 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-project/sluice/config"
+	"github.com/sluice-project/sluice/topic/broker"
+	"github.com/sluice-project/sluice/topic/natsstore"
+)
+
+// leaveTime bounds how long a stopping node transfers its leadership.
+const leaveTime = 10 * time.Second
+
+// clusterOptions returns the options of a node's store; nil for a single server.
+func clusterOptions(settings *config.Config) (*natsstore.ClusterOptions, error) {
+	of := &settings.Cluster
+	if !of.On() {
+		return nil, nil
+	}
+	secret, err := of.SharedSecret()
+	if err != nil {
+		return nil, fmt.Errorf("cluster.secret_file: %w", err)
+	}
+	return &natsstore.ClusterOptions{
+		Name: of.Name, Node: int32(of.Node), Rack: of.Rack, Listen: of.Listen, Advertise: of.Advertise, Peers: of.Peers,
+		Secret: secret, CertFile: of.CertFile, KeyFile: of.KeyFile, CAFile: of.CAFile,
+	}, nil
+}
+
+// clusterMember is this process as a node of a cluster. It stops before everything else,
+// so that this node can still refer clients to the new leaders.
+type clusterMember struct {
+	store   *natsstore.Store
+	broker  *broker.Broker
+	log     *slog.Logger
+	leaving atomic.Bool
+}
+
+func newClusterMember(store *natsstore.Store, broker *broker.Broker, log *slog.Logger) *clusterMember {
+	return &clusterMember{store: store, broker: broker, log: log}
+}
+
+// Name implements lifecycle.Service.
+func (m *clusterMember) Name() string { return "member of the cluster" }
+
+// Failed implements lifecycle.Service. A node whose engine has failed ends, so that
+// the others lead.
+func (m *clusterMember) Failed() <-chan struct{} { return m.store.Failed() }
+
+// Err implements lifecycle.Service.
+func (m *clusterMember) Err() error { return m.store.Err() }
+
+// Start implements lifecycle.Service.
+func (m *clusterMember) Start(context.Context) error { return nil }
+
+// Stop transfers leadership to other nodes. It never fails: the node stops even without
+// others.
+func (m *clusterMember) Stop(ctx context.Context) error {
+	m.leaving.Store(true)
+	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	defer cancel()
+	began := time.Now()
+	if err := m.broker.Leave(ctx); err != nil {
+		m.log.Warn("some partitions that this node led have no new leader yet", "error", err)
+	} else {
+		m.log.Info("other nodes lead the partitions that this node led", "took", time.Since(began))
+	}
+	return nil
+}
+
+// ready returns an error unless the node is connected to a majority and not leaving.
+func (m *clusterMember) ready(context.Context) error {
+	if m.leaving.Load() {
+		return fmt.Errorf("node %d is leaving the cluster", m.broker.Node())
+	}
+	nodes, alive := m.broker.Nodes(), 0
+	for _, node := range nodes {
+		if node.Alive {
+			alive++
+		}
+	}
+	if 2*alive <= len(nodes) {
+		return fmt.Errorf("node %d hears of %d of %d nodes, itself included: it waits for a majority", m.broker.Node(), alive, len(nodes))
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package serve
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net/url"
+
+	template "github.com/DataDog/datadog-agent/pkg/template/html"
+	"golang.org/x/text/language"
+
+	"github.com/sluice-project/sluice/config"
+	"github.com/sluice-project/sluice/internal/cli/input"
+	"github.com/sluice-project/sluice/ops"
+	"github.com/sluice-project/sluice/room/gate"
+)
+
+// maxTemplate bounds the size of a template.
+const maxTemplate = 1 << 20
+
+// openGate returns the public server in front of an upstream.
+func openGate(settings *config.Gate, of *rooms, log *slog.Logger) (*ops.Server, error) {
+	options := gate.Options{
+		Room: settings.Room, TrustedProxies: settings.TrustedProxies.Prefixes(), SecureCookies: settings.SecureCookies,
+		Brand: settings.Brand, Logger: log,
+	}
+	for _, name := range settings.Languages {
+		tag, err := language.Parse(name)
+		if err != nil {
+			return nil, fmt.Errorf("gate.languages: %q: %w", name, err)
+		}
+		options.Languages = append(options.Languages, tag)
+	}
+	var err error
+	if options.Template, err = readTemplate(settings.Template); err != nil {
+		return nil, fmt.Errorf("gate.template: %w", err)
+	}
+	if challenge := settings.Challenge; challenge.Provider != "" {
+		options.Challenge, err = gate.NewSiteverify(gate.SiteverifyOptions{
+			Provider: gate.Provider(challenge.Provider), SiteKey: challenge.SiteKey, Secret: string(challenge.Secret), Hostname: challenge.Hostname,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("gate.challenge: %w", err)
+		}
+	}
+	guard, err := gate.New(of.engine, of.hub, options)
+	if err != nil {
+		return nil, fmt.Errorf("gate: %w", err)
+	}
+	upstream, err := url.Parse(settings.Upstream)
+	if err != nil {
+		return nil, fmt.Errorf("gate.upstream: %w", err)
+	}
+	proxy, err := gate.Proxy(upstream, gate.ProxyOptions{
+		TrustedProxies: options.TrustedProxies, Host: settings.UpstreamHost, HeaderTimeout: settings.UpstreamTimeout,
+		Failed: guard.Failed, Logger: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	front := ops.Options{Addr: settings.HTTP, Name: "gate", Logger: log}
+	if settings.TLSCert != "" {
+		certificate, err := tls.LoadX509KeyPair(settings.TLSCert, settings.TLSKey)
+		if err != nil {
+			return nil, fmt.Errorf("gate.tls_cert: %w", err)
+		}
+		front.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+	}
+	return ops.NewFront(front, guard.Middleware(proxy)), nil
+}
+
+// readTemplate reads the waiting page's template; nil if none is set.
+func readTemplate(path string) (*template.Template, error) {
+	if path == "" {
+		return nil, nil
+	}
+	text, err := input.ReadAll(path, nil, maxTemplate)
+	if err != nil {
+		return nil, err
+	}
+	return gate.ParseTemplate(path, string(text))
+}

@@ -1,0 +1,87 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-project/sluice/config"
+	"github.com/sluice-project/sluice/internal/cli/exit"
+	"github.com/sluice-project/sluice/lifecycle"
+	"github.com/sluice-project/sluice/ops"
+)
+
+// gateRoomSettings are the settings of a room that "sluice gate" has flags for.
+var gateRoomSettings = []string{
+	"mode", "capacity", "pass_ttl", "pass", "batch", "interval", "stay", "claim_window", "routes", "bypass",
+}
+
+func Gate() *cobra.Command {
+	var of *config.RoomFlags
+	command := &cobra.Command{
+		Use:   "gate --room NAME --upstream URL",
+		Short: "Stand in front of a site, and admit visitors as it can serve them",
+		Long: `Stand in front of a site as a reverse proxy: visitors who have a pass of the room are
+let through, all others see a waiting page with their place in line.
+
+  127.0.0.1:8000   the gate: send the public here (--listen)
+  127.0.0.1:8080   HTTP for operators (--http): the API of rooms, /metrics, /readyz
+
+A missing room is created: its flags say how it admits visitors, as a bank teller
+(--capacity) or as an amusement park (--batch, --interval, --stay). Flags change the
+settings of an existing room. "sluice room" shows and changes rooms.
+
+Rooms are kept in the data directory, which one process uses at a time. To run a gate
+and a server on one directory, use "sluice serve" with gate.http, gate.room and
+gate.upstream. Several gates share a line with --state redis://….`,
+		Example: `  sluice gate --room shop --upstream http://127.0.0.1:3000 --capacity 200
+  sluice gate --room shop --upstream http://127.0.0.1:3000 --capacity 200 --route '/checkout/*'
+  sluice gate --room fair --upstream http://127.0.0.1:3000 --batch 500 --interval 1m --stay 15m
+  sluice gate --room shop --upstream http://127.0.0.1:3000 --state redis://127.0.0.1:6379`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			settings, err := config.LoadGate(command.Flags(), os.Environ())
+			switch {
+			case err != nil:
+				return err
+			case settings.Gate.Room == "":
+				return exit.Usage("give the name of a room: --room shop")
+			case settings.Gate.Upstream == "":
+				return exit.Usage("say what is behind the gate: --upstream http://127.0.0.1:3000")
+			case settings.Gate.HTTP == config.Off:
+				return exit.Usage("give the gate an address: --listen %s", config.DefaultGate)
+			}
+			return runGate(command.Context(), settings, of.Object(), command)
+		},
+	}
+	command.Flags().SortFlags = false
+	of = config.AddRoomFlags(command.Flags(), gateRoomSettings...)
+	config.GateFlags(command.Flags())
+	return command
+}
+
+// runGate serves the gate and the API of rooms until ctx ends.
+func runGate(ctx context.Context, settings *config.Config, object map[string]any, command *cobra.Command) (err error) {
+	log, err := ops.NewLogger(command.ErrOrStderr(), settings.Log.Format, settings.Log.Level)
+	if err != nil {
+		return err
+	}
+	server := ops.NewServer(ops.Options{Addr: settings.HTTP, Pprof: settings.Pprof, Logger: log})
+	of, err := openRooms(ctx, settings, server, nil, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, of.close()) }()
+	front, err := openGate(&settings.Gate, of, log)
+	if err != nil {
+		return err
+	}
+	made := newRoomOfFlags(of.engine, settings.Gate.Room, object)
+	services := slices.Concat(of.services, []lifecycle.Service{made, server, front})
+	log.Info("serving", "gate", settings.Gate.HTTP, "room", settings.Gate.Room, "upstream", settings.Gate.Upstream,
+		"http", settings.HTTP, "state", settings.State.String(), "data", settings.DataDir)
+	return lifecycle.Run(ctx, stopMargin, services...)
+}

@@ -1,0 +1,136 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-project/sluice/config"
+	"github.com/sluice-project/sluice/lifecycle"
+	"github.com/sluice-project/sluice/ops"
+)
+
+func Command() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve bulk actions and waiting rooms over HTTP, and topics to Kafka clients",
+		Long: `Serve bulk actions and waiting rooms over HTTP and topics to Kafka clients, with
+all data in one directory. Nothing else needs to be installed.
+
+  127.0.0.1:8080   HTTP:
+    /v1/…          the API; /openapi.json describes it
+    /healthz       the process is alive
+    /readyz        it is ready to serve
+    /metrics       for Prometheus
+  127.0.0.1:9092   the Kafka protocol, for any client; --kafka off disables it
+
+Events of bulk actions are published to the topic sluice.bulk.events, events of
+visitors to sluice.room.events.
+
+With --state redis://…, bulk actions and rooms are kept in that Redis or Valkey, which
+any number of servers may share: each serves the whole API and runs jobs. Topics stay in
+the data directory of each server; with --kafka off no data directory is needed. Redis's
+own settings decide what it keeps over a restart: docs/bulk/redis.md.
+
+With --cluster the server is a node of a cluster whose nodes replicate topics: an
+acknowledged record survives while a majority of its replicas does. Bulk actions and
+rooms of a cluster are kept in Redis, or are off (--state off). Each node knows the
+addresses of the others, and all share a secret. See docs/topic/cluster.md;
+examples/cluster/three.sh starts three nodes on one machine.
+
+With gate.http, gate.room and gate.upstream set, the server is also a gate in front of a
+site, as "sluice gate" is.
+
+With tracing.endpoint or OpenTelemetry's OTEL_EXPORTER_OTLP_ENDPOINT set, traces of bulk
+actions are sent to a collector.
+
+SIGTERM or Ctrl-C drains the server: a node hands its leadership to others, no new job
+starts, jobs in flight have bulk.shutdown_grace to finish, and the rest is handed back.
+"sluice config" prints all settings.`,
+		Example: `  sluice serve
+  sluice serve --data /var/lib/sluice --http 127.0.0.1:8080 --kafka 127.0.0.1:9092
+  SLUICE_BULK_WORKERS=50 sluice serve --config sluice.yaml
+  sluice serve --state redis://127.0.0.1:6379 --kafka off
+  sluice serve --state redis://127.0.0.1:6379 --kafka off --http 127.0.0.1:8081
+  sluice serve --state 'redis://host1:6379?addr=host2:6379&addr=host3:6379' --bulk-shards 16
+  SLUICE_CLUSTER_SECRET=$(cat secret) sluice serve --cluster main --node 1 --state off \
+    --cluster-listen 127.0.0.1:6222 --peers 127.0.0.1:6222,127.0.0.1:6223,127.0.0.1:6224
+  sluice serve --tracing-endpoint http://127.0.0.1:4318 --tracing-sample-ratio 0.1
+  sluice serve --gate-http 127.0.0.1:8000 --gate-room shop --gate-upstream http://127.0.0.1:3000`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			settings, err := config.Load(command.Flags(), os.Environ())
+			if err != nil {
+				return err
+			}
+			return serve(command.Context(), settings, command)
+		},
+	}
+	command.Flags().SortFlags = false
+	config.Flags(command.Flags())
+	return command
+}
+
+// stopMargin bounds stopping, besides waiting for jobs in flight.
+const stopMargin = 10 * time.Second
+
+// serve opens the data directory and serves until ctx ends.
+func serve(ctx context.Context, settings *config.Config, command *cobra.Command) (err error) {
+	log, err := ops.NewLogger(command.ErrOrStderr(), settings.Log.Format, settings.Log.Level)
+	if err != nil {
+		return err
+	}
+	server := ops.NewServer(ops.Options{Addr: settings.HTTP, Pprof: settings.Pprof, Logger: log})
+	tracing, err := openTracing(ctx, settings, server, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, tracing.close()) }()
+	topics, err := openTopics(ctx, settings, server, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, topics.close()) }()
+	bulk, err := openBulk(ctx, settings, server, topics.publishers.bulk, tracing.provider, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, bulk.close()) }()
+	rooms, err := openRooms(ctx, settings, server, topics.publishers.room, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rooms.close()) }()
+	// Services stop in reverse order: bulk and rooms publish to topics until they have
+	// stopped, and tracing sends the spans of all.
+	services := slices.Concat(tracing.services, topics.services, bulk.services, rooms.services, []lifecycle.Service{server})
+	if settings.Gate.HTTP != config.Off {
+		front, err := openGate(&settings.Gate, rooms, log)
+		if err != nil {
+			return err
+		}
+		services = append(services, front)
+	}
+	grace := max(0, settings.Bulk.ShutdownGrace) + stopMargin
+	if topics.member != nil {
+		services = append(services, topics.member)
+		grace += leaveTime
+	}
+	log.Info("serving", "http", settings.HTTP, "kafka", settings.Topic.Kafka, "data", settings.DataDir,
+		"state", settings.State.String(), "gate", settings.Gate.HTTP)
+	return lifecycle.Run(ctx, grace, services...)
+}
+
+// part is one part of the server: its services, and close, which is called after they
+// have stopped.
+type part struct {
+	services []lifecycle.Service
+	close    func() error
+}
+
+// noPart returns a part that is off.
+func noPart() *part { return &part{close: func() error { return nil }} }

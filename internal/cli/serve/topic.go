@@ -1,0 +1,111 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/config"
+	"github.com/sluice-project/sluice/internal/cli/events"
+	"github.com/sluice-project/sluice/lifecycle"
+	"github.com/sluice-project/sluice/ops"
+	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/api"
+	"github.com/sluice-project/sluice/topic/broker"
+	"github.com/sluice-project/sluice/topic/kafka"
+	"github.com/sluice-project/sluice/topic/migrate"
+	"github.com/sluice-project/sluice/topic/natsstore"
+)
+
+// publishers publish the events of other parts; nil ones are off.
+type publishers struct {
+	bulk bulk.Publisher
+	room room.Publisher
+}
+
+// topics are the topics of this process or of its cluster.
+type topics struct {
+	part
+	publishers
+	// member stops before everything else; it is nil without a cluster.
+	member *clusterMember
+}
+
+// openTopics opens the store of topics, the server for Kafka clients and the publishers
+// of events; it returns an empty part if topics are off. In a cluster it waits for a
+// majority of the nodes.
+func openTopics(ctx context.Context, settings *config.Config, server *ops.Server, log *slog.Logger) (*topics, error) {
+	if settings.Topic.Kafka == config.Off {
+		return &topics{part: *noPart()}, nil
+	}
+	cluster, err := clusterOptions(settings)
+	if err != nil {
+		return nil, err
+	}
+	store, err := natsstore.OpenCluster(ctx, filepath.Join(settings.DataDir, "topic"), natsstore.Options{
+		SyncInterval: settings.Topic.SyncInterval(), DiskReserve: settings.DiskReserve, Logger: log, Cluster: cluster,
+	})
+	if err != nil {
+		return nil, err
+	}
+	opened := &topics{part: part{close: store.Close}}
+	of := settings.Topic.Config()
+	of.Advertise = settings.Advertised()
+	broker, err := broker.New(store, of, broker.WithLogger(log))
+	if err != nil {
+		return nil, errors.Join(err, opened.close())
+	}
+	edge := kafka.NewServer(broker, kafka.Options{Addr: settings.Topic.Kafka, Advertise: settings.Topic.Advertised(), Logger: log})
+	opened.services = []lifecycle.Service{broker, edge}
+	var to events.Log = events.OwnLog{}
+	if cluster != nil {
+		opened.member = newClusterMember(store, broker, log)
+		server.Ready("cluster", opened.member.ready)
+		leaders, err := events.NewClusterLog(of.Advertise)
+		if err != nil {
+			return nil, errors.Join(err, opened.close())
+		}
+		to = leaders
+		opened.close = func() error {
+			leaders.Close()
+			return store.Close()
+		}
+	}
+	opened.publishers = publishers{bulk: events.ForBulk(broker, to, log), room: events.ForRooms(broker, to, log)}
+	api.Register(server.API(), broker, api.WithLogger(log))
+	if err := serveMigration(settings, server, store, broker, log); err != nil {
+		return nil, errors.Join(err, opened.close())
+	}
+	server.Registry().MustRegister(edge.Collector())
+	server.Ready("topic", func(context.Context) error { return broker.Err() })
+	return opened, nil
+}
+
+// leastSecret is the least length of the cluster's secret.
+const leastSecret = 16
+
+// serveMigration serves the migration of topics to clients that know the cluster's secret:
+// out of a single server that has the secret, and into a node of a cluster.
+func serveMigration(settings *config.Config, server *ops.Server, store topic.Store, broker *broker.Broker, log *slog.Logger) error {
+	secret, err := settings.Cluster.SharedSecret()
+	if err != nil || secret == "" {
+		return err
+	}
+	if len(secret) < leastSecret {
+		return fmt.Errorf("cluster.secret has %d characters: want at least %d", len(secret), leastSecret)
+	}
+	if !store.Cluster().Alone() {
+		server.Mux().Handle(migrate.Prefix, migrate.NewTargetHandler(migrate.NewImport(store), secret, log))
+		return nil
+	}
+	export, err := migrate.NewExport(store, broker)
+	if err != nil {
+		return err
+	}
+	server.Mux().Handle(migrate.Prefix, migrate.NewSourceHandler(export, secret, log))
+	return nil
+}

@@ -1,0 +1,197 @@
+package edge
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/sluice-project/sluice/internal/edge/problem"
+)
+
+// DocumentPaths are where the OpenAPI document is. The first is the one to use; the
+// others stay for those who know them.
+var DocumentPaths = []string{"/openapi.json", "/openapi-room.json", "/openapi-topic.json"}
+
+// API serves the operations of all parts, and their document.
+type API struct {
+	framework huma.API
+	routes    node
+
+	mu        sync.Mutex
+	described []func(huma.API) // handlers of their own that the document lacks yet
+	document  []byte
+}
+
+// New returns an API without operations. Parts register theirs before it serves.
+func New() *API {
+	a := &API{}
+	a.framework = huma.NewAPI(a.config(), binding{a, nil})
+	return a
+}
+
+// Mount serves the API on a mux.
+func (a *API) Mount(mux *http.ServeMux) {
+	for _, path := range append([]string{"/v1/", "/.well-known/"}, DocumentPaths...) {
+		mux.Handle(path, a)
+	}
+}
+
+// PartOptions are what a part adds to its operations.
+type PartOptions struct {
+	// Logger gets the faults of the server, each kind at most once a second.
+	Logger *slog.Logger
+	// Refuse returns the problem of an error, or nil if it has none.
+	Refuse func(error) *Error
+	// Explain says what is wrong with a field in words of the part, or "".
+	Explain func(field string, detail *huma.ErrorDetail) string
+	// Middlewares run before the operations that the framework serves.
+	Middlewares huma.Middlewares
+	// MaxBody and BodyTime bound a body. Default: MaxBody, BodyTime.
+	MaxBody  int64
+	BodyTime time.Duration
+	// Origins are those of ListedPages, such as "https://shop.example"; "*" is all.
+	Origins []string
+	// Security has the schemes that operations name.
+	Security map[string]*huma.SecurityScheme
+	// Schemas are types, by those whose place they take in the document.
+	Schemas map[reflect.Type]reflect.Type
+}
+
+// Part registers the operations of one part.
+type Part struct {
+	api     *API
+	options PartOptions
+	faults  faultLog
+}
+
+// Part returns a part of a name, which the log uses.
+func (a *API) Part(name string, options PartOptions) *Part {
+	options.MaxBody = cmp.Or(options.MaxBody, MaxBody)
+	options.BodyTime = cmp.Or(options.BodyTime, BodyTime)
+	return &Part{api: a, options: options, faults: faultLog{part: name, logger: options.Logger}}
+}
+
+// Register adds an operation whose input the framework decodes and validates.
+func Register[I, O any](p *Part, op Operation, handler func(context.Context, *I) (*O, error)) {
+	a := p.api
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.document = nil
+	described := p.describe(a.framework, &op)
+	described.Middlewares = p.options.Middlewares
+	huma.Register(a.framework, described, func(ctx context.Context, in *I) (*O, error) {
+		out, err := handler(ctx, in)
+		if err != nil {
+			return nil, p.refusal(ctx, op.ID, err)
+		}
+		return out, nil
+	})
+}
+
+// Handle adds an operation that has its own handler. I and O describe it as they
+// would for Register: the parameters of the query and whether there is a body come
+// from I.
+func Handle[I, O any](p *Part, op Operation, run func(*Exchange) error) {
+	a := p.api
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.document = nil
+	in := reflect.TypeFor[I]()
+	_, readsBody := in.FieldByName("Body")
+	method, path, _ := strings.Cut(op.Route, " ")
+	e := &endpoint{
+		part: p, id: op.ID, method: method, pages: op.Pages,
+		run: run, readsBody: readsBody, maxBody: cmp.Or(op.MaxBody, p.options.MaxBody),
+	}
+	for _, field := range reflect.VisibleFields(in) {
+		if name := field.Tag.Get("query"); name != "" {
+			e.parameters = append(e.parameters, name)
+		}
+	}
+	here := a.routes.add(path)
+	here.endpoints = append(here.endpoints, e)
+	a.described = append(a.described, func(framework huma.API) {
+		huma.Register[I, O](framework, p.describe(framework, &op), nil)
+	})
+}
+
+// binding is the framework's way to routes. With nowhere set it only describes.
+type binding struct {
+	*API
+	nowhere *struct{}
+}
+
+// Handle implements huma.Adapter.
+func (b binding) Handle(op *huma.Operation, handler func(huma.Context)) {
+	if b.nowhere != nil {
+		return
+	}
+	here := b.routes.add(op.Path)
+	here.endpoints = append(here.endpoints, &endpoint{
+		part: op.Metadata[partOf].(*Part), id: op.OperationID, method: op.Method, framework: handler, operation: op,
+	})
+}
+
+// ServeHTTP implements http.Handler.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var found values
+	here := a.routes.find(r.URL, &found)
+	if here == nil {
+		if slices.Contains(DocumentPaths, r.URL.Path) {
+			a.serveDocument(w, r)
+			return
+		}
+		refuse(w, r, Refuse(http.StatusNotFound, problem.NotFound, "there is no "+r.Method+" "+r.URL.Path+"; see "+DocumentPaths[0]))
+		return
+	}
+	if here.allow(w, r) && preflight(r) {
+		here.permit(w)
+		return
+	}
+	e := here.endpoint(r.Method)
+	if e == nil {
+		methods := here.methods()
+		refuse(w, r, Refuse(http.StatusMethodNotAllowed, problem.Method, r.URL.Path+" has only "+methods).Set("Allow", methods))
+		return
+	}
+	if e.pages == OwnPages {
+		if err := ownPages.Check(r); err != nil {
+			refuse(w, r, Refuse(http.StatusForbidden, problem.CrossOrigin, "a page of another origin may not do this: "+err.Error()))
+			return
+		}
+	}
+	if e.run != nil {
+		e.exchange(here.names, found, w, r)
+		return
+	}
+	bounded(w, r, e.part.options.BodyTime, func(r *http.Request) {
+		for i, name := range here.names {
+			r.SetPathValue(name, found.texts[i])
+		}
+		e.framework(humago.NewContext(e.operation, r, w))
+	})
+}
+
+// refuse answers before an operation runs.
+func refuse(w http.ResponseWriter, r *http.Request, e *Error) {
+	bounded(w, r, BodyTime, func(*http.Request) { e.write(w) })
+}
+
+// exchange runs a handler of its own.
+func (e *endpoint) exchange(names []string, found values, w http.ResponseWriter, r *http.Request) {
+	x := exchanges.Get().(*Exchange)
+	defer x.release()
+	x.W, x.R, x.endpoint, x.names, x.values = w, r, e, names, found
+	if err := x.serve(); err != nil {
+		e.part.refusal(r.Context(), e.id, err).write(w)
+	}
+}

@@ -1,0 +1,71 @@
+package pebblekv
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// Get copies the value of a key; nil if there is none.
+func Get(db *pebble.DB, key []byte) ([]byte, error) {
+	value, closer, err := db.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer closer.Close()
+	return append([]byte{}, value...), nil
+}
+
+// Scan calls f for each key and value in a range, in order, until f returns
+// false. The key and the value are valid only during the call.
+func Scan(db *pebble.DB, from, to []byte, f func(key, value []byte) (more bool, err error)) (err error) {
+	iter, err := db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, iter.Close()) }()
+	for valid := iter.First(); valid; valid = iter.Next() {
+		value, err := iter.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		if more, err := f(iter.Key(), value); err != nil || !more {
+			return err
+		}
+	}
+	return iter.Error()
+}
+
+// Apply adds a batch to the log; SyncWait of the batch waits until it is synced. Pebble's
+// panic on a failed log becomes an error.
+func Apply(db *pebble.DB, batch *pebble.Batch) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("write the log: %v", p)
+		}
+	}()
+	return db.ApplyNoSyncWait(batch, pebble.Sync)
+}
+
+// Logger hands Pebble's messages to slog. Pebble calls Fatalf when it
+// cannot go on; Apply turns the panic into an error.
+type Logger struct{ Log *slog.Logger }
+
+// Infof drops the message: Pebble logs its routine work with it.
+func (l Logger) Infof(string, ...any) {}
+
+// Errorf logs an error.
+func (l Logger) Errorf(format string, args ...any) {
+	l.Log.Error("pebble: " + fmt.Sprintf(format, args...))
+}
+
+// Fatalf logs an error and panics.
+func (l Logger) Fatalf(format string, args ...any) {
+	l.Log.Error("pebble: " + fmt.Sprintf(format, args...))
+	panic(fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,32 @@
+package rapidtest
+
+import (
+	"flag"
+	"os"
+	"strconv"
+)
+
+// current is the last value that Checks set.
+var current string
+
+// Checks sets how often properties are checked, to long with SLUICE_LONG and otherwise to short,
+// until undo is called; rapid's default is 100. -rapid.checks overrides both. Calls may be nested.
+func Checks(short, long int) (undo func()) {
+	option := flag.Lookup("rapid.checks")
+	before := option.Value.String()
+	if before != option.DefValue && before != current {
+		return func() {}
+	}
+	set := func(to string) {
+		if err := option.Value.Set(to); err != nil {
+			panic(err) // it is a number
+		}
+		current = to
+	}
+	checks := short
+	if os.Getenv("SLUICE_LONG") != "" {
+		checks = long
+	}
+	set(strconv.Itoa(checks))
+	return func() { set(before) }
+}

@@ -1,0 +1,57 @@
+//go:build redis
+
+package redistest_test
+
+import (
+	"fmt"
+	"net/url"
+	"testing"
+
+	"github.com/sluice-project/sluice/internal/testkit/redistest"
+)
+
+func TestAClusterHasItsKeysOnAllMasters(t *testing.T) {
+	cluster := redistest.StartCluster(t, redistest.ClusterOptions{Persist: redistest.Always})
+	keys := 60
+	for n := range keys {
+		key := fmt.Sprint("key-", n)
+		// Another master would answer MOVED, which is an error here.
+		cluster.MasterOf(key).Cli("SET", key, "there")
+	}
+	has := func() (all int64) {
+		for n, master := range cluster.Masters() {
+			size := master.Size()
+			if size == 0 {
+				t.Errorf("master %d has no keys", n)
+			}
+			all += size
+		}
+		return all
+	}
+	if got := has(); got != int64(keys) {
+		t.Errorf("%d keys, want %d", got, keys)
+	}
+	cluster.Masters()[1].Restart()
+	cluster.AwaitOK()
+	if got := has(); got != int64(keys) {
+		t.Errorf("%d keys after a restart, want %d", got, keys)
+	}
+	for n := range keys {
+		key := fmt.Sprint("key-", n)
+		if got := cluster.MasterOf(key).Cli("GET", key); got != "there" {
+			t.Errorf("%s is %q after a restart", key, got)
+		}
+	}
+}
+
+func TestTheURLOfAClusterNamesAllMasters(t *testing.T) {
+	cluster := redistest.StartCluster(t, redistest.ClusterOptions{Masters: 2})
+	parsed, err := url.Parse(cluster.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	masters := cluster.Masters()
+	if parsed.Scheme != "redis" || parsed.Host != masters[0].Addr() || len(parsed.Query()["addr"]) != 1 || parsed.Query().Get("addr") != masters[1].Addr() {
+		t.Errorf("%s of the masters %s and %s", cluster.URL(), masters[0].Addr(), masters[1].Addr())
+	}
+}

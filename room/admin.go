@@ -1,0 +1,235 @@
+package room
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-project/sluice/lifecycle"
+)
+
+// PutRoom creates a room, or changes its settings; created reports which. New settings
+// hold immediately, for visitors inside and in line too, but passes keep their ends. A
+// setting that is out of range, or that could worsen a position already shown, is a
+// *SettingsError. ErrTooManyRooms if there are MaxRooms, and ErrConflict if others keep
+// changing the room.
+func (e *Engine) PutRoom(ctx context.Context, name string, s Settings) (view View, created bool, err error) {
+	if err := ValidName(name); err != nil {
+		return View{}, false, err
+	}
+	s = s.WithDefaults()
+	if err := s.Validate(); err != nil {
+		return View{}, false, err
+	}
+	r, err := e.change(ctx, name, func(r *Room) (*Room, error) {
+		if r == nil {
+			created = true
+			return e.newRoom(ctx, name, s)
+		}
+		created = false
+		if err := e.mayBecome(ctx, r, &s); err != nil {
+			return nil, err
+		}
+		if s.Method == Lottery && r.Settings.Method != Lottery {
+			r.Seed = NewSeed() // an earlier lottery's seed may have been shown
+		}
+		r.Settings = s
+		return r, nil
+	})
+	if err != nil {
+		return View{}, false, err
+	}
+	view, err = e.view(ctx, r)
+	return view, created, err
+}
+
+func (e *Engine) newRoom(ctx context.Context, name string, s Settings) (*Room, error) {
+	now, err := e.store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e.clock.observe(now)
+	return &Room{
+		Name: name, Settings: s, Epoch: 1,
+		Generation: hex.EncodeToString(NewSeed()[:8]), Seed: NewSeed(),
+		CreatedAt: now.UTC().Truncate(time.Millisecond),
+	}, nil
+}
+
+// drawMargin is how long before the draw it is too late to postpone it: longer than it
+// takes to store the change and until each instance has seen it, so that none shows a
+// place, or the seed, by the old time.
+const drawMargin = 15 * time.Second
+
+// mayBecome returns why a room may not take new settings, nil if it may: the position
+// that a visitor was shown never rises.
+func (e *Engine) mayBecome(ctx context.Context, r *Room, s *Settings) error {
+	status, err := e.store.Status(ctx, r.Name)
+	if err != nil {
+		return err
+	}
+	was := &r.Settings
+	drawing := !status.Now.Add(drawMargin).Before(was.OpensAt)
+	switch {
+	case s.Mode != was.Mode && status.Waiting+status.Inside > 0:
+		return &SettingsError{"mode", fmt.Sprintf("stays %s while anybody waits or is inside: pause the room until it is empty, or make another", was.Mode)}
+	case s.Method != was.Method && status.Entered > 0:
+		return &SettingsError{"method", fmt.Sprintf("stays %s after somebody has come: make another room", was.Method)}
+	case was.Method == Lottery && drawing && s.OpensAt.After(was.OpensAt):
+		return &SettingsError{"opens_at", "is the moment of the draw, and may not be moved to later after it, nor in the last 15 s before: make another room"}
+	}
+	return nil
+}
+
+// change reads a room, changes it and stores it, and retries after a conflict. F gets a
+// copy, or nil if there is no such room.
+func (e *Engine) change(ctx context.Context, name string, f func(*Room) (*Room, error)) (*Room, error) {
+	for attempt := range maxAttempts {
+		if attempt > 0 && !lifecycle.Sleep(ctx, nil, rand.N(20*time.Millisecond)) {
+			return nil, ctx.Err()
+		}
+		if err := e.catalog.refresh(ctx); err != nil {
+			return nil, err
+		}
+		var before *Room
+		revision := uint64(0)
+		if k := e.catalog.cached(name); k != nil {
+			copied := *k.room.Load()
+			before, revision = &copied, copied.Revision
+		}
+		r, err := f(before)
+		if err != nil {
+			return nil, err
+		}
+		err = e.storeRoom(ctx, r, revision)
+		if !errors.Is(err, ErrConflict) {
+			return r, err
+		}
+	}
+	return nil, fmt.Errorf("room %s is being changed continually: %w", name, ErrConflict)
+}
+
+func (e *Engine) storeRoom(ctx context.Context, r *Room, revision uint64) error {
+	record, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if r.Revision, err = e.store.PutRoom(ctx, r.Name, record, revision); err != nil {
+		return err
+	}
+	k := e.catalog.put(r)
+	e.startExpiration(k)
+	k.wakeUp()
+	return nil
+}
+
+// changeExisting changes a room that must exist.
+func (e *Engine) changeExisting(ctx context.Context, name string, f func(*Room)) (*Room, error) {
+	return e.change(ctx, name, func(r *Room) (*Room, error) {
+		if r == nil {
+			return nil, ErrNoRoom
+		}
+		f(r)
+		return r, nil
+	})
+}
+
+// Pause lets nobody in until Resume; visitors may come and wait.
+func (e *Engine) Pause(ctx context.Context, name string) (View, error) {
+	return e.setPaused(ctx, name, true)
+}
+
+// Resume ends a Pause.
+func (e *Engine) Resume(ctx context.Context, name string) (View, error) {
+	return e.setPaused(ctx, name, false)
+}
+
+func (e *Engine) setPaused(ctx context.Context, name string, paused bool) (View, error) {
+	r, err := e.changeExisting(ctx, name, func(r *Room) { r.Paused = paused })
+	if err != nil {
+		return View{}, err
+	}
+	return e.view(ctx, r)
+}
+
+// DeleteRoom removes a room with all its visitors. It is idempotent.
+func (e *Engine) DeleteRoom(ctx context.Context, name string) error {
+	k := e.catalog.cached(name)
+	if err := e.store.RemoveRoom(ctx, name); err != nil {
+		return err
+	}
+	if k != nil {
+		e.catalog.drop(k)
+	}
+	return nil
+}
+
+// Room returns a room, or ErrNoRoom. The counts are current; a change by another instance
+// may take Config.RefreshInterval to show.
+func (e *Engine) Room(ctx context.Context, name string) (View, error) {
+	k, err := e.catalog.get(ctx, name)
+	if err != nil {
+		return View{}, err
+	}
+	return e.view(ctx, k.room.Load())
+}
+
+// Rooms returns all rooms, by name.
+func (e *Engine) Rooms(ctx context.Context) ([]View, error) {
+	if err := e.catalog.refresh(ctx); err != nil {
+		return nil, err
+	}
+	rooms := e.catalog.all()
+	slices.SortFunc(rooms, func(a, b *cachedRoom) int { return strings.Compare(a.name, b.name) })
+	views := make([]View, len(rooms))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(maxExpirations)
+	for i, k := range rooms {
+		group.Go(func() (err error) {
+			views[i], err = e.view(ctx, k.room.Load())
+			if errors.Is(err, ErrNoRoom) { // removed in the meantime
+				return nil
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(views, func(v View) bool { return v.Room.Name == "" }), nil
+}
+
+// view returns a room with its counts.
+func (e *Engine) view(ctx context.Context, r *Room) (View, error) {
+	status, err := e.store.Status(ctx, r.Name)
+	if err != nil {
+		return View{}, err
+	}
+	view := View{Room: *r, Status: status, Phase: PhaseOf(r, &status, status.Now)}
+	if k := e.catalog.cached(r.Name); k != nil {
+		if m := k.measured.Load(); m != nil {
+			if rate, ok := m.flow.PerSecond(); ok {
+				view.Outflow = &rate
+			}
+		}
+	}
+	return view, nil
+}
+
+// Settings returns the settings of a room, from memory if the room was seen before, also
+// while the store is unavailable.
+func (e *Engine) Settings(ctx context.Context, name string) (Settings, error) {
+	k, err := e.catalog.get(ctx, name)
+	if err != nil {
+		return Settings{}, err
+	}
+	return k.room.Load().Settings, nil
+}

@@ -1,0 +1,108 @@
+package api
+
+import (
+	"time"
+
+	"github.com/sluice-project/sluice/room"
+)
+
+// The types below describe objects in the OpenAPI document that are read or written
+// by code of their own. Tests compare them with what is answered.
+
+type inSettings struct {
+	RoomPath
+	Body room.Settings
+}
+
+type inRevoke struct {
+	RoomPath
+	Body *revocationView
+}
+
+type revocationView struct {
+	Visitor string `json:"visitor,omitempty" maxLength:"256" doc:"The visitor's key. Give this or the ticket."`
+	Ticket  string `json:"ticket,omitempty"`
+}
+
+type inEnter struct {
+	RoomPath
+	Body *entryView
+}
+
+type entryView struct {
+	Visitor *string `json:"visitor,omitempty" nullable:"true" maxLength:"256" doc:"A key, such as a user's id: one key has one place."`
+}
+
+type inAsk struct {
+	RoomPath
+	Wait     int64 `query:"wait_ms" minimum:"0" maximum:"30000" doc:"How long to wait for news: a status other than waiting, or another position. The server may answer earlier."`
+	Position int64 `query:"position" minimum:"0" doc:"The last position that was seen, 0 for null. Default: that at the time of the request."`
+}
+
+type inWatch struct {
+	RoomPath
+	Ticket string `query:"ticket" doc:"For EventSource, which sets no headers."`
+}
+
+type (
+	outRooms   struct{ Body roomsView }
+	outRoom    struct{ Body roomView }
+	outLottery struct{ Body lotteryView }
+	outPlace   struct{ Body placeView }
+)
+
+type placeView struct {
+	Ticket        string     `json:"ticket" doc:"The ticket to show from now on."`
+	ID            int64      `json:"id" doc:"The visitor's number in the room."`
+	Status        string     `json:"status" enum:"waiting,inside"`
+	Position      *int64     `json:"position" nullable:"true" doc:"From 1; null inside, and before a lottery is drawn."`
+	Ahead         *int64     `json:"ahead" nullable:"true" doc:"How many visitors are before this one: position - 1."`
+	EstimatedWait *waitView  `json:"estimated_wait_ms" doc:"With a probability of about 90 % the wait is between low and high; null if that is not known."`
+	NextPoll      int64      `json:"next_poll_ms" doc:"When to ask again."`
+	Pass          *string    `json:"pass" nullable:"true" doc:"A JWT, if the visitor is inside. It ends after a minute at most, and each answer has a new one."`
+	PassExpiresAt *time.Time `json:"pass_expires_at" nullable:"true" doc:"When the visit ends."`
+	Draw          int64      `json:"draw,omitempty" doc:"The visitor's number in the lottery, once it is drawn."`
+}
+
+type waitView struct {
+	_    struct{} `nullable:"true"`
+	Low  int64    `json:"low"`
+	High int64    `json:"high"`
+}
+
+type keySetView struct {
+	Keys []map[string]any `json:"keys" nullable:"false"`
+}
+
+type settingsView struct {
+	Mode     string `json:"mode" enum:"teller,park" doc:"teller: at most capacity are inside, and when one leaves the next enters. park: batch enter every interval_ms, each for stay_ms."`
+	Capacity int64  `json:"capacity,omitempty" minimum:"1" maximum:"10000000" doc:"The most visitors inside. teller only, required."`
+	PassTTL  int64  `json:"pass_ttl_ms,omitempty" minimum:"100" maximum:"604800000" doc:"How long a pass lasts. teller only. Default 600000."`
+	Pass     string `json:"pass,omitempty" enum:"sliding,fixed" doc:"Whether using a pass extends it. teller only. Default sliding."`
+	Renewals int64  `json:"renewals,omitempty" minimum:"0" maximum:"1000" doc:"How often a visitor may renew a fixed pass. teller only. Default 0."`
+	Batch    int64  `json:"batch,omitempty" minimum:"1" maximum:"10000000" doc:"How many enter at each tick. park only, required."`
+	Interval int64  `json:"interval_ms,omitempty" minimum:"100" maximum:"86400000" doc:"The time between ticks. park only, required."`
+	Stay     int64  `json:"stay_ms,omitempty" minimum:"100" maximum:"604800000" doc:"How long after its tick each pass ends. park only, required."`
+
+	ClaimWindow  int64      `json:"claim_window_ms,omitempty" minimum:"100" maximum:"600000" doc:"How long a called visitor has to claim the slot. Default 10000."`
+	AbandonAfter int64      `json:"abandon_after_ms,omitempty" minimum:"100" maximum:"86400000" doc:"How long a visitor may be silent before it is skipped when called. Default 120000."`
+	Grace        int64      `json:"grace_ms,omitempty" minimum:"0" maximum:"86400000" doc:"For how long after that the place is kept and counted. Default 180000."`
+	MaxWaiting   int64      `json:"max_waiting,omitempty" minimum:"1" maximum:"10000000" doc:"How many may wait; more are refused. Default 1000000."`
+	Method       string     `json:"method,omitempty" enum:"fifo,lottery" doc:"The order of visitors who came before opens_at. Default fifo."`
+	OpensAt      *time.Time `json:"opens_at,omitempty" doc:"When visitors are admitted from. Default: at once."`
+	PrequeueFrom *time.Time `json:"prequeue_from,omitempty" doc:"When visitors may come to wait for opens_at. Default: at any time."`
+	EndsAt       *time.Time `json:"ends_at,omitempty" doc:"When admission ends. Default: never."`
+
+	OnStoreFailure string     `json:"on_store_failure,omitempty" enum:"open,closed" doc:"What a gate does when the store does not answer. Default closed."`
+	Routes         []ruleView `json:"routes,omitempty" nullable:"false" maxItems:"100" doc:"The requests that need a pass at a gate. Default: all."`
+	Bypass         []ruleView `json:"bypass,omitempty" nullable:"false" maxItems:"100" doc:"The requests that need none, whatever routes say."`
+	JoinsPerMinute int64      `json:"joins_per_minute,omitempty" minimum:"0" maximum:"1000000" doc:"How many visitors may enter from one client address in a minute, at each instance. Default 0: no limit."`
+	BindTickets    bool       `json:"bind_tickets,omitempty" doc:"Binds each ticket to the client address that it was given to. Default false."`
+}
+
+// ruleView matches requests; an absent member matches all.
+type ruleView struct {
+	Host   string `json:"host,omitempty" doc:"A host name without port, or *.example.com for all below it. Default: all."`
+	Path   string `json:"path,omitempty" doc:"One path, or with /* at its end itself and all below it. Default: all."`
+	Method string `json:"method,omitempty" doc:"An HTTP method. Default: all."`
+}

@@ -1,0 +1,120 @@
+package room
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// clientPrefix returns what counts as one client: an IPv4 address, or the /64 of an IPv6
+// address, which belongs to one subscriber. It is invalid for an invalid address.
+func clientPrefix(addr netip.Addr) netip.Prefix {
+	addr = addr.Unmap().WithZone("")
+	bits := addr.BitLen()
+	if addr.Is6() {
+		bits = 64
+	}
+	prefix, err := addr.Prefix(bits)
+	if err != nil {
+		return netip.Prefix{} // of an invalid address
+	}
+	return prefix
+}
+
+// ClientHash returns the hash that binds a ticket to a client: of the IPv4 address, or of
+// the /64 of an IPv6 address. It is zero only for an invalid address. It is short and has
+// no secret, so it does not hide the address from the ticket's holder.
+func ClientHash(addr netip.Addr) [4]byte {
+	prefix := clientPrefix(addr)
+	if !prefix.IsValid() {
+		return [4]byte{}
+	}
+	sum := sha256.Sum256(append([]byte("sluice room client "), prefix.Addr().AsSlice()...))
+	hash := [4]byte(sum[:])
+	if hash == ([4]byte{}) {
+		hash[0] = 1
+	}
+	return hash
+}
+
+// joinLimiter limits how many visitors enter from one client. It counts in slots of
+// 5 s, and never lets more than the limit enter within any minute; a client may have to
+// wait up to 5 s longer than that. It is safe for concurrent use.
+type joinLimiter struct {
+	mu      sync.Mutex
+	clients lru[netip.Prefix, joins]
+}
+
+// maxClients is how many clients a joinLimiter counts, of some 250 bytes each. Beyond
+// that it forgets the clients that have not entered for the longest time.
+const maxClients = 100_000
+
+const (
+	joinSlot  = 5 * time.Second
+	joinSlots = int64(time.Minute/joinSlot) + 1
+)
+
+// joins are those of one client.
+type joins struct {
+	last   int64 // the number of the slot that was counted in last
+	counts [joinSlots]int32
+}
+
+func newJoinLimiter(clients int) *joinLimiter {
+	return &joinLimiter{clients: newLRU[netip.Prefix, joins](clients)}
+}
+
+// allow counts one more visitor from an address, if fewer than perMinute entered from it
+// within the last minute; otherwise it returns after how long one may. There is no limit
+// if perMinute is 0 or the address is invalid.
+func (l *joinLimiter) allow(addr netip.Addr, perMinute int64, now time.Time) (retryAfter time.Duration, ok bool) {
+	client := clientPrefix(addr)
+	if perMinute <= 0 || !client.IsValid() {
+		return 0, true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	j := l.clients.getOrAdd(client)
+	slot := now.UnixMilli() / joinSlot.Milliseconds()
+	total := j.advance(slot)
+	if total < perMinute {
+		j.counts[slot%joinSlots]++
+		return 0, true
+	}
+	// The first slot after which there are fewer than the limit again.
+	for past := joinSlots - 1; past >= 0; past-- {
+		total -= int64(j.counts[(slot-past)%joinSlots])
+		if total < perMinute {
+			free := time.UnixMilli((slot - past + joinSlots) * joinSlot.Milliseconds())
+			return free.Sub(now), false
+		}
+	}
+	return time.Minute, false // not reached: without all slots the total is 0
+}
+
+// advance forgets the slots that are over, and returns the sum of the others. If the clock
+// goes back by more than all slots, counting starts again.
+func (j *joins) advance(slot int64) (total int64) {
+	if slot >= j.last+joinSlots || slot <= j.last-joinSlots {
+		*j = joins{last: slot}
+	}
+	for ; j.last < slot; j.last++ {
+		j.counts[(j.last+1)%joinSlots] = 0
+	}
+	for _, n := range j.counts {
+		total += int64(n)
+	}
+	return total
+}
+
+// LimitError reports that too many visitors came from one client address.
+type LimitError struct {
+	// RetryAfter is when the next may come.
+	RetryAfter time.Duration
+}
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("too many visitors from this address: the next may come in %v", e.RetryAfter)
+}

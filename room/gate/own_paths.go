@@ -1,0 +1,198 @@
+package gate
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/watch"
+)
+
+//go:embed release.js
+var releaseScript []byte
+
+// ownPaths serves the paths below /.sluice/{room}/.
+func (g *Gate) ownPaths() *http.ServeMux {
+	mux := http.NewServeMux()
+	b := base(g.options.Room)
+	serve := func(pattern string, answer func(*visit)) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { answer(g.visit(w, r)) })
+	}
+	serve("GET "+b+"status", (*visit).status)
+	serve("GET "+b+"left", (*visit).left)
+	serve("GET "+b+"release.js", (*visit).releaseScript)
+	serve("POST "+b+"leave", own((*visit).leave))
+	serve("POST "+b+"join", own((*visit).rejoin))
+	if g.options.Challenge != nil {
+		serve("POST "+b+"enter", own((*visit).enterByForm))
+	}
+	if g.streams != nil {
+		serve("GET "+b+"watch", (*visit).watch)
+	}
+	return mux
+}
+
+// sameSite detects forms that another site has sent.
+var sameSite = http.NewCrossOriginProtection()
+
+// own refuses forms that another site has sent, and bounds forms.
+func own(answer func(*visit)) func(*visit) {
+	return func(v *visit) {
+		if err := sameSite.Check(v.r); err != nil {
+			page := v.newPage(KindRefused)
+			page.Notices = nil
+			page.Return, page.Retry = "/", true
+			v.respond(http.StatusForbidden, problem{Code: "cross_origin", Detail: err.Error()}, page)
+			return
+		}
+		v.readForm()
+		answer(v)
+	}
+}
+
+// readForm reads a form of the gate's own, within FormTime.
+func (v *visit) readForm() {
+	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, MaxForm)
+	// A writer that has no connection has no deadline.
+	control := http.NewResponseController(v.w)
+	_ = control.SetReadDeadline(time.Now().Add(FormTime))
+	// A beacon is no form, and an unreadable body has no fields.
+	_ = v.r.ParseMultipartForm(MaxForm)
+	if _, err := io.Copy(io.Discard, v.r.Body); err != nil {
+		// With the deadline left, the server does not wait for the rest.
+		v.w.Header().Set("Connection", "close")
+		return
+	}
+	_ = control.SetReadDeadline(time.Time{})
+}
+
+// place looks a ticket up for the gate's paths that only programs read.
+func (v *visit) place(find func() error) {
+	v.kind = program
+	err := room.ErrBadTicket
+	if v.ticket != "" {
+		err = find()
+	}
+	var gone *room.GoneError
+	switch {
+	case err == nil:
+	case errors.As(err, &gone):
+		v.respond(http.StatusGone, problem{Code: "gone", Reason: gone.Reason, Detail: gone.Error()}, nil)
+	case errors.Is(err, room.ErrBadTicket):
+		v.respond(http.StatusUnauthorized, problem{Code: "bad_ticket",
+			Detail: "there is no ticket of this room in the cookie " + v.gate.ticketCookie() + ": open a page behind the gate"}, nil)
+	case errors.Is(err, watch.ErrTooMany), errors.Is(err, watch.ErrClosed):
+		v.retryAfter(30 * time.Second)
+		v.respond(http.StatusServiceUnavailable, problem{Code: "too_many_streams", Detail: err.Error() + "; ask " + v.gate.paths.Status + " instead"}, nil)
+	default:
+		v.refuse(err)
+	}
+}
+
+// status answers with the visitor's place.
+func (v *visit) status() {
+	v.place(func() error {
+		answer, err := v.askTicket(false)
+		if err != nil {
+			return err
+		}
+		v.writeJSON(http.StatusOK, "application/json", publicJSON(nil, &answer))
+		return nil
+	})
+}
+
+// watch streams the visitor's place.
+func (v *visit) watch() {
+	v.place(func() error {
+		ctx, cancel := v.asking()
+		ticket, err := v.gate.rooms.Parse(ctx, v.gate.options.Room, v.ticket, v.client)
+		cancel()
+		if err != nil {
+			return err
+		}
+		return v.gate.streams.Serve(v.w, v.r, watch.Stream{Room: v.gate.options.Room, Ticket: ticket, Format: publicJSON})
+	})
+}
+
+// publicJSON leaves out what cookies hide from scripts.
+func publicJSON(b []byte, answer *room.Answer) []byte {
+	public := *answer
+	public.Ticket, public.Pass = "", ""
+	return public.AppendJSON(b)
+}
+
+// leave gives up the place, for the page's button and for beacons.
+func (v *visit) leave() {
+	if err := v.giveUp(); err != nil {
+		if v.r.Context().Err() == nil {
+			v.unavailable(err)
+		}
+		return
+	}
+	to := localPath(v.r.PostFormValue("to"))
+	v.clearCookies()
+	if v.kind != navigation {
+		v.write(http.StatusNoContent, nil)
+		return
+	}
+	v.redirect(base(v.gate.options.Room) + "left?to=" + url.QueryEscape(to))
+}
+
+// giveUp leaves by the visitor's ticket or pass. It is no error if the visitor has
+// neither, or the place is gone.
+func (v *visit) giveUp() error {
+	if v.ticket == "" && v.proof == "" {
+		return nil
+	}
+	err := v.ask(func(ctx context.Context) error {
+		name := v.gate.options.Room
+		err := room.ErrBadTicket
+		if v.ticket != "" {
+			err = v.gate.rooms.Leave(ctx, name, v.ticket, v.client)
+		}
+		if errors.Is(err, room.ErrBadTicket) && v.proof != "" {
+			err = v.gate.rooms.LeavePass(ctx, name, v.proof)
+		}
+		return err
+	})
+	if err != nil && unavailable(err) {
+		return err
+	}
+	return nil
+}
+
+// left shows that the visitor has left, on a page of its own, so that reloading it does
+// not join again.
+func (v *visit) left() {
+	page := v.newPage(KindLeft)
+	page.Return = localPath(v.r.URL.Query().Get("to"))
+	page.Rejoin = true
+	v.kind = navigation
+	v.show(http.StatusOK, page)
+}
+
+// rejoin removes the visitor's cookies, and redirects to the page that joins again.
+func (v *visit) rejoin() {
+	to := localPath(v.r.PostFormValue("to"))
+	v.clearCookies()
+	v.redirect(to)
+}
+
+// redirect sends the browser to a path, with GET.
+func (v *visit) redirect(to string) {
+	v.w.Header().Set("Location", to)
+	v.write(http.StatusSeeOther, nil)
+}
+
+func (v *visit) releaseScript() {
+	header := v.w.Header()
+	header.Set("Content-Type", "text/javascript; charset=utf-8")
+	header.Set("Cache-Control", "public, max-age=3600")
+	header.Set("X-Content-Type-Options", "nosniff")
+	_, _ = v.w.Write(releaseScript) // The client has gone if it fails.
+}

@@ -1,0 +1,194 @@
+package storetest
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/sluice-project/sluice/room"
+)
+
+// Enter implements room.Store.
+func (m *Memory) Enter(ctx context.Context, terms room.Terms, arrival room.Arrival) (room.Place, error) {
+	return operate(ctx, m, terms, func(r *memoryRoom, at at) (room.Place, error) {
+		if number := r.keys[arrival.Key]; number != 0 {
+			r.ask(at, r.visitors[number], true)
+			return r.place(number, at.now), nil
+		}
+		if err := at.MayEnter(at.ms(), r.counts[room.Waiting]); err != nil {
+			return room.Place{}, err
+		}
+		v := r.add(at, arrival)
+		r.call(at, false)
+		r.ask(at, v, true)
+		p := r.place(v.number, at.now)
+		p.New = true
+		return p, nil
+	})
+}
+
+// Ask implements room.Store.
+func (m *Memory) Ask(ctx context.Context, terms room.Terms, numbers []int64, claim bool) ([]room.Place, error) {
+	return operate(ctx, m, terms, func(r *memoryRoom, at at) ([]room.Place, error) {
+		places := make([]room.Place, len(numbers))
+		for i, number := range numbers {
+			if v := r.visitors[number]; v != nil {
+				r.ask(at, v, claim)
+			}
+			places[i] = r.place(number, at.now)
+		}
+		return places, nil
+	})
+}
+
+// Renew implements room.Store.
+func (m *Memory) Renew(ctx context.Context, terms room.Terms, number int64) (room.Place, error) {
+	return operate(ctx, m, terms, func(r *memoryRoom, at at) (room.Place, error) {
+		v := r.visitors[number]
+		if v == nil || v.state != room.Inside {
+			return r.place(number, at.now), nil
+		}
+		if !at.Renewable(v.renewals) {
+			return r.place(number, at.now), room.ErrNotRenewable
+		}
+		v.renewals++
+		v.until = at.now.Add(at.TTL)
+		return r.place(number, at.now), nil
+	})
+}
+
+// Leave implements room.Store.
+func (m *Memory) Leave(ctx context.Context, terms room.Terms, number int64, reason room.Reason) (room.Place, error) {
+	return operate(ctx, m, terms, func(r *memoryRoom, at at) (room.Place, error) {
+		before := r.place(number, at.now)
+		if v := r.visitors[number]; v != nil {
+			r.remove(at, v, reason)
+			r.call(at, false)
+		}
+		return before, nil
+	})
+}
+
+// Find implements room.Store.
+func (m *Memory) Find(ctx context.Context, terms room.Terms, key room.Key) (int64, error) {
+	return operate(ctx, m, terms, func(r *memoryRoom, _ at) (int64, error) { return r.keys[key], nil })
+}
+
+// Clear implements room.Store.
+func (m *Memory) Clear(ctx context.Context, terms room.Terms) error {
+	_, err := operate(ctx, m, terms, func(r *memoryRoom, at at) (struct{}, error) {
+		for _, v := range r.byDeadline(at, func(v *memoryVisitor) bool { return v.state != room.Waiting }) {
+			r.remove(at, v, room.Revoked)
+		}
+		r.call(at, false)
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// Expire implements room.Store. It leaves nothing for later.
+func (m *Memory) Expire(ctx context.Context, terms room.Terms) (room.Due, error) {
+	return operate(ctx, m, terms, func(r *memoryRoom, at at) (room.Due, error) {
+		if r.away(at) {
+			r.comeBack(at)
+		}
+		r.expired = at.now
+		due := func(v *memoryVisitor) bool { return !v.deadline(at).After(at.now) }
+		for _, v := range r.byDeadline(at, func(v *memoryVisitor) bool { return v.state != room.Waiting && due(v) }) {
+			if v.state == room.Inside {
+				r.remove(at, v, room.Expired)
+				continue
+			}
+			r.move(v, room.Waiting)
+			v.skipped = true
+			r.status.NoShows++
+			r.note(at, room.VisitorNoShow, v.number, true)
+		}
+		for _, v := range r.byDeadline(at, func(v *memoryVisitor) bool { return v.state == room.Waiting && due(v) }) {
+			r.remove(at, v, room.Abandoned)
+		}
+		r.call(at, true)
+		for number, gone := range r.gone {
+			if at.now.Sub(gone.when) > room.KeepGone {
+				delete(r.gone, number)
+			}
+		}
+		result := room.Due{Now: at.now}
+		for _, v := range r.visitors {
+			if d := v.deadline(at); result.Next.IsZero() || d.Before(result.Next) {
+				result.Next = d
+			}
+		}
+		return result, nil
+	})
+}
+
+// comeBack makes all visitors count as having asked now, and gives called ones at least the claim
+// window.
+func (r *memoryRoom) comeBack(at at) {
+	for _, v := range r.visitors {
+		v.asked = at.now
+		if end := at.now.Add(at.Claim); v.state == room.Called && v.until.Before(end) {
+			v.until = end
+		}
+	}
+}
+
+// deadline returns when a visitor who does not ask changes state.
+func (v *memoryVisitor) deadline(at at) time.Time {
+	if v.state == room.Waiting {
+		return time.UnixMilli(at.PlaceEnd(v.asked.UnixMilli()))
+	}
+	return v.until
+}
+
+// byDeadline returns visitors by their deadlines, then by their numbers.
+func (r *memoryRoom) byDeadline(at at, which func(*memoryVisitor) bool) []*memoryVisitor {
+	var found []*memoryVisitor
+	for _, v := range r.visitors {
+		if which(v) {
+			found = append(found, v)
+		}
+	}
+	slices.SortFunc(found, func(a, b *memoryVisitor) int {
+		return cmp.Or(a.deadline(at).Compare(b.deadline(at)), cmp.Compare(a.number, b.number))
+	})
+	return found
+}
+
+// Status implements room.Store.
+func (m *Memory) Status(ctx context.Context, name string) (room.Status, error) {
+	return doNamed(ctx, m, name, func(r *memoryRoom, now time.Time) (room.Status, error) {
+		s := r.status
+		s.Waiting, s.Inside, s.Called, s.Now = r.counts[room.Waiting], r.active(), r.counts[room.Called], now
+		return s, nil
+	})
+}
+
+// Events implements room.Store.
+func (m *Memory) Events(ctx context.Context, name string, revision uint64, after int64, limit int) ([]room.Event, error) {
+	return doRevision(ctx, m, name, revision, func(r *memoryRoom, _ time.Time) ([]room.Event, error) {
+		rest := r.after(after)
+		return slices.Clone(rest[:min(limit, len(rest))]), nil
+	})
+}
+
+// Published implements room.Store.
+func (m *Memory) Published(ctx context.Context, name string, revision uint64, upTo int64) error {
+	_, err := doRevision(ctx, m, name, revision, func(r *memoryRoom, _ time.Time) (struct{}, error) {
+		r.events = slices.Clone(r.after(upTo))
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// after returns the events after a sequence number.
+func (r *memoryRoom) after(sequence int64) []room.Event {
+	for i, e := range r.events {
+		if e.Sequence > sequence {
+			return r.events[i:]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+package room
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// Visit describes a visitor who enters.
+type Visit struct {
+	// Key identifies a person, a user's id for example: a person with a key has one
+	// place. Optional; at most MaxVisitorKey bytes.
+	Key string
+	// Client is the visitor's address, for the limit of joins and for bound tickets;
+	// invalid if it is not known.
+	Client netip.Addr
+}
+
+// MaxVisitorKey is the most bytes of a visitor's key.
+const MaxVisitorKey = 256
+
+// KeyError reports what is wrong with a visitor's key.
+type KeyError struct{ Why string }
+
+func (e *KeyError) Error() string { return "visitor: " + e.Why }
+
+func checkKey(key string) error {
+	switch {
+	case len(key) > MaxVisitorKey:
+		return &KeyError{fmt.Sprintf("has %d bytes: a key has at most %d", len(key), MaxVisitorKey)}
+	case !utf8.ValidString(key):
+		return &KeyError{"is not UTF-8"}
+	}
+	return nil
+}
+
+// State is where a visitor is.
+type State uint8
+
+// The states.
+const (
+	// Waiting in line.
+	Waiting State = iota + 1
+	// Called: the visitor has a slot, and claims it by asking before Place.Until.
+	Called
+	// Inside until Place.Until.
+	Inside
+	// Gone: the place does not exist any more; Place.Reason is the reason.
+	Gone
+)
+
+// Reason is why a visitor is gone.
+type Reason string
+
+// The reasons.
+const (
+	// Left by itself, or released by the origin.
+	Left Reason = "left"
+	// Expired: the pass ended.
+	Expired Reason = "expired"
+	// Abandoned: has not asked for AbandonAfter and Grace.
+	Abandoned Reason = "abandoned"
+	// Revoked by an operator.
+	Revoked Reason = "revoked"
+	// Ended: the room has closed, with the visitor still waiting.
+	Ended Reason = "ended"
+	// Forgotten: gone for longer than KeepGone, for any reason.
+	Forgotten Reason = "forgotten"
+)
+
+// KeepGone is how long a store keeps, at least, the reason why a visitor is gone.
+const KeepGone = time.Hour
+
+// statusNames are the states in answers to visitors.
+var statusNames = [...]string{Waiting: "waiting", Called: "called", Inside: "inside", Gone: "gone"}
+
+// String returns the state as in answers to visitors.
+func (s State) String() string {
+	if int(s) >= len(statusNames) || s == 0 {
+		return "State(" + strconv.Itoa(int(s)) + ")"
+	}
+	return statusNames[s]
+}
+
+// Place is where a visitor is.
+type Place struct {
+	Number int64
+	State  State
+	// Ahead is how many visitors are before one who waits, including those who are
+	// skipped, or called and have not claimed. It never rises from DrawUntil on. 0 for
+	// others.
+	Ahead int64
+	// Drawn reports whether the lottery decided the place; false once the visitor is gone.
+	Drawn bool
+	// Until is the end of a called visitor's claim window, or of the pass of a visitor
+	// inside.
+	Until time.Time
+	// Since is when a visitor who is called or inside was called.
+	Since time.Time
+	// Reason is why the visitor is gone.
+	Reason Reason
+	// New reports whether this Enter made the place.
+	New bool
+	// Now is the store's time of the operation.
+	Now time.Time
+}
+
+// ErrNoVisitor: no visitor with that key or ticket waits or is inside.
+var ErrNoVisitor = errors.New("no such visitor waits or is inside")
+
+// GoneError reports that a place does not exist any more.
+type GoneError struct {
+	Reason Reason
+	// ID is the visitor's number.
+	ID int64
+}
+
+// goneText says in words why a place is gone.
+var goneText = map[Reason]string{
+	Left:      "it was given up",
+	Expired:   "the visit has ended",
+	Abandoned: "nobody asked for it for too long",
+	Revoked:   "it was revoked",
+	Ended:     "the room has closed",
+	Forgotten: "it is unknown, or was gone long ago",
+}
+
+func (e *GoneError) Error() string {
+	return fmt.Sprintf("place %d is gone: %s", e.ID, goneText[e.Reason])
+}
+
+// Key is the hash of a visitor's key; the zero Key is none.
+type Key [16]byte
+
+// Arrival is a visitor who enters.
+type Arrival struct {
+	Key Key
+	// Draw is the visitor's place in the lottery, 0 to MaxDraw. Equal draws are ordered
+	// by number.
+	Draw int64
+}
+
+// MaxDraw is the highest Draw: together with the numbers it fits 53 bits, which a
+// sorted set of Redis holds exactly.
+const MaxDraw = 1<<52 - 1
+
+// HashKey returns the hash by which a store knows a visitor's key, in this room of this
+// generation; never the zero Key. It depends on the room's seed, which no event and no
+// ticket carries: their readers cannot try keys.
+func HashKey(r *Room, visitorKey string) Key {
+	key := Key(fromKey(r, "sluice room visitor", visitorKey))
+	if key == (Key{}) {
+		key[0] = 1 // the zero Key means none
+	}
+	return key
+}
+
+// KeyNonce returns the nonce of the ticket of a visitor with a key: always the same, so
+// that the same ticket can be signed again and the visitor has one draw in a lottery.
+func KeyNonce(r *Room, visitorKey string) [8]byte {
+	return [8]byte(fromKey(r, "sluice room nonce", visitorKey))
+}
+
+// fromKey derives bytes from a visitor's key. The message is longer than a nonce, and so
+// differs from that of every draw.
+func fromKey(r *Room, purpose, visitorKey string) []byte {
+	mac := hmac.New(sha256.New, r.Seed)
+	message := make([]byte, 0, 128)
+	message = append(append(message, purpose...), 0)
+	message = append(append(message, byte(len(r.Generation))), r.Generation...)
+	mac.Write(append(message, visitorKey...))
+	return mac.Sum(message[:0])[:len(Key{})]
+}

@@ -1,0 +1,99 @@
+package broker
+
+import (
+	"context"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+// find returns the first entry whose mark is wanted, from memory if possible; see
+// index.search for the conditions on wanted.
+func (p *Partition) find(ctx context.Context, wanted func(topic.Mark) bool) (topic.Entry, bool, error) {
+	first, last := p.sequences()
+	if first > last.Sequence || !wanted(last.Mark) {
+		return topic.Entry{}, false, nil
+	}
+	if entry, ok := p.tail.first(wanted); ok {
+		return entry, true, nil
+	}
+	return p.index.search(ctx, p.log, first, last.Sequence, wanted)
+}
+
+// OffsetAt returns the offset and the timestamp of the first record whose timestamp, in
+// milliseconds since the epoch, is at least timestamp; -1 and -1 if there is none.
+func (p *Partition) OffsetAt(ctx context.Context, timestamp int64) (offset, at int64, err error) {
+	for from := int64(0); ; {
+		entry, ok, err := p.find(ctx, func(m topic.Mark) bool { return m.MaxTimestamp >= timestamp && m.Next > from })
+		if err != nil || !ok {
+			return -1, topic.NoTimestamp, err
+		}
+		// No such record in it: the mark's time is that of a record without a timestamp.
+		if offset, at, err = p.recordAt(entry, timestamp); err != nil || offset >= 0 {
+			return offset, at, err
+		}
+		from = entry.Mark.Next
+	}
+}
+
+// MaxTimestamp returns the offset and the timestamp of the first record with the
+// highest timestamp; -1 and -1 if there is none.
+func (p *Partition) MaxTimestamp(ctx context.Context) (offset, at int64, err error) {
+	_, last := p.sequences()
+	return p.OffsetAt(ctx, last.Mark.MaxTimestamp)
+}
+
+// recordAt returns the first record of an entry with at least that timestamp.
+func (p *Partition) recordAt(entry topic.Entry, timestamp int64) (offset, at int64, err error) {
+	batches, err := p.checked(entry)
+	if err != nil {
+		return -1, topic.NoTimestamp, err
+	}
+	start := p.Ends().Start
+	for _, b := range batches {
+		if b.MaxTimestamp() < timestamp || b.Next() <= start {
+			continue
+		}
+		if b.LogAppendTime() {
+			return max(b.Base(), start), b.MaxTimestamp(), nil
+		}
+		for record, err := range b.Records() {
+			if err != nil { // unreadable as the producer sent it: it counts as a whole
+				return max(b.Base(), start), b.MaxTimestamp(), nil
+			}
+			if record.Timestamp >= timestamp && record.Offset >= start {
+				return record.Offset, record.Timestamp, nil
+			}
+		}
+	}
+	return -1, topic.NoTimestamp, nil
+}
+
+// EndOfEpoch returns the highest leader epoch up to the given one that has records,
+// and the offset after its last. The present epoch ends at the high watermark. An
+// epoch whose records are gone, with all before them, ends at the first remaining
+// record. For an epoch that was not reached it returns -1 and -1.
+func (p *Partition) EndOfEpoch(ctx context.Context, epoch int32) (int32, int64, error) {
+	ends := p.Ends()
+	if epoch < 0 || epoch > ends.Epoch {
+		return -1, -1, nil
+	}
+	if epoch == ends.Epoch {
+		return epoch, ends.HighWatermark, nil
+	}
+	after, ok, err := p.find(ctx, func(m topic.Mark) bool { return m.Epoch > epoch })
+	if err != nil {
+		return -1, -1, err
+	}
+	end := ends.HighWatermark
+	if ok {
+		end = after.Mark.Base
+	}
+	found, ok, err := p.find(ctx, func(m topic.Mark) bool { return m.Next >= end })
+	switch {
+	case err != nil:
+		return -1, -1, err
+	case !ok || found.Mark.Epoch > epoch:
+		return epoch, end, nil
+	}
+	return found.Mark.Epoch, end, nil
+}

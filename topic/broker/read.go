@@ -1,0 +1,281 @@
+package broker
+
+import (
+	"container/list"
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/view"
+)
+
+const (
+	// coldBytes is how much is read of the log when a consumer is not at the
+	// tail, whatever it asks for.
+	coldBytes = 2 << 20
+	// coldKept bounds the memory for those reads, which is kept for consumers that
+	// continue from there; the last read is kept in any case.
+	coldKept = 32 << 20
+	// nearBytes is how far before an offset reading may start, to save a search.
+	nearBytes = 1 << 20
+)
+
+// Fetched is the result of a read.
+type Fetched struct {
+	// Data holds whole batches one after another, in pieces. Read-only.
+	Data [][]byte
+	// Size is the length of Data.
+	Size int
+	// Next, of a view, is the offset after the last one scanned: all records from the
+	// offset asked for up to Next that are not in Data are hidden. See [view.HiddenMarker].
+	Next int64
+	Ends
+}
+
+// Ends are the offsets at which a partition begins and ends.
+type Ends struct {
+	// Start is the first offset that can be read.
+	Start int64
+	// HighWatermark is the offset after the last durable record.
+	HighWatermark int64
+	// Epoch is the present leader epoch.
+	Epoch int32
+}
+
+// read returns batches, starting with the one that holds an offset; see Topic.Read.
+func (p *Partition) read(ctx context.Context, offset int64, maxBytes int) (Fetched, error) {
+	fetched := Fetched{Ends: p.Ends()}
+	switch {
+	case offset < fetched.Start || offset > fetched.HighWatermark:
+		return fetched, fmt.Errorf("%w: %d, there are %d to %d", topic.ErrOffsetOutOfRange, offset, fetched.Start, fetched.HighWatermark)
+	case offset == fetched.HighWatermark:
+		return fetched, nil
+	}
+	entries := p.tail.from(offset, maxBytes)
+	if entries == nil {
+		var err error
+		if entries, err = p.readLog(ctx, offset); err != nil {
+			return fetched, err
+		}
+	}
+	for _, entry := range entries {
+		if fetched.Size > 0 && fetched.Size >= maxBytes {
+			break
+		}
+		if len(entry.Data) == 0 {
+			continue // a fence
+		}
+		piece, rest := within(entry.Data, offset, maxBytes-fetched.Size, fetched.Size == 0)
+		if len(piece) > 0 {
+			fetched.Data = append(fetched.Data, piece)
+			fetched.Size += len(piece)
+		}
+		if rest > 0 {
+			break // a batch of the next entry might fit, and would leave a gap
+		}
+	}
+	return fetched, nil
+}
+
+// within returns the batches of an entry, starting with the one that holds the offset,
+// as many as fit; with atLeastOne, at least one. Rest is the length of those after
+// them.
+func within(data []byte, offset int64, maxBytes int, atLeastOne bool) (piece []byte, rest int) {
+	begin := 0
+	for begin < len(data) && topic.Batch(data[begin:]).Next() <= offset {
+		begin += topic.Batch(data[begin:]).Length()
+	}
+	end := begin
+	for end < len(data) {
+		length := topic.Batch(data[end:]).Length()
+		if end+length-begin > maxBytes && !(atLeastOne && end == begin) {
+			break
+		}
+		end += length
+	}
+	return data[begin:end:end], len(data) - end
+}
+
+// readLog returns entries of the log, starting with the one that holds an offset.
+func (p *Partition) readLog(ctx context.Context, offset int64) ([]topic.Entry, error) {
+	run, next := p.broker.cold.at(p, offset)
+	if run != nil {
+		return run, nil
+	}
+	if next == 0 {
+		var err error
+		if next, err = p.nearby(ctx, offset); err != nil {
+			return nil, err
+		}
+	}
+	for {
+		entries, err := p.log.Read(ctx, next, coldBytes)
+		if err != nil {
+			return nil, err
+		}
+		if len(entries) == 0 {
+			return nil, fmt.Errorf("read offset %d of %s from entry %d: %w", offset, p, next, topic.ErrNotFound)
+		}
+		_, landed := p.sequences()
+		entries = upTo(entries, landed.Sequence)
+		for _, entry := range entries {
+			if _, err := p.checked(entry); err != nil {
+				return nil, err
+			}
+			p.index.add(entry)
+		}
+		last := entries[len(entries)-1]
+		if last.Mark.Next > offset {
+			p.broker.cold.keep(p, entries)
+			return skipTo(entries, offset), nil
+		}
+		next = last.Sequence + 1
+	}
+}
+
+// nearby returns the entry that holds an offset, or one a little before it.
+func (p *Partition) nearby(ctx context.Context, offset int64) (uint64, error) {
+	wanted := func(m topic.Mark) bool { return m.Next > offset }
+	before, from := p.index.around(wanted)
+	first, last := p.sequences()
+	if from == (point{}) {
+		from = last
+	}
+	if before.Sequence >= first && from.Mark.Bytes-before.Mark.Bytes <= nearBytes {
+		return before.Sequence + 1, nil
+	}
+	entry, ok, err := p.index.search(ctx, p.log, first, last.Sequence, wanted)
+	if err != nil {
+		return 0, err
+	}
+	if !ok {
+		return 0, fmt.Errorf("offset %d of %s: %w", offset, p, topic.ErrNotFound)
+	}
+	return entry.Sequence, nil
+}
+
+// upTo returns the entries up to a sequence: later ones may not be durable yet.
+func upTo(entries []topic.Entry, last uint64) []topic.Entry {
+	for len(entries) > 1 && entries[len(entries)-1].Sequence > last {
+		entries = entries[:len(entries)-1]
+	}
+	return entries
+}
+
+// skipTo returns the entries, starting with the one that holds an offset.
+func skipTo(entries []topic.Entry, offset int64) []topic.Entry {
+	for i, entry := range entries {
+		if entry.Mark.Next > offset {
+			return entries[i:]
+		}
+	}
+	return nil
+}
+
+// cold caches the last reads of logs, so that a consumer that takes less at a time has
+// each part of the log read once.
+type cold struct {
+	mu    sync.Mutex
+	runs  list.List // of coldRun, the newest first
+	bytes int64     // of all runs
+}
+
+// coldRun is a sequence of a partition's entries, without gaps.
+type coldRun struct {
+	partition *Partition
+	entries   []topic.Entry
+	bytes     int64
+}
+
+// at returns the cached entries, starting with the one that holds an offset. If that
+// one is not cached but follows a cached run, at returns its sequence.
+func (c *cold) at(p *Partition, offset int64) (entries []topic.Entry, next uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for e := c.runs.Front(); e != nil; e = e.Next() {
+		run := e.Value.(coldRun)
+		last := run.entries[len(run.entries)-1]
+		switch {
+		case run.partition != p || offset < run.entries[0].Mark.Base || offset > last.Mark.Next:
+			continue
+		case offset == last.Mark.Next:
+			next = last.Sequence + 1
+			continue
+		}
+		c.runs.MoveToFront(e)
+		return skipTo(run.entries, offset), 0
+	}
+	return nil, next
+}
+
+func (c *cold) keep(p *Partition, entries []topic.Entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	run := coldRun{partition: p, entries: entries}
+	for _, entry := range entries {
+		run.bytes += sizeOf(entry)
+	}
+	c.runs.PushFront(run)
+	for c.bytes += run.bytes; c.bytes > coldKept && c.runs.Len() > 1; {
+		c.remove(c.runs.Back())
+	}
+}
+
+func (c *cold) remove(e *list.Element) { c.bytes -= c.runs.Remove(e).(coldRun).bytes }
+
+// forget drops a partition's cached entries.
+func (c *cold) forget(p *Partition) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for e := c.runs.Front(); e != nil; {
+		next := e.Next()
+		if e.Value.(coldRun).partition == p {
+			c.remove(e)
+		}
+		e = next
+	}
+}
+
+// readView reads the view's records of a partition, starting at an offset. It scans a
+// bounded part of the source: Fetched.Next is the offset where it stopped.
+func (t *Topic) readView(ctx context.Context, p *Partition, offset int64, maxBytes int) (Fetched, error) {
+	settings := t.settings.Load()
+	filter, ends := settings.filter, p.Ends()
+	if settings.broken != nil {
+		return Fetched{Ends: ends, Next: offset}, settings.broken
+	}
+	if offset < ends.Start || offset >= ends.HighWatermark {
+		fetched, err := p.read(ctx, offset, maxBytes)
+		fetched.Next = offset
+		return fetched, err
+	}
+	if err := t.broker.scans.Acquire(ctx, 1); err != nil {
+		return Fetched{Ends: ends, Next: offset}, err
+	}
+	defer t.broker.scans.Release(1)
+	hidden := filter.HiddenOf(p)
+	s := view.NewScan(filter, hidden.After(offset, ends.HighWatermark), maxBytes)
+	for !s.Full() && s.Next < ends.HighWatermark {
+		source, err := p.read(ctx, s.Next, view.ScanStep)
+		if err == nil {
+			err = s.AddPieces(source.Data)
+		}
+		if err != nil && s.Size == 0 {
+			return Fetched{Ends: ends, Next: s.Next}, err
+		}
+		if err != nil || len(source.Data) == 0 {
+			break // return what was found; the next read returns the error
+		}
+	}
+	if s.Unreadable != nil {
+		t.broker.log.Warn("view passes over records that cannot be unpacked", "view", t.name, "partition", p.String(), "error", s.Unreadable)
+	}
+	if s.Size > 0 {
+		hidden.Add(offset, s.First)
+		hidden.Add(s.Visible, s.Next)
+	} else {
+		hidden.Add(offset, s.Next)
+	}
+	return Fetched{Data: s.Data, Size: s.Size, Next: s.Next, Ends: ends}, nil
+}

@@ -1,0 +1,37 @@
+package broker
+
+import (
+	"testing"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+// The memory of cached reads is bounded by size: entries may have megabytes.
+func TestKeptReadsAreBounded(t *testing.T) {
+	var c cold
+	p := &Partition{}
+	kept := func() (bytes int64) {
+		for e := c.runs.Front(); e != nil; e = e.Next() {
+			for _, entry := range e.Value.(coldRun).entries {
+				bytes += sizeOf(entry)
+			}
+		}
+		return bytes
+	}
+	for i := range int64(20) {
+		c.keep(p, []topic.Entry{{Sequence: uint64(i + 1), Mark: topic.Mark{Base: i, Next: i + 1}, Data: make([]byte, 7<<20)}})
+		if bytes := kept(); bytes > coldKept || bytes != c.bytes {
+			t.Fatalf("%d bytes are kept, counted %d, want at most %d", bytes, c.bytes, coldKept)
+		}
+		if entries, _ := c.at(p, i); len(entries) != 1 {
+			t.Fatalf("the last read is not kept")
+		}
+	}
+	c.keep(p, []topic.Entry{{Sequence: 21, Mark: topic.Mark{Base: 20, Next: 21}, Data: make([]byte, coldKept)}})
+	if entries, _ := c.at(p, 20); len(entries) != 1 || c.runs.Len() != 1 {
+		t.Errorf("%d reads are kept, want the last alone", c.runs.Len())
+	}
+	if c.forget(p); c.bytes != 0 || c.runs.Len() != 0 {
+		t.Errorf("%d reads of %d bytes are kept of a partition that is gone", c.runs.Len(), c.bytes)
+	}
+}

@@ -1,0 +1,259 @@
+package broker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/broker"
+	"github.com/sluice-project/sluice/topic/storetest"
+)
+
+// Records are numbered and given up, and a snapshot of the producers is requested before
+// the log was read: the snapshot must not list them as appended.
+func TestASnapshotKnowsNothingThatIsInDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &faultyStore{Store: storetest.NewMemory()}
+		b := startBroker(t, store, topic.Config{RetentionInterval: time.Hour})
+		orders := create(t, b, "orders", nil)
+		send(t, orders, batchOf(anybody, now(), "first"))
+		send(t, orders, batchOf(anybody, now(), "second"))
+		broken := errors.New("broken")
+		store.set(func(s *faultyStore) {
+			s.write = func(_ topic.Log, _ topic.Entry, done func(error)) { go done(topic.ErrUncertain) }
+			s.failRead = func(string) error { return broken } // so that it stays in doubt
+		})
+		if _, err := trySend(t, orders, batchOf(sender{1, 0, 0}, now(), "lost")); !errors.Is(err, topic.ErrRetry) {
+			t.Fatal(err)
+		}
+		store.set(func(s *faultyStore) { s.failRead = nil })
+		if _, err := orders.Partitions()[0].DeleteRecords(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		store.set(func(s *faultyStore) { s.write = nil })
+		time.Sleep(time.Minute)
+		send(t, orders, batchOf(sender{1, 0, 0}, now(), "lost"))
+		if _, values := readAll(t, orders, 1, 1<<20); !slices.Equal(values, []string{"second", "lost"}) {
+			t.Errorf("read %q", values)
+		}
+	})
+}
+
+// The first batch of a producer fails, and the second, which was in flight, arrives when
+// the partition has recovered: it is not accepted before the first.
+func TestASecondBatchIsNotTakenBeforeTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewMemory()
+		b := startBroker(t, store, topic.Config{})
+		orders := create(t, b, "orders", nil)
+		store.FailAppends(topic.ErrUncertain, false)
+		if _, err := trySend(t, orders, batchOf(sender{1, 0, 5}, now(), "first")); !errors.Is(err, topic.ErrRetry) {
+			t.Fatal(err)
+		}
+		store.FailAppends(nil, false)
+		time.Sleep(time.Second)
+		if _, err := trySend(t, orders, batchOf(sender{1, 0, 6}, now(), "second")); !errors.Is(err, topic.ErrOutOfOrderSequence) {
+			t.Errorf("the second: %v", err)
+		}
+		send(t, orders, batchOf(sender{1, 0, 5}, now(), "first"))
+		send(t, orders, batchOf(sender{1, 0, 6}, now(), "second"))
+		if _, values := readAll(t, orders, 0, 1); !slices.Equal(values, []string{"first", "second"}) {
+			t.Errorf("read %q", values)
+		}
+	})
+}
+
+// The disk is full: producers get that error as long as it lasts, also while the
+// partition tries to recover.
+func TestAFullDiskIsToldUntilThereIsRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewMemory()
+		b := startBroker(t, store, topic.Config{})
+		orders := create(t, b, "orders", nil)
+		send(t, orders, batchOf(anybody, now(), "first"))
+		store.FailAppends(topic.ErrFull, false)
+		for _, value := range []string{"at once", "while it recovers", "later"} {
+			_, err := trySend(t, orders, batchOf(anybody, now(), value))
+			if !errors.Is(err, topic.ErrRetry) || !errors.Is(err, topic.ErrFull) {
+				t.Errorf("%s: %v, want ErrRetry and ErrFull", value, err)
+			}
+			time.Sleep(time.Minute)
+		}
+		store.FailAppends(topic.ErrUncertain, false)
+		time.Sleep(time.Minute)
+		if _, err := trySend(t, orders, batchOf(anybody, now(), "not full")); !errors.Is(err, topic.ErrRetry) || errors.Is(err, topic.ErrFull) {
+			t.Errorf("when it is not full any more: %v, want ErrRetry alone", err)
+		}
+		store.FailAppends(nil, false)
+		time.Sleep(time.Minute)
+		send(t, orders, batchOf(anybody, now(), "second"))
+	})
+}
+
+// The broker stops during an append, which then fails.
+func TestAnAppendThatFailsDuringStopIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewMemory()
+		b := startBroker(t, store, topic.Config{})
+		orders := create(t, b, "orders", nil)
+		store.Hold()
+		store.FailAppends(topic.ErrUncertain, false)
+		var under [3]*broker.Appending
+		for i := range under {
+			var err error
+			if under[i], err = orders.Append(t.Context(), 0, []topic.Batch{batchOf(anybody, now(), "x")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stopped := make(chan error, 1)
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			stopped <- b.Stop(ctx)
+		}()
+		synctest.Wait()
+		began := time.Now()
+		store.Release()
+		if err := <-stopped; err != nil || time.Since(began) > time.Second {
+			t.Errorf("stop: %v after %v", err, time.Since(began))
+		}
+		for _, appending := range under {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if _, _, err := appending.Wait(ctx); !errors.Is(err, topic.ErrRetry) {
+				t.Errorf("append: %v", err)
+			}
+			cancel()
+		}
+	})
+}
+
+// Of two entries in flight the first is lost and the second arrives late, when the
+// partition has recovered: it names a sequence that is taken by then.
+func TestALateEntryIsFencedAfterARecovery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &faultyStore{Store: storetest.NewMemory()}
+		b := startBroker(t, store, topic.Config{})
+		orders := create(t, b, "orders", nil)
+		send(t, orders, batchOf(anybody, now(), "first"))
+		var log topic.Log
+		var late []topic.Entry
+		var fail func(error)
+		store.set(func(s *faultyStore) {
+			s.write = func(l topic.Log, entry topic.Entry, done func(error)) {
+				log, late = l, append(late, entry)
+				if fail == nil {
+					fail = done
+				}
+			}
+		})
+		large := strings.Repeat("x", 300<<10)
+		var under []*broker.Appending
+		for range 4 {
+			appending, err := orders.Append(t.Context(), 0, []topic.Batch{batchOf(anybody, now(), large)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			under = append(under, appending)
+		}
+		synctest.Wait()
+		if len(late) != 4 {
+			t.Fatalf("%d entries under way", len(late))
+		}
+		// The first fails; it was not written.
+		store.set(func(s *faultyStore) { s.write = nil })
+		fail(topic.ErrUncertain)
+		for _, appending := range under {
+			if _, _, err := appending.Wait(t.Context()); !errors.Is(err, topic.ErrRetry) {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		for _, entry := range late {
+			written := make(chan error, 1)
+			log.Append(entry, func(err error) { written <- err })
+			if err := <-written; !errors.Is(err, topic.ErrFenced) {
+				t.Errorf("entry %d came late: %v", entry.Sequence, err)
+			}
+		}
+		send(t, orders, batchOf(anybody, now(), "next"))
+		if _, values := readAll(t, orders, 0, 1<<20); !slices.Equal(values, []string{"first", "next"}) {
+			t.Errorf("read %d values", len(values))
+		}
+	})
+}
+
+// The end of the log is lost, as by a power failure within the sync interval, but not
+// the metadata, which says that records up to 3 were deleted.
+func TestNoRecordIsAppendedBelowTheStart(t *testing.T) {
+	store := storetest.NewMemory()
+	b := startBroker(t, store, topic.Config{})
+	orders := create(t, b, "orders", nil)
+	send(t, orders, batchOf(anybody, now(), "a", "b", "c", "d"))
+	if _, err := orders.Partitions()[0].DeleteRecords(t.Context(), 3); err != nil {
+		t.Fatal(err)
+	}
+	stopBroker(t, b)
+	store = store.Reopen()
+	if err := store.DeleteLog(t.Context(), fmt.Sprintf("records-%s-0", orders.ID())); err != nil {
+		t.Fatal(err)
+	}
+	for restart := range 2 {
+		b = startBroker(t, store, topic.Config{})
+		orders, _ = b.Topic("orders")
+		if ends := orders.Partitions()[0].Ends(); ends.Start > ends.HighWatermark {
+			t.Errorf("%+v: it begins after its end", ends)
+		}
+		base := send(t, orders, batchOf(anybody, now(), fmt.Sprint(restart)))
+		if _, values := readAll(t, orders, base, 1<<20); base != int64(3+restart) || !slices.Equal(values, []string{fmt.Sprint(restart)}) {
+			t.Errorf("appended at %d, read %q", base, values)
+		}
+		stopBroker(t, b)
+		store = store.Reopen()
+	}
+}
+
+// The end of the log is lost, but not the snapshot that knows the batches in it: they are
+// accepted when they are sent again, and are known afterwards.
+func TestProducersOfALostEndAreForgotten(t *testing.T) {
+	store := storetest.NewMemory()
+	b := startBroker(t, store, topic.Config{})
+	orders := create(t, b, "orders", nil)
+	for i, value := range []string{"a", "b", "c"} {
+		send(t, orders, batchOf(sender{1, 0, int32(i)}, now(), value))
+	}
+	send(t, orders, batchOf(sender{2, 0, 0}, now(), "d"))
+	if _, err := orders.Partitions()[0].DeleteRecords(t.Context(), 1); err != nil { // stores a snapshot
+		t.Fatal(err)
+	}
+	stopBroker(t, b)
+	store = store.Reopen()
+	store.Cut(fmt.Sprintf("records-%s-0", orders.ID()), 2)
+	for range 2 { // the second time the log is as long as it was
+		b = startBroker(t, store, topic.Config{})
+		orders, _ = b.Topic("orders")
+		send(t, orders, batchOf(sender{1, 0, 2}, now(), "c"))
+		send(t, orders, batchOf(sender{2, 0, 0}, now(), "d"))
+		if _, values := readAll(t, orders, 1, 1<<20); !slices.Equal(values, []string{"b", "c", "d"}) {
+			t.Errorf("read %q", values)
+		}
+		stopBroker(t, b)
+		store = store.Reopen()
+	}
+}
+
+// A request's batches for a partition are one entry, whose size is bounded.
+func TestAnAppendThatIsTooLargeForAnEntryIsRefused(t *testing.T) {
+	b := startBroker(t, storetest.NewMemory(), topic.Config{MaxMessageBytes: 7 << 20})
+	orders := create(t, b, "orders", nil)
+	large := strings.Repeat("x", 4<<20)
+	if _, err := trySend(t, orders, batchOf(anybody, now(), large), batchOf(anybody, now(), large)); !errors.Is(err, topic.ErrRecordTooLarge) {
+		t.Errorf("two batches of 4 MiB: %v", err)
+	}
+	send(t, orders, batchOf(anybody, now(), large), batchOf(anybody, now(), "small"))
+}

@@ -1,0 +1,184 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+// snapshotEvery is how many bytes of records are appended between two snapshots of a
+// partition's producers: about the most that is read when the partition is opened.
+const snapshotEvery = 64 << 20
+
+// producersSnapshot is the stored state of a partition's producers. It was taken when
+// the entry Sequence was durable and records up to Next were numbered, and stored once
+// those were durable too.
+type producersSnapshot struct {
+	Sequence  uint64              `json:"sequence"`
+	Next      int64               `json:"next"`
+	Producers map[int64]*producer `json:"producers"`
+}
+
+// snapshots stores the producers of a partition.
+type snapshots struct {
+	bytes   int64 // appended since the last snapshot; guarded by Partition.mu
+	running bool  // a snapshot is being stored; guarded by Partition.mu
+
+	mu       sync.Mutex // held while a snapshot is taken and stored
+	revision uint64     // of the stored snapshot
+}
+
+// grown is called after each durable entry, and starts a snapshot when it is due.
+func (s *snapshots) grown(p *Partition, bytes int64) {
+	s.bytes += bytes
+	if s.bytes < snapshotEvery || s.running {
+		return
+	}
+	s.running = true
+	p.broker.group.Go("store producers of "+p.String(), func(ctx context.Context) error {
+		err := p.storeProducers(ctx)
+		if err != nil && ctx.Err() == nil {
+			p.broker.log.Warn("producers not stored: opening this partition will take longer", "partition", p.String(), "error", err)
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		s.running = false
+		return nil
+	})
+}
+
+// storeProducers stores the partition's producers once all of their batches are durable:
+// otherwise the retry of a lost batch would be taken for a repeat.
+func (p *Partition) storeProducers(ctx context.Context) error {
+	s := &p.snapshots
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken, underWay, err := p.takeSnapshot()
+	if err != nil {
+		return err
+	}
+	if underWay != nil {
+		if _, _, err := underWay.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return p.putSnapshot(ctx, taken)
+}
+
+// snapshotAttempts bounds the attempts to store a snapshot that conflicts with other
+// writes.
+const snapshotAttempts = 5
+
+// putSnapshot stores a snapshot. snapshots.mu is held. The catalog must name this
+// broker as the partition's leader.
+func (p *Partition) putSnapshot(ctx context.Context, value []byte) error {
+	meta, key := p.broker.store.Meta(), p.names().Snapshot
+	for attempt := 1; ; attempt++ {
+		guard, err := p.leaderGuard(ctx)
+		if err != nil {
+			return err
+		}
+		revision, err := meta.Put(ctx, key, value, p.snapshots.revision, guard)
+		if !errors.Is(err, topic.ErrConflict) || attempt == snapshotAttempts {
+			if err == nil {
+				p.snapshots.revision = revision
+			}
+			return err
+		}
+		// An unanswered write has changed the revision, or the guard has changed.
+		if err := meta.Sync(ctx); err != nil {
+			return err
+		}
+		item, err := meta.Get(ctx, key)
+		if err != nil && !errors.Is(err, topic.ErrNotFound) {
+			return err
+		}
+		p.snapshots.revision = item.Revision
+	}
+}
+
+// saveSnapshot stores a snapshot that was cut.
+func (p *Partition) saveSnapshot(ctx context.Context, snapshot producersSnapshot) error {
+	p.snapshots.mu.Lock()
+	defer p.snapshots.mu.Unlock()
+	value, err := json.Marshal(snapshot)
+	if err != nil {
+		return err
+	}
+	return p.putSnapshot(ctx, value)
+}
+
+// settle waits until no snapshot is being stored: a deleted partition makes no other, so
+// the stored one can be removed.
+func (s *snapshots) settle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+}
+
+// takeSnapshot returns the present snapshot, and its last append that is not durable. It
+// refuses unless the partition is open: otherwise the state is in doubt, or must not be
+// stored any more.
+func (p *Partition) takeSnapshot() (taken []byte, underWay *Appending, err error) {
+	p.mu.Lock()
+	if err := p.allowsLocked(); err != nil {
+		p.mu.Unlock()
+		return nil, nil, err
+	}
+	p.snapshots.bytes = 0
+	p.producers.expire(time.Now().Add(-p.broker.config.ProducerRetention).UnixMilli())
+	now := producersSnapshot{Sequence: p.landed.Sequence, Next: p.next, Producers: p.producers.clone()}
+	underWay = p.appends.last()
+	p.mu.Unlock()
+	taken, err = json.Marshal(now) // megabytes: appends need not wait for it
+	return taken, underWay, err
+}
+
+// loadSnapshot returns the stored snapshot, or an empty one, of a log that ends at end.
+// Lost reports that the log has lost records that the snapshot knows, as after a power
+// failure within the sync interval: then the returned snapshot is cut to the rest, and
+// must be stored before anything is appended, so that the lost part never counts again.
+func loadSnapshot(ctx context.Context, p *Partition, end point) (read producersSnapshot, lost bool, err error) {
+	p.snapshots.mu.Lock()
+	defer p.snapshots.mu.Unlock()
+	read = producersSnapshot{Producers: map[int64]*producer{}}
+	p.snapshots.revision = 0
+	item, err := p.broker.store.Meta().Get(ctx, p.names().Snapshot)
+	if errors.Is(err, topic.ErrNotFound) {
+		return read, false, nil
+	}
+	if err != nil {
+		return read, false, err
+	}
+	if err := json.Unmarshal(item.Value, &read); err != nil {
+		return read, false, fmt.Errorf("snapshot of producers: %w", err)
+	}
+	for id, known := range read.Producers {
+		if known == nil || len(known.Sent) == 0 {
+			return read, false, fmt.Errorf("snapshot of producers: producer %d without batches", id)
+		}
+	}
+	p.snapshots.revision = item.Revision
+	if read.Sequence <= end.Sequence && read.Next <= end.Mark.Next {
+		return read, false, nil
+	}
+	p.broker.log.Error("the end of a log is lost", "partition", p.String(), "offset", end.Mark.Next, "of", read.Next)
+	read.cut(end)
+	return read, true, nil
+}
+
+// cut removes everything after an end.
+func (s *producersSnapshot) cut(end point) {
+	s.Sequence, s.Next = min(s.Sequence, end.Sequence), min(s.Next, end.Mark.Next)
+	for id, known := range s.Producers {
+		known.Sent = slices.DeleteFunc(known.Sent, func(b sentBatch) bool { return b.Base >= s.Next })
+		if len(known.Sent) == 0 {
+			delete(s.Producers, id)
+		}
+	}
+}

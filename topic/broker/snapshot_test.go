@@ -1,0 +1,29 @@
+package broker
+
+import (
+	"encoding/json"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+// The maximum number of producers of a partition fits into one value of the metadata:
+// otherwise no old record could be removed.
+func TestASnapshotOfAllProducersCanBeStored(t *testing.T) {
+	last := sentBatch{First: math.MaxInt32, Last: math.MaxInt32, Base: math.MaxInt64}
+	known := map[int64]*producer{}
+	for i := range int64(topic.ProducersMax) {
+		known[math.MaxInt64-i] = &producer{
+			Epoch: math.MaxInt16, Sent: []sentBatch{last, last, last, last, last}, Timestamp: time.Now().UnixMilli(),
+		}
+	}
+	value, err := json.Marshal(producersSnapshot{Sequence: math.MaxUint64, Next: math.MaxInt64, Producers: known})
+	if err != nil || len(value) > 4<<20 {
+		t.Errorf("%d bytes, %v: values of the metadata are at most 4 MiB", len(value), err)
+	}
+	if err := (topic.Config{ProducersMax: topic.ProducersMax + 1}).Validate(); err == nil {
+		t.Error("more producers than can be stored are allowed")
+	}
+}

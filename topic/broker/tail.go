@@ -1,0 +1,90 @@
+package broker
+
+import (
+	"slices"
+	"sort"
+	"sync"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+// tails bounds the memory for the newest entries of all partitions: above its limit, the
+// entry that was appended first, in any partition, is evicted first.
+type tails struct {
+	limit int64
+
+	mu    sync.Mutex
+	bytes int64
+	order []*tail // tail of each kept entry, oldest first
+}
+
+// tail holds the newest entries of one partition, without gaps.
+type tail struct {
+	all     *tails
+	entries []topic.Entry // guarded by all.mu
+}
+
+// entryOverhead is about the memory that an entry takes in addition to its data.
+const entryOverhead = 160
+
+// push adds the partition's newest entry.
+func (t *tail) push(entry topic.Entry) {
+	t.all.mu.Lock()
+	defer t.all.mu.Unlock()
+	t.entries = append(t.entries, entry)
+	t.all.order = append(t.all.order, t)
+	t.all.bytes += sizeOf(entry)
+	for t.all.bytes > t.all.limit {
+		t.all.evict()
+	}
+}
+
+func sizeOf(entry topic.Entry) int64 { return int64(len(entry.Data)) + entryOverhead }
+
+// evict drops the oldest entry of all.
+func (a *tails) evict() {
+	oldest := a.order[0]
+	a.order[0] = nil
+	a.order = a.order[1:]
+	a.bytes -= sizeOf(oldest.entries[0])
+	oldest.entries[0] = topic.Entry{} // so that its data can go before the array does
+	oldest.entries = oldest.entries[1:]
+}
+
+// clear drops the partition's entries: they are deleted or in doubt.
+func (t *tail) clear() {
+	t.all.mu.Lock()
+	defer t.all.mu.Unlock()
+	for _, entry := range t.entries {
+		t.all.bytes -= sizeOf(entry)
+	}
+	t.entries = nil
+	t.all.order = slices.DeleteFunc(t.all.order, func(other *tail) bool { return other == t })
+}
+
+// from returns the entries, starting with the one that holds the offset, up to maxBytes
+// but at least one; nil if that offset is not in memory.
+func (t *tail) from(offset int64, maxBytes int) []topic.Entry {
+	t.all.mu.Lock()
+	defer t.all.mu.Unlock()
+	if len(t.entries) == 0 || offset < t.entries[0].Mark.Base {
+		return nil
+	}
+	at := sort.Search(len(t.entries), func(i int) bool { return t.entries[i].Mark.Next > offset })
+	end := at
+	for size := 0; end < len(t.entries) && (end == at || size < maxBytes); end++ {
+		size += len(t.entries[end].Data)
+	}
+	return slices.Clone(t.entries[at:end])
+}
+
+// first returns the first entry in memory with a wanted mark; see index.search.
+func (t *tail) first(wanted func(topic.Mark) bool) (topic.Entry, bool) {
+	t.all.mu.Lock()
+	defer t.all.mu.Unlock()
+	at := sort.Search(len(t.entries), func(i int) bool { return wanted(t.entries[i].Mark) })
+	if at == 0 || at == len(t.entries) {
+		return topic.Entry{}, false // an earlier entry, not in memory, may come first
+	}
+	return t.entries[at], true
+}

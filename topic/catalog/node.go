@@ -1,0 +1,38 @@
+package catalog
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+// NodesPrefix begins the keys of nodes.
+const NodesPrefix = "nodes/"
+
+// Node is the record of a node.
+type Node struct {
+	ID       int32  `json:"id"`
+	Host     string `json:"host"`
+	Port     int32  `json:"port"`
+	HTTP     string `json:"http,omitempty"`
+	Rack     string `json:"rack,omitempty"`
+	Draining bool   `json:"draining,omitempty"`
+}
+
+// NodeKey returns the key of a node.
+func NodeKey(id int32) string { return NodesPrefix + strconv.Itoa(int(id)) }
+
+// ReadNode decodes what is stored of a node.
+func ReadNode(item topic.Item) (Node, error) {
+	var n Node
+	if err := json.Unmarshal(item.Value, &n); err != nil {
+		return n, fmt.Errorf("metadata of %s: %w", item.Key, err)
+	}
+	if want := strings.TrimPrefix(item.Key, NodesPrefix); strconv.Itoa(int(n.ID)) != want {
+		return n, fmt.Errorf("metadata of %s: it is of node %d", item.Key, n.ID)
+	}
+	return n, nil
+}

@@ -1,0 +1,188 @@
+package view
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/sluice-project/sluice/topic"
+)
+
+// How much of its source one read of a view looks at, at whole batches.
+const (
+	scanBytes   = 8 << 20
+	scanOffsets = 10_000
+	// scanTime is for filters that are slow.
+	scanTime = 200 * time.Millisecond
+	// ScanStep is how much is read of the source at a time.
+	ScanStep = 1 << 20
+)
+
+// Scan collects what a filter lets pass of a partition, from a position on.
+//
+// Gaps before, between and after visible batches are left out: consumers jump
+// over them. See docs/decisions/0021-views-over-hidden-offsets.md.
+type Scan struct {
+	filter   *Filter
+	position int64
+	maxBytes int
+	deadline time.Time
+
+	// Data is what is visible, size its length; next is the offset after the
+	// last that was looked at, visible that after the last visible batch.
+	Data          [][]byte
+	Size          int
+	Next, Visible int64
+	// First is the base offset of the first visible batch.
+	First int64
+	// bytes is how much was looked at.
+	bytes int
+	// Unreadable says which batch could not be unpacked, if one could not.
+	Unreadable error
+
+	unpacked, kept []byte
+	headers        []topic.Header
+}
+
+// NewScan returns a scan that begins at a position, and ends when it has found
+// about maxBytes: a batch that is larger is found alone.
+func NewScan(filter *Filter, position int64, maxBytes int) *Scan {
+	return &Scan{
+		filter: filter, position: position, maxBytes: maxBytes, Next: position, Visible: position,
+		deadline: time.Now().Add(scanTime),
+	}
+}
+
+// Full reports whether it has found enough, or has looked at as much as it may.
+func (s *Scan) Full() bool {
+	return s.Size > 0 && s.Size >= s.maxBytes || s.bytes >= scanBytes || s.Next-s.position >= scanOffsets ||
+		s.bytes > 0 && !time.Now().Before(s.deadline)
+}
+
+// add looks at the batches that follow, until it is full. After an error, an
+// ErrCorrupt, the scan has what was before the batch.
+func (s *Scan) add(batches []topic.Batch) error {
+	for _, batch := range batches {
+		if s.Full() {
+			return nil
+		}
+		if batch.Next() <= s.Next {
+			continue
+		}
+		passed, err := s.pass(batch)
+		if err != nil {
+			return fmt.Errorf("batch at offset %d: %w", batch.Base(), err)
+		}
+		if len(passed) > 0 {
+			if s.Size > 0 && s.Size+len(passed) > s.maxBytes {
+				s.maxBytes = s.Size // full, and this batch comes first next time
+				return nil
+			}
+			if s.Size == 0 {
+				s.First = passed.Base()
+			}
+			s.Data = append(s.Data, passed)
+			s.Size += len(passed)
+			s.Visible = batch.Next()
+		}
+		s.bytes += len(batch)
+		s.Next = batch.Next()
+	}
+	return nil
+}
+
+// pass returns what the filter lets pass of a batch: the batch itself if that is
+// all, nil if it is nothing from the position on, and else a batch with the
+// rest. Batches of the broker's own markers always pass. A batch that is as it
+// was sent, and cannot be unpacked, does not pass: the view goes on after it.
+func (s *Scan) pass(batch topic.Batch) (topic.Batch, error) {
+	if batch.Control() {
+		return batch, nil
+	}
+	if batch.Count() == 0 {
+		return nil, nil
+	}
+	if err := batch.Check(); err != nil {
+		return nil, err
+	}
+	passed, err := s.unpack(batch)
+	if err != nil {
+		s.filter.records.Add(int64(batch.Count()))
+		s.filter.failed.Add(int64(batch.Count()))
+		s.Unreadable = fmt.Errorf("batch at offset %d: %w", batch.Base(), err)
+		return nil, nil
+	}
+	return passed, nil
+}
+
+func (s *Scan) unpack(batch topic.Batch) (topic.Batch, error) {
+	data, err := topic.Decompress(s.unpacked[:0], batch.Compression(), batch[topic.RecordsAt:])
+	if err != nil {
+		return nil, err
+	}
+	if batch.Compression() != topic.CodecNone {
+		s.unpacked = data
+	}
+	return s.rebuild(batch, data)
+}
+
+func (s *Scan) rebuild(batch topic.Batch, data []byte) (topic.Batch, error) {
+	s.kept = s.kept[:0]
+	reader := topic.NewRecordReader(batch, data)
+	reader.WithoutHeaders = !s.filter.headers
+	reader.Slab = s.headers
+	count, failed, shown := int32(0), 0, false
+	vars := &filterVars{record: &reader.Record}
+	for reader.Next() {
+		matches, err := s.filter.match(vars)
+		if err != nil {
+			failed++
+		}
+		if matches {
+			count++
+			shown = shown || reader.Record.Offset >= s.position
+			s.kept = append(s.kept, reader.Raw...)
+		}
+	}
+	s.headers = reader.Slab
+	if reader.Err != nil {
+		return nil, reader.Err
+	}
+	s.filter.records.Add(int64(batch.Count()))
+	s.filter.matched.Add(int64(count))
+	s.filter.failed.Add(int64(failed))
+	switch {
+	case !shown:
+		return nil, nil
+	case count == batch.Count():
+		return batch, nil
+	}
+	return batch.WithRecords(count, s.kept)
+}
+
+// HiddenMarker returns the batch that takes consumers over the offsets from base
+// to next-1, which a view hides: a commit marker of no producer at the last of
+// them. Clients go on after it and show nothing. A longer gap than a batch can
+// cover, 2³¹-1 offsets, is covered in part.
+func HiddenMarker(base, next int64, epoch int32) (topic.Batch, error) {
+	next = min(next, base+math.MaxInt32)
+	return topic.NewBatch([]topic.Record{{
+		Offset: next - 1, Timestamp: topic.NoTimestamp,
+		Key:   []byte{0, 0, 0, 1},       // version, type: commit
+		Value: []byte{0, 0, 0, 0, 0, 0}, // version, epoch of the coordinator
+	}}, topic.BatchOptions{Base: base, Next: next, Epoch: epoch, Transactional: true, Control: true})
+}
+
+// AddPieces adds the batches of consecutive pieces of data.
+func (s *Scan) AddPieces(pieces [][]byte) error {
+	for _, piece := range pieces {
+		batches, err := topic.SplitBatches(piece)
+		if err != nil {
+			return err
+		}
+		if err := s.add(batches); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -21,7 +21,7 @@ func (w *world) trouble(t *testing.T) {
 
 // begins begins a trouble, if possible now.
 func (w *world) begins(tr trouble) bool {
-	e := w.engine(w.people[0])
+	e := w.engine(0)
 	switch tr.kind {
 	case "away":
 		w.store.Fail(room.ErrUnavailable)
@@ -58,7 +58,7 @@ func (w *world) begins(tr trouble) bool {
 
 // ends ends a trouble, if possible now.
 func (w *world) ends(t *testing.T, tr trouble) bool {
-	e := w.engine(w.people[0])
+	e := w.engine(0)
 	switch tr.kind {
 	case "away":
 		w.store.Fail(nil)

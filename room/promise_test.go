@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,7 +83,9 @@ type world struct {
 	book       *recorder
 	// idleSince is since when a slot is free while a visitor waits who keeps asking.
 	idleSince time.Time
-	err       error
+	// mu guards err: visitors act beside each other.
+	mu  sync.Mutex
+	err error
 }
 
 type capacityFrom struct {
@@ -97,6 +101,9 @@ type person struct {
 	silentFrom, silentFor time.Duration
 	leaves                bool
 
+	// acting is true during a call, and calls counts the calls.
+	acting                  bool
+	calls                   int
 	number, position        int64
 	ticket                  string
 	arrived, asked, entered time.Time
@@ -155,17 +162,22 @@ func (w *world) live(t *testing.T) {
 	w.store = storetest.NewMemory()
 	for i := range w.engines {
 		w.engines[i] = newRig(t, w.store, room.WithPublisher(w.book))
+		if i == 0 { // the others read it as they start
+			w.engines[0].put("shop", w.settings)
+		}
 	}
-	w.engines[0].put("shop", w.settings)
 	w.capacities = append(w.capacities, capacityFrom{w.begin.Truncate(time.Millisecond), w.settings.Capacity})
 	for time.Since(w.begin) < 10*time.Minute && w.err == nil && !w.over() {
 		w.trouble(t)
 		for _, p := range w.people {
-			w.turn(p)
+			if !p.acting {
+				p.acting = true
+				go w.turn(p)
+			}
 		}
-		time.Sleep(step / 2)
+		w.pass(step / 2)
 		w.watchSlots()
-		time.Sleep(step / 2)
+		w.pass(step / 2)
 	}
 	if w.err == nil && !w.over() {
 		w.failf("somebody who keeps asking was not let in within 10 minutes: %+v", w.waiting())
@@ -186,7 +198,15 @@ func (w *world) live(t *testing.T) {
 	}
 }
 
+// pass lets time pass. Visitors have acted afterwards, or wait within a call.
+func (w *world) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 func (w *world) failf(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.err == nil {
 		w.err = fmt.Errorf("after %v: %w", time.Since(w.begin), fmt.Errorf(format, args...))
 	}
@@ -206,18 +226,22 @@ func (w *world) waiting() (people []person) {
 
 // turn lets a visitor do its next action.
 func (w *world) turn(p *person) {
+	defer func() { p.acting = false }()
 	now := time.Now()
 	sinceArrival := now.Sub(p.arrived)
+	e := w.engine(p.calls)
 	switch {
-	case p.done || now.Sub(w.begin) < p.arrives || w.engine(p) == nil:
+	case p.done || now.Sub(w.begin) < p.arrives || e == nil:
 		return
 	case p.ticket == "":
-		w.hear(p, func(e *rig) (room.Answer, error) { return e.Enter(ctx, "shop", room.Visit{Key: p.key}) })
+		a, err := e.Enter(ctx, "shop", room.Visit{Key: p.key})
+		w.hear(p, a, err)
 	case !p.faithful() && sinceArrival >= p.silentFrom && sinceArrival < p.silentFrom+p.silentFor:
 		return
 	case !p.entered.IsZero() && now.Sub(p.entered) >= p.stays:
 		if p.leaves {
-			if err := w.engine(p).Leave(ctx, "shop", p.ticket, nowhere); err != nil && !errors.Is(err, room.ErrUnavailable) {
+			p.calls++
+			if err := e.Leave(ctx, "shop", p.ticket, nowhere); err != nil && !errors.Is(err, room.ErrUnavailable) {
 				w.failf("%s leaves: %v", p.key, err)
 			} else if err != nil {
 				return
@@ -225,28 +249,23 @@ func (w *world) turn(p *person) {
 		}
 		p.done = true
 	case now.Sub(p.asked) >= p.asks:
-		w.hear(p, func(e *rig) (room.Answer, error) { return e.Ask(ctx, "shop", p.ticket, nowhere) })
+		a, err := e.Ask(ctx, "shop", p.ticket, nowhere)
+		w.hear(p, a, err)
 	}
 }
 
-// engine returns a live engine, another at each call; nil if there is none.
-func (w *world) engine(p *person) *rig {
-	at := int(time.Since(w.begin)/step) + len(p.key)
-	for i := range w.engines {
-		if e := w.engines[(at+i)%len(w.engines)]; e != nil {
-			return e
-		}
+// engine returns the nth live engine, counted in a circle; nil if there is none.
+func (w *world) engine(n int) *rig {
+	live := slices.DeleteFunc(slices.Clone(w.engines), func(e *rig) bool { return e == nil })
+	if len(live) == 0 {
+		return nil
 	}
-	return nil
+	return live[n%len(live)]
 }
 
-// hear lets a visitor ask, and checks the answer.
-func (w *world) hear(p *person, ask func(*rig) (room.Answer, error)) {
-	e := w.engine(p)
-	if e == nil {
-		return
-	}
-	a, err := ask(e)
+// hear checks the answer to a visitor.
+func (w *world) hear(p *person, a room.Answer, err error) {
+	p.calls++
 	var gone *room.GoneError
 	switch {
 	case errors.Is(err, room.ErrUnavailable):

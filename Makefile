@@ -40,7 +40,7 @@ BINARY := $(addprefix $(MODULE)/,e2e e2e/cluster tidy)
 # The other packages. Those that wait the longest begin first.
 WAITING := $(addprefix $(MODULE)/,bulk/redisstore room/redisstore)
 # With SLUICE_LONG=1, and without the race detector, whose size is the short one.
-LONG := $(BINARY) $(VIRTUAL) $(WAITING) $(addprefix $(MODULE)/,bulk/pebblestore room/pebblestore)
+LONG := $(BINARY) $(WAITING) $(addprefix $(MODULE)/,bulk/pebblestore room/pebblestore) $(VIRTUAL)
 OTHERS = $(WAITING) $(filter-out $(VIRTUAL) $(BINARY) $(WAITING),$(shell go list ./...))
 
 LINT := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
@@ -71,17 +71,25 @@ test-binary:
 	@go test -vet=off -count=1 -tags '$(TAGS)' -parallel 5 -timeout 15m $(BINARY)
 
 .PHONY: test-all
-test-all: need-all lint ## Lint, and every test: race detector, all sizes, clusters, clients, browser, fuzzing: 45 to 55 minutes on 2 cores
+test-all: need-all ## Lint, and every test: race detector, all sizes, clusters, clients, browser, fuzzing: 30 minutes on 2 cores
 	go build -ldflags '-s -w' -o $(BIN)/sluice ./cmd/sluice
 	@size=$$(wc -c < $(BIN)/sluice); (( size <= $(SIZE) )) || { echo "$(BIN)/sluice has $$size bytes, want at most $(SIZE)"; exit 1; }
+	$(MAKE) --no-print-directory --output-sync=line -j2 test-long test-race
+
+# What waits most of the time, beside what needs the processor.
+.PHONY: test-long
+test-long:
+	SLUICE_LONG=1 go test -count=1 -tags $(ALL_TAGS) -p 3 -parallel 5 -timeout 30m $(LONG)
+	cd e2e/clients && go vet ./... && go test -count=1 -timeout 10m ./...
+	cd e2e/clients && SLUICE_NODES=3 go test -count=1 -timeout 10m ./...
+	cd e2e/browser && go vet ./... && go test -count=1 -timeout 10m ./...
+
+.PHONY: test-race
+test-race: lint
 	@go test -race -count=1 -tags $(ALL_TAGS) -p 3 -timeout 30m $(OTHERS)
 	go test -race -count=1 -tags $(ALL_TAGS) -timeout 30m $(VIRTUAL)
-	SLUICE_LONG=1 go test -count=1 -tags $(ALL_TAGS) -parallel 5 -timeout 30m $(LONG)
 	go test -race -count=1 -tags $(ALL_TAGS) -p 1 -parallel 5 -timeout 30m -run 'Kill' ./e2e ./e2e/cluster
-	cd bench && go vet ./... && go test -race -count=1 -timeout 10m ./...
-	cd e2e/clients && go vet ./... && go test -race -count=1 -timeout 10m ./...
-	cd e2e/clients && SLUICE_NODES=3 go test -count=1 -timeout 10m ./...
-	cd e2e/browser && go vet ./... && go test -race -count=1 -timeout 10m ./...
+	cd bench && go vet ./... && go test -count=1 -timeout 10m ./...
 	scripts/fuzz.sh $(FUZZTIME)
 
 .PHONY: soak

@@ -101,10 +101,18 @@ func (s *server) start() {
 	s.awaitReady()
 }
 
-// awaitReady waits until a launched server is ready.
+// awaitReady waits until a launched server is ready. One that found its store away as it
+// started is launched again, as by a supervisor.
 func (s *server) awaitReady() {
 	s.t.Helper()
 	eventually(s.t, "the server is ready", func() bool {
+		if s.ended() {
+			err := s.cmd.Wait()
+			if !bytes.Contains(tail(s.log.Bytes(), 1000), []byte("the store is not available")) {
+				s.t.Fatalf("the server ended as it started: %v", err)
+			}
+			s.launch()
+		}
 		response, err := http.Get(s.url("/readyz"))
 		if err != nil {
 			return false
@@ -112,6 +120,12 @@ func (s *server) awaitReady() {
 		response.Body.Close()
 		return response.StatusCode == http.StatusOK
 	})
+}
+
+// ended reports whether the process has ended and nobody has waited for it.
+func (s *server) ended() bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+	return err == nil && bytes.Contains(stat, []byte(") Z "))
 }
 
 // launch starts the server and does not wait.

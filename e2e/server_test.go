@@ -108,7 +108,7 @@ func (s *server) awaitReady() {
 	eventually(s.t, "the server is ready", func() bool {
 		if s.ended() {
 			err := s.cmd.Wait()
-			if !bytes.Contains(tail(s.log.Bytes(), 1000), []byte("the store is not available")) {
+			if !bytes.Contains(tail(s.log.Bytes(), 1000), []byte("sluice: open ")) {
 				s.t.Fatalf("the server ended as it started: %v", err)
 			}
 			s.launch()

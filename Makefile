@@ -71,25 +71,25 @@ test-binary:
 	@go test -vet=off -count=1 -tags '$(TAGS)' -parallel 5 -timeout 15m $(BINARY)
 
 .PHONY: test-all
-test-all: need-all ## Lint, and every test: race detector, all sizes, clusters, clients, browser, fuzzing: 30 minutes on 2 cores
+test-all: need-all lint ## Lint, and every test: race detector, all sizes, clusters, clients, browser, fuzzing: 35 to 40 minutes on 2 cores
 	go build -ldflags '-s -w' -o $(BIN)/sluice ./cmd/sluice
 	@size=$$(wc -c < $(BIN)/sluice); (( size <= $(SIZE) )) || { echo "$(BIN)/sluice has $$size bytes, want at most $(SIZE)"; exit 1; }
-	$(MAKE) --no-print-directory --output-sync=line -j2 test-long test-race
+	@go test -race -count=1 -tags $(ALL_TAGS) -p 3 -timeout 30m $(OTHERS)
+	go test -race -count=1 -tags $(ALL_TAGS) -timeout 30m $(VIRTUAL)
+	$(MAKE) --no-print-directory --output-sync=line -j2 test-long test-beside
 
-# What waits most of the time, beside what needs the processor.
+# The longer tests wait half of the time, and leave the processor to others.
 .PHONY: test-long
 test-long:
 	SLUICE_LONG=1 go test -count=1 -tags $(ALL_TAGS) -p 3 -parallel 5 -timeout 30m $(LONG)
+	go test -race -count=1 -tags $(ALL_TAGS) -p 1 -parallel 5 -timeout 30m -run 'Kill' ./e2e ./e2e/cluster
+
+.PHONY: test-beside
+test-beside:
+	cd bench && go vet ./... && go test -count=1 -timeout 10m ./...
 	cd e2e/clients && go vet ./... && go test -count=1 -timeout 10m ./...
 	cd e2e/clients && SLUICE_NODES=3 go test -count=1 -timeout 10m ./...
 	cd e2e/browser && go vet ./... && go test -count=1 -timeout 10m ./...
-
-.PHONY: test-race
-test-race: lint
-	@go test -race -count=1 -tags $(ALL_TAGS) -p 3 -timeout 30m $(OTHERS)
-	go test -race -count=1 -tags $(ALL_TAGS) -timeout 30m $(VIRTUAL)
-	go test -race -count=1 -tags $(ALL_TAGS) -p 1 -parallel 5 -timeout 30m -run 'Kill' ./e2e ./e2e/cluster
-	cd bench && go vet ./... && go test -count=1 -timeout 10m ./...
 	scripts/fuzz.sh $(FUZZTIME)
 
 .PHONY: soak

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
+
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
@@ -39,7 +41,7 @@ func TestBulkRedisStopped(t *testing.T) {
 	})
 	l.check()
 	l.checkAnywhere()
-	eventually(t, "the server that stopped has been refused", func() bool {
+	until.True(t, "the server that stopped has been refused", func() bool {
 		refused, err := fleet[0].metric(expired)
 		return err == nil && refused > 0
 	})
@@ -65,7 +67,7 @@ func hangAtWork(s *server, d time.Duration) {
 		return n
 	}
 	before := ran()
-	eventually(s.t, "the server runs webhooks", func() bool { return ran() >= before+20 })
+	until.True(s.t, "the server runs webhooks", func() bool { return ran() >= before+20 })
 	s.hang()
 	<-time.After(d)
 	s.resume()
@@ -82,7 +84,7 @@ func TestBulkRedisLeasesOfAStoppedServer(t *testing.T) {
 	second.upload("a", ndjson, "{\"n\":1}\n{\"n\":10}\n", 0)
 	first.call("POST", "/v1/actions/a/seal", `{"total":2}`, http.StatusOK, nil)
 	take := func(s *server, leaseFor time.Duration) (job lease) {
-		eventually(t, "a job is leased", func() bool {
+		until.True(t, "a job is leased", func() bool {
 			jobs := s.lease(fmt.Sprintf(`{"types":["remote"],"max":1,"wait_ms":1000,"lease_ms":%d}`, leaseFor.Milliseconds()))
 			if len(jobs) == 1 {
 				job = jobs[0]
@@ -131,7 +133,7 @@ func storeRequests(s *server) []storeRequest {
 	s.upload("held", ndjson, "{}\n", 0)
 	s.call("POST", "/v1/actions/held/seal", `{"total":1}`, http.StatusOK, nil)
 	var held []lease
-	eventually(s.t, "a job is leased", func() bool {
+	until.True(s.t, "a job is leased", func() bool {
 		held = s.lease(`{"types":["held"],"wait_ms":1000,"lease_ms":3600000}`)
 		return len(held) == 1
 	})
@@ -164,7 +166,7 @@ func checkAway(fleet []*server, requests []storeRequest) {
 	}
 	group.Wait()
 	for _, s := range fleet {
-		eventually(s.t, "the server is not ready", func() bool {
+		until.True(s.t, "the server is not ready", func() bool {
 			a, err := s.do("GET", "/readyz", "", nil)
 			return err == nil && a.status == http.StatusServiceUnavailable && strings.Contains(string(a.body), "bulk")
 		})

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
+
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -135,7 +137,7 @@ func (l *smokeLoad) awaitAll() {
 	l.mu.Lock()
 	before := l.acked
 	l.mu.Unlock()
-	eventually(l.t, "every partition acknowledges records", func() bool {
+	until.True(l.t, "every partition acknowledges records", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for partition, count := range l.acked {

@@ -101,7 +101,7 @@ func (c *nodes) settle(by *server, alive int) {
 			c.t.Logf("the nodes at last: %+v", last)
 		}
 	}()
-	eventually(c.t, "all nodes are alive and have their replicas", func() bool {
+	until.True(c.t, "all nodes are alive and have their replicas", func() bool {
 		a, err := by.do("GET", "/v1/cluster", "", nil)
 		last = shownNodes{}
 		if err != nil || a.status != http.StatusOK || a.json(&last) != nil {
@@ -176,7 +176,7 @@ func TestCluster(t *testing.T) {
 	load.during("node 1 is stopped and removed", func() {
 		c.all[0].signal(syscall.SIGTERM)
 		_ = c.all[0].cmd.Wait()
-		eventually(t, "node 1 is known to be gone", func() bool { return !c.show(fourth).Nodes[0].Alive })
+		until.True(t, "node 1 is known to be gone", func() bool { return !c.show(fourth).Nodes[0].Alive })
 		c.sluice(fourth, "cluster", "remove", "1")
 	})
 	if shown := c.show(c.all[1]); slices.ContainsFunc(shown.Nodes, func(n shownNode) bool { return n.ID == 1 }) {

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // problem is the part of an RFC 9457 problem that tests need.
@@ -55,7 +57,7 @@ func (s *server) upload(id, contentType, body string, offset int) (received int)
 
 func (s *server) finish(id string) (finished action) {
 	s.t.Helper()
-	eventually(s.t, id+" finishes", func() bool {
+	until.True(s.t, id+" finishes", func() bool {
 		finished = s.action(id)
 		return finished.FinishedAt != nil
 	})
@@ -245,16 +247,16 @@ func TestContractControl(t *testing.T) {
 	s.call("POST", "/v1/actions", `{"id":"a","tenant":"shop","type":"echo"}`, http.StatusCreated, nil)
 	s.upload("a", ndjson, strings.Repeat("{}\n", 2000), 0)
 	s.call("POST", "/v1/actions/a/seal", `{"total":2000}`, http.StatusOK, nil)
-	eventually(t, "jobs succeed", func() bool { return s.action("a").Succeeded > 0 })
+	until.True(t, "jobs succeed", func() bool { return s.action("a").Succeeded > 0 })
 	s.call("POST", "/v1/actions/a/pause", "", http.StatusOK, nil)
-	eventually(t, "nothing is in flight", func() bool { return s.action("a").InFlight == 0 })
+	until.True(t, "nothing is in flight", func() bool { return s.action("a").InFlight == 0 })
 	stood := s.action("a").Succeeded
 	<-time.After(1200 * time.Millisecond)
 	if a := s.action("a"); !a.Paused || a.Succeeded != stood {
 		t.Errorf("a paused action went from %d to %d", stood, a.Succeeded)
 	}
 	s.call("POST", "/v1/actions/a/resume", "", http.StatusOK, nil)
-	eventually(t, "it goes on", func() bool { return s.action("a").Succeeded > stood })
+	until.True(t, "it goes on", func() bool { return s.action("a").Succeeded > stood })
 	s.call("POST", "/v1/actions/a/cancel", "", http.StatusOK, nil)
 	a := s.finish("a")
 	if a.Status != "CANCELED" || a.Succeeded+a.Canceled != 2000 {

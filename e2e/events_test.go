@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
+
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -66,8 +68,8 @@ func TestEventsSurviveKills(t *testing.T) {
 		s.start()
 	}
 	r.uploads.Wait()
-	eventually(t, "all actions complete", r.completed)
-	eventually(t, "all events are published", func() bool {
+	until.True(t, "all actions complete", r.completed)
+	until.True(t, "all events are published", func() bool {
 		a, err := s.do("GET", "/metrics", "", nil)
 		return err == nil && strings.Contains(string(a.body), "bulk_action_outbox_size 0\n")
 	})

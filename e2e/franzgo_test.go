@@ -9,13 +9,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
+
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // patience bounds an operation of a client that should be immediate.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // franz creates clients of franz-go.
 type franz struct{ *server }
@@ -206,9 +208,9 @@ func testFranzGoGroup(t *testing.T, s *server) {
 			}
 		}()
 	}
-	eventually(t, "two members have two partitions each", func() bool { return slices.Equal(shares(), []int{2, 2}) })
+	until.True(t, "two members have two partitions each", func() bool { return slices.Equal(shares(), []int{2, 2}) })
 	second.Close()
-	eventually(t, "the last member has all", func() bool { return slices.Equal(shares(), []int{4}) })
+	until.True(t, "the last member has all", func() bool { return slices.Equal(shares(), []int{4}) })
 }
 
 // Seeking goes to an offset, relative to the end, and to the first record at a time.

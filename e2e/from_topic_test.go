@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
+
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -134,8 +136,8 @@ func TestSubmitFromTopicSurvivesKills(t *testing.T) {
 		_ = command.Process.Kill()
 		_ = command.Wait()
 	}
-	eventually(t, "the upload ends", func() bool { return exec.Command(binary, args...).Run() == nil })
-	eventually(t, "all jobs have run", func() bool {
+	until.True(t, "the upload ends", func() bool { return exec.Command(binary, args...).Run() == nil })
+	until.True(t, "all jobs have run", func() bool {
 		target.mu.Lock()
 		defer target.mu.Unlock()
 		return len(target.seen) >= records

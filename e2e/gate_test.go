@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
+
 	"github.com/sluice-project/sluice/internal/testkit/ports"
 )
 
@@ -107,7 +109,7 @@ func TestGate(t *testing.T) {
 		t.Errorf("the room is %+v", v)
 	}
 	first.get("/pay", "text/html")
-	eventually(t, "the next is let through", func() bool { return second.inShop("/") })
+	until.True(t, "the next is let through", func() bool { return second.inShop("/") })
 	if first.inShop("/") {
 		t.Error("who has paid is in the shop without waiting again")
 	}
@@ -132,7 +134,7 @@ func TestGateSurvivesAKill(t *testing.T) {
 	s.kill()
 	s.args = append(s.args, "--capacity", "2")
 	s.start()
-	eventually(t, "with room for two, the second is let through", func() bool { return second.inShop("/") })
+	until.True(t, "with room for two, the second is let through", func() bool { return second.inShop("/") })
 }
 
 // run runs a command of the binary that ends by itself.
@@ -262,7 +264,7 @@ func TestRoomLotteryCommand(t *testing.T) {
 		t.Fatalf("before the opening: %d %s", code, before)
 	}
 	commitment := lines[1]
-	eventually(t, "the seed is shown and verified", func() bool {
+	until.True(t, "the seed is shown and verified", func() bool {
 		output, code := run(t, append([]string{"room", "lottery", "sale", "--commitment", commitment, "--ticket", v.Ticket}, at...)...)
 		return code == 0 && strings.Contains(output, "verified") && strings.Contains(output, "draw")
 	})

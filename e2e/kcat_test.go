@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
+
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -258,9 +260,9 @@ func testKcatGroup(t *testing.T, s *server) {
 	equal(t, "second", s.kcatValues(t, append([]string{"-c", "6"}, group...)...), numbers(4, 10))
 
 	first := s.kcatMember(t)
-	eventually(t, "the first has all", func() bool { return first.assigned() == 4 })
+	until.True(t, "the first has all", func() bool { return first.assigned() == 4 })
 	second := s.kcatMember(t)
-	eventually(t, "each has two", func() bool { return first.assigned() == 2 && second.assigned() == 2 })
+	until.True(t, "each has two", func() bool { return first.assigned() == 2 && second.assigned() == 2 })
 	for partition := range 4 {
 		s.kcat(t, fmt.Sprintln("of", partition), "-P", "-t", "orders", "-p", fmt.Sprint(partition))
 	}
@@ -275,12 +277,12 @@ func testKcatGroup(t *testing.T, s *server) {
 		slices.Sort(got)
 		return got
 	}
-	eventually(t, "all is read", func() bool { return len(got(first, second)) >= 4 })
+	until.True(t, "all is read", func() bool { return len(got(first, second)) >= 4 })
 	equal(t, "each has read half", []int{len(got(first)), len(got(second))}, []int{2, 2})
 	first.leave(t)
-	eventually(t, "the second has all", func() bool { return second.assigned() == 4 })
+	until.True(t, "the second has all", func() bool { return second.assigned() == 4 })
 	s.kcat(t, "last\n", "-P", "-t", "orders", "-p", "0")
-	eventually(t, "the last is read", func() bool { return len(got(first, second)) >= 5 })
+	until.True(t, "the last is read", func() bool { return len(got(first, second)) >= 5 })
 	equal(t, "read", got(first, second), []string{"last", "of 0", "of 1", "of 2", "of 3"})
 }
 

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // crowdPlan describes the guests of a room.
@@ -191,7 +193,7 @@ func (c *crowd) comes(index int) *guest {
 func (c *crowd) goOn(more int) bool {
 	c.t.Helper()
 	want := min(c.ended.Load()+int64(more), int64(c.plan.count))
-	eventually(c.t, "visitors have had their visits", func() bool { return c.ended.Load() >= want || c.failing() })
+	until.True(c.t, "visitors have had their visits", func() bool { return c.ended.Load() >= want || c.failing() })
 	if c.failing() {
 		c.t.FailNow()
 	}

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // The embedded server is killed repeatedly while people join. After the last start each has the
@@ -49,7 +51,7 @@ func TestRoomKeepsJoinsOverKills(t *testing.T) {
 	}
 	for range kills {
 		before := count()
-		eventually(t, "people join", func() bool { return count() >= before+joins })
+		until.True(t, "people join", func() bool { return count() >= before+joins })
 		<-time.After(rand.N(100 * time.Millisecond))
 		s.kill()
 		s.start()

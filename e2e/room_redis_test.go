@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
+
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
@@ -22,7 +24,7 @@ func TestTwoInstancesHaveOneLine(t *testing.T) {
 	redis := redistest.Start(t, redistest.Options{})
 	servers := []*server{startServer(t, "--state", redis.URL()), startServer(t, "--state", redis.URL())}
 	servers[0].call("PUT", "/v1/rooms/shop", tellerOfTwo, http.StatusCreated, nil)
-	eventually(t, "the other server sees the room", func() bool {
+	until.True(t, "the other server sees the room", func() bool {
 		a, err := servers[1].do("GET", "/v1/rooms/shop", "", nil)
 		return err == nil && a.status == http.StatusOK
 	})
@@ -77,7 +79,7 @@ func TestRoomWhileRedisIsAway(t *testing.T) {
 		t.Errorf("the server is to live: %d %s, %v", a.status, a.body, err)
 	}
 	redis.Continue()
-	eventually(t, "the server is ready again", func() bool {
+	until.True(t, "the server is ready again", func() bool {
 		a, err := s.do("GET", "/readyz", "", nil)
 		return err == nil && a.status == http.StatusOK
 	})

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
+
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 	"github.com/sluice-project/sluice/room"
 )
@@ -49,7 +51,7 @@ func killSome(fleet []*server) {
 // awaitEmpty waits until all visitors are gone, including silent ones.
 func awaitEmpty(t *testing.T, s *server, name string) {
 	t.Helper()
-	eventually(t, "the room is empty", func() bool {
+	until.True(t, "the room is empty", func() bool {
 		v := s.room(name)
 		return v.Waiting == 0 && v.Inside == 0
 	})
@@ -132,7 +134,7 @@ func setCapacity(s *server, plan *crowdPlan, limits capacities, capacity int64) 
 // awaitRoom waits until all servers know a room.
 func awaitRoom(fleet []*server, name string) {
 	for _, s := range fleet {
-		eventually(s.t, "a server knows the room", func() bool {
+		until.True(s.t, "a server knows the room", func() bool {
 			a, err := s.do("GET", "/v1/rooms/"+name, "", nil)
 			return err == nil && a.status == http.StatusOK
 		})

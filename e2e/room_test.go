@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // visitor is an answer to a visitor, as the contract defines it.
@@ -149,7 +151,7 @@ func TestRoomContract(t *testing.T) {
 			t.Errorf("in a room that is paused: %+v", d)
 		}
 		s.call("POST", "/v1/rooms/shop/resume", "", http.StatusOK, nil)
-		eventually(t, "the last is let in", func() bool { return s.ask("shop", d.Ticket).Status == "inside" })
+		until.True(t, "the last is let in", func() bool { return s.ask("shop", d.Ticket).Status == "inside" })
 
 		if a, err := s.do("POST", "/v1/rooms/shop/revoke", "", nil); err != nil || a.status >= 300 {
 			t.Errorf("revoke: %v %d %s", err, a.status, a.body)
@@ -254,7 +256,7 @@ func TestRoomPark(t *testing.T) {
 		}
 		was := make([]bool, len(tickets))
 		out := map[int]bool{}
-		eventually(t, "everybody was in and is out", func() bool {
+		until.True(t, "everybody was in and is out", func() bool {
 			for i, ticket := range tickets {
 				a := s.me("GET", "fair", ticket)
 				var v visitor
@@ -270,7 +272,7 @@ func TestRoomPark(t *testing.T) {
 		if slices.Contains(was, false) {
 			t.Errorf("inside were %v, want all", was)
 		}
-		eventually(t, "the room is empty", func() bool {
+		until.True(t, "the room is empty", func() bool {
 			v := s.room("fair")
 			return v.AdmittedTotal == 7 && v.Inside == 0 && v.Waiting == 0
 		})
@@ -346,7 +348,7 @@ func TestRoomEventsAreInTheTopic(t *testing.T) {
 			s.start()
 		}
 	}
-	eventually(t, "all events are in the topic", func() bool {
+	until.True(t, "all events are in the topic", func() bool {
 		return len(readTopic(t, s.kafka, "sluice.room.events")) >= 3*count
 	})
 	ids, of := map[string]bool{}, map[string][]string{}

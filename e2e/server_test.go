@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
+
 	"github.com/sluice-project/sluice/internal/testkit/ports"
 )
 
@@ -105,7 +107,7 @@ func (s *server) start() {
 // started is launched again, as by a supervisor.
 func (s *server) awaitReady() {
 	s.t.Helper()
-	eventually(s.t, "the server is ready", func() bool {
+	until.True(s.t, "the server is ready", func() bool {
 		if s.ended() {
 			err := s.cmd.Wait()
 			if !bytes.Contains(tail(s.log.Bytes(), 1000), []byte("sluice: open ")) {
@@ -258,20 +260,4 @@ func (s *server) action(id string) (a action) {
 	s.t.Helper()
 	s.call("GET", "/v1/actions/"+id, "", http.StatusOK, &a)
 	return a
-}
-
-// eventually waits until is returns true, longer than that takes on a busy machine.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	const most = 5 * time.Minute
-	deadline := time.After(most)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !is() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("not within %s: %s", most, what)
-		}
-	}
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
+
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -52,15 +54,15 @@ func delayedOverKills(t *testing.T, count int, lead, spread time.Duration) (conc
 	if !r.cancel(50, 100) {
 		return false
 	}
-	eventually(t, "the 1,000 records of a full list wait", func() bool { return len(r.list()) == 1000 })
+	until.True(t, "the 1,000 records of a full list wait", func() bool { return len(r.list()) == 1000 })
 	select {
 	case <-time.After(time.Until(r.first.Add(spread / 2))):
 	case <-t.Context().Done():
 	}
 	s.kill()
 	s.start()
-	eventually(t, "all records come", func() bool { return r.came() >= count-100 })
-	eventually(t, "none waits", func() bool { return len(r.list()) == 0 })
+	until.True(t, "all records come", func() bool { return r.came() >= count-100 })
+	until.True(t, "none waits", func() bool { return len(r.list()) == 0 })
 	r.cancelAgain()
 	pause(t.Context(), 500*time.Millisecond) // for records that must not come
 	stop()
@@ -142,7 +144,7 @@ func (r *reminders) cancel(from, to int) (waited bool) {
 // answers so.
 func (r *reminders) cancelOne(number int) (got answer) {
 	r.server.t.Helper()
-	eventually(r.server.t, "a request to cancel is answered", func() bool {
+	until.True(r.server.t, "a request to cancel is answered", func() bool {
 		var err error
 		got, err = r.server.do(http.MethodDelete, fmt.Sprint("/v1/topics/reminders/delayed/reminder-", number), "", nil)
 		return err == nil && got.status != http.StatusServiceUnavailable

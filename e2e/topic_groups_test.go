@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
+
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -169,7 +171,7 @@ func (c *crew) processMore() {
 	c.t.Helper()
 	for partition := range c.partitions {
 		before := c.processedOf(int32(partition))
-		eventually(c.t, fmt.Sprintf("more of partition %d is processed", partition), func() bool {
+		until.True(c.t, fmt.Sprintf("more of partition %d is processed", partition), func() bool {
 			return c.processedOf(int32(partition)) > before
 		})
 	}
@@ -188,7 +190,7 @@ func (c *crew) finish() {
 		if sent := c.sent[partition]; sent != end {
 			c.t.Errorf("partition %d ends at %d, and %d were sent", partition, end, sent)
 		}
-		eventually(c.t, fmt.Sprintf("all %d of partition %d are processed and committed", end, partition), func() bool {
+		until.True(c.t, fmt.Sprintf("all %d of partition %d are processed and committed", end, partition), func() bool {
 			return c.processedOf(partition) == end && c.committed.floor(crewTopic, partition) == end
 		})
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
+
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -29,7 +31,7 @@ func TestTopicKill(t *testing.T) {
 	r := newTopicKillRun(s)
 	for kill := range kills {
 		before := r.acknowledged.Load()
-		eventually(t, "records are acknowledged", func() bool { return r.acknowledged.Load() >= before+1000 })
+		until.True(t, "records are acknowledged", func() bool { return r.acknowledged.Load() >= before+1000 })
 		<-time.After(rand.N(300 * time.Millisecond))
 		s.kill()
 		if kill%3 == 0 { // also while it starts
@@ -129,7 +131,7 @@ func (r *topicKillRun) finish() {
 	}
 	for name := range killTopics {
 		ends := r.server.topicEnds(name)
-		eventually(r.t, fmt.Sprintf("the group has committed all of %s: %v", name, ends), func() bool {
+		until.True(r.t, fmt.Sprintf("the group has committed all of %s: %v", name, ends), func() bool {
 			for partition, end := range ends {
 				if r.readers.floor(name, partition) != end {
 					return false

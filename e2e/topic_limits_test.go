@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
+
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -133,7 +135,7 @@ func TestTopicManyConnections(t *testing.T) {
 	for i := range peers {
 		peers[i] = s.peer()
 	}
-	eventually(t, "all are accepted", func() bool { return w.connections() >= count })
+	until.True(t, "all are accepted", func() bool { return w.connections() >= count })
 	w.bounded("idle connections", before, 32<<20+int64(count)*20<<10)
 	for i, p := range peers {
 		switch i % 10 {
@@ -154,7 +156,7 @@ func TestTopicManyConnections(t *testing.T) {
 	}
 	w.unharmed()
 	w.bounded("connections at work", before, 64<<20+int64(count)*40<<10)
-	eventually(t, "those that are half closed are released", func() bool {
+	until.True(t, "those that are half closed are released", func() bool {
 		return w.connections() <= connections+count-count/10
 	})
 	for i, p := range peers {
@@ -210,7 +212,7 @@ func TestTopicSlowConsumers(t *testing.T) {
 			peers[i].send(fetchOf("large", partitions, 0, 1000, 50<<20), 4)
 		}
 	}
-	eventually(t, "they hold memory", func() bool {
+	until.True(t, "they hold memory", func() bool {
 		held, err := s.metric("topic_kafka_fetch_memory_bytes")
 		return err == nil && held > 50<<20
 	})

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
+
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -65,7 +67,7 @@ const unharmedTime = time.Minute
 func (w *witness) unharmed() {
 	w.server.t.Helper()
 	before := w.rounds.Load()
-	eventually(w.server.t, "the witness goes on", func() bool { return w.rounds.Load() >= before+5 })
+	until.True(w.server.t, "the witness goes on", func() bool { return w.rounds.Load() >= before+5 })
 	ctx, cancel := context.WithTimeout(context.Background(), unharmedTime)
 	defer cancel()
 	client := w.server.connect()
@@ -89,7 +91,7 @@ func (w *witness) connections() int {
 // witness may have opened.
 func (w *witness) released(most int) {
 	w.server.t.Helper()
-	eventually(w.server.t, "connections are released", func() bool { return w.connections() <= most+2 })
+	until.True(w.server.t, "connections are released", func() bool { return w.connections() <= most+2 })
 }
 
 // bounded fails if the server's memory has grown by more than most.
@@ -105,7 +107,7 @@ func (w *witness) bounded(what string, before, most int64) {
 // forgotten waits until a metric reports that almost no memory is held; the witness continues.
 func (w *witness) forgotten(metric string) {
 	w.server.t.Helper()
-	eventually(w.server.t, metric+" falls", func() bool {
+	until.True(w.server.t, metric+" falls", func() bool {
 		held, err := w.server.metric(metric)
 		return err == nil && held < 1<<20
 	})

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
+
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
@@ -93,7 +95,7 @@ func TestACollectorGetsTheTraceOfAnAction(t *testing.T) {
 	s.call("POST", "/v1/actions", `{"id":"a","tenant":"t","type":"remote"}`, http.StatusCreated, nil)
 	s.upload("a", "application/x-ndjson", "1\n", 0)
 	s.call("POST", "/v1/actions/a/seal", `{"total":1}`, http.StatusOK, nil)
-	eventually(t, "the seal is at the collector", c.has("create remote > POST /v1/actions/{id}/seal"))
+	until.True(t, "the seal is at the collector", c.has("create remote > POST /v1/actions/{id}/seal"))
 	s.kill()
 	s.start()
 	var leased struct {
@@ -136,7 +138,7 @@ func TestACollectorThatIsAway(t *testing.T) {
 	if a := s.finish("a"); a.Succeeded != 100 {
 		t.Errorf("%d jobs of 100 succeeded", a.Succeeded)
 	}
-	eventually(t, "the spans are counted", func() bool { return s.spanCount("failed") == "106" })
+	until.True(t, "the spans are counted", func() bool { return s.spanCount("failed") == "106" })
 	if exported, dropped := s.spanCount("exported"), s.spanCount("dropped"); exported != "0" || dropped != "0" {
 		t.Errorf("%s spans were exported and %s dropped, want none", exported, dropped)
 	}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.opentelemetry.io/otel/attribute"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
@@ -106,7 +108,7 @@ func (s *traced) finish(id string) {
 // after it is seen to have finished.
 func (s *traced) spans(n int) tracetest.SpanStubs {
 	s.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(until.Limit); ; <-time.After(time.Millisecond) {
 		if spans := s.made.GetSpans(); len(spans) >= n || time.Now().After(deadline) {
 			return spans
 		}

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
+
 	"github.com/sluice-project/sluice/bulk"
 )
 
@@ -162,30 +164,16 @@ func action(t testing.TB, s *Store, id string) bulk.Action {
 	return a
 }
 
-// until waits for a condition, for at most a minute.
-func until(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	deadline, again := time.After(time.Minute), time.NewTicker(10*time.Millisecond)
-	defer again.Stop()
-	for !condition() {
-		select {
-		case <-deadline:
-			t.Fatalf("it never came to this: %s", what)
-		case <-again.C:
-		}
-	}
-}
-
-// recovered repeats call until it succeeds, for at most a minute. Earlier errors must be
+// recovered repeats call until it succeeds. Earlier errors must be
 // bulk.ErrUnavailable.
 func recovered(t testing.TB, call func() error) {
 	t.Helper()
-	var err error
-	until(t, "the store works again", func() bool {
-		if err = call(); err != nil && !errors.Is(err, bulk.ErrUnavailable) {
+	until.Succeeds(t, "the store works again", func() error {
+		err := call()
+		if err != nil && !errors.Is(err, bulk.ErrUnavailable) {
 			t.Fatalf("error is %v, want bulk.ErrUnavailable until it works", err)
 		}
-		return err == nil
+		return err
 	})
 }
 
@@ -211,18 +199,12 @@ func run(t testing.TB, s *Store, config bulk.Config, mux *bulk.Mux) *bulk.Engine
 func completed(t testing.TB, s *Store, id string, jobs int64) {
 	t.Helper()
 	var a bulk.Action
-	deadline, again := time.After(time.Minute), time.NewTicker(20*time.Millisecond)
-	defer again.Stop()
-	for a.Status != bulk.Completed {
-		select {
-		case <-deadline:
-			t.Fatalf("%s is %s: %+v", id, a.Status, a.Counts)
-		case <-again.C:
-			if found, err := s.Action(t.Context(), id); err == nil {
-				a = found
-			}
+	until.Succeeds(t, id, func() (err error) {
+		if a, err = s.Action(t.Context(), id); err == nil && a.Status != bulk.Completed {
+			err = fmt.Errorf("it is %s: %+v", a.Status, a.Counts)
 		}
-	}
+		return err
+	})
 	if a.Succeeded != jobs || a.Received != jobs || a.Failed+a.Canceled != 0 {
 		t.Errorf("%s has completed with %+v, want %d jobs", id, a.Counts, jobs)
 	}

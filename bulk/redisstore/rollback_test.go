@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
+
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
@@ -25,7 +27,7 @@ func newPair(t *testing.T) *pair {
 	p := &pair{t: t, master: redistest.Start(t, redistest.Options{Args: []string{"--repl-diskless-sync-delay", "0"}})}
 	host, port := p.master.HostPort()
 	p.replica = redistest.Start(t, redistest.Options{Args: []string{"--replicaof", host, port}})
-	until(t, "the replica is connected", func() bool { return p.master.Info("connected_slaves") == "1" })
+	until.True(t, "the replica is connected", func() bool { return p.master.Info("connected_slaves") == "1" })
 	p.proxy = newProxy(t, p.master.Addr())
 	return p
 }
@@ -36,7 +38,7 @@ func (p *pair) part() {
 	if got := p.master.Cli("WAIT", "1", "60000"); got != "1" {
 		p.t.Fatalf("%s replicas have all", got)
 	}
-	until(p.t, "the replica has all", func() bool {
+	until.True(p.t, "the replica has all", func() bool {
 		p.master.Cli("SET", "mark", "1")
 		return p.master.Cli("WAIT", "1", "1000") == "1" && p.replica.Cli("EXISTS", "mark") == "1"
 	})

@@ -20,7 +20,7 @@ import (
 )
 
 // patience bounds operations that should be immediate.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // chrome is a browser that all tests share; each visitor has cookies of its own.
 var chrome context.Context

@@ -11,31 +11,22 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/redisstore"
 	"github.com/sluice-project/sluice/room/storetest"
 )
 
-// recovered repeats a call until it succeeds, for at most a minute. There is no pause between
-// calls: a store that cannot reach its server waits itself, or fails at once.
+// recovered repeats a call until it succeeds.
 func recovered(t *testing.T, call func() error) {
 	t.Helper()
-	deadline, again := time.After(time.Minute), time.NewTicker(10*time.Millisecond)
-	defer again.Stop()
-	for {
+	until.Succeeds(t, "the store works again", func() error {
 		err := call()
-		if err == nil {
-			return
-		}
-		if !errors.Is(err, room.ErrUnavailable) {
+		if err != nil && !errors.Is(err, room.ErrUnavailable) {
 			t.Fatalf("error is %v, want ErrUnavailable until it works", err)
 		}
-		select {
-		case <-deadline:
-			t.Fatalf("it still fails: %v", err)
-		case <-again.C:
-		}
-	}
+		return err
+	})
 }
 
 // everybody returns the places of 1 to n, without the fields that change with the clock.

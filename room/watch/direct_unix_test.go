@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // pair returns both ends of a connection over loopback.
@@ -53,7 +55,7 @@ func TestSlowSocket(t *testing.T) {
 		t.Fatalf("%d bytes are kept", len(d.kept))
 	}
 	// Buffers in between may accept a little more several times.
-	eventually(t, "the time is over", func() bool {
+	until.True(t, "the time is over", func() bool {
 		if took, err := d.send(part, d.since); err != nil {
 			t.Error(err)
 		} else if took {
@@ -73,7 +75,7 @@ func TestSlowSocket(t *testing.T) {
 		text, _ := io.ReadAll(client)
 		read <- string(text)
 	}()
-	eventually(t, "all is taken", func() bool {
+	until.True(t, "all is taken", func() bool {
 		if err := d.flush(now); err != nil {
 			t.Fatal(err)
 		}

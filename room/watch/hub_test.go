@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
+
 	"github.com/sluice-project/sluice/room"
 )
 
@@ -114,12 +116,12 @@ func TestStream(t *testing.T) {
 			r := open(t, server, "/7?claim")
 			r.want("id: 1\ndata: 7 1 at 9")
 			asked := engine.count(7)
-			eventually(t, "asked again", func() bool { return engine.count(7) >= asked+2 })
+			until.True(t, "asked again", func() bool { return engine.count(7) >= asked+2 })
 			engine.set(7, waiting(3)) // An unchanged place is not sent.
 			r.want("id: 2\ndata: 7 1 at 3")
 			engine.set(7, room.Result{Err: room.ErrUnavailable})
 			asked = engine.count(7)
-			eventually(t, "asked while away", func() bool { return engine.count(7) > asked })
+			until.True(t, "asked while away", func() bool { return engine.count(7) > asked })
 			engine.set(7, room.Result{Answer: room.Answer{State: room.Inside, NextPoll: 50 * time.Millisecond, Pass: " with pass"}})
 			r.want("id: 3\ndata: 7 3 at 0 with pass")
 			r.want("id: 4\ndata: 7 3 at 0 with pass") // renewed
@@ -132,7 +134,7 @@ func TestStream(t *testing.T) {
 				t.Errorf("last event %q", last)
 			}
 			r.want("")
-			eventually(t, "closed", func() bool { return h.Streams() == 0 })
+			until.True(t, "closed", func() bool { return h.Streams() == 0 })
 			if engine.claimed[7] != engine.asked[7] {
 				t.Errorf("asked %d times, with claim %d times", engine.asked[7], engine.claimed[7])
 			}
@@ -176,7 +178,7 @@ func TestClientGone(t *testing.T) {
 		if err := r.body.Close(); err != nil {
 			t.Error(err)
 		}
-		eventually(t, transport+" noticed", func() bool { return h.Streams() == 0 })
+		until.True(t, transport+" noticed", func() bool { return h.Streams() == 0 })
 	}
 }
 
@@ -214,7 +216,7 @@ func TestMostStreams(t *testing.T) {
 		t.Errorf("the third: %v", err)
 	}
 	first.body.Close()
-	eventually(t, "one is free", func() bool { return try() == nil })
+	until.True(t, "one is free", func() bool { return try() == nil })
 }
 
 // A client that keeps opening streams gets only some, and others get theirs.
@@ -278,19 +280,6 @@ func TestOldClient(t *testing.T) {
 	engine.set(2, room.Result{Err: room.ErrNoRoom})
 	r.want("event: gone\ndata: {\"reason\":\"removed\"}")
 	r.want("")
-}
-
-// eventually waits for other goroutines.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	late := time.After(20 * time.Second)
-	for !done() {
-		select {
-		case <-time.After(5 * time.Millisecond):
-		case <-late:
-			t.Fatal("never: " + what)
-		}
-	}
 }
 
 func TestTransportsAreWhatTheySay(t *testing.T) {

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
+
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/api"
 	"github.com/sluice-project/sluice/topic/broker"
@@ -60,14 +62,14 @@ func startWebNodes(t *testing.T) []*webNode {
 // many hours as its partition has the number, and one more.
 func remind(t *testing.T, nodes []*webNode) {
 	t.Helper()
-	eventually(t, func() bool { return len(nodes[0].broker.Nodes()) == 3 })
+	until.True(t, "the nodes agree", func() bool { return len(nodes[0].broker.Nodes()) == 3 })
 	made, err := nodes[0].broker.Create(t.Context(), topic.Spec{Name: "reminders", Partitions: 3, Replicas: 3, Settings: map[string]string{"sluice.delay.enable": "true"}}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for number := range int32(3) {
 		var leader int32
-		eventually(t, func() bool { leader = made.Partitions()[number].Leader(); return leader > 0 })
+		until.True(t, "the nodes agree", func() bool { leader = made.Partitions()[number].Leader(); return leader > 0 })
 		batch, err := topic.NewBatch([]topic.Record{{
 			Timestamp: time.Now().UnixMilli(), Value: []byte("call"), Headers: []topic.Header{
 				{Key: "sluice-id", Value: fmt.Append(nil, "id-", number)}, {Key: "sluice-delay", Value: fmt.Append(nil, number+1, "h")},
@@ -76,7 +78,7 @@ func remind(t *testing.T, nodes []*webNode) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, func() bool {
+		until.True(t, "the nodes agree", func() bool {
 			there, err := nodes[leader-1].broker.Topic("reminders")
 			if err != nil {
 				return false
@@ -87,20 +89,6 @@ func remind(t *testing.T, nodes []*webNode) {
 			}
 			return err == nil
 		})
-	}
-}
-
-// eventually waits until something is true.
-func eventually(t *testing.T, is func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.After(20 * time.Second); !is(); {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatal("it does not come true")
-		}
 	}
 }
 
@@ -138,7 +126,7 @@ func TestDelayedOnAnyNode(t *testing.T) {
 	remind(t, nodes)
 	all, own := "id-0 id-1 id-2", 0
 	for i, node := range nodes {
-		eventually(t, func() bool { return node.list(t, "") == all })
+		until.True(t, "the nodes agree", func() bool { return node.list(t, "") == all })
 		if got := node.list(t, "?limit=2"); got != "id-0 id-1" {
 			t.Errorf("node %d: the first two are %s", i+1, got)
 		}
@@ -189,7 +177,7 @@ func TestDelayedWhereALeaderDoesNotAnswer(t *testing.T) {
 func TestClusterOfThree(t *testing.T) {
 	nodes := startWebNodes(t)
 	remind(t, nodes)
-	eventually(t, func() bool {
+	until.True(t, "the nodes agree", func() bool {
 		_, body := nodes[1].ask(t, "GET", "/v1/cluster")
 		var cluster api.Cluster
 		if err := json.Unmarshal([]byte(body), &cluster); err != nil {

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
+
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
 	"github.com/sluice-project/sluice/topic/storetest"
@@ -125,7 +127,7 @@ func (p *placed) awaitLeader(t *broker.Topic, number, want int32) {
 func fillCluster(t *testing.T, to *broker.Topic, partition int32, count int) {
 	t.Helper()
 	for range count {
-		deadline := time.Now().Add(30 * time.Second)
+		deadline := time.Now().Add(until.Limit)
 		for {
 			appending, err := to.Append(t.Context(), partition, []topic.Batch{batchOf(anybody, now(), "x")})
 			if err == nil {

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
+
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic"
@@ -47,14 +49,14 @@ func TestATopicThatIsBeingMadeForAnother(t *testing.T) {
 		others[i] = dial(t, s)
 		correlations[i] = others[i].send(r)
 	}
-	eventually(t, "all are connected", func() bool { return s.connected() == 1+len(others) })
+	until.True(t, "all are connected", func() bool { return s.connected() == 1+len(others) })
 	_ = first.conn.Close()
-	eventually(t, "the first has left", func() bool { return s.connected() == len(others) })
+	until.True(t, "the first has left", func() bool { return s.connected() == len(others) })
 	close(store.goOn)
 	made := map[topic.ID]bool{}
 	for i, p := range others {
 		got := p.receive(r, correlations[i]).(*kmsg.MetadataResponse).Topics[0]
-		eventually(t, "a leader", func() bool {
+		until.True(t, "a leader", func() bool {
 			wantCode(t, "metadata", got.ErrorCode, nil)
 			if len(got.Partitions) > 0 && got.Partitions[0].Leader == b.Node() {
 				return true

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -174,7 +176,7 @@ func TestFetchKeepsItsLimits(t *testing.T) {
 			t.Errorf("%s: %v batches, want %v", name, got, c.want)
 		}
 	}
-	eventually(t, "what the answers held is back", func() bool { return s.answers.used() == 0 })
+	until.True(t, "what the answers held is back", func() bool { return s.answers.used() == 0 })
 }
 
 // A fetch waits for min bytes, and is answered when they have arrived.

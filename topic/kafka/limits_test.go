@@ -45,23 +45,11 @@ func (l *log) logger() *slog.Logger {
 // await fails unless the log soon contains the text.
 func (l *log) await(t *testing.T, want string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("the log says %q", want), func() bool {
+	until.True(t, fmt.Sprintf("the log says %q", want), func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		return strings.Contains(l.text.String(), want)
 	})
-}
-
-// eventually fails unless is soon returns true.
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(patience); !is(); <-tick.C {
-		if time.Now().After(end) {
-			t.Fatalf("waited %v until %s", patience, what)
-		}
-	}
 }
 
 // frameOf puts a size before a body.
@@ -116,7 +104,7 @@ func TestAnnouncedSizesCostNothing(t *testing.T) {
 		p.write(binary.BigEndian.AppendUint32(nil, 100<<20))
 		p.write([]byte{0, 0, 0, 9})
 	}
-	eventually(t, "some are being read", func() bool { return s.requests.used() >= 100<<20 })
+	until.True(t, "some are being read", func() bool { return s.requests.used() >= 100<<20 })
 	grewAtMost(t, before, 20<<20)
 	ask[*kmsg.ApiVersionsResponse](dial(t, s), 3, apiVersionsRequest())
 }
@@ -155,7 +143,7 @@ func TestIdleConnectionsAreCheap(t *testing.T) {
 		defer conn.Close()
 		connections[i] = conn
 	}
-	eventually(t, "all are accepted", func() bool { return s.connected() == count })
+	until.True(t, "all are accepted", func() bool { return s.connected() == count })
 	grewAtMost(t, before, count*20_000)
 	ask[*kmsg.ApiVersionsResponse](dial(t, s), 3, apiVersionsRequest())
 }
@@ -180,7 +168,7 @@ func TestTooManyConnectionsAreClosedAtOnce(t *testing.T) {
 		t.Errorf("%v connections were refused, want 1", got)
 	}
 	_ = one.conn.Close()
-	eventually(t, "there is a place again", func() bool { return s.connected() == 1 })
+	until.True(t, "there is a place again", func() bool { return s.connected() == 1 })
 	ask[*kmsg.ApiVersionsResponse](dial(t, s), 3, apiVersionsRequest())
 }
 
@@ -193,7 +181,7 @@ func TestSilentConnectionsEnd(t *testing.T) {
 	half.write([]byte{0, 0, 0, 100, 0, 18})
 	half.closed()
 	lines.await(t, "the rest did not come within 60ms")
-	eventually(t, "their memory is back", func() bool { return s.requests.used() == 0 })
+	until.True(t, "their memory is back", func() bool { return s.requests.used() == 0 })
 }
 
 // A connection that waits for an answer is not idle, however long that takes.
@@ -227,7 +215,7 @@ func TestRequestsInFlightAreBounded(t *testing.T) {
 		last = p.send(r)
 	}
 	produced := s.metrics.byKind[keyProduce]
-	eventually(t, "three are started", func() bool { return testutil.ToFloat64(produced) == 3 })
+	until.True(t, "three are started", func() bool { return testutil.ToFloat64(produced) == 3 })
 	other := dial(t, s)
 	for range 50 { // time for a fourth to start
 		ask[*kmsg.ApiVersionsResponse](other, 3, apiVersionsRequest())
@@ -265,7 +253,7 @@ func TestSlowConsumersHarmNobodyElse(t *testing.T) {
 			slow[i].send(greedy)
 		}
 	}
-	eventually(t, "they hold memory", func() bool { return s.answers.used() > 0 })
+	until.True(t, "they hold memory", func() bool { return s.answers.used() > 0 })
 	good := dial(t, s)
 	for offset := range int64(40) {
 		r := fetchRequest("orders", 0, offset)
@@ -278,8 +266,8 @@ func TestSlowConsumersHarmNobodyElse(t *testing.T) {
 			t.Fatalf("answers hold %d bytes, want about %d", used, memory)
 		}
 	}
-	eventually(t, "the slow ones are closed", func() bool { return s.connected() == 1 })
-	eventually(t, "their memory is back", func() bool { return s.answers.used() == 0 })
+	until.True(t, "the slow ones are closed", func() bool { return s.connected() == 1 })
+	until.True(t, "their memory is back", func() bool { return s.answers.used() == 0 })
 }
 
 func appendTo(t testing.TB, to *broker.Topic, batch topic.Batch) {
@@ -321,7 +309,7 @@ func TestStopAnswersWhatWasAsked(t *testing.T) {
 	waiting := fetchRequest("orders", 0, 0)
 	waiting.MaxWaitMillis = 60_000
 	fetched := consumer.send(waiting)
-	eventually(t, "both are under way", func() bool {
+	until.True(t, "both are under way", func() bool {
 		return testutil.ToFloat64(s.metrics.byKind[keyProduce])+testutil.ToFloat64(s.metrics.byKind[keyFetch]) == 2
 	})
 	stopped := make(chan error, 1)
@@ -358,7 +346,7 @@ func TestStopResetsClientsThatWereNotServed(t *testing.T) {
 	ask[*kmsg.ApiVersionsResponse](served, 3, apiVersionsRequest())
 	ask[*kmsg.MetadataResponse](served, 12, kmsg.NewPtrMetadataRequest())
 	ask[*kmsg.ApiVersionsResponse](knocked, 3, apiVersionsRequest())
-	eventually(t, "all are connected", func() bool { return s.connected() == 3 })
+	until.True(t, "all are connected", func() bool { return s.connected() == 3 })
 	stop(t, s.Stop)
 	for _, told := range []struct {
 		who  *peer

@@ -84,7 +84,7 @@ type peer struct {
 }
 
 // patience bounds operations that should be immediate.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // dial connects to a server; the connection is closed at the end of the test.
 func dial(t testing.TB, s *Server) *peer {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
+
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic"
@@ -32,13 +34,13 @@ func TestStalledRequestsGiveWay(t *testing.T) {
 		stalled[i] = dial(t, s)
 		stalled[i].write(frame[:1000])
 	}
-	eventually(t, "they hold all memory", s.requests.contended)
+	until.True(t, "they hold all memory", s.requests.contended)
 	ask[*kmsg.ApiVersionsResponse](dial(t, s), 3, apiVersionsRequest())
 	lines.await(t, "comes too slowly")
 	for _, p := range stalled {
 		_ = p.conn.Close()
 	}
-	eventually(t, "their memory is back", func() bool { return s.requests.used() == 0 })
+	until.True(t, "their memory is back", func() bool { return s.requests.used() == 0 })
 }
 
 // Many slow consumers cannot keep all memory for answers: others get theirs long before the write
@@ -60,10 +62,10 @@ func TestSlowConsumersGiveWay(t *testing.T) {
 			p.send(greedy)
 		}
 	}
-	eventually(t, "they hold all memory", s.answers.contended)
+	until.True(t, "they hold all memory", s.answers.contended)
 	good := dial(t, s)
 	for offset := range int64(3) {
-		eventually(t, "records come", func() bool {
+		until.True(t, "records come", func() bool {
 			r := fetchRequest("orders", 0, offset)
 			r.MaxWaitMillis = 5000
 			return len(ask[*kmsg.FetchResponse](good, 12, r).Topics[0].Partitions[0].RecordBatches) > 0

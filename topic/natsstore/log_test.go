@@ -17,7 +17,7 @@ import (
 )
 
 // patience is the timeout of waits.
-const patience = time.Minute
+const patience = until.Limit
 
 func openStore(t *testing.T, options Options) *Store {
 	t.Helper()

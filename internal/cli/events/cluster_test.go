@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
+
 	"github.com/sluice-project/sluice/internal/testkit/ports"
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/topic"
@@ -94,17 +96,5 @@ func TestEventsOfANodeOfACluster(t *testing.T) {
 // publishAll publishes events as the engine does: the same ones until it succeeds.
 func publishAll(t *testing.T, p *publisher, events []occurrence) {
 	t.Helper()
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	for deadline := time.After(30 * time.Second); ; {
-		err := p.publish(t.Context(), events)
-		if err == nil {
-			return
-		}
-		select {
-		case <-again.C:
-		case <-deadline:
-			t.Fatalf("the events are not published: %v", err)
-		}
-	}
+	until.Succeeds(t, "the events are published", func() error { return p.publish(t.Context(), events) })
 }

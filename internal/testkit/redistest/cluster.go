@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // The time after which the others consider a silent master failed, and bounds of how long a
@@ -72,7 +74,7 @@ func (c *Cluster) AwaitOK() {
 		"cluster_state:ok", "cluster_slots_ok:" + strconv.Itoa(slots), "cluster_known_nodes:" + strconv.Itoa(len(c.masters)),
 	}
 	for n, master := range c.masters {
-		await(c.t, fmt.Sprintf("master %d says that the cluster is whole", n), func() bool {
+		until.True(c.t, fmt.Sprintf("master %d says that the cluster is whole", n), func() bool {
 			info := master.Cli("CLUSTER", "INFO")
 			for _, line := range want {
 				if !strings.Contains(info, line) {
@@ -115,18 +117,4 @@ func urlOf(servers []*Server, parameters url.Values) string {
 		return servers[0].URL()
 	}
 	return servers[0].URL() + "?" + parameters.Encode()
-}
-
-// await waits until servers agree.
-func await(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	deadline, again := time.After(agreeTimeout), time.NewTicker(20*time.Millisecond)
-	defer again.Stop()
-	for !is() {
-		select {
-		case <-deadline:
-			t.Fatalf("not within %s: %s", agreeTimeout, what)
-		case <-again.C:
-		}
-	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // The name of the watched servers, the number of sentinels, the quorum that must agree that the
@@ -63,7 +65,7 @@ func StartSentinel(t testing.TB, options SentinelOptions) *Sentinel {
 		s.sentinels = append(s.sentinels, Start(t, Options{Config: watch, Args: []string{"--sentinel"}}))
 	}
 	for n, sentinel := range s.sentinels {
-		await(t, fmt.Sprintf("sentinel %d knows the others and the replicas", n), func() bool {
+		until.True(t, fmt.Sprintf("sentinel %d knows the others and the replicas", n), func() bool {
 			state := fields(sentinel.Cli("SENTINEL", "MASTER", masterSet))
 			return state["flags"] == "master" && state["num-other-sentinels"] == strconv.Itoa(sentinels-1) &&
 				state["num-slaves"] == strconv.Itoa(options.Replicas)
@@ -75,7 +77,7 @@ func StartSentinel(t testing.TB, options SentinelOptions) *Sentinel {
 // AwaitReplicas waits until all servers but the master are connected to it as replicas.
 func (s *Sentinel) AwaitReplicas() {
 	s.t.Helper()
-	await(s.t, "the replicas are in step with the master", func() bool {
+	until.True(s.t, "the replicas are in step with the master", func() bool {
 		return strings.Count(s.Master().Cli("INFO", "replication"), "state=online") == len(s.servers)-1
 	})
 }
@@ -118,7 +120,7 @@ func (s *Sentinel) Failover() (killed *Server) {
 	killed = s.Master()
 	killed.Kill()
 	for n, sentinel := range s.sentinels {
-		await(s.t, fmt.Sprintf("sentinel %d names another master", n), func() bool {
+		until.True(s.t, fmt.Sprintf("sentinel %d names another master", n), func() bool {
 			now := s.named(sentinel)
 			return now != nil && now != killed && strings.HasPrefix(now.Cli("ROLE"), "master")
 		})

@@ -5,7 +5,8 @@ package redistest_test
 import (
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/sluice-project/sluice/internal/testkit/until"
 
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
@@ -34,18 +35,5 @@ func TestAReplicaTakesOver(t *testing.T) {
 	first.Restart()
 	set.AwaitReplicas()
 	second.Cli("SET", "key", "changed")
-	eventually(t, "the first master follows the second", func() bool { return first.Cli("GET", "key") == "changed" })
-}
-
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	deadline, again := time.After(time.Minute), time.NewTicker(20*time.Millisecond)
-	defer again.Stop()
-	for !is() {
-		select {
-		case <-deadline:
-			t.Fatalf("it never came to this: %s", what)
-		case <-again.C:
-		}
-	}
+	until.True(t, "the first master follows the second", func() bool { return first.Cli("GET", "key") == "changed" })
 }

@@ -7,11 +7,11 @@ import (
 )
 
 // Pauses between attempts.
-const firstPause, lastPause = 5 * time.Millisecond, 200 * time.Millisecond
+const firstPause, lastPause = 5 * time.Millisecond, 50 * time.Millisecond
 
 // Limit is how long Succeeds and True repeat. It is long because it is reached only in a failure: a
 // busy machine is slow, not wrong.
-const Limit = time.Minute
+const Limit = 5 * time.Minute
 
 // Succeeds calls f until it returns nil. The test fails with f's last error after Limit.
 func Succeeds(t testing.TB, what string, f func() error) {

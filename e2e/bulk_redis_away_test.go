@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-project/sluice/internal/testkit/until"
-
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // expired counts outcomes that a server reported after the lease had ended.

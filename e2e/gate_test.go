@@ -13,9 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-project/sluice/internal/testkit/until"
-
 	"github.com/sluice-project/sluice/internal/testkit/ports"
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // shop is a tiny site behind the gate: /pay ends the visit.

@@ -15,9 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-project/sluice/internal/testkit/until"
-
 	"github.com/sluice-project/sluice/internal/testkit/ports"
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // binary is the path of sluice, which TestMain builds with go and buildArgs.

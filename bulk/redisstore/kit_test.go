@@ -13,9 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-project/sluice/internal/testkit/until"
-
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 var quiet = slog.New(slog.DiscardHandler)

@@ -10,10 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-project/sluice/internal/testkit/until"
-
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // pair is a master and a replica behind a proxy to the master.

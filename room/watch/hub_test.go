@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/internal/testkit/until"
-
 	"github.com/sluice-project/sluice/room"
 )
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/internal/testkit/until"
-
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
 	"github.com/sluice-project/sluice/topic/storetest"

@@ -6,9 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-project/sluice/internal/testkit/until"
-
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 func TestAReplicaTakesOver(t *testing.T) {

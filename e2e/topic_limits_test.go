@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-project/sluice/internal/testkit/until"
-
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // Connections that send malformed requests are closed soon, without harm to others.

@@ -12,11 +12,11 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/sluice-project/sluice/internal/testkit/ports"
-	"github.com/sluice-project/sluice/internal/testkit/until"
-
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/sluice-project/sluice/internal/testkit/ports"
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // otlpCollector keeps the spans that it receives over HTTP.

@@ -12,17 +12,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-project/sluice/bulk"
-	"github.com/sluice-project/sluice/bulk/api"
-	"github.com/sluice-project/sluice/bulk/pebblestore"
-	"github.com/sluice-project/sluice/bulk/webhook"
-	"github.com/sluice-project/sluice/internal/testkit/until"
-
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.opentelemetry.io/otel/attribute"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/api"
+	"github.com/sluice-project/sluice/bulk/pebblestore"
+	"github.com/sluice-project/sluice/bulk/webhook"
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // traced is a server with all its parts, whose spans are recorded.

@@ -5,11 +5,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/storetest"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // slowStore is a store that waits before it opens logs.

@@ -5,11 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/storetest"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Stalled requests hold no memory that others wait for; while no other waits, they may take their

@@ -5,12 +5,11 @@ package redisstore_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/sluice-project/sluice/internal/testkit/rapidtest"
+	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
 func TestMain(m *testing.M) {
 	rapidtest.Checks(15, 100)
-	goleak.VerifyTestMain(m)
+	redistest.VerifyTestMain(m)
 }

@@ -99,6 +99,8 @@ func (w *world) watchSlots() {
 	if err != nil {
 		w.failf("%v", err)
 	}
+	w.known.Lock()
+	defer w.known.Unlock()
 	waits := slices.ContainsFunc(w.people, func(p *person) bool {
 		return p.faithful() && p.ticket != "" && p.entered.IsZero() && !p.done
 	})

@@ -61,8 +61,8 @@ func checkWorlds(t *testing.T, draw func(*rapid.T) *world) {
 		rapid.Check(t, func(rt *rapid.T) {
 			w := draw(rt)
 			synctest.Test(t, func(t *testing.T) { w.live(t) })
-			if w.err != nil {
-				rt.Fatal(w.err)
+			if err := w.failed(); err != nil {
+				rt.Fatal(err)
 			}
 		})
 	}
@@ -83,9 +83,11 @@ type world struct {
 	book       *recorder
 	// idleSince is since when a slot is free while a visitor waits who keeps asking.
 	idleSince time.Time
-	// mu guards err: visitors act beside each other.
-	mu  sync.Mutex
-	err error
+	// known guards what visitors know, since they act beside each other.
+	known sync.Mutex
+	// failure guards err.
+	failure sync.Mutex
+	err     error
 }
 
 type capacityFrom struct {
@@ -157,7 +159,6 @@ func (w *world) drawTroubles(rt *rapid.T) {
 
 // live lets time pass until all visitors who keep asking have had their visit.
 func (w *world) live(t *testing.T) {
-	w.err = nil
 	w.begin = time.Now()
 	w.store = storetest.NewMemory()
 	for i := range w.engines {
@@ -167,19 +168,14 @@ func (w *world) live(t *testing.T) {
 		}
 	}
 	w.capacities = append(w.capacities, capacityFrom{w.begin.Truncate(time.Millisecond), w.settings.Capacity})
-	for time.Since(w.begin) < 10*time.Minute && w.err == nil && !w.over() {
+	for time.Since(w.begin) < 10*time.Minute && w.failed() == nil && !w.over() {
 		w.trouble(t)
-		for _, p := range w.people {
-			if !p.acting {
-				p.acting = true
-				go w.turn(p)
-			}
-		}
+		w.act()
 		w.pass(step / 2)
 		w.watchSlots()
 		w.pass(step / 2)
 	}
-	if w.err == nil && !w.over() {
+	if w.failed() == nil && !w.over() {
 		w.failf("somebody who keeps asking was not let in within 10 minutes: %+v", w.waiting())
 	}
 	w.store.Fail(nil)
@@ -193,7 +189,7 @@ func (w *world) live(t *testing.T) {
 	for _, engine := range w.engines {
 		engine.stop()
 	}
-	if w.err == nil {
+	if w.failed() == nil {
 		w.check(w.book.arrived(t))
 	}
 }
@@ -204,9 +200,15 @@ func (w *world) pass(d time.Duration) {
 	synctest.Wait()
 }
 
+func (w *world) failed() error {
+	w.failure.Lock()
+	defer w.failure.Unlock()
+	return w.err
+}
+
 func (w *world) failf(format string, args ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.failure.Lock()
+	defer w.failure.Unlock()
 	if w.err == nil {
 		w.err = fmt.Errorf("after %v: %w", time.Since(w.begin), fmt.Errorf(format, args...))
 	}
@@ -216,6 +218,8 @@ func (w *world) over() bool { return len(w.waiting()) == 0 }
 
 // waiting returns the visitors who keep asking and have not had their visit.
 func (w *world) waiting() (people []person) {
+	w.known.Lock()
+	defer w.known.Unlock()
 	for _, p := range w.people {
 		if p.faithful() && !p.done {
 			people = append(people, *p)
@@ -224,33 +228,71 @@ func (w *world) waiting() (people []person) {
 	return people
 }
 
-// turn lets a visitor do its next action.
-func (w *world) turn(p *person) {
-	defer func() { p.acting = false }()
-	now := time.Now()
-	sinceArrival := now.Sub(p.arrived)
-	e := w.engine(p.calls)
-	switch {
-	case p.done || now.Sub(w.begin) < p.arrives || e == nil:
-		return
-	case p.ticket == "":
-		a, err := e.Enter(ctx, "shop", room.Visit{Key: p.key})
-		w.hear(p, a, err)
-	case !p.faithful() && sinceArrival >= p.silentFrom && sinceArrival < p.silentFrom+p.silentFor:
-		return
-	case !p.entered.IsZero() && now.Sub(p.entered) >= p.stays:
-		if p.leaves {
-			p.calls++
-			if err := e.Leave(ctx, "shop", p.ticket, nowhere); err != nil && !errors.Is(err, room.ErrUnavailable) {
-				w.failf("%s leaves: %v", p.key, err)
-			} else if err != nil {
-				return
-			}
+// act lets all visitors do their next actions, except for those whose last one goes on.
+func (w *world) act() {
+	w.known.Lock()
+	defer w.known.Unlock()
+	for _, p := range w.people {
+		e := w.engine(p.calls)
+		if e == nil || p.acting {
+			continue
 		}
+		call := w.next(p, e)
+		if call == nil {
+			continue
+		}
+		p.acting = true
+		p.calls++
+		go func() {
+			learn := call()
+			w.known.Lock()
+			defer w.known.Unlock()
+			learn()
+			p.acting = false
+		}()
+	}
+}
+
+// next returns the next call of a visitor, nil if there is none now. The call returns what the
+// visitor does with the answer.
+func (w *world) next(p *person, e *rig) func() (learn func()) {
+	now, ticket := time.Now(), p.ticket
+	sinceArrival := now.Sub(p.arrived)
+	switch {
+	case p.done || now.Sub(w.begin) < p.arrives:
+		return nil
+	case ticket == "":
+		return func() func() {
+			a, err := e.Enter(ctx, "shop", room.Visit{Key: p.key})
+			return func() { w.hear(p, a, err) }
+		}
+	case !p.faithful() && sinceArrival >= p.silentFrom && sinceArrival < p.silentFrom+p.silentFor:
+		return nil
+	case !p.entered.IsZero() && now.Sub(p.entered) >= p.stays && !p.leaves:
 		p.done = true
+		return nil
+	case !p.entered.IsZero() && now.Sub(p.entered) >= p.stays:
+		return func() func() {
+			err := e.Leave(ctx, "shop", ticket, nowhere)
+			return func() { w.left(p, err) }
+		}
 	case now.Sub(p.asked) >= p.asks:
-		a, err := e.Ask(ctx, "shop", p.ticket, nowhere)
-		w.hear(p, a, err)
+		return func() func() {
+			a, err := e.Ask(ctx, "shop", ticket, nowhere)
+			return func() { w.hear(p, a, err) }
+		}
+	}
+	return nil
+}
+
+// left checks the answer to a visitor who leaves.
+func (w *world) left(p *person, err error) {
+	switch {
+	case err == nil:
+		p.done = true
+	case !errors.Is(err, room.ErrUnavailable):
+		w.failf("%s leaves: %v", p.key, err)
+		p.done = true
 	}
 }
 
@@ -265,7 +307,6 @@ func (w *world) engine(n int) *rig {
 
 // hear checks the answer to a visitor.
 func (w *world) hear(p *person, a room.Answer, err error) {
-	p.calls++
 	var gone *room.GoneError
 	switch {
 	case errors.Is(err, room.ErrUnavailable):

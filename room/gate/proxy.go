@@ -72,13 +72,14 @@ func (o *ProxyOptions) rewrite(r *httputil.ProxyRequest, upstream *url.URL) {
 	r.Out.URL.RawQuery = r.In.URL.RawQuery
 	r.SetURL(upstream)
 	r.Out = r.Out.WithContext(context.WithValue(r.Out.Context(), asked{}, r.In))
+	trusted := trustedPeer(r.In, o.TrustedProxies)
 	keepPass(r)
+	dropClaims(r.Out.Header, trusted)
 	dropTunnel(r.Out.Header)
 	r.Out.Host = r.In.Host
 	if o.Host != "" {
 		r.Out.Host = o.Host
 	}
-	trusted := trustedPeer(r.In, o.TrustedProxies)
 	if trusted {
 		r.Out.Header["X-Forwarded-For"] = r.In.Header["X-Forwarded-For"]
 	}
@@ -105,6 +106,29 @@ func keepPass(r *httputil.ProxyRequest) {
 	}
 	if pass := r.In.Header.Get(PassHeader); pass != "" {
 		r.Out.Header.Set(PassHeader, pass)
+	}
+}
+
+// claims are headers by which upstreams take a request for another than the gate has
+// judged: of another path or method, or from another address. Names are in lower case,
+// with hyphens.
+var claims = map[string]bool{
+	"x-original-url": true, "x-rewrite-url": true, "x-original-uri": true,
+	"x-http-method-override": true, "x-http-method": true, "x-method-override": true,
+	"x-real-ip": true, "x-client-ip": true, "client-ip": true, "true-client-ip": true, "cf-connecting-ip": true, "fastly-client-ip": true,
+	"x-cluster-client-ip": true, "x-original-host": true, "x-host": true,
+	"forwarded": true, "x-forwarded": true, "x-forwarded-for": true, "x-forwarded-host": true, "x-forwarded-proto": true,
+	"x-forwarded-port": true, "x-forwarded-prefix": true, "x-forwarded-scheme": true, "x-forwarded-server": true, "x-forwarded-ssl": true,
+}
+
+// dropClaims removes claims, except those of a trusted proxy. Many upstreams take an
+// underscore for a hyphen; no proxy sends one.
+func dropClaims(header http.Header, trusted bool) {
+	for name := range header {
+		plain := strings.ReplaceAll(strings.ToLower(name), "_", "-")
+		if claims[plain] && (!trusted || strings.Contains(name, "_")) {
+			delete(header, name)
+		}
 	}
 }
 

@@ -130,6 +130,35 @@ func TestProxyKeepsTheChainOfTrustedProxies(t *testing.T) {
 	}
 }
 
+// A visitor cannot tell the upstream to take the request for another one; a trusted proxy
+// can, but not by the spellings that proxies do not use.
+func TestProxyDropsClaims(t *testing.T) {
+	claimed := map[string]string{
+		"X-Original-Url": "/admin", "X-Rewrite-Url": "/admin", "X-Http-Method-Override": "DELETE", "X-Real-Ip": "10.0.0.1",
+		"True-Client-Ip": "10.0.0.1", "X_forwarded_for": "10.0.0.1", "Forwarded": "for=10.0.0.1", "X-Forwarded-Prefix": "/admin",
+	}
+	for name, trusted := range map[string][]netip.Prefix{"a visitor": nil, "a trusted proxy": {netip.MustParsePrefix("127.0.0.0/8")}} {
+		t.Run(name, func(t *testing.T) {
+			var got http.Header
+			_, address := front(t, ProxyOptions{TrustedProxies: trusted}, func(_ http.ResponseWriter, r *http.Request) { got = r.Header.Clone() })
+			with := []asker{pass(1), header("X-Shop", "kept")}
+			for claim, value := range claimed {
+				with = append(with, header(claim, value))
+			}
+			fetch(t, http.MethodGet, address+"/", "", with...)
+			if got.Get("X-Shop") != "kept" {
+				t.Errorf("the shop's own header is lost: %v", got)
+			}
+			for claim := range claimed {
+				want := trusted != nil && !strings.Contains(claim, "_") && claim != "Forwarded" // it says the same as X-Forwarded
+				if kept := got[claim] != nil; kept != want {
+					t.Errorf("%s is kept: %v, want %v", claim, kept, want)
+				}
+			}
+		})
+	}
+}
+
 // Each part of a stream arrives before the next is written.
 func TestProxyStreams(t *testing.T) {
 	next := make(chan struct{})

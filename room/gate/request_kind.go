@@ -11,8 +11,8 @@ import (
 type kind uint8
 
 const (
-	// part is a request for a part of a page, such as an image: a short text. It
-	// takes no place in line.
+	// part is a request for a part of a page, such as an image or a frame: a short text.
+	// It takes no place in line.
 	part kind = iota
 	// navigation is a person who opens a page: the waiting page.
 	navigation
@@ -24,16 +24,23 @@ const (
 // TLS and to the local machine; otherwise by Accept; and where that takes anything, by
 // the path's extension.
 func kindOf(r *http.Request) kind {
-	if r.Method == http.MethodOptions || r.Method == http.MethodTrace {
-		return part // Browsers ask by OPTIONS, without cookies, what a page may ask for.
+	switch r.Method {
+	case http.MethodOptions, http.MethodTrace: // Browsers ask by OPTIONS, without cookies, what a page may ask for.
+		return part
+	case http.MethodHead: // Nobody sees the page.
+		return part
 	}
 	header := r.Header
+	// A page of another site must not take places from its visitors' addresses.
+	if mode := header.Get("Sec-Fetch-Mode"); header.Get("Sec-Fetch-Site") == "cross-site" && mode != "" && mode != "navigate" {
+		return part
+	}
 	if header.Get("Upgrade") != "" || strings.Contains(header.Get("Sec-Purpose"), "prefetch") || header.Get("Purpose") == "prefetch" {
 		return part
 	}
 	html, json := accepted(header.Values("Accept"))
 	switch header.Get("Sec-Fetch-Dest") {
-	case "document", "iframe", "frame":
+	case "document":
 		return navigation
 	case "", "empty":
 	default:

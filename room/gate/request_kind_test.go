@@ -19,7 +19,7 @@ func TestKindOf(t *testing.T) {
 	}{
 		{"a browser over TLS", "/", chrome, "document", navigation},
 		{"a browser without TLS", "/", chrome, "", navigation},
-		{"a frame", "/", chrome, "iframe", navigation},
+		{"a frame", "/", chrome, "iframe", part},
 		{"a page whose path looks like a file", "/a.json", chrome, "", navigation},
 		{"an image", "/a", image, "image", part},
 		{"an image without TLS", "/a", image, "", part},
@@ -49,6 +49,32 @@ func TestKindOf(t *testing.T) {
 		}
 		if test.dest != "" {
 			r.Header.Set("Sec-Fetch-Dest", test.dest)
+		}
+		if got := kindOf(r); got != test.want {
+			t.Errorf("%s: %d; want %d", test.name, got, test.want)
+		}
+	}
+}
+
+// A page of another site takes no place by its visitors' browsers, and HEAD none for anybody.
+func TestWhoTakesNoPlace(t *testing.T) {
+	for _, test := range []struct {
+		name, method string
+		header       map[string]string
+		want         kind
+	}{
+		{"a link from another site", http.MethodGet, map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, navigation},
+		{"a form of another site, such as a payment's", http.MethodPost, map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, navigation},
+		{"a script of another site", http.MethodGet, map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "empty"}, part},
+		{"a script of another site that may read", http.MethodGet, map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"}, part},
+		{"a script of the site", http.MethodGet, map[string]string{"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"}, navigation},
+		{"a frame of another site", http.MethodGet, map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}, part},
+		{"HEAD", http.MethodHead, nil, part},
+	} {
+		r := httptest.NewRequest(test.method, "/", http.NoBody)
+		r.Header.Set("Accept", "text/html")
+		for name, value := range test.header {
+			r.Header.Set(name, value)
 		}
 		if got := kindOf(r); got != test.want {
 			t.Errorf("%s: %d; want %d", test.name, got, test.want)

@@ -338,6 +338,41 @@ func TestRotatedKeysHoldAtOnceEverywhere(t *testing.T) {
 	})
 }
 
+// After a theft of keys, nothing that they signed is valid: at once here, and at other
+// instances when they have read the keys. A visitor with a key of its own keeps the place.
+func TestRevokedKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewMemory()
+		here, there := newRig(t, store), newRig(t, store)
+		here.put("shop", teller(1))
+		inside, alice := here.enter("shop"), here.enterAs("shop", "alice")
+		if err := here.RevokeKeys(ctx); err != nil {
+			t.Fatal(err)
+		}
+		refused := func(r *rig) {
+			t.Helper()
+			if _, err := r.Ask(ctx, "shop", alice.Ticket, nowhere); !errors.Is(err, room.ErrBadTicket) {
+				t.Errorf("a ticket of an old key: %v, want ErrBadTicket", err)
+			}
+			if _, err := r.AskPass(ctx, "shop", inside.Pass); !errors.Is(err, room.ErrBadPass) {
+				t.Errorf("a pass of an old key: %v, want ErrBadPass", err)
+			}
+			if keys, err := r.JWKS(ctx); err != nil || strings.Count(string(keys), `"kid"`) != 1 {
+				t.Errorf("JWKS() = %s, %v; want 1 key", keys, err)
+			}
+		}
+		refused(here)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		refused(there)
+		if again := here.enterAs("shop", "alice"); again.ID != alice.ID || again.Ticket == alice.Ticket {
+			t.Errorf("alice enters again as %d, want %d with a new ticket", again.ID, alice.ID)
+		}
+		here.stop()
+		there.stop()
+	})
+}
+
 // Tickets with unknown keys do not load the store.
 func TestUnknownKeysAreLookedUpSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -95,8 +95,11 @@ func sameKeys(a, b []SigningKey) bool {
 	return slices.EqualFunc(a, b, func(x, y SigningKey) bool { return x.ID == y.ID })
 }
 
-// rotate adds a key, which signs from now on.
-func (h *keyHolder) rotate(ctx context.Context) error {
+// rotation returns the keys that follow others, with a fresh one, which signs from then on.
+type rotation func(keys []SigningKey, fresh SigningKey, now time.Time) ([]SigningKey, error)
+
+// rotate replaces the keys.
+func (h *keyHolder) rotate(ctx context.Context, next rotation) error {
 	unlock, err := h.reads.lock(ctx)
 	if err != nil {
 		return err
@@ -115,7 +118,7 @@ func (h *keyHolder) rotate(ctx context.Context) error {
 			return err
 		}
 		seen := h.held.Load().keys
-		keys, err := Rotate(seen, fresh, now)
+		keys, err := next(seen, fresh, now)
 		if err != nil {
 			return err
 		}
@@ -172,7 +175,16 @@ func (k *Keyring) lacksKeyOfPass(text string) bool {
 
 // RotateKeys creates a new key, which signs tickets and passes from now on. Earlier ones
 // stay valid, at every instance. ErrRingFull if keys were rotated too often.
-func (e *Engine) RotateKeys(ctx context.Context) error { return e.keys.rotate(ctx) }
+func (e *Engine) RotateKeys(ctx context.Context) error { return e.keys.rotate(ctx, Rotate) }
+
+// RevokeKeys creates a new key and drops all others, which may have been stolen: what they
+// signed is not valid any more, at other instances within 5 s. Visitors with a key enter
+// again and have their places; others have to queue again.
+func (e *Engine) RevokeKeys(ctx context.Context) error {
+	return e.keys.rotate(ctx, func(_ []SigningKey, fresh SigningKey, _ time.Time) ([]SigningKey, error) {
+		return []SigningKey{fresh}, nil
+	})
+}
 
 // JWKS returns the public keys of passes, as a JSON Web Key Set.
 func (e *Engine) JWKS(ctx context.Context) ([]byte, error) {

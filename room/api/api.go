@@ -28,8 +28,6 @@ const (
 	MaxWaiters = 10_000
 	// MaxWait is the longest wait of one request.
 	MaxWait = 30 * time.Second
-	// bodyTime is how long a body may take to arrive.
-	bodyTime = 10 * time.Second
 )
 
 // Engine is what the edge needs of the room's engine, whose methods say what each
@@ -51,6 +49,7 @@ type Engine interface {
 	Leave(ctx context.Context, name, ticket string, client netip.Addr) error
 	JWKS(ctx context.Context) ([]byte, error)
 	RotateKeys(ctx context.Context) error
+	RevokeKeys(ctx context.Context) error
 }
 
 var _ Engine = (*room.Engine)(nil)
@@ -98,7 +97,7 @@ func Register(to *edge.API, engine Engine, hub *watch.Hub, options ...Option) {
 		option(s)
 	}
 	p := to.Part("room", edge.PartOptions{
-		Logger: s.logger, Refuse: refuse, MaxBody: MaxBody, BodyTime: bodyTime, Origins: s.origins,
+		Logger: s.logger, Refuse: refuse, MaxBody: MaxBody, Origins: s.origins,
 		Schemas: map[reflect.Type]reflect.Type{reflect.TypeFor[room.Settings](): reflect.TypeFor[settingsView]()},
 		Security: map[string]*huma.SecurityScheme{
 			ticketScheme:  {Type: "http", Scheme: "bearer", Description: "The ticket of the last answer."},
@@ -178,6 +177,9 @@ func (s *server) registerKeys(p *edge.Part) {
 	edge.Handle[none, none](p, edge.Operation{
 		ID: "rotate-keys", Route: "POST /v1/room-keys/rotate", Tag: "keys", Summary: "Sign with a new key from now on; older keys stay valid",
 	}, s.rotateKeys)
+	edge.Handle[none, none](p, edge.Operation{
+		ID: "revoke-keys", Route: "POST /v1/room-keys/revoke", Tag: "keys", Summary: "Sign with a new key from now on; older keys, tickets and passes are not valid any more",
+	}, s.revokeKeys)
 	edge.Handle[none, none](p, edge.Operation{
 		ID: "keys", Route: "GET " + JWKSPath, Tag: "keys", Summary: "The keys that verify passes", Status: http.StatusOK, Pages: edge.AllPages,
 		Answers: []edge.Answer{{Status: http.StatusOK, Description: "A JSON Web Key Set.", Of: keySetView{}, Type: "application/jwk-set+json"}},

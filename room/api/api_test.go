@@ -46,6 +46,7 @@ func TestOperations(t *testing.T) {
 		{"POST", "/v1/rooms/shop/revoke", `{"ticket":"x"}`, "RevokeTicket shop x", 204, ""},
 		{"GET", "/v1/rooms/shop/lottery", "", "Room shop", 200, `{"method":"fifo","commitment":null,"opens_at":null,"seed":null}`},
 		{"POST", "/v1/room-keys/rotate", "", "RotateKeys", 204, ""},
+		{"POST", "/v1/room-keys/revoke", "", "RevokeKeys", 204, ""},
 		{"GET", api.JWKSPath, "", "JWKS", 200, `{"keys":[{"kty":"OKP"}]}`},
 	} {
 		engine := newFake()
@@ -83,7 +84,7 @@ func TestDocument(t *testing.T) {
 			}
 		}
 	}
-	if len(doc.Paths) != 12 {
+	if len(doc.Paths) != 13 {
 		t.Errorf("%d paths", len(doc.Paths))
 	}
 }

@@ -119,6 +119,7 @@ func (f *fake) JWKS(context.Context) ([]byte, error) {
 }
 
 func (f *fake) RotateKeys(context.Context) error { return f.call("RotateKeys") }
+func (f *fake) RevokeKeys(context.Context) error { return f.call("RevokeKeys") }
 
 // AskAll is used by the hub.
 func (f *fake) AskAll(_ context.Context, name string, askers []room.Asker, claim bool) []room.Result {

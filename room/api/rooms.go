@@ -171,6 +171,10 @@ func (s *server) rotateKeys(e *edge.Exchange) error {
 	return e.NoContent(s.engine.RotateKeys(e.R.Context()))
 }
 
+func (s *server) revokeKeys(e *edge.Exchange) error {
+	return e.NoContent(s.engine.RevokeKeys(e.R.Context()))
+}
+
 // jwks answers with the keys that verify passes.
 func (s *server) jwks(e *edge.Exchange) error {
 	keys, err := s.engine.JWKS(e.R.Context())

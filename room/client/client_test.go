@@ -89,6 +89,7 @@ var requests = []struct {
 	}, asked{"POST", "/v1/rooms/shop/visitors", `{"visitor":"alice"}`, ""}, placeJSON},
 	{"ask", func(t *testing.T, c *client.Client) error { _, err := c.Ask(t.Context(), "shop", "T"); return err }, asked{"GET", "/v1/rooms/shop/visitors/me", "", "Bearer T"}, placeJSON},
 	{"leave", func(t *testing.T, c *client.Client) error { return c.Leave(t.Context(), "shop", "T") }, asked{"DELETE", "/v1/rooms/shop/visitors/me", "", "Bearer T"}, ""},
+	{"revoke keys", func(t *testing.T, c *client.Client) error { return c.RevokeKeys(t.Context()) }, asked{"POST", "/v1/room-keys/revoke", "", ""}, ""},
 	{"rotate keys", func(t *testing.T, c *client.Client) error { return c.RotateKeys(t.Context()) }, asked{"POST", "/v1/room-keys/rotate", "", ""}, ""},
 	{"lottery", func(t *testing.T, c *client.Client) error {
 		l, err := c.Lottery(t.Context(), "shop")

@@ -151,6 +151,12 @@ func (c *Client) RotateKeys(ctx context.Context) error {
 	return c.do(ctx, call{Method: "POST", Path: "/v1/room-keys/rotate", Once: true})
 }
 
+// RevokeKeys replaces all keys by a new one: what the earlier ones signed is not valid any
+// more. It is not retried after a failed connection.
+func (c *Client) RevokeKeys(ctx context.Context) error {
+	return c.do(ctx, call{Method: "POST", Path: "/v1/room-keys/revoke", Once: true})
+}
+
 // Lottery holds what is needed to check the lottery of a room.
 type Lottery struct {
 	Method room.Method `json:"method"`

@@ -13,19 +13,33 @@ import (
 )
 
 func newKeysCommand() *cobra.Command {
-	return onRooms(&cobra.Command{
+	var revoke bool
+	command := onRooms(&cobra.Command{
 		Use:   "rotate-keys",
 		Short: "Sign tickets and passes with a new key from now on",
 		Long: `Sign tickets and passes of all rooms with a new key from now on. Nobody loses their
-place: signatures of the older keys on the ring stay valid.`,
-		Example: `  sluice room rotate-keys`,
-		Args:    cobra.NoArgs,
+place: signatures of the older keys on the ring stay valid.
+
+With --revoke-old they do not, for keys that may have been stolen: who waits has to queue
+again, except for visitors that a program entered with a key of its own, and passes are
+refused. Services that check passes themselves must fetch the public keys again.`,
+		Example: `  sluice room rotate-keys
+  sluice room rotate-keys --revoke-old`,
+		Args: cobra.NoArgs,
 	}, func(ctx context.Context, r *session, _ []string) error {
+		if revoke {
+			if err := r.RevokeKeys(ctx); err != nil {
+				return err
+			}
+			return r.Tell(map[string]any{"rotated": true, "revoked": true}, "tickets and passes are signed with a new key, and those of older keys are not valid")
+		}
 		if err := r.RotateKeys(ctx); err != nil {
 			return err
 		}
 		return r.Tell(map[string]any{"rotated": true}, "tickets and passes are signed with a new key")
 	})
+	command.Flags().BoolVar(&revoke, "revoke-old", false, "drop the older keys: what they signed is not valid any more")
+	return command
 }
 
 // newStateCommand returns pause or resume.

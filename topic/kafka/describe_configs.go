@@ -18,8 +18,16 @@ import (
 //   - Settings with a single possible value, and all of the broker, are read-only.
 func (s *Server) describeConfigs(_ *call, r *kmsg.DescribeConfigsRequest) answer {
 	response := r.ResponseKind().(*kmsg.DescribeConfigsResponse)
+	type resource struct {
+		kind kmsg.ConfigResourceType
+		name string
+	}
+	asked := once[resource]{}
 	for i := range r.Resources {
 		wanted := &r.Resources[i]
+		if !asked.first(resource{wanted.ResourceType, wanted.ResourceName}) {
+			continue
+		}
 		described := kmsg.NewDescribeConfigsResponseResource()
 		described.ResourceType, described.ResourceName = wanted.ResourceType, wanted.ResourceName
 		entries, err := s.configsOf(wanted.ResourceType, wanted.ResourceName)

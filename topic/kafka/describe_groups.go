@@ -22,7 +22,11 @@ const groupOperations = 1<<3 | 1<<6 | 1<<8
 //   - 6: a group that does not exist is GROUP_ID_NOT_FOUND, with a message.
 func (s *Server) describeGroups(_ *call, r *kmsg.DescribeGroupsRequest) answer {
 	response := r.ResponseKind().(*kmsg.DescribeGroupsResponse)
+	asked := once[string]{}
 	for _, name := range r.Groups {
+		if !asked.first(name) {
+			continue
+		}
 		described := kmsg.NewDescribeGroupsResponseGroup()
 		described.Group = name
 		d, err := s.broker.Groups().Describe(name)

@@ -11,11 +11,14 @@ import (
 //   - There are no transactions, so no producer has an open one.
 func (s *Server) describeProducers(_ *call, r *kmsg.DescribeProducersRequest) answer {
 	response := r.ResponseKind().(*kmsg.DescribeProducersResponse)
+	asked := once[partitionName]{}
 	for i := range r.Topics {
 		described := kmsg.NewDescribeProducersResponseTopic()
 		described.Topic = r.Topics[i].Topic
 		for _, number := range r.Topics[i].Partitions {
-			described.Partitions = append(described.Partitions, s.producersOf(described.Topic, number))
+			if asked.first(partitionName{described.Topic, number}) {
+				described.Partitions = append(described.Partitions, s.producersOf(described.Topic, number))
+			}
 		}
 		response.Topics = append(response.Topics, described)
 	}

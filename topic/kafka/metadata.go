@@ -58,14 +58,11 @@ func (s *Server) metadata(c *call, r *kmsg.MetadataRequest) answer {
 			return response
 		}
 		s.awaitReplicas(ctx, s.known(r.Topics))
-		seen := map[string]bool{}
+		seen := once[string]{}
 		for _, asked := range r.Topics {
 			found := s.describeAsked(ctx, asked, nodes, r)
-			if found.Topic != nil && *found.Topic != "" && seen[*found.Topic] {
-				continue // identified both by name and by id
-			}
-			if found.Topic != nil {
-				seen[*found.Topic] = true
+			if found.Topic != nil && *found.Topic != "" && !seen.first(*found.Topic) {
+				continue // identified both by name and by id, or named twice
 			}
 			response.Topics = append(response.Topics, found)
 		}
@@ -76,12 +73,13 @@ func (s *Server) metadata(c *call, r *kmsg.MetadataRequest) answer {
 // known returns the requested topics that exist.
 func (s *Server) known(asked []kmsg.MetadataRequestTopic) []*broker.Topic {
 	var topics []*broker.Topic
+	seen := once[topic.ID]{}
 	for i := range asked {
 		t, err := s.broker.TopicByID(asked[i].TopicID)
 		if err != nil && asked[i].Topic != nil {
 			t, err = s.broker.Topic(*asked[i].Topic)
 		}
-		if err == nil {
+		if err == nil && seen.first(t.ID()) {
 			topics = append(topics, t)
 		}
 	}

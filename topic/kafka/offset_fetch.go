@@ -32,8 +32,11 @@ func (s *Server) offsetFetch(_ *call, r *kmsg.OffsetFetchRequest) answer {
 func (s *Server) fetchOffsets(r *kmsg.OffsetFetchRequest, failed error) kmsg.Response {
 	response := r.ResponseKind().(*kmsg.OffsetFetchResponse)
 	if r.Version >= 8 {
+		asked := once[string]{}
 		for _, group := range r.Groups {
-			response.Groups = append(response.Groups, s.offsetsOf(group, failed))
+			if asked.first(group.Group) {
+				response.Groups = append(response.Groups, s.offsetsOf(group, failed))
+			}
 		}
 		return response
 	}
@@ -77,10 +80,14 @@ func (s *Server) offsetsOf(asked kmsg.OffsetFetchRequestGroup, failed error) kms
 	if topics == nil {
 		topics = allTopics(offsets)
 	}
+	named := once[partitionName]{}
 	for _, t := range topics {
 		of := kmsg.NewOffsetFetchResponseGroupTopic()
 		of.Topic = t.Topic
 		for _, partition := range t.Partitions {
+			if !named.first(partitionName{t.Topic, partition}) {
+				continue
+			}
 			offset := kmsg.NewOffsetFetchResponseGroupTopicPartition()
 			offset.Partition, offset.Offset, offset.LeaderEpoch = partition, -1, -1
 			offset.Metadata, offset.ErrorCode = kmsg.StringPtr(""), found.ErrorCode

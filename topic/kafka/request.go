@@ -43,3 +43,20 @@ func on[R kmsg.Request](minVersion, maxVersion int16, handle func(*Server, *call
 		handle: func(s *Server, c *call, r kmsg.Request) answer { return handle(s, c, r.(R)) },
 	}
 }
+
+// once remembers what a request has named. A name that it repeats is answered once, so
+// that what exists bounds an answer, and not how often the request names it.
+type once[K comparable] map[K]struct{}
+
+// first reports whether a request names something for the first time.
+func (o once[K]) first(name K) bool {
+	_, before := o[name]
+	o[name] = struct{}{}
+	return !before
+}
+
+// partitionName names a partition in a request.
+type partitionName struct {
+	topic  string
+	number int32
+}

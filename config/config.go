@@ -16,7 +16,12 @@ type Config struct {
 	DataDir string
 	// HTTP is the address to serve at, host:port.
 	HTTP string
-	Log  Log
+	// HTTPHosts are the names that requests over HTTP may ask for.
+	HTTPHosts List
+	// Connections is how many connections clients may have in all, 0: as many as the
+	// process's open files allow; and ConnectionsPerClient how many one client.
+	Connections, ConnectionsPerClient int
+	Log                               Log
 	// Pprof serves profiles of the process.
 	Pprof bool
 	// DiskReserve is the free space, in bytes, below which nothing new is accepted.

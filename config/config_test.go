@@ -149,6 +149,8 @@ func valueOf(t *testing.T, key string) string {
 		return "https://shop.example.com"
 	case key == "gate.room":
 		return "shop"
+	case key == "http_hosts":
+		return "sluice.internal,*"
 	case key == "gate.upstream":
 		return "http://127.0.0.1:3000"
 	case key == "gate.challenge_provider":

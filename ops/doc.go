@@ -28,7 +28,10 @@
 //     closes the rest when its own context ends.
 //   - A collector of spans that is slow or down delays nothing: spans wait in bounded
 //     memory, and each is counted as exported, failed or dropped.
-//   - A client must send the header of a request within 10 seconds and in at most
-//     64 KiB. Handlers bound the bodies that they read. The time of an answer has no
-//     limit, because of event streams.
+//   - A client must send the header of a request within 10 seconds and in at most 64
+//     KiB, and its body at 500 bytes a second after 20 seconds. It must take each 64
+//     KiB of an answer within 30 seconds. The time of an answer has no limit, because
+//     of event streams.
+//   - A body that its handler leaves is read for at most 5 seconds, and 64 MiB.
+//   - A request for a host that the server does not know changes nothing.
 package ops

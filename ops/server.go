@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sluice-project/sluice/internal/connlimit"
 	"github.com/sluice-project/sluice/internal/edge"
 	"github.com/sluice-project/sluice/lifecycle"
 )
@@ -38,6 +39,12 @@ type Options struct {
 	Name string
 	// TLS enables TLS, with its certificates. Default nil: no TLS.
 	TLS *tls.Config
+	// Connections bounds the connections, together with other listeners. Default nil: no
+	// bound.
+	Connections *connlimit.Limiter
+	// Hosts are the names that requests may ask for, besides addresses and localhost. "*"
+	// is any. Default: none.
+	Hosts []string
 	// Logger gets errors of connections. Default slog.Default().
 	Logger *slog.Logger
 }
@@ -130,9 +137,9 @@ func (s *Server) Start(ctx context.Context) error {
 		return err
 	}
 	requests, endAll := context.WithCancel(context.WithoutCancel(ctx))
-	s.listener, s.endAll = listener, endAll
+	s.listener, s.endAll = patientListener{s.options.Connections.Listen(listener)}, endAll
 	s.http = &http.Server{
-		Handler:           s.streams.wrap(s.handler),
+		Handler:           s.streams.wrap(knownHosts(s.options.Hosts, s.handler)),
 		TLSConfig:         s.options.TLS,
 		ReadHeaderTimeout: readHeaderTime,
 		IdleTimeout:       idleTime,
@@ -145,7 +152,7 @@ func (s *Server) Start(ctx context.Context) error {
 		if s.options.TLS != nil {
 			serve = func(l net.Listener) error { return s.http.ServeTLS(l, "", "") }
 		}
-		if err := serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil

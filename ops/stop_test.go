@@ -60,7 +60,7 @@ func startInMemory(t *testing.T, s *Server) *http.Client {
 // fetch gets path in the background; the channel gets the body or the error.
 func fetch(t *testing.T, client *http.Client, path string) <-chan string {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://sluice"+path, nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost"+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ var packages = map[string]rule{
 	"internal/cli/brokers": {imports: []string{"internal/cli/exit", "internal/cli/term"}},
 	"internal/cli/events":  {imports: []string{"bulk", "room", "topic", "topic/broker"}},
 	"internal/cli/serve": {imports: []string{
-		"bulk", "bulk/api", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "lifecycle", "ops", "room", "room/api", "room/gate", "room/pebblestore", "room/redisstore", "room/watch", "topic", "topic/api", "topic/broker", "topic/kafka", "topic/migrate", "topic/natsstore",
+		"bulk", "bulk/api", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "internal/connlimit", "lifecycle", "ops", "room", "room/api", "room/gate", "room/pebblestore", "room/redisstore", "room/watch", "topic", "topic/api", "topic/broker", "topic/kafka", "topic/migrate", "topic/natsstore",
 	}},
 	"internal/cli/bulk": {imports: []string{
 		"bulk", "bulk/api/wire", "bulk/client", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/cli/bulk/intake", "internal/cli/bulk/local", "internal/cli/bulk/report", "internal/cli/exit", "internal/cli/input", "internal/cli/remote", "internal/cli/term", "ops",
@@ -49,7 +49,7 @@ var packages = map[string]rule{
 	"internal/cli/clitest": {imports: []string{"internal/cli/exit", "topic", "topic/api", "topic/broker", "topic/kafka", "topic/storetest"}, testOnly: true},
 
 	"config": {imports: []string{"bulk", "bulk/webhook", "room", "topic", "internal/spelling"}},
-	"ops":    {imports: []string{"internal/edge", "internal/retry", "lifecycle"}, refuses: []string{"google.golang.org/grpc"}},
+	"ops":    {imports: []string{"internal/connlimit", "internal/edge", "internal/edge/problem", "internal/retry", "lifecycle"}, refuses: []string{"google.golang.org/grpc"}},
 
 	"bulk": {
 		imports: []string{"lifecycle"},
@@ -80,7 +80,7 @@ var packages = map[string]rule{
 	"topic/migrate": {imports: []string{"lifecycle", "topic", "topic/catalog", "topic/delay", "topic/group"}, refuses: []string{nats, cel}},
 
 	"topic/kafka": {
-		imports: []string{"lifecycle", "topic", "topic/broker", "topic/catalog", "topic/group", "topic/view"},
+		imports: []string{"internal/connlimit", "lifecycle", "topic", "topic/broker", "topic/catalog", "topic/group", "topic/view"},
 		refuses: []string{nats},
 	},
 
@@ -103,6 +103,7 @@ var packages = map[string]rule{
 	"room/redisstore":        {imports: []string{"internal/rediskv", "room"}, refuses: []string{pebble}},
 	"room/storetest":         {imports: []string{"internal/testkit/rapidtest", "room"}, testOnly: true, virtualTime: true},
 	"lifecycle":              {refuses: []string{"github.com", "net"}},
+	"internal/connlimit":     {refuses: []string{pebble, redis, "net/http"}},
 	"internal/edge":          {imports: []string{"internal/edge/problem"}},
 	"internal/edge/edgetest": {imports: []string{"internal/edge"}, testOnly: true},
 	"internal/edge/problem":  {refuses: []string{"github.com", "net"}},

@@ -77,7 +77,7 @@ func readChunk(request *http.Request, encoding string) ([]byte, error) {
 
 func unreadable(err error) *edge.Error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return edge.Refuse(http.StatusRequestTimeout, wire.CodeTimeout, fmt.Sprintf("the body did not arrive within %v", edge.BodyTime))
+		return edge.TooSlow()
 	}
 	return edge.Refuse(http.StatusBadRequest, wire.CodeInvalid, "the body cannot be read: "+err.Error())
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -55,9 +54,8 @@ type PartOptions struct {
 	Explain func(field string, detail *huma.ErrorDetail) string
 	// Middlewares run before the operations that the framework serves.
 	Middlewares huma.Middlewares
-	// MaxBody and BodyTime bound a body. Default: MaxBody, BodyTime.
-	MaxBody  int64
-	BodyTime time.Duration
+	// MaxBody is the most bytes of a body. Default: MaxBody.
+	MaxBody int64
 	// Origins are those of ListedPages, such as "https://shop.example"; "*" is all.
 	Origins []string
 	// Security has the schemes that operations name.
@@ -76,7 +74,6 @@ type Part struct {
 // Part returns a part of a name, which the log uses.
 func (a *API) Part(name string, options PartOptions) *Part {
 	options.MaxBody = cmp.Or(options.MaxBody, MaxBody)
-	options.BodyTime = cmp.Or(options.BodyTime, BodyTime)
 	return &Part{api: a, options: options, faults: faultLog{part: name, logger: options.Logger}}
 }
 
@@ -150,7 +147,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			a.serveDocument(w, r)
 			return
 		}
-		refuse(w, r, Refuse(http.StatusNotFound, problem.NotFound, "there is no "+r.Method+" "+r.URL.Path+"; see "+DocumentPaths[0]))
+		Refuse(http.StatusNotFound, problem.NotFound, "there is no "+r.Method+" "+r.URL.Path+"; see "+DocumentPaths[0]).Write(w)
 		return
 	}
 	if here.allow(w, r) && preflight(r) {
@@ -160,12 +157,12 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e := here.endpoint(r.Method)
 	if e == nil {
 		methods := here.methods()
-		refuse(w, r, Refuse(http.StatusMethodNotAllowed, problem.Method, r.URL.Path+" has only "+methods).Set("Allow", methods))
+		Refuse(http.StatusMethodNotAllowed, problem.Method, r.URL.Path+" has only "+methods).Set("Allow", methods).Write(w)
 		return
 	}
 	if e.pages == OwnPages {
 		if err := ownPages.Check(r); err != nil {
-			refuse(w, r, Refuse(http.StatusForbidden, problem.CrossOrigin, "a page of another origin may not do this: "+err.Error()))
+			Refuse(http.StatusForbidden, problem.CrossOrigin, "a page of another origin may not do this: "+err.Error()).Write(w)
 			return
 		}
 	}
@@ -173,17 +170,10 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.exchange(here.names, found, w, r)
 		return
 	}
-	bounded(w, r, e.part.options.BodyTime, func(r *http.Request) {
-		for i, name := range here.names {
-			r.SetPathValue(name, found.texts[i])
-		}
-		e.framework(humago.NewContext(e.operation, r, w))
-	})
-}
-
-// refuse answers before an operation runs.
-func refuse(w http.ResponseWriter, r *http.Request, e *Error) {
-	bounded(w, r, BodyTime, func(*http.Request) { e.write(w) })
+	for i, name := range here.names {
+		r.SetPathValue(name, found.texts[i])
+	}
+	e.framework(humago.NewContext(e.operation, r, w))
 }
 
 // exchange runs a handler of its own.
@@ -192,6 +182,6 @@ func (e *endpoint) exchange(names []string, found values, w http.ResponseWriter,
 	defer x.release()
 	x.W, x.R, x.endpoint, x.names, x.values = w, r, e, names, found
 	if err := x.serve(); err != nil {
-		e.part.refusal(r.Context(), e.id, err).write(w)
+		e.part.refusal(r.Context(), e.id, err).Write(w)
 	}
 }

@@ -1,5 +1,5 @@
-// Package edge is the HTTP edge that all parts share: routes, bodies and their
-// deadlines, checks of origins, problems, and the OpenAPI document.
+// Package edge is the HTTP edge that all parts share: routes, bodies, checks of
+// origins, problems, and the OpenAPI document.
 //
 // # Nouns
 //
@@ -9,12 +9,12 @@
 //     bytes. Both are described by the types of their input and output.
 //   - An [Exchange] is a request with its answer, and the buffers of both.
 //   - An [Error] is a problem (RFC 9457) as a Go error.
-//   - A [Stream] writes a long answer in parts, each with a deadline.
+//   - A [Stream] writes a long answer in parts, as they come.
 //
 // # How a request flows
 //
 //	request ─▶ route.go (which operation; 404, 405) ─▶ origin.go (CORS, pages of others)
-//	        ─▶ body.go (bytes, time) ─▶ the part's handler ─▶ JSON, or error.go (problem)
+//	        ─▶ body.go (bytes) ─▶ the part's handler ─▶ JSON, or error.go (problem)
 //
 // # Guarantees
 //
@@ -24,6 +24,5 @@
 //     is served at each of [DocumentPaths].
 //   - A page of another origin changes nothing, except by operations whose
 //     [Pages] allow it.
-//   - A body has a bound in bytes and a deadline. A client that sends a body which
-//     is refused still reads the answer, up to [MaxDrain] bytes.
+//   - A body has a bound in bytes. The server that calls the API bounds its time.
 package edge

@@ -170,7 +170,7 @@ func (a *API) openAPI() *huma.OpenAPI {
 // serveDocument answers with the document.
 func (a *API) serveDocument(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		refuse(w, r, Refuse(http.StatusMethodNotAllowed, problem.Method, r.URL.Path+" has only GET, HEAD").Set("Allow", "GET, HEAD"))
+		Refuse(http.StatusMethodNotAllowed, problem.Method, r.URL.Path+" has only GET, HEAD").Set("Allow", "GET, HEAD").Write(w)
 		return
 	}
 	a.mu.Lock()

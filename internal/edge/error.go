@@ -74,8 +74,8 @@ func (e *Error) GetHeaders() http.Header { return e.header }
 // ContentType returns the content type of a problem, for the framework.
 func (e *Error) ContentType(string) string { return problemType }
 
-// write answers with the problem.
-func (e *Error) write(w http.ResponseWriter) {
+// Write answers with the problem.
+func (e *Error) Write(w http.ResponseWriter) {
 	header := w.Header()
 	maps.Copy(header, e.header)
 	header.Set("Content-Type", problemType)

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/sluice-project/sluice/internal/edge/problem"
 )
@@ -111,19 +110,11 @@ func (e *Exchange) Number(name string, most int64) (int64, error) {
 	return n, nil
 }
 
-// readBody reads the whole body within the time of the part.
+// readBody reads the whole body.
 func (e *Exchange) readBody() error {
-	within := e.endpoint.part.options.BodyTime
-	// A writer without a connection has no deadline.
-	control := http.NewResponseController(e.W)
-	_ = control.SetReadDeadline(time.Now().Add(within))
-	err := e.readAll(int(e.endpoint.maxBody), within)
-	if err != nil {
-		// The deadline stays for the rest of the body, and the connection ends.
-		e.W.Header().Set("Connection", "close")
+	if err := e.readAll(int(e.endpoint.maxBody)); err != nil {
 		return err
 	}
-	_ = control.SetReadDeadline(time.Time{})
 	if !e.endpoint.readsBody {
 		e.In = e.In[:0]
 	}
@@ -133,7 +124,7 @@ func (e *Exchange) readBody() error {
 	return nil
 }
 
-func (e *Exchange) readAll(most int, within time.Duration) error {
+func (e *Exchange) readAll(most int) error {
 	if e.R.ContentLength > int64(most) {
 		return tooLarge(int64(most))
 	}
@@ -147,7 +138,7 @@ func (e *Exchange) readAll(most int, within time.Duration) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return tooSlow(within)
+			return TooSlow()
 		case err != nil:
 			return Refuse(http.StatusBadRequest, problem.Invalid, "the body cannot be read")
 		}

@@ -4,13 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"time"
 )
 
-// writeTime is how long a client may take to read one part of a stream.
-const writeTime = 30 * time.Second
-
-// Stream writes the parts of a long answer, each with a deadline.
+// Stream writes the parts of a long answer as they come.
 type Stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -42,8 +38,6 @@ func (s *Stream) Heartbeat() error { return s.Send([]byte(": heartbeat\n\n")) }
 
 // Send writes a part and flushes it.
 func (s *Stream) Send(part []byte) error {
-	// A writer without a connection has no deadline.
-	_ = s.control.SetWriteDeadline(time.Now().Add(writeTime))
 	if _, err := s.w.Write(part); err != nil {
 		return err
 	}

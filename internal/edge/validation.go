@@ -28,7 +28,7 @@ func reshape(ctx huma.Context, _ string, value any) (any, error) {
 	case http.StatusRequestEntityTooLarge:
 		return tooLarge(operation.MaxBodyBytes - 1).Problem, nil
 	case http.StatusRequestTimeout:
-		return tooSlow(part.options.BodyTime).Problem, nil
+		return TooSlow().Problem, nil
 	case http.StatusUnsupportedMediaType:
 		return wrongType(ctx.Header("Content-Type")).Problem, nil
 	}

@@ -94,7 +94,7 @@ func (c *connection) turnAway() {
 // for an error of TLS or SASL, and some then do not try another node (franz-go fails the
 // records).
 func (c *connection) close() {
-	if tcp, ok := c.conn.(*net.TCPConn); ok && c.stopping.Load() && !c.served.Load() {
+	if tcp, ok := c.conn.(interface{ SetLinger(seconds int) error }); ok && c.stopping.Load() && !c.served.Load() {
 		_ = tcp.SetLinger(0)
 	}
 	_ = c.conn.Close()

@@ -148,30 +148,6 @@ func TestIdleConnectionsAreCheap(t *testing.T) {
 	ask[*kmsg.ApiVersionsResponse](dial(t, s), 3, apiVersionsRequest())
 }
 
-func TestTooManyConnectionsAreClosedAtOnce(t *testing.T) {
-	var lines log
-	s := start(t, nil, Options{MaxConnections: 2, Logger: lines.logger()})
-	one, two := dial(t, s), dial(t, s)
-	for _, p := range []*peer{one, two} {
-		ask[*kmsg.ApiVersionsResponse](p, 3, apiVersionsRequest())
-	}
-	third, err := net.Dial("tcp", s.Addr())
-	if err == nil {
-		defer third.Close()
-		_, err = third.Read(make([]byte, 1))
-	}
-	if !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("the third connection ends with %v, want a reset", err)
-	}
-	lines.await(t, "refuses connections")
-	if got := testutil.ToFloat64(s.metrics.refused); got != 1 {
-		t.Errorf("%v connections were refused, want 1", got)
-	}
-	_ = one.conn.Close()
-	until.True(t, "there is a place again", func() bool { return s.connected() == 1 })
-	ask[*kmsg.ApiVersionsResponse](dial(t, s), 3, apiVersionsRequest())
-}
-
 func TestSilentConnectionsEnd(t *testing.T) {
 	var lines log
 	s := start(t, nil, Options{IdleTimeout: 50 * time.Millisecond, ReadTimeout: 60 * time.Millisecond, Logger: lines.logger()})

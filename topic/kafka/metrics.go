@@ -11,7 +11,7 @@ import (
 
 // metrics are the metrics of a server.
 type metrics struct {
-	refused, received, sent                prometheus.Counter
+	received, sent                         prometheus.Counter
 	requests, failures                     *prometheus.CounterVec
 	produce, fetch                         prometheus.Histogram
 	connections, requestMemory, answerSize prometheus.GaugeFunc
@@ -34,7 +34,6 @@ func newMetrics(s *Server) *metrics {
 			Name: "topic_kafka_" + name, Help: help, Buckets: prometheus.ExponentialBuckets(0.125, 2, 16)})
 	}
 	m := &metrics{
-		refused:     counter("connections_refused_total", "Connections that were reset at once because there were too many."),
 		received:    counter("received_bytes_total", "Bytes of requests that came."),
 		sent:        counter("sent_bytes_total", "Bytes of answers that were sent."),
 		requests:    counters("requests_total", "Requests that came, by kind.", "request"),
@@ -59,7 +58,7 @@ func (s *Server) Collector() prometheus.Collector { return s.metrics }
 
 func (m *metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		m.refused, m.received, m.sent, m.requests, m.failures, m.produce, m.fetch,
+		m.received, m.sent, m.requests, m.failures, m.produce, m.fetch,
 		m.connections, m.requestMemory, m.answerSize,
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"net"
 	"strconv"
 	"time"
+
+	"github.com/sluice-project/sluice/internal/connlimit"
 )
 
 // Options holds the settings of a [Server]. The zero value of each field means
@@ -17,8 +19,9 @@ type Options struct {
 	// Advertise is the host and port that clients use. Default: the address that a client has
 	// connected to.
 	Advertise string
-	// MaxConnections bounds the connections. Further ones are closed at once. Default 10,000.
-	MaxConnections int
+	// Bound returns the listener whose connections are bounded. Default: half of the process's
+	// open files in all, and 2,000 of one client.
+	Bound func(net.Listener) net.Listener
 	// MaxRequestBytes is the largest request; a connection that announces a
 	// larger one is closed. Default 100 MiB.
 	MaxRequestBytes int
@@ -52,7 +55,6 @@ type Options struct {
 // WithDefaults returns the options with every unset field at its default.
 func (o Options) WithDefaults() Options {
 	orDefault(&o.Addr, "127.0.0.1:9092")
-	orDefault(&o.MaxConnections, 10_000)
 	orDefault(&o.MaxRequestBytes, 100<<20)
 	orDefault(&o.MaxInFlight, 64)
 	orDefault(&o.RequestMemory, max(256<<20, 2*int64(o.MaxRequestBytes)))
@@ -63,6 +65,9 @@ func (o Options) WithDefaults() Options {
 	orDefault(&o.IdleTimeout, 10*time.Minute)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Bound == nil {
+		o.Bound = connlimit.New(connlimit.Bounds{}, o.Logger).Listen
 	}
 	return o
 }
@@ -78,8 +83,8 @@ func orDefault[T comparable](field *T, value T) {
 func (o Options) Validate() error {
 	o = o.WithDefaults()
 	switch {
-	case o.MaxConnections < 1 || o.MaxInFlight < 1:
-		return fmt.Errorf("max connections %d, max in flight %d: want at least 1", o.MaxConnections, o.MaxInFlight)
+	case o.MaxInFlight < 1:
+		return fmt.Errorf("max in flight %d: want at least 1", o.MaxInFlight)
 	case o.MaxRequestBytes < minRequestBytes:
 		return fmt.Errorf("max request bytes %d: want at least %d", o.MaxRequestBytes, minRequestBytes)
 	case o.RequestMemory < 2*int64(o.MaxRequestBytes):

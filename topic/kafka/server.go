@@ -42,7 +42,6 @@ type Server struct {
 	mu          sync.Mutex
 	connections map[*connection]struct{}
 	stopped     bool
-	full        bool          // connections are being refused
 	empty       chan struct{} // closed when stopped and no connection is left
 }
 
@@ -74,7 +73,7 @@ func (s *Server) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.listener = listener
+	s.listener = s.options.Bound(listener)
 	s.group.Go("accept", s.accept)
 	s.log.Info("kafka listens", "addr", s.Addr())
 	return nil
@@ -135,18 +134,13 @@ func (s *Server) accept(ctx context.Context) error {
 	}
 }
 
-// admit serves a connection, or closes it if there are too many.
+// admit serves a connection, unless the server stops.
 func (s *Server) admit(ctx context.Context, conn net.Conn) {
 	c := newConnection(ctx, s, conn)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped || len(s.connections) >= s.options.MaxConnections {
+	if s.stopped {
 		c.turnAway()
-		s.metrics.refused.Inc()
-		if !s.full && !s.stopped {
-			s.full = true
-			s.log.Warn("kafka refuses connections: there are too many", "max", s.options.MaxConnections, "from", c.host)
-		}
 		return
 	}
 	s.connections[c] = struct{}{}
@@ -159,9 +153,6 @@ func (s *Server) remove(c *connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.connections, c)
-	if len(s.connections) < s.options.MaxConnections*9/10 {
-		s.full = false
-	}
 	s.closeIfEmpty()
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/internal/cli/input"
+	"github.com/sluice-project/sluice/internal/connlimit"
 	"github.com/sluice-project/sluice/ops"
 	"github.com/sluice-project/sluice/room/gate"
 )
@@ -19,7 +20,7 @@ import (
 const maxTemplate = 1 << 20
 
 // openGate returns the public server in front of an upstream.
-func openGate(settings *config.Gate, of *rooms, log *slog.Logger) (*ops.Server, error) {
+func openGate(settings *config.Gate, of *rooms, connections *connlimit.Limiter, log *slog.Logger) (*ops.Server, error) {
 	options := gate.Options{
 		Room: settings.Room, TrustedProxies: settings.TrustedProxies.Prefixes(), SecureCookies: settings.SecureCookies,
 		Brand: settings.Brand, Logger: log,
@@ -58,7 +59,7 @@ func openGate(settings *config.Gate, of *rooms, log *slog.Logger) (*ops.Server, 
 	if err != nil {
 		return nil, err
 	}
-	front := ops.Options{Addr: settings.HTTP, Name: "gate", Logger: log}
+	front := ops.Options{Addr: settings.HTTP, Name: "gate", Hosts: []string{ops.AnyHost}, Connections: connections, Logger: log}
 	if settings.TLSCert != "" {
 		certificate, err := tls.LoadX509KeyPair(settings.TLSCert, settings.TLSKey)
 		if err != nil {

@@ -69,13 +69,14 @@ func runGate(ctx context.Context, settings *config.Config, object map[string]any
 	if err != nil {
 		return err
 	}
-	server := ops.NewServer(ops.Options{Addr: settings.HTTP, Pprof: settings.Pprof, Logger: log})
+	keepPrivate(settings, log)
+	connections, server := openServer(settings, log)
 	of, err := openRooms(ctx, settings, server, nil, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, of.close()) }()
-	front, err := openGate(&settings.Gate, of, log)
+	front, err := openGate(&settings.Gate, of, connections, log)
 	if err != nil {
 		return err
 	}

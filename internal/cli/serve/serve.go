@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"slices"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-project/sluice/config"
+	"github.com/sluice-project/sluice/internal/connlimit"
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/ops"
 )
@@ -84,13 +86,14 @@ func serve(ctx context.Context, settings *config.Config, command *cobra.Command)
 	if err != nil {
 		return err
 	}
-	server := ops.NewServer(ops.Options{Addr: settings.HTTP, Pprof: settings.Pprof, Logger: log})
+	keepPrivate(settings, log)
+	connections, server := openServer(settings, log)
 	tracing, err := openTracing(ctx, settings, server, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, tracing.close()) }()
-	topics, err := openTopics(ctx, settings, server, log)
+	topics, err := openTopics(ctx, settings, server, connections, log)
 	if err != nil {
 		return err
 	}
@@ -109,7 +112,7 @@ func serve(ctx context.Context, settings *config.Config, command *cobra.Command)
 	// stopped, and tracing sends the spans of all.
 	services := slices.Concat(tracing.services, topics.services, bulk.services, rooms.services, []lifecycle.Service{server})
 	if settings.Gate.HTTP != config.Off {
-		front, err := openGate(&settings.Gate, rooms, log)
+		front, err := openGate(&settings.Gate, rooms, connections, log)
 		if err != nil {
 			return err
 		}
@@ -123,6 +126,20 @@ func serve(ctx context.Context, settings *config.Config, command *cobra.Command)
 	log.Info("serving", "http", settings.HTTP, "kafka", settings.Topic.Kafka, "data", settings.DataDir,
 		"state", settings.State.String(), "gate", settings.Gate.HTTP)
 	return lifecycle.Run(ctx, grace, services...)
+}
+
+// openServer returns the server of operators, and the bound on the connections of all
+// listeners.
+func openServer(settings *config.Config, log *slog.Logger) (*connlimit.Limiter, *ops.Server) {
+	connections := connlimit.New(connlimit.Bounds{
+		Total: settings.Connections, PerClient: settings.ConnectionsPerClient,
+		Exempt: slices.Concat(settings.Room.TrustedProxies.Prefixes(), settings.Gate.TrustedProxies.Prefixes()),
+	}, log)
+	server := ops.NewServer(ops.Options{
+		Addr: settings.HTTP, Hosts: settings.KnownHosts(), Connections: connections, Pprof: settings.Pprof, Logger: log,
+	})
+	server.Registry().MustRegister(connections)
+	return connections, server
 }
 
 // part is one part of the server: its services, and close, which is called after they

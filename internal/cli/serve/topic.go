@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/internal/cli/events"
+	"github.com/sluice-project/sluice/internal/connlimit"
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/ops"
 	"github.com/sluice-project/sluice/room"
@@ -38,7 +39,7 @@ type topics struct {
 // openTopics opens the store of topics, the server for Kafka clients and the publishers
 // of events; it returns an empty part if topics are off. In a cluster it waits for a
 // majority of the nodes.
-func openTopics(ctx context.Context, settings *config.Config, server *ops.Server, log *slog.Logger) (*topics, error) {
+func openTopics(ctx context.Context, settings *config.Config, server *ops.Server, connections *connlimit.Limiter, log *slog.Logger) (*topics, error) {
 	if settings.Topic.Kafka == config.Off {
 		return &topics{part: *noPart()}, nil
 	}
@@ -59,7 +60,7 @@ func openTopics(ctx context.Context, settings *config.Config, server *ops.Server
 	if err != nil {
 		return nil, errors.Join(err, opened.close())
 	}
-	edge := kafka.NewServer(broker, kafka.Options{Addr: settings.Topic.Kafka, Advertise: settings.Topic.Advertised(), Logger: log})
+	edge := kafka.NewServer(broker, kafka.Options{Addr: settings.Topic.Kafka, Advertise: settings.Topic.Advertised(), Bound: connections.Listen, Logger: log})
 	opened.services = []lifecycle.Service{broker, edge}
 	var to events.Log = events.OwnLog{}
 	if cluster != nil {

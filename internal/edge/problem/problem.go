@@ -18,6 +18,8 @@ const (
 	Method = "method"
 	// CrossOrigin: a page of another origin sent the request.
 	CrossOrigin = "cross_origin"
+	// Host: the request asks for a host that this server does not know.
+	Host = "host"
 	// Timeout: the body did not arrive in time.
 	Timeout = "timeout"
 	// Busy: a bound on concurrent requests is reached; retry after Retry-After.

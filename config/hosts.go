@@ -1,0 +1,15 @@
+package config
+
+import "net"
+
+// KnownHosts returns the names that requests over HTTP may ask for, besides addresses
+// and localhost: those that are set, and those by which others are told to connect.
+func (c *Config) KnownHosts() []string {
+	names := append([]string(nil), c.HTTPHosts...)
+	for _, address := range []string{c.HTTP, c.Cluster.AdvertiseHTTP, c.Topic.Advertised()} {
+		if host, _, err := net.SplitHostPort(address); err == nil && host != "" {
+			names = append(names, host)
+		}
+	}
+	return names
+}

@@ -1,0 +1,149 @@
+package ops
+
+import (
+	"context"
+	"io"
+	"mime"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// streams has the requests that are answered with an event stream. Such an answer
+// does not end by itself, so the server must end it to stop.
+type streams struct {
+	mu      sync.Mutex
+	stopped bool
+	open    map[*reply]struct{}
+}
+
+// wrap calls next with a context that stop ends if the answer is an event stream, and
+// with deadlines for what the client sends and reads.
+func (s *streams) wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		a := &reply{ResponseWriter: w, streams: s, cancel: cancel, multiplexed: r.ProtoMajor > 1}
+		// In a copy: the server decides by the type of its own request's body whether the
+		// connection can be used again.
+		r = r.WithContext(ctx)
+		if r.Body != nil && r.Body != http.NoBody {
+			a.body = &body{ReadCloser: r.Body, control: http.NewResponseController(w), request: r, left: bodyGrace}
+			r.Body = a.body
+		}
+		defer s.remove(a)
+		next.ServeHTTP(a, r)
+		a.end()
+	})
+}
+
+// stop ends all event streams, including those that begin later.
+func (s *streams) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
+	for stream := range s.open {
+		stream.cancel()
+	}
+}
+
+func (s *streams) add(stream *reply) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == nil {
+		s.open = map[*reply]struct{}{}
+	}
+	s.open[stream] = struct{}{}
+	if s.stopped {
+		stream.cancel()
+	}
+}
+
+func (s *streams) remove(stream *reply) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, stream)
+}
+
+// reply is the writer of one answer. It detects an event stream by its content type.
+type reply struct {
+	http.ResponseWriter
+	streams *streams
+	cancel  context.CancelFunc
+	body    *body // nil if the request has none
+	began   bool
+	// multiplexed answers share a connection: a client may read others and not this one.
+	multiplexed bool
+}
+
+// Unwrap is for http.ResponseController.
+func (a *reply) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+func (a *reply) begin() {
+	if a.began {
+		return
+	}
+	a.began = true
+	if a.body != nil && a.body.unread() {
+		a.Header().Set("Connection", "close") // otherwise the server waits for the body before it answers
+	}
+	kind, _, err := mime.ParseMediaType(a.Header().Get("Content-Type"))
+	if err == nil && kind == "text/event-stream" {
+		a.streams.add(a)
+	}
+}
+
+// end bounds how long the server reads what the handler has left of the body.
+func (a *reply) end() {
+	if a.body == nil || !a.body.unread() {
+		return
+	}
+	a.begin()
+	a.body.deadline(time.Now().Add(restTime))
+	if size := a.body.request.ContentLength; size < 0 || size > serverRest {
+		a.Flush()
+		_, _ = io.CopyN(io.Discard, a.body.ReadCloser, restMost)
+	}
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (a *reply) WriteHeader(status int) {
+	if status >= http.StatusOK {
+		a.begin()
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (a *reply) Write(p []byte) (written int, err error) {
+	a.begin()
+	for {
+		n := 0
+		a.patiently(func() { n, err = a.ResponseWriter.Write(p[written:min(written+pieceSize, len(p))]) })
+		written += n
+		if err != nil || written == len(p) {
+			return written, err
+		}
+	}
+}
+
+// Flush implements http.Flusher, for handlers that check for it.
+func (a *reply) Flush() {
+	a.begin()
+	a.patiently(func() {
+		_ = http.NewResponseController(a.ResponseWriter).Flush() // a client that is gone needs no flush
+	})
+}
+
+// patiently gives a write on a connection with others a deadline of its own. The
+// connection has those of all its writes.
+func (a *reply) patiently(write func()) {
+	if !a.multiplexed {
+		write()
+		return
+	}
+	control := http.NewResponseController(a.ResponseWriter)
+	_ = control.SetWriteDeadline(time.Now().Add(pieceTime))
+	write()
+	_ = control.SetWriteDeadline(time.Time{})
+}

@@ -95,6 +95,43 @@ func TestBodyThatIsNotSent(t *testing.T) {
 	}
 }
 
+// A client that sends its whole body before it reads gets the answer, though the handler
+// has refused the body early.
+func TestRefusalReachesTheSender(t *testing.T) {
+	url := start(t, NewFront(Options{Addr: "127.0.0.1:0", Logger: quiet()}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "too large", http.StatusRequestEntityTooLarge)
+	})))
+	for _, size := range []int64{100 << 10, 33 << 20, -1} { // the last is of unknown length
+		body := io.Reader(strings.NewReader(strings.Repeat("x", 33<<20)))
+		if size >= 0 {
+			body = io.LimitReader(body, size)
+		}
+		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.ContentLength = size
+		if err := request.Write(conn); err != nil {
+			t.Errorf("%d bytes: %v", size, err)
+			continue
+		}
+		response, err := http.ReadResponse(bufio.NewReader(conn), request)
+		if err != nil {
+			t.Errorf("%d bytes: %v", size, err)
+			continue
+		}
+		if response.StatusCode != http.StatusRequestEntityTooLarge {
+			t.Errorf("%d bytes: status %d", size, response.StatusCode)
+		}
+		_ = response.Body.Close()
+	}
+}
+
 // A slow body arrives as long as it has at least the least rate.
 func TestSlowBody(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -2,50 +2,13 @@ package api_test
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/sluice-project/sluice/bulk/api"
 )
-
-// TestRefusalReachesTheSender: a client that writes its whole body before it
-// reads gets the answer, though the body was refused early.
-func TestRefusalReachesTheSender(t *testing.T) {
-	f := newFixture(t)
-	f.create("a")
-	server := httptest.NewServer(f.handler)
-	defer server.Close()
-	const chunk, large = api.MaxChunk + 1<<20, 8 << 20 // The latter is more than sockets buffer.
-	for _, test := range []struct {
-		target       string
-		size, status int
-	}{
-		{"/v1/actions/a/jobs", chunk, 413}, {"/v1/actions/none/jobs", large, 404}, {"/v1/nowhere", large, 404}, {"/v1/leases", large, 413},
-	} {
-		target, size, status := test.target, test.size, test.status
-		connection, err := net.Dial("tcp", server.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = connection.SetDeadline(time.Now().Add(20 * time.Second))
-		head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\nContent-Length: %d\r\n\r\n", target, size)
-		if _, err := io.Copy(connection, strings.NewReader(head+strings.Repeat("1\n", size/2))); err != nil {
-			t.Fatal(target, err)
-		}
-		response, err := http.ReadResponse(bufio.NewReader(connection), nil)
-		if err != nil || response.StatusCode != status {
-			t.Fatal(target, response, err)
-		}
-		_ = response.Body.Close()
-		_ = connection.Close()
-	}
-}
 
 // TestExpectContinue: a client that asks first is refused without its body.
 func TestExpectContinue(t *testing.T) {

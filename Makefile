@@ -56,7 +56,7 @@ build: ## Build the binary, bin/sluice
 # The binary is built here first: within a test it would take minutes where nothing is
 # cached.
 .PHONY: test
-test: ## Vet and test what this machine has the programs for: 5 to 7 minutes on 2 cores
+test: ## Vet and test what this machine has the programs for: 2 to 7 minutes on 2 cores
 	go build -o /dev/null ./cmd/sluice
 	go vet -tags $(ALL_TAGS) ./...
 	$(MAKE) --no-print-directory -j2 test-packages test-binary

@@ -129,14 +129,14 @@ func (c *crowd) ticket(i int) []byte {
 
 // enterRequest lets a visitor without a key enter.
 func enterRequest(b []byte, _ int) []byte {
-	return append(b, "POST /v1/rooms/"+roomName+"/visitors HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 0\r\n\r\n"...)
+	return append(b, "POST /v1/rooms/"+roomName+"/visitors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"...)
 }
 
 // askRequest asks for the places of the crowd, in an order that jumps about.
 func (c *crowd) askRequest(b []byte, n int) []byte {
 	// The stride is a prime, so that each visitor comes once before any is repeated.
 	const stride = 7_368_787
-	b = append(b, "GET /v1/rooms/"+roomName+"/visitors/me HTTP/1.1\r\nHost: shop.example\r\nAuthorization: Bearer "...)
+	b = append(b, "GET /v1/rooms/"+roomName+"/visitors/me HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "...)
 	b = append(b, c.ticket(n*stride%c.len())...)
 	return append(b, "\r\n\r\n"...)
 }

@@ -115,7 +115,7 @@ func (s *openStreams) openOne(ctx context.Context, number int) error {
 	if err := connection.SetDeadline(time.Now().Add(eventWithin)); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(connection, "GET /v1/rooms/%s/visitors/me/watch HTTP/1.1\r\nHost: shop.example\r\nAccept: text/event-stream\r\n"+
+	_, err = fmt.Fprintf(connection, "GET /v1/rooms/%s/visitors/me/watch HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n"+
 		"Authorization: Bearer %s\r\n\r\n", roomName, s.crowd.ticket(number))
 	if err != nil {
 		return err

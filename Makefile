@@ -71,7 +71,7 @@ test-binary:
 	@go test -vet=off -count=1 -tags '$(TAGS)' -parallel 5 -timeout 15m $(BINARY)
 
 .PHONY: test-all
-test-all: need-all lint ## Lint, and every test: race detector, all sizes, clusters, clients, browser, fuzzing: 35 to 40 minutes on 2 cores
+test-all: need-all lint ## Lint, and every test: race detector, all sizes, clusters, clients, browser, fuzzing: 25 to 30 minutes on 2 cores
 	go build -ldflags '-s -w' -o $(BIN)/sluice ./cmd/sluice
 	@size=$$(wc -c < $(BIN)/sluice); (( size <= $(SIZE) )) || { echo "$(BIN)/sluice has $$size bytes, want at most $(SIZE)"; exit 1; }
 	@go test -race -count=1 -tags $(ALL_TAGS) -p 3 -timeout 30m $(OTHERS)

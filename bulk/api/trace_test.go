@@ -107,11 +107,12 @@ func (s *traced) finish(id string) {
 // after it is seen to have finished.
 func (s *traced) spans(n int) tracetest.SpanStubs {
 	s.t.Helper()
-	for deadline := time.Now().Add(until.Limit); ; <-time.After(time.Millisecond) {
-		if spans := s.made.GetSpans(); len(spans) >= n || time.Now().After(deadline) {
-			return spans
-		}
-	}
+	var spans tracetest.SpanStubs
+	until.True(s.t, fmt.Sprint(n, " spans are made"), func() bool {
+		spans = s.made.GetSpans()
+		return len(spans) >= n
+	})
+	return spans
 }
 
 // tree writes spans as lines, each with the name of its parent and its status

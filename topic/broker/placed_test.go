@@ -126,19 +126,12 @@ func (p *placed) awaitLeader(t *broker.Topic, number, want int32) {
 func fillCluster(t *testing.T, to *broker.Topic, partition int32, count int) {
 	t.Helper()
 	for range count {
-		deadline := time.Now().Add(until.Limit)
-		for {
+		until.Succeeds(t, "append", func() error {
 			appending, err := to.Append(t.Context(), partition, []topic.Batch{batchOf(anybody, now(), "x")})
 			if err == nil {
 				_, _, err = appending.Wait(t.Context())
 			}
-			if err == nil {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatal(err)
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
+			return err
+		})
 	}
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // patience bounds an operation of a client that should be immediate.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // binary is the path of sluice, which TestMain builds.
 var binary string
@@ -73,27 +73,33 @@ func startServer(t *testing.T) string {
 }
 
 // startNode starts one process. It returns a function that waits until the process is ready, and
-// the address for Kafka clients.
+// the address for Kafka clients. A node of a cluster is ready when it also coordinates its share of
+// the groups: one that moves to it later would read again what it has not committed.
 func startNode(t *testing.T, args ...string) (await func(), kafka string) {
 	t.Helper()
 	http, kafka := freeAddr(t), freeAddr(t)
-	var log bytes.Buffer
+	log := must(os.Create(filepath.Join(t.TempDir(), "log")))(t)
+	logged := func() []byte { return must(os.ReadFile(log.Name()))(t) }
 	command := exec.Command(binary, append([]string{"serve", "--data", t.TempDir(), "--http", http, "--kafka", kafka}, args...)...)
 	command.Env = append(os.Environ(), "SLUICE_CLUSTER_SECRET=a secret of the clients' tests")
-	command.Stdout, command.Stderr = &log, &log
+	command.Stdout, command.Stderr = log, log
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		_ = command.Process.Kill()
 		_ = command.Wait()
-		if t.Failed() {
-			t.Logf("the server's log:\n%s", log.Bytes()[max(0, log.Len()-4000):])
+		_ = log.Close()
+		if text := logged(); t.Failed() {
+			t.Logf("the server's log:\n%s", text[max(0, len(text)-4000):])
 		}
 	})
 	return func() {
 		t.Helper()
 		eventually(t, "the server is ready", func() bool { return ready("http://" + http + "/readyz") })
+		eventually(t, "the node has groups", func() bool {
+			return nodes() == 1 || bytes.Contains(logged(), []byte("coordinates groups"))
+		})
 	}, kafka
 }
 

@@ -102,9 +102,10 @@ func emptyBatch(base, next int64, epoch int32) Batch {
 const tinyRecords = 256
 
 // WithRecords returns a copy of the batch with only these records, as after
-// compaction: records holds count uncompressed records in the batch's encoding.
-// The batch's codec is kept unless compression would not make the batch smaller.
-func (b Batch) WithRecords(count int32, records []byte) (Batch, error) {
+// compaction, that covers its offsets up to next-1: records holds count
+// uncompressed records in the batch's encoding. The batch's codec is kept unless
+// compression would not make the batch smaller.
+func (b Batch) WithRecords(count int32, next int64, records []byte) (Batch, error) {
 	codec := b.Compression()
 	if len(records) < tinyRecords {
 		codec = CodecNone
@@ -112,6 +113,7 @@ func (b Batch) WithRecords(count int32, records []byte) (Batch, error) {
 	made := make(Batch, BatchOverhead, BatchOverhead+len(records))
 	copy(made, b[:BatchOverhead])
 	made.put32(atCount, count)
+	made.put32(atLastDelta, int32(next-b.Base()-1))
 	made, err := compress(made, codec, records)
 	if err != nil {
 		return nil, err

@@ -137,7 +137,7 @@ func (c DelayConfig) Split(batch Batch, now time.Time, usual time.Duration) (Bat
 	if len(delayed.Records) == 0 {
 		return batch, nil, nil
 	}
-	rest, err := batch.WithRecords(count, kept)
+	rest, err := batch.WithRecords(count, batch.Next(), kept)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/cost"
+	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
 
 	"github.com/sluice-project/sluice/topic"
@@ -54,8 +55,9 @@ func (e *Error) Unwrap() error { return topic.ErrInvalidSetting }
 type Filter struct {
 	where   string
 	program cel.Program
-	// headers reports whether the expression looks at them.
-	headers bool
+	// headers reports whether the expression looks at them, costly whether one
+	// record may take long.
+	headers, costly bool
 
 	records, matched, failed atomic.Int64
 
@@ -101,8 +103,9 @@ func newFilterEnvironment() *cel.Env {
 		cel.Variable("timestamp", cel.TimestampType),
 		cel.ParserExpressionSizeLimit(FilterBytes),
 		cel.ParserRecursionLimit(64),
+		cel.RegexProgramSizeLimit(PatternSize),
 		// Literals that never work are found when the view is made.
-		cel.ASTValidators(cel.ValidateRegexLiterals(), cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateComprehensionNestingLimit(2)),
+		cel.ASTValidators(constantPatterns{}, cel.ValidateRegexLiterals(), cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateComprehensionNestingLimit(2)),
 	)
 	if err != nil {
 		panic(err) // all is constant
@@ -131,16 +134,19 @@ func Compile(where string) (*Filter, error) {
 	if kind := checked.OutputType(); !kind.IsExactType(cel.BoolType) {
 		return nil, &Error{Where: where, Problem: fmt.Sprintf("it is of type %v: want bool, for example by a comparison", kind)}
 	}
-	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize)}
+	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize),
+		cel.OptimizeRegex(boundedMatches(overloads.Matches), boundedMatches(overloads.MatchesString))}
 	// Counting takes half of the time: it is for what may get expensive only.
-	if most, err := filterEnvironment.EstimateCost(checked, anySize{}); err != nil || most.Max > FilterCostLimit {
+	most, err := filterEnvironment.EstimateCost(checked, anySize{})
+	costly := err != nil || most.Max > FilterCostLimit
+	if costly {
 		options = append(options, cel.CostLimit(FilterCostLimit))
 	}
 	program, err := filterEnvironment.Program(checked, options...)
 	if err != nil {
 		return nil, &Error{Where: where, Problem: err.Error()}
 	}
-	filter := &Filter{where: where, program: program}
+	filter := &Filter{where: where, program: program, costly: costly}
 	for _, reference := range checked.NativeRep().ReferenceMap() {
 		filter.headers = filter.headers || reference.Name == "headers"
 	}

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -100,6 +101,21 @@ func TestFilterCostIsBounded(t *testing.T) {
 	}
 }
 
+// A text that is too long for its pattern does not match.
+func TestPatternStepsAreBounded(t *testing.T) {
+	for _, where := range []string{`!key.matches("(x?){200}y$")`, `!matches(key, "(x?){200}y$")`} {
+		filter := compile(t, where)
+		record := topic.Record{Key: bytes.Repeat([]byte("x"), 1<<20)}
+		if matches, err := filter.Match(&record); matches || err == nil || !strings.Contains(err.Error(), "too long for the pattern") {
+			t.Errorf("%s: %v, %v; want an error of the pattern", where, matches, err)
+		}
+		record.Key = record.Key[:1000]
+		if matches, err := filter.Match(&record); !matches || err != nil {
+			t.Errorf("%s with a short key: %v, %v; want a match", where, matches, err)
+		}
+	}
+}
+
 func TestFilterErrors(t *testing.T) {
 	tests := []struct {
 		where        string
@@ -114,6 +130,8 @@ func TestFilterErrors(t *testing.T) {
 		{`headers.tag`, 0, 0, "type string: want bool"},
 		{`dyn(headers.tag)`, 0, 0, "type dyn: want bool"},
 		{`key.matches("[")`, 1, 13, "invalid"},
+		{`matches(key, headers.pattern)`, 1, 21, "not a constant"},
+		{`key.matches("(.?.?.?.?.?.?.?.?.?.?){1000}")`, 1, 13, "exceeds limit of 1000"},
 		{`timestamp > timestamp("yesterday")`, 1, 23, "invalid"},
 		{`key == "` + strings.Repeat("x", FilterBytes) + `"`, 0, 0, "want at most 4096"},
 		{strings.Repeat("(", 200) + "true" + strings.Repeat(")", 200), 1, 1, "recursion"},

@@ -8,7 +8,8 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// How much of its source one read of a view looks at, at whole batches.
+// How much of its source one read of a view looks at: whole batches, but for
+// scanTime, which ends at a record.
 const (
 	scanBytes   = 8 << 20
 	scanOffsets = 10_000
@@ -40,8 +41,11 @@ type Scan struct {
 	// Unreadable says which batch could not be unpacked, if one could not.
 	Unreadable error
 
-	unpacked, kept []byte
-	headers        []topic.Header
+	unpacked []byte
+	headers  []topic.Header
+	// kept holds the count records that pass of the last batch.
+	kept  []byte
+	count int32
 }
 
 // NewScan returns a scan that begins at a position, and ends when it has found
@@ -69,7 +73,7 @@ func (s *Scan) add(batches []topic.Batch) error {
 		if batch.Next() <= s.Next {
 			continue
 		}
-		passed, err := s.pass(batch)
+		passed, next, err := s.pass(batch)
 		if err != nil {
 			return fmt.Errorf("batch at offset %d: %w", batch.Base(), err)
 		}
@@ -83,81 +87,95 @@ func (s *Scan) add(batches []topic.Batch) error {
 			}
 			s.Data = append(s.Data, passed)
 			s.Size += len(passed)
-			s.Visible = batch.Next()
+			s.Visible = next
 		}
 		s.bytes += len(batch)
-		s.Next = batch.Next()
+		s.Next = next
 	}
 	return nil
 }
 
-// pass returns what the filter lets pass of a batch: the batch itself if that is
-// all, nil if it is nothing from the position on, and else a batch with the
-// rest. Batches of the broker's own markers always pass. A batch that is as it
-// was sent, and cannot be unpacked, does not pass: the view goes on after it.
-func (s *Scan) pass(batch topic.Batch) (topic.Batch, error) {
+// pass returns what the filter lets pass of a batch from the position on (the
+// batch itself if that is all, nil if it is nothing), and the offset after the
+// last that was looked at. Batches of the broker's own markers always pass. A
+// batch that is as it was sent, and cannot be unpacked, does not pass: the view
+// goes on after it.
+func (s *Scan) pass(batch topic.Batch) (_ topic.Batch, next int64, err error) {
+	next = batch.Next()
 	if batch.Control() {
-		return batch, nil
+		return batch, next, nil
 	}
 	if batch.Count() == 0 {
-		return nil, nil
+		return nil, next, nil
 	}
 	if err := batch.Check(); err != nil {
-		return nil, err
+		return nil, next, err
 	}
-	passed, err := s.unpack(batch)
+	data, err := s.unpack(batch)
+	if err == nil {
+		next, err = s.match(batch, data)
+	}
 	if err != nil {
 		s.filter.records.Add(int64(batch.Count()))
 		s.filter.failed.Add(int64(batch.Count()))
 		s.Unreadable = fmt.Errorf("batch at offset %d: %w", batch.Base(), err)
-		return nil, nil
+		return nil, batch.Next(), nil
 	}
-	return passed, nil
+	switch {
+	case s.count == 0:
+		return nil, next, nil
+	case s.count == batch.Count():
+		return batch, next, nil
+	}
+	batch, err = batch.WithRecords(s.count, next, s.kept)
+	return batch, next, err
 }
 
-func (s *Scan) unpack(batch topic.Batch) (topic.Batch, error) {
+func (s *Scan) unpack(batch topic.Batch) ([]byte, error) {
 	data, err := topic.Decompress(s.unpacked[:0], batch.Compression(), batch[topic.RecordsAt:])
-	if err != nil {
-		return nil, err
-	}
-	if batch.Compression() != topic.CodecNone {
+	if err == nil && batch.Compression() != topic.CodecNone {
 		s.unpacked = data
 	}
-	return s.rebuild(batch, data)
+	return data, err
 }
 
-func (s *Scan) rebuild(batch topic.Batch, data []byte) (topic.Batch, error) {
-	s.kept = s.kept[:0]
+// match collects in kept the records that pass, and counts them. It returns the
+// offset after the last that it looked at: of the batch, unless time is up. It
+// looks at one record at least.
+func (s *Scan) match(batch topic.Batch, data []byte) (next int64, err error) {
+	s.kept, s.count = s.kept[:0], 0
 	reader := topic.NewRecordReader(batch, data)
 	reader.WithoutHeaders = !s.filter.headers
 	reader.Slab = s.headers
-	count, failed, shown := int32(0), 0, false
+	looked, failed := int64(0), int64(0)
+	next = batch.Next()
 	vars := &filterVars{record: &reader.Record}
 	for reader.Next() {
+		if reader.Record.Offset < s.position {
+			continue
+		}
+		if s.filter.costly && looked > 0 && !time.Now().Before(s.deadline) {
+			next = reader.Record.Offset
+			break
+		}
+		looked++
 		matches, err := s.filter.match(vars)
 		if err != nil {
 			failed++
 		}
 		if matches {
-			count++
-			shown = shown || reader.Record.Offset >= s.position
+			s.count++
 			s.kept = append(s.kept, reader.Raw...)
 		}
 	}
 	s.headers = reader.Slab
 	if reader.Err != nil {
-		return nil, reader.Err
+		return next, reader.Err
 	}
-	s.filter.records.Add(int64(batch.Count()))
-	s.filter.matched.Add(int64(count))
-	s.filter.failed.Add(int64(failed))
-	switch {
-	case !shown:
-		return nil, nil
-	case count == batch.Count():
-		return batch, nil
-	}
-	return batch.WithRecords(count, s.kept)
+	s.filter.records.Add(looked)
+	s.filter.matched.Add(int64(s.count))
+	s.filter.failed.Add(failed)
+	return next, nil
 }
 
 // HiddenMarker returns the batch that takes consumers over the offsets from base

@@ -163,6 +163,42 @@ func TestScanIsBounded(t *testing.T) {
 	}
 }
 
+// A filter that takes long for a record keeps a read no longer than that: the
+// next read goes on at the next record.
+func TestScanEndsWithinABatch(t *testing.T) {
+	filter := compile(t, `!key.matches("(x?){200}y$")`)
+	if !filter.costly {
+		t.Fatal("the filter counts as cheap")
+	}
+	batch, err := topic.NewBatch([]topic.Record{{Offset: 5}, {Offset: 6, Key: []byte("y")}, {Offset: 8}}, topic.BatchOptions{Base: 5, Next: 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []int64
+	var reads [][2]int64
+	for position := int64(0); position < 20; {
+		s := NewScan(filter, position, 1<<20)
+		s.deadline = s.deadline.Add(-scanTime)
+		if err := s.add([]topic.Batch{batch}); err != nil || !s.Full() {
+			t.Fatalf("from %d: %v", position, err)
+		}
+		for _, data := range s.Data {
+			records, err := collect(topic.Batch(data).Records())
+			if err != nil || topic.Batch(data).Check() != nil || topic.Batch(data).Next() != s.Next {
+				t.Fatalf("%v, %v, up to %d", err, topic.Batch(data).Check(), topic.Batch(data).Next())
+			}
+			for _, record := range records {
+				got = append(got, record.Offset)
+			}
+		}
+		reads = append(reads, [2]int64{position, s.Next})
+		position = s.Next
+	}
+	if !slices.Equal(got, []int64{5, 8}) || !slices.Equal(reads, [][2]int64{{0, 6}, {6, 8}, {8, 20}}) {
+		t.Errorf("records %v in reads %v", got, reads)
+	}
+}
+
 func TestScanStopsAtCorruption(t *testing.T) {
 	filter := compile(t, `true`)
 	batch, err := topic.NewBatch([]topic.Record{{Value: []byte("v")}}, topic.BatchOptions{})

@@ -118,6 +118,10 @@ lint: ## Check the source with the linters of .golangci.yml
 	cd e2e/clients && $(LINT) run ./...
 	cd e2e/browser && $(LINT) run ./...
 
+.PHONY: vuln
+vuln: ## Look for known vulnerabilities in the code that is called; needs the network
+	go tool -modfile=$(CURDIR)/tools/go.mod govulncheck ./...
+
 .PHONY: fmt
 fmt: ## Format the source
 	$(LINT) fmt ./...
@@ -131,6 +135,7 @@ generate: ## Write again what is generated from the code
 	mv docs/settings.md.new docs/settings.md
 	go run ./cmd/sluice demo --top 3 | go run ./internal/termsvg -title 'sluice demo --top 3' > docs/demo.svg.new
 	mv docs/demo.svg.new docs/demo.svg
+	go test -tags long ./tidy -run Notices -update
 
 # What "make test-all" runs with.
 .PHONY: need-all

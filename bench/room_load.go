@@ -75,7 +75,7 @@ func (l load) run(ctx context.Context) (latency Latency, err error) {
 	}
 	took := time.Since(d.began)
 	if due := d.due(took); d.perSecond > 0 && float64(d.sent) < keptUp*float64(due) {
-		return latency, fmt.Errorf("the server cannot keep up with %.0f/s: %d of %d requests were sent", d.perSecond, d.sent, due)
+		return latency, fmt.Errorf("the server %w with %.0f/s: %d of %d requests were sent", ErrBehind, d.perSecond, d.sent, due)
 	}
 	return latencyOf(d.times, took)
 }

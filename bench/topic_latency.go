@@ -109,7 +109,11 @@ func AtRate(ctx context.Context, broker Broker, perSecond float64, d time.Durati
 	return l, err
 }
 
-// behind bounds how late the rate may run, as a factor: above it the broker cannot keep up.
+// ErrBehind: what is measured, or the machine, cannot keep up with the rate. A latency would have no
+// meaning.
+var ErrBehind = errors.New("cannot keep up")
+
+// behind bounds how late the rate may run, as a factor.
 const behind = 1.2
 
 // warmUp is how long a rate runs before it is measured: connections are opened and the first pages
@@ -165,7 +169,7 @@ func atRate(ctx context.Context, server Server, perSecond float64, d time.Durati
 		return l, err
 	}
 	if took.Seconds() > (warmUp+d).Seconds()*behind {
-		return l, fmt.Errorf("cannot keep up %.0f records/s: %d took %s", perSecond, sent, took)
+		return l, fmt.Errorf("%w with %.0f records/s: %d took %s", ErrBehind, perSecond, sent, took)
 	}
 	if err := checkKept(ctx, server, sent); err != nil {
 		return l, err

@@ -11,6 +11,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // Other users of the machine read nothing of the data, whatever the umask is, nor what
@@ -90,5 +94,60 @@ func TestBodiesThatAreNotSent(t *testing.T) {
 				t.Errorf("POST %s at %s: the connection does not end: %q, %v", path, address, answer, err)
 			}
 		}
+	}
+}
+
+// Where the process may open few files, too many clients take none from the stores: these go on
+// while the clients stay, nothing acknowledged is lost, and others are served when they have left.
+func TestFewFiles(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.files = 1024
+	s.start()
+	f := franz{s}
+	admin := f.create(t, "before", 1)
+	producer := f.client(t)
+	f.send(t, numbered("before", 0, 0, 10))
+	s.call("POST", "/v1/actions", `{"id":"before","tenant":"a","type":"t"}`, http.StatusCreated, nil)
+
+	var crowd []net.Conn
+	leave := func() {
+		for _, conn := range crowd {
+			_ = conn.Close()
+		}
+	}
+	defer leave()
+	for i := range 3000 {
+		conn, err := net.Dial("tcp", []string{s.addr, s.kafka}[i%2])
+		if err != nil { // the process accepts no more
+			break
+		}
+		crowd = append(crowd, conn)
+		_, _ = io.WriteString(conn, "POST /v1/actions HTTP/1.1\r\n")
+	}
+	// Each partition has files of its own.
+	if _, err := admin.CreateTopics(t.Context(), 40, 1, nil, "beside"); err != nil {
+		t.Fatal(err)
+	}
+	for partition := range int32(40) {
+		if err := producer.ProduceSync(t.Context(), numbered("beside", partition, 0, 10)...).FirstErr(); err != nil {
+			t.Fatalf("partition %d beside %d connections: %v", partition, len(crowd), err)
+		}
+	}
+	leave()
+	until.True(t, "others are served again", func() bool {
+		answer, err := s.do("POST", "/v1/actions", "application/json", []byte(`{"id":"after","tenant":"a","type":"t"}`))
+		return err == nil && answer.status < 300
+	})
+	s.kill()
+	s.start()
+	s.action("before")
+	s.action("after")
+	reader := f.client(t, kgo.ConsumeTopics("before", "beside"))
+	if got := poll(t, reader, 410); len(got) != 410 {
+		t.Errorf("%d records, want 410", len(got))
+	}
+	if strings.Contains(s.log.String(), "too many open files") {
+		t.Error("the process ran out of files")
 	}
 }

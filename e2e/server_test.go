@@ -57,6 +57,8 @@ type server struct {
 	command []string
 	args    []string
 	env     []string // in addition to the test's environment
+	// files is how many files the process may open; 0: as many as the test.
+	files int
 	cmd     *exec.Cmd
 	log     bytes.Buffer
 }
@@ -132,7 +134,11 @@ func (s *server) ended() bool {
 // launch starts the server and does not wait.
 func (s *server) launch() {
 	s.t.Helper()
-	s.cmd = exec.Command(binary, slices.Concat(s.command, []string{"--data", s.data, "--http", s.addr}, s.args)...)
+	command := slices.Concat([]string{binary}, s.command, []string{"--data", s.data, "--http", s.addr}, s.args)
+	if s.files > 0 {
+		command = append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$@"`, s.files), "sh"}, command...)
+	}
+	s.cmd = exec.Command(command[0], command[1:]...)
 	s.cmd.Env = append(os.Environ(), s.env...)
 	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
 	if err := s.cmd.Start(); err != nil {

@@ -30,7 +30,7 @@ func (c *Config) processSettings() []Setting {
 		{Key: "http_hosts", field: &c.HTTPHosts, check: each(orWord("*", checkHost, "")), gateFlag: sameFlag,
 			Usage: "names that requests to http may ask for, besides addresses, localhost and the names in the settings of addresses, such as sluice.internal; *: any, which lets a page of any site call the API by a name of its own"},
 		{Key: "connections", field: &c.Connections, Zero: "half of the files that the process may open, or all but 4,096 where that is more", gateFlag: sameFlag,
-			check: upTo(0, 1<<30), Usage: "most connections of clients, over HTTP, at the gate and of Kafka clients together; further ones are reset"},
+			check: upTo(0, 1<<30), Usage: "most connections of clients, over HTTP, at the gate and of Kafka clients, and of the gate to its upstream, together; further ones are reset"},
 		{Key: "connections_per_client", field: &c.ConnectionsPerClient, Default: "2000", gateFlag: sameFlag,
 			check: upTo(1, 1<<30), Usage: "most connections of one IPv4 address or IPv6 network of 64 bits; one of 48 bits may have four times as many, and trusted proxies and this machine any number"},
 		{Key: "log.level", field: &c.Log.Level, gateFlag: sameFlag,

@@ -59,8 +59,8 @@ type server struct {
 	env     []string // in addition to the test's environment
 	// files is how many files the process may open; 0: as many as the test.
 	files int
-	cmd     *exec.Cmd
-	log     bytes.Buffer
+	cmd   *exec.Cmd
+	log   bytes.Buffer
 }
 
 func newServer(t *testing.T, args ...string) *server {

@@ -1,6 +1,8 @@
 package connlimit
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -34,7 +36,8 @@ type Bounds struct {
 	Exempt []netip.Prefix
 }
 
-// Limiter counts the connections of listeners, and closes those beyond its bounds.
+// Limiter counts the connections of listeners, and those that are opened for their clients; it
+// refuses those beyond its bounds.
 type Limiter struct {
 	bounds  Bounds
 	log     *slog.Logger
@@ -74,7 +77,28 @@ func (l *Limiter) Collect(to chan<- prometheus.Metric) {
 	to <- prometheus.MustNewConstMetric(openConnections, prometheus.GaugeValue, open)
 }
 
-var openConnections = prometheus.NewDesc("edge_connections_open", "Connections of clients, of all protocols.", nil, nil)
+var openConnections = prometheus.NewDesc("edge_connections_open", "Connections of clients, of all protocols, and those that the gate has opened for them.", nil, nil)
+
+// ErrTooMany: there are as many connections as there may be.
+var ErrTooMany = errors.New("there are too many connections")
+
+// Dial returns a function that opens connections to servers on behalf of clients. They count
+// in the total, since they take file descriptors too; beyond the bound it returns
+// [ErrTooMany].
+func (l *Limiter) Dial(dialer *net.Dialer) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		if !l.admit(nil, address) {
+			return nil, ErrTooMany
+		}
+		release := sync.OnceFunc(func() { l.release(nil) })
+		dialed, err := dialer.DialContext(ctx, network, address)
+		if tcp, ok := dialed.(*net.TCPConn); ok {
+			return &conn{tcp, release}, nil
+		}
+		release()
+		return dialed, err
+	}
+}
 
 // Listen returns a listener whose connections count. A nil limiter bounds nothing.
 func (l *Limiter) Listen(listener net.Listener) net.Listener {
@@ -98,7 +122,7 @@ func (c *counted) Accept() (net.Conn, error) {
 			return accepted, err
 		}
 		networks := c.limiter.networks(tcp.RemoteAddr())
-		if c.limiter.admit(networks, tcp.RemoteAddr()) {
+		if c.limiter.admit(networks, tcp.RemoteAddr().String()) {
 			return &conn{tcp, sync.OnceFunc(func() { c.limiter.release(networks) })}, nil
 		}
 		_ = tcp.SetLinger(0) // a reset: an orderly end looks like an answer to some clients
@@ -120,7 +144,7 @@ func (l *Limiter) networks(address net.Addr) []netip.Prefix {
 }
 
 // admit counts a connection, unless a bound is reached.
-func (l *Limiter) admit(from []netip.Prefix, address net.Addr) bool {
+func (l *Limiter) admit(from []netip.Prefix, address string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	bound := ""
@@ -147,12 +171,12 @@ func (l *Limiter) admit(from []netip.Prefix, address net.Addr) bool {
 	return true
 }
 
-func (l *Limiter) refuse(bound string, address net.Addr) {
+func (l *Limiter) refuse(bound, address string) {
 	l.refused.WithLabelValues(bound).Inc()
 	if now := time.Now(); now.Sub(l.logged) >= logEvery {
 		l.logged = now
 		l.log.Warn("connections are refused: there are too many", "bound", bound, "open", l.open,
-			"total", l.bounds.Total, "per_client", l.bounds.PerClient, "from", address.String())
+			"total", l.bounds.Total, "per_client", l.bounds.PerClient, "of", address)
 	}
 }
 

@@ -19,7 +19,7 @@ func TestConnectionsOfOneClient(t *testing.T) {
 	from := func(address string) bool {
 		t.Helper()
 		addr := net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(address), 1))
-		return l.admit(l.networks(addr), addr)
+		return l.admit(l.networks(addr), address)
 	}
 	for _, test := range []struct {
 		address  string
@@ -99,6 +99,30 @@ func TestConnectionsInAll(t *testing.T) {
 }
 
 // Where few files may be open, half of them are for the stores.
+// Connections that are opened for clients take places of the total.
+func TestConnectionsForClients(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	dial := New(Bounds{Total: 1}, quiet()).Dial(&net.Dialer{})
+	first, err := dial(t.Context(), "tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dial(t.Context(), "tcp", listener.Addr().String()); !errors.Is(err, ErrTooMany) {
+		t.Errorf("a second connection: %v, want ErrTooMany", err)
+	}
+	_ = first.Close()
+	_ = listener.Close()
+	for range 2 { // one that fails leaves its place
+		if _, err := dial(t.Context(), "tcp", listener.Addr().String()); err == nil || errors.Is(err, ErrTooMany) {
+			t.Errorf("with nobody there: %v", err)
+		}
+	}
+}
+
 func TestDescriptorsForStores(t *testing.T) {
 	for files, want := range map[uint64]int{256: 128, 1024: 512, 8192: 4096, 65536: 61440, 1 << 60: 1<<30 - 4096} {
 		if got := connectionsOf(files); got != want {

@@ -32,7 +32,12 @@ type ProxyOptions struct {
 	Logger *slog.Logger
 	// TLS is for an upstream over https. Default: the system's roots.
 	TLS *tls.Config
+	// Dial opens connections to the upstream. Default: [Dialer].DialContext.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
+
+// Dialer opens connections to upstreams.
+var Dialer = &net.Dialer{Timeout: dialTime, KeepAlive: 30 * time.Second}
 
 // The bounds of connections to the upstream.
 const (
@@ -50,6 +55,9 @@ func Proxy(upstream *url.URL, options ProxyOptions) (http.Handler, error) {
 		return nil, errors.New("upstream: want http:// or https:// with a host, such as http://127.0.0.1:3000")
 	}
 	options.Logger = cmp.Or(options.Logger, slog.Default())
+	if options.Dial == nil {
+		options.Dial = Dialer.DialContext
+	}
 	if options.HeaderTimeout <= 0 {
 		options.HeaderTimeout = defaultHeaderTime
 	}
@@ -147,7 +155,7 @@ func dropTunnel(header http.Header) {
 
 func (o *ProxyOptions) transport() http.RoundTripper {
 	return &http.Transport{
-		DialContext:            (&net.Dialer{Timeout: dialTime, KeepAlive: 30 * time.Second}).DialContext,
+		DialContext:            o.Dial,
 		TLSClientConfig:        o.TLS,
 		TLSHandshakeTimeout:    dialTime,
 		ForceAttemptHTTP2:      true,

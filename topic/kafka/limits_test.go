@@ -214,7 +214,7 @@ func TestRequestsInFlightAreBounded(t *testing.T) {
 func TestSlowConsumersHarmNobodyElse(t *testing.T) {
 	b := startBroker(t, storetest.NewMemory(), topic.Config{})
 	const memory = 16 << 20
-	s := start(t, b, Options{FetchMemory: memory, WriteTimeout: 300 * time.Millisecond})
+	s := start(t, b, Options{FetchMemory: memory, WriteTimeout: 3 * time.Second})
 	to := create(t, b, "orders", 1)
 	for range 40 {
 		appendTo(t, to, batchOf(make([]byte, 1<<20-1000)))

@@ -54,7 +54,7 @@ func openGate(settings *config.Gate, of *rooms, connections *connlimit.Limiter, 
 	}
 	proxy, err := gate.Proxy(upstream, gate.ProxyOptions{
 		TrustedProxies: options.TrustedProxies, Host: settings.UpstreamHost, HeaderTimeout: settings.UpstreamTimeout,
-		Failed: guard.Failed, Logger: log,
+		Failed: guard.Failed, Dial: connections.Dial(gate.Dialer), Logger: log,
 	})
 	if err != nil {
 		return nil, err

@@ -68,7 +68,7 @@ func (a *API) config() huma.Config {
 			},
 			Components: &huma.Components{Schemas: schemas, SecuritySchemes: map[string]*huma.SecurityScheme{}},
 		},
-		Formats:                      huma.DefaultFormats,
+		Formats:                      formats(),
 		DefaultFormat:                "application/json",
 		RejectUnknownQueryParameters: true,
 		Transformers:                 []huma.Transformer{reshape},

@@ -35,9 +35,10 @@ func reshape(ctx huma.Context, _ string, value any) (any, error) {
 	if model.Status >= http.StatusInternalServerError {
 		return part.refusal(ctx.Context(), operation.OperationID, Internal(model)).Problem, nil
 	}
-	p := Refuse(model.Status, problem.Invalid, model.Detail).Problem
-	for _, detail := range model.Errors {
-		p.Errors = append(p.Errors, part.fieldError(detail))
+	p := Refuse(model.Status, problem.Invalid, brief(model.Detail)).Problem
+	for _, detail := range model.Errors[:min(len(model.Errors), maxErrors)] {
+		e := part.fieldError(detail)
+		p.Errors = append(p.Errors, problem.FieldError{Field: brief(e.Field), Detail: brief(e.Detail)})
 	}
 	p.Detail = cmp.Or(problem.Join(p.Errors), p.Detail)
 	return p, nil

@@ -77,14 +77,14 @@ var packages = map[string]rule{
 		imports: []string{"lifecycle", "topic", "topic/catalog", "topic/delay", "topic/group", "topic/view"},
 		refuses: []string{"net", "os", nats, cel, "github.com/spf13"},
 	},
-	"topic/migrate": {imports: []string{"lifecycle", "topic", "topic/catalog", "topic/delay", "topic/group"}, refuses: []string{nats, cel}},
+	"topic/migrate": {imports: []string{"internal/clusterkey", "lifecycle", "topic", "topic/catalog", "topic/delay", "topic/group"}, refuses: []string{nats, cel}},
 
 	"topic/kafka": {
 		imports: []string{"internal/connlimit", "lifecycle", "topic", "topic/broker", "topic/catalog", "topic/group", "topic/view"},
 		refuses: []string{nats},
 	},
 
-	"topic/natsstore": {imports: []string{"lifecycle", "topic"}},
+	"topic/natsstore": {imports: []string{"internal/clusterkey", "lifecycle", "topic"}},
 	"topic/api":       {imports: []string{"internal/edge", "internal/edge/problem", "topic", "topic/broker", "topic/delay"}, refuses: []string{nats}},
 	"topic/storetest": {imports: []string{"topic"}, testOnly: true},
 	"room/client":     {imports: []string{"room", "internal/jsonclient"}, refuses: []string{pebble, redis}},
@@ -103,6 +103,7 @@ var packages = map[string]rule{
 	"room/redisstore":        {imports: []string{"internal/rediskv", "room"}, refuses: []string{pebble}},
 	"room/storetest":         {imports: []string{"internal/testkit/rapidtest", "room"}, testOnly: true, virtualTime: true},
 	"lifecycle":              {refuses: []string{"github.com", "net"}},
+	"internal/clusterkey":    {refuses: []string{"github.com", "net", "os"}},
 	"internal/connlimit":     {refuses: []string{pebble, redis, "net/http"}},
 	"internal/edge":          {imports: []string{"internal/edge/problem"}},
 	"internal/edge/edgetest": {imports: []string{"internal/edge"}, testOnly: true},

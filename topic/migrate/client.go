@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/clusterkey"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/catalog"
 )
@@ -25,9 +26,9 @@ const requestMax = 5 * time.Minute
 // errors of package topic where that has one, and ErrUnavailable if the server does not
 // answer.
 type Client struct {
-	base, secret string
-	http         *http.Client
-	reached      atomic.Bool // it has answered once
+	base, token string
+	http        *http.Client
+	reached     atomic.Bool // it has answered once
 }
 
 var (
@@ -35,9 +36,10 @@ var (
 	_ Target = (*Client)(nil)
 )
 
-// NewClient returns a client of the server at a URL, such as http://host:8080.
+// NewClient returns a client of the server at a URL, such as http://host:8080. It sends a
+// token that is derived from the cluster's secret, never the secret.
 func NewClient(base, secret string) *Client {
-	return &Client{base: strings.TrimSuffix(base, "/"), secret: secret, http: &http.Client{Transport: &http.Transport{
+	return &Client{base: strings.TrimSuffix(base, "/"), token: clusterkey.Derive(secret, clusterkey.Migration), http: &http.Client{Transport: &http.Transport{
 		Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 2 * copiesAtOnce, IdleConnTimeout: time.Minute,
 	}}}
 }
@@ -83,7 +85,7 @@ func (c *Client) once(ctx context.Context, method, path, kind string, encoded []
 	if err != nil {
 		return err
 	}
-	request.Header.Set("Authorization", "Bearer "+c.secret)
+	request.Header.Set("Authorization", "Bearer "+c.token)
 	request.Header.Set("Content-Type", kind)
 	response, err := c.http.Do(request)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sluice-project/sluice/internal/clusterkey"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/catalog"
 )
@@ -28,13 +29,14 @@ const (
 
 // handler is the common part of both handlers.
 type handler struct {
-	secret [sha256.Size]byte
-	log    *slog.Logger
-	mux    *http.ServeMux
+	token [sha256.Size]byte // the hash of the bearer token
+	log   *slog.Logger
+	mux   *http.ServeMux
 }
 
 func newHandler(secret string, log *slog.Logger) *handler {
-	h := &handler{secret: sha256.Sum256([]byte(secret)), log: log, mux: http.NewServeMux()}
+	token := clusterkey.Derive(secret, clusterkey.Migration)
+	h := &handler{token: sha256.Sum256([]byte(token)), log: log, mux: http.NewServeMux()}
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Del(servedHeader)
 		problem{Status: http.StatusNotFound, Code: "not_found", Detail: "this is not served here"}.write(w)
@@ -46,12 +48,12 @@ func newHandler(secret string, log *slog.Logger) *handler {
 // that of a server without a handler.
 const servedHeader = "Sluice-Move"
 
-// ServeHTTP serves requests that have the secret.
+// ServeHTTP serves requests that have the token that is derived from the secret.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(servedHeader, "1")
 	given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if sum := sha256.Sum256([]byte(given)); subtle.ConstantTimeCompare(sum[:], h.secret[:]) != 1 {
-		problem{Status: http.StatusUnauthorized, Code: codeUnauthorized, Detail: "want the cluster's secret as a bearer token"}.write(w)
+	if sum := sha256.Sum256([]byte(given)); subtle.ConstantTimeCompare(sum[:], h.token[:]) != 1 {
+		problem{Status: http.StatusUnauthorized, Code: codeUnauthorized, Detail: "want the token that is derived from the cluster's secret: use the same secret, and the same version of sluice"}.write(w)
 		return
 	}
 	h.mux.ServeHTTP(w, r)

@@ -13,6 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/sluice-project/sluice/internal/clusterkey"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/catalog"
 	"github.com/sluice-project/sluice/topic/group"
@@ -93,6 +94,17 @@ func TestWhoIsLetIn(t *testing.T) {
 		}
 		client.Close()
 	}
+	for _, token := range []string{"the secret", clusterkey.Derive("the secret", clusterkey.Routes)} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+migrate.Prefix+"source", http.NoBody)
+		must(t, err)
+		r.Header.Set("Authorization", "Bearer "+token)
+		response, err := http.DefaultClient.Do(r)
+		must(t, err)
+		must(t, response.Body.Close())
+		if response.StatusCode != http.StatusUnauthorized {
+			t.Errorf("with the token %s: %s", token, response.Status)
+		}
+	}
 	client := migrate.NewClient(server.URL, "the secret")
 	defer client.Close()
 	if _, err := client.Begin(t.Context(), migrate.ImportRequest{}); !errors.Is(err, migrate.ErrNotServed) {
@@ -106,7 +118,7 @@ func TestWhoIsLetIn(t *testing.T) {
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), request.method, server.URL+migrate.Prefix+request.path, strings.NewReader(request.body))
 		must(t, err)
-		r.Header.Set("Authorization", "Bearer the secret")
+		r.Header.Set("Authorization", "Bearer "+clusterkey.Derive("the secret", clusterkey.Migration))
 		response, err := http.DefaultClient.Do(r)
 		must(t, err)
 		text, _ := io.ReadAll(response.Body)

@@ -34,8 +34,9 @@ type ClusterOptions struct {
 	// for the first time, each node must name all others, and all named nodes must be there,
 	// so that two halves cannot each become the cluster. Later starts need a majority.
 	Peers []string
-	// Secret authenticates nodes to each other, 16 bytes or more. Without TLS it crosses the
-	// network in plain text.
+	// Secret authenticates nodes to each other, 16 bytes or more. They send a key that is
+	// derived from it: without TLS in plain text, and whoever reads that key can connect as a
+	// node.
 	Secret string
 	// TLS, if set, secures all connections between nodes, with authentication in both
 	// directions. It needs a certificate, and the trusted authorities as RootCAs and as

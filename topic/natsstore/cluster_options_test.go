@@ -1,6 +1,7 @@
 package natsstore
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/ecdsa"
@@ -11,6 +12,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/big"
 	"net"
@@ -21,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/clusterkey"
 	"github.com/sluice-project/sluice/internal/testkit/ports"
 )
 
@@ -163,6 +166,36 @@ func TestStrangersAreRefused(t *testing.T) {
 	})
 	ns.start(3)
 	ns.waitAlive(3)
+}
+
+// Neither the secret itself nor a key that is derived from it for something else connects as a
+// node.
+func TestPasswordOfRoutes(t *testing.T) {
+	t.Parallel()
+	ns := startNodes(t, 2, nil)
+	for password, want := range map[string]string{
+		clusterkey.Derive(testSecret, clusterkey.Routes):    "PONG",
+		clusterkey.Derive(testSecret, clusterkey.Migration): "-ERR 'Authorization Violation'",
+		testSecret: "-ERR 'Authorization Violation'",
+	} {
+		conn, err := net.Dial("tcp", ns.listen[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fmt.Fprintf(conn, "CONNECT {\"user\":%q,\"pass\":%q,\"name\":\"n9\",\"cluster\":\"test\"}\r\nPING\r\n", routeUser, password); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for lines := bufio.NewScanner(conn); got == "" && lines.Scan(); {
+			if line := lines.Text(); strings.HasPrefix(line, "PONG") || strings.HasPrefix(line, "-ERR") {
+				got = line
+			}
+		}
+		if got != want {
+			t.Errorf("with %s: %q, want %s", password, got, want)
+		}
+		conn.Close()
+	}
 }
 
 // TestOpenSaysForWhomItWaits starts one of three nodes.

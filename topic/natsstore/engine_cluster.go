@@ -10,6 +10,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+
+	"github.com/sluice-project/sluice/internal/clusterkey"
 )
 
 // Connections between engines.
@@ -43,9 +45,10 @@ func (e *engine) join(settings *server.Options, options ClusterOptions) error {
 	if options.Rack != "" {
 		settings.Tags.Add(rackTag(options.Rack))
 	}
+	password := clusterkey.Derive(options.Secret, clusterkey.Routes)
 	settings.Cluster = server.ClusterOpts{
 		Name: options.Name, Host: host, Port: port,
-		Username: routeUser, Password: options.Secret, AuthTimeout: 5,
+		Username: routeUser, Password: password, AuthTimeout: 5,
 		PingInterval: routePing, MaxPingsOut: routePings,
 	}
 	if options.Advertise != options.Listen {
@@ -56,7 +59,7 @@ func (e *engine) join(settings *server.Options, options ClusterOptions) error {
 	}
 	// The engine derives the number of nodes for the first start from these.
 	for _, peer := range options.Peers {
-		settings.Routes = append(settings.Routes, &url.URL{Scheme: "nats", Host: peer, User: url.UserPassword(routeUser, options.Secret)})
+		settings.Routes = append(settings.Routes, &url.URL{Scheme: "nats", Host: peer, User: url.UserPassword(routeUser, password)})
 	}
 	e.closeToOthers(settings)
 	return nil

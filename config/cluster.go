@@ -23,8 +23,8 @@ type Cluster struct {
 	// Listen is the host:port for the other nodes, and Advertise the host:port that
 	// they connect to; empty: Listen.
 	Listen, Advertise string
-	// AdvertiseHTTP is the host:port at which the other nodes reach this one's HTTP,
-	// or "auto".
+	// AdvertiseHTTP is the host:port at which operators reach this node's HTTP, or
+	// "auto".
 	AdvertiseHTTP string
 	// Peers are the host:port of the nodes to connect to; this node may be among them.
 	Peers List
@@ -181,7 +181,7 @@ func (c *Config) wrongReach() (key, why string) {
 	}
 	if c.Cluster.AdvertiseHTTP == advertiseAuto {
 		if _, port, err := net.SplitHostPort(c.HTTP); err != nil || port == "0" {
-			return "http", fmt.Sprintf("%q: the other nodes are told to connect to it: want a port, or cluster.advertise_http", c.HTTP)
+			return "http", fmt.Sprintf("%q: operators are told to connect to it: want a port, or cluster.advertise_http", c.HTTP)
 		}
 	}
 	return "", ""

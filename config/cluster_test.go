@@ -104,7 +104,7 @@ func TestWrongClusters(t *testing.T) {
 		"kafka on all":       {map[string]string{"kafka": ":9092"}, "kafka", `":9092": others are told to connect to it: want topic.advertise`},
 		"kafka at any port":  {map[string]string{"kafka": "127.0.0.1:0"}, "kafka", `"127.0.0.1:0": others are told`},
 		"advertises no host": {map[string]string{"topic.advertise": ":9092"}, "topic.advertise", `":9092": want host:port that others`},
-		"http at any port":   {map[string]string{"http": "127.0.0.1:0"}, "http", `"127.0.0.1:0": the other nodes are told`},
+		"http at any port":   {map[string]string{"http": "127.0.0.1:0"}, "http", `"127.0.0.1:0": operators are told`},
 		"embedded state":     {map[string]string{"state": "embedded"}, "state", "bulk actions and rooms of a cluster are in a Redis"},
 		"odd http":           {map[string]string{"cluster.advertise_http": "0.0.0.0:80"}, "cluster.advertise_http", `"0.0.0.0:80": want host:port`},
 	} {

@@ -72,7 +72,7 @@ func (c *Config) clusterSettings() []Setting {
 		{Key: "cluster.advertise", field: &k.Advertise, check: optional(checkHostPort),
 			Usage: "host:port that the other nodes connect to; without it: cluster.listen"},
 		{Key: "cluster.advertise_http", field: &k.AdvertiseHTTP, Default: advertiseAuto, check: orWord(advertiseAuto, checkHostPort, ""),
-			Usage: "host:port at which the other nodes reach the HTTP of this one; auto: that of http, with the host that Kafka clients connect to where http listens on all addresses"},
+			Usage: "host:port at which operators reach the HTTP of this node, as GET /v1/cluster names it; auto: that of http, with the host that Kafka clients connect to where http listens on all addresses"},
 		{Key: "cluster.peers", field: &k.Peers, flag: "peers", check: each(checkHostPort),
 			Usage: "host:port of the nodes of the cluster, for cluster.listen; this node may be among them"},
 		{Key: "cluster.secret", field: &k.Secret, Secret: true,

@@ -55,6 +55,16 @@ func (Single) Resign(context.Context, string, int32) error { return nil }
 // Leave has no other node to pass logs to.
 func (Single) Leave(context.Context) error { return nil }
 
+// Ask returns ErrNoAnswer.
+func (Single) Ask(_ context.Context, node int32, _ []byte) ([]byte, error) {
+	return nil, fmt.Errorf("%w: %w: %d", ErrNoAnswer, ErrNoNode, node)
+}
+
+// Answer has no other node that asks.
+func (Single) Answer(func(context.Context, []byte) []byte) (cancel func(), err error) {
+	return func() {}, nil
+}
+
 // Remove returns ErrNoNode.
 func (Single) Remove(_ context.Context, node int32) error {
 	return fmt.Errorf("%w: %d", ErrNoNode, node)

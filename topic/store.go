@@ -164,7 +164,18 @@ type Cluster interface {
 	Leave(ctx context.Context) error
 	// Remove removes a stopped node from the cluster, permanently.
 	Remove(ctx context.Context, node int32) error
+	// Ask sends a request of at most MaxRequest bytes to another node, and returns its
+	// answer. ErrNoAnswer reports that the node cannot be reached, answers no requests, or
+	// has not answered in time: it may have done what was asked.
+	Ask(ctx context.Context, node int32, request []byte) (answer []byte, err error)
+	// Answer makes this node answer the requests of other nodes with a function, until
+	// cancel is called. The function is called concurrently, and returns when its ctx
+	// ends. Only nodes of the cluster can ask.
+	Answer(with func(ctx context.Context, request []byte) []byte) (cancel func(), err error)
 }
+
+// MaxRequest is the most bytes of a request of one node to another, and of its answer.
+const MaxRequest = 4 << 20
 
 // Replicas are the nodes that keep a log.
 type Replicas struct {
@@ -193,6 +204,8 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrConflict reports that a key has another revision.
 	ErrConflict = errors.New("changed by another writer")
+	// ErrNoAnswer reports that a node has not answered a request of another one.
+	ErrNoAnswer = errors.New("no answer")
 )
 
 const (

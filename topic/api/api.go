@@ -53,7 +53,6 @@ type server struct {
 	broker Broker
 	part   *edge.Part
 	logger *slog.Logger
-	nodes  *http.Client // sends requests to other nodes
 }
 
 // New returns an API of topic alone, as Register adds it.
@@ -65,7 +64,7 @@ func New(broker Broker, options ...Option) http.Handler {
 
 // Register adds the operations of topic to an API.
 func Register(to *edge.API, broker Broker, options ...Option) {
-	s := &server{broker: broker, logger: slog.New(slog.DiscardHandler), nodes: newNodeClient()}
+	s := &server{broker: broker, logger: slog.New(slog.DiscardHandler)}
 	for _, option := range options {
 		option(s)
 	}

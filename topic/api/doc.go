@@ -14,6 +14,6 @@
 //   - Every answer that is not a success is a problem in JSON, with a code that
 //     programs can rely on and a text that says what would be right.
 //   - A record whose cancellation was answered with 204 never appears.
-//   - Any node answers for all partitions: it asks the nodes that lead them, once.
+//   - Any node answers for all partitions: the broker asks the nodes that lead them, once.
 //   - No list has more than [MaxDelayed] records.
 package api

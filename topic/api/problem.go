@@ -32,15 +32,13 @@ type Problem = problem.Problem
 // refuse returns the problem of an error of the broker, or nil.
 func refuse(err error) *edge.Error {
 	switch {
-	case isAny(err, errNode, errNoLeader):
-		return edge.Refuse(http.StatusServiceUnavailable, CodeUnavailable, err.Error()+"; try again")
 	case isAny(err, topic.ErrNoTopic, topic.ErrNotFound, topic.ErrNoNode):
 		return edge.Refuse(http.StatusNotFound, CodeNotFound, err.Error())
 	case isAny(err, topic.ErrInvalidReplicas, topic.ErrInvalidPartitions, topic.ErrView):
 		return edge.Refuse(http.StatusUnprocessableEntity, CodeInvalid, err.Error())
 	case errors.Is(err, topic.ErrNodeInUse):
 		return edge.Refuse(http.StatusConflict, CodeConflict, err.Error())
-	case isAny(err, topic.ErrClosed, topic.ErrRetry, topic.ErrUncertain, topic.ErrNotLeader):
+	case isAny(err, topic.ErrClosed, topic.ErrRetry, topic.ErrNoAnswer, topic.ErrUncertain, topic.ErrNotLeader):
 		return edge.Refuse(http.StatusServiceUnavailable, CodeUnavailable, "the broker cannot do it now; try again: "+err.Error())
 	}
 	return nil

@@ -46,8 +46,9 @@ type Broker struct {
 	// one.
 	flights, entryBytes int
 
-	leaving atomic.Bool
-	moves   moves
+	unanswer func() // ends the answers to other nodes; nil before Start
+	leaving  atomic.Bool
+	moves    moves
 	// looking wakes the loop that follows the catalog and the cluster.
 	looking lifecycle.Signal
 
@@ -148,6 +149,9 @@ func (b *Broker) Start(ctx context.Context) (err error) {
 	if err := b.followAll(ctx); err != nil {
 		return err
 	}
+	if b.unanswer, err = b.cluster.Answer(b.answerDelayed); err != nil {
+		return err
+	}
 	b.group.Go("follow the catalog", b.keepFollowing)
 	b.awaitOpen(ctx)
 	b.retainAll(ctx, time.Now()) // expired records must not reappear
@@ -174,6 +178,9 @@ func (b *Broker) awaitOpen(ctx context.Context) {
 func (b *Broker) Stop(ctx context.Context) error {
 	groupsErr := b.groups.Stop(ctx)
 	_ = b.Leave(ctx) // it has logged its error
+	if b.unanswer != nil {
+		b.unanswer()
+	}
 	partitions := b.partitions()
 	failed := make([]error, len(partitions))
 	var closing sync.WaitGroup

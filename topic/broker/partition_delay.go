@@ -97,9 +97,8 @@ func (t delayTarget) Committed(producer int64, epoch int16, lastSequence int32) 
 	return p.producers.committed(producer, epoch, lastSequence)
 }
 
-// Delayed returns at most limit delayed records of a topic, in the order in which they
-// are due, of the partitions that this broker leads. ErrNoTopic.
-func (b *Broker) Delayed(_ context.Context, name string, limit int) ([]delay.Waiting, error) {
+// delayedHere is Delayed for the partitions that this broker leads.
+func (b *Broker) delayedHere(name string, limit int) ([]delay.Waiting, error) {
 	t, err := b.Topic(name)
 	if err != nil || t.source != nil {
 		return nil, err
@@ -113,11 +112,8 @@ func (b *Broker) Delayed(_ context.Context, name string, limit int) ([]delay.Wai
 	return delay.FirstDue(infos, limit), nil
 }
 
-// CancelDelayed removes a delayed record before it is due, durably. Errors: ErrNoTopic;
-// ErrNotFound if no record of that id waits: it may have appeared; ErrRetry if the
-// delayed records cannot be read; ErrNotLeader if it may be in a partition that another
-// broker leads.
-func (b *Broker) CancelDelayed(ctx context.Context, name, id string) error {
+// cancelHere is CancelDelayed for the partitions that this broker leads.
+func (b *Broker) cancelHere(ctx context.Context, name, id string) error {
 	t, err := b.Topic(name)
 	if err != nil {
 		return err
@@ -127,11 +123,7 @@ func (b *Broker) CancelDelayed(ctx context.Context, name, id string) error {
 		return err
 	}
 	for _, p := range t.all() {
-		if ready := p.Ready(); errors.Is(ready, topic.ErrNotLeader) {
-			err = fmt.Errorf("delayed record %q: %w", id, ready)
-			continue
-		}
-		if !p.delays.begun() {
+		if errors.Is(p.Ready(), topic.ErrNotLeader) || !p.delays.begun() {
 			continue
 		}
 		opening, cancel := context.WithTimeoutCause(ctx, delayAddMax, fmt.Errorf("%w: the delayed records of %s are being read", topic.ErrRetry, p))
@@ -140,6 +132,9 @@ func (b *Broker) CancelDelayed(ctx context.Context, name, id string) error {
 			waited = context.Cause(opening)
 		}
 		cancel()
+		if errors.Is(waited, topic.ErrNotLeader) {
+			continue
+		}
 		if waited != nil {
 			return waited
 		}

@@ -212,10 +212,10 @@ func (d *Queue) Cancel(ctx context.Context, id string) error {
 // Waiting is a record that waits until it is due.
 type Waiting struct {
 	// ID names the record, so that it can be canceled.
-	ID string
+	ID string `json:"id"`
 	// Partition and DeliverAt are the place and time of its appearance.
-	Partition int32
-	DeliverAt time.Time
+	Partition int32     `json:"partition"`
+	DeliverAt time.Time `json:"deliver_at"`
 }
 
 // List returns at most limit waiting records, in the order in which they are due.

@@ -1,6 +1,7 @@
 package natsstore
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"log/slog"
@@ -233,6 +234,26 @@ type wire struct {
 	mu    sync.Mutex
 	off   bool
 	conns map[net.Conn]bool
+	tap   *tap // gets what is sent, in either direction, if it is set
+}
+
+// tap remembers what it gets.
+type tap struct {
+	mu   sync.Mutex
+	data []byte
+}
+
+func (t *tap) Write(data []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.data = append(t.data, data...)
+	return len(data), nil
+}
+
+func (t *tap) saw(text string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return bytes.Contains(t.data, []byte(text))
 }
 
 func newWire(t testing.TB, to string) *wire {
@@ -269,11 +290,15 @@ func (w *wire) carry(from net.Conn) {
 		return
 	}
 	w.conns[from], w.conns[to] = true, true
+	var also io.Writer = io.Discard
+	if w.tap != nil {
+		also = w.tap
+	}
 	w.mu.Unlock()
 	var both sync.WaitGroup
 	for _, ends := range [][2]net.Conn{{from, to}, {to, from}} {
 		both.Go(func() {
-			_, _ = io.Copy(ends[0], ends[1])
+			_, _ = io.Copy(ends[0], io.TeeReader(ends[1], also))
 			ends[0].Close()
 			ends[1].Close()
 		})
@@ -295,6 +320,13 @@ func (w *wire) cut(off bool) {
 			conn.Close()
 		}
 	}
+}
+
+// copyTo makes new connections copy what they carry to a tap.
+func (w *wire) copyTo(t *tap) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tap = t
 }
 
 func (w *wire) close() {

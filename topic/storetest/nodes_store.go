@@ -29,6 +29,7 @@ type NodeStore struct {
 	followed       uint64 // the revision up to which its broker follows it
 	metaWatches    []*memoryWatch
 	clusterWatches []*func()
+	answer         func(ctx context.Context, request []byte) []byte
 
 	held    chan struct{} // closed by Release
 	delayed bool
@@ -353,6 +354,31 @@ func (s *NodeStore) Leave(ctx context.Context) error {
 	}
 	s.nodes.changed()
 	return errors.Join(failed...)
+}
+
+// Ask implements [topic.Cluster].
+func (s *NodeStore) Ask(ctx context.Context, node int32, request []byte) ([]byte, error) {
+	s.nodes.mu.Lock()
+	var answer func(context.Context, []byte) []byte
+	if to := s.nodes.stores[node]; to != nil && s.nodes.up(node) && s.nodes.up(s.id) {
+		answer = to.answer
+	}
+	s.nodes.mu.Unlock()
+	if answer == nil {
+		return nil, fmt.Errorf("%w: node %d", topic.ErrNoAnswer, node)
+	}
+	return answer(ctx, slices.Clone(request)), nil
+}
+
+// Answer implements [topic.Cluster].
+func (s *NodeStore) Answer(with func(ctx context.Context, request []byte) []byte) (cancel func(), err error) {
+	set := func(with func(context.Context, []byte) []byte) {
+		s.nodes.mu.Lock()
+		defer s.nodes.mu.Unlock()
+		s.answer = with
+	}
+	set(with)
+	return func() { set(nil) }, nil
 }
 
 // Remove implements [topic.Cluster].

@@ -18,6 +18,9 @@ type Config struct {
 	HTTP string
 	// HTTPHosts are the names that requests over HTTP may ask for.
 	HTTPHosts List
+	// InsecureListen lets addresses that nothing protects be reached by others than this
+	// machine; see Unprotected.
+	InsecureListen bool
 	// Connections is how many connections clients may have in all, 0: as many as the
 	// process's open files allow; and ConnectionsPerClient how many one client.
 	Connections, ConnectionsPerClient int

@@ -26,9 +26,11 @@ func (c *Config) processSettings() []Setting {
 		{Key: "data", field: &c.DataDir, Default: "sluice-data", check: checkPath, gateFlag: sameFlag, migrateFlag: "from",
 			Usage: "directory of everything durable, made if it is missing; one process at a time"},
 		{Key: "http", field: &c.HTTP, Default: "127.0.0.1:8080", check: checkAddress, gateFlag: sameFlag,
-			Usage: "address to serve HTTP at, host:port; anybody who reaches it may use the API"},
+			Usage: "address to serve HTTP at, host:port; anybody who reaches it may use the API, so others than this machine need insecure_listen"},
 		{Key: "http_hosts", field: &c.HTTPHosts, check: each(orWord("*", checkHost, "")), gateFlag: sameFlag,
 			Usage: "names that requests to http may ask for, besides addresses, localhost and the names in the settings of addresses, such as sluice.internal; *: any, which lets a page of any site call the API by a name of its own"},
+		{Key: "insecure_listen", field: &c.InsecureListen, gateFlag: sameFlag,
+			Usage: "let http and kafka listen at addresses that others than this machine reach: anybody there may do everything, since nothing authenticates them. For networks of your own programs only"},
 		{Key: "connections", field: &c.Connections, Zero: "half of the files that the process may open, or all but 4,096 where that is more", gateFlag: sameFlag,
 			check: upTo(0, 1<<30), Usage: "most connections of clients, over HTTP, at the gate and of Kafka clients, and of the gate to its upstream, together; further ones are reset"},
 		{Key: "connections_per_client", field: &c.ConnectionsPerClient, Default: "2000", gateFlag: sameFlag,
@@ -94,7 +96,7 @@ func (c *Config) topicSettings() []Setting {
 	t := &c.Topic
 	return []Setting{
 		{Key: "kafka", field: &t.Kafka, Default: "127.0.0.1:9092", check: orWord(Off, checkAddress, `host:port, such as 127.0.0.1:9092, or "off"`),
-			Usage: "address to serve Kafka clients at, host:port; off: no topics. Anybody who reaches it may read and write them"},
+			Usage: "address to serve Kafka clients at, host:port; off: no topics. Anybody who reaches it may read and write them, so others than this machine need insecure_listen"},
 		{Key: "topic.advertise", field: &t.Advertise, Default: advertiseAuto, check: orWord(advertiseAuto, checkAddress, `host:port, such as broker.example.com:9092, or "auto"`),
 			Usage: "host:port that Kafka clients are told to connect to; auto: the address that they have connected to"},
 		{Key: "topic.sync", field: &t.Sync, Default: SyncAlways, check: orWord(SyncAlways, checkSync, ""),

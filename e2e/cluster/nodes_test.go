@@ -166,7 +166,7 @@ func (n *node) launch() {
 	defer log.Close() // the process has its own descriptor
 	host := n.cluster.net.Addr(n.id).String()
 	args := append([]string{
-		"serve", "--data", n.data, "--kafka", n.addr(), "--http", fmt.Sprintf("%s:%d", host, httpPort),
+		"serve", "--insecure-listen", "--data", n.data, "--kafka", n.addr(), "--http", fmt.Sprintf("%s:%d", host, httpPort),
 		"--disk-reserve", "1MiB", "--log-level", "debug", "--topic-group-session-min", "2s",
 	}, n.args...)
 	n.cmd = n.cluster.net.Command(n.id, binary, args...)

@@ -69,6 +69,9 @@ func runGate(ctx context.Context, settings *config.Config, object map[string]any
 	if err != nil {
 		return err
 	}
+	if err := checkListen(settings, false, log); err != nil {
+		return err
+	}
 	keepPrivate(settings, log)
 	connections, server := openServer(settings, log)
 	of, err := openRooms(ctx, settings, server, nil, log)

@@ -86,6 +86,9 @@ func serve(ctx context.Context, settings *config.Config, command *cobra.Command)
 	if err != nil {
 		return err
 	}
+	if err := checkListen(settings, true, log); err != nil {
+		return err
+	}
 	keepPrivate(settings, log)
 	connections, server := openServer(settings, log)
 	tracing, err := openTracing(ctx, settings, server, log)
@@ -126,6 +129,16 @@ func serve(ctx context.Context, settings *config.Config, command *cobra.Command)
 	log.Info("serving", "http", settings.HTTP, "kafka", settings.Topic.Kafka, "data", settings.DataDir,
 		"state", settings.State.String(), "gate", settings.Gate.HTTP)
 	return lifecycle.Run(ctx, grace, services...)
+}
+
+// checkListen refuses to listen where others reach what nothing authenticates, or warns of
+// it if the settings allow it.
+func checkListen(settings *config.Config, topics bool, log *slog.Logger) error {
+	exposed, err := settings.Unprotected(topics)
+	if len(exposed) > 0 {
+		log.Warn("others than this machine may do everything at these addresses: nothing authenticates them", "settings", exposed)
+	}
+	return err
 }
 
 // openServer returns the server of operators, and the bound on the connections of all

@@ -1,0 +1,51 @@
+package serve
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/sluice-project/sluice/config"
+)
+
+// Addresses that others than this machine reach need insecure_listen, and a warning names them.
+func TestCheckListen(t *testing.T) {
+	const refused = `: others than this machine reach it, and nothing authenticates them: want an address of this machine, such as 127.0.0.1:`
+	for name, test := range map[string]struct {
+		environ []string
+		gate    bool
+		err     string // begins the error
+		warned  string // in the log
+	}{
+		"defaults":              {},
+		"this machine by names": {environ: []string{"SLUICE_HTTP=localhost:1", "SLUICE_KAFKA=[::1]:2"}},
+		"http on all":           {environ: []string{"SLUICE_HTTP=:8080"}, err: `environment SLUICE_HTTP: http: ":8080"` + refused + "8080, or"},
+		"http of a gate":        {environ: []string{"SLUICE_HTTP=0.0.0.0:8080"}, gate: true, err: `environment SLUICE_HTTP: http: "0.0.0.0:8080"` + refused},
+		"kafka on a network":    {environ: []string{"SLUICE_KAFKA=10.0.0.1:9092"}, err: `environment SLUICE_KAFKA: kafka: "10.0.0.1:9092"` + refused + "9092, or"},
+		"kafka beside a gate":   {environ: []string{"SLUICE_KAFKA=10.0.0.1:9092"}, gate: true},
+		"kafka by a name":       {environ: []string{"SLUICE_KAFKA=node1:9092"}, err: `environment SLUICE_KAFKA: kafka: "node1:9092"`},
+		"kafka off":             {environ: []string{"SLUICE_KAFKA=off"}},
+		"allowed":               {environ: []string{"SLUICE_HTTP=[::]:1", "SLUICE_KAFKA=10.0.0.1:2", "SLUICE_INSECURE_LISTEN=true"}, warned: `settings="[http [::]:1 kafka 10.0.0.1:2]"`},
+		"allowed, not needed":   {environ: []string{"SLUICE_INSECURE_LISTEN=true"}},
+		"the gate is public":    {environ: []string{"SLUICE_GATE_HTTP=:80", "SLUICE_GATE_ROOM=shop", "SLUICE_GATE_UPSTREAM=http://shop"}},
+	} {
+		settings, err := config.Load(nil, test.environ)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		var log bytes.Buffer
+		err = checkListen(settings, !test.gate, slog.New(slog.NewTextHandler(&log, nil)))
+		var wrong *config.Error
+		switch {
+		case test.err == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case test.err != "" && (!errors.As(err, &wrong) || !strings.HasPrefix(err.Error(), test.err) || !strings.HasSuffix(err.Error(), "insecure_listen (--insecure-listen)")):
+			t.Errorf("%s: %v, want %s", name, err, test.err)
+		}
+		if got := log.String(); (got == "") != (test.warned == "") || !strings.Contains(got, test.warned) || strings.Count(got, "\n") > 1 {
+			t.Errorf("%s: the log says %q, want %s", name, got, test.warned)
+		}
+	}
+}

@@ -16,6 +16,8 @@ type Config struct {
 	DataDir string
 	// HTTP is the address to serve at, host:port.
 	HTTP string
+	// Public is the address of the public part of the API, host:port, or Off.
+	Public string
 	// HTTPHosts are the names that requests over HTTP may ask for.
 	HTTPHosts List
 	// InsecureListen lets addresses that nothing protects be reached by others than this

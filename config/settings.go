@@ -27,6 +27,8 @@ func (c *Config) processSettings() []Setting {
 			Usage: "directory of everything durable, made if it is missing; one process at a time"},
 		{Key: "http", field: &c.HTTP, Default: "127.0.0.1:8080", check: checkAddress, gateFlag: sameFlag,
 			Usage: "address to serve HTTP at, host:port; anybody who reaches it may use the API, so others than this machine need insecure_listen"},
+		{Key: "public", field: &c.Public, Default: Off, gateFlag: sameFlag, check: orWord(Off, checkAddress, `host:port, such as 127.0.0.1:8081, or "off"`),
+			Usage: "address of the part of HTTP that is for the public, host:port: places in rooms, lotteries, the keys that verify passes, /healthz, and nothing for operators; off: none"},
 		{Key: "http_hosts", field: &c.HTTPHosts, check: each(orWord("*", checkHost, "")), gateFlag: sameFlag,
 			Usage: "names that requests to http may ask for, besides addresses, localhost and the names in the settings of addresses, such as sluice.internal; *: any, which lets a page of any site call the API by a name of its own"},
 		{Key: "insecure_listen", field: &c.InsecureListen, gateFlag: sameFlag,

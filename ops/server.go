@@ -95,6 +95,15 @@ func NewFront(options Options, handler http.Handler) *Server {
 	return s
 }
 
+// NewPublic returns a server of the operations of this one's API that are for the public,
+// and of /healthz.
+func (s *Server) NewPublic(options Options) *Server {
+	front := newServer(options)
+	front.mux.HandleFunc("GET /healthz", alive)
+	front.mux.Handle("/", s.API().Public())
+	return front
+}
+
 func newServer(options Options) *Server {
 	options.Name = cmp.Or(options.Name, "http")
 	if options.Logger == nil {

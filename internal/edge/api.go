@@ -56,7 +56,7 @@ type PartOptions struct {
 	Middlewares huma.Middlewares
 	// MaxBody is the most bytes of a body. Default: MaxBody.
 	MaxBody int64
-	// Origins are those of ListedPages, such as "https://shop.example"; "*" is all.
+	// Origins are those whose pages Visitors are on, such as "https://shop.example"; "*" is all.
 	Origins []string
 	// Security has the schemes that operations name.
 	Security map[string]*huma.SecurityScheme
@@ -106,7 +106,7 @@ func Handle[I, O any](p *Part, op Operation, run func(*Exchange) error) {
 	_, readsBody := in.FieldByName("Body")
 	method, path, _ := strings.Cut(op.Route, " ")
 	e := &endpoint{
-		part: p, id: op.ID, method: method, pages: op.Pages,
+		part: p, id: op.ID, method: method, audience: op.Audience,
 		run: run, readsBody: readsBody, maxBody: cmp.Or(op.MaxBody, p.options.MaxBody),
 	}
 	for _, field := range reflect.VisibleFields(in) {
@@ -114,8 +114,7 @@ func Handle[I, O any](p *Part, op Operation, run func(*Exchange) error) {
 			e.parameters = append(e.parameters, name)
 		}
 	}
-	here := a.routes.add(path)
-	here.endpoints = append(here.endpoints, e)
+	a.routes.add(path).serve(e)
 	a.described = append(a.described, func(framework huma.API) {
 		huma.Register[I, O](framework, p.describe(framework, &op), nil)
 	})
@@ -132,8 +131,7 @@ func (b binding) Handle(op *huma.Operation, handler func(huma.Context)) {
 	if b.nowhere != nil {
 		return
 	}
-	here := b.routes.add(op.Path)
-	here.endpoints = append(here.endpoints, &endpoint{
+	b.routes.add(op.Path).serve(&endpoint{
 		part: op.Metadata[partOf].(*Part), id: op.OperationID, method: op.Method, framework: handler, operation: op,
 	})
 }
@@ -150,6 +148,25 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Refuse(http.StatusNotFound, problem.NotFound, "there is no "+r.Method+" "+r.URL.Path+"; see "+DocumentPaths[0]).Write(w)
 		return
 	}
+	here.answer(found, w, r)
+}
+
+// Public returns a handler of the operations that are not for operators. It serves no
+// document.
+func (a *API) Public() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var found values
+		here := a.routes.find(r.URL, &found)
+		if here == nil || !here.public() {
+			Refuse(http.StatusNotFound, problem.NotFound, "there is no "+r.Method+" "+r.URL.Path+" here").Write(w)
+			return
+		}
+		here.answer(found, w, r)
+	})
+}
+
+// answer answers a request for a resource.
+func (here *resource) answer(found values, w http.ResponseWriter, r *http.Request) {
 	if here.allow(w, r) && preflight(r) {
 		here.permit(w)
 		return
@@ -160,7 +177,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Refuse(http.StatusMethodNotAllowed, problem.Method, r.URL.Path+" has only "+methods).Set("Allow", methods).Write(w)
 		return
 	}
-	if e.pages == OwnPages {
+	if e.audience == Operators {
 		if err := ownPages.Check(r); err != nil {
 			Refuse(http.StatusForbidden, problem.CrossOrigin, "a page of another origin may not do this: "+err.Error()).Write(w)
 			return

@@ -74,6 +74,45 @@ func TestUnknownRequests(t *testing.T) {
 	}
 }
 
+// The public handler serves what is for visitors and for everybody, and hides the rest,
+// the document included.
+func TestPublic(t *testing.T) {
+	var served []string
+	for _, operation := range edgetest.Read(t, whole()).Operations() {
+		method, path, _ := strings.Cut(operation, " ")
+		path = strings.NewReplacer("{", "", "}", "").Replace(path)
+		w := httptest.NewRecorder()
+		whole().Public().ServeHTTP(w, httptest.NewRequest(http.MethodTrace, path, nil))
+		switch w.Code {
+		case http.StatusMethodNotAllowed: // it is there, for other methods
+			if !strings.Contains(w.Header().Get("Allow"), method) {
+				t.Errorf("%s: it allows %s", operation, w.Header().Get("Allow"))
+			}
+			served = append(served, operation)
+		case http.StatusNotFound:
+			if body := w.Body.String(); !strings.Contains(body, `"not_found"`) || strings.Contains(body, "openapi") {
+				t.Errorf("%s: %s", operation, body)
+			}
+		default:
+			t.Errorf("%s: %d %s", operation, w.Code, w.Body)
+		}
+	}
+	slices.Sort(served)
+	want := []string{
+		"DELETE /v1/rooms/{room}/visitors/me", "GET /.well-known/jwks.json", "GET /v1/rooms/{room}/lottery", "GET /v1/rooms/{room}/visitors/me",
+		"GET /v1/rooms/{room}/visitors/me/watch", "POST /v1/rooms/{room}/visitors", "POST /v1/rooms/{room}/visitors/me/renew",
+	}
+	if !slices.Equal(served, want) {
+		t.Errorf("it serves %q\nwant %q", served, want)
+	}
+	for _, path := range append([]string{"/", "/metrics", "/readyz", "/v1/", "/v1/rooms"}, edge.DocumentPaths...) {
+		w := httptest.NewRecorder()
+		if whole().Public().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil)); w.Code != http.StatusNotFound {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+}
+
 type (
 	nothing struct{}
 	item    struct {

@@ -23,6 +23,6 @@
 //   - The document is made from the declarations that requests are checked by. It
 //     is served at each of [DocumentPaths].
 //   - A page of another origin changes nothing, except by operations whose
-//     [Pages] allow it.
+//     [Audience] allows it.
 //   - A body has a bound in bytes. The server that calls the API bounds its time.
 package edge

@@ -34,9 +34,9 @@ type Operation struct {
 	Reads []string
 	// MaxBody is the most bytes of a body. Default: that of the part.
 	MaxBody int64
-	// Pages are those that may call it. Default: OwnPages. A handler of its own may
-	// have others.
-	Pages Pages
+	// Audience says whom it is for. Default: Operators. A handler of its own may have
+	// another.
+	Audience Audience
 	// Security names the schemes of which one is needed.
 	Security []string
 }

@@ -5,18 +5,20 @@ import (
 	"slices"
 )
 
-// Pages says which pages may call an operation from a browser.
-type Pages int
+// Audience says whom an operation is for: which pages may call it from a browser, and
+// whether [API.Public] serves it. All methods of a path have the same.
+type Audience int
 
 const (
-	// OwnPages are those of the server itself. A browser that reaches the server
-	// sends a request without a body for any page, without asking.
-	OwnPages Pages = iota
-	// ListedPages are those of the origins of the part. A page of another origin may
-	// send the request too, and cannot read the answer.
-	ListedPages
-	// AllPages are those of all origins.
-	AllPages
+	// Operators and their programs. Of pages only those of the server itself may call
+	// it: a browser that reaches the server sends a request without a body for any page,
+	// without asking. It is not public.
+	Operators Audience = iota
+	// Visitors, on pages of the origins of the part. A page of another origin may send
+	// the request too, and cannot read the answer. It is public.
+	Visitors
+	// Everybody, on pages of all origins. It is public.
+	Everybody
 )
 
 var ownPages = http.NewCrossOriginProtection()
@@ -24,13 +26,13 @@ var ownPages = http.NewCrossOriginProtection()
 // allow lets a page of another origin read the answer, if it may, and reports
 // whether it may.
 func (r *resource) allow(w http.ResponseWriter, request *http.Request) bool {
-	first := r.endpoints[0] // All methods of a path have the same pages.
-	if first.pages == AllPages {
+	first := r.endpoints[0]
+	if first.audience == Everybody {
 		w.Header().Set("Access-Control-Allow-Origin", "*")
 		return true
 	}
 	origins := first.part.options.Origins
-	if first.pages == OwnPages || len(origins) == 0 {
+	if first.audience == Operators || len(origins) == 0 {
 		return false
 	}
 	header := w.Header()

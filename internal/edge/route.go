@@ -32,10 +32,10 @@ type resource struct {
 
 // endpoint serves one method of a path.
 type endpoint struct {
-	part   *Part
-	id     string
-	method string
-	pages  Pages
+	part     *Part
+	id       string
+	method   string
+	audience Audience
 
 	// framework serves an operation that was registered.
 	framework func(huma.Context)
@@ -125,6 +125,17 @@ func (r *resource) endpoint(method string) *endpoint {
 	}
 	return nil
 }
+
+// serve adds a method.
+func (r *resource) serve(e *endpoint) {
+	if len(r.endpoints) > 0 && r.endpoints[0].audience != e.audience {
+		panic("edge: " + e.id + " is for others than " + r.endpoints[0].id + ", on the same path")
+	}
+	r.endpoints = append(r.endpoints, e)
+}
+
+// public reports whether it is for others than operators.
+func (r *resource) public() bool { return r.endpoints[0].audience != Operators }
 
 // methods lists the methods of a resource.
 func (r *resource) methods() string {

@@ -140,13 +140,13 @@ func (s *server) registerRooms(p *edge.Part) {
 		ID: "revoke", Route: "POST /v1/rooms/{room}/revoke", Summary: "End the place of one visitor, or without a body the visits of all who are inside",
 	}, s.revoke)
 	edge.Handle[RoomPath, outLottery](p, edge.Operation{
-		ID: "show-lottery", Route: "GET /v1/rooms/{room}/lottery", Summary: "The commitment that verifies the lottery", Pages: edge.ListedPages,
+		ID: "show-lottery", Route: "GET /v1/rooms/{room}/lottery", Summary: "The commitment that verifies the lottery", Audience: edge.Visitors,
 	}, s.lottery)
 }
 
 func (s *server) registerVisitors(p *edge.Part) {
 	visitors := func(id, route, summary string) edge.Operation {
-		op := edge.Operation{ID: id, Route: route, Summary: summary, Tag: "visitors", Pages: edge.ListedPages}
+		op := edge.Operation{ID: id, Route: route, Summary: summary, Tag: "visitors", Audience: edge.Visitors}
 		if id != "enter" {
 			op.Security = []string{ticketScheme}
 		}
@@ -181,7 +181,7 @@ func (s *server) registerKeys(p *edge.Part) {
 		ID: "revoke-keys", Route: "POST /v1/room-keys/revoke", Tag: "keys", Summary: "Sign with a new key from now on; older keys, tickets and passes are not valid any more",
 	}, s.revokeKeys)
 	edge.Handle[none, none](p, edge.Operation{
-		ID: "keys", Route: "GET " + JWKSPath, Tag: "keys", Summary: "The keys that verify passes", Status: http.StatusOK, Pages: edge.AllPages,
+		ID: "keys", Route: "GET " + JWKSPath, Tag: "keys", Summary: "The keys that verify passes", Status: http.StatusOK, Audience: edge.Everybody,
 		Answers: []edge.Answer{{Status: http.StatusOK, Description: "A JSON Web Key Set.", Of: keySetView{}, Type: "application/jwk-set+json"}},
 	}, s.jwks)
 }

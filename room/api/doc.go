@@ -17,11 +17,10 @@
 //
 // # Who may call what
 //
-// The paths below …/visitors, …/lottery and the key set are for visitors' browsers;
-// with [WithOrigins] pages of other origins may call them. All others are for
-// operators, and nothing here authenticates the caller: a proxy that faces the
-// internet must pass on the visitors' paths only. A page of another origin that an
-// operator opens can change nothing through them.
+// The paths below …/visitors, …/lottery and the key set are for visitors' browsers: a
+// public listener serves them, and with [WithOrigins] pages of other origins may call
+// them. All others are for operators, and nothing here authenticates the caller. A page
+// of another origin that an operator opens can change nothing through them.
 //
 // # Guarantees
 //

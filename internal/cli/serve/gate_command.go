@@ -84,7 +84,7 @@ func runGate(ctx context.Context, settings *config.Config, object map[string]any
 		return err
 	}
 	made := newRoomOfFlags(of.engine, settings.Gate.Room, object)
-	services := slices.Concat(of.services, []lifecycle.Service{made, server, front})
+	services := slices.Concat(of.services, []lifecycle.Service{made, server, front}, openPublic(settings, server, connections, log))
 	log.Info("serving", "gate", settings.Gate.HTTP, "room", settings.Gate.Room, "upstream", settings.Gate.Upstream,
 		"http", settings.HTTP, "state", settings.State.String(), "data", settings.DataDir)
 	return lifecycle.Run(ctx, stopMargin, services...)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/internal/cli/exit"
+	"github.com/sluice-project/sluice/internal/connlimit"
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/ops"
 	"github.com/sluice-project/sluice/room"
@@ -70,6 +71,17 @@ func openRooms(ctx context.Context, settings *config.Config, server *ops.Server,
 		close:    store.Close,
 	}
 	return opened, nil
+}
+
+// openPublic returns the server of what is public of the API, if there is one. It answers
+// whatever host a request asks for, as a gate does: nothing there depends on who asks.
+func openPublic(settings *config.Config, server *ops.Server, connections *connlimit.Limiter, log *slog.Logger) []lifecycle.Service {
+	if settings.Public == config.Off {
+		return nil
+	}
+	return []lifecycle.Service{server.NewPublic(ops.Options{
+		Addr: settings.Public, Name: "public", Hosts: []string{ops.AnyHost}, Connections: connections, Logger: log,
+	})}
 }
 
 // openRoomStore opens the store that the settings name.

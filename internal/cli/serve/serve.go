@@ -45,7 +45,7 @@ addresses of the others, and all share a secret. See docs/topic/cluster.md;
 examples/cluster/three.sh starts three nodes on one machine.
 
 With gate.http, gate.room and gate.upstream set, the server is also a gate in front of a
-site, as "sluice gate" is.
+site, as "sluice gate" is. With --public, the visitors' part of HTTP has its own address.
 
 With tracing.endpoint or OpenTelemetry's OTEL_EXPORTER_OTLP_ENDPOINT set, traces of bulk
 actions are sent to a collector.
@@ -113,7 +113,7 @@ func serve(ctx context.Context, settings *config.Config, command *cobra.Command)
 	defer func() { err = errors.Join(err, rooms.close()) }()
 	// Services stop in reverse order: bulk and rooms publish to topics until they have
 	// stopped, and tracing sends the spans of all.
-	services := slices.Concat(tracing.services, topics.services, bulk.services, rooms.services, []lifecycle.Service{server})
+	services := slices.Concat(tracing.services, topics.services, bulk.services, rooms.services, []lifecycle.Service{server}, openPublic(settings, server, connections, log))
 	if settings.Gate.HTTP != config.Off {
 		front, err := openGate(&settings.Gate, rooms, connections, log)
 		if err != nil {
@@ -126,7 +126,7 @@ func serve(ctx context.Context, settings *config.Config, command *cobra.Command)
 		services = append(services, topics.member)
 		grace += leaveTime
 	}
-	log.Info("serving", "http", settings.HTTP, "kafka", settings.Topic.Kafka, "data", settings.DataDir,
+	log.Info("serving", "http", settings.HTTP, "public", settings.Public, "kafka", settings.Topic.Kafka, "data", settings.DataDir,
 		"state", settings.State.String(), "gate", settings.Gate.HTTP)
 	return lifecycle.Run(ctx, grace, services...)
 }

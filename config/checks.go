@@ -153,6 +153,15 @@ func checkProxy(text string) error {
 	return as(err, "addresses or networks, such as 10.0.0.0/8 or ::1")
 }
 
+// checkNetwork checks a network of addresses to connect to.
+func checkNetwork(text string) error {
+	network, err := parsePrefix(text)
+	if err == nil && network.Addr().Is4In6() {
+		err = errors.New("it would match nothing")
+	}
+	return as(err, "networks or addresses, such as 10.0.0.0/8 or ::1; those of IPv4 without ::ffff:")
+}
+
 func checkOrigin(text string) error {
 	u, err := url.Parse(text)
 	if text != "*" && (err != nil || u.Host == "" || text != u.Scheme+"://"+u.Host) {

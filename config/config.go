@@ -66,13 +66,21 @@ type Webhook struct {
 	// MaxResponseBytes is how much of an answer is read as the result.
 	MaxResponseBytes int64
 	IdleConnections  int
+	// Allow are the networks that webhooks may reach though they are not public.
+	Allow List
+	// Proxy is Off or proxyEnvironment.
+	Proxy string
 }
+
+// proxyEnvironment, as bulk.webhook_proxy, is the proxies that the environment names.
+const proxyEnvironment = "environment"
 
 // Options returns the options of the handler of webhooks.
 func (w *Webhook) Options() webhook.Options {
 	options := webhook.Options{
 		Secrets: w.Secrets, TargetSecrets: make(map[string][]string, len(w.TargetSecrets)),
 		MaxResponseBytes: w.MaxResponseBytes, IdleConnections: w.IdleConnections,
+		Allow: w.Allow.Prefixes(), EnvironmentProxy: w.Proxy == proxyEnvironment,
 	}
 	for name, secrets := range w.TargetSecrets {
 		options.TargetSecrets[name] = secrets

@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/sluice-project/sluice/bulk/webhook"
 	"github.com/sluice-project/sluice/config"
 )
 
@@ -58,6 +61,24 @@ func TestWebhookSettings(t *testing.T) {
 	}
 	if got, want := c.Webhook.Options().Secrets, []string{secretB, secretC}; !reflect.DeepEqual(got, want) {
 		t.Errorf("secrets of the environment: %d, want %d instead of the file's", len(got), len(want))
+	}
+}
+
+func TestNetworksOfWebhooks(t *testing.T) {
+	for file, want := range map[string]webhook.Options{
+		"":                              {},
+		"bulk: {webhook_allow: '::1'}\n": {Allow: []netip.Prefix{netip.MustParsePrefix("::1/128")}},
+		"bulk: {webhook_allow: [127.0.0.0/8, 10.1.2.3/16], webhook_proxy: environment}\n": {
+			Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.1.0.0/16")}, EnvironmentProxy: true,
+		},
+	} {
+		c, err := config.Load(nil, []string{"SLUICE_CONFIG=" + write(t, file)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Webhook.Options(); !slices.Equal(got.Allow, want.Allow) || got.EnvironmentProxy != want.EnvironmentProxy {
+			t.Errorf("%s: %v and %v, want %v and %v", file, got.Allow, got.EnvironmentProxy, want.Allow, want.EnvironmentProxy)
+		}
 	}
 }
 
@@ -109,6 +130,9 @@ func TestWrongSecrets(t *testing.T) {
 		{"misspelled", "", "SLUICE_WEBHOOK_SECRET=" + secretA, "SLUICE_WEBHOOK_SECRET", "there is no such setting; the nearest is SLUICE_WEBHOOK_SECRETS"},
 		{"large answers", "webhook: {max_response_bytes: 17MiB}\n", "", "webhook.max_response_bytes", `"17MiB": want from 1 to 16MiB`},
 		{"no answers", "webhook: {max_response_bytes: 0}\n", "", "webhook.max_response_bytes", `"0": want from 1 to 16MiB`},
+		{"a network", "bulk: {webhook_allow: [10.0.0.0/8, intern]}\n", "", "bulk.webhook_allow", `"10.0.0.0/8,intern": "intern": want networks or addresses, such as 10.0.0.0/8 or ::1`},
+		{"a mapped network", "", "SLUICE_BULK_WEBHOOK_ALLOW=::ffff:10.0.0.0/104", "bulk.webhook_allow", `"::ffff:10.0.0.0/104": "::ffff:10.0.0.0/104": want networks`},
+		{"a proxy", "bulk: {webhook_proxy: http://proxy}\n", "", "bulk.webhook_proxy", `"http://proxy": want off or environment`},
 		{"many connections", "webhook: {idle_connections: 65537}\n", "", "webhook.idle_connections", `"65537": want from 1 to 65,536`},
 	} {
 		t.Run(test.name, func(t *testing.T) {

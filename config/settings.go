@@ -237,6 +237,10 @@ func (c *Config) bulkSettings() []Setting {
 			Usage: "how long finished actions and their dead letters are kept"},
 		{Key: "bulk.shards", field: &c.BulkShards, Zero: "the number that the store has or, when it is new, 16 on Redis Cluster and else 1", migrateFlag: "shards", check: upTo(0, 256),
 			Usage: "shards over which tenants are spread where the state is in Redis; fixed when the store is first used"},
+		{Key: "bulk.webhook_allow", field: &c.Webhook.Allow, check: each(checkNetwork),
+			Usage: "networks that webhooks may reach though they are not public, such as 127.0.0.0/8: loopback, private, link-local, multicast and reserved addresses, and those of this machine, are refused otherwise"},
+		{Key: "bulk.webhook_proxy", field: &c.Webhook.Proxy, Default: Off, check: oneOf(Off, proxyEnvironment),
+			Usage: "off: webhooks connect to their targets; environment: through the proxies that HTTP_PROXY, HTTPS_PROXY and NO_PROXY name, which must then refuse private addresses themselves"},
 	}
 }
 

@@ -67,7 +67,7 @@ func newServer(t *testing.T, args ...string) *server {
 	t.Helper()
 	free := ports.Addrs(t, 2)
 	s := &server{t: t, data: t.TempDir(), addr: free[0], kafka: free[1], args: args}
-	s.command = []string{"serve", "--kafka", s.kafka}
+	s.command = []string{"serve", "--kafka", s.kafka, "--bulk-webhook-allow", "127.0.0.0/8"}
 	t.Cleanup(func() {
 		s.kill()
 		if at := bytes.Index(s.log.Bytes(), []byte("WARNING: DATA RACE")); at >= 0 {

@@ -47,12 +47,14 @@
 //   - Error texts contain no secrets, and of a URL only its host. A redirect's
 //     destination is quoted as the target sent it.
 //   - An error text is one line.
+//   - A request reaches no loopback, private, link-local, multicast or reserved address, and
+//     none of this machine, unless [Options.Allow] has its network. The address is checked
+//     after its name was resolved, for each connection, and an IPv6 address that stands for an
+//     IPv4 address (mapped, 6to4, NAT64) is judged by both. Requests through a proxy
+//     ([Options.EnvironmentProxy]) are the exception.
 //
 // # Trust
 //
-// Targets are trusted input: anyone who may create an action can make this process send a
-// POST to any address that it can reach, and read part of the answer in results and errors.
-// If the creators of actions are not trusted that far, set [Options.AllowTarget]. It sees the
-// URL, not the address that a name resolves to, so a rule about addresses needs a Transport
-// whose net.Dialer has a Control function, or an outgoing proxy.
+// Anyone who may create an action can make this process send a POST to any public address,
+// and read part of the answer in results and errors.
 package webhook

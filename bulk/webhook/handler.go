@@ -89,11 +89,6 @@ func (h *Handler) newRequest(ctx context.Context, job *bulk.Job, now time.Time) 
 		// The parser's error would quote the URL, which may hold a password.
 		return nil, finalError{fmt.Errorf("target %q: want an http or https URL with a host", target.Name)}
 	}
-	if h.options.AllowTarget != nil {
-		if err := h.options.AllowTarget(request.URL); err != nil {
-			return nil, finalError{fmt.Errorf("target %s is not allowed: %w", request.URL.Host, err)}
-		}
-	}
 	if user := request.URL.User; user != nil {
 		password, _ := user.Password()
 		request.SetBasicAuth(user.Username(), password)
@@ -133,6 +128,9 @@ func (h *Handler) read(body io.Reader) ([]byte, error) {
 
 // unreachable is the error of an attempt that got no answer.
 func unreachable(ctx context.Context, host string, err error) error {
+	if refused := new(addressError); errors.As(err, &refused) {
+		return finalError{fmt.Errorf("target %s has %w", host, refused)}
+	}
 	switch ctxErr := ctx.Err(); {
 	case errors.Is(ctxErr, context.DeadlineExceeded):
 		err = fmt.Errorf("no full answer within the attempt's timeout: %w", ctxErr)

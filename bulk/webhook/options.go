@@ -3,10 +3,8 @@ package webhook
 import (
 	"cmp"
 	"fmt"
-	"net"
 	"net/http"
-	"net/url"
-	"time"
+	"net/netip"
 )
 
 // Options holds the settings of a Handler. The zero value of each field means
@@ -20,9 +18,18 @@ type Options struct {
 	// (bulk.Target.Name; it defaults to the URL's host:port). Requests to a target with an
 	// empty list are not signed.
 	TargetSecrets map[string][]string
-	// Transport sends the requests. The default transport has HTTP/1.1 and HTTP/2, proxies
-	// from the environment, 10 s at most to connect, and keeps IdleConnections connections.
-	// IdleConnections does not apply to a transport set here.
+	// Allow has the networks that requests may reach though they are not public, such as
+	// 127.0.0.0/8. Default none: connections to loopback, private, link-local, multicast and
+	// reserved addresses, and to those of this machine, are refused, whatever name they have,
+	// and the job fails permanently.
+	Allow []netip.Prefix
+	// EnvironmentProxy sends requests through the proxies that HTTP_PROXY, HTTPS_PROXY and
+	// NO_PROXY name. Allow does not apply to a request that goes through a proxy: the proxy
+	// connects to the target, and must refuse private addresses itself. Default false.
+	EnvironmentProxy bool
+	// Transport sends the requests instead of the handler's own transport, which has HTTP/1.1
+	// and HTTP/2, takes at most 10 s to connect, and keeps IdleConnections connections. Allow,
+	// EnvironmentProxy and IdleConnections do not apply to a transport set here.
 	Transport http.RoundTripper
 	// IdleConnections is the number of connections to one target that are kept for the next
 	// requests. If it is below the number of workers, some requests have to connect again.
@@ -33,9 +40,6 @@ type Options struct {
 	MaxResponseBytes int64
 	// UserAgent is the User-Agent of the requests. Default "Sluice".
 	UserAgent string
-	// AllowTarget, if set, is called before each request. An error fails the job permanently.
-	// It must not change the URL, and must be safe for concurrent use.
-	AllowTarget func(*url.URL) error
 }
 
 // The defaults and limits of options.
@@ -47,8 +51,6 @@ const (
 	// MostSecrets is the maximum number of secrets of one target.
 	MostSecrets = 10
 )
-
-const maxHeaderBytes = 64 << 10
 
 func (o Options) withDefaults() (Options, error) {
 	switch {
@@ -65,27 +67,13 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	o.UserAgent = cmp.Or(o.UserAgent, "Sluice")
 	if o.Transport == nil {
-		o.Transport = newTransport(o.IdleConnections)
+		direct := newGuarded(o.IdleConnections, o.Allow)
+		o.Transport = direct
+		if o.EnvironmentProxy {
+			o.Transport = newProxies(direct, o.IdleConnections, http.ProxyFromEnvironment)
+		}
 	}
 	return o, nil
-}
-
-// newTransport returns a transport that keeps idle connections to each target. The number of
-// workers bounds the connections in use.
-func newTransport(idlePerTarget int) *http.Transport {
-	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
-	return &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            dialer.DialContext,
-		ForceAttemptHTTP2:      true,
-		TLSHandshakeTimeout:    10 * time.Second,
-		MaxIdleConnsPerHost:    idlePerTarget,
-		MaxIdleConns:           4 * idlePerTarget,
-		IdleConnTimeout:        90 * time.Second,
-		MaxResponseHeaderBytes: maxHeaderBytes,
-		// Results are small: decompression would cost more than it saves.
-		DisableCompression: true,
-	}
 }
 
 func printableASCII(s string) bool {

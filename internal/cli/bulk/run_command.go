@@ -1,6 +1,7 @@
 package bulk
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
 
@@ -156,6 +157,10 @@ func (f *runFlags) takes(command *cobra.Command, run *bulkRun) error {
 // secretsVariable names the variable that has the secrets, separated by commas.
 const secretsVariable = "SLUICE_WEBHOOK_SECRETS"
 
+// everywhere are all networks: the person who runs the command names the URL, and nobody else
+// can.
+var everywhere = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+
 // webhooks returns how requests are signed.
 func (f *runFlags) webhooks() (options webhook.Options, err error) {
 	from, secrets := "--secret", config.Secrets(f.secrets)
@@ -168,5 +173,5 @@ func (f *runFlags) webhooks() (options webhook.Options, err error) {
 	if err := secrets.Validate(); err != nil {
 		return options, exit.Usage("%s: %w", from, err)
 	}
-	return webhook.Options{Secrets: secrets}, nil
+	return webhook.Options{Secrets: secrets, Allow: everywhere, EnvironmentProxy: true}, nil
 }

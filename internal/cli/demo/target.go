@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"sync"
 	"time"
@@ -21,6 +22,9 @@ type demoTarget struct {
 	// Done counts the jobs that the target executed, each once.
 	Done func() int64
 }
+
+// targetNetworks are where the target is.
+var targetNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 
 // startDemoTarget starts the simulated target on a free loopback port.
 func startDemoTarget(requestsPerSecond int) (*demoTarget, error) {

@@ -259,7 +259,7 @@ func TestTargetStartAndStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler, err := webhook.New(webhook.Options{})
+	handler, err := webhook.New(webhook.Options{Allow: targetNetworks})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +283,7 @@ func TestTargetThroughWebhooks(t *testing.T) {
 	target := newTarget(options)
 	server := httptest.NewServer(target)
 	defer server.Close()
-	handler, err := webhook.New(webhook.Options{})
+	handler, err := webhook.New(webhook.Options{Allow: targetNetworks})
 	if err != nil {
 		t.Fatal(err)
 	}

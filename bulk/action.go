@@ -80,6 +80,47 @@ type Target struct {
 	URL  string `json:"url"`
 }
 
+// Redacted returns the target as answers, events and messages may show it: see RedactURL. It
+// is nil if t is.
+func (t *Target) Redacted() *Target {
+	if t == nil {
+		return nil
+	}
+	return &Target{Name: t.Name, URL: RedactURL(t.URL)}
+}
+
+// notShown stands for each secret in a URL.
+const notShown = "xxxxx"
+
+// RedactURL returns the text of a URL, or of a reference to one, with xxxxx in place of its user
+// and password and of each value of its query, and without its fragment. Only stores have the
+// whole URLs of targets.
+func RedactURL(text string) string {
+	text, _, _ = strings.Cut(text, "#")
+	text, query, asked := strings.Cut(text, "?")
+	if scheme, rest, absolute := strings.Cut(text, "//"); absolute {
+		authority, path, below := strings.Cut(rest, "/")
+		if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+			text = scheme + "//" + notShown + authority[at:]
+			if below {
+				text += "/" + path
+			}
+		}
+	}
+	if !asked {
+		return text
+	}
+	parts := strings.Split(query, "&")
+	for i, part := range parts {
+		if name, _, named := strings.Cut(part, "="); named {
+			parts[i] = name + "=" + notShown
+		} else if part != "" {
+			parts[i] = notShown
+		}
+	}
+	return text + "?" + strings.Join(parts, "&")
+}
+
 // WebhookType is the job type of actions that have a target.
 const WebhookType = "webhook"
 
@@ -194,11 +235,12 @@ func (s Spec) Normalize() (Spec, error) {
 func (t Target) normalize() (Target, error) {
 	u, err := url.Parse(t.URL)
 	if err != nil || u.Hostname() == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return t, &SpecError{"target.url", fmt.Sprintf("%q: want an http or https URL with a host", t.URL)}
+		// The text may hold a password, so that it is not quoted.
+		return t, &SpecError{"target.url", "want an http or https URL with a host"}
 	}
 	if port := u.Port(); port != "" {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return t, &SpecError{"target.url", fmt.Sprintf("%q: want a port from 1 to 65535", t.URL)}
+			return t, &SpecError{"target.url", "want a port from 1 to 65535"}
 		}
 	}
 	if t.Name == "" {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -141,6 +142,55 @@ func TestSpecEqual(t *testing.T) {
 	if !a.Equal(b) {
 		t.Error("no aggregates and an empty list of them are not equal")
 	}
+}
+
+func TestRedactURL(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                               "",
+		"https://api.example.com/x":      "https://api.example.com/x",
+		"https://u:p@host:8443/a@b/c":    "https://xxxxx@host:8443/a@b/c",
+		"https://p@ss:w@rd@host":         "https://xxxxx@host",
+		"https://host/?token=s":          "https://host/?token=xxxxx",
+		"https://host?a=s&b=&s&&c=s=s":   "https://host?a=xxxxx&b=xxxxx&xxxxx&&c=xxxxx",
+		"https://host/x?a=1;token=s":     "https://host/x?a=xxxxx",
+		"https://host/x?":                "https://host/x?",
+		"https://u@host/x?u:p@h#s?s=s":   "https://xxxxx@host/x?xxxxx",
+		"//u:p@host/x":                   "//xxxxx@host/x",
+		"/x?token=s":                     "/x?token=xxxxx",
+		"https://u:p@new.example/\xff%z": "https://xxxxx@new.example/\xff%z",
+	} {
+		if got := RedactURL(text); got != want || RedactURL(got) != got {
+			t.Errorf("%q is shown as %q, want %q", text, got, want)
+		}
+	}
+}
+
+// A URL that an action may have keeps its host and path, and nothing else of it but names is shown.
+func FuzzRedactURL(f *testing.F) {
+	f.Add("https://user:secret@host:1/path%2f@?token=secret&x#secret")
+	f.Add("HTTP://a@b@c?d=e=f&g;h")
+	f.Fuzz(func(t *testing.T, text string) {
+		target, err := Target{URL: text, Name: "n"}.normalize()
+		if err != nil {
+			return
+		}
+		whole, err := url.Parse(target.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown, err := url.Parse(RedactURL(text))
+		if err != nil || shown.Scheme != whole.Scheme || shown.Host != whole.Host || shown.EscapedPath() != whole.EscapedPath() || shown.Fragment != "" {
+			t.Fatalf("%q is shown as %q, %v", text, RedactURL(text), err)
+		}
+		if (shown.User != nil) != (whole.User != nil) || shown.User != nil && shown.User.String() != notShown {
+			t.Fatalf("%q is shown as %q, with its user", text, RedactURL(text))
+		}
+		for part := range strings.SplitSeq(shown.RawQuery, "&") {
+			if _, value, named := strings.Cut(part, "="); named && value != notShown || !named && part != "" && part != notShown {
+				t.Fatalf("%q is shown as %q, with its query", text, RedactURL(text))
+			}
+		}
+	})
 }
 
 func TestClassText(t *testing.T) {

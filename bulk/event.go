@@ -176,7 +176,7 @@ type actionData struct {
 // Event returns an event about the action. The store sets its ID.
 func (a *Action) Event(eventType string, at time.Time) (Event, error) {
 	data := actionData{
-		ID: a.ID, Tenant: a.Tenant, Type: a.Type, Target: a.Target, Class: a.Class, Status: a.Status, Paused: a.Paused,
+		ID: a.ID, Tenant: a.Tenant, Type: a.Type, Target: a.Target.Redacted(), Class: a.Class, Status: a.Status, Paused: a.Paused,
 		Received: a.Received, Pending: a.Pending, Ready: a.Ready, NonReady: a.NonReadyTotal(),
 		NonReadyReasons: make(map[string]int64, nonReadyReasons),
 		InFlight:        a.InFlight, Succeeded: a.Succeeded, Failed: a.Failed, Canceled: a.Counts.Canceled,
@@ -186,8 +186,8 @@ func (a *Action) Event(eventType string, at time.Time) (Event, error) {
 	for reason, jobs := range a.NonReady {
 		data.NonReadyReasons[NonReadyReason(reason).String()] = jobs
 	}
-	if a.Target != nil && len(a.Target.URL) > maxEventURL {
-		data.Target = &Target{Name: a.Target.Name, URL: a.Target.URL[:maxEventURL]}
+	if to := data.Target; to != nil {
+		to.URL = to.URL[:min(len(to.URL), maxEventURL)]
 	}
 	if !a.EnteredAt.IsZero() {
 		data.Total = &a.Total

@@ -92,6 +92,41 @@ func TestCreateRefused(t *testing.T) {
 	f.do(422, "GET", "/v1/actions?color=red", "")
 }
 
+// The user, the password and the query of a target's URL are stored, compared and not shown.
+func TestTargetsAreShownWithoutSecrets(t *testing.T) {
+	f := newFixture(t)
+	const (
+		whole = `"target":{"url":"https://user:secret@api.example.com/x?token=secret"}`
+		shown = `"target":{"name":"api.example.com:443","url":"https://xxxxx@api.example.com/x?token=xxxxx"}`
+	)
+	create := `{"id":"a","tenant":"acme",` + whole + `}`
+	f.do(201, "POST", "/v1/actions", create)
+	f.do(200, "POST", "/v1/actions", create)
+	f.do(409, "POST", "/v1/actions", strings.Replace(create, "token=secret", "token=other", 1))
+	schedule := `{"cron":"@daily","tenant":"acme",` + whole + `,"jobs":[1]}`
+	for _, call := range []struct{ method, path, body string }{
+		{"GET", "/v1/actions/a", ""}, {"GET", "/v1/actions", ""}, {"POST", "/v1/actions/a/pause", ""},
+		{"POST", "/v1/actions/a/cancel", ""}, {"GET", "/v1/actions/a/watch", ""},
+		{"PUT", "/v1/schedules/s", schedule}, {"GET", "/v1/schedules/s", ""}, {"GET", "/v1/schedules", ""},
+	} {
+		status := 200
+		if call.method == "PUT" {
+			status = 201
+		}
+		f.engine.edit("a", func(a *fakeAction) {
+			if strings.HasSuffix(call.path, "watch") {
+				a.FinishedAt = start
+			}
+		})
+		if got := f.do(status, call.method, call.path, call.body).Body.String(); !strings.Contains(got, shown) || strings.Contains(got, "secret") {
+			t.Errorf("%s %s: %s", call.method, call.path, got)
+		}
+	}
+	if got := f.engine.schedules["s"].Spec.Target.URL; !strings.Contains(got, "user:secret@") {
+		t.Errorf("the schedule has the URL %s", got)
+	}
+}
+
 // TestActionObject is the contract, to the letter and in its order.
 func TestActionObject(t *testing.T) {
 	f := newFixture(t)

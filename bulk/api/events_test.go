@@ -18,7 +18,7 @@ func TestEventsSayWhatTheAPIAnswers(t *testing.T) {
 	for name, edit := range map[string]func(*fakeAction){
 		"new": func(*fakeAction) {},
 		"running": func(a *fakeAction) {
-			a.Spec.RunAt, a.Spec.Target, a.Spec.Type, a.Class = start, &bulk.Target{Name: "n", URL: "http://n/?a&b"}, "webhook", bulk.High
+			a.Spec.RunAt, a.Spec.Target, a.Spec.Type, a.Class = start, &bulk.Target{Name: "n", URL: "http://u:p@n/?a&b=<c>"}, "webhook", bulk.High
 			a.Status, a.Paused, a.Total, a.EnteredAt, a.Counts = bulk.Running, true, 28, start, counts
 			a.Action.Result = map[string]json.RawMessage{"early": json.RawMessage("1")}
 		},

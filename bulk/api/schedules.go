@@ -163,9 +163,7 @@ func scheduleObject(s *bulk.Schedule) wire.Schedule {
 	for i, job := range s.Jobs {
 		object.Jobs[i] = value(job)
 	}
-	if s.Spec.Target != nil {
-		object.Target = &wire.Target{Name: s.Spec.Target.Name, URL: s.Spec.Target.URL}
-	}
+	object.Target = targetObject(s.Spec.Target)
 	if s.LastAction != "" {
 		object.LastAction = &s.LastAction
 	}

@@ -63,9 +63,7 @@ func (s *server) action(a bulk.Action) wire.Action {
 		CreatedAt:  a.CreatedAt.UTC(),
 		FinishedAt: optional(a.FinishedAt),
 	}
-	if a.Target != nil {
-		object.Target = &wire.Target{Name: a.Target.Name, URL: a.Target.URL}
-	}
+	object.Target = targetObject(a.Target)
 	if sealed := !a.EnteredAt.IsZero(); sealed {
 		object.Total = &a.Total
 	}
@@ -79,6 +77,9 @@ func (s *server) action(a bulk.Action) wire.Action {
 	}
 	return object
 }
+
+// targetObject returns the JSON object of a target, without the secrets of its URL.
+func targetObject(t *bulk.Target) *wire.Target { return (*wire.Target)(t.Redacted()) }
 
 func deadLetter(d bulk.DeadLetter) wire.DeadLetter {
 	return wire.DeadLetter{

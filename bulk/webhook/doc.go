@@ -45,7 +45,7 @@
 //   - No answer can block a worker beyond the end of the attempt's context, or make it
 //     read more than twice [Options.MaxResponseBytes].
 //   - Error texts contain no secrets, and of a URL only its host. A redirect's
-//     destination is quoted as the target sent it.
+//     destination is quoted without its user, its password and the values of its query.
 //   - An error text is one line.
 //   - A request reaches no loopback, private, link-local, multicast or reserved address, and
 //     none of this machine, unless [Options.Allow] has its network. The address is checked

@@ -23,8 +23,8 @@ type StatusError struct {
 	Host string
 	// Status is the answer's status code.
 	Status int
-	// Location is the destination of a redirect, as the header has it; printable, at most
-	// MaxExcerptBytes. Empty if there is none.
+	// Location is the destination of a redirect, as bulk.RedactURL shows the header; printable,
+	// at most MaxExcerptBytes. Empty if there is none.
 	Location string
 	// Excerpt is the beginning of the body: one printable line of at most
 	// MaxExcerptBytes.
@@ -76,7 +76,7 @@ func refusal(host string, response *http.Response, body []byte, now time.Time) e
 	}
 	err := &StatusError{
 		Host: host, Status: status, Excerpt: excerpt(body),
-		Location: excerpt([]byte(response.Header.Get("Location"))),
+		Location: excerpt([]byte(bulk.RedactURL(response.Header.Get("Location")))),
 	}
 	switch {
 	case !transient(status):

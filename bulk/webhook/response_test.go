@@ -143,13 +143,13 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 	var requests atomic.Int32
 	_, err := attempt(t, func(w http.ResponseWriter, r *http.Request) {
 		requests.Add(1)
-		w.Header().Set("Location", "https://new.example/hook\xff%zz")
+		w.Header().Set("Location", "https://user:pass@new.example/hook\xff%zz?token=secret")
 		w.WriteHeader(http.StatusPermanentRedirect)
 	})
 	if got, _ := kindOf(err); got != finalKind || requests.Load() != 1 {
 		t.Fatalf("%d requests, %v", requests.Load(), err)
 	}
-	if want := "308 Permanent Redirect, which points to https://new.example/hook\uFFFD%zz"; !strings.Contains(err.Error(), want) {
+	if want := "308 Permanent Redirect, which points to https://xxxxx@new.example/hook\uFFFD%zz?token=xxxxx: "; !strings.Contains(err.Error(), want) {
 		t.Fatalf("%v; want %q in it", err, want)
 	}
 }

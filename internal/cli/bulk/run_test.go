@@ -143,7 +143,7 @@ func TestBulkRunRefusesFlags(t *testing.T) {
 		"no type":        {with(), `say what runs a job: --url URL`},
 		"another type":   {with("--type", "email:send"), `--type: "email:send": there is no handler of this type here: want echo`},
 		"both":           {with("--type", "echo", "--url", "http://x/"), `either --url or --type, not both`},
-		"bad url":        {with("--url", "ftp://x/"), `--url: "ftp://x/": want an http or https URL`},
+		"bad url":        {with("--url", "ftp://x/"), `--url: want an http or https URL with a host`},
 		"bad class":      {with("--type", "echo", "--class", "urgent"), `--class: class "urgent": want high, normal or low`},
 		"negative rps":   {with("--type", "echo", "--rps", "-1"), `--rps: -1 requests per second: want more than 0`},
 		"rps is a word":  {with("--type", "echo", "--rps", "many"), `invalid argument "many" for "--rps"`},

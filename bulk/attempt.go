@@ -122,6 +122,10 @@ func (p *pool) attempt(job *Job) Settlement {
 }
 
 func (p *pool) run(ctx context.Context, job *Job) Settlement {
+	var err error
+	if job.Target, err = p.engine.attemptTarget(job.Spec); err != nil {
+		return Settlement{Kind: FailedForGood, Error: err.Error()}
+	}
 	a := p.runner.attempt(ctx, job)
 	var panicked *PanicError
 	if errors.As(a.Err, &panicked) {

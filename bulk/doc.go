@@ -10,7 +10,8 @@
 //     a stream and then sealed with its total.
 //   - A [Job] is one unit of work. A Go function, a typed [Worker], a webhook or a
 //     remote worker handles it.
-//   - A [Target] is what jobs call. It may have a rate limit of its own.
+//   - A [Target] is what jobs call. It may have limits of its own, and an operator may say
+//     where it is and who may use it: [TargetLimits].
 //   - A [Schedule] creates actions repeatedly, by a cron expression.
 //   - An [Event] is a notification about an action or a job. It waits in the store's
 //     outbox until a [Publisher] has published it.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -27,6 +28,10 @@ type Engine struct {
 	publisher Publisher
 	// spans is nil if nothing is traced.
 	spans *spans
+	// namedTargets refuses targets without a URLPrefix.
+	namedTargets bool
+	// targets are the settings of targets, as they were last read.
+	targets atomic.Pointer[map[string]TargetLimits]
 
 	group *lifecycle.Group
 	pools map[string]*pool
@@ -54,6 +59,10 @@ func WithLogger(log *slog.Logger) Option { return func(e *Engine) { e.log = log 
 func WithAggregator(name string, aggregator Aggregator) Option {
 	return func(e *Engine) { e.custom[name] = aggregator }
 }
+
+// WithoutInlineTargets refuses actions whose target has no TargetLimits.URLPrefix, so that
+// those who create actions cannot choose where requests go. Default: an action may name any URL.
+func WithoutInlineTargets() Option { return func(e *Engine) { e.namedTargets = true } }
 
 // New returns an engine that runs the jobs of a store with the handlers of a mux.
 // Config must be the one that the store was opened with. New validates it.
@@ -92,7 +101,7 @@ func (e *Engine) Name() string { return "bulk" }
 
 // Start implements lifecycle.Service.
 func (e *Engine) Start(ctx context.Context) error {
-	if err := e.applyTypes(ctx); err != nil {
+	if err := e.applySettings(ctx); err != nil {
 		return err
 	}
 	e.group.Go("fetcher", e.fetcher)
@@ -140,9 +149,9 @@ func (e *Engine) Err() error { return e.group.Err() }
 
 // Create creates an action, in status CREATED. If the id exists with the same body, it
 // returns that action; with another body, an *ExistsError. A wrong field is a
-// *SpecError.
+// *SpecError, a target that is not for the tenant a *DeniedError.
 func (e *Engine) Create(ctx context.Context, spec Spec) (action Action, created bool, err error) {
-	if err = e.checkSpec(&spec); err != nil {
+	if err = e.checkSpec(ctx, &spec); err != nil {
 		return action, false, err
 	}
 	if spec, err = spec.Normalize(); err != nil {
@@ -170,13 +179,48 @@ func (e *Engine) apply(ctx context.Context, id string, transition Transition) (A
 	return action, err
 }
 
-// checkSpec refuses a spec that this engine does not support.
-func (e *Engine) checkSpec(spec *Spec) error {
+// checkSpec refuses a spec that this engine does not support, and completes its target.
+func (e *Engine) checkSpec(ctx context.Context, spec *Spec) error {
 	if e.publisher == nil && len(spec.Events) > 0 {
 		return &SpecError{"events", "no events are published here: leave it out"}
 	}
-	_, err := ParseAggregates(spec.Aggregate, e.custom)
+	if _, err := ParseAggregates(spec.Aggregate, e.custom); err != nil {
+		return err
+	}
+	return e.completeTarget(ctx, spec)
+}
+
+// completeTarget gives a spec's target its name and its whole URL, or refuses it.
+func (e *Engine) completeTarget(ctx context.Context, spec *Spec) error {
+	if spec.Target == nil {
+		return nil
+	}
+	target := *spec.Target
+	if target.Name == "" {
+		var err error
+		if target, err = target.normalize(); err != nil {
+			return err
+		}
+	}
+	settings, err := e.store.Settings(ctx)
+	if err != nil {
+		return err
+	}
+	limits := settings.Targets[target.Name]
+	target, err = limits.admit(spec.Tenant, target, !e.namedTargets)
+	spec.Target = &target
 	return err
+}
+
+// attemptTarget returns the settings of a job's target, or an error if it may no longer be called:
+// they may have changed since the action was created.
+func (e *Engine) attemptTarget(spec *Spec) (*TargetLimits, error) {
+	if spec.Target == nil {
+		return nil, nil
+	}
+	limits := (*e.targets.Load())[spec.Target.Name]
+	_, err := limits.admit(spec.Tenant, *spec.Target, !e.namedTargets)
+	return &limits, err
 }
 
 // MaxPayloadBytes bounds the payload of one job.
@@ -299,7 +343,7 @@ func (e *Engine) Set(ctx context.Context, change SettingsChange) error {
 		return err
 	}
 	e.fetch.Wake()
-	return e.applyTypes(ctx)
+	return e.applySettings(ctx)
 }
 
 // FoundRate returns the rate, in attempts per second, that was found for a target set
@@ -309,11 +353,13 @@ func (e *Engine) FoundRate(ctx context.Context, target string) (float64, error) 
 	return b.Found[target], err
 }
 
-func (e *Engine) applyTypes(ctx context.Context) error {
+// applySettings applies what the loops need of the settings.
+func (e *Engine) applySettings(ctx context.Context) error {
 	settings, err := e.store.Settings(ctx)
 	if err != nil {
 		return err
 	}
+	e.targets.Store(&settings.Targets)
 	for name, p := range e.pools {
 		workers := settings.Types[name].Concurrency
 		workers = cmp.Or(workers, e.config.For(name).Workers)

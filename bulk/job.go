@@ -24,6 +24,9 @@ type Job struct {
 	Lease LeaseID
 	// Deadline is when the lease ends unless it is extended.
 	Deadline time.Time
+	// Target has the settings of the target that Spec names; nil if it names none. The engine
+	// sets it for its own workers.
+	Target *TargetLimits
 	// Trace lets a remote worker continue the action's trace; nil if there is none.
 	// Engine.Lease sets it.
 	Trace *TraceContext

@@ -29,6 +29,9 @@ func (e *Engine) Replay(ctx context.Context, id string) (Action, error) {
 	}
 	spec := old.Spec
 	spec.ID, spec.ReplayOf = fmt.Sprintf("%.112s.replay-%d", id, old.Replays+1), id
+	if err := e.completeTarget(ctx, &spec); err != nil {
+		return old, err
+	}
 	again, _, err := e.create(ctx, spec, old.Trace.links()...)
 	if err != nil {
 		return again, err

@@ -30,9 +30,9 @@ func (e *Engine) Schedule(ctx context.Context, name string) (Schedule, error) {
 // PutSchedule creates a schedule, or replaces the requested fields of an existing one,
 // which keeps its pause and its history. If cron and the time zone stay the same, so does
 // the time of the next run; if all fields stay the same, nothing changes. A wrong field
-// is a *ScheduleError or a *SpecError; too many schedules or bytes of jobs is ErrFull.
+// is a *ScheduleError or a *SpecError, a target that is not for the tenant a *DeniedError; too many schedules or bytes of jobs is ErrFull.
 func (e *Engine) PutSchedule(ctx context.Context, s Schedule) (stored Schedule, created bool, err error) {
-	if err := e.checkSpec(&s.Spec); err != nil {
+	if err := e.checkSpec(ctx, &s.Spec); err != nil {
 		return s, false, err
 	}
 	if s, err = s.Normalize(); err != nil {

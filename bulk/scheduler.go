@@ -169,8 +169,9 @@ func (e *Engine) makeRun(ctx context.Context, id string, s *Schedule) error {
 	action, _, err := e.Create(ctx, spec)
 	var wrong *SpecError
 	var exists *ExistsError
+	var denied *DeniedError
 	switch {
-	case errors.As(err, &wrong), errors.As(err, &exists):
+	case errors.As(err, &wrong), errors.As(err, &exists), errors.As(err, &denied):
 		return refused(err.Error())
 	case err != nil:
 		return err

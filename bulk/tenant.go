@@ -2,9 +2,15 @@ package bulk
 
 import (
 	"cmp"
+	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
+
+	"github.com/sluice-project/sluice/internal/urlprefix"
 )
 
 // Tenant holds the settings of one tenant. The zero value of each field means its
@@ -33,40 +39,57 @@ func (t Tenant) WithDefaults() Tenant {
 type TargetLimits struct {
 	// RequestsPerSecond limits the attempts started against the target. 0, the default,
 	// means no limit.
-	RequestsPerSecond float64 `json:"requests_per_second"`
+	RequestsPerSecond float64
 	// Concurrency limits the attempts in flight against the target. 0, the default,
 	// means no limit.
-	Concurrency int `json:"concurrency"`
+	Concurrency int
 	// Auto limits the attempts started against the target to the rate that an AutoRate
 	// finds; then RequestsPerSecond is 0. Default false. In JSON it is
 	// "requests_per_second": "auto".
-	Auto bool `json:"-"`
+	Auto bool
+	// URLPrefix is where the target is: an http or https URL without user, query and
+	// fragment. Actions that name the target give a path below it, and no attempt leaves
+	// it. Empty, the default: actions that name the target give the whole URL.
+	URLPrefix string
+	// Secrets sign the requests to the target, as those of webhook.Options do; at most
+	// MaxSecrets. They need a URLPrefix. Default: those that the handler has.
+	Secrets []string
+	// Tenants are those that may use the target; they need a URLPrefix. Default: all.
+	Tenants []string
+}
+
+// targetFields are the fields of TargetLimits in JSON.
+type targetFields struct {
+	RequestsPerSecond json.RawMessage `json:"requests_per_second"`
+	Concurrency       int             `json:"concurrency"`
+	URLPrefix         string          `json:"url_prefix,omitempty"`
+	Secrets           []string        `json:"secrets,omitempty"`
+	Tenants           []string        `json:"tenants,omitempty"`
 }
 
 // autoText is requests_per_second in JSON if Auto is set.
 const autoText = `"auto"`
 
-// MarshalJSON writes requests_per_second as a number or "auto", and concurrency.
+// MarshalJSON writes requests_per_second as a number or "auto", and the other fields; of the last
+// three those that are set.
 func (t TargetLimits) MarshalJSON() ([]byte, error) {
-	type numbers TargetLimits // without this method
+	rate := json.RawMessage(autoText)
 	if !t.Auto {
-		return json.Marshal(numbers(t))
+		var err error
+		if rate, err = json.Marshal(t.RequestsPerSecond); err != nil {
+			return nil, err
+		}
 	}
-	return json.Marshal(struct {
-		RequestsPerSecond json.RawMessage `json:"requests_per_second"`
-		Concurrency       int             `json:"concurrency"`
-	}{json.RawMessage(autoText), t.Concurrency})
+	return json.Marshal(targetFields{rate, t.Concurrency, t.URLPrefix, t.Secrets, t.Tenants})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes. It leaves absent fields unchanged.
 func (t *TargetLimits) UnmarshalJSON(raw []byte) error {
-	fields := struct {
-		RequestsPerSecond json.RawMessage `json:"requests_per_second"`
-		Concurrency       *int            `json:"concurrency"`
-	}{Concurrency: &t.Concurrency}
+	fields := targetFields{nil, t.Concurrency, t.URLPrefix, slices.Clone(t.Secrets), slices.Clone(t.Tenants)}
 	if err := json.Unmarshal(raw, &fields); err != nil {
 		return err
 	}
+	t.Concurrency, t.URLPrefix, t.Secrets, t.Tenants = fields.Concurrency, fields.URLPrefix, fields.Secrets, fields.Tenants
 	switch given := fields.RequestsPerSecond; {
 	case len(given) == 0:
 		return nil
@@ -77,6 +100,63 @@ func (t *TargetLimits) UnmarshalJSON(raw []byte) error {
 	t.Auto = false
 	return json.Unmarshal(fields.RequestsPerSecond, &t.RequestsPerSecond)
 }
+
+// validate returns a *SettingError if a value is out of range.
+func (t *TargetLimits) validate() error {
+	prefixErr := urlprefix.Check(t.URLPrefix)
+	_, secretsErr := ParseSecrets(t.Secrets)
+	switch {
+	case t.Concurrency < 0:
+		return &SettingError{"concurrency", "want at least 1, or 0 for no limit"}
+	case t.Auto && t.RequestsPerSecond != 0:
+		return &SettingError{"requests_per_second", `want a number or "auto", not both`}
+	case t.URLPrefix == "" && len(t.Secrets) > 0:
+		return &SettingError{"secrets", "they need a url_prefix, below which they sign; without it, remove them with []"}
+	case t.URLPrefix == "" && len(t.Tenants) > 0:
+		return &SettingError{"tenants", "they need a url_prefix: without it, actions name the URL under any name"}
+	case t.URLPrefix != "" && prefixErr != nil:
+		return &SettingError{"url_prefix", prefixErr.Error()}
+	case secretsErr != nil:
+		return &SettingError{"secrets", secretsErr.Error()}
+	case slices.ContainsFunc(t.Tenants, func(name string) bool { return !namePattern.MatchString(name) }):
+		return &SettingError{"tenants", "want names of 1 to 256 printable characters"}
+	case len(t.Tenants) > maxTargetTenants:
+		return &SettingError{"tenants", "want at most 1,000"}
+	}
+	return validRate(t.RequestsPerSecond)
+}
+
+// DeniedError is the error of an action whose target is not for its tenant.
+type DeniedError struct{ Tenant, Target string }
+
+func (e *DeniedError) Error() string {
+	return fmt.Sprintf("target %q is not for tenant %q: an operator names the tenants of a target", e.Target, e.Tenant)
+}
+
+// admit returns the target that an action of a tenant asks for, with its whole URL. Inline
+// reports whether targets without a URLPrefix may be called. The error is a *SpecError or a
+// *DeniedError.
+func (t *TargetLimits) admit(tenant string, asked Target, inline bool) (Target, error) {
+	switch {
+	case t.URLPrefix == "" && !inline:
+		return asked, &SpecError{"target", fmt.Sprintf(
+			"target %q has no url_prefix, and actions may not call URLs of their own here (bulk.inline_targets): an operator sets where the target is with PUT /v1/targets/{name}", asked.Name)}
+	case t.URLPrefix == "" && !strings.Contains(asked.URL, "://"):
+		return asked, &SpecError{"target.url", fmt.Sprintf("target %q has no url_prefix: want an http or https URL with a host", asked.Name)}
+	case t.URLPrefix == "":
+		return asked, nil
+	case len(t.Tenants) > 0 && !slices.Contains(t.Tenants, tenant):
+		return asked, &DeniedError{Tenant: tenant, Target: asked.Name}
+	}
+	whole, err := urlprefix.Join(t.URLPrefix, asked.URL)
+	if err != nil {
+		return asked, &SpecError{"target.url", err.Error()}
+	}
+	return Target{Name: asked.Name, URL: whole}, nil
+}
+
+// maxTargetTenants bounds TargetLimits.Tenants.
+const maxTargetTenants = 1000
 
 // TypeLimits holds the settings of one job type.
 type TypeLimits struct {
@@ -140,12 +220,8 @@ func (c SettingsChange) Validate() error {
 		return &SettingError{"weight", "want more than 0, at most 1,000; or 0 for the default"}
 	case c.Tenant != nil:
 		return validRate(c.Tenant.RequestsPerSecond)
-	case c.Target != nil && c.Target.Concurrency < 0:
-		return &SettingError{"concurrency", "want at least 1, or 0 for no limit"}
-	case c.Target != nil && c.Target.Auto && c.Target.RequestsPerSecond != 0:
-		return &SettingError{"requests_per_second", `want a number or "auto", not both`}
 	case c.Target != nil:
-		return validRate(c.Target.RequestsPerSecond)
+		return c.Target.validate()
 	case c.Type.Concurrency < 0 || c.Type.Concurrency > 10_000:
 		return &SettingError{"concurrency", "want 1 to 10,000, or 0 for the default"}
 	}
@@ -157,4 +233,50 @@ func validRate(perSecond float64) error {
 		return &SettingError{"requests_per_second", "want at least 0.001, or 0 for no limit"}
 	}
 	return nil
+}
+
+// ErrSecret is wrapped by the error about a text that is not a secret.
+var ErrSecret = errors.New("not a secret")
+
+// MaxSecrets is the maximum number of secrets of one target.
+const MaxSecrets = 10
+
+const (
+	secretPrefix   = "whsec_"
+	minSecretBytes = 24
+	maxSecretBytes = 64
+)
+
+// ParseSecret decodes a secret, which is "whsec_" and the base64 of 24 to 64 bytes. Its error wraps
+// ErrSecret, and does not quote the text.
+func ParseSecret(secret string) (key []byte, err error) {
+	encoded, ok := strings.CutPrefix(secret, secretPrefix)
+	if !ok {
+		return nil, fmt.Errorf("%w: want %q and base64", ErrSecret, secretPrefix)
+	}
+	// The decoder would ignore line breaks; in a secret they are a mistake.
+	key, err = base64.StdEncoding.Strict().DecodeString(encoded)
+	if err != nil || strings.ContainsAny(encoded, "\r\n") {
+		return nil, fmt.Errorf("%w: what follows %q is not standard, padded base64", ErrSecret, secretPrefix)
+	}
+	if len(key) < minSecretBytes || len(key) > maxSecretBytes {
+		return nil, fmt.Errorf("%w: it has %d bytes, want %d to %d", ErrSecret, len(key), minSecretBytes, maxSecretBytes)
+	}
+	return key, nil
+}
+
+// ParseSecrets decodes the secrets of one target: at most MaxSecrets.
+func ParseSecrets(secrets []string) (keys [][]byte, err error) {
+	if len(secrets) > MaxSecrets {
+		return nil, fmt.Errorf("%d of them: want at most %d", len(secrets), MaxSecrets)
+	}
+	keys = make([][]byte, 0, len(secrets))
+	for i, secret := range secrets {
+		key, err := ParseSecret(secret)
+		if err != nil {
+			return nil, fmt.Errorf("number %d: %w", i+1, err)
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
 }

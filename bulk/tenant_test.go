@@ -4,11 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
 
 func TestSettingsChangeIsValidated(t *testing.T) {
+	secret := "whsec_" + strings.Repeat("A", 32)
 	for name, c := range map[string]struct {
 		change SettingsChange
 		field  string // empty if the setting is valid
@@ -20,6 +23,14 @@ func TestSettingsChangeIsValidated(t *testing.T) {
 		"a target":                 {SettingsChange{Name: "x:80", Target: &TargetLimits{RequestsPerSecond: 10, Concurrency: 3}}, ""},
 		"a rate to be found":       {SettingsChange{Name: "x:80", Target: &TargetLimits{Auto: true, Concurrency: 3}}, ""},
 		"a type":                   {SettingsChange{Name: "echo", Type: &TypeLimits{10_000}}, ""},
+		"a target of some tenants": {SettingsChange{Name: "t", Target: &TargetLimits{URLPrefix: "https://x/y", Secrets: []string{secret}, Tenants: []string{"a"}}}, ""},
+		"a prefix that is no URL":  {SettingsChange{Name: "t", Target: &TargetLimits{URLPrefix: "x/y"}}, "url_prefix"},
+		"a prefix with a password": {SettingsChange{Name: "t", Target: &TargetLimits{URLPrefix: "https://u:p@x/y"}}, "url_prefix"},
+		"secrets without prefix":   {SettingsChange{Name: "t", Target: &TargetLimits{Secrets: []string{secret}}}, "secrets"},
+		"a secret that is none":    {SettingsChange{Name: "t", Target: &TargetLimits{URLPrefix: "https://x", Secrets: []string{"hunter2"}}}, "secrets"},
+		"eleven secrets":           {SettingsChange{Name: "t", Target: &TargetLimits{URLPrefix: "https://x", Secrets: slices.Repeat([]string{secret}, 11)}}, "secrets"},
+		"tenants without prefix":   {SettingsChange{Name: "t", Target: &TargetLimits{Tenants: []string{"a"}}}, "tenants"},
+		"a tenant that is none":    {SettingsChange{Name: "t", Target: &TargetLimits{URLPrefix: "https://x", Tenants: []string{""}}}, "tenants"},
 		"nothing":                  {SettingsChange{Name: "t"}, "setting"},
 		"two at once":              {SettingsChange{Name: "t", Tenant: &Tenant{}, Type: &TypeLimits{}}, "setting"},
 		"limits with a name":       {SettingsChange{Name: "t", Limits: &Limits{}}, "name"},
@@ -41,6 +52,8 @@ func TestSettingsChangeIsValidated(t *testing.T) {
 		err := c.change.Validate()
 		var wrong *SettingError
 		switch {
+		case err != nil && strings.Contains(err.Error(), "hunter2"):
+			t.Errorf("%s: the error quotes the secret: %v", name, err)
 		case c.field == "" && err != nil:
 			t.Errorf("%s: %v", name, err)
 		case c.field != "" && (!errors.As(err, &wrong) || wrong.Field != c.field || wrong.Why == ""):
@@ -56,9 +69,12 @@ func TestTargetLimitsInJSON(t *testing.T) {
 		`{"requests_per_second":"auto","concurrency":7}`:   {Auto: true, Concurrency: 7},
 		`{"requests_per_second":"auto","concurrency":0}`:   {Auto: true},
 		`{"requests_per_second":10000000,"concurrency":0}`: {RequestsPerSecond: 1e7},
+		`{"requests_per_second":"auto","concurrency":0,"url_prefix":"https://x/","secrets":["s"],"tenants":["a","b"]}`: {
+			Auto: true, URLPrefix: "https://x/", Secrets: []string{"s"}, Tenants: []string{"a", "b"},
+		},
 	} {
 		got := TargetLimits{RequestsPerSecond: 99, Auto: true, Concurrency: 5}
-		if err := json.Unmarshal([]byte(text), &got); err != nil || got != want {
+		if err := json.Unmarshal([]byte(text), &got); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s reads as %+v, %v; want %+v", text, got, err, want)
 		}
 		raw, err := json.Marshal(map[string]TargetLimits{"x": want})
@@ -67,7 +83,7 @@ func TestTargetLimitsInJSON(t *testing.T) {
 		}
 	}
 	kept := TargetLimits{Auto: true}
-	if err := json.Unmarshal([]byte(`{"concurrency":4}`), &kept); err != nil || kept != (TargetLimits{Auto: true, Concurrency: 4}) {
+	if err := json.Unmarshal([]byte(`{"concurrency":4}`), &kept); err != nil || !reflect.DeepEqual(kept, TargetLimits{Auto: true, Concurrency: 4}) {
 		t.Errorf("without requests_per_second it becomes %+v, %v", kept, err)
 	}
 	for _, text := range []string{`{"requests_per_second":"fast"}`, `{"requests_per_second":[]}`, `{"requests_per_second":"Auto"}`, `{"concurrency":"auto"}`, `7`} {

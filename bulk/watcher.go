@@ -22,7 +22,7 @@ const (
 	maxConcurrent = 32
 	// forgetInterval is how often actions past their retention are deleted.
 	forgetInterval = 10 * time.Minute
-	// applyInterval is how often the settings of types are read again, as another
+	// applyInterval is how often the settings of types and targets are read again, as another
 	// instance may have changed them.
 	applyInterval = 5 * time.Second
 )
@@ -42,7 +42,7 @@ func (e *Engine) watcher(ctx context.Context) error {
 		}
 		if began.Sub(applied) >= applyInterval && err == nil {
 			applied = began
-			err = e.applyTypes(ctx)
+			err = e.applySettings(ctx)
 		}
 		if err != nil && !retriable(err) {
 			return err

@@ -70,6 +70,17 @@ type Webhook struct {
 	Allow List
 	// Proxy is Off or proxyEnvironment.
 	Proxy string
+	// InlineTargets is inlineAuto, "true" or "false"; see Config.InlineTargets.
+	InlineTargets string
+}
+
+// inlineAuto, as bulk.inline_targets, lets the address of http decide.
+const inlineAuto = "auto"
+
+// InlineTargets reports whether actions may give the whole URL of their target: by default where
+// only this machine can create them.
+func (c *Config) InlineTargets() bool {
+	return c.Webhook.InlineTargets == "true" || c.Webhook.InlineTargets == inlineAuto && loopback(c.HTTP)
 }
 
 // proxyEnvironment, as bulk.webhook_proxy, is the proxies that the environment names.

@@ -66,7 +66,7 @@ func TestWebhookSettings(t *testing.T) {
 
 func TestNetworksOfWebhooks(t *testing.T) {
 	for file, want := range map[string]webhook.Options{
-		"":                              {},
+		"":                               {},
 		"bulk: {webhook_allow: '::1'}\n": {Allow: []netip.Prefix{netip.MustParsePrefix("::1/128")}},
 		"bulk: {webhook_allow: [127.0.0.0/8, 10.1.2.3/16], webhook_proxy: environment}\n": {
 			Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.1.0.0/16")}, EnvironmentProxy: true,
@@ -78,6 +78,25 @@ func TestNetworksOfWebhooks(t *testing.T) {
 		}
 		if got := c.Webhook.Options(); !slices.Equal(got.Allow, want.Allow) || got.EnvironmentProxy != want.EnvironmentProxy {
 			t.Errorf("%s: %v and %v, want %v and %v", file, got.Allow, got.EnvironmentProxy, want.Allow, want.EnvironmentProxy)
+		}
+	}
+}
+
+// Others may choose where requests go only on this machine, unless the operator wants it so.
+func TestInlineTargets(t *testing.T) {
+	for _, test := range []struct {
+		http, inline string
+		want         bool
+	}{
+		{"127.0.0.1:8080", "", true}, {"localhost:8080", "", true}, {"[::1]:8080", "auto", true}, {"127.0.0.1:8080", "false", false},
+		{":8080", "", false}, {"0.0.0.0:8080", "auto", false}, {"10.0.0.1:8080", "", false}, {"sluice.internal:8080", "", false}, {":8080", "true", true},
+	} {
+		c, err := config.Load(nil, []string{"SLUICE_HTTP=" + test.http, "SLUICE_BULK_INLINE_TARGETS=" + test.inline})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.InlineTargets() != test.want {
+			t.Errorf("http %s, inline_targets %q: %v, want %v", test.http, test.inline, c.InlineTargets(), test.want)
 		}
 	}
 }

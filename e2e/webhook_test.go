@@ -100,10 +100,17 @@ func TestWebhooksAreSigned(t *testing.T) {
 	}
 }
 
-// Targets have secrets of their own, in the file; one has none.
+// setTarget sets where a target is.
+func (s *server) setTarget(name, settings string) {
+	s.t.Helper()
+	s.call("PUT", "/v1/targets/"+name, settings, http.StatusOK, nil)
+}
+
+// Targets have secrets of their own, in the file or stored, which sign below their prefix only; one
+// has none.
 func TestWebhooksOfSingleTargets(t *testing.T) {
 	t.Parallel()
-	common, own := secretOf('c'), secretOf('o')
+	common, own, stored := secretOf('c'), secretOf('o'), secretOf('s')
 	file := filepath.Join(t.TempDir(), "sluice.yaml")
 	content := "webhook:\n  target_secrets:\n    billing:\n      - " + own + "\n    open: []\n"
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
@@ -111,14 +118,47 @@ func TestWebhooksOfSingleTargets(t *testing.T) {
 	}
 	s := newServer(t, "--config", file)
 	s.restart(common)
-	if a := s.deliver("billing", "billing", newReceiver(t, own)); a.Succeeded != 2 {
+	billing, search := newReceiver(t, own), newReceiver(t, stored)
+	a := s.deliver("no-prefix", "billing", billing)
+	if top := string(a.Result["top-errors"]); a.Failed != 2 || !strings.Contains(top, "no url_prefix") {
+		t.Errorf("with the target's secret and without its prefix: %+v %s, want no request", a, top)
+	}
+	s.setTarget("billing", fmt.Sprintf(`{"url_prefix":%q}`, billing.URL))
+	s.setTarget("search", fmt.Sprintf(`{"url_prefix":%q,"secrets":[%q]}`, search.URL, stored))
+	if a := s.deliver("billing", "billing", billing); a.Succeeded != 2 {
 		t.Errorf("with the target's secret: %+v", a)
+	}
+	if a := s.deliver("search", "search", search); a.Succeeded != 2 {
+		t.Errorf("with the stored secret: %+v", a)
 	}
 	if a := s.deliver("other", "other", newReceiver(t, common)); a.Succeeded != 2 {
 		t.Errorf("with the secret of all: %+v", a)
 	}
-	a := s.deliver("open", "open", newReceiver(t, common))
+	a = s.deliver("open", "open", newReceiver(t, common))
 	if top := string(a.Result["top-errors"]); a.Failed != 2 || !strings.Contains(top, "not signed") {
 		t.Errorf("to a target with an empty list: %+v %s, want requests that are not signed", a, top)
 	}
+	s.refuses("POST", "/v1/actions", "application/json", fmt.Sprintf(`{"tenant":"shop","target":{"name":"billing","url":%q}}`, search.URL), http.StatusUnprocessableEntity)
+}
+
+// Without --bulk-webhook-allow no webhook reaches this machine, not even Sluice's own API; and with
+// bulk.inline_targets off, none goes to where no operator sends it.
+func TestWebhooksReachPublicAddresses(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	s.command = []string{"serve", "--kafka", s.kafka}
+	s.start()
+	s.call("POST", "/v1/actions", fmt.Sprintf(`{"id":"a","tenant":"shop","target":{"url":%q},"aggregate":["top-errors"]}`, s.url("/v1/limits")), http.StatusCreated, nil)
+	s.upload("a", ndjson, "{\"n\":1}\n", 0)
+	s.call("POST", "/v1/actions/a/seal", `{"total":1}`, http.StatusOK, nil)
+	a := s.finish("a")
+	if top := string(a.Result["top-errors"]); a.Failed != 1 || !strings.Contains(top, "a loopback address that the setting bulk.webhook_allow does not allow") {
+		t.Errorf("a webhook to the server itself: %+v %s", a, top)
+	}
+	s.kill()
+	s.env = []string{"SLUICE_BULK_INLINE_TARGETS=false"}
+	s.start()
+	s.setTarget("billing", `{"url_prefix":"https://billing.example.com"}`)
+	s.refuses("POST", "/v1/actions", "application/json", `{"tenant":"shop","target":{"url":"https://billing.example.com/x"}}`, http.StatusUnprocessableEntity)
+	s.call("POST", "/v1/actions", `{"tenant":"shop","target":{"name":"billing","url":"/x"}}`, http.StatusCreated, nil)
 }

@@ -57,7 +57,7 @@ func TestCreateRefused(t *testing.T) {
 		{"events of what there is not", `{"tenant":"t","type":"echo","events":["jobs","leases"]}`, 400, "events", `a list of "jobs" and "actions"`},
 		{"events that are no list", `{"tenant":"t","type":"echo","events":{}}`, 422, "events", "expected array"},
 		{"an unknown field within", `{"tenant":"t","target":{"url":"http://x","retries":1}}`, 422, "target.retries", "unknown field"},
-		{"a target without url", `{"tenant":"t","target":{"name":"x"}}`, 422, "target.url", "is required"},
+		{"a target without url", `{"tenant":"t","target":{"name":"x"}}`, 422, "target.url", "want an http or https URL"},
 		{"a target that is no URL", `{"tenant":"t","target":{"url":"ftp://x"}}`, 422, "target.url", "want an http or https URL"},
 		{"neither type nor target", `{"tenant":"t"}`, 422, "type", "give a type"},
 		{"type and target", `{"tenant":"t","type":"echo","target":{"url":"http://x"}}`, 422, "type", "not both"},

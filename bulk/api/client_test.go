@@ -143,13 +143,13 @@ func TestClientSettings(t *testing.T) {
 	}
 	target := wire.TargetLimits{RequestsPerSecond: 0.5, Concurrency: 3}
 	must[wire.TargetLimits](t)(c.SetTarget(ctx, "api.example.com:443", target))
-	if got := must[wire.TargetLimits](t)(c.Target(ctx, "api.example.com:443")); got != target {
+	if got := must[wire.TargetLimits](t)(c.Target(ctx, "api.example.com:443")); !reflect.DeepEqual(got, target) {
 		t.Fatalf("%+v", got)
 	}
 	auto := wire.TargetLimits{RequestsPerSecond: wire.Auto, Concurrency: 3}
 	must[wire.TargetLimits](t)(c.SetTarget(ctx, "auto", auto))
 	auto.FoundRequestsPerSecond = 41.5
-	if got := must[wire.TargetLimits](t)(c.Target(ctx, "auto")); got != auto {
+	if got := must[wire.TargetLimits](t)(c.Target(ctx, "auto")); !reflect.DeepEqual(got, auto) {
 		t.Fatalf("%+v", got)
 	}
 	must[wire.TypeLimits](t)(c.SetType(ctx, "echo", wire.TypeLimits{Concurrency: 3}))

@@ -311,6 +311,9 @@ func (e *fakeEngine) FoundRate(context.Context, string) (float64, error) {
 func (e *fakeEngine) Set(_ context.Context, change bulk.SettingsChange) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if err := change.Validate(); err != nil {
+		return err
+	}
 	switch {
 	case change.Limits != nil:
 		e.settings.Limits = change.Limits

@@ -28,7 +28,10 @@ func refuse(id string, err error) *edge.Error {
 	var exists *bulk.ExistsError
 	var offset *bulk.OffsetError
 	var transition *bulk.TransitionError
+	var denied *bulk.DeniedError
 	switch {
+	case errors.As(err, &denied):
+		return edge.Refuse(http.StatusForbidden, wire.CodeForbidden, denied.Error())
 	case errors.As(err, &done):
 		return done
 	case errors.As(err, &spec) && spec.Field == "events":

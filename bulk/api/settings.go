@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api/wire"
+	"github.com/sluice-project/sluice/internal/edge"
 )
 
 func (s *server) registerSettings() {
@@ -59,6 +60,10 @@ type inSetTarget struct {
 type targetLimits struct {
 	RequestsPerSecond targetRate `json:"requests_per_second" required:"false" doc:"Limits the attempts started against the target; auto finds the rate that the target sustains. Default 0: no limit."`
 	Concurrency       int        `json:"concurrency" required:"false" minimum:"0" maximum:"1000000" doc:"Limits the attempts in flight against the target. Default 0: no limit."`
+	URLPrefix         string     `json:"url_prefix,omitempty" maxLength:"2048" doc:"Where the target is: requests go to URLs below it only, and actions that name the target give a path below it. Default: none, actions give the whole URL."`
+	Secrets           []string   `json:"secrets,omitempty" nullable:"false" maxItems:"10" writeOnly:"true" doc:"The secrets that sign requests to the target, the current one first; they need a url_prefix. Absent: as they are; an empty list: those of the server's settings."`
+	SecretCount       int        `json:"secret_count,omitempty" readOnly:"true" doc:"How many secrets are stored. A PUT ignores it."`
+	Tenants           []string   `json:"tenants,omitempty" nullable:"false" maxItems:"1000" doc:"The tenants that may use the target; they need a url_prefix. Default: all."`
 	Found             float64    `json:"found_requests_per_second,omitempty" readOnly:"true" doc:"The rate that holds at present, where requests_per_second is auto. A PUT ignores it."`
 }
 
@@ -83,7 +88,10 @@ func (s *server) target(ctx context.Context, in *inTarget) (*object[targetLimits
 
 // targetAnswer returns what is set, and the rate that was found.
 func (s *server) targetAnswer(ctx context.Context, name string, limits bulk.TargetLimits) (*object[targetLimits], error) {
-	body := targetLimits{RequestsPerSecond: targetRate{wire.Rate(limits.RequestsPerSecond)}, Concurrency: limits.Concurrency}
+	body := targetLimits{
+		RequestsPerSecond: targetRate{wire.Rate(limits.RequestsPerSecond)}, Concurrency: limits.Concurrency,
+		URLPrefix: limits.URLPrefix, SecretCount: len(limits.Secrets), Tenants: limits.Tenants,
+	}
 	if limits.Auto {
 		found, err := s.engine.FoundRate(ctx, name)
 		if err != nil {
@@ -95,7 +103,21 @@ func (s *server) targetAnswer(ctx context.Context, name string, limits bulk.Targ
 }
 
 func (s *server) setTarget(ctx context.Context, in *inSetTarget) (*object[targetLimits], error) {
-	target := bulk.TargetLimits{RequestsPerSecond: float64(in.Body.RequestsPerSecond.Rate), Concurrency: in.Body.Concurrency}
+	target := bulk.TargetLimits{
+		RequestsPerSecond: float64(in.Body.RequestsPerSecond.Rate), Concurrency: in.Body.Concurrency,
+		URLPrefix: in.Body.URLPrefix, Secrets: in.Body.Secrets, Tenants: in.Body.Tenants,
+	}
+	if target.Secrets == nil { // Nobody can read them, and so nobody can repeat them.
+		settings, err := s.engine.Settings(ctx)
+		if err != nil {
+			return nil, err
+		}
+		stored := settings.Targets[in.Name]
+		if len(stored.Secrets) > 0 && stored.URLPrefix != target.URLPrefix {
+			return nil, edge.Invalid("secrets", "they are for the present url_prefix: with another one, give them again, or [] to remove them")
+		}
+		target.Secrets = stored.Secrets
+	}
 	if in.Body.RequestsPerSecond.Rate == wire.Auto {
 		target.RequestsPerSecond, target.Auto = 0, true
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api"
+	"github.com/sluice-project/sluice/bulk/api/wire"
 )
 
 func TestSettings(t *testing.T) {
@@ -48,6 +49,40 @@ func TestSettings(t *testing.T) {
 	}
 }
 
+// Secrets are taken and not given back; they stay with the prefix that they were given for.
+func TestTargetsOfTheOperator(t *testing.T) {
+	f := newFixture(t)
+	secret := "whsec_" + strings.Repeat("A", 32)
+	const path = "/v1/targets/billing"
+	settings := func(body string, want string) {
+		t.Helper()
+		for _, method := range []string{"PUT", "GET"} {
+			if got := strings.TrimSpace(f.do(200, method, path, body).Body.String()); got != want {
+				t.Errorf("%s %s: got %s; want %s", method, body, got, want)
+			}
+			body = ""
+		}
+	}
+	const shown = `{"requests_per_second":0,"concurrency":0,"url_prefix":"https://x/y",`
+	settings(`{"url_prefix":"https://x/y","secrets":["`+secret+`","`+secret+`"],"tenants":["a","b"]}`, shown+`"secret_count":2,"tenants":["a","b"]}`)
+	settings(`{"url_prefix":"https://x/y","secret_count":7}`, shown+`"secret_count":2}`)
+	if got := f.engine.settings.Targets["billing"]; len(got.Secrets) != 2 || got.Secrets[0] != secret {
+		t.Fatalf("%+v", got)
+	}
+	for _, body := range []string{`{"url_prefix":"https://z/"}`, `{}`, `{"secrets":["` + secret + `"]}`} {
+		if got := f.do(422, "PUT", path, body).problem; len(got.Errors) != 1 || got.Errors[0].Field != "secrets" {
+			t.Errorf("%s: %+v", body, got)
+		}
+	}
+	settings(`{"url_prefix":"https://z/","secrets":["`+secret+`"]}`, `{"requests_per_second":0,"concurrency":0,"url_prefix":"https://z/","secret_count":1}`)
+	settings(`{"secrets":[]}`, `{"requests_per_second":0,"concurrency":0}`)
+	f.engine.fail["Create"] = &bulk.DeniedError{Tenant: "evil", Target: "billing"}
+	if got := f.do(403, "POST", "/v1/actions", `{"tenant":"evil","target":{"name":"billing","url":"http://x"}}`).problem; got.Code != wire.CodeForbidden ||
+		!strings.Contains(got.Detail, `target "billing" is not for tenant "evil"`) {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestSettingsRefused(t *testing.T) {
 	tests := []struct{ path, body, field, detail string }{
 		{"/v1/limits", `{"requests_per_second":-1}`, "requests_per_second", ">= 0"},
@@ -67,6 +102,9 @@ func TestSettingsRefused(t *testing.T) {
 		{"/v1/targets/t", `{"requests_per_second":-1}`, "requests_per_second", `or "auto"`},
 		{"/v1/targets/t", `{"requests_per_second":1e10}`, "requests_per_second", `or "auto"`},
 		{"/v1/targets/t", `{"concurrency":-1}`, "concurrency", ">= 0"},
+		{"/v1/targets/t", `{"url_prefix":"x"}`, "url_prefix", "want an http or https URL"},
+		{"/v1/targets/t", `{"url_prefix":"http://x","secrets":["hunter2"]}`, "secrets", "number 1: not a secret"},
+		{"/v1/targets/t", `{"tenants":["a"]}`, "tenants", "they need a url_prefix"},
 		{"/v1/types/t", `{"concurrency":-1}`, "concurrency", ">= 0"},
 		{"/v1/types/t", `{"concurrency":10001}`, "concurrency", "<= 10000"},
 		{"/v1/types/a%2Fb", `{"concurrency":1}`, "type", "pattern"},

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"reflect"
+	"strings"
 
 	"github.com/sluice-project/sluice/bulk"
 )
@@ -23,7 +24,7 @@ func (k *kit) expectSettings(want bulk.Settings) {
 		k.check(got.Tenants[name] == tenant, "tenant %s: %+v, want %+v", name, got.Tenants[name], tenant)
 	}
 	for name, target := range want.Targets {
-		k.check(got.Targets[name] == target, "target %s: %+v, want %+v", name, got.Targets[name], target)
+		k.check(reflect.DeepEqual(got.Targets[name], target), "target %s: %+v, want %+v", name, got.Targets[name], target)
 	}
 	for name, jobType := range want.Types {
 		k.check(got.Types[name] == jobType, "type %s: %+v, want %+v", name, got.Types[name], jobType)
@@ -40,8 +41,11 @@ func (k *kit) setAll() bulk.Settings {
 			"a":      {BasePriority: -60_000, Weight: 2.5, RequestsPerSecond: 0.5},
 			"ü b/:c": {BasePriority: 1, Weight: 1},
 		},
-		Targets: map[string]bulk.TargetLimits{"api:443": {RequestsPerSecond: 7, Concurrency: 3}, "found": {Auto: true, Concurrency: 2}},
-		Types:   map[string]bulk.TypeLimits{"echo": {Concurrency: 20}},
+		Targets: map[string]bulk.TargetLimits{
+			"api:443": {RequestsPerSecond: 7, Concurrency: 3}, "found": {Auto: true, Concurrency: 2},
+			"billing": {URLPrefix: "https://x/<&>", Secrets: []string{"whsec_" + strings.Repeat("A", 32)}, Tenants: []string{"a", "ü b/:c"}},
+		},
+		Types: map[string]bulk.TypeLimits{"echo": {Concurrency: 20}},
 	}
 	k.set(bulk.SettingsChange{Limits: want.Limits})
 	for name, tenant := range want.Tenants {

@@ -5,7 +5,8 @@
 //   - A [Handler] is a bulk.Handler for jobs of type bulk.WebhookType.
 //   - A secret signs requests, so that the target can distinguish them from forgeries.
 //     Its text is "whsec_" and the base64 of 24 to 64 random bytes.
-//   - [Verify] is for the other side: it checks a request that a target received.
+//   - [Verify] and [VerifyFor] are for the other side: they check a request that a target
+//     received, VerifyFor also for whom it is.
 //
 // # The request
 //
@@ -17,8 +18,8 @@
 //	webhook-timestamp  when this attempt was made, in seconds since 1970
 //	webhook-signature  "v1," and the base64 of the HMAC-SHA256 of
 //	                   "{id}.{timestamp}.{body}"; one for each secret, the current
-//	                   one first, with a space between them; left out if there is
-//	                   no secret
+//	                   one first, with a space between them; then one "v1s," for each,
+//	                   which covers tenant and URL, too; left out if there is no secret
 //	Sluice-Action      the action's id
 //	Sluice-Tenant      the tenant; bytes other than visible ASCII, and %, are
 //	                   percent-encoded

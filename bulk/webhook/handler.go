@@ -93,26 +93,30 @@ func (h *Handler) newRequest(ctx context.Context, job *bulk.Job, now time.Time) 
 		password, _ := user.Password()
 		request.SetBasicAuth(user.Username(), password)
 	}
-	h.setHeaders(request.Header, job, now)
-	return request, nil
+	return request, h.setHeaders(request, job, now)
 }
 
-func (h *Handler) setHeaders(header http.Header, job *bulk.Job, now time.Time) {
-	id := job.ID()
+func (h *Handler) setHeaders(request *http.Request, job *bulk.Job, now time.Time) error {
+	header, id, timestamp := request.Header, job.ID(), strconv.FormatInt(now.Unix(), 10)
+	keys, err := h.secrets.keys(job)
+	if err != nil {
+		return err
+	}
 	header.Set("Content-Type", "application/json")
 	header.Set("User-Agent", h.options.UserAgent)
 	header.Set(HeaderID, id)
-	header.Set(HeaderTimestamp, strconv.FormatInt(now.Unix(), 10))
-	if keys := h.secrets.keys(job.Spec.Target.Name); len(keys) > 0 {
-		header.Set(HeaderSignature, signAll(keys, id, now, job.Payload))
+	header.Set(HeaderTimestamp, timestamp)
+	if len(keys) > 0 {
+		header.Set(HeaderSignature, signAll(keys, &message{id, timestamp, job.Spec.Tenant, audienceOf(request.URL), job.Payload}))
 	}
 	header.Set("Sluice-Action", job.Spec.ID)
-	header.Set("Sluice-Tenant", headerValue(job.Spec.Tenant))
+	header.Set(headerTenant, headerValue(job.Spec.Tenant))
 	header.Set("Sluice-Attempt", strconv.Itoa(job.Attempt))
 	// The header webhook-id makes the request idempotent. An empty list tells the transport
 	// so without sending the header: if the target has just closed a kept connection, that
 	// costs a new connection, not an attempt.
 	header["Idempotency-Key"] = nil
+	return nil
 }
 
 // read returns the body, up to one byte more than a result may have. It drains the rest,

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -93,8 +94,8 @@ func TestRequest(t *testing.T) {
 	if user, password, _ := got.BasicAuth(); user != "user" || password != "pass" {
 		t.Errorf("basic authentication = %q, %q", user, password)
 	}
-	if signatures := strings.Split(got.Header.Get(HeaderSignature), " "); len(signatures) != 2 {
-		t.Errorf("signatures = %q; want two", signatures)
+	if signatures := strings.Split(got.Header.Get(HeaderSignature), " "); len(signatures) != 4 || !strings.HasPrefix(signatures[1], "v1,") || !strings.HasPrefix(signatures[2], "v1s,") {
+		t.Errorf("signatures = %q; want two of each scheme", signatures)
 	}
 	for _, secret := range []string{vectorSecret, otherSecret} {
 		if err := Verify(secret, got.Header, body, time.Now(), time.Minute); err != nil {
@@ -103,11 +104,30 @@ func TestRequest(t *testing.T) {
 	}
 }
 
+// signedBy returns which of the secrets signed a request, in the order of its signatures.
+func signedBy(t *testing.T, header http.Header, body []byte, secrets ...string) (by []string) {
+	t.Helper()
+	all := strings.Fields(header.Get(HeaderSignature))
+	for _, signature := range all[:len(all)/2] { // those of v1, and as many of v1s
+		one := header.Clone()
+		one.Set(HeaderSignature, signature)
+		for _, secret := range secrets {
+			if Verify(secret, one, body, time.Now(), 0) == nil {
+				by = append(by, secret)
+			}
+		}
+	}
+	return by
+}
+
+// Secrets of a target sign only what its prefix keeps with it.
 func TestSecretsOfTargets(t *testing.T) {
-	third := secretOf(strings.Repeat("t", 24))
+	third, stored := secretOf(strings.Repeat("t", 24)), secretOf(strings.Repeat("s", 24))
 	var header http.Header
 	var body []byte
+	requests := 0
 	server := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+		requests++
 		header = r.Header
 		body, _ = io.ReadAll(r.Body)
 	})
@@ -115,26 +135,112 @@ func TestSecretsOfTargets(t *testing.T) {
 		Secrets:       []string{vectorSecret},
 		TargetSecrets: map[string][]string{"own": {otherSecret, third}, "unsigned": {}},
 	})
-	for target, want := range map[string][]string{"own": {otherSecret, third}, "unsigned": nil, "not listed": {vectorSecret}} {
+	prefixed := &bulk.TargetLimits{URLPrefix: server.URL}
+	for _, test := range []struct {
+		target   string
+		settings *bulk.TargetLimits
+		want     []string
+	}{
+		{"own", prefixed, []string{otherSecret, third}},
+		{"unsigned", prefixed, nil},
+		{"unsigned", nil, nil},
+		{"not listed", prefixed, []string{vectorSecret}},
+		{"not listed", &bulk.TargetLimits{}, []string{vectorSecret}},
+		{"own", &bulk.TargetLimits{URLPrefix: server.URL, Secrets: []string{stored}}, []string{stored}},
+		{"not listed", &bulk.TargetLimits{URLPrefix: server.URL, Secrets: []string{stored, third}}, []string{stored, third}},
+	} {
 		job := jobTo(server.URL)
-		job.Spec.Target.Name = target
+		job.Spec.Target.Name, job.Target = test.target, test.settings
 		if _, err := h.Handle(t.Context(), job); err != nil {
 			t.Fatal(err)
 		}
-		var wanted []string
-		for _, secret := range want {
-			seconds, _ := strconv.ParseInt(header.Get(HeaderTimestamp), 10, 64)
-			signature, err := Sign(secret, "act-7", time.Unix(seconds, 0), body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			wanted = append(wanted, signature)
+		if got := signedBy(t, header, body, vectorSecret, otherSecret, third, stored); !slices.Equal(got, test.want) {
+			t.Errorf("target %s with %+v: signed by %q; want %q", test.target, test.settings, got, test.want)
 		}
-		if got := header.Get(HeaderSignature); got != strings.Join(wanted, " ") {
-			t.Errorf("target %s: signatures %q; want %q", target, got, wanted)
-		}
-		if _, sent := header[http.CanonicalHeaderKey(HeaderSignature)]; target == "unsigned" && sent {
+		if _, sent := header[http.CanonicalHeaderKey(HeaderSignature)]; len(test.want) == 0 && sent {
 			t.Error("an unsigned request has the signature header")
+		}
+	}
+	for _, settings := range []*bulk.TargetLimits{nil, {}, {Concurrency: 3}} {
+		requests = 0
+		job := jobTo(server.URL)
+		job.Spec.Target.Name, job.Target = "own", settings
+		_, err := h.Handle(t.Context(), job)
+		if got, _ := kindOf(err); got != finalKind || requests != 0 || !strings.Contains(err.Error(), "url_prefix") {
+			t.Errorf("secrets without a prefix: %v is %s, after %d requests", err, got, requests)
+		}
+	}
+}
+
+// A request says for whom it is, to those that ask.
+func TestVerifyFor(t *testing.T) {
+	var header http.Header
+	var body []byte
+	server := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+		header = r.Header
+		body, _ = io.ReadAll(r.Body)
+	})
+	job := jobTo(strings.Replace(server.URL, "http://", "http://user:pass@", 1) + "/hooks/a%20b?x=1")
+	job.Spec.Tenant = "Zürich 100%"
+	if _, err := newHandler(t, Options{Secrets: []string{vectorSecret, otherSecret}}).Handle(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	own := server.URL + "/hooks/a%20b"
+	for _, secret := range []string{vectorSecret, otherSecret} {
+		if tenant, err := VerifyFor(secret, own, header, body, time.Now(), 0); err != nil || tenant != job.Spec.Tenant {
+			t.Errorf("VerifyFor = %q, %v", tenant, err)
+		}
+	}
+	changed := func(name, value string) http.Header {
+		other := header.Clone()
+		other.Set(name, value)
+		return other
+	}
+	missing := header.Clone()
+	missing.Del(headerTenant)
+	for name, test := range map[string]struct {
+		url    string
+		header http.Header
+		body   string
+		want   error
+	}{
+		"another path":     {server.URL + "/hooks/b", header, string(body), ErrSignature},
+		"another host":     {"http://other.example/hooks/a%20b", header, string(body), ErrSignature},
+		"another scheme":   {strings.Replace(own, "http", "https", 1), header, string(body), ErrSignature},
+		"another tenant":   {own, changed(headerTenant, "PR"), string(body), ErrSignature},
+		"another id":       {own, changed(HeaderID, "act-8"), string(body), ErrSignature},
+		"another body":     {own, header, "1", ErrSignature},
+		"only v1":          {own, changed(HeaderSignature, strings.Fields(header.Get(HeaderSignature))[0]), string(body), ErrSignature},
+		"v1 named v1s":     {own, changed(HeaderSignature, "v1s"+strings.Fields(header.Get(HeaderSignature))[0][2:]), string(body), ErrSignature},
+		"no tenant":        {own, missing, string(body), ErrHeaders},
+		"a broken tenant":  {own, changed(headerTenant, "%zz"), string(body), ErrHeaders},
+		"an old timestamp": {own, changed(HeaderTimestamp, "1"), string(body), ErrTimestamp},
+	} {
+		if tenant, err := VerifyFor(vectorSecret, test.url, test.header, []byte(test.body), time.Now(), 0); !errors.Is(err, test.want) || tenant != "" {
+			t.Errorf("%s: %q, %v; want %v", name, tenant, err, test.want)
+		}
+	}
+	if _, err := VerifyFor(vectorSecret, "/hooks", header, body, time.Now(), 0); err == nil {
+		t.Error("a receiver without a host passed")
+	}
+}
+
+func TestAudience(t *testing.T) {
+	for text, want := range map[string]string{
+		"http://X.Example":             "http://x.example/",
+		"https://u:p@x:443/A/?b=c#d":   "https://x/A/",
+		"http://x:443/a":               "http://x:443/a",
+		"http://x:/a%2Fb%20c":          "http://x/a%2Fb%20c",
+		"http://[::80]/":               "http://[::80]/",
+		"http://[::1]:80/":             "http://[::1]/",
+		"https://x:8443/z%C3%BCrich/.": "https://x:8443/z%C3%BCrich/.",
+	} {
+		u, err := url.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := audienceOf(u); got != want {
+			t.Errorf("the audience of %s is %s; want %s", text, got, want)
 		}
 	}
 }

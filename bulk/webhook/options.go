@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+
+	"github.com/sluice-project/sluice/bulk"
 )
 
 // Options holds the settings of a Handler. The zero value of each field means
@@ -15,8 +17,9 @@ type Options struct {
 	// Default none: requests are not signed.
 	Secrets []string
 	// TargetSecrets holds the secrets of single targets, by the target's name
-	// (bulk.Target.Name; it defaults to the URL's host:port). Requests to a target with an
-	// empty list are not signed.
+	// (bulk.Target.Name). They sign only where the target has a bulk.TargetLimits.URLPrefix,
+	// whose own Secrets take precedence; without it, jobs of the target fail permanently.
+	// Requests to a target with an empty list are not signed.
 	TargetSecrets map[string][]string
 	// Allow has the networks that requests may reach though they are not public, such as
 	// 127.0.0.0/8. Default none: connections to loopback, private, link-local, multicast and
@@ -49,7 +52,7 @@ const (
 	DefaultResponseBytes   = 64 << 10
 	MostResponseBytes      = 16 << 20
 	// MostSecrets is the maximum number of secrets of one target.
-	MostSecrets = 10
+	MostSecrets = bulk.MaxSecrets
 )
 
 func (o Options) withDefaults() (Options, error) {

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -8,10 +9,13 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sluice-project/sluice/bulk"
 )
 
 // The headers of the Standard Webhooks specification.
@@ -21,6 +25,8 @@ const (
 	HeaderSignature = "webhook-signature"
 )
 
+const headerTenant = "Sluice-Tenant"
+
 // DefaultTolerance is the default of the difference that Verify allows between a request's
 // timestamp and the receiver's clock.
 const DefaultTolerance = 5 * time.Minute
@@ -29,7 +35,7 @@ const DefaultTolerance = 5 * time.Minute
 // receiver; the others mean that the request is not to be trusted.
 var (
 	// ErrSecret: the text is not a secret.
-	ErrSecret = errors.New("not a secret")
+	ErrSecret = bulk.ErrSecret
 	// ErrHeaders: a header is missing, duplicate or malformed.
 	ErrHeaders = errors.New("webhook headers are not complete")
 	// ErrTimestamp: the request's timestamp is too far in the past or in the future.
@@ -37,29 +43,6 @@ var (
 	// ErrSignature: no signature of the request was made with this secret.
 	ErrSignature = errors.New("webhook signature does not match")
 )
-
-const (
-	secretPrefix   = "whsec_"
-	minSecretBytes = 24
-	maxSecretBytes = 64
-)
-
-// parseSecret decodes a secret. Its error does not quote the text.
-func parseSecret(secret string) ([]byte, error) {
-	encoded, ok := strings.CutPrefix(secret, secretPrefix)
-	if !ok {
-		return nil, fmt.Errorf("%w: want %q and base64", ErrSecret, secretPrefix)
-	}
-	// The decoder would ignore line breaks; in a secret they are a mistake.
-	key, err := base64.StdEncoding.Strict().DecodeString(encoded)
-	if err != nil || strings.ContainsAny(encoded, "\r\n") {
-		return nil, fmt.Errorf("%w: what follows %q is not standard, padded base64", ErrSecret, secretPrefix)
-	}
-	if len(key) < minSecretBytes || len(key) > maxSecretBytes {
-		return nil, fmt.Errorf("%w: it has %d bytes, want %d to %d", ErrSecret, len(key), minSecretBytes, maxSecretBytes)
-	}
-	return key, nil
-}
 
 // keyring holds the decoded secrets of all targets.
 type keyring struct {
@@ -70,11 +53,11 @@ type keyring struct {
 func newKeyring(common []string, targets map[string][]string) (keyring, error) {
 	ring := keyring{targets: make(map[string][][]byte, len(targets))}
 	var err error
-	if ring.common, err = parseSecrets(common); err != nil {
+	if ring.common, err = bulk.ParseSecrets(common); err != nil {
 		return ring, fmt.Errorf("webhook: secrets, %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(targets)) {
-		if ring.targets[name], err = parseSecrets(targets[name]); err != nil {
+		if ring.targets[name], err = bulk.ParseSecrets(targets[name]); err != nil {
 			return ring, fmt.Errorf("webhook: secrets of target %q, %w", name, err)
 		}
 	}
@@ -85,58 +68,99 @@ func newKeyring(common []string, targets map[string][]string) (keyring, error) {
 // [MostSecrets]. The error does not quote the secrets. It wraps [ErrSecret] if one is
 // invalid.
 func CheckSecrets(secrets []string) error {
-	_, err := parseSecrets(secrets)
+	_, err := bulk.ParseSecrets(secrets)
 	return err
 }
 
-func parseSecrets(secrets []string) ([][]byte, error) {
-	if len(secrets) > MostSecrets {
-		return nil, fmt.Errorf("%d of them: want at most %d", len(secrets), MostSecrets)
+// keys returns the keys that sign the requests of a job. Secrets of a target sign only where its
+// prefix keeps its requests, or anyone who may name the target could have them sign for another.
+func (k keyring) keys(job *bulk.Job) ([][]byte, error) {
+	name, prefixed := job.Spec.Target.Name, job.Target != nil && job.Target.URLPrefix != ""
+	if prefixed && len(job.Target.Secrets) > 0 {
+		return bulk.ParseSecrets(job.Target.Secrets)
 	}
-	keys := make([][]byte, 0, len(secrets))
-	for i, secret := range secrets {
-		key, err := parseSecret(secret)
-		if err != nil {
-			return nil, fmt.Errorf("number %d: %w", i+1, err)
+	keys, listed := k.targets[name]
+	switch {
+	case listed && len(keys) > 0 && !prefixed:
+		return nil, finalError{fmt.Errorf("target %q has secrets in webhook.target_secrets and no url_prefix, below which they sign: an operator sets it with PUT /v1/targets/{name}", name)}
+	case listed:
+		return keys, nil
+	default:
+		return k.common, nil
+	}
+}
+
+// signAll returns the value of the signature header: of each key the signature v1, and then of
+// each key the signature v1s.
+func signAll(keys [][]byte, m *message) string {
+	signatures := make([]string, 0, 2*len(keys))
+	for _, key := range keys {
+		signatures = append(signatures, schemeV1+base64.StdEncoding.EncodeToString(m.v1(key)))
+	}
+	for _, key := range keys {
+		if m.audience != "" {
+			signatures = append(signatures, schemeV1S+base64.StdEncoding.EncodeToString(m.v1s(key)))
 		}
-		keys = append(keys, key)
-	}
-	return keys, nil
-}
-
-// keys returns the keys that sign requests to a target.
-func (k keyring) keys(target string) [][]byte {
-	if keys, listed := k.targets[target]; listed {
-		return keys
-	}
-	return k.common
-}
-
-// signAll returns the value of the signature header: one signature for each key.
-func signAll(keys [][]byte, id string, at time.Time, body []byte) string {
-	timestamp := strconv.FormatInt(at.Unix(), 10)
-	signatures := make([]string, len(keys))
-	for i, key := range keys {
-		signatures[i] = "v1," + base64.StdEncoding.EncodeToString(sum(key, id, timestamp, body))
 	}
 	return strings.Join(signatures, " ")
 }
 
-func sum(key []byte, id, timestamp string, body []byte) []byte {
+// The schemes of signatures. Libraries of Standard Webhooks know the first, and skip the other.
+const (
+	schemeV1  = "v1,"
+	schemeV1S = "v1s,"
+)
+
+// message is the signed content of a request.
+type message struct {
+	id, timestamp string
+	// tenant and audience are for v1s only. The audience is that of audienceOf.
+	tenant, audience string
+	body             []byte
+}
+
+// v1 is the signature of Standard Webhooks.
+func (m *message) v1(key []byte) []byte {
 	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte(id + "." + timestamp + "."))
-	mac.Write(body)
+	mac.Write([]byte(m.id + "." + m.timestamp + "."))
+	mac.Write(m.body)
 	return mac.Sum(nil)
+}
+
+// v1s covers for whom the request is, too. Each part has its length before it, so that no two
+// messages have the same content; and no id has the comma of the first part, so that no v1 has it.
+func (m *message) v1s(key []byte) []byte {
+	mac := hmac.New(sha256.New, key)
+	for _, part := range []string{"v1s", m.id, m.timestamp, m.tenant, m.audience} {
+		mac.Write([]byte(strconv.Itoa(len(part)) + ":" + part + ","))
+	}
+	mac.Write([]byte(strconv.Itoa(len(m.body)) + ":"))
+	mac.Write(m.body)
+	mac.Write([]byte(","))
+	return mac.Sum(nil)
+}
+
+// audienceOf returns what v1s signs of a URL: scheme and host in lower case, the port unless it is
+// the scheme's own, and the path, which is at least a slash; without user and query.
+func audienceOf(u *url.URL) string {
+	host := strings.ToLower(u.Host)
+	switch own := map[string]string{"http": ":80", "https": ":443"}[u.Scheme]; {
+	case u.Port() == "":
+		host = strings.TrimSuffix(host, ":")
+	default:
+		host = strings.TrimSuffix(host, own)
+	}
+	return u.Scheme + "://" + host + cmp.Or(u.EscapedPath(), "/")
 }
 
 // Sign returns the value of the webhook-signature header for one secret: for senders, and for
 // tests of receivers. The error wraps ErrSecret.
 func Sign(secret, id string, at time.Time, body []byte) (string, error) {
-	key, err := parseSecret(secret)
+	key, err := bulk.ParseSecret(secret)
 	if err != nil {
 		return "", err
 	}
-	return signAll([][]byte{key}, id, at, body), nil
+	return signAll([][]byte{key}, &message{id: id, timestamp: strconv.FormatInt(at.Unix(), 10), body: body}), nil
 }
 
 // Verify checks, for a receiver, that a request's headers and body were signed with the
@@ -149,20 +173,53 @@ func Sign(secret, id string, at time.Time, body []byte) (string, error) {
 // its webhook-id. The signed content joins id, timestamp and body with full stops, so treat a
 // body that is not JSON as a forgery.
 func Verify(secret string, header http.Header, body []byte, now time.Time, tolerance time.Duration) error {
-	key, err := parseSecret(secret)
+	return verify(secret, header, &message{body: body}, schemeV1, (*message).v1, now, tolerance)
+}
+
+// VerifyFor is Verify for a receiver that must know for whom a request is: it also checks that
+// the request was signed for this URL, and returns the tenant that it was signed for, which the
+// receiver must compare. So a request that Sluice made for another target, or for another tenant,
+// does not pass where several share a secret. The URL is the receiver's own, as the target has
+// it, before a proxy changes it; its user and its query do not matter.
+//
+// It needs the signature v1s, which Sluice sends beside that of Standard Webhooks, and the header
+// Sluice-Tenant.
+func VerifyFor(secret, receiver string, header http.Header, body []byte, now time.Time, tolerance time.Duration) (tenant string, err error) {
+	u, err := url.Parse(receiver)
+	if err != nil || u.Host == "" {
+		return "", errors.New("the receiver's own URL: want one with scheme and host, such as https://api.example.com/hooks")
+	}
+	values := header.Values(headerTenant)
+	if len(values) != 1 {
+		return "", fmt.Errorf("%w: want %s once", ErrHeaders, headerTenant)
+	}
+	if tenant, err = url.PathUnescape(values[0]); err != nil {
+		return "", fmt.Errorf("%w: %s is not percent-encoded", ErrHeaders, headerTenant)
+	}
+	m := &message{tenant: tenant, audience: audienceOf(u), body: body}
+	if err := verify(secret, header, m, schemeV1S, (*message).v1s, now, tolerance); err != nil {
+		return "", err
+	}
+	return tenant, nil
+}
+
+// verify checks that one of the signatures of a scheme is that of the message, whose id and
+// timestamp are those of the headers.
+func verify(secret string, header http.Header, m *message, scheme string, sum func(*message, []byte) []byte, now time.Time, tolerance time.Duration) error {
+	key, err := bulk.ParseSecret(secret)
 	if err != nil {
 		return err
 	}
-	id, timestamp, signatures, err := signedHeaders(header)
-	if err != nil {
+	var signatures string
+	if m.id, m.timestamp, signatures, err = signedHeaders(header); err != nil {
 		return err
 	}
-	if err := checkTimestamp(timestamp, now, tolerance); err != nil {
+	if err := checkTimestamp(m.timestamp, now, tolerance); err != nil {
 		return err
 	}
-	want := sum(key, id, timestamp, body)
+	want := sum(m, key)
 	for signature := range strings.FieldsSeq(signatures) {
-		encoded, ok := strings.CutPrefix(signature, "v1,")
+		encoded, ok := strings.CutPrefix(signature, scheme)
 		if !ok {
 			continue // another scheme
 		}
@@ -170,7 +227,7 @@ func Verify(secret string, header http.Header, body []byte, now time.Time, toler
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: the secret, or the body, is not the one that was signed", ErrSignature)
+	return fmt.Errorf("%w: the secret, or what was signed, is another", ErrSignature)
 }
 
 func signedHeaders(header http.Header) (id, timestamp, signatures string, err error) {

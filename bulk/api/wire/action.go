@@ -7,8 +7,8 @@ import (
 
 // Target is what the jobs of an action call.
 type Target struct {
-	Name string `json:"name,omitempty" maxLength:"256" doc:"The name that limits use. Default: the URL's host:port."`
-	URL  string `json:"url" doc:"Where each job is sent, http or https."`
+	Name string `json:"name,omitempty" maxLength:"256" doc:"The target's name, by which it has limits, secrets and a prefix. Default: the URL's host:port."`
+	URL  string `json:"url,omitempty" doc:"Where each job is sent: the whole URL, http or https; or, if the target has a url_prefix, a path below it, or nothing for the prefix. Answers have the whole URL, with xxxxx for its user and the values of its query."`
 }
 
 // NewAction asks for an action.

@@ -16,6 +16,8 @@ const (
 	// CodeStatus: the action's status does not allow the request, or a run of a
 	// schedule cannot start now.
 	CodeStatus = "status"
+	// CodeForbidden: the action's target is not for its tenant.
+	CodeForbidden = "forbidden"
 
 	CodeNotFound    = problem.NotFound
 	CodeInvalid     = problem.Invalid

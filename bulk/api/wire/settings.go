@@ -20,6 +20,15 @@ type TargetLimits struct {
 	RequestsPerSecond Rate `json:"requests_per_second"`
 	// Concurrency is 0 for no limit.
 	Concurrency int `json:"concurrency"`
+	// URLPrefix is where the target is: actions give a path below it.
+	URLPrefix string `json:"url_prefix,omitempty"`
+	// Secrets sign the requests to the target. Nil, in a PUT, leaves them as they are, and
+	// an empty list removes them. They are never answered: SecretCount is.
+	Secrets []string `json:"secrets,omitzero"`
+	// SecretCount is how many secrets the target has. A PUT ignores it.
+	SecretCount int `json:"secret_count,omitempty"`
+	// Tenants are those that may use the target; none: all.
+	Tenants []string `json:"tenants,omitempty"`
 	// FoundRequestsPerSecond is the current rate where RequestsPerSecond is Auto, else
 	// absent. A PUT ignores it.
 	FoundRequestsPerSecond float64 `json:"found_requests_per_second,omitempty"`

@@ -63,6 +63,7 @@ func newScheduleSetCommand(connect connector) *cobra.Command {
 		})(command, args)
 	}
 	f.specFlags.add(command)
+	f.addTarget(command)
 	flags := command.Flags()
 	flags.StringVar(&f.cron, "cron", "", "when: five fields, or @daily and its like, or \"@every 90m\"; required (`expression`)")
 	flags.StringVar(&f.zone, "time-zone", "UTC", "the IANA time `zone` that the fields are in, such as Asia/Seoul")

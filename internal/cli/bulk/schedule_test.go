@@ -114,6 +114,36 @@ func TestScheduleCommandsGolden(t *testing.T) {
 	})
 }
 
+// Jobs go to a target that the server knows, at a path below its prefix.
+func TestNamedTarget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, end := newService(t)
+		defer end()
+		for _, step := range []struct{ line, want string }{
+			{"target billing --url-prefix https://billing.test/hooks --tenant acme", "below https://billing.test/hooks, for acme only"},
+			{"schedule set charges - --tenant acme --cron @daily --target billing --url /charge", ""},
+			{"schedule show charges --json", `"target":{"name":"billing","url":"https://billing.test/hooks/charge"}`},
+			{"submit - --tenant acme --id charges --target billing", "charges"},
+			{"status charges --json", `"target":{"name":"billing","url":"https://billing.test/hooks"}`},
+		} {
+			if r := s.on(t.Context(), ordersNDJSON(1), strings.Fields(step.line)...); r.Code() != 0 || !strings.Contains(r.Stdout+r.Stderr, step.want) {
+				t.Errorf("%s: exit code %d, %v\n%s%swant %s", step.line, r.Code(), r.Failure, r.Stdout, r.Stderr, step.want)
+			}
+		}
+		for line, want := range map[string]string{
+			"submit - --tenant acme --target billing --url ../charge":     "target.url: the path has a segment of dots",
+			"submit - --tenant shop --target billing --url /charge":       `target "billing" is not for tenant "shop"`,
+			"submit - --tenant acme --target other --url /charge":         `target "other" has no url_prefix: want an http or https URL`,
+			"submit - --tenant acme --target billing --type echo":         "either --target or --type",
+			"schedule set s - --tenant acme --cron @daily --target other": "want an http or https URL",
+		} {
+			if r := s.on(t.Context(), ordersNDJSON(1), strings.Fields(line)...); r.Failure == nil || !strings.Contains(r.Failure.Error(), want) {
+				t.Errorf("%s: exit code %d, %v, want %s", line, r.Code(), r.Failure, want)
+			}
+		}
+	})
+}
+
 func TestScheduleSetRefuses(t *testing.T) {
 	for name, test := range map[string]struct {
 		args  []string

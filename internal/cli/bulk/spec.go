@@ -14,10 +14,12 @@ import (
 // specFlags are the flags that describe an action.
 type specFlags struct {
 	jobType, url, class string
-	aggregates          []string
-	maxAttempts         int
-	timeout             time.Duration
-	failAbove           float64
+	// target is for servers only, which know targets by name.
+	target      string
+	aggregates  []string
+	maxAttempts int
+	timeout     time.Duration
+	failAbove   float64
 }
 
 func (f *specFlags) add(command *cobra.Command) {
@@ -32,12 +34,19 @@ func (f *specFlags) add(command *cobra.Command) {
 	flags.Float64Var(&f.failAbove, "fail-above", 1, "end as FAILED if more than this `share` of an action's jobs fail, 0 to 1")
 }
 
+// addTarget adds the flag that names a target of the server.
+func (f *specFlags) addTarget(command *cobra.Command) {
+	command.Flags().StringVar(&f.target, "target", "", "send each job to the target of this `name`; --url is then a path below its prefix")
+}
+
 // spec returns the spec that the flags describe, checked as far as is possible without a tenant.
 func (f *specFlags) spec(command *cobra.Command, events ...string) (bulk.Spec, error) {
 	var spec bulk.Spec
 	switch {
-	case f.url == "" && f.jobType == "":
+	case f.url == "" && f.target == "" && f.jobType == "":
 		return spec, exit.Usage("say what runs a job: --url URL for HTTP requests, or --type echo to try it out")
+	case f.target != "" && f.jobType != "":
+		return spec, exit.Usage("give either --target or --type, not both")
 	case f.url != "" && f.jobType != "":
 		return spec, exit.Usage("give either --url or --type, not both")
 	}
@@ -46,14 +55,17 @@ func (f *specFlags) spec(command *cobra.Command, events ...string) (bulk.Spec, e
 		return spec, exit.Usage("--class: %w", err)
 	}
 	spec = bulk.Spec{Type: f.jobType, Class: class, Aggregate: f.aggregates, MaxAttempts: f.maxAttempts, Timeout: f.timeout, Events: events}
-	if f.url != "" {
-		spec.Target = &bulk.Target{URL: f.url}
+	if f.url != "" || f.target != "" {
+		spec.Target = &bulk.Target{Name: f.target, URL: f.url}
 	}
 	if command.Flags().Changed("fail-above") {
 		spec.FailAbove = &f.failAbove
 	}
 	check := spec
 	check.Tenant = "tenant"
+	if f.target != "" {
+		check.Target = &bulk.Target{Name: f.target, URL: "http://prefix/"} // The server knows the prefix.
+	}
 	_, err = check.Normalize()
 	if wrong := new(bulk.SpecError); errors.As(err, &wrong) {
 		return spec, intake.FlagError(wrong)

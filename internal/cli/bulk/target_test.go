@@ -17,6 +17,9 @@ func TestTargetCommand(t *testing.T) {
 		{"target api:443 --json", `{"requests_per_second":"auto","concurrency":0,"found_requests_per_second":41.5}` + "\n"},
 		{"target api:443 --rps 0", "api:443: no limit of its rate, no limit of its concurrency\n"},
 		{"target api:443 --json", `{"requests_per_second":0,"concurrency":0}` + "\n"},
+		{"target api:443 --url-prefix https://x/y --tenant a,b", "api:443: no limit of its rate, no limit of its concurrency, below https://x/y, for a, b only\n"},
+		{"target api:443 --concurrency 2", "api:443: no limit of its rate, at most 2 in flight, below https://x/y, for a, b only\n"},
+		{"target api:443 --tenant=", "api:443: no limit of its rate, at most 2 in flight, below https://x/y\n"},
 	} {
 		if r := f.on(t.Context(), "", strings.Fields(step.args)...); r.Code() != 0 || r.Stdout != step.want {
 			t.Errorf("%s: exit code %d, %v: %q, want %q", step.args, r.Code(), r.Failure, r.Stdout, step.want)

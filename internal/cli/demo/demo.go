@@ -146,6 +146,8 @@ type demo struct {
 	rates   demoRates
 	dir     string
 	changed rateChange
+	// limits are the settings of the target.
+	limits bulk.TargetLimits
 }
 
 // rateChange is the moment when the target's rate was configured.
@@ -291,7 +293,8 @@ func (d *demo) report(ctx context.Context, engine demoEngine, result *demoResult
 // configure configures the target's rate, as an operator would with PUT /v1/targets/demo. If it
 // cannot be stored, the run continues without it.
 func (d *demo) configure(ctx context.Context, engine demoEngine, shown *term.Display[*term.Moment], m *term.Moment) {
-	change := bulk.SettingsChange{Name: demoTargetName, Target: &bulk.TargetLimits{RequestsPerSecond: d.rates.Target}}
+	d.limits.RequestsPerSecond = d.rates.Target
+	change := bulk.SettingsChange{Name: demoTargetName, Target: &d.limits}
 	if err := engine.Set(ctx, change); err != nil {
 		shown.Say(fmt.Sprintf("%s: the target's rate could not be configured: %v", term.Spell(m.Elapsed), err))
 	} else {
@@ -310,11 +313,15 @@ func (d *demo) early(ctx context.Context, engine local.Engine, err error) error 
 }
 
 // takeIn stores the whole input and seals its actions.
-func (d *demo) takeIn(ctx context.Context, engine local.Engine, target *demoTarget) ([]string, error) {
+func (d *demo) takeIn(ctx context.Context, engine demoEngine, target *demoTarget) ([]string, error) {
 	const name = "zipcodes.csv"
 	rows := &intake.CsvRows{CSV: upload.NewCSV(bytes.NewReader(d.file)), File: &input.File{}, Name: d.column}
 	var err error
 	if rows.Column, err = rows.CSV.Column(d.column); err != nil {
+		return nil, err
+	}
+	d.limits.URLPrefix = target.URL
+	if err := engine.Set(ctx, bulk.SettingsChange{Name: demoTargetName, Target: &d.limits}); err != nil {
 		return nil, err
 	}
 	start := time.Now()

@@ -150,6 +150,8 @@ func newFakeDemo() *fakeDemo {
 }
 
 func (f *fakeDemo) Set(_ context.Context, change bulk.SettingsChange) error {
+	limits := *change.Target
+	change.Target = &limits
 	f.changes = append(f.changes, change)
 	return nil
 }
@@ -206,8 +208,8 @@ func TestDemoGolden(t *testing.T) {
 		if r.Code() != 0 {
 			t.Errorf("exit code %d: %v", r.Code(), r.Failure)
 		}
-		if len(f.changes) != 1 || f.changes[0].Target.RequestsPerSecond != 53 || f.config.RequestsPerSecond != 56 {
-			t.Errorf("settings %+v of a limit of %g, want one of the target, 53 of 56", f.changes, f.config.RequestsPerSecond)
+		if len(f.changes) != 2 || f.changes[1].Target.RequestsPerSecond != 53 || f.changes[1].Target.URLPrefix != f.changes[0].Target.URLPrefix || f.config.RequestsPerSecond != 56 {
+			t.Errorf("settings %+v of a limit of %g, want two of the target, the second 53 of 56", f.changes, f.config.RequestsPerSecond)
 		}
 		if fmt.Sprint(f.stopped) != "[events engine target]" {
 			t.Errorf("stopped %v, want the reader of events, the engine, and then its target", f.stopped)

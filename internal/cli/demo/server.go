@@ -75,7 +75,7 @@ func openDemo(ctx context.Context, dir string, config bulk.Config, at demoAddres
 	if s.rooms, err = openDemoRooms(ctx, dir, at.Gate, events.ForRooms(broker, events.OwnLog{}, log), log); err != nil {
 		return nil, err
 	}
-	s.Embedded, err = local.OpenEmbedded(dir, config, webhook.Options{Allow: targetNetworks}, bulk.WithPublisher(events.ForBulk(broker, events.OwnLog{}, log)))
+	s.Embedded, err = local.OpenEmbedded(dir, config, webhook.Options{Allow: targetNetworks}, bulk.WithPublisher(events.ForBulk(broker, events.OwnLog{}, log)), bulk.WithoutInlineTargets())
 	if err != nil {
 		return nil, err
 	}

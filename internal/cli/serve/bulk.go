@@ -41,8 +41,11 @@ func openBulk(ctx context.Context, settings *config.Config, server *ops.Server, 
 	}}
 	mux := bulk.NewMux()
 	mux.Handle(bulk.WebhookType, webhooks)
-	engine, err := bulk.New(store, mux, settings.Bulk, bulk.WithLogger(log), bulk.WithPublisher(publisher),
-		bulk.WithTracerProvider(tracer))
+	options := []bulk.Option{bulk.WithLogger(log), bulk.WithPublisher(publisher), bulk.WithTracerProvider(tracer)}
+	if !settings.InlineTargets() {
+		options = append(options, bulk.WithoutInlineTargets())
+	}
+	engine, err := bulk.New(store, mux, settings.Bulk, options...)
 	if err != nil {
 		return nil, errors.Join(err, opened.close())
 	}

@@ -282,7 +282,8 @@ func (e *Engine) Actions(ctx context.Context, filter ActionFilter) ([]Action, er
 	return e.store.Actions(ctx, filter)
 }
 
-// DeadLetters returns up to limit dead letters of an action, from an index on.
+// DeadLetters returns up to limit dead letters of an action, from an index on; see
+// Store.DeadLetters.
 func (e *Engine) DeadLetters(ctx context.Context, id string, from int64, limit int) ([]DeadLetter, error) {
 	return e.store.DeadLetters(ctx, id, from, limit)
 }

@@ -95,7 +95,7 @@ func ParseLeaseID(token string) (LeaseID, error) {
 type LeaseRequest struct {
 	// Types are the requested job types. Jobs are taken from them in rotation.
 	Types []string
-	// Max is the maximum of jobs to lease.
+	// Max is the maximum of jobs to lease. MaxPageBytes is a bound too.
 	Max int
 	// LeaseFor is the time until the lease's deadline.
 	LeaseFor time.Duration

@@ -62,6 +62,5 @@ func (e *Engine) Replay(ctx context.Context, id string) (Action, error) {
 	return again, err
 }
 
-// replayBatch is how many dead letters are read at a time; with the largest
-// payloads they take 64 MiB.
+// replayBatch is how many dead letters are read at a time; MaxPageBytes bounds them too.
 const replayBatch = 64

@@ -90,7 +90,8 @@ type Store interface {
 	// Lease puts ready jobs in flight, and charges one attempt of the present window for
 	// each. It may return none; it does not wait. While no Lease has asked for a type in
 	// the present window and the one before, its ready jobs do not count against limits,
-	// and no more of them are admitted.
+	// and no more of them are admitted. The jobs of one call have at most MaxPageBytes of
+	// payloads, or are one job; what does not fit stays ready.
 	Lease(ctx context.Context, request LeaseRequest) ([]Job, error)
 	// Settle records the outcomes of leases. Verdicts are in the order of the
 	// settlements. A repeated settlement has no further effect.
@@ -105,7 +106,8 @@ type Store interface {
 	// there are no more yet. Reduced batches may be deleted.
 	Outcomes(ctx context.Context, id string, after uint64) (outcomes []Outcome, upTo uint64, err error)
 	// DeadLetters returns up to limit dead letters of an action, by index, from an index
-	// on.
+	// on. A page ends where its payloads reach MaxPageBytes, so it may be shorter than
+	// limit; only an empty page says that there are no more.
 	DeadLetters(ctx context.Context, id string, from int64, limit int) ([]DeadLetter, error)
 
 	// KeepEvents makes the store keep an event of each transition of an action, and of
@@ -147,6 +149,9 @@ type Store interface {
 	// Close makes everything durable and releases the store.
 	Close() error
 }
+
+// MaxPageBytes bounds the payloads that one call of Lease or DeadLetters returns.
+const MaxPageBytes = 8 << 20
 
 // ActionFilter selects actions.
 type ActionFilter struct {

@@ -29,7 +29,7 @@ func (s *server) registerDeadLetters() {
 	const failed = "The failed jobs."
 	edge.Register(s.part, edge.Operation{
 		ID: failuresID, Route: "GET /v1/actions/{id}/failures", Summary: "The failed jobs of an action, by index",
-		Description: "JSON in pages; CSV, requested by Accept or format, all from the given index on, with the columns index, id, error, attempts, failed_at, payload.",
+		Description: "JSON in pages, each of at most 8 MiB of payloads and one more job; CSV, requested by Accept or format, all from the given index on, with the columns index, id, error, attempts, failed_at, payload.",
 		Answers: []edge.Answer{
 			{Status: http.StatusOK, Description: failed, Of: wire.Failures{}},
 			{Status: http.StatusOK, Description: failed, Type: csvType},
@@ -81,7 +81,8 @@ func (in *inFailures) page() int {
 	return in.Limit
 }
 
-// object returns a page of the letters, of which there may be one more than fit.
+// object returns a page of the letters, of which there may be one more than fit. If their
+// size has ended the page, there may be more.
 func (in *inFailures) object(letters []bulk.DeadLetter) wire.Failures {
 	page := wire.Failures{Failures: []wire.DeadLetter{}}
 	for _, letter := range letters[:min(len(letters), in.Limit)] {
@@ -89,8 +90,18 @@ func (in *inFailures) object(letters []bulk.DeadLetter) wire.Failures {
 	}
 	if len(letters) > in.Limit {
 		page.Next = &letters[in.Limit].Index
+	} else if payloadBytes(letters) >= bulk.MaxPageBytes {
+		next := letters[len(letters)-1].Index + 1
+		page.Next = &next
 	}
 	return page
+}
+
+func payloadBytes(letters []bulk.DeadLetter) (bytes int) {
+	for i := range letters {
+		bytes += len(letters[i].Payload)
+	}
+	return bytes
 }
 
 // failuresCSV writes all failures, page by page. If a page cannot be read, it aborts
@@ -161,6 +172,7 @@ type letterList struct {
 	engine Engine
 	in     *inDeadLetters
 	page   *wire.DeadLetters
+	bytes  int // of the payloads of the page
 }
 
 func (l *letterList) fill(ctx context.Context) error {
@@ -222,8 +234,12 @@ func (l *letterList) collect(ctx context.Context, action string, from int64) (fu
 	}
 	for i := range letters[:min(len(letters), room)] {
 		l.page.DeadLetters = append(l.page.DeadLetters, deadLetter(letters[i]))
+		if l.bytes += len(letters[i].Payload); l.bytes >= bulk.MaxPageBytes {
+			full = true
+			break
+		}
 	}
-	if len(letters) <= room {
+	if len(letters) <= room && !full {
 		return false, nil
 	}
 	next := l.page.DeadLetters[len(l.page.DeadLetters)-1].ID

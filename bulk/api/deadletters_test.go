@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -81,6 +82,56 @@ func TestFailuresCSV(t *testing.T) {
 	}
 	if a := f.do(200, "GET", "/v1/actions/a/failures?format=json", "", "Accept", "text/csv"); a.Header().Get("Content-Type") != "application/json" {
 		t.Fatal(a.Header())
+	}
+}
+
+// TestFailuresOfManyBytes: a page ends where its payloads are many bytes, and the next one
+// continues there.
+func TestFailuresOfManyBytes(t *testing.T) {
+	f := newFixture(t)
+	const jobs = 20
+	f.failed("a", 0)
+	f.engine.edit("a", func(a *fakeAction) {
+		a.letters = nil
+		for i := range int64(jobs) {
+			a.letters = append(a.letters, bulk.DeadLetter{Action: "a", Index: i, Payload: []byte(`"` + strings.Repeat("x", 1<<20-2) + `"`)})
+		}
+	})
+	follow := func(name string, ask func(after string) (letters []wire.DeadLetter, next string)) {
+		var got []int64
+		pages := 0
+		for after := "0"; after != ""; pages++ {
+			var letters []wire.DeadLetter
+			if letters, after = ask(after); len(letters) > 9 {
+				t.Fatalf("%s: a page has %d MiB", name, len(letters))
+			}
+			for _, letter := range letters {
+				got = append(got, letter.Index)
+			}
+		}
+		if len(got) != jobs || !slices.IsSorted(got) || pages != 3 {
+			t.Errorf("%s: %d pages: %v", name, pages, got)
+		}
+	}
+	follow("failures", func(from string) ([]wire.DeadLetter, string) {
+		var page wire.Failures
+		f.read(f.do(200, "GET", "/v1/actions/a/failures?limit=1000&from="+from, ""), &page)
+		if page.Next == nil {
+			return page.Failures, ""
+		}
+		return page.Failures, strconv.FormatInt(*page.Next, 10)
+	})
+	follow("dead letters", func(after string) ([]wire.DeadLetter, string) {
+		var page wire.DeadLetters
+		f.read(f.do(200, "GET", "/v1/dead-letters?limit=1000&after="+strings.TrimPrefix(after, "0"), ""), &page)
+		if page.Next == nil {
+			return page.DeadLetters, ""
+		}
+		return page.DeadLetters, *page.Next
+	})
+	a := f.do(200, "GET", "/v1/actions/a/failures?format=csv", "")
+	if rows, err := csv.NewReader(a.Body).ReadAll(); err != nil || len(rows) != jobs+1 {
+		t.Error(len(rows), err)
 	}
 }
 

@@ -22,5 +22,7 @@
 //     come from the same declarations. An unknown field is refused.
 //   - A chunk with a bad line changes nothing. A chunk that was answered with
 //     200 is durable.
-//   - Memory is bounded: limits.go has every bound.
+//   - The memory of every request is bounded: limits.go has the bounds, and
+//     bulk.MaxPageBytes is that of what one answer reads of the store. Connections
+//     are bounded by the server.
 package api

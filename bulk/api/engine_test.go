@@ -228,7 +228,14 @@ func (e *fakeEngine) DeadLetters(_ context.Context, id string, from int64, limit
 	if at < 0 {
 		return nil, nil
 	}
-	return slices.Clone(a.letters[at:min(at+limit, len(a.letters))]), nil
+	page := slices.Clone(a.letters[at:min(at+limit, len(a.letters))])
+	bytes := 0
+	for i := range page {
+		if bytes += len(page[i].Payload); bytes >= bulk.MaxPageBytes {
+			return page[:i+1], nil
+		}
+	}
+	return page, nil
 }
 
 func (e *fakeEngine) Replay(ctx context.Context, id string) (bulk.Action, error) {

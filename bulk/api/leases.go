@@ -13,7 +13,8 @@ import (
 func (s *server) registerLeases() {
 	edge.Register(s.part, edge.Operation{
 		ID: "lease-jobs", Route: "POST /v1/leases", Summary: "Lease ready jobs to a remote worker",
-		Description: "Each job must be acknowledged, or extended, before its deadline; then it is given to another worker.",
+		Description: "Each job must be acknowledged, or extended, before its deadline; then it is given to another worker. " +
+			"An answer has at most 8 MiB of payloads: there may be fewer jobs than max, and more that are ready.",
 	}, s.lease)
 	edge.Register(s.part, edge.Operation{
 		ID: "acknowledge-leases", Route: "POST /v1/leases/ack", Summary: "Report the outcomes of leased jobs",

@@ -3,8 +3,10 @@ package pebblestore
 import (
 	"container/heap"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
@@ -17,48 +19,110 @@ func (s *Store) Lease(_ context.Context, request bulk.LeaseRequest) (leased []bu
 		return nil, err
 	}
 	defer done()
-	var numbers []uint64
+	for {
+		offers := s.offers(request)
+		s.readPayloads(&offers, request.Local)
+		leased, err = s.leaseOffers(request, offers)
+		// If other calls have taken all of them, the next ones are offered.
+		if err != nil || len(leased) > 0 || len(offers) == 0 {
+			return leased, err
+		}
+	}
+}
+
+// offer is a ready job whose payload is read before it is leased: payloads are read without
+// s.mu, and jobs that exceed the bound of bytes are not taken.
+type offer struct {
+	number  uint64
+	index   uint32
+	payload []byte
+	err     error
+}
+
+// offers returns the jobs that leaseOffers takes next, without their payloads.
+func (s *Store) offers(request bulk.LeaseRequest) (offers []offer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	turn, seen := s.turn, map[*jobType]int{}
+	for len(offers) < request.Max {
+		k := s.nextReady(request.Types, &turn, seen)
+		if k == nil {
+			break
+		}
+		j := k.ready.at(seen[k])
+		seen[k]++
+		offers = append(offers, offer{number: j.action.number, index: j.index})
+	}
+	return offers
+}
+
+// readPayloads reads the payloads of offers, and drops the offers that do not fit. Those of
+// remote workers are copies, which keep no pages in memory.
+func (s *Store) readPayloads(offers *[]offer, local bool) {
+	bytes := 0
+	for i := range *offers {
+		o := &(*offers)[i]
+		o.payload, o.err = s.pages.payload(o.number, o.index)
+		if bytes += len(o.payload); i > 0 && bytes > bulk.MaxPageBytes {
+			*offers = (*offers)[:i]
+			return
+		}
+		if !local {
+			o.payload = slices.Clone(o.payload)
+		}
+	}
+}
+
+// leaseOffers leases the offered jobs that are still the next ones.
+func (s *Store) leaseOffers(request bulk.LeaseRequest, offers []offer) (leased []bulk.Job, err error) {
+	var unread error
 	err = s.do(func(c *call) error {
 		for _, name := range request.Types {
 			s.wake(name, c.window)
 		}
-		for len(leased) < request.Max {
-			j := s.nextReady(request.Types)
-			if j == nil {
+		for len(offers) > 0 {
+			k := s.nextReady(request.Types, &s.turn, nil)
+			if k == nil {
 				break
 			}
+			j := k.ready.at(0)
+			at := slices.IndexFunc(offers, func(o offer) bool { return o.number == j.action.number && o.index == j.index })
+			if at < 0 {
+				break
+			}
+			o := offers[at]
+			offers = offers[at+1:]
+			k.ready.pop()
 			s.charge(j.action, -1)
 			j.action.record.Ready--
 			if !s.mayStartJob(j.action, c.window) {
 				s.turnBack(c, j)
 				continue
 			}
-			leased = append(leased, c.lease(j, request))
-			numbers = append(numbers, j.action.number)
+			job := c.lease(j, request)
+			job.Payload = o.payload
+			if leased = append(leased, job); o.err != nil && unread == nil {
+				unread = fmt.Errorf("job %s: %w", job.ID(), o.err)
+			}
 		}
 		if len(leased) > 0 {
 			c.started()
 		}
 		return nil
 	})
-	if err != nil {
+	if err = errors.Join(err, unread); err != nil {
 		return nil, err
-	}
-	for i := range leased {
-		if leased[i].Payload, err = s.pages.payload(numbers[i], uint32(leased[i].Index)); err != nil {
-			return nil, fmt.Errorf("job %s: %w", leased[i].ID(), err)
-		}
 	}
 	return leased, nil
 }
 
-// nextReady takes the next ready job of some types, in rotation over all calls, so that small
-// requests starve no type. It returns nil if no job is ready.
-func (s *Store) nextReady(types []string) *job {
+// nextReady returns the next type with ready jobs, besides those seen, in rotation over all
+// calls, so that small requests starve no type. It returns nil if no job is ready.
+func (s *Store) nextReady(types []string, turn *uint64, seen map[*jobType]int) *jobType {
 	for range types {
-		s.turn++
-		if k := s.types[types[s.turn%uint64(len(types))]]; k != nil && k.ready.len() > 0 {
-			return k.ready.pop()
+		*turn++
+		if k := s.types[types[*turn%uint64(len(types))]]; k != nil && k.ready.len() > seen[k] {
+			return k
 		}
 	}
 	return nil

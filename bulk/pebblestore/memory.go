@@ -188,6 +188,9 @@ type queue struct {
 
 func (q *queue) len() int { return len(q.items) - q.head }
 
+// at returns the job with n jobs before it.
+func (q *queue) at(n int) *job { return q.items[q.head+n] }
+
 func (q *queue) push(j *job) { q.items = append(q.items, j) }
 
 func (q *queue) pop() *job {

@@ -109,6 +109,7 @@ func (s *Store) DeadLetters(_ context.Context, id string, from int64, limit int)
 		return nil, nil
 	}
 	_, end := numberRange(keyDead, number)
+	bytes := 0
 	err = pebblekv.Scan(s.db, indexKey(keyDead, number, uint32(max(0, from))), end, func(key, value []byte) (bool, error) {
 		letter, ok := decodeDeadLetter(value)
 		if !ok {
@@ -116,7 +117,8 @@ func (s *Store) DeadLetters(_ context.Context, id string, from int64, limit int)
 		}
 		letter.Action, letter.Index = id, int64(binary.BigEndian.Uint32(key[9:]))
 		letters = append(letters, letter)
-		return len(letters) < limit, nil
+		bytes += len(letter.Payload)
+		return len(letters) < limit && bytes < bulk.MaxPageBytes, nil
 	})
 	return letters, err
 }

@@ -134,7 +134,7 @@ func (t *staging) stagePayloads(ctx context.Context, page, first, count int64) e
 			if err := l.add(ctx, rueidis.BinaryString(p)); err != nil {
 				return err
 			}
-			t.bytes += int64(len(p))
+			t.bytes, t.largest = t.bytes+int64(len(p)), max(t.largest, int64(len(p)))
 			t.m.bytes.Add(int64(len(p)))
 		}
 	}

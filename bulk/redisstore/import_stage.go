@@ -197,7 +197,9 @@ type staging struct {
 	bookings map[int64]int64 // the slots of throttled jobs, by window
 	// These count what was staged.
 	payloads, bytes, succeeded, failed, canceled, inFlight, states, outcomes int64
-	aside                                                                    [3]int64
+	// largest is the size of the largest payload.
+	largest int64
+	aside   [3]int64
 }
 
 func (t *staging) key(kind string) string { return t.m.s.shards[t.shard] + kind + ":" + t.name }
@@ -267,7 +269,7 @@ func (t *staging) record() *record {
 		r.Outcomes = int64(r.Aggregates) * (a.Succeeded + a.Failed)
 		r.Reduced = r.Outcomes - t.outcomes
 		if t.payloads > 0 { // the sizes of deleted payloads are not known
-			r.Bytes = t.bytes * a.Received / t.payloads
+			r.Bytes, r.Largest = t.bytes*a.Received/t.payloads, t.largest
 		}
 	}
 	r.Trimmed = r.Reduced

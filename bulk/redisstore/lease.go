@@ -15,12 +15,8 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-const (
-	// leaseBytes is about the maximum of payload bytes that one Lease returns of a shard.
-	leaseBytes = 8 << 20
-	// leaseRounds is how often a shard is asked again after it got more of the limits.
-	leaseRounds = 3
-)
+// leaseRounds is how often a shard is asked again after it got more of the limits.
+const leaseRounds = 3
 
 // readyHints has the shards where jobs were seen to be ready, so that workers need not ask
 // every shard. If a hint is wrong, all shards are asked.
@@ -91,10 +87,11 @@ func (s *Store) Lease(ctx context.Context, request bulk.LeaseRequest) (jobs []bu
 		for i, shard := range order {
 			// Shards that come later get their share.
 			share := (request.Max - len(jobs) + len(order) - i - 1) / (len(order) - i)
-			if share <= 0 && request.Max > 0 {
+			left := bulk.MaxPageBytes - payloadBytes(jobs)
+			if share <= 0 && request.Max > 0 || left <= 0 {
 				break
 			}
-			got, err := s.leaseFrom(ctx, shard, request, share)
+			got, err := s.leaseFrom(ctx, shard, request, share, left)
 			jobs = append(jobs, got...)
 			switch {
 			case err != nil:
@@ -102,6 +99,7 @@ func (s *Store) Lease(ctx context.Context, request bulk.LeaseRequest) (jobs []bu
 				s.ready.none(shard, request.Types)
 			case len(got) == share && share > 0:
 				able = append(able, shard)
+			case payloadBytes(got) > left-bulk.MaxPayloadBytes: // it may have more
 			default:
 				s.ready.none(shard, request.Types)
 			}
@@ -115,12 +113,20 @@ func (s *Store) Lease(ctx context.Context, request bulk.LeaseRequest) (jobs []bu
 	return jobs, failed
 }
 
-// leaseFrom leases jobs of one shard, and gets more of the limits if needed.
-func (s *Store) leaseFrom(ctx context.Context, shard int, request bulk.LeaseRequest, most int) (jobs []bulk.Job, err error) {
+func payloadBytes(jobs []bulk.Job) (bytes int) {
+	for i := range jobs {
+		bytes += len(jobs[i].Payload)
+	}
+	return bytes
+}
+
+// leaseFrom leases up to `most` jobs of one shard whose payloads have at most that many bytes,
+// and gets more of the limits if needed.
+func (s *Store) leaseFrom(ctx context.Context, shard int, request bulk.LeaseRequest, most, bytes int) (jobs []bulk.Job, err error) {
 	t := terms{Single: len(s.shards) == 1, Asked: map[string]bool{}}
 	_, t.Revision = s.settings.get()
 	for range leaseRounds {
-		answer, err := s.leaseOnce(ctx, shard, &t, request, most-len(jobs))
+		answer, err := s.leaseOnce(ctx, shard, &t, request, most-len(jobs), bytes-payloadBytes(jobs))
 		if err != nil {
 			return jobs, err
 		}
@@ -155,10 +161,10 @@ type leased struct {
 	runs          []rueidis.RedisMessage
 }
 
-func (s *Store) leaseOnce(ctx context.Context, shard int, t *terms, request bulk.LeaseRequest, most int) (leased, error) {
+func (s *Store) leaseOnce(ctx context.Context, shard int, t *terms, request bulk.LeaseRequest, most, bytes int) (leased, error) {
 	args := append([]string{
 		t.text(), strconv.Itoa(most), number(request.LeaseFor.Milliseconds()), strconv.Itoa(flag(request.Local)),
-		number(s.owner), strconv.Itoa(leaseBytes),
+		number(s.owner), strconv.Itoa(bytes), strconv.Itoa(flag(bytes == bulk.MaxPageBytes)),
 	}, request.Types...)
 	return onShard(ctx, s, leaseScript, shard, readLeased, args...)
 }

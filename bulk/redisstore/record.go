@@ -26,8 +26,9 @@ type record struct {
 
 	Total    int64 `json:"total"`
 	Received int64 `json:"received"`
-	// Bytes is the size of all payloads.
-	Bytes int64 `json:"bytes"`
+	// Bytes is the size of all payloads, Largest that of the largest one.
+	Bytes   int64 `json:"bytes"`
+	Largest int64 `json:"largest"`
 	// Next is the first job that was never admitted; Back counts the jobs that have returned.
 	Next int64 `json:"next"`
 	Back int64 `json:"back"`

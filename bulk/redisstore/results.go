@@ -9,13 +9,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// outcomesAtOnce is the maximum of outcomes that one call returns, and deadAtOnce the number
-// of dead letters read in one exchange.
+// outcomesAtOnce is the maximum of outcomes that one call returns, and deadAtOnce that of
+// dead letters read in one exchange.
 const (
 	outcomesAtOnce = 2000
 	deadAtOnce     = 500
@@ -75,9 +73,8 @@ func (s *Store) DeadLetters(ctx context.Context, id string, from int64, limit in
 	if err != nil {
 		return nil, err
 	}
-	base, text := s.shards[s.shardOfNumber(n)], strconv.FormatUint(n, 10)
-	for len(letters) < limit {
-		page, err := s.deadPage(ctx, base+"dz:"+text, base+"d:"+text, from, min(limit-len(letters), deadAtOnce))
+	for bytes := 0; len(letters) < limit && bytes < bulk.MaxPageBytes; {
+		page, err := s.deadPage(ctx, n, from, min(limit-len(letters), deadAtOnce), bulk.MaxPageBytes-bytes)
 		if err != nil {
 			return nil, err
 		}
@@ -86,6 +83,7 @@ func (s *Store) DeadLetters(ctx context.Context, id string, from int64, limit in
 		}
 		for i := range page {
 			page[i].Action = id
+			bytes += len(page[i].Payload)
 		}
 		letters = append(letters, page...)
 		from = page[len(page)-1].Index + 1
@@ -93,30 +91,23 @@ func (s *Store) DeadLetters(ctx context.Context, id string, from int64, limit in
 	return letters, nil
 }
 
-func (s *Store) deadPage(ctx context.Context, order, hash string, from int64, limit int) (letters []bulk.DeadLetter, err error) {
-	return do(ctx, s, func(ctx context.Context) ([]bulk.DeadLetter, error) {
-		indexes, err := s.db.Do(ctx, s.db.B().Zrangebyscore().Key(order).Min(number(from)).Max("+inf").Limit(0, int64(limit)).Build()).AsStrSlice()
-		if err != nil || len(indexes) == 0 {
-			return nil, err
+func (s *Store) deadPage(ctx context.Context, n uint64, from int64, limit, bytes int) (letters []bulk.DeadLetter, err error) {
+	parts, err := onShard(ctx, s, deadScript, s.shardOfNumber(n), asArray,
+		strconv.FormatUint(n, 10), number(from), strconv.Itoa(limit), strconv.Itoa(bytes))
+	if err != nil {
+		return nil, err
+	}
+	for i := 0; i+1 < len(parts); i += 2 {
+		index, err1 := parts[i].AsInt64()
+		text, err2 := parts[i+1].ToString()
+		letter, err3 := decodeDead(text)
+		if err := errors.Join(err1, err2, err3); err != nil {
+			return nil, fmt.Errorf("redis: dead letter %d: %w", index, err)
 		}
-		texts, err := s.db.Do(ctx, s.db.B().Hmget().Key(hash).Field(indexes...).Build()).ToArray()
-		if err != nil {
-			return nil, err
-		}
-		for i, m := range texts {
-			text, err := m.ToString()
-			if rueidis.IsRedisNil(err) { // it was replayed in the meantime
-				continue
-			}
-			letter, err2 := decodeDead(text)
-			letter.Index, err = strconv.ParseInt(indexes[i], 10, 64)
-			if err := errors.Join(err, err2); err != nil {
-				return nil, fmt.Errorf("redis: dead letter %s: %w", indexes[i], err)
-			}
-			letters = append(letters, letter)
-		}
-		return letters, nil
-	})
+		letter.Index = index
+		letters = append(letters, letter)
+	}
+	return letters, nil
 }
 
 // decodeDead decodes what finish in lua/ended.lua writes: '>HdI4', error, payload.

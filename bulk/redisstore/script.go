@@ -32,6 +32,7 @@ var (
 	sweepScript     = newScript(rediskv.EvenFull, "base", "action", "sweep")
 	admitScript     = newScript(rediskv.EvenFull, "base", "action", "limits", "admit")
 	leaseScript     = newScript(rediskv.EvenFull, "base", "action", "limits", "lease")
+	deadScript      = newScript(rediskv.ReadOnly, "base", "dead")
 	peekScript      = newScript(rediskv.ReadOnly, "base", "action", "peek")
 	settleScript    = newScript(rediskv.EvenFull, "base", "action", "ended", "settle")
 	dispatchScript  = newScript(rediskv.EvenFull, "base", "action", "ended", "dispatch")

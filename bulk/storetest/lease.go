@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"bytes"
+	"slices"
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
@@ -9,6 +11,8 @@ import (
 var leaseCases = []testCase{
 	{"a lease names its job", false, leaseNames},
 	{"at most max, of the types asked for", false, leaseBounds},
+	{"the payloads of one call are bounded", false, leaseBytes},
+	{"a payload above the bound is leased alone", false, leaseLarge},
 	{"types are served in turn", false, leaseInTurn},
 	{"no job is leased twice at a time", false, leaseOnce},
 	{"a settled lease is a duplicate", false, settleTwice},
@@ -53,6 +57,78 @@ func leaseBounds(k *kit) {
 	k.check(n == 2, "leased %d of the 2 echo jobs left", n)
 	n = len(k.leaseAs(bulk.LeaseRequest{Types: []string{"webhook"}, Max: 30, LeaseFor: time.Minute}))
 	k.check(n == 5, "leased %d of 5 webhook jobs", n)
+}
+
+// append adds payloads to a new action.
+func (k *kit) append(id string, payloads ...[]byte) {
+	k.t.Helper()
+	_, err := k.store.Append(ctx, id, 0, payloads)
+	k.must(err)
+}
+
+// start seals and starts an action, and admits its jobs.
+func (k *kit) start(id string) {
+	k.t.Helper()
+	k.transition(id, bulk.Transition{Kind: bulk.Seal, Total: k.action(id).Received})
+	k.transition(id, bulk.Transition{Kind: bulk.Start})
+	k.admitAll()
+}
+
+// leasePage leases up to n jobs, and checks the size of their payloads.
+func (k *kit) leasePage(r bulk.LeaseRequest) []bulk.Job {
+	k.t.Helper()
+	jobs, err := k.store.Lease(ctx, r)
+	k.must(err)
+	bytes := 0
+	for _, j := range jobs {
+		bytes += len(j.Payload)
+	}
+	k.check(bytes <= bulk.MaxPageBytes || len(jobs) == 1, "one call leased %d jobs of %d bytes, want at most %d bytes", len(jobs), bytes, bulk.MaxPageBytes)
+	return jobs
+}
+
+// leaseBytes has many small payloads first, so that the mean size says nothing of the rest.
+func leaseBytes(k *kit) {
+	k.open(unlimited())
+	small, large := []byte(`"x"`), bytes.Repeat([]byte("x"), bulk.MaxPayloadBytes)
+	k.create(spec("a", "tenant"))
+	k.append("a", slices.Concat(slices.Repeat([][]byte{small}, 200), slices.Repeat([][]byte{large}, 11), [][]byte{small})...)
+	k.create(targeted("b", "tenant", "api"))
+	k.append("b", slices.Repeat([][]byte{large}, 3)...)
+	k.start("a")
+	k.start("b")
+	seen := map[string]bool{}
+	for calls := 0; len(seen) < 215; calls++ {
+		k.check(calls < 40, "%d jobs were leased in %d calls, want 215", len(seen), calls)
+		r := request(1000)
+		r.Local = calls%2 == 0
+		jobs := k.leasePage(r)
+		k.check(len(jobs) > 0, "no job was leased while %d are ready", 215-len(seen))
+		for _, j := range jobs {
+			k.check(!seen[j.ID()] && j.Attempt == 1, "job %s was leased before, or attempted: attempt %d", j.ID(), j.Attempt)
+			want := len(large)
+			if j.Spec.ID == "a" && (j.Index < 200 || j.Index == 211) {
+				want = len(small)
+			}
+			k.check(len(j.Payload) == want, "job %s has %d bytes, want %d", j.ID(), len(j.Payload), want)
+			seen[j.ID()] = true
+		}
+		a, b := k.action("a"), k.action("b")
+		k.check(a.InFlight+b.InFlight == int64(len(seen)) && a.Ready+b.Ready == 215-int64(len(seen)),
+			"%d jobs were leased: counts %+v and %+v, want the others ready", len(seen), a.Counts, b.Counts)
+	}
+}
+
+func leaseLarge(k *kit) {
+	k.open(unlimited())
+	k.create(spec("a", "tenant"))
+	k.append("a", []byte("1"), bytes.Repeat([]byte("x"), bulk.MaxPageBytes+1), []byte("3"))
+	k.start("a")
+	var got []int64
+	for range 4 {
+		got = append(got, indexes(k.leasePage(request(10)))...)
+	}
+	k.check(slices.Equal(got, []int64{0, 1, 2}), "leased jobs %v, want 0, 1 and 2", got)
 }
 
 func leaseInTurn(k *kit) {

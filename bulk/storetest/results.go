@@ -16,6 +16,7 @@ var resultCases = []testCase{
 	{"nothing is recorded where nothing is aggregated", false, outcomesNone},
 	{"outcomes survive a restart", true, outcomesSurvive},
 	{"dead letters are paged by index", false, deadPaged},
+	{"a page of dead letters is bounded in bytes", false, deadBytes},
 	{"dead letters keep what failed", false, deadKept},
 	{"a long error is cut", false, deadCut},
 	{"dead letters stay until they are replayed or forgotten", false, deadStay},
@@ -192,6 +193,37 @@ func deadPaged(k *kit) {
 	k.expectDead("a-1", 1, 10, 4)
 	k.fail("b", 3)
 	k.expectDead("b", 0, 10)
+}
+
+func deadBytes(k *kit) {
+	k.open(unlimited())
+	const jobs = 20
+	large := bytes.Repeat([]byte("x"), bulk.MaxPayloadBytes)
+	k.create(spec("a", "tenant"))
+	k.append("a", slices.Concat(slices.Repeat([][]byte{[]byte("1")}, 2), slices.Repeat([][]byte{large}, jobs-2))...)
+	k.start("a")
+	for done := 0; done < jobs; {
+		leased := k.leasePage(request(jobs))
+		k.settle(bulk.Settlement{Kind: bulk.FailedForGood, Error: strings.Repeat("e", bulk.MaxErrorBytes)}, leased...)
+		done += len(leased)
+	}
+	read := int64(0)
+	for pages := 0; ; pages++ {
+		page, err := k.store.DeadLetters(ctx, "a", read, 1000)
+		k.must(err)
+		if len(page) == 0 {
+			k.check(pages == 3, "%d pages, want 3", pages)
+			break
+		}
+		size := 0
+		for _, letter := range page {
+			k.check(letter.Index == read, "dead letter %d follows %d", letter.Index, read-1)
+			k.check(size < bulk.MaxPageBytes, "a page goes on after %d bytes of payloads", size)
+			size, read = size+len(letter.Payload), read+1
+		}
+		k.check(size >= bulk.MaxPageBytes || read == jobs, "a page ends before job %d with %d bytes, and there are more", read, size)
+	}
+	k.check(read == jobs, "%d dead letters were read, want %d", read, jobs)
 }
 
 func deadKept(k *kit) {

@@ -12,16 +12,21 @@ local first = 6 + a.received - offset
 if first > #ARGV then return {'done', a.received, a.status} end
 if a.received + #ARGV - first + 1 > most then return {'most', a.received, a.status} end
 if a.jobs == 1 and outboxFull() then return {'full', a.received, a.status} end
-local index = a.received
+local index, bytes, largest = a.received, a.bytes, a.largest or 0
 while first <= #ARGV do
   local page = math.floor(index / PAGE)
   local last = math.min(#ARGV, first + page * PAGE + PAGE - 1 - index, first + CHUNK - 1)
   call('RPUSH', P .. 'p:' .. number .. ':' .. page, unpack(ARGV, first, last))
-  for i = first, last do a.bytes = a.bytes + #ARGV[i] end
+  for i = first, last do
+    local size = #ARGV[i]
+    bytes = bytes + size
+    if size > largest then largest = size end
+  end
   index = index + last - first + 1
   first = last + 1
 end
-a.received = index
+a.received, a.bytes = index, bytes
+if a.largest then a.largest = largest end
 touch('a:' .. number)
 flush()
 return {'done', a.received, a.status}

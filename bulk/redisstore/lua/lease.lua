@@ -3,17 +3,19 @@
 --
 -- ARGV[3] terms: quotas and slots; the limits for which more was already requested
 -- ARGV[4] the maximum of jobs   ARGV[5] the length of the lease, in ms
--- ARGV[6] 1: leases end with their owner   ARGV[7] the owner   ARGV[8] the maximum of bytes
--- ARGV[9] and on: types
+-- ARGV[6] 1: leases end with their owner   ARGV[7] the owner
+-- ARGV[8] the maximum of payload bytes   ARGV[9] 1: but at least one job
+-- ARGV[10] and on: types
 -- Returns the time; the deadline; the limits of which more is needed, with the total need;
 -- and for each run of jobs: number, first index, jobs, then fence, attempt and payload of
 -- each.
 local most, deadline, own, owner, bytes = tonumber(ARGV[4]), now + tonumber(ARGV[5]), ARGV[6] == '1', tonumber(ARGV[7]), tonumber(ARGV[8])
 local asked = terms.asked or {}
 local answer, needs, leased = {}, {}, 0
+local LARGEST = 1048576 -- a payload of an action that was stored before its largest was recorded
 
 local kinds = {}
-for i = 9, #ARGV do
+for i = 10, #ARGV do
   local k = shard.kinds[ARGV[i]]
   if k then
     if k.asked ~= window then
@@ -35,9 +37,7 @@ local stale = terms.revision ~= tonumber(limitOf('revision') or 0)
 
 -- turnBack makes ready jobs wait for the next window: a limit was lowered, or allows one less
 -- in this window.
-local begin
 local function turnBack(number, a, n)
-  begin(number) -- started jobs precede them
   local at = (window + 1) * WINDOW
   takeRuns(P .. 'r:' .. number, n, function(first, count, fresh)
     local indexes = {}
@@ -53,37 +53,22 @@ local function turnBack(number, a, n)
   touch('a:' .. number)
 end
 
--- start charges n jobs of an action. begin puts the started jobs in flight, all jobs of an
--- action at once.
-local started, order = {}, {}
-
-local function start(number, a, n)
-  charge(a, -n)
-  launch(a, n)
-  local t, g = counterOf('t:' .. a.tenant), counterOf('g:' .. a.target)
-  shard.started, t.started, g.started = shard.started + n, t.started + n, g.started + n
-  if a.window ~= window then a.window, a.started = window, 0 end
-  a.started = a.started + n
-  touch('a:' .. number)
-  started[number] = (started[number] or 0) + n
-  order[#order + 1], order[#order + 2] = number, n
-  leased = leased + n
-  bytes = bytes - n * a.bytes / math.max(1, a.received)
-end
-
--- begun has the runs of each action: the first index, the count, the payloads, and the states
--- of jobs that are not fresh.
-local begun = {}
-
 local new = freshState()
 new.fence, new.attempts, new.phase, new.own, new.owner, new.at = 1, 1, IN_FLIGHT, own, owner, deadline
 local packedNew = packState(new)
 
-local function beginRun(number, first, count, fresh, fields, members)
-  local indexes, payloads = {}, {}
+-- startRun puts the jobs of a run in flight and adds them to the answer. Their states and
+-- deadlines are written at the end, those of an action at once.
+local started = {}
+
+local function startRun(number, first, count, fresh)
+  local indexes = {}
   for i = 1, count do indexes[i] = string.format('%d', first + i - 1) end
   local states = fresh and {} or statesOf(number, indexes)
-  local at, prefix = #fields, number .. ':'
+  local of = started[number]
+  local fields, members, last, prefix = of.fields, of.members, #answer + 3, number .. ':'
+  local at = #fields
+  answer[last - 2], answer[last - 1], answer[last] = number, first, count
   for i = 1, count do
     local text = indexes[i]
     local s, state = states[text], packedNew
@@ -93,20 +78,35 @@ local function beginRun(number, first, count, fresh, fields, members)
     end
     fields[at + 2 * i - 1], fields[at + 2 * i] = text, state
     members[at + 2 * i - 1], members[at + 2 * i] = deadline, prefix .. text
+    s = s or new
+    answer[last + 3 * i - 2], answer[last + 3 * i - 1], answer[last + 3 * i] = s.fence, s.attempts, ''
   end
-  payloadsOf(number, first, count, function(index, payload) payloads[index - first + 1] = payload end)
-  local runs = begun[number]
-  runs[#runs + 1] = {first = first, count = count, told = 0, payloads = payloads, states = states, indexes = indexes}
+  payloadsOf(number, first, count, function(index, payload)
+    answer[last + 3 * (index - first + 1)] = payload
+    bytes = bytes - #payload
+  end)
 end
 
-function begin(number)
-  if not started[number] then return end
-  local fields, members = {}, {}
-  begun[number] = begun[number] or {}
-  takeRuns(P .. 'r:' .. number, started[number], function(first, count, fresh) beginRun(number, first, count, fresh, fields, members) end)
-  each('HSET', P .. 'j:' .. number, fields)
-  each('ZADD', P .. 'leases', members)
-  started[number] = nil
+-- start takes n jobs of an action from the front of its ready jobs, and charges them.
+local function start(number, a, n)
+  charge(a, -n)
+  launch(a, n)
+  local t, g = counterOf('t:' .. a.tenant), counterOf('g:' .. a.target)
+  shard.started, t.started, g.started = shard.started + n, t.started + n, g.started + n
+  if a.window ~= window then a.window, a.started = window, 0 end
+  a.started = a.started + n
+  touch('a:' .. number)
+  local of = started[number] or {jobs = 0, fields = {}, members = {}}
+  started[number] = of
+  of.jobs, leased = of.jobs + n, leased + n
+  takeRuns(P .. 'r:' .. number, n, function(first, count, fresh) startRun(number, first, count, fresh) end)
+end
+
+-- fitting returns how many jobs of an action fit the bytes that are left, whichever they are.
+local function fitting(a)
+  local n = math.floor(bytes / math.max(1, a.largest or LARGEST))
+  if n < 1 and leased == 0 and ARGV[9] == '1' then return 1 end
+  return n
 end
 
 -- need records that this shard's part of a limit is exhausted, unless more of it was already
@@ -159,7 +159,11 @@ local function take(kind, want)
     if not a or a.epoch ~= tonumber(epoch) or a.ready <= 0 then
       q.at = q.at + 1 -- the entry was withdrawn
     else
-      local n = math.min(count, want, math.max(1, math.ceil(bytes * a.received / math.max(1, a.bytes))))
+      local n = math.min(count, want, fitting(a))
+      if n < 1 then
+        bytes = 0
+        return false
+      end
       local shorts = {}
       for _, name in ipairs({'all', 't:' .. a.tenant, 'g:' .. a.target}) do
         local left
@@ -199,42 +203,14 @@ if #kinds > 0 and most > 0 then
   end
 end
 unread()
-for number, n in pairs(started) do
+for number, of in pairs(started) do
   local a = actionOf(number)
   if a.target:byte() ~= 0 then
-    call('HINCRBY', P .. 'tally:' .. window, a.tenant .. '\n' .. a.target .. '\ns', n)
+    call('HINCRBY', P .. 'tally:' .. window, a.tenant .. '\n' .. a.target .. '\ns', of.jobs)
     call('PEXPIRE', P .. 'tally:' .. window, 24 * WINDOW + 60000)
   end
-  begin(number)
-end
-
--- tell adds up to `most` jobs of a run to the answer. Fresh jobs have their first fence and
--- attempt.
-local function tell(run, most)
-  local n = math.min(most, run.count - run.told)
-  local last = #answer
-  answer[last + 1], answer[last + 2] = run.first + run.told, n
-  last = last + 2
-  for i = run.told + 1, run.told + n do
-    local s = run.states[run.indexes[i]] or new
-    answer[last + 1], answer[last + 2], answer[last + 3] = s.fence, s.attempts, run.payloads[i] or ''
-    last = last + 3
-  end
-  run.told = run.told + n
-  return n
-end
-
--- The answer has the jobs in the order in which they were taken.
-local place = {}
-for i = 1, #order, 2 do
-  local number, n = order[i], order[i + 1]
-  place[number] = place[number] or 1
-  while n > 0 do
-    local run = begun[number][place[number]]
-    answer[#answer + 1] = number
-    n = n - tell(run, n)
-    if run.told == run.count then place[number] = place[number] + 1 end
-  end
+  each('HSET', P .. 'j:' .. number, of.fields)
+  each('ZADD', P .. 'leases', of.members)
 end
 flush()
 return {now, deadline, next(needs) and cjson.encode(needs) or '', answer}

@@ -78,7 +78,7 @@ func eachLetter(ctx context.Context, r deadLetters, id string, see func(*bulk.De
 			}
 			from = letters[i].Index + 1
 		}
-		if len(letters) < letterPage {
+		if len(letters) == 0 {
 			return nil
 		}
 	}

@@ -45,6 +45,7 @@ type Engine struct {
 	endJobs context.CancelFunc
 
 	catalog   catalog
+	watched   watched
 	fairness  fairnessWatch
 	estimator estimator
 }
@@ -289,17 +290,19 @@ func (e *Engine) DeadLetters(ctx context.Context, id string, from int64, limit i
 }
 
 // Watch calls f with the action at once, and then whenever the action has changed. It
-// polls at the interval `every`, and returns when the action has finished, ctx ends, or
-// f returns an error.
+// returns when the action has finished, ctx ends, or f returns an error. The action is
+// read once in each interval `every`, the shortest of all that watch it, however many
+// they are.
 func (e *Engine) Watch(ctx context.Context, id string, every time.Duration, f func(Action) error) error {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
+	w, need := e.watched.join(id)
+	defer e.watched.leave(id, w)
 	var last visible
 	for first := true; ; first = false {
-		action, err := e.store.Action(ctx, id)
+		read, err := w.read(ctx, need, func() (Action, error) { return e.store.Action(ctx, id) })
 		if err != nil {
 			return err
 		}
+		action := read.action
 		finished := !action.FinishedAt.IsZero()
 		now := visible{action.Status, action.Paused, action.Replays, action.Counts}
 		if first || finished || now != last {
@@ -310,9 +313,117 @@ func (e *Engine) Watch(ctx context.Context, id string, every time.Duration, f fu
 		if finished {
 			return nil
 		}
-		last = now
+		last, need = now, read.number+1
+		if err := w.rest(ctx, need, time.Until(read.began.Add(every))); err != nil {
+			return err
+		}
+	}
+}
+
+// watched has the actions that are watched, by id.
+type watched struct {
+	mu sync.Mutex
+	of map[string]*watchedAction
+}
+
+// watchedAction is read by its watchers: whoever needs a read first makes it, for all.
+type watchedAction struct {
+	mu       sync.Mutex
+	watchers int // guarded by watched.mu
+	// begun counts the reads, and reading reports whether the last has not ended.
+	begun   uint64
+	reading bool
+	last    sharedRead
+	ended   lifecycle.Broadcast
+}
+
+// sharedRead is a read that has ended.
+type sharedRead struct {
+	number uint64
+	began  time.Time
+	action Action
+	err    error
+}
+
+// join adds a watcher, and returns the number of the first read that begins after it.
+func (w *watched) join(id string) (*watchedAction, uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	a := w.of[id]
+	if a == nil {
+		a = &watchedAction{}
+		if w.of == nil {
+			w.of = map[string]*watchedAction{}
+		}
+		w.of[id] = a
+	}
+	a.watchers++
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a, a.begun + 1
+}
+
+func (w *watched) leave(id string, a *watchedAction) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if a.watchers--; a.watchers == 0 {
+		delete(w.of, id)
+	}
+}
+
+// read returns the read with the number `need` or a later one. If nobody else makes it, it
+// makes it. A read that ended with its watcher's context does not count.
+func (a *watchedAction) read(ctx context.Context, need uint64, read func() (Action, error)) (sharedRead, error) {
+	for {
+		ended := a.ended.Wait()
+		a.mu.Lock()
+		if a.last.number >= need {
+			defer a.mu.Unlock()
+			return a.last, a.last.err
+		}
+		if !a.reading {
+			a.reading = true
+			a.begun++
+			made := sharedRead{number: a.begun, began: time.Now()}
+			a.mu.Unlock()
+			made.action, made.err = read()
+			a.mu.Lock()
+			a.reading = false
+			if ctx.Err() == nil {
+				a.last = made
+			}
+			a.mu.Unlock()
+			a.ended.Wake()
+			if made.err != nil || ctx.Err() != nil {
+				return made, cmp.Or(made.err, ctx.Err())
+			}
+			return made, nil
+		}
+		a.mu.Unlock()
 		select {
-		case <-ticker.C:
+		case <-ended:
+		case <-ctx.Done():
+			return sharedRead{}, ctx.Err()
+		}
+	}
+}
+
+// rest waits for d, or until another watcher has made the read with that number.
+func (a *watchedAction) rest(ctx context.Context, number uint64, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		ended := a.ended.Wait()
+		a.mu.Lock()
+		made := a.last.number >= number
+		a.mu.Unlock()
+		if made {
+			return nil
+		}
+		select {
+		case <-ended:
+		case <-timer.C:
+			return nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -194,6 +194,68 @@ func TestWatchEnds(t *testing.T) {
 	})
 }
 
+// readCounter counts the reads of single actions.
+type readCounter struct {
+	bulk.Store
+	reads atomic.Int64
+}
+
+func (s *readCounter) Action(ctx context.Context, id string) (bulk.Action, error) {
+	s.reads.Add(1)
+	return s.Store.Action(ctx, id)
+}
+
+// TestWatchersShareTheirReads: an action is read once in an interval, however many watch it.
+// Watchers that leave do not stop the others, and all learn of a change.
+func TestWatchersShareTheirReads(t *testing.T) {
+	inVirtualTime(t, bulk.Config{}, bulk.NewMux(), func(t *testing.T, r *rig) {
+		id := r.submit(bulk.Spec{Type: "nobody-runs-this"}, 1)
+		store := &readCounter{Store: r.Store()}
+		e, err := bulk.New(store, bulk.NewMux(), r.config) // not started
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, watchers := range []int{1, 100} {
+			ctx, cancel := context.WithCancel(t.Context())
+			var told atomic.Int64
+			ends := make(chan error, 2*watchers)
+			watch := func(ctx context.Context) {
+				ends <- e.Watch(ctx, id, 200*time.Millisecond, func(bulk.Action) error { told.Add(1); return nil })
+			}
+			leaving, leave := context.WithCancel(t.Context())
+			for range watchers {
+				go watch(leaving)
+				go watch(ctx)
+			}
+			pass(time.Second + time.Millisecond)
+			store.reads.Store(0)
+			pass(5 * time.Second)
+			leave()
+			pass(5 * time.Second)
+			if reads := store.reads.Load(); reads < 49 || reads > 51 {
+				t.Errorf("%d watchers: %d reads in 50 intervals", 2*watchers, reads)
+			}
+			told.Store(0)
+			if _, err := r.Pause(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+			pass(200 * time.Millisecond)
+			if told := told.Load(); told != int64(watchers) {
+				t.Errorf("%d of %d watchers were told of a change", told, watchers)
+			}
+			cancel()
+			for range 2 * watchers {
+				if err := <-ends; !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+			}
+			if _, err := r.Resume(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 func TestEstimatedFinish(t *testing.T) {
 	mux := bulk.NewMux()
 	var blocked atomic.Bool

@@ -75,6 +75,7 @@ type server struct {
 	config  bulk.Config
 	logger  *slog.Logger
 	tracer  trace.Tracer
+	memory  *uploadMemory
 	uploads *gate
 	watches *gate
 }
@@ -94,6 +95,7 @@ func Register(to *edge.API, engine Engine, options ...Option) {
 		engine:  engine,
 		config:  bulk.Config{}.WithDefaults(),
 		logger:  slog.Default(),
+		memory:  newUploadMemory(maxUploadMemory),
 		uploads: newGate(MaxUploads, uploadWait),
 		watches: newGate(maxWatches, 0),
 	}

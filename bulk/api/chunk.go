@@ -1,8 +1,9 @@
 package api
 
 import (
-	"bytes"
+	"cmp"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -51,32 +52,29 @@ func checkEncoding(encoding string) error {
 }
 
 // readChunk reads a body of at most MaxChunk bytes, also after decompression.
-func readChunk(request *http.Request, encoding string) ([]byte, error) {
-	var data bytes.Buffer
-	if size := request.ContentLength; size > 0 && size <= MaxChunk {
-		data.Grow(int(size) + bytes.MinRead) // Otherwise it grows by doubling.
-	}
-	body := request.Body
-	limited := &io.LimitedReader{R: body, N: MaxChunk + 1}
+func readChunk(ctx context.Context, to *arrival, body io.Reader, encoding string) error {
 	if strings.EqualFold(encoding, "gzip") {
-		unpacked, err := gzip.NewReader(limited)
+		unpacked, err := gzip.NewReader(io.LimitReader(body, MaxChunk+1))
 		if err != nil {
-			return nil, unreadable(err)
+			return unreadable(cmp.Or(to.arrived(), err))
 		}
-		limited = &io.LimitedReader{R: unpacked, N: MaxChunk + 1}
+		body = unpacked
 	}
-	if _, err := data.ReadFrom(limited); err != nil {
-		return nil, unreadable(err)
+	if err := to.readFrom(ctx, body); err != nil {
+		return unreadable(err)
 	}
-	if data.Len() > MaxChunk {
-		return nil, edge.Refuse(http.StatusRequestEntityTooLarge, wire.CodeTooLarge,
+	if to.size > MaxChunk {
+		return edge.Refuse(http.StatusRequestEntityTooLarge, wire.CodeTooLarge,
 			fmt.Sprintf("the chunk has more than %d bytes: send it in smaller ones, each with its Upload-Offset", MaxChunk))
 	}
-	return data.Bytes(), nil
+	return nil
 }
 
 func unreadable(err error) *edge.Error {
-	if errors.Is(err, os.ErrDeadlineExceeded) {
+	switch {
+	case errors.Is(err, errGaveWay):
+		return busy(err.Error() + ": send it again")
+	case errors.Is(err, os.ErrDeadlineExceeded):
 		return edge.TooSlow()
 	}
 	return edge.Refuse(http.StatusBadRequest, wire.CodeInvalid, "the body cannot be read: "+err.Error())
@@ -84,7 +82,7 @@ func unreadable(err error) *edge.Error {
 
 // chunk is an upload that was read and is not parsed yet.
 type chunk struct {
-	data  []byte
+	data  *arrival
 	parse parse
 }
 
@@ -92,7 +90,7 @@ type chunk struct {
 // own. An error is an *edge.Error, and the last.
 func (c chunk) batches() iter.Seq2[[][]byte, error] {
 	return func(yield func([][]byte, error) bool) {
-		parser := c.parse(bytes.NewReader(c.data))
+		parser := c.parse(c.data.reader())
 		for {
 			batch, err := nextBatch(parser)
 			if len(batch) > 0 && !yield(batch, nil) {

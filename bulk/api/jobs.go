@@ -34,12 +34,14 @@ type inUpload struct {
 	Offset   string `header:"Upload-Offset" doc:"How many jobs of the action were sent before this chunk. May be absent from the first."`
 	Encoding string `header:"Content-Encoding" doc:"gzip, or absent."`
 	request  *http.Request
+	control  *http.ResponseController
 }
 
 // Resolve implements huma.Resolver: it keeps the request, whose body is read when the
-// upload passes the gate.
+// rest of the request is in order.
 func (in *inUpload) Resolve(ctx huma.Context) []error {
-	in.request, _ = humago.Unwrap(ctx)
+	request, w := humago.Unwrap(ctx)
+	in.request, in.control = request, http.NewResponseController(w)
 	return nil
 }
 
@@ -60,21 +62,25 @@ func (s *server) upload(ctx context.Context, in *inUpload) (*object[wire.Receive
 	if err != nil {
 		return nil, refuse(in.ID, err)
 	}
-	leave, ok := s.uploads.enter(ctx)
-	if !ok {
-		return nil, edge.Refuse(http.StatusServiceUnavailable, wire.CodeBusy,
-			fmt.Sprintf("%d uploads are being read; try again", MaxUploads)).RetryAfter(time.Second)
-	}
-	defer leave()
-	data, err := readChunk(in.request, in.Encoding)
-	if err != nil {
+	data := s.memory.begin(action.Tenant, in.control)
+	defer data.free()
+	if err := readChunk(ctx, data, in.request.Body, in.Encoding); err != nil {
 		return nil, refuse(in.ID, err)
 	}
+	leave, ok := s.uploads.enter(ctx, action.Tenant)
+	if !ok {
+		return nil, busy(fmt.Sprintf("%d uploads are being stored, and others wait: send the chunk again", MaxUploads))
+	}
+	defer leave()
 	count, err := s.append(ctx, in.ID, offset, chunk{data: data, parse: parse})
 	if err != nil {
 		return nil, err
 	}
 	return &object[wire.Received]{Body: wire.Received{Received: count}}, nil
+}
+
+func busy(detail string) *edge.Error {
+	return edge.Refuse(http.StatusServiceUnavailable, wire.CodeBusy, detail).RetryAfter(time.Second)
 }
 
 // startOf returns the offset of the upload, if the action accepts it.

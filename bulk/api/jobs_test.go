@@ -171,7 +171,43 @@ func TestUploadInBatches(t *testing.T) {
 	}
 }
 
-// TestUploadsWaitForTheirTurn: eight are read at a time; the ninth waits 10 s.
+// TestStalledUploads: bodies that do not arrive keep no other upload waiting.
+func TestStalledUploads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		for i := range 20 {
+			f.create(fmt.Sprint("a", i))
+		}
+		var working sync.WaitGroup
+		var bodies []*io.PipeWriter
+		for i := range 20 {
+			body, sender := io.Pipe()
+			bodies = append(bodies, sender)
+			working.Go(func() {
+				r := httptest.NewRequest(http.MethodPost, fmt.Sprintf("/v1/actions/a%d/jobs", i), body)
+				r.Header.Set("Content-Type", ndjson)
+				w := httptest.NewRecorder()
+				if f.handler.ServeHTTP(w, r); w.Code != 200 {
+					t.Errorf("an upload that arrived late: %d %s", w.Code, w.Body)
+				}
+			})
+			_, _ = io.WriteString(sender, "1\n")
+		}
+		synctest.Wait()
+		began := time.Now()
+		f.create("b")
+		f.upload("b", "1")
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("an upload beside %d that stall waited %v", len(bodies), waited)
+		}
+		for _, sender := range bodies {
+			_ = sender.Close()
+		}
+		working.Wait()
+	})
+}
+
+// TestUploadsWaitForTheirTurn: eight are stored at a time; the ninth waits 10 s.
 func TestUploadsWaitForTheirTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)

@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"time"
 )
 
@@ -9,12 +11,23 @@ import (
 const (
 	// MaxChunk is the most bytes of one chunk of jobs, after decompression.
 	MaxChunk = 32 << 20
-	// MaxUploads is how many chunks are read and parsed at one time. Each uses its
-	// size and a batch of memory, up to twice its size if it is compressed or of
-	// unknown length.
+	// maxUploadMemory is the most bytes of all chunks that have arrived in part or wait
+	// to be stored.
+	maxUploadMemory = 256 << 20
+	// MaxUploads is how many chunks are parsed and stored at one time. Each uses a batch
+	// of memory besides its size.
 	MaxUploads = 8
-	// uploadWait is how long a chunk waits before it is refused.
+	// uploadWait is how long a chunk waits for memory, and then to be stored, before it
+	// is refused.
 	uploadWait = 10 * time.Second
+	// firstPiece and lastPiece bound how much memory a chunk takes at a time.
+	firstPiece = 64 << 10
+	lastPiece  = 1 << 20
+	// speedAfter is added to the time of a chunk that is compared with others.
+	speedAfter = 5 * time.Second
+	// interruptAgain is how often a chunk that must give way is interrupted: it may
+	// just have begun another read.
+	interruptAgain = 50 * time.Millisecond
 
 	// batchJobs and batchBytes bound one append to the engine; a larger chunk is
 	// appended in several batches.
@@ -43,35 +56,81 @@ const (
 	maxSettle = 5 * time.Second
 )
 
-// gate admits a bounded number at one time; others wait.
+// gate admits a bounded number at one time; others wait. A free place goes to the tenant
+// that has the fewest, of those that wait.
 type gate struct {
-	slots chan struct{}
-	wait  time.Duration
+	wait time.Duration
+
+	mu      sync.Mutex
+	free    int
+	held    map[string]int // by tenant
+	waiting []*waiter      // in the order of their arrival
 }
 
-func newGate(slots int, wait time.Duration) *gate {
-	return &gate{slots: make(chan struct{}, slots), wait: wait}
+type waiter struct {
+	tenant   string
+	admitted chan struct{}
 }
 
-// enter returns a function that leaves the gate, or false if none was free in time or
+func newGate(places int, wait time.Duration) *gate {
+	return &gate{free: places, wait: wait, held: map[string]int{}}
+}
+
+// enter returns a function that leaves the gate, or false if no place was free in time or
 // ctx ended.
-func (g *gate) enter(ctx context.Context) (leave func(), ok bool) {
-	leave = func() { <-g.slots }
-	select {
-	case g.slots <- struct{}{}:
-		return leave, true
-	default:
-	}
-	if g.wait <= 0 {
-		return nil, false
-	}
+func (g *gate) enter(ctx context.Context, tenant string) (leave func(), ok bool) {
+	w := &waiter{tenant: tenant, admitted: make(chan struct{})}
+	leave = func() { g.leave(tenant) }
+	g.mu.Lock()
+	g.waiting = append(g.waiting, w)
+	g.admit()
+	g.mu.Unlock()
 	timer := time.NewTimer(g.wait)
 	defer timer.Stop()
 	select {
-	case g.slots <- struct{}{}:
+	case <-w.admitted:
+		return leave, true
+	default:
+	}
+	select {
+	case <-w.admitted:
 		return leave, true
 	case <-timer.C:
 	case <-ctx.Done():
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at := slices.Index(g.waiting, w)
+	if at < 0 { // it was admitted at the last moment
+		return leave, true
+	}
+	g.waiting = slices.Delete(g.waiting, at, at+1)
 	return nil, false
+}
+
+func (g *gate) leave(tenant string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.free++
+	if g.held[tenant]--; g.held[tenant] == 0 {
+		delete(g.held, tenant)
+	}
+	g.admit()
+}
+
+// admit fills the free places. g.mu must be held.
+func (g *gate) admit() {
+	for g.free > 0 && len(g.waiting) > 0 {
+		next := 0
+		for i, w := range g.waiting {
+			if g.held[w.tenant] < g.held[g.waiting[next].tenant] {
+				next = i
+			}
+		}
+		w := g.waiting[next]
+		g.waiting = slices.Delete(g.waiting, next, next+1)
+		g.free--
+		g.held[w.tenant]++
+		close(w.admitted)
+	}
 }

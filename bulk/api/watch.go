@@ -33,7 +33,7 @@ func (s *server) watch(ctx context.Context, in *inAction) (*huma.StreamResponse,
 	if _, err := s.engine.Action(ctx, in.ID); err != nil {
 		return nil, refuse(in.ID, err)
 	}
-	leave, ok := s.watches.enter(ctx)
+	leave, ok := s.watches.enter(ctx, "")
 	if !ok {
 		return nil, edge.Refuse(http.StatusServiceUnavailable, wire.CodeBusy,
 			fmt.Sprintf("%d watches are open, which is the most", maxWatches)).RetryAfter(heartbeat)

@@ -78,7 +78,8 @@ type Store interface {
 	Transition(ctx context.Context, id string, transition Transition) (Action, error)
 	// Action returns one action with its present counts, or ErrNotFound.
 	Action(ctx context.Context, id string) (Action, error)
-	// Actions returns the actions that match, in the order of their creation.
+	// Actions returns the actions that match, in the order of their creation. It does not
+	// delay other calls. With a filter it may read all actions, except for Unfinished.
 	Actions(ctx context.Context, filter ActionFilter) ([]Action, error)
 
 	// Backlog returns what the fetcher's policies need: the jobs that wait, and what

@@ -64,27 +64,64 @@ type inList struct {
 	Tenant string `query:"tenant" doc:"Only those of this tenant."`
 	Status string `query:"status" enum:"CREATED,DISPATCHED,RUNNING,AGGREGATING,COMPLETED,FAILED,CANCELED" doc:"Only those in this status."`
 	After  string `query:"after" doc:"The id that the page before gave as next."`
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"The most actions of a page."`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"The most actions of a page. With a filter, a page may have none and still have a next: it looks at 10,000 actions."`
 }
 
 func (s *server) list(ctx context.Context, in *inList) (*object[wire.Actions], error) {
-	actions, err := s.engine.Actions(ctx, bulk.ActionFilter{
-		Tenant: in.Tenant,
-		Status: bulk.Status(in.Status),
-		After:  in.After,
-		Limit:  in.Limit + 1, // One more shows whether there is a next page.
-	})
+	actions, next, err := s.page(ctx, in)
 	if err != nil {
 		return nil, refuse(in.After, err)
 	}
-	out := &object[wire.Actions]{Body: wire.Actions{Actions: []wire.Action{}}}
-	for _, action := range actions[:min(len(actions), in.Limit)] {
+	out := &object[wire.Actions]{Body: wire.Actions{Actions: []wire.Action{}, Next: next}}
+	for _, action := range actions {
 		out.Body.Actions = append(out.Body.Actions, s.action(action))
 	}
-	if len(actions) > in.Limit {
-		out.Body.Next = &actions[in.Limit-1].ID
-	}
 	return out, nil
+}
+
+// page returns the actions of a page, and what the next one begins after; nil if there is
+// none. It looks for one more action than fits, which shows whether there is a next page.
+func (s *server) page(ctx context.Context, in *inList) (found []bulk.Action, next *string, err error) {
+	if status := bulk.Status(in.Status); status != "" && !status.Final() { // the store has these in memory
+		filter := bulk.ActionFilter{Tenant: in.Tenant, Status: status, Unfinished: true, After: in.After, Limit: in.Limit + 1}
+		found, err = s.engine.Actions(ctx, filter)
+	} else {
+		next, err = s.scan(ctx, in.After, in.Limit+1, maxScan, func(a *bulk.Action) (bool, error) {
+			if (in.Tenant == "" || in.Tenant == a.Tenant) && (status == "" || status == a.Status) {
+				found = append(found, *a)
+			}
+			return len(found) <= in.Limit, nil
+		})
+	}
+	if len(found) > in.Limit {
+		found = found[:in.Limit]
+		next = &found[in.Limit-1].ID
+	}
+	return found, next, err
+}
+
+// scan calls f for the actions after one, in the order of their creation, until it returns
+// false. It reads atOnce actions at a time, and no more than `most`: after those, next is where
+// to continue.
+func (s *server) scan(ctx context.Context, after string, atOnce, most int, f func(*bulk.Action) (more bool, err error)) (next *string, err error) {
+	for most > 0 {
+		limit := min(atOnce, most)
+		actions, err := s.engine.Actions(ctx, bulk.ActionFilter{After: after, Limit: limit})
+		if err != nil {
+			return nil, err
+		}
+		for i := range actions {
+			if more, err := f(&actions[i]); err != nil || !more {
+				return nil, err
+			}
+		}
+		if len(actions) < limit {
+			return nil, nil
+		}
+		most -= limit
+		after = actions[limit-1].ID
+	}
+	return &after, nil
 }
 
 func (s *server) get(ctx context.Context, in *inAction) (*object[wire.Action], error) {

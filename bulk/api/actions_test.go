@@ -12,6 +12,49 @@ import (
 	"github.com/sluice-project/sluice/bulk/api/wire"
 )
 
+// TestListOfManyActions: one page looks at a bounded number of actions, and the pages together
+// have all that match.
+func TestListOfManyActions(t *testing.T) {
+	f := newFixture(t)
+	for i := range 25_000 {
+		a := &fakeAction{Action: bulk.Action{Spec: bulk.Spec{ID: fmt.Sprint("a", i), Tenant: "whale"}, Status: bulk.Completed}}
+		if i == 20_500 || i == 24_000 {
+			a.Tenant = "small"
+		}
+		f.engine.actions = append(f.engine.actions, a)
+	}
+	for query, want := range map[string]string{
+		"tenant=small":                          "[0 0 2]",
+		"tenant=small&limit=1":                  "[0 0 1 1]",
+		"tenant=nobody":                         "[0 0 0]",
+		"status=CANCELED":                       "[0 0 0]",
+		"tenant=small&status=COMPLETED":         "[0 0 2]",
+		"tenant=whale&limit=1000&after=a23998":  "[1000]",
+		"limit=1000&after=a23998":               "[1000 1]",
+		"tenant=small&limit=1000&after=a20500":  "[1]",
+		"tenant=nobody&limit=1000&after=a24999": "[0]",
+		"status=RUNNING":                        "[0]",
+	} {
+		var sizes []int
+		for after := ""; ; {
+			var page wire.Actions
+			ask := "/v1/actions?" + query
+			if after != "" {
+				ask = "/v1/actions?after=" + after + "&" + strings.Split(query, "&after=")[0]
+			}
+			f.read(f.do(200, "GET", ask, ""), &page)
+			sizes = append(sizes, len(page.Actions))
+			if page.Next == nil {
+				break
+			}
+			after = *page.Next
+		}
+		if got := fmt.Sprint(sizes); got != want {
+			t.Errorf("%s: pages of %s actions, want %s", query, got, want)
+		}
+	}
+}
+
 func TestCreate(t *testing.T) {
 	f := newFixture(t)
 	body := `{"tenant":"acme","target":{"url":"https://api.example.com/x"},"class":"high","id":"a-1",

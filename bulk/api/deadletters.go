@@ -151,7 +151,7 @@ type inDeadLetters struct {
 
 func (s *server) deadLetters(ctx context.Context, in *inDeadLetters) (*object[wire.DeadLetters], error) {
 	out := &object[wire.DeadLetters]{Body: wire.DeadLetters{DeadLetters: []wire.DeadLetter{}}}
-	list := &letterList{engine: s.engine, in: in, page: &out.Body}
+	list := &letterList{server: s, in: in, page: &out.Body}
 	if err := list.fill(ctx); err != nil {
 		return nil, refuse(in.Action, err)
 	}
@@ -169,7 +169,7 @@ func (s *server) replay(ctx context.Context, in *object[wire.Replay]) (*outCreat
 // letterList collects one page of dead letters from one action or from many. Its
 // cursor is the id of the last job that was read.
 type letterList struct {
-	engine Engine
+	server *server
 	in     *inDeadLetters
 	page   *wire.DeadLetters
 	bytes  int // of the payloads of the page
@@ -186,23 +186,18 @@ func (l *letterList) fill(ctx context.Context) error {
 			return err
 		}
 	}
-	actions, err := l.engine.Actions(ctx, bulk.ActionFilter{Tenant: l.in.Tenant, After: action, Limit: maxScan})
-	if err != nil {
-		return err
-	}
-	for i := range actions {
-		if actions[i].Failed == 0 {
-			continue
+	last, err := l.server.scan(ctx, action, maxLetterScan, maxLetterScan, func(a *bulk.Action) (bool, error) {
+		if a.Failed == 0 || l.in.Tenant != "" && l.in.Tenant != a.Tenant {
+			return true, nil
 		}
-		if full, err := l.collect(ctx, actions[i].ID, 0); err != nil || full {
-			return err
-		}
-	}
-	if len(actions) == maxScan {
-		next := bulk.JobID(actions[maxScan-1].ID, math.MaxInt64)
+		full, err := l.collect(ctx, a.ID, 0)
+		return !full, err
+	})
+	if last != nil {
+		next := bulk.JobID(*last, math.MaxInt64)
 		l.page.Next = &next
 	}
-	return nil
+	return err
 }
 
 // cursor is the action and the index to begin with; the action is empty for the
@@ -225,7 +220,7 @@ func (l *letterList) cursor() (action string, from int64, err error) {
 // page is full, and then where the next one begins.
 func (l *letterList) collect(ctx context.Context, action string, from int64) (full bool, err error) {
 	room := l.in.Limit - len(l.page.DeadLetters)
-	letters, err := l.engine.DeadLetters(ctx, action, from, room+1)
+	letters, err := l.server.engine.DeadLetters(ctx, action, from, room+1)
 	if errors.Is(err, bulk.ErrNotFound) && l.in.Action == "" {
 		return false, nil // It was forgotten since it was listed.
 	}

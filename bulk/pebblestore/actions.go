@@ -171,30 +171,35 @@ func (s *Store) Action(_ context.Context, id string) (bulk.Action, error) {
 	return s.present(number)
 }
 
-// Actions implements bulk.Store.
-func (s *Store) Actions(_ context.Context, filter bulk.ActionFilter) (actions []bulk.Action, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.state != nil {
-		return nil, s.state
+// Actions implements bulk.Store. It holds s.mu for some actions at a time, so that a long list
+// delays no other call.
+func (s *Store) Actions(ctx context.Context, filter bulk.ActionFilter) (actions []bulk.Action, err error) {
+	done, err := s.hold()
+	if err != nil {
+		return nil, err
 	}
+	defer done()
 	first := uint64(0)
 	if filter.After != "" {
-		number, err := s.lookup(filter.After)
+		s.mu.Lock()
+		first, err = s.lookup(filter.After)
+		s.mu.Unlock()
 		if err != nil {
 			return nil, err
 		}
-		first = number + 1
+		first++
 	}
 	take := func(record bulk.Action) bool {
 		if matches(&record, filter) {
 			actions = append(actions, record)
 		}
-		return filter.Limit == 0 || len(actions) < filter.Limit
+		return ctx.Err() == nil && (filter.Limit == 0 || len(actions) < filter.Limit)
 	}
 	switch {
 	case filter.Number > 0:
+		s.mu.Lock()
 		record, err := s.present(filter.Number)
+		s.mu.Unlock()
 		if errors.Is(err, bulk.ErrNotFound) {
 			return nil, nil
 		}
@@ -202,36 +207,106 @@ func (s *Store) Actions(_ context.Context, filter bulk.ActionFilter) (actions []
 		return actions, err
 	case filter.Unfinished:
 		s.eachLive(first, take)
-		return actions, nil
+	default:
+		err = s.each(first, take)
 	}
-	err = pebblekv.Scan(s.db, numberKey(keyAction, first), []byte{keyAction + 1}, func(key, value []byte) (bool, error) {
-		if a := s.actions[binary.BigEndian.Uint64(key[1:])]; a != nil {
-			return take(a.record), nil
-		}
-		var record bulk.Action
-		if err := pebblekv.Unmarshal(key, value, &record); err != nil {
-			return false, err
-		}
-		return take(record), nil
-	})
-	return actions, err
+	return actions, errors.Join(err, ctx.Err())
 }
+
+// listedAtOnce is how many actions are listed while s.mu is held.
+const listedAtOnce = 256
 
 // eachLive calls f for the unfinished actions from a number on, in order, until
 // it returns false.
 func (s *Store) eachLive(first uint64, f func(bulk.Action) bool) {
+	s.mu.Lock()
 	numbers := make([]uint64, 0, len(s.actions))
 	for number := range s.actions {
 		if number >= first {
 			numbers = append(numbers, number)
 		}
 	}
+	s.mu.Unlock()
 	slices.Sort(numbers)
-	for _, number := range numbers {
-		if !f(s.actions[number].record) {
-			return
+	records := make([]bulk.Action, 0, min(listedAtOnce, len(numbers)))
+	for numbers := range slices.Chunk(numbers, listedAtOnce) {
+		records = records[:0]
+		s.mu.Lock()
+		for _, number := range numbers {
+			if a := s.actions[number]; a != nil {
+				records = append(records, a.record)
+			}
+		}
+		s.mu.Unlock()
+		for _, record := range records {
+			if !f(record) {
+				return
+			}
 		}
 	}
+}
+
+// listed is an action that is listed, by its key and value on disk. Of a live one the record
+// is that in memory.
+type listed struct {
+	number uint64
+	value  []byte
+	live   bool
+	record bulk.Action
+}
+
+// each calls f for the actions from a number on, in order, until it returns false.
+func (s *Store) each(first uint64, f func(bulk.Action) bool) error {
+	for {
+		page, err := s.listedFrom(first)
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			record, err := s.listedRecord(&page[i])
+			if errors.Is(err, bulk.ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if !f(record) {
+				return nil
+			}
+		}
+		if len(page) < listedAtOnce {
+			return nil
+		}
+		first = page[len(page)-1].number + 1
+	}
+}
+
+func (s *Store) listedFrom(first uint64) (page []listed, err error) {
+	err = pebblekv.Scan(s.db, numberKey(keyAction, first), []byte{keyAction + 1}, func(key, value []byte) (bool, error) {
+		page = append(page, listed{number: binary.BigEndian.Uint64(key[1:]), value: slices.Clone(value)})
+		return len(page) < listedAtOnce, nil
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range page {
+		if a := s.actions[page[i].number]; a != nil {
+			page[i].live, page[i].record = true, a.record
+		}
+	}
+	return page, err
+}
+
+// listedRecord returns the record of a listed action. One that finished after its value was
+// read has another value now, or was forgotten: bulk.ErrNotFound.
+func (s *Store) listedRecord(l *listed) (record bulk.Action, err error) {
+	if l.live {
+		return l.record, nil
+	}
+	err = pebblekv.Unmarshal(numberKey(keyAction, l.number), l.value, &record)
+	if err == nil && record.FinishedAt.IsZero() {
+		return s.record(l.number)
+	}
+	return record, err
 }
 
 func matches(a *bulk.Action, filter bulk.ActionFilter) bool {

@@ -20,7 +20,7 @@ func payloads() [][]byte {
 	return batch
 }
 
-func openBench(b *testing.B, config bulk.Config) *Store {
+func openBench(b testing.TB, config bulk.Config) *Store {
 	b.Helper()
 	s, err := Open(b.TempDir(), Options{Bulk: config, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

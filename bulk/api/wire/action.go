@@ -88,7 +88,7 @@ func (a *Action) Final() bool {
 // Actions is one page of actions, in the order of their creation.
 type Actions struct {
 	Actions []Action `json:"actions" nullable:"false"`
-	Next    *string  `json:"next" doc:"The after of the next page; null if there is none."`
+	Next    *string  `json:"next" doc:"The after of the next page, which may be empty and have a next itself; null if there is none."`
 }
 
 // Received says how many jobs of an action are durable.

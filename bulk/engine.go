@@ -44,6 +44,7 @@ type Engine struct {
 	jobs    context.Context
 	endJobs context.CancelFunc
 
+	leaseKey  LeaseKey
 	catalog   catalog
 	watched   watched
 	fairness  fairnessWatch
@@ -89,6 +90,13 @@ func New(store Store, mux *Mux, config Config, options ...Option) (*Engine, erro
 	}
 	if err := store.KeepEvents(context.Background(), most); err != nil {
 		return nil, fmt.Errorf("keep events: %w", err)
+	}
+	secret, err := store.Secret(context.Background())
+	if err != nil {
+		return nil, fmt.Errorf("read the store's secret: %w", err)
+	}
+	if e.leaseKey, err = NewLeaseKey(secret); err != nil {
+		return nil, fmt.Errorf("derive the key of leases: %w", err)
 	}
 	e.catalog = catalog{engine: e, known: map[uint64]*catalogEntry{}}
 	for _, name := range mux.Types() {

@@ -42,6 +42,9 @@ type ImageFacts struct {
 	// WindowEnds is when the window of the last attempt ends: until then attempts that
 	// the image does not have count against limits. Zero if there was none.
 	WindowEnds time.Time
+	// Secret is that of the store: tokens of leases stay valid with it. Empty if the store
+	// has none.
+	Secret []byte
 	// KeepsEvents reports whether the store keeps events.
 	KeepsEvents bool
 	// Settings are the settings stored by Store.Set, in any order.

@@ -1,10 +1,12 @@
 package bulk
 
 import (
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"strconv"
 	"strings"
 	"time"
@@ -62,29 +64,43 @@ type LeaseID struct {
 	Fence  uint32
 }
 
-const leaseIDSize = 8 + 4 + 4 + 4
+const (
+	leaseIDSize  = 8 + 4 + 4
+	leaseMACSize = 16
+)
 
-// String encodes the lease as an opaque token with a checksum.
-func (l LeaseID) String() string {
-	var raw [leaseIDSize]byte
+// LeaseKey makes the tokens by which remote workers name their leases, and checks them: only
+// the key can make one, so a worker cannot settle what it was not given.
+type LeaseKey struct{ key []byte }
+
+// NewLeaseKey derives the key from the secret of a store.
+func NewLeaseKey(secret []byte) (LeaseKey, error) {
+	key, err := hkdf.Key(sha256.New, secret, nil, "sluice bulk lease 1", sha256.Size)
+	return LeaseKey{key}, err
+}
+
+// Token returns the token of a lease: its id, and an HMAC-SHA256 of 128 bits, in base64url.
+func (k LeaseKey) Token(l LeaseID) string {
+	raw := make([]byte, leaseIDSize, leaseIDSize+sha256.Size)
 	binary.BigEndian.PutUint64(raw[0:], l.Action)
 	binary.BigEndian.PutUint32(raw[8:], l.Index)
 	binary.BigEndian.PutUint32(raw[12:], l.Fence)
-	binary.BigEndian.PutUint32(raw[16:], crc32.ChecksumIEEE(raw[:16]))
-	return base64.RawURLEncoding.EncodeToString(raw[:])
+	mac := hmac.New(sha256.New, k.key)
+	_, _ = mac.Write(raw) // it never fails
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(raw)[:leaseIDSize+leaseMACSize])
 }
 
-// ParseLeaseID decodes what String encoded. A damaged or made-up token is an error.
-func ParseLeaseID(token string) (LeaseID, error) {
+// Parse returns the lease of a token. A token that the key did not make is an error.
+func (k LeaseKey) Parse(token string) (LeaseID, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(token)
-	if err == nil && len(raw) == leaseIDSize {
+	if err == nil && len(raw) == leaseIDSize+leaseMACSize {
 		l := LeaseID{
 			Action: binary.BigEndian.Uint64(raw[0:]),
 			Index:  binary.BigEndian.Uint32(raw[8:]),
 			Fence:  binary.BigEndian.Uint32(raw[12:]),
 		}
-		// This compares the checksum too, and refuses other spellings in base64.
-		if l.String() == token {
+		// This refuses other spellings in base64 too.
+		if hmac.Equal([]byte(k.Token(l)), []byte(token)) {
 			return l, nil
 		}
 	}

@@ -49,31 +49,51 @@ func FuzzParseJobID(f *testing.F) {
 	})
 }
 
-func TestLeaseIDRoundTrip(t *testing.T) {
+func leaseKey(t testing.TB, secret string) LeaseKey {
+	t.Helper()
+	key, err := NewLeaseKey([]byte(secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// TestLeaseTokens: a key reads its own tokens, and none that is damaged, made of another lease's
+// code, or made with another key.
+func TestLeaseTokens(t *testing.T) {
+	key, other := leaseKey(t, "secret"), leaseKey(t, "Secret")
 	rapid.Check(t, func(t *rapid.T) {
 		lease := LeaseID{rapid.Uint64().Draw(t, "action"), rapid.Uint32().Draw(t, "index"), rapid.Uint32().Draw(t, "fence")}
-		token := lease.String()
-		if got, err := ParseLeaseID(token); err != nil || got != lease {
+		token := key.Token(lease)
+		if got, err := key.Parse(token); err != nil || got != lease {
 			t.Fatalf("%+v, error %v; want %+v", got, err, lease)
+		}
+		if len(token) != 43 {
+			t.Fatalf("%q has %d characters", token, len(token))
 		}
 		at := rapid.IntRange(0, len(token)-1).Draw(t, "damaged character")
 		with := rapid.RuneFrom([]rune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_+/= ")).Draw(t, "with")
 		damaged := token[:at] + string(with) + token[at+1:]
-		if got, err := ParseLeaseID(damaged); err == nil && damaged != token {
-			t.Fatalf("the damaged token %q is %+v", damaged, got)
+		next := key.Token(LeaseID{lease.Action, lease.Index, lease.Fence + 1})
+		// Of 43 characters the first 21 are of the id alone.
+		for _, wrong := range []string{damaged, token[:21] + next[21:], next[:21] + token[21:], other.Token(lease)} {
+			if got, err := key.Parse(wrong); err == nil && wrong != token && wrong != next {
+				t.Fatalf("the token %q is %+v", wrong, got)
+			}
 		}
 	})
 }
 
-func FuzzParseLeaseID(f *testing.F) {
-	good := LeaseID{1, 2, 3}.String()
-	for _, token := range []string{good, "", good[:10], good + "A", good + "\n", strings.ToLower(good), "====", strings.Repeat("A", 27)} {
+func FuzzLeaseToken(f *testing.F) {
+	key := leaseKey(f, "secret")
+	good := key.Token(LeaseID{1, 2, 3})
+	for _, token := range []string{good, "", good[:10], good + "A", good + "\n", strings.ToLower(good), "====", strings.Repeat("A", 43)} {
 		f.Add(token)
 	}
 	f.Fuzz(func(t *testing.T, token string) {
-		lease, err := ParseLeaseID(token)
-		if err == nil && lease.String() != token {
-			t.Fatalf("%q and %q are the same lease", token, lease.String())
+		lease, err := key.Parse(token)
+		if err == nil && key.Token(lease) != token {
+			t.Fatalf("%q and %q are the same lease", token, key.Token(lease))
 		}
 	})
 }

@@ -59,6 +59,9 @@ func (e *Engine) leaseWithin(ctx context.Context, request LeaseRequest, wait tim
 	}
 }
 
+// LeaseKey returns the key of the tokens of leases: the same for all engines on the store.
+func (e *Engine) LeaseKey() LeaseKey { return e.leaseKey }
+
 // Settle records the reports of remote workers. Verdicts are in the order of the
 // reports.
 func (e *Engine) Settle(ctx context.Context, reports []Report) ([]Verdict, error) {

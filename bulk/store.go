@@ -137,6 +137,10 @@ type Store interface {
 	// changes nothing. A store may forget the rate it found at a restart.
 	Set(ctx context.Context, change SettingsChange) error
 
+	// Secret returns 32 random bytes, which the store has made once and keeps for good:
+	// all instances have the same. Keys are derived from it, each for one purpose.
+	Secret(ctx context.Context) ([]byte, error)
+
 	// PutSchedule stores a schedule if the stored one has s.Revision (0: there is none),
 	// and returns it with its next revision; else it returns ErrConflict. Revisions
 	// increase, and a store gives none twice, even after a schedule was removed. With

@@ -36,6 +36,8 @@ type Engine interface {
 
 	// Lease waits up to wait for the first job.
 	Lease(ctx context.Context, request bulk.LeaseRequest, wait time.Duration) ([]bulk.Job, error)
+	// LeaseKey has the tokens of leases.
+	LeaseKey() bulk.LeaseKey
 	// Settle returns a verdict for each report, in their order.
 	Settle(ctx context.Context, reports []bulk.Report) ([]bulk.Verdict, error)
 

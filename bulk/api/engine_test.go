@@ -291,6 +291,13 @@ func (e *fakeEngine) take(request bulk.LeaseRequest) (jobs []bulk.Job) {
 	return jobs
 }
 
+func (e *fakeEngine) LeaseKey() bulk.LeaseKey { return leaseKey }
+
+var leaseKey, _ = bulk.NewLeaseKey([]byte("secret"))
+
+// token returns the token of a lease, as the API has it.
+func token(lease bulk.LeaseID) string { return leaseKey.Token(lease) }
+
 func (e *fakeEngine) Settle(_ context.Context, reports []bulk.Report) (verdicts []bulk.Verdict, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -38,7 +38,7 @@ func (s *server) lease(ctx context.Context, in *object[wire.LeaseRequest]) (*obj
 	}
 	out := &object[wire.Leases]{Body: wire.Leases{Jobs: make([]wire.Job, len(jobs))}}
 	for i := range jobs {
-		out.Body.Jobs[i] = job(&jobs[i])
+		out.Body.Jobs[i] = s.job(&jobs[i])
 	}
 	return out, nil
 }
@@ -106,15 +106,16 @@ func (s *server) extend(ctx context.Context, in *object[wire.Extension]) (*objec
 	return s.settle(ctx, in.Body.Leases, reports)
 }
 
-// settle records outcomes of the leases of tokens. A malformed token is answered as
+// settle records outcomes of the leases of tokens. A token that no lease request answered is
 // unknown, and does not reach the engine.
 func (s *server) settle(ctx context.Context, tokens []string, reports []bulk.Report) (*object[wire.Verdicts], error) {
 	out := &object[wire.Verdicts]{Body: wire.Verdicts{Verdicts: make([]wire.Verdict, len(tokens))}}
 	var places []int
 	var known []bulk.Report
+	key := s.engine.LeaseKey()
 	for i, token := range tokens {
 		out.Body.Verdicts[i] = wire.Verdict{Lease: token, Verdict: bulk.Unknown.String()}
-		if lease, err := bulk.ParseLeaseID(token); err == nil {
+		if lease, err := key.Parse(token); err == nil {
 			reports[i].Lease = lease
 			places, known = append(places, i), append(known, reports[i])
 		}

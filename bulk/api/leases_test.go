@@ -30,8 +30,8 @@ func TestLeases(t *testing.T) {
 	got := f.do(200, "POST", "/v1/leases", `{"types":["echo","other"],"max":2,"lease_ms":1000}`)
 	first, second := bulk.LeaseID{Fence: 1}, bulk.LeaseID{Index: 1, Fence: 1}
 	want := `{"jobs":[` +
-		`{"id":"a-0","action":"a","type":"echo","payload":{"n":1},"attempt":1,"lease":"` + first.String() + `","deadline":"2026-01-02T02:04:06Z"},` +
-		`{"id":"a-1","action":"a","type":"echo","payload":"no JSON \ufffd","attempt":1,"lease":"` + second.String() + `","deadline":"2026-01-02T02:04:06Z"}]}`
+		`{"id":"a-0","action":"a","type":"echo","payload":{"n":1},"attempt":1,"lease":"` + token(first) + `","deadline":"2026-01-02T02:04:06Z"},` +
+		`{"id":"a-1","action":"a","type":"echo","payload":"no JSON \ufffd","attempt":1,"lease":"` + token(second) + `","deadline":"2026-01-02T02:04:06Z"}]}`
 	if strings.TrimSpace(got.Body.String()) != want {
 		t.Fatalf("got  %s\nwant %s", got.Body, want)
 	}
@@ -107,23 +107,28 @@ func TestAcknowledge(t *testing.T) {
 		f.engine.leased[held[i]] = states[i]
 	}
 	gone := bulk.LeaseID{Action: 9}
+	other, err := bulk.NewLeaseKey([]byte("another secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	a := f.do(200, "POST", "/v1/leases/ack", `{"outcomes":[
-		{"lease":"`+held[0].String()+`","status":"succeeded","result":{"n": 1.50},"took_ms":20},
+		{"lease":"`+token(held[0])+`","status":"succeeded","result":{"n": 1.50},"took_ms":20},
 		{"lease":"never one","status":"failed"},
-		{"lease":"`+held[1].String()+`","status":"failed","error":"no such user"},
-		{"lease":"`+held[2].String()+`","status":"retry","error":"timeout","retry_after_ms":5000},
-		{"lease":"`+held[3].String()+`","status":"throttled","retry_after_ms":1,"result":null},
-		{"lease":"`+held[4].String()+`","status":"succeeded"},
-		{"lease":"`+held[5].String()+`","status":"succeeded"},
-		{"lease":"`+gone.String()+`","status":"succeeded"},
-		{"lease":"`+held[0].String()+`","status":"succeeded"}]}`)
+		{"lease":"`+other.Token(held[1])+`","status":"failed"},
+		{"lease":"`+token(held[1])+`","status":"failed","error":"no such user"},
+		{"lease":"`+token(held[2])+`","status":"retry","error":"timeout","retry_after_ms":5000},
+		{"lease":"`+token(held[3])+`","status":"throttled","retry_after_ms":1,"result":null},
+		{"lease":"`+token(held[4])+`","status":"succeeded"},
+		{"lease":"`+token(held[5])+`","status":"succeeded"},
+		{"lease":"`+token(gone)+`","status":"succeeded"},
+		{"lease":"`+token(held[0])+`","status":"succeeded"}]}`)
 	var verdicts wire.Verdicts
 	f.read(a, &verdicts)
 	var got []string
 	for _, v := range verdicts.Verdicts {
 		got = append(got, v.Verdict)
 	}
-	want := []string{"accepted", "unknown", "accepted", "accepted", "accepted", "expired", "duplicate", "unknown", "duplicate"}
+	want := []string{"accepted", "unknown", "unknown", "accepted", "accepted", "accepted", "expired", "duplicate", "unknown", "duplicate"}
 	if !slices.Equal(got, want) || verdicts.Verdicts[1].Lease != "never one" {
 		t.Fatalf("got %q; want %q", got, want)
 	}
@@ -171,15 +176,15 @@ func TestExtend(t *testing.T) {
 	f := newFixture(t)
 	held := bulk.LeaseID{Action: 1, Fence: 1}
 	f.engine.leased[held] = "held"
-	a := f.do(200, "POST", "/v1/leases/extend", `{"leases":["`+held.String()+`","?"],"lease_ms":60000}`)
-	want := `{"verdicts":[{"lease":"` + held.String() + `","verdict":"accepted"},{"lease":"?","verdict":"unknown"}]}`
+	a := f.do(200, "POST", "/v1/leases/extend", `{"leases":["`+token(held)+`","?"],"lease_ms":60000}`)
+	want := `{"verdicts":[{"lease":"` + token(held) + `","verdict":"accepted"},{"lease":"?","verdict":"unknown"}]}`
 	if got := strings.TrimSpace(a.Body.String()); got != want {
 		t.Fatalf("got %s; want %s", got, want)
 	}
 	if r := f.engine.reports[0]; r.Kind != bulk.Extended || r.LeaseFor != time.Minute || r.Lease != held {
 		t.Fatalf("%+v", r)
 	}
-	f.do(200, "POST", "/v1/leases/extend", `{"leases":["`+held.String()+`"]}`)
+	f.do(200, "POST", "/v1/leases/extend", `{"leases":["`+token(held)+`"]}`)
 	if r := f.engine.reports[1]; r.LeaseFor != 30*time.Second {
 		t.Fatalf("%+v", r)
 	}
@@ -192,7 +197,7 @@ func TestLeaseOfTheConfig(t *testing.T) {
 	f := newFixture(t, api.WithConfig(bulk.Config{Lease: 5 * time.Minute}))
 	f.dispatched("a", "1")
 	f.do(200, "POST", "/v1/leases", `{"types":["echo"]}`)
-	f.do(200, "POST", "/v1/leases/extend", `{"leases":["`+bulk.LeaseID{Fence: 1}.String()+`"]}`)
+	f.do(200, "POST", "/v1/leases/extend", `{"leases":["`+token(bulk.LeaseID{Fence: 1})+`"]}`)
 	if got := f.engine.leases[0].LeaseFor; got != 5*time.Minute {
 		t.Errorf("leased for %v, want 5m", got)
 	}

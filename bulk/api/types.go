@@ -93,14 +93,14 @@ func deadLetter(d bulk.DeadLetter) wire.DeadLetter {
 	}
 }
 
-func job(j *bulk.Job) wire.Job {
+func (s *server) job(j *bulk.Job) wire.Job {
 	object := wire.Job{
 		ID:       j.ID(),
 		Action:   j.Spec.ID,
 		Type:     j.Spec.Type,
 		Payload:  value(j.Payload),
 		Attempt:  j.Attempt,
-		Lease:    j.Lease.String(),
+		Lease:    s.engine.LeaseKey().Token(j.Lease),
 		Deadline: j.Deadline.UTC(),
 	}
 	if j.Trace != nil {

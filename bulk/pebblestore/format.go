@@ -32,6 +32,7 @@ var (
 	metaNumber   = []byte("Mnumber")   // the highest number given to an action
 	metaWindow   = []byte("Mwindow")   // when the window of the last attempt ends
 	metaEvents   = []byte("Mevents")   // nothing: events are kept
+	metaSecret   = []byte("Msecret")   // 32 random bytes, since the store was first opened
 	metaRevision = []byte("Mrevision") // the highest revision given to a schedule
 )
 

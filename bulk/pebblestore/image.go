@@ -77,6 +77,9 @@ func (i *Image) readFacts() error {
 	if found, _ := binary.Uvarint(version); found < 1 || found > FormatVersion {
 		return &VersionError{Found: found, Known: FormatVersion}
 	}
+	if i.facts.Secret, err = pebblekv.Get(i.store.db, metaSecret); err != nil {
+		return err
+	}
 	var windowed bool
 	var window uint64
 	var errs [3]error

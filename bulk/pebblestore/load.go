@@ -1,6 +1,8 @@
 package pebblestore
 
 import (
+	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -58,11 +60,34 @@ func (s *Store) loadMeta() error {
 	} else if len(number) == 8 {
 		s.number = binary.BigEndian.Uint64(number)
 	}
+	if err := s.loadSecret(); err != nil {
+		return err
+	}
 	window, err := pebblekv.Get(s.db, metaWindow)
 	if len(window) == 8 {
 		s.shutUntil = time.Unix(0, int64(binary.BigEndian.Uint64(window)))
 	}
 	return err
+}
+
+// secretSize is the length of the store's secret.
+const secretSize = 32
+
+// loadSecret reads the store's secret, or makes it.
+func (s *Store) loadSecret() (err error) {
+	if s.secret, err = pebblekv.Get(s.db, metaSecret); err != nil || s.secret != nil {
+		return err
+	}
+	s.secret = make([]byte, secretSize)
+	_, _ = rand.Read(s.secret) // it never fails
+	return s.db.Set(metaSecret, s.secret, pebble.Sync)
+}
+
+// Secret implements bulk.Store.
+func (s *Store) Secret(context.Context) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.secret), s.state
 }
 
 func (s *Store) record(number uint64) (record bulk.Action, err error) {

@@ -41,6 +41,7 @@ type Store struct {
 	running  sync.WaitGroup // calls that use the database; entered with mu held
 	mu       sync.Mutex
 	state    error // nil, ErrClosed or ErrBroken with its cause
+	secret   []byte
 	number   uint64
 	actions  map[uint64]*action
 	numbers  map[string]uint64 // of the unfinished actions, by id

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"strconv"
@@ -98,20 +99,20 @@ func OpenImport(ctx context.Context, options Options, from ImportOptions, image 
 		return nil, err
 	}
 	m := &Import{s: s, options: from}
-	if err := m.open(ctx, options, image.Facts().Highest); err != nil {
+	if err := m.open(ctx, options, image.Facts()); err != nil {
 		s.db.Close()
 		return nil, err
 	}
 	return m, nil
 }
 
-func (m *Import) open(ctx context.Context, options Options, highest uint64) error {
+func (m *Import) open(ctx context.Context, options Options, facts bulk.ImageFacts) error {
 	m.s.importing = true
 	if err := m.s.open(ctx, options); err != nil {
 		return err
 	}
 	answer, err := onHub(ctx, m.s, importBeginScript, asTexts, m.options.ID, m.options.From, time.Now().UTC().Format(time.RFC3339),
-		strconv.FormatUint(highest, 10), strconv.Itoa(numberBase), strconv.Itoa(flag(m.options.Discard)))
+		strconv.FormatUint(facts.Highest, 10), strconv.Itoa(numberBase), strconv.Itoa(flag(m.options.Discard)))
 	if err != nil {
 		return err
 	}
@@ -128,6 +129,12 @@ func (m *Import) open(ctx context.Context, options Options, highest uint64) erro
 	}
 	if m.Done() {
 		return nil
+	}
+	if len(facts.Secret) > 0 { // the tokens of leases stay valid
+		secret := base64.StdEncoding.EncodeToString(facts.Secret)
+		if err := m.write(ctx, []string{"HSET", m.s.hub + "config", "secret", secret}); err != nil {
+			return err
+		}
 	}
 	// Jobs in flight in the process of the other store belong to this instance until it
 	// returns them.

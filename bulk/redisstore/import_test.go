@@ -3,6 +3,7 @@
 package redisstore
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -85,6 +86,9 @@ func checkImport(t *testing.T, rt *rapid.T, h *harness, seen map[string]int) {
 	p.must(m.Close())
 	here := h.open(t, options)
 	defer here.Close()
+	if secret, err := here.Secret(rt.Context()); err != nil || len(secret) == 0 || !bytes.Equal(secret, image.Facts().Secret) {
+		rt.Fatalf("the secret is %x, %v, want that of the image, %x", secret, err, image.Facts().Secret)
+	}
 	b := &imported{t: rt, embedded: p.store, here: here, seen: seen, waited: time.Since(began) > 0}
 	b.compareActions()
 	b.compareResults()
@@ -162,7 +166,7 @@ func (h *harness) tryImport(options Options, from ImportOptions, image bulk.Imag
 		return nil, err
 	}
 	m := &Import{s: s, options: from}
-	if err := m.open(context.Background(), options, image.Facts().Highest); err != nil {
+	if err := m.open(context.Background(), options, image.Facts()); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return m, nil

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/base64"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
@@ -66,6 +67,7 @@ type Store struct {
 	shards       []string
 	windowMillis string
 	holder       string // the publisher of events: this instance
+	secret       string // of the store, in base64
 	id           string // identifies the store, in the ids of events
 	owner        int64  // identifies this instance in its leases
 
@@ -181,6 +183,7 @@ func (s *Store) adoptConfig(ctx context.Context, shards int) (int, error) {
 		}
 	}
 	s.id = strings.ToLower(rand.Text()[:15])
+	s.secret = newSecret()
 	if err := s.fix(ctx, fresh); err != nil {
 		return 0, err
 	}
@@ -188,7 +191,7 @@ func (s *Store) adoptConfig(ctx context.Context, shards int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	s.id, s.begun = found["id"], found["import_begun"]
+	s.id, s.begun, s.secret = found["id"], found["import_begun"], found["secret"]
 	if state := found["import_state"]; !s.importing && (state == importStaging || state == importEntering) {
 		return 0, &UnfinishedImportError{From: found["import_from"], Begun: s.begun}
 	}
@@ -212,11 +215,27 @@ func (s *Store) adoptConfig(ctx context.Context, shards int) (int, error) {
 func (s *Store) fix(ctx context.Context, shards int) error {
 	var commands rueidis.Commands
 	for _, d := range [][2]string{
-		{"format", strconv.Itoa(FormatVersion)}, {"shards", strconv.Itoa(shards)}, {"window_ms", s.windowMillis}, {"id", s.id},
+		{"format", strconv.Itoa(FormatVersion)}, {"shards", strconv.Itoa(shards)}, {"window_ms", s.windowMillis}, {"id", s.id}, {"secret", s.secret},
 	} {
 		commands = append(commands, s.db.B().Hsetnx().Key(s.hub+"config").Field(d[0]).Value(d[1]).Build())
 	}
 	return s.send(ctx, commands)
+}
+
+// newSecret returns a secret for a store, as it is kept.
+func newSecret() string {
+	secret := make([]byte, 32)
+	_, _ = rand.Read(secret) // it never fails
+	return base64.StdEncoding.EncodeToString(secret)
+}
+
+// Secret implements bulk.Store.
+func (s *Store) Secret(ctx context.Context) ([]byte, error) {
+	text, err := ask(ctx, s, s.db.B().Hget().Key(s.hub+"config").Field("secret").Build(), asText)
+	if err != nil {
+		return nil, err
+	}
+	return base64.StdEncoding.DecodeString(text)
 }
 
 // reclaim returns the jobs that the instance of that name had in flight in its process.

@@ -124,6 +124,7 @@ func closed(k *kit) {
 		"DeadLetters":    func() error { _, err := s.DeadLetters(ctx, "a", 0, 1); return err },
 		"Settings":       func() error { _, err := s.Settings(ctx); return err },
 		"Set":            func() error { return s.Set(ctx, bulk.SettingsChange{Limits: &bulk.Limits{}}) },
+		"Secret":         func() error { _, err := s.Secret(ctx); return err },
 		"Schedules":      func() error { _, err := s.Schedules(ctx); return err },
 		"PutSchedule":    func() error { _, err := s.PutSchedule(ctx, schedule("a")); return err },
 		"RemoveSchedule": func() error { return s.RemoveSchedule(ctx, "a") },

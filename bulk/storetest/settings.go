@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"reflect"
 	"strings"
 
@@ -8,6 +9,7 @@ import (
 )
 
 var settingsCases = []testCase{
+	{"the secret stays", false, secretStays},
 	{"settings come back", false, settingsKept},
 	{"settings survive a restart", true, settingsSurvive},
 	{"a tenant's settings are in its line", false, settingsInLine},
@@ -99,4 +101,27 @@ func settingsInLine(k *kit) {
 		line, _ := k.waiting(id, k.backlog())
 		k.check(line.Settings == want, "the line of %s has the settings %+v, want %+v", line.Tenant, line.Settings, want)
 	}
+}
+
+// secretStays: a store has one secret for good, and no two have the same.
+func secretStays(k *kit) {
+	k.open(unlimited())
+	secret := k.secret()
+	k.check(len(secret) == 32 && len(bytes.Trim(secret, "\x00")) > 0, "the secret is %x", secret)
+	k.check(bytes.Equal(k.secret(), secret), "the secret changed")
+	if k.factory.Reopen != nil {
+		for _, restart := range k.restarts() {
+			restart()
+			k.check(bytes.Equal(k.secret(), secret), "the secret changed at a restart")
+		}
+	}
+	k.open(unlimited())
+	k.check(!bytes.Equal(k.secret(), secret), "two stores have the same secret")
+}
+
+func (k *kit) secret() []byte {
+	k.t.Helper()
+	secret, err := k.store.Secret(ctx)
+	k.must(err)
+	return secret
 }

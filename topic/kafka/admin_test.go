@@ -2,9 +2,7 @@ package kafka
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"slices"
 	"strings"
 	"testing"
@@ -62,7 +60,7 @@ func asked[Q kmsg.Request, R kmsg.Response](t *testing.T, s *Server, version int
 	if err := received.ReadFrom(q.AppendTo(nil)); err != nil {
 		t.Fatal(err)
 	}
-	sent := kind.handle(s, &call{}, received)(t.Context())
+	sent := kind.handle(s, &call{memory: &allowance{server: s, ctx: t.Context()}}, received)(t.Context())
 	response := q.ResponseKind()
 	response.SetVersion(version)
 	if err := response.ReadFrom(sent.AppendTo(nil)); err != nil {
@@ -99,17 +97,14 @@ func versions(key int16, f func(version int16)) {
 
 // opaqueBatch returns a batch of count records whose content does not matter.
 func opaqueBatch(count int) topic.Batch {
-	batch := make([]byte, topic.BatchOverhead+10)
-	binary.BigEndian.PutUint32(batch[8:], uint32(len(batch)-12))
-	batch[16] = 2
-	binary.BigEndian.PutUint32(batch[23:], uint32(count-1))
-	binary.BigEndian.PutUint64(batch[27:], uint64(time.Now().UnixMilli()))
-	binary.BigEndian.PutUint64(batch[35:], uint64(time.Now().UnixMilli()))
-	binary.BigEndian.PutUint64(batch[43:], 1<<64-1)
-	binary.BigEndian.PutUint16(batch[51:], 1<<16-1)
-	binary.BigEndian.PutUint32(batch[53:], 1<<32-1)
-	binary.BigEndian.PutUint32(batch[57:], uint32(count))
-	binary.BigEndian.PutUint32(batch[17:], crc32.Checksum(batch[21:], crc32.MakeTable(crc32.Castagnoli)))
+	records := make([]topic.Record, count)
+	for i := range records {
+		records[i].Offset, records[i].Timestamp = int64(i), time.Now().UnixMilli()
+	}
+	batch, err := topic.NewBatch(records, topic.BatchOptions{})
+	if err != nil {
+		panic(err)
+	}
 	return batch
 }
 

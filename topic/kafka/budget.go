@@ -3,7 +3,10 @@ package kafka
 import (
 	"container/list"
 	"context"
+	"fmt"
 	"sync"
+
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 // budget is an amount of memory that is shared, first come, first served.
@@ -101,3 +104,101 @@ func (b *budget) used() int64 {
 	defer b.mu.Unlock()
 	return b.size - b.free
 }
+
+const (
+	// decodeCost is the memory that one element of a decoded request takes, with what its handler
+	// remembers of it; answerCost is what the answer to it takes.
+	decodeCost, answerCost = 256, 128
+	// smallAnswer is the part of each answer that takes no memory from the budget, so that
+	// heartbeats and produced records are never acknowledged late because consumers are slow.
+	smallAnswer = 32 << 10
+	// largeAtOnce is how many answers are built at once that turn out to be larger than their
+	// requests suggest.
+	largeAtOnce = 2
+)
+
+// allowance is the memory of one answer, from when it is built until it is sent. Only the sender of
+// its connection uses it.
+//
+// The memory for the elements of a request is taken before the answer is built. An answer with more
+// than that waits for its turn to be built, and then takes memory without waiting, so that no two
+// answers wait for each other.
+type allowance struct {
+	server *Server
+	ctx    context.Context
+	// used is the size of the answer so far; held is what it has of the budget.
+	used, held int64
+	turn       bool
+}
+
+// reserve waits for the memory of the answer to a request with the given number of elements.
+func (a *allowance) reserve(elements int) (err error) {
+	a.used = int64(elements) * answerCost
+	if a.used > smallAnswer {
+		a.held, err = a.server.answers.take(a.ctx, a.used, a.used)
+	}
+	return err
+}
+
+// await waits until there is memory for an answer of n bytes, and takes none.
+func (a *allowance) await(n int64) error {
+	if n <= smallAnswer {
+		return nil
+	}
+	got, err := a.server.answers.take(a.ctx, n, n)
+	a.server.answers.change(got)
+	return err
+}
+
+// add takes n more bytes for the answer. If the answer becomes too large, the error is a
+// POLICY_VIOLATION, and the answer has to do without them.
+func (a *allowance) add(n int64) error {
+	if most := a.server.options.MaxAnswerBytes; a.used+n > most {
+		return refuse(kerr.PolicyViolation, "the answer to one request may have %d bytes: ask for less at a time", most)
+	}
+	a.used += n
+	if a.used <= smallAnswer+a.held {
+		return nil
+	}
+	if err := a.takeTurn(); err != nil {
+		return err
+	}
+	if beyond := a.used - a.held; beyond > 0 {
+		a.server.answers.change(-beyond)
+		a.held += beyond
+	}
+	return nil
+}
+
+// takeTurn waits until the answer may be built without waiting any more. Nothing of the budget is
+// held while it waits for its turn, so that those with a turn get memory.
+func (a *allowance) takeTurn() (err error) {
+	if a.turn {
+		return nil
+	}
+	a.server.answers.change(a.held)
+	a.held = 0
+	if _, err = a.server.turns.take(a.ctx, 1, 1); err != nil {
+		return fmt.Errorf("turn of a large answer: %w", err)
+	}
+	a.turn = true
+	if a.held, err = a.server.answers.take(a.ctx, a.used, a.used); err != nil {
+		return fmt.Errorf("memory for an answer: %w", err)
+	}
+	return nil
+}
+
+// built ends the turn of an answer, whose encoding has the given size.
+func (a *allowance) built(size int) {
+	if a.turn {
+		a.turn = false
+		a.server.turns.change(1)
+	}
+	if held := max(int64(size)-smallAnswer, 0); held != a.held {
+		a.server.answers.change(a.held - held)
+		a.held = held
+	}
+}
+
+// release gives back all memory, once the answer is sent or will not be.
+func (a *allowance) release() { a.built(0) }

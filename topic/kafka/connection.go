@@ -56,6 +56,7 @@ type connection struct {
 type exchange struct {
 	header
 	answer      answer
+	memory      allowance
 	began       time.Time
 	held, large int64
 }
@@ -145,7 +146,7 @@ func (c *connection) readOne() error {
 	if err := c.start(x, frame); err != nil {
 		return err
 	}
-	if x.key != keyProduce { // other requests keep no part of the frame
+	if x.key == keyJoinGroup || x.key == keySyncGroup { // they wait for others, and have copied what they need
 		c.release(x)
 	}
 	c.started <- x // has space for each slot
@@ -235,19 +236,35 @@ func (c *connection) reserve(x *exchange, size int64) error {
 		if err != nil {
 			return err
 		}
-		x.large = got
-		c.account(0, got)
+		c.account(x, 0, got)
 	}
 	got, err := c.server.requests.take(c.ctx, size, size)
 	if err != nil {
 		return err
 	}
-	x.held = got
-	c.account(got, 0)
+	c.account(x, got, 0)
 	return nil
 }
 
-func (c *connection) account(held, large int64) {
+// charge adds the memory of a decoded request to that of its bytes, without waiting: what one
+// connection takes in this way is bounded, and it reads its next request only when there is memory.
+func (c *connection) charge(x *exchange, n int64) {
+	c.server.requests.change(-n)
+	c.account(x, n, 0)
+}
+
+// obstructs reports whether others wait for memory that requests of this connection hold.
+func (c *connection) obstructs() bool {
+	c.mu.Lock()
+	held := c.held
+	c.mu.Unlock()
+	return held > smallAnswer && c.server.requests.contended()
+}
+
+// account records memory that was taken for a request.
+func (c *connection) account(x *exchange, held, large int64) {
+	x.held += held
+	x.large += large
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.held += held
@@ -260,8 +277,11 @@ func (c *connection) release(x *exchange) {
 	if held == 0 {
 		return
 	}
-	x.held, x.large = 0, 0
-	c.account(-held, -large)
+	c.account(x, -held, -large)
+	c.giveBack(held, large)
+}
+
+func (c *connection) giveBack(held, large int64) {
 	c.server.requests.change(held)
 	if large > 0 {
 		c.server.large.change(large)
@@ -275,14 +295,14 @@ func (c *connection) end() {
 	defer c.mu.Unlock()
 	c.ended++
 	if c.ended == 2 {
-		c.server.requests.change(c.held)
-		c.server.large.change(c.large)
+		c.giveBack(c.held, c.large)
 	}
 }
 
 // start parses a request and starts it.
 func (c *connection) start(x *exchange, frame []byte) error {
 	x.header = parseHeader(frame)
+	x.memory = allowance{server: c.server, ctx: c.ctx}
 	kind := c.server.kinds[x.key]
 	if kind == nil || x.version < kind.min || x.version > kind.max {
 		if x.key == keyAPIVersions {
@@ -296,7 +316,8 @@ func (c *connection) start(x *exchange, frame []byte) error {
 		return err
 	}
 	c.server.metrics.request(x.key)
-	from := &call{client: x.client, host: c.host, software: c.software, size: len(frame), session: c}
+	c.charge(x, int64(x.elements)*decodeCost)
+	from := &call{client: x.client, host: c.host, software: c.software, size: len(frame), session: c, memory: &x.memory}
 	return c.recovered(x, func() { x.answer = kind.handle(c.server, from, request) })
 }
 

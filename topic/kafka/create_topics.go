@@ -17,50 +17,81 @@ import (
 //   - -1 partitions or replicas are the broker's default, in every version.
 //   - A replica assignment has the brokers of each partition, the preferred leader first.
 //   - With validate_only the request is checked only.
-//   - From version 5 on the answer has the settings of the topic.
-func (s *Server) createTopics(_ *call, r *kmsg.CreateTopicsRequest) answer {
+//   - From version 5 on the answer has the settings of the topic, unless it would be too large.
+func (s *Server) createTopics(c *call, r *kmsg.CreateTopicsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		ctx, cancel := adminContext(ctx)
 		defer cancel()
 		again := twice(r.Topics, func(t *kmsg.CreateTopicsRequestTopic) string { return t.Topic })
 		response := r.ResponseKind().(*kmsg.CreateTopicsResponse)
+		response.Topics = make([]kmsg.CreateTopicsResponseTopic, len(r.Topics))
+		specs := make([]topic.Spec, len(r.Topics))
 		for i := range r.Topics {
-			wanted := &r.Topics[i]
-			made := kmsg.NewCreateTopicsResponseTopic()
+			wanted, made := &r.Topics[i], &response.Topics[i]
+			*made = kmsg.NewCreateTopicsResponseTopic()
 			made.Topic = wanted.Topic
-			var err error
-			if again[wanted.Topic] {
-				err = refuse(kerr.InvalidRequest, "the request names topic %q more than once", wanted.Topic)
-			} else {
-				err = s.createTopic(ctx, wanted, r.ValidateOnly, &made)
+			err := refuse(kerr.InvalidRequest, "the request names the topic more than once")
+			if !again[wanted.Topic] {
+				specs[i], err = s.createTopic(ctx, wanted, r.ValidateOnly, made)
 			}
 			made.ErrorCode, made.ErrorMessage = s.outcome("create topic", err)
-			response.Topics = append(response.Topics, made)
+		}
+		if r.Version < configsSince {
+			return response
+		}
+		for i := range specs { // when all are made: a large answer must not wait for the disk
+			if made := &response.Topics[i]; made.ErrorCode == 0 {
+				s.describeMade(c, specs[i], made)
+			}
 		}
 		return response
 	}
 }
 
-func (s *Server) createTopic(ctx context.Context, wanted *kmsg.CreateTopicsRequestTopic, dryRun bool, made *kmsg.CreateTopicsResponseTopic) error {
+// configsSince is the version from which on an answer has the settings of topics.
+const configsSince = 5
+
+// createTopic creates a topic. It returns the spec that the client has asked for.
+func (s *Server) createTopic(ctx context.Context, wanted *kmsg.CreateTopicsRequestTopic, dryRun bool, made *kmsg.CreateTopicsResponseTopic) (topic.Spec, error) {
 	spec, err := s.specOf(wanted)
 	if err != nil {
-		return err
+		return spec, err
 	}
 	t, err := s.broker.Create(ctx, spec, dryRun)
 	if err != nil {
-		return err
+		return spec, err
 	}
 	if !dryRun {
 		made.TopicID = t.ID()
 	}
-	return s.describeMade(spec, made)
+	return spec, nil
 }
 
 // describeMade describes a topic by its spec: after a check only, the topic does not exist.
-func (s *Server) describeMade(spec topic.Spec, made *kmsg.CreateTopicsResponseTopic) error {
+func (s *Server) describeMade(c *call, spec topic.Spec, made *kmsg.CreateTopicsResponseTopic) {
+	configs, err := s.configsMade(spec, made)
+	if err == nil {
+		err = c.memory.add(sizeOfConfigs(configs, false))
+	}
+	if err != nil {
+		made.ConfigErrorCode = code(err)
+		return
+	}
+	made.Configs = make([]kmsg.CreateTopicsResponseTopicConfig, len(configs))
+	for i, described := range configs {
+		config := &made.Configs[i]
+		*config = kmsg.NewCreateTopicsResponseTopicConfig()
+		config.Name, config.Value = described.name, described.value
+		config.ReadOnly, config.Source = described.readOnly, int8(described.source)
+	}
+}
+
+// configsMade returns the settings of a topic by its spec, and sets the number of its partitions and
+// replicas.
+func (s *Server) configsMade(spec topic.Spec, made *kmsg.CreateTopicsResponseTopic) ([]configEntry, error) {
 	settings, err := topic.ParseSettings(spec.Settings, s.broker.Config())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	made.NumPartitions = cmp.Or(spec.Partitions, s.broker.Config().Partitions)
 	made.ReplicationFactor = cmp.Or(spec.Replicas, s.broker.DefaultReplicas())
@@ -70,18 +101,12 @@ func (s *Server) describeMade(spec topic.Spec, made *kmsg.CreateTopicsResponseTo
 	if settings.ViewOf != "" {
 		source, err := s.broker.Topic(settings.ViewOf)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		made.NumPartitions = int32(len(source.Partitions()))
 		made.ReplicationFactor = int16(len(source.Partitions()[0].Replicas()))
 	}
-	for _, described := range s.topicConfigs(spec.Settings, settings) {
-		config := kmsg.NewCreateTopicsResponseTopicConfig()
-		config.Name, config.Value = described.name, described.value
-		config.ReadOnly, config.Source = described.readOnly, int8(described.source)
-		made.Configs = append(made.Configs, config)
-	}
-	return nil
+	return s.topicConfigs(spec.Settings, settings), nil
 }
 
 // specOf returns the spec that a request asks for.

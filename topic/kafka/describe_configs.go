@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"slices"
 	"strconv"
 
@@ -16,12 +17,12 @@ import (
 //   - The source of a value is the topic, the server's settings or the default. Synonyms have the
 //     values of the other sources.
 //   - Settings with a single possible value, and all of the broker, are read-only.
-func (s *Server) describeConfigs(_ *call, r *kmsg.DescribeConfigsRequest) answer {
+func (s *Server) describeConfigs(c *call, r *kmsg.DescribeConfigsRequest) answer {
+	return func(context.Context) kmsg.Response { return s.describedConfigs(c, r) }
+}
+
+func (s *Server) describedConfigs(c *call, r *kmsg.DescribeConfigsRequest) kmsg.Response {
 	response := r.ResponseKind().(*kmsg.DescribeConfigsResponse)
-	type resource struct {
-		kind kmsg.ConfigResourceType
-		name string
-	}
 	asked := once[resource]{}
 	for i := range r.Resources {
 		wanted := &r.Resources[i]
@@ -31,15 +32,42 @@ func (s *Server) describeConfigs(_ *call, r *kmsg.DescribeConfigsRequest) answer
 		described := kmsg.NewDescribeConfigsResponseResource()
 		described.ResourceType, described.ResourceName = wanted.ResourceType, wanted.ResourceName
 		entries, err := s.configsOf(wanted.ResourceType, wanted.ResourceName)
+		if len(wanted.ConfigNames) > 0 {
+			entries = slices.DeleteFunc(entries, func(e configEntry) bool { return !slices.Contains(wanted.ConfigNames, e.name) })
+		}
+		if err == nil {
+			err = c.memory.add(sizeOfConfigs(entries, r.IncludeDocumentation))
+		}
+		if err != nil {
+			entries = nil
+		}
 		described.ErrorCode, described.ErrorMessage = s.outcome("describe settings", err)
 		for j := range entries {
-			if len(wanted.ConfigNames) == 0 || slices.Contains(wanted.ConfigNames, entries[j].name) {
-				described.Configs = append(described.Configs, entries[j].describe(r.IncludeSynonyms, r.IncludeDocumentation))
-			}
+			described.Configs = append(described.Configs, entries[j].describe(r.IncludeSynonyms, r.IncludeDocumentation))
 		}
 		response.Resources = append(response.Resources, described)
 	}
-	return respond(response)
+	return response
+}
+
+// configCost is the memory of a setting in an answer, without its texts.
+const configCost = 384
+
+// sizeOfConfigs returns the memory of settings in an answer.
+func sizeOfConfigs(entries []configEntry, doc bool) (size int64) {
+	for i := range entries {
+		size += configCost
+		if entries[i].value != nil {
+			size += int64(len(*entries[i].value))
+		}
+		if doc {
+			size += int64(len(entries[i].doc))
+		}
+		for _, other := range entries[i].synonyms {
+			size += int64(len(other.name) + len(other.value))
+		}
+	}
+	return size
 }
 
 // configsOf returns the settings of a resource.

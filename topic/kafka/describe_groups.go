@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"errors"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -20,16 +21,21 @@ const groupOperations = 1<<3 | 1<<6 | 1<<8
 //   - 3: the allowed operations, if the client asks.
 //   - 4: instance ids.
 //   - 6: a group that does not exist is GROUP_ID_NOT_FOUND, with a message.
-func (s *Server) describeGroups(_ *call, r *kmsg.DescribeGroupsRequest) answer {
+func (s *Server) describeGroups(c *call, r *kmsg.DescribeGroupsRequest) answer {
+	return func(context.Context) kmsg.Response { return s.describedGroups(c, r) }
+}
+
+func (s *Server) describedGroups(c *call, r *kmsg.DescribeGroupsRequest) kmsg.Response {
 	response := r.ResponseKind().(*kmsg.DescribeGroupsResponse)
-	asked := once[string]{}
-	for _, name := range r.Groups {
-		if !asked.first(name) {
-			continue
-		}
+	names := distinct(r.Groups)
+	response.Groups = make([]kmsg.DescribeGroupsResponseGroup, 0, len(names))
+	for _, name := range names {
 		described := kmsg.NewDescribeGroupsResponseGroup()
 		described.Group = name
 		d, err := s.broker.Groups().Describe(name)
+		if err == nil {
+			err = c.memory.add(sizeOfGroup(d))
+		}
 		switch {
 		case err == nil:
 			describeGroup(&described, d)
@@ -44,7 +50,18 @@ func (s *Server) describeGroups(_ *call, r *kmsg.DescribeGroupsRequest) answer {
 		}
 		response.Groups = append(response.Groups, described)
 	}
-	return respond(response)
+	return response
+}
+
+// memberCost is the memory of a member in an answer, without what it has brought.
+const memberCost = 512
+
+// sizeOfGroup returns the memory of a group in an answer.
+func sizeOfGroup(d group.Description) (size int64) {
+	for i := range d.Members {
+		size += memberCost + int64(len(d.Members[i].Metadata)+len(d.Members[i].Assignment))
+	}
+	return size
 }
 
 func describeGroup(to *kmsg.DescribeGroupsResponseGroup, d group.Description) {

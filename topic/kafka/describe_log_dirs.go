@@ -21,15 +21,15 @@ const logDir = "data"
 //     cluster the answer has the partitions that this node leads: it does not know the size
 //     of other replicas.
 //   - The size of the disk is -1: not reported.
-func (s *Server) describeLogDirs(_ *call, r *kmsg.DescribeLogDirsRequest) answer {
+func (s *Server) describeLogDirs(c *call, r *kmsg.DescribeLogDirsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		response := r.ResponseKind().(*kmsg.DescribeLogDirsResponse)
 		dir := kmsg.NewDescribeLogDirsResponseDir()
 		dir.Dir = logDir
 		dir.TotalBytes, dir.UsableBytes = -1, -1
 		var err error
-		if dir.Topics, err = s.sizes(ctx, r.Topics); err != nil {
-			dir.ErrorCode = kerr.KafkaStorageError.Code
+		if dir.Topics, err = s.sizes(ctx, c, r.Topics); err != nil {
+			dir.ErrorCode = code(err)
 		}
 		response.Dirs = append(response.Dirs, dir)
 		return response
@@ -37,10 +37,10 @@ func (s *Server) describeLogDirs(_ *call, r *kmsg.DescribeLogDirsRequest) answer
 }
 
 // sizes returns the sizes of the requested partitions, or of all for nil.
-func (s *Server) sizes(ctx context.Context, wanted []kmsg.DescribeLogDirsRequestTopic) (sized []kmsg.DescribeLogDirsResponseDirTopic, err error) {
+func (s *Server) sizes(ctx context.Context, c *call, wanted []kmsg.DescribeLogDirsRequestTopic) (sized []kmsg.DescribeLogDirsResponseDirTopic, err error) {
 	if wanted == nil {
 		for _, t := range s.broker.Topics() {
-			if sized, err = appendSizes(ctx, sized, t, t.Partitions()); err != nil {
+			if sized, err = appendSizes(ctx, c, sized, t, t.Partitions()); err != nil {
 				return nil, err
 			}
 		}
@@ -56,17 +56,23 @@ func (s *Server) sizes(ctx context.Context, wanted []kmsg.DescribeLogDirsRequest
 				partitions = append(partitions, p)
 			}
 		}
-		if sized, err = appendSizes(ctx, sized, t, partitions); err != nil {
+		if sized, err = appendSizes(ctx, c, sized, t, partitions); err != nil {
 			return nil, err
 		}
 	}
 	return sized, nil
 }
 
+// sizeCost is the memory of the size of a partition in an answer.
+const sizeCost = 128
+
 // appendSizes appends a topic with the sizes of its partitions.
-func appendSizes(ctx context.Context, topics []kmsg.DescribeLogDirsResponseDirTopic, t *broker.Topic, partitions []*broker.Partition) ([]kmsg.DescribeLogDirsResponseDirTopic, error) {
+func appendSizes(ctx context.Context, c *call, topics []kmsg.DescribeLogDirsResponseDirTopic, t *broker.Topic, partitions []*broker.Partition) ([]kmsg.DescribeLogDirsResponseDirTopic, error) {
 	if t.Source() != nil || len(partitions) == 0 {
 		return topics, nil
+	}
+	if err := c.memory.add(topicCost + int64(len(partitions))*sizeCost); err != nil {
+		return nil, err
 	}
 	sized := kmsg.NewDescribeLogDirsResponseDirTopic()
 	sized.Topic = t.Name()
@@ -79,7 +85,7 @@ func appendSizes(ctx context.Context, topics []kmsg.DescribeLogDirsResponseDirTo
 			return topics, nil
 		}
 		if err != nil {
-			return nil, err
+			return nil, fail(kerr.KafkaStorageError, err.Error())
 		}
 		size := kmsg.NewDescribeLogDirsResponseDirTopicPartition()
 		size.Partition, size.Size = p.Number(), bytes

@@ -21,11 +21,12 @@ const maxDescribedPartitions = 2000
 //   - At the limit of partitions the answer has a cursor for the next request. A cursor at a deleted
 //     topic continues after it.
 func (s *Server) describeTopicPartitions(c *call, r *kmsg.DescribeTopicPartitionsRequest) answer {
-	return func(ctx context.Context) kmsg.Response { return s.describePage(ctx, s.nodes(c), r) }
+	return func(ctx context.Context) kmsg.Response { return s.describePage(ctx, c, r) }
 }
 
-func (s *Server) describePage(ctx context.Context, nodes []topic.Node, r *kmsg.DescribeTopicPartitionsRequest) kmsg.Response {
+func (s *Server) describePage(ctx context.Context, c *call, r *kmsg.DescribeTopicPartitionsRequest) kmsg.Response {
 	response := r.ResponseKind().(*kmsg.DescribeTopicPartitionsResponse)
+	nodes := s.nodes(c)
 	left := min(int(r.ResponsePartitionLimit), maxDescribedPartitions)
 	if left < 1 {
 		left = maxDescribedPartitions
@@ -39,7 +40,7 @@ func (s *Server) describePage(ctx context.Context, nodes []topic.Node, r *kmsg.D
 		if r.Cursor != nil && r.Cursor.Topic == name {
 			first = max(r.Cursor.Partition, 0)
 		}
-		described, next := s.describePartitions(ctx, nodes, name, first, left)
+		described, next := s.describePartitions(ctx, c, nodes, name, first, left)
 		response.Topics = append(response.Topics, described)
 		left -= len(described.Partitions)
 		if next >= 0 {
@@ -78,7 +79,7 @@ func (s *Server) namesFrom(r *kmsg.DescribeTopicPartitionsRequest) []string {
 
 // describePartitions describes at most limit partitions of a topic, and returns
 // the number of the next, or -1.
-func (s *Server) describePartitions(ctx context.Context, nodes []topic.Node, name string, first int32, limit int) (kmsg.DescribeTopicPartitionsResponseTopic, int32) {
+func (s *Server) describePartitions(ctx context.Context, c *call, nodes []topic.Node, name string, first int32, limit int) (kmsg.DescribeTopicPartitionsResponseTopic, int32) {
 	described := kmsg.NewDescribeTopicPartitionsResponseTopic()
 	described.Topic = kmsg.StringPtr(name)
 	described.AuthorizedOperations = math.MinInt32 // not reported
@@ -91,6 +92,10 @@ func (s *Server) describePartitions(ctx context.Context, nodes []topic.Node, nam
 	partitions := t.Partitions()
 	partitions = partitions[min(int(first), len(partitions)):]
 	page := partitions[:min(limit, len(partitions))]
+	if err := c.memory.add(topicCost + int64(len(page))*partitionCost); err != nil {
+		described.ErrorCode = code(err)
+		return described, -1
+	}
 	s.broker.AwaitReplicas(ctx, page)
 	for _, p := range page {
 		described.Partitions = append(described.Partitions, describePartition(p, nodes))

@@ -17,7 +17,7 @@ import (
 //   - If all partitions are requested, those that need no election are left out.
 //   - 1: unclean elections, which are not supported: a partition without a leader gets
 //     ELIGIBLE_LEADERS_NOT_AVAILABLE, and waits for the majority of its replicas.
-func (s *Server) electLeaders(_ *call, r *kmsg.ElectLeadersRequest) answer {
+func (s *Server) electLeaders(c *call, r *kmsg.ElectLeadersRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		response := r.ResponseKind().(*kmsg.ElectLeadersResponse)
 		if r.ElectionType < 0 || r.ElectionType > 1 {
@@ -29,6 +29,12 @@ func (s *Server) electLeaders(_ *call, r *kmsg.ElectLeadersRequest) answer {
 			wanted = s.allToElect()
 		}
 		for i := range wanted {
+			if all {
+				if err := c.memory.add(topicCost + int64(len(wanted[i].Partitions))*partitionCost); err != nil {
+					response.ErrorCode = code(err)
+					return response
+				}
+			}
 			elected := kmsg.NewElectLeadersResponseTopic()
 			elected.Topic = wanted[i].Topic
 			outcomes := s.elect(ctx, elected.Topic, wanted[i].Partitions, r.ElectionType == 1)

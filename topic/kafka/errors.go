@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -92,8 +93,14 @@ func message(err error) *string {
 		return nil
 	}
 	text := err.Error()
+	if len(text) > maxMessage { // a client may have sent a long name
+		text = strings.ToValidUTF8(text[:maxMessage], "") + " …"
+	}
 	return &text
 }
+
+// maxMessage bounds the text that goes with an error.
+const maxMessage = 1000
 
 // unexpected logs an error without a code: clients only see UNKNOWN_SERVER_ERROR.
 func (s *Server) unexpected(doing string, err error) {

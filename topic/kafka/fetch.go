@@ -43,19 +43,22 @@ const (
 func (s *Server) fetch(c *call, r *kmsg.FetchRequest) answer {
 	began := time.Now()
 	return func(ctx context.Context) kmsg.Response {
-		response := &fetchResponse{FetchResponse: r.ResponseKind().(*kmsg.FetchResponse), budget: s.answers}
+		response := &fetchResponse{FetchResponse: r.ResponseKind().(*kmsg.FetchResponse)}
 		want, err := s.sessions.open(r, began)
 		if err != nil {
 			response.ErrorCode = code(err)
 			return response
 		}
 		defer want.done()
+		if err := c.memory.await(int64(len(want.partitions)) * answerCost); err != nil {
+			response.ErrorCode = code(err)
+			return response
+		}
 		wait := min(time.Duration(max(r.MaxWaitMillis, 0))*time.Millisecond, maxFetchWait)
 		f := newFetching(s, c, r, want, began.Add(wait))
 		defer f.stop()
 		f.run(ctx)
 		f.mark()
-		response.held, f.held = f.held, 0
 		f.fill(response)
 		return response
 	}
@@ -231,14 +234,24 @@ func (f *fetching) wait(ctx context.Context, over <-chan time.Time, found bool) 
 			return false
 		}
 	}
-	select {
-	case <-f.moved:
-		return true
-	case <-over:
-	case <-f.server.draining:
-	case <-ctx.Done():
+	look := time.NewTicker(stallTime)
+	defer look.Stop()
+	for {
+		select {
+		case <-f.moved:
+			return true
+		case <-over:
+			return false
+		case <-f.server.draining:
+			return false
+		case <-ctx.Done():
+			return false
+		case <-look.C:
+			if f.call.session.obstructs() {
+				return false
+			}
+		}
 	}
-	return false
 }
 
 // watch subscribes to the growth of partitions, and checks whether one has grown since.
@@ -269,6 +282,10 @@ func (f *fetching) stop() {
 
 // fill fills the answer.
 func (f *fetching) fill(response *fetchResponse) {
+	// The fields around the records take memory without waiting, since the records have theirs.
+	around := int64(len(f.parts)) * answerCost
+	f.server.answers.change(-around)
+	f.call.memory.held, f.held = f.held+around, 0
 	got := map[*fetchPartition]bool{}
 	at := map[fetchKey]int{} // indexes of topics in the answer
 	var records [][]pieces

@@ -14,9 +14,6 @@ type fetchResponse struct {
 	*kmsg.FetchResponse
 	// records are the records of each partition, in the order of the response.
 	records []pieces
-	// held is the reserved memory, until the answer is sent.
-	held   int64
-	budget *budget
 }
 
 // pieces are whole batches, one after another.
@@ -24,8 +21,6 @@ type pieces struct {
 	data [][]byte
 	size int
 }
-
-func (r *fetchResponse) release() { r.budget.change(r.held) }
 
 // frame returns the answer on the wire, in parts. Around the records it writes the same as kmsg; a
 // test compares them.

@@ -15,6 +15,8 @@ const (
 	sizeBytes = 4
 	// minRequestBytes is the shortest header: kind, version, correlation id.
 	minRequestBytes = 8
+	// maxFrame bounds the settings of answers, whose size on the wire has 31 bits.
+	maxFrame = 1 << 29
 	// firstStep is the memory that a frame gets before its first byte: enough for a batch of
 	// 1 MiB and its envelope. A longer frame gets four times as much each time it has filled
 	// its memory.
@@ -41,6 +43,8 @@ type header struct {
 	key, version int16
 	correlation  int32
 	client       string
+	// elements is the number of elements and tags in the body.
+	elements int
 }
 
 // parseHeader returns the kind, the version and the correlation id of a request, which have the
@@ -53,8 +57,8 @@ func parseHeader(frame []byte) header {
 	}
 }
 
-// parseRequest decodes the request in a frame, and adds the client's id to the header. Records are
-// not copied.
+// parseRequest decodes the request in a frame, and adds the client's id and the number of elements to
+// the header. Records and other bytes are not copied.
 func parseRequest(h *header, frame []byte) (kmsg.Request, error) {
 	request := kmsg.RequestForKey(h.key)
 	request.SetVersion(h.version)
@@ -68,8 +72,8 @@ func parseRequest(h *header, frame []byte) (kmsg.Request, error) {
 	if err := reader.Complete(); err != nil {
 		return nil, fmt.Errorf("%w: header of %s: %w", errMalformed, kmsg.NameForKey(h.key), err)
 	}
-	err := shapes[h.key].check(h.version, request.IsFlexible(), reader.Src)
-	if err == nil {
+	var err error
+	if h.elements, err = shapes[h.key].check(h.version, request.IsFlexible(), reader.Src); err == nil {
 		err = request.ReadFrom(reader.Src)
 	}
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -63,17 +64,27 @@ func (s *Server) groupCode(group string, err error) int16 {
 	return code(err)
 }
 
-// awaitGroup waits for an outcome that depends on other members. When the server stops, it returns
-// an error after which members look for their coordinator again.
-func awaitGroup[T any](ctx context.Context, s *Server, awaited *group.Awaited[T]) (T, error) {
-	select {
-	case <-awaited.Done():
-	case <-ctx.Done():
-	case <-s.draining:
+// awaitGroup waits for an outcome that depends on other members. When the server stops, or others
+// wait for memory that later requests of the connection hold, it returns an error after which members
+// look for their coordinator again.
+func awaitGroup[T any](ctx context.Context, c *call, awaited *group.Awaited[T]) (T, error) {
+	look := time.NewTicker(stallTime)
+	defer look.Stop()
+	for {
+		select {
+		case <-awaited.Done():
+			return awaited.Wait(ctx)
+		case <-ctx.Done():
+			return awaited.Wait(ctx)
+		case <-look.C:
+			if !c.session.obstructs() {
+				continue
+			}
+		case <-c.session.server.draining:
+		}
 		var none T
 		return none, topic.ErrClosed
 	}
-	return awaited.Wait(ctx)
 }
 
 // orEmpty returns a text, or "" if there is none; orNull is the reverse.

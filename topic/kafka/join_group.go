@@ -40,11 +40,23 @@ func (s *Server) joinGroup(c *call, r *kmsg.JoinGroupRequest) answer {
 	for _, p := range r.Protocols {
 		request.Protocols = append(request.Protocols, group.Protocol{Name: p.Name, Metadata: kept(p.Metadata)})
 	}
+	r.Protocols = nil // they would keep the frame while the member waits
 	joining := s.broker.Groups().Join(request)
 	return func(ctx context.Context) kmsg.Response {
-		result, err := awaitGroup(ctx, s, joining)
+		result, err := awaitGroup(ctx, c, joining)
+		if err == nil {
+			err = c.memory.add(sizeOfMembers(result.Members))
+		}
 		return s.joined(r, result, err)
 	}
+}
+
+// sizeOfMembers returns the memory of the members in an answer.
+func sizeOfMembers(members []group.JoinedMember) (size int64) {
+	for i := range members {
+		size += memberCost + int64(len(members[i].Metadata))
+	}
+	return size
 }
 
 func (s *Server) joined(r *kmsg.JoinGroupRequest, result group.JoinResult, err error) kmsg.Response {

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"slices"
 	"strings"
 
@@ -10,6 +11,9 @@ import (
 // groupType is the type of all groups: their members assign partitions themselves.
 const groupType = "classic"
 
+// groupCost is the memory of a group in a list.
+const groupCost = 384
+
 // ListGroups: versions 0 to 5.
 //
 // Lists the groups that this node coordinates, by name.
@@ -17,12 +21,19 @@ const groupType = "classic"
 //
 //   - 4: the state, and only those in certain states, if the client says so.
 //   - 5: the type, which is "classic", and only those of certain types.
-func (s *Server) listGroups(_ *call, r *kmsg.ListGroupsRequest) answer {
+func (s *Server) listGroups(c *call, r *kmsg.ListGroupsRequest) answer {
+	return func(context.Context) kmsg.Response { return s.listedGroups(c, r) }
+}
+
+func (s *Server) listedGroups(c *call, r *kmsg.ListGroupsRequest) kmsg.Response {
 	response := r.ResponseKind().(*kmsg.ListGroupsResponse)
 	groups, err := s.broker.Groups().List()
+	if err == nil {
+		err = c.memory.add(int64(len(groups)) * groupCost)
+	}
 	if err != nil {
 		response.ErrorCode = s.groupCode("", err)
-		return respond(response)
+		return response
 	}
 	for _, g := range groups {
 		if !oneOf(r.StatesFilter, g.State.String()) || !oneOf(r.TypesFilter, groupType) {
@@ -33,7 +44,7 @@ func (s *Server) listGroups(_ *call, r *kmsg.ListGroupsRequest) answer {
 		listed.GroupState, listed.GroupType = g.State.String(), groupType
 		response.Groups = append(response.Groups, listed)
 	}
-	return respond(response)
+	return response
 }
 
 // oneOf reports whether a filter is empty or contains a word, ignoring case.

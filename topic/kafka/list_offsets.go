@@ -22,8 +22,8 @@ const (
 //
 // A timestamp returns the first record with at least that timestamp; offset and timestamp are -1 if
 // there is none. -1 returns the high watermark, -2 and -4 (version 8) the first available offset,
-// -3 (version 7) the record with the highest timestamp. Other negative timestamps are an
-// INVALID_REQUEST.
+// -3 (version 7) the record with the highest timestamp. Other negative timestamps, and
+// partitions that the request names again, are an INVALID_REQUEST.
 //
 //   - 2: isolation; without transactions, both levels end at the high watermark.
 //   - 4: the expected leader epoch is checked, and the present one returned. Only the partition's
@@ -32,11 +32,15 @@ const (
 func (s *Server) listOffsets(_ *call, r *kmsg.ListOffsetsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		response := r.ResponseKind().(*kmsg.ListOffsetsResponse)
+		named := once[partitionName]{}
 		for _, asked := range r.Topics {
 			t := kmsg.NewListOffsetsResponseTopic()
 			t.Topic = asked.Topic
 			for _, p := range asked.Partitions {
-				found, err := s.listOffset(ctx, asked.Topic, p)
+				found, err := notListed, errNamedTwice
+				if named.first(partitionName{asked.Topic, p.Partition}) {
+					found, err = s.listOffset(ctx, asked.Topic, p)
+				}
 				s.unexpected("list offsets of "+asked.Topic, err)
 				found.Partition, found.ErrorCode = p.Partition, code(err)
 				t.Partitions = append(t.Partitions, found)
@@ -47,9 +51,19 @@ func (s *Server) listOffsets(_ *call, r *kmsg.ListOffsetsRequest) answer {
 	}
 }
 
-func (s *Server) listOffset(ctx context.Context, name string, asked kmsg.ListOffsetsRequestTopicPartition) (kmsg.ListOffsetsResponseTopicPartition, error) {
+// notListed is the answer for a partition whose offset is not known.
+var notListed = func() kmsg.ListOffsetsResponseTopicPartition {
 	found := kmsg.NewListOffsetsResponseTopicPartition()
 	found.Offset, found.Timestamp, found.LeaderEpoch = -1, topic.NoTimestamp, -1
+	return found
+}()
+
+// errNamedTwice refuses a partition that a request names again, as Kafka does: each name may have a
+// batch unpacked.
+var errNamedTwice = fail(kerr.InvalidRequest, "the request names the partition more than once")
+
+func (s *Server) listOffset(ctx context.Context, name string, asked kmsg.ListOffsetsRequestTopicPartition) (kmsg.ListOffsetsResponseTopicPartition, error) {
+	found := notListed
 	p, err := s.led(name, asked.Partition, asked.CurrentLeaderEpoch)
 	if err != nil {
 		return found, err

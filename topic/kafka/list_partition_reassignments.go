@@ -12,10 +12,16 @@ import (
 // ListPartitionReassignments: version 0. Returns the requested partitions, or all, that are being
 // reassigned: the brokers that are to have a replica and do not yet, and those that are to give
 // theirs up. With one broker there are none.
-func (s *Server) listPartitionReassignments(_ *call, r *kmsg.ListPartitionReassignmentsRequest) answer {
+func (s *Server) listPartitionReassignments(c *call, r *kmsg.ListPartitionReassignmentsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		response := r.ResponseKind().(*kmsg.ListPartitionReassignmentsResponse)
 		moving, err := s.broker.Reassignments(ctx)
+		if err == nil {
+			err = c.memory.add(int64(len(moving)) * partitionCost)
+		}
+		if err != nil {
+			moving = nil
+		}
 		response.ErrorCode, response.ErrorMessage = s.outcome("list reassignments", err)
 		for i := range moving {
 			m := &moving[i]

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -53,37 +54,48 @@ func (s *Server) metadata(c *call, r *kmsg.MetadataRequest) answer {
 			topics := s.broker.Topics()
 			s.awaitReplicas(ctx, topics)
 			for _, t := range topics {
-				response.Topics = append(response.Topics, describe(t, nodes, r))
+				response.Topics = append(response.Topics, describe(c, t, nodes, r))
 			}
 			return response
 		}
-		s.awaitReplicas(ctx, s.known(r.Topics))
-		seen := once[string]{}
-		for _, asked := range r.Topics {
-			found := s.describeAsked(ctx, asked, nodes, r)
-			if found.Topic != nil && *found.Topic != "" && !seen.first(*found.Topic) {
-				continue // identified both by name and by id, or named twice
-			}
-			response.Topics = append(response.Topics, found)
+		found, refused := s.askedTopics(ctx, r)
+		s.awaitReplicas(ctx, found)
+		response.Topics = slices.Grow(response.Topics, len(found)+len(refused))
+		for _, t := range found {
+			response.Topics = append(response.Topics, describe(c, t, nodes, r))
 		}
+		response.Topics = append(response.Topics, refused...)
 		return response
 	}
 }
 
-// known returns the requested topics that exist.
-func (s *Server) known(asked []kmsg.MetadataRequestTopic) []*broker.Topic {
-	var topics []*broker.Topic
-	seen := once[topic.ID]{}
-	for i := range asked {
-		t, err := s.broker.TopicByID(asked[i].TopicID)
-		if err != nil && asked[i].Topic != nil {
-			t, err = s.broker.Topic(*asked[i].Topic)
-		}
-		if err == nil && seen.first(t.ID()) {
-			topics = append(topics, t)
+// askedTopics returns the requested topics, each once, though it may be named twice, or both by name
+// and by id; and an answer for each of those that do not exist.
+func (s *Server) askedTopics(ctx context.Context, r *kmsg.MetadataRequest) (found []*broker.Topic, refused []kmsg.MetadataResponseTopic) {
+	seen, unknown := once[topic.ID]{}, once[string]{}
+	for _, asked := range r.Topics {
+		t, err := s.askedTopic(ctx, asked, r.AllowAutoTopicCreation || r.Version < 4)
+		switch {
+		case err != nil:
+			if asked.Topic == nil || *asked.Topic == "" || unknown.first(*asked.Topic) {
+				refused = append(refused, s.refusedTopic(asked, r.Version, err))
+			}
+		case seen.first(t.ID()):
+			found = append(found, t)
 		}
 	}
-	return topics
+	return found, refused
+}
+
+// refusedTopic returns the answer for a topic that cannot be described.
+func (s *Server) refusedTopic(asked kmsg.MetadataRequestTopic, version int16, err error) kmsg.MetadataResponseTopic {
+	s.unexpected("describe a topic", err)
+	refused := kmsg.NewMetadataResponseTopic()
+	refused.Topic, refused.TopicID, refused.ErrorCode = asked.Topic, asked.TopicID, code(err)
+	if refused.Topic == nil && version < 12 { // in these versions it may not be null
+		refused.Topic = new(string)
+	}
+	return refused
 }
 
 // awaitReplicas waits briefly until the replicas of topics are known, once for an answer.
@@ -93,21 +105,6 @@ func (s *Server) awaitReplicas(ctx context.Context, topics []*broker.Topic) {
 		partitions = append(partitions, t.Partitions()...)
 	}
 	s.broker.AwaitReplicas(ctx, partitions)
-}
-
-// describeAsked describes a requested topic.
-func (s *Server) describeAsked(ctx context.Context, asked kmsg.MetadataRequestTopic, nodes []topic.Node, r *kmsg.MetadataRequest) kmsg.MetadataResponseTopic {
-	t, err := s.askedTopic(ctx, asked, r.AllowAutoTopicCreation || r.Version < 4)
-	if err == nil {
-		return describe(t, nodes, r)
-	}
-	s.unexpected("describe a topic", err)
-	unknown := kmsg.NewMetadataResponseTopic()
-	unknown.Topic, unknown.TopicID, unknown.ErrorCode = asked.Topic, asked.TopicID, code(err)
-	if unknown.Topic == nil && r.Version < 12 { // in these versions it may not be null
-		unknown.Topic = new(string)
-	}
-	return unknown
 }
 
 func (s *Server) askedTopic(ctx context.Context, asked kmsg.MetadataRequestTopic, create bool) (*broker.Topic, error) {
@@ -133,14 +130,26 @@ func (s *Server) topicByID(id topic.ID) (*broker.Topic, error) {
 	return t, err
 }
 
+// partitionCost is the memory of a partition with its replicas in an answer, topicCost that of a topic.
+const (
+	partitionCost = 256
+	topicCost     = 512
+)
+
 // describe describes a topic's partitions and their leaders.
-func describe(t *broker.Topic, nodes []topic.Node, r *kmsg.MetadataRequest) kmsg.MetadataResponseTopic {
+func describe(c *call, t *broker.Topic, nodes []topic.Node, r *kmsg.MetadataRequest) kmsg.MetadataResponseTopic {
 	described := kmsg.NewMetadataResponseTopic()
 	described.Topic, described.TopicID = kmsg.StringPtr(t.Name()), t.ID()
 	if r.IncludeTopicAuthorizedOperations {
 		described.AuthorizedOperations = topicOperations
 	}
-	for _, p := range t.Partitions() {
+	partitions := t.Partitions()
+	if err := c.memory.add(topicCost + int64(len(partitions))*partitionCost); err != nil {
+		described.ErrorCode = code(err)
+		return described
+	}
+	described.Partitions = make([]kmsg.MetadataResponseTopicPartition, 0, len(partitions))
+	for _, p := range partitions {
 		partition := kmsg.NewMetadataResponseTopicPartition()
 		partition.Partition, partition.Leader = p.Number(), p.Leader()
 		partition.LeaderEpoch = p.Epoch()

@@ -23,19 +23,19 @@ import (
 //   - 8: several groups.
 //   - 9: the member and its epoch, for groups of a protocol that is not served
 //     here.
-func (s *Server) offsetFetch(_ *call, r *kmsg.OffsetFetchRequest) answer {
+func (s *Server) offsetFetch(c *call, r *kmsg.OffsetFetchRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
-		return s.fetchOffsets(r, s.broker.Groups().Confirm(ctx))
+		return s.fetchOffsets(c, r, s.broker.Groups().Confirm(ctx))
 	}
 }
 
-func (s *Server) fetchOffsets(r *kmsg.OffsetFetchRequest, failed error) kmsg.Response {
+func (s *Server) fetchOffsets(c *call, r *kmsg.OffsetFetchRequest, failed error) kmsg.Response {
 	response := r.ResponseKind().(*kmsg.OffsetFetchResponse)
 	if r.Version >= 8 {
 		asked := once[string]{}
 		for _, group := range r.Groups {
 			if asked.first(group.Group) {
-				response.Groups = append(response.Groups, s.offsetsOf(group, failed))
+				response.Groups = append(response.Groups, s.offsetsOf(c, group, failed))
 			}
 		}
 		return response
@@ -50,7 +50,7 @@ func (s *Server) fetchOffsets(r *kmsg.OffsetFetchRequest, failed error) kmsg.Res
 		of.Topic, of.Partitions = t.Topic, t.Partitions
 		asked.Topics = append(asked.Topics, of)
 	}
-	found := s.offsetsOf(asked, failed)
+	found := s.offsetsOf(c, asked, failed)
 	response.ErrorCode = found.ErrorCode
 	for _, t := range found.Topics {
 		of := kmsg.NewOffsetFetchResponseTopic()
@@ -66,9 +66,12 @@ func (s *Server) fetchOffsets(r *kmsg.OffsetFetchRequest, failed error) kmsg.Res
 	return response
 }
 
+// offsetCost is the memory of a committed offset in an answer, without its text.
+const offsetCost = 256
+
 // offsetsOf returns the offsets of a group. It sets an error for the group and for each
 // partition, because versions have one or the other.
-func (s *Server) offsetsOf(asked kmsg.OffsetFetchRequestGroup, failed error) kmsg.OffsetFetchResponseGroup {
+func (s *Server) offsetsOf(c *call, asked kmsg.OffsetFetchRequestGroup, failed error) kmsg.OffsetFetchResponseGroup {
 	found := kmsg.NewOffsetFetchResponseGroup()
 	found.Group = asked.Group
 	offsets, err := map[string]map[int32]group.CommittedOffset(nil), failed
@@ -91,7 +94,14 @@ func (s *Server) offsetsOf(asked kmsg.OffsetFetchRequestGroup, failed error) kms
 			offset := kmsg.NewOffsetFetchResponseGroupTopicPartition()
 			offset.Partition, offset.Offset, offset.LeaderEpoch = partition, -1, -1
 			offset.Metadata, offset.ErrorCode = kmsg.StringPtr(""), found.ErrorCode
-			if o, committed := offsets[t.Topic][partition]; committed {
+			o, committed := offsets[t.Topic][partition]
+			if !committed {
+				of.Partitions = append(of.Partitions, offset)
+				continue
+			}
+			if err := c.memory.add(offsetCost + 2*int64(len(o.Metadata))); err != nil {
+				offset.ErrorCode = code(err)
+			} else {
 				offset.Offset, offset.LeaderEpoch, offset.Metadata = o.Offset, o.Epoch, kmsg.StringPtr(o.Metadata)
 			}
 			of.Partitions = append(of.Partitions, offset)

@@ -31,10 +31,13 @@ type Options struct {
 	// RequestMemory bounds the bytes of all requests that are being read or handled; further
 	// requests wait to be read. Default 256 MiB; at least twice MaxRequestBytes.
 	RequestMemory int64
-	// FetchMemory bounds the bytes of records in all answers that are being built or sent, except
-	// the one batch by which each may exceed it. When it runs low, answers become smaller. Default
-	// 256 MiB.
+	// FetchMemory bounds the bytes of all answers that are being built or sent, except the first
+	// 32 KiB of each, one batch of records in each, and two large answers to other requests. When it
+	// runs low, answers with records become smaller, and others wait. Default 256 MiB.
 	FetchMemory int64
+	// MaxAnswerBytes bounds one answer without records. A topic, group or partition that does not fit
+	// has the error POLICY_VIOLATION in its place. Default 64 MiB.
+	MaxAnswerBytes int64
 	// MaxFetchBytes bounds the records in one answer, whatever the client asks for, except for one
 	// batch. Default 55 MiB.
 	MaxFetchBytes int
@@ -59,6 +62,7 @@ func (o Options) WithDefaults() Options {
 	orDefault(&o.MaxInFlight, 64)
 	orDefault(&o.RequestMemory, max(256<<20, 2*int64(o.MaxRequestBytes)))
 	orDefault(&o.FetchMemory, 256<<20)
+	orDefault(&o.MaxAnswerBytes, 64<<20)
 	orDefault(&o.MaxFetchBytes, 55<<20)
 	orDefault(&o.ReadTimeout, 30*time.Second)
 	orDefault(&o.WriteTimeout, 30*time.Second)
@@ -89,8 +93,10 @@ func (o Options) Validate() error {
 		return fmt.Errorf("max request bytes %d: want at least %d", o.MaxRequestBytes, minRequestBytes)
 	case o.RequestMemory < 2*int64(o.MaxRequestBytes):
 		return fmt.Errorf("request memory %d: want at least twice max request bytes, %d", o.RequestMemory, o.MaxRequestBytes)
-	case o.MaxFetchBytes < 1 || o.FetchMemory < 1:
-		return fmt.Errorf("max fetch bytes %d, fetch memory %d: want at least 1", o.MaxFetchBytes, o.FetchMemory)
+	case o.MaxFetchBytes < 1 || o.MaxFetchBytes > maxFrame || o.MaxAnswerBytes > maxFrame:
+		return fmt.Errorf("max fetch bytes %d, max answer bytes %d: want 1 to %d", o.MaxFetchBytes, o.MaxAnswerBytes, maxFrame)
+	case o.MaxAnswerBytes < smallAnswer || o.FetchMemory < 1:
+		return fmt.Errorf("max answer bytes %d: want at least %d; fetch memory %d: want at least 1", o.MaxAnswerBytes, smallAnswer, o.FetchMemory)
 	case o.ReadTimeout < 0 || o.WriteTimeout < 0 || o.IdleTimeout < 0:
 		return fmt.Errorf("read timeout %v, write timeout %v, idle timeout %v: want more than 0", o.ReadTimeout, o.WriteTimeout, o.IdleTimeout)
 	}

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -15,6 +16,8 @@ type call struct {
 	// size is the length of the request.
 	size    int
 	session *connection
+	// memory is that of the answer.
+	memory *allowance
 }
 
 // answer waits for the work that a request has started and returns the response, nil for a
@@ -53,6 +56,12 @@ func (o once[K]) first(name K) bool {
 	_, before := o[name]
 	o[name] = struct{}{}
 	return !before
+}
+
+// distinct returns the names without their repeats, in their order.
+func distinct(names []string) []string {
+	seen := make(once[string], len(names))
+	return slices.DeleteFunc(names, func(name string) bool { return !seen.first(name) })
 }
 
 // partitionName names a partition in a request.

@@ -44,14 +44,18 @@ func (c *connection) send(context.Context) error {
 
 // sendOne waits for an answer and sends it.
 func (c *connection) sendOne(x *exchange) error {
+	defer x.memory.release()
+	if !waitsForOthers(x.key) {
+		if err := x.memory.reserve(x.elements); err != nil {
+			return err
+		}
+	}
 	var response kmsg.Response
 	if err := c.recovered(x, func() { response = x.answer(c.ctx) }); err != nil {
 		return err
 	}
+	x.answer = nil
 	c.release(x)
-	if holder, ok := response.(interface{ release() }); ok {
-		defer holder.release()
-	}
 	c.server.metrics.answered(x, response)
 	if response != nil {
 		if err := c.write(x, response); err != nil {
@@ -79,6 +83,7 @@ func (c *connection) write(x *exchange, response kmsg.Response) error {
 			return
 		}
 		*buffer = appendAnswer((*buffer)[:0], x.correlation, response)
+		x.memory.built(len(*buffer))
 		parts = net.Buffers{*buffer}
 	})
 	if err == nil {

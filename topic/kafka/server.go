@@ -31,9 +31,10 @@ type Server struct {
 	group   *lifecycle.Group
 
 	// requests and large bound the memory of requests: those longer than the first step need both,
-	// so that they leave half of it to others. answers bounds the memory of fetched records.
-	requests, large, answers *budget
-	sessions                 *fetchSessions
+	// so that they leave half of it to others. answers bounds the memory of answers, and turns the
+	// number of large ones that are built at once.
+	requests, large, answers, turns *budget
+	sessions                        *fetchSessions
 
 	listener net.Listener
 	// draining is closed when the server is about to stop, so that open requests answer.
@@ -52,7 +53,7 @@ func NewServer(broker *broker.Broker, options Options) *Server {
 		broker: broker, kinds: kinds(), options: options, log: options.Logger,
 		group:    lifecycle.NewGroup(context.Background()),
 		requests: newBudget(options.RequestMemory), large: newBudget(options.RequestMemory / 2),
-		answers: newBudget(options.FetchMemory), sessions: newFetchSessions(),
+		answers: newBudget(options.FetchMemory), turns: newBudget(largeAtOnce), sessions: newFetchSessions(),
 		draining: make(chan struct{}), connections: map[*connection]struct{}{}, empty: make(chan struct{}),
 	}
 	s.metrics = newMetrics(s)

@@ -98,14 +98,15 @@ type walk struct {
 	elements int
 }
 
-// check returns an error if a body is shorter than its lengths declare, or has too many elements.
-func (s shape) check(version int16, flexible bool, body []byte) error {
+// check returns the number of elements in a body. It returns an error if the body is shorter than its
+// lengths declare, or has too many elements.
+func (s shape) check(version int16, flexible bool, body []byte) (int, error) {
 	w := walk{Reader: kbin.Reader{Src: body}, version: version, flexible: flexible}
 	w.structure(s)
 	if w.elements > maxElements {
-		return fmt.Errorf("more than %d elements in one request", maxElements)
+		return 0, fmt.Errorf("more than %d elements in one request", maxElements)
 	}
-	return w.Complete()
+	return w.elements, w.Complete()
 }
 
 // fine reports whether to continue.

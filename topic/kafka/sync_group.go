@@ -17,7 +17,7 @@ import (
 //
 //   - 3: static members (an instance id).
 //   - 5: the protocol, which is checked, and answered.
-func (s *Server) syncGroup(_ *call, r *kmsg.SyncGroupRequest) answer {
+func (s *Server) syncGroup(c *call, r *kmsg.SyncGroupRequest) answer {
 	request := group.SyncRequest{
 		MemberIdentity: group.MemberIdentity{
 			Group: r.Group, Member: r.MemberID, Instance: orEmpty(r.InstanceID), Generation: r.Generation,
@@ -28,10 +28,14 @@ func (s *Server) syncGroup(_ *call, r *kmsg.SyncGroupRequest) answer {
 	for _, a := range r.GroupAssignment {
 		request.Assignments[a.MemberID] = kept(a.MemberAssignment)
 	}
+	r.GroupAssignment = nil // they would keep the frame while the member waits
 	syncing := s.broker.Groups().Sync(request)
 	return func(ctx context.Context) kmsg.Response {
 		response := r.ResponseKind().(*kmsg.SyncGroupResponse)
-		result, err := awaitGroup(ctx, s, syncing)
+		result, err := awaitGroup(ctx, c, syncing)
+		if err == nil {
+			err = c.memory.add(int64(len(result.Assignment)))
+		}
 		if err != nil {
 			response.ErrorCode = s.groupCode(r.Group, err)
 			return response

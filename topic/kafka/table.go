@@ -10,6 +10,8 @@ import (
 const (
 	keyProduce     = 0
 	keyFetch       = 1
+	keyJoinGroup   = 11
+	keySyncGroup   = 14
 	keyAPIVersions = 18
 )
 
@@ -48,6 +50,12 @@ var requests = []request{
 	on(0, 2, (*Server).describeCluster),
 	on(0, 0, (*Server).describeProducers),
 	on(0, 0, (*Server).describeTopicPartitions),
+}
+
+// waitsForOthers reports whether a kind of request may wait long for records or for other members.
+// It then must not hold memory for its answer.
+func waitsForOthers(key int16) bool {
+	return key == keyFetch || key == keyJoinGroup || key == keySyncGroup
 }
 
 // kinds returns the requests, by their numbers.

@@ -1,0 +1,283 @@
+package kafka
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"reflect"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/internal/testkit/until"
+	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/broker"
+	"github.com/sluice-project/sluice/topic/group"
+	"github.com/sluice-project/sluice/topic/storetest"
+)
+
+// The memory that a request may take for each of its bytes, in all, and in any case.
+const (
+	costOfByte = 192
+	costAtMost = 256 << 20
+	costFree   = 1 << 20
+	// costOfChange is what each change of topics may cost that a request makes one after the other: it
+	// reads the newest metadata.
+	costOfChange = 32 << 10
+)
+
+// changes are the requests that make changes one after the other.
+var changes = []string{"AlterConfigs", "IncrementalAlterConfigs", "CreateTopics", "CreatePartitions", "DeleteTopics", "AlterPartitionAssignments", "ElectLeaders", "DeleteRecords"}
+
+// costs returns an error if a request of that size takes more memory than it may.
+func costs(size int, took uint64) error {
+	if most := min(max(costOfByte*uint64(size), costFree), costAtMost); took > most {
+		return fmt.Errorf("%d bytes took %d of memory, %d for each; want at most %d", size, took, took/uint64(size), most)
+	}
+	return nil
+}
+
+// meter measures the memory that a server takes for requests.
+type meter struct {
+	t    testing.TB
+	s    *Server
+	conn net.Conn
+}
+
+// newMeter returns a meter of a server that has no other clients.
+func newMeter(t testing.TB, s *Server) *meter {
+	here, there := net.Pipe()
+	c := newConnection(t.Context(), s, here)
+	var both sync.WaitGroup
+	both.Go(func() { _ = c.read(c.ctx) })
+	both.Go(func() { _ = c.send(c.ctx) })
+	t.Cleanup(func() { _ = there.Close(); both.Wait() })
+	return &meter{t, s, there}
+}
+
+// measure sends a request. It returns the memory that was allocated until the answer was complete,
+// and the size of the answer.
+func (m *meter) measure(frame []byte) (took uint64, size int) {
+	m.t.Helper()
+	_ = m.conn.SetDeadline(time.Now().Add(patience))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := m.conn.Write(frame); err != nil {
+		m.t.Fatal(err)
+	}
+	var length [sizeBytes]byte
+	if _, err := io.ReadFull(m.conn, length[:]); err != nil {
+		m.t.Fatal(err)
+	}
+	size = int(binary.BigEndian.Uint32(length[:]))
+	if _, err := io.CopyN(io.Discard, m.conn, int64(size)); err != nil {
+		m.t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc, size
+}
+
+// aCostlyBroker returns a broker with some of everything that a request can name.
+func aCostlyBroker(t *testing.T) *broker.Broker {
+	b := startBroker(t, storetest.NewMemory(), topic.Config{AutoCreateOff: true})
+	for _, name := range theTopics {
+		create(t, b, name, 10)
+	}
+	for _, name := range theGroups {
+		aGroup(t, b, name, 100)
+	}
+	return b
+}
+
+var (
+	theTopics = []string{"orders", "payments", "returns"}
+	theGroups = []string{"shipping", "billing"}
+)
+
+// aGroup adds a stable group of one member that brings metadata of a size.
+func aGroup(t *testing.T, b *broker.Broker, name string, size int) {
+	t.Helper()
+	joining := b.Groups().Join(group.JoinRequest{
+		Group: name, Client: "c", Host: "/h", Session: time.Minute, Rebalance: time.Minute, ProtocolType: "consumer",
+		Protocols: []group.Protocol{{Name: "range", Metadata: make([]byte, size)}},
+	})
+	joined, err := joining.Wait(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	identity := group.MemberIdentity{Group: name, Member: joined.Member, Generation: joined.Generation}
+	syncing := b.Groups().Sync(group.SyncRequest{MemberIdentity: identity, Assignments: map[string][]byte{joined.Member: {1}}})
+	if _, err := syncing.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// No request takes much more memory than it has bytes, whatever it names, as often as it can:
+// unknown things, or the same known ones. For each kind, each of its arrays is as long as the
+// request may be.
+func TestWhatARequestCosts(t *testing.T) {
+	b := aCostlyBroker(t)
+	for _, kind := range requests {
+		t.Run(requestName(kind.key), func(t *testing.T) {
+			s := NewServer(b, Options{})
+			m := newMeter(t, s)
+			many, free := 5000, uint64(0)
+			if slices.Contains(changes, requestName(kind.key)) {
+				many, free = 300, 300*costOfChange
+			}
+			for _, version := range slices.Compact([]int16{kind.min, (kind.min + kind.max) / 2, kind.max}) {
+				for _, known := range []bool{false, true} {
+					for path, r := range worst(kind.key, version, many, known) {
+						frame := kmsg.NewRequestFormatter().AppendRequest(nil, r, 1)
+						name := fmt.Sprintf("version %d, many %s, known %v", version, path, known)
+						took, size := m.measure(frame)
+						for range 3 { // something else may have allocated at the same time
+							again, _ := m.measure(frame)
+							took = min(took, again)
+						}
+						t.Logf("%s: %d bytes, memory %d (%d for each), answer %d", name, len(frame), took, int(took)/len(frame), size)
+						if err := costs(len(frame), max(took, free)-free); err != nil {
+							t.Errorf("%s: %v", name, err)
+						}
+					}
+				}
+			}
+			if held := s.requests.used() + s.large.used() + s.turns.used(); held != 0 {
+				t.Errorf("requests that are answered hold %d", held)
+			}
+			until.True(t, "the answers' memory is back", func() bool { return s.answers.used() == 0 })
+		})
+	}
+}
+
+// worst returns requests of a kind that have many elements in one of their arrays each, by the name
+// of the array.
+func worst(key, version int16, many int, known bool) map[string]kmsg.Request {
+	all := map[string]kmsg.Request{}
+	for _, path := range arrays(reflect.TypeOf(kmsg.RequestForKey(key)).Elem(), "") {
+		r := kmsg.RequestForKey(key)
+		w := worstCase{path: path, many: many, known: known}
+		w.fill(reflect.ValueOf(r).Elem(), "", "")
+		r.SetVersion(version)
+		harmless(r)
+		all[path] = r
+	}
+	return all
+}
+
+// harmless changes what would make, or wait for, many things.
+func harmless(r kmsg.Request) {
+	switch r := r.(type) {
+	case *kmsg.CreateTopicsRequest:
+		r.ValidateOnly = true
+		if r.Version < 1 {
+			r.Topics[0].NumPartitions = 0
+		}
+	case *kmsg.CreatePartitionsRequest:
+		r.ValidateOnly = true
+	case *kmsg.FetchRequest:
+		r.MaxWaitMillis, r.MinBytes, r.SessionEpoch = 0, 0, -1
+	case *kmsg.ProduceRequest:
+		r.Acks, r.TransactionID = 1, nil
+	case *kmsg.DeleteTopicsRequest:
+		r.TopicNames = r.TopicNames[:0:0]
+	case *kmsg.LeaveGroupRequest:
+		r.MemberID = "nobody"
+	}
+}
+
+// arrays returns the paths of all arrays in a type.
+func arrays(of reflect.Type, at string) (paths []string) {
+	for i := range of.NumField() {
+		field := of.Field(i)
+		path := strings.TrimPrefix(at+"."+field.Name, ".")
+		kind := field.Type
+		if kind.Kind() == reflect.Pointer {
+			kind = kind.Elem()
+		}
+		switch {
+		case kind.Kind() == reflect.Slice && kind.Elem().Kind() != reflect.Uint8:
+			paths = append(paths, path)
+			if kind.Elem().Kind() == reflect.Struct {
+				paths = append(paths, arrays(kind.Elem(), path)...)
+			}
+		case kind.Kind() == reflect.Struct && kind != reflect.TypeFor[kmsg.Tags]():
+			paths = append(paths, arrays(kind, path)...)
+		}
+	}
+	return paths
+}
+
+// worstCase fills a request.
+type worstCase struct {
+	path  string // of the long array
+	many  int
+	known bool
+	next  int
+}
+
+func (w *worstCase) fill(value reflect.Value, at, name string) {
+	switch value.Kind() {
+	case reflect.Struct:
+		if value.Type() == reflect.TypeFor[kmsg.Tags]() {
+			return
+		}
+		for i := range value.NumField() {
+			field := value.Type().Field(i)
+			w.fill(value.Field(i), strings.TrimPrefix(at+"."+field.Name, "."), field.Name)
+		}
+	case reflect.Slice:
+		if value.Type().Elem().Kind() == reflect.Uint8 {
+			return
+		}
+		length := 1
+		if at == w.path {
+			length = w.many
+		}
+		value.Set(reflect.MakeSlice(value.Type(), length, length))
+		for i := range length {
+			w.fill(value.Index(i), at, name)
+		}
+	case reflect.Pointer:
+		value.Set(reflect.New(value.Type().Elem()))
+		w.fill(value.Elem(), at, name)
+	case reflect.String:
+		w.next++
+		value.SetString(w.text(at + "." + name))
+	case reflect.Int32:
+		w.next++
+		switch {
+		case strings.Contains(name, "Partition") && w.known:
+			value.SetInt(int64(w.next % 10))
+		case strings.Contains(name, "Partition"):
+			value.SetInt(int64(w.next))
+		case strings.Contains(name, "Epoch") || strings.Contains(name, "Generation"):
+			value.SetInt(-1)
+		}
+	case reflect.Int64:
+		value.SetInt(-1)
+	case reflect.Int8:
+		value.SetInt(2) // settings of topics
+	case reflect.Bool:
+		value.SetBool(true)
+	}
+}
+
+// text returns a name: one of those that exist, or a short one that is new.
+func (w *worstCase) text(at string) string {
+	switch {
+	case !w.known:
+		return strconv.FormatInt(int64(w.next), 36)
+	case strings.Contains(at, "Group") || strings.Contains(at, "CoordinatorKey"):
+		return theGroups[w.next%len(theGroups)]
+	default:
+		return theTopics[w.next%len(theTopics)]
+	}
+}

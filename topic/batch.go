@@ -150,6 +150,12 @@ func (b Batch) StampTime(now int64) {
 	b.seal()
 }
 
+// SetMaxTimestamp sets the highest timestamp of the records, in milliseconds.
+func (b Batch) SetMaxTimestamp(highest int64) {
+	b.put64(atMaxTime, highest)
+	b.seal()
+}
+
 // seal sets the length and the checksum.
 func (b Batch) seal() {
 	binary.BigEndian.PutUint32(b[atLength:], uint32(len(b)-lengthBeforeField))

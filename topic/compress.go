@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/s2"
 	"github.com/klauspost/compress/snappy/xerial"
 	"github.com/klauspost/compress/zstd"
 	"github.com/pierrec/lz4/v4"
@@ -25,35 +24,57 @@ const (
 )
 
 // MaxUncompressed bounds the decompressed size of one batch's records, where the
-// broker has to decompress them: for views and delayed records.
+// broker has to decompress them.
 const MaxUncompressed = 64 << 20
 
 // ErrUncompressedSize reports a batch that decompresses to more than MaxUncompressed.
 var ErrUncompressedSize = fmt.Errorf("record batch has more than %d bytes uncompressed", MaxUncompressed)
 
-// Decompress decompresses src into dst, growing dst if it is too small; with
-// codec 0 it returns src. Errors: ErrCorrupt, ErrUncompressedSize.
-func Decompress(dst []byte, codec int, src []byte) ([]byte, error) {
+// errNoSpace reports that a buffer is too small for what is decompressed into it.
+var errNoSpace = errors.New("the buffer is too small")
+
+// Decompress decompresses src; with codec 0 it returns src. A broker uses an
+// [Unpacker], which bounds the memory of all batches. Errors: ErrCorrupt,
+// ErrUncompressedSize.
+func Decompress(codec int, src []byte) ([]byte, error) {
+	if codec == CodecNone {
+		return src, nil
+	}
+	for size := firstSize(src); ; size *= sizeStep {
+		dst, err := decompress(make([]byte, 0, size), codec, src)
+		if !errors.Is(err, errNoSpace) {
+			return dst, err
+		}
+	}
+}
+
+// decompress decompresses src into dst, as far as that has space. Errors: those of
+// Decompress; errNoSpace if dst is smaller than MaxUncompressed and too small.
+func decompress(dst []byte, codec int, src []byte) ([]byte, error) {
+	space := cap(dst)
 	var err error
 	switch codec {
-	case CodecNone:
-		return src, nil
 	case CodecGzip:
 		dst, err = gunzip(dst, src)
 	case CodecSnappy:
-		dst, err = unsnappy(dst, src)
+		dst, err = xerial.DecodeCapped(dst, src)
 	case CodecLZ4:
 		dst, err = unlz4(dst, src)
 	case CodecZstd:
-		dst, err = unzstd(dst, src)
+		dst, err = zstdDecoder.DecodeAll(src, dst)
 	default:
 		err = fmt.Errorf("codec %d is unknown", codec)
 	}
 	switch {
 	case err == nil:
 		return dst, nil
-	case errors.Is(err, ErrUncompressedSize):
-		return nil, err
+	case errors.Is(err, zstd.ErrWindowSizeExceeded):
+		return nil, ErrUncompressedSize
+	case errors.Is(err, errNoSpace), errors.Is(err, xerial.ErrDstTooSmall), errors.Is(err, zstd.ErrDecoderSizeExceeded):
+		if space >= MaxUncompressed {
+			return nil, ErrUncompressedSize
+		}
+		return nil, errNoSpace
 	}
 	return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 }
@@ -78,7 +99,8 @@ var (
 )
 
 func newZstdDecoder() *zstd.Decoder {
-	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(MaxUncompressed))
+	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxMemory(MaxUncompressed), zstd.WithDecodeAllCapLimit(true))
 	if err != nil {
 		panic(err) // the options are constants
 	}
@@ -115,50 +137,28 @@ func unlz4(dst, src []byte) ([]byte, error) {
 	return readAll(dst, d.decoder)
 }
 
-// readAll reads up to MaxUncompressed bytes.
+// readAll reads all, as far as dst has space. It does not use io.ReadFull, after
+// which the end of what was cut short would look like the end.
 func readAll(dst []byte, from io.Reader) ([]byte, error) {
-	buffer := bytes.NewBuffer(dst[:0])
-	n, err := buffer.ReadFrom(io.LimitReader(from, MaxUncompressed+1))
-	if n > MaxUncompressed {
-		return nil, ErrUncompressedSize
-	}
-	return buffer.Bytes(), err
-}
-
-func unzstd(dst, src []byte) ([]byte, error) {
-	dst, err := zstdDecoder.DecodeAll(src, dst[:0])
-	if errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded) {
-		return nil, ErrUncompressedSize
-	}
-	return dst, err
-}
-
-// unsnappy decodes both forms of snappy: plain, and the blocks of Java's clients,
-// whose total length is only known at the end.
-func unsnappy(dst, src []byte) ([]byte, error) {
-	size := max(cap(dst), 4*len(src), 4096)
-	if length, err := s2.DecodedLen(src); err == nil && !bytes.HasPrefix(src, xerialMagic) {
-		size = length
-	}
+	var beyond [1]byte
 	for {
-		if size > MaxUncompressed {
-			return nil, ErrUncompressedSize
+		space := dst[len(dst):cap(dst)]
+		full := len(space) == 0
+		if full {
+			space = beyond[:]
 		}
-		if cap(dst) < size {
-			dst = make([]byte, 0, size)
+		n, err := from.Read(space)
+		switch {
+		case full && n > 0:
+			return dst, errNoSpace
+		case errors.Is(err, io.EOF):
+			return dst[:len(dst)+n], nil
+		case err != nil:
+			return dst, err
 		}
-		out, err := xerial.DecodeCapped(dst[:0], src)
-		if !errors.Is(err, xerial.ErrDstTooSmall) {
-			return out, err
-		}
-		if size == MaxUncompressed {
-			return nil, ErrUncompressedSize
-		}
-		size = min(2*size, MaxUncompressed)
+		dst = dst[:len(dst)+n]
 	}
 }
-
-var xerialMagic = []byte("\x82SNAPPY\x00")
 
 var (
 	gzipEncoders = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}

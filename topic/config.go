@@ -38,6 +38,10 @@ type Config struct {
 	// PendingBytes bounds the memory of one partition's appends that are not yet
 	// durable; an append above it waits. Default 32 MiB.
 	PendingBytes int64
+	// UnpackBytes bounds the memory for decompressed records, where the broker has to
+	// decompress them: to check them, for views, for delayed records and to find one
+	// by its time; what needs more waits. Default 256 MiB; at least 128 MiB.
+	UnpackBytes int64
 	// ProducerRetention is how long a partition remembers a silent idempotent
 	// producer. Default 24 hours.
 	ProducerRetention time.Duration
@@ -87,6 +91,7 @@ func (c Config) WithDefaults() Config {
 	orDefault(&c.RetentionInterval, time.Minute)
 	orDefault(&c.TailBytes, 128<<20)
 	orDefault(&c.PendingBytes, 32<<20)
+	orDefault(&c.UnpackBytes, 256<<20)
 	orDefault(&c.ProducerRetention, 24*time.Hour)
 	orDefault(&c.ProducersMax, ProducersMax)
 	orDefault(&c.LeaderBalanceInterval, 5*time.Minute)
@@ -136,6 +141,8 @@ func (c Config) Validate() error {
 		return errors.New("topic.tail_bytes: want more than 0")
 	case c.PendingBytes < 0:
 		return errors.New("topic.pending_bytes: want more than 0")
+	case c.UnpackBytes < LeastUnpackBytes:
+		return fmt.Errorf("topic.unpack_bytes: want at least %d", LeastUnpackBytes)
 	case c.ProducersMax < 0 || c.ProducersMax > ProducersMax || c.ProducerRetention < 0:
 		return fmt.Errorf("topic.producers: want 1 to %d of them, for more than 0s", ProducersMax)
 	case c.Replicas < 0 || c.Replicas > MaxReplicas:

@@ -1,6 +1,7 @@
 package topic
 
 import (
+	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -33,21 +34,6 @@ const (
 
 // ErrDelaysFull reports that a partition holds the maximum of delayed records.
 var ErrDelaysFull = errors.New("too many delayed records")
-
-// DelayError reports why a record cannot be delayed. It is an ErrInvalidRecord.
-type DelayError struct {
-	// Record is the record's index in the batch.
-	Record int
-	// Problem describes what is wrong and what would be right.
-	Problem string
-}
-
-func (e *DelayError) Error() string {
-	return fmt.Sprintf("%v %d of its batch: %s", ErrInvalidRecord, e.Record, e.Problem)
-}
-
-// Unwrap returns ErrInvalidRecord.
-func (e *DelayError) Unwrap() error { return ErrInvalidRecord }
 
 // DelayConfig holds the bounds of delayed records. The zero value of each field
 // means its default.
@@ -98,18 +84,15 @@ type DelayedRecord struct {
 	Body []byte
 }
 
-// Split takes the delayed records out of a batch that arrived at now. Records that
-// set no delay themselves are delayed by usual. The returned batch keeps the
-// offsets and the producer's sequence numbers of all records; if no record is
-// delayed, it is the batch itself and the DelayedBatch is nil. Errors: *DelayError,
-// ErrRecordTooLarge, and those of [Batch.Records].
-func (c DelayConfig) Split(batch Batch, now time.Time, usual time.Duration) (Batch, *DelayedBatch, error) {
+// Split takes the delayed records out of a batch that arrived at now; data is its
+// records, uncompressed, of which Split keeps nothing. Records that set no delay
+// themselves are delayed by usual. The returned batch keeps the offsets and the
+// producer's sequence numbers of all records; if no record is delayed, it is the batch
+// itself and the DelayedBatch is nil. Errors: *RecordError, ErrRecordTooLarge,
+// ErrCorrupt.
+func (c DelayConfig) Split(batch Batch, data []byte, now time.Time, usual time.Duration) (Batch, *DelayedBatch, error) {
 	if batch.Control() {
 		return batch, nil, nil
-	}
-	data, err := Decompress(nil, batch.Compression(), batch[RecordsAt:])
-	if err != nil {
-		return nil, nil, err
 	}
 	delayed := &DelayedBatch{Producer: delayedProducer(batch)}
 	reader := NewRecordReader(batch, data)
@@ -147,7 +130,7 @@ func (c DelayConfig) Split(batch Batch, now time.Time, usual time.Duration) (Bat
 }
 
 func ofRecord(err error, index int) error {
-	var wrong *DelayError
+	var wrong *RecordError
 	if errors.As(err, &wrong) {
 		wrong.Record = index
 	}
@@ -179,14 +162,14 @@ func (c DelayConfig) due(record *Record, now time.Time, usual time.Duration) (in
 	var err error
 	switch {
 	case at != nil && after != nil:
-		return 0, &DelayError{Problem: fmt.Sprintf("it has the headers %s and %s: want one of them", HeaderDeliverAt, HeaderDelay)}
+		return 0, &RecordError{Problem: fmt.Sprintf("it has the headers %s and %s: want one of them", HeaderDeliverAt, HeaderDelay)}
 	case at != nil:
 		due, err = parseDeliverAt(*at)
 	case after != nil:
 		var wait time.Duration
 		wait, err = time.ParseDuration(*after)
 		if err != nil || wait < 0 {
-			return 0, &DelayError{Problem: fmt.Sprintf("header %s is %q: want a duration such as 90s or 30m, not less than 0", HeaderDelay, *after)}
+			return 0, &RecordError{Problem: fmt.Sprintf("header %s is %q: want a duration such as 90s or 30m, not less than 0", HeaderDelay, *after)}
 		}
 		due = now.Add(wait)
 	}
@@ -197,7 +180,7 @@ func (c DelayConfig) due(record *Record, now time.Time, usual time.Duration) (in
 		return 0, nil // rounded up below, it would wait
 	}
 	if most := c.WithDefaults().Max; due.Sub(now) > most {
-		return 0, &DelayError{Problem: fmt.Sprintf("it is due in %v: want at most %v", due.Sub(now).Round(time.Second), most)}
+		return 0, &RecordError{Problem: fmt.Sprintf("it is due in %v: want at most %v", due.Sub(now).Round(time.Second), most)}
 	}
 	return due.Add(time.Millisecond - 1).UnixMilli(), nil // never too early
 }
@@ -209,16 +192,16 @@ func parseDeliverAt(text string) (time.Time, error) {
 	if due, err := time.Parse(time.RFC3339Nano, text); err == nil {
 		return due, nil
 	}
-	return time.Time{}, &DelayError{Problem: fmt.Sprintf("header %s is %q: want milliseconds since 1970, or a time such as 2030-01-31T12:00:00Z", HeaderDeliverAt, text)}
+	return time.Time{}, &RecordError{Problem: fmt.Sprintf("header %s is %q: want milliseconds since 1970, or a time such as 2030-01-31T12:00:00Z", HeaderDeliverAt, text)}
 }
 
 // delay returns the reader's current record as a delayed record.
 func delay(batch Batch, reader *RecordReader, due int64) (DelayedRecord, error) {
 	if batch.Transactional() {
-		return DelayedRecord{}, &DelayError{Problem: "a record of a transaction cannot be delayed"}
+		return DelayedRecord{}, &RecordError{Problem: "a record of a transaction cannot be delayed"}
 	}
 	record := &reader.Record
-	delayed := DelayedRecord{Due: due, Body: reader.body}
+	delayed := DelayedRecord{Due: due, Body: bytes.Clone(reader.body)} // data may be a buffer
 	given := false
 	for _, header := range record.Headers {
 		if header.Key == HeaderDelayID {
@@ -226,7 +209,7 @@ func delay(batch Batch, reader *RecordReader, due int64) (DelayedRecord, error) 
 		}
 	}
 	if given && (delayed.ID == "" || len(delayed.ID) > maxDelayID || !utf8.ValidString(delayed.ID)) {
-		return DelayedRecord{}, &DelayError{Problem: fmt.Sprintf("header %s has %d bytes: want 1 to %d bytes of UTF-8", HeaderDelayID, len(delayed.ID), maxDelayID)}
+		return DelayedRecord{}, &RecordError{Problem: fmt.Sprintf("header %s has %d bytes: want 1 to %d bytes of UTF-8", HeaderDelayID, len(delayed.ID), maxDelayID)}
 	}
 	if !given {
 		delayed.ID = madeID(batch, record.Offset-batch.Base())

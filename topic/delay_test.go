@@ -58,11 +58,11 @@ func TestDelayHeaders(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kept, delayed, err := DelayConfig{}.Split(batch, now, 0)
+		kept, delayed, err := DelayConfig{}.Split(batch, uncompressed(batch), now, 0)
 		if test.usual > 0 {
-			kept, delayed, err = DelayConfig{}.Split(batch, now, test.usual)
+			kept, delayed, err = DelayConfig{}.Split(batch, uncompressed(batch), now, test.usual)
 		}
-		var wrong *DelayError
+		var wrong *RecordError
 		switch {
 		case test.says != "":
 			if !errors.As(err, &wrong) || !errors.Is(err, ErrInvalidRecord) || wrong.Record != 1 || !strings.Contains(wrong.Problem, test.says) {
@@ -89,14 +89,14 @@ func TestNoDelayInATransaction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := (DelayConfig{}).Split(batch, time.Now(), 0); !errors.Is(err, ErrInvalidRecord) {
+	if _, _, err := (DelayConfig{}).Split(batch, uncompressed(batch), time.Now(), 0); !errors.Is(err, ErrInvalidRecord) {
 		t.Errorf("%v, want ErrInvalidRecord", err)
 	}
 	control, err := NewBatch([]Record{record}, BatchOptions{Control: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kept, delayed, err := (DelayConfig{}).Split(control, time.Now(), time.Hour); err != nil || delayed != nil || !bytes.Equal(kept, control) {
+	if kept, delayed, err := (DelayConfig{}).Split(control, uncompressed(control), time.Now(), time.Hour); err != nil || delayed != nil || !bytes.Equal(kept, control) {
 		t.Errorf("control batch: %v, %v; want it as it is", delayed, err)
 	}
 }
@@ -106,7 +106,7 @@ func TestDelayedRecordsHaveABound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := (DelayConfig{}).Split(batch, time.Now(), time.Hour); !errors.Is(err, ErrRecordTooLarge) {
+	if _, _, err := (DelayConfig{}).Split(batch, uncompressed(batch), time.Now(), time.Hour); !errors.Is(err, ErrRecordTooLarge) {
 		t.Errorf("%v, want ErrRecordTooLarge", err)
 	}
 }
@@ -135,7 +135,7 @@ func TestSplitKeepsWhatIsDue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kept, delayed, err := DelayConfig{}.Split(batch, now, 0)
+		kept, delayed, err := DelayConfig{}.Split(batch, uncompressed(batch), now, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func TestSplitKeepsWhatIsDue(t *testing.T) {
 			return
 		}
 		checkSplit(t, batch, records, later, kept, delayed)
-		if _, again, err := (DelayConfig{}).Split(batch, now.Add(time.Second), 0); err != nil || options.Producer != nil && !slices.EqualFunc(delayed.Records, again.Records, func(a, b DelayedRecord) bool { return a.ID == b.ID }) {
+		if _, again, err := (DelayConfig{}).Split(batch, uncompressed(batch), now.Add(time.Second), 0); err != nil || options.Producer != nil && !slices.EqualFunc(delayed.Records, again.Records, func(a, b DelayedRecord) bool { return a.ID == b.ID }) {
 			t.Fatalf("sent again: %v, %v; want the same ids as %v", again, err, delayed)
 		}
 	})
@@ -185,4 +185,14 @@ func checkSplit(t *rapid.T, batch Batch, records []Record, later map[int64]bool,
 		}
 		at++
 	}
+}
+
+// uncompressed returns the records of a batch that is not compressed, or those that
+// were.
+func uncompressed(batch Batch) []byte {
+	data, err := Decompress(batch.Compression(), batch[RecordsAt:])
+	if err != nil {
+		panic(err)
+	}
+	return data
 }

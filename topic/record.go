@@ -6,8 +6,7 @@ import (
 	"iter"
 )
 
-// MaxHeaders bounds the headers of one record that is unpacked, for views and
-// delayed records. Batches that are not unpacked may have more.
+// MaxHeaders bounds the headers of one record.
 const MaxHeaders = 1 << 16
 
 // Record is one record of a batch.
@@ -33,7 +32,7 @@ type Header struct {
 // error, which is an ErrCorrupt or ErrUncompressedSize, no record follows.
 func (b Batch) Records() iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		data, err := Decompress(nil, b.Compression(), b[RecordsAt:])
+		data, err := Decompress(b.Compression(), b[RecordsAt:])
 		if err != nil {
 			yield(Record{}, err)
 			return

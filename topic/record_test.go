@@ -237,23 +237,23 @@ func TestDecompressionIsBounded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Decompress(nil, codec, packed); !errors.Is(err, ErrUncompressedSize) {
+			if _, err := Decompress(codec, packed); !errors.Is(err, ErrUncompressedSize) {
 				t.Errorf("%d bytes for %d: %v, want ErrUncompressedSize", len(packed), len(bomb), err)
 			}
 			packed, err = compress(nil, codec, bomb[1:])
 			if err != nil {
 				t.Fatal(err)
 			}
-			if data, err := Decompress(nil, codec, packed); err != nil || len(data) != MaxUncompressed {
+			if data, err := Decompress(codec, packed); err != nil || len(data) != MaxUncompressed {
 				t.Errorf("the most that is allowed: %d bytes, %v", len(data), err)
 			}
 		})
 	}
 	t.Run("snappy without frames", func(t *testing.T) {
-		if _, err := Decompress(nil, CodecSnappy, s2.EncodeSnappy(nil, bomb)); !errors.Is(err, ErrUncompressedSize) {
+		if _, err := Decompress(CodecSnappy, s2.EncodeSnappy(nil, bomb)); !errors.Is(err, ErrUncompressedSize) {
 			t.Errorf("%v, want ErrUncompressedSize", err)
 		}
-		if data, err := Decompress(nil, CodecSnappy, s2.EncodeSnappy(nil, []byte("plain"))); string(data) != "plain" {
+		if data, err := Decompress(CodecSnappy, s2.EncodeSnappy(nil, []byte("plain"))); string(data) != "plain" {
 			t.Errorf("%q, %v", data, err)
 		}
 	})

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -111,8 +112,9 @@ func checkBatches(batches []topic.Batch, settings topic.Settings, now int64) err
 			return fmt.Errorf("%w: producer %d without a sequence number", topic.ErrInvalidRecord, id)
 		case id >= 0 && len(batches) > 1:
 			return fmt.Errorf("%w: %d batches of an idempotent producer in one request, want 1", topic.ErrInvalidRecord, len(batches))
-		case !settings.LogAppendTime && b.MaxTimestamp() > now+topic.TimestampAhead.Milliseconds():
-			return fmt.Errorf("%w: %d is more than %v after the broker's %d", topic.ErrInvalidTimestamp, b.MaxTimestamp(), topic.TimestampAhead, now)
+		}
+		if err := checkTimestamp(b, settings, now); err != nil {
+			return err
 		}
 		if err := b.Check(); err != nil {
 			return err
@@ -123,6 +125,36 @@ func checkBatches(batches []topic.Batch, settings topic.Settings, now int64) err
 		return fmt.Errorf("%w: no batch", topic.ErrInvalidRecord)
 	case total > topic.MaxBatchBytes: // they become one entry
 		return fmt.Errorf("%w: %d bytes in %d batches, want at most %d at once", topic.ErrRecordTooLarge, total, len(batches), topic.MaxBatchBytes)
+	}
+	return nil
+}
+
+// validate returns an error if the records of a producer's batches are not what the
+// batches' headers say, which consumers and views would stumble over. It corrects the
+// highest timestamp, as Kafka does, since records are found by it.
+func (b *Broker) validate(ctx context.Context, batches []topic.Batch, settings topic.Settings, now int64) error {
+	for _, batch := range batches {
+		err := b.unpacker.Unpack(ctx, batch.Compression(), batch[topic.RecordsAt:], func(data []byte) error {
+			highest, err := batch.Validate(data)
+			if err == nil && highest != batch.MaxTimestamp() && !settings.LogAppendTime && !batch.LogAppendTime() {
+				batch.SetMaxTimestamp(highest)
+				err = checkTimestamp(batch, settings, now)
+			}
+			return err
+		})
+		if errors.Is(err, topic.ErrCorrupt) { // as it was sent: a retry would not help
+			err = fmt.Errorf("%w: its records do not decompress: %w", topic.ErrInvalidRecord, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkTimestamp(b topic.Batch, settings topic.Settings, now int64) error {
+	if !settings.LogAppendTime && b.MaxTimestamp() > now+topic.TimestampAhead.Milliseconds() {
+		return fmt.Errorf("%w: %d is more than %v after the broker's %d", topic.ErrInvalidTimestamp, b.MaxTimestamp(), topic.TimestampAhead, now)
 	}
 	return nil
 }

@@ -35,7 +35,8 @@ type Broker struct {
 	tails     *tails
 	cold      *cold
 	opening   *semaphore.Weighted
-	scans     *semaphore.Weighted // scans of views, each of which may unpack MaxUncompressed
+	scans     *semaphore.Weighted // scans of views at once, since filters take processor time
+	unpacker  *topic.Unpacker     // of records, wherever the broker has to decompress them
 	ids       struct {
 		mu        sync.Mutex
 		next, end int64
@@ -81,7 +82,7 @@ func New(store topic.Store, config topic.Config, options ...Option) (*Broker, er
 	b := &Broker{
 		store: store, config: config, log: slog.New(slog.DiscardHandler),
 		tails: &tails{limit: config.TailBytes}, cold: &cold{}, opening: semaphore.NewWeighted(partitionsAtOnce),
-		scans:  semaphore.NewWeighted(int64(2 * runtime.GOMAXPROCS(0))),
+		scans: semaphore.NewWeighted(int64(2 * runtime.GOMAXPROCS(0))), unpacker: topic.NewUnpacker(semaphore.NewWeighted(config.UnpackBytes)),
 		topics: map[string]*Topic{}, byID: map[topic.ID]*Topic{},
 		group:   lifecycle.NewGroup(context.Background()),
 		cluster: store.Cluster(), looking: lifecycle.NewSignal(), catalog: newFollowed(),
@@ -190,6 +191,9 @@ func (b *Broker) Stop(ctx context.Context) error {
 	closing.Wait()
 	return errors.Join(groupsErr, errors.Join(failed...), b.group.Stop(ctx))
 }
+
+// Unpacker returns what decompresses records within [topic.Config.UnpackBytes].
+func (b *Broker) Unpacker() *topic.Unpacker { return b.unpacker }
 
 // Topics returns all topics, by name.
 func (b *Broker) Topics() []*Topic {

@@ -28,7 +28,7 @@ func (p *Partition) OffsetAt(ctx context.Context, timestamp int64) (offset, at i
 			return -1, topic.NoTimestamp, err
 		}
 		// No such record in it: the mark's time is that of a record without a timestamp.
-		if offset, at, err = p.recordAt(entry, timestamp); err != nil || offset >= 0 {
+		if offset, at, err = p.recordAt(ctx, entry, timestamp); err != nil || offset >= 0 {
 			return offset, at, err
 		}
 		from = entry.Mark.Next
@@ -43,7 +43,7 @@ func (p *Partition) MaxTimestamp(ctx context.Context) (offset, at int64, err err
 }
 
 // recordAt returns the first record of an entry with at least that timestamp.
-func (p *Partition) recordAt(entry topic.Entry, timestamp int64) (offset, at int64, err error) {
+func (p *Partition) recordAt(ctx context.Context, entry topic.Entry, timestamp int64) (offset, at int64, err error) {
 	batches, err := p.checked(entry)
 	if err != nil {
 		return -1, topic.NoTimestamp, err
@@ -56,13 +56,24 @@ func (p *Partition) recordAt(entry topic.Entry, timestamp int64) (offset, at int
 		if b.LogAppendTime() {
 			return max(b.Base(), start), b.MaxTimestamp(), nil
 		}
-		for record, err := range b.Records() {
-			if err != nil { // unreadable as the producer sent it: it counts as a whole
-				return max(b.Base(), start), b.MaxTimestamp(), nil
+		offset, at := int64(-1), int64(topic.NoTimestamp)
+		err := p.broker.unpacker.Unpack(ctx, b.Compression(), b[topic.RecordsAt:], func(data []byte) error {
+			reader := topic.NewRecordReader(b, data)
+			reader.WithoutHeaders = true
+			for offset < 0 && reader.Next() {
+				if record := &reader.Record; record.Timestamp >= timestamp && record.Offset >= start {
+					offset, at = record.Offset, record.Timestamp
+				}
 			}
-			if record.Timestamp >= timestamp && record.Offset >= start {
-				return record.Offset, record.Timestamp, nil
-			}
+			return reader.Err
+		})
+		switch {
+		case ctx.Err() != nil:
+			return -1, topic.NoTimestamp, ctx.Err()
+		case err != nil: // unreadable as the producer sent it: it counts as a whole
+			return max(b.Base(), start), b.MaxTimestamp(), nil
+		case offset >= 0:
+			return offset, at, nil
 		}
 	}
 	return -1, topic.NoTimestamp, nil

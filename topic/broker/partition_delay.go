@@ -22,7 +22,7 @@ func (p *Partition) appendDelaying(ctx context.Context, batches []topic.Batch, u
 	var additions []*delay.Addition
 	delays, err := p.delays.await(adding)
 	if err == nil {
-		additions, err = delays.AddAll(adding, batches, time.Now(), usual)
+		additions, err = delays.AddAll(adding, p.broker.unpacker, batches, time.Now(), usual)
 	}
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {

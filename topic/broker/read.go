@@ -255,11 +255,11 @@ func (t *Topic) readView(ctx context.Context, p *Partition, offset int64, maxByt
 	}
 	defer t.broker.scans.Release(1)
 	hidden := filter.HiddenOf(p)
-	s := view.NewScan(filter, hidden.After(offset, ends.HighWatermark), maxBytes)
+	s := view.NewScan(filter, t.broker.unpacker, hidden.After(offset, ends.HighWatermark), maxBytes)
 	for !s.Full() && s.Next < ends.HighWatermark {
 		source, err := p.read(ctx, s.Next, view.ScanStep)
 		if err == nil {
-			err = s.AddPieces(source.Data)
+			err = s.AddPieces(ctx, source.Data)
 		}
 		if err != nil && s.Size == 0 {
 			return Fetched{Ends: ends, Next: s.Next}, err

@@ -124,13 +124,18 @@ func TestLookupsAgainstAList(t *testing.T) {
 
 // A batch that cannot be unpacked counts as a whole in lookups by time.
 func TestLookupsFindABatchThatCannotBeUnpacked(t *testing.T) {
-	b := startBroker(t, storetest.NewMemory(), topic.Config{})
+	store := &faultyStore{Store: storetest.NewMemory()}
+	b := startBroker(t, store, topic.Config{})
 	orders := create(t, b, "orders", nil)
-	nonsense := batchOf(anybody, 5000, "first", "second")
-	copy(nonsense[topic.BatchOverhead:], "nonsense")
-	binary.BigEndian.PutUint32(nonsense[17:], crc32.Checksum(nonsense[21:], crc32.MakeTable(crc32.Castagnoli)))
 	send(t, orders, batchOf(anybody, 1000, "before"))
-	send(t, orders, nonsense)
+	store.set(func(s *faultyStore) { // earlier versions did not check what producers sent
+		s.write = func(log topic.Log, entry topic.Entry, done func(error)) {
+			copy(entry.Data[topic.BatchOverhead:], "nonsense")
+			binary.BigEndian.PutUint32(entry.Data[17:], crc32.Checksum(entry.Data[21:], crc32.MakeTable(crc32.Castagnoli)))
+			log.Append(entry, done)
+		}
+	})
+	send(t, orders, batchOf(anybody, 5000, "first", "second"))
 	if offset, at, err := orders.Partitions()[0].OffsetAt(t.Context(), 2000); offset != 1 || at != 5001 || err != nil {
 		t.Errorf("offset %d, timestamp %d, %v; want 1, 5001", offset, at, err)
 	}

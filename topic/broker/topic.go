@@ -126,8 +126,11 @@ func (t *Topic) Append(ctx context.Context, partition int32, batches []topic.Bat
 	if int(partition) >= len(t.Partitions()) {
 		return nil, t.lacks(partition) // it can only be read
 	}
-	settings := t.Settings()
-	if err := checkBatches(batches, settings, time.Now().UnixMilli()); err != nil {
+	settings, now := t.Settings(), time.Now().UnixMilli()
+	if err := checkBatches(batches, settings, now); err != nil {
+		return nil, err
+	}
+	if err := t.broker.validate(ctx, batches, settings, now); err != nil {
 		return nil, err
 	}
 	if settings.Delays {

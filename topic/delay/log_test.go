@@ -74,7 +74,7 @@ func TestLargeDelayedRecords(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, delayed, err := topic.DelayConfig{}.Split(batch, time.Now(), time.Hour)
+		_, delayed, err := topic.DelayConfig{}.Split(batch, uncompressed(batch), time.Now(), time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}

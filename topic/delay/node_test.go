@@ -153,7 +153,7 @@ func (n *delayNode) produce(ctx context.Context, batch topic.Batch) error {
 	if n.repeated(name) {
 		return nil
 	}
-	kept, delayed, err := topic.DelayConfig{}.Split(batch, time.Now(), 0)
+	kept, delayed, err := topic.DelayConfig{}.Split(batch, uncompressed(batch), time.Now(), 0)
 	if err != nil {
 		return err
 	}
@@ -212,4 +212,13 @@ func (n *delayNode) append(name string, id int64, kept topic.Batch) bool {
 		n.disk.shown = append(n.disk.shown, shownRecord{value: string(record.Value)})
 	}
 	return true
+}
+
+// uncompressed returns the records of a batch.
+func uncompressed(batch topic.Batch) []byte {
+	data, err := topic.Decompress(batch.Compression(), batch[topic.RecordsAt:])
+	if err != nil {
+		panic(err)
+	}
+	return data
 }

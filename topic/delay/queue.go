@@ -237,24 +237,29 @@ func FirstDue(infos []Waiting, limit int) []Waiting {
 	return infos[:min(len(infos), max(limit, 0))]
 }
 
-// AddAll replaces each batch by its part that is due now, and makes the rest durable.
-func (d *Queue) AddAll(ctx context.Context, batches []topic.Batch, now time.Time, usual time.Duration) ([]*Addition, error) {
+// AddAll replaces each batch by its part that is due now, and makes the rest durable. The
+// memory of the unpacker bounds what is on its way to the disk.
+func (d *Queue) AddAll(ctx context.Context, unpacker *topic.Unpacker, batches []topic.Batch, now time.Time, usual time.Duration) ([]*Addition, error) {
 	var additions []*Addition
 	err := func() error {
 		for i, batch := range batches {
-			kept, later, err := d.config.Split(batch, now, usual)
-			if err != nil {
+			if err := unpacker.Unpack(ctx, batch.Compression(), batch[topic.RecordsAt:], func(data []byte) error {
+				kept, later, err := d.config.Split(batch, data, now, usual)
+				if err != nil {
+					return err
+				}
+				batches[i] = kept
+				if later == nil {
+					return nil
+				}
+				addition, err := d.Add(ctx, later)
+				if err == nil {
+					additions = append(additions, addition)
+				}
+				return err
+			}); err != nil {
 				return err
 			}
-			batches[i] = kept
-			if later == nil {
-				continue
-			}
-			addition, err := d.Add(ctx, later)
-			if err != nil {
-				return err
-			}
-			additions = append(additions, addition)
 		}
 		return nil
 	}()

@@ -59,7 +59,7 @@ func (k *delayKit) delayed(first int, delays ...time.Duration) *topic.DelayedBat
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	_, split, err := topic.DelayConfig{}.Split(batch, time.Now(), 0)
+	_, split, err := topic.DelayConfig{}.Split(batch, uncompressed(batch), time.Now(), 0)
 	if err != nil {
 		k.t.Fatal(err)
 	}

@@ -46,19 +46,20 @@ type connection struct {
 	served   atomic.Bool
 	stopping atomic.Bool
 
-	mu    sync.Mutex
-	held  int64 // of the server's memory for requests
-	large int64 // the part of held that is for large ones
-	ended int   // how many of the two goroutines have ended
+	mu        sync.Mutex
+	held      int64 // of the server's memory for requests
+	large     int64 // the part of held that is for large ones
+	converted int64 // of the memory for converted message sets
+	ended     int   // how many of the two goroutines have ended
 }
 
 // exchange is a request in flight.
 type exchange struct {
 	header
-	answer      answer
-	memory      allowance
-	began       time.Time
-	held, large int64
+	answer                 answer
+	memory                 allowance
+	began                  time.Time
+	held, large, converted int64
 }
 
 func newConnection(ctx context.Context, s *Server, conn net.Conn) *connection {
@@ -236,13 +237,13 @@ func (c *connection) reserve(x *exchange, size int64) error {
 		if err != nil {
 			return err
 		}
-		c.account(x, 0, got)
+		c.account(x, 0, got, 0)
 	}
 	got, err := c.server.requests.take(c.ctx, size, size)
 	if err != nil {
 		return err
 	}
-	c.account(x, got, 0)
+	c.account(x, got, 0, 0)
 	return nil
 }
 
@@ -250,7 +251,7 @@ func (c *connection) reserve(x *exchange, size int64) error {
 // connection takes in this way is bounded, and it reads its next request only when there is memory.
 func (c *connection) charge(x *exchange, n int64) {
 	c.server.requests.change(-n)
-	c.account(x, n, 0)
+	c.account(x, n, 0, 0)
 }
 
 // obstructs reports whether others wait for memory that requests of this connection hold.
@@ -262,29 +263,34 @@ func (c *connection) obstructs() bool {
 }
 
 // account records memory that was taken for a request.
-func (c *connection) account(x *exchange, held, large int64) {
+func (c *connection) account(x *exchange, held, large, converted int64) {
 	x.held += held
 	x.large += large
+	x.converted += converted
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.held += held
 	c.large += large
+	c.converted += converted
 }
 
 // release gives the memory of a request back.
 func (c *connection) release(x *exchange) {
-	held, large := x.held, x.large
+	held, large, converted := x.held, x.large, x.converted
 	if held == 0 {
 		return
 	}
-	c.account(x, -held, -large)
-	c.giveBack(held, large)
+	c.account(x, -held, -large, -converted)
+	c.giveBack(held, large, converted)
 }
 
-func (c *connection) giveBack(held, large int64) {
+func (c *connection) giveBack(held, large, converted int64) {
 	c.server.requests.change(held)
 	if large > 0 {
 		c.server.large.change(large)
+	}
+	if converted > 0 {
+		c.server.converted.change(converted)
 	}
 }
 
@@ -295,7 +301,7 @@ func (c *connection) end() {
 	defer c.mu.Unlock()
 	c.ended++
 	if c.ended == 2 {
-		c.giveBack(c.held, c.large)
+		c.giveBack(c.held, c.large, c.converted)
 	}
 }
 
@@ -317,7 +323,7 @@ func (c *connection) start(x *exchange, frame []byte) error {
 	}
 	c.server.metrics.request(x.key)
 	c.charge(x, int64(x.elements)*decodeCost)
-	from := &call{client: x.client, host: c.host, software: c.software, size: len(frame), session: c, memory: &x.memory}
+	from := &call{client: x.client, host: c.host, software: c.software, size: len(frame), session: c, memory: &x.memory, exchange: x}
 	return c.recovered(x, func() { x.answer = kind.handle(c.server, from, request) })
 }
 

@@ -4,7 +4,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"math/bits"
+	"slices"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic"
@@ -38,16 +41,24 @@ func isMessageSet(records []byte) bool {
 	return len(records) > messageAtMagic && records[messageAtMagic] < 2
 }
 
+// maxInflated bounds the messages in all compressed messages of one request.
+const maxInflated = 32 << 20
+
+var errInflated = fmt.Errorf("%w: compressed messages of a request have more than %d bytes", topic.ErrRecordTooLarge, maxInflated)
+
+// unpack decompresses data and calls use; see topic.Unpacker.
+type unpack func(codec int, data []byte, use func(inside []byte) error) error
+
 // upConvert returns a message set as batches of format 2, without compression. Each has at most
-// limit bytes, or a single record. The error is topic's.
-func upConvert(set []byte, limit int) ([]byte, error) {
+// limit bytes, or a single record. The error is topic's, or names an unknown codec.
+func upConvert(set []byte, limit int, unpack unpack) ([]byte, error) {
 	w := batchWriter{limit: limit}
 	err := readMessages(set, func(m legacyMessage) error {
 		if m.attributes&compressionMask == 0 {
 			w.add(m)
 			return nil
 		}
-		return unwrap(m, w.add)
+		return unwrap(m, unpack, w.add)
 	})
 	if err != nil {
 		return nil, err
@@ -57,20 +68,25 @@ func upConvert(set []byte, limit int) ([]byte, error) {
 }
 
 // unwrap calls add with each message in a compressed message.
-func unwrap(wrapper legacyMessage, add func(legacyMessage)) error {
-	inside, err := decompress(int(wrapper.attributes&compressionMask), wrapper.magic, wrapper.value)
-	if err != nil {
-		return err
+func unwrap(wrapper legacyMessage, unpack unpack, add func(legacyMessage)) error {
+	codec, data := int(wrapper.attributes&compressionMask), wrapper.value
+	switch {
+	case codec > topic.CodecLZ4:
+		return refuse(kerr.UnsupportedCompressionType, "compression %d in a message set: want 0 to %d", codec, topic.CodecLZ4)
+	case codec == topic.CodecLZ4 && wrapper.magic == 0:
+		data = withHeaderChecksum(data)
 	}
-	return readMessages(inside, func(m legacyMessage) error {
-		if m.attributes&compressionMask != 0 {
-			return fmt.Errorf("%w: compressed messages inside compressed ones", topic.ErrInvalidRecord)
-		}
-		if wrapper.attributes&logAppendTimeMask != 0 {
-			m.timestamp = wrapper.timestamp
-		}
-		add(m)
-		return nil
+	return unpack(codec, data, func(inside []byte) error {
+		return readMessages(inside, func(m legacyMessage) error {
+			if m.attributes&compressionMask != 0 {
+				return fmt.Errorf("%w: compressed messages inside compressed ones", topic.ErrInvalidRecord)
+			}
+			if wrapper.attributes&logAppendTimeMask != 0 {
+				m.timestamp = wrapper.timestamp
+			}
+			add(m)
+			return nil
+		})
 	})
 }
 
@@ -194,4 +210,45 @@ func (w *batchWriter) finish() {
 	sum := crc32.Checksum(w.done[at+atAttributes:], castagnoli)
 	binary.BigEndian.PutUint32(w.done[at+atChecksum:], sum)
 	w.batch, w.records = kmsg.RecordBatch{}, nil
+}
+
+// withHeaderChecksum returns an lz4 frame with a right checksum of its header:
+// clients that write format 0 take it over the wrong bytes.
+func withHeaderChecksum(frame []byte) []byte {
+	const (
+		magicLength, descriptor = 4, 2
+		sizeBit, sizeLength     = 1 << 3, 8
+	)
+	end := magicLength + descriptor
+	if len(frame) > magicLength && frame[magicLength]&sizeBit != 0 {
+		end += sizeLength
+	}
+	if len(frame) <= end {
+		return frame // the decoder returns the error
+	}
+	frame = slices.Clone(frame)
+	frame[end] = byte(xxHash32(frame[magicLength:end]) >> 8)
+	return frame
+}
+
+// xxHash32 is the hash of less than 16 bytes with seed 0, of which lz4 headers
+// hold a part.
+//
+// See https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md.
+func xxHash32(data []byte) uint32 {
+	const p1, p2, p3, p4, p5 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1
+	hash := uint32(p5) + uint32(len(data))
+	for ; len(data) >= 4; data = data[4:] {
+		hash += binary.LittleEndian.Uint32(data) * p3
+		hash = bits.RotateLeft32(hash, 17) * p4
+	}
+	for _, b := range data {
+		hash += uint32(b) * p5
+		hash = bits.RotateLeft32(hash, 11) * p1
+	}
+	hash ^= hash >> 15
+	hash *= p2
+	hash ^= hash >> 13
+	hash *= p3
+	return hash ^ hash>>16
 }

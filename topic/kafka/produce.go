@@ -3,6 +3,7 @@ package kafka
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -23,6 +24,9 @@ const (
 	// leaderSince is the version from which on an answer names the leader of a partition that this
 	// node does not lead.
 	leaderSince = 10
+	// perConverted is the memory that becomes of each byte of decompressed messages: batches, which
+	// may have few records each.
+	perConverted = 2
 	// smallPart is the divisor of a request's size below which records are copied, so that they do
 	// not keep the request in memory.
 	smallPart = 8
@@ -56,7 +60,7 @@ func (s *Server) produce(c *call, r *kmsg.ProduceRequest) answer {
 			answered.Partitions = append(answered.Partitions, done)
 			started := started{topic: t, partition: part.Partition, err: refused}
 			if refused == nil {
-				started.appending, started.err = s.appendTo(c.session.ctx, t, r.Version, part, c.size)
+				started.appending, started.err = s.appendTo(c, t, r, part)
 			}
 			p.started = append(p.started, started)
 		}
@@ -99,19 +103,18 @@ func (s *Server) produceTo(r *kmsg.ProduceRequest, asked kmsg.ProduceRequestTopi
 	return s.broker.Topic(asked.Topic)
 }
 
-// appendTo checks the records for one partition and starts to append them. size is the size of
-// their request.
-func (s *Server) appendTo(ctx context.Context, t *broker.Topic, version int16, part kmsg.ProduceRequestTopicPartition, size int) (*broker.Appending, error) {
+// appendTo checks the records for one partition and starts to append them.
+func (s *Server) appendTo(c *call, t *broker.Topic, r *kmsg.ProduceRequest, part kmsg.ProduceRequestTopicPartition) (*broker.Appending, error) {
 	if len(part.Records) == 0 {
 		return nil, fmt.Errorf("%w: no records", topic.ErrInvalidRecord)
 	}
 	records := part.Records
-	if len(records) < size/smallPart { // they would keep the whole request in memory
+	if len(records) < c.size/smallPart { // they would keep the whole request in memory
 		records = bytes.Clone(records)
 	}
-	if version < 3 && isMessageSet(records) {
+	if r.Version < 3 && isMessageSet(records) {
 		var err error
-		if records, err = upConvert(records, int(t.Settings().MaxMessageBytes)); err != nil {
+		if records, err = upConvert(records, int(t.Settings().MaxMessageBytes), c.unpack); err != nil {
 			return nil, err
 		}
 	}
@@ -120,11 +123,30 @@ func (s *Server) appendTo(ctx context.Context, t *broker.Topic, version int16, p
 		return nil, err
 	}
 	for _, batch := range batches {
-		if err := checkBatch(batch, version); err != nil {
+		if err := checkBatch(batch, r.Version); err != nil {
 			return nil, err
 		}
 	}
-	return t.Append(ctx, part.Partition, batches)
+	return t.Append(c.session.ctx, part.Partition, batches)
+}
+
+// unpack decompresses messages of a message set, see upConvert. The memory for what becomes of them
+// is taken once for the whole request.
+func (c *call) unpack(codec int, data []byte, use func(inside []byte) error) error {
+	s := c.session.server
+	if c.exchange.converted == 0 {
+		got, err := s.converted.take(c.session.ctx, perConverted*maxInflated, perConverted*maxInflated)
+		if err != nil {
+			return err
+		}
+		c.session.account(c.exchange, 0, 0, got)
+	}
+	return s.broker.Unpacker().Unpack(c.session.ctx, codec, data, func(inside []byte) error {
+		if c.inflated += len(inside); c.inflated > maxInflated {
+			return errInflated
+		}
+		return use(inside)
+	})
 }
 
 // checkBatch checks that clients may send a batch. The topic checks the rest.
@@ -203,6 +225,11 @@ func (started *started) finish(ctx context.Context, s *Server, done *kmsg.Produc
 		s.unexpected("append", err)
 		done.BaseOffset, done.LogAppendTime = -1, topic.NoTimestamp
 		done.ErrorCode, done.ErrorMessage = code(err), message(err)
+		if wrong, ok := errors.AsType[*topic.RecordError](err); ok {
+			record := kmsg.NewProduceResponseTopicPartitionErrorRecord()
+			record.RelativeOffset, record.ErrorMessage = int32(wrong.Record), &wrong.Problem
+			done.ErrorRecords = append(done.ErrorRecords, record)
+		}
 		return
 	}
 	if p, err := started.topic.Partition(started.partition); err == nil {

@@ -2,10 +2,12 @@ package kafka
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
 	"io"
+	"net"
 	"slices"
 	"testing"
 
@@ -15,7 +17,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"golang.org/x/sync/semaphore"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/storetest"
 )
@@ -153,10 +157,13 @@ func TestProduceToSeveralPartitions(t *testing.T) {
 func TestASmallPartOfALargeRequestIsCopied(t *testing.T) {
 	s, b := serve(t, topic.Config{})
 	orders := create(t, b, "orders", 1)
+	here, _ := net.Pipe()
+	session := newConnection(t.Context(), s, here)
+	defer session.cancel()
 	for size, copied := range map[int]bool{400 << 10: false, 100 << 20: true} {
 		part := kmsg.NewProduceRequestTopicPartition()
 		part.Records = batchOf(make([]byte, 300<<10))
-		appending, err := s.appendTo(t.Context(), orders, 11, part, size)
+		appending, err := s.appendTo(&call{size: size, session: session}, orders, &kmsg.ProduceRequest{Version: 11}, part)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,6 +175,55 @@ func TestASmallPartOfALargeRequestIsCopied(t *testing.T) {
 			t.Errorf("of a request of %d bytes: copied %v, want %v", size, untouched, copied)
 		}
 	}
+}
+
+// Records that are not what their batch says are refused, compressed or not, with the record's number
+// and a reason that is final for clients.
+func TestInvalidRecordsAreRefused(t *testing.T) {
+	s, b := serve(t, topic.Config{})
+	orders := create(t, b, "orders", 1)
+	p := dial(t, s)
+	third := func(change func(records []byte)) func(*kmsg.RecordBatch) {
+		return func(batch *kmsg.RecordBatch) {
+			change(batch.Records[len(batch.Records)/3*2:])
+			batch.Length = int32(topic.BatchOverhead - 12 + len(batch.Records))
+		}
+	}
+	for name, change := range map[string]func(*kmsg.RecordBatch){
+		"an offset": third(func(record []byte) { record[3]++ }),
+		"a length":  third(func(record []byte) { record[0] += 2 }),
+		"gzip": func(batch *kmsg.RecordBatch) {
+			batch.Records[len(batch.Records)/3*2+3]++
+			batch.Records, batch.Attributes = compressors["gzip"].compress(batch.Records), topic.CodecGzip
+			batch.Length = int32(topic.BatchOverhead - 12 + len(batch.Records))
+		},
+	} {
+		got := produced(p, 8, produceRequest("orders", 0, batchWith(change, []byte("a"), []byte("b"), []byte("c"))))
+		wantCode(t, name, got.ErrorCode, kerr.InvalidRecord)
+		if len(got.ErrorRecords) != 1 || got.ErrorRecords[0].RelativeOffset != 2 || got.ErrorRecords[0].ErrorMessage == nil || got.ErrorMessage == nil {
+			t.Errorf("%s: records %+v, want the third, with a message", name, got.ErrorRecords)
+		}
+	}
+	nonsense := batchWith(func(batch *kmsg.RecordBatch) { batch.Attributes = topic.CodecZstd }, []byte("a"))
+	wantCode(t, "what does not decompress", produced(p, 8, produceRequest("orders", 0, nonsense)).ErrorCode, kerr.InvalidRecord)
+	if end := orders.Partitions()[0].Ends().HighWatermark; end != 0 {
+		t.Errorf("%d records were appended, want none", end)
+	}
+}
+
+// The highest timestamp of a batch, by which records are found, is that of its records.
+func TestTheHighestTimestampIsCorrected(t *testing.T) {
+	s, b := serve(t, topic.Config{})
+	create(t, b, "orders", 1)
+	p := dial(t, s)
+	wrong := batchWith(func(batch *kmsg.RecordBatch) { batch.MaxTimestamp = 500 }, []byte("a"), []byte("b"))
+	wantCode(t, "produce", produced(p, 8, produceRequest("orders", 0, wrong)).ErrorCode, nil)
+	got := ask[*kmsg.FetchResponse](p, 12, fetchRequest("orders", 0, 0)).Topics[0].Partitions[0]
+	if values, batches := valuesOf(got.RecordBatches); len(values) != 2 || batches[0].MaxTimestamp() != 1001 {
+		t.Errorf("%q until %d, want two records until 1001", values, batches[0].MaxTimestamp())
+	}
+	late := batchWith(func(batch *kmsg.RecordBatch) { batch.FirstTimestamp, batch.MaxTimestamp = 1<<50, 500 }, []byte("a"))
+	wantCode(t, "a record of the far future", produced(p, 8, produceRequest("orders", 0, late)).ErrorCode, kerr.InvalidTimestamp)
 }
 
 func TestProduceWithoutAcks(t *testing.T) {
@@ -258,7 +314,7 @@ var compressors = map[string]struct {
 	}},
 	"snappy": {2, func(data []byte) []byte { return snappy.Encode(nil, data) }},
 	"snappy of Java": {2, func(data []byte) []byte {
-		framed := append(slices.Clone(xerial), 0, 0, 0, 1, 0, 0, 0, 1)
+		framed := []byte("\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01")
 		for part := range slices.Chunk(data, 20) {
 			block := snappy.Encode(nil, part)
 			framed = append(binary.BigEndian.AppendUint32(framed, uint32(len(block))), block...)
@@ -347,14 +403,50 @@ func wrongHeaderChecksum(frame []byte) {
 }
 
 func TestMessageSetsAreBounded(t *testing.T) {
-	bomb := compressors["gzip"].compress(make([]byte, maxInflated+1))
-	_, err := upConvert(messageSet(1, legacyMessage{attributes: 1, value: bomb}), 1<<20)
-	wantCode(t, "a bomb of gzip", code(err), kerr.MessageTooLarge)
 	nested := messageSet(1, legacyMessage{attributes: 2, value: snappy.Encode(nil, messageSet(1, legacyMessage{attributes: 2}))})
-	_, err = upConvert(nested, 1<<20)
+	_, err := upConvert(nested, 1<<20, unpacking())
 	wantCode(t, "compressed twice", code(err), kerr.InvalidRecord)
-	_, err = upConvert(messageSet(1, legacyMessage{attributes: 4, value: []byte("x")}), 1<<20)
+	_, err = upConvert(messageSet(1, legacyMessage{attributes: 4, value: []byte("x")}), 1<<20, unpacking())
 	wantCode(t, "zstd", code(err), kerr.UnsupportedCompressionType)
+}
+
+// unpacking returns what decompresses messages.
+func unpacking() unpack {
+	u := topic.NewUnpacker(semaphore.NewWeighted(topic.LeastUnpackBytes))
+	return func(codec int, data []byte, use func(inside []byte) error) error {
+		return u.Unpack(context.Background(), codec, data, use)
+	}
+}
+
+// Compressed messages of one request have one bound, however many partitions and wrappers they are
+// in, and their memory is given back with the answer.
+func TestMessageSetsOfARequestAreBounded(t *testing.T) {
+	s, b := serve(t, topic.Config{})
+	const partitions = 8
+	create(t, b, "orders", partitions)
+	p := dial(t, s)
+	inside := messageSet(1, legacyMessage{value: make([]byte, 900<<10)})
+	three := messageSet(1, legacyMessage{attributes: 1, value: compressors["gzip"].compress(bytes.Repeat(inside, 3))})
+	r := produceRequest("orders", 0, slices.Concat(three, three))
+	for number := range int32(partitions - 1) {
+		part := r.Topics[0].Partitions[0]
+		part.Partition = number + 1
+		r.Topics[0].Partitions = append(r.Topics[0].Partitions, part)
+	}
+	if size := len(r.AppendTo(nil)); size > 1<<20 {
+		t.Fatalf("the request has %d bytes, want few", size)
+	}
+	refused := 0
+	for _, part := range ask[*kmsg.ProduceResponse](p, 2, r).Topics[0].Partitions {
+		if part.ErrorCode != 0 {
+			wantCode(t, fmt.Sprint("partition ", part.Partition), part.ErrorCode, kerr.MessageTooLarge)
+			refused++
+		}
+	}
+	if refused == 0 || refused == partitions {
+		t.Errorf("%d of %d partitions with 5.5 MB each are refused, want those beyond %d bytes", refused, partitions, maxInflated)
+	}
+	until.True(t, "the memory is back", func() bool { return s.converted.used()+s.requests.used() == 0 })
 }
 
 // FuzzMessageSet checks that any message set is refused with an error that has a code, or becomes
@@ -367,7 +459,7 @@ func FuzzMessageSet(f *testing.F) {
 		f.Add(messageSet(0, legacyMessage{attributes: c.codec, value: inside}))
 	}
 	f.Fuzz(func(t *testing.T, set []byte) {
-		data, err := upConvert(set, 1000)
+		data, err := upConvert(set, 1000, unpacking())
 		if err != nil {
 			if kindOf(err) == kerr.UnknownServerError {
 				t.Errorf("%v has no code", err)

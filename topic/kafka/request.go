@@ -17,7 +17,10 @@ type call struct {
 	size    int
 	session *connection
 	// memory is that of the answer.
-	memory *allowance
+	memory   *allowance
+	exchange *exchange
+	// inflated is the size of all messages that were decompressed for the request.
+	inflated int
 }
 
 // answer waits for the work that a request has started and returns the response, nil for a

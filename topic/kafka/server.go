@@ -34,7 +34,9 @@ type Server struct {
 	// so that they leave half of it to others. answers bounds the memory of answers, and turns the
 	// number of large ones that are built at once.
 	requests, large, answers, turns *budget
-	sessions                        *fetchSessions
+	// converted bounds the memory of message sets that become batches.
+	converted *budget
+	sessions  *fetchSessions
 
 	listener net.Listener
 	// draining is closed when the server is about to stop, so that open requests answer.
@@ -53,7 +55,8 @@ func NewServer(broker *broker.Broker, options Options) *Server {
 		broker: broker, kinds: kinds(), options: options, log: options.Logger,
 		group:    lifecycle.NewGroup(context.Background()),
 		requests: newBudget(options.RequestMemory), large: newBudget(options.RequestMemory / 2),
-		answers: newBudget(options.FetchMemory), turns: newBudget(largeAtOnce), sessions: newFetchSessions(),
+		converted: newBudget(options.RequestMemory / 2),
+		answers:   newBudget(options.FetchMemory), turns: newBudget(largeAtOnce), sessions: newFetchSessions(),
 		draining: make(chan struct{}), connections: map[*connection]struct{}{}, empty: make(chan struct{}),
 	}
 	s.metrics = newMetrics(s)

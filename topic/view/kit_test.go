@@ -5,6 +5,7 @@ import (
 	"iter"
 	"math"
 
+	"golang.org/x/sync/semaphore"
 	"pgregory.net/rapid"
 
 	"github.com/sluice-project/sluice/topic"
@@ -51,3 +52,6 @@ func drawnRecords(t *rapid.T, base int64) (records []topic.Record, next int64) {
 	}
 	return records, offset + rapid.Int64Range(0, 3).Draw(t, "last gap")
 }
+
+// unpacker decompresses records for all scans.
+var unpacker = topic.NewUnpacker(semaphore.NewWeighted(topic.LeastUnpackBytes))

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"time"
@@ -25,6 +26,7 @@ const (
 // over them. See docs/decisions/0021-views-over-hidden-offsets.md.
 type Scan struct {
 	filter   *Filter
+	unpacker *topic.Unpacker
 	position int64
 	maxBytes int
 	deadline time.Time
@@ -41,8 +43,7 @@ type Scan struct {
 	// Unreadable says which batch could not be unpacked, if one could not.
 	Unreadable error
 
-	unpacked []byte
-	headers  []topic.Header
+	headers []topic.Header
 	// kept holds the count records that pass of the last batch.
 	kept  []byte
 	count int32
@@ -50,9 +51,9 @@ type Scan struct {
 
 // NewScan returns a scan that begins at a position, and ends when it has found
 // about maxBytes: a batch that is larger is found alone.
-func NewScan(filter *Filter, position int64, maxBytes int) *Scan {
+func NewScan(filter *Filter, unpacker *topic.Unpacker, position int64, maxBytes int) *Scan {
 	return &Scan{
-		filter: filter, position: position, maxBytes: maxBytes, Next: position, Visible: position,
+		filter: filter, unpacker: unpacker, position: position, maxBytes: maxBytes, Next: position, Visible: position,
 		deadline: time.Now().Add(scanTime),
 	}
 }
@@ -65,7 +66,7 @@ func (s *Scan) Full() bool {
 
 // add looks at the batches that follow, until it is full. After an error, an
 // ErrCorrupt, the scan has what was before the batch.
-func (s *Scan) add(batches []topic.Batch) error {
+func (s *Scan) add(ctx context.Context, batches []topic.Batch) error {
 	for _, batch := range batches {
 		if s.Full() {
 			return nil
@@ -73,7 +74,7 @@ func (s *Scan) add(batches []topic.Batch) error {
 		if batch.Next() <= s.Next {
 			continue
 		}
-		passed, next, err := s.pass(batch)
+		passed, next, err := s.pass(ctx, batch)
 		if err != nil {
 			return fmt.Errorf("batch at offset %d: %w", batch.Base(), err)
 		}
@@ -100,7 +101,7 @@ func (s *Scan) add(batches []topic.Batch) error {
 // last that was looked at. Batches of the broker's own markers always pass. A
 // batch that is as it was sent, and cannot be unpacked, does not pass: the view
 // goes on after it.
-func (s *Scan) pass(batch topic.Batch) (_ topic.Batch, next int64, err error) {
+func (s *Scan) pass(ctx context.Context, batch topic.Batch) (passed topic.Batch, next int64, err error) {
 	next = batch.Next()
 	if batch.Control() {
 		return batch, next, nil
@@ -111,9 +112,24 @@ func (s *Scan) pass(batch topic.Batch) (_ topic.Batch, next int64, err error) {
 	if err := batch.Check(); err != nil {
 		return nil, next, err
 	}
-	data, err := s.unpack(batch)
-	if err == nil {
-		next, err = s.match(batch, data)
+	err = s.unpacker.Unpack(ctx, batch.Compression(), batch[topic.RecordsAt:], func(data []byte) (err error) {
+		if next, err = s.match(batch, data); err != nil {
+			return err
+		}
+		switch s.count {
+		case 0:
+		case batch.Count():
+			passed = batch
+		default:
+			passed, err = batch.WithRecords(s.count, next, s.kept)
+		}
+		if cap(s.kept) > scanBytes { // it must not outlive the memory that is reserved for it
+			s.kept = nil
+		}
+		return err
+	})
+	if err != nil && ctx.Err() != nil {
+		return nil, next, ctx.Err()
 	}
 	if err != nil {
 		s.filter.records.Add(int64(batch.Count()))
@@ -121,22 +137,7 @@ func (s *Scan) pass(batch topic.Batch) (_ topic.Batch, next int64, err error) {
 		s.Unreadable = fmt.Errorf("batch at offset %d: %w", batch.Base(), err)
 		return nil, batch.Next(), nil
 	}
-	switch {
-	case s.count == 0:
-		return nil, next, nil
-	case s.count == batch.Count():
-		return batch, next, nil
-	}
-	batch, err = batch.WithRecords(s.count, next, s.kept)
-	return batch, next, err
-}
-
-func (s *Scan) unpack(batch topic.Batch) ([]byte, error) {
-	data, err := topic.Decompress(s.unpacked[:0], batch.Compression(), batch[topic.RecordsAt:])
-	if err == nil && batch.Compression() != topic.CodecNone {
-		s.unpacked = data
-	}
-	return data, err
+	return passed, next, nil
 }
 
 // match collects in kept the records that pass, and counts them. It returns the
@@ -192,13 +193,13 @@ func HiddenMarker(base, next int64, epoch int32) (topic.Batch, error) {
 }
 
 // AddPieces adds the batches of consecutive pieces of data.
-func (s *Scan) AddPieces(pieces [][]byte) error {
+func (s *Scan) AddPieces(ctx context.Context, pieces [][]byte) error {
 	for _, piece := range pieces {
 		batches, err := topic.SplitBatches(piece)
 		if err != nil {
 			return err
 		}
-		if err := s.add(batches); err != nil {
+		if err := s.add(ctx, batches); err != nil {
 			return err
 		}
 	}

@@ -66,9 +66,9 @@ func TestScanShowsWhatPasses(t *testing.T) {
 		maxBytes := rapid.SampledFrom([]int{0, 300, 1 << 20}).Draw(t, "max bytes")
 		var got []topic.Record
 		for position < end {
-			s := NewScan(filter, position, maxBytes)
+			s := NewScan(filter, unpacker, position, maxBytes)
 			from := slices.IndexFunc(source, func(b topic.Batch) bool { return b.Next() > position })
-			if err := s.add(source[from:]); err != nil {
+			if err := s.add(t.Context(), source[from:]); err != nil {
 				t.Fatal(err)
 			}
 			got = append(got, checkScan(t, s, source)...)
@@ -150,15 +150,15 @@ func TestScanIsBounded(t *testing.T) {
 			topic.Batch(batch).Stamp(i*topic.Batch(batch).Next(), 0)
 			batches = append(batches, batch)
 		}
-		s := NewScan(filter, 0, 1)
+		s := NewScan(filter, unpacker, 0, 1)
 		s.deadline = s.deadline.Add(scanTime * 1000) // a slow machine is not what this is about
-		if err := s.add(batches); err != nil || s.Next != test.next || !s.Full() {
+		if err := s.add(t.Context(), batches); err != nil || s.Next != test.next || !s.Full() {
 			t.Errorf("%s: up to %d, %v; want %d", test.name, s.Next, err, test.next)
 		}
 	}
-	s := NewScan(filter, 0, 1)
+	s := NewScan(filter, unpacker, 0, 1)
 	s.deadline = s.deadline.Add(-scanTime)
-	if err := s.add([]topic.Batch{small, large}); err != nil || s.Next != 1000 || !s.Full() {
+	if err := s.add(t.Context(), []topic.Batch{small, large}); err != nil || s.Next != 1000 || !s.Full() {
 		t.Errorf("time: up to %d, %v; want one batch", s.Next, err)
 	}
 }
@@ -177,9 +177,9 @@ func TestScanEndsWithinABatch(t *testing.T) {
 	var got []int64
 	var reads [][2]int64
 	for position := int64(0); position < 20; {
-		s := NewScan(filter, position, 1<<20)
+		s := NewScan(filter, unpacker, position, 1<<20)
 		s.deadline = s.deadline.Add(-scanTime)
-		if err := s.add([]topic.Batch{batch}); err != nil || !s.Full() {
+		if err := s.add(t.Context(), []topic.Batch{batch}); err != nil || !s.Full() {
 			t.Fatalf("from %d: %v", position, err)
 		}
 		for _, data := range s.Data {
@@ -208,8 +208,8 @@ func TestScanStopsAtCorruption(t *testing.T) {
 	wrong := topic.Batch(bytes.Clone(batch))
 	wrong.Stamp(1, 0)
 	wrong[len(wrong)-2] ^= 1
-	s := NewScan(filter, 0, 1<<20)
-	if err := s.add([]topic.Batch{batch, wrong}); err == nil || s.Next != 1 || s.Size != len(batch) {
+	s := NewScan(filter, unpacker, 0, 1<<20)
+	if err := s.add(t.Context(), []topic.Batch{batch, wrong}); err == nil || s.Next != 1 || s.Size != len(batch) {
 		t.Errorf("up to %d, %d bytes, %v; want the batch before the corrupt one, and an error", s.Next, s.Size, err)
 	}
 }
@@ -230,8 +230,8 @@ func TestScanPassesOverWhatCannotBeUnpacked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := NewScan(filter, 0, 1<<20)
-	err = s.add([]topic.Batch{nonsense, zeros, whole})
+	s := NewScan(filter, unpacker, 0, 1<<20)
+	err = s.add(t.Context(), []topic.Batch{nonsense, zeros, whole})
 	if err != nil || s.Next != 3 || s.Size != len(whole) || s.First != 2 || s.Unreadable == nil {
 		t.Errorf("up to %d, %d bytes from %d, %v, %v; want the last batch", s.Next, s.Size, s.First, err, s.Unreadable)
 	}
@@ -318,8 +318,8 @@ func BenchmarkScan(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				s := NewScan(filter, 0, 1<<20)
-				if err := s.add(source); err != nil || len(s.Data) == 0 {
+				s := NewScan(filter, unpacker, 0, 1<<20)
+				if err := s.add(b.Context(), source); err != nil || len(s.Data) == 0 {
 					b.Fatal(err)
 				}
 			}

@@ -327,15 +327,17 @@ func (c *connection) start(x *exchange, frame []byte) error {
 	return c.recovered(x, func() { x.answer = kind.handle(c.server, from, request) })
 }
 
-// unsupported logs the version that a client asked for, and the supported ones. No answer
-// exists that the client could decode.
+// unsupported logs the version that a client asked for, and the supported ones, once a minute for
+// each kind. No answer exists that the client could decode.
 func (c *connection) unsupported(h header, kind *request) error {
 	served := "none"
 	if kind != nil {
 		served = fmt.Sprintf("%d to %d", kind.min, kind.max)
 	}
-	c.server.log.Warn("kafka request is not supported: the connection ends", "from", c.conn.RemoteAddr().String(),
-		"request", requestName(h.key), "key", h.key, "version", h.version, "served", served)
+	if missed, due := c.server.warned.due(h.key); due {
+		c.server.log.Warn("kafka request is not supported: the connection ends", "from", c.conn.RemoteAddr().String(),
+			"request", requestName(h.key), "key", h.key, "version", h.version, "served", served, "not_logged_before", missed)
+	}
 	return fmt.Errorf("request %d version %d is not supported", h.key, h.version)
 }
 

@@ -1,9 +1,11 @@
 package kafka
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"reflect"
 	"runtime"
@@ -280,4 +282,72 @@ func (w *worstCase) text(at string) string {
 	default:
 		return theTopics[w.next%len(theTopics)]
 	}
+}
+
+// discard is a connection that takes all answers.
+type discard struct{ net.Conn }
+
+func (discard) Write(p []byte) (int, error)      { return len(p), nil }
+func (discard) SetWriteDeadline(time.Time) error { return nil }
+func (discard) Close() error                     { return nil }
+func (discard) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (discard) LocalAddr() net.Addr              { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9092} }
+
+// FuzzHandlers has a server handle arbitrary requests, one after the other: none panics, none takes
+// more memory than a request of its size may, and all of it is given back.
+func FuzzHandlers(f *testing.F) {
+	for _, kind := range requests {
+		for _, version := range []int16{kind.min, kind.max} {
+			for _, known := range []bool{false, true} {
+				for _, r := range worst(kind.key, version, 3, known) {
+					f.Add(kmsg.NewRequestFormatter().AppendRequest(nil, r, 1)[sizeBytes:])
+				}
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		if len(frame) < minRequestBytes || len(frame) > 1<<20 {
+			return
+		}
+		b := startBroker(t, storetest.NewMemory(), topic.Config{Groups: topic.GroupsConfig{GroupsMax: 5}})
+		create(t, b, theTopics[0], 2)
+		s := NewServer(b, Options{Logger: slog.New(slog.NewTextHandler(panics{t}, nil))})
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // a fetch may wait longer
+		defer cancel()
+		c := newConnection(ctx, s, discard{})
+		x := &exchange{}
+		if err := c.reserve(x, int64(len(frame))); err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if err := c.start(x, frame); err == nil {
+			c.slots <- struct{}{}
+			_ = c.sendOne(x)
+		}
+		runtime.ReadMemStats(&after)
+		took := after.TotalAlloc - before.TotalAlloc
+		if x.key == keyProduce { // it may be decompressed, within the bound of the broker
+			took = max(took, 2*topic.LeastUnpackBytes) - 2*topic.LeastUnpackBytes
+		}
+		if err := costs(len(frame), took); err != nil {
+			t.Errorf("%s version %d: %v", requestName(x.key), x.version, err)
+		}
+		c.cancel()
+		c.end()
+		c.end()
+		if held := s.requests.used() + s.large.used() + s.answers.used() + s.turns.used() + s.converted.used(); held != 0 {
+			t.Errorf("%s version %d: %d bytes are held after it", requestName(x.key), x.version, held)
+		}
+	})
+}
+
+// panics fails a test when a server logs that a request has panicked.
+type panics struct{ t *testing.T }
+
+func (p panics) Write(line []byte) (int, error) {
+	if strings.Contains(string(line), "panic") {
+		p.t.Errorf("%s", line)
+	}
+	return len(line), nil
 }

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -92,6 +93,31 @@ func apiVersionsRequest() *kmsg.ApiVersionsRequest {
 	r := kmsg.NewPtrApiVersionsRequest()
 	r.ClientSoftwareName, r.ClientSoftwareVersion = "test", "1.0"
 	return r
+}
+
+// Clients that come back with the same unsupported request do not fill the log: there is a line for
+// each kind of request in a minute, and the next one counts the others.
+func TestUnsupportedRequestsAreLoggedOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w warnings
+		for range 3 {
+			logged := 0
+			for range 100 {
+				for key := range int16(200) { // some of them are in the protocol
+					if _, due := w.due(key + 50); due {
+						logged++
+					}
+				}
+			}
+			if most := len(w.byKind); logged != most || most > 100 {
+				t.Errorf("%d lines in the log, want one for each of %d kinds", logged, most)
+			}
+			time.Sleep(warnEvery)
+		}
+		if missed, due := w.due(50); missed != 99 || !due {
+			t.Errorf("a line that counts %d others, want 99", missed)
+		}
+	})
 }
 
 // Many clients that announce 100 MiB and send nothing cost little memory, and leave space for small

@@ -38,6 +38,8 @@ type Server struct {
 	converted *budget
 	sessions  *fetchSessions
 
+	warned warnings
+
 	listener net.Listener
 	// draining is closed when the server is about to stop, so that open requests answer.
 	draining chan struct{}

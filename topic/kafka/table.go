@@ -2,6 +2,8 @@ package kafka
 
 import (
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -73,4 +75,43 @@ func requestName(key int16) string {
 		return name
 	}
 	return fmt.Sprintf("unknown-%d", key)
+}
+
+// warnEvery is how often the log warns of unsupported requests of one kind. A client that sends them
+// comes back again and again.
+const warnEvery = time.Minute
+
+// warnings remembers when the log has warned of unsupported requests, by their kinds; kinds that the
+// protocol does not have count as one.
+type warnings struct {
+	mu     sync.Mutex
+	byKind map[int16]*warning
+}
+
+type warning struct {
+	last   time.Time
+	missed int
+}
+
+// due reports whether to warn of a request, and how many there were since the last warning.
+func (w *warnings) due(key int16) (missed int, due bool) {
+	if kmsg.RequestForKey(key) == nil {
+		key = -1
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.byKind == nil {
+		w.byKind = map[int16]*warning{}
+	}
+	of, now := w.byKind[key], time.Now()
+	if of == nil {
+		of = &warning{}
+		w.byKind[key] = of
+	}
+	if !of.last.IsZero() && now.Sub(of.last) < warnEvery {
+		of.missed++
+		return 0, false
+	}
+	missed, of.missed, of.last = of.missed, 0, now
+	return missed, true
 }

@@ -30,7 +30,11 @@ type Topic struct {
 	// LeaderBalanceInterval is how often partitions go back to the leaders that are
 	// preferred; negative: never.
 	LeaderBalanceInterval time.Duration
-	Groups                topic.GroupsConfig
+	// TotalPartitions bounds the partitions of all topics.
+	TotalPartitions int
+	// AutoCreatePerMinute bounds the topics that are created because clients ask for them.
+	AutoCreatePerMinute int
+	Groups              topic.GroupsConfig
 }
 
 const (
@@ -50,6 +54,7 @@ const (
 func defaultTopic() Topic {
 	c := topic.Config{}.WithDefaults()
 	return Topic{
+		TotalPartitions: int(c.TotalPartitions), AutoCreatePerMinute: c.AutoCreatePerMinute,
 		Partitions: int(c.Partitions), MaxMessageBytes: int64(c.MaxMessageBytes),
 		Retention: c.Retention, RetentionBytes: c.RetentionBytes, TailBytes: c.TailBytes, Groups: c.Groups,
 	}
@@ -61,6 +66,7 @@ func (t *Topic) Config() topic.Config {
 	groups.InitialDelay = max(groups.InitialDelay, 0)
 	return topic.Config{
 		Linger: max(t.Linger, 0), AutoCreateOff: !t.AutoCreate,
+		TotalPartitions: int32(t.TotalPartitions), AutoCreatePerMinute: t.AutoCreatePerMinute,
 		Partitions: int32(t.Partitions), MaxMessageBytes: int32(t.MaxMessageBytes),
 		Retention: t.Retention, RetentionBytes: t.RetentionBytes, TailBytes: t.TailBytes, Groups: groups,
 		Replicas: int16(t.Replicas), LeaderBalanceInterval: t.LeaderBalanceInterval,
@@ -93,7 +99,11 @@ func checkSync(text string) error {
 // validateTopic checks the ranges that package topic defines. Numbers that have 32 bits
 // there are checked before they are truncated.
 func (c *Config) validateTopic() error {
-	for key, value := range map[string]int64{"topic.partitions": int64(c.Topic.Partitions), "topic.max_message_bytes": c.Topic.MaxMessageBytes} {
+	for key, value := range map[string]int64{
+		"topic.partitions": int64(c.Topic.Partitions), "topic.total_partitions": int64(c.Topic.TotalPartitions),
+		"topic.max_message_bytes": c.Topic.MaxMessageBytes, "topic.auto_create_per_minute": int64(c.Topic.AutoCreatePerMinute),
+		"topic.max_groups": int64(c.Topic.Groups.GroupsMax), "topic.max_group_members": int64(c.Topic.Groups.MembersMax),
+	} {
 		if value < 1 || value > math.MaxInt32 {
 			return c.located(fmt.Errorf("%s: want 1 to %d", key, math.MaxInt32))
 		}

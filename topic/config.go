@@ -16,10 +16,17 @@ type Config struct {
 	// AutoCreateOff turns off the creation of missing topics when a client asks for
 	// them and allows their creation. By default they are created.
 	AutoCreateOff bool
+	// AutoCreatePerMinute bounds how many topics are created in that way, and up to a
+	// sixth of it at once; the others do not exist until a client asks again. Default
+	// 600.
+	AutoCreatePerMinute int
 	// Partitions is a topic's number of partitions if its creator gives none. Default 1.
 	Partitions int32
 	// MaxPartitions bounds the partitions of one topic. Default 1,000.
 	MaxPartitions int32
+	// TotalPartitions bounds the partitions of all topics, or of all topics of a
+	// cluster: more cannot be created. Default 4,000.
+	TotalPartitions int32
 	// MaxMessageBytes bounds the size of one record batch, as sent, unless the
 	// topic has a setting of its own. Default 1 MiB and 12 bytes of overhead,
 	// as in Kafka; at most 7 MiB.
@@ -85,6 +92,8 @@ type GroupsConfig struct {
 func (c Config) WithDefaults() Config {
 	orDefault(&c.Partitions, 1)
 	orDefault(&c.MaxPartitions, 1000)
+	orDefault(&c.AutoCreatePerMinute, 600)
+	orDefault(&c.TotalPartitions, 4000)
 	orDefault(&c.MaxMessageBytes, 1<<20+12)
 	orDefault(&c.Retention, 7*24*time.Hour)
 	orDefault(&c.RetentionBytes, -1)
@@ -131,6 +140,10 @@ func (c Config) Validate() error {
 		return errors.New("topic.linger: want 0s to 1s")
 	case c.MaxPartitions < 1:
 		return errors.New("topic.max_partitions: want at least 1")
+	case c.TotalPartitions < 1:
+		return errors.New("topic.total_partitions: want at least 1")
+	case c.AutoCreatePerMinute < 1:
+		return errors.New("topic.auto_create_per_minute: want at least 1")
 	case c.Partitions < 1 || c.Partitions > c.MaxPartitions:
 		return fmt.Errorf("topic.partitions: want 1 to %d", c.MaxPartitions)
 	case c.MaxMessageBytes < BatchOverhead || c.MaxMessageBytes > MaxBatchBytes:
@@ -159,8 +172,12 @@ func (c GroupsConfig) validate() error {
 		return errors.New("topic.group_initial_delay: want 0s or more")
 	case c.OffsetRetention < 0:
 		return errors.New("topic.offset_retention: want more than 0s")
-	case c.MembersMax < 0 || c.GroupsMax < 0 || c.OffsetMetadataBytes < 0:
-		return errors.New("topic.groups: want bounds above 0")
+	case c.GroupsMax < 1:
+		return errors.New("topic.max_groups: want at least 1")
+	case c.MembersMax < 1:
+		return errors.New("topic.max_group_members: want at least 1")
+	case c.OffsetMetadataBytes < 0:
+		return errors.New("topic.offset_metadata_bytes: want more than 0")
 	}
 	return nil
 }

@@ -10,6 +10,9 @@ var (
 	ErrInvalidName       = errors.New("invalid topic name")
 	ErrInvalidSetting    = errors.New("invalid topic setting")
 	ErrInvalidPartitions = errors.New("invalid number of partitions")
+	// ErrTooManyPartitions reports that all topics together would have more partitions
+	// than Config.TotalPartitions.
+	ErrTooManyPartitions = errors.New("too many partitions")
 	ErrInvalidReplicas   = errors.New("invalid number of replicas")
 	// ErrInvalidAssignment reports that a partition cannot be on those brokers.
 	ErrInvalidAssignment = errors.New("invalid replica assignment")

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync"
+	"time"
 
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/catalog"
@@ -80,8 +82,41 @@ func (b *Broker) resume(ctx context.Context, name string) error {
 	return b.followTopic(ctx, name)
 }
 
+// creations bounds how fast topics are created automatically.
+type creations struct {
+	mu sync.Mutex
+	// left is how many topics may be created now, as of at.
+	left float64
+	at   time.Time
+}
+
+// take takes the right to create a topic, if there is one.
+func (c *creations) take(perMinute int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now, atOnce := time.Now(), max(float64(perMinute)/6, 1)
+	if c.at.IsZero() {
+		c.left = atOnce
+	}
+	c.left = min(c.left+now.Sub(c.at).Minutes()*float64(perMinute), atOnce)
+	c.at = now
+	if c.left < 1 {
+		return false
+	}
+	c.left--
+	return true
+}
+
+// giveBack returns a right that was not used.
+func (c *creations) giveBack() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.left++
+}
+
 // AutoCreate returns the topic of that name. It creates a missing topic with the
-// defaults, and waits for one that is being created. It never returns ErrNoTopic.
+// defaults, and waits for one that is being created. It returns ErrNoTopic only if too
+// many topics were created just before.
 func (b *Broker) AutoCreate(ctx context.Context, name string) (*Topic, error) {
 	t, err := b.Topic(name)
 	if !errors.Is(err, topic.ErrNoTopic) {
@@ -92,7 +127,16 @@ func (b *Broker) AutoCreate(ctx context.Context, name string) (*Topic, error) {
 		// creation and the lookup.
 		b.admin.Lock()
 		defer b.admin.Unlock()
+		if t, err := b.Topic(name); err == nil {
+			return t, nil
+		}
+		if most := b.config.AutoCreatePerMinute; !b.created.take(most) {
+			return nil, fmt.Errorf("%w: %q: topics are created automatically at %d a minute: ask again", topic.ErrNoTopic, name, most)
+		}
 		t, err := b.createLocked(ctx, topic.Spec{Name: name}, false)
+		if err != nil {
+			b.created.giveBack()
+		}
 		if errors.Is(err, topic.ErrTopicExists) {
 			return b.Topic(name)
 		}

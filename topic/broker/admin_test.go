@@ -196,7 +196,7 @@ func TestAlterAfterStopEnds(t *testing.T) {
 // AutoCreate returns a topic even if other callers create and delete it at the same
 // time.
 func TestAutoCreateWhileTheTopicIsDeleted(t *testing.T) {
-	b := startBroker(t, storetest.NewMemory(), topic.Config{})
+	b := startBroker(t, storetest.NewMemory(), topic.Config{AutoCreatePerMinute: 1_000_000})
 	var asking errgroup.Group
 	for range 4 {
 		asking.Go(func() error {
@@ -214,4 +214,73 @@ func TestAutoCreateWhileTheTopicIsDeleted(t *testing.T) {
 	if err := asking.Wait(); err != nil {
 		t.Error(err)
 	}
+}
+
+// All topics together have a bound of partitions, however they are made.
+func TestPartitionsOfAllTopicsAreBounded(t *testing.T) {
+	b := startBroker(t, storetest.NewMemory(), topic.Config{TotalPartitions: 5, Partitions: 2})
+	create(t, b, "orders", nil)
+	for name, try := range map[string]func(dryRun bool) error{
+		"create": func(dryRun bool) error {
+			_, err := b.Create(t.Context(), topic.Spec{Name: "payments", Partitions: 5}, dryRun)
+			return err
+		},
+		"add partitions": func(dryRun bool) error { return b.AddPartitions(t.Context(), "orders", 6, dryRun) },
+	} {
+		for _, dryRun := range []bool{true, false} {
+			if err := try(dryRun); !errors.Is(err, topic.ErrTooManyPartitions) || !strings.Contains(err.Error(), "topic.total_partitions, 5") {
+				t.Errorf("%s, only checked %v: %v, want ErrTooManyPartitions that names the setting", name, dryRun, err)
+			}
+		}
+	}
+	if _, err := b.Create(t.Context(), topic.Spec{Name: "paid", Settings: map[string]string{topic.SettingViewOf: "orders", topic.SettingViewWhere: "true"}}, false); err != nil {
+		t.Errorf("a view, which has no partitions of its own: %v", err)
+	}
+	if err := b.AddPartitions(t.Context(), "orders", 5, false); err != nil {
+		t.Errorf("as many as there may be: %v", err)
+	}
+	if _, err := b.AutoCreate(t.Context(), "returns"); !errors.Is(err, topic.ErrTooManyPartitions) {
+		t.Errorf("created automatically: %v, want ErrTooManyPartitions", err)
+	}
+	if err := b.Delete(t.Context(), "paid"); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Delete(t.Context(), "orders"); err != nil {
+		t.Fatal(err)
+	}
+	create(t, b, "payments", nil)
+}
+
+// Few topics are created automatically at once, and others when clients ask again. Names that are
+// not valid, and topics that exist, do not count.
+func TestAutomaticCreationIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startBroker(t, storetest.NewMemory(), topic.Config{AutoCreatePerMinute: 60})
+		made := func() (made int) {
+			for i := range 30 {
+				_, err := b.AutoCreate(t.Context(), fmt.Sprint("topic-", i))
+				switch {
+				case err == nil:
+					made++
+				case !errors.Is(err, topic.ErrNoTopic) || !strings.Contains(err.Error(), "60 a minute"):
+					t.Fatal(err)
+				}
+			}
+			return made
+		}
+		for range 50 {
+			if _, err := b.AutoCreate(t.Context(), "not valid!"); !errors.Is(err, topic.ErrInvalidName) {
+				t.Fatal(err)
+			}
+		}
+		for _, step := range []struct {
+			after time.Duration
+			want  int
+		}{{0, 10}, {5 * time.Second, 15}, {time.Hour, 25}, {time.Hour, 30}} { // one a second, and at most ten at once
+			time.Sleep(step.after)
+			if got := made(); got != step.want {
+				t.Fatalf("%d topics exist, want %d", got, step.want)
+			}
+		}
+	})
 }

@@ -57,6 +57,7 @@ type Broker struct {
 	// after another. catalog.mu is held while the topics in memory are updated from
 	// the catalog; mu guards the maps. Lock order: as here.
 	admin   sync.Mutex
+	created creations
 	catalog followed
 	mu      sync.RWMutex
 	topics  map[string]*Topic

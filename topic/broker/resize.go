@@ -69,6 +69,9 @@ func (b *Broker) grow(ctx context.Context, record *catalog.Topic, count int32, r
 	if count <= have || count > b.config.MaxPartitions {
 		return fmt.Errorf("%w %d: want %d to %d", topic.ErrInvalidPartitions, count, have+1, b.config.MaxPartitions)
 	}
+	if total, most := b.totalPartitions(), int(b.config.TotalPartitions); total+int(count-have) > most {
+		return fmt.Errorf("%w: all topics have %d, and %d more would exceed topic.total_partitions, %d: delete some, or raise it", topic.ErrTooManyPartitions, total, count-have, most)
+	}
 	sets, err := b.targets(ctx, have, count-have, replicas, on)
 	if err != nil {
 		return err
@@ -78,6 +81,16 @@ func (b *Broker) grow(ctx context.Context, record *catalog.Topic, count int32, r
 		record.Partitions = append(record.Partitions, catalog.Partition{Replicas: set, Epoch: before.Epoch, Start: before.Start})
 	}
 	return nil
+}
+
+// totalPartitions returns the number of partitions of all topics.
+func (b *Broker) totalPartitions() (total int) {
+	for _, t := range b.Topics() {
+		if t.source == nil {
+			total += len(t.all())
+		}
+	}
+	return total
 }
 
 // growMore is grow for a topic that has partitions: new ones get as many replicas.

@@ -309,7 +309,7 @@ func FuzzHandlers(f *testing.F) {
 		if len(frame) < minRequestBytes || len(frame) > 1<<20 {
 			return
 		}
-		b := startBroker(t, storetest.NewMemory(), topic.Config{Groups: topic.GroupsConfig{GroupsMax: 5}})
+		b := startBroker(t, storetest.NewMemory(), topic.Config{TotalPartitions: 20, AutoCreatePerMinute: 30, Groups: topic.GroupsConfig{GroupsMax: 5}})
 		create(t, b, theTopics[0], 2)
 		s := NewServer(b, Options{Logger: slog.New(slog.NewTextHandler(panics{t}, nil))})
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // a fetch may wait longer

@@ -32,6 +32,7 @@ var errorKinds = []struct {
 	{topic.ErrInvalidName, kerr.InvalidTopicException},
 	{topic.ErrInvalidSetting, kerr.InvalidConfig},
 	{topic.ErrInvalidPartitions, kerr.InvalidPartitions},
+	{topic.ErrTooManyPartitions, kerr.PolicyViolation},
 	{topic.ErrInvalidReplicas, kerr.InvalidReplicationFactor},
 	{topic.ErrInvalidAssignment, kerr.InvalidReplicaAssignment},
 	{topic.ErrNoNode, kerr.BrokerNotAvailable},

@@ -82,7 +82,7 @@ func hasSecrets(c *config.Config) bool {
 			return true
 		}
 	}
-	return len(c.Webhook.Secrets) > 0 || strings.Contains(c.State.String(), "(hidden)") || c.Gate.Challenge.Secret != ""
+	return len(c.Webhook.Secrets)+len(c.Room.TokenKeys) > 0 || strings.Contains(c.State.String(), "(hidden)") || c.Gate.Challenge.Secret != ""
 }
 
 type failer interface {

@@ -15,6 +15,9 @@ import (
 type Room struct {
 	// TrustedProxies are the addresses and networks whose X-Forwarded-For is believed.
 	TrustedProxies List
+	// TokenKeys verify the tokens in which a shop says who a visitor is; see
+	// room.ParseTokenKeys.
+	TokenKeys Secrets
 	// CORSOrigins are the origins whose pages may call the API.
 	CORSOrigins List
 	// MaxStreams is how many event streams there may be.
@@ -39,6 +42,13 @@ func (c *Config) validateRoom() error {
 	}
 	if err := c.Room.Config().Validate(); err != nil {
 		return c.located(err)
+	}
+	checkKeys := func(keys []string) error {
+		_, err := room.ParseTokenKeys(keys)
+		return err
+	}
+	if err := c.Room.TokenKeys.Validate(checkKeys); err != nil {
+		return c.wrong("room.token_keys", err.Error())
 	}
 	if len(c.Room.Rooms) > room.MaxRooms {
 		return c.wrong(roomsKey, fmt.Sprintf("want at most %d rooms", room.MaxRooms))

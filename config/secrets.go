@@ -4,12 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/sluice-project/sluice/bulk/webhook"
 )
 
-// Secrets sign webhooks: the current one first, then those it replaces. However they
-// are printed, only their number is shown.
+// Secrets are several for one purpose, such as the current one and those it replaces.
+// However they are printed, only their number is shown.
 type Secrets []string
 
 // hiddenSecret stands for each secret where a config is printed.
@@ -24,14 +22,15 @@ func ParseSecrets(text string) Secrets {
 	return secrets
 }
 
-// Validate returns an error for a text that cannot be a secret, without showing it.
-func (s Secrets) Validate() error {
+// Validate refuses the mark that is printed in place of a secret, and what check refuses,
+// which must not show secrets.
+func (s Secrets) Validate(check func([]string) error) error {
 	for _, secret := range s {
-		if secret == hiddenSecret {
-			return errors.New(hiddenSecret + ` is what "sluice config" prints in place of a secret: put the secret there`)
+		if err := Secret(secret).Validate(); err != nil {
+			return err
 		}
 	}
-	return webhook.CheckSecrets(s)
+	return check(s)
 }
 
 func (s Secrets) String() string {

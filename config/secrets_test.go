@@ -132,6 +132,24 @@ func TestSecretsAreNeverShown(t *testing.T) {
 	}
 }
 
+func TestTokenKeys(t *testing.T) {
+	key := "HS256:" + strings.Repeat("YWFh", 10)
+	path := write(t, "room:\n  token_keys:\n    - "+key+"\n    - EdDSA:"+base64.StdEncoding.EncodeToString(make([]byte, 32))+"\n")
+	for variable, want := range map[string]int{"": 2, "SLUICE_ROOM_TOKEN_KEYS=" + key: 1} {
+		c, err := config.LoadGate(nil, []string{"SLUICE_CONFIG=" + path, variable})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if err := c.WriteYAML(&out); err != nil {
+			t.Fatal(err)
+		}
+		if len(c.Room.TokenKeys) != want || c.Room.TokenKeys[0] != key || shown(out.String()+fmt.Sprintf("%v %+v %#v", *c, *c, *c)) {
+			t.Errorf("%d keys, want %d; printed:\n%s", len(c.Room.TokenKeys), want, &out)
+		}
+	}
+}
+
 func TestWrongSecrets(t *testing.T) {
 	for _, test := range []struct{ name, file, variable, key, why string }{
 		{"not one", "", "SLUICE_WEBHOOK_SECRETS=" + secretA + ",YWFhYWFh", "webhook.secrets", `number 2: not a secret: want "whsec_" and base64`},
@@ -146,6 +164,8 @@ func TestWrongSecrets(t *testing.T) {
 		{"no list of a target", "webhook: {target_secrets: {api: " + secretA + "}}\n", "", "webhook.target_secrets.api", "want a list of secrets"},
 		{"no names", "webhook: {target_secrets: [" + secretA + "]}\n", "", "webhook.target_secrets", "want a mapping"},
 		{"hidden", "webhook: {secrets: [(hidden)]}\n", "", "webhook.secrets", `(hidden) is what "sluice config" prints in place of a secret`},
+		{"key of no kind", "room: {token_keys: [YWFhYWFh]}\n", "", "room.token_keys", "number 1: want HS256:SECRET or EdDSA:PUBLIC-KEY"},
+		{"hidden key", "room: {token_keys: [(hidden)]}\n", "", "room.token_keys", `(hidden) is what "sluice config" prints`},
 		{"misspelled", "", "SLUICE_WEBHOOK_SECRET=" + secretA, "SLUICE_WEBHOOK_SECRET", "there is no such setting; the nearest is SLUICE_WEBHOOK_SECRETS"},
 		{"large answers", "webhook: {max_response_bytes: 17MiB}\n", "", "webhook.max_response_bytes", `"17MiB": want from 1 to 16MiB`},
 		{"no answers", "webhook: {max_response_bytes: 0}\n", "", "webhook.max_response_bytes", `"0": want from 1 to 16MiB`},

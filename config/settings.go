@@ -149,6 +149,8 @@ func (c *Config) roomSettings() []Setting {
 			Usage: "name of this instance among those that share a state: jobs that an instance of this name had in flight when it ended run again at once. Empty: the host's name and the HTTP address"},
 		{Key: "room.trusted_proxies", field: &r.TrustedProxies, check: each(checkProxy), gateFlag: sameFlag,
 			Usage: "addresses and networks of proxies in front of the API whose X-Forwarded-For is believed, such as 10.0.0.0/8"},
+		{Key: "room.token_keys", field: &r.TokenKeys, Secret: true, gateFlag: sameFlag,
+			Usage: "keys that verify the tokens in which a shop says who a visitor is, each HS256:SECRET or EdDSA:PUBLIC-KEY in base64; a list in the file, separated by commas in the environment; with them, a visitor's key needs a token"},
 		{Key: "room.cors_origins", field: &r.CORSOrigins, check: each(checkOrigin), gateFlag: sameFlag,
 			Usage: "origins of pages that may call the visitors' part of the API, such as https://shop.example.com; *: all"},
 		{Key: "room.max_streams", field: &r.MaxStreams, Default: "20000", check: upTo(1, 1_000_000), gateFlag: sameFlag,

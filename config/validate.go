@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/webhook"
 )
 
 // validate checks settings that depend on each other, and the ranges that the parts
@@ -45,14 +46,14 @@ const (
 // validateSecrets checks the secrets after all sources were read, since later sources
 // override earlier ones. No error shows a secret.
 func (c *Config) validateSecrets() error {
-	if err := c.Webhook.Secrets.Validate(); err != nil {
+	if err := c.Webhook.Secrets.Validate(webhook.CheckSecrets); err != nil {
 		return c.wrong(webhookSecrets, err.Error())
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Webhook.TargetSecrets)) {
 		key := targetSecrets + "." + name
 		err := checkTarget(name)
 		if err == nil {
-			err = c.Webhook.TargetSecrets[name].Validate()
+			err = c.Webhook.TargetSecrets[name].Validate(webhook.CheckSecrets)
 		}
 		if err != nil {
 			return c.wrong(key, err.Error())

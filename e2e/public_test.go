@@ -18,6 +18,8 @@ func TestPublic(t *testing.T) {
 	public := &server{t: t, addr: at}
 	s.call("PUT", "/v1/rooms/sale", `{"mode":"teller","capacity":1,"pass_ttl_ms":60000}`, http.StatusCreated, nil)
 	first, second := public.enter("sale", "", http.StatusCreated), public.enter("sale", "", http.StatusCreated)
+	// Knowing a visitor's key is not enough here.
+	public.call("POST", "/v1/rooms/sale/visitors", `{"visitor":"alice"}`, http.StatusForbidden, nil)
 	if first.Status != "inside" || second.Status != "waiting" || s.room("sale").Waiting != 1 {
 		t.Errorf("%+v, %+v", first, second)
 	}

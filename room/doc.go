@@ -6,7 +6,8 @@
 //   - A [Room] is a line with its [Settings]: the mode, how many visitors may be
 //     inside, for how long, and when it is open.
 //   - A visitor is a person in the room, known by a number that is never reused. A
-//     visitor with a key (a user's id) has one place.
+//     visitor with a key (a user's id) has one place; with [TokenKeys] a key needs a
+//     token that the shop has signed.
 //   - A [Ticket] is a place in line, signed: whoever has it may ask for the place.
 //   - A [Pass] is the right to be inside until a time: a JWT that others can check.
 //   - A [Place] is where a visitor is: waiting, called, inside or gone.

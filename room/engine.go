@@ -19,6 +19,8 @@ type Engine struct {
 	metrics *metrics
 	// publisher is nil if nothing is published.
 	publisher Publisher
+	// tokens is nil if keys of visitors need no token.
+	tokens *TokenKeys
 
 	group     *lifecycle.Group
 	clock     *storeClock

@@ -14,8 +14,10 @@ import (
 // Visit describes a visitor who enters.
 type Visit struct {
 	// Key identifies a person, a user's id for example: a person with a key has one
-	// place. Optional; at most MaxVisitorKey bytes.
+	// place. Optional; at most MaxVisitorKey bytes. With [WithTokenKeys] it needs a Token.
 	Key string
+	// Token is a JWT in which the shop says what the Key is; see [TokenKeys]. Optional.
+	Token string
 	// Client is the visitor's address, for the limit of joins and for bound tickets;
 	// invalid if it is not known.
 	Client netip.Addr

@@ -9,10 +9,11 @@ import (
 )
 
 // Enter gives a visitor a place, or the existing place of the key. The answer has a pass
-// if a slot is free: Enter claims it. A wrong key is a *KeyError, too many visitors from
+// if a slot is free: Enter claims it. A wrong key is a *KeyError, a wrong token
+// ErrBadToken, a key without the token that it needs ErrNoToken, too many visitors from
 // one address a *LimitError; ErrNotOpen, ErrEnded and ErrLineFull are from the room.
 func (e *Engine) Enter(ctx context.Context, name string, v Visit) (answer Answer, err error) {
-	if err := checkKey(v.Key); err != nil {
+	if v.Key, err = e.whose(name, v); err != nil {
 		return Answer{}, err
 	}
 	limited := false

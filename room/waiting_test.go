@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
 	"pgregory.net/rapid"
 
 	"github.com/sluice-project/sluice/room"
@@ -177,6 +179,73 @@ func TestAnswerJSON(t *testing.T) {
 		}
 		if !reflect.DeepEqual(got, want) {
 			rt.Fatalf("%s: got %+v, want %+v", encoded, got, want)
+		}
+	})
+}
+
+// With keys for tokens, a visitor's key is worth nothing by itself.
+func TestTokenSaysWhoAVisitorIs(t *testing.T) {
+	secret := strings.Repeat("s", 32)
+	keys, err := room.ParseTokenKeys([]string{"HS256:" + secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		r.put("shop", teller(1))
+		enter := func(v room.Visit) int64 {
+			t.Helper()
+			a, err := r.Enter(ctx, "shop", v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return a.ID
+		}
+		token := func(who string) string {
+			t.Helper()
+			text, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": who, "exp": time.Now().Add(time.Minute).Unix()}).SignedString([]byte(secret))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return text
+		}
+		alice := enter(room.Visit{Token: token("alice")})
+		if again := enter(room.Visit{Token: token("alice"), Key: "alice"}); again != alice {
+			t.Errorf("alice has the places %d and %d", alice, again)
+		}
+		if bob, nobody := enter(room.Visit{Token: token("bob")}), enter(room.Visit{}); bob == alice || nobody == alice {
+			t.Errorf("alice has the place %d, bob %d, and a visitor without a key %d", alice, bob, nobody)
+		}
+		for _, test := range []struct {
+			visit room.Visit
+			want  error
+		}{
+			{room.Visit{Key: "alice"}, room.ErrNoToken},
+			{room.Visit{Key: "alice", Token: token("bob")}, room.ErrBadToken},
+			{room.Visit{Token: token("alice") + "x"}, room.ErrBadToken},
+		} {
+			if _, err := r.Enter(ctx, "shop", test.visit); !errors.Is(err, test.want) {
+				t.Errorf("%+v: %v, want %v", test.visit, err, test.want)
+			}
+		}
+		if err := r.RevokeVisitor(ctx, "shop", "alice"); err != nil {
+			t.Errorf("an operator needs no token: %v", err)
+		}
+		old := token("alice")
+		time.Sleep(time.Minute + 30*time.Second)
+		if _, err := r.Enter(ctx, "shop", room.Visit{Token: old}); !errors.Is(err, room.ErrBadToken) {
+			t.Errorf("after its end: %v", err)
+		}
+	}, room.WithTokenKeys(keys))
+}
+
+func TestWithoutKeysForTokens(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		r.put("shop", teller(1))
+		if a := r.enterAs("shop", "alice"); a.ID != r.enterAs("shop", "alice").ID {
+			t.Error("without keys for tokens, a key is enough")
+		}
+		if _, err := r.Enter(ctx, "shop", room.Visit{Token: "a.b.c"}); !errors.Is(err, room.ErrBadToken) {
+			t.Errorf("a token that cannot be checked: %v", err)
 		}
 	})
 }

@@ -148,7 +148,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Refuse(http.StatusNotFound, problem.NotFound, "there is no "+r.Method+" "+r.URL.Path+"; see "+DocumentPaths[0]).Write(w)
 		return
 	}
-	here.answer(found, w, r)
+	here.answer(found, w, r, false)
 }
 
 // Public returns a handler of the operations that are not for operators. It serves no
@@ -161,12 +161,12 @@ func (a *API) Public() http.Handler {
 			Refuse(http.StatusNotFound, problem.NotFound, "there is no "+r.Method+" "+r.URL.Path+" here").Write(w)
 			return
 		}
-		here.answer(found, w, r)
+		here.answer(found, w, r, true)
 	})
 }
 
-// answer answers a request for a resource.
-func (here *resource) answer(found values, w http.ResponseWriter, r *http.Request) {
+// answer answers a request for a resource, which may be one of Public.
+func (here *resource) answer(found values, w http.ResponseWriter, r *http.Request, public bool) {
 	if here.allow(w, r) && preflight(r) {
 		here.permit(w)
 		return
@@ -184,7 +184,7 @@ func (here *resource) answer(found values, w http.ResponseWriter, r *http.Reques
 		}
 	}
 	if e.run != nil {
-		e.exchange(here.names, found, w, r)
+		e.exchange(here.names, found, w, r, public)
 		return
 	}
 	for i, name := range here.names {
@@ -194,10 +194,10 @@ func (here *resource) answer(found values, w http.ResponseWriter, r *http.Reques
 }
 
 // exchange runs a handler of its own.
-func (e *endpoint) exchange(names []string, found values, w http.ResponseWriter, r *http.Request) {
+func (e *endpoint) exchange(names []string, found values, w http.ResponseWriter, r *http.Request, public bool) {
 	x := exchanges.Get().(*Exchange)
 	defer x.release()
-	x.W, x.R, x.endpoint, x.names, x.values = w, r, e, names, found
+	x.W, x.R, x.Public, x.endpoint, x.names, x.values = w, r, public, e, names, found
 	if err := x.serve(); err != nil {
 		e.part.refusal(r.Context(), e.id, err).Write(w)
 	}

@@ -20,6 +20,8 @@ import (
 type Exchange struct {
 	W http.ResponseWriter
 	R *http.Request
+	// Public reports whether the request came to [API.Public]: anybody may have sent it.
+	Public bool
 	// In is the body of the request, Out that of the answer.
 	In, Out []byte
 

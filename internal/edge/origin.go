@@ -56,7 +56,7 @@ func preflight(r *http.Request) bool {
 func (r *resource) permit(w http.ResponseWriter) {
 	header := w.Header()
 	header.Set("Access-Control-Allow-Methods", r.methods())
-	header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type")
+	header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Sluice-Token")
 	header.Set("Access-Control-Max-Age", "600")
 	w.WriteHeader(http.StatusNoContent)
 }

@@ -43,7 +43,7 @@ func TestOrigins(t *testing.T) {
 			continue
 		}
 		a = f.do(204, "OPTIONS", test.path, "", "Origin", test.origin, "Access-Control-Request-Method", method)
-		if a.Header().Get("Access-Control-Allow-Origin") != test.want || a.Header().Get("Access-Control-Allow-Headers") != "Authorization, Content-Type" {
+		if a.Header().Get("Access-Control-Allow-Origin") != test.want || a.Header().Get("Access-Control-Allow-Headers") != "Authorization, Content-Type, Sluice-Token" {
 			t.Errorf("%+v: preflight %v", test, a.Header())
 		}
 		if methods := a.Header().Get("Access-Control-Allow-Methods"); methods != map[string]string{visitors: "POST", api.JWKSPath: "GET, HEAD"}[test.path] {

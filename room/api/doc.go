@@ -20,7 +20,10 @@
 // The paths below …/visitors, …/lottery and the key set are for visitors' browsers: a
 // public listener serves them, and with [WithOrigins] pages of other origins may call
 // them. All others are for operators, and nothing here authenticates the caller. A page
-// of another origin that an operator opens can change nothing through them.
+// of another origin that an operator opens can change nothing through them. A place
+// belongs to whoever has its ticket: at a public listener, from pages and through a
+// trusted proxy nobody can name a visitor's key without a token that the shop has
+// signed, and nobody can anywhere if the engine has keys for tokens.
 //
 // # Guarantees
 //

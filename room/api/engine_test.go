@@ -88,6 +88,9 @@ func (f *fake) RevokeVisitor(_ context.Context, name, key string) error {
 }
 
 func (f *fake) Enter(_ context.Context, name string, v room.Visit) (room.Answer, error) {
+	if v.Token != "" {
+		return f.answer, f.call("Enter", name, v.Key, v.Client, v.Token)
+	}
 	return f.answer, f.call("Enter", name, v.Key, v.Client)
 }
 

@@ -20,6 +20,10 @@ const (
 	CodeNoVisitor = "no_visitor"
 	// CodeBadTicket: the ticket is missing, or is not one of this room.
 	CodeBadTicket = "bad_ticket"
+	// CodeBadToken: the visitor's token is not valid; the detail says why.
+	CodeBadToken = "bad_token"
+	// CodeNoToken: a visitor's key was given without the token that it needs.
+	CodeNoToken = "no_token"
 	// CodeGone: the place does not exist any more; Reason says why.
 	CodeGone = "gone"
 	// CodeNotOpen: visitors may not come to wait yet.
@@ -76,6 +80,8 @@ func refuse(err error) *edge.Error {
 		e := edge.Refuse(http.StatusGone, CodeGone, gone.Error())
 		e.Reason, e.ID = string(gone.Reason), gone.ID
 		return e
+	case errors.Is(err, room.ErrBadToken):
+		return edge.Refuse(http.StatusForbidden, CodeBadToken, err.Error())
 	case errors.As(err, &limited):
 		return edge.Refuse(http.StatusTooManyRequests, CodeTooManyJoins, limited.Error()).RetryAfter(limited.RetryAfter)
 	}
@@ -111,6 +117,7 @@ var refusals = []struct {
 	{room.ErrNoRoom, http.StatusNotFound, CodeNoRoom, "", 0},
 	{room.ErrNoVisitor, http.StatusNotFound, CodeNoVisitor, "", 0},
 	{room.ErrBadTicket, http.StatusUnauthorized, CodeBadTicket, ": enter it for a ticket", 0},
+	{room.ErrNoToken, http.StatusForbidden, CodeNoToken, ": send it in the header Sluice-Token, or leave the key out", 0},
 	{room.ErrNotOpen, http.StatusForbidden, CodeNotOpen, "", 0},
 	{room.ErrEnded, http.StatusForbidden, CodeEnded, "", 0},
 	{room.ErrLineFull, http.StatusServiceUnavailable, CodeLineFull, ": try again later", retryLate},

@@ -26,11 +26,14 @@ type revocationView struct {
 
 type inEnter struct {
 	RoomPath
-	Body *entryView
+	Token         string `header:"Sluice-Token" doc:"A JWT in which the shop says who the visitor is: sub is the visitor's key."`
+	TokenInQuery  string `query:"sluice_token" doc:"The same, for a link."`
+	TokenInCookie string `cookie:"sluice_token" doc:"The same, for pages of this host."`
+	Body          *entryView
 }
 
 type entryView struct {
-	Visitor *string `json:"visitor,omitempty" nullable:"true" maxLength:"256" doc:"A key, such as a user's id: one key has one place."`
+	Visitor *string `json:"visitor,omitempty" nullable:"true" maxLength:"256" doc:"A key, such as a user's id: one key has one place. It needs a token if the server has keys for tokens, or the request comes to a public listener, from a page or through a trusted proxy."`
 }
 
 type inAsk struct {

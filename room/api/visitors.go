@@ -23,16 +23,25 @@ func bearer(e *edge.Exchange) (string, error) {
 	return strings.TrimSpace(value[len(scheme):]), nil
 }
 
+// fromPublic reports whether a request came to a public listener, a page in a browser made
+// it, or it came through a trusted proxy: from there anybody may come, and name any visitor.
+func (s *server) fromPublic(e *edge.Exchange) bool {
+	return e.Public || e.R.Header.Get("Origin") != "" || s.client(e) != proxied.Client(e.R, nil)
+}
+
 var enterNames = []string{"visitor"}
 
 func (s *server) enter(e *edge.Exchange) error {
-	visit := room.Visit{Client: s.client(e)}
+	visit := room.Visit{Client: s.client(e), Token: proxied.Token(e.R)}
 	if len(e.In) > 0 {
 		var visitor [1]text
 		if err := members(e.In, enterNames, visitor[:]); err != nil {
 			return err
 		}
 		visit.Key = visitor[0].value
+	}
+	if visit.Key != "" && visit.Token == "" && s.fromPublic(e) {
+		return room.ErrNoToken
 	}
 	answer, err := s.engine.Enter(e.R.Context(), e.Path("room"), visit)
 	if err != nil {

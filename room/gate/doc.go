@@ -25,6 +25,10 @@
 // browsers send no cookies with it, and a new place would replace the visitor's own. It is
 // redirected with GET.
 //
+// A visitor who shows a token of the shop (the header Sluice-Token, or sluice_token in the
+// query or a cookie; see [room.TokenKeys]) has one place over all devices. A token that is
+// not valid is ignored.
+//
 // A visitor who comes back after the visit has ended, or after a long absence, joins again
 // and sees why. A program gets 410, and joins again by POST to /.sluice/{room}/join:
 // otherwise a page that polls in a forgotten tab would take places forever.

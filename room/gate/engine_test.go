@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
+
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/storetest"
 )
@@ -22,10 +24,10 @@ type town struct {
 	shop    *shop
 }
 
-func newTown(t *testing.T, settings room.Settings) *town {
+func newTown(t *testing.T, settings room.Settings, more ...room.Option) *town {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
-	engine, err := room.New(storetest.NewMemory(), room.Config{}, room.WithLogger(logger))
+	engine, err := room.New(storetest.NewMemory(), room.Config{}, append(more, room.WithLogger(logger))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,6 +171,46 @@ func TestRevoked(t *testing.T) {
 		}
 		anna.want("/", "POST", "/.sluice/shop/join")
 		anna.want("shop", "GET", "/")
+	})
+}
+
+// A customer who is logged in has one place over devices; a token that is not valid gives no
+// place of anybody's, and locks nobody out.
+func TestCustomerWithToken(t *testing.T) {
+	secret := strings.Repeat("s", 32)
+	keys, err := room.ParseTokenKeys([]string{"HS256:" + secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		town := newTown(t, room.Settings{Mode: room.Teller, Capacity: 1, AbandonAfter: time.Hour}, room.WithTokenKeys(keys))
+		defer town.stop()
+		token := func(who, secret string) string {
+			text, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": who, "room": "shop", "exp": time.Now().Add(time.Minute).Unix()}).SignedString([]byte(secret))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return text
+		}
+		town.browser().want("shop", "GET", "/")
+		phone, laptop := town.browser(), town.browser()
+		phone.want("waiting 1", "GET", "/", holding("sluice_token", token("anna", secret)))
+		town.browser().want("waiting 2", "GET", "/", holding("sluice_token", token("ben", secret)))
+		laptop.want("waiting 1", "GET", "/?sluice_token="+token("anna", secret))
+		laptop.want("waiting 1", "GET", "/") // by the ticket
+		if phone.jar["sluice_ticket_shop"].Value != laptop.jar["sluice_ticket_shop"].Value {
+			t.Error("two devices have two tickets")
+		}
+		town.browser().want("waiting 3", "GET", "/", holding("sluice_token", token("anna", strings.Repeat("x", 32))))
+		old := token("anna", secret)
+		time.Sleep(2 * time.Minute)
+		town.browser().want("waiting 4", "GET", "/", holding("sluice_token", old))
+	})
+	synctest.Test(t, func(t *testing.T) {
+		town := newTown(t, room.Settings{Mode: room.Teller, Capacity: 1})
+		defer town.stop()
+		town.browser().want("shop", "GET", "/?sluice_token=anna")
+		town.browser().want("waiting 1", "GET", "/?sluice_token=anna")
 	})
 }
 

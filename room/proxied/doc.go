@@ -1,5 +1,5 @@
 // Package proxied returns the address of the client that made a request, also when
-// the request came through proxies.
+// the request came through proxies, and the token that the client shows.
 //
 // # Guarantees
 //

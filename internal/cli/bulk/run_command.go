@@ -170,7 +170,7 @@ func (f *runFlags) webhooks() (options webhook.Options, err error) {
 	case len(secrets) == 0 && text != "" && f.url != "":
 		from, secrets = secretsVariable, config.ParseSecrets(text)
 	}
-	if err := secrets.Validate(); err != nil {
+	if err := secrets.Validate(webhook.CheckSecrets); err != nil {
 		return options, exit.Usage("%s: %w", from, err)
 	}
 	return webhook.Options{Secrets: secrets, Allow: everywhere, EnvironmentProxy: true}, nil

@@ -47,7 +47,11 @@ func openRooms(ctx context.Context, settings *config.Config, server *ops.Server,
 	if err != nil {
 		return nil, err
 	}
-	options := []room.Option{room.WithLogger(log)}
+	keys, err := room.ParseTokenKeys(settings.Room.TokenKeys)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("room.token_keys: %w", err), store.Close())
+	}
+	options := []room.Option{room.WithLogger(log), room.WithTokenKeys(keys)}
 	if publisher != nil {
 		options = append(options, room.WithPublisher(publisher))
 	}

@@ -101,8 +101,8 @@ func TestGate(t *testing.T) {
 	var place visitor
 	if a := program.get("/", "application/json"); a.status != http.StatusAccepted {
 		t.Errorf("a program gets %d %s", a.status, a.body)
-	} else if err := a.json(&place); err != nil || place.position() != 2 {
-		t.Errorf("a program gets %s (%v), want position 2", a.body, err)
+	} else if err := a.json(&place); err != nil || place.position() != 2 || place.Ticket != "" {
+		t.Errorf("a program gets %s (%v), want position 2, and no ticket that scripts could read", a.body, err)
 	}
 	if v := s.room("shop"); v.Inside != 1 || v.Waiting != 2 {
 		t.Errorf("the room is %+v", v)

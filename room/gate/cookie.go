@@ -20,6 +20,13 @@ const (
 	passAge   = room.MaxPassLife
 )
 
+// hostPrefix begins the names of all cookies of visitors who use TLS: from then on only this
+// host can set them, and only over TLS. Another host of the domain could hand a visitor
+// somebody's place otherwise.
+const hostPrefix = "__Host-"
+
+// The plain names of the cookies.
+
 func (g *Gate) ticketCookie() string { return "sluice_ticket_" + g.options.Room }
 func (g *Gate) passCookie() string   { return "sluice_pass_" + g.options.Room }
 
@@ -37,15 +44,44 @@ func cookie(r *http.Request, name string) string {
 	return c.Value
 }
 
-// setCookie sets a cookie; an empty value removes it. It is sent by sendCookies.
-func (v *visit) setCookie(name, value string, age time.Duration) {
+// sentAs returns the name under which the visitor sent a cookie, given its plain name. One
+// with hostPrefix is believed before the plain one, which earlier releases set over TLS
+// too.
+func (v *visit) sentAs(plain string) (name string, sent bool) {
+	for _, name := range []string{v.prefix + plain, plain} {
+		if _, err := v.r.Cookie(name); err == nil {
+			return name, true
+		}
+	}
+	return v.prefix + plain, false
+}
+
+// cookie returns the value of a cookie, given its plain name.
+func (v *visit) cookie(plain string) string {
+	name, _ := v.sentAs(plain)
+	return cookie(v.r, name)
+}
+
+// setCookie sets a cookie, given its plain name; an empty value removes it. A visitor who
+// uses TLS has none of that name without the prefix afterwards.
+func (v *visit) setCookie(plain, value string, age time.Duration) {
+	v.addCookie(v.prefix+plain, value, age)
+	if v.prefix != "" {
+		if _, err := v.r.Cookie(plain); err == nil {
+			v.addCookie(plain, "", 0)
+		}
+	}
+}
+
+// addCookie adds a cookie to those that sendCookies sends.
+func (v *visit) addCookie(name, value string, age time.Duration) {
 	seconds := int(age / time.Second)
 	if value == "" {
 		seconds = -1
 	}
 	v.cookies = append(v.cookies, &http.Cookie{
 		Name: name, Value: value, Path: "/", MaxAge: seconds,
-		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: v.secure(),
+		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: v.prefix != "",
 	})
 }
 
@@ -74,17 +110,17 @@ var cacheHeaders = []string{
 
 // clearCookies removes all cookies of the visitor.
 func (v *visit) clearCookies() {
-	for _, name := range []string{v.gate.ticketCookie(), v.gate.passCookie(), v.gate.lineCookie()} {
-		if _, err := v.r.Cookie(name); err == nil {
-			v.setCookie(name, "", 0)
+	for _, plain := range []string{v.gate.ticketCookie(), v.gate.passCookie(), v.gate.lineCookie()} {
+		if _, sent := v.sentAs(plain); sent {
+			v.setCookie(plain, "", 0)
 		}
 	}
 }
 
-// secure reports whether the visitor uses TLS.
-func (v *visit) secure() bool {
-	return v.gate.options.SecureCookies || v.r.TLS != nil ||
-		trustedPeer(v.r, v.gate.options.TrustedProxies) && strings.EqualFold(v.r.Header.Get("X-Forwarded-Proto"), "https")
+// secure reports whether a visitor uses TLS.
+func (g *Gate) secure(r *http.Request) bool {
+	return g.options.SecureCookies || r.TLS != nil ||
+		trustedPeer(r, g.options.TrustedProxies) && strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 }
 
 // trustedPeer reports whether the connection comes from a trusted proxy.

@@ -35,7 +35,7 @@
 //
 // # Answers
 //
-//   - In line: 200 with the page, 202 with the JSON of the API.
+//   - In line: 200 with the page, 202 with the JSON of the API, without the ticket.
 //   - The line is full, it is too early, the store does not answer: 503; too many
 //     from one address: 429; the room has ended: 403; the place was withdrawn: 410.
 //
@@ -54,7 +54,8 @@
 //   - A request that needs a pass reaches the upstream only if the engine confirms at
 //     that moment that its visitor is inside, or if the store does not answer and the
 //     room's on_store_failure is open.
-//   - Cookies are HttpOnly and SameSite=Lax, and Secure where the visitor uses TLS. They
+//   - Cookies are HttpOnly and SameSite=Lax, and where the visitor uses TLS Secure, with
+//     names that begin with __Host-. No script sees a ticket, in an answer neither. Cookies
 //     are set on pages and JSON only. An answer that sets one has Cache-Control: no-store,
 //     whatever the upstream sets, so that no cache hands out somebody's place.
 //   - The upstream sees PassHeader as the gate has set it, and no header that it may take for

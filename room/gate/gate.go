@@ -58,9 +58,9 @@ type Options struct {
 	// TrustedProxies are the addresses whose X-Forwarded-For and X-Forwarded-Proto are
 	// trusted. Default: none.
 	TrustedProxies []netip.Prefix
-	// SecureCookies sets Secure on all cookies, for a proxy in front that ends TLS
-	// without saying so. Default: Secure is set when the request came over TLS, or a
-	// trusted proxy says that it did.
+	// SecureCookies sets Secure on all cookies and begins their names with __Host-, for a
+	// proxy in front that ends TLS without saying so. Default: that is done when the
+	// request came over TLS, or a trusted proxy says that it did.
 	SecureCookies bool
 	// Brand is a name that the page shows. Default: none.
 	Brand string

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/text/language"
+
+	"github.com/sluice-project/sluice/room"
 )
 
 func TestOptions(t *testing.T) {
@@ -38,9 +40,59 @@ func TestSecureCookies(t *testing.T) {
 		{"always", func(o *Options) { o.SecureCookies = true }, "http://shop.test/", nil, true},
 	} {
 		response := newStand(t, test.change).get(test.target, append(test.askers, asPage)...)
-		if c := cookieOf(response, "sluice_ticket_shop"); c == nil || c.Secure != test.want {
-			t.Errorf("%s: cookie = %v", test.name, c)
+		prefix := ""
+		if test.want {
+			prefix = "__Host-"
 		}
+		for _, name := range []string{"sluice_ticket_shop", "sluice_line_shop"} {
+			if c := cookieOf(response, prefix+name); c == nil || c.Secure != test.want || c.Path != "/" || c.Domain != "" || len(response.Cookies()) != 2 {
+				t.Errorf("%s: %s = %v of %v", test.name, name, c, response.Cookies())
+			}
+		}
+	}
+}
+
+// Over TLS, a cookie that another host of the domain may have set is read only if there is none
+// that only this host can set.
+func TestHostCookies(t *testing.T) {
+	const secure, plain = "https://shop.test/", "http://shop.test/"
+	own := holding("__Host-sluice_ticket_shop", "ticket-1")
+	s := newStand(t, nil)
+	s.set(1, room.Waiting)
+	s.set(2, room.Waiting)
+	if response := s.get(secure, asPage, ticket(2), own, holding("__Host-sluice_line_shop", "1.")); len(response.Cookies()) != 0 || !strings.Contains(response.body, "You are next.") {
+		t.Errorf("another host's ticket counts: cookies %v", response.Cookies())
+	}
+	for name, value := range map[string]string{"empty": "", "not valid": "x"} {
+		response := s.get(secure, asPage, ticket(2), holding("__Host-sluice_ticket_shop", value))
+		if c := cookieOf(response, "__Host-sluice_ticket_shop"); c == nil || c.Value == "ticket-2" {
+			t.Errorf("%s: the ticket is %v", name, c)
+		}
+	}
+	// A ticket that an earlier release set is kept, under the new name.
+	entered := len(s.entered)
+	response := s.get(secure, asPage, ticket(2))
+	if c := cookieOf(response, "__Host-sluice_ticket_shop"); c == nil || c.Value != "ticket-2" || len(s.entered) != entered {
+		t.Errorf("the ticket is %v, %d entered", c, len(s.entered)-entered)
+	}
+	if c := cookieOf(response, "sluice_ticket_shop"); c == nil || c.MaxAge >= 0 {
+		t.Errorf("the old cookie is %v", c)
+	}
+	s.set(2, room.Inside)
+	response = s.get(secure, asPage, ticket(2), pass(2))
+	expect(t, response, http.StatusOK, "the shop")
+	// Leaving removes the cookies of both names.
+	response = s.ask(http.MethodPost, secure+".sluice/shop/leave", "", asPage, asForm, ticket(2), own)
+	for _, name := range []string{"__Host-sluice_ticket_shop", "sluice_ticket_shop"} {
+		if c := cookieOf(response, name); c == nil || c.MaxAge >= 0 {
+			t.Errorf("after leaving, %s = %v", name, c)
+		}
+	}
+	// Without TLS, browsers keep and send no such cookie: one is not the visitor's.
+	entered = len(s.entered)
+	s.get(plain, asPage, own)
+	if len(s.entered) != entered+1 {
+		t.Error("a cookie with __Host- counts without TLS")
 	}
 }
 

@@ -85,7 +85,7 @@ func (v *visit) place(find func() error) {
 		v.respond(http.StatusGone, problem{Code: "gone", Reason: gone.Reason, Detail: gone.Error()}, nil)
 	case errors.Is(err, room.ErrBadTicket):
 		v.respond(http.StatusUnauthorized, problem{Code: "bad_ticket",
-			Detail: "there is no ticket of this room in the cookie " + v.gate.ticketCookie() + ": open a page behind the gate"}, nil)
+			Detail: "there is no ticket of this room in the cookie " + v.prefix + v.gate.ticketCookie() + ": open a page behind the gate"}, nil)
 	case errors.Is(err, watch.ErrTooMany), errors.Is(err, watch.ErrClosed):
 		v.retryAfter(30 * time.Second)
 		v.respond(http.StatusServiceUnavailable, problem{Code: "too_many_streams", Detail: err.Error() + "; ask " + v.gate.paths.Status + " instead"}, nil)
@@ -119,7 +119,7 @@ func (v *visit) watch() {
 	})
 }
 
-// publicJSON leaves out what cookies hide from scripts.
+// publicJSON leaves out what cookies hide from scripts. A program has the cookies too.
 func publicJSON(b []byte, answer *room.Answer) []byte {
 	public := *answer
 	public.Ticket, public.Pass = "", ""

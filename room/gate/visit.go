@@ -27,6 +27,8 @@ type visit struct {
 	// gone.
 	ticket, proof string
 	lost          room.Reason
+	// prefix begins the names of the cookies: hostPrefix if the visitor uses TLS.
+	prefix string
 	// cookies go with the answer.
 	cookies []*http.Cookie
 }
@@ -37,9 +39,11 @@ func (g *Gate) visit(w http.ResponseWriter, r *http.Request) *visit {
 		kind:   kindOf(r),
 		client: proxied.Client(r, g.options.TrustedProxies),
 		words:  g.words.choose(r.Header.Get("Accept-Language")),
-		ticket: cookie(r, g.ticketCookie()),
-		proof:  cookie(r, g.passCookie()),
 	}
+	if g.secure(r) {
+		v.prefix = hostPrefix
+	}
+	v.ticket, v.proof = v.cookie(g.ticketCookie()), v.cookie(g.passCookie())
 	v.preferOwnTicket()
 	return v
 }
@@ -47,11 +51,12 @@ func (g *Gate) visit(w http.ResponseWriter, r *http.Request) *visit {
 // maxNamesakes is how many cookies of the ticket's name are checked.
 const maxNamesakes = 4
 
-// preferOwnTicket takes the first valid ticket, if there are several: another host of the
-// same domain can set a cookie for all of it, and the visitor would lose the place if
-// only that one were checked.
+// preferOwnTicket takes the first valid ticket, if there are several: without TLS another
+// host of the same domain can set a cookie for all of it, and the visitor would lose the
+// place if only that one were checked.
 func (v *visit) preferOwnTicket() {
-	namesakes := v.r.CookiesNamed(v.gate.ticketCookie())
+	name, _ := v.sentAs(v.gate.ticketCookie())
+	namesakes := v.r.CookiesNamed(name)
 	if len(namesakes) < 2 {
 		return
 	}
@@ -225,17 +230,21 @@ func (v *visit) showPlace(answer *room.Answer) {
 	case navigation:
 		v.show(http.StatusOK, v.linePage(answer))
 	case program:
-		v.writeJSON(http.StatusAccepted, "application/json", answer.AppendJSON(nil))
+		v.writeJSON(http.StatusAccepted, "application/json", publicJSON(nil, answer))
 	case part:
 		v.respond(http.StatusServiceUnavailable, problem{}, nil)
 	}
 }
 
-// setTicket sets the cookie of a ticket that is new, or was signed again with a newer
-// key.
+// setTicket sets the cookie of a ticket that is new, was signed again with a newer key, or
+// has a name of before.
 func (v *visit) setTicket(answer *room.Answer) {
-	if v.kind != part && answer.Ticket != "" && answer.Ticket != v.ticket {
-		v.setCookie(v.gate.ticketCookie(), answer.Ticket, ticketAge)
+	if v.kind == part || answer.Ticket == "" {
+		return
+	}
+	plain := v.gate.ticketCookie()
+	if name, _ := v.sentAs(plain); answer.Ticket != v.ticket || name != v.prefix+plain {
+		v.setCookie(plain, answer.Ticket, ticketAge)
 	}
 }
 
@@ -253,7 +262,7 @@ func (v *visit) linePage(answer *room.Answer) *Page {
 	if before {
 		page.Opens = v.words.opens(opens)
 	}
-	old := parseLineNote(cookie(v.r, v.gate.lineCookie()), v.words)
+	old := parseLineNote(v.cookie(v.gate.lineCookie()), v.words)
 	note := lineNote{start: max(old.start, answer.Position), lost: old.lost}
 	if answer.New {
 		note = lineNote{start: answer.Position, lost: v.lost}
@@ -276,7 +285,7 @@ func (v *visit) inside(answer *room.Answer) {
 		if answer.Pass != "" && (v.proof == "" || time.Until(passEnds(v.proof)) < freshPass) {
 			v.setCookie(v.gate.passCookie(), answer.Pass, passAge)
 		}
-		if _, err := v.r.Cookie(v.gate.lineCookie()); err == nil {
+		if _, sent := v.sentAs(v.gate.lineCookie()); sent {
 			v.setCookie(v.gate.lineCookie(), "", 0)
 		}
 	}

@@ -2,6 +2,7 @@ package room_test
 
 import (
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/storetest"
@@ -189,6 +193,65 @@ func TestAThousandTickets(t *testing.T) {
 			t.Errorf("%+v, %v; want 11 visitors", v.Status, err)
 		}
 	})
+}
+
+// Without a setting, joins from one client are bounded, but not those from an address that many
+// visitors share; a setting holds for all.
+func TestJoinsFromOneClient(t *testing.T) {
+	const byDefault = room.DefaultJoinsPerMinute
+	for _, test := range []struct {
+		name      string
+		perMinute int64
+		from      func(n int) netip.Addr
+		shared    bool
+		want      int
+	}{
+		{"an address", 0, func(int) netip.Addr { return netip.MustParseAddr("192.0.2.1") }, false, byDefault},
+		{"a network of 64 bits", 0, func(n int) netip.Addr { return v6(0x20010db8_00010001, n) }, false, byDefault},
+		{"one of 48 bits", 0, func(n int) netip.Addr { return v6(0x20010db8_00010000+uint64(n), n) }, false, 4 * byDefault},
+		{"many of 48 bits", 0, func(n int) netip.Addr { return v6(0x20010db8_00000000+uint64(n)<<16, n) }, false, 3000},
+		{"an unknown address", 0, func(int) netip.Addr { return netip.Addr{} }, false, 3000},
+		{"one that many share", 0, func(int) netip.Addr { return netip.MustParseAddr("127.0.0.1") }, true, 3000},
+		{"any number", -1, func(int) netip.Addr { return netip.MustParseAddr("192.0.2.1") }, false, 3000},
+		{"a setting", 10, func(int) netip.Addr { return netip.MustParseAddr("127.0.0.1") }, true, 10},
+	} {
+		inVirtualTime(t, func(t *testing.T, r *rig) {
+			s := teller(1)
+			s.JoinsPerMinute = test.perMinute
+			r.put("shop", s)
+			joined := 0
+			var limit *room.LimitError
+			for n := range 3000 {
+				_, err := r.Enter(ctx, "shop", room.Visit{Client: test.from(n), Shared: test.shared})
+				if err == nil {
+					joined++
+				} else if !errors.As(err, &limit) {
+					t.Fatal(err)
+				}
+			}
+			if joined != test.want {
+				t.Errorf("%s: %d joined, want %d", test.name, joined, test.want)
+			}
+			if limit != nil {
+				time.Sleep(limit.RetryAfter)
+				if _, err := r.Enter(ctx, "shop", room.Visit{Client: test.from(2999), Shared: test.shared}); err != nil {
+					t.Errorf("%s: after %v: %v", test.name, limit.RetryAfter, err)
+				}
+			}
+			registry := prometheus.NewRegistry()
+			registry.MustRegister(r.Collector())
+			want := "# HELP room_joins_limited_total Visitors who were refused because too many came from their address.\n" +
+				fmt.Sprintf("# TYPE room_joins_limited_total counter\nroom_joins_limited_total %d\n", 3000-joined)
+			if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "room_joins_limited_total"); err != nil {
+				t.Errorf("%s: %v", test.name, err)
+			}
+		})
+	}
+}
+
+// v6 returns an address in a network of 64 bits.
+func v6(network uint64, n int) netip.Addr {
+	return netip.AddrFrom16([16]byte(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, network), uint64(n))))
 }
 
 func TestBoundTicketsAreForOneClient(t *testing.T) {

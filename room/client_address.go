@@ -6,32 +6,19 @@ import (
 	"net/netip"
 	"sync"
 	"time"
-)
 
-// clientPrefix returns what counts as one client: an IPv4 address, or the /64 of an IPv6
-// address, which belongs to one subscriber. It is invalid for an invalid address.
-func clientPrefix(addr netip.Addr) netip.Prefix {
-	addr = addr.Unmap().WithZone("")
-	bits := addr.BitLen()
-	if addr.Is6() {
-		bits = 64
-	}
-	prefix, err := addr.Prefix(bits)
-	if err != nil {
-		return netip.Prefix{} // of an invalid address
-	}
-	return prefix
-}
+	"github.com/sluice-project/sluice/internal/clientnet"
+)
 
 // ClientHash returns the hash that binds a ticket to a client: of the IPv4 address, or of
 // the /64 of an IPv6 address. It is zero only for an invalid address. It is short and has
 // no secret, so it does not hide the address from the ticket's holder.
 func ClientHash(addr netip.Addr) [4]byte {
-	prefix := clientPrefix(addr)
-	if !prefix.IsValid() {
+	networks := clientnet.Networks(addr)
+	if len(networks) == 0 {
 		return [4]byte{}
 	}
-	sum := sha256.Sum256(append([]byte("sluice room client "), prefix.Addr().AsSlice()...))
+	sum := sha256.Sum256(append([]byte("sluice room client "), networks[0].Addr().AsSlice()...))
 	hash := [4]byte(sum[:])
 	if hash == ([4]byte{}) {
 		hash[0] = 1
@@ -39,16 +26,29 @@ func ClientHash(addr netip.Addr) [4]byte {
 	return hash
 }
 
-// joinLimiter limits how many visitors enter from one client. It counts in slots of
-// 5 s, and never lets more than the limit enter within any minute; a client may have to
-// wait up to 5 s longer than that. It is safe for concurrent use.
+// joinBound returns how many visitors may enter within a minute from where a visit comes
+// from; 0: any number.
+func (s *Settings) joinBound(v Visit) int64 {
+	switch {
+	case s.JoinsPerMinute != 0:
+		return max(s.JoinsPerMinute, 0)
+	case v.Shared:
+		return 0
+	}
+	return DefaultJoinsPerMinute
+}
+
+// joinLimiter limits how many visitors enter from one client, and four times as many from a
+// whole IPv6 network of 48 bits. It counts in slots of 5 s, and never lets more than the
+// limit enter within any minute; a client may have to wait up to 5 s longer than that. It
+// is safe for concurrent use.
 type joinLimiter struct {
 	mu      sync.Mutex
 	clients lru[netip.Prefix, joins]
 }
 
-// maxClients is how many clients a joinLimiter counts, of some 250 bytes each. Beyond
-// that it forgets the clients that have not entered for the longest time.
+// maxClients is how many networks a joinLimiter counts, of some 250 bytes each. Beyond
+// that it forgets those from which nobody has entered for the longest time.
 const maxClients = 100_000
 
 const (
@@ -56,7 +56,7 @@ const (
 	joinSlots = int64(time.Minute/joinSlot) + 1
 )
 
-// joins are those of one client.
+// joins are those of one network.
 type joins struct {
 	last   int64 // the number of the slot that was counted in last
 	counts [joinSlots]int32
@@ -70,28 +70,45 @@ func newJoinLimiter(clients int) *joinLimiter {
 // within the last minute; otherwise it returns after how long one may. There is no limit
 // if perMinute is 0 or the address is invalid.
 func (l *joinLimiter) allow(addr netip.Addr, perMinute int64, now time.Time) (retryAfter time.Duration, ok bool) {
-	client := clientPrefix(addr)
-	if perMinute <= 0 || !client.IsValid() {
+	if perMinute <= 0 {
 		return 0, true
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	j := l.clients.getOrAdd(client)
 	slot := now.UnixMilli() / joinSlot.Milliseconds()
-	total := j.advance(slot)
-	if total < perMinute {
+	networks := clientnet.Networks(addr)
+	counted := make([]*joins, len(networks))
+	most := perMinute
+	for i, network := range networks {
+		counted[i] = l.clients.getOrAdd(network)
+		retryAfter = max(retryAfter, counted[i].wait(slot, most, now))
+		most = perMinute * clientnet.WideFactor
+	}
+	if retryAfter > 0 {
+		return retryAfter, false
+	}
+	for _, j := range counted {
 		j.counts[slot%joinSlots]++
-		return 0, true
+	}
+	return 0, true
+}
+
+// wait returns after how long another visitor may enter, of so many within a minute: 0 if at
+// once.
+func (j *joins) wait(slot, most int64, now time.Time) time.Duration {
+	total := j.advance(slot)
+	if total < most {
+		return 0
 	}
 	// The first slot after which there are fewer than the limit again.
 	for past := joinSlots - 1; past >= 0; past-- {
 		total -= int64(j.counts[(slot-past)%joinSlots])
-		if total < perMinute {
+		if total < most {
 			free := time.UnixMilli((slot - past + joinSlots) * joinSlot.Milliseconds())
-			return free.Sub(now), false
+			return free.Sub(now)
 		}
 	}
-	return time.Minute, false // not reached: without all slots the total is 0
+	return time.Minute // not reached: without all slots the total is 0
 }
 
 // advance forgets the slots that are over, and returns the sum of the others. If the clock

@@ -90,6 +90,7 @@ func TestPassesOfBefore(t *testing.T) {
 func TestAThousandPlacesOfOne(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, r *rig) {
 		s := teller(10)
+		s.JoinsPerMinute = -1
 		r.put("shop", s)
 		for range 1000 {
 			if _, err := r.Enter(ctx, "shop", room.Visit{Client: netip.MustParseAddr("192.0.2.1")}); err != nil {

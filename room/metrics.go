@@ -16,6 +16,7 @@ type metrics struct {
 
 	moves           *prometheus.HistogramVec
 	failures        *prometheus.CounterVec
+	limited         prometheus.Counter
 	published       prometheus.Counter
 	publishFailures prometheus.Counter
 	ofRoom          []roomMetric
@@ -42,6 +43,8 @@ func newMetrics(c *catalog) *metrics {
 			Buckets: prometheus.ExponentialBuckets(0.00001, 4, 10)}, []string{"move"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "room_store_failures_total", Help: "Moves that the store did not make because it was away, full or broken."}, []string{"move"}),
+		limited: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "room_joins_limited_total", Help: "Visitors who were refused because too many came from their address."}),
 		published: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "room_events_published_total", Help: "Events that were published from here."}),
 		publishFailures: prometheus.NewCounter(prometheus.CounterOpts{
@@ -64,7 +67,7 @@ func newMetrics(c *catalog) *metrics {
 func (e *Engine) Collector() prometheus.Collector { return e.metrics }
 
 func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.moves, m.failures, m.published, m.publishFailures}
+	return []prometheus.Collector{m.moves, m.failures, m.limited, m.published, m.publishFailures}
 }
 
 // Describe implements prometheus.Collector.

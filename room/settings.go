@@ -110,9 +110,11 @@ type Settings struct {
 	// Bypass are the requests that need no pass, despite Routes. At most 100.
 	Bypass []Rule
 
-	// JoinsPerMinute is how many visitors may enter from one client address (of IPv6,
-	// one /64) in a minute, at each instance, at most 1,000,000; 0, the default: any
-	// number.
+	// JoinsPerMinute is how many visitors may enter from one client address (of IPv6, one
+	// /64, and four times as many from one /48) in a minute, at each instance, at most
+	// 1,000,000. 0, the default, is DefaultJoinsPerMinute for all addresses but those
+	// that many visitors share; see [Visit]. A negative number means any number, as 0
+	// does in JSON.
 	JoinsPerMinute int64
 	// BindTickets binds each ticket to the client address that it was issued to. Default
 	// off: phones change their address.
@@ -138,6 +140,10 @@ const (
 	DefaultAbandonAfter = 2 * time.Minute
 	DefaultGrace        = 3 * time.Minute
 	DefaultMaxWaiting   = 1_000_000
+	// DefaultJoinsPerMinute is more than an office or the customers of a mobile network
+	// behind one address need, and makes a million places a matter of 1,667 addresses
+	// in a minute.
+	DefaultJoinsPerMinute = 600
 )
 
 // SettingsError reports which setting is wrong, and why.
@@ -172,7 +178,7 @@ func ValidName(name string) error {
 const maxName = 64
 
 // WithDefaults returns the settings with defaults for zero values, times in UTC to the
-// millisecond, an explicit zero Grace as -1, and a ClaimWindow no longer than Stay. Wrong
+// millisecond, an explicit zero Grace or JoinsPerMinute as -1, and a ClaimWindow no longer than Stay. Wrong
 // values stay as they are.
 func (s Settings) WithDefaults() Settings {
 	s.ClaimWindow = cmp.Or(s.ClaimWindow, DefaultClaimWindow)
@@ -181,7 +187,7 @@ func (s Settings) WithDefaults() Settings {
 	s.MaxWaiting = cmp.Or(s.MaxWaiting, DefaultMaxWaiting)
 	s.Method = cmp.Or(s.Method, FIFO)
 	s.OnStoreFailure = cmp.Or(s.OnStoreFailure, FailClosed)
-	s.Grace = max(s.Grace, -1)
+	s.Grace, s.JoinsPerMinute = max(s.Grace, -1), max(s.JoinsPerMinute, -1)
 	for _, t := range []*time.Time{&s.OpensAt, &s.PrequeueFrom, &s.EndsAt} {
 		*t = t.UTC().Truncate(time.Millisecond)
 	}

@@ -53,7 +53,7 @@ var settingFields = []settingField{
 	choice("on_store_failure", func(s *Settings) *OnStoreFailure { return &s.OnStoreFailure }, FailOpen, FailClosed),
 	rules("routes", func(s *Settings) *[]Rule { return &s.Routes }),
 	rules("bypass", func(s *Settings) *[]Rule { return &s.Bypass }),
-	whole("joins_per_minute", 0, maxJoins, func(s *Settings) *int64 { return &s.JoinsPerMinute }),
+	joinsField(),
 	yesOrNo("bind_tickets", func(s *Settings) *bool { return &s.BindTickets }),
 }
 
@@ -140,6 +140,36 @@ func graceField() settingField {
 		return why
 	}
 	field.value = func(s *Settings) any { return max(s.Grace, 0).Milliseconds() }
+	return field
+}
+
+// joinsField is a number whose 0 in JSON is -1 in Settings, where 0 is the default, which
+// JSON leaves out: it is no number for all addresses.
+func joinsField() settingField {
+	field := whole("joins_per_minute", 0, maxJoins, func(s *Settings) *int64 { return &s.JoinsPerMinute })
+	check, parse := field.check, field.parse
+	field.check = func(s *Settings) *SettingsError {
+		if s.JoinsPerMinute < 0 {
+			return nil
+		}
+		return check(s)
+	}
+	field.parse = func(s *Settings, raw json.RawMessage) *SettingsError {
+		why := parse(s, raw)
+		if why == nil {
+			why = check(s)
+		}
+		if why == nil && s.JoinsPerMinute == 0 {
+			s.JoinsPerMinute = -1
+		}
+		return why
+	}
+	field.value = func(s *Settings) any {
+		if s.JoinsPerMinute == 0 {
+			return nil
+		}
+		return max(s.JoinsPerMinute, 0)
+	}
 	return field
 }
 
@@ -284,7 +314,7 @@ func parseRule(at string, text json.RawMessage) (Rule, *SettingsError) {
 }
 
 // MarshalJSON returns all settings of the mode, defaults included, so that a reader sees
-// what is in force. It leaves out times and rules that are not set.
+// what is in force. It leaves out times, rules and joins_per_minute if they are not set.
 func (s Settings) MarshalJSON() ([]byte, error) {
 	s = s.WithDefaults()
 	out := []byte{'{'}

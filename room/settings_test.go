@@ -31,11 +31,11 @@ func TestSettingsDefaults(t *testing.T) {
 	}{
 		{tellerJSON + "}", `{"mode":"teller","capacity":10,"pass_ttl_ms":600000,"pass":"sliding","renewals":0,"claim_window_ms":10000,` +
 			`"abandon_after_ms":120000,"grace_ms":180000,"max_waiting":1000000,"method":"fifo","on_store_failure":"closed",` +
-			`"joins_per_minute":0,"bind_tickets":false}`},
+			`"bind_tickets":false}`},
 		// In a park nobody can claim a place for longer than the stay.
 		{parkJSON + "}", `{"mode":"park","batch":10,"interval_ms":1000,"stay_ms":2000,"claim_window_ms":2000,` +
 			`"abandon_after_ms":120000,"grace_ms":180000,"max_waiting":1000000,"method":"fifo","on_store_failure":"closed",` +
-			`"joins_per_minute":0,"bind_tickets":false}`},
+			`"bind_tickets":false}`},
 		{tellerJSON + `,"pass_ttl_ms":null,"opens_at":null,"routes":null,"grace_ms":null}`, ""},
 		{` { "capacity":10, "mode":"teller" , "routes":[]}` + "\n", ""},
 	} {
@@ -51,6 +51,23 @@ func TestSettingsDefaults(t *testing.T) {
 		}
 		if err != nil || string(got) != want {
 			t.Errorf("%s became\n%s, %v, want\n%s", test.text, got, err, want)
+		}
+	}
+}
+
+// The default of joins_per_minute differs by address, and so is no number: 0 means any number.
+func TestJoinsPerMinuteInJSON(t *testing.T) {
+	for text, want := range map[string]int64{``: 0, `,"joins_per_minute":null`: 0, `,"joins_per_minute":0`: -1, `,"joins_per_minute":600`: 600} {
+		s, err := parseSettings(tellerJSON + text + "}")
+		if err != nil || s.JoinsPerMinute != want {
+			t.Errorf("%q is %d, %v; want %d", text, s.JoinsPerMinute, err, want)
+		}
+		written, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := parseSettings(string(written)); err != nil || again.JoinsPerMinute != want {
+			t.Errorf("%s is %d, %v; want %d", written, again.JoinsPerMinute, err, want)
 		}
 	}
 }

@@ -21,6 +21,9 @@ type Visit struct {
 	// Client is the visitor's address, for the limit of joins and for bound tickets;
 	// invalid if it is not known.
 	Client netip.Addr
+	// Shared reports that Client is no visitor's own address but one of many visitors, such as a
+	// proxy's: only a JoinsPerMinute that was set bounds it.
+	Shared bool
 }
 
 // MaxVisitorKey is the most bytes of a visitor's key.

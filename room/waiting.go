@@ -19,9 +19,10 @@ func (e *Engine) Enter(ctx context.Context, name string, v Visit) (answer Answer
 	limited := false
 	err = e.operate(ctx, name, "enter", func(op operation) error {
 		s := &op.room.Settings
-		if !limited && s.JoinsPerMinute > 0 && v.Client.IsValid() {
+		if !limited {
 			limited = true
-			if after, ok := op.cached.joins.allow(v.Client, s.JoinsPerMinute, time.Now()); !ok {
+			if after, ok := op.cached.joins.allow(v.Client, s.joinBound(v), time.Now()); !ok {
+				e.metrics.limited.Inc()
 				return &LimitError{RetryAfter: after}
 			}
 		}

@@ -11,15 +11,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluice-project/sluice/internal/clientnet"
 )
 
 // defaultPerClient is how many connections a client may hold where nothing else is set:
 // many people may share one address.
 const defaultPerClient = 2000
-
-// networkFactor is how many times as many connections a whole IPv6 network of 48 bits
-// may hold as one of its clients, which has 64.
-const networkFactor = 4
 
 // logEvery is the least time between two lines of the log about refused connections.
 const logEvery = time.Minute
@@ -134,13 +132,10 @@ func (c *counted) Accept() (net.Conn, error) {
 func (l *Limiter) networks(address net.Addr) []netip.Prefix {
 	ip := address.(*net.TCPAddr).AddrPort().Addr().Unmap().WithZone("")
 	exempt := func(network netip.Prefix) bool { return network.Contains(ip) }
-	switch {
-	case ip.IsLoopback() || slices.ContainsFunc(l.bounds.Exempt, exempt):
+	if ip.IsLoopback() || slices.ContainsFunc(l.bounds.Exempt, exempt) {
 		return nil
-	case ip.Is4():
-		return []netip.Prefix{netip.PrefixFrom(ip, 32)}
 	}
-	return []netip.Prefix{netip.PrefixFrom(ip, 64).Masked(), netip.PrefixFrom(ip, 48).Masked()}
+	return clientnet.Networks(ip)
 }
 
 // admit counts a connection, unless a bound is reached.
@@ -154,7 +149,7 @@ func (l *Limiter) admit(from []netip.Prefix, address string) bool {
 	for i, network := range from {
 		most := l.bounds.PerClient
 		if i > 0 {
-			most *= networkFactor
+			most *= clientnet.WideFactor
 		}
 		if l.clients[network] >= most {
 			bound = "client"

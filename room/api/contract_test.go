@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -135,6 +136,28 @@ func TestStoryOfATeller(t *testing.T) {
 		}
 		f.do(204, "DELETE", "/v1/rooms/shop", "")
 		f.do(404, "GET", "/v1/rooms/shop", "")
+	})
+}
+
+// The default bound of joins is for visitors' own addresses.
+func TestJoinsFromOneAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _ := newService(t)
+		f.do(201, "PUT", "/v1/rooms/shop", oneAtATime)
+		from := func(status int, address string) answer {
+			t.Helper()
+			r := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/rooms/shop/visitors", http.NoBody)
+			r.RemoteAddr = address + ":1"
+			return f.send(status, r)
+		}
+		for range room.DefaultJoinsPerMinute {
+			from(201, "192.0.2.1")
+			from(201, "127.0.0.1")
+		}
+		if a := from(429, "192.0.2.1"); a.problem.Code != api.CodeTooManyJoins || a.Header().Get("Retry-After") == "" {
+			t.Error(a.problem)
+		}
+		from(201, "127.0.0.1")
 	})
 }
 

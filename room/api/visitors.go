@@ -32,7 +32,8 @@ func (s *server) fromPublic(e *edge.Exchange) bool {
 var enterNames = []string{"visitor"}
 
 func (s *server) enter(e *edge.Exchange) error {
-	visit := room.Visit{Client: s.client(e), Token: proxied.Token(e.R)}
+	client := s.client(e)
+	visit := room.Visit{Client: client, Shared: proxied.Shared(client, s.proxies), Token: proxied.Token(e.R)}
 	if len(e.In) > 0 {
 		var visitor [1]text
 		if err := members(e.In, enterNames, visitor[:]); err != nil {

@@ -214,6 +214,24 @@ func TestCustomerWithToken(t *testing.T) {
 	})
 }
 
+// One client cannot fill the line, unless all visitors come from its address.
+func TestJoinsAtTheGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		town := newTown(t, room.Settings{Mode: room.Teller, Capacity: 1})
+		defer town.stop()
+		from := func(address string) asker { return func(r *http.Request) { r.RemoteAddr = address + ":1" } }
+		for range room.DefaultJoinsPerMinute {
+			town.browser().open("GET", "/", from("192.0.2.1"))
+		}
+		town.browser().want("limited", "GET", "/", from("192.0.2.1"))
+		town.browser().want("waiting 600", "GET", "/", from("192.0.2.2"))
+		for range room.DefaultJoinsPerMinute {
+			town.browser().open("GET", "/", from("127.0.0.1"))
+		}
+		town.browser().want("waiting 1,201", "GET", "/", from("127.0.0.1"))
+	})
+}
+
 func TestLotteryMorning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opens := time.Now().Add(time.Hour)

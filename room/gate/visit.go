@@ -206,7 +206,7 @@ func (v *visit) join() {
 // enter takes a place, which is that of the shop's customer if a token says so. A token that
 // has expired must lock nobody out: its visitor is a newcomer without a key.
 func (v *visit) enter() (answer room.Answer, err error) {
-	visit := room.Visit{Client: v.client, Token: proxied.Token(v.r)}
+	visit := room.Visit{Client: v.client, Shared: proxied.Shared(v.client, v.gate.options.TrustedProxies), Token: proxied.Token(v.r)}
 	err = v.ask(func(ctx context.Context) (err error) {
 		answer, err = v.gate.rooms.Enter(ctx, v.gate.options.Room, visit)
 		if errors.Is(err, room.ErrBadToken) {

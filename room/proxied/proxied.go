@@ -43,6 +43,14 @@ func Client(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	return client
 }
 
+// Shared reports whether an address that Client returned is one of many visitors rather than
+// a visitor's own: that of this machine, of a private network or of a trusted proxy. It
+// belongs to a proxy that does not say whose requests it passes on, or to a program that
+// acts for others.
+func Shared(client netip.Addr, trusted []netip.Prefix) bool {
+	return client.IsLoopback() || client.IsPrivate() || client.IsLinkLocalUnicast() || contains(trusted, client)
+}
+
 // cutLast splits off the last entry of a list.
 func cutLast(list string) (rest, last string, more bool) {
 	comma := strings.LastIndexByte(list, ',')

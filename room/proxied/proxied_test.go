@@ -65,6 +65,20 @@ func TestClientCannotLie(t *testing.T) {
 	})
 }
 
+func TestShared(t *testing.T) {
+	for address, want := range map[string]bool{
+		"127.0.0.1": true, "::1": true, "192.168.1.2": true, "172.16.0.1": true, "fd12::1": true, "fe80::1": true, "10.0.0.1": true,
+		"192.0.2.1": false, "2001:db8::1": false, "100.64.0.1": false, "203.0.113.9": true, "203.0.113.10": false,
+	} {
+		if got := proxied.Shared(netip.MustParseAddr(address), []netip.Prefix{netip.MustParsePrefix("203.0.113.9/32")}); got != want {
+			t.Errorf("%s: %v, want %v", address, got, want)
+		}
+	}
+	if proxied.Shared(netip.Addr{}, nil) {
+		t.Error("no address is shared")
+	}
+}
+
 func TestClientReadsSoManyHops(t *testing.T) {
 	const proxy = ", 10.0.0.2"
 	if got := proxied.Client(request("10.0.0.1:5", "1.2.3.4"+strings.Repeat(proxy, proxied.MaxHops-1)), trusted); got.String() != "1.2.3.4" {

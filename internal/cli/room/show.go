@@ -1,6 +1,7 @@
 package room
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -113,12 +114,20 @@ func roomFacts(of *client.Room) []term.Fact {
 		{"ends at", at(s.EndsAt)},
 		{"order", term.If(s.Method == room.Lottery, "visitors who come before the opening are drawn by lot")},
 		{"renewals", term.If(s.Renewals > 0, term.Counted(int64(s.Renewals), "time"))},
-		{"joins", term.If(s.JoinsPerMinute > 0, humanize.Comma(s.JoinsPerMinute)+" per minute from one address")},
+		{"joins", joinsText(s.JoinsPerMinute)},
 		{"tickets", term.If(s.BindTickets, "are bound to the client's address")},
 		{"guards", rulesText(s.Routes)},
 		{"lets pass", rulesText(s.Bypass)},
 		{"store fails", onStoreFailure[s.OnStoreFailure]},
 	}
+}
+
+// joinsText says how many visitors may enter from one address.
+func joinsText(perMinute int64) string {
+	if perMinute < 0 {
+		return "any number from one address"
+	}
+	return humanize.Comma(cmp.Or(perMinute, room.DefaultJoinsPerMinute)) + " per minute from one address"
 }
 
 var onStoreFailure = map[room.OnStoreFailure]string{

@@ -182,7 +182,7 @@ func (c *Config) gateSettings() []Setting {
 		{Key: "gate.template", field: &g.Template, check: optional(checkFile),
 			Usage: "path of a template of the waiting page, instead of the built-in one"},
 		{Key: "gate.tls_cert", field: &g.TLSCert, check: optional(checkFile),
-			Usage: "path of the gate's TLS certificate, with those between it and its root, in PEM; none: no TLS"},
+			Usage: "path of the gate's TLS certificate, with those between it and its root, in PEM, read again when it is renewed; none: no TLS"},
 		{Key: "gate.tls_key", field: &g.TLSKey, check: optional(checkFile),
 			Usage: "path of the certificate's key, in PEM"},
 		{Key: "gate.secure_cookies", field: &g.SecureCookies,

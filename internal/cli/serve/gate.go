@@ -61,11 +61,11 @@ func openGate(settings *config.Gate, of *rooms, connections *connlimit.Limiter, 
 	}
 	front := ops.Options{Addr: settings.HTTP, Name: "gate", Hosts: []string{ops.AnyHost}, Connections: connections, Logger: log}
 	if settings.TLSCert != "" {
-		certificate, err := tls.LoadX509KeyPair(settings.TLSCert, settings.TLSKey)
+		certificate, err := ops.LoadCertificate(settings.TLSCert, settings.TLSKey, log)
 		if err != nil {
 			return nil, fmt.Errorf("gate.tls_cert: %w", err)
 		}
-		front.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+		front.TLS = &tls.Config{GetCertificate: certificate.Get, MinVersion: tls.VersionTLS12}
 	}
 	return ops.NewFront(front, guard.Middleware(proxy)), nil
 }

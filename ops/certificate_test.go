@@ -1,0 +1,165 @@
+package ops
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// pair returns a certificate with a name, and its key, in PEM.
+func pair(t *testing.T, name string) (cert, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
+}
+
+// replace puts a new file at a path, as renewals do.
+func replace(t *testing.T, path string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// renewing is a server with a certificate in files that are replaced while it runs.
+type renewing struct {
+	*testing.T
+	certFile, keyFile string
+	certificate       *Certificate
+	server            *Server
+	log               bytes.Buffer
+}
+
+func newRenewing(t *testing.T, name string) *renewing {
+	t.Helper()
+	folder := t.TempDir()
+	r := &renewing{T: t, certFile: filepath.Join(folder, "cert.pem"), keyFile: filepath.Join(folder, "key.pem")}
+	cert, key := pair(t, name)
+	replace(t, r.certFile, cert)
+	replace(t, r.keyFile, key)
+	var err error
+	if r.certificate, err = LoadCertificate(r.certFile, r.keyFile, slog.New(slog.NewTextHandler(&r.log, nil))); err != nil {
+		t.Fatal(err)
+	}
+	r.certificate.age = 0
+	r.server = NewFront(Options{
+		Addr: "127.0.0.1:0", Name: "gate", Logger: slog.New(slog.DiscardHandler),
+		TLS: &tls.Config{GetCertificate: r.certificate.Get, MinVersion: tls.VersionTLS12},
+	}, http.NotFoundHandler())
+	if err := r.server.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.server.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// served returns the name of the certificate that a new connection gets.
+func (r *renewing) served() string {
+	r.Helper()
+	conn, err := tls.Dial("tcp", r.server.Addr().String(), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the test reads its name
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer conn.Close()
+	return conn.ConnectionState().PeerCertificates[0].Subject.CommonName
+}
+
+// count returns how many lines of the log have a text.
+func (r *renewing) count(text string) int {
+	r.certificate.mu.Lock()
+	defer r.certificate.mu.Unlock()
+	return strings.Count(r.log.String(), text)
+}
+
+// A running server serves the certificate that is in the files, and the old one until the pair is
+// whole.
+func TestRenewedCertificate(t *testing.T) {
+	r := newRenewing(t, "first")
+	cert, key := pair(t, "second")
+	for _, step := range []struct {
+		name   string
+		change func()
+		want   string
+		errors int
+	}{
+		{"at first", func() {}, "first", 0},
+		{"the certificate without its key", func() { replace(t, r.certFile, cert) }, "first", 1},
+		{"no certificate", func() {
+			if err := os.Remove(r.certFile); err != nil {
+				t.Fatal(err)
+			}
+		}, "first", 1},
+		{"a broken one", func() { replace(t, r.certFile, []byte("no PEM")) }, "first", 1},
+		{"both", func() {
+			replace(t, r.certFile, cert)
+			replace(t, r.keyFile, key)
+		}, "second", 1},
+		{"nothing new", func() {}, "second", 1},
+	} {
+		step.change()
+		for range 2 {
+			if got := r.served(); got != step.want {
+				t.Errorf("%s: the server has the certificate %q, want %q", step.name, got, step.want)
+			}
+		}
+		if n := r.count("level=ERROR"); n != step.errors {
+			t.Errorf("%s: %d errors, want %d", step.name, n, step.errors)
+		}
+	}
+	if n := r.count("the TLS certificate was renewed"); n != 1 {
+		t.Errorf("%d lines about renewals, want 1", n)
+	}
+}
+
+// The files are not looked at for each handshake.
+func TestCertificateIsNotReadEachTime(t *testing.T) {
+	r := newRenewing(t, "first")
+	r.certificate.mu.Lock()
+	r.certificate.age = time.Hour
+	r.certificate.mu.Unlock()
+	cert, key := pair(t, "second")
+	replace(t, r.certFile, cert)
+	replace(t, r.keyFile, key)
+	if got := r.served(); got != "first" {
+		t.Errorf("within the hour: %q", got)
+	}
+}
+
+func TestNoCertificate(t *testing.T) {
+	if _, err := LoadCertificate(filepath.Join(t.TempDir(), "none"), "none", nil); err == nil {
+		t.Error("a missing file is no error")
+	}
+}

@@ -59,8 +59,13 @@ func (s *Server) produce(c *call, r *kmsg.ProduceRequest) answer {
 			done.Partition, done.BaseOffset = part.Partition, -1
 			answered.Partitions = append(answered.Partitions, done)
 			started := started{topic: t, partition: part.Partition, err: refused}
-			if refused == nil {
-				started.appending, started.err = s.appendTo(c, t, r, part)
+			begin := func() (*broker.Appending, error) { return s.appendTo(c, t, r, part) }
+			switch {
+			case refused != nil:
+			case t.Settings().Delays:
+				started.begin = begin
+			default:
+				started.appending, started.err = begin()
 			}
 			p.started = append(p.started, started)
 		}
@@ -86,6 +91,10 @@ type producing struct {
 type started struct {
 	topic     *broker.Topic
 	partition int32
+	// begin begins the append when the request's turn to be answered has come: delayed records
+	// have to be durable first, and other requests of the connection begin meanwhile. Nil: it
+	// has begun.
+	begin     func() (*broker.Appending, error)
 	appending *broker.Appending
 	err       error
 }
@@ -216,6 +225,9 @@ func (p *producing) tellLeaders(s *Server) {
 
 // finish waits for the append to one partition and answers it.
 func (started *started) finish(ctx context.Context, s *Server, done *kmsg.ProduceResponseTopicPartition) {
+	if started.begin != nil {
+		started.appending, started.err = started.begin()
+	}
 	err := started.err
 	if err == nil {
 		done.BaseOffset, done.LogAppendTime, err = started.appending.Wait(ctx)

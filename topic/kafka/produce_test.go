@@ -477,3 +477,30 @@ func FuzzMessageSet(f *testing.F) {
 		}
 	})
 }
+
+// A connection whose delayed records are not durable yet begins to append to other topics.
+func TestDelayedRecordsHoldNoOtherTopic(t *testing.T) {
+	store := storetest.NewMemory()
+	b := startBroker(t, store, topic.Config{})
+	s := start(t, b, Options{})
+	create(t, b, "now", 1)
+	_, err := b.Create(t.Context(), topic.Spec{Name: "later", Partitions: 1, Settings: map[string]string{topic.SettingDelays: "true", topic.SettingDelay: "1h"}}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.Hold()
+	defer store.Release()
+	p := dial(t, s)
+	later, now := produceRequest("later", 0, batchOf([]byte("x"))), produceRequest("now", 0, batchOf([]byte("y")))
+	first := p.send(later)
+	second := p.send(now)
+	until.True(t, "both have begun", func() bool { return testutil.ToFloat64(s.metrics.byKind[keyProduce]) == 2 })
+	store.Release()
+	for _, sent := range []struct {
+		request *kmsg.ProduceRequest
+		number  int32
+	}{{later, first}, {now, second}} {
+		answered := p.receive(sent.request, sent.number).(*kmsg.ProduceResponse).Topics[0].Partitions[0]
+		wantCode(t, "produce", answered.ErrorCode, nil)
+	}
+}

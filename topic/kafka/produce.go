@@ -91,9 +91,9 @@ type producing struct {
 type started struct {
 	topic     *broker.Topic
 	partition int32
-	// begin begins the append when the request's turn to be answered has come: delayed records
-	// have to be durable first, and other requests of the connection begin meanwhile. Nil: it
-	// has begun.
+	// begin begins the append when the request's turn to be answered has come, so that other
+	// requests of the connection need not wait until delayed records are durable. Nil: it has
+	// begun.
 	begin     func() (*broker.Appending, error)
 	appending *broker.Appending
 	err       error

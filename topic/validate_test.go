@@ -88,7 +88,7 @@ func TestValidateNamesTheRecord(t *testing.T) {
 // Records that pass can be read by all who unpack them: views, delays, consumers.
 func FuzzValidate(f *testing.F) {
 	batch, data := threeRecords(f)
-	f.Add(int32(3), []byte(data))
+	f.Add(int32(3), data)
 	for at := range data {
 		changed := bytes.Clone(data)
 		changed[at] ^= 3

@@ -166,31 +166,31 @@ func (a *API) Public() http.Handler {
 }
 
 // answer answers a request for a resource, which may be one of Public.
-func (here *resource) answer(found values, w http.ResponseWriter, r *http.Request, public bool) {
-	if here.allow(w, r) && preflight(r) {
-		here.permit(w)
+func (r *resource) answer(found values, w http.ResponseWriter, request *http.Request, public bool) {
+	if r.allow(w, request) && preflight(request) {
+		r.permit(w)
 		return
 	}
-	e := here.endpoint(r.Method)
+	e := r.endpoint(request.Method)
 	if e == nil {
-		methods := here.methods()
-		Refuse(http.StatusMethodNotAllowed, problem.Method, r.URL.Path+" has only "+methods).Set("Allow", methods).Write(w)
+		methods := r.methods()
+		Refuse(http.StatusMethodNotAllowed, problem.Method, request.URL.Path+" has only "+methods).Set("Allow", methods).Write(w)
 		return
 	}
 	if e.audience == Operators {
-		if err := ownPages.Check(r); err != nil {
+		if err := ownPages.Check(request); err != nil {
 			Refuse(http.StatusForbidden, problem.CrossOrigin, "a page of another origin may not do this: "+err.Error()).Write(w)
 			return
 		}
 	}
 	if e.run != nil {
-		e.exchange(here.names, found, w, r, public)
+		e.exchange(r.names, found, w, request, public)
 		return
 	}
-	for i, name := range here.names {
-		r.SetPathValue(name, found.texts[i])
+	for i, name := range r.names {
+		request.SetPathValue(name, found.texts[i])
 	}
-	e.framework(humago.NewContext(e.operation, r, w))
+	e.framework(humago.NewContext(e.operation, request, w))
 }
 
 // exchange runs a handler of its own.

@@ -109,7 +109,7 @@ func checkPath(escaped string) error {
 			return nil
 		}
 		rest = after
-		if c, err := url.PathUnescape("%" + rest[:min(2, len(rest))]); err != nil || c < " " || c == "\x7f" || strings.Contains(`./\;%`, c) {
+		if c, err := url.PathUnescape("%" + rest[:min(2, len(rest))]); err != nil || c < " " || c == "\x7f" || strings.ContainsAny(c, `./\;%`) {
 			return refused("a percent-encoded . / \\ ; % or control character")
 		}
 	}

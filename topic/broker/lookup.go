@@ -71,7 +71,7 @@ func (p *Partition) recordAt(ctx context.Context, entry topic.Entry, timestamp i
 		case ctx.Err() != nil:
 			return -1, topic.NoTimestamp, ctx.Err()
 		case err != nil: // unreadable as the producer sent it: it counts as a whole
-			return max(b.Base(), start), b.MaxTimestamp(), nil
+			return max(b.Base(), start), b.MaxTimestamp(), nil //nolint:nilerr // see above
 		case offset >= 0:
 			return offset, at, nil
 		}

@@ -1,7 +1,6 @@
 package clients
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -11,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -97,10 +98,24 @@ func startNode(t *testing.T, args ...string) (await func(), kafka string) {
 	return func() {
 		t.Helper()
 		eventually(t, "the server is ready", func() bool { return ready("http://" + http + "/readyz") })
-		eventually(t, "the node has groups", func() bool {
-			return nodes() == 1 || bytes.Contains(logged(), []byte("coordinates groups"))
+		eventually(t, "the node has its share of the groups", func() bool {
+			return nodes() == 1 || slotsOf(logged()) >= 32/nodes()
 		})
 	}, kafka
+}
+
+var slotsLogged = regexp.MustCompile(`msg="(coordinates|gave up) groups" slots=(\d+)`)
+
+// slotsOf returns how many of the 32 slots of groups a node has, by its log.
+func slotsOf(log []byte) (slots int) {
+	for _, line := range slotsLogged.FindAllSubmatch(log, -1) {
+		count, _ := strconv.Atoi(string(line[2])) // digits
+		if string(line[1]) == "gave up" {
+			count = -count
+		}
+		slots += count
+	}
+	return slots
 }
 
 func ready(url string) bool {

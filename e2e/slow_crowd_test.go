@@ -75,7 +75,7 @@ func TestSlowCrowd(t *testing.T) {
 					_, _ = w.Write(make([]byte, 1<<20))
 				}
 			}))
-			defer origin.Close()
+			t.Cleanup(origin.Close) // when the crowd has left
 			s, front := newGate(t, origin.URL, append([]string{"--capacity", "1", "--bypass", "/large"}, secured(t, kind == "handshake")...)...)
 			s.start()
 			address := strings.TrimPrefix(front, "http://")

@@ -64,7 +64,7 @@ func drip(ctx context.Context, conn net.Conn, text string) error {
 func TestSlowCrowd(t *testing.T) {
 	size := 300
 	if long() {
-		size = 5_000
+		size = 1_000
 	}
 	for kind, act := range slowKinds {
 		t.Run(kind, func(t *testing.T) {

@@ -121,35 +121,11 @@ func lasting(name string, low, high time.Duration, at func(*Settings) *time.Dura
 	}
 }
 
-// graceField is a duration whose 0 in JSON is -1 in Settings, where 0 is the default.
-func graceField() settingField {
-	at := func(s *Settings) *time.Duration { return &s.Grace }
-	field := lasting("grace_ms", 0, maxSilence, at)
+// zeroGiven is a field whose 0 in JSON is -1 in Settings, where 0 is the default.
+func zeroGiven[T ~int64](field settingField, at func(*Settings) *T) settingField {
 	check, parse := field.check, field.parse
 	field.check = func(s *Settings) *SettingsError {
-		if s.Grace < 0 {
-			return nil
-		}
-		return check(s)
-	}
-	field.parse = func(s *Settings, raw json.RawMessage) *SettingsError {
-		why := parse(s, raw)
-		if why == nil && s.Grace == 0 {
-			s.Grace = -1
-		}
-		return why
-	}
-	field.value = func(s *Settings) any { return max(s.Grace, 0).Milliseconds() }
-	return field
-}
-
-// joinsField is a number whose 0 in JSON is -1 in Settings, where 0 is the default, which
-// JSON leaves out: it is no number for all addresses.
-func joinsField() settingField {
-	field := whole("joins_per_minute", 0, maxJoins, func(s *Settings) *int64 { return &s.JoinsPerMinute })
-	check, parse := field.check, field.parse
-	field.check = func(s *Settings) *SettingsError {
-		if s.JoinsPerMinute < 0 {
+		if *at(s) < 0 {
 			return nil
 		}
 		return check(s)
@@ -159,11 +135,25 @@ func joinsField() settingField {
 		if why == nil {
 			why = check(s)
 		}
-		if why == nil && s.JoinsPerMinute == 0 {
-			s.JoinsPerMinute = -1
+		if why == nil && *at(s) == 0 {
+			*at(s) = -1
 		}
 		return why
 	}
+	return field
+}
+
+func graceField() settingField {
+	at := func(s *Settings) *time.Duration { return &s.Grace }
+	field := zeroGiven(lasting("grace_ms", 0, maxSilence, at), at)
+	field.value = func(s *Settings) any { return max(s.Grace, 0).Milliseconds() }
+	return field
+}
+
+// joinsField leaves the default out of JSON: it is no number for all addresses.
+func joinsField() settingField {
+	at := func(s *Settings) *int64 { return &s.JoinsPerMinute }
+	field := zeroGiven(whole("joins_per_minute", 0, maxJoins, at), at)
 	field.value = func(s *Settings) any {
 		if s.JoinsPerMinute == 0 {
 			return nil

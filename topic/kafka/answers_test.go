@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"fmt"
-	"net"
 	"testing"
 	"time"
 
@@ -51,13 +50,7 @@ func TestLargeAnswersThatAreNotRead(t *testing.T) {
 	const memory, most = 8 << 20, 4 << 20
 	s := start(t, startBroker(t, storetest.NewMemory(), topic.Config{}), Options{FetchMemory: memory, MaxAnswerBytes: most, WriteTimeout: 2 * time.Second})
 	r := largeGroups(t, s, 3)
-	for range 20 {
-		p := dial(t, s)
-		_ = p.conn.(*net.TCPConn).SetReadBuffer(4 << 10)
-		for range 5 { // more than the network buffers
-			p.send(r)
-		}
-	}
+	askUnread(t, s, 20, 5, r) // more than the network buffers
 	until.True(t, "they hold all memory", s.answers.contended)
 	good := dial(t, s)
 	for range 3 {

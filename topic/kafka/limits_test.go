@@ -247,14 +247,7 @@ func TestSlowConsumersHarmNobodyElse(t *testing.T) {
 	}
 	greedy := fetchRequest("orders", 0, 0)
 	greedy.MaxBytes, greedy.Topics[0].Partitions[0].PartitionMaxBytes = 64<<20, 64<<20
-	slow := make([]*peer, 8)
-	for i := range slow {
-		slow[i] = dial(t, s)
-		_ = slow[i].conn.(*net.TCPConn).SetReadBuffer(4 << 10)
-		for range 10 {
-			slow[i].send(greedy)
-		}
-	}
+	askUnread(t, s, 8, 10, greedy)
 	until.True(t, "they hold memory", func() bool { return s.answers.used() > 0 })
 	good := dial(t, s)
 	for offset := range int64(40) {
@@ -270,6 +263,18 @@ func TestSlowConsumersHarmNobodyElse(t *testing.T) {
 	}
 	until.True(t, "the slow ones are closed", func() bool { return s.connected() == 1 })
 	until.True(t, "their memory is back", func() bool { return s.answers.used() == 0 })
+}
+
+// askUnread sends a request so many times over each of some connections, and reads no answer.
+func askUnread(t *testing.T, s *Server, connections, times int, r kmsg.Request) {
+	t.Helper()
+	for range connections {
+		p := dial(t, s)
+		_ = p.conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+		for range times {
+			p.send(r)
+		}
+	}
 }
 
 func appendTo(t testing.TB, to *broker.Topic, batch topic.Batch) {

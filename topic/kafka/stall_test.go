@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"net"
 	"testing"
 	"time"
 
@@ -54,13 +53,7 @@ func TestSlowConsumersGiveWay(t *testing.T) {
 	}
 	greedy := fetchRequest("orders", 0, 0)
 	greedy.MaxBytes, greedy.Topics[0].Partitions[0].PartitionMaxBytes = 64<<20, 64<<20
-	for range 20 {
-		p := dial(t, s)
-		_ = p.conn.(*net.TCPConn).SetReadBuffer(4 << 10)
-		for range 30 { // more than the network buffers
-			p.send(greedy)
-		}
-	}
+	askUnread(t, s, 20, 30, greedy) // more than the network buffers
 	until.True(t, "they hold all memory", s.answers.contended)
 	good := dial(t, s)
 	for offset := range int64(3) {

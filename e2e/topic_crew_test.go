@@ -182,10 +182,10 @@ func (m *crewMember) consume(ctx context.Context) {
 		}
 		m.process(fetches)
 		if fetches.NumRecords() > 0 {
-			// If the commit is refused, the next owner processes the records again.
-			within, cancel := context.WithTimeout(ctx, 5*time.Second)
-			m.client.CommitOffsetsSync(within, m.client.UncommittedOffsets(), m.crew.committed.answered)
-			cancel()
+			// If the commit is refused, the next owner processes the records again. It has no deadline of its
+			// own: a commit that is given up goes on to the server on another connection than the next one, and
+			// may arrive after it.
+			m.client.CommitOffsetsSync(ctx, m.client.UncommittedOffsets(), m.crew.committed.answered)
 		}
 		m.client.AllowRebalance()
 	}

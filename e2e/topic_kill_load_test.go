@@ -173,9 +173,7 @@ func (r *topicKillRun) consume(ctx context.Context, client *kgo.Client) {
 			}
 		})
 		if len(next) > 0 {
-			within, cancel := context.WithTimeout(ctx, 10*time.Second)
-			client.CommitOffsetsSync(within, next, r.readers.answered)
-			cancel()
+			client.CommitOffsetsSync(ctx, next, r.readers.answered) // without a deadline, as in crewMember.consume
 		}
 		client.AllowRebalance()
 	}

@@ -47,6 +47,8 @@ type Config struct {
 	Room     Room
 	Gate     Gate
 
+	// file is the path of the file that was read; empty: none.
+	file string
 	// sources has the source of each value by its key; values without one are
 	// defaults.
 	sources map[string]string
@@ -152,8 +154,8 @@ func LoadGate(flags *pflag.FlagSet, environ []string) (*Config, error) {
 
 func (c *Config) load(flags *pflag.FlagSet, environ []string) error {
 	variables := variablesOf(environ)
-	if path := filePath(flags, variables); path != "" {
-		if err := c.readFile(path); err != nil {
+	if c.file = filePath(flags, variables); c.file != "" {
+		if err := c.readFile(c.file); err != nil {
 			return err
 		}
 	}
@@ -168,6 +170,9 @@ func (c *Config) load(flags *pflag.FlagSet, environ []string) error {
 	}
 	return c.validate()
 }
+
+// File returns the path of the file that was read; empty: none.
+func (c *Config) File() string { return c.file }
 
 // Source returns where the value of a key came from: "default", "file PATH:LINE",
 // "environment NAME" or "flag --NAME".

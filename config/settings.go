@@ -84,7 +84,7 @@ func (c *Config) clusterSettings() []Setting {
 		{Key: "cluster.secret_file", field: &k.SecretFile, check: optional(checkFile),
 			Usage: "path of a file with that secret"},
 		{Key: "cluster.cert_file", field: &k.CertFile, check: optional(checkFile),
-			Usage: "path of this node's TLS certificate, in PEM: for servers and clients, with the host of cluster.peers"},
+			Usage: "path of this node's TLS certificate, in PEM, read again when it is renewed: for servers and clients, with the host of cluster.peers"},
 		{Key: "cluster.key_file", field: &k.KeyFile, check: optional(checkFile),
 			Usage: "path of the certificate's key, in PEM"},
 		{Key: "cluster.ca_file", field: &k.CAFile, check: optional(checkFile),

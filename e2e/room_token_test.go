@@ -6,20 +6,20 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // With keys for tokens nobody takes a visitor's place by naming its key, at the API as at the gate;
 // with a token, a customer has one place at both.
 func TestRoomTokens(t *testing.T) {
 	t.Parallel()
-	const secret = "0123456789abcdef0123456789abcdef"
-	s, front := newGate(t, shop(t).URL, "--capacity", "1")
-	s.env = []string{"SLUICE_ROOM_TOKEN_KEYS=HS256:" + secret}
+	const secret, another = "0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"
+	file, replace := settingsFile(t)
+	replace("room:\n  token_keys: [HS256:" + secret + "]\n")
+	s, front := newGate(t, shop(t).URL, "--capacity", "1", "--config", file)
 	s.start()
-	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "alice", "room": "shop", "exp": time.Now().Add(time.Hour).Unix()}).SignedString([]byte(secret))
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := tokenOf(t, "alice", secret)
 	if !newPerson(t, front).inShop("/") {
 		t.Fatal("who came first is not in the shop")
 	}
@@ -52,4 +52,21 @@ func TestRoomTokens(t *testing.T) {
 	} else if err := a.json(&place); err != nil || place.ID != alice.ID {
 		t.Errorf("at the gate alice is %s (%v), want %d", a.body, err, alice.ID)
 	}
+	replace("room:\n  token_keys: [HS256:" + another + "]\n")
+	until.True(t, "a token of the shop's new key is believed", func() bool {
+		a, err := s.do("POST", visitors, "application/json", []byte("{}"), "Sluice-Token", tokenOf(t, "alice", another))
+		return err == nil && a.status == http.StatusOK
+	})
+	enter(http.StatusForbidden, "{}", "Sluice-Token", token)
+}
+
+// tokenOf returns a token by which a shop says who a visitor is.
+func tokenOf(t *testing.T, customer, secret string) string {
+	t.Helper()
+	claims := jwt.MapClaims{"sub": customer, "room": "shop", "exp": time.Now().Add(time.Hour).Unix()}
+	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte(secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
 }

@@ -11,11 +11,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sluice-project/sluice/bulk/webhook"
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 func secretOf(letter byte) string {
@@ -25,16 +25,15 @@ func secretOf(letter byte) string {
 // receiver answers requests that are signed with its secret, and refuses others.
 type receiver struct {
 	*httptest.Server
-	secret atomic.Value
+	secret string
 }
 
 func newReceiver(t *testing.T, secret string) *receiver {
-	r := &receiver{}
-	r.secret.Store(secret)
+	r := &receiver{secret: secret}
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		body, err := io.ReadAll(request.Body)
 		if err == nil {
-			err = webhook.Verify(r.secret.Load().(string), request.Header, body, time.Now(), 0)
+			err = webhook.Verify(r.secret, request.Header, body, time.Now(), 0)
 		}
 		switch {
 		case errors.Is(err, webhook.ErrHeaders):
@@ -60,39 +59,56 @@ func (s *server) deliver(id, name string, to *receiver) action {
 	return s.finish(id)
 }
 
-// restart restarts the server with other secrets in its environment.
-func (s *server) restart(secrets string) {
-	s.t.Helper()
-	s.kill()
-	s.env = []string{"SLUICE_WEBHOOK_SECRETS=" + secrets}
-	s.start()
+// settingsFile returns a file for --config, and a function that replaces it.
+func settingsFile(t *testing.T) (path string, replace func(content string)) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "sluice.yaml")
+	return path, func(content string) {
+		t.Helper()
+		if err := os.WriteFile(path+".new", []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
-// An operator rotates the secret: at first both sign, so that receivers can change theirs one by
-// one; then the old one is removed.
+// An operator rotates the secret of a running server: at first both sign, so that receivers can
+// change theirs one by one; then the old one is removed.
 func TestWebhooksAreSigned(t *testing.T) {
 	t.Parallel()
 	before, after := secretOf('b'), secretOf('a')
-	old, changed := newReceiver(t, before), newReceiver(t, before)
-	s := newServer(t)
-	s.restart(before)
-	if a := s.deliver("before", "", old); a.Succeeded != 2 {
+	old, changed := newReceiver(t, before), newReceiver(t, after)
+	file, replace := settingsFile(t)
+	sign := func(with ...string) { replace("webhook:\n  secrets: [" + strings.Join(with, ", ") + "]\n") }
+	sign(before)
+	s := newServer(t, "--config", file)
+	s.start()
+	deliveries := 0
+	deliver := func(to *receiver) action {
+		deliveries++
+		return s.deliver(fmt.Sprint("delivery-", deliveries), "", to)
+	}
+	if a := deliver(old); a.Succeeded != 2 {
 		t.Errorf("with one secret: %+v", a)
 	}
-	s.restart(after + "," + before)
-	changed.secret.Store(after)
-	for id, receiver := range map[string]*receiver{"by-old": old, "by-changed": changed} {
-		if a := s.deliver(id, "", receiver); a.Succeeded != 2 {
-			t.Errorf("%s, while both sign: %+v", id, a)
-		}
+	sign(after, before)
+	until.True(t, "the new secret signs", func() bool { return deliver(changed).Succeeded == 2 })
+	if a := deliver(old); a.Succeeded != 2 {
+		t.Errorf("while both sign: %+v", a)
 	}
-	s.restart(after)
-	if a := s.deliver("changed", "", changed); a.Succeeded != 2 {
+	sign(after)
+	var refused action
+	until.True(t, "the old secret does not sign any more", func() bool {
+		refused = deliver(old)
+		return refused.Failed == 2
+	})
+	if top := string(refused.Result["top-errors"]); !strings.Contains(top, "does not match") {
+		t.Errorf("with a secret that is gone: %+v %s, want both refused", refused, top)
+	}
+	if a := deliver(changed); a.Succeeded != 2 {
 		t.Errorf("with the new secret: %+v", a)
-	}
-	a := s.deliver("old", "", old)
-	if top := string(a.Result["top-errors"]); a.Failed != 2 || !strings.Contains(top, "does not match") {
-		t.Errorf("with a secret that is gone: %+v %s, want both refused", a, top)
 	}
 	s.kill() // Only then is its log complete.
 	if log := s.log.String(); strings.Contains(log, before) || strings.Contains(log, after) {
@@ -111,13 +127,11 @@ func (s *server) setTarget(name, settings string) {
 func TestWebhooksOfSingleTargets(t *testing.T) {
 	t.Parallel()
 	common, own, stored := secretOf('c'), secretOf('o'), secretOf('s')
-	file := filepath.Join(t.TempDir(), "sluice.yaml")
-	content := "webhook:\n  target_secrets:\n    billing:\n      - " + own + "\n    open: []\n"
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file, replace := settingsFile(t)
+	replace("webhook:\n  target_secrets:\n    billing:\n      - " + own + "\n    open: []\n")
 	s := newServer(t, "--config", file)
-	s.restart(common)
+	s.env = []string{"SLUICE_WEBHOOK_SECRETS=" + common}
+	s.start()
 	billing, search := newReceiver(t, own), newReceiver(t, stored)
 	a := s.deliver("no-prefix", "billing", billing)
 	if top := string(a.Result["top-errors"]); a.Failed != 2 || !strings.Contains(top, "no url_prefix") {

@@ -19,8 +19,8 @@ type Engine struct {
 	metrics *metrics
 	// publisher is nil if nothing is published.
 	publisher Publisher
-	// tokens is nil if keys of visitors need no token.
-	tokens *TokenKeys
+	// tokens has nil if keys of visitors need no token.
+	tokens atomic.Pointer[TokenKeys]
 
 	group     *lifecycle.Group
 	clock     *storeClock

@@ -174,18 +174,21 @@ func (c *tokenClaims) wrong(room string, now time.Time) string {
 // WithTokenKeys makes the engine accept visitors' keys only with a token that one of these
 // keys verifies. The default is none: whoever calls Enter is believed about the visitor's
 // key, and tokens are refused.
-func WithTokenKeys(keys *TokenKeys) Option { return func(e *Engine) { e.tokens = keys } }
+func WithTokenKeys(keys *TokenKeys) Option { return func(e *Engine) { e.SetTokenKeys(keys) } }
+
+// SetTokenKeys replaces the keys of [WithTokenKeys]; nil: none.
+func (e *Engine) SetTokenKeys(keys *TokenKeys) { e.tokens.Store(keys) }
 
 // whose returns the key of a visitor who enters; "" if there is none.
 func (e *Engine) whose(name string, v Visit) (visitorKey string, err error) {
 	switch {
 	case v.Token != "":
-		visitorKey, err = e.tokens.Verify(v.Token, name, time.Now())
+		visitorKey, err = e.tokens.Load().Verify(v.Token, name, time.Now())
 		if err == nil && v.Key != "" && v.Key != visitorKey {
 			return "", fmt.Errorf("%w: its sub is another one than the visitor's key in the request", ErrBadToken)
 		}
 		return visitorKey, err
-	case v.Key != "" && e.tokens != nil:
+	case v.Key != "" && e.tokens.Load() != nil:
 		return "", ErrNoToken
 	}
 	return v.Key, checkKey(v.Key)

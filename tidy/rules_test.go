@@ -28,7 +28,7 @@ var packages = map[string]rule{
 	"internal/cli/brokers": {imports: []string{"internal/cli/exit", "internal/cli/term"}},
 	"internal/cli/events":  {imports: []string{"bulk", "room", "topic", "topic/broker"}},
 	"internal/cli/serve": {imports: []string{
-		"bulk", "bulk/api", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "internal/connlimit", "lifecycle", "ops", "room", "room/api", "room/gate", "room/pebblestore", "room/redisstore", "room/watch", "topic", "topic/api", "topic/broker", "topic/kafka", "topic/migrate", "topic/natsstore",
+		"bulk", "bulk/api", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "internal/connlimit", "internal/renew", "lifecycle", "ops", "room", "room/api", "room/gate", "room/pebblestore", "room/redisstore", "room/watch", "topic", "topic/api", "topic/broker", "topic/kafka", "topic/migrate", "topic/natsstore",
 	}},
 	"internal/cli/bulk": {imports: []string{
 		"bulk", "bulk/api/wire", "bulk/client", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/cli/bulk/intake", "internal/cli/bulk/local", "internal/cli/bulk/report", "internal/cli/exit", "internal/cli/input", "internal/cli/remote", "internal/cli/term", "ops",
@@ -84,7 +84,7 @@ var packages = map[string]rule{
 		refuses: []string{nats},
 	},
 
-	"topic/natsstore": {imports: []string{"internal/clusterkey", "lifecycle", "topic"}},
+	"topic/natsstore": {imports: []string{"internal/clusterkey", "internal/renew", "lifecycle", "topic"}},
 	"topic/api":       {imports: []string{"internal/edge", "internal/edge/problem", "topic", "topic/broker", "topic/delay"}, refuses: []string{nats}},
 	"topic/storetest": {imports: []string{"topic"}, testOnly: true},
 	"room/client":     {imports: []string{"room", "internal/jsonclient"}, refuses: []string{pebble, redis}},
@@ -112,6 +112,7 @@ var packages = map[string]rule{
 	"internal/pebblekv":      {refuses: []string{"net"}},
 	"internal/rediskv":       {refuses: []string{pebble}},
 	"internal/jsonclient":    {imports: []string{"internal/edge/problem", "internal/retry"}, refuses: []string{pebble, "github.com/danielgtaylor"}},
+	"internal/renew":         {refuses: []string{"github.com", "net/http"}},
 	"internal/retry":         {refuses: []string{"github.com", "net", "os"}},
 	"internal/tracing":       {refuses: []string{otelSDK, otelExporters}},
 	"internal/urlprefix":     {refuses: []string{"github.com", "net/http", "os"}},

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
@@ -19,7 +20,7 @@ import (
 // for concurrent use.
 type Handler struct {
 	options Options
-	secrets keyring
+	secrets atomic.Pointer[keyring]
 }
 
 var _ bulk.Handler = (*Handler)(nil)
@@ -31,11 +32,18 @@ func New(options Options) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	secrets, err := newKeyring(options.Secrets, options.TargetSecrets)
-	if err != nil {
-		return nil, err
+	h := &Handler{options: options}
+	return h, h.SetSecrets(options.Secrets, options.TargetSecrets)
+}
+
+// SetSecrets replaces the secrets of the options, from the next attempt on, unless one is
+// invalid.
+func (h *Handler) SetSecrets(common []string, targets map[string][]string) error {
+	ring, err := newKeyring(common, targets)
+	if err == nil {
+		h.secrets.Store(&ring)
 	}
-	return &Handler{options: options, secrets: secrets}, nil
+	return err
 }
 
 // Close closes the idle connections.
@@ -98,7 +106,7 @@ func (h *Handler) newRequest(ctx context.Context, job *bulk.Job, now time.Time) 
 
 func (h *Handler) setHeaders(request *http.Request, job *bulk.Job, now time.Time) error {
 	header, id, timestamp := request.Header, job.ID(), strconv.FormatInt(now.Unix(), 10)
-	keys, err := h.secrets.keys(job)
+	keys, err := h.secrets.Load().keys(job)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	template "github.com/DataDog/datadog-agent/pkg/template/html"
@@ -69,6 +70,7 @@ var providers = map[Provider]provider{
 type Siteverify struct {
 	provider provider
 	options  SiteverifyOptions
+	secret   atomic.Value // string
 }
 
 var _ Challenge = (*Siteverify)(nil)
@@ -107,8 +109,13 @@ func NewSiteverify(options SiteverifyOptions) (*Siteverify, error) {
 		p.verify = options.URL
 	}
 	options.Transport = cmp.Or(options.Transport, http.DefaultTransport)
-	return &Siteverify{provider: p, options: options}, nil
+	s := &Siteverify{provider: p, options: options}
+	s.SetSecret(options.Secret)
+	return s, nil
 }
+
+// SetSecret replaces the secret, from the next proof on.
+func (s *Siteverify) SetSecret(secret string) { s.secret.Store(secret) }
 
 // Passed implements [Challenge]: a request without a proof has not passed.
 func (s *Siteverify) Passed(ctx context.Context, r *http.Request, client netip.Addr) (bool, error) {
@@ -116,7 +123,7 @@ func (s *Siteverify) Passed(ctx context.Context, r *http.Request, client netip.A
 	if proof == "" || len(proof) > maxProof {
 		return false, nil
 	}
-	form := url.Values{"secret": {s.options.Secret}, "response": {proof}}
+	form := url.Values{"secret": {s.secret.Load().(string)}, "response": {proof}}
 	if client.IsValid() {
 		form.Set("remoteip", client.String())
 	}

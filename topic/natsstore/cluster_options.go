@@ -5,12 +5,15 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sluice-project/sluice/internal/renew"
 )
 
 // ClusterOptions make the store one node of a cluster.
@@ -42,7 +45,8 @@ type ClusterOptions struct {
 	// directions. It needs a certificate, and the trusted authorities as RootCAs and as
 	// ClientCAs.
 	TLS *tls.Config
-	// CertFile, KeyFile and CAFile are the same in PEM files: all three or none.
+	// CertFile, KeyFile and CAFile are the same in PEM files: all three or none. The
+	// certificate and its key are read again when they change.
 	CertFile, KeyFile, CAFile string
 	// MetaReplicas is the number of replicas of the metadata as soon as there are as many
 	// nodes: 1, 3 or 5. Default 3.
@@ -136,14 +140,15 @@ func (o ClusterOptions) validateTLS() error {
 	return nil
 }
 
-// tlsConfig returns the configuration of connections between nodes, nil without TLS.
-func (o ClusterOptions) tlsConfig() (*tls.Config, error) {
+// tlsConfig returns the configuration of connections between nodes, nil without TLS. A
+// certificate in files is renewed while the node runs.
+func (o ClusterOptions) tlsConfig(log *slog.Logger) (*tls.Config, error) {
 	config := o.TLS.Clone()
 	if config == nil && o.CertFile == "" {
 		return nil, nil
 	}
 	if config == nil {
-		certificate, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
+		certificate, err := renew.LoadCertificate(o.CertFile, o.KeyFile, log)
 		if err != nil {
 			return nil, fmt.Errorf("TLS between nodes: %w", err)
 		}
@@ -155,7 +160,7 @@ func (o ClusterOptions) tlsConfig() (*tls.Config, error) {
 		if !authorities.AppendCertsFromPEM(text) {
 			return nil, fmt.Errorf("TLS between nodes: %s has no certificates", o.CAFile)
 		}
-		config = &tls.Config{Certificates: []tls.Certificate{certificate}, RootCAs: authorities, ClientCAs: authorities}
+		config = &tls.Config{GetCertificate: certificate.Get, GetClientCertificate: certificate.GetClient, RootCAs: authorities, ClientCAs: authorities}
 	}
 	config.ClientAuth = tls.RequireAndVerifyClientCert
 	config.MinVersion = max(config.MinVersion, tls.VersionTLS12)

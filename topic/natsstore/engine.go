@@ -56,7 +56,7 @@ func startEngine(dir string, options Options) (*engine, error) {
 	}
 	e := &engine{}
 	if options.Cluster != nil {
-		if err := e.join(settings, *options.Cluster); err != nil {
+		if err := e.join(settings, *options.Cluster, options.Logger); err != nil {
 			return nil, err
 		}
 	}

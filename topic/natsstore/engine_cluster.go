@@ -3,6 +3,7 @@ package natsstore
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"log/slog"
 	"net"
 	"net/url"
 	"slices"
@@ -28,8 +29,8 @@ const (
 const account = server.DEFAULT_GLOBAL_ACCOUNT
 
 // join adds the settings of a cluster's node.
-func (e *engine) join(settings *server.Options, options ClusterOptions) error {
-	config, err := options.tlsConfig()
+func (e *engine) join(settings *server.Options, options ClusterOptions, log *slog.Logger) error {
+	config, err := options.tlsConfig(log)
 	if err != nil {
 		return err
 	}

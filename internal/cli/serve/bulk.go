@@ -35,10 +35,16 @@ func openBulk(ctx context.Context, settings *config.Config, server *ops.Server, 
 		webhooks.Close()
 		return nil, err
 	}
-	opened := &part{close: func() error {
-		webhooks.Close()
-		return store.Close()
-	}}
+	opened := &part{
+		close: func() error {
+			webhooks.Close()
+			return store.Close()
+		},
+		secrets: func(settings *config.Config) error {
+			options := settings.Webhook.Options()
+			return webhooks.SetSecrets(options.Secrets, options.TargetSecrets)
+		},
+	}
 	mux := bulk.NewMux()
 	mux.Handle(bulk.WebhookType, webhooks)
 	options := []bulk.Option{bulk.WithLogger(log), bulk.WithPublisher(publisher), bulk.WithTracerProvider(tracer)}

@@ -12,6 +12,8 @@ import (
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/internal/cli/input"
 	"github.com/sluice-project/sluice/internal/connlimit"
+	"github.com/sluice-project/sluice/internal/renew"
+	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/ops"
 	"github.com/sluice-project/sluice/room/gate"
 )
@@ -19,8 +21,9 @@ import (
 // maxTemplate bounds the size of a template.
 const maxTemplate = 1 << 20
 
-// openGate returns the public server in front of an upstream.
-func openGate(settings *config.Gate, of *rooms, connections *connlimit.Limiter, log *slog.Logger) (*ops.Server, error) {
+// openGate returns the public server in front of an upstream, as a part.
+func openGate(settings *config.Gate, of *rooms, connections *connlimit.Limiter, log *slog.Logger) (*part, error) {
+	opened := noPart()
 	options := gate.Options{
 		Room: settings.Room, TrustedProxies: settings.TrustedProxies.Prefixes(), SecureCookies: settings.SecureCookies,
 		Brand: settings.Brand, Logger: log,
@@ -37,11 +40,16 @@ func openGate(settings *config.Gate, of *rooms, connections *connlimit.Limiter, 
 		return nil, fmt.Errorf("gate.template: %w", err)
 	}
 	if challenge := settings.Challenge; challenge.Provider != "" {
-		options.Challenge, err = gate.NewSiteverify(gate.SiteverifyOptions{
+		siteverify, err := gate.NewSiteverify(gate.SiteverifyOptions{
 			Provider: gate.Provider(challenge.Provider), SiteKey: challenge.SiteKey, Secret: string(challenge.Secret), Hostname: challenge.Hostname,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("gate.challenge: %w", err)
+		}
+		options.Challenge = siteverify
+		opened.secrets = func(settings *config.Config) error {
+			siteverify.SetSecret(string(settings.Gate.Challenge.Secret))
+			return nil
 		}
 	}
 	guard, err := gate.New(of.engine, of.hub, options)
@@ -61,13 +69,14 @@ func openGate(settings *config.Gate, of *rooms, connections *connlimit.Limiter, 
 	}
 	front := ops.Options{Addr: settings.HTTP, Name: "gate", Hosts: []string{ops.AnyHost}, Connections: connections, Logger: log}
 	if settings.TLSCert != "" {
-		certificate, err := ops.LoadCertificate(settings.TLSCert, settings.TLSKey, log)
+		certificate, err := renew.LoadCertificate(settings.TLSCert, settings.TLSKey, log)
 		if err != nil {
 			return nil, fmt.Errorf("gate.tls_cert: %w", err)
 		}
 		front.TLS = &tls.Config{GetCertificate: certificate.Get, MinVersion: tls.VersionTLS12}
 	}
-	return ops.NewFront(front, guard.Middleware(proxy)), nil
+	opened.services = []lifecycle.Service{ops.NewFront(front, guard.Middleware(proxy))}
+	return opened, nil
 }
 
 // readTemplate reads the waiting page's template; nil if none is set.

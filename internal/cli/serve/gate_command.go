@@ -43,7 +43,8 @@ gate.upstream. Several gates share a line with --state redis://….`,
   sluice gate --room shop --upstream http://127.0.0.1:3000 --state redis://127.0.0.1:6379`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			settings, err := config.LoadGate(command.Flags(), os.Environ())
+			load := func() (*config.Config, error) { return config.LoadGate(command.Flags(), os.Environ()) }
+			settings, err := load()
 			switch {
 			case err != nil:
 				return err
@@ -54,7 +55,7 @@ gate.upstream. Several gates share a line with --state redis://….`,
 			case settings.Gate.HTTP == config.Off:
 				return exit.Usage("give the gate an address: --listen %s", config.DefaultGate)
 			}
-			return runGate(command.Context(), settings, of.Object(), command)
+			return runGate(command.Context(), settings, load, of.Object(), command)
 		},
 	}
 	command.Flags().SortFlags = false
@@ -64,7 +65,9 @@ gate.upstream. Several gates share a line with --state redis://….`,
 }
 
 // runGate serves the gate and the API of rooms until ctx ends.
-func runGate(ctx context.Context, settings *config.Config, object map[string]any, command *cobra.Command) (err error) {
+func runGate(
+	ctx context.Context, settings *config.Config, load func() (*config.Config, error), object map[string]any, command *cobra.Command,
+) (err error) {
 	log, err := ops.NewLogger(command.ErrOrStderr(), settings.Log.Format, settings.Log.Level)
 	if err != nil {
 		return err
@@ -84,7 +87,8 @@ func runGate(ctx context.Context, settings *config.Config, object map[string]any
 		return err
 	}
 	made := newRoomOfFlags(of.engine, settings.Gate.Room, object)
-	services := slices.Concat(of.services, []lifecycle.Service{made, server, front}, openPublic(settings, server, connections, log))
+	services := slices.Concat(of.services, []lifecycle.Service{made, server}, front.services, openPublic(settings, server, connections, log),
+		[]lifecycle.Service{newSecrets(settings, load, log, of.secrets, front.secrets)})
 	log.Info("serving", "gate", settings.Gate.HTTP, "room", settings.Gate.Room, "upstream", settings.Gate.Upstream,
 		"http", settings.HTTP, "state", settings.State.String(), "data", settings.DataDir)
 	return lifecycle.Run(ctx, stopMargin, services...)

@@ -73,6 +73,13 @@ func openRooms(ctx context.Context, settings *config.Config, server *ops.Server,
 	opened.part = part{
 		services: []lifecycle.Service{engine, hub, newRoomsOfFile(engine, settings.Room.Rooms)},
 		close:    store.Close,
+		secrets: func(settings *config.Config) error {
+			keys, err := room.ParseTokenKeys(settings.Room.TokenKeys)
+			if err == nil {
+				engine.SetTokenKeys(keys)
+			}
+			return err
+		},
 	}
 	return opened, nil
 }

@@ -65,11 +65,9 @@ starts, jobs in flight have bulk.shutdown_grace to finish, and the rest is hande
   sluice serve --gate-http 127.0.0.1:8000 --gate-room shop --gate-upstream http://127.0.0.1:3000`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			settings, err := config.Load(command.Flags(), os.Environ())
-			if err != nil {
-				return err
-			}
-			return serve(command.Context(), settings, command)
+			return serve(command.Context(), command, func() (*config.Config, error) {
+				return config.Load(command.Flags(), os.Environ())
+			})
 		},
 	}
 	command.Flags().SortFlags = false
@@ -81,7 +79,11 @@ starts, jobs in flight have bulk.shutdown_grace to finish, and the rest is hande
 const stopMargin = 10 * time.Second
 
 // serve opens the data directory and serves until ctx ends.
-func serve(ctx context.Context, settings *config.Config, command *cobra.Command) (err error) {
+func serve(ctx context.Context, command *cobra.Command, load func() (*config.Config, error)) (err error) {
+	settings, err := load()
+	if err != nil {
+		return err
+	}
 	log, err := ops.NewLogger(command.ErrOrStderr(), settings.Log.Format, settings.Log.Level)
 	if err != nil {
 		return err
@@ -114,13 +116,13 @@ func serve(ctx context.Context, settings *config.Config, command *cobra.Command)
 	// Services stop in reverse order: bulk and rooms publish to topics until they have
 	// stopped, and tracing sends the spans of all.
 	services := slices.Concat(tracing.services, topics.services, bulk.services, rooms.services, []lifecycle.Service{server}, openPublic(settings, server, connections, log))
+	gate := noPart()
 	if settings.Gate.HTTP != config.Off {
-		front, err := openGate(&settings.Gate, rooms, connections, log)
-		if err != nil {
+		if gate, err = openGate(&settings.Gate, rooms, connections, log); err != nil {
 			return err
 		}
-		services = append(services, front)
 	}
+	services = append(slices.Concat(services, gate.services), newSecrets(settings, load, log, bulk.secrets, rooms.secrets, gate.secrets))
 	grace := max(0, settings.Bulk.ShutdownGrace) + stopMargin
 	if topics.member != nil {
 		services = append(services, topics.member)
@@ -160,6 +162,8 @@ func openServer(settings *config.Config, log *slog.Logger) (*connlimit.Limiter, 
 type part struct {
 	services []lifecycle.Service
 	close    func() error
+	// secrets replaces the secrets that the settings have; nil: there are none.
+	secrets func(*config.Config) error
 }
 
 // noPart returns a part that is off.

@@ -1,8 +1,7 @@
-package ops
+package renew
 
 import (
 	"bytes"
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -12,12 +11,14 @@ import (
 	"encoding/pem"
 	"log/slog"
 	"math/big"
-	"net/http"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // pair returns a certificate with a name, and its key, in PEM.
@@ -50,12 +51,11 @@ func replace(t *testing.T, path string, content []byte) {
 	}
 }
 
-// renewing is a server with a certificate in files that are replaced while it runs.
+// renewing is a certificate in files that are replaced while it is used.
 type renewing struct {
 	*testing.T
 	certFile, keyFile string
 	certificate       *Certificate
-	server            *Server
 	log               bytes.Buffer
 }
 
@@ -71,40 +71,37 @@ func newRenewing(t *testing.T, name string) *renewing {
 		t.Fatal(err)
 	}
 	r.certificate.age = 0
-	r.server = NewFront(Options{
-		Addr: "127.0.0.1:0", Name: "gate", Logger: slog.New(slog.DiscardHandler),
-		TLS: &tls.Config{GetCertificate: r.certificate.Get, MinVersion: tls.VersionTLS12},
-	}, http.NotFoundHandler())
-	if err := r.server.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := r.server.Stop(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
 	return r
 }
 
-// served returns the name of the certificate that a new connection gets.
+// served returns the name of the certificate with which both ends of a new connection prove who
+// they are.
 func (r *renewing) served() string {
 	r.Helper()
-	conn, err := tls.Dial("tcp", r.server.Addr().String(), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the test reads its name
-	if err != nil {
+	here, there := net.Pipe()
+	defer here.Close()
+	defer there.Close()
+	server := tls.Server(here, &tls.Config{GetCertificate: r.certificate.Get, ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS12})
+	client := tls.Client(there, &tls.Config{GetClientCertificate: r.certificate.GetClient, InsecureSkipVerify: true}) //nolint:gosec // the test reads its name
+	var both errgroup.Group
+	both.Go(func() error { return server.HandshakeContext(r.Context()) })
+	both.Go(func() error { return client.HandshakeContext(r.Context()) })
+	if err := both.Wait(); err != nil {
 		r.Fatal(err)
 	}
-	defer conn.Close()
-	return conn.ConnectionState().PeerCertificates[0].Subject.CommonName
+	name := client.ConnectionState().PeerCertificates[0].Subject.CommonName
+	if of := server.ConnectionState().PeerCertificates[0].Subject.CommonName; of != name {
+		r.Errorf("the client has the certificate %q, and the server %q", of, name)
+	}
+	return name
 }
 
 // count returns how many lines of the log have a text.
 func (r *renewing) count(text string) int {
-	r.certificate.mu.Lock()
-	defer r.certificate.mu.Unlock()
 	return strings.Count(r.log.String(), text)
 }
 
-// A running server serves the certificate that is in the files, and the old one until the pair is
+// Connections get the certificate that is in the files, and the old one until the pair is
 // whole.
 func TestRenewedCertificate(t *testing.T) {
 	r := newRenewing(t, "first")
@@ -132,7 +129,7 @@ func TestRenewedCertificate(t *testing.T) {
 		step.change()
 		for range 2 {
 			if got := r.served(); got != step.want {
-				t.Errorf("%s: the server has the certificate %q, want %q", step.name, got, step.want)
+				t.Errorf("%s: it is %q, want %q", step.name, got, step.want)
 			}
 		}
 		if n := r.count("level=ERROR"); n != step.errors {
@@ -147,9 +144,7 @@ func TestRenewedCertificate(t *testing.T) {
 // The files are not looked at for each handshake.
 func TestCertificateIsNotReadEachTime(t *testing.T) {
 	r := newRenewing(t, "first")
-	r.certificate.mu.Lock()
 	r.certificate.age = time.Hour
-	r.certificate.mu.Unlock()
 	cert, key := pair(t, "second")
 	replace(t, r.certFile, cert)
 	replace(t, r.keyFile, key)

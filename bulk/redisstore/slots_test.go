@@ -131,3 +131,21 @@ func TestSlotsOfATypeThatIsIdle(t *testing.T) {
 		t.Errorf("%d were leased, %v; want 4", len(jobs), err)
 	}
 }
+
+// TestLimitBelowWhatIsInFlight checks that a target whose limit falls below what one shard has in
+// flight goes on when those jobs have landed, though no other shard asks for their slots.
+func TestLimitBelowWhatIsInFlight(t *testing.T) {
+	t.Parallel()
+	s, c := sharded(t)
+	concurrency(t, s, 8)
+	start(t, s, against("a", tenantOn(s, 0)), 20)
+	jobs := take(t, s, 8)
+	concurrency(t, s, 1)
+	if _, err := s.Settle(t.Context(), settlements(bulk.Succeeded, jobs)); err != nil {
+		t.Fatal(err)
+	}
+	c.advance(time.Second)
+	if n, err := admit(t.Context(), s, 20); n != 1 || err != nil {
+		t.Errorf("%d were admitted, %v; want 1", n, err)
+	}
+}

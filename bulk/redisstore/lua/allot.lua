@@ -31,7 +31,9 @@ for _, r in ipairs(cjson.decode(ARGV[4])) do
   end
   -- The hub may not know of slots that a shard has given up. The shard gives its changes odd
   -- versions, and the hub even ones, so that neither mistakes the other's change for its own.
-  if slots and r[6] > version then
+  -- Within one version a shard has fewer only: jobs have landed whose flight counted as slots
+  -- when the limit was changed. They may be more than the limit allows now, and are free again.
+  if slots and (r[6] > version or r[6] == version and r[5] < mine) then
     mine, version = r[5], r[6]
     redis.call('HSET', key, shard, mine, 'v' .. shard, version)
   end
@@ -41,8 +43,7 @@ for _, r in ipairs(cjson.decode(ARGV[4])) do
     lacks[name] = (lacks[name] or 0) + wanted - next
     lack = lack + wanted - next
   end
-  if slots and (next > mine or next > r[5] and given + next <= allowed) then
-    -- Slots that the shard lost, or that were counted for jobs since landed, are given again.
+  if slots and next > mine then
     version = version + 2 - version % 2
     redis.call('HSET', key, shard, next, 'v' .. shard, version)
   elseif next > mine then

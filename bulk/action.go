@@ -65,8 +65,8 @@ const (
 	Completed Status = "COMPLETED"
 	// Failed: more jobs failed than the action allows, or aggregation failed.
 	Failed Status = "FAILED"
-	// Canceled: no further job starts. Jobs in flight may still finish, and are
-	// counted; FinishedAt is set when the last one has ended.
+	// Canceled: no further job starts. Jobs in flight are told to end; those that finish
+	// are counted, and FinishedAt is set when the last one has ended.
 	Canceled Status = "CANCELED"
 )
 

@@ -40,6 +40,8 @@ func (m *Mux) Attempt(ctx context.Context, job *Job, config Config) Attempt {
 		panic(fmt.Sprintf("bulk: job type %q has no handler; there are %q", job.Spec.Type, m.Types()))
 	}
 	r := m.runner(job.Spec.Type, config.WithDefaults())
+	ctx, cancel := context.WithTimeout(ctx, r.timeoutOf(job.Spec))
+	defer cancel()
 	return r.attempt(ctx, job)
 }
 
@@ -50,20 +52,17 @@ type runner struct {
 	retryDelay func(*Job, error) time.Duration // may be nil
 }
 
-// attempt runs the handler once.
+// timeoutOf returns the maximum duration of one attempt.
+func (r *runner) timeoutOf(spec *Spec) time.Duration { return cmp.Or(spec.Timeout, r.timeout) }
+
+// attempt runs the handler once, in a context that ends at the attempt's timeout.
 func (r *runner) attempt(ctx context.Context, job *Job) Attempt {
-	timeout := r.timeout
-	if job.Spec.Timeout > 0 {
-		timeout = job.Spec.Timeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
 	result, err := r.call(ctx, job)
 	if err == nil {
 		return Attempt{Kind: Succeeded, Result: result}
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = fmt.Errorf("timed out after %s: %w", timeout, err)
+		err = fmt.Errorf("timed out after %s: %w", r.timeoutOf(job.Spec), err)
 	}
 	a := failure(err)
 	if a.Kind == FailedForNow && r.retryDelay != nil && !errors.As(err, new(*RetryAfterError)) {
@@ -111,11 +110,11 @@ func failure(err error) Attempt {
 
 // attempt runs the handler of a leased job once, within a span if its action is traced, and
 // returns the settlement.
-func (p *pool) attempt(job *Job) Settlement {
+func (p *pool) attempt(ctx context.Context, job *Job) Settlement {
 	if p.engine.spans == nil || job.Spec.Trace.Parent == "" {
-		return p.run(p.engine.jobs, job)
+		return p.run(ctx, job)
 	}
-	ctx, span := p.engine.spans.attempt(p.engine.jobs, job)
+	ctx, span := p.engine.spans.attempt(ctx, job)
 	settlement := p.run(ctx, job)
 	p.engine.spans.attempted(span, &attemptOutcome{settlement, job.Spec, p.last(job)})
 	return settlement
@@ -134,7 +133,7 @@ func (p *pool) run(ctx context.Context, job *Job) Settlement {
 	switch {
 	case a.Kind == Succeeded:
 		return p.engine.mapped(ctx, job.Lease.Action, job.Spec, a.Result)
-	case p.engine.jobs.Err() != nil:
+	case errors.Is(ctx.Err(), context.Canceled): // it was told to end
 		return Settlement{Kind: Released}
 	default:
 		return Settlement{Kind: a.Kind, Error: a.Err.Error(), RetryAfter: a.RetryAfter}

@@ -264,10 +264,17 @@ func (e *Engine) Resume(ctx context.Context, id string) (Action, error) {
 	return e.transition(ctx, id, Transition{Kind: Resume})
 }
 
-// Cancel ends an action: no further job starts. Jobs in flight may finish and are
-// counted.
+// Cancel ends an action: no further job starts. The contexts of handlers that run its jobs
+// end, at once here, and at other instances when they extend the leases. Jobs that finish
+// nevertheless are counted as they end.
 func (e *Engine) Cancel(ctx context.Context, id string) (Action, error) {
-	return e.transition(ctx, id, Transition{Kind: Cancel})
+	action, err := e.transition(ctx, id, Transition{Kind: Cancel})
+	if err == nil {
+		for _, p := range e.pools {
+			p.endRuns(func(_ LeaseID, spec *Spec) bool { return spec.ID == id })
+		}
+	}
+	return action, err
 }
 
 func (e *Engine) transition(ctx context.Context, id string, transition Transition) (Action, error) {

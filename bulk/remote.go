@@ -85,8 +85,13 @@ func (e *Engine) Settle(ctx context.Context, reports []Report) ([]Verdict, error
 		batch[i] = attemptOutcome{settlement: settlement, spec: k.spec}
 	}
 	verdicts, err := e.settleAll(ctx, batch)
-	if err == nil {
-		e.spans.settled(batch, verdicts)
+	if err != nil {
+		return nil, err
 	}
-	return verdicts, err
+	e.spans.settled(batch, verdicts)
+	extensions := make([]Settlement, len(batch))
+	for i := range batch {
+		extensions[i] = batch[i].settlement
+	}
+	return verdicts, e.endedBy(ctx, extensions, verdicts)
 }

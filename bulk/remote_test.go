@@ -127,3 +127,26 @@ func TestARemoteLeaseIsExtendedOrExpires(t *testing.T) {
 		}
 	})
 }
+
+// A remote worker learns at the next extension that its action was canceled, and hands the job back.
+func TestRemoteWorkerLearnsOfCancel(t *testing.T) {
+	inVirtualTime(t, bulk.Config{}, bulk.NewMux(), func(t *testing.T, r *rig) {
+		id := r.submit(bulk.Spec{Type: "remote"}, 1)
+		lease := r.lease(1, 0, time.Second)[0].Lease
+		if v := r.settle(bulk.Report{Lease: lease, Kind: bulk.Extended}); v != bulk.Accepted {
+			t.Errorf("before: %s", v)
+		}
+		if _, err := r.Cancel(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if v := r.settle(bulk.Report{Lease: lease, Kind: bulk.Extended}); v != bulk.WasCanceled || v.String() != "canceled" {
+			t.Errorf("extended after the cancel: %s, want canceled", v)
+		}
+		if v := r.settle(bulk.Report{Lease: lease, Kind: bulk.Released}); v != bulk.Accepted {
+			t.Errorf("handed back: %s", v)
+		}
+		if a := r.finish(id); a.Canceled != 1 {
+			t.Errorf("%+v, want one canceled", a.Counts)
+		}
+	})
+}

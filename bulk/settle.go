@@ -79,6 +79,30 @@ func (e *Engine) settleAll(ctx context.Context, batch []attemptOutcome) ([]Verdi
 	return verdicts, nil
 }
 
+// endedBy makes the verdict of each accepted extension WasCanceled whose action was canceled.
+func (e *Engine) endedBy(ctx context.Context, settlements []Settlement, verdicts []Verdict) error {
+	canceled := map[uint64]bool{}
+	for i := range settlements {
+		if settlements[i].Kind != Extended || verdicts[i] != Accepted {
+			continue
+		}
+		number := settlements[i].Lease.Action
+		over, known := canceled[number]
+		if !known {
+			actions, err := e.store.Actions(ctx, ActionFilter{Number: number})
+			if err != nil {
+				return err
+			}
+			over = len(actions) > 0 && actions[0].Status == Canceled
+			canceled[number] = over
+		}
+		if over {
+			verdicts[i] = WasCanceled
+		}
+	}
+	return nil
+}
+
 // catalog caches the specs of the actions whose jobs are in flight, by number.
 type catalog struct {
 	engine *Engine

@@ -54,7 +54,7 @@ const MaxErrorBytes = 1024
 // Verdict is the store's answer to one settlement.
 type Verdict uint8
 
-// The verdicts. Only an Accepted settlement has an effect.
+// The verdicts. Only an Accepted settlement has an effect, and an WasCanceled extension.
 const (
 	Accepted Verdict = iota + 1
 	// Duplicate: this lease was settled before.
@@ -63,6 +63,9 @@ const (
 	Expired
 	// Unknown: there is no such lease. Its action may have been deleted.
 	Unknown
+	// WasCanceled: the lease was extended, but its action was canceled. The worker should stop
+	// and settle the job as Released. Stores do not give this verdict.
+	WasCanceled
 )
 
 // String returns the verdict as the API spells it.
@@ -74,6 +77,8 @@ func (v Verdict) String() string {
 		return "duplicate"
 	case Expired:
 		return "expired"
+	case WasCanceled:
+		return "canceled"
 	default:
 		return "unknown"
 	}

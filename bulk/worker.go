@@ -54,6 +54,8 @@ type pool struct {
 type runningJob struct {
 	spec  *Spec
 	since time.Time
+	// cancel ends the attempt's context.
+	cancel context.CancelFunc
 }
 
 func newPool(e *Engine, name string, runner runner) *pool {
@@ -154,35 +156,48 @@ func (p *pool) supply(jobs []Job) {
 // worker runs one job after another.
 func (p *pool) worker(context.Context) error {
 	for {
-		job, ok := p.next()
+		ctx, job, ok := p.next()
 		if !ok {
 			return nil
 		}
 		began := time.Now()
-		settlement := p.attempt(&job)
+		settlement := p.attempt(ctx, &job)
 		settlement.Lease, settlement.Took = job.Lease, time.Since(began)
 		p.end(attemptOutcome{settlement, job.Spec, p.last(&job)})
 	}
 }
 
-// next waits for a job; ok is false if the worker must stop.
-func (p *pool) next() (Job, bool) {
+// next waits for a job, and returns it with the context of its attempt; ok is false if the
+// worker must stop.
+func (p *pool) next() (ctx context.Context, job Job, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.queue) == 0 || p.workers > p.want {
 		if p.closing || p.workers > p.want {
 			p.workers--
-			return Job{}, false
+			return nil, Job{}, false
 		}
 		p.work.Wait()
 	}
-	job := p.queue[0]
+	job = p.queue[0]
 	p.queue[0] = Job{}
 	if p.queue = p.queue[1:]; len(p.queue) == 0 {
 		p.queue = nil
 	}
-	p.running[job.Lease] = runningJob{job.Spec, time.Now()}
-	return job, true
+	ctx, cancel := context.WithTimeout(p.engine.jobs, p.runner.timeoutOf(job.Spec))
+	p.running[job.Lease] = runningJob{job.Spec, time.Now(), cancel}
+	return ctx, job, true
+}
+
+// endRuns tells the handlers of some jobs to end: their attempts do not count any more.
+func (p *pool) endRuns(of func(LeaseID, *Spec) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for lease, run := range p.running {
+		if of(lease, run.spec) {
+			run.cancel()
+		}
+	}
 }
 
 // end hands an outcome to the settler.
@@ -192,6 +207,7 @@ func (p *pool) end(e attemptOutcome) {
 	if p.gone {
 		return
 	}
+	p.running[e.settlement.Lease].cancel()
 	delete(p.running, e.settlement.Lease)
 	p.outcomes = append(p.outcomes, e)
 	p.results += len(e.settlement.Result)
@@ -280,7 +296,8 @@ func (m *speedometer) measure(jobs int, speed float64) float64 {
 }
 
 // keeper extends the leases of running jobs. A job that has run longer than its timeout
-// and the grace is given up: its lease expires and it runs again.
+// and the grace is given up: its lease expires and it runs again. Handlers whose lease is
+// lost, or whose action was canceled, are told to end.
 func (p *pool) keeper(ctx context.Context) error {
 	ticker := time.NewTicker(p.engine.config.Lease / 3)
 	defer ticker.Stop()
@@ -289,13 +306,30 @@ func (p *pool) keeper(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case now := <-ticker.C:
-			if extensions := p.extensions(now); len(extensions) > 0 {
-				if _, err := p.engine.store.Settle(ctx, extensions); err != nil && !retriable(err) {
-					return err
-				}
+			if err := p.keep(ctx, p.extensions(now)); err != nil && !retriable(err) {
+				return err
 			}
 		}
 	}
+}
+
+func (p *pool) keep(ctx context.Context, extensions []Settlement) error {
+	if len(extensions) == 0 {
+		return nil
+	}
+	verdicts, err := p.engine.store.Settle(ctx, extensions)
+	if err != nil {
+		return err
+	}
+	if err := p.engine.endedBy(ctx, extensions, verdicts); err != nil {
+		return err
+	}
+	over := map[LeaseID]bool{}
+	for i, verdict := range verdicts {
+		over[extensions[i].Lease] = verdict != Accepted
+	}
+	p.endRuns(func(lease LeaseID, _ *Spec) bool { return over[lease] })
+	return nil
 }
 
 func (p *pool) extensions(now time.Time) (extensions []Settlement) {
@@ -305,7 +339,7 @@ func (p *pool) extensions(now time.Time) (extensions []Settlement) {
 		extensions = append(extensions, Settlement{Lease: lease, Kind: Extended, LeaseFor: p.engine.config.Lease})
 	}
 	for lease, r := range p.running {
-		if now.Sub(r.since) < max(p.runner.timeout, r.spec.Timeout)+max(0, p.engine.config.ShutdownGrace) {
+		if now.Sub(r.since) < p.runner.timeoutOf(r.spec)+max(0, p.engine.config.ShutdownGrace) {
 			extend(lease)
 		}
 	}

@@ -280,3 +280,89 @@ func TestAHandlerThatHangsLosesItsLease(t *testing.T) {
 		bulktest.RequireCounts(t, r.action(id), bulk.Completed, 1, 0)
 	})
 }
+
+// untilTold is a handler that ends when it is told to, and counts that.
+func untilTold(told *atomic.Int64) bulk.HandlerFunc {
+	return func(ctx context.Context, _ *bulk.Job) ([]byte, error) {
+		<-ctx.Done()
+		told.Add(1)
+		return nil, ctx.Err()
+	}
+}
+
+// Cancel ends the handlers of the action, and of no other, at once where it is called, and at another
+// instance when that extends its leases.
+func TestCancelEndsHandlers(t *testing.T) {
+	for name, within := range map[string]time.Duration{"here": 0, "elsewhere": 10 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			var told atomic.Int64
+			inVirtualTime(t, bulk.Config{JobTimeout: time.Hour, Lease: 30 * time.Second}, handled(untilTold(&told)), func(t *testing.T, r *rig) {
+				id, other := r.submit(bulk.Spec{Type: "send"}, 3), r.submit(bulk.Spec{Type: "send"}, 1)
+				pass(time.Second)
+				cancel := r.Cancel
+				if within > 0 {
+					e := r.instance(r.Store())
+					defer stop(t, e)
+					cancel = e.Cancel
+				}
+				if _, err := cancel(t.Context(), id); err != nil {
+					t.Fatal(err)
+				}
+				pass(within + time.Second)
+				if n := told.Load(); n != 3 {
+					t.Errorf("%d handlers were told to end, want 3", n)
+				}
+				if a := r.finish(id); a.Canceled != 3 || a.Retried != 0 {
+					t.Errorf("canceled: %+v", a.Counts)
+				}
+				if a := r.action(other); a.InFlight != 1 {
+					t.Errorf("another action: %+v, want its job in flight", a.Counts)
+				}
+			})
+		})
+	}
+}
+
+// forgetful is a store that extends no leases while it is away.
+type forgetful struct {
+	bulk.Store
+	away atomic.Bool
+}
+
+func (f *forgetful) Settle(ctx context.Context, settlements []bulk.Settlement) ([]bulk.Verdict, error) {
+	if settlements[0].Kind == bulk.Extended && f.away.Load() {
+		return nil, bulk.ErrUnavailable
+	}
+	return f.Store.Settle(ctx, settlements)
+}
+
+// A handler whose lease was lost, so that another attempt runs its job, is told to end.
+func TestLostLeaseEndsHandler(t *testing.T) {
+	var told atomic.Int64
+	mux := handled(func(ctx context.Context, job *bulk.Job) ([]byte, error) {
+		if job.Attempt > 1 {
+			return nil, nil
+		}
+		return untilTold(&told)(ctx, job)
+	})
+	config := bulk.Config{JobTimeout: time.Hour, Lease: 30 * time.Second}
+	inVirtualTime(t, config, bulk.NewMux(), func(t *testing.T, r *rig) {
+		store := &forgetful{Store: r.Store()}
+		e, err := bulk.New(store, mux, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		defer stop(t, e)
+		store.away.Store(true)
+		id := r.submit(bulk.Spec{Type: "send"}, 1)
+		bulktest.RequireCounts(t, r.finish(id), bulk.Completed, 1, 0)
+		store.away.Store(false)
+		pass(config.Lease)
+		if told.Load() != 1 {
+			t.Error("the handler was not told to end")
+		}
+	})
+}

@@ -33,7 +33,7 @@ func (s *server) registerActions() {
 
 	register(s, "pause-action", "POST /v1/actions/{id}/pause", "Admit no further job until the action is resumed", s.transition(s.engine.Pause))
 	register(s, "resume-action", "POST /v1/actions/{id}/resume", "Resume a paused action", s.transition(s.engine.Resume))
-	register(s, "cancel-action", "POST /v1/actions/{id}/cancel", "Start no further job; jobs in flight may finish", s.transition(s.engine.Cancel))
+	register(s, "cancel-action", "POST /v1/actions/{id}/cancel", "Start no further job, and tell those in flight to end", s.transition(s.engine.Cancel))
 }
 
 func (s *server) create(ctx context.Context, in *object[wire.NewAction]) (*outCreated, error) {

@@ -72,6 +72,7 @@ var settlementKinds = map[string]bulk.SettlementKind{
 	wire.OutcomeFailed:    bulk.FailedForGood,
 	wire.OutcomeRetry:     bulk.FailedForNow,
 	wire.OutcomeThrottled: bulk.Throttled,
+	wire.OutcomeReleased:  bulk.Released,
 }
 
 func (s *server) acknowledge(ctx context.Context, in *object[wire.Acknowledgement]) (*object[wire.Verdicts], error) {

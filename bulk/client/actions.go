@@ -53,7 +53,7 @@ func (c *Client) Resume(ctx context.Context, id string) (wire.Action, error) {
 	return c.move(ctx, id, "resume")
 }
 
-// Cancel starts no further job of the action; jobs in flight may finish.
+// Cancel starts no further job of the action, and tells those in flight to end.
 func (c *Client) Cancel(ctx context.Context, id string) (wire.Action, error) {
 	return c.move(ctx, id, "cancel")
 }

@@ -154,9 +154,10 @@ func TestConnectionsAreReused(t *testing.T) {
 		})
 	}
 	group.Wait()
-	// The transport may dial while another connection becomes free.
-	if got := connections.Load(); got > 2*workers {
-		t.Fatalf("%d connections for %d workers", got, workers)
+	// The transport may dial while another connection becomes free. If one kind of answer were not
+	// read to its end, a fifth of the requests would need a connection each.
+	if got := connections.Load(); got > workers*each/8 {
+		t.Fatalf("%d connections for %d requests of %d workers", got, workers*each, workers)
 	}
 }
 

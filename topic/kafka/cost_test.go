@@ -27,7 +27,7 @@ import (
 
 // The memory that a request may take for each of its bytes, in all, and in any case.
 const (
-	costOfByte = 192
+	costOfByte = 256
 	costAtMost = 256 << 20
 	costFree   = 1 << 20
 	// costOfChange is what each change of topics may cost that a request makes one after the other: it

@@ -47,12 +47,14 @@ const (
 	OutcomeRetry = "retry"
 	// OutcomeThrottled uses no attempt; the job waits for its slot.
 	OutcomeThrottled = "throttled"
+	// OutcomeReleased uses no attempt; the job is due at once.
+	OutcomeReleased = "released"
 )
 
 // Outcome is the outcome of one lease.
 type Outcome struct {
 	Lease        string          `json:"lease"`
-	Status       string          `json:"status" enum:"succeeded,failed,retry,throttled" doc:"failed is final; retry uses an attempt; throttled uses none."`
+	Status       string          `json:"status" enum:"succeeded,failed,retry,throttled,released" doc:"failed is final; retry uses an attempt; throttled and released use none."`
 	Result       json.RawMessage `json:"result,omitempty" doc:"The result of a successful job, any JSON value, for the action's aggregates."`
 	Error        string          `json:"error,omitempty" doc:"Why the attempt did not succeed. The first 1,024 bytes are kept."`
 	RetryAfterMS int64           `json:"retry_after_ms,omitempty" minimum:"0" maximum:"86400000" doc:"The Retry-After of the target, for retry and throttled."`
@@ -73,5 +75,5 @@ type Verdicts struct {
 // Verdict is the server's answer to the report on one lease.
 type Verdict struct {
 	Lease   string `json:"lease"`
-	Verdict string `json:"verdict" enum:"accepted,duplicate,expired,unknown" doc:"Only accepted changed anything."`
+	Verdict string `json:"verdict" enum:"accepted,duplicate,expired,unknown,canceled" doc:"Only accepted changed anything. canceled, of an extension alone: the lease goes on, but the action was canceled; stop and release the job."`
 }

@@ -149,7 +149,7 @@ func newServerCommands(connect connector) []*cobra.Command {
 		newSubmitCommand(connect), newListCommand(connect), newStatusCommand(connect), newWatchCommand(connect),
 		newTransitionCommand(connect, "pause", "Admit no further job of an action until it is resumed", server.Pause),
 		newTransitionCommand(connect, "resume", "Go on with a paused action", server.Resume),
-		newTransitionCommand(connect, "cancel", "Start no further job of an action; those in flight may finish", server.Cancel),
+		newTransitionCommand(connect, "cancel", "Start no further job of an action, and tell those in flight to end", server.Cancel),
 		newFailuresCommand(connect), newReplayCommand(connect), newTargetCommand(connect), newScheduleCommand(connect),
 	}
 }

@@ -63,10 +63,12 @@ func (r *roomRun) checkOrder() error {
 	return wrong.Wrong()
 }
 
-// checkEnds compares the visits with the events.
+// checkEnds compares the visits with the events. A pass may expire while a payment takes
+// longer than the pass lasts.
 func (r *roomRun) checkEnds() error {
 	var wrong faults
 	unanswered, known := int64(0), map[int64]bool{}
+	lasts := r.Room.PassTTL + r.Room.Stay
 	for _, v := range r.Visitors {
 		unanswered += int64(v.Unanswered)
 		s := r.History.Stays[v.Number]
@@ -77,7 +79,7 @@ func (r *roomRun) checkEnds() error {
 			wrong.blame("no event says that visitor %d of %s has entered", v.Number, r.Name)
 		case s.Gone == "":
 			wrong.blame("no event says that visitor %d of %s is gone", v.Number, r.Name)
-		case v.Paid && s.Gone != room.VisitorLeft, v.Inside && s.Called == 0:
+		case v.Paid && v.PaidIn <= lasts && s.Gone != room.VisitorLeft, v.Inside && s.Called == 0:
 			wrong.blame("visitor %d of %s was inside and paid (%t), but the last event is %s", v.Number, r.Name, v.Paid, s.Gone)
 		}
 		known[v.Number] = true

@@ -84,6 +84,8 @@ type demoVisitor struct {
 	// Inside, CameBack and Paid say what has happened. Sent means that the gate
 	// answered that the place is gone.
 	Inside, CameBack, Paid, Sent bool
+	// PaidIn is how long the answer to the payment took.
+	PaidIn time.Duration
 	// AwayFor bounds how long a visitor who came back had not asked.
 	AwayFor time.Duration
 	// Unanswered counts requests without answer.
@@ -215,7 +217,9 @@ func (v *demoVisitor) shop(ctx context.Context) error {
 	if v.Conduct == wanders {
 		return nil
 	}
+	began := time.Now()
 	got, err := v.send(ctx, http.MethodPost, "/paid")
+	v.PaidIn = time.Since(began)
 	v.Paid = err == nil && got.status == http.StatusOK
 	return err
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
-// The time after which the others consider a silent master failed, and bounds of how long a
-// cluster, or sentinels, take to agree.
+// The time after which the others consider a silent master failed, much longer than a busy
+// machine keeps it silent, and bounds of how long a cluster, or sentinels, take to agree.
 const (
-	nodeTimeout  = 2 * time.Second
+	nodeTimeout  = 20 * time.Second
 	agreeTimeout = 90 * time.Second
 )
 

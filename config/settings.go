@@ -135,6 +135,8 @@ func (c *Config) topicSettings() []Setting {
 			Usage: "most consumer groups; further ones are refused"},
 		{Key: "topic.max_group_members", field: &t.Groups.MembersMax,
 			Usage: "most members of one consumer group; further ones are refused"},
+		{Key: "topic.total_group_bytes", field: &t.Groups.BytesTotal,
+			Usage: "most bytes that the members of all consumer groups of a node bring and are assigned, and 1 KiB for each; further ones are refused"},
 		{Key: "topic.offset_retention", field: &t.Groups.OffsetRetention,
 			Usage: "how long committed offsets are kept after their group became empty"},
 	}

@@ -83,6 +83,9 @@ type GroupsConfig struct {
 	MembersMax int
 	// GroupsMax bounds the number of groups. Default 10,000.
 	GroupsMax int
+	// BytesTotal bounds what the members of all groups of a node bring, their assignments, and
+	// 1 KiB for each member. Default 256 MiB.
+	BytesTotal int64
 	// OffsetMetadataBytes bounds the text that is stored with a committed
 	// offset. Default 4,096.
 	OffsetMetadataBytes int
@@ -109,6 +112,7 @@ func (c Config) WithDefaults() Config {
 	orDefault(&c.Groups.OffsetRetention, 7*24*time.Hour)
 	orDefault(&c.Groups.MembersMax, 1000)
 	orDefault(&c.Groups.GroupsMax, 10_000)
+	orDefault(&c.Groups.BytesTotal, 256<<20)
 	orDefault(&c.Groups.OffsetMetadataBytes, 4096)
 	return c
 }
@@ -176,6 +180,8 @@ func (c GroupsConfig) validate() error {
 		return errors.New("topic.max_groups: want at least 1")
 	case c.MembersMax < 1:
 		return errors.New("topic.max_group_members: want at least 1")
+	case c.BytesTotal < 0:
+		return errors.New("topic.total_group_bytes: want more than 0")
 	case c.OffsetMetadataBytes < 0:
 		return errors.New("topic.offset_metadata_bytes: want more than 0")
 	}

@@ -9,6 +9,7 @@
 // # Guarantees
 //
 //   - A connection beyond a bound is reset at once, and costs nothing else.
+//   - The kernel holds little of what a client does not read.
 //   - The bound that follows from the limit of file descriptors leaves as many as the
 //     stores need.
 package connlimit

@@ -91,6 +91,7 @@ func (l *Limiter) Dial(dialer *net.Dialer) func(ctx context.Context, network, ad
 		release := sync.OnceFunc(func() { l.release(nil) })
 		dialed, err := dialer.DialContext(ctx, network, address)
 		if tcp, ok := dialed.(*net.TCPConn); ok {
+			_ = tcp.SetReadBuffer(answerBuffer) // what a client does not read waits here too
 			return &conn{tcp, release}, nil
 		}
 		release()
@@ -121,6 +122,7 @@ func (c *counted) Accept() (net.Conn, error) {
 		}
 		networks := c.limiter.networks(tcp.RemoteAddr())
 		if c.limiter.admit(networks, tcp.RemoteAddr().String()) {
+			_ = tcp.SetWriteBuffer(answerBuffer)
 			return &conn{tcp, sync.OnceFunc(func() { c.limiter.release(networks) })}, nil
 		}
 		_ = tcp.SetLinger(0) // a reset: an orderly end looks like an answer to some clients

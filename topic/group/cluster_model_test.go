@@ -37,6 +37,7 @@ var clusterStepKinds = []string{
 //   - no member gets the same generation from two coordinators, unless it is a
 //     stored one;
 //   - a commit is accepted only from the generation of the node that accepts it;
+//   - what the members bring is counted exactly, at each node;
 //   - after any faults, the group becomes stable when all behave.
 func TestGroupsOfAClusterModel(t *testing.T) {
 	steps := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
@@ -282,6 +283,11 @@ func (m *clusterModel) look() error {
 			if known && len(m.assigned) > before && record < c.Generation {
 				return fmt.Errorf("client %s is assigned something in generation %d, and %d is stored", c.join.Client, c.Generation, record)
 			}
+		}
+	}
+	for _, groups := range m.groupNodes.groups {
+		if err := wantCounted(groups); err != nil {
+			return err
 		}
 	}
 	if err := m.lookAtCommits(); err != nil {

@@ -19,6 +19,7 @@ type coordinator struct {
 	// offsets holds the durable offsets. Only write changes it, and the maps in it
 	// never change.
 	offsets  map[string]topicOffsets
+	counted  int64  // bytes of the members, as Groups has counted them
 	revision uint64 // of the stored group; 0 before the first write
 	// unsure: the last write of the group failed, and may be stored nevertheless.
 	unsure bool
@@ -39,8 +40,15 @@ func newCoordinator(groups *Groups, l *Ownership, name string) *coordinator {
 	c := &coordinator{groups: groups, owner: l, name: name, offsets: map[string]topicOffsets{}}
 	c.group = newGroup(name, groups.config, c.save)
 	c.group.epoch = l.epoch
+	c.group.reserve = c.reserve
 	c.group.spent = func() { groups.renew(l) }
 	return c
+}
+
+// changed counts the bytes of a group whose members may have changed, and sets its timer.
+func (c *coordinator) changed(now time.Time) {
+	c.count()
+	c.arm(now)
 }
 
 // arm sets the timer, unless it is set to fire early enough. A request within a session
@@ -67,7 +75,7 @@ func (c *coordinator) tick() {
 	now := time.Now()
 	c.armed = time.Time{}
 	c.group.tick(now)
-	c.arm(now)
+	c.changed(now)
 	c.flush()
 	c.dropIfUnused()
 }
@@ -125,6 +133,7 @@ func (c *coordinator) depose() {
 		return
 	}
 	c.gone = true
+	c.count()
 	if c.timer != nil {
 		c.timer.Stop()
 	}

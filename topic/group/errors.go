@@ -29,7 +29,7 @@ var (
 	// ErrTooManyGroups reports that the maximum number of groups exists.
 	ErrTooManyGroups = errors.New("too many groups")
 	// ErrGroupTooLarge reports that the members' metadata, or the leader's
-	// assignments, are too large to be stored.
+	// assignments, are too large to be stored, or more than all groups may have.
 	ErrGroupTooLarge = errors.New("group metadata too large")
 	// ErrGroupNotEmpty reports that the group has members.
 	ErrGroupNotEmpty = errors.New("group is not empty")

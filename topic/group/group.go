@@ -46,6 +46,8 @@ type group struct {
 	config topic.GroupsConfig
 	// save stores a record, and calls done later, under the group's lock.
 	save func(record groupRecord, done func(now time.Time, err error))
+	// reserve counts bytes that the members are about to bring, or returns ErrGroupTooLarge.
+	reserve func(more int) error
 	// spent is called instead of beginning a generation, when too many in a row were
 	// not stored.
 	spent func()
@@ -68,6 +70,7 @@ type group struct {
 	delayUntil       time.Time // latest end of that wait
 	syncAt           time.Time // when members that have not synced are dropped
 	savingGeneration int32     // generation whose assignment is being stored
+	assigning        int       // bytes of assignments that are being stored
 }
 
 // groupMember is a member of a group.

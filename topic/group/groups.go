@@ -36,6 +36,7 @@ type Groups struct {
 
 	mu     sync.Mutex
 	byName map[string]*coordinator
+	bytes  int64 // of the members of all groups
 	slots  [SlotCount]slotState
 	loaded bool
 	closed bool
@@ -126,7 +127,7 @@ func beginAll(byName map[string]*coordinator) {
 	now := time.Now()
 	for _, c := range byName {
 		c.mu.Lock()
-		c.arm(now)
+		c.changed(now)
 		c.flush()
 		c.mu.Unlock()
 	}
@@ -291,7 +292,7 @@ func (c *coordinator) do(f func(c *coordinator, now time.Time) error) (again boo
 func (gs *Groups) move(name string, create bool, f func(g *group, now time.Time) error) error {
 	return gs.with(name, create, func(c *coordinator, now time.Time) error {
 		err := f(c.group, now)
-		c.arm(now)
+		c.changed(now)
 		return err
 	})
 }

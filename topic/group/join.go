@@ -2,6 +2,7 @@ package group
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -42,20 +43,23 @@ func (g *group) tryJoin(now time.Time, r JoinRequest) (*Awaited[JoinResult], err
 
 // hasRoom refuses new members above the bounds; known members may return.
 func (g *group) hasRoom(r JoinRequest) error {
-	_, static := g.instances[r.Instance]
-	if r.Member == "" && !static && len(g.members)+len(g.pending) >= g.config.MembersMax {
+	old := g.members[cmp.Or(g.instances[r.Instance], r.Member)]
+	if r.Member == "" && old == nil && len(g.members)+len(g.pending) >= g.config.MembersMax {
 		return fmt.Errorf("%w: it may have at most %d members", ErrGroupFull, g.config.MembersMax)
 	}
-	size := r.size()
+	size, more := r.size(), memberBytes+r.size()
 	for _, m := range g.members {
-		if m.id != r.Member && (!static || m.instance != r.Instance) {
+		if m != old {
 			size += m.size
 		}
+	}
+	if old != nil {
+		more = r.size() - old.size
 	}
 	if size > maxGroupBytes {
 		return fmt.Errorf("%w: all members bring %d bytes; want at most %d", ErrGroupTooLarge, size, maxGroupBytes)
 	}
-	return nil
+	return g.reserve(more)
 }
 
 // joinNew is the join of a member without an id.

@@ -32,6 +32,7 @@ var stepKinds = []string{
 //     restarts: one that was not stored may be given again then;
 //   - a commit is accepted from the present generation only, and an acknowledged
 //     one stays, also across restarts;
+//   - what the members bring is counted exactly;
 //   - after any faults, the group becomes stable when all behave.
 func TestGroupModel(t *testing.T) {
 	steps := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
@@ -274,7 +275,7 @@ func (m *groupModel) look() error {
 	if err := m.lookAtCommits(); err != nil {
 		return err
 	}
-	return m.lookAtOffsets()
+	return errors.Join(m.lookAtOffsets(), wantCounted(m.groups))
 }
 
 func (m *groupModel) joined(c *modelClient, least int32) error {

@@ -22,6 +22,9 @@ const (
 	// maxMemberBytes bounds the size of all of a member's protocols with their metadata,
 	// and of one assignment.
 	maxMemberBytes = 1 << 20
+	// memberBytes is what a member counts for GroupsConfig.BytesTotal besides what it
+	// brings, and what an id counts that was given out.
+	memberBytes = 1 << 10
 	// maxGroupBytes bounds the metadata of all members of a group: as much as fits into
 	// maxGroupRecord.
 	maxGroupBytes = 3 << 20

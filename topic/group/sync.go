@@ -23,8 +23,8 @@ func (g *group) syncMember(now time.Time, r SyncRequest) *Awaited[SyncResult] {
 		return settled(g.syncResult(m), nil)
 	case g.state != CompletingRebalance:
 		err = ErrUnknownMember
-	case m.id == g.leader:
-		err = checkAssignments(r.Assignments)
+	case m.id == g.leader && g.savingGeneration != g.generation:
+		err = g.takeIn(r.Assignments)
 	}
 	if err != nil {
 		return settled(SyncResult{}, err)
@@ -38,13 +38,21 @@ func (g *group) syncMember(now time.Time, r SyncRequest) *Awaited[SyncResult] {
 	return answer
 }
 
-func checkAssignments(assignments map[string][]byte) error {
+// takeIn checks the assignments of the leader, and counts them.
+func (g *group) takeIn(assignments map[string][]byte) error {
 	for id, assignment := range assignments {
 		if len(assignment) > maxMemberBytes {
 			return fmt.Errorf("%w: assignment of %q has %d bytes; want at most %d", ErrGroupTooLarge, id, len(assignment), maxMemberBytes)
 		}
 	}
-	return nil
+	return g.reserve(assignedBytes(assignments))
+}
+
+func assignedBytes(assignments map[string][]byte) (total int) {
+	for id, assignment := range assignments {
+		total += len(id) + len(assignment)
+	}
+	return total
 }
 
 func (g *group) syncResult(m *groupMember) SyncResult {
@@ -55,7 +63,9 @@ func (g *group) syncResult(m *groupMember) SyncResult {
 func (g *group) assign(assignments map[string][]byte) {
 	generation := g.generation
 	g.savingGeneration = generation
+	g.assigning += assignedBytes(assignments)
 	g.save(g.record(assignments), func(now time.Time, err error) {
+		g.assigning -= assignedBytes(assignments)
 		if g.state != CompletingRebalance || g.savingGeneration != generation {
 			return
 		}

@@ -172,7 +172,7 @@ func (c *coordinator) writeOne(ctx context.Context, w *groupWrite) {
 	}
 	now := time.Now()
 	w.answer(now, failed, unavailable(recordErr))
-	c.arm(now)
+	c.changed(now)
 	if w.remove {
 		c.mu.Unlock()
 		c.removeAll(ctx, w)

@@ -122,7 +122,7 @@ func (b *Broker) followAll(ctx context.Context) error {
 			b.catalog.noteLocked(name, item.Revision)
 		}
 	}
-	for _, name := range slices.Collect(maps.Keys(b.catalog.applied)) {
+	for name := range b.catalog.applied {
 		if !there[name] {
 			b.gone(name)
 		}

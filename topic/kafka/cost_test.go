@@ -33,8 +33,8 @@ const (
 	costAtMost = 256 << 20
 	costFree   = 1 << 20
 	// costOfChange is what each change of topics may cost that a request makes one after the other: it
-	// reads the newest metadata.
-	costOfChange = 32 << 10
+	// reads the newest metadata, which here has few topics.
+	costOfChange = 4 << 10
 )
 
 // changes are the requests that make changes one after the other.

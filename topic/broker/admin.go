@@ -122,6 +122,9 @@ func (b *Broker) AutoCreate(ctx context.Context, name string) (*Topic, error) {
 	if !errors.Is(err, topic.ErrNoTopic) {
 		return t, err
 	}
+	if err := topic.CheckName(name); err != nil { // before anything is read for it
+		return nil, err
+	}
 	t, err = func() (*Topic, error) {
 		// With the lock held, so that no other call deletes a topic between its
 		// creation and the lookup.
@@ -130,8 +133,8 @@ func (b *Broker) AutoCreate(ctx context.Context, name string) (*Topic, error) {
 		if t, err := b.Topic(name); err == nil {
 			return t, nil
 		}
-		if most := b.config.AutoCreatePerMinute; !b.created.take(most) {
-			return nil, fmt.Errorf("%w: %q: topics are created automatically at %d a minute: ask again", topic.ErrNoTopic, name, most)
+		if !b.created.take(b.config.AutoCreatePerMinute) { // clients ask again
+			return nil, noTopicError(name)
 		}
 		t, err := b.createLocked(ctx, topic.Spec{Name: name}, false)
 		if err != nil {

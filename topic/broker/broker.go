@@ -215,8 +215,16 @@ func (b *Broker) Topic(name string) (*Topic, error) {
 	if t, ok := b.topics[name]; ok {
 		return t, nil
 	}
-	return nil, fmt.Errorf("%w: %q", topic.ErrNoTopic, name)
+	return nil, noTopicError(name)
 }
+
+// noTopicError is the ErrNoTopic of a name. Its text is made when it is read: a request may name
+// many topics, and most callers need the kind of the error only.
+type noTopicError string
+
+func (name noTopicError) Error() string { return fmt.Sprintf("%v: %q", topic.ErrNoTopic, string(name)) }
+
+func (noTopicError) Unwrap() error { return topic.ErrNoTopic }
 
 // TopicByID returns the topic with that ID, or ErrNoTopic.
 func (b *Broker) TopicByID(id topic.ID) (*Topic, error) {
@@ -225,7 +233,7 @@ func (b *Broker) TopicByID(id topic.ID) (*Topic, error) {
 	if t, ok := b.byID[id]; ok {
 		return t, nil
 	}
-	return nil, fmt.Errorf("%w: id %s", topic.ErrNoTopic, id)
+	return nil, noTopicError(id.String())
 }
 
 // partitions returns the partitions of all topics.

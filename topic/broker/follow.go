@@ -92,11 +92,16 @@ func (b *Broker) followAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	there := map[string]bool{}
+	there := make(map[string]bool, len(items))
 	for _, views := range []bool{false, true} {
 		for _, item := range items {
 			name := item.Key[len(catalog.TopicsPrefix):]
 			there[name] = true
+			// An open topic at that revision is not being deleted. Each change of a topic comes here, so
+			// the records of all others are not read again.
+			if _, err := b.Topic(name); err == nil && b.catalog.applied[name] == item.Revision {
+				continue
+			}
 			record, err := catalog.ReadTopic(item)
 			if isView := record.Settings[topic.SettingViewOf] != ""; isView != views {
 				continue
@@ -117,7 +122,7 @@ func (b *Broker) followAll(ctx context.Context) error {
 			b.catalog.noteLocked(name, item.Revision)
 		}
 	}
-	for _, name := range slices.Collect(maps.Keys(b.catalog.applied)) {
+	for name := range b.catalog.applied {
 		if !there[name] {
 			b.gone(name)
 		}

@@ -103,9 +103,19 @@ func (t *Topic) Has(number int32) error {
 	return err
 }
 
-func (t *Topic) lacks(number int32) error {
-	return fmt.Errorf("%w: %s has 0 to %d, not %d", topic.ErrNoPartition, t.name, len(t.Partitions())-1, number)
+func (t *Topic) lacks(number int32) error { return &noPartitionError{t, number} }
+
+// noPartitionError is the ErrNoPartition of a topic, see noTopicError.
+type noPartitionError struct {
+	topic  *Topic
+	number int32
 }
+
+func (p *noPartitionError) Error() string {
+	return fmt.Sprintf("%v: %s has 0 to %d, not %d", topic.ErrNoPartition, p.topic.name, len(p.topic.Partitions())-1, p.number)
+}
+
+func (*noPartitionError) Unwrap() error { return topic.ErrNoPartition }
 
 // Append numbers batches, starts writing them to a partition, and returns without
 // waiting for the disk. It waits only while the partition's appends hold more memory

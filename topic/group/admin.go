@@ -137,8 +137,9 @@ func (gs *Groups) Delete(name string) *Awaited[struct{}] {
 // none if it does not exist. The maps of partitions are read-only.
 // Errors: ErrInvalidGroup, ErrCoordinatorLoading, ErrClosed.
 func (gs *Groups) Offsets(name string) (map[string]map[int32]CommittedOffset, error) {
-	topics := map[string]map[int32]CommittedOffset{}
+	var topics map[string]map[int32]CommittedOffset
 	err := gs.with(name, false, func(c *coordinator, _ time.Time) error {
+		topics = make(map[string]map[int32]CommittedOffset, len(c.offsets))
 		for topic, offsets := range c.offsets {
 			if len(offsets.partitions) > 0 {
 				topics[topic] = offsets.partitions

@@ -327,7 +327,7 @@ func (gs *Groups) Confirm(ctx context.Context) error {
 
 // Coordinator returns the node that coordinates a group, which need not exist.
 // ErrCoordinatorUnavailable means that no node does at present, or
-// that this node cannot know.
+// that this node cannot know. The answer is the same for all groups of a slot, see SlotOf.
 func (gs *Groups) Coordinator(ctx context.Context, name string) (int32, error) {
 	members, err := gs.membership(ctx)
 	if err != nil {
@@ -336,19 +336,20 @@ func (gs *Groups) Coordinator(ctx context.Context, name string) (int32, error) {
 	if members.isolated() {
 		return 0, fmt.Errorf("%w: %d of %d nodes can be reached", ErrCoordinatorUnavailable, members.reached, members.registered)
 	}
-	item, err := catalog.Get(ctx, gs.meta, slotKey(SlotOf(name)))
+	slot := SlotOf(name)
+	item, err := catalog.Get(ctx, gs.meta, slotKey(slot))
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrCoordinatorUnavailable, err)
 	}
 	if item.Revision == 0 {
-		return 0, fmt.Errorf("%w: nobody has claimed group %q yet", ErrCoordinatorUnavailable, name)
+		return 0, fmt.Errorf("%w: nobody has claimed slot %d yet", ErrCoordinatorUnavailable, slot)
 	}
 	record, err := readSlotRecord(item)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrCoordinatorUnavailable, err)
 	}
 	if record.Node == 0 || !slices.Contains(members.alive, record.Node) {
-		return 0, fmt.Errorf("%w: that of group %q was node %d", ErrCoordinatorUnavailable, name, max(record.Node, record.Left))
+		return 0, fmt.Errorf("%w: that of slot %d was node %d", ErrCoordinatorUnavailable, slot, max(record.Node, record.Left))
 	}
 	return record.Node, nil
 }

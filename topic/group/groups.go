@@ -235,13 +235,13 @@ func (gs *Groups) find(name string, create bool) (*coordinator, error) {
 	case !gs.loaded:
 		return nil, ErrCoordinatorLoading
 	case slot.owner == nil:
-		return nil, fmt.Errorf("%w: %q", ErrNotCoordinator, name)
+		return nil, &groupError{ErrNotCoordinator, name}
 	case !slot.serving:
 		return nil, ErrCoordinatorLoading
 	case c != nil:
 		return c, nil
 	case !create:
-		return nil, fmt.Errorf("%w: %q", ErrNoGroup, name)
+		return nil, &groupError{ErrNoGroup, name}
 	case len(gs.byName) >= gs.config.GroupsMax:
 		return nil, fmt.Errorf("%w: there may be at most %d", ErrTooManyGroups, gs.config.GroupsMax)
 	}
@@ -249,6 +249,17 @@ func (gs *Groups) find(name string, create bool) (*coordinator, error) {
 	gs.byName[name] = c
 	return c, nil
 }
+
+// groupError is an error with the name of a group. Its text is made when it is read: a request
+// may name many groups, and most callers need the kind of the error only.
+type groupError struct {
+	kind error
+	name string
+}
+
+func (r *groupError) Error() string { return fmt.Sprintf("%v: %q", r.kind, r.name) }
+
+func (r *groupError) Unwrap() error { return r.kind }
 
 func (gs *Groups) forget(c *coordinator) {
 	gs.mu.Lock()

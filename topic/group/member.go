@@ -3,6 +3,7 @@ package group
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -67,10 +68,7 @@ func (gs *Groups) Leave(name string, members []MemberIdentity) ([]error, error) 
 		return nil
 	})
 	if errors.Is(err, ErrNoGroup) {
-		for i := range errs {
-			errs[i] = orUnknownMember(err)
-		}
-		err = nil
+		return slices.Repeat([]error{orUnknownMember(err)}, len(members)), nil
 	}
 	return errs, err
 }

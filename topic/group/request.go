@@ -47,10 +47,15 @@ func newAwaited[T any]() *Awaited[T] { return &Awaited[T]{done: make(chan struct
 
 // settled returns an Awaited that is answered already.
 func settled[T any](value T, err error) *Awaited[T] {
-	a := newAwaited[T]()
-	a.settle(value, err)
-	return a
+	return &Awaited[T]{done: closed, value: value, err: err}
 }
+
+// closed is the channel of all answers that need not be awaited.
+var closed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
 
 func (a *Awaited[T]) settle(value T, err error) {
 	a.value, a.err = value, err

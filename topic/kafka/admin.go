@@ -25,7 +25,7 @@ func refuse(kind *kerr.Error, format string, args ...any) error {
 // outcome returns the code and the message of an error; 0 and nil for none. It logs
 // unexpected errors.
 func (s *Server) outcome(doing string, err error) (int16, *string) {
-	s.unexpected(doing, err)
+	s.unexpected(doing, "", err)
 	return code(err), message(err)
 }
 

@@ -212,7 +212,7 @@ func TestDeleteTopics(t *testing.T) {
 		}
 		s.made(t, topic.Spec{Name: "view", Settings: map[string]string{"sluice.view.of": "source", "sluice.view.where": "true"}})
 		request := &kmsg.DeleteTopicsRequest{TopicNames: []string{"a", "nosuch", "b", "b", "source"}, TimeoutMillis: 1000}
-		want := []string{"NONE", "UNKNOWN_TOPIC_OR_PARTITION: nosuch", "INVALID_REQUEST: more than once", "INVALID_REQUEST: more than once", "POLICY_VIOLATION: delete \"view\" first"}
+		want := []string{"NONE", "UNKNOWN_TOPIC_OR_PARTITION: topic does not exist", "INVALID_REQUEST: more than once", "INVALID_REQUEST: more than once", "POLICY_VIOLATION: delete \"view\" first"}
 		if version >= 6 {
 			c, err := s.broker.Topic("c")
 			if err != nil {
@@ -274,7 +274,7 @@ func TestCreatePartitions(t *testing.T) {
 			{"orders", 5, here, false, "INVALID_REPLICA_ASSIGNMENT: 1 partitions, 2 are new", 3},
 			{"orders", 2147483647, nil, false, "INVALID_PARTITIONS: 2147483647", 3},
 			{"view", 9, nil, false, "POLICY_VIOLATION: has the partitions of orders", 3},
-			{"nosuch", 9, nil, false, "UNKNOWN_TOPIC_OR_PARTITION: nosuch", 3},
+			{"nosuch", 9, nil, false, "UNKNOWN_TOPIC_OR_PARTITION: topic does not exist", 3},
 		} {
 			r := asked[*kmsg.CreatePartitionsRequest, *kmsg.CreatePartitionsResponse](t, s, version, &kmsg.CreatePartitionsRequest{
 				Topics: []kmsg.CreatePartitionsRequestTopic{{Topic: test.name, Count: test.count, Assignment: test.on}}, ValidateOnly: test.dryRun,

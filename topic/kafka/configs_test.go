@@ -105,7 +105,7 @@ func TestDescribeConfigsRefuses(t *testing.T) {
 		name string
 		want string
 	}{
-		{kmsg.ConfigResourceTypeTopic, "nosuch", "UNKNOWN_TOPIC_OR_PARTITION: nosuch"},
+		{kmsg.ConfigResourceTypeTopic, "nosuch", "UNKNOWN_TOPIC_OR_PARTITION: topic does not exist"},
 		{kmsg.ConfigResourceTypeBroker, "7", "INVALID_REQUEST: this is broker 1"},
 		{kmsg.ConfigResourceTypeBrokerLogger, "1", "INVALID_REQUEST: there are those of topics and of brokers"},
 		{kmsg.ConfigResourceTypeGroupConfig, "g", "INVALID_REQUEST: there are those of topics and of brokers"},
@@ -142,7 +142,7 @@ func TestAlterConfigs(t *testing.T) {
 			{"orders", []kmsg.AlterConfigsRequestResourceConfig{{Name: "retention.ms", Value: text("x")}}, "INVALID_CONFIG: want a whole number"},
 			{"orders", []kmsg.AlterConfigsRequestResourceConfig{one, one}, "INVALID_REQUEST: more than once"},
 			{"orders", []kmsg.AlterConfigsRequestResourceConfig{{Name: "sluice.view.of", Value: text("x")}}, "INVALID_CONFIG: cannot be changed"},
-			{"nosuch", nil, "UNKNOWN_TOPIC_OR_PARTITION: nosuch"},
+			{"nosuch", nil, "UNKNOWN_TOPIC_OR_PARTITION: topic does not exist"},
 		} {
 			if got := alter(false, test.name, test.configs...); !matches(got, test.want) || len(orders.Own()) != 2 {
 				t.Errorf("version %d: %s, want %s; then %v", version, got, test.want, orders.Own())
@@ -175,7 +175,7 @@ func TestIncrementalAlterConfigs(t *testing.T) {
 			{2, "orders", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "cleanup.policy", Op: 9, Value: text("delete")}}, false, "INVALID_REQUEST: want 0 to 3"},
 			{2, "orders", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "segment.ms", Value: text("5")}}, false, "INVALID_CONFIG: would do nothing here"},
 			{2, "orders", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "segment.ms", Op: 1}}, false, "INVALID_CONFIG: would do nothing here"},
-			{2, "nosuch", nil, false, "UNKNOWN_TOPIC_OR_PARTITION: nosuch"},
+			{2, "nosuch", nil, false, "UNKNOWN_TOPIC_OR_PARTITION: topic does not exist"},
 			{4, "1", nil, false, "INVALID_REQUEST: set where it is started"},
 			{8, "1", nil, false, "INVALID_REQUEST: those of topics can be altered"},
 		} {

@@ -13,17 +13,17 @@ import (
 // Removes groups without members, with their offsets, and answers when that is durable. Errors:
 // GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
 func (s *Server) deleteGroups(_ *call, r *kmsg.DeleteGroupsRequest) answer {
-	deleting := make([]*group.Awaited[struct{}], len(r.Groups))
-	for i, name := range r.Groups {
+	names := distinct(r.Groups)
+	deleting := make([]*group.Awaited[struct{}], len(names))
+	for i, name := range names {
 		deleting[i] = s.broker.Groups().Delete(name)
 	}
 	return func(ctx context.Context) kmsg.Response {
 		response := r.ResponseKind().(*kmsg.DeleteGroupsResponse)
-		for i, name := range r.Groups {
+		response.Groups = make([]kmsg.DeleteGroupsResponseGroup, len(names))
+		for i, name := range names {
 			_, err := deleting[i].Wait(ctx)
-			deleted := kmsg.NewDeleteGroupsResponseGroup()
-			deleted.Group, deleted.ErrorCode = name, s.groupCode(name, err)
-			response.Groups = append(response.Groups, deleted)
+			response.Groups[i].Group, response.Groups[i].ErrorCode = name, s.groupCode(name, err)
 		}
 		return response
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/broker"
 )
 
 // DeleteRecords: versions 0 to 2.
@@ -19,29 +20,27 @@ func (s *Server) deleteRecords(_ *call, r *kmsg.DeleteRecordsRequest) answer {
 		ctx, cancel := adminContext(ctx)
 		defer cancel()
 		response := r.ResponseKind().(*kmsg.DeleteRecordsResponse)
+		response.Topics = make([]kmsg.DeleteRecordsResponseTopic, len(r.Topics))
 		for i := range r.Topics {
-			wanted := &r.Topics[i]
-			trimmed := kmsg.NewDeleteRecordsResponseTopic()
+			wanted, trimmed := &r.Topics[i], &response.Topics[i]
 			trimmed.Topic = wanted.Topic
-			for _, p := range wanted.Partitions {
-				done := kmsg.NewDeleteRecordsResponseTopicPartition()
-				done.Partition = p.Partition
-				start, err := s.trim(ctx, wanted.Topic, p.Partition, p.Offset)
-				done.LowWatermark, done.ErrorCode = start, code(err)
-				trimmed.Partitions = append(trimmed.Partitions, done)
+			trimmed.Partitions = make([]kmsg.DeleteRecordsResponseTopicPartition, len(wanted.Partitions))
+			t, missing := s.broker.Topic(wanted.Topic)
+			for j, p := range wanted.Partitions {
+				start, err := int64(-1), missing
+				if err == nil {
+					start, err = trim(ctx, t, p.Partition, p.Offset)
+				}
+				done := &trimmed.Partitions[j]
+				done.Partition, done.LowWatermark, done.ErrorCode = p.Partition, start, code(err)
 			}
-			response.Topics = append(response.Topics, trimmed)
 		}
 		return response
 	}
 }
 
 // trim removes the records before an offset and returns the new start, or -1.
-func (s *Server) trim(ctx context.Context, name string, number int32, before int64) (int64, error) {
-	t, err := s.broker.Topic(name)
-	if err != nil {
-		return -1, err
-	}
+func trim(ctx context.Context, t *broker.Topic, number int32, before int64) (int64, error) {
 	p, err := t.Partition(number)
 	switch {
 	case err != nil:

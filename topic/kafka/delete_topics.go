@@ -30,7 +30,7 @@ func (s *Server) deleteTopics(_ *call, r *kmsg.DeleteTopicsRequest) answer {
 			deleted := kmsg.NewDeleteTopicsResponseTopic()
 			deleted.Topic, deleted.TopicID = wanted[i].Topic, wanted[i].TopicID
 			var err error
-			if name := s.nameToDelete(&wanted[i]); name != "" && again[name] {
+			if name := s.nameToDelete(&wanted[i]); again[name] && (name != "" || wanted[i].Topic != nil) {
 				err = refuse(kerr.InvalidRequest, "the request names topic %q more than once", name)
 			} else {
 				err = s.deleteTopic(ctx, &deleted)

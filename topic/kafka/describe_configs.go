@@ -24,6 +24,7 @@ func (s *Server) describeConfigs(c *call, r *kmsg.DescribeConfigsRequest) answer
 func (s *Server) describedConfigs(c *call, r *kmsg.DescribeConfigsRequest) kmsg.Response {
 	response := r.ResponseKind().(*kmsg.DescribeConfigsResponse)
 	asked := once[resource]{}
+	response.Resources = make([]kmsg.DescribeConfigsResponseResource, 0, len(r.Resources))
 	for i := range r.Resources {
 		wanted := &r.Resources[i]
 		if !asked.first(resource{wanted.ResourceType, wanted.ResourceName}) {

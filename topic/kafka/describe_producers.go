@@ -19,16 +19,24 @@ func (s *Server) describeProducers(c *call, r *kmsg.DescribeProducersRequest) an
 
 func (s *Server) describedProducers(c *call, r *kmsg.DescribeProducersRequest) kmsg.Response {
 	response := r.ResponseKind().(*kmsg.DescribeProducersResponse)
-	asked := once[partitionName]{}
+	named := once[partitionName]{}
+	response.Topics = make([]kmsg.DescribeProducersResponseTopic, len(r.Topics))
 	for i := range r.Topics {
-		described := kmsg.NewDescribeProducersResponseTopic()
-		described.Topic = r.Topics[i].Topic
-		for _, number := range r.Topics[i].Partitions {
-			if asked.first(partitionName{described.Topic, number}) {
-				described.Partitions = append(described.Partitions, s.producersOf(c, described.Topic, number))
+		asked, described := &r.Topics[i], &response.Topics[i]
+		described.Topic = asked.Topic
+		numbers := distinct(asked.Partitions)
+		described.Partitions = make([]kmsg.DescribeProducersResponseTopicPartition, 0, len(numbers))
+		t, missing := s.broker.Topic(asked.Topic)
+		for _, number := range numbers {
+			p, err := (*broker.Partition)(nil), missing
+			if err == nil {
+				p, err = t.Partition(number)
 			}
+			if err == nil && !named.first(partitionName{t, number}) {
+				continue
+			}
+			described.Partitions = append(described.Partitions, s.producersOf(c, number, p, err))
 		}
-		response.Topics = append(response.Topics, described)
 	}
 	return response
 }
@@ -36,11 +44,11 @@ func (s *Server) describedProducers(c *call, r *kmsg.DescribeProducersRequest) k
 // producerCost is the memory of a producer in an answer.
 const producerCost = 128
 
-func (s *Server) producersOf(c *call, name string, number int32) kmsg.DescribeProducersResponseTopicPartition {
+// producersOf describes the producers of a partition, or why there are none.
+func (s *Server) producersOf(c *call, number int32, p *broker.Partition, err error) kmsg.DescribeProducersResponseTopicPartition {
 	described := kmsg.NewDescribeProducersResponseTopicPartition()
 	described.Partition = number
 	var producers []broker.Producer
-	p, err := s.partition(name, number)
 	if err == nil {
 		producers = p.Producers()
 		err = c.memory.add(int64(len(producers)) * producerCost)

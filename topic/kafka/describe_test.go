@@ -151,7 +151,7 @@ func TestElectLeaders(t *testing.T) {
 		r := asked[*kmsg.ElectLeadersRequest, *kmsg.ElectLeadersResponse](t, s, version, &kmsg.ElectLeadersRequest{
 			Topics: []kmsg.ElectLeadersRequestTopic{{Topic: "orders", Partitions: []int32{0, 1}}},
 		})
-		for i, want := range []string{"ELECTION_NOT_NEEDED: broker 1 leads it", "UNKNOWN_TOPIC_OR_PARTITION: not 1"} {
+		for i, want := range []string{"ELECTION_NOT_NEEDED: broker 1 leads it", "UNKNOWN_TOPIC_OR_PARTITION: partition does not exist"} {
 			p := r.Topics[0].Partitions[i]
 			if got := result(p.ErrorCode, p.ErrorMessage); p.Partition != int32(i) || !matches(got, want) {
 				t.Errorf("version %d: %s, want %s", version, got, want)
@@ -181,7 +181,7 @@ func TestAlterPartitionAssignments(t *testing.T) {
 			{1, []int32{1, 2}, "INVALID_REPLICA_ASSIGNMENT: partition 1 on brokers [1 2]: there is no broker 2"},
 			{1, []int32{}, "INVALID_REPLICA_ASSIGNMENT: want 1 to 5"},
 			{1, nil, "NO_REASSIGNMENT_IN_PROGRESS: not being moved"},
-			{2, []int32{1}, "UNKNOWN_TOPIC_OR_PARTITION: not 2"},
+			{2, []int32{1}, "UNKNOWN_TOPIC_OR_PARTITION: partition does not exist"},
 		} {
 			r := asked[*kmsg.AlterPartitionAssignmentsRequest, *kmsg.AlterPartitionAssignmentsResponse](t, s, version, &kmsg.AlterPartitionAssignmentsRequest{
 				AllowReplicationFactorChange: true,

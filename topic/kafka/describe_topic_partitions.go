@@ -59,7 +59,7 @@ func newCursor(name string, partition int32) *kmsg.DescribeTopicPartitionsRespon
 
 // namesFrom returns the requested names, from the cursor on.
 func (s *Server) namesFrom(r *kmsg.DescribeTopicPartitionsRequest) []string {
-	var names []string
+	names := make([]string, 0, len(r.Topics))
 	for i := range r.Topics {
 		names = append(names, r.Topics[i].Topic)
 	}

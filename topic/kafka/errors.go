@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/group"
 )
 
 // failure is an error with a code of the protocol.
@@ -88,10 +89,27 @@ func code(err error) int16 {
 	return kindOf(err).Code
 }
 
+// unknown has all that is said of names that this node does not know. A request may have many, and the
+// answer has each name beside the text.
+var unknown = []struct {
+	err  error
+	text string
+}{
+	{topic.ErrNoTopic, topic.ErrNoTopic.Error()},
+	{topic.ErrNoPartition, topic.ErrNoPartition.Error()},
+	{group.ErrNoGroup, group.ErrNoGroup.Error()},
+	{group.ErrNotCoordinator, group.ErrNotCoordinator.Error()},
+}
+
 // message returns the text that goes with the code of an error; nil for nil.
 func message(err error) *string {
 	if err == nil {
 		return nil
+	}
+	for i := range unknown {
+		if errors.Unwrap(err) == unknown[i].err { //nolint:errorlint // wrapped in more, it is why something else is refused
+			return &unknown[i].text
+		}
 	}
 	text := err.Error()
 	if len(text) > maxMessage { // a client may have sent a long name
@@ -103,9 +121,10 @@ func message(err error) *string {
 // maxMessage bounds the text that goes with an error.
 const maxMessage = 1000
 
-// unexpected logs an error without a code: clients only see UNKNOWN_SERVER_ERROR.
-func (s *Server) unexpected(doing string, err error) {
+// unexpected logs an error without a code: clients only see UNKNOWN_SERVER_ERROR. doing ends with the
+// name, if any: the two are put together for the log only.
+func (s *Server) unexpected(doing, name string, err error) {
 	if err != nil && kindOf(err) == kerr.UnknownServerError {
-		s.log.Error("kafka request failed", "doing", doing, "error", err)
+		s.log.Error("kafka request failed", "doing", doing+name, "error", err)
 	}
 }

@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -199,7 +198,7 @@ func (f *fetching) read(ctx context.Context) {
 func (f *fetching) readPart(ctx context.Context, p *fetchPart, most int64) {
 	fetched, err := p.topic.Read(ctx, p.want.partition, p.want.offset, int(max(most, 1)))
 	if err != nil {
-		f.server.unexpected("read "+p.topic.Name(), err)
+		f.server.unexpected("read ", p.topic.Name(), err)
 		p.err, f.failed = err, true
 		return
 	}
@@ -288,7 +287,6 @@ func (f *fetching) fill(response *fetchResponse) {
 	f.call.memory.held, f.held = f.held+around, 0
 	got := map[*fetchPartition]bool{}
 	at := map[fetchKey]int{} // indexes of topics in the answer
-	var records [][]pieces
 	var told leaders
 	for i := range f.parts {
 		p := &f.parts[i]
@@ -306,17 +304,17 @@ func (f *fetching) fill(response *fetchResponse) {
 		key := fetchKey{id: p.want.id, name: p.want.name}
 		n, known := at[key]
 		if !known {
-			t := kmsg.NewFetchResponseTopic()
-			t.Topic, t.TopicID = key.name, key.id
 			n = len(response.Topics)
 			at[key] = n
-			response.Topics = append(response.Topics, t)
-			records = append(records, nil)
+			same := f.sameTopic(i)
+			response.Topics = append(response.Topics, kmsg.FetchResponseTopic{
+				Topic: key.name, TopicID: key.id, Partitions: make([]kmsg.FetchResponseTopicPartition, 0, same),
+			})
+			response.records = append(response.records, make([]pieces, 0, same))
 		}
 		response.Topics[n].Partitions = append(response.Topics[n].Partitions, answered)
-		records[n] = append(records[n], pieces{p.data, p.size})
+		response.records[n] = append(response.records[n], pieces{p.data, p.size})
 	}
-	response.records = slices.Concat(records...)
 	response.SessionID = f.want.answered(got)
 	if response.Version >= endpointsSince && told != nil {
 		for _, n := range told.nodes(f.server.nodes(f.call)) {
@@ -325,6 +323,17 @@ func (f *fetching) fill(response *fetchResponse) {
 			response.Brokers = append(response.Brokers, broker)
 		}
 	}
+}
+
+// sameTopic returns how many parts from one on have its topic: mostly all of that topic.
+func (f *fetching) sameTopic(from int) (n int) {
+	first := f.parts[from].want
+	for n = 1; from+n < len(f.parts); n++ {
+		if next := f.parts[from+n].want; next.id != first.id || next.name != first.name {
+			break
+		}
+	}
+	return n
 }
 
 // answer returns the answer for one partition.

@@ -12,8 +12,8 @@ import (
 // pieces, which are sent without a copy: copying them would cost more than the rest of the answer.
 type fetchResponse struct {
 	*kmsg.FetchResponse
-	// records are the records of each partition, in the order of the response.
-	records []pieces
+	// records are the records of each topic's partitions, in the order of the response.
+	records [][]pieces
 }
 
 // pieces are whole batches, one after another.
@@ -35,7 +35,6 @@ func (r *fetchResponse) frame(to []byte, correlation int32) (net.Buffers, []byte
 		w.flat = kbin.AppendInt32(w.flat, r.SessionID)
 	}
 	w.count(len(r.Topics))
-	records := r.records
 	for i := range r.Topics {
 		t := &r.Topics[i]
 		switch {
@@ -48,8 +47,7 @@ func (r *fetchResponse) frame(to []byte, correlation int32) (net.Buffers, []byte
 		}
 		w.count(len(t.Partitions))
 		for j := range t.Partitions {
-			w.partition(r.Version, &t.Partitions[j], records[0])
-			records = records[1:]
+			w.partition(r.Version, &t.Partitions[j], r.records[i][j])
 		}
 		w.tags()
 	}

@@ -118,7 +118,12 @@ func (f *fetchSessions) open(r *kmsg.FetchRequest, now time.Time) (fetchWant, er
 }
 
 // wanted returns the partitions that a request names.
-func wanted(r *kmsg.FetchRequest) (partitions []*fetchPartition) {
+func wanted(r *kmsg.FetchRequest) []*fetchPartition {
+	count := 0
+	for i := range r.Topics {
+		count += len(r.Topics[i].Partitions)
+	}
+	partitions := make([]*fetchPartition, 0, count)
 	for _, t := range r.Topics {
 		for _, p := range t.Partitions {
 			partitions = append(partitions, &fetchPartition{

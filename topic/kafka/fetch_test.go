@@ -30,6 +30,7 @@ func TestFetchAnswersAreEncodedAsByTheCodec(t *testing.T) {
 				topics := kmsg.NewFetchResponseTopic()
 				topics.Topic, topics.TopicID = "orders", [16]byte{1, 2, 3}
 				full := topics
+				var ofTopic []pieces
 				for range random.IntN(3) {
 					p := kmsg.NewFetchResponseTopicPartition()
 					p.Partition, p.HighWatermark, p.LastStableOffset, p.LogStartOffset = 1, random.Int64(), random.Int64(), random.Int64()
@@ -44,14 +45,14 @@ func TestFetchAnswersAreEncodedAsByTheCodec(t *testing.T) {
 						records.data = append(records.data, piece)
 						records.size += len(piece)
 					}
-					ours.records = append(ours.records, records)
+					ofTopic = append(ofTopic, records)
 					p.RecordBatches = bytes.Join(records.data, nil)
 					if p.RecordBatches == nil {
 						p.RecordBatches = []byte{}
 					}
 					full.Partitions = append(full.Partitions, p)
 				}
-				ours.Topics = append(ours.Topics, topics)
+				ours.Topics, ours.records = append(ours.Topics, topics), append(ours.records, ofTopic)
 				theirs.Topics = append(theirs.Topics, full)
 			}
 			for range random.IntN(3) * int(version/endpointsSince) {

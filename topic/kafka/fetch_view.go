@@ -38,7 +38,7 @@ func (f *fetching) mark() {
 			marker, err := view.HiddenMarker(p.want.offset, p.next, p.ends.Epoch)
 			if err != nil {
 				p.err = err
-				f.server.unexpected("mark hidden records of "+p.topic.Name(), err)
+				f.server.unexpected("mark hidden records of ", p.topic.Name(), err)
 				continue
 			}
 			p.data, p.size = [][]byte{marker}, len(marker)

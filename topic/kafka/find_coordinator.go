@@ -33,9 +33,7 @@ func (s *Server) findCoordinator(c *call, r *kmsg.FindCoordinatorRequest) answer
 		keys = []string{r.CoordinatorKey}
 	}
 	return func(ctx context.Context) kmsg.Response {
-		for _, key := range keys {
-			response.Coordinators = append(response.Coordinators, s.coordinator(ctx, c, r.CoordinatorType, key))
-		}
+		response.Coordinators = s.coordinators(ctx, c, r.CoordinatorType, distinct(keys))
 		if r.Version < 4 {
 			found := response.Coordinators[0]
 			response.ErrorCode, response.ErrorMessage = found.ErrorCode, found.ErrorMessage
@@ -45,10 +43,28 @@ func (s *Server) findCoordinator(c *call, r *kmsg.FindCoordinatorRequest) answer
 	}
 }
 
+// coordinators returns the coordinator of each key. Groups of one slot have the same, which is looked
+// up once.
+func (s *Server) coordinators(ctx context.Context, c *call, kind int8, keys []string) []kmsg.FindCoordinatorResponseCoordinator {
+	all := make([]kmsg.FindCoordinatorResponseCoordinator, len(keys))
+	bySlot := map[int]kmsg.FindCoordinatorResponseCoordinator{}
+	for i, key := range keys {
+		slot := group.SlotOf(key)
+		found, known := bySlot[slot]
+		if !known {
+			found = s.coordinator(ctx, c, kind, key)
+			bySlot[slot] = found
+		}
+		found.Key = key
+		all[i] = found
+	}
+	return all
+}
+
 // coordinator returns the coordinator of a key.
 func (s *Server) coordinator(ctx context.Context, c *call, kind int8, key string) kmsg.FindCoordinatorResponseCoordinator {
 	found := kmsg.NewFindCoordinatorResponseCoordinator()
-	found.Key, found.NodeID, found.Port = key, -1, -1
+	found.NodeID, found.Port = -1, -1
 	switch kind {
 	case coordinatorOfGroup:
 		if at, moved := s.broker.MovedCoordinator(key); moved {

@@ -43,9 +43,16 @@ type header struct {
 	key, version int16
 	correlation  int32
 	client       string
-	// elements is the number of elements and tags in the body.
-	elements int
+	// size is the length of the request, elements the number of elements and tags in its body.
+	size, elements int
 }
+
+// answerRoom is how many bytes of the answer there are for each byte of a request.
+const answerRoom = 16
+
+// room returns about how long the answer is: the buffer for a large answer that grows with it would
+// take five times its memory.
+func (h *header) room() int { return min(h.elements*answerCost, h.size*answerRoom) }
 
 // parseHeader returns the kind, the version and the correlation id of a request, which have the
 // same position in all versions.
@@ -54,6 +61,7 @@ func parseHeader(frame []byte) header {
 		key:         int16(binary.BigEndian.Uint16(frame)),
 		version:     int16(binary.BigEndian.Uint16(frame[2:])),
 		correlation: int32(binary.BigEndian.Uint32(frame[4:])),
+		size:        len(frame),
 	}
 }
 

@@ -60,7 +60,7 @@ func (s *Server) groupCode(group string, err error) int16 {
 		}
 		return known.kind.Code
 	}
-	s.unexpected("consumer group "+group, err)
+	s.unexpected("consumer group ", group, err)
 	return code(err)
 }
 

@@ -37,8 +37,9 @@ func (s *Server) joinGroup(c *call, r *kmsg.JoinGroupRequest) answer {
 		RequireMember:   r.Version >= 4,
 		SkipsAssignment: r.Version >= 9,
 	}
-	for _, p := range r.Protocols {
-		request.Protocols = append(request.Protocols, group.Protocol{Name: p.Name, Metadata: kept(p.Metadata)})
+	request.Protocols = make([]group.Protocol, len(r.Protocols))
+	for i, p := range r.Protocols {
+		request.Protocols[i] = group.Protocol{Name: p.Name, Metadata: kept(p.Metadata)}
 	}
 	r.Protocols = nil // they would keep the frame while the member waits
 	joining := s.broker.Groups().Join(request)

@@ -36,10 +36,10 @@ func (s *Server) leaveGroup(c *call, r *kmsg.LeaveGroupRequest) answer {
 		response.ErrorCode = s.groupCode(r.Group, errs[0])
 		return respond(response)
 	}
+	response.Members = make([]kmsg.LeaveGroupResponseMember, len(leaving))
 	for i, m := range leaving {
-		left := kmsg.NewLeaveGroupResponseMember()
+		left := &response.Members[i]
 		left.MemberID, left.InstanceID, left.ErrorCode = m.MemberID, m.InstanceID, s.groupCode(r.Group, errs[i])
-		response.Members = append(response.Members, left)
 	}
 	return respond(response)
 }

@@ -33,19 +33,21 @@ func (s *Server) listOffsets(_ *call, r *kmsg.ListOffsetsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		response := r.ResponseKind().(*kmsg.ListOffsetsResponse)
 		named := once[partitionName]{}
-		for _, asked := range r.Topics {
-			t := kmsg.NewListOffsetsResponseTopic()
-			t.Topic = asked.Topic
-			for _, p := range asked.Partitions {
-				found, err := notListed, errNamedTwice
-				if named.first(partitionName{asked.Topic, p.Partition}) {
-					found, err = s.listOffset(ctx, asked.Topic, p)
+		response.Topics = make([]kmsg.ListOffsetsResponseTopic, len(r.Topics))
+		for i := range r.Topics {
+			asked, listed := &r.Topics[i], &response.Topics[i]
+			listed.Topic = asked.Topic
+			listed.Partitions = make([]kmsg.ListOffsetsResponseTopicPartition, len(asked.Partitions))
+			t, missing := s.broker.Topic(asked.Topic)
+			for j, p := range asked.Partitions {
+				found, err := notListed, missing
+				if err == nil {
+					found, err = listOffset(ctx, t, p, named)
 				}
-				s.unexpected("list offsets of "+asked.Topic, err)
+				s.unexpected("list offsets of ", asked.Topic, err)
 				found.Partition, found.ErrorCode = p.Partition, code(err)
-				t.Partitions = append(t.Partitions, found)
+				listed.Partitions[j] = found
 			}
-			response.Topics = append(response.Topics, t)
 		}
 		return response
 	}
@@ -62,11 +64,16 @@ var notListed = func() kmsg.ListOffsetsResponseTopicPartition {
 // batch unpacked.
 var errNamedTwice = fail(kerr.InvalidRequest, "the request names the partition more than once")
 
-func (s *Server) listOffset(ctx context.Context, name string, asked kmsg.ListOffsetsRequestTopicPartition) (kmsg.ListOffsetsResponseTopicPartition, error) {
+var errTimestamp = fail(kerr.InvalidRequest, "timestamp: want one since the epoch, or -1 to -4")
+
+func listOffset(ctx context.Context, t *broker.Topic, asked kmsg.ListOffsetsRequestTopicPartition, named once[partitionName]) (kmsg.ListOffsetsResponseTopicPartition, error) {
 	found := notListed
-	p, err := s.led(name, asked.Partition, asked.CurrentLeaderEpoch)
-	if err != nil {
+	p, err := led(t, asked.Partition, asked.CurrentLeaderEpoch)
+	switch {
+	case err != nil:
 		return found, err
+	case !named.first(partitionName{t, asked.Partition}):
+		return found, errNamedTwice
 	}
 	ends := p.Ends()
 	switch asked.Timestamp {
@@ -78,7 +85,7 @@ func (s *Server) listOffset(ctx context.Context, name string, asked kmsg.ListOff
 		found.Offset, found.Timestamp, err = p.MaxTimestamp(ctx)
 	default:
 		if asked.Timestamp < 0 {
-			return found, fail(kerr.InvalidRequest, "timestamp: want one since the epoch, or -1 to -4")
+			return found, errTimestamp
 		}
 		found.Offset, found.Timestamp, err = p.OffsetAt(ctx, asked.Timestamp)
 	}
@@ -88,41 +95,19 @@ func (s *Server) listOffset(ctx context.Context, name string, asked kmsg.ListOff
 	return found, err
 }
 
-// partition returns a partition by the name of its topic.
-func (s *Server) partition(name string, number int32) (*broker.Partition, error) {
-	t, err := s.broker.Topic(name)
-	if err != nil {
-		return nil, err
-	}
-	return t.Partition(number)
-}
-
-// led returns a partition that this node leads, by the name of its topic; see led.
-func (s *Server) led(name string, number, believed int32) (*broker.Partition, error) {
-	t, err := s.broker.Topic(name)
-	if err != nil {
-		return nil, err
-	}
-	return led(t, number, believed)
-}
-
-// exists returns the error of a partition that does not exist or cannot be read now.
-func (s *Server) exists(name string, number int32) error {
-	t, err := s.broker.Topic(name)
-	if err != nil {
-		return err
-	}
-	return t.Has(number)
-}
-
 // checkEpoch compares the leader epoch that a client expects, -1 for none, with the present one.
 func checkEpoch(believed, present int32) error {
 	switch {
 	case believed < 0 || believed == present:
 		return nil
 	case believed < present:
-		return fail(kerr.FencedLeaderEpoch, "the partition has a newer leader epoch")
+		return errFencedEpoch
 	default:
-		return fail(kerr.UnknownLeaderEpoch, "the partition has not reached that leader epoch")
+		return errUnknownEpoch
 	}
 }
+
+var (
+	errFencedEpoch  = fail(kerr.FencedLeaderEpoch, "the partition has a newer leader epoch")
+	errUnknownEpoch = fail(kerr.UnknownLeaderEpoch, "the partition has not reached that leader epoch")
+)

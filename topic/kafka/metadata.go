@@ -1,6 +1,8 @@
 package kafka
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -58,13 +60,12 @@ func (s *Server) metadata(c *call, r *kmsg.MetadataRequest) answer {
 			}
 			return response
 		}
-		found, refused := s.askedTopics(ctx, r)
+		var found []*broker.Topic
+		found, response.Topics = s.askedTopics(ctx, r)
 		s.awaitReplicas(ctx, found)
-		response.Topics = slices.Grow(response.Topics, len(found)+len(refused))
 		for _, t := range found {
 			response.Topics = append(response.Topics, describe(c, t, nodes, r))
 		}
-		response.Topics = append(response.Topics, refused...)
 		return response
 	}
 }
@@ -72,14 +73,18 @@ func (s *Server) metadata(c *call, r *kmsg.MetadataRequest) answer {
 // askedTopics returns the requested topics, each once, though it may be named twice, or both by name
 // and by id; and an answer for each of those that do not exist.
 func (s *Server) askedTopics(ctx context.Context, r *kmsg.MetadataRequest) (found []*broker.Topic, refused []kmsg.MetadataResponseTopic) {
-	seen, unknown := once[topic.ID]{}, once[string]{}
-	for _, asked := range r.Topics {
+	order := func(x, y kmsg.MetadataRequestTopic) int {
+		return cmp.Or(bytes.Compare(x.TopicID[:], y.TopicID[:]), cmp.Compare(orEmpty(x.Topic), orEmpty(y.Topic)))
+	}
+	slices.SortFunc(r.Topics, order)
+	wanted := slices.CompactFunc(r.Topics, func(x, y kmsg.MetadataRequestTopic) bool { return order(x, y) == 0 })
+	seen := once[topic.ID]{}
+	refused = make([]kmsg.MetadataResponseTopic, 0, len(wanted))
+	for _, asked := range wanted {
 		t, err := s.askedTopic(ctx, asked, r.AllowAutoTopicCreation || r.Version < 4)
 		switch {
 		case err != nil:
-			if asked.Topic == nil || *asked.Topic == "" || unknown.first(*asked.Topic) {
-				refused = append(refused, s.refusedTopic(asked, r.Version, err))
-			}
+			refused = append(refused, s.refusedTopic(asked, r.Version, err))
 		case seen.first(t.ID()):
 			found = append(found, t)
 		}
@@ -89,7 +94,7 @@ func (s *Server) askedTopics(ctx context.Context, r *kmsg.MetadataRequest) (foun
 
 // refusedTopic returns the answer for a topic that cannot be described.
 func (s *Server) refusedTopic(asked kmsg.MetadataRequestTopic, version int16, err error) kmsg.MetadataResponseTopic {
-	s.unexpected("describe a topic", err)
+	s.unexpected("describe a topic", "", err)
 	refused := kmsg.NewMetadataResponseTopic()
 	refused.Topic, refused.TopicID, refused.ErrorCode = asked.Topic, asked.TopicID, code(err)
 	if refused.Topic == nil && version < 12 { // in these versions it may not be null
@@ -112,7 +117,7 @@ func (s *Server) askedTopic(ctx context.Context, asked kmsg.MetadataRequestTopic
 		return s.topicByID(asked.TopicID)
 	}
 	if asked.Topic == nil {
-		return nil, fail(kerr.InvalidRequest, "topic: want a name or an id")
+		return nil, errUnnamed
 	}
 	t, err := s.broker.Topic(*asked.Topic)
 	if errors.Is(err, topic.ErrNoTopic) && create && !s.broker.Config().AutoCreateOff {
@@ -125,10 +130,15 @@ func (s *Server) askedTopic(ctx context.Context, asked kmsg.MetadataRequestTopic
 func (s *Server) topicByID(id topic.ID) (*broker.Topic, error) {
 	t, err := s.broker.TopicByID(id)
 	if errors.Is(err, topic.ErrNoTopic) {
-		return nil, fail(kerr.UnknownTopicID, "no topic has that id")
+		return nil, errNoTopicID
 	}
 	return t, err
 }
+
+var (
+	errUnnamed   = fail(kerr.InvalidRequest, "topic: want a name or an id")
+	errNoTopicID = fail(kerr.UnknownTopicID, "no topic has that id")
+)
 
 // partitionCost is the memory of a partition with its replicas in an answer, topicCost that of a topic.
 const (

@@ -36,10 +36,15 @@ func (s *Server) offsetCommit(_ *call, r *kmsg.OffsetCommitRequest) answer {
 		answered := &response.Topics[i]
 		answered.Topic = t.Topic
 		answered.Partitions = make([]kmsg.OffsetCommitResponseTopicPartition, len(t.Partitions))
+		existing, missing := s.broker.Topic(t.Topic)
 		for j, p := range t.Partitions {
 			place := &answered.Partitions[j]
 			place.Partition = p.Partition
-			if err := s.exists(t.Topic, p.Partition); err != nil {
+			err := missing
+			if err == nil {
+				err = existing.Has(p.Partition)
+			}
+			if err != nil {
 				place.ErrorCode = code(err)
 				continue
 			}

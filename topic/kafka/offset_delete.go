@@ -14,18 +14,27 @@ import (
 // answers when that is durable. A group whose members are not consumers must have no members:
 // NON_EMPTY_GROUP.
 func (s *Server) offsetDelete(_ *call, r *kmsg.OffsetDeleteRequest) answer {
-	var offsets []group.OffsetDelete
-	var places []*kmsg.OffsetDeleteResponseTopicPartition // in the response, for each offset
+	count := 0
+	for i := range r.Topics {
+		count += len(r.Topics[i].Partitions)
+	}
+	offsets := make([]group.OffsetDelete, 0, count)
+	places := make([]*kmsg.OffsetDeleteResponseTopicPartition, 0, count) // in the response, for each offset
 	response := r.ResponseKind().(*kmsg.OffsetDeleteResponse)
 	response.Topics = make([]kmsg.OffsetDeleteResponseTopic, len(r.Topics))
 	for i, t := range r.Topics {
 		answered := &response.Topics[i]
 		answered.Topic = t.Topic
 		answered.Partitions = make([]kmsg.OffsetDeleteResponseTopicPartition, len(t.Partitions))
+		existing, missing := s.broker.Topic(t.Topic)
 		for j, p := range t.Partitions {
 			place := &answered.Partitions[j]
 			place.Partition = p.Partition
-			if err := s.exists(t.Topic, p.Partition); err != nil {
+			err := missing
+			if err == nil {
+				err = existing.Has(p.Partition)
+			}
+			if err != nil {
 				place.ErrorCode = code(err)
 				continue
 			}

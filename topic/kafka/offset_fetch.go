@@ -3,6 +3,7 @@ package kafka
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -33,96 +34,104 @@ func (s *Server) fetchOffsets(c *call, r *kmsg.OffsetFetchRequest, failed error)
 	response := r.ResponseKind().(*kmsg.OffsetFetchResponse)
 	if r.Version >= 8 {
 		asked := once[string]{}
-		for _, group := range r.Groups {
-			if asked.first(group.Group) {
-				response.Groups = append(response.Groups, s.offsetsOf(c, group, failed))
+		response.Groups = make([]kmsg.OffsetFetchResponseGroup, 0, len(r.Groups))
+		for i := range r.Groups {
+			if asked.first(r.Groups[i].Group) {
+				response.Groups = append(response.Groups, s.offsetsOf(c, &r.Groups[i], failed))
 			}
 		}
 		return response
 	}
-	asked := kmsg.NewOffsetFetchRequestGroup()
-	asked.Group = r.Group
-	if r.Topics != nil {
-		asked.Topics = []kmsg.OffsetFetchRequestGroupTopic{}
+	offsets := s.newGroupOffsets(c, r.Group, failed)
+	response.ErrorCode = offsets.failure
+	if r.Topics == nil {
+		r.Topics = offsets.topics()
 	}
-	for _, t := range r.Topics {
-		of := kmsg.NewOffsetFetchRequestGroupTopic()
-		of.Topic, of.Partitions = t.Topic, t.Partitions
-		asked.Topics = append(asked.Topics, of)
-	}
-	found := s.offsetsOf(c, asked, failed)
-	response.ErrorCode = found.ErrorCode
-	for _, t := range found.Topics {
-		of := kmsg.NewOffsetFetchResponseTopic()
-		of.Topic = t.Topic
-		for _, p := range t.Partitions {
-			offset := kmsg.NewOffsetFetchResponseTopicPartition()
-			offset.Partition, offset.Offset, offset.LeaderEpoch = p.Partition, p.Offset, p.LeaderEpoch
-			offset.Metadata, offset.ErrorCode = p.Metadata, p.ErrorCode
-			of.Partitions = append(of.Partitions, offset)
-		}
-		response.Topics = append(response.Topics, of)
+	response.Topics = make([]kmsg.OffsetFetchResponseTopic, len(r.Topics))
+	for i, t := range r.Topics {
+		response.Topics[i].Topic = t.Topic
+		response.Topics[i].Partitions = partitionsOf[kmsg.OffsetFetchResponseTopicPartition](offsets, t.Topic, t.Partitions)
 	}
 	return response
+}
+
+// offsetsOf returns the offsets of a group.
+func (s *Server) offsetsOf(c *call, asked *kmsg.OffsetFetchRequestGroup, failed error) kmsg.OffsetFetchResponseGroup {
+	offsets := s.newGroupOffsets(c, asked.Group, failed)
+	found := kmsg.OffsetFetchResponseGroup{Group: asked.Group, ErrorCode: offsets.failure}
+	if asked.Topics == nil {
+		for _, t := range offsets.topics() {
+			asked.Topics = append(asked.Topics, kmsg.OffsetFetchRequestGroupTopic{Topic: t.Topic, Partitions: t.Partitions})
+		}
+	}
+	found.Topics = make([]kmsg.OffsetFetchResponseGroupTopic, len(asked.Topics))
+	for i, t := range asked.Topics {
+		found.Topics[i].Topic = t.Topic
+		found.Topics[i].Partitions = partitionsOf[kmsg.OffsetFetchResponseGroupTopicPartition](offsets, t.Topic, t.Partitions)
+	}
+	return found
+}
+
+// groupOffsets are the committed offsets of a group.
+type groupOffsets struct {
+	call    *call
+	byTopic map[string]map[int32]group.CommittedOffset
+	// failure is the code of the error for the group and for each partition, because versions have one
+	// or the other.
+	failure int16
+	// told are the offsets that the answer has.
+	told once[committedName]
+}
+
+// committedName names a partition with a committed offset.
+type committedName struct {
+	topic  string
+	number int32
+}
+
+func (s *Server) newGroupOffsets(c *call, name string, failed error) *groupOffsets {
+	offsets, err := map[string]map[int32]group.CommittedOffset(nil), failed
+	if err == nil {
+		offsets, err = s.broker.Groups().Offsets(name)
+	}
+	return &groupOffsets{call: c, byTopic: offsets, failure: s.groupCode(name, err), told: once[committedName]{}}
+}
+
+// topics requests all topics with offsets, in order.
+func (o *groupOffsets) topics() []kmsg.OffsetFetchRequestTopic {
+	var topics []kmsg.OffsetFetchRequestTopic
+	for name, partitions := range o.byTopic {
+		topics = append(topics, kmsg.OffsetFetchRequestTopic{Topic: name, Partitions: slices.Sorted(maps.Keys(partitions))})
+	}
+	slices.SortFunc(topics, func(a, b kmsg.OffsetFetchRequestTopic) int { return cmp.Compare(a.Topic, b.Topic) })
+	return topics
 }
 
 // offsetCost is the memory of a committed offset in an answer, without its text.
 const offsetCost = 256
 
-// offsetsOf returns the offsets of a group. It sets an error for the group and for each
-// partition, because versions have one or the other.
-func (s *Server) offsetsOf(c *call, asked kmsg.OffsetFetchRequestGroup, failed error) kmsg.OffsetFetchResponseGroup {
-	found := kmsg.NewOffsetFetchResponseGroup()
-	found.Group = asked.Group
-	offsets, err := map[string]map[int32]group.CommittedOffset(nil), failed
-	if err == nil {
-		offsets, err = s.broker.Groups().Offsets(asked.Group)
-	}
-	found.ErrorCode = s.groupCode(asked.Group, err)
-	topics := asked.Topics
-	if topics == nil {
-		topics = allTopics(offsets)
-	}
-	named := once[partitionName]{}
-	for _, t := range topics {
-		of := kmsg.NewOffsetFetchResponseGroupTopic()
-		of.Topic = t.Topic
-		for _, partition := range t.Partitions {
-			if !named.first(partitionName{t.Topic, partition}) {
+// noMetadata is the text of a partition without a committed offset, which may not be null.
+var noMetadata = new(string)
+
+// partitionsOf returns the offsets of partitions of a topic, in either form. One that is committed is
+// answered once.
+func partitionsOf[P kmsg.OffsetFetchResponseTopicPartition | kmsg.OffsetFetchResponseGroupTopicPartition](offsets *groupOffsets, name string, numbers []int32) []P {
+	numbers = distinct(numbers)
+	all := make([]P, 0, len(numbers))
+	in := offsets.byTopic[name]
+	for _, number := range numbers {
+		offset := kmsg.OffsetFetchResponseTopicPartition{Partition: number, Offset: -1, LeaderEpoch: -1, Metadata: noMetadata, ErrorCode: offsets.failure}
+		if o, committed := in[number]; committed {
+			if !offsets.told.first(committedName{name, number}) {
 				continue
 			}
-			offset := kmsg.NewOffsetFetchResponseGroupTopicPartition()
-			offset.Partition, offset.Offset, offset.LeaderEpoch = partition, -1, -1
-			offset.Metadata, offset.ErrorCode = kmsg.StringPtr(""), found.ErrorCode
-			o, committed := offsets[t.Topic][partition]
-			if !committed {
-				of.Partitions = append(of.Partitions, offset)
-				continue
-			}
-			if err := c.memory.add(offsetCost + 2*int64(len(o.Metadata))); err != nil {
+			if err := offsets.call.memory.add(offsetCost + 2*int64(len(o.Metadata))); err != nil {
 				offset.ErrorCode = code(err)
 			} else {
 				offset.Offset, offset.LeaderEpoch, offset.Metadata = o.Offset, o.Epoch, kmsg.StringPtr(o.Metadata)
 			}
-			of.Partitions = append(of.Partitions, offset)
 		}
-		found.Topics = append(found.Topics, of)
+		all = append(all, P(offset))
 	}
-	return found
-}
-
-// allTopics requests all topics with offsets, in order.
-func allTopics(offsets map[string]map[int32]group.CommittedOffset) []kmsg.OffsetFetchRequestGroupTopic {
-	var topics []kmsg.OffsetFetchRequestGroupTopic
-	for name, partitions := range offsets {
-		t := kmsg.NewOffsetFetchRequestGroupTopic()
-		t.Topic = name
-		for partition := range partitions {
-			t.Partitions = append(t.Partitions, partition)
-		}
-		slices.Sort(t.Partitions)
-		topics = append(topics, t)
-	}
-	slices.SortFunc(topics, func(a, b kmsg.OffsetFetchRequestGroupTopic) int { return cmp.Compare(a.Topic, b.Topic) })
-	return topics
+	return all
 }

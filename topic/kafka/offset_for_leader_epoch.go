@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic/broker"
 )
 
 // OffsetForLeaderEpoch: versions 2 to 4.
@@ -17,24 +19,28 @@ import (
 func (s *Server) offsetForLeaderEpoch(_ *call, r *kmsg.OffsetForLeaderEpochRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		response := r.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
-		for _, asked := range r.Topics {
-			t := kmsg.NewOffsetForLeaderEpochResponseTopic()
-			t.Topic = asked.Topic
-			for _, p := range asked.Partitions {
-				end := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
-				epoch, offset, err := s.endOfEpoch(ctx, asked.Topic, p)
-				s.unexpected("find the end of a leader epoch of "+asked.Topic, err)
+		response.Topics = make([]kmsg.OffsetForLeaderEpochResponseTopic, len(r.Topics))
+		for i := range r.Topics {
+			asked, found := &r.Topics[i], &response.Topics[i]
+			found.Topic = asked.Topic
+			found.Partitions = make([]kmsg.OffsetForLeaderEpochResponseTopicPartition, len(asked.Partitions))
+			t, missing := s.broker.Topic(asked.Topic)
+			for j, p := range asked.Partitions {
+				epoch, offset, err := int32(-1), int64(-1), missing
+				if err == nil {
+					epoch, offset, err = endOfEpoch(ctx, t, p)
+				}
+				s.unexpected("find the end of a leader epoch of ", asked.Topic, err)
+				end := &found.Partitions[j]
 				end.Partition, end.LeaderEpoch, end.EndOffset, end.ErrorCode = p.Partition, epoch, offset, code(err)
-				t.Partitions = append(t.Partitions, end)
 			}
-			response.Topics = append(response.Topics, t)
 		}
 		return response
 	}
 }
 
-func (s *Server) endOfEpoch(ctx context.Context, name string, asked kmsg.OffsetForLeaderEpochRequestTopicPartition) (int32, int64, error) {
-	p, err := s.led(name, asked.Partition, asked.CurrentLeaderEpoch)
+func endOfEpoch(ctx context.Context, t *broker.Topic, asked kmsg.OffsetForLeaderEpochRequestTopicPartition) (int32, int64, error) {
+	p, err := led(t, asked.Partition, asked.CurrentLeaderEpoch)
 	if err != nil {
 		return -1, -1, err
 	}

@@ -50,26 +50,31 @@ const (
 //   - 13: topic ids.
 func (s *Server) produce(c *call, r *kmsg.ProduceRequest) answer {
 	p := &producing{call: c, request: r, response: r.ResponseKind().(*kmsg.ProduceResponse), began: time.Now()}
-	for _, asked := range r.Topics {
-		t, refused := s.produceTo(r, asked)
-		answered := kmsg.NewProduceResponseTopic()
+	p.started = make([][]started, len(r.Topics))
+	p.response.Topics = make([]kmsg.ProduceResponseTopic, len(r.Topics))
+	unfit := checkProduce(r)
+	for i := range r.Topics {
+		asked, answered := &r.Topics[i], &p.response.Topics[i]
 		answered.Topic, answered.TopicID = asked.Topic, asked.TopicID
-		for _, part := range asked.Partitions {
-			done := kmsg.NewProduceResponseTopicPartition()
-			done.Partition, done.BaseOffset = part.Partition, -1
-			answered.Partitions = append(answered.Partitions, done)
-			started := started{topic: t, partition: part.Partition, err: refused}
-			begin := func() (*broker.Appending, error) { return s.appendTo(c, t, r, part) }
+		answered.Partitions = make([]kmsg.ProduceResponseTopicPartition, len(asked.Partitions))
+		p.started[i] = make([]started, len(asked.Partitions))
+		t, refused := (*broker.Topic)(nil), unfit
+		if refused == nil {
+			t, refused = s.produceTo(r, asked)
+		}
+		for j := range asked.Partitions {
+			part, started := &asked.Partitions[j], &p.started[i][j]
+			answered.Partitions[j] = kmsg.NewProduceResponseTopicPartition()
+			answered.Partitions[j].Partition, answered.Partitions[j].BaseOffset = part.Partition, -1
+			started.topic, started.partition, started.err = t, part.Partition, refused
 			switch {
 			case refused != nil:
 			case t.Settings().Delays:
-				started.begin = begin
+				started.begin = func() (*broker.Appending, error) { return s.appendTo(c, t, r, part) }
 			default:
-				started.appending, started.err = begin()
+				started.appending, started.err = s.appendTo(c, t, r, part)
 			}
-			p.started = append(p.started, started)
 		}
-		p.response.Topics = append(p.response.Topics, answered)
 	}
 	if r.Acks == 0 {
 		return func(ctx context.Context) kmsg.Response { return p.unanswered(ctx, s, c) }
@@ -83,8 +88,8 @@ type producing struct {
 	request  *kmsg.ProduceRequest
 	response *kmsg.ProduceResponse
 	began    time.Time
-	// started has an element for each partition, in the order of the request.
-	started []started
+	// started has an element for each partition of each topic, in the order of the request.
+	started [][]started
 }
 
 // started is the append to one partition.
@@ -99,23 +104,31 @@ type started struct {
 	err       error
 }
 
-// produceTo returns the topic of records, or the error that refuses them.
-func (s *Server) produceTo(r *kmsg.ProduceRequest, asked kmsg.ProduceRequestTopic) (*broker.Topic, error) {
+// checkProduce returns the error that refuses all records of a request.
+func checkProduce(r *kmsg.ProduceRequest) error {
 	switch {
 	case r.Acks < -1 || r.Acks > 1:
-		return nil, fail(kerr.InvalidRequiredAcks, fmt.Sprintf("acks %d: want 0, 1 or -1 (all)", r.Acks))
+		return refuse(kerr.InvalidRequiredAcks, "acks %d: want 0, 1 or -1 (all)", r.Acks)
 	case r.TransactionID != nil:
-		return nil, errNoTransactions
-	case r.Version >= 13:
+		return errNoTransactions
+	}
+	return nil
+}
+
+// produceTo returns the topic of records.
+func (s *Server) produceTo(r *kmsg.ProduceRequest, asked *kmsg.ProduceRequestTopic) (*broker.Topic, error) {
+	if r.Version >= 13 {
 		return s.topicByID(asked.TopicID)
 	}
 	return s.broker.Topic(asked.Topic)
 }
 
+var errNoRecords = fmt.Errorf("%w: no records", topic.ErrInvalidRecord)
+
 // appendTo checks the records for one partition and starts to append them.
-func (s *Server) appendTo(c *call, t *broker.Topic, r *kmsg.ProduceRequest, part kmsg.ProduceRequestTopicPartition) (*broker.Appending, error) {
+func (s *Server) appendTo(c *call, t *broker.Topic, r *kmsg.ProduceRequest, part *kmsg.ProduceRequestTopicPartition) (*broker.Appending, error) {
 	if len(part.Records) == 0 {
-		return nil, fmt.Errorf("%w: no records", topic.ErrInvalidRecord)
+		return nil, errNoRecords
 	}
 	records := part.Records
 	if len(records) < c.size/smallPart { // they would keep the whole request in memory
@@ -183,11 +196,9 @@ func (p *producing) timeout() time.Duration {
 func (p *producing) answer(ctx context.Context, s *Server) kmsg.Response {
 	ctx, cancel := context.WithDeadline(ctx, p.began.Add(p.timeout()))
 	defer cancel()
-	i := 0
-	for t := range p.response.Topics {
-		for n := range p.response.Topics[t].Partitions {
-			p.started[i].finish(ctx, s, &p.response.Topics[t].Partitions[n])
-			i++
+	for t := range p.started {
+		for n := range p.started[t] {
+			p.started[t][n].finish(ctx, s, &p.response.Topics[t].Partitions[n])
 		}
 	}
 	if p.request.Version >= leaderSince {
@@ -199,11 +210,9 @@ func (p *producing) answer(ctx context.Context, s *Server) kmsg.Response {
 // tellLeaders adds the leaders of the partitions that this node does not lead.
 func (p *producing) tellLeaders(s *Server) {
 	var told leaders
-	i := 0
-	for t := range p.response.Topics {
-		for n := range p.response.Topics[t].Partitions {
-			started, done := &p.started[i], &p.response.Topics[t].Partitions[n]
-			i++
+	for t := range p.started {
+		for n := range p.started[t] {
+			started, done := &p.started[t][n], &p.response.Topics[t].Partitions[n]
 			if done.ErrorCode == 0 {
 				continue
 			}
@@ -234,7 +243,7 @@ func (started *started) finish(ctx context.Context, s *Server, done *kmsg.Produc
 	}
 	if err != nil {
 		started.err = err
-		s.unexpected("append", err)
+		s.unexpected("append", "", err)
 		done.BaseOffset, done.LogAppendTime = -1, topic.NoTimestamp
 		done.ErrorCode, done.ErrorMessage = code(err), message(err)
 		if wrong, ok := errors.AsType[*topic.RecordError](err); ok {

@@ -163,7 +163,7 @@ func TestASmallPartOfALargeRequestIsCopied(t *testing.T) {
 	for size, copied := range map[int]bool{400 << 10: false, 100 << 20: true} {
 		part := kmsg.NewProduceRequestTopicPartition()
 		part.Records = batchOf(make([]byte, 300<<10))
-		appending, err := s.appendTo(&call{size: size, session: session}, orders, &kmsg.ProduceRequest{Version: 11}, part)
+		appending, err := s.appendTo(&call{size: size, session: session}, orders, &kmsg.ProduceRequest{Version: 11}, &part)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,10 +1,13 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic/broker"
 )
 
 // call is one request of a client.
@@ -61,14 +64,16 @@ func (o once[K]) first(name K) bool {
 	return !before
 }
 
-// distinct returns the names without their repeats, in their order.
-func distinct(names []string) []string {
-	seen := make(once[string], len(names))
-	return slices.DeleteFunc(names, func(name string) bool { return !seen.first(name) })
+// distinct returns names or numbers without their repeats. It sorts them where they are, and so needs
+// no memory.
+func distinct[T cmp.Ordered](names []T) []T {
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
-// partitionName names a partition in a request.
+// partitionName names a partition that exists. Others are not remembered, since a request can name any
+// number of them.
 type partitionName struct {
-	topic  string
+	topic  *broker.Topic
 	number int32
 }

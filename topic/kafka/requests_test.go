@@ -121,10 +121,10 @@ func TestMetadata(t *testing.T) {
 	byID := metadataRequest("orders")
 	byID.Topics = append(byID.Topics, kmsg.MetadataRequestTopic{TopicID: made.ID()}, kmsg.MetadataRequestTopic{TopicID: topic.ID{9}})
 	got := ask[*kmsg.MetadataResponse](p, 12, byID)
-	if len(got.Topics) != 2 || *got.Topics[0].Topic != "orders" || got.Topics[0].TopicID != made.ID() {
+	if len(got.Topics) != 2 || *got.Topics[1].Topic != "orders" || got.Topics[1].TopicID != made.ID() {
 		t.Fatalf("by name and by id: %v", got.Topics)
 	}
-	wantCode(t, "an unknown id", got.Topics[1].ErrorCode, kerr.UnknownTopicID)
+	wantCode(t, "an unknown id", got.Topics[0].ErrorCode, kerr.UnknownTopicID)
 }
 
 func TestMetadataMakesTopics(t *testing.T) {
@@ -262,13 +262,13 @@ func TestFindCoordinator(t *testing.T) {
 	p := dial(t, s)
 	find := func(version int16, kind int8) kmsg.FindCoordinatorResponseCoordinator {
 		r := kmsg.NewPtrFindCoordinatorRequest()
-		r.CoordinatorType, r.CoordinatorKey, r.CoordinatorKeys = kind, "group", []string{"other", "group"}
+		r.CoordinatorType, r.CoordinatorKey, r.CoordinatorKeys = kind, "group", []string{"group", "other"}
 		got := ask[*kmsg.FindCoordinatorResponse](p, version, r)
 		if version < 4 {
 			return kmsg.FindCoordinatorResponseCoordinator{
 				Key: "group", NodeID: got.NodeID, Host: got.Host, Port: got.Port, ErrorCode: got.ErrorCode, ErrorMessage: got.ErrorMessage}
 		}
-		return got.Coordinators[1]
+		return got.Coordinators[0]
 	}
 	for version := range int16(5) {
 		got := find(version, coordinatorOfGroup)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -82,7 +83,7 @@ func (c *connection) write(x *exchange, response kmsg.Response) error {
 			parts, *buffer = fetched.frame(*buffer, x.correlation)
 			return
 		}
-		*buffer = appendAnswer((*buffer)[:0], x.correlation, response)
+		*buffer = appendAnswer(slices.Grow((*buffer)[:0], x.room()), x.correlation, response)
 		x.memory.built(len(*buffer))
 		parts = net.Buffers{*buffer}
 	})

@@ -11,8 +11,14 @@ import (
 // A request is validated before it is decoded. The decoder trusts the lengths of arrays and
 // the numbers of tags: a few bytes could make it allocate gigabytes, or loop for minutes.
 
-// maxElements bounds the array elements and tags of one request.
-const maxElements = 100_000
+const (
+	// maxElements bounds the array elements and tags of one request.
+	maxElements = 100_000
+	// maxTags bounds the tags of one request. The decoder makes a map for the unknown tags of each
+	// structure, a hundred times their bytes, and clients send few: a client that may omit a field
+	// omits it.
+	maxTags = 1000
+)
 
 // shape is the sequence of fields in a kind of request, in all of its versions.
 type shape []part
@@ -93,9 +99,9 @@ func number(text string, otherwise int16) int16 {
 // walk scans the body of a request.
 type walk struct {
 	kbin.Reader
-	version  int16
-	flexible bool
-	elements int
+	version        int16
+	flexible       bool
+	elements, tags int
 }
 
 // check returns the number of elements in a body. It returns an error if the body is shorter than its
@@ -103,14 +109,17 @@ type walk struct {
 func (s shape) check(version int16, flexible bool, body []byte) (int, error) {
 	w := walk{Reader: kbin.Reader{Src: body}, version: version, flexible: flexible}
 	w.structure(s)
-	if w.elements > maxElements {
+	switch {
+	case w.elements > maxElements:
 		return 0, fmt.Errorf("more than %d elements in one request", maxElements)
+	case w.tags > maxTags:
+		return 0, fmt.Errorf("more than %d tags in one request", maxTags)
 	}
 	return w.elements, w.Complete()
 }
 
 // fine reports whether to continue.
-func (w *walk) fine() bool { return w.Ok() && w.elements <= maxElements }
+func (w *walk) fine() bool { return w.Ok() && w.elements <= maxElements && w.tags <= maxTags }
 
 func (w *walk) structure(s shape) {
 	for i := range s {
@@ -138,7 +147,7 @@ func (w *walk) structure(s shape) {
 		}
 	}
 	if w.flexible {
-		w.tags(s)
+		w.tagged(s)
 	}
 }
 
@@ -149,9 +158,10 @@ func (w *walk) count() int32 {
 	return w.ArrayLen()
 }
 
-func (w *walk) tags(s shape) {
+func (w *walk) tagged(s shape) {
 	for left := w.Uvarint(); left > 0 && w.fine(); left-- {
 		w.elements++
+		w.tags++
 		tag := w.Uvarint()
 		value := w.Span(int(w.Uvarint()))
 		for i := range s {
@@ -164,9 +174,9 @@ func (w *walk) tags(s shape) {
 
 // inside scans the structure in a tagged field.
 func (w *walk) inside(s shape, value []byte) {
-	inner := walk{Reader: kbin.Reader{Src: value}, version: w.version, flexible: w.flexible, elements: w.elements}
+	inner := walk{Reader: kbin.Reader{Src: value}, version: w.version, flexible: w.flexible, elements: w.elements, tags: w.tags}
 	inner.structure(s)
-	w.elements = inner.elements
+	w.elements, w.tags = inner.elements, inner.tags
 	if !inner.Ok() {
 		w.Span(-1) // malformed
 	}

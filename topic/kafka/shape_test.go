@@ -90,6 +90,7 @@ func fillShape(value reflect.Value, random *rand.Rand) {
 func TestShapesBoundWhatARequestCosts(t *testing.T) {
 	many := []byte{0xff, 0xff, 0xff, 0xff, 0x0f}
 	bodies := map[string][]byte{
+		"many tags":             append([]byte{1, 0, 1, 0, 0, 0, 0, 1, 0xe9, 0x07}, bytes.Repeat([]byte{9, 0}, maxTags+1)...),
 		"tags at the end":       append([]byte{1, 0, 1, 0, 0, 0, 0, 1}, many...),
 		"topics, few bytes":     append([]byte{1, 0, 1, 0, 0, 0, 0}, many...),
 		"topics that are there": append([]byte{1, 0, 1, 0, 0, 0, 0, 0x81, 0x80, 0x80, 0x04}, make([]byte, 40<<20)...),

@@ -85,13 +85,8 @@ func (e *Engine) Settle(ctx context.Context, reports []Report) ([]Verdict, error
 		batch[i] = attemptOutcome{settlement: settlement, spec: k.spec}
 	}
 	verdicts, err := e.settleAll(ctx, batch)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		e.spans.settled(batch, verdicts)
 	}
-	e.spans.settled(batch, verdicts)
-	extensions := make([]Settlement, len(batch))
-	for i := range batch {
-		extensions[i] = batch[i].settlement
-	}
-	return verdicts, e.endedBy(ctx, extensions, verdicts)
+	return verdicts, err
 }

@@ -76,7 +76,7 @@ func (e *Engine) settleAll(ctx context.Context, batch []attemptOutcome) ([]Verdi
 	for _, loop := range []lifecycle.Signal{e.fetch, e.dispatch, e.watch, e.aggregate, e.outbox} {
 		loop.Wake()
 	}
-	return verdicts, nil
+	return verdicts, e.endedBy(ctx, settlements, verdicts)
 }
 
 // endedBy makes the verdict of each accepted extension WasCanceled whose action was canceled.

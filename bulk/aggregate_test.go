@@ -263,6 +263,27 @@ func TestDamagedBytes(t *testing.T) {
 	}
 }
 
+// TestReduceBatch: values that are damaged are treated as a result that could not be mapped: the
+// reason ends the action, and the state stays as it was.
+func TestReduceBatch(t *testing.T) {
+	a := mustParse(t, "sum:x")
+	good := succeeded(t, a, `{"x":1}`)
+	partial, why := reduceBatch(a, nil, []Outcome{good, {Error: "it failed"}})
+	if why != "" {
+		t.Fatal(why)
+	}
+	for want, bad := range map[string]Outcome{
+		"values of job 7: the stored bytes are damaged": {Index: 7, Succeeded: true, Values: good.Values[:2]},
+		"values of job 7: format version 9 is not":      {Index: 7, Succeeded: true, Values: []byte{9}},
+		"it is not a number":                            {Index: 7, Succeeded: true, Error: "it is not a number"},
+	} {
+		after, why := reduceBatch(a, partial, []Outcome{good, bad, good})
+		if !strings.HasPrefix(why, want) || !bytes.Equal(after, partial) {
+			t.Errorf("%s: got %q, state %x, before %x", want, why, after, partial)
+		}
+	}
+}
+
 // FuzzReduceBytes checks that no stored bytes cause a panic, and that an accepted state has
 // the same meaning after it was written again.
 func FuzzReduceBytes(f *testing.F) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -335,6 +336,38 @@ func TestCancelWhileOutcomesAreReduced(t *testing.T) {
 		}
 		bulktest.RequireCounts(t, r.finish(other), bulk.Completed, 20, 0)
 	})
+}
+
+// TestOneResultThatCannotBeAggregated: it fails the aggregation, so that no sum silently lacks a
+// job. The jobs stay succeeded, and other actions are not affected.
+func TestOneResultThatCannotBeAggregated(t *testing.T) {
+	unlucky := bulk.NewAggregator(
+		func(result []byte) (string, error) { return string(result), nil },
+		func(a, b string) string {
+			if strings.Contains(a+b, "13") {
+				panic("not 13")
+			}
+			return max(a, b)
+		})
+	inVirtualTime(t, bulk.Config{}, bulk.NewMux(), func(t *testing.T, r *rig) {
+		for _, c := range []struct{ aggregate, last, why string }{
+			{"sum:n", "abc", `aggregate sum:n: value "abc": want a number`},
+			{"unlucky", "13", "aggregate unlucky: panic: not 13"},
+			{"sum:n", "13", ""},
+		} {
+			payloads := slices.Repeat([]any{map[string]string{"n": "1"}}, 2500)
+			payloads[2499] = map[string]string{"n": c.last}
+			a := r.finish(r.Submit(t, bulk.Spec{Type: "echo", Aggregate: []string{"count", c.aggregate}}, payloads...))
+			want := bulk.Completed
+			if c.why != "" {
+				want = bulk.Failed
+			}
+			bulktest.RequireCounts(t, a, want, 2500, 0)
+			if !strings.HasPrefix(a.Error, c.why) || (a.Error == "") != (c.why == "") || (len(a.Result) > 0) != (c.why == "") {
+				t.Errorf("%s of %s: error %q, result %s", c.aggregate, c.last, a.Error, a.Result)
+			}
+		}
+	}, bulk.WithAggregator("unlucky", unlucky))
 }
 
 // TestJobsFollowOneAnotherAtATargetWithLittleConcurrency checks that a target's concurrency,

@@ -2,13 +2,14 @@ package bulk
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 )
 
 // Replay runs the dead letters of a finished action again, in a new action with the id
-// "{id}.replay-{n}" and Spec.ReplayOf set. The dead letters are removed once the new
-// action is sealed. A call that was interrupted can be repeated: it continues where it
-// stopped.
+// "{id}.replay-{n}" and Spec.ReplayOf set; a long id is cut and has a digest. The dead
+// letters are removed once the new action is sealed. A call that was interrupted can be
+// repeated: it continues where it stopped.
 func (e *Engine) Replay(ctx context.Context, id string) (Action, error) {
 	old, err := e.store.Action(ctx, id)
 	if err != nil {
@@ -28,7 +29,7 @@ func (e *Engine) Replay(ctx context.Context, id string) (Action, error) {
 		return refuse("it has no dead letters to replay")
 	}
 	spec := old.Spec
-	spec.ID, spec.ReplayOf = fmt.Sprintf("%.112s.replay-%d", id, old.Replays+1), id
+	spec.ID, spec.ReplayOf = replayID(id, old.Replays+1), id
 	if err := e.completeTarget(ctx, &spec); err != nil {
 		return old, err
 	}
@@ -60,6 +61,18 @@ func (e *Engine) Replay(ctx context.Context, id string) (Action, error) {
 	}
 	_, err = e.store.Transition(ctx, id, Transition{Kind: Replayed, Total: next})
 	return again, err
+}
+
+// replayID returns the id of the nth replay of an action. If that does not fit, the action's
+// id is cut and a digest of it follows: long ids that begin alike need replays of their own.
+func replayID(id string, n int) string {
+	const most, digest = 128, 16 // most is that of idPattern
+	suffix := fmt.Sprintf(".replay-%d", n)
+	if len(id)+len(suffix) <= most {
+		return id + suffix
+	}
+	sum := sha256.Sum256([]byte(id))
+	return fmt.Sprintf("%s.%x%s", id[:most-len(suffix)-2*digest-1], sum[:digest], suffix)
 }
 
 // replayBatch is how many dead letters are read at a time; MaxPageBytes bounds them too.

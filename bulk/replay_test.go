@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/sluice-project/sluice/bulk"
@@ -76,6 +77,30 @@ func TestReplayRunsDeadLettersAgain(t *testing.T) {
 		var refused *bulk.TransitionError
 		if _, err := r.Replay(r.t.Context(), id); !errors.As(err, &refused) {
 			t.Errorf("with nothing left: %v", err)
+		}
+	})
+}
+
+// TestReplaysOfLongIDs: ids of any length that begin alike have replays of their own, and so
+// have their replays.
+func TestReplaysOfLongIDs(t *testing.T) {
+	inVirtualTime(t, bulk.Config{}, handled(func(context.Context, *bulk.Job) ([]byte, error) { return nil, bulk.SkipRetry }), func(t *testing.T, r *rig) {
+		seen := map[string]bool{}
+		for _, length := range []int{112, 113, 118, 119, 120, 128} {
+			for _, last := range []string{"x", "y"} {
+				id := r.submit(bulk.Spec{ID: strings.Repeat("a", length-1) + last, Type: "send"}, 1)
+				for range 3 {
+					r.finish(id)
+					again, err := r.Replay(r.t.Context(), id)
+					if err != nil || seen[again.ID] || again.ReplayOf != id || again.Total != 1 {
+						t.Fatalf("%s, of %d characters: replayed as %s with %d jobs, error %v", id, len(id), again.ID, again.Total, err)
+					}
+					if whole := id + ".replay-1"; len(whole) <= 128 && again.ID != whole {
+						t.Errorf("the replay of %s is %s", id, again.ID)
+					}
+					seen[again.ID], id = true, again.ID
+				}
+			}
 		}
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"mime"
 	"net/http"
 	"os"
@@ -23,8 +22,8 @@ const (
 	csvType    = "text/csv"
 )
 
-// parse returns a parser of a chunk.
-type parse func(io.Reader) upload.Parser
+// parse returns a parser of a chunk. Checked says that another one found no error in it.
+type parse func(r io.Reader, checked bool) upload.Parser
 
 // formatOf returns the parser for a content type.
 func formatOf(contentType string) (parse, error) {
@@ -33,9 +32,14 @@ func formatOf(contentType string) (parse, error) {
 	if err == nil && (charset == "" || charset == "utf-8") {
 		switch name {
 		case ndjsonType:
-			return func(r io.Reader) upload.Parser { return upload.NewNDJSON(r) }, nil
+			return func(r io.Reader, checked bool) upload.Parser {
+				if checked {
+					return upload.NewCheckedNDJSON(r)
+				}
+				return upload.NewNDJSON(r)
+			}, nil
 		case csvType:
-			return func(r io.Reader) upload.Parser { return upload.NewCSV(r) }, nil
+			return func(r io.Reader, _ bool) upload.Parser { return upload.NewCSV(r) }, nil
 		}
 	}
 	return nil, edge.Refuse(http.StatusUnsupportedMediaType, wire.CodeMediaType,
@@ -84,27 +88,6 @@ func unreadable(err error) *edge.Error {
 type chunk struct {
 	data  *arrival
 	parse parse
-}
-
-// batches yields the payloads of the chunk in bounded batches, each in memory of its
-// own. An error is an *edge.Error, and the last.
-func (c chunk) batches() iter.Seq2[[][]byte, error] {
-	return func(yield func([][]byte, error) bool) {
-		parser := c.parse(c.data.reader())
-		for {
-			batch, err := nextBatch(parser)
-			if len(batch) > 0 && !yield(batch, nil) {
-				return
-			}
-			if errors.Is(err, io.EOF) {
-				return
-			}
-			if err != nil {
-				yield(nil, badLine(err))
-				return
-			}
-		}
-	}
 }
 
 // nextBatch collects payloads until a batch is full, or until the error that ends the

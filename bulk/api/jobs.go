@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -107,35 +108,39 @@ func startOf(header string, action bulk.Action) (int64, error) {
 	return offset, nil
 }
 
-// append appends a chunk. The whole chunk is parsed before its first job is appended,
+// append appends a chunk. The whole chunk is checked before its first job is appended,
 // so that a bad line changes nothing. A chunk that fits one batch, as nearly every
-// chunk does, is parsed once and appended in one operation.
+// chunk does, is appended as it was parsed. The payloads of a larger one are not kept
+// from the check: those of CSV repeat the header, so they can take any multiple of the
+// chunk's memory.
 func (s *server) append(ctx context.Context, id string, offset int64, c chunk) (total int64, err error) {
-	var only [][]byte
-	count := 0
-	for batch, err := range c.batches() {
-		if err != nil {
-			return 0, err
-		}
-		only = batch
-		count++
+	parser := c.parse(c.data.reader(), false)
+	only, err := nextBatch(parser)
+	fits := true
+	for err == nil {
+		_, err = parser.Next()
+		fits = fits && err != nil
 	}
-	if count <= 1 {
-		total, err = s.engine.Append(ctx, id, offset, only)
-		if err != nil {
-			return 0, refuse(id, err)
-		}
-		return total, nil
+	switch {
+	case !errors.Is(err, io.EOF):
+		return 0, badLine(err)
+	case !fits:
+		return s.appendAll(ctx, id, offset, c)
 	}
-	return s.appendAll(ctx, id, offset, c)
+	if total, err = s.engine.Append(ctx, id, offset, only); err != nil {
+		return 0, refuse(id, err)
+	}
+	return total, nil
 }
 
-// appendAll appends batch by batch. If it fails in between, the problem says how many
-// jobs were received, from where the client continues.
+// appendAll appends a checked chunk batch by batch. If it fails in between, the problem
+// says how many jobs were received, from where the client continues.
 func (s *server) appendAll(ctx context.Context, id string, offset int64, c chunk) (total int64, err error) {
-	for batch, err := range c.batches() {
-		if err != nil {
-			return 0, err
+	parser := c.parse(c.data.reader(), true)
+	for {
+		batch, _ := nextBatch(parser) // the only error is io.EOF: the chunk was checked
+		if len(batch) == 0 {
+			return total, nil
 		}
 		now, err := s.engine.Append(ctx, id, offset, batch)
 		if err != nil {
@@ -148,7 +153,6 @@ func (s *server) appendAll(ctx context.Context, id string, offset int64, c chunk
 		total = now
 		offset += int64(len(batch))
 	}
-	return total, nil
 }
 
 type inSeal struct {

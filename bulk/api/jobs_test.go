@@ -3,6 +3,7 @@ package api_test
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -139,9 +140,10 @@ func TestUploadRaces(t *testing.T) {
 // TestUploadInBatches: a chunk beyond one batch is whole and in order, and when
 // the store becomes full in between, the client learns where to go on.
 func TestUploadInBatches(t *testing.T) {
-	lines := make([]string, 25_000)
+	lines, rows := make([]string, 25_000), make([]string, 25_000)
 	for i := range lines {
 		lines[i] = strconv.Itoa(i)
+		rows[i] = fmt.Sprintf(`{"n":"%d"}`, i)
 	}
 	f := newFixture(t)
 	f.create("a")
@@ -154,6 +156,21 @@ func TestUploadInBatches(t *testing.T) {
 	f.upload("b", slices.Repeat([]string{big}, 5)...)
 	if got := f.engine.actions[1].payloads; len(got) != 5 || f.engine.appends != 5 {
 		t.Fatalf("%d jobs, %d batches", len(got), f.engine.appends)
+	}
+	for _, c := range []struct {
+		kind, body string
+		want       []string
+	}{
+		{ndjson, "\ufeff" + strings.Join(lines, " \r\n\n"), lines},
+		{ndjson, strings.Join(lines[:10_000], "\n") + "\n\n", lines[:10_000]},
+		{commas, "n\n" + strings.Join(lines, "\n"), rows},
+	} {
+		f = newFixture(t)
+		f.create("a")
+		f.do(200, "POST", "/v1/actions/a/jobs", c.body, "Content-Type", c.kind)
+		if got := f.engine.actions[0].payloads; !slices.Equal(got, c.want) || f.engine.appends != (len(got)+9_999)/10_000 {
+			t.Fatalf("%s: %d jobs in %d batches", c.kind, len(got), f.engine.appends)
+		}
 	}
 
 	f = newFixture(t)
@@ -320,4 +337,41 @@ func FuzzUpload(f *testing.F) {
 			t.Fatal(w.Code, w.Body)
 		}
 	})
+}
+
+// appended is an engine that only counts the jobs it is given.
+type appended struct{ *fakeEngine }
+
+func (appended) Append(_ context.Context, _ string, offset int64, payloads [][]byte) (int64, error) {
+	return offset + int64(len(payloads)), nil
+}
+
+// BenchmarkUpload sends chunks of one batch, and of many.
+func BenchmarkUpload(b *testing.B) {
+	line := `{"zip":"00501","latitude":"40.922326","city":"Holtsville","state":"NY","note":"a line of some words"}` + "\n"
+	const large = api.MaxChunk - 1<<10
+	row := "00501,40.922326,-72.637078,Holtsville,NY,Suffolk\n"
+	for name, chunk := range map[string]struct{ kind, body string }{
+		"ndjson/one":  {ndjson, strings.Repeat(line, 9_000)},
+		"ndjson/many": {ndjson, strings.Repeat(line, large/len(line))},
+		"csv/many":    {commas, "zip_code,latitude,longitude,city,state,county\n" + strings.Repeat(row, large/len(row))},
+	} {
+		b.Run(name, func(b *testing.B) {
+			engine := newFakeEngine()
+			if _, _, err := engine.Create(b.Context(), bulk.Spec{ID: "a", Tenant: "t", Type: "echo"}); err != nil {
+				b.Fatal(err)
+			}
+			handler := api.New(appended{engine})
+			b.SetBytes(int64(len(chunk.body)))
+			b.ReportAllocs()
+			for b.Loop() {
+				r := httptest.NewRequestWithContext(b.Context(), http.MethodPost, "/v1/actions/a/jobs", strings.NewReader(chunk.body))
+				r.Header.Set("Content-Type", chunk.kind)
+				w := httptest.NewRecorder()
+				if handler.ServeHTTP(w, r); w.Code != 200 {
+					b.Fatal(w.Body)
+				}
+			}
+		})
+	}
 }

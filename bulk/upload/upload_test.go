@@ -279,6 +279,9 @@ func FuzzNDJSON(f *testing.F) {
 		if !slices.Equal(got, slowly) || (err == nil) != (slowErr == nil) {
 			t.Fatalf("%q, %v read at once; %q, %v byte by byte", got, err, slowly, slowErr)
 		}
+		if again, checkedErr := all(NewCheckedNDJSON(strings.NewReader(input))); err == nil && (checkedErr != nil || !slices.Equal(got, again)) {
+			t.Fatalf("%q; once checked %q, %v", got, again, checkedErr)
+		}
 	})
 }
 

@@ -54,21 +54,26 @@ func (l *bulkLedger) begun(phase int) bool { return !l.phases[phase].from.IsZero
 
 func (l *bulkLedger) end(phase int) { l.phases[phase].to = time.Now() }
 
-// given returns how many leases remote workers had.
-func (l *bulkLedger) given() int {
+// anyCounted reports whether the service has reported that it counted any of the leased jobs.
+func (l *bulkLedger) anyCounted() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.leases)
+	for _, held := range l.leases {
+		if held.counted {
+			return true
+		}
+	}
+	return false
 }
 
-func (l *bulkLedger) leased(jobs []remoteJob) {
+func (l *bulkLedger) leased(jobs []remoteJob, length time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, j := range jobs {
 		if l.leases[j.Lease] != nil && !l.plan.forgets {
 			l.t.Errorf("the lease %s of %s was given twice", j.Lease, j.ID)
 		}
-		held := &heldLease{job: j, from: j.Deadline.Add(-l.plan.leaseFor)}
+		held := &heldLease{job: j, from: j.Deadline.Add(-length)}
 		l.leases[j.Lease] = held
 		l.jobs[j.ID] = append(l.jobs[j.ID], held)
 	}
@@ -94,6 +99,17 @@ func (l *bulkLedger) settled(job remoteJob, sent time.Time, verdict string) {
 	default:
 		if !l.plan.forgets {
 			l.t.Errorf("%s: the verdict on its lease is %s", job.ID, verdict)
+		}
+	}
+}
+
+// kept checks that jobs had no lease but one that was held, and that it counted.
+func (l *bulkLedger) kept(held []remoteJob) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, j := range held {
+		if leases := l.jobs[j.ID]; len(leases) != 1 || !leases[0].counted {
+			l.t.Errorf("%s had %d leases, want the one that was held, and that it counts", j.ID, len(leases))
 		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // bulkPlan describes a load.
@@ -68,8 +70,16 @@ type bulkLoad struct {
 	requests, unanswered, unavailable atomic.Int64
 }
 
-// newBulkLoad sets the limits and starts the workers, which run until the test ends.
+// newBulkLoad sets the limits and starts the workers.
 func newBulkLoad(t *testing.T, plan bulkPlan, servers ...*server) *bulkLoad {
+	t.Helper()
+	l := newIdleBulkLoad(t, plan, servers...)
+	l.startWorkers()
+	return l
+}
+
+// newIdleBulkLoad is newBulkLoad without the workers.
+func newIdleBulkLoad(t *testing.T, plan bulkPlan, servers ...*server) *bulkLoad {
 	t.Helper()
 	l := &bulkLoad{t: t, plan: plan, servers: servers, target: newRecorder(t), over: make(chan struct{})}
 	l.ledger = newBulkLedger(t, plan)
@@ -77,14 +87,18 @@ func newBulkLoad(t *testing.T, plan bulkPlan, servers ...*server) *bulkLoad {
 	if plan.tenantLimit > 0 {
 		servers[0].call("PUT", "/v1/tenants/"+tenantName(0), fmt.Sprintf(`{"requests_per_second":%d}`, plan.tenantLimit), http.StatusOK, nil)
 	}
-	for range remoteWorkers {
-		l.workers.Go(l.work)
-	}
 	t.Cleanup(func() {
 		close(l.over)
 		l.workers.Wait()
 	})
 	return l
+}
+
+// startWorkers starts the workers, which run until the test ends.
+func (l *bulkLoad) startWorkers() {
+	for range remoteWorkers {
+		l.workers.Go(l.work)
+	}
 }
 
 func tenantName(n int) string { return fmt.Sprint("tenant-", n) }
@@ -269,7 +283,7 @@ type remoteJob struct {
 // is late.
 func (l *bulkLoad) work() {
 	for l.wait(rand.N(4 * time.Millisecond)) {
-		jobs := l.lease()
+		jobs := l.lease(l.plan.leaseFor)
 		if len(jobs) == 0 {
 			continue
 		}
@@ -281,8 +295,8 @@ func (l *bulkLoad) work() {
 }
 
 // lease leases jobs, if there are any.
-func (l *bulkLoad) lease() []remoteJob {
-	request := fmt.Appendf(nil, `{"types":["remote"],"max":%d,"wait_ms":500,"lease_ms":%d}`, remoteBatch, l.plan.leaseFor.Milliseconds())
+func (l *bulkLoad) lease(length time.Duration) []remoteJob {
+	request := fmt.Appendf(nil, `{"types":["remote"],"max":%d,"wait_ms":500,"lease_ms":%d}`, remoteBatch, length.Milliseconds())
 	said, ok := l.try("POST", "/v1/leases", "application/json", request)
 	var leased struct{ Jobs []remoteJob }
 	if !ok || said.status != http.StatusOK || said.json(&leased) != nil {
@@ -292,19 +306,19 @@ func (l *bulkLoad) lease() []remoteJob {
 		l.wait(50 * time.Millisecond)
 		return nil
 	}
-	l.ledger.leased(leased.Jobs)
+	l.ledger.leased(leased.Jobs, length)
 	return leased.Jobs
 }
 
-// hold leases jobs, as a worker that holds them during a fault; nil if there are none for a
-// while.
-func (l *bulkLoad) hold() []remoteJob {
-	for range 20 {
-		if jobs := l.lease(); len(jobs) > 0 {
-			return jobs
-		}
-	}
-	return nil
+// hold leases jobs for longer than any test runs. The load cannot end before they are
+// acknowledged.
+func (l *bulkLoad) hold() (jobs []remoteJob) {
+	l.t.Helper()
+	until.True(l.t, "there are jobs to hold", func() bool {
+		jobs = l.lease(time.Hour)
+		return len(jobs) > 0
+	})
+	return jobs
 }
 
 func (l *bulkLoad) acknowledge(jobs []remoteJob) {

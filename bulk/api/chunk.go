@@ -114,12 +114,32 @@ func nextBatch(parser upload.Parser) ([][]byte, error) {
 	return batch, err
 }
 
-// badLine returns the error of a line that a parser refused.
-func badLine(err error) *edge.Error {
-	p := edge.Refuse(http.StatusBadRequest, wire.CodeBadLine, err.Error()+"; nothing of this chunk was stored")
-	var line *upload.Error
-	if errors.As(err, &line) {
-		p.Line = line.Line
+// bounded is a parser of a chunk. It fails when the request has ended, or when the payloads
+// together are too long.
+type bounded struct {
+	upload.Parser
+	ctx  context.Context
+	size int
+}
+
+// Next implements upload.Parser.
+func (b *bounded) Next() ([]byte, error) {
+	payload, err := b.Parser.Next()
+	if b.size += len(payload); b.size > maxPayloads {
+		return nil, edge.Refuse(http.StatusRequestEntityTooLarge, wire.CodeTooLarge, fmt.Sprintf(
+			"the payloads of the chunk have more than %d bytes together, as each row repeats the header: send fewer rows at a time, "+
+				"each chunk with its Upload-Offset; nothing of this chunk was stored", maxPayloads))
 	}
+	return payload, cmp.Or(err, b.ctx.Err())
+}
+
+// badLine returns the problem of an error that is of a line that a parser refused.
+func badLine(err error) error {
+	var line *upload.Error
+	if !errors.As(err, &line) {
+		return err
+	}
+	p := edge.Refuse(http.StatusBadRequest, wire.CodeBadLine, err.Error()+"; nothing of this chunk was stored")
+	p.Line = line.Line
 	return p
 }

@@ -23,8 +23,8 @@ func (s *server) registerJobs() {
 		ID: "upload-jobs", Route: "POST /v1/actions/{id}/jobs", Summary: "Upload a chunk of jobs",
 		Description: fmt.Sprintf("NDJSON: each line is a payload, any JSON value. CSV: each row is a payload, "+
 			"an object of strings; the header is in every chunk. At most %d bytes, also after decompression, and "+
-			"%d for one payload. Jobs that the action already has are skipped, so a chunk may be sent again. "+
-			"A bad line rejects its whole chunk.", MaxChunk, upload.MaxPayload),
+			"%d for one payload, %d for all of a chunk. Jobs that the action already has are skipped, so a chunk may be "+
+			"sent again. A bad line rejects its whole chunk.", MaxChunk, upload.MaxPayload, maxPayloads),
 		Reads: []string{ndjsonType, csvType},
 	}, s.upload)
 	register(s, "seal-action", "POST /v1/actions/{id}/seal", "Declare that all jobs were sent, and start the action", s.seal)
@@ -111,10 +111,10 @@ func startOf(header string, action bulk.Action) (int64, error) {
 // append appends a chunk. The whole chunk is checked before its first job is appended,
 // so that a bad line changes nothing. A chunk that fits one batch, as nearly every
 // chunk does, is appended as it was parsed. The payloads of a larger one are not kept
-// from the check: those of CSV repeat the header, so they can take any multiple of the
-// chunk's memory.
+// from the check: those of CSV repeat the header, so they can take much more memory than
+// the chunk.
 func (s *server) append(ctx context.Context, id string, offset int64, c chunk) (total int64, err error) {
-	parser := c.parse(c.data.reader(), false)
+	parser := &bounded{Parser: c.parse(c.data.reader(), false), ctx: ctx}
 	only, err := nextBatch(parser)
 	fits := true
 	for err == nil {
@@ -123,7 +123,7 @@ func (s *server) append(ctx context.Context, id string, offset int64, c chunk) (
 	}
 	switch {
 	case !errors.Is(err, io.EOF):
-		return 0, badLine(err)
+		return 0, refuse(id, badLine(err))
 	case !fits:
 		return s.appendAll(ctx, id, offset, c)
 	}
@@ -142,7 +142,10 @@ func (s *server) appendAll(ctx context.Context, id string, offset int64, c chunk
 		if len(batch) == 0 {
 			return total, nil
 		}
-		now, err := s.engine.Append(ctx, id, offset, batch)
+		now, err := total, ctx.Err()
+		if err == nil { // the engine may ignore the context
+			now, err = s.engine.Append(ctx, id, offset, batch)
+		}
 		if err != nil {
 			p := refuse(id, err)
 			if p.Received == nil && total > 0 {

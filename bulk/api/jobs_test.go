@@ -188,6 +188,53 @@ func TestUploadInBatches(t *testing.T) {
 	}
 }
 
+// TestPayloadsOfAChunkAreBounded: rows of CSV repeat the header, so a chunk of 1 MiB can ask to
+// store any multiple of that.
+func TestPayloadsOfAChunkAreBounded(t *testing.T) {
+	const payload, most = 1 << 20, 1 << 30
+	column := strings.Repeat("c", payload-len(`{"":""}`))
+	rows := func(n int) string { return column + "\n" + strings.Repeat("\"\"\n", n) }
+	f := newFixture(t)
+	f.create("a")
+	a := f.do(413, "POST", "/v1/actions/a/jobs", rows(most/payload+1), "Content-Type", commas)
+	if a.problem.Code != wire.CodeTooLarge || !strings.Contains(a.problem.Detail, "1073741824 bytes") || !strings.Contains(a.problem.Detail, "fewer rows") {
+		t.Fatalf("%s", a.Body)
+	}
+	if f.engine.appends != 0 {
+		t.Fatalf("%d batches were taken of a chunk that was refused", f.engine.appends)
+	}
+	f.handler = api.New(appended{f.engine})
+	f.do(200, "POST", "/v1/actions/a/jobs", rows(most/payload), "Content-Type", commas)
+}
+
+// leaving is an engine whose client goes away with its first batch.
+type leaving struct {
+	*fakeEngine
+	leave func()
+}
+
+func (l leaving) Append(ctx context.Context, id string, offset int64, payloads [][]byte) (int64, error) {
+	l.leave()
+	return l.fakeEngine.Append(ctx, id, offset, payloads)
+}
+
+// TestUploadEndsWithItsRequest: a chunk is neither parsed nor stored further for a client that has
+// gone.
+func TestUploadEndsWithItsRequest(t *testing.T) {
+	f := newFixture(t)
+	f.create("a")
+	ctx, cancel := context.WithCancel(t.Context())
+	f.handler = api.New(leaving{f.engine, cancel})
+	large := "n\n" + strings.Repeat("1\n", 25_000)
+	f.send(503, f.request("POST", "/v1/actions/a/jobs", large, "Content-Type", commas).WithContext(ctx))
+	if got := len(f.engine.actions[0].payloads); got != 10_000 {
+		t.Errorf("%d jobs were stored, want the batch with which the client left", got)
+	}
+	// A bad line at the end would show that all was parsed.
+	bad := f.request("POST", "/v1/actions/a/jobs", large+"1,2", "Content-Type", commas, "Upload-Offset", "0")
+	f.send(503, bad.WithContext(ctx))
+}
+
 // TestStalledUploads: bodies that do not arrive keep no other upload waiting.
 func TestStalledUploads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

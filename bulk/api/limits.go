@@ -11,6 +11,9 @@ import (
 const (
 	// MaxChunk is the most bytes of one chunk of jobs, after decompression.
 	MaxChunk = 32 << 20
+	// maxPayloads is the most bytes of all payloads of one chunk. Those of CSV repeat the
+	// header, so without a bound a chunk could take a place for hours and fill the store.
+	maxPayloads = 32 * MaxChunk
 	// maxUploadMemory is the most bytes of all chunks that have arrived in part or wait
 	// to be stored.
 	maxUploadMemory = 256 << 20

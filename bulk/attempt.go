@@ -125,6 +125,29 @@ func (p *pool) run(ctx context.Context, job *Job) Settlement {
 	if job.Target, err = p.engine.attemptTarget(job.Spec); err != nil {
 		return Settlement{Kind: FailedForGood, Error: err.Error()}
 	}
+	if job.Spec.Target != nil {
+		return p.callTarget(ctx, job)
+	}
+	return p.call(ctx, job)
+}
+
+// callTarget calls the target of a job, unless it is down. Attempts that fail because it is
+// down are not used.
+func (p *pool) callTarget(ctx context.Context, job *Job) Settlement {
+	name := job.Spec.Target.Name
+	may, probe := p.engine.loads.start(name)
+	if !may {
+		return Settlement{Kind: Released, RetryAfter: probeInterval}
+	}
+	began := time.Now()
+	settlement := p.call(ctx, job)
+	if p.engine.loads.end(name, probe, settlement.Kind, time.Since(began)) {
+		return Settlement{Kind: Released, RetryAfter: probeInterval}
+	}
+	return settlement
+}
+
+func (p *pool) call(ctx context.Context, job *Job) Settlement {
 	a := p.runner.attempt(ctx, job)
 	var panicked *PanicError
 	if errors.As(a.Err, &panicked) {

@@ -7,6 +7,9 @@ import (
 	"github.com/sluice-project/sluice/lifecycle"
 )
 
+// readyTime is how much work is ready where no limit holds it.
+const readyTime = 400 * time.Millisecond
+
 // fetchPause is the minimum time between two reads of the fair queue.
 const fetchPause = time.Millisecond
 
@@ -34,6 +37,7 @@ func (e *Engine) fetchOnce(ctx context.Context, flows map[string]*flow) (wait ti
 		return e.config.FetchInterval, err
 	}
 	e.fairness.saw(b)
+	e.bound(&b)
 	free := e.free(b, flows)
 	grants := Divide(b, free, max(0, e.config.Alpha))
 	admitted := 0
@@ -69,7 +73,11 @@ func (e *Engine) free(b Backlog, flows map[string]*flow) Free {
 		if p := e.pools[name]; p != nil {
 			workers = int64(p.size())
 		}
-		if b.Left != NoLimit && e.config.Window < time.Second && len(b.Lines) > 0 {
+		switch {
+		case b.Left == NoLimit:
+			bound = max(minReady, int64(float64(bound)*readyTime.Seconds()))
+			workers /= 2
+		case e.config.Window < time.Second && len(b.Lines) > 0:
 			// Ready jobs hold a part of the limit: about as many as start in a window.
 			bound = max(1, int64(float64(bound)*e.config.Window.Seconds()))
 			workers = min(workers, b.Left/int64(len(b.Lines)))

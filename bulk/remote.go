@@ -26,6 +26,7 @@ const remotePoll = 200 * time.Millisecond
 // Lease leases ready jobs to a remote worker. If there are none, it waits up to `wait`.
 func (e *Engine) Lease(ctx context.Context, request LeaseRequest, wait time.Duration) ([]Job, error) {
 	jobs, err := e.leaseWithin(ctx, request, wait)
+	e.lend(jobs)
 	e.spans.leased(jobs)
 	return jobs, err
 }
@@ -35,6 +36,7 @@ func (e *Engine) leaseWithin(ctx context.Context, request LeaseRequest, wait tim
 	if wait <= 0 {
 		return e.store.Lease(ctx, request)
 	}
+	defer e.lent.wait(&request)()
 	deadline := time.NewTimer(wait)
 	defer deadline.Stop()
 	poll := time.NewTicker(remotePoll)
@@ -86,6 +88,7 @@ func (e *Engine) Settle(ctx context.Context, reports []Report) ([]Verdict, error
 	}
 	verdicts, err := e.settleAll(ctx, batch)
 	if err == nil {
+		e.settleLent(batch)
 		e.spans.settled(batch, verdicts)
 	}
 	return verdicts, err

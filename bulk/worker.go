@@ -20,6 +20,9 @@ const (
 	// are leased. Workers may exceed it by one result each.
 	settleBytes = 8 << 20
 	resultBytes = 32 << 20
+	// payloadBytes bounds the payloads of the jobs that are held: above it no more jobs are
+	// leased. One lease may exceed it, by MaxPageBytes.
+	payloadBytes = 256 << 20
 	// leasePoll is how often the pool leases when nothing wakes it: another instance
 	// may have admitted jobs.
 	leasePoll = time.Second
@@ -32,6 +35,7 @@ type pool struct {
 	engine  *Engine
 	name    string
 	runner  runner
+	costs   *costs
 	wake    lifecycle.Signal // workers are free, or jobs are ready
 	settled lifecycle.Signal // outcomes wait to be settled
 
@@ -42,8 +46,12 @@ type pool struct {
 	workers  int        // the number of workers that run
 	queue    []Job      // leased, not started
 	running  map[LeaseID]runningJob
+	tenants  map[string]int // running jobs, by tenant
+	shared   bool           // several tenants have jobs of the type
+	dry      bool           // the last lease found no ready job
 	outcomes []attemptOutcome
-	results  int // bytes of results in ended
+	results  int // bytes of results in outcomes
+	payloads int // bytes of payloads in queue and running
 	writing  int // outcomes in the settlement under way
 	speed    float64
 	closing  bool
@@ -54,14 +62,16 @@ type pool struct {
 type runningJob struct {
 	spec  *Spec
 	since time.Time
+	cost  *cost
+	bytes int
 	// cancel ends the attempt's context.
 	cancel context.CancelFunc
 }
 
 func newPool(e *Engine, name string, runner runner) *pool {
 	p := &pool{
-		engine: e, name: name, runner: runner,
-		wake: lifecycle.NewSignal(), settled: lifecycle.NewSignal(), running: map[LeaseID]runningJob{},
+		engine: e, name: name, runner: runner, costs: e.costsOf(name),
+		wake: lifecycle.NewSignal(), settled: lifecycle.NewSignal(), running: map[LeaseID]runningJob{}, tenants: map[string]int{},
 	}
 	p.work, p.idle = sync.NewCond(&p.mu), sync.NewCond(&p.mu)
 	return p
@@ -82,11 +92,16 @@ func (p *pool) resize(want int) {
 		return
 	}
 	p.want = want
-	for ; p.workers < p.want && !p.closing; p.workers++ {
-		p.engine.group.Go(p.name+" worker", p.worker)
-	}
+	p.hire()
 	p.work.Broadcast()
 	p.wake.Wake()
+}
+
+// hire starts workers for the jobs that wait. p.mu must be held.
+func (p *pool) hire() {
+	for ; p.workers < min(p.want, len(p.queue)+len(p.running)) && !p.closing; p.workers++ {
+		p.engine.group.Go(p.name+" worker", p.worker)
+	}
 }
 
 func (p *pool) size() int {
@@ -133,24 +148,34 @@ func (p *pool) free() (n int, closing bool) {
 	held := len(p.queue) + len(p.running)
 	ahead := min(int(p.speed*aheadTime.Seconds()), aheadMax)
 	n = p.want + ahead - held
-	if n < ahead/2 || p.results > resultBytes {
+	if p.choosy() {
+		n += 3 * (p.want + ahead)
+	}
+	if n < ahead/2 || p.results > resultBytes || p.payloads > payloadBytes {
 		n = 0
 	}
 	return max(0, n), p.closing
 }
 
 func (p *pool) supply(jobs []Job) {
-	if len(jobs) == 0 {
-		return
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.dry = len(jobs) == 0; p.dry {
+		for range p.queue { // workers may have left them for better ones
+			p.work.Signal()
+		}
+		return
+	}
+	for i := range jobs {
+		p.payloads += len(jobs[i].Payload)
+		p.work.Signal()
+	}
 	if p.closing {
-		p.release(jobs)
+		p.release(jobs, 0)
 		return
 	}
 	p.queue = append(p.queue, jobs...)
-	p.work.Broadcast()
+	p.hire()
 }
 
 // worker runs one job after another.
@@ -172,20 +197,21 @@ func (p *pool) worker(context.Context) error {
 func (p *pool) next() (ctx context.Context, job Job, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for len(p.queue) == 0 || p.workers > p.want {
-		if p.closing || p.workers > p.want {
+	for {
+		if p.workers > p.want || p.closing && len(p.queue) == 0 {
 			p.workers--
 			return nil, Job{}, false
 		}
+		if at, found := p.pick(); found {
+			job = p.take(at)
+			break
+		}
 		p.work.Wait()
 	}
-	job = p.queue[0]
-	p.queue[0] = Job{}
-	if p.queue = p.queue[1:]; len(p.queue) == 0 {
-		p.queue = nil
-	}
 	ctx, cancel := context.WithTimeout(p.engine.jobs, p.runner.timeoutOf(job.Spec))
-	p.running[job.Lease] = runningJob{job.Spec, time.Now(), cancel}
+	now := time.Now()
+	p.running[job.Lease] = runningJob{job.Spec, now, p.costs.start(holderOf(job.Spec), now), len(job.Payload), cancel}
+	p.tenants[job.Spec.Tenant]++
 	return ctx, job, true
 }
 
@@ -207,8 +233,14 @@ func (p *pool) end(e attemptOutcome) {
 	if p.gone {
 		return
 	}
-	p.running[e.settlement.Lease].cancel()
+	run := p.running[e.settlement.Lease]
+	run.cancel()
 	delete(p.running, e.settlement.Lease)
+	p.payloads -= run.bytes
+	if p.tenants[run.spec.Tenant]--; p.tenants[run.spec.Tenant] == 0 {
+		delete(p.tenants, run.spec.Tenant)
+	}
+	p.costs.end(run.cost, run.since, time.Now(), e.settlement.Kind != Released)
 	p.outcomes = append(p.outcomes, e)
 	p.results += len(e.settlement.Result)
 	p.settled.Wake()
@@ -217,10 +249,11 @@ func (p *pool) end(e attemptOutcome) {
 	}
 }
 
-// release releases leased jobs that did not run. p.mu must be held.
-func (p *pool) release(jobs []Job) {
+// release releases leased jobs that did not run, to be due after a while. p.mu must be held.
+func (p *pool) release(jobs []Job, after time.Duration) {
 	for i := range jobs {
-		p.outcomes = append(p.outcomes, attemptOutcome{settlement: Settlement{Lease: jobs[i].Lease, Kind: Released}, spec: jobs[i].Spec})
+		p.payloads -= len(jobs[i].Payload)
+		p.outcomes = append(p.outcomes, attemptOutcome{settlement: Settlement{Lease: jobs[i].Lease, Kind: Released, RetryAfter: after}, spec: jobs[i].Spec})
 	}
 	p.settled.Wake()
 }
@@ -361,7 +394,7 @@ func (p *pool) drain(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closing = true
-	p.release(p.queue)
+	p.release(p.queue, 0)
 	p.queue = nil
 	p.work.Broadcast()
 	p.wake.Wake()

@@ -28,7 +28,7 @@ func (s *Store) Backlog(ctx context.Context) (bulk.Backlog, error) {
 	v := &view{mirror: &s.mirror, settings: &values, window: window, length: s.config.Window}
 	b := bulk.Backlog{
 		Now: now, WindowEnds: bulk.WindowStart(window+1, s.config.Window), Left: v.left(),
-		Types: v.types(now), Targets: v.targets(), Found: map[string]float64{},
+		Types: v.types(now), Targets: v.targets(), Found: map[string]float64{}, Held: map[bulk.Holder]int64{},
 	}
 	for name := range s.mirror.autos.of {
 		b.Found[name] = s.mirror.autos.found(name)
@@ -44,6 +44,11 @@ func (s *Store) Backlog(ctx context.Context) (bulk.Backlog, error) {
 			b.OldestEvent = m.oldest
 		}
 		b.Lines = append(b.Lines, v.lines(m)...)
+		for _, a := range m.actions {
+			if held := a.Ready + a.Flight; held > 0 {
+				b.Held[bulk.Holder{Tenant: a.Tenant, Type: a.Type, Target: a.Target}] += held
+			}
+		}
 	}
 	for _, line := range b.Lines {
 		state := b.Types[line.Type]

@@ -1,0 +1,170 @@
+package bulk
+
+import (
+	"maps"
+	"sync"
+	"time"
+)
+
+const (
+	// firstLoad is the concurrency at which a target begins; leastLoad and mostLoad bound
+	// what is found.
+	firstLoad = 16
+	leastLoad = 2
+	mostLoad  = 1000
+	// loadInterval is how often a target's concurrency is adjusted.
+	loadInterval = 100 * time.Millisecond
+	// downAfter is the number of failures in a row after which a target is taken for down.
+	downAfter = 10
+	// probeInterval is the time between two attempts against a target that is down, and how
+	// long jobs that it failed wait.
+	probeInterval = 2 * time.Second
+	// forgetLoad is when a target without attempts is forgotten.
+	forgetLoad = 10 * time.Minute
+)
+
+// loads finds how many attempts each target of webhooks can take at a time, and which targets
+// are down. It is safe for concurrent use.
+type loads struct {
+	mu    sync.Mutex
+	of    map[string]*load
+	swept time.Time
+}
+
+// load is the state of one target.
+type load struct {
+	concurrencyFinder
+	used time.Time
+	// failures counts the last attempts that failed, in a row.
+	failures int
+	// downSince is when the target was taken for down, zero if it is not; probeAt is when
+	// the next attempt may start.
+	downSince, probeAt time.Time
+	// probes counts the probes that have not ended: they may hang long after the target has
+	// recovered, and take no place from others.
+	probes int64
+}
+
+func (l *loads) get(name string, now time.Time) *load {
+	k := l.of[name]
+	if k == nil {
+		k = &load{concurrencyFinder: concurrencyFinder{limit: firstLoad}}
+		l.of[name] = k
+	}
+	k.used = now
+	return k
+}
+
+// start reports whether an attempt may start now: always, unless the target is down. Then one
+// may in each probeInterval, as a probe.
+func (l *loads) start(name string) (may, probe bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	k := l.get(name, now)
+	if k.downSince.IsZero() {
+		return true, false
+	}
+	if now.Before(k.probeAt) {
+		return false, false
+	}
+	k.probeAt = now.Add(probeInterval)
+	k.probes++
+	return true, true
+}
+
+// end records how an attempt ended, and reports whether it failed because the target is down.
+// A probe may end long after the target has recovered, so one that fails says nothing new.
+func (l *loads) end(name string, probe bool, kind SettlementKind, took time.Duration) (failedDown bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	k := l.get(name, now)
+	if probe {
+		k.probes--
+	}
+	switch {
+	case kind == Released:
+	case kind == FailedForNow && probe:
+		return true
+	case kind == Throttled:
+		k.failures, k.downSince = 0, time.Time{}
+	case kind == FailedForNow:
+		k.failed++
+		if k.failures++; k.failures == downAfter {
+			k.downSince, k.probeAt = now, now.Add(probeInterval)
+		}
+	default:
+		if !k.downSince.IsZero() {
+			k.concurrencyFinder = concurrencyFinder{limit: firstLoad}
+		}
+		k.failures, k.downSince = 0, time.Time{}
+		k.passed++
+		k.took += took
+	}
+	return kind == FailedForNow && !k.downSince.IsZero()
+}
+
+// bound completes a backlog with how many more jobs each target of webhooks can take.
+func (l *loads) bound(b *Backlog, limits map[string]TargetLimits) {
+	held := map[string]int64{}
+	for of, jobs := range b.Held {
+		held[of.Target] += jobs
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	for i := range b.Lines {
+		if b.Lines[i].Type != WebhookType {
+			continue
+		}
+		for _, w := range b.Lines[i].Waiting {
+			k := l.get(w.Target, now)
+			left := NoLimit
+			switch {
+			case !k.downSince.IsZero() && now.Before(k.probeAt):
+				left = 0
+			case !k.downSince.IsZero():
+				left = 1
+			case limits[w.Target].Concurrency == 0 && !limits[w.Target].Auto:
+				held := max(0, held[w.Target]-k.probes)
+				left = max(0, k.find(now, held)-held)
+			}
+			if before, limited := b.Targets[w.Target]; limited {
+				left = min(left, before)
+			}
+			b.Targets[w.Target] = left
+		}
+	}
+	if now.Sub(l.swept) > forgetLoad {
+		l.swept = now
+		maps.DeleteFunc(l.of, func(_ string, k *load) bool { return now.Sub(k.used) > forgetLoad })
+	}
+}
+
+// FoundLoad is what an instance has found out about a target of webhooks.
+type FoundLoad struct {
+	// Concurrency is how many attempts it can take at a time; 0 if nothing is known.
+	Concurrency int
+	// DownSince is when it was taken for down; zero if it is not.
+	DownSince time.Time
+}
+
+// FoundLoad returns what this instance has found out about a target.
+func (e *Engine) FoundLoad(target string) FoundLoad {
+	e.loads.mu.Lock()
+	defer e.loads.mu.Unlock()
+	if k := e.loads.of[target]; k != nil {
+		return FoundLoad{int(k.limit), k.downSince}
+	}
+	return FoundLoad{}
+}
+
+// HeldBack returns how many of the pending jobs of an action wait because their target is
+// taken for down.
+func (e *Engine) HeldBack(a *Action) int64 {
+	if a.Target == nil || a.Status != Running || e.FoundLoad(a.Target.Name).DownSince.IsZero() {
+		return 0
+	}
+	return a.Pending
+}

@@ -9,7 +9,7 @@ import (
 // and failures, as Netflix's Gradient2 does (concurrency-limits, 2018): while attempts take no
 // more than twice the time they take without a queue, the limit increases by its root, and
 // else it decreases in proportion. Before the first decrease it doubles. A limit that was not
-// needed stays, and none is far above what is in flight on average (Little's law): attempts
+// needed stays, and none is far above what is held on average (Little's law): attempts
 // that start together in a window need not all be in flight together.
 type concurrencyFinder struct {
 	limit  float64
@@ -23,8 +23,10 @@ type concurrencyFinder struct {
 	passed, failed int64
 	took           time.Duration
 	held           int64
-	// flight is how many were in flight, averaged over about averageTime.
-	flight float64
+	// average is how many were held over about averageTime, until seen; then it was last.
+	average float64
+	seen    time.Time
+	last    int64
 }
 
 const (
@@ -38,32 +40,27 @@ const (
 	// how much.
 	failing     = 0.1
 	failingStep = 0.8
-	// averageTime is about as long as a window; headroom is the limit in times of what is in
-	// flight on average.
+	// averageTime is about as long as a window; headroom is the limit in times of what is
+	// held on average.
 	averageTime = time.Second
 	headroom    = 4
 )
 
 // find returns the limit, given how many are held now.
 func (f *concurrencyFinder) find(now time.Time, held int64) int64 {
-	f.held = max(f.held, held)
+	part := 1 - math.Exp(-now.Sub(f.seen).Seconds()/averageTime.Seconds())
+	f.average += part * (float64(f.last) - f.average)
+	f.seen, f.last, f.held = now, held, max(f.held, held)
 	if now.Sub(f.since) >= loadInterval && f.passed+f.failed > 0 {
-		f.average(now.Sub(f.since))
 		f.adjust()
 		f.since, f.passed, f.failed, f.took, f.held = now, 0, 0, 0, held
 	}
 	return int64(f.limit)
 }
 
-// average adds the present interval to the average of what is in flight.
-func (f *concurrencyFinder) average(interval time.Duration) {
-	part := 1 - math.Exp(-interval.Seconds()/averageTime.Seconds())
-	f.flight += part * (f.took.Seconds()/interval.Seconds() - f.flight)
-}
-
 func (f *concurrencyFinder) adjust() {
-	most := min(mostLoad, max(firstLoad, headroom*f.flight))
-	step := 1.0
+	most := min(mostLoad, max(firstLoad, headroom*f.average))
+	step, least := 1.0, float64(firstLoad)
 	if f.passed > 0 {
 		present := f.took.Seconds() / float64(f.passed)
 		if f.least == 0 || present < f.least {
@@ -73,12 +70,12 @@ func (f *concurrencyFinder) adjust() {
 		step = min(1, max(0.5, 2*max(f.least, noQueue/2)/present))
 	}
 	if float64(f.failed) > failing*float64(f.passed+f.failed) {
-		step = min(step, failingStep)
+		step, least = min(step, failingStep), leastLoad
 	}
 	switch {
 	case step < 1:
 		f.slowed = true
-		f.limit = max(leastLoad, f.limit*step)
+		f.limit = max(min(least, f.limit), f.limit*step)
 	case float64(f.held) < f.limit/2: // it was not needed
 	case f.slowed:
 		f.limit += math.Sqrt(f.limit)

@@ -7,15 +7,18 @@ import (
 )
 
 const (
-	// firstLoad is the concurrency at which a target begins; leastLoad and mostLoad bound
-	// what is found.
+	// firstLoad is the concurrency at which a target begins, and the least that durations
+	// lead to: they vary for other reasons too. Failures may lead to leastLoad. MostLoad is
+	// the most.
 	firstLoad = 16
 	leastLoad = 2
 	mostLoad  = 1000
 	// loadInterval is how often a target's concurrency is adjusted.
 	loadInterval = 100 * time.Millisecond
-	// downAfter is the number of failures in a row after which a target is taken for down.
+	// downAfter is the number of attempts without an answer in a row after which a target
+	// that has answered before is taken for down, for downMost at the longest.
 	downAfter = 10
+	downMost  = time.Hour
 	// probeInterval is the time between two attempts against a target that is down, and how
 	// long jobs that it failed wait.
 	probeInterval = 2 * time.Second
@@ -35,8 +38,10 @@ type loads struct {
 type load struct {
 	concurrencyFinder
 	used time.Time
-	// failures counts the last attempts that failed, in a row.
-	failures int
+	// answered reports whether it ever did: what never has is wrong, not down. Silent counts
+	// the last attempts without an answer, in a row.
+	answered bool
+	silent   int
 	// downSince is when the target was taken for down, zero if it is not; probeAt is when
 	// the next attempt may start.
 	downSince, probeAt time.Time
@@ -73,9 +78,10 @@ func (l *loads) start(name string) (may, probe bool) {
 	return true, true
 }
 
-// end records how an attempt ended, and reports whether it failed because the target is down.
+// end records how an attempt ended, and whether it got no answer, and reports whether that is
+// because the target is down.
 // A probe may end long after the target has recovered, so one that fails says nothing new.
-func (l *loads) end(name string, probe bool, kind SettlementKind, took time.Duration) (failedDown bool) {
+func (l *loads) end(name string, probe bool, kind SettlementKind, silent bool, took time.Duration) (failedDown bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
@@ -85,24 +91,30 @@ func (l *loads) end(name string, probe bool, kind SettlementKind, took time.Dura
 	}
 	switch {
 	case kind == Released:
-	case kind == FailedForNow && probe:
-		return true
-	case kind == Throttled:
-		k.failures, k.downSince = 0, time.Time{}
-	case kind == FailedForNow:
+	case silent:
+		if probe {
+			return k.downSince.IsZero() || now.Sub(k.downSince) < downMost
+		}
 		k.failed++
-		if k.failures++; k.failures == downAfter {
+		if k.silent++; k.silent == downAfter && k.answered {
 			k.downSince, k.probeAt = now, now.Add(probeInterval)
 		}
+		return !k.downSince.IsZero()
 	default:
 		if !k.downSince.IsZero() {
 			k.concurrencyFinder = concurrencyFinder{limit: firstLoad}
 		}
-		k.failures, k.downSince = 0, time.Time{}
-		k.passed++
-		k.took += took
+		k.answered, k.silent, k.downSince = true, 0, time.Time{}
+		switch kind {
+		case Throttled:
+		case FailedForNow:
+			k.failed++
+		default:
+			k.passed++
+			k.took += took
+		}
 	}
-	return kind == FailedForNow && !k.downSince.IsZero()
+	return false
 }
 
 // bound completes a backlog with how many more jobs each target of webhooks can take.

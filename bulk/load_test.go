@@ -2,7 +2,6 @@ package bulk_test
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -27,7 +26,7 @@ func TestTargetThatDies(t *testing.T) {
 					case <-time.After(failure):
 					case <-ctx.Done():
 					}
-					return nil, errors.New("down")
+					return nil, bulk.ErrUnreachable
 				}
 				time.Sleep(10 * time.Millisecond)
 				passed.Add(1)
@@ -64,6 +63,21 @@ func TestTargetThatDies(t *testing.T) {
 				if rateAfter.Load() < rateBefore.Load()*95/100 {
 					t.Errorf("%d jobs in the 5 s after the recovery, %d before", rateAfter.Load(), rateBefore.Load())
 				}
+			})
+		})
+	}
+}
+
+// TestWrongTargetIsNotDown: where a target has never answered, or answers with errors, jobs use
+// up their attempts and fail.
+func TestWrongTargetIsNotDown(t *testing.T) {
+	for name, failure := range map[string]error{"never answered": bulk.ErrUnreachable, "answers errors": errBroken} {
+		t.Run(name, func(t *testing.T) {
+			mux := bulk.NewMux()
+			mux.HandleFunc(bulk.WebhookType, func(context.Context, *bulk.Job) ([]byte, error) { return nil, failure })
+			inVirtualTime(t, bulk.Config{}, mux, func(t *testing.T, r *rig) {
+				a := r.finish(r.submit(bulk.Spec{Target: &bulk.Target{Name: "api", URL: "http://api.example/"}, MaxAttempts: 2}, 100))
+				bulktest.RequireCounts(t, a, bulk.Completed, 0, 100)
 			})
 		})
 	}

@@ -32,6 +32,10 @@ func (f HandlerFunc) Handle(ctx context.Context, job *Job) ([]byte, error) { ret
 // SkipRetry, wrapped by a handler's error, fails the job without retries.
 var SkipRetry = errors.New("not to be retried") //nolint:staticcheck // ST1012: the name that users of asynq know.
 
+// ErrUnreachable, wrapped by a handler's error, says that the target did not answer, whatever
+// the job: a target that does so again and again is taken for down.
+var ErrUnreachable = errors.New("the target does not answer")
+
 // ThrottledError is a handler's error when the target throttles. The job waits for its
 // slot, at least RetryAfter, and no attempt is used.
 type ThrottledError struct {

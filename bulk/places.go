@@ -48,8 +48,8 @@ func (b *heldBounds) take() {
 func (e *Engine) bound(b *Backlog) {
 	now := time.Now()
 	types := map[string]*places{}
-	for name := range b.Types {
-		types[name] = e.placesOf(name, now)
+	for name, state := range b.Types {
+		types[name] = e.placesOf(name, max(e.workersOf(name), state.Workers), now)
 	}
 	for of, held := range b.Held {
 		if p := types[of.Type]; p.costs.estimate(of, now).long {
@@ -74,12 +74,11 @@ func (e *Engine) bound(b *Backlog) {
 
 // placesOf returns how many long attempts of a type may be held by all tenants: all but the
 // reserve.
-func (e *Engine) placesOf(name string, now time.Time) *places {
+func (e *Engine) placesOf(name string, workers int64, now time.Time) *places {
 	p := &places{costs: e.costsOf(name), part: scarcePart, held: map[string]int64{}, lines: map[string]*int64{}}
 	if name == WebhookType {
 		p.part = placePart
 	}
-	workers := e.workersOf(name)
 	reserve := max(0, e.config.For(name).Reserve)
 	if workers < leastPool || reserve == 0 {
 		return p

@@ -33,6 +33,9 @@ func (e *Engine) Lease(ctx context.Context, request LeaseRequest, wait time.Dura
 
 func (e *Engine) leaseWithin(ctx context.Context, request LeaseRequest, wait time.Duration) ([]Job, error) {
 	request.LeaseFor = cmp.Or(request.LeaseFor, e.config.Lease)
+	for _, name := range request.Types {
+		request.Workers = max(request.Workers, e.workersOf(name))
+	}
 	if wait <= 0 {
 		return e.store.Lease(ctx, request)
 	}

@@ -247,6 +247,9 @@ type Waiting struct {
 // TypeState is the state of one job type.
 type TypeState struct {
 	Ready, InFlight int64
+	// Workers is how many workers other processes have as well, as their last lease requests
+	// said; 0 if the store is for one process.
+	Workers int64
 	// Waiting counts the jobs that wait to be admitted.
 	Waiting int64
 	// Finished counts the attempts that ended since the store was opened, without those

@@ -121,7 +121,7 @@ func (p *pool) leaser(ctx context.Context) error {
 		leased, pause := 0, time.Duration(0)
 		if n > 0 {
 			jobs, err := p.engine.store.Lease(ctx, LeaseRequest{
-				Types: []string{p.name}, Max: n, LeaseFor: p.engine.config.Lease, Local: true,
+				Types: []string{p.name}, Workers: p.engine.workersOf(p.name), Max: n, LeaseFor: p.engine.config.Lease, Local: true,
 			})
 			if err != nil && !retriable(err) {
 				return err

@@ -16,7 +16,7 @@ const (
 	// overdue is from how many times the usual duration, and from which age, attempts that
 	// run are taken to hang.
 	overdue    = 4
-	overdueAge = 50 * time.Millisecond
+	overdueAge = 100 * time.Millisecond
 	// forgetCost is when the averages of tenants and targets that run nothing are dropped.
 	forgetCost = 10 * time.Minute
 )
@@ -69,6 +69,10 @@ func (c *costs) start(of Holder, now time.Time) *cost {
 	k.since += now.Sub(c.began).Seconds()
 	return k
 }
+
+// ran reports whether the duration of an attempt that ended so tells how long attempts take:
+// one that was turned back took less.
+func (k SettlementKind) ran() bool { return k != Released && k != Throttled }
 
 // end records that an attempt that began at since has ended; if it counts, with its duration.
 func (c *costs) end(k *cost, since, now time.Time, counts bool) {

@@ -85,7 +85,7 @@ func (e *Engine) settleLent(batch []attemptOutcome) {
 			job.until = now.Add(settlement.LeaseFor)
 			e.lent.jobs[settlement.Lease] = job
 		default:
-			e.returned(settlement.Lease, job, now, settlement.Kind != Released)
+			e.returned(settlement.Lease, job, now, settlement.Kind.ran())
 		}
 	}
 }

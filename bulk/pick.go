@@ -1,10 +1,16 @@
 package bulk
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 const (
 	// pickMost is how many leased jobs a free worker looks at.
 	pickMost = 256
+	// seekAhead is how many jobs are leased for each worker when one seeks a job of another
+	// tenant.
+	seekAhead = 4
 	// returnAfter is how long jobs wait that are released because others of their
 	// tenant hang.
 	returnAfter = time.Second
@@ -25,26 +31,17 @@ func (p *pool) share(shared bool) {
 // less than half of the workers, so that a tenant whose attempts begin to hang takes no more
 // than that. If there is none, it is the first, once no other can be leased. P.mu must be held.
 func (p *pool) pick() (at int, found bool) {
-	if len(p.queue) == 0 {
-		return 0, false
+	at = 0
+	if p.choosy() {
+		at = slices.IndexFunc(p.queue[:min(len(p.queue), pickMost)], func(job Job) bool {
+			return p.tenants[job.Spec.Tenant] < p.want/2
+		})
 	}
-	if !p.choosy() {
-		return 0, true
-	}
-	for at := range min(len(p.queue), pickMost) {
-		if p.tenants[p.queue[at].Spec.Tenant] < p.want/2 {
-			return at, true
-		}
-	}
-	if p.returnLong(time.Now()); len(p.queue) == 0 {
+	if p.seeking = at < 0 && p.returnLong(time.Now()); p.seeking {
 		p.wake.Wake()
 		return 0, false
 	}
-	if p.dry || p.closing || len(p.queue)+len(p.running) >= 4*p.want {
-		return 0, true
-	}
-	p.wake.Wake()
-	return 0, false
+	return max(at, 0), len(p.queue) > 0
 }
 
 // take removes a job from the queue. p.mu must be held.
@@ -59,20 +56,19 @@ func (p *pool) take(at int) Job {
 }
 
 // returnLong releases the leased jobs whose attempts may be long, for a while: the workers that
-// are left are for others. p.mu must be held.
-func (p *pool) returnLong(now time.Time) {
+// are left are for others. It reports whether jobs of others may still be leased. P.mu must be
+// held.
+func (p *pool) returnLong(now time.Time) (more bool) {
 	var back []Job
-	kept := p.queue[:0]
-	for _, job := range p.queue {
-		if p.costs.estimate(holderOf(job.Spec), now).long {
+	p.queue = slices.DeleteFunc(p.queue, func(job Job) bool {
+		long := p.costs.estimate(holderOf(job.Spec), now).long
+		if long {
 			back = append(back, job)
-		} else {
-			kept = append(kept, job)
 		}
-	}
-	clear(p.queue[len(kept):])
-	p.queue = kept
+		return long
+	})
 	p.release(back, returnAfter)
+	return !p.dry && !p.closing && len(p.queue)+len(p.running) < seekAhead*p.want
 }
 
 // shares reports whether several tenants have jobs of a type.

@@ -49,6 +49,7 @@ type pool struct {
 	tenants  map[string]int // running jobs, by tenant
 	shared   bool           // several tenants have jobs of the type
 	dry      bool           // the last lease found no ready job
+	seeking  bool           // a worker waits for a job of another tenant
 	outcomes []attemptOutcome
 	results  int // bytes of results in outcomes
 	payloads int // bytes of payloads in queue and running
@@ -148,8 +149,8 @@ func (p *pool) free() (n int, closing bool) {
 	held := len(p.queue) + len(p.running)
 	ahead := min(int(p.speed*aheadTime.Seconds()), aheadMax)
 	n = p.want + ahead - held
-	if p.choosy() {
-		n += 3 * (p.want + ahead)
+	if p.seeking {
+		n += seekAhead * (p.want + ahead)
 	}
 	if n < ahead/2 || p.results > resultBytes || p.payloads > payloadBytes {
 		n = 0
@@ -240,7 +241,7 @@ func (p *pool) end(e attemptOutcome) {
 	if p.tenants[run.spec.Tenant]--; p.tenants[run.spec.Tenant] == 0 {
 		delete(p.tenants, run.spec.Tenant)
 	}
-	p.costs.end(run.cost, run.since, time.Now(), e.settlement.Kind != Released)
+	p.costs.end(run.cost, run.since, time.Now(), e.settlement.Kind.ran())
 	p.outcomes = append(p.outcomes, e)
 	p.results += len(e.settlement.Result)
 	p.settled.Wake()

@@ -33,7 +33,7 @@ func TestAReplicaTakesOver(t *testing.T) {
 	}
 	first.Restart()
 	set.AwaitReplicas()
-	// On a busy machine another master may be named meanwhile.
+	// On a busy machine another master may be named by then.
 	until.True(t, "the first master is in step with the present one", func() bool {
 		_, err := set.Master().Try("SET", "key", "changed")
 		return err == nil && first.Cli("GET", "key") == "changed"

@@ -155,6 +155,15 @@ type Spec struct {
 	Trace TraceContext `json:"trace,omitzero"`
 }
 
+// Callee returns the name of what the jobs call: their target, or the handlers of their
+// type, under a name that no target can have.
+func (s *Spec) Callee() string {
+	if s.Target != nil {
+		return s.Target.Name
+	}
+	return "\x00" + s.Type
+}
+
 // Equal reports whether two specs request the same, whatever their traces.
 func (s Spec) Equal(other Spec) bool {
 	s.Trace, other.Trace = TraceContext{}, TraceContext{}

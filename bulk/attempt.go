@@ -125,6 +125,32 @@ func (p *pool) run(ctx context.Context, job *Job) Settlement {
 	if job.Target, err = p.engine.attemptTarget(job.Spec); err != nil {
 		return Settlement{Kind: FailedForGood, Error: err.Error()}
 	}
+	if job.Spec.Target != nil {
+		return p.callTarget(ctx, job)
+	}
+	settlement, _ := p.call(ctx, job)
+	return settlement
+}
+
+// callTarget calls the target of a job, unless it is down. Attempts that fail because it is
+// down are not used.
+func (p *pool) callTarget(ctx context.Context, job *Job) Settlement {
+	name := job.Spec.Target.Name
+	may, probe := p.engine.loads.start(name)
+	if !may {
+		return Settlement{Kind: Released, RetryAfter: probeInterval}
+	}
+	began := time.Now()
+	settlement, err := p.call(ctx, job)
+	silent := settlement.Kind == FailedForNow && errors.Is(err, ErrUnreachable)
+	if p.engine.loads.end(name, probe, settlement.Kind, silent, time.Since(began)) {
+		return Settlement{Kind: Released, RetryAfter: probeInterval}
+	}
+	return settlement
+}
+
+// call runs the handler, and returns its error too.
+func (p *pool) call(ctx context.Context, job *Job) (Settlement, error) {
 	a := p.runner.attempt(ctx, job)
 	var panicked *PanicError
 	if errors.As(a.Err, &panicked) {
@@ -132,11 +158,11 @@ func (p *pool) run(ctx context.Context, job *Job) Settlement {
 	}
 	switch {
 	case a.Kind == Succeeded:
-		return p.engine.mapped(ctx, job.Lease.Action, job.Spec, a.Result)
+		return p.engine.mapped(ctx, job.Lease.Action, job.Spec, a.Result), nil
 	case errors.Is(ctx.Err(), context.Canceled): // it was told to end
-		return Settlement{Kind: Released}
+		return Settlement{Kind: Released}, a.Err
 	default:
-		return Settlement{Kind: a.Kind, Error: a.Err.Error(), RetryAfter: a.RetryAfter}
+		return Settlement{Kind: a.Kind, Error: a.Err.Error(), RetryAfter: a.RetryAfter}, a.Err
 	}
 }
 

@@ -38,6 +38,14 @@ type Config struct {
 	// Workers is the number of workers for each type that has a handler in this process.
 	// Default 10.
 	Workers int
+	// Webhooks is the number of webhooks that are in flight at a time in this process: the
+	// number of workers of WebhookType. Default 2,000.
+	Webhooks int
+	// Reserve is the part of the workers of a type, if they are five or more, that attempts
+	// do not hold of which it is not known that they end within a second. When no such
+	// attempt has ended for a minute, it is 0.4 times as much. Default 0.5; at most 0.9;
+	// negative: none.
+	Reserve float64
 	// JobTimeout is the maximum duration of one attempt. Default 30 s.
 	JobTimeout time.Duration
 	// MaxAttempts is the maximum of attempts of one job, including the first. Default 4.
@@ -63,6 +71,7 @@ type Config struct {
 // TypeConfig overrides settings of Config for one job type. A zero field overrides nothing.
 type TypeConfig struct {
 	Workers     int
+	Reserve     float64
 	JobTimeout  time.Duration
 	MaxAttempts int
 	BackoffBase time.Duration
@@ -82,6 +91,8 @@ func (c Config) WithDefaults() Config {
 	c.BackoffBase = cmp.Or(c.BackoffBase, time.Second)
 	c.BackoffCap = cmp.Or(c.BackoffCap, time.Minute)
 	c.Workers = cmp.Or(c.Workers, 10)
+	c.Webhooks = cmp.Or(c.Webhooks, 2000)
+	c.Reserve = cmp.Or(c.Reserve, 0.5)
 	c.JobTimeout = cmp.Or(c.JobTimeout, 30*time.Second)
 	c.MaxAttempts = cmp.Or(c.MaxAttempts, 4)
 	c.MaxCrashes = cmp.Or(c.MaxCrashes, 10)
@@ -104,7 +115,8 @@ func (c Config) Validate() error {
 		{c.FetchBatch >= 1, "fetch_batch", "at least 1"},
 		{c.MaxCrashes >= 1 && c.MaxCrashes <= 100, "max_crashes", "from 1 to 100"},
 		{c.Lease >= 100*time.Millisecond, "lease", "at least 100ms"},
-	}, TypeConfig{c.Workers, c.JobTimeout, c.MaxAttempts, c.BackoffBase, c.BackoffCap}.checks()...))
+		{c.Webhooks >= 1 && c.Webhooks <= 10_000, "webhooks", "from 1 to 10,000"},
+	}, TypeConfig{c.Workers, c.Reserve, c.JobTimeout, c.MaxAttempts, c.BackoffBase, c.BackoffCap}.checks()...))
 	for _, name := range slices.Sorted(maps.Keys(c.Types)) {
 		err = cmp.Or(err, firstWrong("bulk.types."+name+".", c.For(name).checks()))
 	}
@@ -120,6 +132,7 @@ type check struct {
 func (t TypeConfig) checks() []check {
 	return []check{
 		{t.Workers >= 1 && t.Workers <= 10_000, "workers", "from 1 to 10,000"},
+		{t.Reserve <= 0.9, "reserve", "from 0, for none, to 0.9"},
 		{t.JobTimeout > 0, "job_timeout", "more than 0"},
 		{t.MaxAttempts >= 1 && t.MaxAttempts <= 100, "max_attempts", "from 1 to 100"},
 		{t.BackoffBase > 0, "backoff_base", "more than 0"},
@@ -141,7 +154,11 @@ func isFinite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 // For returns the settings of one job type.
 func (c Config) For(jobType string) TypeConfig {
 	t := c.Types[jobType]
+	if jobType == WebhookType {
+		t.Workers = cmp.Or(t.Workers, c.Webhooks)
+	}
 	t.Workers = cmp.Or(t.Workers, c.Workers)
+	t.Reserve = cmp.Or(t.Reserve, c.Reserve)
 	t.JobTimeout = cmp.Or(t.JobTimeout, c.JobTimeout)
 	t.MaxAttempts = cmp.Or(t.MaxAttempts, c.MaxAttempts)
 	t.BackoffBase = cmp.Or(t.BackoffBase, c.BackoffBase)

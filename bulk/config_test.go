@@ -22,6 +22,8 @@ func TestConfigDefaults(t *testing.T) {
 		BackoffBase:       time.Second,
 		BackoffCap:        60 * time.Second,
 		Workers:           10,
+		Webhooks:          2000,
+		Reserve:           0.5,
 		JobTimeout:        30 * time.Second,
 		MaxAttempts:       1 + 3,
 		MaxCrashes:        10,
@@ -51,7 +53,7 @@ func equalConfig(a, b Config) bool {
 	return a.RequestsPerSecond == b.RequestsPerSecond && a.Window == b.Window && a.ReadyMax == b.ReadyMax &&
 		a.DispatchInterval == b.DispatchInterval && a.DispatchBatch == b.DispatchBatch &&
 		a.FetchInterval == b.FetchInterval && a.FetchBatch == b.FetchBatch && a.Alpha == b.Alpha &&
-		a.BackoffBase == b.BackoffBase && a.BackoffCap == b.BackoffCap && a.Workers == b.Workers &&
+		a.BackoffBase == b.BackoffBase && a.BackoffCap == b.BackoffCap && a.Workers == b.Workers && a.Webhooks == b.Webhooks && a.Reserve == b.Reserve &&
 		a.JobTimeout == b.JobTimeout && a.MaxAttempts == b.MaxAttempts && a.MaxCrashes == b.MaxCrashes &&
 		a.Lease == b.Lease && a.ShutdownGrace == b.ShutdownGrace && a.Retention == b.Retention
 }
@@ -118,9 +120,9 @@ func TestConfigForAType(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]TypeConfig{
-		"other": {7, 30 * time.Second, 4, time.Second, time.Minute},
-		"slow":  {2, time.Hour, 9, 5 * time.Minute, 5 * time.Minute},
-		"some":  {7, 30 * time.Second, 4, time.Second, 90 * time.Second},
+		"other": {7, 0.5, 30 * time.Second, 4, time.Second, time.Minute},
+		"slow":  {2, 0.5, time.Hour, 9, 5 * time.Minute, 5 * time.Minute},
+		"some":  {7, 0.5, 30 * time.Second, 4, time.Second, 90 * time.Second},
 	} {
 		if got := c.For(name); got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)

@@ -44,6 +44,11 @@ type Engine struct {
 	jobs    context.Context
 	endJobs context.CancelFunc
 
+	// costs and loads are what was measured: of job types, by name, and of targets.
+	costs sync.Map
+	loads loads
+	lent  lent
+
 	leaseKey  LeaseKey
 	catalog   catalog
 	watched   watched
@@ -79,6 +84,8 @@ func New(store Store, mux *Mux, config Config, options ...Option) (*Engine, erro
 		fetch: lifecycle.NewSignal(), dispatch: lifecycle.NewSignal(), watch: lifecycle.NewSignal(), aggregate: lifecycle.NewSignal(), outbox: lifecycle.NewSignal(),
 		schedule: lifecycle.NewSignal(), metrics: newMetrics(),
 		fairness: newFairnessWatch(config.Window),
+		loads:    loads{of: map[string]*load{}},
+		lent:     newLent(),
 	}
 	e.jobs, e.endJobs = context.WithCancel(context.Background())
 	for _, option := range options {

@@ -111,6 +111,9 @@ func (k LeaseKey) Parse(token string) (LeaseID, error) {
 type LeaseRequest struct {
 	// Types are the requested job types. Jobs are taken from them in rotation.
 	Types []string
+	// Workers is how many workers the process has for each of the types, and knows of remote
+	// ones; 0 if it is not known.
+	Workers int64
 	// Max is the maximum of jobs to lease. MaxPageBytes is a bound too.
 	Max int
 	// LeaseFor is the time until the lease's deadline.

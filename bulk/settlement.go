@@ -16,8 +16,8 @@ const (
 	FailedForNow
 	// Throttled uses no attempt; the job waits for its slot.
 	Throttled
-	// Released hands the job back: it uses no attempt and the job is due at
-	// once. A worker that shuts down releases what it did not start.
+	// Released hands the job back: it uses no attempt, and the job is due after RetryAfter.
+	// A worker that shuts down releases what it did not start.
 	Released
 	// Extended moves the lease's deadline to LeaseFor from now.
 	Extended
@@ -40,7 +40,7 @@ type Settlement struct {
 	// MaxErrorBytes are kept.
 	Error string
 	// RetryAfter is the delay that the target or handler asked for; 0 if none. It is
-	// the minimum delay for Throttled, and the delay for FailedForNow.
+	// the minimum delay for Throttled, and the delay for FailedForNow and Released.
 	RetryAfter time.Duration
 	// Took is how long the attempt ran.
 	Took time.Duration
@@ -132,7 +132,8 @@ const (
 	Succeeds
 	Fails
 	IsCanceled
-	// ReturnsToLine: the job waits at the front of its action's line.
+	// ReturnsToLine: the job waits at the front of its action's line; if it has a RetryAfter,
+	// it is non-ready until then.
 	ReturnsToLine
 	// IsThrottled and IsRetried: the job is non-ready until its slot, or its backoff,
 	// comes.

@@ -34,8 +34,9 @@ type Free struct {
 //     lost.
 //
 // The scarce resource may be the limit, which all tenants share, or the workers of one
-// type, which only its lines share. Each has tags of its own, and those of the scarce
-// one decide. Equal tags are ordered by class, then by [Priority]. Within a line, class
+// type, which only its lines share. Each has tags of its own, in its own unit: the limit is
+// charged an attempt for each job, the workers the time that it is expected to take. The tags
+// of the scarce resource decide. Equal tags are ordered by class, then by [Priority]. Within a line, class
 // and then priority order the actions, but every tenth grant is for the low class.
 func Divide(b Backlog, free Free, alpha time.Duration) []Grant {
 	capacity := min(free.Total, b.Left)
@@ -136,7 +137,7 @@ type ranked struct {
 }
 
 func (r *ranked) able() bool {
-	return r.Jobs > 0 && (r.limiter == nil || *r.limiter > 0) && (r.target == nil || *r.target > 0)
+	return r.Jobs > 0 && (r.limiter == nil || *r.limiter > 0) && (r.target == nil || *r.target > 0) && r.heldBounds.able()
 }
 
 func classRank(c Class) int { return [...]int{Normal: 1, High: 0, Low: 2}[c] }
@@ -221,7 +222,7 @@ func (d *division) serve(capacity int64) (grants []Grant) {
 		if n := len(grants); n > 0 && grants[n-1].Number == t.head.Number {
 			grants[n-1].Jobs++
 		} else {
-			grants = append(grants, Grant{Number: t.head.Number, Jobs: 1})
+			grants = append(grants, Grant{Number: t.head.Number, Jobs: 1, Cost: t.head.Cost})
 		}
 		capacity--
 		t.take()
@@ -233,10 +234,11 @@ func (d *division) serve(capacity int64) (grants []Grant) {
 func (t *lineShare) take() {
 	t.head.Jobs--
 	t.slot++
-	t.typeTag += t.step
+	t.typeTag += t.step * cmp.Or(t.head.Cost, 1)
 	t.share.tag += t.step
 	t.share.left--
 	*t.free--
+	t.head.heldBounds.take()
 	if t.head.limiter != nil {
 		*t.head.limiter--
 	}
@@ -276,4 +278,18 @@ func (d *division) Pop() any {
 	last := d.lines[len(d.lines)-1]
 	d.lines = d.lines[:len(d.lines)-1]
 	return last
+}
+
+// Priority orders actions: the highest goes first. It is, in milliseconds,
+//
+//	-now + base_priority + ALPHA · (-1 + total / max(1, total - done))
+//
+// where now is when the action entered the fair queue: older actions first, then the
+// tenant's base priority, and a boost for actions with few jobs left (shortest job
+// first). The boost is 0 at the start, ALPHA at one half, and
+// ALPHA · (total-1) when a single job is left.
+func Priority(enteredAt time.Time, basePriority, total, done int64, alpha time.Duration) float64 {
+	left := max(1, total-done)
+	boost := float64(alpha.Milliseconds()) * (-1 + float64(total)/float64(left))
+	return -float64(enteredAt.UnixMilli()) + float64(basePriority) + boost
 }

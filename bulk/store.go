@@ -191,6 +191,8 @@ type Backlog struct {
 	// Found has the rate, in attempts per second, of each target that is set to Auto,
 	// by name; see AutoRate.
 	Found map[string]float64
+	// Held counts the jobs that are ready or in flight, by who holds them.
+	Held map[Holder]int64
 	// NonReady counts the jobs that were turned back, by reason.
 	NonReady [nonReadyReasons]int64
 	// Outbox counts the events that wait to be published. OldestEvent is when the first
@@ -198,6 +200,9 @@ type Backlog struct {
 	Outbox      int64
 	OldestEvent time.Time
 }
+
+// Holder is a tenant's jobs of one type against one target; see Spec.Callee.
+type Holder struct{ Tenant, Type, Target string }
 
 // NoLimit is the value of a limit that is not set.
 const NoLimit int64 = 1<<63 - 1
@@ -230,14 +235,21 @@ type Waiting struct {
 	// Jobs is how many jobs can be admitted now.
 	Jobs   int64
 	Target string
+	// Cost is the worker time that a job takes, in seconds, as the engine estimates it; 0 is 1.
+	Cost float64
 	// Left is how many more jobs congestion control admits for the action's limiter
 	// (tenant and target) in this window; NoLimit if nothing is throttled.
 	Left int64
+
+	heldBounds // set by the engine
 }
 
 // TypeState is the state of one job type.
 type TypeState struct {
 	Ready, InFlight int64
+	// Workers is how many workers other processes have as well, as their last lease requests
+	// said; 0 if the store is for one process.
+	Workers int64
 	// Waiting counts the jobs that wait to be admitted.
 	Waiting int64
 	// Finished counts the attempts that ended since the store was opened, without those
@@ -255,4 +267,6 @@ type TypeState struct {
 type Grant struct {
 	Number uint64
 	Jobs   int64
+	// Cost is the worker time of each job, in seconds, to be charged to its line; 0 is 1.
+	Cost float64
 }

@@ -40,8 +40,8 @@ type TargetLimits struct {
 	// RequestsPerSecond limits the attempts started against the target. 0, the default,
 	// means no limit.
 	RequestsPerSecond float64
-	// Concurrency limits the attempts in flight against the target. 0, the default,
-	// means no limit.
+	// Concurrency limits the attempts in flight against the target. 0, the default: as many
+	// as it can take, which the engine finds out.
 	Concurrency int
 	// Auto limits the attempts started against the target to the rate that an AutoRate
 	// finds; then RequestsPerSecond is 0. Default false. In JSON it is
@@ -107,7 +107,7 @@ func (t *TargetLimits) validate() error {
 	_, secretsErr := ParseSecrets(t.Secrets)
 	switch {
 	case t.Concurrency < 0:
-		return &SettingError{"concurrency", "want at least 1, or 0 for no limit"}
+		return &SettingError{"concurrency", "want at least 1, or 0 for what is found"}
 	case t.Auto && t.RequestsPerSecond != 0:
 		return &SettingError{"requests_per_second", `want a number or "auto", not both`}
 	case t.URLPrefix == "" && len(t.Secrets) > 0:

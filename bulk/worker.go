@@ -2,6 +2,7 @@ package bulk
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +21,9 @@ const (
 	// are leased. Workers may exceed it by one result each.
 	settleBytes = 8 << 20
 	resultBytes = 32 << 20
+	// payloadBytes bounds the payloads of the jobs that are held: above it no more jobs are
+	// leased. One lease may exceed it, by MaxPageBytes.
+	payloadBytes = 256 << 20
 	// leasePoll is how often the pool leases when nothing wakes it: another instance
 	// may have admitted jobs.
 	leasePoll = time.Second
@@ -32,6 +36,7 @@ type pool struct {
 	engine  *Engine
 	name    string
 	runner  runner
+	costs   *costs
 	wake    lifecycle.Signal // workers are free, or jobs are ready
 	settled lifecycle.Signal // outcomes wait to be settled
 
@@ -42,8 +47,13 @@ type pool struct {
 	workers  int        // the number of workers that run
 	queue    []Job      // leased, not started
 	running  map[LeaseID]runningJob
+	tenants  map[string]int // running jobs, by tenant
+	shared   bool           // several tenants have jobs of the type
+	dry      bool           // the last lease found no ready job
+	seeking  bool           // a worker waits for a job of another tenant
 	outcomes []attemptOutcome
-	results  int // bytes of results in ended
+	results  int // bytes of results in outcomes
+	payloads int // bytes of payloads in queue and running
 	writing  int // outcomes in the settlement under way
 	speed    float64
 	closing  bool
@@ -54,14 +64,16 @@ type pool struct {
 type runningJob struct {
 	spec  *Spec
 	since time.Time
+	cost  *cost
+	bytes int
 	// cancel ends the attempt's context.
 	cancel context.CancelFunc
 }
 
 func newPool(e *Engine, name string, runner runner) *pool {
 	p := &pool{
-		engine: e, name: name, runner: runner,
-		wake: lifecycle.NewSignal(), settled: lifecycle.NewSignal(), running: map[LeaseID]runningJob{},
+		engine: e, name: name, runner: runner, costs: e.costsOf(name),
+		wake: lifecycle.NewSignal(), settled: lifecycle.NewSignal(), running: map[LeaseID]runningJob{}, tenants: map[string]int{},
 	}
 	p.work, p.idle = sync.NewCond(&p.mu), sync.NewCond(&p.mu)
 	return p
@@ -82,11 +94,16 @@ func (p *pool) resize(want int) {
 		return
 	}
 	p.want = want
-	for ; p.workers < p.want && !p.closing; p.workers++ {
-		p.engine.group.Go(p.name+" worker", p.worker)
-	}
+	p.hire()
 	p.work.Broadcast()
 	p.wake.Wake()
+}
+
+// hire starts workers for the jobs that wait. p.mu must be held.
+func (p *pool) hire() {
+	for ; p.workers < min(p.want, len(p.queue)+len(p.running)) && !p.closing; p.workers++ {
+		p.engine.group.Go(p.name+" worker", p.worker)
+	}
 }
 
 func (p *pool) size() int {
@@ -106,7 +123,7 @@ func (p *pool) leaser(ctx context.Context) error {
 		leased, pause := 0, time.Duration(0)
 		if n > 0 {
 			jobs, err := p.engine.store.Lease(ctx, LeaseRequest{
-				Types: []string{p.name}, Max: n, LeaseFor: p.engine.config.Lease, Local: true,
+				Types: []string{p.name}, Workers: p.engine.workersOf(p.name), Max: n, LeaseFor: p.engine.config.Lease, Local: true,
 			})
 			if err != nil && !retriable(err) {
 				return err
@@ -133,24 +150,34 @@ func (p *pool) free() (n int, closing bool) {
 	held := len(p.queue) + len(p.running)
 	ahead := min(int(p.speed*aheadTime.Seconds()), aheadMax)
 	n = p.want + ahead - held
-	if n < ahead/2 || p.results > resultBytes {
+	if p.seeking {
+		n += seekAhead * (p.want + ahead)
+	}
+	if n < ahead/2 || p.results > resultBytes || p.payloads > payloadBytes {
 		n = 0
 	}
 	return max(0, n), p.closing
 }
 
 func (p *pool) supply(jobs []Job) {
-	if len(jobs) == 0 {
-		return
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.dry = len(jobs) == 0; p.dry {
+		for range p.queue { // workers may have left them for better ones
+			p.work.Signal()
+		}
+		return
+	}
+	for i := range jobs {
+		p.payloads += len(jobs[i].Payload)
+		p.work.Signal()
+	}
 	if p.closing {
-		p.release(jobs)
+		p.release(jobs, 0)
 		return
 	}
 	p.queue = append(p.queue, jobs...)
-	p.work.Broadcast()
+	p.hire()
 }
 
 // worker runs one job after another.
@@ -172,20 +199,21 @@ func (p *pool) worker(context.Context) error {
 func (p *pool) next() (ctx context.Context, job Job, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for len(p.queue) == 0 || p.workers > p.want {
-		if p.closing || p.workers > p.want {
+	for {
+		if p.workers > p.want || p.closing && len(p.queue) == 0 {
 			p.workers--
 			return nil, Job{}, false
 		}
+		if at, found := p.pick(); found {
+			job = p.take(at)
+			break
+		}
 		p.work.Wait()
 	}
-	job = p.queue[0]
-	p.queue[0] = Job{}
-	if p.queue = p.queue[1:]; len(p.queue) == 0 {
-		p.queue = nil
-	}
 	ctx, cancel := context.WithTimeout(p.engine.jobs, p.runner.timeoutOf(job.Spec))
-	p.running[job.Lease] = runningJob{job.Spec, time.Now(), cancel}
+	now := time.Now()
+	p.running[job.Lease] = runningJob{job.Spec, now, p.costs.start(holderOf(job.Spec), now), len(job.Payload), cancel}
+	p.tenants[job.Spec.Tenant]++
 	return ctx, job, true
 }
 
@@ -207,8 +235,14 @@ func (p *pool) end(e attemptOutcome) {
 	if p.gone {
 		return
 	}
-	p.running[e.settlement.Lease].cancel()
+	run := p.running[e.settlement.Lease]
+	run.cancel()
 	delete(p.running, e.settlement.Lease)
+	p.payloads -= run.bytes
+	if p.tenants[run.spec.Tenant]--; p.tenants[run.spec.Tenant] == 0 {
+		delete(p.tenants, run.spec.Tenant)
+	}
+	p.costs.end(run.cost, run.since, time.Now(), e.settlement.Kind.ran())
 	p.outcomes = append(p.outcomes, e)
 	p.results += len(e.settlement.Result)
 	p.settled.Wake()
@@ -217,10 +251,11 @@ func (p *pool) end(e attemptOutcome) {
 	}
 }
 
-// release releases leased jobs that did not run. p.mu must be held.
-func (p *pool) release(jobs []Job) {
+// release releases leased jobs that did not run, to be due after a while. p.mu must be held.
+func (p *pool) release(jobs []Job, after time.Duration) {
 	for i := range jobs {
-		p.outcomes = append(p.outcomes, attemptOutcome{settlement: Settlement{Lease: jobs[i].Lease, Kind: Released}, spec: jobs[i].Spec})
+		p.payloads -= len(jobs[i].Payload)
+		p.outcomes = append(p.outcomes, attemptOutcome{settlement: Settlement{Lease: jobs[i].Lease, Kind: Released, RetryAfter: after}, spec: jobs[i].Spec})
 	}
 	p.settled.Wake()
 }
@@ -361,7 +396,7 @@ func (p *pool) drain(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closing = true
-	p.release(p.queue)
+	p.release(p.queue, 0)
 	p.queue = nil
 	p.work.Broadcast()
 	p.wake.Wake()
@@ -395,4 +430,92 @@ func (p *pool) handBack() {
 	if _, err := p.engine.store.Settle(context.Background(), left); err != nil {
 		p.engine.log.Error("release jobs", "type", p.name, "jobs", len(left), "error", err)
 	}
+}
+
+const (
+	// pickMost is how many leased jobs a free worker looks at.
+	pickMost = 256
+	// seekAhead is how many jobs are leased for each worker when one seeks a job of another
+	// tenant.
+	seekAhead = 4
+	// returnAfter is how long jobs wait that are released because others of their
+	// tenant hang.
+	returnAfter = time.Second
+)
+
+// choosy reports whether workers choose among the leased jobs: where workers are few, and
+// several tenants have jobs. p.mu must be held.
+func (p *pool) choosy() bool { return p.shared && p.want >= leastPool && p.name != WebhookType }
+
+// share tells the pool whether several tenants have jobs of its type.
+func (p *pool) share(shared bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shared = shared
+}
+
+// pick returns the place of the job that a free worker takes next: the first whose tenant holds
+// less than half of the workers, so that a tenant whose attempts begin to hang takes no more
+// than that. If there is none, it is the first, once no other can be leased. P.mu must be held.
+func (p *pool) pick() (at int, found bool) {
+	at = 0
+	if p.choosy() {
+		at = slices.IndexFunc(p.queue[:min(len(p.queue), pickMost)], func(job Job) bool {
+			return p.tenants[job.Spec.Tenant] < p.want/2
+		})
+	}
+	if p.seeking = at < 0 && p.returnLong(time.Now()); p.seeking {
+		p.wake.Wake()
+		return 0, false
+	}
+	return max(at, 0), len(p.queue) > 0
+}
+
+// take removes a job from the queue. p.mu must be held.
+func (p *pool) take(at int) Job {
+	job := p.queue[at]
+	copy(p.queue[1:at+1], p.queue[:at])
+	p.queue[0] = Job{}
+	if p.queue = p.queue[1:]; len(p.queue) == 0 {
+		p.queue = nil
+	}
+	return job
+}
+
+// returnLong releases the leased jobs whose attempts may be long, for a while: the workers that
+// are left are for others. It reports whether jobs of others may still be leased. P.mu must be
+// held.
+func (p *pool) returnLong(now time.Time) (more bool) {
+	var back []Job
+	p.queue = slices.DeleteFunc(p.queue, func(job Job) bool {
+		long := p.costs.estimate(holderOf(job.Spec), now).long
+		if long {
+			back = append(back, job)
+		}
+		return long
+	})
+	p.release(back, returnAfter)
+	return !p.dry && !p.closing && len(p.queue)+len(p.running) < seekAhead*p.want
+}
+
+// shares reports whether several tenants have jobs of a type.
+func (b *Backlog) shares(name string) bool {
+	first, any := "", false
+	another := func(tenant string) bool {
+		if !any {
+			first, any = tenant, true
+		}
+		return tenant != first
+	}
+	for of := range b.Held {
+		if of.Type == name && another(of.Tenant) {
+			return true
+		}
+	}
+	for i := range b.Lines {
+		if b.Lines[i].Type == name && another(b.Lines[i].Tenant) {
+			return true
+		}
+	}
+	return false
 }

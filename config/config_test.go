@@ -112,7 +112,7 @@ func TestSettingsOfOneJobType(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := bulk.TypeConfig{Workers: 3, JobTimeout: 30 * time.Second, MaxAttempts: 4, BackoffBase: 2 * time.Minute, BackoffCap: 2 * time.Minute}
+	want := bulk.TypeConfig{Workers: 3, Reserve: 0.5, JobTimeout: 30 * time.Second, MaxAttempts: 4, BackoffBase: 2 * time.Minute, BackoffCap: 2 * time.Minute}
 	if got := c.Bulk.For("email:send"); got != want {
 		t.Errorf("email:send has %+v, want %+v", got, want)
 	}

@@ -235,6 +235,10 @@ func (c *Config) bulkSettings() []Setting {
 			Usage: "most delay before an attempt after a transient error"},
 		{Key: "bulk.workers", field: &b.Workers,
 			Usage: "workers of each job type that has a handler in this process"},
+		{Key: "bulk.webhooks", field: &b.Webhooks,
+			Usage: "webhooks in flight at a time in this process; each target has a concurrency of its own"},
+		{Key: "bulk.reserve", field: &b.Reserve, Zero: "none",
+			Usage: "share of the workers of a type, if they are five or more, that is kept for attempts that end within a second; 0.4 times as much when none came for a minute"},
 		{Key: "bulk.job_timeout", field: &b.JobTimeout,
 			Usage: "most time for one attempt"},
 		{Key: "bulk.max_attempts", field: &b.MaxAttempts, migrateFlag: sameFlag,
@@ -277,6 +281,7 @@ func (c *Config) webhookSettings() []Setting {
 func typeSchema(t *bulk.TypeConfig) []Setting {
 	return []Setting{
 		{Key: "workers", field: &t.Workers, Usage: "workers of this job type"},
+		{Key: "reserve", field: &t.Reserve, Zero: "none", Usage: "share of the workers that is kept for attempts that end within a second"},
 		{Key: "job_timeout", field: &t.JobTimeout, Usage: "most time for one attempt"},
 		{Key: "max_attempts", field: &t.MaxAttempts, Usage: "most attempts of one job: the first and its retries"},
 		{Key: "backoff_base", field: &t.BackoffBase, Usage: "delay before the second attempt of a job, doubled for each further one"},

@@ -83,7 +83,7 @@ func (c *Config) validateType(name string) error {
 		return c.wrong(key, err.Error())
 	}
 	all, own := c.Bulk, c.Bulk.For(name)
-	all.Workers, all.JobTimeout, all.MaxAttempts = own.Workers, own.JobTimeout, own.MaxAttempts
+	all.Workers, all.Reserve, all.JobTimeout, all.MaxAttempts = own.Workers, own.Reserve, own.JobTimeout, own.MaxAttempts
 	all.BackoffBase, all.BackoffCap = own.BackoffBase, own.BackoffCap
 	if err := all.Validate(); err != nil {
 		return c.located(errors.New(key + strings.TrimPrefix(err.Error(), "bulk")))

@@ -55,6 +55,10 @@ type Engine interface {
 	Set(ctx context.Context, change bulk.SettingsChange) error
 	// FoundRate is the rate that was found for a target whose rate is auto.
 	FoundRate(ctx context.Context, target string) (float64, error)
+	// FoundLoad is what was found out about a target of webhooks.
+	FoundLoad(target string) bulk.FoundLoad
+	// HeldBack is how many pending jobs wait because their target is down.
+	HeldBack(action *bulk.Action) int64
 }
 
 // Option changes what Register adds.

@@ -317,6 +317,22 @@ func (e *fakeEngine) Settings(context.Context) (bulk.Settings, error) {
 	return e.settings, e.failure("Settings")
 }
 
+// FoundLoad finds that the target "dead" is down.
+func (e *fakeEngine) FoundLoad(target string) bulk.FoundLoad {
+	if target == "dead" {
+		return bulk.FoundLoad{Concurrency: 16, DownSince: time.Unix(1e9, 0).UTC()}
+	}
+	return bulk.FoundLoad{}
+}
+
+// HeldBack holds back the jobs of the target "dead".
+func (e *fakeEngine) HeldBack(a *bulk.Action) int64 {
+	if a.Target != nil && a.Target.Name == "dead" {
+		return a.Pending
+	}
+	return 0
+}
+
 // FoundRate finds 41.5 of every target.
 func (e *fakeEngine) FoundRate(context.Context, string) (float64, error) {
 	return 41.5, e.failure("FoundRate")

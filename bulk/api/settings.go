@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -59,12 +60,14 @@ type inSetTarget struct {
 // targetLimits is wire.TargetLimits with the schema of its rate.
 type targetLimits struct {
 	RequestsPerSecond targetRate `json:"requests_per_second" required:"false" doc:"Limits the attempts started against the target; auto finds the rate that the target sustains. Default 0: no limit."`
-	Concurrency       int        `json:"concurrency" required:"false" minimum:"0" maximum:"1000000" doc:"Limits the attempts in flight against the target. Default 0: no limit."`
+	Concurrency       int        `json:"concurrency" required:"false" minimum:"0" maximum:"1000000" doc:"Limits the attempts in flight against the target. Default 0: as many as the target can take, which the server finds out."`
 	URLPrefix         string     `json:"url_prefix,omitempty" maxLength:"2048" doc:"Where the target is: requests go to URLs below it only, and actions that name the target give a path below it. Default: none, actions give the whole URL."`
 	Secrets           []string   `json:"secrets,omitempty" nullable:"false" maxItems:"10" writeOnly:"true" doc:"The secrets that sign requests to the target, the current one first; they need a url_prefix. Absent: as they are; an empty list: those of the server's settings."`
 	SecretCount       int        `json:"secret_count,omitempty" readOnly:"true" doc:"How many secrets are stored. A PUT ignores it."`
 	Tenants           []string   `json:"tenants,omitempty" nullable:"false" maxItems:"1000" doc:"The tenants that may use the target; they need a url_prefix. Default: all."`
 	Found             float64    `json:"found_requests_per_second,omitempty" readOnly:"true" doc:"The rate that holds at present, where requests_per_second is auto. A PUT ignores it."`
+	FoundConcurrency  int        `json:"found_concurrency,omitempty" readOnly:"true" doc:"How many attempts this server lets be in flight at present, where concurrency is 0. A PUT ignores it."`
+	DownSince         *time.Time `json:"down_since,omitempty" readOnly:"true" doc:"Since when this server takes the target for down: its jobs wait, and one attempt in 2 s probes it. A PUT ignores it."`
 }
 
 type targetRate struct{ wire.Rate }
@@ -86,7 +89,7 @@ func (s *server) target(ctx context.Context, in *inTarget) (*object[targetLimits
 	return s.targetAnswer(ctx, in.Name, settings.Targets[in.Name])
 }
 
-// targetAnswer returns what is set, and the rate that was found.
+// targetAnswer returns what is set, and what was found.
 func (s *server) targetAnswer(ctx context.Context, name string, limits bulk.TargetLimits) (*object[targetLimits], error) {
 	body := targetLimits{
 		RequestsPerSecond: targetRate{wire.Rate(limits.RequestsPerSecond)}, Concurrency: limits.Concurrency,
@@ -98,6 +101,11 @@ func (s *server) targetAnswer(ctx context.Context, name string, limits bulk.Targ
 			return nil, err
 		}
 		body.RequestsPerSecond, body.Found = targetRate{wire.Auto}, found
+	}
+	load := s.engine.FoundLoad(name)
+	body.DownSince = optional(load.DownSince)
+	if limits.Concurrency == 0 {
+		body.FoundConcurrency = load.Concurrency
 	}
 	return &object[targetLimits]{Body: body}, nil
 }

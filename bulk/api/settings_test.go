@@ -22,6 +22,7 @@ func TestSettings(t *testing.T) {
 		{"PUT", "/v1/targets/api.example.com:443", `{"requests_per_second":100}`, `{"requests_per_second":100,"concurrency":0}`},
 		{"PUT", "/v1/targets/other", `{"concurrency":4}`, `{"requests_per_second":0,"concurrency":4}`},
 		{"GET", "/v1/targets/api.example.com:443", "", `{"requests_per_second":100,"concurrency":0}`},
+		{"PUT", "/v1/targets/dead", `{"requests_per_second":5}`, `{"requests_per_second":5,"concurrency":0,"found_concurrency":16,"down_since":"2001-09-09T01:46:40Z"}`},
 		{"PUT", "/v1/targets/found", `{"requests_per_second":"auto","concurrency":6}`, `{"requests_per_second":"auto","concurrency":6,"found_requests_per_second":41.5}`},
 		{"GET", "/v1/targets/found", "", `{"requests_per_second":"auto","concurrency":6,"found_requests_per_second":41.5}`},
 		{"PUT", "/v1/targets/found", `{"requests_per_second":"auto","concurrency":7,"found_requests_per_second":12}`, `{"requests_per_second":"auto","concurrency":7,"found_requests_per_second":41.5}`},

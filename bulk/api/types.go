@@ -36,6 +36,7 @@ func specOf(n wire.NewAction) (bulk.Spec, error) {
 
 // action returns the JSON object of an action.
 func (s *server) action(a bulk.Action) wire.Action {
+	held := s.engine.HeldBack(&a)
 	object := wire.Action{
 		ID:       a.ID,
 		Tenant:   a.Tenant,
@@ -44,13 +45,14 @@ func (s *server) action(a bulk.Action) wire.Action {
 		Status:   string(a.Status),
 		Paused:   a.Paused,
 		Received: a.Received,
-		Pending:  a.Pending,
+		Pending:  a.Pending - held,
 		Ready:    a.Ready,
-		NonReady: a.NonReadyTotal(),
+		NonReady: a.NonReadyTotal() + held,
 		NonReadyReasons: wire.NonReadyReasons{
 			RateLimited:    a.NonReady[bulk.RateLimited],
 			APIThrottled:   a.NonReady[bulk.APIThrottled],
 			TransientError: a.NonReady[bulk.TransientError],
+			TargetDown:     held,
 		},
 		InFlight:   a.InFlight,
 		Succeeded:  a.Succeeded,

@@ -29,10 +29,11 @@ const (
 	evExtended                   // argument: deadline, Unix ms
 	evCanceled                   // final: ended after its action was canceled
 	evSnapshot                   // everything before it on this page, in one record
+	evPostponed                  // released by the worker for a while; argument: due, Unix ms
 )
 
 func (e event) hasArgument() bool {
-	return e == evLent || e == evRetry || e == evThrottled || e == evExtended
+	return e == evLent || e == evRetry || e == evThrottled || e == evExtended || e == evPostponed
 }
 
 // jobWriter writes the log of one page: a run of consecutive jobs is one record of event,
@@ -116,7 +117,7 @@ func (p *pageFacts) replay(log []byte) error {
 		if kind.hasArgument() {
 			argument = int64(r.Uvarint())
 		}
-		if kind == 0 || kind > evSnapshot || first > pageSize || count > pageSize-first {
+		if kind == 0 || kind > evPostponed || first > pageSize || count > pageSize-first {
 			return fmt.Errorf("event %d of %d jobs from %d", kind, count, first)
 		}
 		for i := first; i < first+count; i++ {
@@ -150,6 +151,9 @@ func (p *pageFacts) apply(j *jobFacts, kind event, argument int64) {
 		j.phase, j.reason = nonReady, reasonThrottled
 		j.attempts--
 		p.throttled++
+	case evPostponed:
+		j.phase, j.reason = nonReady, reasonTransient
+		j.attempts--
 	case evReleased:
 		j.phase = inLine
 		j.attempts--

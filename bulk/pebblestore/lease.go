@@ -243,12 +243,23 @@ func (c *call) end(j *job, settlement *bulk.Settlement) {
 	case bulk.IsThrottled:
 		c.throttle(j, settlement)
 	case bulk.ReturnsToLine:
-		j.attempts--
-		c.note(a, evReleased, j.index, 0)
-		s.goBack(j)
+		c.release(j, bulk.BoundRetryAfter(settlement.RetryAfter))
 	case bulk.IsRetried:
 		c.retry(j, settlement)
 	}
+}
+
+// release returns a job to its line, or makes it non-ready for a while.
+func (c *call) release(j *job, delay time.Duration) {
+	j.attempts--
+	if delay == 0 {
+		c.note(j.action, evReleased, j.index, 0)
+		c.s.goBack(j)
+		return
+	}
+	j.reason, j.at = reasonTransient, c.now.Add(delay)
+	c.note(j.action, evPostponed, j.index, millis(j.at))
+	c.s.setAside(j)
 }
 
 // throttle makes a job non-ready until its slot comes.

@@ -1,6 +1,7 @@
 package pebblestore
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/sluice-project/sluice/bulk"
@@ -46,6 +47,7 @@ func (s *Store) Backlog(context.Context) (bulk.Backlog, error) {
 		Types:      make(map[string]bulk.TypeState, len(s.types)),
 		Targets:    map[string]int64{},
 		Found:      s.found(),
+		Held:       map[bulk.Holder]int64{},
 		NonReady:   s.nonReady,
 
 		Outbox: int64(s.outbox.next - s.outbox.first), OldestEvent: s.outbox.oldest,
@@ -61,6 +63,11 @@ func (s *Store) Backlog(context.Context) (bulk.Backlog, error) {
 	for _, t := range s.tenants {
 		left := s.left(&t.counter, window)
 		for _, l := range t.lines {
+			for _, a := range l.actions {
+				if held := a.record.Ready + a.record.InFlight; held > 0 {
+					b.Held[bulk.Holder{Tenant: t.name, Type: l.jobType.name, Target: a.target.name}] += held
+				}
+			}
 			if waiting := s.waiting(l, window); len(waiting) > 0 {
 				b.Lines = append(b.Lines, bulk.Line{
 					Tenant: t.name, Type: l.jobType.name, Settings: t.settings,
@@ -111,7 +118,7 @@ func (s *Store) Admit(_ context.Context, grants []bulk.Grant) (admitted int, err
 		n := min(grant.Jobs, a.waiting(), s.left(&s.global, window),
 			s.left(&a.line.tenant.counter, window), s.leftOf(a.target, window), a.limiter.allowance(window))
 		if n > 0 {
-			s.admit(a, n)
+			s.admit(a, n, cmp.Or(grant.Cost, 1))
 			admitted += int(n)
 		}
 	}
@@ -119,7 +126,7 @@ func (s *Store) Admit(_ context.Context, grants []bulk.Grant) (admitted int, err
 }
 
 // admit moves the first n jobs of an action's line into the ready queue.
-func (s *Store) admit(a *action, n int64) {
+func (s *Store) admit(a *action, n int64, cost float64) {
 	for range n {
 		var j *job
 		if a.returned.len() > 0 {
@@ -134,7 +141,7 @@ func (s *Store) admit(a *action, n int64) {
 	a.record.Pending -= n
 	a.record.Ready += n
 	s.charge(a, n)
-	s.advance(a.line, n)
+	s.advance(a.line, n, cost)
 }
 
 // rest releases the slots that ready jobs of idle types hold: types that no worker asked
@@ -184,9 +191,9 @@ func (s *Store) charge(a *action, n int64) {
 }
 
 // advance charges n admitted jobs to the tags of a line and of its tenant.
-func (s *Store) advance(l *line, n int64) {
+func (s *Store) advance(l *line, n int64, cost float64) {
 	weight := l.tenant.settings.Weight
 	l.tenant.taken, s.virtual = bulk.Charge(l.tenant.taken, s.virtual, n, weight)
-	l.taken, l.jobType.virtual = bulk.Charge(l.taken, l.jobType.virtual, n, weight)
+	l.taken, l.jobType.virtual = bulk.Charge(l.taken, l.jobType.virtual, n, weight/cost)
 	l.granted += n
 }

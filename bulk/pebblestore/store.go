@@ -261,7 +261,7 @@ func (s *Store) enter(number uint64, record bulk.Action) *action {
 		spec:   &spec,
 		config: s.config.For(spec.Type),
 		line:   s.lineOf(s.tenantOf(spec.Tenant), spec.Type),
-		target: s.targetOf(targetName(&spec)),
+		target: s.targetOf(spec.Callee()),
 		jobs:   map[uint32]*job{},
 		logs:   map[uint32]pageLog{},
 	}
@@ -275,15 +275,6 @@ func (s *Store) enter(number uint64, record bulk.Action) *action {
 	a.target.users++
 	s.actions[number], s.numbers[spec.ID] = a, number
 	return a
-}
-
-// targetName returns the name of the action's target, or of the handlers of its type,
-// which no target can have.
-func targetName(spec *bulk.Spec) string {
-	if spec.Target != nil {
-		return spec.Target.Name
-	}
-	return "\x00" + spec.Type
 }
 
 // leave removes a finished action from memory, and everything that no other action uses.

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -24,7 +25,7 @@ func together(grants []bulk.Grant) []bulk.Grant {
 		at := make(map[uint64]int, len(block))
 		for _, g := range block {
 			if i, known := at[g.Number]; known {
-				joined[i].Jobs += g.Jobs
+				joined[i].Jobs += g.Jobs // the costs of one division are alike
 				continue
 			}
 			at[g.Number] = len(joined)
@@ -97,10 +98,10 @@ func (s *Store) admitTo(ctx context.Context, shard int, window int64, grants []b
 	if err := s.grant(ctx, &t, shard, window, wants); err != nil {
 		return 0, now, err
 	}
-	args := make([]string, 0, 1+2*len(grants))
+	args := make([]string, 0, 1+3*len(grants))
 	args = append(args, t.text())
 	for _, g := range grants {
-		args = append(args, strconv.FormatUint(g.Number, 10), number(g.Jobs))
+		args = append(args, strconv.FormatUint(g.Number, 10), number(g.Jobs), strconv.FormatFloat(cmp.Or(g.Cost, 1), 'g', -1, 64))
 	}
 	answer, err := onShard(ctx, s, admitScript, shard, asInts, args...)
 	if err != nil {

@@ -28,7 +28,7 @@ func (s *Store) Backlog(ctx context.Context) (bulk.Backlog, error) {
 	v := &view{mirror: &s.mirror, settings: &values, window: window, length: s.config.Window}
 	b := bulk.Backlog{
 		Now: now, WindowEnds: bulk.WindowStart(window+1, s.config.Window), Left: v.left(),
-		Types: v.types(now), Targets: v.targets(), Found: map[string]float64{},
+		Types: v.types(now), Targets: v.targets(), Found: map[string]float64{}, Held: map[bulk.Holder]int64{},
 	}
 	for name := range s.mirror.autos.of {
 		b.Found[name] = s.mirror.autos.found(name)
@@ -44,6 +44,11 @@ func (s *Store) Backlog(ctx context.Context) (bulk.Backlog, error) {
 			b.OldestEvent = m.oldest
 		}
 		b.Lines = append(b.Lines, v.lines(m)...)
+		for _, a := range m.actions {
+			if held := a.Ready + a.Flight; held > 0 {
+				b.Held[bulk.Holder{Tenant: a.Tenant, Type: a.Type, Target: a.Target}] += held
+			}
+		}
 	}
 	for _, line := range b.Lines {
 		state := b.Types[line.Type]
@@ -88,11 +93,15 @@ func (v *view) used(m *shardMirror) int64 {
 	return used
 }
 
+// knownFor is how long the workers of an instance count that does not ask for jobs.
+const knownFor = 5 * time.Second
+
 // types returns the state of each type over all shards. Shards are busy at the same time, so
 // Busy is the maximum over the shards.
 func (v *view) types(now time.Time) map[string]bulk.TypeState {
 	types := map[string]bulk.TypeState{}
 	busy := map[string]bool{}
+	pools := map[string]map[string]int64{}
 	for i := range v.mirror.shards {
 		for name, k := range v.mirror.shards[i].state.Kinds {
 			t := types[name]
@@ -103,11 +112,22 @@ func (v *view) types(now time.Time) map[string]bulk.TypeState {
 			}
 			t.Busy = max(t.Busy, time.Duration(ms)*time.Millisecond)
 			t.Virtual = max(t.Virtual, k.Virtual)
+			if pools[name] == nil {
+				pools[name] = map[string]int64{}
+			}
+			for instance, pool := range k.Pools {
+				if now.UnixMilli()-pool[0] <= knownFor.Milliseconds() {
+					pools[name][instance] = max(pools[name][instance], pool[1])
+				}
+			}
 			busy[name] = busy[name] || k.Ready > 0 && !k.idle(v.window)
 			types[name] = t
 		}
 	}
 	for name, t := range types {
+		for _, workers := range pools[name] {
+			t.Workers += workers
+		}
 		t.Idle = t.Ready > 0 && !busy[name]
 		types[name] = t
 	}

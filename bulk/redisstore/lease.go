@@ -164,7 +164,7 @@ type leased struct {
 func (s *Store) leaseOnce(ctx context.Context, shard int, t *terms, request bulk.LeaseRequest, most, bytes int) (leased, error) {
 	args := append([]string{
 		t.text(), strconv.Itoa(most), number(request.LeaseFor.Milliseconds()), strconv.Itoa(flag(request.Local)),
-		number(s.owner), strconv.Itoa(bytes), strconv.Itoa(flag(bytes == bulk.MaxPageBytes)),
+		number(s.owner), strconv.Itoa(bytes), strconv.Itoa(flag(bytes == bulk.MaxPageBytes)), number(request.Workers),
 	}, request.Types...)
 	return onShard(ctx, s, leaseScript, shard, readLeased, args...)
 }

@@ -78,6 +78,8 @@ type kindState struct {
 	Since    int64   `json:"since"`
 	Virtual  float64 `json:"virtual"`
 	Asked    int64   `json:"asked"`
+	// Pools has, by instance, when it last said how many workers it has, and how many.
+	Pools map[string][2]int64 `json:"pools"`
 }
 
 type tenantState struct {

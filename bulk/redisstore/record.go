@@ -64,7 +64,7 @@ type record struct {
 // newRecord returns the record of a new action.
 func (s *Store) newRecord(spec *bulk.Spec) *record {
 	r := &record{
-		ID: spec.ID, Tenant: spec.Tenant, Type: spec.Type, Target: targetName(spec), Status: bulk.Created,
+		ID: spec.ID, Tenant: spec.Tenant, Type: spec.Type, Target: spec.Callee(), Status: bulk.Created,
 		Most: spec.MaxAttempts, Aggregates: flag(len(spec.Aggregate) > 0), Jobs: flag(spec.JobEvents()),
 	}
 	r.Most = cmp.Or(r.Most, s.config.For(spec.Type).MaxAttempts)
@@ -76,15 +76,6 @@ func flag(b bool) int {
 		return 1
 	}
 	return 0
-}
-
-// targetName returns the name of what an action's jobs call: their target, or the handlers of
-// their type, under a name that no target can have.
-func targetName(spec *bulk.Spec) string {
-	if spec.Target != nil {
-		return spec.Target.Name
-	}
-	return "\x00" + spec.Type
 }
 
 // action returns the action of a record.

@@ -100,8 +100,11 @@ func (s *Store) settleGroups(ctx context.Context, shard int, settlements []bulk.
 			st := &settlements[i]
 			has := st.Values != nil || st.Error != "" || st.Result != nil || st.ResultTruncated
 			at := delays[i]
-			if st.Kind == bulk.Extended {
+			switch st.Kind {
+			case bulk.Extended:
 				at = st.LeaseFor
+			case bulk.Released:
+				at = bulk.BoundRetryAfter(st.RetryAfter)
 			}
 			packed = binary.BigEndian.AppendUint32(packed, st.Lease.Index)
 			packed = binary.BigEndian.AppendUint32(packed, st.Lease.Fence)
@@ -184,8 +187,8 @@ func (s *Store) delays(ctx context.Context, shard int, settlements []bulk.Settle
 			}
 			continue
 		}
-		limiter := spec.Tenant + "\n" + targetName(spec)
-		rate := s.ratePerSecond(spec.Tenant, targetName(spec), peeked[3*n+2])
+		limiter := spec.Tenant + "\n" + spec.Callee()
+		rate := s.ratePerSecond(spec.Tenant, spec.Callee(), peeked[3*n+2])
 		delays[i] = bulk.ThrottleDelay(config.BackoffBase, peeked[3*n+1]+booked[limiter], rate, after)
 		booked[limiter]++
 	}

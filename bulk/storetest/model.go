@@ -269,6 +269,8 @@ func (m *model) accept(l *modelLease, s bulk.Settlement) (released bool) {
 	case s.Kind == bulk.Throttled:
 		a.throttles++
 		j.setAside(bulk.APIThrottled, now.Add(max(m.config.For(a.Type).BackoffBase, s.RetryAfter)-time.Millisecond), time.Time{})
+	case s.Kind == bulk.Released && s.RetryAfter > 0:
+		j.setAside(bulk.TransientError, now.Add(s.RetryAfter-time.Millisecond), now.Add(s.RetryAfter+time.Millisecond))
 	case s.Kind == bulk.Released:
 		j.state = modelWaits
 		return true

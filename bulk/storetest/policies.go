@@ -124,10 +124,10 @@ var effectTable = []struct {
 	{bulk.Extended, bulk.StaysInFlight, bulk.StaysInFlight, bulk.StaysInFlight, bulk.StaysInFlight},
 }
 
-// whereAfter is the state of a job after each effect.
+// whereAfter is the state of a job after each effect, with a RetryAfter.
 var whereAfter = map[bulk.Effect]where{
 	bulk.StaysInFlight: {InFlight: 1}, bulk.Succeeds: {Succeeded: 1}, bulk.Fails: {Failed: 1}, bulk.IsCanceled: {Canceled: 1},
-	bulk.ReturnsToLine: {Pending: 1}, bulk.IsThrottled: {NonReady: 1}, bulk.IsRetried: {NonReady: 1},
+	bulk.ReturnsToLine: {NonReady: 1}, bulk.IsThrottled: {NonReady: 1}, bulk.IsRetried: {NonReady: 1},
 }
 
 func applyEffects(k *kit) {
@@ -148,9 +148,6 @@ func applyEffects(k *kit) {
 			}
 			k.settle(bulk.Settlement{Kind: c.kind, RetryAfter: time.Hour, LeaseFor: time.Hour}, j)
 			a := k.action("a")
-			if want == bulk.ReturnsToLine && a.NonReadyTotal() == 1 { // a store may let Dispatch return it
-				k.dispatch(1)
-			}
 			k.expect("a", whereAfter[want])
 			k.check(a.Throttled == count(want == bulk.IsThrottled), "%d throttled attempts after kind %d", a.Throttled, c.kind)
 			k.check(a.Retried == count(want == bulk.IsRetried)+count(last), "%d retries after kind %d", a.Retried, c.kind)

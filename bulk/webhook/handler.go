@@ -149,8 +149,13 @@ func unreachable(ctx context.Context, host string, err error) error {
 	case ctxErr != nil:
 		err = fmt.Errorf("the attempt was stopped before a full answer: %w", ctxErr)
 	}
-	return oneLineError{fmt.Errorf("target %s: %w", host, err)}
+	return silence{oneLineError{fmt.Errorf("target %s: %w", host, err)}}
 }
+
+// silence is the error of an attempt that the target itself did not answer.
+type silence struct{ error }
+
+func (e silence) Unwrap() []error { return []error{e.error, bulk.ErrUnreachable} }
 
 // oneLineError is an error whose text has no line breaks.
 type oneLineError struct{ error }

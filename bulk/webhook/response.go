@@ -83,6 +83,8 @@ func refusal(host string, response *http.Response, body []byte, now time.Time) e
 		return finalError{err}
 	case asked:
 		return &bulk.RetryAfterError{After: retryAfter, Err: err}
+	case status == http.StatusBadGateway || status == http.StatusGatewayTimeout:
+		return silence{err}
 	default:
 		return err
 	}

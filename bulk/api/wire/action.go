@@ -66,6 +66,7 @@ type NonReadyReasons struct {
 	RateLimited    int64 `json:"rate_limited"`
 	APIThrottled   int64 `json:"api_throttled"`
 	TransientError int64 `json:"transient_error"`
+	TargetDown     int64 `json:"target_down,omitempty" doc:"Jobs that wait because this server takes their target for down."`
 }
 
 // The statuses of an action; the last three are final.

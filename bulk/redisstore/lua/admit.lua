@@ -2,7 +2,7 @@
 -- grants: of each as many as wait and as all limits allow.
 --
 -- ARGV[3] terms: quotas and slots; the virtual times of all shards
--- ARGV[4] and on: number and jobs of each grant
+-- ARGV[4] and on: number, jobs, and cost of a job in worker time, of each grant
 -- Returns the number of admitted jobs, and the time, as quotas are for one window.
 for name, virtual in pairs(terms.virtual or {}) do
   if name == '' then
@@ -20,14 +20,14 @@ end
 
 -- advance adds n grants to the tags and the count of a line, and to virtual times. The
 -- arithmetic is that of Charge in bulk/share.go: bulk/storetest's tagTable tests both.
-local function advance(a, n)
+local function advance(a, n, cost)
   local t, k = tenantOf(a.tenant), kindOf(a.type)
   local l = lineOf(t, a.type)
   local step = stepOf(a.tenant)
   local begin = math.max(t.taken, shard.virtual)
   t.taken = begin + n * step
   shard.virtual = math.max(shard.virtual, begin + (n - 1) * step)
-  begin = math.max(l.taken, k.virtual)
+  begin, step = math.max(l.taken, k.virtual), cost * step
   l.taken = begin + n * step
   k.virtual = math.max(k.virtual, begin + (n - 1) * step)
   l.granted = l.granted + n
@@ -38,7 +38,7 @@ end
 -- action, and for each queue.
 local taken, queues = {}, {}
 
-local function admit(number, a, n)
+local function admit(number, a, n, cost)
   taken[number] = (taken[number] or 0) + n
   local queue = queues[a.type] or {}
   queues[a.type] = queue
@@ -46,7 +46,7 @@ local function admit(number, a, n)
   local returned = math.min(n, a.back)
   a.back, a.next = a.back - returned, a.next + n - returned
   charge(a, n)
-  advance(a, n)
+  advance(a, n, cost)
   touch('a:' .. number)
 end
 
@@ -62,7 +62,7 @@ local function moveRuns(number, a, n)
 end
 
 local admitted = 0
-for i = 4, #ARGV, 2 do
+for i = 4, #ARGV, 3 do
   local number, jobs = ARGV[i], tonumber(ARGV[i + 1])
   local a = actionOf(number)
   if a and a.status == 'RUNNING' and a.paused == 0 then
@@ -74,7 +74,7 @@ for i = 4, #ARGV, 2 do
     if not idle(k) then
       local n = math.min(jobs, waitingOf(a), admissible('all'), admissible('t:' .. a.tenant), admissible('g:' .. a.target))
       if n > 0 then
-        admit(number, a, n)
+        admit(number, a, n, tonumber(ARGV[i + 2]))
         admitted = admitted + n
       end
     end

@@ -5,7 +5,8 @@
 -- ARGV[4] the maximum of jobs   ARGV[5] the length of the lease, in ms
 -- ARGV[6] 1: leases end with their owner   ARGV[7] the owner
 -- ARGV[8] the maximum of payload bytes   ARGV[9] 1: but at least one job
--- ARGV[10] and on: types
+-- ARGV[10] how many workers the caller has; 0: not known
+-- ARGV[11] and on: types
 -- Returns the time; the deadline; the limits of which more is needed, with the total need;
 -- and for each run of jobs: number, first index, jobs, then fence, attempt and payload of
 -- each.
@@ -14,10 +15,23 @@ local asked = terms.asked or {}
 local answer, needs, leased = {}, {}, 0
 local LARGEST = 1048576 -- a payload of an action that was stored before its largest was recorded
 
+-- know records how many workers an instance has for a type, and forgets instances that are gone.
+local function know(k, workers)
+  k.pools = k.pools or {}
+  local known = k.pools[ARGV[7]]
+  if known and known[2] == workers and now - known[1] < 1000 then return end
+  k.pools[ARGV[7]] = {now, workers}
+  for instance, pool in pairs(k.pools) do
+    if now - pool[1] > 10000 then k.pools[instance] = nil end
+  end
+  touch('shard')
+end
+
 local kinds = {}
-for i = 10, #ARGV do
+for i = 11, #ARGV do
   local k = shard.kinds[ARGV[i]]
   if k then
+    if ARGV[10] ~= '0' then know(k, tonumber(ARGV[10])) end
     if k.asked ~= window then
       k.asked = window
       touch('shard')

@@ -112,6 +112,9 @@ while i <= #ARGV do
           a.throttled, a.throttling = a.throttled + 1, a.throttling + 1
           book(a, at + now, 1)
           setAside(index, s, THROTTLED, at + now)
+        elseif kind == RELEASED and at > 0 then
+          s.attempts, a.failing = s.attempts - 1, a.failing + 1
+          setAside(index, s, TRANSIENT, at + now)
         elseif kind == RELEASED then
           s.attempts, s.phase = s.attempts - 1, IN_LINE
           keep(index, s)

@@ -3,6 +3,7 @@ package redistest
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -11,6 +12,16 @@ import (
 // Cli returns the output of redis-cli, without the line's end. A command that fails, or is answered
 // with an error, fails the test.
 func (s *Server) Cli(args ...string) string {
+	s.t.Helper()
+	output, err := s.Try(args...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return output
+}
+
+// Try is Cli for commands that may fail.
+func (s *Server) Try(args ...string) (string, error) {
 	s.t.Helper()
 	all := []string{"-e", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port)}
 	if s.options.User != "" {
@@ -24,9 +35,9 @@ func (s *Server) Cli(args ...string) string {
 	command.Stderr = &stderr
 	output, err := command.Output()
 	if err != nil {
-		s.t.Fatalf("redis-cli %s: %v: %s%s", strings.Join(args, " "), err, output, stderr.Bytes())
+		return "", fmt.Errorf("redis-cli %s: %w: %s%s", strings.Join(args, " "), err, output, stderr.Bytes())
 	}
-	return strings.TrimRight(string(output), "\n")
+	return strings.TrimRight(string(output), "\n"), nil
 }
 
 // Info returns a field of INFO, such as used_memory. A missing field fails the test.

@@ -1,0 +1,154 @@
+package bulk
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// costMemory is about how many attempts an average remembers.
+	costMemory = 16
+	// leastCost, in seconds, keeps attempts that take no time from being free.
+	leastCost = 10e-6
+	// longAttempt is the duration from which attempts are long: who waits for workers that
+	// are held by shorter ones has one within a second.
+	longAttempt = time.Second
+	// overdue is from how many times the usual duration, and from which age, attempts that
+	// run are taken to hang.
+	overdue    = 4
+	overdueAge = 100 * time.Millisecond
+	// forgetCost is when the averages of tenants and targets that run nothing are dropped.
+	forgetCost = 10 * time.Minute
+)
+
+// costs measures the worker time that attempts of one type take, by tenant and target. It is
+// safe for concurrent use.
+type costs struct {
+	began time.Time
+
+	mu      sync.Mutex
+	of      map[Holder]*cost
+	tenants map[string]*charge
+	short   time.Time // when a short attempt last ended
+	swept   time.Time
+}
+
+// cost is what attempts of one tenant against one target take.
+type cost struct {
+	*charge
+	// usual is how long attempts take, in seconds: a moving average; 0 if none has ended.
+	usual   float64
+	running int
+	since   float64 // the sum of when they began, in seconds after costs.began
+	used    time.Time
+}
+
+// charge is what a tenant is charged for an attempt, in seconds: a moving average over all its
+// attempts that begins at 0. The weights of one attempt in the averages that follow add up to
+// 1, so that the charges that follow add up to what it took: no attempt need be charged again
+// when it ends.
+type charge float64
+
+func newCosts(now time.Time) *costs {
+	return &costs{began: now, of: map[Holder]*cost{}, tenants: map[string]*charge{}, swept: now}
+}
+
+// start records that an attempt begins, and returns what end takes.
+func (c *costs) start(of Holder, now time.Time) *cost {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.of[of]
+	if k == nil {
+		if c.tenants[of.Tenant] == nil {
+			c.tenants[of.Tenant] = new(charge)
+		}
+		k = &cost{charge: c.tenants[of.Tenant]}
+		c.of[of] = k
+	}
+	k.running++
+	k.since += now.Sub(c.began).Seconds()
+	return k
+}
+
+// ran reports whether the duration of an attempt that ended so tells how long attempts take:
+// one that was turned back took less.
+func (k SettlementKind) ran() bool { return k != Released && k != Throttled }
+
+// end records that an attempt that began at since has ended; if it counts, with its duration.
+func (c *costs) end(k *cost, since, now time.Time, counts bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k.running--; k.running == 0 {
+		k.since = 0 // without the rounding
+	} else {
+		k.since -= since.Sub(c.began).Seconds()
+	}
+	k.used = now
+	if !counts {
+		return
+	}
+	took := max(now.Sub(since).Seconds(), leastCost)
+	if took < longAttempt.Seconds() {
+		c.short = now
+	}
+	*k.charge += charge(took-float64(*k.charge)) / costMemory
+	if k.usual == 0 {
+		k.usual = took
+	}
+	k.usual += (took - k.usual) / costMemory
+}
+
+// estimate is what is known of an attempt before it starts.
+type estimate struct {
+	// cost is what its line is charged, in seconds.
+	cost float64
+	// long reports whether it may hold its worker for a second or more: none has ended yet,
+	// they take so long, or those that run seem to hang.
+	long bool
+}
+
+func (c *costs) estimate(of Holder, now time.Time) estimate {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sweep(now)
+	e := estimate{leastCost, true}
+	if t := c.tenants[of.Tenant]; t != nil {
+		e.cost = max(e.cost, float64(*t))
+	}
+	k := c.of[of]
+	if k == nil {
+		return e
+	}
+	age := 0.0
+	if k.running > 0 {
+		age = now.Sub(c.began).Seconds() - k.since/float64(k.running)
+	}
+	e.cost = max(e.cost, age)
+	e.long = k.usual == 0 || max(k.usual, age) >= longAttempt.Seconds() ||
+		age >= max(overdue*k.usual, overdueAge.Seconds())
+	return e
+}
+
+// sweep drops what was not used for a while. c.mu must be held.
+func (c *costs) sweep(now time.Time) {
+	if now.Sub(c.swept) < forgetCost {
+		return
+	}
+	c.swept = now
+	tenants := map[string]*charge{}
+	for of, k := range c.of {
+		if k.running == 0 && now.Sub(k.used) > forgetCost {
+			delete(c.of, of)
+		} else {
+			tenants[of.Tenant] = k.charge
+		}
+	}
+	c.tenants = tenants
+}
+
+// shortSince reports whether a short attempt has ended since then, or may have.
+func (c *costs) shortSince(then time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.short.After(then) || c.began.After(then)
+}

@@ -1,0 +1,137 @@
+package bulk
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	// leastPool is the number of workers from which a part is kept for short attempts.
+	leastPool = 5
+	// quietPart is the part that is still kept when none came for quietAfter.
+	quietPart  = 0.4
+	quietAfter = time.Minute
+	// scarcePart and placePart bound the long attempts of one tenant, in times what other
+	// tenants' long attempts can still have: of few workers a tenant may have most, and of
+	// many places none needs more than a part.
+	scarcePart = 4
+	placePart  = 0.25
+)
+
+// places is how many more long attempts of one type may be held, and how many each tenant
+// holds.
+type places struct {
+	costs *costs
+	part  float64
+	free  *int64
+	held  map[string]int64
+	lines map[string]*int64
+}
+
+// heldBounds are what a division may still give to attempts that may be long: in all, and of
+// their tenant. Nil is no bound.
+type heldBounds struct{ free, tenant *int64 }
+
+func (b *heldBounds) able() bool { return b.free == nil || *b.free > 0 && *b.tenant > 0 }
+
+func (b *heldBounds) take() {
+	if b.free != nil {
+		*b.free--
+		*b.tenant--
+	}
+}
+
+// bound completes a backlog with what the engine has measured: what each job costs, and how
+// many more may be held by those whose attempts are long, or were never measured. So the
+// workers of a type, or the places of its webhooks, are never all held by attempts of which
+// it is not known that they end soon, and a tenant that comes starts within about a second.
+func (e *Engine) bound(b *Backlog) {
+	now := time.Now()
+	types := map[string]*places{}
+	for name, state := range b.Types {
+		types[name] = e.placesOf(name, max(e.workersOf(name), state.Workers), now)
+	}
+	for of, held := range b.Held {
+		if p := types[of.Type]; p.costs.estimate(of, now).long {
+			p.held[of.Tenant] += held
+			if p.free != nil {
+				*p.free -= held
+			}
+		}
+	}
+	for i := range b.Lines {
+		line := &b.Lines[i]
+		for w := range line.Waiting {
+			of := Holder{line.Tenant, line.Type, line.Waiting[w].Target}
+			types[line.Type].bound(&line.Waiting[w], of, now)
+		}
+	}
+	e.loads.bound(b, *e.targets.Load())
+	for name, p := range e.pools {
+		p.share(b.shares(name))
+	}
+}
+
+// placesOf returns how many long attempts of a type may be held by all tenants: all but the
+// reserve.
+func (e *Engine) placesOf(name string, workers int64, now time.Time) *places {
+	p := &places{costs: e.costsOf(name), part: scarcePart, held: map[string]int64{}, lines: map[string]*int64{}}
+	if name == WebhookType {
+		p.part = placePart
+	}
+	reserve := max(0, e.config.For(name).Reserve)
+	if workers < leastPool || reserve == 0 {
+		return p
+	}
+	if !p.costs.shortSince(now.Add(-quietAfter)) {
+		reserve *= quietPart
+	}
+	free := workers - int64(math.Ceil(float64(workers)*reserve))
+	p.free = &free
+	return p
+}
+
+// bound sets the cost and the bounds of one waiting action.
+func (p *places) bound(w *Waiting, of Holder, now time.Time) {
+	e := p.costs.estimate(of, now)
+	w.Cost = e.cost
+	if p.free != nil && e.long {
+		w.heldBounds = heldBounds{free: p.free, tenant: p.tenant(of.Tenant)}
+	}
+}
+
+// tenant returns how many more long attempts a tenant may hold: it may have the first, and
+// beyond it part times what is free for others (the dynamic thresholds of Choudhury and
+// Hahne, 1998).
+func (p *places) tenant(name string) *int64 {
+	if p.lines[name] == nil {
+		held := p.held[name]
+		n := int64((p.part*float64(*p.free) - float64(held)) / (1 + p.part))
+		if held == 0 {
+			n = max(n, 1)
+		}
+		p.lines[name] = &n
+	}
+	return p.lines[name]
+}
+
+// holderOf returns who holds the jobs of an action.
+func holderOf(spec *Spec) Holder { return Holder{spec.Tenant, spec.Type, spec.Callee()} }
+
+func (e *Engine) costsOf(name string) *costs {
+	known, ok := e.costs.Load(name)
+	if !ok {
+		known, _ = e.costs.LoadOrStore(name, newCosts(time.Now()))
+	}
+	return known.(*costs)
+}
+
+// workersOf returns the number of workers of a type: those of this process, and the remote
+// ones that it knows.
+func (e *Engine) workersOf(name string) int64 {
+	workers := e.lent.workers(name)
+	if p := e.pools[name]; p != nil {
+		workers += int64(p.size())
+	}
+	return workers
+}

@@ -1,0 +1,129 @@
+package bulk_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+// neighbour is a tenant beside the one whose rate is measured.
+type neighbour struct {
+	after time.Duration // when it comes, after the measured tenant; negative: before it
+	takes func(at time.Duration) time.Duration
+}
+
+const (
+	quick   = 50 * time.Millisecond
+	hangs   = 30 * time.Second
+	settles = 2 * time.Second // before it rates are not measured
+	measure = 40 * time.Second
+)
+
+func always(d time.Duration) func(time.Duration) time.Duration {
+	return func(time.Duration) time.Duration { return d }
+}
+
+func many(n int, of neighbour) (all []neighbour) {
+	for range n {
+		all = append(all, of)
+	}
+	return all
+}
+
+// crowds are the neighbours that must not slow a tenant down.
+var crowds = map[string][]neighbour{
+	"one that hangs":                 {{0, always(hangs)}},
+	"one that hangs and came before": {{-5 * time.Second, always(hangs)}},
+	"one that begins to hang": {{0, func(at time.Duration) time.Duration {
+		return map[bool]time.Duration{true: quick, false: hangs}[at < 10*time.Second]
+	}}},
+	"ten that hang and come later":     many(10, neighbour{settles, always(hangs)}),
+	"one of a second a job":            {{0, always(time.Second)}},
+	"one of a second that came before": {{-5 * time.Second, always(time.Second)}},
+	"ten of a second a job":            many(10, neighbour{settles, always(time.Second)}),
+}
+
+// rateBeside returns how many jobs of a tenant end in a second, beside others.
+func rateBeside(t *testing.T, crowd []neighbour, spec bulk.Spec) (perSecond float64) {
+	var mu sync.Mutex
+	done := 0
+	var began time.Time
+	takes := map[string]func(time.Duration) time.Duration{}
+	handle := func(ctx context.Context, job *bulk.Job) ([]byte, error) {
+		select {
+		case <-time.After(takes[job.Spec.Tenant](time.Since(began))):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if at := time.Since(began); job.Spec.Tenant == "b" && at > settles && at <= settles+measure {
+			done++
+		}
+		return nil, nil
+	}
+	mux := handled(handle)
+	mux.HandleFunc(bulk.WebhookType, handle)
+	config := bulk.Config{RequestsPerSecond: -1, ShutdownGrace: -1, JobTimeout: time.Minute}
+	inVirtualTime(t, config, mux, func(t *testing.T, r *rig) {
+		enter := func(tenant string, takesTime func(time.Duration) time.Duration, jobs int) {
+			mu.Lock()
+			takes[tenant] = takesTime
+			mu.Unlock()
+			s := spec
+			s.Tenant = tenant
+			if s.Type == "" {
+				s.Target = &bulk.Target{Name: tenant, URL: "http://" + tenant + ".example/"}
+			}
+			r.submit(s, jobs)
+		}
+		earliest := time.Duration(0)
+		for _, n := range crowd {
+			earliest = min(earliest, n.after)
+		}
+		began = time.Now().Add(-earliest)
+		var group sync.WaitGroup
+		for i, n := range crowd {
+			group.Go(func() {
+				pass(time.Until(began.Add(n.after)))
+				enter(fmt.Sprint("a", i), n.takes, 20_000)
+			})
+		}
+		pass(time.Until(began))
+		if err := r.Set(context.Background(), bulk.SettingsChange{Name: "b", Target: &bulk.TargetLimits{Concurrency: 50}}); err != nil {
+			t.Error(err)
+		}
+		enter("b", always(quick), 50_000)
+		pass(time.Until(began.Add(settles + measure + time.Second)))
+		group.Wait()
+	})
+	return float64(done) / measure.Seconds()
+}
+
+// TestTimeIsShared: a tenant keeps its rate beside others whose attempts take long, whoever
+// came first.
+func TestTimeIsShared(t *testing.T) {
+	for name, c := range map[string]struct {
+		spec bulk.Spec
+		keep float64
+	}{"workers": {bulk.Spec{Type: "send"}, 0.5}, "webhooks": {bulk.Spec{}, 0.9}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			alone := rateBeside(t, nil, c.spec)
+			for crowd, of := range crowds {
+				t.Run(crowd, func(t *testing.T) {
+					t.Parallel()
+					if beside := rateBeside(t, of, c.spec); beside < c.keep*alone {
+						t.Errorf("%.2f jobs a second, alone %.2f: want %.2f of that", beside, alone, c.keep)
+					} else {
+						t.Logf("%.2f jobs a second, alone %.2f", beside, alone)
+					}
+				})
+			}
+		})
+	}
+}

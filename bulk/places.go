@@ -48,11 +48,14 @@ func (b *heldBounds) take() {
 func (e *Engine) bound(b *Backlog) {
 	now := time.Now()
 	types := map[string]*places{}
-	for name, state := range b.Types {
-		types[name] = e.placesOf(name, max(e.workersOf(name), state.Workers), now)
+	placesOf := func(name string) *places {
+		if types[name] == nil {
+			types[name] = e.placesOf(name, max(e.workersOf(name), b.Types[name].Workers), now)
+		}
+		return types[name]
 	}
 	for of, held := range b.Held {
-		if p := types[of.Type]; p.costs.estimate(of, now).long {
+		if p := placesOf(of.Type); p.costs.estimate(of, now).long {
 			p.held[of.Tenant] += held
 			if p.free != nil {
 				*p.free -= held
@@ -63,7 +66,7 @@ func (e *Engine) bound(b *Backlog) {
 		line := &b.Lines[i]
 		for w := range line.Waiting {
 			of := Holder{line.Tenant, line.Type, line.Waiting[w].Target}
-			types[line.Type].bound(&line.Waiting[w], of, now)
+			placesOf(line.Type).bound(&line.Waiting[w], of, now)
 		}
 	}
 	e.loads.bound(b, *e.targets.Load())

@@ -81,7 +81,7 @@ func newRunCommand(open opener, input inputOpener) *cobra.Command {
 	flags.StringVar(&f.column, "tenant-column", "", "the `column` (NDJSON: field) that names the tenant of a row; required for a file")
 	f.from.Add(command)
 	flags.Float64Var(&f.rps, "rps", 0, "the most attempts started per second, of all tenants together (0: no limit)")
-	flags.IntVar(&f.workers, "workers", 0, "how many jobs run at one time, 1 to 10,000 (0: the default, 10)")
+	flags.IntVar(&f.workers, "workers", 0, "how many jobs run at one time, 1 to 10,000 (0: the default, 10, or 2,000 webhooks)")
 	flags.StringVar(&f.data, "data", "", "keep the data in this `directory`, so that an interrupted run can go on\n(default: a temporary one, removed at the end)")
 	flags.StringArrayVar(&f.secrets, "secret", nil,
 		"sign the requests to --url with this `secret`, whsec_…; may be repeated: the current one first\n(default: those of "+secretsVariable+", which others cannot read as they can command lines)")
@@ -112,7 +112,7 @@ func (f *runFlags) run(command *cobra.Command, args []string, open opener, input
 	if err != nil {
 		return nil, err
 	}
-	config := bulk.Config{RequestsPerSecond: f.rps, Workers: f.workers}
+	config := bulk.Config{RequestsPerSecond: f.rps, Workers: f.workers, Webhooks: f.workers}
 	if f.rps == 0 {
 		config.RequestsPerSecond = -1
 	}

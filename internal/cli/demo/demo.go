@@ -205,7 +205,7 @@ func (d *demo) Run(ctx context.Context) (err error) {
 		at = demoAddresses{Kafka: "127.0.0.1:0", Gate: "127.0.0.1:0"}
 	}
 	engine, err := d.open(ctx, d.dir, bulk.Config{
-		RequestsPerSecond: d.rates.Limit, Workers: demoWorkers, BackoffBase: demoBackoff,
+		RequestsPerSecond: d.rates.Limit, Webhooks: demoWorkers, BackoffBase: demoBackoff,
 	}, at)
 	if err != nil {
 		return err

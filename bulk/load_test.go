@@ -16,7 +16,7 @@ func TestTargetThatDies(t *testing.T) {
 	for name, failure := range map[string]time.Duration{"refuses": time.Millisecond, "hangs": 30 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const jobs, outage, recovery = 60_000, time.Minute, 5 * time.Second
+			const jobs, outage, recovery = 30_000, time.Minute, 5 * time.Second
 			var dies, passed, wasted, rateBefore, rateAfter atomic.Int64
 			mux := bulk.NewMux()
 			mux.HandleFunc(bulk.WebhookType, func(ctx context.Context, _ *bulk.Job) ([]byte, error) {
@@ -34,7 +34,7 @@ func TestTargetThatDies(t *testing.T) {
 			})
 			config := bulk.Config{RequestsPerSecond: -1, JobTimeout: time.Minute}
 			inVirtualTime(t, config, mux, func(t *testing.T, r *rig) {
-				if err := r.Set(context.Background(), bulk.SettingsChange{Name: "api", Target: &bulk.TargetLimits{RequestsPerSecond: 1000}}); err != nil {
+				if err := r.Set(context.Background(), bulk.SettingsChange{Name: "api", Target: &bulk.TargetLimits{RequestsPerSecond: 500}}); err != nil {
 					t.Fatal(err)
 				}
 				id := r.submit(bulk.Spec{Target: &bulk.Target{Name: "api", URL: "http://api.example/"}, MaxAttempts: 2}, jobs)

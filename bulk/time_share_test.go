@@ -54,8 +54,11 @@ func rateBeside(t *testing.T, crowd []neighbour, spec bulk.Spec) (perSecond floa
 	var began time.Time
 	takes := map[string]func(time.Duration) time.Duration{}
 	handle := func(ctx context.Context, job *bulk.Job) ([]byte, error) {
+		mu.Lock()
+		d := takes[job.Spec.Tenant](time.Since(began))
+		mu.Unlock()
 		select {
-		case <-time.After(takes[job.Spec.Tenant](time.Since(began))):
+		case <-time.After(d):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -90,14 +93,14 @@ func rateBeside(t *testing.T, crowd []neighbour, spec bulk.Spec) (perSecond floa
 		for i, n := range crowd {
 			group.Go(func() {
 				pass(time.Until(began.Add(n.after)))
-				enter(fmt.Sprint("a", i), n.takes, 20_000)
+				enter(fmt.Sprint("a", i), n.takes, 10_000)
 			})
 		}
 		pass(time.Until(began))
-		if err := r.Set(context.Background(), bulk.SettingsChange{Name: "b", Target: &bulk.TargetLimits{Concurrency: 50}}); err != nil {
+		if err := r.Set(context.Background(), bulk.SettingsChange{Name: "b", Target: &bulk.TargetLimits{Concurrency: 20}}); err != nil {
 			t.Error(err)
 		}
-		enter("b", always(quick), 50_000)
+		enter("b", always(quick), 20_000)
 		pass(time.Until(began.Add(settles + measure + time.Second)))
 		group.Wait()
 	})

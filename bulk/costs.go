@@ -28,14 +28,14 @@ type costs struct {
 
 	mu      sync.Mutex
 	of      map[Holder]*cost
-	tenants map[string]*charge
+	tenants map[string]*tenantCost
 	short   time.Time // when a short attempt last ended
 	swept   time.Time
 }
 
 // cost is what attempts of one tenant against one target take.
 type cost struct {
-	*charge
+	tenant *tenantCost
 	// usual is how long attempts take, in seconds: a moving average; 0 if none has ended.
 	usual   float64
 	running int
@@ -43,29 +43,40 @@ type cost struct {
 	used    time.Time
 }
 
-// charge is what a tenant is charged for an attempt, in seconds: a moving average over all its
-// attempts that begins at 0. The weights of one attempt in the averages that follow add up to
-// 1, so that the charges that follow add up to what it took: no attempt need be charged again
-// when it ends.
-type charge float64
+// tenantCost is what attempts of one tenant cost, against all targets.
+type tenantCost struct {
+	// charge is what the tenant is charged for an attempt, in seconds: a moving average that
+	// begins at 0. The weights of one attempt in the averages that follow add up to 1, so that
+	// the charges that follow add up to what it took: no attempt need be charged again when it
+	// ends.
+	charge  float64
+	running int
+}
 
 func newCosts(now time.Time) *costs {
-	return &costs{began: now, of: map[Holder]*cost{}, tenants: map[string]*charge{}, swept: now}
+	return &costs{began: now, of: map[Holder]*cost{}, tenants: map[string]*tenantCost{}, swept: now}
+}
+
+// get returns the cost of a holder. C.mu must be held.
+func (c *costs) get(of Holder) *cost {
+	k := c.of[of]
+	if k == nil {
+		if c.tenants[of.Tenant] == nil {
+			c.tenants[of.Tenant] = &tenantCost{}
+		}
+		k = &cost{tenant: c.tenants[of.Tenant]}
+		c.of[of] = k
+	}
+	return k
 }
 
 // start records that an attempt begins, and returns what end takes.
 func (c *costs) start(of Holder, now time.Time) *cost {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	k := c.of[of]
-	if k == nil {
-		if c.tenants[of.Tenant] == nil {
-			c.tenants[of.Tenant] = new(charge)
-		}
-		k = &cost{charge: c.tenants[of.Tenant]}
-		c.of[of] = k
-	}
+	k := c.get(of)
 	k.running++
+	k.tenant.running++
 	k.since += now.Sub(c.began).Seconds()
 	return k
 }
@@ -83,6 +94,7 @@ func (c *costs) end(k *cost, since, now time.Time, counts bool) {
 	} else {
 		k.since -= since.Sub(c.began).Seconds()
 	}
+	k.tenant.running--
 	k.used = now
 	if !counts {
 		return
@@ -91,7 +103,7 @@ func (c *costs) end(k *cost, since, now time.Time, counts bool) {
 	if took < longAttempt.Seconds() {
 		c.short = now
 	}
-	*k.charge += charge(took-float64(*k.charge)) / costMemory
+	k.tenant.charge += (took - k.tenant.charge) / costMemory
 	if k.usual == 0 {
 		k.usual = took
 	}
@@ -113,7 +125,7 @@ func (c *costs) estimate(of Holder, now time.Time) estimate {
 	c.sweep(now)
 	e := estimate{leastCost, true}
 	if t := c.tenants[of.Tenant]; t != nil {
-		e.cost = max(e.cost, float64(*t))
+		e.cost = max(e.cost, t.charge)
 	}
 	k := c.of[of]
 	if k == nil {
@@ -135,15 +147,25 @@ func (c *costs) sweep(now time.Time) {
 		return
 	}
 	c.swept = now
-	tenants := map[string]*charge{}
+	tenants := map[string]*tenantCost{}
 	for of, k := range c.of {
 		if k.running == 0 && now.Sub(k.used) > forgetCost {
 			delete(c.of, of)
 		} else {
-			tenants[of.Tenant] = k.charge
+			tenants[of.Tenant] = k.tenant
 		}
 	}
 	c.tenants = tenants
+}
+
+// running returns how many attempts of a tenant run.
+func (c *costs) running(tenant string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t := c.tenants[tenant]; t != nil {
+		return t.running
+	}
+	return 0
 }
 
 // shortSince reports whether a short attempt has ended since then, or may have.

@@ -2,7 +2,6 @@ package bulk
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -47,10 +46,9 @@ type pool struct {
 	workers  int        // the number of workers that run
 	queue    []Job      // leased, not started
 	running  map[LeaseID]runningJob
-	tenants  map[string]int // running jobs, by tenant
-	shared   bool           // several tenants have jobs of the type
-	dry      bool           // the last lease found no ready job
-	seeking  bool           // a worker waits for a job of another tenant
+	shared   bool // several tenants have jobs of the type
+	dry      bool // the last lease found no ready job
+	seeking  bool // a worker waits for a job of another tenant
 	outcomes []attemptOutcome
 	results  int // bytes of results in outcomes
 	payloads int // bytes of payloads in queue and running
@@ -73,7 +71,7 @@ type runningJob struct {
 func newPool(e *Engine, name string, runner runner) *pool {
 	p := &pool{
 		engine: e, name: name, runner: runner, costs: e.costsOf(name),
-		wake: lifecycle.NewSignal(), settled: lifecycle.NewSignal(), running: map[LeaseID]runningJob{}, tenants: map[string]int{},
+		wake: lifecycle.NewSignal(), settled: lifecycle.NewSignal(), running: map[LeaseID]runningJob{},
 	}
 	p.work, p.idle = sync.NewCond(&p.mu), sync.NewCond(&p.mu)
 	return p
@@ -163,13 +161,15 @@ func (p *pool) supply(jobs []Job) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.dry = len(jobs) == 0; p.dry {
-		for range p.queue { // workers may have left them for better ones
-			p.work.Signal()
+		if p.seeking { // the others take what there is
+			p.work.Broadcast()
 		}
 		return
 	}
 	for i := range jobs {
 		p.payloads += len(jobs[i].Payload)
+	}
+	for range min(len(jobs), p.workers) {
 		p.work.Signal()
 	}
 	if p.closing {
@@ -213,7 +213,6 @@ func (p *pool) next() (ctx context.Context, job Job, ok bool) {
 	ctx, cancel := context.WithTimeout(p.engine.jobs, p.runner.timeoutOf(job.Spec))
 	now := time.Now()
 	p.running[job.Lease] = runningJob{job.Spec, now, p.costs.start(holderOf(job.Spec), now), len(job.Payload), cancel}
-	p.tenants[job.Spec.Tenant]++
 	return ctx, job, true
 }
 
@@ -239,9 +238,6 @@ func (p *pool) end(e attemptOutcome) {
 	run.cancel()
 	delete(p.running, e.settlement.Lease)
 	p.payloads -= run.bytes
-	if p.tenants[run.spec.Tenant]--; p.tenants[run.spec.Tenant] == 0 {
-		delete(p.tenants, run.spec.Tenant)
-	}
 	p.costs.end(run.cost, run.since, time.Now(), e.settlement.Kind.ran())
 	p.outcomes = append(p.outcomes, e)
 	p.results += len(e.settlement.Result)
@@ -458,17 +454,28 @@ func (p *pool) share(shared bool) {
 // less than half of the workers, so that a tenant whose attempts begin to hang takes no more
 // than that. If there is none, it is the first, once no other can be leased. P.mu must be held.
 func (p *pool) pick() (at int, found bool) {
-	at = 0
 	if p.choosy() {
-		at = slices.IndexFunc(p.queue[:min(len(p.queue), pickMost)], func(job Job) bool {
-			return p.tenants[job.Spec.Tenant] < p.want/2
-		})
+		at = p.fair()
 	}
 	if p.seeking = at < 0 && p.returnLong(time.Now()); p.seeking {
 		p.wake.Wake()
 		return 0, false
 	}
 	return max(at, 0), len(p.queue) > 0
+}
+
+// fair returns the place of the first job whose tenant holds less than half of the workers; -1
+// if there is none in sight. P.mu must be held.
+func (p *pool) fair() int {
+	var spec *Spec // of the job before, which often is the same
+	for at := range min(len(p.queue), pickMost) {
+		if job := &p.queue[at]; job.Spec != spec {
+			if spec = job.Spec; p.costs.running(spec.Tenant) < p.want/2 {
+				return at
+			}
+		}
+	}
+	return -1
 }
 
 // take removes a job from the queue. p.mu must be held.
@@ -487,13 +494,24 @@ func (p *pool) take(at int) Job {
 // held.
 func (p *pool) returnLong(now time.Time) (more bool) {
 	var back []Job
-	p.queue = slices.DeleteFunc(p.queue, func(job Job) bool {
-		long := p.costs.estimate(holderOf(job.Spec), now).long
-		if long {
-			back = append(back, job)
+	var spec *Spec
+	long, kept := false, p.queue[:0]
+	for i := range p.queue {
+		job := &p.queue[i]
+		if job.Spec != spec {
+			spec = job.Spec
+			long = p.costs.estimate(holderOf(spec), now).long
 		}
-		return long
-	})
+		if long {
+			back = append(back, *job)
+		} else if len(back) > 0 {
+			kept = append(kept, *job)
+		} else {
+			kept = p.queue[:i+1]
+		}
+	}
+	clear(p.queue[len(kept):])
+	p.queue = kept
 	p.release(back, returnAfter)
 	return !p.dry && !p.closing && len(p.queue)+len(p.running) < seekAhead*p.want
 }

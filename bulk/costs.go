@@ -57,7 +57,7 @@ func newCosts(now time.Time) *costs {
 	return &costs{began: now, of: map[Holder]*cost{}, tenants: map[string]*tenantCost{}, swept: now}
 }
 
-// get returns the cost of a holder. C.mu must be held.
+// get returns the cost of a holder. c.mu must be held.
 func (c *costs) get(of Holder) *cost {
 	k := c.of[of]
 	if k == nil {

@@ -19,13 +19,15 @@ const (
 )
 
 // places is how many more long attempts of one type may be held, and how many each tenant
-// holds.
+// holds and may hold besides.
 type places struct {
 	costs *costs
 	part  float64
 	free  *int64
 	held  map[string]int64
-	lines map[string]*int64
+	left  map[string]*int64
+	// tenants are those that have jobs of the type.
+	tenants map[string]bool
 }
 
 // heldBounds are what a division may still give to attempts that may be long: in all, and of
@@ -55,7 +57,9 @@ func (e *Engine) bound(b *Backlog) {
 		return types[name]
 	}
 	for of, held := range b.Held {
-		if p := placesOf(of.Type); p.costs.estimate(of, now).long {
+		p := placesOf(of.Type)
+		p.tenants[of.Tenant] = true
+		if p.costs.estimate(of, now).long {
 			p.held[of.Tenant] += held
 			if p.free != nil {
 				*p.free -= held
@@ -64,21 +68,22 @@ func (e *Engine) bound(b *Backlog) {
 	}
 	for i := range b.Lines {
 		line := &b.Lines[i]
+		placesOf(line.Type).tenants[line.Tenant] = true
 		for w := range line.Waiting {
 			of := Holder{line.Tenant, line.Type, line.Waiting[w].Target}
 			placesOf(line.Type).bound(&line.Waiting[w], of, now)
 		}
 	}
 	e.loads.bound(b, *e.targets.Load())
-	for name, p := range e.pools {
-		p.share(b.shares(name))
+	for name, pool := range e.pools {
+		pool.share(len(placesOf(name).tenants) > 1)
 	}
 }
 
 // placesOf returns how many long attempts of a type may be held by all tenants: all but the
 // reserve.
 func (e *Engine) placesOf(name string, workers int64, now time.Time) *places {
-	p := &places{costs: e.costsOf(name), part: scarcePart, held: map[string]int64{}, lines: map[string]*int64{}}
+	p := &places{costs: e.costsOf(name), part: scarcePart, held: map[string]int64{}, left: map[string]*int64{}, tenants: map[string]bool{}}
 	if name == WebhookType {
 		p.part = placePart
 	}
@@ -107,15 +112,15 @@ func (p *places) bound(w *Waiting, of Holder, now time.Time) {
 // beyond it part times what is free for others (the dynamic thresholds of Choudhury and
 // Hahne, 1998).
 func (p *places) tenant(name string) *int64 {
-	if p.lines[name] == nil {
+	if p.left[name] == nil {
 		held := p.held[name]
 		n := int64((p.part*float64(*p.free) - float64(held)) / (1 + p.part))
 		if held == 0 {
 			n = max(n, 1)
 		}
-		p.lines[name] = &n
+		p.left[name] = &n
 	}
-	return p.lines[name]
+	return p.left[name]
 }
 
 // holderOf returns who holds the jobs of an action.

@@ -452,7 +452,7 @@ func (p *pool) share(shared bool) {
 
 // pick returns the place of the job that a free worker takes next: the first whose tenant holds
 // less than half of the workers, so that a tenant whose attempts begin to hang takes no more
-// than that. If there is none, it is the first, once no other can be leased. P.mu must be held.
+// than that. If there is none, it is the first, once no other can be leased. p.mu must be held.
 func (p *pool) pick() (at int, found bool) {
 	if p.choosy() {
 		at = p.fair()
@@ -465,7 +465,7 @@ func (p *pool) pick() (at int, found bool) {
 }
 
 // fair returns the place of the first job whose tenant holds less than half of the workers; -1
-// if there is none in sight. P.mu must be held.
+// if there is none in sight. p.mu must be held.
 func (p *pool) fair() int {
 	var spec *Spec // of the job before, which often is the same
 	for at := range min(len(p.queue), pickMost) {
@@ -490,7 +490,7 @@ func (p *pool) take(at int) Job {
 }
 
 // returnLong releases the leased jobs whose attempts may be long, for a while: the workers that
-// are left are for others. It reports whether jobs of others may still be leased. P.mu must be
+// are left are for others. It reports whether jobs of others may still be leased. p.mu must be
 // held.
 func (p *pool) returnLong(now time.Time) (more bool) {
 	var back []Job
@@ -514,26 +514,4 @@ func (p *pool) returnLong(now time.Time) (more bool) {
 	p.queue = kept
 	p.release(back, returnAfter)
 	return !p.dry && !p.closing && len(p.queue)+len(p.running) < seekAhead*p.want
-}
-
-// shares reports whether several tenants have jobs of a type.
-func (b *Backlog) shares(name string) bool {
-	first, any := "", false
-	another := func(tenant string) bool {
-		if !any {
-			first, any = tenant, true
-		}
-		return tenant != first
-	}
-	for of := range b.Held {
-		if of.Type == name && another(of.Tenant) {
-			return true
-		}
-	}
-	for i := range b.Lines {
-		if b.Lines[i].Type == name && another(b.Lines[i].Tenant) {
-			return true
-		}
-	}
-	return false
 }

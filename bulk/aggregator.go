@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sluice-project/sluice/bulk/aggregate"
 	"github.com/sluice-project/sluice/lifecycle"
 )
 
@@ -49,7 +50,7 @@ func (e *Engine) aggregateOnce(ctx context.Context) error {
 // jobs are done.
 func (e *Engine) reduce(ctx context.Context, a Action) error {
 	began := time.Now()
-	aggregates, err := ParseAggregates(a.Aggregate, e.custom)
+	aggregates, err := aggregate.Parse(a.Aggregate, e.custom)
 	if err != nil {
 		_, err = e.apply(ctx, a.ID, Transition{Kind: Fail, Error: err.Error()})
 		return err
@@ -63,7 +64,7 @@ func (e *Engine) reduce(ctx context.Context, a Action) error {
 			break
 		}
 		transition := Transition{Kind: Reduce, From: a.Reduced, Reduced: upTo}
-		transition.Partial, transition.Error = reduceBatch(aggregates, a.Partial, outcomes)
+		transition.Partial, transition.Error = aggregates.ReduceBatch(a.Partial, outcomes)
 		if a, err = e.store.Transition(ctx, a.ID, transition); err != nil {
 			return err
 		}
@@ -78,22 +79,7 @@ func (e *Engine) reduce(ctx context.Context, a Action) error {
 	return err
 }
 
-// reduceBatch adds outcomes to the partial state. If it cannot, it returns why, and the
-// state as it was.
-func reduceBatch(aggregates *Aggregates, partial []byte, outcomes []Outcome) (reduced []byte, why string) {
-	for i := range outcomes {
-		if outcomes[i].Succeeded && outcomes[i].Error != "" {
-			return partial, outcomes[i].Error
-		}
-	}
-	reduced, err := aggregates.Reduce(partial, outcomes)
-	if err != nil {
-		return partial, err.Error()
-	}
-	return reduced, ""
-}
-
-func (e *Engine) complete(ctx context.Context, a Action, aggregates *Aggregates) (Action, error) {
+func (e *Engine) complete(ctx context.Context, a Action, aggregates *aggregate.Set) (Action, error) {
 	transition := Transition{Kind: Complete}
 	if a.Error != "" {
 		transition = Transition{Kind: Fail, Error: a.Error}

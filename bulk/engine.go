@@ -12,6 +12,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/sluice-project/sluice/bulk/aggregate"
 	"github.com/sluice-project/sluice/lifecycle"
 )
 
@@ -22,7 +23,7 @@ type Engine struct {
 	store   Store
 	config  Config
 	log     *slog.Logger
-	custom  map[string]Aggregator
+	custom  map[string]aggregate.MapReduce
 	metrics *metrics
 	// publisher is nil if nothing is published.
 	publisher Publisher
@@ -63,7 +64,7 @@ type Option func(*Engine)
 func WithLogger(log *slog.Logger) Option { return func(e *Engine) { e.log = log } }
 
 // WithAggregator adds a MapReduce of the caller's under a name for Spec.Aggregate.
-func WithAggregator(name string, aggregator Aggregator) Option {
+func WithAggregator(name string, aggregator aggregate.MapReduce) Option {
 	return func(e *Engine) { e.custom[name] = aggregator }
 }
 
@@ -79,7 +80,7 @@ func New(store Store, mux *Mux, config Config, options ...Option) (*Engine, erro
 		return nil, err
 	}
 	e := &Engine{
-		store: store, config: config, log: slog.Default(), custom: map[string]Aggregator{},
+		store: store, config: config, log: slog.Default(), custom: map[string]aggregate.MapReduce{},
 		group: lifecycle.NewGroup(context.Background()), pools: map[string]*pool{},
 		fetch: lifecycle.NewSignal(), dispatch: lifecycle.NewSignal(), watch: lifecycle.NewSignal(), aggregate: lifecycle.NewSignal(), outbox: lifecycle.NewSignal(),
 		schedule: lifecycle.NewSignal(), metrics: newMetrics(),
@@ -200,8 +201,8 @@ func (e *Engine) checkSpec(ctx context.Context, spec *Spec) error {
 	if e.publisher == nil && len(spec.Events) > 0 {
 		return &SpecError{"events", "no events are published here: leave it out"}
 	}
-	if _, err := ParseAggregates(spec.Aggregate, e.custom); err != nil {
-		return err
+	if _, err := aggregate.Parse(spec.Aggregate, e.custom); err != nil {
+		return &SpecError{"aggregate", err.Error()}
 	}
 	return e.completeTarget(ctx, spec)
 }

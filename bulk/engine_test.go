@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/aggregate"
 	"github.com/sluice-project/sluice/bulk/bulktest"
 )
 
@@ -341,7 +342,7 @@ func TestCancelWhileOutcomesAreReduced(t *testing.T) {
 // TestOneResultThatCannotBeAggregated: it fails the aggregation, so that no sum silently lacks a
 // job. The jobs stay succeeded, and other actions are not affected.
 func TestOneResultThatCannotBeAggregated(t *testing.T) {
-	unlucky := bulk.NewAggregator(
+	unlucky := aggregate.New(
 		func(result []byte) (string, error) { return string(result), nil },
 		func(a, b string) string {
 			if strings.Contains(a+b, "13") {

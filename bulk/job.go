@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sluice-project/sluice/bulk/aggregate"
 )
 
 // Job is one leased unit of work, as a handler sees it.
@@ -124,16 +126,8 @@ type LeaseRequest struct {
 	Local bool
 }
 
-// Outcome is the final outcome of one job, for the aggregator. The Error of a job that
-// succeeded is why its result could not be mapped.
-type Outcome struct {
-	Index     int64
-	Succeeded bool
-	Attempts  int
-	Took      time.Duration
-	Values    []byte
-	Error     string
-}
+// Outcome is the final outcome of one job, for the aggregator.
+type Outcome = aggregate.Outcome
 
 // DeadLetter is a job that failed permanently.
 type DeadLetter struct {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"sync"
 
+	"github.com/sluice-project/sluice/bulk/aggregate"
 	"github.com/sluice-project/sluice/lifecycle"
 )
 
@@ -112,7 +113,7 @@ type catalog struct {
 
 type catalogEntry struct {
 	spec       *Spec
-	aggregates *Aggregates
+	aggregates *aggregate.Set
 }
 
 // of returns the entry of an action. Spec may be nil; then the store is asked for it.
@@ -130,7 +131,7 @@ func (c *catalog) of(ctx context.Context, number uint64, spec *Spec) (*catalogEn
 		}
 		spec = &actions[0].Spec
 	}
-	aggregates, err := ParseAggregates(spec.Aggregate, c.engine.custom)
+	aggregates, err := aggregate.Parse(spec.Aggregate, c.engine.custom)
 	if err != nil {
 		return nil, fmt.Errorf("action %q: %w", spec.ID, err)
 	}

@@ -1,6 +1,10 @@
 package bulk
 
-import "time"
+import (
+	"time"
+
+	"github.com/sluice-project/sluice/bulk/aggregate"
+)
 
 // SettlementKind is how an attempt ended, or Extended if it continues.
 type SettlementKind uint8
@@ -49,7 +53,7 @@ type Settlement struct {
 }
 
 // MaxErrorBytes is how much of an attempt's error text is kept.
-const MaxErrorBytes = 1024
+const MaxErrorBytes = aggregate.MaxErrorBytes
 
 // Verdict is the store's answer to one settlement.
 type Verdict uint8

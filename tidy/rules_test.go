@@ -52,16 +52,17 @@ var packages = map[string]rule{
 	"ops":    {imports: []string{"internal/connlimit", "internal/edge", "internal/edge/problem", "internal/retry", "lifecycle"}, refuses: []string{"google.golang.org/grpc"}},
 
 	"bulk": {
-		imports: []string{"internal/urlprefix", "lifecycle"},
+		imports: []string{"bulk/aggregate", "internal/urlprefix", "lifecycle"},
 		refuses: []string{"net/http", "os", pebble, "github.com/spf13", otelSDK, otelExporters},
 	},
 	"bulk/api":         {imports: []string{"bulk", "bulk/api/wire", "bulk/upload", "internal/edge", "internal/tracing"}, refuses: []string{pebble}},
 	"bulk/api/wire":    {imports: []string{"internal/edge/problem"}, refuses: []string{pebble, "net"}},
 	"bulk/pebblestore": {imports: []string{"bulk", "internal/pebblekv"}, refuses: []string{"net"}},
-	"bulk/redisstore":  {imports: []string{"bulk", "internal/rediskv", "internal/retry", "lifecycle"}, refuses: []string{pebble}},
+	"bulk/redisstore":  {imports: []string{"bulk", "bulk/aggregate", "internal/rediskv", "internal/retry", "lifecycle"}, refuses: []string{pebble}},
 	"bulk/client":      {imports: []string{"bulk", "bulk/api/wire", "internal/jsonclient", "lifecycle"}, refuses: []string{pebble, "github.com/danielgtaylor"}},
 	"bulk/bulktest":    {imports: []string{"bulk", "bulk/pebblestore"}, testOnly: true},
 	"bulk/storetest":   {imports: []string{"bulk", "internal/testkit/rapidtest"}, testOnly: true, virtualTime: true},
+	"bulk/aggregate":   {refuses: []string{pebble, "net"}},
 	"bulk/upload":      {refuses: []string{pebble, "net"}},
 	"bulk/webhook":     {imports: []string{"bulk", "internal/tracing"}, refuses: []string{pebble}},
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/aggregate"
 )
 
 // The bounds that the document states are those that bulk has.
@@ -16,7 +17,7 @@ func TestBoundsOfTheDocument(t *testing.T) {
 		for i := range names {
 			names[i] = fmt.Sprintf("sum:f%d", i)
 		}
-		_, err := bulk.ParseAggregates(names, nil)
+		_, err := aggregate.Parse(names, nil)
 		return err == nil
 	}
 	names := 0

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/aggregate"
 	"github.com/sluice-project/sluice/bulk/pebblestore"
 )
 
@@ -266,8 +267,8 @@ func settlementOf(t *rapid.T, j *bulk.Job, kind bulk.SettlementKind) bulk.Settle
 	return s
 }
 
-func aggregatesOf(t *rapid.T, spec *bulk.Spec) *bulk.Aggregates {
-	aggregates, err := bulk.ParseAggregates(spec.Aggregate, nil)
+func aggregatesOf(t *rapid.T, spec *bulk.Spec) *aggregate.Set {
+	aggregates, err := aggregate.Parse(spec.Aggregate, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

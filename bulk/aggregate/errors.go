@@ -1,4 +1,4 @@
-package bulk
+package aggregate
 
 import (
 	"cmp"
@@ -15,6 +15,8 @@ const (
 	// maxErrorMessages is the maximum of distinct messages that are counted exactly.
 	maxErrorMessages = 1000
 	defaultTopErrors = 10
+	// MaxErrorBytes is how much of an error's text is counted.
+	MaxErrorBytes = 1024
 )
 
 // errorsState counts error messages in bounded memory. For up to 1,000 distinct messages,
@@ -71,7 +73,7 @@ func (s *errorsState) append(b []byte) []byte {
 	return b
 }
 
-func (s *errorsState) decode(r *aggregateReader) {
+func (s *errorsState) decode(r *reader) {
 	s.lowered = r.count()
 	n := r.atMost(maxErrorMessages)
 	s.counts = make(map[string]uint64, min(n, uint64(len(r.rest))))
@@ -102,7 +104,7 @@ type topError struct {
 	Count uint64 `json:"count"`
 }
 
-func (a *Aggregates) parseTopErrors(_, argument string) (aggregateRender, error) {
+func (a *Set) parseTopErrors(_, argument string) (renderFunc, error) {
 	k := defaultTopErrors
 	if argument != "" {
 		var err error
@@ -111,7 +113,7 @@ func (a *Aggregates) parseTopErrors(_, argument string) (aggregateRender, error)
 		}
 	}
 	a.errors = true
-	return func(s *aggregateState) (json.RawMessage, error) { return s.errors.render(k) }, nil
+	return func(s *totals) (json.RawMessage, error) { return s.errors.render(k) }, nil
 }
 
 func (s *errorsState) render(k int) (json.RawMessage, error) {

@@ -1,4 +1,4 @@
-package bulk
+package aggregate
 
 import (
 	"encoding/csv"
@@ -87,7 +87,7 @@ func TestNotANumber(t *testing.T) {
 		{strings.Repeat("[", 1<<20), strings.Repeat("[", 64) + "…", errNotJSON},
 	} {
 		_, err := mustParse(t, "count", "max:y", "sum:x").Map([]byte(c.result))
-		var failed *AggregateError
+		var failed *Error
 		if !errors.As(err, &failed) || !errors.Is(err, c.want) || failed.Value != c.value {
 			t.Errorf("%.40s: error %.300v, want %v of %.40s", c.result, err, c.want, c.value)
 			continue
@@ -180,7 +180,7 @@ func TestDivideHalfEven(t *testing.T) {
 // latitudes.
 func zipResults(t testing.TB) (results [][]byte, sum *big.Rat) {
 	t.Helper()
-	file, err := os.Open("../examples/zipcodes.csv")
+	file, err := os.Open("../../examples/zipcodes.csv")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func FuzzMap(f *testing.F) {
 	f.Fuzz(func(t *testing.T, result []byte) {
 		values, err := a.Map(result)
 		if err != nil {
-			var failed *AggregateError
+			var failed *Error
 			if !errors.As(err, &failed) {
 				t.Fatalf("error %#v", err)
 			}
@@ -330,7 +330,7 @@ func BenchmarkMap(b *testing.B) {
 	results, _ := zipResults(b)
 	for _, c := range []struct {
 		name string
-		a    *Aggregates
+		a    *Set
 	}{
 		{"sum", mustParse(b, "sum:latitude")},
 		{"four", mustParse(b, "sum:latitude", "max:longitude", "avg:latitude", "min:zip_code")},

@@ -1,4 +1,4 @@
-package bulk
+package aggregate
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func topErrors(t fataler, a *Aggregates, name string, batches ...[]Outcome) (result topErrorsResult) {
+func topErrors(t fataler, a *Set, name string, batches ...[]Outcome) (result topErrorsResult) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(reduceAll(t, a, batches...)[name]), &result); err != nil {
 		t.Fatal(err)

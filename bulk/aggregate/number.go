@@ -1,4 +1,4 @@
-package bulk
+package aggregate
 
 import (
 	"bytes"
@@ -13,9 +13,9 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// aggregateField is a field of results whose values are numbers. Aggregates of the same field
+// field is a field of results whose values are numbers. Set of the same field
 // share it.
-type aggregateField struct {
+type field struct {
 	// aggregate is the first aggregate that uses the field.
 	aggregate string
 	name      string
@@ -24,7 +24,7 @@ type aggregateField struct {
 }
 
 // addField returns the index of a field, and adds it if it is new.
-func (a *Aggregates) addField(aggregate, name string) (int, error) {
+func (a *Set) addField(aggregate, name string) (int, error) {
 	switch {
 	case name == "":
 		return 0, fmt.Errorf("name the field: want %s:FIELD", aggregate)
@@ -36,7 +36,7 @@ func (a *Aggregates) addField(aggregate, name string) (int, error) {
 			return i, nil
 		}
 	}
-	a.fields = append(a.fields, aggregateField{aggregate, name, strings.Split(name, ".")})
+	a.fields = append(a.fields, field{aggregate, name, strings.Split(name, ".")})
 	return len(a.fields) - 1, nil
 }
 
@@ -44,12 +44,12 @@ var errNotJSON = errors.New("the result is not valid JSON")
 
 // mapFields appends the number of each field, or 0 if the field is skipped. If all fields are
 // skipped, it appends nothing.
-func (a *Aggregates) mapFields(values, result []byte) ([]byte, error) {
+func (a *Set) mapFields(values, result []byte) ([]byte, error) {
 	if len(bytes.Trim(result, " \t\r\n")) == 0 {
 		return a.appendNoFields(values), nil
 	}
 	if !validJSON(result) {
-		return nil, newAggregateError(a.fields[0].aggregate, result, errNotJSON)
+		return nil, newError(a.fields[0].aggregate, result, errNotJSON)
 	}
 	object, some := gjson.ParseBytes(result), false
 	for i := range a.fields {
@@ -71,7 +71,7 @@ func (a *Aggregates) mapFields(values, result []byte) ([]byte, error) {
 
 // appendNoFields records that all fields are skipped: it appends nothing, unless values of
 // custom aggregates follow.
-func (a *Aggregates) appendNoFields(values []byte) []byte {
+func (a *Set) appendNoFields(values []byte) []byte {
 	if len(a.customs) == 0 {
 		return values
 	}
@@ -79,7 +79,7 @@ func (a *Aggregates) appendNoFields(values []byte) []byte {
 }
 
 // read returns the field's number; ok is false if the field is skipped.
-func (f *aggregateField) read(object gjson.Result) (number decimal, ok bool, err error) {
+func (f *field) read(object gjson.Result) (number decimal, ok bool, err error) {
 	value := f.find(object)
 	text := value.Raw
 	switch value.Type {
@@ -91,17 +91,17 @@ func (f *aggregateField) read(object gjson.Result) (number decimal, ok bool, err
 			return decimal{}, false, nil
 		}
 	default:
-		return decimal{}, false, newAggregateError(f.aggregate, value.Raw, errNotNumber)
+		return decimal{}, false, newError(f.aggregate, value.Raw, errNotNumber)
 	}
 	if number, err = parseDecimal(text); err != nil {
-		return decimal{}, false, newAggregateError(f.aggregate, value.Raw, err)
+		return decimal{}, false, newError(f.aggregate, value.Raw, err)
 	}
 	return number, true, nil
 }
 
 // find returns the value of the key that is spelled like the whole name, else the value at
 // the path. It returns the zero Result if there is neither.
-func (f *aggregateField) find(object gjson.Result) gjson.Result {
+func (f *field) find(object gjson.Result) gjson.Result {
 	if whole := lastValue(object, f.name); whole.Exists() || len(f.path) == 1 {
 		return whole
 	}
@@ -176,7 +176,7 @@ func (s *numberState) append(b []byte) []byte {
 	return s.max.append(s.min.append(b))
 }
 
-func (s *numberState) decode(r *aggregateReader) {
+func (s *numberState) decode(r *reader) {
 	s.count = r.count()
 	s.sum.decode(r)
 	if s.count == 0 {
@@ -191,13 +191,13 @@ func (s *numberState) decode(r *aggregateReader) {
 }
 
 // numberKind returns an aggregate that renders a field's numbers with render.
-func numberKind(render func(*numberState) string) func(*Aggregates, string, string) (aggregateRender, error) {
-	return func(a *Aggregates, name, field string) (aggregateRender, error) {
+func numberKind(render func(*numberState) string) func(*Set, string, string) (renderFunc, error) {
+	return func(a *Set, name, field string) (renderFunc, error) {
 		at, err := a.addField(name, field)
 		if err != nil {
 			return nil, err
 		}
-		return func(s *aggregateState) (json.RawMessage, error) {
+		return func(s *totals) (json.RawMessage, error) {
 			if text := render(&s.numbers[at]); text != "" {
 				return json.RawMessage(`"` + text + `"`), nil
 			}

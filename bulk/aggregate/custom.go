@@ -1,4 +1,4 @@
-package bulk
+package aggregate
 
 import (
 	"encoding/json"
@@ -12,11 +12,11 @@ const (
 	maxCustomState = 1 << 20
 )
 
-// Aggregator is a MapReduce that the program defines; [NewAggregator] makes one of two
+// MapReduce is a MapReduce that the program defines; [New] makes one of two
 // functions. Its methods must be pure, and safe for concurrent use. Reduce must be
 // associative and commutative: outcomes arrive in the order in which jobs end, in batches of
 // any size. A panic is treated as an error, and an error fails the aggregation.
-type Aggregator interface {
+type MapReduce interface {
 	// Map returns what Reduce needs of the result of a job that succeeded, at most 64 KiB.
 	// The result may be empty or, from a remote worker, any bytes.
 	Map(result []byte) (value []byte, err error)
@@ -27,11 +27,11 @@ type Aggregator interface {
 	Result(partial []byte) (json.RawMessage, error)
 }
 
-// NewAggregator returns an aggregate that takes a T from each result with mapper, and
+// New returns an aggregate that takes a T from each result with mapper, and
 // combines these with reduce, which must be associative and commutative. T is stored as JSON,
 // so it must survive that encoding. The result is the T of all jobs that succeeded, as JSON,
 // or null if none did.
-func NewAggregator[T any](mapper func(result []byte) (T, error), reduce func(a, b T) T) Aggregator {
+func New[T any](mapper func(result []byte) (T, error), reduce func(a, b T) T) MapReduce {
 	return mapReduce[T]{mapper, reduce}
 }
 
@@ -73,16 +73,16 @@ func (m mapReduce[T]) Result(partial []byte) (json.RawMessage, error) {
 	return partial, nil
 }
 
-// customAggregate checks the limits of an Aggregator and recovers from its panics.
+// customAggregate checks the limits of an MapReduce and recovers from its panics.
 type customAggregate struct {
 	name       string
-	aggregator Aggregator
+	aggregator MapReduce
 }
 
-func (a *Aggregates) addCustom(name string, aggregator Aggregator) aggregateRender {
+func (a *Set) addCustom(name string, aggregator MapReduce) renderFunc {
 	at := len(a.customs)
 	a.customs = append(a.customs, customAggregate{name, aggregator})
-	return func(s *aggregateState) (json.RawMessage, error) { return a.customs[at].result(s.customs[at]) }
+	return func(s *totals) (json.RawMessage, error) { return a.customs[at].result(s.customs[at]) }
 }
 
 func (c *customAggregate) appendMapped(values, result []byte) ([]byte, error) {
@@ -91,7 +91,7 @@ func (c *customAggregate) appendMapped(values, result []byte) ([]byte, error) {
 		err = fmt.Errorf("Map returned %d bytes: want at most %d", len(mapped), maxCustomValue)
 	}
 	if err != nil {
-		return nil, newAggregateError(c.name, result, err)
+		return nil, newError(c.name, result, err)
 	}
 	return appendOptionalBytes(values, mapped), nil
 }
@@ -102,7 +102,7 @@ func (c *customAggregate) reduce(partial []byte, values [][]byte) ([]byte, error
 		err = fmt.Errorf("Reduce returned %d bytes: want at most %d", len(state), maxCustomState)
 	}
 	if err != nil {
-		return nil, newAggregateError(c.name, "", err)
+		return nil, newError(c.name, "", err)
 	}
 	return state, nil
 }
@@ -113,7 +113,7 @@ func (c *customAggregate) result(partial []byte) (json.RawMessage, error) {
 		err = errors.New("Result returned what is not JSON")
 	}
 	if err != nil {
-		return nil, newAggregateError(c.name, "", err)
+		return nil, newError(c.name, "", err)
 	}
 	return result, nil
 }

@@ -1,4 +1,4 @@
-package bulk
+package aggregate
 
 import (
 	"cmp"
@@ -175,7 +175,7 @@ func (d decimal) append(b []byte) []byte {
 }
 
 // decimal reads what decimal.append wrote; ok is false if it reads a 0.
-func (r *aggregateReader) decimal() (d decimal, ok bool) {
+func (r *reader) decimal() (d decimal, ok bool) {
 	head := r.uvarint()
 	if head == 0 {
 		return decimal{}, false
@@ -205,7 +205,7 @@ func appendBig(b []byte, v *big.Int) []byte {
 }
 
 // big reads what appendBig wrote, with at most limit bytes.
-func (r *aggregateReader) big(limit uint64) *big.Int {
+func (r *reader) big(limit uint64) *big.Int {
 	head := r.atMost(limit<<1 + 1)
 	v := new(big.Int).SetBytes(r.take(head >> 1))
 	if head&1 == 1 {
@@ -254,7 +254,7 @@ func (s *decimalSum) append(b []byte) []byte {
 	return appendBig(binary.AppendUvarint(b, uint64(s.scale)), &s.total)
 }
 
-func (s *decimalSum) decode(r *aggregateReader) {
+func (s *decimalSum) decode(r *reader) {
 	s.scale = int(r.atMost(maxScale))
 	s.total.Set(r.big(maxSumBytes))
 }

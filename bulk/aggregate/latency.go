@@ -1,4 +1,4 @@
-package bulk
+package aggregate
 
 import (
 	"encoding/binary"
@@ -77,7 +77,7 @@ func (s *latencyState) append(b []byte) []byte {
 	return b
 }
 
-func (s *latencyState) decode(r *aggregateReader) {
+func (s *latencyState) decode(r *reader) {
 	s.max, s.sumHigh, s.sumLow = r.uvarint(), r.uvarint(), r.uvarint()
 	last := -1
 	for range r.atMost(latencyBuckets) {
@@ -95,7 +95,7 @@ func (s *latencyState) decode(r *aggregateReader) {
 	}
 	// A sum above total × max is impossible, and its mean could not be computed.
 	high, low := bits.Mul64(s.total, s.max)
-	if s.total > maxAggregateCount || s.max > 1<<63-1 ||
+	if s.total > maxCount || s.max > 1<<63-1 ||
 		s.sumHigh > high || (s.sumHigh == high && s.sumLow > low) {
 		r.fail()
 	}
@@ -110,12 +110,12 @@ type latencyResult struct {
 	Mean json.Number `json:"mean_ms"`
 }
 
-func (a *Aggregates) parseLatency(_, argument string) (aggregateRender, error) {
+func (a *Set) parseLatency(_, argument string) (renderFunc, error) {
 	if argument != "" {
 		return nil, errors.New("latency takes no argument: want latency")
 	}
 	a.latency = true
-	return func(s *aggregateState) (json.RawMessage, error) { return s.latency.render() }, nil
+	return func(s *totals) (json.RawMessage, error) { return s.latency.render() }, nil
 }
 
 func (s *latencyState) render() (json.RawMessage, error) {

@@ -1,4 +1,4 @@
-package bulk
+package aggregate
 
 import (
 	"encoding/json"
@@ -6,17 +6,29 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 )
 
+// Outcome is the final outcome of one job. The Error of a job that succeeded is why its result
+// could not be mapped; Values is what Map took from it.
+type Outcome struct {
+	Index     int64
+	Succeeded bool
+	Attempts  int
+	Took      time.Duration
+	Values    []byte
+	Error     string
+}
+
 // Limits of one action's aggregates.
 const (
-	maxAggregates   = 32
+	maxNames        = 32
 	maxFieldBytes   = 256
 	maxExcerptBytes = 64
 )
 
-// Aggregates is the compiled form of [Spec.Aggregate]: a MapReduce over the outcomes of an
+// Set is the compiled form of the aggregates that an action asks for: a MapReduce over the outcomes of an
 // action's jobs. It has no state and is safe for concurrent use.
 //
 // The built-in aggregates are:
@@ -41,31 +53,31 @@ const (
 // Map is called for each result, then Reduce for each batch of outcomes, then Result. The
 // result does not depend on the order of the outcomes or on the batches; for top-errors, only
 // as long as it is exact.
-type Aggregates struct {
-	outputs []aggregateOutput
-	fields  []aggregateField
+type Set struct {
+	outputs []output
+	fields  []field
 	customs []customAggregate
 	// errors and latency report whether the state has those parts.
 	errors, latency bool
 }
 
-// aggregateOutput renders one named result of the state.
-type aggregateOutput struct {
+// output renders one named result of the state.
+type output struct {
 	name   string
-	render aggregateRender
+	render renderFunc
 }
 
-type aggregateRender func(*aggregateState) (json.RawMessage, error)
+type renderFunc func(*totals) (json.RawMessage, error)
 
-// AggregateError is the error of an aggregate that cannot be computed. Value is an excerpt of
+// Error is the error of an aggregate that cannot be computed. Value is an excerpt of
 // the wrong value; empty if the error is not about one value.
-type AggregateError struct {
+type Error struct {
 	Name  string
 	Value string
 	Err   error
 }
 
-func (e *AggregateError) Error() string {
+func (e *Error) Error() string {
 	if e.Value == "" {
 		return fmt.Sprintf("aggregate %s: %v", e.Name, e.Err)
 	}
@@ -73,9 +85,9 @@ func (e *AggregateError) Error() string {
 }
 
 // Unwrap returns the reason.
-func (e *AggregateError) Unwrap() error { return e.Err }
+func (e *Error) Unwrap() error { return e.Err }
 
-func newAggregateError[T ~string | ~[]byte](name string, value T, err error) *AggregateError {
+func newError[T ~string | ~[]byte](name string, value T, err error) *Error {
 	text := string(value[:min(len(value), maxExcerptBytes)])
 	if len(value) > maxExcerptBytes {
 		text += "…"
@@ -86,47 +98,47 @@ func newAggregateError[T ~string | ~[]byte](name string, value T, err error) *Ag
 		}
 		return r
 	}
-	return &AggregateError{Name: name, Value: strings.Map(printable, strings.ToValidUTF8(text, "\uFFFD")), Err: err}
+	return &Error{Name: name, Value: strings.Map(printable, strings.ToValidUTF8(text, "\uFFFD")), Err: err}
 }
 
-// builtInAggregates has the built-in aggregates. Each function returns how the result is
+// builtIn has the built-in aggregates. Each function returns how the result is
 // rendered, or an error if its argument is wrong.
-var builtInAggregates = map[string]func(a *Aggregates, name, argument string) (aggregateRender, error){
-	"count":      (*Aggregates).parseCount,
+var builtIn = map[string]func(a *Set, name, argument string) (renderFunc, error){
+	"count":      (*Set).parseCount,
 	"sum":        numberKind((*numberState).renderSum),
 	"min":        numberKind((*numberState).renderMin),
 	"max":        numberKind((*numberState).renderMax),
 	"avg":        numberKind((*numberState).renderAverage),
-	"top-errors": (*Aggregates).parseTopErrors,
-	"latency":    (*Aggregates).parseLatency,
+	"top-errors": (*Set).parseTopErrors,
+	"latency":    (*Set).parseLatency,
 }
 
-const knownAggregates = "count, sum:FIELD, min:FIELD, max:FIELD, avg:FIELD, top-errors, top-errors:K, latency"
+const knownNames = "count, sum:FIELD, min:FIELD, max:FIELD, avg:FIELD, top-errors, top-errors:K, latency"
 
-// ParseAggregates compiles names: at most 32, without duplicates. Without names, the set is
-// empty. Custom has the aggregates that the program defines, by name. An error is a
-// *SpecError of the field "aggregate".
-func ParseAggregates(names []string, custom map[string]Aggregator) (*Aggregates, error) {
-	if len(names) > maxAggregates {
-		return nil, &SpecError{"aggregate", fmt.Sprintf("%d names: want at most %d", len(names), maxAggregates)}
+// Parse compiles names: at most 32, without duplicates. Without names, the set is
+// empty. Custom has the aggregates that the program defines, by name. An error says which name
+// is wrong, and what would be right.
+func Parse(names []string, custom map[string]MapReduce) (*Set, error) {
+	if len(names) > maxNames {
+		return nil, fmt.Errorf("%d names: want at most %d", len(names), maxNames)
 	}
-	a := &Aggregates{}
+	a := &Set{}
 	for i, name := range names {
 		if slices.Contains(names[:i], name) {
-			return nil, &SpecError{"aggregate", fmt.Sprintf("%q is named twice", name)}
+			return nil, fmt.Errorf("%q is named twice", name)
 		}
 		render, err := a.parse(name, custom)
 		if err != nil {
-			return nil, &SpecError{"aggregate", fmt.Sprintf("%.300q: %v", name, err)}
+			return nil, fmt.Errorf("%.300q: %w", name, err)
 		}
-		a.outputs = append(a.outputs, aggregateOutput{name, render})
+		a.outputs = append(a.outputs, output{name, render})
 	}
 	return a, nil
 }
 
-func (a *Aggregates) parse(name string, custom map[string]Aggregator) (aggregateRender, error) {
+func (a *Set) parse(name string, custom map[string]MapReduce) (renderFunc, error) {
 	kind, argument, hasArgument := strings.Cut(name, ":")
-	parse, isBuiltIn := builtInAggregates[kind]
+	parse, isBuiltIn := builtIn[kind]
 	aggregator, isCustom := custom[name]
 	switch {
 	case isBuiltIn && isCustom:
@@ -134,28 +146,28 @@ func (a *Aggregates) parse(name string, custom map[string]Aggregator) (aggregate
 	case isCustom:
 		return a.addCustom(name, aggregator), nil
 	case !isBuiltIn:
-		known := append([]string{knownAggregates}, slices.Sorted(maps.Keys(custom))...)
+		known := append([]string{knownNames}, slices.Sorted(maps.Keys(custom))...)
 		return nil, fmt.Errorf("not known: want %s", strings.Join(known, ", "))
 	case hasArgument && argument == "":
-		return nil, fmt.Errorf("nothing follows the colon: want %s", knownAggregates)
+		return nil, fmt.Errorf("nothing follows the colon: want %s", knownNames)
 	}
 	return parse(a, name, argument)
 }
 
-func (a *Aggregates) parseCount(_, argument string) (aggregateRender, error) {
+func (a *Set) parseCount(_, argument string) (renderFunc, error) {
 	if argument != "" {
 		return nil, fmt.Errorf("count takes no argument: want count")
 	}
-	return func(s *aggregateState) (json.RawMessage, error) { return json.Marshal(s.succeeded) }, nil
+	return func(s *totals) (json.RawMessage, error) { return json.Marshal(s.succeeded) }, nil
 }
 
 // Len returns the number of aggregates.
-func (a *Aggregates) Len() int { return len(a.outputs) }
+func (a *Set) Len() int { return len(a.outputs) }
 
 // Map takes from a job's result what the aggregates need, as bytes to be stored with the
 // job's outcome: see [Outcome.Values]. The bytes are empty if no aggregate needs the result,
-// or the result has no value. An error is an *AggregateError.
-func (a *Aggregates) Map(result []byte) (values []byte, err error) {
+// or the result has no value. An error is an *Error.
+func (a *Set) Map(result []byte) (values []byte, err error) {
 	values = []byte{valuesVersion}
 	if len(a.fields) > 0 {
 		if values, err = a.mapFields(values, result); err != nil {
@@ -175,12 +187,12 @@ func (a *Aggregates) Map(result []byte) (values []byte, err error) {
 
 // Reduce adds a batch of outcomes to a partial state, nil at first, and returns the new
 // state. It does not change partial, and ignores the values of failed jobs. It returns an
-// *AggregateError if a custom aggregate failed, and another error if the state or a job's
+// *Error if a custom aggregate failed, and another error if the state or a job's
 // values are damaged.
 //
 // A state takes at most a few KiB, except for top-errors, which keeps up to 1,000 messages,
 // and custom aggregates.
-func (a *Aggregates) Reduce(partial []byte, outcomes []Outcome) ([]byte, error) {
+func (a *Set) Reduce(partial []byte, outcomes []Outcome) ([]byte, error) {
 	state, err := a.decodeState(partial)
 	if err != nil {
 		return nil, err
@@ -204,7 +216,7 @@ func (a *Aggregates) Reduce(partial []byte, outcomes []Outcome) ([]byte, error) 
 
 // add adds one outcome to the state. It collects the values of custom aggregates, which
 // reduce a batch at a time.
-func (a *Aggregates) add(state *aggregateState, outcome *Outcome, custom [][][]byte) error {
+func (a *Set) add(state *totals, outcome *Outcome, custom [][][]byte) error {
 	if a.latency {
 		state.latency.add(outcome.Took)
 	}
@@ -224,8 +236,23 @@ func (a *Aggregates) add(state *aggregateState, outcome *Outcome, custom [][][]b
 	return nil
 }
 
+// ReduceBatch adds outcomes to the partial state. If it cannot, it returns why, and the
+// state as it was: also if the result of one of the jobs could not be mapped.
+func (a *Set) ReduceBatch(partial []byte, outcomes []Outcome) (reduced []byte, why string) {
+	for i := range outcomes {
+		if outcomes[i].Succeeded && outcomes[i].Error != "" {
+			return partial, outcomes[i].Error
+		}
+	}
+	reduced, err := a.Reduce(partial, outcomes)
+	if err != nil {
+		return partial, err.Error()
+	}
+	return reduced, ""
+}
+
 // Result renders the final values of a partial state, by name.
-func (a *Aggregates) Result(partial []byte) (map[string]json.RawMessage, error) {
+func (a *Set) Result(partial []byte) (map[string]json.RawMessage, error) {
 	state, err := a.decodeState(partial)
 	if err != nil {
 		return nil, err

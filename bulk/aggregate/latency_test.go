@@ -1,4 +1,4 @@
-package bulk
+package aggregate
 
 import (
 	"encoding/json"

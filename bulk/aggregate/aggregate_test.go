@@ -1,4 +1,4 @@
-package bulk
+package aggregate
 
 import (
 	"bytes"
@@ -13,15 +13,15 @@ import (
 	"pgregory.net/rapid"
 )
 
-// maxLength is an Aggregator defined by a program, for tests.
-var maxLength = NewAggregator(
+// maxLength is an MapReduce defined by a program, for tests.
+var maxLength = New(
 	func(result []byte) (int, error) { return len(result), nil },
 	func(a, b int) int { return max(a, b) },
 )
 
-func mustParse(t testing.TB, names ...string) *Aggregates {
+func mustParse(t testing.TB, names ...string) *Set {
 	t.Helper()
-	a, err := ParseAggregates(names, map[string]Aggregator{"max-length": maxLength})
+	a, err := Parse(names, map[string]MapReduce{"max-length": maxLength})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ type fataler interface {
 }
 
 // succeeded returns the outcome of a job that succeeded with a result.
-func succeeded(t fataler, a *Aggregates, result string) Outcome {
+func succeeded(t fataler, a *Set, result string) Outcome {
 	t.Helper()
 	values, err := a.Map([]byte(result))
 	if err != nil {
@@ -43,7 +43,7 @@ func succeeded(t fataler, a *Aggregates, result string) Outcome {
 	return Outcome{Succeeded: true, Values: values}
 }
 
-func reduceAll(t fataler, a *Aggregates, batches ...[]Outcome) map[string]string {
+func reduceAll(t fataler, a *Set, batches ...[]Outcome) map[string]string {
 	t.Helper()
 	var partial []byte
 	var err error
@@ -88,9 +88,8 @@ func TestParseAggregatesRefuses(t *testing.T) {
 		{[]string{"sum:own"}, "built in"},
 		{many, "at most 32"},
 	} {
-		_, err := ParseAggregates(c.names, map[string]Aggregator{"max-length": maxLength, "sum:own": maxLength})
-		var spec *SpecError
-		if !errors.As(err, &spec) || spec.Field != "aggregate" || !strings.Contains(spec.Why, c.want) {
+		_, err := Parse(c.names, map[string]MapReduce{"max-length": maxLength, "sum:own": maxLength})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%.60q: error %v, want one of aggregate with %q", c.names, err, c.want)
 		}
 	}
@@ -155,7 +154,7 @@ func TestReduceCountsByOutcome(t *testing.T) {
 }
 
 // drawOutcomes draws outcomes whose results contain numbers of all kinds.
-func drawOutcomes(t *rapid.T, a *Aggregates) (outcomes []Outcome, numbers []string) {
+func drawOutcomes(t *rapid.T, a *Set) (outcomes []Outcome, numbers []string) {
 	for range rapid.IntRange(0, 60).Draw(t, "jobs") {
 		took := time.Duration(rapid.Int64Range(0, int64(24*time.Hour)).Draw(t, "took"))
 		if rapid.IntRange(0, 3).Draw(t, "fate") == 0 {
@@ -258,7 +257,7 @@ func TestDamagedBytes(t *testing.T) {
 		t.Errorf("another version: %v", err)
 	}
 	state[0]--
-	if _, err := a.Result(append(state, 0)); !errors.Is(err, errDamagedAggregate) {
+	if _, err := a.Result(append(state, 0)); !errors.Is(err, errDamaged) {
 		t.Errorf("a byte too many: %v", err)
 	}
 }
@@ -268,7 +267,7 @@ func TestDamagedBytes(t *testing.T) {
 func TestReduceBatch(t *testing.T) {
 	a := mustParse(t, "sum:x")
 	good := succeeded(t, a, `{"x":1}`)
-	partial, why := reduceBatch(a, nil, []Outcome{good, {Error: "it failed"}})
+	partial, why := a.ReduceBatch(nil, []Outcome{good, {Error: "it failed"}})
 	if why != "" {
 		t.Fatal(why)
 	}
@@ -277,7 +276,7 @@ func TestReduceBatch(t *testing.T) {
 		"values of job 7: format version 9 is not":      {Index: 7, Succeeded: true, Values: []byte{9}},
 		"it is not a number":                            {Index: 7, Succeeded: true, Error: "it is not a number"},
 	} {
-		after, why := reduceBatch(a, partial, []Outcome{good, bad, good})
+		after, why := a.ReduceBatch(partial, []Outcome{good, bad, good})
 		if !strings.HasPrefix(why, want) || !bytes.Equal(after, partial) {
 			t.Errorf("%s: got %q, state %x, before %x", want, why, after, partial)
 		}
@@ -316,7 +315,7 @@ func FuzzReduceBytes(f *testing.F) {
 
 func TestCustom(t *testing.T) {
 	type span struct{ Low, High string }
-	spans := NewAggregator(
+	spans := New(
 		func(result []byte) (span, error) {
 			var text string
 			err := json.Unmarshal(result, &text)
@@ -324,7 +323,7 @@ func TestCustom(t *testing.T) {
 		},
 		func(a, b span) span { return span{min(a.Low, b.Low), max(a.High, b.High)} },
 	)
-	a, err := ParseAggregates([]string{"spans", "count"}, map[string]Aggregator{"spans": spans})
+	a, err := Parse([]string{"spans", "count"}, map[string]MapReduce{"spans": spans})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,13 +332,13 @@ func TestCustom(t *testing.T) {
 	if got := reduceAll(t, a, []Outcome{b, x}, []Outcome{{}}, []Outcome{c}); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	var failed *AggregateError
+	var failed *Error
 	if _, err := a.Map([]byte("7\n")); !errors.As(err, &failed) || failed.Name != "spans" || failed.Value != "7 " {
 		t.Errorf("a mapper's error: %#v", err)
 	}
 }
 
-// faulty is an Aggregator that makes mistakes.
+// faulty is an MapReduce that makes mistakes.
 type faulty struct{ mapped, reduced, result func() ([]byte, error) }
 
 func (f faulty) Map([]byte) ([]byte, error)              { return f.mapped() }
@@ -361,12 +360,12 @@ func TestFaultyCustom(t *testing.T) {
 		{faulty{good, good, panics}, "panic: oops"},
 		{faulty{good, good, func() ([]byte, error) { return []byte("{"), nil }}, "not JSON"},
 	} {
-		a, err := ParseAggregates([]string{"own"}, map[string]Aggregator{"own": c.aggregator})
+		a, err := Parse([]string{"own"}, map[string]MapReduce{"own": c.aggregator})
 		if err != nil {
 			t.Fatal(err)
 		}
 		err = run(a)
-		var failed *AggregateError
+		var failed *Error
 		if !errors.As(err, &failed) || failed.Name != "own" || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v, want %q", err, c.want)
 		}
@@ -374,7 +373,7 @@ func TestFaultyCustom(t *testing.T) {
 }
 
 // run maps, reduces and renders one result, and returns the first error.
-func run(a *Aggregates) error {
+func run(a *Set) error {
 	values, err := a.Map([]byte("{}"))
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package bulk
+package aggregate
 
 import (
 	"encoding/binary"
@@ -20,14 +20,14 @@ const (
 	stateVersion  = 1
 )
 
-// maxAggregateCount bounds counts in stored states. It is far above any number of jobs, and
+// maxCount bounds counts in stored states. It is far above any number of jobs, and
 // small enough that sums of counts cannot overflow.
-const maxAggregateCount = 1 << 53
+const maxCount = 1 << 53
 
-var errDamagedAggregate = errors.New("the stored bytes are damaged")
+var errDamaged = errors.New("the stored bytes are damaged")
 
-// aggregateState is the decoded form of a partial state.
-type aggregateState struct {
+// totals is the decoded form of a partial state.
+type totals struct {
 	succeeded uint64
 	numbers   []numberState
 	errors    errorsState
@@ -35,15 +35,15 @@ type aggregateState struct {
 	customs   [][]byte
 }
 
-func (a *Aggregates) decodeState(partial []byte) (*aggregateState, error) {
-	state := &aggregateState{
+func (a *Set) decodeState(partial []byte) (*totals, error) {
+	state := &totals{
 		numbers: make([]numberState, len(a.fields)),
 		customs: make([][]byte, len(a.customs)),
 	}
 	if len(partial) == 0 {
 		return state, nil
 	}
-	r := aggregateReader{rest: partial}
+	r := reader{rest: partial}
 	r.version(stateVersion)
 	state.succeeded = r.count()
 	for i := range state.numbers {
@@ -64,7 +64,7 @@ func (a *Aggregates) decodeState(partial []byte) (*aggregateState, error) {
 	return state, nil
 }
 
-func (a *Aggregates) encodeState(state *aggregateState) []byte {
+func (a *Set) encodeState(state *totals) []byte {
 	b := binary.AppendUvarint([]byte{stateVersion}, state.succeeded)
 	for i := range state.numbers {
 		b = state.numbers[i].append(b)
@@ -82,11 +82,11 @@ func (a *Aggregates) encodeState(state *aggregateState) []byte {
 }
 
 // addValues adds the values of one job, as returned by Map, to the state.
-func (a *Aggregates) addValues(state *aggregateState, values []byte, custom [][][]byte) error {
+func (a *Set) addValues(state *totals, values []byte, custom [][][]byte) error {
 	if len(values) == 0 && len(a.customs) == 0 {
 		return nil
 	}
-	r := aggregateReader{rest: values}
+	r := reader{rest: values}
 	r.version(valuesVersion)
 	for i := range a.fields {
 		if value, ok := r.decimal(); ok {
@@ -99,29 +99,29 @@ func (a *Aggregates) addValues(state *aggregateState, values []byte, custom [][]
 	return r.end()
 }
 
-// aggregateReader reads stored bytes. After the first error it returns zeros; end returns
+// reader reads stored bytes. After the first error it returns zeros; end returns
 // that error.
-type aggregateReader struct {
+type reader struct {
 	rest []byte
 	err  error
 }
 
-func (r *aggregateReader) fail() {
+func (r *reader) fail() {
 	r.rest = nil
 	if r.err == nil {
-		r.err = errDamagedAggregate
+		r.err = errDamaged
 	}
 }
 
 // end returns the first error, or an error if bytes are left over.
-func (r *aggregateReader) end() error {
+func (r *reader) end() error {
 	if len(r.rest) > 0 {
 		r.fail()
 	}
 	return r.err
 }
 
-func (r *aggregateReader) version(want byte) {
+func (r *reader) version(want byte) {
 	switch {
 	case len(r.rest) == 0:
 		r.fail()
@@ -132,7 +132,7 @@ func (r *aggregateReader) version(want byte) {
 	}
 }
 
-func (r *aggregateReader) uvarint() uint64 {
+func (r *reader) uvarint() uint64 {
 	v, n := binary.Uvarint(r.rest)
 	if n <= 0 {
 		r.fail()
@@ -142,7 +142,7 @@ func (r *aggregateReader) uvarint() uint64 {
 	return v
 }
 
-func (r *aggregateReader) varint() int64 {
+func (r *reader) varint() int64 {
 	v, n := binary.Varint(r.rest)
 	if n <= 0 {
 		r.fail()
@@ -153,10 +153,10 @@ func (r *aggregateReader) varint() int64 {
 }
 
 // count reads a count of jobs.
-func (r *aggregateReader) count() uint64 { return r.atMost(maxAggregateCount) }
+func (r *reader) count() uint64 { return r.atMost(maxCount) }
 
 // atMost reads an integer from 0 to limit.
-func (r *aggregateReader) atMost(limit uint64) uint64 {
+func (r *reader) atMost(limit uint64) uint64 {
 	v := r.uvarint()
 	if v > limit {
 		r.fail()
@@ -166,7 +166,7 @@ func (r *aggregateReader) atMost(limit uint64) uint64 {
 }
 
 // take reads n bytes without copying them.
-func (r *aggregateReader) take(n uint64) []byte {
+func (r *reader) take(n uint64) []byte {
 	if n > uint64(len(r.rest)) {
 		r.fail()
 		return nil
@@ -177,7 +177,7 @@ func (r *aggregateReader) take(n uint64) []byte {
 }
 
 // optionalBytes reads what appendOptionalBytes wrote.
-func (r *aggregateReader) optionalBytes() []byte {
+func (r *reader) optionalBytes() []byte {
 	n := r.uvarint()
 	if n == 0 {
 		return nil

@@ -42,7 +42,7 @@ var (
 	publishedScript = newScript(rediskv.EvenFull, "base", "published")
 	keepScript      = newScript(rediskv.EvenFull, "base", "keep")
 	limitScript     = newScript(rediskv.EvenFull, "base", "limit")
-	yieldScript     = newScript(rediskv.EvenFull, "base", "action", "yield")
+	yieldScript     = newScript(rediskv.EvenFull, "base", "action", "limits", "yield")
 	setupScript     = newScript("", "setup")
 
 	claimScript   = newScript("", "claim")

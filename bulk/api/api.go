@@ -30,6 +30,9 @@ type Engine interface {
 	// EstimatedFinish is zero if it is unknown.
 	EstimatedFinish(id string) time.Time
 
+	// Why explains where a job is; bulk.FirstJob is the first that has not ended.
+	Why(ctx context.Context, id string, index int64) (bulk.Explanation, error)
+
 	DeadLetters(ctx context.Context, id string, from int64, limit int) ([]bulk.DeadLetter, error)
 	// Replay makes a new action of the dead letters of a finished one.
 	Replay(ctx context.Context, id string) (bulk.Action, error)
@@ -84,6 +87,8 @@ type server struct {
 	memory  *uploadMemory
 	uploads *gate
 	watches *gate
+	// explained bounds the jobs that are explained.
+	explained *gate
 }
 
 // New returns an API of bulk alone, as Register adds it.
@@ -104,6 +109,8 @@ func Register(to *edge.API, engine Engine, options ...Option) {
 		memory:  newUploadMemory(maxUploadMemory),
 		uploads: newGate(MaxUploads, uploadWait),
 		watches: newGate(maxWatches, 0),
+
+		explained: newGate(maxExplained, explainWait),
 	}
 	for _, option := range options {
 		option(s)
@@ -118,6 +125,7 @@ func Register(to *edge.API, engine Engine, options ...Option) {
 	s.part = to.Part("bulk", settings)
 	s.registerActions()
 	s.registerJobs()
+	s.registerWhy()
 	s.registerWatch()
 	s.registerLeases()
 	s.registerDeadLetters()

@@ -142,7 +142,7 @@ func TestDocument(t *testing.T) {
 	want := []string{
 		"GET /v1/actions", "POST /v1/actions", "GET /v1/actions/{id}", "POST /v1/actions/{id}/jobs", "POST /v1/actions/{id}/seal",
 		"POST /v1/actions/{id}/pause", "POST /v1/actions/{id}/resume", "POST /v1/actions/{id}/cancel",
-		"GET /v1/actions/{id}/failures", "GET /v1/actions/{id}/watch",
+		"GET /v1/actions/{id}/failures", "GET /v1/actions/{id}/watch", "GET /v1/actions/{id}/jobs/{index}",
 		"GET /v1/tenants/{id}", "PUT /v1/tenants/{id}", "GET /v1/targets/{name}", "PUT /v1/targets/{name}",
 		"GET /v1/types/{type}", "PUT /v1/types/{type}", "GET /v1/limits", "PUT /v1/limits",
 		"GET /v1/schedules", "PUT /v1/schedules/{name}", "GET /v1/schedules/{name}", "DELETE /v1/schedules/{name}",
@@ -186,6 +186,7 @@ func TestEngineErrors(t *testing.T) {
 		{"Resume", "POST", "/v1/actions/a/resume", "", ""},
 		{"Cancel", "POST", "/v1/actions/a/cancel", "", ""},
 		{"Action", "GET", "/v1/actions/a/watch", "", ""},
+		{"Why", "GET", "/v1/actions/a/jobs/0", "", ""},
 		{"DeadLetters", "GET", "/v1/actions/a/failures", "", ""},
 		{"DeadLetters", "GET", "/v1/actions/a/failures?format=csv", "", ""},
 		{"DeadLetters", "GET", "/v1/dead-letters?action=a", "", ""},

@@ -25,6 +25,8 @@ type fakeEngine struct {
 	leases    []bulk.LeaseRequest
 	finish    time.Time
 	changed   chan struct{}
+	// explanation is what Why returns.
+	explanation bulk.Explanation
 	// fail makes the next calls fail, by method.
 	fail map[string]error
 	// appends counts the calls of Append; full is the count after which the

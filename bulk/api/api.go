@@ -24,6 +24,8 @@ type Engine interface {
 	Pause(ctx context.Context, id string) (bulk.Action, error)
 	Resume(ctx context.Context, id string) (bulk.Action, error)
 	Cancel(ctx context.Context, id string) (bulk.Action, error)
+	// Change does the same with all actions that match, some at a time.
+	Change(ctx context.Context, change bulk.Change) (bulk.Changed, error)
 	// Watch calls f at once and then on every change, checked at each interval, until
 	// the action is final, f fails or ctx ends.
 	Watch(ctx context.Context, id string, interval time.Duration, f func(bulk.Action) error) error

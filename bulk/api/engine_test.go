@@ -27,6 +27,8 @@ type fakeEngine struct {
 	changed   chan struct{}
 	// explanation is what Why returns.
 	explanation bulk.Explanation
+	// changes are the arguments of Change.
+	changes []bulk.Change
 	// fail makes the next calls fail, by method.
 	fail map[string]error
 	// appends counts the calls of Append; full is the count after which the

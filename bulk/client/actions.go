@@ -78,6 +78,12 @@ func (c *Client) job(ctx context.Context, id, index string) (wire.JobState, erro
 	return ask[wire.JobState](ctx, c, call{Method: "GET", Path: at("actions", id, "jobs", index)})
 }
 
+// Change changes the actions that match, at most 1,000 of them. Next of its answer is the After
+// of the call that continues. A repeated call changes nothing twice.
+func (c *Client) Change(ctx context.Context, change wire.Change) (wire.Changed, error) {
+	return ask[wire.Changed](ctx, c, call{Method: "POST", Path: at("changes"), Body: change})
+}
+
 // Failures returns a page of the failed jobs of an action, from an index on. Limit is at most
 // 1,000; 0 is 100.
 func (c *Client) Failures(ctx context.Context, id string, from int64, limit int) (wire.Failures, error) {

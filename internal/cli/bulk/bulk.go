@@ -99,6 +99,8 @@ type server interface {
 	Pause(ctx context.Context, id string) (wire.Action, error)
 	Resume(ctx context.Context, id string) (wire.Action, error)
 	Cancel(ctx context.Context, id string) (wire.Action, error)
+	// Change changes some of the actions that match; Next of its answer says where to continue.
+	Change(ctx context.Context, change wire.Change) (wire.Changed, error)
 	// Job and FirstJob explain one job, and the first that has not ended.
 	Job(ctx context.Context, id string, index int64) (wire.JobState, error)
 	FirstJob(ctx context.Context, id string) (wire.JobState, error)

@@ -132,6 +132,9 @@ func TestServerCommandsEmbedded(t *testing.T) {
 		{"why zips/x", 2, "want an index from 0 after the slash, such as zips/0"},
 		{"why nope", 1, `there is no action "nope"`},
 		{"status nope", 1, `there is no action "nope"`},
+		{"pause --tenant acme --status gone", 2, "status"},
+		{"replay --tenant acme --status completed", 0, "0 of 1 selected action replayed, with 0 jobs"},
+		{"pause --all", 0, "0 of 0 selected actions paused, with 0 jobs"},
 		{"pause zips", 1, "a finished action cannot be paused"},
 		{"watch zips", 0, "status        COMPLETED"},
 	} {

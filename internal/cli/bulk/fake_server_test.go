@@ -146,6 +146,18 @@ func (f *fakeServer) Cancel(_ context.Context, id string) (wire.Action, error) {
 	return f.wireMove(id, bulk.Cancel)
 }
 
+// Change changes three actions at a time, of eight that match; the last of them is not changed.
+func (f *fakeServer) Change(_ context.Context, change wire.Change) (wire.Changed, error) {
+	next := change.After + "3"
+	switch {
+	case change.Tenant == "nobody":
+		return wire.Changed{}, nil
+	case change.After == "33":
+		return wire.Changed{Matched: 2, Changed: 1, Jobs: 1000}, nil
+	}
+	return wire.Changed{Matched: 3, Changed: 3, Jobs: 6000, Next: &next}, nil
+}
+
 // Job explains that job 0 waits to be retried, and that the others wait for the tenant's limit.
 func (f *fakeServer) Job(ctx context.Context, id string, index int64) (wire.JobState, error) {
 	a, err := f.Action(ctx, id)

@@ -9,21 +9,23 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// jobPages is how many pages of an action one script looks through for the first job that has
-// not ended, and the maximum of runs in which it looks for a job.
-const jobPages = bulk.MaxReturned
-
 // Job implements bulk.Store. Jobs that have succeeded or were canceled have attempts that are not
 // known, and so have those that failed, once their dead letter was replayed. Where the dead
 // letters of a canceled action are gone, jobs that were canceled in flight are shown as failed.
 func (s *Store) Job(ctx context.Context, id string, index int64) (state bulk.JobState, err error) {
+	return s.job(ctx, id, index, bulk.MaxReturned)
+}
+
+// job is Job. One script looks through so many pages of an action for the first job that has not
+// ended, and through so many runs for a job.
+func (s *Store) job(ctx context.Context, id string, index int64, most int) (state bulk.JobState, err error) {
 	n, err := s.lookup(ctx, id)
 	if err != nil {
 		return state, err
 	}
 	for page := int64(0); ; {
 		answer, err := onShard(ctx, s, jobScript, s.shardOfNumber(n), asTexts,
-			strconv.FormatUint(n, 10), number(index), number(page), strconv.Itoa(jobPages))
+			strconv.FormatUint(n, 10), number(index), number(page), strconv.Itoa(most))
 		if err != nil {
 			return state, err
 		}

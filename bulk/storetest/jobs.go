@@ -11,6 +11,7 @@ var jobCases = []testCase{
 	{"a job is seen in every state", false, jobLife},
 	{"what has ended stays as it ended", true, jobEnded},
 	{"the jobs before one in line are counted", false, jobLine},
+	{"a long line is not counted to its end", false, jobFarBehind},
 	{"the jobs of a canceled action", false, jobCanceled},
 	{"the first job that has not ended", false, jobFirst},
 	{"a job that is not there", false, jobMissing},
@@ -149,6 +150,32 @@ func jobLine(k *kit) {
 	k.admit("a", 3)
 	k.expectIndexes(k.lease(3), 4, 5, 3)
 	before(map[int64]int64{0: 0, 2: 1, 6: 2, 7: 3})
+}
+
+// jobFarBehind returns jobs to the line so that no two follow one another.
+func jobFarBehind(k *kit) {
+	k.open(unlimited())
+	const jobs = bulk.MaxReturned + 10
+	k.run(spec("a", "tenant"), jobs+1)
+	k.admit("a", jobs)
+	var leased, order []bulk.Job
+	for len(leased) < jobs {
+		leased = append(leased, k.lease(1000)...)
+	}
+	for _, odd := range []int64{1, 0} {
+		for _, j := range leased {
+			if j.Index%2 == odd {
+				order = append(order, j)
+			}
+		}
+	}
+	k.settle(bulk.Settlement{Kind: bulk.Released}, order...)
+	for place, want := range map[int]int64{
+		0: 0, 7: 7, bulk.MaxReturned - 1: bulk.MaxReturned - 1, bulk.MaxReturned: bulk.NotKnown, jobs - 1: bulk.NotKnown,
+	} {
+		k.expectJob("a", bulk.JobState{Index: order[place].Index, State: bulk.StatePending, Before: want})
+	}
+	k.expectJob("a", bulk.JobState{Index: jobs, State: bulk.StatePending, Before: jobs})
 }
 
 func jobCanceled(k *kit) {

@@ -96,6 +96,7 @@ func (e *Engine) Why(ctx context.Context, id string, index int64) (Explanation, 
 	if q.backlog, err = e.store.Backlog(ctx); err != nil {
 		return x, err
 	}
+	e.targets.CompareAndSwap(nil, &settings.Targets) // the engine may not have started
 	callee := action.Callee()
 	q.limits = settings.Targets[callee]
 	left, limited := q.backlog.Targets[callee]

@@ -128,6 +128,7 @@ func (s *Store) addError(state *bulk.JobState) error {
 	if !ok {
 		return pebblekv.Corrupt(key, "not a dead letter")
 	}
-	state.Error, state.At = letter.Error, letter.FailedAt
+	// An attempt that a crash ended is in the log, and does not count.
+	state.Error, state.At, state.Attempts = letter.Error, letter.FailedAt, letter.Attempts
 	return nil
 }

@@ -268,6 +268,12 @@ func (m *machine) checkJobs(a *modelAction) {
 		case bulk.StateInFlight:
 			counts.InFlight++
 		}
+		used := job.used
+		if job.state == modelLeased {
+			used++ // the present one
+		}
+		m.check(got.Attempts == used || job.crashes > 0 || job.state == modelCanceled || got.State.Ended() && got.Attempts == bulk.NotKnown,
+			"job %d of %s is %s after %d attempts, want %d", index, a.ID, got.State, got.Attempts, used)
 		want, final := map[modelState]bulk.State{
 			modelLeased: bulk.StateInFlight, modelSucceeded: bulk.StateSucceeded, modelFailed: bulk.StateFailed, modelCanceled: bulk.StateCanceled,
 		}[job.state]

@@ -1,6 +1,7 @@
 package pebblestore
 
 import (
+	"cmp"
 	"container/heap"
 	"errors"
 	"fmt"
@@ -411,6 +412,36 @@ var mistakes = map[string]mistake{
 		}
 	}),
 	"schedules stay": by("schedules", func(f *faulty) { f.remove = func(string) error { return nil } }),
+
+	// Single jobs.
+	"ready jobs are pending": by("jobs model", func(f *faulty) {
+		f.job = func(j *bulk.JobState) {
+			if j.State == bulk.StateReady {
+				j.State = bulk.StatePending
+			}
+		}
+	}),
+	"places by index": by("jobs model", func(f *faulty) {
+		f.job = func(j *bulk.JobState) {
+			if j.State == bulk.StatePending {
+				j.Before = j.Index
+			}
+		}
+	}),
+	"canceled jobs have failed": by("jobs model", func(f *faulty) {
+		f.job = func(j *bulk.JobState) {
+			if j.State == bulk.StateCanceled {
+				j.State = bulk.StateFailed
+			}
+		}
+	}),
+	"replayed jobs have errors": by("jobs", func(f *faulty) {
+		errors := map[int64]string{}
+		f.job = func(j *bulk.JobState) {
+			j.Error = cmp.Or(j.Error, errors[j.Index])
+			errors[j.Index] = j.Error
+		}
+	}),
 
 	// Events.
 	"pause tells nobody":   publishes("events model", without(bulk.ActionPaused)),

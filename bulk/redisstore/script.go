@@ -33,6 +33,7 @@ var (
 	admitScript     = newScript(rediskv.EvenFull, "base", "action", "limits", "admit")
 	leaseScript     = newScript(rediskv.EvenFull, "base", "action", "limits", "lease")
 	deadScript      = newScript(rediskv.ReadOnly, "base", "dead")
+	jobScript       = newScript(rediskv.ReadOnly, "base", "action", "ended", "job")
 	peekScript      = newScript(rediskv.ReadOnly, "base", "action", "peek")
 	settleScript    = newScript(rediskv.EvenFull, "base", "action", "ended", "settle")
 	dispatchScript  = newScript(rediskv.EvenFull, "base", "action", "ended", "dispatch")

@@ -125,6 +125,7 @@ func (m *machine) numbered(number uint64) *modelAction {
 func (m *machine) readResults(*rapid.T) {
 	for _, id := range m.model.order {
 		m.checkResults(m.model.actions[id])
+		m.checkJobs(m.model.actions[id])
 	}
 	unfinished, err := m.store.Actions(ctx, bulk.ActionFilter{Unfinished: true})
 	m.must(err)

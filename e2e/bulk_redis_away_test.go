@@ -56,7 +56,7 @@ func TestBulkRedisStopped(t *testing.T) {
 func hangAtWork(s *server, target *recorder, d time.Duration) {
 	s.t.Helper()
 	for before := target.repeated(); target.repeated() == before; {
-		until.True(s.t, "the servers call the target", func() bool { return target.inside.Load() >= 15 })
+		until.True(s.t, "the servers call the target", func() bool { return target.called() >= 15 })
 		s.hang()
 		<-time.After(d)
 		s.resume()

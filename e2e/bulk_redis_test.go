@@ -3,8 +3,11 @@
 package e2e
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,6 +72,43 @@ func (l *bulkLoad) checkAnywhere() {
 				l.t.Errorf("server %d says that %s is %s with %d jobs", n, a.id, now.Status, now.Succeeded)
 			}
 		}
+	}
+}
+
+// Servers are killed while limits of concurrency hold, and a rate that is paced smoothly. The target
+// never sees more calls at a time than it may have, nor more of the first tenant; and in no
+// second, wherever it begins, do more attempts of remote workers start than the rate.
+func TestBulkLimitsThatSlide(t *testing.T) {
+	t.Parallel()
+	const rate, most, mostOfFirst = 100, 9, 4
+	plan := bulkPlan{phases: [][]string{{"webhook"}, {"remote"}}, tenants: 3, jobs: 250, leaseFor: 5 * time.Second}
+	redis := redistest.Start(t, redistest.Options{Persist: redistest.EverySecond})
+	fleet := newFleet(t, 3, redis.URL(), "--bulk-lease", "5s")
+	l := newBulkLoad(t, plan, fleet...)
+	l.target.slowest = 150 * time.Millisecond
+	put := func(path, body string, values ...any) {
+		fleet[0].call("PUT", path, fmt.Sprintf(body, values...), http.StatusOK, nil)
+	}
+	put("/v1/targets/"+strings.TrimPrefix(l.target.URL, "http://"), `{"concurrency":%d}`, most)
+	put("/v1/tenants/"+tenantName(0), `{"concurrency":%d}`, mostOfFirst)
+	put("/v1/types/remote", `{"requests_per_second":%d,"pacing":"smooth"}`, rate)
+	l.run(5*time.Minute, func() { killOne(fleet) })
+	l.check()
+	if all, first := l.target.most[""], l.target.most["webhook-0"]; all > most || first > mostOfFirst || all < most/2 || first < 2 {
+		t.Errorf("the target had up to %d calls at a time, %d of the first tenant; it may have %d and %d", all, first, most, mostOfFirst)
+	}
+	var starts []time.Time
+	for _, held := range l.ledger.leases {
+		starts = append(starts, held.from)
+	}
+	slices.SortFunc(starts, time.Time.Compare)
+	fullest := 0
+	for i, from := range starts {
+		end, _ := slices.BinarySearchFunc(starts, from.Add(time.Second), time.Time.Compare)
+		fullest = max(fullest, end-i)
+	}
+	if t.Logf("in the fullest second, %d attempts started", fullest); fullest > rate || fullest < rate/3 {
+		t.Errorf("%d attempts started within a second, of which there may be %d", fullest, rate)
 	}
 }
 

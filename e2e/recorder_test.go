@@ -7,9 +7,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/sluice-project/sluice/bulk"
 )
 
 // recorder is a target that echoes and counts the calls of each job.
@@ -21,12 +22,13 @@ type recorder struct {
 	at    []time.Time // times of the calls
 	// slowest bounds the time of an answer. Default 4 ms; set it before the first call.
 	slowest time.Duration
-	// inside counts the calls that have no answer yet.
-	inside atomic.Int64
+	// inside counts the calls that have no answer yet, by action and, of "", all; most has the
+	// most there ever were.
+	inside, most map[string]int
 }
 
 func newRecorder(t *testing.T) *recorder {
-	r := &recorder{seen: map[string]int{}, slowest: 4 * time.Millisecond}
+	r := &recorder{seen: map[string]int{}, inside: map[string]int{}, most: map[string]int{}, slowest: 4 * time.Millisecond}
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		body, err := io.ReadAll(request.Body)
 		if err != nil {
@@ -36,15 +38,38 @@ func newRecorder(t *testing.T) *recorder {
 		r.seen[request.Header.Get("webhook-id")]++
 		r.calls++
 		r.at = append(r.at, time.Now())
+		action, _, _ := bulk.ParseJobID(request.Header.Get("webhook-id"))
+		r.enter("", action)
 		r.mu.Unlock()
-		r.inside.Add(1)
-		defer r.inside.Add(-1)
+		defer r.leave("", action)
 		pause(request.Context(), rand.N(r.slowest))
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(body)
 	}))
 	t.Cleanup(r.Close)
 	return r
+}
+
+func (r *recorder) enter(names ...string) {
+	for _, name := range names {
+		r.inside[name]++
+		r.most[name] = max(r.most[name], r.inside[name])
+	}
+}
+
+func (r *recorder) leave(names ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, name := range names {
+		r.inside[name]--
+	}
+}
+
+// called returns how many calls have no answer yet.
+func (r *recorder) called() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.inside[""]
 }
 
 // repeated counts the calls of jobs that were called before.

@@ -45,14 +45,14 @@ func (x *exactly) advance() {
 // set changes a limit. The instance may end before it has told the shards.
 func (x *exactly) set() {
 	s, n := x.store(), rapid.SampledFrom([]int{0, 1, 3, 10, 30}).Draw(x.t, "limit")
-	name, value := settingLimits, any(nil)
+	name, value := settingTarget+"t", any(nil)
 	most := rapid.SampledFrom([]int{0, 1, 4, 12}).Draw(x.t, "in flight")
 	if rapid.Bool().Draw(x.t, "of the target") {
-		name, value = settingTarget+"t", &bulk.TargetLimits{RequestsPerSecond: float64(n), Concurrency: most}
+		value = &bulk.TargetLimits{RequestsPerSecond: float64(n), Concurrency: most}
 		x.target, x.most = n, most
 	} else {
 		x.all, x.allMost = n, most
-		value = &bulk.Limits{RequestsPerSecond: float64(n), Concurrency: most}
+		name, value = settingLimits, &bulk.Limits{RequestsPerSecond: float64(n), Concurrency: most}
 	}
 	if rapid.IntRange(0, 3).Draw(x.t, "ends") > 0 {
 		x.must(s.set(x.t.Context(), name, value))

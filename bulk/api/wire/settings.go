@@ -73,14 +73,14 @@ func (r *Rate) UnmarshalJSON(raw []byte) error {
 
 // Limits holds the limits of the whole service.
 type Limits struct {
-	RequestsPerSecond float64 `json:"requests_per_second" minimum:"0" maximum:"1000000000" doc:"Limits the attempts started by all tenants together. 0: no limit."`
+	RequestsPerSecond float64 `json:"requests_per_second" required:"false" minimum:"0" maximum:"1000000000" doc:"Limits the attempts started by all tenants together. Default 0: no limit."`
 	Concurrency       int     `json:"concurrency,omitempty" minimum:"0" maximum:"1000000" doc:"Limits the attempts in flight of all tenants together. Default 0: no limit."`
 	Pacing            string  `json:"pacing,omitempty" enum:"window,smooth" doc:"How requests_per_second is spread: within each window at any time, or evenly, so that any span of a second holds at most the rate. Default window."`
 }
 
 // TypeLimits holds the settings of one job type.
 type TypeLimits struct {
-	Concurrency       int     `json:"concurrency" minimum:"0" maximum:"10000" doc:"The workers of this type in each instance. 0 restores the instance's default."`
+	Concurrency       int     `json:"concurrency" required:"false" minimum:"0" maximum:"10000" doc:"The workers of this type in each instance. Default 0: that of the instance's settings."`
 	TotalConcurrency  int     `json:"total_concurrency,omitempty" minimum:"0" maximum:"1000000" doc:"Limits the attempts in flight in all instances and remote workers; not for webhooks, which targets limit. Default 0: no limit."`
 	RequestsPerSecond float64 `json:"requests_per_second,omitempty" minimum:"0" maximum:"1000000000" doc:"Limits the attempts started; not for webhooks. Default 0: no limit."`
 	Pacing            string  `json:"pacing,omitempty" enum:"window,smooth" doc:"How requests_per_second is spread: within each window at any time, or evenly, so that any span of a second holds at most the rate. Default window."`

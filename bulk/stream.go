@@ -270,9 +270,11 @@ func (s *streams) open(ctx context.Context, in *intake) error {
 
 func (in *intake) next() { in.part, in.known = in.part+1, false }
 
-// streamID returns the id of a stream: the same in all instances.
+// streamID returns the id of a stream: the same in all instances. The time comes first, as
+// lists may cut the rest.
 func streamID(spec Spec, start time.Time, part int) string {
-	id := fmt.Sprintf("stream-%s-%s", digest(spec.Tenant, spec.Type, spec.Target, spec.Class, spec.MaxAttempts, spec.Timeout), start.UTC().Format("20060102T150405Z"))
+	kind := digest(spec.Tenant, spec.Type, spec.Target, spec.Class, spec.MaxAttempts, spec.Timeout)
+	id := fmt.Sprintf("stream-%s-%s", start.UTC().Format("20060102T150405Z"), kind)
 	if part > 0 {
 		id += fmt.Sprintf(".%d", part+1)
 	}

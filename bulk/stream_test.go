@@ -32,7 +32,7 @@ func TestEnqueuedJobsShareTheStreamOfTheirWindow(t *testing.T) {
 	inVirtualTime(t, bulk.Config{StreamWindow: time.Minute}, bulk.NewMux(), func(t *testing.T, r *rig) {
 		pass(time.Until(time.Now().Truncate(time.Minute).Add(90 * time.Second))) // half a window
 		first := r.enqueue(oneJob(0))
-		if want := time.Now().UTC().Truncate(time.Minute).Format("20060102T150405Z"); first.Index != 0 || !strings.HasSuffix(first.Action, want) {
+		if want := time.Now().UTC().Truncate(time.Minute).Format("20060102T150405Z"); first.Index != 0 || !strings.HasPrefix(first.Action, "stream-"+want+"-") {
 			t.Errorf("the first job is %+v, want index 0 in the stream of the window %s", first, want)
 		}
 		pass(time.Second)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -172,6 +173,8 @@ func (s *streams) stored(callers ...*enqueuer) {
 
 // lead stores the jobs of the callers that wait, and lets the next one lead.
 func (s *streams) lead(ctx context.Context, in *intake) {
+	// Callers that were just answered may have another job: it shares this write.
+	runtime.Gosched()
 	s.mu.Lock()
 	batch := in.take()
 	s.mu.Unlock()
@@ -188,16 +191,16 @@ func (s *streams) lead(ctx context.Context, in *intake) {
 			caller.enqueued = Enqueued{Action: id, Index: first + int64(i)}
 		}
 	}
+	for _, caller := range batch[1:] { // the first leads
+		caller.turn <- false
+	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.stored(batch...)
 	if len(in.waiting) > 0 {
 		in.callFirst()
 	} else {
 		in.busy = false
-	}
-	s.mu.Unlock()
-	for _, caller := range batch[1:] { // the first leads
-		caller.turn <- false
 	}
 }
 

@@ -198,6 +198,68 @@ func TestEnqueueIsBounded(t *testing.T) {
 	})
 }
 
+// Kinds of jobs that are in use are bounded; one that is not in use gives way.
+func TestEnqueueBoundsKinds(t *testing.T) {
+	inVirtualTime(t, bulk.Config{}, bulk.NewMux(), func(t *testing.T, r *rig) {
+		store := &stalling{r.Store(), make(chan struct{})}
+		engine, err := bulk.New(store, bulk.NewMux(), r.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kind := func(n int) bulk.NewJob {
+			job := oneJob(n)
+			job.Timeout = time.Duration(n+1) * time.Millisecond
+			return job
+		}
+		var callers sync.WaitGroup
+		for n := range 10_000 {
+			callers.Go(func() {
+				if _, err := engine.Enqueue(t.Context(), kind(n)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		if _, err := engine.Enqueue(t.Context(), kind(10_000)); !errors.Is(err, bulk.ErrBusy) {
+			t.Errorf("with 10,000 kinds of jobs in use: %v, want ErrBusy", err)
+		}
+		close(store.release)
+		callers.Wait()
+		if _, err := engine.Enqueue(t.Context(), kind(10_000)); err != nil {
+			t.Error("when they are stored:", err)
+		}
+	})
+}
+
+// full is a store whose actions have nearly a million jobs more than they have.
+type full struct{ bulk.Store }
+
+func (s full) Append(ctx context.Context, id string, offset int64, payloads [][]byte) (int64, error) {
+	received, err := s.Store.Append(ctx, id, offset, payloads)
+	return received + 999_998, err
+}
+
+func TestEnqueueIntoALargeStream(t *testing.T) {
+	inVirtualTime(t, bulk.Config{StreamWindow: time.Minute}, bulk.NewMux(), func(t *testing.T, r *rig) {
+		engine, err := bulk.New(full{r.Store()}, bulk.NewMux(), r.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for n := range 3 {
+			enqueued, err := engine.Enqueue(t.Context(), oneJob(n))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, enqueued.Action)
+		}
+		if ids[1] != ids[0] || ids[2] != ids[0]+".2" {
+			t.Errorf("jobs 999,999 to 1,000,001 are in %v, want the last in another stream", ids)
+		}
+		bulktest.RequireCounts(t, r.finish(ids[0]), bulk.Completed, 2, 0)
+	})
+}
+
 func TestEnqueueRefusesBadJobs(t *testing.T) {
 	inVirtualTime(t, bulk.Config{}, bulk.NewMux(), func(t *testing.T, r *rig) {
 		for field, edit := range map[string]func(*bulk.NewJob){

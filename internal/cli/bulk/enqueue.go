@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-project/sluice/bulk/api/wire"
-	"github.com/sluice-project/sluice/bulk/upload"
+	"github.com/sluice-project/sluice/internal/cli/bulk/intake"
 	"github.com/sluice-project/sluice/internal/cli/exit"
 	"github.com/sluice-project/sluice/internal/cli/input"
 	"github.com/sluice-project/sluice/internal/cli/remote"
@@ -137,7 +137,7 @@ func (r *session) enqueueAll(ctx context.Context, job wire.NewJob, lines io.Read
 	var count atomic.Int64
 	group, sending := errgroup.WithContext(ctx)
 	group.SetLimit(enqueueSideBySide)
-	parser := upload.NewNDJSON(lines)
+	parser := intake.Lines(lines)
 	var failure error
 	for sending.Err() == nil {
 		payload, err := parser.Next()

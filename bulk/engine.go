@@ -107,7 +107,7 @@ func New(store Store, mux *Mux, config Config, options ...Option) (*Engine, erro
 	if e.leaseKey, err = NewLeaseKey(secret); err != nil {
 		return nil, fmt.Errorf("derive the key of leases: %w", err)
 	}
-	e.streams = streams{engine: e, of: map[alike]*intake{}}
+	e.streams = streams{engine: e, of: map[alike]*intake{}, tenants: map[string]waitingJobs{}}
 	e.catalog = catalog{engine: e, known: map[uint64]*catalogEntry{}}
 	for _, name := range mux.Types() {
 		e.pools[name] = newPool(e, name, mux.runner(name, config))

@@ -15,7 +15,8 @@ import (
 const (
 	// maxIntakes bounds the kinds of jobs that are enqueued concurrently.
 	maxIntakes = 10_000
-	// maxWaitingJobs and maxWaitingBytes bound the jobs that wait to be stored.
+	// maxWaitingJobs and maxWaitingBytes bound the jobs that wait to be stored. A tenant may have
+	// as many as it leaves free for others.
 	maxWaitingJobs  = 100_000
 	maxWaitingBytes = 64 << 20
 	// maxBatch and maxBatchBytes bound the jobs that are stored together.
@@ -41,9 +42,12 @@ type streams struct {
 
 	mu sync.Mutex
 	of map[alike]*intake
-	// jobs and bytes are those that wait, in all intakes.
-	jobs, bytes int
+	// waiting has the jobs that wait, in all intakes, and tenants those of each tenant.
+	waiting waitingJobs
+	tenants map[string]waitingJobs
 }
+
+type waitingJobs struct{ jobs, bytes int }
 
 // alike is what the jobs of one stream have in common.
 type alike struct {
@@ -86,7 +90,7 @@ func (s *streams) enqueue(ctx context.Context, spec Spec, payload []byte) (Enque
 	if err != nil {
 		return Enqueued{}, err
 	}
-	lead := false
+	var lead bool
 	select {
 	case lead = <-caller.turn:
 	case <-ctx.Done():
@@ -110,7 +114,8 @@ func (s *streams) join(spec Spec, caller *enqueuer) (*intake, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.jobs >= maxWaitingJobs || s.bytes+len(caller.payload) > maxWaitingBytes {
+	of := s.tenants[spec.Tenant]
+	if of.jobs >= maxWaitingJobs-s.waiting.jobs || of.bytes+len(caller.payload) > maxWaitingBytes-s.waiting.bytes {
 		return nil, ErrBusy
 	}
 	in := s.of[key]
@@ -122,8 +127,7 @@ func (s *streams) join(spec Spec, caller *enqueuer) (*intake, error) {
 		in = &intake{spec: spec}
 		s.of[key] = in
 	}
-	s.jobs++
-	s.bytes += len(caller.payload)
+	s.count(in, 1, len(caller.payload))
 	in.waiting = append(in.waiting, caller)
 	if !in.busy {
 		in.busy = true
@@ -158,16 +162,18 @@ func (s *streams) leave(in *intake, caller *enqueuer) bool {
 	}
 	if at := slices.Index(in.waiting, caller); at >= 0 {
 		in.waiting = slices.Delete(in.waiting, at, at+1)
-		s.stored(caller)
+		s.count(in, -1, -len(caller.payload))
 	}
 	return true
 }
 
-// stored records that jobs no longer wait.
-func (s *streams) stored(callers ...*enqueuer) {
-	for _, caller := range callers {
-		s.jobs--
-		s.bytes -= len(caller.payload)
+// count changes the counts of the jobs that wait.
+func (s *streams) count(in *intake, jobs, bytes int) {
+	of := s.tenants[in.spec.Tenant]
+	of.jobs, of.bytes = of.jobs+jobs, of.bytes+bytes
+	s.waiting.jobs, s.waiting.bytes = s.waiting.jobs+jobs, s.waiting.bytes+bytes
+	if s.tenants[in.spec.Tenant] = of; of.jobs == 0 {
+		delete(s.tenants, in.spec.Tenant)
 	}
 }
 
@@ -178,11 +184,12 @@ func (s *streams) lead(ctx context.Context, in *intake) {
 	s.mu.Lock()
 	batch := in.take()
 	s.mu.Unlock()
-	payloads := make([][]byte, len(batch))
+	payloads, bytes := make([][]byte, len(batch)), 0
 	for i, caller := range batch {
 		payloads[i] = caller.payload
+		bytes += len(caller.payload)
 	}
-	id, first, err := s.append(ctx, in, payloads)
+	id, first, err := s.append(ctx, in, payloads, bytes)
 	s.engine.metrics.appended(err, len(batch))
 	s.engine.fetch.Wake()
 	for i, caller := range batch {
@@ -196,7 +203,7 @@ func (s *streams) lead(ctx context.Context, in *intake) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stored(batch...)
+	s.count(in, -len(batch), -bytes)
 	if len(in.waiting) > 0 {
 		in.callFirst()
 	} else {
@@ -218,7 +225,7 @@ func (in *intake) take() []*enqueuer {
 
 // append appends jobs to the stream of the present window, and returns the stream's id and
 // the index of the first job. A stream that was sealed, or canceled, is followed by the next.
-func (s *streams) append(ctx context.Context, in *intake, payloads [][]byte) (id string, first int64, err error) {
+func (s *streams) append(ctx context.Context, in *intake, payloads [][]byte, bytes int) (id string, first int64, err error) {
 	for {
 		if err := s.open(ctx, in); err != nil {
 			return "", 0, err
@@ -232,10 +239,8 @@ func (s *streams) append(ctx context.Context, in *intake, payloads [][]byte) (id
 		case err != nil:
 			return "", 0, err
 		}
-		for _, payload := range payloads {
-			in.bytes += len(payload)
-		}
 		id := in.spec.ID
+		in.bytes += bytes
 		if received >= streamJobs || in.bytes >= streamBytes {
 			if _, err := s.engine.Seal(ctx, id, AtEnd); err != nil { // the watcher seals it later
 				s.engine.log.Warn("seal a large stream", "action", id, "error", err)

@@ -179,7 +179,7 @@ func TestEnqueueIsBounded(t *testing.T) {
 		large := oneJob(0)
 		large.Payload = make([]byte, bulk.MaxPayloadBytes)
 		var callers sync.WaitGroup
-		for range 64 {
+		for range 32 {
 			callers.Go(func() {
 				if _, err := engine.Enqueue(t.Context(), large); err != nil {
 					t.Error(err)
@@ -188,8 +188,16 @@ func TestEnqueueIsBounded(t *testing.T) {
 		}
 		synctest.Wait()
 		if _, err := engine.Enqueue(t.Context(), oneJob(1)); !errors.Is(err, bulk.ErrBusy) {
-			t.Errorf("with 64 MiB that wait: %v, want ErrBusy", err)
+			t.Errorf("of a tenant with half of 64 MiB that wait: %v, want ErrBusy", err)
 		}
+		other := oneJob(2)
+		other.Tenant = "u"
+		callers.Go(func() {
+			if _, err := engine.Enqueue(t.Context(), other); err != nil {
+				t.Error("of another tenant:", err)
+			}
+		})
+		synctest.Wait()
 		close(store.release)
 		callers.Wait()
 		if _, err := engine.Enqueue(t.Context(), oneJob(1)); err != nil {

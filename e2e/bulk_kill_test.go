@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -102,11 +103,16 @@ func TestBulkEnqueueOverKills(t *testing.T) {
 	until.True(t, "every acknowledged job comes", func() bool {
 		var leased struct{ Jobs []remoteJob }
 		s.call("POST", "/v1/leases", `{"types":["remote"],"max":1000,"wait_ms":1000,"lease_ms":600000}`, http.StatusOK, &leased)
-		for _, j := range leased.Jobs {
+		outcomes := make([]string, len(leased.Jobs))
+		for i, j := range leased.Jobs {
 			if want := e.told[j.ID]; want != "" && want != string(j.Payload) {
 				t.Errorf("%s has the payload %s, want %s", j.ID, j.Payload, want)
 			}
 			delete(e.told, j.ID)
+			outcomes[i] = fmt.Sprintf(`{"lease":%q,"status":"succeeded"}`, j.Lease)
+		}
+		if len(outcomes) > 0 {
+			s.call("POST", "/v1/leases/ack", fmt.Sprintf(`{"outcomes":[%s]}`, strings.Join(outcomes, ",")), http.StatusOK, nil)
 		}
 		return len(e.told) == 0
 	})

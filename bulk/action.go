@@ -164,8 +164,11 @@ func (s *Spec) Callee() string {
 	if s.Target != nil {
 		return s.Target.Name
 	}
-	return "\x00" + s.Type
+	return HandlersOf(s.Type)
 }
+
+// HandlersOf returns the name of the handlers of a type, as Callee does.
+func HandlersOf(jobType string) string { return "\x00" + jobType }
 
 // Equal reports whether two specs request the same, whatever their traces.
 func (s Spec) Equal(other Spec) bool {

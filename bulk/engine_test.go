@@ -388,3 +388,18 @@ func TestJobsFollowOneAnotherAtATargetWithLittleConcurrency(t *testing.T) {
 		}
 	})
 }
+
+// TestWhyBeforeTheStart: an engine that has not started explains jobs too.
+func TestWhyBeforeTheStart(t *testing.T) {
+	inVirtualTime(t, bulk.Config{}, bulk.NewMux(), func(t *testing.T, r *rig) {
+		id := r.submit(bulk.Spec{Type: "nobody-runs-this"}, 1)
+		pass(3 * time.Second)
+		e, err := bulk.New(r.Store(), bulk.NewMux(), r.config) // not started
+		if err != nil {
+			t.Fatal(err)
+		}
+		if x, err := e.Why(t.Context(), id, bulk.FirstJob); err != nil || x.Reason != bulk.WhyNoWorker {
+			t.Errorf("%q (%s), %v; want %s", x.Reason, x.Text, err, bulk.WhyNoWorker)
+		}
+	})
+}

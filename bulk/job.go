@@ -109,6 +109,56 @@ func (k LeaseKey) Parse(token string) (LeaseID, error) {
 	return LeaseID{}, fmt.Errorf("lease %.40q is not one that a lease request answered", token)
 }
 
+// State is where a job is, as the API spells counts.
+type State string
+
+// The states: see Counts. The last three are final.
+const (
+	StatePending   State = "pending"
+	StateReady     State = "ready"
+	StateNonReady  State = "non_ready"
+	StateInFlight  State = "in_flight"
+	StateSucceeded State = "succeeded"
+	StateFailed    State = "failed"
+	StateCanceled  State = "canceled"
+)
+
+// Ended reports whether the state is final.
+func (s State) Ended() bool {
+	return s == StateSucceeded || s == StateFailed || s == StateCanceled
+}
+
+const (
+	// FirstJob is the index by which Store.Job finds the first job that has not ended.
+	FirstJob int64 = -1
+	// NotKnown is a number in a JobState that the store does not keep, or does not count.
+	NotKnown = -1
+	// MaxReturned is how many jobs of one action that have returned to its line, or runs of
+	// them, Store.Job looks through for one.
+	MaxReturned = 10_000
+)
+
+// JobState is the state of one job at one moment.
+type JobState struct {
+	// Number is the store's number of the job's action, as in a Waiting.
+	Number uint64
+	Index  int64
+	State  State
+	// Attempts counts the attempts that were made, with the present one of a job in flight.
+	// Throttled attempts do not count. It may be NotKnown once the job has ended.
+	Attempts int
+	// Reason is why the job was turned back, if it is non-ready.
+	Reason NonReadyReason
+	// At is when a non-ready job is due, when the lease of a job in flight ends, and when a job
+	// failed; else zero. It is zero too if the dead letter of the failed job is gone.
+	At time.Time
+	// Before is how many jobs of the action go before a pending one. It is NotKnown if the job
+	// has returned to the line behind MaxReturned others.
+	Before int64
+	// Error is why the job failed, as its dead letter has it: empty once that was replayed.
+	Error string
+}
+
 // LeaseRequest asks the store for ready jobs.
 type LeaseRequest struct {
 	// Types are the requested job types. Jobs are taken from them in rotation.

@@ -11,6 +11,8 @@ import (
 var (
 	// ErrNotFound: there is no action with that id.
 	ErrNotFound = errors.New("no such action")
+	// ErrNoJob: the action has no such job; see NoJobError.
+	ErrNoJob = errors.New("no such job")
 	// ErrNoSchedule: there is no schedule with that name.
 	ErrNoSchedule = errors.New("no such schedule")
 	// ErrConflict: another caller made a change first.
@@ -41,6 +43,27 @@ type ExistsError struct{ ID string }
 func (e *ExistsError) Error() string {
 	return fmt.Sprintf("action %q exists with another body: choose another id, or send the same body", e.ID)
 }
+
+// NoJobError is the error of asking for a job that the action does not have, or for the first
+// that has not ended if there is none. It wraps ErrNoJob.
+type NoJobError struct {
+	ID string
+	// Index is the index that was asked for, or FirstJob; Received counts the action's jobs.
+	Index, Received int64
+}
+
+func (e *NoJobError) Error() string {
+	switch {
+	case e.Received == 0:
+		return fmt.Sprintf("action %q has no jobs yet: upload some", e.ID)
+	case e.Index == FirstJob:
+		return fmt.Sprintf("every job of action %q has ended, or was canceled: give the index of one, from 0 to %d", e.ID, e.Received-1)
+	}
+	return fmt.Sprintf("action %q has no job %d: its jobs have the indexes from 0 to %d", e.ID, e.Index, e.Received-1)
+}
+
+// Unwrap returns ErrNoJob.
+func (e *NoJobError) Unwrap() error { return ErrNoJob }
 
 // TransitionError is the error of a transition that the action's status does not allow.
 type TransitionError struct {
@@ -83,6 +106,11 @@ type Store interface {
 	// Actions returns the actions that match, in the order of their creation. It does not
 	// delay other calls. With a filter it may read all actions, except for Unfinished.
 	Actions(ctx context.Context, filter ActionFilter) ([]Action, error)
+
+	// Job returns the state of one job, at one moment. With the index FirstJob, it is the job with
+	// the least index that has not ended, of an action that is not canceled. It is ErrNotFound
+	// for an unknown action, and a *NoJobError for a job that the action does not have.
+	Job(ctx context.Context, id string, index int64) (JobState, error)
 
 	// Backlog returns what the fetcher's policies need: the jobs that wait, and what
 	// the present window still allows.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -27,7 +26,14 @@ type Tenant struct {
 	// RequestsPerSecond limits the attempts started for this tenant. 0, the default,
 	// means no limit.
 	RequestsPerSecond float64 `json:"requests_per_second"`
+	// Concurrency limits the tenant's attempts in flight. 0, the default, means no limit.
+	Concurrency int `json:"concurrency,omitempty"`
+	// Pacing spreads RequestsPerSecond over time. Default PaceWindow.
+	Pacing Pacing `json:"pacing,omitempty"`
 }
+
+// Limit returns the tenant's own limit.
+func (t *Tenant) Limit() Limit { return Limit{t.RequestsPerSecond, t.Concurrency, t.Pacing} }
 
 // WithDefaults returns t with unset fields at their defaults.
 func (t Tenant) WithDefaults() Tenant {
@@ -47,6 +53,8 @@ type TargetLimits struct {
 	// finds; then RequestsPerSecond is 0. Default false. In JSON it is
 	// "requests_per_second": "auto".
 	Auto bool
+	// Pacing spreads the rate that is set or found over time. Default PaceWindow.
+	Pacing Pacing
 	// URLPrefix is where the target is: an http or https URL without user, query and
 	// fragment. Actions that name the target give a path below it, and no attempt leaves
 	// it. Empty, the default: actions that name the target give the whole URL.
@@ -62,6 +70,7 @@ type TargetLimits struct {
 type targetFields struct {
 	RequestsPerSecond json.RawMessage `json:"requests_per_second"`
 	Concurrency       int             `json:"concurrency"`
+	Pacing            Pacing          `json:"pacing,omitempty"`
 	URLPrefix         string          `json:"url_prefix,omitempty"`
 	Secrets           []string        `json:"secrets,omitempty"`
 	Tenants           []string        `json:"tenants,omitempty"`
@@ -80,16 +89,17 @@ func (t TargetLimits) MarshalJSON() ([]byte, error) {
 			return nil, err
 		}
 	}
-	return json.Marshal(targetFields{rate, t.Concurrency, t.URLPrefix, t.Secrets, t.Tenants})
+	return json.Marshal(targetFields{rate, t.Concurrency, t.Pacing, t.URLPrefix, t.Secrets, t.Tenants})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes. It leaves absent fields unchanged.
 func (t *TargetLimits) UnmarshalJSON(raw []byte) error {
-	fields := targetFields{nil, t.Concurrency, t.URLPrefix, slices.Clone(t.Secrets), slices.Clone(t.Tenants)}
+	fields := targetFields{nil, t.Concurrency, t.Pacing, t.URLPrefix, slices.Clone(t.Secrets), slices.Clone(t.Tenants)}
 	if err := json.Unmarshal(raw, &fields); err != nil {
 		return err
 	}
-	t.Concurrency, t.URLPrefix, t.Secrets, t.Tenants = fields.Concurrency, fields.URLPrefix, fields.Secrets, fields.Tenants
+	t.Concurrency, t.Pacing = fields.Concurrency, fields.Pacing
+	t.URLPrefix, t.Secrets, t.Tenants = fields.URLPrefix, fields.Secrets, fields.Tenants
 	switch given := fields.RequestsPerSecond; {
 	case len(given) == 0:
 		return nil
@@ -101,13 +111,14 @@ func (t *TargetLimits) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(fields.RequestsPerSecond, &t.RequestsPerSecond)
 }
 
+// Limit returns what is set; the rate that is found is not.
+func (t *TargetLimits) Limit() Limit { return Limit{t.RequestsPerSecond, t.Concurrency, t.Pacing} }
+
 // validate returns a *SettingError if a value is out of range.
 func (t *TargetLimits) validate() error {
 	prefixErr := urlprefix.Check(t.URLPrefix)
 	_, secretsErr := ParseSecrets(t.Secrets)
 	switch {
-	case t.Concurrency < 0:
-		return &SettingError{"concurrency", "want at least 1, or 0 for what is found"}
 	case t.Auto && t.RequestsPerSecond != 0:
 		return &SettingError{"requests_per_second", `want a number or "auto", not both`}
 	case t.URLPrefix == "" && len(t.Secrets) > 0:
@@ -123,7 +134,7 @@ func (t *TargetLimits) validate() error {
 	case len(t.Tenants) > maxTargetTenants:
 		return &SettingError{"tenants", "want at most 1,000"}
 	}
-	return validRate(t.RequestsPerSecond)
+	return t.Limit().validate()
 }
 
 // DeniedError is the error of an action whose target is not for its tenant.
@@ -163,14 +174,32 @@ type TypeLimits struct {
 	// Concurrency is the number of workers of this type in each instance.
 	// 0 means the default of the instance's Config.
 	Concurrency int `json:"concurrency"`
+	// TotalConcurrency limits the attempts in flight in all instances and remote workers.
+	// 0, the default, means no limit.
+	TotalConcurrency int `json:"total_concurrency,omitempty"`
+	// RequestsPerSecond limits the attempts started. 0, the default, means no limit.
+	RequestsPerSecond float64 `json:"requests_per_second,omitempty"`
+	// Pacing spreads RequestsPerSecond over time. Default PaceWindow.
+	Pacing Pacing `json:"pacing,omitempty"`
 }
+
+// Limit returns the limit of the type's handlers.
+func (t *TypeLimits) Limit() Limit { return Limit{t.RequestsPerSecond, t.TotalConcurrency, t.Pacing} }
 
 // Limits holds the limits of the whole service.
 type Limits struct {
 	// RequestsPerSecond limits the attempts started by all tenants together.
 	// 0 is no limit.
 	RequestsPerSecond float64 `json:"requests_per_second"`
+	// Concurrency limits the attempts in flight of all tenants together. 0, the default,
+	// means no limit.
+	Concurrency int `json:"concurrency,omitempty"`
+	// Pacing spreads RequestsPerSecond over time. Default PaceWindow.
+	Pacing Pacing `json:"pacing,omitempty"`
 }
+
+// Limit returns the limit.
+func (l *Limits) Limit() Limit { return Limit{l.RequestsPerSecond, l.Concurrency, l.Pacing} }
 
 // Settings are the durable settings that can be changed while the service runs.
 type Settings struct {
@@ -213,26 +242,31 @@ func (c SettingsChange) Validate() error {
 	case c.Limits != nil && c.Name != "":
 		return &SettingError{"name", "the limits of the whole service have none"}
 	case c.Limits != nil:
-		return validRate(c.Limits.RequestsPerSecond)
+		return c.Limits.Limit().validate()
 	case !namePattern.MatchString(c.Name):
 		return &SettingError{"name", "want 1 to 256 printable characters"}
 	case c.Tenant != nil && !(c.Tenant.Weight >= 0 && c.Tenant.Weight <= 1000):
 		return &SettingError{"weight", "want more than 0, at most 1,000; or 0 for the default"}
 	case c.Tenant != nil:
-		return validRate(c.Tenant.RequestsPerSecond)
+		return c.Tenant.Limit().validate()
 	case c.Target != nil:
 		return c.Target.validate()
-	case c.Type.Concurrency < 0 || c.Type.Concurrency > 10_000:
-		return &SettingError{"concurrency", "want 1 to 10,000, or 0 for the default"}
 	}
-	return nil
+	return c.Type.validate(c.Name)
 }
 
-func validRate(perSecond float64) error {
-	if !(perSecond == 0 || perSecond >= MinRate && perSecond <= math.MaxFloat64) {
-		return &SettingError{"requests_per_second", "want at least 0.001, or 0 for no limit"}
+// validate returns a *SettingError if a value is out of range.
+func (t *TypeLimits) validate(name string) error {
+	limit := t.Limit()
+	switch {
+	case t.Concurrency < 0 || t.Concurrency > 10_000:
+		return &SettingError{"concurrency", "want 1 to 10,000, or 0 for the default"}
+	case t.TotalConcurrency < 0:
+		return &SettingError{"total_concurrency", "want at least 1, or 0 for no limit"}
+	case name == WebhookType && limit != (Limit{Pacing: limit.Pacing}):
+		return &SettingError{"total_concurrency", "webhooks are limited by target: set requests_per_second and concurrency of their targets"}
 	}
-	return nil
+	return limit.validate()
 }
 
 // ErrSecret is wrapped by the error about a text that is not a secret.

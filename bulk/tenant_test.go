@@ -16,13 +16,13 @@ func TestSettingsChangeIsValidated(t *testing.T) {
 		change SettingsChange
 		field  string // empty if the setting is valid
 	}{
-		"a limit":                  {SettingsChange{Limits: &Limits{0.5}}, ""},
+		"a limit":                  {SettingsChange{Limits: &Limits{RequestsPerSecond: 0.5, Concurrency: 3, Pacing: PaceSmooth}}, ""},
 		"no limit":                 {SettingsChange{Limits: &Limits{}}, ""},
-		"a tenant":                 {SettingsChange{Name: "t", Tenant: &Tenant{-5, 1000, 1e9}}, ""},
+		"a tenant":                 {SettingsChange{Name: "t", Tenant: &Tenant{BasePriority: -5, Weight: 1000, RequestsPerSecond: 1e9, Concurrency: 2, Pacing: PaceWindow}}, ""},
 		"a tenant's defaults":      {SettingsChange{Name: "t", Tenant: &Tenant{}}, ""},
 		"a target":                 {SettingsChange{Name: "x:80", Target: &TargetLimits{RequestsPerSecond: 10, Concurrency: 3}}, ""},
 		"a rate to be found":       {SettingsChange{Name: "x:80", Target: &TargetLimits{Auto: true, Concurrency: 3}}, ""},
-		"a type":                   {SettingsChange{Name: "echo", Type: &TypeLimits{10_000}}, ""},
+		"a type":                   {SettingsChange{Name: "echo", Type: &TypeLimits{Concurrency: 10_000, TotalConcurrency: 7, RequestsPerSecond: 2, Pacing: PaceSmooth}}, ""},
 		"a target of some tenants": {SettingsChange{Name: "t", Target: &TargetLimits{URLPrefix: "https://x/y", Secrets: []string{secret}, Tenants: []string{"a"}}}, ""},
 		"a prefix that is no URL":  {SettingsChange{Name: "t", Target: &TargetLimits{URLPrefix: "x/y"}}, "url_prefix"},
 		"a prefix with a password": {SettingsChange{Name: "t", Target: &TargetLimits{URLPrefix: "https://u:p@x/y"}}, "url_prefix"},
@@ -36,9 +36,9 @@ func TestSettingsChangeIsValidated(t *testing.T) {
 		"limits with a name":       {SettingsChange{Name: "t", Limits: &Limits{}}, "name"},
 		"a tenant without a name":  {SettingsChange{Tenant: &Tenant{}}, "name"},
 		"a long name":              {SettingsChange{Name: strings.Repeat("x", 257), Type: &TypeLimits{}}, "name"},
-		"a limit below 0":          {SettingsChange{Limits: &Limits{-1}}, "requests_per_second"},
-		"a limit that is none":     {SettingsChange{Limits: &Limits{math.NaN()}}, "requests_per_second"},
-		"an infinite limit":        {SettingsChange{Limits: &Limits{math.Inf(1)}}, "requests_per_second"},
+		"a limit below 0":          {SettingsChange{Limits: &Limits{RequestsPerSecond: -1}}, "requests_per_second"},
+		"a limit that is none":     {SettingsChange{Limits: &Limits{RequestsPerSecond: math.NaN()}}, "requests_per_second"},
+		"an infinite limit":        {SettingsChange{Limits: &Limits{RequestsPerSecond: math.Inf(1)}}, "requests_per_second"},
 		"a tenant's below 0":       {SettingsChange{Name: "t", Tenant: &Tenant{RequestsPerSecond: -1}}, "requests_per_second"},
 		"a target's below 0":       {SettingsChange{Name: "t", Target: &TargetLimits{RequestsPerSecond: -1}}, "requests_per_second"},
 		"a rate, and to be found":  {SettingsChange{Name: "t", Target: &TargetLimits{Auto: true, RequestsPerSecond: 5}}, "requests_per_second"},
@@ -46,8 +46,14 @@ func TestSettingsChangeIsValidated(t *testing.T) {
 		"a weight above 1,000":     {SettingsChange{Name: "t", Tenant: &Tenant{Weight: 1001}}, "weight"},
 		"a weight that is none":    {SettingsChange{Name: "t", Tenant: &Tenant{Weight: math.NaN()}}, "weight"},
 		"a concurrency below 0":    {SettingsChange{Name: "t", Target: &TargetLimits{Concurrency: -1}}, "concurrency"},
-		"workers below 0":          {SettingsChange{Name: "t", Type: &TypeLimits{-1}}, "concurrency"},
-		"workers above the bounds": {SettingsChange{Name: "t", Type: &TypeLimits{10_001}}, "concurrency"},
+		"a tenant's concurrency":   {SettingsChange{Name: "t", Tenant: &Tenant{Concurrency: -1}}, "concurrency"},
+		"all below 0":              {SettingsChange{Limits: &Limits{Concurrency: -1}}, "concurrency"},
+		"a type's total below 0":   {SettingsChange{Name: "t", Type: &TypeLimits{TotalConcurrency: -1}}, "total_concurrency"},
+		"a limit of all webhooks":  {SettingsChange{Name: WebhookType, Type: &TypeLimits{TotalConcurrency: 5}}, "total_concurrency"},
+		"workers of webhooks":      {SettingsChange{Name: WebhookType, Type: &TypeLimits{Concurrency: 5}}, ""},
+		"another pacing":           {SettingsChange{Name: "t", Target: &TargetLimits{Pacing: "even"}}, "pacing"},
+		"workers below 0":          {SettingsChange{Name: "t", Type: &TypeLimits{Concurrency: -1}}, "concurrency"},
+		"workers above the bounds": {SettingsChange{Name: "t", Type: &TypeLimits{Concurrency: 10_001}}, "concurrency"},
 	} {
 		err := c.change.Validate()
 		var wrong *SettingError
@@ -64,11 +70,12 @@ func TestSettingsChangeIsValidated(t *testing.T) {
 
 func TestTargetLimitsInJSON(t *testing.T) {
 	for text, want := range map[string]TargetLimits{
-		`{"requests_per_second":0,"concurrency":0}`:        {},
-		`{"requests_per_second":2.5,"concurrency":3}`:      {RequestsPerSecond: 2.5, Concurrency: 3},
-		`{"requests_per_second":"auto","concurrency":7}`:   {Auto: true, Concurrency: 7},
-		`{"requests_per_second":"auto","concurrency":0}`:   {Auto: true},
-		`{"requests_per_second":10000000,"concurrency":0}`: {RequestsPerSecond: 1e7},
+		`{"requests_per_second":0,"concurrency":0}`:                   {},
+		`{"requests_per_second":2.5,"concurrency":3}`:                 {RequestsPerSecond: 2.5, Concurrency: 3},
+		`{"requests_per_second":"auto","concurrency":7}`:              {Auto: true, Concurrency: 7},
+		`{"requests_per_second":"auto","concurrency":0}`:              {Auto: true},
+		`{"requests_per_second":10000000,"concurrency":0}`:            {RequestsPerSecond: 1e7},
+		`{"requests_per_second":5,"concurrency":0,"pacing":"smooth"}`: {RequestsPerSecond: 5, Pacing: PaceSmooth},
 		`{"requests_per_second":"auto","concurrency":0,"url_prefix":"https://x/","secrets":["s"],"tenants":["a","b"]}`: {
 			Auto: true, URLPrefix: "https://x/", Secrets: []string{"s"}, Tenants: []string{"a", "b"},
 		},

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -20,6 +21,8 @@ type recorder struct {
 	at    []time.Time // times of the calls
 	// slowest bounds the time of an answer. Default 4 ms; set it before the first call.
 	slowest time.Duration
+	// inside counts the calls that have no answer yet.
+	inside atomic.Int64
 }
 
 func newRecorder(t *testing.T) *recorder {
@@ -34,12 +37,21 @@ func newRecorder(t *testing.T) *recorder {
 		r.calls++
 		r.at = append(r.at, time.Now())
 		r.mu.Unlock()
+		r.inside.Add(1)
+		defer r.inside.Add(-1)
 		pause(request.Context(), rand.N(r.slowest))
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(body)
 	}))
 	t.Cleanup(r.Close)
 	return r
+}
+
+// repeated counts the calls of jobs that were called before.
+func (r *recorder) repeated() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.calls - len(r.seen)
 }
 
 func pause(ctx context.Context, d time.Duration) {

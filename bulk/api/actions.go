@@ -34,6 +34,26 @@ func (s *server) registerActions() {
 	register(s, "pause-action", "POST /v1/actions/{id}/pause", "Admit no further job until the action is resumed", s.transition(s.engine.Pause))
 	register(s, "resume-action", "POST /v1/actions/{id}/resume", "Resume a paused action", s.transition(s.engine.Resume))
 	register(s, "cancel-action", "POST /v1/actions/{id}/cancel", "Start no further job, and tell those in flight to end", s.transition(s.engine.Cancel))
+	edge.Register(s.part, edge.Operation{
+		ID: "change-actions", Route: "POST /v1/changes", Summary: "Pause, resume, cancel or replay all actions that match",
+		Description: "At most 1,000 actions are changed in a request, of 10,000 that it looks at, in about five seconds: next says where to continue. It is idempotent. Actions whose status does not allow the change are not changed, which is no error.",
+	}, s.change)
+}
+
+func (s *server) change(ctx context.Context, in *object[wire.Change]) (*object[wire.Changed], error) {
+	c := in.Body
+	done, err := s.engine.Change(ctx, bulk.Change{
+		Do: bulk.Verb(c.Do), Tenant: c.Tenant, Type: c.Type, Target: c.Target, Status: bulk.Status(c.Status),
+		All: c.All, DryRun: c.DryRun, After: c.After, Limit: c.Limit,
+	})
+	if err != nil {
+		return nil, refuse("", err)
+	}
+	out := &object[wire.Changed]{Body: wire.Changed{Matched: done.Matched, Changed: done.Changed, Jobs: done.Jobs}}
+	if done.Next != "" {
+		out.Body.Next = &done.Next
+	}
+	return out, nil
 }
 
 func (s *server) create(ctx context.Context, in *object[wire.NewAction]) (*outCreated, error) {

@@ -25,11 +25,16 @@ type Engine interface {
 	Pause(ctx context.Context, id string) (bulk.Action, error)
 	Resume(ctx context.Context, id string) (bulk.Action, error)
 	Cancel(ctx context.Context, id string) (bulk.Action, error)
+	// Change does the same with all actions that match, some at a time.
+	Change(ctx context.Context, change bulk.Change) (bulk.Changed, error)
 	// Watch calls f at once and then on every change, checked at each interval, until
 	// the action is final, f fails or ctx ends.
 	Watch(ctx context.Context, id string, interval time.Duration, f func(bulk.Action) error) error
 	// EstimatedFinish is zero if it is unknown.
 	EstimatedFinish(id string) time.Time
+
+	// Why explains where a job is; bulk.FirstJob is the first that has not ended.
+	Why(ctx context.Context, id string, index int64) (bulk.Explanation, error)
 
 	DeadLetters(ctx context.Context, id string, from int64, limit int) ([]bulk.DeadLetter, error)
 	// Replay makes a new action of the dead letters of a finished one.
@@ -85,6 +90,8 @@ type server struct {
 	memory  *uploadMemory
 	uploads *gate
 	watches *gate
+	// explained bounds the jobs that are explained.
+	explained *gate
 }
 
 // New returns an API of bulk alone, as Register adds it.
@@ -105,6 +112,8 @@ func Register(to *edge.API, engine Engine, options ...Option) {
 		memory:  newUploadMemory(maxUploadMemory),
 		uploads: newGate(MaxUploads, uploadWait),
 		watches: newGate(maxWatches, 0),
+
+		explained: newGate(maxExplained, explainWait),
 	}
 	for _, option := range options {
 		option(s)
@@ -120,6 +129,7 @@ func Register(to *edge.API, engine Engine, options ...Option) {
 	s.registerActions()
 	s.registerJobs()
 	s.registerEnqueue()
+	s.registerWhy()
 	s.registerWatch()
 	s.registerLeases()
 	s.registerDeadLetters()

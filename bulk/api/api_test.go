@@ -142,7 +142,7 @@ func TestDocument(t *testing.T) {
 	want := []string{
 		"GET /v1/actions", "POST /v1/actions", "GET /v1/actions/{id}", "POST /v1/actions/{id}/jobs", "POST /v1/actions/{id}/seal",
 		"POST /v1/actions/{id}/pause", "POST /v1/actions/{id}/resume", "POST /v1/actions/{id}/cancel",
-		"GET /v1/actions/{id}/failures", "GET /v1/actions/{id}/watch",
+		"GET /v1/actions/{id}/failures", "GET /v1/actions/{id}/watch", "GET /v1/actions/{id}/jobs/{index}", "POST /v1/changes",
 		"GET /v1/tenants/{id}", "PUT /v1/tenants/{id}", "GET /v1/targets/{name}", "PUT /v1/targets/{name}",
 		"GET /v1/types/{type}", "PUT /v1/types/{type}", "GET /v1/limits", "PUT /v1/limits",
 		"GET /v1/schedules", "PUT /v1/schedules/{name}", "GET /v1/schedules/{name}", "DELETE /v1/schedules/{name}",
@@ -173,37 +173,41 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 	}
 }
 
+// engineOperations are the requests that call a method of the engine.
+var engineOperations = []struct{ engine, method, path, body, contentType string }{
+	{"Create", "POST", "/v1/actions", `{"tenant":"t","type":"echo"}`, "application/json"},
+	{"Action", "GET", "/v1/actions/a", "", ""},
+	{"Actions", "GET", "/v1/actions", "", ""},
+	{"Append", "POST", "/v1/actions/a/jobs", "1", "application/x-ndjson"},
+	{"Action", "POST", "/v1/actions/a/jobs", "1", "application/x-ndjson"},
+	{"Seal", "POST", "/v1/actions/a/seal", `{"total":0}`, "application/json"},
+	{"Enqueue", "POST", "/v1/jobs", `{"tenant":"t","type":"echo","payload":1}`, "application/json"},
+	{"Pause", "POST", "/v1/actions/a/pause", "", ""},
+	{"Resume", "POST", "/v1/actions/a/resume", "", ""},
+	{"Cancel", "POST", "/v1/actions/a/cancel", "", ""},
+	{"Action", "GET", "/v1/actions/a/watch", "", ""},
+	{"Why", "GET", "/v1/actions/a/jobs/0", "", ""},
+	{"Change", "POST", "/v1/changes", `{"do":"pause","all":true}`, "application/json"},
+	{"DeadLetters", "GET", "/v1/actions/a/failures", "", ""},
+	{"DeadLetters", "GET", "/v1/actions/a/failures?format=csv", "", ""},
+	{"DeadLetters", "GET", "/v1/dead-letters?action=a", "", ""},
+	{"Actions", "GET", "/v1/dead-letters", "", ""},
+	{"Replay", "POST", "/v1/dead-letters/replay", `{"action":"a"}`, "application/json"},
+	{"Lease", "POST", "/v1/leases", `{"types":["echo"]}`, "application/json"},
+	{"Settle", "POST", "/v1/leases/ack", `{"outcomes":[{"lease":"` + token(bulk.LeaseID{}) + `","status":"failed"}]}`, "application/json"},
+	{"Settle", "POST", "/v1/leases/extend", `{"leases":["` + token(bulk.LeaseID{}) + `"]}`, "application/json"},
+	{"Settings", "GET", "/v1/limits", "", ""},
+	{"Settings", "GET", "/v1/tenants/t", "", ""},
+	{"Settings", "GET", "/v1/targets/t", "", ""},
+	{"Settings", "GET", "/v1/types/t", "", ""},
+	{"Set", "PUT", "/v1/limits", `{"requests_per_second":1}`, "application/json"},
+	{"Set", "PUT", "/v1/tenants/t", `{}`, "application/json"},
+	{"Set", "PUT", "/v1/targets/t", `{}`, "application/json"},
+	{"Set", "PUT", "/v1/types/t", `{"concurrency":1}`, "application/json"},
+}
+
 // TestEngineErrors gives each operation the errors that the engine may return.
 func TestEngineErrors(t *testing.T) {
-	operations := []struct{ engine, method, path, body, contentType string }{
-		{"Create", "POST", "/v1/actions", `{"tenant":"t","type":"echo"}`, "application/json"},
-		{"Action", "GET", "/v1/actions/a", "", ""},
-		{"Actions", "GET", "/v1/actions", "", ""},
-		{"Append", "POST", "/v1/actions/a/jobs", "1", "application/x-ndjson"},
-		{"Action", "POST", "/v1/actions/a/jobs", "1", "application/x-ndjson"},
-		{"Seal", "POST", "/v1/actions/a/seal", `{"total":0}`, "application/json"},
-		{"Enqueue", "POST", "/v1/jobs", `{"tenant":"t","type":"echo","payload":1}`, "application/json"},
-		{"Pause", "POST", "/v1/actions/a/pause", "", ""},
-		{"Resume", "POST", "/v1/actions/a/resume", "", ""},
-		{"Cancel", "POST", "/v1/actions/a/cancel", "", ""},
-		{"Action", "GET", "/v1/actions/a/watch", "", ""},
-		{"DeadLetters", "GET", "/v1/actions/a/failures", "", ""},
-		{"DeadLetters", "GET", "/v1/actions/a/failures?format=csv", "", ""},
-		{"DeadLetters", "GET", "/v1/dead-letters?action=a", "", ""},
-		{"Actions", "GET", "/v1/dead-letters", "", ""},
-		{"Replay", "POST", "/v1/dead-letters/replay", `{"action":"a"}`, "application/json"},
-		{"Lease", "POST", "/v1/leases", `{"types":["echo"]}`, "application/json"},
-		{"Settle", "POST", "/v1/leases/ack", `{"outcomes":[{"lease":"` + token(bulk.LeaseID{}) + `","status":"failed"}]}`, "application/json"},
-		{"Settle", "POST", "/v1/leases/extend", `{"leases":["` + token(bulk.LeaseID{}) + `"]}`, "application/json"},
-		{"Settings", "GET", "/v1/limits", "", ""},
-		{"Settings", "GET", "/v1/tenants/t", "", ""},
-		{"Settings", "GET", "/v1/targets/t", "", ""},
-		{"Settings", "GET", "/v1/types/t", "", ""},
-		{"Set", "PUT", "/v1/limits", `{"requests_per_second":1}`, "application/json"},
-		{"Set", "PUT", "/v1/tenants/t", `{}`, "application/json"},
-		{"Set", "PUT", "/v1/targets/t", `{}`, "application/json"},
-		{"Set", "PUT", "/v1/types/t", `{"concurrency":1}`, "application/json"},
-	}
 	failures := []struct {
 		err    error
 		status int
@@ -218,7 +222,7 @@ func TestEngineErrors(t *testing.T) {
 		{&bulk.SpecError{Field: "aggregate", Why: "no such aggregate"}, 422, wire.CodeInvalid, false, false},
 		{&bulk.SettingError{Field: "requests_per_second", Why: "want at least 0.001"}, 422, wire.CodeInvalid, false, false},
 	}
-	for _, operation := range operations {
+	for _, operation := range engineOperations {
 		f := newFixture(t)
 		f.create("a")
 		for _, failure := range failures {

@@ -65,6 +65,13 @@ func TestClientAction(t *testing.T) {
 		t.Fatalf("%+v", a)
 	}
 	must[wire.Action](t)(c.Resume(ctx, created.ID))
+	f.engine.explanation = bulk.Explanation{Job: bulk.JobState{State: bulk.StatePending}, Reason: bulk.WhyRunAt}
+	if job := must[wire.JobState](t)(c.Job(ctx, created.ID, 41)); job.Index != 41 || *job.Reason != bulk.WhyRunAt {
+		t.Fatalf("%+v", job)
+	}
+	if _, err := c.FirstJob(ctx, created.ID); !client.IsCode(err, wire.CodeNotFound) {
+		t.Fatal(err)
+	}
 	var seen []string
 	err = c.Watch(ctx, created.ID, func(a wire.Action) error {
 		seen = append(seen, a.Status)

@@ -26,6 +26,10 @@ type fakeEngine struct {
 	leases    []bulk.LeaseRequest
 	finish    time.Time
 	changed   chan struct{}
+	// explanation is what Why returns.
+	explanation bulk.Explanation
+	// changes are the arguments of Change.
+	changes []bulk.Change
 	// fail makes the next calls fail, by method.
 	fail map[string]error
 	// appends counts the calls of Append; full is the count after which the

@@ -25,6 +25,7 @@ func refuse(id string, err error) *edge.Error {
 	var done *edge.Error
 	var spec *bulk.SpecError
 	var setting *bulk.SettingError
+	var change *bulk.ChangeError
 	var exists *bulk.ExistsError
 	var offset *bulk.OffsetError
 	var transition *bulk.TransitionError
@@ -40,6 +41,8 @@ func refuse(id string, err error) *edge.Error {
 		return edge.Invalid(spec.Field, spec.Why)
 	case errors.As(err, &setting):
 		return edge.Invalid(setting.Field, setting.Why)
+	case errors.As(err, &change):
+		return edge.Invalid(change.Field, change.Why)
 	case errors.As(err, &exists):
 		return edge.Refuse(http.StatusConflict, wire.CodeExists, exists.Error())
 	case errors.As(err, &offset):

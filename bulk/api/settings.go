@@ -37,15 +37,25 @@ func (s *server) tenant(ctx context.Context, in *inTenant) (*object[wire.Tenant]
 	if err != nil {
 		return nil, err
 	}
-	return &object[wire.Tenant]{Body: wire.Tenant(settings.Tenants[in.ID].WithDefaults())}, nil
+	return tenantAnswer(settings.Tenants[in.ID].WithDefaults()), nil
 }
 
 func (s *server) setTenant(ctx context.Context, in *inSetTenant) (*object[wire.Tenant], error) {
-	tenant := bulk.Tenant(in.Body).WithDefaults()
+	tenant := bulk.Tenant{
+		BasePriority: in.Body.BasePriority, Weight: in.Body.Weight,
+		RequestsPerSecond: in.Body.RequestsPerSecond, Concurrency: in.Body.Concurrency, Pacing: bulk.Pacing(in.Body.Pacing),
+	}.WithDefaults()
 	if err := s.engine.Set(ctx, bulk.SettingsChange{Name: in.ID, Tenant: &tenant}); err != nil {
 		return nil, err
 	}
-	return &object[wire.Tenant]{Body: wire.Tenant(tenant)}, nil
+	return tenantAnswer(tenant), nil
+}
+
+func tenantAnswer(t bulk.Tenant) *object[wire.Tenant] {
+	return &object[wire.Tenant]{Body: wire.Tenant{
+		BasePriority: t.BasePriority, Weight: t.Weight,
+		RequestsPerSecond: t.RequestsPerSecond, Concurrency: t.Concurrency, Pacing: string(t.Pacing),
+	}}
 }
 
 type inTarget struct {
@@ -61,6 +71,7 @@ type inSetTarget struct {
 type targetLimits struct {
 	RequestsPerSecond targetRate `json:"requests_per_second" required:"false" doc:"Limits the attempts started against the target; auto finds the rate that the target sustains. Default 0: no limit."`
 	Concurrency       int        `json:"concurrency" required:"false" minimum:"0" maximum:"1000000" doc:"Limits the attempts in flight against the target. Default 0: as many as the target can take, which the server finds out."`
+	Pacing            string     `json:"pacing,omitempty" enum:"window,smooth" doc:"How the rate is spread: within each window at any time, or evenly, so that any span of a second holds at most the rate. Default window."`
 	URLPrefix         string     `json:"url_prefix,omitempty" maxLength:"2048" doc:"Where the target is: requests go to URLs below it only, and actions that name the target give a path below it. Default: none, actions give the whole URL."`
 	Secrets           []string   `json:"secrets,omitempty" nullable:"false" maxItems:"10" writeOnly:"true" doc:"The secrets that sign requests to the target, the current one first; they need a url_prefix. Absent: as they are; an empty list: those of the server's settings."`
 	SecretCount       int        `json:"secret_count,omitempty" readOnly:"true" doc:"How many secrets are stored. A PUT ignores it."`
@@ -92,7 +103,7 @@ func (s *server) target(ctx context.Context, in *inTarget) (*object[targetLimits
 // targetAnswer returns what is set, and what was found.
 func (s *server) targetAnswer(ctx context.Context, name string, limits bulk.TargetLimits) (*object[targetLimits], error) {
 	body := targetLimits{
-		RequestsPerSecond: targetRate{wire.Rate(limits.RequestsPerSecond)}, Concurrency: limits.Concurrency,
+		RequestsPerSecond: targetRate{wire.Rate(limits.RequestsPerSecond)}, Concurrency: limits.Concurrency, Pacing: string(limits.Pacing),
 		URLPrefix: limits.URLPrefix, SecretCount: len(limits.Secrets), Tenants: limits.Tenants,
 	}
 	if limits.Auto {
@@ -112,7 +123,7 @@ func (s *server) targetAnswer(ctx context.Context, name string, limits bulk.Targ
 
 func (s *server) setTarget(ctx context.Context, in *inSetTarget) (*object[targetLimits], error) {
 	target := bulk.TargetLimits{
-		RequestsPerSecond: float64(in.Body.RequestsPerSecond.Rate), Concurrency: in.Body.Concurrency,
+		RequestsPerSecond: float64(in.Body.RequestsPerSecond.Rate), Concurrency: in.Body.Concurrency, Pacing: bulk.Pacing(in.Body.Pacing),
 		URLPrefix: in.Body.URLPrefix, Secrets: in.Body.Secrets, Tenants: in.Body.Tenants,
 	}
 	if target.Secrets == nil { // Nobody can read them, and so nobody can repeat them.
@@ -153,7 +164,10 @@ func (s *server) jobType(ctx context.Context, in *inType) (*object[wire.TypeLimi
 }
 
 func (s *server) setJobType(ctx context.Context, in *inSetType) (*object[wire.TypeLimits], error) {
-	limits := bulk.TypeLimits(in.Body)
+	limits := bulk.TypeLimits{
+		Concurrency: in.Body.Concurrency, TotalConcurrency: in.Body.TotalConcurrency,
+		RequestsPerSecond: in.Body.RequestsPerSecond, Pacing: bulk.Pacing(in.Body.Pacing),
+	}
 	if err := s.engine.Set(ctx, bulk.SettingsChange{Name: in.Type, Type: &limits}); err != nil {
 		return nil, err
 	}
@@ -162,8 +176,10 @@ func (s *server) setJobType(ctx context.Context, in *inSetType) (*object[wire.Ty
 
 // typeAnswer shows what holds: the default of the config where nothing is set.
 func (s *server) typeAnswer(name string, limits bulk.TypeLimits) *object[wire.TypeLimits] {
-	limits.Concurrency = cmp.Or(limits.Concurrency, s.config.For(name).Workers)
-	return &object[wire.TypeLimits]{Body: wire.TypeLimits(limits)}
+	return &object[wire.TypeLimits]{Body: wire.TypeLimits{
+		Concurrency: cmp.Or(limits.Concurrency, s.config.For(name).Workers), TotalConcurrency: limits.TotalConcurrency,
+		RequestsPerSecond: limits.RequestsPerSecond, Pacing: string(limits.Pacing),
+	}}
 }
 
 func (s *server) limits(ctx context.Context, _ *struct{}) (*object[wire.Limits], error) {
@@ -172,15 +188,19 @@ func (s *server) limits(ctx context.Context, _ *struct{}) (*object[wire.Limits],
 		return nil, err
 	}
 	if settings.Limits != nil {
-		return &object[wire.Limits]{Body: wire.Limits(*settings.Limits)}, nil
+		return limitsAnswer(*settings.Limits), nil
 	}
-	return &object[wire.Limits]{Body: wire.Limits{RequestsPerSecond: max(0, s.config.RequestsPerSecond)}}, nil
+	return limitsAnswer(bulk.Limits{RequestsPerSecond: max(0, s.config.RequestsPerSecond)}), nil
 }
 
 func (s *server) setLimits(ctx context.Context, in *object[wire.Limits]) (*object[wire.Limits], error) {
-	limits := bulk.Limits(in.Body)
+	limits := bulk.Limits{RequestsPerSecond: in.Body.RequestsPerSecond, Concurrency: in.Body.Concurrency, Pacing: bulk.Pacing(in.Body.Pacing)}
 	if err := s.engine.Set(ctx, bulk.SettingsChange{Limits: &limits}); err != nil {
 		return nil, err
 	}
-	return &object[wire.Limits]{Body: in.Body}, nil
+	return limitsAnswer(limits), nil
+}
+
+func limitsAnswer(l bulk.Limits) *object[wire.Limits] {
+	return &object[wire.Limits]{Body: wire.Limits{RequestsPerSecond: l.RequestsPerSecond, Concurrency: l.Concurrency, Pacing: string(l.Pacing)}}
 }

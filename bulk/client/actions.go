@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/sluice-project/sluice/bulk/api/wire"
@@ -66,6 +67,27 @@ func (c *Client) Cancel(ctx context.Context, id string) (wire.Action, error) {
 
 func (c *Client) move(ctx context.Context, id, verb string) (wire.Action, error) {
 	return ask[wire.Action](ctx, c, call{Method: "POST", Path: at("actions", id, verb)})
+}
+
+// Job returns where one job of the action is and, if it has not ended, why it does not run.
+func (c *Client) Job(ctx context.Context, id string, index int64) (wire.JobState, error) {
+	return c.job(ctx, id, strconv.FormatInt(index, 10))
+}
+
+// FirstJob returns the same of the first job that has not ended, by index. It is a refusal with
+// wire.CodeNotFound if there is none, or if the action is canceled.
+func (c *Client) FirstJob(ctx context.Context, id string) (wire.JobState, error) {
+	return c.job(ctx, id, wire.FirstJob)
+}
+
+func (c *Client) job(ctx context.Context, id, index string) (wire.JobState, error) {
+	return ask[wire.JobState](ctx, c, call{Method: "GET", Path: at("actions", id, "jobs", index)})
+}
+
+// Change changes the actions that match, at most 1,000 of them. Next of its answer is the After
+// of the call that continues. A repeated call changes nothing twice.
+func (c *Client) Change(ctx context.Context, change wire.Change) (wire.Changed, error) {
+	return ask[wire.Changed](ctx, c, call{Method: "POST", Path: at("changes"), Body: change})
 }
 
 // Failures returns a page of the failed jobs of an action, from an index on. Limit is at most

@@ -34,6 +34,13 @@ func (a *auto) throttled(took time.Duration) {
 	}
 }
 
+// started counts an attempt that starts.
+func (a *auto) started() {
+	if a != nil {
+		a.sample.Started++
+	}
+}
+
 // adoptAuto starts or stops finding a target's rate. Setting it again changes nothing.
 func (s *Store) adoptAuto(t *target, on bool) {
 	switch {
@@ -45,7 +52,7 @@ func (s *Store) adoptAuto(t *target, on bool) {
 		t.auto = &auto{}
 		s.autos[t.name] = t
 	}
-	t.rate = t.auto.rate.Rate()
+	t.limit.RequestsPerSecond = t.auto.rate.Rate()
 }
 
 // findRates observes the windows that have ended, and finds the rates of the next.
@@ -69,18 +76,15 @@ func (s *Store) findRates(window int64) {
 		if window < ended { // the clock was set back: keep the rate
 			t.auto.rate.Window = window - 1
 		}
-		t.rate = t.auto.rate.Rate()
+		t.limit.RequestsPerSecond = t.auto.rate.Rate()
 	}
 }
 
 // observe adds a window that has ended, with whether jobs waited at its end.
 func (t *target) observe(length time.Duration, window int64, waits bool) {
 	s := &t.auto.sample
-	if t.window == window {
-		s.Started = t.started
-	}
 	s.Window, s.Length, s.InFlight = window, length, t.inFlight
-	s.Held = waits && s.Started >= bulk.Budget(t.rate, length, window)
+	s.Held = waits && s.Started >= bulk.Budget(t.limit.Paced(), length, window)
 	t.auto.rate.Observe(*s)
 	t.auto.sample, t.auto.learned = bulk.AutoSample{}, true
 }
@@ -89,7 +93,7 @@ func (t *target) observe(length time.Duration, window int64, waits bool) {
 func (s *Store) found() map[string]float64 {
 	found := make(map[string]float64, len(s.autos))
 	for name, t := range s.autos {
-		found[name] = t.rate
+		found[name] = t.limit.RequestsPerSecond
 	}
 	return found
 }
@@ -117,7 +121,7 @@ func (s *Store) loadAuto() error {
 			return true, nil
 		}
 		err := pebblekv.Unmarshal(key, value, &t.auto.rate)
-		t.rate = t.auto.rate.Rate()
+		t.limit.RequestsPerSecond = t.auto.rate.Rate()
 		return true, err
 	})
 }

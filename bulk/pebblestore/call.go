@@ -135,18 +135,24 @@ func (s *Store) launch(j *job) {
 	a := j.action
 	j.phase, j.lapsed = inFlight, false
 	heap.Push(&s.leases, j)
-	a.record.InFlight++
 	a.line.jobType.launched(s.now())
-	a.target.inFlight++
+	s.fly(a, 1)
 }
 
 // land takes a job out of flight.
 func (s *Store) land(j *job) {
 	a := j.action
 	heap.Remove(&s.leases, j.place)
-	a.record.InFlight--
 	a.line.jobType.landed(s.now())
-	a.target.inFlight--
+	s.fly(a, -1)
+}
+
+// fly counts n more jobs of an action in flight.
+func (s *Store) fly(a *action, n int64) {
+	a.record.InFlight += n
+	s.global.inFlight += n
+	a.line.tenant.counter.inFlight += n
+	a.target.inFlight += n
 }
 
 // goBack returns a job that has left flight, or was non-ready, to its line.

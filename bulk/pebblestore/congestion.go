@@ -113,7 +113,7 @@ func (l *limiter) book(window, n int64) {
 // in a window: the measured rate, less the jobs that have started, are ready, or have
 // their slot in it. A tenant that was throttled in this window has none.
 func (l *limiter) allowance(window int64) int64 {
-	if l.target.rate > 0 {
+	if l.target.limit.RequestsPerSecond > 0 {
 		return bulk.NoLimit
 	}
 	l.target.close(window)
@@ -125,7 +125,7 @@ func (l *limiter) allowance(window int64) int64 {
 
 // allowance returns how many more jobs of all tenants congestion control admits.
 func (t *target) allowance(window int64) int64 {
-	if t.rate > 0 {
+	if t.limit.RequestsPerSecond > 0 {
 		return bulk.NoLimit
 	}
 	t.close(window)
@@ -148,8 +148,8 @@ func remains(congestion *bulk.Congestion, c *counter, b *bookings, window int64)
 // else its part of the target's configured or measured rate.
 func (l *limiter) ratePerSecond(window time.Duration) float64 {
 	t := l.target
-	if t.rate > 0 {
-		return t.rate / float64(max(1, t.sharing))
+	if rate := t.limit.Paced(); rate > 0 {
+		return rate / float64(max(1, t.sharing))
 	}
 	if l.congestion.Known() {
 		return max(l.congestion.PerWindow(), float64(l.tally.passed)) / window.Seconds()

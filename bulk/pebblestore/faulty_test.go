@@ -35,6 +35,7 @@ type faulty struct {
 	lease      func(bulk.LeaseRequest) ([]bulk.Job, error)
 	settle     func([]bulk.Settlement) ([]bulk.Verdict, error)
 	dead       func([]bulk.DeadLetter) []bulk.DeadLetter
+	job        func(*bulk.JobState)
 	keep       func(most int64) error
 	events     func([]bulk.Event) []bulk.Event
 	published  func(upTo uint64) error
@@ -132,6 +133,14 @@ func (f *faulty) Settle(ctx context.Context, settlements []bulk.Settlement) ([]b
 func (f *faulty) Dispatch(ctx context.Context, most int) (moved int, next time.Time, err error) {
 	f.tamper()
 	return f.Store.Dispatch(ctx, most)
+}
+
+func (f *faulty) Job(ctx context.Context, id string, index int64) (bulk.JobState, error) {
+	j, err := f.Store.Job(ctx, id, index)
+	if f.job != nil {
+		f.job(&j)
+	}
+	return j, err
 }
 
 func (f *faulty) DeadLetters(ctx context.Context, id string, from int64, limit int) ([]bulk.DeadLetter, error) {

@@ -95,8 +95,8 @@ func (s *Store) leaseOffers(request bulk.LeaseRequest, offers []offer) (leased [
 			k.ready.pop()
 			s.charge(j.action, -1)
 			j.action.record.Ready--
-			if !s.mayStartJob(j.action, c.window) {
-				s.turnBack(c, j)
+			if over := s.exceeded(j.action, c.now); over != nil {
+				s.turnBack(j, over)
 				continue
 			}
 			job := c.lease(j, request)
@@ -128,16 +128,20 @@ func (s *Store) nextReady(types []string, turn *uint64, seen map[*jobType]int) *
 	return nil
 }
 
-// mayStartJob reports whether all limits allow one more attempt. Admission has checked
-// them, but a limit may have been lowered since.
-func (s *Store) mayStartJob(a *action, window int64) bool {
-	return s.mayStart(&s.global, window) && s.mayStart(&a.line.tenant.counter, window) &&
-		s.mayStart(&a.target.counter, window)
+// exceeded returns a limit that allows no further attempt; nil if there is none. Admission
+// has checked them, but a limit may have been lowered since.
+func (s *Store) exceeded(a *action, now time.Time) *counter {
+	for _, c := range [...]*counter{&s.global, &a.line.tenant.counter, &a.target.counter} {
+		if !s.mayStart(c, now) {
+			return c
+		}
+	}
+	return nil
 }
 
-// turnBack makes a ready job wait for the next window.
-func (s *Store) turnBack(c *call, j *job) {
-	j.reason, j.at = reasonRateLimited, bulk.WindowStart(c.window+1, s.config.Window)
+// turnBack makes a ready job wait for the next window of a limit.
+func (s *Store) turnBack(j *job, over *counter) {
+	j.reason, j.at = reasonRateLimited, s.ends(over)
 	s.setAside(j)
 }
 
@@ -149,6 +153,7 @@ func (c *call) lease(j *job, request bulk.LeaseRequest) bulk.Job {
 	a.limiter.roll(c.window)
 	a.limiter.started++
 	a.target.started++
+	a.target.auto.started()
 	j.fence++
 	j.attempts++
 	j.local = request.Local

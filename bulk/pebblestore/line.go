@@ -3,6 +3,7 @@ package pebblestore
 import (
 	"cmp"
 	"context"
+	"time"
 
 	"github.com/sluice-project/sluice/bulk"
 )
@@ -42,7 +43,7 @@ func (s *Store) Backlog(context.Context) (bulk.Backlog, error) {
 	b := bulk.Backlog{
 		Now:        now,
 		WindowEnds: bulk.WindowStart(window+1, s.config.Window),
-		Left:       s.left(&s.global, window),
+		Left:       s.left(&s.global, now),
 		Virtual:    s.virtual,
 		Types:      make(map[string]bulk.TypeState, len(s.types)),
 		Targets:    map[string]int64{},
@@ -52,16 +53,19 @@ func (s *Store) Backlog(context.Context) (bulk.Backlog, error) {
 
 		Outbox: int64(s.outbox.next - s.outbox.first), OldestEvent: s.outbox.oldest,
 	}
+	ends := func(c *counter) { b.WindowEnds = minTime(b.WindowEnds, s.ends(c)) }
+	ends(&s.global)
 	for name, k := range s.types {
 		b.Types[name] = bulk.TypeState{Ready: int64(k.ready.len()), InFlight: k.inFlight, Finished: k.finished, Busy: k.busyUntil(now), Virtual: k.virtual, Idle: k.idle}
 	}
 	for name, t := range s.targets {
-		if left := s.leftOf(t, window); left != bulk.NoLimit {
+		if left := s.leftOf(t, now); left != bulk.NoLimit {
 			b.Targets[name] = left
 		}
+		ends(&t.counter)
 	}
 	for _, t := range s.tenants {
-		left := s.left(&t.counter, window)
+		left := s.left(&t.counter, now)
 		for _, l := range t.lines {
 			for _, a := range l.actions {
 				if held := a.record.Ready + a.record.InFlight; held > 0 {
@@ -69,6 +73,7 @@ func (s *Store) Backlog(context.Context) (bulk.Backlog, error) {
 				}
 			}
 			if waiting := s.waiting(l, window); len(waiting) > 0 {
+				ends(&t.counter)
 				b.Lines = append(b.Lines, bulk.Line{
 					Tenant: t.name, Type: l.jobType.name, Settings: t.settings,
 					Taken: t.taken, TypeTaken: l.taken, Granted: l.granted, Left: left, Waiting: waiting,
@@ -101,7 +106,8 @@ func (s *Store) waiting(l *line, window int64) (waiting []bulk.Waiting) {
 func (s *Store) Admit(_ context.Context, grants []bulk.Grant) (admitted int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	window := s.window(s.now())
+	now := s.now()
+	window := s.window(now)
 	s.rest(window)
 	s.findRates(window)
 	for _, grant := range grants {
@@ -115,8 +121,8 @@ func (s *Store) Admit(_ context.Context, grants []bulk.Grant) (admitted int, err
 		case k.idle:
 			continue
 		}
-		n := min(grant.Jobs, a.waiting(), s.left(&s.global, window),
-			s.left(&a.line.tenant.counter, window), s.leftOf(a.target, window), a.limiter.allowance(window))
+		n := min(grant.Jobs, a.waiting(), s.left(&s.global, now),
+			s.left(&a.line.tenant.counter, now), s.leftOf(a.target, now), a.limiter.allowance(window))
 		if n > 0 {
 			s.admit(a, n, cmp.Or(grant.Cost, 1))
 			admitted += int(n)
@@ -196,4 +202,11 @@ func (s *Store) advance(l *line, n int64, cost float64) {
 	l.tenant.taken, s.virtual = bulk.Charge(l.tenant.taken, s.virtual, n, weight)
 	l.taken, l.jobType.virtual = bulk.Charge(l.taken, l.jobType.virtual, n, weight/cost)
 	l.granted += n
+}
+
+func minTime(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }

@@ -164,13 +164,12 @@ func (k *jobType) busyUntil(now time.Time) time.Duration {
 
 // counter counts the attempts and jobs that are charged to one limit.
 type counter struct {
-	users       int // unfinished actions that are charged to it
-	rate        float64
-	concurrency int
-	window      int64
-	started     int64
-	ready       int64
-	inFlight    int64
+	users    int // unfinished actions that are charged to it
+	limit    bulk.Limit
+	window   int64 // of the limit
+	started  int64
+	ready    int64
+	inFlight int64
 }
 
 // roll begins the window with that index.

@@ -1,6 +1,7 @@
 package pebblestore
 
 import (
+	"cmp"
 	"container/heap"
 	"errors"
 	"fmt"
@@ -157,19 +158,15 @@ var mistakes = map[string]mistake{
 	}),
 	"lease ignores limits": by("limits model", func(f *faulty) {
 		f.lease = func(r bulk.LeaseRequest) ([]bulk.Job, error) {
-			type limit struct {
-				rate        float64
-				concurrency int
-			}
-			var limits []limit
+			var limits []bulk.Limit
 			counters := f.counters()
 			for _, c := range counters {
-				limits = append(limits, limit{c.rate, c.concurrency})
-				c.rate, c.concurrency = 0, 0
+				limits = append(limits, c.limit)
+				c.limit = bulk.Limit{}
 			}
 			jobs, err := f.Store.Lease(ctx, r)
 			for i, c := range counters {
-				c.rate, c.concurrency = limits[i].rate, limits[i].concurrency
+				c.limit = limits[i]
 			}
 			return jobs, err
 		}
@@ -196,7 +193,7 @@ var mistakes = map[string]mistake{
 		window := s.window(s.now())
 		for _, t := range s.autos {
 			if sample := &t.auto.sample; s.autoWindow < window && sample.Throttled == 0 {
-				n := int64(t.rate)
+				n := int64(t.limit.RequestsPerSecond)
 				t.auto.rate.Observe(bulk.AutoSample{Window: s.autoWindow, Length: s.config.Window, Started: n, Passed: n, Held: true})
 			}
 		}
@@ -204,7 +201,7 @@ var mistakes = map[string]mistake{
 	"auto learns at once": settled("auto", func(f *faulty, _ *bulk.Settlement) {
 		for _, t := range f.autos {
 			t.observe(f.config.Window, f.autoWindow, true)
-			t.rate = t.auto.rate.Rate()
+			t.limit.RequestsPerSecond = t.auto.rate.Rate()
 		}
 	}),
 	"auto starts again": sets("auto", func(f *faulty, c *bulk.SettingsChange) {
@@ -415,6 +412,36 @@ var mistakes = map[string]mistake{
 		}
 	}),
 	"schedules stay": by("schedules", func(f *faulty) { f.remove = func(string) error { return nil } }),
+
+	// Single jobs.
+	"ready jobs are pending": by("jobs model", func(f *faulty) {
+		f.job = func(j *bulk.JobState) {
+			if j.State == bulk.StateReady {
+				j.State = bulk.StatePending
+			}
+		}
+	}),
+	"places by index": by("jobs model", func(f *faulty) {
+		f.job = func(j *bulk.JobState) {
+			if j.State == bulk.StatePending {
+				j.Before = j.Index
+			}
+		}
+	}),
+	"canceled jobs have failed": by("jobs model", func(f *faulty) {
+		f.job = func(j *bulk.JobState) {
+			if j.State == bulk.StateCanceled {
+				j.State = bulk.StateFailed
+			}
+		}
+	}),
+	"replayed jobs have errors": by("jobs", func(f *faulty) {
+		errors := map[int64]string{}
+		f.job = func(j *bulk.JobState) {
+			j.Error = cmp.Or(j.Error, errors[j.Index])
+			errors[j.Index] = j.Error
+		}
+	}),
 
 	// Events.
 	"pause tells nobody":   publishes("events model", without(bulk.ActionPaused)),

@@ -25,7 +25,7 @@ func (s *Store) loadSettings() error {
 	}
 	err := s.eachSetting(s.adopt)
 	if s.settings.Limits == nil {
-		s.global.rate = max(0, s.config.RequestsPerSecond)
+		s.global.limit = bulk.Limit{RequestsPerSecond: max(0, s.config.RequestsPerSecond)}
 	}
 	if err != nil {
 		return err
@@ -65,19 +65,20 @@ func (s *Store) adopt(change bulk.SettingsChange) {
 	switch {
 	case change.Limits != nil:
 		s.settings.Limits = change.Limits
-		s.global.rate = change.Limits.RequestsPerSecond
+		s.global.limit = change.Limits.Limit()
 	case change.Tenant != nil:
 		settings := change.Tenant.WithDefaults()
 		s.settings.Tenants[change.Name] = settings
 		t := s.tenantOf(change.Name)
-		t.settings, t.counter.rate = settings, settings.RequestsPerSecond
+		t.settings, t.counter.limit = settings, settings.Limit()
 	case change.Target != nil:
 		s.settings.Targets[change.Name] = *change.Target
 		t := s.targetOf(change.Name)
-		t.rate, t.concurrency = change.Target.RequestsPerSecond, change.Target.Concurrency
+		t.limit = change.Target.Limit()
 		s.adoptAuto(t, change.Target.Auto)
 	case change.Type != nil:
 		s.settings.Types[change.Name] = *change.Type
+		s.targetOf(bulk.HandlersOf(change.Name)).limit = change.Type.Limit()
 	}
 }
 

@@ -160,48 +160,66 @@ func (s *Store) now() time.Time { return time.Now() }
 
 func (s *Store) window(now time.Time) int64 { return bulk.WindowIndex(now, s.config.Window) }
 
-// left returns how many more jobs a limit admits in a window.
-func (s *Store) left(c *counter, window int64) int64 {
-	c.roll(window)
-	left := bulk.NoLimit
-	if c.rate > 0 {
-		left = bulk.Budget(c.rate, s.config.Window, window) - c.started - c.ready
-		if s.shut(window) {
-			left = 0
-		}
+// roll begins the window of a limit that contains now.
+func (s *Store) roll(c *counter, now time.Time) {
+	c.roll(bulk.WindowIndex(now, c.limit.Window(s.config.Window)))
+}
+
+// left returns how many more jobs a limit admits now.
+func (s *Store) left(c *counter, now time.Time) int64 {
+	s.roll(c, now)
+	left := s.budget(c)
+	if left != bulk.NoLimit {
+		left -= c.started + c.ready
 	}
-	if c.concurrency > 0 {
-		left = min(left, int64(c.concurrency)-c.inFlight-c.ready)
+	if most := int64(c.limit.Concurrency); most > 0 {
+		left = min(left, most-c.inFlight-c.ready)
 	}
 	return max(0, left)
 }
 
-// shut reports whether the window began before shutUntil. A time further away than the
-// longest window is from before the clock was set back, and is ignored.
-func (s *Store) shut(window int64) bool {
+// budget returns how many attempts a limit allows in the counter's window.
+func (s *Store) budget(c *counter) int64 {
+	if c.limit.RequestsPerSecond > 0 && s.shut(c) {
+		return 0
+	}
+	return c.limit.Budget(s.config.Window, c.window)
+}
+
+// ends returns when the counter's window ends.
+func (s *Store) ends(c *counter) time.Time {
+	return bulk.WindowStart(c.window+1, c.limit.Window(s.config.Window))
+}
+
+// shut reports whether the counter's window began before shutUntil. A time further away than
+// the longest window is from before the clock was set back, and is ignored.
+func (s *Store) shut(c *counter) bool {
 	if s.shutUntil.IsZero() {
 		return false
 	}
-	away := s.shutUntil.Sub(bulk.WindowStart(window, s.config.Window))
+	away := s.shutUntil.Sub(bulk.WindowStart(c.window, c.limit.Window(s.config.Window)))
 	return away > 0 && away <= bulk.MaxWindow
 }
 
-// leftOf returns how many more jobs a target admits in a window, by its configured limits
-// or its measured rate.
-func (s *Store) leftOf(t *target, window int64) int64 {
-	return min(s.left(&t.counter, window), t.allowance(window))
+// leftOf returns how many more jobs a target admits now, by its configured limits or its
+// measured rate.
+func (s *Store) leftOf(t *target, now time.Time) int64 {
+	return min(s.left(&t.counter, now), t.allowance(s.window(now)))
 }
 
-// mayStart reports whether one more attempt may start in a window.
-func (s *Store) mayStart(c *counter, window int64) bool {
-	c.roll(window)
-	if c.concurrency > 0 && c.inFlight >= int64(c.concurrency) {
+// mayStart reports whether one more attempt may start now.
+func (s *Store) mayStart(c *counter, now time.Time) bool {
+	s.roll(c, now)
+	if most := int64(c.limit.Concurrency); most > 0 && c.inFlight >= most {
 		return false
 	}
-	if c.rate <= 0 {
-		return true
-	}
-	return !s.shut(window) && c.started < bulk.Budget(c.rate, s.config.Window, window)
+	return c.started < s.budget(c)
+}
+
+// limited reports whether a target, or the handlers of a type, have settings.
+func (s *Store) limited(t *target) bool {
+	_, target := s.settings.Targets[t.name]
+	return target || t.limit != bulk.Limit{}
 }
 
 func (s *Store) tenantOf(name string) *tenant {
@@ -286,7 +304,7 @@ func (s *Store) leave(a *action) {
 		delete(s.limiters, [2]string{a.spec.Tenant, a.target.name})
 	}
 	a.target.users--
-	if _, set := s.settings.Targets[a.target.name]; a.target.users == 0 && !set {
+	if a.target.users == 0 && !s.limited(a.target) {
 		delete(s.targets, a.target.name)
 	}
 	l := a.line

@@ -46,17 +46,17 @@ func (s *Store) Admit(ctx context.Context, grants []bulk.Grant) (admitted int, e
 	if err := s.know(ctx, grants); err != nil {
 		return 0, err
 	}
-	window := s.window()
+	at := s.presumed()
 	for shard, grants := range byShard {
 		if len(grants) == 0 {
 			continue
 		}
 		grants = together(grants)
-		n, now, err := s.admitTo(ctx, shard, window, grants)
-		if next := bulk.WindowIndex(now, s.config.Window); err == nil && n == 0 && next != window {
+		n, now, err := s.admitTo(ctx, shard, at, grants)
+		if err == nil && n == 0 && s.turned(at, now) {
 			// Another window has begun; the quotas were for the previous one.
-			window = next
-			n, _, err = s.admitTo(ctx, shard, window, grants)
+			at = now
+			n, _, err = s.admitTo(ctx, shard, at, grants)
 		}
 		admitted += n
 		if err != nil {
@@ -67,6 +67,12 @@ func (s *Store) Admit(ctx context.Context, grants []bulk.Grant) (admitted int, e
 		}
 	}
 	return admitted, nil
+}
+
+// turned reports whether another window has begun for any limit.
+func (s *Store) turned(from, to time.Time) bool {
+	values, _ := s.settings.get()
+	return bulk.WindowIndex(from, values.shortest) != bulk.WindowIndex(to, values.shortest)
 }
 
 // know updates the mirror if the grants exceed the jobs that it saw waiting, so that no more
@@ -89,13 +95,13 @@ func (s *Store) know(ctx context.Context, grants []bulk.Grant) error {
 	return nil
 }
 
-func (s *Store) admitTo(ctx context.Context, shard int, window int64, grants []bulk.Grant) (admitted int, now time.Time, err error) {
-	wants, virtual := s.wantsOf(shard, window, grants)
-	if err := s.yieldUnused(ctx, shard, window, wants); err != nil {
+func (s *Store) admitTo(ctx context.Context, shard int, at time.Time, grants []bulk.Grant) (admitted int, now time.Time, err error) {
+	wants, virtual := s.wantsOf(shard, at, grants)
+	if err := s.yieldUnused(ctx, shard, at, wants); err != nil {
 		return 0, now, err
 	}
 	t := terms{Virtual: virtual}
-	if err := s.grant(ctx, &t, shard, window, wants); err != nil {
+	if err := s.grant(ctx, &t, shard, at, wants); err != nil {
 		return 0, now, err
 	}
 	args := make([]string, 0, 1+3*len(grants))
@@ -112,17 +118,17 @@ func (s *Store) admitTo(ctx context.Context, shard int, window int64, grants []b
 
 // wantsOf returns what a shard needs of each limit to admit grants, including what it has
 // started and its ready jobs; and the virtual times of all shards.
-func (s *Store) wantsOf(shard int, window int64, grants []bulk.Grant) (wants map[string]want, virtual map[string]float64) {
+func (s *Store) wantsOf(shard int, at time.Time, grants []bulk.Grant) (wants map[string]want, virtual map[string]float64) {
 	s.mirror.mu.Lock()
 	defer s.mirror.mu.Unlock()
 	m := &s.mirror.shards[shard]
 	values, _ := s.settings.get()
-	v := &view{mirror: &s.mirror, settings: &values, window: window, length: s.config.Window}
-	wants = map[string]want{"all": {attempts: v.used(m)}}
-	add := func(name string, n int64, used func() want) {
+	v := s.view(&values, at)
+	wants = map[string]want{"all": v.wantOf(m, "all")}
+	add := func(name string, n int64) {
 		w, known := wants[name]
 		if !known {
-			w = used()
+			w = v.wantOf(m, name)
 		}
 		w.attempts, w.slots = w.attempts+n, w.slots+n
 		wants[name] = w
@@ -136,9 +142,9 @@ func (s *Store) wantsOf(shard int, window int64, grants []bulk.Grant) (wants map
 		if len(s.shards) > 1 {
 			jobs = min(jobs, a.waiting())
 		}
-		add("all", jobs, nil)
-		add("t:"+a.Tenant, jobs, func() want { return want{} })
-		add("g:"+a.Target, jobs, func() want { return v.usedOfTarget(m, a.Target) })
+		add("all", jobs)
+		add("t:"+a.Tenant, jobs)
+		add("g:"+a.Target, jobs)
 	}
 	if len(s.shards) > 1 {
 		virtual = map[string]float64{}
@@ -153,19 +159,18 @@ func (s *Store) wantsOf(shard int, window int64, grants []bulk.Grant) (wants map
 	return wants, virtual
 }
 
-// usedOfTarget returns what a shard has started against a target, plus its ready jobs.
-func (v *view) usedOfTarget(m *shardMirror, name string) want {
-	g := m.targets[name]
-	if g == nil {
-		return want{}
+// wantOf returns what a shard has of a limit: its attempts in the window and its jobs in
+// flight, plus its ready jobs.
+func (v *view) wantOf(m *shardMirror, name string) want {
+	u := v.useOf(m, name)
+	w := want{attempts: u.started + u.ready, slots: u.flight + u.ready}
+	if g := m.targets[name[min(2, len(name)):]]; name == "all" {
+		w.has, w.version = m.state.Slots, m.state.Version
+	} else if g != nil && name[:2] == "g:" {
+		w.has, w.version = g.Slots, g.Version
 	}
-	ready := int64(0)
-	for kind, n := range g.Ready {
-		if !m.state.Kinds[kind].idle(v.window) {
-			ready += n
-		}
-	}
-	return want{attempts: startedIn(v.window, g.Window, g.Started) + ready, slots: g.Flight + ready, has: max(g.Slots, g.Flight), version: g.Version}
+	w.has = max(w.has, u.flight)
+	return w
 }
 
 func (s *Store) typesOf(shard int, grants []bulk.Grant) (types []string) {

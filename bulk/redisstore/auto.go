@@ -58,7 +58,7 @@ func (s *Store) findRates(ctx context.Context, values *settings, revision, windo
 		}
 		upTo, rate, err := readAuto(stored[name], window)
 		if err == nil && upTo < window-1 {
-			s.mirror.learnRate(rate, name, upTo, window, s.config.Window)
+			s.mirror.learnRate(rate, name, t.Limit(), upTo, window, s.config.Window)
 		}
 		if err == nil && (upTo < window-1 || stored[name] == "") {
 			rate, err = s.putAuto(ctx, key, name, window, rate)
@@ -109,7 +109,7 @@ func (s *Store) dropAuto(ctx context.Context, target string) error {
 // learnRate makes a rate observe the windows after upTo that have ended. It takes the number
 // of jobs in flight, and whether any wait, from the present instead of the end of each
 // window.
-func (m *mirror) learnRate(rate *bulk.AutoRate, target string, upTo, window int64, length time.Duration) {
+func (m *mirror) learnRate(rate *bulk.AutoRate, target string, limit bulk.Limit, upTo, window int64, length time.Duration) {
 	flight, waits := int64(0), false
 	for i := range m.shards {
 		if g := m.shards[i].targets[target]; g != nil {
@@ -120,11 +120,12 @@ func (m *mirror) learnRate(rate *bulk.AutoRate, target string, upTo, window int6
 		}
 	}
 	for w := max(upTo+1, window-tallied); w < window; w++ {
+		limit.RequestsPerSecond = rate.Rate()
 		t := m.congestion.recent[w][target]
 		rate.Observe(bulk.AutoSample{
 			Window: w, Length: length, Started: t.started, Passed: t.passed, Throttled: t.throttled,
 			Took: t.took, ThrottledTook: t.throttledTook, InFlight: flight,
-			Held: waits && t.started >= bulk.Budget(rate.Rate(), length, w),
+			Held: waits && t.started >= bulk.Budget(limit.Paced(), length, w),
 		})
 	}
 }

@@ -32,6 +32,7 @@ func calls(s *Store, id string, jobs []bulk.Job) map[string]func(context.Context
 		"Append":     func(ctx context.Context) error { _, err := s.Append(ctx, "upload", 0, payloads(0, 5)); return err },
 		"Transition": move(bulk.Pause), "Resume": move(bulk.Resume),
 		"Action":  func(ctx context.Context) error { _, err := s.Action(ctx, id); return err },
+		"Job":     func(ctx context.Context) error { _, err := s.Job(ctx, id, 0); return err },
 		"Actions": func(ctx context.Context) error { _, err := s.Actions(ctx, bulk.ActionFilter{}); return err },
 		"Unfinished": func(ctx context.Context) error {
 			_, err := s.Actions(ctx, bulk.ActionFilter{Unfinished: true})

@@ -25,9 +25,9 @@ func (s *Store) Backlog(ctx context.Context) (bulk.Backlog, error) {
 		return bulk.Backlog{}, err
 	}
 	values, _ := s.settings.get()
-	v := &view{mirror: &s.mirror, settings: &values, window: window, length: s.config.Window}
+	v := s.view(&values, now)
 	b := bulk.Backlog{
-		Now: now, WindowEnds: bulk.WindowStart(window+1, s.config.Window), Left: v.left(),
+		Now: now, WindowEnds: bulk.WindowStart(window+1, s.config.Window), Left: v.left("all"),
 		Types: v.types(now), Targets: v.targets(), Found: map[string]float64{}, Held: map[bulk.Holder]int64{},
 	}
 	for name := range s.mirror.autos.of {
@@ -50,7 +50,14 @@ func (s *Store) Backlog(ctx context.Context) (bulk.Backlog, error) {
 			}
 		}
 	}
+	v.end(&b.WindowEnds, "all")
+	for name := range b.Targets {
+		v.end(&b.WindowEnds, "g:"+name)
+	}
 	for _, line := range b.Lines {
+		if line.Left != bulk.NoLimit {
+			v.end(&b.WindowEnds, "t:"+line.Tenant)
+		}
 		state := b.Types[line.Type]
 		for _, w := range line.Waiting {
 			state.Waiting += w.Jobs
@@ -65,32 +72,86 @@ func (s *Store) Backlog(ctx context.Context) (bulk.Backlog, error) {
 type view struct {
 	mirror   *mirror
 	settings *settings
+	now      time.Time
 	window   int64
 	length   time.Duration
 }
 
-// left returns how many more jobs the global limit admits.
-func (v *view) left() int64 {
-	rate := v.settings.globalRate()
-	if rate <= 0 {
-		return bulk.NoLimit
-	}
-	left := bulk.Budget(rate, v.length, v.window)
-	for i := range v.mirror.shards {
-		left -= v.used(&v.mirror.shards[i])
-	}
-	return max(0, left)
+// view returns a view of the mirror, whose mutex must be held while it is used.
+func (s *Store) view(values *settings, now time.Time) *view {
+	return &view{mirror: &s.mirror, settings: values, now: now, window: bulk.WindowIndex(now, s.config.Window), length: s.config.Window}
 }
 
-// used returns the attempts that a shard has started in the window, plus its ready jobs.
-func (v *view) used(m *shardMirror) int64 {
-	used := startedIn(v.window, m.state.Window, m.state.Started)
-	for _, k := range m.state.Kinds {
-		if !k.idle(v.window) {
-			used += k.Ready
+// use is the use of a limit, or of a limiter.
+type use struct{ started, ready, flight, booked int64 }
+
+func (u *use) add(other use) {
+	u.started, u.ready, u.flight = u.started+other.started, u.ready+other.ready, u.flight+other.flight
+}
+
+// useOf returns what a shard uses of a limit.
+func (v *view) useOf(m *shardMirror, name string) (u use) {
+	l := v.mirror.limitOf(v.settings, name)
+	window := bulk.WindowIndex(v.now, l.Window(v.length))
+	ready := func(kind string, n int64) {
+		if !m.state.Kinds[kind].idle(v.window) {
+			u.ready += n
 		}
 	}
-	return used
+	if name == "all" {
+		u.started = startedIn(window, m.state.Window, m.state.Started)
+		for kind, k := range m.state.Kinds {
+			u.flight += k.Flight
+			ready(kind, k.Ready)
+		}
+		return u
+	}
+	if t := m.tenants[name[2:]]; t != nil && name[:2] == "t:" {
+		u.started, u.flight = startedIn(window, t.Window, t.Started), t.Flight
+		for kind, line := range t.Lines {
+			ready(kind, line.Ready)
+		}
+	}
+	if g := m.targets[name[2:]]; g != nil && name[:2] == "g:" {
+		u.started, u.flight = startedIn(window, g.Window, g.Started), g.Flight
+		for kind, n := range g.Ready {
+			ready(kind, n)
+		}
+	}
+	return u
+}
+
+// left returns how many more jobs a limit admits.
+func (v *view) left(name string) int64 {
+	l := v.mirror.limitOf(v.settings, name)
+	if l.RequestsPerSecond <= 0 && l.Concurrency <= 0 {
+		return bulk.NoLimit
+	}
+	var u use
+	for i := range v.mirror.shards {
+		u.add(v.useOf(&v.mirror.shards[i], name))
+	}
+	return v.remains(l, u)
+}
+
+// end lowers a time to the end of a limit's present window.
+func (v *view) end(at *time.Time, name string) {
+	length := v.mirror.limitOf(v.settings, name).Window(v.length)
+	if ends := bulk.WindowStart(bulk.WindowIndex(v.now, length)+1, length); ends.Before(*at) {
+		*at = ends
+	}
+}
+
+// remains returns what a limit leaves.
+func (v *view) remains(l bulk.Limit, u use) int64 {
+	left := l.Budget(v.length, bulk.WindowIndex(v.now, l.Window(v.length)))
+	if left != bulk.NoLimit {
+		left -= u.started + u.ready
+	}
+	if l.Concurrency > 0 {
+		left = min(left, int64(l.Concurrency)-u.flight-u.ready)
+	}
+	return max(0, left)
 }
 
 // knownFor is how long the workers of an instance count that does not ask for jobs.
@@ -138,22 +199,14 @@ func (v *view) types(now time.Time) map[string]bulk.TypeState {
 // its found rate.
 func (v *view) targets() map[string]int64 {
 	left := map[string]int64{}
-	use := v.useOfTargets()
-	for name, t := range v.settings.Targets {
-		u := use[name]
-		if rate := v.mirror.rateOf(v.settings, name); rate > 0 {
-			left[name] = max(0, bulk.Budget(rate, v.length, v.window)-u.started-u.ready)
-		}
-		if t.Concurrency > 0 {
-			n := max(0, int64(t.Concurrency)-u.flight-u.ready)
-			if before, limited := left[name]; limited {
-				n = min(n, before)
-			}
+	uses := v.usesOfTargets()
+	for _, name := range v.settings.targets() {
+		if n := v.remains(v.mirror.limitOf(v.settings, "g:"+name), uses[name]); n != bulk.NoLimit {
 			left[name] = n
 		}
 	}
-	for name, u := range use {
-		if v.mirror.rateOf(v.settings, name) > 0 {
+	for name, u := range uses {
+		if v.mirror.limitOf(v.settings, "g:"+name).RequestsPerSecond > 0 {
 			continue
 		}
 		if allowed := v.mirror.congestion.allowance(name, v.window); allowed != bulk.NoLimit {
@@ -170,22 +223,13 @@ func (v *view) targets() map[string]int64 {
 	return left
 }
 
-// use is the use of a target or a limiter.
-type use struct{ started, ready, flight, booked int64 }
-
-func (v *view) useOfTargets() map[string]use {
+func (v *view) usesOfTargets() map[string]use {
 	all := map[string]use{}
 	for i := range v.mirror.shards {
 		m := &v.mirror.shards[i]
-		for name, g := range m.targets {
+		for name := range m.targets {
 			u := all[name]
-			u.started += startedIn(v.window, g.Window, g.Started)
-			u.flight += g.Flight
-			for kind, n := range g.Ready {
-				if !m.state.Kinds[kind].idle(v.window) {
-					u.ready += n
-				}
-			}
+			u.add(v.useOf(m, "g:"+name))
 			all[name] = u
 		}
 		for key, l := range m.limiters {
@@ -240,14 +284,8 @@ func (v *view) line(m *shardMirror, a *mirrored) bulk.Line {
 		t = &tenantState{}
 	}
 	line.Taken, line.TypeTaken, line.Granted = t.Taken, t.Lines[a.Type].Taken, t.Lines[a.Type].Granted
-	if settings.RequestsPerSecond > 0 {
-		line.Left = bulk.Budget(settings.RequestsPerSecond, v.length, v.window) - startedIn(v.window, t.Window, t.Started)
-		for kind, l := range t.Lines {
-			if !m.state.Kinds[kind].idle(v.window) {
-				line.Left -= l.Ready
-			}
-		}
-		line.Left = max(0, line.Left)
+	if l := settings.Limit(); l.RequestsPerSecond > 0 || l.Concurrency > 0 {
+		line.Left = v.remains(l, v.useOf(m, "t:"+a.Tenant))
 	}
 	return line
 }
@@ -256,7 +294,7 @@ func (v *view) line(m *shardMirror, a *mirrored) bulk.Line {
 // target: the measured rate, less the jobs that have started, are ready, or have their slot
 // in the window. A tenant that was throttled in the window gets no more.
 func (v *view) leftOfLimiter(m *shardMirror, target, limiter string, u use) int64 {
-	if v.mirror.rateOf(v.settings, target) > 0 {
+	if v.mirror.limitOf(v.settings, "g:"+target).RequestsPerSecond > 0 {
 		return bulk.NoLimit
 	}
 	if m.throttled[limiter] {

@@ -232,7 +232,7 @@ func (s *Store) ratePerSecond(tenant, target string, passed int64) float64 {
 	}
 	sharing = max(1, sharing)
 	values, _ := s.settings.get()
-	if rate := s.mirror.rateOf(&values, target); rate > 0 {
+	if rate := s.mirror.limitOf(&values, "g:"+target).Paced(); rate > 0 {
 		return rate / sharing
 	}
 	c := &s.mirror.congestion
@@ -247,11 +247,11 @@ func (s *Store) ratePerSecond(tenant, target string, passed int64) float64 {
 	return max(part, float64(passed), 1) / seconds
 }
 
-// rateOf returns the rate of a target, configured or found; 0 if it has none.
-func (m *mirror) rateOf(values *settings, target string) float64 {
-	t := values.Targets[target]
-	if t.Auto {
-		return m.autos.found(target)
+// limitOf returns the limit of a name, as settings.limitOf does, with the rate that was found.
+func (m *mirror) limitOf(values *settings, name string) bulk.Limit {
+	l := values.limitOf(name)
+	if target, is := strings.CutPrefix(name, "g:"); is && values.Targets[target].Auto {
+		l.RequestsPerSecond = m.autos.found(target)
 	}
-	return t.RequestsPerSecond
+	return l
 }

@@ -21,11 +21,10 @@ type exactly struct {
 	stores []*Store
 	clock  *clock
 	inHand []bulk.Job
-	// all and target limit attempts in a window, and most the attempts in flight against the
-	// target; 0: no limit.
-	all, target, most int
-	window            int64
-	started           [2]int // in the window: in total, and against the target
+	// all and target limit attempts in a window, allMost and most those in flight; 0: no limit.
+	all, allMost, target, most int
+	window                     int64
+	started                    [2]int // in the window: in total, and against the target
 }
 
 func (x *exactly) store() *Store { return x.stores[rapid.IntRange(0, 1).Draw(x.t, "instance")] }
@@ -46,13 +45,14 @@ func (x *exactly) advance() {
 // set changes a limit. The instance may end before it has told the shards.
 func (x *exactly) set() {
 	s, n := x.store(), rapid.SampledFrom([]int{0, 1, 3, 10, 30}).Draw(x.t, "limit")
-	name, value := settingLimits, any(&bulk.Limits{RequestsPerSecond: float64(n)})
+	name, value := settingLimits, any(nil)
+	most := rapid.SampledFrom([]int{0, 1, 4, 12}).Draw(x.t, "in flight")
 	if rapid.Bool().Draw(x.t, "of the target") {
-		most := rapid.SampledFrom([]int{0, 1, 4, 12}).Draw(x.t, "in flight")
 		name, value = settingTarget+"t", &bulk.TargetLimits{RequestsPerSecond: float64(n), Concurrency: most}
 		x.target, x.most = n, most
 	} else {
-		x.all = n
+		x.all, x.allMost = n, most
+		value = &bulk.Limits{RequestsPerSecond: float64(n), Concurrency: most}
 	}
 	if rapid.IntRange(0, 3).Draw(x.t, "ends") > 0 {
 		x.must(s.set(x.t.Context(), name, value))
@@ -76,15 +76,16 @@ func (x *exactly) admit() {
 // stray ends an instance between two steps of getting slots, or of returning them.
 func (x *exactly) stray() {
 	s, shard := x.store(), rapid.IntRange(0, 2).Draw(x.t, "shard")
-	held, err := s.slotsHeld(x.t.Context(), "g:t")
+	name := rapid.SampledFrom([]string{"g:t", "all"}).Draw(x.t, "limit")
+	held, err := s.slotsHeld(x.t.Context(), name)
 	x.must(err)
 	if rapid.Bool().Draw(x.t, "back") {
-		_, err = onShard(x.t.Context(), s, yieldScript, shard, asInts, "g:t", number(held[shard].version))
+		_, err = onShard(x.t.Context(), s, yieldScript, shard, asInts, "{}", name, number(held[shard].version))
 		x.must(err)
 		return
 	}
-	wants := map[string]want{"all": {attempts: 5}, "g:t": {attempts: 5, slots: 5}}
-	x.must(s.grant(x.t.Context(), &terms{}, shard, x.window, wants))
+	wants := map[string]want{"all": {attempts: 5, slots: 5}, "g:t": {attempts: 5, slots: 5}}
+	x.must(s.grant(x.t.Context(), &terms{}, shard, time.UnixMilli(x.clock.ms.Load()), wants))
 }
 
 func (x *exactly) lease() {
@@ -109,6 +110,9 @@ func (x *exactly) lease() {
 	flight := 0
 	for _, j := range x.inHand {
 		flight += flag(j.Spec.Target != nil)
+	}
+	if len(jobs) > 0 && over(len(x.inHand), x.allMost) {
+		x.t.Fatalf("%d in flight, of which there may be %d", len(x.inHand), x.allMost)
 	}
 	if len(against) > 0 && over(flight, x.most) {
 		x.t.Fatalf("%d in flight against the target, which may have %d", flight, x.most)
@@ -139,7 +143,7 @@ func (x *exactly) drain(ids []string) {
 	for still := 0; len(ids) > 0; still++ {
 		if still == stuck {
 			a, _ := x.stores[0].Action(x.t.Context(), ids[0])
-			x.t.Fatalf("%d actions are stuck, with limits of %d, %d and %d: %+v", len(ids), x.all, x.target, x.most, a.Counts)
+			x.t.Fatalf("%d actions are stuck, with limits of %d (%d in flight) and %d (%d): %+v", len(ids), x.all, x.allMost, x.target, x.most, a.Counts)
 		}
 		verdicts, err := x.stores[0].Settle(x.t.Context(), settlements(bulk.Succeeded, x.inHand))
 		x.must(err)

@@ -24,6 +24,34 @@ func (b *imported) compareVerdicts(leases []bulk.Job) {
 	}
 }
 
+// compareJobs compares the states of single jobs, of each action the first and the last ones.
+func (b *imported) compareJobs() {
+	actions, err := b.embedded.Actions(b.t.Context(), bulk.ActionFilter{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	const some = 30
+	for _, a := range actions {
+		for index := range a.Received {
+			if index >= some && index < a.Received-some {
+				continue
+			}
+			embedded, here := both(b, func(s bulk.Store) (bulk.JobState, error) {
+				j, err := s.Job(b.t.Context(), a.ID, index)
+				j.Number, j.At = 0, ms(j.At)
+				return j, err
+			})
+			if here.State.Ended() && here.Attempts == bulk.NotKnown {
+				embedded.Attempts = bulk.NotKnown
+			}
+			if a.Status == bulk.Canceled && a.Replays > 0 && here.State == bulk.StateFailed {
+				embedded.State = bulk.StateFailed // see Store.Job
+			}
+			b.equal("job "+bulk.JobID(a.ID, index), embedded, here)
+		}
+	}
+}
+
 // compareRest runs the remaining jobs in both stores, and compares their attempts.
 func (b *imported) compareRest() {
 	for _, change := range []bulk.SettingsChange{

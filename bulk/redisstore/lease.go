@@ -143,11 +143,10 @@ func (s *Store) leaseFrom(ctx context.Context, shard int, request bulk.LeaseRequ
 			wants[name], t.Asked[name] = want{attempts: n[0], slots: n[1], has: n[2], version: n[3]}, true
 		}
 		t.Quotas, t.Slots = nil, nil
-		window := bulk.WindowIndex(answer.now, s.config.Window)
-		if err := s.yieldUnused(ctx, shard, window, wants); err != nil {
+		if err := s.yieldUnused(ctx, shard, answer.now, wants); err != nil {
 			return jobs, err
 		}
-		if err := s.grant(ctx, &t, shard, window, wants); err != nil {
+		if err := s.grant(ctx, &t, shard, answer.now, wants); err != nil {
 			return jobs, err
 		}
 	}

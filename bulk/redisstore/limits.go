@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -36,49 +37,43 @@ func (t *terms) text() string {
 // version.
 type want struct{ attempts, slots, has, version int64 }
 
-// limitOf returns the limit of a name in a window: attempts per second, and jobs in flight; 0
-// is no limit. If the target is set to auto, it finds the rate first.
-func (s *Store) limitOf(ctx context.Context, values *settings, name string, window int64) (rate float64, concurrency int64, err error) {
-	switch {
-	case name == "all":
-		return values.globalRate(), 0, nil
-	case name[:2] == "t:":
-		return values.Tenants[name[2:]].RequestsPerSecond, 0, nil
-	}
-	t := values.Targets[name[2:]]
-	if !t.Auto {
-		return t.RequestsPerSecond, int64(t.Concurrency), nil
+// limitOf returns the limit of a name: see settings.limitOf. If the target is set to auto, it
+// finds the rate first.
+func (s *Store) limitOf(ctx context.Context, values *settings, name string, at time.Time) (bulk.Limit, error) {
+	if target, is := strings.CutPrefix(name, "g:"); !is || !values.Targets[target].Auto {
+		return values.limitOf(name), nil
 	}
 	s.mirror.mu.Lock()
 	defer s.mirror.mu.Unlock()
-	err = s.learn(ctx, window)
-	return s.mirror.autos.found(name[2:]), int64(t.Concurrency), err
+	err := s.learn(ctx, bulk.WindowIndex(at, s.config.Window))
+	return s.mirror.limitOf(values, name), err
 }
 
 // shared reports whether all shards share a limit; a tenant's limit belongs to one shard.
 func shared(name string) bool { return name[:2] != "t:" }
 
-// grant gets what a shard wants of limits in a window, and adds it to the terms. A limit that
+// grant gets what a shard wants of limits at a time, and adds it to the terms. A limit that
 // belongs to one shard is granted in full; the hub allots shared limits.
-func (s *Store) grant(ctx context.Context, t *terms, shard int, window int64, wants map[string]want) error {
+func (s *Store) grant(ctx context.Context, t *terms, shard int, at time.Time, wants map[string]want) error {
 	values, revision := s.settings.get()
 	t.Revision, t.Single = revision, len(s.shards) == 1
 	var requests [][6]any
 	for name, w := range wants {
-		rate, concurrency, err := s.limitOf(ctx, &values, name, window)
+		l, err := s.limitOf(ctx, &values, name, at)
 		if err != nil {
 			return err
 		}
-		if rate > 0 {
-			budget := bulk.Budget(rate, s.config.Window, window)
+		if l.RequestsPerSecond > 0 {
+			window := bulk.WindowIndex(at, l.Window(s.config.Window))
+			budget := l.Budget(s.config.Window, window)
 			if t.Single || !shared(name) {
 				t.Quotas = append(t.Quotas, [3]any{name, window, min(budget, maxQuota)})
 			} else {
 				requests = append(requests, [6]any{name, window, w.attempts, min(budget, maxQuota), 0, 0})
 			}
 		}
-		if concurrency > 0 && !t.Single {
-			requests = append(requests, [6]any{name, -1, w.slots, concurrency, w.has, w.version})
+		if l.Concurrency > 0 && !t.Single && shared(name) {
+			requests = append(requests, [6]any{name, -1, w.slots, l.Concurrency, w.has, w.version})
 		}
 	}
 	if len(requests) == 0 {
@@ -88,15 +83,15 @@ func (s *Store) grant(ctx context.Context, t *terms, shard int, window int64, wa
 	return s.allot(ctx, t, shard, requests)
 }
 
-// rank orders requests for lua/allot.lua: slots, rates of targets, the global rate.
-func rank(request [6]any) int {
-	switch {
-	case request[1] == -1:
-		return 0
-	case request[0] == "all":
-		return 2
+// rank orders requests for lua/allot.lua: targets before all, slots before rates.
+func rank(request [6]any) (rank int) {
+	if request[0] == "all" {
+		rank = 2
 	}
-	return 1
+	if request[1] != -1 {
+		rank++
+	}
+	return rank
 }
 
 // maxQuota is above any window's attempts, and exact in a script.
@@ -126,17 +121,13 @@ func (s *Store) allot(ctx context.Context, t *terms, shard int, requests [][6]an
 	return nil
 }
 
-// yieldUnused makes other shards give back unused slots of targets, if a shard wants more
-// than are left. It goes by the hub's counts: a shard may have forgotten a target whose slots
-// it has.
-func (s *Store) yieldUnused(ctx context.Context, shard int, window int64, wants map[string]want) error {
+// yieldUnused makes other shards give back unused slots, if a shard wants more than are left.
+// It goes by the hub's counts: a shard may have forgotten a target whose slots it has.
+func (s *Store) yieldUnused(ctx context.Context, shard int, at time.Time, wants map[string]want) error {
 	values, _ := s.settings.get()
 	for name, w := range wants {
-		most := int64(0)
-		if name[:2] == "g:" {
-			most = int64(values.Targets[name[2:]].Concurrency)
-		}
-		if most == 0 || len(s.shards) == 1 {
+		most := int64(values.limitOf(name).Concurrency)
+		if most == 0 || len(s.shards) == 1 || !shared(name) {
 			continue
 		}
 		held, err := s.slotsHeld(ctx, name)
@@ -152,8 +143,8 @@ func (s *Store) yieldUnused(ctx context.Context, shard int, window int64, wants 
 		if others+w.slots <= most {
 			continue
 		}
-		for _, i := range s.unused(name, window, shard, held) {
-			kept, err := onShard(ctx, s, yieldScript, i, asInts, name, number(held[i].version))
+		for _, i := range s.unused(name, at, shard, held) {
+			kept, err := onShard(ctx, s, yieldScript, i, asInts, "{}", name, number(held[i].version))
 			if err != nil {
 				return err
 			}
@@ -165,7 +156,7 @@ func (s *Store) yieldUnused(ctx context.Context, shard int, window int64, wants 
 	return nil
 }
 
-// held is the number of slots of a target that a shard has in the hub, and their version.
+// held is the number of slots of a limit that a shard has in the hub, and their version.
 type held struct{ slots, version int64 }
 
 func (s *Store) slotsHeld(ctx context.Context, name string) ([]held, error) {
@@ -178,28 +169,29 @@ func (s *Store) slotsHeld(ctx context.Context, name string) ([]held, error) {
 	return all, err
 }
 
-// unused returns the shards, except one, that have unused slots of a target.
-func (s *Store) unused(name string, window int64, but int, has []held) (shards []int) {
+// unused returns the shards, except one, that have unused slots of a limit.
+func (s *Store) unused(name string, at time.Time, but int, has []held) (shards []int) {
 	s.mirror.mu.Lock()
 	defer s.mirror.mu.Unlock()
-	v := &view{mirror: &s.mirror, window: window}
+	values, _ := s.settings.get()
+	v := s.view(&values, at)
 	for i := range has {
-		if i != but && has[i].slots > v.usedOfTarget(&s.mirror.shards[i], name[2:]).slots {
+		if u := v.useOf(&s.mirror.shards[i], name); i != but && has[i].slots > u.flight+u.ready {
 			shards = append(shards, i)
 		}
 	}
 	return shards
 }
 
-// window returns the present window by the shards' clocks, as far as they are known.
-func (s *Store) window() int64 {
+// presumed returns the present time by the shards' clocks, as far as they are known.
+func (s *Store) presumed() time.Time {
 	if now, set := s.now(); set {
-		return bulk.WindowIndex(now, s.config.Window)
+		return now
 	}
 	s.mirror.mu.Lock()
 	defer s.mirror.mu.Unlock()
 	if s.mirror.latest.IsZero() {
-		return bulk.WindowIndex(time.Now(), s.config.Window)
+		return time.Now()
 	}
-	return bulk.WindowIndex(s.mirror.latest.Add(time.Since(s.mirror.seen)), s.config.Window)
+	return s.mirror.latest.Add(time.Since(s.mirror.seen))
 }

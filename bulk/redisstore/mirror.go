@@ -66,6 +66,8 @@ type shardState struct {
 	Virtual float64              `json:"virtual"`
 	Window  int64                `json:"window"`
 	Started int64                `json:"started"`
+	Slots   int64                `json:"slots"`
+	Version int64                `json:"version"`
 	Aside   [3]int64             `json:"aside"`
 	Kinds   map[string]kindState `json:"kinds"`
 }
@@ -86,6 +88,7 @@ type tenantState struct {
 	Taken   float64              `json:"taken"`
 	Window  int64                `json:"window"`
 	Started int64                `json:"started"`
+	Flight  int64                `json:"flight"`
 	Lines   map[string]lineState `json:"lines"`
 }
 

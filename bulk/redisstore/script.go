@@ -33,6 +33,7 @@ var (
 	admitScript     = newScript(rediskv.EvenFull, "base", "action", "limits", "admit")
 	leaseScript     = newScript(rediskv.EvenFull, "base", "action", "limits", "lease")
 	deadScript      = newScript(rediskv.ReadOnly, "base", "dead")
+	jobScript       = newScript(rediskv.ReadOnly, "base", "action", "ended", "job")
 	peekScript      = newScript(rediskv.ReadOnly, "base", "action", "peek")
 	settleScript    = newScript(rediskv.EvenFull, "base", "action", "ended", "settle")
 	dispatchScript  = newScript(rediskv.EvenFull, "base", "action", "ended", "dispatch")
@@ -42,7 +43,7 @@ var (
 	publishedScript = newScript(rediskv.EvenFull, "base", "published")
 	keepScript      = newScript(rediskv.EvenFull, "base", "keep")
 	limitScript     = newScript(rediskv.EvenFull, "base", "limit")
-	yieldScript     = newScript(rediskv.EvenFull, "base", "action", "yield")
+	yieldScript     = newScript(rediskv.EvenFull, "base", "action", "limits", "yield")
 	setupScript     = newScript("", "setup")
 
 	claimScript   = newScript("", "claim")

@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -36,6 +39,8 @@ type settingsCache struct {
 type settings struct {
 	bulk.Settings
 	rate float64
+	// shortest is the length of the shortest windows that a limit counts in.
+	shortest time.Duration
 }
 
 func (c *settingsCache) get() (settings, int64) {
@@ -88,6 +93,10 @@ func (s *Store) loadSettings(ctx context.Context) error {
 		if err := readSetting(&values, &revision, name, text); err != nil {
 			return fmt.Errorf("redis: the setting %q: %w", name, err)
 		}
+	}
+	values.shortest = s.config.Window
+	for _, name := range values.limited() {
+		values.shortest = min(values.shortest, values.limitOf(name).Window(s.config.Window))
 	}
 	s.settings.put(load, values, revision)
 	if fields["pushed"] == number(revision) {
@@ -164,12 +173,50 @@ func (s *Store) set(ctx context.Context, name string, value any) error {
 	return s.loadSettings(ctx)
 }
 
-// globalRate returns the global limit, in attempts per second; 0 is no limit.
-func (s *settings) globalRate() float64 {
-	if s.Limits != nil {
-		return s.Limits.RequestsPerSecond
+// limitOf returns what is set for a name: "all", "t:TENANT" or "g:TARGET", where the handlers
+// of a type are a target.
+func (s *settings) limitOf(name string) bulk.Limit {
+	rest := name[min(2, len(name)):]
+	switch {
+	case name == "all" && s.Limits != nil:
+		return s.Limits.Limit()
+	case name == "all":
+		return bulk.Limit{RequestsPerSecond: s.rate}
+	case name[:2] == "t:":
+		t := s.Tenants[rest]
+		return t.Limit()
 	}
-	return s.rate
+	if jobType, handlers := strings.CutPrefix(rest, bulk.HandlersOf("")); handlers {
+		t := s.Types[jobType]
+		return t.Limit()
+	}
+	t := s.Targets[rest]
+	l := t.Limit()
+	if t.Auto {
+		l.RequestsPerSecond = bulk.MinRate // until the rate is found: see mirror.limitOf
+	}
+	return l
+}
+
+// limited returns the names of all limits that are set.
+func (s *settings) limited() []string {
+	names := []string{"all"}
+	for name := range s.Tenants {
+		names = append(names, "t:"+name)
+	}
+	for _, name := range s.targets() {
+		names = append(names, "g:"+name)
+	}
+	return names
+}
+
+// targets returns the names of all targets, and of all handlers of types, with settings.
+func (s *settings) targets() []string {
+	names := slices.Collect(maps.Keys(s.Targets))
+	for name := range s.Types {
+		names = append(names, bulk.HandlersOf(name))
+	}
+	return names
 }
 
 // adoptRate makes the config's limit that of all instances.
@@ -194,14 +241,15 @@ func (s *Store) push(ctx context.Context, values settings, revision int64) error
 		if err != nil {
 			return err
 		}
-		for i := 1; i+3 < len(answer); i += 4 {
-			texts := make([]string, 5)
-			for at, m := range []rueidis.RedisMessage{answer[0], answer[i], answer[i+1], answer[i+2], answer[i+3]} {
-				if texts[at], err = textOf(m); err != nil {
+		for limit := range slices.Chunk(answer, 5) {
+			started = append(started, number(int64(shard)))
+			for _, m := range limit {
+				text, err := textOf(m)
+				if err != nil {
 					return err
 				}
+				started = append(started, text)
 			}
-			started = append(started, number(int64(shard)), texts[0], texts[1], texts[2], texts[3], texts[4])
 		}
 	}
 	_, err := onHub(ctx, s, pushedScript, asInt, started...)
@@ -224,23 +272,25 @@ func (s *Store) kept() int64 { return 2*s.config.Window.Milliseconds() + 60_000 
 // of its tenants.
 func (s *Store) limitArgs(values *settings, revision int64, shard int) []string {
 	args := []string{number(revision)}
-	limited := func(name string, value string) { args = append(args, "l", name, value) }
-	if values.globalRate() > 0 {
-		limited("all", "1")
+	limited := func(name string) {
+		if l := values.limitOf(name); l.RequestsPerSecond > 0 || l.Concurrency > 0 {
+			text := fmt.Sprintf("%d %d", flag(l.RequestsPerSecond > 0), l.Concurrency)
+			if window := l.Window(s.config.Window); window != s.config.Window { // earlier versions do not know it
+				text += " " + number(window.Milliseconds())
+			}
+			args = append(args, "l", name, text)
+		}
 	}
+	limited("all")
 	for name, t := range values.Tenants {
 		if s.shardOf(name) != shard {
 			continue
 		}
-		if t.RequestsPerSecond > 0 {
-			limited("t:"+name, "1")
-		}
+		limited("t:" + name)
 		args = append(args, "w", name, fmt.Sprint(t.Weight))
 	}
-	for name, t := range values.Targets {
-		if rated := t.Auto || t.RequestsPerSecond > 0; rated || t.Concurrency > 0 {
-			limited("g:"+name, fmt.Sprintf("%d %d", flag(rated), t.Concurrency))
-		}
+	for _, name := range values.targets() {
+		limited("g:" + name)
 	}
 	return args
 }

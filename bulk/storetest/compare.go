@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"strings"
 	"time"
 
 	"pgregory.net/rapid"
@@ -62,10 +63,10 @@ func (m *machine) compareBacklog(nonReady [3]int64) {
 	m.check(b.NonReady == nonReady, "non-ready %v, want %v", b.NonReady, nonReady)
 	m.check(b.Outbox == m.model.events.number && b.OldestEvent.IsZero() == (b.Outbox == 0) && !b.OldestEvent.After(b.Now),
 		"%d events wait, the oldest of %v; want %d", b.Outbox, b.OldestEvent, m.model.events.number)
-	m.compareLeft("all", b.Left, limit{key: "all", rate: m.model.global})
+	m.compareLeft("all", b.Left, m.model.limitOf("all"))
 	seen := map[string]bool{}
 	for _, line := range b.Lines {
-		m.compareLeft("the line of "+line.Tenant, line.Left, limit{key: "tenant " + line.Tenant, rate: m.model.tenants[line.Tenant]})
+		m.compareLeft("the line of "+line.Tenant, line.Left, m.model.limitOf("tenant "+line.Tenant))
 		for _, w := range line.Waiting {
 			a := m.numbered(w.Number)
 			m.check(!seen[a.ID] && a.open(), "%s is in the backlog, and %s, paused: %v, or there twice", a.ID, a.status, a.paused)
@@ -87,8 +88,12 @@ func (m *machine) compareBacklog(nonReady [3]int64) {
 		m.check(got.Idle == m.model.idle(name) || m.model.unsure(name), "type %s: idle: %v, want %v", name, got.Idle, !got.Idle)
 		m.check(got.Ready == want.Ready && got.InFlight == want.InFlight, "type %s: %d ready and %d in flight, want %d and %d", name, got.Ready, got.InFlight, want.Ready, want.InFlight)
 	}
-	for name, limits := range m.model.targets {
-		l := limit{"target " + name, limits.RequestsPerSecond, int64(limits.Concurrency)}
+	for of := range m.model.limits {
+		name, isTarget := strings.CutPrefix(of, "target ")
+		if !isTarget {
+			continue
+		}
+		l := m.model.limitOf(of)
 		if left, told := b.Targets[name]; told && m.model.throttled[name] {
 			m.check(left >= 0 && left <= m.model.left(l), "target %s: %d left in the window, want at most %d", name, left, m.model.left(l))
 		} else if told {
@@ -121,6 +126,7 @@ func (m *machine) numbered(number uint64) *modelAction {
 func (m *machine) readResults(*rapid.T) {
 	for _, id := range m.model.order {
 		m.checkResults(m.model.actions[id])
+		m.checkJobs(m.model.actions[id])
 	}
 	unfinished, err := m.store.Actions(ctx, bulk.ActionFilter{Unfinished: true})
 	m.must(err)
@@ -165,16 +171,10 @@ func (m *machine) done() bool {
 
 // finish lifts every limit, and runs the remaining jobs: none may be stuck.
 func (m *machine) finish() {
-	m.limitAll(0)
-	m.model.global = 0
-	for _, name := range []string{"t1", "t2"} {
-		m.limitTenant(name, 0)
-		m.model.tenants[name] = 0
+	for _, of := range limited {
+		m.limit(of, bulk.Limit{})
 	}
-	for _, name := range []string{"api", "web"} {
-		m.limitTarget(name, 0, 0)
-		m.model.targets[name] = bulk.TargetLimits{}
-	}
+	clear(m.model.limits)
 	for _, id := range m.model.order {
 		a := m.model.actions[id]
 		if a.status == bulk.Created || a.takes {

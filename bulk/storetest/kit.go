@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -292,20 +293,38 @@ func (k *kit) set(change bulk.SettingsChange) {
 	k.must(k.store.Set(ctx, change))
 }
 
+// limit sets the limit of "all", "tenant NAME", "target NAME" or "type NAME".
+func (k *kit) limit(of string, l bulk.Limit) {
+	k.t.Helper()
+	kind, name, _ := strings.Cut(of, " ")
+	change := bulk.SettingsChange{Name: name}
+	switch kind {
+	case "all":
+		change.Limits = &bulk.Limits{RequestsPerSecond: l.RequestsPerSecond, Concurrency: l.Concurrency, Pacing: l.Pacing}
+	case "tenant":
+		change.Tenant = &bulk.Tenant{RequestsPerSecond: l.RequestsPerSecond, Concurrency: l.Concurrency, Pacing: l.Pacing}
+	case "target":
+		change.Target = &bulk.TargetLimits{RequestsPerSecond: l.RequestsPerSecond, Concurrency: l.Concurrency, Pacing: l.Pacing}
+	case "type":
+		change.Type = &bulk.TypeLimits{RequestsPerSecond: l.RequestsPerSecond, TotalConcurrency: l.Concurrency, Pacing: l.Pacing}
+	}
+	k.set(change)
+}
+
 // limitAll sets the global limit.
 func (k *kit) limitAll(rate float64) {
 	k.t.Helper()
-	k.set(bulk.SettingsChange{Limits: &bulk.Limits{RequestsPerSecond: rate}})
+	k.limit("all", bulk.Limit{RequestsPerSecond: rate})
 }
 
 func (k *kit) limitTenant(name string, rate float64) {
 	k.t.Helper()
-	k.set(bulk.SettingsChange{Name: name, Tenant: &bulk.Tenant{RequestsPerSecond: rate}})
+	k.limit("tenant "+name, bulk.Limit{RequestsPerSecond: rate})
 }
 
 func (k *kit) limitTarget(name string, rate float64, concurrency int) {
 	k.t.Helper()
-	k.set(bulk.SettingsChange{Name: name, Target: &bulk.TargetLimits{RequestsPerSecond: rate, Concurrency: concurrency}})
+	k.limit("target "+name, bulk.Limit{RequestsPerSecond: rate, Concurrency: concurrency})
 }
 
 func indexes(jobs []bulk.Job) []int64 {

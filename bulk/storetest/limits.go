@@ -15,7 +15,8 @@ var limitCases = []testCase{
 	{"every start is charged, retries too", false, limitRetries},
 	{"limits change at once", false, limitChanges},
 	{"a limit lowered below what is ready holds", false, limitLowered},
-	{"a target's concurrency bounds what is in flight", false, limitConcurrency},
+	{"concurrency bounds what is in flight", false, limitConcurrency},
+	{"smooth pacing holds in any second", false, limitSmooth},
 	{"the tightest limit holds", false, limitTightest},
 	{"our own limits turn back no job", false, limitNoTurnBack},
 	{"a limited action delays no other", false, limitOthersPass},
@@ -233,36 +234,78 @@ func limitLowered(k *kit) {
 	}
 }
 
+// underOneLimit has, for each kind of limit, two actions that it applies to.
+var underOneLimit = map[string][2]bulk.Spec{
+	"all":        {spec("a", "one"), targeted("b", "two", "api")},
+	"tenant one": {spec("a", "one"), targeted("b", "one", "api")},
+	"target api": {targeted("a", "one", "api"), targeted("b", "two", "api")},
+	"type echo":  {spec("a", "one"), spec("b", "two")},
+}
+
 func limitConcurrency(k *kit) {
-	k.open(unlimited())
-	k.limitTarget("api", 0, 3)
-	k.run(targeted("a", "tenant", "api"), 10)
-	k.run(targeted("b", "other", "api"), 10)
-	k.check(k.backlog().Targets["api"] == 3, "targets %v, want 3 for api", k.backlog().Targets)
-	k.admitAll()
-	jobs := k.lease(20)
-	k.check(len(jobs) == 3, "leased %d, want the 3 of the target's concurrency", len(jobs))
-	k.check(k.backlog().Targets["api"] == 0, "targets %v, want 0 for api", k.backlog().Targets)
-	k.advance(5 * time.Second)
-	k.dispatch(10)
-	k.check(k.admitAll() == 0 && len(k.lease(20)) == 0, "more than 3 were in flight")
-	k.succeed(jobs[0])
-	k.settle(bulk.Settlement{Kind: bulk.Released}, jobs[1])
-	k.admitAll()
-	n := len(k.lease(20))
-	k.check(n == 2, "leased %d after 2 of 3 ended, want 2", n)
-	k.limitTarget("api", 0, 1)
-	k.check(k.admitAll() == 0 && len(k.lease(20)) == 0, "lowered to 1, but more were started")
-	k.limitTarget("api", 0, 0)
-	k.check(k.admitAll() > 0, "without a limit nothing was admitted")
-	k.limitTarget("api", 0, 5)
-	n += len(k.lease(20))
-	k.check(n == 4, "%d are in flight with 1 that was there before, want 5: many were ready when the limit was set to that", n+1)
-	k.limitTarget("api", 0, 0)
-	k.advance(time.Second)
-	k.dispatch(100)
-	k.admitAll()
-	k.check(len(k.lease(20)) == 19-n-1, "without a limit not all were started")
+	for of, actions := range underOneLimit {
+		k.open(unlimited())
+		most := func(n int) { k.limit(of, bulk.Limit{Concurrency: n}) }
+		most(3)
+		k.run(actions[0], 10)
+		k.run(actions[1], 10)
+		k.admitAll()
+		jobs := k.lease(20)
+		k.check(len(jobs) == 3, "%s: leased %d, want the 3 of the limit", of, len(jobs))
+		k.advance(5 * time.Second)
+		k.dispatch(10)
+		k.check(k.admitAll() == 0 && len(k.lease(20)) == 0, "%s: more than 3 were in flight", of)
+		k.succeed(jobs[0])
+		k.settle(bulk.Settlement{Kind: bulk.Released}, jobs[1])
+		k.admitAll()
+		n := len(k.lease(20))
+		k.check(n == 2, "%s: leased %d after 2 of 3 ended, want 2", of, n)
+		most(1)
+		k.check(k.admitAll() == 0 && len(k.lease(20)) == 0, "%s: lowered to 1, but more were started", of)
+		most(0)
+		k.check(k.admitAll() > 0, "%s: without a limit nothing was admitted", of)
+		most(5)
+		n += len(k.lease(20))
+		k.check(n == 4, "%s: %d are in flight with 1 that was there before, want 5: many were ready when the limit was set to that", of, n+1)
+		most(0)
+		k.advance(time.Second)
+		k.dispatch(100)
+		k.admitAll()
+		k.check(len(k.lease(20)) == 19-n-1, "%s: without a limit not all were started", of)
+	}
+}
+
+// limitSmooth looks every few milliseconds for jobs that may start.
+func limitSmooth(k *kit) {
+	for of, actions := range underOneLimit {
+		for _, rate := range []float64{100, 7, 0.8} {
+			k.open(unlimited())
+			k.limit(of, bulk.Limit{RequestsPerSecond: rate, Pacing: bulk.PaceSmooth})
+			k.run(actions[0], 400)
+			k.run(actions[1], 400)
+			var starts []time.Time
+			began := time.Now()
+			for time.Since(began) < 5*time.Second {
+				k.admitAll()
+				for _, j := range k.lease(100) {
+					starts = append(starts, time.Now())
+					k.succeed(j)
+				}
+				k.dispatch(100)
+				k.advance(3 * time.Millisecond)
+			}
+			k.check(float64(len(starts)) >= 0.9*5*rate-1, "%s: %d started in 5 s, want %g a second", of, len(starts), rate)
+			for i, from := range starts {
+				n := 0
+				for _, start := range starts[i:] {
+					if start.Sub(from) < time.Second {
+						n++
+					}
+				}
+				k.check(float64(n) < rate+1, "%s: %d started within a second, want at most %g", of, n, rate)
+			}
+		}
+	}
 }
 
 func limitTightest(k *kit) {

@@ -273,22 +273,15 @@ func (m *machine) advanceSome(t *rapid.T) {
 func (m *machine) setLimit(t *rapid.T) {
 	rate := rapid.SampledFrom([]float64{0, 0, 2.5, 5, 10, 30}).Draw(t, "rate")
 	m.model.limited = true
-	switch rapid.IntRange(0, 2).Draw(t, "limit of") {
-	case 0:
-		m.limitAll(rate)
-		m.model.global = rate
-	case 1:
-		name := rapid.SampledFrom([]string{"t1", "t2"}).Draw(t, "tenant")
-		m.model.introduce("tenant "+name, m.model.tenants[name] == 0)
-		m.limitTenant(name, rate)
-		m.model.tenants[name] = rate
-	case 2:
-		name, concurrency := rapid.SampledFrom([]string{"api", "web"}).Draw(t, "target"), rapid.IntRange(0, 4).Draw(t, "concurrency")
-		m.model.introduce("target "+name, m.model.targets[name].RequestsPerSecond == 0)
-		m.limitTarget(name, rate, concurrency)
-		m.model.targets[name] = bulk.TargetLimits{RequestsPerSecond: rate, Concurrency: concurrency}
-	}
+	of := rapid.SampledFrom(limited).Draw(t, "limit of")
+	l := bulk.Limit{RequestsPerSecond: rate, Concurrency: rapid.SampledFrom([]int{0, 0, 1, 2, 3, 4, 9}).Draw(t, "concurrency")}
+	m.model.introduce(of, of != "all" && m.model.limits[of].RequestsPerSecond == 0)
+	m.limit(of, l)
+	m.model.limits[of] = l
 }
+
+// limited is what the machine limits.
+var limited = []string{"all", "tenant t1", "tenant t2", "target api", "target web", "type echo"}
 
 // introduce records a limit where there was none: the store need not have counted earlier
 // attempts.

@@ -21,9 +21,7 @@ type model struct {
 	leases  map[bulk.LeaseID]*modelLease
 	recent  []*modelLease
 
-	global  float64 // rates: 0 is no limit
-	tenants map[string]float64
-	targets map[string]bulk.TargetLimits
+	limits map[string]bulk.Limit // of "all", "tenant NAME", "target NAME", "type NAME"
 	// limited reports whether there ever was a limit.
 	limited bool
 	// throttled has the targets and limiters that ever throttled: congestion control may
@@ -104,8 +102,8 @@ type modelLease struct {
 func newModel(config bulk.Config, shards int) *model {
 	return &model{
 		config: config, shards: shards, actions: map[string]*modelAction{}, leases: map[bulk.LeaseID]*modelLease{},
-		global: max(0, config.RequestsPerSecond), limited: config.RequestsPerSecond > 0,
-		tenants: map[string]float64{}, targets: map[string]bulk.TargetLimits{}, throttled: map[string]bool{},
+		limits:  map[string]bulk.Limit{"all": {RequestsPerSecond: max(0, config.RequestsPerSecond)}},
+		limited: config.RequestsPerSecond > 0, throttled: map[string]bool{},
 		starts: map[string]int64{}, asked: map[string]int64{}, events: newModelEvents(), fuzzy: -1,
 	}
 }
@@ -125,13 +123,17 @@ type limit struct {
 	concurrency int64
 }
 
+func (m *model) limitOf(key string) limit {
+	l := m.limits[key]
+	return limit{key, l.RequestsPerSecond, int64(l.Concurrency)}
+}
+
 func (m *model) limitsOf(a *modelAction) []limit {
-	target := m.targets[a.TargetName()]
-	return []limit{
-		{"all", m.global, 0},
-		{"tenant " + a.Tenant, m.tenants[a.Tenant], 0},
-		{"target " + a.TargetName(), target.RequestsPerSecond, int64(target.Concurrency)},
+	callee := "type " + a.Type
+	if a.Target != nil {
+		callee = "target " + a.TargetName()
 	}
+	return []limit{m.limitOf("all"), m.limitOf("tenant " + a.Tenant), m.limitOf(callee)}
 }
 
 // under returns the sum of the latest counts of the actions under a limit. Ready jobs of idle

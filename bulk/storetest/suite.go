@@ -43,7 +43,7 @@ var groups = []struct {
 	{"upload", uploadCases}, {"transition", transitionCases}, {"actions", actionCases}, {"settings", settingsCases},
 	{"schedules", scheduleCases}, {"streams", streamCases},
 	{"admit", admitCases}, {"limits", limitCases}, {"auto", autoCases}, {"lease", leaseCases}, {"retry", retryCases},
-	{"policies", policyCases}, {"restart", restartCases}, {"results", resultCases}, {"events", eventCases},
+	{"policies", policyCases}, {"restart", restartCases}, {"results", resultCases}, {"jobs", jobCases}, {"events", eventCases},
 	{"concurrent", concurrentCases}, {"abrupt", abruptCases},
 }
 

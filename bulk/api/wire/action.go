@@ -103,6 +103,27 @@ type Seal struct {
 	Total int64 `json:"total" minimum:"0" doc:"How many jobs the action has."`
 }
 
+// Change says which actions to change, and how.
+type Change struct {
+	Do     string `json:"do" enum:"pause,resume,cancel,replay" doc:"What to do. Replay runs the failed jobs of finished actions again; the others look at the actions that have not finished."`
+	Tenant string `json:"tenant,omitempty" doc:"Only the actions of this tenant."`
+	Type   string `json:"type,omitempty" doc:"Only those whose jobs have this type."`
+	Target string `json:"target,omitempty" doc:"Only those with the target of this name."`
+	Status string `json:"status,omitempty" enum:"CREATED,DISPATCHED,RUNNING,AGGREGATING,COMPLETED,FAILED,CANCELED" doc:"Only those in this status."`
+	All    bool   `json:"all,omitempty" doc:"Needed to change every action: without tenant, type, target and status."`
+	DryRun bool   `json:"dry_run,omitempty" doc:"Count what would be changed, and change nothing."`
+	After  string `json:"after,omitempty" maxLength:"160" doc:"The next of the request before."`
+	Limit  int    `json:"limit,omitempty" minimum:"0" maximum:"1000" doc:"The most actions to change; 0 is 1,000."`
+}
+
+// Changed counts what a change did.
+type Changed struct {
+	Matched int     `json:"matched" doc:"How many actions were selected."`
+	Changed int     `json:"changed" doc:"How many of them were changed. The others were changed before, or their status does not allow it."`
+	Jobs    int64   `json:"jobs" doc:"How many jobs of the changed actions had not ended, or are replayed."`
+	Next    *string `json:"next" doc:"The after of the next request; null if all actions were looked at. Those created since the first request are not."`
+}
+
 // DeadLetter is a job that failed permanently.
 type DeadLetter struct {
 	ID       string          `json:"id" doc:"The job's id."`

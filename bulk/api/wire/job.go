@@ -1,28 +1,30 @@
 package wire
 
-import (
-	"encoding/json"
-	"time"
-)
+import "time"
 
-// NewJob asks to enqueue one job.
-type NewJob struct {
-	Tenant      string          `json:"tenant" minLength:"1" maxLength:"256" doc:"The customer whose job this is: the unit of fairness and limits."`
-	Type        string          `json:"type,omitempty" doc:"The handler of the job. Give either a type or a target."`
-	Target      *Target         `json:"target,omitempty" doc:"The webhook that the job is sent to. Give either a type or a target."`
-	Payload     json.RawMessage `json:"payload" doc:"Any JSON value, of at most 1 MiB."`
-	Class       string          `json:"class,omitempty" enum:"high,normal,low" doc:"Orders the actions within a tenant. Default normal."`
-	MaxAttempts int             `json:"max_attempts,omitempty" minimum:"0" maximum:"100" doc:"The most attempts of the job; 0 is the default of its type."`
-	TimeoutMS   int64           `json:"timeout_ms,omitempty" minimum:"0" maximum:"86400000" doc:"The most time for one attempt; 0 is the default of its type."`
-	RunAt       *time.Time      `json:"run_at,omitempty" nullable:"true" doc:"The earliest time of the first attempt, at most 10 years ahead. Default: at once."`
-	Unique      string          `json:"unique,omitempty" maxLength:"256" doc:"A key of at most 256 bytes: while a job with this key, tenant, type and target is kept, another is not enqueued."`
-	UniqueForMS int64           `json:"unique_for_ms,omitempty" minimum:"0" maximum:"316224000000" doc:"The length of the windows of time in which the key is unique. They begin at multiples of it since 1970. Default: as long as the job is kept."`
+// JobState is where one job is and, if it has not ended, why it does not run.
+type JobState struct {
+	ID       string `json:"id" doc:"The job's id."`
+	Action   string `json:"action"`
+	Index    int64  `json:"index" doc:"The job's place in its action, from 0, in upload order."`
+	State    string `json:"state" enum:"pending,ready,non_ready,in_flight,succeeded,failed,canceled" doc:"Where the action's counts have the job."`
+	Attempts *int   `json:"attempts" doc:"How many attempts were made, with the present one; throttled ones do not count. Null where it is no longer known."`
+	Error    string `json:"error" doc:"Why the job failed; empty if it did not, or if it was replayed."`
+	// Reason is one of bulk's constants Why…, or a key of NonReadyReasons.
+	Reason        *string      `json:"reason" enum:"in_flight,paused,not_sealed,run_at,starting,rate_limited,api_throttled,transient_error,target_down,no_worker,global_limit,tenant_limit,target_limit,target_concurrency,congestion,long_attempts,workers_busy,in_line,next" doc:"What holds the job back; null if it has ended."`
+	Explanation   *string      `json:"explanation" doc:"The reason as a sentence; null if the job has ended."`
+	HeldBy        []TenantJobs `json:"held_by" nullable:"false" maxItems:"3" doc:"The tenants with the most jobs ready or in flight of what the job waits for: of its type, its target, or all."`
+	Place         *int64       `json:"place" doc:"How many jobs of its tenant and type go before it; null if it is not in line, or if too many have returned to count."`
+	EarliestStart *time.Time   `json:"earliest_start" doc:"Before this it does not start: its run_at, when it is due, or the end of the window; null if that is not known."`
+	Deadline      *time.Time   `json:"deadline" doc:"When the lease of a job in flight ends unless it is extended; else null."`
+	FailedAt      *time.Time   `json:"failed_at" doc:"Null unless the job is a dead letter."`
 }
 
-// Enqueued says where an enqueued job is.
-type Enqueued struct {
-	ID        string `json:"id" doc:"The job's id."`
-	Action    string `json:"action" doc:"The action that the job is in: a stream, or one of its own."`
-	Index     int64  `json:"index" doc:"The job's place in its action, from 0."`
-	Duplicate bool   `json:"duplicate" doc:"Whether nothing was enqueued, as there is a job with its key: this one."`
+// TenantJobs counts jobs of a tenant that are ready or in flight.
+type TenantJobs struct {
+	Tenant string `json:"tenant"`
+	Jobs   int64  `json:"jobs"`
 }
+
+// FirstJob, in place of an index, is the first job that has not ended.
+const FirstJob = "first"

@@ -11,6 +11,8 @@ type Tenant struct {
 	BasePriority      int64   `json:"base_priority" required:"false" minimum:"-1000000000000000" maximum:"1000000000000000" doc:"Milliseconds by which the tenant's actions rank as older. Default 0."`
 	Weight            float64 `json:"weight,omitempty" exclusiveMinimum:"0" maximum:"1000" doc:"The tenant's share relative to other tenants. Default 1."`
 	RequestsPerSecond float64 `json:"requests_per_second" required:"false" minimum:"0" maximum:"1000000000" doc:"Limits the attempts started for the tenant. Default 0: no limit of its own."`
+	Concurrency       int     `json:"concurrency,omitempty" minimum:"0" maximum:"1000000" doc:"Limits the tenant's attempts in flight. Default 0: no limit of its own."`
+	Pacing            string  `json:"pacing,omitempty" enum:"window,smooth" doc:"How requests_per_second is spread: within each window at any time, or evenly, so that any span of a second holds at most the rate. Default window."`
 }
 
 // TargetLimits holds the settings of one target. A PUT replaces them all: an absent
@@ -20,6 +22,8 @@ type TargetLimits struct {
 	RequestsPerSecond Rate `json:"requests_per_second"`
 	// Concurrency is 0 for no limit.
 	Concurrency int `json:"concurrency"`
+	// Pacing is window, the default, or smooth.
+	Pacing string `json:"pacing,omitempty"`
 	// URLPrefix is where the target is: actions give a path below it.
 	URLPrefix string `json:"url_prefix,omitempty"`
 	// Secrets sign the requests to the target. Nil, in a PUT, leaves them as they are, and
@@ -70,9 +74,14 @@ func (r *Rate) UnmarshalJSON(raw []byte) error {
 // Limits holds the limits of the whole service.
 type Limits struct {
 	RequestsPerSecond float64 `json:"requests_per_second" minimum:"0" maximum:"1000000000" doc:"Limits the attempts started by all tenants together. 0: no limit."`
+	Concurrency       int     `json:"concurrency,omitempty" minimum:"0" maximum:"1000000" doc:"Limits the attempts in flight of all tenants together. Default 0: no limit."`
+	Pacing            string  `json:"pacing,omitempty" enum:"window,smooth" doc:"How requests_per_second is spread: within each window at any time, or evenly, so that any span of a second holds at most the rate. Default window."`
 }
 
 // TypeLimits holds the settings of one job type.
 type TypeLimits struct {
-	Concurrency int `json:"concurrency" minimum:"0" maximum:"10000" doc:"The workers of this type in each instance. 0 restores the instance's default."`
+	Concurrency       int     `json:"concurrency" minimum:"0" maximum:"10000" doc:"The workers of this type in each instance. 0 restores the instance's default."`
+	TotalConcurrency  int     `json:"total_concurrency,omitempty" minimum:"0" maximum:"1000000" doc:"Limits the attempts in flight in all instances and remote workers; not for webhooks, which targets limit. Default 0: no limit."`
+	RequestsPerSecond float64 `json:"requests_per_second,omitempty" minimum:"0" maximum:"1000000000" doc:"Limits the attempts started; not for webhooks. Default 0: no limit."`
+	Pacing            string  `json:"pacing,omitempty" enum:"window,smooth" doc:"How requests_per_second is spread: within each window at any time, or evenly, so that any span of a second holds at most the rate. Default window."`
 }

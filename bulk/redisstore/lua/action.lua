@@ -15,7 +15,7 @@ local function kindOf(name)
 end
 
 local function tenantOf(name)
-  return get('t:' .. name) or put('t:' .. name, {taken = shard.virtual, window = 0, started = 0, quota = 0, of = -1, users = 0, lines = {}})
+  return get('t:' .. name) or put('t:' .. name, {taken = shard.virtual, window = 0, started = 0, quota = 0, of = -1, flight = 0, users = 0, lines = {}})
 end
 
 local function lineOf(tenant, kind)
@@ -190,20 +190,27 @@ local function charge(a, n)
   touch('g:' .. a.target)
 end
 
+-- fly counts n more jobs in flight. Tenants that an earlier version stored count from 0.
+local function fly(a, n)
+  local k, g, t = kindOf(a.type), targetOf(a.target), tenantOf(a.tenant)
+  a.flight, k.flight, g.flight = a.flight + n, k.flight + n, g.flight + n
+  t.flight = math.max(0, (t.flight or 0) + n)
+  touch('g:' .. a.target)
+  touch('t:' .. a.tenant)
+end
+
 -- launch and land count jobs in flight.
 local function launch(a, n)
-  local k, g = kindOf(a.type), targetOf(a.target)
+  local k = kindOf(a.type)
   if k.flight == 0 then k.since = now end
-  a.flight, k.flight, g.flight = a.flight + n, k.flight + n, g.flight + n
-  touch('g:' .. a.target)
+  fly(a, n)
 end
 
 local function land(a, n)
   if n == 0 then return end
-  local k, g = kindOf(a.type), targetOf(a.target)
-  a.flight, k.flight, g.flight = a.flight - n, k.flight - n, g.flight - n
+  local k = kindOf(a.type)
+  fly(a, -n)
   if k.flight == 0 then k.busy = k.busy + math.max(0, now - k.since) end
-  touch('g:' .. a.target)
 end
 
 -- book counts the waiting throttled jobs of a limiter, by the window of their slot.

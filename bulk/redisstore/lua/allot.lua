@@ -5,9 +5,9 @@
 -- KEYS[1] begins the names of all keys of the hub
 -- ARGV[1] the revision   ARGV[2] the shard   ARGV[3] how long windows are kept, in ms
 -- ARGV[4] requests: name, window, wanted, allowed. With the window -1 a request is for slots,
--- and adds the number that the shard has, or has in flight, and its version. Slots come first,
--- then rates of targets, then the global rate: jobs that a target's limit excludes must not
--- take the global rate from others.
+-- and adds the number that the shard has, or has in flight, and its version. Targets come before
+-- what all share, and slots before rates: what one limit excludes must take no part of the
+-- next from others, and is subtracted once.
 -- Returns the part of each limit and, for slots, the version; nothing if the revision is old.
 local H, shard = KEYS[1], ARGV[2]
 local settings = redis.call('HMGET', H .. 'settings', 'revision', 'pushed')

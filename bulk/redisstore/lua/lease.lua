@@ -47,12 +47,12 @@ local function aside(number, a, index, s, reason, at)
 end
 
 -- If the terms are of another revision than this shard's, the remainder is not known.
-local stale = terms.revision ~= tonumber(limitOf('revision') or 0)
+local stale = terms.revision ~= revision
 
--- turnBack makes ready jobs wait for the next window: a limit was lowered, or allows one less
--- in this window.
-local function turnBack(number, a, n)
-  local at = (window + 1) * WINDOW
+-- turnBack makes ready jobs wait for the next window of a limit, which was lowered, or allows
+-- one less in this window.
+local function turnBack(number, a, n, over)
+  local at = (windowOf(over) + 1) * limitOf(over).window
   takeRuns(P .. 'r:' .. number, n, function(first, count, fresh)
     local indexes = {}
     for index = first, first + count - 1 do indexes[#indexes + 1] = string.format('%d', index) end
@@ -128,16 +128,17 @@ end
 local function need(name)
   if asked[name] then return end
   local e = counterOf(name)
-  if needs[name] == nil then needs[name] = {e.started + readyUnder(name), e.flight and e.flight + readyUnder(name) or 0, e.slots and math.max(e.slots, e.flight) or 0, e.version or 0} end
+  if needs[name] then return end
+  local ready, flight = readyUnder(name), flightUnder(name)
+  needs[name] = {e.started + ready, flight + ready, math.max(e.slots or 0, flight), e.version or 0}
 end
 
--- blocked reports whether a limit of the job's tenant or target is exhausted in this window.
+-- blocking returns the limit of the job's tenant or target that is exhausted in this window.
 -- The global limit does not count: when it is exhausted, all jobs wait, so they stay ready.
-local function blocked(names)
+local function blocking(names)
   for _, name in ipairs(names) do
-    if name ~= 'all' and asked[name] then return true end
+    if name ~= 'all' and asked[name] then return name end
   end
-  return false
 end
 
 -- entriesOf takes entries from the front of a queue, in chunks.
@@ -180,16 +181,15 @@ local function take(kind, want)
       end
       local shorts = {}
       for _, name in ipairs({'all', 't:' .. a.tenant, 'g:' .. a.target}) do
-        local left
-        if name:sub(1, 2) == 'g:' then left = startable(name) else left = unstarted(name) end
+        local left = startable(name)
         if left <= 0 then shorts[#shorts + 1] = name end
         n = math.min(n, left)
       end
       if n > 0 then
         start(number, a, n)
         want = want - n
-      elseif blocked(shorts) and not stale then
-        turnBack(number, a, count)
+      elseif blocking(shorts) and not stale then
+        turnBack(number, a, count, blocking(shorts))
         n = count
       else
         for _, name in ipairs(shorts) do need(name) end

@@ -2,25 +2,27 @@
 -- beyond those started need a new request. It is safe to repeat.
 --
 -- ARGV[3] the revision   ARGV[4] and on: kind, name and value: l (a limit) or w (a weight)
--- Returns the window and, for limits that shards share, what has started in it: name,
--- attempts, jobs in flight and the version of slots.
+-- Returns, for limits that shards share, what has started: name, window, attempts in it, jobs
+-- in flight and the version of slots.
 local revision = tonumber(ARGV[3])
-if revision < tonumber(call('HGET', P .. 'limits', 'revision') or 0) then return {window} end
+if revision < tonumber(call('HGET', P .. 'limits', 'revision') or 0) then return {} end
 local limits, weights = {'revision', ARGV[3]}, {}
-local answer = {window}
+local answer = {}
 
 -- restart lets nothing more start under a limit until more of it is requested.
-local function restart(name, e)
-  if e.window ~= window then e.window, e.started = window, 0 end
-  e.of, e.quota = window, e.started
-  if e.slots then
-    e.slots = 0 -- the hub gives the slots of jobs in flight again
-    e.version = e.version + 1 + e.version % 2
-  end
+local function restart(name, e, length)
+  local present = math.floor(now / length)
+  if e.window ~= present then e.window, e.started = present, 0 end
+  e.of, e.quota = present, e.started
   touch(e == shard and 'shard' or name)
-  if name:sub(1, 2) ~= 't:' then
-    answer[#answer + 1], answer[#answer + 2], answer[#answer + 3], answer[#answer + 4] = name, e.started, e.flight or 0, e.version or 0
+  if name:sub(1, 2) == 't:' then return end
+  e.slots = 0 -- the hub gives the slots of jobs in flight again
+  e.version = (e.version or 0) + 1 + (e.version or 0) % 2
+  local flight = e.flight or 0
+  if e == shard then
+    for _, k in pairs(shard.kinds) do flight = flight + k.flight end
   end
+  for _, value in ipairs({name, present, e.started, flight, e.version}) do answer[#answer + 1] = value end
 end
 
 for i = 4, #ARGV, 3 do
@@ -28,7 +30,7 @@ for i = 4, #ARGV, 3 do
   local list = kind == 'w' and weights or limits
   list[#list + 1], list[#list + 2] = name, value
   local e = kind == 'l' and (name == 'all' and shard or get(name))
-  if e then restart(name, e) end
+  if e then restart(name, e, tonumber(value:match('^%d %d+ (%d+)$')) or WINDOW) end
 end
 call('UNLINK', P .. 'limits', P .. 'weights')
 each('HSET', P .. 'limits', limits)

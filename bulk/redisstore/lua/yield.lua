@@ -1,18 +1,14 @@
--- Yield makes a shard give up the slots of a target that it does not use. The version of its
+-- Yield makes a shard give up the slots of a limit that it does not use. The version of its
 -- answer is newer than all versions of the hub, so that the shard adopts none of those. It is
 -- safe to repeat.
 --
--- ARGV[3] the name of the limit   ARGV[4] the hub's version
+-- ARGV[3] terms, empty   ARGV[4] the name of the limit   ARGV[5] the hub's version
 -- Returns the slots that it keeps, or the jobs in flight if they are more, and the version.
-local name, seen = ARGV[3], tonumber(ARGV[4])
-local g = targetOf(name:sub(3))
-local used = g.flight
-for kind, n in pairs(g.ready) do
-  if n > 0 and not idle(kindOf(kind)) then used = used + n end
-end
-g.slots = math.min(g.slots, used)
-g.version = math.max(g.version, seen)
-g.version = g.version + 1 + g.version % 2
-touch(name)
+local name, seen = ARGV[4], tonumber(ARGV[5])
+local e, flight = counterOf(name), flightUnder(name)
+e.slots = math.min(e.slots or 0, flight + readyUnder(name))
+e.version = math.max(e.version or 0, seen)
+e.version = e.version + 1 + e.version % 2
+touch(name == 'all' and 'shard' or name)
 flush()
-return {math.max(g.flight, g.slots), g.version}
+return {math.max(flight, e.slots), e.version}

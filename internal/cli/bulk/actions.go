@@ -195,13 +195,12 @@ func jobCounts(a *wire.Action) string {
 
 // newTransitionCommand returns pause, resume or cancel.
 func newTransitionCommand(connect connector, name, short string, move func(server, context.Context, string) (wire.Action, error)) *cobra.Command {
-	return onServer(connect, &cobra.Command{
-		Use:     name + " ID",
+	return orMany(connect, &cobra.Command{
 		Short:   short,
-		Example: fmt.Sprintf("  sluice bulk %s zips", name),
-		Args:    oneID,
-	}, func(ctx context.Context, r *session, args []string) error {
-		action, err := move(r.server, ctx, args[0])
+		Long:    short + "." + selectHelp,
+		Example: fmt.Sprintf("  sluice bulk %[1]s zips\n  sluice bulk %[1]s --tenant acme --dry-run\n  sluice bulk %[1]s --target api.example.com:443", name),
+	}, name, func(ctx context.Context, r *session, id string) error {
+		action, err := move(r.server, ctx, id)
 		if err != nil {
 			return err
 		}
@@ -214,18 +213,19 @@ func (r *session) transitioned(a *wire.Action) error {
 }
 
 func newReplayCommand(connect connector) *cobra.Command {
-	return onServer(connect, &cobra.Command{
-		Use:   "replay ID",
-		Short: "Run the failed jobs of a finished action again, in a new action",
+	const short = "Run the failed jobs of a finished action again, in a new action"
+	return orMany(connect, &cobra.Command{
+		Short: short,
+		Long:  short + "." + selectHelp,
 		Example: `  sluice bulk replay zips
-  sluice bulk replay zips --json | jq -r .id`,
-		Args: oneID,
-	}, func(ctx context.Context, r *session, args []string) error {
-		action, err := r.server.Replay(ctx, args[0])
+  sluice bulk replay zips --json | jq -r .id
+  sluice bulk replay --target api.example.com:443 --dry-run`,
+	}, "replay", func(ctx context.Context, r *session, id string) error {
+		action, err := r.server.Replay(ctx, id)
 		if err != nil {
 			return err
 		}
 		return r.Tell(&action, "%s runs %s of %s again: sluice bulk watch %s", term.Printable(action.ID),
-			term.Counted(action.Received, "failed job"), args[0], term.Printable(action.ID))
+			term.Counted(action.Received, "failed job"), id, term.Printable(action.ID))
 	})
 }

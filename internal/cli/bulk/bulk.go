@@ -100,6 +100,11 @@ type server interface {
 	Pause(ctx context.Context, id string) (wire.Action, error)
 	Resume(ctx context.Context, id string) (wire.Action, error)
 	Cancel(ctx context.Context, id string) (wire.Action, error)
+	// Change changes some of the actions that match; Next of its answer says where to continue.
+	Change(ctx context.Context, change wire.Change) (wire.Changed, error)
+	// Job and FirstJob explain one job, and the first that has not ended.
+	Job(ctx context.Context, id string, index int64) (wire.JobState, error)
+	FirstJob(ctx context.Context, id string) (wire.JobState, error)
 	// Failures returns one page, beginning at an index.
 	Failures(ctx context.Context, id string, from int64, limit int) (wire.Failures, error)
 	Replay(ctx context.Context, id string) (wire.Action, error)
@@ -148,6 +153,7 @@ func withServer(f *remote.Flags, connect connector, do func(ctx context.Context,
 func newServerCommands(connect connector) []*cobra.Command {
 	return []*cobra.Command{
 		newSubmitCommand(connect), newEnqueueCommand(connect), newListCommand(connect), newStatusCommand(connect), newWatchCommand(connect),
+		newWhyCommand(connect),
 		newTransitionCommand(connect, "pause", "Admit no further job of an action until it is resumed", server.Pause),
 		newTransitionCommand(connect, "resume", "Go on with a paused action", server.Resume),
 		newTransitionCommand(connect, "cancel", "Start no further job of an action, and tell those in flight to end", server.Cancel),

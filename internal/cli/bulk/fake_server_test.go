@@ -151,6 +151,41 @@ func (f *fakeServer) Cancel(_ context.Context, id string) (wire.Action, error) {
 	return f.wireMove(id, bulk.Cancel)
 }
 
+// Change changes three actions at a time, of eight that match; the last of them is not changed.
+func (f *fakeServer) Change(_ context.Context, change wire.Change) (wire.Changed, error) {
+	next := change.After + "3"
+	switch {
+	case change.Tenant == "nobody":
+		return wire.Changed{}, nil
+	case change.After == "33":
+		return wire.Changed{Matched: 2, Changed: 1, Jobs: 1000}, nil
+	}
+	return wire.Changed{Matched: 3, Changed: 3, Jobs: 6000, Next: &next}, nil
+}
+
+// Job explains that job 0 waits to be retried, and that the others wait for the tenant's limit.
+func (f *fakeServer) Job(ctx context.Context, id string, index int64) (wire.JobState, error) {
+	a, err := f.Action(ctx, id)
+	if err == nil && index >= a.Received {
+		err = &bulk.NoJobError{ID: id, Index: index, Received: a.Received}
+	}
+	soon := time.Now().Add(90 * time.Second)
+	job := wire.JobState{
+		ID: bulk.JobID(id, index), Action: id, Index: index, State: "non_ready", Attempts: new(2),
+		Reason: new("transient_error"), Explanation: new("its last attempt failed"), EarliestStart: &soon,
+	}
+	if index > 0 {
+		job.State, job.Attempts, job.Place, job.EarliestStart = "pending", new(0), &index, nil
+		job.Reason, job.Explanation = new("tenant_limit"), new("the limit of its tenant is used up")
+		job.HeldBy = []wire.TenantJobs{{Tenant: a.Tenant, Jobs: 1200}, {Tenant: "b", Jobs: 3}}
+	}
+	return job, err
+}
+
+func (f *fakeServer) FirstJob(ctx context.Context, id string) (wire.JobState, error) {
+	return f.Job(ctx, id, 0)
+}
+
 func (f *fakeServer) Failures(ctx context.Context, id string, from int64, limit int) (wire.Failures, error) {
 	letters, err := f.DeadLetters(ctx, id, from, limit+1)
 	page := wire.Failures{}

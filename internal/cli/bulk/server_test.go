@@ -171,8 +171,11 @@ func TestServerCommandsGolden(t *testing.T) {
 		var all strings.Builder
 		for _, line := range []string{
 			"list", "list --tenant acme --limit 1", "list --tenant nobody", "status first", "status 01JD3V0Q4ZK8W3", "status third",
-			"pause 01JD3V0Q4ZK8W3", "status 01JD3V0Q4ZK8W3", "resume 01JD3V0Q4ZK8W3", "failures first --limit 3", "failures third",
+			"pause 01JD3V0Q4ZK8W3", "status 01JD3V0Q4ZK8W3", "resume 01JD3V0Q4ZK8W3",
+			"why 01JD3V0Q4ZK8W3", "why 01JD3V0Q4ZK8W3/7", "why 01JD3V0Q4ZK8W3/1100", "why first/x", "failures first --limit 3", "failures third",
 			"failures first --csv", "cancel 01JD3V0Q4ZK8W3", "replay first", "watch 01JD3V0Q4ZK8W3", "watch first",
+			"pause --tenant acme", "cancel --all --dry-run", "replay --target shop --tenant nobody", "pause", "resume zips --tenant acme",
+			"cancel --all --type echo", "pause zips --dry-run",
 		} {
 			r := f.on(t.Context(), "", strings.Fields(line)...)
 			fmt.Fprintf(&all, "$ sluice bulk %s\n%s%s", line, r.Stderr, r.Stdout)
@@ -193,8 +196,10 @@ func TestServerCommandsJSON(t *testing.T) {
 		}{
 			"list":           {3, `{"id":"first","tenant":"acme",`},
 			"status first":   {1, `{"id":"first","tenant":"acme","type":"echo","class":"normal","status":"COMPLETED"`},
+			"why first":      {1, `{"id":"first-0","action":"first","index":0,"state":"non_ready","attempts":2,"error":"","reason":"transient_error"`},
 			"failures first": {14, `{"id":"first-6","action":"first","index":6,"payload":{"order":6,`},
 			"watch first":    {1, `{"id":"first"`},
+			"cancel --all":   {1, `{"matched":8,"changed":7,"jobs":13000,"next":null}`},
 			"replay first":   {1, `{"id":"first-again"`},
 		} {
 			r := f.on(t.Context(), "", append(strings.Fields(line), "--json")...)

@@ -14,9 +14,7 @@ import (
 )
 
 func newTargetCommand(connect connector) *cobra.Command {
-	var rate, prefix string
-	var concurrency int
-	var tenants []string
+	var given targetFlags
 	command := &cobra.Command{
 		Use:   "target NAME",
 		Short: "Show or set the limits of a target, and where it is",
@@ -31,38 +29,26 @@ up, and falls when the target throttles or slows down.`,
 		Example: `  sluice bulk target api.example.com:443
   sluice bulk target api.example.com:443 --rps auto
   sluice bulk target api.example.com:443 --rps 100 --concurrency 20
+  sluice bulk target api.example.com:443 --rps 50 --pacing smooth
   sluice bulk target api.example.com:443 --rps 0
   sluice bulk target billing --url-prefix https://billing.example.com/hooks --tenant acme,shop`,
 		Args: exit.One("give the name of one target, such as api.example.com:443"),
 	}
-	command.Flags().StringVar(&rate, "rps", "", "the most attempts started per second: a number, 0 for no\nlimit, or auto")
-	command.Flags().IntVar(&concurrency, "concurrency", 0, "the most attempts in flight; 0 for no limit")
-	command.Flags().StringVar(&prefix, "url-prefix", "", "the `URL` that the target's requests stay below; empty: any URL")
-	command.Flags().StringSliceVar(&tenants, "tenant", nil, "the only `tenants` that may use the target; empty: all")
+	command.Flags().StringVar(&given.rate, "rps", "", "the most attempts started per second: a number, 0 for no\nlimit, or auto")
+	command.Flags().IntVar(&given.concurrency, "concurrency", 0, "the most attempts in flight; 0 for no limit")
+	command.Flags().StringVar(&given.pacing, "pacing", "", "how the rate is spread: within each `window` at any time, or\nsmooth: any span of a second holds at most the rate")
+	command.Flags().StringVar(&given.prefix, "url-prefix", "", "the `URL` that the target's requests stay below; empty: any URL")
+	command.Flags().StringSliceVar(&given.tenants, "tenant", nil, "the only `tenants` that may use the target; empty: all")
 	return onServer(connect, command, func(ctx context.Context, r *session, args []string) error {
 		limits, err := r.server.Target(ctx, args[0])
 		if err != nil {
 			return err
 		}
-		setRate, setConcurrency := command.Flags().Changed("rps"), command.Flags().Changed("concurrency")
-		if setRate {
-			if limits.RequestsPerSecond, err = parseRate(rate); err != nil {
-				return err
-			}
+		set, err := given.apply(command.Flags().Changed, &limits)
+		if err != nil {
+			return err
 		}
-		if setConcurrency {
-			if limits.Concurrency = concurrency; concurrency < 0 {
-				return exit.Usage("--concurrency: %d: want at least 1, or 0 for no limit", concurrency)
-			}
-		}
-		setPlace := command.Flags().Changed("url-prefix") || command.Flags().Changed("tenant")
-		if command.Flags().Changed("url-prefix") {
-			limits.URLPrefix = prefix
-		}
-		if command.Flags().Changed("tenant") {
-			limits.Tenants = tenants
-		}
-		if setRate || setConcurrency || setPlace {
+		if set {
 			limits.FoundRequestsPerSecond = 0 // The found rate is not a setting.
 			if limits, err = r.server.SetTarget(ctx, args[0], limits); err != nil {
 				return err
@@ -70,6 +56,36 @@ up, and falls when the target throttles or slows down.`,
 		}
 		return r.Tell(&limits, "%s: %s, %s%s", args[0], spellRate(limits), spellConcurrency(limits.Concurrency), spellPlace(limits))
 	})
+}
+
+// targetFlags are the settings of a target that a command line gives.
+type targetFlags struct {
+	rate, pacing, prefix string
+	concurrency          int
+	tenants              []string
+}
+
+// apply changes the settings whose flags are given, and reports whether any is.
+func (f *targetFlags) apply(given func(flag string) bool, limits *wire.TargetLimits) (changed bool, err error) {
+	for flag, set := range map[string]func(){
+		"rps":         func() { limits.RequestsPerSecond, err = parseRate(f.rate) },
+		"concurrency": func() { limits.Concurrency = f.concurrency },
+		"pacing":      func() { limits.Pacing = f.pacing },
+		"url-prefix":  func() { limits.URLPrefix = f.prefix },
+		"tenant":      func() { limits.Tenants = f.tenants },
+	} {
+		if given(flag) {
+			changed = true
+			set()
+		}
+	}
+	switch {
+	case f.concurrency < 0:
+		err = exit.Usage("--concurrency: %d: want at least 1, or 0 for no limit", f.concurrency)
+	case given("pacing") && f.pacing != "window" && f.pacing != "smooth":
+		err = exit.Usage("--pacing: %q: want window or smooth", f.pacing)
+	}
+	return changed, err
 }
 
 // parseRate parses the rate of a flag.
@@ -84,15 +100,19 @@ func parseRate(text string) (wire.Rate, error) {
 	return wire.Rate(rate), nil
 }
 
-func spellRate(limits wire.TargetLimits) string {
+func spellRate(limits wire.TargetLimits) (text string) {
 	switch limits.RequestsPerSecond {
 	case wire.Auto:
-		return fmt.Sprintf("auto, at present %.4g attempts per second", limits.FoundRequestsPerSecond)
+		text = fmt.Sprintf("auto, at present %.4g attempts per second", limits.FoundRequestsPerSecond)
 	case 0:
 		return "no limit of its rate"
 	default:
-		return fmt.Sprintf("%g attempts per second", float64(limits.RequestsPerSecond))
+		text = fmt.Sprintf("%g attempts per second", float64(limits.RequestsPerSecond))
 	}
+	if limits.Pacing == "smooth" {
+		text += ", smooth"
+	}
+	return text
 }
 
 func spellConcurrency(most int) string {

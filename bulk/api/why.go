@@ -1,0 +1,92 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/api/wire"
+	"github.com/sluice-project/sluice/internal/edge"
+)
+
+const (
+	// maxExplained bounds the jobs that are explained at a time, since each reads the backlog
+	// of all tenants; explainWait is how long a request waits for a place.
+	maxExplained = 2
+	explainWait  = 5 * time.Second
+)
+
+func (s *server) registerWhy() {
+	edge.Register(s.part, edge.Operation{
+		ID: "get-job", Route: "GET /v1/actions/{id}/jobs/{index}", Summary: "Where one job is, and why it does not run",
+		Description: "Results are reduced, not kept: events of jobs have them.",
+	}, s.why)
+}
+
+type inJob struct {
+	ID    string `path:"id" doc:"The action's id."`
+	Index string `path:"index" pattern:"^(first|[0-9]{1,18})$" patternDescription:"an index from 0, or first" doc:"The job's place in its action, from 0; or first, for the first one that has not ended."`
+}
+
+func (s *server) why(ctx context.Context, in *inJob) (*object[wire.JobState], error) {
+	index := bulk.FirstJob
+	if in.Index != wire.FirstJob {
+		var err error
+		if index, err = strconv.ParseInt(in.Index, 10, 64); err != nil {
+			return nil, edge.Invalid("index", "want an index from 0, or first")
+		}
+	}
+	leave, ok := s.explained.enter(ctx, "")
+	if !ok {
+		return nil, edge.Refuse(http.StatusServiceUnavailable, wire.CodeBusy,
+			fmt.Sprintf("%d jobs are being explained, which is the most: try again", maxExplained)).RetryAfter(time.Second)
+	}
+	defer leave()
+	x, err := s.engine.Why(ctx, in.ID, index)
+	var missing *bulk.NoJobError
+	if errors.As(err, &missing) {
+		return nil, edge.Refuse(http.StatusNotFound, wire.CodeNotFound, missing.Error())
+	}
+	if err != nil {
+		return nil, refuse(in.ID, err)
+	}
+	return &object[wire.JobState]{Body: s.jobState(&x)}, nil
+}
+
+// jobState returns the JSON object of an explanation.
+func (s *server) jobState(x *bulk.Explanation) wire.JobState {
+	object := wire.JobState{
+		ID: bulk.JobID(x.Action.ID, x.Job.Index), Action: x.Action.ID, Index: x.Job.Index, State: string(x.Job.State),
+		Attempts: known(x.Job.Attempts), Error: x.Job.Error, HeldBy: []wire.TenantJobs{},
+		Place: known(x.Place), EarliestStart: optional(x.EarliestStart),
+	}
+	// The counts of an action have these as non-ready too.
+	if x.Job.State == bulk.StatePending && s.engine.HeldBack(&x.Action) > 0 {
+		object.State = string(bulk.StateNonReady)
+	}
+	switch x.Job.State {
+	case bulk.StateInFlight:
+		object.Deadline = optional(x.Job.At)
+	case bulk.StateFailed:
+		object.FailedAt = optional(x.Job.At)
+	}
+	if x.Reason != "" {
+		object.Reason, object.Explanation = &x.Reason, &x.Text
+	}
+	for _, held := range x.HeldBy {
+		object.HeldBy = append(object.HeldBy, wire.TenantJobs(held))
+	}
+	return object
+}
+
+// known returns a number that is null where the store does not have it.
+func known[N int | int64](n N) *N {
+	if n == bulk.NotKnown {
+		return nil
+	}
+	return &n
+}

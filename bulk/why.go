@@ -1,0 +1,321 @@
+package bulk
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The reasons of an Explanation. Jobs that were turned back have those of NonReadyReason.
+const (
+	// WhyInFlight: a worker has the job.
+	WhyInFlight = "in_flight"
+	// WhyPaused: the action is paused.
+	WhyPaused = "paused"
+	// WhyNotSealed: the upload has not ended.
+	WhyNotSealed = "not_sealed"
+	// WhyRunAt: Spec.RunAt has not come.
+	WhyRunAt = "run_at"
+	// WhyStarting: the action is sealed and about to start.
+	WhyStarting = "starting"
+	// WhyTargetDown: the engine takes the target for down.
+	WhyTargetDown = "target_down"
+	// WhyNoWorker: jobs of the type are ready, and no worker asks for them.
+	WhyNoWorker = "no_worker"
+	// WhyGlobalLimit, WhyTenantLimit and WhyTargetLimit: the limit is used up in this window.
+	WhyGlobalLimit = "global_limit"
+	WhyTenantLimit = "tenant_limit"
+	WhyTargetLimit = "target_limit"
+	// WhyTargetConcurrency: the target has as many jobs as it may have, or as it was found to
+	// take, at a time.
+	WhyTargetConcurrency = "target_concurrency"
+	// WhyCongestion: the target has throttled, and no more are started than passed before.
+	WhyCongestion = "congestion"
+	// WhyLongAttempts: attempts that are long hold their part of the workers or places.
+	WhyLongAttempts = "long_attempts"
+	// WhyWorkersBusy: the workers of the type are busy, and jobs before this one are ready.
+	WhyWorkersBusy = "workers_busy"
+	// WhyInLine: nothing but other jobs of its tenant and type is before the job.
+	WhyInLine = "in_line"
+	// WhyNext: nothing holds the job back; it is about to be admitted.
+	WhyNext = "next"
+)
+
+// Explanation is where a job is, and why it does not run.
+type Explanation struct {
+	Action Action
+	Job    JobState
+	// Reason is one of the constants, or a NonReadyReason as text; empty if the job has ended.
+	// If several apply, it is the one that would hold the job back first.
+	Reason string
+	// Text says the same to people, in one sentence.
+	Text string
+	// HeldBy has the tenants that hold most of what the job waits for, most first: at most
+	// MaxHeldBy, and none if no tenant holds it.
+	HeldBy []TenantJobs
+	// Place is how many jobs of its tenant and type go before a pending job, by class and
+	// Priority; NotKnown if it is not in line. It does not take into account that every tenth
+	// grant is for the low class, and that actions before it may be held back themselves.
+	Place int64
+	// EarliestStart is zero if it is not known.
+	EarliestStart time.Time
+}
+
+// MaxHeldBy bounds Explanation.HeldBy.
+const MaxHeldBy = 3
+
+// TenantJobs counts jobs of a tenant that are ready or in flight.
+type TenantJobs struct {
+	Tenant string
+	Jobs   int64
+}
+
+// Why explains where a job is, and what holds it back if it has not ended; see Store.Job for the
+// index and the errors. Measured figures, such as those of targets, are those of this instance.
+func (e *Engine) Why(ctx context.Context, id string, index int64) (Explanation, error) {
+	action, err := e.store.Action(ctx, id)
+	if err != nil {
+		return Explanation{}, err
+	}
+	job, err := e.store.Job(ctx, id, index)
+	if err != nil {
+		return Explanation{}, err
+	}
+	q := question{action: &action, job: &job, now: time.Now(), alpha: max(0, e.config.Alpha)}
+	x, known := q.withoutBacklog()
+	if known {
+		return x, nil
+	}
+	settings, err := e.store.Settings(ctx)
+	if err != nil {
+		return x, err
+	}
+	if q.backlog, err = e.store.Backlog(ctx); err != nil {
+		return x, err
+	}
+	e.targets.CompareAndSwap(nil, &settings.Targets) // the engine may not have started
+	callee := action.Callee()
+	q.limits = settings.Targets[callee]
+	left, limited := q.backlog.Targets[callee]
+	q.limited = limited && left <= 0
+	e.bound(&q.backlog)
+	q.found = e.FoundLoad(callee)
+	q.workers = max(e.workersOf(action.Type), q.backlog.Types[action.Type].Workers)
+	return q.explain(), nil
+}
+
+// question is what an explanation follows from.
+type question struct {
+	action *Action
+	job    *JobState
+	now    time.Time
+	alpha  time.Duration
+	// backlog is as the fetcher sees it.
+	backlog Backlog
+	// limits, found and limited are of the target: its settings, what was found out about it,
+	// and whether the store admits no more jobs to it, whatever was found.
+	limits  TargetLimits
+	found   FoundLoad
+	limited bool
+	// workers is the number of workers of the type, as far as they are known.
+	workers int64
+}
+
+func (q *question) answer(reason string, earliest time.Time, text string, values ...any) Explanation {
+	return Explanation{
+		Action: *q.action, Job: *q.job, Reason: reason, Place: NotKnown,
+		EarliestStart: earliest, Text: fmt.Sprintf(text, values...),
+	}
+}
+
+// withoutBacklog explains a job of which the action and the job itself say enough.
+func (q *question) withoutBacklog() (x Explanation, known bool) {
+	a, j := q.action, q.job
+	unknown := time.Time{}
+	switch {
+	case j.State.Ended():
+		return q.answer("", unknown, ""), true
+	case j.State == StateInFlight:
+		return q.answer(WhyInFlight, unknown, "a worker has it: its lease ends at %s unless it is extended", clock(j.At)), true
+	case a.Paused:
+		return q.answer(WhyPaused, unknown, "its action is paused: resume the action"), true
+	case j.State == StateNonReady:
+		return q.answer(j.Reason.String(), j.At, "%s: it is due at %s", turnedBack(j.Reason), clock(j.At)), true
+	case a.Status == Created:
+		return q.answer(WhyNotSealed, later(a.RunAt, q.now), "its action is not sealed: jobs start when the upload has ended"), true
+	case a.Status == Dispatched && a.RunAt.After(q.now):
+		return q.answer(WhyRunAt, a.RunAt, "its action starts at %s", clock(a.RunAt)), true
+	case a.Status == Dispatched:
+		return q.answer(WhyStarting, unknown, "its action was sealed and is about to start"), true
+	}
+	return Explanation{}, false
+}
+
+// later returns a time if it is after now, or zero.
+func later(t, now time.Time) time.Time {
+	if t.After(now) {
+		return t
+	}
+	return time.Time{}
+}
+
+func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+func turnedBack(reason NonReadyReason) string {
+	switch reason {
+	case RateLimited:
+		return "a limit allowed less than when the job was admitted"
+	case APIThrottled:
+		return "its target throttled the last attempt"
+	default:
+		return "its last attempt failed, or a worker handed it back"
+	}
+}
+
+// explain explains a job that is ready, or pending in an action that runs.
+func (q *question) explain() Explanation {
+	line, waiting := q.find()
+	x := q.hold(line, waiting)
+	if line != nil && q.job.State == StatePending {
+		x.Place = q.place(line, waiting)
+	}
+	if x.Reason == WhyNext && x.Place > 0 {
+		x.Reason, x.Text = WhyInLine, fmt.Sprintf("%d jobs of its tenant and type go before it", x.Place)
+	}
+	x.HeldBy = q.holders(x.Reason)
+	return x
+}
+
+// find returns the job's action in the backlog, and its line; nil if its jobs do not wait.
+func (q *question) find() (*Line, *Waiting) {
+	for i := range q.backlog.Lines {
+		line := &q.backlog.Lines[i]
+		for w := range line.Waiting {
+			if line.Waiting[w].Number == q.job.Number {
+				return line, &line.Waiting[w]
+			}
+		}
+	}
+	return nil, nil
+}
+
+// hold returns the first thing that holds the job back, in the order in which an operator would
+// have to remove them.
+func (q *question) hold(line *Line, w *Waiting) Explanation {
+	b, a := &q.backlog, q.action
+	state := b.Types[a.Type]
+	switch {
+	case !q.found.DownSince.IsZero():
+		return q.answer(WhyTargetDown, time.Time{}, "its target %q has not answered since %s: one attempt every %v tries it",
+			a.Callee(), clock(q.found.DownSince), probeInterval)
+	case state.Idle:
+		return q.answer(WhyNoWorker, time.Time{}, "no worker asks for jobs of type %q: start one, or see whether it reaches the server", a.Type)
+	case q.job.State == StateReady:
+		return q.answer(WhyWorkersBusy, time.Time{}, "it is ready, and starts when a worker is free: %s", q.busy(state))
+	case line == nil: // it was just admitted
+	case b.Left <= 0:
+		return q.answer(WhyGlobalLimit, b.WindowEnds, "the limit of the whole service is used up in this window, which ends at %s", clock(b.WindowEnds))
+	case line.Left <= 0:
+		return q.answer(WhyTenantLimit, b.WindowEnds, "the limit of its tenant %q is used up in this window, which ends at %s", line.Tenant, clock(b.WindowEnds))
+	case atMost(b.Targets, w.Target):
+		return q.holdOfTarget()
+	case w.Left <= 0:
+		return q.answer(WhyCongestion, b.WindowEnds, "its target throttles this tenant, which starts as many as have passed before: more from %s on", clock(b.WindowEnds))
+	case !w.heldBounds.able():
+		return q.answer(WhyLongAttempts, time.Time{}, "attempts that are long, or were never measured, hold their part of the workers; the rest is kept for short ones: %s", q.busy(state))
+	case state.Ready > 0 || q.workers > 0 && state.InFlight >= q.workers:
+		return q.answer(WhyWorkersBusy, time.Time{}, "workers are busy with other jobs of its type: %s", q.busy(state))
+	}
+	return q.answer(WhyNext, time.Time{}, "nothing holds it back: it is about to start")
+}
+
+func (q *question) busy(state TypeState) string {
+	text := fmt.Sprintf("%d jobs of type %q are in flight and %d ready", state.InFlight, q.action.Type, state.Ready)
+	if q.workers > 0 {
+		text += fmt.Sprintf(", for %d workers", q.workers)
+	}
+	return text
+}
+
+// atMost reports whether a target has a bound, and admits no more jobs.
+func atMost(left map[string]int64, target string) bool {
+	n, limited := left[target]
+	return limited && n <= 0
+}
+
+// holdOfTarget returns which bound of its target holds the job back.
+func (q *question) holdOfTarget() Explanation {
+	b, callee := &q.backlog, q.action.Callee()
+	held := int64(0)
+	for of, jobs := range b.Held {
+		if of.Target == callee {
+			held += jobs
+		}
+	}
+	named := strings.TrimPrefix(callee, "\x00") // handlers are named for their type
+	switch most := int64(q.limits.Concurrency); {
+	case q.limited && most > 0 && held >= most:
+		return q.answer(WhyTargetConcurrency, time.Time{}, "its target %q has %d jobs, the %d that it may have at a time", named, held, most)
+	case q.limited && (q.limits.RequestsPerSecond > 0 || q.limits.Auto):
+		return q.answer(WhyTargetLimit, b.WindowEnds, "the limit of its target %q is used up in this window, which ends at %s", named, clock(b.WindowEnds))
+	case q.limited:
+		return q.answer(WhyCongestion, b.WindowEnds, "its target %q throttles, and gets as many as have passed before: more from %s on", named, clock(b.WindowEnds))
+	}
+	return q.answer(WhyTargetConcurrency, time.Time{}, "its target %q has %d jobs, about as many as it was found to take at a time (%d)", named, held, q.found.Concurrency)
+}
+
+// place returns how many jobs of the line go before the job. Divide has the same order.
+func (q *question) place(line *Line, own *Waiting) int64 {
+	if q.job.Before < 0 {
+		return NotKnown
+	}
+	priority := func(w *Waiting) float64 {
+		return Priority(w.EnteredAt, line.Settings.BasePriority, w.Total, w.Done, q.alpha)
+	}
+	before := q.job.Before
+	earlier := true
+	for i := range line.Waiting {
+		w := &line.Waiting[i]
+		if w == own {
+			earlier = false
+			continue
+		}
+		order := cmp.Or(cmp.Compare(classRank(w.Class), classRank(own.Class)), cmp.Compare(priority(own), priority(w)))
+		if order < 0 || order == 0 && earlier {
+			before += w.Jobs
+		}
+	}
+	return before
+}
+
+// holders returns who holds most of what a reason is about.
+func (q *question) holders(reason string) (most []TenantJobs) {
+	a := q.action
+	about := func(of Holder) bool {
+		switch reason {
+		case WhyGlobalLimit:
+			return true
+		case WhyTenantLimit:
+			return of.Tenant == a.Tenant
+		case WhyTargetLimit, WhyTargetConcurrency, WhyTargetDown, WhyCongestion:
+			return of.Target == a.Callee()
+		}
+		return of.Type == a.Type
+	}
+	held := map[string]int64{}
+	for of, jobs := range q.backlog.Held {
+		if jobs > 0 && about(of) {
+			held[of.Tenant] += jobs
+		}
+	}
+	for tenant, jobs := range held {
+		most = append(most, TenantJobs{tenant, jobs})
+	}
+	slices.SortFunc(most, func(a, b TenantJobs) int {
+		return cmp.Or(cmp.Compare(b.Jobs, a.Jobs), cmp.Compare(a.Tenant, b.Tenant))
+	})
+	return most[:min(len(most), MaxHeldBy)]
+}

@@ -1,0 +1,166 @@
+package bulk
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// whyNow is the time of all questions; their window ends a second later.
+var whyNow = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// newQuestion asks about job 7 of action 1, in a line of 100 jobs, which nothing holds back.
+func newQuestion() *question {
+	target := &Target{Name: "shop", URL: "http://shop/"}
+	return &question{
+		action: &Action{Spec: Spec{ID: "a", Tenant: "t", Type: WebhookType, Target: target}, Status: Running},
+		job:    &JobState{Number: 1, Index: 7, State: StatePending, Before: 7},
+		now:    whyNow, alpha: time.Second, workers: 10,
+		backlog: Backlog{
+			Now: whyNow, WindowEnds: whyNow.Add(time.Second), Left: NoLimit,
+			Lines: []Line{{
+				Tenant: "t", Type: WebhookType, Settings: Tenant{}.WithDefaults(), Left: NoLimit,
+				Waiting: []Waiting{{Number: 1, Jobs: 100, Total: 100, Target: "shop", Left: NoLimit, EnteredAt: whyNow}},
+			}},
+			Types:   map[string]TypeState{WebhookType: {Waiting: 100}},
+			Targets: map[string]int64{},
+			Held: map[Holder]int64{
+				{"t", WebhookType, "shop"}: 3, {"u", WebhookType, "shop"}: 5, {"u", WebhookType, "other"}: 4,
+				{"v", WebhookType, "other"}: 9, {"w", WebhookType, "other"}: 1, {"x", "echo", "\x00echo"}: 20,
+			},
+		},
+	}
+}
+
+func (q *question) line() *Line       { return &q.backlog.Lines[0] }
+func (q *question) waiting() *Waiting { return &q.backlog.Lines[0].Waiting[0] }
+
+func (q *question) typeIs(state TypeState) { q.backlog.Types[WebhookType] = state }
+
+// whyCases change a question, and say what the answer is about: who holds it, and whether it is
+// known when it ends.
+var whyCases = []struct {
+	reason string
+	change func(q *question)
+	text   string
+	heldBy string
+	// earliest is after whyNow; 0 is not known.
+	earliest time.Duration
+}{
+	{WhyInLine, func(*question) {}, "7 jobs of its tenant and type go before it", "u 9, v 9, t 3", 0},
+	{WhyNext, func(q *question) { q.job.Before = 0 }, "nothing holds it back", "u 9, v 9, t 3", 0},
+	{WhyNext, func(q *question) { q.backlog.Lines = nil }, "nothing holds it back", "u 9, v 9, t 3", 0},
+	{WhyTargetDown, func(q *question) { q.found.DownSince = whyNow; q.backlog.Left = 0 }, `"shop" has not answered since 2026-01-02T03:04:05Z`, "u 5, t 3", 0},
+	{WhyNoWorker, func(q *question) { q.typeIs(TypeState{Ready: 9, Idle: true}); q.backlog.Left = 0 }, `no worker asks for jobs of type "webhook"`, "u 9, v 9, t 3", 0},
+	{WhyNoWorker, func(q *question) { q.typeIs(TypeState{Ready: 9, Idle: true}); q.job.State = StateReady }, "no worker asks", "u 9, v 9, t 3", 0},
+	{WhyWorkersBusy, func(q *question) { q.typeIs(TypeState{Ready: 9, InFlight: 10}); q.job.State = StateReady }, "it is ready, and starts when a worker is free: 10 jobs", "u 9, v 9, t 3", 0},
+	{WhyGlobalLimit, func(q *question) { q.backlog.Left = 0; q.line().Left = 0 }, "the limit of the whole service is used up", "x 20, u 9, v 9", time.Second},
+	{WhyTenantLimit, func(q *question) { q.line().Left = 0; q.waiting().Left = 0 }, `the limit of its tenant "t" is used up`, "t 3", time.Second},
+	{WhyTargetLimit, func(q *question) {
+		q.backlog.Targets["shop"], q.limited, q.limits = 0, true, TargetLimits{RequestsPerSecond: 5, Concurrency: 9}
+	}, `the limit of its target "shop" is used up`, "u 5, t 3", time.Second},
+	{WhyTargetLimit, func(q *question) { q.backlog.Targets["shop"], q.limited, q.limits = 0, true, TargetLimits{Auto: true} }, "the limit of its target", "u 5, t 3", time.Second},
+	{WhyTargetConcurrency, func(q *question) {
+		q.backlog.Targets["shop"], q.limited, q.limits = 0, true, TargetLimits{RequestsPerSecond: 5, Concurrency: 8}
+	}, `"shop" has 8 jobs, the 8 that it may have`, "u 5, t 3", 0},
+	{WhyTargetConcurrency, func(q *question) { q.backlog.Targets["shop"], q.found.Concurrency = 0, 7 }, `"shop" has 8 jobs, about as many as it was found to take at a time (7)`, "u 5, t 3", 0},
+	{WhyCongestion, func(q *question) { q.backlog.Targets["shop"], q.limited = 0, true }, `its target "shop" throttles`, "u 5, t 3", time.Second},
+	{WhyCongestion, func(q *question) { q.waiting().Left = 0 }, "its target throttles this tenant", "u 5, t 3", time.Second},
+	{WhyLongAttempts, func(q *question) { q.waiting().heldBounds = heldBounds{free: new(int64(0)), tenant: new(int64(5))} }, "kept for short ones: 0 jobs", "u 9, v 9, t 3", 0},
+	{WhyLongAttempts, func(q *question) { q.waiting().heldBounds = heldBounds{free: new(int64(5)), tenant: new(int64(0))} }, "hold their part", "u 9, v 9, t 3", 0},
+	{WhyWorkersBusy, func(q *question) { q.typeIs(TypeState{Ready: 1}) }, `0 jobs of type "webhook" are in flight and 1 ready, for 10 workers`, "u 9, v 9, t 3", 0},
+	{WhyWorkersBusy, func(q *question) { q.typeIs(TypeState{InFlight: 10}) }, "workers are busy", "u 9, v 9, t 3", 0},
+	{WhyInLine, func(q *question) { q.typeIs(TypeState{InFlight: 10}); q.workers = 0 }, "7 jobs", "u 9, v 9, t 3", 0},
+	{WhyPaused, func(q *question) { q.action.Paused = true }, "resume the action", "", 0},
+	{WhyPaused, func(q *question) {
+		q.action.Paused = true
+		q.job.State = StateNonReady
+		q.job.At = whyNow.Add(time.Hour)
+	}, "paused", "", 0},
+	{WhyNotSealed, func(q *question) { q.action.Status = Created }, "not sealed", "", 0},
+	{WhyNotSealed, func(q *question) { q.action.Status = Created; q.action.RunAt = whyNow.Add(time.Hour) }, "not sealed", "", time.Hour},
+	{WhyRunAt, func(q *question) { q.action.Status = Dispatched; q.action.RunAt = whyNow.Add(time.Hour) }, "starts at 2026-01-02T04:04:05Z", "", time.Hour},
+	{WhyStarting, func(q *question) { q.action.Status = Dispatched; q.action.RunAt = whyNow }, "about to start", "", 0},
+	{WhyInFlight, func(q *question) { q.job.State = StateInFlight; q.job.At = whyNow; q.action.Paused = true }, "its lease ends at 2026-01-02T03:04:05Z", "", 0},
+	{"rate_limited", func(q *question) {
+		*q.job = JobState{State: StateNonReady, Reason: RateLimited, At: whyNow.Add(time.Minute)}
+	}, "less than when the job was admitted: it is due at 2026-01-02T03:05:05Z", "", time.Minute},
+	{"api_throttled", func(q *question) {
+		*q.job = JobState{State: StateNonReady, Reason: APIThrottled, At: whyNow.Add(time.Minute)}
+	}, "its target throttled", "", time.Minute},
+	{"transient_error", func(q *question) {
+		*q.job = JobState{State: StateNonReady, Reason: TransientError, At: whyNow.Add(time.Minute)}
+	}, "its last attempt failed", "", time.Minute},
+	{"", func(q *question) { q.job.State = StateSucceeded; q.action.Paused = true }, "", "", 0},
+}
+
+func TestWhy(t *testing.T) {
+	for i, c := range whyCases {
+		t.Run(fmt.Sprint(i, " ", c.reason), func(t *testing.T) {
+			q := newQuestion()
+			c.change(q)
+			x, known := q.withoutBacklog()
+			if !known {
+				x = q.explain()
+			}
+			var held []string
+			for _, h := range x.HeldBy {
+				held = append(held, fmt.Sprint(h.Tenant, " ", h.Jobs))
+			}
+			if x.Reason != c.reason || !strings.Contains(x.Text, c.text) || strings.Join(held, ", ") != c.heldBy {
+				t.Errorf("%s: %s; held by %s; want %s: …%s…; %s", x.Reason, x.Text, held, c.reason, c.text, c.heldBy)
+			}
+			var want time.Time
+			if c.earliest > 0 {
+				want = whyNow.Add(c.earliest)
+			}
+			if !x.EarliestStart.Equal(want) {
+				t.Errorf("the earliest start is %v, want %v", x.EarliestStart, want)
+			}
+		})
+	}
+}
+
+// TestPlaceIsTheOrderOfGrants: as many jobs are granted before a job as its place says.
+func TestPlaceIsTheOrderOfGrants(t *testing.T) {
+	q := newQuestion()
+	q.backlog.Lines[0].Waiting = []Waiting{
+		{Number: 1, Jobs: 10, Total: 10, Left: NoLimit, EnteredAt: whyNow},
+		{Number: 2, Jobs: 3, Total: 3, Left: NoLimit, EnteredAt: whyNow.Add(-time.Second), Class: High},
+		{Number: 3, Jobs: 5, Total: 100, Done: 95, Left: NoLimit, EnteredAt: whyNow.Add(time.Second)},
+		{Number: 4, Jobs: 2, Total: 2, Left: NoLimit, EnteredAt: whyNow},
+		{Number: 5, Jobs: 4, Total: 4, Left: NoLimit, EnteredAt: whyNow, Class: High},
+		{Number: 6, Jobs: 4, Total: 4, Left: NoLimit, EnteredAt: whyNow.Add(-time.Minute), Class: Low},
+	}
+	var order []uint64
+	left := slices.Clone(q.backlog.Lines[0].Waiting)
+	for range 28 { // one by one, none of them the tenth of its line
+		b := q.backlog
+		b.Lines = []Line{q.backlog.Lines[0]}
+		b.Lines[0].Waiting = left
+		grants := Divide(b, Free{Total: 1, Types: map[string]int64{WebhookType: 1}}, q.alpha)
+		order = append(order, grants[0].Number)
+		for i := range left {
+			if left[i].Number == grants[0].Number {
+				left[i].Jobs--
+			}
+		}
+	}
+	for i, w := range q.backlog.Lines[0].Waiting {
+		for before := range w.Jobs {
+			q.job.Number, q.job.Before = w.Number, before
+			got := q.place(&q.backlog.Lines[0], &q.backlog.Lines[0].Waiting[i])
+			if got >= int64(len(order)) || order[got] != w.Number {
+				t.Fatalf("job %d of action %d has the place %d in %v", before, w.Number, got, order)
+			}
+			if before > 0 && order[got-1] != w.Number {
+				t.Fatalf("job %d of action %d does not follow the one before it: %d in %v", before, w.Number, got, order)
+			}
+		}
+	}
+	if q.job.Before = NotKnown; q.place(&q.backlog.Lines[0], &q.backlog.Lines[0].Waiting[0]) != NotKnown {
+		t.Error("a place is known without the jobs before it")
+	}
+}

@@ -29,8 +29,11 @@ const (
 	WhyGlobalLimit = "global_limit"
 	WhyTenantLimit = "tenant_limit"
 	WhyTargetLimit = "target_limit"
-	// WhyTargetConcurrency: the target has as many jobs as it may have, or as it was found to
-	// take, at a time.
+	// WhyGlobalConcurrency, WhyTenantConcurrency and WhyTargetConcurrency: the service, the
+	// tenant or the target has as many jobs as it may have at a time, or the target as it was
+	// found to take.
+	WhyGlobalConcurrency = "global_concurrency"
+	WhyTenantConcurrency = "tenant_concurrency"
 	WhyTargetConcurrency = "target_concurrency"
 	// WhyCongestion: the target has throttled, and no more are started than passed before.
 	WhyCongestion = "congestion"
@@ -98,7 +101,7 @@ func (e *Engine) Why(ctx context.Context, id string, index int64) (Explanation, 
 	}
 	e.targets.CompareAndSwap(nil, &settings.Targets) // the engine may not have started
 	callee := action.Callee()
-	q.limits = settings.Targets[callee]
+	q.setLimits(&settings)
 	left, limited := q.backlog.Targets[callee]
 	q.limited = limited && left <= 0
 	e.bound(&q.backlog)
@@ -115,9 +118,10 @@ type question struct {
 	alpha  time.Duration
 	// backlog is as the fetcher sees it.
 	backlog Backlog
-	// limits, found and limited are of the target: its settings, what was found out about it,
-	// and whether the store admits no more jobs to it, whatever was found.
-	limits  TargetLimits
+	// all, tenant and target are the limits that are set; a rate that is found is 1.
+	all, tenant, target Limit
+	// found and limited are of the target: what was found out about it, and whether the store
+	// admits no more jobs to it, whatever was found.
 	found   FoundLoad
 	limited bool
 	// workers is the number of workers of the type, as far as they are known.
@@ -217,9 +221,9 @@ func (q *question) hold(line *Line, w *Waiting) Explanation {
 		return q.answer(WhyWorkersBusy, time.Time{}, "it is ready, and starts when a worker is free: %s", q.busy(state))
 	case line == nil: // it was just admitted
 	case b.Left <= 0:
-		return q.answer(WhyGlobalLimit, b.WindowEnds, "the limit of the whole service is used up in this window, which ends at %s", clock(b.WindowEnds))
+		return q.usedUp(q.all, "the whole service", WhyGlobalLimit, WhyGlobalConcurrency)
 	case line.Left <= 0:
-		return q.answer(WhyTenantLimit, b.WindowEnds, "the limit of its tenant %q is used up in this window, which ends at %s", line.Tenant, clock(b.WindowEnds))
+		return q.usedUp(q.tenant, fmt.Sprintf("its tenant %q", line.Tenant), WhyTenantLimit, WhyTenantConcurrency)
 	case atMost(b.Targets, w.Target):
 		return q.holdOfTarget()
 	case w.Left <= 0:
@@ -246,23 +250,64 @@ func atMost(left map[string]int64, target string) bool {
 	return limited && n <= 0
 }
 
-// holdOfTarget returns which bound of its target holds the job back.
-func (q *question) holdOfTarget() Explanation {
-	b, callee := &q.backlog, q.action.Callee()
-	held := int64(0)
-	for of, jobs := range b.Held {
-		if of.Target == callee {
-			held += jobs
+// setLimits sets the limits that apply to the action.
+func (q *question) setLimits(s *Settings) {
+	if s.Limits != nil {
+		q.all = s.Limits.Limit()
+	}
+	tenant, target, jobType := s.Tenants[q.action.Tenant], s.Targets[q.action.TargetName()], s.Types[q.action.Type]
+	q.tenant, q.target = tenant.Limit(), target.Limit()
+	if target.Auto {
+		q.target.RequestsPerSecond = 1
+	}
+	if q.action.Target == nil {
+		q.target = jobType.Limit()
+	}
+}
+
+// usedUp explains that a limit admits no more, by its rate or by its concurrency.
+func (q *question) usedUp(l Limit, whose, rate, concurrency string) Explanation {
+	held := q.held(concurrency)
+	if most := int64(l.Concurrency); most > 0 && held >= most {
+		return q.answer(concurrency, time.Time{}, "%s has %d jobs, the %d that it may have at a time", whose, held, most)
+	}
+	ends := q.backlog.WindowEnds
+	return q.answer(rate, ends, "the limit of %s is used up in this window, which ends at %s", whose, clock(ends))
+}
+
+// held counts the jobs that are ready or in flight of what a reason is about.
+func (q *question) held(reason string) (jobs int64) {
+	for of, n := range q.backlog.Held {
+		if q.about(reason, of) {
+			jobs += n
 		}
 	}
-	named := strings.TrimPrefix(callee, "\x00") // handlers are named for their type
-	switch most := int64(q.limits.Concurrency); {
-	case q.limited && most > 0 && held >= most:
-		return q.answer(WhyTargetConcurrency, time.Time{}, "its target %q has %d jobs, the %d that it may have at a time", named, held, most)
-	case q.limited && (q.limits.RequestsPerSecond > 0 || q.limits.Auto):
-		return q.answer(WhyTargetLimit, b.WindowEnds, "the limit of its target %q is used up in this window, which ends at %s", named, clock(b.WindowEnds))
+	return jobs
+}
+
+// about reports whether a holder has some of what a reason is about.
+func (q *question) about(reason string, of Holder) bool {
+	switch reason {
+	case WhyGlobalLimit, WhyGlobalConcurrency:
+		return true
+	case WhyTenantLimit, WhyTenantConcurrency:
+		return of.Tenant == q.action.Tenant
+	case WhyTargetLimit, WhyTargetConcurrency, WhyTargetDown, WhyCongestion:
+		return of.Target == q.action.Callee()
+	}
+	return of.Type == q.action.Type
+}
+
+// holdOfTarget returns which bound of its target holds the job back.
+func (q *question) holdOfTarget() Explanation {
+	ends := q.backlog.WindowEnds
+	held := q.held(WhyTargetConcurrency)
+	named := strings.TrimPrefix(q.action.Callee(), "\x00") // handlers are named for their type
+	switch {
+	case q.limited && (q.target.RequestsPerSecond > 0 || q.target.Concurrency > 0 && held >= int64(q.target.Concurrency)):
+		return q.usedUp(q.target, fmt.Sprintf("its target %q", named), WhyTargetLimit, WhyTargetConcurrency)
 	case q.limited:
-		return q.answer(WhyCongestion, b.WindowEnds, "its target %q throttles, and gets as many as have passed before: more from %s on", named, clock(b.WindowEnds))
+		return q.answer(WhyCongestion, ends, "its target %q throttles, and gets as many as have passed before: more from %s on", named, clock(ends))
 	}
 	return q.answer(WhyTargetConcurrency, time.Time{}, "its target %q has %d jobs, about as many as it was found to take at a time (%d)", named, held, q.found.Concurrency)
 }
@@ -293,21 +338,9 @@ func (q *question) place(line *Line, own *Waiting) int64 {
 
 // holders returns who holds most of what a reason is about.
 func (q *question) holders(reason string) (most []TenantJobs) {
-	a := q.action
-	about := func(of Holder) bool {
-		switch reason {
-		case WhyGlobalLimit:
-			return true
-		case WhyTenantLimit:
-			return of.Tenant == a.Tenant
-		case WhyTargetLimit, WhyTargetConcurrency, WhyTargetDown, WhyCongestion:
-			return of.Target == a.Callee()
-		}
-		return of.Type == a.Type
-	}
 	held := map[string]int64{}
 	for of, jobs := range q.backlog.Held {
-		if jobs > 0 && about(of) {
+		if jobs > 0 && q.about(reason, of) {
 			held[of.Tenant] += jobs
 		}
 	}

@@ -58,12 +58,16 @@ var whyCases = []struct {
 	{WhyWorkersBusy, func(q *question) { q.typeIs(TypeState{Ready: 9, InFlight: 10}); q.job.State = StateReady }, "it is ready, and starts when a worker is free: 10 jobs", "u 9, v 9, t 3", 0},
 	{WhyGlobalLimit, func(q *question) { q.backlog.Left = 0; q.line().Left = 0 }, "the limit of the whole service is used up", "x 20, u 9, v 9", time.Second},
 	{WhyTenantLimit, func(q *question) { q.line().Left = 0; q.waiting().Left = 0 }, `the limit of its tenant "t" is used up`, "t 3", time.Second},
+	{WhyGlobalConcurrency, func(q *question) { q.backlog.Left, q.all = 0, Limit{Concurrency: 5} }, `the whole service has 42 jobs, the 5`, "x 20, u 9, v 9", 0},
+	{WhyTenantConcurrency, func(q *question) { q.line().Left, q.tenant = 0, Limit{Concurrency: 3} }, `its tenant "t" has 3 jobs, the 3 that it may have`, "t 3", 0},
 	{WhyTargetLimit, func(q *question) {
-		q.backlog.Targets["shop"], q.limited, q.limits = 0, true, TargetLimits{RequestsPerSecond: 5, Concurrency: 9}
+		q.backlog.Targets["shop"], q.limited, q.target = 0, true, Limit{RequestsPerSecond: 5, Concurrency: 9}
 	}, `the limit of its target "shop" is used up`, "u 5, t 3", time.Second},
-	{WhyTargetLimit, func(q *question) { q.backlog.Targets["shop"], q.limited, q.limits = 0, true, TargetLimits{Auto: true} }, "the limit of its target", "u 5, t 3", time.Second},
+	{WhyTargetLimit, func(q *question) {
+		q.backlog.Targets["shop"], q.limited, q.target = 0, true, Limit{RequestsPerSecond: 1}
+	}, "the limit of its target", "u 5, t 3", time.Second},
 	{WhyTargetConcurrency, func(q *question) {
-		q.backlog.Targets["shop"], q.limited, q.limits = 0, true, TargetLimits{RequestsPerSecond: 5, Concurrency: 8}
+		q.backlog.Targets["shop"], q.limited, q.target = 0, true, Limit{RequestsPerSecond: 5, Concurrency: 8}
 	}, `"shop" has 8 jobs, the 8 that it may have`, "u 5, t 3", 0},
 	{WhyTargetConcurrency, func(q *question) { q.backlog.Targets["shop"], q.found.Concurrency = 0, 7 }, `"shop" has 8 jobs, about as many as it was found to take at a time (7)`, "u 5, t 3", 0},
 	{WhyCongestion, func(q *question) { q.backlog.Targets["shop"], q.limited = 0, true }, `its target "shop" throttles`, "u 5, t 3", time.Second},

@@ -70,6 +70,11 @@ func (q *asynqQueue) Enqueue(ctx context.Context, _ int, payloads [][]byte) erro
 	return errors.Join(errs...)
 }
 
+func (q *asynqQueue) EnqueueOne(ctx context.Context, payload []byte) error {
+	_, err := q.client.EnqueueContext(ctx, asynq.NewTask(jobType, payload))
+	return err
+}
+
 func (q *asynqQueue) Waiting(context.Context) (int, error) {
 	info, err := q.inspector.GetQueueInfo("default")
 	if err != nil {

@@ -59,6 +59,17 @@ func BenchmarkEnqueue(b *testing.B) {
 	})
 }
 
+// BenchmarkOne enqueues one job at a time from 64 callers.
+func BenchmarkOne(b *testing.B) {
+	each(b, func(s System) bool { return s.EnqueuesAsOther }, func(b *testing.B, system System) {
+		rate, err := EnqueueOne(b.Context(), system, Times(b.N))
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(rate.PerSecond(), "jobs/s")
+	})
+}
+
 // BenchmarkRun enqueues and then runs no-op jobs. An iteration is a batch.
 func BenchmarkRun(b *testing.B) {
 	each(b, func(System) bool { return false }, func(b *testing.B, system System) {
@@ -141,6 +152,9 @@ func TestSystems(t *testing.T) {
 			rate, err := Enqueue(t.Context(), system, Times(3))
 			if err != nil || rate.Jobs != 3*BatchSize {
 				t.Errorf("enqueued %d jobs: %v; want %d", rate.Jobs, err, 3*BatchSize)
+			}
+			if rate, err := EnqueueOne(t.Context(), system, Times(200)); err != nil || rate.Jobs != 200 {
+				t.Errorf("enqueued %d jobs, one at a time: %v; want 200", rate.Jobs, err)
 			}
 			ran, err := Run(t.Context(), system, 2)
 			if err != nil || ran.Worked.Jobs != 2*BatchSize || ran.Whole.Took <= ran.Worked.Took {

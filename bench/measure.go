@@ -96,6 +96,38 @@ func enqueue(ctx context.Context, queue Queue, producers int, more func() bool) 
 	return Rate{int(batches.Load()) * BatchSize, time.Since(began)}, errors.Join(errs...)
 }
 
+// Callers is how many goroutines enqueue one job at a time in EnqueueOne.
+const Callers = 64
+
+// EnqueueOne measures callers that each enqueue one job after another while more returns true.
+func EnqueueOne(ctx context.Context, system System, more func() bool) (rate Rate, err error) {
+	err = measure(ctx, system, Workload{Tenants: Producers}, func(ctx context.Context, queue Queue) error {
+		var wait sync.WaitGroup
+		var jobs atomic.Int64
+		errs, payloads := make([]error, Callers), Batch(0, BatchSize)
+		began := time.Now()
+		for c := range Callers {
+			wait.Go(func() {
+				for errs[c] == nil && more() {
+					n := jobs.Add(1)
+					errs[c] = queue.EnqueueOne(ctx, payloads[n%BatchSize])
+				}
+			})
+		}
+		wait.Wait()
+		rate = Rate{int(jobs.Load()), time.Since(began)}
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+		waiting, err := queue.Waiting(ctx)
+		if err == nil && waiting != rate.Jobs {
+			err = fmt.Errorf("%d jobs enqueued, but %d wait", rate.Jobs, waiting)
+		}
+		return err
+	})
+	return rate, err
+}
+
 // Ran is the measurement of Run.
 type Ran struct {
 	// Worked is from the start of the workers until every job is recorded as

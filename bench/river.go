@@ -116,6 +116,11 @@ func (q *riverQueue) Enqueue(ctx context.Context, _ int, payloads [][]byte) erro
 	return err
 }
 
+func (q *riverQueue) EnqueueOne(ctx context.Context, payload []byte) error {
+	_, err := q.client.Insert(ctx, riverArgs{payload}, nil)
+	return err
+}
+
 func (q *riverQueue) Waiting(ctx context.Context) (int, error) { return q.count(ctx, "available") }
 
 func (q *riverQueue) count(ctx context.Context, state string) (n int, err error) {

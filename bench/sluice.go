@@ -96,16 +96,19 @@ func (q *sluiceQueue) Enqueue(ctx context.Context, producer int, payloads [][]by
 	return err
 }
 
+// EnqueueOne enqueues into the stream of the first tenant.
+func (q *sluiceQueue) EnqueueOne(ctx context.Context, payload []byte) error {
+	_, err := q.engine.Enqueue(ctx, bulk.NewJob{Tenant: "tenant-0", Type: jobType, Payload: payload})
+	return err
+}
+
 func (q *sluiceQueue) Waiting(ctx context.Context) (int, error) {
 	waiting := int64(0)
-	for tenant := range q.received {
-		action, err := q.engine.Action(ctx, actionOf(tenant))
-		if err != nil {
-			return 0, err
-		}
-		waiting += action.Received
+	actions, err := q.engine.Actions(ctx, bulk.ActionFilter{})
+	for i := range actions {
+		waiting += actions[i].Received
 	}
-	return int(waiting), nil
+	return int(waiting), err
 }
 
 // start seals the actions, so that their jobs wait, and starts the engine.

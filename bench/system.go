@@ -51,6 +51,9 @@ type Queue interface {
 	// Enqueue adds a batch to the producer's tenant. When it returns, the batch is as durable as
 	// the system's settings provide.
 	Enqueue(ctx context.Context, producer int, payloads [][]byte) error
+	// EnqueueOne adds one job, as durable as those of Enqueue. Any number of callers may call it
+	// concurrently.
+	EnqueueOne(ctx context.Context, payload []byte) error
 	// Waiting returns the system's own count of its jobs; it is called between Enqueue and Work.
 	Waiting(ctx context.Context) (int, error)
 	// Work starts the workers, runs the given number of jobs, which is how many wait, and returns

@@ -150,6 +150,9 @@ type Spec struct {
 	// Events names the events to publish in addition to those of the action's status:
 	// JobEvents. ActionEvents has no effect. It needs a Publisher.
 	Events []string `json:"events,omitempty"`
+	// Stream makes the action a stream: it is RUNNING and open from its creation, and takes
+	// jobs until it is sealed. Only Engine.Enqueue creates streams.
+	Stream bool `json:"stream,omitempty"`
 	// Trace is the trace that the action's spans belong to. The engine sets it when it
 	// creates the action; it is not part of the request.
 	Trace TraceContext `json:"trace,omitzero"`
@@ -271,10 +274,14 @@ type Action struct {
 	Spec
 	Status Status `json:"status"`
 	Paused bool   `json:"paused"`
+	// Open reports whether the action is a stream that is not sealed. Its jobs may all be
+	// done and it has not finished: it takes more.
+	Open bool `json:"open,omitempty"`
 	// Total is the number of jobs, once the action is sealed.
 	Total     int64     `json:"total"`
 	CreatedAt time.Time `json:"created_at"`
-	// EnteredAt is when the action was sealed and entered the fair queue.
+	// EnteredAt is when the action was sealed and entered the fair queue; of a stream, when
+	// it was created.
 	EnteredAt  time.Time `json:"entered_at,omitzero"`
 	FinishedAt time.Time `json:"finished_at,omitzero"`
 	// Result has one entry for each of Spec.Aggregate.
@@ -289,6 +296,26 @@ type Action struct {
 
 	Counts
 }
+
+// Action returns the new action of a spec.
+func (s Spec) Action(now time.Time) Action {
+	a := Action{Spec: s, Status: Created, CreatedAt: now}
+	if s.Stream {
+		a.Status, a.Open, a.EnteredAt = Running, true, now
+	}
+	return a
+}
+
+// Size returns the number of jobs: the total, or what was received so far of an open stream.
+func (a *Action) Size() int64 {
+	if a.Open {
+		return a.Received
+	}
+	return a.Total
+}
+
+// Takes reports whether jobs can be appended.
+func (a *Action) Takes() bool { return a.Status == Created || a.Open }
 
 // Counts has the number of an action's jobs in each state. Received is the sum of Pending,
 // Ready, NonReady, InFlight, Succeeded, Failed and Canceled.

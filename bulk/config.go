@@ -64,6 +64,10 @@ type Config struct {
 	// upload may take: an action that is not sealed by then is canceled. Default 7 days;
 	// negative: for ever.
 	Retention time.Duration
+	// StreamWindow is the window of time whose enqueued jobs share one stream, an action that
+	// has their counts; see Engine.Enqueue. It is not longer than Retention. Default 1 h; at
+	// least 1 s.
+	StreamWindow time.Duration
 	// Types overrides settings for single job types.
 	Types map[string]TypeConfig
 }
@@ -99,6 +103,7 @@ func (c Config) WithDefaults() Config {
 	c.Lease = cmp.Or(c.Lease, 30*time.Second)
 	c.ShutdownGrace = cmp.Or(c.ShutdownGrace, 30*time.Second)
 	c.Retention = cmp.Or(c.Retention, 7*24*time.Hour)
+	c.StreamWindow = cmp.Or(c.StreamWindow, time.Hour)
 	return c
 }
 
@@ -115,6 +120,7 @@ func (c Config) Validate() error {
 		{c.FetchBatch >= 1, "fetch_batch", "at least 1"},
 		{c.MaxCrashes >= 1 && c.MaxCrashes <= 100, "max_crashes", "from 1 to 100"},
 		{c.Lease >= 100*time.Millisecond, "lease", "at least 100ms"},
+		{c.StreamWindow >= time.Second && c.StreamWindow <= 366*24*time.Hour, "stream_window", "from 1s to 366 days"},
 		{c.Webhooks >= 1 && c.Webhooks <= 10_000, "webhooks", "from 1 to 10,000"},
 	}, TypeConfig{c.Workers, c.Reserve, c.JobTimeout, c.MaxAttempts, c.BackoffBase, c.BackoffCap}.checks()...))
 	for _, name := range slices.Sorted(maps.Keys(c.Types)) {

@@ -8,6 +8,8 @@
 //     fairness and of rate limits.
 //   - An [Action] is one bulk action: a set of jobs of one tenant, uploaded as
 //     a stream and then sealed with its total.
+//   - A stream is an action without an end: jobs that are enqueued one at a time, by
+//     [Engine.Enqueue], share the stream of their window of time.
 //   - A [Job] is one unit of work. A Go function, a typed [Worker], a webhook or a
 //     remote worker handles it.
 //   - A [Target] is what jobs call. It may have limits of its own, and an operator may say

@@ -52,6 +52,7 @@ type Engine struct {
 
 	leaseKey  LeaseKey
 	catalog   catalog
+	streams   streams
 	watched   watched
 	fairness  fairnessWatch
 	estimator estimator
@@ -106,6 +107,7 @@ func New(store Store, mux *Mux, config Config, options ...Option) (*Engine, erro
 	if e.leaseKey, err = NewLeaseKey(secret); err != nil {
 		return nil, fmt.Errorf("derive the key of leases: %w", err)
 	}
+	e.streams = streams{engine: e, of: map[alike]*intake{}, tenants: map[string]waitingJobs{}}
 	e.catalog = catalog{engine: e, known: map[uint64]*catalogEntry{}}
 	for _, name := range mux.Types() {
 		e.pools[name] = newPool(e, name, mux.runner(name, config))
@@ -198,6 +200,9 @@ func (e *Engine) apply(ctx context.Context, id string, transition Transition) (A
 
 // checkSpec refuses a spec that this engine does not support, and completes its target.
 func (e *Engine) checkSpec(ctx context.Context, spec *Spec) error {
+	if spec.Stream {
+		return &SpecError{"stream", "streams are made by enqueueing jobs: leave it out"}
+	}
 	if e.publisher == nil && len(spec.Events) > 0 {
 		return &SpecError{"events", "no events are published here: leave it out"}
 	}

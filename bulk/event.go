@@ -189,7 +189,7 @@ func (a *Action) Event(eventType string, at time.Time) (Event, error) {
 	if to := data.Target; to != nil {
 		to.URL = to.URL[:min(len(to.URL), maxEventURL)]
 	}
-	if !a.EnteredAt.IsZero() {
+	if !a.EnteredAt.IsZero() && !a.Open {
 		data.Total = &a.Total
 	}
 	if a.Status.Final() {

@@ -29,7 +29,7 @@ func (e *Engine) Replay(ctx context.Context, id string) (Action, error) {
 		return refuse("it has no dead letters to replay")
 	}
 	spec := old.Spec
-	spec.ID, spec.ReplayOf = replayID(id, old.Replays+1), id
+	spec.ID, spec.ReplayOf, spec.Stream = replayID(id, old.Replays+1), id, false
 	if err := e.completeTarget(ctx, &spec); err != nil {
 		return old, err
 	}

@@ -86,14 +86,16 @@ func (e *TransitionError) Error() string {
 // The store knows which jobs wait, are ready, are in flight or are due. Which jobs may
 // pass is policy: callers pass grants.
 type Store interface {
-	// Create stores a new action in status CREATED. If its id exists with the
+	// Create stores a new action, as Spec.Action makes it. If its id exists with the
 	// same Spec, the stored action is returned and created is false; with
 	// another, the error is an *ExistsError.
 	Create(ctx context.Context, spec Spec) (action Action, created bool, err error)
-	// Append adds jobs to an action in status CREATED. Offset is the number of jobs
+	// Append adds jobs to an action in status CREATED, or to an open stream, whose jobs
+	// can be admitted at once. Offset is the number of jobs
 	// that the caller has sent before these: jobs that the store already has are
 	// skipped, and an offset beyond them is an *OffsetError. It returns the number of
-	// jobs that the action has now. Payloads are copied.
+	// jobs that the action has now. Payloads are copied. At the offset AtEnd it adds the
+	// jobs behind all others; up to MaxAtEnd jobs of up to MaxAtEndBytes are consecutive.
 	Append(ctx context.Context, id string, offset int64, payloads [][]byte) (received int64, err error)
 	// Transition makes one transition of the status machine, as Action.Apply decides.
 	// If it was made before, Transition returns the action as it is and ErrNoChange: of
@@ -183,6 +185,17 @@ type Store interface {
 	Close() error
 }
 
+// AtEnd is the offset of an append behind all jobs that an action has, and the total of a
+// seal of as many as it has.
+const AtEnd = -1
+
+// MaxAtEnd and MaxAtEndBytes bound the jobs of one append at the end that are consecutive.
+// One payload may exceed the bytes.
+const (
+	MaxAtEnd      = 4096
+	MaxAtEndBytes = 4 << 20
+)
+
 // MaxPageBytes bounds the payloads that one call of Lease or DeadLetters returns.
 const MaxPageBytes = 8 << 20
 
@@ -258,7 +271,7 @@ type Waiting struct {
 	Class  Class
 	// EnteredAt is when the action entered the fair queue.
 	EnteredAt time.Time
-	// Total and Done count the action's jobs.
+	// Total and Done count the action's jobs; see Action.Size.
 	Total, Done int64
 	// Jobs is how many jobs can be admitted now.
 	Jobs   int64

@@ -279,7 +279,7 @@ func (s *spans) finished(a *Action) {
 		attributes = append(attributes, keyReplay.String(a.ReplayOf))
 	}
 	_, span := s.tracer.Start(ctx, "action "+a.Type, trace.WithTimestamp(a.CreatedAt), trace.WithAttributes(attributes...))
-	if !a.EnteredAt.IsZero() {
+	if !a.EnteredAt.IsZero() && !a.Stream {
 		span.AddEvent("sealed", trace.WithTimestamp(a.EnteredAt))
 	}
 	fail(span, a)

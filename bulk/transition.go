@@ -13,7 +13,8 @@ type TransitionKind uint8
 
 // The transitions.
 const (
-	// Seal ends the upload, of Transition.Total jobs: CREATED → DISPATCHED.
+	// Seal ends the upload, of Transition.Total jobs, or of those received if it is AtEnd:
+	// CREATED → DISPATCHED. A stream stays RUNNING, and is no longer open.
 	Seal TransitionKind = iota + 1
 	// Start starts an action when it is due: DISPATCHED → RUNNING.
 	Start
@@ -86,10 +87,7 @@ func (a Action) Apply(m Transition, now time.Time) (Action, error) {
 		if a.Status.Final() || a.Status == Aggregating {
 			return refuse("all its jobs have finished, so it cannot be canceled")
 		}
-		a.Status = Canceled
-		if a.InFlight == 0 {
-			a.FinishedAt = now
-		}
+		return a.cancel(now), nil
 	case Drained:
 		if a.Status != Canceled || a.InFlight != 0 || !a.FinishedAt.IsZero() {
 			return a, ErrNoChange
@@ -99,7 +97,7 @@ func (a Action) Apply(m Transition, now time.Time) (Action, error) {
 		if a.Status != Running {
 			return a, ErrNoChange
 		}
-		if a.Done() != a.Total {
+		if a.Open || a.Done() != a.Total {
 			return refuse("jobs are not finished")
 		}
 		a.Status = Aggregating
@@ -128,11 +126,17 @@ func (a Action) Apply(m Transition, now time.Time) (Action, error) {
 
 func (a Action) seal(total int64, now time.Time) (Action, error) {
 	refusal := &TransitionError{ID: a.ID, From: a.Status, Total: total, Received: a.Received}
+	if total == AtEnd {
+		total = a.Received
+	}
 	switch {
+	case a.Open && total == a.Received:
+		a.Open, a.Total = false, total
+		return a, nil
 	case a.Status == Created && total == a.Received:
 		a.Status, a.Total, a.EnteredAt = Dispatched, total, now
 		return a, nil
-	case a.Status == Created:
+	case a.Takes():
 		refusal.Why = fmt.Sprintf("sealed with a total of %d, but %d jobs were received", total, a.Received)
 		return a, refusal
 	case total == a.Total && a.Status != Canceled:
@@ -144,6 +148,17 @@ func (a Action) seal(total int64, now time.Time) (Action, error) {
 		refusal.Why = fmt.Sprintf("it is sealed already, with a total of %d", a.Total)
 		return a, refusal
 	}
+}
+
+func (a Action) cancel(now time.Time) Action {
+	if a.Open {
+		a.Open, a.Total = false, a.Received
+	}
+	a.Status = Canceled
+	if a.InFlight == 0 {
+		a.FinishedAt = now
+	}
+	return a
 }
 
 func (a Action) finish(m Transition, now time.Time) (Action, error) {

@@ -72,7 +72,7 @@ func (e *Engine) watchOnce(ctx context.Context) error {
 		}
 	}
 	err = e.advanceAll("watch", ready, func(a *Action) error {
-		_, err := e.apply(ctx, a.ID, Transition{Kind: e.nextTransition(a, now)})
+		_, err := e.apply(ctx, a.ID, Transition{Kind: e.nextTransition(a, now), Total: AtEnd})
 		return err
 	})
 	if err != nil {
@@ -114,14 +114,17 @@ func (e *Engine) advanceAll(loop string, actions []*Action, f func(*Action) erro
 }
 
 // nextTransition returns the transition that an action is ready for; 0 if none. An
-// action that was never sealed is canceled when its retention is over.
+// action that was never sealed is canceled when its retention is over. A stream is sealed
+// when its window is over.
 func (e *Engine) nextTransition(a *Action, now time.Time) TransitionKind {
 	switch {
 	case a.Status == Created && e.config.Retention > 0 && now.Sub(a.CreatedAt) >= e.config.Retention:
 		return Cancel
 	case a.Status == Dispatched && !a.RunAt.After(now):
 		return Start
-	case a.Status == Running && a.Done() == a.Total:
+	case a.Open && !now.Before(e.streams.ends(a)):
+		return Seal
+	case a.Status == Running && !a.Open && a.Done() == a.Total:
 		return Aggregate
 	case a.Status == Canceled && a.InFlight == 0:
 		return Drained
@@ -188,7 +191,7 @@ const (
 func (p *estimator) observe(a *Action, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if a.Status != Running {
+	if a.Status != Running || a.Open {
 		return
 	}
 	if p.of == nil {

@@ -251,6 +251,8 @@ func (c *Config) bulkSettings() []Setting {
 			Usage: "how long stopping waits for jobs in flight before they are handed back"},
 		{Key: "bulk.retention", field: &b.Retention, Zero: "for ever",
 			Usage: "how long finished actions and their dead letters are kept"},
+		{Key: "bulk.stream_window", field: &b.StreamWindow,
+			Usage: "window of time whose jobs, enqueued one at a time, share an action; at most bulk.retention"},
 		{Key: "bulk.shards", field: &c.BulkShards, Zero: "the number that the store has or, when it is new, 16 on Redis Cluster and else 1", migrateFlag: "shards", check: upTo(0, 256),
 			Usage: "shards over which tenants are spread where the state is in Redis; fixed when the store is first used"},
 		{Key: "bulk.inline_targets", field: &c.Webhook.InlineTargets, Default: inlineAuto, check: oneOf(inlineAuto, "true", "false"),

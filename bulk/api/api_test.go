@@ -148,7 +148,7 @@ func TestDocument(t *testing.T) {
 		"GET /v1/schedules", "PUT /v1/schedules/{name}", "GET /v1/schedules/{name}", "DELETE /v1/schedules/{name}",
 		"POST /v1/schedules/{name}/pause", "POST /v1/schedules/{name}/resume", "POST /v1/schedules/{name}/run",
 		"POST /v1/leases", "POST /v1/leases/ack", "POST /v1/leases/extend",
-		"GET /v1/dead-letters", "POST /v1/dead-letters/replay",
+		"GET /v1/dead-letters", "POST /v1/dead-letters/replay", "POST /v1/jobs",
 	}
 	got := doc.Operations()
 	slices.Sort(got)
@@ -181,6 +181,7 @@ var engineOperations = []struct{ engine, method, path, body, contentType string 
 	{"Append", "POST", "/v1/actions/a/jobs", "1", "application/x-ndjson"},
 	{"Action", "POST", "/v1/actions/a/jobs", "1", "application/x-ndjson"},
 	{"Seal", "POST", "/v1/actions/a/seal", `{"total":0}`, "application/json"},
+	{"Enqueue", "POST", "/v1/jobs", `{"tenant":"t","type":"echo","payload":1}`, "application/json"},
 	{"Pause", "POST", "/v1/actions/a/pause", "", ""},
 	{"Resume", "POST", "/v1/actions/a/resume", "", ""},
 	{"Cancel", "POST", "/v1/actions/a/cancel", "", ""},

@@ -22,6 +22,7 @@ type fakeEngine struct {
 	schedules map[string]bulk.Schedule
 	leased    map[bulk.LeaseID]string
 	reports   []bulk.Report
+	jobs      []bulk.NewJob
 	leases    []bulk.LeaseRequest
 	finish    time.Time
 	changed   chan struct{}
@@ -109,6 +110,14 @@ func (e *fakeEngine) Create(_ context.Context, spec bulk.Spec) (bulk.Action, boo
 	a := &fakeAction{Action: bulk.Action{Spec: spec, Status: bulk.Created, CreatedAt: start}}
 	e.actions = append(e.actions, a)
 	return a.Action, true, nil
+}
+
+// Enqueue keeps the job. One with the key "again" is a duplicate.
+func (e *fakeEngine) Enqueue(_ context.Context, job bulk.NewJob) (bulk.Enqueued, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.jobs = append(e.jobs, job)
+	return bulk.Enqueued{Action: "stream", Index: int64(len(e.jobs) - 1), Duplicate: job.Unique == "again"}, e.fail["Enqueue"]
 }
 
 func (e *fakeEngine) Append(ctx context.Context, id string, offset int64, payloads [][]byte) (int64, error) {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/sluice-project/sluice/bulk"
 )
 
 // The bounds of the edge.
@@ -42,6 +44,9 @@ const (
 	// maxScheduleBody is the most bytes of a schedule: its jobs, and as much again for
 	// white space and the rest.
 	maxScheduleBody = 2 << 20
+
+	// maxNewJob is the most bytes of a request to enqueue a job: its payload and the rest.
+	maxNewJob = bulk.MaxPayloadBytes + 64<<10
 
 	// maxWatches is how many watches are served at one time.
 	maxWatches = 1000

@@ -44,6 +44,7 @@ func (s *server) action(a bulk.Action) wire.Action {
 		Class:    a.Class.String(),
 		Status:   string(a.Status),
 		Paused:   a.Paused,
+		Open:     a.Open,
 		Received: a.Received,
 		Pending:  a.Pending - held,
 		Ready:    a.Ready,
@@ -66,7 +67,7 @@ func (s *server) action(a bulk.Action) wire.Action {
 		FinishedAt: optional(a.FinishedAt),
 	}
 	object.Target = targetObject(a.Target)
-	if sealed := !a.EnteredAt.IsZero(); sealed {
+	if sealed := !a.EnteredAt.IsZero() && !a.Open; sealed {
 		object.Total = &a.Total
 	}
 	if a.Status.Final() {

@@ -29,6 +29,9 @@ func (s *inserted) Append(ctx context.Context, id string, offset int64, payloads
 	if err != nil {
 		return received, err
 	}
+	if offset == bulk.AtEnd {
+		offset = received - int64(len(payloads))
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.jobs[id] == nil {

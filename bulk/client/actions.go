@@ -19,6 +19,12 @@ func (c *Client) Create(ctx context.Context, spec wire.NewAction) (wire.Created,
 	return ask[wire.Created](ctx, c, call{Method: "POST", Path: at("actions"), Body: spec})
 }
 
+// Enqueue enqueues one job. Without a unique key it is not retried after a failed connection:
+// that could enqueue the job twice.
+func (c *Client) Enqueue(ctx context.Context, job wire.NewJob) (wire.Enqueued, error) {
+	return ask[wire.Enqueued](ctx, c, call{Method: "POST", Path: at("jobs"), Body: job, Once: job.Unique == ""})
+}
+
 // Seal ends the upload of total jobs, and starts the action.
 func (c *Client) Seal(ctx context.Context, id string, total int64) (wire.Action, error) {
 	return ask[wire.Action](ctx, c, call{Method: "POST", Path: at("actions", id, "seal"), Body: wire.Seal{Total: total}})

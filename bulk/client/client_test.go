@@ -313,3 +313,22 @@ func TestUploadStopsAtAFullStore(t *testing.T) {
 		t.Fatal(got, err)
 	}
 }
+
+// A job without a key must not be enqueued twice, so that only one with a key is sent again.
+func TestEnqueueIsRepeatedOnlyWithAKey(t *testing.T) {
+	for unique, want := range map[string]int{"": 1, "k": 2} {
+		synctest.Test(t, func(t *testing.T) {
+			attempts := 0
+			c := newClient(t, func(w http.ResponseWriter, _ *http.Request) {
+				if attempts++; attempts == 1 {
+					panic("cut")
+				}
+				_, _ = io.WriteString(w, `{"id":"a-3","action":"a","index":3,"duplicate":true}`)
+			})
+			enqueued, err := c.Enqueue(t.Context(), wire.NewJob{Tenant: "t", Type: "echo", Payload: []byte("1"), Unique: unique})
+			if attempts != want || (err == nil) != (want == 2) || err == nil && (enqueued.ID != "a-3" || enqueued.Index != 3 || !enqueued.Duplicate) {
+				t.Errorf("with the key %q: %d attempts, %+v, %v; want %d", unique, attempts, enqueued, err, want)
+			}
+		})
+	}
+}

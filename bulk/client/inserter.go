@@ -65,7 +65,7 @@ func NewAction(spec bulk.Spec) wire.NewAction {
 func LocalAction(a *wire.Action) bulk.Action {
 	local := bulk.Action{
 		Spec:   bulk.Spec{ID: a.ID, Tenant: a.Tenant, Type: a.Type},
-		Status: bulk.Status(a.Status), Paused: a.Paused, CreatedAt: a.CreatedAt, Result: a.Result, Error: a.Error,
+		Status: bulk.Status(a.Status), Paused: a.Paused, Open: a.Open, CreatedAt: a.CreatedAt, Result: a.Result, Error: a.Error,
 		Counts: bulk.Counts{
 			Received: a.Received, Pending: a.Pending, Ready: a.Ready, InFlight: a.InFlight,
 			Succeeded: a.Succeeded, Failed: a.Failed, Canceled: a.Canceled, Throttled: a.Throttled, Retried: a.Retried,

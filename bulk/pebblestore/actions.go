@@ -44,7 +44,7 @@ func (s *Store) Create(_ context.Context, spec bulk.Spec) (created bulk.Action, 
 		}
 		isNew = true
 		s.number++
-		created = bulk.Action{Spec: spec, Status: bulk.Created, CreatedAt: c.now.UTC()}
+		created = spec.Action(c.now.UTC())
 		encoded := binary.BigEndian.AppendUint64(nil, s.number)
 		c.keep(c.batch.Set(metaNumber, encoded, nil))
 		c.keep(c.batch.Set(append([]byte{keyID}, spec.ID...), encoded, nil))
@@ -88,12 +88,14 @@ func (s *Store) Append(_ context.Context, id string, offset int64, payloads [][]
 	a.upload.Lock()
 	defer a.upload.Unlock()
 	s.mu.Lock()
-	received, status := a.record.Received, a.record.Status
+	received, status, takes := a.record.Received, a.record.Status, a.record.Takes()
 	full := s.outbox.full()
 	s.mu.Unlock()
 	switch {
-	case status != bulk.Created:
+	case !takes:
 		return received, sealedError(id, status, received)
+	case offset == bulk.AtEnd:
+		offset = received
 	case offset < 0 || offset > received:
 		return received, &bulk.OffsetError{Received: received}
 	}

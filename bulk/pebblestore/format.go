@@ -6,10 +6,10 @@ import (
 	"github.com/sluice-project/sluice/internal/pebblekv"
 )
 
-// FormatVersion is the version of the stored format. A store of version 1 or 2 becomes
-// one of version 3 when it is opened: version 1 has no outbox, and neither has
-// schedules. Stores of other versions are refused.
-const FormatVersion = 3
+// FormatVersion is the version of the stored format. A store of version 1, 2 or 3 becomes
+// one of version 4 when it is opened: version 1 has no outbox, version 2 no schedules
+// either, and version 3 no streams. Stores of other versions are refused.
+const FormatVersion = 4
 
 // The first byte of a key is its kind.
 const (

@@ -37,12 +37,12 @@ func (i *Image) Actions() iter.Seq2[bulk.ActionImage, error] {
 // count counts the jobs of a live action.
 func (i *Image) count(a *bulk.ActionImage) (err error) {
 	received := a.Received
-	switch a.Status {
-	case bulk.Created:
+	switch {
+	case a.Takes():
 		if received, err = i.store.received(a.Number); err != nil {
 			return err
 		}
-	case bulk.Canceled:
+	case a.Status == bulk.Canceled:
 	default:
 		received = a.Total
 	}

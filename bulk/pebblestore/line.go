@@ -94,7 +94,7 @@ func (s *Store) waiting(l *line, window int64) (waiting []bulk.Waiting) {
 		if jobs := a.waiting(); jobs > 0 && a.open() {
 			waiting = append(waiting, bulk.Waiting{
 				Number: a.number, Class: a.spec.Class, EnteredAt: a.record.EnteredAt,
-				Total: a.record.Total, Done: a.record.Done(), Jobs: jobs,
+				Total: a.record.Size(), Done: a.record.Done(), Jobs: jobs,
 				Target: a.target.name, Left: a.limiter.allowance(window),
 			})
 		}

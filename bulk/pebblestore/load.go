@@ -51,7 +51,7 @@ func (s *Store) load() error {
 }
 
 func (s *Store) loadMeta() error {
-	// Formats 1 and 2 have the same keys.
+	// Earlier formats have the same keys, or fewer.
 	if err := pebblekv.Format(s.db, metaVersion, 1, FormatVersion); err != nil {
 		return err
 	}
@@ -108,12 +108,12 @@ func (s *Store) loadAction(call *call, number uint64) error {
 		return err
 	}
 	received := record.Received
-	switch record.Status {
-	case bulk.Created:
+	switch {
+	case record.Takes():
 		if received, err = s.received(number); err != nil {
 			return err
 		}
-	case bulk.Canceled:
+	case record.Status == bulk.Canceled:
 	default:
 		received = record.Total
 	}

@@ -18,8 +18,8 @@ import (
 const (
 	// appendJobs and appendBytes bound what one script appends. A longer upload is appended
 	// in parts, each of them durable.
-	appendJobs  = 4096
-	appendBytes = 4 << 20
+	appendJobs  = bulk.MaxAtEnd
+	appendBytes = bulk.MaxAtEndBytes
 	// listPage is the number of actions read in one exchange.
 	listPage = 200
 )
@@ -173,7 +173,9 @@ func (s *Store) Append(ctx context.Context, id string, offset int64, payloads []
 		if received, err = s.appendPart(ctx, id, n, offset, payloads[:jobs]); err != nil {
 			return received, err
 		}
-		offset, payloads = offset+int64(jobs), payloads[jobs:]
+		if payloads = payloads[jobs:]; offset != bulk.AtEnd {
+			offset += int64(jobs)
+		}
 	}
 	return received, nil
 }

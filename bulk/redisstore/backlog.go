@@ -265,7 +265,7 @@ func (v *view) lines(m *shardMirror) (lines []bulk.Line) {
 		}
 		limiter := a.Tenant + "\n" + a.Target
 		lines[i].Waiting = append(lines[i].Waiting, bulk.Waiting{
-			Number: n, Class: a.spec.Class, EnteredAt: time.UnixMilli(a.Entered), Total: a.Total,
+			Number: n, Class: a.spec.Class, EnteredAt: time.UnixMilli(a.Entered), Total: a.size(),
 			Done: a.Succeeded + a.Failed + a.Canceled, Jobs: a.waiting(), Target: a.Target,
 			Left: v.leftOfLimiter(m, a.Target, limiter, uses[limiter]),
 		})

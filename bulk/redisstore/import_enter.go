@@ -201,7 +201,7 @@ func (m *Import) compare(ctx context.Context, n uint64, a *bulk.ActionImage) err
 	}
 	got, want := st.action, a.Action
 	got.Batches, want.Batches = 0, 0 // counted differently by each store
-	if got.Counts != want.Counts || got.Status != want.Status || got.Paused != want.Paused || got.Total != want.Total || !got.Spec.Equal(want.Spec) {
+	if got.Counts != want.Counts || got.Status != want.Status || got.Paused != want.Paused || got.Open != want.Open || got.Total != want.Total || !got.Spec.Equal(want.Spec) {
 		return &bulk.ImageError{Action: a.ID, Why: fmt.Sprintf("it is %s with %+v here, but %s with %+v there", got.Status, got.Counts, want.Status, want.Counts)}
 	}
 	return nil

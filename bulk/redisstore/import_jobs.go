@@ -101,7 +101,9 @@ func (t *staging) stagePage(ctx context.Context, page int64, jobs []bulk.JobImag
 		t.states += int64(len(states)-2) / 2
 		commands = append(commands, states)
 	}
-	if t.a.Live && done > 0 && done < count {
+	// The last page of an open stream keeps its payloads: more follow.
+	ended := done == count && (!t.a.Open || count == bulk.ImagePage)
+	if t.a.Live && done > 0 && !ended {
 		commands = append(commands, []string{"HSET", t.key("c"), number(page), number(done)})
 	}
 	if err := t.m.write(ctx, commands...); err != nil {
@@ -109,7 +111,7 @@ func (t *staging) stagePage(ctx context.Context, page int64, jobs []bulk.JobImag
 	}
 	t.m.jobs.Add(count)
 	// Payloads of jobs that are done, or canceled and not in flight, are not needed.
-	if !t.a.Live || done == count || t.a.Status == bulk.Canceled && !inFlight {
+	if !t.a.Live || ended || t.a.Status == bulk.Canceled && !inFlight {
 		return nil
 	}
 	return t.stagePayloads(ctx, page, first, count)

@@ -116,13 +116,14 @@ func (p *past) create(t *rapid.T) {
 	if rapid.Bool().Draw(t, "job events") {
 		spec.Events = []string{bulk.JobEvents}
 	}
+	spec.Stream = rapid.IntRange(0, 2).Draw(t, "stream") == 0
 	_, _, err := p.store.Create(t.Context(), spec)
 	p.must(err)
 	p.append(t)
 }
 
 func (p *past) append(t *rapid.T) {
-	a := p.pick(func(a *bulk.Action) bool { return a.Status == bulk.Created })
+	a := p.pick(func(a *bulk.Action) bool { return a.Takes() })
 	if a == nil {
 		return
 	}
@@ -140,7 +141,10 @@ func (p *past) append(t *rapid.T) {
 }
 
 func (p *past) run(t *rapid.T) {
-	if a := p.pick(func(a *bulk.Action) bool { return a.Status == bulk.Created }); a != nil {
+	if a := p.pick(func(a *bulk.Action) bool { return a.Takes() }); a != nil {
+		if a.Open && rapid.IntRange(0, 4).Draw(t, "seal") > 0 {
+			return
+		}
 		p.move(a.ID, bulk.Transition{Kind: bulk.Seal, Total: a.Received})
 		pass(time.Millisecond)
 		p.move(a.ID, bulk.Transition{Kind: bulk.Start})
@@ -334,7 +338,7 @@ func completeAll(t *rapid.T, s bulk.Store) {
 		if a.Status == bulk.Canceled && a.InFlight == 0 {
 			must(s.Transition(t.Context(), a.ID, bulk.Transition{Kind: bulk.Drained}))
 		}
-		if a.Status != bulk.Running || a.Done() < a.Total {
+		if a.Status != bulk.Running || a.Open || a.Done() < a.Total {
 			continue
 		}
 		must(s.Transition(t.Context(), a.ID, bulk.Transition{Kind: bulk.Aggregate}))

@@ -68,6 +68,12 @@ func (b *imported) compareRest() {
 					_, err = s.Transition(b.t.Context(), a.ID, bulk.Transition{Kind: bulk.Start})
 				}
 			}
+			if a.Open {
+				more := [][]byte{fmt.Append(nil, a.Received), fmt.Append(nil, a.Received+1)}
+				if _, err = s.Append(b.t.Context(), a.ID, bulk.AtEnd, more); err == nil {
+					_, err = s.Transition(b.t.Context(), a.ID, bulk.Transition{Kind: bulk.Seal, Total: bulk.AtEnd})
+				}
+			}
 			if err == nil && a.Paused && !a.Status.Final() {
 				_, err = s.Transition(b.t.Context(), a.ID, bulk.Transition{Kind: bulk.Resume})
 			}

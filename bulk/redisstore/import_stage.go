@@ -256,7 +256,7 @@ func (t *staging) put(ctx context.Context) error {
 func (t *staging) record() *record {
 	a := t.a
 	r := t.m.s.newRecord(&a.Spec)
-	r.Status, r.Paused, r.Error, r.Replays = a.Status, flag(a.Paused), a.Error, a.Replays
+	r.Status, r.Paused, r.Open, r.Error, r.Replays = a.Status, flag(a.Paused), flag(a.Open), a.Error, a.Replays
 	r.Created, r.Entered, r.Finished = millis(a.CreatedAt), millis(a.EnteredAt), millis(a.FinishedAt)
 	r.Total, r.Received = a.Total, a.Received
 	r.Succeeded, r.Failed, r.Canceled, r.Throttled, r.Retried = a.Succeeded, a.Failed, a.Counts.Canceled, a.Throttled, a.Retried

@@ -45,7 +45,7 @@ func TestImport(t *testing.T) {
 			})
 			// Histories are random: each of these must have occurred in some.
 			t.Logf("%v", seen)
-			for _, what := range []string{"live", "finished", "in flight", "dead letters", "events", "accepted"} {
+			for _, what := range []string{"live", "open stream", "finished", "in flight", "dead letters", "events", "accepted"} {
 				if seen[what] == 0 {
 					t.Errorf("no history had %s: the test has lost a part of what it is for", what)
 				}
@@ -188,6 +188,8 @@ func look(t *rapid.T, image bulk.Image, seen map[string]int) {
 		note("finished", !a.Live)
 		note("canceled and live", a.Live && a.Status == bulk.Canceled)
 		note("created", a.Status == bulk.Created)
+		note("open stream", a.Open)
+		note("open stream, done", a.Open && a.Received > 0 && a.Done() == a.Received)
 		note("paused", a.Paused)
 		note("dead letters", a.Dead > 0)
 		note("unreduced", a.Live && a.Batches > a.Reduced)

@@ -21,7 +21,9 @@ const maxTries = 100
 type change struct {
 	Guards map[string]any `json:"guards"`
 	// Landed, if not nil, requires that jobs are in flight (false) or none is (true).
-	Landed  *bool          `json:"landed,omitempty"`
+	Landed *bool `json:"landed,omitempty"`
+	// Closes ends an open stream, with as many jobs as it has by then.
+	Closes  bool           `json:"closes,omitempty"`
 	Set     map[string]any `json:"set"`
 	Effect  string         `json:"effect"`
 	Below   int64          `json:"below"`
@@ -140,9 +142,14 @@ func changeOf(st *stored, next bulk.Action, move bulk.Transition) change {
 	r := &st.record
 	c := change{Guards: map[string]any{"status": r.Status}, Set: map[string]any{}, Live: r.live()}
 	landed := r.Flight == 0
+	if r.Open == 1 { // once it is closed, it stays so
+		c.Guards["open"], c.Closes = r.Open, !next.Open
+	}
 	switch move.Kind {
 	case bulk.Seal:
-		c.Guards["received"] = r.Received
+		if r.Open == 0 || move.Total != bulk.AtEnd {
+			c.Guards["received"] = r.Received
+		}
 	case bulk.Pause:
 		c.Guards["paused"], c.Effect = r.Paused, "pause"
 	case bulk.Resume:

@@ -18,6 +18,8 @@ type record struct {
 	Target string      `json:"target"`
 	Status bulk.Status `json:"status"`
 	Paused int         `json:"paused"`
+	// Open is 1 for a stream that is not sealed.
+	Open int `json:"open"`
 	// Most is the maximum of attempts of one job. Aggregates and Jobs are 1 if outcomes, and
 	// events of jobs, are kept.
 	Most       int `json:"most"`
@@ -63,8 +65,9 @@ type record struct {
 
 // newRecord returns the record of a new action.
 func (s *Store) newRecord(spec *bulk.Spec) *record {
+	begin := spec.Action(time.Time{})
 	r := &record{
-		ID: spec.ID, Tenant: spec.Tenant, Type: spec.Type, Target: spec.Callee(), Status: bulk.Created,
+		ID: spec.ID, Tenant: spec.Tenant, Type: spec.Type, Target: spec.Callee(), Status: begin.Status, Open: flag(begin.Open),
 		Most: spec.MaxAttempts, Aggregates: flag(len(spec.Aggregate) > 0), Jobs: flag(spec.JobEvents()),
 	}
 	r.Most = cmp.Or(r.Most, s.config.For(spec.Type).MaxAttempts)
@@ -81,7 +84,7 @@ func flag(b bool) int {
 // action returns the action of a record.
 func (r *record) action(spec *bulk.Spec, partial []byte, result map[string]json.RawMessage) bulk.Action {
 	a := bulk.Action{
-		Spec: *spec, Status: r.Status, Paused: r.Paused == 1, Total: r.Total,
+		Spec: *spec, Status: r.Status, Paused: r.Paused == 1, Open: r.Open == 1, Total: r.Total,
 		CreatedAt: utc(r.Created), EnteredAt: utc(r.Entered), FinishedAt: utc(r.Finished),
 		Result: result, Error: r.Error, Reduced: uint64(r.Reduced), Partial: partial, Replays: r.Replays,
 		Counts: bulk.Counts{
@@ -99,6 +102,14 @@ func utc(ms int64) time.Time {
 		return time.Time{}
 	}
 	return time.UnixMilli(ms).UTC()
+}
+
+// size returns the number of jobs: see bulk.Action.Size.
+func (r *record) size() int64 {
+	if r.Open == 1 {
+		return r.Received
+	}
+	return r.Total
 }
 
 // waiting counts the jobs that wait in the action's line.

@@ -31,6 +31,7 @@ func (m *machine) compare(t *rapid.T) {
 func (m *machine) compareAction(a *modelAction, shown bulk.Action) {
 	c := shown.Counts
 	m.check(shown.Status == a.status && shown.Paused == a.paused, "%s is %s, paused: %v; want %s, %v", a.ID, shown.Status, shown.Paused, a.status, a.paused)
+	m.check(shown.Open == a.takes, "%s is open: %v, want %v", a.ID, shown.Open, a.takes)
 	states, _ := a.count()
 	m.check(c.Received == int64(len(a.jobs)), "%s: %d received, want %d", a.ID, c.Received, len(a.jobs))
 	for name, pair := range map[string][2]int64{
@@ -176,7 +177,7 @@ func (m *machine) finish() {
 	clear(m.model.limits)
 	for _, id := range m.model.order {
 		a := m.model.actions[id]
-		if a.status == bulk.Created {
+		if a.status == bulk.Created || a.takes {
 			m.transition(a, bulk.Transition{Kind: bulk.Seal, Total: int64(len(a.jobs))})
 		}
 		m.transition(a, bulk.Transition{Kind: bulk.Start})

@@ -118,12 +118,17 @@ func (m *machine) create(t *rapid.T) {
 	if rapid.Bool().Draw(t, "job events") {
 		s.Events = []string{bulk.JobEvents}
 	}
-	m.model.events.tellTransition(bulk.Action{}, m.kit.create(s))
+	s.Stream = rapid.IntRange(0, 3).Draw(t, "stream") == 0
+	made := m.kit.create(s)
+	m.model.events.tellTransition(bulk.Action{}, made)
 	m.model.actions[s.ID] = &modelAction{Spec: s, status: bulk.Created}
+	if s.Stream {
+		m.model.actions[s.ID].status, m.model.actions[s.ID].takes = bulk.Running, true
+	}
 	m.model.order = append(m.model.order, s.ID)
 }
 
-// append uploads a chunk that begins at a random offset.
+// append uploads a chunk that begins at a random offset, or at the end.
 func (m *machine) append(t *rapid.T) {
 	a := m.pick(func(a *modelAction) bool { return len(a.jobs) < 40 })
 	if a == nil {
@@ -131,13 +136,21 @@ func (m *machine) append(t *rapid.T) {
 	}
 	received := int64(len(a.jobs))
 	offset := rapid.Int64Range(max(0, received-3), received+1).Draw(t, "offset")
+	atEnd := rapid.Bool().Draw(t, "at the end")
+	if atEnd {
+		offset = received
+	}
 	var payloads [][]byte
 	for i := range rapid.Int64Range(0, 12).Draw(t, "jobs") {
 		payloads = append(payloads, payload(a.ID, offset+i))
 	}
-	got, err := m.store.Append(ctx, a.ID, offset, payloads)
+	argument := offset
+	if atEnd {
+		argument = bulk.AtEnd
+	}
+	got, err := m.store.Append(ctx, a.ID, argument, payloads)
 	switch {
-	case a.status != bulk.Created:
+	case a.status != bulk.Created && !a.takes:
 		m.check(err != nil, "Append to a %s action was accepted", a.status)
 	case offset > received:
 		m.check(err != nil, "Append beyond what was received was accepted")
@@ -164,7 +177,7 @@ func (m *machine) launch(a *modelAction, jobs int) {
 }
 
 func (m *machine) runAction(t *rapid.T) {
-	if a := m.pick(func(a *modelAction) bool { return a.status == bulk.Created }); a != nil {
+	if a := m.pick(func(a *modelAction) bool { return a.status == bulk.Created || a.takes }); a != nil {
 		m.launch(a, rapid.IntRange(1, 25).Draw(t, "jobs"))
 	}
 }
@@ -181,7 +194,7 @@ func (m *machine) transition(a *modelAction, transition bulk.Transition) {
 		return
 	}
 	m.model.events.tellTransition(was, now)
-	a.status, a.paused = now.Status, now.Paused
+	a.status, a.paused, a.takes = now.Status, now.Paused, now.Open
 	if a.status == bulk.Canceled && before != bulk.Canceled {
 		a.cancel()
 	}
@@ -212,7 +225,7 @@ func (m *machine) randomTransition(t *rapid.T) {
 	case bulk.Cancel:
 		return // it has an operation of its own
 	case bulk.Seal:
-		transition.Total = int64(len(a.jobs)) + rapid.Int64Range(0, 1).Draw(t, "off by")
+		transition.Total = rapid.SampledFrom([]int64{int64(len(a.jobs)), int64(len(a.jobs)) + 1, bulk.AtEnd}).Draw(t, "total")
 	case bulk.Replayed:
 		transition.Total = rapid.Int64Range(0, int64(len(a.jobs))).Draw(t, "below")
 	case bulk.Reduce:
@@ -243,7 +256,7 @@ func (m *machine) cancel(t *rapid.T) {
 // endAction ends an action whose jobs are done.
 func (m *machine) endAction(*rapid.T) {
 	if a := m.pick(func(a *modelAction) bool {
-		return a.status == bulk.Running && a.last.Done() == int64(len(a.jobs))
+		return a.status == bulk.Running && !a.takes && a.last.Done() == int64(len(a.jobs))
 	}); a != nil {
 		m.transition(a, bulk.Transition{Kind: bulk.Aggregate})
 		m.checkResults(a)

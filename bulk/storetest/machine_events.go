@@ -87,6 +87,8 @@ func (a *modelAction) told(j *modelJob) []string {
 func (e *modelEvents) tellTransition(before, after bulk.Action) {
 	tell := func(what string) { e.add(after.ID, after.ID+" io.sluice.bulk.action."+what) }
 	switch {
+	case before.Status == "": // a stream begins as RUNNING
+		tell("created")
 	case before.Status != after.Status:
 		tell(strings.ToLower(string(after.Status)))
 	case !before.Paused && after.Paused:

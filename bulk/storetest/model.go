@@ -43,6 +43,7 @@ type modelAction struct {
 	bulk.Spec
 	status bulk.Status
 	paused bool
+	takes  bool // jobs: it is an open stream
 	jobs   []*modelJob
 	number uint64 // 0 until the backlog has shown it
 	// last has the latest counts from the store.

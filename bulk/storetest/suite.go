@@ -41,7 +41,7 @@ var groups = []struct {
 	cases []testCase
 }{
 	{"upload", uploadCases}, {"transition", transitionCases}, {"actions", actionCases}, {"settings", settingsCases},
-	{"schedules", scheduleCases},
+	{"schedules", scheduleCases}, {"streams", streamCases},
 	{"admit", admitCases}, {"limits", limitCases}, {"auto", autoCases}, {"lease", leaseCases}, {"retry", retryCases},
 	{"policies", policyCases}, {"restart", restartCases}, {"results", resultCases}, {"jobs", jobCases}, {"events", eventCases},
 	{"concurrent", concurrentCases}, {"abrupt", abruptCases},

@@ -39,6 +39,14 @@ var stages = []stage{
 	{"running, paused", func(k *kit, id string) { k.run(aggregated(id), 2); k.transition(id, bulk.Transition{Kind: bulk.Pause}) }},
 	{"running, in flight", func(k *kit, id string) { k.run(aggregated(id), 2); k.take(2) }},
 	{"running, done", reachDone},
+	{"open stream, empty", func(k *kit, id string) { k.stream(id, 0) }},
+	{"open stream, in flight", func(k *kit, id string) { k.stream(id, 2); k.take(2) }},
+	{"open stream, done", func(k *kit, id string) { k.stream(id, 2); k.succeed(k.take(2)...) }},
+	{"sealed stream, done", func(k *kit, id string) {
+		k.stream(id, 2)
+		k.succeed(k.take(2)...)
+		k.transition(id, bulk.Transition{Kind: bulk.Seal, Total: bulk.AtEnd})
+	}},
 	{"aggregating", reachAggregating},
 	{"aggregating, reduced", reachReduced},
 	{"completed", func(k *kit, id string) { reachReduced(k, id); k.transition(id, bulk.Transition{Kind: bulk.Complete}) }},
@@ -87,7 +95,7 @@ func reachReduced(k *kit, id string) {
 }
 
 var tableMoves = []bulk.Transition{
-	{Kind: bulk.Seal, Total: 2}, {Kind: bulk.Seal, Total: 3}, {Kind: bulk.Start}, {Kind: bulk.Pause}, {Kind: bulk.Resume},
+	{Kind: bulk.Seal, Total: 2}, {Kind: bulk.Seal, Total: 3}, {Kind: bulk.Seal, Total: bulk.AtEnd}, {Kind: bulk.Start}, {Kind: bulk.Pause}, {Kind: bulk.Resume},
 	{Kind: bulk.Cancel}, {Kind: bulk.Aggregate}, {Kind: bulk.Reduce, From: 0, Reduced: 1, Partial: []byte("p")},
 	{Kind: bulk.Reduce, From: 9, Reduced: 10, Partial: []byte("q")},
 	{Kind: bulk.Complete, Result: map[string]json.RawMessage{"count": json.RawMessage(`2`)}},

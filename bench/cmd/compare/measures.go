@@ -37,8 +37,8 @@ const (
 var parts = []string{bulkPart, bulkRedisPart, topicPart, topicClusterPart, roomPart}
 
 var takers = []taker{
-	{bulkPart, "enqueue", takeEnqueue}, {bulkPart, "run", takeRun}, {bulkPart, "load", takeLoad}, {bulkPart, "memory", takeMemory},
-	{bulkRedisPart, "redis-enqueue", takeRedisEnqueue}, {bulkRedisPart, "redis-run", takeRedisRun},
+	{bulkPart, "enqueue", takeEnqueue}, {bulkPart, "enqueue-one", takeEnqueueOne}, {bulkPart, "run", takeRun}, {bulkPart, "load", takeLoad}, {bulkPart, "memory", takeMemory},
+	{bulkRedisPart, "redis-enqueue", takeRedisEnqueue}, {bulkRedisPart, "redis-enqueue-one", takeRedisEnqueueOne}, {bulkRedisPart, "redis-run", takeRedisRun},
 	{topicPart, "produce", takeProduce}, {topicPart, "produce-defaults", takeProduceDefaults},
 	{topicPart, "produce-large", takeProduceLarge}, {topicPart, "latency", takeLatency},
 	{topicPart, "settings", takeSettings}, {topicPart, "view", takeView}, {topicPart, "delay", takeDelay},
@@ -109,6 +109,36 @@ func enqueueInto(ctx context.Context, rates *resultTable, systems []bench.System
 			continue
 		}
 		measured, err := bench.Enqueue(ctx, system, bench.For(enqueueFor))
+		if err != nil {
+			return err
+		}
+		rates.add(system.Name, measured.PerSecond())
+	}
+	return nil
+}
+
+var enqueueOneUnit = fmt.Sprintf("jobs/s; jobs of 100 bytes, one at a time, from %d callers, for %s", bench.Callers, enqueueFor)
+
+func takeEnqueueOne(ctx context.Context, e *bench.Environment, found *results) error {
+	return enqueueOneInto(ctx, found.table("Durable enqueue of single jobs", enqueueOneUnit, rate), e.Systems())
+}
+
+func takeRedisEnqueueOne(ctx context.Context, e *bench.Environment, found *results) error {
+	for _, appendfsync := range bench.Appendfsyncs {
+		rates := found.table("Enqueue of single jobs into Redis, appendfsync "+appendfsync, enqueueOneUnit, rate)
+		if err := enqueueOneInto(ctx, rates, e.RedisSystems(appendfsync)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func enqueueOneInto(ctx context.Context, rates *resultTable, systems []bench.System) error {
+	for _, system := range systems {
+		if system.EnqueuesAsOther {
+			continue
+		}
+		measured, err := bench.EnqueueOne(ctx, system, bench.For(enqueueFor))
 		if err != nil {
 			return err
 		}

@@ -41,6 +41,7 @@ type Action struct {
 	Class             string                     `json:"class" enum:"high,normal,low"`
 	Status            string                     `json:"status" enum:"CREATED,DISPATCHED,RUNNING,AGGREGATING,COMPLETED,FAILED,CANCELED"`
 	Paused            bool                       `json:"paused"`
+	Open              bool                       `json:"open,omitempty" doc:"Whether the action is a stream, which takes jobs that are enqueued one at a time. Absent if not."`
 	Total             *int64                     `json:"total" doc:"How many jobs the action has; null before the seal."`
 	Received          int64                      `json:"received" doc:"How many jobs were uploaded: the sum of the counts that follow, without throttled and retried."`
 	Pending           int64                      `json:"pending"`

@@ -1,12 +1,14 @@
--- Append adds payloads to an action. It is idempotent: jobs that the action has are skipped.
+-- Append adds payloads to an action. It is idempotent, as jobs that the action has are
+-- skipped, except behind all jobs: a caller that gets no answer cannot know.
 --
--- ARGV[3] the number   ARGV[4] how many jobs the caller has sent before
+-- ARGV[3] the number   ARGV[4] how many jobs the caller has sent before; -1: as many as there are
 -- ARGV[5] the maximum of jobs of an action   ARGV[6] and on: payloads
 -- Returns the outcome, the number of jobs, and the status.
 local number, offset, most = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local a = actionOf(number)
 if not a then return {'unknown', 0, ''} end
-if a.status ~= 'CREATED' then return {'sealed', a.received, a.status} end
+if a.status ~= 'CREATED' and a.open ~= 1 then return {'sealed', a.received, a.status} end
+if offset == -1 then offset = a.received end
 if offset < 0 or offset > a.received then return {'beyond', a.received, a.status} end
 local first = 6 + a.received - offset
 if first > #ARGV then return {'done', a.received, a.status} end

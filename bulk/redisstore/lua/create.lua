@@ -7,6 +7,7 @@ if actionOf(number) then return {now, 0} end
 if outboxFull() then return {now, 2} end
 local a = cjson.decode(ARGV[4])
 a.created = now
+if a.open == 1 then a.entered = now end
 call('SET', P .. 'x:' .. number, ARGV[5])
 put('a:' .. number, a)
 enter(a)

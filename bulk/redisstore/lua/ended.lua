@@ -114,7 +114,8 @@ local function record(e, number, a)
   each('ZADD', P .. 'dz:' .. number, e.order)
   for page, n in pairs(e.pages) do
     local done = call('HINCRBY', P .. 'c:' .. number, page, n)
-    if done >= math.min(PAGE, a.received - page * PAGE) then
+    -- The last page of an open stream gets more payloads, behind those of its done jobs.
+    if done >= (a.open == 1 and PAGE or math.min(PAGE, a.received - page * PAGE)) then
       call('UNLINK', P .. 'p:' .. number .. ':' .. page)
       call('HDEL', P .. 'c:' .. number, page)
     end

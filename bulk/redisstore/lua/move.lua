@@ -14,6 +14,7 @@ end
 if move.landed ~= nil and move.landed ~= (a.flight == 0) then return {now, 0, ''} end
 if move.effect == 'resume' and outboxFull() then return {now, 2, ''} end
 for field, value in pairs(move.set) do a[field] = value end
+if move.closes then a.open, a.total = 0, a.received end
 if move.live then touch('a:' .. number) else leave('a:' .. number) end
 
 -- withdraw returns ready jobs to the front of their line. The ready queue's entries of the

@@ -91,6 +91,7 @@ type server interface {
 	// UploadChunk uploads payloads; offset is how many were uploaded before.
 	UploadChunk(ctx context.Context, id string, offset int64, payloads [][]byte) (received int64, err error)
 	Seal(ctx context.Context, id string, total int64) (wire.Action, error)
+	Enqueue(ctx context.Context, job wire.NewJob) (wire.Enqueued, error)
 	Action(ctx context.Context, id string) (wire.Action, error)
 	// Actions returns one page.
 	Actions(ctx context.Context, filter client.ActionFilter) (wire.Actions, error)
@@ -151,7 +152,7 @@ func withServer(f *remote.Flags, connect connector, do func(ctx context.Context,
 // newServerCommands returns the commands that ask a server.
 func newServerCommands(connect connector) []*cobra.Command {
 	return []*cobra.Command{
-		newSubmitCommand(connect), newListCommand(connect), newStatusCommand(connect), newWatchCommand(connect),
+		newSubmitCommand(connect), newEnqueueCommand(connect), newListCommand(connect), newStatusCommand(connect), newWatchCommand(connect),
 		newWhyCommand(connect),
 		newTransitionCommand(connect, "pause", "Admit no further job of an action until it is resumed", server.Pause),
 		newTransitionCommand(connect, "resume", "Go on with a paused action", server.Resume),

@@ -40,6 +40,11 @@ func (f *fakeServer) SetTarget(ctx context.Context, name string, limits wire.Tar
 	return f.Target(ctx, name)
 }
 
+// Enqueue is tested against bulk itself.
+func (f *fakeServer) Enqueue(context.Context, wire.NewJob) (wire.Enqueued, error) {
+	return wire.Enqueued{}, errors.ErrUnsupported
+}
+
 func (f *fakeServer) connect(string) (server, error) { return f, nil }
 
 func wireAction(a bulk.Action) wire.Action {

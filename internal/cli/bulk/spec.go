@@ -23,15 +23,21 @@ type specFlags struct {
 }
 
 func (f *specFlags) add(command *cobra.Command) {
+	f.addJob(command)
+	flags := command.Flags()
+	flags.StringArrayVar(&f.aggregates, "aggregate", nil,
+		"compute of the results: count, sum:FIELD, min:FIELD, max:FIELD,\navg:FIELD, top-errors, latency; may be repeated")
+	flags.Float64Var(&f.failAbove, "fail-above", 1, "end as FAILED if more than this `share` of an action's jobs fail, 0 to 1")
+}
+
+// addJob adds the flags that describe a job.
+func (f *specFlags) addJob(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&f.url, "url", "", "send each job as an HTTP request to this `URL`")
 	flags.StringVar(&f.jobType, "type", "", "run each job with the handler of this `type`; built in: echo, whose result is its row")
-	flags.StringArrayVar(&f.aggregates, "aggregate", nil,
-		"compute of the results: count, sum:FIELD, min:FIELD, max:FIELD,\navg:FIELD, top-errors, latency; may be repeated")
 	flags.StringVar(&f.class, "class", "normal", "`class` of the jobs: high, normal or low")
 	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "the most attempts of one job, 1 to 100 (0: the default, 4)")
 	flags.DurationVar(&f.timeout, "timeout", 0, "the most time for one attempt, such as 5s (0: the default, 30s)")
-	flags.Float64Var(&f.failAbove, "fail-above", 1, "end as FAILED if more than this `share` of an action's jobs fail, 0 to 1")
 }
 
 // addTarget adds the flag that names a target of the server.

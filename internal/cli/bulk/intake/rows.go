@@ -47,6 +47,9 @@ func OpenRows(file string, stdin io.Reader, column string) (RowInput, error) {
 	return rows, nil
 }
 
+// Lines returns a parser of lines that are JSON values.
+func Lines(from io.Reader) *upload.NDJSON { return upload.NewNDJSON(from) }
+
 // CsvRows are the rows of a CSV file.
 type CsvRows struct {
 	*upload.CSV

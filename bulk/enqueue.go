@@ -1,0 +1,170 @@
+package bulk
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// NewJob is one job to enqueue by itself: see Engine.Enqueue. Tenant, Type, Target, Class,
+// MaxAttempts, Timeout and RunAt are as in a Spec.
+type NewJob struct {
+	Tenant string
+	Type   string
+	Target *Target
+	// Payload has at most MaxPayloadBytes. For webhooks and remote workers it is JSON.
+	Payload     []byte
+	Class       Class
+	MaxAttempts int
+	Timeout     time.Duration
+	// RunAt is at most MaxAhead from now.
+	RunAt time.Time
+	// Unique, if not empty, is a key of at most MaxUniqueBytes: while a job with the same key,
+	// tenant, type and target is kept, another one is not enqueued.
+	Unique string
+	// UniqueFor, if not 0, limits that to windows of this length, at most MaxAhead. They begin
+	// at multiples of it since 1970, so two jobs may follow each other closely at the end of
+	// one.
+	UniqueFor time.Duration
+}
+
+const (
+	// MaxAhead bounds how far ahead NewJob.RunAt is, and NewJob.UniqueFor.
+	MaxAhead = 10 * 366 * 24 * time.Hour
+	// MaxUniqueBytes bounds NewJob.Unique.
+	MaxUniqueBytes = 256
+)
+
+// Enqueued says where an enqueued job is.
+type Enqueued struct {
+	// Action is the id of the job's action, Index its place there.
+	Action string
+	Index  int64
+	// Duplicate reports whether the job was not enqueued, as there was one with its key. The
+	// other fields are those of that one.
+	Duplicate bool
+}
+
+// ID returns the job's id.
+func (e Enqueued) ID() string { return JobID(e.Action, e.Index) }
+
+// ErrBusy is the error of Enqueue when too many jobs wait to be stored. The job was not
+// enqueued; try again a moment later.
+var ErrBusy = errors.New("too many jobs wait to be stored")
+
+// Enqueue adds one job, which can start at once. When it returns, the job is durable.
+//
+// Jobs that are alike (tenant, type or target, class, attempts and timeout) and are enqueued
+// in the same window of Config.StreamWindow share one action: a stream, which is sealed when
+// its window is over. Callers that enqueue at the same time share one write. A job with a key
+// or with a time to run at has an action of its own.
+//
+// If ctx ends, or the error is ErrUnavailable, the job may have been enqueued nevertheless. A
+// repeated call enqueues it again, unless it has a key. A wrong field is a *SpecError; see
+// also Create, ErrBusy and ErrFull.
+func (e *Engine) Enqueue(ctx context.Context, job NewJob) (Enqueued, error) {
+	now := time.Now()
+	if err := job.check(now); err != nil {
+		return Enqueued{}, err
+	}
+	spec := Spec{
+		Tenant: job.Tenant, Type: job.Type, Target: job.Target, Class: job.Class,
+		MaxAttempts: job.MaxAttempts, Timeout: job.Timeout,
+	}
+	if job.RunAt.After(now) {
+		spec.RunAt = job.RunAt
+	}
+	err := e.checkSpec(ctx, &spec)
+	if err == nil {
+		spec, err = spec.Normalize()
+	}
+	switch {
+	case err != nil:
+		return Enqueued{}, err
+	case job.Unique != "":
+		spec.ID = job.uniqueID(&spec, now)
+		return e.enqueueAlone(ctx, spec, job.Payload)
+	case !spec.RunAt.IsZero():
+		return e.enqueueAlone(ctx, spec, job.Payload)
+	}
+	return e.streams.enqueue(ctx, spec, bytes.Clone(job.Payload))
+}
+
+func (j *NewJob) check(now time.Time) error {
+	switch {
+	case len(j.Payload) > MaxPayloadBytes:
+		return &SpecError{"payload", fmt.Sprintf("it has %d bytes: want at most %d", len(j.Payload), MaxPayloadBytes)}
+	case len(j.Unique) > MaxUniqueBytes:
+		return &SpecError{"unique", fmt.Sprintf("it has %d bytes: want at most %d", len(j.Unique), MaxUniqueBytes)}
+	case j.UniqueFor < 0 || j.UniqueFor > MaxAhead:
+		return &SpecError{"unique_for_ms", "want 1 ms to 10 years, or 0 for as long as the job is kept"}
+	case j.UniqueFor > 0 && j.Unique == "":
+		return &SpecError{"unique_for_ms", "it is for a job with a key: give unique too"}
+	case j.RunAt.After(now.Add(MaxAhead)):
+		return &SpecError{"run_at", "want a time in the next 10 years"}
+	}
+	return nil
+}
+
+// uniqueID returns the id of the action of a job with a key.
+func (j *NewJob) uniqueID(spec *Spec, now time.Time) string {
+	window := int64(0)
+	if j.UniqueFor > 0 {
+		window = WindowIndex(now, j.UniqueFor)
+	}
+	return "unique-" + digest(spec.Tenant, spec.Type, spec.Target, j.Unique, j.UniqueFor, window)
+}
+
+// digest returns 26 letters and digits that stand for the values.
+func digest(values ...any) string {
+	text, _ := json.Marshal(values) // strings and numbers always have a JSON form
+	sum := sha256.Sum256(text)
+	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16]))
+}
+
+// enqueueAlone makes an action of one job. If there is one with the id, it completes what an
+// interrupted call has left.
+func (e *Engine) enqueueAlone(ctx context.Context, spec Spec, payload []byte) (Enqueued, error) {
+	for {
+		action, created, err := e.create(ctx, spec)
+		var exists *ExistsError
+		if errors.As(err, &exists) { // enqueued with another class, for example: the first counts
+			action, err = e.store.Action(ctx, spec.ID)
+		}
+		switch {
+		case errors.Is(err, ErrNotFound): // it was forgotten in the meantime
+			continue
+		case err != nil:
+			return Enqueued{}, err
+		case action.Status == Canceled && action.EnteredAt.IsZero():
+			// An interrupted call has left it, and the watcher has given it up.
+			if _, err := e.store.Transition(ctx, action.ID, Transition{Kind: Forget}); err != nil && !errors.Is(err, ErrNotFound) {
+				return Enqueued{}, err
+			}
+			continue
+		case action.Status == Created:
+			err = e.fill(ctx, action.ID, payload)
+		}
+		return Enqueued{Action: action.ID, Duplicate: !created}, err
+	}
+}
+
+// fill appends the only job of an action, and seals the action, unless another call has
+// done so.
+func (e *Engine) fill(ctx context.Context, id string, payload []byte) error {
+	_, err := e.Append(ctx, id, 0, [][]byte{payload})
+	if err == nil {
+		_, err = e.Seal(ctx, id, 1)
+	}
+	var refused *TransitionError
+	if errors.As(err, &refused) && refused.From != Canceled {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,212 @@
+package storetest
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sluice-project/sluice/bulk"
+)
+
+var streamCases = []testCase{
+	{"a stream takes jobs while it runs", false, streamRuns},
+	{"a stream is sealed with what it has", false, streamSeal},
+	{"jobs fill pages whose earlier jobs are done", false, streamPages},
+	{"appends at the end are each in one piece", false, streamConcurrent},
+	{"a canceled stream takes no more", false, streamCancel},
+	{"a stream leaves the events of an action", false, streamEvents},
+	{"a stream survives a restart", true, streamSurvives},
+}
+
+// stream creates a stream with n jobs.
+func (k *kit) stream(id string, n int) {
+	k.t.Helper()
+	s := aggregated(id)
+	s.Stream = true
+	a := k.create(s)
+	k.check(a.Status == bulk.Running && a.Open && a.EnteredAt.Equal(a.CreatedAt) && !a.CreatedAt.IsZero(), "created %+v, want it RUNNING, open and entered", a)
+	if n > 0 {
+		k.enqueue(id, n)
+	}
+}
+
+// enqueue appends n jobs at the end of a stream.
+func (k *kit) enqueue(id string, n int) {
+	k.t.Helper()
+	from := k.action(id).Received
+	payloads := make([][]byte, n)
+	for i := range payloads {
+		payloads[i] = payload(id, from+int64(i))
+	}
+	received, err := k.store.Append(ctx, id, bulk.AtEnd, payloads)
+	k.must(err)
+	k.check(received == from+int64(n), "Append at the end of %d jobs: %d received, want %d", from, received, from+int64(n))
+}
+
+func streamRuns(k *kit) {
+	k.open(unlimited())
+	k.stream("a", 0)
+	for at := range int64(3) {
+		k.enqueue("a", 2)
+		_, waits := k.waiting("a", k.backlog())
+		k.check(waits != nil && waits.Jobs == 2 && waits.Total == 2*at+2 && waits.Done == 2*at, "with 2 jobs more the stream waits with %+v", waits)
+		jobs := k.take(2)
+		k.expectIndexes(jobs, 2*at, 2*at+1)
+		k.succeed(jobs...)
+		_, err := k.store.Transition(ctx, "a", bulk.Transition{Kind: bulk.Aggregate})
+		k.expectRefusal(err, "aggregating an open stream whose jobs are done")
+	}
+	k.transition("a", bulk.Transition{Kind: bulk.Pause})
+	k.enqueue("a", 1)
+	k.check(k.admitAll() == 0, "a job of a paused stream was admitted")
+	k.transition("a", bulk.Transition{Kind: bulk.Resume})
+	k.succeed(k.takeOne())
+	k.expect("a", where{Succeeded: 7})
+}
+
+func streamSeal(k *kit) {
+	k.open(unlimited())
+	k.stream("a", 3)
+	_, err := k.store.Transition(ctx, "a", bulk.Transition{Kind: bulk.Seal, Total: 4})
+	refused := k.expectRefusal(err, "sealing 3 jobs with a total of 4")
+	k.check(refused.Total == 4 && refused.Received == 3, "the refusal has %d and %d", refused.Total, refused.Received)
+	a := k.transition("a", bulk.Transition{Kind: bulk.Seal, Total: bulk.AtEnd})
+	k.check(a.Status == bulk.Running && !a.Open && a.Total == 3, "sealed: %+v, want it RUNNING, not open, with a total of 3", a)
+	_, err = k.store.Append(ctx, "a", bulk.AtEnd, [][]byte{payload("a", 3)})
+	k.expectRefusal(err, "Append to a sealed stream")
+	k.succeed(k.take(3)...)
+	k.transition("a", bulk.Transition{Kind: bulk.Aggregate})
+	k.transition("a", bulk.Transition{Kind: bulk.Reduce, Reduced: k.action("a").Batches})
+	a = k.transition("a", bulk.Transition{Kind: bulk.Complete})
+	k.check(a.Status == bulk.Completed && a.Total == 3 && a.Succeeded == 3, "in the end: %+v", a)
+
+	k.stream("none", 0)
+	k.transition("none", bulk.Transition{Kind: bulk.Seal, Total: bulk.AtEnd})
+	k.transition("none", bulk.Transition{Kind: bulk.Aggregate})
+	a = k.transition("none", bulk.Transition{Kind: bulk.Complete})
+	k.check(a.Status == bulk.Completed && a.Total == 0, "a stream without jobs: %+v", a)
+}
+
+// streamPages ends all jobs that a store's page has so far, again and again: the next ones
+// are on the same page.
+func streamPages(k *kit) {
+	k.open(unlimited())
+	k.stream("a", 0)
+	for at := int64(0); at < 2500; {
+		n := int(7 + at%150)
+		k.enqueue("a", n)
+		jobs := k.take(n)
+		k.check(jobs[0].Index == at, "leased from index %d on, want %d", jobs[0].Index, at)
+		k.settle(bulk.Settlement{Kind: bulk.FailedForGood, Error: "bad"}, jobs[0])
+		k.succeed(jobs[1:]...)
+		at += int64(n)
+	}
+	letters, err := k.store.DeadLetters(ctx, "a", 0, 1000)
+	k.must(err)
+	for _, l := range letters {
+		k.check(string(l.Payload) == string(payload("a", l.Index)), "the dead letter %d has the payload %.60q", l.Index, l.Payload)
+	}
+	k.transition("a", bulk.Transition{Kind: bulk.Seal, Total: bulk.AtEnd})
+	k.transition("a", bulk.Transition{Kind: bulk.Aggregate})
+}
+
+func streamConcurrent(k *kit) {
+	k.open(unlimited())
+	k.stream("a", 0)
+	owner := make([]int, 20*30)
+	var mu sync.Mutex
+	var callers sync.WaitGroup
+	for caller := range 20 {
+		callers.Go(func() {
+			for n := range 5 {
+				payloads := make([][]byte, 4+n) // 30 in total
+				for i := range payloads {
+					payloads[i] = fmt.Appendf(nil, "%d", caller)
+				}
+				received, err := k.store.Append(ctx, "a", bulk.AtEnd, payloads)
+				mu.Lock()
+				for i := range payloads {
+					if err == nil {
+						owner[received-1-int64(i)] += caller + 1
+					}
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	callers.Wait()
+	k.expect("a", where{Pending: 600})
+	k.admitAll()
+	jobs, err := k.store.Lease(ctx, request(600))
+	k.must(err)
+	k.check(len(jobs) == 600, "leased %d of 600 jobs", len(jobs))
+	for _, j := range jobs {
+		k.check(string(j.Payload) == fmt.Sprint(owner[j.Index]-1), "job %d is of caller %s, and was said to be of %d", j.Index, j.Payload, owner[j.Index]-1)
+	}
+}
+
+func streamCancel(k *kit) {
+	k.open(unlimited())
+	k.stream("a", 5)
+	jobs := k.take(2)
+	k.succeed(jobs[0])
+	a := k.transition("a", bulk.Transition{Kind: bulk.Cancel})
+	k.check(!a.Open && a.Total == 5 && a.FinishedAt.IsZero(), "canceled: %+v, want it not open, with a total of 5", a)
+	k.expect("a", where{InFlight: 1, Succeeded: 1, Canceled: 3})
+	_, err := k.store.Append(ctx, "a", bulk.AtEnd, [][]byte{payload("a", 5)})
+	k.expectRefusal(err, "Append to a canceled stream")
+	k.succeed(jobs[1])
+	k.transition("a", bulk.Transition{Kind: bulk.Drained})
+	k.expect("a", where{Succeeded: 2, Canceled: 3})
+	k.transition("a", bulk.Transition{Kind: bulk.Forget})
+	k.stream("a", 1) // the id is free again
+}
+
+func streamEvents(k *kit) {
+	k.open(unlimited())
+	k.keepEvents(1 << 40)
+	k.stream("a", 1)
+	k.succeed(k.takeOne())
+	k.transition("a", bulk.Transition{Kind: bulk.Seal, Total: bulk.AtEnd})
+	k.transition("a", bulk.Transition{Kind: bulk.Aggregate})
+	k.transition("a", bulk.Transition{Kind: bulk.Reduce, Reduced: k.action("a").Batches})
+	k.transition("a", bulk.Transition{Kind: bulk.Complete})
+	events := k.events()
+	k.expectEvents(events, "created, aggregating, completed")
+	created, completed := k.decode(events[0]), k.decode(events[2])
+	k.check(created["status"] == "RUNNING" && created["total"] == nil, "the event of its creation has %v", created)
+	k.check(completed["status"] == "COMPLETED" && completed["total"] == 1.0, "the event of its end has %v", completed)
+}
+
+func streamSurvives(k *kit) {
+	k.eachRestart(unlimited(), func(restart func()) {
+		k.stream("a", 10)
+		jobs := k.take(4)
+		k.succeed(jobs[:2]...)
+		restart()
+		k.check(k.action("a").Open, "after a restart the stream is not open")
+		k.expectAfter("a", where{Pending: 6, InFlight: 2, Succeeded: 2})
+		k.enqueue("a", 3)
+		restart()
+		k.expectAfter("a", where{Pending: 9, InFlight: 2, Succeeded: 2})
+		k.succeed(jobs[2:]...)
+		k.succeed(k.take(9)...)
+		restart()
+		k.expect("a", where{Succeeded: 13})
+		k.enqueue("a", 1)
+		k.transition("a", bulk.Transition{Kind: bulk.Pause})
+		restart()
+		k.transition("a", bulk.Transition{Kind: bulk.Resume})
+		k.succeed(k.takeOne())
+		a := k.transition("a", bulk.Transition{Kind: bulk.Seal, Total: bulk.AtEnd})
+		restart()
+		k.check(k.action("a").Total == 14 && !k.action("a").Open, "sealed with %d jobs: %+v", a.Total, k.action("a"))
+		k.transition("a", bulk.Transition{Kind: bulk.Aggregate})
+		k.check(k.action("a").Status == bulk.Aggregating, "it is %s in the end", k.action("a").Status)
+		k.stream("b", 2)
+		k.transition("b", bulk.Transition{Kind: bulk.Cancel})
+		restart()
+		k.expect("b", where{Canceled: 2})
+		k.advance(time.Millisecond)
+	})
+}

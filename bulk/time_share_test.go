@@ -47,10 +47,21 @@ var crowds = map[string][]neighbour{
 	"ten of a second a job":            many(10, neighbour{settles, always(time.Second)}),
 }
 
-// rateBeside returns how many jobs of a tenant end in a second, beside others.
-func rateBeside(t *testing.T, crowd []neighbour, spec bulk.Spec) (perSecond float64) {
+// perSecond counts the jobs of a tenant that end in each second after it comes.
+type perSecond [int((settles + measure) / time.Second)]int
+
+// rate is that of the seconds that are measured.
+func (p perSecond) rate() float64 {
+	sum := 0
+	for _, n := range p[settles/time.Second:] {
+		sum += n
+	}
+	return float64(sum) / measure.Seconds()
+}
+
+// endedBeside returns how many jobs of a tenant end in each second, beside others.
+func endedBeside(t *testing.T, crowd []neighbour, spec bulk.Spec) (ended perSecond) {
 	var mu sync.Mutex
-	done := 0
 	var began time.Time
 	takes := map[string]func(time.Duration) time.Duration{}
 	handle := func(ctx context.Context, job *bulk.Job) ([]byte, error) {
@@ -64,8 +75,8 @@ func rateBeside(t *testing.T, crowd []neighbour, spec bulk.Spec) (perSecond floa
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if at := time.Since(began); job.Spec.Tenant == "b" && at > settles && at <= settles+measure {
-			done++
+		if at := time.Since(began); job.Spec.Tenant == "b" && at < settles+measure {
+			ended[at/time.Second]++
 		}
 		return nil, nil
 	}
@@ -104,23 +115,28 @@ func rateBeside(t *testing.T, crowd []neighbour, spec bulk.Spec) (perSecond floa
 		pass(time.Until(began.Add(settles + measure + time.Second)))
 		group.Wait()
 	})
-	return float64(done) / measure.Seconds()
+	return ended
 }
 
 // TestTimeIsShared: a tenant keeps its rate beside others whose attempts take long, whoever
 // came first.
 func TestTimeIsShared(t *testing.T) {
+	plot := newSharePlot(t)
 	for name, c := range map[string]struct {
 		spec bulk.Spec
 		keep float64
 	}{"workers": {bulk.Spec{Type: "send"}, 0.5}, "webhooks": {bulk.Spec{}, 0.9}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			alone := rateBeside(t, nil, c.spec)
+			ended := endedBeside(t, nil, c.spec)
+			plot.add(name, "nobody", ended)
+			alone := ended.rate()
 			for crowd, of := range crowds {
 				t.Run(crowd, func(t *testing.T) {
 					t.Parallel()
-					if beside := rateBeside(t, of, c.spec); beside < c.keep*alone {
+					ended := endedBeside(t, of, c.spec)
+					plot.add(name, crowd, ended)
+					if beside := ended.rate(); beside < c.keep*alone {
 						t.Errorf("%.2f jobs a second, alone %.2f: want %.2f of that", beside, alone, c.keep)
 					} else {
 						t.Logf("%.2f jobs a second, alone %.2f", beside, alone)

@@ -28,6 +28,19 @@ func TestShareOfAWindowIsEqual(t *testing.T) {
 	wantShares(t, "and round", m.window(10), map[string]int64{"a": 3, "b": 3, "c": 4})
 }
 
+// A tenant that spreads its jobs over thousands of actions gets no more than with one.
+func TestSplittingGainsNothing(t *testing.T) {
+	m := newMarket(t)
+	for range 5000 {
+		m.submit("flooder", "send", Normal, 2)
+	}
+	m.submit("other", "send", Normal, 10_000)
+	for range 3 {
+		wantShares(t, "under a limit", m.window(1000), map[string]int64{"flooder": 500, "other": 500})
+		wantShares(t, "with scarce workers", m.divide(NoLimit, m.freeFor(100)), map[string]int64{"flooder": 50, "other": 50})
+	}
+}
+
 func TestWhatOneCannotUseGoesToTheOthers(t *testing.T) {
 	m := newMarket(t)
 	m.submit("whale", "send", Normal, 1_000_000)

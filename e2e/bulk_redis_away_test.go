@@ -22,16 +22,17 @@ const expired = `bulk_action_settlements_refused_total{verdict="expired"}`
 func TestBulkRedisStopped(t *testing.T) {
 	t.Parallel()
 	const lease = 2 * time.Second
-	plan := bulkPlan{phases: [][]string{{"webhook", "remote"}}, tenants: 3, jobs: 500, leaseFor: lease}
+	plan := bulkPlan{phases: [][]string{{"webhook", "remote"}}, tenants: 3, jobs: 200, leaseFor: lease}
 	most := 1
 	if long() {
-		plan.jobs, most = 2_500, 3
+		plan.jobs, most = 600, 3
 	}
 	redis := redistest.Start(t, redistest.Options{Persist: redistest.EverySecond})
 	fleet := newFleet(t, 3, redis.URL(), "--bulk-lease", lease.String())
 	l := newBulkLoad(t, plan, fleet...)
-	// At most 20 calls of 150 ms: some 10 s of work for 1,500 jobs.
-	l.target.slowest = 300 * time.Millisecond
+	// At most 20 calls, of half a second: some 15 s of work for 600 jobs, and a target that nearly always
+	// has that many, however busy the machine is.
+	l.target.slowest = time.Second
 	fleet[0].call("PUT", "/v1/targets/"+strings.TrimPrefix(l.target.URL, "http://"), `{"concurrency":20}`, http.StatusOK, nil)
 	stops := 0
 	l.run(5*time.Minute, func() {
@@ -56,7 +57,7 @@ func TestBulkRedisStopped(t *testing.T) {
 func hangAtWork(s *server, target *recorder, d time.Duration) {
 	s.t.Helper()
 	for before := target.repeated(); target.repeated() == before; {
-		until.True(s.t, "the servers call the target", func() bool { return target.called() >= 15 })
+		until.True(s.t, "the servers call the target", func() bool { return target.called() >= 10 })
 		s.hang()
 		<-time.After(d)
 		s.resume()

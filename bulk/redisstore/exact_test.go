@@ -45,7 +45,8 @@ func (x *exactly) advance() {
 // set changes a limit. The instance may end before it has told the shards.
 func (x *exactly) set() {
 	s, n := x.store(), rapid.SampledFrom([]int{0, 1, 3, 10, 30}).Draw(x.t, "limit")
-	name, value := settingTarget+"t", any(nil)
+	var value any
+	name := settingTarget + "t"
 	most := rapid.SampledFrom([]int{0, 1, 4, 12}).Draw(x.t, "in flight")
 	if rapid.Bool().Draw(x.t, "of the target") {
 		value = &bulk.TargetLimits{RequestsPerSecond: float64(n), Concurrency: most}

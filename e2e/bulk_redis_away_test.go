@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,14 +31,13 @@ func TestBulkRedisStopped(t *testing.T) {
 	redis := redistest.Start(t, redistest.Options{Persist: redistest.EverySecond})
 	fleet := newFleet(t, 3, redis.URL(), "--bulk-lease", lease.String())
 	l := newBulkLoad(t, plan, fleet...)
-	// At most 20 calls, of half a second: some 15 s of work for 600 jobs, and a target that nearly always
-	// has that many, however busy the machine is.
+	// At most 20 calls, of half a second: some 15 s of work for 600 jobs.
 	l.target.slowest = time.Second
 	fleet[0].call("PUT", "/v1/targets/"+strings.TrimPrefix(l.target.URL, "http://"), `{"concurrency":20}`, http.StatusOK, nil)
 	stops := 0
 	l.run(5*time.Minute, func() {
 		if stops < most {
-			hangAtWork(fleet[stops%len(fleet)], l.target, 3*lease)
+			hangAtWork(fleet[stops%len(fleet)], fleet, l.target, 3*lease)
 			stops++
 		}
 	})
@@ -47,21 +47,30 @@ func TestBulkRedisStopped(t *testing.T) {
 		refused, err := fleet[0].metric(expired)
 		return err == nil && refused > 0
 	})
+	if l.target.calls <= len(l.target.seen) {
+		t.Errorf("%d calls for %d jobs: none ran elsewhere", l.target.calls, len(l.target.seen))
+	}
 	if stops != most {
 		t.Errorf("servers stopped %d times, want %d", stops, most)
 	}
 }
 
-// hangAtWork hangs one of three servers for a while, again until a job of its ran elsewhere: of
-// the calls that the target is answering, some are most likely its own.
-func hangAtWork(s *server, target *recorder, d time.Duration) {
+// hangAtWork hangs a server for a while when it calls the target: the others hang until the target
+// has no calls but its own.
+func hangAtWork(s *server, fleet []*server, target *recorder, d time.Duration) {
 	s.t.Helper()
-	for before := target.repeated(); target.repeated() == before; {
-		until.True(s.t, "the servers call the target", func() bool { return target.called() >= 10 })
-		s.hang()
-		<-time.After(d)
-		s.resume()
+	others := slices.DeleteFunc(slices.Clone(fleet), func(other *server) bool { return other == s })
+	for _, other := range others {
+		other.hang()
 	}
+	<-time.After(target.slowest + 100*time.Millisecond)
+	until.True(s.t, "the server calls the target", func() bool { return target.called() >= 3 })
+	s.hang()
+	for _, other := range others {
+		other.resume()
+	}
+	<-time.After(d)
+	s.resume()
 }
 
 // A job leased through a server that then stops can be acknowledged through another until

@@ -72,13 +72,6 @@ func (r *recorder) called() int {
 	return r.inside[""]
 }
 
-// repeated counts the calls of jobs that were called before.
-func (r *recorder) repeated() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.calls - len(r.seen)
-}
-
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):

@@ -261,14 +261,14 @@ func (m *metrics) settled(batch []attemptOutcome, verdicts []Verdict) {
 	for verdict := Duplicate; verdict <= Unknown; verdict++ {
 		m.refused.WithLabelValues(verdict.String()).Add(float64(refused[verdict]))
 	}
-	m.timed(batch)
+	m.timed(batch, verdicts)
 }
 
-// timed observes the durations of a batch's attempts; of a large batch, a sample.
-func (m *metrics) timed(batch []attemptOutcome) {
+// timed observes the durations of a batch's attempts that were recorded; of a large batch, a sample.
+func (m *metrics) timed(batch []attemptOutcome, verdicts []Verdict) {
 	const samples = 64
 	for i := 0; i < len(batch); i += 1 + len(batch)/samples {
-		if e := &batch[i]; e.spec != nil && e.settlement.Kind < Released {
+		if e := &batch[i]; e.spec != nil && e.settlement.Kind < Released && verdicts[i] != 0 {
 			m.attemptDuration.WithLabelValues(m.jobType(e.spec.Type)).Observe(float64(e.settlement.Took) / float64(time.Millisecond))
 		}
 	}

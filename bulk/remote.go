@@ -91,11 +91,12 @@ func (e *Engine) Settle(ctx context.Context, reports []Report) ([]Verdict, error
 		batch[i] = attemptOutcome{settlement: settlement, spec: k.spec}
 	}
 	verdicts, err := e.settleAll(ctx, batch)
-	if err == nil {
-		e.settleLent(batch)
-		e.spans.settled(batch, verdicts)
+	if err != nil { // a repeated report is a duplicate if it was recorded
+		return nil, err
 	}
-	return verdicts, err
+	e.settleLent(batch)
+	e.spans.settled(batch, verdicts)
+	return verdicts, nil
 }
 
 // lent has the jobs that remote workers were given here, and how many more they wait for. It

@@ -2,6 +2,7 @@ package bulk
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -55,10 +56,19 @@ func (e *Engine) mapped(ctx context.Context, action uint64, spec *Spec, result [
 	return settlement
 }
 
-// settle records outcomes of workers in this process.
-func (e *Engine) settle(ctx context.Context, batch []attemptOutcome) error {
-	_, err := e.settleAll(context.WithoutCancel(ctx), batch)
-	return err
+// settle records outcomes of workers in this process. If it fails, it returns those that are not
+// recorded as far as is known.
+func (e *Engine) settle(ctx context.Context, batch []attemptOutcome) (left []attemptOutcome, err error) {
+	verdicts, err := e.settleAll(context.WithoutCancel(ctx), batch)
+	if err == nil {
+		return nil, nil
+	}
+	for i := range batch {
+		if len(verdicts) == 0 || verdicts[i] == 0 {
+			left = append(left, batch[i])
+		}
+	}
+	return left, err
 }
 
 func (e *Engine) settleAll(ctx context.Context, batch []attemptOutcome) ([]Verdict, error) {
@@ -67,8 +77,8 @@ func (e *Engine) settleAll(ctx context.Context, batch []attemptOutcome) ([]Verdi
 		settlements[i] = batch[i].settlement
 	}
 	verdicts, err := e.store.Settle(ctx, settlements)
-	if err != nil {
-		return nil, err
+	if len(verdicts) == 0 {
+		return verdicts, err
 	}
 	e.fairness.settled(batch, verdicts)
 	e.metrics.settled(batch, verdicts)
@@ -77,7 +87,7 @@ func (e *Engine) settleAll(ctx context.Context, batch []attemptOutcome) ([]Verdi
 	for _, loop := range []lifecycle.Signal{e.fetch, e.dispatch, e.watch, e.aggregate, e.outbox} {
 		loop.Wake()
 	}
-	return verdicts, e.endedBy(ctx, settlements, verdicts)
+	return verdicts, errors.Join(err, e.endedBy(ctx, settlements, verdicts))
 }
 
 // endedBy makes the verdict of each accepted extension WasCanceled whose action was canceled.

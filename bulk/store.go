@@ -125,7 +125,8 @@ type Store interface {
 	// payloads, or are one job; what does not fit stays ready.
 	Lease(ctx context.Context, request LeaseRequest) ([]Job, error)
 	// Settle records the outcomes of leases. Verdicts are in the order of the
-	// settlements. A repeated settlement has no further effect.
+	// settlements. A repeated settlement has no further effect. With an error there may be
+	// verdicts too: those of settlements that were judged; 0 stands for the others.
 	Settle(ctx context.Context, settlements []Settlement) ([]Verdict, error)
 	// Dispatch returns jobs that are due, or whose lease has expired, to the front of
 	// their action's line; at most max. It returns how many it moved, and when the next
@@ -204,7 +205,8 @@ type ActionFilter struct {
 	// Tenant and Status select the actions that match; empty selects all.
 	Tenant string
 	Status Status
-	// Unfinished selects the actions that still need the watcher.
+	// Unfinished selects the actions that still need the watcher. While a part of the store does
+	// not answer, its actions are left out; with a Limit the call fails instead.
 	Unfinished bool
 	// Number selects the action with that number, as in a LeaseID.
 	Number uint64

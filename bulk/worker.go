@@ -256,9 +256,11 @@ func (p *pool) release(jobs []Job, after time.Duration) {
 	p.settled.Wake()
 }
 
-// settler records outcomes: in one batch all that came since the last.
+// settler records outcomes: in one batch all that came since the last. Outcomes that the store
+// could not record come again, behind newer ones, which another part of the store may take.
 func (p *pool) settler(ctx context.Context) error {
 	meter := speedometer{since: time.Now()}
+	var backoff backoff
 	for {
 		batch := p.collect()
 		if len(batch) == 0 {
@@ -269,23 +271,27 @@ func (p *pool) settler(ctx context.Context) error {
 				return ctx.Err()
 			}
 		}
-		err := p.engine.settle(ctx, batch)
-		var backoff backoff
-		for retriable(err) && ctx.Err() == nil {
-			lifecycle.Sleep(ctx, nil, backoff.after(p.engine.log, "settle", err, "type", p.name))
-			err = p.engine.settle(ctx, batch)
-		}
-		backoff.after(p.engine.log, "settle", err, "type", p.name)
+		left, err := p.engine.settle(ctx, batch)
+		pause := backoff.after(p.engine.log, "settle", err, "type", p.name)
 		p.mu.Lock()
 		p.writing = 0
-		p.speed = meter.measure(len(batch), p.speed)
+		p.speed = meter.measure(len(batch)-len(left), p.speed)
+		p.putBack(left)
 		p.idle.Broadcast()
 		p.mu.Unlock()
 		p.wake.Wake()
-		if err != nil {
+		if err != nil && (!retriable(err) || !lifecycle.Sleep(ctx, p.settled, pause)) {
 			return err
 		}
 	}
+}
+
+// putBack keeps outcomes that were not recorded. p.mu must be held.
+func (p *pool) putBack(left []attemptOutcome) {
+	for i := range left {
+		p.results += len(left[i].settlement.Result)
+	}
+	p.outcomes = append(p.outcomes, left...)
 }
 
 func (p *pool) collect() []attemptOutcome {
@@ -348,19 +354,19 @@ func (p *pool) keep(ctx context.Context, extensions []Settlement) error {
 	if len(extensions) == 0 {
 		return nil
 	}
-	verdicts, err := p.engine.store.Settle(ctx, extensions)
-	if err != nil {
-		return err
+	verdicts, failed := p.engine.store.Settle(ctx, extensions)
+	if len(verdicts) == 0 {
+		return failed
 	}
 	if err := p.engine.endedBy(ctx, extensions, verdicts); err != nil {
 		return err
 	}
 	over := map[LeaseID]bool{}
 	for i, verdict := range verdicts {
-		over[extensions[i].Lease] = verdict != Accepted
+		over[extensions[i].Lease] = verdict != Accepted && verdict != 0
 	}
 	p.endRuns(func(lease LeaseID, _ *Spec) bool { return over[lease] })
-	return nil
+	return failed
 }
 
 func (p *pool) extensions(now time.Time) (extensions []Settlement) {

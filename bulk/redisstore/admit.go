@@ -3,6 +3,7 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -35,7 +36,8 @@ func together(grants []bulk.Grant) []bulk.Grant {
 	return joined
 }
 
-// Admit implements bulk.Store. It first gets what the grants need of the limits.
+// Admit implements bulk.Store. It first gets what the grants need of the limits. A shard that does
+// not answer does not stop the others: Admit fails only if they admit nothing.
 func (s *Store) Admit(ctx context.Context, grants []bulk.Grant) (admitted int, err error) {
 	byShard := make([][]bulk.Grant, len(s.shards))
 	for _, g := range grants {
@@ -47,6 +49,7 @@ func (s *Store) Admit(ctx context.Context, grants []bulk.Grant) (admitted int, e
 		return 0, err
 	}
 	at := s.presumed()
+	var failed error
 	for shard, grants := range byShard {
 		if len(grants) == 0 {
 			continue
@@ -59,14 +62,16 @@ func (s *Store) Admit(ctx context.Context, grants []bulk.Grant) (admitted int, e
 			n, _, err = s.admitTo(ctx, shard, at, grants)
 		}
 		admitted += n
-		if err != nil {
-			return admitted, err
-		}
+		failed = errors.Join(failed, othersGoOn(err))
 		if n > 0 {
 			s.ready.add(shard, s.typesOf(shard, grants))
 		}
 	}
-	return admitted, nil
+	if failed != nil && admitted > 0 {
+		s.logger.Warn("not all shards have admitted jobs", "error", failed)
+		return admitted, nil
+	}
+	return admitted, failed
 }
 
 // turned reports whether another window has begun for any limit.

@@ -7,7 +7,8 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// Backlog implements bulk.Store. It brings the mirror up to date first.
+// Backlog implements bulk.Store. It brings the mirror up to date first. Jobs of silent shards do
+// not wait, but count against limits as far as they were known.
 func (s *Store) Backlog(ctx context.Context) (bulk.Backlog, error) {
 	s.mirror.mu.Lock()
 	defer s.mirror.mu.Unlock()
@@ -89,8 +90,17 @@ func (u *use) add(other use) {
 	u.started, u.ready, u.flight = u.started+other.started, u.ready+other.ready, u.flight+other.flight
 }
 
-// useOf returns what a shard uses of a limit.
-func (v *view) useOf(m *shardMirror, name string) (u use) {
+// useOf returns what a shard uses of a limit. The ready jobs of a silent shard may hold slots like
+// those in flight, but start nothing: in a new window the hub has given it no part of a rate.
+func (v *view) useOf(m *shardMirror, name string) use {
+	u := v.countOf(m, name)
+	if m.silent {
+		u.flight, u.ready = u.flight+u.ready, 0
+	}
+	return u
+}
+
+func (v *view) countOf(m *shardMirror, name string) (u use) {
 	l := v.mirror.limitOf(v.settings, name)
 	window := bulk.WindowIndex(v.now, l.Window(v.length))
 	ready := func(kind string, n int64) {
@@ -158,13 +168,16 @@ func (v *view) remains(l bulk.Limit, u use) int64 {
 const knownFor = 5 * time.Second
 
 // types returns the state of each type over all shards. Shards are busy at the same time, so
-// Busy is the maximum over the shards.
+// Busy is the maximum over the shards. Jobs that are ready on a silent shard keep no worker busy.
 func (v *view) types(now time.Time) map[string]bulk.TypeState {
 	types := map[string]bulk.TypeState{}
 	busy := map[string]bool{}
 	pools := map[string]map[string]int64{}
 	for i := range v.mirror.shards {
 		for name, k := range v.mirror.shards[i].state.Kinds {
+			if v.mirror.shards[i].silent {
+				k.Ready = 0
+			}
 			t := types[name]
 			t.Ready, t.InFlight, t.Finished = t.Ready+k.Ready, t.InFlight+k.Flight, t.Finished+k.Finished
 			ms := k.Busy
@@ -242,8 +255,11 @@ func (v *view) usesOfTargets() map[string]use {
 	return all
 }
 
-// lines returns the lines of one shard that have waiting jobs.
+// lines returns the lines of one shard that have waiting jobs; none if it is silent.
 func (v *view) lines(m *shardMirror) (lines []bulk.Line) {
+	if m.silent {
+		return nil
+	}
 	at := map[[2]string]int{}
 	uses := map[string]use{}
 	for _, a := range m.actions {

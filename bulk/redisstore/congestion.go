@@ -90,11 +90,14 @@ func (s *Store) learn(ctx context.Context, window int64) error {
 	return s.findRates(ctx, &values, revision, window)
 }
 
-// tallies reads the tallies of a window, by limiter, over all shards.
+// tallies reads the tallies of a window, by limiter, over all shards that answer.
 func (s *Store) tallies(ctx context.Context, window int64) (map[string]*tally, error) {
 	found, err := do(ctx, s, func(ctx context.Context) ([]map[string]string, error) {
 		var commands rueidis.Commands
-		for _, base := range s.shards {
+		for i, base := range s.shards {
+			if s.mirror.shards[i].silent {
+				continue
+			}
 			commands = append(commands, s.db.B().Hgetall().Key(base+"tally:"+number(window)).Build())
 		}
 		var found []map[string]string
@@ -201,6 +204,9 @@ func (c *congestion) learned(key string, window int64) *learned {
 func (m *mirror) saturated(target string) bool {
 	tenants, throttled := map[string]bool{}, 0
 	for i := range m.shards {
+		if m.shards[i].silent { // the present window is not the one that it was throttled in
+			continue
+		}
 		for _, a := range m.shards[i].actions {
 			if a.Target == target && (a.Flight > 0 || a.Started > 0) {
 				tenants[a.Tenant] = true

@@ -32,7 +32,9 @@ func (h *readyHints) learn(m *mirror) {
 	for i := range m.shards {
 		h.of[i] = map[string]int64{}
 		for name, k := range m.shards[i].state.Kinds {
-			h.of[i][name] = k.Ready
+			if !m.shards[i].silent {
+				h.of[i][name] = k.Ready
+			}
 		}
 	}
 }
@@ -92,6 +94,7 @@ func (s *Store) Lease(ctx context.Context, request bulk.LeaseRequest) (jobs []bu
 				break
 			}
 			got, err := s.leaseFrom(ctx, shard, request, share, left)
+			err = othersGoOn(err)
 			jobs = append(jobs, got...)
 			switch {
 			case err != nil:
@@ -241,6 +244,9 @@ func (s *Store) Dispatch(ctx context.Context, most int) (moved int, next time.Ti
 	for i := range s.shards {
 		shard := (first + i) % len(s.shards)
 		answer, failed := onShard(ctx, s, dispatchScript, shard, asInts, strconv.Itoa(most-moved))
+		if errors.Is(failed, errSilent) { // it is asked again without this loop
+			continue
+		}
 		if failed != nil {
 			err = errors.Join(err, failed)
 			continue

@@ -169,14 +169,14 @@ func (s *Store) slotsHeld(ctx context.Context, name string) ([]held, error) {
 	return all, err
 }
 
-// unused returns the shards, except one, that have unused slots of a limit.
+// unused returns the shards, except one and silent ones, that have unused slots of a limit.
 func (s *Store) unused(name string, at time.Time, but int, has []held) (shards []int) {
 	s.mirror.mu.Lock()
 	defer s.mirror.mu.Unlock()
 	values, _ := s.settings.get()
 	v := s.view(&values, at)
 	for i := range has {
-		if u := v.useOf(&s.mirror.shards[i], name); i != but && has[i].slots > u.flight+u.ready {
+		if u := v.useOf(&s.mirror.shards[i], name); i != but && !s.mirror.shards[i].silent && has[i].slots > u.flight+u.ready {
 			shards = append(shards, i)
 		}
 	}

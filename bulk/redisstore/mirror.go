@@ -40,6 +40,7 @@ type mirror struct {
 type shardMirror struct {
 	upTo      int64
 	run       string // run id of the server
+	silent    bool   // the last look failed: all of this is as it was before
 	now       time.Time
 	revision  int64
 	state     shardState
@@ -124,21 +125,32 @@ func startedIn(window, of, started int64) int64 {
 	return 0
 }
 
-// look brings the mirror up to date. mu must be held.
+// look brings the mirror up to date, except for silent shards. It fails if all are silent. mu
+// must be held.
 func (s *Store) look(ctx context.Context) error {
 	var group errgroup.Group
 	group.SetLimit(sideBySide)
+	failed := make([]error, len(s.shards))
 	for shard := range s.shards {
 		group.Go(func() error {
-			for {
-				if more, err := s.lookAt(ctx, shard); err != nil || !more {
-					return err
-				}
-			}
+			failed[shard] = s.lookThrough(ctx, shard)
+			return nil
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return err
+	_ = group.Wait() // the errors are in failed
+	answered := false
+	for shard, err := range failed {
+		if err != nil && (ctx.Err() != nil || errors.Is(err, bulk.ErrClosed)) {
+			return err
+		}
+		if !errors.Is(err, errSilent) {
+			s.looked(shard, err)
+		}
+		s.mirror.shards[shard].silent = err != nil
+		answered = answered || err == nil
+	}
+	if !answered {
+		return errors.Join(failed...)
 	}
 	for i := range s.mirror.shards {
 		if now := s.mirror.shards[i].now; now.After(s.mirror.latest) {
@@ -153,7 +165,7 @@ func (s *Store) look(ctx context.Context) error {
 // agree gives the hub's settings a new one.
 func (s *Store) agree(ctx context.Context) error {
 	_, revision := s.settings.get()
-	differs := func(m shardMirror) bool { return m.revision != revision }
+	differs := func(m shardMirror) bool { return m.revision != revision && !m.silent }
 	if !slices.ContainsFunc(s.mirror.shards, differs) {
 		return nil
 	}
@@ -161,11 +173,27 @@ func (s *Store) agree(ctx context.Context) error {
 		return err
 	}
 	values, revision := s.settings.get()
-	ahead := func(m shardMirror) bool { return m.revision > revision }
+	ahead := func(m shardMirror) bool { return m.revision > revision && !m.silent }
 	if !slices.ContainsFunc(s.mirror.shards, ahead) {
 		return nil
 	}
-	return s.set(ctx, settingRate, values.rate)
+	return othersGoOn(s.set(ctx, settingRate, values.rate))
+}
+
+// lookThrough fetches all changes of a shard. If it fails after it had to start over, the mirror
+// stays as it was.
+func (s *Store) lookThrough(ctx context.Context, shard int) error {
+	m := &s.mirror.shards[shard]
+	before := *m
+	for over := false; ; over = over || m.upTo == 0 {
+		more, err := s.lookAt(ctx, shard)
+		if err != nil && over {
+			*m = before
+		}
+		if err != nil || !more {
+			return err
+		}
+	}
 }
 
 func (s *Store) lookAt(ctx context.Context, shard int) (more bool, err error) {
@@ -355,12 +383,17 @@ func (s *Store) complete(ctx context.Context, shard int) error {
 	return nil
 }
 
-// unfinished returns the live actions, in the order of their creation.
+// unfinished returns the live actions, in the order of their creation. Those of silent shards are
+// left out, or, with a limit, it fails.
 func (s *Store) unfinished(ctx context.Context, filter bulk.ActionFilter) (actions []bulk.Action, err error) {
 	s.mirror.mu.Lock()
 	defer s.mirror.mu.Unlock()
 	if err := s.look(ctx); err != nil {
 		return nil, err
+	}
+	silent := slices.IndexFunc(s.mirror.shards, func(m shardMirror) bool { return m.silent })
+	if silent >= 0 && filter.Limit > 0 { // who lists pages wants all actions
+		return nil, fmt.Errorf("%w: shard %d", errSilent, silent)
 	}
 	first := uint64(0)
 	if filter.After != "" {
@@ -371,7 +404,7 @@ func (s *Store) unfinished(ctx context.Context, filter bulk.ActionFilter) (actio
 	var numbers []uint64
 	for i := range s.mirror.shards {
 		for n, a := range s.mirror.shards[i].actions {
-			if n/numberBase > first/numberBase && a.live() {
+			if !s.mirror.shards[i].silent && n/numberBase > first/numberBase && a.live() {
 				numbers = append(numbers, n)
 			}
 		}

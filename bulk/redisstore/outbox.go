@@ -55,6 +55,10 @@ func (s *Store) Events(ctx context.Context) (events []bulk.Event, upTo uint64, e
 		shard := s.publish.turn % len(s.shards)
 		entries, err := onShard(ctx, s, eventsScript, shard, asTexts,
 			s.holder, number(publisherLease.Milliseconds()), strconv.Itoa(eventsAtOnce), strconv.Itoa(eventBytesAtOnce))
+		if errors.Is(err, errSilent) {
+			s.publish.turn++
+			continue
+		}
 		if err != nil {
 			s.publish.turn++ // the other shards may answer
 			return nil, 0, err

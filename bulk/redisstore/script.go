@@ -71,8 +71,17 @@ func onHub[T any](ctx context.Context, s *Store, sc rediskv.Script, read func(ru
 	return exec(ctx, s, sc, s.hub, args, read)
 }
 
-// onShard runs a script on a shard, with the time and the window's length as first arguments.
-func onShard[T any](ctx context.Context, s *Store, sc rediskv.Script, shard int, read func(rueidis.RedisResult) (T, error), args ...string) (T, error) {
+// onShard runs a script on a shard, with the time and the window's length as first arguments. It
+// fails with errSilent if the shard is silent and others are not.
+func onShard[T any](ctx context.Context, s *Store, sc rediskv.Script, shard int, read func(rueidis.RedisResult) (T, error), args ...string) (none T, err error) {
+	if s.silent(shard) {
+		return none, fmt.Errorf("%w: shard %d", errSilent, shard)
+	}
+	return onAnyShard(ctx, s, sc, shard, read, args...)
+}
+
+// onAnyShard is onShard for shards that may be silent.
+func onAnyShard[T any](ctx context.Context, s *Store, sc rediskv.Script, shard int, read func(rueidis.RedisResult) (T, error), args ...string) (T, error) {
 	return exec(ctx, s, sc, s.shards[shard], append([]string{s.clock(), s.windowMillis}, args...), read)
 }
 

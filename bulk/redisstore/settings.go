@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -77,9 +78,14 @@ func (s *Store) Settings(ctx context.Context) (bulk.Settings, error) {
 	return values.Settings, nil
 }
 
-// loadSettings reads the hub's settings, and sends them to the shards if the instance that
-// set the last one has not done so.
+// loadSettings reads the hub's settings, and sends them to the shards that answer if the instance
+// that set the last one has not done so.
 func (s *Store) loadSettings(ctx context.Context) error {
+	return othersGoOn(s.spreadSettings(ctx))
+}
+
+// spreadSettings is loadSettings, but fails with errSilent if a silent shard lacks settings.
+func (s *Store) spreadSettings(ctx context.Context) error {
 	load := s.settings.begin()
 	fields, err := ask(ctx, s, s.db.B().Hgetall().Key(s.hub+"settings").Build(), asMap)
 	if err != nil {
@@ -170,7 +176,7 @@ func (s *Store) set(ctx context.Context, name string, value any) error {
 	if _, err := onHub(ctx, s, setScript, asInt, name, string(text)); err != nil {
 		return err
 	}
-	return s.loadSettings(ctx)
+	return s.spreadSettings(ctx)
 }
 
 // limitOf returns what is set for a name: "all", "t:TENANT" or "g:TARGET", where the handlers
@@ -233,11 +239,17 @@ func (s *Store) adoptRate(ctx context.Context) error {
 }
 
 // push sends all settings to every shard, and then records in the hub what the shards have
-// started in the window. Several instances may do so at once.
+// started in the window. Several instances may do so at once. With a silent shard the hub is told
+// nothing, and so gives no parts of limits until the shard is back.
 func (s *Store) push(ctx context.Context, values settings, revision int64) error {
 	started := []string{number(revision), number(s.kept())}
+	var silent error
 	for shard := range s.shards {
 		answer, err := onShard(ctx, s, limitScript, shard, asArray, s.limitArgs(&values, revision, shard)...)
+		if errors.Is(err, errSilent) {
+			silent = err
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -251,6 +263,9 @@ func (s *Store) push(ctx context.Context, values settings, revision int64) error
 				started = append(started, text)
 			}
 		}
+	}
+	if silent != nil {
+		return silent
 	}
 	_, err := onHub(ctx, s, pushedScript, asInt, started...)
 	return err

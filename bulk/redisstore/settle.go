@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -29,7 +30,7 @@ type group struct {
 
 // Settle implements bulk.Store. Settlements of several shards, or very many, take several
 // scripts: if Settle fails, some may have been recorded, and are duplicates when they are
-// repeated.
+// repeated. Of a shard that has failed, the verdicts are 0.
 func (s *Store) Settle(ctx context.Context, settlements []bulk.Settlement) ([]bulk.Verdict, error) {
 	settlements, err := s.presentLeases(ctx, settlements)
 	if err != nil {
@@ -37,17 +38,19 @@ func (s *Store) Settle(ctx context.Context, settlements []bulk.Settlement) ([]bu
 	}
 	verdicts := make([]bulk.Verdict, len(settlements))
 	for i := range verdicts {
-		verdicts[i] = bulk.Unknown
+		if s.shardOfNumber(settlements[i].Lease.Action) < 0 {
+			verdicts[i] = bulk.Unknown
+		}
 	}
 	var failed error
 	for shard, groups := range s.groups(settlements) {
 		// If one shard does not answer, the others may.
 		failed = errors.Join(failed, s.settleShard(ctx, shard, settlements, groups, verdicts))
 	}
-	if failed != nil {
+	if failed != nil && !slices.ContainsFunc(verdicts, func(v bulk.Verdict) bool { return v != 0 }) {
 		return nil, failed
 	}
-	return verdicts, nil
+	return verdicts, failed
 }
 
 // groups groups settlements by shard and action.

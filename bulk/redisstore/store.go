@@ -73,6 +73,7 @@ type Store struct {
 
 	mirror   mirror
 	settings settingsCache
+	silences silences
 	specs    specs
 	ready    readyHints
 	publish  publishing
@@ -135,6 +136,7 @@ func connect(ctx context.Context, options Options) (*Store, error) {
 func newStore(db *rediskv.DB, options Options) *Store {
 	s := &Store{
 		db: db, config: options.Bulk, logger: options.Logger,
+		silences:     newSilences(),
 		windowMillis: number(options.Bulk.Window.Milliseconds()),
 		holder:       options.Instance,
 		now:          func() (time.Time, bool) { return time.Time{}, false },
@@ -268,7 +270,11 @@ func (s *Store) reclaim(ctx context.Context, instance string) error {
 // Close implements bulk.Store. Acknowledged operations are as durable as the server makes
 // them.
 func (s *Store) Close() error {
+	s.silences.mu.Lock()
+	s.silences.end() // no question begins after this
+	s.silences.mu.Unlock()
 	s.exchange(s.db.Close)
+	s.silences.asking.Wait()
 	return nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -302,14 +301,17 @@ func (q *question) about(reason string, of Holder) bool {
 func (q *question) holdOfTarget() Explanation {
 	ends := q.backlog.WindowEnds
 	held := q.held(WhyTargetConcurrency)
-	named := strings.TrimPrefix(q.action.Callee(), "\x00") // handlers are named for their type
+	whose := fmt.Sprintf("its target %q", q.action.TargetName())
+	if q.action.Target == nil {
+		whose = fmt.Sprintf("its type %q", q.action.Type)
+	}
 	switch {
 	case q.limited && (q.target.RequestsPerSecond > 0 || q.target.Concurrency > 0 && held >= int64(q.target.Concurrency)):
-		return q.usedUp(q.target, fmt.Sprintf("its target %q", named), WhyTargetLimit, WhyTargetConcurrency)
+		return q.usedUp(q.target, whose, WhyTargetLimit, WhyTargetConcurrency)
 	case q.limited:
-		return q.answer(WhyCongestion, ends, "its target %q throttles, and gets as many as have passed before: more from %s on", named, clock(ends))
+		return q.answer(WhyCongestion, ends, "%s throttles, and gets as many as have passed before: more from %s on", whose, clock(ends))
 	}
-	return q.answer(WhyTargetConcurrency, time.Time{}, "its target %q has %d jobs, about as many as it was found to take at a time (%d)", named, held, q.found.Concurrency)
+	return q.answer(WhyTargetConcurrency, time.Time{}, "%s has %d jobs, about as many as it was found to take at a time (%d)", whose, held, q.found.Concurrency)
 }
 
 // place returns how many jobs of the line go before the job. Divide has the same order.

@@ -64,13 +64,18 @@ func Enqueue(ctx context.Context, system System, more func() bool) (rate Rate, e
 		if rate, err = enqueue(ctx, queue, Producers, more); err != nil {
 			return err
 		}
-		waiting, err := queue.Waiting(ctx)
-		if err == nil && waiting != rate.Jobs {
-			err = fmt.Errorf("%d jobs enqueued, but %d wait", rate.Jobs, waiting)
-		}
-		return err
+		return allWait(ctx, queue, rate.Jobs)
 	})
 	return rate, err
+}
+
+// allWait returns an error unless all jobs that were enqueued wait.
+func allWait(ctx context.Context, queue Queue, enqueued int) error {
+	waiting, err := queue.Waiting(ctx)
+	if err == nil && waiting != enqueued {
+		err = fmt.Errorf("%d jobs enqueued, but %d wait", enqueued, waiting)
+	}
+	return err
 }
 
 func enqueue(ctx context.Context, queue Queue, producers int, more func() bool) (Rate, error) {
@@ -119,11 +124,7 @@ func EnqueueOne(ctx context.Context, system System, more func() bool) (rate Rate
 		if err := errors.Join(errs...); err != nil {
 			return err
 		}
-		waiting, err := queue.Waiting(ctx)
-		if err == nil && waiting != rate.Jobs {
-			err = fmt.Errorf("%d jobs enqueued, but %d wait", rate.Jobs, waiting)
-		}
-		return err
+		return allWait(ctx, queue, rate.Jobs)
 	})
 	return rate, err
 }

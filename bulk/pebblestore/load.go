@@ -229,9 +229,9 @@ func (s *Store) loadJob(a *action, index uint32, f *jobFacts) *job {
 	return nil
 }
 
-// loadReturned returns jobs to the line, in order: those that were in flight in the
-// previous process, those that had returned before, and those that were ready but never
-// leased, which are not stored.
+// loadReturned returns jobs to the line, in the order of their indexes: those that were in
+// flight in the previous process, those that had returned before, and those that were ready but
+// never leased, which are not stored.
 func (s *Store) loadReturned(call *call, a *action, returned []*job) error {
 	if a.record.Status == bulk.Canceled {
 		return nil

@@ -489,7 +489,7 @@ func (e *Engine) Set(ctx context.Context, change SettingsChange) error {
 // FoundRate returns the rate, in attempts per second, that was found for a target set
 // to Auto; 0 for other targets.
 func (e *Engine) FoundRate(ctx context.Context, target string) (float64, error) {
-	b, err := e.store.Backlog(ctx)
+	b, err := e.store.Backlog(ctx, 1)
 	return b.Found[target], err
 }
 

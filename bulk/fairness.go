@@ -1,6 +1,7 @@
 package bulk
 
 import (
+	"maps"
 	"sync"
 	"time"
 )
@@ -89,14 +90,16 @@ func (r *fairnessRecorder) fairness() Fairness {
 
 // fairnessWatch records, for each full window, the completions of each tenant, and
 // whether it was backlogged throughout: whether it had jobs waiting in every backlog that
-// the fetcher read, from the last before the window to the first after it.
+// the fetcher read, from the last before the window to the first after it. If actions were left
+// out of them, one backlog of each window counts, and up to MaxTenants tenants.
 type fairnessWatch struct {
 	recorder *fairnessRecorder
 	window   time.Duration
 
 	mu         *sync.Mutex
 	index      int64
-	whole      bool // the window was seen from its beginning
+	sampled    int64 // the window in which tenants were last taken from a backlog with More
+	whole      bool  // the window was seen from its beginning
 	backlogged map[string]float64
 	completed  map[string]int64
 }
@@ -111,16 +114,25 @@ func (f *fairnessWatch) result() Fairness { return f.recorder.fairness() }
 func (f *fairnessWatch) saw(b Backlog) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	index := WindowIndex(b.Now, f.window)
 	waiting := make(map[string]float64, len(b.Lines))
-	for i := range b.Lines {
-		waiting[b.Lines[i].Tenant] = b.Lines[i].Settings.Weight
+	if b.More {
+		if index == f.sampled {
+			return
+		}
+		f.sampled = index
+		maps.Copy(waiting, b.Tenants)
+	} else {
+		for i := range b.Lines {
+			waiting[b.Lines[i].Tenant] = b.Lines[i].Settings.Weight
+		}
 	}
 	for tenant := range f.backlogged {
 		if _, still := waiting[tenant]; !still {
 			delete(f.backlogged, tenant)
 		}
 	}
-	f.roll(WindowIndex(b.Now, f.window), waiting)
+	f.roll(index, waiting)
 }
 
 // settled counts completions.

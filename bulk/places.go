@@ -76,7 +76,7 @@ func (e *Engine) bound(b *Backlog) {
 	}
 	e.loads.bound(b, *e.targets.Load())
 	for name, pool := range e.pools {
-		pool.share(len(placesOf(name).tenants) > 1)
+		pool.share(len(placesOf(name).tenants) > 1 || b.Types[name].Lines > 1)
 	}
 }
 

@@ -99,7 +99,7 @@ func story(t *testing.T, events []bulk.Event, action string) (words []string, jo
 func (r *rig) drainOutbox() {
 	r.t.Helper()
 	for range 1000 {
-		b, err := r.Store().Backlog(context.Background())
+		b, err := r.Store().Backlog(context.Background(), 0)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -162,7 +162,7 @@ func TestNothingIsKeptWithoutAPublisher(t *testing.T) {
 			}
 		}
 		r.finish(r.submit(bulk.Spec{Type: "echo"}, 10))
-		if b, err := r.Store().Backlog(t.Context()); err != nil || b.Outbox != 0 {
+		if b, err := r.Store().Backlog(t.Context(), 0); err != nil || b.Outbox != 0 {
 			t.Errorf("%d events are kept, error %v", b.Outbox, err)
 		}
 	})

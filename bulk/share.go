@@ -38,10 +38,27 @@ type Free struct {
 // charged an attempt for each job, the workers the time that it is expected to take. The tags
 // of the scarce resource decide. Equal tags are ordered by class, then by [Priority]. Within a line, class
 // and then priority order the actions, but every tenth grant is for the low class.
+//
+// Of a backlog with More, the grants are the first ones that the whole backlog would get, as
+// far as it has what they follow from.
 func Divide(b Backlog, free Free, alpha time.Duration) []Grant {
+	grants, _ := divide(b, free, alpha)
+	return grants
+}
+
+// reach is how far a division came: which types were granted jobs, and which could have been
+// granted more, perhaps, had no actions been left out; and how many lines were seen, and how
+// many of them were granted jobs.
+type reach struct {
+	granted, short map[string]bool
+	seen, served   int
+}
+
+// divide is Divide, and returns its reach.
+func divide(b Backlog, free Free, alpha time.Duration) ([]Grant, reach) {
 	capacity := min(free.Total, b.Left)
 	if capacity <= 0 || len(b.Lines) == 0 {
-		return nil
+		return nil, reach{}
 	}
 	d := division{
 		backlog: &b,
@@ -49,12 +66,13 @@ func Divide(b Backlog, free Free, alpha time.Duration) []Grant {
 		free:    bounds(free.Types),
 		targets: bounds(b.Targets),
 		tenants: map[string]*share{},
+		reach:   reach{granted: map[string]bool{}, short: map[string]bool{}},
 	}
 	for i := range b.Lines {
 		d.add(&b.Lines[i], alpha)
 	}
 	heap.Init(&d)
-	return d.serve(capacity)
+	return d.serve(capacity), d.reach
 }
 
 // Charge charges jobs that were admitted to the tag of a tenant or of a line, and
@@ -79,9 +97,15 @@ func bounds(left map[string]int64) map[string]*int64 {
 // demand returns how many jobs would pass if only the types' bounds held.
 func demand(b Backlog, free Free) (jobs int64) {
 	waiting := map[string]int64{}
-	for _, line := range b.Lines {
-		for _, w := range line.Waiting {
-			waiting[line.Type] += w.Jobs
+	if b.More {
+		for name, state := range b.Types {
+			waiting[name] = state.Waiting
+		}
+	} else {
+		for _, line := range b.Lines {
+			for _, w := range line.Waiting {
+				waiting[line.Type] += w.Jobs
+			}
 		}
 	}
 	for name, n := range waiting {
@@ -99,6 +123,7 @@ type division struct {
 	free    map[string]*int64
 	targets map[string]*int64
 	tenants map[string]*share
+	reach
 }
 
 // share is common to the lines of one tenant: its tag, and the remainder of its limit.
@@ -116,6 +141,7 @@ type lineShare struct {
 	typeTag    float64
 	step       float64
 	slot       int64
+	served     bool
 	queue, low []*ranked // by class and priority; low has those of class Low
 	place
 }
@@ -143,20 +169,31 @@ func (r *ranked) able() bool {
 func classRank(c Class) int { return [...]int{Normal: 1, High: 0, Low: 2}[c] }
 
 func (d *division) add(line *Line, alpha time.Duration) {
-	if d.tenants[line.Tenant] == nil {
-		d.tenants[line.Tenant] = &share{tag: max(line.Taken, d.backlog.Virtual), left: line.Left}
+	own := d.tenants[line.Tenant]
+	if own == nil || line.Rest {
+		own = &share{tag: max(line.Taken, d.backlog.Virtual), left: line.Left}
+	}
+	if !line.Rest { // the place of those left out does not depend on what the tenant gets
+		d.tenants[line.Tenant] = own
+		d.seen++
 	}
 	t := &lineShare{
-		Line: line, share: d.tenants[line.Tenant], free: d.free[line.Type],
+		Line: line, share: own, free: d.free[line.Type],
 		typeTag: max(line.TypeTaken, d.backlog.Types[line.Type].Virtual),
 		step:    1 / line.Settings.Weight, slot: line.Granted,
 	}
-	limiters := map[string]*int64{}
+	var limiters map[string]*int64
 	for _, w := range line.Waiting {
 		r := &ranked{Waiting: w, class: classRank(w.Class), target: d.targets[w.Target]}
+		if line.Rest { // those left out have other bounds, which are not known here
+			r.heldBounds = heldBounds{}
+		}
 		r.priority = Priority(w.EnteredAt, line.Settings.BasePriority, w.Total, w.Done, alpha)
 		t.queue = append(t.queue, r)
 		if w.Left != NoLimit {
+			if limiters == nil {
+				limiters = map[string]*int64{}
+			}
 			if limiters[w.Target] == nil {
 				limiters[w.Target] = &w.Left
 			}
@@ -219,6 +256,17 @@ func (d *division) serve(capacity int64) (grants []Grant) {
 			heap.Fix(d, 0)
 			continue
 		}
+		if t.head.Rest {
+			if d.leftOut(t) {
+				return grants
+			}
+			continue
+		}
+		d.granted[t.Type] = true
+		if !t.served {
+			t.served = true
+			d.served++
+		}
 		if n := len(grants); n > 0 && grants[n-1].Number == t.head.Number {
 			grants[n-1].Jobs++
 		} else {
@@ -228,6 +276,18 @@ func (d *division) serve(capacity int64) (grants []Grant) {
 		t.take()
 	}
 	return grants
+}
+
+// leftOut ends the division among the lines of a type whose next action was left out; among
+// all, if they share the limit. But a type of which all that is there is held back keeps no
+// other from being served.
+func (d *division) leftOut(t *lineShare) (ends bool) {
+	d.short[t.Type] = true
+	ends = d.byLimit && (d.granted[t.Type] || slices.ContainsFunc(d.lines, func(o *lineShare) bool {
+		return o.Type == t.Type && !o.Rest && o.pick() != nil
+	}))
+	*t.free = 0
+	return ends
 }
 
 // take charges one job of the line's head to all its bounds.

@@ -113,8 +113,10 @@ type Store interface {
 	Job(ctx context.Context, id string, index int64) (JobState, error)
 
 	// Backlog returns what the fetcher's policies need: the jobs that wait, and what
-	// the present window still allows.
-	Backlog(ctx context.Context) (Backlog, error)
+	// the present window still allows. Most is about how many waiting actions it returns: those
+	// that Divide serves first. A target with waiting jobs has at least a few. Jobs
+	// that the store would not admit now may be left out first. 0 returns all.
+	Backlog(ctx context.Context, most int) (Backlog, error)
 	// Admit moves jobs from the lines of their actions into the ready queue, in the
 	// order of the grants, as far as limits still allow. It returns how many it moved.
 	Admit(ctx context.Context, grants []Grant) (admitted int, err error)
@@ -225,8 +227,13 @@ type Backlog struct {
 	Left int64
 	// Virtual is the virtual time of the division among tenants; see Divide.
 	Virtual float64
-	// Lines has one line for each tenant and type with jobs that wait.
+	// Lines has one line for each tenant and type with jobs that wait; with More, some.
 	Lines []Line
+	// More reports whether actions with waiting jobs were left out. Then Tenants has the weights
+	// of the tenants with jobs that wait, up to MaxTenants of them. It may be as old as the window,
+	// and must not be changed.
+	More    bool
+	Tenants map[string]float64
 	// Types has the state of each job type, by name.
 	Types map[string]TypeState
 	// Targets has how many more jobs each limited target admits, by name.
@@ -243,6 +250,9 @@ type Backlog struct {
 	Outbox      int64
 	OldestEvent time.Time
 }
+
+// MaxTenants is how many tenants a Backlog names that leaves actions out.
+const MaxTenants = 10_000
 
 // Holder is a tenant's jobs of one type against one target; see Spec.Callee.
 type Holder struct{ Tenant, Type, Target string }
@@ -262,7 +272,10 @@ type Line struct {
 	Granted int64
 	// Left is how many more jobs the tenant's own limit admits in this window. Lines of
 	// one tenant share it.
-	Left    int64
+	Left int64
+	// Rest reports that the line stands for itself and those that follow it, which were left out.
+	// It has one action with Rest, and the line may be there a second time, with other actions.
+	Rest    bool
 	Waiting []Waiting
 }
 
@@ -283,6 +296,9 @@ type Waiting struct {
 	// Left is how many more jobs congestion control admits for the action's limiter
 	// (tenant and target) in this window; NoLimit if nothing is throttled.
 	Left int64
+	// Rest reports that the action stands for itself and those that follow it, which were left
+	// out: Divide grants nothing from there on.
+	Rest bool
 
 	heldBounds // set by the engine
 }
@@ -293,8 +309,9 @@ type TypeState struct {
 	// Workers is how many workers other processes have as well, as their last lease requests
 	// said; 0 if the store is for one process.
 	Workers int64
-	// Waiting counts the jobs that wait to be admitted.
+	// Waiting counts the jobs that wait to be admitted, and Lines the lines that have any.
 	Waiting int64
+	Lines   int
 	// Finished counts the attempts that ended since the store was opened, without those
 	// throttled or released.
 	Finished int64

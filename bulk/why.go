@@ -95,7 +95,7 @@ func (e *Engine) Why(ctx context.Context, id string, index int64) (Explanation, 
 	if err != nil {
 		return x, err
 	}
-	if q.backlog, err = e.store.Backlog(ctx); err != nil {
+	if q.backlog, err = e.store.Backlog(ctx, 0); err != nil {
 		return x, err
 	}
 	e.targets.CompareAndSwap(nil, &settings.Targets) // the engine may not have started

@@ -187,7 +187,7 @@ func (w *eventsWorld) finish() {
 		}
 	}
 	time.Sleep(time.Minute)
-	if b, err := store.Backlog(context.Background()); err != nil || b.Outbox > 0 {
+	if b, err := store.Backlog(context.Background(), 0); err != nil || b.Outbox > 0 {
 		w.t.Errorf("%d events still wait, error %v", b.Outbox, err)
 	}
 	if err := errors.Join(engine.Stop(context.Background()), store.Close()); err != nil {

@@ -32,7 +32,7 @@ func TestFoundRateSurvivesARestart(t *testing.T) {
 		}
 		found := func() float64 {
 			t.Helper()
-			b, err := store.Backlog(ctx)
+			b, err := store.Backlog(ctx, 0)
 			must(err)
 			return b.Found["api"]
 		}
@@ -82,7 +82,7 @@ func passAll(t *testing.T, store *pebblestore.Store) {
 		must(err)
 	}
 	for range 6 {
-		b, err := store.Backlog(ctx)
+		b, err := store.Backlog(ctx, 0)
 		must(err)
 		_, err = store.Admit(ctx, []bulk.Grant{{Number: b.Lines[0].Waiting[0].Number, Jobs: jobs}})
 		must(err)

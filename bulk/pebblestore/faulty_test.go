@@ -97,9 +97,9 @@ func (f *faulty) Actions(ctx context.Context, filter bulk.ActionFilter) ([]bulk.
 	return actions, err
 }
 
-func (f *faulty) Backlog(ctx context.Context) (bulk.Backlog, error) {
+func (f *faulty) Backlog(ctx context.Context, most int) (bulk.Backlog, error) {
 	f.tamper()
-	b, err := f.Store.Backlog(ctx)
+	b, err := f.Store.Backlog(ctx, most)
 	if f.backlog != nil {
 		f.backlog(&b)
 	}

@@ -146,7 +146,7 @@ func runAll(t *testing.T, s *pebblestore.Store, id string, jobs int) {
 			t.Fatal(err)
 		}
 	}
-	b, err := s.Backlog(ctx)
+	b, err := s.Backlog(ctx, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,7 @@ func TestEventsAreReturnedOnceDurable(t *testing.T) {
 		}()
 		synctest.Wait()
 		events, _, err := s.Events(t.Context())
-		if b, _ := s.Backlog(t.Context()); err != nil || len(events) != 1 || b.Outbox != 2 {
+		if b, _ := s.Backlog(t.Context(), 0); err != nil || len(events) != 1 || b.Outbox != 2 {
 			t.Errorf("%d events of %d are returned before the fsync, error %v; want the first", len(events), b.Outbox, err)
 		}
 		close(hold)
@@ -137,7 +137,7 @@ func TestPublishedWhereEventsDidNotEnd(t *testing.T) {
 	if err := s.Published(t.Context(), 4); err == nil {
 		t.Error("more was confirmed than there is")
 	}
-	if b, _ := s.Backlog(t.Context()); b.Outbox != 3 {
+	if b, _ := s.Backlog(t.Context(), 0); b.Outbox != 3 {
 		t.Errorf("%d events wait, want 3", b.Outbox)
 	}
 	if err := s.Close(); err != nil {

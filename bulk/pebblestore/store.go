@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -51,6 +50,17 @@ type Store struct {
 	targets  map[string]*target
 	limiters map[[2]string]*limiter
 	autos    map[string]*target // targets set to Auto
+	// lines has the waiting actions in the order in which they are served, as it was before
+	// those that are stale changed.
+	lines  *bulk.Lines
+	stale  []*action
+	parked int64 // the window in which tenants were last parked
+	// holdings has who holds jobs or has actions, and held those of them that hold jobs.
+	holdings map[bulk.Holder]*holding
+	held     map[*holding]struct{}
+	// weights are those of the tenants that waited in the window weighed.
+	weights map[string]float64
+	weighed int64
 	// autoWindow is the window for which the present rates were found.
 	autoWindow int64
 	global     counter
@@ -104,6 +114,9 @@ func Open(dir string, options Options) (*Store, error) {
 		targets:  map[string]*target{},
 		limiters: map[[2]string]*limiter{},
 		autos:    map[string]*target{},
+		lines:    bulk.NewLines(),
+		holdings: map[bulk.Holder]*holding{},
+		held:     map[*holding]struct{}{},
 	}
 	if err := s.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the store in %s: %w", dir, err), db.Close())
@@ -251,6 +264,15 @@ func (s *Store) lineOf(t *tenant, name string) *line {
 	return l
 }
 
+func (s *Store) holdingOf(of bulk.Holder) *holding {
+	h := s.holdings[of]
+	if h == nil {
+		h = &holding{of: of}
+		s.holdings[of] = h
+	}
+	return h
+}
+
 func (s *Store) targetOf(name string) *target {
 	t := s.targets[name]
 	if t == nil {
@@ -288,10 +310,14 @@ func (s *Store) enter(number uint64, record bulk.Action) *action {
 	if spec.MaxAttempts > 0 {
 		a.config.MaxAttempts = spec.MaxAttempts
 	}
+	a.queued.Number, a.slot = number, len(a.line.actions)
 	a.line.actions = append(a.line.actions, a)
+	a.holding = s.holdingOf(bulk.Holder{Tenant: spec.Tenant, Type: spec.Type, Target: a.target.name})
+	a.holding.users++
 	a.limiter.users++
 	a.target.users++
 	s.actions[number], s.numbers[spec.ID] = a, number
+	s.changed(a)
 	return a
 }
 
@@ -307,9 +333,16 @@ func (s *Store) leave(a *action) {
 	if a.target.users == 0 && !s.limited(a.target) {
 		delete(s.targets, a.target.name)
 	}
-	l := a.line
-	l.actions = slices.DeleteFunc(l.actions, func(other *action) bool { return other == a })
-	if len(l.actions) > 0 {
+	s.unqueue(a)
+	if a.holding.users--; a.holding.users == 0 {
+		delete(s.holdings, a.holding.of)
+	}
+	l, last := a.line, len(a.line.actions)-1
+	l.actions[a.slot] = l.actions[last]
+	l.actions[a.slot].slot = a.slot
+	l.actions[last] = nil
+	l.actions = l.actions[:last]
+	if last > 0 {
 		return
 	}
 	delete(l.tenant.lines, l.jobType.name)

@@ -38,7 +38,7 @@ func calls(s *Store, id string, jobs []bulk.Job) map[string]func(context.Context
 			_, err := s.Actions(ctx, bulk.ActionFilter{Unfinished: true})
 			return err
 		},
-		"Backlog": func(ctx context.Context) error { _, err := s.Backlog(ctx); return err },
+		"Backlog": func(ctx context.Context) error { _, err := s.Backlog(ctx, 0); return err },
 		"Admit": func(ctx context.Context) error {
 			_, err := s.Admit(ctx, []bulk.Grant{{Number: jobs[0].Lease.Action, Jobs: 1}})
 			return err
@@ -128,7 +128,7 @@ func TestTheCallerHasNoTime(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error)
 	go func() {
-		_, err := s.Backlog(ctx)
+		_, err := s.Backlog(ctx, 0)
 		failed <- err
 	}()
 	cancel()

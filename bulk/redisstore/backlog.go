@@ -9,7 +9,7 @@ import (
 
 // Backlog implements bulk.Store. It brings the mirror up to date first. Jobs of silent shards do
 // not wait, but count against limits as far as they were known.
-func (s *Store) Backlog(ctx context.Context) (bulk.Backlog, error) {
+func (s *Store) Backlog(ctx context.Context, most int) (bulk.Backlog, error) {
 	s.mirror.mu.Lock()
 	defer s.mirror.mu.Unlock()
 	if err := s.look(ctx); err != nil {
@@ -55,6 +55,14 @@ func (s *Store) Backlog(ctx context.Context) (bulk.Backlog, error) {
 	for name := range b.Targets {
 		v.end(&b.WindowEnds, "g:"+name)
 	}
+	v.count(&b)
+	b.Cut(most, max(0, s.config.Alpha))
+	s.ready.learn(&s.mirror)
+	return b, nil
+}
+
+// count counts what waits, and regards the windows of tenants.
+func (v *view) count(b *bulk.Backlog) {
 	for _, line := range b.Lines {
 		if line.Left != bulk.NoLimit {
 			v.end(&b.WindowEnds, "t:"+line.Tenant)
@@ -63,10 +71,9 @@ func (s *Store) Backlog(ctx context.Context) (bulk.Backlog, error) {
 		for _, w := range line.Waiting {
 			state.Waiting += w.Jobs
 		}
+		state.Lines++
 		b.Types[line.Type] = state
 	}
-	s.ready.learn(&s.mirror)
-	return b, nil
 }
 
 // view reads the mirror at one moment.

@@ -204,7 +204,7 @@ func (p *past) work(t *rapid.T) {
 
 // admitAll grants all waiting jobs.
 func admitAll(t *rapid.T, s bulk.Store) {
-	b, err := s.Backlog(t.Context())
+	b, err := s.Backlog(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -104,7 +104,7 @@ func start(t testing.TB, s *Store, spec bulk.Spec, n int) {
 
 // admit admits up to `most` waiting jobs of each action.
 func admit(ctx context.Context, s *Store, most int64) (int, error) {
-	b, err := s.Backlog(ctx)
+	b, err := s.Backlog(ctx, 0)
 	if err != nil {
 		return 0, err
 	}

@@ -86,7 +86,7 @@ func TestAnInstanceWithOldSettings(t *testing.T) {
 			if a := action(t, s, "a"); a.NonReadyTotal() != 0 {
 				t.Errorf("%d were turned back: %+v", a.NonReadyTotal(), a.Counts)
 			}
-			if _, err := s.Backlog(t.Context()); err != nil {
+			if _, err := s.Backlog(t.Context(), 0); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := s.Lease(t.Context(), request(50)); err != nil {

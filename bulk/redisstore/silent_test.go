@@ -153,7 +153,7 @@ func spoil(t *testing.T, s *Store, shard int) (mend func()) {
 // waiting returns the actions with lines in the backlog.
 func waiting(t *testing.T, s *Store) (actions int) {
 	t.Helper()
-	b, err := s.Backlog(t.Context())
+	b, err := s.Backlog(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

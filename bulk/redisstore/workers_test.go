@@ -21,7 +21,7 @@ func TestWorkersOfAllInstances(t *testing.T) {
 	start(t, stores[0], bulk.Spec{ID: "a", Tenant: "t", Type: "echo"}, 10)
 	know := func(s *Store, want int64) {
 		t.Helper()
-		b, err := s.Backlog(t.Context())
+		b, err := s.Backlog(t.Context(), 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,6 +15,7 @@ var admitCases = []testCase{
 	{"grants beyond what waits are cut", false, admitCut},
 	{"jobs are ready in the order of the grants", false, admitOrder},
 	{"types are counted", false, admitTypes},
+	{"a part of the backlog has what is served first", false, backlogPart},
 	{"a paused action's jobs are not leased", false, pauseReady},
 	{"a paused action's jobs in flight go on", false, pauseInFlight},
 	{"canceling ends what was not started", false, cancelWaiting},
@@ -154,11 +155,85 @@ func admitTypes(k *kit) {
 	k.settle(bulk.Settlement{Kind: bulk.FailedForGood}, jobs[1])
 	types := k.backlog().Types
 	for name, want := range map[string]bulk.TypeState{
-		"echo": {Ready: 1, InFlight: 2, Waiting: 2}, bulk.WebhookType: {Ready: 1, InFlight: 1, Finished: 2},
+		"echo": {Ready: 1, InFlight: 2, Waiting: 2, Lines: 1}, bulk.WebhookType: {Ready: 1, InFlight: 1, Finished: 2},
 	} {
 		got := types[name]
 		got.Virtual = 0
 		k.check(got == want, "type %s: %+v, want %+v", name, got, want)
+	}
+}
+
+// backlogPart compares parts of the backlog with the whole, while jobs come, pause, are admitted
+// and end.
+func backlogPart(k *kit) {
+	k.open(unlimited())
+	k.set(bulk.SettingsChange{Name: "t3", Tenant: &bulk.Tenant{Weight: 1, RequestsPerSecond: 1}})
+	k.set(bulk.SettingsChange{Name: "shut", Target: &bulk.TargetLimits{RequestsPerSecond: 1}})
+	for i := range 40 {
+		s := spec(fmt.Sprint("a", i), fmt.Sprint("t", i%7))
+		if s.Class = []bulk.Class{bulk.Normal, bulk.High, bulk.Low}[i%3]; i%5 == 0 {
+			s = targeted(s.ID, s.Tenant, []string{"shut", "api"}[i%2])
+		}
+		k.run(s, 3+i%4)
+		k.advance(time.Millisecond)
+	}
+	free := bulk.Free{Total: 12, Types: map[string]int64{"echo": 12, bulk.WebhookType: 2}}
+	for round := range 12 {
+		whole := k.backlog()
+		grants := bulk.Divide(whole, free, time.Second)
+		for _, most := range []int{1, 5, 20, 1000} {
+			k.comparePart(whole, most, bulk.Divide(whole, free, time.Second), free)
+		}
+		k.grant(grants...)
+		jobs := k.leaseAs(bulk.LeaseRequest{Types: []string{"echo", bulk.WebhookType}, Max: 8, LeaseFor: time.Minute})
+		k.succeed(jobs[:len(jobs)/2]...)
+		for _, j := range jobs[len(jobs)/2:] {
+			k.settle(bulk.Settlement{Kind: bulk.Released}, j)
+		}
+		id := fmt.Sprint("a", round)
+		if a := k.action(id); a.Status == bulk.Running && a.Done() < a.Total {
+			k.transition(id, bulk.Transition{Kind: []bulk.TransitionKind{bulk.Pause, bulk.Cancel}[round%2]})
+		}
+		k.advance(time.Duration(round%3) * 500 * time.Millisecond)
+	}
+}
+
+// comparePart compares a part of a backlog with the whole.
+func (k *kit) comparePart(whole bulk.Backlog, most int, grants []bulk.Grant, free bulk.Free) {
+	k.t.Helper()
+	part, err := k.store.Backlog(ctx, most)
+	k.must(err)
+	waits, tenants := map[uint64]bulk.Waiting{}, map[string]bool{}
+	for _, line := range whole.Lines {
+		tenants[line.Tenant] = true
+		for _, w := range line.Waiting {
+			waits[w.Number] = w
+		}
+	}
+	actions, rests := 0, 0
+	for _, line := range part.Lines {
+		for _, w := range line.Waiting {
+			if actions++; w.Rest {
+				rests++
+			}
+			w.Rest = false
+			k.check(w == waits[w.Number], "the part of %d has %+v, want %+v", most, w, waits[w.Number])
+		}
+	}
+	k.check(part.More == (len(waits) > most), "of %d waiting actions the part of %d says more: %v", len(waits), most, part.More)
+	k.check(actions <= max(most, 0)+3*10 && (part.More || actions == len(waits) && rests == 0), "the part of %d of %d has %d actions, %d of them for the rest", most, len(waits), actions, rests)
+	for name, state := range whole.Types {
+		got := part.Types[name]
+		k.check(got.Waiting == state.Waiting && got.Lines == state.Lines && got.Ready == state.Ready, "type %s of the part of %d: %+v, want %+v", name, most, got, state)
+	}
+	for of, held := range whole.Held {
+		k.check(part.Held[of] == held, "in the part of %d %v holds %d, want %d", most, of, part.Held[of], held)
+	}
+	for name := range part.Tenants {
+		k.check(tenants[name] || part.More, "the part of %d names tenant %s, which does not wait", most, name)
+	}
+	if got := bulk.Divide(part, free, time.Second); len(grants) > 0 {
+		k.check(len(got) > 0, "of the part of %d nothing is granted, of the whole %v", most, grants)
 	}
 }
 

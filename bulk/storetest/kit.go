@@ -146,7 +146,7 @@ func (k *kit) expect(id string, want where) {
 
 func (k *kit) backlog() bulk.Backlog {
 	k.t.Helper()
-	b, err := k.store.Backlog(ctx)
+	b, err := k.store.Backlog(ctx, 0)
 	k.must(err)
 	return b
 }

@@ -50,7 +50,7 @@ func waitSmall(s *Store, i int, tenant string) error {
 	if _, _, err := s.Create(ctx, bulk.Spec{ID: id, Tenant: tenant, Type: "no-op"}); err != nil {
 		return err
 	}
-	if _, err := s.Append(ctx, id, 0, few[:]); err != nil {
+	if _, err := s.Append(ctx, id, 0, few); err != nil {
 		return err
 	}
 	if _, err := s.Transition(ctx, id, bulk.Transition{Kind: bulk.Seal, Total: 10}); err != nil {
@@ -60,6 +60,7 @@ func waitSmall(s *Store, i int, tenant string) error {
 	return err
 }
 
+// few are the payloads of a small action.
 var few = slices.Repeat([][]byte{[]byte(`{"n":1}`)}, 10)
 
 func benchWaiting(b *testing.B, s bulk.Store, tenants int, config bulk.Config) {

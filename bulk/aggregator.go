@@ -33,17 +33,12 @@ func (e *Engine) aggregator(ctx context.Context) error {
 }
 
 func (e *Engine) aggregateOnce(ctx context.Context) error {
-	actions, err := e.store.Actions(ctx, ActionFilter{Unfinished: true})
-	if err != nil {
+	if err := e.notice(ctx); err != nil {
 		return err
 	}
-	var reducible []*Action
-	for i := range actions {
-		if a := &actions[i]; a.Status == Aggregating || a.Status == Running && a.Batches-a.Reduced >= reduceBatches {
-			reducible = append(reducible, a)
-		}
-	}
-	return e.advanceAll("aggregate", reducible, func(a *Action) error { return e.reduce(ctx, *a) })
+	failed, err := advance(e, "aggregate", e.agenda.takeReducible(), func(a *Action) error { return e.reduce(ctx, *a) })
+	e.agenda.reduceAgain(failed)
+	return err
 }
 
 // reduce reduces the outcomes that an action has, and completes the action if all its

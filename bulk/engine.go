@@ -56,6 +56,7 @@ type Engine struct {
 	watched   watched
 	fairness  fairnessWatch
 	estimator estimator
+	agenda    agenda
 }
 
 // Option is an option of New.
@@ -108,6 +109,7 @@ func New(store Store, mux *Mux, config Config, options ...Option) (*Engine, erro
 		return nil, fmt.Errorf("derive the key of leases: %w", err)
 	}
 	e.streams = streams{engine: e, of: map[alike]*intake{}, tenants: map[string]waitingJobs{}}
+	e.agenda = newAgenda()
 	e.catalog = catalog{engine: e, known: map[uint64]*catalogEntry{}}
 	for _, name := range mux.Types() {
 		e.pools[name] = newPool(e, name, mux.runner(name, config))

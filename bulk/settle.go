@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 
 	"github.com/sluice-project/sluice/bulk/aggregate"
@@ -114,7 +113,11 @@ func (e *Engine) endedBy(ctx context.Context, settlements []Settlement, verdicts
 	return nil
 }
 
-// catalog caches the specs of the actions whose jobs are in flight, by number.
+// catalogMost is the maximum of specs that are cached.
+const catalogMost = 10_000
+
+// catalog caches the specs of actions whose jobs are in flight, by number. When it is full, it
+// begins again.
 type catalog struct {
 	engine *Engine
 	mu     sync.RWMutex
@@ -147,14 +150,10 @@ func (c *catalog) of(ctx context.Context, number uint64, spec *Spec) (*catalogEn
 	}
 	k = &catalogEntry{spec: spec, aggregates: aggregates}
 	c.mu.Lock()
-	c.known[number] = k
-	c.mu.Unlock()
-	return k, nil
-}
-
-// forget drops the entries of all actions but these.
-func (c *catalog) forget(unfinished map[string]bool) {
-	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.known, func(_ uint64, k *catalogEntry) bool { return !unfinished[k.spec.ID] })
+	if len(c.known) >= catalogMost {
+		clear(c.known)
+	}
+	c.known[number] = k
+	return k, nil
 }

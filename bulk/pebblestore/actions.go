@@ -215,6 +215,34 @@ func (s *Store) Actions(ctx context.Context, filter bulk.ActionFilter) (actions 
 	return actions, errors.Join(err, ctx.Err())
 }
 
+// change records that an action has changed, for Changes.
+func (s *Store) change(a *action) {
+	if !a.changed {
+		a.changed = true
+		s.changed = append(s.changed, a)
+	}
+}
+
+// Changes implements bulk.Store.
+func (s *Store) Changes(_ context.Context, most int) (c bulk.Changes, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.Ended, s.ended = s.ended, nil
+	n := min(most, len(s.changed))
+	for _, a := range s.changed[:n] {
+		a.changed = false
+		if s.actions[a.number] == a {
+			c.Actions = append(c.Actions, a.record)
+		}
+	}
+	clear(s.changed[:n])
+	if s.changed = s.changed[n:]; len(s.changed) == 0 {
+		s.changed = nil
+	}
+	c.More = len(s.changed) > 0
+	return c, s.state
+}
+
 // listedAtOnce is how many actions are listed while s.mu is held.
 const listedAtOnce = 256
 
@@ -368,6 +396,7 @@ func (c *call) transition(number uint64, next bulk.Action, transition bulk.Trans
 		return next
 	}
 	a.record = next
+	s.change(a)
 	switch transition.Kind {
 	case bulk.Pause:
 		s.withdraw(a)

@@ -96,6 +96,7 @@ func (c *call) commit() (wait func() error, err error) {
 		c.writeOutcomes(a)
 		c.writeEnded(a)
 		a.touched = false
+		c.s.change(a)
 	}
 	if c.err != nil {
 		c.batch.Close()

@@ -63,6 +63,8 @@ type action struct {
 	outcomes []bulk.Outcome
 	ended    []bulk.JobResult
 	touched  bool
+
+	changed bool // since Changes returned it
 }
 
 // pageLog is the length of a page's log, and the call that last appended to it.

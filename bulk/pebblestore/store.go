@@ -45,6 +45,8 @@ type Store struct {
 	number   uint64
 	actions  map[uint64]*action
 	numbers  map[string]uint64 // of the unfinished actions, by id
+	changed  []*action         // that Changes has yet to return
+	ended    []string          // likewise: the ids of actions that have left memory
 	settings bulk.Settings
 	tenants  map[string]*tenant
 	types    map[string]*jobType
@@ -292,6 +294,7 @@ func (s *Store) enter(number uint64, record bulk.Action) *action {
 	a.limiter.users++
 	a.target.users++
 	s.actions[number], s.numbers[spec.ID] = a, number
+	s.change(a)
 	return a
 }
 
@@ -299,6 +302,7 @@ func (s *Store) enter(number uint64, record bulk.Action) *action {
 func (s *Store) leave(a *action) {
 	delete(s.actions, a.number)
 	delete(s.numbers, a.record.ID)
+	s.ended = append(s.ended, a.record.ID)
 	s.pages.forget(a.number)
 	if a.limiter.users--; a.limiter.users == 0 {
 		delete(s.limiters, [2]string{a.spec.Tenant, a.target.name})

@@ -85,11 +85,12 @@ func New(store Store, mux *Mux, config Config, options ...Option) (*Engine, erro
 		store: store, config: config, log: slog.Default(), custom: map[string]aggregate.MapReduce{},
 		group: lifecycle.NewGroup(context.Background()), pools: map[string]*pool{},
 		fetch: lifecycle.NewSignal(), dispatch: lifecycle.NewSignal(), watch: lifecycle.NewSignal(), aggregate: lifecycle.NewSignal(), outbox: lifecycle.NewSignal(),
-		schedule: lifecycle.NewSignal(), metrics: newMetrics(),
+		schedule: lifecycle.NewSignal(),
 		fairness: newFairnessWatch(config.Window),
 		loads:    loads{of: map[string]*load{}},
 		lent:     newLent(),
 	}
+	e.metrics = newMetrics(&e.loads)
 	e.jobs, e.endJobs = context.WithCancel(context.Background())
 	for _, option := range options {
 		option(e)

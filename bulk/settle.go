@@ -34,10 +34,10 @@ func (e *attemptOutcome) final() bool {
 
 // mapped returns the settlement of a job that succeeded: with the values that the
 // aggregates of its action take from the result, and the result itself if the job's
-// event needs it.
+// event needs it or it is kept.
 func (e *Engine) mapped(ctx context.Context, action uint64, spec *Spec, result []byte) Settlement {
 	settlement := Settlement{Kind: Succeeded}
-	if e.publisher != nil && spec.JobEvents() {
+	if spec.KeepResults || e.publisher != nil && spec.JobEvents() {
 		if settlement.ResultTruncated = len(result) > MaxEventResult; !settlement.ResultTruncated {
 			settlement.Result = result
 		}

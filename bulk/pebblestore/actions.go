@@ -474,6 +474,7 @@ func (c *call) forget(number uint64, id string) {
 	c.keep(c.batch.Delete(append([]byte{keyID}, id...), nil))
 	c.deleteAll(keyLog, number)
 	c.deleteAll(keyDead, number)
+	c.deleteAll(keyResult, number)
 	c.s.late.forget(number)
 }
 

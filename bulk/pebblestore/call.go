@@ -222,6 +222,9 @@ func (c *call) succeed(j *job, settlement *bulk.Settlement) {
 			Result: settlement.Result, ResultTruncated: settlement.ResultTruncated, Error: cutError(settlement.Error),
 		})
 	}
+	if a.spec.KeepResults {
+		c.keep(c.batch.Set(indexKey(keyResult, a.number, j.index), encodeResult(settlement.Result, settlement.ResultTruncated), nil))
+	}
 	a.record.Succeeded++
 	a.setFinal(j.index, j.fence, true)
 	c.s.drop(j)

@@ -1,6 +1,7 @@
 package bulk
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -78,10 +79,11 @@ func (e *Engine) complete(ctx context.Context, a Action, aggregates *aggregate.S
 	transition := Transition{Kind: Complete}
 	if a.Error != "" {
 		transition = Transition{Kind: Fail, Error: a.Error}
-	} else if aggregates.Len() > 0 {
+	}
+	if aggregates.Len() > 0 {
 		result, err := aggregates.Result(a.Partial)
 		if err != nil {
-			transition = Transition{Kind: Fail, Error: err.Error()}
+			transition = Transition{Kind: Fail, Error: cmp.Or(a.Error, err.Error())}
 		}
 		transition.Result = result
 	}

@@ -236,9 +236,8 @@ func (a *Set) add(state *totals, outcome *Outcome, custom [][][]byte) error {
 	return nil
 }
 
-// ReduceBatch adds outcomes to the partial state. What cannot be added is left out, and why says
-// so: the values of a job whose result could not be mapped, or, where Reduce fails, all of the
-// outcomes.
+// ReduceBatch adds outcomes to the partial state. It leaves out the values of a job whose result
+// could not be mapped, and, where Reduce fails, all of the outcomes: then why says so.
 func (a *Set) ReduceBatch(partial []byte, outcomes []Outcome) (reduced []byte, why string) {
 	reduced, err := a.Reduce(partial, outcomes)
 	if err != nil {

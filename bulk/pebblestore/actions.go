@@ -215,11 +215,11 @@ func (s *Store) Actions(ctx context.Context, filter bulk.ActionFilter) (actions 
 	return actions, errors.Join(err, ctx.Err())
 }
 
-// change records that an action has changed, for Changes.
-func (s *Store) change(a *action) {
-	if !a.changed {
-		a.changed = true
-		s.changed = append(s.changed, a)
+// tell records that an action has changed, for Changes.
+func (s *Store) tell(a *action) {
+	if !a.untold {
+		a.untold = true
+		s.untold = append(s.untold, a)
 	}
 }
 
@@ -228,18 +228,18 @@ func (s *Store) Changes(_ context.Context, most int) (c bulk.Changes, err error)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.Ended, s.ended = s.ended, nil
-	n := min(most, len(s.changed))
-	for _, a := range s.changed[:n] {
-		a.changed = false
+	n := min(most, len(s.untold))
+	for _, a := range s.untold[:n] {
+		a.untold = false
 		if s.actions[a.number] == a {
 			c.Actions = append(c.Actions, a.record)
 		}
 	}
-	clear(s.changed[:n])
-	if s.changed = s.changed[n:]; len(s.changed) == 0 {
-		s.changed = nil
+	clear(s.untold[:n])
+	if s.untold = s.untold[n:]; len(s.untold) == 0 {
+		s.untold = nil
 	}
-	c.More = len(s.changed) > 0
+	c.More = len(s.untold) > 0
 	return c, s.state
 }
 
@@ -396,7 +396,7 @@ func (c *call) transition(number uint64, next bulk.Action, transition bulk.Trans
 		return next
 	}
 	a.record = next
-	s.change(a)
+	s.tell(a)
 	switch transition.Kind {
 	case bulk.Pause:
 		s.withdraw(a)

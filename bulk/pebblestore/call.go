@@ -96,7 +96,7 @@ func (c *call) commit() (wait func() error, err error) {
 		c.writeOutcomes(a)
 		c.writeEnded(a)
 		a.touched = false
-		c.s.change(a)
+		c.s.tell(a)
 	}
 	if c.err != nil {
 		c.batch.Close()

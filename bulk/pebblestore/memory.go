@@ -64,7 +64,7 @@ type action struct {
 	ended    []bulk.JobResult
 	touched  bool
 
-	changed bool // since Changes returned it
+	untold bool // it has changed since Changes returned it
 }
 
 // pageLog is the length of a page's log, and the call that last appended to it.

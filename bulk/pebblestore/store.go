@@ -45,7 +45,7 @@ type Store struct {
 	number   uint64
 	actions  map[uint64]*action
 	numbers  map[string]uint64 // of the unfinished actions, by id
-	changed  []*action         // that Changes has yet to return
+	untold   []*action         // changed actions that Changes has yet to return
 	ended    []string          // likewise: the ids of actions that have left memory
 	settings bulk.Settings
 	tenants  map[string]*tenant
@@ -294,7 +294,7 @@ func (s *Store) enter(number uint64, record bulk.Action) *action {
 	a.limiter.users++
 	a.target.users++
 	s.actions[number], s.numbers[spec.ID] = a, number
-	s.change(a)
+	s.tell(a)
 	return a
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -43,7 +44,7 @@ type traffic struct {
 
 func newTraffic(t *testing.T, loses bool) *traffic {
 	tr := &traffic{
-		t: t, cluster: redistest.StartCluster(t, redistest.ClusterOptions{Replicas: 1}), loses: loses, load: load{rate: 600, targetRate: 200},
+		t: t, cluster: redistest.StartCluster(t, redistest.ClusterOptions{Replicas: 1}), loses: loses, load: load{rate: 200, targetRate: 60},
 		seen: &starts{all: map[int64]int64{}, rated: map[int64]int64{}, times: map[string]int{}},
 	}
 	config := bulk.Config{
@@ -77,7 +78,7 @@ func newTraffic(t *testing.T, loses bool) *traffic {
 
 func (tr *traffic) spec(client, n int) bulk.Spec {
 	spec := bulk.Spec{
-		ID: fmt.Sprintf("c%d-%d", client, n), Tenant: tenantOn(tr.stores[0], n%6), Type: "work", Aggregate: []string{"sum:n"},
+		ID: fmt.Sprintf("c%d-%d", client, n), Tenant: tenantOn(tr.stores[0], (n+3*client)%6), Type: "work", Aggregate: []string{"sum:n"},
 	}
 	if name := []string{"", "rated", "narrow"}[n%3]; name != "" {
 		spec.Type, spec.Target = bulk.WebhookType, &bulk.Target{Name: name, URL: "http://" + name + "/"}
@@ -239,6 +240,7 @@ func TestSlotsMove(t *testing.T) {
 	bases := append([]string{tr.stores[0].hub}, tr.stores[0].shards...)
 	for n := range 2 * len(bases) {
 		base := bases[n%len(bases)]
+		tr.submitted(n)
 		to := elsewhere(tr.cluster, base)
 		move := tr.cluster.BeginMove(base, to)
 		for step := 0; step < 3 && move.Step(3); step++ {
@@ -253,6 +255,13 @@ func TestSlotsMove(t *testing.T) {
 	}
 	tr.end()
 	tr.seen.checkAll(t, tr.load)
+	there := 0
+	for _, base := range tr.stores[0].shards {
+		there += strings.Count(tr.cluster.MasterOf(base).Cli("--json", "KEYS", base+"a:*"), base)
+	}
+	if there != len(tr.sent) {
+		t.Errorf("%d actions are in the shards, of %d", there, len(tr.sent))
+	}
 }
 
 // submitted waits until clients have uploaded a number of actions.

@@ -62,6 +62,7 @@ func Open(ctx context.Context, options Options) (*DB, error) {
 	clientOptions.Dialer.Timeout, clientOptions.ConnWriteTimeout = db.timeout, db.timeout
 	clientOptions.Sentinel.Dialer.Timeout = db.timeout
 	clientOptions.RetryDelay = retryDelay
+	clientOptions.AlwaysPipelining = true // or the first calls of a connection would not heed that their context is canceled
 	db.options = clientOptions
 	if db.logger == nil {
 		db.logger = slog.Default()

@@ -150,6 +150,9 @@ type Spec struct {
 	// Events names the events to publish in addition to those of the action's status:
 	// JobEvents. ActionEvents has no effect. It needs a Publisher.
 	Events []string `json:"events,omitempty"`
+	// KeepResults keeps the result of each job that succeeds, up to MaxEventResult bytes, for
+	// Store.Job, until the action is forgotten.
+	KeepResults bool `json:"keep_results,omitempty"`
 	// Stream makes the action a stream: it is RUNNING and open from its creation, and takes
 	// jobs until it is sealed. Only Engine.Enqueue creates streams.
 	Stream bool `json:"stream,omitempty"`

@@ -1,6 +1,7 @@
 package bulk
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -33,17 +34,12 @@ func (e *Engine) aggregator(ctx context.Context) error {
 }
 
 func (e *Engine) aggregateOnce(ctx context.Context) error {
-	actions, err := e.store.Actions(ctx, ActionFilter{Unfinished: true})
-	if err != nil {
+	if err := e.notice(ctx); err != nil {
 		return err
 	}
-	var reducible []*Action
-	for i := range actions {
-		if a := &actions[i]; a.Status == Aggregating || a.Status == Running && a.Batches-a.Reduced >= reduceBatches {
-			reducible = append(reducible, a)
-		}
-	}
-	return e.advanceAll("aggregate", reducible, func(a *Action) error { return e.reduce(ctx, *a) })
+	failed, err := advance(e, "aggregate", e.agenda.takeReducible(), func(a *Action) error { return e.reduce(ctx, *a) })
+	e.agenda.reduceAgain(failed)
+	return err
 }
 
 // reduce reduces the outcomes that an action has, and completes the action if all its
@@ -83,10 +79,11 @@ func (e *Engine) complete(ctx context.Context, a Action, aggregates *aggregate.S
 	transition := Transition{Kind: Complete}
 	if a.Error != "" {
 		transition = Transition{Kind: Fail, Error: a.Error}
-	} else if aggregates.Len() > 0 {
+	}
+	if aggregates.Len() > 0 {
 		result, err := aggregates.Result(a.Partial)
 		if err != nil {
-			transition = Transition{Kind: Fail, Error: err.Error()}
+			transition = Transition{Kind: Fail, Error: cmp.Or(a.Error, err.Error())}
 		}
 		transition.Result = result
 	}

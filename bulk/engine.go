@@ -56,6 +56,7 @@ type Engine struct {
 	watched   watched
 	fairness  fairnessWatch
 	estimator estimator
+	agenda    agenda
 }
 
 // Option is an option of New.
@@ -84,11 +85,12 @@ func New(store Store, mux *Mux, config Config, options ...Option) (*Engine, erro
 		store: store, config: config, log: slog.Default(), custom: map[string]aggregate.MapReduce{},
 		group: lifecycle.NewGroup(context.Background()), pools: map[string]*pool{},
 		fetch: lifecycle.NewSignal(), dispatch: lifecycle.NewSignal(), watch: lifecycle.NewSignal(), aggregate: lifecycle.NewSignal(), outbox: lifecycle.NewSignal(),
-		schedule: lifecycle.NewSignal(), metrics: newMetrics(),
+		schedule: lifecycle.NewSignal(),
 		fairness: newFairnessWatch(config.Window),
 		loads:    loads{of: map[string]*load{}},
 		lent:     newLent(),
 	}
+	e.metrics = newMetrics(&e.loads)
 	e.jobs, e.endJobs = context.WithCancel(context.Background())
 	for _, option := range options {
 		option(e)
@@ -108,6 +110,7 @@ func New(store Store, mux *Mux, config Config, options ...Option) (*Engine, erro
 		return nil, fmt.Errorf("derive the key of leases: %w", err)
 	}
 	e.streams = streams{engine: e, of: map[alike]*intake{}, tenants: map[string]waitingJobs{}}
+	e.agenda = newAgenda()
 	e.catalog = catalog{engine: e, known: map[uint64]*catalogEntry{}}
 	for _, name := range mux.Types() {
 		e.pools[name] = newPool(e, name, mux.runner(name, config))

@@ -13,7 +13,7 @@ import (
 )
 
 // NewJob is one job to enqueue by itself: see Engine.Enqueue. Tenant, Type, Target, Class,
-// MaxAttempts, Timeout and RunAt are as in a Spec.
+// MaxAttempts, Timeout, RunAt and KeepResults are as in a Spec.
 type NewJob struct {
 	Tenant string
 	Type   string
@@ -23,6 +23,7 @@ type NewJob struct {
 	Class       Class
 	MaxAttempts int
 	Timeout     time.Duration
+	KeepResults bool
 	// RunAt is at most MaxAhead from now.
 	RunAt time.Time
 	// Unique, if not empty, is a key of at most MaxUniqueBytes: while a job with the same key,
@@ -60,7 +61,8 @@ var ErrBusy = errors.New("too many jobs wait to be stored")
 
 // Enqueue adds one job, which can start at once. When it returns, the job is durable.
 //
-// Jobs that are alike (tenant, type or target, class, attempts and timeout) and are enqueued
+// Jobs that are alike (tenant, type or target, class, attempts, timeout and
+// whether results are kept) and are enqueued
 // in the same window of Config.StreamWindow share one action: a stream, which is sealed when
 // its window is over. Callers that enqueue at the same time share one write. A job with a key
 // or with a time to run at has an action of its own.
@@ -75,7 +77,7 @@ func (e *Engine) Enqueue(ctx context.Context, job NewJob) (Enqueued, error) {
 	}
 	spec := Spec{
 		Tenant: job.Tenant, Type: job.Type, Target: job.Target, Class: job.Class,
-		MaxAttempts: job.MaxAttempts, Timeout: job.Timeout,
+		MaxAttempts: job.MaxAttempts, Timeout: job.Timeout, KeepResults: job.KeepResults,
 	}
 	if job.RunAt.After(now) {
 		spec.RunAt = job.RunAt

@@ -266,18 +266,22 @@ func (r *JobResult) Event() (Event, error) {
 	if !r.Succeeded {
 		e.Type, data.Status = JobFailed, "failed"
 	}
-	switch {
-	case len(r.Result) == 0:
-	case json.Valid(r.Result):
-		data.Result = r.Result
-	default: // handlers in Go may return anything
-		text, err := marshal(strings.ToValidUTF8(string(r.Result), "\uFFFD"))
-		if err != nil {
-			return e, err
-		}
-		data.Result = text
-	}
 	var err error
+	if data.Result, err = ResultJSON(r.Result); err != nil {
+		return e, err
+	}
 	e.Data, err = marshal(data)
 	return e, err
+}
+
+// ResultJSON returns a job's result as JSON: itself, or as text if it is not JSON, as handlers in
+// Go may return anything. Nil stays nil.
+func ResultJSON(result []byte) (json.RawMessage, error) {
+	if len(result) == 0 {
+		return nil, nil
+	}
+	if json.Valid(result) {
+		return result, nil
+	}
+	return marshal(strings.ToValidUTF8(string(result), "\uFFFD"))
 }

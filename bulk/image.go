@@ -29,6 +29,8 @@ type Image interface {
 	Outcomes(a *ActionImage) iter.Seq2[[]Outcome, error]
 	// DeadLetters are the dead letters by index. Their Action is empty.
 	DeadLetters(a *ActionImage) iter.Seq2[[]DeadLetter, error]
+	// Results are the kept results, by index.
+	Results(a *ActionImage) iter.Seq2[ResultImage, error]
 }
 
 // ImagePage is the number of job indexes of one page of Image.Jobs, which begins at a
@@ -103,6 +105,13 @@ type JobImage struct {
 	// Lapsed reports whether the last lease expired, or ended with its process.
 	Lapsed bool
 	At     time.Time
+}
+
+// ResultImage is a kept result in an Image: see JobState.
+type ResultImage struct {
+	Index     int64
+	Result    []byte
+	Truncated bool
 }
 
 // ImageSummary counts the contents of an image.

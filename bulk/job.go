@@ -157,6 +157,10 @@ type JobState struct {
 	Before int64
 	// Error is why the job failed, as its dead letter has it: empty once that was replayed.
 	Error string
+	// Result is the result of a job that succeeded, where Spec.KeepResults asks for it.
+	// ResultTruncated reports whether it was larger than MaxEventResult, and was not kept.
+	Result          []byte
+	ResultTruncated bool
 }
 
 // LeaseRequest asks the store for ready jobs.

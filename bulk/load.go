@@ -173,6 +173,20 @@ func (e *Engine) FoundLoad(target string) FoundLoad {
 	return FoundLoad{}
 }
 
+// show returns the concurrency that was found of each target, and 1 for those that are down.
+func (l *loads) show() (concurrency, down map[string]float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	concurrency, down = map[string]float64{}, map[string]float64{}
+	for name, k := range l.of {
+		concurrency[name], down[name] = math.Floor(k.limit), 0
+		if !k.downSince.IsZero() {
+			down[name] = 1
+		}
+	}
+	return concurrency, down
+}
+
 // HeldBack returns how many of the pending jobs of an action wait because their target is
 // taken for down.
 func (e *Engine) HeldBack(a *Action) int64 {

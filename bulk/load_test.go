@@ -2,9 +2,12 @@ package bulk_test
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/bulktest"
@@ -44,9 +47,7 @@ func TestTargetThatDies(t *testing.T) {
 				rateBefore.Store(passed.Load() - before)
 				dies.Store(time.Now().UnixNano())
 				pass(outage * 3 / 4)
-				if since := r.FoundLoad("api").DownSince; since.IsZero() {
-					t.Error("the target is not taken for down")
-				}
+				requireDown(t, r)
 				if a := r.action(id); r.HeldBack(&a) == 0 {
 					t.Error("no jobs are held back")
 				}
@@ -65,6 +66,22 @@ func TestTargetThatDies(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// requireDown checks that the target is taken for down, and that a metric shows it.
+func requireDown(t *testing.T, r *rig) {
+	t.Helper()
+	if since := r.FoundLoad("api").DownSince; since.IsZero() {
+		t.Error("the target is not taken for down")
+	}
+	const down = `
+# HELP bulk_action_target_down 1 while this instance takes a target of webhooks for down, and holds its jobs back.
+# TYPE bulk_action_target_down gauge
+bulk_action_target_down{target="api"} 1
+`
+	if err := testutil.CollectAndCompare(r.Collector(), strings.NewReader(down), "bulk_action_target_down"); err != nil {
+		t.Error(err)
 	}
 }
 

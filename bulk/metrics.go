@@ -22,6 +22,7 @@ type metrics struct {
 	types   labels
 	targets labels
 	state   Backlog
+	loads   *loads
 
 	allowed, denied, attempts, jobs, actions  *prometheus.CounterVec
 	refused                                   *prometheus.CounterVec
@@ -34,10 +35,10 @@ type metrics struct {
 	publishFailures                           prometheus.Counter
 	runs                                      *prometheus.CounterVec
 	outboxSize, outboxAge                     *prometheus.Desc
-	foundRate                                 *prometheus.Desc
+	foundRate, foundConcurrency, down         *prometheus.Desc
 }
 
-func newMetrics() *metrics {
+func newMetrics(loads *loads) *metrics {
 	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "bulk_action_" + name, Help: help}, labels)
 	}
@@ -49,6 +50,7 @@ func newMetrics() *metrics {
 		tenants:    labels{},
 		types:      labels{},
 		targets:    labels{},
+		loads:      loads,
 		allowed:    counters("rate_limit_allowed_total", "Jobs that the limits let into the ready queue.", "tenant"),
 		denied:     counters("rate_limit_denied_total", "Looks at the fair queue in which a limit held a tenant's jobs back; they wait, nothing is turned back.", "tenant", "reason"),
 		moved:      counter("dispatch_moved_total", "Jobs that returned to their line because they were due or their lease had expired."),
@@ -78,6 +80,10 @@ func newMetrics() *metrics {
 			"For how long the oldest event waits to be published; 0 if none does.", nil, nil),
 		foundRate: prometheus.NewDesc("bulk_action_target_found_requests_per_second",
 			"The rate that was found of a target which is set to auto.", []string{"target"}, nil),
+		foundConcurrency: prometheus.NewDesc("bulk_action_target_found_concurrency",
+			"How many webhooks at a time this instance has found that a target can take.", []string{"target"}, nil),
+		down: prometheus.NewDesc("bulk_action_target_down",
+			"1 while this instance takes a target of webhooks for down, and holds its jobs back.", []string{"target"}, nil),
 	}
 }
 
@@ -103,6 +109,8 @@ func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 	to <- m.outboxSize
 	to <- m.outboxAge
 	to <- m.foundRate
+	to <- m.foundConcurrency
+	to <- m.down
 }
 
 // Collect implements prometheus.Collector.
@@ -118,14 +126,11 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		ready[label] += state.Types[name].Ready
 		inFlight[label] += state.Types[name].InFlight
 	}
-	found := map[string]float64{}
-	for _, name := range slices.Sorted(maps.Keys(state.Found)) {
-		found[m.targets.of(name)] += state.Found[name]
-	}
+	concurrency, down := m.loads.show()
+	m.ofTargets(to, m.foundRate, state.Found)
+	m.ofTargets(to, m.foundConcurrency, concurrency)
+	m.ofTargets(to, m.down, down)
 	m.mu.Unlock()
-	for label, rate := range found {
-		to <- prometheus.MustNewConstMetric(m.foundRate, prometheus.GaugeValue, rate, label)
-	}
 	for label := range ready {
 		to <- prometheus.MustNewConstMetric(m.readySize, prometheus.GaugeValue, float64(ready[label]), label)
 		to <- prometheus.MustNewConstMetric(m.inFlightSize, prometheus.GaugeValue, float64(inFlight[label]), label)
@@ -138,6 +143,17 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	to <- prometheus.MustNewConstMetric(m.outboxAge, prometheus.GaugeValue, age.Seconds())
 	for reason, jobs := range state.NonReady {
 		to <- prometheus.MustNewConstMetric(m.nonReadySize, prometheus.GaugeValue, float64(jobs), NonReadyReason(reason).String())
+	}
+}
+
+// ofTargets sends a gauge of targets, by name. m.mu must be held.
+func (m *metrics) ofTargets(to chan<- prometheus.Metric, gauge *prometheus.Desc, values map[string]float64) {
+	labeled := map[string]float64{}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		labeled[m.targets.of(name)] += values[name]
+	}
+	for label, value := range labeled {
+		to <- prometheus.MustNewConstMetric(gauge, prometheus.GaugeValue, value, label)
 	}
 }
 

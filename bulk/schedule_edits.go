@@ -208,3 +208,10 @@ func (e *Engine) RunNow(ctx context.Context, name string) (Action, error) {
 	}
 	return action, err
 }
+
+func maxTime(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 
 	"github.com/sluice-project/sluice/bulk/aggregate"
@@ -35,10 +34,10 @@ func (e *attemptOutcome) final() bool {
 
 // mapped returns the settlement of a job that succeeded: with the values that the
 // aggregates of its action take from the result, and the result itself if the job's
-// event needs it.
+// event needs it or it is kept.
 func (e *Engine) mapped(ctx context.Context, action uint64, spec *Spec, result []byte) Settlement {
 	settlement := Settlement{Kind: Succeeded}
-	if e.publisher != nil && spec.JobEvents() {
+	if spec.KeepResults || e.publisher != nil && spec.JobEvents() {
 		if settlement.ResultTruncated = len(result) > MaxEventResult; !settlement.ResultTruncated {
 			settlement.Result = result
 		}
@@ -114,7 +113,11 @@ func (e *Engine) endedBy(ctx context.Context, settlements []Settlement, verdicts
 	return nil
 }
 
-// catalog caches the specs of the actions whose jobs are in flight, by number.
+// catalogMost is the maximum of specs that are cached.
+const catalogMost = 10_000
+
+// catalog caches the specs of actions whose jobs are in flight, by number. When it is full, it
+// begins again.
 type catalog struct {
 	engine *Engine
 	mu     sync.RWMutex
@@ -147,14 +150,10 @@ func (c *catalog) of(ctx context.Context, number uint64, spec *Spec) (*catalogEn
 	}
 	k = &catalogEntry{spec: spec, aggregates: aggregates}
 	c.mu.Lock()
-	c.known[number] = k
-	c.mu.Unlock()
-	return k, nil
-}
-
-// forget drops the entries of all actions but these.
-func (c *catalog) forget(unfinished map[string]bool) {
-	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.known, func(_ uint64, k *catalogEntry) bool { return !unfinished[k.spec.ID] })
+	if len(c.known) >= catalogMost {
+		clear(c.known)
+	}
+	c.known[number] = k
+	return k, nil
 }

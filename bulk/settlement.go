@@ -34,7 +34,7 @@ type Settlement struct {
 	// ResultTruncated reports whether the result was larger than MaxEventResult and
 	// was left out of Result.
 	ResultTruncated bool
-	// Result is the job's result for its event, where the action asks for one.
+	// Result is the job's result for its event, or to be kept, where the action asks for that.
 	Result []byte
 	// Values is what the action's aggregates took from the result, for the
 	// aggregator to reduce. Nil if they took nothing.

@@ -107,6 +107,12 @@ type Store interface {
 	// delay other calls. With a filter it may read all actions, except for Unfinished.
 	Actions(ctx context.Context, filter ActionFilter) ([]Action, error)
 
+	// Changes returns up to most of the unfinished actions that have changed since an earlier
+	// call returned them, each as it is now, and those that have ended. To the first call
+	// all unfinished actions have changed. An action changes with its status, and when its
+	// jobs start or end or outcomes are reduced. The store has one caller of Changes.
+	Changes(ctx context.Context, most int) (Changes, error)
+
 	// Job returns the state of one job, at one moment. With the index FirstJob, it is the job with
 	// the least index that has not ended, of an action that is not canceled. It is ErrNotFound
 	// for an unknown action, and a *NoJobError for a job that the action does not have.
@@ -216,6 +222,17 @@ type ActionFilter struct {
 	After string
 	// Limit is the maximum of actions to return; 0 is no limit.
 	Limit int
+}
+
+// Changes is what has happened to actions.
+type Changes struct {
+	// Actions are unfinished.
+	Actions []Action
+	// Ended has the ids of actions that are no longer unfinished, or were forgotten. They
+	// ended before actions with the same ids in Actions were created.
+	Ended []string
+	// More reports whether there are more changes.
+	More bool
 }
 
 // Backlog is the jobs that wait, and the limits that hold, at one moment.

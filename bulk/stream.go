@@ -56,6 +56,7 @@ type alike struct {
 	Class        Class
 	MaxAttempts  int
 	Timeout      time.Duration
+	KeepResults  bool
 }
 
 // intake stores the jobs of one kind.
@@ -108,7 +109,10 @@ func (s *streams) enqueue(ctx context.Context, spec Spec, payload []byte) (Enque
 
 // join adds a caller to the intake of its kind of jobs.
 func (s *streams) join(spec Spec, caller *enqueuer) (*intake, error) {
-	key := alike{Tenant: spec.Tenant, Type: spec.Type, Class: spec.Class, MaxAttempts: spec.MaxAttempts, Timeout: spec.Timeout}
+	key := alike{
+		Tenant: spec.Tenant, Type: spec.Type, Class: spec.Class, MaxAttempts: spec.MaxAttempts, Timeout: spec.Timeout,
+		KeepResults: spec.KeepResults,
+	}
 	if spec.Target != nil {
 		key.Target = *spec.Target
 	}
@@ -281,7 +285,7 @@ func (in *intake) next() { in.part, in.known = in.part+1, false }
 // streamID returns the id of a stream: the same in all instances. The time comes first, as
 // lists may cut the rest.
 func streamID(spec Spec, start time.Time, part int) string {
-	kind := digest(spec.Tenant, spec.Type, spec.Target, spec.Class, spec.MaxAttempts, spec.Timeout)
+	kind := digest(spec.Tenant, spec.Type, spec.Target, spec.Class, spec.MaxAttempts, spec.Timeout, spec.KeepResults)
 	id := fmt.Sprintf("stream-%s-%s", start.UTC().Format("20060102T150405Z"), kind)
 	if part > 0 {
 		id += fmt.Sprintf(".%d", part+1)

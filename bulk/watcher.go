@@ -2,11 +2,8 @@ package bulk
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-project/sluice/lifecycle"
 )
@@ -17,9 +14,6 @@ const (
 	watchInterval = 200 * time.Millisecond
 	watchPause    = 10 * time.Millisecond
 	watchPauseMax = 500 * time.Millisecond
-	// maxConcurrent is how many actions advance concurrently. Their writes share
-	// fsyncs, so that ten thousand actions take seconds.
-	maxConcurrent = 32
 	// forgetInterval is how often actions past their retention are deleted.
 	forgetInterval = 10 * time.Minute
 	// applyInterval is how often the settings of types and targets are read again, as another
@@ -56,80 +50,45 @@ func (e *Engine) watcher(ctx context.Context) error {
 }
 
 func (e *Engine) watchOnce(ctx context.Context) error {
-	actions, err := e.store.Actions(ctx, ActionFilter{Unfinished: true})
-	if err != nil {
+	if err := e.notice(ctx); err != nil {
 		return err
 	}
 	now := time.Now()
-	var ready []*Action
-	unfinished := make(map[string]bool, len(actions))
-	for i := range actions {
-		a := &actions[i]
-		unfinished[a.ID] = true
-		e.estimator.observe(a, now)
-		if e.nextTransition(a, now) != 0 {
-			ready = append(ready, a)
-		}
+	due := e.agenda.takeDue(now)
+	if len(due) == 0 {
+		return nil
 	}
-	err = e.advanceAll("watch", ready, func(a *Action) error {
-		_, err := e.apply(ctx, a.ID, Transition{Kind: e.nextTransition(a, now), Total: AtEnd})
+	failed, err := advance(e, "watch", due, func(s *step) error {
+		_, err := e.apply(ctx, s.action, Transition{Kind: s.kind, Total: AtEnd})
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	if len(ready) > 0 {
-		// Only now, so that actions that start together are served together.
-		e.fetch.Wake()
-		e.aggregate.Wake()
-		e.watch.Wake()
-		e.outbox.Wake()
-	}
-	e.catalog.forget(unfinished)
-	e.estimator.forget(unfinished)
-	return nil
+	e.agenda.tryAgain(failed, now.Add(retryInterval))
+	// Only now, so that actions that start together are served together.
+	e.fetch.Wake()
+	e.aggregate.Wake()
+	e.watch.Wake()
+	e.outbox.Wake()
+	return err
 }
 
-// advanceAll calls f for actions, some concurrently. It ignores actions that another
-// instance has advanced in the meantime, and logs errors that may pass. It returns an
-// error that the loop cannot continue after.
-func (e *Engine) advanceAll(loop string, actions []*Action, f func(*Action) error) error {
-	var group errgroup.Group
-	group.SetLimit(maxConcurrent)
-	for _, a := range actions {
-		group.Go(func() error {
-			err := f(a)
-			var refused *TransitionError
-			switch {
-			case err == nil || errors.As(err, &refused) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrNoChange):
-				return nil
-			case retriable(err):
-				e.log.Error(loop, "action", a.ID, "error", err)
-				return nil
-			}
-			return err
-		})
-	}
-	return group.Wait()
-}
-
-// nextTransition returns the transition that an action is ready for; 0 if none. An
-// action that was never sealed is canceled when its retention is over. A stream is sealed
-// when its window is over.
-func (e *Engine) nextTransition(a *Action, now time.Time) TransitionKind {
+// nextTransition returns the transition that an action makes next without being asked, and the
+// time from which on it does; 0 if none follows from its present state. An action that was
+// never sealed is canceled when its retention is over. A stream is sealed when its window is
+// over.
+func (e *Engine) nextTransition(a *Action) (kind TransitionKind, at time.Time) {
 	switch {
-	case a.Status == Created && e.config.Retention > 0 && now.Sub(a.CreatedAt) >= e.config.Retention:
-		return Cancel
-	case a.Status == Dispatched && !a.RunAt.After(now):
-		return Start
-	case a.Open && !now.Before(e.streams.ends(a)):
-		return Seal
-	case a.Status == Running && !a.Open && a.Done() == a.Total:
-		return Aggregate
+	case a.Status == Created && e.config.Retention > 0:
+		return Cancel, a.CreatedAt.Add(e.config.Retention)
+	case a.Status == Dispatched:
+		return Start, a.RunAt
+	case a.Open:
+		return Seal, e.streams.ends(a)
+	case a.Status == Running && a.Done() == a.Total:
+		return Aggregate, time.Time{}
 	case a.Status == Canceled && a.InFlight == 0:
-		return Drained
+		return Drained, time.Time{}
 	}
-	return 0
+	return 0, time.Time{}
 }
 
 // forgetOld deletes the finished actions whose retention is over.
@@ -143,15 +102,20 @@ func (e *Engine) forgetOld(ctx context.Context, now time.Time) error {
 		if err != nil {
 			return err
 		}
+		var old []string
 		for i := range actions {
-			a := &actions[i]
-			if a.FinishedAt.IsZero() || now.Sub(a.FinishedAt) < e.config.Retention {
+			if a := &actions[i]; a.FinishedAt.IsZero() || now.Sub(a.FinishedAt) < e.config.Retention {
 				after = a.ID
-				continue
+			} else {
+				old = append(old, a.ID)
 			}
-			if _, err := e.store.Transition(ctx, a.ID, Transition{Kind: Forget}); err != nil {
-				return err
-			}
+		}
+		failed, err := advance(e, "forget", old, func(id string) error {
+			_, err := e.store.Transition(ctx, id, Transition{Kind: Forget})
+			return err
+		})
+		if err != nil || len(failed) > 0 {
+			return err
 		}
 		if len(actions) < page {
 			return nil
@@ -215,7 +179,7 @@ func (p *estimator) finish(id string, now time.Time) time.Time {
 	if seen == nil {
 		return time.Time{}
 	}
-	took, done := seen.last.at.Sub(seen.from.at), seen.last.done-seen.from.done
+	took, done := now.Sub(seen.from.at), seen.last.done-seen.from.done
 	if took < minMeasured || done <= 0 {
 		return time.Time{}
 	}
@@ -223,22 +187,11 @@ func (p *estimator) finish(id string, now time.Time) time.Time {
 	if left > farFuture.Seconds() {
 		return time.Time{}
 	}
-	return maxTime(now, seen.last.at.Add(time.Duration(left*float64(time.Second)))).UTC()
+	return now.Add(time.Duration(left * float64(time.Second))).UTC()
 }
 
-func maxTime(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-func (p *estimator) forget(unfinished map[string]bool) {
+func (p *estimator) forget(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for id := range p.of {
-		if !unfinished[id] {
-			delete(p.of, id)
-		}
-	}
+	delete(p.of, id)
 }

@@ -236,17 +236,17 @@ func (a *Set) add(state *totals, outcome *Outcome, custom [][][]byte) error {
 	return nil
 }
 
-// ReduceBatch adds outcomes to the partial state. If it cannot, it returns why, and the
-// state as it was: also if the result of one of the jobs could not be mapped.
+// ReduceBatch adds outcomes to the partial state. It leaves out the values of a job whose result
+// could not be mapped, and, where Reduce fails, all of the outcomes: then why says so.
 func (a *Set) ReduceBatch(partial []byte, outcomes []Outcome) (reduced []byte, why string) {
-	for i := range outcomes {
-		if outcomes[i].Succeeded && outcomes[i].Error != "" {
-			return partial, outcomes[i].Error
-		}
-	}
 	reduced, err := a.Reduce(partial, outcomes)
 	if err != nil {
-		return partial, err.Error()
+		return partial, fmt.Sprintf("the results leave out %d jobs: %v", len(outcomes), err)
+	}
+	for i := range outcomes {
+		if o := &outcomes[i]; o.Succeeded && o.Error != "" {
+			return reduced, fmt.Sprintf("the results leave out the values of job %d, and of others like it: %s", o.Index, o.Error)
+		}
 	}
 	return reduced, ""
 }

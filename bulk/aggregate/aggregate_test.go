@@ -262,8 +262,8 @@ func TestDamagedBytes(t *testing.T) {
 	}
 }
 
-// TestReduceBatch: values that are damaged are treated as a result that could not be mapped: the
-// reason ends the action, and the state stays as it was.
+// TestReduceBatch: a result that could not be mapped is left out, and the others of its batch are
+// not. Where values are damaged, the state stays as it was.
 func TestReduceBatch(t *testing.T) {
 	a := mustParse(t, "sum:x")
 	good := succeeded(t, a, `{"x":1}`)
@@ -272,14 +272,18 @@ func TestReduceBatch(t *testing.T) {
 		t.Fatal(why)
 	}
 	for want, bad := range map[string]Outcome{
-		"values of job 7: the stored bytes are damaged": {Index: 7, Succeeded: true, Values: good.Values[:2]},
-		"values of job 7: format version 9 is not":      {Index: 7, Succeeded: true, Values: []byte{9}},
-		"it is not a number":                            {Index: 7, Succeeded: true, Error: "it is not a number"},
+		"the results leave out 3 jobs: values of job 7: the stored bytes are damaged": {Index: 7, Succeeded: true, Values: good.Values[:2]},
+		"the results leave out 3 jobs: values of job 7: format version 9 is not":      {Index: 7, Succeeded: true, Values: []byte{9}},
 	} {
 		after, why := a.ReduceBatch(partial, []Outcome{good, bad, good})
 		if !strings.HasPrefix(why, want) || !bytes.Equal(after, partial) {
 			t.Errorf("%s: got %q, state %x, before %x", want, why, after, partial)
 		}
+	}
+	after, why := a.ReduceBatch(partial, []Outcome{good, {Index: 7, Succeeded: true, Error: "it is not a number"}, good})
+	result, err := a.Result(after)
+	if why != "the results leave out the values of job 7, and of others like it: it is not a number" || err != nil || string(result["sum:x"]) != `"3"` {
+		t.Errorf("got %q, %v, %s", why, err, result["sum:x"])
 	}
 }
 

@@ -58,6 +58,7 @@ func newJob(n *wire.NewJob) (bulk.NewJob, error) {
 	job := bulk.NewJob{
 		Tenant: n.Tenant, Type: n.Type, Payload: n.Payload, Class: class, MaxAttempts: n.MaxAttempts,
 		Timeout: milliseconds(n.TimeoutMS), Unique: n.Unique, UniqueFor: milliseconds(n.UniqueForMS),
+		KeepResults: n.KeepResults,
 	}
 	if n.Target != nil {
 		job.Target = &bulk.Target{Name: n.Target.Name, URL: n.Target.URL}

@@ -130,7 +130,7 @@ func refuseSchedule(name string, err error) *edge.Error {
 func scheduleOf(name string, n *wire.NewSchedule) (bulk.Schedule, error) {
 	spec, err := specOf(wire.NewAction{
 		Tenant: n.Tenant, Type: n.Type, Target: n.Target, Class: n.Class, Aggregate: n.Aggregate,
-		MaxAttempts: n.MaxAttempts, TimeoutMS: n.TimeoutMS, FailAbove: n.FailAbove, Events: n.Events,
+		MaxAttempts: n.MaxAttempts, TimeoutMS: n.TimeoutMS, FailAbove: n.FailAbove, Events: n.Events, KeepResults: n.KeepResults,
 	})
 	schedule := bulk.Schedule{
 		Name: name, Cron: n.Cron, TimeZone: n.TimeZone, Spec: spec, Overlap: bulk.Overlap(n.Overlap),
@@ -156,7 +156,7 @@ func scheduleObject(s *bulk.Schedule) wire.Schedule {
 		Overlap: string(s.Overlap), CatchUpMS: max(0, s.CatchUp.Milliseconds()),
 		Tenant: s.Spec.Tenant, Type: s.Spec.Type, Class: s.Spec.Class.String(), Aggregate: append([]string{}, s.Spec.Aggregate...),
 		MaxAttempts: s.Spec.MaxAttempts, TimeoutMS: s.Spec.Timeout.Milliseconds(), FailAbove: s.Spec.FailAbove,
-		Events: append([]string{}, s.Spec.Events...),
+		Events: append([]string{}, s.Spec.Events...), KeepResults: s.Spec.KeepResults,
 		Paused: s.Paused, CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC(), NextRunAt: optional(s.NextRunAt),
 		LastRunAt: optional(s.LastRunAt), LastSkippedAt: optional(s.LastSkippedAt), LastError: s.LastError,
 	}

@@ -24,6 +24,7 @@ func specOf(n wire.NewAction) (bulk.Spec, error) {
 		Timeout:     milliseconds(n.TimeoutMS),
 		FailAbove:   n.FailAbove,
 		Events:      n.Events,
+		KeepResults: n.KeepResults,
 	}
 	if n.Target != nil {
 		spec.Target = &bulk.Target{Name: n.Target.Name, URL: n.Target.URL}

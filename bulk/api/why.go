@@ -23,7 +23,7 @@ const (
 func (s *server) registerWhy() {
 	edge.Register(s.part, edge.Operation{
 		ID: "get-job", Route: "GET /v1/actions/{id}/jobs/{index}", Summary: "Where one job is, and why it does not run",
-		Description: "Results are reduced, not kept: events of jobs have them.",
+		Description: "Results are kept where the action has keep_results; otherwise only events of jobs have them.",
 	}, s.why)
 }
 
@@ -54,14 +54,16 @@ func (s *server) why(ctx context.Context, in *inJob) (*object[wire.JobState], er
 	if err != nil {
 		return nil, refuse(in.ID, err)
 	}
-	return &object[wire.JobState]{Body: s.jobState(&x)}, nil
+	state := s.jobState(&x)
+	state.Result, err = bulk.ResultJSON(x.Job.Result)
+	return &object[wire.JobState]{Body: state}, err
 }
 
 // jobState returns the JSON object of an explanation.
 func (s *server) jobState(x *bulk.Explanation) wire.JobState {
 	object := wire.JobState{
 		ID: bulk.JobID(x.Action.ID, x.Job.Index), Action: x.Action.ID, Index: x.Job.Index, State: string(x.Job.State),
-		Attempts: known(x.Job.Attempts), Error: x.Job.Error, HeldBy: []wire.TenantJobs{},
+		Attempts: known(x.Job.Attempts), Error: x.Job.Error, ResultTruncated: x.Job.ResultTruncated, HeldBy: []wire.TenantJobs{},
 		Place: known(x.Place), EarliestStart: optional(x.EarliestStart),
 	}
 	// The counts of an action have these as non-ready too.

@@ -262,3 +262,22 @@ func (e *stuckEngine) Why(ctx context.Context, id string, index int64) (bulk.Exp
 	<-e.answers
 	return e.fakeEngine.Why(ctx, id, index)
 }
+
+// TestKeptResults checks how the result of a job is shown.
+func TestKeptResults(t *testing.T) {
+	f := newFixture(t)
+	f.create("a")
+	f.upload("a", "1")
+	for want, job := range map[string]bulk.JobState{
+		`"error":"","result":{"n":1},"reason"`:           {Result: []byte(`{"n": 1}`)},
+		`"error":"","result":"done","reason"`:            {Result: []byte("done")}, // a handler in Go
+		`"error":"","result_truncated":true,"reason"`:    {ResultTruncated: true},
+		`"error":"","reason":null,"explanation":null,"h`: {},
+	} {
+		job.State = bulk.StateSucceeded
+		f.engine.explanation = bulk.Explanation{Job: job}
+		if got := f.do(200, "GET", "/v1/actions/a/jobs/0", "").Body.String(); !strings.Contains(got, want) {
+			t.Errorf("got %s\nwant %s", got, want)
+		}
+	}
+}

@@ -49,7 +49,7 @@ func NewAction(spec bulk.Spec) wire.NewAction {
 	action := wire.NewAction{
 		ID: spec.ID, Tenant: spec.Tenant, Type: spec.Type, Class: spec.Class.String(), Aggregate: spec.Aggregate,
 		MaxAttempts: spec.MaxAttempts, TimeoutMS: (spec.Timeout + time.Millisecond - 1).Milliseconds(),
-		FailAbove: spec.FailAbove, Events: spec.Events,
+		FailAbove: spec.FailAbove, Events: spec.Events, KeepResults: spec.KeepResults,
 	}
 	if spec.Target != nil {
 		action.Target = &wire.Target{Name: spec.Target.Name, URL: spec.Target.URL}

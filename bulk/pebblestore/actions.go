@@ -216,6 +216,34 @@ func (s *Store) Actions(ctx context.Context, filter bulk.ActionFilter) (actions 
 	return actions, errors.Join(err, ctx.Err())
 }
 
+// tell records that an action has changed, for Changes.
+func (s *Store) tell(a *action) {
+	if !a.untold {
+		a.untold = true
+		s.untold = append(s.untold, a)
+	}
+}
+
+// Changes implements bulk.Store.
+func (s *Store) Changes(_ context.Context, most int) (c bulk.Changes, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.Ended, s.ended = s.ended, nil
+	n := min(most, len(s.untold))
+	for _, a := range s.untold[:n] {
+		a.untold = false
+		if s.actions[a.number] == a {
+			c.Actions = append(c.Actions, a.record)
+		}
+	}
+	clear(s.untold[:n])
+	if s.untold = s.untold[n:]; len(s.untold) == 0 {
+		s.untold = nil
+	}
+	c.More = len(s.untold) > 0
+	return c, s.state
+}
+
 // listedAtOnce is how many actions are listed while s.mu is held.
 const listedAtOnce = 256
 
@@ -370,6 +398,7 @@ func (c *call) transition(number uint64, next bulk.Action, transition bulk.Trans
 	}
 	a.record = next
 	s.changed(a)
+	s.tell(a)
 	switch transition.Kind {
 	case bulk.Pause:
 		s.withdraw(a)
@@ -448,6 +477,7 @@ func (c *call) forget(number uint64, id string) {
 	c.keep(c.batch.Delete(append([]byte{keyID}, id...), nil))
 	c.deleteAll(keyLog, number)
 	c.deleteAll(keyDead, number)
+	c.deleteAll(keyResult, number)
 	c.s.late.forget(number)
 }
 

@@ -96,6 +96,7 @@ func (c *call) commit() (wait func() error, err error) {
 		c.writeOutcomes(a)
 		c.writeEnded(a)
 		a.touched = false
+		c.s.tell(a)
 	}
 	if c.err != nil {
 		c.batch.Close()
@@ -226,6 +227,9 @@ func (c *call) succeed(j *job, settlement *bulk.Settlement) {
 			Index: int64(j.index), Succeeded: true, Attempts: int(j.attempts),
 			Result: settlement.Result, ResultTruncated: settlement.ResultTruncated, Error: cutError(settlement.Error),
 		})
+	}
+	if a.spec.KeepResults {
+		c.keep(c.batch.Set(indexKey(keyResult, a.number, j.index), encodeResult(settlement.Result, settlement.ResultTruncated), nil))
 	}
 	a.record.Succeeded++
 	a.setFinal(j.index, j.fence, true)

@@ -21,6 +21,7 @@ const (
 	keyLog      = 's' // number, page → the log of a page's jobs
 	keyOutcomes = 'o' // number, batch → a batch of outcomes
 	keyDead     = 'd' // number, index → a dead letter
+	keyResult   = 'v' // number, index → 1 if the result was too large, else 0 and the result
 	keySetting  = 'c' // kind, name → a setting, JSON
 	keyEvent    = 'e' // number → an entry of the outbox
 	keySchedule = 'r' // name → a schedule, JSON

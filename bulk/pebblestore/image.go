@@ -158,6 +158,19 @@ func (i *Image) Outcomes(a *bulk.ActionImage) iter.Seq2[[]bulk.Outcome, error] {
 	})
 }
 
+// Results implements bulk.Image.
+func (i *Image) Results(a *bulk.ActionImage) iter.Seq2[bulk.ResultImage, error] {
+	from, to := numberRange(keyResult, a.Number)
+	return stream(i.store.db, from, to, func(key, value []byte) (r bulk.ResultImage, err error) {
+		var ok bool
+		r.Index = int64(binary.BigEndian.Uint32(key[9:]))
+		if r.Result, r.Truncated, ok = decodeResult(value); !ok {
+			return r, pebblekv.Corrupt(key, "not a result")
+		}
+		return r, nil
+	})
+}
+
 // DeadLetters implements bulk.Image: one by one.
 func (i *Image) DeadLetters(a *bulk.ActionImage) iter.Seq2[[]bulk.DeadLetter, error] {
 	from, to := numberRange(keyDead, a.Number)

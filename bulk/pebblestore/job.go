@@ -89,7 +89,8 @@ func (a *action) show(state *bulk.JobState) {
 	}
 }
 
-// endedJob completes the state of a job that has ended, from its log and its dead letter.
+// endedJob completes the state of a job that has ended, from its log, and from its result or its
+// dead letter.
 func (s *Store) endedJob(state *bulk.JobState, wasCanceled bool) error {
 	index := uint32(state.Index)
 	key := indexKey(keyLog, state.Number, index>>pageBits)
@@ -106,6 +107,7 @@ func (s *Store) endedJob(state *bulk.JobState, wasCanceled bool) error {
 	switch {
 	case f.phase == succeeded:
 		state.State = bulk.StateSucceeded
+		return s.addResult(state)
 	case f.phase == failed:
 		state.State = bulk.StateFailed
 		return s.addError(state)
@@ -113,6 +115,20 @@ func (s *Store) endedJob(state *bulk.JobState, wasCanceled bool) error {
 		state.State = bulk.StateCanceled
 	default: // the action was forgotten in the meantime
 		return bulk.ErrNotFound
+	}
+	return nil
+}
+
+// addResult adds the result of a job that succeeded, if it was kept.
+func (s *Store) addResult(state *bulk.JobState) error {
+	key := indexKey(keyResult, state.Number, uint32(state.Index))
+	value, err := pebblekv.Get(s.db, key)
+	if err != nil || value == nil {
+		return err
+	}
+	var ok bool
+	if state.Result, state.ResultTruncated, ok = decodeResult(value); !ok {
+		return pebblekv.Corrupt(key, "not a result")
 	}
 	return nil
 }

@@ -70,6 +70,8 @@ type action struct {
 	outcomes []bulk.Outcome
 	ended    []bulk.JobResult
 	touched  bool
+
+	untold bool // it has changed since Changes returned it
 }
 
 // pageLog is the length of a page's log, and the call that last appended to it.

@@ -82,6 +82,20 @@ func (s *Store) Outcomes(_ context.Context, id string, after uint64) (outcomes [
 	return outcomes, upTo, err
 }
 
+func encodeResult(result []byte, truncated bool) []byte {
+	if truncated || len(result) > bulk.MaxEventResult {
+		return []byte{1}
+	}
+	return append([]byte{0}, result...)
+}
+
+func decodeResult(value []byte) (result []byte, truncated, ok bool) {
+	if len(value) == 0 || value[0] > 1 {
+		return nil, false, false
+	}
+	return value[1:], value[0] == 1, true
+}
+
 func encodeDeadLetter(d bulk.DeadLetter) []byte {
 	to := binary.AppendUvarint(nil, uint64(d.Attempts))
 	to = binary.AppendUvarint(to, uint64(d.FailedAt.UnixMilli()))

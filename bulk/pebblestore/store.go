@@ -44,6 +44,8 @@ type Store struct {
 	number   uint64
 	actions  map[uint64]*action
 	numbers  map[string]uint64 // of the unfinished actions, by id
+	untold   []*action         // changed actions that Changes has yet to return
+	ended    []string          // likewise: the ids of actions that have left memory
 	settings bulk.Settings
 	tenants  map[string]*tenant
 	types    map[string]*jobType
@@ -318,6 +320,7 @@ func (s *Store) enter(number uint64, record bulk.Action) *action {
 	a.target.users++
 	s.actions[number], s.numbers[spec.ID] = a, number
 	s.changed(a)
+	s.tell(a)
 	return a
 }
 
@@ -325,6 +328,7 @@ func (s *Store) enter(number uint64, record bulk.Action) *action {
 func (s *Store) leave(a *action) {
 	delete(s.actions, a.number)
 	delete(s.numbers, a.record.ID)
+	s.ended = append(s.ended, a.record.ID)
 	s.pages.forget(a.number)
 	if a.limiter.users--; a.limiter.users == 0 {
 		delete(s.limiters, [2]string{a.spec.Tenant, a.target.name})

@@ -97,8 +97,8 @@ func (s *Store) make(ctx context.Context, n uint64, claimed string) (created boo
 
 // lookup returns the number of an action by id.
 func (s *Store) lookup(ctx context.Context, id string) (uint64, error) {
-	text, err := do(ctx, s, func(ctx context.Context) (string, error) {
-		text, err := s.db.Do(ctx, s.db.B().Hget().Key(s.hub+"ids").Field(id).Build()).ToString()
+	text, err := ask(ctx, s, s.db.B().Hget().Key(s.hub+"ids").Field(id).Build(), func(r rueidis.RedisResult) (string, error) {
+		text, err := r.ToString()
 		if rueidis.IsRedisNil(err) {
 			return "", nil
 		}
@@ -282,6 +282,9 @@ func (s *Store) readAll(ctx context.Context, numbers []uint64) ([]*stored, error
 		for _, n := range numbers {
 			text := strconv.FormatUint(n, 10)
 			base := s.shards[s.shardOfNumber(n)]
+			if err := s.checkWhole(ctx, base); err != nil {
+				return struct{}{}, err
+			}
 			commands = append(commands, s.db.B().Mget().Key(base+"a:"+text, base+"x:"+text, base+"z:"+text, base+"v:"+text).Build())
 		}
 		for i, answer := range s.db.DoMulti(ctx, commands...) {

@@ -4,6 +4,8 @@ package redisstore
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -17,7 +19,12 @@ import (
 func TestACluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterOptions{})
-	everything(t, open(t, Options{URL: cluster.URL(), Prefix: "everything:", Instance: "one"}))
+	for _, master := range cluster.Masters() {
+		master.Cli(slices.Concat([]string{"ACL", "SETUSER", "sluice", "on", ">password", "~everything:bulk:*"}, fewRights,
+			[]string{"+cluster|slots", "+cluster|shards", "+cluster|countkeysinslot"})...)
+	}
+	url := strings.Replace(cluster.URL(), "redis://", "redis://sluice:password@", 1)
+	everything(t, open(t, Options{URL: url, Prefix: "everything:", Instance: "one"}))
 
 	config := bulk.Config{RequestsPerSecond: 1e6}.WithDefaults()
 	var ran atomic.Int64

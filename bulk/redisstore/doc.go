@@ -5,7 +5,8 @@
 // the store. All keys of a shard have one hash tag, so that shards spread over the nodes of a
 // cluster. Each operation of [bulk.Store] on a shard is one Lua script: it is atomic and
 // takes one round trip. The scripts are in lua/, one file per operation. The keys are
-// described in docs/formats/bulk-redis.md.
+// described in docs/formats/bulk-redis.md. While a slot of a cluster moves, its shard or the hub
+// is unavailable.
 //
 // The hub, under a hash tag of its own, has the data that all shards share: the ids of
 // actions, the settings, and each shard's part of a limit in the present window. A shard

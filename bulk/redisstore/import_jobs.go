@@ -300,6 +300,33 @@ func (t *staging) stageDead(ctx context.Context) error {
 	return flush()
 }
 
+// stageResults stages the kept results.
+func (t *staging) stageResults(ctx context.Context) error {
+	hash := []string{"HSET", t.key("w")}
+	fields, bytes := hash, 0
+	flush := func() error {
+		if len(fields) == len(hash) {
+			return nil
+		}
+		err := t.m.write(ctx, fields)
+		fields, bytes = fields[:len(hash)], 0
+		return err
+	}
+	for r, err := range t.image.Results(t.a) {
+		if err != nil {
+			return err
+		}
+		t.results++
+		fields = append(fields, number(r.Index), strconv.Itoa(flag(r.Truncated))+string(r.Result))
+		if bytes += len(r.Result); len(fields) >= importValues || bytes >= importBytes {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return flush()
+}
+
 // encodeDead encodes a dead letter for decodeDead.
 func encodeDead(d *bulk.DeadLetter) []byte {
 	packed := binary.BigEndian.AppendUint16(nil, uint16(d.Attempts))

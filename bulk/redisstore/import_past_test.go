@@ -113,6 +113,7 @@ func (p *past) create(t *rapid.T) {
 	if rapid.Bool().Draw(t, "aggregate") {
 		spec.Aggregate = []string{"count", "sum:n", "top-errors"}
 	}
+	spec.KeepResults = rapid.Bool().Draw(t, "results")
 	if rapid.Bool().Draw(t, "job events") {
 		spec.Events = []string{bulk.JobEvents}
 	}

@@ -55,6 +55,10 @@ func (p *paperImage) DeadLetters(*bulk.ActionImage) iter.Seq2[[]bulk.DeadLetter,
 	return one[[]bulk.DeadLetter]()
 }
 
+func (p *paperImage) Results(*bulk.ActionImage) iter.Seq2[bulk.ResultImage, error] {
+	return one[bulk.ResultImage]()
+}
+
 // paperAction returns an action with three jobs, one of them in flight.
 func paperAction() bulk.ActionImage {
 	return bulk.ActionImage{

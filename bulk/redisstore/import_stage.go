@@ -196,7 +196,7 @@ type staging struct {
 	front    front
 	bookings map[int64]int64 // the slots of throttled jobs, by window
 	// These count what was staged.
-	payloads, bytes, succeeded, failed, canceled, inFlight, states, outcomes int64
+	payloads, bytes, succeeded, failed, canceled, inFlight, states, outcomes, results int64
 	// largest is the size of the largest payload.
 	largest int64
 	aside   [3]int64
@@ -212,7 +212,7 @@ func (t *staging) stage(ctx context.Context) error {
 	if err := t.put(ctx); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context) error{t.stageJobs, t.stageOutcomes, t.stageDead, t.check, t.put} {
+	for _, step := range []func(context.Context) error{t.stageJobs, t.stageOutcomes, t.stageDead, t.stageResults, t.check, t.put} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -285,7 +285,7 @@ func (t *staging) check(ctx context.Context) error {
 		}
 		return &bulk.ImageError{Action: a.ID, Why: fmt.Sprintf("it has %d %s, which should be %d", got, what, want)}
 	}
-	sums := make([]int64, 8)
+	sums := make([]int64, 9)
 	for first := int64(0); first == 0 || first*bulk.ImagePage < a.Received; first += countPages {
 		last := min(first+countPages, (a.Received+bulk.ImagePage-1)/bulk.ImagePage)
 		counted, err := importRun(ctx, t.m, t.shard, importCountScript, asInts, t.name, number(first), number(last))
@@ -306,6 +306,7 @@ func (t *staging) check(ctx context.Context) error {
 	}{
 		{"payloads", t.payloads}, {"succeeded jobs", a.Succeeded}, {"jobs that ended otherwise", a.Failed + t.canceled}, {"states of jobs", t.states},
 		{"outcomes", t.outcomes}, {"dead letters", a.Dead}, {"dead letters in order", a.Dead}, {"runs in front", t.front.list.have},
+		{"results", t.results},
 	} {
 		if err := wrong(c.what, sums[i], c.want); err != nil {
 			return err

@@ -61,8 +61,12 @@ func decodeJob(answer []string) (state bulk.JobState, received int64, err error)
 		State: bulk.State(answer[0]), Index: numbers[0], Attempts: int(numbers[2]),
 		Reason: bulk.NonReadyReason(numbers[3]), At: utc(numbers[4]), Before: numbers[5],
 	}
-	if letter := answer[7]; letter != "" {
-		dead, failed := decodeDead(letter)
+	switch rest := answer[7]; {
+	case rest == "":
+	case state.State == bulk.StateSucceeded:
+		state.Result, state.ResultTruncated = []byte(rest[1:]), rest[0] == '1'
+	default:
+		dead, failed := decodeDead(rest)
 		state.Error, err = dead.Error, errors.Join(err, failed)
 	}
 	return state, numbers[1], err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,6 +53,10 @@ type shardMirror struct {
 	throttled map[string]bool  // limiters that were throttled in the present window
 	outbox    int64
 	oldest    time.Time
+
+	incomplete map[uint64]bool // actions that complete has to read
+	changed    map[uint64]bool // actions that Changes has yet to return
+	gone       []string        // likewise: the ids of actions that have ended
 }
 
 // mirrored is a live action.
@@ -190,8 +195,22 @@ func (s *Store) lookThrough(ctx context.Context, shard int) error {
 		if err != nil && over {
 			*m = before
 		}
+		if err == nil && !more && over {
+			m.restarted(&before)
+		}
 		if err != nil || !more {
 			return err
+		}
+	}
+}
+
+// restarted compares a mirror that started over with what it was before: what is not there any
+// more has ended.
+func (m *shardMirror) restarted(before *shardMirror) {
+	m.gone = append(before.gone, m.gone...)
+	for n, a := range before.actions {
+		if m.actions[n] == nil && a.spec != nil {
+			m.gone = append(m.gone, a.spec.ID)
 		}
 	}
 }
@@ -210,7 +229,7 @@ func (s *Store) lookAt(ctx context.Context, shard int) (more bool, err error) {
 	if m.actions == nil {
 		m.actions, m.tenants = map[uint64]*mirrored{}, map[string]*tenantState{}
 		m.targets, m.limiters = map[string]*targetState{}, map[string]*limiterState{}
-		m.ended = map[string]int64{}
+		m.ended, m.incomplete, m.changed = map[string]int64{}, map[uint64]bool{}, map[uint64]bool{}
 	}
 	there := map[string]bool{}
 	for i := 0; i+1 < len(answer.things); i += 2 {
@@ -288,7 +307,13 @@ func (m *shardMirror) take(name, text string) error {
 			m.actions[n] = a
 		}
 		a.record = record{}
-		return read(&a.record)
+		if err := read(&a.record); err != nil {
+			return err
+		}
+		m.changed[n] = true
+		if a.spec == nil || a.Reduced != a.partialOf {
+			m.incomplete[n] = true
+		}
 	case "t:":
 		m.tenants[rest] = new(tenantState)
 		return read(m.tenants[rest])
@@ -324,7 +349,7 @@ func (m *shardMirror) drop(name string) {
 	switch rest := name[2:]; name[:2] {
 	case "a:":
 		n, _ := strconv.ParseUint(rest, 10, 64) // this store made the name
-		delete(m.actions, n)
+		m.dropAction(n)
 	case "t:":
 		delete(m.tenants, rest)
 	case "g:":
@@ -334,19 +359,21 @@ func (m *shardMirror) drop(name string) {
 	}
 }
 
+func (m *shardMirror) dropAction(n uint64) {
+	if a := m.actions[n]; a != nil && a.spec != nil {
+		m.gone = append(m.gone, a.spec.ID)
+	}
+	delete(m.actions, n)
+	delete(m.changed, n)
+	delete(m.incomplete, n)
+}
+
 // complete reads what operations do not change: the specs of new actions, and partial
 // results.
 func (s *Store) complete(ctx context.Context, shard int) error {
 	m := &s.mirror.shards[shard]
 	base := s.shards[shard]
-	var numbers []uint64
-	for n, a := range m.actions {
-		if a.spec == nil || a.Reduced != a.partialOf {
-			numbers = append(numbers, n)
-		}
-	}
-	slices.Sort(numbers)
-	for page := range slices.Chunk(numbers, listPage) {
+	for page := range slices.Chunk(slices.Sorted(maps.Keys(m.incomplete)), listPage) {
 		answers, err := do(ctx, s, func(ctx context.Context) ([][]string, error) {
 			var commands rueidis.Commands
 			for _, n := range page {
@@ -369,7 +396,7 @@ func (s *Store) complete(ctx context.Context, shard int) error {
 		for i, n := range page {
 			a := m.actions[n]
 			if answers[i][0] == "" { // it was forgotten in the meantime
-				delete(m.actions, n)
+				m.dropAction(n)
 				continue
 			}
 			spec := new(bulk.Spec)
@@ -377,10 +404,42 @@ func (s *Store) complete(ctx context.Context, shard int) error {
 				return fmt.Errorf("redis: the spec of action %d: %w", n, err)
 			}
 			a.spec, a.partial, a.partialOf = spec, []byte(answers[i][1]), a.Reduced
+			delete(m.incomplete, n)
 			s.specs.put(n, spec)
 		}
 	}
 	return nil
+}
+
+// Changes implements bulk.Store. Changes of a silent shard come when it answers again.
+func (s *Store) Changes(ctx context.Context, most int) (c bulk.Changes, err error) {
+	s.mirror.mu.Lock()
+	defer s.mirror.mu.Unlock()
+	if err := s.look(ctx); err != nil {
+		return c, err
+	}
+	for i := range s.mirror.shards {
+		m := &s.mirror.shards[i]
+		if m.silent {
+			continue
+		}
+		c.Ended, m.gone = append(c.Ended, m.gone...), nil
+		for n := range m.changed {
+			if c.More = len(c.Actions) == most; c.More {
+				break
+			}
+			delete(m.changed, n)
+			if a := m.actions[n]; a.live() {
+				c.Actions = append(c.Actions, a.action(a.spec, a.partial, nil))
+			} else {
+				c.Ended = append(c.Ended, a.spec.ID)
+			}
+		}
+		if c.More {
+			break
+		}
+	}
+	return c, nil
 }
 
 // unfinished returns the live actions, in the order of their creation. Those of silent shards are

@@ -20,11 +20,12 @@ type record struct {
 	Paused int         `json:"paused"`
 	// Open is 1 for a stream that is not sealed.
 	Open int `json:"open"`
-	// Most is the maximum of attempts of one job. Aggregates and Jobs are 1 if outcomes, and
-	// events of jobs, are kept.
+	// Most is the maximum of attempts of one job. Aggregates, Jobs and Results are 1 if
+	// outcomes, events of jobs, and results are kept.
 	Most       int `json:"most"`
 	Aggregates int `json:"aggregates"`
 	Jobs       int `json:"jobs"`
+	Results    int `json:"results"`
 
 	Total    int64 `json:"total"`
 	Received int64 `json:"received"`
@@ -69,6 +70,7 @@ func (s *Store) newRecord(spec *bulk.Spec) *record {
 	r := &record{
 		ID: spec.ID, Tenant: spec.Tenant, Type: spec.Type, Target: spec.Callee(), Status: begin.Status, Open: flag(begin.Open),
 		Most: spec.MaxAttempts, Aggregates: flag(len(spec.Aggregate) > 0), Jobs: flag(spec.JobEvents()),
+		Results: flag(spec.KeepResults),
 	}
 	r.Most = cmp.Or(r.Most, s.config.For(spec.Type).MaxAttempts)
 	return r

@@ -87,8 +87,8 @@ func onAnyShard[T any](ctx context.Context, s *Store, sc rediskv.Script, shard i
 
 func exec[T any](ctx context.Context, s *Store, sc rediskv.Script, key string, args []string, read func(rueidis.RedisResult) (T, error)) (result T, err error) {
 	lost := false
-	s.exchange(func() {
-		result, err = rediskv.Exec(s.outside(ctx), s.db, sc, []string{key}, args, func(r rueidis.RedisResult) (T, error) {
+	result, err = onBase(ctx, s, baseOf(key), func(ctx context.Context) (T, error) {
+		return rediskv.Exec(ctx, s.db, sc, []string{key, rediskv.Absent(key)}, args, func(r rueidis.RedisResult) (T, error) {
 			if answer, ok := rueidis.IsRedisErr(r.Error()); ok {
 				lost = strings.HasPrefix(answer.Error(), "NOSHARD ")
 			}
@@ -98,6 +98,18 @@ func exec[T any](ctx context.Context, s *Store, sc rediskv.Script, key string, a
 	if lost {
 		err = fmt.Errorf("%w: redis has lost what it kept: %w", bulk.ErrUnavailable, errors.Join(err, s.remake(ctx)))
 	}
+	return result, err
+}
+
+// onBase makes an exchange about keys of the hub or of one shard.
+func onBase[T any](ctx context.Context, s *Store, base string, f func(ctx context.Context) (T, error)) (result T, err error) {
+	s.exchange(func() {
+		ctx := s.outside(ctx)
+		if err = s.checkWhole(ctx, base); err == nil {
+			result, err = f(ctx)
+		}
+	})
+	s.failed(base, err)
 	return result, err
 }
 
@@ -114,7 +126,7 @@ func (s *Store) remake(ctx context.Context) error {
 		return err
 	}
 	for _, base := range s.shards {
-		if _, err := exec(ctx, s, setupScript, base, nil, asInt); err != nil {
+		if err := s.setup(ctx, base); err != nil {
 			return err
 		}
 	}
@@ -127,26 +139,39 @@ func (s *Store) remake(ctx context.Context) error {
 	return s.set(ctx, settingRate, max(0, s.config.RequestsPerSecond))
 }
 
-// do makes an exchange without a script.
+// setup makes a shard unless it is there. It makes none while any other master may have it.
+func (s *Store) setup(ctx context.Context, base string) (err error) {
+	s.exchange(func() { err = s.db.Whole(s.outside(ctx), base, true) })
+	if err == nil {
+		_, err = exec(ctx, s, setupScript, base, nil, asInt)
+	}
+	return err
+}
+
+// do makes an exchange without a script, about any keys.
 func do[T any](ctx context.Context, s *Store, f func(ctx context.Context) (T, error)) (result T, err error) {
 	s.exchange(func() { result, err = rediskv.Call(s.outside(ctx), s.db, f) })
 	return result, err
 }
 
-// ask makes an exchange of one command.
+// ask makes an exchange of one command, whose first argument is a key.
 func ask[T any](ctx context.Context, s *Store, command rueidis.Completed, read func(rueidis.RedisResult) (T, error)) (T, error) {
-	return do(ctx, s, func(ctx context.Context) (T, error) { return read(s.db.Do(ctx, command)) })
+	return onBase(ctx, s, baseOf(command.Commands()[1]), func(ctx context.Context) (T, error) {
+		return rediskv.Call(ctx, s.db, func(ctx context.Context) (T, error) { return read(s.db.Do(ctx, command)) })
+	})
 }
 
-// send makes an exchange of several commands, and returns their first failure.
+// send makes an exchange of several commands on keys of the hub or of one shard, and returns their first failure.
 func (s *Store) send(ctx context.Context, commands rueidis.Commands) error {
-	_, err := do(ctx, s, func(ctx context.Context) (any, error) {
-		for _, answer := range s.db.DoMulti(ctx, commands...) {
-			if err := answer.Error(); err != nil {
-				return nil, err
+	_, err := onBase(ctx, s, baseOf(commands[0].Commands()[1]), func(ctx context.Context) (any, error) {
+		return rediskv.Call(ctx, s.db, func(ctx context.Context) (any, error) {
+			for _, answer := range s.db.DoMulti(ctx, commands...) {
+				if err := answer.Error(); err != nil {
+					return nil, err
+				}
 			}
-		}
-		return nil, nil
+			return nil, nil
+		})
 	})
 	return err
 }

@@ -74,6 +74,7 @@ type Store struct {
 	mirror   mirror
 	settings settingsCache
 	silences silences
+	wholes   wholes
 	specs    specs
 	ready    readyHints
 	publish  publishing
@@ -160,7 +161,7 @@ func (s *Store) open(ctx context.Context, options Options) error {
 	}
 	for i := range shards {
 		s.shards = append(s.shards, strings.Replace(s.hub, "{hub}", "{"+strconv.Itoa(i)+"}", 1))
-		if _, err := exec(ctx, s, setupScript, s.shards[i], nil, asInt); err != nil {
+		if err := s.setup(ctx, s.shards[i]); err != nil {
 			return err
 		}
 	}

@@ -130,13 +130,36 @@ func (m *machine) readResults(*rapid.T) {
 	}
 	unfinished, err := m.store.Actions(ctx, bulk.ActionFilter{Unfinished: true})
 	m.must(err)
+	m.followChanges()
 	listed := map[string]bool{}
 	for _, a := range unfinished {
 		listed[a.ID] = true
+		told := m.follower[a.ID]
+		m.check(told.Status == a.Status && told.Done() == a.Done() && told.InFlight == a.InFlight && told.Batches == a.Batches && told.Reduced == a.Reduced,
+			"%s is %s with %+v, but Changes has told %s, %+v", a.ID, a.Status, a.Counts, told.Status, told.Counts)
 	}
+	m.check(len(listed) == len(m.follower), "%d actions are unfinished, and %d by what Changes has told", len(listed), len(m.follower))
 	for _, a := range m.model.actions {
 		drives := !a.status.Final() || a.status == bulk.Canceled && a.last.InFlight > 0
 		m.check(listed[a.ID] || !drives, "%s is %s with %d in flight, and not listed as unfinished", a.ID, a.status, a.last.InFlight)
+	}
+}
+
+// followChanges applies what has changed to the follower.
+func (m *machine) followChanges() {
+	if m.follower == nil {
+		m.follower = map[string]bulk.Action{}
+	}
+	for more := true; more; {
+		changes, err := m.store.Changes(ctx, 2)
+		m.must(err)
+		for _, id := range changes.Ended {
+			delete(m.follower, id)
+		}
+		for _, a := range changes.Actions {
+			m.follower[a.ID] = a
+		}
+		more = changes.More
 	}
 }
 

@@ -1,7 +1,10 @@
 package storetest
 
 import (
+	"bytes"
 	"errors"
+	"reflect"
+	"slices"
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
@@ -10,6 +13,7 @@ import (
 var jobCases = []testCase{
 	{"a job is seen in every state", false, jobLife},
 	{"what has ended stays as it ended", true, jobEnded},
+	{"results are kept until the action is forgotten", true, jobResults},
 	{"the jobs before one in line are counted", false, jobLine},
 	{"a long line is not counted to its end", false, jobFarBehind},
 	{"the jobs of a canceled action", false, jobCanceled},
@@ -36,8 +40,9 @@ func (k *kit) expectJob(id string, want bulk.JobState) {
 		got.Attempts = want.Attempts
 	}
 	k.check(want.At.IsZero() || k.near(got.At, want.At), "job %d of %s: the time is %v, want %v", want.Index, id, got.At, want.At)
-	got.Number, got.At, want.At = 0, time.Time{}, time.Time{}
-	k.check(got == want, "job %d of %s: %+v, want %+v", want.Index, id, got, want)
+	k.check(bytes.Equal(got.Result, want.Result), "job %d of %s: the result is %.300q, want %.300q", want.Index, id, got.Result, want.Result)
+	got.Number, got.At, want.At, got.Result, want.Result = 0, time.Time{}, time.Time{}, nil, nil
+	k.check(reflect.DeepEqual(got, want), "job %d of %s: %+v, want %+v", want.Index, id, got, want)
 }
 
 func (k *kit) expectNoJob(id string, index int64) {
@@ -90,6 +95,49 @@ func jobLife(k *kit) {
 	k.transition("a", bulk.Transition{Kind: bulk.Resume})
 	settle(bulk.Settlement{Kind: bulk.FailedForGood, Error: "no ü"}, bulk.JobState{Attempts: 1})
 	k.expectJob("a", bulk.JobState{State: bulk.StateFailed, Attempts: 2, Error: "no ü", At: time.Now()})
+}
+
+// jobResults looks at the results of jobs, of an action that keeps them and of one that does not.
+func jobResults(k *kit) {
+	k.eachRestart(unlimited(), func(restart func()) {
+		largest := slices.Repeat([]byte("x"), bulk.MaxEventResult)
+		keeps := spec("keeps", "tenant")
+		keeps.KeepResults = true
+		k.run(keeps, 5)
+		jobs := k.take(5)
+		k.settle(bulk.Settlement{Kind: bulk.Succeeded, Result: []byte(`{"n":1}`)}, jobs[0])
+		k.settle(bulk.Settlement{Kind: bulk.Succeeded, Result: largest}, jobs[1])
+		k.settle(bulk.Settlement{Kind: bulk.Succeeded, ResultTruncated: true}, jobs[2])
+		k.settle(bulk.Settlement{Kind: bulk.Succeeded}, jobs[3])
+		k.settle(bulk.Settlement{Kind: bulk.FailedForGood, Error: "no"}, jobs[4])
+		k.run(spec("drops", "tenant"), 1)
+		k.settle(bulk.Settlement{Kind: bulk.Succeeded, Result: []byte(`{"n":1}`)}, k.take(1)[0])
+		look := func() {
+			k.t.Helper()
+			succeeded := bulk.JobState{State: bulk.StateSucceeded, Attempts: 1}
+			k.expectJob("drops", succeeded)
+			succeeded.Result = []byte(`{"n":1}`)
+			k.expectJob("keeps", succeeded)
+			succeeded.Index, succeeded.Result = 1, largest
+			k.expectJob("keeps", succeeded)
+			succeeded.Index, succeeded.Result, succeeded.ResultTruncated = 2, nil, true
+			k.expectJob("keeps", succeeded)
+			succeeded.Index, succeeded.ResultTruncated = 3, false
+			k.expectJob("keeps", succeeded)
+			k.expectJob("keeps", bulk.JobState{Index: 4, State: bulk.StateFailed, Attempts: 1, Error: "no"})
+		}
+		look()
+		restart()
+		k.transition("keeps", bulk.Transition{Kind: bulk.Aggregate})
+		k.transition("keeps", bulk.Transition{Kind: bulk.Complete})
+		look()
+		restart()
+		look()
+		k.transition("keeps", bulk.Transition{Kind: bulk.Forget})
+		k.transition("drops", bulk.Transition{Kind: bulk.Aggregate})
+		k.transition("drops", bulk.Transition{Kind: bulk.Complete})
+		k.transition("drops", bulk.Transition{Kind: bulk.Forget})
+	})
 }
 
 // jobEnded looks at jobs before and after the end of their action, a replay and a restart.

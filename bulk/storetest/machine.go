@@ -47,6 +47,8 @@ type machine struct {
 	rt    *rapid.T
 	model *model
 	steps int
+	// follower has the unfinished actions as Changes has told them.
+	follower map[string]bulk.Action
 }
 
 func newMachine(t testing.TB, rt *rapid.T, factory Factory) *machine {
@@ -301,6 +303,7 @@ func (m *machine) restart(t *rapid.T) {
 	default:
 		return
 	}
+	m.follower = nil
 	m.model.crash()
 	if m.factory.Shards > 1 {
 		m.model.events.read = nil // events of another shard may come first

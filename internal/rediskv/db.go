@@ -43,6 +43,7 @@ type Options struct {
 // DB is a connection to a server, or to all nodes of a cluster.
 type DB struct {
 	rueidis.Client
+	options rueidis.ClientOption
 	errors  Errors
 	logger  *slog.Logger
 	timeout time.Duration // of one exchange
@@ -60,6 +61,9 @@ func Open(ctx context.Context, options Options) (*DB, error) {
 	db := &DB{errors: options.Errors, logger: options.Logger, timeout: cmp.Or(options.CallTimeout, DefaultCallTimeout)}
 	clientOptions.Dialer.Timeout, clientOptions.ConnWriteTimeout = db.timeout, db.timeout
 	clientOptions.Sentinel.Dialer.Timeout = db.timeout
+	clientOptions.RetryDelay = retryDelay
+	clientOptions.AlwaysPipelining = true // or the first calls of a connection would not heed that their context is canceled
+	db.options = clientOptions
 	if db.logger == nil {
 		db.logger = slog.Default()
 	}

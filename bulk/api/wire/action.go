@@ -23,6 +23,7 @@ type NewAction struct {
 	MaxAttempts int        `json:"max_attempts,omitempty" minimum:"0" maximum:"100" doc:"The most attempts of one job; 0 is the default of its type."`
 	TimeoutMS   int64      `json:"timeout_ms,omitempty" minimum:"0" maximum:"86400000" doc:"The most time for one attempt; 0 is the default of its type."`
 	FailAbove   *float64   `json:"fail_above,omitempty" nullable:"true" minimum:"0" maximum:"1" doc:"The share of failed jobs above which the action ends as FAILED. Default 1."`
+	KeepResults bool       `json:"keep_results,omitempty" doc:"Keep what each job returns, up to 64 KiB, until the action is forgotten: GET /v1/actions/{id}/jobs/{index} has it."`
 	Events      []string   `json:"events,omitempty" nullable:"false" doc:"What is published: jobs, an event for each finished job. Events of actions are always published; actions may be listed."`
 }
 

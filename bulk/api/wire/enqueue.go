@@ -14,6 +14,7 @@ type NewJob struct {
 	Class       string          `json:"class,omitempty" enum:"high,normal,low" doc:"Orders the actions within a tenant. Default normal."`
 	MaxAttempts int             `json:"max_attempts,omitempty" minimum:"0" maximum:"100" doc:"The most attempts of the job; 0 is the default of its type."`
 	TimeoutMS   int64           `json:"timeout_ms,omitempty" minimum:"0" maximum:"86400000" doc:"The most time for one attempt; 0 is the default of its type."`
+	KeepResults bool            `json:"keep_results,omitempty" doc:"Keep what the job returns, up to 64 KiB, until it is forgotten: GET /v1/actions/{id}/jobs/{index} has it."`
 	RunAt       *time.Time      `json:"run_at,omitempty" nullable:"true" doc:"The earliest time of the first attempt, at most 10 years ahead. Default: at once."`
 	Unique      string          `json:"unique,omitempty" maxLength:"256" doc:"A key of at most 256 bytes: while a job with this key, tenant, type and target is kept, another is not enqueued."`
 	UniqueForMS int64           `json:"unique_for_ms,omitempty" minimum:"0" maximum:"316224000000" doc:"The length of the windows of time in which the key is unique. They begin at multiples of it since 1970. Default: as long as the job is kept."`

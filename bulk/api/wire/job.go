@@ -1,15 +1,21 @@
 package wire
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // JobState is where one job is and, if it has not ended, why it does not run.
 type JobState struct {
-	ID       string `json:"id" doc:"The job's id."`
-	Action   string `json:"action"`
-	Index    int64  `json:"index" doc:"The job's place in its action, from 0, in upload order."`
-	State    string `json:"state" enum:"pending,ready,non_ready,in_flight,succeeded,failed,canceled" doc:"Where the action's counts have the job."`
-	Attempts *int   `json:"attempts" doc:"How many attempts were made, with the present one; throttled ones do not count. Null where it is no longer known."`
-	Error    string `json:"error" doc:"Why the job failed; empty if it did not, or if it was replayed."`
+	ID       string          `json:"id" doc:"The job's id."`
+	Action   string          `json:"action"`
+	Index    int64           `json:"index" doc:"The job's place in its action, from 0, in upload order."`
+	State    string          `json:"state" enum:"pending,ready,non_ready,in_flight,succeeded,failed,canceled" doc:"Where the action's counts have the job."`
+	Attempts *int            `json:"attempts" doc:"How many attempts were made, with the present one; throttled ones do not count. Null where it is no longer known."`
+	Error    string          `json:"error" doc:"Why the job failed; empty if it did not, or if it was replayed."`
+	Result   json.RawMessage `json:"result,omitempty" doc:"What the job returned, any JSON value, where keep_results asks for it; absent where there is none."`
+	// ResultTruncated is as in events.
+	ResultTruncated bool `json:"result_truncated,omitempty" doc:"Whether the result was larger than 64 KiB, and was not kept. Absent if not."`
 	// Reason is one of bulk's constants Why…, or a key of NonReadyReasons.
 	Reason        *string      `json:"reason" enum:"in_flight,paused,not_sealed,run_at,starting,rate_limited,api_throttled,transient_error,target_down,no_worker,global_limit,tenant_limit,target_limit,global_concurrency,tenant_concurrency,target_concurrency,congestion,long_attempts,workers_busy,in_line,next" doc:"What holds the job back; null if it has ended."`
 	Explanation   *string      `json:"explanation" doc:"The reason as a sentence; null if the job has ended."`

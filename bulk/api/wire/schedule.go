@@ -21,6 +21,7 @@ type NewSchedule struct {
 	MaxAttempts int      `json:"max_attempts,omitempty" minimum:"0" maximum:"100" doc:"The most attempts of one job; 0 is the default of its type."`
 	TimeoutMS   int64    `json:"timeout_ms,omitempty" minimum:"0" maximum:"86400000" doc:"The most time for one attempt; 0 is the default of its type."`
 	FailAbove   *float64 `json:"fail_above,omitempty" nullable:"true" minimum:"0" maximum:"1" doc:"The share of failed jobs above which an action ends as FAILED. Default 1."`
+	KeepResults bool     `json:"keep_results,omitempty" doc:"Keep what each job returns, up to 64 KiB, until its action is forgotten."`
 	Events      []string `json:"events,omitempty" nullable:"false" doc:"What is published: jobs, an event for each finished job. Events of actions are always published; actions may be listed."`
 }
 
@@ -42,6 +43,7 @@ type Schedule struct {
 	MaxAttempts int      `json:"max_attempts" doc:"0: the default of the type."`
 	TimeoutMS   int64    `json:"timeout_ms" doc:"0: the default of the type."`
 	FailAbove   *float64 `json:"fail_above" doc:"Null: an action is COMPLETED however many jobs fail."`
+	KeepResults bool     `json:"keep_results"`
 	Events      []string `json:"events" nullable:"false"`
 
 	Paused        bool       `json:"paused"`

@@ -1,6 +1,7 @@
 -- Base begins every script on a shard: the time, and the shard's data.
 --
--- KEYS[1] begins the names of all keys of the shard, so they have its hash tag.
+-- KEYS[1] begins the names of all keys of the shard, so they have its hash tag. It is no key, and
+-- neither is KEYS[2]: so a cluster refuses every script while the slot moves.
 -- ARGV[1] the time, in ms; "" is the server's
 -- ARGV[2] the length of a window, in ms
 --

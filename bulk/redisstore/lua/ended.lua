@@ -1,5 +1,5 @@
--- Ended finishes jobs: it writes their final, their outcome, their dead letter and their
--- event.
+-- Ended finishes jobs: it writes their final, their outcome, their result or dead letter, and
+-- their event.
 --
 -- A final is one byte for each job: the fence of the lease that finished it, up to 127, plus
 -- 128 if it succeeded. It distinguishes a late settlement from a repeated one.
@@ -40,7 +40,7 @@ local function announceJob(number, a, job)
 end
 
 -- ending collects the jobs of one action that one script finishes.
-local function ending() return {states = {}, finals = {}, outcomes = {}, pages = {}, dead = {}, order = {}} end
+local function ending() return {states = {}, finals = {}, outcomes = {}, pages = {}, dead = {}, order = {}, results = {}} end
 
 local function done(e, index, final)
   e.states[#e.states + 1] = string.format('%d', index)
@@ -66,6 +66,10 @@ local function finish(e, number, a, index, s, succeeded, took, values, error, re
   end
   if succeeded then
     a.succeeded = a.succeeded + 1
+    if a.results == 1 then
+      e.results[#e.results + 1] = string.format('%d', index)
+      e.results[#e.results + 1] = truncated and '1' or '0' .. result
+    end
   else
     a.failed = a.failed + 1
     local payload = call('LINDEX', P .. 'p:' .. number .. ':' .. page, index - page * PAGE) or ''
@@ -110,6 +114,7 @@ local function record(e, number, a)
     each('RPUSH', P .. 'o:' .. number, e.outcomes)
     a.outcomes = a.outcomes + #e.outcomes
   end
+  each('HSET', P .. 'w:' .. number, e.results)
   each('HSET', P .. 'd:' .. number, e.dead)
   each('ZADD', P .. 'dz:' .. number, e.order)
   for page, n in pairs(e.pages) do

@@ -8,5 +8,5 @@ local a = cjson.decode(text)
 for page = 0, math.floor((a.received - 1) / PAGE) do
   call('UNLINK', P .. 'p:' .. number .. ':' .. page, P .. 'f:' .. number .. ':' .. page)
 end
-for _, kind in ipairs({'j', 'o', 'b', 'c', 'x', 'z', 'v', 'd', 'dz', 'k', 'i'}) do call('UNLINK', P .. kind .. ':' .. number) end
+for _, kind in ipairs({'j', 'o', 'b', 'c', 'x', 'z', 'v', 'w', 'd', 'dz', 'k', 'i'}) do call('UNLINK', P .. kind .. ':' .. number) end
 return 1

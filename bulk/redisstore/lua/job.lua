@@ -6,7 +6,8 @@
 -- Returns nothing if there is no action; else what was found: a state, "none" or "further", where
 -- the index is the page to continue at; the index; received jobs; attempts, -1 if they are not
 -- known; why a job was turned back; the time of its state; how many jobs of the action are before
--- it, -1 if not counted; and the beginning of the dead letter, with the error.
+-- it, -1 if not counted; and the beginning of the dead letter, with the error, or the result that
+-- was kept, behind 1 if it was too large and else 0.
 local number, index, most = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[6])
 local a = actionOf(number)
 if not a then return {} end
@@ -54,7 +55,10 @@ local function placeIn(key)
 end
 
 local function ended(final)
-  if final >= 128 then return answer('succeeded', -1) end
+  if final >= 128 then
+    local result = a.results == 1 and call('HGET', P .. 'w:' .. number, string.format('%d', index))
+    return answer('succeeded', -1, 0, 0, 0, result or '')
+  end
   local letter = call('HGET', P .. 'd:' .. number, string.format('%d', index))
   if letter then
     local attempts, at, size = struct.unpack('>HdI4', letter)

@@ -76,7 +76,7 @@ local function forget()
     retire(number, a)
   end
   unlinkPages('f:' .. number, a)
-  call('UNLINK', P .. 'j:' .. number, P .. 'd:' .. number, P .. 'dz:' .. number, P .. 'x:' .. number, P .. 'z:' .. number, P .. 'v:' .. number)
+  call('UNLINK', P .. 'j:' .. number, P .. 'w:' .. number, P .. 'd:' .. number, P .. 'dz:' .. number, P .. 'x:' .. number, P .. 'z:' .. number, P .. 'v:' .. number)
   flush()
   call('UNLINK', P .. 'a:' .. number)
 end

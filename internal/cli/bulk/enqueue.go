@@ -70,7 +70,7 @@ func newEnqueueCommand(connect connector) *cobra.Command {
 		})(command, args)
 	}
 	f.addJob(command)
-	f.addTarget(command)
+	f.addServer(command)
 	flags := command.Flags()
 	flags.StringVar(&f.tenant, "tenant", "", "the `tenant` whose job it is; required")
 	flags.StringVar(&f.unique, "unique", "", "enqueue no second job with this `key`, at most 256 bytes")
@@ -96,6 +96,7 @@ func (f *enqueueFlags) job(command *cobra.Command) (job wire.NewJob, err error) 
 	job = wire.NewJob{
 		Tenant: f.tenant, Type: spec.Type, Class: spec.Class.String(), MaxAttempts: spec.MaxAttempts,
 		TimeoutMS: spec.Timeout.Milliseconds(), Unique: f.unique, UniqueForMS: f.uniqueFor.Milliseconds(),
+		KeepResults: spec.KeepResults,
 	}
 	if spec.Target != nil {
 		job.Target = &wire.Target{Name: spec.Target.Name, URL: spec.Target.URL}

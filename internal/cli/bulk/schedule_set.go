@@ -63,7 +63,7 @@ func newScheduleSetCommand(connect connector) *cobra.Command {
 		})(command, args)
 	}
 	f.specFlags.add(command)
-	f.addTarget(command)
+	f.addServer(command)
 	flags := command.Flags()
 	flags.StringVar(&f.cron, "cron", "", "when: five fields, or @daily and its like, or \"@every 90m\"; required (`expression`)")
 	flags.StringVar(&f.zone, "time-zone", "UTC", "the IANA time `zone` that the fields are in, such as Asia/Seoul")
@@ -92,7 +92,7 @@ func (f *scheduleFlags) asked(command *cobra.Command, file string) (n wire.NewSc
 	n = wire.NewSchedule{
 		Cron: f.cron, TimeZone: f.zone, Overlap: f.overlap, CatchUpMS: &catchUp, Tenant: f.tenant, Type: spec.Type,
 		Class: spec.Class.String(), Aggregate: spec.Aggregate, MaxAttempts: spec.MaxAttempts, TimeoutMS: spec.Timeout.Milliseconds(),
-		FailAbove: spec.FailAbove, Events: f.events,
+		FailAbove: spec.FailAbove, Events: f.events, KeepResults: spec.KeepResults,
 	}
 	if spec.Target != nil {
 		n.Target = &wire.Target{Name: spec.Target.Name, URL: spec.Target.URL}

@@ -14,8 +14,10 @@ import (
 // specFlags are the flags that describe an action.
 type specFlags struct {
 	jobType, url, class string
-	// target is for servers only, which know targets by name.
+	// target and keepResults are for servers only, which know targets by name and can be asked
+	// for results.
 	target      string
+	keepResults bool
 	aggregates  []string
 	maxAttempts int
 	timeout     time.Duration
@@ -40,8 +42,9 @@ func (f *specFlags) addJob(command *cobra.Command) {
 	flags.DurationVar(&f.timeout, "timeout", 0, "the most time for one attempt, such as 5s (0: the default, 30s)")
 }
 
-// addTarget adds the flag that names a target of the server.
-func (f *specFlags) addTarget(command *cobra.Command) {
+// addServer adds the flags for servers only.
+func (f *specFlags) addServer(command *cobra.Command) {
+	command.Flags().BoolVar(&f.keepResults, "keep-results", false, "keep what each job returns, up to 64 KiB: \"sluice bulk why\" shows it")
 	command.Flags().StringVar(&f.target, "target", "", "send each job to the target of this `name`; --url is then a path below its prefix")
 }
 
@@ -60,7 +63,7 @@ func (f *specFlags) spec(command *cobra.Command, events ...string) (bulk.Spec, e
 	if err != nil {
 		return spec, exit.Usage("--class: %w", err)
 	}
-	spec = bulk.Spec{Type: f.jobType, Class: class, Aggregate: f.aggregates, MaxAttempts: f.maxAttempts, Timeout: f.timeout, Events: events}
+	spec = bulk.Spec{Type: f.jobType, Class: class, Aggregate: f.aggregates, MaxAttempts: f.maxAttempts, Timeout: f.timeout, Events: events, KeepResults: f.keepResults}
 	if f.url != "" || f.target != "" {
 		spec.Target = &bulk.Target{Name: f.target, URL: f.url}
 	}

@@ -77,7 +77,7 @@ func newSubmitCommand(connect connector) *cobra.Command {
 	flags.StringVar(&f.tenant, "tenant", "", "the `tenant` of all jobs")
 	flags.StringVar(&f.column, "tenant-column", "", "the `column` (NDJSON: field) that names the tenant of a row")
 	f.specFlags.add(command)
-	f.addTarget(command)
+	f.addServer(command)
 	f.from.Add(command)
 	flags.StringVar(&f.id, "id", "", "the action's `id`, with --tenant; the upload is idempotent and can be resumed")
 	flags.StringVar(&f.runAt, "run-at", "", "the earliest `time` of the first attempt, such as 2025-11-28T08:00:00Z")

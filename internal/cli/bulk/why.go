@@ -71,12 +71,28 @@ func whyFacts(job *wire.JobState, now time.Time) []term.Fact {
 		{"state", strings.ReplaceAll(job.State, "_", " ")},
 		{"attempts", term.Or(job.Attempts, "", strconv.Itoa)},
 		{"error", term.Printable(job.Error)},
+		{"result", resultText(job)},
 		{"failed", term.Or(job.FailedAt, "", func(t time.Time) string { return term.When(t, now) })},
 		{"why", term.Or(job.Explanation, "", term.Printable) + term.Or(job.Reason, "", func(reason string) string { return " (" + term.Printable(reason) + ")" })},
 		{"held by", strings.Join(held, ", ")},
 		{"in line", term.Or(job.Place, "", placeText)},
 		{"earliest", term.Or(job.EarliestStart, "", soon)},
 		{"deadline", term.Or(job.Deadline, "", soon)},
+	}
+}
+
+// resultText is what a job has returned, shortened to a line.
+func resultText(job *wire.JobState) string {
+	const most = 200
+	switch text := string(job.Result); {
+	case job.ResultTruncated:
+		return "larger than 64 KiB, not kept"
+	case text == "null":
+		return ""
+	case len(text) > most:
+		return term.Printable(text[:most]) + "… (--json has all of it)"
+	default:
+		return term.Printable(text)
 	}
 }
 

@@ -25,17 +25,22 @@ const slots = 16_384
 type ClusterOptions struct {
 	// Masters is the number of masters, with equal shares of the slots. Default 3.
 	Masters int
+	// Replicas is the number of replicas of each master. Default 0.
+	Replicas int
 	// Persist is the data that survives the restart of a master. Default Nothing.
 	Persist Persist
 	// Args are further arguments of each server.
 	Args []string
 }
 
-// Cluster is a Redis Cluster of masters without replicas: while one of them is down, the
-// cluster is.
+// Cluster is a Redis Cluster. While a master without replicas is down, the cluster is.
 type Cluster struct {
-	t       testing.TB
-	masters []*Server
+	t        testing.TB
+	options  ClusterOptions
+	masters  []*Server
+	replicas map[*Server][]*Server // by master
+	moved    map[int]*Server       // slots that have moved, and where they are
+	nodes    int
 }
 
 // StartCluster runs a cluster until the test ends, and returns when all its masters see it
@@ -45,7 +50,7 @@ func StartCluster(t testing.TB, options ClusterOptions) *Cluster {
 	if options.Masters == 0 {
 		options.Masters = 3
 	}
-	c := &Cluster{t: t}
+	c := &Cluster{t: t, options: options, replicas: map[*Server][]*Server{}, moved: map[int]*Server{}, nodes: options.Masters * (1 + options.Replicas)}
 	for n := range options.Masters {
 		master := Start(t, Options{Persist: options.Persist, Args: options.Args, cluster: true})
 		// Different epochs at the start spare the masters an agreement.
@@ -55,10 +60,33 @@ func StartCluster(t testing.TB, options ClusterOptions) *Cluster {
 		c.masters = append(c.masters, master)
 	}
 	for _, master := range c.masters[1:] {
-		c.masters[0].Cli("CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(master.port))
+		c.meet(master)
 	}
+	for _, master := range c.masters {
+		for range options.Replicas {
+			replica := Start(t, Options{Persist: options.Persist, Args: options.Args, cluster: true})
+			c.meet(replica)
+			c.replicas[master] = append(c.replicas[master], replica)
+		}
+	}
+	c.replicate()
 	c.AwaitOK()
 	return c
+}
+
+// AddMaster adds a master without slots.
+func (c *Cluster) AddMaster() *Server {
+	c.t.Helper()
+	master := Start(c.t, Options{Persist: c.options.Persist, Args: c.options.Args, cluster: true})
+	c.nodes++
+	c.meet(master)
+	c.masters = append(c.masters, master)
+	c.AwaitOK()
+	return master
+}
+
+func (c *Cluster) meet(server *Server) {
+	c.masters[0].Cli("CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(server.port))
 }
 
 // slotsOf returns the slots of the n-th master.
@@ -71,7 +99,7 @@ func (c *Cluster) slotsOf(n, masters int) (first, last int) {
 func (c *Cluster) AwaitOK() {
 	c.t.Helper()
 	want := []string{
-		"cluster_state:ok", "cluster_slots_ok:" + strconv.Itoa(slots), "cluster_known_nodes:" + strconv.Itoa(len(c.masters)),
+		"cluster_state:ok", "cluster_slots_ok:" + strconv.Itoa(slots), "cluster_known_nodes:" + strconv.Itoa(c.nodes),
 	}
 	for n, master := range c.masters {
 		until.True(c.t, fmt.Sprintf("master %d says that the cluster is whole", n), func() bool {
@@ -86,23 +114,32 @@ func (c *Cluster) AwaitOK() {
 	}
 }
 
-// Masters returns the servers, in the order of their slots.
+// Masters returns the masters, in the order of the slots that they had at first.
 func (c *Cluster) Masters() []*Server { return c.masters }
 
 // MasterOf returns the server that has a key.
 func (c *Cluster) MasterOf(key string) *Server {
 	c.t.Helper()
-	slot, err := strconv.Atoi(c.masters[0].Cli("CLUSTER", "KEYSLOT", key))
-	if err != nil {
-		c.t.Fatal(err)
+	slot := c.slotOf(key)
+	if master := c.moved[slot]; master != nil {
+		return master
 	}
-	for n, master := range c.masters {
-		if _, last := c.slotsOf(n, len(c.masters)); slot <= last {
+	for n, master := range c.masters[:c.options.Masters] {
+		if _, last := c.slotsOf(n, c.options.Masters); slot <= last {
 			return master
 		}
 	}
 	c.t.Fatalf("slot %d of %q is none of %d", slot, key, slots)
 	return nil
+}
+
+func (c *Cluster) slotOf(key string) int {
+	c.t.Helper()
+	slot, err := strconv.Atoi(c.masters[0].Cli("CLUSTER", "KEYSLOT", key))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return slot
 }
 
 // URL returns the cluster's address: redis://host:port?addr=host:port&addr=….

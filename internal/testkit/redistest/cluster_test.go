@@ -55,3 +55,29 @@ func TestTheURLOfAClusterNamesAllMasters(t *testing.T) {
 		t.Errorf("%s of the masters %s and %s", cluster.URL(), masters[0].Addr(), masters[1].Addr())
 	}
 }
+
+func TestASlotMoves(t *testing.T) {
+	cluster := redistest.StartCluster(t, redistest.ClusterOptions{Replicas: 1})
+	from := cluster.MasterOf("{a}")
+	to := cluster.Masters()[0]
+	if to == from {
+		to = cluster.Masters()[1]
+	}
+	for n := range 5 {
+		from.Cli("SET", fmt.Sprint("{a}\n", n), "there")
+	}
+	cluster.BeginMove("{a}", to).Step(2)
+	if to.Size() != 2 || from.Size() != 3 {
+		t.Errorf("%d keys are at the source and %d at the destination, want 3 and 2", from.Size(), to.Size())
+	}
+	cluster.AwaitReplicas()
+	from = cluster.TakeOver(from)
+	cluster.BeginMove("{a}", to).End()
+	if to.Size() != 5 || from.Size() != 0 || cluster.MasterOf("{a}") != to {
+		t.Errorf("%d keys are at the destination and %d at the source, want 5 and none", to.Size(), from.Size())
+	}
+	if got := cluster.MasterOf("{a}").Cli("GET", "{a}\n4"); got != "there" {
+		t.Errorf("a key that has moved is %q", got)
+	}
+	cluster.AwaitOK()
+}

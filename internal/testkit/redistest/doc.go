@@ -3,7 +3,7 @@
 //
 // A [Server] can be killed and restarted with its data, and be paused, so that tests see what a
 // client sees of a crash and of a server that hangs. It may require a user and password, speak TLS,
-// and listen on a unix socket. A [Cluster] is several servers that share the hash slots; a
-// [Sentinel] is a master with replicas, one of which takes its place when it dies. Both Redis and
-// Valkey work.
+// and listen on a unix socket. A [Cluster] is several servers that share the hash slots, which a
+// [Move] moves between them; a [Sentinel] is a master with replicas, one of which takes its place
+// when it dies. Both Redis and Valkey work.
 package redistest

@@ -64,6 +64,7 @@ type Server struct {
 	socket  string // its path; "" without one
 	port    int
 	options Options
+	node    string // its name in a cluster, once it was asked
 
 	process *exec.Cmd
 	ended   chan struct{} // closed when the process has ended

@@ -1,0 +1,200 @@
+package bulk
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// changesPage is how many changes are read at a time.
+	changesPage = 1024
+	// retryInterval is when a step that failed for now is tried again.
+	retryInterval = time.Second
+	// maxConcurrent is how many actions advance concurrently. Their writes share
+	// fsyncs, so that ten thousand actions take seconds.
+	maxConcurrent = 32
+)
+
+// agenda is what unfinished actions wait for: the next transition of each, by the time when it
+// is due, and the outcomes to reduce. It follows the changes of the store, so a run of the
+// watcher or the aggregator costs what changed, and not what there is. It is safe for
+// concurrent use.
+type agenda struct {
+	mu        sync.Mutex
+	of        map[string]*step // by the id of the action
+	due       steps
+	reducible map[string]*Action
+}
+
+// step is a transition that an action makes at a time.
+type step struct {
+	action string
+	kind   TransitionKind
+	at     time.Time
+	place  int // in the heap
+}
+
+func newAgenda() agenda { return agenda{of: map[string]*step{}, reducible: map[string]*Action{}} }
+
+// notice reads what has changed into the agenda.
+func (e *Engine) notice(ctx context.Context) error {
+	g := &e.agenda
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for {
+		changes, err := e.store.Changes(ctx, changesPage)
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		for _, id := range changes.Ended {
+			g.set(id, 0, now)
+			delete(g.reducible, id)
+			e.estimator.forget(id)
+		}
+		for i := range changes.Actions {
+			a := &changes.Actions[i]
+			kind, at := e.nextTransition(a)
+			g.set(a.ID, kind, at)
+			if delete(g.reducible, a.ID); a.Status == Aggregating || a.Status == Running && a.Batches-a.Reduced >= reduceBatches {
+				g.reducible[a.ID] = a
+			}
+			e.estimator.observe(a, now)
+		}
+		if !changes.More {
+			return nil
+		}
+	}
+}
+
+// set replaces the next step of an action; kind 0 is none. g.mu must be held.
+func (g *agenda) set(action string, kind TransitionKind, at time.Time) {
+	if s := g.of[action]; s != nil {
+		heap.Remove(&g.due, s.place)
+		delete(g.of, action)
+	}
+	if kind != 0 {
+		s := &step{action: action, kind: kind, at: at}
+		heap.Push(&g.due, s)
+		g.of[action] = s
+	}
+}
+
+// takeDue removes the steps that are due, and returns them.
+func (g *agenda) takeDue(now time.Time) (due []*step) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for len(g.due) > 0 && !g.due[0].at.After(now) {
+		s := g.due[0]
+		g.set(s.action, 0, now)
+		due = append(due, s)
+	}
+	return due
+}
+
+// tryAgain returns steps to the agenda, unless their actions have changed.
+func (g *agenda) tryAgain(failed []*step, at time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, s := range failed {
+		if g.of[s.action] == nil {
+			g.set(s.action, s.kind, at)
+		}
+	}
+}
+
+// takeReducible removes the actions that have outcomes to reduce, and returns them.
+func (g *agenda) takeReducible() []*Action {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	actions := make([]*Action, 0, len(g.reducible))
+	for _, a := range g.reducible {
+		actions = append(actions, a)
+	}
+	clear(g.reducible)
+	return actions
+}
+
+// reduceAgain returns actions to the agenda, unless they have changed.
+func (g *agenda) reduceAgain(failed []*Action) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, a := range failed {
+		if g.reducible[a.ID] == nil {
+			g.reducible[a.ID] = a
+		}
+	}
+}
+
+// advance calls f for each of some actions, or of their steps, some concurrently. It ignores
+// those that another instance has advanced in the meantime. It returns those that failed for
+// now, which it logs, and an error that the loop cannot continue after.
+func advance[T any](e *Engine, loop string, items []T, f func(T) error) (failed []T, err error) {
+	var group errgroup.Group
+	group.SetLimit(maxConcurrent)
+	errs := make([]error, len(items))
+	var stop atomic.Bool
+	for i, item := range items {
+		group.Go(func() error {
+			if stop.Load() {
+				return nil
+			}
+			err := f(item)
+			var refused *TransitionError
+			switch {
+			case err == nil || errors.As(err, &refused) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrNoChange):
+				return nil
+			case retriable(err):
+				errs[i] = err
+				return nil
+			}
+			stop.Store(true)
+			return err
+		})
+	}
+	err = group.Wait()
+	for i := range items {
+		if errs[i] != nil {
+			failed = append(failed, items[i])
+		}
+	}
+	if len(failed) > 0 {
+		first := errs[slices.IndexFunc(errs, func(err error) bool { return err != nil })]
+		e.log.Error(loop+": some actions could not advance; they are tried again", "actions", len(failed), "first error", first)
+	}
+	return failed, err
+}
+
+// steps is a heap of steps by time: container/heap's interface.
+type steps []*step
+
+func (h steps) Len() int           { return len(h) }
+func (h steps) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+
+func (h steps) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+
+// Push appends a step.
+func (h *steps) Push(x any) {
+	s := x.(*step)
+	s.place = len(*h)
+	*h = append(*h, s)
+}
+
+// Pop removes the last step.
+func (h *steps) Pop() any {
+	last := len(*h) - 1
+	s := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return s
+}

@@ -4,9 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -140,12 +138,8 @@ func advance[T any](e *Engine, loop string, items []T, f func(T) error) (failed 
 	var group errgroup.Group
 	group.SetLimit(maxConcurrent)
 	errs := make([]error, len(items))
-	var stop atomic.Bool
 	for i, item := range items {
 		group.Go(func() error {
-			if stop.Load() {
-				return nil
-			}
 			err := f(item)
 			var refused *TransitionError
 			switch {
@@ -155,18 +149,20 @@ func advance[T any](e *Engine, loop string, items []T, f func(T) error) (failed 
 				errs[i] = err
 				return nil
 			}
-			stop.Store(true)
 			return err
 		})
 	}
 	err = group.Wait()
+	var first error
 	for i := range items {
-		if errs[i] != nil {
-			failed = append(failed, items[i])
+		if errs[i] == nil {
+			continue
+		}
+		if failed = append(failed, items[i]); first == nil {
+			first = errs[i]
 		}
 	}
-	if len(failed) > 0 {
-		first := errs[slices.IndexFunc(errs, func(err error) bool { return err != nil })]
+	if first != nil {
 		e.log.Error(loop+": some actions could not advance; they are tried again", "actions", len(failed), "first error", first)
 	}
 	return failed, err

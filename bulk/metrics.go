@@ -118,6 +118,7 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	for _, c := range m.collectors() {
 		c.Collect(to)
 	}
+	concurrency, down := m.loads.show()
 	m.mu.Lock()
 	state := m.state
 	ready, inFlight := map[string]int64{}, map[string]int64{}
@@ -126,11 +127,15 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		ready[label] += state.Types[name].Ready
 		inFlight[label] += state.Types[name].InFlight
 	}
-	concurrency, down := m.loads.show()
-	m.ofTargets(to, m.foundRate, state.Found)
-	m.ofTargets(to, m.foundConcurrency, concurrency)
-	m.ofTargets(to, m.down, down)
+	ofTargets := map[*prometheus.Desc]map[string]float64{
+		m.foundRate: m.targets.add(state.Found), m.foundConcurrency: m.targets.add(concurrency), m.down: m.targets.add(down),
+	}
 	m.mu.Unlock()
+	for gauge, values := range ofTargets {
+		for label, value := range values {
+			to <- prometheus.MustNewConstMetric(gauge, prometheus.GaugeValue, value, label)
+		}
+	}
 	for label := range ready {
 		to <- prometheus.MustNewConstMetric(m.readySize, prometheus.GaugeValue, float64(ready[label]), label)
 		to <- prometheus.MustNewConstMetric(m.inFlightSize, prometheus.GaugeValue, float64(inFlight[label]), label)
@@ -146,17 +151,6 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// ofTargets sends a gauge of targets, by name. m.mu must be held.
-func (m *metrics) ofTargets(to chan<- prometheus.Metric, gauge *prometheus.Desc, values map[string]float64) {
-	labeled := map[string]float64{}
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		labeled[m.targets.of(name)] += values[name]
-	}
-	for label, value := range labeled {
-		to <- prometheus.MustNewConstMetric(gauge, prometheus.GaugeValue, value, label)
-	}
-}
-
 // labels are the names that have their own label.
 type labels map[string]bool
 
@@ -169,6 +163,15 @@ func (l labels) of(name string) string {
 		l[name] = true
 	}
 	return name
+}
+
+// add returns the sums of values by label, given them by name.
+func (l labels) add(values map[string]float64) map[string]float64 {
+	sums := map[string]float64{}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		sums[l.of(name)] += values[name]
+	}
+	return sums
 }
 
 func (m *metrics) tenant(name string) string {

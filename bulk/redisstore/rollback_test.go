@@ -278,14 +278,41 @@ func TestEverythingIsLost(t *testing.T) {
 			if _, err := s.Append(t.Context(), "a", 0, payloads(0, 2000)); err != nil {
 				t.Fatal(err)
 			}
+			// The limits are those of the config again.
+			began := time.Now()
 			if _, err := engine.Seal(t.Context(), "a", 2000); err != nil {
 				t.Fatal(err)
 			}
-			// The limits are those of the config again.
-			began := time.Now()
 			completed(t, s, "a", 2000)
 			if took := time.Since(began); took < 2*time.Second {
 				t.Errorf("2,000 jobs ran in %v at 500 per second", took)
+			}
+		})
+	}
+}
+
+// TestAShardWithoutSettings checks that a shard starts nothing before it knows the limits, and
+// gets them: whoever made it again may have ended, or not have sent them yet.
+func TestAShardWithoutSettings(t *testing.T) {
+	t.Parallel()
+	for _, shards := range []int{1, 3} {
+		t.Run(fmt.Sprint(shards), func(t *testing.T) {
+			t.Parallel()
+			clock := newClock()
+			config := bulk.Config{RequestsPerSecond: 5}.WithDefaults()
+			s := open(t, Options{URL: redistest.Start(t, redistest.Options{}).URL(), Shards: shards, Bulk: config})
+			s.now = clock.now
+			start(t, s, bulk.Spec{ID: "a", Tenant: "t", Type: "echo"}, 100)
+			limits := s.db.B().Del().Key(s.shards[s.shardOf("t")] + "limits").Build()
+			if n, err := s.db.Do(t.Context(), limits).AsInt64(); err != nil || n != 1 {
+				t.Fatal(err)
+			}
+			if n, err := admit(t.Context(), s, 100); n != 0 || !errors.Is(err, bulk.ErrUnavailable) {
+				t.Errorf("%d jobs admitted, %v; want none before the shard has limits", n, err)
+			}
+			clock.advance(config.Window)
+			if n, err := admit(t.Context(), s, 100); n != 5 || err != nil {
+				t.Errorf("%d jobs admitted, %v; want 5", n, err)
 			}
 		})
 	}

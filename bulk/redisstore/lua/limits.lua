@@ -4,7 +4,9 @@
 -- is limited, the most in flight, and the length of the windows that the limit counts in, if it
 -- has its own; and the revision that quotas are for. Quotas of another revision are refused.
 local terms = cjson.decode(ARGV[3])
-local revision = tonumber(call('HGET', P .. 'limits', 'revision') or 0)
+local revision = tonumber(call('HGET', P .. 'limits', 'revision'))
+-- A shard that was made again starts nothing before it has been sent its limits.
+if not revision then return redis.error_reply('NOSHARD there is no ' .. P .. 'limits') end
 local NONE = 1e15
 local UNLIMITED = {rated = false, most = 0, window = WINDOW}
 local limits = {}

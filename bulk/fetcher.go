@@ -10,69 +10,73 @@ import (
 // readyTime is how much work is ready where no limit holds it.
 const readyTime = 400 * time.Millisecond
 
-// fetchPause is the minimum time between two reads of the fair queue. One that takes long, over
-// very many lines, is followed by a pause of four times as long, up to fetchPauseMax, less
-// fetchWorth for each job that it admitted.
-const (
-	fetchPause    = time.Millisecond
-	fetchPauseMax = 2 * time.Second
-	fetchWorth    = 100 * time.Microsecond
-)
+// fetchPause is the minimum time between two reads of the fair queue.
+const fetchPause = time.Millisecond
 
 // fetcher moves jobs from the fair queue to the ready queue: it reads the backlog, asks
 // the policies which jobs may pass, and hands the grants to the store.
 func (e *Engine) fetcher(ctx context.Context) error {
-	flows, look := map[string]*flow{}, newLook(e.config.FetchBatch)
+	flows := map[string]*flow{}
 	var backoff backoff
 	for {
-		began := time.Now()
-		admitted, wait, err := e.fetchOnce(ctx, flows, look)
+		wait, err := e.fetchOnce(ctx, flows)
 		if err != nil && !retriable(err) {
 			return err
 		}
-		pause := max(fetchPause, min(4*time.Since(began)-time.Duration(admitted)*fetchWorth, fetchPauseMax), backoff.after(e.log, "fetch", err))
-		if !lifecycle.Sleep(ctx, nil, pause) || !lifecycle.Sleep(ctx, e.fetch, wait) {
+		if !lifecycle.Sleep(ctx, nil, max(fetchPause, backoff.after(e.log, "fetch", err))) || !lifecycle.Sleep(ctx, e.fetch, wait) {
 			return ctx.Err()
 		}
 	}
 }
 
-// fetchOnce admits the jobs that may pass now. It returns how many, and how long to wait unless
+// fetchOnce admits the jobs that may pass now, and returns how long to wait unless
 // woken.
-func (e *Engine) fetchOnce(ctx context.Context, flows map[string]*flow, look *look) (admitted int, wait time.Duration, err error) {
-	b, err := e.store.Backlog(ctx, look.most)
-	if err != nil {
-		return 0, e.config.FetchInterval, err
+func (e *Engine) fetchOnce(ctx context.Context, flows map[string]*flow) (wait time.Duration, err error) {
+	var seen fetched
+	if err := e.store.Fetch(ctx, func(b *Backlog) { seen = e.divide(b, flows) }); err != nil {
+		return e.config.FetchInterval, err
 	}
-	e.fairness.saw(b)
-	e.bound(&b)
-	free := e.free(b, flows)
-	grants, reach := divide(b, free, max(0, e.config.Alpha))
-	if len(grants) > 0 {
-		if admitted, err = e.store.Admit(ctx, grants); err != nil {
-			return 0, e.config.FetchInterval, err
+	admitted := 0
+	if len(seen.grants) > 0 {
+		if admitted, err = e.store.Admit(ctx, seen.grants); err != nil {
+			return e.config.FetchInterval, err
 		}
 	}
-	if admitted > 0 || e.readyHere(b) {
+	if admitted > 0 || e.readyHere(seen.backlog) {
 		e.wakeWorkers()
 	}
-	e.metrics.fetched(b, free, grants, admitted)
-	if look.next(time.Now(), b.More, min(b.Left, free.most()), len(grants), reach) {
-		return admitted, 0, nil
-	}
+	e.metrics.fetched(seen, admitted)
 	wait = e.config.FetchInterval
-	if b.lines() > 0 {
-		wait = min(wait, max(0, b.WindowEnds.Sub(b.Now)))
+	if seen.backlog.lines() > 0 {
+		wait = min(wait, max(0, seen.backlog.WindowEnds.Sub(seen.backlog.Now)))
 	}
-	return admitted, wait, nil
+	return wait, nil
 }
 
-// most returns how many jobs may become ready at most.
-func (f Free) most() (jobs int64) {
-	for _, n := range f.Types {
-		jobs += n
+// fetched is what one read of the fair queue has found.
+type fetched struct {
+	backlog Backlog // without its Queue
+	free    Free
+	grants  []Grant
+	passed  map[string]int64 // jobs granted, by tenant
+	// denied has up to maxLabels of the tenants that the global limit held back, or their own.
+	denied map[string][]string
+}
+
+// divide asks the policies which jobs of a backlog may pass.
+func (e *Engine) divide(b *Backlog, flows map[string]*flow) (seen fetched) {
+	e.fairness.saw(b)
+	seen.free = e.free(*b, flows)
+	seen.free.measured = e.measure(b)
+	seen.grants, seen.passed = Divide(b, seen.free)
+	if b.Left == 0 {
+		seen.denied = map[string][]string{"global": b.Queue.someTenants(maxLabels)}
+	} else {
+		seen.denied = map[string][]string{"tenant": b.Queue.someUsedUp(maxLabels)}
 	}
-	return max(0, min(jobs, f.Total))
+	seen.backlog = *b
+	seen.backlog.Queue, seen.backlog.Bounds = nil, nil
+	return seen
 }
 
 // lines returns how many lines have waiting jobs.
@@ -81,72 +85,6 @@ func (b *Backlog) lines() (lines int64) {
 		lines += int64(state.Lines)
 	}
 	return lines
-}
-
-const (
-	// leastLook is the least number of actions that the fetcher asks for; briefLook where it
-	// has seen that more wait, and that few of them can be served.
-	leastLook = 256
-	briefLook = 32
-	// While more jobs could become ready it asks for lookFurther times as many actions if most
-	// lines that it saw were granted jobs, and else for lookAhead for each of these lines; but
-	// for few more than twice the jobs that could.
-	lookAhead = 8
-	// stuckAfter is after how long without grants for a type it looks further, lookFurther
-	// times as far each time: all that it has seen may be held back by what the store does not
-	// know. It continues to look as far for lookFar.
-	stuckAfter  = 100 * time.Millisecond
-	lookFurther = 4
-	lookFar     = time.Second
-	mostLook    = 1 << 30
-)
-
-// look is how many actions the fetcher asks for.
-type look struct {
-	least, most int
-	// stuck has the types that were granted nothing though actions were left out, by since when.
-	stuck map[string]time.Time
-	// farUntil is until when it looks as far as it did.
-	farUntil time.Time
-}
-
-func newLook(least int) *look {
-	least = max(least, leastLook)
-	return &look{least: least, most: least, stuck: map[string]time.Time{}}
-}
-
-// next sets how many actions to ask for next, and reports whether to ask at once. Capacity is
-// how many jobs could become ready, and granted the number of actions that were granted some.
-func (l *look) next(now time.Time, more bool, capacity int64, granted int, r reach) (again bool) {
-	want := max(l.least, 2*granted)
-	if len(r.short) > 0 {
-		want = lookAhead * r.served
-		if 2*r.served >= r.seen {
-			want = lookFurther * l.most
-		}
-		want = max(briefLook, min(want, int(2*capacity)+l.least))
-		again = want > l.most
-	}
-	for name := range l.stuck {
-		if !r.short[name] || r.granted[name] {
-			delete(l.stuck, name)
-		}
-	}
-	for name := range r.short {
-		switch since, stuck := l.stuck[name]; {
-		case r.granted[name]:
-		case !stuck:
-			l.stuck[name] = now
-		case now.Sub(since) >= stuckAfter && more:
-			want, again = max(want, lookFurther*l.most), true
-			l.farUntil = now.Add(lookFar)
-		}
-	}
-	if now.Before(l.farUntil) {
-		want = max(want, l.most)
-	}
-	l.most = min(want, mostLook)
-	return again
 }
 
 // free returns how many jobs may become ready: for each type up to the bound of its flow, and

@@ -118,11 +118,10 @@ type Store interface {
 	// for an unknown action, and a *NoJobError for a job that the action does not have.
 	Job(ctx context.Context, id string, index int64) (JobState, error)
 
-	// Backlog returns what the fetcher's policies need: the jobs that wait, and what
-	// the present window still allows. Most is about how many waiting actions it returns: those
-	// that Divide serves first. A target with waiting jobs has at least a few. Jobs
-	// that the store would not admit now may be left out first. 0 returns all.
-	Backlog(ctx context.Context, most int) (Backlog, error)
+	// Fetch calls f with what the fetcher's policies need: the jobs that wait, and what the present
+	// window still allows. The Queue and the Bounds of the backlog are good until f returns; it must
+	// not call the store.
+	Fetch(ctx context.Context, f func(*Backlog)) error
 	// Admit moves jobs from the lines of their actions into the ready queue, in the
 	// order of the grants, as far as limits still allow. It returns how many it moved.
 	Admit(ctx context.Context, grants []Grant) (admitted int, err error)
@@ -244,17 +243,15 @@ type Backlog struct {
 	Left int64
 	// Virtual is the virtual time of the division among tenants; see Divide.
 	Virtual float64
-	// Lines has one line for each tenant and type with jobs that wait; with More, some.
-	Lines []Line
-	// More reports whether actions with waiting jobs were left out. Then Tenants has the weights
-	// of the tenants with jobs that wait, up to MaxTenants of them. It may be as old as the window,
-	// and must not be changed.
-	More    bool
-	Tenants map[string]float64
+	// Queue has the jobs that wait, and Bounds what limits leave of them: see Store.Fetch.
+	Queue  *FairQueue
+	Bounds Bounds
+	// Lines has one line for each tenant and type with jobs that wait, and Targets how many more
+	// jobs each limited target of them admits, by name: see Backlog.List.
+	Lines   []Line
+	Targets map[string]int64
 	// Types has the state of each job type, by name.
 	Types map[string]TypeState
-	// Targets has how many more jobs each limited target admits, by name.
-	Targets map[string]int64
 	// Found has the rate, in attempts per second, of each target that is set to Auto,
 	// by name; see AutoRate.
 	Found map[string]float64
@@ -268,8 +265,18 @@ type Backlog struct {
 	OldestEvent time.Time
 }
 
-// MaxTenants is how many tenants a Backlog names that leaves actions out.
-const MaxTenants = 10_000
+// Bounds tells what limits leave at the moment of a Backlog. To ask for the bound of a limit with a
+// window may lower the backlog's WindowEnds.
+type Bounds interface {
+	// Tenant returns a tenant's settings, how many more jobs its own limit admits in the present
+	// window, and when that ends.
+	Tenant(name string) (settings Tenant, left int64, ends time.Time)
+	// Target returns how many more jobs a target admits.
+	Target(name string) int64
+	// Limiter returns how many more jobs congestion control admits of a tenant to a target in
+	// this window.
+	Limiter(of Holder) int64
+}
 
 // Holder is a tenant's jobs of one type against one target; see Spec.Callee.
 type Holder struct{ Tenant, Type, Target string }
@@ -289,10 +296,7 @@ type Line struct {
 	Granted int64
 	// Left is how many more jobs the tenant's own limit admits in this window. Lines of
 	// one tenant share it.
-	Left int64
-	// Rest reports that the line stands for itself and those that follow it, which were left out.
-	// It has one action with Rest, and the line may be there a second time, with other actions.
-	Rest    bool
+	Left    int64
 	Waiting []Waiting
 }
 
@@ -301,23 +305,14 @@ type Waiting struct {
 	// Number is the store's number of the action, for a Grant.
 	Number uint64
 	Class  Class
-	// EnteredAt is when the action entered the fair queue.
-	EnteredAt time.Time
-	// Total and Done count the action's jobs; see Action.Size.
-	Total, Done int64
+	// Priority is that of the function Priority.
+	Priority float64
 	// Jobs is how many jobs can be admitted now.
 	Jobs   int64
 	Target string
-	// Cost is the worker time that a job takes, in seconds, as the engine estimates it; 0 is 1.
-	Cost float64
 	// Left is how many more jobs congestion control admits for the action's limiter
 	// (tenant and target) in this window; NoLimit if nothing is throttled.
 	Left int64
-	// Rest reports that the action stands for itself and those that follow it, which were left
-	// out: Divide grants nothing from there on.
-	Rest bool
-
-	heldBounds // set by the engine
 }
 
 // TypeState is the state of one job type.

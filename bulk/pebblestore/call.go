@@ -153,7 +153,6 @@ func (s *Store) fly(a *action, n int64) {
 	a.record.InFlight += n
 	s.occupy(a, n)
 	if n < 0 {
-		s.lines.Unpark(a.line.tenant.name)
 		s.changed(a)
 	}
 	s.global.inFlight += n

@@ -123,7 +123,7 @@ func (s *Store) charge(a *action, n int64) {
 		return
 	}
 	if n < 0 {
-		s.lines.Unpark(a.line.tenant.name)
+		s.changed(a)
 	}
 	s.global.ready += n
 	a.line.tenant.counter.ready += n

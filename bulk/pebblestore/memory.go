@@ -46,7 +46,7 @@ type action struct {
 	limiter *limiter
 	holding *holding
 
-	// queued is the action's place in Store.lines. Stale reports whether it must be set again.
+	// queued is the action's place in Store.fair. Stale reports whether it must be set again.
 	queued bulk.Queued
 	stale  bool
 	// slot is its place in line.actions.
@@ -121,7 +121,6 @@ type line struct {
 	taken   float64 // its tag in the division of the type's workers
 	granted int64   // admitted jobs
 	actions []*action
-	listed  int // the line's place in the backlog that is made, counted from 1
 }
 
 // holding counts the jobs of a holder that are ready or in flight.

@@ -78,7 +78,7 @@ func (s *Store) adopt(change bulk.SettingsChange) {
 			}
 		}
 		t.settings, t.counter.limit = settings, settings.Limit()
-		s.lines.Unpark(change.Name)
+		s.fair.Unpark(change.Name)
 	case change.Target != nil:
 		s.settings.Targets[change.Name] = *change.Target
 		t := s.targetOf(change.Name)

@@ -52,17 +52,12 @@ type Store struct {
 	targets  map[string]*target
 	limiters map[[2]string]*limiter
 	autos    map[string]*target // targets set to Auto
-	// lines has the waiting actions in the order in which they are served, as it was before
-	// those that are stale changed.
-	lines  *bulk.Lines
-	stale  []*action
-	parked int64 // the window in which tenants were last parked
+	// fair has the waiting actions, as they were before those that are stale changed.
+	fair  *bulk.FairQueue
+	stale []*action
 	// holdings has who holds jobs or has actions, and held those of them that hold jobs.
 	holdings map[bulk.Holder]*holding
 	held     map[*holding]struct{}
-	// weights are those of the tenants that waited in the window weighed.
-	weights map[string]float64
-	weighed int64
 	// autoWindow is the window for which the present rates were found.
 	autoWindow int64
 	global     counter
@@ -116,7 +111,7 @@ func Open(dir string, options Options) (*Store, error) {
 		targets:  map[string]*target{},
 		limiters: map[[2]string]*limiter{},
 		autos:    map[string]*target{},
-		lines:    bulk.NewLines(),
+		fair:     bulk.NewFairQueue(),
 		holdings: map[bulk.Holder]*holding{},
 		held:     map[*holding]struct{}{},
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/storetest"
 	"github.com/sluice-project/sluice/internal/rediskv"
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
@@ -38,7 +39,7 @@ func calls(s *Store, id string, jobs []bulk.Job) map[string]func(context.Context
 			_, err := s.Actions(ctx, bulk.ActionFilter{Unfinished: true})
 			return err
 		},
-		"Backlog": func(ctx context.Context) error { _, err := s.Backlog(ctx, 0); return err },
+		"Backlog": func(ctx context.Context) error { _, err := storetest.Backlog(ctx, s); return err },
 		"Admit": func(ctx context.Context) error {
 			_, err := s.Admit(ctx, []bulk.Grant{{Number: jobs[0].Lease.Action, Jobs: 1}})
 			return err
@@ -128,7 +129,7 @@ func TestTheCallerHasNoTime(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error)
 	go func() {
-		_, err := s.Backlog(ctx, 0)
+		_, err := storetest.Backlog(ctx, s)
 		failed <- err
 	}()
 	cancel()

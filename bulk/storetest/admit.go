@@ -15,7 +15,7 @@ var admitCases = []testCase{
 	{"grants beyond what waits are cut", false, admitCut},
 	{"jobs are ready in the order of the grants", false, admitOrder},
 	{"types are counted", false, admitTypes},
-	{"a part of the backlog has what is served first", false, backlogPart},
+	{"the fair queue is in order", false, backlogOrder},
 	{"a paused action's jobs are not leased", false, pauseReady},
 	{"a paused action's jobs in flight go on", false, pauseInFlight},
 	{"canceling ends what was not started", false, cancelWaiting},
@@ -40,16 +40,15 @@ func backlogShows(k *kit) {
 	line, w := k.waiting("a", b)
 	k.check(line.Tenant == "tenant" && line.Type == bulk.WebhookType && line.Left == bulk.NoLimit, "line %+v", line)
 	want := bulk.Waiting{
-		Number: w.Number, Class: bulk.High, EnteredAt: entered, Total: 10, Jobs: 10, Target: "api", Left: bulk.NoLimit,
+		Number: w.Number, Class: bulk.High, Priority: bulk.Priority(entered, 0, 10, 0, time.Second), Jobs: 10, Target: "api", Left: bulk.NoLimit,
 	}
-	k.check(w.EnteredAt.Equal(entered), "entered at %v, want %v", w.EnteredAt, entered)
-	w.EnteredAt = entered
 	k.check(*w == want, "waiting %+v, want %+v", *w, want)
 
 	k.admit("a", 4)
 	k.succeed(k.lease(3)...)
 	_, w = k.waiting("a", k.backlog())
-	k.check(w.Jobs == 6 && w.Done == 3, "waiting %+v, want 6 jobs and 3 done", *w)
+	priority := bulk.Priority(entered, 0, 10, 3, time.Second)
+	k.check(w.Jobs == 6 && w.Priority == priority, "waiting %+v, want 6 jobs and, as 3 are done, priority %g", *w, priority)
 	k.admit("a", 6)
 	k.check(len(k.backlog().Lines) == 0, "an action whose jobs are all admitted is in the backlog")
 }
@@ -163,11 +162,11 @@ func admitTypes(k *kit) {
 	}
 }
 
-// backlogPart compares parts of the backlog with the whole, while jobs come, pause, are admitted
-// and end.
-func backlogPart(k *kit) {
+// backlogOrder divides while jobs come, pause, are admitted, come back and end.
+func backlogOrder(k *kit) {
 	k.open(unlimited())
 	k.set(bulk.SettingsChange{Name: "t3", Tenant: &bulk.Tenant{Weight: 1, RequestsPerSecond: 1}})
+	k.set(bulk.SettingsChange{Name: "t4", Tenant: &bulk.Tenant{Weight: 2, Concurrency: 3}})
 	k.set(bulk.SettingsChange{Name: "shut", Target: &bulk.TargetLimits{RequestsPerSecond: 1}})
 	for i := range 40 {
 		s := spec(fmt.Sprint("a", i), fmt.Sprint("t", i%7))
@@ -175,16 +174,9 @@ func backlogPart(k *kit) {
 			s = targeted(s.ID, s.Tenant, []string{"shut", "api"}[i%2])
 		}
 		k.run(s, 3+i%4)
-		k.advance(time.Millisecond)
 	}
-	free := bulk.Free{Total: 12, Types: map[string]int64{"echo": 12, bulk.WebhookType: 2}}
 	for round := range 12 {
-		whole := k.backlog()
-		grants := bulk.Divide(whole, free, time.Second)
-		for _, most := range []int{1, 5, 20, 1000} {
-			k.comparePart(whole, most, bulk.Divide(whole, free, time.Second), free)
-		}
-		k.grant(grants...)
+		k.grant(k.divide(bulk.Free{Total: 12, Types: map[string]int64{"echo": 12, bulk.WebhookType: 2}})...)
 		jobs := k.leaseAs(bulk.LeaseRequest{Types: []string{"echo", bulk.WebhookType}, Max: 8, LeaseFor: time.Minute})
 		k.succeed(jobs[:len(jobs)/2]...)
 		for _, j := range jobs[len(jobs)/2:] {
@@ -194,47 +186,33 @@ func backlogPart(k *kit) {
 		if a := k.action(id); a.Status == bulk.Running && a.Done() < a.Total {
 			k.transition(id, bulk.Transition{Kind: []bulk.TransitionKind{bulk.Pause, bulk.Cancel}[round%2]})
 		}
+		if round == 6 {
+			k.set(bulk.SettingsChange{Name: "t3", Tenant: &bulk.Tenant{Weight: 3, BasePriority: 5000}})
+		}
 		k.advance(time.Duration(round%3) * 500 * time.Millisecond)
 	}
 }
 
-// comparePart compares a part of a backlog with the whole.
-func (k *kit) comparePart(whole bulk.Backlog, most int, grants []bulk.Grant, free bulk.Free) {
+// divide returns the grants of a division. It checks that they are those of a queue that is made
+// anew from what waits.
+func (k *kit) divide(free bulk.Free) (grants []bulk.Grant) {
 	k.t.Helper()
-	part, err := k.store.Backlog(ctx, most)
-	k.must(err)
-	waits, tenants := map[uint64]bulk.Waiting{}, map[string]bool{}
-	for _, line := range whole.Lines {
-		tenants[line.Tenant] = true
-		for _, w := range line.Waiting {
-			waits[w.Number] = w
-		}
-	}
-	actions, rests := 0, 0
-	for _, line := range part.Lines {
-		for _, w := range line.Waiting {
-			if actions++; w.Rest {
-				rests++
+	k.must(k.store.Fetch(ctx, func(b *bulk.Backlog) {
+		b.List("")
+		grants, _ = bulk.Divide(b, free)
+		b.Queue = bulk.NewFairQueue()
+		for _, line := range b.Lines {
+			tags := bulk.LineTags{Taken: line.Taken, TypeTaken: line.TypeTaken, Granted: line.Granted}
+			for _, w := range line.Waiting {
+				of := bulk.Holder{Tenant: line.Tenant, Type: line.Type, Target: w.Target}
+				b.Queue.Set(&bulk.Queued{Number: w.Number}, of, tags, w.Class, w.Priority, w.Jobs)
 			}
-			w.Rest = false
-			k.check(w == waits[w.Number], "the part of %d has %+v, want %+v", most, w, waits[w.Number])
 		}
-	}
-	k.check(part.More == (len(waits) > most), "of %d waiting actions the part of %d says more: %v", len(waits), most, part.More)
-	k.check(actions <= max(most, 0)+3*10 && (part.More || actions == len(waits) && rests == 0), "the part of %d of %d has %d actions, %d of them for the rest", most, len(waits), actions, rests)
-	for name, state := range whole.Types {
-		got := part.Types[name]
-		k.check(got.Waiting == state.Waiting && got.Lines == state.Lines && got.Ready == state.Ready, "type %s of the part of %d: %+v, want %+v", name, most, got, state)
-	}
-	for of, held := range whole.Held {
-		k.check(part.Held[of] == held, "in the part of %d %v holds %d, want %d", most, of, part.Held[of], held)
-	}
-	for name := range part.Tenants {
-		k.check(tenants[name] || part.More, "the part of %d names tenant %s, which does not wait", most, name)
-	}
-	if got := bulk.Divide(part, free, time.Second); len(grants) > 0 {
-		k.check(len(got) > 0, "of the part of %d nothing is granted, of the whole %v", most, grants)
-	}
+		b.Queue.Advance(b.Now, b.Virtual, func(name string) float64 { return b.Types[name].Virtual })
+		anew, _ := bulk.Divide(b, free)
+		k.check(slices.Equal(grants, anew), "granted %v, want %v", grants, anew)
+	}))
+	return grants
 }
 
 func pauseReady(k *kit) {
@@ -324,7 +302,7 @@ func (k *kit) serve(windows int, served map[string]int) {
 	k.t.Helper()
 	free := bulk.Free{Total: 100, Types: map[string]int64{"echo": 100}}
 	for range windows {
-		k.grant(bulk.Divide(k.backlog(), free, time.Second)...)
+		k.grant(k.divide(free)...)
 		for _, j := range k.lease(100) {
 			served[j.Spec.Tenant]++
 			k.succeed(j)

@@ -15,17 +15,20 @@ import (
 // It is for one store, which protects it by a mutex.
 //
 // The actions of one tenant, type and target are a lane: all of them are held back together.
-// The lanes of one type and target are a pool, so that a target which takes no more holds back
-// all of them at once. Lanes and pools have two orders, by the tags of the type and by those of
-// the limit. Tags below virtual time count as virtual time, so a lane whose tag virtual time
-// passes changes its place: ahead has the tags that it has not passed.
+// Lanes of one type and target are a pool, so that a target which takes no more holds back all of
+// them at once. Lanes whose attempts may be long have pools of their own: these share places that
+// may all be taken. Lanes and pools have two orders, by the tags of the type and by those of the
+// limit. Tags below virtual time count as virtual time, so a lane whose tag virtual time passes
+// changes its place: ahead has the tags that it has not passed.
 type FairQueue struct {
 	tenants map[string]*queuedTenant
 	types   map[string]*queuedType
 	ahead   ranks.Heap[*queuedTenant]
 	parked  ranks.Heap[*queuedTenant]
 	virtual float64
-	fresh   []*queuedTenant // whose since is not known yet
+	// fresh has tenants whose since is not known yet, and unmeasured new lanes.
+	fresh      []*queuedTenant
+	unmeasured []*lane
 }
 
 // Queued is the place of one action in a FairQueue. The zero value is in none.
@@ -70,14 +73,20 @@ type queuedType struct {
 	name    string
 	virtual float64
 	ahead   ranks.Heap[*queuedLine]
-	pools   map[string]*lanePool
-	orders  [2]ranks.Heap[*lanePool] // of those with lanes that are not left out
-	jobs    int64
-	lines   int
+	pools   map[poolKey]*lanePool
+	// orders are those of pools with lanes that are not left out: of short and of long attempts.
+	orders [2][2]ranks.Heap[*lanePool]
+	jobs   int64
+	lines  int
+}
+
+type poolKey struct {
+	target string
+	long   bool
 }
 
 type lanePool struct {
-	target string
+	poolKey
 	orders [2]ranks.Heap[*lane]
 	at     [2]int // in queuedType.orders
 	lanes  int
@@ -178,8 +187,9 @@ func (x *FairQueue) laneOf(of Holder, tags LineTags) *lane {
 	}
 	l := line.lanes[of.Target]
 	if l == nil {
-		l = &lane{holder: of, line: line, pool: line.of.poolOf(of.Target)}
+		l = &lane{holder: of, line: line, pool: line.of.poolOf(poolKey{of.Target, true})}
 		l.pool.lanes++
+		x.unmeasured = append(x.unmeasured, l)
 		for i := range l.queues {
 			l.queues[i] = ranks.New(func(a, b *Queued) bool { return a.precedence(false).compare(b.precedence(false)) < 0 }, func(q *Queued) *int { return &q.at })
 		}
@@ -191,26 +201,36 @@ func (x *FairQueue) laneOf(of Holder, tags LineTags) *lane {
 func (x *FairQueue) typeOf(name string) *queuedType {
 	k := x.types[name]
 	if k == nil {
-		k = &queuedType{name: name, pools: map[string]*lanePool{}, virtual: math.Inf(-1), ahead: ranks.New(
+		k = &queuedType{name: name, pools: map[poolKey]*lanePool{}, virtual: math.Inf(-1), ahead: ranks.New(
 			func(a, b *queuedLine) bool { return a.taken < b.taken }, func(l *queuedLine) *int { return &l.ahead })}
-		for order := range k.orders {
-			k.orders[order] = ranks.New(func(a, b *lanePool) bool {
-				return a.orders[order].First().compare(b.orders[order].First(), order) < 0
-			}, func(p *lanePool) *int { return &p.at[order] })
+		for order := range 2 {
+			for long := range k.orders {
+				k.orders[long][order] = ranks.New(func(a, b *lanePool) bool {
+					return a.orders[order].First().compare(b.orders[order].First(), order) < 0
+				}, func(p *lanePool) *int { return &p.at[order] })
+			}
 		}
 		x.types[name] = k
 	}
 	return k
 }
 
-func (k *queuedType) poolOf(target string) *lanePool {
-	p := k.pools[target]
+// ofPools returns the order of a type's pools of long attempts, or of those of short ones.
+func (k *queuedType) ofPools(long bool, order int) *ranks.Heap[*lanePool] {
+	if long {
+		return &k.orders[1][order]
+	}
+	return &k.orders[0][order]
+}
+
+func (k *queuedType) poolOf(key poolKey) *lanePool {
+	p := k.pools[key]
 	if p == nil {
-		p = &lanePool{target: target}
+		p = &lanePool{poolKey: key}
 		for order := range p.orders {
 			p.orders[order] = ranks.New(func(a, b *lane) bool { return a.compare(b, order) < 0 }, func(l *lane) *int { return &l.at[order] })
 		}
-		k.pools[target] = p
+		k.pools[key] = p
 	}
 	return p
 }
@@ -271,7 +291,7 @@ func (x *FairQueue) place(l *lane) {
 	}
 	for order := range l.pool.orders {
 		l.pool.orders[order].SetIf(l, head != nil && t.parked == 0)
-		line.of.orders[order].SetIf(l.pool, l.pool.orders[order].First() != nil)
+		line.of.ofPools(l.pool.long, order).SetIf(l.pool, l.pool.orders[order].First() != nil)
 	}
 	if head == nil {
 		x.drop(l)
@@ -293,9 +313,7 @@ func (x *FairQueue) drop(l *lane) {
 		return
 	}
 	delete(line.lanes, of.Target)
-	if l.pool.lanes--; l.pool.lanes == 0 {
-		delete(line.of.pools, of.Target)
-	}
+	line.of.leavePool(l)
 	if len(line.lanes) > 0 {
 		return
 	}
@@ -309,6 +327,46 @@ func (x *FairQueue) drop(l *lane) {
 		x.parked.Remove(t)
 		delete(x.tenants, of.Tenant)
 	}
+}
+
+// leavePool takes a lane out of its pool.
+func (k *queuedType) leavePool(l *lane) {
+	for order := range l.pool.orders {
+		l.pool.orders[order].Remove(l)
+		k.ofPools(l.pool.long, order).SetIf(l.pool, l.pool.orders[order].First() != nil)
+	}
+	if l.pool.lanes--; l.pool.lanes == 0 {
+		delete(k.pools, l.pool.poolKey)
+	}
+}
+
+// classify records whether the attempts of a lane may be long.
+func (x *FairQueue) classify(l *lane, long bool) {
+	if l.pool.long == long {
+		return
+	}
+	k := l.line.of
+	k.leavePool(l)
+	l.pool = k.poolOf(poolKey{l.holder.Target, long})
+	l.pool.lanes++
+	x.place(l)
+}
+
+// classifyNew calls long for lanes that are new, and for those of holders that were thought to be
+// long.
+func (x *FairQueue) classifyNew(holders []Holder, long func(Holder) bool) {
+	for _, of := range holders {
+		if t := x.tenants[of.Tenant]; t != nil && t.lines[of.Type] != nil && t.lines[of.Type].lanes[of.Target] != nil {
+			x.unmeasured = append(x.unmeasured, t.lines[of.Type].lanes[of.Target])
+		}
+	}
+	for _, l := range x.unmeasured {
+		if l.line.lanes[l.holder.Target] == l { // it has not left
+			x.classify(l, long(l.holder))
+		}
+	}
+	clear(x.unmeasured)
+	x.unmeasured = x.unmeasured[:0]
 }
 
 // Advance tells the time, and virtual times: of the limit, and of each type by its name. It comes
@@ -399,7 +457,7 @@ func (x *FairQueue) others(jobType string, one map[string]bool) bool {
 // Waits reports whether jobs for a target wait.
 func (x *FairQueue) Waits(target string) bool {
 	for _, k := range x.types {
-		if k.pools[target] != nil {
+		if k.pools[poolKey{target, false}] != nil || k.pools[poolKey{target, true}] != nil {
 			return true
 		}
 	}
@@ -465,13 +523,15 @@ func (b *Backlog) list(l *lane) (waiting []Waiting) {
 type queueWalk struct {
 	queue   *FairQueue
 	order   int
-	full    func(*queuedType, *lanePool) bool
+	full    func(k *queuedType, long bool, p *lanePool) bool
 	streams ranks.Heap[*laneStream]
 }
 
-// laneStream is the lanes of a pool, or the first lanes of the pools of a type.
+// laneStream is the lanes of a pool, or the first lanes of the pools of a type, of long or of short
+// attempts.
 type laneStream struct {
 	of    *queuedType
+	long  bool
 	pools *ranks.Walk[*lanePool] // nil for the lanes of a pool
 	lanes *ranks.Walk[*lane]
 	pool  *lanePool // that next is in
@@ -480,11 +540,13 @@ type laneStream struct {
 	at    int
 }
 
-func (x *FairQueue) walk(order int, full func(*queuedType, *lanePool) bool) *queueWalk {
+func (x *FairQueue) walk(order int, full func(*queuedType, bool, *lanePool) bool) *queueWalk {
 	w := &queueWalk{queue: x, order: order, full: full, streams: ranks.New(
 		func(a, b *laneStream) bool { return a.place.before(b.place) }, func(s *laneStream) *int { return &s.at })}
 	for _, k := range x.types {
-		w.advance(&laneStream{of: k, pools: k.orders[order].Walk()})
+		for _, long := range []bool{false, true} {
+			w.advance(&laneStream{of: k, long: long, pools: k.ofPools(long, order).Walk()})
+		}
 	}
 	return w
 }
@@ -506,9 +568,9 @@ func (w *queueWalk) advance(s *laneStream) {
 func (w *queueWalk) first() (*lane, place) {
 	for s := w.streams.First(); s != nil; s = w.streams.First() {
 		switch {
-		case w.full(s.of, nil), s.pools == nil && w.full(s.of, s.pool):
+		case w.full(s.of, s.long, nil), s.pools == nil && w.full(s.of, s.long, s.pool):
 			w.streams.Remove(s)
-		case w.full(s.of, s.pool):
+		case w.full(s.of, s.long, s.pool):
 			w.advance(s)
 		default:
 			return s.next, s.place
@@ -521,7 +583,7 @@ func (w *queueWalk) first() (*lane, place) {
 func (w *queueWalk) next() {
 	s := w.streams.First()
 	if s.pools != nil && s.pool.lanes > 1 {
-		others := &laneStream{of: s.of, pool: s.pool, lanes: s.pool.orders[w.order].Walk()}
+		others := &laneStream{of: s.of, long: s.long, pool: s.pool, lanes: s.pool.orders[w.order].Walk()}
 		others.lanes.Next()
 		w.advance(others)
 	}

@@ -225,7 +225,7 @@ func (m *indexModel) compare(t *rapid.T) {
 	}
 	for order := range 2 {
 		var got []uint64
-		w := m.x.walk(order, func(*queuedType, *lanePool) bool { return false })
+		w := m.x.walk(order, func(*queuedType, bool, *lanePool) bool { return false })
 		for l, at := w.first(); l != nil; l, at = w.first() {
 			got = append(got, at.number)
 			w.next()
@@ -294,6 +294,14 @@ func TestFairQueueIsInOrder(t *testing.T) {
 				} else {
 					m.x.Unpark(name)
 					delete(m.parked, name)
+				}
+			},
+			"measure": func(rt *rapid.T) {
+				m.x.classifyNew(nil, func(of Holder) bool { return of.Tenant < "v" })
+				if len(m.actions) > 0 {
+					if l := pick().lane; l != nil {
+						m.x.classify(l, rapid.Bool().Draw(rt, "long"))
+					}
 				}
 			},
 			"wait": func(*rapid.T) { m.now = m.now.Add(time.Second) },

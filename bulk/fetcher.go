@@ -10,7 +10,8 @@ import (
 // readyTime is how much work is ready where no limit holds it.
 const readyTime = 400 * time.Millisecond
 
-// fetchPause is the minimum time between two reads of the fair queue.
+// fetchPause is the minimum time between two reads of the fair queue, unless a read takes longer:
+// then it is that, so that the store is left to others.
 const fetchPause = time.Millisecond
 
 // fetcher moves jobs from the fair queue to the ready queue: it reads the backlog, asks
@@ -19,11 +20,12 @@ func (e *Engine) fetcher(ctx context.Context) error {
 	flows := map[string]*flow{}
 	var backoff backoff
 	for {
+		began := time.Now()
 		wait, err := e.fetchOnce(ctx, flows)
 		if err != nil && !retriable(err) {
 			return err
 		}
-		if !lifecycle.Sleep(ctx, nil, max(fetchPause, backoff.after(e.log, "fetch", err))) || !lifecycle.Sleep(ctx, e.fetch, wait) {
+		if !lifecycle.Sleep(ctx, nil, max(fetchPause, time.Since(began), backoff.after(e.log, "fetch", err))) || !lifecycle.Sleep(ctx, e.fetch, wait) {
 			return ctx.Err()
 		}
 	}
@@ -67,7 +69,7 @@ type fetched struct {
 func (e *Engine) divide(b *Backlog, flows map[string]*flow) (seen fetched) {
 	e.fairness.saw(b)
 	seen.free = e.free(*b, flows)
-	seen.free.measured = e.measure(b)
+	e.measure(b, &seen.free)
 	seen.grants, seen.passed = Divide(b, seen.free)
 	if b.Left == 0 {
 		seen.denied = map[string][]string{"global": b.Queue.someTenants(maxLabels)}

@@ -45,7 +45,7 @@ func (b *heldBounds) take() {
 // more may be held by those whose attempts are long, or were never measured, and against targets.
 // So the workers of a type, or the places of its webhooks, are never all held by attempts of which
 // it is not known that they end soon, and a tenant that comes starts within about a second.
-func (e *Engine) measure(b *Backlog) func(Holder) measured {
+func (e *Engine) measure(b *Backlog, free *Free) {
 	now := time.Now()
 	types := map[string]*places{}
 	placesOf := func(name string) *places {
@@ -68,11 +68,19 @@ func (e *Engine) measure(b *Backlog) func(Holder) measured {
 			}
 		}
 	}
+	free.places = map[string]*int64{}
+	var changed []Holder
+	for name := range b.Types {
+		p := placesOf(name)
+		free.places[name] = p.free
+		changed = append(changed, p.costs.shorter()...)
+	}
+	b.Queue.classifyNew(changed, func(of Holder) bool { return placesOf(of.Type).costs.estimate(of, now).long })
 	for name, pool := range e.pools {
 		pool.share(len(tenants[name]) > 1 || b.Queue.others(name, tenants[name]))
 	}
 	limits, found := *e.targets.Load(), map[string]int64{}
-	return func(of Holder) measured {
+	free.measured = func(of Holder) measured {
 		m := placesOf(of.Type).measure(of, now)
 		if of.Type == WebhookType {
 			left, known := found[of.Target]

@@ -17,7 +17,10 @@ type Free struct {
 	Total int64
 	Types map[string]int64
 
-	measured func(Holder) measured // set by the engine
+	// measured and places are set by the engine: what it has measured of a holder, and how many
+	// more attempts of each type may be held that may be long; nil is no bound.
+	measured func(Holder) measured
+	places   map[string]*int64
 }
 
 // Divide decides which jobs may pass: it divides what the window's limit and the ready
@@ -50,7 +53,7 @@ func Divide(b *Backlog, free Free) (grants []Grant, passed map[string]int64) {
 		return nil, nil
 	}
 	d := division{
-		backlog: b, measured: free.measured, free: bounds(free.Types), targets: map[string]*int64{},
+		backlog: b, measured: free.measured, places: free.places, free: bounds(free.Types), targets: map[string]*int64{},
 		tenants: map[string]*share{}, lines: map[*queuedLine]*lineShare{}, passed: map[string]int64{},
 	}
 	if capacity < demand(b.Queue, free) {
@@ -64,6 +67,9 @@ func Divide(b *Backlog, free Free) (grants []Grant, passed map[string]int64) {
 	d.serve(capacity)
 	for tenant, until := range d.usedUp {
 		b.Queue.park(tenant, until)
+	}
+	for _, l := range d.long {
+		b.Queue.classify(l, true)
 	}
 	return d.grants, d.passed
 }
@@ -109,6 +115,7 @@ type division struct {
 	backlog  *Backlog
 	order    int
 	measured func(Holder) measured
+	places   map[string]*int64
 	lanes    ranks.Heap[*laneShare]
 	rest     *queueWalk
 	free     map[string]*int64
@@ -116,6 +123,7 @@ type division struct {
 	tenants  map[string]*share
 	lines    map[*queuedLine]*lineShare
 	usedUp   map[string]time.Time // tenants whose limit is used up, and when its window ends
+	long     []*lane              // those that were thought to be short
 	grants   []Grant
 	passed   map[string]int64
 }
@@ -177,10 +185,11 @@ var classes = [...]Class{High, Normal, Low}
 
 func classRank(c Class) int { return slices.Index(classes[:], c) }
 
-// full reports whether no more jobs of a type can be granted, or none to one of its targets.
-func (d *division) full(k *queuedType, p *lanePool) bool {
-	free := d.free[k.name]
-	return free == nil || *free <= 0 || p != nil && *d.target(p.target) <= 0
+// full reports whether no more jobs of a type can be granted, none that may be long, or none to a
+// target.
+func (d *division) full(k *queuedType, long bool, p *lanePool) bool {
+	free, places := d.free[k.name], d.places[k.name]
+	return free == nil || *free <= 0 || long && places != nil && *places <= 0 || p != nil && *d.target(p.target) <= 0
 }
 
 // target returns what is left of the bound of a target.
@@ -199,6 +208,9 @@ func (d *division) add(l *lane) {
 	t := &laneShare{
 		holder: l.holder, share: d.share(l.line.tenant), free: d.free[l.holder.Type],
 		target: d.target(l.holder.Target), measured: d.measured(l.holder),
+	}
+	if t.heldBounds.free != nil && !l.pool.long {
+		d.long = append(d.long, l)
 	}
 	*t.target = min(*t.target, t.measured.target)
 	if n := d.backlog.Bounds.Limiter(l.holder); n != NoLimit {

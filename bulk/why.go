@@ -102,7 +102,9 @@ func (e *Engine) Why(ctx context.Context, id string, index int64) (Explanation, 
 		b.List(action.Tenant)
 		q.backlog = *b
 		q.limited = b.Bounds.Target(callee) <= 0
-		q.measured = e.measure(b)(holderOf(&action.Spec))
+		var free Free
+		e.measure(b, &free)
+		q.measured = free.measured(holderOf(&action.Spec))
 	})
 	if err != nil {
 		return x, err

@@ -30,7 +30,7 @@ func (s *Store) spreadSettings(ctx context.Context) error {
 	if values, err = values.with(n.values, s.config.Window); err != nil {
 		return err
 	}
-	s.settings.put(load, values, n.revision)
+	s.settings.put(load, values, n.revision, n.revision*int64(flag(n.pushed)))
 	if n.pushed {
 		return nil
 	}

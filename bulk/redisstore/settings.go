@@ -30,6 +30,7 @@ type settingsCache struct {
 	taken    int64
 	revision int64
 	values   settings
+	spread   int64 // the revision, if every shard knew it when it was loaded; else 0
 }
 
 // settings are the settings that were set, and the global limit of the config; the instance
@@ -110,12 +111,19 @@ func (c *settingsCache) begin() int64 {
 
 // put stores loaded values, unless a later load was stored before. The revision may be lower
 // than the stored one: the server may have lost the newest.
-func (c *settingsCache) put(load int64, values settings, revision int64) {
+func (c *settingsCache) put(load int64, values settings, revision, spread int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if load > c.taken {
-		c.taken, c.values, c.revision = load, values, revision
+		c.taken, c.values, c.revision, c.spread = load, values, revision, spread
 	}
+}
+
+// known returns a revision that every shard knows, unless it has lost it.
+func (c *settingsCache) known() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.spread
 }
 
 // Settings implements bulk.Store.

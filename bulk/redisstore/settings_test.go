@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 	"pgregory.net/rapid"
@@ -380,4 +381,36 @@ func TestATenantsChangeEndsNoParts(t *testing.T) {
 	if err != nil || !strings.Contains(after, `"quota":20`) {
 		t.Errorf("the shard is %s, %v", after, err)
 	}
+}
+
+// TestAShardWithEarlierSettings checks that a shard that has lost its newest settings gets them again
+// without another change: until then it starts nothing under limits.
+func TestAShardWithEarlierSettings(t *testing.T) {
+	t.Parallel()
+	s, clock := sharded(t)
+	start(t, s, bulk.Spec{ID: "a", Tenant: "t", Type: "echo"}, 20)
+	limits := s.shards[s.shardOf("t")] + "limits"
+	copied := func(from, to string) {
+		t.Helper()
+		if err := s.db.Do(t.Context(), s.db.B().Copy().Source(from).Destination(to).Replace().Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	copied(limits, "kept:"+limits)
+	if err := s.Set(t.Context(), bulk.SettingsChange{Limits: &bulk.Limits{RequestsPerSecond: 5}}); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := admit(t.Context(), s, 20); n != 5 || err != nil {
+		t.Fatalf("%d admitted, %v", n, err)
+	}
+	copied("kept:"+limits, limits)
+	waiting(t, s) // it sees that the shard is behind
+	waiting(t, s)
+	clock.advance(time.Second)
+	take(t, s, 5)
+	clock.advance(time.Second)
+	if n, err := admit(t.Context(), s, 20); n != 5 || err != nil {
+		t.Errorf("%d admitted, %v; want 5", n, err)
+	}
+	allKnow(t, s)
 }

@@ -410,13 +410,6 @@ func (x *FairQueue) Unpark(name string) {
 	}
 }
 
-// UnparkAll is Unpark of all tenants.
-func (x *FairQueue) UnparkAll() {
-	for t := x.parked.First(); t != nil; t = x.parked.First() {
-		x.Unpark(t.name)
-	}
-}
-
 // Waiting returns how many jobs of a type wait, and in how many lines.
 func (x *FairQueue) Waiting(jobType string) (jobs int64, lines int) {
 	if k := x.types[jobType]; k != nil {

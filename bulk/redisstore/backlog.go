@@ -26,8 +26,9 @@ func (s *Store) Fetch(ctx context.Context, f func(*bulk.Backlog)) error {
 	if err := s.learn(ctx, window); err != nil {
 		return err
 	}
-	values, revision := s.settings.get()
-	s.mirror.requeue(&values, revision, max(0, s.config.Alpha))
+	values, _ := s.settings.get()
+	s.mirror.prioritize(&values, s.settings.changedTenants())
+	s.mirror.requeue(&values, max(0, s.config.Alpha))
 	v := s.view(&values, now)
 	b := bulk.Backlog{
 		Now: now, WindowEnds: bulk.WindowStart(window+1, s.config.Window), Left: v.left("all"), Queue: s.mirror.fair,
@@ -60,12 +61,7 @@ func (s *Store) Fetch(ctx context.Context, f func(*bulk.Backlog)) error {
 }
 
 // requeue brings the fair queue up to date with the mirror.
-func (m *mirror) requeue(values *settings, revision int64, alpha time.Duration) {
-	if revision != m.revision {
-		m.revision = revision
-		m.fair.UnparkAll()
-		m.prioritize(values)
-	}
+func (m *mirror) requeue(values *settings, alpha time.Duration) {
 	for i := range m.shards {
 		shard := &m.shards[i]
 		for _, a := range shard.dropped {
@@ -88,19 +84,15 @@ func (m *mirror) requeue(values *settings, revision int64, alpha time.Duration) 
 	}
 }
 
-// prioritize notes the actions of tenants whose base priority has changed.
-func (m *mirror) prioritize(values *settings) {
+// prioritize notes the settings of tenants that have changed, and the actions of those whose base
+// priority has.
+func (m *mirror) prioritize(values *settings, tenants map[string]bool) {
 	changed := map[string]bool{}
-	for name, t := range values.Tenants {
+	for name := range tenants {
+		m.fair.Unpark(name)
+		t, _ := values.tenants.get(name)
 		if m.priorities[name] != t.BasePriority {
-			changed[name] = true
-			m.priorities[name] = t.BasePriority
-		}
-	}
-	for name, priority := range m.priorities {
-		if values.Tenants[name].BasePriority != priority {
-			changed[name] = true
-			delete(m.priorities, name)
+			m.priorities[name], changed[name] = t.BasePriority, true
 		}
 	}
 	if len(changed) == 0 {
@@ -124,7 +116,8 @@ func (m *mirror) queue(shard *shardMirror, a *mirrored, values *settings, jobs i
 	if a.spec != nil {
 		class = a.spec.Class
 	}
-	priority := bulk.Priority(time.UnixMilli(a.Entered), values.Tenants[a.Tenant].BasePriority, a.size(), a.Succeeded+a.Failed+a.Canceled, alpha)
+	settings, _ := values.tenants.get(a.Tenant)
+	priority := bulk.Priority(time.UnixMilli(a.Entered), settings.BasePriority, a.size(), a.Succeeded+a.Failed+a.Canceled, alpha)
 	m.fair.Set(&a.queued, a.holder(), tags, class, priority, jobs)
 }
 
@@ -151,7 +144,7 @@ type bounds struct {
 }
 
 func (x *bounds) Tenant(name string) (settings bulk.Tenant, left int64, ends time.Time) {
-	settings, set := x.settings.Tenants[name]
+	settings, set := x.settings.tenants.get(name)
 	if !set {
 		settings = bulk.Tenant{}.WithDefaults()
 	}

@@ -239,6 +239,68 @@ func (m *indexModel) compare(t *rapid.T) {
 	}
 }
 
+// pick returns one of the actions; nil if there is none.
+func (m *indexModel) pick(t *rapid.T) *indexed {
+	if len(m.actions) == 0 {
+		return nil
+	}
+	return rapid.SampledFrom(m.actions).Draw(t, "action")
+}
+
+func drawName(t *rapid.T, names ...string) string { return rapid.SampledFrom(names).Draw(t, "name") }
+
+func (m *indexModel) add(t *rapid.T) {
+	a := &indexed{
+		of:    Holder{drawName(t, "t", "u", "v", "w", "x"), drawName(t, "a", "b"), drawName(t, "y", "z")},
+		class: rapid.SampledFrom(classes[:]).Draw(t, "class"), jobs: 1,
+	}
+	a.Number, a.priority = uint64(len(m.actions)), float64(rapid.IntRange(0, 3).Draw(t, "priority"))
+	m.actions = append(m.actions, a)
+	m.set(a)
+}
+
+func (m *indexModel) change(t *rapid.T) {
+	if a := m.pick(t); a != nil {
+		a.jobs = rapid.Int64Range(0, 3).Draw(t, "jobs")
+		a.priority += float64(rapid.IntRange(0, 2).Draw(t, "boost"))
+		m.set(a)
+	}
+}
+
+func (m *indexModel) charge(t *rapid.T) {
+	a := m.pick(t)
+	if a == nil {
+		return
+	}
+	line := a.of.Tenant + a.of.Type
+	n := rapid.Int64Range(1, 4).Draw(t, "jobs")
+	m.tags[a.of.Tenant], m.virtual[""] = Charge(m.tags[a.of.Tenant], m.virtual[""], n, 2)
+	m.tags[line], m.virtual[a.of.Type] = Charge(m.tags[line], m.virtual[a.of.Type], n, 1)
+	m.granted[line] += n
+	m.set(a)
+}
+
+func (m *indexModel) park(t *rapid.T) {
+	name := drawName(t, "t", "u", "v", "w")
+	if m.x.tenants[name] != nil {
+		m.parked[name] = m.now.Add(time.Duration(rapid.IntRange(1, 5).Draw(t, "for")) * time.Second)
+		m.x.park(name, m.parked[name])
+	}
+}
+
+func (m *indexModel) unpark(t *rapid.T) {
+	name := drawName(t, "t", "u")
+	m.x.Unpark(name)
+	delete(m.parked, name)
+}
+
+func (m *indexModel) measure(t *rapid.T) {
+	m.x.classifyNew(nil, func(of Holder) bool { return of.Tenant < "v" })
+	if a := m.pick(t); a != nil && a.lane != nil {
+		m.x.classify(a.lane, rapid.Bool().Draw(t, "long"))
+	}
+}
+
 // TestFairQueueIsInOrder makes random changes, and compares the queue with a scan.
 func TestFairQueueIsInOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
@@ -246,60 +308,8 @@ func TestFairQueueIsInOrder(t *testing.T) {
 			x: NewFairQueue(), now: time.Unix(1_700_000_000, 0), tags: map[string]float64{}, granted: map[string]int64{},
 			virtual: map[string]float64{}, parked: map[string]time.Time{},
 		}
-		draw := func(names ...string) string { return rapid.SampledFrom(names).Draw(rt, "name") }
-		pick := func() *indexed { return rapid.SampledFrom(m.actions).Draw(rt, "action") }
 		rt.Repeat(map[string]func(*rapid.T){
-			"": m.compare,
-			"add": func(rt *rapid.T) {
-				a := &indexed{
-					of:    Holder{draw("t", "u", "v", "w", "x"), draw("a", "b"), draw("y", "z")},
-					class: rapid.SampledFrom([]Class{High, Normal, Low}).Draw(rt, "class"), jobs: 1,
-				}
-				a.Number, a.priority = uint64(len(m.actions)), float64(rapid.IntRange(0, 3).Draw(rt, "priority"))
-				m.actions = append(m.actions, a)
-				m.set(a)
-			},
-			"change": func(rt *rapid.T) {
-				if len(m.actions) > 0 {
-					a := pick()
-					a.jobs = rapid.Int64Range(0, 3).Draw(rt, "jobs")
-					a.priority += float64(rapid.IntRange(0, 2).Draw(rt, "boost"))
-					m.set(a)
-				}
-			},
-			"charge": func(rt *rapid.T) {
-				if len(m.actions) == 0 {
-					return
-				}
-				a := pick()
-				line := a.of.Tenant + a.of.Type
-				n := rapid.Int64Range(1, 4).Draw(rt, "jobs")
-				m.tags[a.of.Tenant], m.virtual[""] = Charge(m.tags[a.of.Tenant], m.virtual[""], n, 2)
-				m.tags[line], m.virtual[a.of.Type] = Charge(m.tags[line], m.virtual[a.of.Type], n, 1)
-				m.granted[line] += n
-				m.set(a)
-			},
-			"park": func(rt *rapid.T) {
-				for _, name := range []string{draw("t", "u", "v"), draw("w", "x")} {
-					if m.x.tenants[name] != nil {
-						m.parked[name] = m.now.Add(time.Duration(rapid.IntRange(1, 5).Draw(rt, "for")) * time.Second)
-						m.x.park(name, m.parked[name])
-					}
-				}
-			},
-			"unpark": func(rt *rapid.T) {
-				name := draw("t", "u")
-				m.x.Unpark(name)
-				delete(m.parked, name)
-			},
-			"measure": func(rt *rapid.T) {
-				m.x.classifyNew(nil, func(of Holder) bool { return of.Tenant < "v" })
-				if len(m.actions) > 0 {
-					if l := pick().lane; l != nil {
-						m.x.classify(l, rapid.Bool().Draw(rt, "long"))
-					}
-				}
-			},
+			"": m.compare, "add": m.add, "change": m.change, "charge": m.charge, "park": m.park, "unpark": m.unpark, "measure": m.measure,
 			"wait": func(*rapid.T) { m.now = m.now.Add(time.Second) },
 		})
 	})

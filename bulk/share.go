@@ -349,6 +349,78 @@ func (t *laneShare) take() {
 	}
 }
 
+// queueWalk goes through the lanes of a FairQueue in an order, which must not change until it ends.
+// It passes over whole types and pools that are full.
+type queueWalk struct {
+	queue   *FairQueue
+	order   int
+	full    func(k *queuedType, long bool, p *lanePool) bool
+	streams ranks.Heap[*laneStream]
+}
+
+// laneStream is the lanes of a pool, or the first lanes of the pools of a type, of long or of short
+// attempts.
+type laneStream struct {
+	of    *queuedType
+	long  bool
+	pools *ranks.Walk[*lanePool] // nil for the lanes of a pool
+	lanes *ranks.Walk[*lane]
+	pool  *lanePool // that next is in
+	next  *lane
+	place place
+	at    int
+}
+
+func (x *FairQueue) walk(order int, full func(*queuedType, bool, *lanePool) bool) *queueWalk {
+	w := &queueWalk{queue: x, order: order, full: full, streams: ranks.New(
+		func(a, b *laneStream) bool { return a.place.before(b.place) }, func(s *laneStream) *int { return &s.at })}
+	for _, k := range x.types {
+		for _, long := range []bool{false, true} {
+			w.advance(&laneStream{of: k, long: long, pools: k.ofPools(long, order).Walk()})
+		}
+	}
+	return w
+}
+
+// advance goes to the next lane of a stream, which leaves if there is none.
+func (w *queueWalk) advance(s *laneStream) {
+	if s.pools == nil {
+		s.next = s.lanes.Next()
+	} else if s.next, s.pool = nil, s.pools.Next(); s.pool != nil {
+		s.next = s.pool.orders[w.order].First()
+	}
+	if s.next != nil {
+		s.place = placeOf(w.order, max(s.next.tags[0], s.of.virtual), max(s.next.tags[1], w.queue.virtual), s.next.present)
+	}
+	w.streams.SetIf(s, s.next != nil)
+}
+
+// first returns the next lane and its place; nil after the last.
+func (w *queueWalk) first() (*lane, place) {
+	for s := w.streams.First(); s != nil; s = w.streams.First() {
+		switch {
+		case w.full(s.of, s.long, nil), s.pools == nil && w.full(s.of, s.long, s.pool):
+			w.streams.Remove(s)
+		case w.full(s.of, s.long, s.pool):
+			w.advance(s)
+		default:
+			return s.next, s.place
+		}
+	}
+	return nil, place{}
+}
+
+// next goes past the lane that first has returned.
+func (w *queueWalk) next() {
+	s := w.streams.First()
+	if s.pools != nil && s.pool.lanes > 1 {
+		others := &laneStream{of: s.of, long: s.long, pool: s.pool, lanes: s.pool.orders[w.order].Walk()}
+		others.lanes.Next()
+		w.advance(others)
+	}
+	w.advance(s)
+}
+
 // Priority orders actions: the highest goes first. It is, in milliseconds,
 //
 //	-now + base_priority + ALPHA · (-1 + total / max(1, total - done))

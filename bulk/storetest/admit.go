@@ -194,7 +194,7 @@ func backlogOrder(k *kit) {
 }
 
 // divide returns the grants of a division. It checks that they are those of a queue that is made
-// anew from what waits.
+// from what waits now.
 func (k *kit) divide(free bulk.Free) (grants []bulk.Grant) {
 	k.t.Helper()
 	k.must(k.store.Fetch(ctx, func(b *bulk.Backlog) {
@@ -209,8 +209,8 @@ func (k *kit) divide(free bulk.Free) (grants []bulk.Grant) {
 			}
 		}
 		b.Queue.Advance(b.Now, b.Virtual, func(name string) float64 { return b.Types[name].Virtual })
-		anew, _ := bulk.Divide(b, free)
-		k.check(slices.Equal(grants, anew), "granted %v, want %v", grants, anew)
+		want, _ := bulk.Divide(b, free)
+		k.check(slices.Equal(grants, want), "granted %v, want %v", grants, want)
 	}))
 	return grants
 }

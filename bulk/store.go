@@ -119,8 +119,8 @@ type Store interface {
 	Job(ctx context.Context, id string, index int64) (JobState, error)
 
 	// Fetch calls f with what the fetcher's policies need: the jobs that wait, and what the present
-	// window still allows. The Queue and the Bounds of the backlog are good until f returns; it must
-	// not call the store.
+	// window still allows. The Queue and the Bounds of the backlog are good until f returns. It must
+	// not call the store, nor take a lock that is held by one who does.
 	Fetch(ctx context.Context, f func(*Backlog)) error
 	// Admit moves jobs from the lines of their actions into the ready queue, in the
 	// order of the grants, as far as limits still allow. It returns how many it moved.

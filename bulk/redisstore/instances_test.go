@@ -130,9 +130,7 @@ func (l load) run(t *testing.T, shards int) (used bool) {
 func (l load) setTargets(t *testing.T, s *Store) {
 	t.Helper()
 	for name, limits := range map[string]bulk.TargetLimits{"rated": {RequestsPerSecond: l.targetRate}, "narrow": {Concurrency: narrowMost}} {
-		if err := s.Set(t.Context(), bulk.SettingsChange{Name: name, Target: &limits}); err != nil {
-			t.Fatal(err)
-		}
+		recovered(t, func() error { return s.Set(t.Context(), bulk.SettingsChange{Name: name, Target: &limits}) })
 	}
 }
 

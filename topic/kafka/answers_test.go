@@ -48,7 +48,7 @@ func TestAnAnswerIsBounded(t *testing.T) {
 // and others get theirs.
 func TestLargeAnswersThatAreNotRead(t *testing.T) {
 	const memory, most = 8 << 20, 4 << 20
-	s := start(t, startBroker(t, storetest.NewMemory(), topic.Config{}), Options{FetchMemory: memory, MaxAnswerBytes: most, WriteTimeout: 2 * time.Second})
+	s := start(t, startBroker(t, storetest.NewMemory(), topic.Config{}), Options{FetchMemory: memory, MaxAnswerBytes: most, WriteTimeout: 5 * time.Second})
 	r := largeGroups(t, s, 3)
 	askUnread(t, s, 20, 5, r) // more than the network buffers
 	until.True(t, "they hold all memory", s.answers.contended)

@@ -45,7 +45,7 @@ type traffic struct {
 func newTraffic(t *testing.T, loses bool) *traffic {
 	tr := &traffic{
 		t: t, cluster: redistest.StartCluster(t, redistest.ClusterOptions{Replicas: 1}), loses: loses, load: load{rate: 200, targetRate: 60},
-		seen: &starts{all: map[int64]int64{}, rated: map[int64]int64{}, times: map[string]int{}},
+		seen: newStarts(testWindow, testLease),
 	}
 	config := bulk.Config{
 		RequestsPerSecond: tr.load.rate, Window: testWindow, Lease: testLease,

@@ -43,7 +43,7 @@ func TestASilentMaster(t *testing.T) {
 		RequestsPerSecond: l.rate, Window: testWindow, Lease: testLease,
 		DispatchInterval: 20 * time.Millisecond, FetchInterval: 40 * time.Millisecond,
 	}.WithDefaults()
-	seen := &starts{all: map[int64]int64{}, rated: map[int64]int64{}, times: map[string]int{}}
+	seen := newStarts(testWindow, testLease)
 	mux := bulk.NewMux()
 	mux.HandleFunc("work", seen.handle)
 	mux.HandleFunc(bulk.WebhookType, seen.handle)

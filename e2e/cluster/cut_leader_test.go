@@ -12,6 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // A leader is cut off from the others, and a client that still reaches it keeps producing: none of
@@ -25,7 +27,7 @@ func TestCutLeader(t *testing.T) {
 	var acknowledged []string
 	produce := func(value string) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), until.Limit)
 		defer cancel()
 		record := &kgo.Record{Topic: topicName, Value: []byte(value)}
 		if err := client.ProduceSync(ctx, record).FirstErr(); err != nil {

@@ -15,6 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
+
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // directTo returns the connection of a client that knows one node only, with request versions that
@@ -73,7 +75,7 @@ func checkAll(t *testing.T, c *cluster, admin *kadm.Client, when string, acknowl
 	ends := c.ends(admin)
 	client := c.connect(kgo.ConsumeTopics(topicName), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), until.Limit)
 	defer cancel()
 	var values []string
 	for next := int64(0); next < ends[0]; {

@@ -84,7 +84,7 @@ func newLoad(c *cluster, partitions, replicas int) *load {
 func (l *load) flows(count int) {
 	l.t.Helper()
 	before := l.recorder.Acknowledged()
-	eventually(l.t, time.Minute, fmt.Sprintf("%d more records are acknowledged", count), func() bool { return l.recorder.Acknowledged() >= before+count })
+	eventually(l.t, until.Limit, fmt.Sprintf("%d more records are acknowledged", count), func() bool { return l.recorder.Acknowledged() >= before+count })
 }
 
 // drainTime bounds how long it takes, with all nodes healthy, until all sent records are

@@ -46,11 +46,13 @@ func (l *log) logger() *slog.Logger {
 // await fails unless the log soon contains the text.
 func (l *log) await(t *testing.T, want string) {
 	t.Helper()
-	until.True(t, fmt.Sprintf("the log says %q", want), func() bool {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return strings.Contains(l.text.String(), want)
-	})
+	until.True(t, fmt.Sprintf("the log says %q", want), func() bool { return l.has(want) })
+}
+
+func (l *log) has(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.text.String(), text)
 }
 
 // frameOf puts a size before a body.

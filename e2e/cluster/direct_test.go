@@ -94,7 +94,7 @@ func checkAll(t *testing.T, c *cluster, admin *kadm.Client, when string, acknowl
 	if strange := slices.IndexFunc(values, func(v string) bool { return strings.HasPrefix(v, "cut ") }); strange >= 0 {
 		t.Errorf("what only the former leader was sent is there%s: %q at offset %d", when, values[strange], strange)
 	}
-	// What was sent directly, and not answered in time, may be there or not.
+	// A record that was sent directly, and not answered in time, may be there or not.
 	values = slices.DeleteFunc(values, func(v string) bool { return strings.HasPrefix(v, directly) && !slices.Contains(acknowledged, v) })
 	if !slices.Equal(values, acknowledged) {
 		t.Errorf("the topic has%s %q, want %q", when, values, acknowledged)

@@ -125,7 +125,7 @@ func (l *log) resend(now time.Time) {
 }
 
 // ofOneSend returns what an answer says of an append: of one that was sent again, a refusal is of
-// one send, and another may be written. What is fenced was checked, or never sent again.
+// one send, and another may be written. A fenced one was checked, or never sent again.
 func (l *log) ofOneSend(number uint64, err error) error {
 	l.mu.Lock()
 	item := l.queue.at(number)

@@ -148,7 +148,8 @@ func TestBulkRunFromTopicAwaitsOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := clitest.Words("bulk run --from-topic orders --group g --type echo --tenant-key")
-	code, stdout, stderr := 0, "", ""
+	var code int
+	var stdout, stderr string
 	for within := 2 * time.Second; ; within *= 2 { // a busy machine may need longer to see the other
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		code, stdout, stderr = s.On(ctx, "", args...)

@@ -22,12 +22,19 @@ type autos struct {
 }
 
 func (s *settings) hasAuto() bool {
-	for _, t := range s.Targets {
+	for _, t := range s.targets.all() {
 		if t.Auto {
 			return true
 		}
 	}
 	return false
+}
+
+// autoOf reports whether a limit is that of a target that is set to auto, and returns its name.
+func (s *settings) autoOf(limit string) (target string, auto bool) {
+	target, is := strings.CutPrefix(limit, "g:")
+	t, _ := s.targets.get(target)
+	return target, is && t.Auto
 }
 
 // found returns the rate of a target that is set to auto; 0 for other targets.
@@ -52,7 +59,7 @@ func (s *Store) findRates(ctx context.Context, values *settings, revision, windo
 		return err
 	}
 	of := map[string]*bulk.AutoRate{}
-	for name, t := range values.Targets {
+	for name, t := range values.targets.all() {
 		if !t.Auto {
 			continue
 		}

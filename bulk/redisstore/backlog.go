@@ -213,7 +213,7 @@ func (v *view) types(now time.Time) map[string]bulk.TypeState {
 func (v *view) targets() map[string]int64 {
 	left := map[string]int64{}
 	uses := v.usesOfTargets()
-	for _, name := range v.settings.targets() {
+	for _, name := range v.settings.limitedTargets() {
 		if n := v.remains(v.mirror.limitOf(v.settings, "g:"+name), uses[name]); n != bulk.NoLimit {
 			left[name] = n
 		}
@@ -290,7 +290,7 @@ func (v *view) lines(m *shardMirror) (lines []bulk.Line) {
 }
 
 func (v *view) line(m *shardMirror, a *mirrored) bulk.Line {
-	settings, set := v.settings.Tenants[a.Tenant]
+	settings, set := v.settings.tenants.get(a.Tenant)
 	if !set {
 		settings = bulk.Tenant{}.WithDefaults()
 	}

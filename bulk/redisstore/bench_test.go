@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,5 +61,39 @@ func BenchmarkEndToEnd(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.N)/time.Since(began).Seconds(), "done/s")
 		})
+	}
+}
+
+// BenchmarkSet sets the limits of as many tenants as it has iterations, on three shards: with
+// -benchtime=10000x the last ones are set beside 9,999 others.
+func BenchmarkSet(b *testing.B) {
+	s := open(b, Options{URL: redistest.Start(b, redistest.Options{}).URL(), Shards: 3})
+	info := func(name string) float64 {
+		text, err := s.db.Do(b.Context(), s.db.B().Info().Section("stats").Build()).ToString()
+		if err != nil {
+			b.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(text, "\n"+name+":")
+		value, _, _ := strings.Cut(rest, "\r")
+		n, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return n
+	}
+	before := map[string]float64{}
+	names := []string{"total_commands_processed", "total_net_input_bytes", "total_net_output_bytes"}
+	for _, name := range names {
+		before[name] = info(name)
+	}
+	b.ResetTimer()
+	for n := range b.N {
+		if err := s.Set(b.Context(), bulk.SettingsChange{Name: fmt.Sprint("tenant", n), Tenant: &bulk.Tenant{Weight: 2, RequestsPerSecond: 10}}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.StopTimer()
+	for _, name := range names {
+		b.ReportMetric((info(name)-before[name])/float64(b.N), strings.TrimPrefix(name, "total_")+"/op")
 	}
 }

@@ -256,7 +256,7 @@ func (s *Store) ratePerSecond(tenant, target string, passed int64) float64 {
 // limitOf returns the limit of a name, as settings.limitOf does, with the rate that was found.
 func (m *mirror) limitOf(values *settings, name string) bulk.Limit {
 	l := values.limitOf(name)
-	if target, is := strings.CutPrefix(name, "g:"); is && values.Targets[target].Auto {
+	if target, is := values.autoOf(name); is {
 		l.RequestsPerSecond = m.autos.found(target)
 	}
 	return l

@@ -3,7 +3,6 @@
 package redisstore
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"testing"
@@ -15,16 +14,39 @@ import (
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
-// exactly is three shards, two instances, and the limits.
+// exactly is three shards, two instances, and the limits: of all, of a target, and of a tenant.
 type exactly struct {
 	t      *rapid.T
 	stores []*Store
 	clock  *clock
 	inHand []bulk.Job
-	// all and target limit attempts in a window, allMost and most those in flight; 0: no limit.
-	all, allMost, target, most int
-	window                     int64
-	started                    [2]int // in the window: in total, and against the target
+	limits []*exactLimit
+	window int64
+}
+
+// exactLimit is a limit of the jobs that are of it. While not all shards know a change, the looser
+// of both values holds.
+type exactLimit struct {
+	setting   string
+	of        func(*bulk.Spec) bool
+	holds     [2]int // the most attempts in a window, and in flight; 0: no limit
+	next      [2]int
+	started   int // in the window
+	valueWith func(n, most int) any
+}
+
+func newExactLimits(tenant string) []*exactLimit {
+	return []*exactLimit{
+		{setting: settingLimits, of: func(*bulk.Spec) bool { return true }, valueWith: func(n, most int) any {
+			return &bulk.Limits{RequestsPerSecond: float64(n), Concurrency: most}
+		}},
+		{setting: settingTarget + "t", of: func(s *bulk.Spec) bool { return s.Target != nil }, valueWith: func(n, most int) any {
+			return &bulk.TargetLimits{RequestsPerSecond: float64(n), Concurrency: most}
+		}},
+		{setting: settingTenant + tenant, of: func(s *bulk.Spec) bool { return s.Tenant == tenant }, valueWith: func(n, most int) any {
+			return &bulk.Tenant{RequestsPerSecond: float64(n), Concurrency: most}
+		}},
+	}
 }
 
 func (x *exactly) store() *Store { return x.stores[rapid.IntRange(0, 1).Draw(x.t, "instance")] }
@@ -38,35 +60,57 @@ func (x *exactly) must(err error) {
 func (x *exactly) advance() {
 	x.clock.advance(time.Duration(rapid.SampledFrom([]int{1, 100, 400, 1000, 5000}).Draw(x.t, "ms")) * time.Millisecond)
 	if w := x.clock.ms.Load() / 1000; w != x.window {
-		x.window, x.started = w, [2]int{}
+		x.begin(w)
 	}
 }
 
-// set changes a limit. The instance may end before it has told the shards.
-func (x *exactly) set() {
-	s, n := x.store(), rapid.SampledFrom([]int{0, 1, 3, 10, 30}).Draw(x.t, "limit")
-	var value any
-	name := settingTarget + "t"
-	most := rapid.SampledFrom([]int{0, 1, 4, 12}).Draw(x.t, "in flight")
-	if rapid.Bool().Draw(x.t, "of the target") {
-		value = &bulk.TargetLimits{RequestsPerSecond: float64(n), Concurrency: most}
-		x.target, x.most = n, most
-	} else {
-		x.all, x.allMost = n, most
-		name, value = settingLimits, &bulk.Limits{RequestsPerSecond: float64(n), Concurrency: most}
+// begin begins a window.
+func (x *exactly) begin(window int64) {
+	x.window = window
+	for _, l := range x.limits {
+		l.started = 0
 	}
-	if rapid.IntRange(0, 3).Draw(x.t, "ends") > 0 {
-		x.must(s.set(x.t.Context(), name, value))
+}
+
+// set changes a limit. The instance may end before it has told all shards, and may be of an earlier
+// version.
+func (x *exactly) set() {
+	s, l := x.store(), rapid.SampledFrom(x.limits).Draw(x.t, "limit of")
+	l.next = [2]int{rapid.SampledFrom([]int{0, 1, 3, 10, 30}).Draw(x.t, "limit"), rapid.SampledFrom([]int{0, 1, 4, 12}).Draw(x.t, "in flight")}
+	value := l.valueWith(l.next[0], l.next[1])
+	if rapid.IntRange(0, 3).Draw(x.t, "ends") > 1 {
+		x.must(s.set(x.t.Context(), l.setting, value))
+		x.known()
 		return
 	}
-	text, err := json.Marshal(value)
-	x.must(err)
-	_, err = onHub(x.t.Context(), s, setScript, asInt, name, string(text))
-	x.must(err)
+	for i, n := range l.next {
+		if l.holds[i] > 0 && n > 0 {
+			l.holds[i] = max(l.holds[i], n)
+		} else {
+			l.holds[i] = 0
+		}
+	}
 	values, revision := s.settings.get()
-	_, err = onShard(x.t.Context(), s, limitScript, 1, asArray, s.limitArgs(&values, revision, 1)...)
+	setOnly(x.t, s, l.setting, value, rapid.Bool().Draw(x.t, "earlier version"))
+	_, err := onShard(x.t.Context(), s, limitScript, 1, asArray, s.limitArgs(&values, revision, 1)...)
 	x.must(err) // one shard gets the previous settings again
+	send := sender(x.t, s, rapid.Bool().Draw(x.t, "all settings"))
+	for shard := range rapid.IntRange(0, 3).Draw(x.t, "sent") {
+		send(shard)
+	}
+}
+
+// load makes another instance finish what one has begun that ended.
+func (x *exactly) load() {
 	x.must(x.store().loadSettings(x.t.Context()))
+	x.known()
+}
+
+// known tells that all shards know the newest settings.
+func (x *exactly) known() {
+	for _, l := range x.limits {
+		l.holds = l.next
+	}
 }
 
 func (x *exactly) admit() {
@@ -93,30 +137,21 @@ func (x *exactly) lease() {
 	jobs, err := x.store().Lease(x.t.Context(), request(rapid.IntRange(1, 30).Draw(x.t, "most")))
 	x.must(err)
 	x.inHand = append(x.inHand, jobs...)
-	against := slices.Collect(func(yield func(bulk.Job) bool) {
+	for _, l := range x.limits {
+		leased, flight := 0, 0
 		for _, j := range jobs {
-			if j.Spec.Target != nil && !yield(j) {
-				return
-			}
+			leased += flag(l.of(j.Spec))
 		}
-	})
-	x.started[0], x.started[1] = x.started[0]+len(jobs), x.started[1]+len(against)
-	over := func(n, limit int) bool { return limit > 0 && n > limit }
-	if len(jobs) > 0 && over(x.started[0], x.all) {
-		x.t.Fatalf("%d started in a window of %d", x.started[0], x.all)
-	}
-	if len(against) > 0 && over(x.started[1], x.target) {
-		x.t.Fatalf("%d started against the target in a window of %d", x.started[1], x.target)
-	}
-	flight := 0
-	for _, j := range x.inHand {
-		flight += flag(j.Spec.Target != nil)
-	}
-	if len(jobs) > 0 && over(len(x.inHand), x.allMost) {
-		x.t.Fatalf("%d in flight, of which there may be %d", len(x.inHand), x.allMost)
-	}
-	if len(against) > 0 && over(flight, x.most) {
-		x.t.Fatalf("%d in flight against the target, which may have %d", flight, x.most)
+		for _, j := range x.inHand {
+			flight += flag(l.of(j.Spec))
+		}
+		l.started += leased
+		if leased > 0 && l.holds[0] > 0 && l.started > l.holds[0] {
+			x.t.Fatalf("%s: %d started in a window of %d", l.setting, l.started, l.holds[0])
+		}
+		if leased > 0 && l.holds[1] > 0 && flight > l.holds[1] {
+			x.t.Fatalf("%s: %d in flight, of which there may be %d", l.setting, flight, l.holds[1])
+		}
 	}
 }
 
@@ -141,10 +176,11 @@ const stuck = 100
 
 // drain runs until all jobs are done: none may be stuck.
 func (x *exactly) drain(ids []string) {
+	x.load()
 	for still := 0; len(ids) > 0; still++ {
 		if still == stuck {
 			a, _ := x.stores[0].Action(x.t.Context(), ids[0])
-			x.t.Fatalf("%d actions are stuck, with limits of %d (%d in flight) and %d (%d): %+v", len(ids), x.all, x.allMost, x.target, x.most, a.Counts)
+			x.t.Fatalf("%d actions are stuck, with limits of %v, %v and %v: %+v", len(ids), x.limits[0].holds, x.limits[1].holds, x.limits[2].holds, a.Counts)
 		}
 		verdicts, err := x.stores[0].Settle(x.t.Context(), settlements(bulk.Succeeded, x.inHand))
 		x.must(err)
@@ -156,7 +192,7 @@ func (x *exactly) drain(ids []string) {
 		}
 		x.inHand = nil
 		x.clock.advance(time.Second)
-		x.window, x.started = x.clock.ms.Load()/1000, [2]int{}
+		x.begin(x.clock.ms.Load() / 1000)
 		_, _, err = x.stores[0].Dispatch(x.t.Context(), 1000)
 		x.must(err)
 		_, err = admit(x.t.Context(), x.stores[0], 100)
@@ -188,6 +224,7 @@ func TestLimitsAreExact(t *testing.T) {
 			s.now = x.clock.now
 			x.stores = append(x.stores, s)
 		}
+		x.limits = newExactLimits(tenantOn(x.stores[0], 0))
 		var ids []string
 		for i := range 4 {
 			spec := bulk.Spec{ID: fmt.Sprint("a", i), Tenant: tenantOn(x.stores[0], i%3), Type: "echo", MaxAttempts: 100}
@@ -197,7 +234,7 @@ func TestLimitsAreExact(t *testing.T) {
 			start(t, x.stores[0], spec, 40)
 			ids = append(ids, spec.ID)
 		}
-		steps := []func(){x.admit, x.admit, x.lease, x.lease, x.settle, x.advance, x.set, x.stray, func() {
+		steps := []func(){x.admit, x.admit, x.lease, x.lease, x.settle, x.advance, x.set, x.set, x.load, x.stray, func() {
 			_, _, err := x.store().Dispatch(rt.Context(), 100)
 			x.must(err)
 		}}

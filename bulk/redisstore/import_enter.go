@@ -71,8 +71,7 @@ func (m *Import) goOn(ctx context.Context, state string) error {
 	})
 }
 
-// enterSettings writes all settings, and then the revision once. Otherwise each setting would
-// be sent to all shards.
+// enterSettings writes all settings, and then the revision once.
 func (m *Import) enterSettings(ctx context.Context, facts *bulk.ImageFacts) error {
 	write := []string{"HSET", m.s.hub + "settings"}
 	for _, change := range facts.Settings {
@@ -103,7 +102,7 @@ func (m *Import) enterSettings(ctx context.Context, facts *bulk.ImageFacts) erro
 		return nil
 	}
 	return m.try(ctx, func(ctx context.Context) error {
-		if _, err := onHub(ctx, m.s, setScript, asInt, write[2], write[3]); err != nil {
+		if _, err := onHub(ctx, m.s, setScript, asInt, write[2], write[3], "1"); err != nil {
 			return err
 		}
 		return m.s.loadSettings(ctx)

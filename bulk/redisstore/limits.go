@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -40,7 +39,7 @@ type want struct{ attempts, slots, has, version int64 }
 // limitOf returns the limit of a name: see settings.limitOf. If the target is set to auto, it
 // finds the rate first.
 func (s *Store) limitOf(ctx context.Context, values *settings, name string, at time.Time) (bulk.Limit, error) {
-	if target, is := strings.CutPrefix(name, "g:"); !is || !values.Targets[target].Auto {
+	if _, auto := values.autoOf(name); !auto {
 		return values.limitOf(name), nil
 	}
 	s.mirror.mu.Lock()

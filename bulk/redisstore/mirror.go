@@ -133,6 +133,7 @@ func startedIn(window, of, started int64) int64 {
 // look brings the mirror up to date, except for silent shards. It fails if all are silent. mu
 // must be held.
 func (s *Store) look(ctx context.Context) error {
+	known := s.settings.known()
 	var group errgroup.Group
 	group.SetLimit(sideBySide)
 	failed := make([]error, len(s.shards))
@@ -162,13 +163,14 @@ func (s *Store) look(ctx context.Context) error {
 			s.mirror.latest, s.mirror.seen = now, time.Now()
 		}
 	}
-	return s.agree(ctx)
+	return s.agree(ctx, known)
 }
 
 // agree makes the settings in this instance, the hub and the shards agree. mirror.mu must be
-// held. If the hub has lost the newest settings, the shards have a higher revision: then
-// agree gives the hub's settings a new one.
-func (s *Store) agree(ctx context.Context) error {
+// held. If the hub has lost the newest settings, the shards have a higher revision; if a shard has
+// lost them, it is behind the one that all knew before the look. Then agree gives the settings a
+// new revision, for which such shards are sent all of them.
+func (s *Store) agree(ctx context.Context, known int64) error {
 	_, revision := s.settings.get()
 	differs := func(m shardMirror) bool { return m.revision != revision && !m.silent }
 	if !slices.ContainsFunc(s.mirror.shards, differs) {
@@ -178,8 +180,8 @@ func (s *Store) agree(ctx context.Context) error {
 		return err
 	}
 	values, revision := s.settings.get()
-	ahead := func(m shardMirror) bool { return m.revision > revision && !m.silent }
-	if !slices.ContainsFunc(s.mirror.shards, ahead) {
+	lost := func(m shardMirror) bool { return (m.revision > revision || m.revision < known) && !m.silent }
+	if !slices.ContainsFunc(s.mirror.shards, lost) {
 		return nil
 	}
 	return othersGoOn(s.set(ctx, settingRate, values.rate))

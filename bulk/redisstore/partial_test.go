@@ -105,11 +105,13 @@ func TestManySettings(t *testing.T) {
 	t.Parallel()
 	s, _ := sharded(t)
 	values, revision := s.settings.get()
+	tenants := map[string]bulk.Tenant{}
 	for i := range 3000 {
-		values.Tenants[fmt.Sprint("t", i)] = bulk.Tenant{Weight: 2, RequestsPerSecond: float64(i % 2)}
+		tenants[fmt.Sprint("t", i)] = bulk.Tenant{Weight: 2, RequestsPerSecond: float64(i % 2)}
 	}
+	values.tenants = values.tenants.with(tenants)
 	revision++
-	if err := s.push(t.Context(), values, revision); err != nil {
+	if err := s.push(t.Context(), &values, revision, pending{}); err != nil {
 		t.Fatal(err)
 	}
 	limits, weights := int64(0), int64(0)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -16,6 +17,8 @@ type proxy struct {
 	t        testing.TB
 	listener net.Listener
 	group    sync.WaitGroup
+
+	carried atomic.Int64 // bytes, both ways
 
 	mu     sync.Mutex
 	to     string
@@ -78,6 +81,7 @@ func (p *proxy) carry(to, from net.Conn, answers bool) {
 		if err != nil || answers && p.loses() {
 			return
 		}
+		p.carried.Add(int64(n))
 		if _, err := to.Write(buffer[:n]); err != nil {
 			return
 		}

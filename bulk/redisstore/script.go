@@ -49,6 +49,7 @@ var (
 	claimScript   = newScript("", "claim")
 	dropScript    = newScript(rediskv.EvenFull, "drop")
 	setScript     = newScript("", "set")
+	newsScript    = newScript(rediskv.ReadOnly, "news")
 	pushedScript  = newScript(rediskv.EvenFull, "pushed")
 	allotScript   = newScript(rediskv.EvenFull, "allot")
 	yieldedScript = newScript(rediskv.EvenFull, "yielded")

@@ -3,15 +3,12 @@ package redisstore
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"iter"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/redis/rueidis"
 
 	"github.com/sluice-project/sluice/bulk"
 )
@@ -33,15 +30,69 @@ type settingsCache struct {
 	taken    int64
 	revision int64
 	values   settings
+	spread   int64 // the revision, if every shard knew it when it was loaded; else 0
 }
 
 // settings are the settings that were set, and the global limit of the config; the instance
-// that was opened last determines it.
+// that was opened last determines it. They are never changed: see with.
 type settings struct {
-	bulk.Settings
-	rate float64
-	// shortest is the length of the shortest windows that a limit counts in.
+	limits  *bulk.Limits
+	tenants layers[bulk.Tenant]
+	targets layers[bulk.TargetLimits]
+	types   layers[bulk.TypeLimits]
+	rate    float64
+	// shortest is at most the length of the shortest windows that a limit counts in.
 	shortest time.Duration
+}
+
+// layers is a map that is never changed: with makes another one, which has most of it in common,
+// so that one of many settings is changed without copying all.
+type layers[V any] struct{ under, over map[string]V }
+
+func (l layers[V]) get(name string) (V, bool) {
+	if v, is := l.over[name]; is {
+		return v, true
+	}
+	v, is := l.under[name]
+	return v, is
+}
+
+// with adds values. The upper layer is copied each time, and is put onto a copy of the other one
+// when it has more than the square root of the values there.
+func (l layers[V]) with(values map[string]V) layers[V] {
+	if len(values) == 0 {
+		return l
+	}
+	over := make(map[string]V, len(l.over)+len(values))
+	maps.Copy(over, l.over)
+	maps.Copy(over, values)
+	if l.over = over; len(over)*len(over) > len(l.under) {
+		l.under, l.over = l.flat(), nil
+	}
+	return l
+}
+
+// flat returns a copy as one map.
+func (l layers[V]) flat() map[string]V {
+	all := make(map[string]V, len(l.under)+len(l.over))
+	maps.Copy(all, l.under)
+	maps.Copy(all, l.over)
+	return all
+}
+
+func (l layers[V]) all() iter.Seq2[string, V] {
+	return func(yield func(string, V) bool) {
+		for name, v := range l.over {
+			if !yield(name, v) {
+				return
+			}
+		}
+		for name, v := range l.under {
+			if _, hidden := l.over[name]; !hidden && !yield(name, v) {
+				return
+			}
+		}
+	}
 }
 
 func (c *settingsCache) get() (settings, int64) {
@@ -60,12 +111,19 @@ func (c *settingsCache) begin() int64 {
 
 // put stores loaded values, unless a later load was stored before. The revision may be lower
 // than the stored one: the server may have lost the newest.
-func (c *settingsCache) put(load int64, values settings, revision int64) {
+func (c *settingsCache) put(load int64, values settings, revision, spread int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if load > c.taken {
-		c.taken, c.values, c.revision = load, values, revision
+		c.taken, c.values, c.revision, c.spread = load, values, revision, spread
 	}
+}
+
+// known returns a revision that every shard knows, unless it has lost it.
+func (c *settingsCache) known() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.spread
 }
 
 // Settings implements bulk.Store.
@@ -74,74 +132,46 @@ func (s *Store) Settings(ctx context.Context) (bulk.Settings, error) {
 		return bulk.Settings{}, err
 	}
 	values, _ := s.settings.get()
-	values.Tenants, values.Targets, values.Types = maps.Clone(values.Tenants), maps.Clone(values.Targets), maps.Clone(values.Types)
-	return values.Settings, nil
+	return bulk.Settings{
+		Limits: values.limits, Tenants: values.tenants.flat(), Targets: values.targets.flat(), Types: values.types.flat(),
+	}, nil
 }
 
-// loadSettings reads the hub's settings, and sends them to the shards that answer if the instance
-// that set the last one has not done so.
-func (s *Store) loadSettings(ctx context.Context) error {
-	return othersGoOn(s.spreadSettings(ctx))
-}
-
-// spreadSettings is loadSettings, but fails with errSilent if a silent shard lacks settings.
-func (s *Store) spreadSettings(ctx context.Context) error {
-	load := s.settings.begin()
-	fields, err := ask(ctx, s, s.db.B().Hgetall().Key(s.hub+"settings").Build(), asMap)
-	if err != nil {
-		return err
-	}
-	values := settings{Settings: bulk.Settings{
-		Tenants: map[string]bulk.Tenant{}, Targets: map[string]bulk.TargetLimits{}, Types: map[string]bulk.TypeLimits{},
-	}}
-	revision := int64(0)
-	for name, text := range fields {
-		if err := readSetting(&values, &revision, name, text); err != nil {
-			return fmt.Errorf("redis: the setting %q: %w", name, err)
+// with returns the settings with those that are stored in the hub under some names.
+func (s settings) with(stored map[string]string, window time.Duration) (settings, error) {
+	tenants, targets, types := map[string]bulk.Tenant{}, map[string]bulk.TargetLimits{}, map[string]bulk.TypeLimits{}
+	for name, text := range stored {
+		var err error
+		switch rest := name[1:]; name[:1] {
+		case settingRate:
+			s.rate, err = readSetting[float64](text)
+		case settingLimits:
+			var limits bulk.Limits
+			limits, err = readSetting[bulk.Limits](text)
+			s.limits = &limits
+		case settingTenant:
+			var t bulk.Tenant
+			t, err = readSetting[bulk.Tenant](text)
+			tenants[rest] = t.WithDefaults()
+		case settingTarget:
+			targets[rest], err = readSetting[bulk.TargetLimits](text)
+		case settingType:
+			types[rest], err = readSetting[bulk.TypeLimits](text)
+		}
+		if err != nil {
+			return s, fmt.Errorf("redis: the setting %q: %w", name, err)
 		}
 	}
-	values.shortest = s.config.Window
-	for _, name := range values.limited() {
-		values.shortest = min(values.shortest, values.limitOf(name).Window(s.config.Window))
+	s.tenants, s.targets, s.types = s.tenants.with(tenants), s.targets.with(targets), s.types.with(types)
+	for name := range stored {
+		s.shortest = min(s.shortest, s.limitOf(limitedBy(name)).Window(window))
 	}
-	s.settings.put(load, values, revision)
-	if fields["pushed"] == number(revision) {
-		return nil
-	}
-	return s.push(ctx, values, revision)
+	return s, nil
 }
 
-func readSetting(values *settings, revision *int64, name, text string) error {
-	read := func(into any) error { return json.Unmarshal([]byte(text), into) }
-	switch name {
-	case "revision":
-		return read(revision)
-	case "pushed":
-		return nil
-	case settingRate:
-		return read(&values.rate)
-	}
-	switch rest := name[1:]; name[:1] {
-	case settingLimits:
-		values.Limits = new(bulk.Limits)
-		return read(values.Limits)
-	case settingTenant:
-		var t bulk.Tenant
-		err := read(&t)
-		values.Tenants[rest] = t.WithDefaults()
-		return err
-	case settingTarget:
-		var t bulk.TargetLimits
-		err := read(&t)
-		values.Targets[rest] = t
-		return err
-	case settingType:
-		var t bulk.TypeLimits
-		err := read(&t)
-		values.Types[rest] = t
-		return err
-	}
-	return nil
+func readSetting[V any](text string) (v V, err error) {
+	err = json.Unmarshal([]byte(text), &v)
+	return v, err
 }
 
 // Set implements bulk.Store. When it returns, every shard has the setting.
@@ -173,10 +203,23 @@ func (s *Store) set(ctx context.Context, name string, value any) error {
 	if err != nil {
 		return err
 	}
-	if _, err := onHub(ctx, s, setScript, asInt, name, string(text)); err != nil {
+	if _, err := onHub(ctx, s, setScript, asInt, name, string(text), "0"); err != nil {
 		return err
 	}
 	return s.spreadSettings(ctx)
+}
+
+// limitedBy returns the name of the limit that a setting has.
+func limitedBy(setting string) string {
+	switch rest := setting[1:]; setting[:1] {
+	case settingTenant:
+		return "t:" + rest
+	case settingTarget:
+		return "g:" + rest
+	case settingType:
+		return "g:" + bulk.HandlersOf(rest)
+	}
+	return "all"
 }
 
 // limitOf returns what is set for a name: "all", "t:TENANT" or "g:TARGET", where the handlers
@@ -184,19 +227,19 @@ func (s *Store) set(ctx context.Context, name string, value any) error {
 func (s *settings) limitOf(name string) bulk.Limit {
 	rest := name[min(2, len(name)):]
 	switch {
-	case name == "all" && s.Limits != nil:
-		return s.Limits.Limit()
+	case name == "all" && s.limits != nil:
+		return s.limits.Limit()
 	case name == "all":
 		return bulk.Limit{RequestsPerSecond: s.rate}
 	case name[:2] == "t:":
-		t := s.Tenants[rest]
+		t, _ := s.tenants.get(rest)
 		return t.Limit()
 	}
 	if jobType, handlers := strings.CutPrefix(rest, bulk.HandlersOf("")); handlers {
-		t := s.Types[jobType]
+		t, _ := s.types.get(jobType)
 		return t.Limit()
 	}
-	t := s.Targets[rest]
+	t, _ := s.targets.get(rest)
 	l := t.Limit()
 	if t.Auto {
 		l.RequestsPerSecond = bulk.MinRate // until the rate is found: see mirror.limitOf
@@ -204,22 +247,12 @@ func (s *settings) limitOf(name string) bulk.Limit {
 	return l
 }
 
-// limited returns the names of all limits that are set.
-func (s *settings) limited() []string {
-	names := []string{"all"}
-	for name := range s.Tenants {
-		names = append(names, "t:"+name)
+// limitedTargets returns the names of all targets, and of all handlers of types, with settings.
+func (s *settings) limitedTargets() (names []string) {
+	for name := range s.targets.all() {
+		names = append(names, name)
 	}
-	for _, name := range s.targets() {
-		names = append(names, "g:"+name)
-	}
-	return names
-}
-
-// targets returns the names of all targets, and of all handlers of types, with settings.
-func (s *settings) targets() []string {
-	names := slices.Collect(maps.Keys(s.Targets))
-	for name := range s.Types {
+	for name := range s.types.all() {
 		names = append(names, bulk.HandlersOf(name))
 	}
 	return names
@@ -236,76 +269,4 @@ func (s *Store) adoptRate(ctx context.Context) error {
 		return nil
 	}
 	return s.set(ctx, settingRate, rate)
-}
-
-// push sends all settings to every shard, and then records in the hub what the shards have
-// started in the window. Several instances may do so at once. With a silent shard the hub is told
-// nothing, and so gives no parts of limits until the shard is back.
-func (s *Store) push(ctx context.Context, values settings, revision int64) error {
-	started := []string{number(revision), number(s.kept())}
-	var silent error
-	for shard := range s.shards {
-		answer, err := onShard(ctx, s, limitScript, shard, asArray, s.limitArgs(&values, revision, shard)...)
-		if errors.Is(err, errSilent) {
-			silent = err
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		for limit := range slices.Chunk(answer, 5) {
-			started = append(started, number(int64(shard)))
-			for _, m := range limit {
-				text, err := textOf(m)
-				if err != nil {
-					return err
-				}
-				started = append(started, text)
-			}
-		}
-	}
-	if silent != nil {
-		return silent
-	}
-	_, err := onHub(ctx, s, pushedScript, asInt, started...)
-	return err
-}
-
-// textOf returns a text or a number of a script as text.
-func textOf(m rueidis.RedisMessage) (string, error) {
-	if m.IsInt64() {
-		n, err := m.AsInt64()
-		return number(n), err
-	}
-	return m.ToString()
-}
-
-// kept returns how long the hub keeps the parts of a window, in milliseconds.
-func (s *Store) kept() int64 { return 2*s.config.Window.Milliseconds() + 60_000 }
-
-// limitArgs returns the settings for a shard: the global limit, those of targets, and those
-// of its tenants.
-func (s *Store) limitArgs(values *settings, revision int64, shard int) []string {
-	args := []string{number(revision)}
-	limited := func(name string) {
-		if l := values.limitOf(name); l.RequestsPerSecond > 0 || l.Concurrency > 0 {
-			text := fmt.Sprintf("%d %d", flag(l.RequestsPerSecond > 0), l.Concurrency)
-			if window := l.Window(s.config.Window); window != s.config.Window { // earlier versions do not know it
-				text += " " + number(window.Milliseconds())
-			}
-			args = append(args, "l", name, text)
-		}
-	}
-	limited("all")
-	for name, t := range values.Tenants {
-		if s.shardOf(name) != shard {
-			continue
-		}
-		limited("t:" + name)
-		args = append(args, "w", name, fmt.Sprint(t.Weight))
-	}
-	for _, name := range values.targets() {
-		limited("g:" + name)
-	}
-	return args
 }

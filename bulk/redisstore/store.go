@@ -144,6 +144,7 @@ func newStore(db *rediskv.DB, options Options) *Store {
 		exchange:     func(f func()) { f() },
 		outside:      func(ctx context.Context) context.Context { return ctx },
 	}
+	s.settings.values.shortest = options.Bulk.Window
 	s.logger = cmp.Or(s.logger, slog.Default())
 	if s.holder == "" {
 		s.holder = rand.Text()

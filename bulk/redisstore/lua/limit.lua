@@ -1,13 +1,18 @@
--- Limit stores the settings of this shard, as of a revision. Parts of limits end: attempts
--- beyond those started need a new request. It is safe to repeat.
+-- Limit stores settings of this shard, as of a revision: all of them, or those that have changed
+-- since a revision that the shard has. Parts of the limits among them end: attempts beyond those
+-- started need a new request. It is safe to repeat.
 --
--- ARGV[3] the revision   ARGV[4] and on: kind, name and value: l (a limit) or w (a weight)
--- Returns, for limits that shards share, what has started: name, window, attempts in it, jobs
--- in flight and the version of slots.
-local revision = tonumber(ARGV[3])
-if revision < tonumber(call('HGET', P .. 'limits', 'revision') or 0) then return {} end
-local limits, weights = {'revision', ARGV[3]}, {}
-local answer = {}
+-- ARGV[3] the revision   ARGV[4] "" if these are all settings, else the revisions that lack no
+-- other settings, with spaces around each
+-- ARGV[5] and on: kind, name and value: l (a limit; "" is none) or w (a weight)
+-- Returns 1 and, for limits that shards share, what has started: name, window, attempts in it,
+-- jobs in flight and the version of slots. Returns nothing if the shard lacks other settings.
+local own = call('HGET', P .. 'limits', 'revision')
+if tonumber(ARGV[3]) < tonumber(own or 0) then return {1} end
+local all = ARGV[4] == ''
+if not all and own ~= ARGV[3] and not (own and ARGV[4]:find(' ' .. own .. ' ', 1, true)) then return {} end
+local limits, weights, ended = {'revision', ARGV[3]}, {}, {}
+local answer = {1}
 
 -- restart lets nothing more start under a limit until more of it is requested.
 local function restart(name, e, length)
@@ -25,14 +30,19 @@ local function restart(name, e, length)
   for _, value in ipairs({name, present, e.started, flight, e.version}) do answer[#answer + 1] = value end
 end
 
-for i = 4, #ARGV, 3 do
+for i = 5, #ARGV, 3 do
   local kind, name, value = ARGV[i], ARGV[i + 1], ARGV[i + 2]
-  local list = kind == 'w' and weights or limits
-  list[#list + 1], list[#list + 2] = name, value
-  local e = kind == 'l' and (name == 'all' and shard or get(name))
-  if e then restart(name, e, tonumber(value:match('^%d %d+ (%d+)$')) or WINDOW) end
+  if value == '' then
+    ended[#ended + 1] = name
+  else
+    local list = kind == 'w' and weights or limits
+    list[#list + 1], list[#list + 2] = name, value
+    local e = kind == 'l' and (name == 'all' and shard or get(name))
+    if e then restart(name, e, tonumber(value:match('^%d %d+ (%d+)$')) or WINDOW) end
+  end
 end
-call('UNLINK', P .. 'limits', P .. 'weights')
+if all then call('UNLINK', P .. 'limits', P .. 'weights') end
+each('HDEL', P .. 'limits', ended)
 each('HSET', P .. 'limits', limits)
 each('HSET', P .. 'weights', weights)
 flush()

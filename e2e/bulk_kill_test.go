@@ -27,7 +27,7 @@ func TestBulkLimitsOverKills(t *testing.T) {
 	}
 	s := startServer(t)
 	l := newBulkLoad(t, plan, s)
-	l.run(3*time.Minute, func() {
+	l.run(10*time.Minute, func() {
 		s.kill()
 		<-time.After(rand.N(300 * time.Millisecond))
 		s.start()

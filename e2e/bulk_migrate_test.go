@@ -43,7 +43,7 @@ func TestBulkMigrate(t *testing.T) {
 			}
 			var held []remoteJob
 			moved := false
-			l.run(3*time.Minute, func() {
+			l.run(10*time.Minute, func() {
 				switch {
 				case held == nil:
 					// These jobs wait for the move, so not all can be done before it.

@@ -35,7 +35,7 @@ func TestBulkRedisStopped(t *testing.T) {
 	l.target.slowest = time.Second
 	fleet[0].call("PUT", "/v1/targets/"+strings.TrimPrefix(l.target.URL, "http://"), `{"concurrency":20}`, http.StatusOK, nil)
 	stops := 0
-	l.run(5*time.Minute, func() {
+	l.run(10*time.Minute, func() {
 		if stops < most {
 			hangAtWork(fleet[stops%len(fleet)], fleet, l.target, 3*lease)
 			stops++
@@ -207,7 +207,7 @@ func TestBulkRedisAway(t *testing.T) {
 	requests := storeRequests(fleet[0])
 	l := newBulkLoad(t, plan, fleet...)
 	outages := []struct{ from, to func() }{{redis.Kill, redis.Restart}, {redis.Pause, redis.Continue}}
-	l.run(4*time.Minute, func() {
+	l.run(10*time.Minute, func() {
 		if len(outages) == 0 {
 			return
 		}

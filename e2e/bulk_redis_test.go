@@ -45,7 +45,7 @@ func TestBulkRedisKill(t *testing.T) {
 	fleet := newFleet(t, 3, redis.URL())
 	l := newBulkLoad(t, manyTenants(), fleet...)
 	restarts := 0
-	l.run(6*time.Minute, func() {
+	l.run(10*time.Minute, func() {
 		// once in the first phase, once in the second
 		if restarts == 0 || restarts == 1 && l.ledger.begun(1) {
 			restarts++
@@ -92,7 +92,7 @@ func TestBulkLimitsThatSlide(t *testing.T) {
 	put("/v1/targets/"+strings.TrimPrefix(l.target.URL, "http://"), `{"concurrency":%d}`, most)
 	put("/v1/tenants/"+tenantName(0), `{"concurrency":%d}`, mostOfFirst)
 	put("/v1/types/remote", `{"requests_per_second":%d,"pacing":"smooth"}`, rate)
-	l.run(5*time.Minute, func() { killOne(fleet) })
+	l.run(10*time.Minute, func() { killOne(fleet) })
 	l.check()
 	if all, first := l.target.most[""], l.target.most["webhook-0"]; all > most || first > mostOfFirst || all < most/2 || first < 2 {
 		t.Errorf("the target had up to %d calls at a time, %d of the first tenant; it may have %d and %d", all, first, most, mostOfFirst)
@@ -120,7 +120,7 @@ func TestBulkRedisCluster(t *testing.T) {
 	fleet := newFleet(t, 3, cluster.URL())
 	l := newBulkLoad(t, manyTenants(), fleet...)
 	before := scriptCalls(cluster.Masters())
-	l.run(6*time.Minute, func() { killOne(fleet) })
+	l.run(10*time.Minute, func() { killOne(fleet) })
 	l.check()
 	l.checkAnywhere()
 	after := scriptCalls(cluster.Masters())
@@ -153,7 +153,7 @@ func TestBulkRedisFailover(t *testing.T) {
 	fleet := newFleet(t, 2, set.URL())
 	l := newBulkLoad(t, plan, fleet...)
 	failovers := 0
-	l.run(6*time.Minute, func() {
+	l.run(10*time.Minute, func() {
 		if failovers == 0 {
 			failovers++
 			set.Failover()

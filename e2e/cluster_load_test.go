@@ -155,13 +155,13 @@ func (l *smokeLoad) finish(by *server) {
 	l.t.Helper()
 	l.over()
 	l.running.Wait()
-	within, cancel := context.WithTimeout(l.t.Context(), time.Minute)
+	within, cancel := context.WithTimeout(l.t.Context(), until.Limit)
 	defer cancel()
 	if err := l.producer.Flush(within); err != nil {
 		l.t.Fatalf("the last records were not acknowledged: %v", err)
 	}
 	var found [smokePartitions]int
-	by.readTopic(smokeTopic, time.Minute, func(r *kgo.Record) {
+	by.readTopic(smokeTopic, until.Limit, func(r *kgo.Record) {
 		if number := string(r.Value); number != strconv.Itoa(found[r.Partition]) {
 			l.t.Errorf("partition %d, offset %d: record %s, want %d", r.Partition, r.Offset, number, found[r.Partition])
 		}
@@ -179,7 +179,7 @@ func (l *smokeLoad) finish(by *server) {
 // checkGroup lets the group read the rest; then it must have received every record.
 func (l *smokeLoad) checkGroup(by *server, there [smokePartitions]int) {
 	l.t.Helper()
-	ctx, over := context.WithTimeout(l.t.Context(), time.Minute)
+	ctx, over := context.WithTimeout(l.t.Context(), until.Limit)
 	defer over()
 	member := by.connect(kgo.ConsumerGroup(smokeGroup), kgo.ConsumeTopics(smokeTopic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	for !l.processed(there) {

@@ -7,10 +7,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // moveSecret is the secret that both ends of a migration and the command share.
@@ -118,7 +119,7 @@ func (c *nodes) moveStopped(t *testing.T) {
 	}
 	startsNoMore(t, source)
 	next := map[int32]int{}
-	c.all[2].readTopic(name, time.Minute, func(r *kgo.Record) {
+	c.all[2].readTopic(name, until.Limit, func(r *kgo.Record) {
 		if got := string(r.Value); got != fmt.Sprint(next[r.Partition]) {
 			t.Errorf("partition %d, offset %d: %s, want %d", r.Partition, r.Offset, got, next[r.Partition])
 		}

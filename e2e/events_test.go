@@ -27,7 +27,7 @@ func readTopic(t *testing.T, brokers, name string) []*kgo.Record {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), until.Limit)
 	defer cancel()
 	ends, err := kadm.NewClient(client).ListEndOffsets(ctx, name)
 	if err != nil {

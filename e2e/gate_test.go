@@ -139,7 +139,7 @@ func TestGateSurvivesAKill(t *testing.T) {
 // run runs a command of the binary that ends by itself.
 func run(t *testing.T, args ...string) (output string, code int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), until.Limit)
 	defer cancel()
 	command := exec.CommandContext(ctx, binary, args...)
 	text, err := command.CombinedOutput()

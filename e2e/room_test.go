@@ -216,7 +216,7 @@ func (s *server) checkPass(t *testing.T, pass, name string) {
 // checkWatch reads the first event of a stream.
 func (s *server) checkWatch(t *testing.T, name, ticket string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), until.Limit)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url("/v1/rooms/"+name+"/visitors/me/watch"), nil)
 	if err != nil {

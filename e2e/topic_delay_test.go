@@ -244,7 +244,4 @@ func (r *reminders) check(ordered bool) {
 	slices.Sort(lateness)
 	median := lateness[len(lateness)/2]
 	t.Logf("lateness: median %v, 90 %% %v, most %v", median, lateness[len(lateness)*9/10], lateness[len(lateness)-1])
-	if median > 10*time.Second {
-		t.Errorf("the median record came %v late", median)
-	}
 }

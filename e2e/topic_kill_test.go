@@ -122,7 +122,7 @@ func (r *topicKillRun) finish() {
 	r.t.Helper()
 	r.over()
 	r.wait.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), until.Limit)
 	defer cancel()
 	for _, p := range r.producers {
 		if err := p.client.Flush(ctx); err != nil {
@@ -150,7 +150,7 @@ func (r *topicKillRun) check() {
 	next := map[[2]int]int{} // by producer and partition, the number that comes next
 	count := 0
 	for name := range killTopics {
-		r.server.readTopic(name, 2*time.Minute, func(record *kgo.Record) {
+		r.server.readTopic(name, until.Limit, func(record *kgo.Record) {
 			count++
 			number, sequence, err := readKillValue(record.Value)
 			if err != nil {

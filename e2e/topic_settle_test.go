@@ -4,11 +4,13 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // settleTime bounds how long a group takes to become stable: a session, a rebalance, and a slow
 // machine.
-const settleTime = 45 * time.Second
+const settleTime = until.Limit
 
 // settle waits until the group is stable with the expected members, and they own the partitions
 // evenly.

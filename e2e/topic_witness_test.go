@@ -61,7 +61,7 @@ func (w *witness) run(ctx context.Context, client *kgo.Client) {
 }
 
 // unharmedTime bounds the first request of a new client.
-const unharmedTime = time.Minute
+const unharmedTime = until.Limit
 
 // unharmed fails unless the witness proceeds and a new client is served.
 func (w *witness) unharmed() {

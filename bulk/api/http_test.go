@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"testing"
 	"time"
+
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // TestExpectContinue: a client that asks first is refused without its body.
@@ -20,7 +22,7 @@ func TestExpectContinue(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer connection.Close()
-	_ = connection.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = connection.SetDeadline(time.Now().Add(until.Limit))
 	_, _ = io.WriteString(connection, "POST /v1/actions/none/jobs HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Type: application/x-ndjson\r\nContent-Length: 5\r\n\r\n")
 	response, err := http.ReadResponse(bufio.NewReader(connection), nil)
 	if err != nil || response.StatusCode != http.StatusNotFound {

@@ -73,7 +73,7 @@ func paperAction() bulk.ActionImage {
 func paperJobs() []bulk.JobImage {
 	return []bulk.JobImage{
 		{Index: 0, Phase: bulk.PhaseSucceeded, Fence: 1},
-		{Index: 1, Phase: bulk.PhaseInFlight, Fence: 2, Attempts: 2, At: time.Now().Add(time.Minute)},
+		{Index: 1, Phase: bulk.PhaseInFlight, Fence: 2, Attempts: 2, At: time.Now().Add(time.Hour)},
 	}
 }
 

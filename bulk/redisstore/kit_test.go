@@ -47,10 +47,11 @@ func open(t testing.TB, options Options) *Store {
 		options.Bulk = unlimited()
 	}
 	options.CallTimeout = cmp.Or(options.CallTimeout, patient)
-	s, err := Open(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var s *Store
+	recovered(t, func() (err error) { // a call timeout that a test sets may be short for a busy machine
+		s, err = Open(t.Context(), options)
+		return err
+	})
 	t.Cleanup(func() { _ = s.Close() }) // it never fails
 	return s
 }
@@ -123,24 +124,32 @@ func request(n int) bulk.LeaseRequest {
 	return bulk.LeaseRequest{Types: []string{"echo", bulk.WebhookType}, Max: n, LeaseFor: 30 * time.Second}
 }
 
-// take admits and leases n jobs. It may try twice: a window, with its parts of limits, may
-// end between the two steps.
+// take admits and leases n jobs.
 func take(t testing.TB, s *Store, n int) (jobs []bulk.Job) {
 	t.Helper()
-	for range 3 {
+	return takeFor(t, s, n, request(n).LeaseFor)
+}
+
+// takeFor is take with the length of the leases. It may try several times: a window, with its
+// parts of limits, may end between the two steps.
+func takeFor(t testing.TB, s *Store, n int, leaseFor time.Duration) (jobs []bulk.Job) {
+	t.Helper()
+	until.Succeeds(t, "jobs are leased", func() error {
 		if _, err := admit(t.Context(), s, int64(n)); err != nil {
 			t.Fatal(err)
 		}
-		more, err := s.Lease(t.Context(), request(n-len(jobs)))
+		lease := request(n - len(jobs))
+		lease.LeaseFor = leaseFor
+		more, err := s.Lease(t.Context(), lease)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if jobs = append(jobs, more...); len(jobs) == n {
-			return jobs
+		if jobs = append(jobs, more...); len(jobs) < n {
+			return fmt.Errorf("%d, want %d", len(jobs), n)
 		}
-	}
-	t.Fatalf("%d jobs leased, want %d", len(jobs), n)
-	return nil
+		return nil
+	})
+	return jobs
 }
 
 func settlements(kind bulk.SettlementKind, jobs []bulk.Job) []bulk.Settlement {

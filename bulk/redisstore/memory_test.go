@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // memory measures the memory of a server by its used_memory.
@@ -28,6 +29,8 @@ func newMemory(t *testing.T) *memory {
 
 func (m *memory) now() int64 {
 	m.t.Helper()
+	// The server frees large values in the background.
+	until.True(m.t, "the server has freed what was deleted", func() bool { return m.server.Info("lazyfree_pending_objects") == "0" })
 	used, err := strconv.ParseInt(m.server.Info("used_memory"), 10, 64)
 	if err != nil {
 		m.t.Fatal(err)

@@ -45,7 +45,7 @@ type traffic struct {
 func newTraffic(t *testing.T, loses bool) *traffic {
 	tr := &traffic{
 		t: t, cluster: redistest.StartCluster(t, redistest.ClusterOptions{Replicas: 1}), loses: loses, load: load{rate: 200, targetRate: 60},
-		seen: &starts{all: map[int64]int64{}, rated: map[int64]int64{}, times: map[string]int{}},
+		seen: newStarts(testWindow, testLease),
 	}
 	config := bulk.Config{
 		RequestsPerSecond: tr.load.rate, Window: testWindow, Lease: testLease,
@@ -179,10 +179,11 @@ func (tr *traffic) end() {
 		}
 	}
 	times := map[string]int{}
-	all, err := tr.stores[0].Actions(tr.t.Context(), bulk.ActionFilter{})
-	if err != nil {
-		tr.t.Fatal(err)
-	}
+	var all []bulk.Action
+	recovered(tr.t, func() (err error) {
+		all, err = tr.stores[0].Actions(tr.t.Context(), bulk.ActionFilter{})
+		return err
+	})
 	for _, a := range all {
 		times[a.ID]++
 		if a.Status != bulk.Completed || a.Received != trafficJobs || a.Succeeded != trafficJobs*9/10 || a.Failed != trafficJobs/10 {
@@ -192,9 +193,13 @@ func (tr *traffic) end() {
 		if got := string(a.Result["sum:n"]); got != `"1620"` {
 			tr.t.Errorf("the sum of %s is %s, want 1620", a.ID, got)
 		}
-		dead, err := tr.stores[1].DeadLetters(tr.t.Context(), a.ID, 0, trafficJobs)
-		if err != nil || len(dead) != trafficJobs/10 {
-			tr.t.Errorf("%s has %d dead letters, %v", a.ID, len(dead), err)
+		var dead []bulk.DeadLetter
+		recovered(tr.t, func() (err error) {
+			dead, err = tr.stores[1].DeadLetters(tr.t.Context(), a.ID, 0, trafficJobs)
+			return err
+		})
+		if len(dead) != trafficJobs/10 {
+			tr.t.Errorf("%s has %d dead letters", a.ID, len(dead))
 		}
 	}
 	for _, id := range tr.sent {

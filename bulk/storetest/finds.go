@@ -14,7 +14,7 @@ import (
 func Finds(t *testing.T, factory Factory, group string) (failure string) {
 	t.Helper()
 	if group == "model" {
-		for range 4 { // the model is random, and may miss the mistake
+		for range 20 { // the model is random, and may miss the mistake
 			if failure = failureOf(t, func(t testing.TB) { checkModel(t, factory) }); failure != "" {
 				break
 			}

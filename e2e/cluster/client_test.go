@@ -14,6 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // topicName is the topic of the load.
@@ -49,17 +51,17 @@ func (c *cluster) newTopic(name string, partitions, replicas int) {
 	defer client.Close()
 	admin := kadm.NewClient(client)
 	admin.SetTimeoutMillis(20_000)
-	var made kadm.CreateTopicResponse
-	var err error
-	known := within(10*time.Second, func() bool {
+	asked := false
+	until.Succeeds(c.t, "create "+name, func() error {
 		ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
 		defer cancel()
-		made, err = admin.CreateTopic(ctx, int32(partitions), int16(replicas), nil, name)
-		return !errors.Is(err, kerr.InvalidReplicationFactor) && !errors.Is(made.Err, kerr.InvalidReplicationFactor)
+		made, err := admin.CreateTopic(ctx, int32(partitions), int16(replicas), nil, name)
+		if err = errors.Join(err, made.Err); asked && errors.Is(err, kerr.TopicAlreadyExists) {
+			return nil // the answer before this one came too late
+		}
+		asked = true
+		return err
 	})
-	if err = errors.Join(err, made.Err); err != nil {
-		c.t.Fatalf("create %s: %v (nodes are known: %t)", name, err, known)
-	}
 }
 
 // partitionsOf returns the metadata of a topic's partitions; none if no node answers.
@@ -79,7 +81,7 @@ func partitionsOf(t *testing.T, admin *kadm.Client, name string) []kadm.Partitio
 func (c *cluster) leader(admin *kadm.Client) int {
 	c.t.Helper()
 	var most int
-	eventually(c.t, time.Minute, "all partitions have a leader", func() bool {
+	eventually(c.t, until.Limit, "all partitions have a leader", func() bool {
 		counts := map[int]int{}
 		for _, p := range partitionsOf(c.t, admin, topicName) {
 			counts[int(p.Leader)]++
@@ -108,7 +110,7 @@ func whole(t *testing.T, admin *kadm.Client, replicas int) bool {
 func (c *cluster) ends(admin *kadm.Client) map[int32]int64 {
 	c.t.Helper()
 	ends := map[int32]int64{}
-	eventually(c.t, time.Minute, "the ends of the partitions are told", func() bool {
+	eventually(c.t, until.Limit, "the ends of the partitions are told", func() bool {
 		ctx, cancel := context.WithTimeout(c.t.Context(), 5*time.Second)
 		defer cancel()
 		listed, err := admin.ListEndOffsets(ctx, topicName)

@@ -12,6 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // A leader is cut off from the others, and a client that still reaches it keeps producing: none of
@@ -25,7 +27,7 @@ func TestCutLeader(t *testing.T) {
 	var acknowledged []string
 	produce := func(value string) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), until.Limit)
 		defer cancel()
 		record := &kgo.Record{Topic: topicName, Value: []byte(value)}
 		if err := client.ProduceSync(ctx, record).FirstErr(); err != nil {
@@ -36,12 +38,18 @@ func TestCutLeader(t *testing.T) {
 	for i := range 20 {
 		produce(fmt.Sprintf("before %d", i))
 	}
-	former := c.leader(admin)
-	direct := c.directTo(former)
-	if code, err := produceOne(direct, -1, "directly"); err != nil || code != 0 {
-		t.Fatalf("produce directly to node %d: code %d, %v", former, code, err)
-	}
-	acknowledged = append(acknowledged, "directly")
+	former, direct, tries := 0, (*kgo.Broker)(nil), 0
+	until.Succeeds(t, "produce directly to the leader", func() error {
+		tries++
+		former = c.leader(admin)
+		direct = c.directTo(former)
+		value := fmt.Sprintf("%sto node %d, in try %d", directly, former, tries)
+		code, err := produceOne(direct, -1, value)
+		if err = errors.Join(err, kerr.ErrorForCode(code)); err == nil {
+			acknowledged = append(acknowledged, value)
+		}
+		return err
+	})
 	if err := c.net.Cut(former, c.others(former)...); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +109,7 @@ func (c *cluster) elect(admin *kadm.Client, id int) {
 		}
 	}
 	var last error
-	elected := within(time.Minute, func() bool {
+	elected := within(until.Limit, func() bool {
 		ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
 		defer cancel()
 		var assignment kadm.AlterPartitionAssignmentsReq

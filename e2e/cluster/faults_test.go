@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/e2e/cluster/netlab"
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // fault is a fault of a node that can be healed.
@@ -89,7 +90,7 @@ func (n *node) delay(by time.Duration) {
 }
 
 // wholeTime bounds how long a cluster takes to be whole again after the last fault is healed.
-const wholeTime = 2 * time.Minute
+const wholeTime = until.Limit
 
 // suffer applies a fault to a node, heals it, and waits until the cluster is whole.
 func (l *load) suffer(f fault, id int) {

@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // moveTime bounds how long it takes to reassign all partitions.
-const moveTime = 3 * time.Minute
+const moveTime = until.Limit
 
 // Three nodes become five, with five replicas of everything, and three again, under load.
 func TestGrow(t *testing.T) {
@@ -50,7 +52,7 @@ func TestGrow(t *testing.T) {
 	l.during("remove", func() {
 		for _, n := range c.nodes[3:] {
 			n.stop()
-			eventually(t, time.Minute, fmt.Sprintf("node %d is removed", n.id), func() bool {
+			eventually(t, until.Limit, fmt.Sprintf("node %d is removed", n.id), func() bool {
 				return c.try(http.MethodDelete, fmt.Sprintf("/v1/cluster/nodes/%d", n.id))
 			})
 		}
@@ -113,7 +115,7 @@ func (c *cluster) expectNodes(admin *kadm.Client, ids ...int32) {
 		slices.Sort(told)
 		return slices.Equal(told, ids)
 	}
-	if !within(time.Minute, is) {
+	if !within(until.Limit, is) {
 		c.t.Fatalf("clients are told of the nodes %v, want %v", told, ids)
 	}
 }

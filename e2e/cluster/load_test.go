@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/sluice-project/sluice/e2e/cluster/history"
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // load is a set of idempotent producers with acks=all, readers, and a consumer group on one topic.
@@ -83,12 +84,12 @@ func newLoad(c *cluster, partitions, replicas int) *load {
 func (l *load) flows(count int) {
 	l.t.Helper()
 	before := l.recorder.Acknowledged()
-	eventually(l.t, time.Minute, fmt.Sprintf("%d more records are acknowledged", count), func() bool { return l.recorder.Acknowledged() >= before+count })
+	eventually(l.t, until.Limit, fmt.Sprintf("%d more records are acknowledged", count), func() bool { return l.recorder.Acknowledged() >= before+count })
 }
 
 // drainTime bounds how long it takes, with all nodes healthy, until all sent records are
 // acknowledged and read by all readers.
-const drainTime = 2 * time.Minute
+const drainTime = until.Limit
 
 // finish ends the load when all records are acknowledged and read, and reports.
 func (l *load) finish() *history.Report {

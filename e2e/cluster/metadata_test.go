@@ -19,6 +19,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // change is one call that changes a topic.
@@ -118,7 +120,7 @@ func (c *cluster) changeTopics(faults ...fault) []porcupine.Operation {
 	goOn := func() {
 		c.t.Helper()
 		before := log.answered()
-		eventually(c.t, time.Minute, "topics are changed", func() bool { return log.answered() >= before+changesBetween })
+		eventually(c.t, until.Limit, "topics are changed", func() bool { return log.answered() >= before+changesBetween })
 	}
 	for _, f := range faults {
 		goOn()
@@ -182,7 +184,7 @@ func checkLinearizable(t *testing.T, history []porcupine.Operation) {
 		counts[o.Output.(verdict)]++
 	}
 	t.Logf("%d changes: %d done, %d refused, %d without an answer", len(history), counts[done], counts[refused], counts[unknown])
-	result := porcupine.CheckOperationsTimeout(topicModel, history, 30*time.Second)
+	result := porcupine.CheckOperationsTimeout(topicModel, history, until.Limit)
 	if result == porcupine.Ok {
 		return
 	}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/e2e/cluster/netlab"
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // Ports of each node.
@@ -184,7 +185,7 @@ func (n *node) launch() {
 }
 
 // readyTime bounds how long a node takes to be ready.
-const readyTime = 90 * time.Second
+const readyTime = until.Limit
 
 func (n *node) awaitReady() {
 	n.cluster.t.Helper()
@@ -258,7 +259,7 @@ func (n *node) kill() {
 }
 
 // stopTime bounds a planned stop.
-const stopTime = 30 * time.Second
+const stopTime = until.Limit
 
 // stop ends the node with SIGTERM, which must succeed.
 func (n *node) stop() {

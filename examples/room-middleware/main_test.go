@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"os"
-	"time"
 )
 
 // visitor is a client with cookies. It prints the answers.
@@ -81,8 +81,17 @@ func Example() {
 
 // The program serves until it is interrupted.
 func Example_run() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
+	ctx, cancel := context.WithCancel(context.Background())
+	log.SetOutput(interrupt(cancel)) // once it says that it serves
+	defer log.SetOutput(os.Stderr)
 	fmt.Println(run(ctx, "127.0.0.1:0"))
 	// Output: <nil>
+}
+
+// interrupt is called when something is written.
+type interrupt func()
+
+func (i interrupt) Write(line []byte) (int, error) {
+	i()
+	return len(line), nil
 }

@@ -3,6 +3,7 @@ package edge_test
 import (
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -111,8 +112,11 @@ var writing = sync.OnceValue(func() (w struct {
 
 func (o *written) check(t *testing.T, name, text string) {
 	var w *httptest.ResponseRecorder
-	used := allocated(func() { w = serve(writing().mux, o.method, o.path, text) })
-	if most := uint64(memoryFloor + memoryFactor*len(text)); used > most {
+	used, most := uint64(math.MaxUint64), uint64(memoryFloor+memoryFactor*len(text))
+	for tries := 0; used > most && tries < 5; tries++ { // something else may have allocated at the same time
+		used = min(used, allocated(func() { w = serve(writing().mux, o.method, o.path, text) }))
+	}
+	if used > most {
 		t.Errorf("%s %s with %s: %d bytes take %d", o.method, o.path, name, len(text), used)
 	}
 	if w.Body.Len() > mostAnswer {

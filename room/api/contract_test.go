@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/api"
 	"github.com/sluice-project/sluice/room/storetest"
@@ -38,7 +39,7 @@ func newService(t *testing.T) (*fixture, *storetest.Memory) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), until.Limit)
 		defer cancel()
 		if err := engine.Stop(ctx); err != nil {
 			t.Error(err)

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/sluice-project/sluice/internal/edge/edgetest"
+	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/room/api"
 	"github.com/sluice-project/sluice/room/watch"
 )
@@ -55,7 +55,7 @@ func startHub(t testing.TB, engine watch.Engine) *watch.Hub {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), until.Limit)
 		defer cancel()
 		if err := hub.Stop(ctx); err != nil {
 			t.Error(err)

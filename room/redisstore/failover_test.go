@@ -33,7 +33,13 @@ func TestAReplicaTakesOver(t *testing.T) {
 		}
 		return err
 	})
-	if p, err := store.Enter(t.Context(), terms, room.Arrival{}); err != nil || p.Number != 11 {
-		t.Errorf("entering after the failover: %+v, %v", p, err)
-	}
+	tries := int64(0)
+	recovered(t, func() error { // another call may fail once more, and take effect
+		tries++
+		p, err := store.Enter(t.Context(), terms, room.Arrival{})
+		if err == nil && (p.Number < 11 || p.Number > 10+tries) {
+			t.Errorf("entering after the failover, in try %d: %+v", tries, p)
+		}
+		return err
+	})
 }

@@ -69,8 +69,8 @@ func newJumper(t *testing.T, server *redistest.Server, prefix string) *jumper {
 		t.Fatal(err)
 	}
 	j.terms = room.Terms{
-		Room: "shop", Revision: revision, Capacity: 2, MaxWaiting: 100, TTL: 10 * time.Minute, Claim: 10 * time.Second,
-		Abandon: time.Minute, Grace: time.Minute, Away: 3 * time.Second, Events: 1_000,
+		Room: "shop", Revision: revision, Capacity: 2, MaxWaiting: 100, TTL: 10 * time.Minute, Claim: 5 * time.Minute,
+		Abandon: 10 * time.Minute, Grace: 10 * time.Minute, Away: time.Minute, Events: 1_000,
 	}
 	return j
 }

@@ -122,7 +122,7 @@ func TestWhoIsSilentIsGoneThoughAnotherIsCalledForLong(t *testing.T) {
 	t.Parallel()
 	l := newLine(t)
 	l.enter(1)
-	l.terms.Claim, l.terms.Abandon, l.terms.Grace, l.terms.Capacity = 10*time.Minute, time.Second, time.Second, 1
+	l.terms.Claim, l.terms.Abandon, l.terms.Grace, l.terms.Capacity = 10*time.Minute, 20*time.Second, 20*time.Second, 1
 	l.expire() // calls 1
 	l.after(time.Minute)
 	l.expire() // checks the sheet
@@ -138,12 +138,12 @@ func TestWhoMissesIsGoneByTheTermsOfThen(t *testing.T) {
 	t.Parallel()
 	l := newLine(t)
 	l.enter(1)
-	l.terms.Claim, l.terms.Abandon, l.terms.Grace, l.terms.Capacity = 10*time.Minute, time.Second, time.Second, 1
+	l.terms.Claim, l.terms.Abandon, l.terms.Grace, l.terms.Capacity = 10*time.Minute, 20*time.Second, 20*time.Second, 1
 	l.expire()
 	l.after(time.Minute)
 	l.expire()
 	l.terms.Grace = 5 * time.Minute
-	l.after(9 * time.Minute)
+	l.after(10 * time.Minute)
 	l.expire()
 	if s, err := l.store.Status(t.Context(), "shop"); err != nil || s.NoShows != 1 || s.Departed != 1 {
 		t.Errorf("after ten minutes of silence: %+v, %v; want the visitor gone", s, err)

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -52,30 +53,37 @@ func faultyHarness(fault fault) Harness {
 	}}
 }
 
+// unlucky is how often what is random may find nothing, where once in a hundred is much.
+const unlucky = 20
+
 // finds reports whether a case of a group fails.
 func finds(t *testing.T, name string, harness Harness) bool {
 	t.Helper()
-	if name == "model" { // it is random, and may be unlucky
-		for range 4 {
-			if fails(t, func(tb testing.TB) { checkModel(tb, harness) }) {
-				return true
-			}
+	// These are random, and may be unlucky.
+	for range unlucky {
+		if name == "model" && fails(t, func(tb testing.TB) { checkModel(tb, harness) }) ||
+			name == "concurrent" && anyFails(t, concurrentCases, harness) {
+			return true
 		}
+	}
+	if name == "model" || name == "concurrent" {
 		return false
 	}
-	for _, group := range append(groups, group{"concurrent", concurrentCases}) {
+	for _, group := range groups {
 		if group.name != name {
 			continue
 		}
-		for _, c := range group.cases {
-			if fails(t, func(tb testing.TB) { c.run(newKit(tb, harness)) }) {
-				return true
-			}
-		}
-		return false
+		return anyFails(t, group.cases, harness)
 	}
 	t.Fatalf("there is no group %q", name)
 	return false
+}
+
+func anyFails(t *testing.T, cases []testCase, harness Harness) bool {
+	t.Helper()
+	return slices.ContainsFunc(cases, func(c testCase) bool {
+		return fails(t, func(tb testing.TB) { c.run(newKit(tb, harness)) })
+	})
 }
 
 // fails reports whether a test fails.

@@ -222,7 +222,7 @@ var expireCases = []testCase{
 		const many = 2_500
 		k.terms.Capacity, k.terms.Sliding = many, false
 		k.enter(many)
-		k.pass(ttl - 30*time.Second)
+		k.pass(ttl - 5*time.Minute)
 		k.counts(0, many, 0)
 		k.pass(10 * time.Minute)
 		k.counts(0, 0, 0)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/room"
 )
 
@@ -82,7 +83,7 @@ func start(t testing.TB, engine Engine, options ...Option) *Hub {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), until.Limit)
 		defer cancel()
 		if err := h.Stop(ctx); err != nil {
 			t.Error(err)

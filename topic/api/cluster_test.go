@@ -40,7 +40,7 @@ func startWebNodes(t *testing.T) []*webNode {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), until.Limit)
 			defer cancel()
 			if err := broker.Stop(ctx); err != nil {
 				t.Error(err)

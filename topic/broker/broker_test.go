@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
 	"github.com/sluice-project/sluice/topic/storetest"
@@ -33,7 +34,7 @@ func startBroker(t *testing.T, store topic.Store, config topic.Config) *broker.B
 
 func stopBroker(t *testing.T, b *broker.Broker) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), until.Limit)
 	defer cancel()
 	if err := b.Stop(ctx); err != nil {
 		t.Error(err)

@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,13 +25,7 @@ func admin(t *testing.T, config topic.Config) *Server {
 	if err := broker.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		if err := broker.Stop(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { stop(t, broker.Stop) })
 	return NewServer(broker, Options{Advertise: "kafka.example:9192"})
 }
 

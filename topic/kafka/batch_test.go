@@ -64,7 +64,7 @@ func valuesOf(data []byte) (values []string, batches []topic.Batch) {
 
 func produceRequest(name string, partition int32, records []byte) *kmsg.ProduceRequest {
 	r := kmsg.NewPtrProduceRequest()
-	r.Version, r.Acks, r.TimeoutMillis = 11, -1, 10_000
+	r.Version, r.Acks, r.TimeoutMillis = 11, -1, 120_000
 	t := kmsg.NewProduceRequestTopic()
 	t.Topic = name
 	p := kmsg.NewProduceRequestTopicPartition()

@@ -63,13 +63,13 @@ func TestLeadersMoveUnderLoad(t *testing.T) {
 	until.Succeeds(t, "commit", func() error { return consumer.CommitUncommittedOffsets(ctx) })
 }
 
-// keepMoving changes the leaders of a topic until goesOn returns false, and returns how often they
-// changed.
+// keepMoving changes the leaders of a topic until goesOn returns false and each has changed, and
+// returns how often they changed.
 func (s *several) keepMoving(name string, partitions int32, goesOn func() bool) <-chan int {
 	moved := make(chan int, 1)
 	go func() {
 		moves := 0
-		for goesOn() {
+		for goesOn() || moves < int(partitions) {
 			for number := range partitions {
 				if s.nodes.Elect(s.log(name, number), int32((moves+int(number))%3+1)) {
 					moves++

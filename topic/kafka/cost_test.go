@@ -163,10 +163,9 @@ func TestWhatARequestCosts(t *testing.T) {
 					}
 				}
 			}
-			if held := s.requests.used() + s.large.used() + s.turns.used(); held != 0 {
-				t.Errorf("requests that are answered hold %d", held)
-			}
-			until.True(t, "the answers' memory is back", func() bool { return s.answers.used() == 0 })
+			until.True(t, "the memory is back", func() bool {
+				return s.requests.used()+s.large.used()+s.turns.used()+s.answers.used() == 0
+			})
 		})
 	}
 }

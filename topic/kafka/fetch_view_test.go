@@ -107,7 +107,7 @@ func TestLongGapIsScannedInBoundedSteps(t *testing.T) {
 		p := dial(t, s)
 		offset, fetches := int64(1), int16(0)
 		for offset <= 60_001 && fetches < 20 {
-			got := fetchView(p, c.version, offset, 10*time.Second)
+			got := fetchView(p, c.version, offset, maxFetchWait)
 			batches, err := topic.SplitBatches(got.RecordBatches)
 			if err != nil || len(batches) != 1 {
 				t.Fatalf("version %d at %d: %d batches, %v", c.version, offset, len(batches), err)

@@ -47,7 +47,9 @@ func (c *crowd) add(name string) *crowdMember {
 	client, err := kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(c.server.Addr()), kgo.ConsumerGroup("crowd"), kgo.ConsumeTopics("orders"), kgo.ClientID(name),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
-		kgo.SessionTimeout(5 * time.Second), kgo.HeartbeatInterval(100 * time.Millisecond), kgo.RebalanceTimeout(8 * time.Second),
+		// A killed member holds its partitions for a session. A member of a busy machine may not lose its
+		// own: it would not know at once.
+		kgo.SessionTimeout(15 * time.Second), kgo.HeartbeatInterval(100 * time.Millisecond), kgo.RebalanceTimeout(time.Minute),
 		kgo.FetchMaxWait(50 * time.Millisecond), kgo.Dialer(m.dial),
 		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, assigned map[string][]int32) { m.assigned(assigned["orders"]) }),
 		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, revoked map[string][]int32) { m.revoked(revoked["orders"]) }),

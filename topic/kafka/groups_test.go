@@ -16,7 +16,7 @@ import (
 // newJoin returns a consumer's request to join.
 func newJoin(group, member string) *kmsg.JoinGroupRequest {
 	r := kmsg.NewPtrJoinGroupRequest()
-	r.Group, r.MemberID, r.SessionTimeoutMillis, r.RebalanceTimeoutMillis, r.ProtocolType = group, member, 10_000, 10_000, "consumer"
+	r.Group, r.MemberID, r.SessionTimeoutMillis, r.RebalanceTimeoutMillis, r.ProtocolType = group, member, 120_000, 120_000, "consumer"
 	protocol := kmsg.NewJoinGroupRequestProtocol()
 	protocol.Name, protocol.Metadata = "range", []byte("metadata")
 	r.Protocols = append(r.Protocols, protocol)

@@ -46,11 +46,13 @@ func (l *log) logger() *slog.Logger {
 // await fails unless the log soon contains the text.
 func (l *log) await(t *testing.T, want string) {
 	t.Helper()
-	until.True(t, fmt.Sprintf("the log says %q", want), func() bool {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return strings.Contains(l.text.String(), want)
-	})
+	until.True(t, fmt.Sprintf("the log says %q", want), func() bool { return l.has(want) })
+}
+
+func (l *log) has(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.text.String(), text)
 }
 
 // frameOf puts a size before a body.
@@ -176,9 +178,9 @@ func TestIdleConnectionsAreCheap(t *testing.T) {
 
 func TestSilentConnectionsEnd(t *testing.T) {
 	var lines log
-	s := start(t, nil, Options{IdleTimeout: 50 * time.Millisecond, ReadTimeout: 60 * time.Millisecond, Logger: lines.logger()})
-	dial(t, s).closed()
+	dial(t, start(t, nil, Options{IdleTimeout: 50 * time.Millisecond, Logger: lines.logger()})).closed()
 	lines.await(t, "idle for 50ms")
+	s := start(t, nil, Options{ReadTimeout: 60 * time.Millisecond, Logger: lines.logger()})
 	half := dial(t, s)
 	half.write([]byte{0, 0, 0, 100, 0, 18})
 	half.closed()
@@ -191,15 +193,29 @@ func TestWaitingConnectionsAreNotIdle(t *testing.T) {
 	b := startBroker(t, storetest.NewMemory(), topic.Config{})
 	s := start(t, b, Options{IdleTimeout: 20 * time.Millisecond})
 	create(t, b, "orders", 1)
-	p := dial(t, s)
 	r := fetchRequest("orders", 0, 0)
 	r.MaxWaitMillis = 400
-	began := time.Now()
-	ask[*kmsg.FetchResponse](p, 12, r)
-	if took := time.Since(began); took < 400*time.Millisecond {
-		t.Errorf("a fetch that waits 400ms took %v", took)
-	}
-	p.closed()
+	frame := kmsg.NewRequestFormatter().AppendRequest(nil, r, 1)
+	until.Succeeds(t, "a fetch that waits is answered", func() error {
+		p := dial(t, s)
+		began := time.Now()
+		_, err := p.conn.Write(frame)
+		size := make([]byte, sizeBytes)
+		if err == nil {
+			_, err = io.ReadFull(p.conn, size)
+		}
+		if err != nil {
+			return err // it was idle before the request came: the machine is busy
+		}
+		if took := time.Since(began); took < 400*time.Millisecond {
+			t.Errorf("a fetch that waits 400ms took %v", took)
+		}
+		if _, err := io.CopyN(io.Discard, p.conn, int64(binary.BigEndian.Uint32(size))); err != nil {
+			t.Fatal(err)
+		}
+		p.closed()
+		return nil
+	})
 }
 
 // With MaxInFlight unanswered requests of a client, the server reads no further ones.
@@ -251,12 +267,11 @@ func TestSlowConsumersHarmNobodyElse(t *testing.T) {
 	until.True(t, "they hold memory", func() bool { return s.answers.used() > 0 })
 	good := dial(t, s)
 	for offset := range int64(40) {
-		r := fetchRequest("orders", 0, offset)
-		r.MaxWaitMillis = 5000
-		got := ask[*kmsg.FetchResponse](good, 12, r).Topics[0].Partitions[0]
-		if len(got.RecordBatches) == 0 {
-			t.Fatalf("offset %d: no records within 5s", offset)
-		}
+		until.True(t, fmt.Sprintf("the record at %d comes", offset), func() bool {
+			r := fetchRequest("orders", 0, offset)
+			r.MaxWaitMillis = 5000
+			return len(ask[*kmsg.FetchResponse](good, 12, r).Topics[0].Partitions[0].RecordBatches) > 0
+		})
 		if used := s.answers.used(); used > memory+10<<20 { // each connection may exceed it by one batch
 			t.Fatalf("answers hold %d bytes, want about %d", used, memory)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
 	"github.com/sluice-project/sluice/topic/storetest"
@@ -59,7 +60,7 @@ func serve(t testing.TB, config topic.Config) (*Server, *broker.Broker) {
 
 func stop(t testing.TB, how func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := how(ctx); err != nil {
 		t.Error(err)
@@ -84,7 +85,7 @@ type peer struct {
 }
 
 // patience bounds operations that should be immediate.
-const patience = 2 * time.Minute
+const patience = until.Limit
 
 // dial connects to a server; the connection is closed at the end of the test.
 func dial(t testing.TB, s *Server) *peer {

@@ -46,6 +46,7 @@ func newNodes(t testing.TB, n int, configure func(*Options)) *nodes {
 	ns := &nodes{t: t, stores: &stores{wires: map[[2]int]*wire{}, open: make([]*Store, n), listen: ports.Addrs(t, n)}}
 	ns.options = Options{
 		SyncInterval: time.Minute, DiskReserve: -1, Logger: slog.New(slog.DiscardHandler),
+		Timeout: time.Minute, // on a busy machine a log may have no leader for longer than in production
 		Cluster: &ClusterOptions{Name: "test", Secret: testSecret, JoinTimeout: 2 * time.Minute},
 	}
 	if configure != nil {
@@ -100,6 +101,9 @@ func (ns *nodes) start(which ...int) {
 	for _, node := range which {
 		work.Go(func() {
 			s, err := OpenCluster(ns.t.Context(), ns.dirs[node-1], ns.nodeOptions(node))
+			for began := time.Now(); err != nil && time.Since(began) < until.Limit; { // Options.Timeout may be short for it
+				s, err = OpenCluster(ns.t.Context(), ns.dirs[node-1], ns.nodeOptions(node))
+			}
 			if err != nil {
 				errs <- fmt.Errorf("node %d: %w", node, err)
 				return

@@ -68,13 +68,14 @@ func TestCluster(t *testing.T) {
 	}
 	for name, test := range map[string]func(*testing.T, *nodes){
 		"logs alone": logs(1), "logs shared": logs(1, 2, 3), "logs elsewhere": logs(2),
-		"metadata":       func(t *testing.T, ns *nodes) { storetest.RunMetaNodes(t, ns.views()) },
-		"dropped":        droppedAppends,
-		"sent twice":     appendsSentTwice,
-		"other replicas": appendsWhileReplicasChange,
-		"disputed":       refusedByStaleLeader,
-		"deleted":        deletedByAnother,
-		"followed":       followedIsKnownToOthers,
+		"metadata":               func(t *testing.T, ns *nodes) { storetest.RunMetaNodes(t, ns.views()) },
+		"dropped":                droppedAppends,
+		"sent twice":             appendsSentTwice,
+		"refused after a resend": refusedAfterResend,
+		"other replicas":         appendsWhileReplicasChange,
+		"disputed":               refusedByStaleLeader,
+		"deleted":                deletedByAnother,
+		"followed":               followedIsKnownToOthers,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

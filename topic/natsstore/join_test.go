@@ -10,7 +10,17 @@ import (
 // the metadata has three replicas from its first change on.
 func TestMetadataBeginsOnAllItsNodes(t *testing.T) {
 	t.Parallel()
+	for inTime := false; !inTime && !t.Failed(); {
+		t.Run("with one late", func(t *testing.T) { inTime = beginsOnAll(t) })
+	}
+}
+
+// beginsOnAll reports whether the last node was not too late for the others, which wait for a
+// while only.
+func beginsOnAll(t *testing.T) (inTime bool) {
+	t.Helper()
 	ns := newNodes(t, 3, nil)
+	began := time.Now()
 	var late sync.WaitGroup
 	late.Go(func() {
 		<-time.After(time.Second)
@@ -18,6 +28,10 @@ func TestMetadataBeginsOnAllItsNodes(t *testing.T) {
 	})
 	ns.start(1, 2)
 	late.Wait()
+	if time.Since(began) >= beginWithin {
+		t.Logf("the last node was there after %v", time.Since(began))
+		return false
+	}
 	for _, node := range ns.running() {
 		info, err := ns.node(node).info(t.Context(), metaStream)
 		if err != nil {
@@ -27,6 +41,7 @@ func TestMetadataBeginsOnAllItsNodes(t *testing.T) {
 			t.Errorf("node %d is open while the metadata has %d replicas, want 3", node, replicas)
 		}
 	}
+	return true
 }
 
 // TestMetadataBeginsWithoutANode starts a cluster for the first time without one node: it

@@ -152,7 +152,7 @@ func (l *log) answer(number uint64, message *nats.Msg) {
 	if isFenced(err) && l.mayBeStale(number, err) {
 		return
 	}
-	l.answered(number, sequence, l.store.withoutLeader(err))
+	l.answered(number, sequence, l.ofOneSend(number, l.store.withoutLeader(err)))
 }
 
 // advance records that the log ends at sequence or later. The caller holds mu.

@@ -69,7 +69,7 @@ func followedIsKnownToOthers(t *testing.T, ns *nodes) {
 	one, two, three := ns.node(1).Cluster(), ns.node(2).Cluster(), ns.node(3).Cluster()
 	until.True(t, "all are alive", func() bool { return len(one.Alive()) == 3 })
 	awaited := func(revision uint64) error {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), until.Limit)
 		defer cancel()
 		return one.AwaitFollowed(ctx, revision)
 	}

@@ -124,6 +124,19 @@ func (l *log) resend(now time.Time) {
 	}
 }
 
+// ofOneSend returns what an answer says of an append: of one that was sent again, a refusal is of
+// one send, and another may be written. A fenced one was checked, or never sent again.
+func (l *log) ofOneSend(number uint64, err error) error {
+	l.mu.Lock()
+	item := l.queue.at(number)
+	again := item != nil && item.sent > 1
+	l.mu.Unlock()
+	if err == nil || isFenced(err) || !again {
+		return err
+	}
+	return fmt.Errorf("%w: it was sent more than once, and one answer is: %s", topic.ErrUncertain, err.Error())
+}
+
 // nextCheck is when the append that waits longest is looked at again.
 func (l *log) nextCheck(left time.Duration) time.Duration {
 	if l.store.cluster == nil {

@@ -152,6 +152,40 @@ func appendsSentTwice(t *testing.T, ns *nodes) {
 	checkNumbered(t, l, 100)
 }
 
+// refusedAfterResend answers appends that nobody leads the log, or that the disk is full. Of one
+// that was sent once this is its outcome; of one that was sent again, another send may be written:
+// a change of the metadata that is told as not written is made twice.
+func refusedAfterResend(t *testing.T, ns *nodes) {
+	l := ns.log(1, "resent", 1, 2, 3)
+	full, err := json.Marshal(server.JSPubAckResponse{PubAck: &server.PubAck{Stream: "log"}, Error: server.NewJSStorageResourcesExceededError()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, refusal := range map[string]struct {
+		message *nats.Msg
+		certain error
+	}{
+		"no leader": {&nats.Msg{Header: nats.Header{"Status": {noResponders}}}, errNoLeader},
+		"full":      {&nats.Msg{Data: full}, topic.ErrFull},
+	} {
+		for sent := 1; sent <= 2; sent++ {
+			outcome := make(chan error, 1)
+			number, err := l.enter(time.Now(), numbered(1), func(err error) { outcome <- err })
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.mu.Lock()
+			l.queue.at(number).sent = sent
+			l.mu.Unlock()
+			l.answer(number, refusal.message)
+			err = <-outcome
+			if certain := errors.Is(err, refusal.certain); certain != (sent == 1) || !certain && !errors.Is(err, topic.ErrUncertain) {
+				t.Errorf("%s, sent %d times: %v", name, sent, err)
+			}
+		}
+	}
+}
+
 // appendsWhileReplicasChange adds replicas to a log with one replica, and removes them, under
 // load. The engine drops appends at these moments, but none fails.
 func appendsWhileReplicasChange(t *testing.T, ns *nodes) {

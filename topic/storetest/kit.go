@@ -15,7 +15,7 @@ import (
 
 // patience is the timeout of waits in cases. It is long, so that a slow machine does not fail
 // a test; shorter for stores that are known to fail.
-var patience = time.Minute
+var patience = 5 * time.Minute
 
 // kit has a store, and helpers for calls that must succeed.
 type kit struct {

@@ -202,7 +202,7 @@ func TestViewFaults(t *testing.T) {
 	for fault, parts := range viewFaults {
 		for _, part := range parts {
 			t.Run(fault+" by "+part, func(t *testing.T) {
-				if !fails(t, func(tb testing.TB) { runViews(tb, newLateViews(fault), part) }) {
+				if !finds(t, func(tb testing.TB) { runViews(tb, newLateViews(fault), part) }) {
 					t.Fatalf("%s passes nodes with the fault %q", part, fault)
 				}
 			})

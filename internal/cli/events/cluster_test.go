@@ -34,7 +34,7 @@ func startKafkaNodes(t *testing.T, cluster *storetest.Nodes, count int) ([]*brok
 				t.Fatal(err)
 			}
 			t.Cleanup(func() {
-				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+				ctx, cancel := context.WithTimeout(context.Background(), until.Limit)
 				defer cancel()
 				if err := service.Stop(ctx); err != nil {
 					t.Error(err)

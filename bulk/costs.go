@@ -30,12 +30,17 @@ type costs struct {
 	of      map[Holder]*cost
 	tenants map[string]*tenantCost
 	short   time.Time // when a short attempt last ended
+	// changed is what shorter returns next: at most the holders of one round of the fetcher.
+	changed []Holder
 	swept   time.Time
 }
 
 // cost is what attempts of one tenant against one target take.
 type cost struct {
+	of     Holder
 	tenant *tenantCost
+	// short reports whether its attempts were last known to be short.
+	short bool
 	// usual is how long attempts take, in seconds: a moving average; 0 if none has ended.
 	usual   float64
 	running int
@@ -64,7 +69,7 @@ func (c *costs) get(of Holder) *cost {
 		if c.tenants[of.Tenant] == nil {
 			c.tenants[of.Tenant] = &tenantCost{}
 		}
-		k = &cost{tenant: c.tenants[of.Tenant]}
+		k = &cost{of: of, tenant: c.tenants[of.Tenant]}
 		c.of[of] = k
 	}
 	return k
@@ -108,6 +113,27 @@ func (c *costs) end(k *cost, since, now time.Time, counts bool) {
 		k.usual = took
 	}
 	k.usual += (took - k.usual) / costMemory
+	if _, long := c.outlook(k, now); !long && !k.short {
+		k.short = true
+		c.changed = append(c.changed, k.of)
+	}
+}
+
+// shorter returns the holders whose attempts have turned out to be short since it was last called.
+func (c *costs) shorter() (changed []Holder) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	changed, c.changed = c.changed, nil
+	return changed
+}
+
+// outlook returns how old the attempts of a holder are that run, in seconds, on average, and whether
+// the next may be long. c.mu must be held.
+func (c *costs) outlook(k *cost, now time.Time) (age float64, long bool) {
+	if k.running > 0 {
+		age = now.Sub(c.began).Seconds() - k.since/float64(k.running)
+	}
+	return age, k.usual == 0 || max(k.usual, age) >= longAttempt.Seconds() || age >= max(overdue*k.usual, overdueAge.Seconds())
 }
 
 // estimate is what is known of an attempt before it starts.
@@ -131,13 +157,8 @@ func (c *costs) estimate(of Holder, now time.Time) estimate {
 	if k == nil {
 		return e
 	}
-	age := 0.0
-	if k.running > 0 {
-		age = now.Sub(c.began).Seconds() - k.since/float64(k.running)
-	}
-	e.cost = max(e.cost, age)
-	e.long = k.usual == 0 || max(k.usual, age) >= longAttempt.Seconds() ||
-		age >= max(overdue*k.usual, overdueAge.Seconds())
+	age, long := c.outlook(k, now)
+	e.cost, e.long, k.short = max(e.cost, age), long, k.short && !long
 	return e
 }
 

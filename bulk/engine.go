@@ -494,9 +494,9 @@ func (e *Engine) Set(ctx context.Context, change SettingsChange) error {
 
 // FoundRate returns the rate, in attempts per second, that was found for a target set
 // to Auto; 0 for other targets.
-func (e *Engine) FoundRate(ctx context.Context, target string) (float64, error) {
-	b, err := e.store.Backlog(ctx)
-	return b.Found[target], err
+func (e *Engine) FoundRate(ctx context.Context, target string) (rate float64, err error) {
+	err = e.store.Fetch(ctx, func(b *Backlog) { rate = b.Found[target] })
+	return rate, err
 }
 
 // applySettings applies what the loops need of the settings.

@@ -87,71 +87,69 @@ func (r *fairnessRecorder) fairness() Fairness {
 	return r.seen
 }
 
-// fairnessWatch records, for each full window, the completions of each tenant, and
-// whether it was backlogged throughout: whether it had jobs waiting in every backlog that
-// the fetcher read, from the last before the window to the first after it.
+// fairnessWatch records, for each full window, the completions of each tenant that was
+// backlogged throughout: that had jobs waiting from the last read of the fair queue before the
+// window to the first after it. Of more than mostCompared such tenants it compares some.
 type fairnessWatch struct {
 	recorder *fairnessRecorder
 	window   time.Duration
 
-	mu         *sync.Mutex
-	index      int64
-	whole      bool // the window was seen from its beginning
-	backlogged map[string]float64
-	completed  map[string]int64
+	mu    *sync.Mutex
+	index int64 // of the window that the fetcher has seen last
+	whole bool  // it was seen from its beginning
+	// completed counts what was completed in the window, and next in the one after it.
+	completed, next map[string]int64
 }
 
+// mostCompared bounds the tenants of a window.
+const mostCompared = 10_000
+
 func newFairnessWatch(window time.Duration) fairnessWatch {
-	return fairnessWatch{recorder: &fairnessRecorder{}, window: window, mu: new(sync.Mutex), completed: map[string]int64{}}
+	return fairnessWatch{
+		recorder: &fairnessRecorder{}, window: window, mu: new(sync.Mutex), completed: map[string]int64{}, next: map[string]int64{},
+	}
 }
 
 func (f *fairnessWatch) result() Fairness { return f.recorder.fairness() }
 
-// saw records the tenants with waiting jobs.
-func (f *fairnessWatch) saw(b Backlog) {
+// saw closes the window when another has begun.
+func (f *fairnessWatch) saw(b *Backlog) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	waiting := make(map[string]float64, len(b.Lines))
-	for i := range b.Lines {
-		waiting[b.Lines[i].Tenant] = b.Lines[i].Settings.Weight
+	index := WindowIndex(b.Now, f.window)
+	if index == f.index {
+		return
 	}
-	for tenant := range f.backlogged {
-		if _, still := waiting[tenant]; !still {
-			delete(f.backlogged, tenant)
+	follows := index == f.index+1
+	if follows && f.whole {
+		var tenants []windowTenant
+		for tenant, weight := range b.waitingSince(WindowStart(f.index, f.window), mostCompared) {
+			tenants = append(tenants, windowTenant{completed: f.completed[tenant], weight: weight, backlogged: true})
 		}
+		f.recorder.observe(tenants)
 	}
-	f.roll(WindowIndex(b.Now, f.window), waiting)
+	f.completed, f.next = f.next, f.completed
+	if clear(f.next); !follows {
+		clear(f.completed)
+	}
+	f.index, f.whole = index, follows
 }
 
 // settled counts completions.
 func (f *fairnessWatch) settled(batch []attemptOutcome, verdicts []Verdict) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.roll(WindowIndex(time.Now(), f.window), nil)
-	for i := range batch {
-		if verdicts[i] == Accepted && batch[i].final() {
-			f.completed[batch[i].spec.Tenant]++
-		}
-	}
-}
-
-// roll closes the window when another has begun. Waiting is nil if it is not known: then
-// the next backlog sets it.
-func (f *fairnessWatch) roll(index int64, waiting map[string]float64) {
-	if index == f.index && f.backlogged != nil {
+	counts := f.completed
+	switch WindowIndex(time.Now(), f.window) - f.index {
+	case 0:
+	case 1:
+		counts = f.next
+	default:
 		return
 	}
-	if index == f.index+1 && f.whole {
-		tenants := make([]windowTenant, 0, len(f.backlogged))
-		for tenant, weight := range f.backlogged {
-			tenants = append(tenants, windowTenant{completed: f.completed[tenant], weight: weight, backlogged: true})
+	for i := range batch {
+		if verdicts[i] == Accepted && batch[i].final() {
+			counts[batch[i].spec.Tenant]++
 		}
-		f.recorder.observe(tenants)
-	}
-	f.whole = index == f.index+1
-	f.index = index
-	clear(f.completed)
-	if waiting != nil {
-		f.backlogged = waiting
 	}
 }

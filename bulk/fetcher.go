@@ -10,7 +10,8 @@ import (
 // readyTime is how much work is ready where no limit holds it.
 const readyTime = 400 * time.Millisecond
 
-// fetchPause is the minimum time between two reads of the fair queue.
+// fetchPause is the minimum time between two reads of the fair queue, unless a read takes longer:
+// then it is that, so that the store is left to others.
 const fetchPause = time.Millisecond
 
 // fetcher moves jobs from the fair queue to the ready queue: it reads the backlog, asks
@@ -19,11 +20,12 @@ func (e *Engine) fetcher(ctx context.Context) error {
 	flows := map[string]*flow{}
 	var backoff backoff
 	for {
+		began := time.Now()
 		wait, err := e.fetchOnce(ctx, flows)
 		if err != nil && !retriable(err) {
 			return err
 		}
-		if !lifecycle.Sleep(ctx, nil, max(fetchPause, backoff.after(e.log, "fetch", err))) || !lifecycle.Sleep(ctx, e.fetch, wait) {
+		if !lifecycle.Sleep(ctx, nil, max(fetchPause, time.Since(began), backoff.after(e.log, "fetch", err))) || !lifecycle.Sleep(ctx, e.fetch, wait) {
 			return ctx.Err()
 		}
 	}
@@ -32,29 +34,59 @@ func (e *Engine) fetcher(ctx context.Context) error {
 // fetchOnce admits the jobs that may pass now, and returns how long to wait unless
 // woken.
 func (e *Engine) fetchOnce(ctx context.Context, flows map[string]*flow) (wait time.Duration, err error) {
-	b, err := e.store.Backlog(ctx)
-	if err != nil {
+	var seen fetched
+	if err := e.store.Fetch(ctx, func(b *Backlog) { seen = e.divide(b, flows) }); err != nil {
 		return e.config.FetchInterval, err
 	}
-	e.fairness.saw(b)
-	e.bound(&b)
-	free := e.free(b, flows)
-	grants := Divide(b, free, max(0, e.config.Alpha))
 	admitted := 0
-	if len(grants) > 0 {
-		if admitted, err = e.store.Admit(ctx, grants); err != nil {
+	if len(seen.grants) > 0 {
+		if admitted, err = e.store.Admit(ctx, seen.grants); err != nil {
 			return e.config.FetchInterval, err
 		}
 	}
-	if admitted > 0 || e.readyHere(b) {
+	if admitted > 0 || e.readyHere(seen.backlog) {
 		e.wakeWorkers()
 	}
-	e.metrics.fetched(b, free, grants, admitted)
+	e.metrics.fetched(seen, admitted)
 	wait = e.config.FetchInterval
-	if len(b.Lines) > 0 {
-		wait = min(wait, max(0, b.WindowEnds.Sub(b.Now)))
+	if seen.backlog.lines() > 0 {
+		wait = min(wait, max(0, seen.backlog.WindowEnds.Sub(seen.backlog.Now)))
 	}
 	return wait, nil
+}
+
+// fetched is what one read of the fair queue has found.
+type fetched struct {
+	backlog Backlog // without its Queue
+	free    Free
+	grants  []Grant
+	passed  map[string]int64 // jobs granted, by tenant
+	// denied has up to maxLabels of the tenants that the global limit held back, or their own.
+	denied map[string][]string
+}
+
+// divide asks the policies which jobs of a backlog may pass.
+func (e *Engine) divide(b *Backlog, flows map[string]*flow) (seen fetched) {
+	e.fairness.saw(b)
+	seen.free = e.free(*b, flows)
+	e.measure(b, &seen.free)
+	seen.grants, seen.passed = Divide(b, seen.free)
+	if b.Left == 0 {
+		seen.denied = map[string][]string{"global": b.Queue.someTenants(maxLabels)}
+	} else {
+		seen.denied = map[string][]string{"tenant": b.Queue.someUsedUp(maxLabels)}
+	}
+	seen.backlog = *b
+	seen.backlog.Queue, seen.backlog.Bounds = nil, nil
+	return seen
+}
+
+// lines returns how many lines have waiting jobs.
+func (b *Backlog) lines() (lines int64) {
+	for _, state := range b.Types {
+		lines += int64(state.Lines)
+	}
+	return lines
 }
 
 // free returns how many jobs may become ready: for each type up to the bound of its flow, and
@@ -77,10 +109,10 @@ func (e *Engine) free(b Backlog, flows map[string]*flow) Free {
 		case b.Left == NoLimit:
 			bound = max(minReady, int64(float64(bound)*readyTime.Seconds()))
 			workers /= 2
-		case e.config.Window < time.Second && len(b.Lines) > 0:
+		case e.config.Window < time.Second && b.lines() > 0:
 			// Ready jobs hold a part of the limit: about as many as start in a window.
 			bound = max(1, int64(float64(bound)*e.config.Window.Seconds()))
-			workers = min(workers, b.Left/int64(len(b.Lines)))
+			workers = min(workers, b.Left/b.lines())
 		}
 		bound = max(bound, workers)
 		more := bound - state.Ready

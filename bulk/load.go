@@ -118,41 +118,26 @@ func (l *loads) end(name string, probe bool, kind SettlementKind, silent bool, t
 	return false
 }
 
-// bound completes a backlog with how many more jobs each target of webhooks can take.
-func (l *loads) bound(b *Backlog, limits map[string]TargetLimits) {
-	held := map[string]int64{}
-	for of, jobs := range b.Held {
-		held[of.Target] += jobs
-	}
+// left returns how many more jobs a target of webhooks can take, of which it has held; and ends
+// the memory of targets that were not asked for.
+func (l *loads) left(name string, held int64, limits TargetLimits, now time.Time) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := time.Now()
-	for i := range b.Lines {
-		if b.Lines[i].Type != WebhookType {
-			continue
-		}
-		for _, w := range b.Lines[i].Waiting {
-			k := l.get(w.Target, now)
-			left := NoLimit
-			switch {
-			case !k.downSince.IsZero() && now.Before(k.probeAt):
-				left = 0
-			case !k.downSince.IsZero():
-				left = 1
-			case limits[w.Target].Concurrency == 0 && !limits[w.Target].Auto:
-				held := max(0, held[w.Target]-k.probes)
-				left = max(0, k.find(now, held)-held)
-			}
-			if before, limited := b.Targets[w.Target]; limited {
-				left = min(left, before)
-			}
-			b.Targets[w.Target] = left
-		}
-	}
 	if now.Sub(l.swept) > forgetLoad {
 		l.swept = now
 		maps.DeleteFunc(l.of, func(_ string, k *load) bool { return now.Sub(k.used) > forgetLoad })
 	}
+	k := l.get(name, now)
+	switch {
+	case !k.downSince.IsZero() && now.Before(k.probeAt):
+		return 0
+	case !k.downSince.IsZero():
+		return 1
+	case limits.Concurrency == 0 && !limits.Auto:
+		held = max(0, held-k.probes)
+		return max(0, k.find(now, held)-held)
+	}
+	return NoLimit
 }
 
 // FoundLoad is what an instance has found out about a target of webhooks.

@@ -194,37 +194,23 @@ func (m *metrics) appended(err error, jobs int) {
 	m.received.Add(float64(jobs))
 }
 
-// fetched counts the grants of one backlog, and what limited them.
-func (m *metrics) fetched(b Backlog, free Free, grants []Grant, admitted int) {
+// fetched counts what one read of the fair queue has found, and what limited it.
+func (m *metrics) fetched(seen fetched, admitted int) {
 	m.mu.Lock()
-	m.state = b
+	m.state = seen.backlog
 	m.mu.Unlock()
 	if admitted > 0 {
 		m.admittedTo.WithLabelValues("ready").Add(float64(admitted))
 	}
-	if len(b.Lines) == 0 {
-		return
-	}
-	if free.Total <= 0 || admitted == 0 && b.Left > 0 {
+	if seen.backlog.lines() > 0 && (seen.free.Total <= 0 || admitted == 0 && seen.backlog.Left > 0) {
 		m.skipped.Inc()
 	}
-	tenants := map[uint64]string{}
-	for i := range b.Lines {
-		line := &b.Lines[i]
-		if b.Left == 0 {
-			m.denied.WithLabelValues(m.tenant(line.Tenant), "global").Inc()
-		} else if line.Left == 0 {
-			m.denied.WithLabelValues(m.tenant(line.Tenant), "tenant").Inc()
-		}
-		for _, w := range line.Waiting {
-			tenants[w.Number] = line.Tenant
+	for reason, tenants := range seen.denied {
+		for _, tenant := range tenants {
+			m.denied.WithLabelValues(m.tenant(tenant), reason).Inc()
 		}
 	}
-	passed := map[string]int64{}
-	for _, g := range grants {
-		passed[tenants[g.Number]] += g.Jobs
-	}
-	for tenant, jobs := range passed {
+	for tenant, jobs := range seen.passed {
 		m.allowed.WithLabelValues(m.tenant(tenant)).Add(float64(jobs))
 	}
 }

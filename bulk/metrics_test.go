@@ -158,8 +158,8 @@ func TestTypeLabelsAreBounded(t *testing.T) {
 		if len(types) > 201 || !types["other"] {
 			t.Errorf("500 types have %d values of the label, one of them other: %v; want at most 201", len(types), types["other"])
 		}
-		if b, err := r.Store().Backlog(t.Context()); err != nil || ready != 500 {
-			t.Errorf("%v jobs are ready by the metrics, want 500; the backlog is of %d types, error %v", ready, len(b.Types), err)
+		if ready != 500 {
+			t.Errorf("%v jobs are ready by the metrics, want 500", ready)
 		}
 		for _, id := range ids {
 			r.action(id)

@@ -26,8 +26,6 @@ type places struct {
 	free  *int64
 	held  map[string]int64
 	left  map[string]*int64
-	// tenants are those that have jobs of the type.
-	tenants map[string]bool
 }
 
 // heldBounds are what a division may still give to attempts that may be long: in all, and of
@@ -43,11 +41,11 @@ func (b *heldBounds) take() {
 	}
 }
 
-// bound completes a backlog with what the engine has measured: what each job costs, and how
-// many more may be held by those whose attempts are long, or were never measured. So the
-// workers of a type, or the places of its webhooks, are never all held by attempts of which
+// measure returns what the engine has measured of holders: what an attempt costs, and how many
+// more may be held by those whose attempts are long, or were never measured, and against targets.
+// So the workers of a type, or the places of its webhooks, are never all held by attempts of which
 // it is not known that they end soon, and a tenant that comes starts within about a second.
-func (e *Engine) bound(b *Backlog) {
+func (e *Engine) measure(b *Backlog, free *Free) {
 	now := time.Now()
 	types := map[string]*places{}
 	placesOf := func(name string) *places {
@@ -56,34 +54,50 @@ func (e *Engine) bound(b *Backlog) {
 		}
 		return types[name]
 	}
+	targets, tenants := map[string]int64{}, map[string]map[string]bool{}
 	for of, held := range b.Held {
-		p := placesOf(of.Type)
-		p.tenants[of.Tenant] = true
-		if p.costs.estimate(of, now).long {
+		targets[of.Target] += held
+		if tenants[of.Type] == nil {
+			tenants[of.Type] = map[string]bool{}
+		}
+		tenants[of.Type][of.Tenant] = true
+		if p := placesOf(of.Type); p.costs.estimate(of, now).long {
 			p.held[of.Tenant] += held
 			if p.free != nil {
 				*p.free -= held
 			}
 		}
 	}
-	for i := range b.Lines {
-		line := &b.Lines[i]
-		placesOf(line.Type).tenants[line.Tenant] = true
-		for w := range line.Waiting {
-			of := Holder{line.Tenant, line.Type, line.Waiting[w].Target}
-			placesOf(line.Type).bound(&line.Waiting[w], of, now)
-		}
+	free.places = map[string]*int64{}
+	var changed []Holder
+	for name := range b.Types {
+		p := placesOf(name)
+		free.places[name] = p.free
+		changed = append(changed, p.costs.shorter()...)
 	}
-	e.loads.bound(b, *e.targets.Load())
+	b.Queue.classifyNew(changed, func(of Holder) bool { return placesOf(of.Type).costs.estimate(of, now).long })
 	for name, pool := range e.pools {
-		pool.share(len(placesOf(name).tenants) > 1)
+		pool.share(len(tenants[name]) > 1 || b.Queue.others(name, tenants[name]))
+	}
+	limits, found := *e.targets.Load(), map[string]int64{}
+	free.measured = func(of Holder) measured {
+		m := placesOf(of.Type).measure(of, now)
+		if of.Type == WebhookType {
+			left, known := found[of.Target]
+			if !known {
+				left = e.loads.left(of.Target, targets[of.Target], limits[of.Target], now)
+				found[of.Target] = left
+			}
+			m.target = left
+		}
+		return m
 	}
 }
 
 // placesOf returns how many long attempts of a type may be held by all tenants: all but the
 // reserve.
 func (e *Engine) placesOf(name string, workers int64, now time.Time) *places {
-	p := &places{costs: e.costsOf(name), part: scarcePart, held: map[string]int64{}, left: map[string]*int64{}, tenants: map[string]bool{}}
+	p := &places{costs: e.costsOf(name), part: scarcePart, held: map[string]int64{}, left: map[string]*int64{}}
 	if name == WebhookType {
 		p.part = placePart
 	}
@@ -99,13 +113,14 @@ func (e *Engine) placesOf(name string, workers int64, now time.Time) *places {
 	return p
 }
 
-// bound sets the cost and the bounds of one waiting action.
-func (p *places) bound(w *Waiting, of Holder, now time.Time) {
+// measure returns the cost of a holder's attempts, and the bounds of those that may be long.
+func (p *places) measure(of Holder, now time.Time) measured {
 	e := p.costs.estimate(of, now)
-	w.Cost = e.cost
+	m := measured{cost: e.cost, target: NoLimit}
 	if p.free != nil && e.long {
-		w.heldBounds = heldBounds{free: p.free, tenant: p.tenant(of.Tenant)}
+		m.heldBounds = heldBounds{free: p.free, tenant: p.tenant(of.Tenant)}
 	}
+	return m
 }
 
 // tenant returns how many more long attempts a tenant may hold: it may have the first, and

@@ -2,9 +2,10 @@ package bulk
 
 import (
 	"cmp"
-	"container/heap"
 	"slices"
 	"time"
+
+	"github.com/sluice-project/sluice/internal/ranks"
 )
 
 // lowEvery is how often, in grants of a line, the low class goes first: it keeps
@@ -15,6 +16,11 @@ const lowEvery = 10
 type Free struct {
 	Total int64
 	Types map[string]int64
+
+	// measured and places are set by the engine: what it has measured of a holder, and how many
+	// more attempts of each type may be held that may be long; nil is no bound.
+	measured func(Holder) measured
+	places   map[string]*int64
 }
 
 // Divide decides which jobs may pass: it divides what the window's limit and the ready
@@ -38,23 +44,34 @@ type Free struct {
 // charged an attempt for each job, the workers the time that it is expected to take. The tags
 // of the scarce resource decide. Equal tags are ordered by class, then by [Priority]. Within a line, class
 // and then priority order the actions, but every tenth grant is for the low class.
-func Divide(b Backlog, free Free, alpha time.Duration) []Grant {
+//
+// It also returns how many jobs it granted to each tenant. Its cost is that of what it grants, and
+// of the lanes before it that are held back.
+func Divide(b *Backlog, free Free) (grants []Grant, passed map[string]int64) {
 	capacity := min(free.Total, b.Left)
-	if capacity <= 0 || len(b.Lines) == 0 {
-		return nil
+	if capacity <= 0 {
+		return nil, nil
 	}
 	d := division{
-		backlog: &b,
-		byLimit: capacity < demand(b, free),
-		free:    bounds(free.Types),
-		targets: bounds(b.Targets),
-		tenants: map[string]*share{},
+		backlog: b, measured: free.measured, places: free.places, free: bounds(free.Types), targets: map[string]*int64{},
+		tenants: map[string]*share{}, lines: map[*queuedLine]*lineShare{}, passed: map[string]int64{},
 	}
-	for i := range b.Lines {
-		d.add(&b.Lines[i], alpha)
+	if capacity < demand(b.Queue, free) {
+		d.order = byTenant
 	}
-	heap.Init(&d)
-	return d.serve(capacity)
+	d.lanes = ranks.New(func(a, b *laneShare) bool { return a.place.before(b.place) }, func(t *laneShare) *int { return &t.at })
+	if d.measured == nil {
+		d.measured = func(Holder) measured { return measured{target: NoLimit} }
+	}
+	d.rest = b.Queue.walk(d.order, d.full)
+	d.serve(capacity)
+	for tenant, until := range d.usedUp {
+		b.Queue.park(tenant, until)
+	}
+	for _, l := range d.long {
+		b.Queue.classify(l, true)
+	}
+	return d.grants, d.passed
 }
 
 // Charge charges jobs that were admitted to the tag of a tenant or of a line, and
@@ -77,207 +94,331 @@ func bounds(left map[string]int64) map[string]*int64 {
 }
 
 // demand returns how many jobs would pass if only the types' bounds held.
-func demand(b Backlog, free Free) (jobs int64) {
-	waiting := map[string]int64{}
-	for _, line := range b.Lines {
-		for _, w := range line.Waiting {
-			waiting[line.Type] += w.Jobs
-		}
-	}
-	for name, n := range waiting {
-		jobs += min(n, free.Types[name])
+func demand(x *FairQueue, free Free) (jobs int64) {
+	for name, k := range x.types {
+		jobs += min(k.jobs, free.Types[name])
 	}
 	return jobs
 }
 
-// division is the state of one Divide: a heap of the lines that can be served, the next
-// one on top, and the remainder of each bound.
+// The orders in which lines are served: by their tags, or by those of their tenants if the limit
+// is scarce.
+const (
+	byLine = iota
+	byTenant
+)
+
+// division is the state of one Divide: a heap of the lanes that can be served, the next one on
+// top; the rest of them, which are not looked at before it is their turn; and the remainder of
+// each bound.
 type division struct {
-	backlog *Backlog
-	byLimit bool
-	lines   []*lineShare
-	free    map[string]*int64
-	targets map[string]*int64
-	tenants map[string]*share
+	backlog  *Backlog
+	order    int
+	measured func(Holder) measured
+	places   map[string]*int64
+	lanes    ranks.Heap[*laneShare]
+	rest     *queueWalk
+	free     map[string]*int64
+	targets  map[string]*int64
+	tenants  map[string]*share
+	lines    map[*queuedLine]*lineShare
+	usedUp   map[string]time.Time // tenants whose limit is used up, and when its window ends
+	long     []*lane              // those that were thought to be short
+	grants   []Grant
+	passed   map[string]int64
 }
 
-// share is common to the lines of one tenant: its tag, and the remainder of its limit.
+// measured is what the engine knows of the attempts of a holder: what one costs, in seconds; and
+// how many more may be held, of those that may be long, and of those against the target.
+type measured struct {
+	cost float64
+	heldBounds
+	target int64
+}
+
+// share is common to the lanes of one tenant: its tag, and the remainder of its limit.
 type share struct {
-	tag  float64
-	left int64
+	tag, step float64
+	left      int64
 }
 
-// lineShare is one line with its tags. Its position in the heap, place, is updated only
-// when the line is on top: while others are served, a line only moves back.
+// lineShare is common to the lanes of one line: its tag, and how many grants it has had.
 type lineShare struct {
-	*Line
-	share      *share
-	free       *int64
-	typeTag    float64
-	step       float64
-	slot       int64
-	queue, low []*ranked // by class and priority; low has those of class Low
-	place
+	tag     float64
+	granted int64
 }
 
-// place orders lines: by two tags, the deciding one first, and the action that is served
-// next.
+// laneShare is one lane. Its place in the heap is updated only when it is on top: while others
+// are served, a lane only moves back.
+type laneShare struct {
+	holder                Holder
+	share                 *share
+	line                  *lineShare
+	free, target, limiter *int64
+	measured
+	queues [2]actionWalk
+	next   *actionWalk // of the action that goes first
+	place  place
+	at     int
+}
+
+// place orders lanes: by two tags, the deciding one first, and the action that is served next.
 type place struct {
 	first, second float64
-	head          *ranked
+	precedence
 }
 
-// ranked is an action with its order in the line, and the remainder of the bounds of its
-// limiter and of its target; nil if there is none.
-type ranked struct {
-	Waiting
-	class           int
-	priority        float64
-	limiter, target *int64
+func (p place) before(o place) bool {
+	return cmp.Or(cmp.Compare(p.first, o.first), cmp.Compare(p.second, o.second), p.compare(o.precedence)) < 0
 }
 
-func (r *ranked) able() bool {
-	return r.Jobs > 0 && (r.limiter == nil || *r.limiter > 0) && (r.target == nil || *r.target > 0) && r.heldBounds.able()
-}
-
-func classRank(c Class) int { return [...]int{Normal: 1, High: 0, Low: 2}[c] }
-
-func (d *division) add(line *Line, alpha time.Duration) {
-	if d.tenants[line.Tenant] == nil {
-		d.tenants[line.Tenant] = &share{tag: max(line.Taken, d.backlog.Virtual), left: line.Left}
+// placeOf returns the place of tags of a line and of its tenant.
+func placeOf(order int, line, tenant float64, p precedence) place {
+	if order == byTenant {
+		return place{tenant, line, p}
 	}
-	t := &lineShare{
-		Line: line, share: d.tenants[line.Tenant], free: d.free[line.Type],
-		typeTag: max(line.TypeTaken, d.backlog.Types[line.Type].Virtual),
-		step:    1 / line.Settings.Weight, slot: line.Granted,
+	return place{line, tenant, p}
+}
+
+// classes are in the order in which they go.
+var classes = [...]Class{High, Normal, Low}
+
+func classRank(c Class) int { return slices.Index(classes[:], c) }
+
+// full reports whether no more jobs of a type can be granted, none that may be long, or none to a
+// target.
+func (d *division) full(k *queuedType, long bool, p *lanePool) bool {
+	free, places := d.free[k.name], d.places[k.name]
+	return free == nil || *free <= 0 || long && places != nil && *places <= 0 || p != nil && *d.target(p.target) <= 0
+}
+
+// target returns what is left of the bound of a target.
+func (d *division) target(name string) *int64 {
+	left := d.targets[name]
+	if left == nil {
+		left = new(int64)
+		*left = d.backlog.Bounds.Target(name)
+		d.targets[name] = left
 	}
-	limiters := map[string]*int64{}
-	for _, w := range line.Waiting {
-		r := &ranked{Waiting: w, class: classRank(w.Class), target: d.targets[w.Target]}
-		r.priority = Priority(w.EnteredAt, line.Settings.BasePriority, w.Total, w.Done, alpha)
-		t.queue = append(t.queue, r)
-		if w.Left != NoLimit {
-			if limiters[w.Target] == nil {
-				limiters[w.Target] = &w.Left
+	return left
+}
+
+// add adds a lane, unless none of its jobs can be granted.
+func (d *division) add(l *lane) {
+	t := &laneShare{
+		holder: l.holder, share: d.share(l.line.tenant), free: d.free[l.holder.Type],
+		target: d.target(l.holder.Target), measured: d.measured(l.holder),
+	}
+	if t.heldBounds.free != nil && !l.pool.long {
+		d.long = append(d.long, l)
+	}
+	*t.target = min(*t.target, t.measured.target)
+	if n := d.backlog.Bounds.Limiter(l.holder); n != NoLimit {
+		t.limiter = &n
+	}
+	if t.line = d.lines[l.line]; t.line == nil {
+		t.line = &lineShare{tag: max(l.line.taken, l.line.of.virtual), granted: l.line.granted}
+		d.lines[l.line] = t.line
+	}
+	for i := range t.queues {
+		t.queues[i].heap = &l.queues[i]
+	}
+	d.set(t)
+}
+
+// share returns the share of a tenant. One whose limit is used up is left out until its window
+// ends: nothing in this division gives it back.
+func (d *division) share(t *queuedTenant) *share {
+	s := d.tenants[t.name]
+	if s == nil {
+		settings, left, ends := d.backlog.Bounds.Tenant(t.name)
+		s = &share{tag: max(t.taken, d.backlog.Queue.virtual), step: 1 / settings.Weight, left: left}
+		d.tenants[t.name] = s
+		if left <= 0 {
+			if d.usedUp == nil {
+				d.usedUp = map[string]time.Time{}
 			}
-			r.limiter = limiters[w.Target]
+			d.usedUp[t.name] = ends
 		}
 	}
-	slices.SortStableFunc(t.queue, func(a, b *ranked) int {
-		return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(b.priority, a.priority))
-	})
-	if at := slices.IndexFunc(t.queue, func(r *ranked) bool { return r.Class == Low }); at > 0 {
-		t.low = t.queue[at:]
+	return s
+}
+
+// set puts a lane where it belongs now; nowhere if it cannot be served: bounds only decrease.
+func (d *division) set(t *laneShare) {
+	if t.next = nil; t.able() {
+		t.pick()
 	}
-	if t.place = d.placeOf(t); t.head != nil {
-		d.lines = append(d.lines, t)
+	if t.next != nil {
+		t.place = placeOf(d.order, t.line.tag, t.share.tag, t.next.item.precedence(lowsTurn(t.line.granted)))
+	}
+	d.lanes.SetIf(t, t.next != nil)
+}
+
+func (t *laneShare) able() bool {
+	return *t.free > 0 && t.share.left > 0 && *t.target > 0 && (t.limiter == nil || *t.limiter > 0) && t.heldBounds.able()
+}
+
+// pick sets the queue whose action is served next.
+func (t *laneShare) pick() {
+	first, low := t.queues[0].first(), t.queues[1].first()
+	switch {
+	case low && (!first || lowsTurn(t.line.granted)):
+		t.next = &t.queues[1]
+	case first:
+		t.next = &t.queues[0]
 	}
 }
 
-// placeOf returns the present place of a line; its head is nil if it cannot be served.
-func (d *division) placeOf(t *lineShare) place {
-	if d.byLimit {
-		return place{t.share.tag, t.typeTag, t.pick()}
-	}
-	return place{t.typeTag, t.share.tag, t.pick()}
+// actionWalk goes through the actions of a queue of a lane.
+type actionWalk struct {
+	heap *ranks.Heap[*Queued]
+	walk *ranks.Walk[*Queued]
+	item *Queued
+	jobs int64 // of item, that were not granted
 }
 
-// pick returns the action of a line that is served next, or nil if none can be.
-func (t *lineShare) pick() *ranked {
-	if t.free == nil || *t.free <= 0 || t.share.left <= 0 {
-		return nil
+// first goes to the first action with jobs, and reports whether there is one.
+func (w *actionWalk) first() bool {
+	switch {
+	case w.jobs > 0:
+		return true
+	case w.item == nil && w.walk == nil:
+		w.item = w.heap.First()
+	case w.walk == nil:
+		w.walk = w.heap.Walk()
+		w.walk.Next()
+		fallthrough
+	default:
+		w.item = w.walk.Next()
 	}
-	if t.slot%lowEvery == lowEvery-1 {
-		if r := firstAble(&t.low); r != nil {
-			return r
-		}
+	if w.item == nil {
+		return false
 	}
-	return firstAble(&t.queue)
+	w.jobs = w.item.jobs
+	return true
 }
 
-// firstAble returns the first action that can be served. It drops the others: within one
-// division, bounds only decrease.
-func firstAble(queue *[]*ranked) *ranked {
-	for ; len(*queue) > 0; *queue = (*queue)[1:] {
-		if r := (*queue)[0]; r.able() {
-			return r
+func (d *division) serve(capacity int64) {
+	for ; capacity > 0; capacity-- {
+		t := d.next()
+		if t == nil {
+			return
 		}
-	}
-	return nil
-}
-
-func (d *division) serve(capacity int64) (grants []Grant) {
-	for capacity > 0 && d.Len() > 0 {
-		t := d.lines[0]
-		now := d.placeOf(t)
-		if now.head == nil {
-			heap.Pop(d)
-			continue
-		}
-		if now != t.place {
-			t.place = now
-			heap.Fix(d, 0)
-			continue
-		}
-		if n := len(grants); n > 0 && grants[n-1].Number == t.head.Number {
-			grants[n-1].Jobs++
+		d.passed[t.holder.Tenant]++
+		if n := len(d.grants); n > 0 && d.grants[n-1].Number == t.next.item.Number {
+			d.grants[n-1].Jobs++
 		} else {
-			grants = append(grants, Grant{Number: t.head.Number, Jobs: 1, Cost: t.head.Cost})
+			d.grants = append(d.grants, Grant{Number: t.next.item.Number, Jobs: 1, Cost: t.cost})
 		}
-		capacity--
 		t.take()
 	}
-	return grants
 }
 
-// take charges one job of the line's head to all its bounds.
-func (t *lineShare) take() {
-	t.head.Jobs--
-	t.slot++
-	t.typeTag += t.step * cmp.Or(t.head.Cost, 1)
-	t.share.tag += t.step
+// next returns the lane that is served next; nil if none can be.
+func (d *division) next() *laneShare {
+	for {
+		t := d.lanes.First()
+		if l, place := d.rest.first(); l != nil && (t == nil || place.before(t.place)) {
+			d.rest.next()
+			d.add(l)
+			continue
+		}
+		if t == nil {
+			return nil
+		}
+		before := t.place
+		if d.set(t); t.at > 0 && t.place == before {
+			return t
+		}
+	}
+}
+
+// take charges one job of the lane's first action to all its bounds.
+func (t *laneShare) take() {
+	t.next.jobs--
+	t.line.granted++
+	t.line.tag += t.share.step * cmp.Or(t.cost, 1)
+	t.share.tag += t.share.step
 	t.share.left--
 	*t.free--
-	t.head.heldBounds.take()
-	if t.head.limiter != nil {
-		*t.head.limiter--
-	}
-	if t.head.target != nil {
-		*t.head.target--
+	*t.target--
+	t.heldBounds.take()
+	if t.limiter != nil {
+		*t.limiter--
 	}
 }
 
-// Len, Less, Swap, Push and Pop implement heap.Interface.
-func (d *division) Len() int { return len(d.lines) }
-
-func (d *division) Less(i, j int) bool {
-	a, b := d.lines[i], d.lines[j]
-	switch {
-	case a.first != b.first:
-		return a.first < b.first
-	case a.second != b.second:
-		return a.second < b.second
-	case a.head.class != b.head.class:
-		return a.head.class < b.head.class
-	case a.head.priority != b.head.priority:
-		return a.head.priority > b.head.priority
-	case a.Tenant != b.Tenant:
-		return a.Tenant < b.Tenant
-	default:
-		return a.Type < b.Type
-	}
+// queueWalk goes through the lanes of a FairQueue in an order, which must not change until it ends.
+// It passes over whole types and pools that are full.
+type queueWalk struct {
+	queue   *FairQueue
+	order   int
+	full    func(k *queuedType, long bool, p *lanePool) bool
+	streams ranks.Heap[*laneStream]
 }
 
-func (d *division) Swap(i, j int) { d.lines[i], d.lines[j] = d.lines[j], d.lines[i] }
+// laneStream is the lanes of a pool, or the first lanes of the pools of a type, of long or of short
+// attempts.
+type laneStream struct {
+	of    *queuedType
+	long  bool
+	pools *ranks.Walk[*lanePool] // nil for the lanes of a pool
+	lanes *ranks.Walk[*lane]
+	pool  *lanePool // that next is in
+	next  *lane
+	place place
+	at    int
+}
 
-// Push is not used: lines are only added before heap.Init.
-func (d *division) Push(line any) { d.lines = append(d.lines, line.(*lineShare)) }
+func (x *FairQueue) walk(order int, full func(*queuedType, bool, *lanePool) bool) *queueWalk {
+	w := &queueWalk{queue: x, order: order, full: full, streams: ranks.New(
+		func(a, b *laneStream) bool { return a.place.before(b.place) }, func(s *laneStream) *int { return &s.at })}
+	for _, k := range x.types {
+		for _, long := range []bool{false, true} {
+			w.advance(&laneStream{of: k, long: long, pools: k.ofPools(long, order).Walk()})
+		}
+	}
+	return w
+}
 
-// Pop removes the last line.
-func (d *division) Pop() any {
-	last := d.lines[len(d.lines)-1]
-	d.lines = d.lines[:len(d.lines)-1]
-	return last
+// advance goes to the next lane of a stream, which leaves if there is none.
+func (w *queueWalk) advance(s *laneStream) {
+	if s.pools == nil {
+		s.next = s.lanes.Next()
+	} else if s.next, s.pool = nil, s.pools.Next(); s.pool != nil {
+		s.next = s.pool.orders[w.order].First()
+	}
+	if s.next != nil {
+		s.place = placeOf(w.order, max(s.next.tags[0], s.of.virtual), max(s.next.tags[1], w.queue.virtual), s.next.present)
+	}
+	w.streams.SetIf(s, s.next != nil)
+}
+
+// first returns the next lane and its place; nil after the last.
+func (w *queueWalk) first() (*lane, place) {
+	for s := w.streams.First(); s != nil; s = w.streams.First() {
+		switch {
+		case w.full(s.of, s.long, nil), s.pools == nil && w.full(s.of, s.long, s.pool):
+			w.streams.Remove(s)
+		case w.full(s.of, s.long, s.pool):
+			w.advance(s)
+		default:
+			return s.next, s.place
+		}
+	}
+	return nil, place{}
+}
+
+// next goes past the lane that first has returned.
+func (w *queueWalk) next() {
+	s := w.streams.First()
+	if s.pools != nil && s.pool.lanes > 1 {
+		others := &laneStream{of: s.of, long: s.long, pool: s.pool, lanes: s.pool.orders[w.order].Walk()}
+		others.lanes.Next()
+		w.advance(others)
+	}
+	w.advance(s)
 }
 
 // Priority orders actions: the highest goes first. It is, in milliseconds,

@@ -18,6 +18,7 @@ type market struct {
 	tenants map[string]*marketTenant
 	targets map[string]int64 // the remainder of limited targets in this window
 	actions []*marketAction
+	alpha   time.Duration
 }
 
 type marketType struct {
@@ -41,7 +42,9 @@ type marketLine struct {
 
 type marketAction struct {
 	tenant, kind string
-	waiting      Waiting
+	waiting      Waiting // without its priority
+	entered      time.Time
+	total, done  int64
 	granted      int64
 }
 
@@ -49,7 +52,7 @@ type marketAction struct {
 var marketStart = time.Unix(1_700_000_000, 0)
 
 func newMarket(t testing.TB) *market {
-	return &market{t: t, types: map[string]*marketType{}, tenants: map[string]*marketTenant{}, targets: map[string]int64{}}
+	return &market{t: t, types: map[string]*marketType{}, tenants: map[string]*marketTenant{}, targets: map[string]int64{}, alpha: time.Second}
 }
 
 // tenant adds or changes a tenant; a limit of 0 is no limit.
@@ -75,10 +78,10 @@ func (m *market) submit(tenant, kind string, class Class, jobs int64) *marketAct
 		m.tenants[tenant].lines[kind] = &marketLine{taken: m.types[kind].virtual}
 	}
 	n := len(m.actions)
-	a := &marketAction{tenant: tenant, kind: kind, waiting: Waiting{
-		Number: uint64(n) + 1, Class: class, EnteredAt: marketStart.Add(time.Duration(n) * time.Second),
-		Total: jobs, Jobs: jobs, Target: "type " + kind, Left: NoLimit,
-	}}
+	a := &marketAction{
+		tenant: tenant, kind: kind, entered: marketStart.Add(time.Duration(n) * time.Second), total: jobs,
+		waiting: Waiting{Number: uint64(n) + 1, Class: class, Jobs: jobs, Target: "type " + kind, Left: NoLimit},
+	}
 	m.actions = append(m.actions, a)
 	return a
 }
@@ -100,7 +103,9 @@ func (m *market) backlog(left int64) Backlog {
 			}
 			for _, a := range m.actions {
 				if a.tenant == name && a.kind == kind && a.waiting.Jobs > 0 {
-					line.Waiting = append(line.Waiting, a.waiting)
+					w := a.waiting
+					w.Priority = Priority(a.entered, p.settings.BasePriority, a.total, a.done, m.alpha)
+					line.Waiting = append(line.Waiting, w)
 				}
 			}
 			if len(line.Waiting) > 0 {
@@ -134,13 +139,16 @@ func (m *market) window(left int64) map[string]int64 {
 func (m *market) divide(left int64, free Free) map[string]int64 {
 	m.t.Helper()
 	b := m.backlog(left)
-	grants := Divide(b, free, time.Second)
+	grants, passed := Divide(queued(b), free)
 	m.check(b, free, grants)
 	got := map[string]int64{}
 	for _, g := range grants {
 		a := m.actions[g.Number-1]
 		m.advance(a, g.Jobs)
 		got[a.tenant] += g.Jobs
+	}
+	if !maps.Equal(passed, got) {
+		m.t.Fatalf("it says that %v were granted, and has granted %v", passed, got)
 	}
 	return got
 }
@@ -161,7 +169,7 @@ func (m *market) advance(a *marketAction, n int64) {
 	a.granted += n
 	p.left -= n
 	a.waiting.Jobs -= n
-	a.waiting.Done += n
+	a.done += n
 	if _, limited := m.targets[a.waiting.Target]; limited {
 		m.targets[a.waiting.Target] -= n
 	}

@@ -57,7 +57,7 @@ func TestANewcomerBesideAWhaleIsServedAtOnce(t *testing.T) {
 		m.window(1000)
 	}
 	m.submit("newcomer", "send", Normal, 100)
-	grants := Divide(m.backlog(1000), m.freeFor(1000), time.Second)
+	grants, _ := Divide(queued(m.backlog(1000)), m.freeFor(1000))
 	place, seen := int64(0), int64(0)
 	for _, g := range grants {
 		if m.actions[g.Number-1].tenant == "newcomer" {
@@ -196,9 +196,11 @@ func TestWithinATenantHighGoesFirstThenPriority(t *testing.T) {
 	m.submit("a", "send", Normal, 5)          // 3
 	m.submit("a", "send", High, 5)            // 4
 	short := m.submit("a", "send", Normal, 5) // 5: half done, so 60 s ahead
-	short.waiting.Total, short.waiting.Done = 10, 5
+	short.total, short.done = 10, 5
+	m.alpha = time.Minute
 	var order []uint64
-	for _, g := range Divide(m.backlog(100), m.freeFor(100), time.Minute) {
+	grants, _ := Divide(queued(m.backlog(100)), m.freeFor(100))
+	for _, g := range grants {
 		order = append(order, g.Number)
 	}
 	// Every tenth grant is for the low class, which otherwise comes last.
@@ -251,11 +253,11 @@ func TestNothingPassesWithoutRoom(t *testing.T) {
 		"the type has no free":    {100, Free{Total: 100, Types: map[string]int64{"send": 0}}},
 		"the type is not known":   {100, Free{Total: 100}},
 	} {
-		if grants := Divide(m.backlog(c.left), c.free, time.Second); len(grants) > 0 {
+		if grants, _ := Divide(queued(m.backlog(c.left)), c.free); len(grants) > 0 {
 			t.Errorf("%s: %v", name, grants)
 		}
 	}
-	if grants := Divide(Backlog{Left: NoLimit}, Free{Total: 100}, time.Second); len(grants) > 0 {
+	if grants, _ := Divide(queued(Backlog{Left: NoLimit}), Free{Total: 100}); len(grants) > 0 {
 		t.Errorf("nobody waits: %v", grants)
 	}
 }
@@ -264,13 +266,13 @@ func TestDivideLeavesWhatItReadsAsItIs(t *testing.T) {
 	m := newMarket(t)
 	m.submit("a", "send", Normal, 100)
 	m.targets["type send"] = 50
-	b, free := m.backlog(20), m.freeFor(100)
-	first := Divide(b, free, time.Second)
-	if second := Divide(b, free, time.Second); !slices.Equal(first, second) {
+	b, free := queued(m.backlog(20)), m.freeFor(100)
+	first, _ := Divide(b, free)
+	if second, _ := Divide(b, free); !slices.Equal(first, second) {
 		t.Errorf("first %v, then %v", first, second)
 	}
-	if b.Targets["type send"] != 50 || free.Types["send"] != math.MaxInt32 || b.Lines[0].Waiting[0].Jobs != 100 {
-		t.Errorf("changed to %+v and %+v", b, free)
+	if jobs, _ := b.Queue.Waiting("send"); free.Types["send"] != math.MaxInt32 || jobs != 100 {
+		t.Errorf("%d jobs wait, free is %+v", jobs, free)
 	}
 }
 
@@ -329,10 +331,10 @@ func BenchmarkDivide(b *testing.B) {
 				backlog.Lines = append(backlog.Lines, Line{Tenant: a.tenant, Type: a.kind,
 					Settings: Tenant{Weight: 1}, Left: NoLimit, Waiting: []Waiting{a.waiting}})
 			}
-			free := m.freeFor(10_000)
+			whole, free := queued(backlog), m.freeFor(10_000)
 			b.ReportAllocs()
 			for b.Loop() {
-				Divide(backlog, free, time.Second)
+				Divide(whole, free)
 			}
 		})
 	}

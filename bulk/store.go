@@ -118,9 +118,10 @@ type Store interface {
 	// for an unknown action, and a *NoJobError for a job that the action does not have.
 	Job(ctx context.Context, id string, index int64) (JobState, error)
 
-	// Backlog returns what the fetcher's policies need: the jobs that wait, and what
-	// the present window still allows.
-	Backlog(ctx context.Context) (Backlog, error)
+	// Fetch calls f with what the fetcher's policies need: the jobs that wait, and what the present
+	// window still allows. The Queue and the Bounds of the backlog are good until f returns. It must
+	// not call the store, nor take a lock that is held by one who does.
+	Fetch(ctx context.Context, f func(*Backlog)) error
 	// Admit moves jobs from the lines of their actions into the ready queue, in the
 	// order of the grants, as far as limits still allow. It returns how many it moved.
 	Admit(ctx context.Context, grants []Grant) (admitted int, err error)
@@ -242,12 +243,15 @@ type Backlog struct {
 	Left int64
 	// Virtual is the virtual time of the division among tenants; see Divide.
 	Virtual float64
-	// Lines has one line for each tenant and type with jobs that wait.
-	Lines []Line
+	// Queue has the jobs that wait, and Bounds what limits leave of them: see Store.Fetch.
+	Queue  *FairQueue
+	Bounds Bounds
+	// Lines has one line for each tenant and type with jobs that wait, and Targets how many more
+	// jobs each limited target of them admits, by name: see Backlog.List.
+	Lines   []Line
+	Targets map[string]int64
 	// Types has the state of each job type, by name.
 	Types map[string]TypeState
-	// Targets has how many more jobs each limited target admits, by name.
-	Targets map[string]int64
 	// Found has the rate, in attempts per second, of each target that is set to Auto,
 	// by name; see AutoRate.
 	Found map[string]float64
@@ -259,6 +263,19 @@ type Backlog struct {
 	// of them happened; zero if there is none.
 	Outbox      int64
 	OldestEvent time.Time
+}
+
+// Bounds tells what limits leave at the moment of a Backlog. To ask for the bound of a limit with a
+// window may lower the backlog's WindowEnds.
+type Bounds interface {
+	// Tenant returns a tenant's settings, how many more jobs its own limit admits in the present
+	// window, and when that ends.
+	Tenant(name string) (settings Tenant, left int64, ends time.Time)
+	// Target returns how many more jobs a target admits.
+	Target(name string) int64
+	// Limiter returns how many more jobs congestion control admits of a tenant to a target in
+	// this window.
+	Limiter(of Holder) int64
 }
 
 // Holder is a tenant's jobs of one type against one target; see Spec.Callee.
@@ -288,20 +305,14 @@ type Waiting struct {
 	// Number is the store's number of the action, for a Grant.
 	Number uint64
 	Class  Class
-	// EnteredAt is when the action entered the fair queue.
-	EnteredAt time.Time
-	// Total and Done count the action's jobs; see Action.Size.
-	Total, Done int64
+	// Priority is that of the function Priority.
+	Priority float64
 	// Jobs is how many jobs can be admitted now.
 	Jobs   int64
 	Target string
-	// Cost is the worker time that a job takes, in seconds, as the engine estimates it; 0 is 1.
-	Cost float64
 	// Left is how many more jobs congestion control admits for the action's limiter
 	// (tenant and target) in this window; NoLimit if nothing is throttled.
 	Left int64
-
-	heldBounds // set by the engine
 }
 
 // TypeState is the state of one job type.
@@ -310,8 +321,9 @@ type TypeState struct {
 	// Workers is how many workers other processes have as well, as their last lease requests
 	// said; 0 if the store is for one process.
 	Workers int64
-	// Waiting counts the jobs that wait to be admitted.
+	// Waiting counts the jobs that wait to be admitted, and Lines the lines that have any.
 	Waiting int64
+	Lines   int
 	// Finished counts the attempts that ended since the store was opened, without those
 	// throttled or released.
 	Finished int64

@@ -86,7 +86,7 @@ func (e *Engine) Why(ctx context.Context, id string, index int64) (Explanation, 
 	if err != nil {
 		return Explanation{}, err
 	}
-	q := question{action: &action, job: &job, now: time.Now(), alpha: max(0, e.config.Alpha)}
+	q := question{action: &action, job: &job, now: time.Now()}
 	x, known := q.withoutBacklog()
 	if known {
 		return x, nil
@@ -95,15 +95,20 @@ func (e *Engine) Why(ctx context.Context, id string, index int64) (Explanation, 
 	if err != nil {
 		return x, err
 	}
-	if q.backlog, err = e.store.Backlog(ctx); err != nil {
-		return x, err
-	}
 	e.targets.CompareAndSwap(nil, &settings.Targets) // the engine may not have started
 	callee := action.Callee()
 	q.setLimits(&settings)
-	left, limited := q.backlog.Targets[callee]
-	q.limited = limited && left <= 0
-	e.bound(&q.backlog)
+	err = e.store.Fetch(ctx, func(b *Backlog) {
+		b.List(action.Tenant)
+		q.backlog = *b
+		q.limited = b.Bounds.Target(callee) <= 0
+		var free Free
+		e.measure(b, &free)
+		q.measured = free.measured(holderOf(&action.Spec))
+	})
+	if err != nil {
+		return x, err
+	}
 	q.found = e.FoundLoad(callee)
 	q.workers = max(e.workersOf(action.Type), q.backlog.Types[action.Type].Workers)
 	return q.explain(), nil
@@ -114,7 +119,6 @@ type question struct {
 	action *Action
 	job    *JobState
 	now    time.Time
-	alpha  time.Duration
 	// backlog is as the fetcher sees it.
 	backlog Backlog
 	// all, tenant and target are the limits that are set; a rate that is found is 1.
@@ -123,6 +127,8 @@ type question struct {
 	// admits no more jobs to it, whatever was found.
 	found   FoundLoad
 	limited bool
+	// measured is what the engine has measured of such jobs.
+	measured measured
 	// workers is the number of workers of the type, as far as they are known.
 	workers int64
 }
@@ -223,11 +229,11 @@ func (q *question) hold(line *Line, w *Waiting) Explanation {
 		return q.usedUp(q.all, "the whole service", WhyGlobalLimit, WhyGlobalConcurrency)
 	case line.Left <= 0:
 		return q.usedUp(q.tenant, fmt.Sprintf("its tenant %q", line.Tenant), WhyTenantLimit, WhyTenantConcurrency)
-	case atMost(b.Targets, w.Target):
+	case q.limited || q.measured.target <= 0:
 		return q.holdOfTarget()
 	case w.Left <= 0:
 		return q.answer(WhyCongestion, b.WindowEnds, "its target throttles this tenant, which starts as many as have passed before: more from %s on", clock(b.WindowEnds))
-	case !w.heldBounds.able():
+	case !q.measured.able():
 		return q.answer(WhyLongAttempts, time.Time{}, "attempts that are long, or were never measured, hold their part of the workers; the rest is kept for short ones: %s", q.busy(state))
 	case state.Ready > 0 || q.workers > 0 && state.InFlight >= q.workers:
 		return q.answer(WhyWorkersBusy, time.Time{}, "workers are busy with other jobs of its type: %s", q.busy(state))
@@ -241,12 +247,6 @@ func (q *question) busy(state TypeState) string {
 		text += fmt.Sprintf(", for %d workers", q.workers)
 	}
 	return text
-}
-
-// atMost reports whether a target has a bound, and admits no more jobs.
-func atMost(left map[string]int64, target string) bool {
-	n, limited := left[target]
-	return limited && n <= 0
 }
 
 // setLimits sets the limits that apply to the action.
@@ -319,9 +319,6 @@ func (q *question) place(line *Line, own *Waiting) int64 {
 	if q.job.Before < 0 {
 		return NotKnown
 	}
-	priority := func(w *Waiting) float64 {
-		return Priority(w.EnteredAt, line.Settings.BasePriority, w.Total, w.Done, q.alpha)
-	}
 	before := q.job.Before
 	earlier := true
 	for i := range line.Waiting {
@@ -330,7 +327,7 @@ func (q *question) place(line *Line, own *Waiting) int64 {
 			earlier = false
 			continue
 		}
-		order := cmp.Or(cmp.Compare(classRank(w.Class), classRank(own.Class)), cmp.Compare(priority(own), priority(w)))
+		order := cmp.Or(cmp.Compare(classRank(w.Class), classRank(own.Class)), cmp.Compare(own.Priority, w.Priority))
 		if order < 0 || order == 0 && earlier {
 			before += w.Jobs
 		}

@@ -17,15 +17,14 @@ func newQuestion() *question {
 	return &question{
 		action: &Action{Spec: Spec{ID: "a", Tenant: "t", Type: WebhookType, Target: target}, Status: Running},
 		job:    &JobState{Number: 1, Index: 7, State: StatePending, Before: 7},
-		now:    whyNow, alpha: time.Second, workers: 10,
+		now:    whyNow, workers: 10, measured: measured{target: NoLimit},
 		backlog: Backlog{
 			Now: whyNow, WindowEnds: whyNow.Add(time.Second), Left: NoLimit,
 			Lines: []Line{{
 				Tenant: "t", Type: WebhookType, Settings: Tenant{}.WithDefaults(), Left: NoLimit,
-				Waiting: []Waiting{{Number: 1, Jobs: 100, Total: 100, Target: "shop", Left: NoLimit, EnteredAt: whyNow}},
+				Waiting: []Waiting{{Number: 1, Jobs: 100, Target: "shop", Left: NoLimit}},
 			}},
-			Types:   map[string]TypeState{WebhookType: {Waiting: 100}},
-			Targets: map[string]int64{},
+			Types: map[string]TypeState{WebhookType: {Waiting: 100}},
 			Held: map[Holder]int64{
 				{"t", WebhookType, "shop"}: 3, {"u", WebhookType, "shop"}: 5, {"u", WebhookType, "other"}: 4,
 				{"v", WebhookType, "other"}: 9, {"w", WebhookType, "other"}: 1, {"x", "echo", "\x00echo"}: 20,
@@ -61,19 +60,19 @@ var whyCases = []struct {
 	{WhyGlobalConcurrency, func(q *question) { q.backlog.Left, q.all = 0, Limit{Concurrency: 5} }, `the whole service has 42 jobs, the 5`, "x 20, u 9, v 9", 0},
 	{WhyTenantConcurrency, func(q *question) { q.line().Left, q.tenant = 0, Limit{Concurrency: 3} }, `its tenant "t" has 3 jobs, the 3 that it may have`, "t 3", 0},
 	{WhyTargetLimit, func(q *question) {
-		q.backlog.Targets["shop"], q.limited, q.target = 0, true, Limit{RequestsPerSecond: 5, Concurrency: 9}
+		q.limited, q.target = true, Limit{RequestsPerSecond: 5, Concurrency: 9}
 	}, `the limit of its target "shop" is used up`, "u 5, t 3", time.Second},
 	{WhyTargetLimit, func(q *question) {
-		q.backlog.Targets["shop"], q.limited, q.target = 0, true, Limit{RequestsPerSecond: 1}
+		q.limited, q.target = true, Limit{RequestsPerSecond: 1}
 	}, "the limit of its target", "u 5, t 3", time.Second},
 	{WhyTargetConcurrency, func(q *question) {
-		q.backlog.Targets["shop"], q.limited, q.target = 0, true, Limit{RequestsPerSecond: 5, Concurrency: 8}
+		q.limited, q.target = true, Limit{RequestsPerSecond: 5, Concurrency: 8}
 	}, `"shop" has 8 jobs, the 8 that it may have`, "u 5, t 3", 0},
-	{WhyTargetConcurrency, func(q *question) { q.backlog.Targets["shop"], q.found.Concurrency = 0, 7 }, `"shop" has 8 jobs, about as many as it was found to take at a time (7)`, "u 5, t 3", 0},
-	{WhyCongestion, func(q *question) { q.backlog.Targets["shop"], q.limited = 0, true }, `its target "shop" throttles`, "u 5, t 3", time.Second},
+	{WhyTargetConcurrency, func(q *question) { q.measured.target, q.found.Concurrency = 0, 7 }, `"shop" has 8 jobs, about as many as it was found to take at a time (7)`, "u 5, t 3", 0},
+	{WhyCongestion, func(q *question) { q.limited = true }, `its target "shop" throttles`, "u 5, t 3", time.Second},
 	{WhyCongestion, func(q *question) { q.waiting().Left = 0 }, "its target throttles this tenant", "u 5, t 3", time.Second},
-	{WhyLongAttempts, func(q *question) { q.waiting().heldBounds = heldBounds{free: new(int64(0)), tenant: new(int64(5))} }, "kept for short ones: 0 jobs", "u 9, v 9, t 3", 0},
-	{WhyLongAttempts, func(q *question) { q.waiting().heldBounds = heldBounds{free: new(int64(5)), tenant: new(int64(0))} }, "hold their part", "u 9, v 9, t 3", 0},
+	{WhyLongAttempts, func(q *question) { q.measured.heldBounds = heldBounds{free: new(int64(0)), tenant: new(int64(5))} }, "kept for short ones: 0 jobs", "u 9, v 9, t 3", 0},
+	{WhyLongAttempts, func(q *question) { q.measured.heldBounds = heldBounds{free: new(int64(5)), tenant: new(int64(0))} }, "hold their part", "u 9, v 9, t 3", 0},
 	{WhyWorkersBusy, func(q *question) { q.typeIs(TypeState{Ready: 1}) }, `0 jobs of type "webhook" are in flight and 1 ready, for 10 workers`, "u 9, v 9, t 3", 0},
 	{WhyWorkersBusy, func(q *question) { q.typeIs(TypeState{InFlight: 10}) }, "workers are busy", "u 9, v 9, t 3", 0},
 	{WhyInLine, func(q *question) { q.typeIs(TypeState{InFlight: 10}); q.workers = 0 }, "7 jobs", "u 9, v 9, t 3", 0},
@@ -131,12 +130,12 @@ func TestWhy(t *testing.T) {
 func TestPlaceIsTheOrderOfGrants(t *testing.T) {
 	q := newQuestion()
 	q.backlog.Lines[0].Waiting = []Waiting{
-		{Number: 1, Jobs: 10, Total: 10, Left: NoLimit, EnteredAt: whyNow},
-		{Number: 2, Jobs: 3, Total: 3, Left: NoLimit, EnteredAt: whyNow.Add(-time.Second), Class: High},
-		{Number: 3, Jobs: 5, Total: 100, Done: 95, Left: NoLimit, EnteredAt: whyNow.Add(time.Second)},
-		{Number: 4, Jobs: 2, Total: 2, Left: NoLimit, EnteredAt: whyNow},
-		{Number: 5, Jobs: 4, Total: 4, Left: NoLimit, EnteredAt: whyNow, Class: High},
-		{Number: 6, Jobs: 4, Total: 4, Left: NoLimit, EnteredAt: whyNow.Add(-time.Minute), Class: Low},
+		{Number: 1, Jobs: 10, Left: NoLimit, Priority: 10},
+		{Number: 2, Jobs: 3, Left: NoLimit, Priority: 11, Class: High},
+		{Number: 3, Jobs: 5, Left: NoLimit, Priority: 30},
+		{Number: 4, Jobs: 2, Left: NoLimit, Priority: 10},
+		{Number: 5, Jobs: 4, Left: NoLimit, Priority: 10, Class: High},
+		{Number: 6, Jobs: 4, Left: NoLimit, Priority: 70, Class: Low},
 	}
 	var order []uint64
 	left := slices.Clone(q.backlog.Lines[0].Waiting)
@@ -144,7 +143,7 @@ func TestPlaceIsTheOrderOfGrants(t *testing.T) {
 		b := q.backlog
 		b.Lines = []Line{q.backlog.Lines[0]}
 		b.Lines[0].Waiting = left
-		grants := Divide(b, Free{Total: 1, Types: map[string]int64{WebhookType: 1}}, q.alpha)
+		grants, _ := Divide(queued(b), Free{Total: 1, Types: map[string]int64{WebhookType: 1}})
 		order = append(order, grants[0].Number)
 		for i := range left {
 			if left[i].Number == grants[0].Number {

@@ -416,22 +416,28 @@ func (p *pool) handBack() {
 	ctx, cancel := context.WithTimeout(context.Background(), handBackTime)
 	defer cancel()
 	p.drain(ctx)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.gone = true
-	var left []Settlement
-	for lease := range p.running {
-		left = append(left, Settlement{Lease: lease, Kind: Released})
-	}
-	for _, e := range p.outcomes {
-		left = append(left, e.settlement)
-	}
+	left := p.leave()
 	if len(left) == 0 {
 		return
 	}
 	if _, err := p.engine.store.Settle(context.Background(), left); err != nil {
 		p.engine.log.Error("release jobs", "type", p.name, "jobs", len(left), "error", err)
 	}
+}
+
+// leave takes no more outcomes, and returns the settlements that remain: those that were not sent,
+// and releases of what still runs.
+func (p *pool) leave() (left []Settlement) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gone = true
+	for lease := range p.running {
+		left = append(left, Settlement{Lease: lease, Kind: Released})
+	}
+	for _, e := range p.outcomes {
+		left = append(left, e.settlement)
+	}
+	return left
 }
 
 const (

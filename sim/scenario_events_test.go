@@ -187,8 +187,9 @@ func (w *eventsWorld) finish() {
 		}
 	}
 	time.Sleep(time.Minute)
-	if b, err := store.Backlog(context.Background()); err != nil || b.Outbox > 0 {
-		w.t.Errorf("%d events still wait, error %v", b.Outbox, err)
+	waiting := int64(-1)
+	if err := store.Fetch(context.Background(), func(b *bulk.Backlog) { waiting = b.Outbox }); err != nil || waiting != 0 {
+		w.t.Errorf("%d events still wait, error %v", waiting, err)
 	}
 	if err := errors.Join(engine.Stop(context.Background()), store.Close()); err != nil {
 		w.t.Error(err)

@@ -117,6 +117,7 @@ func (s *Store) Append(_ context.Context, id string, offset int64, payloads [][]
 	defer s.mu.Unlock()
 	a.record.Received = received
 	a.record.Pending = a.waiting()
+	s.changed(a)
 	return received, s.state
 }
 
@@ -396,6 +397,7 @@ func (c *call) transition(number uint64, next bulk.Action, transition bulk.Trans
 		return next
 	}
 	a.record = next
+	s.changed(a)
 	s.tell(a)
 	switch transition.Kind {
 	case bulk.Pause:
@@ -428,6 +430,7 @@ func (s *Store) unready(a *action) []*job {
 	jobs := a.line.jobType.ready.remove(func(j *job) bool { return j.action == a })
 	s.charge(a, -int64(len(jobs)))
 	a.record.Ready -= int64(len(jobs))
+	s.occupy(a, -int64(len(jobs)))
 	return jobs
 }
 

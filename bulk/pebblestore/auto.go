@@ -65,14 +65,9 @@ func (s *Store) findRates(window int64) {
 	if len(s.autos) == 0 || ended == 0 { // or the store was just opened
 		return
 	}
-	waits := map[*target]bool{}
-	for _, a := range s.actions {
-		if a.target.auto != nil && a.open() && a.waiting() > 0 {
-			waits[a.target] = true
-		}
-	}
+	s.requeue(s.now())
 	for _, t := range s.autos {
-		t.observe(s.config.Window, ended, waits[t] || t.ready > 0)
+		t.observe(s.config.Window, ended, s.fair.Waits(t.name) || t.ready > 0)
 		if window < ended { // the clock was set back: keep the rate
 			t.auto.rate.Window = window - 1
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/pebblestore"
+	"github.com/sluice-project/sluice/bulk/storetest"
 )
 
 // TestFoundRateSurvivesARestart checks that a found rate survives a restart, unless a fixed
@@ -32,7 +33,7 @@ func TestFoundRateSurvivesARestart(t *testing.T) {
 		}
 		found := func() float64 {
 			t.Helper()
-			b, err := store.Backlog(ctx)
+			b, err := storetest.Backlog(ctx, store)
 			must(err)
 			return b.Found["api"]
 		}
@@ -82,7 +83,7 @@ func passAll(t *testing.T, store *pebblestore.Store) {
 		must(err)
 	}
 	for range 6 {
-		b, err := store.Backlog(ctx)
+		b, err := storetest.Backlog(ctx, store)
 		must(err)
 		_, err = store.Admit(ctx, []bulk.Grant{{Number: b.Lines[0].Waiting[0].Number, Jobs: jobs}})
 		must(err)

@@ -35,7 +35,7 @@ func openBench(b testing.TB, config bulk.Config) *Store {
 }
 
 // startBench starts an engine on a store; it stops before the store is closed.
-func startBench(b *testing.B, s *Store, mux *bulk.Mux, config bulk.Config, options ...bulk.Option) *bulk.Engine {
+func startBench(b *testing.B, s bulk.Store, mux *bulk.Mux, config bulk.Config, options ...bulk.Option) *bulk.Engine {
 	b.Helper()
 	engine, err := bulk.New(s, mux, config, options...)
 	if err != nil {

@@ -151,6 +151,10 @@ func (s *Store) land(j *job) {
 // fly counts n more jobs of an action in flight.
 func (s *Store) fly(a *action, n int64) {
 	a.record.InFlight += n
+	s.occupy(a, n)
+	if n < 0 {
+		s.changed(a)
+	}
 	s.global.inFlight += n
 	a.line.tenant.counter.inFlight += n
 	a.target.inFlight += n
@@ -161,6 +165,7 @@ func (s *Store) goBack(j *job) {
 	j.phase = inLine
 	j.action.returned.push(j)
 	j.action.record.Pending++
+	s.changed(j.action)
 }
 
 // setAside makes a job non-ready until j.at.

@@ -19,7 +19,7 @@ import (
 // or changes the answer of, the call of its name.
 type faulty struct {
 	*Store
-	// before tampers with the store before each call of the work: Backlog, Admit, Lease,
+	// before tampers with the store before each call of the work: Fetch, Admit, Lease,
 	// Settle and Dispatch.
 	before func()
 	// reopened tampers with a store that was opened again.
@@ -97,13 +97,14 @@ func (f *faulty) Actions(ctx context.Context, filter bulk.ActionFilter) ([]bulk.
 	return actions, err
 }
 
-func (f *faulty) Backlog(ctx context.Context) (bulk.Backlog, error) {
+func (f *faulty) Fetch(ctx context.Context, do func(*bulk.Backlog)) error {
 	f.tamper()
-	b, err := f.Store.Backlog(ctx)
-	if f.backlog != nil {
-		f.backlog(&b)
-	}
-	return b, err
+	return f.Store.Fetch(ctx, func(b *bulk.Backlog) {
+		if f.backlog != nil {
+			f.backlog(b)
+		}
+		do(b)
+	})
 }
 
 func (f *faulty) Admit(ctx context.Context, grants []bulk.Grant) (int, error) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/pebblestore"
+	"github.com/sluice-project/sluice/bulk/storetest"
 )
 
 // fullDisk is an in-memory disk that reports its free space, and on which writes fail when it
@@ -146,7 +147,7 @@ func runAll(t *testing.T, s *pebblestore.Store, id string, jobs int) {
 			t.Fatal(err)
 		}
 	}
-	b, err := s.Backlog(ctx)
+	b, err := storetest.Backlog(ctx, s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -95,6 +95,7 @@ func (s *Store) leaseOffers(request bulk.LeaseRequest, offers []offer) (leased [
 			k.ready.pop()
 			s.charge(j.action, -1)
 			j.action.record.Ready--
+			s.occupy(j.action, -1)
 			if over := s.exceeded(j.action, c.now); over != nil {
 				s.turnBack(j, over)
 				continue

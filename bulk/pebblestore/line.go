@@ -32,76 +32,6 @@ func (s *Store) do(f func(c *call) error) error {
 	return wait()
 }
 
-// Backlog implements bulk.Store.
-func (s *Store) Backlog(context.Context) (bulk.Backlog, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.now()
-	window := s.window(now)
-	s.rest(window)
-	s.findRates(window)
-	b := bulk.Backlog{
-		Now:        now,
-		WindowEnds: bulk.WindowStart(window+1, s.config.Window),
-		Left:       s.left(&s.global, now),
-		Virtual:    s.virtual,
-		Types:      make(map[string]bulk.TypeState, len(s.types)),
-		Targets:    map[string]int64{},
-		Found:      s.found(),
-		Held:       map[bulk.Holder]int64{},
-		NonReady:   s.nonReady,
-
-		Outbox: int64(s.outbox.next - s.outbox.first), OldestEvent: s.outbox.oldest,
-	}
-	ends := func(c *counter) { b.WindowEnds = minTime(b.WindowEnds, s.ends(c)) }
-	ends(&s.global)
-	for name, k := range s.types {
-		b.Types[name] = bulk.TypeState{Ready: int64(k.ready.len()), InFlight: k.inFlight, Finished: k.finished, Busy: k.busyUntil(now), Virtual: k.virtual, Idle: k.idle}
-	}
-	for name, t := range s.targets {
-		if left := s.leftOf(t, now); left != bulk.NoLimit {
-			b.Targets[name] = left
-		}
-		ends(&t.counter)
-	}
-	for _, t := range s.tenants {
-		left := s.left(&t.counter, now)
-		for _, l := range t.lines {
-			for _, a := range l.actions {
-				if held := a.record.Ready + a.record.InFlight; held > 0 {
-					b.Held[bulk.Holder{Tenant: t.name, Type: l.jobType.name, Target: a.target.name}] += held
-				}
-			}
-			if waiting := s.waiting(l, window); len(waiting) > 0 {
-				ends(&t.counter)
-				b.Lines = append(b.Lines, bulk.Line{
-					Tenant: t.name, Type: l.jobType.name, Settings: t.settings,
-					Taken: t.taken, TypeTaken: l.taken, Granted: l.granted, Left: left, Waiting: waiting,
-				})
-				state := b.Types[l.jobType.name]
-				for _, w := range waiting {
-					state.Waiting += w.Jobs
-				}
-				b.Types[l.jobType.name] = state
-			}
-		}
-	}
-	return b, s.state
-}
-
-func (s *Store) waiting(l *line, window int64) (waiting []bulk.Waiting) {
-	for _, a := range l.actions {
-		if jobs := a.waiting(); jobs > 0 && a.open() {
-			waiting = append(waiting, bulk.Waiting{
-				Number: a.number, Class: a.spec.Class, EnteredAt: a.record.EnteredAt,
-				Total: a.record.Size(), Done: a.record.Done(), Jobs: jobs,
-				Target: a.target.name, Left: a.limiter.allowance(window),
-			})
-		}
-	}
-	return waiting
-}
-
 // Admit implements bulk.Store.
 func (s *Store) Admit(_ context.Context, grants []bulk.Grant) (admitted int, err error) {
 	s.mu.Lock()
@@ -146,8 +76,10 @@ func (s *Store) admit(a *action, n int64, cost float64) {
 	}
 	a.record.Pending -= n
 	a.record.Ready += n
+	s.occupy(a, n)
 	s.charge(a, n)
 	s.advance(a.line, n, cost)
+	s.changed(a)
 }
 
 // rest releases the slots that ready jobs of idle types hold: types that no worker asked
@@ -189,6 +121,9 @@ func (s *Store) chargeAll(k *jobType, n int64) {
 func (s *Store) charge(a *action, n int64) {
 	if a.line.jobType.idle {
 		return
+	}
+	if n < 0 {
+		s.changed(a)
 	}
 	s.global.ready += n
 	a.line.tenant.counter.ready += n

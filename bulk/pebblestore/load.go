@@ -132,6 +132,7 @@ func (s *Store) loadAction(call *call, number uint64) error {
 	} else {
 		counts.Pending = a.waiting()
 	}
+	s.changed(a)
 	return nil
 }
 

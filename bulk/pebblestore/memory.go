@@ -44,6 +44,13 @@ type action struct {
 	line    *line
 	target  *target
 	limiter *limiter
+	holding *holding
+
+	// queued is the action's place in Store.fair. Stale reports whether it must be set again.
+	queued bulk.Queued
+	stale  bool
+	// slot is its place in line.actions.
+	slot int
 
 	// next is the first job that was never admitted.
 	next int64
@@ -114,6 +121,13 @@ type line struct {
 	taken   float64 // its tag in the division of the type's workers
 	granted int64   // admitted jobs
 	actions []*action
+}
+
+// holding counts the jobs of a holder that are ready or in flight.
+type holding struct {
+	of    bulk.Holder
+	jobs  int64
+	users int // unfinished actions
 }
 
 // tenant is a tenant that has unfinished actions, or settings.

@@ -79,17 +79,10 @@ var mistakes = map[string]mistake{
 		f.show = func(a *bulk.Action) { a.Paused = paused[a.ID] }
 	}),
 	"paused in backlog": by("admit model", func(f *faulty) {
-		lines := map[uint64]bulk.Line{}
-		f.backlog = func(b *bulk.Backlog) {
-			there := map[uint64]bool{}
-			for _, line := range b.Lines {
-				for _, w := range line.Waiting {
-					there[w.Number], lines[w.Number] = true, line
-				}
-			}
-			for number, line := range lines {
-				if a := f.actions[number]; a != nil && a.record.Paused && !there[number] {
-					b.Lines = append(b.Lines, line)
+		f.backlog = func(*bulk.Backlog) {
+			for _, a := range f.actions {
+				if a.record.Paused {
+					f.fair.Set(&a.queued, a.holding.of, a.line.tags(), a.spec.Class, 0, a.waiting())
 				}
 			}
 		}
@@ -131,12 +124,7 @@ var mistakes = map[string]mistake{
 	}),
 	"newcomer claims the past": by("admit", func(f *faulty) {
 		f.backlog = func(b *bulk.Backlog) {
-			b.Virtual = 0
-			for i := range b.Lines {
-				if b.Lines[i].Granted == 0 {
-					b.Lines[i].Taken, b.Lines[i].TypeTaken = 0, 0
-				}
-			}
+			f.fair.Advance(b.Now, 0, func(string) float64 { return 0 })
 		}
 	}),
 

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/storetest"
 	"github.com/sluice-project/sluice/internal/pebblekv"
 )
 
@@ -64,7 +65,7 @@ func TestEventsAreReturnedOnceDurable(t *testing.T) {
 		}()
 		synctest.Wait()
 		events, _, err := s.Events(t.Context())
-		if b, _ := s.Backlog(t.Context()); err != nil || len(events) != 1 || b.Outbox != 2 {
+		if b, _ := storetest.Backlog(t.Context(), s); err != nil || len(events) != 1 || b.Outbox != 2 {
 			t.Errorf("%d events of %d are returned before the fsync, error %v; want the first", len(events), b.Outbox, err)
 		}
 		close(hold)
@@ -137,7 +138,7 @@ func TestPublishedWhereEventsDidNotEnd(t *testing.T) {
 	if err := s.Published(t.Context(), 4); err == nil {
 		t.Error("more was confirmed than there is")
 	}
-	if b, _ := s.Backlog(t.Context()); b.Outbox != 3 {
+	if b, _ := storetest.Backlog(t.Context(), s); b.Outbox != 3 {
 		t.Errorf("%d events wait, want 3", b.Outbox)
 	}
 	if err := s.Close(); err != nil {

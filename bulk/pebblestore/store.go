@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -53,6 +52,12 @@ type Store struct {
 	targets  map[string]*target
 	limiters map[[2]string]*limiter
 	autos    map[string]*target // targets set to Auto
+	// fair has the waiting actions, as they were before those that are stale changed.
+	fair  *bulk.FairQueue
+	stale []*action
+	// holdings has who holds jobs or has actions, and held those of them that hold jobs.
+	holdings map[bulk.Holder]*holding
+	held     map[*holding]struct{}
 	// autoWindow is the window for which the present rates were found.
 	autoWindow int64
 	global     counter
@@ -106,6 +111,9 @@ func Open(dir string, options Options) (*Store, error) {
 		targets:  map[string]*target{},
 		limiters: map[[2]string]*limiter{},
 		autos:    map[string]*target{},
+		fair:     bulk.NewFairQueue(),
+		holdings: map[bulk.Holder]*holding{},
+		held:     map[*holding]struct{}{},
 	}
 	if err := s.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the store in %s: %w", dir, err), db.Close())
@@ -253,6 +261,15 @@ func (s *Store) lineOf(t *tenant, name string) *line {
 	return l
 }
 
+func (s *Store) holdingOf(of bulk.Holder) *holding {
+	h := s.holdings[of]
+	if h == nil {
+		h = &holding{of: of}
+		s.holdings[of] = h
+	}
+	return h
+}
+
 func (s *Store) targetOf(name string) *target {
 	t := s.targets[name]
 	if t == nil {
@@ -290,10 +307,14 @@ func (s *Store) enter(number uint64, record bulk.Action) *action {
 	if spec.MaxAttempts > 0 {
 		a.config.MaxAttempts = spec.MaxAttempts
 	}
+	a.queued.Number, a.slot = number, len(a.line.actions)
 	a.line.actions = append(a.line.actions, a)
+	a.holding = s.holdingOf(bulk.Holder{Tenant: spec.Tenant, Type: spec.Type, Target: a.target.name})
+	a.holding.users++
 	a.limiter.users++
 	a.target.users++
 	s.actions[number], s.numbers[spec.ID] = a, number
+	s.changed(a)
 	s.tell(a)
 	return a
 }
@@ -311,9 +332,16 @@ func (s *Store) leave(a *action) {
 	if a.target.users == 0 && !s.limited(a.target) {
 		delete(s.targets, a.target.name)
 	}
-	l := a.line
-	l.actions = slices.DeleteFunc(l.actions, func(other *action) bool { return other == a })
-	if len(l.actions) > 0 {
+	s.unqueue(a)
+	if a.holding.users--; a.holding.users == 0 {
+		delete(s.holdings, a.holding.of)
+	}
+	l, last := a.line, len(a.line.actions)-1
+	l.actions[a.slot] = l.actions[last]
+	l.actions[a.slot].slot = a.slot
+	l.actions[last] = nil
+	l.actions = l.actions[:last]
+	if last > 0 {
 		return
 	}
 	delete(l.tenant.lines, l.jobType.name)

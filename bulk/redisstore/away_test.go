@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/storetest"
 	"github.com/sluice-project/sluice/internal/rediskv"
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 	"github.com/sluice-project/sluice/internal/testkit/until"
@@ -39,7 +40,7 @@ func calls(s *Store, id string, jobs []bulk.Job) map[string]func(context.Context
 			_, err := s.Actions(ctx, bulk.ActionFilter{Unfinished: true})
 			return err
 		},
-		"Backlog": func(ctx context.Context) error { _, err := s.Backlog(ctx); return err },
+		"Backlog": func(ctx context.Context) error { _, err := storetest.Backlog(ctx, s); return err },
 		"Admit": func(ctx context.Context) error {
 			_, err := s.Admit(ctx, []bulk.Grant{{Number: jobs[0].Lease.Action, Jobs: 1}})
 			return err
@@ -124,7 +125,7 @@ func TestTheCallerHasNoTime(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error)
 	go func() {
-		_, err := s.Backlog(ctx)
+		_, err := storetest.Backlog(ctx, s)
 		failed <- err
 	}()
 	cancel()

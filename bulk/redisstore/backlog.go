@@ -2,18 +2,19 @@ package redisstore
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// Backlog implements bulk.Store. It brings the mirror up to date first. Jobs of silent shards do
+// Fetch implements bulk.Store. It brings the mirror up to date first. Jobs of silent shards do
 // not wait, but count against limits as far as they were known.
-func (s *Store) Backlog(ctx context.Context) (bulk.Backlog, error) {
+func (s *Store) Fetch(ctx context.Context, f func(*bulk.Backlog)) error {
 	s.mirror.mu.Lock()
 	defer s.mirror.mu.Unlock()
 	if err := s.look(ctx); err != nil {
-		return bulk.Backlog{}, err
+		return err
 	}
 	now := s.mirror.shards[0].now
 	for i := range s.mirror.shards {
@@ -23,13 +24,15 @@ func (s *Store) Backlog(ctx context.Context) (bulk.Backlog, error) {
 	}
 	window := bulk.WindowIndex(now, s.config.Window)
 	if err := s.learn(ctx, window); err != nil {
-		return bulk.Backlog{}, err
+		return err
 	}
 	values, _ := s.settings.get()
+	s.mirror.prioritize(&values, s.settings.changedTenants())
+	s.mirror.requeue(&values, max(0, s.config.Alpha))
 	v := s.view(&values, now)
 	b := bulk.Backlog{
-		Now: now, WindowEnds: bulk.WindowStart(window+1, s.config.Window), Left: v.left("all"),
-		Types: v.types(now), Targets: v.targets(), Found: map[string]float64{}, Held: map[bulk.Holder]int64{},
+		Now: now, WindowEnds: bulk.WindowStart(window+1, s.config.Window), Left: v.left("all"), Queue: s.mirror.fair,
+		Types: v.types(now), Found: map[string]float64{}, Held: maps.Clone(s.mirror.held),
 	}
 	for name := range s.mirror.autos.of {
 		b.Found[name] = s.mirror.autos.found(name)
@@ -44,29 +47,185 @@ func (s *Store) Backlog(ctx context.Context) (bulk.Backlog, error) {
 		if !m.oldest.IsZero() && (b.OldestEvent.IsZero() || m.oldest.Before(b.OldestEvent)) {
 			b.OldestEvent = m.oldest
 		}
-		b.Lines = append(b.Lines, v.lines(m)...)
-		for _, a := range m.actions {
-			if held := a.Ready + a.Flight; held > 0 {
-				b.Held[bulk.Holder{Tenant: a.Tenant, Type: a.Type, Target: a.Target}] += held
+	}
+	for name, t := range b.Types {
+		t.Waiting, t.Lines = b.Queue.Waiting(name)
+		b.Types[name] = t
+	}
+	b.Queue.Advance(now, b.Virtual, func(name string) float64 { return b.Types[name].Virtual })
+	v.end(&b.WindowEnds, "all")
+	b.Bounds = &bounds{view: v, s: s, b: &b}
+	f(&b)
+	s.ready.learn(&s.mirror)
+	return nil
+}
+
+// requeue brings the fair queue up to date with the mirror.
+func (m *mirror) requeue(values *settings, alpha time.Duration) {
+	for i := range m.shards {
+		shard := &m.shards[i]
+		for _, a := range shard.dropped {
+			m.queue(shard, a, values, 0, alpha)
+			m.hold(a, 0)
+		}
+		shard.dropped = nil
+		for n := range shard.stale {
+			a, jobs := shard.actions[n], int64(0)
+			if a == nil {
+				continue
+			}
+			if a.Status == bulk.Running && a.Paused != 1 && !shard.silent {
+				jobs = max(0, a.waiting())
+			}
+			m.queue(shard, a, values, jobs, alpha)
+			m.hold(a, a.Ready+a.Flight)
+		}
+		clear(shard.stale)
+	}
+}
+
+// prioritize notes the settings of tenants that have changed, and the actions of those whose base
+// priority has.
+func (m *mirror) prioritize(values *settings, tenants map[string]bool) {
+	changed := map[string]bool{}
+	for name := range tenants {
+		m.fair.Unpark(name)
+		t, _ := values.tenants.get(name)
+		if m.priorities[name] != t.BasePriority {
+			m.priorities[name], changed[name] = t.BasePriority, true
+		}
+	}
+	if len(changed) == 0 {
+		return
+	}
+	for i := range m.shards {
+		for n, a := range m.shards[i].actions {
+			if changed[a.Tenant] {
+				m.shards[i].stale[n] = true
 			}
 		}
 	}
-	v.end(&b.WindowEnds, "all")
-	for name := range b.Targets {
-		v.end(&b.WindowEnds, "g:"+name)
+}
+
+func (m *mirror) queue(shard *shardMirror, a *mirrored, values *settings, jobs int64, alpha time.Duration) {
+	tags := bulk.LineTags{}
+	if t := shard.tenants[a.Tenant]; t != nil {
+		tags = bulk.LineTags{Taken: t.Taken, TypeTaken: t.Lines[a.Type].Taken, Granted: t.Lines[a.Type].Granted}
 	}
-	for _, line := range b.Lines {
-		if line.Left != bulk.NoLimit {
-			v.end(&b.WindowEnds, "t:"+line.Tenant)
-		}
-		state := b.Types[line.Type]
-		for _, w := range line.Waiting {
-			state.Waiting += w.Jobs
-		}
-		b.Types[line.Type] = state
+	class := bulk.Normal
+	if a.spec != nil {
+		class = a.spec.Class
 	}
-	s.ready.learn(&s.mirror)
-	return b, nil
+	settings, _ := values.tenants.get(a.Tenant)
+	priority := bulk.Priority(time.UnixMilli(a.Entered), settings.BasePriority, a.size(), a.Succeeded+a.Failed+a.Canceled, alpha)
+	m.fair.Set(&a.queued, a.holder(), tags, class, priority, jobs)
+}
+
+// hold counts the jobs of an action that are ready or in flight.
+func (m *mirror) hold(a *mirrored, jobs int64) {
+	of := a.holder()
+	if m.held[of] += jobs - a.held; m.held[of] == 0 {
+		delete(m.held, of)
+	}
+	a.held = jobs
+}
+
+func (a *mirrored) holder() bulk.Holder {
+	return bulk.Holder{Tenant: a.Tenant, Type: a.Type, Target: a.Target}
+}
+
+// bounds implements bulk.Bounds.
+type bounds struct {
+	*view
+	s *Store
+	b *bulk.Backlog
+	// limiters has what each limiter uses, once one was asked for that has a bound.
+	limiters map[string]use
+}
+
+func (x *bounds) Tenant(name string) (settings bulk.Tenant, left int64, ends time.Time) {
+	settings, set := x.settings.tenants.get(name)
+	if !set {
+		settings = bulk.Tenant{}.WithDefaults()
+	}
+	left, ends = bulk.NoLimit, x.b.WindowEnds
+	if l := settings.Limit(); l.RequestsPerSecond > 0 || l.Concurrency > 0 {
+		left = x.remains(l, x.useOf(&x.mirror.shards[x.s.shardOf(name)], "t:"+name))
+		x.end(&ends, "t:"+name)
+		x.b.WindowEnds = ends
+	}
+	return settings, left, ends
+}
+
+// Target counts by the configured limits of a target, or by its found rate.
+func (x *bounds) Target(name string) int64 {
+	key := "g:" + name
+	l := x.mirror.limitOf(x.settings, key)
+	var u use
+	for i := range x.mirror.shards {
+		u.add(x.useOf(&x.mirror.shards[i], key))
+	}
+	left := x.remains(l, u)
+	if left != bulk.NoLimit {
+		x.end(&x.b.WindowEnds, key)
+	}
+	allowed := x.mirror.congestion.allowance(name, x.window)
+	if l.RequestsPerSecond > 0 || allowed == bulk.NoLimit {
+		return left
+	}
+	if x.mirror.saturated(name) {
+		return 0
+	}
+	return min(left, max(0, allowed-u.started-u.ready-x.booked(name)))
+}
+
+// booked counts the throttled jobs that have their slot in the window.
+func (x *bounds) booked(target string) (jobs int64) {
+	for i := range x.mirror.shards {
+		for key, l := range x.mirror.shards[i].limiters {
+			if _, name := splitLimiter(key); name == target {
+				jobs += l.At[number(x.window)]
+			}
+		}
+	}
+	return jobs
+}
+
+// Limiter counts by the measured rate of a tenant and a target, less the jobs that have started,
+// are ready, or have their slot in the window. A tenant that was throttled in the window gets
+// no more.
+func (x *bounds) Limiter(of bulk.Holder) int64 {
+	if x.mirror.limitOf(x.settings, "g:"+of.Target).RequestsPerSecond > 0 {
+		return bulk.NoLimit
+	}
+	m, limiter := &x.mirror.shards[x.s.shardOf(of.Tenant)], of.Tenant+"\n"+of.Target
+	if m.throttled[limiter] {
+		return 0
+	}
+	allowed := x.mirror.congestion.allowance(limiter, x.window)
+	if allowed == bulk.NoLimit {
+		return bulk.NoLimit
+	}
+	u := x.usesOfLimiters()[limiter]
+	if l := m.limiters[limiter]; l != nil {
+		u.booked = l.At[number(x.window)]
+	}
+	return max(0, allowed-u.started-u.ready-u.booked)
+}
+
+func (x *bounds) usesOfLimiters() map[string]use {
+	if x.limiters == nil {
+		x.limiters = map[string]use{}
+		for i := range x.mirror.shards {
+			for _, a := range x.mirror.shards[i].actions {
+				u := x.limiters[a.Tenant+"\n"+a.Target]
+				u.started += startedIn(x.window, a.Window, a.Started)
+				u.ready += a.Ready
+				x.limiters[a.Tenant+"\n"+a.Target] = u
+			}
+		}
+	}
+	return x.limiters
 }
 
 // view reads the mirror at one moment.
@@ -206,122 +365,4 @@ func (v *view) types(now time.Time) map[string]bulk.TypeState {
 		types[name] = t
 	}
 	return types
-}
-
-// targets returns how many more jobs each limited target admits, by its configured limits or
-// its found rate.
-func (v *view) targets() map[string]int64 {
-	left := map[string]int64{}
-	uses := v.usesOfTargets()
-	for _, name := range v.settings.limitedTargets() {
-		if n := v.remains(v.mirror.limitOf(v.settings, "g:"+name), uses[name]); n != bulk.NoLimit {
-			left[name] = n
-		}
-	}
-	for name, u := range uses {
-		if v.mirror.limitOf(v.settings, "g:"+name).RequestsPerSecond > 0 {
-			continue
-		}
-		if allowed := v.mirror.congestion.allowance(name, v.window); allowed != bulk.NoLimit {
-			n := max(0, allowed-u.started-u.ready-u.booked)
-			if v.mirror.saturated(name) {
-				n = 0
-			}
-			if before, limited := left[name]; limited {
-				n = min(n, before)
-			}
-			left[name] = n
-		}
-	}
-	return left
-}
-
-func (v *view) usesOfTargets() map[string]use {
-	all := map[string]use{}
-	for i := range v.mirror.shards {
-		m := &v.mirror.shards[i]
-		for name := range m.targets {
-			u := all[name]
-			u.add(v.useOf(m, "g:"+name))
-			all[name] = u
-		}
-		for key, l := range m.limiters {
-			_, name := splitLimiter(key)
-			u := all[name]
-			u.booked += l.At[number(v.window)]
-			all[name] = u
-		}
-	}
-	return all
-}
-
-// lines returns the lines of one shard that have waiting jobs; none if it is silent.
-func (v *view) lines(m *shardMirror) (lines []bulk.Line) {
-	if m.silent {
-		return nil
-	}
-	at := map[[2]string]int{}
-	uses := map[string]use{}
-	for _, a := range m.actions {
-		u := uses[a.Tenant+"\n"+a.Target]
-		u.started += startedIn(v.window, a.Window, a.Started)
-		u.ready += a.Ready
-		uses[a.Tenant+"\n"+a.Target] = u
-	}
-	for n, a := range m.actions {
-		if a.Status != bulk.Running || a.Paused == 1 || a.waiting() <= 0 {
-			continue
-		}
-		key := [2]string{a.Tenant, a.Type}
-		i, known := at[key]
-		if !known {
-			i = len(lines)
-			at[key] = i
-			lines = append(lines, v.line(m, a))
-		}
-		limiter := a.Tenant + "\n" + a.Target
-		lines[i].Waiting = append(lines[i].Waiting, bulk.Waiting{
-			Number: n, Class: a.spec.Class, EnteredAt: time.UnixMilli(a.Entered), Total: a.size(),
-			Done: a.Succeeded + a.Failed + a.Canceled, Jobs: a.waiting(), Target: a.Target,
-			Left: v.leftOfLimiter(m, a.Target, limiter, uses[limiter]),
-		})
-	}
-	return lines
-}
-
-func (v *view) line(m *shardMirror, a *mirrored) bulk.Line {
-	settings, set := v.settings.tenants.get(a.Tenant)
-	if !set {
-		settings = bulk.Tenant{}.WithDefaults()
-	}
-	line := bulk.Line{Tenant: a.Tenant, Type: a.Type, Settings: settings, Left: bulk.NoLimit}
-	t := m.tenants[a.Tenant]
-	if t == nil {
-		t = &tenantState{}
-	}
-	line.Taken, line.TypeTaken, line.Granted = t.Taken, t.Lines[a.Type].Taken, t.Lines[a.Type].Granted
-	if l := settings.Limit(); l.RequestsPerSecond > 0 || l.Concurrency > 0 {
-		line.Left = v.remains(l, v.useOf(m, "t:"+a.Tenant))
-	}
-	return line
-}
-
-// leftOfLimiter returns how many more jobs congestion control admits for a tenant and a
-// target: the measured rate, less the jobs that have started, are ready, or have their slot
-// in the window. A tenant that was throttled in the window gets no more.
-func (v *view) leftOfLimiter(m *shardMirror, target, limiter string, u use) int64 {
-	if v.mirror.limitOf(v.settings, "g:"+target).RequestsPerSecond > 0 {
-		return bulk.NoLimit
-	}
-	if m.throttled[limiter] {
-		return 0
-	}
-	allowed := v.mirror.congestion.allowance(limiter, v.window)
-	if allowed == bulk.NoLimit {
-		return bulk.NoLimit
-	}
-	if l := m.limiters[limiter]; l != nil {
-		u.booked = l.At[number(v.window)]
-	}
-	return max(0, allowed-u.started-u.ready-u.booked)
 }

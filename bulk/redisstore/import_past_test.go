@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/aggregate"
 	"github.com/sluice-project/sluice/bulk/pebblestore"
+	"github.com/sluice-project/sluice/bulk/storetest"
 )
 
 // past is an embedded store with a random history.
@@ -205,7 +206,7 @@ func (p *past) work(t *rapid.T) {
 
 // admitAll grants all waiting jobs.
 func admitAll(t *rapid.T, s bulk.Store) {
-	b, err := s.Backlog(t.Context())
+	b, err := storetest.Backlog(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/pebblestore"
+	"github.com/sluice-project/sluice/bulk/storetest"
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
@@ -317,7 +318,7 @@ func (b *imported) compareSettings() {
 	})
 	b.equal("schedules", x, y)
 	found, foundHere := both(b, func(s bulk.Store) (map[string]float64, error) {
-		backlog, err := s.Backlog(b.t.Context())
+		backlog, err := storetest.Backlog(b.t.Context(), s)
 		return backlog.Found, err
 	})
 	b.equal("rates", found, foundHere)
@@ -332,7 +333,7 @@ func (b *imported) compareBacklog() {
 		Types    map[string][2]int64
 	}
 	embedded, here := both(b, func(s bulk.Store) (counts, error) {
-		backlog, err := s.Backlog(b.t.Context())
+		backlog, err := storetest.Backlog(b.t.Context(), s)
 		c := counts{backlog.NonReady, backlog.Outbox, map[string][2]int64{}}
 		for name, state := range backlog.Types {
 			c.Types[name] = [2]int64{state.InFlight, state.Waiting}

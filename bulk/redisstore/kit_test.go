@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/storetest"
 	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
@@ -105,7 +106,7 @@ func start(t testing.TB, s *Store, spec bulk.Spec, n int) {
 
 // admit admits up to `most` waiting jobs of each action.
 func admit(ctx context.Context, s *Store, most int64) (int, error) {
-	b, err := s.Backlog(ctx)
+	b, err := storetest.Backlog(ctx, s)
 	if err != nil {
 		return 0, err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/storetest"
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
@@ -227,7 +228,7 @@ func TestMuchIsCanceled(t *testing.T) {
 	if a, err := s.Transition(t.Context(), "a", bulk.Transition{Kind: bulk.Cancel}); err != nil || a.Canceled != 4500 || a.InFlight != 500 || a.NonReadyTotal() != 0 {
 		t.Fatalf("canceled: %+v, %v", a.Counts, err)
 	}
-	b, err := s.Backlog(t.Context())
+	b, err := storetest.Backlog(t.Context(), s)
 	if err != nil || b.NonReady != (bulk.Backlog{}).NonReady {
 		t.Errorf("turned back: %v, %v", b.NonReady, err)
 	}

@@ -35,6 +35,12 @@ type mirror struct {
 	latest, seen time.Time
 	congestion   congestion
 	autos        autos
+
+	// fair has the jobs that wait, and held those that are ready or in flight, as of requeue; with
+	// the base priorities that tenants have.
+	fair       *bulk.FairQueue
+	held       map[bulk.Holder]int64
+	priorities map[string]int64
 }
 
 // shardMirror is the copy of one shard.
@@ -57,6 +63,8 @@ type shardMirror struct {
 	incomplete map[uint64]bool // actions that complete has to read
 	changed    map[uint64]bool // actions that Changes has yet to return
 	gone       []string        // likewise: the ids of actions that have ended
+	stale      map[uint64]bool // actions that requeue has to look at
+	dropped    []*mirrored     // likewise: those that are not in actions any more
 }
 
 // mirrored is a live action.
@@ -65,6 +73,8 @@ type mirrored struct {
 	spec      *bulk.Spec
 	partial   []byte
 	partialOf int64 // the number of reduced outcomes in partial
+	queued    bulk.Queued
+	held      int64 // its part of mirror.held
 }
 
 // shardState and the like are the JSON objects of the scripts: see lua/action.lua.
@@ -152,7 +162,7 @@ func (s *Store) look(ctx context.Context) error {
 		if !errors.Is(err, errSilent) {
 			s.looked(shard, err)
 		}
-		s.mirror.shards[shard].silent = err != nil
+		s.mirror.shards[shard].hush(err != nil)
 		answered = answered || err == nil
 	}
 	if !answered {
@@ -164,6 +174,16 @@ func (s *Store) look(ctx context.Context) error {
 		}
 	}
 	return s.agree(ctx, known)
+}
+
+// hush records whether a shard is silent: the jobs of one that is do not wait.
+func (m *shardMirror) hush(silent bool) {
+	if silent != m.silent {
+		m.silent = silent
+		for n := range m.actions {
+			m.stale[n] = true
+		}
+	}
 }
 
 // agree makes the settings in this instance, the hub and the shards agree. mirror.mu must be
@@ -209,8 +229,9 @@ func (s *Store) lookThrough(ctx context.Context, shard int) error {
 // restarted compares a mirror that started over with what it was before: what is not there any
 // more has ended.
 func (m *shardMirror) restarted(before *shardMirror) {
-	m.gone = append(before.gone, m.gone...)
+	m.gone, m.dropped = append(before.gone, m.gone...), append(before.dropped, m.dropped...)
 	for n, a := range before.actions {
+		m.dropped = append(m.dropped, a)
 		if m.actions[n] == nil && a.spec != nil {
 			m.gone = append(m.gone, a.spec.ID)
 		}
@@ -231,7 +252,7 @@ func (s *Store) lookAt(ctx context.Context, shard int) (more bool, err error) {
 	if m.actions == nil {
 		m.actions, m.tenants = map[uint64]*mirrored{}, map[string]*tenantState{}
 		m.targets, m.limiters = map[string]*targetState{}, map[string]*limiterState{}
-		m.ended, m.incomplete, m.changed = map[string]int64{}, map[uint64]bool{}, map[uint64]bool{}
+		m.ended, m.incomplete, m.changed, m.stale = map[string]int64{}, map[uint64]bool{}, map[uint64]bool{}, map[uint64]bool{}
 	}
 	there := map[string]bool{}
 	for i := 0; i+1 < len(answer.things); i += 2 {
@@ -305,14 +326,14 @@ func (m *shardMirror) take(name, text string) error {
 		}
 		a := m.actions[n]
 		if a == nil {
-			a = &mirrored{}
+			a = &mirrored{queued: bulk.Queued{Number: n}}
 			m.actions[n] = a
 		}
 		a.record = record{}
 		if err := read(&a.record); err != nil {
 			return err
 		}
-		m.changed[n] = true
+		m.changed[n], m.stale[n] = true, true
 		if a.spec == nil || a.Reduced != a.partialOf {
 			m.incomplete[n] = true
 		}
@@ -362,8 +383,10 @@ func (m *shardMirror) drop(name string) {
 }
 
 func (m *shardMirror) dropAction(n uint64) {
-	if a := m.actions[n]; a != nil && a.spec != nil {
-		m.gone = append(m.gone, a.spec.ID)
+	if a := m.actions[n]; a != nil {
+		if m.dropped = append(m.dropped, a); a.spec != nil {
+			m.gone = append(m.gone, a.spec.ID)
+		}
 	}
 	delete(m.actions, n)
 	delete(m.changed, n)

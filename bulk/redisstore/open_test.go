@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/storetest"
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
@@ -245,7 +246,7 @@ func TestTheEndOfTheCallersContextIsTheCallers(t *testing.T) {
 	s := open(t, Options{URL: redistest.Start(t, redistest.Options{}).URL()})
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := s.Backlog(ended)
+	_, err := storetest.Backlog(ended, s)
 	if !errors.Is(err, context.Canceled) || errors.Is(err, bulk.ErrUnavailable) {
 		t.Errorf("error is %v, want only that the context was canceled", err)
 	}
@@ -258,7 +259,7 @@ func TestAClosedStore(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Errorf("closed twice: %v", err)
 	}
-	if _, err := s.Backlog(t.Context()); !errors.Is(err, bulk.ErrClosed) {
+	if _, err := storetest.Backlog(t.Context(), s); !errors.Is(err, bulk.ErrClosed) {
 		t.Errorf("Backlog: %v, want bulk.ErrClosed", err)
 	}
 	if _, _, err := s.Create(t.Context(), bulk.Spec{ID: "a", Tenant: "t", Type: "echo"}); !errors.Is(err, bulk.ErrClosed) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/storetest"
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
@@ -86,7 +87,7 @@ func TestAnInstanceWithOldSettings(t *testing.T) {
 			if a := action(t, s, "a"); a.NonReadyTotal() != 0 {
 				t.Errorf("%d were turned back: %+v", a.NonReadyTotal(), a.Counts)
 			}
-			if _, err := s.Backlog(t.Context()); err != nil {
+			if _, err := storetest.Backlog(t.Context(), s); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := s.Lease(t.Context(), request(50)); err != nil {

@@ -31,6 +31,7 @@ func (s *Store) spreadSettings(ctx context.Context) error {
 		return err
 	}
 	s.settings.put(load, values, n.revision, n.revision*int64(flag(n.pushed)))
+	s.settings.changed(n.values)
 	if n.pushed {
 		return nil
 	}

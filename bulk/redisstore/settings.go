@@ -31,6 +31,8 @@ type settingsCache struct {
 	revision int64
 	values   settings
 	spread   int64 // the revision, if every shard knew it when it was loaded; else 0
+	// tenants have settings that changedTenants has yet to return.
+	tenants map[string]bool
 }
 
 // settings are the settings that were set, and the global limit of the config; the instance
@@ -117,6 +119,29 @@ func (c *settingsCache) put(load int64, values settings, revision, spread int64)
 	if load > c.taken {
 		c.taken, c.values, c.revision, c.spread = load, values, revision, spread
 	}
+}
+
+// changed notes the tenants among the names of settings that were loaded.
+func (c *settingsCache) changed(loaded map[string]string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for setting := range loaded {
+		if name, is := strings.CutPrefix(setting, settingTenant); is {
+			if c.tenants == nil {
+				c.tenants = map[string]bool{}
+			}
+			c.tenants[name] = true
+		}
+	}
+}
+
+// changedTenants returns the tenants whose settings were loaded since it was last called.
+func (c *settingsCache) changedTenants() map[string]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	changed := c.tenants
+	c.tenants = nil
+	return changed
 }
 
 // known returns a revision that every shard knows, unless it has lost it.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/storetest"
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 	"github.com/sluice-project/sluice/internal/testkit/until"
 )
@@ -156,7 +157,7 @@ func spoil(t *testing.T, s *Store, shard int) (mend func()) {
 // waiting returns the actions with lines in the backlog.
 func waiting(t *testing.T, s *Store) (actions int) {
 	t.Helper()
-	b, err := s.Backlog(t.Context())
+	b, err := storetest.Backlog(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -167,6 +167,7 @@ func (s *Store) open(ctx context.Context, options Options) error {
 		}
 	}
 	s.mirror.shards = make([]shardMirror, shards)
+	s.mirror.fair, s.mirror.held, s.mirror.priorities = bulk.NewFairQueue(), map[bulk.Holder]int64{}, map[string]int64{}
 	s.ready.of = make([]map[string]int64, shards)
 	if err := s.adoptRate(ctx); err != nil {
 		return err

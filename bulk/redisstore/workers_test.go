@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/storetest"
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
@@ -21,7 +22,7 @@ func TestWorkersOfAllInstances(t *testing.T) {
 	start(t, stores[0], bulk.Spec{ID: "a", Tenant: "t", Type: "echo"}, 10)
 	know := func(s *Store, want int64) {
 		t.Helper()
-		b, err := s.Backlog(t.Context())
+		b, err := storetest.Backlog(t.Context(), s)
 		if err != nil {
 			t.Fatal(err)
 		}

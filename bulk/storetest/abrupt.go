@@ -161,7 +161,7 @@ func (a *acknowledged) work(s bulk.Store, calls *atomic.Int64) {
 func lease(s bulk.Store, calls *atomic.Int64, settle func([]bulk.Job) bool) {
 	for {
 		calls.Add(1)
-		b, err := s.Backlog(ctx)
+		b, err := Backlog(ctx, s)
 		if err != nil {
 			return
 		}

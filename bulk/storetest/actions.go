@@ -116,7 +116,7 @@ func closed(k *kit) {
 		"Transition":     func() error { _, err := s.Transition(ctx, "a", bulk.Transition{Kind: bulk.Cancel}); return err },
 		"Action":         func() error { _, err := s.Action(ctx, "a"); return err },
 		"Actions":        func() error { _, err := s.Actions(ctx, bulk.ActionFilter{}); return err },
-		"Backlog":        func() error { _, err := s.Backlog(ctx); return err },
+		"Fetch":          func() error { return s.Fetch(ctx, func(*bulk.Backlog) {}) },
 		"Admit":          func() error { _, err := s.Admit(ctx, []bulk.Grant{{Number: job.Lease.Action, Jobs: 1}}); return err },
 		"Lease":          func() error { _, err := s.Lease(ctx, request(1)); return err },
 		"Dispatch":       func() error { _, _, err := s.Dispatch(ctx, 1); return err },

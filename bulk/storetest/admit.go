@@ -15,6 +15,7 @@ var admitCases = []testCase{
 	{"grants beyond what waits are cut", false, admitCut},
 	{"jobs are ready in the order of the grants", false, admitOrder},
 	{"types are counted", false, admitTypes},
+	{"the fair queue is in order", false, backlogOrder},
 	{"a paused action's jobs are not leased", false, pauseReady},
 	{"a paused action's jobs in flight go on", false, pauseInFlight},
 	{"canceling ends what was not started", false, cancelWaiting},
@@ -39,16 +40,15 @@ func backlogShows(k *kit) {
 	line, w := k.waiting("a", b)
 	k.check(line.Tenant == "tenant" && line.Type == bulk.WebhookType && line.Left == bulk.NoLimit, "line %+v", line)
 	want := bulk.Waiting{
-		Number: w.Number, Class: bulk.High, EnteredAt: entered, Total: 10, Jobs: 10, Target: "api", Left: bulk.NoLimit,
+		Number: w.Number, Class: bulk.High, Priority: bulk.Priority(entered, 0, 10, 0, time.Second), Jobs: 10, Target: "api", Left: bulk.NoLimit,
 	}
-	k.check(w.EnteredAt.Equal(entered), "entered at %v, want %v", w.EnteredAt, entered)
-	w.EnteredAt = entered
 	k.check(*w == want, "waiting %+v, want %+v", *w, want)
 
 	k.admit("a", 4)
 	k.succeed(k.lease(3)...)
 	_, w = k.waiting("a", k.backlog())
-	k.check(w.Jobs == 6 && w.Done == 3, "waiting %+v, want 6 jobs and 3 done", *w)
+	priority := bulk.Priority(entered, 0, 10, 3, time.Second)
+	k.check(w.Jobs == 6 && w.Priority == priority, "waiting %+v, want 6 jobs and, as 3 are done, priority %g", *w, priority)
 	k.admit("a", 6)
 	k.check(len(k.backlog().Lines) == 0, "an action whose jobs are all admitted is in the backlog")
 }
@@ -154,12 +154,65 @@ func admitTypes(k *kit) {
 	k.settle(bulk.Settlement{Kind: bulk.FailedForGood}, jobs[1])
 	types := k.backlog().Types
 	for name, want := range map[string]bulk.TypeState{
-		"echo": {Ready: 1, InFlight: 2, Waiting: 2}, bulk.WebhookType: {Ready: 1, InFlight: 1, Finished: 2},
+		"echo": {Ready: 1, InFlight: 2, Waiting: 2, Lines: 1}, bulk.WebhookType: {Ready: 1, InFlight: 1, Finished: 2},
 	} {
 		got := types[name]
 		got.Virtual = 0
 		k.check(got == want, "type %s: %+v, want %+v", name, got, want)
 	}
+}
+
+// backlogOrder divides while jobs come, pause, are admitted, come back and end.
+func backlogOrder(k *kit) {
+	k.open(unlimited())
+	k.set(bulk.SettingsChange{Name: "t3", Tenant: &bulk.Tenant{Weight: 1, RequestsPerSecond: 1}})
+	k.set(bulk.SettingsChange{Name: "t4", Tenant: &bulk.Tenant{Weight: 2, Concurrency: 3}})
+	k.set(bulk.SettingsChange{Name: "shut", Target: &bulk.TargetLimits{RequestsPerSecond: 1}})
+	for i := range 40 {
+		s := spec(fmt.Sprint("a", i), fmt.Sprint("t", i%7))
+		if s.Class = []bulk.Class{bulk.Normal, bulk.High, bulk.Low}[i%3]; i%5 == 0 {
+			s = targeted(s.ID, s.Tenant, []string{"shut", "api"}[i%2])
+		}
+		k.run(s, 3+i%4)
+	}
+	for round := range 12 {
+		k.grant(k.divide(bulk.Free{Total: 12, Types: map[string]int64{"echo": 12, bulk.WebhookType: 2}})...)
+		jobs := k.leaseAs(bulk.LeaseRequest{Types: []string{"echo", bulk.WebhookType}, Max: 8, LeaseFor: time.Minute})
+		k.succeed(jobs[:len(jobs)/2]...)
+		for _, j := range jobs[len(jobs)/2:] {
+			k.settle(bulk.Settlement{Kind: bulk.Released}, j)
+		}
+		id := fmt.Sprint("a", round)
+		if a := k.action(id); a.Status == bulk.Running && a.Done() < a.Total {
+			k.transition(id, bulk.Transition{Kind: []bulk.TransitionKind{bulk.Pause, bulk.Cancel}[round%2]})
+		}
+		if round == 6 {
+			k.set(bulk.SettingsChange{Name: "t3", Tenant: &bulk.Tenant{Weight: 3, BasePriority: 5000}})
+		}
+		k.advance(time.Duration(round%3) * 500 * time.Millisecond)
+	}
+}
+
+// divide returns the grants of a division. It checks that they are those of a queue that is made
+// from what waits now.
+func (k *kit) divide(free bulk.Free) (grants []bulk.Grant) {
+	k.t.Helper()
+	k.must(k.store.Fetch(ctx, func(b *bulk.Backlog) {
+		b.List("")
+		grants, _ = bulk.Divide(b, free)
+		b.Queue = bulk.NewFairQueue()
+		for _, line := range b.Lines {
+			tags := bulk.LineTags{Taken: line.Taken, TypeTaken: line.TypeTaken, Granted: line.Granted}
+			for _, w := range line.Waiting {
+				of := bulk.Holder{Tenant: line.Tenant, Type: line.Type, Target: w.Target}
+				b.Queue.Set(&bulk.Queued{Number: w.Number}, of, tags, w.Class, w.Priority, w.Jobs)
+			}
+		}
+		b.Queue.Advance(b.Now, b.Virtual, func(name string) float64 { return b.Types[name].Virtual })
+		want, _ := bulk.Divide(b, free)
+		k.check(slices.Equal(grants, want), "granted %v, want %v", grants, want)
+	}))
+	return grants
 }
 
 func pauseReady(k *kit) {
@@ -249,7 +302,7 @@ func (k *kit) serve(windows int, served map[string]int) {
 	k.t.Helper()
 	free := bulk.Free{Total: 100, Types: map[string]int64{"echo": 100}}
 	for range windows {
-		k.grant(bulk.Divide(k.backlog(), free, time.Second)...)
+		k.grant(k.divide(free)...)
 		for _, j := range k.lease(100) {
 			served[j.Spec.Tenant]++
 			k.succeed(j)

@@ -120,7 +120,8 @@ func autoSet(k *kit) {
 	rate := k.found("api")
 	k.autoTarget("api")
 	k.check(k.found("api") == rate, "setting it again changed the rate found from %g to %g", rate, k.found("api"))
-	k.check(k.backlog().Targets["api"] == int64(rate), "targets %v, want %g for api", k.backlog().Targets, rate)
+	targets := k.backlog("api").Targets
+	k.check(targets["api"] == int64(rate), "targets %v, want %g for api", targets, rate)
 	k.limitTarget("api", 5, 0)
 	k.check(len(k.backlog().Found) == 0, "rates %v are found, but a number was set", k.backlog().Found)
 	k.check(k.admitAll() == 5 && len(k.lease(100)) == 5, "a limit of 5 in place of one to be found did not start 5")

@@ -23,7 +23,7 @@ func (m *machine) compare(t *rapid.T) {
 		}
 		back := shown.NonReady[bulk.RateLimited] - a.last.NonReady[bulk.RateLimited]
 		a.turnedBack += max(0, back)
-		a.last = shown.Counts
+		a.last, a.entered = shown.Counts, shown.EnteredAt
 	}
 	m.compareBacklog(nonReady)
 }
@@ -58,7 +58,14 @@ func (m *machine) compareAction(a *modelAction, shown bulk.Action) {
 // compareBacklog checks that the backlog has exactly the waiting jobs, and the remainder of
 // every limit.
 func (m *machine) compareBacklog(nonReady [3]int64) {
-	b := m.backlog()
+	var targets []string
+	for of := range m.model.limits {
+		if name, isTarget := strings.CutPrefix(of, "target "); isTarget {
+			targets = append(targets, name)
+		}
+	}
+	m.divide(bulk.Free{Total: 20, Types: map[string]int64{"echo": 10, bulk.WebhookType: 10}})
+	b := m.backlog(targets...)
 	m.check(b.Now.Equal(time.Now()), "the backlog's time is %v, want %v", b.Now, time.Now())
 	m.check(b.NonReady == nonReady, "non-ready %v, want %v", b.NonReady, nonReady)
 	m.check(b.Outbox == m.model.events.number && b.OldestEvent.IsZero() == (b.Outbox == 0) && !b.OldestEvent.After(b.Now),
@@ -71,7 +78,8 @@ func (m *machine) compareBacklog(nonReady [3]int64) {
 			a := m.numbered(w.Number)
 			m.check(!seen[a.ID] && a.open(), "%s is in the backlog, and %s, paused: %v, or there twice", a.ID, a.status, a.paused)
 			seen[a.ID] = true
-			m.check(w.Jobs == a.last.Pending && w.Total == int64(len(a.jobs)) && w.Done == a.last.Done(), "%s waits with %+v, counts %+v", a.ID, w, a.last)
+			priority := bulk.Priority(a.entered, line.Settings.BasePriority, int64(len(a.jobs)), a.last.Done(), time.Second)
+			m.check(w.Jobs == a.last.Pending && w.Priority == priority, "%s waits with %+v, want priority %g, counts %+v", a.ID, w, priority, a.last)
 			m.check(line.Tenant == a.Tenant && line.Type == a.Type, "%s waits in the line of %s, %s", a.ID, line.Tenant, line.Type)
 			m.check(w.Left == bulk.NoLimit || m.model.throttled[a.congests()], "%s: congestion leaves %d, but nothing was throttled", a.ID, w.Left)
 		}
@@ -88,12 +96,8 @@ func (m *machine) compareBacklog(nonReady [3]int64) {
 		m.check(got.Idle == m.model.idle(name) || m.model.unsure(name), "type %s: idle: %v, want %v", name, got.Idle, !got.Idle)
 		m.check(got.Ready == want.Ready && got.InFlight == want.InFlight, "type %s: %d ready and %d in flight, want %d and %d", name, got.Ready, got.InFlight, want.Ready, want.InFlight)
 	}
-	for of := range m.model.limits {
-		name, isTarget := strings.CutPrefix(of, "target ")
-		if !isTarget {
-			continue
-		}
-		l := m.model.limitOf(of)
+	for _, name := range targets {
+		l := m.model.limitOf("target " + name)
 		if left, told := b.Targets[name]; told && m.model.throttled[name] {
 			m.check(left >= 0 && left <= m.model.left(l), "target %s: %d left in the window, want at most %d", name, left, m.model.left(l))
 		} else if told {

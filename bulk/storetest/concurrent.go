@@ -98,7 +98,7 @@ func (c *crowdRun) uploads(n int) error {
 // works does the work of the fetcher, a worker and the dispatcher until all jobs are done.
 func (c *crowdRun) works(random *rand.Rand) error {
 	for c.left.Load() > 0 {
-		b, err := c.store.Backlog(ctx)
+		b, err := Backlog(ctx, c.store)
 		if err != nil {
 			return err
 		}

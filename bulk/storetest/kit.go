@@ -144,9 +144,25 @@ func (k *kit) expect(id string, want where) {
 	k.check(got == want, "counts of %s: %+v, want %+v", id, got, want)
 }
 
-func (k *kit) backlog() bulk.Backlog {
+// Backlog returns the whole backlog of a store, and what is left of limited targets for which no job
+// waits.
+func Backlog(ctx context.Context, s bulk.Store, targets ...string) (whole bulk.Backlog, err error) {
+	err = s.Fetch(ctx, func(b *bulk.Backlog) {
+		b.List("")
+		for _, name := range targets {
+			if left := b.Bounds.Target(name); left != bulk.NoLimit {
+				b.Targets[name] = left
+			}
+		}
+		whole = *b
+	})
+	whole.Queue, whole.Bounds = nil, nil
+	return whole, err
+}
+
+func (k *kit) backlog(targets ...string) bulk.Backlog {
 	k.t.Helper()
-	b, err := k.store.Backlog(ctx)
+	b, err := Backlog(ctx, k.store, targets...)
 	k.must(err)
 	return b
 }

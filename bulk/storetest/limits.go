@@ -64,7 +64,7 @@ func limitEach(k *kit) {
 	for range 10 {
 		index := windowIndex(time.Second)
 		want := map[string]int64{"t": budget(2.5, time.Second, index), "g": budget(1.5, time.Second, index), "f": 100}
-		b := k.backlog()
+		b := k.backlog("api")
 		line, _ := k.waiting("t", b)
 		k.check(line.Left == want["t"], "the tenant's line has %d left, want %d", line.Left, want["t"])
 		k.check(b.Targets["api"] == want["g"], "targets %v, want %d for api", b.Targets, want["g"])

@@ -48,6 +48,8 @@ type modelAction struct {
 	number uint64 // 0 until the backlog has shown it
 	// last has the latest counts from the store.
 	last bulk.Counts
+	// entered is when it entered the fair queue, by the store.
+	entered time.Time
 	// turnedBack counts the jobs that were turned back by our own limits: later jobs may
 	// overtake them.
 	turnedBack int64

@@ -272,7 +272,7 @@ func restartLeft(k *kit) {
 		k.succeed(k.take(3)...)
 		k.transition("a", bulk.Transition{Kind: bulk.Cancel})
 		restart()
-		left, told := k.backlog().Targets["api"]
+		left, told := k.backlog("api").Targets["api"]
 		k.check(told && left <= 2, "%d left of 5, told: %v, where 3 were started in the window", left, told)
 	})
 }

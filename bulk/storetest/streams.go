@@ -49,7 +49,8 @@ func streamRuns(k *kit) {
 	for at := range int64(3) {
 		k.enqueue("a", 2)
 		_, waits := k.waiting("a", k.backlog())
-		k.check(waits != nil && waits.Jobs == 2 && waits.Total == 2*at+2 && waits.Done == 2*at, "with 2 jobs more the stream waits with %+v", waits)
+		priority := bulk.Priority(k.action("a").EnteredAt, 0, 2*at+2, 2*at, time.Second)
+		k.check(waits != nil && waits.Jobs == 2 && waits.Priority == priority, "with 2 jobs more the stream waits with %+v, want priority %g", waits, priority)
 		jobs := k.take(2)
 		k.expectIndexes(jobs, 2*at, 2*at+1)
 		k.succeed(jobs...)

@@ -26,6 +26,9 @@ func (e *RecordError) Unwrap() error { return ErrInvalidRecord }
 // the offsets 0, 1, 2 and so on from its first. It returns the highest timestamp of the
 // records. The error is a *RecordError, or another ErrInvalidRecord.
 func (b Batch) Validate(data []byte) (highest int64, err error) {
+	if b.Count() < 0 {
+		return 0, fmt.Errorf("%w: its batch counts %d records", ErrInvalidRecord, b.Count())
+	}
 	highest = math.MinInt64
 	for i := range int64(b.Count()) {
 		length, n := binary.Varint(data)

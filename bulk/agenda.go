@@ -1,13 +1,14 @@
 package bulk
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/sluice-project/sluice/internal/ranks"
 )
 
 const (
@@ -27,7 +28,7 @@ const (
 type agenda struct {
 	mu        sync.Mutex
 	of        map[string]*step // by the id of the action
-	due       steps
+	due       ranks.Heap[*step]
 	reducible map[string]*Action
 }
 
@@ -36,10 +37,15 @@ type step struct {
 	action string
 	kind   TransitionKind
 	at     time.Time
-	place  int // in the heap
+	place  int // in agenda.due
 }
 
-func newAgenda() agenda { return agenda{of: map[string]*step{}, reducible: map[string]*Action{}} }
+func newAgenda() agenda {
+	return agenda{
+		of: map[string]*step{}, reducible: map[string]*Action{},
+		due: ranks.New(func(s, o *step) bool { return s.at.Before(o.at) }, func(s *step) *int { return &s.place }),
+	}
+}
 
 // notice reads what has changed into the agenda.
 func (e *Engine) notice(ctx context.Context) error {
@@ -75,12 +81,12 @@ func (e *Engine) notice(ctx context.Context) error {
 // set replaces the next step of an action; kind 0 is none. g.mu must be held.
 func (g *agenda) set(action string, kind TransitionKind, at time.Time) {
 	if s := g.of[action]; s != nil {
-		heap.Remove(&g.due, s.place)
+		g.due.Remove(s)
 		delete(g.of, action)
 	}
 	if kind != 0 {
 		s := &step{action: action, kind: kind, at: at}
-		heap.Push(&g.due, s)
+		g.due.Set(s)
 		g.of[action] = s
 	}
 }
@@ -89,8 +95,7 @@ func (g *agenda) set(action string, kind TransitionKind, at time.Time) {
 func (g *agenda) takeDue(now time.Time) (due []*step) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for len(g.due) > 0 && !g.due[0].at.After(now) {
-		s := g.due[0]
+	for s := g.due.First(); s != nil && !s.at.After(now); s = g.due.First() {
 		g.set(s.action, 0, now)
 		due = append(due, s)
 	}
@@ -166,31 +171,4 @@ func advance[T any](e *Engine, loop string, items []T, f func(T) error) (failed 
 		e.log.Error(loop+": some actions could not advance; they are tried again", "actions", len(failed), "first error", first)
 	}
 	return failed, err
-}
-
-// steps is a heap of steps by time: container/heap's interface.
-type steps []*step
-
-func (h steps) Len() int           { return len(h) }
-func (h steps) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-
-func (h steps) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].place, h[j].place = i, j
-}
-
-// Push appends a step.
-func (h *steps) Push(x any) {
-	s := x.(*step)
-	s.place = len(*h)
-	*h = append(*h, s)
-}
-
-// Pop removes the last step.
-func (h *steps) Pop() any {
-	last := len(*h) - 1
-	s := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	return s
 }

@@ -57,7 +57,7 @@ var packages = map[string]rule{
 	},
 	"bulk/api":         {imports: []string{"bulk", "bulk/api/wire", "bulk/upload", "internal/edge", "internal/tracing"}, refuses: []string{pebble}},
 	"bulk/api/wire":    {imports: []string{"internal/edge/problem"}, refuses: []string{pebble, "net"}},
-	"bulk/pebblestore": {imports: []string{"bulk", "internal/pebblekv"}, refuses: []string{"net"}},
+	"bulk/pebblestore": {imports: []string{"bulk", "internal/pebblekv", "internal/ranks"}, refuses: []string{"net"}},
 	"bulk/redisstore":  {imports: []string{"bulk", "bulk/aggregate", "internal/rediskv", "internal/retry", "lifecycle"}, refuses: []string{pebble}},
 	"bulk/client":      {imports: []string{"bulk", "bulk/api/wire", "internal/jsonclient", "lifecycle"}, refuses: []string{pebble, "github.com/danielgtaylor"}},
 	"bulk/bulktest":    {imports: []string{"bulk", "bulk/pebblestore"}, testOnly: true},
@@ -72,7 +72,7 @@ var packages = map[string]rule{
 	},
 	"topic/catalog": {imports: []string{"topic"}, refuses: []string{"net", "os", nats, cel}},
 	"topic/view":    {imports: []string{"topic"}, refuses: []string{"net", "os", nats}},
-	"topic/delay":   {imports: []string{"lifecycle", "topic"}, refuses: []string{"net", "os", nats, cel}},
+	"topic/delay":   {imports: []string{"internal/ranks", "lifecycle", "topic"}, refuses: []string{"net", "os", nats, cel}},
 	"topic/group":   {imports: []string{"lifecycle", "topic", "topic/catalog"}, refuses: []string{"net", "os", nats, cel}},
 	"topic/broker": {
 		imports: []string{"lifecycle", "topic", "topic/catalog", "topic/delay", "topic/group", "topic/view"},
@@ -91,12 +91,12 @@ var packages = map[string]rule{
 	"room/client":     {imports: []string{"room", "internal/jsonclient"}, refuses: []string{pebble, redis}},
 	"room/proxied":    {refuses: []string{pebble, redis}},
 	"room/api":        {imports: []string{"internal/edge", "internal/edge/problem", "lifecycle", "room", "room/proxied", "room/watch"}, refuses: []string{pebble, redis}},
-	"room/watch":      {imports: []string{"lifecycle", "room"}, refuses: []string{pebble, redis}},
+	"room/watch":      {imports: []string{"internal/ranks", "lifecycle", "room"}, refuses: []string{pebble, redis}},
 	"room/gate": {
 		imports: []string{"room", "room/proxied", "room/watch"},
 		refuses: []string{pebble, redis, "github.com/prometheus"},
 	},
-	"room/pebblestore": {imports: []string{"room", "internal/pebblekv"}, refuses: []string{"net"}},
+	"room/pebblestore": {imports: []string{"internal/pebblekv", "internal/ranks", "room"}, refuses: []string{"net"}},
 	"room": {
 		imports: []string{"lifecycle", "internal/clientnet", "internal/spelling"},
 		refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"},

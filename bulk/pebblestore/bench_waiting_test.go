@@ -15,11 +15,11 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-// BenchmarkWaiting runs no-op jobs while many more wait: of ten tenants, and of up to 100,000
-// with 1,000,000 actions and 10,000,000 jobs. All actions have ten jobs. The file
+// BenchmarkWaiting runs no-op jobs while many more wait: of ten tenants and of many, with as
+// many actions, up to 1,000,000 with 10,000,000 jobs. All actions have ten jobs. The file
 // system is in memory. An iteration is one job.
 func BenchmarkWaiting(b *testing.B) {
-	for _, size := range []struct{ tenants, actions int }{{10, 50_000}, {10_000, 50_000}, {100_000, 1_000_000}} {
+	for _, size := range []struct{ tenants, actions int }{{10, 50_000}, {10_000, 50_000}, {10, 1_000_000}, {100_000, 1_000_000}} {
 		b.Run(fmt.Sprintf("tenants=%d/actions=%d", size.tenants, size.actions), func(b *testing.B) {
 			config := bulk.Config{RequestsPerSecond: -1}
 			s, err := Open("", Options{Bulk: config, Logger: slog.New(slog.DiscardHandler), FS: vfs.NewMem()})

@@ -1,7 +1,6 @@
 package pebblestore
 
 import (
-	"container/heap"
 	"encoding/binary"
 	"time"
 
@@ -135,7 +134,7 @@ func (c *call) writeOutcomes(a *action) {
 func (s *Store) launch(j *job) {
 	a := j.action
 	j.phase, j.lapsed = inFlight, false
-	heap.Push(&s.leases, j)
+	s.leases.Set(j)
 	a.line.jobType.launched(s.now())
 	s.fly(a, 1)
 }
@@ -143,7 +142,7 @@ func (s *Store) launch(j *job) {
 // land takes a job out of flight.
 func (s *Store) land(j *job) {
 	a := j.action
-	heap.Remove(&s.leases, j.place)
+	s.leases.Remove(j)
 	a.line.jobType.landed(s.now())
 	s.fly(a, -1)
 }
@@ -172,7 +171,7 @@ func (s *Store) goBack(j *job) {
 func (s *Store) setAside(j *job) {
 	a := j.action
 	j.phase = nonReady
-	heap.Push(&s.due, j)
+	s.due.Set(j)
 	a.record.NonReady[j.reason]++
 	s.nonReady[j.reason]++
 	if j.reason == reasonThrottled {
@@ -183,7 +182,7 @@ func (s *Store) setAside(j *job) {
 // takeUp takes a job out of the non-ready queue.
 func (s *Store) takeUp(j *job) {
 	a := j.action
-	heap.Remove(&s.due, j.place)
+	s.due.Remove(j)
 	a.record.NonReady[j.reason]--
 	s.nonReady[j.reason]--
 	if j.reason == reasonThrottled {

@@ -1,7 +1,6 @@
 package pebblestore
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
@@ -222,7 +221,7 @@ func (c *call) end(j *job, settlement *bulk.Settlement) {
 	effect := settlement.Kind.Effect(a.record.Status == bulk.Canceled, int(j.attempts), a.config.MaxAttempts)
 	if effect == bulk.StaysInFlight {
 		j.at = c.now.Add(settlement.LeaseFor)
-		heap.Fix(&s.leases, j.place)
+		s.leases.Set(j)
 		if !j.local {
 			c.note(a, evExtended, j.index, millis(j.at))
 		}
@@ -296,14 +295,13 @@ func (c *call) retry(j *job, settlement *bulk.Settlement) {
 // Dispatch implements bulk.Store.
 func (s *Store) Dispatch(_ context.Context, most int) (moved int, next time.Time, err error) {
 	err = s.do(func(c *call) error {
-		for moved < most && len(s.due) > 0 && !s.due[0].at.After(c.now) {
-			j := s.due[0]
+		for j := s.due.First(); moved < most && j != nil && !j.at.After(c.now); j = s.due.First() {
 			s.takeUp(j)
 			s.goBack(j)
 			moved++
 		}
-		for moved < most && len(s.leases) > 0 && s.leases[0].at.Before(c.now) {
-			c.expire(s.leases[0])
+		for j := s.leases.First(); moved < most && j != nil && j.at.Before(c.now); j = s.leases.First() {
+			c.expire(j)
 			moved++
 		}
 		next = s.nextDue()
@@ -314,11 +312,11 @@ func (s *Store) Dispatch(_ context.Context, most int) (moved int, next time.Time
 
 // nextDue returns when Dispatch has something to do; zero if it is not known.
 func (s *Store) nextDue() (next time.Time) {
-	if len(s.due) > 0 {
-		next = s.due[0].at
+	if j := s.due.First(); j != nil {
+		next = j.at
 	}
-	if len(s.leases) > 0 && (next.IsZero() || s.leases[0].at.Before(next)) {
-		next = s.leases[0].at
+	if j := s.leases.First(); j != nil && (next.IsZero() || j.at.Before(next)) {
+		next = j.at
 	}
 	return next
 }

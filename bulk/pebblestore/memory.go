@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/internal/ranks"
 )
 
 const (
@@ -27,7 +28,7 @@ type job struct {
 	lapsed bool
 	// at is the deadline of a job in flight, or the due time of a non-ready one.
 	at time.Time
-	// place is the job's index in the heap of its phase.
+	// place is the job's place in the heap of its phase.
 	place int
 }
 
@@ -242,34 +243,12 @@ func (q *queue) prepend(jobs []*job) {
 	q.head = 0
 }
 
-// timeline is a heap of jobs by time: container/heap's interface.
-type timeline []*job
-
-func (t timeline) Len() int { return len(t) }
-func (t timeline) Less(i, j int) bool {
-	if t[i].at.Equal(t[j].at) {
-		return t[i].index < t[j].index
-	}
-	return t[i].at.Before(t[j].at)
-}
-
-func (t timeline) Swap(i, j int) {
-	t[i], t[j] = t[j], t[i]
-	t[i].place, t[j].place = i, j
-}
-
-// Push appends a job.
-func (t *timeline) Push(x any) {
-	j := x.(*job)
-	j.place = len(*t)
-	*t = append(*t, j)
-}
-
-// Pop removes the last job.
-func (t *timeline) Pop() any {
-	last := len(*t) - 1
-	j := (*t)[last]
-	(*t)[last] = nil
-	*t = (*t)[:last]
-	return j
+// newTimeline returns an empty heap of jobs by time.
+func newTimeline() ranks.Heap[*job] {
+	return ranks.New(func(j, o *job) bool {
+		if j.at.Equal(o.at) {
+			return j.index < o.index
+		}
+		return j.at.Before(o.at)
+	}, func(j *job) *int { return &j.place })
 }

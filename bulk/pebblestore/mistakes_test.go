@@ -2,7 +2,6 @@ package pebblestore
 
 import (
 	"cmp"
-	"container/heap"
 	"errors"
 	"fmt"
 	"slices"
@@ -273,12 +272,13 @@ var mistakes = map[string]mistake{
 		}
 	}),
 	"dispatch in index order": within("retry", func(s *Store) {
-		for _, j := range s.due {
+		for _, j := range slices.Clone(s.due.Items()) {
 			if !j.at.After(s.now()) {
+				s.due.Remove(j)
 				j.at = time.Unix(0, int64(j.index))
+				s.due.Set(j)
 			}
 		}
-		heap.Init(&s.due)
 	}),
 	"returned jobs go last": within("retry", func(s *Store) {
 		for _, a := range s.actions {
@@ -291,7 +291,7 @@ var mistakes = map[string]mistake{
 	}),
 	"dispatch too early": by("retry model", func(f *faulty) {
 		f.before = func() {
-			for _, j := range f.due {
+			for _, j := range f.due.Items() {
 				if j.reason == reasonTransient {
 					j.at = j.at.Add(-time.Second)
 				}
@@ -299,14 +299,14 @@ var mistakes = map[string]mistake{
 		}
 	}),
 	"expired for ever": within("lease model", func(s *Store) {
-		for _, j := range s.leases {
+		for _, j := range s.leases.Items() {
 			if j.at.Before(s.now()) {
 				j.attempts = min(j.attempts, 1)
 			}
 		}
 	}),
 	"reopen ends remote leases": atReopen("restart model", func(s *Store) {
-		for _, j := range s.leases {
+		for _, j := range s.leases.Items() {
 			j.at = s.now().Add(-time.Second)
 		}
 	}),

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/internal/pebblekv"
+	"github.com/sluice-project/sluice/internal/ranks"
 )
 
 // Options are the store's settings.
@@ -62,9 +63,9 @@ type Store struct {
 	autoWindow int64
 	global     counter
 	virtual    float64
-	due        timeline
+	due        ranks.Heap[*job]
 	nonReady   [3]int64
-	leases     timeline
+	leases     ranks.Heap[*job]
 	calls      uint64 // how many calls have begun
 	turn       uint64 // rotates among the types of a lease request
 	// shutUntil ends the window in which the previous process started its last
@@ -112,6 +113,8 @@ func Open(dir string, options Options) (*Store, error) {
 		limiters: map[[2]string]*limiter{},
 		autos:    map[string]*target{},
 		fair:     bulk.NewFairQueue(),
+		due:      newTimeline(),
+		leases:   newTimeline(),
 		holdings: map[bulk.Holder]*holding{},
 		held:     map[*holding]struct{}{},
 	}

@@ -137,10 +137,9 @@ func (a *mirrored) holder() bulk.Holder {
 // bounds implements bulk.Bounds.
 type bounds struct {
 	*view
-	s *Store
-	b *bulk.Backlog
-	// limiters has what each limiter uses, once one was asked for that has a bound.
-	limiters map[string]use
+	s     *Store
+	b     *bulk.Backlog
+	found *throttlings // once they were needed
 }
 
 func (x *bounds) Tenant(name string) (settings bulk.Tenant, left int64, ends time.Time) {
@@ -173,22 +172,11 @@ func (x *bounds) Target(name string) int64 {
 	if l.RequestsPerSecond > 0 || allowed == bulk.NoLimit {
 		return left
 	}
-	if x.mirror.saturated(name) {
+	t := x.throttlings()
+	if t.saturated(name) {
 		return 0
 	}
-	return min(left, max(0, allowed-u.started-u.ready-x.booked(name)))
-}
-
-// booked counts the throttled jobs that have their slot in the window.
-func (x *bounds) booked(target string) (jobs int64) {
-	for i := range x.mirror.shards {
-		for key, l := range x.mirror.shards[i].limiters {
-			if _, name := splitLimiter(key); name == target {
-				jobs += l.At[number(x.window)]
-			}
-		}
-	}
-	return jobs
+	return min(left, max(0, allowed-u.started-u.ready-t.booked[name]))
 }
 
 // Limiter counts by the measured rate of a tenant and a target, less the jobs that have started,
@@ -206,26 +194,68 @@ func (x *bounds) Limiter(of bulk.Holder) int64 {
 	if allowed == bulk.NoLimit {
 		return bulk.NoLimit
 	}
-	u := x.usesOfLimiters()[limiter]
+	u := x.throttlings().uses[limiter]
 	if l := m.limiters[limiter]; l != nil {
 		u.booked = l.At[number(x.window)]
 	}
 	return max(0, allowed-u.started-u.ready-u.booked)
 }
 
-func (x *bounds) usesOfLimiters() map[string]use {
-	if x.limiters == nil {
-		x.limiters = map[string]use{}
-		for i := range x.mirror.shards {
-			for _, a := range x.mirror.shards[i].actions {
-				u := x.limiters[a.Tenant+"\n"+a.Target]
-				u.started += startedIn(x.window, a.Window, a.Started)
-				u.ready += a.Ready
-				x.limiters[a.Tenant+"\n"+a.Target] = u
+// throttlings is what the bounds of limiters follow from, found by one look at all actions: only
+// while something throttles.
+type throttlings struct {
+	uses   map[string]use   // by limiter
+	booked map[string]int64 // by target: throttled jobs that have their slot in the window
+	// tenants are those with jobs in flight against a target, or throttled by it in the window;
+	// turned counts the latter.
+	tenants map[string]map[string]bool
+	turned  map[string]int
+}
+
+func (x *bounds) throttlings() *throttlings {
+	if x.found != nil {
+		return x.found
+	}
+	t := &throttlings{map[string]use{}, map[string]int64{}, map[string]map[string]bool{}, map[string]int{}}
+	x.found = t
+	for i := range x.mirror.shards {
+		m := &x.mirror.shards[i]
+		for _, a := range m.actions {
+			limiter := a.Tenant + "\n" + a.Target
+			u := t.uses[limiter]
+			u.started += startedIn(x.window, a.Window, a.Started)
+			u.ready += a.Ready
+			t.uses[limiter] = u
+			if !m.silent && (a.Flight > 0 || a.Started > 0) {
+				t.add(a.Tenant, a.Target)
 			}
 		}
+		for key, l := range m.limiters {
+			_, target := splitLimiter(key)
+			t.booked[target] += l.At[number(x.window)]
+		}
+		if m.silent { // the present window is not the one that it was throttled in
+			continue
+		}
+		for key := range m.throttled {
+			tenant, target := splitLimiter(key)
+			t.add(tenant, target)
+			t.turned[target]++
+		}
 	}
-	return x.limiters
+	return t
+}
+
+func (t *throttlings) add(tenant, target string) {
+	if t.tenants[target] == nil {
+		t.tenants[target] = map[string]bool{}
+	}
+	t.tenants[target][tenant] = true
+}
+
+// saturated reports whether a target throttles most of its tenants in the window.
+func (t *throttlings) saturated(target string) bool {
+	return t.turned[target] > 0 && bulk.Saturated(len(t.tenants[target]), t.turned[target])
 }
 
 // view reads the mirror at one moment.

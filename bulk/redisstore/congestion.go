@@ -199,43 +199,27 @@ func (c *congestion) learned(key string, window int64) *learned {
 	return l
 }
 
-// saturated reports whether most of the tenants with jobs in flight against a target, or
-// throttled by it, were throttled in the present window.
-func (m *mirror) saturated(target string) bool {
-	tenants, throttled := map[string]bool{}, 0
-	for i := range m.shards {
-		if m.shards[i].silent { // the present window is not the one that it was throttled in
-			continue
-		}
-		for _, a := range m.shards[i].actions {
-			if a.Target == target && (a.Flight > 0 || a.Started > 0) {
-				tenants[a.Tenant] = true
-			}
-		}
-		for key := range m.shards[i].throttled {
-			if tenant, name := splitLimiter(key); name == target {
-				tenants[tenant] = true
-				throttled++
+// sharing returns how many tenants have throttled jobs that wait for each target.
+func (s *Store) sharing() map[string]float64 {
+	s.mirror.mu.Lock()
+	defer s.mirror.mu.Unlock()
+	sharing := map[string]float64{}
+	for i := range s.mirror.shards {
+		for key, l := range s.mirror.shards[i].limiters {
+			if _, target := splitLimiter(key); l.Waiting > 0 {
+				sharing[target]++
 			}
 		}
 	}
-	return throttled > 0 && bulk.Saturated(len(tenants), throttled)
+	return sharing
 }
 
 // ratePerSecond returns the rate of a limiter: its own limit if one was measured, else its
-// part of the target's rate, which is configured or measured. Passed is the number of
-// attempts that passed in the present window, which is not observed yet.
-func (s *Store) ratePerSecond(tenant, target string, passed int64) float64 {
+// part of the target's rate, which is configured or measured, among the tenants that share it.
+// Passed is the number of attempts that passed in the present window, which is not observed yet.
+func (s *Store) ratePerSecond(tenant, target string, sharing float64, passed int64) float64 {
 	s.mirror.mu.Lock()
 	defer s.mirror.mu.Unlock()
-	sharing := 0.0
-	for i := range s.mirror.shards {
-		for key, l := range s.mirror.shards[i].limiters {
-			if _, name := splitLimiter(key); name == target && l.Waiting > 0 {
-				sharing++
-			}
-		}
-	}
 	sharing = max(1, sharing)
 	values, _ := s.settings.get()
 	if rate := s.mirror.limitOf(&values, "g:"+target).Paced(); rate > 0 {

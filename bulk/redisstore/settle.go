@@ -175,7 +175,7 @@ func (s *Store) delays(ctx context.Context, shard int, settlements []bulk.Settle
 		return nil, err
 	}
 	delays := make(map[int]time.Duration, len(places))
-	booked := map[string]int64{}
+	booked, sharing := map[string]int64{}, s.sharing()
 	for n, i := range places {
 		st := &settlements[i]
 		spec, err := s.specOf(ctx, st.Lease.Action)
@@ -191,7 +191,7 @@ func (s *Store) delays(ctx context.Context, shard int, settlements []bulk.Settle
 			continue
 		}
 		limiter := spec.Tenant + "\n" + spec.Callee()
-		rate := s.ratePerSecond(spec.Tenant, spec.Callee(), peeked[3*n+2])
+		rate := s.ratePerSecond(spec.Tenant, spec.Callee(), sharing[spec.Callee()], peeked[3*n+2])
 		delays[i] = bulk.ThrottleDelay(config.BackoffBase, peeked[3*n+1]+booked[limiter], rate, after)
 		booked[limiter]++
 	}

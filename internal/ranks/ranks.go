@@ -13,6 +13,9 @@ func New[T comparable](less func(a, b T) bool, at func(T) *int) Heap[T] {
 	return Heap[T]{less: less, at: at}
 }
 
+// Len returns how many items there are.
+func (r *Heap[T]) Len() int { return len(r.items) }
+
 // Items returns the items in no order. The caller must not change them.
 func (r *Heap[T]) Items() []T { return r.items }
 

@@ -1,6 +1,10 @@
 package pebblestore
 
-import "container/heap"
+import (
+	"cmp"
+
+	"github.com/sluice-project/sluice/internal/ranks"
+)
 
 // activeVisitor is a visitor who is called or inside. Times are milliseconds.
 type activeVisitor struct {
@@ -20,68 +24,34 @@ type activeVisitor struct {
 // actives are all active visitors, ordered by their ends.
 type actives struct {
 	by   map[int64]*activeVisitor
-	ends ends
+	ends ranks.Heap[*activeVisitor]
 }
 
-func (a *actives) len() int64 { return int64(len(a.ends)) }
+func newActives() actives {
+	return actives{map[int64]*activeVisitor{}, ranks.New(func(g, o *activeVisitor) bool {
+		return cmp.Or(cmp.Compare(g.until, o.until), cmp.Compare(g.number, o.number)) < 0
+	}, func(g *activeVisitor) *int { return &g.place })}
+}
+
+func (a *actives) len() int64 { return int64(a.ends.Len()) }
 
 func (a *actives) add(g *activeVisitor) {
-	if a.by == nil {
-		a.by = map[int64]*activeVisitor{}
-	}
 	a.by[g.number] = g
-	heap.Push(&a.ends, g)
+	a.ends.Set(g)
 }
 
 func (a *actives) remove(g *activeVisitor) {
 	delete(a.by, g.number)
-	heap.Remove(&a.ends, g.place)
+	a.ends.Remove(g)
 }
 
 // setUntil changes when an active visitor ends.
 func (a *actives) setUntil(g *activeVisitor, until int64) {
 	if g.until != until {
 		g.until = until
-		heap.Fix(&a.ends, g.place)
+		a.ends.Set(g)
 	}
 }
 
 // first returns the active visitor that ends first; nil if there is none.
-func (a *actives) first() *activeVisitor {
-	if len(a.ends) == 0 {
-		return nil
-	}
-	return a.ends[0]
-}
-
-// ends is a heap.
-type ends []*activeVisitor
-
-func (h ends) Len() int { return len(h) }
-func (h ends) Less(i, j int) bool {
-	if h[i].until != h[j].until {
-		return h[i].until < h[j].until
-	}
-	return h[i].number < h[j].number
-}
-
-func (h ends) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].place, h[j].place = i, j
-}
-
-// Push is for the heap.
-func (h *ends) Push(x any) {
-	g := x.(*activeVisitor)
-	g.place = len(*h)
-	*h = append(*h, g)
-}
-
-// Pop is for the heap.
-func (h *ends) Pop() any {
-	last := len(*h) - 1
-	g := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	return g
-}
+func (a *actives) first() *activeVisitor { return a.ends.First() }

@@ -173,8 +173,8 @@ func TestPagesAreForgotten(t *testing.T) {
 		}
 		c.reopen()
 		c.stored(0, 0)
-		if h := c.s.roomState("shop"); len(h.visitors.pages)+len(h.silence.buckets) != 0 {
-			t.Errorf("%d pages and %d buckets are in memory, want none", len(h.visitors.pages), len(h.silence.buckets))
+		if h := c.s.roomState("shop"); len(h.visitors.pages)+h.silence.buckets.Len() != 0 {
+			t.Errorf("%d pages and %d buckets are in memory, want none", len(h.visitors.pages), h.silence.buckets.Len())
 		}
 		place, err := c.s.Enter(context.Background(), c.terms, room.Arrival{})
 		if err != nil || place.Number != visitors+1 || place.Ahead != 0 {

@@ -43,7 +43,7 @@ type roomState struct {
 }
 
 func newRoomState(id uint64, record room.Record) *roomState {
-	rs := &roomState{id: id, record: record}
+	rs := &roomState{id: id, record: record, silence: newSilenceIndex(), actives: newActives()}
 	rs.keys = newKeyTable(func(number int64) room.Key { return rs.visitors.page(number).key(number) })
 	return rs
 }

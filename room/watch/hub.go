@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sluice-project/sluice/internal/ranks"
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/room"
 )
@@ -86,7 +87,7 @@ type Hub struct {
 	open    int // including those that Serve has reserved and not yet added
 	places  map[place]int
 	all     []*stream
-	due     schedule
+	due     ranks.Heap[*stream] // by the time when they are due
 }
 
 var _ lifecycle.Service = (*Hub)(nil)
@@ -108,12 +109,17 @@ func New(engine Engine, options ...Option) *Hub {
 		batches: make(chan batch),
 		wake:    make(chan struct{}, 1),
 		places:  map[place]int{},
+		due:     newSchedule(),
 	}
 	for _, option := range options {
 		option(h)
 	}
 	h.metrics = newMetrics(h)
 	return h
+}
+
+func newSchedule() ranks.Heap[*stream] {
+	return ranks.New(func(s, o *stream) bool { return s.due.Before(o.due) }, func(s *stream) *int { return &s.at })
 }
 
 // Name implements lifecycle.Service.
@@ -139,7 +145,7 @@ func (h *Hub) Stop(ctx context.Context) error {
 		s.slot = removed
 		h.forget(s.spec.place())
 	}
-	h.due = nil
+	h.due = newSchedule()
 	h.mu.Unlock()
 	for _, s := range open {
 		s.end()
@@ -261,7 +267,7 @@ func (h *Hub) drop(s *stream) {
 	h.all[len(h.all)-1] = nil
 	h.all = h.all[:len(h.all)-1]
 	s.slot = removed
-	h.due.remove(s)
+	h.due.Remove(s)
 	h.forget(s.spec.place())
 	h.mu.Unlock()
 	s.end()

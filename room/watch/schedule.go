@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -9,37 +8,6 @@ import (
 
 	"github.com/sluice-project/sluice/room"
 )
-
-// schedule is a heap of streams by the time when they are due.
-type schedule []*stream
-
-func (q schedule) Len() int           { return len(q) }
-func (q schedule) Less(i, j int) bool { return q[i].due.Before(q[j].due) }
-func (q schedule) Swap(i, j int)      { q[i], q[j] = q[j], q[i]; q[i].at, q[j].at = i+1, j+1 }
-
-// Push implements heap.Interface.
-func (q *schedule) Push(x any) {
-	s := x.(*stream)
-	*q = append(*q, s)
-	s.at = len(*q)
-}
-
-// Pop implements heap.Interface.
-func (q *schedule) Pop() any {
-	last := len(*q) - 1
-	s := (*q)[last]
-	(*q)[last] = nil
-	*q = (*q)[:last]
-	s.at = 0
-	return s
-}
-
-// remove removes a stream, if the schedule has it.
-func (q *schedule) remove(s *stream) {
-	if s.at > 0 {
-		heap.Remove(q, s.at-1)
-	}
-}
 
 // batch is streams of one room that one request to the engine covers.
 type batch struct {
@@ -58,7 +26,7 @@ func (h *Hub) put(s *stream, after time.Duration) {
 		return
 	}
 	s.due = time.Now().Add(after)
-	heap.Push(&h.due, s)
+	h.due.Set(s)
 	select {
 	case h.wake <- struct{}{}:
 	default:
@@ -106,8 +74,8 @@ func (h *Hub) takeDue(now time.Time) (batches []batch, left bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	last := map[group]int{}
-	for len(h.due) > 0 && !h.due[0].due.After(now) {
-		s := heap.Pop(&h.due).(*stream)
+	for s := h.due.First(); s != nil && !s.due.After(now); s = h.due.First() {
+		h.due.Remove(s)
 		k := group{s.spec.Room, s.spec.Claim}
 		i, begun := last[k]
 		if !begun || len(batches[i].streams) == room.MaxAsk {
@@ -117,7 +85,7 @@ func (h *Hub) takeDue(now time.Time) (batches []batch, left bool) {
 		}
 		batches[i].streams = append(batches[i].streams, s)
 	}
-	return batches, len(h.due) > 0
+	return batches, h.due.Len() > 0
 }
 
 // work asks the engine about batches, and delivers the results.

@@ -17,7 +17,7 @@ const removed = -1
 type stream struct {
 	spec Stream
 
-	// Hub.mu guards these. at is the index in the schedule, from 1.
+	// Hub.mu guards these. at is the place in Hub.due.
 	slot int
 	at   int
 	due  time.Time

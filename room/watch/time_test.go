@@ -184,8 +184,8 @@ func TestNothingIsLeft(t *testing.T) {
 			leave()
 		}
 		synctest.Wait()
-		if h.Streams() != 0 || len(h.all) != 0 || len(h.due) != 0 {
-			t.Errorf("%d streams are left, %d known, %d scheduled", h.Streams(), len(h.all), len(h.due))
+		if h.Streams() != 0 || len(h.all) != 0 || h.due.Len() != 0 {
+			t.Errorf("%d streams are left, %d known, %d scheduled", h.Streams(), len(h.all), h.due.Len())
 		}
 	})
 }
@@ -286,7 +286,7 @@ func checkKnown(t *rapid.T, h *Hub, here []*stream) {
 	if !maps.Equal(counted, h.places) {
 		t.Fatalf("%v are counted, want %v", h.places, counted)
 	}
-	for i, s := range h.due {
+	for i, s := range h.due.Items() {
 		if s.at != i+1 || h.all[s.slot] != s {
 			t.Fatal("a stream of the schedule is not at its place")
 		}

@@ -3,7 +3,6 @@ package delay
 import (
 	"bytes"
 	"cmp"
-	"container/heap"
 	"context"
 	"fmt"
 	"slices"
@@ -55,49 +54,17 @@ func (d *Queue) bodies(ctx context.Context, items []*delayItem) (map[*delayItem]
 // soon returns pending records that are due by until and not in memory, in the order in
 // which they are due, as many as fit into the cache.
 func (s *delayState) soon(until int64, cacheBytes int) (items []*delayItem) {
-	if len(s.queue) == 0 {
-		return nil
-	}
-	// The next of the queue is among the children of those taken.
-	next := soonQueue{s.queue, []int{0}}
-	for size := s.cached; next.Len() > 0 && len(items) < readAheadRecords; {
-		at := heap.Pop(&next).(int)
-		item := s.queue[at]
-		if item.due > until {
+	walk, size := s.queue.Walk(), s.cached
+	for item := walk.Next(); item != nil && item.due <= until && len(items) < readAheadRecords; item = walk.Next() {
+		if item.body != nil {
+			continue
+		}
+		if size += int(item.size); size > cacheBytes {
 			break
 		}
-		if item.body == nil {
-			if size += int(item.size); size > cacheBytes {
-				break
-			}
-			items = append(items, item)
-		}
-		for child := 2*at + 1; child <= 2*at+2 && child < len(s.queue); child++ {
-			heap.Push(&next, child)
-		}
+		items = append(items, item)
 	}
 	return items
-}
-
-// soonQueue is a heap of positions in a delayQueue.
-type soonQueue struct {
-	queue  delayQueue
-	places []int
-}
-
-func (q soonQueue) Len() int           { return len(q.places) }
-func (q soonQueue) Less(i, j int) bool { return q.queue.Less(q.places[i], q.places[j]) }
-func (q soonQueue) Swap(i, j int)      { q.places[i], q.places[j] = q.places[j], q.places[i] }
-
-// Push implements [heap.Interface].
-func (q *soonQueue) Push(place any) { q.places = append(q.places, place.(int)) }
-
-// Pop implements [heap.Interface].
-func (q *soonQueue) Pop() any {
-	last := len(q.places) - 1
-	place := q.places[last]
-	q.places = q.places[:last]
-	return place
 }
 
 // read reads records from the log.

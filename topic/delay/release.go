@@ -1,7 +1,6 @@
 package delay
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
@@ -61,8 +60,8 @@ func (d *Queue) untilNext(now time.Time) time.Duration {
 			sleep = left
 		}
 	}
-	if len(d.state.queue) > 0 {
-		sleep = min(sleep, time.UnixMilli(d.state.queue[0].due).Sub(now))
+	if next := d.state.queue.First(); next != nil {
+		sleep = min(sleep, time.UnixMilli(next.due).Sub(now))
 	}
 	return sleep
 }
@@ -110,12 +109,13 @@ func (d *Queue) pick(now int64) (items []*delayItem) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	size := 0
-	for len(d.state.queue) > 0 && d.state.queue[0].due <= now {
-		size += int(d.state.queue[0].size)
+	for item := d.state.queue.First(); item != nil && item.due <= now; item = d.state.queue.First() {
+		size += int(item.size)
 		if len(items) == d.config.ReleaseRecords || len(items) > 0 && size > d.config.ReleaseBytes {
 			break
 		}
-		items = append(items, heap.Pop(&d.state.queue).(*delayItem))
+		d.state.queue.Remove(item)
+		items = append(items, item)
 	}
 	return items
 }
@@ -125,8 +125,8 @@ func (d *Queue) putBack(items []*delayItem) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, item := range items {
-		if item.status == pending && item.at < 0 {
-			heap.Push(&d.state.queue, item)
+		if item.status == pending {
+			d.state.queue.Set(item)
 		}
 	}
 }

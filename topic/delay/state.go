@@ -2,9 +2,9 @@ package delay
 
 import (
 	"cmp"
-	"container/heap"
 	"slices"
 
+	"github.com/sluice-project/sluice/internal/ranks"
 	"github.com/sluice-project/sluice/topic"
 )
 
@@ -12,7 +12,7 @@ import (
 // are applied first and when the log is read. Pure: no clock, no I/O.
 type delayState struct {
 	items map[string]*delayItem
-	queue delayQueue // of the pending records
+	queue ranks.Heap[*delayItem] // of the pending records, by due time and then by arrival
 	// entries holds the kept entries of the log, from the oldest with a live record on;
 	// bytes is their total length, live that of the live records.
 	entries     []delayEntry
@@ -37,7 +37,7 @@ type delayItem struct {
 	size     int32
 	status   delayStatus
 	holders  int32 // unsettled: additions that may keep or drop it
-	at       int   // position in the queue, or -1
+	at       int   // place in the queue; 0 if it is not in it
 	producer *topic.BatchProducer
 	body     []byte // nil unless cached
 }
@@ -65,7 +65,11 @@ type delayEntry struct {
 // delayEntryCost is the overhead of an entry in addition to its data.
 const delayEntryCost = 64
 
-func newDelayState() delayState { return delayState{items: map[string]*delayItem{}} }
+func newDelayState() delayState {
+	return delayState{items: map[string]*delayItem{}, queue: ranks.New(func(i, o *delayItem) bool {
+		return cmp.Or(cmp.Compare(i.due, o.due), cmp.Compare(i.order, o.order)) < 0
+	}, func(i *delayItem) *int { return &i.at })}
+}
 
 // apply applies the operations of an entry.
 func (s *delayState) apply(sequence uint64, size int, moves []delayMove) {
@@ -107,7 +111,7 @@ func (s *delayState) add(record topic.DelayedRecord, sequence uint64, index int3
 	if s.items[record.ID] != nil {
 		return
 	}
-	item := &delayItem{id: record.ID, due: record.Due, order: sequence<<24 | uint64(index), at: -1, producer: producer}
+	item := &delayItem{id: record.ID, due: record.Due, order: sequence<<24 | uint64(index), producer: producer}
 	item.size = int32(len(record.ID) + len(record.Body))
 	s.items[item.id] = item
 	s.live += int64(item.size)
@@ -142,7 +146,7 @@ func (s *delayState) entryOf(item *delayItem) *delayEntry {
 func (s *delayState) keep(item *delayItem) {
 	if item.status == unsettled {
 		item.status, item.producer = pending, nil
-		heap.Push(&s.queue, item)
+		s.queue.Set(item)
 	}
 }
 
@@ -151,9 +155,7 @@ func (s *delayState) remove(item *delayItem) {
 	if item.status == gone {
 		return
 	}
-	if item.at >= 0 {
-		heap.Remove(&s.queue, item.at)
-	}
+	s.queue.Remove(item)
 	s.uncache(item)
 	item.status = gone
 	delete(s.items, item.id)
@@ -174,9 +176,7 @@ func (s *delayState) begin(number int64, ids []string) {
 	s.release.number = number
 	s.each(ids, func(item *delayItem) {
 		s.keep(item)
-		if item.at >= 0 {
-			heap.Remove(&s.queue, item.at)
-		}
+		s.queue.Remove(item)
 		item.status = releasing
 		s.release.items = append(s.release.items, item)
 	})
@@ -191,7 +191,7 @@ func (s *delayState) end(carriedOut bool) {
 			s.remove(item)
 		default:
 			item.status = pending
-			heap.Push(&s.queue, item)
+			s.queue.Set(item)
 		}
 	}
 	s.release.items = nil
@@ -208,38 +208,4 @@ func (s *delayState) forget(next uint64) uint64 {
 		return next
 	}
 	return s.entries[0].sequence
-}
-
-// delayQueue is a heap, ordered by due time and then by arrival.
-type delayQueue []*delayItem
-
-func (q delayQueue) Len() int { return len(q) }
-
-func (q delayQueue) Less(i, j int) bool {
-	if q[i].due != q[j].due {
-		return q[i].due < q[j].due
-	}
-	return q[i].order < q[j].order
-}
-
-func (q delayQueue) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].at, q[j].at = i, j
-}
-
-// Push implements [heap.Interface].
-func (q *delayQueue) Push(item any) {
-	added := item.(*delayItem)
-	added.at = len(*q)
-	*q = append(*q, added)
-}
-
-// Pop implements [heap.Interface].
-func (q *delayQueue) Pop() any {
-	last := len(*q) - 1
-	item := (*q)[last]
-	(*q)[last] = nil
-	*q = (*q)[:last]
-	item.at = -1
-	return item
 }

@@ -480,11 +480,15 @@ func (x *FairQueue) someUsedUp(most int) (names []string) {
 // cost is that of all they have, for few callers.
 func (b *Backlog) List(tenant string) {
 	b.Targets = map[string]int64{}
-	for _, name := range slices.Sorted(maps.Keys(b.Queue.tenants)) {
-		if tenant != "" && tenant != name {
+	names := []string{tenant}
+	if tenant == "" {
+		names = slices.Sorted(maps.Keys(b.Queue.tenants))
+	}
+	for _, name := range names {
+		t := b.Queue.tenants[name]
+		if t == nil {
 			continue
 		}
-		t := b.Queue.tenants[name]
 		settings, left, _ := b.Bounds.Tenant(name)
 		for _, kind := range slices.Sorted(maps.Keys(t.lines)) {
 			line := t.lines[kind]

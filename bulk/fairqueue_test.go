@@ -125,13 +125,7 @@ func TestDivideIsThatOfAScan(t *testing.T) {
 		drawMarket(rt, m, true)
 		for range rapid.IntRange(1, 8).Draw(rt, "rounds") {
 			m.targets["x"] = rapid.Int64Range(0, 60).Draw(rt, "target x")
-			for _, p := range m.tenants {
-				p.left = p.limit
-			}
-			left := rapid.OneOf(rapid.Just(NoLimit), rapid.Int64Range(0, 300)).Draw(rt, "left")
-			free := Free{Total: rapid.Int64Range(0, 300).Draw(rt, "free"), Types: map[string]int64{
-				"send": rapid.Int64Range(0, 100).Draw(rt, "send"), "call": rapid.Int64Range(0, 100).Draw(rt, "call"),
-			}}
+			left, free := drawWindow(rt, m)
 			b := m.backlog(left)
 			want := scan(b, free)
 			grants, _ := Divide(queued(b), free)
@@ -313,6 +307,34 @@ func TestFairQueueIsInOrder(t *testing.T) {
 			"wait": func(*rapid.T) { m.now = m.now.Add(time.Second) },
 		})
 	})
+}
+
+// earlyEnds are bounds of tenants whose windows end early.
+type earlyEnds struct {
+	lineBounds
+	at time.Time
+}
+
+func (b earlyEnds) Tenant(name string) (settings Tenant, left int64, ends time.Time) {
+	settings, left, _ = b.lineBounds.Tenant(name)
+	return settings, left, b.at
+}
+
+// TestTheWindowEndsWhenATenantIsLookedAtAgain checks the end of the window that the fetcher waits for, also where
+// nobody asks for the bound of the tenant again.
+func TestTheWindowEndsWhenATenantIsLookedAtAgain(t *testing.T) {
+	m := newMarket(t)
+	m.submit("limited", "send", Normal, 5)
+	m.tenant("limited", 1, 1).left = 0
+	now := time.Unix(1_700_000_000, 0)
+	b := queued(m.backlog(NoLimit))
+	b.Bounds = earlyEnds{lineBounds{b}, now.Add(10 * time.Millisecond)}
+	for round := range 2 {
+		b.Now, b.WindowEnds = now, now.Add(time.Second)
+		if grants, _ := Divide(b, m.freeFor(10)); len(grants) > 0 || !b.WindowEnds.Equal(now.Add(10*time.Millisecond)) {
+			t.Errorf("round %d: granted %v, the window ends after %v, want nothing and 10ms", round, grants, b.WindowEnds.Sub(now))
+		}
+	}
 }
 
 // TestDivideCostsWhatItServes checks how many lanes a division looks at.

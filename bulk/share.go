@@ -54,7 +54,7 @@ func Divide(b *Backlog, free Free) (grants []Grant, passed map[string]int64) {
 	}
 	d := division{
 		backlog: b, measured: free.measured, places: free.places, free: bounds(free.Types), targets: map[string]*int64{},
-		tenants: map[string]*share{}, lines: map[*queuedLine]*lineShare{}, passed: map[string]int64{},
+		tenants: map[string]*share{}, lines: map[*queuedLine]*lineShare{}, usedUp: map[string]time.Time{}, passed: map[string]int64{},
 	}
 	if capacity < demand(b.Queue, free) {
 		d.order = byTenant
@@ -67,6 +67,9 @@ func Divide(b *Backlog, free Free) (grants []Grant, passed map[string]int64) {
 	d.serve(capacity)
 	for tenant, until := range d.usedUp {
 		b.Queue.park(tenant, until)
+	}
+	if t := b.Queue.parked.First(); t != nil && t.until.Before(b.WindowEnds) {
+		b.WindowEnds = t.until // nobody asks for its bound until then
 	}
 	for _, l := range d.long {
 		b.Queue.classify(l, true)
@@ -235,9 +238,6 @@ func (d *division) share(t *queuedTenant) *share {
 		s = &share{tag: max(t.taken, d.backlog.Queue.virtual), step: 1 / settings.Weight, left: left}
 		d.tenants[t.name] = s
 		if left <= 0 {
-			if d.usedUp == nil {
-				d.usedUp = map[string]time.Time{}
-			}
 			d.usedUp[t.name] = ends
 		}
 	}

@@ -30,6 +30,17 @@ func drawMarket(t *rapid.T, m *market, weighted bool) {
 	}
 }
 
+// drawWindow begins a window of the tenants' limits, and draws what is left of the others.
+func drawWindow(t *rapid.T, m *market) (left int64, free Free) {
+	for _, p := range m.tenants {
+		p.left = p.limit
+	}
+	left = rapid.OneOf(rapid.Just(NoLimit), rapid.Int64Range(0, 300)).Draw(t, "left")
+	return left, Free{Total: rapid.Int64Range(0, 300).Draw(t, "free"), Types: map[string]int64{
+		"send": rapid.Int64Range(0, 100).Draw(t, "send"), "call": rapid.Int64Range(0, 100).Draw(t, "call"),
+	}}
+}
+
 // servable returns the maximum of jobs that could be granted: the maximum flow through the
 // bounds. It serves jobs until none can be served; any order gives the same number if each
 // job has one path.
@@ -60,12 +71,7 @@ func TestDivideConservesWork(t *testing.T) {
 			a.waiting.Left, a.waiting.Target = NoLimit, ""
 		}
 		for range rapid.IntRange(1, 8).Draw(rt, "rounds") {
-			for _, p := range m.tenants {
-				p.left = p.limit
-			}
-			left := rapid.OneOf(rapid.Just(NoLimit), rapid.Int64Range(0, 300)).Draw(rt, "left")
-			free := Free{Total: rapid.Int64Range(0, 300).Draw(rt, "free"), Types: map[string]int64{
-				"send": rapid.Int64Range(0, 100).Draw(rt, "send"), "call": rapid.Int64Range(0, 100).Draw(rt, "call")}}
+			left, free := drawWindow(rt, m)
 			want := servable(m, m.backlog(left), free)
 			var got int64
 			for _, n := range m.divide(left, free) {
@@ -86,12 +92,7 @@ func TestDivideLeavesNobodyWhoCouldBeServed(t *testing.T) {
 		drawMarket(rt, m, true)
 		for range rapid.IntRange(1, 8).Draw(rt, "rounds") {
 			m.targets["x"] = rapid.Int64Range(0, 60).Draw(rt, "target x")
-			for _, p := range m.tenants {
-				p.left = p.limit
-			}
-			left := rapid.OneOf(rapid.Just(NoLimit), rapid.Int64Range(0, 300)).Draw(rt, "left")
-			free := Free{Total: rapid.Int64Range(0, 300).Draw(rt, "free"), Types: map[string]int64{
-				"send": rapid.Int64Range(0, 100).Draw(rt, "send"), "call": rapid.Int64Range(0, 100).Draw(rt, "call")}}
+			left, free := drawWindow(rt, m)
 			before := make([]int64, len(m.actions))
 			for i, a := range m.actions {
 				before[i] = a.granted

@@ -100,11 +100,11 @@ func (e *Engine) Why(ctx context.Context, id string, index int64) (Explanation, 
 	q.setLimits(&settings)
 	err = e.store.Fetch(ctx, func(b *Backlog) {
 		b.List(action.Tenant)
-		q.backlog = *b
 		q.limited = b.Bounds.Target(callee) <= 0
 		var free Free
 		e.measure(b, &free)
 		q.measured = free.measured(holderOf(&action.Spec))
+		q.backlog = *b
 	})
 	if err != nil {
 		return x, err

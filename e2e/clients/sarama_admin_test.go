@@ -62,8 +62,9 @@ func TestSaramaTopics(t *testing.T) {
 		detail := must(admin.ListTopics())(t)[topic]
 		equal(t, "partitions", detail.NumPartitions, int32(3))
 		equal(t, "its settings", *detail.ConfigEntries["retention.ms"], "3600000")
-		described := must(admin.DescribeTopics([]string{topic}))(t)
-		equal(t, "replicas in sync", len(described[0].Partitions[0].Isr), nodes())
+		eventually(t, "all replicas are in sync", func() bool {
+			return len(must(admin.DescribeTopics([]string{topic}))(t)[0].Partitions[0].Isr) == nodes()
+		})
 		if err := admin.AlterConfig(sarama.TopicResource, topic, map[string]*string{"retention.ms": pointer("7200000")}, false); err != nil {
 			t.Error(err)
 		}
@@ -73,7 +74,7 @@ func TestSaramaTopics(t *testing.T) {
 		if err := admin.DeleteTopic(topic); err != nil {
 			t.Error(err)
 		}
-		equal(t, "topics left", len(must(admin.ListTopics())(t)), 0)
+		eventually(t, "no topic is left", func() bool { return len(must(admin.ListTopics())(t)) == 0 })
 		brokers, controller, err := admin.DescribeCluster()
 		slices.SortFunc(brokers, func(x, y *sarama.Broker) int { return int(x.ID() - y.ID()) })
 		if err != nil || len(brokers) != nodes() || brokers[0].ID() != controller || brokers[0].Addr() != addr {

@@ -109,12 +109,14 @@ func (s *Store) Append(_ context.Context, id string, offset int64, payloads [][]
 	if full != nil && a.jobEvents {
 		return received, full
 	}
-	if err := s.appendPages(a.number, received, payloads); err != nil {
+	pages, err := s.appendPages(a.number, received, payloads)
+	if err != nil {
 		return received, err
 	}
-	received += int64(len(payloads))
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	a.onePage = received == 0 && pages == 1
+	received += int64(len(payloads))
 	a.record.Received = received
 	a.record.Pending = a.waiting()
 	s.changed(a)
@@ -122,29 +124,30 @@ func (s *Store) Append(_ context.Context, id string, offset int64, payloads [][]
 }
 
 // appendPages stores payloads after the first `received` ones of an action. It holds only
-// the action's lock, so that uploads run concurrently.
-func (s *Store) appendPages(number uint64, received int64, payloads [][]byte) error {
+// the action's lock, so that uploads run concurrently. It returns how many pages they take.
+func (s *Store) appendPages(number uint64, received int64, payloads [][]byte) (pages int, err error) {
 	batch := s.db.NewBatch()
 	index, bytes := uint32(received), 0
 	splitPages(payloads, func(payloads [][]byte, size int) {
+		pages++
 		bytes += size
 		// Set fails only on a batch that was applied.
 		_ = batch.Set(indexKey(keyPayloads, number, index), encodePage(payloads, size), nil)
 		index += uint32(len(payloads))
 	})
 	if err := s.disk.Check(s.now(), bytes); err != nil {
-		return errors.Join(err, batch.Close())
+		return 0, errors.Join(err, batch.Close())
 	}
-	err := pebblekv.Apply(s.db, batch)
+	err = pebblekv.Apply(s.db, batch)
 	if err == nil {
 		err = batch.SyncWait()
 	}
 	if err != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.broke(err)
+		return 0, s.broke(err)
 	}
-	return batch.Close()
+	return pages, batch.Close()
 }
 
 func sealedError(id string, status bulk.Status, received int64) error {
@@ -467,8 +470,19 @@ func (c *call) retire(a *action) {
 	c.s.leave(a)
 	c.s.late.keep(a.number, a.finals)
 	c.keep(c.batch.Delete(numberKey(keyLive, a.number), nil))
-	c.deleteAll(keyPayloads, a.number)
-	c.deleteAll(keyOutcomes, a.number)
+	if a.onePage {
+		c.keep(c.batch.Delete(indexKey(keyPayloads, a.number, 0), nil))
+	} else {
+		c.deleteAll(keyPayloads, a.number)
+	}
+	if a.record.Batches > pointDeletes {
+		from, to := numberRange(keyOutcomes, a.number)
+		c.keep(c.batch.DeleteRange(from, to, nil))
+		return
+	}
+	for batch := range a.record.Batches {
+		c.keep(c.batch.Delete(outcomesKey(a.number, batch), nil))
+	}
 }
 
 // forget deletes a finished action.

@@ -2,6 +2,7 @@ package pebblestore
 
 import (
 	"encoding/binary"
+	"errors"
 	"iter"
 	"time"
 
@@ -47,7 +48,12 @@ func (i *Image) count(a *bulk.ActionImage) (err error) {
 		received = a.Total
 	}
 	a.Counts = bulk.Counts{Received: received}
-	if a.Batches, err = i.store.batches(a.Number); err != nil {
+	outcomes, err := pebblekv.NewAscent(i.store.db, []byte{keyOutcomes}, []byte{keyOutcomes + 1})
+	if err != nil {
+		return err
+	}
+	a.Batches, err = batchesOf(outcomes, a.Number)
+	if err = errors.Join(err, outcomes.Close()); err != nil {
 		return err
 	}
 	done := int64(0)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -36,18 +37,36 @@ func (s *Store) load() error {
 	if err != nil {
 		return err
 	}
-	call := s.begin()
-	for _, number := range live {
-		if err := s.loadAction(call, number); err != nil {
-			return err
-		}
-	}
-	wait, err := call.commit()
+	wait, err := s.loadActions(live)
 	if err != nil {
 		return err
 	}
 	s.outbox.most = 0 // until KeepEvents says otherwise
 	return wait()
+}
+
+// loader loads actions, in the order of their numbers.
+type loader struct {
+	s                       *Store
+	call                    *call
+	records, logs, outcomes *pebblekv.Ascent
+}
+
+// loadActions loads unfinished actions. Wait waits until what it has changed is durable.
+func (s *Store) loadActions(numbers []uint64) (wait func() error, err error) {
+	l := loader{s: s, call: s.begin()}
+	for kind, ascent := range map[byte]**pebblekv.Ascent{keyAction: &l.records, keyLog: &l.logs, keyOutcomes: &l.outcomes} {
+		if *ascent, err = pebblekv.NewAscent(s.db, []byte{kind}, []byte{kind + 1}); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, (*ascent).Close()) }()
+	}
+	for _, number := range numbers {
+		if err := l.action(number); err != nil {
+			return nil, err
+		}
+	}
+	return l.call.commit()
 }
 
 func (s *Store) loadMeta() error {
@@ -102,10 +121,18 @@ func (s *Store) record(number uint64) (record bulk.Action, err error) {
 	return record, pebblekv.Unmarshal(key, value, &record)
 }
 
-func (s *Store) loadAction(call *call, number uint64) error {
-	record, err := s.record(number)
-	if err != nil {
+func (l *loader) action(number uint64) error {
+	s := l.s
+	record := bulk.Action{}
+	from, to := numberRange(keyAction, number)
+	err := l.records.Scan(from, to, func(key, value []byte) (bool, error) {
+		return true, pebblekv.Unmarshal(key, value, &record)
+	})
+	switch {
+	case err != nil:
 		return err
+	case record.ID == "":
+		return pebblekv.Corrupt(from, "no record of an unfinished action")
 	}
 	received := record.Received
 	switch {
@@ -117,13 +144,13 @@ func (s *Store) loadAction(call *call, number uint64) error {
 	default:
 		received = record.Total
 	}
-	batches, err := s.batches(number)
+	batches, err := batchesOf(l.outcomes, number)
 	if err != nil {
 		return err
 	}
 	record.Counts = bulk.Counts{Received: received, Batches: batches}
 	a := s.enter(number, record)
-	if err := s.loadJobs(call, a); err != nil {
+	if err := l.jobs(a); err != nil {
 		return err
 	}
 	counts := &a.record.Counts
@@ -153,25 +180,21 @@ func (s *Store) received(number uint64) (received int64, err error) {
 	return received, iter.Close()
 }
 
-// batches counts the batches of outcomes that were recorded for an action.
-func (s *Store) batches(number uint64) (batches uint64, err error) {
-	from, to := numberRange(keyOutcomes, number)
-	iter, err := s.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
-	if err != nil {
+// batchesOf counts the batches of outcomes that were recorded for an action.
+func batchesOf(outcomes *pebblekv.Ascent, number uint64) (uint64, error) {
+	last, err := outcomes.Last(numberRange(keyOutcomes, number))
+	if last == nil {
 		return 0, err
 	}
-	if iter.Last() {
-		batches = binary.BigEndian.Uint64(iter.Key()[9:]) + 1
-	}
-	return batches, iter.Close()
+	return binary.BigEndian.Uint64(last[9:]) + 1, nil
 }
 
-// loadJobs replays the logs of an action's pages.
-func (s *Store) loadJobs(call *call, a *action) error {
+// jobs replays the logs of an action's pages.
+func (l *loader) jobs(a *action) error {
 	var facts pageFacts
 	var returned []*job
 	from, to := numberRange(keyLog, a.number)
-	err := pebblekv.Scan(s.db, from, to, func(key, log []byte) (bool, error) {
+	err := l.logs.Scan(from, to, func(key, log []byte) (bool, error) {
 		facts = pageFacts{}
 		if err := facts.replay(log); err != nil {
 			return false, pebblekv.Corrupt(key, err.Error())
@@ -181,7 +204,7 @@ func (s *Store) loadJobs(call *call, a *action) error {
 		a.record.Throttled += int64(facts.throttled)
 		a.record.Retried += int64(facts.retried)
 		for i := range facts.jobs {
-			if j := s.loadJob(a, pageNumber<<pageBits|uint32(i), &facts.jobs[i]); j != nil {
+			if j := l.s.loadJob(a, pageNumber<<pageBits|uint32(i), &facts.jobs[i]); j != nil {
 				returned = append(returned, j)
 			}
 		}
@@ -190,7 +213,7 @@ func (s *Store) loadJobs(call *call, a *action) error {
 	if err != nil {
 		return err
 	}
-	return s.loadReturned(call, a, returned)
+	return l.s.loadReturned(l.call, a, returned)
 }
 
 // loadJob restores one job from its facts. It returns the job if it goes back to the

@@ -42,8 +42,9 @@ func (e *Engine) aggregateOnce(ctx context.Context) error {
 	return err
 }
 
-// reduce reduces the outcomes that an action has, and completes the action if all its
-// jobs are done.
+// reduce reduces the outcomes that an action has, and completes the action if all its jobs are
+// done. After reduceInterval it leaves the others to the next round, so that an action of many
+// outcomes does not delay the end of others.
 func (e *Engine) reduce(ctx context.Context, a Action) error {
 	began := time.Now()
 	aggregates, err := aggregate.Parse(a.Aggregate, e.custom)
@@ -53,19 +54,20 @@ func (e *Engine) reduce(ctx context.Context, a Action) error {
 	}
 	for a.Reduced < a.Batches {
 		outcomes, upTo, err := e.store.Outcomes(ctx, a.ID, a.Reduced)
-		if err != nil {
+		if err != nil || upTo == a.Reduced {
 			return err
-		}
-		if upTo == a.Reduced {
-			break
 		}
 		transition := Transition{Kind: Reduce, From: a.Reduced, Reduced: upTo}
 		transition.Partial, transition.Error = aggregates.ReduceBatch(a.Partial, outcomes)
 		if a, err = e.store.Transition(ctx, a.ID, transition); err != nil {
 			return err
 		}
+		if a.Reduced < a.Batches && time.Since(began) > reduceInterval {
+			e.aggregate.Wake()
+			return nil
+		}
 	}
-	if a.Status != Aggregating || a.Reduced < a.Batches {
+	if a.Status != Aggregating {
 		return nil
 	}
 	done, err := e.complete(ctx, a, aggregates)

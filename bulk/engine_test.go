@@ -339,6 +339,26 @@ func TestCancelWhileOutcomesAreReduced(t *testing.T) {
 	})
 }
 
+// TestManyOutcomesDelayNoOthers: an action whose outcomes come faster than they are reduced does not
+// delay the end of another.
+func TestManyOutcomesDelayNoOthers(t *testing.T) {
+	slow := aggregate.New(
+		func(result []byte) (string, error) { return string(result), nil },
+		func(a, b string) string { pass(time.Millisecond); return max(a, b) })
+	mux := bulk.NewMux()
+	mux.HandleFunc("send", func(context.Context, *bulk.Job) ([]byte, error) { return []byte("1"), nil })
+	inVirtualTime(t, bulk.Config{RequestsPerSecond: 2000}, mux, func(t *testing.T, r *rig) {
+		heavy := r.submit(bulk.Spec{Type: "send", Aggregate: []string{"slow"}}, 60_000)
+		pass(10 * time.Second)
+		began := time.Now()
+		bulktest.RequireCounts(t, r.finish(r.submit(bulk.Spec{Tenant: "other", Type: "send"}, 10)), bulk.Completed, 10, 0)
+		if took := time.Since(began); took > 15*time.Second {
+			t.Errorf("an action of 10 jobs took %s", took)
+		}
+		bulktest.RequireCounts(t, r.finish(heavy), bulk.Completed, 60_000, 0)
+	}, bulk.WithAggregator("slow", slow))
+}
+
 // TestOneResultThatCannotBeAggregated: the action fails, so that no sum silently lacks a job, and
 // has the results of the others. The jobs stay succeeded, and other actions are not affected.
 func TestOneResultThatCannotBeAggregated(t *testing.T) {

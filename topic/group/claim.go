@@ -18,10 +18,7 @@ func (gs *Groups) claim(ctx context.Context, due []SlotItem, owned [SlotCount]*O
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	claimErr := gs.claimAll(ctx, due, &owned)
-	count, loadErr := gs.load(ctx, owned)
-	if count > 0 {
-		gs.log.Info("coordinates groups", "slots", count)
-	}
+	loadErr := gs.load(ctx, owned)
 	if err := errors.Join(claimErr, loadErr); err != nil {
 		if !errors.Is(err, context.Canceled) { // stopping
 			gs.log.Error("claim groups", "error", err, "again_in", claimRetry)
@@ -77,20 +74,20 @@ func (gs *Groups) begin(slot int, l *Ownership) {
 // load reads the groups of slots, and serves the slots whose groups can all be read.
 // All writes from before a slot's claim are visible by then, and no other broker can
 // have written since.
-func (gs *Groups) load(ctx context.Context, owned [SlotCount]*Ownership) (count int, err error) {
+func (gs *Groups) load(ctx context.Context, owned [SlotCount]*Ownership) error {
 	if owned == ([SlotCount]*Ownership{}) {
-		return 0, nil
+		return nil
 	}
 	if err := gs.meta.Sync(ctx); err != nil {
-		return 0, err
+		return err
 	}
 	byName, broken, err := gs.read(ctx, owned)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	there, err := gs.topicsThere(ctx)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	for name, c := range byName {
 		slot := SlotOf(name)
@@ -105,21 +102,20 @@ func (gs *Groups) load(ctx context.Context, owned [SlotCount]*Ownership) (count 
 			owned[slot] = nil
 		}
 	}
-	return gs.serve(owned, byName), errors.Join(broken[:]...)
+	gs.serve(owned, byName)
+	return errors.Join(broken[:]...)
 }
 
-// serve begins to serve the slots that were not lost while they were loaded, and
-// returns their number.
-func (gs *Groups) serve(owned [SlotCount]*Ownership, byName map[string]*coordinator) (count int) {
+// serve begins to serve the slots that were not lost while they were loaded.
+func (gs *Groups) serve(owned [SlotCount]*Ownership, byName map[string]*coordinator) {
 	gs.mu.Lock()
 	if gs.closed {
 		gs.mu.Unlock()
-		return 0
+		return
 	}
 	for slot, l := range owned {
 		if l != nil && gs.slots[slot].owner == l {
 			gs.slots[slot].serving = true
-			count++
 		}
 	}
 	served := make(map[string]*coordinator, len(byName))
@@ -130,7 +126,6 @@ func (gs *Groups) serve(owned [SlotCount]*Ownership, byName map[string]*coordina
 	}
 	gs.mu.Unlock()
 	beginAll(served)
-	return count
 }
 
 // giveUp lets other nodes claim this node's slots when it stops.

@@ -49,6 +49,7 @@ type follower struct {
 	disputes    [SlotCount]slotDispute
 	claiming    chan bool // receives whether all claims succeeded; nil: no claims in progress
 	claimAfter  time.Time // earliest time of the next claims
+	reported    int       // slots that it was last logged to serve
 	forgetAfter time.Time
 	// topicsChanged reports that topics may have been deleted since the last search.
 	topicsChanged atomic.Bool
@@ -105,6 +106,7 @@ func (gs *Groups) followCluster(ctx context.Context) error {
 			gs.log.Error("follow the coordinators of groups", "error", err, "again_in", claimRetry)
 			wait = claimRetry
 		}
+		gs.report()
 		if gs.follow.claiming == nil {
 			looked()
 		}
@@ -120,6 +122,20 @@ func (gs *Groups) followCluster(ctx context.Context) error {
 				gs.follow.claimAfter = time.Now().Add(claimRetry)
 			}
 		}
+	}
+}
+
+// report logs how many slots this node serves, if that has changed.
+func (gs *Groups) report() {
+	serving := 0
+	for _, state := range gs.held() {
+		if state.serving {
+			serving++
+		}
+	}
+	if before := gs.follow.reported; serving != before {
+		gs.log.Info("coordinates groups", "slots", serving, "before", before)
+		gs.follow.reported = serving
 	}
 }
 
@@ -229,15 +245,10 @@ func ListSlots(ctx context.Context, meta topic.Meta) ([SlotCount]SlotItem, error
 // isolated.
 func (gs *Groups) dropLost(held [SlotCount]slotState, members membership, slots [SlotCount]SlotItem) {
 	isolated := members.isolated()
-	lost := 0
 	for slot, state := range held {
 		if state.owner != nil && (isolated || slots[slot].Revision != state.owner.guard.Revision) {
 			gs.depose(state.owner)
-			lost++
 		}
-	}
-	if lost > 0 {
-		gs.log.Info("gave up groups", "slots", lost, "isolated", isolated)
 	}
 }
 

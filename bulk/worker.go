@@ -2,6 +2,7 @@ package bulk
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -66,6 +67,9 @@ type runningJob struct {
 	bytes int
 	// cancel ends the attempt's context.
 	cancel context.CancelFunc
+	last   bool // the job has no attempt left after this one
+	// givenUp reports whether the attempt was settled before its handler has returned.
+	givenUp bool
 }
 
 func newPool(e *Engine, name string, runner runner) *pool {
@@ -212,7 +216,7 @@ func (p *pool) next() (ctx context.Context, job Job, ok bool) {
 	}
 	ctx, cancel := context.WithTimeout(p.engine.jobs, p.runner.timeoutOf(job.Spec))
 	now := time.Now()
-	p.running[job.Lease] = runningJob{job.Spec, now, p.costs.start(holderOf(job.Spec), now), len(job.Payload), cancel}
+	p.running[job.Lease] = runningJob{job.Spec, now, p.costs.start(holderOf(job.Spec), now), len(job.Payload), cancel, p.last(&job), false}
 	return ctx, job, true
 }
 
@@ -333,8 +337,8 @@ func (m *speedometer) measure(jobs int, speed float64) float64 {
 }
 
 // keeper extends the leases of running jobs. A job that has run longer than its timeout
-// and the grace is given up: its lease expires and it runs again. Handlers whose lease is
-// lost, or whose action was canceled, are told to end.
+// and the grace is given up: its attempt has failed, whatever becomes of it. Handlers whose lease
+// is lost, or whose action was canceled, are told to end.
 func (p *pool) keeper(ctx context.Context) error {
 	ticker := time.NewTicker(p.engine.config.Lease / 3)
 	defer ticker.Stop()
@@ -375,9 +379,17 @@ func (p *pool) extensions(now time.Time) (extensions []Settlement) {
 	extend := func(lease LeaseID) {
 		extensions = append(extensions, Settlement{Lease: lease, Kind: Extended, LeaseFor: p.engine.config.Lease})
 	}
+	grace := max(0, p.engine.config.ShutdownGrace)
 	for lease, r := range p.running {
-		if now.Sub(r.since) < p.runner.timeoutOf(r.spec)+max(0, p.engine.config.ShutdownGrace) {
+		switch timeout := p.runner.timeoutOf(r.spec); {
+		case now.Sub(r.since) < timeout+grace:
 			extend(lease)
+		case !r.givenUp:
+			r.givenUp = true
+			p.running[lease] = r
+			why := fmt.Sprintf("timed out after %s, and its handler did not end within %s after that", timeout, grace)
+			p.outcomes = append(p.outcomes, attemptOutcome{Settlement{Lease: lease, Kind: FailedForNow, Error: why, Took: now.Sub(r.since)}, r.spec, r.last})
+			p.settled.Wake()
 		}
 	}
 	for i := range p.queue {

@@ -253,9 +253,9 @@ func TestASlowJobKeepsItsLease(t *testing.T) {
 	})
 }
 
-// TestAHandlerThatHangsLosesItsLease checks that a handler that does not return after its
-// timeout and the grace loses its lease, and that its late outcome does not count twice.
-func TestAHandlerThatHangsLosesItsLease(t *testing.T) {
+// TestAHandlerThatHangsIsGivenUp checks that the attempt of a handler that does not return after its
+// timeout and the grace has failed, and that its late outcome does not count twice.
+func TestAHandlerThatHangsIsGivenUp(t *testing.T) {
 	var runs atomic.Int64
 	hang := make(chan struct{})
 	mux := handled(func(context.Context, *bulk.Job) ([]byte, error) {
@@ -271,6 +271,9 @@ func TestAHandlerThatHangsLosesItsLease(t *testing.T) {
 		began := time.Now()
 		a := r.finish(id)
 		bulktest.RequireCounts(t, a, bulk.Completed, 1, 0)
+		if a.Retried != 1 {
+			t.Errorf("%d retries, want 1", a.Retried)
+		}
 		if took := time.Since(began); runs.Load() != 2 || took < 40*time.Second || took > 90*time.Second {
 			t.Errorf("%d runs, finished after %s", runs.Load(), took)
 		}
@@ -338,9 +341,9 @@ func (f *forgetful) Settle(ctx context.Context, settlements []bulk.Settlement) (
 
 // A handler whose lease was lost, so that another attempt runs its job, is told to end.
 func TestLostLeaseEndsHandler(t *testing.T) {
-	var told atomic.Int64
+	var told, runs atomic.Int64
 	mux := handled(func(ctx context.Context, job *bulk.Job) ([]byte, error) {
-		if job.Attempt > 1 {
+		if runs.Add(1) > 1 {
 			return nil, nil
 		}
 		return untilTold(&told)(ctx, job)

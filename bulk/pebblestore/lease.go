@@ -322,13 +322,18 @@ func (s *Store) nextDue() (next time.Time) {
 }
 
 // expire ends an expired lease: the job returns to its line, or fails after its last
-// attempt.
+// attempt. A local lease expires only if its process could not extend it: that is like a crash.
 func (c *call) expire(j *job) {
 	s, a := c.s, j.action
 	s.land(j)
 	switch {
 	case a.record.Status == bulk.Canceled:
 		c.cancel(j)
+	case j.local:
+		if c.crash(j) {
+			s.goBack(j)
+			j.lapsed = true
+		}
 	case int(j.attempts) >= a.config.MaxAttempts:
 		c.fail(j, fmt.Sprintf("the lease expired before it was settled, in attempt %d of %d", j.attempts, a.config.MaxAttempts), 0)
 	default:
@@ -337,6 +342,19 @@ func (c *call) expire(j *job) {
 		s.goBack(j)
 		j.lapsed = true
 	}
+}
+
+// crash gives the attempt of a job back, and counts a crash instead. It returns false if that was
+// one too many: then the job has failed.
+func (c *call) crash(j *job) (lives bool) {
+	j.attempts--
+	j.crashes++
+	if int(j.crashes) >= c.s.config.MaxCrashes {
+		c.fail(j, fmt.Sprintf("in flight at %d crashes of the process", j.crashes), 0)
+		return false
+	}
+	c.note(j.action, evCrashed, j.index, 0)
+	return true
 }
 
 // millis returns a time as in the job log: in milliseconds, rounded up, so that no lease

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -270,13 +269,9 @@ func (s *Store) loadReturned(call *call, a *action, returned []*job) error {
 	slices.SortFunc(returned, func(x, y *job) int { return int(x.index) - int(y.index) })
 	for _, j := range returned {
 		if j.phase == inFlight {
-			j.attempts--
-			j.crashes++
-			if int(j.crashes) >= s.config.MaxCrashes {
-				call.fail(j, fmt.Sprintf("in flight at %d crashes of the process", j.crashes), 0)
+			if !call.crash(j) {
 				continue
 			}
-			call.note(a, evCrashed, j.index, 0)
 			j.lapsed = true
 		}
 		j.phase = inLine

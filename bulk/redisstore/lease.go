@@ -243,7 +243,7 @@ func (s *Store) Dispatch(ctx context.Context, most int) (moved int, next time.Ti
 	first := int(s.dispatches.Add(1) % uint64(len(s.shards)))
 	for i := range s.shards {
 		shard := (first + i) % len(s.shards)
-		answer, failed := onShard(ctx, s, dispatchScript, shard, asInts, strconv.Itoa(most-moved))
+		answer, failed := onShard(ctx, s, dispatchScript, shard, asInts, strconv.Itoa(most-moved), strconv.Itoa(s.config.MaxCrashes))
 		if errors.Is(failed, errSilent) { // it is asked again without this loop
 			continue
 		}

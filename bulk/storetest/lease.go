@@ -22,6 +22,7 @@ var leaseCases = []testCase{
 	{"a local lease expires too", false, leaseLocalExpires},
 	{"a lease is extended", false, leaseExtended},
 	{"a job whose lease expires too often is dead", false, leaseExpiresDead},
+	{"a local lease that expires is a crash", false, leaseLocalExpiresDead},
 	{"an expired lease is counted once", false, leaseExpiredOnce},
 }
 
@@ -272,7 +273,11 @@ func (k *kit) expires(local bool) {
 	k.lease(0) // Jobs are ready and no worker has asked for a while, so no more are admitted.
 	k.admitAll()
 	again := k.findLeased(0)
-	k.check(again.Attempt == 2, "attempt %d after an expired lease, want 2", again.Attempt)
+	attempt := 2
+	if local {
+		attempt = 1 // its process did not extend it: that is like a crash
+	}
+	k.check(again.Attempt == attempt, "attempt %d after an expired lease, want %d", again.Attempt, attempt)
 	k.check(again.Lease != old.Lease, "two leases of a job have one id")
 	k.check(k.verdict(old, bulk.Succeeded) == bulk.Expired, "a late settlement was not answered with expired, with the job in flight again")
 	k.succeed(again)
@@ -297,6 +302,32 @@ func (k *kit) findLeased(index int64) bulk.Job {
 // near reports whether two times are equal, to the millisecond that stores keep.
 func (k *kit) near(got, want time.Time) bool {
 	return got.Sub(want).Abs() <= time.Millisecond
+}
+
+// leaseLocalExpiresDead: a job with one attempt is not lost to a process that could not run it, until
+// that has happened too often.
+func leaseLocalExpiresDead(k *kit) {
+	config := unlimited()
+	config.MaxCrashes = 3
+	k.open(config)
+	s := aggregated("a")
+	s.MaxAttempts = 1
+	k.run(s, 1)
+	r := request(1)
+	r.Local = true
+	for crash := 1; crash <= 3; crash++ {
+		k.expect("a", where{Pending: 1})
+		k.admitAll()
+		jobs := k.leaseAs(r)
+		k.check(len(jobs) == 1 && jobs[0].Attempt == 1, "leased %v after %d crashes", indexes(jobs), crash-1)
+		k.advance(31 * time.Second)
+		k.dispatch(10)
+	}
+	k.expect("a", where{Failed: 1})
+	k.check(k.action("a").Retried == 0, "%d retries, want none: a crash is no attempt", k.action("a").Retried)
+	dead, err := k.store.DeadLetters(ctx, "a", 0, 9)
+	k.must(err)
+	k.check(len(dead) == 1 && containsFold(dead[0].Error, "3 crashes"), "dead letters %+v", dead)
 }
 
 func leaseExtended(k *kit) {

@@ -310,11 +310,21 @@ func (m *model) expire() (back, ended int64) {
 		}
 		a, j := l.action, l.job
 		l.live = false
-		j.used++
+		if l.local {
+			j.crashes++
+		} else {
+			j.used++
+		}
 		switch {
 		case a.status == bulk.Canceled:
 			j.state, l.fatal = modelCanceled, true
 			ended++
+		case l.local && j.crashes >= m.config.MaxCrashes:
+			j.state, l.fatal = modelFailed, true
+			ended++
+		case l.local:
+			j.state = modelWaits
+			back++
 		case j.used >= a.mostAttempts(m.config):
 			j.state, l.fatal = modelFailed, true
 			ended++

@@ -1,9 +1,9 @@
 -- Dispatch moves jobs that are due, or whose lease has expired, to the front of their
 -- action's line. It is safe to repeat.
 --
--- ARGV[3] the maximum of jobs
+-- ARGV[3] the maximum of jobs   ARGV[4] the maximum of crashes of a job
 -- Returns how many jobs moved, and when the next one is due; 0 if none is known.
-local most = tonumber(ARGV[3])
+local most, mostCrashes = tonumber(ARGV[3]), tonumber(ARGV[4])
 local moved = 0
 
 local function put_back(number, a, fields, back)
@@ -37,6 +37,8 @@ local function takeUp(number, indexes)
   if #back > 0 then put_back(number, a, fields, back) end
 end
 
+-- A lease of an instance's own workers expires only if the instance could not extend it, or its
+-- answer was lost: that is like a crash.
 local function expire(number, indexes)
   local a = actionOf(number)
   if not a then return end -- the action was forgotten
@@ -47,6 +49,8 @@ local function expire(number, indexes)
       landed = landed + 1
       if a.status == 'CANCELED' then
         cancelJob(e, a, index, s)
+      elseif s.own then
+        if crash(e, number, a, index, s, mostCrashes) then toLine(text, s, fields, back) end
       elseif s.attempts >= a.most then
         fail(e, number, a, index, s, string.format('the lease expired before it was settled, in attempt %d of %d', s.attempts, a.most), 0)
       else

@@ -83,6 +83,15 @@ end
 
 local function fail(e, number, a, index, s, error, took) finish(e, number, a, index, s, false, took, '', error, '', false) end
 
+-- crash gives the attempt of a job back, and counts a crash instead. It returns false if that was
+-- one too many: then the job has failed.
+local function crash(e, number, a, index, s, most)
+  s.attempts, s.crashes, s.lapsed = s.attempts - 1, s.crashes + 1, true
+  if s.crashes < most then return true end
+  fail(e, number, a, index, s, string.format('in flight at %d crashes of the process', s.crashes), 0)
+  return false
+end
+
 -- cancelJob ends a job that was in flight when its action was canceled.
 local function cancelJob(e, a, index, s)
   done(e, index, finalOf(s.fence, false))

@@ -22,12 +22,9 @@ for _, number in ipairs(order) do
     local s, index = states[text], tonumber(text)
     if a and s and s.phase == IN_FLIGHT and s.own and s.owner == owner then
       taken[#taken + 1] = number .. ':' .. text
-      s.attempts, s.crashes, s.lapsed = s.attempts - 1, s.crashes + 1, true
       if a.status == 'CANCELED' then
         cancelJob(e, a, index, s)
-      elseif s.crashes >= most then
-        fail(e, number, a, index, s, string.format('in flight at %d crashes of the process', s.crashes), 0)
-      else
+      elseif crash(e, number, a, index, s, most) then
         toLine(text, s, fields, back)
       end
     end

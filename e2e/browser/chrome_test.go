@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 // patience bounds operations that should be immediate.
@@ -202,6 +203,30 @@ func (v *visitor) see(selector, text string) {
 	}
 	v.screenshot("failed")
 	v.t.Fatalf("%s shows %q; want %q", selector, got, text)
+}
+
+// press presses Enter on an element, until an expression is true: a busy browser may lose a key.
+func (v *visitor) press(selector, until string) {
+	v.t.Helper()
+	is := func() bool {
+		ctx, cancel := context.WithTimeout(v.ctx, 5*time.Second)
+		defer cancel()
+		yes, err := chromedp.Run(ctx, chromedp.Evaluate[bool](until))
+		return err == nil && yes
+	}
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		ctx, cancel := context.WithTimeout(v.ctx, 5*time.Second)
+		_ = chromedp.Do(ctx, chromedp.SendKeys(chromedp.CSS(selector), kb.Enter)) // the page may have gone
+		cancel()
+		for range 100 {
+			if is() {
+				return
+			}
+			pause()
+		}
+	}
+	v.screenshot("failed")
+	v.t.Fatalf("Enter on %s: not %s", selector, until)
 }
 
 // pause waits between two polls of another process.

@@ -48,18 +48,15 @@ func (s *Store) Admit(ctx context.Context, grants []bulk.Grant) (admitted int, e
 	if err := s.know(ctx, grants); err != nil {
 		return 0, err
 	}
-	at := s.presumed()
 	var failed error
 	for shard, grants := range byShard {
 		if len(grants) == 0 {
 			continue
 		}
 		grants = together(grants)
-		n, now, err := s.admitTo(ctx, shard, at, grants)
-		if err == nil && n == 0 && s.turned(at, now) {
-			// Another window has begun; the quotas were for the previous one.
-			at = now
-			n, _, err = s.admitTo(ctx, shard, at, grants)
+		n, missed, err := s.admitTo(ctx, shard, grants)
+		if err == nil && n == 0 && missed {
+			n, _, err = s.admitTo(ctx, shard, grants)
 		}
 		admitted += n
 		failed = errors.Join(failed, othersGoOn(err))
@@ -100,14 +97,16 @@ func (s *Store) know(ctx context.Context, grants []bulk.Grant) error {
 	return nil
 }
 
-func (s *Store) admitTo(ctx context.Context, shard int, at time.Time, grants []bulk.Grant) (admitted int, now time.Time, err error) {
+func (s *Store) admitTo(ctx context.Context, shard int, grants []bulk.Grant) (admitted int, missed bool, err error) {
+	decided := s.presumed()
+	at := decided.Add(s.delay())
 	wants, virtual := s.wantsOf(shard, at, grants)
 	if err := s.yieldUnused(ctx, shard, at, wants); err != nil {
-		return 0, now, err
+		return 0, false, err
 	}
 	t := terms{Virtual: virtual}
 	if err := s.grant(ctx, &t, shard, at, wants); err != nil {
-		return 0, now, err
+		return 0, false, err
 	}
 	args := make([]string, 0, 1+3*len(grants))
 	args = append(args, t.text())
@@ -116,9 +115,11 @@ func (s *Store) admitTo(ctx context.Context, shard int, at time.Time, grants []b
 	}
 	answer, err := onShard(ctx, s, admitScript, shard, asInts, args...)
 	if err != nil {
-		return 0, now, err
+		return 0, false, err
 	}
-	return int(answer[0]), timeOf(answer[1]), nil
+	now := timeOf(answer[1])
+	s.late.Store(int64(now.Sub(decided)))
+	return int(answer[0]), s.turned(at, now), nil
 }
 
 // wantsOf returns what a shard needs of each limit to admit grants, including what it has

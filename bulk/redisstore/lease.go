@@ -129,6 +129,7 @@ func (s *Store) leaseFrom(ctx context.Context, shard int, request bulk.LeaseRequ
 	t := terms{Single: len(s.shards) == 1, Asked: map[string]bool{}}
 	_, t.Revision = s.settings.get()
 	for range leaseRounds {
+		began := time.Now()
 		answer, err := s.leaseOnce(ctx, shard, &t, request, most-len(jobs), bytes-payloadBytes(jobs))
 		if err != nil {
 			return jobs, err
@@ -146,10 +147,11 @@ func (s *Store) leaseFrom(ctx context.Context, shard int, request bulk.LeaseRequ
 			wants[name], t.Asked[name] = want{attempts: n[0], slots: n[1], has: n[2], version: n[3]}, true
 		}
 		t.Quotas, t.Slots = nil, nil
-		if err := s.yieldUnused(ctx, shard, answer.now, wants); err != nil {
+		at := s.next(answer.now, began)
+		if err := s.yieldUnused(ctx, shard, at, wants); err != nil {
 			return jobs, err
 		}
-		if err := s.grant(ctx, &t, shard, answer.now, wants); err != nil {
+		if err := s.grant(ctx, &t, shard, at, wants); err != nil {
 			return jobs, err
 		}
 	}

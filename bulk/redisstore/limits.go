@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"encoding/json"
+	"iter"
 	"slices"
 	"time"
 
@@ -62,8 +63,7 @@ func (s *Store) grant(ctx context.Context, t *terms, shard int, at time.Time, wa
 		if err != nil {
 			return err
 		}
-		if l.RequestsPerSecond > 0 {
-			window := bulk.WindowIndex(at, l.Window(s.config.Window))
+		for window := range s.windowsAbout(at, l) {
 			budget := l.Budget(s.config.Window, window)
 			if t.Single || !shared(name) {
 				t.Quotas = append(t.Quotas, [3]any{name, window, min(budget, maxQuota)})
@@ -81,6 +81,30 @@ func (s *Store) grant(ctx context.Context, t *terms, shard int, at time.Time, wa
 	slices.SortStableFunc(requests, func(x, y [6]any) int { return rank(x) - rank(y) })
 	return s.allot(ctx, t, shard, requests)
 }
+
+// windowsAbout returns the windows of a limit of rate in which a script may run that is expected to
+// run at a time.
+func (s *Store) windowsAbout(at time.Time, l bulk.Limit) iter.Seq[int64] {
+	return func(yield func(int64) bool) {
+		if l.RequestsPerSecond == 0 {
+			return
+		}
+		length, about := l.Window(s.config.Window), min(s.delay().Abs()/4, mostAbout)
+		last := bulk.WindowIndex(at.Add(about), length)
+		for window := bulk.WindowIndex(at.Add(-about), length); window <= last; window++ {
+			if !yield(window) {
+				return
+			}
+		}
+	}
+}
+
+// mostAbout bounds the windows for which a part of a limit is asked at a time.
+const mostAbout = 100 * time.Millisecond
+
+// delay returns how long after it was decided on, by the clocks of instance and shard, a script of
+// Admit has run last: as long as the next one will need, or as far as the clocks are apart.
+func (s *Store) delay() time.Duration { return time.Duration(s.late.Load()) }
 
 // rank orders requests for lua/allot.lua: targets before all, slots before rates.
 func rank(request [6]any) (rank int) {
@@ -180,6 +204,20 @@ func (s *Store) unused(name string, at time.Time, but int, has []held) (shards [
 		}
 	}
 	return shards
+}
+
+// next returns when a shard will run the next call of Lease, after one that began at a time of this
+// process and ran at one of the shard. Between them, parts of limits are asked for at the hub, which
+// takes as long as such a call, unless there is one shard.
+func (s *Store) next(ran, began time.Time) time.Time {
+	if _, set := s.now(); set {
+		return ran
+	}
+	took := time.Since(began)
+	if len(s.shards) > 1 {
+		took *= 2
+	}
+	return ran.Add(took)
 }
 
 // presumed returns the present time by the shards' clocks, as far as they are known.

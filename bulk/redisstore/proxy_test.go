@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // proxy forwards between a store and its server. It can lose an answer and its connection,
@@ -19,6 +20,7 @@ type proxy struct {
 	group    sync.WaitGroup
 
 	carried atomic.Int64 // bytes, both ways
+	delay   atomic.Int64 // of each answer, in nanoseconds
 
 	mu     sync.Mutex
 	to     string
@@ -82,6 +84,9 @@ func (p *proxy) carry(to, from net.Conn, answers bool) {
 			return
 		}
 		p.carried.Add(int64(n))
+		if delay := p.delay.Load(); answers && delay > 0 {
+			<-time.After(time.Duration(delay))
+		}
 		if _, err := to.Write(buffer[:n]); err != nil {
 			return
 		}

@@ -78,6 +78,7 @@ type Store struct {
 	specs    specs
 	ready    readyHints
 	publish  publishing
+	late     atomic.Int64 // see delay
 	// dispatches counts the calls of Dispatch.
 	dispatches atomic.Uint64
 	moved      moved

@@ -81,7 +81,7 @@ var mistakes = map[string]mistake{
 		f.backlog = func(*bulk.Backlog) {
 			for _, a := range f.actions {
 				if a.record.Paused {
-					f.fair.Set(&a.queued, a.holding.of, a.line.tags(), a.spec.Class, 0, a.waiting())
+					f.fair.Set(&a.queued, a.holding.of, a.line.tags(), 0, a.waiting(), a.granted)
 				}
 			}
 		}

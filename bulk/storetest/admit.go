@@ -173,6 +173,7 @@ func backlogOrder(k *kit) {
 		if s.Class = []bulk.Class{bulk.Normal, bulk.High, bulk.Low}[i%3]; i%5 == 0 {
 			s = targeted(s.ID, s.Tenant, []string{"shut", "api"}[i%2])
 		}
+		s.Key = []string{"", "x", "y"}[i%4%3]
 		k.run(s, 3+i%4)
 	}
 	for round := range 12 {
@@ -203,9 +204,18 @@ func (k *kit) divide(free bulk.Free) (grants []bulk.Grant) {
 		b.Queue = bulk.NewFairQueue()
 		for _, line := range b.Lines {
 			tags := bulk.LineTags{Taken: line.Taken, TypeTaken: line.TypeTaken, Granted: line.Granted}
+			type key struct {
+				class bulk.Class
+				name  string
+			}
+			had := map[key]bool{}
 			for _, w := range line.Waiting {
 				of := bulk.Holder{Tenant: line.Tenant, Type: line.Type, Target: w.Target}
-				b.Queue.Set(&bulk.Queued{Number: w.Number}, of, tags, w.Class, w.Priority, w.Jobs)
+				granted, k := int64(0), key{w.Class, w.Key}
+				if w.HadTurn && !had[k] {
+					granted, had[k] = 1, true
+				}
+				b.Queue.Set(&bulk.Queued{Number: w.Number, Class: w.Class, Key: w.Key}, of, tags, w.Priority, w.Jobs, granted)
 			}
 		}
 		b.Queue.Advance(b.Now, b.Virtual, func(name string) float64 { return b.Types[name].Virtual })

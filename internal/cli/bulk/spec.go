@@ -13,7 +13,7 @@ import (
 
 // specFlags are the flags that describe an action.
 type specFlags struct {
-	jobType, url, class string
+	jobType, url, class, key string
 	// target and keepResults are for servers only, which know targets by name and can be asked
 	// for results.
 	target      string
@@ -38,6 +38,7 @@ func (f *specFlags) addJob(command *cobra.Command) {
 	flags.StringVar(&f.url, "url", "", "send each job as an HTTP request to this `URL`")
 	flags.StringVar(&f.jobType, "type", "", "run each job with the handler of this `type`; built in: echo, whose result is its row")
 	flags.StringVar(&f.class, "class", "normal", "`class` of the jobs: high, normal or low")
+	flags.StringVar(&f.key, "key", "", "which of the tenant's customers the jobs are for: a tenant's `keys`\nthat wait have equal parts of what it gets")
 	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "the most attempts of one job, 1 to 100 (0: the default, 4)")
 	flags.DurationVar(&f.timeout, "timeout", 0, "the most time for one attempt, such as 5s (0: the default, 30s)")
 }
@@ -63,7 +64,7 @@ func (f *specFlags) spec(command *cobra.Command, events ...string) (bulk.Spec, e
 	if err != nil {
 		return spec, exit.Usage("--class: %w", err)
 	}
-	spec = bulk.Spec{Type: f.jobType, Class: class, Aggregate: f.aggregates, MaxAttempts: f.maxAttempts, Timeout: f.timeout, Events: events, KeepResults: f.keepResults}
+	spec = bulk.Spec{Type: f.jobType, Class: class, Key: f.key, Aggregate: f.aggregates, MaxAttempts: f.maxAttempts, Timeout: f.timeout, Events: events, KeepResults: f.keepResults}
 	if f.url != "" || f.target != "" {
 		spec.Target = &bulk.Target{Name: f.target, URL: f.url}
 	}

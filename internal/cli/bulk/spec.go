@@ -13,10 +13,10 @@ import (
 
 // specFlags are the flags that describe an action.
 type specFlags struct {
-	jobType, url, class, key string
-	// target and keepResults are for servers only, which know targets by name and can be asked
-	// for results.
-	target      string
+	jobType, url, class string
+	// key, target and keepResults are for servers only, which have jobs of other actions, know targets
+	// by name and can be asked for results.
+	key, target string
 	keepResults bool
 	aggregates  []string
 	maxAttempts int
@@ -38,13 +38,13 @@ func (f *specFlags) addJob(command *cobra.Command) {
 	flags.StringVar(&f.url, "url", "", "send each job as an HTTP request to this `URL`")
 	flags.StringVar(&f.jobType, "type", "", "run each job with the handler of this `type`; built in: echo, whose result is its row")
 	flags.StringVar(&f.class, "class", "normal", "`class` of the jobs: high, normal or low")
-	flags.StringVar(&f.key, "key", "", "which of the tenant's customers the jobs are for: a tenant's `keys`\nthat wait have equal parts of what it gets")
 	flags.IntVar(&f.maxAttempts, "max-attempts", 0, "the most attempts of one job, 1 to 100 (0: the default, 4)")
 	flags.DurationVar(&f.timeout, "timeout", 0, "the most time for one attempt, such as 5s (0: the default, 30s)")
 }
 
 // addServer adds the flags for servers only.
 func (f *specFlags) addServer(command *cobra.Command) {
+	command.Flags().StringVar(&f.key, "key", "", "which of the tenant's customers the jobs are for: the `keys` of a\ntenant that wait have equal parts of what it gets")
 	command.Flags().BoolVar(&f.keepResults, "keep-results", false, "keep what each job returns, up to 64 KiB: \"sluice bulk why\" shows it")
 	command.Flags().StringVar(&f.target, "target", "", "send each job to the target of this `name`; --url is then a path below its prefix")
 }

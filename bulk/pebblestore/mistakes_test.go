@@ -121,6 +121,20 @@ var mistakes = map[string]mistake{
 			c.Tenant = &bulk.Tenant{RequestsPerSecond: c.Tenant.RequestsPerSecond}
 		}
 	}),
+	"keys are not charged": by("admit", func(f *faulty) {
+		f.before = func() {
+			for _, a := range f.actions {
+				a.granted = 0
+			}
+		}
+	}),
+	"keys are charged once for each job": by("admit", func(f *faulty) {
+		f.before = func() {
+			for _, a := range f.actions {
+				a.granted = a.next
+			}
+		}
+	}),
 	"newcomer claims the past": by("admit", func(f *faulty) {
 		f.backlog = func(b *bulk.Backlog) {
 			f.fair.Advance(b.Now, 0, func(string) float64 { return 0 })

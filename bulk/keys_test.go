@@ -117,6 +117,31 @@ func TestKeysOfATenantHaveEqualParts(t *testing.T) {
 	}
 }
 
+// TestKeysTakeTurns is the table of docs/bulk/fairness.md.
+func TestKeysTakeTurns(t *testing.T) {
+	k, served := newKeyedLines(), ""
+	k.add("t", "shop", "a", Normal, 10_000)
+	k.add("t", "shop", "b", Normal, 2)
+	for job := range 11 {
+		if job == 6 {
+			k.add("t", "own", "c", Normal, 100)
+		}
+		before := map[string]int64{}
+		for _, key := range []string{"a", "b", "c"} {
+			before[key] = k.grantedTo("t", key)
+		}
+		k.serve(1)
+		for key, n := range before {
+			if k.grantedTo("t", key) > n {
+				served += key
+			}
+		}
+	}
+	if served != "ababaacacac" {
+		t.Errorf("served were the keys %s, want ababaacacac", served)
+	}
+}
+
 // TestAKeyThatComesAndGoesHasItsPart: a customer that always has one job to do, and the next when it was
 // admitted, has no more than one with many that wait.
 func TestAKeyThatComesAndGoesHasItsPart(t *testing.T) {

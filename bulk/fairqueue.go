@@ -48,11 +48,10 @@ type Queued struct {
 	Number uint64
 	Class  Class
 	Key    string
-	// Granted is that of the last Set. A store that has not seen the action from its beginning
-	// sets it before the first Set.
-	Granted  int64
+
 	priority float64
 	jobs     int64
+	granted  int64
 	in       *laneKey
 	at       int
 }
@@ -157,15 +156,15 @@ func NewFairQueue() *FairQueue {
 }
 
 // Set records the state of an action and of its line, whichever of it has changed: its Priority,
-// how many of its jobs can be admitted, and how many were ever granted; one that returned and was
-// admitted again counts again. With 0 jobs it leaves. A tenant whose limit was used up is looked at
+// how many of its jobs can be admitted, and how many were admitted so far; one that returned and was
+// admitted again counts again. A store may count from when it was opened. With 0 jobs it leaves. A tenant whose limit was used up is looked at
 // again. The changes take effect with the next Advance.
 func (x *FairQueue) Set(q *Queued, of Holder, tags LineTags, priority float64, jobs, granted int64) {
 	if jobs > 0 && q.in == nil {
 		q.in = x.enter(x.laneOf(of, tags), q)
 	}
-	more := granted - q.Granted
-	q.Granted = granted
+	more := granted - q.granted
+	q.granted = granted
 	t := x.tenants[of.Tenant]
 	if t == nil {
 		return

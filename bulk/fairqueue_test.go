@@ -84,11 +84,7 @@ func scan(b Backlog, free Free) (grants []uint64) {
 		granted := new(line.Granted)
 		for _, w := range line.Waiting {
 			demand[line.Type] += w.Jobs
-			had := int64(0)
-			if w.HadTurn {
-				had = 1
-			}
-			turns := counter(fmt.Sprint("key ", line.Tenant, line.Type, w.Class, w.Key), had)
+			turns := counter(fmt.Sprint("key ", line.Tenant, line.Type, w.Class, w.Key), w.turns())
 			all = append(all, &scanned{Waiting: w, tag: tags[line.Tenant], typeTag: typeTag, granted: granted, turns: turns, weight: line.Settings.Weight, bounds: []*int64{
 				counter("tenant "+line.Tenant, line.Left), counter("type "+line.Type, free.Types[line.Type]), counter("target "+w.Target, limitOr(b.Targets, w.Target)),
 				counter("limiter "+line.Tenant+" "+line.Type+" "+w.Target, w.Left),

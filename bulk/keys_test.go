@@ -66,10 +66,10 @@ func (k *keyedLines) serve(n int64) {
 	for _, g := range k.divide(n) {
 		a := k.actions[g.Number]
 		a.jobs, a.granted = a.jobs-g.Jobs, a.granted+g.Jobs
-		t, virtual := k.tags[a.of.Tenant], 0.0
-		t.Taken, virtual = Charge(t.Taken, k.virtual, g.Jobs, 1)
+		t := k.tags[a.of.Tenant]
+		t.Taken, k.virtual = Charge(t.Taken, k.virtual, g.Jobs, 1)
 		t.TypeTaken, t.Granted = t.Taken, t.Granted+g.Jobs
-		k.tags[a.of.Tenant], k.virtual = t, virtual
+		k.tags[a.of.Tenant] = t
 		touched[g.Number] = true
 	}
 	for number := range touched { // in whatever order
@@ -158,7 +158,7 @@ func TestAKeyThatComesAndGoesHasItsPart(t *testing.T) {
 	}
 }
 
-// TestAKeyWhoseTargetIsFullGainsNothing: nor does it hold up others.
+// TestAKeyWhoseTargetIsFullGainsNothing: nor does it delay others.
 func TestAKeyWhoseTargetIsFullGainsNothing(t *testing.T) {
 	k := newKeyedLines()
 	held, other := k.add("t", "own", "held", Normal, 1000), k.add("t", "shop", "other", Normal, 1000)
@@ -190,6 +190,27 @@ func TestSplittingOverKeysGainsNothing(t *testing.T) {
 	}
 	if other.granted != 175 {
 		t.Errorf("of 350 granted, the tenant with one key has %d, want 175", other.granted)
+	}
+}
+
+// TestDivideLooksAtTheKeysItServes: of 10,000 keys in one lane it looks at those that it serves, and at the
+// next one.
+func TestDivideLooksAtTheKeysItServes(t *testing.T) {
+	k := newKeyedLines()
+	for i := range 10_000 {
+		k.add("t", "shop", fmt.Sprint(i), Normal, 2)
+	}
+	for round := range 3 {
+		k.serve(10)
+		looked := 0
+		for _, key := range k.x.keys {
+			if key.division == k.x.divisions {
+				looked++
+			}
+		}
+		if looked > 11 {
+			t.Errorf("round %d: %d keys were looked at for 10 grants", round, looked)
+		}
 	}
 }
 

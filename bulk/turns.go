@@ -6,8 +6,8 @@ import "github.com/sluice-project/sluice/internal/ranks"
 // one job. It is start-time fair queueing, of jobs of equal size and keys of equal weight: virtual
 // time is the round, and the tag of a key that waits is the round or the next one, which is what
 // `had` says. A key that begins to wait has its turn in the present round, unless it had it before
-// it left. A key that waits and cannot be served, as a limit of its target is used up, does not hold
-// up the round, and gains nothing.
+// it left. A key that waits and cannot be served, as a limit of its target is used up, does not
+// delay the others, and gains nothing.
 type turns struct {
 	due int          // keys that wait and have not had their turn
 	had []*queuedKey // those that had it; gone of them do not wait

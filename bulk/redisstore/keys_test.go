@@ -11,7 +11,7 @@ import (
 )
 
 // TestKeysTakeTurnsOverInstances: two instances admit the jobs of a tenant in turn, one job at a time.
-// Each charges keys what the other has admitted. A third, which starts later, charges nothing of that.
+// Each charges keys what the other has admitted. A third, which starts later, divides evenly, too.
 func TestKeysTakeTurnsOverInstances(t *testing.T) {
 	server, c := redistest.Start(t, redistest.Options{}), newClock()
 	var stores []*Store

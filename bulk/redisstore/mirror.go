@@ -46,7 +46,6 @@ type mirror struct {
 // shardMirror is the copy of one shard.
 type shardMirror struct {
 	upTo      int64
-	whole     bool   // it has all that there was when the copy began
 	run       string // run id of the server
 	silent    bool   // the last look failed: all of this is as it was before
 	now       time.Time
@@ -265,7 +264,6 @@ func (s *Store) lookAt(ctx context.Context, shard int) (more bool, err error) {
 	m.end(answer.ended, there, bulk.WindowIndex(answer.now, s.config.Window))
 	m.upTo, m.now, m.revision = answer.upTo, answer.now, answer.revision
 	m.throttled, m.outbox, m.oldest = answer.throttled, answer.outbox, answer.oldest
-	m.whole = m.whole || !answer.more
 	return answer.more, s.complete(ctx, shard)
 }
 
@@ -329,16 +327,12 @@ func (m *shardMirror) take(name, text string) error {
 		a := m.actions[n]
 		if a == nil {
 			a = &mirrored{queued: bulk.Queued{Number: n}}
+			m.actions[n] = a
 		}
-		known := m.actions[n] != nil
 		a.record = record{}
 		if err := read(&a.record); err != nil {
 			return err
 		}
-		if !known && !m.whole { // what was admitted before is not charged to its key
-			a.queued.Granted = a.Granted
-		}
-		m.actions[n] = a
 		m.changed[n], m.stale[n] = true, true
 		if a.spec == nil || a.Reduced != a.partialOf {
 			m.incomplete[n] = true

@@ -323,7 +323,9 @@ func (m *indexModel) charge(t *rapid.T) {
 	line := a.of.Tenant + a.of.Type
 	n := rapid.Int64Range(1, 4).Draw(t, "jobs")
 	a.granted += n
-	m.keysOf(a).charged[a.Key] += n
+	if t := m.x.tenants[a.of.Tenant]; t != nil && t.lines[a.of.Type] != nil { // some of the line waited
+		m.keysOf(a).charged[a.Key] += n
+	}
 	m.tags[a.of.Tenant], m.virtual[""] = Charge(m.tags[a.of.Tenant], m.virtual[""], n, 2)
 	m.tags[line], m.virtual[a.of.Type] = Charge(m.tags[line], m.virtual[a.of.Type], n, 1)
 	m.granted[line] += n

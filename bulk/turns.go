@@ -108,7 +108,7 @@ func (x *FairQueue) enter(l *lane, q *Queued) *laneKey {
 	return k
 }
 
-// charge counts n jobs of an action that were admitted.
+// charge counts n jobs of an action that were admitted while some of its line waited.
 func (x *FairQueue) charge(line *queuedLine, q *Queued, n int64) {
 	if n > 0 {
 		k := x.keyOf(line, q)

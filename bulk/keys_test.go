@@ -15,6 +15,7 @@ type keyedLines struct {
 	virtual float64
 	actions []*keyedAction
 	full    map[string]bool // targets that take no more
+	newest  bool            // the newest action has the highest priority, not the oldest
 	now     time.Time
 }
 
@@ -49,7 +50,11 @@ func (k *keyedLines) add(tenant, target, key string, class Class, jobs int64) *k
 }
 
 func (k *keyedLines) set(a *keyedAction) {
-	k.x.Set(&a.Queued, a.of, k.tags[a.of.Tenant], -float64(a.Number), a.jobs, a.granted)
+	priority := -float64(a.Number)
+	if k.newest {
+		priority = -priority
+	}
+	k.x.Set(&a.Queued, a.of, k.tags[a.of.Tenant], priority, a.jobs, a.granted)
 }
 
 // divide makes one division of n grants.
@@ -146,8 +151,10 @@ func TestKeysTakeTurns(t *testing.T) {
 // admitted, has no more than one with many that wait.
 func TestAKeyThatComesAndGoesHasItsPart(t *testing.T) {
 	k := newKeyedLines()
+	k.newest = true
 	steady := k.add("t", "shop", "steady", Normal, 1000)
 	for i := range int64(200) {
+		k.divide(0) // it has left
 		if last := k.actions[len(k.actions)-1]; last == steady || last.jobs == 0 {
 			k.add("t", "shop", "drops", Normal, 1)
 		}

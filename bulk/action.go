@@ -134,6 +134,10 @@ type Spec struct {
 	Type   string  `json:"type"`
 	Target *Target `json:"target,omitempty"`
 	Class  Class   `json:"class"`
+	// Key says whom of the tenant's own customers the jobs are for: keys of one tenant that wait
+	// have equal parts of what the tenant gets, however many actions and jobs each has. It has at
+	// most 256 printable characters; empty is a key like any other.
+	Key string `json:"key,omitempty"`
 	// Aggregate names the aggregates of the results, such as "sum:amount".
 	Aggregate []string `json:"aggregate,omitempty"`
 	// RunAt is the earliest time of the first attempt; zero means now.
@@ -229,6 +233,8 @@ func (s Spec) Normalize() (Spec, error) {
 		return s, &SpecError{"type", `give a type, such as "echo", or a target with a url`}
 	case !idPattern.MatchString(s.Type):
 		return s, &SpecError{"type", "want 1 to 128 of letters, digits and . _ : -"}
+	case s.Key != "" && !namePattern.MatchString(s.Key):
+		return s, &SpecError{"key", "want at most 256 printable characters"}
 	case s.Class > Low:
 		return s, &SpecError{"class", "want High, Normal or Low"}
 	case !s.RunAt.IsZero() && (s.RunAt.UTC().Year() < 1 || s.RunAt.UTC().Year() > 9999):

@@ -16,7 +16,7 @@ func TestNormalizeFillsIn(t *testing.T) {
 	at := time.Date(2030, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600))
 	for name, c := range map[string]struct{ given, want Spec }{
 		"a type":                     {Spec{Tenant: "t", Type: "echo"}, Spec{Tenant: "t", Type: "echo"}},
-		"all that there is":          {Spec{ID: "A.b_c:d-9", Tenant: "가 나", Type: "email:send", Class: Low, MaxAttempts: 100, Timeout: 24 * time.Hour, FailAbove: share64(1)}, Spec{ID: "A.b_c:d-9", Tenant: "가 나", Type: "email:send", Class: Low, MaxAttempts: 100, Timeout: 24 * time.Hour, FailAbove: share64(1)}},
+		"all that there is":          {Spec{ID: "A.b_c:d-9", Tenant: "가 나", Type: "email:send", Class: Low, Key: "고객 7", MaxAttempts: 100, Timeout: 24 * time.Hour, FailAbove: share64(1)}, Spec{ID: "A.b_c:d-9", Tenant: "가 나", Type: "email:send", Class: Low, Key: "고객 7", MaxAttempts: 100, Timeout: 24 * time.Hour, FailAbove: share64(1)}},
 		"a target of a name":         {Spec{Tenant: "t", Target: &Target{"api", "http://x/y"}}, Spec{Tenant: "t", Type: WebhookType, Target: &Target{"api", "http://x/y"}}},
 		"the port of http":           {Spec{Tenant: "t", Target: &Target{"", "http://x/y"}}, Spec{Tenant: "t", Type: WebhookType, Target: &Target{"x:80", "http://x/y"}}},
 		"the port of https":          {Spec{Tenant: "t", Target: &Target{"", "https://x"}}, Spec{Tenant: "t", Type: WebhookType, Target: &Target{"x:443", "https://x"}}},
@@ -64,6 +64,8 @@ func TestNormalizeRefuses(t *testing.T) {
 		"an id of one dot":         {with(func(s *Spec) { s.ID = "." }), "id"},
 		"an id of two dots":        {with(func(s *Spec) { s.ID = ".." }), "id"},
 		"a long id":                {with(func(s *Spec) { s.ID = strings.Repeat("x", 129) }), "id"},
+		"a long key":               {with(func(s *Spec) { s.Key = strings.Repeat("k", 257) }), "key"},
+		"a key that is no text":    {with(func(s *Spec) { s.Key = "a\tb" }), "key"},
 		"no such class":            {with(func(s *Spec) { s.Class = 3 }), "class"},
 		"attempts below 0":         {with(func(s *Spec) { s.MaxAttempts = -1 }), "max_attempts"},
 		"attempts above 100":       {with(func(s *Spec) { s.MaxAttempts = 101 }), "max_attempts"},
@@ -112,6 +114,7 @@ func TestSpecEqual(t *testing.T) {
 		"url":        func(s *Spec) { s.Target.URL = "http://m" },
 		"no target":  func(s *Spec) { s.Target = nil },
 		"class":      func(s *Spec) { s.Class = Low },
+		"key":        func(s *Spec) { s.Key = "k" },
 		"aggregate":  func(s *Spec) { s.Aggregate = append(s.Aggregate, "sum:x") },
 		"run_at":     func(s *Spec) { s.RunAt = s.RunAt.Add(1) },
 		"attempts":   func(s *Spec) { s.MaxAttempts = 4 },

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// NewJob is one job to enqueue by itself: see Engine.Enqueue. Tenant, Type, Target, Class,
+// NewJob is one job to enqueue by itself: see Engine.Enqueue. Tenant, Type, Target, Class, Key,
 // MaxAttempts, Timeout, RunAt and KeepResults are as in a Spec.
 type NewJob struct {
 	Tenant string
@@ -21,13 +21,14 @@ type NewJob struct {
 	// Payload has at most MaxPayloadBytes. For webhooks and remote workers it is JSON.
 	Payload     []byte
 	Class       Class
+	Key         string
 	MaxAttempts int
 	Timeout     time.Duration
 	KeepResults bool
 	// RunAt is at most MaxAhead from now.
 	RunAt time.Time
-	// Unique, if not empty, is a key of at most MaxUniqueBytes: while a job with the same key,
-	// tenant, type and target is kept, another one is not enqueued.
+	// Unique, if not empty, is a text of at most MaxUniqueBytes: while a job with the same one,
+	// tenant, type and target is kept, another one is not enqueued, whatever its Key.
 	Unique string
 	// UniqueFor, if not 0, limits that to windows of this length, at most MaxAhead. They begin
 	// at multiples of it since 1970, so two jobs may follow each other closely at the end of
@@ -47,7 +48,7 @@ type Enqueued struct {
 	// Action is the id of the job's action, Index its place there.
 	Action string
 	Index  int64
-	// Duplicate reports whether the job was not enqueued, as there was one with its key. The
+	// Duplicate reports whether the job was not enqueued, as there was one with its Unique. The
 	// other fields are those of that one.
 	Duplicate bool
 }
@@ -61,14 +62,14 @@ var ErrBusy = errors.New("too many jobs wait to be stored")
 
 // Enqueue adds one job, which can start at once. When it returns, the job is durable.
 //
-// Jobs that are alike (tenant, type or target, class, attempts, timeout and
+// Jobs that are alike (tenant, type or target, class, key, attempts, timeout and
 // whether results are kept) and are enqueued
 // in the same window of Config.StreamWindow share one action: a stream, which is sealed when
-// its window is over. Callers that enqueue at the same time share one write. A job with a key
+// its window is over. Callers that enqueue at the same time share one write. A job with Unique
 // or with a time to run at has an action of its own.
 //
 // If ctx ends, or the error is ErrUnavailable, the job may have been enqueued nevertheless. A
-// repeated call enqueues it again, unless it has a key. A wrong field is a *SpecError; see
+// repeated call enqueues it again, unless it has Unique. A wrong field is a *SpecError; see
 // also Create, ErrBusy and ErrFull.
 func (e *Engine) Enqueue(ctx context.Context, job NewJob) (Enqueued, error) {
 	now := time.Now()
@@ -76,7 +77,7 @@ func (e *Engine) Enqueue(ctx context.Context, job NewJob) (Enqueued, error) {
 		return Enqueued{}, err
 	}
 	spec := Spec{
-		Tenant: job.Tenant, Type: job.Type, Target: job.Target, Class: job.Class,
+		Tenant: job.Tenant, Type: job.Type, Target: job.Target, Class: job.Class, Key: job.Key,
 		MaxAttempts: job.MaxAttempts, Timeout: job.Timeout, KeepResults: job.KeepResults,
 	}
 	if job.RunAt.After(now) {
@@ -107,14 +108,14 @@ func (j *NewJob) check(now time.Time) error {
 	case j.UniqueFor < 0 || j.UniqueFor > MaxAhead:
 		return &SpecError{"unique_for_ms", "want 1 ms to 10 years, or 0 for as long as the job is kept"}
 	case j.UniqueFor > 0 && j.Unique == "":
-		return &SpecError{"unique_for_ms", "it is for a job with a key: give unique too"}
+		return &SpecError{"unique_for_ms", "it limits unique: give that too"}
 	case j.RunAt.After(now.Add(MaxAhead)):
 		return &SpecError{"run_at", "want a time in the next 10 years"}
 	}
 	return nil
 }
 
-// uniqueID returns the id of the action of a job with a key.
+// uniqueID returns the id of the action of a job with Unique.
 func (j *NewJob) uniqueID(spec *Spec, now time.Time) string {
 	window := int64(0)
 	if j.UniqueFor > 0 {

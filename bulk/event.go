@@ -151,6 +151,7 @@ type actionData struct {
 	Type            string                     `json:"type"`
 	Target          *Target                    `json:"target,omitempty"`
 	Class           Class                      `json:"class"`
+	Key             string                     `json:"key,omitempty"`
 	Status          Status                     `json:"status"`
 	Paused          bool                       `json:"paused"`
 	Total           *int64                     `json:"total"`
@@ -176,7 +177,7 @@ type actionData struct {
 // Event returns an event about the action. The store sets its ID.
 func (a *Action) Event(eventType string, at time.Time) (Event, error) {
 	data := actionData{
-		ID: a.ID, Tenant: a.Tenant, Type: a.Type, Target: a.Target.Redacted(), Class: a.Class, Status: a.Status, Paused: a.Paused,
+		ID: a.ID, Tenant: a.Tenant, Type: a.Type, Target: a.Target.Redacted(), Class: a.Class, Key: a.Key, Status: a.Status, Paused: a.Paused,
 		Received: a.Received, Pending: a.Pending, Ready: a.Ready, NonReady: a.NonReadyTotal(),
 		NonReadyReasons: make(map[string]int64, nonReadyReasons),
 		InFlight:        a.InFlight, Succeeded: a.Succeeded, Failed: a.Failed, Canceled: a.Counts.Canceled,

@@ -20,25 +20,39 @@ import (
 // may all be taken. Lanes and pools have two orders, by the tags of the type and by those of the
 // limit. Tags below virtual time count as virtual time, so a lane whose tag virtual time passes
 // changes its place: ahead has the tags that it has not passed.
+//
+// In a lane the actions of each class are grouped by Spec.Key. The keys of a line take turns, in all
+// its lanes: see turns.
 type FairQueue struct {
 	tenants map[string]*queuedTenant
 	types   map[string]*queuedType
 	ahead   ranks.Heap[*queuedTenant]
 	parked  ranks.Heap[*queuedTenant]
 	virtual float64
+	keys    map[keyName]*queuedKey
+	places  map[keyPlace]*laneKey
 	// fresh has tenants whose since is not known yet, and unmeasured new lanes.
 	fresh      []*queuedTenant
 	unmeasured []*lane
+	// The next Advance places the moved lanes, and looks at the changed keys.
+	moved   []*lane
+	changed []*queuedKey
+	// divisions counts the calls of Divide.
+	divisions uint64
 }
 
 // Queued is the place of one action in a FairQueue. The zero value is in none.
 type Queued struct {
-	// Number is the store's number of the action, set by the store.
-	Number   uint64
-	class    int // its place in classes
+	// Number is the store's number of the action. Class and Key are those of its Spec. The store
+	// sets them before the first Set.
+	Number uint64
+	Class  Class
+	Key    string
+
 	priority float64
 	jobs     int64
-	lane     *lane
+	granted  int64
+	in       *laneKey
 	at       int
 }
 
@@ -66,6 +80,7 @@ type queuedLine struct {
 	taken   float64
 	granted int64
 	lanes   map[string]*lane
+	turns   [len(classes)]turns
 	ahead   int // in queuedType.ahead
 }
 
@@ -92,84 +107,82 @@ type lanePool struct {
 	lanes  int
 }
 
-// lane has two queues: that of class Low goes last, except in every tenth place.
+// lane has a queue of keys for each class. That of class Low goes last, except in every tenth place.
 type lane struct {
 	holder  Holder
 	line    *queuedLine
 	pool    *lanePool
-	queues  [2]ranks.Heap[*Queued]
+	queues  [len(classes)]ranks.Heap[*laneKey]
 	at      [2]int
 	tags    [2]float64 // of the line and of the tenant; -Inf is virtual time
 	present precedence // of the action that goes first, when the lane got its place
+	moved   bool       // it is in FairQueue.moved
 }
 
 // precedence orders actions whose lines have equal tags, and those of one line.
 type precedence struct {
-	class    int
+	class int
+	// turns counts the jobs that the action's key was served in the present round of its line, and
+	// in a division from the round in which it begins.
+	turns    int64
 	priority float64
 	number   uint64
 }
 
-// compare orders by class, then by Priority, and then the oldest first.
+// compare orders by class, then by the turns of keys, then by Priority, and then the oldest first.
 func (p precedence) compare(o precedence) int {
-	return cmp.Or(cmp.Compare(p.class, o.class), cmp.Compare(o.priority, p.priority), cmp.Compare(p.number, o.number))
+	return cmp.Or(cmp.Compare(p.class, o.class), cmp.Compare(p.turns, o.turns),
+		cmp.Compare(o.priority, p.priority), cmp.Compare(p.number, o.number))
 }
 
 // lowsTurn reports whether the next grant of a line, after so many, is for the low class first.
 func lowsTurn(granted int64) bool { return granted%lowEvery == lowEvery-1 }
 
-// precedence returns the precedence of an action. In its turn the low class goes before all others.
-func (q *Queued) precedence(lowsTurn bool) precedence {
-	p := precedence{q.class, q.priority, q.Number}
-	if lowsTurn && q.class == classRank(Low) {
-		p.class = -1
+// precedenceOf returns the precedence of an action. In its turn the low class goes before all others.
+func precedenceOf(class int, turns int64, q *Queued, lowsTurn bool) precedence {
+	if lowsTurn && class == lowRank {
+		class = -1
 	}
-	return p
+	return precedence{class, turns, q.priority, q.Number}
 }
 
 // NewFairQueue returns an empty FairQueue.
 func NewFairQueue() *FairQueue {
 	return &FairQueue{
-		tenants: map[string]*queuedTenant{}, types: map[string]*queuedType{},
+		tenants: map[string]*queuedTenant{}, types: map[string]*queuedType{}, keys: map[keyName]*queuedKey{}, places: map[keyPlace]*laneKey{},
 		ahead:  ranks.New(func(a, b *queuedTenant) bool { return a.taken < b.taken }, func(t *queuedTenant) *int { return &t.ahead }),
 		parked: ranks.New(func(a, b *queuedTenant) bool { return a.until.Before(b.until) }, func(t *queuedTenant) *int { return &t.parked }),
 	}
 }
 
-// Set records the state of an action and of its line, whichever of it has changed: its class,
-// its Priority, and how many of its jobs can be admitted. With 0 jobs it leaves. A tenant whose
-// limit was used up is looked at again.
-func (x *FairQueue) Set(q *Queued, of Holder, tags LineTags, class Class, priority float64, jobs int64) {
-	l := q.lane
-	switch {
-	case jobs > 0:
-		if l == nil {
-			l = x.laneOf(of, tags)
-		}
-		l.line.of.jobs += jobs - q.jobs
-		q.lane, q.jobs, q.class, q.priority = l, jobs, classRank(class), priority
-		l.queues[queueOf(q)].Set(q)
-	case l != nil:
-		l.queues[queueOf(q)].Remove(q)
-		l.line.of.jobs -= q.jobs
-		q.lane, q.jobs = nil, 0
+// Set records the state of an action and of its line, whichever of it has changed: its Priority,
+// how many of its jobs can be admitted, and how many were admitted so far; one that returned and was
+// admitted again counts again. A store may count from when it was opened. With 0 jobs it leaves. A tenant whose limit was used up is looked at
+// again. The changes take effect with the next Advance.
+func (x *FairQueue) Set(q *Queued, of Holder, tags LineTags, priority float64, jobs, granted int64) {
+	if jobs > 0 && q.in == nil {
+		q.in = x.enter(x.laneOf(of, tags), q)
 	}
+	more := granted - q.granted
+	q.granted = granted
 	t := x.tenants[of.Tenant]
 	if t == nil {
 		return
 	}
-	x.tag(t, t.lines[of.Type], l, tags)
+	line := t.lines[of.Type]
+	if line != nil {
+		x.charge(line, q, more)
+	}
+	if k := q.in; k != nil {
+		line.of.jobs += jobs - q.jobs
+		q.jobs, q.priority = jobs, priority
+		if k.actions.SetIf(q, jobs > 0); jobs <= 0 {
+			q.in = nil
+		}
+		x.settle(k)
+	}
+	x.tag(t, line, tags)
 	x.Unpark(of.Tenant)
-	if l != nil {
-		x.place(l)
-	}
-}
-
-func queueOf(q *Queued) int {
-	if q.class == classRank(Low) {
-		return 1
-	}
-	return 0
 }
 
 func (x *FairQueue) laneOf(of Holder, tags LineTags) *lane {
@@ -191,7 +204,7 @@ func (x *FairQueue) laneOf(of Holder, tags LineTags) *lane {
 		l.pool.lanes++
 		x.unmeasured = append(x.unmeasured, l)
 		for i := range l.queues {
-			l.queues[i] = ranks.New(func(a, b *Queued) bool { return a.precedence(false).compare(b.precedence(false)) < 0 }, func(q *Queued) *int { return &q.at })
+			l.queues[i] = ranks.New(func(a, b *laneKey) bool { return a.precedence(false).compare(b.precedence(false)) < 0 }, func(k *laneKey) *int { return &k.at })
 		}
 		line.lanes[of.Target] = l
 	}
@@ -243,34 +256,37 @@ func (l *lane) compare(o *lane, order int) int {
 		l.present.compare(o.present))
 }
 
-// tag records the tags of a tenant, and of one of its lines unless it is nil. All lanes that
-// they concern are placed again but one, which the caller places.
-func (x *FairQueue) tag(t *queuedTenant, line *queuedLine, but *lane, tags LineTags) {
+// tag records the tags of a tenant, and of one of its lines unless it is nil.
+func (x *FairQueue) tag(t *queuedTenant, line *queuedLine, tags LineTags) {
 	if line != nil && (line.taken != tags.TypeTaken || line.granted != tags.Granted) {
 		line.taken, line.granted = tags.TypeTaken, tags.Granted
 		line.of.ahead.SetIf(line, line.taken > line.of.virtual)
-		x.placeLine(line, but)
+		x.moveLine(line)
 	}
 	if t.taken != tags.Taken {
 		t.taken = tags.Taken
 		x.ahead.SetIf(t, t.taken > x.virtual)
-		for _, line := range t.lines {
-			x.placeLine(line, but)
-		}
+		x.moveAll(t)
 	}
 }
 
-func (x *FairQueue) placeAll(t *queuedTenant) {
-	for _, line := range t.lines {
-		x.placeLine(line, nil)
+// move notes a lane to be placed by Advance.
+func (x *FairQueue) move(l *lane) {
+	if !l.moved {
+		l.moved = true
+		x.moved = append(x.moved, l)
 	}
 }
 
-func (x *FairQueue) placeLine(line *queuedLine, but *lane) {
+func (x *FairQueue) moveLine(line *queuedLine) {
 	for _, l := range line.lanes {
-		if l != but {
-			x.place(l)
-		}
+		x.move(l)
+	}
+}
+
+func (x *FairQueue) moveAll(t *queuedTenant) {
+	for _, line := range t.lines {
+		x.moveLine(line)
 	}
 }
 
@@ -298,13 +314,17 @@ func (x *FairQueue) place(l *lane) {
 	}
 }
 
-// head returns the action of a lane that goes first; nil if none waits.
-func (l *lane) head(lowsTurn bool) *Queued {
-	first, low := l.queues[0].First(), l.queues[1].First()
-	if first == nil || lowsTurn && low != nil {
+// head returns the key of a lane that goes first; nil if none waits.
+func (l *lane) head(lowsTurn bool) *laneKey {
+	if low := l.queues[lowRank].First(); lowsTurn && low != nil {
 		return low
 	}
-	return first
+	for i := range l.queues {
+		if first := l.queues[i].First(); first != nil {
+			return first
+		}
+	}
+	return nil
 }
 
 func (x *FairQueue) drop(l *lane) {
@@ -370,27 +390,39 @@ func (x *FairQueue) classifyNew(holders []Holder, long func(Holder) bool) {
 }
 
 // Advance tells the time, and virtual times: of the limit, and of each type by its name. It comes
-// before a Fetch.
+// before a Fetch, after what has changed was Set.
 func (x *FairQueue) Advance(now time.Time, virtual float64, ofType func(string) float64) {
 	for _, t := range x.fresh {
 		t.since = now
 	}
 	clear(x.fresh)
 	x.fresh, x.virtual = x.fresh[:0], virtual
+	x.takeTurns()
+	x.placeMoved()
 	for t := x.ahead.First(); t != nil && t.taken <= virtual; t = x.ahead.First() {
 		x.ahead.Remove(t)
-		x.placeAll(t)
+		x.moveAll(t)
 	}
 	for name, k := range x.types {
 		k.virtual = ofType(name)
 		for line := k.ahead.First(); line != nil && line.taken <= k.virtual; line = k.ahead.First() {
 			k.ahead.Remove(line)
-			x.placeLine(line, nil)
+			x.moveLine(line)
 		}
 	}
 	for t := x.parked.First(); t != nil && !t.until.After(now); t = x.parked.First() {
 		x.Unpark(t.name)
 	}
+	x.placeMoved()
+}
+
+func (x *FairQueue) placeMoved() {
+	for _, l := range x.moved {
+		l.moved = false
+		x.place(l)
+	}
+	clear(x.moved)
+	x.moved = x.moved[:0]
 }
 
 // park leaves a tenant out, as its limit is used up, until then or until one of its actions is Set.
@@ -398,15 +430,19 @@ func (x *FairQueue) park(name string, until time.Time) {
 	if t := x.tenants[name]; t != nil {
 		t.until = until
 		x.parked.Set(t)
-		x.placeAll(t)
+		for _, line := range t.lines {
+			for _, l := range line.lanes {
+				x.place(l)
+			}
+		}
 	}
 }
 
-// Unpark looks at a tenant again, as its limit may have changed.
+// Unpark looks at a tenant again from the next Advance on, as its limit may have changed.
 func (x *FairQueue) Unpark(name string) {
 	if t := x.tenants[name]; t != nil && t.parked > 0 {
 		x.parked.Remove(t)
-		x.placeAll(t)
+		x.moveAll(t)
 	}
 }
 
@@ -507,9 +543,14 @@ func (b *Backlog) list(l *lane) (waiting []Waiting) {
 	if left := b.Bounds.Target(target); left != NoLimit {
 		b.Targets[target] = left
 	}
-	for _, queue := range l.queues {
-		for _, q := range queue.Items() {
-			waiting = append(waiting, Waiting{Number: q.Number, Class: classes[q.class], Priority: q.priority, Jobs: q.jobs, Target: target, Left: limiter})
+	for class, queue := range l.queues {
+		for _, k := range queue.Items() {
+			for _, q := range k.actions.Items() {
+				waiting = append(waiting, Waiting{
+					Number: q.Number, Class: classes[class], Key: q.Key, HadTurn: k.had,
+					Priority: q.priority, Jobs: q.jobs, Target: target, Left: limiter,
+				})
+			}
 		}
 	}
 	return waiting

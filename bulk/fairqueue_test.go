@@ -40,8 +40,14 @@ func (b lineBounds) Limiter(of Holder) int64 {
 func queued(b Backlog) *Backlog {
 	b.Queue, b.Bounds = NewFairQueue(), lineBounds{&b}
 	for _, line := range b.Lines {
+		charged := map[keyName]bool{}
 		for _, w := range line.Waiting {
-			b.Queue.Set(&Queued{Number: w.Number}, Holder{line.Tenant, line.Type, w.Target}, LineTags{line.Taken, line.TypeTaken, line.Granted}, w.Class, w.Priority, w.Jobs)
+			granted, key := int64(0), keyName{nil, classRank(w.Class), w.Key}
+			if w.HadTurn && !charged[key] {
+				granted, charged[key] = 1, true
+			}
+			q := &Queued{Number: w.Number, Class: w.Class, Key: w.Key}
+			b.Queue.Set(q, Holder{line.Tenant, line.Type, w.Target}, LineTags{line.Taken, line.TypeTaken, line.Granted}, w.Priority, w.Jobs, granted)
 		}
 	}
 	b.Queue.Advance(b.Now, b.Virtual, func(name string) float64 { return b.Types[name].Virtual })
@@ -53,6 +59,7 @@ type scanned struct {
 	Waiting
 	tag, typeTag *float64
 	granted      *int64
+	turns        *int64
 	weight       float64
 	bounds       []*int64
 	place        place
@@ -77,7 +84,8 @@ func scan(b Backlog, free Free) (grants []uint64) {
 		granted := new(line.Granted)
 		for _, w := range line.Waiting {
 			demand[line.Type] += w.Jobs
-			all = append(all, &scanned{Waiting: w, tag: tags[line.Tenant], typeTag: typeTag, granted: granted, weight: line.Settings.Weight, bounds: []*int64{
+			turns := counter(fmt.Sprint("key ", line.Tenant, line.Type, w.Class, w.Key), w.turns())
+			all = append(all, &scanned{Waiting: w, tag: tags[line.Tenant], typeTag: typeTag, granted: granted, turns: turns, weight: line.Settings.Weight, bounds: []*int64{
 				counter("tenant "+line.Tenant, line.Left), counter("type "+line.Type, free.Types[line.Type]), counter("target "+w.Target, limitOr(b.Targets, w.Target)),
 				counter("limiter "+line.Tenant+" "+line.Type+" "+w.Target, w.Left),
 			}})
@@ -96,8 +104,8 @@ func scan(b Backlog, free Free) (grants []uint64) {
 			if a.Jobs <= 0 || slices.ContainsFunc(a.bounds, func(left *int64) bool { return *left <= 0 }) {
 				continue
 			}
-			q := Queued{Number: a.Number, class: classRank(a.Class), priority: a.Priority}
-			a.place = placeOf(order, *a.typeTag, *a.tag, q.precedence(lowsTurn(*a.granted)))
+			q := Queued{Number: a.Number, priority: a.Priority}
+			a.place = placeOf(order, *a.typeTag, *a.tag, precedenceOf(classRank(a.Class), *a.turns, &q, lowsTurn(*a.granted)))
 			if next == nil || a.place.before(next.place) {
 				next = a
 			}
@@ -108,6 +116,7 @@ func scan(b Backlog, free Free) (grants []uint64) {
 		grants = append(grants, next.Number)
 		next.Jobs--
 		*next.granted++
+		*next.turns++
 		*next.tag += 1 / next.weight
 		*next.typeTag += 1 / next.weight
 		for _, left := range next.bounds {
@@ -148,8 +157,39 @@ type indexed struct {
 	Queued
 	of       Holder
 	priority float64
-	class    Class
 	jobs     int64
+	granted  int64
+}
+
+// keyModel has the tags of the keys of a line in one class, as numbers, and their virtual time.
+type keyModel struct {
+	tags, charged map[string]int64
+	virtual       int64
+}
+
+func (m *indexModel) keysOf(a *indexed) *keyModel {
+	name := keyName{nil, classRank(a.Class), a.of.Tenant + a.of.Type}
+	if m.keys[name] == nil {
+		m.keys[name] = &keyModel{map[string]int64{}, map[string]int64{}, 0}
+	}
+	return m.keys[name]
+}
+
+// advance charges keys, from virtual time on, and lets virtual time pass when all that wait have a
+// tag after it.
+func (k *keyModel) advance(waiting map[string]bool) {
+	before := k.virtual
+	for name, n := range k.charged {
+		k.tags[name] = max(k.tags[name], before) + n
+		k.virtual = max(k.virtual, k.tags[name]-1)
+	}
+	clear(k.charged)
+	for name := range waiting {
+		if k.tags[name] <= k.virtual {
+			return
+		}
+	}
+	k.virtual++
 }
 
 // indexModel is a FairQueue and what it should have.
@@ -161,19 +201,23 @@ type indexModel struct {
 	granted map[string]int64
 	virtual map[string]float64 // by type; "" is that of the limit
 	parked  map[string]time.Time
+	keys    map[keyName]*keyModel
 }
 
 func (m *indexModel) set(a *indexed) {
 	tags := LineTags{m.tags[a.of.Tenant], m.tags[a.of.Tenant+a.of.Type], m.granted[a.of.Tenant+a.of.Type]}
-	m.x.Set(&a.Queued, a.of, tags, a.class, a.priority, a.jobs)
+	m.x.Set(&a.Queued, a.of, tags, a.priority, a.jobs, a.granted)
 	delete(m.parked, a.of.Tenant)
 }
 
 // place returns the place of an action.
 func (m *indexModel) place(a *indexed, order int) place {
 	line := a.of.Tenant + a.of.Type
-	q := Queued{Number: a.Number, class: classRank(a.class), priority: a.priority}
-	return placeOf(order, max(m.tags[line], m.virtual[a.of.Type]), max(m.tags[a.of.Tenant], m.virtual[""]), q.precedence(lowsTurn(m.granted[line])))
+	q := Queued{Number: a.Number, priority: a.priority}
+	k := m.keysOf(a)
+	turns := max(0, k.tags[a.Key]-k.virtual)
+	p := precedenceOf(classRank(a.Class), turns, &q, lowsTurn(m.granted[line]))
+	return placeOf(order, max(m.tags[line], m.virtual[a.of.Type]), max(m.tags[a.of.Tenant], m.virtual[""]), p)
 }
 
 // inOrder returns the first actions of all lanes that are not left out.
@@ -199,13 +243,21 @@ func (m *indexModel) inOrder(order int) (firsts []uint64) {
 func (m *indexModel) compare(t *rapid.T) {
 	m.x.Advance(m.now, m.virtual[""], func(name string) float64 { return m.virtual[name] })
 	maps.DeleteFunc(m.parked, func(_ string, until time.Time) bool { return !until.After(m.now) })
+	waiting := map[*keyModel]map[string]bool{}
+	for _, k := range m.keys {
+		waiting[k] = map[string]bool{}
+	}
 	jobs, lines := map[string]int64{}, map[string]map[string]bool{"a": {}, "b": {}}
 	targets := map[string]bool{"y": false, "z": false}
 	for _, a := range m.actions {
 		if a.jobs > 0 {
 			jobs[a.of.Type] += a.jobs
 			lines[a.of.Type][a.of.Tenant], targets[a.of.Target] = true, true
+			waiting[m.keysOf(a)][a.Key] = true
 		}
+	}
+	for k, names := range waiting {
+		k.advance(names)
 	}
 	for name := range lines {
 		if n, in := m.x.Waiting(name); n != jobs[name] || in != len(lines[name]) {
@@ -228,8 +280,8 @@ func (m *indexModel) compare(t *rapid.T) {
 			t.Fatalf("order %d: %d, want %d", order, got, want)
 		}
 	}
-	if len(jobs) == 0 && (len(m.x.tenants) != 0 || len(m.x.types) != 0) {
-		t.Fatalf("without actions it has %d tenants and %d types", len(m.x.tenants), len(m.x.types))
+	if len(jobs) == 0 && len(m.x.tenants)+len(m.x.types)+len(m.x.keys)+len(m.x.places) != 0 {
+		t.Fatalf("without actions it has %d tenants, %d types, %d keys at %d places", len(m.x.tenants), len(m.x.types), len(m.x.keys), len(m.x.places))
 	}
 }
 
@@ -245,11 +297,13 @@ func drawName(t *rapid.T, names ...string) string { return rapid.SampledFrom(nam
 
 func (m *indexModel) add(t *rapid.T) {
 	a := &indexed{
-		of:    Holder{drawName(t, "t", "u", "v", "w", "x"), drawName(t, "a", "b"), drawName(t, "y", "z")},
-		class: rapid.SampledFrom(classes[:]).Draw(t, "class"), jobs: 1,
+		of:   Holder{drawName(t, "t", "u", "v", "w", "x"), drawName(t, "a", "b"), drawName(t, "y", "z")},
+		jobs: 1,
 	}
+	a.Class, a.Key = rapid.SampledFrom(classes[:]).Draw(t, "class"), drawName(t, "", "k", "l")
 	a.Number, a.priority = uint64(len(m.actions)), float64(rapid.IntRange(0, 3).Draw(t, "priority"))
 	m.actions = append(m.actions, a)
+	m.keysOf(a)
 	m.set(a)
 }
 
@@ -268,10 +322,21 @@ func (m *indexModel) charge(t *rapid.T) {
 	}
 	line := a.of.Tenant + a.of.Type
 	n := rapid.Int64Range(1, 4).Draw(t, "jobs")
+	a.granted += n
+	if t := m.x.tenants[a.of.Tenant]; t != nil && t.lines[a.of.Type] != nil { // some of the line waited
+		m.keysOf(a).charged[a.Key] += n
+	}
 	m.tags[a.of.Tenant], m.virtual[""] = Charge(m.tags[a.of.Tenant], m.virtual[""], n, 2)
 	m.tags[line], m.virtual[a.of.Type] = Charge(m.tags[line], m.virtual[a.of.Type], n, 1)
 	m.granted[line] += n
 	m.set(a)
+}
+
+func (m *indexModel) chargeSeveral(t *rapid.T) {
+	for range rapid.IntRange(2, 6).Draw(t, "several") {
+		m.charge(t)
+		m.change(t)
+	}
 }
 
 func (m *indexModel) park(t *rapid.T) {
@@ -290,8 +355,8 @@ func (m *indexModel) unpark(t *rapid.T) {
 
 func (m *indexModel) measure(t *rapid.T) {
 	m.x.classifyNew(nil, func(of Holder) bool { return of.Tenant < "v" })
-	if a := m.pick(t); a != nil && a.lane != nil {
-		m.x.classify(a.lane, rapid.Bool().Draw(t, "long"))
+	if a := m.pick(t); a != nil && a.in != nil {
+		m.x.classify(a.in.lane, rapid.Bool().Draw(t, "long"))
 	}
 }
 
@@ -300,10 +365,10 @@ func TestFairQueueIsInOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := &indexModel{
 			x: NewFairQueue(), now: time.Unix(1_700_000_000, 0), tags: map[string]float64{}, granted: map[string]int64{},
-			virtual: map[string]float64{}, parked: map[string]time.Time{},
+			virtual: map[string]float64{}, parked: map[string]time.Time{}, keys: map[keyName]*keyModel{},
 		}
 		rt.Repeat(map[string]func(*rapid.T){
-			"": m.compare, "add": m.add, "change": m.change, "charge": m.charge, "park": m.park, "unpark": m.unpark, "measure": m.measure,
+			"": m.compare, "add": m.add, "change": m.change, "charge": m.charge, "charge several": m.chargeSeveral, "park": m.park, "unpark": m.unpark, "measure": m.measure,
 			"wait": func(*rapid.T) { m.now = m.now.Add(time.Second) },
 		})
 	})

@@ -88,11 +88,11 @@ func TestReplaysOfLongIDs(t *testing.T) {
 		seen := map[string]bool{}
 		for _, length := range []int{112, 113, 118, 119, 120, 128} {
 			for _, last := range []string{"x", "y"} {
-				id := r.submit(bulk.Spec{ID: strings.Repeat("a", length-1) + last, Type: "send"}, 1)
+				id := r.submit(bulk.Spec{ID: strings.Repeat("a", length-1) + last, Type: "send", Key: "customer 7"}, 1)
 				for range 3 {
 					r.finish(id)
 					again, err := r.Replay(r.t.Context(), id)
-					if err != nil || seen[again.ID] || again.ReplayOf != id || again.Total != 1 {
+					if err != nil || seen[again.ID] || again.ReplayOf != id || again.Key != "customer 7" || again.Total != 1 {
 						t.Fatalf("%s, of %d characters: replayed as %s with %d jobs, error %v", id, len(id), again.ID, again.Total, err)
 					}
 					if whole := id + ".replay-1"; len(whole) <= 128 && again.ID != whole {

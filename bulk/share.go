@@ -42,8 +42,9 @@ type Free struct {
 // The scarce resource may be the limit, which all tenants share, or the workers of one
 // type, which only its lines share. Each has tags of its own, in its own unit: the limit is
 // charged an attempt for each job, the workers the time that it is expected to take. The tags
-// of the scarce resource decide. Equal tags are ordered by class, then by [Priority]. Within a line, class
-// and then priority order the actions, but every tenth grant is for the low class.
+// of the scarce resource decide. Equal tags are ordered as the actions of one line are: by class, but
+// every tenth grant of a line is for the low class; then the keys of a line ([Spec.Key]) take turns, a
+// job each, in all that it waits for; then by [Priority].
 //
 // It also returns how many jobs it granted to each tenant. Its cost is that of what it grants, and
 // of the lanes before it that are held back.
@@ -52,8 +53,9 @@ func Divide(b *Backlog, free Free) (grants []Grant, passed map[string]int64) {
 	if capacity <= 0 {
 		return nil, nil
 	}
+	b.Queue.divisions++
 	d := division{
-		backlog: b, measured: free.measured, places: free.places, free: bounds(free.Types), targets: map[string]*int64{},
+		number: b.Queue.divisions, backlog: b, measured: free.measured, places: free.places, free: bounds(free.Types), targets: map[string]*int64{},
 		tenants: map[string]*share{}, lines: map[*queuedLine]*lineShare{}, usedUp: map[string]time.Time{}, passed: map[string]int64{},
 	}
 	if capacity < demand(b.Queue, free) {
@@ -115,6 +117,7 @@ const (
 // top; the rest of them, which are not looked at before it is their turn; and the remainder of
 // each bound.
 type division struct {
+	number   uint64
 	backlog  *Backlog
 	order    int
 	measured func(Holder) measured
@@ -159,8 +162,8 @@ type laneShare struct {
 	line                  *lineShare
 	free, target, limiter *int64
 	measured
-	queues [2]actionWalk
-	next   *actionWalk // of the action that goes first
+	queues [len(classes)]keyWalk
+	next   *keyShare // of the action that goes first
 	place  place
 	at     int
 }
@@ -185,6 +188,8 @@ func placeOf(order int, line, tenant float64, p precedence) place {
 
 // classes are in the order in which they go.
 var classes = [...]Class{High, Normal, Low}
+
+const lowRank = len(classes) - 1
 
 func classRank(c Class) int { return slices.Index(classes[:], c) }
 
@@ -224,7 +229,7 @@ func (d *division) add(l *lane) {
 		d.lines[l.line] = t.line
 	}
 	for i := range t.queues {
-		t.queues[i].heap = &l.queues[i]
+		t.queues[i] = newKeyWalk(&l.queues[i])
 	}
 	d.set(t)
 }
@@ -247,10 +252,10 @@ func (d *division) share(t *queuedTenant) *share {
 // set puts a lane where it belongs now; nowhere if it cannot be served: bounds only decrease.
 func (d *division) set(t *laneShare) {
 	if t.next = nil; t.able() {
-		t.pick()
+		t.next = d.pick(t)
 	}
 	if t.next != nil {
-		t.place = placeOf(d.order, t.line.tag, t.share.tag, t.next.item.precedence(lowsTurn(t.line.granted)))
+		t.place = placeOf(d.order, t.line.tag, t.share.tag, t.next.precedence(lowsTurn(t.line.granted)))
 	}
 	d.lanes.SetIf(t, t.next != nil)
 }
@@ -259,14 +264,89 @@ func (t *laneShare) able() bool {
 	return *t.free > 0 && t.share.left > 0 && *t.target > 0 && (t.limiter == nil || *t.limiter > 0) && t.heldBounds.able()
 }
 
-// pick sets the queue whose action is served next.
-func (t *laneShare) pick() {
-	first, low := t.queues[0].first(), t.queues[1].first()
-	switch {
-	case low && (!first || lowsTurn(t.line.granted)):
-		t.next = &t.queues[1]
-	case first:
-		t.next = &t.queues[0]
+// pick returns the key whose action is served next; nil if no jobs are left.
+func (d *division) pick(t *laneShare) *keyShare {
+	if low := &t.queues[lowRank]; low.some() && lowsTurn(t.line.granted) {
+		if k := low.first(d); k != nil {
+			return k
+		}
+	}
+	for i := range t.queues {
+		if w := &t.queues[i]; w.some() {
+			if k := w.first(d); k != nil {
+				return k
+			}
+		}
+	}
+	return nil
+}
+
+// keyWalk goes through the keys of a lane, in one class, as they are served: those that it has looked
+// at, of which the first may have moved back; and the rest, from next on.
+type keyWalk struct {
+	keys *ranks.Heap[*laneKey]
+	rest *ranks.Walk[*laneKey]
+	next *laneKey
+	seen ranks.Heap[*keyShare]
+}
+
+// keyShare is a key in a lane.
+type keyShare struct {
+	key     *queuedKey
+	actions actionWalk
+	place   precedence // when it got its place in keyWalk.seen
+	at      int
+}
+
+func newKeyWalk(keys *ranks.Heap[*laneKey]) keyWalk {
+	return keyWalk{keys: keys, next: keys.First(), seen: ranks.New(
+		func(a, b *keyShare) bool { return a.place.compare(b.place) < 0 }, func(k *keyShare) *int { return &k.at })}
+}
+
+// precedence returns that of the first action.
+func (k *keyShare) precedence(lowsTurn bool) precedence {
+	return precedenceOf(k.key.class, k.key.served, k.actions.item, lowsTurn)
+}
+
+// some reports whether there are keys that may have jobs left.
+func (w *keyWalk) some() bool { return w.next != nil || w.seen.Len() > 0 }
+
+// first returns the key that is served next; nil if none has jobs left.
+func (w *keyWalk) first(d *division) *keyShare {
+	for {
+		k := w.seen.First()
+		switch {
+		case w.next != nil && (k == nil || w.next.precedence(false).compare(k.place) < 0):
+			w.look(d)
+			continue
+		case k == nil:
+			return nil
+		case !k.actions.first():
+			w.seen.Remove(k)
+			continue
+		}
+		now := k.precedence(false)
+		if now == k.place {
+			return k
+		}
+		k.place = now
+		w.seen.Set(k)
+	}
+}
+
+// look looks at the next key of the rest.
+func (w *keyWalk) look(d *division) {
+	k := &keyShare{key: w.next.key, actions: actionWalk{heap: &w.next.actions}, place: w.next.precedence(false)}
+	if k.key.division != d.number {
+		k.key.division, k.key.served = d.number, k.place.turns
+	}
+	w.seen.Set(k)
+	if w.rest == nil && w.keys.Len() > 1 {
+		w.rest = w.keys.Walk()
+		w.rest.Next()
+	}
+	if w.next = nil; w.rest != nil {
+		w.next = w.rest.Next()
 	}
 }
 
@@ -306,10 +386,11 @@ func (d *division) serve(capacity int64) {
 			return
 		}
 		d.passed[t.holder.Tenant]++
-		if n := len(d.grants); n > 0 && d.grants[n-1].Number == t.next.item.Number {
+		number := t.next.actions.item.Number
+		if n := len(d.grants); n > 0 && d.grants[n-1].Number == number {
 			d.grants[n-1].Jobs++
 		} else {
-			d.grants = append(d.grants, Grant{Number: t.next.item.Number, Jobs: 1, Cost: t.cost})
+			d.grants = append(d.grants, Grant{Number: number, Jobs: 1, Cost: t.cost})
 		}
 		t.take()
 	}
@@ -336,7 +417,8 @@ func (d *division) next() *laneShare {
 
 // take charges one job of the lane's first action to all its bounds.
 func (t *laneShare) take() {
-	t.next.jobs--
+	t.next.actions.jobs--
+	t.next.key.served++
 	t.line.granted++
 	t.line.tag += t.share.step * cmp.Or(t.cost, 1)
 	t.share.tag += t.share.step

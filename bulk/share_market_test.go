@@ -38,6 +38,13 @@ type marketTenant struct {
 type marketLine struct {
 	taken   float64
 	granted int64
+	keys    [len(classes)]*marketKeys
+}
+
+// marketKeys has the tags of the keys of a line in one class, by start-time fair queueing.
+type marketKeys struct {
+	tags    map[string]float64
+	virtual float64
 }
 
 type marketAction struct {
@@ -104,6 +111,7 @@ func (m *market) backlog(left int64) Backlog {
 			for _, a := range m.actions {
 				if a.tenant == name && a.kind == kind && a.waiting.Jobs > 0 {
 					w := a.waiting
+					w.HadTurn = m.hadTurn(a)
 					w.Priority = Priority(a.entered, p.settings.BasePriority, a.total, a.done, m.alpha)
 					line.Waiting = append(line.Waiting, w)
 				}
@@ -114,6 +122,29 @@ func (m *market) backlog(left int64) Backlog {
 		}
 	}
 	return b
+}
+
+// keys has the tags of the keys of an action's line and class.
+func (m *market) keys(a *marketAction) *marketKeys {
+	l := m.tenants[a.tenant].lines[a.kind]
+	if l.keys[a.waiting.Class] == nil {
+		l.keys[a.waiting.Class] = &marketKeys{tags: map[string]float64{}}
+	}
+	return l.keys[a.waiting.Class]
+}
+
+// hadTurn reports whether an action's key has a tag after those of others that wait, and of what
+// was served last.
+func (m *market) hadTurn(a *marketAction) bool {
+	keys := m.keys(a)
+	least := math.Inf(1)
+	for _, o := range m.actions {
+		if o.waiting.Jobs > 0 && o.tenant == a.tenant && o.kind == a.kind && o.waiting.Class == a.waiting.Class {
+			least = min(least, max(keys.tags[o.waiting.Key], keys.virtual))
+		}
+	}
+	keys.virtual = max(keys.virtual, least)
+	return keys.tags[a.waiting.Key] > keys.virtual
 }
 
 // freeFor returns a Free that bounds only the total.
@@ -164,6 +195,8 @@ func (m *market) advance(a *marketAction, n int64) {
 	l.taken = begin + float64(n)*step
 	k.virtual = max(k.virtual, begin+float64(n-1)*step)
 	l.granted += n
+	keys := m.keys(a)
+	keys.tags[a.waiting.Key], keys.virtual = Charge(keys.tags[a.waiting.Key], keys.virtual, n, 1)
 	p.granted += n
 	k.granted += n
 	a.granted += n

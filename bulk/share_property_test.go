@@ -21,6 +21,7 @@ func drawMarket(t *rapid.T, m *market, weighted bool) {
 			a := m.submit(name, rapid.SampledFrom([]string{"send", "call"}).Draw(t, "type"),
 				rapid.SampledFrom([]Class{High, Normal, Low}).Draw(t, "class"), rapid.Int64Range(1, 200).Draw(t, "jobs"))
 			a.waiting.Target = rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "target")
+			a.waiting.Key = rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "key")
 			// Actions of one tenant and target share a limiter.
 			a.waiting.Left = NoLimit
 			if a.waiting.Target == "y" {

@@ -305,6 +305,10 @@ type Waiting struct {
 	// Number is the store's number of the action, for a Grant.
 	Number uint64
 	Class  Class
+	// Key is that of the Spec. HadTurn reports whether it had its turn, among the keys of its line
+	// and class, in their present round; see Divide.
+	Key     string
+	HadTurn bool
 	// Priority is that of the function Priority.
 	Priority float64
 	// Jobs is how many jobs can be admitted now.

@@ -47,6 +47,15 @@ func TestEnqueuedJobsShareTheStreamOfTheirWindow(t *testing.T) {
 		if third := r.enqueue(other); third.Action == first.Action {
 			t.Errorf("a job of another class is in the same stream")
 		}
+		keyed := oneJob(2)
+		keyed.Key = "customer 7"
+		alike := r.enqueue(keyed)
+		if a := r.action(alike.Action); alike.Action == first.Action || a.Key != "customer 7" {
+			t.Errorf("a job of another key is in %s with the key %q, want a stream of its own beside %s", alike.Action, a.Key, first.Action)
+		}
+		if again := r.enqueue(keyed); again.Action != alike.Action || again.Index != 1 {
+			t.Errorf("the second job of a key is %+v, want index 1 of %s", again, alike.Action)
+		}
 		pass(30*time.Second - 2*time.Second)
 		if a := r.action(first.Action); a.Status != bulk.Running || a.Succeeded != 2 {
 			t.Errorf("at the end of its window the stream is %s, %+v; want RUNNING with 2 succeeded", a.Status, a.Counts)

@@ -58,8 +58,8 @@ type Explanation struct {
 	// HeldBy has the tenants that hold most of what the job waits for, most first: at most
 	// MaxHeldBy, and none if no tenant holds it.
 	HeldBy []TenantJobs
-	// Place is how many jobs of its tenant and type go before a pending job, by class and
-	// Priority; NotKnown if it is not in line. It does not take into account that every tenth
+	// Place is how many jobs of its tenant and type go before a pending job, by class, the turns of
+	// keys, and Priority; NotKnown if it is not in line. It does not take into account that every tenth
 	// grant is for the low class, and that actions before it may be held back themselves.
 	Place int64
 	// EarliestStart is zero if it is not known.
@@ -314,23 +314,63 @@ func (q *question) holdOfTarget() Explanation {
 	return q.answer(WhyTargetConcurrency, time.Time{}, "%s has %d jobs, about as many as it was found to take at a time (%d)", whose, held, q.found.Concurrency)
 }
 
-// place returns how many jobs of the line go before the job. Divide has the same order.
+// place returns how many jobs of the line go before the job, by the order of Divide: all of better
+// classes; of the job's key those before it; and of each other key of its class as many as have a
+// turn before that of the job.
 func (q *question) place(line *Line, own *Waiting) int64 {
 	if q.job.Before < 0 {
 		return NotKnown
 	}
-	before := q.job.Before
-	earlier := true
+	turn, before, keys := own.turns()+q.job.Before, q.job.Before, map[string][]*Waiting{}
 	for i := range line.Waiting {
 		w := &line.Waiting[i]
-		if w == own {
-			earlier = false
-			continue
-		}
-		order := cmp.Or(cmp.Compare(classRank(w.Class), classRank(own.Class)), cmp.Compare(own.Priority, w.Priority))
-		if order < 0 || order == 0 && earlier {
+		switch order := cmp.Compare(classRank(w.Class), classRank(own.Class)); {
+		case order < 0:
 			before += w.Jobs
+		case order == 0 && w.Key != own.Key:
+			keys[w.Key] = append(keys[w.Key], w)
+		case order == 0 && w != own && w.goesBefore(own):
+			turn, before = turn+w.Jobs, before+w.Jobs
 		}
+	}
+	for _, actions := range keys {
+		before += jobsBefore(actions, own, turn)
+	}
+	return before
+}
+
+// turns returns how many turns the action's key has had in the present round.
+func (w *Waiting) turns() int64 {
+	if w.HadTurn {
+		return 1
+	}
+	return 0
+}
+
+// goesBefore reports whether an action goes before another one whose key has had as many turns.
+func (w *Waiting) goesBefore(o *Waiting) bool {
+	return cmp.Or(cmp.Compare(o.Priority, w.Priority), cmp.Compare(w.Number, o.Number)) < 0
+}
+
+// jobsBefore returns how many jobs of a key go before a job of another key's action, in the turn of
+// that job: one in each turn before it, and one in that turn if the action which is then the key's
+// first goes before the other.
+func jobsBefore(actions []*Waiting, own *Waiting, turn int64) (before int64) {
+	slices.SortFunc(actions, func(a, b *Waiting) int {
+		if a.goesBefore(b) {
+			return -1
+		}
+		return 1
+	})
+	turns := max(0, turn-actions[0].turns())
+	for _, w := range actions {
+		if turns < before+w.Jobs {
+			if before = turns; turn >= w.turns() && w.goesBefore(own) {
+				before++
+			}
+			return before
+		}
+		before += w.Jobs
 	}
 	return before
 }

@@ -2,10 +2,13 @@ package bulk
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 )
 
 // whyNow is the time of all questions; their window ends a second later.
@@ -128,42 +131,44 @@ func TestWhy(t *testing.T) {
 
 // TestPlaceIsTheOrderOfGrants: as many jobs are granted before a job as its place says.
 func TestPlaceIsTheOrderOfGrants(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		q, jobs := newQuestion(), int64(0)
+		q.job.Before = 0
+		line := q.line()
+		line.Waiting, line.Granted = nil, math.MinInt32 // so that the low class never has its turn
+		had := map[string]bool{}
+		for i := range rapid.IntRange(1, 9).Draw(rt, "actions") {
+			w := Waiting{Number: uint64(i + 1), Jobs: rapid.Int64Range(1, 6).Draw(rt, "jobs"), Left: NoLimit, Target: drawName(rt, "x", "y")}
+			w.Class, w.Key = rapid.SampledFrom(classes[:]).Draw(rt, "class"), drawName(rt, "", "k", "l", "m")
+			w.Priority = float64(rapid.IntRange(0, 3).Draw(rt, "priority"))
+			key := fmt.Sprint(w.Class, w.Key)
+			if _, known := had[key]; !known {
+				had[key] = rapid.Bool().Draw(rt, "had its turn")
+			}
+			w.HadTurn = had[key]
+			line.Waiting, jobs = append(line.Waiting, w), jobs+w.Jobs
+		}
+		grants, _ := Divide(queued(q.backlog), Free{Total: jobs, Types: map[string]int64{WebhookType: jobs}})
+		var order []uint64
+		for _, g := range grants {
+			order = append(order, slices.Repeat([]uint64{g.Number}, int(g.Jobs))...)
+		}
+		for i := range line.Waiting {
+			own := &line.Waiting[i]
+			for n := range order {
+				if order[n] != own.Number {
+					continue
+				}
+				if got := q.place(line, own); got != int64(n) {
+					rt.Fatalf("job %d of action %d has the place %d in %v", q.job.Before, own.Number, got, order)
+				}
+				q.job.Before++
+			}
+			q.job.Before = 0
+		}
+	})
 	q := newQuestion()
-	q.backlog.Lines[0].Waiting = []Waiting{
-		{Number: 1, Jobs: 10, Left: NoLimit, Priority: 10},
-		{Number: 2, Jobs: 3, Left: NoLimit, Priority: 11, Class: High},
-		{Number: 3, Jobs: 5, Left: NoLimit, Priority: 30},
-		{Number: 4, Jobs: 2, Left: NoLimit, Priority: 10},
-		{Number: 5, Jobs: 4, Left: NoLimit, Priority: 10, Class: High},
-		{Number: 6, Jobs: 4, Left: NoLimit, Priority: 70, Class: Low},
-	}
-	var order []uint64
-	left := slices.Clone(q.backlog.Lines[0].Waiting)
-	for range 28 { // one by one, none of them the tenth of its line
-		b := q.backlog
-		b.Lines = []Line{q.backlog.Lines[0]}
-		b.Lines[0].Waiting = left
-		grants, _ := Divide(queued(b), Free{Total: 1, Types: map[string]int64{WebhookType: 1}})
-		order = append(order, grants[0].Number)
-		for i := range left {
-			if left[i].Number == grants[0].Number {
-				left[i].Jobs--
-			}
-		}
-	}
-	for i, w := range q.backlog.Lines[0].Waiting {
-		for before := range w.Jobs {
-			q.job.Number, q.job.Before = w.Number, before
-			got := q.place(&q.backlog.Lines[0], &q.backlog.Lines[0].Waiting[i])
-			if got >= int64(len(order)) || order[got] != w.Number {
-				t.Fatalf("job %d of action %d has the place %d in %v", before, w.Number, got, order)
-			}
-			if before > 0 && order[got-1] != w.Number {
-				t.Fatalf("job %d of action %d does not follow the one before it: %d in %v", before, w.Number, got, order)
-			}
-		}
-	}
-	if q.job.Before = NotKnown; q.place(&q.backlog.Lines[0], &q.backlog.Lines[0].Waiting[0]) != NotKnown {
+	if q.job.Before = NotKnown; q.place(q.line(), q.waiting()) != NotKnown {
 		t.Error("a place is known without the jobs before it")
 	}
 }

@@ -57,7 +57,7 @@ func TestListOfManyActions(t *testing.T) {
 
 func TestCreate(t *testing.T) {
 	f := newFixture(t)
-	body := `{"tenant":"acme","target":{"url":"https://api.example.com/x"},"class":"high","id":"a-1",
+	body := `{"tenant":"acme","target":{"url":"https://api.example.com/x"},"class":"high","key":"customer 7","id":"a-1",
 		"aggregate":["count","sum:amount"],"run_at":"2026-05-01T12:00:00+02:00","max_attempts":3,"timeout_ms":1500,"fail_above":0.5}`
 	a := f.do(201, "POST", "/v1/actions", body)
 	if got := strings.TrimSpace(a.Body.String()); got != `{"id":"a-1","status":"CREATED"}` || a.Header().Get("Location") != "/v1/actions/a-1" {
@@ -65,7 +65,7 @@ func TestCreate(t *testing.T) {
 	}
 	share := 0.5
 	want := bulk.Spec{
-		ID: "a-1", Tenant: "acme", Type: "webhook", Class: bulk.High,
+		ID: "a-1", Tenant: "acme", Type: "webhook", Class: bulk.High, Key: "customer 7",
 		Target:    &bulk.Target{Name: "api.example.com:443", URL: "https://api.example.com/x"},
 		Aggregate: []string{"count", "sum:amount"}, RunAt: time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC),
 		MaxAttempts: 3, Timeout: 1500 * time.Millisecond, FailAbove: &share,
@@ -96,6 +96,8 @@ func TestCreateRefused(t *testing.T) {
 		{"no tenant", `{"type":"echo"}`, 422, "tenant", "is required"},
 		{"an empty tenant", `{"tenant":"","type":"echo"}`, 422, "tenant", "expected length >= 1"},
 		{"a tenant with a line break", `{"tenant":"a\nb","type":"echo"}`, 422, "tenant", "printable"},
+		{"a key with a line break", `{"tenant":"t","type":"echo","key":"a\nb"}`, 422, "key", "want at most 256 printable characters"},
+		{"a long key", `{"tenant":"t","type":"echo","key":"` + strings.Repeat("k", 257) + `"}`, 422, "key", "expected length <= 256"},
 		{"an unknown field", `{"tenant":"t","type":"echo","retries":1}`, 422, "retries", "unknown field"},
 		{"events of what there is not", `{"tenant":"t","type":"echo","events":["jobs","leases"]}`, 400, "events", `a list of "jobs" and "actions"`},
 		{"events that are no list", `{"tenant":"t","type":"echo","events":{}}`, 422, "events", "expected array"},
@@ -184,12 +186,12 @@ func TestActionObject(t *testing.T) {
 	}
 	f.engine.finish = start.Add(time.Hour)
 	f.engine.edit("a", func(a *fakeAction) {
-		a.Spec.RunAt, a.Spec.Target, a.Spec.Type = start, &bulk.Target{Name: "n", URL: "http://n"}, "webhook"
+		a.Spec.RunAt, a.Spec.Target, a.Spec.Type, a.Spec.Key = start, &bulk.Target{Name: "n", URL: "http://n"}, "webhook", "k"
 		a.Status, a.Paused, a.Total, a.EnteredAt = bulk.Running, true, 28, start
 		a.Counts = bulk.Counts{Received: 28, Pending: 1, Ready: 2, NonReady: [3]int64{1, 1, 1}, InFlight: 4, Succeeded: 5, Failed: 6, Canceled: 7, Throttled: 8, Retried: 9}
 		a.Action.Result = map[string]json.RawMessage{"count": json.RawMessage("1")}
 	})
-	want = `{"id":"a","tenant":"acme","type":"webhook","target":{"name":"n","url":"http://n"},"class":"normal","status":"RUNNING","paused":true,"total":28,"received":28,` +
+	want = `{"id":"a","tenant":"acme","type":"webhook","target":{"name":"n","url":"http://n"},"class":"normal","key":"k","status":"RUNNING","paused":true,"total":28,"received":28,` +
 		`"pending":1,"ready":2,"non_ready":3,"non_ready_reasons":{"rate_limited":1,"api_throttled":1,"transient_error":1},"in_flight":4,` +
 		`"succeeded":5,"failed":6,"canceled":7,"throttled":8,"retried":9,"result":null,"error":"","run_at":"2026-01-02T02:04:05Z",` +
 		`"created_at":"2026-01-02T02:04:05Z","finished_at":null,"estimated_finish_at":"2026-01-02T03:04:05Z"}`

@@ -77,7 +77,7 @@ func TestSpecsAndActionsThroughTheClient(t *testing.T) {
 	share := 0.25
 	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, spec := range []bulk.Spec{
-		{ID: "typed", Tenant: "a", Type: "t", Class: bulk.Low, Aggregate: []string{"count", "sum:n"}, RunAt: at, MaxAttempts: 7, Timeout: 90 * time.Second, FailAbove: &share, Events: []string{"jobs"}},
+		{ID: "typed", Tenant: "a", Type: "t", Class: bulk.Low, Key: "customer 7", Aggregate: []string{"count", "sum:n"}, RunAt: at, MaxAttempts: 7, Timeout: 90 * time.Second, FailAbove: &share, Events: []string{"jobs"}},
 		{ID: "webhook", Tenant: "b", Target: &bulk.Target{Name: "shop", URL: "http://shop.test/x"}, Class: bulk.High},
 		{ID: "short", Tenant: "c", Type: "t", Timeout: 1100 * time.Microsecond},
 	} {

@@ -15,11 +15,11 @@ import (
 func TestSchedules(t *testing.T) {
 	f := newFixture(t)
 	body := `{"cron":" 30  2 * * *","time_zone":"Asia/Seoul","overlap":"allow","catch_up_ms":0,"tenant":"acme",
-		"target":{"url":"http://api.example.com/x"},"class":"low","aggregate":["count"],"max_attempts":3,"timeout_ms":5000,"fail_above":0.5,"keep_results":true,
+		"target":{"url":"http://api.example.com/x"},"class":"low","key":"customer 7","aggregate":["count"],"max_attempts":3,"timeout_ms":5000,"fail_above":0.5,"keep_results":true,
 		"jobs":[{"n": 1},"two",12345678901234567890]}`
 	want := `{"name":"nightly","cron":"30 2 * * *","time_zone":"Asia/Seoul","total":3,"jobs":[{"n":1},"two",12345678901234567890],` +
 		`"overlap":"allow","catch_up_ms":0,"tenant":"acme","type":"webhook","target":{"name":"api.example.com:80","url":"http://api.example.com/x"},` +
-		`"class":"low","aggregate":["count"],"max_attempts":3,"timeout_ms":5000,"fail_above":0.5,"keep_results":true,"events":[],"paused":false,` +
+		`"class":"low","key":"customer 7","aggregate":["count"],"max_attempts":3,"timeout_ms":5000,"fail_above":0.5,"keep_results":true,"events":[],"paused":false,` +
 		`"created_at":"2026-01-02T02:04:05Z","updated_at":"2026-01-02T02:04:05Z","next_run_at":"2026-01-02T02:04:05Z",` +
 		`"last_run_at":null,"last_action":null,"last_skipped_at":null,"last_error":""}`
 	for _, status := range []int{http.StatusCreated, http.StatusOK} {

@@ -47,7 +47,7 @@ func (in *Inserter) Seal(ctx context.Context, id string, total int64) (bulk.Acti
 // milliseconds.
 func NewAction(spec bulk.Spec) wire.NewAction {
 	action := wire.NewAction{
-		ID: spec.ID, Tenant: spec.Tenant, Type: spec.Type, Class: spec.Class.String(), Aggregate: spec.Aggregate,
+		ID: spec.ID, Tenant: spec.Tenant, Type: spec.Type, Class: spec.Class.String(), Key: spec.Key, Aggregate: spec.Aggregate,
 		MaxAttempts: spec.MaxAttempts, TimeoutMS: (spec.Timeout + time.Millisecond - 1).Milliseconds(),
 		FailAbove: spec.FailAbove, Events: spec.Events, KeepResults: spec.KeepResults,
 	}
@@ -64,7 +64,7 @@ func NewAction(spec bulk.Spec) wire.NewAction {
 // does not have are empty, and an unknown class is Normal.
 func LocalAction(a *wire.Action) bulk.Action {
 	local := bulk.Action{
-		Spec:   bulk.Spec{ID: a.ID, Tenant: a.Tenant, Type: a.Type},
+		Spec:   bulk.Spec{ID: a.ID, Tenant: a.Tenant, Type: a.Type, Key: a.Key},
 		Status: bulk.Status(a.Status), Paused: a.Paused, Open: a.Open, CreatedAt: a.CreatedAt, Result: a.Result, Error: a.Error,
 		Counts: bulk.Counts{
 			Received: a.Received, Pending: a.Pending, Ready: a.Ready, InFlight: a.InFlight,

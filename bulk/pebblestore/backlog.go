@@ -35,12 +35,12 @@ func (s *Store) queue(a *action) {
 		jobs = a.waiting()
 	}
 	priority := bulk.Priority(a.record.EnteredAt, a.line.tenant.settings.BasePriority, a.record.Size(), a.record.Done(), max(0, s.config.Alpha))
-	s.fair.Set(&a.queued, a.holding.of, a.line.tags(), a.spec.Class, priority, jobs)
+	s.fair.Set(&a.queued, a.holding.of, a.line.tags(), priority, jobs, a.granted)
 }
 
 // unqueue takes an action out of the fair queue.
 func (s *Store) unqueue(a *action) {
-	s.fair.Set(&a.queued, a.holding.of, a.line.tags(), a.spec.Class, 0, 0)
+	s.fair.Set(&a.queued, a.holding.of, a.line.tags(), 0, 0, a.granted)
 }
 
 func (l *line) tags() bulk.LineTags {

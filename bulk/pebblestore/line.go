@@ -76,6 +76,7 @@ func (s *Store) admit(a *action, n int64, cost float64) {
 	}
 	a.record.Pending -= n
 	a.record.Ready += n
+	a.granted += n
 	s.occupy(a, n)
 	s.charge(a, n)
 	s.advance(a.line, n, cost)

@@ -50,6 +50,8 @@ type action struct {
 	// queued is the action's place in Store.fair. Stale reports whether it must be set again.
 	queued bulk.Queued
 	stale  bool
+	// granted counts the jobs that were admitted since the store was opened.
+	granted int64
 	// slot is its place in line.actions.
 	slot int
 

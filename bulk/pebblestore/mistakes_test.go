@@ -81,7 +81,7 @@ var mistakes = map[string]mistake{
 		f.backlog = func(*bulk.Backlog) {
 			for _, a := range f.actions {
 				if a.record.Paused {
-					f.fair.Set(&a.queued, a.holding.of, a.line.tags(), a.spec.Class, 0, a.waiting())
+					f.fair.Set(&a.queued, a.holding.of, a.line.tags(), 0, a.waiting(), a.granted)
 				}
 			}
 		}
@@ -119,6 +119,20 @@ var mistakes = map[string]mistake{
 	"weight ignored": sets("admit", func(_ *faulty, c *bulk.SettingsChange) {
 		if c.Tenant != nil {
 			c.Tenant = &bulk.Tenant{RequestsPerSecond: c.Tenant.RequestsPerSecond}
+		}
+	}),
+	"keys are not charged": by("admit", func(f *faulty) {
+		f.before = func() {
+			for _, a := range f.actions {
+				a.granted = 0
+			}
+		}
+	}),
+	"keys are charged once for each job": by("admit", func(f *faulty) {
+		f.before = func() {
+			for _, a := range f.actions {
+				a.granted = a.next
+			}
 		}
 	}),
 	"newcomer claims the past": by("admit", func(f *faulty) {

@@ -310,7 +310,7 @@ func (s *Store) enter(number uint64, record bulk.Action) *action {
 	if spec.MaxAttempts > 0 {
 		a.config.MaxAttempts = spec.MaxAttempts
 	}
-	a.queued.Number, a.slot = number, len(a.line.actions)
+	a.queued, a.slot = bulk.Queued{Number: number, Class: a.spec.Class, Key: a.spec.Key}, len(a.line.actions)
 	a.line.actions = append(a.line.actions, a)
 	a.holding = s.holdingOf(bulk.Holder{Tenant: spec.Tenant, Type: spec.Type, Target: a.target.name})
 	a.holding.users++

@@ -48,11 +48,11 @@ func (s *Store) Fetch(ctx context.Context, f func(*bulk.Backlog)) error {
 			b.OldestEvent = m.oldest
 		}
 	}
+	b.Queue.Advance(now, b.Virtual, func(name string) float64 { return b.Types[name].Virtual })
 	for name, t := range b.Types {
 		t.Waiting, t.Lines = b.Queue.Waiting(name)
 		b.Types[name] = t
 	}
-	b.Queue.Advance(now, b.Virtual, func(name string) float64 { return b.Types[name].Virtual })
 	v.end(&b.WindowEnds, "all")
 	b.Bounds = &bounds{view: v, s: s, b: &b}
 	f(&b)
@@ -112,13 +112,9 @@ func (m *mirror) queue(shard *shardMirror, a *mirrored, values *settings, jobs i
 	if t := shard.tenants[a.Tenant]; t != nil {
 		tags = bulk.LineTags{Taken: t.Taken, TypeTaken: t.Lines[a.Type].Taken, Granted: t.Lines[a.Type].Granted}
 	}
-	class := bulk.Normal
-	if a.spec != nil {
-		class = a.spec.Class
-	}
 	settings, _ := values.tenants.get(a.Tenant)
 	priority := bulk.Priority(time.UnixMilli(a.Entered), settings.BasePriority, a.size(), a.Succeeded+a.Failed+a.Canceled, alpha)
-	m.fair.Set(&a.queued, a.holder(), tags, class, priority, jobs)
+	m.fair.Set(&a.queued, a.holder(), tags, priority, jobs, a.Granted)
 }
 
 // hold counts the jobs of an action that are ready or in flight.

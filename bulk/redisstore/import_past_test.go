@@ -114,6 +114,7 @@ func (p *past) create(t *rapid.T) {
 	if rapid.Bool().Draw(t, "aggregate") {
 		spec.Aggregate = []string{"count", "sum:n", "top-errors"}
 	}
+	spec.Key = rapid.SampledFrom([]string{"", "customer 7"}).Draw(t, "key")
 	spec.KeepResults = rapid.Bool().Draw(t, "results")
 	if rapid.Bool().Draw(t, "job events") {
 		spec.Events = []string{bulk.JobEvents}

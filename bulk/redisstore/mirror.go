@@ -429,6 +429,7 @@ func (s *Store) complete(ctx context.Context, shard int) error {
 				return fmt.Errorf("redis: the spec of action %d: %w", n, err)
 			}
 			a.spec, a.partial, a.partialOf = spec, []byte(answers[i][1]), a.Reduced
+			a.queued.Class, a.queued.Key = spec.Class, spec.Key
 			delete(m.incomplete, n)
 			s.specs.put(n, spec)
 		}

@@ -35,6 +35,8 @@ type record struct {
 	// Next is the first job that was never admitted; Back counts the jobs that have returned.
 	Next int64 `json:"next"`
 	Back int64 `json:"back"`
+	// Granted counts the jobs that were admitted; those that returned, each time.
+	Granted int64 `json:"granted"`
 	// Epoch increases when ready jobs are withdrawn.
 	Epoch  int64 `json:"epoch"`
 	Ready  int64 `json:"ready"`

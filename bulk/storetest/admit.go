@@ -22,6 +22,8 @@ var admitCases = []testCase{
 	{"canceling lets jobs in flight finish", false, cancelInFlight},
 	{"tenants are served by weight", false, divideByWeight},
 	{"a newcomer claims no past", false, divideNewcomer},
+	{"keys of a tenant take turns", false, keysTakeTurns},
+	{"jobs that come back count against their key", false, keysOfReturned},
 }
 
 func backlogShows(k *kit) {
@@ -173,6 +175,7 @@ func backlogOrder(k *kit) {
 		if s.Class = []bulk.Class{bulk.Normal, bulk.High, bulk.Low}[i%3]; i%5 == 0 {
 			s = targeted(s.ID, s.Tenant, []string{"shut", "api"}[i%2])
 		}
+		s.Key = []string{"", "x", "y"}[i%4%3]
 		k.run(s, 3+i%4)
 	}
 	for round := range 12 {
@@ -203,9 +206,18 @@ func (k *kit) divide(free bulk.Free) (grants []bulk.Grant) {
 		b.Queue = bulk.NewFairQueue()
 		for _, line := range b.Lines {
 			tags := bulk.LineTags{Taken: line.Taken, TypeTaken: line.TypeTaken, Granted: line.Granted}
+			type key struct {
+				class bulk.Class
+				name  string
+			}
+			had := map[key]bool{}
 			for _, w := range line.Waiting {
 				of := bulk.Holder{Tenant: line.Tenant, Type: line.Type, Target: w.Target}
-				b.Queue.Set(&bulk.Queued{Number: w.Number}, of, tags, w.Class, w.Priority, w.Jobs)
+				granted, k := int64(0), key{w.Class, w.Key}
+				if w.HadTurn && !had[k] {
+					granted, had[k] = 1, true
+				}
+				b.Queue.Set(&bulk.Queued{Number: w.Number, Class: w.Class, Key: w.Key}, of, tags, w.Priority, w.Jobs, granted)
 			}
 		}
 		b.Queue.Advance(b.Now, b.Virtual, func(name string) float64 { return b.Types[name].Virtual })
@@ -321,6 +333,79 @@ func divideByWeight(k *kit) {
 	served := map[string]int{}
 	k.serve(10, served)
 	k.check(served["light"] == 16 && served["heavy"] == 48 && served["other"] == 16, "of 80 served: %v, want 16, 48 and 16", served)
+}
+
+// serveKeys is serve, three jobs in a window; it calls settle for each job, and returns the keys of
+// the jobs in order.
+func (k *kit) serveKeys(windows int, settle func(bulk.Job)) (keys []string) {
+	k.t.Helper()
+	for range windows {
+		k.grant(k.divide(bulk.Free{Total: 3, Types: map[string]int64{"echo": 3, bulk.WebhookType: 3}})...)
+		jobs := k.leaseAs(bulk.LeaseRequest{Types: []string{"echo"}, Max: 9, LeaseFor: time.Minute})
+		for _, j := range append(jobs, k.leaseAs(bulk.LeaseRequest{Types: []string{bulk.WebhookType}, Max: 9, LeaseFor: time.Minute})...) {
+			keys = append(keys, j.Spec.Key)
+			settle(j)
+		}
+		k.dispatch(100)
+		k.advance(time.Second)
+	}
+	return keys
+}
+
+// inTurns checks that two keys took turns: at any time, each had as many jobs as the other, or one
+// more or less.
+func (k *kit) inTurns(keys []string, n int) {
+	k.t.Helper()
+	apart := 0
+	for i, key := range keys {
+		if apart++; key != keys[0] {
+			apart -= 2
+		}
+		k.check(apart <= 1 && apart >= -1, "after %d jobs %q has had %d more: %q", i+1, keys[0], apart, keys)
+	}
+	k.check(len(keys) == n, "%d jobs were leased, want %d", len(keys), n)
+}
+
+func keysTakeTurns(k *kit) {
+	k.open(unlimited())
+	for i := range 20 {
+		s := spec(fmt.Sprint("many", i), "tenant")
+		s.Key = "many"
+		k.run(s, 4)
+	}
+	k.serveKeys(5, func(j bulk.Job) { k.succeed(j) }) // before the other comes
+	one := spec("one", "tenant")
+	one.Key = "one"
+	k.run(one, 40)
+	k.inTurns(k.serveKeys(10, func(j bulk.Job) { k.succeed(j) }), 30)
+	for i := range 3 { // the same for targets of their own
+		s := targeted(fmt.Sprint("to", i), "hooks", fmt.Sprint("target", min(i, 1)))
+		s.Key = fmt.Sprint("key", min(i, 1))
+		k.run(s, 12)
+	}
+	k.transition("one", bulk.Transition{Kind: bulk.Cancel})
+	for i := range 20 {
+		if a := k.action(fmt.Sprint("many", i)); a.Status == bulk.Running && a.Done() < a.Total {
+			k.transition(a.ID, bulk.Transition{Kind: bulk.Cancel})
+		}
+	}
+	k.inTurns(k.serveKeys(6, func(j bulk.Job) { k.succeed(j) }), 18)
+}
+
+func keysOfReturned(k *kit) {
+	k.open(unlimited())
+	for _, id := range []string{"back", "done"} {
+		s := spec(id, "tenant")
+		s.Key = id
+		k.run(s, map[string]int{"back": 2, "done": 60}[id])
+	}
+	k.inTurns(k.serveKeys(20, func(j bulk.Job) {
+		if j.Spec.Key == "back" {
+			k.settle(bulk.Settlement{Kind: bulk.Released}, j)
+		} else {
+			k.succeed(j)
+		}
+	}), 60)
 }
 
 func divideNewcomer(k *kit) {

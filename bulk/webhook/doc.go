@@ -23,6 +23,7 @@
 //	Sluice-Action      the action's id
 //	Sluice-Tenant      the tenant; bytes other than visible ASCII, and %, are
 //	                   percent-encoded
+//	Sluice-Key         the action's key, written like the tenant; left out if it has none
 //	Sluice-Attempt     which attempt this is, from 1
 //	traceparent        the attempt's place in the action's trace, as W3C Trace
 //	tracestate         Context has it; left out if the action is not traced

@@ -119,6 +119,9 @@ func (h *Handler) setHeaders(request *http.Request, job *bulk.Job, now time.Time
 	}
 	header.Set("Sluice-Action", job.Spec.ID)
 	header.Set(headerTenant, headerValue(job.Spec.Tenant))
+	if job.Spec.Key != "" {
+		header.Set("Sluice-Key", headerValue(job.Spec.Key))
+	}
 	header.Set("Sluice-Attempt", strconv.Itoa(job.Attempt))
 	// The header webhook-id makes the request idempotent. An empty list tells the transport
 	// so without sending the header: if the target has just closed a kept connection, that

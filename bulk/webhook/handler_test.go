@@ -71,7 +71,7 @@ func TestRequest(t *testing.T) {
 	})
 	h := newHandler(t, Options{Secrets: []string{vectorSecret, otherSecret}})
 	job := jobTo(strings.Replace(server.URL, "http://", "http://user:pass@", 1) + "/hook?x=1")
-	job.Spec.Tenant = "Zürich 100%"
+	job.Spec.Tenant, job.Spec.Key = "Zürich 100%", "고객 7"
 	if _, err := h.Handle(t.Context(), job); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestRequest(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"Content-Type": "application/json", "User-Agent": "Sluice", HeaderID: "act-7",
-		"Sluice-Action": "act", "Sluice-Tenant": "Z%C3%BCrich%20100%25", "Sluice-Attempt": "2",
+		"Sluice-Action": "act", "Sluice-Tenant": "Z%C3%BCrich%20100%25", "Sluice-Key": "%EA%B3%A0%EA%B0%9D%207", "Sluice-Attempt": "2",
 		"Content-Length": strconv.Itoa(len(job.Payload)),
 	} {
 		if value := got.Header.Get(name); value != want {

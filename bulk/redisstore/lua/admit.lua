@@ -45,6 +45,7 @@ local function admit(number, a, n, cost)
   queue[#queue + 1] = string.format('%s %d %d', number, a.epoch, n)
   local returned = math.min(n, a.back)
   a.back, a.next = a.back - returned, a.next + n - returned
+  a.granted = (a.granted or 0) + n -- an action that an earlier version stored counts from 0
   charge(a, n)
   advance(a, n, cost)
   touch('a:' .. number)

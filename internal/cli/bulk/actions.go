@@ -149,6 +149,7 @@ func statusFacts(a *wire.Action, now time.Time) []term.Fact {
 	facts := []term.Fact{
 		{"action", term.Printable(a.ID)},
 		{"tenant", term.Printable(a.Tenant)},
+		{"key", term.Printable(a.Key)},
 		{"runs", runsText(a.Type, a.Target) + ", class " + a.Class},
 		{"status", statusOf(a)},
 		{"jobs", fmt.Sprintf("%s of %s finished (%s)", humanize.Comma(s.Done()), humanize.Comma(s.Total), s.Percent())},

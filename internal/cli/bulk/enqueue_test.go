@@ -34,6 +34,7 @@ func TestEnqueueGolden(t *testing.T) {
 		run("", "enqueue --tenant acme --type echo --json", `"text"`)
 		run(ordersNDJSON(100), "enqueue - --tenant acme --type echo")
 		run("1\n2\n", "enqueue - --tenant acme --type echo --json")
+		run("1\n2\n", "enqueue - --tenant acme --type echo --key customer-7")
 		run("", "list")
 		run("", "enqueue --tenant acme --type echo --unique order-17 --unique-for 24h", `{"order":17}`)
 		run("", "enqueue --tenant acme --type echo --unique order-17 --unique-for 24h", `{"order":17}`)

@@ -49,7 +49,7 @@ func (f *fakeServer) connect(string) (server, error) { return f, nil }
 
 func wireAction(a bulk.Action) wire.Action {
 	w := wire.Action{
-		ID: a.ID, Tenant: a.Tenant, Type: a.Type, Class: a.Class.String(), Status: string(a.Status), Paused: a.Paused,
+		ID: a.ID, Tenant: a.Tenant, Type: a.Type, Class: a.Class.String(), Key: a.Key, Status: string(a.Status), Paused: a.Paused,
 		Received: a.Received, Pending: a.Pending, InFlight: a.InFlight, Succeeded: a.Succeeded, Failed: a.Failed,
 		Canceled: a.Canceled, Throttled: a.Throttled, Retried: a.Retried, Result: a.Result, Error: a.Error, CreatedAt: a.CreatedAt,
 	}
@@ -75,7 +75,7 @@ func (f *fakeServer) Create(ctx context.Context, body wire.NewAction) (wire.Crea
 	if err != nil {
 		return wire.Created{}, err
 	}
-	spec := bulk.Spec{ID: body.ID, Tenant: body.Tenant, Type: body.Type, Class: class, Aggregate: body.Aggregate, Events: body.Events}
+	spec := bulk.Spec{ID: body.ID, Tenant: body.Tenant, Type: body.Type, Class: class, Key: body.Key, Aggregate: body.Aggregate, Events: body.Events}
 	if body.Target != nil {
 		spec.Target = &bulk.Target{URL: body.Target.URL}
 	}

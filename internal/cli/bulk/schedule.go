@@ -140,6 +140,7 @@ func scheduleFacts(s *wire.Schedule, now time.Time) []term.Fact {
 		{"schedule", s.Name},
 		{"cron", term.Printable(s.Cron) + ", " + term.Printable(s.TimeZone)},
 		{"tenant", term.Printable(s.Tenant)},
+		{"key", term.Printable(s.Key)},
 		{"runs", term.Counted(s.Total, "job") + ", " + runsText(s.Type, s.Target) + ", class " + s.Class},
 		{"overlap", overlap},
 		{"catch up", catchUp},

@@ -88,7 +88,7 @@ func TestScheduleCommandsGolden(t *testing.T) {
 				fmt.Fprintf(&all, "sluice: %v (exit code %d)\n", r.Failure, r.Code())
 			}
 		}
-		const set = "schedule set nightly - --tenant acme --type reports --time-zone Asia/Seoul --catch-up 2h --cron"
+		const set = "schedule set nightly - --tenant acme --key customer-7 --type reports --time-zone Asia/Seoul --catch-up 2h --cron"
 		run("schedule list")
 		run(set, "*/2 9 * * *")
 		time.Sleep(5 * time.Minute)
@@ -155,6 +155,7 @@ func TestScheduleSetRefuses(t *testing.T) {
 		"no tenant":      {[]string{"s", "-", "--cron", "@daily", "--type", "echo"}, "{}", "--tenant TENANT"},
 		"no type":        {[]string{"s", "-", "--cron", "@daily", "--tenant", "a"}, "{}", "say what runs a job"},
 		"back in time":   {[]string{"s", "-", "--cron", "@daily", "--tenant", "a", "--type", "echo", "--catch-up", "-1h"}, "{}", "--catch-up"},
+		"a key":          {[]string{"s", "-", "--cron", "@daily", "--tenant", "a", "--type", "echo", "--key", "a\nb"}, "{}", "--key: want at most 256 printable characters"},
 		"no rows":        {[]string{"s", "-", "--cron", "@daily", "--tenant", "a", "--type", "echo"}, "n,m\n", "it has no rows"},
 		"a broken line":  {[]string{"s", "-", "--cron", "@daily", "--tenant", "a", "--type", "echo"}, "{\"a\":1}\n{", "line 2: want one JSON value"},
 		"too many":       {[]string{"s", "-", "--cron", "@daily", "--tenant", "a", "--type", "echo"}, strings.Repeat("{}\n", 10_001), "at most 10,000 jobs"},

@@ -152,7 +152,7 @@ func threeActions(t *testing.T) *fakeServer {
 	}
 	for i, args := range [][]string{
 		{"--tenant", "acme", "--id", "first", "--type", "echo"},
-		{"--tenant", "a tenant with a really long name", "--id", "01JD3V0Q4ZK8W3", "--url", "https://api.example.com/orders", "--class", "low"},
+		{"--tenant", "a tenant with a really long name", "--id", "01JD3V0Q4ZK8W3", "--url", "https://api.example.com/orders", "--class", "low", "--key", "customer 7"},
 	} {
 		if r := f.on(t.Context(), ordersNDJSON(100+1000*i), append([]string{"submit", "-"}, args...)...); r.Code() != 0 {
 			t.Fatal(r.Failure)

@@ -262,7 +262,7 @@ func field(row []byte, column string) (string, error) {
 
 // flagOf names the flag that fills a field of a spec.
 var flagOf = map[string]string{
-	"type": "--type", "target": "--url", "target.url": "--url", "target.name": "--target", "class": "--class",
+	"type": "--type", "target": "--url", "target.url": "--url", "target.name": "--target", "class": "--class", "key": "--key",
 	"aggregate": "--aggregate", "max_attempts": "--max-attempts", "timeout_ms": "--timeout",
 	"fail_above": "--fail-above", "id": "--id", "run_at": "--run-at", "events": "--events",
 }

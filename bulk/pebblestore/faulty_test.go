@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/storetest"
+	"github.com/sluice-project/sluice/internal/testkit/rapidtest"
 )
 
 // faulty is a store with one deliberate mistake: each function that is set replaces,
@@ -356,6 +357,14 @@ func TestConformanceFindsMistakes(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = option.Value.Set(before) })
 	}
+	t.Run("none by model", func(t *testing.T) {
+		defer rapidtest.Checks(1, 3)()
+		factory := faultyFactory(func(*faulty) {})
+		factory.Rounds, factory.LongRounds = 1, 1
+		if failure := storetest.Finds(t, factory, "model"); failure != "" {
+			t.Fatalf("a store without a mistake: %s", failure)
+		}
+	})
 	for name, m := range mistakes {
 		groups := m.groups
 		if os.Getenv("SLUICE_LONG") == "" {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+
+	"pgregory.net/rapid"
 )
 
 // Finds runs a group of the suite's cases, or "model", against a store with a deliberate
@@ -15,7 +17,12 @@ func Finds(t *testing.T, factory Factory, group string) (failure string) {
 	t.Helper()
 	if group == "model" {
 		for range 20 { // the model is random, and may miss the mistake
-			if failure = failureOf(t, func(t testing.TB) { checkModel(t, factory) }); failure != "" {
+			synctest.Test(t, func(t *testing.T) {
+				failure = failureOf(t, func(t testing.TB) {
+					runModel(t, factory, func(rt *rapid.T, check func(*rapid.T)) { check(rt) })
+				})
+			})
+			if failure != "" {
 				break
 			}
 		}

@@ -18,14 +18,17 @@ import (
 const longVariable = "SLUICE_LONG"
 
 // checkModel runs random operations against a store and the model.
-func checkModel(t testing.TB, factory Factory) {
+func checkModel(t *testing.T, factory Factory) { runModel(t, factory, rapid.SyncTest) }
+
+// runModel calls bubble for each of them: rapid.SyncTest needs a real test.
+func runModel(t testing.TB, factory Factory, bubble func(*rapid.T, func(*rapid.T))) {
 	rounds := cmp.Or(factory.Rounds, 2)
 	if os.Getenv(longVariable) == "1" {
 		rounds = cmp.Or(factory.LongRounds, 20)
 	}
 	steps := 0
 	rapid.Check(t, func(rt *rapid.T) {
-		rapid.SyncTest(rt, func(rt *rapid.T) {
+		bubble(rt, func(rt *rapid.T) {
 			m := newMachine(t, rt, factory)
 			operations := m.operations()
 			for range rounds {

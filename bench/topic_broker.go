@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"sync/atomic"
 	"time"
 )
 
@@ -57,14 +58,24 @@ func Values(bytes int) func(n int) []byte {
 	}
 }
 
-// freeAddress returns an address of this host with a free port.
+// The ports of servers are below the system's own, which any connection may take, and above those of
+// the tests, which are in other modules.
+const firstPort, portsCount = 32_000, 700
+
+var nextPort atomic.Int64
+
+func init() { nextPort.Store(rand.Int64N(portsCount)) } // the last run's connections may linger
+
+// freeAddress returns an address of this host with a free port, which is not given again soon.
 func freeAddress(ctx context.Context) (string, error) {
 	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	for range portsCount {
+		address := fmt.Sprintf("127.0.0.1:%d", firstPort+nextPort.Add(1)%portsCount)
+		if listener, err := config.Listen(ctx, "tcp", address); err == nil {
+			return address, listener.Close()
+		}
 	}
-	return listener.Addr().String(), listener.Close()
+	return "", fmt.Errorf("no port from %d to %d is free", firstPort, firstPort+portsCount-1)
 }
 
 // listens returns a check that connections are accepted at an address.

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os/exec"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/ports"
 	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
@@ -270,12 +270,7 @@ func TestContractWatchAndUnreachable(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.start()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	nobody := listener.Addr().String()
-	listener.Close()
+	nobody := ports.Addrs(t, 1)[0]
 	s.refuses("POST", "/v1/actions", "application/json", `{"tenant":"shop","target":{"url":"ftp://x"}}`, http.StatusUnprocessableEntity)
 	s.call("POST", "/v1/actions", fmt.Sprintf(`{"id":"a","tenant":"shop","target":{"url":"http://%s/"},"max_attempts":1,"fail_above":0.5,"aggregate":["top-errors"]}`, nobody), http.StatusCreated, nil)
 	s.upload("a", ndjson, "1\n2\n3\n", 0)

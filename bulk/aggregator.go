@@ -53,6 +53,10 @@ func (e *Engine) reduce(ctx context.Context, a Action) error {
 		return err
 	}
 	for a.Reduced < a.Batches {
+		if time.Since(began) > reduceInterval {
+			e.aggregate.Wake()
+			return nil
+		}
 		outcomes, upTo, err := e.store.Outcomes(ctx, a.ID, a.Reduced)
 		if err != nil || upTo == a.Reduced {
 			return err
@@ -61,10 +65,6 @@ func (e *Engine) reduce(ctx context.Context, a Action) error {
 		transition.Partial, transition.Error = aggregates.ReduceBatch(a.Partial, outcomes)
 		if a, err = e.store.Transition(ctx, a.ID, transition); err != nil {
 			return err
-		}
-		if a.Reduced < a.Batches && time.Since(began) > reduceInterval {
-			e.aggregate.Wake()
-			return nil
 		}
 	}
 	if a.Status != Aggregating {

@@ -157,8 +157,8 @@ func NewFairQueue() *FairQueue {
 
 // Set records the state of an action and of its line, whichever of it has changed: its Priority,
 // how many of its jobs can be admitted, and how many were admitted so far; one that returned and was
-// admitted again counts again. A store may count from when it was opened. With 0 jobs it leaves. A tenant whose limit was used up is looked at
-// again. The changes take effect with the next Advance.
+// admitted again counts again. A store may count from when it was opened. With 0 jobs it leaves. A
+// tenant whose limit was used up is looked at again. The changes take effect with the next Advance.
 func (x *FairQueue) Set(q *Queued, of Holder, tags LineTags, priority float64, jobs, granted int64) {
 	if jobs > 0 && q.in == nil {
 		q.in = x.enter(x.laneOf(of, tags), q)
@@ -430,11 +430,8 @@ func (x *FairQueue) park(name string, until time.Time) {
 	if t := x.tenants[name]; t != nil {
 		t.until = until
 		x.parked.Set(t)
-		for _, line := range t.lines {
-			for _, l := range line.lanes {
-				x.place(l)
-			}
-		}
+		x.moveAll(t)
+		x.placeMoved()
 	}
 }
 

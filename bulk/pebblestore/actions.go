@@ -476,8 +476,7 @@ func (c *call) retire(a *action) {
 		c.deleteAll(keyPayloads, a.number)
 	}
 	if a.record.Batches > pointDeletes {
-		from, to := numberRange(keyOutcomes, a.number)
-		c.keep(c.batch.DeleteRange(from, to, nil))
+		c.deleteAll(keyOutcomes, a.number)
 		return
 	}
 	for batch := range a.record.Batches {

@@ -332,7 +332,6 @@ func (c *call) expire(j *job) {
 	case j.local:
 		if c.crash(j) {
 			s.goBack(j)
-			j.lapsed = true
 		}
 	case int(j.attempts) >= a.config.MaxAttempts:
 		c.fail(j, fmt.Sprintf("the lease expired before it was settled, in attempt %d of %d", j.attempts, a.config.MaxAttempts), 0)
@@ -354,6 +353,7 @@ func (c *call) crash(j *job) (lives bool) {
 		return false
 	}
 	c.note(j.action, evCrashed, j.index, 0)
+	j.lapsed = true
 	return true
 }
 

@@ -268,11 +268,8 @@ func (s *Store) loadReturned(call *call, a *action, returned []*job) error {
 	}
 	slices.SortFunc(returned, func(x, y *job) int { return int(x.index) - int(y.index) })
 	for _, j := range returned {
-		if j.phase == inFlight {
-			if !call.crash(j) {
-				continue
-			}
-			j.lapsed = true
+		if j.phase == inFlight && !call.crash(j) {
+			continue
 		}
 		j.phase = inLine
 		a.returned.push(j)

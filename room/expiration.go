@@ -120,7 +120,7 @@ func (e *Engine) count(ctx context.Context, k *cachedRoom, idle bool) error {
 			return err
 		}
 		k.counted, k.countedIdle = now, idle
-		k.outflow.add(status, k.room.Load().Settings.Capacity)
+		k.outflow.add(status, k.room.Load().capacity())
 		k.measured.Store(&measured{status, k.outflow.rate(), k.outflow.line()})
 	}
 	return nil

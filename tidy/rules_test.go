@@ -98,7 +98,7 @@ var packages = map[string]rule{
 	},
 	"room/pebblestore": {imports: []string{"internal/pebblekv", "internal/ranks", "room"}, refuses: []string{"net"}},
 	"room": {
-		imports: []string{"lifecycle", "internal/clientnet", "internal/spelling"},
+		imports: []string{"internal/autorate", "internal/clientnet", "internal/spelling", "lifecycle"},
 		refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"},
 	},
 	"room/redisstore":        {imports: []string{"internal/rediskv", "room"}, refuses: []string{pebble}},

@@ -32,6 +32,8 @@ type ProxyOptions struct {
 	Logger *slog.Logger
 	// TLS is for an upstream over https. Default: the system's roots.
 	TLS *tls.Config
+	// Meter counts how the upstream answers visitors inside. Default: none.
+	Meter *Meter
 	// Dial opens connections to the upstream. Default: [Dialer].DialContext.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -154,6 +156,13 @@ func dropTunnel(header http.Header) {
 }
 
 func (o *ProxyOptions) transport() http.RoundTripper {
+	if o.Meter != nil {
+		return metered{o.connections(), o.Meter}
+	}
+	return o.connections()
+}
+
+func (o *ProxyOptions) connections() *http.Transport {
 	return &http.Transport{
 		DialContext:            o.Dial,
 		TLSClientConfig:        o.TLS,

@@ -114,6 +114,30 @@ func TestGate(t *testing.T) {
 	}
 }
 
+// A gate that finds the capacity begins with the least that is set, and lets in all who wait while the
+// upstream is fast.
+func TestGateFindsTheCapacity(t *testing.T) {
+	t.Parallel()
+	s, front := newGate(t, shop(t).URL, "--capacity", "auto", "--auto-min", "2", "--claim-window", "1m")
+	s.start()
+	var people []*person
+	inside := func() (n int) {
+		for _, p := range people {
+			if p.inShop("/") {
+				n++
+			}
+		}
+		return n
+	}
+	for range 8 {
+		people = append(people, newPerson(t, front))
+	}
+	if n := inside(); n != 2 {
+		t.Fatalf("at first %d people are inside, want 2", n)
+	}
+	until.True(t, "all are let in", func() bool { return inside() == len(people) })
+}
+
 // Places behind a gate survive its death, and flags change the settings of an existing room.
 func TestGateSurvivesAKill(t *testing.T) {
 	t.Parallel()

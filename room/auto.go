@@ -31,9 +31,6 @@ const (
 	// autoOver is the share of the capacity above which visitors count as more than it: a
 	// lower capacity holds only when enough of them have left.
 	autoOver = 1.05
-	// autoSlow is how much longer than without a queue requests take of an upstream that has
-	// too many.
-	autoSlow = 1.5
 	// autoDrain is the least part of the capacity that is left while a queue drains.
 	autoDrain = 0.92
 	// wanted is the utilization to which an upstream is brought that reports its own.
@@ -128,9 +125,7 @@ func (a *autoCapacity) overrun(up Upstream) {
 	if a.over.Length < time.Second || a.rate.PerSecond == 0 {
 		return
 	}
-	if float64(a.over.Took) > autoSlow*float64(a.rate.Least)*float64(a.over.Answered) {
-		a.rate.Overrun(float64(a.over.Answered) / a.over.Length.Seconds())
-	}
+	a.rate.Overrun(autorate.Sample{Length: a.over.Length, Passed: a.over.Answered, Took: a.over.Took})
 	a.rate.Drain = 0 // The queue drains as visitors leave.
 	a.capacity = a.sustained()
 	a.over = Upstream{}

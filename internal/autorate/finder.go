@@ -131,6 +131,8 @@ const (
 	span = 100
 	// queuePart is the fraction of a round's attempts that may wait in the target's queue.
 	queuePart = 0.1
+	// spreadNoise is by how much durations vary without a queue, if attempts are spread.
+	spreadNoise = 5 * time.Millisecond
 )
 
 // Rate returns how many attempts per second may start in the next windows. It is at least
@@ -242,13 +244,16 @@ func (a *Finder) backOff(bears float64, r round) {
 	a.set(backOff*ceiling, r)
 }
 
-// Overrun lowers the rate to what was delivered, per second, while more was asked than the rate
-// allows: a caller that cannot lower the load at once calls it in place of Observe.
-func (a *Finder) Overrun(delivered float64) {
-	if delivered < a.PerSecond {
-		a.Round = round{}
-		a.backOff(delivered, round{Length: length})
+// Overrun takes a sample in place of Observe while more is asked than the rate allows, of a caller
+// that cannot lower the load at once. If attempts take much longer than without a queue, the rate
+// becomes at most what passed.
+func (a *Finder) Overrun(s Sample) {
+	delivered := float64(s.Passed) / s.Length.Seconds()
+	if s.Passed == 0 || delivered >= a.PerSecond || !a.late(s.Took/time.Duration(s.Passed), spreadNoise) {
+		return
 	}
+	a.Round, a.Drain = round{}, 0
+	a.backOff(delivered, round{Length: s.Length})
 }
 
 // rise follows the curve of CUBIC, with rounds instead of seconds.
@@ -288,13 +293,15 @@ func (a *Finder) timed(r round) (took time.Duration, slow bool) {
 	if a.Least == 0 || took < a.Least {
 		a.Least = took
 	}
-	least := a.least()
-	together := r.Length / time.Duration(r.Windows)
+	noise := r.Length / time.Duration(r.Windows) * 6 / 10
 	if r.Spread {
-		together = 0
+		noise = spreadNoise
 	}
-	return took, took-least > together*6/10+least/2
+	return took, a.late(took, noise)
 }
+
+// late reports whether attempts take much longer than the minimum.
+func (a *Finder) late(took, noise time.Duration) bool { return took-a.least() > noise+a.least()/2 }
 
 func (a *Finder) least() time.Duration {
 	if a.LeastBefore > 0 {

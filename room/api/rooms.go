@@ -45,7 +45,7 @@ type roomsView struct {
 func viewOf(v *room.View) roomView {
 	return roomView{
 		Found: v.Found,
-		Room: v.Room.Name, Mode: v.Room.Settings.Mode, State: v.Phase,
+		Room:  v.Room.Name, Mode: v.Room.Settings.Mode, State: v.Phase,
 		Waiting: v.Status.Waiting, Inside: v.Status.Inside, Called: v.Status.Called,
 		EnteredTotal: v.Status.Entered, AdmittedTotal: v.Status.Admitted, MissedTotal: v.Status.NoShows,
 		DepartedTotal: v.Status.Departed, ExpiredTotal: v.Status.Expired, EventsDropped: v.Status.EventsDropped,

@@ -11,6 +11,7 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -81,7 +82,7 @@ func (o *ProxyOptions) rewrite(r *httputil.ProxyRequest, upstream *url.URL) {
 	r.SetURL(upstream)
 	r.Out = r.Out.WithContext(context.WithValue(r.Out.Context(), asked{}, r.In))
 	trusted := trustedPeer(r.In, o.TrustedProxies)
-	keepPass(r)
+	keepVisitor(r)
 	dropClaims(r.Out.Header, trusted)
 	dropTunnel(r.Out.Header)
 	r.Out.Host = r.In.Host
@@ -104,16 +105,18 @@ func (o *ProxyOptions) rewrite(r *httputil.ProxyRequest, upstream *url.URL) {
 // asked is the context key of the visitor's request in the request to the upstream.
 type asked struct{}
 
-// keepPass sends PassHeader as the gate has set it: a client can neither remove it, by
-// naming it in Connection, nor set a header that the upstream may read as the same.
-func keepPass(r *httputil.ProxyRequest) {
+// keepVisitor sends the visitor's headers as the gate has set them: a client can neither remove
+// one, by naming it in Connection, nor set a header that the upstream may read as the same.
+func keepVisitor(r *httputil.ProxyRequest) {
 	for name := range r.Out.Header {
-		if strings.EqualFold(strings.ReplaceAll(name, "_", "-"), PassHeader) {
+		if slices.Contains(visitorHeaders, http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))) {
 			delete(r.Out.Header, name)
 		}
 	}
-	if pass := r.In.Header.Get(PassHeader); pass != "" {
-		r.Out.Header.Set(PassHeader, pass)
+	for _, name := range visitorHeaders {
+		if values := r.In.Header[name]; len(values) > 0 {
+			r.Out.Header[name] = values
+		}
 	}
 }
 

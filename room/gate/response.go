@@ -11,8 +11,19 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// PassHeader is the request header in which the upstream gets the pass.
-const PassHeader = "Sluice-Pass"
+// The request headers by which the upstream knows a visitor who is inside. Requests that need no
+// pass have none of them.
+const (
+	// PassHeader has the pass.
+	PassHeader = "Sluice-Pass"
+	// VisitorHeader has the visitor's number in the room.
+	VisitorHeader = "Sluice-Visitor"
+	// RoomHeader has the room's name.
+	RoomHeader = "Sluice-Room"
+)
+
+// visitorHeaders are all of them.
+var visitorHeaders = []string{PassHeader, VisitorHeader, RoomHeader}
 
 // problem is an error in JSON, as in RFC 9457.
 type problem struct {

@@ -3,9 +3,11 @@ package gate
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"time"
 
 	"github.com/sluice-project/sluice/room"
@@ -46,6 +48,20 @@ func (g *Gate) visit(w http.ResponseWriter, r *http.Request) *visit {
 	v.ticket, v.proof = v.cookie(g.ticketCookie()), v.cookie(g.passCookie())
 	v.preferOwnTicket()
 	return v
+}
+
+// serve answers the visit, or lets it through to next.
+func (v *visit) serve(next http.Handler) {
+	v.next = next
+	if err := v.findSettings(); err != nil {
+		v.refuse(err)
+		return
+	}
+	if !v.settings.NeedsPass(v.r.Host, v.r.URL.Path, v.r.Method) {
+		v.pass(nil)
+		return
+	}
+	v.admit()
 }
 
 // maxNamesakes is how many cookies of the ticket's name are checked.
@@ -175,7 +191,7 @@ func (v *visit) join() {
 	otherSite := v.kind == navigation && sameSite.Check(v.r) != nil
 	switch {
 	case (v.kind == part || otherSite) && v.settings.OnStoreFailure == room.FailOpen && v.gate.store.failedLately():
-		v.pass("")
+		v.pass(nil)
 		return
 	case v.kind == part:
 		v.respond(http.StatusServiceUnavailable, problem{}, nil)
@@ -292,21 +308,22 @@ func (v *visit) inside(answer *room.Answer) {
 	if answer.Ticket != "" {
 		v.ticket = answer.Ticket
 	}
-	v.pass(answer.Pass)
+	v.pass(answer)
 }
 
-// pass sends a request on, with a new pass if there is one.
-func (v *visit) pass(pass string) {
-	r := v.r
-	if pass != "" {
-		v.proof = pass
+// pass sends a request on, with the headers of a visitor who is inside, or without.
+func (v *visit) pass(answer *room.Answer) {
+	r := new(http.Request)
+	*r = *v.r
+	r.Header = maps.Clone(v.r.Header)
+	for _, name := range visitorHeaders {
+		delete(r.Header, name)
 	}
-	if pass != "" || len(r.Header.Values(PassHeader)) > 0 {
-		r = r.Clone(r.Context())
-		r.Header.Del(PassHeader)
-		if pass != "" {
-			r.Header.Set(PassHeader, pass)
-		}
+	if answer != nil {
+		v.proof = answer.Pass
+		r.Header.Set(PassHeader, answer.Pass)
+		r.Header.Set(VisitorHeader, strconv.FormatInt(answer.ID, 10))
+		r.Header.Set(RoomHeader, v.gate.options.Room)
 	}
 	w := &releaser{ResponseWriter: v.w, visit: v}
 	v.next.ServeHTTP(w, r)
@@ -322,7 +339,7 @@ func (v *visit) refuse(err error) {
 	case unavailable(err):
 		if v.settings.OnStoreFailure == room.FailOpen && v.next != nil {
 			v.gate.failed(v.r.Context(), err)
-			v.pass("")
+			v.pass(nil)
 			return
 		}
 		v.unavailable(err)

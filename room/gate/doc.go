@@ -52,9 +52,10 @@
 //
 // # Guarantees
 //
-//   - A request that needs a pass reaches the upstream only if the engine confirms at
-//     that moment that its visitor is inside, or if the store does not answer and the
-//     room's on_store_failure is open.
+//   - A request that needs a pass reaches the upstream only if the engine has confirmed that its
+//     visitor is inside, for this request or for that pass at this gate at most
+//     [Options].Recheck ago; or if the store does not answer and the room's on_store_failure is
+//     open.
 //   - Cookies are HttpOnly and SameSite=Lax, and where the visitor uses TLS Secure, with
 //     names that begin with __Host-. No script sees a ticket, in an answer neither. Cookies
 //     are set on pages and JSON only. An answer that sets one has Cache-Control: no-store,
@@ -68,7 +69,8 @@
 //     shop lets them, also beyond the visit.
 //
 // Bounds: each call to the engine takes at most [AskTime]; while the store hangs, one call
-// a second is tried, and other requests are answered as if it were unavailable. Each form
+// a second is tried, and other requests are answered as if it were unavailable. At most 32,768
+// passes are believed without asking, some 1 KiB each. Each form
 // has at most [MaxForm] bytes and [FormTime], each page at most 1 MiB. A visitor whose
 // browser refuses cookies cannot keep a place: the page says so.
 package gate

@@ -58,6 +58,10 @@ type Options struct {
 	// TrustedProxies are the addresses whose X-Forwarded-For and X-Forwarded-Proto are
 	// trusted. Default: none.
 	TrustedProxies []netip.Prefix
+	// Recheck is how long a pass is believed after the engine has confirmed it: visits that
+	// ended elsewhere end here that much later. Default [DefaultRecheck]; negative: each
+	// request asks.
+	Recheck time.Duration
 	// SecureCookies sets Secure on all cookies and begins their names with __Host-, for a
 	// proxy in front that ends TLS without saying so. Default: that is done when the
 	// request came over TLS, or a trusted proxy says that it did.
@@ -88,6 +92,8 @@ type Gate struct {
 	logger  *slog.Logger
 	logged  atomic.Int64
 	store   storeHealth
+	// believed are the passes that were confirmed lately.
+	believed believed
 }
 
 // New returns a gate. Without streams the page polls for its place. The error says which
@@ -112,6 +118,7 @@ func New(rooms Rooms, streams Streams, options Options) (*Gate, error) {
 	} else if err := checkTemplate(g.page, words.words); err != nil {
 		return nil, err
 	}
+	g.believed.length = cmp.Or(options.Recheck, DefaultRecheck)
 	g.logger = cmp.Or(g.logger, slog.Default())
 	if streams == nil {
 		g.paths.Watch = ""

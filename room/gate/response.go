@@ -36,14 +36,14 @@ type problem struct {
 
 // newPage returns a page for this request.
 func (v *visit) newPage(kind Kind) *Page {
-	page := v.words.page(kind)
+	page := v.words().page(kind)
 	page.Brand = v.gate.options.Brand
 	page.Paths = v.gate.paths
 	page.Nonce = newNonce()
 	page.Return = localPath(v.r.URL.RequestURI())
 	if v.r.Method != http.MethodGet && v.r.Method != http.MethodHead {
 		page.Posted = true
-		page.Notices = append(page.Notices, v.words.NotSent)
+		page.Notices = append(page.Notices, v.words().NotSent)
 	}
 	return page
 }

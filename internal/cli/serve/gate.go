@@ -26,7 +26,7 @@ func openGate(settings *config.Gate, of *rooms, connections *connlimit.Limiter, 
 	opened := noPart()
 	options := gate.Options{
 		Room: settings.Room, TrustedProxies: settings.TrustedProxies.Prefixes(), SecureCookies: settings.SecureCookies,
-		Brand: settings.Brand, Logger: log,
+		Brand: settings.Brand, Recheck: settings.Recheck, Logger: log,
 	}
 	for _, name := range settings.Languages {
 		tag, err := language.Parse(name)

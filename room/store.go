@@ -47,8 +47,8 @@ type Store interface {
 	// Enter puts a visitor at the end of the line, and calls. If the arrival has a
 	// key that waits or is active, Enter returns that visitor's place, as an Ask with
 	// claim would, and calls or refuses nobody. The new visitor's place is returned as
-	// after an Ask with claim: a visitor who was called is inside. Numbers are 1, 2, 3
-	// and so on, in the order of the operations. ErrNotOpen before EnterFrom, ErrEnded
+	// after an Ask with claim: a visitor who was called is inside. Both ask without claim
+	// if the arrival is Provisional. Numbers are 1, 2, 3 and so on, in the order of the operations. ErrNotOpen before EnterFrom, ErrEnded
 	// from EnterUntil on, ErrLineFull if Status.Waiting is MaxWaiting or more; then
 	// nothing happens.
 	Enter(ctx context.Context, terms Terms, arrival Arrival) (Place, error)

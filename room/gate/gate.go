@@ -145,6 +145,7 @@ func (g *Gate) Middleware(next http.Handler) http.Handler {
 			return
 		}
 		if !v.settings.NeedsPass(r.Host, r.URL.Path, r.Method) {
+			v.comeBack()
 			v.pass("")
 			return
 		}

@@ -41,7 +41,7 @@ func readPlace(n int64, at time.Time, v []int64) room.Place {
 func (s *Store) Enter(ctx context.Context, terms room.Terms, arrival room.Arrival) (room.Place, error) {
 	args := append(callTerms(&terms),
 		millis(terms.EnterFrom), millis(terms.EnterUntil), millis(terms.DrawUntil), number(terms.MaxWaiting),
-		number(terms.TTL.Milliseconds()), flag(terms.Sliding), keyText(arrival.Key), number(arrival.Draw))
+		number(terms.TTL.Milliseconds()), flag(terms.Sliding), keyText(arrival.Key), number(arrival.Draw), flag(!arrival.Provisional))
 	answer, err := s.operate(ctx, enterScript, terms.Room, revisionOf(&terms), 2+placeSize, args...)
 	if err != nil {
 		return room.Place{}, err

@@ -13,7 +13,7 @@ import (
 func (m *Memory) Enter(ctx context.Context, terms room.Terms, arrival room.Arrival) (room.Place, error) {
 	return operate(ctx, m, terms, func(r *memoryRoom, at at) (room.Place, error) {
 		if number := r.keys[arrival.Key]; number != 0 {
-			r.ask(at, r.visitors[number], true)
+			r.ask(at, r.visitors[number], !arrival.Provisional)
 			return r.place(number, at.now), nil
 		}
 		if err := at.MayEnter(at.ms(), r.counts[room.Waiting]); err != nil {
@@ -21,7 +21,7 @@ func (m *Memory) Enter(ctx context.Context, terms room.Terms, arrival room.Arriv
 		}
 		v := r.add(at, arrival)
 		r.call(at, false)
-		r.ask(at, v, true)
+		r.ask(at, v, !arrival.Provisional)
 		p := r.place(v.number, at.now)
 		p.New = true
 		return p, nil

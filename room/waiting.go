@@ -22,7 +22,7 @@ func (e *Engine) Enter(ctx context.Context, name string, v Visit) (answer Answer
 		s := &op.room.Settings
 		if !limited {
 			limited = true
-			if after, ok := op.cached.joins.allow(v.Client, s.joinBound(v), time.Now()); !ok {
+			if after, ok := e.joins.allow(name, v.Client, s.joinBound(v), time.Now()); !ok {
 				e.metrics.limited.Inc()
 				return &LimitError{RetryAfter: after}
 			}
@@ -31,9 +31,6 @@ func (e *Engine) Enter(ctx context.Context, name string, v Visit) (answer Answer
 		place, err := e.store.Enter(ctx, op.terms, arrival)
 		if err != nil {
 			return err
-		}
-		if op.cached.idle.CompareAndSwap(true, false) && shortestWindow(s) < idleInterval {
-			op.cached.wakeUp()
 		}
 		ticket.Number = place.Number
 		if answer, err = e.answer(&op, ticket, place); err != nil || place.State != Called || !place.Until.After(place.Now) {

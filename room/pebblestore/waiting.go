@@ -28,6 +28,7 @@ func (s *Store) Enter(ctx context.Context, terms room.Terms, arrival room.Arriva
 		m.cancel()
 		return room.Place{}, err
 	}
+	m.setBatch(terms.Lapsed(m.now, rs.waiting, rs.counts.batch))
 	number := m.arrive(arrival)
 	m.call(false)
 	place := m.ask(number, !arrival.Provisional)

@@ -153,7 +153,8 @@ func (m *machine) clear(rt *rapid.T) {
 	m.must(m.memory.Clear(ctx, m.inModel()))
 }
 
-func (m *machine) expireOnce(*rapid.T) {
+func (m *machine) expireOnce(rt *rapid.T) {
+	m.terms.Tender = rapid.SampledFrom([]string{"", "", "a", "b"}).Draw(rt, "tender")
 	var got room.Due
 	err := m.timed(func() (at time.Time, err error) {
 		got, err = m.store.Expire(ctx, m.terms)
@@ -162,6 +163,7 @@ func (m *machine) expireOnce(*rapid.T) {
 	m.must(err)
 	want, err := m.memory.Expire(ctx, m.inModel())
 	m.must(err)
+	m.check(got.Tended == want.Tended && got.Status == want.Status, "Expire answers %+v, want %+v", got, want)
 	m.check(!got.More, "Expire says that there is more, after so few")
 	m.check(got.Next.IsZero() || got.Next.After(got.Now), "next is %v, and now %v", got.Next, got.Now)
 	if !want.Next.IsZero() {

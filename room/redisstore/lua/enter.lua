@@ -27,6 +27,7 @@ if now < tonumber(ARGV[12]) then return {NOT_OPEN, now} end
 if ARGV[13] ~= '0' and now >= tonumber(ARGV[13]) then return {ENDED, now} end
 local waiting = call('ZCARD', LINE) + call('ZCARD', ASIDE) - call('ZCARD', CALLED)
 if waiting >= tonumber(ARGV[15]) then return {LINE_FULL, now} end
+if waiting == 0 then lapse(tonumber(ARGV[11])) end
 
 set('number', room.number + 1)
 local number = string.format('%d', room.number)

@@ -26,10 +26,18 @@ type Room struct {
 
 	// Revision is the store's, raised by each change of the fields above.
 	Revision uint64 `json:"-"`
+
+	// size is the bytes of the record.
+	size int64
 }
 
-// MaxRooms is how many rooms there may be.
-const MaxRooms = 1_000
+const (
+	// MaxRooms is how many rooms there may be.
+	MaxRooms = 10_000
+	// MaxRoomBytes bounds the records of all rooms together, which each instance has in
+	// memory.
+	MaxRoomBytes = 64 << 20
+)
 
 // Opening returns when the room opens: ticks count from here.
 func (r *Room) Opening() time.Time {

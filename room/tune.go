@@ -99,7 +99,7 @@ func (t *Tuner) own(ctx context.Context, up *Upstream) (bool, error) {
 	if up.Started+up.Answered+up.Refused == 0 {
 		ttl = 0
 	}
-	owns, err := t.engine.store.Own(ctx, "tuner of "+t.room, t.engine.ownership.holder, ttl)
+	owns, err := t.engine.store.Own(ctx, "tuner of "+t.room, t.engine.catalog.holder, ttl)
 	return owns && ttl > 0, err
 }
 

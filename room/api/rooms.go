@@ -36,10 +36,11 @@ type roomView struct {
 	Settings  *room.Settings `json:"settings,omitempty" doc:"All that apply in the mode, defaults included."`
 }
 
-// roomsView lists rooms without their settings: with the rules of a thousand rooms
-// the list would be very large.
+// roomsView is a page of rooms without their settings: with the rules of a thousand rooms
+// it would be very large.
 type roomsView struct {
 	Rooms []roomView `json:"rooms" nullable:"false"`
+	Next  *string    `json:"next" nullable:"true" doc:"Give this as after for the next page; null if there is none."`
 }
 
 func viewOf(v *room.View) roomView {
@@ -61,13 +62,25 @@ func answerRoom(e *edge.Exchange, status int, v *room.View) error {
 }
 
 func (s *server) listRooms(e *edge.Exchange) error {
-	views, err := s.engine.Rooms(e.R.Context())
+	limit, err := e.Number("limit", MaxPage)
+	switch {
+	case err != nil:
+		return err
+	case limit == 0:
+		return edge.Invalid("limit", "give a number from 1 to 1000")
+	case limit < 0:
+		limit = MaxPage
+	}
+	views, more, err := s.engine.Rooms(e.R.Context(), e.Query("after"), int(limit))
 	if err != nil {
 		return err
 	}
-	list := roomsView{make([]roomView, 0, len(views))}
+	list := roomsView{Rooms: make([]roomView, 0, len(views))}
 	for i := range views {
 		list.Rooms = append(list.Rooms, viewOf(&views[i]))
+	}
+	if n := len(views); more && n > 0 {
+		list.Next = &views[n-1].Room.Name
 	}
 	return e.AnswerValue(http.StatusOK, list)
 }

@@ -11,6 +11,11 @@ import (
 // The types below describe objects in the OpenAPI document that are read or written
 // by code of their own. Tests compare them with what is answered.
 
+type inRooms struct {
+	After string `query:"after" doc:"What the page before gave as next."`
+	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"1000" doc:"The most rooms of a page."`
+}
+
 type inSettings struct {
 	RoomPath
 	Body room.Settings

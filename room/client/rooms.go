@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/sluice-project/sluice/room"
@@ -68,11 +69,18 @@ func (c *Client) Room(ctx context.Context, name string) (Room, error) {
 
 // Rooms returns all rooms, by name.
 func (c *Client) Rooms(ctx context.Context) ([]Room, error) {
-	var list struct {
-		Rooms []Room `json:"rooms"`
+	var rooms []Room
+	for query := (url.Values{}); ; {
+		var page struct {
+			Rooms []Room `json:"rooms"`
+			Next  string `json:"next"`
+		}
+		_, err := c.api.Do(ctx, call{Method: "GET", Path: at(), Query: query}, &page)
+		if rooms = append(rooms, page.Rooms...); err != nil || page.Next == "" {
+			return rooms, err
+		}
+		query = url.Values{"after": {page.Next}}
 	}
-	_, err := c.api.Do(ctx, call{Method: "GET", Path: at()}, &list)
-	return list.Rooms, err
 }
 
 // DeleteRoom removes a room with all its visitors.

@@ -31,7 +31,7 @@ func (g *Gate) ticketCookie() string { return "sluice_ticket_" + g.options.Room 
 func (g *Gate) passCookie() string   { return "sluice_pass_" + g.options.Room }
 
 // lineCookie keeps what only the page needs: the visitor's first position, and why an
-// earlier place was lost.
+// earlier place was lost. With a pass beside it, the visitor has not come back yet.
 func (g *Gate) lineCookie() string { return "sluice_line_" + g.options.Room }
 
 // sentCookie returns a cookie of the request; nil if there is none.

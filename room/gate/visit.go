@@ -67,6 +67,7 @@ func (v *visit) serve(next http.Handler) {
 		return
 	}
 	if !v.settings.NeedsPass(v.r.Host, v.r.URL.Path, v.r.Method) {
+		v.comeBack()
 		v.pass(nil)
 		return
 	}
@@ -243,10 +244,13 @@ func (v *visit) join() {
 	v.showPlace(&answer)
 }
 
-// enter takes a place, which is that of the shop's customer if a token says so. A token that
-// has expired must lock nobody out: its visitor is a newcomer without a key.
+// enter takes a place, which is that of the shop's customer if a token says so. A free slot is
+// the visitor's for the claim window only, until a cookie comes back: programs that keep none
+// would fill the room. A token that has expired must lock nobody out: its visitor is a newcomer without a key.
 func (v *visit) enter() (answer room.Answer, err error) {
-	visit := room.Visit{Client: v.client, Shared: proxied.Shared(v.client, v.gate.options.TrustedProxies), Token: proxied.Token(v.r)}
+	visit := room.Visit{
+		Client: v.client, Shared: proxied.Shared(v.client, v.gate.options.TrustedProxies), Token: proxied.Token(v.r), Provisional: true,
+	}
 	err = v.ask(func(ctx context.Context) (err error) {
 		answer, err = v.gate.rooms.Enter(ctx, v.gate.options.Room, visit)
 		if errors.Is(err, room.ErrBadToken) {
@@ -260,7 +264,7 @@ func (v *visit) enter() (answer room.Answer, err error) {
 
 // showPlace answers a visitor who has a place: inside, or in line.
 func (v *visit) showPlace(answer *room.Answer) {
-	if answer.State == room.Inside {
+	if answer.State == room.Inside || answer.Pass != "" {
 		v.inside(answer)
 		return
 	}
@@ -325,7 +329,9 @@ func (v *visit) inside(answer *room.Answer) {
 		if answer.Pass != "" && (v.proof == "" || time.Until(passEnds(v.proof)) < freshPass) {
 			v.setCookie(v.gate.passCookie(), answer.Pass, passAge)
 		}
-		if _, sent := v.sentAs(v.gate.lineCookie()); sent {
+		if answer.State == room.Called {
+			v.setCookie(v.gate.lineCookie(), lineNote{}.String(), max(v.settings.ClaimWindow, time.Second))
+		} else if _, sent := v.sentAs(v.gate.lineCookie()); sent {
 			v.setCookie(v.gate.lineCookie(), "", 0)
 		}
 	}
@@ -333,6 +339,14 @@ func (v *visit) inside(answer *room.Answer) {
 		v.ticket = answer.Ticket
 	}
 	v.pass(answer)
+}
+
+// comeBack lets a visitor who was let in without a cookie claim with a request that needs no
+// pass, as for a style sheet. Such a visitor has both cookies until then.
+func (v *visit) comeBack() {
+	if _, provisional := v.sentAs(v.gate.lineCookie()); provisional && v.proof != "" {
+		_, _ = v.askPass() // the request is let through in any case
+	}
 }
 
 // pass sends a request on, with the headers of a visitor who is inside, or without.

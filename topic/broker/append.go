@@ -418,7 +418,7 @@ func (p *Partition) landing(f *flight, err error) {
 	p.landed = point{f.entry.Sequence, f.entry.Mark}
 	p.tail.push(f.entry)
 	p.index.add(f.entry)
-	p.snapshots.grown(p, int64(len(f.entry.Data)))
+	p.snapshots.grown(p, f.entry)
 	p.flush()
 	p.madeRoom()
 	p.mu.Unlock()

@@ -122,7 +122,8 @@ func (p *Partition) load(ctx context.Context) error {
 	}
 	known := newProducers(p.broker.config.ProducersMax)
 	known.byID = snapshot.Producers
-	if err := p.replay(ctx, &known, snapshot, first, last); err != nil {
+	replayed, err := p.replay(ctx, &known, snapshot, first, last)
+	if err != nil {
 		return err
 	}
 	// If the log has lost its end and the metadata has not, new records must not get
@@ -144,6 +145,7 @@ func (p *Partition) load(ctx context.Context) error {
 	p.state, p.loaded, p.trouble = open, true, nil
 	p.first, p.start = max(p.first, first, 1), max(p.start, begin.Base)
 	p.last, p.landed, p.next = end, end, end.Mark.Next
+	p.snapshots.bytes = replayed
 	known.after(p.producers)
 	p.producers = known
 	p.watchers.signal()
@@ -202,17 +204,17 @@ func (p *Partition) marksOfEnds(ctx context.Context, first, last uint64) (topic.
 }
 
 // replay reads the entries after a snapshot, for their producers and to fill the tail
-// for consumers that keep up.
-func (p *Partition) replay(ctx context.Context, known *producers, snapshot producersSnapshot, first, last uint64) error {
+// for consumers that keep up. It returns what they count for until the next snapshot.
+func (p *Partition) replay(ctx context.Context, known *producers, snapshot producersSnapshot, first, last uint64) (replayed int64, err error) {
 	now := time.Now().UnixMilli()
 	p.tail.clear()
 	for at := max(first, snapshot.Sequence+1); at <= last; {
 		entries, err := p.log.Read(ctx, at, replayBytes)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if len(entries) == 0 {
-			return fmt.Errorf("read entry %d of %d: %w", at, last, topic.ErrNotFound)
+			return 0, fmt.Errorf("read entry %d of %d: %w", at, last, topic.ErrNotFound)
 		}
 		for _, entry := range entries {
 			if entry.Sequence > last {
@@ -220,19 +222,20 @@ func (p *Partition) replay(ctx context.Context, known *producers, snapshot produ
 			}
 			batches, err := p.checked(entry)
 			if err != nil {
-				return err
+				return 0, err
 			}
 			for _, b := range batches {
 				if b.Base() >= snapshot.Next {
 					known.add(b, now)
 				}
 			}
+			replayed += costOf(entry)
 			p.index.add(entry)
 			p.tail.push(entry)
 		}
 		at = entries[len(entries)-1].Sequence + 1
 	}
-	return nil
+	return replayed, nil
 }
 
 // checked returns the batches of an entry that was read from the log, if they are as

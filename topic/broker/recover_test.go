@@ -2,6 +2,7 @@ package broker_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,8 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
+	"github.com/sluice-project/sluice/topic/catalog"
 	"github.com/sluice-project/sluice/topic/storetest"
 )
 
@@ -215,6 +218,40 @@ func TestNoRecordIsAppendedBelowTheStart(t *testing.T) {
 		}
 		stopBroker(t, b)
 		store = store.Reopen()
+	}
+}
+
+// A start reads of each partition what was appended since the last snapshot of its producers, at
+// most 4 MiB and a few entries, and nothing after an orderly stop. It knows the producers.
+func TestAStartReadsWhatIsNew(t *testing.T) {
+	const entry, count = 250 << 10, 70
+	store := storetest.NewMemory()
+	b := startBroker(t, store, topic.Config{})
+	orders := create(t, b, "orders", nil)
+	value := strings.Repeat("x", entry)
+	for i := range int32(count) {
+		send(t, orders, batchOf(sender{1, 0, i}, now(), value))
+	}
+	until.True(t, "a snapshot is stored every 4 MiB", func() bool {
+		item, err := store.Meta().Get(t.Context(), catalog.NamesOf(orders.ID(), 0, 0).Snapshot)
+		var stored struct{ Sequence uint64 }
+		return err == nil && json.Unmarshal(item.Value, &stored) == nil && stored.Sequence > count-17
+	})
+	killed := &faultyStore{Store: store.Reopen()}
+	stopBroker(t, b)
+	stopped := &faultyStore{Store: store.Reopen()}
+	for name, test := range map[string]struct {
+		store *faultyStore
+		most  int64
+	}{"killed": {killed, 4<<20 + 3*(entry+100)}, "stopped": {stopped, 2 * (entry + 100)}} {
+		b := startBroker(t, test.store, topic.Config{})
+		orders, _ := b.Topic("orders")
+		if read := test.store.read.Load(); read > test.most {
+			t.Errorf("%s: the start read %d bytes, want at most %d", name, read, test.most)
+		}
+		if base := send(t, orders, batchOf(sender{1, 0, count - 1}, now(), value)); base != count-1 {
+			t.Errorf("%s: the last batch was sent again and has offset %d, want %d", name, base, count-1)
+		}
 	}
 }
 

@@ -169,7 +169,7 @@ func BenchmarkCommit(b *testing.B) {
 // BenchmarkStart opens a store and a broker on it, after an orderly stop. Each
 // partition has an entry.
 func BenchmarkStart(b *testing.B) {
-	const partitions = 200
+	const partitions = 500
 	for _, topics := range []int{1, partitions} {
 		b.Run(fmt.Sprintf("%dtopics/%dpartitions", topics, partitions), func(b *testing.B) {
 			dir := b.TempDir()

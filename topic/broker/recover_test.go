@@ -1,6 +1,7 @@
 package broker_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -251,6 +252,35 @@ func TestAStartReadsWhatIsNew(t *testing.T) {
 		}
 		if base := send(t, orders, batchOf(sender{1, 0, count - 1}, now(), value)); base != count-1 {
 			t.Errorf("%s: the last batch was sent again and has offset %d, want %d", name, base, count-1)
+		}
+	}
+}
+
+// A broker that registers itself and claims a partition keeps what a later version has written
+// about both.
+func TestAStartKeepsFieldsOfLaterVersions(t *testing.T) {
+	store := storetest.NewMemory()
+	b := startBroker(t, store, topic.Config{})
+	create(t, b, "orders", nil)
+	stopBroker(t, b)
+	store = store.Reopen()
+	for _, key := range []string{catalog.TopicsPrefix + "orders", catalog.NodeKey(1)} {
+		item, err := store.Meta().Get(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		later := append(bytes.TrimSuffix(item.Value, []byte("}")), []byte(`,"later":[1]}`)...)
+		if _, err := store.Meta().Put(t.Context(), key, later, item.Revision); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b = startBroker(t, store, topic.Config{Advertise: topic.Advertised{Host: "other", Port: 9}})
+	orders, _ := b.Topic("orders")
+	send(t, orders, batchOf(anybody, now(), "a"))
+	for key, changed := range map[string]string{catalog.TopicsPrefix + "orders": `"epoch":2`, catalog.NodeKey(1): `"host":"other"`} {
+		item, err := store.Meta().Get(t.Context(), key)
+		if text := string(item.Value); err != nil || !strings.Contains(text, `"later":[1]`) || !strings.Contains(text, changed) {
+			t.Errorf("%s is %s, %v; want %s, and what was there", key, text, err, changed)
 		}
 	}
 }

@@ -27,10 +27,15 @@ const (
 // the entry Sequence was durable and records up to Next were numbered, and stored once
 // those were durable too.
 type producersSnapshot struct {
+	Format    int                 `json:"format,omitempty"`
 	Sequence  uint64              `json:"sequence"`
 	Next      int64               `json:"next"`
 	Producers map[int64]*producer `json:"producers"`
 }
+
+// snapshotFormat is the number of the format of snapshots. Those of before there was a number
+// have none. A snapshot is always written as a whole, so a new field needs a new number.
+const snapshotFormat = 1
 
 // snapshots stores the producers of a partition.
 type snapshots struct {
@@ -145,7 +150,7 @@ func (p *Partition) takeSnapshot() (taken []byte, underWay *Appending, err error
 	}
 	p.snapshots.bytes = 0
 	p.producers.expire(time.Now().Add(-p.broker.config.ProducerRetention).UnixMilli())
-	now := producersSnapshot{Sequence: p.landed.Sequence, Next: p.next, Producers: p.producers.clone()}
+	now := producersSnapshot{Format: snapshotFormat, Sequence: p.landed.Sequence, Next: p.next, Producers: p.producers.clone()}
 	underWay = p.appends.last()
 	p.mu.Unlock()
 	taken, err = json.Marshal(now) // megabytes: appends need not wait for it
@@ -170,6 +175,9 @@ func loadSnapshot(ctx context.Context, p *Partition, end point) (read producersS
 	}
 	if err := json.Unmarshal(item.Value, &read); err != nil {
 		return read, false, fmt.Errorf("snapshot of producers: %w", err)
+	}
+	if read.Format > snapshotFormat {
+		return read, false, fmt.Errorf("snapshot of producers: format %d; this version reads %d: upgrade this node", read.Format, snapshotFormat)
 	}
 	for id, known := range read.Producers {
 		if known == nil || len(known.Sent) == 0 {

@@ -170,7 +170,9 @@ need-redis:
 # What e2e/clients/ compiles with and runs.
 .PHONY: need-clients
 need-clients:
-	@scripts/need.sh build-essential=gcc librdkafka-dev=/usr/include/librdkafka/rdkafka.h nodejs=node npm
+	@scripts/need.sh build-essential=gcc librdkafka-dev=/usr/include/librdkafka/rdkafka.h nodejs=node npm \
+		python3-kafka=/usr/lib/python3/dist-packages/kafka/__init__.py \
+		python3-confluent-kafka=/usr/lib/python3/dist-packages/confluent_kafka/__init__.py
 
 # What e2e/browser/ runs, with a font that has Korean.
 .PHONY: need-browser

@@ -85,6 +85,7 @@ var packages = map[string]rule{
 		refuses: []string{nats},
 	},
 
+	"topic/filestore": {imports: []string{"internal/pebblekv", "lifecycle", "topic"}, refuses: []string{"net", nats}},
 	"topic/natsstore": {imports: []string{"internal/clusterkey", "internal/renew", "lifecycle", "topic"}},
 	"topic/api":       {imports: []string{"internal/edge", "internal/edge/problem", "topic", "topic/broker", "topic/delay"}, refuses: []string{nats}},
 	"topic/storetest": {imports: []string{"topic"}, testOnly: true},

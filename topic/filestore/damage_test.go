@@ -144,6 +144,43 @@ func TestDamageBeforeDurableEntries(t *testing.T) {
 	}
 }
 
+// Whole entries behind a torn one never continue the log, also if what is appended in place of
+// the torn one is as long.
+func TestEntriesBehindATornOne(t *testing.T) {
+	t.Parallel()
+	disk := newFaultyDisk()
+	s := open(t, "data", filestore.Options{FS: disk})
+	l := logOf(t, s, "log")
+	wait, release := disk.hold()
+	outcomes := make(chan error, 3)
+	for i, e := range run(1, 3, 500) {
+		l.Append(e, func(err error) { outcomes <- err })
+		if i == 0 {
+			wait() // the others are written together
+		}
+	}
+	release()
+	for range 3 {
+		if err := <-outcomes; err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := disk.under.CrashClone(vfs.CrashCloneCfg{})
+	closed(t, s)
+	path := segments(t, left, ".log")[0]
+	change(t, left, path, sizeOf(t, left, path)-2*(500+76)+100, func(b byte) byte { return ^b })
+	for range 2 {
+		s = open(t, "data", filestore.Options{FS: left})
+		l = logOf(t, s, "log")
+		if _, last, _ := l.Ends(t.Context()); last == 1 {
+			mustAppend(t, l, made(2, 2, 500))
+		}
+		holds(t, l, made(1, 1, 500), made(2, 2, 500))
+		left = left.CrashClone(vfs.CrashCloneCfg{})
+		closed(t, s)
+	}
+}
+
 // A directory of another kind is refused, and stays as it is.
 func TestFormat(t *testing.T) {
 	t.Parallel()

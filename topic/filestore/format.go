@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -40,7 +41,8 @@ func (e *FormatError) Error() string {
 	case e.Found == "":
 		return fmt.Sprintf("%s is not empty and was not made by Sluice: choose another directory", e.Dir)
 	case e.Standalone():
-		return e.Dir + " has the topics of an earlier release, which kept them in another format"
+		return fmt.Sprintf("%s has the topics of a single server of an earlier release: convert them with `sluice topic convert --data %s`",
+			e.Dir, filepath.Dir(e.Dir))
 	}
 	return fmt.Sprintf("%s is marked %q, want %q: open it in the mode and with the release that made it, or choose another directory",
 		e.Dir, e.Found, strings.TrimSpace(formatText))
@@ -85,6 +87,32 @@ func checkFormat(fs vfs.FS, dir string) error {
 		return err
 	}
 	return writeFormat(fs, dir)
+}
+
+// Adopt makes a closed store in another directory the store of dir, which has the mark of an
+// earlier release, or an interrupted Adopt. The change of the mark is what decides: before it,
+// dir is as it was but for files that this store ignores then; after it, dir is this store.
+// Other files in dir stay.
+func Adopt(dir, from string) error { return adopt(vfs.Default, dir, from) }
+
+func adopt(fs vfs.FS, dir, from string) error {
+	lock, err := lockDir(fs, dir)
+	if err != nil {
+		return err
+	}
+	for _, part := range []string{logsDir, metaDir} {
+		err = errors.Join(err, fs.RemoveAll(fs.PathJoin(dir, part)))
+		if err == nil {
+			err = fs.Rename(fs.PathJoin(from, part), fs.PathJoin(dir, part))
+		}
+	}
+	if err == nil {
+		err = syncDir(fs, dir)
+	}
+	if err == nil {
+		err = errors.Join(writeFormat(fs, dir), fs.RemoveAll(from))
+	}
+	return errors.Join(err, lock.Close())
 }
 
 func readFile(fs vfs.FS, path string) (string, error) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -38,7 +39,7 @@ type meta struct {
 	// not see it.
 	visible sync.RWMutex
 
-	revision uint64 // the last one given; used by the goroutine only
+	revision atomic.Uint64 // the last one given
 
 	mu      sync.Mutex
 	closed  bool
@@ -67,7 +68,7 @@ func openMeta(s *Store) (*meta, error) {
 		return m, err
 	}
 	r := pebblekv.Reader{Rest: value}
-	if m.revision = r.Uvarint(); !r.Whole() {
+	if m.revision.Store(r.Uvarint()); !r.Whole() {
 		return nil, pebblekv.Corrupt(keyRevision, "it is not a revision")
 	}
 	return m, nil
@@ -248,8 +249,7 @@ func (m *meta) decide(batch *pebble.Batch, c *change) error {
 	if c.deletes {
 		return batch.Delete(itemKey(c.key), nil)
 	}
-	m.revision++
-	c.revision = m.revision
+	c.revision = m.revision.Add(1)
 	return setItem(batch, topic.Item{Key: c.key, Value: c.value, Revision: c.revision})
 }
 
@@ -258,7 +258,7 @@ func (m *meta) commit(batch *pebble.Batch, changes bool) error {
 	if !changes {
 		return batch.Close()
 	}
-	if err := batch.Set(keyRevision, binary.AppendUvarint(nil, m.revision), nil); err != nil {
+	if err := batch.Set(keyRevision, binary.AppendUvarint(nil, m.revision.Load()), nil); err != nil {
 		return err
 	}
 	m.visible.Lock()
@@ -311,4 +311,38 @@ func checkKey(key string) error {
 		return fmt.Errorf("key of %d bytes: want at most %d", len(key), maxKeyBytes)
 	}
 	return nil
+}
+
+// restoreBytes bounds the batches in which items are restored.
+const restoreBytes = 8 << 20
+
+// Restore sets items of another store, with their revisions, in a store that has no metadata
+// yet. Later changes get revisions above revision. It is not one operation: a store that was
+// being restored when its process ended must be made again.
+func (s *Store) Restore(_ context.Context, items []topic.Item, revision uint64) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.running.Done()
+	m := s.meta
+	m.visible.Lock()
+	defer m.visible.Unlock()
+	batch := s.db.NewBatch()
+	for _, item := range items {
+		if err := setItem(batch, item); err != nil {
+			return err
+		}
+		if batch.Len() > restoreBytes {
+			if err := s.commit(batch); err != nil {
+				return err
+			}
+			batch = s.db.NewBatch()
+		}
+		revision = max(revision, item.Revision)
+	}
+	if err := batch.Set(keyRevision, binary.AppendUvarint(nil, revision), nil); err != nil {
+		return err
+	}
+	m.revision.Store(revision)
+	return s.commit(batch)
 }

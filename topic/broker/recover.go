@@ -98,14 +98,7 @@ func (p *Partition) load(ctx context.Context) error {
 		return err
 	}
 	defer p.broker.opening.Release(1)
-	if p.log == nil {
-		log, err := p.broker.store.OpenLog(ctx, p.logName(), nil) // it was made before it was claimed
-		if err != nil {
-			return err
-		}
-		p.log = log
-	}
-	first, last, err := p.log.Ends(ctx)
+	first, last, err := p.openLog(ctx)
 	if err != nil {
 		return err
 	}
@@ -153,6 +146,17 @@ func (p *Partition) load(ctx context.Context) error {
 	p.producers = known
 	p.watchers.signal()
 	return nil
+}
+
+// openLog opens the partition's log, which was made before it was claimed, and returns its ends.
+func (p *Partition) openLog(ctx context.Context) (first, last uint64, err error) {
+	if p.log == nil {
+		if p.log, err = p.broker.store.OpenLog(ctx, p.logName(), nil); err != nil {
+			p.log = nil
+			return 0, 0, err
+		}
+	}
+	return p.log.Ends(ctx)
 }
 
 // fence writes entries without records until no entry that was in flight, of another

@@ -53,7 +53,7 @@ type meta struct {
 	changed  chan struct{}
 	trimming bool
 	cleanAt  cleanLimits
-	watches  watches
+	watches  topic.Watches
 }
 
 var _ topic.Meta = (*meta)(nil)
@@ -336,7 +336,7 @@ func (m *meta) write(ctx, within context.Context, o operation) (uint64, error) {
 // Watch calls signal whenever an item whose key begins with prefix may have changed,
 // until cancel is called.
 func (m *meta) Watch(prefix string, signal func()) (cancel func()) {
-	return m.watches.add(prefix, signal)
+	return m.watches.Add(prefix, signal)
 }
 
 // withdraw removes a change that waits. It reports false if it is already being written.

@@ -120,7 +120,7 @@ func (m *meta) replace(state *metaState) {
 	m.state = *state
 	m.notify()
 	m.mu.Unlock()
-	m.watches.notify(keys...)
+	m.watches.Notify(keys...)
 }
 
 // entries calls each with the entries after `after`, up to last.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -211,6 +212,27 @@ func (s *Store) warnOfStreams() {
 		s.options.Logger.Warn("topic store: many logs: opening the store and making partitions becomes slow",
 			"logs", s.streams, "advised", warnStreams)
 	}
+}
+
+// Logs returns the names of all logs.
+func (s *Store) Logs(ctx context.Context) ([]string, error) {
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	var names []string
+	streams := s.js.StreamNames(ctx)
+	for stream := range streams.Name() {
+		if name, ok := strings.CutPrefix(stream, logStream); ok {
+			names = append(names, name)
+		}
+	}
+	return names, streams.Err()
+}
+
+// Revision returns a revision of the metadata that is not below any that was given.
+func (s *Store) Revision() uint64 {
+	s.meta.mu.RLock()
+	defer s.meta.mu.RUnlock()
+	return s.meta.state.last
 }
 
 // DeleteLog removes a log and its entries.

@@ -16,9 +16,11 @@ import (
 const (
 	recoverWaitMin = 10 * time.Millisecond
 	recoverWaitMax = 5 * time.Second
-	// corruptWait is the wait after corrupt data was found: it does not repair itself,
-	// but an operator may repair it.
+	// corruptWait is the wait after a log was found to be corrupt or missing: it does not
+	// repair itself, but an operator may repair it.
 	corruptWait = time.Minute
+	// missingWait is the backoff from which on a missing log is an error.
+	missingWait = 100 * time.Millisecond
 	// replayBytes is how much is read of the log at a time.
 	replayBytes = 4 << 20
 )
@@ -68,14 +70,15 @@ func (p *Partition) recover(ctx context.Context) error {
 			return nil //nolint:nilerr // it does not lead any more, or the broker stops
 		case errors.Is(err, topic.ErrClosed):
 			return nil // the broker stops
-		case errors.Is(err, topic.ErrNoLog): // the topic is being deleted: the catalog will say so
+		case errors.Is(err, topic.ErrNoLog) && wait < missingWait: // if the topic is being deleted, the catalog will say so
 		case errors.Is(err, topic.ErrNotLeader): // a later leader wrote to it
 			p.resign(err)
 			p.broker.look()
 			return nil
 		case errors.Is(err, topic.ErrFenced): // an earlier entry landed after all: read again
 		default:
-			if errors.Is(err, topic.ErrCorrupt) {
+			if errors.Is(err, topic.ErrCorrupt) || errors.Is(err, topic.ErrNoLog) {
+				err = fmt.Errorf("log %s: %w", p.logName(), err)
 				wait = corruptWait
 			}
 			p.mu.Lock()
@@ -95,12 +98,8 @@ func (p *Partition) load(ctx context.Context) error {
 		return err
 	}
 	defer p.broker.opening.Release(1)
-	if p.log == nil {
-		log, err := p.broker.store.OpenLog(ctx, p.logName(), p.broker.there(p.targets()))
-		if err != nil {
-			return err
-		}
-		p.log = log
+	if err := p.openLog(ctx); err != nil {
+		return err
 	}
 	first, last, err := p.log.Ends(ctx)
 	if err != nil {
@@ -149,6 +148,19 @@ func (p *Partition) load(ctx context.Context) error {
 	known.after(p.producers)
 	p.producers = known
 	p.watchers.signal()
+	return nil
+}
+
+// openLog opens the partition's log, which exists: it was made before the partition was claimed.
+func (p *Partition) openLog(ctx context.Context) error {
+	if p.log != nil {
+		return nil
+	}
+	log, err := p.broker.store.OpenLog(ctx, p.logName(), nil)
+	if err != nil {
+		return err
+	}
+	p.log = log
 	return nil
 }
 

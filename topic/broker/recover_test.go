@@ -204,9 +204,7 @@ func TestNoRecordIsAppendedBelowTheStart(t *testing.T) {
 	}
 	stopBroker(t, b)
 	store = store.Reopen()
-	if err := store.DeleteLog(t.Context(), fmt.Sprintf("records-%s-0", orders.ID())); err != nil {
-		t.Fatal(err)
-	}
+	store.Cut(fmt.Sprintf("records-%s-0", orders.ID()), 0)
 	for restart := range 2 {
 		b = startBroker(t, store, topic.Config{})
 		orders, _ = b.Topic("orders")
@@ -253,6 +251,61 @@ func TestAStartReadsWhatIsNew(t *testing.T) {
 		if base := send(t, orders, batchOf(sender{1, 0, count - 1}, now(), value)); base != count-1 {
 			t.Errorf("%s: the last batch was sent again and has offset %d, want %d", name, base, count-1)
 		}
+	}
+}
+
+// The log of a partition that was led before is missing: that is an error that names it, and the
+// partition does not begin again at offset 0. The others are served.
+func TestAMissingLogIsNotMadeAgain(t *testing.T) {
+	store := storetest.NewMemory()
+	b := startBroker(t, store, topic.Config{})
+	orders := create(t, b, "orders", nil)
+	other := create(t, b, "other", nil)
+	send(t, orders, batchOf(anybody, now(), "a"))
+	send(t, other, batchOf(anybody, now(), "a"))
+	stopBroker(t, b)
+	store = store.Reopen()
+	lost := catalog.NamesOf(orders.ID(), 0, 0).Records
+	if err := store.DeleteLog(t.Context(), lost); err != nil {
+		t.Fatal(err)
+	}
+	b = startBroker(t, store, topic.Config{})
+	orders, _ = b.Topic("orders")
+	if _, err := trySend(t, orders, batchOf(anybody, now(), "b")); !errors.Is(err, topic.ErrRetry) || !strings.Contains(err.Error(), lost) {
+		t.Errorf("append: %v, want an ErrRetry that names %s", err, lost)
+	}
+	if leader := orders.Partitions()[0].Leader(); leader != -1 {
+		t.Errorf("node %d leads the partition, want none", leader)
+	}
+	if _, err := store.OpenLog(t.Context(), lost, nil); !errors.Is(err, topic.ErrNoLog) {
+		t.Errorf("the log is there again: %v", err)
+	}
+	other, _ = b.Topic("other")
+	if base := send(t, other, batchOf(anybody, now(), "b")); base != 1 {
+		t.Errorf("appended to the other at %d, want 1", base)
+	}
+	if err := b.Delete(t.Context(), "orders"); err != nil {
+		t.Errorf("delete: %v", err)
+	}
+}
+
+// A server stops between the creation of a topic and of its logs: the next start makes them.
+func TestLogsThatWereNeverMadeAreMade(t *testing.T) {
+	memory := storetest.NewMemory()
+	store := &faultyStore{Store: memory, failOpen: func(string) error { return topic.ErrUncertain }}
+	b := startBroker(t, store, topic.Config{})
+	if _, err := b.Create(t.Context(), topic.Spec{Name: "orders", Partitions: 1}, false); err == nil {
+		t.Fatal("the topic is created without its log")
+	}
+	memory = memory.Reopen()
+	stopBroker(t, b)
+	b = startBroker(t, memory, topic.Config{})
+	orders, err := b.Topic("orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if base := send(t, orders, batchOf(anybody, now(), "a")); base != 0 {
+		t.Errorf("appended at %d", base)
 	}
 }
 

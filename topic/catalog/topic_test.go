@@ -21,8 +21,8 @@ func TestPartitionsOfNodeZeroAreNodeOnes(t *testing.T) {
 	}
 }
 
-// What a later version has added under the same format number stays when this one changes the
-// record, at each level, unless what it belongs to is gone.
+// A field that a later version has added under the same format number stays when this one changes
+// the record, at each level, unless its partition is gone.
 func TestFieldsOfLaterVersionsAreKept(t *testing.T) {
 	stored := `{"format":1,"id":"00000000000000000000000000000001","leaderless":{"since":9007199254740993},
 		"partitions":[{"epoch":3,"replicas":[1],"tier":"cold","elect":3},{"epoch":1,"replicas":[2],"tier":"hot"}],

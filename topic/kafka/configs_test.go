@@ -160,7 +160,7 @@ func TestAlterConfigs(t *testing.T) {
 	})
 }
 
-// What DescribeConfigs answers can be sent to AlterConfigs as it is, which then changes nothing.
+// The answer to DescribeConfigs can be sent to AlterConfigs as it is, which then changes nothing.
 func TestDescribedConfigsCanBeAltered(t *testing.T) {
 	s := admin(t, topic.Config{})
 	s.made(t, topic.Spec{Name: "orders", Settings: map[string]string{"segment.bytes": "1048576", "compression.type": "zstd"}})

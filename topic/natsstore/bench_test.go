@@ -24,7 +24,7 @@ func benchLog(b *testing.B) topic.Log {
 			b.Error(err)
 		}
 	})
-	l, err := s.OpenLog(b.Context(), "bench", nil)
+	l, err := s.OpenLog(b.Context(), "bench", []int32{1})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -86,7 +86,7 @@ var packages = map[string]rule{
 	},
 
 	"topic/natsstore": {imports: []string{"internal/clusterkey", "internal/renew", "lifecycle", "topic"}},
-	"topic/api":       {imports: []string{"internal/edge", "internal/edge/problem", "topic", "topic/broker", "topic/delay"}, refuses: []string{nats}},
+	"topic/api":       {imports: []string{"internal/edge", "internal/edge/problem", "topic", "topic/broker", "topic/delay", "topic/group"}, refuses: []string{nats}},
 	"topic/storetest": {imports: []string{"topic"}, testOnly: true},
 	"room/client":     {imports: []string{"room", "internal/jsonclient"}, refuses: []string{pebble, redis}},
 	"room/proxied":    {refuses: []string{pebble, redis}},

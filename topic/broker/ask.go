@@ -12,22 +12,25 @@ import (
 	"github.com/sluice-project/sluice/topic/delay"
 )
 
-// Only the leader of a partition knows its delayed records and its end. A broker asks the
-// brokers that lead partitions of a topic, once, over the connections between nodes.
+// Only the leader of a partition knows its delayed records, its end and its size. A broker
+// asks the brokers that lead partitions, once, over the connections between nodes.
 
-// leaderRequest asks a node about the partitions that it leads: for their ends, for at
-// most Limit of their delayed records or, if that is 0, to cancel one of these.
+// leaderRequest asks a node about the partitions that it leads: for the sizes of those of
+// all topics, for the ends of those of a topic, for at most Limit of their delayed records
+// or, if that is 0, to cancel one of these.
 type leaderRequest struct {
 	Topic  string `json:"topic"`
 	Limit  int    `json:"limit,omitempty"`
 	Cancel string `json:"cancel,omitempty"` // an id
 	Ends   bool   `json:"ends,omitempty"`
+	Sizes  bool   `json:"sizes,omitempty"`
 }
 
 // leaderAnswer is the answer.
 type leaderAnswer struct {
 	Waiting  []delay.Waiting `json:"waiting,omitempty"`
 	Ends     map[int32]int64 `json:"ends,omitempty"` // high watermarks, by partition
+	Sizes    Sizes           `json:"sizes,omitempty"`
 	NotFound bool            `json:"not_found,omitempty"`
 	Error    string          `json:"error,omitempty"`
 }
@@ -163,6 +166,8 @@ func (b *Broker) answerLeader(ctx context.Context, data []byte) []byte {
 	err := json.Unmarshal(data, &request)
 	switch {
 	case err != nil:
+	case request.Sizes:
+		answer.Sizes = b.sizesHere(ctx)
 	case request.Ends:
 		answer.Ends, err = b.endsHere(request.Topic)
 	case request.Limit > 0:

@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-project/sluice/topic/group"
 )
@@ -32,6 +35,9 @@ func lagOf(name, topic string, partition int32, committed, end int64) Lag {
 	return lag
 }
 
+// topicsAsked is for how many topics of a group leaders are asked concurrently.
+const topicsAsked = 16
+
 // GroupLag returns how far a group has read each partition in which it has committed an
 // offset, by topic and partition, whatever nodes lead them. Errors: group.ErrNoGroup if
 // the group does not exist.
@@ -48,11 +54,20 @@ func (b *Broker) GroupLag(ctx context.Context, name string) ([]Lag, error) {
 			return nil, cmp.Or(err, fmt.Errorf("%w: %q", group.ErrNoGroup, name))
 		}
 	}
+	ends := make([]map[int32]int64, len(stored))
+	var asking errgroup.Group
+	asking.SetLimit(topicsAsked)
+	for i, in := range stored {
+		asking.Go(func() error {
+			ends[i] = b.ends(ctx, in.Topic)
+			return nil
+		})
+	}
+	_ = asking.Wait() // what is not known is no error
 	lags := []Lag{}
-	for _, in := range stored {
-		ends := b.ends(ctx, in.Topic)
+	for i, in := range stored {
 		for partition, o := range in.Partitions {
-			end, known := ends[partition]
+			end, known := ends[i][partition]
 			if !known {
 				end = -1
 			}
@@ -86,9 +101,7 @@ func (b *Broker) ends(ctx context.Context, name string) map[int32]int64 {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			for partition, end := range answer.Ends {
-				ends[partition] = end
-			}
+			maps.Copy(ends, answer.Ends)
 		})
 	}
 	asking.Wait()

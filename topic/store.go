@@ -28,6 +28,12 @@ type Store interface {
 	Close() error
 }
 
+// Volume is what a store may implement that knows the disk that it is on.
+type Volume interface {
+	// Volume returns the size of the disk in bytes, and how many can be added.
+	Volume() (total, free int64, err error)
+}
+
 // Log is a durable sequence of entries: of one partition, or of its delayed
 // records. Sequences start at 1 and have no gaps.
 type Log interface {

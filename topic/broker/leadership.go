@@ -133,6 +133,8 @@ func (p *Partition) opened() {
 	if !began.IsZero() {
 		took := time.Since(began)
 		p.broker.moves.gain(took)
+		p.broker.metrics.gained.Inc()
+		p.broker.metrics.recovery.Observe(float64(took) / float64(time.Millisecond))
 		p.broker.log.Debug("partition is led here", "partition", p.String(), "epoch", epoch, "offset", next, "took", took)
 		p.delays.resume(p)
 	}
@@ -177,6 +179,7 @@ func (p *Partition) stepDownLocked(why error) {
 	p.watchers.signal()
 	if wasOpen {
 		p.broker.moves.lose()
+		p.broker.metrics.lost.Inc()
 	}
 	p.broker.log.Debug("partition is not led here any more", "partition", p.String(), "epoch", epoch, "failed", len(failed), "reason", why)
 }

@@ -53,6 +53,9 @@ type Partition struct {
 	appends      appends
 	delays       delaying
 	snapshots    snapshots
+	// trimmed has the bytes before the first entry, and that entry's sequence; zero until
+	// the size was asked for.
+	trimmed point
 
 	watchers watchers
 }
@@ -153,18 +156,27 @@ func (p *Partition) endsLocked() Ends {
 	return Ends{Start: p.start, HighWatermark: p.landed.Mark.Next, Epoch: p.epoch}
 }
 
-// Bytes returns the size of the partition as far as it is known without reading: the
-// bytes appended less the bytes trimmed.
+// Bytes returns the size of the partition: the bytes appended less the bytes trimmed. It
+// reads the first entry, once after each trim.
 func (p *Partition) Bytes(ctx context.Context) (int64, error) {
 	first, last := p.sequences()
 	if first == 0 || first > last.Sequence {
 		return 0, nil
 	}
-	entry, err := topic.ReadEntry(ctx, p.log, first)
-	if err != nil {
-		return 0, err
+	p.mu.Lock()
+	trimmed := p.trimmed
+	p.mu.Unlock()
+	if trimmed.Sequence != first {
+		entry, err := topic.ReadEntry(ctx, p.log, first)
+		if err != nil {
+			return 0, err
+		}
+		trimmed = point{first, topic.Mark{Bytes: entry.Mark.Bytes - int64(len(entry.Data))}}
+		p.mu.Lock()
+		p.trimmed = trimmed
+		p.mu.Unlock()
 	}
-	return last.Mark.Bytes - entry.Mark.Bytes + int64(len(entry.Data)), nil
+	return last.Mark.Bytes - trimmed.Mark.Bytes, nil
 }
 
 // sequences returns the first entry that is kept and the last that is durable.

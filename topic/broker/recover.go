@@ -98,7 +98,10 @@ func (p *Partition) load(ctx context.Context) error {
 		return err
 	}
 	defer p.broker.opening.Release(1)
-	first, last, err := p.openLog(ctx)
+	if err := p.openLog(ctx); err != nil {
+		return err
+	}
+	first, last, err := p.log.Ends(ctx)
 	if err != nil {
 		return err
 	}
@@ -148,15 +151,17 @@ func (p *Partition) load(ctx context.Context) error {
 	return nil
 }
 
-// openLog opens the partition's log, which was made before it was claimed, and returns its ends.
-func (p *Partition) openLog(ctx context.Context) (first, last uint64, err error) {
-	if p.log == nil {
-		if p.log, err = p.broker.store.OpenLog(ctx, p.logName(), nil); err != nil {
-			p.log = nil
-			return 0, 0, err
-		}
+// openLog opens the partition's log, which exists: it was made before the partition was claimed.
+func (p *Partition) openLog(ctx context.Context) error {
+	if p.log != nil {
+		return nil
 	}
-	return p.log.Ends(ctx)
+	log, err := p.broker.store.OpenLog(ctx, p.logName(), nil)
+	if err != nil {
+		return err
+	}
+	p.log = log
+	return nil
 }
 
 // fence writes entries without records until no entry that was in flight, of another

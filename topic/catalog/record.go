@@ -12,7 +12,7 @@ import (
 
 // recordFormat is the number of the format of topics and nodes. A later version may add fields
 // under the same number, if an earlier one may do without: that one keeps them when it changes
-// the record. A field that an earlier version must not ignore needs a new number, which that one
+// the record. A field that it must not do without needs a new number, which an earlier version
 // refuses to read. Records of before there was a number have none.
 const recordFormat = 1
 

@@ -207,11 +207,14 @@ func TestAFullDiskIsNotWrittenTo(t *testing.T) {
 // Below the reserve, but above half of it, records and topics can be removed.
 func TestAFullDiskCanBeFreed(t *testing.T) {
 	dir := t.TempDir()
-	free, err := natsstore.FreeSpace(dir)
+	total, free, err := natsstore.VolumeOf(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := openFor(t, dir, natsstore.Options{DiskReserve: int64(free) * 3 / 2})
+	if size, left, err := s.Volume(); size != int64(total) || left <= 0 || left > size || err != nil {
+		t.Errorf("the disk has %d bytes, %d of them free, %v; want %d", size, left, err, total)
+	}
 	l := openLog(t, s, "log")
 	wantError(t, appendOne(l, 1, 1), topic.ErrFull)
 	if err := appendOne(l, 1, 0); err != nil {

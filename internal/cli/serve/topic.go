@@ -80,7 +80,7 @@ func openTopics(ctx context.Context, settings *config.Config, server *ops.Server
 	if err := serveMigration(settings, server, store, broker, log); err != nil {
 		return nil, errors.Join(err, opened.close())
 	}
-	server.Registry().MustRegister(edge.Collector())
+	server.Registry().MustRegister(edge.Collector(), broker.Collector())
 	server.Ready("topic", func(context.Context) error { return broker.Err() })
 	return opened, nil
 }

@@ -4,7 +4,9 @@
 //
 // # Nouns
 //
-//   - A [Gate] is the gate of one room; [Rooms] is the part of the engine that it needs.
+//   - A [Gate] stands in front of sites; [Rooms] is the part of the engine that it needs.
+//   - A [Site] is what it does for some hosts: which requests need which room, and what is
+//     behind it. A [SiteRule] is one of its rules.
 //   - A [Page] is the data of a template; its [Kind] is its subject.
 //   - A [Challenge] is a test that a visitor has to pass before it may join; [Siteverify]
 //     asks Turnstile, hCaptcha and reCAPTCHA.
@@ -13,6 +15,7 @@
 //
 //	request ─▶ a path of the gate's own? ─▶ own_paths.go
 //	        ─▶ a proxy that asks about a request? ─▶ that request takes the way below (check.go)
+//	        ─▶ which site, which room? (site.go) ─ none ─▶ the shop
 //	        ─▶ does it need a pass? (the room's routes and bypass) ─ no ─▶ the shop
 //	        ─▶ pass and ticket of its cookies (visit.go) ─ inside ─▶ the shop
 //	        ─▶ joins, or has a place ─▶ the waiting page, or JSON

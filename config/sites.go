@@ -26,7 +26,9 @@ type Site struct {
 	WaitingStatus int
 	// Crawlers is queue, pass or refuse.
 	Crawlers string
-	Rules    []SiteRule
+	// Returns are paths to which other sites send forms.
+	Returns List
+	Rules   []SiteRule
 }
 
 // SiteRule says which room the requests that it matches need; see gate.SiteRule.
@@ -43,6 +45,7 @@ func siteSchema(s *Site) []Setting {
 		{Key: "brand", field: &s.Brand, check: optional(checkBrand), Usage: "name that the waiting page shows"},
 		{Key: "waiting_status", field: &s.WaitingStatus, Default: "200", check: oneOf("200", "503"), Usage: "status of the waiting page: 200, or 503 so that nothing takes it for the site's"},
 		{Key: "crawlers", field: &s.Crawlers, Default: "queue", check: oneOf("queue", "pass", "refuse"), Usage: "what crawlers of search engines get: queue: what everybody gets; pass: the site, as does anybody who calls itself one; refuse: 503 with Retry-After"},
+		{Key: "returns", field: &s.Returns, Usage: "paths to which other sites send visitors back with a form that the site verifies, such as /payment/return: it reaches the site with the visitor's cookies"},
 	}
 }
 

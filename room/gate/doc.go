@@ -27,7 +27,7 @@
 // place. A page that is requested with another method than GET is not sent on to the
 // upstream; the waiting page says so. A form that another site has sent takes no place:
 // browsers send no cookies with it, and a new place would replace the visitor's own. It is
-// redirected with GET.
+// redirected with GET, or, at a path of [Site].Returns, sent again by a page (returns.go).
 //
 // A visitor who shows a token of the shop (the header Sluice-Token, or sluice_token in the
 // query or a cookie; see [room.TokenKeys]) has one place over all devices. A token that is

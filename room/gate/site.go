@@ -40,6 +40,11 @@ type Site struct {
 	WaitingStatus int
 	// Crawlers is what crawlers of search engines get. Default [QueueCrawlers].
 	Crawlers Crawlers
+	// Returns are paths to which other sites send visitors back with a form, as after a payment;
+	// see [room.Rule] for their form. Browsers send no cookies with it, so the gate answers
+	// with a page that sends it again, from this site. What is behind the path must verify the
+	// form itself: to the upstream it looks like one of its own.
+	Returns []string
 }
 
 // SiteRule matches requests by all of its conditions; an empty one matches all. Clients choose
@@ -87,6 +92,8 @@ type site struct {
 	page  *template.Template
 	hosts []room.Rule
 	rules []rule
+	// returnPaths let Returns pass.
+	returnPaths room.Settings
 	// doors are those of all rooms of the site, by name; main is that of Room, or else of the
 	// first rule that has one.
 	doors map[string]*door
@@ -141,6 +148,13 @@ func (g *Gate) newSite(of Site) (*site, error) {
 			return nil, fmt.Errorf("hosts[%d]: %w", i, cmpError(err, "want a host name"))
 		}
 		s.hosts = append(s.hosts, r)
+	}
+	for i, path := range of.Returns {
+		r := room.Rule{Path: path}
+		if err := checkRule(r); err != nil || path == "" || len(of.Returns) > MaxRules {
+			return nil, fmt.Errorf("returns[%d]: %w", i, cmpError(err, fmt.Sprintf("want a path, and at most %d", MaxRules)))
+		}
+		s.returnPaths.Bypass = append(s.returnPaths.Bypass, r)
 	}
 	if of.Room != "" {
 		if err := s.open(g, of.Room); err != nil {

@@ -88,6 +88,7 @@ func TestWrongSites(t *testing.T) {
 		"sites[0].rules[0].room: ":           {{Room: "a", Rules: []SiteRule{{Path: "/", Room: "B B"}}}},
 		"sites[0].template: ":                {{Room: "a", Template: mustParse(t, "{{.No}}")}},
 		"sites[0].waiting_status: 404: want": {{Room: "a", WaitingStatus: 404}},
+		"sites[0].returns[1]: path: ":        {{Room: "a", Returns: []string{"/a", "b"}}},
 		`sites[0].crawlers: "no": want`:      {{Room: "a", Crawlers: "no"}},
 		"sites[0].hosts: want at most 100":   {{Room: "a", Hosts: make([]string, MaxHosts+1)}},
 	} {

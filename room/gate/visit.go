@@ -235,7 +235,10 @@ func (v *visit) join() {
 		return
 	case otherSite:
 		// Browsers send no cookies with a form of another site: a new place would replace
-		// the visitor's own. They send cookies with the GET that follows.
+		// the visitor's own. They send cookies with the GET, or the form, that follows.
+		if v.resend() {
+			return
+		}
 		v.redirect(localPath(v.r.URL.RequestURI()))
 		return
 	}

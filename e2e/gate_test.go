@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -46,6 +47,8 @@ type person struct {
 	t      *testing.T
 	client *http.Client
 	front  string
+	// host is what the person asks for, if it is not the front.
+	host string
 }
 
 func newPerson(t *testing.T, front string) *person {
@@ -70,6 +73,7 @@ func (p *person) get(path, accept string) answer {
 
 func (p *person) do(request *http.Request) answer {
 	p.t.Helper()
+	request.Host = p.host
 	response, err := p.client.Do(request)
 	if err != nil {
 		p.t.Fatal(err)
@@ -240,6 +244,62 @@ gate:
 	}
 	if v := s.room("shop"); v.Inside != 1 || v.Waiting != 1 {
 		t.Errorf("the room is %+v", v)
+	}
+}
+
+// One gate stands in front of many sites, and reads them again when its file changes.
+func TestGateOfManySites(t *testing.T) {
+	t.Parallel()
+	front := ports.Addrs(t, 1)[0]
+	file := filepath.Join(t.TempDir(), "sluice.yaml")
+	sites := func(hosts, path string) {
+		writeFile(t, file+".new", fmt.Sprintf(`
+room:
+  rooms:
+    shop: {mode: teller, capacity: 1}
+    tickets: {mode: teller, capacity: 1}
+gate:
+  sites:
+    - hosts: [%s]
+      room: shop
+      upstream: %s
+      rules:
+        - path: %s
+        - path: /tickets/*
+          room: tickets
+`, hosts, shop(t).URL, path))
+		if err := os.Rename(file+".new", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sites("shop.test", "/about")
+	s := newServer(t, "--listen", front, "--config", file)
+	s.command = []string{"gate"}
+	s.start()
+	at := func(host string) *person {
+		p := newPerson(t, "http://"+front)
+		p.host = host
+		return p
+	}
+	anna, ben := at("shop.test"), at("shop.test")
+	if !anna.inShop("/") || ben.inShop("/") || !ben.inShop("/tickets/1") {
+		t.Error("each room does not have one visitor")
+	}
+	if a := ben.get("/about", "text/html"); string(a.body) != "the shop has /about, with a pass: false" {
+		t.Errorf("what needs no pass: %d %s", a.status, a.body)
+	}
+	if a := at("other.test").get("/", "text/html"); a.status != http.StatusMisdirectedRequest {
+		t.Errorf("an unknown host: %d %s", a.status, a.body)
+	}
+	sites("shop.test, other.test", "about")
+	output, code := run(t, "gate", "--data", t.TempDir(), "--http", "127.0.0.1:0", "--listen", "127.0.0.1:0", "--config", file)
+	if code != 2 || !strings.Contains(output, file+":12: gate.sites[0].rules[0].path: ") {
+		t.Errorf("a wrong site: %d %s", code, output)
+	}
+	sites("shop.test, other.test", "/about")
+	until.True(t, "the new host is served", func() bool { return at("other.test").get("/", "text/html").status == http.StatusOK })
+	if !anna.inShop("/") {
+		t.Error("a visitor lost the visit when the sites changed")
 	}
 }
 

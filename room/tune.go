@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"time"
 
@@ -26,81 +27,75 @@ const (
 	maxUtilization = 100
 )
 
-// Tuner finds the capacity or the batch of a room that is Auto from how an upstream answers. It
+// Tuner finds the capacity or the batch of rooms that are Auto from how their upstreams answer. It
 // is a [lifecycle.Service]. Of several instances that see the same upstream, one does so at a
 // time, from the requests that it sees itself.
 type Tuner struct {
 	*lifecycle.Group
 	engine *Engine
-	room   string
-	take   func() Upstream
-	found  *autoCapacity
+	take   func() map[string]Upstream
+	found  map[string]*autoCapacity
 }
 
-// NewTuner returns a tuner of a room. Take returns how the upstream answered since the last
-// call.
-func (e *Engine) NewTuner(name string, take func() Upstream) *Tuner {
-	return &Tuner{Group: lifecycle.NewGroup(context.Background()), engine: e, room: name, take: take}
+// NewTuner returns a tuner. Take returns how upstreams answered since the last call, by the rooms
+// whose visitors made the requests.
+func (e *Engine) NewTuner(take func() map[string]Upstream) *Tuner {
+	return &Tuner{Group: lifecycle.NewGroup(context.Background()), engine: e, take: take, found: map[string]*autoCapacity{}}
 }
 
 // Name implements lifecycle.Service.
-func (t *Tuner) Name() string { return "capacity of room " + t.room }
+func (t *Tuner) Name() string { return "tuner of rooms" }
 
 // Start implements lifecycle.Service.
 func (t *Tuner) Start(context.Context) error {
 	t.Go(t.Name(), func(ctx context.Context) error {
-		return t.engine.regularly(ctx, "find the capacity of room "+t.room, tuneInterval, func() error { return t.observe(ctx) })
+		return t.engine.regularly(ctx, "find the capacity of rooms", tuneInterval, func() error { return t.observe(ctx) })
 	})
 	return nil
 }
 
 // observe takes a window.
 func (t *Tuner) observe(ctx context.Context) error {
-	up, e := t.take(), t.engine
-	k, err := e.catalog.get(ctx, t.room)
+	seen := t.take()
+	maps.DeleteFunc(t.found, func(name string, _ *autoCapacity) bool { return seen[name].Length == 0 })
+	var errs []error
+	for name, up := range seen {
+		observes, err := t.observeRoom(ctx, name, up)
+		if errs = append(errs, err); !observes {
+			delete(t.found, name)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// observeRoom takes a window of one room, and reports whether this instance observes its upstream.
+func (t *Tuner) observeRoom(ctx context.Context, name string, up Upstream) (observes bool, err error) {
+	e := t.engine
+	k, err := e.catalog.get(ctx, name)
 	if errors.Is(err, ErrNoRoom) {
-		return nil
+		return false, nil
 	} else if err != nil {
-		return err
+		return false, err
 	}
 	r := k.room.Load()
 	if r.Settings.limit() != Auto {
-		t.found = nil
-		return nil
+		return false, nil
 	}
-	if up.Length == 0 {
-		return nil
+	if owns, err := e.store.Own(ctx, "tuner of "+name, e.catalog.holder, tuneTTL); err != nil || !owns {
+		return false, err
 	}
-	owns, err := t.own(ctx, &up)
-	if err != nil || !owns {
-		t.found = nil
-		return err
+	status, err := e.store.Status(ctx, name)
+	if err != nil || status.Now.Sub(r.ReportedAt) < ReportLasts {
+		return false, err
 	}
-	status, err := e.store.Status(ctx, t.room)
-	if err != nil {
-		return err
+	a := t.found[name]
+	if a == nil {
+		a = &autoCapacity{capacity: r.visitors(r.Limit())}
+		t.found[name] = a
 	}
-	if status.Now.Sub(r.ReportedAt) < ReportLasts {
-		t.found = nil
-		return nil
-	}
-	if t.found == nil {
-		t.found = &autoCapacity{capacity: r.visitors(r.Limit())}
-	}
-	found := t.found.observe(up, float64(status.Inside), float64(status.Waiting),
+	found := a.observe(up, float64(status.Inside), float64(status.Waiting),
 		r.visitors(r.Settings.AutoMin), r.visitors(r.Settings.AutoMax))
-	return e.setFound(ctx, r, found, time.Time{})
-}
-
-// own reports whether this instance is the one that observes the upstream. An instance that
-// sees no request leaves it to others.
-func (t *Tuner) own(ctx context.Context, up *Upstream) (bool, error) {
-	ttl := tuneTTL
-	if up.Started+up.Answered+up.Refused == 0 {
-		ttl = 0
-	}
-	owns, err := t.engine.store.Own(ctx, "tuner of "+t.room, t.engine.catalog.holder, ttl)
-	return owns && ttl > 0, err
+	return true, e.setFound(ctx, r, found, time.Time{})
 }
 
 // visitors returns how many visitors are inside when the capacity or batch is n.

@@ -45,7 +45,12 @@ func (r *rig) view(name string) room.View {
 
 func startTuner(t *testing.T, r *rig, take func() room.Upstream) *room.Tuner {
 	t.Helper()
-	tuner := r.NewTuner("shop", take)
+	tuner := r.NewTuner(func() map[string]room.Upstream {
+		if up := take(); up.Started > 0 {
+			return map[string]room.Upstream{"shop": up}
+		}
+		return nil
+	})
 	if err := tuner.Start(ctx); err != nil {
 		t.Fatal(err)
 	}

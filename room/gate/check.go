@@ -29,19 +29,19 @@ const (
 
 // check answers a proxy.
 func (g *Gate) check(w http.ResponseWriter, r *http.Request) {
-	asked, ok := g.asked(w, r)
-	if !ok {
+	s, asked := g.asked(w, r)
+	if s == nil {
 		return
 	}
 	c := &verdict{ResponseWriter: w, bare: r.URL.Path == CheckPath && r.URL.Query().Get("on") == "status"}
-	g.visit(c, asked).serve(http.HandlerFunc(c.pass))
+	g.decide(s, c, asked, nil, http.HandlerFunc(c.pass))
 }
 
 // checkedPage shows the page of a client whom check has answered 401. The cookies that check has
 // set come with the request, so that a newcomer is not one again.
 func (g *Gate) checkedPage(w http.ResponseWriter, r *http.Request) {
-	asked, ok := g.asked(w, r)
-	if !ok {
+	s, asked := g.asked(w, r)
+	if s == nil {
 		return
 	}
 	var handed []*http.Cookie
@@ -57,34 +57,36 @@ func (g *Gate) checkedPage(w http.ResponseWriter, r *http.Request) {
 			asked.Header.Set("Cookie", c.Name+"="+c.Value+"; "+asked.Header.Get("Cookie"))
 		}
 	}
-	v := g.visit(w, asked)
-	v.cookies = handed
 	// The visitor may have been called since the check.
-	v.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	g.decide(s, w, asked, handed, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Location", localPath(r.URL.RequestURI()))
 		w.Header().Set("Cache-Control", "no-store")
 		w.WriteHeader(http.StatusSeeOther)
 	}))
 }
 
-// asked returns the request that a trusted proxy asks about; others, and those that do not say
-// which, are refused.
-func (g *Gate) asked(w http.ResponseWriter, r *http.Request) (*http.Request, bool) {
+// asked returns the request that a trusted proxy asks about, with its site; others, and those that
+// do not say which, are refused.
+func (g *Gate) asked(w http.ResponseWriter, r *http.Request) (*site, *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	if !trustedPeer(r, g.options.TrustedProxies) {
 		http.Error(w, r.RemoteAddr+" is no trusted proxy of this gate: add its address to gate.trusted_proxies", http.StatusForbidden)
-		return nil, false
+		return nil, nil
 	}
 	asked, err := forwarded(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
-		return nil, false
+		return nil, nil
 	}
 	if asked.Method == http.MethodConnect {
 		http.Error(w, "a tunnel has no path to check", http.StatusMethodNotAllowed)
-		return nil, false
+		return nil, nil
 	}
-	return asked, true
+	s := g.siteOf(asked.Host)
+	if s == nil {
+		g.misdirected(w, asked)
+	}
+	return s, asked
 }
 
 // forwarded rebuilds the request that a proxy asks about, as the client sent it: its path with

@@ -25,15 +25,6 @@ const (
 // somebody's place otherwise.
 const hostPrefix = "__Host-"
 
-// The plain names of the cookies.
-
-func (g *Gate) ticketCookie() string { return "sluice_ticket_" + g.options.Room }
-func (g *Gate) passCookie() string   { return "sluice_pass_" + g.options.Room }
-
-// lineCookie keeps what only the page needs: the visitor's first position, and why an
-// earlier place was lost. With a pass beside it, the visitor has not come back yet.
-func (g *Gate) lineCookie() string { return "sluice_line_" + g.options.Room }
-
 // sentCookie returns a cookie of the request; nil if there is none.
 func (v *visit) sentCookie(name string) *http.Cookie {
 	for _, c := range v.sent {
@@ -114,7 +105,7 @@ var cacheHeaders = []string{
 
 // clearCookies removes all cookies of the visitor.
 func (v *visit) clearCookies() {
-	for _, plain := range []string{v.gate.ticketCookie(), v.gate.passCookie(), v.gate.lineCookie()} {
+	for _, plain := range []string{v.door.ticketCookie, v.door.passCookie, v.door.lineCookie} {
 		if _, sent := v.sentAs(plain); sent {
 			v.setCookie(plain, "", 0)
 		}

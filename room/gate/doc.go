@@ -4,7 +4,9 @@
 //
 // # Nouns
 //
-//   - A [Gate] is the gate of one room; [Rooms] is the part of the engine that it needs.
+//   - A [Gate] stands in front of sites; [Rooms] is the part of the engine that it needs.
+//   - A [Site] is what it does for some hosts: which requests need which room, and what is
+//     behind it. A [SiteRule] is one of its rules.
 //   - A [Page] is the data of a template; its [Kind] is its subject.
 //   - A [Challenge] is a test that a visitor has to pass before it may join; [Siteverify]
 //     asks Turnstile, hCaptcha and reCAPTCHA.
@@ -13,6 +15,7 @@
 //
 //	request ─▶ a path of the gate's own? ─▶ own_paths.go
 //	        ─▶ a proxy that asks about a request? ─▶ that request takes the way below (check.go)
+//	        ─▶ which site, which room? (site.go) ─ none ─▶ the shop
 //	        ─▶ does it need a pass? (the room's routes and bypass) ─ no ─▶ the shop
 //	        ─▶ pass and ticket of its cookies (visit.go) ─ inside ─▶ the shop
 //	        ─▶ joins, or has a place ─▶ the waiting page, or JSON
@@ -24,7 +27,7 @@
 // place. A page that is requested with another method than GET is not sent on to the
 // upstream; the waiting page says so. A form that another site has sent takes no place:
 // browsers send no cookies with it, and a new place would replace the visitor's own. It is
-// redirected with GET.
+// redirected with GET, or, at a path of [Site].Returns, sent again by a page (returns.go).
 //
 // A visitor who shows a token of the shop (the header Sluice-Token, or sluice_token in the
 // query or a cookie; see [room.TokenKeys]) has one place over all devices. A token that is

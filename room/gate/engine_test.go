@@ -38,7 +38,7 @@ func newTown(t *testing.T, settings room.Settings, more ...room.Option) *town {
 	if _, _, err := engine.PutRoom(t.Context(), "shop", settings); err != nil {
 		t.Fatal(err)
 	}
-	g, err := New(engine, nil, Options{Room: "shop", Logger: logger})
+	g, err := New(engine, nil, Options{Sites: []Site{{Room: "shop"}}, Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}

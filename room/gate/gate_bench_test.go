@@ -14,7 +14,7 @@ func BenchmarkInside(b *testing.B) {
 	f := newFake()
 	f.ends = time.Now().Add(time.Hour)
 	f.set(1, room.Inside)
-	g, err := New(f, nil, Options{Room: "shop"})
+	g, err := New(f, nil, Options{Sites: []Site{{Room: "shop"}}})
 	if err != nil {
 		b.Fatal(err)
 	}

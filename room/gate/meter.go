@@ -2,32 +2,56 @@ package gate
 
 import (
 	"net/http"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/sluice-project/sluice/room"
 )
 
-// Meter counts how an upstream answers the requests of visitors inside: those that carry a pass.
-// The zero value is ready to use.
+// Meter counts how upstreams answer the requests of visitors inside, by their room. The zero value
+// is ready to use.
 type Meter struct {
-	started, answered, refused, inFlight atomic.Int64
-	took                                 atomic.Int64 // nanoseconds
-	last                                 time.Time
+	mu    sync.Mutex
+	rooms map[string]*room.Upstream
+	last  time.Time
 }
 
-// Take returns what was counted since the last call, or the first. One goroutine may call it.
-func (m *Meter) Take() room.Upstream {
+// Take returns what was counted since the last call, of the rooms that had requests.
+func (m *Meter) Take() map[string]room.Upstream {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	now := time.Now()
 	length := now.Sub(m.last)
-	if m.last.IsZero() {
-		length = 0
-	}
+	first := m.last.IsZero()
 	m.last = now
-	return room.Upstream{
-		Length: length, Started: m.started.Swap(0), Answered: m.answered.Swap(0), Refused: m.refused.Swap(0),
-		InFlight: m.inFlight.Load(), Took: time.Duration(m.took.Swap(0)),
+	taken := map[string]room.Upstream{}
+	for name, counts := range m.rooms {
+		if *counts == (room.Upstream{}) {
+			delete(m.rooms, name)
+			continue
+		}
+		if !first {
+			counts.Length = length
+			taken[name] = *counts
+		}
+		*counts = room.Upstream{InFlight: counts.InFlight}
 	}
+	return taken
+}
+
+// count changes the counts of a room.
+func (m *Meter) count(name string, change func(*room.Upstream)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	counts := m.rooms[name]
+	if counts == nil {
+		if m.rooms == nil {
+			m.rooms = map[string]*room.Upstream{}
+		}
+		counts = &room.Upstream{}
+		m.rooms[name] = counts
+	}
+	change(counts)
 }
 
 // metered is a transport to an upstream whose answers a meter counts.
@@ -38,22 +62,28 @@ type metered struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t metered) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Header.Get(PassHeader) == "" {
+	name := r.Header.Get(RoomHeader)
+	if name == "" {
 		return t.RoundTripper.RoundTrip(r)
 	}
-	m, began := t.meter, time.Now()
-	m.started.Add(1)
-	m.inFlight.Add(1)
+	began := time.Now()
+	t.meter.count(name, func(u *room.Upstream) {
+		u.Started++
+		u.InFlight++
+	})
 	answer, err := t.RoundTripper.RoundTrip(r)
-	m.inFlight.Add(-1)
-	switch {
-	case r.Context().Err() != nil: // The visitor has gone.
-	case err != nil || tooBusy[answer.StatusCode]:
-		m.refused.Add(1)
-	default:
-		m.answered.Add(1)
-		m.took.Add(int64(time.Since(began)))
-	}
+	took := time.Since(began)
+	t.meter.count(name, func(u *room.Upstream) {
+		u.InFlight--
+		switch {
+		case r.Context().Err() != nil: // The visitor has gone.
+		case err != nil || tooBusy[answer.StatusCode]:
+			u.Refused++
+		default:
+			u.Answered++
+			u.Took += took
+		}
+	})
 	return answer, err
 }
 

@@ -37,8 +37,8 @@ type problem struct {
 // newPage returns a page for this request.
 func (v *visit) newPage(kind Kind) *Page {
 	page := v.words().page(kind)
-	page.Brand = v.gate.options.Brand
-	page.Paths = v.gate.paths
+	page.Brand = v.site.Brand
+	page.Paths = v.door.paths
 	page.Nonce = newNonce()
 	page.Return = localPath(v.r.URL.RequestURI())
 	if v.r.Method != http.MethodGet && v.r.Method != http.MethodHead {
@@ -82,7 +82,7 @@ func (v *visit) respond(status int, p problem, page *Page) {
 
 // show writes a page.
 func (v *visit) show(status int, page *Page) {
-	body, err := render(v.gate.page, page)
+	body, err := render(v.site.page, page)
 	if err != nil {
 		v.gate.logger.ErrorContext(v.r.Context(), "the template failed", "kind", page.Kind, "error", err)
 		if body, err = render(builtIn, page); err != nil {
@@ -111,7 +111,7 @@ func (v *visit) policy(page *Page) string {
 	// example.
 	common := "script-src" + nonce + origins + "; connect-src 'self'" + origins + "; frame-src 'self'" + origins +
 		"; base-uri 'none'; object-src 'none'; frame-ancestors 'self'"
-	if v.gate.page == builtIn {
+	if v.site.page == builtIn {
 		style := nonce
 		if origins != "" {
 			style = " 'unsafe-inline'" + origins // Widgets style themselves; a nonce would switch that off.

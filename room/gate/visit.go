@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -18,6 +19,8 @@ import (
 // visit is one request.
 type visit struct {
 	gate *Gate
+	site *site
+	door *door
 	w    http.ResponseWriter
 	r    *http.Request
 	next http.Handler
@@ -36,9 +39,9 @@ type visit struct {
 	sent, cookies []*http.Cookie
 }
 
-func (g *Gate) visit(w http.ResponseWriter, r *http.Request) *visit {
+func (g *Gate) visit(s *site, d *door, w http.ResponseWriter, r *http.Request) *visit {
 	v := &visit{
-		gate: g, w: w, r: r,
+		gate: g, site: s, door: d, w: w, r: r,
 		kind:   kindOf(r),
 		client: proxied.Client(r, g.options.TrustedProxies),
 		sent:   r.Cookies(),
@@ -46,7 +49,7 @@ func (g *Gate) visit(w http.ResponseWriter, r *http.Request) *visit {
 	if g.secure(r) {
 		v.prefix = hostPrefix
 	}
-	v.ticket, v.proof = v.cookie(g.ticketCookie()), v.cookie(g.passCookie())
+	v.ticket, v.proof = v.cookie(v.door.ticketCookie), v.cookie(v.door.passCookie)
 	v.preferOwnTicket()
 	return v
 }
@@ -59,9 +62,8 @@ func (v *visit) words() *Words {
 	return v.chosen
 }
 
-// serve answers the visit, or lets it through to next.
-func (v *visit) serve(next http.Handler) {
-	v.next = next
+// decide answers the visit, or lets it through.
+func (v *visit) decide() {
 	if err := v.findSettings(); err != nil {
 		v.refuse(err)
 		return
@@ -74,6 +76,9 @@ func (v *visit) serve(next http.Handler) {
 	v.admit()
 }
 
+// crawlAgain is when a crawler that is refused shall come again.
+const crawlAgain = 10 * time.Minute
+
 // maxNamesakes is how many cookies of the ticket's name are checked.
 const maxNamesakes = 4
 
@@ -81,7 +86,7 @@ const maxNamesakes = 4
 // host of the same domain can set a cookie for all of it, and the visitor would lose the
 // place if only that one were checked.
 func (v *visit) preferOwnTicket() {
-	name, _ := v.sentAs(v.gate.ticketCookie())
+	name, _ := v.sentAs(v.door.ticketCookie)
 	named := func(c *http.Cookie) bool { return c.Name == name }
 	first := slices.IndexFunc(v.sent, named)
 	if first < 0 || !slices.ContainsFunc(v.sent[first+1:], named) {
@@ -95,7 +100,7 @@ func (v *visit) preferOwnTicket() {
 			continue
 		}
 		checked++
-		if _, err := v.gate.rooms.Parse(ctx, v.gate.options.Room, c.Value, v.client); err == nil {
+		if _, err := v.gate.rooms.Parse(ctx, v.door.room, c.Value, v.client); err == nil {
 			v.ticket = c.Value
 			return
 		}
@@ -112,7 +117,7 @@ func (v *visit) asking() (context.Context, context.CancelFunc) {
 func (v *visit) findSettings() (err error) {
 	ctx, cancel := v.asking()
 	defer cancel()
-	v.settings, err = v.gate.rooms.Settings(ctx, v.gate.options.Room)
+	v.settings, err = v.gate.rooms.Settings(ctx, v.door.room)
 	return err
 }
 
@@ -155,7 +160,7 @@ func (v *visit) admit() {
 
 // askPass asks about the pass, unless the engine has confirmed it lately.
 func (v *visit) askPass() (*room.Answer, error) {
-	name, asked := v.gate.options.Room, time.Now()
+	name, asked := v.door.room, time.Now()
 	if answer := v.gate.believed.get(name, v.proof, asked); answer != nil {
 		return answer, nil
 	}
@@ -173,7 +178,7 @@ func (v *visit) askPass() (*room.Answer, error) {
 // askTicket asks for the place. A part of a page does not claim: a called visitor has to
 // open a page.
 func (v *visit) askTicket(claim bool) (answer room.Answer, err error) {
-	name := v.gate.options.Room
+	name := v.door.room
 	err = v.ask(func(ctx context.Context) (err error) {
 		if claim {
 			answer, err = v.gate.rooms.Ask(ctx, name, v.ticket, v.client)
@@ -208,13 +213,21 @@ func (v *visit) gone(gone *room.GoneError) {
 		page.Notices = append(page.Notices, v.words().lost[gone.Reason])
 	}
 	v.respond(http.StatusGone, problem{Code: "gone", Reason: gone.Reason,
-		Detail: gone.Error() + "; POST " + v.gate.paths.Join + " gives up the ticket"}, page)
+		Detail: gone.Error() + "; POST " + v.door.paths.Join + " gives up the ticket"}, page)
 }
 
 // join enters the line.
 func (v *visit) join() {
 	otherSite := v.kind == navigation && sameSite.Check(v.r) != nil
 	switch {
+	case v.site.Crawlers == PassCrawlers && isCrawler(v.r):
+		v.pass(nil)
+		return
+	case v.site.Crawlers == RefuseCrawlers && isCrawler(v.r):
+		v.kind = part
+		v.retryAfter(crawlAgain)
+		v.respond(http.StatusServiceUnavailable, problem{Detail: "the site is busy; come again later"}, nil)
+		return
 	case (v.kind == part || otherSite) && v.settings.OnStoreFailure == room.FailOpen && v.gate.store.failedLately():
 		v.pass(nil)
 		return
@@ -223,7 +236,10 @@ func (v *visit) join() {
 		return
 	case otherSite:
 		// Browsers send no cookies with a form of another site: a new place would replace
-		// the visitor's own. They send cookies with the GET that follows.
+		// the visitor's own. They send cookies with the GET, or the form, that follows.
+		if v.resend() {
+			return
+		}
 		v.redirect(localPath(v.r.URL.RequestURI()))
 		return
 	}
@@ -252,10 +268,10 @@ func (v *visit) enter() (answer room.Answer, err error) {
 		Client: v.client, Shared: proxied.Shared(v.client, v.gate.options.TrustedProxies), Token: proxied.Token(v.r), Provisional: true,
 	}
 	err = v.ask(func(ctx context.Context) (err error) {
-		answer, err = v.gate.rooms.Enter(ctx, v.gate.options.Room, visit)
+		answer, err = v.gate.rooms.Enter(ctx, v.door.room, visit)
 		if errors.Is(err, room.ErrBadToken) {
 			visit.Token = ""
-			answer, err = v.gate.rooms.Enter(ctx, v.gate.options.Room, visit)
+			answer, err = v.gate.rooms.Enter(ctx, v.door.room, visit)
 		}
 		return err
 	})
@@ -272,7 +288,7 @@ func (v *visit) showPlace(answer *room.Answer) {
 	v.retryAfter(answer.NextPoll)
 	switch v.kind {
 	case navigation:
-		v.show(http.StatusOK, v.linePage(answer))
+		v.show(cmp.Or(v.site.WaitingStatus, http.StatusOK), v.linePage(answer))
 	case program:
 		v.writeJSON(http.StatusAccepted, "application/json", publicJSON(nil, answer))
 	case part:
@@ -286,7 +302,7 @@ func (v *visit) setTicket(answer *room.Answer) {
 	if v.kind == part || answer.Ticket == "" {
 		return
 	}
-	plain := v.gate.ticketCookie()
+	plain := v.door.ticketCookie
 	if name, _ := v.sentAs(plain); answer.Ticket != v.ticket || name != v.prefix+plain {
 		v.setCookie(plain, answer.Ticket, ticketAge)
 	}
@@ -306,13 +322,13 @@ func (v *visit) linePage(answer *room.Answer) *Page {
 	if before {
 		page.Opens = v.words().opens(opens)
 	}
-	old := parseLineNote(v.cookie(v.gate.lineCookie()), v.words())
+	old := parseLineNote(v.cookie(v.door.lineCookie), v.words())
 	note := lineNote{start: max(old.start, answer.Position), lost: old.lost}
 	if answer.New {
 		note = lineNote{start: answer.Position, lost: v.lost}
 	}
 	if note != old {
-		v.setCookie(v.gate.lineCookie(), note.String(), ticketAge)
+		v.setCookie(v.door.lineCookie, note.String(), ticketAge)
 	}
 	if note.lost != "" {
 		page.Notices = append(page.Notices, v.words().lost[note.lost])
@@ -327,12 +343,12 @@ func (v *visit) inside(answer *room.Answer) {
 	if v.kind != part {
 		v.setTicket(answer)
 		if answer.Pass != "" && (v.proof == "" || time.Until(passEnds(v.proof)) < freshPass) {
-			v.setCookie(v.gate.passCookie(), answer.Pass, passAge)
+			v.setCookie(v.door.passCookie, answer.Pass, passAge)
 		}
 		if answer.State == room.Called {
-			v.setCookie(v.gate.lineCookie(), lineNote{}.String(), max(v.settings.ClaimWindow, time.Second))
-		} else if _, sent := v.sentAs(v.gate.lineCookie()); sent {
-			v.setCookie(v.gate.lineCookie(), "", 0)
+			v.setCookie(v.door.lineCookie, lineNote{}.String(), max(v.settings.ClaimWindow, time.Second))
+		} else if _, sent := v.sentAs(v.door.lineCookie); sent {
+			v.setCookie(v.door.lineCookie, "", 0)
 		}
 	}
 	if answer.Ticket != "" {
@@ -344,7 +360,7 @@ func (v *visit) inside(answer *room.Answer) {
 // comeBack lets a visitor who was let in without a cookie claim with a request that needs no
 // pass, as for a style sheet. Such a visitor has both cookies until then.
 func (v *visit) comeBack() {
-	if _, provisional := v.sentAs(v.gate.lineCookie()); provisional && v.proof != "" {
+	if _, provisional := v.sentAs(v.door.lineCookie); provisional && v.proof != "" {
 		_, _ = v.askPass() // the request is let through in any case
 	}
 }
@@ -361,7 +377,7 @@ func (v *visit) pass(answer *room.Answer) {
 	if answer != nil {
 		r.Header.Set(PassHeader, answer.Pass)
 		r.Header.Set(VisitorHeader, strconv.FormatInt(answer.ID, 10))
-		r.Header.Set(RoomHeader, v.gate.options.Room)
+		r.Header.Set(RoomHeader, v.door.room)
 	}
 	w := &releaser{ResponseWriter: v.w, visit: v}
 	v.next.ServeHTTP(w, r)
@@ -376,7 +392,7 @@ func (v *visit) refuse(err error) {
 		return // the client has gone
 	case unavailable(err):
 		if v.settings.OnStoreFailure == room.FailOpen && v.next != nil {
-			v.gate.failed(v.r.Context(), err)
+			v.failed(err)
 			v.pass(nil)
 			return
 		}
@@ -390,14 +406,14 @@ func (v *visit) refuse(err error) {
 	case errors.As(err, &limit):
 		v.later(http.StatusTooManyRequests, KindLimited, "limited", err, limit.RetryAfter)
 	default: // there is no such room; it may be created again
-		v.gate.failed(v.r.Context(), err)
+		v.failed(err)
 		v.later(http.StatusServiceUnavailable, KindUnavailable, "no_room", room.ErrNoRoom, 5*time.Second)
 	}
 }
 
 // unavailable answers that the gate cannot decide now.
 func (v *visit) unavailable(err error) {
-	v.gate.failed(v.r.Context(), err)
+	v.failed(err)
 	v.later(http.StatusServiceUnavailable, KindUnavailable, "unavailable", room.ErrUnavailable, 5*time.Second)
 }
 

@@ -78,6 +78,17 @@ func (r *memoryRoom) beat() int64 {
 	return r.expired.UnixMilli()
 }
 
+// tending returns what decides who tends the room.
+func (r *memoryRoom) tending() room.Tending {
+	last := room.Tending{Tender: r.tender, Expired: r.beat(), Last: room.Batch{Tick: r.status.Tick}}
+	for _, v := range r.visitors {
+		if ends := v.until.UnixMilli(); v.state != room.Waiting && (last.Ends == 0 || ends < last.Ends) {
+			last.Ends = ends
+		}
+	}
+	return last
+}
+
 // away reports whether the service is away.
 func (r *memoryRoom) away(at at) bool { return at.ServiceAway(at.ms(), r.beat()) }
 

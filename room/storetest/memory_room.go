@@ -146,9 +146,13 @@ func (r *memoryRoom) remove(at at, v *memoryVisitor, reason room.Reason) {
 	}
 	r.gone[v.number] = memoryGone{reason, at.now}
 	active := v.state != room.Waiting
-	if !active {
+	if v.state != room.Inside {
 		r.status.Departed++
-	} else if reason == room.Expired {
+	}
+	if v.state == room.Called {
+		r.status.NoShows++
+	}
+	if active && reason == room.Expired {
 		r.status.Expired++
 	}
 	r.note(at, reason.Event(), v.number, active)

@@ -116,8 +116,8 @@ type Settings struct {
 	// that many visitors share; see [Visit]. A negative number means any number, as 0
 	// does in JSON.
 	JoinsPerMinute int64
-	// BindTickets binds each ticket to the client address that it was issued to. Default
-	// off: phones change their address.
+	// BindTickets binds each ticket, and its passes, to the client address that it was
+	// issued to. Default off: phones change their address.
 	BindTickets bool
 }
 

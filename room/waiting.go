@@ -2,6 +2,7 @@ package room
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -36,7 +37,7 @@ func (e *Engine) Enter(ctx context.Context, name string, v Visit) (answer Answer
 		if answer, err = e.answer(&op, ticket, place); err != nil || place.State != Called || !place.Until.After(place.Now) {
 			return err
 		}
-		return e.issuePass(&op, &answer, place)
+		return e.issuePass(&op, &answer, place, ticket.Client)
 	})
 	return answer, err
 }
@@ -176,13 +177,30 @@ func (e *Engine) Parse(ctx context.Context, name, ticket string, client netip.Ad
 // parse checks a ticket, and that it comes from the client that it is bound to.
 func (e *Engine) parse(ctx context.Context, op *operation, text string, client netip.Addr) (Ticket, error) {
 	ticket, err := e.parseFromAnyClient(ctx, op, text)
-	if err != nil || !op.room.Settings.BindTickets || ticket.Client == [4]byte{} {
-		return ticket, err
+	if err != nil {
+		return Ticket{}, err
 	}
-	if !client.IsValid() || ClientHash(client) != ticket.Client {
-		return Ticket{}, fmt.Errorf("%w: it was given to another client", ErrBadTicket)
+	if ticket.Client, err = bound(op.room, ticket.Client, client); err != nil {
+		return Ticket{}, fmt.Errorf("%w: %w", ErrBadTicket, err)
 	}
 	return ticket, nil
+}
+
+// errOtherClient: a ticket or pass is bound to another client than the one that shows it.
+var errOtherClient = errors.New("it was given to another client")
+
+// bound returns the client that a ticket or pass is bound to from now on, where one that is
+// bound to that client, if any, was shown by another one.
+func bound(r *Room, to [4]byte, client netip.Addr) ([4]byte, error) {
+	switch {
+	case !r.Settings.BindTickets:
+		return to, nil
+	case to == [4]byte{}: // issued before the room bound any
+		return ClientHash(client), nil
+	case ClientHash(client) != to:
+		return to, errOtherClient
+	}
+	return to, nil
 }
 
 // parseFromAnyClient checks a ticket, but not the client.
@@ -213,7 +231,7 @@ func (e *Engine) answer(op *operation, ticket Ticket, place Place) (Answer, erro
 	case place.State == Waiting && ended(op.room, place.Now):
 		return Answer{}, &GoneError{Ended, place.Number}
 	case place.State == Inside:
-		if err := e.issuePass(op, &a, place); err != nil {
+		if err := e.issuePass(op, &a, place, ticket.Client); err != nil {
 			return Answer{}, err
 		}
 	}

@@ -275,7 +275,7 @@ func TestProvisionalVisitor(t *testing.T) {
 			t.Errorf("the pass has %v, want 2 s", claims)
 		}
 		time.Sleep(time.Second)
-		byPass, err := r.AskPass(ctx, "shop", first.Pass)
+		byPass, err := r.AskPass(ctx, "shop", first.Pass, nowhere)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -283,7 +283,7 @@ func TestProvisionalVisitor(t *testing.T) {
 		second := provisional()
 		lasts(second, room.Called, 2*time.Second)
 		time.Sleep(5 * time.Second) // too late
-		if _, err := r.AskPass(ctx, "shop", second.Pass); !errors.Is(err, room.ErrBadPass) {
+		if _, err := r.AskPass(ctx, "shop", second.Pass, nowhere); !errors.Is(err, room.ErrBadPass) {
 			t.Errorf("AskPass() = %v, want that the pass has expired", err)
 		}
 		lasts(r.ask("shop", second.Ticket), room.Inside, time.Minute)

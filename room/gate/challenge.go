@@ -34,7 +34,9 @@ type Widget struct {
 	Origins []string
 }
 
-// challenged reports whether the visitor has passed, or there is no challenge.
+// challenged reports whether the visitor has passed, or there is no challenge. If the
+// challenge's service cannot be reached, OnStoreFailure decides, as for the store: visitors of a
+// room that fails open join without it.
 func (v *visit) challenged() (bool, error) {
 	challenge := v.gate.options.Challenge
 	if challenge == nil {
@@ -42,7 +44,12 @@ func (v *visit) challenged() (bool, error) {
 	}
 	ctx, cancel := context.WithTimeout(v.r.Context(), ChallengeTime)
 	defer cancel()
-	return challenge.Passed(ctx, v.r, v.client)
+	passed, err := challenge.Passed(ctx, v.r, v.client)
+	if err != nil && v.settings.OnStoreFailure == room.FailOpen {
+		v.gate.failed(v.r.Context(), err)
+		return true, nil
+	}
+	return passed, err
 }
 
 // askToPass shows the challenge.

@@ -132,7 +132,7 @@ func (f *fake) Ask(_ context.Context, _, ticket string, _ netip.Addr) (room.Answ
 	return f.answer(n, true)
 }
 
-func (f *fake) AskPass(_ context.Context, _, pass string) (room.Answer, error) {
+func (f *fake) AskPass(_ context.Context, _, pass string, _ netip.Addr) (room.Answer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.away != nil {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-project/sluice/room"
 )
 
 // provide starts a provider's server, and returns a challenge that uses it.
@@ -146,6 +148,11 @@ func TestChallenge(t *testing.T) {
 	expect(t, send("good", ticket(1)), http.StatusSeeOther)
 	if len(s.entered) != 1 {
 		t.Errorf("%d entered", len(s.entered))
+	}
+	// Without the provider, visitors of a room that fails open join.
+	s.settings.OnStoreFailure = room.FailOpen
+	if response := send("broken"); len(s.entered) != 2 || cookieOf(response, "sluice_ticket_shop") == nil {
+		t.Errorf("%d entered, want one more without the provider", len(s.entered))
 	}
 	// Another site cannot make a visitor join.
 	expect(t, s.ask(http.MethodPost, "http://shop.test/.sluice/shop/enter", "", asPage, header("Sec-Fetch-Site", "cross-site")), http.StatusForbidden)

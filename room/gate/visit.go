@@ -123,7 +123,7 @@ func (v *visit) admit() {
 
 func (v *visit) askPass() (answer room.Answer, err error) {
 	err = v.ask(func(ctx context.Context) (err error) {
-		answer, err = v.gate.rooms.AskPass(ctx, v.gate.options.Room, v.proof)
+		answer, err = v.gate.rooms.AskPass(ctx, v.gate.options.Room, v.proof, v.client)
 		return err
 	})
 	return answer, err

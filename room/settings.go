@@ -119,6 +119,9 @@ type Settings struct {
 	// BindTickets binds each ticket, and its passes, to the client address that it was
 	// issued to. Default off: phones change their address.
 	BindTickets bool
+	// InvitationOnly refuses visitors without a key: with [TokenKeys], those without a
+	// token. So a person has one place, and in a lottery one draw. Default off.
+	InvitationOnly bool
 }
 
 // Rule matches requests. An empty part matches all.

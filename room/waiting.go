@@ -13,7 +13,7 @@ import (
 // if a slot is free: Enter claims it, unless the visit is Provisional; then the state is
 // Called, and the pass ends with the claim window. A wrong key is a *KeyError, a wrong token
 // ErrBadToken, a key without the token that it needs ErrNoToken, too many visitors from
-// one address a *LimitError; ErrNotOpen, ErrEnded and ErrLineFull are from the room.
+// one address a *LimitError; ErrUninvited, ErrNotOpen, ErrEnded and ErrLineFull are from the room.
 func (e *Engine) Enter(ctx context.Context, name string, v Visit) (answer Answer, err error) {
 	if v.Key, err = e.whose(name, v); err != nil {
 		return Answer{}, err
@@ -21,6 +21,9 @@ func (e *Engine) Enter(ctx context.Context, name string, v Visit) (answer Answer
 	limited := false
 	err = e.operate(ctx, name, "enter", func(op operation) error {
 		s := &op.room.Settings
+		if s.InvitationOnly && v.Key == "" {
+			return ErrUninvited
+		}
 		if !limited {
 			limited = true
 			if after, ok := e.joins.allow(name, v.Client, s.joinBound(v), time.Now()); !ok {

@@ -299,3 +299,35 @@ func TestProvisionalVisitor(t *testing.T) {
 		}
 	})
 }
+
+// A room by invitation has places for visitors with a key only, one for each, and in a lottery one
+// draw, however often they join.
+func TestInvitationOnly(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		s := teller(1)
+		s.InvitationOnly, s.Method, s.OpensAt, s.AbandonAfter = true, room.Lottery, time.Now().Add(time.Minute), time.Hour
+		r.put("shop", s)
+		if _, err := r.Enter(ctx, "shop", room.Visit{}); !errors.Is(err, room.ErrUninvited) {
+			t.Fatalf("without a key: %v, want ErrUninvited", err)
+		}
+		first := r.enterAs("shop", "ann")
+		if again := r.enterAs("shop", "ann"); again.ID != first.ID || again.Ticket != first.Ticket {
+			t.Errorf("joining again gives %+v, want %+v", again, first)
+		}
+		if err := r.Leave(ctx, "shop", first.Ticket, nowhere); err != nil {
+			t.Fatal(err)
+		}
+		again := r.enterAs("shop", "ann").Ticket
+		time.Sleep(2 * time.Minute)
+		draw := func(ticket string) int64 {
+			parsed, err := r.Parse(ctx, "shop", ticket, nowhere)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return int64(parsed.Nonce[0])
+		}
+		if draw(first.Ticket) != draw(again) {
+			t.Error("a person who left and came again has another draw")
+		}
+	})
+}

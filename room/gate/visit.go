@@ -345,6 +345,8 @@ func (v *visit) refuse(err error) {
 		v.notOpen(err)
 	case errors.Is(err, room.ErrEnded):
 		v.respond(http.StatusForbidden, problem{Code: "ended", Detail: err.Error()}, v.newPage(KindEnded))
+	case errors.Is(err, room.ErrUninvited):
+		v.respond(http.StatusForbidden, problem{Code: "uninvited", Detail: err.Error()}, v.newPage(KindUninvited))
 	case errors.As(err, &limit):
 		v.later(http.StatusTooManyRequests, KindLimited, "limited", err, limit.RetryAfter)
 	default: // there is no such room; it may be created again

@@ -34,7 +34,7 @@ func (e *Engine) issuePass(op *operation, a *Answer, place Place, client [4]byte
 	}
 	pass, err := op.ring.SignPass(op.room, Pass{
 		Room: op.room.Name, Generation: op.room.Generation, Number: place.Number, Epoch: op.room.Epoch,
-		IssuedAt: issued, ExpiresAt: expires, Client: client,
+		IssuedAt: issued, ExpiresAt: expires, Client: client, Proven: a.Proven,
 	})
 	if err != nil {
 		return fmt.Errorf("sign the pass of visitor %s: %w", strconv.FormatInt(place.Number, 10), err)
@@ -70,7 +70,7 @@ func (e *Engine) AskPass(ctx context.Context, name, pass string, client netip.Ad
 		if place.State != Inside || parsed.Epoch > op.room.Epoch { // the store has lost acknowledged operations
 			return ErrBadPass
 		}
-		answer = Answer{ID: place.Number, State: Inside}
+		answer = Answer{ID: place.Number, State: Inside, Proven: parsed.Proven}
 		if err := e.issuePass(&op, &answer, place, parsed.Client); err != nil {
 			return err
 		}

@@ -48,7 +48,7 @@ func (e *Engine) Enter(ctx context.Context, name string, v Visit) (answer Answer
 // arrive returns the ticket of a new visitor, without its number. The nonce of a visitor
 // with a key is derived from it, so that the same ticket can be signed again.
 func arrive(r *Room, v Visit) (Ticket, Arrival) {
-	var ticket Ticket
+	ticket := Ticket{Proven: v.Proven}
 	arrival := Arrival{Provisional: v.Provisional}
 	if v.Key == "" {
 		ticket.Nonce = NewNonce()
@@ -177,6 +177,20 @@ func (e *Engine) Parse(ctx context.Context, name, ticket string, client netip.Ad
 	return parsed, nil
 }
 
+// Prove returns a ticket again, of a visitor who has passed a challenge.
+func (e *Engine) Prove(ctx context.Context, name, ticket string, client netip.Addr) (string, error) {
+	op, err := e.begin(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	parsed, err := e.parse(ctx, &op, ticket, client)
+	if err != nil {
+		return "", err
+	}
+	parsed.Proven = true
+	return op.ring.SignTicket(op.room, parsed), nil
+}
+
 // parse checks a ticket, and that it comes from the client that it is bound to.
 func (e *Engine) parse(ctx context.Context, op *operation, text string, client netip.Addr) (Ticket, error) {
 	ticket, err := e.parseFromAnyClient(ctx, op, text)
@@ -227,7 +241,7 @@ func (e *Engine) Leave(ctx context.Context, name, ticket string, client netip.Ad
 
 // answer returns the answer to a visitor in that place.
 func (e *Engine) answer(op *operation, ticket Ticket, place Place) (Answer, error) {
-	a := Answer{ID: place.Number, State: place.State, New: place.New}
+	a := Answer{ID: place.Number, State: place.State, New: place.New, Proven: ticket.Proven}
 	switch {
 	case place.State == Gone:
 		return Answer{}, &GoneError{place.Reason, place.Number}

@@ -331,3 +331,28 @@ func TestInvitationOnly(t *testing.T) {
 		}
 	})
 }
+
+// Tickets and passes say whether their visitor has passed a challenge, also when they are renewed.
+func TestProvenVisitor(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		r.put("shop", teller(2))
+		for _, proven := range []bool{true, false} {
+			a, err := r.Enter(ctx, "shop", room.Visit{Proven: proven})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				time.Sleep(10 * time.Second)
+				byTicket := r.ask("shop", a.Ticket)
+				byPass, err := r.AskPass(ctx, "shop", byTicket.Pass, nowhere)
+				if err != nil || byTicket.Proven != proven || byPass.Proven != proven {
+					t.Errorf("by the ticket %v, by the pass %v, %v; want %v", byTicket.Proven, byPass.Proven, err, proven)
+				}
+				a.Ticket = byTicket.Ticket
+			}
+			if a.Ticket, err = r.Prove(ctx, "shop", a.Ticket, nowhere); err != nil || !r.ask("shop", a.Ticket).Proven {
+				t.Errorf("Prove() = %v, and the ticket is not proven", err)
+			}
+		}
+	})
+}

@@ -52,6 +52,22 @@ func (v *visit) challenged() (bool, error) {
 	return passed, err
 }
 
+// proves reports whether a ticket or pass will do: one of the API may be of a visitor who has
+// passed no challenge.
+func (v *visit) proves(proven bool) bool { return proven || v.gate.options.Challenge == nil }
+
+// provenTicket reports whether the visitor's ticket will do. One that is not valid is refused
+// by the question for its place.
+func (v *visit) provenTicket() bool {
+	if v.gate.options.Challenge == nil {
+		return true
+	}
+	ctx, cancel := v.asking()
+	defer cancel()
+	ticket, err := v.gate.rooms.Parse(ctx, v.gate.options.Room, v.ticket, v.client)
+	return err != nil || ticket.Proven
+}
+
 // askToPass shows the challenge.
 func (v *visit) askToPass() {
 	page := v.newPage(KindChallenge)
@@ -68,11 +84,14 @@ func (v *visit) enterByForm() {
 	}
 	// The fields are there for Passed.
 	to := localPath(v.r.PostFormValue("to"))
+	hasPlace := false
 	if v.ticket != "" {
-		if _, err := v.askTicket(false); err == nil {
-			v.redirect(to)
-			return
-		}
+		_, err := v.askTicket(false)
+		hasPlace = err == nil
+	}
+	if hasPlace && v.provenTicket() {
+		v.redirect(to)
+		return
 	}
 	passed, err := v.challenged()
 	if err != nil {
@@ -80,13 +99,26 @@ func (v *visit) enterByForm() {
 		return
 	}
 	if passed {
-		var answer room.Answer
-		if answer, err = v.enter(); err != nil {
+		if err := v.takeProvenPlace(hasPlace); err != nil {
 			v.refuse(err)
 			return
 		}
-		v.kind = navigation
-		v.setTicket(&answer)
 	}
 	v.redirect(to) // there a visitor who has not passed is asked again
+}
+
+// takeProvenPlace sets the cookie of a visitor who has passed: of the place that the visitor
+// has, or of a new one.
+func (v *visit) takeProvenPlace(hasPlace bool) (err error) {
+	var answer room.Answer
+	if hasPlace {
+		ctx, cancel := v.asking()
+		defer cancel()
+		answer.Ticket, err = v.gate.rooms.Prove(ctx, v.gate.options.Room, v.ticket, v.client)
+	} else {
+		answer, err = v.enter()
+	}
+	v.kind = navigation
+	v.setTicket(&answer)
+	return err
 }

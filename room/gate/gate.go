@@ -25,6 +25,7 @@ type Rooms interface {
 	Ask(ctx context.Context, name, ticket string, client netip.Addr) (room.Answer, error)
 	AskPass(ctx context.Context, name, pass string, client netip.Addr) (room.Answer, error)
 	Parse(ctx context.Context, name, ticket string, client netip.Addr) (room.Ticket, error)
+	Prove(ctx context.Context, name, ticket string, client netip.Addr) (string, error)
 	AskAll(ctx context.Context, name string, askers []room.Asker, claim bool) []room.Result
 	Leave(ctx context.Context, name, ticket string, client netip.Addr) error
 	LeavePass(ctx context.Context, name, pass string) error

@@ -90,7 +90,7 @@ func (v *visit) admit() {
 	if v.proof != "" {
 		answer, err := v.askPass()
 		switch {
-		case err == nil && answer.State == room.Inside:
+		case err == nil && answer.State == room.Inside && v.proves(answer.Proven):
 			v.inside(&answer)
 			return
 		case errors.As(err, &gone), err == nil, errors.Is(err, room.ErrBadPass):
@@ -100,7 +100,7 @@ func (v *visit) admit() {
 			return
 		}
 	}
-	if v.ticket != "" {
+	if v.ticket != "" && v.provenTicket() {
 		answer, err := v.askTicket(v.kind != part)
 		switch {
 		case err == nil:
@@ -209,6 +209,7 @@ func (v *visit) join() {
 func (v *visit) enter() (answer room.Answer, err error) {
 	visit := room.Visit{
 		Client: v.client, Shared: proxied.Shared(v.client, v.gate.options.TrustedProxies), Token: proxied.Token(v.r), Provisional: true,
+		Proven: v.gate.options.Challenge != nil,
 	}
 	err = v.ask(func(ctx context.Context) (err error) {
 		answer, err = v.gate.rooms.Enter(ctx, v.gate.options.Room, visit)

@@ -73,7 +73,7 @@ func TestThatAKeyHasNoPlaceIsToldWhenItIsDurable(t *testing.T) {
 }
 
 // A clock that is set forward, and corrected while the store is closed, makes no visit longer, and
-// holds up no batch.
+// delays no batch.
 func TestClockSetForwardAndCorrected(t *testing.T) {
 	disk := vfs.NewMem()
 	var terms room.Terms

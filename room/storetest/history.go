@@ -90,7 +90,7 @@ func (h *history) leave(e room.Event, active bool) {
 func (h *history) same(s room.Status) error {
 	told := s
 	told.Called, told.EventsWaiting, told.EventsDropped, told.Tick, told.Now = 0, 0, 0, 0, time.Time{}
-	// The events do not tell whether a visitor who left had come in.
+	// Events of visitors who left are the same whether they had come in or not.
 	want := h.counts
 	for _, counts := range []*room.Status{&told, &want} {
 		counts.Departed, counts.NoShows = counts.Departed-counts.NoShows, 0

@@ -123,11 +123,11 @@ type ledger struct {
 }
 
 // newLedger returns a ledger for a crowd whose guests have all ended. Its slack is how late a
-// server may tick: its interval and the second until one that was killed is replaced, plus how
-// late this process itself ran.
+// server may tick: its interval, or until one that was killed is replaced, plus how late this
+// process itself ran.
 func newLedger(c *crowd) *ledger {
 	l := &ledger{crowd: c, visits: map[int64]*visit{}, onEvent: func(room.Event, *visit) {}}
-	l.slack = 2*time.Second + 2*time.Duration(c.stall.Load())
+	l.slack = time.Second + 2*time.Duration(c.stall.Load())
 	for _, g := range c.all {
 		if l.visits[g.id] != nil {
 			c.errorf("two guests are visitor %d", g.id)

@@ -11,9 +11,9 @@ import (
 // passStep is how long the same pass is handed out again.
 const passStep = 5 * time.Second
 
-// issuePass puts a pass into the answer to a visitor who is inside. A visit that has
-// ended gets none, though it may hold its slot for a moment longer.
-func (e *Engine) issuePass(op *operation, a *Answer, place Place) error {
+// issuePass puts a pass, bound to a client unless that is zero, into the answer to a visitor
+// who is inside. A visit that has ended gets none, though it may hold its slot for a moment longer.
+func (e *Engine) issuePass(op *operation, a *Answer, place Place, client [4]byte) error {
 	if !place.Until.After(place.Now) {
 		return &GoneError{Expired, place.Number}
 	}
@@ -34,7 +34,7 @@ func (e *Engine) issuePass(op *operation, a *Answer, place Place) error {
 	}
 	pass, err := op.ring.SignPass(op.room, Pass{
 		Room: op.room.Name, Generation: op.room.Generation, Number: place.Number, Epoch: op.room.Epoch,
-		IssuedAt: issued, ExpiresAt: expires,
+		IssuedAt: issued, ExpiresAt: expires, Client: client, Proven: a.Proven,
 	})
 	if err != nil {
 		return fmt.Errorf("sign the pass of visitor %s: %w", strconv.FormatInt(place.Number, 10), err)
@@ -45,9 +45,9 @@ func (e *Engine) issuePass(op *operation, a *Answer, place Place) error {
 
 // AskPass checks a pass, and extends it if it is sliding; the answer has a fresh pass,
 // and no ticket. It returns ErrBadPass for a pass that this room did not issue, or that
-// has ended, and a *GoneError for one that was revoked, or whose visitor is not inside
-// any more.
-func (e *Engine) AskPass(ctx context.Context, name, pass string) (answer Answer, err error) {
+// has ended, or was given to another client, and a *GoneError for one that was revoked, or
+// whose visitor is not inside any more.
+func (e *Engine) AskPass(ctx context.Context, name, pass string, client netip.Addr) (answer Answer, err error) {
 	err = e.operate(ctx, name, "ask_pass", func(op operation) error {
 		parsed, err := e.parsePass(ctx, &op, pass, op.now)
 		if err != nil {
@@ -55,6 +55,9 @@ func (e *Engine) AskPass(ctx context.Context, name, pass string) (answer Answer,
 		}
 		if parsed.Epoch < op.room.Epoch {
 			return &GoneError{Revoked, parsed.Number}
+		}
+		if parsed.Client, err = bound(op.room, parsed.Client, client); err != nil {
+			return fmt.Errorf("%w: %w", ErrBadPass, err)
 		}
 		places, err := e.store.Ask(ctx, op.terms, []int64{parsed.Number}, true)
 		if err != nil {
@@ -67,8 +70,8 @@ func (e *Engine) AskPass(ctx context.Context, name, pass string) (answer Answer,
 		if place.State != Inside || parsed.Epoch > op.room.Epoch { // the store has lost acknowledged operations
 			return ErrBadPass
 		}
-		answer = Answer{ID: place.Number, State: Inside}
-		if err := e.issuePass(&op, &answer, place); err != nil {
+		answer = Answer{ID: place.Number, State: Inside, Proven: parsed.Proven}
+		if err := e.issuePass(&op, &answer, place, parsed.Client); err != nil {
 			return err
 		}
 		e.estimate(&op, &answer, place)

@@ -38,22 +38,22 @@ func TestPassesAreShortLivedAndRenewedWithEachAnswer(t *testing.T) {
 			t.Errorf("claims %v", claims)
 		}
 		time.Sleep(59 * time.Second)
-		b, err := r.AskPass(ctx, "shop", a.Pass)
+		b, err := r.AskPass(ctx, "shop", a.Pass, nowhere)
 		if err != nil || b.State != room.Inside || b.ID != a.ID || b.Ticket != "" {
 			t.Fatalf("AskPass() = %+v, %v", b, err)
 		}
 		time.Sleep(2 * time.Second)
-		if _, err := r.AskPass(ctx, "shop", a.Pass); !errors.Is(err, room.ErrBadPass) {
+		if _, err := r.AskPass(ctx, "shop", a.Pass, nowhere); !errors.Is(err, room.ErrBadPass) {
 			t.Errorf("an expired pass: %v, want ErrBadPass", err)
 		}
-		if c, err := r.AskPass(ctx, "shop", b.Pass); err != nil || !c.PassExpiresAt.Equal(time.Now().Add(90*time.Second)) {
+		if c, err := r.AskPass(ctx, "shop", b.Pass, nowhere); err != nil || !c.PassExpiresAt.Equal(time.Now().Add(90*time.Second)) {
 			t.Errorf("the renewed pass: %+v, %v; want that it slides", c, err)
 		}
 		// Leaving needs no valid pass.
 		if err := r.LeavePass(ctx, "shop", a.Pass); err != nil {
 			t.Errorf("LeavePass() = %v", err)
 		}
-		_, err = r.AskPass(ctx, "shop", b.Pass)
+		_, err = r.AskPass(ctx, "shop", b.Pass, nowhere)
 		gone(t, err, room.Left)
 	})
 }
@@ -131,17 +131,17 @@ func TestForgedForeignAndReplayed(t *testing.T) {
 		if _, err := r.Ask(ctx, "other", a.Ticket, nowhere); !errors.Is(err, room.ErrBadTicket) {
 			t.Errorf("a ticket in another room: %v, want ErrBadTicket", err)
 		}
-		if _, err := r.AskPass(ctx, "other", a.Pass); !errors.Is(err, room.ErrBadPass) {
+		if _, err := r.AskPass(ctx, "other", a.Pass, nowhere); !errors.Is(err, room.ErrBadPass) {
 			t.Errorf("a pass in another room: %v, want ErrBadPass", err)
 		}
-		if _, err := r.AskPass(ctx, "shop", b.Ticket); !errors.Is(err, room.ErrBadPass) {
+		if _, err := r.AskPass(ctx, "shop", b.Ticket, nowhere); !errors.Is(err, room.ErrBadPass) {
 			t.Errorf("a ticket for a pass: %v, want ErrBadPass", err)
 		}
 		// Once the visit is over, neither is valid.
 		if err := r.Leave(ctx, "shop", a.Ticket, nowhere); err != nil {
 			t.Fatal(err)
 		}
-		_, err := r.AskPass(ctx, "shop", a.Pass)
+		_, err := r.AskPass(ctx, "shop", a.Pass, nowhere)
 		gone(t, err, room.Left)
 		_, err = r.Ask(ctx, "shop", a.Ticket, nowhere)
 		gone(t, err, room.Left)
@@ -264,6 +264,7 @@ func TestBoundTicketsAreForOneClient(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		ticket := a.Ticket
 		if _, err := r.Ask(ctx, "shop", a.Ticket, here); err != nil {
 			t.Errorf("from the same client: %v", err)
 		}
@@ -271,8 +272,20 @@ func TestBoundTicketsAreForOneClient(t *testing.T) {
 			if _, err := r.Ask(ctx, "shop", a.Ticket, client); !errors.Is(err, room.ErrBadTicket) {
 				t.Errorf("from %v: %v, want ErrBadTicket", client, err)
 			}
+			if _, err := r.AskPass(ctx, "shop", a.Pass, client); !errors.Is(err, room.ErrBadPass) {
+				t.Errorf("the pass, from %v: %v, want ErrBadPass", client, err)
+			}
 		}
-		if err := r.RevokeTicket(ctx, "shop", a.Ticket); err != nil {
+		time.Sleep(10 * time.Second) // until a pass is another one
+		for range 2 {
+			if a, err = r.AskPass(ctx, "shop", a.Pass, here); err != nil {
+				t.Fatalf("the pass, from the same client: %v", err)
+			}
+		}
+		if _, err := r.AskPass(ctx, "shop", a.Pass, there); !errors.Is(err, room.ErrBadPass) {
+			t.Errorf("the renewed pass, from another client: %v, want ErrBadPass", err)
+		}
+		if err := r.RevokeTicket(ctx, "shop", ticket); err != nil {
 			t.Errorf("an operator revokes it: %v", err)
 		}
 	})
@@ -321,7 +334,7 @@ func TestRevokeAllHoldsAtEveryInstance(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, pass := range []string{a.Pass, b.Pass} {
-			_, err := there.AskPass(ctx, "shop", pass)
+			_, err := there.AskPass(ctx, "shop", pass, nowhere)
 			gone(t, err, room.Revoked)
 		}
 		if c = there.ask("shop", c.Ticket); c.State != room.Inside {
@@ -354,7 +367,7 @@ func TestRevokeAllThatFailedInTheMiddle(t *testing.T) {
 		if err := engine.RevokeAll(ctx, "shop"); !errors.Is(err, room.ErrUnavailable) {
 			t.Fatalf("RevokeAll() = %v, want that the store is away", err)
 		}
-		_, err = engine.AskPass(ctx, "shop", a.Pass)
+		_, err = engine.AskPass(ctx, "shop", a.Pass, nowhere)
 		gone(t, err, room.Revoked)
 		store.clear = nil
 		if err := engine.RevokeAll(ctx, "shop"); err != nil {
@@ -386,10 +399,10 @@ func TestRotatedKeysHoldAtOnceEverywhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		fresh := here.ask("shop", old.Ticket)
-		if _, err := there.AskPass(ctx, "shop", fresh.Pass); err != nil {
+		if _, err := there.AskPass(ctx, "shop", fresh.Pass, nowhere); err != nil {
 			t.Errorf("a pass by a new key: the other instance says %v", err)
 		}
-		if _, err := there.AskPass(ctx, "shop", old.Pass); err != nil {
+		if _, err := there.AskPass(ctx, "shop", old.Pass, nowhere); err != nil {
 			t.Errorf("a pass by an old key: %v", err)
 		}
 		keys, err := there.JWKS(ctx)
@@ -417,7 +430,7 @@ func TestRevokedKeys(t *testing.T) {
 			if _, err := r.Ask(ctx, "shop", alice.Ticket, nowhere); !errors.Is(err, room.ErrBadTicket) {
 				t.Errorf("a ticket of an old key: %v, want ErrBadTicket", err)
 			}
-			if _, err := r.AskPass(ctx, "shop", inside.Pass); !errors.Is(err, room.ErrBadPass) {
+			if _, err := r.AskPass(ctx, "shop", inside.Pass, nowhere); !errors.Is(err, room.ErrBadPass) {
 				t.Errorf("a pass of an old key: %v, want ErrBadPass", err)
 			}
 			if keys, err := r.JWKS(ctx); err != nil || strings.Count(string(keys), `"kid"`) != 1 {

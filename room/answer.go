@@ -26,8 +26,9 @@ type Answer struct {
 	// Draw is the visitor's number in the lottery, shown once it is drawn; nil if the
 	// place is not of a lottery.
 	Draw *int64
-	// New reports whether this answer made the place.
-	New bool
+	// New reports whether this answer made the place, and Proven whether the visitor has
+	// passed a challenge.
+	New, Proven bool
 }
 
 // MaxPassLife is how long at most a pass is valid for services that do not ask Sluice.

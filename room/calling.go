@@ -45,10 +45,30 @@ func (t *Terms) ServiceAway(now, expired int64) bool {
 	return expired == 0 || now-expired > t.Away.Milliseconds()
 }
 
-// Tends reports whether an Expire acts, when the last one was called then (0: never) by
-// that tender ("": the room has none).
-func (t *Terms) Tends(now, expired int64, tender string) bool {
-	return t.Tender == "" || tender == "" || tender == t.Tender || now-expired >= t.Tend.Milliseconds() || now < expired
+// Tending is what decides who tends a room.
+type Tending struct {
+	// Tender is the instance that does; "": none.
+	Tender string
+	// Expired is when an Expire last acted; 0: never. Ends is when the first claim window or
+	// pass ends; 0: nobody is active.
+	Expired, Ends int64
+	// Last is the last batch.
+	Last Batch
+}
+
+// Tends reports whether an Expire acts: that of the tender, and that of another once the
+// tender has not acted for Tend, or is late by Late with what is due. Next is when an Expire
+// of another instance would act, if nothing changes.
+func (t *Terms) Tends(now int64, last Tending) (acts bool, next int64) {
+	next = last.Expired + t.Tend.Milliseconds()
+	if last.Ends != 0 {
+		next = min(next, last.Ends+t.Late.Milliseconds())
+	}
+	if _, batch := t.Callable(now, 0, last.Last, true); batch.Tick != last.Last.Tick {
+		next = min(next, t.Tick+t.Late.Milliseconds())
+	}
+	free := t.Tender == "" || last.Tender == "" || last.Tender == t.Tender || now < last.Expired
+	return free || now >= next, next
 }
 
 // Lapsed returns the last batch after a visitor has entered a line in which so many

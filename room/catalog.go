@@ -45,9 +45,11 @@ type cachedRoom struct {
 	// measured is nil until the visitors are first counted.
 	measured atomic.Pointer[measured]
 	removed  atomic.Bool
-	// used is when an operation last used the room here, on the engine's clock. Expiring
+	// uses counts the operations on the room here, and used is when the last one was, on the
+	// engine's clock. Expiring
 	// reports whether the room's expiration runs, which alone uses outflow; wake ends its
 	// pause.
+	uses     atomic.Int64
 	used     atomic.Int64
 	expiring atomic.Bool
 	outflow  outflow

@@ -73,18 +73,20 @@ func (e *Engine) sweepRoom(ctx context.Context, k *cachedRoom) error {
 // use records that a room is used here, and starts its expiration.
 func (e *Engine) use(k *cachedRoom) {
 	k.used.Store(int64(time.Since(e.begun)))
+	k.uses.Add(1)
 	if e.started.Load() && !k.expiring.Load() && k.expiring.CompareAndSwap(false, true) {
 		e.group.Go("expiration of "+k.name, func(ctx context.Context) error { return e.expireRoom(ctx, k) })
 	}
 }
 
-// unused ends the expiration of a room that was last used then; false if it was used since.
-func (k *cachedRoom) unused(since int64) bool {
-	if k.used.Load() != since {
+// unused ends the expiration of a room that was used so often before; false if it was used
+// since.
+func (k *cachedRoom) unused(uses int64) bool {
+	if k.uses.Load() != uses {
 		return false
 	}
 	k.expiring.Store(false)
-	return k.used.Load() == since || !k.expiring.CompareAndSwap(false, true)
+	return k.uses.Load() == uses || !k.expiring.CompareAndSwap(false, true)
 }
 
 // expireRoom is the expiration of one room while it is in use: it calls Expire whenever
@@ -93,7 +95,7 @@ func (k *cachedRoom) unused(since int64) bool {
 func (e *Engine) expireRoom(ctx context.Context, k *cachedRoom) error {
 	failures := 0
 	for !k.removed.Load() {
-		used := k.used.Load()
+		uses := k.uses.Load()
 		wait, needed, err := e.expireOnce(ctx, k)
 		switch {
 		case ctx.Err() != nil:
@@ -115,7 +117,7 @@ func (e *Engine) expireRoom(ctx context.Context, k *cachedRoom) error {
 		if !lifecycle.Sleep(ctx, k.wake, wait) {
 			return ctx.Err()
 		}
-		if !needed && k.unused(used) {
+		if !needed && k.unused(uses) {
 			return nil
 		}
 	}

@@ -26,7 +26,7 @@ func TestWhatWasBeforeIsOfNoUse(t *testing.T) {
 		gone(t, err, room.Left)
 		_, err = r.Renew(ctx, "shop", before.Ticket, nowhere)
 		gone(t, err, room.Left)
-		_, err = r.AskPass(ctx, "shop", before.Pass)
+		_, err = r.AskPass(ctx, "shop", before.Pass, nowhere)
 		gone(t, err, room.Left)
 		if err := errors.Join(r.Leave(ctx, "shop", before.Ticket, nowhere), r.LeavePass(ctx, "shop", before.Pass)); err != nil {
 			t.Errorf("leaving with what is gone: %v, want nil", err)
@@ -43,7 +43,7 @@ func TestWhatWasBeforeIsOfNoUse(t *testing.T) {
 		if !errors.As(err, &g) || g.Reason != room.Expired && g.Reason != room.Forgotten {
 			t.Errorf("a ticket of yesterday: %v, want that its place is gone", err)
 		}
-		if _, err := r.AskPass(ctx, "shop", now.Pass); !errors.Is(err, room.ErrBadPass) {
+		if _, err := r.AskPass(ctx, "shop", now.Pass, nowhere); !errors.Is(err, room.ErrBadPass) {
 			t.Errorf("a pass of yesterday: %v, want ErrBadPass", err)
 		}
 	})
@@ -63,7 +63,7 @@ func TestPassesOfBefore(t *testing.T) {
 		if a.ID != removed.ID {
 			t.Fatalf("the first is %d, and was %d", a.ID, removed.ID)
 		}
-		if _, err := r.AskPass(ctx, "shop", removed.Pass); !errors.Is(err, room.ErrBadPass) {
+		if _, err := r.AskPass(ctx, "shop", removed.Pass, nowhere); !errors.Is(err, room.ErrBadPass) {
 			t.Errorf("a pass of the room that was removed: %v, want ErrBadPass", err)
 		}
 		if err := r.LeavePass(ctx, "shop", removed.Pass); !errors.Is(err, room.ErrBadPass) {
@@ -73,12 +73,12 @@ func TestPassesOfBefore(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := r.enter("shop")
-		_, err := r.AskPass(ctx, "shop", a.Pass)
+		_, err := r.AskPass(ctx, "shop", a.Pass, nowhere)
 		gone(t, err, room.Revoked)
 		if err := r.LeavePass(ctx, "shop", a.Pass); err != nil {
 			t.Errorf("leaving with a pass that was revoked: %v", err)
 		}
-		if c, err := r.AskPass(ctx, "shop", b.Pass); err != nil || c.ID != b.ID {
+		if c, err := r.AskPass(ctx, "shop", b.Pass, nowhere); err != nil || c.ID != b.ID {
 			t.Errorf("the pass of who came after that: %+v, %v", c, err)
 		}
 	})

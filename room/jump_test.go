@@ -94,7 +94,7 @@ func (l *jumpedLine) askAll() (inside int) {
 		case a.State == room.Inside:
 			inside++
 			// An engine notices a jump at its next tick, and the ticket renews the pass.
-			if _, err := l.AskPass(ctx, "shop", a.Pass); err != nil && (time.Since(l.jumped) > 500*time.Millisecond || !errors.Is(err, room.ErrBadPass)) {
+			if _, err := l.AskPass(ctx, "shop", a.Pass, nowhere); err != nil && (time.Since(l.jumped) > 500*time.Millisecond || !errors.Is(err, room.ErrBadPass)) {
 				l.t.Errorf("the pass of visitor %d: %v", i+1, err)
 			}
 		case a.Position <= position:

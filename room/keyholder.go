@@ -155,7 +155,7 @@ func (k *Keyring) lacksKeyOfTicket(text string) bool {
 		return false
 	}
 	body, err := ticketText.DecodeString(text)
-	return err == nil && len(body) >= ticketBody && body[0] == ticketVersion && k.keys[binary.BigEndian.Uint32(body[1:])] == nil
+	return err == nil && len(body) >= ticketBody && (body[0] == ticketVersion || body[0] == ticketProven) && k.keys[binary.BigEndian.Uint32(body[1:])] == nil
 }
 
 // lacksKeyOfPass reports whether a text has the form of a pass, signed with a key that is

@@ -34,11 +34,11 @@ func (e *Engine) operate(ctx context.Context, name, kind string, f func(operatio
 		if err != nil {
 			return err
 		}
-		if kind != opExpire {
-			e.use(op.cached)
-		}
-		if err = f(op); errors.Is(err, ErrNoRoom) {
+		err = f(op)
+		if errors.Is(err, ErrNoRoom) {
 			e.catalog.drop(op.cached)
+		} else if kind != opExpire {
+			e.use(op.cached) // after the operation, so that the expiration sees what it did
 		}
 		return err
 	})

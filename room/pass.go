@@ -1,6 +1,7 @@
 package room
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -14,7 +15,8 @@ import (
 // Pass is the right to be inside a room until a time. As text it is a JWT that is
 // signed with Ed25519 (alg EdDSA, kid the key's ID), with the claims iss ("sluice"), sub
 // (the number), room, gen (the generation), epoch, iat and exp, in seconds with up to
-// three decimals. Other services can check it with the keys of [Keyring.JWKS], but do not
+// three decimals, client if it is bound to one, and
+// proven if the visitor has passed a challenge. Other services can check it with the keys of [Keyring.JWKS], but do not
 // see that it was revoked, or released.
 type Pass struct {
 	Room       string
@@ -25,6 +27,10 @@ type Pass struct {
 	Epoch int64
 	// IssuedAt and ExpiresAt are to the millisecond.
 	IssuedAt, ExpiresAt time.Time
+	// Client is the ClientHash of the address that the pass is bound to; zero: to none.
+	Client [4]byte
+	// Proven reports whether the visitor has passed a challenge.
+	Proven bool
 }
 
 // ErrBadPass: the pass is not one of this room, no key of the ring signed it, or it
@@ -46,6 +52,8 @@ type passClaims struct {
 	Epoch      int64      `json:"epoch"`
 	IssuedAt   jwtSeconds `json:"iat"`
 	ExpiresAt  jwtSeconds `json:"exp"`
+	Client     string     `json:"client,omitempty"`
+	Proven     bool       `json:"proven,omitempty"`
 }
 
 // SignPass signs a pass and returns it as text. The room's name and generation replace
@@ -53,7 +61,10 @@ type passClaims struct {
 func (k *Keyring) SignPass(r *Room, p Pass) (string, error) {
 	claims := passClaims{
 		passIssuer, strconv.FormatInt(p.Number, 10), r.Name, r.Generation, p.Epoch,
-		jwtSeconds(p.IssuedAt.UnixMilli()), jwtSeconds(p.ExpiresAt.UnixMilli()),
+		jwtSeconds(p.IssuedAt.UnixMilli()), jwtSeconds(p.ExpiresAt.UnixMilli()), "", p.Proven,
+	}
+	if p.Client != [4]byte{} {
+		claims.Client = hex.EncodeToString(p.Client[:])
 	}
 	if text, known := k.verified.signed(claims); known {
 		return text, nil
@@ -127,10 +138,13 @@ func (k *Keyring) verifyPass(text string) (Pass, error) {
 }
 
 func (c *passClaims) pass(number int64) Pass {
-	return Pass{
-		c.Room, c.Generation, number, c.Epoch,
-		time.UnixMilli(int64(c.IssuedAt)).UTC(), time.UnixMilli(int64(c.ExpiresAt)).UTC(),
+	p := Pass{
+		Room: c.Room, Generation: c.Generation, Number: number, Epoch: c.Epoch,
+		IssuedAt: time.UnixMilli(int64(c.IssuedAt)).UTC(), ExpiresAt: time.UnixMilli(int64(c.ExpiresAt)).UTC(), Proven: c.Proven,
 	}
+	client, _ := hex.DecodeString(c.Client) // it is signed
+	copy(p.Client[:], client)
+	return p
 }
 
 // jwtSeconds is a time of a JWT, in milliseconds since 1970.

@@ -24,14 +24,17 @@ func signPass(t testing.TB, ring *Keyring, r *Room, p Pass) string {
 }
 
 func testPass(r *Room) Pass {
-	return Pass{r.Name, r.Generation, 42, r.Epoch, keyTime, keyTime.Add(time.Minute)}
+	return Pass{Room: r.Name, Generation: r.Generation, Number: 42, Epoch: r.Epoch, IssuedAt: keyTime, ExpiresAt: keyTime.Add(time.Minute)}
 }
 
 func TestPassRoundTrip(t *testing.T) {
 	r := testRoom("shop", "generation")
 	old, both := testRing(t, testKey(1)), testRing(t, testKey(1), testKey(2))
 	rapid.Check(t, func(t *rapid.T) {
-		pass := Pass{r.Name, r.Generation, rapid.Int64().Draw(t, "number"), rapid.Int64().Draw(t, "epoch"), drawTime(t, "from"), drawTime(t, "to").Add(time.Millisecond)}
+		pass := Pass{
+			r.Name, r.Generation, rapid.Int64().Draw(t, "number"), rapid.Int64().Draw(t, "epoch"), drawTime(t, "from"), drawTime(t, "to").Add(time.Millisecond),
+			[4]byte{rapid.Byte().Draw(t, "client")}, rapid.Bool().Draw(t, "proven"),
+		}
 		for _, ring := range []*Keyring{old, both} {
 			text, err := ring.SignPass(r, pass)
 			if err != nil {
@@ -119,7 +122,7 @@ func refusePass(t *testing.T, name string, ring *Keyring, r *Room, text string) 
 
 func TestPassForgedSignature(t *testing.T) {
 	ring, r := testRing(t, testKey(1), testKey(2)), testRoom("shop", "generation")
-	claims := passClaims{"sluice", "42", r.Name, r.Generation, 3, jwtSeconds(keyTime.UnixMilli()), jwtSeconds(keyTime.Add(time.Minute).UnixMilli())}
+	claims := passClaims{"sluice", "42", r.Name, r.Generation, 3, jwtSeconds(keyTime.UnixMilli()), jwtSeconds(keyTime.Add(time.Minute).UnixMilli()), "", false}
 	signing := ring.newest
 	_, foreign, err := ed25519.GenerateKey(nil)
 	if err != nil {

@@ -122,9 +122,12 @@ type Settings struct {
 	// that many visitors share; see [Visit]. A negative number means any number, as 0
 	// does in JSON.
 	JoinsPerMinute int64
-	// BindTickets binds each ticket to the client address that it was issued to. Default
-	// off: phones change their address.
+	// BindTickets binds each ticket, and its passes, to the client address that it was
+	// issued to. Default off: phones change their address.
 	BindTickets bool
+	// InvitationOnly refuses visitors without a key: with [TokenKeys], those without a
+	// token. So a person has one place, and in a lottery one draw. Default off.
+	InvitationOnly bool
 }
 
 // Auto is a Capacity or Batch that is found from how the upstream answers: see

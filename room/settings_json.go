@@ -57,6 +57,7 @@ var settingFields = []settingField{
 	rules("bypass", func(s *Settings) *[]Rule { return &s.Bypass }),
 	joinsField(),
 	yesOrNo("bind_tickets", func(s *Settings) *bool { return &s.BindTickets }),
+	yesOrNo("invitation_only", func(s *Settings) *bool { return &s.InvitationOnly }),
 }
 
 func (f settingField) only(mode Mode) settingField {

@@ -31,11 +31,11 @@ func TestSettingsDefaults(t *testing.T) {
 	}{
 		{tellerJSON + "}", `{"mode":"teller","capacity":10,"pass_ttl_ms":600000,"pass":"sliding","renewals":0,"claim_window_ms":10000,` +
 			`"abandon_after_ms":120000,"grace_ms":180000,"max_waiting":1000000,"method":"fifo","on_store_failure":"closed",` +
-			`"bind_tickets":false}`},
+			`"bind_tickets":false,"invitation_only":false}`},
 		// In a park nobody can claim a place for longer than the stay.
 		{parkJSON + "}", `{"mode":"park","batch":10,"interval_ms":1000,"stay_ms":2000,"claim_window_ms":2000,` +
 			`"abandon_after_ms":120000,"grace_ms":180000,"max_waiting":1000000,"method":"fifo","on_store_failure":"closed",` +
-			`"bind_tickets":false}`},
+			`"bind_tickets":false,"invitation_only":false}`},
 		{tellerJSON + `,"pass_ttl_ms":null,"opens_at":null,"routes":null,"grace_ms":null}`, ""},
 		{` { "capacity":10, "mode":"teller" , "routes":[]}` + "\n", ""},
 	} {
@@ -79,9 +79,9 @@ func TestSettingsInFull(t *testing.T) {
 			`"abandon_after_ms":86400000,"grace_ms":0,"max_waiting":10000000,"method":"lottery","opens_at":"2030-01-31T09:00:00.125Z",` +
 			`"prequeue_from":"2030-01-31T08:00:00Z","ends_at":"2030-02-01T00:00:00Z","on_store_failure":"open",` +
 			`"routes":[{"host":"*.example.com","path":"/checkout/*","method":"GET"},{"path":"/장바구니"}],"bypass":[{"host":"10.0.0.1"}],` +
-			`"joins_per_minute":1000000,"bind_tickets":true}`,
+			`"joins_per_minute":1000000,"bind_tickets":true,"invitation_only":true}`,
 		`{"mode":"park","batch":1,"interval_ms":100,"stay_ms":100,"claim_window_ms":100,"abandon_after_ms":100,"grace_ms":1,` +
-			`"max_waiting":1,"method":"fifo","on_store_failure":"closed","joins_per_minute":0,"bind_tickets":false}`,
+			`"max_waiting":1,"method":"fifo","on_store_failure":"closed","joins_per_minute":0,"bind_tickets":false,"invitation_only":false}`,
 	} {
 		s, err := parseSettings(text)
 		if err != nil {
@@ -212,7 +212,7 @@ func drawSettings(t *rapid.T) Settings {
 		AbandonAfter: drawLasting(minWindow, maxSilence).Draw(t, "abandon"),
 		Grace:        drawLasting(-2*time.Millisecond, maxSilence).Draw(t, "grace"),
 		MaxWaiting:   rapid.Int64Range(0, maxVisitors).Draw(t, "max waiting"),
-		BindTickets:  rapid.Bool().Draw(t, "bind"),
+		BindTickets:  rapid.Bool().Draw(t, "bind"), InvitationOnly: rapid.Bool().Draw(t, "invitation"),
 	}
 	if s.Mode == Teller {
 		s.Capacity = rapid.Int64Range(1, maxVisitors).Draw(t, "capacity")

@@ -157,8 +157,9 @@ type Status struct {
 	// the active ones; Called those of the active who have not claimed yet.
 	Waiting, Inside, Called int64
 	// Entered, Admitted (called), NoShows (called, and did not claim), Departed (gone
-	// while waiting, for any reason) and Expired (passes that ended) only grow. Waiting is
-	// Entered + NoShows - Admitted - Departed.
+	// before they claimed, for any reason) and Expired (passes that ended) only grow.
+	// Waiting is Entered + NoShows - Admitted - Departed. A called visitor who is gone is a
+	// no-show too.
 	Entered, Admitted, NoShows, Departed, Expired int64
 	// EventsWaiting counts the events that were not removed by Published yet, and
 	// EventsDropped those that were not kept.
@@ -167,6 +168,9 @@ type Status struct {
 	Tick int64
 	Now  time.Time
 }
+
+// CameIn returns how many visitors have claimed a slot.
+func (s *Status) CameIn() int64 { return s.Admitted - s.NoShows - s.Called }
 
 // SigningKey is a key of the ring.
 type SigningKey struct {

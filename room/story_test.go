@@ -197,7 +197,7 @@ var scenes = map[string]func(*stage, string){
 		s.says("%s: %s", name, s.answer(s.rig.Renew(ctx, "shop", s.actor(name).ticket, nowhere)))
 	},
 	"shows-pass": func(s *stage, name string) {
-		s.says("%s: %s", name, s.answer(s.rig.AskPass(ctx, "shop", s.actor(name).pass)))
+		s.says("%s: %s", name, s.answer(s.rig.AskPass(ctx, "shop", s.actor(name).pass, nowhere)))
 	},
 	"revoke": func(s *stage, name string) {
 		err := s.rig.RevokeAll

@@ -43,9 +43,9 @@ type Terms struct {
 	// the place is kept.
 	Abandon, Grace time.Duration
 	// Tender is the instance that calls Expire; "": an Expire acts whoever tends the room.
-	// Another may take over Tend after its last one.
-	Tender string
-	Tend   time.Duration
+	// Another takes over Tend after its last one, or Late after something was due.
+	Tender     string
+	Tend, Late time.Duration
 	// Away is the time between two calls of Expire after which the service counts as
 	// having been away.
 	Away time.Duration
@@ -67,6 +67,10 @@ func awayAfter(claim time.Duration) time.Duration {
 // tender pauses, and shorter than any Terms.Away, so that a takeover is no absence.
 const tendTime = time.Second
 
+// tendLate is how late a tender may be with what is due. Another instance that takes over
+// too early does no harm.
+const tendLate = 200 * time.Millisecond
+
 // terms returns what an operation on a room may do now, by the store's clock; events is
 // how many events may wait to be published.
 func terms(r *Room, now time.Time, events int64) Terms {
@@ -82,6 +86,7 @@ func terms(r *Room, now time.Time, events int64) Terms {
 		Grace:      max(0, s.Grace),
 		Away:       awayAfter(s.ClaimWindow),
 		Tend:       tendTime,
+		Late:       tendLate,
 		Events:     events,
 	}
 	if s.Method == Lottery {

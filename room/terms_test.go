@@ -22,7 +22,7 @@ func TestTermsOfTeller(t *testing.T) {
 		Room: "shop", Revision: 3, Capacity: 5, From: noon, Until: noon.Add(time.Hour),
 		EnterFrom: noon.Add(-time.Minute), EnterUntil: noon.Add(time.Hour), MaxWaiting: DefaultMaxWaiting,
 		TTL: DefaultPassTTL, Sliding: true, Claim: DefaultClaimWindow, Abandon: DefaultAbandonAfter,
-		Tend: time.Second, Away: 3 * time.Second, Events: 7,
+		Tend: time.Second, Late: 200 * time.Millisecond, Away: 3 * time.Second, Events: 7,
 	}
 	if got != want {
 		t.Errorf("terms %+v, want %+v", got, want)

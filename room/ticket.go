@@ -12,7 +12,7 @@ import (
 //
 //	version, 1 byte │ key ID, 4 │ number, 8 │ nonce, 8 │ client, 0 or 4 │ MAC, 16
 //
-// with numbers big-endian, and version 1. The MAC is HMAC-SHA256 by the key of that ID,
+// with numbers big-endian, and version 1, or 2 if the visitor is Proven. The MAC is HMAC-SHA256 by the key of that ID,
 // cut to 16 bytes, over all before it, the length of the room's name in a byte, the name
 // and the room's generation: so a ticket holds in its room only.
 type Ticket struct {
@@ -23,6 +23,8 @@ type Ticket struct {
 	// Client is the ClientHash of the address that the ticket is bound to; zero: it is
 	// bound to none.
 	Client [4]byte
+	// Proven reports whether the visitor has passed a challenge.
+	Proven bool
 
 	// generation is that of the room for which Engine.Parse accepted the ticket; empty if
 	// Engine.Parse did not. It is not part of the text.
@@ -38,6 +40,7 @@ var ErrBadTicket = errors.New("the ticket is not valid in this room")
 
 const (
 	ticketVersion  = 1
+	ticketProven   = 2
 	ticketMACSize  = 16
 	ticketBody     = 1 + 4 + 8 + 8
 	ticketBound    = ticketBody + 4
@@ -72,6 +75,9 @@ func (k *Keyring) SignTicket(r *Room, t Ticket) string {
 	mac := k.newest.macs.Get().(*ticketMAC)
 	defer k.newest.macs.Put(mac)
 	body := append(mac.body[:0], ticketVersion)
+	if t.Proven {
+		body[0] = ticketProven
+	}
 	body = binary.BigEndian.AppendUint32(body, k.newest.id)
 	body = binary.BigEndian.AppendUint64(body, uint64(t.Number))
 	body = append(body, t.Nonce[:]...)
@@ -97,7 +103,7 @@ func (k *Keyring) ParseTicket(r *Room, text string) (Ticket, error) {
 	body := space.body[:max(n-ticketMACSize, 0)]
 	// The decoder skips line ends.
 	if err != nil || len(text) != ticketText.EncodedLen(n) || len(body) != ticketBody && len(body) != ticketBound ||
-		body[0] != ticketVersion {
+		body[0] != ticketVersion && body[0] != ticketProven {
 		return Ticket{}, ErrBadTicket
 	}
 	key := k.keys[binary.BigEndian.Uint32(body[1:])]
@@ -114,5 +120,6 @@ func (k *Keyring) ParseTicket(r *Room, text string) (Ticket, error) {
 	}
 	t := Ticket{Number: int64(binary.BigEndian.Uint64(body[5:])), Nonce: [8]byte(body[13:ticketBody])}
 	copy(t.Client[:], body[ticketBody:])
+	t.Proven = body[0] == ticketProven
 	return t, nil
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func drawTicket(t *rapid.T) Ticket {
-	ticket := Ticket{Number: rapid.Int64().Draw(t, "number")}
+	ticket := Ticket{Number: rapid.Int64().Draw(t, "number"), Proven: rapid.Bool().Draw(t, "proven")}
 	copy(ticket.Nonce[:], rapid.SliceOfN(rapid.Byte(), 8, 8).Draw(t, "nonce"))
 	if rapid.Bool().Draw(t, "bound") {
 		copy(ticket.Client[:], rapid.SliceOfN(rapid.Byte(), 4, 4).Draw(t, "client"))
@@ -62,7 +62,7 @@ func TestTicketRefused(t *testing.T) {
 	text := ring.SignTicket(r, ticket)
 	bare := ring.SignTicket(r, Ticket{Number: 5, Nonce: [8]byte{1}})
 	raw, _ := base64.RawURLEncoding.DecodeString(text)
-	newer := append([]byte{ticketVersion + 1}, raw[1:ticketBody]...)
+	newer := append([]byte{ticketProven + 1}, raw[1:ticketBody]...)
 	newer = append(newer, ring.newest.macs.New().(*ticketMAC).over(r, newer)...)
 	without := append(append([]byte(nil), raw[:ticketBody]...), raw[ticketBound:]...)
 	for name, test := range map[string]struct {

@@ -24,6 +24,8 @@ type Visit struct {
 	// Shared reports that Client is no visitor's own address but one of many visitors, such as a
 	// proxy's: only a JoinsPerMinute that was set bounds it.
 	Shared bool
+	// Proven reports that the visitor has passed a challenge: the ticket says so.
+	Proven bool
 	// Provisional keeps a free slot for ClaimWindow only, until the visitor asks: for edges
 	// that do not know whether the visitor will bring the ticket back.
 	Provisional bool

@@ -38,6 +38,9 @@ const (
 // ErrBadToken: the visitor's token is not valid in this room.
 var ErrBadToken = errors.New("the visitor's token is not valid")
 
+// ErrUninvited: the room is for visitors with a key only.
+var ErrUninvited = errors.New("the room is by invitation: a visitor needs a key, or a token that the shop has signed")
+
 // ErrNoToken: a visitor's key was given without the token that it needs.
 var ErrNoToken = errors.New("a visitor's key needs a token that the shop has signed")
 

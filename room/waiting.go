@@ -2,6 +2,7 @@ package room
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -12,7 +13,7 @@ import (
 // if a slot is free: Enter claims it, unless the visit is Provisional; then the state is
 // Called, and the pass ends with the claim window. A wrong key is a *KeyError, a wrong token
 // ErrBadToken, a key without the token that it needs ErrNoToken, too many visitors from
-// one address a *LimitError; ErrNotOpen, ErrEnded and ErrLineFull are from the room.
+// one address a *LimitError; ErrUninvited, ErrNotOpen, ErrEnded and ErrLineFull are from the room.
 func (e *Engine) Enter(ctx context.Context, name string, v Visit) (answer Answer, err error) {
 	if v.Key, err = e.whose(name, v); err != nil {
 		return Answer{}, err
@@ -20,6 +21,9 @@ func (e *Engine) Enter(ctx context.Context, name string, v Visit) (answer Answer
 	limited := false
 	err = e.operate(ctx, name, "enter", func(op operation) error {
 		s := &op.room.Settings
+		if s.InvitationOnly && v.Key == "" {
+			return ErrUninvited
+		}
 		if !limited {
 			limited = true
 			if after, ok := e.joins.allow(name, v.Client, s.joinBound(v), time.Now()); !ok {
@@ -36,7 +40,7 @@ func (e *Engine) Enter(ctx context.Context, name string, v Visit) (answer Answer
 		if answer, err = e.answer(&op, ticket, place); err != nil || place.State != Called || !place.Until.After(place.Now) {
 			return err
 		}
-		return e.issuePass(&op, &answer, place)
+		return e.issuePass(&op, &answer, place, ticket.Client)
 	})
 	return answer, err
 }
@@ -44,7 +48,7 @@ func (e *Engine) Enter(ctx context.Context, name string, v Visit) (answer Answer
 // arrive returns the ticket of a new visitor, without its number. The nonce of a visitor
 // with a key is derived from it, so that the same ticket can be signed again.
 func arrive(r *Room, v Visit) (Ticket, Arrival) {
-	var ticket Ticket
+	ticket := Ticket{Proven: v.Proven}
 	arrival := Arrival{Provisional: v.Provisional}
 	if v.Key == "" {
 		ticket.Nonce = NewNonce()
@@ -173,16 +177,47 @@ func (e *Engine) Parse(ctx context.Context, name, ticket string, client netip.Ad
 	return parsed, nil
 }
 
+// Prove returns a ticket again, of a visitor who has passed a challenge.
+func (e *Engine) Prove(ctx context.Context, name, ticket string, client netip.Addr) (string, error) {
+	op, err := e.begin(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	parsed, err := e.parse(ctx, &op, ticket, client)
+	if err != nil {
+		return "", err
+	}
+	parsed.Proven = true
+	return op.ring.SignTicket(op.room, parsed), nil
+}
+
 // parse checks a ticket, and that it comes from the client that it is bound to.
 func (e *Engine) parse(ctx context.Context, op *operation, text string, client netip.Addr) (Ticket, error) {
 	ticket, err := e.parseFromAnyClient(ctx, op, text)
-	if err != nil || !op.room.Settings.BindTickets || ticket.Client == [4]byte{} {
-		return ticket, err
+	if err != nil {
+		return Ticket{}, err
 	}
-	if !client.IsValid() || ClientHash(client) != ticket.Client {
-		return Ticket{}, fmt.Errorf("%w: it was given to another client", ErrBadTicket)
+	if ticket.Client, err = bound(op.room, ticket.Client, client); err != nil {
+		return Ticket{}, fmt.Errorf("%w: %w", ErrBadTicket, err)
 	}
 	return ticket, nil
+}
+
+// errOtherClient: a ticket or pass is bound to another client than the one that shows it.
+var errOtherClient = errors.New("it was given to another client")
+
+// bound returns the client that a ticket or pass is bound to from now on, where one that is
+// bound to that client, if any, was shown by another one.
+func bound(r *Room, to [4]byte, client netip.Addr) ([4]byte, error) {
+	switch {
+	case !r.Settings.BindTickets:
+		return to, nil
+	case to == [4]byte{}: // issued before the room bound any
+		return ClientHash(client), nil
+	case ClientHash(client) != to:
+		return to, errOtherClient
+	}
+	return to, nil
 }
 
 // parseFromAnyClient checks a ticket, but not the client.
@@ -206,14 +241,14 @@ func (e *Engine) Leave(ctx context.Context, name, ticket string, client netip.Ad
 
 // answer returns the answer to a visitor in that place.
 func (e *Engine) answer(op *operation, ticket Ticket, place Place) (Answer, error) {
-	a := Answer{ID: place.Number, State: place.State, New: place.New}
+	a := Answer{ID: place.Number, State: place.State, New: place.New, Proven: ticket.Proven}
 	switch {
 	case place.State == Gone:
 		return Answer{}, &GoneError{place.Reason, place.Number}
 	case place.State == Waiting && ended(op.room, place.Now):
 		return Answer{}, &GoneError{Ended, place.Number}
 	case place.State == Inside:
-		if err := e.issuePass(op, &a, place); err != nil {
+		if err := e.issuePass(op, &a, place, ticket.Client); err != nil {
 			return Answer{}, err
 		}
 	}

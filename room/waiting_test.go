@@ -275,7 +275,7 @@ func TestProvisionalVisitor(t *testing.T) {
 			t.Errorf("the pass has %v, want 2 s", claims)
 		}
 		time.Sleep(time.Second)
-		byPass, err := r.AskPass(ctx, "shop", first.Pass)
+		byPass, err := r.AskPass(ctx, "shop", first.Pass, nowhere)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -283,7 +283,7 @@ func TestProvisionalVisitor(t *testing.T) {
 		second := provisional()
 		lasts(second, room.Called, 2*time.Second)
 		time.Sleep(5 * time.Second) // too late
-		if _, err := r.AskPass(ctx, "shop", second.Pass); !errors.Is(err, room.ErrBadPass) {
+		if _, err := r.AskPass(ctx, "shop", second.Pass, nowhere); !errors.Is(err, room.ErrBadPass) {
 			t.Errorf("AskPass() = %v, want that the pass has expired", err)
 		}
 		lasts(r.ask("shop", second.Ticket), room.Inside, time.Minute)
@@ -296,6 +296,63 @@ func TestProvisionalVisitor(t *testing.T) {
 		r.enter("shop")
 		if a := r.ask("shop", late.Ticket); a.State != room.Waiting || a.Position != 1 {
 			t.Errorf("who came back to a full room is told %+v, want to be first in line", a)
+		}
+	})
+}
+
+// A room by invitation has places for visitors with a key only, one for each, and in a lottery one
+// draw, however often they join.
+func TestInvitationOnly(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		s := teller(1)
+		s.InvitationOnly, s.Method, s.OpensAt, s.AbandonAfter = true, room.Lottery, time.Now().Add(time.Minute), time.Hour
+		r.put("shop", s)
+		if _, err := r.Enter(ctx, "shop", room.Visit{}); !errors.Is(err, room.ErrUninvited) {
+			t.Fatalf("without a key: %v, want ErrUninvited", err)
+		}
+		first := r.enterAs("shop", "ann")
+		if again := r.enterAs("shop", "ann"); again.ID != first.ID || again.Ticket != first.Ticket {
+			t.Errorf("joining again gives %+v, want %+v", again, first)
+		}
+		if err := r.Leave(ctx, "shop", first.Ticket, nowhere); err != nil {
+			t.Fatal(err)
+		}
+		again := r.enterAs("shop", "ann").Ticket
+		time.Sleep(2 * time.Minute)
+		draw := func(ticket string) int64 {
+			parsed, err := r.Parse(ctx, "shop", ticket, nowhere)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return int64(parsed.Nonce[0])
+		}
+		if draw(first.Ticket) != draw(again) {
+			t.Error("a person who left and came again has another draw")
+		}
+	})
+}
+
+// Tickets and passes say whether their visitor has passed a challenge, also when they are renewed.
+func TestProvenVisitor(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		r.put("shop", teller(2))
+		for _, proven := range []bool{true, false} {
+			a, err := r.Enter(ctx, "shop", room.Visit{Proven: proven})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				time.Sleep(10 * time.Second)
+				byTicket := r.ask("shop", a.Ticket)
+				byPass, err := r.AskPass(ctx, "shop", byTicket.Pass, nowhere)
+				if err != nil || byTicket.Proven != proven || byPass.Proven != proven {
+					t.Errorf("by the ticket %v, by the pass %v, %v; want %v", byTicket.Proven, byPass.Proven, err, proven)
+				}
+				a.Ticket = byTicket.Ticket
+			}
+			if a.Ticket, err = r.Prove(ctx, "shop", a.Ticket, nowhere); err != nil || !r.ask("shop", a.Ticket).Proven {
+				t.Errorf("Prove() = %v, and the ticket is not proven", err)
+			}
 		}
 	})
 }

@@ -20,8 +20,8 @@ const bearer = "Authorization"
 
 func TestOperations(t *testing.T) {
 	const place = `{"ticket":"ticket-7","id":7,"status":"waiting","position":3,"ahead":2,"estimated_wait_ms":{"low":1000,"high":4000},"next_poll_ms":2000,"pass":null,"pass_expires_at":null}`
-	const view = `{"room":"shop","mode":"teller","state":"queueing","waiting":9,"inside":5,"called":1,"entered_total":20,"admitted_total":8,"missed_total":2,"departed_total":4,"expired_total":3,"events_dropped_total":6,"outflow_per_second":2.5,"paused":false,"epoch":2,"created_at":"2026-11-28T08:00:00Z"`
-	const settings = `,"settings":{"mode":"teller","capacity":5,"pass_ttl_ms":600000,"pass":"sliding","renewals":0,"claim_window_ms":10000,"abandon_after_ms":120000,"grace_ms":180000,"max_waiting":1000000,"method":"fifo","on_store_failure":"closed","bind_tickets":false}`
+	const view = `{"room":"shop","mode":"teller","state":"queueing","waiting":9,"inside":5,"called":1,"entered_total":20,"admitted_total":5,"missed_total":2,"departed_total":4,"expired_total":3,"events_dropped_total":6,"outflow_per_second":2.5,"paused":false,"epoch":2,"created_at":"2026-11-28T08:00:00Z"`
+	const settings = `,"settings":{"mode":"teller","capacity":5,"pass_ttl_ms":600000,"pass":"sliding","renewals":0,"claim_window_ms":10000,"abandon_after_ms":120000,"grace_ms":180000,"max_waiting":1000000,"method":"fifo","on_store_failure":"closed","bind_tickets":false,"invitation_only":false}`
 	for _, test := range []struct {
 		method, path, body string
 		call               string

@@ -24,6 +24,8 @@ const (
 	CodeBadToken = "bad_token"
 	// CodeNoToken: a visitor's key was given without the token that it needs.
 	CodeNoToken = "no_token"
+	// CodeUninvited: the room is for visitors with a key only.
+	CodeUninvited = "uninvited"
 	// CodeGone: the place does not exist any more; Reason says why.
 	CodeGone = "gone"
 	// CodeNotOpen: visitors may not come to wait yet.
@@ -117,6 +119,7 @@ var refusals = []struct {
 	{room.ErrNoRoom, http.StatusNotFound, CodeNoRoom, "", 0},
 	{room.ErrNoVisitor, http.StatusNotFound, CodeNoVisitor, "", 0},
 	{room.ErrBadTicket, http.StatusUnauthorized, CodeBadTicket, ": enter it for a ticket", 0},
+	{room.ErrUninvited, http.StatusForbidden, CodeUninvited, "", 0},
 	{room.ErrNoToken, http.StatusForbidden, CodeNoToken, ": send it in the header Sluice-Token, or leave the key out", 0},
 	{room.ErrNotOpen, http.StatusForbidden, CodeNotOpen, "", 0},
 	{room.ErrEnded, http.StatusForbidden, CodeEnded, "", 0},

@@ -22,9 +22,9 @@ type roomView struct {
 	Inside        int64    `json:"inside" doc:"Visitors that are inside, or were called."`
 	Called        int64    `json:"called" doc:"Those of them that have not claimed their slot yet."`
 	EnteredTotal  int64    `json:"entered_total" doc:"All visitors that ever entered."`
-	AdmittedTotal int64    `json:"admitted_total" doc:"How often a visitor was called."`
+	AdmittedTotal int64    `json:"admitted_total" doc:"All visitors that came in: those who were called and claimed the slot."`
 	MissedTotal   int64    `json:"missed_total" doc:"How often a called visitor did not claim the slot."`
-	DepartedTotal int64    `json:"departed_total" doc:"Visitors that left or abandoned the queue."`
+	DepartedTotal int64    `json:"departed_total" doc:"Visitors that were gone before they came in."`
 	ExpiredTotal  int64    `json:"expired_total" doc:"Passes that ended."`
 	EventsDropped int64    `json:"events_dropped_total" doc:"Events that were not kept, because too many waited to be published."`
 	Outflow       *float64 `json:"outflow_per_second" nullable:"true" doc:"How many are admitted per second, over the last minute; null if that is not known."`
@@ -48,7 +48,7 @@ func viewOf(v *room.View) roomView {
 		Found: v.Found,
 		Room:  v.Room.Name, Mode: v.Room.Settings.Mode, State: v.Phase,
 		Waiting: v.Status.Waiting, Inside: v.Status.Inside, Called: v.Status.Called,
-		EnteredTotal: v.Status.Entered, AdmittedTotal: v.Status.Admitted, MissedTotal: v.Status.NoShows,
+		EnteredTotal: v.Status.Entered, AdmittedTotal: v.Status.CameIn(), MissedTotal: v.Status.NoShows,
 		DepartedTotal: v.Status.Departed, ExpiredTotal: v.Status.Expired, EventsDropped: v.Status.EventsDropped,
 		Outflow: v.Outflow, Paused: v.Room.Paused, Epoch: v.Room.Epoch, CreatedAt: v.Room.CreatedAt.UTC(),
 	}

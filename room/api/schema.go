@@ -130,7 +130,8 @@ type settingsView struct {
 	Routes         []ruleView `json:"routes,omitempty" nullable:"false" maxItems:"100" doc:"The requests that need a pass at a gate. Default: all."`
 	Bypass         []ruleView `json:"bypass,omitempty" nullable:"false" maxItems:"100" doc:"The requests that need none, whatever routes say."`
 	JoinsPerMinute int64      `json:"joins_per_minute,omitempty" minimum:"0" maximum:"1000000" doc:"How many visitors may enter from one client address (of IPv6, one /64, and four times as many from one /48) in a minute, at each instance; 0: any number. Default: 600, except from this machine, private networks and trusted proxies."`
-	BindTickets    bool       `json:"bind_tickets,omitempty" doc:"Binds each ticket to the client address that it was given to. Default false."`
+	BindTickets    bool       `json:"bind_tickets,omitempty" doc:"Binds each ticket, and its passes, to the client address that it was given to. Default false."`
+	InvitationOnly bool       `json:"invitation_only,omitempty" doc:"Refuses visitors without a key, or without a token where the server has keys for tokens. Default false."`
 }
 
 // ruleView matches requests; an absent member matches all.

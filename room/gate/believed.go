@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -29,8 +30,11 @@ type believed struct {
 	generations time.Time // when the young one began
 }
 
-// claim is a pass that was shown for a room.
-type claim struct{ room, pass string }
+// claim is a pass that a client has shown for a room: rooms may bind passes to clients.
+type claim struct {
+	room, pass string
+	client     netip.Addr
+}
 
 type belief struct {
 	answer room.Answer
@@ -38,11 +42,11 @@ type belief struct {
 }
 
 // get returns the answer that is still believed, or nil.
-func (b *believed) get(name, pass string, now time.Time) *room.Answer {
+func (b *believed) get(shown claim, now time.Time) *room.Answer {
 	b.mu.Lock()
-	found := b.young[claim{name, pass}]
+	found := b.young[shown]
 	if found == nil {
-		found = b.old[claim{name, pass}]
+		found = b.old[shown]
 	}
 	b.mu.Unlock()
 	if found == nil || !now.Before(found.until) {
@@ -52,13 +56,13 @@ func (b *believed) get(name, pass string, now time.Time) *room.Answer {
 }
 
 // put believes an answer to a question that was asked at a time.
-func (b *believed) put(name, pass string, answer *room.Answer, asked time.Time) {
+func (b *believed) put(shown claim, answer *room.Answer, asked time.Time) {
 	length := min(b.length, answer.PassExpiresAt.Sub(asked)/slideParts)
 	if length <= 0 {
 		return
 	}
 	until := asked.Add(length)
-	if ends := passEnds(pass); !ends.IsZero() && ends.Before(until) {
+	if ends := passEnds(shown.pass); !ends.IsZero() && ends.Before(until) {
 		until = ends
 	}
 	b.mu.Lock()
@@ -67,13 +71,14 @@ func (b *believed) put(name, pass string, answer *room.Answer, asked time.Time) 
 		b.old, b.young, b.generations = b.young, map[claim]*belief{}, asked
 	}
 	// A copy: the text is part of the request's header.
-	b.young[claim{name, strings.Clone(pass)}] = &belief{*answer, until}
+	shown.pass = strings.Clone(shown.pass)
+	b.young[shown] = &belief{*answer, until}
 }
 
 // forget stops believing a pass.
-func (b *believed) forget(name, pass string) {
+func (b *believed) forget(shown claim) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.young, claim{name, pass})
-	delete(b.old, claim{name, pass})
+	delete(b.young, shown)
+	delete(b.old, shown)
 }

@@ -83,13 +83,13 @@ func TestBelievedIsBounded(t *testing.T) {
 	b := &believed{length: time.Minute}
 	now := time.Now()
 	for i := range 3 * maxBelieved {
-		b.put("shop", strconv.Itoa(i), &room.Answer{PassExpiresAt: now.Add(time.Hour)}, now)
+		b.put(claim{"shop", strconv.Itoa(i), netip.Addr{}}, &room.Answer{PassExpiresAt: now.Add(time.Hour)}, now)
 	}
 	if n := len(b.young) + len(b.old); n > maxBelieved {
 		t.Errorf("%d passes are believed; want at most %d", n, maxBelieved)
 	}
 	last := strconv.Itoa(3*maxBelieved - 1)
-	if b.get("shop", last, now) == nil || b.get("fair", last, now) != nil {
+	if b.get(claim{"shop", last, netip.Addr{}}, now) == nil || b.get(claim{"fair", last, netip.Addr{}}, now) != nil {
 		t.Error("the last pass is not believed, or in another room")
 	}
 }

@@ -34,7 +34,9 @@ type Widget struct {
 	Origins []string
 }
 
-// challenged reports whether the visitor has passed, or there is no challenge.
+// challenged reports whether the visitor has passed, or there is no challenge. If the
+// challenge's service cannot be reached, OnStoreFailure decides, as for the store: visitors of a
+// room that fails open join without it.
 func (v *visit) challenged() (bool, error) {
 	challenge := v.gate.options.Challenge
 	if challenge == nil {
@@ -42,7 +44,28 @@ func (v *visit) challenged() (bool, error) {
 	}
 	ctx, cancel := context.WithTimeout(v.r.Context(), ChallengeTime)
 	defer cancel()
-	return challenge.Passed(ctx, v.r, v.client)
+	passed, err := challenge.Passed(ctx, v.r, v.client)
+	if err != nil && v.settings.OnStoreFailure == room.FailOpen {
+		v.failed(err)
+		return true, nil
+	}
+	return passed, err
+}
+
+// proves reports whether a ticket or pass will do: one of the API may be of a visitor who has
+// passed no challenge.
+func (v *visit) proves(proven bool) bool { return proven || v.gate.options.Challenge == nil }
+
+// provenTicket reports whether the visitor's ticket will do. One that is not valid is refused
+// by the question for its place.
+func (v *visit) provenTicket() bool {
+	if v.gate.options.Challenge == nil {
+		return true
+	}
+	ctx, cancel := v.asking()
+	defer cancel()
+	ticket, err := v.gate.rooms.Parse(ctx, v.door.room, v.ticket, v.client)
+	return err != nil || ticket.Proven
 }
 
 // askToPass shows the challenge.
@@ -61,11 +84,14 @@ func (v *visit) enterByForm() {
 	}
 	// The fields are there for Passed.
 	to := localPath(v.r.PostFormValue("to"))
+	hasPlace := false
 	if v.ticket != "" {
-		if _, err := v.askTicket(false); err == nil {
-			v.redirect(to)
-			return
-		}
+		_, err := v.askTicket(false)
+		hasPlace = err == nil
+	}
+	if hasPlace && v.provenTicket() {
+		v.redirect(to)
+		return
 	}
 	passed, err := v.challenged()
 	if err != nil {
@@ -73,13 +99,26 @@ func (v *visit) enterByForm() {
 		return
 	}
 	if passed {
-		var answer room.Answer
-		if answer, err = v.enter(); err != nil {
+		if err := v.takeProvenPlace(hasPlace); err != nil {
 			v.refuse(err)
 			return
 		}
-		v.kind = navigation
-		v.setTicket(&answer)
 	}
 	v.redirect(to) // there a visitor who has not passed is asked again
+}
+
+// takeProvenPlace sets the cookie of a visitor who has passed: of the place that the visitor
+// has, or of a new one.
+func (v *visit) takeProvenPlace(hasPlace bool) (err error) {
+	var answer room.Answer
+	if hasPlace {
+		ctx, cancel := v.asking()
+		defer cancel()
+		answer.Ticket, err = v.gate.rooms.Prove(ctx, v.door.room, v.ticket, v.client)
+	} else {
+		answer, err = v.enter()
+	}
+	v.kind = navigation
+	v.setTicket(&answer)
+	return err
 }

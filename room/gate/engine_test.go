@@ -269,6 +269,17 @@ func TestCustomerWithToken(t *testing.T) {
 		town.browser().want("waiting 4", "GET", "/", holding("sluice_token", old))
 	})
 	synctest.Test(t, func(t *testing.T) {
+		town := newTown(t, room.Settings{Mode: room.Teller, Capacity: 1, InvitationOnly: true, OnStoreFailure: room.FailOpen}, room.WithTokenKeys(keys))
+		defer town.stop()
+		anna, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "anna", "room": "shop", "exp": time.Now().Add(time.Minute).Unix()}).SignedString([]byte(secret))
+		if err != nil {
+			t.Fatal(err)
+		}
+		town.browser().want("uninvited", "GET", "/")
+		town.browser().want("uninvited", "GET", "/?sluice_token="+anna+"x")
+		town.browser().want("shop", "GET", "/?sluice_token="+anna)
+	})
+	synctest.Test(t, func(t *testing.T) {
 		town := newTown(t, room.Settings{Mode: room.Teller, Capacity: 1})
 		defer town.stop()
 		town.browser().want("shop", "GET", "/?sluice_token=anna")

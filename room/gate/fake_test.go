@@ -37,6 +37,7 @@ type fake struct {
 	visitors    []room.State // by number from 1
 	gone        map[int64]room.Reason
 	entered     []room.Visit
+	proven      map[int64]bool // who has passed a challenge
 	claims      int
 	asks        int
 	left        []string
@@ -46,7 +47,7 @@ type fake struct {
 func newFake() *fake {
 	return &fake{
 		settings: room.Settings{Mode: room.Teller, Capacity: 1}.WithDefaults(),
-		gone:     map[int64]room.Reason{}, ends: time.Now().Add(10 * time.Minute),
+		gone:     map[int64]room.Reason{}, proven: map[int64]bool{}, ends: time.Now().Add(10 * time.Minute),
 	}
 }
 
@@ -82,6 +83,7 @@ func (f *fake) answer(n int64, claim bool) (room.Answer, error) {
 		f.claims++
 	}
 	a := sampleAnswer
+	a.Proven = f.proven[n]
 	a.ID, a.Position, a.Ticket, a.New = n, n, "ticket-"+strconv.FormatInt(n, 10), false
 	state := f.visitors[n-1]
 	if state == room.Called && claim {
@@ -111,6 +113,7 @@ func (f *fake) Enter(_ context.Context, _ string, visit room.Visit) (room.Answer
 	}
 	f.entered = append(f.entered, visit)
 	f.visitors = append(f.visitors, room.Waiting)
+	f.proven[int64(len(f.visitors))] = visit.Proven
 	if f.enterInside {
 		f.visitors[len(f.visitors)-1] = room.Inside
 	}
@@ -132,7 +135,7 @@ func (f *fake) Ask(_ context.Context, _, ticket string, _ netip.Addr) (room.Answ
 	return f.answer(n, true)
 }
 
-func (f *fake) AskPass(_ context.Context, _, pass string) (room.Answer, error) {
+func (f *fake) AskPass(_ context.Context, _, pass string, _ netip.Addr) (room.Answer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.away != nil {
@@ -151,7 +154,15 @@ func (f *fake) Parse(_ context.Context, _, ticket string, _ netip.Addr) (room.Ti
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n, err := f.number(ticket, "ticket-", room.ErrBadTicket)
-	return room.Ticket{Number: n}, err
+	return room.Ticket{Number: n, Proven: f.proven[n]}, err
+}
+
+func (f *fake) Prove(_ context.Context, _, ticket string, _ netip.Addr) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n, err := f.number(ticket, "ticket-", room.ErrBadTicket)
+	f.proven[n] = true
+	return ticket, err
 }
 
 func (f *fake) AskAll(_ context.Context, _ string, askers []room.Asker, claim bool) []room.Result {

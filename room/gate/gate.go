@@ -21,8 +21,9 @@ type Rooms interface {
 	Settings(ctx context.Context, name string) (room.Settings, error)
 	Enter(ctx context.Context, name string, visit room.Visit) (room.Answer, error)
 	Ask(ctx context.Context, name, ticket string, client netip.Addr) (room.Answer, error)
-	AskPass(ctx context.Context, name, pass string) (room.Answer, error)
+	AskPass(ctx context.Context, name, pass string, client netip.Addr) (room.Answer, error)
 	Parse(ctx context.Context, name, ticket string, client netip.Addr) (room.Ticket, error)
+	Prove(ctx context.Context, name, ticket string, client netip.Addr) (string, error)
 	AskAll(ctx context.Context, name string, askers []room.Asker, claim bool) []room.Result
 	Leave(ctx context.Context, name, ticket string, client netip.Addr) error
 	LeavePass(ctx context.Context, name, pass string) error

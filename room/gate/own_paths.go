@@ -100,6 +100,9 @@ func (v *visit) place(find func() error) {
 	case err == nil:
 	case errors.As(err, &gone):
 		v.respond(http.StatusGone, problem{Code: "gone", Reason: gone.Reason, Detail: gone.Error()}, nil)
+	case errors.Is(err, room.ErrBadTicket) && v.ticket != "":
+		// It is of an earlier room of that name, or another client's: the page joins again.
+		v.respond(http.StatusGone, problem{Code: "gone", Reason: room.Forgotten, Detail: err.Error()}, nil)
 	case errors.Is(err, room.ErrBadTicket):
 		v.respond(http.StatusUnauthorized, problem{Code: "bad_ticket",
 			Detail: "there is no ticket of this room in the cookie " + v.prefix + v.door.ticketCookie + ": open a page behind the gate"}, nil)
@@ -166,7 +169,7 @@ func (v *visit) giveUp() error {
 	if v.ticket == "" && v.proof == "" {
 		return nil
 	}
-	v.gate.believed.forget(v.door.room, v.proof)
+	v.gate.believed.forget(claim{v.door.room, v.proof, v.client})
 	err := v.ask(func(ctx context.Context) error {
 		name := v.door.room
 		err := room.ErrBadTicket

@@ -44,6 +44,8 @@ const (
 	KindLeft Kind = "left"
 	// KindChallenge: the visitor has to pass a challenge first.
 	KindChallenge Kind = "challenge"
+	// KindUninvited: the visitor has no token of the shop, and the room is for those who have.
+	KindUninvited Kind = "uninvited"
 	// KindRefused: another site has sent the form.
 	KindRefused Kind = "refused"
 )
@@ -207,8 +209,8 @@ func samples(w *Words) []*Page {
 	})
 	add(KindLeft, func(page *Page) { page.Rejoin = true })
 	add(KindChallenge, func(page *Page) { page.Widget = &Widget{HTML: `<div></div>`, Script: "https://example.com/a.js"} })
-	for _, kind := range []Kind{KindFull, KindEnded, KindLimited, KindUnavailable, KindFailed, KindRefused} {
-		add(kind, func(page *Page) { page.Retry = kind != KindEnded })
+	for _, kind := range []Kind{KindFull, KindEnded, KindLimited, KindUnavailable, KindFailed, KindRefused, KindUninvited} {
+		add(kind, func(page *Page) { page.Retry = kind != KindEnded && kind != KindUninvited })
 	}
 	return pages
 }

@@ -53,8 +53,8 @@ func TestNamesakes(t *testing.T) {
 		t.Errorf("%d entered, cookies %v", len(s.entered), response.Cookies())
 	}
 	expect(t, s.get("http://shop.test/.sluice/shop/status", foreign, ticket(1)), http.StatusOK, `"position":1`)
-	expect(t, s.get("http://shop.test/.sluice/shop/status", foreign, foreign), http.StatusUnauthorized)
-	expect(t, s.get("http://shop.test/.sluice/shop/status", foreign, foreign, foreign, foreign, ticket(1)), http.StatusUnauthorized)
+	expect(t, s.get("http://shop.test/.sluice/shop/status", foreign, foreign), http.StatusGone)
+	expect(t, s.get("http://shop.test/.sluice/shop/status", foreign, foreign, foreign, foreign, ticket(1)), http.StatusGone)
 }
 
 // Methods that do not open pages take no place.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-project/sluice/room"
 )
 
 // provide starts a provider's server, and returns a challenge that uses it.
@@ -147,6 +149,12 @@ func TestChallenge(t *testing.T) {
 	if len(s.entered) != 1 {
 		t.Errorf("%d entered", len(s.entered))
 	}
+	checkPlaceOfAPI(t, s, send)
+	// Without the provider, visitors of a room that fails open join.
+	s.settings.OnStoreFailure = room.FailOpen
+	if response := send("broken"); len(s.entered) != 2 || cookieOf(response, "sluice_ticket_shop") == nil {
+		t.Errorf("%d entered, want one more without the provider", len(s.entered))
+	}
 	// Another site cannot make a visitor join.
 	expect(t, s.ask(http.MethodPost, "http://shop.test/.sluice/shop/enter", "", asPage, header("Sec-Fetch-Site", "cross-site")), http.StatusForbidden)
 }
@@ -161,5 +169,24 @@ func TestEachProviderHasAWidget(t *testing.T) {
 		if !strings.Contains(string(widget.HTML), `class="`+p.class+`"`) || strings.Contains(string(widget.HTML), "<b>") || widget.Script == "" || len(widget.Origins) == 0 {
 			t.Errorf("%s: %+v", name, widget)
 		}
+	}
+}
+
+// checkPlaceOfAPI checks that a place of the API lets nobody through who has not passed: neither its
+// ticket nor its pass. The visitor keeps it by passing.
+func checkPlaceOfAPI(t *testing.T, s *stand, send func(value string, askers ...asker) *reply) {
+	t.Helper()
+	s.set(2, room.Inside)
+	expect(t, s.get("http://shop.test/cart", asPage, ticket(2), pass(2)), http.StatusForbidden, `data-sitekey="site"`)
+	expect(t, s.get("http://shop.test/cart", asPage, pass(2)), http.StatusForbidden)
+	if s.shop.requests != 0 {
+		t.Error("a place of the API is let through")
+	}
+	expect(t, send("bad", ticket(2)), http.StatusSeeOther)
+	expect(t, s.get("http://shop.test/cart", asPage, ticket(2)), http.StatusForbidden)
+	expect(t, send("good", ticket(2)), http.StatusSeeOther)
+	expect(t, s.get("http://shop.test/cart", asPage, ticket(2), pass(2)), http.StatusOK)
+	if s.shop.requests != 1 || len(s.entered) != 1 {
+		t.Errorf("%d requests, %d entered", s.shop.requests, len(s.entered))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,13 +22,13 @@ type hanging struct {
 	asked atomic.Int64
 }
 
-func (h *hanging) AskPass(ctx context.Context, name, pass string) (room.Answer, error) {
+func (h *hanging) AskPass(ctx context.Context, name, pass string, client netip.Addr) (room.Answer, error) {
 	h.asked.Add(1)
 	if h.hangs.Load() {
 		<-ctx.Done()
 		return room.Answer{}, ctx.Err()
 	}
-	return h.fake.AskPass(ctx, name, pass)
+	return h.fake.AskPass(ctx, name, pass, client)
 }
 
 // A store that hangs does not block all visitors: after the first AskTime one of them asks, and the

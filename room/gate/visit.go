@@ -127,7 +127,7 @@ func (v *visit) admit() {
 	if v.proof != "" {
 		answer, err := v.askPass()
 		switch {
-		case err == nil && answer.State == room.Inside:
+		case err == nil && answer.State == room.Inside && v.proves(answer.Proven):
 			v.inside(answer)
 			return
 		case errors.As(err, &gone), err == nil, errors.Is(err, room.ErrBadPass):
@@ -137,7 +137,7 @@ func (v *visit) admit() {
 			return
 		}
 	}
-	if v.ticket != "" {
+	if v.ticket != "" && v.provenTicket() {
 		answer, err := v.askTicket(v.kind != part)
 		switch {
 		case err == nil:
@@ -160,17 +160,17 @@ func (v *visit) admit() {
 
 // askPass asks about the pass, unless the engine has confirmed it lately.
 func (v *visit) askPass() (*room.Answer, error) {
-	name, asked := v.door.room, time.Now()
-	if answer := v.gate.believed.get(name, v.proof, asked); answer != nil {
+	claim, asked := claim{v.door.room, v.proof, v.client}, time.Now()
+	if answer := v.gate.believed.get(claim, asked); answer != nil {
 		return answer, nil
 	}
 	var answer room.Answer
 	err := v.ask(func(ctx context.Context) (err error) {
-		answer, err = v.gate.rooms.AskPass(ctx, name, v.proof)
+		answer, err = v.gate.rooms.AskPass(ctx, claim.room, claim.pass, claim.client)
 		return err
 	})
 	if err == nil && answer.State == room.Inside {
-		v.gate.believed.put(name, v.proof, &answer, asked)
+		v.gate.believed.put(claim, &answer, asked)
 	}
 	return &answer, err
 }
@@ -266,6 +266,7 @@ func (v *visit) join() {
 func (v *visit) enter() (answer room.Answer, err error) {
 	visit := room.Visit{
 		Client: v.client, Shared: proxied.Shared(v.client, v.gate.options.TrustedProxies), Token: proxied.Token(v.r), Provisional: true,
+		Proven: v.gate.options.Challenge != nil,
 	}
 	err = v.ask(func(ctx context.Context) (err error) {
 		answer, err = v.gate.rooms.Enter(ctx, v.door.room, visit)
@@ -403,6 +404,8 @@ func (v *visit) refuse(err error) {
 		v.notOpen(err)
 	case errors.Is(err, room.ErrEnded):
 		v.respond(http.StatusForbidden, problem{Code: "ended", Detail: err.Error()}, v.newPage(KindEnded))
+	case errors.Is(err, room.ErrUninvited):
+		v.respond(http.StatusForbidden, problem{Code: "uninvited", Detail: err.Error()}, v.newPage(KindUninvited))
 	case errors.As(err, &limit):
 		v.later(http.StatusTooManyRequests, KindLimited, "limited", err, limit.RetryAfter)
 	default: // there is no such room; it may be created again

@@ -155,11 +155,11 @@ type passAlias struct {
 	text string
 }
 
-func (p passAlias) AskPass(ctx context.Context, name, pass string) (room.Answer, error) {
+func (p passAlias) AskPass(ctx context.Context, name, pass string, client netip.Addr) (room.Answer, error) {
 	if pass == p.text {
 		pass = "PASS-1"
 	}
-	return p.fake.AskPass(ctx, name, pass)
+	return p.fake.AskPass(ctx, name, pass, client)
 }
 
 func TestFormsAreNotSentOn(t *testing.T) {

@@ -63,6 +63,8 @@ var english = Words{
 			"Your place has gone to the next in line. You can join again at the end."},
 		KindChallenge: {"Please confirm", "One quick check",
 			"Please confirm that you are a person. Then you can join the line."},
+		KindUninvited: {"By invitation", "This is by invitation",
+			"Please log in, or open the link of your invitation. Then you can join the line."},
 		KindRefused: {"Refused", "That did not work",
 			"The request came from another site. Please open this page directly."},
 	},

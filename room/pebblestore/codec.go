@@ -89,16 +89,20 @@ type counts struct {
 	admitted, missed, departed, expired int64
 	dropped                             int64 // events
 	batch                               room.Batch
+	clock                               int64 // the time of the last write; 0: not known
 }
 
 func (c *counts) append(to []byte) []byte {
-	return appendCounts(to, c.number, c.sequence, c.admitted, c.missed, c.departed, c.expired, c.dropped, c.batch.Tick, c.batch.Left)
+	return appendCounts(to, c.number, c.sequence, c.admitted, c.missed, c.departed, c.expired, c.dropped, c.batch.Tick, c.batch.Left, c.clock)
 }
 
 func decodeCounts(value []byte) (c counts, err error) {
 	r := pebblekv.Reader{Rest: value}
 	for _, field := range []*int64{&c.number, &c.sequence, &c.admitted, &c.missed, &c.departed, &c.expired, &c.dropped, &c.batch.Tick, &c.batch.Left} {
 		*field = r.Count()
+	}
+	if len(r.Rest) > 0 { // earlier releases wrote no clock
+		c.clock = r.Count()
 	}
 	if !r.Whole() {
 		return c, errForm

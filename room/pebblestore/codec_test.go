@@ -31,7 +31,7 @@ func TestRecordsAreReadBack(t *testing.T) {
 		if got, err := decodeVisitor(v.append(nil)); err != nil || got != v {
 			t.Fatalf("visitor is %+v, %v; want %+v", got, err, v)
 		}
-		c := counts{count.Draw(t, "number"), count.Draw(t, "sequence"), 1, 2, 3, 4, 5, room.Batch{Tick: count.Draw(t, "tick"), Left: 7}}
+		c := counts{count.Draw(t, "number"), count.Draw(t, "sequence"), 1, 2, 3, 4, 5, room.Batch{Tick: count.Draw(t, "tick"), Left: 7}, count.Draw(t, "clock")}
 		if got, err := decodeCounts(c.append(nil)); err != nil || got != c {
 			t.Fatalf("counts are %+v, %v; want %+v", got, err, c)
 		}

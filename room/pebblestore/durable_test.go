@@ -3,6 +3,9 @@ package pebblestore_test
 import (
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/sluice-project/sluice/room"
 )
@@ -67,4 +70,49 @@ func TestThatAKeyHasNoPlaceIsToldWhenItIsDurable(t *testing.T) {
 			t.Errorf("found %d, who has left", p.Number)
 		}
 	})
+}
+
+// A clock that is set forward, and corrected while the store is closed, makes no visit longer, and
+// delays no batch.
+func TestClockSetForwardAndCorrected(t *testing.T) {
+	disk := vfs.NewMem()
+	var terms room.Terms
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(24 * time.Hour) // the clock is wrong by a day
+		s := open(t, disk)
+		terms = shop(t, s)
+		terms.Capacity = 3
+		for range 2 {
+			if _, err := s.Enter(ctx, terms, room.Arrival{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := s.Enter(ctx, terms, room.Arrival{Provisional: true}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute)
+		if _, err := s.Ask(ctx, terms, []int64{2}, false); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	for range 2 { // time begins again
+		synctest.Test(t, func(t *testing.T) {
+			s := open(t, disk)
+			places, err := s.Ask(ctx, terms, []int64{1, 2, 3}, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, p := range places {
+				if left := p.Until.Sub(p.Now); left > terms.TTL || p.Since.After(p.Now) {
+					t.Errorf("visitor %d may stay for %v, since %v", i+1, left, p.Since.Sub(p.Now))
+				}
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
 }

@@ -17,9 +17,9 @@ func (s *Store) Expire(ctx context.Context, terms room.Terms) (room.Due, error) 
 		return room.Due{}, err
 	}
 	rs := m.rs
-	if !terms.Tends(m.now, rs.expired, rs.tender) {
+	if acts, next := terms.Tends(m.now, rs.tending()); !acts {
 		defer m.cancel()
-		return room.Due{Next: moment(rs.expired).Add(terms.Tend), Now: moment(m.now), Status: rs.status(m.now)}, nil
+		return room.Due{Next: moment(next), Now: moment(m.now), Status: rs.status(m.now)}, nil
 	}
 	if terms.ServiceAway(m.now, rs.expired) {
 		m.comeBack()
@@ -37,6 +37,15 @@ func (s *Store) Expire(ctx context.Context, terms room.Terms) (room.Due, error) 
 	}
 	due := room.Due{Next: m.next(), More: more, Now: moment(m.now), Tended: true, Status: rs.status(m.now)}
 	return due, m.commit()
+}
+
+// tending returns what decides who tends the room.
+func (rs *roomState) tending() room.Tending {
+	last := room.Tending{Tender: rs.tender, Expired: rs.expired, Last: rs.counts.batch}
+	if g := rs.actives.first(); g != nil {
+		last.Ends = g.until
+	}
+	return last
 }
 
 // comeBack gives everybody the time that the service was away.

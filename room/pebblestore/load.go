@@ -3,6 +3,7 @@ package pebblestore
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 
@@ -85,7 +86,29 @@ func (s *Store) loadHall(rs *roomState) error {
 	if err := s.loadVisitors(rs, closed); err != nil {
 		return err
 	}
+	if err := s.followClock(rs); err != nil {
+		return err
+	}
 	return s.loadOutbox(rs)
+}
+
+// followClock moves the times of a room back by as much as the clock was set back since its
+// counts were written: a clock that was wrong for a while makes no visit longer.
+func (s *Store) followClock(rs *roomState) error {
+	now := s.clock.now()
+	ahead := rs.counts.clock - now
+	if ahead <= 0 {
+		return nil
+	}
+	batch := s.db.NewBatch()
+	rs.counts.batch.Tick = min(rs.counts.batch.Tick, now)
+	err := rs.writeCounts(batch, now)
+	for _, g := range rs.actives.by {
+		g.since, g.stored, g.tick = g.since-ahead, g.stored-ahead, max(g.tick-ahead, 0)
+		rs.actives.setUntil(g, g.until-ahead)
+		err = errors.Join(err, rs.write(batch, g.number))
+	}
+	return s.write(batch, err)
 }
 
 // loadVisitors reads the records of visitors, and puts the pages of those who are

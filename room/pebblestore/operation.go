@@ -125,8 +125,7 @@ func (m *operation) flush() {
 	m.flushEntry()
 	if m.counted {
 		m.counted = false
-		var key, value [128]byte
-		m.keep(m.writer().Set(appendKey(key[:0], m.rs.id, kindCounts, 0), m.rs.counts.append(value[:0]), nil))
+		m.keep(m.rs.writeCounts(m.writer(), m.now))
 	}
 }
 

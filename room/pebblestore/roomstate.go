@@ -104,6 +104,13 @@ func (rs *roomState) write(batch *pebble.Batch, number int64) error {
 	return batch.Set(appendKey(key[:0], rs.id, kindVisitor, number), v.append(value[:0]), nil)
 }
 
+// writeCounts puts the counts, and the time, into a batch.
+func (rs *roomState) writeCounts(batch *pebble.Batch, now int64) error {
+	rs.counts.clock = now
+	var key, value [128]byte
+	return batch.Set(appendKey(key[:0], rs.id, kindCounts, 0), rs.counts.append(value[:0]), nil)
+}
+
 // visitor returns a visitor's record.
 func (rs *roomState) visitor(number int64) visitor {
 	p := rs.visitors.page(number)

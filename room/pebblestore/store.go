@@ -101,10 +101,15 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// writeEnds writes the exact ends of sliding passes.
+// writeEnds writes the exact ends of sliding passes, and the time.
 func (s *Store) writeEnds() error {
 	batch := s.db.NewBatch()
 	for _, rs := range s.rooms {
+		if rs.actives.len() > 0 {
+			if err := rs.writeCounts(batch, s.clock.now()); err != nil {
+				return err
+			}
+		}
 		for _, g := range rs.actives.by {
 			if g.stored == g.until {
 				continue

@@ -155,13 +155,14 @@ func (m *operation) remove(number int64, to slot) {
 		}
 	} else {
 		rs.waiting--
-		rs.counts.departed++
-		m.counted = true
 	}
 	if was == slotCalled {
 		rs.called--
+		rs.counts.missed++
 	}
 	if was != slotInside {
+		rs.counts.departed++
+		m.counted = true
 		m.leaveLine(position)
 	}
 	if key != (room.Key{}) {

@@ -130,7 +130,7 @@ func (s *Store) Clear(ctx context.Context, terms room.Terms) error {
 func (s *Store) Expire(ctx context.Context, terms room.Terms) (room.Due, error) {
 	answer, err := s.operate(ctx, expireScript, terms.Room, revisionOf(&terms), 3+statusSize,
 		append(callTerms(&terms), number(terms.Calls), number((terms.Abandon+terms.Grace).Milliseconds()),
-			terms.Tender, number(terms.Tend.Milliseconds()))...)
+			terms.Tender, number(terms.Tend.Milliseconds()), number(terms.Late.Milliseconds()))...)
 	if err != nil {
 		return room.Due{}, err
 	}

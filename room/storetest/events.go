@@ -217,6 +217,19 @@ var statusCases = []testCase{
 		want := room.Status{Waiting: 3, Inside: 2, Called: 1, Entered: 7, Admitted: 4, NoShows: 1, Departed: 1, EventsWaiting: 14}
 		k.check(s == want, "status is %+v, want %+v", s, want)
 	}},
+	{name: "who has claimed came in, and a called visitor who is gone is a no-show", run: func(k *kit) {
+		k.terms.Capacity = 3
+		for range 3 {
+			k.arrive(room.Arrival{Provisional: true})
+		}
+		k.claim(1)
+		k.leave(2, room.Left)
+		s := k.status()
+		k.check(s.CameIn() == 1 && s.NoShows == 1 && s.Departed == 1 && s.Called == 1, "status is %+v, want 1 who came in and 1 missed", s)
+		k.must(k.store.Clear(ctx, k.terms))
+		s = k.status()
+		k.check(s.CameIn() == 1 && s.NoShows == 2 && s.Departed == 2, "status is %+v, want 1 who came in and 2 missed", s)
+	}},
 	{name: "time goes on", run: func(k *kit) {
 		for range 3 {
 			before := k.now()

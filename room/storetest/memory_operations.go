@@ -91,8 +91,8 @@ func (m *Memory) Clear(ctx context.Context, terms room.Terms) error {
 // Expire implements room.Store. It leaves nothing for later.
 func (m *Memory) Expire(ctx context.Context, terms room.Terms) (room.Due, error) {
 	return operate(ctx, m, terms, func(r *memoryRoom, at at) (room.Due, error) {
-		if !at.Tends(at.ms(), r.beat(), r.tender) {
-			return room.Due{Now: at.now, Next: r.expired.Add(at.Tend), Status: r.countsAt(at.now)}, nil
+		if acts, next := at.Tends(at.ms(), r.tending()); !acts {
+			return room.Due{Now: at.now, Next: time.UnixMilli(next), Status: r.countsAt(at.now)}, nil
 		}
 		if r.away(at) {
 			r.comeBack(at)

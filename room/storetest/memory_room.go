@@ -78,6 +78,17 @@ func (r *memoryRoom) beat() int64 {
 	return r.expired.UnixMilli()
 }
 
+// tending returns what decides who tends the room.
+func (r *memoryRoom) tending() room.Tending {
+	last := room.Tending{Tender: r.tender, Expired: r.beat(), Last: room.Batch{Tick: r.status.Tick}}
+	for _, v := range r.visitors {
+		if ends := v.until.UnixMilli(); v.state != room.Waiting && (last.Ends == 0 || ends < last.Ends) {
+			last.Ends = ends
+		}
+	}
+	return last
+}
+
 // away reports whether the service is away.
 func (r *memoryRoom) away(at at) bool { return at.ServiceAway(at.ms(), r.beat()) }
 
@@ -135,9 +146,13 @@ func (r *memoryRoom) remove(at at, v *memoryVisitor, reason room.Reason) {
 	}
 	r.gone[v.number] = memoryGone{reason, at.now}
 	active := v.state != room.Waiting
-	if !active {
+	if v.state != room.Inside {
 		r.status.Departed++
-	} else if reason == room.Expired {
+	}
+	if v.state == room.Called {
+		r.status.NoShows++
+	}
+	if active && reason == room.Expired {
 		r.status.Expired++
 	}
 	r.note(at, reason.Event(), v.number, active)

@@ -161,6 +161,7 @@ func (m *machine) drawTerms(rt *rapid.T) {
 		Grace:      seconds(rt, "grace", 0, 1, 5, 12),
 		Away:       seconds(rt, "away", 4, 8),
 		Tend:       seconds(rt, "tend", 1, 3),
+		Late:       seconds(rt, "late", 0.2, 2),
 		Events:     rapid.SampledFrom([]int64{1 << 40, 1 << 40, 1 << 40, 5, 0}).Draw(rt, "events"),
 	}
 	if rapid.IntRange(0, 2).Draw(rt, "schedule") == 0 {

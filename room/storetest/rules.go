@@ -110,10 +110,11 @@ type tendRule struct {
 	name           string
 	tender, caller string
 	after          time.Duration
+	ends, tick     time.Duration // of a claim window, and a tick, after the tender's Expire; 0: none
 	empty, acts    bool
 }
 
-const tend = 10 * time.Minute
+const tend, late = 10 * time.Minute, 3 * time.Minute
 
 var tendRules = []tendRule{
 	{name: "the tender", tender: "a", caller: "a", acts: true},
@@ -123,6 +124,10 @@ var tendRules = []tendRule{
 	{name: "none has called", caller: "b", acts: true},
 	{name: "whoever it is", tender: "a", acts: true},
 	{name: "another, in an empty room", tender: "a", caller: "b", empty: true, acts: true},
+	{name: "another, when something is due", tender: "a", caller: "b", ends: time.Minute, after: 2 * time.Minute},
+	{name: "another, when something is overdue", tender: "a", caller: "b", ends: time.Minute, after: 5 * time.Minute, acts: true},
+	{name: "another, at a tick", tender: "a", caller: "b", tick: time.Minute, after: 2 * time.Minute},
+	{name: "another, when a tick is overdue", tender: "a", caller: "b", tick: time.Minute, after: 5 * time.Minute, acts: true},
 }
 
 // lapseRule is whether the tick is used up by a visitor who enters while so many wait.
@@ -226,13 +231,14 @@ func CheckRules(t *testing.T) {
 
 func checkTendingAndLapsing(t *testing.T, now time.Time) {
 	for _, r := range tendRules {
-		terms := room.Terms{Tender: r.caller, Tend: tend}
-		tender := r.tender
+		began := now.Add(-r.after)
+		terms := room.Terms{Capacity: 1, Calls: 1, Tender: r.caller, Tend: tend, Late: late, Tick: millisFrom(began, r.tick)}
+		last := room.Tending{Tender: r.tender, Expired: began.UnixMilli(), Ends: millisFrom(began, r.ends)}
 		if r.empty {
-			tender = ""
+			last.Tender = ""
 		}
-		if terms.Tends(now.UnixMilli(), now.Add(-r.after).UnixMilli(), tender) != r.acts {
-			t.Errorf("tending: %s: acts %v, want %v", r.name, !r.acts, r.acts)
+		if acts, _ := terms.Tends(now.UnixMilli(), last); acts != r.acts {
+			t.Errorf("tending: %s: acts %v, want %v", r.name, acts, r.acts)
 		}
 	}
 	for _, r := range lapseRules {
@@ -352,24 +358,32 @@ func (r silenceRule) run(k *kit) {
 }
 
 func (r tendRule) run(k *kit) {
+	k.terms.Tend, k.terms.Late, k.terms.Abandon = tend, late, time.Hour
+	if r.ends != 0 {
+		k.terms.Capacity, k.terms.Claim = 1, r.ends
+		k.arrive(room.Arrival{Provisional: true})
+	}
+	k.terms.Capacity = 0
 	if !r.empty {
 		k.enter(1)
 	}
-	k.terms.Tend = tend
-	k.terms.Capacity, k.terms.Tender = 0, r.tender
+	k.terms.Tender = r.tender
 	k.expire()
+	k.terms.Tick = k.at(r.tick).UnixMilli()
+	if r.tick == 0 {
+		k.terms.Tick = 0
+	}
 	k.advance(r.after)
 	if r.empty {
 		k.enter(1)
 	}
-	k.terms.Capacity, k.terms.Tender = 1, r.caller
+	k.terms.Capacity, k.terms.Calls, k.terms.Tender = 2, 1, r.caller
 	due, err := k.store.Expire(ctx, k.terms)
 	k.must(err)
 	s := k.status()
-	k.check(due.Tended == r.acts && due.Status.Called == s.Called && (s.Called == 1) == r.acts, "Expire answers %+v, and the status is %+v", due, s)
-	if !r.acts {
-		k.near(due.Next, due.Now.Add(tend-r.after))
-	}
+	k.check(due.Tended == r.acts && due.Status.Called == s.Called && (due.Status.Admitted > 0 && s.Waiting == 0 || s.NoShows == 1) == r.acts,
+		"Expire answers %+v, and the status is %+v", due, s)
+	k.check(r.acts || due.Next.After(due.Now) && !due.Next.After(due.Now.Add(tend)), "Expire answers %+v", due)
 }
 
 func (r lapseRule) run(k *kit) {

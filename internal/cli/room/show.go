@@ -119,6 +119,7 @@ func roomFacts(of *client.Room) []term.Fact {
 		{"renewals", term.If(s.Renewals > 0, term.Counted(int64(s.Renewals), "time"))},
 		{"joins", joinsText(s.JoinsPerMinute)},
 		{"tickets", term.If(s.BindTickets, "are bound to the client's address")},
+		{"visitors", term.If(s.InvitationOnly, "need a key or token")},
 		{"guards", rulesText(s.Routes)},
 		{"lets pass", rulesText(s.Bypass)},
 		{"store fails", onStoreFailure[s.OnStoreFailure]},

@@ -5,7 +5,8 @@
 --
 -- ARGV[11] tick (0: there are none)   ARGV[12] how many may be called at it
 -- ARGV[13] for how long a place is kept after the last ask, in ms
--- ARGV[14] the tender who calls, or ""   ARGV[15] how long a tender stays, in ms
+-- ARGV[14] the tender who calls, or ""
+-- ARGV[15], ARGV[16] how long a tender stays, and how late it may be, in ms
 local MAX_ENDS, MAX_BUCKETS, MAX_CLEAR = 1000, 20, 1000
 local keep, more = tonumber(ARGV[13]), false
 
@@ -103,11 +104,21 @@ local function first(sorted)
   return entry[2] and tonumber(entry[2])
 end
 
+-- takeover returns when another instance than the tender may act.
+local function takeover(tick)
+  local at, late = room.beat + tonumber(ARGV[15]), tonumber(ARGV[16])
+  for _, sorted in ipairs({CALLED, INSIDE}) do
+    at = math.min(at, (first(sorted) or at) + late)
+  end
+  if tick > room.tick and tick <= now and mayCall() then at = math.min(at, tick + late) end
+  return at
+end
+
 -- An instance that is not the room's tender gets the counts, and when it may take over.
 local tender = call('HGET', KEYS[1], 'tender') or ''
-local stays = room.beat + tonumber(ARGV[15])
-if ARGV[14] ~= '' and tender ~= '' and tender ~= ARGV[14] and now >= room.beat and now < stays then
-  return counts({OK, now, stays, 0, 0})
+if ARGV[14] ~= '' and tender ~= '' and tender ~= ARGV[14] and now >= room.beat then
+  local at = takeover(tonumber(ARGV[11]))
+  if now < at then return counts({OK, now, at, 0, 0}) end
 end
 
 if away then comeBack() end

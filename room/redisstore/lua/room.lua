@@ -52,8 +52,9 @@ local EVENT_OF = {'left', 'expired', 'abandoned', 'revoked', 'abandoned'}
 -- depart makes a visitor gone who is in the line, called or inside.
 local function depart(number, reason)
   local member, field = memberOf(number), fieldOf(number)
-  local active = call('ZREM', INSIDE, member) == 1
-  if not active then
+  local inside = call('ZREM', INSIDE, member) == 1
+  local active = inside
+  if not inside then
     active = call('ZREM', CALLED, member) == 1
     if call('ZREM', ASIDE, member) == 0 then call('ZREM', LINE, member) end
     call('HDEL', bucketOf('asked', number), field)
@@ -61,9 +62,9 @@ local function depart(number, reason)
   if active then
     call('HDEL', VISITS, number)
     if reason == EXPIRED then set('expired', room.expired + 1) end
-  else
-    set('departed', room.departed + 1)
   end
+  if not inside then set('departed', room.departed + 1) end
+  if active and not inside then set('missed', room.missed + 1) end
   if room.keyed == 1 then
     local owners = bucketOf('owner', number)
     local key = call('HGET', owners, field)

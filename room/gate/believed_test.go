@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"net/netip"
 	"strconv"
 	"testing"
 	"testing/synctest"

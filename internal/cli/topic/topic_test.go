@@ -36,7 +36,7 @@ func TestTopicCommands(t *testing.T) {
 	s.Run("topic alter orders --partitions 3 --grace 1h --json")
 	s.Run("topic alter orders --set retention.ms=1 --partitions 2")
 	s.Run("topic alter orders --set sluice.view.of=reminders --json")
-	s.Run("topic alter orders --unset segment.ms")
+	s.Run("topic alter orders --unset message.format.version")
 	s.Run("topic alter orders")
 	s.Run("topic alter orders --set a=b --unset a")
 	s.Run("topic alter orders --partitions 2 --grace 1h")

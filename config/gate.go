@@ -20,6 +20,8 @@ type Gate struct {
 	// request. UpstreamTimeout is how long the upstream may take to begin an answer.
 	UpstreamHost    string
 	UpstreamTimeout time.Duration
+	// Recheck is how long a pass is believed after it was confirmed; -1: each request asks.
+	Recheck time.Duration
 	// SecureCookies sets Secure on all cookies.
 	SecureCookies bool
 	// Brand is a name that the waiting page shows.

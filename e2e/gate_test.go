@@ -24,6 +24,9 @@ func shop(t *testing.T) *httptest.Server {
 			w.Header().Set("Sluice-Release", "pass")
 		}
 		_, _ = fmt.Fprintf(w, "the shop has %s, with a pass: %v", r.URL.Path, r.Header.Get("Sluice-Pass") != "")
+		if form, _ := io.ReadAll(r.Body); len(form) > 0 {
+			_, _ = fmt.Fprintf(w, ", and %s", form)
+		}
 	}))
 	t.Cleanup(server.Close)
 	return server
@@ -62,6 +65,11 @@ func (p *person) get(path, accept string) answer {
 		p.t.Fatal(err)
 	}
 	request.Header.Set("Accept", accept)
+	return p.do(request)
+}
+
+func (p *person) do(request *http.Request) answer {
+	p.t.Helper()
 	response, err := p.client.Do(request)
 	if err != nil {
 		p.t.Fatal(err)
@@ -76,7 +84,12 @@ func (p *person) get(path, accept string) answer {
 
 func (p *person) inShop(path string) bool {
 	a := p.get(path, "text/html")
-	return a.status == http.StatusOK && string(a.body) == fmt.Sprintf("the shop has %s, with a pass: true", path)
+	plain, _, _ := strings.Cut(path, "?")
+	if a.status != http.StatusOK || string(a.body) != fmt.Sprintf("the shop has %s, with a pass: true", plain) {
+		return false
+	}
+	p.get("/favicon.ico", "image/*") // as browsers do
+	return true
 }
 
 // A gate in front of a shop: the first visitor is let through; the next waits on a page, and is let
@@ -112,6 +125,30 @@ func TestGate(t *testing.T) {
 	if first.inShop("/") {
 		t.Error("who has paid is in the shop without waiting again")
 	}
+}
+
+// A gate that finds the capacity begins with the least that is set, and lets in all who wait while the
+// upstream is fast.
+func TestGateFindsTheCapacity(t *testing.T) {
+	t.Parallel()
+	s, front := newGate(t, shop(t).URL, "--capacity", "auto", "--auto-min", "2", "--claim-window", "1m")
+	s.start()
+	var people []*person
+	inside := func() (n int) {
+		for _, p := range people {
+			if p.inShop("/") {
+				n++
+			}
+		}
+		return n
+	}
+	for range 8 {
+		people = append(people, newPerson(t, front))
+	}
+	if n := inside(); n != 2 {
+		t.Fatalf("at first %d people are inside, want 2", n)
+	}
+	until.True(t, "all are let in", func() bool { return inside() == len(people) })
 }
 
 // Places behind a gate survive its death, and flags change the settings of an existing room.

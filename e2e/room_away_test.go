@@ -26,7 +26,7 @@ func TestVisitorsWhileRedisIsAway(t *testing.T) {
 		plan.count, plan.together, plan.near = 15_000, 1_500, 400
 	}
 	redis := redistest.Start(t, redistest.Options{Persist: redistest.Always})
-	store := openHistory(t, redis)
+	store := openHistory(t, redis, plan.room)
 	fleet := newFleet(t, 3, redis.URL())
 	limits := setCapacity(fleet[0], &plan, nil, plan.near)
 	awaitRoom(fleet, plan.room)

@@ -15,8 +15,8 @@ import (
 )
 
 // openHistory opens the store before any server starts, so that it keeps every event: the test owns
-// publishing, so no server publishes, and the events of each room stay in its outbox.
-func openHistory(t *testing.T, redis *redistest.Server) *redisstore.Store {
+// publishing the events of a room, so no server publishes them, and they stay in its outbox.
+func openHistory(t *testing.T, redis *redistest.Server, name string) *redisstore.Store {
 	t.Helper()
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	store, err := redisstore.Open(t.Context(), redisstore.Options{URL: redis.URL(), Logger: quiet})
@@ -28,7 +28,7 @@ func openHistory(t *testing.T, redis *redistest.Server) *redisstore.Store {
 			t.Error(err)
 		}
 	})
-	if held, err := store.Own(t.Context(), "publisher", "history", time.Hour); err != nil || !held {
+	if held, err := store.Own(t.Context(), "publisher of "+name, "history", time.Hour); err != nil || !held {
 		t.Fatalf("the lease: %v, %v", held, err)
 	}
 	return store
@@ -123,10 +123,11 @@ type ledger struct {
 }
 
 // newLedger returns a ledger for a crowd whose guests have all ended. Its slack is how late a
-// server may tick: its interval, plus how late this process itself ran.
+// server may tick: its interval and the second until one that was killed is replaced, plus how
+// late this process itself ran.
 func newLedger(c *crowd) *ledger {
 	l := &ledger{crowd: c, visits: map[int64]*visit{}, onEvent: func(room.Event, *visit) {}}
-	l.slack = time.Second + 2*time.Duration(c.stall.Load())
+	l.slack = 2*time.Second + 2*time.Duration(c.stall.Load())
 	for _, g := range c.all {
 		if l.visits[g.id] != nil {
 			c.errorf("two guests are visitor %d", g.id)

@@ -32,7 +32,7 @@ func TestParkKeepsItsPromises(t *testing.T) {
 	}
 	batch := plan.near
 	redis := redistest.Start(t, redistest.Options{})
-	store := openHistory(t, redis)
+	store := openHistory(t, redis, plan.room)
 	fleet := newFleet(t, 3, redis.URL())
 	fleet[0].call("PUT", "/v1/rooms/"+plan.room, fmt.Sprintf(
 		`{"mode":"park","batch":%d,"interval_ms":%d,"stay_ms":%d,"claim_window_ms":%d,"abandon_after_ms":%d,"grace_ms":%d}`, batch,

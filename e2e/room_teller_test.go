@@ -79,7 +79,7 @@ func TestTellerKeepsItsPromises(t *testing.T) {
 	}
 	plan.near = slices.Min(levels)
 	redis := redistest.Start(t, redistest.Options{})
-	store := openHistory(t, redis)
+	store := openHistory(t, redis, plan.room)
 	fleet := newFleet(t, servers, redis.URL())
 	limits := setCapacity(fleet[0], &plan, nil, levels[0])
 	awaitRoom(fleet, plan.room)

@@ -89,27 +89,34 @@ func (e *Engine) mayBecome(ctx context.Context, r *Room, s *Settings) error {
 	return nil
 }
 
-// change reads a room, changes it and stores it, and retries after a conflict. F gets a
-// copy, or nil if there is no such room.
+// change changes a room and stores it, and retries after a conflict. F gets a copy, or nil if
+// there is no such room. The rooms are read again only if the room is not as known here.
 func (e *Engine) change(ctx context.Context, name string, f func(*Room) (*Room, error)) (*Room, error) {
 	for attempt := range maxAttempts {
 		if attempt > 0 && !lifecycle.Sleep(ctx, nil, rand.N(20*time.Millisecond)) {
 			return nil, ctx.Err()
 		}
-		if err := e.catalog.refresh(ctx); err != nil {
-			return nil, err
+		if attempt > 0 {
+			if err := e.catalog.refresh(ctx); err != nil {
+				return nil, err
+			}
 		}
 		var before *Room
 		revision := uint64(0)
+		var changed *Room
 		if k := e.catalog.cached(name); k != nil {
-			copied := *k.room.Load()
-			before, revision = &copied, copied.Revision
+			before = k.room.Load()
+			copied := *before
+			changed, revision = &copied, copied.Revision
 		}
-		r, err := f(before)
+		r, err := f(changed)
+		if errors.Is(err, ErrNoRoom) && attempt == 0 {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
-		err = e.storeRoom(ctx, r, revision)
+		err = e.storeRoom(ctx, r, before, revision)
 		if !errors.Is(err, ErrConflict) {
 			return r, err
 		}
@@ -117,16 +124,25 @@ func (e *Engine) change(ctx context.Context, name string, f func(*Room) (*Room, 
 	return nil, fmt.Errorf("room %s is being changed continually: %w", name, ErrConflict)
 }
 
-func (e *Engine) storeRoom(ctx context.Context, r *Room, revision uint64) error {
+// storeRoom stores a room that was another one before, nil if it is new.
+func (e *Engine) storeRoom(ctx context.Context, r, before *Room, revision uint64) error {
 	record, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
+	grows := int64(len(record))
+	if before != nil {
+		grows -= before.size
+	}
+	if grows > 0 && e.catalog.size()+grows > MaxRoomBytes {
+		return ErrTooManyRooms
+	}
+	r.size = int64(len(record))
 	if r.Revision, err = e.store.PutRoom(ctx, r.Name, record, revision); err != nil {
 		return err
 	}
 	k := e.catalog.put(r)
-	e.startExpiration(k)
+	e.use(k)
 	k.wakeUp()
 	return nil
 }
@@ -179,17 +195,21 @@ func (e *Engine) Room(ctx context.Context, name string) (View, error) {
 	if err != nil {
 		return View{}, err
 	}
+	e.use(k) // so that the next view has an outflow
 	return e.view(ctx, k.room.Load())
 }
 
-// Rooms returns all rooms, by name.
-func (e *Engine) Rooms(ctx context.Context) ([]View, error) {
+// Rooms returns rooms by name, those after a name, at most so many; more reports whether
+// there are others.
+func (e *Engine) Rooms(ctx context.Context, after string, limit int) (views []View, more bool, err error) {
 	if err := e.catalog.refresh(ctx); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	rooms := e.catalog.all()
+	rooms := slices.DeleteFunc(e.catalog.all(), func(k *cachedRoom) bool { return k.name <= after })
 	slices.SortFunc(rooms, func(a, b *cachedRoom) int { return strings.Compare(a.name, b.name) })
-	views := make([]View, len(rooms))
+	more = len(rooms) > limit
+	rooms = rooms[:min(limit, len(rooms))]
+	views = make([]View, len(rooms))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxExpirations)
 	for i, k := range rooms {
@@ -202,9 +222,9 @@ func (e *Engine) Rooms(ctx context.Context) ([]View, error) {
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return slices.DeleteFunc(views, func(v View) bool { return v.Room.Name == "" }), nil
+	return slices.DeleteFunc(views, func(v View) bool { return v.Room.Name == "" }), more, nil
 }
 
 // view returns a room with its counts.
@@ -214,6 +234,10 @@ func (e *Engine) view(ctx context.Context, r *Room) (View, error) {
 		return View{}, err
 	}
 	view := View{Room: *r, Status: status, Phase: PhaseOf(r, &status, status.Now)}
+	if r.Settings.limit() == Auto {
+		limit := r.Limit()
+		view.Found = &limit
+	}
 	if k := e.catalog.cached(r.Name); k != nil {
 		if m := k.measured.Load(); m != nil {
 			if rate, ok := m.flow.PerSecond(); ok {

@@ -37,8 +37,11 @@ func TestRoomsAreMadeChangedAndRemoved(t *testing.T) {
 			t.Errorf("a name in capitals: %v", err)
 		}
 		r.put("a", teller(1))
-		if rooms, err := r.Rooms(ctx); err != nil || len(rooms) != 2 || rooms[0].Room.Name != "a" {
-			t.Errorf("Rooms() = %+v, %v", rooms, err)
+		for after, want := range map[string]string{"": "a", "a": "shop", "shop": ""} {
+			rooms, more, err := r.Rooms(ctx, after, 1)
+			if err != nil || more != (after == "") || len(rooms) > 1 || len(rooms) == 1 && rooms[0].Room.Name != want || len(rooms) == 0 && want != "" {
+				t.Errorf("Rooms(%q) = %+v, %v, %v", after, rooms, more, err)
+			}
 		}
 		for range 2 {
 			if err := r.DeleteRoom(ctx, "shop"); err != nil {
@@ -189,31 +192,114 @@ func TestARecordThatCannotBeReadIsNotServed(t *testing.T) {
 	})
 }
 
-// The engine ticks for each room at least once a second, and for a room with visitors at least
-// twice.
-func TestRoomsAreLookedAtEverySecond(t *testing.T) {
+// An empty room is not looked at, but counted from time to time. A room with visitors is looked
+// at at least twice a second by one instance, and once by others where visitors ask.
+func TestOneInstanceTendsARoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &countingStore{Store: storetest.NewMemory()}
-		engine, err := room.New(store, room.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := engine.Start(ctx); err != nil {
-			t.Fatal(err)
+		memory := storetest.NewMemory()
+		var stores [3]*countingStore
+		var engines [3]*room.Engine
+		for i := range engines {
+			stores[i] = &countingStore{Store: memory}
+			engine, err := room.New(stores[i], room.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := engine.Start(ctx); err != nil {
+				t.Fatal(err)
+			}
+			engines[i] = engine
 		}
 		for i := range 50 {
-			if _, _, err := engine.PutRoom(ctx, fmt.Sprint("room-", i), teller(1)); err != nil {
+			if _, _, err := engines[i%3].PutRoom(ctx, fmt.Sprint("room-", i), teller(1)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		before := store.expired.Load()
-		time.Sleep(100 * time.Second)
-		if per := float64(store.expired.Load()-before) / 50 / 100; per < 1 || per > 1.5 {
-			t.Errorf("a room with nobody in it is looked at %v times a second", per)
+		time.Sleep(10 * time.Second)
+		counts := func() (expired, rooms [3]int64) {
+			for i := range stores {
+				expired[i], rooms[i] = stores[i].expired.Swap(0), stores[i].rooms.Swap(0)
+			}
+			return expired, rooms
 		}
-		if err := engine.Stop(ctx); err != nil {
-			t.Fatal(err)
+		counts()
+		time.Sleep(4 * time.Minute)
+		expired, rooms := counts()
+		if total := expired[0] + expired[1] + expired[2]; total > 0 || rooms != [3]int64{} {
+			t.Errorf("in 4 minutes 50 empty rooms were expired %v times, and all were read %v times", expired, rooms)
 		}
+		for i := range 2 {
+			if _, err := engines[i].Enter(ctx, "room-0", room.Visit{}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		counts()
+		time.Sleep(10 * time.Second)
+		expired, _ = counts()
+		if expired[0] < 19 || expired[0] > 30 || expired[1] < 9 || expired[1] > 15 || expired[2] > 0 {
+			t.Errorf("in 10 seconds a room with visitors at two of three instances was looked at %v times", expired)
+		}
+		for _, engine := range engines {
+			if err := engine.Stop(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// When the instance ends that tends a room, another one takes over within a second, where visitors
+// ask. Where nobody does, visits end after minutes.
+func TestATenderIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewMemory()
+		here, there := newRig(t, store), newRig(t, store)
+		for _, name := range []string{"shop", "quiet"} {
+			here.put(name, teller(1))
+			here.enter(name)
+		}
+		time.Sleep(time.Second)
+		next := there.enter("shop").Ticket
+		for range 117 { // until just before the visit ends
+			time.Sleep(500 * time.Millisecond)
+			there.ask("shop", next)
+		}
+		time.Sleep(400 * time.Millisecond)
+		here.stop()
+		time.Sleep(1100*time.Millisecond + 20*time.Millisecond)
+		if a := there.ask("shop", next); a.State != room.Inside {
+			t.Errorf("a second after its tender has ended, the room answers %+v", a)
+		}
+		time.Sleep(5 * time.Minute)
+		if status, err := store.Status(ctx, "quiet"); err != nil || status.Expired != 1 {
+			t.Errorf("the status of the room that nobody uses is %+v, %v", status, err)
+		}
+		there.stop()
+	})
+}
+
+// The settings of all rooms together are bounded, and may be made smaller at the bound.
+func TestSettingsOfAllRoomsAreBounded(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		large := teller(1)
+		for range 100 {
+			large.Routes = append(large.Routes, room.Rule{Path: "/" + strings.Repeat("p", 500)})
+			large.Bypass = append(large.Bypass, room.Rule{Path: "/" + strings.Repeat("p", 500)})
+		}
+		r.put("room-0", large)
+		for i := range room.MaxRoomBytes/room.MaxRecord - 1 {
+			if _, err := r.store.PutRoom(ctx, fmt.Sprint("other-", i), make([]byte, room.MaxRecord), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.put("room-1", large)
+		time.Sleep(2 * time.Second) // until they are known
+		if _, _, err := r.PutRoom(ctx, "more", large); !errors.Is(err, room.ErrTooManyRooms) {
+			t.Errorf("PutRoom() = %v, want ErrTooManyRooms", err)
+		}
+		r.put("room-0", large)
+		r.put("room-0", teller(1))
+		r.put("more", large)
 	})
 }
 

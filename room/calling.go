@@ -3,8 +3,8 @@ package room
 import "time"
 
 // The rules in this file are pure, and stores apply them inside their operations.
-// Lua scripts repeat them to stay atomic: redisstore/lua/call.lua (Callable, Silent,
-// ServiceAway), expire.lua (Callable, PlaceEnd, ServiceAway), enter.lua (MayEnter),
+// Lua scripts repeat them to stay atomic: redisstore/lua/call.lua (Callable, Lapsed,
+// Silent, ServiceAway), expire.lua (Callable, PlaceEnd, ServiceAway, Tends), enter.lua (MayEnter),
 // claim.lua and ask.lua (PassEnd), renew.lua (Renewable) and room.lua (Event). The
 // tables in storetest/rules.go test this file and every store, scripts included. All
 // times are milliseconds of the store's clock.
@@ -43,6 +43,21 @@ func (t *Terms) Callable(now, active int64, last Batch, expiring bool) (calls in
 // then; 0 means never.
 func (t *Terms) ServiceAway(now, expired int64) bool {
 	return expired == 0 || now-expired > t.Away.Milliseconds()
+}
+
+// Tends reports whether an Expire acts, when the last one was called then (0: never) by
+// that tender ("": the room has none).
+func (t *Terms) Tends(now, expired int64, tender string) bool {
+	return t.Tender == "" || tender == "" || tender == t.Tender || now-expired >= t.Tend.Milliseconds() || now < expired
+}
+
+// Lapsed returns the last batch after a visitor has entered a line in which so many
+// waited. If nobody did, the ticks until now called nobody: the visitor is too late for them.
+func (t *Terms) Lapsed(now, waiting int64, last Batch) Batch {
+	if calls, next := t.Callable(now, 0, last, true); waiting == 0 && t.Tick != 0 && calls > 0 {
+		return Batch{Tick: next.Tick}
+	}
+	return last
 }
 
 // Silent reports whether a visitor who asked last then is skipped instead of called.

@@ -18,6 +18,8 @@ type catalog struct {
 	store Store
 	clock *storeClock
 	log   *slog.Logger
+	// holder is the engine's ID, for ownerships.
+	holder string
 
 	mu     sync.RWMutex
 	byName map[string]*cachedRoom
@@ -27,6 +29,10 @@ type catalog struct {
 	broken map[string]uint64
 
 	reads *sharedRead
+	// version is the store's RoomsVersion before the last read.
+	version uint64
+	// bytes is about how much the records take. The lock guards both.
+	bytes int64
 }
 
 // cachedRoom is one room, for as long as it exists: a later room of the same name is
@@ -38,23 +44,20 @@ type cachedRoom struct {
 	kept uint64
 	// measured is nil until the visitors are first counted.
 	measured atomic.Pointer[measured]
-	joins    *joinLimiter
 	removed  atomic.Bool
-	// expiring reports whether the room's expiration has started, which alone uses the
-	// fields below it: counted is when it last counted the visitors, and countedIdle
-	// whether there were none.
-	expiring    atomic.Bool
-	counted     time.Time
-	countedIdle bool
-	outflow     outflow
-	// idle reports whether the last Expire found nobody in the room; wake ends the pause
-	// until the next.
-	idle atomic.Bool
-	wake chan struct{}
+	// used is when an operation last used the room here, on the engine's clock. Expiring
+	// reports whether the room's expiration runs, which alone uses outflow; wake ends its
+	// pause.
+	used     atomic.Int64
+	expiring atomic.Bool
+	outflow  outflow
+	wake     chan struct{}
+	// publishing is the ownership of publishing the room's events.
+	publishing *ownership
 }
 
-func newCatalog(store Store, clock *storeClock, log *slog.Logger) *catalog {
-	c := &catalog{store: store, clock: clock, log: log, byName: map[string]*cachedRoom{}, broken: map[string]uint64{}}
+func newCatalog(store Store, clock *storeClock, holder string, log *slog.Logger) *catalog {
+	c := &catalog{store: store, clock: clock, holder: holder, log: log, byName: map[string]*cachedRoom{}, broken: map[string]uint64{}}
 	c.reads = newSharedRead(c.load)
 	return c
 }
@@ -88,8 +91,35 @@ func (c *catalog) all() []*cachedRoom {
 	return slices.Collect(maps.Values(c.byName))
 }
 
+// size returns how much the records of all rooms take, as last read.
+func (c *catalog) size() int64 {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.bytes
+}
+
 // refresh reads the rooms.
 func (c *catalog) refresh(ctx context.Context) error { return c.reads.after(ctx, time.Now()) }
+
+// refreshChanged reads the store's time, and the rooms if one was changed since the last read.
+func (c *catalog) refreshChanged(ctx context.Context) error {
+	now, err := c.store.Now(ctx)
+	if err != nil {
+		return err
+	}
+	c.clock.observe(now)
+	version, err := c.store.RoomsVersion(ctx)
+	if err != nil {
+		return err
+	}
+	c.mu.RLock()
+	same := version == c.version
+	c.mu.RUnlock()
+	if same {
+		return nil
+	}
+	return c.refresh(ctx)
+}
 
 // load reads the rooms and the store's time.
 func (c *catalog) load(ctx context.Context) error {
@@ -100,6 +130,10 @@ func (c *catalog) load(ctx context.Context) error {
 		gone[k] = true
 	}
 	c.mu.Unlock()
+	version, err := c.store.RoomsVersion(ctx)
+	if err != nil {
+		return err
+	}
 	records, err := c.store.Rooms(ctx)
 	if err != nil {
 		return err
@@ -111,7 +145,9 @@ func (c *catalog) load(ctx context.Context) error {
 	c.clock.observe(now)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.version, c.bytes = version, 0
 	for _, record := range records {
+		c.bytes += int64(len(record.Data))
 		if k := c.accept(record); k != nil {
 			delete(gone, k)
 		}
@@ -157,7 +193,10 @@ func (c *catalog) keep(room *Room) *cachedRoom {
 	if k != nil {
 		c.forget(room.Name)
 	}
-	k = &cachedRoom{name: room.Name, kept: c.loads, joins: newJoinLimiter(maxClients), wake: make(chan struct{}, 1)}
+	k = &cachedRoom{
+		name: room.Name, kept: c.loads, wake: make(chan struct{}, 1),
+		publishing: newOwnership(c.store, "publisher of "+room.Name, c.holder),
+	}
 	k.room.Store(room)
 	c.byName[room.Name] = k
 	return k
@@ -167,8 +206,13 @@ func (c *catalog) keep(room *Room) *cachedRoom {
 func (c *catalog) put(room *Room) *cachedRoom {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k := c.byName[room.Name]; k != nil && k.room.Load().Revision >= room.Revision {
-		return k
+	c.bytes += room.size
+	if k := c.byName[room.Name]; k != nil {
+		before := k.room.Load()
+		c.bytes -= before.size
+		if before.Revision >= room.Revision {
+			return k
+		}
 	}
 	return c.keep(room)
 }
@@ -205,7 +249,7 @@ func decodeRoom(record Record) (*Room, error) {
 	if err := json.Unmarshal(record.Data, room); err != nil {
 		return nil, fmt.Errorf("the record of room %s: %w", record.Name, err)
 	}
-	room.Name, room.Revision = record.Name, record.Revision
+	room.Name, room.Revision, room.size = record.Name, record.Revision, int64(len(record.Data))
 	room.Settings = room.Settings.WithDefaults()
 	return room, nil
 }

@@ -44,10 +44,16 @@ func (s *Settings) joinBound(v Visit) int64 {
 // is safe for concurrent use.
 type joinLimiter struct {
 	mu      sync.Mutex
-	clients lru[netip.Prefix, joins]
+	clients lru[roomClient, joins]
 }
 
-// maxClients is how many networks a joinLimiter counts, of some 250 bytes each. Beyond
+// roomClient is a network from which visitors enter a room.
+type roomClient struct {
+	room    string
+	network netip.Prefix
+}
+
+// maxClients is how many networks an engine counts, of some 250 bytes each. Beyond
 // that it forgets those from which nobody has entered for the longest time.
 const maxClients = 100_000
 
@@ -63,13 +69,13 @@ type joins struct {
 }
 
 func newJoinLimiter(clients int) *joinLimiter {
-	return &joinLimiter{clients: newLRU[netip.Prefix, joins](clients)}
+	return &joinLimiter{clients: newLRU[roomClient, joins](clients)}
 }
 
-// allow counts one more visitor from an address, if fewer than perMinute entered from it
+// allow counts one more visitor of a room from an address, if fewer than perMinute entered from it
 // within the last minute; otherwise it returns after how long one may. There is no limit
 // if perMinute is 0 or the address is invalid.
-func (l *joinLimiter) allow(addr netip.Addr, perMinute int64, now time.Time) (retryAfter time.Duration, ok bool) {
+func (l *joinLimiter) allow(room string, addr netip.Addr, perMinute int64, now time.Time) (retryAfter time.Duration, ok bool) {
 	if perMinute <= 0 {
 		return 0, true
 	}
@@ -80,7 +86,7 @@ func (l *joinLimiter) allow(addr netip.Addr, perMinute int64, now time.Time) (re
 	counted := make([]*joins, len(networks))
 	most := perMinute
 	for i, network := range networks {
-		counted[i] = l.clients.getOrAdd(network)
+		counted[i] = l.clients.getOrAdd(roomClient{room, network})
 		retryAfter = max(retryAfter, counted[i].wait(slot, most, now))
 		most = perMinute * clientnet.WideFactor
 	}

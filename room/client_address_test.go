@@ -45,7 +45,7 @@ func TestJoinLimiter(t *testing.T) {
 		var joined [2][]time.Time
 		now := keyTime
 		join := func(client int) (time.Duration, bool) {
-			retry, ok := limiter.allow(clients[client], limit, now)
+			retry, ok := limiter.allow("shop", clients[client], limit, now)
 			within := int64(0)
 			for _, at := range joined[client] {
 				if now.Sub(at) < time.Minute {
@@ -93,7 +93,7 @@ func TestJoinLimiterAllowsAll(t *testing.T) {
 			addr  netip.Addr
 			limit int64
 		}{{netip.MustParseAddr("192.0.2.1"), 0}, {netip.Addr{}, 1}} {
-			if retry, ok := limiter.allow(test.addr, test.limit, keyTime); !ok || retry != 0 {
+			if retry, ok := limiter.allow("shop", test.addr, test.limit, keyTime); !ok || retry != 0 {
 				t.Fatalf("%v, %d a minute: after %v", test.addr, test.limit, retry)
 			}
 		}
@@ -104,7 +104,7 @@ func TestJoinLimiterAllowsAll(t *testing.T) {
 func TestJoinLimiterIsBounded(t *testing.T) {
 	limiter := newJoinLimiter(100)
 	for n := range 1000 {
-		limiter.allow(netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}), 1, keyTime)
+		limiter.allow("shop", netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}), 1, keyTime)
 	}
 	if n := len(limiter.clients.byKey); n != 100 {
 		t.Errorf("it holds %d clients, want 100", n)
@@ -112,7 +112,7 @@ func TestJoinLimiterIsBounded(t *testing.T) {
 	for _, n := range []int{999, 900, 899} {
 		want := n == 899 // it was forgotten
 		addr := netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)})
-		if _, ok := limiter.allow(addr, 1, keyTime); ok != want {
+		if _, ok := limiter.allow("shop", addr, 1, keyTime); ok != want {
 			t.Errorf("client %d once more: %v, want %v", n, ok, want)
 		}
 	}
@@ -124,7 +124,7 @@ func TestJoinLimiterClockJumps(t *testing.T) {
 	now := keyTime
 	for range 10_000 {
 		now = now.Add(time.Duration(random.Int64N(int64(10*time.Minute))) - 5*time.Minute)
-		if retry, ok := limiter.allow(addr, 2, now); !ok && (retry <= 0 || retry > time.Minute+joinSlot) {
+		if retry, ok := limiter.allow("shop", addr, 2, now); !ok && (retry <= 0 || retry > time.Minute+joinSlot) {
 			t.Fatalf("after %v", retry)
 		}
 	}

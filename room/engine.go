@@ -2,8 +2,10 @@ package room
 
 import (
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/sluice-project/sluice/lifecycle"
 )
@@ -22,14 +24,20 @@ type Engine struct {
 	// tokens has nil if keys of visitors need no token.
 	tokens atomic.Pointer[TokenKeys]
 
-	group     *lifecycle.Group
-	clock     *storeClock
-	catalog   *catalog
-	keys      *keyHolder
-	ownership *publisherOwnership
+	// id is this instance's among those on the store. Begun is when the engine was made.
+	id    string
+	begun time.Time
+
+	group   *lifecycle.Group
+	clock   *storeClock
+	catalog *catalog
+	keys    *keyHolder
+	joins   *joinLimiter
+	// sweeper is the ownership of sweeping the rooms.
+	sweeper *ownership
 	// expirations bounds the concurrent calls of Expire.
 	expirations chan struct{}
-	// started reports whether new rooms get an expiration.
+	// started reports whether rooms in use get an expiration.
 	started atomic.Bool
 }
 
@@ -56,15 +64,16 @@ func New(store Store, config Config, options ...Option) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{
-		store: store, config: config, log: slog.Default(),
+		store: store, config: config, log: slog.Default(), id: rand.Text(), begun: time.Now(),
 		group: lifecycle.NewGroup(context.Background()), clock: new(storeClock),
-		keys: newKeyHolder(store), ownership: newPublisherOwnership(store),
+		keys: newKeyHolder(store), joins: newJoinLimiter(maxClients),
 		expirations: make(chan struct{}, maxExpirations),
 	}
+	e.sweeper = newOwnership(store, "sweeper", e.id)
 	for _, option := range options {
 		option(e)
 	}
-	e.catalog = newCatalog(store, e.clock, e.log)
+	e.catalog = newCatalog(store, e.clock, e.id, e.log)
 	e.metrics = newMetrics(e.catalog)
 	return e, nil
 }
@@ -84,8 +93,9 @@ func (e *Engine) Start(ctx context.Context) error {
 	e.started.Store(true)
 	e.group.Go("rooms", e.refreshRooms)
 	e.group.Go("keys", e.refreshKeys)
+	e.group.Go("ownerships", e.holdOwnerships)
+	e.group.Go("sweeper", e.sweep)
 	if e.publisher != nil {
-		e.group.Go("publisher's ownership", e.holdOwnership)
 		e.group.Go("publisher", e.publish)
 	}
 	return nil

@@ -10,50 +10,91 @@ import (
 )
 
 const (
-	// idleInterval is the time between two calls of Expire for an empty room.
-	idleInterval = 800 * time.Millisecond
 	// lookJitter is the most that an Expire is delayed at random, so that instances do not
 	// all call at once.
 	lookJitter = 20 * time.Millisecond
-	// statusInterval and idleStatusInterval are how often the visitors of a room are
-	// counted, of one with visitors and of an empty one.
-	statusInterval     = time.Second
-	idleStatusInterval = 5 * time.Second
+	// useTime is for how long after an operation a room with somebody in it counts as used
+	// here: longer than the pauses between two polls.
+	useTime = 2 * time.Minute
+	// sweepInterval is how often each room is looked at in any case, by one instance, and
+	// sweepPause the time between two rooms: so it takes longer with more than 1,200 rooms.
+	sweepInterval = 2 * time.Minute
+	sweepPause    = 100 * time.Millisecond
 	// backoffBase and backoffCap bound the pause after a failure of the store: it doubles
 	// from one to the other, with jitter. There is no last attempt.
 	backoffBase = 50 * time.Millisecond
 	backoffCap  = time.Second
 )
 
-// refreshRooms reads the rooms every RefreshInterval, and starts their expirations.
+// refreshRooms reads the rooms if they were changed, every RefreshInterval.
 func (e *Engine) refreshRooms(ctx context.Context) error {
-	e.startExpirations()
-	return e.regularly(ctx, "read the rooms", e.config.RefreshInterval, func() error {
-		err := e.catalog.refresh(ctx)
-		e.startExpirations()
-		return err
-	})
+	return e.regularly(ctx, "read the rooms", e.config.RefreshInterval, func() error { return e.catalog.refreshChanged(ctx) })
 }
 
-func (e *Engine) startExpirations() {
-	for _, k := range e.catalog.all() {
-		e.startExpiration(k)
+// sweep looks at all rooms from time to time, so that visits end also where nobody asks any
+// more and the instance is gone that tended the room. One instance does it for all.
+func (e *Engine) sweep(ctx context.Context) error {
+	for {
+		begun := time.Now()
+		for _, k := range e.catalog.all() {
+			if !e.sweeper.held() {
+				break
+			}
+			if err := e.sweepRoom(ctx, k); err != nil && !retriable(err) {
+				return err
+			}
+			if !lifecycle.Sleep(ctx, nil, sweepPause) {
+				return ctx.Err()
+			}
+		}
+		wait := ownershipInterval
+		if e.sweeper.held() {
+			wait = sweepInterval - time.Since(begun)
+		}
+		if !lifecycle.Sleep(ctx, nil, max(wait, sweepPause)) {
+			return ctx.Err()
+		}
 	}
 }
 
-// startExpiration starts the expiration of a room, once, if the engine runs.
-func (e *Engine) startExpiration(k *cachedRoom) {
-	if e.started.Load() && k.expiring.CompareAndSwap(false, true) {
+// sweepRoom uses a room that is not empty.
+func (e *Engine) sweepRoom(ctx context.Context, k *cachedRoom) error {
+	status, err := e.store.Status(ctx, k.name)
+	switch {
+	case errors.Is(err, ErrNoRoom):
+		e.catalog.drop(k)
+		return nil
+	case err == nil && status.Waiting+status.Inside+status.EventsWaiting > 0:
+		e.use(k)
+	}
+	return err
+}
+
+// use records that a room is used here, and starts its expiration.
+func (e *Engine) use(k *cachedRoom) {
+	k.used.Store(int64(time.Since(e.begun)))
+	if e.started.Load() && !k.expiring.Load() && k.expiring.CompareAndSwap(false, true) {
 		e.group.Go("expiration of "+k.name, func(ctx context.Context) error { return e.expireRoom(ctx, k) })
 	}
 }
 
-// expireRoom is the expiration of one room: it calls Expire whenever something is due,
-// until the room is removed.
+// unused ends the expiration of a room that was last used then; false if it was used since.
+func (k *cachedRoom) unused(since int64) bool {
+	if k.used.Load() != since {
+		return false
+	}
+	k.expiring.Store(false)
+	return k.used.Load() == since || !k.expiring.CompareAndSwap(false, true)
+}
+
+// expireRoom is the expiration of one room while it is in use: it calls Expire whenever
+// something is due. It ends when the room is empty, or another instance tends it and nobody
+// asks here any more.
 func (e *Engine) expireRoom(ctx context.Context, k *cachedRoom) error {
 	failures := 0
 	for !k.removed.Load() {
-		wait, err := e.expireOnce(ctx, k)
+		used := k.used.Load()
+		wait, needed, err := e.expireOnce(ctx, k)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -66,7 +107,7 @@ func (e *Engine) expireRoom(ctx context.Context, k *cachedRoom) error {
 			return err
 		default:
 			failures++
-			wait = backoff(failures)
+			wait, needed = backoff(failures), true
 			if failures == 1 {
 				e.log.Error("expiration", "room", k.name, "error", err)
 			}
@@ -74,68 +115,67 @@ func (e *Engine) expireRoom(ctx context.Context, k *cachedRoom) error {
 		if !lifecycle.Sleep(ctx, k.wake, wait) {
 			return ctx.Err()
 		}
+		if !needed && k.unused(used) {
+			return nil
+		}
 	}
 	return nil
 }
 
-// expireOnce calls Expire for a room, and returns the time until the next call.
-func (e *Engine) expireOnce(ctx context.Context, k *cachedRoom) (time.Duration, error) {
+// expireOnce calls Expire for a room, and returns the time until the next call, and whether
+// one is needed though nobody uses the room until then.
+func (e *Engine) expireOnce(ctx context.Context, k *cachedRoom) (wait time.Duration, needed bool, err error) {
 	select {
 	case e.expirations <- struct{}{}:
 		defer func() { <-e.expirations }()
 	case <-ctx.Done():
-		return 0, ctx.Err()
+		return 0, false, ctx.Err()
 	}
 	var due Due
 	var last operation
-	err := e.operate(ctx, k.name, "expire", func(op operation) (err error) {
+	err = e.operate(ctx, k.name, opExpire, func(op operation) (err error) {
 		if op.cached != k { // it is another room of that name now
 			return nil
 		}
+		op.terms.Tender = e.id
 		last = op
 		due, err = e.store.Expire(ctx, op.terms)
 		return err
 	})
 	if err != nil || last.room == nil {
-		return 0, err
+		return 0, false, err
 	}
 	e.clock.observe(due.Now)
-	idle := due.Next.IsZero() && !due.More
-	k.idle.Store(idle)
-	if err := e.count(ctx, k, idle); err != nil {
-		return 0, err
-	}
-	return untilNext(last.room, &last.terms, due, e.config.ExpireInterval, rand.N(lookJitter)), nil
+	empty := due.Status.Waiting+due.Status.Inside == 0
+	needed = !empty && (due.Tended || int64(time.Since(e.begun))-k.used.Load() < int64(useTime)) ||
+		e.publisher != nil && due.Status.EventsWaiting > 0
+	k.count(due.Status, needed || empty)
+	return untilNext(last.room, &last.terms, due, e.config.ExpireInterval, rand.N(lookJitter)), needed, nil
 }
 
-// count counts a room's visitors, if it is time to.
-func (e *Engine) count(ctx context.Context, k *cachedRoom, idle bool) error {
-	every := statusInterval
-	if idle {
-		every = idleStatusInterval
+// count keeps a count of a room's visitors, for as long as there are others.
+func (k *cachedRoom) count(status Status, keep bool) {
+	if !keep {
+		k.outflow = outflow{}
+		k.measured.Store(nil)
+		return
 	}
-	if now := time.Now(); k.counted.IsZero() || now.Sub(k.counted) >= every || idle != k.countedIdle {
-		status, err := e.store.Status(ctx, k.name)
-		if err != nil {
-			return err
-		}
-		k.counted, k.countedIdle = now, idle
-		k.outflow.add(status, k.room.Load().Settings.Capacity)
-		k.measured.Store(&measured{status, k.outflow.rate(), k.outflow.line()})
-	}
-	return nil
+	k.outflow.add(status, k.room.Load().capacity())
+	k.measured.Store(&measured{status, k.outflow.rate(), k.outflow.line()})
 }
 
 // untilNext returns how long to wait after an Expire: until the next deadline that it
 // found, or of the schedule. An operation in the meantime sets deadlines no earlier than
-// the shortest of the room's windows, so that is the longest wait, and nothing is late.
+// the shortest of the room's windows, so that is the longest wait, and nothing is late. Where
+// another instance tends the room, this one looks when it may take over, and as often in case
+// the other has left an empty room.
 func untilNext(r *Room, t *Terms, due Due, interval, jitter time.Duration) time.Duration {
 	if due.More {
 		return 0
 	}
-	most := min(interval, shortestWindow(&r.Settings))
-	if due.Next.IsZero() {
-		most = idleInterval
+	most := shortestWindow(&r.Settings)
+	if due.Tended {
+		most = min(most, interval)
 	}
 	wait := most
 	for _, at := range []time.Time{due.Next, nextCall(r, t, due.Now)} {

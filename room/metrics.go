@@ -58,6 +58,7 @@ func newMetrics(c *catalog) *metrics {
 			counter("missed", "Visitors who were called and did not come in time.", func(s *Status) int64 { return s.NoShows }),
 			counter("departed", "Visitors who were gone while they waited.", func(s *Status) int64 { return s.Departed }),
 			counter("expired", "Passes that ended by time.", func(s *Status) int64 { return s.Expired }),
+			gauge("events_waiting", "Events that wait to be published.", func(s *Status) int64 { return s.EventsWaiting }),
 			counter("events_dropped", "Events that were not kept because the outbox was full.", func(s *Status) int64 { return s.EventsDropped }),
 		},
 	}

@@ -23,6 +23,9 @@ type operation struct {
 	now time.Time
 }
 
+// opExpire is the kind of the operation that does not use the room.
+const opExpire = "expire"
+
 // operate runs an operation on a room, and retries if the room was changed.
 func (e *Engine) operate(ctx context.Context, name, kind string, f func(operation) error) error {
 	began := time.Now()
@@ -30,6 +33,9 @@ func (e *Engine) operate(ctx context.Context, name, kind string, f func(operatio
 		op, err := e.begin(ctx, name)
 		if err != nil {
 			return err
+		}
+		if kind != opExpire {
+			e.use(op.cached)
 		}
 		if err = f(op); errors.Is(err, ErrNoRoom) {
 			e.catalog.drop(op.cached)

@@ -2,22 +2,17 @@ package room
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/sluice-project/sluice/lifecycle"
 )
 
 const (
-	// publishInterval is how often the outboxes are read; those of empty rooms every
-	// idlePublishInterval.
-	publishInterval     = 100 * time.Millisecond
-	idlePublishInterval = time.Second
+	// publishInterval is how often the outboxes of the rooms in use are read.
+	publishInterval = 100 * time.Millisecond
 	// publishTimeout is the most time for one attempt to publish.
 	publishTimeout = 30 * time.Second
 	// publishBackoffCap bounds the pause after an attempt that failed. There is no
@@ -29,7 +24,6 @@ const (
 
 // outbox is how far the events of one room were published from here.
 type outbox struct {
-	looked time.Time
 	// published is the last event that was published, confirmed the last one that was
 	// removed from the store.
 	published, confirmed int64
@@ -37,68 +31,74 @@ type outbox struct {
 	failing bool
 }
 
-// publish passes the events of the outboxes to the publisher, room by room, and retries
-// each batch until it is taken: the events of a room arrive in order, at least once.
+// publish passes the events of the rooms in use to the publisher, room by room, and retries
+// each batch until it is taken: the events of a room arrive in order, at least once. One
+// instance publishes those of a room.
 func (e *Engine) publish(ctx context.Context) error {
 	outboxes := map[*cachedRoom]*outbox{}
 	for lifecycle.Sleep(ctx, nil, publishInterval) {
-		if !e.ownership.held() {
-			clear(outboxes)
-			continue
-		}
-		if err := e.openOutboxes(ctx, outboxes); err != nil && !retriable(err) {
-			return err
-		}
-		for k, box := range outboxes {
-			if err := e.publishRoom(ctx, k, box); err != nil && !retriable(err) {
+		for _, k := range e.catalog.all() {
+			box := outboxes[k]
+			err := e.publishRoom(ctx, k, &box)
+			if outboxes[k] = box; box == nil {
+				delete(outboxes, k)
+			}
+			if err != nil && !retriable(err) {
 				return err
-			} else if err != nil && ctx.Err() == nil && !box.failing {
-				e.log.Error("publish events", "room", k.name, "error", err)
-				box.failing = true
-			} else if err == nil {
-				box.failing = false
+			}
+		}
+		for k := range outboxes {
+			if !k.removed.Load() {
+				continue
+			}
+			delete(outboxes, k)
+			if err := k.publishing.giveBack(ctx); err != nil && !retriable(err) {
+				return err
 			}
 		}
 	}
 	return ctx.Err()
 }
 
-// openOutboxes makes an outbox for each new room, and removes those of removed rooms.
-func (e *Engine) openOutboxes(ctx context.Context, outboxes map[*cachedRoom]*outbox) error {
-	for k := range outboxes {
-		if k.removed.Load() {
-			delete(outboxes, k)
+// publishRoom publishes some batches of a room's events, if there are any, the room is in
+// use, and no other instance publishes them. The outbox is nil while this one does not.
+func (e *Engine) publishRoom(ctx context.Context, k *cachedRoom, box **outbox) error {
+	if !k.expiring.Load() {
+		*box = nil
+		return k.publishing.giveBack(ctx)
+	}
+	if !k.publishing.held() {
+		*box = nil
+		if err := k.publishing.take(ctx); err != nil {
+			return err
 		}
-	}
-	isNew := func(k *cachedRoom) bool { return outboxes[k] == nil }
-	if !slices.ContainsFunc(e.catalog.all(), isNew) {
-		return nil
-	}
-	// A room in memory may have been replaced by another of its name, with new events.
-	if err := e.catalog.refresh(ctx); err != nil {
-		return err
-	}
-	for _, k := range e.catalog.all() {
-		if isNew(k) {
-			outboxes[k] = new(outbox)
-		}
-	}
-	return nil
-}
-
-// publishRoom publishes some batches of a room's events, if there are any.
-func (e *Engine) publishRoom(ctx context.Context, k *cachedRoom, box *outbox) error {
-	if k.idle.Load() && time.Since(box.looked) < idlePublishInterval {
-		return nil
-	}
-	box.looked = time.Now()
-	for range publishAtOnce {
-		more, err := e.publishBatch(ctx, k, box)
-		if errors.Is(err, ErrNoRoom) {
-			e.catalog.drop(k)
+		if !k.publishing.held() {
 			return nil
 		}
-		if err != nil || !more {
+	}
+	if *box == nil {
+		*box = new(outbox)
+		// A room in memory may have been replaced by another of its name, with new events.
+		if err := e.catalog.refreshChanged(ctx); err != nil {
+			return err
+		}
+	}
+	err := e.publishBatches(ctx, k, *box)
+	if err != nil && ctx.Err() == nil && !(*box).failing {
+		e.log.Error("publish events", "room", k.name, "error", err)
+	}
+	(*box).failing = err != nil
+	return err
+}
+
+func (e *Engine) publishBatches(ctx context.Context, k *cachedRoom, box *outbox) error {
+	for range publishAtOnce {
+		more, err := e.publishBatch(ctx, k, box)
+		switch {
+		case errors.Is(err, ErrNoRoom):
+			e.catalog.drop(k)
+			return nil
+		case err != nil || !more:
 			return err
 		}
 	}
@@ -108,7 +108,7 @@ func (e *Engine) publishRoom(ctx context.Context, k *cachedRoom, box *outbox) er
 // publishBatch publishes one batch, while the ownership is held; more reports whether
 // there may be others.
 func (e *Engine) publishBatch(ctx context.Context, k *cachedRoom, box *outbox) (more bool, err error) {
-	if !e.ownership.held() {
+	if !k.publishing.held() {
 		return false, nil
 	}
 	var events []Event
@@ -125,7 +125,7 @@ func (e *Engine) publishBatch(ctx context.Context, k *cachedRoom, box *outbox) (
 		for i, event := range events {
 			notices[i] = Notice{Event: event, Room: k.name, Generation: generation}
 		}
-		if !e.publishUntilTaken(ctx, notices) {
+		if !e.publishUntilTaken(ctx, k, notices) {
 			return false, ctx.Err()
 		}
 		e.metrics.published.Add(float64(len(events)))
@@ -158,19 +158,19 @@ func (e *Engine) atRevision(ctx context.Context, k *cachedRoom, call func(revisi
 // publishUntilTaken publishes a batch until the publisher takes it. It returns false when
 // ctx ends, or the ownership is lost: another instance may have published more by then, and
 // the batch would come again behind that.
-func (e *Engine) publishUntilTaken(ctx context.Context, notices []Notice) bool {
+func (e *Engine) publishUntilTaken(ctx context.Context, k *cachedRoom, notices []Notice) bool {
 	for failures := 1; ; failures++ {
 		err := e.publishOnce(ctx, notices)
 		if err == nil {
 			return true
 		}
-		if ctx.Err() != nil || !e.ownership.held() {
+		if ctx.Err() != nil || !k.publishing.held() {
 			return false
 		}
 		again := min(publishBackoffCap, backoff(failures)<<min(max(0, failures-5), 4))
 		e.metrics.publishFailures.Inc()
 		e.log.Error("publish events", "error", err, "attempt", failures, "again_in", again)
-		if !lifecycle.Sleep(ctx, nil, again) || !e.ownership.held() {
+		if !lifecycle.Sleep(ctx, nil, again) || !k.publishing.held() {
 			return false
 		}
 	}
@@ -187,67 +187,4 @@ func (e *Engine) publishOnce(ctx context.Context, notices []Notice) (err error) 
 		}
 	}()
 	return e.publisher.Publish(ctx, notices)
-}
-
-const (
-	// ownershipName is owned by the instance that publishes the events of all rooms.
-	ownershipName = "publisher"
-	// ownershipTTL is after how long another instance takes over from one that is gone; the
-	// owner extends it every ownershipInterval.
-	ownershipTTL      = 10 * time.Second
-	ownershipInterval = 3 * time.Second
-)
-
-// publisherOwnership lets one of several instances publish, so that events come twice
-// only after a takeover.
-type publisherOwnership struct {
-	store  Store
-	holder string
-	// until is when the ownership ends, by the monotonic clock since start.
-	until atomic.Int64
-	start time.Time
-}
-
-func newPublisherOwnership(store Store) *publisherOwnership {
-	return &publisherOwnership{store: store, holder: rand.Text(), start: time.Now()}
-}
-
-// held reports whether this instance may publish.
-func (o *publisherOwnership) held() bool { return int64(time.Since(o.start)) < o.until.Load() }
-
-// take takes or prolongs the ownership, if nobody else has it.
-func (o *publisherOwnership) take(ctx context.Context) error {
-	asked := time.Since(o.start)
-	ok, err := o.store.Own(ctx, ownershipName, o.holder, ownershipTTL)
-	switch {
-	case err != nil:
-		return err
-	case ok:
-		o.until.Store(int64(asked + ownershipTTL))
-	default:
-		o.until.Store(0)
-	}
-	return nil
-}
-
-// releaseTimeout bounds giving the ownership back when the engine stops.
-const releaseTimeout = time.Second
-
-// holdOwnership keeps the ownership while the engine runs, and gives it back then.
-func (e *Engine) holdOwnership(ctx context.Context) error {
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
-		defer cancel()
-		if !e.ownership.held() {
-			return
-		}
-		e.ownership.until.Store(0)
-		if _, err := e.store.Own(ctx, ownershipName, e.ownership.holder, 0); err != nil {
-			e.log.Warn("give the publisher's ownership back: another instance takes it in some seconds", "error", err)
-		}
-	}()
-	if err := e.ownership.take(ctx); err != nil && !retriable(err) {
-		return err
-	}
-	return e.regularly(ctx, "take the publisher's ownership", ownershipInterval, func() error { return e.ownership.take(ctx) })
 }

@@ -35,6 +35,9 @@ import (
 type Store interface {
 	// Rooms returns the records of all rooms, by name.
 	Rooms(ctx context.Context) ([]Record, error)
+	// RoomsVersion returns a number that is another one after each PutRoom and RemoveRoom
+	// that changed something, so that the records need not be read again while it is the same.
+	RoomsVersion(ctx context.Context) (uint64, error)
 	// PutRoom stores a room's record if the room has that revision, 0 for a room that
 	// must not exist, and returns the new revision; otherwise it returns ErrConflict. A
 	// revision is never reused for a name, even after the room was removed. It returns
@@ -47,10 +50,11 @@ type Store interface {
 	// Enter puts a visitor at the end of the line, and calls. If the arrival has a
 	// key that waits or is active, Enter returns that visitor's place, as an Ask with
 	// claim would, and calls or refuses nobody. The new visitor's place is returned as
-	// after an Ask with claim: a visitor who was called is inside. Numbers are 1, 2, 3
-	// and so on, in the order of the operations. ErrNotOpen before EnterFrom, ErrEnded
-	// from EnterUntil on, ErrLineFull if Status.Waiting is MaxWaiting or more; then
-	// nothing happens.
+	// after an Ask with claim: a visitor who was called is inside. Both ask without claim
+	// if the arrival is Provisional. Numbers are 1, 2, 3 and so on, in the order of the
+	// operations. If nobody waited, the ticks until now have lapsed. ErrNotOpen before
+	// EnterFrom, ErrEnded from EnterUntil on, ErrLineFull if Status.Waiting is MaxWaiting
+	// or more; then nothing happens.
 	Enter(ctx context.Context, terms Terms, arrival Arrival) (Place, error)
 	// Ask returns where visitors are, one after the other in their order, and records
 	// that they asked: skipped visitors are skipped no longer. With claim, called
@@ -80,8 +84,10 @@ type Store interface {
 	// no-shows included, and have not asked for Abandon and Grace. Then it calls. It does
 	// some thousand at a time.
 	//
-	// It is called for each room at least every second while the service lives. If the
-	// service was away until this call, visitors who wait or are called count as having
+	// It is called for each room with anybody in it at least every second while the service
+	// lives, and acts for one tender at a time; see [Terms.Tends]. Otherwise it does nothing,
+	// and Due.Next is when another may tend the room. A room that is left empty has no
+	// tender. If the service was away until this call, visitors who wait or are called count as having
 	// asked now (but skipped visitors stay skipped until they really ask), and called
 	// visitors have at least the claim window from now on. An embedded store that was
 	// opened has been away.
@@ -139,6 +145,10 @@ type Due struct {
 	// More reports whether more is due now.
 	More bool
 	Now  time.Time
+	// Tended reports whether the call acted.
+	Tended bool
+	// Status is the room's status after it.
+	Status Status
 }
 
 // Status counts the visitors of a room, now and since it was made.
@@ -150,8 +160,9 @@ type Status struct {
 	// while waiting, for any reason) and Expired (passes that ended) only grow. Waiting is
 	// Entered + NoShows - Admitted - Departed.
 	Entered, Admitted, NoShows, Departed, Expired int64
-	// EventsDropped counts the events that were not kept.
-	EventsDropped int64
+	// EventsWaiting counts the events that were not removed by Published yet, and
+	// EventsDropped those that were not kept.
+	EventsWaiting, EventsDropped int64
 	// Tick is the last tick at which a batch was called.
 	Tick int64
 	Now  time.Time
@@ -175,8 +186,8 @@ var (
 	ErrStale = errors.New("the room was changed in the meantime")
 	// ErrConflict: another change came first.
 	ErrConflict = errors.New("changed in the meantime")
-	// ErrTooManyRooms: there are MaxRooms already.
-	ErrTooManyRooms = errors.New("there are 1,000 rooms already: remove one")
+	// ErrTooManyRooms: there are MaxRooms already, or their records take MaxRoomBytes.
+	ErrTooManyRooms = errors.New("there are 10,000 rooms already, or the settings of all take 64 MiB: remove a room, or rules")
 	// ErrNotOpen: it is before PrequeueFrom.
 	ErrNotOpen = errors.New("the room is not open yet")
 	// ErrEnded: EndsAt has passed.

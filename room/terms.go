@@ -42,6 +42,10 @@ type Terms struct {
 	// Abandon is the silence after which a visitor is skipped, Grace how much longer
 	// the place is kept.
 	Abandon, Grace time.Duration
+	// Tender is the instance that calls Expire; "": an Expire acts whoever tends the room.
+	// Another may take over Tend after its last one.
+	Tender string
+	Tend   time.Duration
 	// Away is the time between two calls of Expire after which the service counts as
 	// having been away.
 	Away time.Duration
@@ -59,6 +63,10 @@ func awayAfter(claim time.Duration) time.Duration {
 	return min(max(claim/2, 1500*time.Millisecond), 3*time.Second)
 }
 
+// tendTime is how long after its last Expire an instance is a room's tender: longer than a
+// tender pauses, and shorter than any Terms.Away, so that a takeover is no absence.
+const tendTime = time.Second
+
 // terms returns what an operation on a room may do now, by the store's clock; events is
 // how many events may wait to be published.
 func terms(r *Room, now time.Time, events int64) Terms {
@@ -73,6 +81,7 @@ func terms(r *Room, now time.Time, events int64) Terms {
 		Abandon:    s.AbandonAfter,
 		Grace:      max(0, s.Grace),
 		Away:       awayAfter(s.ClaimWindow),
+		Tend:       tendTime,
 		Events:     events,
 	}
 	if s.Method == Lottery {
@@ -81,7 +90,7 @@ func terms(r *Room, now time.Time, events int64) Terms {
 	if s.Mode == Park {
 		parkTerms(&t, r, now)
 	} else {
-		tellerTerms(&t, s)
+		tellerTerms(&t, r)
 	}
 	if r.Paused {
 		t.Capacity = 0

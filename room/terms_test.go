@@ -22,7 +22,7 @@ func TestTermsOfTeller(t *testing.T) {
 		Room: "shop", Revision: 3, Capacity: 5, From: noon, Until: noon.Add(time.Hour),
 		EnterFrom: noon.Add(-time.Minute), EnterUntil: noon.Add(time.Hour), MaxWaiting: DefaultMaxWaiting,
 		TTL: DefaultPassTTL, Sliding: true, Claim: DefaultClaimWindow, Abandon: DefaultAbandonAfter,
-		Away: 3 * time.Second, Events: 7,
+		Tend: time.Second, Away: 3 * time.Second, Events: 7,
 	}
 	if got != want {
 		t.Errorf("terms %+v, want %+v", got, want)
@@ -101,16 +101,19 @@ func TestUntilNext(t *testing.T) {
 		}
 		r := roomOf(s)
 		allowed := terms(r, noon.Add(-duration("estimate", 0, 3*time.Millisecond)), 0)
-		due := Due{Now: noon, More: rapid.Bool().Draw(rt, "more")}
+		due := Due{Now: noon, Tended: rapid.Bool().Draw(rt, "tended"), More: rapid.Bool().Draw(rt, "more")}
 		if rapid.Bool().Draw(rt, "somebody") {
 			due.Next = noon.Add(duration("next", time.Millisecond, time.Minute))
+		}
+		if !due.Tended {
+			due.Next, due.More = noon.Add(duration("takeover", time.Millisecond, tendTime)), false
 		}
 		jitter := duration("jitter", 0, lookJitter)
 		wait := untilNext(r, &allowed, due, 500*time.Millisecond, jitter)
 		switch at := noon.Add(wait); {
 		case due.More && wait != 0:
 			rt.Fatalf("more is due, and the next look is in %v", wait)
-		case wait > idleInterval:
+		case wait > 500*time.Millisecond && due.Tended:
 			rt.Fatalf("the next look is in %v", wait)
 		case !due.Next.IsZero() && (wait > shortest || at.After(due.Next.Add(jitter))):
 			rt.Fatalf("the next look is in %v, after something is due in %v, or may be in %v", wait, due.Next.Sub(noon), shortest)

@@ -24,6 +24,9 @@ type Visit struct {
 	// Shared reports that Client is no visitor's own address but one of many visitors, such as a
 	// proxy's: only a JoinsPerMinute that was set bounds it.
 	Shared bool
+	// Provisional keeps a free slot for ClaimWindow only, until the visitor asks: for edges
+	// that do not know whether the visitor will bring the ticket back.
+	Provisional bool
 }
 
 // MaxVisitorKey is the most bytes of a visitor's key.
@@ -148,6 +151,8 @@ type Arrival struct {
 	// Draw is the visitor's place in the lottery, 0 to MaxDraw. Equal draws are ordered
 	// by number.
 	Draw int64
+	// Provisional visitors do not claim by entering.
+	Provisional bool
 }
 
 // MaxDraw is the highest Draw: together with the numbers it fits 53 bits, which a

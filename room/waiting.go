@@ -9,7 +9,8 @@ import (
 )
 
 // Enter gives a visitor a place, or the existing place of the key. The answer has a pass
-// if a slot is free: Enter claims it. A wrong key is a *KeyError, a wrong token
+// if a slot is free: Enter claims it, unless the visit is Provisional; then the state is
+// Called, and the pass ends with the claim window. A wrong key is a *KeyError, a wrong token
 // ErrBadToken, a key without the token that it needs ErrNoToken, too many visitors from
 // one address a *LimitError; ErrNotOpen, ErrEnded and ErrLineFull are from the room.
 func (e *Engine) Enter(ctx context.Context, name string, v Visit) (answer Answer, err error) {
@@ -21,7 +22,7 @@ func (e *Engine) Enter(ctx context.Context, name string, v Visit) (answer Answer
 		s := &op.room.Settings
 		if !limited {
 			limited = true
-			if after, ok := op.cached.joins.allow(v.Client, s.joinBound(v), time.Now()); !ok {
+			if after, ok := e.joins.allow(name, v.Client, s.joinBound(v), time.Now()); !ok {
 				e.metrics.limited.Inc()
 				return &LimitError{RetryAfter: after}
 			}
@@ -31,12 +32,11 @@ func (e *Engine) Enter(ctx context.Context, name string, v Visit) (answer Answer
 		if err != nil {
 			return err
 		}
-		if op.cached.idle.CompareAndSwap(true, false) && shortestWindow(s) < idleInterval {
-			op.cached.wakeUp()
-		}
 		ticket.Number = place.Number
-		answer, err = e.answer(&op, ticket, place)
-		return err
+		if answer, err = e.answer(&op, ticket, place); err != nil || place.State != Called || !place.Until.After(place.Now) {
+			return err
+		}
+		return e.issuePass(&op, &answer, place)
 	})
 	return answer, err
 }
@@ -45,7 +45,7 @@ func (e *Engine) Enter(ctx context.Context, name string, v Visit) (answer Answer
 // with a key is derived from it, so that the same ticket can be signed again.
 func arrive(r *Room, v Visit) (Ticket, Arrival) {
 	var ticket Ticket
-	var arrival Arrival
+	arrival := Arrival{Provisional: v.Provisional}
 	if v.Key == "" {
 		ticket.Nonce = NewNonce()
 	} else {
@@ -70,14 +70,38 @@ func (e *Engine) Ask(ctx context.Context, name, ticket string, client netip.Addr
 		if err != nil {
 			return err
 		}
-		places, err := e.store.Ask(ctx, op.terms, []int64{parsed.Number}, true)
+		place, err := e.askOne(ctx, &op, parsed.Number)
 		if err != nil {
 			return err
 		}
-		answer, err = e.answer(&op, parsed, places[0])
+		answer, err = e.answer(&op, parsed, place)
 		return err
 	})
 	return answer, err
+}
+
+// askOne asks for a place with claim. A visitor who waits though there are free slots,
+// having missed an earlier one, does not wait for the expiration's next look.
+func (e *Engine) askOne(ctx context.Context, op *operation, number int64) (Place, error) {
+	for again := true; ; again = false {
+		places, err := e.store.Ask(ctx, op.terms, []int64{number}, true)
+		if err != nil {
+			return Place{}, err
+		}
+		if place := places[0]; !again || place.State != Waiting || !op.mayCall(place.Ahead) {
+			return place, nil
+		}
+		if _, err := e.store.Expire(ctx, op.terms); err != nil {
+			return Place{}, err
+		}
+	}
+}
+
+// mayCall reports whether a visitor with so many ahead can be called now, by the last
+// count of the room.
+func (op *operation) mayCall(ahead int64) bool {
+	m := op.cached.measured.Load()
+	return m != nil && op.terms.Tick == 0 && !op.now.Before(op.terms.From) && ahead < op.terms.Capacity-m.status.Inside
 }
 
 // Asker is one of many visitors who ask together; the ticket is a result of Parse.

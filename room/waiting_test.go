@@ -249,3 +249,53 @@ func TestWithoutKeysForTokens(t *testing.T) {
 		}
 	})
 }
+
+// A visitor who enters provisionally gets a pass for the claim window, and the whole time with the
+// next ask. One who comes back too late finds a free slot again at once, or is the first in line.
+func TestProvisionalVisitor(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		r.put("shop", teller(2))
+		provisional := func() room.Answer {
+			t.Helper()
+			a, err := r.Enter(ctx, "shop", room.Visit{Provisional: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return a
+		}
+		lasts := func(a room.Answer, state room.State, d time.Duration) {
+			t.Helper()
+			if a.State != state || a.Pass == "" || !a.PassExpiresAt.Equal(time.Now().Add(d)) {
+				t.Fatalf("the answer is %+v, want %v for %v", a, state, d)
+			}
+		}
+		first := provisional()
+		lasts(first, room.Called, 2*time.Second)
+		if claims := claimsOf(t, first.Pass); claims["exp"].(float64)-claims["iat"].(float64) > 2 {
+			t.Errorf("the pass has %v, want 2 s", claims)
+		}
+		time.Sleep(time.Second)
+		byPass, err := r.AskPass(ctx, "shop", first.Pass)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lasts(byPass, room.Inside, time.Minute)
+		second := provisional()
+		lasts(second, room.Called, 2*time.Second)
+		time.Sleep(5 * time.Second) // too late
+		if _, err := r.AskPass(ctx, "shop", second.Pass); !errors.Is(err, room.ErrBadPass) {
+			t.Errorf("AskPass() = %v, want that the pass has expired", err)
+		}
+		lasts(r.ask("shop", second.Ticket), room.Inside, time.Minute)
+		if err := r.Leave(ctx, "shop", second.Ticket, nowhere); err != nil {
+			t.Fatal(err)
+		}
+		late := provisional()
+		time.Sleep(5 * time.Second)
+		lasts(r.enter("shop"), room.Inside, time.Minute)
+		r.enter("shop")
+		if a := r.ask("shop", late.Ticket); a.State != room.Waiting || a.Position != 1 {
+			t.Errorf("who came back to a full room is told %+v, want to be first in line", a)
+		}
+	})
+}

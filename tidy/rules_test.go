@@ -52,7 +52,7 @@ var packages = map[string]rule{
 	"ops":    {imports: []string{"internal/connlimit", "internal/edge", "internal/edge/problem", "internal/retry", "lifecycle"}, refuses: []string{"google.golang.org/grpc"}},
 
 	"bulk": {
-		imports: []string{"bulk/aggregate", "internal/ranks", "internal/urlprefix", "lifecycle"},
+		imports: []string{"bulk/aggregate", "internal/autorate", "internal/ranks", "internal/urlprefix", "lifecycle"},
 		refuses: []string{"net/http", "os", pebble, "github.com/spf13", otelSDK, otelExporters},
 	},
 	"bulk/api":         {imports: []string{"bulk", "bulk/api/wire", "bulk/upload", "internal/edge", "internal/tracing"}, refuses: []string{pebble}},
@@ -100,7 +100,7 @@ var packages = map[string]rule{
 	},
 	"room/pebblestore": {imports: []string{"internal/pebblekv", "internal/ranks", "room"}, refuses: []string{"net"}},
 	"room": {
-		imports: []string{"lifecycle", "internal/clientnet", "internal/spelling"},
+		imports: []string{"internal/autorate", "internal/clientnet", "internal/spelling", "lifecycle"},
 		refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"},
 	},
 	"room/redisstore":        {imports: []string{"internal/rediskv", "room"}, refuses: []string{pebble}},
@@ -116,6 +116,7 @@ var packages = map[string]rule{
 	"internal/rediskv":       {refuses: []string{pebble}},
 	"internal/jsonclient":    {imports: []string{"internal/edge/problem", "internal/retry"}, refuses: []string{pebble, "github.com/danielgtaylor"}},
 	"internal/renew":         {refuses: []string{"github.com", "net/http"}},
+	"internal/autorate":      {refuses: []string{"github.com", "net", "os"}},
 	"internal/ranks":         {refuses: []string{"github.com", "net", "os"}},
 	"internal/retry":         {refuses: []string{"github.com", "net", "os"}},
 	"internal/tracing":       {refuses: []string{otelSDK, otelExporters}},

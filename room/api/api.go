@@ -26,6 +26,8 @@ const (
 	MaxSettings = 128 << 10
 	// MaxWaiters is how many requests wait for news at one time, each with a goroutine.
 	MaxWaiters = 10_000
+	// MaxPage is the most rooms of one answer.
+	MaxPage = 1_000
 	// MaxWait is the longest wait of one request.
 	MaxWait = 30 * time.Second
 )
@@ -35,8 +37,9 @@ const (
 type Engine interface {
 	PutRoom(ctx context.Context, name string, settings room.Settings) (view room.View, created bool, err error)
 	Room(ctx context.Context, name string) (room.View, error)
-	Rooms(ctx context.Context) ([]room.View, error)
+	Rooms(ctx context.Context, after string, limit int) (views []room.View, more bool, err error)
 	DeleteRoom(ctx context.Context, name string) error
+	ReportHealth(ctx context.Context, name string, utilization float64) (room.View, error)
 	Pause(ctx context.Context, name string) (room.View, error)
 	Resume(ctx context.Context, name string) (room.View, error)
 	RevokeAll(ctx context.Context, name string) error
@@ -124,7 +127,7 @@ type RoomPath struct {
 type none struct{}
 
 func (s *server) registerRooms(p *edge.Part) {
-	edge.Handle[none, outRooms](p, edge.Operation{ID: "list-rooms", Route: "GET /v1/rooms", Summary: "All rooms, by name, without their settings"}, s.listRooms)
+	edge.Handle[inRooms, outRooms](p, edge.Operation{ID: "list-rooms", Route: "GET /v1/rooms", Summary: "Rooms, by name, without their settings"}, s.listRooms)
 	edge.Handle[RoomPath, outRoom](p, edge.Operation{ID: "show-room", Route: "GET /v1/rooms/{room}", Summary: "A room"}, about(s.engine.Room))
 	edge.Handle[inSettings, outRoom](p, edge.Operation{
 		ID: "put-room", Route: "PUT /v1/rooms/{room}", Summary: "Create a room, or replace its settings", MaxBody: MaxSettings,
@@ -136,6 +139,9 @@ func (s *server) registerRooms(p *edge.Part) {
 	edge.Handle[RoomPath, none](p, edge.Operation{ID: "delete-room", Route: "DELETE /v1/rooms/{room}", Summary: "Remove a room with all its visitors"}, s.deleteRoom)
 	edge.Handle[RoomPath, outRoom](p, edge.Operation{ID: "pause-room", Route: "POST /v1/rooms/{room}/pause", Summary: "Admit nobody; visitors may come and wait"}, about(s.engine.Pause))
 	edge.Handle[RoomPath, outRoom](p, edge.Operation{ID: "resume-room", Route: "POST /v1/rooms/{room}/resume", Summary: "End a pause"}, about(s.engine.Resume))
+	edge.Handle[inHealth, outRoom](p, edge.Operation{
+		ID: "report-health", Route: "PUT /v1/rooms/{room}/health", Summary: "Report how busy the upstream is, for a room whose capacity or batch is auto",
+	}, s.reportHealth)
 	edge.Handle[inRevoke, none](p, edge.Operation{
 		ID: "revoke", Route: "POST /v1/rooms/{room}/revoke", Summary: "End the place of one visitor, or without a body the visits of all who are inside",
 	}, s.revoke)

@@ -63,11 +63,15 @@ func (f *fake) Room(_ context.Context, name string) (room.View, error) {
 	return f.view, f.call("Room", name)
 }
 
-func (f *fake) Rooms(context.Context) ([]room.View, error) {
-	return []room.View{f.view}, f.call("Rooms")
+func (f *fake) Rooms(_ context.Context, after string, limit int) ([]room.View, bool, error) {
+	return []room.View{f.view}, limit == 1, f.call("Rooms", after, limit)
 }
 
 func (f *fake) DeleteRoom(_ context.Context, name string) error { return f.call("DeleteRoom", name) }
+
+func (f *fake) ReportHealth(_ context.Context, name string, utilization float64) (room.View, error) {
+	return f.view, f.call("ReportHealth", name, utilization)
+}
 
 func (f *fake) Pause(_ context.Context, name string) (room.View, error) {
 	return f.view, f.call("Pause", name)

@@ -29,21 +29,24 @@ type roomView struct {
 	EventsDropped int64    `json:"events_dropped_total" doc:"Events that were not kept, because too many waited to be published."`
 	Outflow       *float64 `json:"outflow_per_second" nullable:"true" doc:"How many are admitted per second, over the last minute; null if that is not known."`
 
+	Found     *int64         `json:"found,omitempty" doc:"The capacity or batch in force, where it is auto."`
 	Paused    bool           `json:"paused"`
 	Epoch     int64          `json:"epoch" doc:"Raised each time that all passes are revoked."`
 	CreatedAt time.Time      `json:"created_at" doc:"When the room was created."`
 	Settings  *room.Settings `json:"settings,omitempty" doc:"All that apply in the mode, defaults included."`
 }
 
-// roomsView lists rooms without their settings: with the rules of a thousand rooms
-// the list would be very large.
+// roomsView is a page of rooms without their settings: with the rules of a thousand rooms
+// it would be very large.
 type roomsView struct {
 	Rooms []roomView `json:"rooms" nullable:"false"`
+	Next  *string    `json:"next" nullable:"true" doc:"Give this as after for the next page; null if there is none."`
 }
 
 func viewOf(v *room.View) roomView {
 	return roomView{
-		Room: v.Room.Name, Mode: v.Room.Settings.Mode, State: v.Phase,
+		Found: v.Found,
+		Room:  v.Room.Name, Mode: v.Room.Settings.Mode, State: v.Phase,
 		Waiting: v.Status.Waiting, Inside: v.Status.Inside, Called: v.Status.Called,
 		EnteredTotal: v.Status.Entered, AdmittedTotal: v.Status.Admitted, MissedTotal: v.Status.NoShows,
 		DepartedTotal: v.Status.Departed, ExpiredTotal: v.Status.Expired, EventsDropped: v.Status.EventsDropped,
@@ -59,13 +62,25 @@ func answerRoom(e *edge.Exchange, status int, v *room.View) error {
 }
 
 func (s *server) listRooms(e *edge.Exchange) error {
-	views, err := s.engine.Rooms(e.R.Context())
+	limit, err := e.Number("limit", MaxPage)
+	switch {
+	case err != nil:
+		return err
+	case limit == 0:
+		return edge.Invalid("limit", "give a number from 1 to 1000")
+	case limit < 0:
+		limit = MaxPage
+	}
+	views, more, err := s.engine.Rooms(e.R.Context(), e.Query("after"), int(limit))
 	if err != nil {
 		return err
 	}
-	list := roomsView{make([]roomView, 0, len(views))}
+	list := roomsView{Rooms: make([]roomView, 0, len(views))}
 	for i := range views {
 		list.Rooms = append(list.Rooms, viewOf(&views[i]))
+	}
+	if n := len(views); more && n > 0 {
+		list.Next = &views[n-1].Room.Name
 	}
 	return e.AnswerValue(http.StatusOK, list)
 }
@@ -102,6 +117,23 @@ func (s *server) putRoom(e *edge.Exchange) error {
 		status = http.StatusCreated
 	}
 	return answerRoom(e, status, &view)
+}
+
+func (s *server) reportHealth(e *edge.Exchange) error {
+	var health struct {
+		Utilization *float64 `json:"utilization"`
+	}
+	if err := json.Unmarshal(e.In, &health); err != nil {
+		return notJSON(err)
+	}
+	if health.Utilization == nil {
+		return edge.Invalid("utilization", "is missing; give a number from 0 to 100, 1 for all that the upstream can serve well")
+	}
+	view, err := s.engine.ReportHealth(e.R.Context(), e.Path("room"), *health.Utilization)
+	if err != nil {
+		return err
+	}
+	return answerRoom(e, http.StatusOK, &view)
 }
 
 func (s *server) deleteRoom(e *edge.Exchange) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/sluice-project/sluice/room"
@@ -22,10 +23,23 @@ type Room struct {
 	AdmittedTotal int64 `json:"admitted_total"`
 	// Outflow is how many visitors are let in per second; nil if not known.
 	Outflow *float64 `json:"outflow_per_second"`
+	// Found is the capacity or batch in force, where it is "auto".
+	Found *int64 `json:"found"`
 	// Settings are not set in a list.
 	Settings room.Settings `json:"settings"`
 	// JSON is the object as it came.
 	JSON json.RawMessage `json:"-"`
+}
+
+// Limit returns the capacity (teller) or the batch (park) in force.
+func (r *Room) Limit() int64 {
+	switch {
+	case r.Found != nil:
+		return *r.Found
+	case r.Mode == room.Park:
+		return r.Settings.Batch
+	}
+	return r.Settings.Capacity
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -55,11 +69,18 @@ func (c *Client) Room(ctx context.Context, name string) (Room, error) {
 
 // Rooms returns all rooms, by name.
 func (c *Client) Rooms(ctx context.Context) ([]Room, error) {
-	var list struct {
-		Rooms []Room `json:"rooms"`
+	var rooms []Room
+	for query := (url.Values{}); ; {
+		var page struct {
+			Rooms []Room `json:"rooms"`
+			Next  string `json:"next"`
+		}
+		_, err := c.api.Do(ctx, call{Method: "GET", Path: at(), Query: query}, &page)
+		if rooms = append(rooms, page.Rooms...); err != nil || page.Next == "" {
+			return rooms, err
+		}
+		query = url.Values{"after": {page.Next}}
 	}
-	_, err := c.api.Do(ctx, call{Method: "GET", Path: at()}, &list)
-	return list.Rooms, err
 }
 
 // DeleteRoom removes a room with all its visitors.

@@ -48,7 +48,7 @@ func (v *visit) challenged() (bool, error) {
 // askToPass shows the challenge.
 func (v *visit) askToPass() {
 	page := v.newPage(KindChallenge)
-	page.Widget = v.gate.options.Challenge.Widget(v.words.Lang)
+	page.Widget = v.gate.options.Challenge.Widget(v.words().Lang)
 	v.respond(http.StatusForbidden, problem{Code: "challenge",
 		Detail: "a person has to join by opening the page in a browser first; its cookies then serve programs too"}, page)
 }

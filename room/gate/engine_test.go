@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -62,10 +63,19 @@ func (town *town) browser() *browser {
 	return &browser{town: town, jar: map[string]*http.Cookie{}, ends: map[string]time.Time{}}
 }
 
-// open requests a page, and returns the kind of the answer; "shop" for the shop's.
+// open requests a page, and its icon as browsers do. It returns the kind of the answer; "shop"
+// for the shop's.
 func (b *browser) open(method, path string, askers ...asker) string {
+	answer := b.request(method, path, append([]asker{asPage}, askers...)...)
+	if answer == "shop" {
+		b.request("GET", "/favicon.ico", append(askers, asImage)...)
+	}
+	return answer
+}
+
+// request makes one request.
+func (b *browser) request(method, path string, askers ...asker) string {
 	r := httptest.NewRequest(method, "http://shop.test"+path, http.NoBody)
-	asPage(r)
 	for _, change := range askers {
 		change(r)
 	}
@@ -151,6 +161,57 @@ func TestADayAtTheShop(t *testing.T) {
 	})
 }
 
+// A program without cookies holds a slot for a claim window with each request, not for the time
+// of a pass: it cannot keep a room full, from however many addresses.
+func TestProgramWithoutCookies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		town := newTown(t, room.Settings{Mode: room.Teller, Capacity: 200})
+		defer town.stop()
+		requests := 0
+		program := func(lasts time.Duration) {
+			for end := time.Now().Add(lasts); time.Now().Before(end); time.Sleep(3 * time.Second) {
+				address := fmt.Sprintf("192.0.%d.%d:1", 2+requests/250%4, requests%250)
+				kinds := []asker{asPage, asProgram}
+				town.browser().request("GET", "/", kinds[requests%2], func(r *http.Request) { r.RemoteAddr = address })
+				requests++
+			}
+		}
+		program(20 * time.Minute)
+		browsers := make([]*browser, 190)
+		for i := range browsers {
+			browsers[i] = town.browser()
+			browsers[i].want("shop", "GET", "/")
+		}
+		for range 3 {
+			program(5 * time.Minute)
+			for _, b := range browsers {
+				b.want("shop", "POST", "/buy")
+			}
+		}
+	})
+}
+
+// A browser that comes back within the claim window keeps its slot, also if it asks for nothing
+// that needs a pass. One that comes back later is inside if the room has a free slot.
+func TestBrowserComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		town := newTown(t, room.Settings{
+			Mode: room.Teller, Capacity: 2, ClaimWindow: 10 * time.Second, AbandonAfter: time.Hour, Bypass: []room.Rule{{Path: "/static/*"}},
+		})
+		defer town.stop()
+		anna, ben := town.browser(), town.browser()
+		if anna.request("GET", "/", asPage) != "shop" || ben.request("GET", "/", asPage) != "shop" {
+			t.Fatal("the room is not open")
+		}
+		time.Sleep(2 * time.Second)
+		anna.request("GET", "/static/style.css", header("Accept", "text/css"))
+		time.Sleep(time.Minute)
+		ben.want("shop", "POST", "/buy")
+		town.browser().want("waiting 1", "GET", "/")
+		anna.want("shop", "POST", "/buy")
+	})
+}
+
 func TestRevoked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		town := newTown(t, room.Settings{Mode: room.Teller, Capacity: 1})
@@ -161,6 +222,7 @@ func TestRevoked(t *testing.T) {
 		if err := town.engine.RevokeAll(t.Context(), "shop"); err != nil {
 			t.Fatal(err)
 		}
+		time.Sleep(DefaultRecheck)
 		requests := town.shop.requests
 		anna.want("gone", "GET", "/")
 		// An earlier pass is void also without its ticket.
@@ -274,6 +336,7 @@ func TestRoomOfTheSameName(t *testing.T) {
 			t.Fatal(err)
 		}
 		ben.want("shop", "GET", "/")
+		time.Sleep(DefaultRecheck)
 		anna.want("waiting 1", "GET", "/")
 	})
 }

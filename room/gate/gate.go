@@ -58,6 +58,10 @@ type Options struct {
 	// TrustedProxies are the addresses whose X-Forwarded-For and X-Forwarded-Proto are
 	// trusted. Default: none.
 	TrustedProxies []netip.Prefix
+	// Recheck is how long a pass is believed after the engine has confirmed it: visits that
+	// ended elsewhere end here that much later. Default [DefaultRecheck]; negative: each
+	// request asks.
+	Recheck time.Duration
 	// SecureCookies sets Secure on all cookies and begins their names with __Host-, for a
 	// proxy in front that ends TLS without saying so. Default: that is done when the
 	// request came over TLS, or a trusted proxy says that it did.
@@ -88,6 +92,8 @@ type Gate struct {
 	logger  *slog.Logger
 	logged  atomic.Int64
 	store   storeHealth
+	// believed are the passes that were confirmed lately.
+	believed believed
 }
 
 // New returns a gate. Without streams the page polls for its place. The error says which
@@ -95,6 +101,9 @@ type Gate struct {
 func New(rooms Rooms, streams Streams, options Options) (*Gate, error) {
 	if err := room.ValidName(options.Room); err != nil {
 		return nil, fmt.Errorf("room: %w", err)
+	}
+	if base(options.Room) == CheckPath+"/" {
+		return nil, fmt.Errorf("room: %q is a path of the gate's own; give the room another name", options.Room)
 	}
 	words, err := newChooser(options.Languages)
 	if err != nil {
@@ -109,6 +118,7 @@ func New(rooms Rooms, streams Streams, options Options) (*Gate, error) {
 	} else if err := checkTemplate(g.page, words.words); err != nil {
 		return nil, err
 	}
+	g.believed.length = cmp.Or(options.Recheck, DefaultRecheck)
 	g.logger = cmp.Or(g.logger, slog.Default())
 	if streams == nil {
 		g.paths.Watch = ""
@@ -117,8 +127,11 @@ func New(rooms Rooms, streams Streams, options Options) (*Gate, error) {
 	return g, nil
 }
 
-// base returns the path below which a gate has its own paths.
-func base(name string) string { return "/.sluice/" + name + "/" }
+// ownPrefix begins the paths that gates answer themselves.
+const ownPrefix = "/.sluice/"
+
+// base returns the path below which a room has its paths at a gate.
+func base(name string) string { return ownPrefix + name + "/" }
 
 func pathsOf(name string) Paths {
 	b := base(name)
@@ -129,26 +142,21 @@ func pathsOf(name string) Paths {
 func (g *Gate) Middleware(next http.Handler) http.Handler {
 	own := base(g.options.Room)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodConnect {
+		switch {
+		case r.Method == http.MethodConnect:
 			// CONNECT has no path to check, and asks for a tunnel.
 			http.Error(w, "a gate is no proxy to other places", http.StatusMethodNotAllowed)
-			return
-		}
-		if strings.HasPrefix(r.URL.Path, own) {
+		case !strings.HasPrefix(r.URL.Path, ownPrefix):
+			g.visit(w, r).serve(next)
+		case strings.HasPrefix(r.URL.Path, own):
 			g.own.ServeHTTP(w, r)
-			return
+		case r.URL.Path == CheckPath, strings.HasPrefix(r.URL.Path, CheckPath+"/"):
+			g.check(w, r)
+		case r.URL.Path == PagePath:
+			g.checkedPage(w, r)
+		default:
+			g.visit(w, r).serve(next)
 		}
-		v := g.visit(w, r)
-		v.next = next
-		if err := v.findSettings(); err != nil {
-			v.refuse(err)
-			return
-		}
-		if !v.settings.NeedsPass(r.Host, r.URL.Path, r.Method) {
-			v.pass("")
-			return
-		}
-		v.admit()
 	})
 }
 

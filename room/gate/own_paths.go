@@ -149,6 +149,7 @@ func (v *visit) giveUp() error {
 	if v.ticket == "" && v.proof == "" {
 		return nil
 	}
+	v.gate.believed.forget(v.gate.options.Room, v.proof)
 	err := v.ask(func(ctx context.Context) error {
 		name := v.gate.options.Room
 		err := room.ErrBadTicket

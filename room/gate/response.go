@@ -11,8 +11,19 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// PassHeader is the request header in which the upstream gets the pass.
-const PassHeader = "Sluice-Pass"
+// The request headers by which the upstream knows a visitor who is inside. Requests that need no
+// pass have none of them.
+const (
+	// PassHeader has the pass.
+	PassHeader = "Sluice-Pass"
+	// VisitorHeader has the visitor's number in the room.
+	VisitorHeader = "Sluice-Visitor"
+	// RoomHeader has the room's name.
+	RoomHeader = "Sluice-Room"
+)
+
+// visitorHeaders are all of them.
+var visitorHeaders = []string{PassHeader, VisitorHeader, RoomHeader}
 
 // problem is an error in JSON, as in RFC 9457.
 type problem struct {
@@ -25,14 +36,14 @@ type problem struct {
 
 // newPage returns a page for this request.
 func (v *visit) newPage(kind Kind) *Page {
-	page := v.words.page(kind)
+	page := v.words().page(kind)
 	page.Brand = v.gate.options.Brand
 	page.Paths = v.gate.paths
 	page.Nonce = newNonce()
 	page.Return = localPath(v.r.URL.RequestURI())
 	if v.r.Method != http.MethodGet && v.r.Method != http.MethodHead {
 		page.Posted = true
-		page.Notices = append(page.Notices, v.words.NotSent)
+		page.Notices = append(page.Notices, v.words().NotSent)
 	}
 	return page
 }

@@ -3,9 +3,12 @@ package gate
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/sluice-project/sluice/room"
@@ -21,7 +24,7 @@ type visit struct {
 
 	kind     kind
 	client   netip.Addr
-	words    *Words
+	chosen   *Words // see words
 	settings room.Settings
 	// ticket and proof are the cookies' ticket and pass; lost is why an earlier place is
 	// gone.
@@ -29,8 +32,8 @@ type visit struct {
 	lost          room.Reason
 	// prefix begins the names of the cookies: hostPrefix if the visitor uses TLS.
 	prefix string
-	// cookies go with the answer.
-	cookies []*http.Cookie
+	// sent are the cookies of the request; cookies go with the answer.
+	sent, cookies []*http.Cookie
 }
 
 func (g *Gate) visit(w http.ResponseWriter, r *http.Request) *visit {
@@ -38,7 +41,7 @@ func (g *Gate) visit(w http.ResponseWriter, r *http.Request) *visit {
 		gate: g, w: w, r: r,
 		kind:   kindOf(r),
 		client: proxied.Client(r, g.options.TrustedProxies),
-		words:  g.words.choose(r.Header.Get("Accept-Language")),
+		sent:   r.Cookies(),
 	}
 	if g.secure(r) {
 		v.prefix = hostPrefix
@@ -46,6 +49,29 @@ func (g *Gate) visit(w http.ResponseWriter, r *http.Request) *visit {
 	v.ticket, v.proof = v.cookie(g.ticketCookie()), v.cookie(g.passCookie())
 	v.preferOwnTicket()
 	return v
+}
+
+// words returns the words in the visitor's language.
+func (v *visit) words() *Words {
+	if v.chosen == nil {
+		v.chosen = v.gate.words.choose(v.r.Header.Get("Accept-Language"))
+	}
+	return v.chosen
+}
+
+// serve answers the visit, or lets it through to next.
+func (v *visit) serve(next http.Handler) {
+	v.next = next
+	if err := v.findSettings(); err != nil {
+		v.refuse(err)
+		return
+	}
+	if !v.settings.NeedsPass(v.r.Host, v.r.URL.Path, v.r.Method) {
+		v.comeBack()
+		v.pass(nil)
+		return
+	}
+	v.admit()
 }
 
 // maxNamesakes is how many cookies of the ticket's name are checked.
@@ -56,13 +82,19 @@ const maxNamesakes = 4
 // place if only that one were checked.
 func (v *visit) preferOwnTicket() {
 	name, _ := v.sentAs(v.gate.ticketCookie())
-	namesakes := v.r.CookiesNamed(name)
-	if len(namesakes) < 2 {
+	named := func(c *http.Cookie) bool { return c.Name == name }
+	first := slices.IndexFunc(v.sent, named)
+	if first < 0 || !slices.ContainsFunc(v.sent[first+1:], named) {
 		return
 	}
 	ctx, cancel := v.asking()
 	defer cancel()
-	for _, c := range namesakes[:min(len(namesakes), maxNamesakes)] {
+	checked := 0
+	for _, c := range v.sent[first:] {
+		if !named(c) || checked == maxNamesakes {
+			continue
+		}
+		checked++
 		if _, err := v.gate.rooms.Parse(ctx, v.gate.options.Room, c.Value, v.client); err == nil {
 			v.ticket = c.Value
 			return
@@ -91,7 +123,7 @@ func (v *visit) admit() {
 		answer, err := v.askPass()
 		switch {
 		case err == nil && answer.State == room.Inside:
-			v.inside(&answer)
+			v.inside(answer)
 			return
 		case errors.As(err, &gone), err == nil, errors.Is(err, room.ErrBadPass):
 			// A pass is short-lived: the ticket decides.
@@ -121,12 +153,21 @@ func (v *visit) admit() {
 	v.join()
 }
 
-func (v *visit) askPass() (answer room.Answer, err error) {
-	err = v.ask(func(ctx context.Context) (err error) {
-		answer, err = v.gate.rooms.AskPass(ctx, v.gate.options.Room, v.proof)
+// askPass asks about the pass, unless the engine has confirmed it lately.
+func (v *visit) askPass() (*room.Answer, error) {
+	name, asked := v.gate.options.Room, time.Now()
+	if answer := v.gate.believed.get(name, v.proof, asked); answer != nil {
+		return answer, nil
+	}
+	var answer room.Answer
+	err := v.ask(func(ctx context.Context) (err error) {
+		answer, err = v.gate.rooms.AskPass(ctx, name, v.proof)
 		return err
 	})
-	return answer, err
+	if err == nil && answer.State == room.Inside {
+		v.gate.believed.put(name, v.proof, &answer, asked)
+	}
+	return &answer, err
 }
 
 // askTicket asks for the place. A part of a page does not claim: a called visitor has to
@@ -164,7 +205,7 @@ func (v *visit) gone(gone *room.GoneError) {
 	page := v.newPage(kind)
 	if kind == KindGone {
 		page.Rejoin = true
-		page.Notices = append(page.Notices, v.words.lost[gone.Reason])
+		page.Notices = append(page.Notices, v.words().lost[gone.Reason])
 	}
 	v.respond(http.StatusGone, problem{Code: "gone", Reason: gone.Reason,
 		Detail: gone.Error() + "; POST " + v.gate.paths.Join + " gives up the ticket"}, page)
@@ -175,7 +216,7 @@ func (v *visit) join() {
 	otherSite := v.kind == navigation && sameSite.Check(v.r) != nil
 	switch {
 	case (v.kind == part || otherSite) && v.settings.OnStoreFailure == room.FailOpen && v.gate.store.failedLately():
-		v.pass("")
+		v.pass(nil)
 		return
 	case v.kind == part:
 		v.respond(http.StatusServiceUnavailable, problem{}, nil)
@@ -203,10 +244,13 @@ func (v *visit) join() {
 	v.showPlace(&answer)
 }
 
-// enter takes a place, which is that of the shop's customer if a token says so. A token that
-// has expired must lock nobody out: its visitor is a newcomer without a key.
+// enter takes a place, which is that of the shop's customer if a token says so. A free slot is
+// the visitor's for the claim window only, until a cookie comes back: programs that keep none
+// would fill the room. A token that has expired must lock nobody out: its visitor is a newcomer without a key.
 func (v *visit) enter() (answer room.Answer, err error) {
-	visit := room.Visit{Client: v.client, Shared: proxied.Shared(v.client, v.gate.options.TrustedProxies), Token: proxied.Token(v.r)}
+	visit := room.Visit{
+		Client: v.client, Shared: proxied.Shared(v.client, v.gate.options.TrustedProxies), Token: proxied.Token(v.r), Provisional: true,
+	}
 	err = v.ask(func(ctx context.Context) (err error) {
 		answer, err = v.gate.rooms.Enter(ctx, v.gate.options.Room, visit)
 		if errors.Is(err, room.ErrBadToken) {
@@ -220,7 +264,7 @@ func (v *visit) enter() (answer room.Answer, err error) {
 
 // showPlace answers a visitor who has a place: inside, or in line.
 func (v *visit) showPlace(answer *room.Answer) {
-	if answer.State == room.Inside {
+	if answer.State == room.Inside || answer.Pass != "" {
 		v.inside(answer)
 		return
 	}
@@ -260,9 +304,9 @@ func (v *visit) linePage(answer *room.Answer) *Page {
 	}
 	page := v.newPage(kind)
 	if before {
-		page.Opens = v.words.opens(opens)
+		page.Opens = v.words().opens(opens)
 	}
-	old := parseLineNote(v.cookie(v.gate.lineCookie()), v.words)
+	old := parseLineNote(v.cookie(v.gate.lineCookie()), v.words())
 	note := lineNote{start: max(old.start, answer.Position), lost: old.lost}
 	if answer.New {
 		note = lineNote{start: answer.Position, lost: v.lost}
@@ -271,7 +315,7 @@ func (v *visit) linePage(answer *room.Answer) *Page {
 		v.setCookie(v.gate.lineCookie(), note.String(), ticketAge)
 	}
 	if note.lost != "" {
-		page.Notices = append(page.Notices, v.words.lost[note.lost])
+		page.Notices = append(page.Notices, v.words().lost[note.lost])
 	}
 	page.Refresh = seconds(answer.NextPoll)
 	page.setLine(answer, note.start)
@@ -285,28 +329,39 @@ func (v *visit) inside(answer *room.Answer) {
 		if answer.Pass != "" && (v.proof == "" || time.Until(passEnds(v.proof)) < freshPass) {
 			v.setCookie(v.gate.passCookie(), answer.Pass, passAge)
 		}
-		if _, sent := v.sentAs(v.gate.lineCookie()); sent {
+		if answer.State == room.Called {
+			v.setCookie(v.gate.lineCookie(), lineNote{}.String(), max(v.settings.ClaimWindow, time.Second))
+		} else if _, sent := v.sentAs(v.gate.lineCookie()); sent {
 			v.setCookie(v.gate.lineCookie(), "", 0)
 		}
 	}
 	if answer.Ticket != "" {
 		v.ticket = answer.Ticket
 	}
-	v.pass(answer.Pass)
+	v.pass(answer)
 }
 
-// pass sends a request on, with a new pass if there is one.
-func (v *visit) pass(pass string) {
-	r := v.r
-	if pass != "" {
-		v.proof = pass
+// comeBack lets a visitor who was let in without a cookie claim with a request that needs no
+// pass, as for a style sheet. Such a visitor has both cookies until then.
+func (v *visit) comeBack() {
+	if _, provisional := v.sentAs(v.gate.lineCookie()); provisional && v.proof != "" {
+		_, _ = v.askPass() // the request is let through in any case
 	}
-	if pass != "" || len(r.Header.Values(PassHeader)) > 0 {
-		r = r.Clone(r.Context())
-		r.Header.Del(PassHeader)
-		if pass != "" {
-			r.Header.Set(PassHeader, pass)
-		}
+}
+
+// pass sends a request on, with the headers of a visitor who is inside, or without.
+func (v *visit) pass(answer *room.Answer) {
+	r := new(http.Request)
+	*r = *v.r
+	r.Header = make(http.Header, len(v.r.Header)+len(visitorHeaders))
+	maps.Copy(r.Header, v.r.Header)
+	for _, name := range visitorHeaders {
+		delete(r.Header, name)
+	}
+	if answer != nil {
+		r.Header.Set(PassHeader, answer.Pass)
+		r.Header.Set(VisitorHeader, strconv.FormatInt(answer.ID, 10))
+		r.Header.Set(RoomHeader, v.gate.options.Room)
 	}
 	w := &releaser{ResponseWriter: v.w, visit: v}
 	v.next.ServeHTTP(w, r)
@@ -322,7 +377,7 @@ func (v *visit) refuse(err error) {
 	case unavailable(err):
 		if v.settings.OnStoreFailure == room.FailOpen && v.next != nil {
 			v.gate.failed(v.r.Context(), err)
-			v.pass("")
+			v.pass(nil)
 			return
 		}
 		v.unavailable(err)
@@ -365,7 +420,7 @@ func (v *visit) notOpen(err error) {
 	v.retryAfter(after)
 	page := v.newPage(KindNotOpen)
 	if !from.IsZero() {
-		page.Opens = v.words.opens(from)
+		page.Opens = v.words().opens(from)
 	}
 	// Browsers cut timers of a day or more short, and clocks differ.
 	page.Refresh = seconds(min(after, 5*time.Minute) + rand.N(5*time.Second))

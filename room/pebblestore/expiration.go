@@ -17,6 +17,10 @@ func (s *Store) Expire(ctx context.Context, terms room.Terms) (room.Due, error) 
 		return room.Due{}, err
 	}
 	rs := m.rs
+	if !terms.Tends(m.now, rs.expired, rs.tender) {
+		defer m.cancel()
+		return room.Due{Next: moment(rs.expired).Add(terms.Tend), Now: moment(m.now), Status: rs.status(m.now)}, nil
+	}
 	if terms.ServiceAway(m.now, rs.expired) {
 		m.comeBack()
 	}
@@ -28,7 +32,10 @@ func (s *Store) Expire(ctx context.Context, terms room.Terms) (room.Due, error) 
 	if !more || terms.Tick == 0 {
 		more = m.call(true) || more
 	}
-	due := room.Due{Next: m.next(), More: more, Now: moment(m.now)}
+	if rs.tender = cmp.Or(terms.Tender, rs.tender); rs.waiting+rs.actives.len() == 0 {
+		rs.tender = ""
+	}
+	due := room.Due{Next: m.next(), More: more, Now: moment(m.now), Tended: true, Status: rs.status(m.now)}
 	return due, m.commit()
 }
 

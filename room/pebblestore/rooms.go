@@ -32,6 +32,16 @@ func (s *Store) Rooms(ctx context.Context) ([]room.Record, error) {
 	return records, nil
 }
 
+// RoomsVersion implements room.Store.
+func (s *Store) RoomsVersion(ctx context.Context) (uint64, error) {
+	done, err := s.hold(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	return s.changes.Load(), nil
+}
+
 // roomState returns a room; nil if there is none.
 func (s *Store) roomState(name string) *roomState {
 	s.mu.RLock()
@@ -75,6 +85,7 @@ func (s *Store) PutRoom(ctx context.Context, name string, data []byte, revision 
 		return 0, err
 	}
 	s.revision = stored.revision
+	defer s.changes.Add(1)
 	record := room.Record{Name: name, Data: bytes.Clone(data), Revision: stored.revision}
 	if rs == nil {
 		s.mu.Lock()
@@ -121,6 +132,7 @@ func (s *Store) RemoveRoom(ctx context.Context, name string) error {
 	s.mu.Lock()
 	delete(s.rooms, name)
 	s.mu.Unlock()
+	s.changes.Add(1)
 	return nil
 }
 
@@ -188,10 +200,15 @@ func (s *Store) Status(ctx context.Context, name string) (room.Status, error) {
 	if rs.removed {
 		return room.Status{}, room.ErrNoRoom
 	}
+	return rs.status(s.clock.now()), nil
+}
+
+// status returns the counts of a room.
+func (rs *roomState) status(now int64) room.Status {
 	c := &rs.counts
 	return room.Status{
 		Waiting: rs.waiting, Inside: rs.actives.len(), Called: rs.called,
 		Entered: c.number, Admitted: c.admitted, NoShows: c.missed, Departed: c.departed, Expired: c.expired,
-		EventsDropped: c.dropped, Tick: c.batch.Tick, Now: moment(s.clock.now()),
-	}, nil
+		EventsWaiting: rs.outbox.waiting, EventsDropped: c.dropped, Tick: c.batch.Tick, Now: moment(now),
+	}
 }

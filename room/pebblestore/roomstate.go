@@ -30,8 +30,10 @@ type roomState struct {
 	closed  []*page // whose visitors are gone, by when
 	outbox  outbox
 
-	// expired is when Expire was last called; 0: not since the store was opened.
+	// expired is when Expire was last called, and tender by whom; 0: not since the store was
+	// opened.
 	expired int64
+	tender  string
 	// back is when the service last came back: all visitors then count as having asked.
 	back int64
 

@@ -37,7 +37,8 @@ type Store struct {
 
 	// admin is held to change the set of rooms, a room's record or the keys.
 	admin    sync.Mutex
-	revision uint64 // the highest given
+	revision uint64        // the highest given
+	changes  atomic.Uint64 // of records, since the store was opened
 
 	running sync.WaitGroup // calls that use the database; entered with mu held
 	mu      sync.RWMutex

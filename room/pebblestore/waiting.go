@@ -15,7 +15,7 @@ func (s *Store) Enter(ctx context.Context, terms room.Terms, arrival room.Arriva
 	rs := m.rs
 	if arrival.Key != (room.Key{}) {
 		if number := rs.keys.find(arrival.Key); number != 0 {
-			place := m.ask(number, true)
+			place := m.ask(number, !arrival.Provisional)
 			m.needs(rs.logged) // one of them made the place
 			return place, m.commit()
 		}
@@ -28,9 +28,10 @@ func (s *Store) Enter(ctx context.Context, terms room.Terms, arrival room.Arriva
 		m.cancel()
 		return room.Place{}, err
 	}
+	m.setBatch(terms.Lapsed(m.now, rs.waiting, rs.counts.batch))
 	number := m.arrive(arrival)
 	m.call(false)
-	place := m.ask(number, true)
+	place := m.ask(number, !arrival.Provisional)
 	place.New = true
 	return place, m.commit()
 }

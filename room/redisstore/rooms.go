@@ -57,6 +57,17 @@ func (s *Store) Rooms(ctx context.Context) ([]room.Record, error) {
 	return records, nil
 }
 
+// RoomsVersion implements room.Store.
+func (s *Store) RoomsVersion(ctx context.Context) (uint64, error) {
+	return ask(ctx, s, s.db.B().Get().Key(s.indexKey("revision")).Build(), func(r rueidis.RedisResult) (uint64, error) {
+		version, err := r.AsUint64()
+		if rueidis.IsRedisNil(err) {
+			return 0, nil
+		}
+		return version, err
+	})
+}
+
 // entry returns a room's record, nil if there is none.
 func (s *Store) entry(ctx context.Context, name string) (*entry, error) {
 	text, err := ask(ctx, s, s.db.B().Hget().Key(s.indexKey("records")).Field(name).Build(), func(r rueidis.RedisResult) (string, error) {
@@ -104,7 +115,7 @@ func (s *Store) putHash(ctx context.Context, name string, e *entry) error {
 // RemoveRoom implements room.Store. The room is gone when its record is; its keys are
 // removed in steps and, if they are cut short, by the next RemoveRoom or Open.
 func (s *Store) RemoveRoom(ctx context.Context, name string) error {
-	keys := []string{s.indexKey("records"), s.indexKey("removing")}
+	keys := []string{s.indexKey("records"), s.indexKey("removing"), s.indexKey("revision")}
 	if _, err := rediskv.Exec(ctx, s.db, recordRemoveScript, keys, []string{name}, asInt); err != nil {
 		return err
 	}

@@ -28,9 +28,9 @@ var (
 	renewScript   = newScript(rediskv.EvenFull, "base", "place", "renew")
 	leaveScript   = newScript(rediskv.EvenFull, "base", "place", "room", "call", "leave")
 	clearScript   = newScript(rediskv.EvenFull, "base", "place", "room", "call", "clear")
-	expireScript  = newScript(rediskv.EvenFull, "base", "place", "room", "call", "expire")
+	expireScript  = newScript(rediskv.EvenFull, "base", "place", "room", "call", "counts", "expire")
 	findScript    = newScript(rediskv.ReadOnly, "base", "find")
-	statusScript  = newScript(rediskv.ReadOnly, "base", "status")
+	statusScript  = newScript(rediskv.ReadOnly, "base", "counts", "status")
 	eventsScript  = newScript(rediskv.ReadOnly, "base", "events")
 	publishScript = newScript(rediskv.EvenFull, "base", "published")
 

@@ -41,7 +41,7 @@ func readPlace(n int64, at time.Time, v []int64) room.Place {
 func (s *Store) Enter(ctx context.Context, terms room.Terms, arrival room.Arrival) (room.Place, error) {
 	args := append(callTerms(&terms),
 		millis(terms.EnterFrom), millis(terms.EnterUntil), millis(terms.DrawUntil), number(terms.MaxWaiting),
-		number(terms.TTL.Milliseconds()), flag(terms.Sliding), keyText(arrival.Key), number(arrival.Draw))
+		number(terms.TTL.Milliseconds()), flag(terms.Sliding), keyText(arrival.Key), number(arrival.Draw), flag(!arrival.Provisional))
 	answer, err := s.operate(ctx, enterScript, terms.Room, revisionOf(&terms), 2+placeSize, args...)
 	if err != nil {
 		return room.Place{}, err
@@ -128,22 +128,34 @@ func (s *Store) Clear(ctx context.Context, terms room.Terms) error {
 
 // Expire implements room.Store.
 func (s *Store) Expire(ctx context.Context, terms room.Terms) (room.Due, error) {
-	answer, err := s.operate(ctx, expireScript, terms.Room, revisionOf(&terms), 2,
-		append(callTerms(&terms), number(terms.Calls), number((terms.Abandon+terms.Grace).Milliseconds()))...)
+	answer, err := s.operate(ctx, expireScript, terms.Room, revisionOf(&terms), 3+statusSize,
+		append(callTerms(&terms), number(terms.Calls), number((terms.Abandon+terms.Grace).Milliseconds()),
+			terms.Tender, number(terms.Tend.Milliseconds()))...)
 	if err != nil {
 		return room.Due{}, err
 	}
-	return room.Due{Now: time.UnixMilli(answer[0]), Next: timeOf(answer[1]), More: answer[2] == 1}, nil
+	now := time.UnixMilli(answer[0])
+	return room.Due{
+		Now: now, Next: timeOf(answer[1]), More: answer[2] == 1, Tended: answer[3] == 1, Status: readStatus(now, answer[4:]),
+	}, nil
+}
+
+// statusSize is how many integers a status is, as in lua/counts.lua.
+const statusSize = 11
+
+// readStatus reads a status of a script.
+func readStatus(now time.Time, v []int64) room.Status {
+	return room.Status{
+		Now: now, Waiting: v[0], Inside: v[1], Called: v[2], Entered: v[3], Admitted: v[4], NoShows: v[5],
+		Departed: v[6], Expired: v[7], EventsDropped: v[8], Tick: v[9], EventsWaiting: v[10],
+	}
 }
 
 // Status implements room.Store.
 func (s *Store) Status(ctx context.Context, name string) (room.Status, error) {
-	v, err := s.operate(ctx, statusScript, name, "", 10)
+	v, err := s.operate(ctx, statusScript, name, "", statusSize)
 	if err != nil {
 		return room.Status{}, err
 	}
-	return room.Status{
-		Now: time.UnixMilli(v[0]), Waiting: v[1], Inside: v[2], Called: v[3], Entered: v[4], Admitted: v[5], NoShows: v[6],
-		Departed: v[7], Expired: v[8], EventsDropped: v[9], Tick: v[10],
-	}, nil
+	return readStatus(time.UnixMilli(v[0]), v[1:]), nil
 }

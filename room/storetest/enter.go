@@ -39,6 +39,31 @@ var enterCases = []testCase{
 		k.isCalled(k.look(4))
 		k.counts(0, 5, 4)
 	}},
+	{name: "a provisional visitor has a slot for the claim window", run: func(k *kit) {
+		k.terms.Capacity = 2
+		for range 2 {
+			p := k.arrive(room.Arrival{Provisional: true})
+			k.isCalled(p)
+			k.check(p.New, "place is %+v, want a new one", p)
+		}
+		k.isInside(k.claim(1), ttl)
+		k.waits(k.arrive(room.Arrival{Provisional: true}), 1)
+		k.pass(claim + time.Minute)
+		k.expire()
+		k.isCalled(k.look(3))
+		k.waits(k.look(2), 0)
+		k.check(k.status().NoShows == 1, "status is %+v, want 1 missed", k.status())
+	}},
+	{name: "entering again provisionally claims nothing", run: func(k *kit) {
+		k.terms.Capacity = 1
+		for i := range 2 {
+			p := k.arrive(room.Arrival{Key: keyOf(1), Provisional: true})
+			k.isCalled(p)
+			k.check(p.New == (i == 0), "place is %+v", p)
+		}
+		k.isInside(k.arrive(room.Arrival{Key: keyOf(1)}), ttl)
+		k.isInside(k.arrive(room.Arrival{Key: keyOf(1), Provisional: true}), ttl)
+	}},
 	{name: "a key has one place", run: func(k *kit) {
 		for i := range 3 {
 			k.arrive(room.Arrival{Key: keyOf(i)})

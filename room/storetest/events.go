@@ -78,6 +78,7 @@ var eventCases = []testCase{
 		k.must(k.store.Clear(ctx, k.terms))
 		k.enter(12)
 		k.terms.TTL = 20 * time.Minute
+		k.tick(time.Second, 12)
 		k.expire()
 		for number := int64(24); number > 12; number-- {
 			switch number {
@@ -213,7 +214,7 @@ var statusCases = []testCase{
 		k.expire()
 		s := k.status()
 		s.Now = time.Time{}
-		want := room.Status{Waiting: 3, Inside: 2, Called: 1, Entered: 7, Admitted: 4, NoShows: 1, Departed: 1}
+		want := room.Status{Waiting: 3, Inside: 2, Called: 1, Entered: 7, Admitted: 4, NoShows: 1, Departed: 1, EventsWaiting: 14}
 		k.check(s == want, "status is %+v, want %+v", s, want)
 	}},
 	{name: "time goes on", run: func(k *kit) {

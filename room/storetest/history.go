@@ -89,7 +89,7 @@ func (h *history) leave(e room.Event, active bool) {
 // same returns an error if a room's status differs from its history.
 func (h *history) same(s room.Status) error {
 	told := s
-	told.Called, told.EventsDropped, told.Tick, told.Now = 0, 0, 0, time.Time{}
+	told.Called, told.EventsWaiting, told.EventsDropped, told.Tick, told.Now = 0, 0, 0, 0, time.Time{}
 	if told != h.counts {
 		return fmt.Errorf("status is %+v, and the events tell %+v", s, h.counts)
 	}

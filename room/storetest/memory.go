@@ -18,6 +18,7 @@ type Memory struct {
 	mu        sync.Mutex
 	rooms     map[string]*memoryRoom
 	revision  uint64 // the last revision of any room
+	changes   uint64 // of records
 	keys      []room.SigningKey
 	owners    map[string]ownership
 	clock     func() time.Time
@@ -62,6 +63,7 @@ func (m *Memory) Rewind(record room.Record) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.rooms[record.Name].record = record
+	m.changes++
 }
 
 // Reopen closes the store, and returns one with the same content, as after a process was
@@ -72,8 +74,9 @@ func (m *Memory) Reopen() *Memory {
 	m.closed = true
 	again := NewMemory()
 	again.rooms, again.revision, again.keys, again.clock, again.shift = m.rooms, m.revision, m.keys, m.clock, m.shift
+	again.changes = m.changes
 	for _, r := range again.rooms {
-		r.expired = time.Time{}
+		r.expired, r.tender = time.Time{}, ""
 	}
 	return again
 }
@@ -148,6 +151,11 @@ func (m *Memory) Rooms(ctx context.Context) ([]room.Record, error) {
 	})
 }
 
+// RoomsVersion implements room.Store.
+func (m *Memory) RoomsVersion(ctx context.Context) (uint64, error) {
+	return do(ctx, m, func(time.Time) (uint64, error) { return m.changes, nil })
+}
+
 // PutRoom implements room.Store.
 func (m *Memory) PutRoom(ctx context.Context, name string, record []byte, revision uint64) (uint64, error) {
 	return do(ctx, m, func(time.Time) (uint64, error) {
@@ -162,6 +170,7 @@ func (m *Memory) PutRoom(ctx context.Context, name string, record []byte, revisi
 			m.rooms[name] = r
 		}
 		m.revision++
+		m.changes++
 		r.record = room.Record{Name: name, Data: bytes.Clone(record), Revision: m.revision}
 		return m.revision, nil
 	})
@@ -170,7 +179,10 @@ func (m *Memory) PutRoom(ctx context.Context, name string, record []byte, revisi
 // RemoveRoom implements room.Store.
 func (m *Memory) RemoveRoom(ctx context.Context, name string) error {
 	_, err := do(ctx, m, func(time.Time) (struct{}, error) {
-		delete(m.rooms, name)
+		if m.rooms[name] != nil {
+			delete(m.rooms, name)
+			m.changes++
+		}
 		return struct{}{}, nil
 	})
 	return err

@@ -13,15 +13,16 @@ import (
 func (m *Memory) Enter(ctx context.Context, terms room.Terms, arrival room.Arrival) (room.Place, error) {
 	return operate(ctx, m, terms, func(r *memoryRoom, at at) (room.Place, error) {
 		if number := r.keys[arrival.Key]; number != 0 {
-			r.ask(at, r.visitors[number], true)
+			r.ask(at, r.visitors[number], !arrival.Provisional)
 			return r.place(number, at.now), nil
 		}
 		if err := at.MayEnter(at.ms(), r.counts[room.Waiting]); err != nil {
 			return room.Place{}, err
 		}
+		r.status.Tick = at.Lapsed(at.ms(), r.counts[room.Waiting], room.Batch{Tick: r.status.Tick}).Tick
 		v := r.add(at, arrival)
 		r.call(at, false)
-		r.ask(at, v, true)
+		r.ask(at, v, !arrival.Provisional)
 		p := r.place(v.number, at.now)
 		p.New = true
 		return p, nil
@@ -90,6 +91,9 @@ func (m *Memory) Clear(ctx context.Context, terms room.Terms) error {
 // Expire implements room.Store. It leaves nothing for later.
 func (m *Memory) Expire(ctx context.Context, terms room.Terms) (room.Due, error) {
 	return operate(ctx, m, terms, func(r *memoryRoom, at at) (room.Due, error) {
+		if !at.Tends(at.ms(), r.beat(), r.tender) {
+			return room.Due{Now: at.now, Next: r.expired.Add(at.Tend), Status: r.countsAt(at.now)}, nil
+		}
 		if r.away(at) {
 			r.comeBack(at)
 		}
@@ -114,7 +118,13 @@ func (m *Memory) Expire(ctx context.Context, terms room.Terms) (room.Due, error)
 				delete(r.gone, number)
 			}
 		}
-		result := room.Due{Now: at.now}
+		if at.Tender != "" {
+			r.tender = at.Tender
+		}
+		if len(r.visitors) == 0 {
+			r.tender = ""
+		}
+		result := room.Due{Now: at.now, Tended: true, Status: r.countsAt(at.now)}
 		for _, v := range r.visitors {
 			if d := v.deadline(at); result.Next.IsZero() || d.Before(result.Next) {
 				result.Next = d
@@ -160,10 +170,16 @@ func (r *memoryRoom) byDeadline(at at, which func(*memoryVisitor) bool) []*memor
 // Status implements room.Store.
 func (m *Memory) Status(ctx context.Context, name string) (room.Status, error) {
 	return doNamed(ctx, m, name, func(r *memoryRoom, now time.Time) (room.Status, error) {
-		s := r.status
-		s.Waiting, s.Inside, s.Called, s.Now = r.counts[room.Waiting], r.active(), r.counts[room.Called], now
-		return s, nil
+		return r.countsAt(now), nil
 	})
+}
+
+// countsAt returns the status.
+func (r *memoryRoom) countsAt(now time.Time) room.Status {
+	s := r.status
+	s.Waiting, s.Inside, s.Called, s.Now = r.counts[room.Waiting], r.active(), r.counts[room.Called], now
+	s.EventsWaiting = int64(len(r.events))
+	return s
 }
 
 // Events implements room.Store.

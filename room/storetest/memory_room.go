@@ -18,6 +18,7 @@ type memoryRoom struct {
 	counts   [room.Gone]int64 // how many are in each state
 	last     int64            // number
 	expired  time.Time        // the last Expire; zero if there was none
+	tender   string           // who called it
 	status   room.Status      // what only grows, and Tick
 
 	events   []room.Event
@@ -69,14 +70,16 @@ func (r *memoryRoom) ahead(v *memoryVisitor) int {
 
 func (r *memoryRoom) active() int64 { return r.counts[room.Called] + r.counts[room.Inside] }
 
-// away reports whether the service is away.
-func (r *memoryRoom) away(at at) bool {
-	expired := int64(0)
-	if !r.expired.IsZero() {
-		expired = r.expired.UnixMilli()
+// beat returns the time of the last Expire in milliseconds; 0 if there was none.
+func (r *memoryRoom) beat() int64 {
+	if r.expired.IsZero() {
+		return 0
 	}
-	return at.ServiceAway(at.ms(), expired)
+	return r.expired.UnixMilli()
 }
+
+// away reports whether the service is away.
+func (r *memoryRoom) away(at at) bool { return at.ServiceAway(at.ms(), r.beat()) }
 
 func (r *memoryRoom) note(at at, kind room.EventType, number int64, inside bool) {
 	if at.Events == 0 {

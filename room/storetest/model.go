@@ -160,6 +160,7 @@ func (m *machine) drawTerms(rt *rapid.T) {
 		Abandon:    seconds(rt, "abandon", 1, 5, 10),
 		Grace:      seconds(rt, "grace", 0, 1, 5, 12),
 		Away:       seconds(rt, "away", 4, 8),
+		Tend:       seconds(rt, "tend", 1, 3),
 		Events:     rapid.SampledFrom([]int64{1 << 40, 1 << 40, 1 << 40, 5, 0}).Draw(rt, "events"),
 	}
 	if rapid.IntRange(0, 2).Draw(rt, "schedule") == 0 {

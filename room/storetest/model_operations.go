@@ -38,6 +38,7 @@ func (m *machine) enterKey(rt *rapid.T) {
 
 func (m *machine) enterAs(rt *rapid.T, key room.Key) {
 	arrival := room.Arrival{Key: key, Draw: rapid.SampledFrom([]int64{0, 1, 2, 1 << 40, room.MaxDraw - 1, room.MaxDraw}).Draw(rt, "draw")}
+	arrival.Provisional = rapid.Bool().Draw(rt, "provisional")
 	var got room.Place
 	err := m.timed(func() (at time.Time, err error) {
 		got, err = m.store.Enter(ctx, m.terms, arrival)
@@ -152,7 +153,8 @@ func (m *machine) clear(rt *rapid.T) {
 	m.must(m.memory.Clear(ctx, m.inModel()))
 }
 
-func (m *machine) expireOnce(*rapid.T) {
+func (m *machine) expireOnce(rt *rapid.T) {
+	m.terms.Tender = rapid.SampledFrom([]string{"", "", "a", "b"}).Draw(rt, "tender")
 	var got room.Due
 	err := m.timed(func() (at time.Time, err error) {
 		got, err = m.store.Expire(ctx, m.terms)
@@ -161,6 +163,7 @@ func (m *machine) expireOnce(*rapid.T) {
 	m.must(err)
 	want, err := m.memory.Expire(ctx, m.inModel())
 	m.must(err)
+	m.check(got.Tended == want.Tended && got.Status == want.Status, "Expire answers %+v, want %+v", got, want)
 	m.check(!got.More, "Expire says that there is more, after so few")
 	m.check(got.Next.IsZero() || got.Next.After(got.Now), "next is %v, and now %v", got.Next, got.Now)
 	if !want.Next.IsZero() {

@@ -65,10 +65,36 @@ var roomCases = []testCase{
 		k.waits(k.look(2), 1)
 		k.check(k.enter(1) == 3, "numbers began again")
 	}},
-	{name: "there are at most 1,000 rooms", run: func(k *kit) {
-		for i := range room.MaxRooms - 1 {
-			k.put(fmt.Sprint("room", i), 0)
+	{name: "the rooms' version changes with each record", run: func(k *kit) {
+		seen := map[uint64]bool{}
+		version := func() uint64 {
+			version, err := k.store.RoomsVersion(ctx)
+			k.must(err)
+			return version
 		}
+		for range 2 {
+			for _, change := range []func(){
+				func() { k.terms.Revision = k.put("shop", k.terms.Revision) }, func() { k.put("other", 0) },
+				func() { k.must(k.store.RemoveRoom(ctx, "other")) },
+			} {
+				before := version()
+				k.check(before == version(), "the version changes by itself")
+				seen[before] = true
+				change()
+				k.check(!seen[version()], "version %d comes again", version())
+			}
+		}
+	}},
+	{name: "there are at most 10,000 rooms", run: func(k *kit) {
+		const workers = 50
+		k.work(workers, func(worker int) error {
+			for i := worker; i < room.MaxRooms-1; i += workers {
+				if _, err := k.store.PutRoom(ctx, fmt.Sprint("room", i), []byte("x"), 0); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 		_, err := k.store.PutRoom(ctx, "more", []byte("x"), 0)
 		k.is(err, room.ErrTooManyRooms)
 		k.put("shop", k.terms.Revision)

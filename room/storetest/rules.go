@@ -105,6 +105,47 @@ var silenceRules = []silenceRule{
 	{silent: abandon + grace + time.Hour, away: true},
 }
 
+// tendRule is whether an Expire acts some time after that of a tender.
+type tendRule struct {
+	name           string
+	tender, caller string
+	after          time.Duration
+	empty, acts    bool
+}
+
+const tend = 10 * time.Minute
+
+var tendRules = []tendRule{
+	{name: "the tender", tender: "a", caller: "a", acts: true},
+	{name: "another", tender: "a", caller: "b"},
+	{name: "another, soon", tender: "a", caller: "b", after: tend / 2},
+	{name: "another, after the tender's time", tender: "a", caller: "b", after: tend + time.Minute, acts: true},
+	{name: "none has called", caller: "b", acts: true},
+	{name: "whoever it is", tender: "a", acts: true},
+	{name: "another, in an empty room", tender: "a", caller: "b", empty: true, acts: true},
+}
+
+// lapseRule is whether the tick is used up by a visitor who enters while so many wait.
+type lapseRule struct {
+	name                    string
+	capacity                int64
+	from, until, tick, last time.Duration // 0: none
+	waiting                 int
+	used                    bool
+}
+
+var lapseRules = []lapseRule{
+	{name: "nobody waits", capacity: 9, tick: since, used: true},
+	{name: "nobody waits, after an earlier tick", capacity: 9, tick: since, last: 2 * since, used: true},
+	{name: "somebody waits", capacity: 9, tick: since, waiting: 1},
+	{name: "the tick is not due", capacity: 9, tick: soon},
+	{name: "the tick is used up", capacity: 9, tick: since, last: since},
+	{name: "there are no ticks", capacity: 9},
+	{name: "no capacity", tick: since},
+	{name: "before From", capacity: 9, from: soon, tick: since},
+	{name: "after Until", capacity: 9, until: since, tick: since},
+}
+
 // reasonRules are the events for the reasons why a visitor is gone.
 var reasonRules = map[room.Reason]room.EventType{
 	room.Left: room.VisitorLeft, room.Expired: room.VisitorExpired, room.Abandoned: room.VisitorAbandoned,
@@ -175,9 +216,30 @@ func CheckRules(t *testing.T) {
 			t.Errorf("silent for %v: away %v, skipped %v, gone %v; want %+v", r.silent, isAway, skipped, gone, r)
 		}
 	}
+	checkTendingAndLapsing(t, now)
 	for reason, want := range reasonRules {
 		if got := reason.Event(); got != want {
 			t.Errorf("%s: event is %s, want %s", reason, got, want)
+		}
+	}
+}
+
+func checkTendingAndLapsing(t *testing.T, now time.Time) {
+	for _, r := range tendRules {
+		terms := room.Terms{Tender: r.caller, Tend: tend}
+		tender := r.tender
+		if r.empty {
+			tender = ""
+		}
+		if terms.Tends(now.UnixMilli(), now.Add(-r.after).UnixMilli(), tender) != r.acts {
+			t.Errorf("tending: %s: acts %v, want %v", r.name, !r.acts, r.acts)
+		}
+	}
+	for _, r := range lapseRules {
+		terms := room.Terms{Capacity: r.capacity, Calls: 2, From: from(now, r.from), Until: from(now, r.until), Tick: millisFrom(now, r.tick)}
+		last := room.Batch{Tick: millisFrom(now, r.last)}
+		if next := terms.Lapsed(now.UnixMilli(), int64(r.waiting), last); (next != last) != r.used || next.Left != 0 {
+			t.Errorf("lapsing: %s: after %+v comes %+v", r.name, last, next)
 		}
 	}
 }
@@ -195,6 +257,12 @@ var ruleCases = func() (cases []testCase) {
 	}
 	for _, r := range silenceRules {
 		cases = append(cases, testCase{name: fmt.Sprintf("silent for %v, away %v", r.silent, r.away), run: r.run})
+	}
+	for _, r := range tendRules {
+		cases = append(cases, testCase{name: "tending: " + r.name, run: r.run})
+	}
+	for _, r := range lapseRules {
+		cases = append(cases, testCase{name: "lapsing: " + r.name, run: r.run})
 	}
 	for reason, want := range reasonRules {
 		cases = append(cases, testCase{name: "event: " + string(reason), run: func(k *kit) {
@@ -281,4 +349,40 @@ func (r silenceRule) run(k *kit) {
 	s := k.status()
 	k.check(s.Waiting == 0 == (r.gone || !r.skipped) && s.Called == 1 != r.skipped && (s.Departed == 1) == r.gone,
 		"status of %d is %+v, want %+v", number, s, r)
+}
+
+func (r tendRule) run(k *kit) {
+	if !r.empty {
+		k.enter(1)
+	}
+	k.terms.Tend = tend
+	k.terms.Capacity, k.terms.Tender = 0, r.tender
+	k.expire()
+	k.advance(r.after)
+	if r.empty {
+		k.enter(1)
+	}
+	k.terms.Capacity, k.terms.Tender = 1, r.caller
+	due, err := k.store.Expire(ctx, k.terms)
+	k.must(err)
+	s := k.status()
+	k.check(due.Tended == r.acts && due.Status.Called == s.Called && (s.Called == 1) == r.acts, "Expire answers %+v, and the status is %+v", due, s)
+	if !r.acts {
+		k.near(due.Next, due.Now.Add(tend-r.after))
+	}
+}
+
+func (r lapseRule) run(k *kit) {
+	now := k.now()
+	if r.last != 0 {
+		k.terms.Capacity, k.terms.Calls, k.terms.Tick = 1, 1, millisFrom(now, r.last)
+		k.expire()
+	}
+	k.terms.Tick = 0
+	k.enter(r.waiting)
+	before := k.status().Tick
+	k.terms.Capacity, k.terms.Calls = r.capacity, 2
+	k.terms.From, k.terms.Until, k.terms.Tick = from(now, r.from), from(now, r.until), millisFrom(now, r.tick)
+	k.enter(1)
+	k.check((k.status().Tick != before) == r.used, "the tick was %d, and is %d", before, k.status().Tick)
 }

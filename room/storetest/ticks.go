@@ -8,8 +8,8 @@ import (
 
 var tickCases = []testCase{
 	{name: "a batch is called once, by Expire", run: func(k *kit) {
-		k.tick(0, 3)
 		k.enter(10)
+		k.tick(0, 3)
 		k.leave(10, room.Left)
 		k.must(k.store.Clear(ctx, k.terms))
 		k.counts(9, 0, 0)
@@ -29,8 +29,8 @@ var tickCases = []testCase{
 		k.check(k.status().Tick == k.terms.Tick, "tick is %d, want %d", k.status().Tick, k.terms.Tick)
 	}},
 	{name: "what is not used lapses", run: func(k *kit) {
-		k.tick(0, 3)
 		k.enter(2)
+		k.tick(0, 3)
 		k.expire()
 		k.counts(0, 2, 2)
 		k.enter(5)

@@ -119,6 +119,8 @@ func (p *Partition) readyLocked() error {
 	switch {
 	case p.state == following:
 		return fmt.Errorf("%w: %s is led by node %d", topic.ErrNotLeader, p, p.leader)
+	case !p.loaded && p.trouble != nil:
+		return fmt.Errorf("%w: %s cannot be read: %v", topic.ErrRetry, p, p.trouble) //nolint:errorlint // what keeps it from being read is no error of the caller's
 	case !p.loaded:
 		return fmt.Errorf("%w: the log of %s was not read yet", topic.ErrRetry, p)
 	}

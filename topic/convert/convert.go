@@ -85,7 +85,7 @@ func copyLog(ctx context.Context, from, to topic.Store, name string, progress *P
 	if err != nil {
 		return err
 	}
-	target, err := to.MakeLog(ctx, name, nil, first)
+	target, err := to.MakeLog(ctx, name, []int32{to.Cluster().Node()}, first)
 	if err != nil {
 		return err
 	}

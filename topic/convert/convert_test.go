@@ -35,7 +35,7 @@ func source(t *testing.T) *natsstore.Store {
 		first, entries, trim uint64
 		size                 int
 	}{"full": {1, 50, 0, 100}, "trimmed": {1, 50, 20, 100}, "emptied": {1, 50, 51, 100}, "new": {1, 0, 0, 0}, "made": {1000, 3, 0, 0}, "large": {1, 20, 0, 700_000}} {
-		l, err := s.MakeLog(t.Context(), name, nil, log.first)
+		l, err := s.MakeLog(t.Context(), name, []int32{1}, log.first)
 		must(t, err)
 		for sequence := log.first; sequence < log.first+log.entries; sequence++ {
 			done := make(chan error, 1)
@@ -145,7 +145,7 @@ func TestWrongCopies(t *testing.T) {
 		"item":  func(s *filestore.Store) convert.Target { return forgetful{s} },
 		"entry": func(s *filestore.Store) convert.Target { return deceitful{s} },
 		"not empty": func(s *filestore.Store) convert.Target {
-			_, err := s.MakeLog(t.Context(), "full", nil, 7)
+			_, err := s.MakeLog(t.Context(), "full", []int32{1}, 7)
 			must(t, err)
 			return s
 		},

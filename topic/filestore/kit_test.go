@@ -44,7 +44,7 @@ func isMade(e topic.Entry) error {
 
 func logOf(t testing.TB, s topic.Store, name string) topic.Log {
 	t.Helper()
-	l, err := s.OpenLog(t.Context(), name, nil)
+	l, err := s.OpenLog(t.Context(), name, []int32{1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -230,15 +230,16 @@ func (s *Store) Meta() topic.Meta { return s.meta }
 // Cluster returns topic.Single.
 func (s *Store) Cluster() topic.Cluster { return topic.Single{} }
 
-// OpenLog returns the log of that name, and makes it if it does not exist. All calls with one
-// name return the same log until it is deleted.
+// OpenLog returns the log of that name. A log that does not exist is made if there are nodes,
+// whichever; otherwise the error is topic.ErrNoLog. All calls with one name return the same log
+// until it is deleted.
 func (s *Store) OpenLog(ctx context.Context, name string, nodes []int32) (topic.Log, error) {
 	return s.MakeLog(ctx, name, nodes, 1)
 }
 
 // MakeLog is OpenLog, but the first entry of a log that does not exist will have the sequence
 // first.
-func (s *Store) MakeLog(_ context.Context, name string, _ []int32, first uint64) (topic.Log, error) {
+func (s *Store) MakeLog(_ context.Context, name string, nodes []int32, first uint64) (topic.Log, error) {
 	if !validName(name) {
 		return nil, fmt.Errorf("log name %q: want 1 to 200 letters, digits, - and _", name)
 	}
@@ -250,7 +251,7 @@ func (s *Store) MakeLog(_ context.Context, name string, _ []int32, first uint64)
 	if l := s.opened(name); l != nil {
 		return l, nil
 	}
-	l, err := s.openLog(name, max(first, 1))
+	l, err := s.openLog(name, len(nodes) > 0, max(first, 1))
 	if err != nil {
 		return nil, fmt.Errorf("open log %s: %w", name, err)
 	}
@@ -273,10 +274,13 @@ func (s *Store) opened(name string) *log {
 	return s.logs[name]
 }
 
-// openLog opens or makes a log. The caller holds its name.
-func (s *Store) openLog(name string, first uint64) (*log, error) {
+// openLog opens a log, or makes it if it may. The caller holds its name.
+func (s *Store) openLog(name string, may bool, first uint64) (*log, error) {
 	record, exists := s.catalog.get(name)
 	if !exists {
+		if !may {
+			return nil, topic.ErrNoLog
+		}
 		record = logRecord{id: s.catalog.newID(), first: first}
 		if err := s.makeLog(name, record); err != nil {
 			return nil, err

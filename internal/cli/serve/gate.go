@@ -26,7 +26,7 @@ func openGate(settings *config.Gate, of *rooms, connections *connlimit.Limiter, 
 	opened := noPart()
 	options := gate.Options{
 		Room: settings.Room, TrustedProxies: settings.TrustedProxies.Prefixes(), SecureCookies: settings.SecureCookies,
-		Brand: settings.Brand, Logger: log,
+		Brand: settings.Brand, Recheck: settings.Recheck, Logger: log,
 	}
 	for _, name := range settings.Languages {
 		tag, err := language.Parse(name)
@@ -60,9 +60,10 @@ func openGate(settings *config.Gate, of *rooms, connections *connlimit.Limiter, 
 	if err != nil {
 		return nil, fmt.Errorf("gate.upstream: %w", err)
 	}
+	meter := &gate.Meter{}
 	proxy, err := gate.Proxy(upstream, gate.ProxyOptions{
 		TrustedProxies: options.TrustedProxies, Host: settings.UpstreamHost, HeaderTimeout: settings.UpstreamTimeout,
-		Failed: guard.Failed, Dial: connections.Dial(gate.Dialer), Logger: log,
+		Failed: guard.Failed, Meter: meter, Dial: connections.Dial(gate.Dialer), Logger: log,
 	})
 	if err != nil {
 		return nil, err
@@ -75,7 +76,7 @@ func openGate(settings *config.Gate, of *rooms, connections *connlimit.Limiter, 
 		}
 		front.TLS = &tls.Config{GetCertificate: certificate.Get, MinVersion: tls.VersionTLS12}
 	}
-	opened.services = []lifecycle.Service{ops.NewFront(front, guard.Middleware(proxy))}
+	opened.services = []lifecycle.Service{ops.NewFront(front, guard.Middleware(proxy)), of.engine.NewTuner(settings.Room, meter.Take)}
 	return opened, nil
 }
 

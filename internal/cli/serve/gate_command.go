@@ -16,7 +16,7 @@ import (
 
 // gateRoomSettings are the settings of a room that "sluice gate" has flags for.
 var gateRoomSettings = []string{
-	"mode", "capacity", "pass_ttl", "pass", "batch", "interval", "stay", "claim_window", "routes", "bypass",
+	"mode", "capacity", "auto_min", "auto_max", "pass_ttl", "pass", "batch", "interval", "stay", "claim_window", "routes", "bypass",
 }
 
 func Gate() *cobra.Command {

@@ -1,5 +1,5 @@
--- Calling from the front of the line. The rules are those of Callable, ServiceAway and
--- Silent in room/calling.go; storetest/rules.go tests both.
+-- Calling from the front of the line. The rules are those of Callable, Lapsed, ServiceAway
+-- and Silent in room/calling.go; storetest/rules.go tests both.
 local capacity, from, till = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local MAX_CALLS, MAX_SKIPS, PAGE = 1000, 2000, 200
 
@@ -7,6 +7,14 @@ local MAX_CALLS, MAX_SKIPS, PAGE = 1000, 2000, 200
 -- nobody is, so that it ends.
 local function mayCall()
   return capacity > 0 and now >= from and (till == 0 or now < till) and room.clearing == 0
+end
+
+-- lapse uses up the ticks until now, for which a visitor who enters a line in which nobody
+-- waits is too late.
+local function lapse(tick)
+  if tick == 0 or tick > now or tick < room.tick or not mayCall() then return end
+  if tick > room.tick then set('tick', tick) end
+  if room.left ~= 0 then set('left', 0) end
 end
 
 -- silent reports whether a visitor has not asked for too long. While the service was

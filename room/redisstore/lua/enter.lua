@@ -11,11 +11,12 @@
 -- ARGV[14] until when the draw is the order   ARGV[15] how many may wait
 -- ARGV[16] the pass's ttl, in ms              ARGV[17] 1: passes slide
 -- ARGV[18] the key's 16 bytes, or ""          ARGV[19] the draw
-local key, ttl, sliding = ARGV[18], tonumber(ARGV[16]), ARGV[17] == '1'
+-- ARGV[20] 1: a visitor who is called claims
+local key, ttl, sliding, claim = ARGV[18], tonumber(ARGV[16]), ARGV[17] == '1', ARGV[20] == '1'
 if key ~= '' then
   local number = call('HGET', keyPlace(key))
   if number then
-    asked(number, true, ttl, sliding)
+    asked(number, claim, ttl, sliding)
     local answer = {OK, now, tonumber(number), 0}
     placeOf(answer, number)
     return answer
@@ -26,6 +27,7 @@ if now < tonumber(ARGV[12]) then return {NOT_OPEN, now} end
 if ARGV[13] ~= '0' and now >= tonumber(ARGV[13]) then return {ENDED, now} end
 local waiting = call('ZCARD', LINE) + call('ZCARD', ASIDE) - call('ZCARD', CALLED)
 if waiting >= tonumber(ARGV[15]) then return {LINE_FULL, now} end
+if waiting == 0 then lapse(tonumber(ARGV[11])) end
 
 set('number', room.number + 1)
 local number = string.format('%d', room.number)
@@ -53,7 +55,7 @@ if rank then
   if call('ZCARD', ASIDE) > 0 then rank = rank + before(ASIDE, score, member) end
   return {OK, now, room.number, 1, WAITING, rank, 0, 0, 0, 0}
 end
-asked(number, true, ttl, sliding)
+asked(number, claim, ttl, sliding)
 local answer = {OK, now, room.number, 1}
 placeOf(answer, number)
 return answer

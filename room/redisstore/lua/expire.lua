@@ -1,10 +1,11 @@
 -- Expire: ends passes, claim windows and places that are due, earliest first, and then
 -- the line advances. It does some thousand at a time and reports whether there is more.
--- It is idempotent, and many may call it at once. The rules are Callable, ServiceAway
--- and PlaceEnd in room/calling.go; storetest/rules.go tests both.
+-- It is idempotent, and many may call it at once. The rules are Callable, ServiceAway,
+-- PlaceEnd and Tends in room/calling.go; storetest/rules.go tests both.
 --
 -- ARGV[11] tick (0: there are none)   ARGV[12] how many may be called at it
 -- ARGV[13] for how long a place is kept after the last ask, in ms
+-- ARGV[14] the tender who calls, or ""   ARGV[15] how long a tender stays, in ms
 local MAX_ENDS, MAX_BUCKETS, MAX_CLEAR = 1000, 20, 1000
 local keep, more = tonumber(ARGV[13]), false
 
@@ -102,6 +103,13 @@ local function first(sorted)
   return entry[2] and tonumber(entry[2])
 end
 
+-- An instance that is not the room's tender gets the counts, and when it may take over.
+local tender = call('HGET', KEYS[1], 'tender') or ''
+local stays = room.beat + tonumber(ARGV[15])
+if ARGV[14] ~= '' and tender ~= '' and tender ~= ARGV[14] and now >= room.beat and now < stays then
+  return counts({OK, now, stays, 0, 0})
+end
+
 if away then comeBack() end
 set('beat', now)
 if room.clearing == 1 then
@@ -112,6 +120,9 @@ end
 if endVisits() then more = true end
 if abandon() then more = true end
 if callDue(tonumber(ARGV[11]), tonumber(ARGV[12])) then more = true end
+local empty = call('ZCARD', LINE) + call('ZCARD', ASIDE) + call('ZCARD', INSIDE) == 0
+local successor = empty and '' or ARGV[14] == '' and tender or ARGV[14]
+if successor ~= tender then set('tender', successor) end
 save()
 
 local following = 0
@@ -120,4 +131,4 @@ for _, ends in pairs({first(CALLED) or 0, first(INSIDE) or 0, silence and math.m
   if ends > 0 and (following == 0 or ends < following) then following = ends end
 end
 if following > 0 and following <= now then more = true end
-return {OK, now, following, more and 1 or 0}
+return counts({OK, now, following, more and 1 or 0, 1})

@@ -40,7 +40,8 @@ type Config struct {
 	// RetentionInterval is how often retention is applied. Default 1 minute.
 	RetentionInterval time.Duration
 	// TailBytes bounds the memory for the newest records of all partitions, which
-	// serves consumers that keep up. Default 128 MiB.
+	// serves consumers that keep up. Default, and negative: 16 MiB on a single server, where the system's
+	// cache serves the others as well, and 128 MiB on a node of a cluster.
 	TailBytes int64
 	// PendingBytes bounds the memory of one partition's appends that are not yet
 	// durable; an append above it waits. Default 32 MiB.
@@ -101,7 +102,6 @@ func (c Config) WithDefaults() Config {
 	orDefault(&c.Retention, 7*24*time.Hour)
 	orDefault(&c.RetentionBytes, -1)
 	orDefault(&c.RetentionInterval, time.Minute)
-	orDefault(&c.TailBytes, 128<<20)
 	orDefault(&c.PendingBytes, 32<<20)
 	orDefault(&c.UnpackBytes, 256<<20)
 	orDefault(&c.ProducerRetention, 24*time.Hour)
@@ -154,8 +154,6 @@ func (c Config) Validate() error {
 		return fmt.Errorf("topic.max_message_bytes: want %d to %d", BatchOverhead, MaxBatchBytes)
 	case c.RetentionInterval < 0:
 		return errors.New("topic.retention_interval: want more than 0s")
-	case c.TailBytes < 0:
-		return errors.New("topic.tail_bytes: want more than 0")
 	case c.PendingBytes < 0:
 		return errors.New("topic.pending_bytes: want more than 0")
 	case c.UnpackBytes < LeastUnpackBytes:

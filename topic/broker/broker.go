@@ -81,6 +81,9 @@ func New(store topic.Store, config topic.Config, options ...Option) (*Broker, er
 	if config.Replicas > 1 && store.Cluster().Alone() {
 		return nil, fmt.Errorf("topic: topic.replicas: there is one node, so want 1, not %d", config.Replicas)
 	}
+	if config.TailBytes <= 0 {
+		config.TailBytes = tailBytes(store.Cluster().Alone())
+	}
 	b := &Broker{
 		store: store, config: config, log: slog.New(slog.DiscardHandler),
 		tails: &tails{limit: config.TailBytes}, cold: &cold{}, opening: semaphore.NewWeighted(partitionsAtOnce),

@@ -27,6 +27,15 @@ type tail struct {
 // entryOverhead is about the memory that an entry takes in addition to its data.
 const entryOverhead = 160
 
+// tailBytes returns the default of topic.Config.TailBytes. On a single server the log's files are
+// in the system's cache, and reading them costs little more.
+func tailBytes(alone bool) int64 {
+	if alone {
+		return 16 << 20
+	}
+	return 128 << 20
+}
+
 // push adds the partition's newest entry.
 func (t *tail) push(entry topic.Entry) {
 	t.all.mu.Lock()

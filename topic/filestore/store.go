@@ -230,8 +230,9 @@ func (s *Store) Meta() topic.Meta { return s.meta }
 // Cluster returns topic.Single.
 func (s *Store) Cluster() topic.Cluster { return topic.Single{} }
 
-// OpenLog returns the log of that name. If it does not exist, OpenLog makes it; without nodes the
-// error is topic.ErrNoLog. All calls with one name return the same log until it is deleted.
+// OpenLog returns the log of that name. A log that does not exist is made if there are nodes,
+// whichever; otherwise the error is topic.ErrNoLog. All calls with one name return the same log
+// until it is deleted.
 func (s *Store) OpenLog(ctx context.Context, name string, nodes []int32) (topic.Log, error) {
 	return s.MakeLog(ctx, name, nodes, 1)
 }
@@ -273,13 +274,13 @@ func (s *Store) opened(name string) *log {
 	return s.logs[name]
 }
 
-// openLog opens a log, or makes it if that is wanted. The caller holds its name.
-func (s *Store) openLog(name string, make bool, first uint64) (*log, error) {
+// openLog opens a log, or makes it if it may. The caller holds its name.
+func (s *Store) openLog(name string, may bool, first uint64) (*log, error) {
 	record, exists := s.catalog.get(name)
-	if !exists && !make {
-		return nil, topic.ErrNoLog
-	}
 	if !exists {
+		if !may {
+			return nil, topic.ErrNoLog
+		}
 		record = logRecord{id: s.catalog.newID(), first: first}
 		if err := s.makeLog(name, record); err != nil {
 			return nil, err

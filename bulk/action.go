@@ -323,6 +323,11 @@ func (a *Action) Size() int64 {
 	return a.Total
 }
 
+// replayable reports whether dead letters can be replayed: those of a stream, also while it runs.
+func (a *Action) replayable() bool {
+	return !a.FinishedAt.IsZero() || a.Stream && !a.Status.Final()
+}
+
 // Takes reports whether jobs can be appended.
 func (a *Action) Takes() bool { return a.Status == Created || a.Open }
 

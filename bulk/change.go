@@ -98,7 +98,11 @@ func (c *Change) match(a *Action, began time.Time) bool {
 	if c.Do == DoReplay && a.ReplayOf != "" && !a.CreatedAt.Before(began.Add(-time.Millisecond)) {
 		return false
 	}
-	return (c.Do == DoReplay) == !a.FinishedAt.IsZero() && is(c.Tenant, a.Tenant) && is(c.Type, a.Type) &&
+	fits := a.FinishedAt.IsZero()
+	if c.Do == DoReplay {
+		fits = a.replayable()
+	}
+	return fits && is(c.Tenant, a.Tenant) && is(c.Type, a.Type) &&
 		is(c.Target, a.TargetName()) && is(string(c.Status), string(a.Status))
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -73,6 +74,80 @@ func TestEnqueuedJobsShareTheStreamOfTheirWindow(t *testing.T) {
 }
 
 // TestEnqueueConcurrently has two engines on one store, and callers that share writes.
+// failsFirst counts how often jobs run, by payload: they fail, except in replays. Job 2 succeeds when
+// hold is closed.
+func failsFirst(hold *chan struct{}, ran *sync.Map) *bulk.Mux {
+	return handled(func(_ context.Context, job *bulk.Job) ([]byte, error) {
+		if string(job.Payload) == "2" {
+			<-*hold
+			return nil, nil
+		}
+		times, _ := ran.LoadOrStore(string(job.Payload), new(atomic.Int64))
+		times.(*atomic.Int64).Add(1)
+		if job.Spec.ReplayOf == "" {
+			return nil, bulk.SkipRetry
+		}
+		return nil, nil
+	})
+}
+
+// TestReplayOfAnOpenStream: the dead letters before the first job that has not ended run again, and
+// the others when it has; none twice.
+func TestReplayOfAnOpenStream(t *testing.T) {
+	var hold chan struct{}
+	var ran sync.Map
+	inVirtualTime(t, bulk.Config{}, failsFirst(&hold, &ran), func(t *testing.T, r *rig) {
+		hold = make(chan struct{})
+		pass(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour)))
+		send := func(n int) string {
+			job := oneJob(n)
+			job.Type = "send"
+			stream := r.enqueue(job).Action
+			pass(time.Second)
+			return stream
+		}
+		stream := send(0)
+		for i := range 4 {
+			send(1 + i)
+		}
+		replay := func(want int64) {
+			t.Helper()
+			again, err := r.Replay(r.t.Context(), stream)
+			if err != nil || again.Total != want {
+				t.Fatalf("replayed %d jobs as %s, error %v; want %d", again.Total, again.ID, err, want)
+			}
+			bulktest.RequireCounts(t, r.finish(again.ID), bulk.Completed, want, 0)
+		}
+		replay(2)
+		var refused *bulk.TransitionError
+		if _, err := r.Replay(r.t.Context(), stream); !errors.As(err, &refused) || len(r.letters(stream)) != 2 {
+			t.Errorf("with two dead letters behind a job that runs: %v, %d are left", err, len(r.letters(stream)))
+		}
+		close(hold)
+		pass(time.Second)
+		// Interrupted when it has sealed the replay, and repeated when one more job has failed.
+		crashed, err := bulk.New(&crashing{Store: r.Store(), left: 3}, bulk.NewMux(), bulk.Config{})
+		if err == nil {
+			_, err = crashed.Replay(r.t.Context(), stream)
+		}
+		if !errors.Is(err, errCrash) {
+			t.Fatalf("interrupted: %v", err)
+		}
+		send(5)
+		replay(2)
+		replay(1)
+		if a := r.action(stream); !a.Open || a.Replays != 3 || len(r.letters(stream)) != 0 {
+			t.Errorf("in the end the stream is open: %v, with %d replays and %d dead letters", a.Open, a.Replays, len(r.letters(stream)))
+		}
+	})
+	ran.Range(func(payload, times any) bool {
+		if n := times.(*atomic.Int64).Load(); n != 2 {
+			t.Errorf("job %s ran %d times, want 2", payload, n)
+		}
+		return true
+	})
+}
+
 func TestEnqueueConcurrently(t *testing.T) {
 	inVirtualTime(t, bulk.Config{StreamWindow: time.Minute}, bulk.NewMux(), func(t *testing.T, r *rig) {
 		second, err := bulk.New(r.Store(), bulk.NewMux(), r.config) // not started

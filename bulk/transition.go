@@ -36,7 +36,8 @@ const (
 	Fail
 	// Drained records that no job of a canceled action is in flight any more.
 	Drained
-	// Replayed removes the dead letters below index Transition.Total, which run again.
+	// Replayed removes the dead letters below index Transition.Total, which run again, if it was
+	// made Transition.From times before: of a finished action, or of a stream.
 	Replayed
 	// Forget deletes a final action and all its data.
 	Forget
@@ -110,10 +111,7 @@ func (a Action) Apply(m Transition, now time.Time) (Action, error) {
 	case Complete, Fail:
 		return a.finish(m, now)
 	case Replayed:
-		if a.FinishedAt.IsZero() { // jobs in flight may still become dead letters
-			return refuse("its dead letters can be replayed when it has finished")
-		}
-		a.Replays++
+		return a.replay(m.From)
 	case Forget:
 		if !a.Status.Final() {
 			return refuse("only a finished action can be forgotten: cancel it first")
@@ -148,6 +146,17 @@ func (a Action) seal(total int64, now time.Time) (Action, error) {
 		refusal.Why = fmt.Sprintf("it is sealed already, with a total of %d", a.Total)
 		return a, refusal
 	}
+}
+
+func (a Action) replay(before uint64) (Action, error) {
+	switch {
+	case !a.replayable():
+		return a, &TransitionError{ID: a.ID, From: a.Status, Why: "its dead letters can be replayed when it has finished"}
+	case before != uint64(a.Replays):
+		return a, ErrNoChange
+	}
+	a.Replays++
+	return a, nil
 }
 
 func (a Action) cancel(now time.Time) Action {

@@ -235,4 +235,7 @@ func TestReplaysAreCounted(t *testing.T) {
 	if err != nil || a.Replays != 1 {
 		t.Errorf("replayed: %+v, error %v", a, err)
 	}
+	if _, err := a.Apply(Transition{Kind: Replayed}, transitionTime); !errors.Is(err, ErrNoChange) {
+		t.Errorf("replayed for the first time again: %v", err)
+	}
 }

@@ -193,7 +193,7 @@ var longFiles = map[string]ratchet{}
 
 // longFuncs are the exceptions from maxFuncLines, by path and name.
 var longFuncs = map[string]ratchet{
-	"bulk/transition.go Action.Apply": {64, "the status machine: one switch with a case for each move reads as a table"},
+	"bulk/transition.go Action.Apply": {61, "the status machine: one switch with a case for each move reads as a table"},
 }
 
 // maxFolderFiles is the most files of code in a folder, without tests.

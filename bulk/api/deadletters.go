@@ -38,7 +38,7 @@ func (s *server) registerDeadLetters() {
 	register(s, "list-dead-letters", "GET /v1/dead-letters", "The failed jobs of one action or of all", s.deadLetters)
 	edge.Register(s.part, edge.Operation{
 		ID: "replay-dead-letters", Route: "POST /v1/dead-letters/replay", Status: http.StatusCreated,
-		Summary: "Run the failed jobs of a finished action again, in a new action",
+		Summary: "Run the failed jobs of a finished action, or of a stream, again, in a new action",
 	}, s.replay)
 }
 

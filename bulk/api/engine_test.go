@@ -252,7 +252,11 @@ func (e *fakeEngine) DeadLetters(_ context.Context, id string, from int64, limit
 }
 
 func (e *fakeEngine) Replay(ctx context.Context, id string) (bulk.Action, error) {
-	old, err := e.transition("Replay", id, bulk.Transition{Kind: bulk.Replayed})
+	now, err := e.Action(ctx, id)
+	if err != nil {
+		return bulk.Action{}, err
+	}
+	old, err := e.transition("Replay", id, bulk.Transition{Kind: bulk.Replayed, From: uint64(now.Replays)})
 	if err != nil {
 		return bulk.Action{}, err
 	}

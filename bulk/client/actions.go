@@ -129,7 +129,7 @@ func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) (wire.Dead
 	return ask[wire.DeadLetters](ctx, c, call{Method: "GET", Path: at("dead-letters"), Query: q})
 }
 
-// Replay runs the dead letters of a finished action again, in a new action. It is not retried
+// Replay runs the dead letters of a finished action, or of a stream, again, in a new action. It is not retried
 // after a failed connection: that could replay them twice.
 func (c *Client) Replay(ctx context.Context, id string) (wire.Created, error) {
 	return ask[wire.Created](ctx, c, call{Method: "POST", Path: at("dead-letters", "replay"), Body: wire.Replay{Action: id}, Once: true})

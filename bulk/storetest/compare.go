@@ -180,7 +180,7 @@ func (m *machine) checkResults(a *modelAction) {
 	m.check(len(a.Aggregate) > 0 || a.last.Batches == 0, "%s aggregates nothing, but has %d batches of outcomes", a.ID, a.last.Batches)
 	want := []int64{}
 	for index, j := range a.jobs {
-		if j.state == modelFailed && int64(index) >= a.replayed {
+		if j.state == modelFailed && !j.replayed {
 			want = append(want, int64(index))
 		}
 	}

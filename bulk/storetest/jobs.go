@@ -303,7 +303,7 @@ func (m *machine) checkJobs(a *modelAction) {
 	counts, before := bulk.Counts{Received: a.last.Received}, map[int64]bool{}
 	for index, job := range a.jobs {
 		got := m.job(a.ID, int64(index))
-		replayed := got.State == bulk.StateFailed && a.replayed > 0
+		replayed := got.State == bulk.StateFailed && a.replayed
 		switch got.State {
 		case bulk.StatePending:
 			counts.Pending++

@@ -204,8 +204,11 @@ func (m *machine) transition(a *modelAction, transition bulk.Transition) {
 		a.cancel()
 	}
 	a.ended = a.ended || a.status.Final()
-	if transition.Kind == bulk.Replayed && !now.FinishedAt.IsZero() {
-		a.replayed = max(a.replayed, transition.Total)
+	if now.Replays > was.Replays {
+		a.replayed = true
+		for _, j := range a.jobs[:transition.Total] {
+			j.replayed = j.replayed || j.state == modelFailed
+		}
 	}
 }
 
@@ -233,6 +236,7 @@ func (m *machine) randomTransition(t *rapid.T) {
 		transition.Total = rapid.SampledFrom([]int64{int64(len(a.jobs)), int64(len(a.jobs)) + 1, bulk.AtEnd}).Draw(t, "total")
 	case bulk.Replayed:
 		transition.Total = rapid.Int64Range(0, int64(len(a.jobs))).Draw(t, "below")
+		transition.From = uint64(m.action(a.ID).Replays + rapid.SampledFrom([]int{0, 0, 1}).Draw(t, "replays"))
 	case bulk.Reduce:
 		transition.Reduced = a.last.Batches
 	}

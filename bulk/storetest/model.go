@@ -57,7 +57,7 @@ type modelAction struct {
 	// Which jobs these are shows when they are leased.
 	returned                       [3]int64
 	throttles, retries, retriesMax int64
-	replayed                       int64 // dead letters below it are deleted
+	replayed                       bool // dead letters were deleted
 	// ended reports whether the action ended so that the store need not distinguish settled
 	// leases.
 	ended bool
@@ -78,13 +78,14 @@ const (
 )
 
 type modelJob struct {
-	state   modelState
-	fresh   bool // never leased
-	reason  bulk.NonReadyReason
-	lo, hi  time.Time // the range of its due time; hi is zero if there is no bound
-	used    int       // attempts
-	crashes int
-	lease   *modelLease // the last lease
+	replayed bool // its dead letter was deleted
+	state    modelState
+	fresh    bool // never leased
+	reason   bulk.NonReadyReason
+	lo, hi   time.Time // the range of its due time; hi is zero if there is no bound
+	used     int       // attempts
+	crashes  int
+	lease    *modelLease // the last lease
 }
 
 type modelLease struct {

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -270,7 +271,10 @@ func deadStay(k *kit) {
 		k.reopen()
 		k.expectDead("a", 0, 10, 5, 7)
 	}
-	k.transition("a", bulk.Transition{Kind: bulk.Replayed, Total: 8})
+	_, err = k.store.Transition(ctx, "a", bulk.Transition{Kind: bulk.Replayed, Total: 8})
+	k.check(errors.Is(err, bulk.ErrNoChange), "Replayed for the first time again: %v, want ErrNoChange", err)
+	k.expectDead("a", 0, 10, 5, 7)
+	k.transition("a", bulk.Transition{Kind: bulk.Replayed, Total: 8, From: 1})
 	k.expectDead("a", 0, 10)
 	k.check(k.action("a").Replays == 2, "%d replays, want 2", k.action("a").Replays)
 }

@@ -16,6 +16,7 @@ var streamCases = []testCase{
 	{"a canceled stream takes no more", false, streamCancel},
 	{"a stream leaves the events of an action", false, streamEvents},
 	{"a stream survives a restart", true, streamSurvives},
+	{"dead letters of an open stream are listed and replayed", true, streamDead},
 }
 
 // stream creates a stream with n jobs.
@@ -177,6 +178,41 @@ func streamEvents(k *kit) {
 	created, completed := k.decode(events[0]), k.decode(events[2])
 	k.check(created["status"] == "RUNNING" && created["total"] == nil, "the event of its creation has %v", created)
 	k.check(completed["status"] == "COMPLETED" && completed["total"] == 1.0, "the event of its end has %v", completed)
+}
+
+// streamDead takes dead letters out of a stream while later jobs run and more are enqueued.
+func streamDead(k *kit) {
+	k.eachRestart(unlimited(), func(restart func()) {
+		k.stream("a", 6)
+		jobs := k.take(5)
+		fail := func(jobs ...bulk.Job) {
+			k.settle(bulk.Settlement{Kind: bulk.FailedForGood, Error: "bad"}, jobs...)
+		}
+		fail(jobs[0], jobs[2], jobs[4])
+		k.succeed(jobs[1])
+		k.expectDead("a", 0, 10, 0, 2, 4)
+		a := k.transition("a", bulk.Transition{Kind: bulk.Replayed, Total: 3})
+		k.check(a.Open && a.Status == bulk.Running && a.Replays == 1, "replayed, the stream is %s, open: %v, with %d replays", a.Status, a.Open, a.Replays)
+		k.expectDead("a", 0, 10, 4)
+		fail(jobs[3])
+		k.enqueue("a", 1)
+		restart()
+		fail(k.take(2)...)
+		k.expectDead("a", 0, 10, 3, 4, 5, 6)
+		k.transition("a", bulk.Transition{Kind: bulk.Replayed, Total: 7, From: 1})
+		k.expectDead("a", 0, 10)
+		restart()
+		k.expectDead("a", 0, 10)
+		k.expect("a", where{Succeeded: 1, Failed: 6})
+		k.check(k.action("a").Replays == 2, "%d replays after a restart, want 2", k.action("a").Replays)
+		k.stream("canceled", 2)
+		jobs = k.take(2)
+		fail(jobs[0])
+		k.transition("canceled", bulk.Transition{Kind: bulk.Cancel})
+		_, err := k.store.Transition(ctx, "canceled", bulk.Transition{Kind: bulk.Replayed, Total: 2})
+		k.expectRefusal(err, "Replayed of a canceled stream with a job in flight")
+		k.succeed(jobs[1])
+	})
 }
 
 func streamSurvives(k *kit) {

@@ -99,7 +99,7 @@ var tableMoves = []bulk.Transition{
 	{Kind: bulk.Cancel}, {Kind: bulk.Aggregate}, {Kind: bulk.Reduce, From: 0, Reduced: 1, Partial: []byte("p")},
 	{Kind: bulk.Reduce, From: 9, Reduced: 10, Partial: []byte("q")},
 	{Kind: bulk.Complete, Result: map[string]json.RawMessage{"count": json.RawMessage(`2`)}},
-	{Kind: bulk.Fail, Error: "aggregation failed"}, {Kind: bulk.Drained}, {Kind: bulk.Replayed, Total: 1}, {Kind: bulk.Forget},
+	{Kind: bulk.Fail, Error: "aggregation failed"}, {Kind: bulk.Drained}, {Kind: bulk.Replayed, Total: 1}, {Kind: bulk.Replayed, Total: 1, From: 9}, {Kind: bulk.Forget},
 	{Kind: bulk.TransitionKind(99)},
 }
 

@@ -108,7 +108,7 @@ type Seal struct {
 
 // Change says which actions to change, and how.
 type Change struct {
-	Do     string `json:"do" enum:"pause,resume,cancel,replay" doc:"What to do. Replay runs the failed jobs of finished actions again; the others look at the actions that have not finished."`
+	Do     string `json:"do" enum:"pause,resume,cancel,replay" doc:"What to do. Replay runs the failed jobs of finished actions, and of streams, again; the others look at the actions that have not finished."`
 	Tenant string `json:"tenant,omitempty" doc:"Only the actions of this tenant."`
 	Type   string `json:"type,omitempty" doc:"Only those whose jobs have this type."`
 	Target string `json:"target,omitempty" doc:"Only those with the target of this name."`
@@ -151,7 +151,7 @@ type DeadLetters struct {
 	Next        *string      `json:"next" doc:"The after of the next page, which may be empty and have a next itself; null if there is none."`
 }
 
-// Replay asks to run the dead letters of a finished action again.
+// Replay asks to run the dead letters of a finished action, or of a stream, again.
 type Replay struct {
-	Action string `json:"action" minLength:"1" doc:"The finished action whose dead letters are run again, in a new action."`
+	Action string `json:"action" minLength:"1" doc:"The finished action, or the stream, whose dead letters are run again, in a new action."`
 }

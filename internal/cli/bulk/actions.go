@@ -214,7 +214,7 @@ func (r *session) transitioned(a *wire.Action) error {
 }
 
 func newReplayCommand(connect connector) *cobra.Command {
-	const short = "Run the failed jobs of a finished action again, in a new action"
+	const short = "Run the failed jobs of a finished action, or of a stream, again, in a new action"
 	return orMany(connect, &cobra.Command{
 		Short: short,
 		Long:  short + "." + selectHelp,

@@ -24,6 +24,7 @@ type Rooms interface {
 	AskPass(ctx context.Context, name, pass string) (room.Answer, error)
 	Parse(ctx context.Context, name, ticket string, client netip.Addr) (room.Ticket, error)
 	AskAll(ctx context.Context, name string, askers []room.Asker, claim bool) []room.Result
+	Renew(ctx context.Context, name, ticket string, client netip.Addr) (room.Answer, error)
 	Leave(ctx context.Context, name, ticket string, client netip.Addr) error
 	LeavePass(ctx context.Context, name, pass string) error
 }

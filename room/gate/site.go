@@ -42,8 +42,8 @@ type Site struct {
 	Crawlers Crawlers
 	// Returns are paths to which other sites send visitors back with a form, as after a payment;
 	// see [room.Rule] for their form. Browsers send no cookies with it, so the gate answers
-	// with a page that sends it again, from this site. What is behind the path must verify the
-	// form itself: to the upstream it looks like one of its own.
+	// with a page that sends it again, from this site. The upstream must verify such forms by
+	// itself: each looks like one of its own.
 	Returns []string
 }
 

@@ -16,8 +16,10 @@ import (
 const (
 	// MaxSites is the most sites of a gate.
 	MaxSites = 200
-	// MaxHosts is the most hosts of a site, MaxRules the most rules.
-	MaxHosts, MaxRules = 100, 100
+	// MaxHosts is the most hosts of a site.
+	MaxHosts = 100
+	// MaxRules is the most rules of a site, and the most of its Returns.
+	MaxRules = 100
 )
 
 // Site is what a gate does with the requests for some hosts.

@@ -67,13 +67,14 @@ func TestBelievedPassesSlide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		town := newTown(t, room.Settings{Mode: room.Teller, Capacity: 1, PassTTL: time.Second})
 		defer town.stop()
-		anna := town.browser()
+		anna, ben := town.browser(), town.browser()
 		for range 100 {
 			anna.want("shop", "GET", "/")
-			time.Sleep(800 * time.Millisecond)
+			ben.want("waiting 1", "GET", "/")
+			time.Sleep(300 * time.Millisecond)
 		}
 		time.Sleep(time.Second)
-		town.browser().want("shop", "GET", "/")
+		ben.want("shop", "GET", "/")
 		anna.want("waiting 1", "GET", "/")
 	})
 }

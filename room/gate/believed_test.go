@@ -68,10 +68,14 @@ func TestBelievedPassesSlide(t *testing.T) {
 		town := newTown(t, room.Settings{Mode: room.Teller, Capacity: 1, PassTTL: time.Second})
 		defer town.stop()
 		anna, ben := town.browser(), town.browser()
-		for range 100 {
+		for range 50 {
 			anna.want("shop", "GET", "/")
 			ben.want("waiting 1", "GET", "/")
-			time.Sleep(300 * time.Millisecond)
+			// Images renew no cookie: the pass of the page is believed for a while.
+			anna.want("shop", "GET", "/a.png", asImage)
+			time.Sleep(950 * time.Millisecond)
+			anna.want("shop", "GET", "/a.png", asImage)
+			time.Sleep(940 * time.Millisecond)
 		}
 		time.Sleep(time.Second)
 		ben.want("shop", "GET", "/")

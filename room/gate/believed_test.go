@@ -68,13 +68,18 @@ func TestBelievedPassesSlide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		town := newTown(t, room.Settings{Mode: room.Teller, Capacity: 1, PassTTL: time.Second})
 		defer town.stop()
-		anna := town.browser()
-		for range 100 {
+		anna, ben := town.browser(), town.browser()
+		for range 50 {
 			anna.want("shop", "GET", "/")
-			time.Sleep(800 * time.Millisecond)
+			ben.want("waiting 1", "GET", "/")
+			// Images renew no cookie: the pass of the page is believed for a while.
+			anna.want("shop", "GET", "/a.png", asImage)
+			time.Sleep(950 * time.Millisecond)
+			anna.want("shop", "GET", "/a.png", asImage)
+			time.Sleep(940 * time.Millisecond)
 		}
 		time.Sleep(time.Second)
-		town.browser().want("shop", "GET", "/")
+		ben.want("shop", "GET", "/")
 		anna.want("waiting 1", "GET", "/")
 	})
 }

@@ -135,6 +135,13 @@ func (f *fake) Ask(_ context.Context, _, ticket string, _ netip.Addr) (room.Answ
 	return f.answer(n, true)
 }
 
+func (f *fake) Renew(ctx context.Context, name, ticket string, client netip.Addr) (room.Answer, error) {
+	if f.settings.Renewals == 0 && f.away == nil {
+		return room.Answer{}, room.ErrNotRenewable
+	}
+	return f.Ask(ctx, name, ticket, client)
+}
+
 func (f *fake) AskPass(_ context.Context, _, pass string, _ netip.Addr) (room.Answer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

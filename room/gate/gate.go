@@ -25,6 +25,7 @@ type Rooms interface {
 	Parse(ctx context.Context, name, ticket string, client netip.Addr) (room.Ticket, error)
 	Prove(ctx context.Context, name, ticket string, client netip.Addr) (string, error)
 	AskAll(ctx context.Context, name string, askers []room.Asker, claim bool) []room.Result
+	Renew(ctx context.Context, name, ticket string, client netip.Addr) (room.Answer, error)
 	Leave(ctx context.Context, name, ticket string, client netip.Addr) error
 	LeavePass(ctx context.Context, name, pass string) error
 }
@@ -101,7 +102,10 @@ func New(rooms Rooms, streams Streams, options Options) (*Gate, error) {
 	g.believed.length = cmp.Or(options.Recheck, DefaultRecheck)
 	g.logger = cmp.Or(g.logger, slog.Default())
 	g.own = g.ownPaths()
-	return g, g.SetSites(options.Sites)
+	if err := g.SetSites(options.Sites); err != nil {
+		return nil, err
+	}
+	return g, nil
 }
 
 // ownPrefix begins the paths that gates answer themselves.
@@ -133,8 +137,7 @@ func (g *Gate) Middleware(next http.Handler) http.Handler {
 	})
 }
 
-// serve answers a request for one of the sites; next may be nil if it is one of a room's own
-// paths.
+// serve answers a request by its site.
 func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	s := g.siteOf(r.Host)
 	if s == nil {

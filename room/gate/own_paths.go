@@ -44,6 +44,7 @@ func (g *Gate) ownPaths() *http.ServeMux {
 	serve("GET", "left", (*visit).left)
 	serve("GET", "release.js", (*visit).releaseScript)
 	serve("POST", "leave", own((*visit).leave))
+	serve("POST", "renew", own((*visit).renew))
 	serve("POST", "join", own((*visit).rejoin))
 	if g.options.Challenge != nil {
 		serve("POST", "enter", own((*visit).enterByForm))
@@ -106,6 +107,8 @@ func (v *visit) place(find func() error) {
 	case errors.Is(err, room.ErrBadTicket):
 		v.respond(http.StatusUnauthorized, problem{Code: "bad_ticket",
 			Detail: "there is no ticket of this room in the cookie " + v.prefix + v.door.ticketCookie + ": open a page behind the gate"}, nil)
+	case errors.Is(err, room.ErrNotRenewable):
+		v.respond(http.StatusConflict, problem{Code: "not_renewable", Detail: err.Error()}, nil)
 	case errors.Is(err, watch.ErrTooMany), errors.Is(err, watch.ErrClosed):
 		v.retryAfter(30 * time.Second)
 		v.respond(http.StatusServiceUnavailable, problem{Code: "too_many_streams", Detail: err.Error() + "; ask " + v.door.paths.Status + " instead"}, nil)
@@ -120,6 +123,26 @@ func (v *visit) status() {
 		answer, err := v.askTicket(false)
 		if err != nil {
 			return err
+		}
+		v.writeJSON(http.StatusOK, "application/json", publicJSON(nil, &answer))
+		return nil
+	})
+}
+
+// renew gives a fixed pass its whole time again.
+func (v *visit) renew() {
+	v.place(func() error {
+		var answer room.Answer
+		err := v.ask(func(ctx context.Context) (err error) {
+			answer, err = v.gate.rooms.Renew(ctx, v.door.room, v.ticket, v.client)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		v.setTicket(&answer)
+		if answer.Pass != "" {
+			v.setCookie(v.door.passCookie, answer.Pass, passAge)
 		}
 		v.writeJSON(http.StatusOK, "application/json", publicJSON(nil, &answer))
 		return nil

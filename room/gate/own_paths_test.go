@@ -52,6 +52,24 @@ func TestOwnPaths(t *testing.T) {
 	expect(t, s.get("http://shop.test/.sluice/other/status", pass(4)), http.StatusOK, "the shop")
 }
 
+// A page renews its visitor's fixed pass, with the ticket that no script sees.
+func TestRenew(t *testing.T) {
+	const path = "http://shop.test/.sluice/shop/renew"
+	s := newStand(t, nil)
+	s.set(1, room.Inside)
+	expect(t, s.ask(http.MethodPost, path, "", asForm, ticket(1)), http.StatusConflict, `"code":"not_renewable"`)
+	s.settings.Renewals = 1
+	response := s.ask(http.MethodPost, path, "", asForm, ticket(1))
+	expect(t, response, http.StatusOK, `"status":"inside"`, `"ticket":null`, `"pass":null`)
+	if c := cookieOf(response, "sluice_pass_shop"); c == nil || c.Value != "PASS-1" {
+		t.Errorf("cookies %v", response.Cookies())
+	}
+	expect(t, s.ask(http.MethodPost, path, "", header("Sec-Fetch-Site", "cross-site"), ticket(1)), http.StatusForbidden)
+	expect(t, s.ask(http.MethodPost, path, "", asForm), http.StatusUnauthorized, `"code":"bad_ticket"`)
+	s.away = room.ErrUnavailable
+	expect(t, s.ask(http.MethodPost, path, "", asForm, ticket(1)), http.StatusServiceUnavailable)
+}
+
 func TestLeave(t *testing.T) {
 	form := url.Values{"to": {"/cart?a=1"}}.Encode()
 	s := newStand(t, nil)

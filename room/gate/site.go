@@ -16,8 +16,10 @@ import (
 const (
 	// MaxSites is the most sites of a gate.
 	MaxSites = 200
-	// MaxHosts is the most hosts of a site, MaxRules the most rules.
-	MaxHosts, MaxRules = 100, 100
+	// MaxHosts is the most hosts of a site.
+	MaxHosts = 100
+	// MaxRules is the most rules of a site, and the most of its Returns.
+	MaxRules = 100
 )
 
 // Site is what a gate does with the requests for some hosts.
@@ -42,8 +44,8 @@ type Site struct {
 	Crawlers Crawlers
 	// Returns are paths to which other sites send visitors back with a form, as after a payment;
 	// see [room.Rule] for their form. Browsers send no cookies with it, so the gate answers
-	// with a page that sends it again, from this site. The upstream must verify the form itself,
-	// which looks like one of its own.
+	// with a page that sends it again, from this site. The upstream must verify such forms by
+	// itself: each looks like one of its own.
 	Returns []string
 }
 

@@ -149,6 +149,10 @@ type JobState struct {
 	Attempts int
 	// Reason is why the job was turned back, if it is non-ready.
 	Reason NonReadyReason
+	// Key is the key that a job waits for which is KeyLimited, and KeyHeld how many jobs with it are in
+	// flight.
+	Key     JobKey
+	KeyHeld int64
 	// At is when a non-ready job is due, when the lease of a job in flight ends, and when a job
 	// failed; else zero. It is zero too if the dead letter of the failed job is gone.
 	At time.Time
@@ -205,6 +209,8 @@ const (
 	APIThrottled
 	// TransientError: the attempt failed and will be retried.
 	TransientError
+	// KeyLimited: a limit by its key allowed the job no attempt; see Tenant.Keys.
+	KeyLimited
 	nonReadyReasons
 )
 
@@ -215,6 +221,8 @@ func (r NonReadyReason) String() string {
 		return "rate_limited"
 	case APIThrottled:
 		return "api_throttled"
+	case KeyLimited:
+		return "key_limited"
 	default:
 		return "transient_error"
 	}

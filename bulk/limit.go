@@ -1,8 +1,19 @@
 package bulk
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
 	"math"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
 )
 
 // Limit bounds the attempts of the whole service, of a tenant, against a target or by the
@@ -106,19 +117,208 @@ const budgetScale = 1_000_000
 // every instance computes the same, also after a restart. Rates are rounded to a
 // millionth of an attempt per window. A rate of 0 or less is NoLimit.
 func Budget(rate float64, window time.Duration, index int64) int64 {
-	if rate <= 0 {
+	scaled := perWindow(rate, window)
+	if scaled == NoLimit {
 		return NoLimit
 	}
+	i := phase(index)
+	return scaled/budgetScale + (i+1)*(scaled%budgetScale)/budgetScale - i*(scaled%budgetScale)/budgetScale
+}
+
+// perWindow returns a rate in millionths of an attempt per window; NoLimit if it is none.
+func perWindow(rate float64, window time.Duration) int64 {
 	scaled := math.Round(rate * window.Seconds() * budgetScale)
-	if scaled >= math.MaxInt64/2 {
+	if rate <= 0 || scaled >= math.MaxInt64/2 {
 		return NoLimit
 	}
-	perWindow := int64(scaled)
-	whole, fraction := perWindow/budgetScale, perWindow%budgetScale
-	// The sequence repeats every budgetScale windows, which keeps products small.
-	i := index % budgetScale
-	if i < 0 {
-		i += budgetScale
+	return int64(scaled)
+}
+
+// phase returns the place of a window in the sequence of budgets, which repeats every budgetScale
+// windows: that keeps products small.
+func phase(index int64) int64 {
+	if i := index % budgetScale; i >= 0 {
+		return i
 	}
-	return whole + (i+1)*fraction/budgetScale - i*fraction/budgetScale
+	return index%budgetScale + budgetScale
+}
+
+// PerWindow returns the limit's rate in millionths of an attempt per window, whose length is that of
+// Window, for scripts that compute Budget and NextBudget themselves; 0 if it has no rate.
+func (l Limit) PerWindow(window time.Duration) int64 {
+	if scaled := perWindow(l.Paced(), l.Window(window)); scaled != NoLimit {
+		return scaled
+	}
+	return 0
+}
+
+// NextBudget returns the first window after one that allows an attempt, as Budget numbers them.
+func (l Limit) NextBudget(window time.Duration, index int64) int64 {
+	scaled := l.PerWindow(window)
+	if scaled == 0 || scaled >= budgetScale {
+		return index + 1
+	}
+	// The least n for which the budgets of the n windows after it add up to 1.
+	i := phase(index + 1)
+	total := i*scaled/budgetScale + 1
+	return index + (total*budgetScale+scaled-1)/scaled - i
+}
+
+// Bounds of the limits by key.
+const (
+	// MaxKeyLimits bounds the expressions of one tenant, and MaxKeyExpression the bytes of one.
+	MaxKeyLimits     = 8
+	MaxKeyExpression = 512
+	// MaxKeyLimited is about how many jobs of a tenant wait for their keys at most: with as many, no
+	// more of the tenant's jobs are admitted.
+	MaxKeyLimited = 100_000
+	// KeyKept is how long a place of a key is kept for the job that waited for it: until then the job
+	// should have come through its line again.
+	KeyKept = 5 * time.Second
+	// maxKey bounds the bytes of a key; the key is the hash of one that is longer.
+	maxKey = 128
+	// keyCost bounds what evaluating an expression for one job may cost, in CEL's units. A job for
+	// which it costs more has no key.
+	keyCost = 100_000
+)
+
+// KeyLimit bounds the attempts of a tenant's jobs that have one key, for each key. The zero value of
+// each field is no limit.
+type KeyLimit struct {
+	// RequestsPerSecond, Concurrency and Pacing are those of a Limit.
+	RequestsPerSecond float64 `json:"requests_per_second,omitempty"`
+	Concurrency       int     `json:"concurrency,omitempty"`
+	Pacing            Pacing  `json:"pacing,omitempty"`
+}
+
+// Limit returns the limit of each key.
+func (l KeyLimit) Limit() Limit { return Limit{l.RequestsPerSecond, l.Concurrency, l.Pacing} }
+
+// JobKey is the key of a job by an expression.
+type JobKey struct{ Expression, Key string }
+
+// Keys computes the keys of a tenant's jobs. It is safe for concurrent use.
+type Keys struct {
+	of          []keyProgram // in the order of their expressions
+	readPayload bool
+}
+
+type keyProgram struct {
+	expression string
+	program    cel.Program
+}
+
+// keyVariables is what an expression may use.
+const keyVariables = "payload (the JSON value), tenant, type, target and key (strings)"
+
+var keyEnvironment = newKeyEnvironment()
+
+func newKeyEnvironment() *cel.Env {
+	environment, err := cel.NewEnv(
+		cel.Variable("payload", cel.DynType), cel.Variable("tenant", cel.StringType), cel.Variable("type", cel.StringType),
+		cel.Variable("target", cel.StringType), cel.Variable("key", cel.StringType),
+		cel.ParserExpressionSizeLimit(MaxKeyExpression), cel.ParserRecursionLimit(32),
+		cel.ASTValidators(cel.ValidateRegexLiterals(), cel.ValidateComprehensionNestingLimit(1)),
+	)
+	if err != nil {
+		panic(err) // all is constant
+	}
+	return environment
+}
+
+// NewKeys compiles the expressions of limits by key; nil if there are none. The error is a
+// *SettingError.
+func NewKeys(limits map[string]KeyLimit) (*Keys, error) {
+	if len(limits) == 0 {
+		return nil, nil
+	}
+	if len(limits) > MaxKeyLimits {
+		return nil, &SettingError{"keys", fmt.Sprintf("%d expressions: want at most %d", len(limits), MaxKeyLimits)}
+	}
+	k := &Keys{}
+	for _, expression := range slices.Sorted(maps.Keys(limits)) {
+		program, reads, err := compileKey(expression)
+		if err != nil {
+			return nil, err
+		}
+		if err := limits[expression].Limit().validate(); err != nil {
+			return nil, err
+		}
+		k.of = append(k.of, keyProgram{expression, program})
+		k.readPayload = k.readPayload || reads
+	}
+	return k, nil
+}
+
+func compileKey(expression string) (program cel.Program, readsPayload bool, err error) {
+	wrong := func(why string) (cel.Program, bool, error) {
+		return nil, false, &SettingError{"keys", fmt.Sprintf("expression %.64q: %s", expression, why)}
+	}
+	if expression == "" || len(expression) > MaxKeyExpression || strings.ContainsFunc(expression, func(r rune) bool { return r < ' ' }) {
+		return wrong(fmt.Sprintf("want one line of 1 to %d bytes, such as payload.customer", MaxKeyExpression))
+	}
+	checked, issues := keyEnvironment.Compile(expression)
+	if issues.Err() != nil {
+		return wrong(fmt.Sprintf("%s: want an expression in CEL of %s", issues.Errors()[0].Message, keyVariables))
+	}
+	switch kind := checked.OutputType(); kind {
+	case cel.StringType, cel.BoolType, cel.IntType, cel.UintType, cel.DoubleType, cel.DynType:
+	default:
+		return wrong(fmt.Sprintf("its value is of type %v: want a string, a number or a boolean", kind))
+	}
+	if program, err = keyEnvironment.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(keyCost)); err != nil {
+		return wrong(err.Error())
+	}
+	for _, reference := range checked.NativeRep().ReferenceMap() {
+		readsPayload = readsPayload || reference.Name == "payload"
+	}
+	return program, readsPayload, nil
+}
+
+// Of returns the keys of a job, in the order of the expressions. A job has no key by an expression
+// that cannot be evaluated for it, as where it names a field that the payload does not have, or
+// whose value is empty, or is no string, number or boolean. It is no key of a nil Keys.
+func (k *Keys) Of(spec *Spec, payload []byte) []JobKey {
+	if k == nil {
+		return nil
+	}
+	variables := map[string]any{
+		"payload": nil, "tenant": spec.Tenant, "type": spec.Type, "target": spec.TargetName(), "key": spec.Key,
+	}
+	if k.readPayload {
+		var value any
+		if json.Unmarshal(payload, &value) == nil {
+			variables["payload"] = value
+		}
+	}
+	keys := []JobKey{}
+	for _, p := range k.of {
+		if value, _, err := p.program.Eval(variables); err == nil {
+			if text := keyText(value); text != "" {
+				keys = append(keys, JobKey{p.expression, text})
+			}
+		}
+	}
+	return keys
+}
+
+// keyText returns the value of an expression as a key; "" if it is none.
+func keyText(value any) (text string) {
+	switch v := value.(type) {
+	case types.String:
+		text = string(v)
+	case types.Bool:
+		text = strconv.FormatBool(bool(v))
+	case types.Int:
+		text = strconv.FormatInt(int64(v), 10)
+	case types.Uint:
+		text = strconv.FormatUint(uint64(v), 10)
+	case types.Double:
+		text = strconv.FormatFloat(float64(v), 'f', -1, 64)
+	}
+	if len(text) > maxKey {
+		sum := sha256.Sum256([]byte(text))
+		text = "sha256:" + hex.EncodeToString(sum[:])
+	}
+	return text
 }

@@ -188,7 +188,7 @@ func TestActionObject(t *testing.T) {
 	f.engine.edit("a", func(a *fakeAction) {
 		a.Spec.RunAt, a.Spec.Target, a.Spec.Type, a.Spec.Key = start, &bulk.Target{Name: "n", URL: "http://n"}, "webhook", "k"
 		a.Status, a.Paused, a.Total, a.EnteredAt = bulk.Running, true, 28, start
-		a.Counts = bulk.Counts{Received: 28, Pending: 1, Ready: 2, NonReady: [3]int64{1, 1, 1}, InFlight: 4, Succeeded: 5, Failed: 6, Canceled: 7, Throttled: 8, Retried: 9}
+		a.Counts = bulk.Counts{Received: 28, Pending: 1, Ready: 2, NonReady: [4]int64{1, 1, 1}, InFlight: 4, Succeeded: 5, Failed: 6, Canceled: 7, Throttled: 8, Retried: 9}
 		a.Action.Result = map[string]json.RawMessage{"count": json.RawMessage("1")}
 	})
 	want = `{"id":"a","tenant":"acme","type":"webhook","target":{"name":"n","url":"http://n"},"class":"normal","key":"k","status":"RUNNING","paused":true,"total":28,"received":28,` +

@@ -56,6 +56,7 @@ func (s *server) action(a bulk.Action) wire.Action {
 			RateLimited:    a.NonReady[bulk.RateLimited],
 			APIThrottled:   a.NonReady[bulk.APIThrottled],
 			TransientError: a.NonReady[bulk.TransientError],
+			KeyLimited:     a.NonReady[bulk.KeyLimited],
 			TargetDown:     held,
 		},
 		InFlight:   a.InFlight,

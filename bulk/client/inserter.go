@@ -80,6 +80,7 @@ func LocalAction(a *wire.Action) bulk.Action {
 	local.NonReady[bulk.RateLimited] = a.NonReadyReasons.RateLimited
 	local.NonReady[bulk.APIThrottled] = a.NonReadyReasons.APIThrottled
 	local.NonReady[bulk.TransientError] = a.NonReadyReasons.TransientError
+	local.NonReady[bulk.KeyLimited] = a.NonReadyReasons.KeyLimited
 	if a.RunAt != nil {
 		local.RunAt = *a.RunAt
 	}

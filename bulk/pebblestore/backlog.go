@@ -117,7 +117,7 @@ func (x bounds) ends(c *counter) time.Time {
 
 func (x bounds) Tenant(name string) (settings bulk.Tenant, left int64, ends time.Time) {
 	t := x.s.tenants[name]
-	return t.settings, x.s.left(&t.counter, x.b.Now), x.ends(&t.counter)
+	return t.settings, x.s.leftOfTenant(t, x.b.Now), x.ends(&t.counter)
 }
 
 func (x bounds) Target(name string) int64 {

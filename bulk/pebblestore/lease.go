@@ -36,6 +36,10 @@ type offer struct {
 	index   uint32
 	payload []byte
 	err     error
+	// keys are those of the job, by what computes its tenant's.
+	spec *bulk.Spec
+	by   *bulk.Keys
+	keys []bulk.JobKey
 }
 
 // offers returns the jobs that leaseOffers takes next, without their payloads.
@@ -50,13 +54,13 @@ func (s *Store) offers(request bulk.LeaseRequest) (offers []offer) {
 		}
 		j := k.ready.at(seen[k])
 		seen[k]++
-		offers = append(offers, offer{number: j.action.number, index: j.index})
+		offers = append(offers, offer{number: j.action.number, index: j.index, spec: j.action.spec, by: j.action.line.tenant.keys})
 	}
 	return offers
 }
 
-// readPayloads reads the payloads of offers, and drops the offers that do not fit. Those of
-// remote workers are copies, which keep no pages in memory.
+// readPayloads reads the payloads of offers, with their keys, and drops the offers that do not fit.
+// Payloads of remote workers are copies, which keep no pages in memory.
 func (s *Store) readPayloads(offers *[]offer, local bool) {
 	bytes := 0
 	for i := range *offers {
@@ -69,6 +73,7 @@ func (s *Store) readPayloads(offers *[]offer, local bool) {
 		if !local {
 			o.payload = slices.Clone(o.payload)
 		}
+		o.keys = o.by.Of(o.spec, o.payload)
 	}
 }
 
@@ -86,7 +91,7 @@ func (s *Store) leaseOffers(request bulk.LeaseRequest, offers []offer) (leased [
 			}
 			j := k.ready.at(0)
 			at := slices.IndexFunc(offers, func(o offer) bool { return o.number == j.action.number && o.index == j.index })
-			if at < 0 {
+			if at < 0 || offers[at].by != j.action.line.tenant.keys { // its limits by key have changed
 				break
 			}
 			o := offers[at]
@@ -99,7 +104,12 @@ func (s *Store) leaseOffers(request bulk.LeaseRequest, offers []offer) (leased [
 				s.turnBack(j, over)
 				continue
 			}
+			if k := s.waitsFor(j, o.keys, c.now); k != nil {
+				s.waitFor(j, k, c.now)
+				continue
+			}
 			job := c.lease(j, request)
+			s.holdKeys(j, o.keys, 1, c.now)
 			job.Payload = o.payload
 			if leased = append(leased, job); o.err != nil && unread == nil {
 				unread = fmt.Errorf("job %s: %w", job.ID(), o.err)
@@ -141,6 +151,7 @@ func (s *Store) exceeded(a *action, now time.Time) *counter {
 
 // turnBack makes a ready job wait for the next window of a limit.
 func (s *Store) turnBack(j *job, over *counter) {
+	s.giveUp(j, s.now())
 	j.reason, j.at = reasonRateLimited, s.ends(over)
 	s.setAside(j)
 }
@@ -300,6 +311,7 @@ func (s *Store) Dispatch(_ context.Context, most int) (moved int, next time.Time
 			s.goBack(j)
 			moved++
 		}
+		moved += s.lookAtKeys(most-moved, c.now)
 		for j := s.leases.First(); moved < most && j != nil && j.at.Before(c.now); j = s.leases.First() {
 			c.expire(j)
 			moved++
@@ -317,6 +329,9 @@ func (s *Store) nextDue() (next time.Time) {
 	}
 	if j := s.leases.First(); j != nil && (next.IsZero() || j.at.Before(next)) {
 		next = j.at
+	}
+	if k := s.looks.First(); k != nil && (next.IsZero() || k.at.Before(next)) {
+		next = k.at
 	}
 	return next
 }

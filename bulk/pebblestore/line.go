@@ -52,7 +52,7 @@ func (s *Store) Admit(_ context.Context, grants []bulk.Grant) (admitted int, err
 			continue
 		}
 		n := min(grant.Jobs, a.waiting(), s.left(&s.global, now),
-			s.left(&a.line.tenant.counter, now), s.leftOf(a.target, now), a.limiter.allowance(window))
+			s.leftOfTenant(a.line.tenant, now), s.leftOf(a.target, now), a.limiter.allowance(window))
 		if n > 0 {
 			s.admit(a, n, cmp.Or(grant.Cost, 1))
 			admitted += int(n)

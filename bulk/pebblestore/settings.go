@@ -78,6 +78,7 @@ func (s *Store) adopt(change bulk.SettingsChange) {
 			}
 		}
 		t.settings, t.counter.limit = settings, settings.Limit()
+		s.adoptKeys(t, s.now())
 		s.fair.Unpark(change.Name)
 	case change.Target != nil:
 		s.settings.Targets[change.Name] = *change.Target

@@ -64,8 +64,9 @@ type Store struct {
 	global     counter
 	virtual    float64
 	due        ranks.Heap[*job]
-	nonReady   [3]int64
+	nonReady   [4]int64
 	leases     ranks.Heap[*job]
+	looks      ranks.Heap[*keyed]
 	calls      uint64 // how many calls have begun
 	turn       uint64 // rotates among the types of a lease request
 	// shutUntil ends the window in which the previous process started its last
@@ -115,6 +116,7 @@ func Open(dir string, options Options) (*Store, error) {
 		fair:     bulk.NewFairQueue(),
 		due:      newTimeline(),
 		leases:   newTimeline(),
+		looks:    newLooks(),
 		holdings: map[bulk.Holder]*holding{},
 		held:     map[*holding]struct{}{},
 	}

@@ -70,6 +70,7 @@ type NonReadyReasons struct {
 	RateLimited    int64 `json:"rate_limited"`
 	APIThrottled   int64 `json:"api_throttled"`
 	TransientError int64 `json:"transient_error"`
+	KeyLimited     int64 `json:"key_limited,omitempty" doc:"Jobs that wait for a limit by their key."`
 	TargetDown     int64 `json:"target_down,omitempty" doc:"Jobs that wait because this server takes their target for down."`
 }
 

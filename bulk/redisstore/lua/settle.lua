@@ -53,6 +53,7 @@ while i <= #ARGV do
     for n = 1, #packed / SIZE do indexes[n] = string.format('%d', (struct.unpack('>I4', packed, (n - 1) * SIZE + 1))) end
     local states = textsOf(number, indexes)
     local e, finals, alike = ending(), {}, {}
+    local freed = {}
     local landed, passed, throttled, tookSum, turnedSum = {}, 0, 0, 0, 0
     local fields, due, leases, back = {}, {}, {}, {}
 
@@ -95,6 +96,7 @@ while i <= #ARGV do
         leases[#leases + 1] = number .. ':' .. index
       elseif verdict == ACCEPTED then
         landed[#landed + 1] = number .. ':' .. index
+        freed[#freed + 1] = index
         if kind == TURNED_BACK then
           throttled, turnedSum = throttled + 1, turnedSum + took
         elseif kind ~= RELEASED then
@@ -138,6 +140,7 @@ while i <= #ARGV do
       record(e, number, a)
       goBack(number, a, back)
       land(a, #landed)
+      letGo(number, a, freed)
       if passed + throttled > 0 then
         kindOf(a.type).finished = kindOf(a.type).finished + passed
         tally(a, passed, throttled, tookSum, turnedSum)
@@ -147,5 +150,6 @@ while i <= #ARGV do
   end
   verdicts[#verdicts + 1] = table.concat(letters)
 end
+flushKeys()
 flush()
 return verdicts

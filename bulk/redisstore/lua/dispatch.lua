@@ -78,7 +78,7 @@ if most > 0 then
   end
 end
 if moved < most then
-  for _, id in ipairs(call('ZRANGEBYSCORE', P .. 'yt', '-inf', now, 'LIMIT', 0, most - moved)) do
+  for _, id in ipairs(call('ZRANGEBYSCORE', P .. 'yt', '-inf', now, 'LIMIT', 0, CHUNK)) do
     if moved < most then moved = moved + rouse(id, most - moved) end
   end
 end

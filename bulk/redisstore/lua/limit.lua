@@ -46,7 +46,7 @@ end
 local stirred = {}
 for _, id in ipairs(call('ZRANGE', P .. 'yt', 0, -1)) do
   if all or keyed[id:match('^(.-)\n')] then
-    stirred[#stirred + 1] = 0
+    stirred[#stirred + 1] = now
     stirred[#stirred + 1] = id
   end
 end

@@ -26,6 +26,9 @@ type Job struct {
 	Attempt int
 	// Lease identifies this attempt to the store.
 	Lease LeaseID
+	// Cost is what the attempt has really cost, which a handler may set for the limits by key with a
+	// cost. 0, as at first: what was charged when it began.
+	Cost int64
 	// Deadline is when the lease ends unless it is extended.
 	Deadline time.Time
 	// Target has the settings of the target that Spec names; nil if it names none. The engine

@@ -36,6 +36,27 @@ func TestKeysOfJobs(t *testing.T) {
 	}
 }
 
+func TestCostsOfJobs(t *testing.T) {
+	t.Parallel()
+	spec := &Spec{Tenant: "acme", Type: "export", Cost: 7}
+	payload := []byte(`{"n":17,"part":1.2,"text":"12","negative":-3,"huge":1e300}`)
+	for expression, want := range map[string]int64{
+		"": 1, "3": 3, "payload.n": 17, "payload.part": 2, "int(payload.text) * 2": 24, "cost": 7, "size(payload.text)": 2, "uint(5)": 5,
+		// Where there is no cost, it is 1; and it has bounds.
+		"payload.text": 1, "payload.missing": 1, "payload.negative": 1, "0": 1, "payload.huge": MaxCost, "0.0 / 0.0": 1,
+	} {
+		keys, err := NewKeys(map[string]KeyLimit{"tenant": {RequestsPerSecond: 1, Cost: expression}})
+		if err != nil {
+			t.Errorf("%s: %v", expression, err)
+			continue
+		}
+		use := keys.Of(spec, payload)[0]
+		if got := use.Charge(); got != want || (use.Cost == 0) != (expression == "") {
+			t.Errorf("%q: an attempt is charged %d by %+v, want %d", expression, got, use, want)
+		}
+	}
+}
+
 func TestWrongKeysAreRefused(t *testing.T) {
 	t.Parallel()
 	many := map[string]KeyLimit{}
@@ -51,6 +72,8 @@ func TestWrongKeysAreRefused(t *testing.T) {
 		"of type list(int): want a string":     {"[1]": {}},
 		"requests_per_second: want at least":   {"type": {RequestsPerSecond: 1e-9}},
 		"concurrency: want at least 1":         {"type": {Concurrency: -1}},
+		"of type string: want a number":        {"type": {RequestsPerSecond: 1, Cost: "tenant"}},
+		"set that too":                         {"type": {Cost: "cost"}},
 		"pacing: want window or smooth":        {"type": {Pacing: "even"}},
 		`expression "payload.xxxxxxxxxxxxxxxx`: {"payload." + strings.Repeat("x", 512): {}},
 	} {
@@ -68,7 +91,7 @@ func TestNextBudget(t *testing.T) {
 		for _, pacing := range []Pacing{PaceWindow, PaceSmooth} {
 			l := Limit{RequestsPerSecond: rate, Pacing: pacing}
 			for _, index := range []int64{-7, 0, 3, 999_990, 70_000_000_123} {
-				next := l.NextBudget(time.Second, index)
+				next := l.NextBudget(time.Second, index, 1)
 				for i := index + 1; i < next; i++ {
 					if l.Budget(time.Second, i) > 0 {
 						t.Fatalf("%+v: the next window after %d is %d, but %d allows attempts", l, index, next, i)
@@ -76,6 +99,19 @@ func TestNextBudget(t *testing.T) {
 				}
 				if l.Budget(time.Second, next) == 0 {
 					t.Errorf("%+v: the next window after %d is %d, which allows nothing", l, index, next)
+				}
+				if rate == 0 {
+					continue
+				}
+				for _, needed := range []int64{2, 7, 250, 1e9} {
+					next := l.NextBudget(time.Second, index, needed)
+					if next == index+1e6 { // it goes no further
+						continue
+					}
+					by, before := l.Budgets(time.Second, index+1, next-index), l.Budgets(time.Second, index+1, next-index-1)
+					if by < needed || before >= needed {
+						t.Errorf("%+v: by window %d after %d, %d are allowed, and %d by the one before; want the first %d", l, next, index, by, before, needed)
+					}
 				}
 			}
 		}

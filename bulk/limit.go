@@ -121,8 +121,7 @@ func Budget(rate float64, window time.Duration, index int64) int64 {
 	if scaled == NoLimit {
 		return NoLimit
 	}
-	i := phase(index)
-	return scaled/budgetScale + (i+1)*(scaled%budgetScale)/budgetScale - i*(scaled%budgetScale)/budgetScale
+	return budgets(scaled, index, 1)
 }
 
 // perWindow returns a rate in millionths of an attempt per window; NoLimit if it is none.
@@ -152,16 +151,38 @@ func (l Limit) PerWindow(window time.Duration) int64 {
 	return 0
 }
 
-// NextBudget returns the first window after one that allows an attempt, as Budget numbers them.
-func (l Limit) NextBudget(window time.Duration, index int64) int64 {
+// Budgets returns the sum of the budgets of n windows from one on, at most a million; NoLimit if the
+// limit has no rate.
+func (l Limit) Budgets(window time.Duration, from, n int64) int64 {
 	scaled := l.PerWindow(window)
-	if scaled == 0 || scaled >= budgetScale {
+	if scaled == 0 {
+		return NoLimit
+	}
+	return budgets(scaled, from, n)
+}
+
+func budgets(scaled, from, n int64) int64 {
+	i, part := phase(from), scaled%budgetScale
+	return scaled/budgetScale*n + (i+n)*part/budgetScale - i*part/budgetScale
+}
+
+// NextBudget returns the first window after one by which as much is allowed as is needed, from the
+// next window on, as Budget numbers them; at most a million windows later.
+func (l Limit) NextBudget(window time.Duration, index, needed int64) int64 {
+	scaled := l.PerWindow(window)
+	if scaled == 0 {
 		return index + 1
 	}
-	// The least n for which the budgets of the n windows after it add up to 1.
-	i := phase(index + 1)
-	total := i*scaled/budgetScale + 1
-	return index + (total*budgetScale+scaled-1)/scaled - i
+	// The budgets of n windows add up to n times the rate, rounded up or down.
+	n := max(1, (needed-1)*budgetScale/scaled)
+	if scaled < budgetScale {
+		i := phase(index + 1)
+		n = ((i*scaled/budgetScale+needed)*budgetScale+scaled-1)/scaled - i
+	}
+	for n < budgetScale && budgets(scaled, index+1, n) < needed {
+		n++
+	}
+	return index + min(n, budgetScale)
 }
 
 // Bounds of the limits by key.
@@ -172,11 +193,13 @@ const (
 	// MaxKeyLimited is about how many jobs of a tenant wait for their keys at most: with as many, no
 	// more of the tenant's jobs are admitted.
 	MaxKeyLimited = 100_000
-	// KeyKept is how long a place of a key is kept for the job that waited for it: until then the job
-	// should have come through its line again.
+	// KeyKept is how long a place of a key is kept at most for the job that waited for it: until then
+	// the job should have come through its line again.
 	KeyKept = 5 * time.Second
 	// maxKey bounds the bytes of a key; the key is the hash of one that is longer.
 	maxKey = 128
+	// MaxCost bounds what one attempt counts in a rate.
+	MaxCost = 1_000_000
 	// keyCost bounds what evaluating an expression for one job may cost, in CEL's units. A job for
 	// which it costs more has no key.
 	keyCost = 100_000
@@ -189,6 +212,11 @@ type KeyLimit struct {
 	RequestsPerSecond float64 `json:"requests_per_second,omitempty"`
 	Concurrency       int     `json:"concurrency,omitempty"`
 	Pacing            Pacing  `json:"pacing,omitempty"`
+	// Cost is the expression of what an attempt counts in RequestsPerSecond: a number from 1 to
+	// MaxCost, rounded up. Where it has no value, an attempt counts 1. An attempt starts if
+	// anything is left; what it takes beyond that is taken from the windows that follow. Default:
+	// each attempt counts 1.
+	Cost string `json:"cost,omitempty"`
 }
 
 // Limit returns the limit of each key.
@@ -196,6 +224,17 @@ func (l KeyLimit) Limit() Limit { return Limit{l.RequestsPerSecond, l.Concurrenc
 
 // JobKey is the key of a job by an expression.
 type JobKey struct{ Expression, Key string }
+
+// KeyUse is what an attempt of a job uses of a limit by key.
+type KeyUse struct {
+	JobKey
+	// Cost is what the attempt counts in the rate by the limit's KeyLimit.Cost; 0 if that is not
+	// set: then it counts 1.
+	Cost int64
+}
+
+// Charge returns what the attempt counts in the rate.
+func (u KeyUse) Charge() int64 { return max(1, u.Cost) }
 
 // Keys computes the keys of a tenant's jobs. It is safe for concurrent use.
 type Keys struct {
@@ -206,17 +245,18 @@ type Keys struct {
 type keyProgram struct {
 	expression string
 	program    cel.Program
+	cost       cel.Program // nil: each attempt counts 1
 }
 
 // keyVariables is what an expression may use.
-const keyVariables = "payload (the JSON value), tenant, type, target and key (strings)"
+const keyVariables = "payload (the JSON value), tenant, type, target and key (strings) and cost (a number)"
 
 var keyEnvironment = newKeyEnvironment()
 
 func newKeyEnvironment() *cel.Env {
 	environment, err := cel.NewEnv(
 		cel.Variable("payload", cel.DynType), cel.Variable("tenant", cel.StringType), cel.Variable("type", cel.StringType),
-		cel.Variable("target", cel.StringType), cel.Variable("key", cel.StringType),
+		cel.Variable("target", cel.StringType), cel.Variable("key", cel.StringType), cel.Variable("cost", cel.IntType),
 		cel.ParserExpressionSizeLimit(MaxKeyExpression), cel.ParserRecursionLimit(32),
 		cel.ASTValidators(cel.ValidateRegexLiterals(), cel.ValidateComprehensionNestingLimit(1)),
 	)
@@ -237,20 +277,32 @@ func NewKeys(limits map[string]KeyLimit) (*Keys, error) {
 	}
 	k := &Keys{}
 	for _, expression := range slices.Sorted(maps.Keys(limits)) {
-		program, reads, err := compileKey(expression)
+		limit := limits[expression]
+		program, reads, err := compileKey(expression, "a string, a number or a boolean", cel.StringType, cel.BoolType, cel.IntType, cel.UintType, cel.DoubleType, cel.DynType)
 		if err != nil {
 			return nil, err
 		}
-		if err := limits[expression].Limit().validate(); err != nil {
+		of := keyProgram{expression: expression, program: program}
+		if limit.Cost != "" {
+			cost, readsToo, err := compileKey(limit.Cost, "a number", cel.IntType, cel.UintType, cel.DoubleType, cel.DynType)
+			if err != nil {
+				return nil, err
+			}
+			of.cost, reads = cost, reads || readsToo
+		}
+		if limit.Cost != "" && limit.RequestsPerSecond == 0 {
+			return nil, &SettingError{"keys", fmt.Sprintf("expression %.64q: its cost counts in requests_per_second: set that too", expression)}
+		}
+		if err := limit.Limit().validate(); err != nil {
 			return nil, err
 		}
-		k.of = append(k.of, keyProgram{expression, program})
+		k.of = append(k.of, of)
 		k.readPayload = k.readPayload || reads
 	}
 	return k, nil
 }
 
-func compileKey(expression string) (program cel.Program, readsPayload bool, err error) {
+func compileKey(expression, want string, kinds ...*cel.Type) (program cel.Program, readsPayload bool, err error) {
 	wrong := func(why string) (cel.Program, bool, error) {
 		return nil, false, &SettingError{"keys", fmt.Sprintf("expression %.64q: %s", expression, why)}
 	}
@@ -261,10 +313,8 @@ func compileKey(expression string) (program cel.Program, readsPayload bool, err 
 	if issues.Err() != nil {
 		return wrong(fmt.Sprintf("%s: want an expression in CEL of %s", issues.Errors()[0].Message, keyVariables))
 	}
-	switch kind := checked.OutputType(); kind {
-	case cel.StringType, cel.BoolType, cel.IntType, cel.UintType, cel.DoubleType, cel.DynType:
-	default:
-		return wrong(fmt.Sprintf("its value is of type %v: want a string, a number or a boolean", kind))
+	if kind := checked.OutputType(); !slices.ContainsFunc(kinds, kind.IsExactType) {
+		return wrong(fmt.Sprintf("its value is of type %v: want %s", kind, want))
 	}
 	if program, err = keyEnvironment.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(keyCost)); err != nil {
 		return wrong(err.Error())
@@ -275,15 +325,16 @@ func compileKey(expression string) (program cel.Program, readsPayload bool, err 
 	return program, readsPayload, nil
 }
 
-// Of returns the keys of a job, in the order of the expressions. A job has no key by an expression
+// Of returns what an attempt of a job uses, in the order of the expressions. A job has no key by an expression
 // that cannot be evaluated for it, as where it names a field that the payload does not have, or
 // whose value is empty, or is no string, number or boolean. It is no key of a nil Keys.
-func (k *Keys) Of(spec *Spec, payload []byte) []JobKey {
+func (k *Keys) Of(spec *Spec, payload []byte) []KeyUse {
 	if k == nil {
 		return nil
 	}
 	variables := map[string]any{
 		"payload": nil, "tenant": spec.Tenant, "type": spec.Type, "target": spec.TargetName(), "key": spec.Key,
+		"cost": max(1, spec.Cost),
 	}
 	if k.readPayload {
 		var value any
@@ -291,16 +342,40 @@ func (k *Keys) Of(spec *Spec, payload []byte) []JobKey {
 			variables["payload"] = value
 		}
 	}
-	keys := []JobKey{}
+	uses := []KeyUse{}
 	for _, p := range k.of {
-		if value, _, err := p.program.Eval(variables); err == nil {
-			if text := keyText(value); text != "" {
-				keys = append(keys, JobKey{p.expression, text})
-			}
+		value, _, err := p.program.Eval(variables)
+		text := keyText(value)
+		if err != nil || text == "" {
+			continue
+		}
+		use := KeyUse{JobKey: JobKey{p.expression, text}}
+		if p.cost != nil {
+			value, _, _ := p.cost.Eval(variables)
+			use.Cost = keyCharge(value)
+		}
+		uses = append(uses, use)
+	}
+	return uses
+}
+
+// keyCharge returns the value of an expression as a cost.
+func keyCharge(value any) int64 {
+	switch v := value.(type) {
+	case types.Int:
+		return BoundCost(int64(v))
+	case types.Uint:
+		return BoundCost(int64(min(v, MaxCost)))
+	case types.Double:
+		if v >= 1 { // it may be no number
+			return BoundCost(int64(math.Ceil(min(float64(v), MaxCost))))
 		}
 	}
-	return keys
+	return 1
 }
+
+// BoundCost returns the cost from 1 to MaxCost that is nearest to n.
+func BoundCost(n int64) int64 { return min(max(n, 1), MaxCost) }
 
 // keyText returns the value of an expression as a key; "" if it is none.
 func keyText(value any) (text string) {

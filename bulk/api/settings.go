@@ -47,7 +47,7 @@ func (s *server) setTenant(ctx context.Context, in *inSetTenant) (*object[wire.T
 		Keys: map[string]bulk.KeyLimit{},
 	}.WithDefaults()
 	for expression, l := range in.Body.Keys {
-		tenant.Keys[expression] = bulk.KeyLimit{RequestsPerSecond: l.RequestsPerSecond, Concurrency: l.Concurrency, Pacing: bulk.Pacing(l.Pacing)}
+		tenant.Keys[expression] = bulk.KeyLimit{RequestsPerSecond: l.RequestsPerSecond, Concurrency: l.Concurrency, Pacing: bulk.Pacing(l.Pacing), Cost: l.Cost}
 	}
 	if err := s.engine.Set(ctx, bulk.SettingsChange{Name: in.ID, Tenant: &tenant}); err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func tenantAnswer(t bulk.Tenant) *object[wire.Tenant] {
 		RequestsPerSecond: t.RequestsPerSecond, Concurrency: t.Concurrency, Pacing: string(t.Pacing), Keys: map[string]wire.KeyLimit{},
 	}
 	for expression, l := range t.Keys {
-		body.Keys[expression] = wire.KeyLimit{RequestsPerSecond: l.RequestsPerSecond, Concurrency: l.Concurrency, Pacing: string(l.Pacing)}
+		body.Keys[expression] = wire.KeyLimit{RequestsPerSecond: l.RequestsPerSecond, Concurrency: l.Concurrency, Pacing: string(l.Pacing), Cost: l.Cost}
 	}
 	return &object[wire.Tenant]{Body: body}
 }

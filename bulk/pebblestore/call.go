@@ -189,9 +189,9 @@ func (s *Store) count(j *job, n int64) {
 func (s *Store) takeUp(j *job) {
 	a := j.action
 	s.count(j, -1)
-	if k := j.waits; k != nil {
-		j.waits = nil
-		k.line.Remove(j)
+	if j.reason == reasonKeyLimited {
+		j.key.line.Remove(j)
+		j.key = nil
 		a.line.tenant.aside--
 		return
 	}

@@ -79,7 +79,7 @@ func (a *action) show(state *bulk.JobState) {
 		state.State, state.At = bulk.StateInFlight, j.at.UTC()
 	case nonReady:
 		state.State, state.Reason, state.At = bulk.StateNonReady, bulk.NonReadyReason(j.reason), j.at.UTC()
-		if k := j.waits; k != nil {
+		if k := j.key; k != nil {
 			state.Key, state.KeyHeld, state.At = k.of, k.inFlight, time.Time{}
 		}
 	default:

@@ -16,13 +16,25 @@ type keyed struct {
 	tenant  *tenant
 	counter                  // of it: limit, window, started, inFlight
 	line    ranks.Heap[*job] // by job.at, when a job came
-	// awake counts the jobs that places are kept for, until then.
-	awake int64
-	until time.Time
+	// debt is what was started beyond the window's budget: the windows that follow pay it.
+	debt int64
+	// awake counts the jobs that places are kept for, until then: at most bulk.KeyKept since there was
+	// none. Kept is what they are charged.
+	awake, kept int64
+	until       time.Time
 	// at is when Dispatch looks at it next, and place its place in Store.looks.
 	at    time.Time
 	place int
 }
+
+// hold is a key that counts a job in flight, and what the attempt was charged there by its cost.
+type hold struct {
+	key  *keyed
+	cost int64
+}
+
+// mostWindows bounds the windows in which a debt is paid: see Limit.NextBudget.
+const mostWindows = 1_000_000
 
 func newLooks() ranks.Heap[*keyed] {
 	return ranks.New(func(k, o *keyed) bool { return k.at.Before(o.at) }, func(k *keyed) *int { return &k.place })
@@ -50,41 +62,61 @@ func keyLimit(t *tenant, of bulk.JobKey) bulk.Limit {
 	return l.Limit()
 }
 
-// full reports whether a key has all the jobs in flight that it may have, less the places that are
-// kept for others.
-func (k *keyed) full(kept int64) bool {
+// full reports whether a key has all the jobs in flight that it may have, with so many more.
+func (k *keyed) full(more int64) bool {
 	most := int64(k.limit.Concurrency)
-	return most > 0 && k.inFlight+kept >= most
+	return most > 0 && k.inFlight+more >= most
 }
 
-// able reports whether one more job may start, besides those that places are kept for.
-func (s *Store) able(k *keyed, kept int64, now time.Time) bool {
-	s.roll(&k.counter, now)
-	return !k.full(kept) && k.started+kept < s.budget(&k.counter)
+// able reports whether one more job may start, besides so many others, which are charged so much.
+func (s *Store) able(k *keyed, awake, kept int64, now time.Time) bool {
+	s.rollKey(k, now)
+	return !k.full(awake) && k.started+kept < s.budget(&k.counter)
+}
+
+// rollKey begins the present window of a key, in which it pays what the windows since the last one
+// have not.
+func (s *Store) rollKey(k *keyed, now time.Time) {
+	before, debt := k.window, k.debt
+	if s.roll(&k.counter, now); k.window == before {
+		return
+	}
+	if windows := k.window - before; debt > 0 && windows > 0 && windows < mostWindows {
+		debt -= k.limit.Budgets(s.config.Window, before+1, windows-1)
+		k.started = max(0, debt)
+	}
+	k.debt = max(0, k.started-k.limit.Budget(s.config.Window, k.window))
+}
+
+// chargeKey counts n more in the window of a key.
+func (s *Store) chargeKey(k *keyed, n int64, now time.Time) {
+	s.rollKey(k, now)
+	k.started = max(0, k.started+n)
+	k.debt = max(0, min(k.debt+n, k.started-k.limit.Budget(s.config.Window, k.window)))
 }
 
 // waitsFor returns the first of a job's keys that allows it no attempt now; nil if there is none. A
 // job that comes first goes behind those that wait. One that has waited takes any place that is free,
 // of whatever key: so it waits again only if other jobs have started in the meantime.
-func (s *Store) waitsFor(j *job, keys []bulk.JobKey, now time.Time) *keyed {
-	for _, of := range keys {
-		k := keyedOf(j.action.line.tenant, of)
-		if j.woken != nil && s.able(k, 0, now) || j.woken == nil && k.line.Len() == 0 && s.able(k, k.awake, now) {
+func (s *Store) waitsFor(j *job, uses []bulk.KeyUse, now time.Time) (k *keyed, charge int64) {
+	for _, use := range uses {
+		k := keyedOf(j.action.line.tenant, use.JobKey)
+		if j.key != nil && s.able(k, 0, 0, now) || j.key == nil && k.line.Len() == 0 && s.able(k, k.awake, k.kept, now) {
 			continue
 		}
-		return k
+		return k, use.Charge()
 	}
-	return nil
+	return nil, 0
 }
 
 // waitFor makes a job that was ready wait for a key, in the order in which jobs came there first.
-func (s *Store) waitFor(j *job, k *keyed, now time.Time) {
-	if j.woken != k {
+func (s *Store) waitFor(j *job, k *keyed, charge int64, now time.Time) {
+	if j.key != k {
 		j.at = now
 	}
 	s.giveUp(j, now)
 	t := j.action.line.tenant
-	j.phase, j.reason, j.waits = nonReady, reasonKeyLimited, k
+	j.phase, j.reason, j.key, j.charge = nonReady, reasonKeyLimited, k, charge
 	k.line.Set(j)
 	k.keep()
 	t.aside++
@@ -94,48 +126,62 @@ func (s *Store) waitFor(j *job, k *keyed, now time.Time) {
 
 // giveUp gives up the place that is kept for a job.
 func (s *Store) giveUp(j *job, now time.Time) {
-	if k := j.woken; k != nil {
-		j.woken = nil
-		k.awake = max(0, k.awake-1)
+	if k := j.key; k != nil {
+		j.key = nil
+		k.awake, k.kept = max(0, k.awake-1), max(0, k.kept-j.charge)
 		s.look(k, now)
 	}
 }
 
-// holdKeys counts a job in flight against its keys, and with attempts against their rates.
-func (s *Store) holdKeys(j *job, keys []bulk.JobKey, attempts int64, now time.Time) {
-	for _, of := range keys {
-		k := keyedOf(j.action.line.tenant, of)
+// holdKeys counts a job in flight against its keys; if it starts, against their rates too.
+func (s *Store) holdKeys(j *job, uses []bulk.KeyUse, starts bool, now time.Time) {
+	for _, use := range uses {
+		k := keyedOf(j.action.line.tenant, use.JobKey)
 		k.keep()
-		s.roll(&k.counter, now)
 		k.inFlight++
-		k.started += attempts
-		j.held = append(j.held, k)
+		if starts {
+			s.chargeKey(k, use.Charge(), now)
+		}
+		s.holds[j] = append(s.holds[j], hold{k, use.Cost})
 		s.look(k, now)
 	}
 	s.giveUp(j, now)
 }
 
-// letGo reverses holdKeys when a job has left flight: the next one that waits for a key returns.
+// letGo reverses holdKeys when a job has left flight: the next ones that wait for its keys return.
 func (s *Store) letGo(j *job, now time.Time) {
-	for _, k := range j.held {
-		k.inFlight--
-		s.rouse(k, 1, now)
+	held := s.holds[j]
+	delete(s.holds, j)
+	for _, h := range held {
+		h.key.inFlight--
+		s.rouse(h.key, 1, now)
 	}
-	j.held = nil
+}
+
+// settleCost charges the keys of a job in flight what its attempt has cost, instead of what it was
+// charged before.
+func (s *Store) settleCost(j *job, cost int64, now time.Time) {
+	for _, h := range s.holds[j] {
+		if h.cost > 0 && cost > 0 {
+			s.chargeKey(h.key, bulk.BoundCost(cost)-h.cost, now)
+		}
+	}
 }
 
 // rouse returns up to most jobs that wait for a key to their lines, as far as the key allows. A place
 // is kept for each that can start.
 func (s *Store) rouse(k *keyed, most int, now time.Time) (roused int) {
 	if !now.Before(k.until) {
-		k.awake = 0
+		k.awake, k.kept = 0, 0
 	}
-	for j := k.line.First(); j != nil && roused < most && s.able(k, k.awake, now); j = k.line.First() {
+	for j := k.line.First(); j != nil && roused < most && s.able(k, k.awake, k.kept, now); j = k.line.First() {
 		s.takeUp(j)
 		s.goBack(j)
 		if roused++; j.action.open() {
-			j.woken, k.until = k, now.Add(bulk.KeyKept)
-			k.awake++
+			if k.awake == 0 { // later ones do not put off the end of a place whose job does not come
+				k.until = now.Add(bulk.KeyKept)
+			}
+			j.key, k.awake, k.kept = k, k.awake+1, k.kept+j.charge
 		}
 	}
 	s.look(k, now)
@@ -145,9 +191,9 @@ func (s *Store) rouse(k *keyed, most int, now time.Time) (roused int) {
 // look notes when Dispatch looks at a key again; never, if only the end of an attempt can change
 // anything. A key without jobs is forgotten, once its window is over.
 func (s *Store) look(k *keyed, now time.Time) {
-	s.roll(&k.counter, now)
+	s.rollKey(k, now)
 	switch {
-	case k.line.Len() > 0 && s.able(k, k.awake, now):
+	case k.line.Len() > 0 && s.able(k, k.awake, k.kept, now):
 		k.at = now
 	case k.line.Len() > 0 && !k.full(k.awake):
 		k.at = s.renews(k)
@@ -157,7 +203,7 @@ func (s *Store) look(k *keyed, now time.Time) {
 			delete(k.tenant.keyed, k.of)
 		}
 	case k.inFlight == 0 && k.awake == 0 && k.line.Len() == 0:
-		k.at = s.ends(&k.counter)
+		k.at = s.renews(k)
 		if later := now.Add(s.config.Window); k.at.Before(later) {
 			k.at = later
 		}
@@ -176,7 +222,7 @@ func (s *Store) look(k *keyed, now time.Time) {
 
 // renews returns when the next window begins that allows an attempt.
 func (s *Store) renews(k *keyed) time.Time {
-	return bulk.WindowStart(k.limit.NextBudget(s.config.Window, k.window), k.limit.Window(s.config.Window))
+	return bulk.WindowStart(k.limit.NextBudget(s.config.Window, k.window, k.debt+1), k.limit.Window(s.config.Window))
 }
 
 // lookAtKeys returns jobs whose keys allow them an attempt again, at most so many.
@@ -205,7 +251,7 @@ func (s *Store) holdAgain(j *job) error {
 	}
 	payload, err := s.pages.payload(j.action.number, j.index)
 	if err == nil {
-		s.holdKeys(j, t.keys.Of(j.action.spec, payload), 0, s.now())
+		s.holdKeys(j, t.keys.Of(j.action.spec, payload), false, s.now())
 	}
 	return err
 }

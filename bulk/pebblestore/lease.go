@@ -39,7 +39,7 @@ type offer struct {
 	// keys are those of the job, by what computes its tenant's.
 	spec *bulk.Spec
 	by   *bulk.Keys
-	keys []bulk.JobKey
+	keys []bulk.KeyUse
 }
 
 // offers returns the jobs that leaseOffers takes next, without their payloads.
@@ -104,12 +104,12 @@ func (s *Store) leaseOffers(request bulk.LeaseRequest, offers []offer) (leased [
 				s.turnBack(j, over)
 				continue
 			}
-			if k := s.waitsFor(j, o.keys, c.now); k != nil {
-				s.waitFor(j, k, c.now)
+			if k, charge := s.waitsFor(j, o.keys, c.now); k != nil {
+				s.waitFor(j, k, charge, c.now)
 				continue
 			}
 			job := c.lease(j, request)
-			s.holdKeys(j, o.keys, 1, c.now)
+			s.holdKeys(j, o.keys, true, c.now)
 			job.Payload = o.payload
 			if leased = append(leased, job); o.err != nil && unread == nil {
 				unread = fmt.Errorf("job %s: %w", job.ID(), o.err)
@@ -238,6 +238,7 @@ func (c *call) end(j *job, settlement *bulk.Settlement) {
 		}
 		return
 	}
+	s.settleCost(j, settlement.Cost, c.now)
 	s.land(j)
 	switch settlement.Kind {
 	case bulk.Released:

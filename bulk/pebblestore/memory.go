@@ -32,10 +32,10 @@ type job struct {
 	at time.Time
 	// place is the job's place in the heap of its phase.
 	place int
-	// waits is the key that the job waits for, woken the one that has kept a place for it since, and
-	// held are the keys that count it in flight.
-	waits, woken *keyed
-	held         []*keyed
+	// key is what the job waits for, if it is non-ready, or what has kept a place for it since then.
+	// Charge is what its attempt will be charged there.
+	key    *keyed
+	charge int64
 }
 
 // action is an action that has not finished.

@@ -67,8 +67,10 @@ type Store struct {
 	nonReady   [4]int64
 	leases     ranks.Heap[*job]
 	looks      ranks.Heap[*keyed]
-	calls      uint64 // how many calls have begun
-	turn       uint64 // rotates among the types of a lease request
+	// holds has the keys that count jobs in flight.
+	holds map[*job][]hold
+	calls uint64 // how many calls have begun
+	turn  uint64 // rotates among the types of a lease request
 	// shutUntil ends the window in which the previous process started its last
 	// attempts: until then no attempt under a limit may start.
 	shutUntil time.Time
@@ -117,6 +119,7 @@ func Open(dir string, options Options) (*Store, error) {
 		due:      newTimeline(),
 		leases:   newTimeline(),
 		looks:    newLooks(),
+		holds:    map[*job][]hold{},
 		holdings: map[bulk.Holder]*holding{},
 		held:     map[*holding]struct{}{},
 	}

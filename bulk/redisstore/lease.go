@@ -239,8 +239,8 @@ func (s *Store) jobsOf(ctx context.Context, l leased) (jobs []bulk.Job, err erro
 	return jobs, nil
 }
 
-// keysOf returns the ids of the keys of offered jobs, by member. Without offers there are none.
-func (s *Store) keysOf(ctx context.Context, values *settings, offers []rueidis.RedisMessage) (ids map[string][]string, err error) {
+// keysOf returns the uses of keys by offered jobs, by member. Without offers there are none.
+func (s *Store) keysOf(ctx context.Context, values *settings, offers []rueidis.RedisMessage) (uses map[string][][2]any, err error) {
 	for offer := range slices.Chunk(offers, 3) {
 		action, err1 := offer[0].ToString()
 		index, err2 := offer[1].AsInt64()
@@ -249,11 +249,11 @@ func (s *Store) keysOf(ctx context.Context, values *settings, offers []rueidis.R
 		if err := errors.Join(err1, err2, err3, err4); err != nil {
 			return nil, fmt.Errorf("redis: the script lease: %w", err)
 		}
-		if ids == nil {
-			ids = map[string][]string{}
+		if uses == nil {
+			uses = map[string][][2]any{}
 		}
 		member := action + ":" + number(index)
-		ids[member] = []string{}
+		uses[member] = [][2]any{}
 		spec, err := s.specOf(ctx, n)
 		if errors.Is(err, bulk.ErrNotFound) { // the action was forgotten in the meantime
 			continue
@@ -262,11 +262,11 @@ func (s *Store) keysOf(ctx context.Context, values *settings, offers []rueidis.R
 			return nil, err
 		}
 		by, _ := values.keys.get(spec.Tenant)
-		for _, key := range by.Of(spec, payload) {
-			ids[member] = append(ids[member], spec.Tenant+"\n"+key.Expression+"\n"+key.Key)
+		for _, use := range by.Of(spec, payload) {
+			uses[member] = append(uses[member], [2]any{spec.Tenant + "\n" + use.Expression + "\n" + use.Key, use.Cost})
 		}
 	}
-	return ids, nil
+	return uses, nil
 }
 
 // specOf returns the spec of an action.

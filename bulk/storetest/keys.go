@@ -12,12 +12,16 @@ var keyCases = []testCase{
 	{"every end of an attempt frees its key", false, keyEnds},
 	{"rates by key are exact in every window", false, keyRates},
 	{"smooth pacing by key holds in any second", false, keySmooth},
+	{"rates by cost are paid", false, keyCost},
+	{"what an attempt has really cost is settled", false, keyRealCost},
+	{"jobs that wait for a rate by cost are turned aside once", false, keyCostWaits},
 	{"a key is the tenant's, in all its actions", false, keyOfTenant},
 	{"a job is held by all its keys", false, keySeveral},
 	{"jobs without a key are not limited", false, keyNone},
 	{"limits by key change at once", false, keyChanges},
 	{"what waits for a key is canceled, and paused", false, keyTransitions},
 	{"a place is kept for a job that cannot come, and not for long", false, keyKept},
+	{"a place that nobody takes is free again, though others are taken", false, keyKeptBusy},
 	{"a job that waits for a key tells it", false, keyShown},
 	{"keys hold what is in flight over restarts", true, keyRestart},
 	{"rates by key hold over restarts", true, keyRateRestart},
@@ -144,6 +148,92 @@ func keySmooth(k *kit) {
 		for i, start := range starts[key] {
 			k.check(i < 20 || start.Sub(starts[key][i-20]) >= time.Second, "more than 20 started with a key within a second")
 		}
+	}
+}
+
+// keyCost compares what starts in each window with a rate by cost: while anything is left, a job
+// starts, and what it takes beyond that is taken from the next windows.
+func keyCost(k *kit) {
+	for _, c := range []struct {
+		rate   float64
+		cost   int64
+		pacing bulk.Pacing
+	}{{10, 3, ""}, {10, 25, ""}, {2.5, 4, ""}, {0.3, 2, ""}, {100, 7, bulk.PaceSmooth}} {
+		k.open(unlimited())
+		k.limitKey("tenant", bulk.KeyLimit{RequestsPerSecond: c.rate, Cost: fmt.Sprint(c.cost), Pacing: c.pacing})
+		k.run(spec("a", "tenant"), 400)
+		l := bulk.Limit{RequestsPerSecond: c.rate, Pacing: c.pacing}
+		step := l.Window(time.Second)
+		k.advance(3 * time.Second)
+		debt, total := int64(0), 0
+		for range 60 {
+			left := budget(l.Paced(), step, windowIndex(step)) - debt
+			want := 0
+			for ; left > 0; left -= c.cost {
+				want++
+			}
+			k.dispatch(1000)
+			jobs := k.pass()
+			k.check(len(jobs) == want, "%+v: %d started in a window that owes %d, want %d", c, len(jobs), debt, want)
+			k.succeed(jobs...)
+			debt, total = max(0, -left), total+len(jobs)
+			k.advance(step)
+		}
+		k.check(total > 0, "%+v: nothing started", c)
+	}
+}
+
+func keyRealCost(k *kit) {
+	k.open(unlimited())
+	k.limitKeys("tenant", map[string]bulk.KeyLimit{"tenant": {RequestsPerSecond: 10, Cost: "cost"}, "type": {RequestsPerSecond: 100}})
+	s := spec("a", "tenant")
+	s.Cost = 5
+	k.run(s, 50)
+	k.advance(time.Second)
+	starts := func(want int, why string) []bulk.Job {
+		k.t.Helper()
+		k.dispatch(100)
+		jobs := k.pass()
+		k.check(len(jobs) == want, "%s: %d started, want %d", why, len(jobs), want)
+		return jobs
+	}
+	jobs := starts(2, "two of 5 in a window of 10")
+	k.settle(bulk.Settlement{Kind: bulk.Succeeded, Cost: 1}, jobs[0])
+	jobs = append(jobs[1:], starts(1, "one has cost 1, so 4 are left")...)
+	k.advance(time.Second)
+	jobs = append(jobs, starts(2, "1 was owed")...)
+	k.settle(bulk.Settlement{Kind: bulk.Succeeded, Cost: 25}, jobs[0])
+	k.settle(bulk.Settlement{Kind: bulk.FailedForNow, RetryAfter: time.Hour}, jobs[1:]...)
+	k.advance(time.Second)
+	starts(0, "20 more were owed")
+	k.advance(time.Second)
+	starts(0, "the first window has paid 10")
+	k.advance(time.Second)
+	k.succeed(starts(2, "1 and 10 were paid")...)
+	k.advance(time.Second)
+	k.settle(bulk.Settlement{Kind: bulk.Succeeded, Cost: 1 << 40}, starts(2, "nothing is owed but 1")...)
+	k.advance(100_000 * time.Second)
+	starts(0, "no more than the most is owed")
+	k.advance(100_100 * time.Second)
+	starts(2, "the most is paid twice")
+}
+
+func keyCostWaits(k *kit) {
+	k.open(unlimited())
+	k.limitKey("tenant", bulk.KeyLimit{RequestsPerSecond: 1000, Cost: "400"})
+	k.run(spec("a", "tenant"), 30)
+	k.advance(time.Second)
+	left := int64(30)
+	for left > 0 {
+		k.dispatch(1000)
+		jobs := k.pass()
+		left -= int64(len(jobs))
+		k.check(len(jobs) > 0 && len(jobs) <= 3, "%d started, want two or three of 400 in a window of 1,000", len(jobs))
+		k.check(k.keyLimited("a") == left, "%d jobs wait for their key, want %d", k.keyLimited("a"), left)
+		moved, _ := k.dispatch(1000)
+		k.check(moved == 0, "Dispatch moved %d jobs that the window cannot take", moved)
+		k.succeed(jobs...)
+		k.advance(time.Second)
 	}
 }
 
@@ -284,6 +374,33 @@ func keyKept(k *kit) {
 	k.check(len(k.pass()) == 0, "two jobs are in flight with a key that may have one")
 	k.succeed(running...)
 	k.check(len(k.pass()) == 1, "the job that had missed its place does not start")
+}
+
+func keyKeptBusy(k *kit) {
+	k.open(unlimited())
+	k.limitKey("tenant", bulk.KeyLimit{Concurrency: 2})
+	k.run(spec("a", "tenant"), 50)
+	running := k.pass()
+	k.run(spec("b", "tenant"), 1)
+	k.admit("b", 1)
+	k.check(len(k.lease(10)) == 0, "a third job started with a key that may have two")
+	for range 48 {
+		k.succeed(running[0])
+		running = append(running[1:], k.pass()...)
+	}
+	k.succeed(running[0])
+	running = running[1:]
+	k.expect("b", where{Pending: 1}) // a place is kept for it
+	k.transition("b", bulk.Transition{Kind: bulk.Pause})
+	k.run(spec("c", "tenant"), 100)
+	for range 20 {
+		k.advance(time.Second)
+		k.dispatch(100)
+		running = append(running, k.pass()...)
+		k.succeed(running[0])
+		running = running[1:]
+	}
+	k.check(len(running) == 1, "%d run besides the one that has ended, want one: a place is kept for a job that cannot come", len(running))
 }
 
 func keyShown(k *kit) {

@@ -22,6 +22,7 @@ type KeyLimit struct {
 	RequestsPerSecond float64 `json:"requests_per_second,omitempty" minimum:"0" maximum:"1000000000" doc:"Limits the attempts started of each key. Default 0: no limit."`
 	Concurrency       int     `json:"concurrency,omitempty" minimum:"0" maximum:"1000000" doc:"Limits the attempts of each key in flight. Default 0: no limit."`
 	Pacing            string  `json:"pacing,omitempty" enum:"window,smooth" doc:"How requests_per_second is spread. Default window."`
+	Cost              string  `json:"cost,omitempty" maxLength:"512" doc:"The CEL expression of what an attempt counts in requests_per_second, from 1 to 1,000,000, such as payload.tokens. Default: each counts 1."`
 }
 
 // TargetLimits holds the settings of one target. A PUT replaces them all: an absent

@@ -2,12 +2,14 @@
 -- budgets are those of Budget and NextBudget in bulk/limit.go: bulk/storetest tests both.
 --
 -- An id of a key is TENANT, EXPRESSION and KEY, with line ends between them.
+-- A use is such an id, and the cost of an attempt there, which is 0 where each counts 1.
 -- `limits` has for k:TENANT, by expression: the rate in millionths per window, or 0; the most in
 -- flight, or 0; and the length of the windows of the rate
--- y:ID  what counts for a key: its window, the attempts started in it, the jobs in flight, those that
--- wait, and those that places are kept for, until when
--- yl:ID the jobs that wait, in order; a job that was canceled stays until its turn comes
--- yf:NUMBER the ids of the keys of jobs in flight, by index
+-- y:ID  what counts for a key: its window, what was started in it, and beyond its budget; the jobs in
+-- flight, those that wait, those that places are kept for, what these are charged, and until when
+-- yl:ID the jobs that wait, in order, and what each is charged; a job that was canceled stays until
+-- its turn comes
+-- yf:NUMBER the uses of jobs in flight, by index
 -- yt    the ids of keys, by when dispatch looks at them next
 local KEY_LIMITED = 3
 local KEPT = 5000 -- bulk.KeyKept
@@ -25,37 +27,66 @@ local function limitOfKey(id)
   return {rate = l[1], most = l[2], window = l[3]}
 end
 
+-- budgetOf is the budget of n windows from one on.
+local function budgetOf(rate, from, n)
+  if rate == 0 then return math.huge end
+  local whole, part, i = math.floor(rate / MILLION), rate % MILLION, from % MILLION
+  return whole * n + math.floor((i + n) * part / MILLION) - math.floor(i * part / MILLION)
+end
+
+local function nextBudget(rate, after, needed)
+  if rate == 0 then return after + 1 end
+  local n = math.max(1, math.floor((needed - 1) * MILLION / rate))
+  if rate < MILLION then
+    local i = (after + 1) % MILLION
+    n = math.ceil((math.floor(i * rate / MILLION) + needed) * MILLION / rate) - i
+  end
+  while n < MILLION and budgetOf(rate, after + 1, n) < needed do n = n + 1 end
+  return after + math.min(n, MILLION)
+end
+
+-- rollKey begins the present window of a key, in which it pays what the windows since the last one
+-- have not.
+local function rollKey(c, l)
+  local present, debt = math.floor(now / l.window), c.debt
+  local windows = present - c.window
+  if windows == 0 then return end
+  if debt > 0 and windows > 0 and windows < MILLION then
+    debt = debt - budgetOf(l.rate, c.window + 1, windows - 1)
+  else
+    debt = 0
+  end
+  c.window, c.started = present, math.max(0, debt)
+  c.debt = math.max(0, c.started - budgetOf(l.rate, present, 1))
+end
+
+local NEW = {window = 0, started = 0, debt = 0, flight = 0, waiting = 0, awake = 0, kept = 0, till = 0}
 local function keyOf(id)
   local c = counts[id]
   if not c then
     local text = call('GET', P .. 'y:' .. id)
-    c = {stored = text and cjson.decode(text) or {window = 0, started = 0, flight = 0, waiting = 0, awake = 0, till = 0}, limit = limitOfKey(id)}
-    local present = math.floor(now / c.limit.window)
-    if c.stored.window ~= present then c.stored.window, c.stored.started = present, 0 end
+    c = {stored = cjson.decode(text or cjson.encode(NEW)), limit = limitOfKey(id)}
+    rollKey(c.stored, c.limit)
     counts[id] = c
   end
   c.changed = true
   return c.stored, c.limit
 end
 
--- budgetOf is the budget of n windows from one on.
-local function budgetOf(rate, from, n)
-  local whole, part, i = math.floor(rate / MILLION), rate % MILLION, from % MILLION
-  return whole * n + math.floor((i + n) * part / MILLION) - math.floor(i * part / MILLION)
+-- chargeKey counts n more in the window of a key.
+local function chargeKey(c, l, n)
+  c.started = math.max(0, c.started + n)
+  c.debt = math.max(0, math.min(c.debt + n, c.started - budgetOf(l.rate, c.window, 1)))
 end
 
-local function nextBudget(rate, after)
-  if rate == 0 or rate >= MILLION then return after + 1 end
-  local i = (after + 1) % MILLION
-  return after + math.ceil((math.floor(i * rate / MILLION) + 1) * MILLION / rate) - i
+local function fullKey(c, l, more) return l.most > 0 and c.flight + more >= l.most end
+
+-- ableKey reports whether one more job may start, besides so many others, which are charged so much.
+local function ableKey(c, l, awake, kept)
+  return not fullKey(c, l, awake) and c.started + kept < budgetOf(l.rate, c.window, 1)
 end
 
-local function fullKey(c, l, kept) return l.most > 0 and c.flight + kept >= l.most end
-
--- ableKey reports whether one more job may start, besides those that places are kept for.
-local function ableKey(c, l, kept)
-  return not fullKey(c, l, kept) and (l.rate == 0 or c.started + kept < budgetOf(l.rate, c.window, 1))
-end
+local function chargeOf(use) return math.max(1, use[2]) end
 
 -- hasWaited reports whether a job that is ready has waited for a key.
 local function hasWaited(s) return s.phase == IN_LINE and s.reason == KEY_LIMITED end
@@ -69,58 +100,59 @@ local function countAside(a, n)
   touch('shard')
 end
 
--- waitsFor returns the first of a job's keys that allows it no attempt now. A job that has waited takes
+-- waitsFor returns the first use of a job whose key allows it no attempt now. A job that has waited takes
 -- any place that is free; others go behind those that wait.
-local function waitsFor(s, ids)
-  for _, id in ipairs(ids) do
-    local c, l = keyOf(id)
+local function waitsFor(s, uses)
+  for _, use in ipairs(uses) do
+    local c, l = keyOf(use[1])
     local able
-    if hasWaited(s) then able = ableKey(c, l, 0) else able = c.waiting == 0 and ableKey(c, l, c.awake) end
-    if not able then return id end
+    if hasWaited(s) then able = ableKey(c, l, 0, 0) else able = c.waiting == 0 and ableKey(c, l, c.awake, c.kept) end
+    if not able then return use end
   end
 end
 
 -- giveUp gives up the place that is kept for a job.
-local function giveUp(s, ids)
+local function giveUp(s, uses)
   if not hasWaited(s) then return end
-  for _, id in ipairs(ids) do
-    local c = keyOf(id)
+  for _, use in ipairs(uses) do
+    local c = keyOf(use[1])
     if c.awake > 0 then
-      c.awake = c.awake - 1
+      c.awake, c.kept = c.awake - 1, math.max(0, c.kept - chargeOf(use))
       return
     end
   end
 end
 
 -- waitFor makes a job that was ready wait for a key; in front, if it has waited before.
-local function waitFor(number, a, index, s, ids, id)
-  local front = hasWaited(s)
-  giveUp(s, ids)
+local function waitFor(number, a, index, s, uses, use)
+  local front, id = hasWaited(s), use[1]
+  giveUp(s, uses)
   s.phase, s.reason, s.at = ASIDE, KEY_LIMITED, 0
   call('HSET', P .. 'j:' .. number, string.format('%d', index), packState(s))
   call('HSET', P .. 'yw:' .. number, string.format('%d', index), id)
-  call(front and 'LPUSH' or 'RPUSH', P .. 'yl:' .. id, memberOf(number, index))
+  call(front and 'LPUSH' or 'RPUSH', P .. 'yl:' .. id, string.format('%s:%d:%d', number, index, chargeOf(use)))
   local c = keyOf(id)
   c.waiting = c.waiting + 1
   countAside(a, 1)
 end
 
 -- holdKeys counts a job that starts against its keys.
-local function holdKeys(number, a, index, s, ids)
-  if #ids == 0 then return end
-  giveUp(s, ids)
-  for _, id in ipairs(ids) do
-    local c = keyOf(id)
-    c.flight, c.started = c.flight + 1, c.started + 1
+local function holdKeys(number, a, index, s, uses)
+  if #uses == 0 then return end
+  giveUp(s, uses)
+  for _, use in ipairs(uses) do
+    local c, l = keyOf(use[1])
+    c.flight = c.flight + 1
+    chargeKey(c, l, chargeOf(use))
   end
-  call('HSET', P .. 'yf:' .. number, string.format('%d', index), cjson.encode(ids))
+  call('HSET', P .. 'yf:' .. number, string.format('%d', index), cjson.encode(uses))
   a.holds = 1
 end
 
 -- rouseOne returns the first job that waits for a key to its line, and keeps a place for it if it can
 -- start. It returns false if the job was canceled.
 local function rouseOne(c, member)
-  local number, index = member:match('^(%d+):(%d+)$')
+  local number, index, charged = member:match('^(%d+):(%d+):(%d+)$')
   local a = actionOf(number)
   local text = a and call('HGET', P .. 'j:' .. number, index)
   local s = text and unpackState(text)
@@ -129,7 +161,8 @@ local function rouseOne(c, member)
   countAside(a, -1)
   s.phase = IN_LINE
   if a.status == 'RUNNING' and a.paused == 0 then
-    c.awake, c.till = c.awake + 1, now + KEPT
+    if c.awake == 0 then c.till = now + KEPT end -- later ones do not put it off
+    c.awake, c.kept = c.awake + 1, c.kept + charged
   else
     s.reason = 0
   end
@@ -145,8 +178,8 @@ end
 local function rouse(id, most)
   local c, l = keyOf(id)
   local roused, passed = 0, 0
-  if now >= c.till then c.awake = 0 end
-  while c.waiting > 0 and roused < most and passed < CHUNK and ableKey(c, l, c.awake) do
+  if now >= c.till then c.awake, c.kept = 0, 0 end
+  while c.waiting > 0 and roused < most and passed < CHUNK and ableKey(c, l, c.awake, c.kept) do
     local member = call('LPOP', P .. 'yl:' .. id)
     if not member then
       c.waiting = 0
@@ -159,18 +192,21 @@ local function rouse(id, most)
   return roused
 end
 
--- letGo reverses holdKeys for jobs that have left flight: the next ones that wait return.
-local function letGo(number, a, indexes)
+-- letGo reverses holdKeys for jobs that have left flight: the next ones that wait return. `costs` has
+-- what attempts have really cost, by index.
+local function letGo(number, a, indexes, costs)
   if a.holds ~= 1 or #indexes == 0 then return end
   for i = 1, #indexes, CHUNK do
     local last = math.min(i + CHUNK - 1, #indexes)
     local held = call('HMGET', P .. 'yf:' .. number, unpack(indexes, i, last))
     call('HDEL', P .. 'yf:' .. number, unpack(indexes, i, last))
     for n = 1, last - i + 1 do
-      for _, id in ipairs(held[n] and cjson.decode(held[n]) or {}) do
-        local c = keyOf(id)
+      for _, use in ipairs(held[n] and cjson.decode(held[n]) or {}) do
+        local c, l = keyOf(use[1])
+        local cost = costs and costs[indexes[i + n - 1]] or 0
+        if cost > 0 and use[2] > 0 then chargeKey(c, l, cost - use[2]) end
         c.flight = math.max(0, c.flight - 1)
-        rouse(id, 1)
+        rouse(use[1], 1)
       end
     end
   end
@@ -180,10 +216,10 @@ end
 -- anything.
 local function lookAt(c, l)
   local at
-  if c.waiting > 0 and ableKey(c, l, c.awake) then
+  if c.waiting > 0 and ableKey(c, l, c.awake, c.kept) then
     at = now
   elseif c.waiting > 0 and not fullKey(c, l, c.awake) then
-    at = nextBudget(l.rate, c.window) * l.window
+    at = nextBudget(l.rate, c.window, c.debt + 1) * l.window
   end
   if c.awake > 0 then at = math.min(at or c.till, c.till) end
   return at
@@ -200,7 +236,7 @@ local function flushKeys()
       if c.flight > 0 or c.waiting > 0 or c.awake > 0 then
         call('SET', name, cjson.encode(c))
       elseif c.started > 0 then
-        call('SET', name, cjson.encode(c), 'PX', l.window + LASTING)
+        call('SET', name, cjson.encode(c), 'PX', (nextBudget(l.rate, c.window, c.debt + 1) - c.window) * l.window + LASTING)
       else
         call('DEL', name)
       end

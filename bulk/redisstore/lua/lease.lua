@@ -1,8 +1,8 @@
 -- Lease puts ready jobs in flight, and charges each to the present window. If its answer is
 -- lost, the leases expire and the jobs return.
 --
--- ARGV[3] terms: quotas and slots; the limits for which more was already requested; the ids of the
--- keys of jobs that were offered, by member
+-- ARGV[3] terms: quotas and slots; the limits for which more was already requested; the uses of
+-- keys by jobs that were offered, by member
 -- ARGV[4] the maximum of jobs   ARGV[5] the length of the lease, in ms
 -- ARGV[6] 1: leases end with their owner   ARGV[7] the owner
 -- ARGV[8] the maximum of payload bytes   ARGV[9] 1: but at least one job
@@ -173,19 +173,19 @@ local function startKeyed(number, a, n)
   local took, begun = 0, 0
   while took < n do
     local first, _, fresh = runOf(call('LINDEX', P .. 'r:' .. number, 0))
-    local ids = keysOf[memberOf(number, first)]
-    if not ids then break end
+    local uses = keysOf[memberOf(number, first)]
+    if not uses then break end
     local text = not fresh and call('HGET', P .. 'j:' .. number, string.format('%d', first))
     local s = text and unpackState(text) or freshState()
-    local id = waitsFor(s, ids)
+    local use = waitsFor(s, uses)
     took = took + 1
-    if id then
+    if use then
       takeRuns(P .. 'r:' .. number, 1, function() end)
       charge(a, -1)
       touch('a:' .. number)
-      waitFor(number, a, first, s, ids, id)
+      waitFor(number, a, first, s, uses, use)
     else
-      holdKeys(number, a, first, s, ids)
+      holdKeys(number, a, first, s, uses)
       start(number, a, 1)
       begun = begun + 1
     end

@@ -200,6 +200,8 @@ const (
 	maxKey = 128
 	// MaxCost bounds what one attempt counts in a rate.
 	MaxCost = 1_000_000
+	// keyPattern bounds the instructions of the pattern of a regular expression.
+	keyPattern = 1000
 	// keyCost bounds what evaluating an expression for one job may cost, in CEL's units. A job for
 	// which it costs more has no key.
 	keyCost = 100_000
@@ -257,7 +259,7 @@ func newKeyEnvironment() *cel.Env {
 	environment, err := cel.NewEnv(
 		cel.Variable("payload", cel.DynType), cel.Variable("tenant", cel.StringType), cel.Variable("type", cel.StringType),
 		cel.Variable("target", cel.StringType), cel.Variable("key", cel.StringType), cel.Variable("cost", cel.IntType),
-		cel.ParserExpressionSizeLimit(MaxKeyExpression), cel.ParserRecursionLimit(32),
+		cel.ParserExpressionSizeLimit(MaxKeyExpression), cel.ParserRecursionLimit(32), cel.RegexProgramSizeLimit(keyPattern),
 		cel.ASTValidators(cel.ValidateRegexLiterals(), cel.ValidateComprehensionNestingLimit(1)),
 	)
 	if err != nil {
@@ -325,9 +327,9 @@ func compileKey(expression, want string, kinds ...*cel.Type) (program cel.Progra
 	return program, readsPayload, nil
 }
 
-// Of returns what an attempt of a job uses, in the order of the expressions. A job has no key by an expression
-// that cannot be evaluated for it, as where it names a field that the payload does not have, or
-// whose value is empty, or is no string, number or boolean. It is no key of a nil Keys.
+// Of returns what an attempt of a job uses, in the order of the expressions. A job has no key by an
+// expression that cannot be evaluated for it, as where it names a field that the payload does not
+// have, or whose value is empty, or is no string, number or boolean. A nil Keys has none.
 func (k *Keys) Of(spec *Spec, payload []byte) []KeyUse {
 	if k == nil {
 		return nil

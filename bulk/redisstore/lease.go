@@ -127,8 +127,7 @@ func payloadBytes(jobs []bulk.Job) (bytes int) {
 // and gets more of the limits if needed.
 func (s *Store) leaseFrom(ctx context.Context, shard int, request bulk.LeaseRequest, most, bytes int) (jobs []bulk.Job, err error) {
 	t := terms{Single: len(s.shards) == 1, Asked: map[string]bool{}}
-	var values settings
-	values, t.Revision = s.settings.get()
+	_, t.Revision = s.settings.get()
 	for rounds := leaseRounds; rounds > 0; rounds-- {
 		began := time.Now()
 		answer, err := s.leaseOnce(ctx, shard, &t, request, most-len(jobs), bytes-payloadBytes(jobs))
@@ -140,10 +139,14 @@ func (s *Store) leaseFrom(ctx context.Context, shard int, request bulk.LeaseRequ
 			return jobs, err
 		}
 		jobs = append(jobs, got...)
+		values, revision := s.settings.get()
 		if t.Keys, err = s.keysOf(ctx, &values, answer.offers); err != nil {
 			return jobs, err
 		}
 		if len(t.Keys) > 0 {
+			if revision != t.Revision { // keys and quotas are of one revision
+				t.Revision, t.Quotas, t.Slots = revision, nil, nil
+			}
 			if len(jobs) == 0 { // the next round takes these from the ready jobs, which are not endless
 				rounds++
 			}

@@ -138,6 +138,9 @@ type Spec struct {
 	// have equal parts of what the tenant gets, however many actions and jobs each has. It has at
 	// most 256 printable characters; empty is a key like any other.
 	Key string `json:"key,omitempty"`
+	// Cost is the value of the variable cost in the limits by key of the jobs, up to MaxCost.
+	// Default 1.
+	Cost int64 `json:"cost,omitempty"`
 	// Aggregate names the aggregates of the results, such as "sum:amount".
 	Aggregate []string `json:"aggregate,omitempty"`
 	// RunAt is the earliest time of the first attempt; zero means now.
@@ -233,6 +236,8 @@ func (s Spec) Normalize() (Spec, error) {
 		return s, &SpecError{"type", `give a type, such as "echo", or a target with a url`}
 	case !idPattern.MatchString(s.Type):
 		return s, &SpecError{"type", "want 1 to 128 of letters, digits and . _ : -"}
+	case s.Cost < 0 || s.Cost > MaxCost:
+		return s, &SpecError{"cost", fmt.Sprintf("want 1 to %d, or 0 for the default", MaxCost)}
 	case s.Key != "" && !namePattern.MatchString(s.Key):
 		return s, &SpecError{"key", "want at most 256 printable characters"}
 	case s.Class > Low:

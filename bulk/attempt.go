@@ -129,6 +129,7 @@ func (p *pool) run(ctx context.Context, job *Job) Settlement {
 		return p.callTarget(ctx, job)
 	}
 	settlement, _ := p.call(ctx, job)
+	settlement.Cost = job.Cost
 	return settlement
 }
 
@@ -143,6 +144,7 @@ func (p *pool) callTarget(ctx context.Context, job *Job) Settlement {
 	began := time.Now()
 	settlement, err := p.call(ctx, job)
 	silent := settlement.Kind == FailedForNow && errors.Is(err, ErrUnreachable)
+	settlement.Cost = job.Cost
 	if p.engine.loads.end(name, probe, settlement.Kind, silent, time.Since(began)) {
 		return Settlement{Kind: Released, RetryAfter: probeInterval}
 	}

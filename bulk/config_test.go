@@ -2,6 +2,7 @@ package bulk
 
 import (
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -40,7 +41,7 @@ func TestConfigDefaults(t *testing.T) {
 	if again := got.WithDefaults(); !equalConfig(again, got) {
 		t.Errorf("with defaults twice: %+v", again)
 	}
-	if tenant := (Tenant{}).WithDefaults(); tenant != (Tenant{Weight: 1}) {
+	if tenant := (Tenant{}).WithDefaults(); !reflect.DeepEqual(tenant, Tenant{Weight: 1}) {
 		t.Errorf("a tenant's defaults are %+v", tenant)
 	}
 }

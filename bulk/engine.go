@@ -486,6 +486,7 @@ func (e *Engine) Set(ctx context.Context, change SettingsChange) error {
 		return err
 	}
 	e.fetch.Wake()
+	e.dispatch.Wake()
 	if change.Target == nil && change.Type == nil {
 		return nil // no loop keeps the others
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// NewJob is one job to enqueue by itself: see Engine.Enqueue. Tenant, Type, Target, Class, Key,
+// NewJob is one job to enqueue by itself: see Engine.Enqueue. Tenant, Type, Target, Class, Key, Cost,
 // MaxAttempts, Timeout, RunAt and KeepResults are as in a Spec.
 type NewJob struct {
 	Tenant string
@@ -22,6 +22,7 @@ type NewJob struct {
 	Payload     []byte
 	Class       Class
 	Key         string
+	Cost        int64
 	MaxAttempts int
 	Timeout     time.Duration
 	KeepResults bool
@@ -62,7 +63,7 @@ var ErrBusy = errors.New("too many jobs wait to be stored")
 
 // Enqueue adds one job, which can start at once. When it returns, the job is durable.
 //
-// Jobs that are alike (tenant, type or target, class, key, attempts, timeout and
+// Jobs that are alike (tenant, type or target, class, key, cost, attempts, timeout and
 // whether results are kept) and are enqueued
 // in the same window of Config.StreamWindow share one action: a stream, which is sealed when
 // its window is over. Callers that enqueue at the same time share one write. A job with Unique
@@ -77,7 +78,7 @@ func (e *Engine) Enqueue(ctx context.Context, job NewJob) (Enqueued, error) {
 		return Enqueued{}, err
 	}
 	spec := Spec{
-		Tenant: job.Tenant, Type: job.Type, Target: job.Target, Class: job.Class, Key: job.Key,
+		Tenant: job.Tenant, Type: job.Type, Target: job.Target, Class: job.Class, Key: job.Key, Cost: job.Cost,
 		MaxAttempts: job.MaxAttempts, Timeout: job.Timeout, KeepResults: job.KeepResults,
 	}
 	if job.RunAt.After(now) {

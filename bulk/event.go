@@ -185,7 +185,9 @@ func (a *Action) Event(eventType string, at time.Time) (Event, error) {
 		RunAt: orNull(a.RunAt), CreatedAt: a.CreatedAt.UTC(), FinishedAt: orNull(a.FinishedAt),
 	}
 	for reason, jobs := range a.NonReady {
-		data.NonReadyReasons[NonReadyReason(reason).String()] = jobs
+		if reason := NonReadyReason(reason); jobs > 0 || reason != KeyLimited { // as in the API
+			data.NonReadyReasons[reason.String()] = jobs
+		}
 	}
 	if to := data.Target; to != nil {
 		to.URL = to.URL[:min(len(to.URL), maxEventURL)]

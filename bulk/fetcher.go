@@ -49,7 +49,10 @@ func (e *Engine) fetchOnce(ctx context.Context, flows map[string]*flow) (wait ti
 	}
 	e.metrics.fetched(seen, admitted)
 	wait = e.config.FetchInterval
-	if seen.backlog.lines() > 0 {
+	switch {
+	case admitted > 0 && seen.backlog.NonReady[KeyLimited] > 0:
+		wait = 0 // those that were admitted may wait for their keys too: then nobody says that more are needed
+	case seen.backlog.lines() > 0:
 		wait = min(wait, max(0, seen.backlog.WindowEnds.Sub(seen.backlog.Now)))
 	}
 	return wait, nil

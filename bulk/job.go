@@ -26,6 +26,9 @@ type Job struct {
 	Attempt int
 	// Lease identifies this attempt to the store.
 	Lease LeaseID
+	// Cost is what the attempt has really cost, which a handler may set for the limits by key with a
+	// cost. 0, as at first: what was charged when it began.
+	Cost int64
 	// Deadline is when the lease ends unless it is extended.
 	Deadline time.Time
 	// Target has the settings of the target that Spec names; nil if it names none. The engine
@@ -149,6 +152,10 @@ type JobState struct {
 	Attempts int
 	// Reason is why the job was turned back, if it is non-ready.
 	Reason NonReadyReason
+	// Key is the key that a job waits for which is KeyLimited, and KeyHeld how many jobs with it are in
+	// flight.
+	Key     JobKey
+	KeyHeld int64
 	// At is when a non-ready job is due, when the lease of a job in flight ends, and when a job
 	// failed; else zero. It is zero too if the dead letter of the failed job is gone.
 	At time.Time
@@ -205,6 +212,8 @@ const (
 	APIThrottled
 	// TransientError: the attempt failed and will be retried.
 	TransientError
+	// KeyLimited: a limit by its key allowed the job no attempt; see Tenant.Keys.
+	KeyLimited
 	nonReadyReasons
 )
 
@@ -215,6 +224,8 @@ func (r NonReadyReason) String() string {
 		return "rate_limited"
 	case APIThrottled:
 		return "api_throttled"
+	case KeyLimited:
+		return "key_limited"
 	default:
 		return "transient_error"
 	}

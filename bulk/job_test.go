@@ -104,7 +104,7 @@ func TestVerdictsAndReasonsAsTheAPISpellsThem(t *testing.T) {
 			t.Errorf("verdict %d is %q, want %q", verdict, got, want)
 		}
 	}
-	for reason, want := range map[NonReadyReason]string{RateLimited: "rate_limited", APIThrottled: "api_throttled", TransientError: "transient_error"} {
+	for reason, want := range map[NonReadyReason]string{RateLimited: "rate_limited", APIThrottled: "api_throttled", TransientError: "transient_error", KeyLimited: "key_limited"} {
 		if got := reason.String(); got != want {
 			t.Errorf("reason %d is %q, want %q", reason, got, want)
 		}

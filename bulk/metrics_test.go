@@ -64,6 +64,7 @@ bulk_action_received_total 10
 # HELP bulk_action_non_ready_queue_size Jobs that were turned back and wait until they are due.
 # TYPE bulk_action_non_ready_queue_size gauge
 bulk_action_non_ready_queue_size{reason="api_throttled"} 0
+bulk_action_non_ready_queue_size{reason="key_limited"} 0
 bulk_action_non_ready_queue_size{reason="rate_limited"} 0
 bulk_action_non_ready_queue_size{reason="transient_error"} 0
 `

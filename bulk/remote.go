@@ -16,6 +16,8 @@ type Report struct {
 	Error      string
 	RetryAfter time.Duration
 	Took       time.Duration
+	// Cost is what the attempt has really cost; 0: as it was charged.
+	Cost int64
 	// LeaseFor is for Extended; 0 is the lease of the config.
 	LeaseFor time.Duration
 }
@@ -85,7 +87,7 @@ func (e *Engine) Settle(ctx context.Context, reports []Report) ([]Verdict, error
 		if r.Kind == Succeeded {
 			settlement = e.mapped(ctx, r.Lease.Action, k.spec, r.Result)
 		}
-		settlement.Lease, settlement.RetryAfter = r.Lease, r.RetryAfter
+		settlement.Lease, settlement.RetryAfter, settlement.Cost = r.Lease, r.RetryAfter, r.Cost
 		settlement.Took, settlement.LeaseFor = r.Took, r.LeaseFor
 		settlement.LeaseFor = cmp.Or(settlement.LeaseFor, e.config.Lease)
 		batch[i] = attemptOutcome{settlement: settlement, spec: k.spec}

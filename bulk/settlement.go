@@ -48,6 +48,9 @@ type Settlement struct {
 	RetryAfter time.Duration
 	// Took is how long the attempt ran.
 	Took time.Duration
+	// Cost is what the attempt has really cost, for the limits by key with a cost; 0: what was
+	// charged when it began. More than MaxCost counts as that.
+	Cost int64
 	// LeaseFor is the new lease, for Extended.
 	LeaseFor time.Duration
 }

@@ -55,6 +55,7 @@ type alike struct {
 	Target       Target
 	Class        Class
 	Key          string
+	Cost         int64
 	MaxAttempts  int
 	Timeout      time.Duration
 	KeepResults  bool
@@ -111,7 +112,7 @@ func (s *streams) enqueue(ctx context.Context, spec Spec, payload []byte) (Enque
 // join adds a caller to the intake of its kind of jobs.
 func (s *streams) join(spec Spec, caller *enqueuer) (*intake, error) {
 	key := alike{
-		Tenant: spec.Tenant, Type: spec.Type, Class: spec.Class, Key: spec.Key, MaxAttempts: spec.MaxAttempts, Timeout: spec.Timeout,
+		Tenant: spec.Tenant, Type: spec.Type, Class: spec.Class, Key: spec.Key, Cost: spec.Cost, MaxAttempts: spec.MaxAttempts, Timeout: spec.Timeout,
 		KeepResults: spec.KeepResults,
 	}
 	if spec.Target != nil {
@@ -284,11 +285,14 @@ func (s *streams) open(ctx context.Context, in *intake) error {
 func (in *intake) next() { in.part, in.known = in.part+1, false }
 
 // streamID returns the id of a stream: the same in all instances. The time comes first, as
-// lists may cut the rest. Without a key it is that of earlier versions.
+// lists may cut the rest. Without a key and a cost it is that of earlier versions.
 func streamID(spec Spec, start time.Time, part int) string {
 	kind := []any{spec.Tenant, spec.Type, spec.Target, spec.Class, spec.MaxAttempts, spec.Timeout, spec.KeepResults}
-	if spec.Key != "" {
+	if spec.Key != "" || spec.Cost != 0 {
 		kind = append(kind, spec.Key)
+	}
+	if spec.Cost != 0 {
+		kind = append(kind, spec.Cost)
 	}
 	id := fmt.Sprintf("stream-%s-%s", start.UTC().Format("20060102T150405Z"), digest(kind...))
 	if part > 0 {

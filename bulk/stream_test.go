@@ -54,6 +54,11 @@ func TestEnqueuedJobsShareTheStreamOfTheirWindow(t *testing.T) {
 		if a := r.action(alike.Action); alike.Action == first.Action || a.Key != "customer 7" {
 			t.Errorf("a job of another key is in %s with the key %q, want a stream of its own beside %s", alike.Action, a.Key, first.Action)
 		}
+		costly := oneJob(2)
+		costly.Cost = 5
+		if dear := r.enqueue(costly); dear.Action == first.Action || r.action(dear.Action).Cost != 5 {
+			t.Errorf("a job of another cost is in %s, want a stream of its own beside %s", dear.Action, first.Action)
+		}
 		if again := r.enqueue(keyed); again.Action != alike.Action || again.Index != 1 {
 			t.Errorf("the second job of a key is %+v, want index 1 of %s", again, alike.Action)
 		}

@@ -30,6 +30,9 @@ type Tenant struct {
 	Concurrency int `json:"concurrency,omitempty"`
 	// Pacing spreads RequestsPerSecond over time. Default PaceWindow.
 	Pacing Pacing `json:"pacing,omitempty"`
+	// Keys limit the tenant's jobs that have one key: the limits by the expression, in CEL, that
+	// computes a job's key; see Keys.Of. At most MaxKeyLimits. Default: none. It is not changed.
+	Keys map[string]KeyLimit `json:"keys,omitempty"`
 }
 
 // Limit returns the tenant's own limit.
@@ -39,6 +42,17 @@ func (t *Tenant) Limit() Limit { return Limit{t.RequestsPerSecond, t.Concurrency
 func (t Tenant) WithDefaults() Tenant {
 	t.Weight = cmp.Or(t.Weight, 1)
 	return t
+}
+
+// validate returns a *SettingError if a value is out of range.
+func (t *Tenant) validate() error {
+	if !(t.Weight >= 0 && t.Weight <= 1000) {
+		return &SettingError{"weight", "want more than 0, at most 1,000; or 0 for the default"}
+	}
+	if _, err := NewKeys(t.Keys); err != nil {
+		return err
+	}
+	return t.Limit().validate()
 }
 
 // TargetLimits holds the settings of one target.
@@ -245,10 +259,8 @@ func (c SettingsChange) Validate() error {
 		return c.Limits.Limit().validate()
 	case !namePattern.MatchString(c.Name):
 		return &SettingError{"name", "want 1 to 256 printable characters"}
-	case c.Tenant != nil && !(c.Tenant.Weight >= 0 && c.Tenant.Weight <= 1000):
-		return &SettingError{"weight", "want more than 0, at most 1,000; or 0 for the default"}
 	case c.Tenant != nil:
-		return c.Tenant.Limit().validate()
+		return c.Tenant.validate()
 	case c.Target != nil:
 		return c.Target.validate()
 	}

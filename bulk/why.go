@@ -153,6 +153,12 @@ func (q *question) withoutBacklog() (x Explanation, known bool) {
 		return q.answer(WhyInFlight, unknown, "a worker has it: its lease ends at %s unless it is extended", clock(j.At)), true
 	case a.Paused:
 		return q.answer(WhyPaused, unknown, "its action is paused: resume the action"), true
+	case j.State == StateNonReady && j.Reason == KeyLimited:
+		x = q.answer(j.Reason.String(), unknown, "its tenant's limit by %s lets no more jobs with the key %q start now: %d are in flight", j.Key.Expression, j.Key.Key, j.KeyHeld)
+		if j.KeyHeld > 0 {
+			x.HeldBy = []TenantJobs{{a.Tenant, j.KeyHeld}}
+		}
+		return x, true
 	case j.State == StateNonReady:
 		return q.answer(j.Reason.String(), j.At, "%s: it is due at %s", turnedBack(j.Reason), clock(j.At)), true
 	case a.Status == Created:

@@ -99,6 +99,9 @@ var whyCases = []struct {
 	{"transient_error", func(q *question) {
 		*q.job = JobState{State: StateNonReady, Reason: TransientError, At: whyNow.Add(time.Minute)}
 	}, "its last attempt failed", "", time.Minute},
+	{"key_limited", func(q *question) {
+		*q.job = JobState{State: StateNonReady, Reason: KeyLimited, Key: JobKey{"payload.customer", "c1"}, KeyHeld: 2}
+	}, `limit by payload.customer lets no more jobs with the key "c1" start now: 2 are in flight`, "t 2", 0},
 	{"", func(q *question) { q.job.State = StateSucceeded; q.action.Paused = true }, "", "", 0},
 }
 

@@ -19,11 +19,11 @@ func TestBulkLimitsOverKills(t *testing.T) {
 	t.Parallel()
 	plan := bulkPlan{
 		phases: [][]string{{"remote"}, {"webhook", "echo"}}, tenants: 4, jobs: 500,
-		limit: 600, tenantLimit: 120, leaseFor: 2 * time.Second,
+		limit: 600, tenantLimit: 120, keyLimit: 60, leaseFor: 2 * time.Second,
 	}
 	if long() {
 		plan.jobs, plan.limit = 3_000, 1_600
-		plan.tenantLimit = 350
+		plan.tenantLimit, plan.keyLimit = 350, 180
 	}
 	s := startServer(t)
 	l := newBulkLoad(t, plan, s)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -151,6 +152,14 @@ func (l *bulkLedger) check(webhooks []time.Time) {
 	if l.plan.tenantLimit > 0 {
 		l.checkWindows("of "+tenantName(0), l.plan.tenantLimit, l.starts("remote-0"))
 	}
+	if l.plan.keyLimit > 0 {
+		for key := range int64(2) {
+			l.checkWindows(fmt.Sprint("with the key ", key), l.plan.keyLimit, l.startsOf(func(j *remoteJob) bool {
+				action, index, err := bulk.ParseJobID(j.ID)
+				return err == nil && strings.HasPrefix(action+"-", "remote-1-") && index%2 == key
+			}))
+		}
+	}
 	l.checkWebhooks(webhooks)
 }
 
@@ -194,9 +203,14 @@ func (l *bulkLedger) pressed() bool {
 // starts counts the attempts of an action in all its rounds, or of all actions, by the window in
 // which they started.
 func (l *bulkLedger) starts(action string) map[int64]int {
+	return l.startsOf(func(j *remoteJob) bool { return action == "" || strings.HasPrefix(j.Action+"-", action+"-") })
+}
+
+// startsOf is starts of some jobs.
+func (l *bulkLedger) startsOf(some func(*remoteJob) bool) map[int64]int {
 	windows := map[int64]int{}
 	for _, held := range l.leases {
-		if action == "" || strings.HasPrefix(held.job.Action+"-", action+"-") {
+		if some(&held.job) {
 			windows[bulk.WindowIndex(held.from, bulkWindow)]++
 		}
 	}

@@ -25,6 +25,8 @@ type bulkPlan struct {
 	// limit is how many attempts may start in a second, and tenantLimit how many of those may be of
 	// the first tenant; 0 is no limit.
 	limit, tenantLimit int
+	// keyLimit is how many may be of the second tenant and one key, by parity.
+	keyLimit int
 	// leaseFor is how long remote workers lease jobs.
 	leaseFor time.Duration
 	// forgets means that the store may lose the latest acknowledged writes, as in a failover.
@@ -86,6 +88,9 @@ func newIdleBulkLoad(t *testing.T, plan bulkPlan, servers ...*server) *bulkLoad 
 	servers[0].call("PUT", "/v1/limits", fmt.Sprintf(`{"requests_per_second":%d}`, plan.limit), http.StatusOK, nil)
 	if plan.tenantLimit > 0 {
 		servers[0].call("PUT", "/v1/tenants/"+tenantName(0), fmt.Sprintf(`{"requests_per_second":%d}`, plan.tenantLimit), http.StatusOK, nil)
+	}
+	if plan.keyLimit > 0 {
+		servers[0].call("PUT", "/v1/tenants/"+tenantName(1), fmt.Sprintf(`{"keys":{%q:{"requests_per_second":%d}}}`, parity, plan.keyLimit), http.StatusOK, nil)
 	}
 	t.Cleanup(func() {
 		close(l.over)
@@ -267,6 +272,12 @@ func (l *bulkLoad) upload(a *bulkAction, sent int) {
 		sent = received.Received
 	}
 }
+
+// parity is a key by which jobs may be limited: of those with an even index, or the others.
+const parity = `payload.n.matches("[02468]$")`
+
+// keyOf names a job's key by parity among those of its action.
+func keyOf(action string, index int64) string { return fmt.Sprint(action, " by ", index%2) }
 
 func payloadOf(n int) string { return fmt.Sprintf(`{"n":"%d.%03d"}`, n, n%1000) }
 

@@ -19,10 +19,10 @@ import (
 func manyTenants() bulkPlan {
 	plan := bulkPlan{
 		phases: [][]string{{"remote"}, {"webhook", "echo"}}, tenants: 8, jobs: 300,
-		limit: 600, tenantLimit: 80, leaseFor: 3 * time.Second,
+		limit: 600, tenantLimit: 80, keyLimit: 40, leaseFor: 3 * time.Second,
 	}
 	if long() {
-		plan.jobs, plan.limit, plan.tenantLimit = 1_500, 1_500, 240
+		plan.jobs, plan.limit, plan.tenantLimit, plan.keyLimit = 1_500, 1_500, 240, 120
 	}
 	return plan
 }
@@ -76,11 +76,11 @@ func (l *bulkLoad) checkAnywhere() {
 }
 
 // Servers are killed while limits of concurrency hold, and a rate that is paced smoothly. The target
-// never sees more calls at a time than it may have, nor more of the first tenant; and in no
-// second, wherever it begins, do more attempts of remote workers start than the rate.
+// never sees more calls at a time than it may have, nor more of the first tenant, nor more of the
+// second tenant with one key; and in no second, wherever it begins, do more attempts of remote workers start than the rate.
 func TestBulkLimitsThatSlide(t *testing.T) {
 	t.Parallel()
-	const rate, most, mostOfFirst = 100, 9, 4
+	const rate, most, mostOfFirst, mostOfKey = 100, 9, 4, 2
 	plan := bulkPlan{phases: [][]string{{"webhook"}, {"remote"}}, tenants: 3, jobs: 250, leaseFor: 5 * time.Second}
 	redis := redistest.Start(t, redistest.Options{Persist: redistest.EverySecond})
 	fleet := newFleet(t, 3, redis.URL(), "--bulk-lease", "5s")
@@ -91,11 +91,17 @@ func TestBulkLimitsThatSlide(t *testing.T) {
 	}
 	put("/v1/targets/"+strings.TrimPrefix(l.target.URL, "http://"), `{"concurrency":%d}`, most)
 	put("/v1/tenants/"+tenantName(0), `{"concurrency":%d}`, mostOfFirst)
+	put("/v1/tenants/"+tenantName(1), `{"keys":{%q:{"concurrency":%d}}}`, parity, mostOfKey)
 	put("/v1/types/remote", `{"requests_per_second":%d,"pacing":"smooth"}`, rate)
 	l.run(10*time.Minute, func() { killOne(fleet) })
 	l.check()
 	if all, first := l.target.most[""], l.target.most["webhook-0"]; all > most || first > mostOfFirst || all < most/2 || first < 2 {
 		t.Errorf("the target had up to %d calls at a time, %d of the first tenant; it may have %d and %d", all, first, most, mostOfFirst)
+	}
+	for key := range int64(2) {
+		if seen := l.target.most[keyOf("webhook-1", key)]; seen != mostOfKey {
+			t.Errorf("the target had up to %d calls at a time of one key, want %d", seen, mostOfKey)
+		}
 	}
 	var starts []time.Time
 	for _, held := range l.ledger.leases {

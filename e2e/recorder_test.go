@@ -22,8 +22,8 @@ type recorder struct {
 	at    []time.Time // times of the calls
 	// slowest bounds the time of an answer. Default 4 ms; set it before the first call.
 	slowest time.Duration
-	// inside counts the calls that have no answer yet, by action and, of "", all; most has the
-	// most there ever were.
+	// inside counts the calls that have no answer yet, by action, by keyOf and, of "", all; most has
+	// the most there ever were.
 	inside, most map[string]int
 }
 
@@ -38,10 +38,11 @@ func newRecorder(t *testing.T) *recorder {
 		r.seen[request.Header.Get("webhook-id")]++
 		r.calls++
 		r.at = append(r.at, time.Now())
-		action, _, _ := bulk.ParseJobID(request.Header.Get("webhook-id"))
-		r.enter("", action)
+		action, index, _ := bulk.ParseJobID(request.Header.Get("webhook-id"))
+		key := keyOf(action, index)
+		r.enter("", action, key)
 		r.mu.Unlock()
-		defer r.leave("", action)
+		defer r.leave("", action, key)
 		pause(request.Context(), rand.N(r.slowest))
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(body)

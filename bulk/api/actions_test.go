@@ -57,7 +57,7 @@ func TestListOfManyActions(t *testing.T) {
 
 func TestCreate(t *testing.T) {
 	f := newFixture(t)
-	body := `{"tenant":"acme","target":{"url":"https://api.example.com/x"},"class":"high","key":"customer 7","id":"a-1",
+	body := `{"tenant":"acme","target":{"url":"https://api.example.com/x"},"class":"high","key":"customer 7","cost":5,"id":"a-1",
 		"aggregate":["count","sum:amount"],"run_at":"2026-05-01T12:00:00+02:00","max_attempts":3,"timeout_ms":1500,"fail_above":0.5}`
 	a := f.do(201, "POST", "/v1/actions", body)
 	if got := strings.TrimSpace(a.Body.String()); got != `{"id":"a-1","status":"CREATED"}` || a.Header().Get("Location") != "/v1/actions/a-1" {
@@ -65,7 +65,7 @@ func TestCreate(t *testing.T) {
 	}
 	share := 0.5
 	want := bulk.Spec{
-		ID: "a-1", Tenant: "acme", Type: "webhook", Class: bulk.High, Key: "customer 7",
+		ID: "a-1", Tenant: "acme", Type: "webhook", Class: bulk.High, Key: "customer 7", Cost: 5,
 		Target:    &bulk.Target{Name: "api.example.com:443", URL: "https://api.example.com/x"},
 		Aggregate: []string{"count", "sum:amount"}, RunAt: time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC),
 		MaxAttempts: 3, Timeout: 1500 * time.Millisecond, FailAbove: &share,
@@ -188,7 +188,7 @@ func TestActionObject(t *testing.T) {
 	f.engine.edit("a", func(a *fakeAction) {
 		a.Spec.RunAt, a.Spec.Target, a.Spec.Type, a.Spec.Key = start, &bulk.Target{Name: "n", URL: "http://n"}, "webhook", "k"
 		a.Status, a.Paused, a.Total, a.EnteredAt = bulk.Running, true, 28, start
-		a.Counts = bulk.Counts{Received: 28, Pending: 1, Ready: 2, NonReady: [3]int64{1, 1, 1}, InFlight: 4, Succeeded: 5, Failed: 6, Canceled: 7, Throttled: 8, Retried: 9}
+		a.Counts = bulk.Counts{Received: 28, Pending: 1, Ready: 2, NonReady: [4]int64{1, 1, 1}, InFlight: 4, Succeeded: 5, Failed: 6, Canceled: 7, Throttled: 8, Retried: 9}
 		a.Action.Result = map[string]json.RawMessage{"count": json.RawMessage("1")}
 	})
 	want = `{"id":"a","tenant":"acme","type":"webhook","target":{"name":"n","url":"http://n"},"class":"normal","key":"k","status":"RUNNING","paused":true,"total":28,"received":28,` +

@@ -142,10 +142,10 @@ func TestClientSettings(t *testing.T) {
 	ctx := t.Context()
 	tenant := wire.Tenant{BasePriority: 5, Weight: 2, RequestsPerSecond: 10}
 	must[wire.Tenant](t)(c.SetTenant(ctx, "a/b %", tenant))
-	if got := must[wire.Tenant](t)(c.Tenant(ctx, "a/b %")); got != tenant {
+	if got := must[wire.Tenant](t)(c.Tenant(ctx, "a/b %")); !reflect.DeepEqual(got, tenant) {
 		t.Fatalf("%+v", got)
 	}
-	if got := must[wire.Tenant](t)(c.SetTenant(ctx, "t", wire.Tenant{})); got != (wire.Tenant{Weight: 1}) {
+	if got := must[wire.Tenant](t)(c.SetTenant(ctx, "t", wire.Tenant{})); !reflect.DeepEqual(got, wire.Tenant{Weight: 1}) {
 		t.Fatalf("%+v", got)
 	}
 	target := wire.TargetLimits{RequestsPerSecond: 0.5, Concurrency: 3}

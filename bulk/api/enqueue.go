@@ -56,7 +56,7 @@ func newJob(n *wire.NewJob) (bulk.NewJob, error) {
 		return bulk.NewJob{}, &bulk.SpecError{Field: "class", Why: err.Error()}
 	}
 	job := bulk.NewJob{
-		Tenant: n.Tenant, Type: n.Type, Payload: n.Payload, Class: class, Key: n.Key, MaxAttempts: n.MaxAttempts,
+		Tenant: n.Tenant, Type: n.Type, Payload: n.Payload, Class: class, Key: n.Key, Cost: n.Cost, MaxAttempts: n.MaxAttempts,
 		Timeout: milliseconds(n.TimeoutMS), Unique: n.Unique, UniqueFor: milliseconds(n.UniqueForMS),
 		KeepResults: n.KeepResults,
 	}

@@ -17,13 +17,13 @@ func TestEnqueue(t *testing.T) {
 	if got := strings.TrimSpace(a.Body.String()); got != `{"id":"stream-0","action":"stream","index":0,"duplicate":false}` {
 		t.Error(got)
 	}
-	a = f.do(200, "POST", "/v1/jobs", `{"tenant":"t","target":{"url":"http://h/"},"payload":null,"class":"low","key":"customer 7","max_attempts":2,"timeout_ms":3,`+
+	a = f.do(200, "POST", "/v1/jobs", `{"tenant":"t","target":{"url":"http://h/"},"payload":null,"class":"low","key":"customer 7","cost":3,"max_attempts":2,"timeout_ms":3,`+
 		`"run_at":"2026-01-02T03:04:05+01:00","unique":"again","unique_for_ms":4,"keep_results":true}`)
 	if got := strings.TrimSpace(a.Body.String()); got != `{"id":"stream-1","action":"stream","index":1,"duplicate":true}` {
 		t.Error(got)
 	}
 	want := []bulk.NewJob{{Tenant: "t", Type: "echo", Payload: []byte(`{"a": 1}`)}, {
-		Tenant: "t", Target: &bulk.Target{URL: "http://h/"}, Payload: []byte("null"), Class: bulk.Low, Key: "customer 7", MaxAttempts: 2, Timeout: 3 * time.Millisecond,
+		Tenant: "t", Target: &bulk.Target{URL: "http://h/"}, Payload: []byte("null"), Class: bulk.Low, Key: "customer 7", Cost: 3, MaxAttempts: 2, Timeout: 3 * time.Millisecond,
 		RunAt: time.Date(2026, 1, 2, 2, 4, 5, 0, time.UTC), Unique: "again", UniqueFor: 4 * time.Millisecond, KeepResults: true,
 	}}
 	if !reflect.DeepEqual(f.engine.jobs, want) {
@@ -41,6 +41,7 @@ func TestEnqueueRefuses(t *testing.T) {
 		{`{"type":"echo","payload":1}`, wire.CodeInvalid, 422},
 		{`{"tenant":"t","type":"echo","payload":1,"stream":true}`, wire.CodeInvalid, 422},
 		{`{"tenant":"t","type":"echo","payload":1,"unique":"` + strings.Repeat("k", 257) + `"}`, wire.CodeInvalid, 422},
+		{`{"tenant":"t","type":"echo","payload":1,"cost":1000001}`, wire.CodeInvalid, 422},
 		{`{"tenant":"t","type":"echo","payload":1,"key":"` + strings.Repeat("k", 257) + `"}`, wire.CodeInvalid, 422},
 		{fmt.Sprintf(`{"tenant":"t","type":"echo","payload":"%01200000d"}`, 0), wire.CodeTooLarge, 413},
 	} {

@@ -13,7 +13,7 @@ import (
 // An event says of an action what the API answers of it, but for the estimate.
 func TestEventsSayWhatTheAPIAnswers(t *testing.T) {
 	counts := bulk.Counts{
-		Received: 28, Pending: 1, Ready: 2, NonReady: [3]int64{1, 2, 3}, InFlight: 4, Succeeded: 5, Failed: 6, Canceled: 4, Throttled: 8, Retried: 9,
+		Received: 28, Pending: 1, Ready: 2, NonReady: [4]int64{1, 2, 3}, InFlight: 4, Succeeded: 5, Failed: 6, Canceled: 4, Throttled: 8, Retried: 9,
 	}
 	for name, edit := range map[string]func(*fakeAction){
 		"new": func(*fakeAction) {},

@@ -97,7 +97,7 @@ func TestSpecsAndActionsThroughTheClient(t *testing.T) {
 				Spec: a.Spec, Status: bulk.Completed, Paused: true, Total: 10, CreatedAt: at, EnteredAt: at, FinishedAt: at.Add(time.Hour),
 				Result: a.Result, Error: "e",
 				Counts: bulk.Counts{
-					Received: 10, Pending: 1, Ready: 2, NonReady: [3]int64{3, 4, 5}, InFlight: 6, Succeeded: 7, Failed: 8, Canceled: 9, Throttled: 10, Retried: 11,
+					Received: 10, Pending: 1, Ready: 2, NonReady: [4]int64{3, 4, 5}, InFlight: 6, Succeeded: 7, Failed: 8, Canceled: 9, Throttled: 10, Retried: 11,
 				},
 			}
 		})

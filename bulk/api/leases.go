@@ -86,6 +86,7 @@ func (s *server) acknowledge(ctx context.Context, in *object[wire.Acknowledgemen
 			Error:      outcome.Error,
 			RetryAfter: milliseconds(outcome.RetryAfterMS),
 			Took:       milliseconds(outcome.TookMS),
+			Cost:       outcome.Cost,
 		}
 	}
 	return s.settle(ctx, tokens, reports)

@@ -112,7 +112,7 @@ func TestAcknowledge(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := f.do(200, "POST", "/v1/leases/ack", `{"outcomes":[
-		{"lease":"`+token(held[0])+`","status":"succeeded","result":{"n": 1.50},"took_ms":20},
+		{"lease":"`+token(held[0])+`","status":"succeeded","result":{"n": 1.50},"took_ms":20,"cost":7},
 		{"lease":"never one","status":"failed"},
 		{"lease":"`+other.Token(held[1])+`","status":"failed"},
 		{"lease":"`+token(held[1])+`","status":"failed","error":"no such user"},
@@ -133,7 +133,7 @@ func TestAcknowledge(t *testing.T) {
 		t.Fatalf("got %q; want %q", got, want)
 	}
 	reports := []bulk.Report{
-		{Lease: held[0], Kind: bulk.Succeeded, Result: []byte(`{"n": 1.50}`), Took: 20 * time.Millisecond},
+		{Lease: held[0], Kind: bulk.Succeeded, Result: []byte(`{"n": 1.50}`), Took: 20 * time.Millisecond, Cost: 7},
 		{Lease: held[1], Kind: bulk.FailedForGood, Error: "no such user"},
 		{Lease: held[2], Kind: bulk.FailedForNow, Error: "timeout", RetryAfter: 5 * time.Second},
 		{Lease: held[3], Kind: bulk.Throttled, RetryAfter: time.Millisecond},

@@ -129,7 +129,7 @@ func refuseSchedule(name string, err error) *edge.Error {
 // scheduleOf returns the schedule of a body. The engine validates it.
 func scheduleOf(name string, n *wire.NewSchedule) (bulk.Schedule, error) {
 	spec, err := specOf(wire.NewAction{
-		Tenant: n.Tenant, Type: n.Type, Target: n.Target, Class: n.Class, Key: n.Key, Aggregate: n.Aggregate,
+		Tenant: n.Tenant, Type: n.Type, Target: n.Target, Class: n.Class, Key: n.Key, Cost: n.Cost, Aggregate: n.Aggregate,
 		MaxAttempts: n.MaxAttempts, TimeoutMS: n.TimeoutMS, FailAbove: n.FailAbove, Events: n.Events, KeepResults: n.KeepResults,
 	})
 	schedule := bulk.Schedule{
@@ -154,7 +154,7 @@ func scheduleObject(s *bulk.Schedule) wire.Schedule {
 	object := wire.Schedule{
 		Name: s.Name, Cron: s.Cron, TimeZone: s.TimeZone, Total: int64(len(s.Jobs)), Jobs: make([]json.RawMessage, len(s.Jobs)),
 		Overlap: string(s.Overlap), CatchUpMS: max(0, s.CatchUp.Milliseconds()),
-		Tenant: s.Spec.Tenant, Type: s.Spec.Type, Class: s.Spec.Class.String(), Key: s.Spec.Key,
+		Tenant: s.Spec.Tenant, Type: s.Spec.Type, Class: s.Spec.Class.String(), Key: s.Spec.Key, Cost: s.Spec.Cost,
 		Aggregate:   append([]string{}, s.Spec.Aggregate...),
 		MaxAttempts: s.Spec.MaxAttempts, TimeoutMS: s.Spec.Timeout.Milliseconds(), FailAbove: s.Spec.FailAbove,
 		Events: append([]string{}, s.Spec.Events...), KeepResults: s.Spec.KeepResults,

@@ -44,7 +44,11 @@ func (s *server) setTenant(ctx context.Context, in *inSetTenant) (*object[wire.T
 	tenant := bulk.Tenant{
 		BasePriority: in.Body.BasePriority, Weight: in.Body.Weight,
 		RequestsPerSecond: in.Body.RequestsPerSecond, Concurrency: in.Body.Concurrency, Pacing: bulk.Pacing(in.Body.Pacing),
+		Keys: map[string]bulk.KeyLimit{},
 	}.WithDefaults()
+	for expression, l := range in.Body.Keys {
+		tenant.Keys[expression] = bulk.KeyLimit{RequestsPerSecond: l.RequestsPerSecond, Concurrency: l.Concurrency, Pacing: bulk.Pacing(l.Pacing), Cost: l.Cost}
+	}
 	if err := s.engine.Set(ctx, bulk.SettingsChange{Name: in.ID, Tenant: &tenant}); err != nil {
 		return nil, err
 	}
@@ -52,10 +56,14 @@ func (s *server) setTenant(ctx context.Context, in *inSetTenant) (*object[wire.T
 }
 
 func tenantAnswer(t bulk.Tenant) *object[wire.Tenant] {
-	return &object[wire.Tenant]{Body: wire.Tenant{
+	body := wire.Tenant{
 		BasePriority: t.BasePriority, Weight: t.Weight,
-		RequestsPerSecond: t.RequestsPerSecond, Concurrency: t.Concurrency, Pacing: string(t.Pacing),
-	}}
+		RequestsPerSecond: t.RequestsPerSecond, Concurrency: t.Concurrency, Pacing: string(t.Pacing), Keys: map[string]wire.KeyLimit{},
+	}
+	for expression, l := range t.Keys {
+		body.Keys[expression] = wire.KeyLimit{RequestsPerSecond: l.RequestsPerSecond, Concurrency: l.Concurrency, Pacing: string(l.Pacing), Cost: l.Cost}
+	}
+	return &object[wire.Tenant]{Body: body}
 }
 
 type inTarget struct {

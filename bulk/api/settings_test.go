@@ -27,6 +27,8 @@ func TestSettings(t *testing.T) {
 		{"GET", "/v1/targets/found", "", `{"requests_per_second":"auto","concurrency":6,"found_requests_per_second":41.5}`},
 		{"PUT", "/v1/targets/found", `{"requests_per_second":"auto","concurrency":7,"found_requests_per_second":12}`, `{"requests_per_second":"auto","concurrency":7,"found_requests_per_second":41.5}`},
 		{"PUT", "/v1/targets/found", `{"concurrency":2}`, `{"requests_per_second":0,"concurrency":2}`},
+		{"PUT", "/v1/tenants/keyed", `{"keys":{"payload.customer":{"concurrency":2,"requests_per_second":0.5,"pacing":"smooth","cost":"payload.tokens"},"type":{}}}`,
+			`{"base_priority":0,"weight":1,"requests_per_second":0,"keys":{"payload.customer":{"requests_per_second":0.5,"concurrency":2,"pacing":"smooth","cost":"payload.tokens"},"type":{}}}`},
 		{"GET", "/v1/types/echo", "", `{"concurrency":10}`},
 		{"GET", "/v1/types/slow", "", `{"concurrency":2}`},
 		{"PUT", "/v1/types/slow", `{"concurrency":7}`, `{"concurrency":7}`},

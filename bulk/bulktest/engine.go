@@ -156,6 +156,7 @@ func describe(a bulk.Action) string {
 		{a.NonReady[bulk.RateLimited], "turned back by a limit"},
 		{a.NonReady[bulk.APIThrottled], "throttled"},
 		{a.NonReady[bulk.TransientError], "to be retried"},
+		{a.NonReady[bulk.KeyLimited], "waiting for their key"},
 	} {
 		if count.n > 0 {
 			text += fmt.Sprintf(", %d %s", count.n, count.what)

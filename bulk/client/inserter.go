@@ -47,7 +47,7 @@ func (in *Inserter) Seal(ctx context.Context, id string, total int64) (bulk.Acti
 // milliseconds.
 func NewAction(spec bulk.Spec) wire.NewAction {
 	action := wire.NewAction{
-		ID: spec.ID, Tenant: spec.Tenant, Type: spec.Type, Class: spec.Class.String(), Key: spec.Key, Aggregate: spec.Aggregate,
+		ID: spec.ID, Tenant: spec.Tenant, Type: spec.Type, Class: spec.Class.String(), Key: spec.Key, Cost: spec.Cost, Aggregate: spec.Aggregate,
 		MaxAttempts: spec.MaxAttempts, TimeoutMS: (spec.Timeout + time.Millisecond - 1).Milliseconds(),
 		FailAbove: spec.FailAbove, Events: spec.Events, KeepResults: spec.KeepResults,
 	}
@@ -80,6 +80,7 @@ func LocalAction(a *wire.Action) bulk.Action {
 	local.NonReady[bulk.RateLimited] = a.NonReadyReasons.RateLimited
 	local.NonReady[bulk.APIThrottled] = a.NonReadyReasons.APIThrottled
 	local.NonReady[bulk.TransientError] = a.NonReadyReasons.TransientError
+	local.NonReady[bulk.KeyLimited] = a.NonReadyReasons.KeyLimited
 	if a.RunAt != nil {
 		local.RunAt = *a.RunAt
 	}

@@ -164,7 +164,7 @@ func (x bounds) Tenant(name string) (settings bulk.Tenant, left int64, ends time
 	if t == nil { // its actions have ended since
 		return bulk.Tenant{}.WithDefaults(), 0, x.b.Now
 	}
-	return t.settings, x.s.left(&t.counter, x.b.Now), x.ends(&t.counter)
+	return t.settings, x.s.leftOfTenant(t, x.b.Now), x.ends(&t.counter)
 }
 
 func (x bounds) Target(name string) int64 {

@@ -145,6 +145,7 @@ func (s *Store) land(j *job) {
 	s.leases.Remove(j)
 	a.line.jobType.landed(s.now())
 	s.fly(a, -1)
+	s.letGo(j, s.now())
 }
 
 // fly counts n more jobs of an action in flight.
@@ -169,19 +170,29 @@ func (s *Store) setAside(j *job) {
 	a := j.action
 	j.phase = nonReady
 	s.due.Set(j)
-	a.record.NonReady[j.reason]++
-	s.nonReady[j.reason]++
+	s.count(j, 1)
 	if j.reason == reasonThrottled {
 		a.limiter.book(s.window(j.at), 1)
 	}
 }
 
+// count counts n more non-ready jobs, of the reason of a job.
+func (s *Store) count(j *job, n int64) {
+	j.action.record.NonReady[j.reason] += n
+	s.nonReady[j.reason] += n
+}
+
 // takeUp takes a job out of the non-ready queue.
 func (s *Store) takeUp(j *job) {
 	a := j.action
+	s.count(j, -1)
+	if j.reason == reasonKeyLimited {
+		j.key.line.Remove(j)
+		j.key = nil
+		a.line.tenant.aside--
+		return
+	}
 	s.due.Remove(j)
-	a.record.NonReady[j.reason]--
-	s.nonReady[j.reason]--
 	if j.reason == reasonThrottled {
 		a.limiter.book(s.window(j.at), -1)
 	}

@@ -3,6 +3,7 @@ package pebblestore
 import (
 	"bytes"
 	"context"
+	"time"
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/internal/pebblekv"
@@ -78,6 +79,9 @@ func (a *action) show(state *bulk.JobState) {
 		state.State, state.At = bulk.StateInFlight, j.at.UTC()
 	case nonReady:
 		state.State, state.Reason, state.At = bulk.StateNonReady, bulk.NonReadyReason(j.reason), j.at.UTC()
+		if k := j.key; k != nil {
+			state.Key, state.KeyHeld, state.At = k.of, k.inFlight, time.Time{}
+		}
 	default:
 		state.State, state.Before = bulk.StatePending, bulk.NotKnown
 		for n := range min(a.returned.len(), bulk.MaxReturned) {

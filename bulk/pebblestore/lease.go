@@ -49,6 +49,10 @@ type offer struct {
 	index   uint32
 	payload []byte
 	err     error
+	// keys are those of the job, by what computes its tenant's.
+	spec *bulk.Spec
+	by   *bulk.Keys
+	keys []bulk.KeyUse
 }
 
 // offers returns the jobs that leaseOffers takes next, without their payloads.
@@ -63,12 +67,12 @@ func (s *Store) offers(types []string, most int) (offers []offer) {
 		}
 		j := k.ready.at(seen[k])
 		seen[k]++
-		offers = append(offers, offer{number: j.action.number, index: j.index})
+		offers = append(offers, offer{number: j.action.number, index: j.index, spec: j.action.spec, by: j.action.line.tenant.keys})
 	}
 	return offers
 }
 
-// readPayloads reads the payloads of offers, and drops the offers that do not fit to the bytes that
+// readPayloads reads the payloads of offers, with their keys, and drops the offers that do not fit to the bytes that
 // were leased before. Those of remote workers are copies, which keep no pages in memory.
 func (s *Store) readPayloads(offers *[]offer, local bool, bytes int) {
 	for i := range *offers {
@@ -82,6 +86,7 @@ func (s *Store) readPayloads(offers *[]offer, local bool, bytes int) {
 		if !local {
 			o.payload = slices.Clone(o.payload)
 		}
+		o.keys = o.by.Of(o.spec, o.payload)
 	}
 }
 
@@ -99,7 +104,7 @@ func (c *call) leaseOffers(request bulk.LeaseRequest, offers []offer, leased *[]
 		}
 		j := k.ready.at(0)
 		at := slices.IndexFunc(offers, func(o offer) bool { return o.number == j.action.number && o.index == j.index })
-		if at < 0 {
+		if at < 0 || offers[at].by != j.action.line.tenant.keys { // its limits by key have changed
 			break
 		}
 		o := offers[at]
@@ -112,7 +117,12 @@ func (c *call) leaseOffers(request bulk.LeaseRequest, offers []offer, leased *[]
 			s.turnBack(j, over)
 			continue
 		}
+		if k, charge := s.waitsFor(j, o.keys, c.now); k != nil {
+			s.waitFor(j, k, charge, c.now)
+			continue
+		}
 		job := c.lease(j, request)
+		s.holdKeys(j, o.keys, true, c.now)
 		job.Payload = o.payload
 		if *leased = append(*leased, job); o.err != nil && unread == nil {
 			unread = fmt.Errorf("job %s: %w", job.ID(), o.err)
@@ -149,6 +159,7 @@ func (s *Store) exceeded(a *action, now time.Time) *counter {
 
 // turnBack makes a ready job wait for the next window of a limit.
 func (s *Store) turnBack(j *job, over *counter) {
+	s.giveUp(j, s.now())
 	j.reason, j.at = reasonRateLimited, s.ends(over)
 	s.setAside(j)
 }
@@ -239,6 +250,7 @@ func (c *call) end(j *job, settlement *bulk.Settlement) {
 		}
 		return
 	}
+	s.settleCost(j, settlement.Cost, c.now)
 	s.land(j)
 	switch settlement.Kind {
 	case bulk.Released:
@@ -312,6 +324,7 @@ func (s *Store) Dispatch(_ context.Context, most int) (moved int, next time.Time
 			s.goBack(j)
 			moved++
 		}
+		moved += s.lookAtKeys(most-moved, c.now)
 		for j := s.leases.First(); moved < most && j != nil && j.at.Before(c.now); j = s.leases.First() {
 			c.expire(j)
 			moved++
@@ -329,6 +342,9 @@ func (s *Store) nextDue() (next time.Time) {
 	}
 	if j := s.leases.First(); j != nil && (next.IsZero() || j.at.Before(next)) {
 		next = j.at
+	}
+	if k := s.looks.First(); k != nil && (next.IsZero() || k.at.Before(next)) {
+		next = k.at
 	}
 	return next
 }

@@ -111,7 +111,7 @@ func (s *Store) admissible(number uint64, now time.Time, window int64) int64 {
 		return 0
 	}
 	return min(a.waiting(), s.left(&s.global, now),
-		s.left(&a.line.tenant.counter, now), s.leftOf(a.target, now), a.limiter.allowance(window))
+		s.leftOfTenant(a.line.tenant, now), s.leftOf(a.target, now), a.limiter.allowance(window))
 }
 
 // admit moves the first n jobs of an action's line into the ready queue.

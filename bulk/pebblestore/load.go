@@ -203,7 +203,11 @@ func (l *loader) jobs(a *action) error {
 		a.record.Throttled += int64(facts.throttled)
 		a.record.Retried += int64(facts.retried)
 		for i := range facts.jobs {
-			if j := l.s.loadJob(a, pageNumber<<pageBits|uint32(i), &facts.jobs[i]); j != nil {
+			j, err := l.s.loadJob(a, pageNumber<<pageBits|uint32(i), &facts.jobs[i])
+			if err != nil {
+				return false, err
+			}
+			if j != nil {
 				returned = append(returned, j)
 			}
 		}
@@ -217,9 +221,9 @@ func (l *loader) jobs(a *action) error {
 
 // loadJob restores one job from its facts. It returns the job if it goes back to the
 // line.
-func (s *Store) loadJob(a *action, index uint32, f *jobFacts) *job {
+func (s *Store) loadJob(a *action, index uint32, f *jobFacts) (*job, error) {
 	if f.phase == untouched {
-		return nil
+		return nil, nil
 	}
 	a.next = max(a.next, int64(index)+1)
 	if f.phase.final() {
@@ -230,7 +234,7 @@ func (s *Store) loadJob(a *action, index uint32, f *jobFacts) *job {
 		case failed:
 			a.record.Failed++
 		}
-		return nil
+		return nil, nil
 	}
 	j := &job{
 		action: a, index: index, fence: f.fence, attempts: f.attempts, crashes: f.crashes,
@@ -240,16 +244,16 @@ func (s *Store) loadJob(a *action, index uint32, f *jobFacts) *job {
 	case f.phase == inFlight && !f.local:
 		a.jobs[index] = j
 		s.launch(j)
+		return nil, s.holdAgain(j)
 	case a.record.Status == bulk.Canceled:
-		return nil
 	case f.phase == nonReady:
 		a.jobs[index] = j
 		s.setAside(j)
 	default:
 		a.jobs[index] = j
-		return j
+		return j, nil
 	}
-	return nil
+	return nil, nil
 }
 
 // loadReturned returns jobs to the line, in the order of their indexes: those that were in

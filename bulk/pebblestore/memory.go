@@ -12,6 +12,7 @@ const (
 	reasonRateLimited = uint8(bulk.RateLimited)
 	reasonThrottled   = uint8(bulk.APIThrottled)
 	reasonTransient   = uint8(bulk.TransientError)
+	reasonKeyLimited  = uint8(bulk.KeyLimited)
 )
 
 // job is a job that was admitted and has not finished. Other jobs are not in memory.
@@ -26,10 +27,15 @@ type job struct {
 	local    bool
 	// lapsed reports whether the last lease expired, or ended with its process.
 	lapsed bool
-	// at is the deadline of a job in flight, or the due time of a non-ready one.
+	// at is the deadline of a job in flight, the due time of a non-ready one, or when it began to wait
+	// for its key.
 	at time.Time
 	// place is the job's place in the heap of its phase.
 	place int
+	// key is what the job waits for, if it is non-ready, or what has kept a place for it since then.
+	// Charge is what its attempt will be charged there.
+	key    *keyed
+	charge int64
 }
 
 // action is an action that has not finished.
@@ -144,6 +150,11 @@ type tenant struct {
 	taken    float64 // its tag in the division of the global limit
 	counter  counter
 	lines    map[string]*line
+	// keys are those of its settings; keyed has the keys with attempts or jobs, and aside counts the
+	// jobs that wait for one.
+	keys  *bulk.Keys
+	keyed map[bulk.JobKey]*keyed
+	aside int64
 }
 
 // jobType is a job type.

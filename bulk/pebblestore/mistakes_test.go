@@ -175,6 +175,24 @@ var mistakes = map[string]mistake{
 	"reopen forgets starts": atReopen("restart model", func(s *Store) { s.shutUntil = time.Time{} }),
 
 	// Found rates.
+	"limits by key ignored": sets("model keys", func(_ *faulty, c *bulk.SettingsChange) {
+		if c.Tenant != nil {
+			tenant := *c.Tenant
+			tenant.Keys, c.Tenant = nil, &tenant
+		}
+	}),
+	"places of keys are not kept": within("keys", func(s *Store) {
+		for _, t := range s.tenants {
+			for _, k := range t.keyed {
+				k.awake = 0
+			}
+		}
+	}),
+	"reopen forgets keys in flight": atReopen("keys", func(s *Store) {
+		for _, t := range s.tenants {
+			t.keyed = nil
+		}
+	}),
 	"auto without a limit": sets("auto", func(_ *faulty, c *bulk.SettingsChange) {
 		if c.Target != nil {
 			c.Target.Auto = false

@@ -80,6 +80,7 @@ func (s *Store) adopt(change bulk.SettingsChange) {
 			}
 		}
 		t.settings, t.counter.limit = settings, settings.Limit()
+		s.adoptKeys(t, s.now())
 	case change.Target != nil:
 		s.settings.Targets[change.Name] = *change.Target
 		t := s.targetOf(change.Name)

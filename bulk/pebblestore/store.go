@@ -62,10 +62,13 @@ type Store struct {
 	global     counter
 	virtual    float64
 	due        ranks.Heap[*job]
-	nonReady   [3]int64
+	nonReady   [4]int64
 	leases     ranks.Heap[*job]
-	calls      uint64 // how many calls have begun
-	turn       uint64 // rotates among the types of a lease request
+	looks      ranks.Heap[*keyed]
+	// holds has the keys that count jobs in flight.
+	holds map[*job][]hold
+	calls uint64 // how many calls have begun
+	turn  uint64 // rotates among the types of a lease request
 	// shutUntil ends the window in which the previous process started its last
 	// attempts: until then no attempt under a limit may start.
 	shutUntil time.Time
@@ -114,6 +117,8 @@ func Open(dir string, options Options) (*Store, error) {
 		backlog:  backlog{fair: bulk.NewFairQueue(), held: map[bulk.Holder]int64{}},
 		due:      newTimeline(),
 		leases:   newTimeline(),
+		looks:    newLooks(),
+		holds:    map[*job][]hold{},
 		holdings: map[bulk.Holder]*holding{},
 	}
 	if err := s.load(); err != nil {

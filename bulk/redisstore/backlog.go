@@ -143,6 +143,9 @@ func (x *bounds) Tenant(name string) (settings bulk.Tenant, left int64, ends tim
 		settings = bulk.Tenant{}.WithDefaults()
 	}
 	left, ends = bulk.NoLimit, x.b.WindowEnds
+	if t := x.mirror.shards[x.s.shardOf(name)].tenants[name]; t != nil && t.Aside >= bulk.MaxKeyLimited {
+		return settings, 0, ends
+	}
 	if l := settings.Limit(); l.RequestsPerSecond > 0 || l.Concurrency > 0 {
 		left = x.remains(l, x.useOf(&x.mirror.shards[x.s.shardOf(name)], "t:"+name))
 		x.end(&ends, "t:"+name)

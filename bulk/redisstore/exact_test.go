@@ -14,7 +14,8 @@ import (
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
-// exactly is three shards, two instances, and the limits: of all, of a target, and of a tenant.
+// exactly is three shards, two instances, and the limits: of all, of a target, of a tenant, and of the
+// keys of another one.
 type exactly struct {
 	t      *rapid.T
 	stores []*Store
@@ -24,27 +25,30 @@ type exactly struct {
 	window int64
 }
 
-// exactLimit is a limit of the jobs that are of it. While not all shards know a change, the looser
-// of both values holds.
+// exactLimit is a limit of the jobs that are of it, for each key that it tells of them. While not all
+// shards know a change, the looser of both values holds.
 type exactLimit struct {
 	setting   string
-	of        func(*bulk.Spec) bool
+	of        func(*bulk.Job) (key string, is bool)
 	holds     [2]int // the most attempts in a window, and in flight; 0: no limit
 	next      [2]int
-	started   int // in the window
+	started   map[string]int // in the window
 	valueWith func(n, most int) any
 }
 
-func newExactLimits(tenant string) []*exactLimit {
+func newExactLimits(tenant, keyed string) []*exactLimit {
 	return []*exactLimit{
-		{setting: settingLimits, of: func(*bulk.Spec) bool { return true }, valueWith: func(n, most int) any {
+		{setting: settingLimits, of: func(*bulk.Job) (string, bool) { return "", true }, valueWith: func(n, most int) any {
 			return &bulk.Limits{RequestsPerSecond: float64(n), Concurrency: most}
 		}},
-		{setting: settingTarget + "t", of: func(s *bulk.Spec) bool { return s.Target != nil }, valueWith: func(n, most int) any {
+		{setting: settingTarget + "t", of: func(j *bulk.Job) (string, bool) { return "", j.Spec.Target != nil }, valueWith: func(n, most int) any {
 			return &bulk.TargetLimits{RequestsPerSecond: float64(n), Concurrency: most}
 		}},
-		{setting: settingTenant + tenant, of: func(s *bulk.Spec) bool { return s.Tenant == tenant }, valueWith: func(n, most int) any {
+		{setting: settingTenant + tenant, of: func(j *bulk.Job) (string, bool) { return "", j.Spec.Tenant == tenant }, valueWith: func(n, most int) any {
 			return &bulk.Tenant{RequestsPerSecond: float64(n), Concurrency: most}
+		}},
+		{setting: settingTenant + keyed, of: func(j *bulk.Job) (string, bool) { return fmt.Sprint(j.Index % 2), j.Spec.Tenant == keyed }, valueWith: func(n, most int) any {
+			return &bulk.Tenant{Keys: map[string]bulk.KeyLimit{`string(int(payload.n) % 2)`: {RequestsPerSecond: float64(n), Concurrency: most}}}
 		}},
 	}
 }
@@ -68,7 +72,7 @@ func (x *exactly) advance() {
 func (x *exactly) begin(window int64) {
 	x.window = window
 	for _, l := range x.limits {
-		l.started = 0
+		l.started = map[string]int{}
 	}
 }
 
@@ -138,21 +142,28 @@ func (x *exactly) lease() {
 	x.must(err)
 	x.inHand = append(x.inHand, jobs...)
 	for _, l := range x.limits {
-		leased, flight := 0, 0
-		for _, j := range jobs {
-			leased += flag(l.of(j.Spec))
-		}
-		for _, j := range x.inHand {
-			flight += flag(l.of(j.Spec))
-		}
-		l.started += leased
-		if leased > 0 && l.holds[0] > 0 && l.started > l.holds[0] {
-			x.t.Fatalf("%s: %d started in a window of %d", l.setting, l.started, l.holds[0])
-		}
-		if leased > 0 && l.holds[1] > 0 && flight > l.holds[1] {
-			x.t.Fatalf("%s: %d in flight, of which there may be %d", l.setting, flight, l.holds[1])
+		leased, flight := l.count(jobs), l.count(x.inHand)
+		for key, n := range leased {
+			l.started[key] += n
+			if l.holds[0] > 0 && l.started[key] > l.holds[0] {
+				x.t.Fatalf("%s, key %q: %d started in a window of %d", l.setting, key, l.started[key], l.holds[0])
+			}
+			if l.holds[1] > 0 && flight[key] > l.holds[1] {
+				x.t.Fatalf("%s, key %q: %d in flight, of which there may be %d", l.setting, key, flight[key], l.holds[1])
+			}
 		}
 	}
+}
+
+// count counts jobs by the keys that a limit tells.
+func (l *exactLimit) count(jobs []bulk.Job) map[string]int {
+	counts := map[string]int{}
+	for i := range jobs {
+		if key, is := l.of(&jobs[i]); is {
+			counts[key]++
+		}
+	}
+	return counts
 }
 
 func (x *exactly) settle() {
@@ -180,7 +191,7 @@ func (x *exactly) drain(ids []string) {
 	for still := 0; len(ids) > 0; still++ {
 		if still == stuck {
 			a, _ := x.stores[0].Action(x.t.Context(), ids[0])
-			x.t.Fatalf("%d actions are stuck, with limits of %v, %v and %v: %+v", len(ids), x.limits[0].holds, x.limits[1].holds, x.limits[2].holds, a.Counts)
+			x.t.Fatalf("%d actions are stuck, with limits of %v, %v, %v and %v: %+v", len(ids), x.limits[0].holds, x.limits[1].holds, x.limits[2].holds, x.limits[3].holds, a.Counts)
 		}
 		verdicts, err := x.stores[0].Settle(x.t.Context(), settlements(bulk.Succeeded, x.inHand))
 		x.must(err)
@@ -224,7 +235,10 @@ func TestLimitsAreExact(t *testing.T) {
 			s.now = x.clock.now
 			x.stores = append(x.stores, s)
 		}
-		x.limits = newExactLimits(tenantOn(x.stores[0], 0))
+		x.limits = newExactLimits(tenantOn(x.stores[0], 0), tenantOn(x.stores[0], 1))
+		keyed := x.limits[3] // a limit by key counts the jobs that start while it is set
+		x.must(x.stores[0].set(rt.Context(), keyed.setting, keyed.valueWith(0, 0)))
+		x.begin(x.window)
 		var ids []string
 		for i := range 4 {
 			spec := bulk.Spec{ID: fmt.Sprint("a", i), Tenant: tenantOn(x.stores[0], i%3), Type: "echo", MaxAttempts: 100}

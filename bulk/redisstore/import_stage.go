@@ -199,7 +199,7 @@ type staging struct {
 	payloads, bytes, succeeded, failed, canceled, inFlight, states, outcomes, results int64
 	// largest is the size of the largest payload.
 	largest int64
-	aside   [3]int64
+	aside   [4]int64
 }
 
 func (t *staging) key(kind string) string { return t.m.s.shards[t.shard] + kind + ":" + t.name }

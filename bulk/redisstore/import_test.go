@@ -328,7 +328,7 @@ func (b *imported) compareSettings() {
 // compareBacklog compares the totals over all actions.
 func (b *imported) compareBacklog() {
 	type counts struct {
-		NonReady [3]int64
+		NonReady [4]int64
 		Outbox   int64
 		Types    map[string][2]int64
 	}

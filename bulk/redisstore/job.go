@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/sluice-project/sluice/bulk"
 )
@@ -63,6 +64,10 @@ func decodeJob(answer []string) (state bulk.JobState, received int64, err error)
 	}
 	switch rest := answer[7]; {
 	case rest == "":
+	case state.Reason == bulk.KeyLimited:
+		if id := strings.SplitN(rest, "\n", 3); len(id) == 3 {
+			state.Key, state.KeyHeld, state.Before = bulk.JobKey{Expression: id[1], Key: id[2]}, state.Before, 0
+		}
 	case state.State == bulk.StateSucceeded:
 		state.Result, state.ResultTruncated = []byte(rest[1:]), rest[0] == '1'
 	default:

@@ -128,7 +128,7 @@ func payloadBytes(jobs []bulk.Job) (bytes int) {
 func (s *Store) leaseFrom(ctx context.Context, shard int, request bulk.LeaseRequest, most, bytes int) (jobs []bulk.Job, err error) {
 	t := terms{Single: len(s.shards) == 1, Asked: map[string]bool{}}
 	_, t.Revision = s.settings.get()
-	for range leaseRounds {
+	for rounds := leaseRounds; rounds > 0; rounds-- {
 		began := time.Now()
 		answer, err := s.leaseOnce(ctx, shard, &t, request, most-len(jobs), bytes-payloadBytes(jobs))
 		if err != nil {
@@ -139,6 +139,19 @@ func (s *Store) leaseFrom(ctx context.Context, shard int, request bulk.LeaseRequ
 			return jobs, err
 		}
 		jobs = append(jobs, got...)
+		values, revision := s.settings.get()
+		if t.Keys, err = s.keysOf(ctx, &values, answer.offers); err != nil {
+			return jobs, err
+		}
+		if len(t.Keys) > 0 {
+			if revision != t.Revision { // keys and quotas are of one revision
+				t.Revision, t.Quotas, t.Slots = revision, nil, nil
+			}
+			if len(jobs) == 0 { // the next round takes these from the ready jobs, which are not endless
+				rounds++
+			}
+			continue
+		}
 		if len(answer.needs) == 0 {
 			break
 		}
@@ -162,7 +175,7 @@ func (s *Store) leaseFrom(ctx context.Context, shard int, request bulk.LeaseRequ
 type leased struct {
 	now, deadline time.Time
 	needs         map[string][4]int64
-	runs          []rueidis.RedisMessage
+	runs, offers  []rueidis.RedisMessage
 }
 
 func (s *Store) leaseOnce(ctx context.Context, shard int, t *terms, request bulk.LeaseRequest, most, bytes int) (leased, error) {
@@ -182,6 +195,9 @@ func readLeased(r rueidis.RedisResult) (l leased, err error) {
 	deadline, err2 := parts[1].AsInt64()
 	needs, err3 := parts[2].ToString()
 	l.runs, err = parts[3].ToArray()
+	if err == nil {
+		l.offers, err = parts[4].ToArray()
+	}
 	l.now, l.deadline = time.UnixMilli(now), time.UnixMilli(deadline)
 	if needs != "" {
 		err = errors.Join(err, json.Unmarshal([]byte(needs), &l.needs))
@@ -224,6 +240,36 @@ func (s *Store) jobsOf(ctx context.Context, l leased) (jobs []bulk.Job, err erro
 		}
 	}
 	return jobs, nil
+}
+
+// keysOf returns the uses of keys by offered jobs, by member. Without offers there are none.
+func (s *Store) keysOf(ctx context.Context, values *settings, offers []rueidis.RedisMessage) (uses map[string][][2]any, err error) {
+	for offer := range slices.Chunk(offers, 3) {
+		action, err1 := offer[0].ToString()
+		index, err2 := offer[1].AsInt64()
+		payload, err3 := offer[2].AsBytes()
+		n, err4 := strconv.ParseUint(action, 10, 64)
+		if err := errors.Join(err1, err2, err3, err4); err != nil {
+			return nil, fmt.Errorf("redis: the script lease: %w", err)
+		}
+		if uses == nil {
+			uses = map[string][][2]any{}
+		}
+		member := action + ":" + number(index)
+		uses[member] = [][2]any{}
+		spec, err := s.specOf(ctx, n)
+		if errors.Is(err, bulk.ErrNotFound) { // the action was forgotten in the meantime
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		by, _ := values.keys.get(spec.Tenant)
+		for _, use := range by.Of(spec, payload) {
+			uses[member] = append(uses[member], [2]any{spec.Tenant + "\n" + use.Expression + "\n" + use.Key, use.Cost})
+		}
+	}
+	return uses, nil
 }
 
 // specOf returns the spec of an action.

@@ -24,6 +24,8 @@ type terms struct {
 	Virtual map[string]float64 `json:"virtual,omitempty"`
 	// Asked has the limits of which this call can get no more.
 	Asked map[string]bool `json:"asked,omitempty"`
+	// Keys has the uses of keys by jobs that were offered, by member: see lua/keys.lua.
+	Keys map[string][][2]any `json:"keys,omitempty"`
 }
 
 func (t *terms) text() string {

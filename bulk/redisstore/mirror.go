@@ -84,7 +84,7 @@ type shardState struct {
 	Started int64                `json:"started"`
 	Slots   int64                `json:"slots"`
 	Version int64                `json:"version"`
-	Aside   [3]int64             `json:"aside"`
+	Aside   [4]int64             `json:"aside"`
 	Kinds   map[string]kindState `json:"kinds"`
 }
 
@@ -105,6 +105,7 @@ type tenantState struct {
 	Window  int64                `json:"window"`
 	Started int64                `json:"started"`
 	Flight  int64                `json:"flight"`
+	Aside   int64                `json:"aside"` // jobs that wait for a key
 	Lines   map[string]lineState `json:"lines"`
 }
 

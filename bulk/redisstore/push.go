@@ -2,12 +2,15 @@ package redisstore
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/redis/rueidis"
+
+	"github.com/sluice-project/sluice/bulk"
 )
 
 // loadSettings brings this instance's copy of the settings up to date, and sends the shards that
@@ -143,6 +146,9 @@ func (s *Store) limitArgs(values *settings, revision int64, shard int) []string 
 		if s.shardOf(name) == shard {
 			limited("t:" + name)
 			args = append(args, "w", name, fmt.Sprint(t.Weight))
+			if len(t.Keys) > 0 {
+				args = append(args, "k", "k:"+name, s.keysText(&t))
+			}
 		}
 	}
 	for _, name := range values.limitedTargets() {
@@ -162,10 +168,27 @@ func (s *Store) changeArgs(values *settings, revision int64, shard int, p pendin
 		name := limitedBy(setting)
 		args = append(args, "l", name, s.limitText(values, name))
 		if t, set := values.tenants.get(tenant); is && set {
-			args = append(args, "w", tenant, fmt.Sprint(t.Weight))
+			args = append(args, "w", tenant, fmt.Sprint(t.Weight), "k", "k:"+tenant, s.keysText(&t))
 		}
 	}
 	return args
+}
+
+// maxPerWindow is above any rate by key, and exact in a script.
+const maxPerWindow = 1 << 52
+
+// keysText returns the limits by key of a tenant as shards keep them; "" if there are none.
+func (s *Store) keysText(t *bulk.Tenant) string {
+	if len(t.Keys) == 0 {
+		return ""
+	}
+	limits := map[string][3]int64{}
+	for expression, of := range t.Keys {
+		l := of.Limit()
+		limits[expression] = [3]int64{min(l.PerWindow(s.config.Window), maxPerWindow), int64(l.Concurrency), l.Window(s.config.Window).Milliseconds()}
+	}
+	text, _ := json.Marshal(limits) // all can be encoded
+	return string(text)
 }
 
 // limitText returns a limit as shards keep it; "" if nothing is limited.

@@ -41,8 +41,11 @@ type record struct {
 	Epoch  int64 `json:"epoch"`
 	Ready  int64 `json:"ready"`
 	Flight int64 `json:"flight"`
-	// Limited, Throttling and Failing count jobs that were turned back.
+	// Limited, Throttling, Failing and Keyed count jobs that were turned back. Holds is 1 once a job
+	// was in flight that keys count.
 	Limited    int64 `json:"limited"`
+	Keyed      int64 `json:"keyed"`
+	Holds      int   `json:"holds"`
 	Throttling int64 `json:"throttling"`
 	Failing    int64 `json:"failing"`
 	Succeeded  int64 `json:"succeeded"`
@@ -97,7 +100,7 @@ func (r *record) action(spec *bulk.Spec, partial []byte, result map[string]json.
 			Throttled: r.Throttled, Retried: r.Retried, Batches: uint64(r.Outcomes),
 		},
 	}
-	a.NonReady[bulk.RateLimited], a.NonReady[bulk.APIThrottled], a.NonReady[bulk.TransientError] = r.Limited, r.Throttling, r.Failing
+	a.NonReady = [...]int64{bulk.RateLimited: r.Limited, bulk.APIThrottled: r.Throttling, bulk.TransientError: r.Failing, bulk.KeyLimited: r.Keyed}
 	return a
 }
 

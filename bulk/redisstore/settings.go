@@ -43,6 +43,8 @@ type settings struct {
 	targets layers[bulk.TargetLimits]
 	types   layers[bulk.TypeLimits]
 	rate    float64
+	// keys compute the keys of tenants with limits by key; nil of others.
+	keys layers[*bulk.Keys]
 	// shortest is at most the length of the shortest windows that a limit counts in.
 	shortest time.Duration
 }
@@ -165,6 +167,7 @@ func (s *Store) Settings(ctx context.Context) (bulk.Settings, error) {
 // with returns the settings with those that are stored in the hub under some names.
 func (s settings) with(stored map[string]string, window time.Duration) (settings, error) {
 	tenants, targets, types := map[string]bulk.Tenant{}, map[string]bulk.TargetLimits{}, map[string]bulk.TypeLimits{}
+	keys := map[string]*bulk.Keys{}
 	for name, text := range stored {
 		var err error
 		switch rest := name[1:]; name[:1] {
@@ -178,6 +181,9 @@ func (s settings) with(stored map[string]string, window time.Duration) (settings
 			var t bulk.Tenant
 			t, err = readSetting[bulk.Tenant](text)
 			tenants[rest] = t.WithDefaults()
+			if _, had := s.keys.get(rest); had || len(t.Keys) > 0 {
+				keys[rest], _ = bulk.NewKeys(t.Keys) // they were valid when they were set
+			}
 		case settingTarget:
 			targets[rest], err = readSetting[bulk.TargetLimits](text)
 		case settingType:
@@ -187,7 +193,7 @@ func (s settings) with(stored map[string]string, window time.Duration) (settings
 			return s, fmt.Errorf("redis: the setting %q: %w", name, err)
 		}
 	}
-	s.tenants, s.targets, s.types = s.tenants.with(tenants), s.targets.with(targets), s.types.with(types)
+	s.tenants, s.targets, s.types, s.keys = s.tenants.with(tenants), s.targets.with(targets), s.types.with(types), s.keys.with(keys)
 	for name := range stored {
 		s.shortest = min(s.shortest, s.limitOf(limitedBy(name)).Window(window))
 	}

@@ -97,7 +97,7 @@ func (s *Store) settleGroups(ctx context.Context, shard int, settlements []bulk.
 	}
 	var args []string
 	for _, g := range groups {
-		packed := make([]byte, 0, 26*len(g.at))
+		packed := make([]byte, 0, 30*len(g.at))
 		var texts []string
 		for _, i := range g.at {
 			st := &settlements[i]
@@ -114,6 +114,7 @@ func (s *Store) settleGroups(ctx context.Context, shard int, settlements []bulk.
 			packed = append(packed, byte(st.Kind), byte(flag(has)))
 			packed = appendFloat(packed, float64(at.Milliseconds()))
 			packed = appendFloat(packed, float64(st.Took.Microseconds()))
+			packed = binary.BigEndian.AppendUint32(packed, uint32(min(max(st.Cost, 0), bulk.MaxCost)))
 			if has {
 				texts = append(texts, settlementTexts(st)...)
 			}

@@ -13,7 +13,7 @@ import (
 func (m *machine) compare(t *rapid.T) {
 	m.rt = t
 	m.model.roll()
-	var nonReady [3]int64
+	var nonReady [4]int64
 	for _, id := range m.model.order {
 		a := m.model.actions[id]
 		shown := m.action(id)
@@ -21,8 +21,9 @@ func (m *machine) compare(t *rapid.T) {
 		for reason, n := range shown.NonReady {
 			nonReady[reason] += n
 		}
-		back := shown.NonReady[bulk.RateLimited] - a.last.NonReady[bulk.RateLimited]
-		a.turnedBack += max(0, back)
+		for _, reason := range ownLimits {
+			a.turnedBack += max(0, shown.NonReady[reason]-a.last.NonReady[reason])
+		}
 		a.last, a.entered = shown.Counts, shown.EnteredAt
 	}
 	m.compareBacklog(nonReady)
@@ -47,8 +48,8 @@ func (m *machine) compareAction(a *modelAction, shown bulk.Action) {
 	for _, n := range a.returned {
 		waits += n
 	}
-	limited := c.NonReady[bulk.RateLimited]
-	m.check(c.Pending+c.Ready+limited == waits, "%s: %d pending, %d ready and %d rate limited, want %d together", a.ID, c.Pending, c.Ready, limited, waits)
+	limited := c.NonReady[bulk.RateLimited] + c.NonReady[bulk.KeyLimited]
+	m.check(c.Pending+c.Ready+limited == waits, "%s: %d pending, %d ready and %d turned back by our limits, want %d together", a.ID, c.Pending, c.Ready, limited, waits)
 	m.check(limited == 0 || m.model.limited, "%s: %d jobs are turned back by our limits, but there are none", a.ID, limited)
 	m.check(c.Ready == 0 || a.status == bulk.Running, "%s is %s and has %d ready jobs", a.ID, a.status, c.Ready)
 	m.check(a.status == bulk.Canceled || c.Throttled == a.throttles, "%s: throttled %d, want %d", a.ID, c.Throttled, a.throttles)
@@ -57,7 +58,7 @@ func (m *machine) compareAction(a *modelAction, shown bulk.Action) {
 
 // compareBacklog checks that the backlog has exactly the waiting jobs, and the remainder of
 // every limit.
-func (m *machine) compareBacklog(nonReady [3]int64) {
+func (m *machine) compareBacklog(nonReady [4]int64) {
 	var targets []string
 	for of := range m.model.limits {
 		if name, isTarget := strings.CutPrefix(of, "target "); isTarget {
@@ -202,6 +203,7 @@ func (m *machine) finish() {
 		m.limit(of, bulk.Limit{})
 	}
 	clear(m.model.limits)
+	clear(m.model.keys)
 	for _, id := range m.model.order {
 		a := m.model.actions[id]
 		if a.status == bulk.Created || a.takes {

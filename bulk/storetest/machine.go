@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,7 +80,7 @@ func (m *machine) operations() map[string]func(*rapid.T) {
 		"cancel": m.cancel, "end": m.endAction, "admit": m.admit, "lease": m.leaseSome, "work 1": m.work, "work 2": m.work,
 		"work 3": m.work, "work 4": m.work, "settle 1": m.settleSome, "settle 2": m.settleSome, "settle 3": m.settleSome,
 		"settle 4": m.settleSome, "settle well": m.settleWell, "dispatch 1": m.dispatchAll, "dispatch 2": m.dispatchAll,
-		"advance 1": m.advanceSome, "advance 2": m.advanceSome, "limit": m.setLimit, "results": m.readResults, "restart": m.restart,
+		"advance 1": m.advanceSome, "advance 2": m.advanceSome, "limit": m.setLimit, "keys": m.setKeys, "results": m.readResults, "restart": m.restart,
 		"events 1": m.readEvents, "events 2": m.readEvents,
 	} {
 		operations[name] = func(t *rapid.T) { m.steps++; m.rt = t; m.model.roll(); f(t) }
@@ -285,8 +286,34 @@ func (m *machine) setLimit(t *rapid.T) {
 	of := rapid.SampledFrom(limited).Draw(t, "limit of")
 	l := bulk.Limit{RequestsPerSecond: rate, Concurrency: rapid.SampledFrom([]int{0, 0, 1, 2, 3, 4, 9}).Draw(t, "concurrency")}
 	m.model.introduce(of, of != "all" && m.model.limits[of].RequestsPerSecond == 0)
-	m.limit(of, l)
 	m.model.limits[of] = l
+	if tenant, is := strings.CutPrefix(of, "tenant "); is {
+		m.setTenant(tenant)
+	} else {
+		m.limit(of, l)
+	}
+}
+
+func (m *machine) setKeys(t *rapid.T) {
+	tenant := rapid.SampledFrom([]string{"t1", "t2"}).Draw(t, "keys of")
+	l := bulk.KeyLimit{
+		RequestsPerSecond: rapid.SampledFrom([]float64{0, 2.5, 10}).Draw(t, "rate"), Concurrency: rapid.SampledFrom([]int{0, 1, 2, 3}).Draw(t, "concurrency"),
+	}
+	m.model.limited = true
+	if m.model.keys[tenant] = l; l == (bulk.KeyLimit{}) {
+		delete(m.model.keys, tenant)
+	}
+	m.setTenant(tenant)
+}
+
+// setTenant sets the limits of a tenant.
+func (m *machine) setTenant(name string) {
+	of := m.model.limitOf("tenant " + name)
+	tenant := bulk.Tenant{RequestsPerSecond: of.rate, Concurrency: int(of.concurrency)}
+	if l, limited := m.model.keys[name]; limited {
+		tenant.Keys = map[string]bulk.KeyLimit{keyExpression: l}
+	}
+	m.set(bulk.SettingsChange{Name: name, Tenant: &tenant})
 }
 
 // limited is what the machine limits.

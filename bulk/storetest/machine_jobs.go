@@ -157,13 +157,15 @@ func (m *machine) leased(j bulk.Job, r bulk.LeaseRequest) {
 	m.check(m.near(j.Deadline, time.Now().Add(r.LeaseFor)), "%s: deadline %v, want %v", j.ID(), j.Deadline, time.Now().Add(r.LeaseFor))
 	m.check(m.model.leases[j.Lease] == nil, "%s: its lease %+v was another's", j.ID(), j.Lease)
 	if job.fresh {
-		m.check(a.overtaken(j.Index) <= a.turnedBack, "%s overtook %d jobs, of which %d may have been turned back", j.ID(), a.overtaken(j.Index), a.turnedBack)
+		over := a.overtaken(j.Index)
+		m.check(over <= a.turnedBack || over <= a.turnedBack+m.action(a.ID).NonReady[bulk.KeyLimited], "%s overtook %d jobs, of which %d may have been turned back", j.ID(), over, a.turnedBack)
 	}
-	l := &modelLease{id: j.Lease, action: a, job: job, deadline: j.Deadline, local: r.Local, live: true}
+	l := &modelLease{id: j.Lease, action: a, job: job, deadline: j.Deadline, local: r.Local, live: true, key: m.model.keyOf(a, j.Index)}
 	m.model.leases[j.Lease] = l
 	m.model.recent = append(m.model.recent, l)
 	job.state, job.fresh, job.lease = modelLeased, false, l
 	a.last.InFlight++
+	m.checkKey(l)
 	for _, l := range m.model.limitsOf(a) {
 		m.model.starts[l.key]++
 		_, inFlight := m.model.under(l.key)
@@ -171,6 +173,23 @@ func (m *machine) leased(j bulk.Job, r bulk.LeaseRequest) {
 		m.check(m.model.starts[l.key] <= allowed, "limit of %s: %d started in a window of %d", l.key, m.model.starts[l.key], allowed)
 		m.check(l.concurrency == 0 || inFlight <= l.concurrency, "limit of %s: %d in flight of %d", l.key, inFlight, l.concurrency)
 	}
+}
+
+// checkKey checks the limit by key of a job that was leased.
+func (m *machine) checkKey(leased *modelLease) {
+	if leased.key == "" {
+		return
+	}
+	limit, inFlight := m.model.keys[leased.action.Tenant], 0
+	for _, l := range m.model.leases {
+		if l.live && l.key == leased.key {
+			inFlight++
+		}
+	}
+	m.model.starts[leased.key]++
+	allowed := budget(limit.RequestsPerSecond, m.model.config.Window, m.model.window)
+	m.check(m.model.starts[leased.key] <= allowed, "%s: %d started in a window of %d", leased.key, m.model.starts[leased.key], allowed)
+	m.check(limit.Concurrency == 0 || inFlight <= limit.Concurrency, "%s: %d in flight of %d", leased.key, inFlight, limit.Concurrency)
 }
 
 // settleSome settles random leases with random outcomes: present, past and invented ones.
@@ -247,7 +266,7 @@ func (m *machine) followReleased(a *modelAction, jobs []*modelJob) {
 	for reason, n := range counts.NonReady {
 		reason := bulk.NonReadyReason(reason)
 		extra := n - (aside[reason] - a.returned[reason])
-		if extra == 0 || reason == bulk.RateLimited {
+		if extra == 0 || slices.Contains(ownLimits, reason) {
 			continue
 		}
 		m.check(extra == int64(len(jobs)), "%s: %d of %d released jobs were set aside for %s", a.ID, extra, len(jobs), reason)
@@ -260,13 +279,14 @@ func (m *machine) followReleased(a *modelAction, jobs []*modelJob) {
 // dispatchAll dispatches in small batches, until nothing more is due.
 func (m *machine) dispatchAll(t *rapid.T) {
 	batch := rapid.IntRange(1, 20).Draw(t, "batch")
-	asideBefore := map[string]int64{}
+	asideBefore, waited := map[string]int64{}, int64(0)
 	for id, a := range m.model.actions {
 		_, aside := a.count()
 		for reason := range aside {
 			asideBefore[id] += aside[reason] - a.returned[reason]
 		}
 		asideBefore[id] += a.last.NonReady[bulk.RateLimited]
+		waited += a.last.NonReady[bulk.KeyLimited]
 	}
 	back, ended := m.model.expire()
 	moved, next := m.dispatch(batch)
@@ -279,12 +299,14 @@ func (m *machine) dispatchAll(t *rapid.T) {
 	for _, id := range m.model.order {
 		a := m.model.actions[id]
 		counts := m.action(id).Counts
-		back += asideBefore[id] - counts.NonReadyTotal()
+		waited -= counts.NonReady[bulk.KeyLimited]
+		back += asideBefore[id] - (counts.NonReadyTotal() - counts.NonReady[bulk.KeyLimited])
 		m.follow(a, counts, true)
 		a.last = counts
 	}
 	m.checkNext(next)
-	m.check(total >= back && total <= back+ended, "Dispatch moved %d jobs, want %d, and up to %d that ended", total, back, ended)
+	// Expired leases free keys, too, for jobs that Dispatch need not count.
+	m.check(waited >= 0 && total >= back && total <= back+ended+waited, "Dispatch moved %d jobs, want %d, and up to %d that ended and %d that waited for their keys", total, back, ended, waited)
 }
 
 // follow adopts the number of jobs that the store has returned to the line, and checks that
@@ -292,7 +314,7 @@ func (m *machine) dispatchAll(t *rapid.T) {
 func (m *machine) follow(a *modelAction, counts bulk.Counts, had bool) {
 	_, aside := a.count()
 	for reason := range aside {
-		if bulk.NonReadyReason(reason) == bulk.RateLimited {
+		if slices.Contains(ownLimits, bulk.NonReadyReason(reason)) {
 			continue
 		}
 		may, must := int64(0), int64(0)

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"math/big"
 	"strconv"
 	"time"
@@ -22,6 +23,8 @@ type model struct {
 	recent  []*modelLease
 
 	limits map[string]bulk.Limit // of "all", "tenant NAME", "target NAME", "type NAME"
+	// keys are the limits by key of tenants, by keyExpression.
+	keys map[string]bulk.KeyLimit
 	// limited reports whether there ever was a limit.
 	limited bool
 	// throttled has the targets and limiters that ever throttled: congestion control may
@@ -55,7 +58,7 @@ type modelAction struct {
 	turnedBack int64
 	// returned counts, by reason, the non-ready jobs that Dispatch has returned to the line.
 	// Which jobs these are shows when they are leased.
-	returned                       [3]int64
+	returned                       [4]int64
 	throttles, retries, retriesMax int64
 	replayed                       bool // dead letters were deleted
 	// ended reports whether the action ended so that the store need not distinguish settled
@@ -100,13 +103,30 @@ type modelLease struct {
 	fatal bool
 	// restarted reports whether the store was opened after the settlement.
 	restarted bool
+	// key names the key that counts it in flight; empty if none does.
+	key string
 }
+
+// keyExpression is that of the model's limits by key: jobs with an even index have one key, and the
+// others the second.
+const keyExpression = `int(payload.n) % 2 == 0`
+
+// keyOf names the key of a job, if its tenant has a limit by key.
+func (m *model) keyOf(a *modelAction, index int64) string {
+	if _, limited := m.keys[a.Tenant]; !limited {
+		return ""
+	}
+	return fmt.Sprintf("key %v of %s", index%2 == 0, a.Tenant)
+}
+
+// ownLimits are the reasons for which our own limits turn jobs back, at any time.
+var ownLimits = []bulk.NonReadyReason{bulk.RateLimited, bulk.KeyLimited}
 
 func newModel(config bulk.Config, shards int) *model {
 	return &model{
 		config: config, shards: shards, actions: map[string]*modelAction{}, leases: map[bulk.LeaseID]*modelLease{},
 		limits:  map[string]bulk.Limit{"all": {RequestsPerSecond: max(0, config.RequestsPerSecond)}},
-		limited: config.RequestsPerSecond > 0, throttled: map[string]bool{},
+		limited: config.RequestsPerSecond > 0, throttled: map[string]bool{}, keys: map[string]bulk.KeyLimit{},
 		starts: map[string]int64{}, asked: map[string]int64{}, events: newModelEvents(), fuzzy: -1,
 	}
 }
@@ -223,7 +243,7 @@ func (a *modelAction) mostAttempts(config bulk.Config) int {
 	return config.MaxAttempts
 }
 
-func (a *modelAction) count() (states [modelStates]int64, aside [3]int64) {
+func (a *modelAction) count() (states [modelStates]int64, aside [4]int64) {
 	for _, j := range a.jobs {
 		states[j.state]++
 		if j.state == modelAside {
@@ -346,7 +366,7 @@ func (m *model) crash() {
 	m.roll()
 	m.fuzzy = m.window
 	for _, a := range m.actions {
-		a.returned = [3]int64{}
+		a.returned = [4]int64{}
 	}
 	told := map[string][]string{}
 	for _, l := range m.leases {
@@ -372,7 +392,7 @@ func (m *model) crash() {
 
 // cancel ends every job that is not in flight.
 func (a *modelAction) cancel() {
-	a.returned, a.ended = [3]int64{}, true
+	a.returned, a.ended = [4]int64{}, true
 	for _, j := range a.jobs {
 		if j.state < modelLeased {
 			j.state = modelCanceled

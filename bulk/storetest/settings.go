@@ -23,7 +23,7 @@ func (k *kit) expectSettings(want bulk.Settings) {
 	k.check(len(got.Tenants) == len(want.Tenants) && len(got.Targets) == len(want.Targets) && len(got.Types) == len(want.Types),
 		"settings: %+v, want %+v", got, want)
 	for name, tenant := range want.Tenants {
-		k.check(got.Tenants[name] == tenant, "tenant %s: %+v, want %+v", name, got.Tenants[name], tenant)
+		k.check(reflect.DeepEqual(got.Tenants[name], tenant), "tenant %s: %+v, want %+v", name, got.Tenants[name], tenant)
 	}
 	for name, target := range want.Targets {
 		k.check(reflect.DeepEqual(got.Targets[name], target), "target %s: %+v, want %+v", name, got.Targets[name], target)
@@ -41,7 +41,7 @@ func (k *kit) setAll() bulk.Settings {
 		Limits: &bulk.Limits{RequestsPerSecond: 12.5},
 		Tenants: map[string]bulk.Tenant{
 			"a":      {BasePriority: -60_000, Weight: 2.5, RequestsPerSecond: 0.5},
-			"ü b/:c": {BasePriority: 1, Weight: 1},
+			"ü b/:c": {BasePriority: 1, Weight: 1, Keys: map[string]bulk.KeyLimit{`payload["ü<&>"]`: {Concurrency: 2}, "type": {RequestsPerSecond: 0.5, Pacing: bulk.PaceSmooth}}},
 		},
 		Targets: map[string]bulk.TargetLimits{
 			"api:443": {RequestsPerSecond: 7, Concurrency: 3}, "found": {Auto: true, Concurrency: 2},
@@ -99,7 +99,7 @@ func settingsInLine(k *kit) {
 	k.set(bulk.SettingsChange{Name: "second", Tenant: &want})
 	for id, want := range map[string]bulk.Tenant{"a": {Weight: 1}, "b": want} {
 		line, _ := k.waiting(id, k.backlog())
-		k.check(line.Settings == want, "the line of %s has the settings %+v, want %+v", line.Tenant, line.Settings, want)
+		k.check(reflect.DeepEqual(line.Settings, want), "the line of %s has the settings %+v, want %+v", line.Tenant, line.Settings, want)
 	}
 }
 

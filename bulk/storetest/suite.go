@@ -42,7 +42,7 @@ var groups = []struct {
 }{
 	{"upload", uploadCases}, {"transition", transitionCases}, {"actions", actionCases}, {"settings", settingsCases},
 	{"schedules", scheduleCases}, {"streams", streamCases},
-	{"admit", admitCases}, {"limits", limitCases}, {"auto", autoCases}, {"lease", leaseCases}, {"retry", retryCases},
+	{"admit", admitCases}, {"limits", limitCases}, {"keys", keyCases}, {"auto", autoCases}, {"lease", leaseCases}, {"retry", retryCases},
 	{"policies", policyCases}, {"restart", restartCases}, {"results", resultCases}, {"jobs", jobCases}, {"events", eventCases},
 	{"concurrent", concurrentCases}, {"abrupt", abruptCases},
 }

@@ -39,6 +39,8 @@
 //	429, 503       throttled; Retry-After says how long at least
 //	other 4xx      final
 //
+// Its header Sluice-Cost is what the attempt has really cost, for limits by cost.
+//
 // If there is no answer (no connection, a broken connection, the attempt's timeout), the
 // attempt failed for now. The same holds for any other status (1xx, 6xx and up).
 //

@@ -70,6 +70,7 @@ func (h *Handler) Handle(ctx context.Context, job *bulk.Job) ([]byte, error) {
 		return nil, err
 	}
 	defer response.Body.Close()
+	job.Cost = costOf(response.Header)
 	body, err := h.read(response.Body)
 	if err != nil {
 		sent.Failed(oneLineError{err})

@@ -129,6 +129,18 @@ func excerpt(body []byte) string {
 	return line.String()
 }
 
+// headerCost is the header by which a target says what the attempt has really cost.
+const headerCost = "Sluice-Cost"
+
+// costOf returns what a target says of the cost of an attempt; 0 if it says nothing of use.
+func costOf(header http.Header) int64 {
+	cost, err := strconv.ParseInt(header.Get(headerCost), 10, 64)
+	if err != nil || cost < 1 {
+		return 0
+	}
+	return bulk.BoundCost(cost)
+}
+
 // MaxRetryAfter bounds the delay of a Retry-After header: a target cannot postpone a job for
 // longer.
 const MaxRetryAfter = 24 * time.Hour

@@ -109,6 +109,24 @@ var refusals = []struct {
 	{999, "", transientKind, 0},
 }
 
+func TestCosts(t *testing.T) {
+	for text, want := range map[string]int64{"": 0, "12": 12, "0": 0, "-1": 0, "1.5": 0, "many": 0, "999999999": bulk.MaxCost} {
+		for _, status := range []int{200, 500} {
+			server := newServer(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Sluice-Cost", text)
+				w.WriteHeader(status)
+			})
+			job := jobTo(server.URL)
+			if _, err := newHandler(t, Options{}).Handle(t.Context(), job); (err == nil) != (status == 200) {
+				t.Fatal(err)
+			}
+			if job.Cost != want {
+				t.Errorf("%d, Sluice-Cost %q: the cost is %d, want %d", status, text, job.Cost, want)
+			}
+		}
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	for _, test := range refusals {
 		t.Run(fmt.Sprintf("%d %s", test.status, test.retryAfter), func(t *testing.T) {

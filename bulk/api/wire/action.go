@@ -18,6 +18,7 @@ type NewAction struct {
 	Target      *Target    `json:"target,omitempty" doc:"The webhook that each job is sent to. Give either a type or a target."`
 	Class       string     `json:"class,omitempty" enum:"high,normal,low" doc:"Orders the actions within a tenant. Default normal."`
 	Key         string     `json:"key,omitempty" maxLength:"256" doc:"Which of the tenant's own customers the jobs are for: the keys of a tenant that wait have equal parts of what the tenant gets, however many actions and jobs each has. Printable characters; default: the empty key, which is one like any other."`
+	Cost        int64      `json:"cost,omitempty" minimum:"0" maximum:"1000000" doc:"The value of cost in the expressions of limits by key: what one attempt of the jobs counts where a limit says so. Default 1."`
 	ID          string     `json:"id,omitempty" maxLength:"128" doc:"A repeated request with the same id creates one action. Letters, digits and . _ : - ; generated if absent."`
 	Aggregate   []string   `json:"aggregate,omitempty" nullable:"false" maxItems:"32" doc:"What is computed from the results, such as count, sum:FIELD or top-errors."`
 	RunAt       *time.Time `json:"run_at,omitempty" nullable:"true" doc:"The earliest time of the first attempt. Default: at once."`
@@ -42,6 +43,7 @@ type Action struct {
 	Target            *Target                    `json:"target,omitempty" doc:"Absent where the jobs have a type of their own."`
 	Class             string                     `json:"class" enum:"high,normal,low"`
 	Key               string                     `json:"key,omitempty" doc:"Absent if it is empty."`
+	Cost              int64                      `json:"cost,omitempty" doc:"Absent if it is the default."`
 	Status            string                     `json:"status" enum:"CREATED,DISPATCHED,RUNNING,AGGREGATING,COMPLETED,FAILED,CANCELED"`
 	Paused            bool                       `json:"paused"`
 	Open              bool                       `json:"open,omitempty" doc:"Whether the action is a stream, which takes jobs that are enqueued one at a time. Absent if not."`
@@ -70,6 +72,7 @@ type NonReadyReasons struct {
 	RateLimited    int64 `json:"rate_limited"`
 	APIThrottled   int64 `json:"api_throttled"`
 	TransientError int64 `json:"transient_error"`
+	KeyLimited     int64 `json:"key_limited,omitempty" doc:"Jobs that wait for a limit by their key."`
 	TargetDown     int64 `json:"target_down,omitempty" doc:"Jobs that wait because this server takes their target for down."`
 }
 

@@ -13,6 +13,7 @@ type NewJob struct {
 	Payload     json.RawMessage `json:"payload" doc:"Any JSON value, of at most 1 MiB."`
 	Class       string          `json:"class,omitempty" enum:"high,normal,low" doc:"Orders the actions within a tenant. Default normal."`
 	Key         string          `json:"key,omitempty" maxLength:"256" doc:"Which of the tenant's own customers the job is for: the keys of a tenant that wait have equal parts of what the tenant gets, however many actions and jobs each has. Printable characters; default: the empty key, which is one like any other."`
+	Cost        int64           `json:"cost,omitempty" minimum:"0" maximum:"1000000" doc:"The value of cost in the expressions of limits by key: what one attempt of the job counts where a limit says so. Default 1."`
 	MaxAttempts int             `json:"max_attempts,omitempty" minimum:"0" maximum:"100" doc:"The most attempts of the job; 0 is the default of its type."`
 	TimeoutMS   int64           `json:"timeout_ms,omitempty" minimum:"0" maximum:"86400000" doc:"The most time for one attempt; 0 is the default of its type."`
 	KeepResults bool            `json:"keep_results,omitempty" doc:"Keep what the job returns, up to 64 KiB, until it is forgotten: GET /v1/actions/{id}/jobs/{index} has it."`

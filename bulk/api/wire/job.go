@@ -17,7 +17,7 @@ type JobState struct {
 	// ResultTruncated is as in events.
 	ResultTruncated bool `json:"result_truncated,omitempty" doc:"Whether the result was larger than 64 KiB, and was not kept. Absent if not."`
 	// Reason is one of bulk's constants Why…, or a key of NonReadyReasons.
-	Reason        *string      `json:"reason" enum:"in_flight,paused,not_sealed,run_at,starting,rate_limited,api_throttled,transient_error,target_down,no_worker,global_limit,tenant_limit,target_limit,global_concurrency,tenant_concurrency,target_concurrency,congestion,long_attempts,workers_busy,in_line,next" doc:"What holds the job back; null if it has ended."`
+	Reason        *string      `json:"reason" enum:"in_flight,paused,not_sealed,run_at,starting,rate_limited,api_throttled,transient_error,key_limited,target_down,no_worker,global_limit,tenant_limit,target_limit,global_concurrency,tenant_concurrency,target_concurrency,congestion,long_attempts,workers_busy,in_line,next" doc:"What holds the job back; null if it has ended."`
 	Explanation   *string      `json:"explanation" doc:"The reason as a sentence; null if the job has ended."`
 	HeldBy        []TenantJobs `json:"held_by" nullable:"false" maxItems:"3" doc:"The tenants with the most jobs ready or in flight of what the job waits for: of its type, its target, or all."`
 	Place         *int64       `json:"place" doc:"How many jobs of its tenant and type go before it; null if it is not in line, or if too many have returned to count."`

@@ -59,6 +59,7 @@ type Outcome struct {
 	Error        string          `json:"error,omitempty" doc:"Why the attempt did not succeed. The first 1,024 bytes are kept."`
 	RetryAfterMS int64           `json:"retry_after_ms,omitempty" minimum:"0" maximum:"86400000" doc:"The Retry-After of the target, for retry and throttled."`
 	TookMS       int64           `json:"took_ms,omitempty" minimum:"0" maximum:"604800000" doc:"How long the attempt ran, for the latency aggregates."`
+	Cost         int64           `json:"cost,omitempty" minimum:"0" maximum:"1000000" doc:"What the attempt has really cost, for limits by key with a cost. Default: what was charged when it started."`
 }
 
 // Extension asks for more time for leases.

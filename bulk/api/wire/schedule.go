@@ -18,6 +18,7 @@ type NewSchedule struct {
 	Target      *Target  `json:"target,omitempty" doc:"The webhook that each job is sent to. Give either a type or a target."`
 	Class       string   `json:"class,omitempty" enum:"high,normal,low" doc:"Orders the actions within a tenant. Default normal."`
 	Key         string   `json:"key,omitempty" maxLength:"256" doc:"Which of the tenant's own customers the jobs are for: the keys of a tenant that wait have equal parts of what the tenant gets, however many actions and jobs each has. Printable characters; default: the empty key, which is one like any other."`
+	Cost        int64    `json:"cost,omitempty" minimum:"0" maximum:"1000000" doc:"The value of cost in the expressions of limits by key: what one attempt of the jobs counts where a limit says so. Default 1."`
 	Aggregate   []string `json:"aggregate,omitempty" nullable:"false" maxItems:"32" doc:"What is computed from the results, such as count, sum:FIELD or top-errors."`
 	MaxAttempts int      `json:"max_attempts,omitempty" minimum:"0" maximum:"100" doc:"The most attempts of one job; 0 is the default of its type."`
 	TimeoutMS   int64    `json:"timeout_ms,omitempty" minimum:"0" maximum:"86400000" doc:"The most time for one attempt; 0 is the default of its type."`
@@ -41,6 +42,7 @@ type Schedule struct {
 	Target      *Target  `json:"target,omitempty" doc:"Absent where the jobs have a type of their own."`
 	Class       string   `json:"class" enum:"high,normal,low"`
 	Key         string   `json:"key,omitempty" doc:"Absent if it is empty."`
+	Cost        int64    `json:"cost,omitempty" doc:"Absent if it is the default."`
 	Aggregate   []string `json:"aggregate" nullable:"false"`
 	MaxAttempts int      `json:"max_attempts" doc:"0: the default of the type."`
 	TimeoutMS   int64    `json:"timeout_ms" doc:"0: the default of the type."`

@@ -13,6 +13,16 @@ type Tenant struct {
 	RequestsPerSecond float64 `json:"requests_per_second" required:"false" minimum:"0" maximum:"1000000000" doc:"Limits the attempts started for the tenant. Default 0: no limit of its own."`
 	Concurrency       int     `json:"concurrency,omitempty" minimum:"0" maximum:"1000000" doc:"Limits the tenant's attempts in flight. Default 0: no limit of its own."`
 	Pacing            string  `json:"pacing,omitempty" enum:"window,smooth" doc:"How requests_per_second is spread: within each window at any time, or evenly, so that any span of a second holds at most the rate. Default window."`
+
+	Keys map[string]KeyLimit `json:"keys,omitempty" doc:"Limits of the tenant's jobs that have one key, by the CEL expression that computes the key of a job from payload, type, target, key and tenant, such as payload.customer. At most 8. Default: none."`
+}
+
+// KeyLimit limits the jobs of a tenant that have one key, each key for itself.
+type KeyLimit struct {
+	RequestsPerSecond float64 `json:"requests_per_second,omitempty" minimum:"0" maximum:"1000000000" doc:"Limits the attempts started of each key. Default 0: no limit."`
+	Concurrency       int     `json:"concurrency,omitempty" minimum:"0" maximum:"1000000" doc:"Limits the attempts of each key in flight. Default 0: no limit."`
+	Pacing            string  `json:"pacing,omitempty" enum:"window,smooth" doc:"How requests_per_second is spread. Default window."`
+	Cost              string  `json:"cost,omitempty" maxLength:"512" doc:"The CEL expression of what an attempt counts in requests_per_second, from 1 to 1,000,000, such as payload.tokens. Default: each counts 1."`
 }
 
 // TargetLimits holds the settings of one target. A PUT replaces them all: an absent

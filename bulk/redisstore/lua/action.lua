@@ -66,7 +66,7 @@ local function retire(number, a)
     call('UNLINK', P .. 'q:' .. a.type) -- its entries were all withdrawn
   end
   leave('a:' .. number)
-  call('UNLINK', P .. 'o:' .. number, P .. 'r:' .. number, P .. 'b:' .. number, P .. 'c:' .. number)
+  call('UNLINK', P .. 'o:' .. number, P .. 'r:' .. number, P .. 'b:' .. number, P .. 'c:' .. number, P .. 'yf:' .. number, P .. 'yw:' .. number)
   if a.status ~= 'CANCELED' then call('UNLINK', P .. 'j:' .. number) end -- a canceled action is swept
   unlinkPages('p:' .. number, a)
 end

@@ -42,11 +42,12 @@ end
 local function expire(number, indexes)
   local a = actionOf(number)
   if not a then return end -- the action was forgotten
-  local states, fields, back, e, landed = statesOf(number, indexes), {}, {}, ending(), 0
+  local states, fields, back, e, landed, freed = statesOf(number, indexes), {}, {}, ending(), 0, {}
   for _, text in ipairs(indexes) do
     local s, index = states[text], tonumber(text)
     if s and s.phase == IN_FLIGHT then
       landed = landed + 1
+      freed[#freed + 1] = text
       if a.status == 'CANCELED' then
         cancelJob(e, a, index, s)
       elseif s.own then
@@ -64,6 +65,7 @@ local function expire(number, indexes)
   land(a, landed)
   record(e, number, a)
   put_back(number, a, fields, back)
+  letGo(number, a, freed)
 end
 
 if most > 0 then
@@ -76,6 +78,11 @@ if most > 0 then
   end
 end
 if moved < most then
+  for _, id in ipairs(call('ZRANGEBYSCORE', P .. 'yt', '-inf', now, 'LIMIT', 0, CHUNK)) do
+    if moved < most then moved = moved + rouse(id, most - moved) end
+  end
+end
+if moved < most then
   local ended = call('ZRANGEBYSCORE', P .. 'leases', '-inf', '(' .. now, 'LIMIT', 0, most - moved)
   if #ended > 0 then
     local order, by = byAction(ended)
@@ -84,10 +91,11 @@ if moved < most then
     moved = moved + #ended
   end
 end
+flushKeys()
 flush()
 local soonest = 0
-for _, key in ipairs({'due', 'leases'}) do
+for _, key in ipairs({'due', 'leases', 'yt'}) do
   local first = call('ZRANGE', P .. key, 0, 0, 'WITHSCORES')
-  if first[2] and (soonest == 0 or tonumber(first[2]) < soonest) then soonest = tonumber(first[2]) end
+  if first[2] and tonumber(first[2]) < math.huge and (soonest == 0 or tonumber(first[2]) < soonest) then soonest = tonumber(first[2]) end
 end
 return {moved, soonest}

@@ -7,7 +7,8 @@
 -- the index is the page to continue at; the index; received jobs; attempts, -1 if they are not
 -- known; why a job was turned back; the time of its state; how many jobs of the action are before
 -- it, -1 if not counted; and the beginning of the dead letter, with the error, or the result that
--- was kept, behind 1 if it was too large and else 0.
+-- was kept, behind 1 if it was too large and else 0. Of a job that waits for a key: the jobs with it in
+-- flight instead of those before it, and the id of the key.
 local number, index, most = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[6])
 local a = actionOf(number)
 if not a then return {} end
@@ -78,6 +79,10 @@ local text = call('HGET', P .. 'j:' .. number, string.format('%d', index))
 local s = text and unpackState(text) or freshState()
 if s.phase == IN_FLIGHT then return answer('in_flight', s.attempts, 0, s.at) end
 if a.status == 'CANCELED' then return answer('canceled', -1) end
+if s.phase == ASIDE and s.reason == KEY_LIMITED then
+  local id = call('HGET', P .. 'yw:' .. number, string.format('%d', index)) or ''
+  return answer('non_ready', s.attempts, s.reason, 0, id ~= '' and keyOf(id).flight or 0, id)
+end
 if s.phase == ASIDE then return answer('non_ready', s.attempts, s.reason, s.at) end
 if index >= a.next then return answer('pending', s.attempts, 0, 0, a.back + index - a.next) end
 local before = placeIn(P .. 'b:' .. number)

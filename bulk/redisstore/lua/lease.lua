@@ -1,18 +1,21 @@
 -- Lease puts ready jobs in flight, and charges each to the present window. If its answer is
 -- lost, the leases expire and the jobs return.
 --
--- ARGV[3] terms: quotas and slots; the limits for which more was already requested
+-- ARGV[3] terms: quotas and slots; the limits for which more was already requested; the uses of
+-- keys by jobs that were offered, by member
 -- ARGV[4] the maximum of jobs   ARGV[5] the length of the lease, in ms
 -- ARGV[6] 1: leases end with their owner   ARGV[7] the owner
 -- ARGV[8] the maximum of payload bytes   ARGV[9] 1: but at least one job
 -- ARGV[10] how many workers the caller has; 0: not known
 -- ARGV[11] and on: types
 -- Returns the time; the deadline; the limits of which more is needed, with the total need;
--- and for each run of jobs: number, first index, jobs, then fence, attempt and payload of
--- each.
+-- for each run of jobs: number, first index, jobs, then fence, attempt and payload of
+-- each; and the offers: number, index and payload of ready jobs whose tenant has limits by key. The
+-- caller computes their keys, and asks again.
 local most, deadline, own, owner, bytes = tonumber(ARGV[4]), now + tonumber(ARGV[5]), ARGV[6] == '1', tonumber(ARGV[7]), tonumber(ARGV[8])
 local asked = terms.asked or {}
 local answer, needs, leased = {}, {}, 0
+local keysOf, offers = terms.keys or {}, {}
 local LARGEST = 1048576 -- a payload of an action that was stored before its largest was recorded
 
 -- know records how many workers an instance has for a type, and forgets instances that are gone.
@@ -88,6 +91,7 @@ local function startRun(number, first, count, fresh)
     local s, state = states[text], packedNew
     if s then
       s.fence, s.attempts, s.phase, s.lapsed, s.own, s.owner, s.at = s.fence + 1, s.attempts + 1, IN_FLIGHT, false, own, owner, deadline
+      s.reason = RATE_LIMITED -- it says nothing of jobs in flight
       state = packState(s)
     end
     fields[at + 2 * i - 1], fields[at + 2 * i] = text, state
@@ -162,6 +166,72 @@ local function unread()
   end
 end
 
+-- startKeyed takes up to n jobs of an action whose tenant has limits by key: it starts them, or makes
+-- them wait for a key. It returns how many it took and how many of them it started. Jobs whose keys
+-- are not known stay.
+local function startKeyed(number, a, n)
+  local took, begun = 0, 0
+  while took < n do
+    local first, _, fresh = runOf(call('LINDEX', P .. 'r:' .. number, 0))
+    local uses = keysOf[memberOf(number, first)]
+    if not uses then break end
+    local text = not fresh and call('HGET', P .. 'j:' .. number, string.format('%d', first))
+    local s = text and unpackState(text) or freshState()
+    local use = waitsFor(s, uses)
+    took = took + 1
+    if use then
+      takeRuns(P .. 'r:' .. number, 1, function() end)
+      charge(a, -1)
+      touch('a:' .. number)
+      waitFor(number, a, first, s, uses, use)
+    else
+      holdKeys(number, a, first, s, uses)
+      start(number, a, 1)
+      begun = begun + 1
+    end
+  end
+  return took, begun
+end
+
+-- hasKeys reports whether a tenant has limits by key.
+local hasKeys = {}
+local function isKeyed(tenant)
+  if hasKeys[tenant] == nil then hasKeys[tenant] = call('HEXISTS', P .. 'limits', 'k:' .. tenant) == 1 end
+  return hasKeys[tenant]
+end
+
+-- offer adds the next up to `want` ready jobs of a queue whose keys are not known to the offers.
+local function offer(q, want)
+  local order, counts = {}, {}
+  for at = q.at, #q do
+    local number, epoch, count = q[at]:match('^(%d+) (%d+) (%d+)$')
+    local a = actionOf(number)
+    if want <= 0 then break end
+    if a and a.epoch == tonumber(epoch) and isKeyed(a.tenant) then
+      if not counts[number] then
+        order[#order + 1], counts[number] = number, 0
+      end
+      counts[number] = counts[number] + math.min(tonumber(count), want)
+      want = want - tonumber(count)
+    end
+  end
+  for _, number in ipairs(order) do
+    local left = counts[number]
+    for _, run in ipairs(call('LRANGE', P .. 'r:' .. number, 0, left - 1)) do
+      local first, count = runOf(run)
+      if left <= 0 or bytes <= 0 then break end
+      payloadsOf(number, first, math.min(count, left), function(index, payload)
+        if not keysOf[memberOf(number, index)] and bytes > 0 then
+          local last = #offers
+          offers[last + 1], offers[last + 2], offers[last + 3] = number, index, payload
+          bytes = bytes - #payload
+        end
+      end)
+      left = left - count
+    end
+  end
+end
+
 -- take leases up to `want` jobs of a type. It returns false if the type has no more.
 local function take(kind, want)
   while want > 0 and bytes > 0 do
@@ -185,7 +255,16 @@ local function take(kind, want)
         if left <= 0 then shorts[#shorts + 1] = name end
         n = math.min(n, left)
       end
-      if n > 0 then
+      if n > 0 and isKeyed(a.tenant) then
+        if stale then return false end -- other keys than the caller knows
+        local took, begun = startKeyed(number, a, n)
+        want = want - begun
+        if took == 0 then
+          offer(q, want)
+          return false
+        end
+        n = took
+      elseif n > 0 then
         start(number, a, n)
         want = want - n
       elseif blocking(shorts) and not stale then
@@ -226,5 +305,6 @@ for number, of in pairs(started) do
   each('HSET', P .. 'j:' .. number, of.fields)
   each('ZADD', P .. 'leases', of.members)
 end
+flushKeys()
 flush()
-return {now, deadline, next(needs) and cjson.encode(needs) or '', answer}
+return {now, deadline, next(needs) and cjson.encode(needs) or '', answer, offers}

@@ -4,14 +4,14 @@
 --
 -- ARGV[3] the revision   ARGV[4] "" if these are all settings, else the revisions that lack no
 -- other settings, with spaces around each
--- ARGV[5] and on: kind, name and value: l (a limit; "" is none) or w (a weight)
+-- ARGV[5] and on: kind, name and value: l (a limit; "" is none), w (a weight) or k (limits by key)
 -- Returns 1 and, for limits that shards share, what has started: name, window, attempts in it,
 -- jobs in flight and the version of slots. Returns nothing if the shard lacks other settings.
 local own = call('HGET', P .. 'limits', 'revision')
 if tonumber(ARGV[3]) < tonumber(own or 0) then return {1} end
 local all = ARGV[4] == ''
 if not all and own ~= ARGV[3] and not (own and ARGV[4]:find(' ' .. own .. ' ', 1, true)) then return {} end
-local limits, weights, ended = {'revision', ARGV[3]}, {}, {}
+local limits, weights, ended, keyed = {'revision', ARGV[3]}, {}, {}, {}
 local answer = {1}
 
 -- restart lets nothing more start under a limit until more of it is requested.
@@ -32,6 +32,7 @@ end
 
 for i = 5, #ARGV, 3 do
   local kind, name, value = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  if kind == 'k' then keyed[name:sub(3)] = true end
   if value == '' then
     ended[#ended + 1] = name
   else
@@ -41,6 +42,15 @@ for i = 5, #ARGV, 3 do
     if e then restart(name, e, tonumber(value:match('^%d %d+ (%d+)$')) or WINDOW) end
   end
 end
+-- Dispatch looks at the keys with waiting jobs whose limits may have changed.
+local stirred = {}
+for _, id in ipairs(call('ZRANGE', P .. 'yt', 0, -1)) do
+  if all or keyed[id:match('^(.-)\n')] then
+    stirred[#stirred + 1] = now
+    stirred[#stirred + 1] = id
+  end
+end
+each('ZADD', P .. 'yt', stirred)
 if all then call('UNLINK', P .. 'limits', P .. 'weights') end
 each('HDEL', P .. 'limits', ended)
 each('HSET', P .. 'limits', limits)

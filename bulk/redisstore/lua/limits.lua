@@ -8,6 +8,7 @@ local revision = tonumber(call('HGET', P .. 'limits', 'revision'))
 -- A shard that was made again starts nothing before it has been sent its limits.
 if not revision then return redis.error_reply('NOSHARD there is no ' .. P .. 'limits') end
 local NONE = 1e15
+local MOST_ASIDE = 100000 -- bulk.MaxKeyLimited
 local UNLIMITED = {rated = false, most = 0, window = WINDOW}
 local limits = {}
 
@@ -93,6 +94,7 @@ end
 
 local function admissible(name)
   local started, slots = unstarted(name), slotsOf(name)
+  if name:sub(1, 2) == 't:' and (counterOf(name).aside or 0) >= MOST_ASIDE then return 0 end
   if started == NONE and slots == NONE then return NONE end
   if slots < NONE then slots = slots - flightUnder(name) end
   return math.max(0, math.min(started, slots) - readyUnder(name))

@@ -40,6 +40,7 @@ local function cancelAll()
     a.epoch = a.epoch + 1
   end
   call('UNLINK', P .. 'r:' .. number, P .. 'b:' .. number)
+  if (a.keyed or 0) > 0 then countAside(a, -a.keyed) end
   shard.aside[1], shard.aside[2], shard.aside[3] = shard.aside[1] - a.limited, shard.aside[2] - a.throttling, shard.aside[3] - a.failing
   a.limited, a.throttling, a.failing = 0, 0, 0
   a.back, a.next = 0, a.received
@@ -49,12 +50,17 @@ end
 -- landAll takes the jobs of a forgotten action out of flight.
 local function landAll()
   local states = call('HGETALL', P .. 'j:' .. number)
-  local members = {}
+  local members, freed = {}, {}
   for i = 1, #states, 2 do
-    if unpackState(states[i + 1]).phase == IN_FLIGHT then members[#members + 1] = memberOf(number, tonumber(states[i])) end
+    if unpackState(states[i + 1]).phase == IN_FLIGHT then
+      members[#members + 1] = memberOf(number, tonumber(states[i]))
+      freed[#freed + 1] = states[i]
+    end
   end
   each('ZREM', P .. 'leases', members)
   land(a, a.flight)
+  letGo(number, a, freed)
+  flushKeys()
 end
 
 local function deleteDead(below)

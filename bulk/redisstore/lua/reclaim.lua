@@ -17,11 +17,12 @@ for _, number in ipairs(order) do
   local a, indexes = actionOf(number), by[number]
   local states = statesOf(number, indexes)
   table.sort(indexes, function(x, y) return tonumber(x) < tonumber(y) end)
-  local back, fields, e, taken = {}, {}, ending(), {}
+  local back, fields, e, taken, freed = {}, {}, ending(), {}, {}
   for _, text in ipairs(indexes) do
     local s, index = states[text], tonumber(text)
     if a and s and s.phase == IN_FLIGHT and s.own and s.owner == owner then
       taken[#taken + 1] = number .. ':' .. text
+      freed[#freed + 1] = text
       if a.status == 'CANCELED' then
         cancelJob(e, a, index, s)
       elseif crash(e, number, a, index, s, most) then
@@ -39,8 +40,10 @@ for _, number in ipairs(order) do
       for i = #runs, 1, -1 do call('LPUSH', P .. 'b:' .. number, runs[i]) end
       a.back = a.back + #back
     end
+    letGo(number, a, freed)
     touch('a:' .. number)
   end
 end
+flushKeys()
 flush()
 return page[1]

@@ -1,11 +1,11 @@
 -- Settle records the outcomes of leases. It is idempotent: a repeated settlement is a
 -- duplicate.
 --
--- ARGV[3] and on, for each action: number; settlements, in order, as struct '>I4I4BBdd': index,
--- fence, kind, 1 if texts follow, due time or deadline, duration in microseconds; the number of
+-- ARGV[3] and on, for each action: number; settlements, in order, as struct '>I4I4BBddI4': index,
+-- fence, kind, 1 if texts follow, due time or deadline, duration in microseconds, cost; the number of
 -- texts; and for each settlement that has texts: values, error, result, 1 if the result was cut.
 -- Returns the verdicts of each action, one letter each.
-local SETTLEMENT, SIZE = '>I4I4BBdd', 26
+local SETTLEMENT, SIZE = '>I4I4BBddI4', 30
 local SUCCEEDED, FAILED, RETRY, TURNED_BACK, RELEASED, EXTENDED = 1, 2, 3, 4, 5, 6
 local ACCEPTED, DUPLICATE, EXPIRED, UNKNOWN = 'a', 'd', 'e', 'u'
 local verdicts = {}
@@ -53,6 +53,7 @@ while i <= #ARGV do
     for n = 1, #packed / SIZE do indexes[n] = string.format('%d', (struct.unpack('>I4', packed, (n - 1) * SIZE + 1))) end
     local states = textsOf(number, indexes)
     local e, finals, alike = ending(), {}, {}
+    local freed, costs = {}, {}
     local landed, passed, throttled, tookSum, turnedSum = {}, 0, 0, 0, 0
     local fields, due, leases, back = {}, {}, {}, {}
 
@@ -70,7 +71,7 @@ while i <= #ARGV do
     end
 
     for n, index in ipairs(indexes) do
-      local _, fence, kind, has, at, took = struct.unpack(SETTLEMENT, packed, (n - 1) * SIZE + 1)
+      local _, fence, kind, has, at, took, cost = struct.unpack(SETTLEMENT, packed, (n - 1) * SIZE + 1)
       -- Jobs that were leased together share one state; a state that is kept is unpacked
       -- again.
       local state = states[index]
@@ -95,6 +96,7 @@ while i <= #ARGV do
         leases[#leases + 1] = number .. ':' .. index
       elseif verdict == ACCEPTED then
         landed[#landed + 1] = number .. ':' .. index
+        freed[#freed + 1], costs[index] = index, cost
         if kind == TURNED_BACK then
           throttled, turnedSum = throttled + 1, turnedSum + took
         elseif kind ~= RELEASED then
@@ -138,6 +140,7 @@ while i <= #ARGV do
       record(e, number, a)
       goBack(number, a, back)
       land(a, #landed)
+      letGo(number, a, freed, costs)
       if passed + throttled > 0 then
         kindOf(a.type).finished = kindOf(a.type).finished + passed
         tally(a, passed, throttled, tookSum, turnedSum)
@@ -147,5 +150,6 @@ while i <= #ARGV do
   end
   verdicts[#verdicts + 1] = table.concat(letters)
 end
+flushKeys()
 flush()
 return verdicts

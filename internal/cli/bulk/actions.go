@@ -181,6 +181,7 @@ func jobCounts(a *wire.Action) string {
 		{"succeeded", a.Succeeded}, {"failed", a.Failed}, {"canceled", a.Canceled}, {"in flight", a.InFlight},
 		{"ready", a.Ready}, {"waiting in line", a.Pending}, {"rate limited", a.NonReadyReasons.RateLimited},
 		{"waiting after a throttle", a.NonReadyReasons.APIThrottled}, {"waiting to retry", a.NonReadyReasons.TransientError},
+		{"waiting for their key", a.NonReadyReasons.KeyLimited},
 		{"waiting for a target that is down", a.NonReadyReasons.TargetDown},
 		{"throttled attempts", a.Throttled}, {"retried attempts", a.Retried},
 	} {

@@ -94,7 +94,7 @@ func (f *enqueueFlags) job(command *cobra.Command) (job wire.NewJob, err error) 
 		return job, err
 	}
 	job = wire.NewJob{
-		Tenant: f.tenant, Type: spec.Type, Class: spec.Class.String(), Key: spec.Key, MaxAttempts: spec.MaxAttempts,
+		Tenant: f.tenant, Type: spec.Type, Class: spec.Class.String(), Key: spec.Key, Cost: spec.Cost, MaxAttempts: spec.MaxAttempts,
 		TimeoutMS: spec.Timeout.Milliseconds(), Unique: f.unique, UniqueForMS: f.uniqueFor.Milliseconds(),
 		KeepResults: spec.KeepResults,
 	}

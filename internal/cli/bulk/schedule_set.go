@@ -91,7 +91,7 @@ func (f *scheduleFlags) asked(command *cobra.Command, file string) (n wire.NewSc
 	catchUp := f.catchUp.Milliseconds()
 	n = wire.NewSchedule{
 		Cron: f.cron, TimeZone: f.zone, Overlap: f.overlap, CatchUpMS: &catchUp, Tenant: f.tenant, Type: spec.Type,
-		Class: spec.Class.String(), Key: spec.Key, Aggregate: spec.Aggregate, MaxAttempts: spec.MaxAttempts, TimeoutMS: spec.Timeout.Milliseconds(),
+		Class: spec.Class.String(), Key: spec.Key, Cost: spec.Cost, Aggregate: spec.Aggregate, MaxAttempts: spec.MaxAttempts, TimeoutMS: spec.Timeout.Milliseconds(),
 		FailAbove: spec.FailAbove, Events: f.events, KeepResults: spec.KeepResults,
 	}
 	if spec.Target != nil {

@@ -18,6 +18,7 @@ type specFlags struct {
 	// by name and can be asked for results.
 	key, target string
 	keepResults bool
+	cost        int64
 	aggregates  []string
 	maxAttempts int
 	timeout     time.Duration
@@ -45,6 +46,7 @@ func (f *specFlags) addJob(command *cobra.Command) {
 // addServer adds the flags for servers only.
 func (f *specFlags) addServer(command *cobra.Command) {
 	command.Flags().StringVar(&f.key, "key", "", "which of the tenant's customers the jobs are for: the `keys` of a\ntenant that wait have equal parts of what it gets")
+	command.Flags().Int64Var(&f.cost, "cost", 0, "what an attempt counts in limits by key whose cost is \"cost\"; 0 is 1")
 	command.Flags().BoolVar(&f.keepResults, "keep-results", false, "keep what each job returns, up to 64 KiB: \"sluice bulk why\" shows it")
 	command.Flags().StringVar(&f.target, "target", "", "send each job to the target of this `name`; --url is then a path below its prefix")
 }
@@ -64,7 +66,7 @@ func (f *specFlags) spec(command *cobra.Command, events ...string) (bulk.Spec, e
 	if err != nil {
 		return spec, exit.Usage("--class: %w", err)
 	}
-	spec = bulk.Spec{Type: f.jobType, Class: class, Key: f.key, Aggregate: f.aggregates, MaxAttempts: f.maxAttempts, Timeout: f.timeout, Events: events, KeepResults: f.keepResults}
+	spec = bulk.Spec{Type: f.jobType, Class: class, Key: f.key, Cost: f.cost, Aggregate: f.aggregates, MaxAttempts: f.maxAttempts, Timeout: f.timeout, Events: events, KeepResults: f.keepResults}
 	if f.url != "" || f.target != "" {
 		spec.Target = &bulk.Target{Name: f.target, URL: f.url}
 	}

@@ -64,6 +64,7 @@ func TestApplyMakesEachTransition(t *testing.T) {
 	for kind, of := range transitions {
 		for from, want := range of {
 			before := actionIn(from)
+			before.Replays = 1
 			after, err := before.Apply(Transition{Kind: kind, Total: 2, From: 1, Reduced: 1}, transitionTime)
 			var got Status
 			var transitionError *TransitionError

@@ -195,7 +195,16 @@ type smallDisk struct {
 }
 
 func (d smallDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
-	return vfs.DiskUsage{AvailBytes: d.free}, nil
+	return vfs.DiskUsage{AvailBytes: d.free, TotalBytes: 2 * d.free}, nil
+}
+
+func TestVolume(t *testing.T) {
+	t.Parallel()
+	s := open(t, "data", filestore.Options{FS: smallDisk{vfs.NewMem(), 3 << 20}})
+	if total, free, err := s.Volume(); total != 6<<20 || free != 3<<20 || err != nil {
+		t.Errorf("Volume() = %d, %d, %v", total, free, err)
+	}
+	closed(t, s)
 }
 
 // Records are refused before the disk is full; what is needed to remove them is not.

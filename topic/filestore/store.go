@@ -94,7 +94,10 @@ type Store struct {
 	broken  chan struct{}
 }
 
-var _ topic.Store = (*Store)(nil)
+var (
+	_ topic.Store  = (*Store)(nil)
+	_ topic.Volume = (*Store)(nil)
+)
 
 // Open opens the store in a directory, and makes it if there is none. Errors: ErrInUse,
 // *FormatError, *DamageError.
@@ -229,6 +232,12 @@ func (s *Store) Meta() topic.Meta { return s.meta }
 
 // Cluster returns topic.Single.
 func (s *Store) Cluster() topic.Cluster { return topic.Single{} }
+
+// Volume implements topic.Volume.
+func (s *Store) Volume() (total, free int64, err error) {
+	usage, err := s.fs.GetDiskUsage(s.dir)
+	return int64(usage.TotalBytes), int64(usage.AvailBytes), err
+}
 
 // OpenLog returns the log of that name. A log that does not exist is made if there are nodes,
 // whichever; otherwise the error is topic.ErrNoLog. All calls with one name return the same log

@@ -106,7 +106,7 @@ func (a *autoCapacity) follow(up Upstream, inside, waiting float64) {
 	a.rate.Observe(autorate.Sample{
 		Window: a.window, Length: up.Length, Started: up.Started, Passed: up.Answered, Throttled: up.Refused,
 		Took: up.Took, InFlight: up.InFlight, Spread: true,
-		Held: waiting > 0 && inside >= autoFull*a.sustained(),
+		Held: waiting > 0 && inside+1 >= autoFull*a.sustained(), // a capacity is whole
 	})
 	a.capacity = min(a.sustained(), a.capacity*math.Pow(1+autoRise, up.Length.Seconds()))
 }

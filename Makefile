@@ -23,10 +23,11 @@ MODULE := github.com/sluice-project/sluice
 
 # The build tags of tests that need more than Go. Each is passed where what it needs
 # is there: redis (redis-server or valkey-server), kcat, cluster (root and ip, for
-# network namespaces), long (SLUICE_LONG=1 and time).
-ALL_TAGS := redis,kcat,cluster,long
+# network namespaces), proxies (nginx, HAProxy and Caddy), long (SLUICE_LONG=1 and time).
+ALL_TAGS := redis,kcat,cluster,proxies,long
 REDIS := $(firstword $(foreach server,redis-server valkey-server,$(shell command -v $(server))) redis-server)
-TAGS ?= $(if $(filter /%,$(REDIS)),redis),$(if $(shell command -v kcat),kcat)
+PROXIES := nginx haproxy caddy
+TAGS ?= $(if $(filter /%,$(REDIS)),redis),$(if $(shell command -v kcat),kcat),$(if $(word 3,$(foreach proxy,$(PROXIES),$(shell command -v $(proxy)))),proxies)
 # "make test COUNT=-count=1" runs tests again whose results go test remembers.
 COUNT ?=
 
@@ -60,7 +61,7 @@ test: ## Vet and test what this machine has the programs for: 2 to 7 minutes on 
 	go build -o /dev/null ./cmd/sluice
 	go vet -tags $(ALL_TAGS) ./...
 	$(MAKE) --no-print-directory -j2 test-packages test-binary
-	@scripts/need.sh --report redis-server=$(REDIS) kcat
+	@scripts/need.sh --report redis-server=$(REDIS) kcat $(PROXIES)
 
 .PHONY: test-packages
 test-packages:
@@ -93,7 +94,7 @@ test-beside:
 	scripts/fuzz.sh $(FUZZTIME)
 
 .PHONY: soak
-soak: need-race need-kcat need-redis need-ip ## Repeat the longer tests and fuzzing, each round with new seeds, for SOAK=3600 seconds
+soak: need-race need-kcat need-redis need-ip need-proxies ## Repeat the longer tests and fuzzing, each round with new seeds, for SOAK=3600 seconds
 	@end=$$(( $$(date +%s) + $(SOAK) )); round=0; \
 	while (( $$(date +%s) < end )); do \
 		round=$$(( round + 1 )); echo "round $$round"; \
@@ -139,7 +140,7 @@ generate: ## Write again what is generated from the code
 
 # What "make test-all" runs with.
 .PHONY: need-all
-need-all: need-race need-kcat need-redis need-ip need-clients need-browser need-peers
+need-all: need-race need-kcat need-redis need-ip need-proxies need-clients need-browser need-peers
 
 # The race detector links with a C compiler.
 .PHONY: need-race
@@ -156,6 +157,11 @@ need-kcat:
 need-ip:
 	@scripts/need.sh iproute2=ip
 
+# The proxies that e2e/ puts in front of a gate.
+.PHONY: need-proxies
+need-proxies:
+	@scripts/need.sh $(PROXIES)
+
 # The server that tests of stores on Redis run; Valkey does as well.
 .PHONY: need-redis
 need-redis:
@@ -164,7 +170,9 @@ need-redis:
 # What e2e/clients/ compiles with and runs.
 .PHONY: need-clients
 need-clients:
-	@scripts/need.sh build-essential=gcc librdkafka-dev=/usr/include/librdkafka/rdkafka.h nodejs=node npm
+	@scripts/need.sh build-essential=gcc librdkafka-dev=/usr/include/librdkafka/rdkafka.h nodejs=node npm \
+		python3-kafka=/usr/lib/python3/dist-packages/kafka/__init__.py \
+		python3-confluent-kafka=/usr/lib/python3/dist-packages/confluent_kafka/__init__.py
 
 # What e2e/browser/ runs, with a font that has Korean.
 .PHONY: need-browser

@@ -480,16 +480,6 @@ func (x *FairQueue) others(jobType string, one map[string]bool) bool {
 	return false
 }
 
-// Waits reports whether jobs for a target wait.
-func (x *FairQueue) Waits(target string) bool {
-	for _, k := range x.types {
-		if k.pools[poolKey{target, false}] != nil || k.pools[poolKey{target, true}] != nil {
-			return true
-		}
-	}
-	return false
-}
-
 // someTenants returns the names of up to most tenants with waiting jobs.
 func (x *FairQueue) someTenants(most int) (names []string) {
 	for name := range x.tenants {

@@ -57,7 +57,7 @@ func (e *Engine) fetchOnce(ctx context.Context, flows map[string]*flow) (wait ti
 
 // fetched is what one read of the fair queue has found.
 type fetched struct {
-	backlog Backlog // without its Queue
+	backlog Backlog // without what is good only until Fetch returns
 	free    Free
 	grants  []Grant
 	passed  map[string]int64 // jobs granted, by tenant
@@ -77,7 +77,7 @@ func (e *Engine) divide(b *Backlog, flows map[string]*flow) (seen fetched) {
 		seen.denied = map[string][]string{"tenant": b.Queue.someUsedUp(maxLabels)}
 	}
 	seen.backlog = *b
-	seen.backlog.Queue, seen.backlog.Bounds = nil, nil
+	seen.backlog.Queue, seen.backlog.Bounds, seen.backlog.Held = nil, nil, nil
 	return seen
 }
 

@@ -119,8 +119,9 @@ type Store interface {
 	Job(ctx context.Context, id string, index int64) (JobState, error)
 
 	// Fetch calls f with what the fetcher's policies need: the jobs that wait, and what the present
-	// window still allows. The Queue and the Bounds of the backlog are good until f returns. It must
-	// not call the store, nor take a lock that is held by one who does.
+	// window still allows. The Queue, the Bounds and the Held of the backlog are good until f returns.
+	// It must not call the store, nor take a lock that is held by one who does. Action, and Actions
+	// without Unfinished, do not wait for f.
 	Fetch(ctx context.Context, f func(*Backlog)) error
 	// Admit moves jobs from the lines of their actions into the ready queue, in the
 	// order of the grants, as far as limits still allow. It returns how many it moved.
@@ -132,8 +133,8 @@ type Store interface {
 	// payloads, or are one job; what does not fit stays ready.
 	Lease(ctx context.Context, request LeaseRequest) ([]Job, error)
 	// Settle records the outcomes of leases. Verdicts are in the order of the
-	// settlements. A repeated settlement has no further effect. With an error there may be
-	// verdicts too: those of settlements that were judged; 0 stands for the others.
+	// settlements. Many may be recorded in several operations. A repeated settlement has no further
+	// effect. With an error there may be verdicts too: those of settlements that were judged; 0 stands for the others.
 	Settle(ctx context.Context, settlements []Settlement) ([]Verdict, error)
 	// Dispatch returns jobs that are due, or whose lease has expired, to the front of
 	// their action's line; at most max. It returns how many it moved, and when the next

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -105,6 +106,7 @@ func (e *Engine) Why(ctx context.Context, id string, index int64) (Explanation, 
 		e.measure(b, &free)
 		q.measured = free.measured(holderOf(&action.Spec))
 		q.backlog = *b
+		q.backlog.Held = maps.Clone(b.Held)
 	})
 	if err != nil {
 		return x, err

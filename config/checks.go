@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/dustin/go-humanize"
 )
@@ -54,6 +55,16 @@ func upTo(least, most int) check {
 	return func(text string) error {
 		if n, err := strconv.Atoi(text); err != nil || n > most {
 			return fmt.Errorf("want from %d to %s", least, humanize.Comma(int64(most)))
+		}
+		return nil
+	}
+}
+
+// upToDuration bounds a duration. Its sign was checked when it was read.
+func upToDuration(most time.Duration) check {
+	return func(text string) error {
+		if d, err := time.ParseDuration(text); err != nil || d > most {
+			return fmt.Errorf("want at most %s", formatDuration(most))
 		}
 		return nil
 	}

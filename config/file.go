@@ -128,6 +128,8 @@ func (f *fileReader) entry(e entry) error {
 		return f.types(e)
 	case e.key == roomsKey && e.name.Value == "rooms":
 		return f.rooms(e)
+	case e.key == sitesKey && e.name.Value == "sites":
+		return f.sites(e)
 	}
 	var keys []string
 	for i := range f.settings {
@@ -140,7 +142,7 @@ func (f *fileReader) entry(e entry) error {
 		}
 		keys = append(keys, s.Key)
 	}
-	return f.unknown(e, append(keys, typesKey, roomsKey))
+	return f.unknown(e, append(keys, typesKey, roomsKey, sitesKey))
 }
 
 func (f *fileReader) unknown(e entry, keys []string) error {

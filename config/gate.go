@@ -10,6 +10,9 @@ type Gate struct {
 	Room string
 	// Upstream is the URL of the server behind the gate.
 	Upstream string
+	// Sites are those of the file; with them, Room, Upstream, UpstreamHost, Template and Brand
+	// are empty.
+	Sites []Site
 	// TrustedProxies are as those of Room, for visitors of the gate.
 	TrustedProxies List
 	// Template is the path of the waiting page's template; empty: the one built in.
@@ -20,6 +23,8 @@ type Gate struct {
 	// request. UpstreamTimeout is how long the upstream may take to begin an answer.
 	UpstreamHost    string
 	UpstreamTimeout time.Duration
+	// Recheck is how long a pass is believed after it was confirmed; -1: each request asks.
+	Recheck time.Duration
 	// SecureCookies sets Secure on all cookies.
 	SecureCookies bool
 	// Brand is a name that the waiting page shows.
@@ -66,6 +71,15 @@ func (c *Config) validateTogether() error {
 			return c.wrong(need.key, "want "+need.need+" too")
 		}
 	}
+	if len(g.Sites) > 0 {
+		for _, alone := range []struct{ key, value string }{
+			{"gate.room", g.Room}, {"gate.upstream", g.Upstream}, {"gate.upstream_host", g.UpstreamHost}, {"gate.template", g.Template}, {"gate.brand", g.Brand},
+		} {
+			if alone.value != "" {
+				return c.wrong(alone.key, "with gate.sites it belongs into one of them")
+			}
+		}
+	}
 	return nil
 }
 
@@ -87,8 +101,10 @@ func (c *Config) validateGate() error {
 		return nil
 	case c.State.IsOff():
 		return c.wrong(key, gateNeedsRooms)
+	case len(c.Gate.Sites) > 0:
+		return nil
 	case c.Gate.Room == "":
-		return c.wrong(key, "a gate needs gate.room too")
+		return c.wrong(key, "a gate needs gate.room too, or gate.sites")
 	case c.Gate.Upstream == "":
 		return c.wrong(key, "a gate needs gate.upstream too")
 	}

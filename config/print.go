@@ -50,6 +50,9 @@ func (c *Config) WriteYAML(w io.Writer) error {
 			return fmt.Errorf("print the config: %w", err)
 		}
 	}
+	if len(c.Gate.Sites) > 0 {
+		c.addSites(sections["gate"])
+	}
 	encoder := yaml.NewEncoder(w)
 	encoder.SetIndent(2)
 	if err := encoder.Encode(root); err != nil {

@@ -61,7 +61,39 @@ the file, or no longer, stay as they are.
 	for _, s := range oneRoomSettings {
 		write("| `room.rooms.NAME.%s` | %s | %s | %s |\n", s.Key, quoted(s.Default), unitName(s.Unit), s.help())
 	}
+	writeSites(write)
 	return out.Flush()
+}
+
+// writeSites writes the reference of the sites of a gate.
+func writeSites(write func(format string, args ...any)) {
+	write(`
+## Sites of a gate
+
+A gate stands in front of many sites with a list of them in the file. The first site that has the host of a request holds, and in it the
+first rule that matches. It is read again when the file changes: docs/room/gate.md.
+
+    gate:
+      http: 127.0.0.1:8000
+      sites:
+        - hosts: [shop.example.com]
+          upstream: http://127.0.0.1:3000
+          room: shop
+          rules:
+            - path: /static/*
+            - path: /tickets/*
+              room: tickets
+
+| setting | default | unit | meaning |
+|---|---|---|---|
+`)
+	sites, rules := siteSchema(&Site{}), siteRuleSchema(&SiteRule{})
+	for _, s := range sites {
+		write("| `%s[N].%s` | %s | %s | %s |\n", sitesKey, s.Key, quoted(s.Default), unitName(unitOf(s.field)), s.help())
+	}
+	for _, s := range rules {
+		write("| `%s[N].rules[N].%s` | | %s | %s |\n", sitesKey, s.Key, unitName(unitOf(s.field)), s.help())
+	}
 }
 
 // quoted returns a default for a cell of a table; it may be empty.

@@ -26,13 +26,15 @@ const (
 // under its names without _ms; durations are written as everywhere in the file.
 var oneRoomSettings = []Setting{
 	{Key: "mode", Usage: "teller: at most `capacity` are inside; park: every `interval`, `batch` visitors are let in, each for `stay`"},
-	{Key: "capacity", Unit: unitWhole, Usage: "how many may be inside at most; teller only"},
+	{Key: "capacity", Unit: unitOrAuto, Usage: "how many may be inside at most; auto: found from how the upstream answers; teller only"},
 	{Key: "pass_ttl", Unit: unitDuration, Default: formatDuration(room.DefaultPassTTL), Usage: "how long a pass lasts; teller only"},
 	{Key: "pass", Default: string(room.Sliding), Usage: "sliding: using a pass prolongs it; fixed: it does not; teller only"},
 	{Key: "renewals", Unit: unitWhole, Default: "0", Usage: "how often a fixed pass may be renewed"},
-	{Key: "batch", Unit: unitWhole, Usage: "how many are let in at each tick; park only"},
+	{Key: "batch", Unit: unitOrAuto, Usage: "how many are let in at each tick; auto: found from how the upstream answers; park only"},
 	{Key: "interval", Unit: unitDuration, Usage: "time between ticks; park only"},
 	{Key: "stay", Unit: unitDuration, Usage: "how long after its tick a pass ends; park only"},
+	{Key: "auto_min", Unit: unitWhole, Default: strconv.Itoa(room.DefaultAutoMin), Usage: "the least `capacity` or `batch` that is auto"},
+	{Key: "auto_max", Unit: unitWhole, Default: strconv.Itoa(room.DefaultAutoMax), Usage: "the most"},
 	{Key: "claim_window", Unit: unitDuration, Default: formatDuration(room.DefaultClaimWindow), Usage: "how long a visitor who is called has to show up"},
 	{Key: "abandon_after", Unit: unitDuration, Default: formatDuration(room.DefaultAbandonAfter), Usage: "silence after which a called visitor is skipped"},
 	{Key: "grace", Unit: unitDuration, Default: formatDuration(room.DefaultGrace), Usage: "how long a skipped visitor keeps the place"},
@@ -64,6 +66,12 @@ func (s *Setting) apiName() string {
 // roomValue returns the value of a setting as the API has it.
 func roomValue(s *Setting, text string) (any, error) {
 	switch s.Unit {
+	case unitOrAuto:
+		if text == "auto" {
+			return text, nil
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		return n, as(err, "a whole number, or auto")
 	case unitWhole:
 		n, err := strconv.ParseInt(text, 10, 64)
 		return n, as(err, "a whole number")

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/webhook"
@@ -181,6 +182,8 @@ func (c *Config) gateSettings() []Setting {
 			Usage: "how long the upstream may take to begin an answer"},
 		{Key: "gate.trusted_proxies", field: &g.TrustedProxies, check: each(checkProxy),
 			Usage: "addresses and networks of proxies in front of the gate whose X-Forwarded-For and X-Forwarded-Proto are believed"},
+		{Key: "gate.recheck", field: &g.Recheck, Default: "2s", Zero: "each request asks the store",
+			check: upToDuration(time.Minute), Usage: "how long the gate believes a pass that the store has confirmed: visits that end early end at the gate that much later"},
 		{Key: "gate.template", field: &g.Template, check: optional(checkFile),
 			Usage: "path of a template of the waiting page, instead of the built-in one"},
 		{Key: "gate.tls_cert", field: &g.TLSCert, check: optional(checkFile),

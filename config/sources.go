@@ -126,7 +126,7 @@ func (f *flagValue) Type() string { return placeholder(f.setting.Unit) }
 
 func placeholder(unit string) string {
 	switch unit {
-	case unitWhole, unitNumber:
+	case unitWhole, unitNumber, unitOrAuto:
 		return "number"
 	case unitBool:
 		return "bool"

@@ -18,6 +18,7 @@ const (
 	unitDuration = "duration"
 	unitSize     = "size"
 	unitWhole    = "whole number"
+	unitOrAuto   = "whole number or auto"
 	unitNumber   = "number"
 	unitBool     = "true or false"
 	unitList     = "list"

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -24,6 +25,9 @@ func shop(t *testing.T) *httptest.Server {
 			w.Header().Set("Sluice-Release", "pass")
 		}
 		_, _ = fmt.Fprintf(w, "the shop has %s, with a pass: %v", r.URL.Path, r.Header.Get("Sluice-Pass") != "")
+		if form, _ := io.ReadAll(r.Body); len(form) > 0 {
+			_, _ = fmt.Fprintf(w, ", and %s", form)
+		}
 	}))
 	t.Cleanup(server.Close)
 	return server
@@ -43,6 +47,8 @@ type person struct {
 	t      *testing.T
 	client *http.Client
 	front  string
+	// host is what the person asks for, if it is not the front.
+	host string
 }
 
 func newPerson(t *testing.T, front string) *person {
@@ -62,6 +68,12 @@ func (p *person) get(path, accept string) answer {
 		p.t.Fatal(err)
 	}
 	request.Header.Set("Accept", accept)
+	return p.do(request)
+}
+
+func (p *person) do(request *http.Request) answer {
+	p.t.Helper()
+	request.Host = p.host
 	response, err := p.client.Do(request)
 	if err != nil {
 		p.t.Fatal(err)
@@ -76,7 +88,8 @@ func (p *person) get(path, accept string) answer {
 
 func (p *person) inShop(path string) bool {
 	a := p.get(path, "text/html")
-	if a.status != http.StatusOK || string(a.body) != fmt.Sprintf("the shop has %s, with a pass: true", path) {
+	plain, _, _ := strings.Cut(path, "?")
+	if a.status != http.StatusOK || string(a.body) != fmt.Sprintf("the shop has %s, with a pass: true", plain) {
 		return false
 	}
 	p.get("/favicon.ico", "image/*") // as browsers do
@@ -116,6 +129,30 @@ func TestGate(t *testing.T) {
 	if first.inShop("/") {
 		t.Error("who has paid is in the shop without waiting again")
 	}
+}
+
+// A gate that finds the capacity begins with the least that is set, and lets in all who wait while the
+// upstream is fast.
+func TestGateFindsTheCapacity(t *testing.T) {
+	t.Parallel()
+	s, front := newGate(t, shop(t).URL, "--capacity", "auto", "--auto-min", "2", "--claim-window", "1m")
+	s.start()
+	var people []*person
+	inside := func() (n int) {
+		for _, p := range people {
+			if p.inShop("/") {
+				n++
+			}
+		}
+		return n
+	}
+	for range 8 {
+		people = append(people, newPerson(t, front))
+	}
+	if n := inside(); n != 2 {
+		t.Fatalf("at first %d people are inside, want 2", n)
+	}
+	until.True(t, "all are let in", func() bool { return inside() == len(people) })
 }
 
 // Places behind a gate survive its death, and flags change the settings of an existing room.
@@ -207,6 +244,62 @@ gate:
 	}
 	if v := s.room("shop"); v.Inside != 1 || v.Waiting != 1 {
 		t.Errorf("the room is %+v", v)
+	}
+}
+
+// One gate stands in front of many sites, and reads them again when its file changes.
+func TestGateOfManySites(t *testing.T) {
+	t.Parallel()
+	front := ports.Addrs(t, 1)[0]
+	file := filepath.Join(t.TempDir(), "sluice.yaml")
+	sites := func(hosts, path string) {
+		writeFile(t, file+".new", fmt.Sprintf(`
+room:
+  rooms:
+    shop: {mode: teller, capacity: 1}
+    tickets: {mode: teller, capacity: 1}
+gate:
+  sites:
+    - hosts: [%s]
+      room: shop
+      upstream: %s
+      rules:
+        - path: %s
+        - path: /tickets/*
+          room: tickets
+`, hosts, shop(t).URL, path))
+		if err := os.Rename(file+".new", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sites("shop.test", "/about")
+	s := newServer(t, "--listen", front, "--config", file)
+	s.command = []string{"gate"}
+	s.start()
+	at := func(host string) *person {
+		p := newPerson(t, "http://"+front)
+		p.host = host
+		return p
+	}
+	anna, ben := at("shop.test"), at("shop.test")
+	if !anna.inShop("/") || ben.inShop("/") || !ben.inShop("/tickets/1") {
+		t.Error("each room does not have one visitor")
+	}
+	if a := ben.get("/about", "text/html"); string(a.body) != "the shop has /about, with a pass: false" {
+		t.Errorf("what needs no pass: %d %s", a.status, a.body)
+	}
+	if a := at("other.test").get("/", "text/html"); a.status != http.StatusMisdirectedRequest {
+		t.Errorf("an unknown host: %d %s", a.status, a.body)
+	}
+	sites("shop.test, other.test", "about")
+	output, code := run(t, "gate", "--data", t.TempDir(), "--http", "127.0.0.1:0", "--listen", "127.0.0.1:0", "--config", file)
+	if code != 2 || !strings.Contains(output, file+":12: gate.sites[0].rules[0].path: ") {
+		t.Errorf("a wrong site: %d %s", code, output)
+	}
+	sites("shop.test, other.test", "/about")
+	until.True(t, "the new host is served", func() bool { return at("other.test").get("/", "text/html").status == http.StatusOK })
+	if !anna.inShop("/") {
+		t.Error("a visitor lost the visit when the sites changed")
 	}
 }
 

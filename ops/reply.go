@@ -5,6 +5,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 )
@@ -87,10 +88,20 @@ func (a *reply) begin() {
 	if a.body != nil && a.body.unread() {
 		a.Header().Set("Connection", "close") // otherwise the server waits for the body before it answers
 	}
-	kind, _, err := mime.ParseMediaType(a.Header().Get("Content-Type"))
-	if err == nil && kind == "text/event-stream" {
+	if isStream(a.Header().Get("Content-Type")) {
 		a.streams.add(a)
 	}
+}
+
+// isStream reports whether a content type is that of event streams. It parses few of the others.
+func isStream(contentType string) bool {
+	const stream = "text/event-stream"
+	contentType = strings.TrimLeft(contentType, " \t")
+	if len(contentType) < len(stream) || !strings.EqualFold(contentType[:len(stream)], stream) {
+		return false
+	}
+	kind, _, err := mime.ParseMediaType(contentType)
+	return err == nil && kind == stream
 }
 
 // end bounds how long the server reads what the handler has left of the body.

@@ -234,6 +234,10 @@ func (e *Engine) view(ctx context.Context, r *Room) (View, error) {
 		return View{}, err
 	}
 	view := View{Room: *r, Status: status, Phase: PhaseOf(r, &status, status.Now)}
+	if r.Settings.limit() == Auto {
+		limit := r.Limit()
+		view.Found = &limit
+	}
 	if k := e.catalog.cached(r.Name); k != nil {
 		if m := k.measured.Load(); m != nil {
 			if rate, ok := m.flow.PerSecond(); ok {

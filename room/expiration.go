@@ -162,7 +162,7 @@ func (k *cachedRoom) count(status Status, keep bool) {
 		k.measured.Store(nil)
 		return
 	}
-	k.outflow.add(status, k.room.Load().Settings.Capacity)
+	k.outflow.add(status, k.room.Load().capacity())
 	k.measured.Store(&measured{status, k.outflow.rate(), k.outflow.line()})
 }
 

@@ -37,7 +37,7 @@ func parkTerms(t *Terms, r *Room, now time.Time) {
 	if !ok {
 		tick = opening
 	}
-	t.Capacity, t.Calls = unbounded, s.Batch
+	t.Capacity, t.Calls = unbounded, r.Limit()
 	t.TTL = s.Stay
 	t.Tick = tick.UnixMilli()
 	t.From = tick

@@ -62,13 +62,13 @@ func (o *Outlook) reach(within time.Duration) int64 {
 	settings := &o.Room.Settings
 	if settings.Mode == Park {
 		ticks := (within + settings.Interval - 1) / max(settings.Interval, 1)
-		return settings.Batch * max(int64(ticks), 1)
+		return o.Room.Limit() * max(int64(ticks), 1)
 	}
 	moving := 0.0
 	if rate, known := o.Flow.PerSecond(); known {
 		moving = (rate + float64(o.Flow.Departed)/o.Flow.Over.Seconds()) * within.Seconds()
 	}
-	return max(settings.Capacity, int64(min(moving, maxVisitors)))
+	return max(o.Room.Limit(), int64(min(moving, maxVisitors)))
 }
 
 // open returns the time for a room that has opened.

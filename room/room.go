@@ -18,6 +18,11 @@ type Room struct {
 	// Seed decides the lottery: 32 random bytes, secret until the room has opened.
 	Seed      []byte    `json:"seed"`
 	CreatedAt time.Time `json:"created_at"`
+	// Found is the capacity, or the batch, that was found last for a room whose own is Auto; 0
+	// before. ReportedAt is when the upstream last reported its health; see
+	// [Engine.ReportHealth].
+	Found      int64     `json:"found,omitempty"`
+	ReportedAt time.Time `json:"reported_at,omitzero"`
 
 	// Revision is the store's, raised by each change of the fields above.
 	Revision uint64 `json:"-"`
@@ -40,6 +45,23 @@ func (r *Room) Opening() time.Time {
 		return r.CreatedAt
 	}
 	return r.Settings.OpensAt
+}
+
+// Limit returns the capacity (teller) or the batch (park) that is in force.
+func (r *Room) Limit() int64 {
+	s := &r.Settings
+	if n := s.limit(); n != Auto {
+		return n
+	}
+	return min(max(r.Found, s.AutoMin), s.AutoMax)
+}
+
+// capacity returns how many visitors may be inside; 0: any number.
+func (r *Room) capacity() int64 {
+	if r.Settings.Mode == Park {
+		return 0
+	}
+	return r.Limit()
 }
 
 // Phase is what a room does now.
@@ -68,9 +90,9 @@ func PhaseOf(r *Room, status *Status, now time.Time) Phase {
 		return Paused
 	case now.Before(s.OpensAt):
 		return Queueing
-	case s.Mode == Park && status.Waiting >= s.Batch:
+	case s.Mode == Park && status.Waiting >= r.Limit():
 		return Queueing
-	case s.Mode == Teller && status.Inside >= s.Capacity:
+	case s.Mode == Teller && status.Inside >= r.Limit():
 		return Queueing
 	}
 	return Open
@@ -86,6 +108,8 @@ type View struct {
 	Room   Room
 	Status Status
 	Phase  Phase
+	// Found is the capacity or the batch in force, where the room's own is Auto; else nil.
+	Found *int64
 	// Outflow is how many visitors are let in per second, measured over the last minute;
 	// nil if nobody was let in, or the service has just started.
 	Outflow *float64

@@ -58,7 +58,8 @@ type Settings struct {
 	// Mode is required.
 	Mode Mode
 
-	// Capacity is the most visitors that may be inside, 1 to 10,000,000. Teller only.
+	// Capacity is the most visitors that may be inside, 1 to 10,000,000, or Auto. Teller
+	// only.
 	Capacity int64
 	// PassTTL is how long a pass lasts, 100 ms to 7 days. Default 10 minutes.
 	// Teller only.
@@ -69,12 +70,17 @@ type Settings struct {
 	// PassTTL from then; 0 to 1,000, default 0.
 	Renewals int
 
-	// Batch is how many visitors are let in at each tick, 1 to 10,000,000. Park only.
+	// Batch is how many visitors are let in at each tick, 1 to 10,000,000, or Auto. Park
+	// only.
 	Batch int64
 	// Interval is the time between ticks, 100 ms to 1 day. Park only.
 	Interval time.Duration
 	// Stay is how long after its tick each pass ends, 100 ms to 7 days. Park only.
 	Stay time.Duration
+
+	// AutoMin and AutoMax bound a Capacity or Batch that is Auto, 1 to 10,000,000. Defaults
+	// 10 and 100,000.
+	AutoMin, AutoMax int64
 
 	// ClaimWindow is how long a called visitor has to claim, 100 ms to 10 minutes.
 	// Default 10 s. In mode Park it is never longer than Stay.
@@ -124,6 +130,10 @@ type Settings struct {
 	InvitationOnly bool
 }
 
+// Auto is a Capacity or Batch that is found from how the upstream answers: see
+// [Engine.Observe]. In JSON it is "auto".
+const Auto int64 = -1
+
 // Rule matches requests. An empty part matches all.
 type Rule struct {
 	// Host is a host name without port, or *.example.com for all below it. At most
@@ -143,6 +153,8 @@ const (
 	DefaultAbandonAfter = 2 * time.Minute
 	DefaultGrace        = 3 * time.Minute
 	DefaultMaxWaiting   = 1_000_000
+	DefaultAutoMin      = 10
+	DefaultAutoMax      = 100_000
 	// DefaultJoinsPerMinute is more than an office or the customers of a mobile network
 	// behind one address need, and makes a million places a matter of 1,667 addresses
 	// in a minute.
@@ -188,6 +200,10 @@ func (s Settings) WithDefaults() Settings {
 	s.AbandonAfter = cmp.Or(s.AbandonAfter, DefaultAbandonAfter)
 	s.Grace = cmp.Or(s.Grace, DefaultGrace)
 	s.MaxWaiting = cmp.Or(s.MaxWaiting, DefaultMaxWaiting)
+	if s.limit() == Auto {
+		s.AutoMin = cmp.Or(s.AutoMin, DefaultAutoMin)
+		s.AutoMax = cmp.Or(s.AutoMax, max(DefaultAutoMax, s.AutoMin))
+	}
 	s.Method = cmp.Or(s.Method, FIFO)
 	s.OnStoreFailure = cmp.Or(s.OnStoreFailure, FailClosed)
 	s.Grace, s.JoinsPerMinute = max(s.Grace, -1), max(s.JoinsPerMinute, -1)
@@ -204,6 +220,14 @@ func (s Settings) WithDefaults() Settings {
 		}
 	}
 	return s
+}
+
+// limit returns the setting that bounds who is let in: the capacity or the batch.
+func (s *Settings) limit() int64 {
+	if s.Mode == Park {
+		return s.Batch
+	}
+	return s.Capacity
 }
 
 // Validate returns nil if a room can have these settings, and a *SettingsError otherwise.
@@ -245,6 +269,10 @@ func (f *settingField) otherMode(mode Mode) *SettingsError {
 // checkTogether checks rules that involve several settings.
 func (s *Settings) checkTogether() error {
 	switch {
+	case s.limit() != Auto && s.AutoMin+s.AutoMax != 0:
+		return &SettingsError{"auto_min", `and auto_max bound a capacity or batch that is "auto": leave them out`}
+	case s.AutoMin > s.AutoMax:
+		return &SettingsError{"auto_min", fmt.Sprintf("is above auto_max, which is %d", s.AutoMax)}
 	case s.Renewals > 0 && s.Pass != Fixed:
 		return &SettingsError{"renewals", `needs "pass":"fixed": using a sliding pass prolongs it`}
 	case s.Method == Lottery && s.OpensAt.IsZero():

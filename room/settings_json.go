@@ -35,13 +35,15 @@ type settingField struct {
 // others depend on it.
 var settingFields = []settingField{
 	choice("mode", func(s *Settings) *Mode { return &s.Mode }, Teller, Park).requires(),
-	whole("capacity", 1, maxVisitors, func(s *Settings) *int64 { return &s.Capacity }).only(Teller).requires(),
+	orAuto("capacity", func(s *Settings) *int64 { return &s.Capacity }).only(Teller).requires(),
 	lasting("pass_ttl_ms", minWindow, maxVisit, func(s *Settings) *time.Duration { return &s.PassTTL }).only(Teller),
 	choice("pass", func(s *Settings) *PassKind { return &s.Pass }, Sliding, Fixed).only(Teller),
 	whole("renewals", 0, maxRenewals, func(s *Settings) *int { return &s.Renewals }).only(Teller),
-	whole("batch", 1, maxVisitors, func(s *Settings) *int64 { return &s.Batch }).only(Park).requires(),
+	orAuto("batch", func(s *Settings) *int64 { return &s.Batch }).only(Park).requires(),
 	lasting("interval_ms", minWindow, maxInterval, func(s *Settings) *time.Duration { return &s.Interval }).only(Park).requires(),
 	lasting("stay_ms", minWindow, maxVisit, func(s *Settings) *time.Duration { return &s.Stay }).only(Park).requires(),
+	autoBound("auto_min", func(s *Settings) *int64 { return &s.AutoMin }),
+	autoBound("auto_max", func(s *Settings) *int64 { return &s.AutoMax }),
 	lasting("claim_window_ms", minWindow, maxClaim, func(s *Settings) *time.Duration { return &s.ClaimWindow }),
 	lasting("abandon_after_ms", minWindow, maxSilence, func(s *Settings) *time.Duration { return &s.AbandonAfter }),
 	graceField(),
@@ -97,6 +99,52 @@ func whole[T int | int64](name string, low, high int64, at func(*Settings) *T) s
 		},
 		value: func(s *Settings) any { return *at(s) },
 	}
+}
+
+// orAuto is a number of visitors, or "auto".
+func orAuto(name string, at func(*Settings) *int64) settingField {
+	field := whole(name, 1, maxVisitors, at)
+	check, parse, value := field.check, field.parse, field.value
+	field.give += `, or "auto"`
+	field.check = func(s *Settings) *SettingsError {
+		if *at(s) == Auto {
+			return nil
+		}
+		return check(s)
+	}
+	field.parse = func(s *Settings, raw json.RawMessage) *SettingsError {
+		if string(raw) == `"auto"` {
+			*at(s) = Auto
+			return nil
+		}
+		why := parse(s, raw)
+		if why != nil {
+			why.Why += `, or "auto"`
+		} else if *at(s) == Auto {
+			why = check(s)
+		}
+		return why
+	}
+	field.value = func(s *Settings) any {
+		if *at(s) == Auto {
+			return "auto"
+		}
+		return value(s)
+	}
+	return field
+}
+
+// autoBound bounds a number that is found; other rooms have none.
+func autoBound(name string, at func(*Settings) *int64) settingField {
+	field := whole(name, 1, maxVisitors, at)
+	field.optional = true
+	field.value = func(s *Settings) any {
+		if *at(s) == 0 {
+			return nil
+		}
+		return *at(s)
+	}
+	return field
 }
 
 // lasting is a duration.

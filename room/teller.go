@@ -1,8 +1,9 @@
 package room
 
 // tellerTerms lets in one visitor when one leaves: at most Capacity are inside.
-func tellerTerms(t *Terms, s *Settings) {
-	t.Capacity = s.Capacity
+func tellerTerms(t *Terms, r *Room) {
+	s := &r.Settings
+	t.Capacity = r.Limit()
 	t.TTL = s.PassTTL
 	t.Sliding = s.Pass != Fixed
 	if !t.Sliding {

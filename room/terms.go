@@ -95,7 +95,7 @@ func terms(r *Room, now time.Time, events int64) Terms {
 	if s.Mode == Park {
 		parkTerms(&t, r, now)
 	} else {
-		tellerTerms(&t, s)
+		tellerTerms(&t, r)
 	}
 	if r.Paused {
 		t.Capacity = 0

@@ -65,7 +65,7 @@ func (o *Outlook) parkWait(nth int64) *Wait {
 	if tick, _, open := TickAt(opening, settings.Interval, o.Now); open && o.Status.Tick < tick.UnixMilli() {
 		first = tick // its batch is called any moment
 	}
-	interval, batch := settings.Interval.Seconds(), float64(settings.Batch)
+	interval, batch := settings.Interval.Seconds(), float64(o.Room.Limit())
 	leaving, missing := 0.0, 0.0
 	if perInterval := o.departed() / max(o.Flow.Over.Seconds(), 1) * interval; perInterval > 0 {
 		leaving = perInterval / (perInterval + batch)
@@ -85,7 +85,7 @@ func (o *Outlook) tellerWait(nth int64) *Wait {
 	// even if the last count differs.
 	soon := opening.Seconds() + 1
 	if opening > 0 {
-		if nth -= o.Room.Settings.Capacity; nth <= 0 {
+		if nth -= o.Room.Limit(); nth <= 0 {
 			return ordered(opening.Seconds(), soon)
 		}
 	}

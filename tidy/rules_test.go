@@ -28,7 +28,7 @@ var packages = map[string]rule{
 	"internal/cli/brokers": {imports: []string{"internal/cli/exit", "internal/cli/term"}},
 	"internal/cli/events":  {imports: []string{"bulk", "room", "topic", "topic/broker"}},
 	"internal/cli/serve": {imports: []string{
-		"bulk", "bulk/api", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "internal/connlimit", "internal/renew", "lifecycle", "ops", "room", "room/api", "room/gate", "room/pebblestore", "room/redisstore", "room/watch", "topic", "topic/api", "topic/broker", "topic/kafka", "topic/migrate", "topic/natsstore",
+		"bulk", "bulk/api", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "internal/connlimit", "internal/renew", "lifecycle", "ops", "room", "room/api", "room/gate", "room/pebblestore", "room/redisstore", "room/watch", "topic", "topic/api", "topic/broker", "topic/filestore", "topic/kafka", "topic/migrate", "topic/natsstore",
 	}},
 	"internal/cli/bulk": {imports: []string{
 		"bulk", "bulk/api/wire", "bulk/client", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/cli/bulk/intake", "internal/cli/bulk/local", "internal/cli/bulk/report", "internal/cli/exit", "internal/cli/input", "internal/cli/remote", "internal/cli/term", "ops",
@@ -39,12 +39,12 @@ var packages = map[string]rule{
 	"internal/cli/bulk/report":    {imports: []string{"bulk", "internal/cli/term"}},
 	"internal/cli/room":           {imports: []string{"config", "internal/cli/exit", "internal/cli/input", "internal/cli/remote", "internal/cli/term", "room", "room/client"}},
 	"internal/cli/topic": {imports: []string{
-		"bulk/upload", "internal/cli/brokers", "internal/cli/exit", "internal/cli/input", "internal/cli/remote", "internal/cli/term", "ops", "topic", "topic/api", "topic/catalog", "topic/migrate", "topic/natsstore",
+		"bulk/upload", "internal/cli/brokers", "internal/cli/exit", "internal/cli/input", "internal/cli/remote", "internal/cli/term", "ops", "topic", "topic/api", "topic/catalog", "topic/convert", "topic/filestore", "topic/migrate", "topic/natsstore",
 	}},
 	"internal/cli/group":   {imports: []string{"internal/cli/brokers", "internal/cli/exit", "internal/cli/term"}},
 	"internal/cli/cluster": {imports: []string{"internal/cli/exit", "internal/cli/remote", "internal/cli/term", "topic/api"}},
 	"internal/cli/demo": {imports: []string{
-		"bulk", "bulk/upload", "bulk/webhook", "examples", "internal/cli/bulk/intake", "internal/cli/bulk/local", "internal/cli/bulk/report", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "internal/cli/term", "lifecycle", "ops", "room", "room/api", "room/client", "room/gate", "room/pebblestore", "room/watch", "topic", "topic/broker", "topic/kafka", "topic/natsstore",
+		"bulk", "bulk/upload", "bulk/webhook", "examples", "internal/cli/bulk/intake", "internal/cli/bulk/local", "internal/cli/bulk/report", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "internal/cli/term", "lifecycle", "ops", "room", "room/api", "room/client", "room/gate", "room/pebblestore", "room/watch", "topic", "topic/broker", "topic/filestore", "topic/kafka",
 	}},
 	"internal/cli/clitest": {imports: []string{"internal/cli/exit", "topic", "topic/api", "topic/broker", "topic/kafka", "topic/storetest"}, testOnly: true},
 
@@ -52,7 +52,7 @@ var packages = map[string]rule{
 	"ops":    {imports: []string{"internal/connlimit", "internal/edge", "internal/edge/problem", "internal/retry", "lifecycle"}, refuses: []string{"google.golang.org/grpc"}},
 
 	"bulk": {
-		imports: []string{"bulk/aggregate", "internal/ranks", "internal/urlprefix", "lifecycle"},
+		imports: []string{"bulk/aggregate", "internal/autorate", "internal/ranks", "internal/urlprefix", "lifecycle"},
 		refuses: []string{"net/http", "os", pebble, "github.com/spf13", otelSDK, otelExporters},
 	},
 	"bulk/api":         {imports: []string{"bulk", "bulk/api/wire", "bulk/upload", "internal/edge", "internal/tracing"}, refuses: []string{pebble}},
@@ -85,8 +85,10 @@ var packages = map[string]rule{
 		refuses: []string{nats},
 	},
 
+	"topic/convert":   {imports: []string{"topic"}, refuses: []string{pebble, nats}},
+	"topic/filestore": {imports: []string{"internal/pebblekv", "lifecycle", "topic"}, refuses: []string{"net", nats}},
 	"topic/natsstore": {imports: []string{"internal/clusterkey", "internal/renew", "lifecycle", "topic"}},
-	"topic/api":       {imports: []string{"internal/edge", "internal/edge/problem", "topic", "topic/broker", "topic/delay"}, refuses: []string{nats}},
+	"topic/api":       {imports: []string{"internal/edge", "internal/edge/problem", "topic", "topic/broker", "topic/delay", "topic/group"}, refuses: []string{nats}},
 	"topic/storetest": {imports: []string{"topic"}, testOnly: true},
 	"room/client":     {imports: []string{"room", "internal/jsonclient"}, refuses: []string{pebble, redis}},
 	"room/proxied":    {refuses: []string{pebble, redis}},
@@ -98,7 +100,7 @@ var packages = map[string]rule{
 	},
 	"room/pebblestore": {imports: []string{"internal/pebblekv", "internal/ranks", "room"}, refuses: []string{"net"}},
 	"room": {
-		imports: []string{"lifecycle", "internal/clientnet", "internal/spelling"},
+		imports: []string{"internal/autorate", "internal/clientnet", "internal/spelling", "lifecycle"},
 		refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"},
 	},
 	"room/redisstore":        {imports: []string{"internal/rediskv", "room"}, refuses: []string{pebble}},
@@ -114,6 +116,7 @@ var packages = map[string]rule{
 	"internal/rediskv":       {refuses: []string{pebble}},
 	"internal/jsonclient":    {imports: []string{"internal/edge/problem", "internal/retry"}, refuses: []string{pebble, "github.com/danielgtaylor"}},
 	"internal/renew":         {refuses: []string{"github.com", "net/http"}},
+	"internal/autorate":      {refuses: []string{"github.com", "net", "os"}},
 	"internal/ranks":         {refuses: []string{"github.com", "net", "os"}},
 	"internal/retry":         {refuses: []string{"github.com", "net", "os"}},
 	"internal/tracing":       {refuses: []string{otelSDK, otelExporters}},
@@ -129,7 +132,7 @@ var packages = map[string]rule{
 	"examples/topic-at-most-once":  {},
 	"examples/topic-at-least-once": {},
 	"examples/topic-exactly-once":  {},
-	"examples/kill":                {imports: []string{"topic", "topic/broker", "topic/kafka", "topic/natsstore"}, testOnly: true},
+	"examples/kill":                {imports: []string{"topic", "topic/broker", "topic/filestore", "topic/kafka"}, testOnly: true},
 
 	// Modules of their own.
 	"bench":             {imports: []string{"bulk", "bulk/pebblestore", "bulk/redisstore", "room", "room/redisstore"}},

@@ -32,7 +32,7 @@ var (
 		module + "/internal/testkit/redistest": "redis",
 		module + "/e2e/cluster/netlab":         "cluster",
 	}
-	tagOfCommand = map[string]string{`"kcat"`: "kcat"}
+	tagOfCommand = map[string]string{`"kcat"`: "kcat", `"nginx"`: "proxies", `"haproxy"`: "proxies", `"caddy"`: "proxies"}
 )
 
 // "make test-all" runs every test, fuzz target and example of the repository.

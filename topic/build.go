@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // BatchOptions configure [NewBatch].
@@ -121,9 +122,26 @@ func (b Batch) WithRecords(count int32, next int64, records []byte) (Batch, erro
 	if codec != CodecNone && len(made) >= BatchOverhead+len(records) {
 		made, codec = append(made[:BatchOverhead], records...), CodecNone
 	}
-	binary.BigEndian.PutUint16(made[atAttributes:], b.attributes()&^compressionBits|uint16(codec))
-	made.seal()
+	made.setCodec(codec)
 	return made, nil
+}
+
+// Recompressed returns a copy of the batch with another codec. The data are its records without
+// compression.
+func (b Batch) Recompressed(codec int, data []byte) (Batch, error) {
+	bytes, err := compress(slices.Clone(b[:BatchOverhead]), codec, data)
+	if err != nil {
+		return nil, err
+	}
+	made := Batch(bytes)
+	made.setCodec(codec)
+	return made, nil
+}
+
+// setCodec seals a batch whose records are compressed with a codec.
+func (b Batch) setCodec(codec int) {
+	binary.BigEndian.PutUint16(b[atAttributes:], b.attributes()&^compressionBits|uint16(codec))
+	b.seal()
 }
 
 // appendRecord appends a record in the encoding of a batch. The body is the

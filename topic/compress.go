@@ -23,6 +23,22 @@ const (
 	CodecZstd
 )
 
+// Compression is how the batches of a topic are kept. The zero value keeps them as their
+// producers sent them.
+type Compression int
+
+// compressionNames are the names of compressions in settings: after the producer's, those of
+// the codecs.
+var compressionNames = []string{"producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"}
+
+// Codec returns the codec that a batch is kept with, if it was sent with another one.
+func (c Compression) Codec(sent int) int {
+	if c == 0 {
+		return sent
+	}
+	return int(c) - 1
+}
+
 // MaxUncompressed bounds the decompressed size of one batch's records, where the
 // broker has to decompress them.
 const MaxUncompressed = 64 << 20

@@ -21,6 +21,8 @@ type Settings struct {
 	// MinInSync (min.insync.replicas) is how many replicas must have a record before
 	// it is acknowledged: at most the majority, which always has it.
 	MinInSync int
+	// Compression (compression.type) is how batches are kept.
+	Compression Compression
 	// LogAppendTime (message.timestamp.type) sets the records' timestamps to the
 	// time of the append.
 	LogAppendTime bool
@@ -67,7 +69,7 @@ func FindSetting(name string) (*Setting, error) {
 		names[i] = settingsTable[i].Name
 	}
 	if why, known := refusedSettings[name]; known {
-		return nil, fmt.Errorf("%w: %s would do nothing here: %s", ErrInvalidSetting, name, why)
+		return nil, fmt.Errorf("%w: there is no %s: %s", ErrInvalidSetting, name, why)
 	}
 	near, distance := spelling.Nearest(name, names)
 	if distance <= nearMiss {
@@ -108,7 +110,7 @@ func (s *Settings) check(own map[string]string) error {
 		if err != nil {
 			return err
 		}
-		if !setting.Fixed && name != SettingViewOf && name != SettingViewWhere {
+		if !setting.OfViews() {
 			return fmt.Errorf("%s would do nothing on a view, which keeps no records: set it on %s", name, s.ViewOf)
 		}
 	}

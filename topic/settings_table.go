@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -23,6 +25,8 @@ type Setting struct {
 	// Fixed settings have one value, which describes how the broker works: they
 	// cannot be set to any other.
 	Fixed bool
+	// Inert settings are kept and shown, and have no effect.
+	Inert bool
 
 	parse  func(text string, s *Settings) error
 	format func(s *Settings) string
@@ -37,12 +41,18 @@ const (
 	KindBool
 	KindInt32
 	KindInt64
+	KindDouble
 	KindList
 )
 
 // SettingsTable returns all settings that a topic may have, those with an effect
 // first.
 func SettingsTable() []Setting { return slices.Clone(settingsTable) }
+
+// OfViews reports whether views may have the setting too.
+func (s *Setting) OfViews() bool {
+	return s.Fixed || s.Inert || s.Name == SettingViewOf || s.Name == SettingViewWhere
+}
 
 // Value returns the setting's value in settings, as text that ParseSettings
 // accepts; empty for a setting that is not set and has no default.
@@ -131,7 +141,7 @@ var settingsTable = []Setting{
 		Meaning: "Allows delayed records, by the headers sluice-deliver-at and sluice-delay and by sluice.delay.", Allowed: "true or false",
 		parse: func(text string, s *Settings) error {
 			s.Delays = text == "true"
-			return wantIf(text != "true" && text != "false", "true or false")
+			return trueOrFalse.check(text)
 		},
 		format: func(s *Settings) string { return strconv.FormatBool(s.Delays) },
 	},
@@ -154,13 +164,45 @@ var settingsTable = []Setting{
 		format: func(s *Settings) string { return strconv.Itoa(s.MinInSync) },
 	},
 
+	{
+		Name: "compression.type", Broker: "compression.type",
+		Meaning: "How batches are kept: as their producers sent them, or with this codec, for which the server compresses those that have another.",
+		Allowed: strings.Join(compressionNames, ", "),
+		parse: func(text string, s *Settings) error {
+			s.Compression = Compression(slices.Index(compressionNames, text))
+			return wantIf(s.Compression < 0, strings.Join(compressionNames, ", "))
+		},
+		format: func(s *Settings) string { return compressionNames[s.Compression] },
+	},
+
 	fixed("cleanup.policy", KindList, "log.cleanup.policy", "delete", "What retention does with old records: it removes them. Compaction is not supported yet."),
-	fixed("compression.type", KindText, "compression.type", "producer", "Batches are kept as their producers compressed them."),
-	fixed("unclean.leader.election.enable", KindBool, "unclean.leader.election.enable", "false", "A replica that lacks acknowledged records never leads, so it cannot be true."),
 	fixed("message.timestamp.before.max.ms", KindInt64, "log.message.timestamp.before.max.ms", strconv.Itoa(math.MaxInt64), "How old a record's timestamp may be: any age."),
 	fixed("message.timestamp.after.max.ms", KindInt64, "log.message.timestamp.after.max.ms", strconv.FormatInt(TimestampAhead.Milliseconds(), 10), "How far in the future a record's timestamp may be, in milliseconds."),
-	fixed("preallocate", KindBool, "log.preallocate", "false", "Files grow as records come."),
 	fixed("remote.storage.enable", KindBool, "", "false", "There is no tiered storage."),
+
+	inert("segment.bytes", "log.segment.bytes", 14, math.MaxInt32, 1<<30, noSegments),
+	inert("segment.ms", "log.roll.ms", 1, math.MaxInt64, 604_800_000, noSegments),
+	inert("segment.jitter.ms", "log.roll.jitter.ms", 0, math.MaxInt64, 0, noSegments),
+	inert("segment.index.bytes", "log.index.size.max.bytes", 4, math.MaxInt32, 10<<20, noSegments),
+	inert("index.interval.bytes", "log.index.interval.bytes", 0, math.MaxInt32, 4096, "the server decides the spacing of its index"),
+	inert("file.delete.delay.ms", "log.segment.delete.delay.ms", 0, math.MaxInt64, 60_000, "files are removed when their records are"),
+	inert("flush.messages", "log.flush.interval.messages", 1, math.MaxInt64, math.MaxInt64, syncedByServer),
+	inert("flush.ms", "log.flush.interval.ms", 0, math.MaxInt64, math.MaxInt64, syncedByServer),
+	inertText("preallocate", KindBool, "log.preallocate", "false", trueOrFalse, "the server decides how files grow"),
+	inertText("unclean.leader.election.enable", KindBool, "unclean.leader.election.enable", "false", trueOrFalse, "a replica that lacks acknowledged records never leads"),
+	inert("compression.gzip.level", "compression.gzip.level", -1, 9, -1, oneLevel),
+	inert("compression.lz4.level", "compression.lz4.level", 1, 17, 9, oneLevel),
+	inert("compression.zstd.level", "compression.zstd.level", -131_072, 22, 3, oneLevel),
+	inert("delete.retention.ms", "log.cleaner.delete.retention.ms", 0, math.MaxInt64, 86_400_000, noCompaction),
+	inertText("min.cleanable.dirty.ratio", KindDouble, "log.cleaner.min.cleanable.ratio", "0.5", ratio, noCompaction),
+	inert("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", 0, math.MaxInt64, 0, noCompaction),
+	inert("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", 1, math.MaxInt64, math.MaxInt64, noCompaction),
+	inert("local.retention.ms", "log.local.retention.ms", -2, math.MaxInt64, -2, noTiers),
+	inert("local.retention.bytes", "log.local.retention.bytes", -2, math.MaxInt64, -2, noTiers),
+	inertText("remote.log.copy.disable", KindBool, "", "false", trueOrFalse, noTiers),
+	inertText("remote.log.delete.on.disable", KindBool, "", "false", trueOrFalse, noTiers),
+	inertText("leader.replication.throttled.replicas", KindList, "", "", replicaList, noThrottle),
+	inertText("follower.replication.throttled.replicas", KindList, "", "", replicaList, noThrottle),
 }
 
 const (
@@ -177,37 +219,63 @@ func fixed(name string, kind SettingKind, broker, value, meaning string) Setting
 	}
 }
 
-// refusedSettings are settings of Kafka that would have no effect, with the reason.
+// inert returns a setting without effect whose value is a whole number.
+func inert(name, broker string, least, most, value int64, why string) Setting {
+	kind, allowed := KindInt64, fmt.Sprintf("%d or more", least)
+	if most < math.MaxInt64 {
+		kind, allowed = KindInt32, fmt.Sprintf("%d to %d", least, most)
+	}
+	check := func(text string) error {
+		number, err := strconv.ParseInt(text, 10, 64)
+		return wantIf(err != nil || number < least || number > most, "a whole number, "+allowed)
+	}
+	return inertText(name, kind, broker, strconv.FormatInt(value, 10), allowedText{allowed, check}, why)
+}
+
+// inertText returns a setting without effect. Its value is checked as Kafka does, so that it
+// also holds where it has an effect.
+func inertText(name string, kind SettingKind, broker, value string, allowed allowedText, why string) Setting {
+	return Setting{
+		Name: name, Kind: kind, Broker: broker, Meaning: "No effect here: " + why + ".", Allowed: allowed.text, Inert: true,
+		parse:  func(text string, _ *Settings) error { return allowed.check(text) },
+		format: func(*Settings) string { return value },
+	}
+}
+
+// allowedText is what a setting's text may be.
+type allowedText struct {
+	text  string
+	check func(text string) error
+}
+
+var (
+	trueOrFalse = allowedText{"true or false", func(text string) error {
+		return wantIf(text != "true" && text != "false", "true or false")
+	}}
+	ratio = allowedText{"0 to 1", func(text string) error {
+		value, err := strconv.ParseFloat(text, 64)
+		return wantIf(err != nil || value < 0 || value > 1 || math.IsNaN(value), "a number from 0 to 1")
+	}}
+	replicaList = allowedText{"* or partition:broker pairs, separated by commas", func(text string) error {
+		return wantIf(text != "" && text != "*" && !replicaPairs.MatchString(text), "* or pairs such as 0:1,1:2")
+	}}
+	replicaPairs = regexp.MustCompile(`^\d+:\d+(,\d+:\d+)*$`)
+)
+
+// refusedSettings are settings that Kafka no longer has, with what is true here.
 var refusedSettings = map[string]string{
-	"segment.bytes":                           noSegments,
-	"segment.ms":                              noSegments,
-	"segment.jitter.ms":                       noSegments,
-	"segment.index.bytes":                     noSegments,
-	"index.interval.bytes":                    "the server sets the spacing of its index",
-	"file.delete.delay.ms":                    "files are removed when their records are",
-	"flush.messages":                          syncedByServer,
-	"flush.ms":                                syncedByServer,
-	"message.format.version":                  "records are kept in format 2, always",
-	"message.downconversion.enable":           "records are kept and sent in format 2, always",
-	"message.timestamp.difference.max.ms":     "it became message.timestamp.before.max.ms and message.timestamp.after.max.ms",
-	"delete.retention.ms":                     noCompaction,
-	"min.cleanable.dirty.ratio":               noCompaction,
-	"min.compaction.lag.ms":                   noCompaction,
-	"max.compaction.lag.ms":                   noCompaction,
-	"local.retention.ms":                      noTiers,
-	"local.retention.bytes":                   noTiers,
-	"remote.log.copy.disable":                 noTiers,
-	"remote.log.delete.on.disable":            noTiers,
-	"leader.replication.throttled.replicas":   noThrottle,
-	"follower.replication.throttled.replicas": noThrottle,
+	"message.format.version":              "records are kept in format 2, always",
+	"message.downconversion.enable":       "records are kept and sent in format 2, always",
+	"message.timestamp.difference.max.ms": "it became message.timestamp.before.max.ms and message.timestamp.after.max.ms",
 }
 
 const (
 	noSegments     = "records are not kept in such segments; use retention.ms and retention.bytes"
 	syncedByServer = "the server's setting topic.sync decides how often records are synced to the disk"
+	oneLevel       = "each codec has one level"
 	noCompaction   = "it is for compaction, which is not supported yet"
 	noTiers        = "there is no tiered storage"
-	noThrottle     = "there is no replication to throttle"
+	noThrottle     = "replication is not throttled"
 )
 
 func parseRetention(text string, s *Settings) error {

@@ -38,6 +38,15 @@ func TestParseSettings(t *testing.T) {
 		{map[string]string{"message.timestamp.type": "LogAppendTime"}, with(func(s *Settings) { s.LogAppendTime = true })},
 		{map[string]string{"message.timestamp.type": "CreateTime", "cleanup.policy": "delete", "min.insync.replicas": "1"}, defaults},
 		{map[string]string{"sluice.view.of": "orders", "sluice.view.where": "true", "cleanup.policy": "delete"}, with(func(s *Settings) { s.ViewOf, s.ViewWhere = "orders", "true" })},
+		{map[string]string{"compression.type": "producer"}, defaults},
+		{map[string]string{"compression.type": "uncompressed"}, with(func(s *Settings) { s.Compression = 1 + CodecNone })},
+		{map[string]string{"compression.type": "zstd"}, with(func(s *Settings) { s.Compression = 1 + CodecZstd })},
+		{map[string]string{
+			"segment.bytes": "1048576", "segment.ms": "1", "flush.messages": "1", "flush.ms": "1000", "preallocate": "true", "index.interval.bytes": "4096",
+			"unclean.leader.election.enable": "true", "file.delete.delay.ms": "0", "min.cleanable.dirty.ratio": "0.01", "compression.zstd.level": "-3",
+			"leader.replication.throttled.replicas": "0:1,1:2", "follower.replication.throttled.replicas": "*",
+		}, defaults},
+		{map[string]string{"sluice.view.of": "orders", "sluice.view.where": "true", "segment.bytes": "1048576"}, with(func(s *Settings) { s.ViewOf, s.ViewWhere = "orders", "true" })},
 		{map[string]string{"sluice.delay.enable": "true", "sluice.delay": "30m"}, with(func(s *Settings) { s.Delays, s.Delay = true, 30*time.Minute })},
 	} {
 		if got, err := ParseSettings(test.own, broker); err != nil || got != test.want {
@@ -58,12 +67,17 @@ func TestParseSettingsRefuses(t *testing.T) {
 		{"message.timestamp.type=createtime", "want CreateTime or LogAppendTime"},
 		{"cleanup.policy=compact", `cleanup.policy: "compact": want delete, nothing else. What retention does with old records: it removes them. Compaction is not supported yet`},
 		{"cleanup.policy=compact,delete", "Compaction is not supported yet"},
-		{"compression.type=lz4", "want producer, nothing else"},
+		{"compression.type=brotli", "want producer, uncompressed, gzip, snappy, lz4, zstd"},
 		{"min.insync.replicas=4", "want a whole number from 1 to 3"},
 		{"min.insync.replicas=0", "want a whole number from 1 to 3"},
-		{"unclean.leader.election.enable=true", "want false"},
-		{"segment.bytes=1048576", "segment.bytes would do nothing here: records are not kept in such segments"},
-		{"flush.messages=1", "topic.sync"},
+		{"unclean.leader.election.enable=yes", "want true or false"},
+		{"segment.bytes=13", "want a whole number, 14 to 2147483647"},
+		{"segment.bytes=2147483648", "want a whole number, 14 to 2147483647"},
+		{"flush.ms=-1", "want a whole number, 0 or more"},
+		{"min.cleanable.dirty.ratio=1.1", "want a number from 0 to 1"},
+		{"min.cleanable.dirty.ratio=NaN", "want a number from 0 to 1"},
+		{"leader.replication.throttled.replicas=0", "want * or pairs such as 0:1,1:2"},
+		{"message.format.version=3.0", "there is no message.format.version: records are kept in format 2, always"},
 		{"retension.ms=1", `there is no "retension.ms"; did you mean retention.ms?`},
 		{"sluice.delayed=1s", "did you mean sluice.delay?"},
 		{"frobnicate=1", `there is no "frobnicate"; there are retention.ms, retention.bytes, `},
@@ -98,7 +112,10 @@ func TestSettingsRoundTrip(t *testing.T) {
 			RetentionBytes:  rapid.Int64Range(-1, 1e12).Draw(t, "bytes"),
 			MaxMessageBytes: rapid.Int32Range(BatchOverhead, MaxBatchBytes).Draw(t, "max"),
 		}
-		own := map[string]string{"message.timestamp.type": rapid.SampledFrom([]string{createTime, logAppendTime}).Draw(t, "type")}
+		own := map[string]string{
+			"message.timestamp.type": rapid.SampledFrom([]string{createTime, logAppendTime}).Draw(t, "type"),
+			"compression.type":       rapid.SampledFrom(compressionNames).Draw(t, "compression"),
+		}
 		switch rapid.IntRange(0, 2).Draw(t, "kind") {
 		case 1:
 			own[SettingDelays] = "true"
@@ -113,7 +130,7 @@ func TestSettingsRoundTrip(t *testing.T) {
 		again := map[string]string{}
 		for _, setting := range SettingsTable() {
 			value := setting.Value(before)
-			if value != "" && (setting.Fixed || before.ViewOf == "" || own[setting.Name] != "") {
+			if value != "" && (setting.OfViews() || before.ViewOf == "") {
 				again[setting.Name] = value
 			}
 		}
@@ -129,7 +146,6 @@ func FuzzParseSettings(f *testing.F) {
 		f.Add(setting.Name, setting.Value(Settings{}))
 	}
 	f.Add("retention.ms", "-1")
-	f.Add("segment.ms", "9")
 	f.Fuzz(func(t *testing.T, name, value string) {
 		settings, err := ParseSettings(map[string]string{name: value}, Config{})
 		if err != nil {
@@ -168,30 +184,19 @@ Set them when a topic is created or later, with any Kafka tool or with sluice:
     sluice topic create orders --partitions 6 --set retention.ms=86400000
     sluice topic alter orders --set retention.ms=3600000 --unset retention.bytes
 
-Unset settings have the server's default, [topic.* in the settings](../settings.md). A name that is not in this
-table, or a value without effect, is refused with INVALID_CONFIG and a text that says what is allowed.
+Unset settings have the server's default, [topic.* in the settings](../settings.md). A name that is not on this
+page, or another value than those allowed, is refused with INVALID_CONFIG and a text that says what is allowed.
 
 | setting | default | allowed | meaning |
 |---|---|---|---|
 `)
-	settings, err := ParseSettings(nil, Config{})
-	if err != nil {
-		panic(err)
-	}
-	row := func(s *Setting) {
-		value := "not set"
-		if text := s.Value(settings); text != "" {
-			value = "`" + text + "`"
-		}
-		fmt.Fprintf(&page, "| `%s` | %s | %s | %s |\n", s.Name, value, s.Allowed, s.Meaning)
-	}
-	for i := range settingsTable {
-		if !settingsTable[i].Fixed {
-			row(&settingsTable[i])
-		}
-	}
+	writeRows(&page, func(s *Setting) bool { return !s.Fixed && !s.Inert })
 	page.WriteString(`
-A view keeps no records, so it has only ` + "`sluice.view.of` and `sluice.view.where`" + `.
+A view keeps no records, so it has only ` + "`sluice.view.of` and `sluice.view.where`" + ` of these.
+
+With a ` + "`compression.type`" + ` other than ` + "`producer`" + ` the server decompresses and compresses each batch that was sent with another codec, within the
+bounds of [decompression](operating.md#bounds). ` + "`max.message.bytes`" + ` holds before and after that. Delayed records appear as they were
+sent.
 
 ## Settings with one value
 
@@ -206,15 +211,43 @@ Tools may send these: each accepts the one value that is true here, and refuses 
 		}
 	}
 	page.WriteString(`
-## Settings of Kafka that are refused
+## Settings without effect
 
-These would have no effect here.
+Tools may set these too. They are checked, kept, shown as they were set, and have no effect; their description says so.
 
-| setting | why |
+| setting | default, as in Kafka | allowed | meaning |
+|---|---|---|---|
+`)
+	writeRows(&page, func(s *Setting) bool { return s.Inert })
+	page.WriteString(`
+## Settings that Kafka had
+
+Tools that send these are refused, as by Kafka 4.
+
+| setting | what is true here |
 |---|---|
 `)
 	for _, name := range slices.Sorted(maps.Keys(refusedSettings)) {
 		fmt.Fprintf(&page, "| `%s` | %s |\n", name, refusedSettings[name])
 	}
 	return page.String()
+}
+
+// writeRows writes a row for each setting that passes.
+func writeRows(page *strings.Builder, passes func(*Setting) bool) {
+	settings, err := ParseSettings(nil, Config{})
+	if err != nil {
+		panic(err)
+	}
+	for i := range settingsTable {
+		s := &settingsTable[i]
+		if !passes(s) {
+			continue
+		}
+		value := "not set"
+		if text := s.Value(settings); text != "" {
+			value = "`" + text + "`"
+		}
+		fmt.Fprintf(page, "| `%s` | %s | %s | %s |\n", s.Name, value, s.Allowed, s.Meaning)
+	}
 }

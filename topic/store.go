@@ -9,9 +9,10 @@ import (
 // Store holds the logs and the metadata of a broker. All methods of a Store, a
 // Log and a Meta are safe for concurrent use.
 type Store interface {
-	// OpenLog opens the log of that name. A missing log is created on these nodes;
-	// a store of one node needs none. Names consist of letters, digits, "-" and
-	// "_", at most 200 characters.
+	// OpenLog opens the log of that name. A missing log is created on these nodes, 1 to 5;
+	// without nodes the log must exist, and the error of a missing one is ErrNoLog: the
+	// caller knows that it was made. Names consist of letters, digits, "-" and "_", at most
+	// 200 characters.
 	OpenLog(ctx context.Context, name string, nodes []int32) (Log, error)
 	// MakeLog is OpenLog for a log that does not exist: its first entry will have
 	// the sequence first, as if the entries before it had been trimmed.
@@ -25,6 +26,12 @@ type Store interface {
 	Cluster() Cluster
 	// Close waits until all appends are durable and closes the store.
 	Close() error
+}
+
+// Volume is what a store may implement that knows the disk that it is on.
+type Volume interface {
+	// Volume returns the size of the disk in bytes, and how many can be added.
+	Volume() (total, free int64, err error)
 }
 
 // Log is a durable sequence of entries: of one partition, or of its delayed
@@ -196,7 +203,7 @@ var (
 	ErrUncertain = errors.New("append was not answered in time")
 	// ErrFull reports that the disk is full.
 	ErrFull = errors.New("no space left")
-	// ErrNoLog reports that the log was deleted.
+	// ErrNoLog reports that the log was deleted, or is missing.
 	ErrNoLog = errors.New("log does not exist")
 	// ErrClosed reports that the store or broker is closed.
 	ErrClosed = errors.New("closed")

@@ -212,7 +212,7 @@ func (s *Store) Actions(ctx context.Context, filter bulk.ActionFilter) (actions 
 		take(record)
 		return actions, err
 	case filter.Unfinished:
-		s.eachLive(first, take)
+		err = s.eachLive(first, take)
 	default:
 		err = s.each(first, take)
 	}
@@ -232,7 +232,7 @@ func (s *Store) Changes(_ context.Context, most int) (c bulk.Changes, err error)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.Ended, s.ended = s.ended, nil
-	n := min(most, len(s.untold))
+	n := min(most, holdMost, len(s.untold))
 	for _, a := range s.untold[:n] {
 		a.untold = false
 		if s.actions[a.number] == a {
@@ -247,37 +247,40 @@ func (s *Store) Changes(_ context.Context, most int) (c bulk.Changes, err error)
 	return c, s.state
 }
 
-// listedAtOnce is how many actions are listed while s.mu is held.
-const listedAtOnce = 256
-
 // eachLive calls f for the unfinished actions from a number on, in order, until
 // it returns false.
-func (s *Store) eachLive(first uint64, f func(bulk.Action) bool) {
-	s.mu.Lock()
-	numbers := make([]uint64, 0, len(s.actions))
-	for number := range s.actions {
-		if number >= first {
-			numbers = append(numbers, number)
+func (s *Store) eachLive(first uint64, f func(bulk.Action) bool) error {
+	for {
+		numbers := make([]uint64, 0, holdMost)
+		err := pebblekv.Scan(s.db, numberKey(keyLive, first), []byte{keyLive + 1}, func(key, _ []byte) (bool, error) {
+			numbers = append(numbers, binary.BigEndian.Uint64(key[1:]))
+			return len(numbers) < holdMost, nil
+		})
+		if err != nil {
+			return err
 		}
-	}
-	s.mu.Unlock()
-	slices.Sort(numbers)
-	records := make([]bulk.Action, 0, min(listedAtOnce, len(numbers)))
-	for numbers := range slices.Chunk(numbers, listedAtOnce) {
-		records = records[:0]
-		s.mu.Lock()
-		for _, number := range numbers {
-			if a := s.actions[number]; a != nil {
-				records = append(records, a.record)
-			}
-		}
-		s.mu.Unlock()
-		for _, record := range records {
+		for _, record := range s.presentOf(numbers) {
 			if !f(record) {
-				return
+				return nil
 			}
 		}
+		if len(numbers) < holdMost {
+			return nil
+		}
+		first = numbers[len(numbers)-1] + 1
 	}
+}
+
+// presentOf returns those actions that are unfinished.
+func (s *Store) presentOf(numbers []uint64) (records []bulk.Action) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, number := range numbers {
+		if a := s.actions[number]; a != nil {
+			records = append(records, a.record)
+		}
+	}
+	return records
 }
 
 // listed is an action that is listed, by its key and value on disk. Of a live one the record
@@ -308,7 +311,7 @@ func (s *Store) each(first uint64, f func(bulk.Action) bool) error {
 				return nil
 			}
 		}
-		if len(page) < listedAtOnce {
+		if len(page) < holdMost {
 			return nil
 		}
 		first = page[len(page)-1].number + 1
@@ -318,7 +321,7 @@ func (s *Store) each(first uint64, f func(bulk.Action) bool) error {
 func (s *Store) listedFrom(first uint64) (page []listed, err error) {
 	err = pebblekv.Scan(s.db, numberKey(keyAction, first), []byte{keyAction + 1}, func(key, value []byte) (bool, error) {
 		page = append(page, listed{number: binary.BigEndian.Uint64(key[1:]), value: slices.Clone(value)})
-		return len(page) < listedAtOnce, nil
+		return len(page) < holdMost, nil
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -65,9 +65,8 @@ func (s *Store) findRates(window int64) {
 	if len(s.autos) == 0 || ended == 0 { // or the store was just opened
 		return
 	}
-	s.requeue(s.now())
 	for _, t := range s.autos {
-		t.observe(s.config.Window, ended, s.fair.Waits(t.name) || t.ready > 0)
+		t.observe(s.config.Window, ended, t.waiting > 0 || t.ready > 0)
 		if window < ended { // the clock was set back: keep the rate
 			t.auto.rate.Window = window - 1
 		}

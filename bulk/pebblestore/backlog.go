@@ -2,6 +2,8 @@ package pebblestore
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
@@ -16,31 +18,68 @@ func (s *Store) changed(a *action) {
 	}
 }
 
-// requeue brings the fair queue up to date, and virtual times.
-func (s *Store) requeue(now time.Time) {
-	for _, a := range s.stale {
-		a.stale = false
-		if s.actions[a.number] == a {
-			s.queue(a)
+// backlog is what waits, as Fetch reads it. Its mutex is for Fetch alone and is locked before
+// Store.mu: while jobs are divided, Store.mu is held for one question at a time.
+type backlog struct {
+	mu    sync.Mutex
+	fair  *bulk.FairQueue
+	held  map[bulk.Holder]int64
+	stale []*action // memory for the next Store.stale
+	moves []move
+}
+
+// move is a change of an action, or of its line or holder.
+type move struct {
+	queued                *bulk.Queued
+	of                    bulk.Holder
+	tags                  bulk.LineTags
+	priority              float64
+	jobs, granted, holder int64
+}
+
+// requeue brings the backlog up to date.
+func (s *Store) requeue() {
+	q := &s.backlog
+	s.mu.Lock()
+	stale := s.stale
+	s.stale = q.stale[:0]
+	s.mu.Unlock()
+	for stale := range slices.Chunk(stale, holdMost) {
+		q.moves = q.moves[:0]
+		s.mu.Lock()
+		for _, a := range stale {
+			q.moves = append(q.moves, s.move(a))
+		}
+		s.mu.Unlock()
+		for i := range q.moves {
+			q.take(&q.moves[i])
 		}
 	}
-	clear(s.stale)
-	s.stale = s.stale[:0]
-	s.fair.Advance(now, s.virtual, func(name string) float64 { return s.types[name].virtual })
+	clear(stale)
+	clear(q.moves)
+	q.stale = stale
 }
 
-func (s *Store) queue(a *action) {
-	jobs := int64(0)
-	if a.open() {
-		jobs = a.waiting()
+// move returns the present state of an action. One that has left has no jobs.
+func (s *Store) move(a *action) move {
+	a.stale = false
+	m := move{queued: &a.queued, of: a.holding.of, tags: a.line.tags(), granted: a.granted, holder: a.holding.jobs}
+	if s.actions[a.number] == a && a.open() {
+		m.jobs = a.waiting()
+		m.priority = bulk.Priority(a.record.EnteredAt, a.line.tenant.settings.BasePriority, a.record.Size(), a.record.Done(), max(0, s.config.Alpha))
 	}
-	priority := bulk.Priority(a.record.EnteredAt, a.line.tenant.settings.BasePriority, a.record.Size(), a.record.Done(), max(0, s.config.Alpha))
-	s.fair.Set(&a.queued, a.holding.of, a.line.tags(), priority, jobs, a.granted)
+	a.target.waiting += m.jobs - a.waited
+	a.waited = m.jobs
+	return m
 }
 
-// unqueue takes an action out of the fair queue.
-func (s *Store) unqueue(a *action) {
-	s.fair.Set(&a.queued, a.holding.of, a.line.tags(), 0, 0, a.granted)
+func (q *backlog) take(m *move) {
+	q.fair.Set(m.queued, m.of, m.tags, m.priority, m.jobs, m.granted)
+	if m.holder > 0 {
+		q.held[m.of] = m.holder
+	} else {
+		delete(q.held, m.of)
+	}
 }
 
 func (l *line) tags() bulk.LineTags {
@@ -49,56 +88,59 @@ func (l *line) tags() bulk.LineTags {
 
 // occupy counts n more jobs of an action that are ready or in flight.
 func (s *Store) occupy(a *action, n int64) {
-	h := a.holding
-	switch before := h.jobs; {
-	case n == 0:
-	case before+n == 0:
-		delete(s.held, h)
-	case before == 0:
-		s.held[h] = struct{}{}
-	}
-	h.jobs += n
+	a.holding.jobs += n
+	s.changed(a)
 }
 
 // Fetch implements bulk.Store.
 func (s *Store) Fetch(_ context.Context, f func(*bulk.Backlog)) error {
+	q := &s.backlog
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s.requeue()
+	b, err := s.limits()
+	if err != nil {
+		return err
+	}
+	q.fair.Advance(b.Now, b.Virtual, func(name string) float64 { return b.Types[name].Virtual })
+	for name, t := range b.Types {
+		t.Waiting, t.Lines = q.fair.Waiting(name)
+		b.Types[name] = t
+	}
+	b.Queue, b.Held = q.fair, q.held
+	f(b)
+	return nil
+}
+
+// limits returns a backlog without the jobs that wait or are held.
+func (s *Store) limits() (*bulk.Backlog, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
 	window := s.window(now)
 	s.rest(window)
-	s.requeue(now)
 	s.findRates(window)
-	b := bulk.Backlog{
+	b := &bulk.Backlog{
 		Now:        now,
 		WindowEnds: bulk.WindowStart(window+1, s.config.Window),
 		Left:       s.left(&s.global, now),
 		Virtual:    s.virtual,
-		Queue:      s.fair,
 		Types:      make(map[string]bulk.TypeState, len(s.types)),
 		Found:      s.found(),
-		Held:       make(map[bulk.Holder]int64, len(s.held)),
 		NonReady:   s.nonReady,
 
 		Outbox: int64(s.outbox.next - s.outbox.first), OldestEvent: s.outbox.oldest,
 	}
-	bounds := bounds{s: s, b: &b, window: window}
+	bounds := bounds{s: s, b: b, window: window}
 	bounds.ends(&s.global)
 	b.Bounds = bounds
 	for name, k := range s.types {
-		jobs, lines := s.fair.Waiting(name)
 		b.Types[name] = bulk.TypeState{
-			Ready: int64(k.ready.len()), InFlight: k.inFlight, Waiting: jobs, Lines: lines,
+			Ready: int64(k.ready.len()), InFlight: k.inFlight,
 			Finished: k.finished, Busy: k.busyUntil(now), Virtual: k.virtual, Idle: k.idle,
 		}
 	}
-	for h := range s.held {
-		b.Held[h.of] = h.jobs
-	}
-	if s.state == nil {
-		f(&b)
-	}
-	return s.state
+	return b, s.state
 }
 
 // bounds implements bulk.Bounds.
@@ -116,11 +158,18 @@ func (x bounds) ends(c *counter) time.Time {
 }
 
 func (x bounds) Tenant(name string) (settings bulk.Tenant, left int64, ends time.Time) {
+	x.s.mu.Lock()
+	defer x.s.mu.Unlock()
 	t := x.s.tenants[name]
+	if t == nil { // its actions have ended since
+		return bulk.Tenant{}.WithDefaults(), 0, x.b.Now
+	}
 	return t.settings, x.s.left(&t.counter, x.b.Now), x.ends(&t.counter)
 }
 
 func (x bounds) Target(name string) int64 {
+	x.s.mu.Lock()
+	defer x.s.mu.Unlock()
 	t := x.s.targets[name]
 	if t == nil {
 		return bulk.NoLimit
@@ -131,6 +180,8 @@ func (x bounds) Target(name string) int64 {
 }
 
 func (x bounds) Limiter(of bulk.Holder) int64 {
+	x.s.mu.Lock()
+	defer x.s.mu.Unlock()
 	if l := x.s.limiters[[2]string{of.Tenant, of.Target}]; l != nil {
 		return l.allowance(x.window)
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,30 +14,95 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/lifecycle"
 )
 
 // BenchmarkWaiting runs no-op jobs while many more wait: of ten tenants and of many, with as
-// many actions, up to 1,000,000 with 10,000,000 jobs. All actions have ten jobs. The file
-// system is in memory. An iteration is one job.
+// many actions, up to 1,000,000 with 10,000,000 jobs. An iteration is one job.
 func BenchmarkWaiting(b *testing.B) {
-	for _, size := range []struct{ tenants, actions int }{{10, 50_000}, {10_000, 50_000}, {10, 1_000_000}, {100_000, 1_000_000}} {
-		b.Run(fmt.Sprintf("tenants=%d/actions=%d", size.tenants, size.actions), func(b *testing.B) {
-			config := bulk.Config{RequestsPerSecond: -1}
-			s, err := Open("", Options{Bulk: config, Logger: slog.New(slog.DiscardHandler), FS: vfs.NewMem()})
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.Cleanup(func() { _ = s.Close() })
-			before := heapInUse()
-			began := time.Now()
-			eachOf(b, size.actions, func(i int) error { return waitSmall(s, i, fmt.Sprint("tenant-", i%size.tenants)) })
-			b.Logf("%v to store", time.Since(began))
-			held := heapInUse() - before
-			benchWaiting(b, s, size.tenants, config)
+	for _, size := range waitingSizes {
+		b.Run(size.name(), func(b *testing.B) {
+			s, held := size.open(b)
+			benchWaiting(b, s, size.tenants)
 			b.ReportMetric(float64(held)/float64(size.actions), "bytes/action")
 		})
 	}
 }
+
+// BenchmarkReads reads pages of 100 actions and single actions while the jobs of BenchmarkWaiting
+// run, from their start.
+func BenchmarkReads(b *testing.B) {
+	for _, size := range waitingSizes {
+		b.Run(size.name(), func(b *testing.B) {
+			s, _ := size.open(b)
+			ctx, cancel := context.WithCancel(context.Background())
+			var reading sync.WaitGroup
+			var pages, actions []time.Duration
+			repeat := func(took *[]time.Duration, every time.Duration, read func(id string) error) {
+				for i := 0; lifecycle.Sleep(ctx, nil, every); i += 7919 {
+					began := time.Now()
+					if err := read(fmt.Sprint("a", i%size.actions)); err != nil && ctx.Err() == nil {
+						b.Error(err)
+						return
+					}
+					*took = append(*took, time.Since(began))
+				}
+			}
+			reading.Go(func() {
+				repeat(&pages, 5*time.Millisecond, func(id string) error {
+					_, err := s.Actions(ctx, bulk.ActionFilter{After: id, Limit: 100})
+					return err
+				})
+			})
+			reading.Go(func() {
+				repeat(&actions, time.Millisecond, func(id string) error {
+					_, err := s.Action(ctx, id)
+					return err
+				})
+			})
+			benchWaiting(b, s, size.tenants)
+			cancel()
+			reading.Wait()
+			reportLatency(b, "page", pages)
+			reportLatency(b, "action", actions)
+		})
+	}
+}
+
+// reportLatency reports percentiles of durations.
+func reportLatency(b *testing.B, of string, took []time.Duration) {
+	b.Helper()
+	slices.Sort(took)
+	for _, p := range []int{50, 99} {
+		if len(took) > 0 {
+			b.ReportMetric(float64(took[len(took)*p/100].Microseconds())/1000, fmt.Sprintf("%s-p%d-ms", of, p))
+		}
+	}
+}
+
+// waitingSize is how much waits in a benchmark. All actions have ten jobs.
+type waitingSize struct{ tenants, actions int }
+
+var waitingSizes = []waitingSize{{10, 50_000}, {10_000, 50_000}, {10, 1_000_000}, {100_000, 1_000_000}}
+
+func (w waitingSize) name() string { return fmt.Sprintf("tenants=%d/actions=%d", w.tenants, w.actions) }
+
+// open returns a store in which that much waits, and the bytes that it holds. The file system is in
+// memory.
+func (w waitingSize) open(b *testing.B) (s *Store, held int64) {
+	b.Helper()
+	s, err := Open("", Options{Bulk: waitingConfig, Logger: slog.New(slog.DiscardHandler), FS: vfs.NewMem()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = s.Close() })
+	before, began := heapInUse(), time.Now()
+	eachOf(b, w.actions, func(i int) error { return waitSmall(s, i, fmt.Sprint("tenant-", i%w.tenants)) })
+	b.Logf("%v to store", time.Since(began))
+	return s, heapInUse() - before
+}
+
+var waitingConfig = bulk.Config{RequestsPerSecond: -1}
 
 // waitSmall stores an action of ten jobs that wait.
 func waitSmall(s *Store, i int, tenant string) error {
@@ -57,8 +123,9 @@ func waitSmall(s *Store, i int, tenant string) error {
 // few are the payloads of a small action.
 var few = slices.Repeat([][]byte{[]byte(`{"n":1}`)}, 10)
 
-func benchWaiting(b *testing.B, s bulk.Store, tenants int, config bulk.Config) {
+func benchWaiting(b *testing.B, s bulk.Store, tenants int) {
 	b.Helper()
+	config := waitingConfig
 	warm := int64(tenants) * 2 // by then each tenant's jobs have been measured
 	var done atomic.Int64
 	warmed, ended := make(chan struct{}), make(chan struct{})

@@ -151,9 +151,6 @@ func (s *Store) land(j *job) {
 func (s *Store) fly(a *action, n int64) {
 	a.record.InFlight += n
 	s.occupy(a, n)
-	if n < 0 {
-		s.changed(a)
-	}
 	s.global.inFlight += n
 	a.line.tenant.counter.inFlight += n
 	a.target.inFlight += n

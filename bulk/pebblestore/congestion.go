@@ -20,6 +20,8 @@ type target struct {
 	sharing int
 	// auto finds the counter's rate; nil unless the target is set to auto.
 	auto *auto
+	// waiting counts the jobs that waited for it when the backlog was last read.
+	waiting int64
 }
 
 // limiter is one tenant at one target.

@@ -23,7 +23,8 @@
 //     later in the log, so it cannot become durable first.
 //   - If a write fails, memory is ahead of the disk: the store is broken, and every call
 //     returns ErrBroken until it is opened again.
-//   - Lock order: action.upload, then Store.mu, then pages.mu.
+//   - Lock order: action.upload or backlog.mu, then Store.mu, then pages.mu. Store.mu is held for
+//     holdMost jobs or actions at a time.
 //   - Events returns only events that are known to be on disk.
 //   - The window in which the store is opened may allow fewer attempts than its
 //     limits: if any were started in it before, it allows none.

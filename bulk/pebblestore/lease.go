@@ -18,15 +18,28 @@ func (s *Store) Lease(_ context.Context, request bulk.LeaseRequest) (leased []bu
 		return nil, err
 	}
 	defer done()
-	for {
-		offers := s.offers(request)
-		s.readPayloads(&offers, request.Local)
-		leased, err = s.leaseOffers(request, offers)
-		// If other calls have taken all of them, the next ones are offered.
-		if err != nil || len(leased) > 0 || len(offers) == 0 {
-			return leased, err
+	var writes writes
+	var unread error
+	bytes := 0
+	for more := true; more && err == nil; {
+		most := min(holdMost, request.Max-len(leased))
+		offers := s.offers(request.Types, most)
+		s.readPayloads(&offers, request.Local, bytes)
+		before := len(leased)
+		err = writes.add(s.enterCall(func(c *call) error {
+			unread = errors.Join(unread, c.leaseOffers(request, offers, &leased))
+			return nil
+		}))
+		for i := range leased[before:] {
+			bytes += len(leased[before+i].Payload)
 		}
+		// If other calls have taken all of them, the next ones are offered.
+		more = len(offers) == most && len(leased) < request.Max || len(leased) == 0 && len(offers) > 0
 	}
+	if err = errors.Join(err, writes.wait(), unread); err != nil {
+		return nil, err
+	}
+	return leased, nil
 }
 
 // offer is a ready job whose payload is read before it is leased: payloads are read without
@@ -39,12 +52,12 @@ type offer struct {
 }
 
 // offers returns the jobs that leaseOffers takes next, without their payloads.
-func (s *Store) offers(request bulk.LeaseRequest) (offers []offer) {
+func (s *Store) offers(types []string, most int) (offers []offer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	turn, seen := s.turn, map[*jobType]int{}
-	for len(offers) < request.Max {
-		k := s.nextReady(request.Types, &turn, seen)
+	for len(offers) < most {
+		k := s.nextReady(types, &turn, seen)
 		if k == nil {
 			break
 		}
@@ -55,65 +68,60 @@ func (s *Store) offers(request bulk.LeaseRequest) (offers []offer) {
 	return offers
 }
 
-// readPayloads reads the payloads of offers, and drops the offers that do not fit. Those of
-// remote workers are copies, which keep no pages in memory.
-func (s *Store) readPayloads(offers *[]offer, local bool) {
-	bytes := 0
+// readPayloads reads the payloads of offers, and drops the offers that do not fit to the bytes that
+// were leased before. Those of remote workers are copies, which keep no pages in memory.
+func (s *Store) readPayloads(offers *[]offer, local bool, bytes int) {
 	for i := range *offers {
 		o := &(*offers)[i]
 		o.payload, o.err = s.pages.payload(o.number, o.index)
-		if bytes += len(o.payload); i > 0 && bytes > bulk.MaxPageBytes {
+		if before := bytes; before > 0 && before+len(o.payload) > bulk.MaxPageBytes {
 			*offers = (*offers)[:i]
 			return
 		}
+		bytes += len(o.payload)
 		if !local {
 			o.payload = slices.Clone(o.payload)
 		}
 	}
 }
 
-// leaseOffers leases the offered jobs that are still the next ones.
-func (s *Store) leaseOffers(request bulk.LeaseRequest, offers []offer) (leased []bulk.Job, err error) {
-	var unread error
-	err = s.do(func(c *call) error {
-		for _, name := range request.Types {
-			s.wake(name, c.window)
-		}
-		for len(offers) > 0 {
-			k := s.nextReady(request.Types, &s.turn, nil)
-			if k == nil {
-				break
-			}
-			j := k.ready.at(0)
-			at := slices.IndexFunc(offers, func(o offer) bool { return o.number == j.action.number && o.index == j.index })
-			if at < 0 {
-				break
-			}
-			o := offers[at]
-			offers = offers[at+1:]
-			k.ready.pop()
-			s.charge(j.action, -1)
-			j.action.record.Ready--
-			s.occupy(j.action, -1)
-			if over := s.exceeded(j.action, c.now); over != nil {
-				s.turnBack(j, over)
-				continue
-			}
-			job := c.lease(j, request)
-			job.Payload = o.payload
-			if leased = append(leased, job); o.err != nil && unread == nil {
-				unread = fmt.Errorf("job %s: %w", job.ID(), o.err)
-			}
-		}
-		if len(leased) > 0 {
-			c.started()
-		}
-		return nil
-	})
-	if err = errors.Join(err, unread); err != nil {
-		return nil, err
+// leaseOffers leases the offered jobs that are still the next ones. It returns the first error of
+// those whose payload could not be read.
+func (c *call) leaseOffers(request bulk.LeaseRequest, offers []offer, leased *[]bulk.Job) (unread error) {
+	s, before := c.s, len(*leased)
+	for _, name := range request.Types {
+		s.wake(name, c.window)
 	}
-	return leased, nil
+	for len(offers) > 0 {
+		k := s.nextReady(request.Types, &s.turn, nil)
+		if k == nil {
+			break
+		}
+		j := k.ready.at(0)
+		at := slices.IndexFunc(offers, func(o offer) bool { return o.number == j.action.number && o.index == j.index })
+		if at < 0 {
+			break
+		}
+		o := offers[at]
+		offers = offers[at+1:]
+		k.ready.pop()
+		s.charge(j.action, -1)
+		j.action.record.Ready--
+		s.occupy(j.action, -1)
+		if over := s.exceeded(j.action, c.now); over != nil {
+			s.turnBack(j, over)
+			continue
+		}
+		job := c.lease(j, request)
+		job.Payload = o.payload
+		if *leased = append(*leased, job); o.err != nil && unread == nil {
+			unread = fmt.Errorf("job %s: %w", job.ID(), o.err)
+		}
+	}
+	if len(*leased) > before {
+		c.started()
+	}
+	return unread
 }
 
 // nextReady returns the next type with ready jobs, besides those seen, in rotation over all
@@ -172,16 +180,20 @@ func (c *call) lease(j *job, request bulk.LeaseRequest) bulk.Job {
 
 // Settle implements bulk.Store.
 func (s *Store) Settle(_ context.Context, settlements []bulk.Settlement) ([]bulk.Verdict, error) {
-	verdicts := make([]bulk.Verdict, len(settlements))
-	err := s.do(func(c *call) error {
-		for i := range settlements {
-			verdict, err := c.settle(&settlements[i])
-			c.keep(err)
-			verdicts[i] = verdict
-		}
-		return nil
-	})
-	if err != nil {
+	verdicts := make([]bulk.Verdict, 0, len(settlements))
+	var writes writes
+	var err error
+	for some := range slices.Chunk(settlements, holdMost) {
+		err = errors.Join(err, writes.add(s.enterCall(func(c *call) error {
+			for i := range some {
+				verdict, err := c.settle(&some[i])
+				c.keep(err)
+				verdicts = append(verdicts, verdict)
+			}
+			return nil
+		})))
+	}
+	if err = errors.Join(err, writes.wait()); err != nil {
 		return nil, err
 	}
 	return verdicts, nil

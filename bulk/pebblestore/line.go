@@ -3,62 +3,115 @@ package pebblestore
 import (
 	"cmp"
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
 )
 
+// holdMost is how many jobs or actions an operation looks at while it holds s.mu. Larger ones are
+// cut, so that calls that read one action do not wait for them.
+const holdMost = 256
+
 // do runs one operation: f decides and changes memory under the lock, and its writes are
 // durable when do returns. If f returns an error, it must have changed nothing.
 func (s *Store) do(f func(c *call) error) error {
-	s.mu.Lock()
-	if s.state != nil {
-		defer s.mu.Unlock()
-		return s.state
-	}
-	s.running.Add(1)
-	defer s.running.Done()
-	c := s.begin()
-	if err := f(c); err != nil {
-		c.batch.Close()
-		s.mu.Unlock()
-		return err
-	}
-	wait, err := c.commit()
-	s.mu.Unlock()
+	wait, err := s.enterCall(f)
 	if err != nil {
 		return err
 	}
 	return wait()
 }
 
+// enterCall does what do does, except that it returns a function that waits until the writes are
+// durable.
+func (s *Store) enterCall(f func(c *call) error) (wait func() error, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != nil {
+		return nil, s.state
+	}
+	c := s.begin()
+	if err := f(c); err != nil {
+		c.batch.Close()
+		return nil, err
+	}
+	synced, err := c.commit()
+	if err != nil {
+		return nil, err
+	}
+	s.running.Add(1)
+	return func() error {
+		defer s.running.Done()
+		return synced()
+	}, nil
+}
+
+// writes are functions that wait until the writes of operations are durable.
+type writes []func() error
+
+func (w *writes) add(wait func() error, err error) error {
+	if err == nil {
+		*w = append(*w, wait)
+	}
+	return err
+}
+
+func (w writes) wait() error {
+	var errs []error
+	for _, wait := range w {
+		errs = append(errs, wait())
+	}
+	return errors.Join(errs...)
+}
+
 // Admit implements bulk.Store.
 func (s *Store) Admit(_ context.Context, grants []bulk.Grant) (admitted int, err error) {
+	for left := slices.Clone(grants); len(left) > 0 && err == nil; {
+		err = s.admitSome(&left, &admitted)
+	}
+	return admitted, err
+}
+
+// admitSome admits holdMost jobs, and takes what it has done from the grants.
+func (s *Store) admitSome(grants *[]bulk.Grant, admitted *int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
 	window := s.window(now)
 	s.rest(window)
 	s.findRates(window)
-	for _, grant := range grants {
-		a := s.actions[grant.Number]
-		if a == nil || !a.open() {
-			continue
-		}
-		switch k := a.line.jobType; {
-		case k.ready.len() == 0:
-			k.asked = window
-		case k.idle:
-			continue
-		}
-		n := min(grant.Jobs, a.waiting(), s.left(&s.global, now),
-			s.left(&a.line.tenant.counter, now), s.leftOf(a.target, now), a.limiter.allowance(window))
+	for left := int64(holdMost); left > 0 && len(*grants) > 0; left-- {
+		grant := &(*grants)[0]
+		n := min(grant.Jobs, left, s.admissible(grant.Number, now, window))
 		if n > 0 {
-			s.admit(a, n, cmp.Or(grant.Cost, 1))
-			admitted += int(n)
+			s.admit(s.actions[grant.Number], n, cmp.Or(grant.Cost, 1))
+			*admitted += int(n)
+			grant.Jobs -= n
+			left -= n
+		}
+		if n == 0 || grant.Jobs == 0 {
+			*grants = (*grants)[1:]
 		}
 	}
-	return admitted, s.state
+	return s.state
+}
+
+// admissible returns how many jobs of an action may become ready now.
+func (s *Store) admissible(number uint64, now time.Time, window int64) int64 {
+	a := s.actions[number]
+	if a == nil || !a.open() {
+		return 0
+	}
+	switch k := a.line.jobType; {
+	case k.ready.len() == 0:
+		k.asked = window
+	case k.idle:
+		return 0
+	}
+	return min(a.waiting(), s.left(&s.global, now),
+		s.left(&a.line.tenant.counter, now), s.leftOf(a.target, now), a.limiter.allowance(window))
 }
 
 // admit moves the first n jobs of an action's line into the ready queue.

@@ -15,7 +15,7 @@ import (
 // TestListBesideChanges lists while actions finish and are forgotten: each action that stays is
 // listed once and in order, and none that had finished before is listed as unfinished.
 func TestListBesideChanges(t *testing.T) {
-	const actions = 3 * listedAtOnce
+	const actions = 3 * holdMost
 	s := openBench(t, bulk.Config{RequestsPerSecond: -1})
 	ctx := context.Background()
 	ids := make([]string, actions)

@@ -47,9 +47,11 @@ type action struct {
 	limiter *limiter
 	holding *holding
 
-	// queued is the action's place in Store.fair. Stale reports whether it must be set again.
+	// queued is the action's place in the backlog; it belongs to backlog.mu. Stale reports whether it
+	// must be set again, and waited is how many of its jobs waited when it was.
 	queued bulk.Queued
 	stale  bool
+	waited int64
 	// granted counts the jobs that were admitted since the store was opened.
 	granted int64
 	// slot is its place in line.actions.

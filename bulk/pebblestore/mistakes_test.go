@@ -81,7 +81,7 @@ var mistakes = map[string]mistake{
 		f.backlog = func(*bulk.Backlog) {
 			for _, a := range f.actions {
 				if a.record.Paused {
-					f.fair.Set(&a.queued, a.holding.of, a.line.tags(), 0, a.waiting(), a.granted)
+					f.Store.backlog.fair.Set(&a.queued, a.holding.of, a.line.tags(), 0, a.waiting(), a.granted)
 				}
 			}
 		}
@@ -137,7 +137,7 @@ var mistakes = map[string]mistake{
 	}),
 	"newcomer claims the past": by("admit", func(f *faulty) {
 		f.backlog = func(b *bulk.Backlog) {
-			f.fair.Advance(b.Now, 0, func(string) float64 { return 0 })
+			f.Store.backlog.fair.Advance(b.Now, 0, func(string) float64 { return 0 })
 		}
 	}),
 

@@ -70,15 +70,16 @@ func (s *Store) adopt(change bulk.SettingsChange) {
 		settings := change.Tenant.WithDefaults()
 		s.settings.Tenants[change.Name] = settings
 		t := s.tenantOf(change.Name)
-		if t.settings.BasePriority != settings.BasePriority {
-			for _, l := range t.lines {
-				for _, a := range l.actions {
-					s.changed(a)
-				}
+		for _, l := range t.lines {
+			some := l.actions[:1] // one tells that the limit may admit more
+			if t.settings.BasePriority != settings.BasePriority {
+				some = l.actions
+			}
+			for _, a := range some {
+				s.changed(a)
 			}
 		}
 		t.settings, t.counter.limit = settings, settings.Limit()
-		s.fair.Unpark(change.Name)
 	case change.Target != nil:
 		s.settings.Targets[change.Name] = *change.Target
 		t := s.targetOf(change.Name)

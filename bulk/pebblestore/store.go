@@ -39,8 +39,8 @@ type Store struct {
 	pages  *pages
 
 	running  sync.WaitGroup // calls that use the database; entered with mu held
-	mu       sync.Mutex
-	state    error // nil, ErrClosed or ErrBroken with its cause
+	mu       sync.Locker    // a mutex; see holdMost
+	state    error          // nil, ErrClosed or ErrBroken with its cause
 	secret   []byte
 	number   uint64
 	actions  map[uint64]*action
@@ -53,12 +53,10 @@ type Store struct {
 	targets  map[string]*target
 	limiters map[[2]string]*limiter
 	autos    map[string]*target // targets set to Auto
-	// fair has the waiting actions, as they were before those that are stale changed.
-	fair  *bulk.FairQueue
-	stale []*action
-	// holdings has who holds jobs or has actions, and held those of them that hold jobs.
-	holdings map[bulk.Holder]*holding
-	held     map[*holding]struct{}
+	// backlog is as it was before the actions that are stale have changed.
+	backlog  backlog
+	stale    []*action
+	holdings map[bulk.Holder]*holding // who holds jobs or has actions
 	// autoWindow is the window for which the present rates were found.
 	autoWindow int64
 	global     counter
@@ -102,6 +100,7 @@ func Open(dir string, options Options) (*Store, error) {
 	}
 	s := &Store{
 		db:       db,
+		mu:       new(sync.Mutex),
 		config:   config,
 		disk:     pebblekv.NewDisk(options.FS, dir, options.DiskReserve, bulk.ErrFull),
 		pages:    newPages(db),
@@ -112,11 +111,10 @@ func Open(dir string, options Options) (*Store, error) {
 		targets:  map[string]*target{},
 		limiters: map[[2]string]*limiter{},
 		autos:    map[string]*target{},
-		fair:     bulk.NewFairQueue(),
+		backlog:  backlog{fair: bulk.NewFairQueue(), held: map[bulk.Holder]int64{}},
 		due:      newTimeline(),
 		leases:   newTimeline(),
 		holdings: map[bulk.Holder]*holding{},
-		held:     map[*holding]struct{}{},
 	}
 	if err := s.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the store in %s: %w", dir, err), db.Close())
@@ -335,7 +333,7 @@ func (s *Store) leave(a *action) {
 	if a.target.users == 0 && !s.limited(a.target) {
 		delete(s.targets, a.target.name)
 	}
-	s.unqueue(a)
+	s.changed(a)
 	if a.holding.users--; a.holding.users == 0 {
 		delete(s.holdings, a.holding.of)
 	}

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"maps"
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
@@ -32,7 +31,7 @@ func (s *Store) Fetch(ctx context.Context, f func(*bulk.Backlog)) error {
 	v := s.view(&values, now)
 	b := bulk.Backlog{
 		Now: now, WindowEnds: bulk.WindowStart(window+1, s.config.Window), Left: v.left("all"), Queue: s.mirror.fair,
-		Types: v.types(now), Found: map[string]float64{}, Held: maps.Clone(s.mirror.held),
+		Types: v.types(now), Found: map[string]float64{}, Held: s.mirror.held,
 	}
 	for name := range s.mirror.autos.of {
 		b.Found[name] = s.mirror.autos.found(name)

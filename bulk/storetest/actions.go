@@ -14,6 +14,7 @@ import (
 var actionCases = []testCase{
 	{"actions are listed in the order of creation", false, actionsListed},
 	{"unfinished actions are listed until they are drained", false, actionsUnfinished},
+	{"actions are read while jobs are divided", false, actionsRead},
 	{"a closed store says so", false, closed},
 }
 
@@ -92,6 +93,17 @@ func actionsUnfinished(k *kit) {
 	a = k.transition(last, bulk.Transition{Kind: bulk.Drained})
 	k.check(a.FinishedAt.Equal(time.Now()), "drained at %v, want now, %v", a.FinishedAt, time.Now())
 	k.expectActions(bulk.ActionFilter{Unfinished: true}, strings.Join(want[:len(want)-1], " "))
+}
+
+func actionsRead(k *kit) {
+	k.open(unlimited())
+	k.run(spec("a", "tenant"), 1)
+	k.must(k.store.Fetch(ctx, func(*bulk.Backlog) {
+		a, err := k.store.Action(ctx, "a")
+		k.must(err)
+		k.check(a.Pending == 1, "%d jobs are pending, want 1", a.Pending)
+		k.expectActions(bulk.ActionFilter{Limit: 1}, "a")
+	}))
 }
 
 // leaveAlone pauses all running actions, so that the next stage leases only its own jobs.

@@ -95,7 +95,7 @@ func (town *town) serve(rooms gate.Rooms, hub gate.Streams, live bool) {
 	if !live {
 		hub = nil
 	}
-	g, err := gate.New(rooms, hub, gate.Options{Room: roomName, Brand: "Maple & Pine", Logger: slog.New(slog.DiscardHandler)})
+	g, err := gate.New(rooms, hub, gate.Options{Sites: []gate.Site{{Room: roomName, Brand: "Maple & Pine"}}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,11 +1,12 @@
 // Package clients tests the real binary with Kafka clients that the project does not use itself:
-// sarama and kafka-go, kafkajs in Node.js, and librdkafka in C. It is a module of its own, so that
+// sarama and kafka-go, kafkajs in Node.js, librdkafka in C, and kafka-python and confluent-kafka. It is a module of its own, so that
 // none of them reaches users.
 //
 // Each client does the same on a server of its own: records with keys, headers and null values
 // through every codec it has; a consumer group that resumes where it committed and shares its
 // partitions; seeking by offset and time; administration; a view over 20,000 hidden records;
-// delayed records. librdkafka does administration only: kcat, in e2e, uses the same library.
+// delayed records. librdkafka does administration only: kcat, in e2e, uses the same library. Those of Python
+// produce, read in a group and administer.
 // docs/topic/clients.md lists what a client does not support. With SLUICE_NODES=3 each server is a
 // cluster of three nodes with three replicas.
 package clients

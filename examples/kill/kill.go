@@ -14,8 +14,8 @@ import (
 
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
+	"github.com/sluice-project/sluice/topic/filestore"
 	"github.com/sluice-project/sluice/topic/kafka"
-	"github.com/sluice-project/sluice/topic/natsstore"
 )
 
 // asExample is the environment variable that makes the test binary run the example.
@@ -42,7 +42,7 @@ func Kills() int {
 func Broker(t *testing.T) string {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	store, err := natsstore.Open(t.TempDir(), natsstore.Options{Logger: log})
+	store, err := filestore.Open(t.TempDir(), filestore.Options{Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}

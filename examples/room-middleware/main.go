@@ -67,7 +67,7 @@ func open(ctx context.Context, dir string, shop http.Handler) (*waitingRoom, htt
 	if err != nil {
 		return nil, nil, errors.Join(err, w.Close())
 	}
-	guard, err := gate.New(w.engine, w.hub, gate.Options{Room: "shop", Brand: "Corner shop"})
+	guard, err := gate.New(w.engine, w.hub, gate.Options{Sites: []gate.Site{{Room: "shop", Brand: "Corner shop"}}})
 	if err != nil {
 		return nil, nil, errors.Join(err, w.Close())
 	}

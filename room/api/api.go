@@ -39,6 +39,7 @@ type Engine interface {
 	Room(ctx context.Context, name string) (room.View, error)
 	Rooms(ctx context.Context, after string, limit int) (views []room.View, more bool, err error)
 	DeleteRoom(ctx context.Context, name string) error
+	ReportHealth(ctx context.Context, name string, utilization float64) (room.View, error)
 	Pause(ctx context.Context, name string) (room.View, error)
 	Resume(ctx context.Context, name string) (room.View, error)
 	RevokeAll(ctx context.Context, name string) error
@@ -138,6 +139,9 @@ func (s *server) registerRooms(p *edge.Part) {
 	edge.Handle[RoomPath, none](p, edge.Operation{ID: "delete-room", Route: "DELETE /v1/rooms/{room}", Summary: "Remove a room with all its visitors"}, s.deleteRoom)
 	edge.Handle[RoomPath, outRoom](p, edge.Operation{ID: "pause-room", Route: "POST /v1/rooms/{room}/pause", Summary: "Admit nobody; visitors may come and wait"}, about(s.engine.Pause))
 	edge.Handle[RoomPath, outRoom](p, edge.Operation{ID: "resume-room", Route: "POST /v1/rooms/{room}/resume", Summary: "End a pause"}, about(s.engine.Resume))
+	edge.Handle[inHealth, outRoom](p, edge.Operation{
+		ID: "report-health", Route: "PUT /v1/rooms/{room}/health", Summary: "Report how busy the upstream is, for a room whose capacity or batch is auto",
+	}, s.reportHealth)
 	edge.Handle[inRevoke, none](p, edge.Operation{
 		ID: "revoke", Route: "POST /v1/rooms/{room}/revoke", Summary: "End the place of one visitor, or without a body the visits of all who are inside",
 	}, s.revoke)

@@ -41,6 +41,7 @@ func TestOperations(t *testing.T) {
 		{"DELETE", "/v1/rooms/shop", "", "DeleteRoom shop", 204, ""},
 		{"POST", "/v1/rooms/shop/pause", "", "Pause shop", 200, view + settings + "}"},
 		{"POST", "/v1/rooms/shop/resume", "ignored", "Resume shop", 200, view + settings + "}"},
+		{"PUT", "/v1/rooms/shop/health", `{"utilization":0.5}`, "ReportHealth shop 0.5", 200, view + settings + "}"},
 		{"POST", "/v1/rooms/shop/revoke", "", "RevokeAll shop", 204, ""},
 		{"POST", "/v1/rooms/shop/revoke", "{}", "RevokeAll shop", 204, ""},
 		{"POST", "/v1/rooms/shop/revoke", `{"visitor":"ada"}`, "RevokeVisitor shop ada", 204, ""},
@@ -85,7 +86,7 @@ func TestDocument(t *testing.T) {
 			}
 		}
 	}
-	if len(doc.Paths) != 13 {
+	if len(doc.Paths) != 14 {
 		t.Errorf("%d paths", len(doc.Paths))
 	}
 }
@@ -100,6 +101,7 @@ func TestDocumentOfSettings(t *testing.T) {
 	for _, settings := range []room.Settings{
 		{Mode: room.Teller, Capacity: 1, OpensAt: at, PrequeueFrom: at.Add(-time.Hour), EndsAt: at.Add(time.Hour), Routes: rules, Bypass: rules, JoinsPerMinute: 7},
 		{Mode: room.Park, Batch: 1, Interval: time.Second, Stay: time.Second},
+		{Mode: room.Teller, Capacity: room.Auto},
 	} {
 		text, err := json.Marshal(settings)
 		if err != nil {

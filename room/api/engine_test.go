@@ -69,6 +69,10 @@ func (f *fake) Rooms(_ context.Context, after string, limit int) ([]room.View, b
 
 func (f *fake) DeleteRoom(_ context.Context, name string) error { return f.call("DeleteRoom", name) }
 
+func (f *fake) ReportHealth(_ context.Context, name string, utilization float64) (room.View, error) {
+	return f.view, f.call("ReportHealth", name, utilization)
+}
+
 func (f *fake) Pause(_ context.Context, name string) (room.View, error) {
 	return f.view, f.call("Pause", name)
 }

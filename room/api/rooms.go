@@ -29,6 +29,7 @@ type roomView struct {
 	EventsDropped int64    `json:"events_dropped_total" doc:"Events that were not kept, because too many waited to be published."`
 	Outflow       *float64 `json:"outflow_per_second" nullable:"true" doc:"How many are admitted per second, over the last minute; null if that is not known."`
 
+	Found     *int64         `json:"found,omitempty" doc:"The capacity or batch in force, where it is auto."`
 	Paused    bool           `json:"paused"`
 	Epoch     int64          `json:"epoch" doc:"Raised each time that all passes are revoked."`
 	CreatedAt time.Time      `json:"created_at" doc:"When the room was created."`
@@ -44,7 +45,8 @@ type roomsView struct {
 
 func viewOf(v *room.View) roomView {
 	return roomView{
-		Room: v.Room.Name, Mode: v.Room.Settings.Mode, State: v.Phase,
+		Found: v.Found,
+		Room:  v.Room.Name, Mode: v.Room.Settings.Mode, State: v.Phase,
 		Waiting: v.Status.Waiting, Inside: v.Status.Inside, Called: v.Status.Called,
 		EnteredTotal: v.Status.Entered, AdmittedTotal: v.Status.CameIn(), MissedTotal: v.Status.NoShows,
 		DepartedTotal: v.Status.Departed, ExpiredTotal: v.Status.Expired, EventsDropped: v.Status.EventsDropped,
@@ -115,6 +117,23 @@ func (s *server) putRoom(e *edge.Exchange) error {
 		status = http.StatusCreated
 	}
 	return answerRoom(e, status, &view)
+}
+
+func (s *server) reportHealth(e *edge.Exchange) error {
+	var health struct {
+		Utilization *float64 `json:"utilization"`
+	}
+	if err := json.Unmarshal(e.In, &health); err != nil {
+		return notJSON(err)
+	}
+	if health.Utilization == nil {
+		return edge.Invalid("utilization", "is missing; give a number from 0 to 100, 1 for all that the upstream can serve well")
+	}
+	view, err := s.engine.ReportHealth(e.R.Context(), e.Path("room"), *health.Utilization)
+	if err != nil {
+		return err
+	}
+	return answerRoom(e, http.StatusOK, &view)
 }
 
 func (s *server) deleteRoom(e *edge.Exchange) error {

@@ -3,6 +3,8 @@ package api
 import (
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/sluice-project/sluice/room"
 )
 
@@ -17,6 +19,15 @@ type inRooms struct {
 type inSettings struct {
 	RoomPath
 	Body room.Settings
+}
+
+type inHealth struct {
+	RoomPath
+	Body healthView
+}
+
+type healthView struct {
+	Utilization float64 `json:"utilization" minimum:"0" maximum:"100" doc:"How much of the load that the upstream can serve well it has: 1 is all of it."`
 }
 
 type inRevoke struct {
@@ -82,16 +93,30 @@ type keySetView struct {
 	Keys []map[string]any `json:"keys" nullable:"false"`
 }
 
+// orAuto is a number of visitors, or "auto".
+type orAuto int64
+
+// Schema implements huma.SchemaProvider.
+func (orAuto) Schema(huma.Registry) *huma.Schema {
+	least, most := 1.0, 10_000_000.0
+	return &huma.Schema{OneOf: []*huma.Schema{
+		{Type: huma.TypeInteger, Format: "int64", Minimum: &least, Maximum: &most},
+		{Type: huma.TypeString, Enum: []any{"auto"}},
+	}}
+}
+
 type settingsView struct {
 	Mode     string `json:"mode" enum:"teller,park" doc:"teller: at most capacity are inside, and when one leaves the next enters. park: batch enter every interval_ms, each for stay_ms."`
-	Capacity int64  `json:"capacity,omitempty" minimum:"1" maximum:"10000000" doc:"The most visitors inside. teller only, required."`
+	Capacity orAuto `json:"capacity,omitempty" doc:"The most visitors inside, or \"auto\". teller only, required."`
 	PassTTL  int64  `json:"pass_ttl_ms,omitempty" minimum:"100" maximum:"604800000" doc:"How long a pass lasts. teller only. Default 600000."`
 	Pass     string `json:"pass,omitempty" enum:"sliding,fixed" doc:"Whether using a pass extends it. teller only. Default sliding."`
 	Renewals int64  `json:"renewals,omitempty" minimum:"0" maximum:"1000" doc:"How often a visitor may renew a fixed pass. teller only. Default 0."`
-	Batch    int64  `json:"batch,omitempty" minimum:"1" maximum:"10000000" doc:"How many enter at each tick. park only, required."`
+	Batch    orAuto `json:"batch,omitempty" doc:"How many enter at each tick, or \"auto\". park only, required."`
 	Interval int64  `json:"interval_ms,omitempty" minimum:"100" maximum:"86400000" doc:"The time between ticks. park only, required."`
 	Stay     int64  `json:"stay_ms,omitempty" minimum:"100" maximum:"604800000" doc:"How long after its tick each pass ends. park only, required."`
 
+	AutoMin      int64      `json:"auto_min,omitempty" minimum:"1" maximum:"10000000" doc:"The least capacity or batch that is auto. Default 10."`
+	AutoMax      int64      `json:"auto_max,omitempty" minimum:"1" maximum:"10000000" doc:"The most. Default 100000."`
 	ClaimWindow  int64      `json:"claim_window_ms,omitempty" minimum:"100" maximum:"600000" doc:"How long a called visitor has to claim the slot. Default 10000."`
 	AbandonAfter int64      `json:"abandon_after_ms,omitempty" minimum:"100" maximum:"86400000" doc:"How long a visitor may be silent before it is skipped when called. Default 120000."`
 	Grace        int64      `json:"grace_ms,omitempty" minimum:"0" maximum:"86400000" doc:"For how long after that the place is kept and counted. Default 180000."`

@@ -23,10 +23,23 @@ type Room struct {
 	AdmittedTotal int64 `json:"admitted_total"`
 	// Outflow is how many visitors are let in per second; nil if not known.
 	Outflow *float64 `json:"outflow_per_second"`
+	// Found is the capacity or batch in force, where it is "auto".
+	Found *int64 `json:"found"`
 	// Settings are not set in a list.
 	Settings room.Settings `json:"settings"`
 	// JSON is the object as it came.
 	JSON json.RawMessage `json:"-"`
+}
+
+// Limit returns the capacity (teller) or the batch (park) in force.
+func (r *Room) Limit() int64 {
+	switch {
+	case r.Found != nil:
+		return *r.Found
+	case r.Mode == room.Park:
+		return r.Settings.Batch
+	}
+	return r.Settings.Capacity
 }
 
 // UnmarshalJSON implements json.Unmarshaler.

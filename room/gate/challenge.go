@@ -46,7 +46,7 @@ func (v *visit) challenged() (bool, error) {
 	defer cancel()
 	passed, err := challenge.Passed(ctx, v.r, v.client)
 	if err != nil && v.settings.OnStoreFailure == room.FailOpen {
-		v.gate.failed(v.r.Context(), err)
+		v.failed(err)
 		return true, nil
 	}
 	return passed, err
@@ -64,14 +64,14 @@ func (v *visit) provenTicket() bool {
 	}
 	ctx, cancel := v.asking()
 	defer cancel()
-	ticket, err := v.gate.rooms.Parse(ctx, v.gate.options.Room, v.ticket, v.client)
+	ticket, err := v.gate.rooms.Parse(ctx, v.door.room, v.ticket, v.client)
 	return err != nil || ticket.Proven
 }
 
 // askToPass shows the challenge.
 func (v *visit) askToPass() {
 	page := v.newPage(KindChallenge)
-	page.Widget = v.gate.options.Challenge.Widget(v.words.Lang)
+	page.Widget = v.gate.options.Challenge.Widget(v.words().Lang)
 	v.respond(http.StatusForbidden, problem{Code: "challenge",
 		Detail: "a person has to join by opening the page in a browser first; its cookies then serve programs too"}, page)
 }
@@ -114,7 +114,7 @@ func (v *visit) takeProvenPlace(hasPlace bool) (err error) {
 	if hasPlace {
 		ctx, cancel := v.asking()
 		defer cancel()
-		answer.Ticket, err = v.gate.rooms.Prove(ctx, v.gate.options.Room, v.ticket, v.client)
+		answer.Ticket, err = v.gate.rooms.Prove(ctx, v.door.room, v.ticket, v.client)
 	} else {
 		answer, err = v.enter()
 	}

@@ -25,23 +25,14 @@ const (
 // somebody's place otherwise.
 const hostPrefix = "__Host-"
 
-// The plain names of the cookies.
-
-func (g *Gate) ticketCookie() string { return "sluice_ticket_" + g.options.Room }
-func (g *Gate) passCookie() string   { return "sluice_pass_" + g.options.Room }
-
-// lineCookie keeps what only the page needs: the visitor's first position, and why an
-// earlier place was lost. With a pass beside it, the visitor has not come back yet.
-func (g *Gate) lineCookie() string { return "sluice_line_" + g.options.Room }
-
-// cookie returns the value of a cookie; "" if there is none, or it is too long for one of
-// the gate's.
-func cookie(r *http.Request, name string) string {
-	c, err := r.Cookie(name)
-	if err != nil || len(c.Value) > maxCookie {
-		return ""
+// sentCookie returns a cookie of the request; nil if there is none.
+func (v *visit) sentCookie(name string) *http.Cookie {
+	for _, c := range v.sent {
+		if c.Name == name {
+			return c
+		}
 	}
-	return c.Value
+	return nil
 }
 
 // sentAs returns the name under which the visitor sent a cookie, given its plain name. One
@@ -49,17 +40,21 @@ func cookie(r *http.Request, name string) string {
 // too.
 func (v *visit) sentAs(plain string) (name string, sent bool) {
 	for _, name := range []string{v.prefix + plain, plain} {
-		if _, err := v.r.Cookie(name); err == nil {
+		if v.sentCookie(name) != nil {
 			return name, true
 		}
 	}
 	return v.prefix + plain, false
 }
 
-// cookie returns the value of a cookie, given its plain name.
+// cookie returns the value of a cookie, given its plain name; "" if there is none, or it is
+// too long for one of the gate's.
 func (v *visit) cookie(plain string) string {
 	name, _ := v.sentAs(plain)
-	return cookie(v.r, name)
+	if c := v.sentCookie(name); c != nil && len(c.Value) <= maxCookie {
+		return c.Value
+	}
+	return ""
 }
 
 // setCookie sets a cookie, given its plain name; an empty value removes it. A visitor who
@@ -67,7 +62,7 @@ func (v *visit) cookie(plain string) string {
 func (v *visit) setCookie(plain, value string, age time.Duration) {
 	v.addCookie(v.prefix+plain, value, age)
 	if v.prefix != "" {
-		if _, err := v.r.Cookie(plain); err == nil {
+		if v.sentCookie(plain) != nil {
 			v.addCookie(plain, "", 0)
 		}
 	}
@@ -110,7 +105,7 @@ var cacheHeaders = []string{
 
 // clearCookies removes all cookies of the visitor.
 func (v *visit) clearCookies() {
-	for _, plain := range []string{v.gate.ticketCookie(), v.gate.passCookie(), v.gate.lineCookie()} {
+	for _, plain := range []string{v.door.ticketCookie, v.door.passCookie, v.door.lineCookie} {
 		if _, sent := v.sentAs(plain); sent {
 			v.setCookie(plain, "", 0)
 		}

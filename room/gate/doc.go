@@ -4,7 +4,9 @@
 //
 // # Nouns
 //
-//   - A [Gate] is the gate of one room; [Rooms] is the part of the engine that it needs.
+//   - A [Gate] stands in front of sites; [Rooms] is the part of the engine that it needs.
+//   - A [Site] is what it does for some hosts: which requests need which room, and what is
+//     behind it. A [SiteRule] is one of its rules.
 //   - A [Page] is the data of a template; its [Kind] is its subject.
 //   - A [Challenge] is a test that a visitor has to pass before it may join; [Siteverify]
 //     asks Turnstile, hCaptcha and reCAPTCHA.
@@ -12,6 +14,8 @@
 // # How data flows
 //
 //	request ─▶ a path of the gate's own? ─▶ own_paths.go
+//	        ─▶ a proxy that asks about a request? ─▶ that request takes the way below (check.go)
+//	        ─▶ which site, which room? (site.go) ─ none ─▶ the shop
 //	        ─▶ does it need a pass? (the room's routes and bypass) ─ no ─▶ the shop
 //	        ─▶ pass and ticket of its cookies (visit.go) ─ inside ─▶ the shop
 //	        ─▶ joins, or has a place ─▶ the waiting page, or JSON
@@ -23,7 +27,7 @@
 // place. A page that is requested with another method than GET is not sent on to the
 // upstream; the waiting page says so. A form that another site has sent takes no place:
 // browsers send no cookies with it, and a new place would replace the visitor's own. It is
-// redirected with GET.
+// redirected with GET, or, at a path of [Site].Returns, sent again by a page (returns.go).
 //
 // A visitor who shows a token of the shop (the header Sluice-Token, or sluice_token in the
 // query or a cookie; see [room.TokenKeys]) has one place over all devices. A token that is
@@ -44,28 +48,32 @@
 //
 // # What the upstream sees
 //
-// The request with the header Sluice-Pass, a JWT that it may check with the keys at
-// /.well-known/jwks.json; a client cannot set that header. The upstream ends a visit with the
+// The request with the headers Sluice-Pass, a JWT that it may check with the keys at
+// /.well-known/jwks.json, Sluice-Visitor and Sluice-Room; a client cannot set them. The upstream ends a visit with the
 // response header Sluice-Release: pass (not in an answer that switches protocols), and
 // pages may include /.sluice/{room}/release.js: see release.js for what it does.
 //
 // # Guarantees
 //
-//   - A request that needs a pass reaches the upstream only if the engine confirms at
-//     that moment that its visitor is inside, or if the store does not answer and the
-//     room's on_store_failure is open.
+//   - A request that needs a pass reaches the upstream only if the engine has confirmed that its
+//     visitor is inside, for this request or for that pass at this gate at most
+//     [Options].Recheck ago; or if the store does not answer and the room's on_store_failure is
+//     open.
 //   - Cookies are HttpOnly and SameSite=Lax, and where the visitor uses TLS Secure, with
 //     names that begin with __Host-. No script sees a ticket, in an answer neither. Cookies
 //     are set on pages and JSON only. An answer that sets one has Cache-Control: no-store,
 //     whatever the upstream sets, so that no cache hands out somebody's place.
-//   - The upstream sees PassHeader as the gate has set it, and no header that it may take for
-//     that one.
+//   - The upstream sees PassHeader, VisitorHeader and RoomHeader as the gate has set them, and
+//     no header that it may take for one of them.
+//   - Only trusted proxies get an answer at [CheckPath] and [PagePath]. Headers that contradict
+//     each other about the request are refused: one of them may be the client's.
 //   - No connection is upgraded to another HTTP, whose requests the gate would not see.
 //   - A connection that was upgraded, and an answer that has begun, last as long as the
 //     shop lets them, also beyond the visit.
 //
 // Bounds: each call to the engine takes at most [AskTime]; while the store hangs, one call
-// a second is tried, and other requests are answered as if it were unavailable. Each form
+// a second is tried, and other requests are answered as if it were unavailable. At most 32,768
+// passes are believed without asking, some 1 KiB each. Each form
 // has at most [MaxForm] bytes and [FormTime], each page at most 1 MiB. A visitor whose
 // browser refuses cookies cannot keep a place: the page says so.
 package gate

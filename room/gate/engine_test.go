@@ -38,7 +38,7 @@ func newTown(t *testing.T, settings room.Settings, more ...room.Option) *town {
 	if _, _, err := engine.PutRoom(t.Context(), "shop", settings); err != nil {
 		t.Fatal(err)
 	}
-	g, err := New(engine, nil, Options{Room: "shop", Logger: logger})
+	g, err := New(engine, nil, Options{Sites: []Site{{Room: "shop"}}, Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,6 +222,7 @@ func TestRevoked(t *testing.T) {
 		if err := town.engine.RevokeAll(t.Context(), "shop"); err != nil {
 			t.Fatal(err)
 		}
+		time.Sleep(DefaultRecheck)
 		requests := town.shop.requests
 		anna.want("gone", "GET", "/")
 		// An earlier pass is void also without its ticket.
@@ -346,6 +347,7 @@ func TestRoomOfTheSameName(t *testing.T) {
 			t.Fatal(err)
 		}
 		ben.want("shop", "GET", "/")
+		time.Sleep(DefaultRecheck)
 		anna.want("waiting 1", "GET", "/")
 	})
 }

@@ -3,7 +3,6 @@ package gate
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -11,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	template "github.com/DataDog/datadog-agent/pkg/template/html"
 	"golang.org/x/text/language"
 
 	"github.com/sluice-project/sluice/room"
@@ -54,109 +52,134 @@ const (
 
 // Options of a gate.
 type Options struct {
-	// Room is the room's name. Required.
-	Room string
+	// Sites are what the gate does for which hosts; the first that has a host holds. Others get
+	// 421. See [Gate.SetSites]. Required.
+	Sites []Site
 	// TrustedProxies are the addresses whose X-Forwarded-For and X-Forwarded-Proto are
 	// trusted. Default: none.
 	TrustedProxies []netip.Prefix
+	// Recheck is how long a pass is believed after the engine has confirmed it: visits that
+	// ended elsewhere end here that much later. Default [DefaultRecheck]; negative: each
+	// request asks.
+	Recheck time.Duration
 	// SecureCookies sets Secure on all cookies and begins their names with __Host-, for a
 	// proxy in front that ends TLS without saying so. Default: that is done when the
 	// request came over TLS, or a trusted proxy says that it did.
 	SecureCookies bool
-	// Brand is a name that the page shows. Default: none.
-	Brand string
 	// Languages are the languages that the page is offered in, the default first.
 	// Default: [Languages].
 	Languages []language.Tag
-	// Template renders the pages; see [Page] and [ParseTemplate]. Default: the page of
-	// this package.
-	Template *template.Template
 	// Challenge must be passed before joining. Default: none.
 	Challenge Challenge
 	// Logger gets failures. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// Gate is the gate of one room. It is safe for concurrent use.
+// Gate is the gate of some sites. It is safe for concurrent use.
 type Gate struct {
 	rooms   Rooms
 	streams Streams
 	options Options
-	page    *template.Template
+	sites   atomic.Pointer[[]*site]
 	words   *chooser
-	paths   Paths
 	own     *http.ServeMux
 	logger  *slog.Logger
 	logged  atomic.Int64
 	store   storeHealth
+	// believed are the passes that were confirmed lately.
+	believed believed
 }
 
 // New returns a gate. Without streams the page polls for its place. The error says which
-// option is wrong; a template is tried with pages of all kinds.
+// option is wrong.
 func New(rooms Rooms, streams Streams, options Options) (*Gate, error) {
-	if err := room.ValidName(options.Room); err != nil {
-		return nil, fmt.Errorf("room: %w", err)
-	}
 	words, err := newChooser(options.Languages)
 	if err != nil {
 		return nil, err
 	}
-	g := &Gate{
-		rooms: rooms, streams: streams, options: options,
-		page: options.Template, words: words, paths: pathsOf(options.Room), logger: options.Logger,
-	}
-	if g.page == nil {
-		g.page = builtIn
-	} else if err := checkTemplate(g.page, words.words); err != nil {
-		return nil, err
-	}
+	g := &Gate{rooms: rooms, streams: streams, options: options, words: words, logger: options.Logger}
+	g.believed.length = cmp.Or(options.Recheck, DefaultRecheck)
 	g.logger = cmp.Or(g.logger, slog.Default())
-	if streams == nil {
-		g.paths.Watch = ""
-	}
 	g.own = g.ownPaths()
-	return g, nil
+	return g, g.SetSites(options.Sites)
 }
 
-// base returns the path below which a gate has its own paths.
-func base(name string) string { return "/.sluice/" + name + "/" }
+// ownPrefix begins the paths that gates answer themselves.
+const ownPrefix = "/.sluice/"
+
+// base returns the path below which a room has its paths at a gate.
+func base(name string) string { return ownPrefix + name + "/" }
 
 func pathsOf(name string) Paths {
 	b := base(name)
 	return Paths{Watch: b + "watch", Status: b + "status", Leave: b + "leave", Join: b + "join", Enter: b + "enter"}
 }
 
-// Middleware returns a handler that sends permitted requests on to next.
+// Middleware returns a handler that sends permitted requests on to the upstreams of their sites,
+// or to next.
 func (g *Gate) Middleware(next http.Handler) http.Handler {
-	own := base(g.options.Room)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodConnect {
+		switch {
+		case r.Method == http.MethodConnect:
 			// CONNECT has no path to check, and asks for a tunnel.
 			http.Error(w, "a gate is no proxy to other places", http.StatusMethodNotAllowed)
-			return
+		case r.URL.Path == CheckPath, strings.HasPrefix(r.URL.Path, CheckPath+"/"):
+			g.check(w, r)
+		case r.URL.Path == PagePath:
+			g.checkedPage(w, r)
+		default:
+			g.serve(w, r, next)
 		}
-		if strings.HasPrefix(r.URL.Path, own) {
-			g.own.ServeHTTP(w, r)
-			return
-		}
-		v := g.visit(w, r)
-		v.next = next
-		if err := v.findSettings(); err != nil {
-			v.refuse(err)
-			return
-		}
-		if !v.settings.NeedsPass(r.Host, r.URL.Path, r.Method) {
-			v.comeBack()
-			v.pass("")
-			return
-		}
-		v.admit()
 	})
+}
+
+// serve answers a request for one of the sites; next may be nil if it is one of a room's own
+// paths.
+func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	s := g.siteOf(r.Host)
+	if s == nil {
+		g.misdirected(w, r)
+		return
+	}
+	if s.ownRoom(r.URL.Path) != nil {
+		g.own.ServeHTTP(w, r)
+		return
+	}
+	if s.Upstream != nil {
+		next = s.Upstream
+	}
+	g.decide(s, w, r, nil, next)
+}
+
+// misdirected answers that the gate has no site of that host.
+func (g *Gate) misdirected(w http.ResponseWriter, r *http.Request) {
+	http.Error(w, "this gate has no site of the host "+strings.ToValidUTF8(r.Host[:min(len(r.Host), 100)], "?"), http.StatusMisdirectedRequest)
+}
+
+// decide answers a request, or sends it on to next. The handed cookies go with the answer.
+func (g *Gate) decide(s *site, w http.ResponseWriter, r *http.Request, handed []*http.Cookie, next http.Handler) {
+	d, needs, err := s.doorOf(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	v := g.visit(s, d, w, r)
+	v.cookies, v.next = handed, next
+	if !needs {
+		v.pass(nil)
+		return
+	}
+	v.decide()
 }
 
 // Failed shows the page for an upstream that does not answer, with status 502 or 504.
 func (g *Gate) Failed(w http.ResponseWriter, r *http.Request, status int) {
-	v := g.visit(w, r)
+	s := g.siteOf(r.Host)
+	if s == nil { // the sites have changed since
+		http.Error(w, http.StatusText(status), status)
+		return
+	}
+	v := g.visit(s, s.main, w, r)
 	page := v.newPage(KindFailed)
 	page.Retry = true
 	page.Notices = nil // it is not known whether the upstream got the form
@@ -164,10 +187,11 @@ func (g *Gate) Failed(w http.ResponseWriter, r *http.Request, status int) {
 }
 
 // failed logs a failure of the store, at most every logEvery.
-func (g *Gate) failed(ctx context.Context, err error) {
+func (v *visit) failed(err error) {
+	g, ctx := v.gate, v.r.Context()
 	now, last := time.Now().UnixNano(), g.logged.Load()
 	if now-last < int64(logEvery) || !g.logged.CompareAndSwap(last, now) {
 		return
 	}
-	g.logger.ErrorContext(ctx, "the gate got no answer from the room", "room", g.options.Room, "error", err)
+	g.logger.ErrorContext(ctx, "the gate got no answer from the room", "room", v.door.room, "error", err)
 }

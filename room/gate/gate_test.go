@@ -13,9 +13,9 @@ import (
 
 func TestOptions(t *testing.T) {
 	for want, options := range map[string]Options{
-		"room":     {Room: "Not a name"},
-		`"de"`:     {Room: "shop", Languages: append(Languages(), language.German)},
-		"template": {Room: "shop", Template: mustParse(t, "{{.No}}")},
+		"room":     {Sites: []Site{{Room: "Not a name"}}},
+		`"de"`:     {Sites: []Site{{Room: "shop"}}, Languages: append(Languages(), language.German)},
+		"template": {Sites: []Site{{Room: "shop", Template: mustParse(t, "{{.No}}")}}},
 	} {
 		if _, err := New(newFake(), nil, options); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %s", err, want)

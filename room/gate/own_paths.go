@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/sluice-project/sluice/room"
@@ -16,23 +17,39 @@ import (
 //go:embed release.js
 var releaseScript []byte
 
+// ownRoom returns the room of the site whose own path a path is, or nil.
+func (s *site) ownRoom(path string) *door {
+	name, own := strings.CutPrefix(path, ownPrefix)
+	name, _, below := strings.Cut(name, "/")
+	if !own || !below {
+		return nil
+	}
+	return s.doors[name]
+}
+
 // ownPaths serves the paths below /.sluice/{room}/.
 func (g *Gate) ownPaths() *http.ServeMux {
 	mux := http.NewServeMux()
-	b := base(g.options.Room)
-	serve := func(pattern string, answer func(*visit)) {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { answer(g.visit(w, r)) })
+	serve := func(method, name string, answer func(*visit)) {
+		mux.HandleFunc(method+" "+base("{room}")+name, func(w http.ResponseWriter, r *http.Request) {
+			s := g.siteOf(r.Host)
+			if s == nil || s.doors[r.PathValue("room")] == nil { // the sites have changed since
+				http.NotFound(w, r)
+				return
+			}
+			answer(g.visit(s, s.doors[r.PathValue("room")], w, r))
+		})
 	}
-	serve("GET "+b+"status", (*visit).status)
-	serve("GET "+b+"left", (*visit).left)
-	serve("GET "+b+"release.js", (*visit).releaseScript)
-	serve("POST "+b+"leave", own((*visit).leave))
-	serve("POST "+b+"join", own((*visit).rejoin))
+	serve("GET", "status", (*visit).status)
+	serve("GET", "left", (*visit).left)
+	serve("GET", "release.js", (*visit).releaseScript)
+	serve("POST", "leave", own((*visit).leave))
+	serve("POST", "join", own((*visit).rejoin))
 	if g.options.Challenge != nil {
-		serve("POST "+b+"enter", own((*visit).enterByForm))
+		serve("POST", "enter", own((*visit).enterByForm))
 	}
 	if g.streams != nil {
-		serve("GET "+b+"watch", (*visit).watch)
+		serve("GET", "watch", (*visit).watch)
 	}
 	return mux
 }
@@ -88,10 +105,10 @@ func (v *visit) place(find func() error) {
 		v.respond(http.StatusGone, problem{Code: "gone", Reason: room.Forgotten, Detail: err.Error()}, nil)
 	case errors.Is(err, room.ErrBadTicket):
 		v.respond(http.StatusUnauthorized, problem{Code: "bad_ticket",
-			Detail: "there is no ticket of this room in the cookie " + v.prefix + v.gate.ticketCookie() + ": open a page behind the gate"}, nil)
+			Detail: "there is no ticket of this room in the cookie " + v.prefix + v.door.ticketCookie + ": open a page behind the gate"}, nil)
 	case errors.Is(err, watch.ErrTooMany), errors.Is(err, watch.ErrClosed):
 		v.retryAfter(30 * time.Second)
-		v.respond(http.StatusServiceUnavailable, problem{Code: "too_many_streams", Detail: err.Error() + "; ask " + v.gate.paths.Status + " instead"}, nil)
+		v.respond(http.StatusServiceUnavailable, problem{Code: "too_many_streams", Detail: err.Error() + "; ask " + v.door.paths.Status + " instead"}, nil)
 	default:
 		v.refuse(err)
 	}
@@ -113,12 +130,12 @@ func (v *visit) status() {
 func (v *visit) watch() {
 	v.place(func() error {
 		ctx, cancel := v.asking()
-		ticket, err := v.gate.rooms.Parse(ctx, v.gate.options.Room, v.ticket, v.client)
+		ticket, err := v.gate.rooms.Parse(ctx, v.door.room, v.ticket, v.client)
 		cancel()
 		if err != nil {
 			return err
 		}
-		return v.gate.streams.Serve(v.w, v.r, watch.Stream{Room: v.gate.options.Room, Ticket: ticket, Format: publicJSON})
+		return v.gate.streams.Serve(v.w, v.r, watch.Stream{Room: v.door.room, Ticket: ticket, Format: publicJSON})
 	})
 }
 
@@ -143,7 +160,7 @@ func (v *visit) leave() {
 		v.write(http.StatusNoContent, nil)
 		return
 	}
-	v.redirect(base(v.gate.options.Room) + "left?to=" + url.QueryEscape(to))
+	v.redirect(base(v.door.room) + "left?to=" + url.QueryEscape(to))
 }
 
 // giveUp leaves by the visitor's ticket or pass. It is no error if the visitor has
@@ -152,8 +169,9 @@ func (v *visit) giveUp() error {
 	if v.ticket == "" && v.proof == "" {
 		return nil
 	}
+	v.gate.believed.forget(v.door.room, v.proof)
 	err := v.ask(func(ctx context.Context) error {
-		name := v.gate.options.Room
+		name := v.door.room
 		err := room.ErrBadTicket
 		if v.ticket != "" {
 			err = v.gate.rooms.Leave(ctx, name, v.ticket, v.client)

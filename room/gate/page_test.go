@@ -244,7 +244,7 @@ func TestTemplates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = New(newFake(), nil, Options{Room: "shop", Template: bad})
+		_, err = New(newFake(), nil, Options{Sites: []Site{{Room: "shop", Template: bad}}})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %s", text, err, want)
 		}

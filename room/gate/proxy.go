@@ -11,7 +11,9 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -32,6 +34,8 @@ type ProxyOptions struct {
 	Logger *slog.Logger
 	// TLS is for an upstream over https. Default: the system's roots.
 	TLS *tls.Config
+	// Meter counts how the upstream answers visitors inside. Default: none.
+	Meter *Meter
 	// Dial opens connections to the upstream. Default: [Dialer].DialContext.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -46,6 +50,7 @@ const (
 	maxIdle           = 512
 	maxAnswerHeader   = 1 << 20
 	defaultHeaderTime = 60 * time.Second
+	bufferSize        = 32 << 10
 )
 
 // Proxy returns a reverse proxy. It streams answers, and connections may be upgraded, to
@@ -70,19 +75,33 @@ func Proxy(upstream *url.URL, options ProxyOptions) (http.Handler, error) {
 		Rewrite:       func(r *httputil.ProxyRequest) { options.rewrite(r, upstream) },
 		Transport:     options.transport(),
 		FlushInterval: -1,
+		BufferPool:    &buffers{},
 		ErrorLog:      slog.NewLogLogger(options.Logger.Handler(), slog.LevelWarn),
 		ErrorHandler:  options.fail,
 	}, nil
 }
 
+// buffers are what answers are copied with.
+type buffers struct{ sync.Pool }
+
+// Get implements httputil.BufferPool.
+func (b *buffers) Get() []byte {
+	if buffer, ok := b.Pool.Get().(*[bufferSize]byte); ok {
+		return buffer[:]
+	}
+	return make([]byte, bufferSize)
+}
+
+// Put implements httputil.BufferPool.
+func (b *buffers) Put(buffer []byte) { b.Pool.Put((*[bufferSize]byte)(buffer)) }
+
 func (o *ProxyOptions) rewrite(r *httputil.ProxyRequest, upstream *url.URL) {
 	// Nothing here depends on the query, so the upstream gets it unchanged.
 	r.Out.URL.RawQuery = r.In.URL.RawQuery
 	r.SetURL(upstream)
-	r.Out = r.Out.WithContext(context.WithValue(r.Out.Context(), asked{}, r.In))
 	trusted := trustedPeer(r.In, o.TrustedProxies)
-	keepPass(r)
 	dropClaims(r.Out.Header, trusted)
+	keepVisitor(r)
 	dropTunnel(r.Out.Header)
 	r.Out.Host = r.In.Host
 	if o.Host != "" {
@@ -101,40 +120,37 @@ func (o *ProxyOptions) rewrite(r *httputil.ProxyRequest, upstream *url.URL) {
 	}
 }
 
-// asked is the context key of the visitor's request in the request to the upstream.
-type asked struct{}
-
-// keepPass sends PassHeader as the gate has set it: a client can neither remove it, by
-// naming it in Connection, nor set a header that the upstream may read as the same.
-func keepPass(r *httputil.ProxyRequest) {
-	for name := range r.Out.Header {
-		if strings.EqualFold(strings.ReplaceAll(name, "_", "-"), PassHeader) {
-			delete(r.Out.Header, name)
+// keepVisitor sends the visitor's headers as the gate has set them: a client cannot remove one,
+// by naming it in Connection.
+func keepVisitor(r *httputil.ProxyRequest) {
+	for _, name := range visitorHeaders {
+		if values := r.In.Header[name]; len(values) > 0 {
+			r.Out.Header[name] = values
 		}
-	}
-	if pass := r.In.Header.Get(PassHeader); pass != "" {
-		r.Out.Header.Set(PassHeader, pass)
 	}
 }
 
 // claims are headers by which upstreams take a request for another than the gate has
-// judged: of another path or method, or from another address. Names are in lower case,
-// with hyphens.
+// judged: of another path or method, or from another address.
 var claims = map[string]bool{
-	"x-original-url": true, "x-rewrite-url": true, "x-original-uri": true,
-	"x-http-method-override": true, "x-http-method": true, "x-method-override": true,
-	"x-real-ip": true, "x-client-ip": true, "client-ip": true, "true-client-ip": true, "cf-connecting-ip": true, "fastly-client-ip": true,
-	"x-cluster-client-ip": true, "x-original-host": true, "x-host": true,
-	"forwarded": true, "x-forwarded": true, "x-forwarded-for": true, "x-forwarded-host": true, "x-forwarded-proto": true,
-	"x-forwarded-port": true, "x-forwarded-prefix": true, "x-forwarded-scheme": true, "x-forwarded-server": true, "x-forwarded-ssl": true,
+	"X-Original-Url": true, "X-Rewrite-Url": true, "X-Original-Uri": true,
+	"X-Http-Method-Override": true, "X-Http-Method": true, "X-Method-Override": true,
+	"X-Real-Ip": true, "X-Client-Ip": true, "Client-Ip": true, "True-Client-Ip": true, "Cf-Connecting-Ip": true, "Fastly-Client-Ip": true,
+	"X-Cluster-Client-Ip": true, "X-Original-Host": true, "X-Host": true,
+	"Forwarded": true, "X-Forwarded": true, "X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true,
+	"X-Forwarded-Port": true, "X-Forwarded-Prefix": true, "X-Forwarded-Scheme": true, "X-Forwarded-Server": true, "X-Forwarded-Ssl": true,
 }
 
-// dropClaims removes claims, except those of a trusted proxy. Many upstreams take an
-// underscore for a hyphen; no proxy sends one.
+// dropClaims removes claims, except those of a trusted proxy, and headers that an upstream may
+// read as one of the visitor's. Many upstreams take an underscore for a hyphen; no proxy sends
+// one.
 func dropClaims(header http.Header, trusted bool) {
 	for name := range header {
-		plain := strings.ReplaceAll(strings.ToLower(name), "_", "-")
-		if claims[plain] && (!trusted || strings.Contains(name, "_")) {
+		plain, forged := name, strings.Contains(name, "_")
+		if forged {
+			plain = http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
+		}
+		if claims[plain] && (!trusted || forged) || forged && slices.Contains(visitorHeaders, plain) {
 			delete(header, name)
 		}
 	}
@@ -154,6 +170,13 @@ func dropTunnel(header http.Header) {
 }
 
 func (o *ProxyOptions) transport() http.RoundTripper {
+	if o.Meter != nil {
+		return metered{o.connections(), o.Meter}
+	}
+	return o.connections()
+}
+
+func (o *ProxyOptions) connections() *http.Transport {
 	return &http.Transport{
 		DialContext:            o.Dial,
 		TLSClientConfig:        o.TLS,
@@ -181,8 +204,8 @@ func (o *ProxyOptions) fail(w http.ResponseWriter, r *http.Request, err error) {
 		status = http.StatusGatewayTimeout
 	}
 	o.Logger.WarnContext(r.Context(), "the upstream does not answer", "host", r.URL.Host, "error", err)
-	if in, ok := r.Context().Value(asked{}).(*http.Request); ok {
-		r = in // The page has links to what the visitor has asked for.
+	if behind, ok := w.(*releaser); ok {
+		r = behind.visit.r // The page has links to what the visitor has asked for.
 	}
 	o.Failed(w, r, status)
 }

@@ -71,9 +71,9 @@ func (w *releaser) begin() {
 func (v *visit) release() {
 	v.r = v.r.WithContext(context.WithoutCancel(v.r.Context()))
 	if err := v.giveUp(); err != nil {
-		v.gate.failed(v.r.Context(), err)
+		v.failed(err)
 	}
 	v.cookies = nil
-	v.setCookie(v.gate.ticketCookie(), "", 0)
-	v.setCookie(v.gate.passCookie(), "", 0)
+	v.setCookie(v.door.ticketCookie, "", 0)
+	v.setCookie(v.door.passCookie, "", 0)
 }

@@ -11,8 +11,19 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// PassHeader is the request header in which the upstream gets the pass.
-const PassHeader = "Sluice-Pass"
+// The request headers by which the upstream knows a visitor who is inside. Requests that need no
+// pass have none of them.
+const (
+	// PassHeader has the pass.
+	PassHeader = "Sluice-Pass"
+	// VisitorHeader has the visitor's number in the room.
+	VisitorHeader = "Sluice-Visitor"
+	// RoomHeader has the room's name.
+	RoomHeader = "Sluice-Room"
+)
+
+// visitorHeaders are all of them.
+var visitorHeaders = []string{PassHeader, VisitorHeader, RoomHeader}
 
 // problem is an error in JSON, as in RFC 9457.
 type problem struct {
@@ -25,14 +36,14 @@ type problem struct {
 
 // newPage returns a page for this request.
 func (v *visit) newPage(kind Kind) *Page {
-	page := v.words.page(kind)
-	page.Brand = v.gate.options.Brand
-	page.Paths = v.gate.paths
+	page := v.words().page(kind)
+	page.Brand = v.site.Brand
+	page.Paths = v.door.paths
 	page.Nonce = newNonce()
 	page.Return = localPath(v.r.URL.RequestURI())
 	if v.r.Method != http.MethodGet && v.r.Method != http.MethodHead {
 		page.Posted = true
-		page.Notices = append(page.Notices, v.words.NotSent)
+		page.Notices = append(page.Notices, v.words().NotSent)
 	}
 	return page
 }
@@ -71,7 +82,7 @@ func (v *visit) respond(status int, p problem, page *Page) {
 
 // show writes a page.
 func (v *visit) show(status int, page *Page) {
-	body, err := render(v.gate.page, page)
+	body, err := render(v.site.page, page)
 	if err != nil {
 		v.gate.logger.ErrorContext(v.r.Context(), "the template failed", "kind", page.Kind, "error", err)
 		if body, err = render(builtIn, page); err != nil {
@@ -100,7 +111,7 @@ func (v *visit) policy(page *Page) string {
 	// example.
 	common := "script-src" + nonce + origins + "; connect-src 'self'" + origins + "; frame-src 'self'" + origins +
 		"; base-uri 'none'; object-src 'none'; frame-ancestors 'self'"
-	if v.gate.page == builtIn {
+	if v.site.page == builtIn {
 		style := nonce
 		if origins != "" {
 			style = " 'unsafe-inline'" + origins // Widgets style themselves; a nonce would switch that off.

@@ -39,7 +39,7 @@ type stand struct {
 func newStand(t *testing.T, change func(*Options)) *stand {
 	t.Helper()
 	s := &stand{fake: newFake(), shop: &shop{}, streams: &streams{}}
-	options := Options{Room: "shop", Logger: slog.New(slog.DiscardHandler)}
+	options := Options{Sites: []Site{{Room: "shop"}}, Logger: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&options)
 	}
@@ -126,4 +126,10 @@ func expect(t *testing.T, response *reply, status int, parts ...string) string {
 		}
 	}
 	return body
+}
+
+// visitOf returns the visit of a request without answering it.
+func (s *stand) visitOf(r *http.Request) *visit {
+	at := s.gate.siteOf(r.Host)
+	return s.gate.visit(at, at.main, nil, r)
 }

@@ -35,7 +35,7 @@ func (h *hanging) AskPass(ctx context.Context, name, pass string, client netip.A
 // others are answered at once.
 func TestStoreHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t, nil)
+		s := newStand(t, func(o *Options) { o.Recheck = -1 })
 		s.settings.OnStoreFailure = room.FailOpen
 		s.set(1, room.Inside)
 		rooms := &hanging{fake: s.fake}

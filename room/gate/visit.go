@@ -1,11 +1,15 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/sluice-project/sluice/room"
@@ -15,13 +19,15 @@ import (
 // visit is one request.
 type visit struct {
 	gate *Gate
+	site *site
+	door *door
 	w    http.ResponseWriter
 	r    *http.Request
 	next http.Handler
 
 	kind     kind
 	client   netip.Addr
-	words    *Words
+	chosen   *Words // see words
 	settings room.Settings
 	// ticket and proof are the cookies' ticket and pass; lost is why an earlier place is
 	// gone.
@@ -29,24 +35,49 @@ type visit struct {
 	lost          room.Reason
 	// prefix begins the names of the cookies: hostPrefix if the visitor uses TLS.
 	prefix string
-	// cookies go with the answer.
-	cookies []*http.Cookie
+	// sent are the cookies of the request; cookies go with the answer.
+	sent, cookies []*http.Cookie
 }
 
-func (g *Gate) visit(w http.ResponseWriter, r *http.Request) *visit {
+func (g *Gate) visit(s *site, d *door, w http.ResponseWriter, r *http.Request) *visit {
 	v := &visit{
-		gate: g, w: w, r: r,
+		gate: g, site: s, door: d, w: w, r: r,
 		kind:   kindOf(r),
 		client: proxied.Client(r, g.options.TrustedProxies),
-		words:  g.words.choose(r.Header.Get("Accept-Language")),
+		sent:   r.Cookies(),
 	}
 	if g.secure(r) {
 		v.prefix = hostPrefix
 	}
-	v.ticket, v.proof = v.cookie(g.ticketCookie()), v.cookie(g.passCookie())
+	v.ticket, v.proof = v.cookie(v.door.ticketCookie), v.cookie(v.door.passCookie)
 	v.preferOwnTicket()
 	return v
 }
+
+// words returns the words in the visitor's language.
+func (v *visit) words() *Words {
+	if v.chosen == nil {
+		v.chosen = v.gate.words.choose(v.r.Header.Get("Accept-Language"))
+	}
+	return v.chosen
+}
+
+// decide answers the visit, or lets it through.
+func (v *visit) decide() {
+	if err := v.findSettings(); err != nil {
+		v.refuse(err)
+		return
+	}
+	if !v.settings.NeedsPass(v.r.Host, v.r.URL.Path, v.r.Method) {
+		v.comeBack()
+		v.pass(nil)
+		return
+	}
+	v.admit()
+}
+
+// crawlAgain is when a crawler that is refused shall come again.
+const crawlAgain = 10 * time.Minute
 
 // maxNamesakes is how many cookies of the ticket's name are checked.
 const maxNamesakes = 4
@@ -55,15 +86,21 @@ const maxNamesakes = 4
 // host of the same domain can set a cookie for all of it, and the visitor would lose the
 // place if only that one were checked.
 func (v *visit) preferOwnTicket() {
-	name, _ := v.sentAs(v.gate.ticketCookie())
-	namesakes := v.r.CookiesNamed(name)
-	if len(namesakes) < 2 {
+	name, _ := v.sentAs(v.door.ticketCookie)
+	named := func(c *http.Cookie) bool { return c.Name == name }
+	first := slices.IndexFunc(v.sent, named)
+	if first < 0 || !slices.ContainsFunc(v.sent[first+1:], named) {
 		return
 	}
 	ctx, cancel := v.asking()
 	defer cancel()
-	for _, c := range namesakes[:min(len(namesakes), maxNamesakes)] {
-		if _, err := v.gate.rooms.Parse(ctx, v.gate.options.Room, c.Value, v.client); err == nil {
+	checked := 0
+	for _, c := range v.sent[first:] {
+		if !named(c) || checked == maxNamesakes {
+			continue
+		}
+		checked++
+		if _, err := v.gate.rooms.Parse(ctx, v.door.room, c.Value, v.client); err == nil {
 			v.ticket = c.Value
 			return
 		}
@@ -80,7 +117,7 @@ func (v *visit) asking() (context.Context, context.CancelFunc) {
 func (v *visit) findSettings() (err error) {
 	ctx, cancel := v.asking()
 	defer cancel()
-	v.settings, err = v.gate.rooms.Settings(ctx, v.gate.options.Room)
+	v.settings, err = v.gate.rooms.Settings(ctx, v.door.room)
 	return err
 }
 
@@ -91,7 +128,7 @@ func (v *visit) admit() {
 		answer, err := v.askPass()
 		switch {
 		case err == nil && answer.State == room.Inside && v.proves(answer.Proven):
-			v.inside(&answer)
+			v.inside(answer)
 			return
 		case errors.As(err, &gone), err == nil, errors.Is(err, room.ErrBadPass):
 			// A pass is short-lived: the ticket decides.
@@ -121,18 +158,28 @@ func (v *visit) admit() {
 	v.join()
 }
 
-func (v *visit) askPass() (answer room.Answer, err error) {
-	err = v.ask(func(ctx context.Context) (err error) {
-		answer, err = v.gate.rooms.AskPass(ctx, v.gate.options.Room, v.proof, v.client)
+// askPass asks about the pass, unless the engine has confirmed it lately. Whether a bound pass is
+// shown by its client, the engine alone says.
+func (v *visit) askPass() (*room.Answer, error) {
+	name, asked := v.door.room, time.Now()
+	if answer := v.gate.believed.get(name, v.proof, asked); answer != nil && !v.settings.BindTickets {
+		return answer, nil
+	}
+	var answer room.Answer
+	err := v.ask(func(ctx context.Context) (err error) {
+		answer, err = v.gate.rooms.AskPass(ctx, name, v.proof, v.client)
 		return err
 	})
-	return answer, err
+	if err == nil && answer.State == room.Inside {
+		v.gate.believed.put(name, v.proof, &answer, asked)
+	}
+	return &answer, err
 }
 
 // askTicket asks for the place. A part of a page does not claim: a called visitor has to
 // open a page.
 func (v *visit) askTicket(claim bool) (answer room.Answer, err error) {
-	name := v.gate.options.Room
+	name := v.door.room
 	err = v.ask(func(ctx context.Context) (err error) {
 		if claim {
 			answer, err = v.gate.rooms.Ask(ctx, name, v.ticket, v.client)
@@ -164,25 +211,36 @@ func (v *visit) gone(gone *room.GoneError) {
 	page := v.newPage(kind)
 	if kind == KindGone {
 		page.Rejoin = true
-		page.Notices = append(page.Notices, v.words.lost[gone.Reason])
+		page.Notices = append(page.Notices, v.words().lost[gone.Reason])
 	}
 	v.respond(http.StatusGone, problem{Code: "gone", Reason: gone.Reason,
-		Detail: gone.Error() + "; POST " + v.gate.paths.Join + " gives up the ticket"}, page)
+		Detail: gone.Error() + "; POST " + v.door.paths.Join + " gives up the ticket"}, page)
 }
 
 // join enters the line.
 func (v *visit) join() {
 	otherSite := v.kind == navigation && sameSite.Check(v.r) != nil
 	switch {
+	case v.site.Crawlers == PassCrawlers && isCrawler(v.r):
+		v.pass(nil)
+		return
+	case v.site.Crawlers == RefuseCrawlers && isCrawler(v.r):
+		v.kind = part
+		v.retryAfter(crawlAgain)
+		v.respond(http.StatusServiceUnavailable, problem{Detail: "the site is busy; come again later"}, nil)
+		return
 	case (v.kind == part || otherSite) && v.settings.OnStoreFailure == room.FailOpen && v.gate.store.failedLately():
-		v.pass("")
+		v.pass(nil)
 		return
 	case v.kind == part:
 		v.respond(http.StatusServiceUnavailable, problem{}, nil)
 		return
 	case otherSite:
 		// Browsers send no cookies with a form of another site: a new place would replace
-		// the visitor's own. They send cookies with the GET that follows.
+		// the visitor's own. They send cookies with the GET, or the form, that follows.
+		if v.resend() {
+			return
+		}
 		v.redirect(localPath(v.r.URL.RequestURI()))
 		return
 	}
@@ -212,10 +270,10 @@ func (v *visit) enter() (answer room.Answer, err error) {
 		Proven: v.gate.options.Challenge != nil,
 	}
 	err = v.ask(func(ctx context.Context) (err error) {
-		answer, err = v.gate.rooms.Enter(ctx, v.gate.options.Room, visit)
+		answer, err = v.gate.rooms.Enter(ctx, v.door.room, visit)
 		if errors.Is(err, room.ErrBadToken) {
 			visit.Token = ""
-			answer, err = v.gate.rooms.Enter(ctx, v.gate.options.Room, visit)
+			answer, err = v.gate.rooms.Enter(ctx, v.door.room, visit)
 		}
 		return err
 	})
@@ -232,7 +290,7 @@ func (v *visit) showPlace(answer *room.Answer) {
 	v.retryAfter(answer.NextPoll)
 	switch v.kind {
 	case navigation:
-		v.show(http.StatusOK, v.linePage(answer))
+		v.show(cmp.Or(v.site.WaitingStatus, http.StatusOK), v.linePage(answer))
 	case program:
 		v.writeJSON(http.StatusAccepted, "application/json", publicJSON(nil, answer))
 	case part:
@@ -246,7 +304,7 @@ func (v *visit) setTicket(answer *room.Answer) {
 	if v.kind == part || answer.Ticket == "" {
 		return
 	}
-	plain := v.gate.ticketCookie()
+	plain := v.door.ticketCookie
 	if name, _ := v.sentAs(plain); answer.Ticket != v.ticket || name != v.prefix+plain {
 		v.setCookie(plain, answer.Ticket, ticketAge)
 	}
@@ -264,18 +322,18 @@ func (v *visit) linePage(answer *room.Answer) *Page {
 	}
 	page := v.newPage(kind)
 	if before {
-		page.Opens = v.words.opens(opens)
+		page.Opens = v.words().opens(opens)
 	}
-	old := parseLineNote(v.cookie(v.gate.lineCookie()), v.words)
+	old := parseLineNote(v.cookie(v.door.lineCookie), v.words())
 	note := lineNote{start: max(old.start, answer.Position), lost: old.lost}
 	if answer.New {
 		note = lineNote{start: answer.Position, lost: v.lost}
 	}
 	if note != old {
-		v.setCookie(v.gate.lineCookie(), note.String(), ticketAge)
+		v.setCookie(v.door.lineCookie, note.String(), ticketAge)
 	}
 	if note.lost != "" {
-		page.Notices = append(page.Notices, v.words.lost[note.lost])
+		page.Notices = append(page.Notices, v.words().lost[note.lost])
 	}
 	page.Refresh = seconds(answer.NextPoll)
 	page.setLine(answer, note.start)
@@ -287,40 +345,41 @@ func (v *visit) inside(answer *room.Answer) {
 	if v.kind != part {
 		v.setTicket(answer)
 		if answer.Pass != "" && (v.proof == "" || time.Until(passEnds(v.proof)) < freshPass) {
-			v.setCookie(v.gate.passCookie(), answer.Pass, passAge)
+			v.setCookie(v.door.passCookie, answer.Pass, passAge)
 		}
 		if answer.State == room.Called {
-			v.setCookie(v.gate.lineCookie(), lineNote{}.String(), max(v.settings.ClaimWindow, time.Second))
-		} else if _, sent := v.sentAs(v.gate.lineCookie()); sent {
-			v.setCookie(v.gate.lineCookie(), "", 0)
+			v.setCookie(v.door.lineCookie, lineNote{}.String(), max(v.settings.ClaimWindow, time.Second))
+		} else if _, sent := v.sentAs(v.door.lineCookie); sent {
+			v.setCookie(v.door.lineCookie, "", 0)
 		}
 	}
 	if answer.Ticket != "" {
 		v.ticket = answer.Ticket
 	}
-	v.pass(answer.Pass)
+	v.pass(answer)
 }
 
 // comeBack lets a visitor who was let in without a cookie claim with a request that needs no
 // pass, as for a style sheet. Such a visitor has both cookies until then.
 func (v *visit) comeBack() {
-	if _, provisional := v.sentAs(v.gate.lineCookie()); provisional && v.proof != "" {
+	if _, provisional := v.sentAs(v.door.lineCookie); provisional && v.proof != "" {
 		_, _ = v.askPass() // the request is let through in any case
 	}
 }
 
-// pass sends a request on, with a new pass if there is one.
-func (v *visit) pass(pass string) {
-	r := v.r
-	if pass != "" {
-		v.proof = pass
+// pass sends a request on, with the headers of a visitor who is inside, or without.
+func (v *visit) pass(answer *room.Answer) {
+	r := new(http.Request)
+	*r = *v.r
+	r.Header = make(http.Header, len(v.r.Header)+len(visitorHeaders))
+	maps.Copy(r.Header, v.r.Header)
+	for _, name := range visitorHeaders {
+		delete(r.Header, name)
 	}
-	if pass != "" || len(r.Header.Values(PassHeader)) > 0 {
-		r = r.Clone(r.Context())
-		r.Header.Del(PassHeader)
-		if pass != "" {
-			r.Header.Set(PassHeader, pass)
-		}
+	if answer != nil {
+		r.Header.Set(PassHeader, answer.Pass)
+		r.Header.Set(VisitorHeader, strconv.FormatInt(answer.ID, 10))
+		r.Header.Set(RoomHeader, v.door.room)
 	}
 	w := &releaser{ResponseWriter: v.w, visit: v}
 	v.next.ServeHTTP(w, r)
@@ -335,8 +394,8 @@ func (v *visit) refuse(err error) {
 		return // the client has gone
 	case unavailable(err):
 		if v.settings.OnStoreFailure == room.FailOpen && v.next != nil {
-			v.gate.failed(v.r.Context(), err)
-			v.pass("")
+			v.failed(err)
+			v.pass(nil)
 			return
 		}
 		v.unavailable(err)
@@ -351,14 +410,14 @@ func (v *visit) refuse(err error) {
 	case errors.As(err, &limit):
 		v.later(http.StatusTooManyRequests, KindLimited, "limited", err, limit.RetryAfter)
 	default: // there is no such room; it may be created again
-		v.gate.failed(v.r.Context(), err)
+		v.failed(err)
 		v.later(http.StatusServiceUnavailable, KindUnavailable, "no_room", room.ErrNoRoom, 5*time.Second)
 	}
 }
 
 // unavailable answers that the gate cannot decide now.
 func (v *visit) unavailable(err error) {
-	v.gate.failed(v.r.Context(), err)
+	v.failed(err)
 	v.later(http.StatusServiceUnavailable, KindUnavailable, "unavailable", room.ErrUnavailable, 5*time.Second)
 }
 
@@ -381,7 +440,7 @@ func (v *visit) notOpen(err error) {
 	v.retryAfter(after)
 	page := v.newPage(KindNotOpen)
 	if !from.IsZero() {
-		page.Opens = v.words.opens(from)
+		page.Opens = v.words().opens(from)
 	}
 	// Browsers cut timers of a day or more short, and clocks differ.
 	page.Refresh = seconds(min(after, 5*time.Minute) + rand.N(5*time.Second))

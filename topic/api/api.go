@@ -25,6 +25,7 @@ type Broker interface {
 	Topic(name string) (*broker.Topic, error)
 	Delayed(ctx context.Context, topic string, limit int) ([]delay.Waiting, error)
 	CancelDelayed(ctx context.Context, topic, id string) error
+	GroupLag(ctx context.Context, group string) ([]broker.Lag, error)
 	AwaitReplicas(ctx context.Context, partitions []*broker.Partition)
 	Administrator
 }
@@ -71,6 +72,7 @@ func Register(to *edge.API, broker Broker, options ...Option) {
 	s.part = to.Part("topic", edge.PartOptions{Logger: s.logger, Refuse: refuse})
 	register(s, "list-delayed", "GET /v1/topics/{topic}/delayed", "Records of a topic that wait until they are due", s.delayed)
 	registerDone(s, "cancel-delayed", "DELETE /v1/topics/{topic}/delayed/{id}", "Cancel a record before it is due", s.cancel)
+	register(s, "show-group", "GET /v1/groups/{group}", "How far a consumer group has read, and its lag", s.group)
 	registerDone(s, "change-topic", "PATCH /v1/topics/{topic}", "Change how many replicas or partitions a topic has", s.changeTopic)
 	s.registerCluster()
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-project/sluice/topic/api"
 	"github.com/sluice-project/sluice/topic/broker"
 	"github.com/sluice-project/sluice/topic/delay"
+	"github.com/sluice-project/sluice/topic/group"
 )
 
 // fake is a broker that has one topic, on one node.
@@ -48,6 +49,17 @@ func (f *fake) CancelDelayed(_ context.Context, name, id string) error {
 	return fmt.Errorf("delayed record %q: %w", id, topic.ErrNotFound)
 }
 
+func (f *fake) GroupLag(_ context.Context, name string) ([]broker.Lag, error) {
+	if name != "billing/eu" {
+		return nil, fmt.Errorf("%w: %q", group.ErrNoGroup, name)
+	}
+	return []broker.Lag{
+		{Group: name, Topic: "orders", Partition: 0, Committed: 3, End: 10, Lag: 7},
+		{Group: name, Topic: "orders", Partition: 1, Committed: 4, End: 4},
+		{Group: name, Topic: "paid", Partition: 0, Committed: 5, End: -1, Lag: -1},
+	}, f.err
+}
+
 func (*fake) Topic(string) (*broker.Topic, error) { return nil, nil }
 
 // do makes a request and returns the status, the type and the body.
@@ -55,6 +67,19 @@ func do(handler http.Handler, method, path string) (int, string, string) {
 	answer := httptest.NewRecorder()
 	handler.ServeHTTP(answer, httptest.NewRequest(method, path, nil))
 	return answer.Code, answer.Header().Get("Content-Type"), answer.Body.String()
+}
+
+func TestGroup(t *testing.T) {
+	handler := api.New(&fake{})
+	status, kind, body := do(handler, "GET", "/v1/groups/billing%2Feu")
+	want := `{"group":"billing/eu","lag":7,"partitions":[{"topic":"orders","partition":0,"committed":3,"end":10,"lag":7},` +
+		`{"topic":"orders","partition":1,"committed":4,"end":4,"lag":0},{"topic":"paid","partition":0,"committed":5,"end":null,"lag":null}]}`
+	if status != 200 || kind != "application/json" || strings.TrimSpace(body) != want {
+		t.Errorf("%d %s\n%s\nwant\n%s", status, kind, body, want)
+	}
+	if status, _, body := do(handler, "GET", "/v1/groups/nosuch"); status != 404 || !strings.Contains(body, `"not_found"`) {
+		t.Errorf("a group that does not exist: %d %s", status, body)
+	}
 }
 
 func TestDelayed(t *testing.T) {

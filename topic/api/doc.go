@@ -1,11 +1,13 @@
-// Package api is the HTTP edge of topic, for what the Kafka protocol has no request
-// for: delayed records, and the nodes of a cluster.
+// Package api is the HTTP edge of topic: delayed records and the nodes of a cluster, for
+// which the Kafka protocol has no request, and the lag of groups, for programs without a
+// Kafka client.
 //
 // # Nouns
 //
 //   - [Broker] is what the edge needs of topic's broker.
 //   - [Register] adds the operations to the API that all parts share.
 //   - A [Delayed] record waits until it is due; its id names it.
+//   - A [Group] has how far it has read each partition, and its lag.
 //   - A [Cluster] is what a node knows of all nodes.
 //   - A [Problem] is an error as RFC 9457 defines it, with a code.
 //

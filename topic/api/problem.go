@@ -8,11 +8,12 @@ import (
 	"github.com/sluice-project/sluice/internal/edge"
 	"github.com/sluice-project/sluice/internal/edge/problem"
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/group"
 )
 
 // The codes of problems: what a caller may branch on.
 const (
-	// CodeNotFound: the topic, the record, the node or the path does not exist.
+	// CodeNotFound: the topic, the record, the group, the node or the path does not exist.
 	CodeNotFound = problem.NotFound
 	// CodeInvalid: the request is not valid.
 	CodeInvalid = problem.Invalid
@@ -32,7 +33,7 @@ type Problem = problem.Problem
 // refuse returns the problem of an error of the broker, or nil.
 func refuse(err error) *edge.Error {
 	switch {
-	case isAny(err, topic.ErrNoTopic, topic.ErrNotFound, topic.ErrNoNode):
+	case isAny(err, topic.ErrNoTopic, topic.ErrNotFound, topic.ErrNoNode, group.ErrNoGroup):
 		return edge.Refuse(http.StatusNotFound, CodeNotFound, err.Error())
 	case isAny(err, topic.ErrInvalidReplicas, topic.ErrInvalidPartitions, topic.ErrView):
 		return edge.Refuse(http.StatusUnprocessableEntity, CodeInvalid, err.Error())

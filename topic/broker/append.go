@@ -102,8 +102,6 @@ func checkBatches(batches []topic.Batch, settings topic.Settings, now int64) err
 		total += len(b)
 		id, _, sequence := b.Producer()
 		switch {
-		case len(b) > int(settings.MaxMessageBytes):
-			return fmt.Errorf("%w: %d bytes, the topic's max.message.bytes is %d", topic.ErrRecordTooLarge, len(b), settings.MaxMessageBytes)
 		case b.Count() == 0 || b.Count() != b.LastDelta()+1:
 			return fmt.Errorf("%w: a batch of %d records in %d offsets", topic.ErrInvalidRecord, b.Count(), b.LastDelta()+1)
 		case b.Control():
@@ -113,6 +111,9 @@ func checkBatches(batches []topic.Batch, settings topic.Settings, now int64) err
 		case id >= 0 && len(batches) > 1:
 			return fmt.Errorf("%w: %d batches of an idempotent producer in one request, want 1", topic.ErrInvalidRecord, len(batches))
 		}
+		if err := checkSize(len(b), settings); err != nil {
+			return err
+		}
 		if err := checkTimestamp(b, settings, now); err != nil {
 			return err
 		}
@@ -120,25 +121,27 @@ func checkBatches(batches []topic.Batch, settings topic.Settings, now int64) err
 			return err
 		}
 	}
-	switch {
-	case len(batches) == 0:
+	if len(batches) == 0 {
 		return fmt.Errorf("%w: no batch", topic.ErrInvalidRecord)
-	case total > topic.MaxBatchBytes: // they become one entry
-		return fmt.Errorf("%w: %d bytes in %d batches, want at most %d at once", topic.ErrRecordTooLarge, total, len(batches), topic.MaxBatchBytes)
 	}
-	return nil
+	return checkTotal(batches, total)
 }
 
 // validate returns an error if the records of a producer's batches are not what the
 // batches' headers say, which consumers and views would stumble over. It corrects the
-// highest timestamp, as Kafka does, since records are found by it.
+// highest timestamp, as Kafka does, since records are found by it, and replaces batches
+// that the topic keeps with another codec.
 func (b *Broker) validate(ctx context.Context, batches []topic.Batch, settings topic.Settings, now int64) error {
-	for _, batch := range batches {
+	total := 0
+	for i, batch := range batches {
 		err := b.unpacker.Unpack(ctx, batch.Compression(), batch[topic.RecordsAt:], func(data []byte) error {
 			highest, err := batch.Validate(data)
 			if err == nil && highest != batch.MaxTimestamp() && !settings.LogAppendTime && !batch.LogAppendTime() {
 				batch.SetMaxTimestamp(highest)
 				err = checkTimestamp(batch, settings, now)
+			}
+			if err == nil {
+				batches[i], err = kept(batch, data, settings)
 			}
 			return err
 		})
@@ -148,6 +151,41 @@ func (b *Broker) validate(ctx context.Context, batches []topic.Batch, settings t
 		if err != nil {
 			return err
 		}
+		total += len(batches[i])
+	}
+	return checkTotal(batches, total)
+}
+
+// kept returns a batch with the codec that its topic keeps batches with. The data are its
+// records without compression.
+func kept(batch topic.Batch, data []byte, settings topic.Settings) (topic.Batch, error) {
+	codec := settings.Compression.Codec(batch.Compression())
+	if codec == batch.Compression() {
+		return batch, nil
+	}
+	if codec == topic.CodecNone { // its size is known: it need not be made
+		if err := checkSize(topic.BatchOverhead+len(data), settings); err != nil {
+			return nil, err
+		}
+	}
+	made, err := batch.Recompressed(codec, data)
+	if err != nil {
+		return nil, err
+	}
+	return made, checkSize(len(made), settings)
+}
+
+func checkSize(bytes int, settings topic.Settings) error {
+	if bytes > int(settings.MaxMessageBytes) {
+		return fmt.Errorf("%w: %d bytes, the topic's max.message.bytes is %d", topic.ErrRecordTooLarge, bytes, settings.MaxMessageBytes)
+	}
+	return nil
+}
+
+// checkTotal returns an error if batches do not fit in one entry, which they become.
+func checkTotal(batches []topic.Batch, total int) error {
+	if total > topic.MaxBatchBytes {
+		return fmt.Errorf("%w: %d bytes in %d batches, want at most %d at once", topic.ErrRecordTooLarge, total, len(batches), topic.MaxBatchBytes)
 	}
 	return nil
 }
@@ -380,7 +418,7 @@ func (p *Partition) landing(f *flight, err error) {
 	p.landed = point{f.entry.Sequence, f.entry.Mark}
 	p.tail.push(f.entry)
 	p.index.add(f.entry)
-	p.snapshots.grown(p, int64(len(f.entry.Data)))
+	p.snapshots.grown(p, f.entry)
 	p.flush()
 	p.madeRoom()
 	p.mu.Unlock()

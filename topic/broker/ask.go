@@ -12,20 +12,25 @@ import (
 	"github.com/sluice-project/sluice/topic/delay"
 )
 
-// Only the leader of a partition knows its delayed records. A broker asks the brokers that
-// lead partitions of a topic, once, over the connections between nodes.
+// Only the leader of a partition knows its delayed records, its end and its size. A broker
+// asks the brokers that lead partitions, once, over the connections between nodes.
 
-// delayedRequest asks a node about the delayed records of the partitions that it leads:
-// for at most Limit of them or, if that is 0, to cancel one.
-type delayedRequest struct {
+// leaderRequest asks a node about the partitions that it leads: for the sizes of those of
+// all topics, for the ends of those of a topic, for at most Limit of their delayed records
+// or, if that is 0, to cancel one of these.
+type leaderRequest struct {
 	Topic  string `json:"topic"`
 	Limit  int    `json:"limit,omitempty"`
 	Cancel string `json:"cancel,omitempty"` // an id
+	Ends   bool   `json:"ends,omitempty"`
+	Sizes  bool   `json:"sizes,omitempty"`
 }
 
-// delayedAnswer is the answer.
-type delayedAnswer struct {
+// leaderAnswer is the answer.
+type leaderAnswer struct {
 	Waiting  []delay.Waiting `json:"waiting,omitempty"`
+	Ends     map[int32]int64 `json:"ends,omitempty"` // high watermarks, by partition
+	Sizes    Sizes           `json:"sizes,omitempty"`
 	NotFound bool            `json:"not_found,omitempty"`
 	Error    string          `json:"error,omitempty"`
 }
@@ -45,10 +50,10 @@ func (b *Broker) Delayed(ctx context.Context, name string, limit int) ([]delay.W
 	if err != nil {
 		return nil, err
 	}
-	answers, errs := make([]delayedAnswer, len(leaders)), make([]error, len(leaders))
+	answers, errs := make([]leaderAnswer, len(leaders)), make([]error, len(leaders))
 	var asking sync.WaitGroup
 	for i, at := range leaders {
-		asking.Go(func() { answers[i], errs[i] = b.askDelayed(ctx, at, delayedRequest{Topic: name, Limit: limit}) })
+		asking.Go(func() { answers[i], errs[i] = b.askLeader(ctx, at, leaderRequest{Topic: name, Limit: limit}) })
 	}
 	asking.Wait()
 	for i, answer := range answers {
@@ -71,7 +76,7 @@ func (b *Broker) CancelDelayed(ctx context.Context, name, id string) error {
 	}
 	leaders, without := b.otherLeaders(name)
 	for _, at := range leaders {
-		switch _, there := b.askDelayed(ctx, at, delayedRequest{Topic: name, Cancel: id}); {
+		switch _, there := b.askLeader(ctx, at, leaderRequest{Topic: name, Cancel: id}); {
 		case there == nil:
 			return nil
 		case !errors.Is(there, topic.ErrNotFound):
@@ -134,8 +139,8 @@ func partitionsText(numbers []int32) string {
 	return word + strings.Trim(strings.ReplaceAll(fmt.Sprint(numbers), " ", ", "), "[]")
 }
 
-// askDelayed asks another leader. Errors: ErrNotFound, ErrNoAnswer, ErrRetry.
-func (b *Broker) askDelayed(ctx context.Context, of *otherLeader, request delayedRequest) (answer delayedAnswer, err error) {
+// askLeader asks another leader. Errors: ErrNotFound, ErrNoAnswer, ErrRetry.
+func (b *Broker) askLeader(ctx context.Context, of *otherLeader, request leaderRequest) (answer leaderAnswer, err error) {
 	data, err := json.Marshal(request)
 	if err == nil {
 		data, err = b.cluster.Ask(ctx, of.node, data)
@@ -154,13 +159,17 @@ func (b *Broker) askDelayed(ctx context.Context, of *otherLeader, request delaye
 	return answer, nil
 }
 
-// answerDelayed answers another node, about the partitions that this one leads.
-func (b *Broker) answerDelayed(ctx context.Context, data []byte) []byte {
-	var request delayedRequest
-	var answer delayedAnswer
+// answerLeader answers another node, about the partitions that this one leads.
+func (b *Broker) answerLeader(ctx context.Context, data []byte) []byte {
+	var request leaderRequest
+	var answer leaderAnswer
 	err := json.Unmarshal(data, &request)
 	switch {
 	case err != nil:
+	case request.Sizes:
+		answer.Sizes = b.sizesHere(ctx)
+	case request.Ends:
+		answer.Ends, err = b.endsHere(request.Topic)
 	case request.Limit > 0:
 		answer.Waiting, err = b.delayedHere(request.Topic, request.Limit)
 	default:

@@ -32,6 +32,7 @@ type Broker struct {
 	moving    moving
 	registry  registry
 	replicas  replicaCache
+	metrics   *metrics
 	tails     *tails
 	cold      *cold
 	opening   *semaphore.Weighted
@@ -87,7 +88,7 @@ func New(store topic.Store, config topic.Config, options ...Option) (*Broker, er
 		topics: map[string]*Topic{}, byID: map[topic.ID]*Topic{},
 		group:   lifecycle.NewGroup(context.Background()),
 		cluster: store.Cluster(), looking: lifecycle.NewSignal(), catalog: newFollowed(),
-		flights: 1, entryBytes: clusterEntryBytes,
+		flights: 1, entryBytes: clusterEntryBytes, metrics: newMetrics(),
 	}
 	if b.cluster.Alone() {
 		b.flights, b.entryBytes = flightsMax, topic.EntryBytes
@@ -151,7 +152,7 @@ func (b *Broker) Start(ctx context.Context) (err error) {
 	if err := b.followAll(ctx); err != nil {
 		return err
 	}
-	if b.unanswer, err = b.cluster.Answer(b.answerDelayed); err != nil {
+	if b.unanswer, err = b.cluster.Answer(b.answerLeader); err != nil {
 		return err
 	}
 	b.group.Go("follow the catalog", b.keepFollowing)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -57,7 +56,7 @@ func (b *Broker) changeFenced(ctx context.Context, name string, change func(*cat
 }
 
 func (b *Broker) putTopic(ctx context.Context, name string, record catalog.Topic, revision uint64) error {
-	value, err := json.Marshal(record)
+	value, err := record.Encode()
 	if err != nil {
 		return err
 	}

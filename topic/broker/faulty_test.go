@@ -4,8 +4,10 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/catalog"
 )
 
 // faultyStore is a store in which single calls can be made to fail.
@@ -17,6 +19,8 @@ type faultyStore struct {
 	// log's Append.
 	failRead, failOpen, failDelete, failPut func(name string) error
 	write                                   func(log topic.Log, entry topic.Entry, done func(error))
+	// read counts the bytes that were read of the logs of records.
+	read atomic.Int64
 }
 
 // set changes the failures.
@@ -63,7 +67,13 @@ func (l faultyStoreLog) Read(ctx context.Context, from uint64, maxBytes int) ([]
 	if err := l.store.failure(func(s *faultyStore) func(string) error { return s.failRead }, l.name); err != nil {
 		return nil, err
 	}
-	return l.Log.Read(ctx, from, maxBytes)
+	entries, err := l.Log.Read(ctx, from, maxBytes)
+	for _, entry := range entries {
+		if strings.HasPrefix(l.name, catalog.RecordsPrefix) {
+			l.store.read.Add(int64(len(entry.Data)))
+		}
+	}
+	return entries, err
 }
 
 func (l faultyStoreLog) Append(entry topic.Entry, done func(error)) {

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/catalog"
@@ -131,6 +133,8 @@ func (p *Partition) opened() {
 	if !began.IsZero() {
 		took := time.Since(began)
 		p.broker.moves.gain(took)
+		p.broker.metrics.gained.Inc()
+		p.broker.metrics.recovery.Observe(float64(took) / float64(time.Millisecond))
 		p.broker.log.Debug("partition is led here", "partition", p.String(), "epoch", epoch, "offset", next, "took", took)
 		p.delays.resume(p)
 	}
@@ -175,6 +179,7 @@ func (p *Partition) stepDownLocked(why error) {
 	p.watchers.signal()
 	if wasOpen {
 		p.broker.moves.lose()
+		p.broker.metrics.lost.Inc()
 	}
 	p.broker.log.Debug("partition is not led here any more", "partition", p.String(), "epoch", epoch, "failed", len(failed), "reason", why)
 }
@@ -323,6 +328,12 @@ func (b *Broker) Isolated() bool { return 2*len(b.Alive()) <= b.Registered() }
 // claim records in the metadata that this broker leads partitions of a topic, and
 // starts their recovery. It reports whether it claimed all of them.
 func (b *Broker) claim(ctx context.Context, t *Topic, partitions []*Partition, began time.Time) bool {
+	if err := b.makeUnclaimed(ctx, partitions); err != nil {
+		if ctx.Err() == nil && !errors.Is(err, topic.ErrClosed) {
+			b.log.Warn("logs of new partitions cannot be made, trying again", "topic", t.name, "error", err)
+		}
+		return false
+	}
 	epochs := map[*Partition]int32{}
 	// A store that is fenced for its migration can still be read.
 	_, err := b.changeFenced(ctx, t.name, func(record *catalog.Topic) error {
@@ -355,6 +366,26 @@ func (b *Broker) claim(ctx context.Context, t *Topic, partitions []*Partition, b
 		all = p.lead(epoch, began) && all
 	}
 	return all
+}
+
+// makeUnclaimed makes the logs of partitions that were never claimed, if the topic's creator
+// has not: the log of a claimed partition exists, so that a missing one was lost.
+func (b *Broker) makeUnclaimed(ctx context.Context, partitions []*Partition) error {
+	making, ctx := errgroup.WithContext(ctx)
+	making.SetLimit(partitionsAtOnce)
+	for _, p := range partitions {
+		p.mu.Lock()
+		claimed := p.leader != 0
+		p.mu.Unlock()
+		if claimed {
+			continue
+		}
+		making.Go(func() error {
+			_, err := b.store.OpenLog(ctx, p.logName(), b.there(p.targets()))
+			return err
+		})
+	}
+	return making.Wait()
 }
 
 // moves counts the partitions that this broker began and ceased to lead, for the log.

@@ -3,7 +3,6 @@ package broker
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -52,7 +51,7 @@ func (b *Broker) Registered() int { return len(b.registry.all()) }
 func (b *Broker) register(ctx context.Context) error {
 	at := b.config.Advertise
 	err := b.changeNode(ctx, b.Node(), true, func(n *catalog.Node) {
-		*n = catalog.Node{ID: b.Node(), Host: at.Host, Port: at.Port, HTTP: at.HTTP, Rack: at.Rack, Draining: n.Draining}
+		n.ID, n.Host, n.Port, n.HTTP, n.Rack = b.Node(), at.Host, at.Port, at.HTTP, at.Rack
 	})
 	if err != nil {
 		return fmt.Errorf("register node %d: %w", b.Node(), err)
@@ -125,7 +124,7 @@ func (b *Broker) changeNode(ctx context.Context, id int32, create bool, change f
 		if change(&n); n == before && item.Revision > 0 {
 			return nil
 		}
-		value, err := json.Marshal(n)
+		value, err := n.Encode()
 		if err != nil {
 			return err
 		}

@@ -53,6 +53,9 @@ type Partition struct {
 	appends      appends
 	delays       delaying
 	snapshots    snapshots
+	// trimmed has the bytes before the first entry, and that entry's sequence; zero until
+	// the size was asked for.
+	trimmed point
 
 	watchers watchers
 }
@@ -119,6 +122,8 @@ func (p *Partition) readyLocked() error {
 	switch {
 	case p.state == following:
 		return fmt.Errorf("%w: %s is led by node %d", topic.ErrNotLeader, p, p.leader)
+	case !p.loaded && p.trouble != nil:
+		return fmt.Errorf("%w: %s cannot be read: %v", topic.ErrRetry, p, p.trouble) //nolint:errorlint // what keeps it from being read is no error of the caller's
 	case !p.loaded:
 		return fmt.Errorf("%w: the log of %s was not read yet", topic.ErrRetry, p)
 	}
@@ -151,18 +156,27 @@ func (p *Partition) endsLocked() Ends {
 	return Ends{Start: p.start, HighWatermark: p.landed.Mark.Next, Epoch: p.epoch}
 }
 
-// Bytes returns the size of the partition as far as it is known without reading: the
-// bytes appended less the bytes trimmed.
+// Bytes returns the size of the partition: the bytes appended less the bytes trimmed. It
+// reads the first entry, once after each trim.
 func (p *Partition) Bytes(ctx context.Context) (int64, error) {
 	first, last := p.sequences()
 	if first == 0 || first > last.Sequence {
 		return 0, nil
 	}
-	entry, err := topic.ReadEntry(ctx, p.log, first)
-	if err != nil {
-		return 0, err
+	p.mu.Lock()
+	trimmed := p.trimmed
+	p.mu.Unlock()
+	if trimmed.Sequence != first {
+		entry, err := topic.ReadEntry(ctx, p.log, first)
+		if err != nil {
+			return 0, err
+		}
+		trimmed = point{first, topic.Mark{Bytes: entry.Mark.Bytes - int64(len(entry.Data))}}
+		p.mu.Lock()
+		p.trimmed = trimmed
+		p.mu.Unlock()
 	}
-	return last.Mark.Bytes - entry.Mark.Bytes + int64(len(entry.Data)), nil
+	return last.Mark.Bytes - trimmed.Mark.Bytes, nil
 }
 
 // sequences returns the first entry that is kept and the last that is durable.

@@ -16,9 +16,11 @@ import (
 const (
 	recoverWaitMin = 10 * time.Millisecond
 	recoverWaitMax = 5 * time.Second
-	// corruptWait is the wait after corrupt data was found: it does not repair itself,
-	// but an operator may repair it.
+	// corruptWait is the wait after a log was found to be corrupt or missing: it does not
+	// repair itself, but an operator may repair it.
 	corruptWait = time.Minute
+	// missingWait is the backoff from which on a missing log is an error.
+	missingWait = 100 * time.Millisecond
 	// replayBytes is how much is read of the log at a time.
 	replayBytes = 4 << 20
 )
@@ -68,14 +70,15 @@ func (p *Partition) recover(ctx context.Context) error {
 			return nil //nolint:nilerr // it does not lead any more, or the broker stops
 		case errors.Is(err, topic.ErrClosed):
 			return nil // the broker stops
-		case errors.Is(err, topic.ErrNoLog): // the topic is being deleted: the catalog will say so
+		case errors.Is(err, topic.ErrNoLog) && wait < missingWait: // if the topic is being deleted, the catalog will say so
 		case errors.Is(err, topic.ErrNotLeader): // a later leader wrote to it
 			p.resign(err)
 			p.broker.look()
 			return nil
 		case errors.Is(err, topic.ErrFenced): // an earlier entry landed after all: read again
 		default:
-			if errors.Is(err, topic.ErrCorrupt) {
+			if errors.Is(err, topic.ErrCorrupt) || errors.Is(err, topic.ErrNoLog) {
+				err = fmt.Errorf("log %s: %w", p.logName(), err)
 				wait = corruptWait
 			}
 			p.mu.Lock()
@@ -95,12 +98,8 @@ func (p *Partition) load(ctx context.Context) error {
 		return err
 	}
 	defer p.broker.opening.Release(1)
-	if p.log == nil {
-		log, err := p.broker.store.OpenLog(ctx, p.logName(), p.broker.there(p.targets()))
-		if err != nil {
-			return err
-		}
-		p.log = log
+	if err := p.openLog(ctx); err != nil {
+		return err
 	}
 	first, last, err := p.log.Ends(ctx)
 	if err != nil {
@@ -122,7 +121,8 @@ func (p *Partition) load(ctx context.Context) error {
 	}
 	known := newProducers(p.broker.config.ProducersMax)
 	known.byID = snapshot.Producers
-	if err := p.replay(ctx, &known, snapshot, first, last); err != nil {
+	replayed, err := p.replay(ctx, &known, snapshot, first, last)
+	if err != nil {
 		return err
 	}
 	// If the log has lost its end and the metadata has not, new records must not get
@@ -144,9 +144,23 @@ func (p *Partition) load(ctx context.Context) error {
 	p.state, p.loaded, p.trouble = open, true, nil
 	p.first, p.start = max(p.first, first, 1), max(p.start, begin.Base)
 	p.last, p.landed, p.next = end, end, end.Mark.Next
+	p.snapshots.bytes = replayed
 	known.after(p.producers)
 	p.producers = known
 	p.watchers.signal()
+	return nil
+}
+
+// openLog opens the partition's log, which exists: it was made before the partition was claimed.
+func (p *Partition) openLog(ctx context.Context) error {
+	if p.log != nil {
+		return nil
+	}
+	log, err := p.broker.store.OpenLog(ctx, p.logName(), nil)
+	if err != nil {
+		return err
+	}
+	p.log = log
 	return nil
 }
 
@@ -202,17 +216,17 @@ func (p *Partition) marksOfEnds(ctx context.Context, first, last uint64) (topic.
 }
 
 // replay reads the entries after a snapshot, for their producers and to fill the tail
-// for consumers that keep up.
-func (p *Partition) replay(ctx context.Context, known *producers, snapshot producersSnapshot, first, last uint64) error {
+// for consumers that keep up. It returns what they count for until the next snapshot.
+func (p *Partition) replay(ctx context.Context, known *producers, snapshot producersSnapshot, first, last uint64) (replayed int64, err error) {
 	now := time.Now().UnixMilli()
 	p.tail.clear()
 	for at := max(first, snapshot.Sequence+1); at <= last; {
 		entries, err := p.log.Read(ctx, at, replayBytes)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if len(entries) == 0 {
-			return fmt.Errorf("read entry %d of %d: %w", at, last, topic.ErrNotFound)
+			return 0, fmt.Errorf("read entry %d of %d: %w", at, last, topic.ErrNotFound)
 		}
 		for _, entry := range entries {
 			if entry.Sequence > last {
@@ -220,19 +234,20 @@ func (p *Partition) replay(ctx context.Context, known *producers, snapshot produ
 			}
 			batches, err := p.checked(entry)
 			if err != nil {
-				return err
+				return 0, err
 			}
 			for _, b := range batches {
 				if b.Base() >= snapshot.Next {
 					known.add(b, now)
 				}
 			}
+			replayed += costOf(entry)
 			p.index.add(entry)
 			p.tail.push(entry)
 		}
 		at = entries[len(entries)-1].Sequence + 1
 	}
-	return nil
+	return replayed, nil
 }
 
 // checked returns the batches of an entry that was read from the log, if they are as

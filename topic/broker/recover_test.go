@@ -1,7 +1,9 @@
 package broker_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,8 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
+	"github.com/sluice-project/sluice/topic/catalog"
 	"github.com/sluice-project/sluice/topic/storetest"
 )
 
@@ -200,9 +204,7 @@ func TestNoRecordIsAppendedBelowTheStart(t *testing.T) {
 	}
 	stopBroker(t, b)
 	store = store.Reopen()
-	if err := store.DeleteLog(t.Context(), fmt.Sprintf("records-%s-0", orders.ID())); err != nil {
-		t.Fatal(err)
-	}
+	store.Cut(fmt.Sprintf("records-%s-0", orders.ID()), 0)
 	for restart := range 2 {
 		b = startBroker(t, store, topic.Config{})
 		orders, _ = b.Topic("orders")
@@ -215,6 +217,124 @@ func TestNoRecordIsAppendedBelowTheStart(t *testing.T) {
 		}
 		stopBroker(t, b)
 		store = store.Reopen()
+	}
+}
+
+// A start reads of each partition what was appended since the last snapshot of its producers, at
+// most 4 MiB and a few entries, and nothing after an orderly stop. It knows the producers.
+func TestAStartReadsWhatIsNew(t *testing.T) {
+	const entry, count = 250 << 10, 70
+	store := storetest.NewMemory()
+	b := startBroker(t, store, topic.Config{})
+	orders := create(t, b, "orders", nil)
+	value := strings.Repeat("x", entry)
+	for i := range int32(count) {
+		send(t, orders, batchOf(sender{1, 0, i}, now(), value))
+	}
+	until.True(t, "a snapshot is stored every 4 MiB", func() bool {
+		item, err := store.Meta().Get(t.Context(), catalog.NamesOf(orders.ID(), 0, 0).Snapshot)
+		var stored struct{ Sequence uint64 }
+		return err == nil && json.Unmarshal(item.Value, &stored) == nil && stored.Sequence > count-17
+	})
+	killed := &faultyStore{Store: store.Reopen()}
+	stopBroker(t, b)
+	stopped := &faultyStore{Store: store.Reopen()}
+	for name, test := range map[string]struct {
+		store *faultyStore
+		most  int64
+	}{"killed": {killed, 4<<20 + 3*(entry+100)}, "stopped": {stopped, 2 * (entry + 100)}} {
+		b := startBroker(t, test.store, topic.Config{})
+		orders, _ := b.Topic("orders")
+		if read := test.store.read.Load(); read > test.most {
+			t.Errorf("%s: the start read %d bytes, want at most %d", name, read, test.most)
+		}
+		if base := send(t, orders, batchOf(sender{1, 0, count - 1}, now(), value)); base != count-1 {
+			t.Errorf("%s: the last batch was sent again and has offset %d, want %d", name, base, count-1)
+		}
+	}
+}
+
+// The log of a partition that was led before is missing: that is an error that names it, and the
+// partition does not begin again at offset 0. The others are served.
+func TestAMissingLogIsNotMadeAgain(t *testing.T) {
+	store := storetest.NewMemory()
+	b := startBroker(t, store, topic.Config{})
+	orders := create(t, b, "orders", nil)
+	other := create(t, b, "other", nil)
+	send(t, orders, batchOf(anybody, now(), "a"))
+	send(t, other, batchOf(anybody, now(), "a"))
+	stopBroker(t, b)
+	store = store.Reopen()
+	lost := catalog.NamesOf(orders.ID(), 0, 0).Records
+	if err := store.DeleteLog(t.Context(), lost); err != nil {
+		t.Fatal(err)
+	}
+	b = startBroker(t, store, topic.Config{})
+	orders, _ = b.Topic("orders")
+	if _, err := trySend(t, orders, batchOf(anybody, now(), "b")); !errors.Is(err, topic.ErrRetry) || !strings.Contains(err.Error(), lost) {
+		t.Errorf("append: %v, want an ErrRetry that names %s", err, lost)
+	}
+	if leader := orders.Partitions()[0].Leader(); leader != -1 {
+		t.Errorf("node %d leads the partition, want none", leader)
+	}
+	if _, err := store.OpenLog(t.Context(), lost, nil); !errors.Is(err, topic.ErrNoLog) {
+		t.Errorf("the log is there again: %v", err)
+	}
+	other, _ = b.Topic("other")
+	if base := send(t, other, batchOf(anybody, now(), "b")); base != 1 {
+		t.Errorf("appended to the other at %d, want 1", base)
+	}
+	if err := b.Delete(t.Context(), "orders"); err != nil {
+		t.Errorf("delete: %v", err)
+	}
+}
+
+// A server stops between the creation of a topic and of its logs: the next start makes them.
+func TestLogsThatWereNeverMadeAreMade(t *testing.T) {
+	memory := storetest.NewMemory()
+	store := &faultyStore{Store: memory, failOpen: func(string) error { return topic.ErrUncertain }}
+	b := startBroker(t, store, topic.Config{})
+	if _, err := b.Create(t.Context(), topic.Spec{Name: "orders", Partitions: 1}, false); err == nil {
+		t.Fatal("the topic is created without its log")
+	}
+	memory = memory.Reopen()
+	stopBroker(t, b)
+	b = startBroker(t, memory, topic.Config{})
+	orders, err := b.Topic("orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if base := send(t, orders, batchOf(anybody, now(), "a")); base != 0 {
+		t.Errorf("appended at %d", base)
+	}
+}
+
+// A broker that registers itself and claims a partition keeps what a later version has written
+// about both.
+func TestAStartKeepsFieldsOfLaterVersions(t *testing.T) {
+	store := storetest.NewMemory()
+	b := startBroker(t, store, topic.Config{})
+	create(t, b, "orders", nil)
+	stopBroker(t, b)
+	store = store.Reopen()
+	for _, key := range []string{catalog.TopicsPrefix + "orders", catalog.NodeKey(1)} {
+		item, err := store.Meta().Get(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		later := append(bytes.TrimSuffix(item.Value, []byte("}")), []byte(`,"later":[1]}`)...)
+		if _, err := store.Meta().Put(t.Context(), key, later, item.Revision); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b = startBroker(t, store, topic.Config{Advertise: topic.Advertised{Host: "other", Port: 9}})
+	orders, _ := b.Topic("orders")
+	send(t, orders, batchOf(anybody, now(), "a"))
+	for key, changed := range map[string]string{catalog.TopicsPrefix + "orders": `"epoch":2`, catalog.NodeKey(1): `"host":"other"`} {
+		item, err := store.Meta().Get(t.Context(), key)
+		if text := string(item.Value); err != nil || !strings.Contains(text, `"later":[1]`) || !strings.Contains(text, changed) {
+			t.Errorf("%s is %s, %v; want %s, and what was there", key, text, err, changed)
+		}
 	}
 }
 

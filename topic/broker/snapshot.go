@@ -12,22 +12,35 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// snapshotEvery is how many bytes of records are appended between two snapshots of a
-// partition's producers: about the most that is read when the partition is opened.
-const snapshotEvery = 64 << 20
+const (
+	// snapshotEvery is how many bytes of entries are appended between two snapshots of a
+	// partition's producers: about the most that is read when the partition is opened. Each
+	// entry counts for at least entryCost, since many small ones take time too.
+	snapshotEvery = 4 << 20
+	entryCost     = 256
+	// snapshotShare bounds what snapshots cost: one is made after at least that many times
+	// its size. The largest, of 10,000 producers, is made every 64 MiB.
+	snapshotShare = 16
+)
 
 // producersSnapshot is the stored state of a partition's producers. It was taken when
 // the entry Sequence was durable and records up to Next were numbered, and stored once
 // those were durable too.
 type producersSnapshot struct {
+	Format    int                 `json:"format,omitempty"`
 	Sequence  uint64              `json:"sequence"`
 	Next      int64               `json:"next"`
 	Producers map[int64]*producer `json:"producers"`
 }
 
+// snapshotFormat is the number of the format of snapshots. Those of before there was a number
+// have none. A snapshot is always written as a whole, so a new field needs a new number.
+const snapshotFormat = 1
+
 // snapshots stores the producers of a partition.
 type snapshots struct {
-	bytes   int64 // appended since the last snapshot; guarded by Partition.mu
+	bytes   int64 // of entries since the last snapshot; guarded by Partition.mu
+	size    int64 // of the last snapshot; guarded by Partition.mu
 	running bool  // a snapshot is being stored; guarded by Partition.mu
 
 	mu       sync.Mutex // held while a snapshot is taken and stored
@@ -35,9 +48,9 @@ type snapshots struct {
 }
 
 // grown is called after each durable entry, and starts a snapshot when it is due.
-func (s *snapshots) grown(p *Partition, bytes int64) {
-	s.bytes += bytes
-	if s.bytes < snapshotEvery || s.running {
+func (s *snapshots) grown(p *Partition, entry topic.Entry) {
+	s.bytes += costOf(entry)
+	if s.bytes < max(snapshotEvery, snapshotShare*s.size) || s.running {
 		return
 	}
 	s.running = true
@@ -52,6 +65,8 @@ func (s *snapshots) grown(p *Partition, bytes int64) {
 		return nil
 	})
 }
+
+func costOf(entry topic.Entry) int64 { return int64(max(entryCost, len(entry.Data))) }
 
 // storeProducers stores the partition's producers once all of their batches are durable:
 // otherwise the retry of a lost batch would be taken for a repeat.
@@ -68,6 +83,9 @@ func (p *Partition) storeProducers(ctx context.Context) error {
 			return err
 		}
 	}
+	p.mu.Lock()
+	s.size = int64(len(taken))
+	p.mu.Unlock()
 	return p.putSnapshot(ctx, taken)
 }
 
@@ -132,7 +150,7 @@ func (p *Partition) takeSnapshot() (taken []byte, underWay *Appending, err error
 	}
 	p.snapshots.bytes = 0
 	p.producers.expire(time.Now().Add(-p.broker.config.ProducerRetention).UnixMilli())
-	now := producersSnapshot{Sequence: p.landed.Sequence, Next: p.next, Producers: p.producers.clone()}
+	now := producersSnapshot{Format: snapshotFormat, Sequence: p.landed.Sequence, Next: p.next, Producers: p.producers.clone()}
 	underWay = p.appends.last()
 	p.mu.Unlock()
 	taken, err = json.Marshal(now) // megabytes: appends need not wait for it
@@ -157,6 +175,9 @@ func loadSnapshot(ctx context.Context, p *Partition, end point) (read producersS
 	}
 	if err := json.Unmarshal(item.Value, &read); err != nil {
 		return read, false, fmt.Errorf("snapshot of producers: %w", err)
+	}
+	if read.Format > snapshotFormat {
+		return read, false, fmt.Errorf("snapshot of producers: format %d; this version reads %d: upgrade this node", read.Format, snapshotFormat)
 	}
 	for id, known := range read.Producers {
 		if known == nil || len(known.Sent) == 0 {

@@ -91,6 +91,9 @@ func Opening(ctx context.Context, meta topic.Meta, each func(topic string)) erro
 		if err := json.Unmarshal(item.Value, &record); err != nil {
 			return fmt.Errorf("metadata %q: %w", item.Key, err)
 		}
+		if record.Format != ImportFormat {
+			return fmt.Errorf("metadata %q: format %d; this version reads %d", item.Key, record.Format, ImportFormat)
+		}
 		if record.State != ImportOpening {
 			continue
 		}

@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ const NodesPrefix = "nodes/"
 
 // Node is the record of a node.
 type Node struct {
+	Header
 	ID       int32  `json:"id"`
 	Host     string `json:"host"`
 	Port     int32  `json:"port"`
@@ -27,12 +27,18 @@ func NodeKey(id int32) string { return NodesPrefix + strconv.Itoa(int(id)) }
 
 // ReadNode decodes what is stored of a node.
 func ReadNode(item topic.Item) (Node, error) {
-	var n Node
-	if err := json.Unmarshal(item.Value, &n); err != nil {
-		return n, fmt.Errorf("metadata of %s: %w", item.Key, err)
+	n, err := decode(item, func(n *Node) *Header { return &n.Header })
+	if err != nil {
+		return n, err
 	}
 	if want := strings.TrimPrefix(item.Key, NodesPrefix); strconv.Itoa(int(n.ID)) != want {
 		return n, fmt.Errorf("metadata of %s: it is of node %d", item.Key, n.ID)
 	}
 	return n, nil
+}
+
+// Encode returns what is to be stored of the node.
+func (n Node) Encode() ([]byte, error) {
+	n.Format = recordFormat
+	return encode(n, n.Header)
 }

@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,6 +15,7 @@ const TopicsPrefix = "topics/"
 
 // Topic is the record of a topic.
 type Topic struct {
+	Header
 	ID         string            `json:"id"`
 	Partitions []Partition       `json:"partitions"`
 	Settings   map[string]string `json:"settings,omitempty"`
@@ -51,9 +51,9 @@ type Partition struct {
 
 // ReadTopic decodes what is stored of a topic.
 func ReadTopic(item topic.Item) (Topic, error) {
-	var record Topic
-	if err := json.Unmarshal(item.Value, &record); err != nil {
-		return record, fmt.Errorf("metadata of %s: %w", item.Key, err)
+	record, err := decode(item, func(t *Topic) *Header { return &t.Header })
+	if err != nil {
+		return record, err
 	}
 	if _, err := topic.ParseID(record.ID); err != nil {
 		return record, fmt.Errorf("metadata of %s: %w", item.Key, err)
@@ -64,6 +64,12 @@ func ReadTopic(item topic.Item) (Topic, error) {
 		}
 	}
 	return record, nil
+}
+
+// Encode returns what is to be stored of the topic.
+func (r Topic) Encode() ([]byte, error) {
+	r.Format = recordFormat
+	return encode(r, r.Header)
 }
 
 // Removed is what the record keeps of a deleted partition.

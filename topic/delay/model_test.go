@@ -249,7 +249,7 @@ func (m *delayMachine) check(final bool) {
 func TestDelaysModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
-			log, err := storetest.NewMemory().OpenLog(context.Background(), "delays", nil)
+			log, err := storetest.NewMemory().OpenLog(context.Background(), "delays", []int32{1})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -26,7 +26,7 @@ func newDelayKit(t *testing.T, config topic.DelayConfig) *delayKit {
 	t.Helper()
 	k := &delayKit{t: t, store: storetest.NewMemory()}
 	var err error
-	if k.log, err = k.store.OpenLog(t.Context(), "delays", nil); err != nil {
+	if k.log, err = k.store.OpenLog(t.Context(), "delays", []int32{1}); err != nil {
 		t.Fatal(err)
 	}
 	k.node = &delayNode{disk: &delayDisk{log: k.log, committed: map[string]time.Time{}}}

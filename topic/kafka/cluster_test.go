@@ -136,12 +136,31 @@ func TestAskingTheWrongNode(t *testing.T) {
 	trim := kmsg.NewPtrDeleteRecordsRequest()
 	trim.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: "orders", Partitions: []kmsg.DeleteRecordsRequestTopicPartition{{Offset: -1}}}}
 	wantCode(t, "delete records", ask[*kmsg.DeleteRecordsResponse](wrong, 2, trim).Topics[0].Partitions[0].ErrorCode, kerr.NotLeaderForPartition)
-	dirs := kmsg.NewPtrDescribeLogDirsRequest()
-	if r := ask[*kmsg.DescribeLogDirsResponse](wrong, 4, dirs); len(r.Dirs[0].Topics) != 0 || r.Dirs[0].ErrorCode != 0 {
-		t.Errorf("a node tells sizes of what it does not lead: %+v", r.Dirs)
-	}
 	right := dial(t, s.servers[2])
 	wantCode(t, "produce", ask[*kmsg.ProduceResponse](right, 12, produce).Topics[0].Partitions[0].ErrorCode, nil)
+}
+
+// Each node tells the sizes of the partitions that it keeps, and only of those.
+func TestSizesOfReplicas(t *testing.T) {
+	s := serveSeveral(t, 3, topic.Config{})
+	if _, err := s.servers[1].broker.Create(t.Context(), topic.Spec{Name: "orders", Assignment: [][]int32{{2, 3}}}, false); err != nil {
+		t.Fatal(err)
+	}
+	s.led("orders", 0, 2)
+	batch := batchOf([]byte("x"))
+	wantCode(t, "produce", produced(dial(t, s.servers[2]), 12, produceRequest("orders", 0, batch)).ErrorCode, nil)
+	for id, want := range map[int32]string{1: "", 2: fmt.Sprint("0=", len(batch)), 3: fmt.Sprint("0=", len(batch))} {
+		r := ask[*kmsg.DescribeLogDirsResponse](dial(t, s.servers[id]), 4, kmsg.NewPtrDescribeLogDirsRequest())
+		got := ""
+		for _, sized := range r.Dirs[0].Topics {
+			for _, p := range sized.Partitions {
+				got += fmt.Sprintf("%d=%d", p.Partition, p.Size)
+			}
+		}
+		if got != want || r.Dirs[0].ErrorCode != 0 {
+			t.Errorf("node %d: %q, want %q", id, got, want)
+		}
+	}
 }
 
 // fetchOrders fetches partition 0 of orders from the start.
@@ -251,7 +270,7 @@ func TestCreateOnSeveralNodes(t *testing.T) {
 		{"four", 4, nil, kerr.InvalidReplicationFactor},
 		{"insync", 3, map[string]*string{"min.insync.replicas": kadm.StringPtr("2")}, nil},
 		{"all", 3, map[string]*string{"min.insync.replicas": kadm.StringPtr("3")}, kerr.InvalidConfig},
-		{"unclean", 3, map[string]*string{"unclean.leader.election.enable": kadm.StringPtr("true")}, kerr.InvalidConfig},
+		{"unclean", 3, map[string]*string{"unclean.leader.election.enable": kadm.StringPtr("true")}, nil},
 	} {
 		made, err := admin.CreateTopic(t.Context(), 2, test.replicas, test.configs, test.name)
 		if !errors.Is(err, asError(test.want)) {

@@ -30,16 +30,22 @@ type configSynonym struct {
 
 var configTypes = map[topic.SettingKind]kmsg.ConfigType{
 	topic.KindText: kmsg.ConfigTypeString, topic.KindBool: kmsg.ConfigTypeBoolean,
-	topic.KindInt32: kmsg.ConfigTypeInt, topic.KindInt64: kmsg.ConfigTypeLong, topic.KindList: kmsg.ConfigTypeList,
+	topic.KindInt32: kmsg.ConfigTypeInt, topic.KindInt64: kmsg.ConfigTypeLong, topic.KindDouble: kmsg.ConfigTypeDouble,
+	topic.KindList: kmsg.ConfigTypeList,
 }
 
-// topicConfigs returns all settings of a topic; own are those that are set for it.
+// topicConfigs returns the settings of a topic that have a value; own are those that are set for
+// it. Together they may be sent to AlterConfigs: a view has only those that views may have.
 func (s *Server) topicConfigs(own map[string]string, settings topic.Settings) []configEntry {
 	broker, shipped := brokerDefaults(s.broker.Config()), brokerDefaults(topic.Config{})
 	var entries []configEntry
 	for _, setting := range topic.SettingsTable() {
+		value := valueOf(&setting, own, settings)
+		if value == "" || settings.ViewOf != "" && !setting.OfViews() {
+			continue
+		}
 		entry := configEntry{
-			name: setting.Name, kind: configTypes[setting.Kind], readOnly: setting.Fixed,
+			name: setting.Name, value: &value, kind: configTypes[setting.Kind], readOnly: setting.Fixed,
 			doc: setting.Meaning + " Allowed: " + setting.Allowed + ".",
 		}
 		if value, set := own[setting.Name]; set {
@@ -55,9 +61,6 @@ func (s *Server) topicConfigs(own map[string]string, settings topic.Settings) []
 		entry.source = kmsg.ConfigSourceDefaultConfig
 		if len(entry.synonyms) > 0 {
 			entry.source = entry.synonyms[0].source
-		}
-		if value := valueOf(&setting, own, settings); value != "" {
-			entry.value = &value
 		}
 		entries = append(entries, entry)
 	}

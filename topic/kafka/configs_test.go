@@ -30,10 +30,12 @@ func described(t *testing.T, s *Server, version int16, kind kmsg.ConfigResourceT
 func TestDescribeConfigsOfATopic(t *testing.T) {
 	versions(32, func(version int16) {
 		s := admin(t, topic.Config{RetentionBytes: 5000})
-		s.made(t, topic.Spec{Name: "orders", Settings: map[string]string{"retention.ms": "60000", "cleanup.policy": "delete"}})
+		orders := s.made(t, topic.Spec{Name: "orders", Settings: map[string]string{"retention.ms": "60000", "cleanup.policy": "delete", "segment.bytes": "1048576"}})
 		configs := described(t, s, version, kmsg.ConfigResourceTypeTopic, "orders")
-		if len(configs) != len(topic.SettingsTable()) {
-			t.Errorf("version %d: %d settings, want %d", version, len(configs), len(topic.SettingsTable()))
+		for _, setting := range topic.SettingsTable() {
+			if _, described := configs[setting.Name]; described != (setting.Value(orders.Settings()) != "") {
+				t.Errorf("version %d: %s is described: %v; want those with a value", version, setting.Name, described)
+			}
 		}
 		for _, test := range []struct {
 			name, value string
@@ -47,7 +49,8 @@ func TestDescribeConfigsOfATopic(t *testing.T) {
 			{"max.message.bytes", "1048588", 5, 3, "message.max.bytes=1048588(DEFAULT_CONFIG)", false},
 			{"cleanup.policy", "delete", 1, 7, "cleanup.policy=delete(DYNAMIC_TOPIC_CONFIG) log.cleanup.policy=delete(DEFAULT_CONFIG)", true},
 			{"sluice.delay.enable", "false", 5, 1, "", false},
-			{"sluice.view.of", "", 5, 2, "", false},
+			{"segment.bytes", "1048576", 1, 3, "segment.bytes=1048576(DYNAMIC_TOPIC_CONFIG) log.segment.bytes=1073741824(DEFAULT_CONFIG)", false},
+			{"min.cleanable.dirty.ratio", "0.5", 5, 6, "log.cleaner.min.cleanable.ratio=0.5(DEFAULT_CONFIG)", false},
 		} {
 			got := configs[test.name]
 			value := ""
@@ -73,6 +76,9 @@ func TestDescribeConfigsOfATopic(t *testing.T) {
 			if version >= 3 && (got.ConfigType != test.kind || got.Documentation == nil || !strings.Contains(*got.Documentation, "Allowed: ")) {
 				t.Errorf("version %d: %s has type %v and the text %v", version, test.name, got.ConfigType, got.Documentation)
 			}
+		}
+		if doc := configs["segment.bytes"].Documentation; version >= 3 && (doc == nil || !strings.HasPrefix(*doc, "No effect here: ")) {
+			t.Errorf("version %d: a setting without effect is described as %v", version, doc)
 		}
 		if some := described(t, s, version, kmsg.ConfigResourceTypeTopic, "orders", "retention.ms", "nosuch"); len(some) != 1 || some["retention.ms"].Value == nil {
 			t.Errorf("version %d: one setting that is there and one that is not: %v", version, some)
@@ -154,6 +160,33 @@ func TestAlterConfigs(t *testing.T) {
 	})
 }
 
+// The answer to DescribeConfigs can be sent to AlterConfigs as it is, which then changes nothing.
+func TestDescribedConfigsCanBeAltered(t *testing.T) {
+	s := admin(t, topic.Config{})
+	s.made(t, topic.Spec{Name: "orders", Settings: map[string]string{"segment.bytes": "1048576", "compression.type": "zstd"}})
+	s.made(t, topic.Spec{Name: "paid", Settings: map[string]string{"sluice.view.of": "orders", "sluice.view.where": "true", "flush.ms": "9"}})
+	for _, name := range []string{"orders", "paid"} {
+		before := described(t, s, 4, kmsg.ConfigResourceTypeTopic, name)
+		request := kmsg.AlterConfigsRequestResource{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: name}
+		for _, config := range before {
+			request.Configs = append(request.Configs, kmsg.AlterConfigsRequestResourceConfig{Name: config.Name, Value: config.Value})
+		}
+		r := asked[*kmsg.AlterConfigsRequest, *kmsg.AlterConfigsResponse](t, s, 2, &kmsg.AlterConfigsRequest{Resources: []kmsg.AlterConfigsRequestResource{request}})
+		if got := result(r.Resources[0].ErrorCode, r.Resources[0].ErrorMessage); got != "NONE" {
+			t.Errorf("%s: %s", name, got)
+		}
+		after := described(t, s, 4, kmsg.ConfigResourceTypeTopic, name)
+		for key, config := range before {
+			if now := after[key]; now.Value == nil || *now.Value != *config.Value {
+				t.Errorf("%s: %s is %v, was %q", name, key, now.Value, *config.Value)
+			}
+		}
+		if len(after) != len(before) {
+			t.Errorf("%s: %d settings, %d before", name, len(after), len(before))
+		}
+	}
+}
+
 func TestIncrementalAlterConfigs(t *testing.T) {
 	text := kmsg.StringPtr
 	versions(44, func(version int16) {
@@ -173,8 +206,8 @@ func TestIncrementalAlterConfigs(t *testing.T) {
 			{2, "orders", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "cleanup.policy", Op: 2, Value: text("compact")}}, false, `INVALID_CONFIG: "delete,compact"`},
 			{2, "orders", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "cleanup.policy", Op: 3, Value: text("delete")}}, false, `INVALID_CONFIG: cleanup.policy: ""`},
 			{2, "orders", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "cleanup.policy", Op: 9, Value: text("delete")}}, false, "INVALID_REQUEST: want 0 to 3"},
-			{2, "orders", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "segment.ms", Value: text("5")}}, false, "INVALID_CONFIG: would do nothing here"},
-			{2, "orders", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "segment.ms", Op: 1}}, false, "INVALID_CONFIG: would do nothing here"},
+			{2, "orders", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "segment.ms", Value: text("0")}}, false, "INVALID_CONFIG: want a whole number, 1 or more"},
+			{2, "orders", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "message.format.version", Op: 1}}, false, "INVALID_CONFIG: there is no message.format.version"},
 			{2, "nosuch", nil, false, "UNKNOWN_TOPIC_OR_PARTITION: topic does not exist"},
 			{4, "1", nil, false, "INVALID_REQUEST: set where it is started"},
 			{8, "1", nil, false, "INVALID_REQUEST: those of topics can be altered"},

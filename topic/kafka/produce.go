@@ -70,9 +70,9 @@ func (s *Server) produce(c *call, r *kmsg.ProduceRequest) answer {
 			switch {
 			case refused != nil:
 			case t.Settings().Delays:
-				started.begin = func() (*broker.Appending, error) { return s.appendTo(c, t, r, part) }
+				started.begin = func(ctx context.Context) (*broker.Appending, error) { return s.appendTo(ctx, c, t, r, part) }
 			default:
-				started.appending, started.err = s.appendTo(c, t, r, part)
+				started.appending, started.err = s.appendTo(c.session.ctx, c, t, r, part)
 			}
 		}
 	}
@@ -97,9 +97,9 @@ type started struct {
 	topic     *broker.Topic
 	partition int32
 	// begin begins the append when the request's turn to be answered has come, so that other
-	// requests of the connection need not wait until delayed records are durable. Nil: it has
-	// begun.
-	begin     func() (*broker.Appending, error)
+	// requests of the connection need not wait until delayed records are durable; all of a request
+	// wait no longer than its producer. Nil: it has begun.
+	begin     func(ctx context.Context) (*broker.Appending, error)
 	appending *broker.Appending
 	err       error
 }
@@ -126,7 +126,7 @@ func (s *Server) produceTo(r *kmsg.ProduceRequest, asked *kmsg.ProduceRequestTop
 var errNoRecords = fmt.Errorf("%w: no records", topic.ErrInvalidRecord)
 
 // appendTo checks the records for one partition and starts to append them.
-func (s *Server) appendTo(c *call, t *broker.Topic, r *kmsg.ProduceRequest, part *kmsg.ProduceRequestTopicPartition) (*broker.Appending, error) {
+func (s *Server) appendTo(ctx context.Context, c *call, t *broker.Topic, r *kmsg.ProduceRequest, part *kmsg.ProduceRequestTopicPartition) (*broker.Appending, error) {
 	if len(part.Records) == 0 {
 		return nil, errNoRecords
 	}
@@ -149,7 +149,7 @@ func (s *Server) appendTo(c *call, t *broker.Topic, r *kmsg.ProduceRequest, part
 			return nil, err
 		}
 	}
-	return t.Append(c.session.ctx, part.Partition, batches)
+	return t.Append(ctx, part.Partition, batches)
 }
 
 // unpack decompresses messages of a message set, see upConvert. The memory for what becomes of them
@@ -235,7 +235,7 @@ func (p *producing) tellLeaders(s *Server) {
 // finish waits for the append to one partition and answers it.
 func (started *started) finish(ctx context.Context, s *Server, done *kmsg.ProduceResponseTopicPartition) {
 	if started.begin != nil {
-		started.appending, started.err = started.begin()
+		started.appending, started.err = started.begin(ctx)
 	}
 	err := started.err
 	if err == nil {

@@ -163,7 +163,7 @@ func TestASmallPartOfALargeRequestIsCopied(t *testing.T) {
 	for size, copied := range map[int]bool{400 << 10: false, 100 << 20: true} {
 		part := kmsg.NewProduceRequestTopicPartition()
 		part.Records = batchOf(make([]byte, 300<<10))
-		appending, err := s.appendTo(&call{size: size, session: session}, orders, &kmsg.ProduceRequest{Version: 11}, &part)
+		appending, err := s.appendTo(t.Context(), &call{size: size, session: session}, orders, &kmsg.ProduceRequest{Version: 11}, &part)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,6 +208,58 @@ func TestInvalidRecordsAreRefused(t *testing.T) {
 	wantCode(t, "what does not decompress", produced(p, 8, produceRequest("orders", 0, nonsense)).ErrorCode, kerr.InvalidRecord)
 	if end := orders.Partitions()[0].Ends().HighWatermark; end != 0 {
 		t.Errorf("%d records were appended, want none", end)
+	}
+}
+
+// A topic with a compression.type keeps batches of any codec with that one, within its
+// max.message.bytes.
+func TestBatchesAreKeptAsTheTopicCompresses(t *testing.T) {
+	s, b := serve(t, topic.Config{})
+	p := dial(t, s)
+	value := bytes.Repeat([]byte("sluice"), 1000)
+	for kind, want := range map[string]int{
+		"producer": topic.CodecGzip, "uncompressed": topic.CodecNone, "gzip": topic.CodecGzip, "snappy": topic.CodecSnappy, "lz4": topic.CodecLZ4, "zstd": topic.CodecZstd,
+	} {
+		_, err := b.Create(t.Context(), topic.Spec{Name: kind, Partitions: 1, Settings: map[string]string{"compression.type": kind}}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent := batchWith(func(batch *kmsg.RecordBatch) {
+			batch.ProducerID, batch.ProducerEpoch, batch.FirstSequence = 5, 0, 0
+			batch.Records, batch.Attributes = compressors["gzip"].compress(batch.Records), topic.CodecGzip
+			batch.Length = int32(topic.BatchOverhead - 12 + len(batch.Records))
+		}, value, []byte("last"))
+		for range 2 { // the second time as a retry
+			got := produced(p, 8, produceRequest(kind, 0, bytes.Clone(sent)))
+			wantCode(t, kind, got.ErrorCode, nil)
+		}
+		kept, err := topic.SplitBatches(ask[*kmsg.FetchResponse](p, 12, fetchRequest(kind, 0, 0)).Topics[0].Partitions[0].RecordBatches)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var values []string
+		batch := kept[0]
+		for record, err := range batch.Records() {
+			if err != nil {
+				t.Fatalf("%s: %v", kind, err)
+			}
+			values = append(values, string(record.Value))
+		}
+		if batch.Compression() != want || !slices.Equal(values, []string{string(value), "last"}) || batch.Check() != nil || len(kept) != 1 {
+			t.Errorf("%s: %d batches with codec %d and %d records, want one with %d and both", kind, len(kept), batch.Compression(), len(values), want)
+		}
+		limit := "200"
+		if err := b.Alter(t.Context(), kind, map[string]*string{"max.message.bytes": &limit}, false, false); err != nil {
+			t.Fatal(err)
+		}
+		refused := (*kerr.Error)(nil)
+		if kind == "uncompressed" {
+			refused = kerr.MessageTooLarge
+		}
+		wantCode(t, kind+" within 200 bytes", produced(p, 8, produceRequest(kind, 0, batchWith(func(batch *kmsg.RecordBatch) {
+			batch.Records, batch.Attributes = compressors["gzip"].compress(batch.Records), topic.CodecGzip
+			batch.Length = int32(topic.BatchOverhead - 12 + len(batch.Records))
+		}, value[:600]))).ErrorCode, refused)
 	}
 }
 

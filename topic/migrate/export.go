@@ -173,7 +173,11 @@ func (e *Export) topic(ctx context.Context, name string, record catalog.Topic, l
 		}
 	}
 	for _, name := range topic.logNames() {
-		log, err := e.store.OpenLog(ctx, name, nil)
+		var nodes []int32 // the log must exist
+		if !strings.HasPrefix(name, catalog.RecordsPrefix) {
+			nodes = []int32{e.store.Cluster().Node()} // that of delayed records is made when it is first read
+		}
+		log, err := e.store.OpenLog(ctx, name, nodes)
 		if err != nil {
 			return topic, err
 		}

@@ -3,7 +3,6 @@ package migrate
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -219,7 +218,7 @@ func (m *Import) openTopics(ctx context.Context, record catalog.Import, topics [
 }
 
 func (m *Import) openTopic(ctx context.Context, key string, record catalog.Topic) error {
-	value, err := json.Marshal(record)
+	value, err := record.Encode()
 	if err != nil {
 		return err
 	}

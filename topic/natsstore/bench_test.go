@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
 	"github.com/sluice-project/sluice/topic/group"
@@ -22,7 +24,7 @@ func benchLog(b *testing.B) topic.Log {
 			b.Error(err)
 		}
 	})
-	l, err := s.OpenLog(b.Context(), "bench", nil)
+	l, err := s.OpenLog(b.Context(), "bench", []int32{1})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -129,6 +131,36 @@ func BenchmarkMetaKeys(b *testing.B) {
 	}
 }
 
+// BenchmarkMetaList lists the 32 items of a prefix, beside other items.
+func BenchmarkMetaList(b *testing.B) {
+	for _, others := range []int{0, 1_000, 20_000} {
+		b.Run(fmt.Sprintf("%dothers", others), func(b *testing.B) {
+			s := open(b, b.TempDir(), natsstore.Options{Logger: slog.New(slog.DiscardHandler)})
+			defer s.Close()
+			var putting errgroup.Group
+			putting.SetLimit(512)
+			for i := range others + 32 {
+				key := fmt.Sprintf("offsets/group-%d/orders", i)
+				if i < 32 {
+					key = fmt.Sprintf("slots/%d", i)
+				}
+				putting.Go(func() error {
+					_, err := s.Meta().Put(b.Context(), key, make([]byte, 100), 0)
+					return err
+				})
+			}
+			if err := putting.Wait(); err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				if items, err := s.Meta().List(b.Context(), "slots/"); err != nil || len(items) != 32 {
+					b.Fatal(len(items), err)
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkCommit commits offsets through the coordinator of groups: in each
 // group some goroutines, with a partition each.
 func BenchmarkCommit(b *testing.B) {
@@ -169,7 +201,7 @@ func BenchmarkCommit(b *testing.B) {
 // BenchmarkStart opens a store and a broker on it, after an orderly stop. Each
 // partition has an entry.
 func BenchmarkStart(b *testing.B) {
-	const partitions = 200
+	const partitions = 500
 	for _, topics := range []int{1, partitions} {
 		b.Run(fmt.Sprintf("%dtopics/%dpartitions", topics, partitions), func(b *testing.B) {
 			dir := b.TempDir()

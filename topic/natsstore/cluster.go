@@ -42,7 +42,7 @@ type cluster struct {
 	peers   *peers
 	work    *lifecycle.Group
 	wake    chan struct{} // holds one element if a check is due at once
-	watches watches
+	watches topic.Watches
 	sending sync.Mutex // held while a heartbeat is sent: the last one is current
 
 	mu       sync.Mutex
@@ -95,7 +95,7 @@ func (c *cluster) stop() error {
 // aliveChanged signals that the set of alive nodes has changed.
 func (c *cluster) aliveChanged() {
 	c.store.options.Logger.Info("other nodes are alive", "alive", c.peers.now())
-	c.watches.notify("")
+	c.watches.Notify("")
 }
 
 // wakeUp makes the next check happen at once.
@@ -168,7 +168,7 @@ func (c *cluster) watchLeaders(ctx context.Context) error {
 		if c.peers.tick(now) || met {
 			c.aliveChanged()
 		} else if changed {
-			c.watches.notify("")
+			c.watches.Notify("")
 		}
 		select {
 		case <-ctx.Done():
@@ -225,7 +225,7 @@ func (c *cluster) leads(stream string) bool {
 
 // Watch calls signal when the result of Alive or Leads may have changed, at most some
 // 100 ms later.
-func (c *cluster) Watch(signal func()) (cancel func()) { return c.watches.add("", signal) }
+func (c *cluster) Watch(signal func()) (cancel func()) { return c.watches.Add("", signal) }
 
 // Followed announces the revision up to which this node follows the metadata.
 func (c *cluster) Followed(revision uint64) {

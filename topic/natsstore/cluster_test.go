@@ -22,11 +22,14 @@ type part struct {
 	closed atomic.Bool
 }
 
-func (p *part) OpenLog(ctx context.Context, name string, _ []int32) (topic.Log, error) {
+func (p *part) OpenLog(ctx context.Context, name string, nodes []int32) (topic.Log, error) {
 	if p.closed.Load() {
 		return nil, topic.ErrClosed
 	}
-	return p.Store.OpenLog(ctx, p.own(name), p.on)
+	if len(nodes) > 0 {
+		nodes = p.on
+	}
+	return p.Store.OpenLog(ctx, p.own(name), nodes)
 }
 
 func (p *part) DeleteLog(ctx context.Context, name string) error {

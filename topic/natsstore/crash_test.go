@@ -47,7 +47,7 @@ func child(dir string) {
 	var logs [2]topic.Log
 	var next [2]uint64
 	for i := range logs {
-		logs[i], err = s.OpenLog(ctx, fmt.Sprint("log", i), nil)
+		logs[i], err = s.OpenLog(ctx, fmt.Sprint("log", i), []int32{1})
 		fail(err)
 		_, last, err := logs[i].Ends(ctx)
 		fail(err)

@@ -37,7 +37,7 @@ func (d *disk) keep(now time.Time, adding int, reserve int64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.looked.IsZero() || now.Sub(d.looked) >= diskPoll {
-		free, err := freeSpace(d.dir)
+		_, free, err := volume(d.dir)
 		d.known, d.free, d.looked = err == nil, free, now
 	}
 	if !d.known {
@@ -49,4 +49,10 @@ func (d *disk) keep(now time.Time, adding int, reserve int64) error {
 	}
 	d.free -= uint64(adding)
 	return nil
+}
+
+// Volume implements [topic.Volume].
+func (s *Store) Volume() (total, free int64, err error) {
+	size, left, err := volume(s.disk.dir)
+	return int64(size), int64(left), err
 }

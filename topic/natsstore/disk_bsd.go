@@ -8,14 +8,15 @@ import (
 	"syscall"
 )
 
-// freeSpace returns how many bytes a process without privileges can add to the file
-// system that holds dir.
-func freeSpace(dir string) (uint64, error) {
+// volume returns the size of the file system that holds dir, and how many bytes a process without
+// privileges can add to it.
+func volume(dir string) (total, free uint64, err error) {
 	var stat syscall.Statfs_t
 	if err := syscall.Statfs(dir, &stat); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return uint64(stat.Bsize) * uint64(max(stat.Bavail, 0)), nil
+	size := uint64(stat.Bsize)
+	return size * stat.Blocks, size * uint64(max(stat.Bavail, 0)), nil
 }
 
 // tryLock locks a file for this process until it is closed, as earlier releases do, or

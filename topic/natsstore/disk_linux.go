@@ -6,14 +6,15 @@ import (
 	"syscall"
 )
 
-// freeSpace returns how many bytes a process without privileges can add to the file
-// system that holds dir.
-func freeSpace(dir string) (uint64, error) {
+// volume returns the size of the file system that holds dir, and how many bytes a process without
+// privileges can add to it.
+func volume(dir string) (total, free uint64, err error) {
 	var stat syscall.Statfs_t
 	if err := syscall.Statfs(dir, &stat); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return uint64(stat.Frsize) * stat.Bavail, nil // Bsize may be larger: the advised size of a read
+	size := uint64(stat.Frsize) // Bsize may be larger: the advised size of a read
+	return size * stat.Blocks, size * stat.Bavail, nil
 }
 
 // tryLock locks a file for this process until it is closed, as earlier releases do, or

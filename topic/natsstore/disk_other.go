@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// freeSpace is not supported here: writes to a full disk fail after Options.Timeout.
-func freeSpace(string) (uint64, error) { return 0, errors.ErrUnsupported }
+// volume is not supported here: writes to a full disk fail after Options.Timeout.
+func volume(string) (total, free uint64, err error) { return 0, 0, errors.ErrUnsupported }
 
 // tryLock is not supported here: nothing keeps two processes apart.
 func tryLock(*os.File) error { return nil }

@@ -8,5 +8,5 @@ func CleanAtOnce(s *Store) {
 	s.meta.cleanAt = cleanLimits{slack: 256, entries: cleanEntries, bytes: 64}
 }
 
-// FreeSpace returns how much of a disk is free.
-var FreeSpace = freeSpace
+// VolumeOf returns the size of a disk, and how much of it is free.
+var VolumeOf = volume

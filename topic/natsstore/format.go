@@ -43,7 +43,7 @@ func (e *FormatError) Error() string {
 	switch {
 	case e.Found == "":
 		return fmt.Sprintf("%s is not empty and was not made by Sluice: choose another directory", e.Dir)
-	case e.Found == strings.TrimSpace(formatText):
+	case e.Found == strings.TrimSpace(formatText), strings.HasPrefix(e.Found, "sluice topic, files,"):
 		return fmt.Sprintf("%s holds the topics of a single node: start the cluster with another directory, and copy them with `sluice topic migrate`",
 			e.Dir)
 	}

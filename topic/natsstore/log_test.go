@@ -36,7 +36,7 @@ func openStore(t *testing.T, options Options) *Store {
 
 func openLog(t *testing.T, s *Store) *log {
 	t.Helper()
-	l, err := s.OpenLog(t.Context(), "log", nil)
+	l, err := s.OpenLog(t.Context(), "log", []int32{1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestManyLogsAreWarnedOf(t *testing.T) {
 	s.options.Logger = slog.New(slog.NewTextHandler(&text, nil))
 	s.streams = warnStreams - 2
 	for i, want := range []bool{false, true, true} {
-		if _, err := s.OpenLog(t.Context(), fmt.Sprint("many", i), nil); err != nil {
+		if _, err := s.OpenLog(t.Context(), fmt.Sprint("many", i), []int32{1}); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(text.String(), "many logs"); got != want {

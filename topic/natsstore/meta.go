@@ -53,7 +53,7 @@ type meta struct {
 	changed  chan struct{}
 	trimming bool
 	cleanAt  cleanLimits
-	watches  watches
+	watches  topic.Watches
 }
 
 var _ topic.Meta = (*meta)(nil)
@@ -104,7 +104,7 @@ func openMeta(ctx context.Context, s *Store) (*meta, error) {
 		store: s, log: s.register("of the metadata", metaSubject, stream),
 		work: lifecycle.NewGroup(context.Background()), free: semaphore.NewWeighted(waitingBytes),
 		wake: make(chan struct{}, 1), cleanAt: defaultCleanLimits,
-		state: metaState{items: map[string]metaItem{}, from: 1},
+		state: metaState{items: newMetaItems(), from: 1},
 	}
 	m.log.small = true
 	if s.cluster != nil {
@@ -185,7 +185,7 @@ func (m *meta) Get(ctx context.Context, key string) (topic.Item, error) {
 	}
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	item, exists := m.state.items[key]
+	item, exists := m.state.items.get(key)
 	if !exists {
 		return topic.Item{}, fmt.Errorf("%w: key %q", topic.ErrNotFound, key)
 	}
@@ -336,7 +336,7 @@ func (m *meta) write(ctx, within context.Context, o operation) (uint64, error) {
 // Watch calls signal whenever an item whose key begins with prefix may have changed,
 // until cancel is called.
 func (m *meta) Watch(prefix string, signal func()) (cancel func()) {
-	return m.watches.add(prefix, signal)
+	return m.watches.Add(prefix, signal)
 }
 
 // withdraw removes a change that waits. It reports false if it is already being written.

@@ -250,7 +250,8 @@ func TestDecisions(t *testing.T) {
 		"set after it was a guard":    {{change: other, guards: guard(7)}, {change: put, expect: 7}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			state := metaState{items: map[string]metaItem{"key": {revision: 7, at: 7}}, last: 9, from: 1}
+			state := metaState{items: newMetaItems(), last: 9, from: 1}
+			state.items.ReplaceOrInsert("key", metaItem{revision: 7, at: 7})
 			d := state.decide(nil, changesHead{From: 1})
 			for i, step := range steps {
 				if err := d.add(step.change, step.expect, step.guards...); !errors.Is(err, step.want) {

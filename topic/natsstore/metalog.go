@@ -215,7 +215,7 @@ func (m *meta) apply(entry topic.Entry) error {
 	}
 	m.notify()
 	m.mu.Unlock()
-	m.watches.notify(keys...)
+	m.watches.Notify(keys...)
 	return err
 }
 

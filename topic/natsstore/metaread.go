@@ -64,7 +64,7 @@ func (m *meta) stateAt(ctx context.Context, last uint64) (*metaState, error) {
 	if err != nil {
 		return nil, err
 	}
-	state := &metaState{items: map[string]metaItem{}, last: first - 1, from: first}
+	state := &metaState{items: newMetaItems(), last: first - 1, from: first}
 	err = m.entries(ctx, state.last, last, func(entry topic.Entry) error {
 		_, err := state.apply(entry)
 		return err
@@ -120,7 +120,7 @@ func (m *meta) replace(state *metaState) {
 	m.state = *state
 	m.notify()
 	m.mu.Unlock()
-	m.watches.notify(keys...)
+	m.watches.Notify(keys...)
 }
 
 // entries calls each with the entries after `after`, up to last.

@@ -3,20 +3,56 @@ package natsstore
 import (
 	"bytes"
 	"fmt"
-	"maps"
+	"iter"
 	"slices"
 	"strings"
+
+	"github.com/RaduBerinde/btreemap"
 
 	"github.com/sluice-project/sluice/topic"
 )
 
 // metaState is the metadata after one of its entries.
 type metaState struct {
-	items map[string]metaItem
+	items metaItems
 	last  uint64 // the entry
 	from  uint64 // the first entry that counts
 	bytes uint64 // the data of all entries from there on
 	live  uint64 // the size of all items as changes
+}
+
+// metaItems holds the items in the order of their keys, so that those of a prefix cost no more
+// than themselves.
+type metaItems struct {
+	*btreemap.BTreeMap[string, metaItem]
+}
+
+// itemsDegree is the degree of the tree: nodes have up to twice as many items.
+const itemsDegree = 16
+
+func newMetaItems() metaItems {
+	return metaItems{btreemap.New[string, metaItem](itemsDegree, strings.Compare)}
+}
+
+func (i metaItems) get(key string) (metaItem, bool) {
+	_, item, exists := i.Get(key)
+	return item, exists
+}
+
+// all returns all items in order.
+func (i metaItems) all() iter.Seq2[string, metaItem] {
+	return i.Ascend(btreemap.Min[string](), btreemap.Max[string]())
+}
+
+// of returns the items whose keys begin with a prefix, in order.
+func (i metaItems) of(prefix string) iter.Seq2[string, metaItem] {
+	return func(yield func(string, metaItem) bool) {
+		for key, item := range i.Ascend(btreemap.GE(prefix), btreemap.Max[string]()) {
+			if !strings.HasPrefix(key, prefix) || !yield(key, item) {
+				return
+			}
+		}
+	}
 }
 
 // metaItem is a key's value and the entry that has it.
@@ -39,9 +75,8 @@ func (s *metaState) apply(entry topic.Entry) (keys []string, err error) {
 		if change.Revision == 0 { // otherwise cleaning has copied it
 			keys = append(keys, change.Key)
 		}
-		if old, exists := s.items[change.Key]; exists {
+		if _, old, exists := s.items.Delete(change.Key); exists {
 			s.live -= old.size(change.Key)
-			delete(s.items, change.Key)
 		}
 		if change.Delete {
 			continue
@@ -50,7 +85,7 @@ func (s *metaState) apply(entry topic.Entry) (keys []string, err error) {
 		if item.revision == 0 {
 			item.revision = entry.Sequence
 		}
-		s.items[change.Key] = item
+		s.items.ReplaceOrInsert(change.Key, item)
 		s.live += item.size(change.Key)
 	}
 	s.last, s.from, s.bytes = entry.Sequence, head.From, head.Bytes+uint64(len(entry.Data))
@@ -60,13 +95,13 @@ func (s *metaState) apply(entry topic.Entry) (keys []string, err error) {
 // difference returns the keys that only one of two states has, or with different revisions.
 func (s *metaState) difference(other *metaState) []string {
 	var keys []string
-	for key, item := range s.items {
-		if other.items[key].revision != item.revision {
+	for key, item := range s.items.all() {
+		if now, _ := other.items.get(key); now.revision != item.revision {
 			keys = append(keys, key)
 		}
 	}
-	for key := range other.items {
-		if _, exists := s.items[key]; !exists {
+	for key := range other.items.all() {
+		if !s.items.Has(key) {
 			keys = append(keys, key)
 		}
 	}
@@ -76,12 +111,9 @@ func (s *metaState) difference(other *metaState) []string {
 // list returns the items whose key begins with prefix, sorted by key.
 func (s *metaState) list(prefix string) []topic.Item {
 	items := []topic.Item{}
-	for key, item := range s.items {
-		if strings.HasPrefix(key, prefix) {
-			items = append(items, topic.Item{Key: key, Value: item.copy(), Revision: item.revision})
-		}
+	for key, item := range s.items.of(prefix) {
+		items = append(items, topic.Item{Key: key, Value: item.copy(), Revision: item.revision})
 	}
-	slices.SortFunc(items, func(a, b topic.Item) int { return strings.Compare(a.Key, b.Key) })
 	return items
 }
 
@@ -127,7 +159,8 @@ func (d *decision) revision(key string) (revision uint64, known bool) {
 	if exists, changed := d.changed[key]; changed {
 		return 0, !exists
 	}
-	return d.state.items[key].revision, true
+	item, _ := d.state.items.get(key)
+	return item.revision, true
 }
 
 // carry adds a change that needs no decision.
@@ -145,7 +178,11 @@ type cleaning struct {
 
 // clean starts a round.
 func (s *metaState) clean() *cleaning {
-	return &cleaning{upTo: s.last, keys: slices.Collect(maps.Keys(s.items))}
+	keys := make([]string, 0, s.items.Len())
+	for key := range s.items.all() {
+		keys = append(keys, key)
+	}
+	return &cleaning{upTo: s.last, keys: keys}
 }
 
 // next returns an entry of about size bytes with the next keys. The last one advances the
@@ -154,7 +191,7 @@ func (c *cleaning) next(s *metaState, buffer []byte, size int) []byte {
 	d := s.decide(buffer, changesHead{From: s.from, Bytes: s.bytes})
 	for len(c.keys) > 0 && len(d.data) < size {
 		key := c.keys[0]
-		item, exists := s.items[key]
+		item, exists := s.items.get(key)
 		if exists && item.at <= c.upTo {
 			if !d.empty && len(d.data)+int(item.size(key)) > size {
 				return d.data

@@ -29,7 +29,7 @@ func openFor(t *testing.T, dir string, options natsstore.Options) *natsstore.Sto
 
 func openLog(t *testing.T, s topic.Store, name string) topic.Log {
 	t.Helper()
-	l, err := s.OpenLog(t.Context(), name, nil)
+	l, err := s.OpenLog(t.Context(), name, []int32{1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestAClosedStoreSaysSo(t *testing.T) {
 func TestBoundsAreChecked(t *testing.T) {
 	s := openFor(t, t.TempDir(), natsstore.Options{})
 	for _, name := range []string{"", "a.b", "a b", "a/b", "ä", "*", ">", strings.Repeat("x", 201)} {
-		if _, err := s.OpenLog(t.Context(), name, nil); err == nil {
+		if _, err := s.OpenLog(t.Context(), name, []int32{1}); err == nil {
 			t.Errorf("log name %q is taken", name)
 		}
 	}
@@ -207,11 +207,14 @@ func TestAFullDiskIsNotWrittenTo(t *testing.T) {
 // Below the reserve, but above half of it, records and topics can be removed.
 func TestAFullDiskCanBeFreed(t *testing.T) {
 	dir := t.TempDir()
-	free, err := natsstore.FreeSpace(dir)
+	total, free, err := natsstore.VolumeOf(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := openFor(t, dir, natsstore.Options{DiskReserve: int64(free) * 3 / 2})
+	if size, left, err := s.Volume(); size != int64(total) || left <= 0 || left > size || err != nil {
+		t.Errorf("the disk has %d bytes, %d of them free, %v; want %d", size, left, err, total)
+	}
 	l := openLog(t, s, "log")
 	wantError(t, appendOne(l, 1, 1), topic.ErrFull)
 	if err := appendOne(l, 1, 0); err != nil {
@@ -298,5 +301,48 @@ func TestADeletedLogIsGoneWhileAnotherIsRemoved(t *testing.T) {
 	}
 	if _, last, err := openLog(t, s, "log").Ends(t.Context()); last != 0 || err != nil {
 		t.Fatalf("the new log ends at %d: %v", last, err)
+	}
+}
+
+// A stream that is missing from the directory is an error, and not made again, empty.
+func TestMissingStreamsAreErrors(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, natsstore.Options{})
+	for _, name := range []string{"lost", "kept"} {
+		if err := appendOne(openLog(t, s, name), 1, 10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	remove(t, dir, "log-lost")
+	s = open(t, dir, natsstore.Options{})
+	if _, err := s.OpenLog(t.Context(), "lost", nil); !errors.Is(err, topic.ErrNoLog) || !strings.Contains(err.Error(), "lost") {
+		t.Errorf("a lost log: %v, want an ErrNoLog that names it", err)
+	}
+	if _, err := s.OpenLog(t.Context(), "kept", nil); err != nil {
+		t.Errorf("another: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	remove(t, dir, "meta")
+	_, err := natsstore.Open(dir, natsstore.Options{})
+	var missing *natsstore.MetaMissingError
+	if !errors.As(err, &missing) || missing.Logs != 1 || missing.Example != "log-kept" {
+		t.Errorf("lost metadata: %v, want a MetaMissingError of one log", err)
+	}
+}
+
+// remove removes the files of a stream.
+func remove(t *testing.T, dir, stream string) {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", stream))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%v, %v: want the directory of %s", found, err, stream)
+	}
+	if err := os.RemoveAll(found[0]); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -94,7 +94,10 @@ type Store struct {
 	tokens map[uint64]*log // by the token in their reply subjects
 }
 
-var _ topic.Store = (*Store)(nil)
+var (
+	_ topic.Store  = (*Store)(nil)
+	_ topic.Volume = (*Store)(nil)
+)
 
 // Open opens the store in a directory, and makes it if there is none. With
 // Options.Cluster it waits for other nodes, see OpenCluster. Errors:

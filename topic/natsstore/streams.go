@@ -7,7 +7,9 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -22,8 +24,8 @@ import (
 const warnStreams = 1000
 
 // OpenLog returns the log of that name. If it does not exist, OpenLog makes it, in a
-// cluster on the given 1 to 5 nodes; without nodes the error is topic.ErrNoLog. All calls
-// with one name return the same log until it is deleted.
+// cluster on the given 1 to 5 nodes; without nodes the error is topic.ErrNoLog, so that a
+// log that was lost is never taken for a new one. All calls with one name return the same log until it is deleted.
 func (s *Store) OpenLog(ctx context.Context, name string, nodes []int32) (topic.Log, error) {
 	return s.MakeLog(ctx, name, nodes, 1)
 }
@@ -84,14 +86,15 @@ func (s *Store) opened(ctx context.Context, name string) *log {
 // logConfig returns the settings of a new log's stream that differ between logs.
 func (s *Store) logConfig(name string, nodes []int32) (jetstream.StreamConfig, error) {
 	config := jetstream.StreamConfig{
-		Name: logStream + name, Subjects: []string{logSubject + name}, Discard: jetstream.DiscardNew, Replicas: 1,
-	}
-	if s.cluster == nil {
-		return config, nil
+		Name: logStream + name, Subjects: []string{logSubject + name}, Discard: jetstream.DiscardNew,
 	}
 	config.Replicas = len(nodes)
 	if len(nodes) == 0 {
 		return config, nil // the log must exist
+	}
+	if s.cluster == nil {
+		config.Replicas = 1
+		return config, nil
 	}
 	if placement := s.cluster.placementOn(nodes); len(placement.Tags) > 0 {
 		config.Placement = placement
@@ -106,8 +109,13 @@ func (s *Store) stream(ctx context.Context, config jetstream.StreamConfig) (jets
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return stream, err
 	}
-	if s.cluster != nil && config.Name != metaStream && config.Replicas == 0 {
+	if config.Name != metaStream && config.Replicas == 0 {
 		return nil, err
+	}
+	if config.Name == metaStream {
+		if err := s.isNew(ctx); err != nil {
+			return nil, err
+		}
 	}
 	config.Storage, config.AllowDirect = jetstream.FileStorage, true
 	// No message has an id to find duplicates by, so the window is the shortest.
@@ -126,6 +134,35 @@ func (s *Store) stream(ctx context.Context, config jetstream.StreamConfig) (jets
 	s.streams++
 	s.warnOfStreams()
 	return stream, nil
+}
+
+// isNew returns an error if there are logs: then the metadata, which is missing, was lost, and
+// must not be made again, empty.
+func (s *Store) isNew(ctx context.Context) error {
+	var logs []string
+	err := s.retry(ctx, func(ctx context.Context) error {
+		names := s.js.StreamNames(ctx)
+		logs = logs[:0]
+		for name := range names.Name() {
+			logs = append(logs, name)
+		}
+		return names.Err()
+	})
+	if err == nil && len(logs) > 0 && !slices.Contains(logs, metaStream) { // another node may just have made it
+		err = &MetaMissingError{Logs: len(logs), Example: logs[0]}
+	}
+	return err
+}
+
+// MetaMissingError says that the metadata is missing or damaged, and that there are logs.
+type MetaMissingError struct {
+	// Logs is the number of streams that there are; Example is one of them.
+	Logs    int
+	Example string
+}
+
+func (e *MetaMissingError) Error() string {
+	return fmt.Sprintf("the metadata, stream %s, is missing or damaged, and there are %d logs, such as %s: restore the data directory from a backup", metaStream, e.Logs, e.Example)
 }
 
 // probe waits, in a cluster, until messages from this node reach the log's leader, which
@@ -175,6 +212,27 @@ func (s *Store) warnOfStreams() {
 		s.options.Logger.Warn("topic store: many logs: opening the store and making partitions becomes slow",
 			"logs", s.streams, "advised", warnStreams)
 	}
+}
+
+// Logs returns the names of all logs.
+func (s *Store) Logs(ctx context.Context) ([]string, error) {
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	var names []string
+	streams := s.js.StreamNames(ctx)
+	for stream := range streams.Name() {
+		if name, ok := strings.CutPrefix(stream, logStream); ok {
+			names = append(names, name)
+		}
+	}
+	return names, streams.Err()
+}
+
+// Revision returns a revision of the metadata that is not below any that was given.
+func (s *Store) Revision() uint64 {
+	s.meta.mu.RLock()
+	defer s.meta.mu.RUnlock()
+	return s.meta.state.last
 }
 
 // DeleteLog removes a log and its entries.

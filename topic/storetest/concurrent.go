@@ -105,7 +105,7 @@ var concurrentCases = []testCase{
 	}},
 	{"logs are used at once", func(k *kit) {
 		work(8, func(worker int) error {
-			l, err := k.store.OpenLog(k.ctx, fmt.Sprint("log", worker/2), nil)
+			l, err := k.store.OpenLog(k.ctx, fmt.Sprint("log", worker/2), onOne)
 			if err != nil || worker%2 == 1 {
 				return errors.Join(err, l.Wait(k.ctx, 100))
 			}

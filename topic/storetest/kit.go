@@ -60,9 +60,12 @@ func (k *kit) is(err error, allowed ...error) {
 	k.t.Fatalf("error is %v, want one of %v", err, allowed)
 }
 
+// onOne is where the suite makes logs: on the node of a store of one.
+var onOne = []int32{1}
+
 func (k *kit) log(name string) topic.Log {
 	k.t.Helper()
-	l, err := k.store.OpenLog(k.ctx, name, nil)
+	l, err := k.store.OpenLog(k.ctx, name, onOne)
 	k.must(err)
 	return l
 }

@@ -56,6 +56,18 @@ var logCases = []testCase{
 		k.must(k.store.DeleteLog(k.ctx, "twice"))
 		k.must(k.store.DeleteLog(k.ctx, "twice"))
 	}},
+	{"a log that is missing is made only on nodes", func(k *kit) {
+		_, err := k.store.OpenLog(k.ctx, "missing", nil)
+		k.is(err, topic.ErrNoLog)
+		_, err = k.store.MakeLog(k.ctx, "missing", nil, 7)
+		k.is(err, topic.ErrNoLog)
+		k.mustAppend(k.log("missing"), entry(1, 1))
+		_, err = k.store.OpenLog(k.ctx, "missing", nil)
+		k.must(err)
+		k.must(k.store.DeleteLog(k.ctx, "missing"))
+		_, err = k.store.OpenLog(k.ctx, "missing", nil)
+		k.is(err, topic.ErrNoLog)
+	}},
 	{"a closed store takes no appends", func(k *kit) {
 		l := k.log("closed")
 		k.mustAppend(l, entry(1, 1))

@@ -64,7 +64,7 @@ func (m *Memory) OpenLog(ctx context.Context, name string, nodes []int32) (topic
 }
 
 // MakeLog implements [topic.Store].
-func (m *Memory) MakeLog(_ context.Context, name string, _ []int32, first uint64) (topic.Log, error) {
+func (m *Memory) MakeLog(_ context.Context, name string, nodes []int32, first uint64) (topic.Log, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -72,6 +72,9 @@ func (m *Memory) MakeLog(_ context.Context, name string, _ []int32, first uint64
 	}
 	log := m.logs[name]
 	if log == nil {
+		if len(nodes) == 0 {
+			return nil, topic.ErrNoLog
+		}
 		log = &memoryLog{store: m, name: name, first: first, grown: make(chan struct{})}
 		m.logs[name] = log
 	}

@@ -70,8 +70,7 @@ func (n *Nodes) store(log *nodesLog, entry topic.Entry) error {
 	return nil
 }
 
-// OpenLog implements [topic.Store]. Without nodes, a new log is on up to three: this one first, and
-// others that are alive.
+// OpenLog implements [topic.Store].
 func (s *NodeStore) OpenLog(ctx context.Context, name string, nodes []int32) (topic.Log, error) {
 	return s.MakeLog(ctx, name, nodes, 1)
 }
@@ -94,8 +93,7 @@ func (s *NodeStore) MakeLog(ctx context.Context, name string, nodes []int32, fir
 	defer s.nodes.mu.Unlock()
 	if log == nil {
 		if len(nodes) == 0 {
-			others := slices.DeleteFunc(s.nodes.those(s.nodes.members), func(node int32) bool { return node == s.id })
-			nodes = append([]int32{s.id}, others[:min(2, len(others))]...)
+			return nil, topic.ErrNoLog
 		}
 		log = &nodesLog{name: name, nodes: slices.Clone(nodes), first: first, grown: make(chan struct{})}
 		if log.leader = s.nodes.next(log); log.leader == 0 {

@@ -159,7 +159,7 @@ func RunMade(t *testing.T, factory Factory) {
 // madeEnds returns the log, makes it if it does not exist, and checks its ends.
 func (k *kit) madeEnds(make, first, last uint64) topic.Log {
 	k.t.Helper()
-	log, err := k.store.MakeLog(k.ctx, "made", nil, make)
+	log, err := k.store.MakeLog(k.ctx, "made", onOne, make)
 	k.must(err)
 	if f, l, err := log.Ends(k.ctx); f != first || l != last || err != nil {
 		k.t.Fatalf("ends %d, %d, %v: want %d, %d", f, l, err, first, last)

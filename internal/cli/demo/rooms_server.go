@@ -102,7 +102,7 @@ func (r *demoRooms) start(ctx context.Context, service lifecycle.Service) error 
 }
 
 func (r *demoRooms) openGate(ctx context.Context, name, address string, behind *url.URL) error {
-	guard, err := gate.New(r.Engine, r.hub, gate.Options{Room: name, Logger: r.log})
+	guard, err := gate.New(r.Engine, r.hub, gate.Options{Sites: []gate.Site{{Room: name}}, Logger: r.log})
 	if err != nil {
 		return err
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/sluice-project/sluice/internal/cli/exit"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
+	"github.com/sluice-project/sluice/topic/filestore"
 	"github.com/sluice-project/sluice/topic/kafka"
-	"github.com/sluice-project/sluice/topic/natsstore"
 )
 
 // demoPartitions is how many partitions the demo's topic has.
@@ -34,7 +34,7 @@ const (
 // demoServer is an engine with topics, in this process.
 type demoServer struct {
 	*local.Embedded
-	store  *natsstore.Store
+	store  *filestore.Store
 	broker *broker.Broker
 	edge   *kafka.Server
 	rooms  *demoRooms
@@ -50,7 +50,7 @@ func openDemo(ctx context.Context, dir string, config bulk.Config, at demoAddres
 			err = errors.Join(err, s.closeRooms(), s.closeTopics())
 		}
 	}()
-	if s.store, err = natsstore.Open(filepath.Join(dir, "topic"), natsstore.Options{DiskReserve: local.DiskReserve, Logger: log}); err != nil {
+	if s.store, err = filestore.Open(filepath.Join(dir, "topic"), filestore.Options{DiskReserve: local.DiskReserve, Logger: log}); err != nil {
 		return nil, err
 	}
 	broker, err := broker.New(s.store, topic.Config{Partitions: demoPartitions}, broker.WithLogger(log))

@@ -46,11 +46,14 @@ func (r *session) list(rooms []client.Room) error {
 
 // letsIn describes in a few words how a room admits visitors.
 func letsIn(of *client.Room) string {
-	s := &of.Settings
-	if s.Mode == room.Park {
-		return fmt.Sprintf("%s every %s, for %s", humanize.Comma(s.Batch), spellLimit(s.Interval), spellLimit(s.Stay))
+	s, limit := &of.Settings, humanize.Comma(of.Limit())
+	if of.Found != nil {
+		limit += " (auto)"
 	}
-	return fmt.Sprintf("at most %s at once, with %s passes of %s", humanize.Comma(s.Capacity), s.Pass, spellLimit(s.PassTTL))
+	if s.Mode == room.Park {
+		return fmt.Sprintf("%s every %s, for %s", limit, spellLimit(s.Interval), spellLimit(s.Stay))
+	}
+	return fmt.Sprintf("at most %s at once, with %s passes of %s", limit, s.Pass, spellLimit(s.PassTTL))
 }
 
 // spellLimit formats a configured duration: 10m, not 10m00s.

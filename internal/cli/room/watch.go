@@ -95,9 +95,9 @@ func (d *roomDisplay) lines(of *client.Room, columns int) []string {
 func roomMost(of *client.Room) int64 {
 	s := &of.Settings
 	if s.Mode != room.Park || s.Interval <= 0 {
-		return max(s.Capacity, 1)
+		return max(of.Limit(), 1)
 	}
-	return max(s.Batch*int64((s.Stay+s.Interval-1)/s.Interval), 1)
+	return max(of.Limit()*int64((s.Stay+s.Interval-1)/s.Interval), 1)
 }
 
 func insideText(of *client.Room) string {

@@ -34,25 +34,23 @@ func clusterOptions(settings *config.Config) (*natsstore.ClusterOptions, error) 
 // clusterMember is this process as a node of a cluster. It stops before everything else,
 // so that this node can still refer clients to the new leaders.
 type clusterMember struct {
-	store   *natsstore.Store
 	broker  *broker.Broker
 	log     *slog.Logger
 	leaving atomic.Bool
 }
 
-func newClusterMember(store *natsstore.Store, broker *broker.Broker, log *slog.Logger) *clusterMember {
-	return &clusterMember{store: store, broker: broker, log: log}
+func newClusterMember(broker *broker.Broker, log *slog.Logger) *clusterMember {
+	return &clusterMember{broker: broker, log: log}
 }
 
 // Name implements lifecycle.Service.
 func (m *clusterMember) Name() string { return "member of the cluster" }
 
-// Failed implements lifecycle.Service. A node whose engine has failed ends, so that
-// the others lead.
-func (m *clusterMember) Failed() <-chan struct{} { return m.store.Failed() }
+// Failed implements lifecycle.Service: see storeHealth.
+func (m *clusterMember) Failed() <-chan struct{} { return nil }
 
 // Err implements lifecycle.Service.
-func (m *clusterMember) Err() error { return m.store.Err() }
+func (m *clusterMember) Err() error { return nil }
 
 // Start implements lifecycle.Service.
 func (m *clusterMember) Start(context.Context) error { return nil }

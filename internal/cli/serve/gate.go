@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/url"
 
 	template "github.com/DataDog/datadog-agent/pkg/template/html"
@@ -21,51 +22,51 @@ import (
 // maxTemplate bounds the size of a template.
 const maxTemplate = 1 << 20
 
-// openGate returns the public server in front of an upstream, as a part.
-func openGate(settings *config.Gate, of *rooms, connections *connlimit.Limiter, log *slog.Logger) (*part, error) {
-	opened := noPart()
+// openGate returns the public server in front of upstreams, as a part.
+func openGate(all *config.Config, of *rooms, connections *connlimit.Limiter, log *slog.Logger) (*part, error) {
+	settings, opened := &all.Gate, noPart()
+	languages, err := languagesOf(settings)
+	if err != nil {
+		return nil, err
+	}
 	options := gate.Options{
-		Room: settings.Room, TrustedProxies: settings.TrustedProxies.Prefixes(), SecureCookies: settings.SecureCookies,
-		Brand: settings.Brand, Logger: log,
+		TrustedProxies: settings.TrustedProxies.Prefixes(), SecureCookies: settings.SecureCookies, Recheck: settings.Recheck, Languages: languages, Logger: log,
 	}
-	for _, name := range settings.Languages {
-		tag, err := language.Parse(name)
-		if err != nil {
-			return nil, fmt.Errorf("gate.languages: %q: %w", name, err)
-		}
-		options.Languages = append(options.Languages, tag)
-	}
-	var err error
-	if options.Template, err = readTemplate(settings.Template); err != nil {
-		return nil, fmt.Errorf("gate.template: %w", err)
-	}
+	var siteverify *gate.Siteverify
 	if challenge := settings.Challenge; challenge.Provider != "" {
-		siteverify, err := gate.NewSiteverify(gate.SiteverifyOptions{
+		siteverify, err = gate.NewSiteverify(gate.SiteverifyOptions{
 			Provider: gate.Provider(challenge.Provider), SiteKey: challenge.SiteKey, Secret: string(challenge.Secret), Hostname: challenge.Hostname,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("gate.challenge: %w", err)
 		}
 		options.Challenge = siteverify
-		opened.secrets = func(settings *config.Config) error {
-			siteverify.SetSecret(string(settings.Gate.Challenge.Secret))
-			return nil
+	}
+	sites := &sites{
+		proxy: gate.ProxyOptions{
+			TrustedProxies: options.TrustedProxies, HeaderTimeout: settings.UpstreamTimeout, Meter: &gate.Meter{}, Dial: connections.Dial(gate.Dialer), Logger: log,
+		},
+	}
+	var guard *gate.Gate
+	sites.proxy.Failed = func(w http.ResponseWriter, r *http.Request, status int) { guard.Failed(w, r, status) }
+	if options.Sites, err = sites.of(settings); err != nil {
+		return nil, all.OfSites(err)
+	}
+	if guard, err = gate.New(of.engine, of.hub, options); err != nil {
+		return nil, all.OfSites(err)
+	}
+	opened.secrets = func(settings *config.Config) error {
+		renewed, err := sites.of(&settings.Gate)
+		if err == nil {
+			err = guard.SetSites(renewed)
 		}
-	}
-	guard, err := gate.New(of.engine, of.hub, options)
-	if err != nil {
-		return nil, fmt.Errorf("gate: %w", err)
-	}
-	upstream, err := url.Parse(settings.Upstream)
-	if err != nil {
-		return nil, fmt.Errorf("gate.upstream: %w", err)
-	}
-	proxy, err := gate.Proxy(upstream, gate.ProxyOptions{
-		TrustedProxies: options.TrustedProxies, Host: settings.UpstreamHost, HeaderTimeout: settings.UpstreamTimeout,
-		Failed: guard.Failed, Dial: connections.Dial(gate.Dialer), Logger: log,
-	})
-	if err != nil {
-		return nil, err
+		if err != nil {
+			return settings.OfSites(err)
+		}
+		if siteverify != nil {
+			siteverify.SetSecret(string(settings.Gate.Challenge.Secret))
+		}
+		return nil
 	}
 	front := ops.Options{Addr: settings.HTTP, Name: "gate", Hosts: []string{ops.AnyHost}, Connections: connections, Logger: log}
 	if settings.TLSCert != "" {
@@ -75,8 +76,76 @@ func openGate(settings *config.Gate, of *rooms, connections *connlimit.Limiter, 
 		}
 		front.TLS = &tls.Config{GetCertificate: certificate.Get, MinVersion: tls.VersionTLS12}
 	}
-	opened.services = []lifecycle.Service{ops.NewFront(front, guard.Middleware(proxy))}
+	opened.services = []lifecycle.Service{ops.NewFront(front, guard.Middleware(http.HandlerFunc(noUpstream))), of.engine.NewTuner(sites.proxy.Meter.Take)}
 	return opened, nil
+}
+
+func languagesOf(settings *config.Gate) (tags []language.Tag, _ error) {
+	for _, name := range settings.Languages {
+		tag, err := language.Parse(name)
+		if err != nil {
+			return nil, fmt.Errorf("gate.languages: %q: %w", name, err)
+		}
+		tags = append(tags, tag)
+	}
+	return tags, nil
+}
+
+// noUpstream answers requests of sites that another proxy has.
+func noUpstream(w http.ResponseWriter, _ *http.Request) {
+	http.Error(w, "the gate only answers checks for this site: docs/room/proxies.md", http.StatusMisdirectedRequest)
+}
+
+// sites makes the sites of a gate from their settings.
+type sites struct {
+	proxy gate.ProxyOptions
+	// proxies are those in use, so that they keep their connections when the settings are read
+	// again.
+	proxies map[upstream]http.Handler
+}
+
+// upstream is a server behind a gate, with the host that it is sent.
+type upstream struct{ url, host string }
+
+// of returns the sites. An error begins with the key of what is wrong, below gate.
+func (s *sites) of(settings *config.Gate) ([]gate.Site, error) {
+	used := map[upstream]http.Handler{}
+	var made []gate.Site
+	for i, site := range settings.AllSites() {
+		of := gate.Site{
+			Hosts: site.Hosts, Room: site.Room, Brand: site.Brand, WaitingStatus: site.WaitingStatus, Crawlers: gate.Crawlers(site.Crawlers), Returns: site.Returns,
+		}
+		for _, rule := range site.Rules {
+			of.Rules = append(of.Rules, gate.SiteRule(rule))
+		}
+		var err error
+		if of.Template, err = readTemplate(site.Template); err != nil {
+			return nil, fmt.Errorf("sites[%d].template: %w", i, err)
+		}
+		if to := (upstream{site.Upstream, site.UpstreamHost}); to.url != "" {
+			if used[to], err = s.proxyTo(to); err != nil {
+				return nil, fmt.Errorf("sites[%d].upstream: %w", i, err)
+			}
+			of.Upstream = used[to]
+		}
+		made = append(made, of)
+	}
+	s.proxies = used
+	return made, nil
+}
+
+// proxyTo returns the proxy to an upstream.
+func (s *sites) proxyTo(to upstream) (http.Handler, error) {
+	if proxy := s.proxies[to]; proxy != nil {
+		return proxy, nil
+	}
+	target, err := url.Parse(to.url)
+	if err != nil {
+		return nil, err
+	}
+	options := s.proxy
+	options.Host = to.host
+	return gate.Proxy(target, options)
 }
 
 // readTemplate reads the waiting page's template; nil if none is set.

@@ -16,7 +16,7 @@ import (
 
 // gateRoomSettings are the settings of a room that "sluice gate" has flags for.
 var gateRoomSettings = []string{
-	"mode", "capacity", "pass_ttl", "pass", "batch", "interval", "stay", "claim_window", "routes", "bypass",
+	"mode", "capacity", "auto_min", "auto_max", "pass_ttl", "pass", "batch", "interval", "stay", "claim_window", "routes", "bypass",
 }
 
 func Gate() *cobra.Command {
@@ -36,7 +36,7 @@ settings of an existing room. "sluice room" shows and changes rooms.
 
 Rooms are kept in the data directory, which one process uses at a time. To run a gate
 and a server on one directory, use "sluice serve" with gate.http, gate.room and
-gate.upstream. Several gates share a line with --state redis://….`,
+gate.upstream. A file with gate.sites is a gate of many sites and rooms. Several gates share a line with --state redis://….`,
 		Example: `  sluice gate --room shop --upstream http://127.0.0.1:3000 --capacity 200
   sluice gate --room shop --upstream http://127.0.0.1:3000 --capacity 200 --route '/checkout/*'
   sluice gate --room fair --upstream http://127.0.0.1:3000 --batch 500 --interval 1m --stay 15m
@@ -48,11 +48,15 @@ gate.upstream. Several gates share a line with --state redis://….`,
 			switch {
 			case err != nil:
 				return err
+			case len(settings.Gate.Sites) > 0 && len(of.Object()) > 0:
+				return exit.Usage("the file has gate.sites: give their rooms' settings below room.rooms there")
+			case len(settings.Gate.Sites) > 0:
 			case settings.Gate.Room == "":
 				return exit.Usage("give the name of a room: --room shop")
 			case settings.Gate.Upstream == "":
 				return exit.Usage("say what is behind the gate: --upstream http://127.0.0.1:3000")
-			case settings.Gate.HTTP == config.Off:
+			}
+			if settings.Gate.HTTP == config.Off {
 				return exit.Usage("give the gate an address: --listen %s", config.DefaultGate)
 			}
 			return runGate(command.Context(), settings, load, of.Object(), command)
@@ -83,14 +87,16 @@ func runGate(
 		return err
 	}
 	defer func() { err = errors.Join(err, of.close()) }()
-	front, err := openGate(&settings.Gate, of, connections, log)
+	front, err := openGate(settings, of, connections, log)
 	if err != nil {
 		return err
 	}
-	made := newRoomOfFlags(of.engine, settings.Gate.Room, object)
-	services := slices.Concat(of.services, []lifecycle.Service{made, server}, front.services, openPublic(settings, server, connections, log),
+	if settings.Gate.Room != "" {
+		of.services = append(of.services, newRoomOfFlags(of.engine, settings.Gate.Room, object))
+	}
+	services := slices.Concat(of.services, []lifecycle.Service{server}, front.services, openPublic(settings, server, connections, log),
 		[]lifecycle.Service{newSecrets(settings, load, log, of.secrets, front.secrets)})
-	log.Info("serving", "gate", settings.Gate.HTTP, "room", settings.Gate.Room, "upstream", settings.Gate.Upstream,
+	log.Info("serving", "gate", settings.Gate.HTTP, "sites", len(settings.Gate.AllSites()), "room", settings.Gate.Room, "upstream", settings.Gate.Upstream,
 		"http", settings.HTTP, "state", settings.State.String(), "data", settings.DataDir)
 	return lifecycle.Run(ctx, stopMargin, services...)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-project/sluice/lifecycle"
 )
 
-// secrets gives the parts their new secrets when the file of the settings has changed, at
+// secrets gives the parts their new secrets, and the gate its sites, when the file of the settings has changed, at
 // most [renew.Age] after it. All other settings hold until the process ends.
 type secrets struct {
 	*lifecycle.Group
@@ -54,8 +54,8 @@ func (s *secrets) read() {
 		}
 	}
 	if err != nil {
-		s.log.Error("secrets stay as they were: the settings cannot be read again", "file", s.path, "error", err)
+		s.log.Error("secrets and gate.sites stay as they were: the settings cannot be read again", "file", s.path, "error", err)
 		return
 	}
-	s.log.Info("secrets were read again; other settings wait for a restart", "file", s.path)
+	s.log.Info("secrets and gate.sites were read again; other settings wait for a restart", "file", s.path)
 }

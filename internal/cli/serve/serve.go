@@ -118,7 +118,7 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 	services := slices.Concat(tracing.services, topics.services, bulk.services, rooms.services, []lifecycle.Service{server}, openPublic(settings, server, connections, log))
 	gate := noPart()
 	if settings.Gate.HTTP != config.Off {
-		if gate, err = openGate(&settings.Gate, rooms, connections, log); err != nil {
+		if gate, err = openGate(settings, rooms, connections, log); err != nil {
 			return err
 		}
 	}
@@ -162,7 +162,8 @@ func openServer(settings *config.Config, log *slog.Logger) (*connlimit.Limiter, 
 type part struct {
 	services []lifecycle.Service
 	close    func() error
-	// secrets replaces the secrets that the settings have; nil: there are none.
+	// secrets replaces the secrets that the settings have, and the sites of a gate; nil: there are
+	// none.
 	secrets func(*config.Config) error
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/api"
 	"github.com/sluice-project/sluice/topic/broker"
+	"github.com/sluice-project/sluice/topic/filestore"
 	"github.com/sluice-project/sluice/topic/kafka"
 	"github.com/sluice-project/sluice/topic/migrate"
 	"github.com/sluice-project/sluice/topic/natsstore"
@@ -47,9 +48,7 @@ func openTopics(ctx context.Context, settings *config.Config, server *ops.Server
 	if err != nil {
 		return nil, err
 	}
-	store, err := natsstore.OpenCluster(ctx, filepath.Join(settings.DataDir, "topic"), natsstore.Options{
-		SyncInterval: settings.Topic.SyncInterval(), DiskReserve: settings.DiskReserve, Logger: log, Cluster: cluster,
-	})
+	store, err := openTopicStore(ctx, settings, cluster, log)
 	if err != nil {
 		return nil, err
 	}
@@ -61,10 +60,10 @@ func openTopics(ctx context.Context, settings *config.Config, server *ops.Server
 		return nil, errors.Join(err, opened.close())
 	}
 	edge := kafka.NewServer(broker, kafka.Options{Addr: settings.Topic.Kafka, Advertise: settings.Topic.Advertised(), Bound: connections.Listen, Logger: log})
-	opened.services = []lifecycle.Service{broker, edge}
+	opened.services = []lifecycle.Service{storeHealth{store}, broker, edge}
 	var to events.Log = events.OwnLog{}
 	if cluster != nil {
-		opened.member = newClusterMember(store, broker, log)
+		opened.member = newClusterMember(broker, log)
 		server.Ready("cluster", opened.member.ready)
 		leaders, err := events.NewClusterLog(of.Advertise)
 		if err != nil {
@@ -81,10 +80,43 @@ func openTopics(ctx context.Context, settings *config.Config, server *ops.Server
 	if err := serveMigration(settings, server, store, broker, log); err != nil {
 		return nil, errors.Join(err, opened.close())
 	}
-	server.Registry().MustRegister(edge.Collector())
+	server.Registry().MustRegister(edge.Collector(), broker.Collector())
 	server.Ready("topic", func(context.Context) error { return broker.Err() })
 	return opened, nil
 }
+
+// topicStore is a store that may fail.
+type topicStore interface {
+	topic.Store
+	Failed() <-chan struct{}
+	Err() error
+}
+
+// openTopicStore opens files, or with a cluster a node of it.
+func openTopicStore(ctx context.Context, settings *config.Config, cluster *natsstore.ClusterOptions, log *slog.Logger) (topicStore, error) {
+	dir := filepath.Join(settings.DataDir, "topic")
+	if cluster == nil {
+		return filestore.Open(dir, filestore.Options{
+			SyncInterval: settings.Topic.SyncInterval(), DiskReserve: settings.DiskReserve, Logger: log,
+		})
+	}
+	return natsstore.OpenCluster(ctx, dir, natsstore.Options{
+		SyncInterval: settings.Topic.SyncInterval(), DiskReserve: settings.DiskReserve, Logger: log, Cluster: cluster,
+	})
+}
+
+// storeHealth ends the process when the store has failed: the next start finds out what it has.
+// A node of a cluster then leaves the leadership to others.
+type storeHealth struct{ topicStore }
+
+// Name implements lifecycle.Service.
+func (storeHealth) Name() string { return "store of topics" }
+
+// Start implements lifecycle.Service.
+func (storeHealth) Start(context.Context) error { return nil }
+
+// Stop implements lifecycle.Service: the store is closed when all that use it have stopped.
+func (storeHealth) Stop(context.Context) error { return nil }
 
 // leastSecret is the least length of the cluster's secret.
 const leastSecret = 16

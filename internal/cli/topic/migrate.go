@@ -21,7 +21,9 @@ import (
 	"github.com/sluice-project/sluice/internal/cli/exit"
 	"github.com/sluice-project/sluice/internal/cli/term"
 	"github.com/sluice-project/sluice/ops"
+	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/catalog"
+	"github.com/sluice-project/sluice/topic/filestore"
 	"github.com/sluice-project/sluice/topic/migrate"
 	"github.com/sluice-project/sluice/topic/natsstore"
 )
@@ -188,7 +190,7 @@ func (m *topicMigration) source(secret string, log *slog.Logger) (migrate.Source
 	if _, err := os.Stat(dir); err != nil {
 		return nil, nil, fmt.Errorf("%s is not a data directory with topics: %w", m.from, err)
 	}
-	store, err := natsstore.Open(dir, natsstore.Options{Logger: log})
+	store, err := openStopped(dir, log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -197,6 +199,18 @@ func (m *topicMigration) source(secret string, log *slog.Logger) (migrate.Source
 		return nil, nil, errors.Join(err, store.Close())
 	}
 	return export, store.Close, nil
+}
+
+// openStopped opens the store of a stopped server, of this release or an earlier one.
+func openStopped(dir string, log *slog.Logger) (topic.Store, error) {
+	old, err := isStandalone(dir, log)
+	switch {
+	case err != nil:
+		return nil, err
+	case old:
+		return natsstore.Open(dir, natsstore.Options{Logger: log})
+	}
+	return filestore.Open(dir, filestore.Options{Logger: log})
 }
 
 // report prints what was migrated, or would be.

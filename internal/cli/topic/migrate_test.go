@@ -12,15 +12,28 @@ import (
 	"github.com/sluice-project/sluice/internal/cli/clitest"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
+	"github.com/sluice-project/sluice/topic/filestore"
 	"github.com/sluice-project/sluice/topic/migrate"
 	"github.com/sluice-project/sluice/topic/natsstore"
 )
 
 const migrateSecret = "a secret of some length"
 
-func openTopicStore(t *testing.T, dir string) *natsstore.Store {
+var discard = slog.New(slog.DiscardHandler)
+
+func openTopicStore(t *testing.T, dir string) topic.Store {
 	t.Helper()
-	store, err := natsstore.Open(dir, natsstore.Options{Logger: slog.New(slog.DiscardHandler)})
+	store, err := filestore.Open(dir, filestore.Options{Logger: discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// openOldStore opens a store as earlier releases do.
+func openOldStore(t *testing.T, dir string) topic.Store {
+	t.Helper()
+	store, err := natsstore.Open(dir, natsstore.Options{Logger: discard})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,10 +42,10 @@ func openTopicStore(t *testing.T, dir string) *natsstore.Store {
 
 // stoppedTopics returns the data directory of a stopped server with a topic of two partitions and
 // three records in the first.
-func stoppedTopics(t *testing.T) (dir string) {
+func stoppedTopics(t *testing.T, open func(*testing.T, string) topic.Store) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	store := openTopicStore(t, filepath.Join(dir, "topic"))
+	store := open(t, filepath.Join(dir, "topic"))
 	broker, err := broker.New(store, topic.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -75,10 +88,16 @@ func topicMigrateTold(t *testing.T, args ...string) (code int, out, err string) 
 
 // The command prints a table of the migration, and says so when it is called again.
 func TestTopicMigrate(t *testing.T) {
+	for name, open := range map[string]func(*testing.T, string) topic.Store{"files": openTopicStore, "earlier release": openOldStore} {
+		t.Run(name, func(t *testing.T) { testTopicMigrate(t, stoppedTopics(t, open)) })
+	}
+}
+
+func testTopicMigrate(t *testing.T, dir string) {
 	t.Setenv("SLUICE_CLUSTER_SECRET", migrateSecret)
-	dir, store := stoppedTopics(t), openTopicStore(t, t.TempDir())
+	store := openTopicStore(t, t.TempDir())
 	defer store.Close()
-	server := httptest.NewServer(migrate.NewTargetHandler(migrate.NewImport(store), migrateSecret, slog.New(slog.DiscardHandler)))
+	server := httptest.NewServer(migrate.NewTargetHandler(migrate.NewImport(store), migrateSecret, discard))
 	defer server.Close()
 	code, out, said := topicMigrateTold(t, "--from", dir, "--to", server.URL, "--dry-run")
 	if code != 0 || !strings.Contains(said, "nothing was changed; without --dry-run") || !strings.Contains(out, "partitions     2") {
@@ -112,9 +131,9 @@ func TestTopicMigrate(t *testing.T) {
 
 // The command names what it cannot migrate.
 func TestTopicMigrateRefuses(t *testing.T) {
-	dir, store := stoppedTopics(t), openTopicStore(t, t.TempDir())
+	dir, store := stoppedTopics(t, openTopicStore), openTopicStore(t, t.TempDir())
 	defer store.Close()
-	server := httptest.NewServer(migrate.NewTargetHandler(migrate.NewImport(store), migrateSecret, slog.New(slog.DiscardHandler)))
+	server := httptest.NewServer(migrate.NewTargetHandler(migrate.NewImport(store), migrateSecret, discard))
 	defer server.Close()
 	for _, test := range []struct {
 		secret string

@@ -31,7 +31,7 @@ or on any other broker that speaks the Kafka protocol.`,
 	}
 	command.AddCommand(
 		newCreateCommand(), newListCommand(), newDescribeCommand(), newAlterCommand(), newDeleteCommand(),
-		newProduceCommand(), newConsumeCommand(), newDelayedCommand(), newCancelCommand(), newMigrateCommand(),
+		newProduceCommand(), newConsumeCommand(), newDelayedCommand(), newCancelCommand(), newMigrateCommand(), newConvertCommand(),
 	)
 	return command
 }

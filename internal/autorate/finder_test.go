@@ -1,4 +1,4 @@
-package bulk
+package autorate
 
 import (
 	"encoding/json"
@@ -32,35 +32,35 @@ func halving(rate float64) func(at float64) float64 {
 }
 
 // autoTargets has the targets whose rate must be found, by name.
-var autoTargets = map[string]func(rate func(float64) float64, latency func() float64) autoTarget{
-	"token bucket": func(rate func(float64) float64, latency func() float64) autoTarget {
+var autoTargets = map[string]func(rate func(float64) float64, latency func() float64) target{
+	"token bucket": func(rate func(float64) float64, latency func() float64) target {
 		return &bucketTarget{rate: rate, seconds: 1, latency: latency, tokens: rate(0)}
 	},
-	"fixed windows": func(rate func(float64) float64, latency func() float64) autoTarget {
+	"fixed windows": func(rate func(float64) float64, latency func() float64) target {
 		return &windowTarget{rate: rate, seconds: 1, phase: 0.37, latency: latency}
 	},
-	"queue": func(rate func(float64) float64, latency func() float64) autoTarget {
+	"queue": func(rate func(float64) float64, latency func() float64) target {
 		return &queueTarget{rate: rate, noise: noisy(1, 3), latency: latency}
 	},
 }
 
-// TestAutoRateIsFound runs the policy against targets of all kinds. The rate must be within
+// TestIsFound runs the policy against targets of all kinds. The rate must be within
 // 10 % of the true rate on average, with at most 2 % of throttles over the whole run.
-func TestAutoRateIsFound(t *testing.T) {
+func TestIsFound(t *testing.T) {
 	for kind, target := range autoTargets {
 		for _, rate := range []float64{50, 500, 5000} {
 			for name, capacity := range map[string]func(float64) float64{"": always(rate), ", halved": halving(rate)} {
 				t.Run(fmt.Sprintf("%s of %g%s", kind, rate, name), func(t *testing.T) {
 					t.Parallel()
 					for _, latency := range []float64{0.01, 0.2, 2} {
-						for _, run := range []autoRun{
+						for _, run := range []run{
 							{time.Second, 0.01, autoRunSeconds, nil}, {time.Second, 1, autoRunSeconds, nil},
 							{100 * time.Millisecond, 1, autoRunSeconds, nil},
 						} {
 							if rate == 5000 && (latency != 0.2 || run.window < time.Second) {
 								continue // like the targets of 500, and slow
 							}
-							points := run.against(target(capacity, noisy(latency, 1)), &AutoRate{})
+							points := run.against(target(capacity, noisy(latency, 1)), &Finder{})
 							checkAutoRun(t, fmt.Sprintf("%v, %v after %g s", run.window, run.spread, latency), points, capacity, name != "")
 						}
 					}
@@ -70,7 +70,7 @@ func TestAutoRateIsFound(t *testing.T) {
 	}
 }
 
-func checkAutoRun(t *testing.T, name string, points []autoPoint, capacity func(float64) float64, halved bool) {
+func checkAutoRun(t *testing.T, name string, points []point, capacity func(float64) float64, halved bool) {
 	var attempts, throttles, found, counted float64
 	for _, p := range points {
 		attempts += float64(p.started)
@@ -90,11 +90,11 @@ func checkAutoRun(t *testing.T, name string, points []autoPoint, capacity func(f
 	}
 }
 
-// TestAutoRateStaysWithoutEvidence checks that an hour at a fifth of a found rate does not
+// TestStaysWithoutEvidence checks that an hour at a fifth of a found rate does not
 // change it, though the target would sustain more.
-func TestAutoRateStaysWithoutEvidence(t *testing.T) {
-	a := &AutoRate{}
-	run := autoRun{window: time.Second, spread: 1, seconds: 60}
+func TestStaysWithoutEvidence(t *testing.T) {
+	a := &Finder{}
+	run := run{window: time.Second, spread: 1, seconds: 60}
 	run.against(&bucketTarget{rate: always(500), seconds: 1, latency: exactly(0.05), tokens: 500}, a)
 	before := a.Rate()
 	run.seconds, run.load = 3600, func(float64) int64 { return 100 }
@@ -104,17 +104,17 @@ func TestAutoRateStaysWithoutEvidence(t *testing.T) {
 	if idle.Rate() != before {
 		t.Errorf("the rate went from %g to %g while it was not made use of", before, idle.Rate())
 	}
-	first := &AutoRate{Window: -1}
+	first := &Finder{Window: -1}
 	run.load = func(at float64) int64 { return int64(at) % 3 }
 	run.against(&bucketTarget{rate: always(1e6), seconds: 1, latency: exactly(0.05), tokens: 1e6}, first)
-	if first.Rate() != AutoFirst {
-		t.Errorf("the rate went from %g to %g with two attempts a second", AutoFirst, first.Rate())
+	if first.Rate() != First {
+		t.Errorf("the rate went from %g to %g with two attempts a second", First, first.Rate())
 	}
 }
 
 // autoOutageTarget throttles everything for some seconds.
 type autoOutageTarget struct {
-	autoTarget
+	target
 	from, to float64
 }
 
@@ -122,15 +122,15 @@ func (o *autoOutageTarget) attempt(at float64) (float64, bool) {
 	if at >= o.from && at < o.to {
 		return at + 0.005, true
 	}
-	return o.autoTarget.attempt(at)
+	return o.target.attempt(at)
 }
 
-// TestAutoRateAfterAnOutage checks that the rate recovers soon after an outage, in which the
+// TestAfterAnOutage checks that the rate recovers soon after an outage, in which the
 // target answers all requests with 503.
-func TestAutoRateAfterAnOutage(t *testing.T) {
+func TestAfterAnOutage(t *testing.T) {
 	for _, rate := range []float64{50, 500, 5000} {
 		target := &autoOutageTarget{&bucketTarget{rate: always(rate), seconds: 1, latency: exactly(0.05), tokens: rate}, 100, 130}
-		points := autoRun{window: time.Second, spread: 1, seconds: 200}.against(target, &AutoRate{})
+		points := run{window: time.Second, spread: 1, seconds: 200}.against(target, &Finder{})
 		asked := int64(0)
 		for _, p := range points[105:130] {
 			asked += p.started
@@ -144,9 +144,9 @@ func TestAutoRateAfterAnOutage(t *testing.T) {
 	}
 }
 
-// TestAutoRateOfATargetThatBecameSlower checks that the rate soon recovers if the target has
+// TestOfATargetThatBecameSlower checks that the rate soon recovers if the target has
 // become slower at any rate.
-func TestAutoRateOfATargetThatBecameSlower(t *testing.T) {
+func TestOfATargetThatBecameSlower(t *testing.T) {
 	slower := 0.0
 	target := &bucketTarget{rate: always(500), seconds: 1, tokens: 500}
 	target.latency = func() float64 {
@@ -155,35 +155,35 @@ func TestAutoRateOfATargetThatBecameSlower(t *testing.T) {
 		}
 		return 0.1 + slower
 	}
-	points := autoRun{window: time.Second, spread: 1, seconds: 200}.against(target, &AutoRate{})
+	points := run{window: time.Second, spread: 1, seconds: 200}.against(target, &Finder{})
 	if p := points[125]; p.rate < 450 {
 		t.Errorf("25 s after attempts began to take 3 s longer, the rate is %g of 500", p.rate)
 	}
 }
 
-// TestAutoRateBounds uses a target that passes nothing and one without a limit.
-func TestAutoRateBounds(t *testing.T) {
+// TestBounds uses a target that passes nothing and one without a limit.
+func TestBounds(t *testing.T) {
 	never := &bucketTarget{rate: always(0), latency: exactly(0.05)}
-	for _, p := range (autoRun{window: time.Second, spread: 1, seconds: 100}).against(never, &AutoRate{})[50:] {
+	for _, p := range (run{window: time.Second, spread: 1, seconds: 100}).against(never, &Finder{})[50:] {
 		if p.rate != 1 {
 			t.Fatalf("a target that throttles everything is asked %g times a second, want once", p.rate)
 		}
 	}
-	a := &AutoRate{}
+	a := &Finder{}
 	for i := range int64(100) {
-		n := Budget(a.Rate(), time.Second, i)
-		a.Observe(AutoSample{Window: i, Length: time.Second, Started: n, Passed: n, Held: true})
+		n := budget(a.Rate(), time.Second, i)
+		a.Observe(Sample{Window: i, Length: time.Second, Started: n, Passed: n, Held: true})
 	}
-	if a.Rate() != autoMost {
-		t.Errorf("the rate of a target that bears anything is %g, want %g", a.Rate(), float64(autoMost))
+	if a.Rate() != most {
+		t.Errorf("the rate of a target that bears anything is %g, want %g", a.Rate(), float64(most))
 	}
 }
 
-// TestAutoRateWaitsForAnswers checks that the rate does not double before the attempts of the
+// TestWaitsForAnswers checks that the rate does not double before the attempts of the
 // previous rate have ended.
-func TestAutoRateWaitsForAnswers(t *testing.T) {
+func TestWaitsForAnswers(t *testing.T) {
 	target := &bucketTarget{rate: always(1e6), seconds: 1, tokens: 1e6, latency: exactly(5)}
-	points := autoRun{window: time.Second, spread: 1, seconds: 30}.against(target, &AutoRate{})
+	points := run{window: time.Second, spread: 1, seconds: 30}.against(target, &Finder{})
 	for i, want := range map[int]float64{0: 10, 4: 10, 7: 20, 10: 20, 14: 40} {
 		if points[i].rate != want {
 			t.Errorf("second %d: %g attempts a second, want %g, where answers take 5 s", i, points[i].rate, want)
@@ -192,9 +192,9 @@ func TestAutoRateWaitsForAnswers(t *testing.T) {
 }
 
 // drawSample draws a random sample, including unlikely ones.
-func drawSample(t *rapid.T, window int64) AutoSample {
+func drawSample(t *rapid.T, window int64) Sample {
 	count := rapid.OneOf(rapid.Int64Range(0, 30), rapid.Int64Range(0, 1_000_000))
-	return AutoSample{
+	return Sample{
 		Window: window, Length: rapid.SampledFrom([]time.Duration{100 * time.Millisecond, 700 * time.Millisecond, time.Second, time.Minute}).Draw(t, "length"),
 		Started: count.Draw(t, "started"), Passed: count.Draw(t, "passed"), Throttled: rapid.OneOf(rapid.Just(int64(0)), count).Draw(t, "throttled"),
 		Took: time.Duration(count.Draw(t, "took_ms")) * time.Millisecond, ThrottledTook: time.Duration(count.Draw(t, "throttled_took_ms")) * time.Millisecond,
@@ -202,16 +202,16 @@ func drawSample(t *rapid.T, window int64) AutoSample {
 	}
 }
 
-// TestAutoRateProperties checks that the rate stays within its bounds; that it rises only if
+// TestProperties checks that the rate stays within its bounds; that it rises only if
 // it was used up, and at most doubles in a round (a window may end two rounds); and that
 // storing it changes nothing.
-func TestAutoRateProperties(t *testing.T) {
+func TestProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		a, window := &AutoRate{}, rapid.Int64Range(-5, 1<<40).Draw(t, "first window")
+		a, window := &Finder{}, rapid.Int64Range(-5, 1<<40).Draw(t, "first window")
 		for range rapid.IntRange(1, 120).Draw(t, "windows") {
 			s := drawSample(t, window)
 			before, drained, held := a.Rate(), a.Drain, a.Round.Held
-			stored := &AutoRate{}
+			stored := &Finder{}
 			raw, err := json.Marshal(a)
 			if err == nil {
 				err = json.Unmarshal(raw, stored)
@@ -225,7 +225,7 @@ func TestAutoRateProperties(t *testing.T) {
 				t.Fatalf("observed after it was stored: %+v, want %+v", *stored, *a)
 			}
 			rate := a.Rate()
-			if math.IsNaN(rate) || rate < MinRate || rate > autoMost {
+			if math.IsNaN(rate) || rate <= 0 || rate > most {
 				t.Fatalf("the rate is %g", rate)
 			}
 			// The minimum rate, one attempt in a round, rises to 1 if rounds become shorter.
@@ -237,14 +237,14 @@ func TestAutoRateProperties(t *testing.T) {
 	})
 }
 
-// TestAutoRateAddsUpShards checks that a window's sample may come in parts, as from shards.
+// TestAddsUpShards checks that a window's sample may come in parts, as from shards.
 // The last part decides when the round ends.
-func TestAutoRateAddsUpShards(t *testing.T) {
+func TestAddsUpShards(t *testing.T) {
 	const window = 400 * time.Millisecond
-	whole, parts := &AutoRate{}, &AutoRate{}
+	whole, parts := &Finder{}, &Finder{}
 	for i := range int64(60) {
-		n := Budget(whole.Rate(), window, i)
-		s := AutoSample{Window: i, Length: window, Started: n, Passed: min(n, 100), Throttled: max(0, n-100), Held: true}
+		n := budget(whole.Rate(), window, i)
+		s := Sample{Window: i, Length: window, Started: n, Passed: min(n, 100), Throttled: max(0, n-100), Held: true}
 		whole.Observe(s)
 		if i%3 == 2 { // the window that ends a round must be complete
 			parts.Observe(s)

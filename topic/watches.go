@@ -1,4 +1,4 @@
-package natsstore
+package topic
 
 import (
 	"slices"
@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// watches are the signals of those who wait for keys to change. The zero value has none.
-type watches struct {
+// Watches has the signals that a Meta calls when keys change. The zero value has none.
+type Watches struct {
 	mu  sync.Mutex
 	all map[*watch]bool
 }
@@ -17,8 +17,8 @@ type watch struct {
 	signal func()
 }
 
-// add calls signal when a key that begins with prefix has changed, until cancel is called.
-func (ws *watches) add(prefix string, signal func()) (cancel func()) {
+// Add calls signal when a key that begins with prefix has changed, until cancel is called.
+func (ws *Watches) Add(prefix string, signal func()) (cancel func()) {
 	w := &watch{prefix, signal}
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -33,8 +33,8 @@ func (ws *watches) add(prefix string, signal func()) (cancel func()) {
 	}
 }
 
-// notify calls each signal once whose prefix one of the keys has.
-func (ws *watches) notify(keys ...string) {
+// Notify calls each signal once whose prefix one of the keys has.
+func (ws *Watches) Notify(keys ...string) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	for w := range ws.all {

@@ -1,4 +1,4 @@
-package bulk
+package autorate
 
 import (
 	"math"
@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// autoTarget is a model of a target: it returns when an attempt that begins at a time, in
+// target is a model of a target: it returns when an attempt that begins at a time, in
 // seconds, ends, and whether it is throttled.
-type autoTarget interface {
+type target interface {
 	attempt(at float64) (ends float64, throttled bool)
 }
 
@@ -73,9 +73,9 @@ func noisy(x float64, seed uint64) func() float64 {
 	return func() float64 { return x * (0.5 + random.Float64()) }
 }
 
-// autoRun is a run of the policy against a target, as in a store: more jobs always wait than
+// run is a run of the policy against a target, as in a store: more jobs always wait than
 // may start.
-type autoRun struct {
+type run struct {
 	window time.Duration
 	// spread is the part of a window over which its attempts begin.
 	spread  float64
@@ -83,13 +83,13 @@ type autoRun struct {
 	load    func(at float64) int64 // the number of jobs in each window; nil: always enough
 }
 
-// autoPoint is the result of one window of a run.
-type autoPoint struct {
+// point is the result of one window of a run.
+type point struct {
 	at, rate                             float64
 	started, passed, throttled, inFlight int64
 }
 
-func (run autoRun) against(target autoTarget, a *AutoRate) (points []autoPoint) {
+func (run run) against(target target, a *Finder) (points []point) {
 	type ending struct {
 		at, began float64
 		throttled bool
@@ -98,13 +98,13 @@ func (run autoRun) against(target autoTarget, a *AutoRate) (points []autoPoint) 
 	length := run.window.Seconds()
 	for i := range int64(run.seconds / length) {
 		begins := float64(i) * length
-		n := Budget(a.Rate(), run.window, i)
+		n := budget(a.Rate(), run.window, i)
 		held := true
 		if run.load != nil {
 			held = run.load(begins) > n
 			n = min(n, run.load(begins))
 		}
-		p := autoPoint{at: begins, rate: a.Rate(), started: n}
+		p := point{at: begins, rate: a.Rate(), started: n}
 		for j := range n {
 			at := begins + float64(j)/float64(n)*run.spread*length
 			ends, throttled := target.attempt(at)
@@ -125,11 +125,19 @@ func (run autoRun) against(target autoTarget, a *AutoRate) (points []autoPoint) 
 			return true
 		})
 		p.inFlight = int64(len(flying))
-		a.Observe(AutoSample{
+		a.Observe(Sample{
 			Window: i, Length: run.window, Started: n, Passed: p.passed, Throttled: p.throttled,
 			Took: time.Duration(took * 1e9), ThrottledTook: time.Duration(throttledTook * 1e9), InFlight: p.inFlight, Held: held,
 		})
 		points = append(points, p)
 	}
 	return points
+}
+
+// budget returns how many attempts a rate allows in a window: fractions are carried over.
+func budget(rate float64, window time.Duration, index int64) int64 {
+	const scale = 1_000_000
+	each := int64(math.Round(rate * window.Seconds() * scale))
+	i := (index%scale + scale) % scale
+	return each/scale + (i+1)*(each%scale)/scale - i*(each%scale)/scale
 }

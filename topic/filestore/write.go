@@ -143,7 +143,7 @@ func (l *log) writeRun(all []pending, bytes int64) error {
 		}
 		durable = g.end + bytes
 	}
-	l.publish(g, all, bytes, durable)
+	l.publish(g, all, durable)
 	return nil
 }
 
@@ -179,7 +179,7 @@ func (l *log) reserve(g *segment, bytes int64) {
 }
 
 // publish makes written entries visible.
-func (l *log) publish(g *segment, all []pending, bytes, durable int64) {
+func (l *log) publish(g *segment, all []pending, durable int64) {
 	g.mu.Lock()
 	at := point{g.next, g.end}
 	for i := range all {

@@ -125,7 +125,7 @@ func TestProxies(t *testing.T) {
 		t.Run(proxy.name, func(t *testing.T) {
 			t.Parallel()
 			upstream := shop(t).URL
-			s, gate := newGate(t, upstream, "--trusted-proxies", "127.0.0.1", "--capacity", "1", "--pass-ttl", "5s", "--bypass", "/about")
+			s, gate := newGate(t, upstream, "--trusted-proxies", "127.0.0.1", "--capacity", "1", "--pass-ttl", "15s", "--bypass", "/about")
 			s.start()
 			front := startProxy(t, proxy.name, upstream, strings.TrimPrefix(gate, "http://"))
 			first, second, third := newPerson(t, front), newPerson(t, front), newPerson(t, front)

@@ -104,8 +104,9 @@ func TestOneInstancePublishes(t *testing.T) {
 		rigs[1].stop()
 		enter(rigs[2])
 		first := counts()
-		if want := [3]int{0, 60, 20}; first != want {
-			t.Errorf("published %v, want %v", first, want)
+		// The first instance may be the one that sweeps, and so use the room too.
+		if first != [3]int{0, 60, 20} && first != [3]int{20, 60, 0} {
+			t.Errorf("published %v, want 20 more by one of the others", first)
 		}
 		// Another instance owns publishing, and does not publish.
 		if ok, err := store.Own(ctx, "publisher of shop", "a ghost", 10*time.Second); ok || err != nil {
@@ -123,8 +124,8 @@ func TestOneInstancePublishes(t *testing.T) {
 			t.Errorf("published %v while somebody else was the owner, want %v", got, first)
 		}
 		time.Sleep(5 * time.Second)
-		if got := books[0].count(); got != 2 {
-			t.Errorf("published %d, want 2: the ownership has ended", got)
+		if got := books[0].count() - first[0]; got != 2 {
+			t.Errorf("published %d more, want 2: the ownership has ended", got)
 		}
 		late.stop()
 	})

@@ -1,6 +1,8 @@
 /* Topics and groups are administered with librdkafka. BROKER in the environment is the
  * server's address; the argument says what to do. kcat, which is made of the same
  * library, tests the rest of it. */
+#include <threads.h>
+
 #include "client.h"
 
 /* Each function here asks for one thing and checks that it was done. */
@@ -101,23 +103,33 @@ static void delete_topic(const char *topic) {
   rd_kafka_DeleteTopic_destroy(wanted);
 }
 
-/* partitions returns how many partitions a topic has, 0 if it is not there. */
+/* placed reports whether a partition has its replicas, the first of which leads. */
+static bool placed(const rd_kafka_metadata_partition_t *partition) {
+  return partition->replica_cnt == replicas() && partition->replicas[0] == partition->leader &&
+         (replicas() > 1 || (partition->isr_cnt == 1 && partition->isrs[0] == partition->leader));
+}
+
+/* partitions returns how many partitions a topic has, 0 if it is not there, once all are placed: on
+   a busy machine another replica may lead a new one for a moment. */
 static int partitions(const char *topic) {
-  const struct rd_kafka_metadata *metadata;
-  int count = 0;
-  MUST(rd_kafka_metadata(rk, 1, NULL, &metadata, PATIENCE));
-  for (int i = 0; i < metadata->topic_cnt; i++)
-    if (!strcmp(metadata->topics[i].topic, topic)) {
-      MUST(metadata->topics[i].err);
-      count = metadata->topics[i].partition_cnt;
-      for (int p = 0; p < count; p++) {
-        const rd_kafka_metadata_partition_t *partition = &metadata->topics[i].partitions[p];
-        CHECK(partition->replica_cnt == replicas() && partition->replicas[0] == partition->leader, "partition %d", p);
-        CHECK(replicas() > 1 || (partition->isr_cnt == 1 && partition->isrs[0] == partition->leader), "partition %d", p);
+  for (int tries = 0;; tries++) {
+    const struct rd_kafka_metadata *metadata;
+    int count = 0, missing = -1;
+    MUST(rd_kafka_metadata(rk, 1, NULL, &metadata, PATIENCE));
+    for (int i = 0; i < metadata->topic_cnt; i++)
+      if (!strcmp(metadata->topics[i].topic, topic)) {
+        MUST(metadata->topics[i].err);
+        count = metadata->topics[i].partition_cnt;
+        for (int p = 0; p < count; p++)
+          if (!placed(&metadata->topics[i].partitions[p]))
+            missing = p;
       }
-    }
-  rd_kafka_metadata_destroy(metadata);
-  return count;
+    rd_kafka_metadata_destroy(metadata);
+    if (missing < 0)
+      return count;
+    CHECK(tries < 1200, "partition %d is not placed", missing);
+    thrd_sleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+  }
 }
 
 /* Topics are made, described, changed and removed, with records deleted. */

@@ -75,6 +75,7 @@ func FuzzDecode(f *testing.F) {
 	v := visitor{slot: slotInside, key: room.Key{1}, draw: 5, since: 1, until: 2, tick: 3, renewals: 4}
 	f.Add(v.append(nil))
 	f.Add((&counts{number: 1 << 40, batch: room.Batch{Tick: 9}}).append(nil))
+	f.Add([]byte("000000000")) // counts of an earlier release
 	f.Add(encodeGone(7, &[pageSize]slot{slotNone, slotLeft, slotLeft}))
 	f.Add((&roomRecord{id: 3, revision: 300, data: []byte("{}")}).encode())
 	f.Add(appendEvent(appendCounts(nil, 99), &room.Event{Type: room.VisitorNoShow, Number: 300, Inside: true}))
@@ -92,7 +93,7 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("%x is a visitor who was never there", value)
 		}
 		c, err := decodeCounts(value)
-		again("count", c.append(nil), err)
+		again("count", bytes.TrimSuffix(c.append(nil), []byte{0}), err) // earlier releases wrote no clock
 		r, err := decodeRoom(value)
 		again("room", r.encode(), err)
 		var slots [pageSize]slot

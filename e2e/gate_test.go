@@ -132,10 +132,16 @@ func TestGate(t *testing.T) {
 }
 
 // A gate that finds the capacity begins with the least that is set, and lets in all who wait while the
-// upstream is fast.
+// upstream does not become slower. It takes its time, beside which that of a busy machine is short.
 func TestGateFindsTheCapacity(t *testing.T) {
 	t.Parallel()
-	s, front := newGate(t, shop(t).URL, "--capacity", "auto", "--auto-min", "2", "--claim-window", "1m")
+	site := shop(t).Config.Handler
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		<-time.After(200 * time.Millisecond)
+		site.ServeHTTP(w, r)
+	}))
+	t.Cleanup(upstream.Close)
+	s, front := newGate(t, upstream.URL, "--capacity", "auto", "--auto-min", "2", "--claim-window", "1m")
 	s.start()
 	var people []*person
 	inside := func() (n int) {

@@ -54,7 +54,7 @@ func nodes() int {
 func startServer(t *testing.T) string {
 	t.Helper()
 	if nodes() == 1 {
-		ready, kafka := startNode(t)
+		ready, _, kafka := startNode(t)
 		ready()
 		return kafka
 	}
@@ -64,7 +64,7 @@ func startServer(t *testing.T) string {
 	}
 	var all []func()
 	for i, peer := range peers {
-		ready, kafka := startNode(t, "--cluster", "clients", "--node", fmt.Sprint(i+1), "--cluster-listen", peer, "--peers", strings.Join(peers, ","), "--state", "off")
+		ready, _, kafka := startNode(t, "--cluster", "clients", "--node", fmt.Sprint(i+1), "--cluster-listen", peer, "--peers", strings.Join(peers, ","), "--state", "off")
 		all, seeds = append(all, ready), append(seeds, kafka)
 	}
 	for _, ready := range all {
@@ -74,14 +74,14 @@ func startServer(t *testing.T) string {
 }
 
 // startNode starts one process. It returns a function that waits until the process is ready, and
-// the address for Kafka clients. A node of a cluster is ready when it also coordinates its share of
+// the addresses for HTTP and for Kafka clients. A node of a cluster is ready when it also coordinates its share of
 // the groups: one that moves to it later would read again what it has not committed.
-func startNode(t *testing.T, args ...string) (await func(), kafka string) {
+func startNode(t *testing.T, args ...string) (await func(), api, kafka string) {
 	t.Helper()
-	http, kafka := freeAddr(t), freeAddr(t)
+	api, kafka = freeAddr(t), freeAddr(t)
 	log := must(os.Create(filepath.Join(t.TempDir(), "log")))(t)
 	logged := func() []byte { return must(os.ReadFile(log.Name()))(t) }
-	command := exec.Command(binary, append([]string{"serve", "--data", t.TempDir(), "--http", http, "--kafka", kafka}, args...)...)
+	command := exec.Command(binary, append([]string{"serve", "--data", t.TempDir(), "--http", api, "--kafka", kafka}, args...)...)
 	command.Env = append(os.Environ(), "SLUICE_CLUSTER_SECRET=a secret of the clients' tests")
 	command.Stdout, command.Stderr = log, log
 	if err := command.Start(); err != nil {
@@ -97,11 +97,11 @@ func startNode(t *testing.T, args ...string) (await func(), kafka string) {
 	})
 	return func() {
 		t.Helper()
-		eventually(t, "the server is ready", func() bool { return ready("http://" + http + "/readyz") })
+		eventually(t, "the server is ready", func() bool { return ready("http://" + api + "/readyz") })
 		eventually(t, "the node has its share of the groups", func() bool {
 			return nodes() == 1 || slotsOf(logged()) >= 32/nodes()
 		})
-	}, kafka
+	}, api, kafka
 }
 
 var slotsLogged = regexp.MustCompile(`msg="coordinates groups" slots=(\d+)`)

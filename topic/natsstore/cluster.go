@@ -260,7 +260,7 @@ func (c *cluster) grow(ctx context.Context) error {
 }
 
 func (c *cluster) growOnce(ctx context.Context) error {
-	replicas := c.metaReplicas(len(c.peers.now()))
+	replicas := metaReplicas(len(c.peers.now()))
 	ctx, cancel := c.store.bound(ctx)
 	defer cancel()
 	stream, err := c.store.js.Stream(ctx, metaStream)
@@ -277,10 +277,11 @@ func (c *cluster) growOnce(ctx context.Context) error {
 	return err
 }
 
-// metaReplicas returns how many replicas the metadata has with that many nodes: an odd
-// number, because one more would not survive more failures.
-func (c *cluster) metaReplicas(nodes int) int {
-	replicas := min(c.options.MetaReplicas, nodes)
+// metaReplicas returns how many replicas the metadata has with that many nodes: the engine's
+// most, so that it outlives as many nodes as any topic does, and an odd number, because one
+// more would not outlive more.
+func metaReplicas(nodes int) int {
+	replicas := min(nodes, maxReplicas)
 	return replicas - (replicas+1)%2
 }
 

@@ -197,7 +197,7 @@ func (s *Store) create(ctx context.Context, config jetstream.StreamConfig) (jets
 	if config.Name == metaStream {
 		config.Replicas = 1
 		if s.cluster != nil {
-			config.Replicas = s.cluster.metaReplicas(len(s.cluster.Alive()))
+			config.Replicas = metaReplicas(len(s.cluster.Alive()))
 		}
 	}
 	stream, err := s.js.CreateStream(ctx, config)

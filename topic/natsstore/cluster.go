@@ -241,11 +241,12 @@ func (c *cluster) AwaitFollowed(ctx context.Context, revision uint64) error {
 	return c.poll(ctx, func() bool { return c.peers.followed(revision) })
 }
 
-// grow adds replicas of the metadata when there are nodes for them.
+// grow adds replicas of the metadata when there are nodes for them, and warns of many streams.
 func (c *cluster) grow(ctx context.Context) error {
 	tick := time.NewTicker(growEvery)
 	defer tick.Stop()
-	for {
+	for warned := 0; ; {
+		warned = c.store.warnOfStreams(warned)
 		if c.store.engine.leads(metaStream) {
 			if err := c.growOnce(ctx); err != nil && ctx.Err() == nil {
 				c.store.options.Logger.Warn("topic store: the metadata is not kept on more nodes yet", "error", err)

@@ -30,13 +30,14 @@ func TestKill(t *testing.T) {
 }
 
 // The nodes are restarted one after another, as for a new version: each transfers its leadership
-// before it stops. The short run stops one.
+// before it stops. The short run stops one. With -from it is a rolling upgrade.
 func TestPlannedStop(t *testing.T) {
-	c := newCluster(t, layout{nodes: 3})
+	c := newCluster(t, layout{nodes: 3, binary: *upgraded})
 	l := newLoad(c, 6, 3)
 	l.flows(500)
 	for range rounds() {
 		for _, n := range c.nodes {
+			n.binary = binary
 			l.suffer(stop, n.id)
 			l.flows(500)
 			if !long() {

@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,8 @@ type layout struct {
 	alone bool
 	// proxied means that nodes reach each other's routes through proxies, which can delay.
 	proxied bool
+	// binary is what the nodes run; default: this version.
+	binary string
 	// disk is the size of the last node's data directory; 0: no bound.
 	disk int64
 	args []string
@@ -56,6 +59,7 @@ type node struct {
 	cluster *cluster
 	id      int
 	data    string
+	binary  string
 	args    []string
 	env     []string
 	cmd     *exec.Cmd
@@ -75,7 +79,7 @@ func newCluster(t *testing.T, l layout) *cluster {
 	c := &cluster{t: t, net: lab, http: &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}}
 	t.Cleanup(c.close)
 	for id := 1; id <= l.nodes; id++ {
-		n := &node{cluster: c, id: id, data: filepath.Join(dir, fmt.Sprintf("data%d", id)), args: l.args}
+		n := &node{cluster: c, id: id, data: filepath.Join(dir, fmt.Sprintf("data%d", id)), binary: cmp.Or(l.binary, binary), args: l.args}
 		if l.disk > 0 && id == l.nodes {
 			if n.data, err = lab.Disk(l.disk); err != nil {
 				t.Fatal(err)
@@ -170,7 +174,7 @@ func (n *node) launch() {
 		"serve", "--insecure-listen", "--data", n.data, "--kafka", n.addr(), "--http", fmt.Sprintf("%s:%d", host, httpPort),
 		"--disk-reserve", "1MiB", "--log-level", "debug", "--topic-group-session-min", "2s",
 	}, n.args...)
-	n.cmd = n.cluster.net.Command(n.id, binary, args...)
+	n.cmd = n.cluster.net.Command(n.id, n.binary, args...)
 	n.cmd.Env = append(os.Environ(), n.env...)
 	n.cmd.Stdout, n.cmd.Stderr = log, log
 	if err := n.cmd.Start(); err != nil {

@@ -239,8 +239,14 @@ func (b *Broker) alterLocked(ctx context.Context, name string, settings map[stri
 	if err != nil {
 		return err
 	}
-	if before, err := b.topicRecord(ctx, name); err != nil || dryRun {
+	before, err := b.topicRecord(ctx, name)
+	if err != nil || dryRun {
 		return cmp.Or(err, changed.CheckInSync(before.Replicas()))
+	}
+	if changed.Delays {
+		if err := t.makeDelayLogs(ctx); err != nil {
+			return err
+		}
 	}
 	if _, err := b.change(ctx, name, func(record *catalog.Topic) error {
 		if err := changed.CheckInSync(record.Replicas()); err != nil {
@@ -248,6 +254,10 @@ func (b *Broker) alterLocked(ctx context.Context, name string, settings map[stri
 		}
 		record.Settings = own
 		record.Delays = record.Delays || changed.Delays
+		all := t.all()
+		for i, p := range all[:min(len(all), len(record.Partitions))] {
+			record.Partitions[i].DelayLog = record.Partitions[i].DelayLog || p.hasDelayLog()
+		}
 		return nil
 	}); err != nil {
 		return err

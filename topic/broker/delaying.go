@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/delay"
@@ -157,7 +159,11 @@ func (p *Partition) keepDelays(ctx context.Context, run *delayRun) {
 			err = errors.Join(delays.Err(), delays.Close(closing))
 			cancel()
 		}
-		if ctx.Err() != nil || errors.Is(err, topic.ErrNoLog) {
+		if ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, topic.ErrNoLog) && wait >= missingWait { // before, the topic may be being deleted
+			p.refuseDelays(err)
 			return
 		}
 		p.broker.log.Error("delayed records cannot be read or written", "partition", p.String(), "error", err, "again_in", wait)
@@ -165,12 +171,66 @@ func (p *Partition) keepDelays(ctx context.Context, run *delayRun) {
 	}
 }
 
+// refuseDelays refuses appends until another claim: the log of delayed records was lost, and its
+// records must not be forgotten in silence.
+func (p *Partition) refuseDelays(lost error) {
+	name := p.names().Delays
+	p.broker.log.Error("delayed records were lost: restore the data directory from a backup, or delete the topic", "partition", p.String(), "log", name, "error", lost)
+	p.delays.refuse(fmt.Errorf("%w: %s: the log of its delayed records, %s, was lost", topic.ErrRetry, p, name))
+}
+
 func (p *Partition) openDelays(ctx context.Context) (*delay.Queue, error) {
-	log, err := p.broker.store.OpenLog(ctx, p.names().Delays, p.broker.there(p.targets()))
+	log, err := p.openDelayLog(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return delay.Open(ctx, log, delayTarget{p}, p.broker.config.Delays)
+}
+
+// openDelayLog opens the log of delayed records. It makes the log if it is not known to exist.
+func (p *Partition) openDelayLog(ctx context.Context) (topic.Log, error) {
+	var nodes []int32
+	if !p.hasDelayLog() {
+		nodes = p.broker.there(p.targets())
+	}
+	log, err := p.broker.store.OpenLog(ctx, p.names().Delays, nodes)
+	if err == nil {
+		p.mu.Lock()
+		p.delayLog = true
+		p.mu.Unlock()
+	}
+	return log, err
+}
+
+// makeDelayLogs makes the logs of delayed records that the topic does not have, before it may have
+// delayed records.
+func (t *Topic) makeDelayLogs(ctx context.Context) error {
+	making, ctx := errgroup.WithContext(ctx)
+	making.SetLimit(partitionsAtOnce)
+	for _, p := range t.all() {
+		if p.hasDelayLog() {
+			continue
+		}
+		making.Go(func() error {
+			_, err := p.openDelayLog(ctx)
+			return err
+		})
+	}
+	return making.Wait()
+}
+
+// hasDelayLog reports whether the log of delayed records is known to exist.
+func (p *Partition) hasDelayLog() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.delayLog
+}
+
+// mayHave reports whether the topic may have delayed records.
+func (d *delaying) mayHave() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.wanted
 }
 
 func (d *delaying) set(now *delay.Queue) {

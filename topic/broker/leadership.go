@@ -189,6 +189,7 @@ func (p *Partition) follow(record catalog.Partition) {
 	p.mu.Lock()
 	p.start = max(p.start, record.Start)
 	p.replicas = record.Replicas
+	p.delayLog = p.delayLog || record.DelayLog
 	if record.Epoch < p.epoch {
 		p.mu.Unlock()
 		return // an earlier leader's record
@@ -328,9 +329,9 @@ func (b *Broker) Isolated() bool { return 2*len(b.Alive()) <= b.Registered() }
 // claim records in the metadata that this broker leads partitions of a topic, and
 // starts their recovery. It reports whether it claimed all of them.
 func (b *Broker) claim(ctx context.Context, t *Topic, partitions []*Partition, began time.Time) bool {
-	if err := b.makeUnclaimed(ctx, partitions); err != nil {
+	if err := b.makeUnmade(ctx, partitions); err != nil {
 		if ctx.Err() == nil && !errors.Is(err, topic.ErrClosed) {
-			b.log.Warn("logs of new partitions cannot be made, trying again", "topic", t.name, "error", err)
+			b.log.Warn("logs of partitions cannot be made, trying again", "topic", t.name, "error", err)
 		}
 		return false
 	}
@@ -345,6 +346,7 @@ func (b *Broker) claim(ctx context.Context, t *Topic, partitions []*Partition, b
 			claimed := &record.Partitions[p.number]
 			claimed.Epoch++
 			claimed.Leader = b.Node()
+			claimed.DelayLog = claimed.DelayLog || p.hasDelayLog()
 			epochs[p] = claimed.Epoch
 		}
 		if len(epochs) == 0 {
@@ -368,20 +370,26 @@ func (b *Broker) claim(ctx context.Context, t *Topic, partitions []*Partition, b
 	return all
 }
 
-// makeUnclaimed makes the logs of partitions that were never claimed, if the topic's creator
-// has not: the log of a claimed partition exists, so that a missing one was lost.
-func (b *Broker) makeUnclaimed(ctx context.Context, partitions []*Partition) error {
+// makeUnmade makes the logs of partitions that were never made: that of the records before the
+// first claim, that of delayed records before the first claim of a topic that may have any. So both
+// exist once the metadata says so, and a missing one was lost.
+func (b *Broker) makeUnmade(ctx context.Context, partitions []*Partition) error {
 	making, ctx := errgroup.WithContext(ctx)
 	making.SetLimit(partitionsAtOnce)
 	for _, p := range partitions {
-		p.mu.Lock()
-		claimed := p.leader != 0
-		p.mu.Unlock()
-		if claimed {
-			continue
-		}
 		making.Go(func() error {
-			_, err := b.store.OpenLog(ctx, p.logName(), b.there(p.targets()))
+			p.mu.Lock()
+			claimed := p.leader != 0
+			p.mu.Unlock()
+			if !claimed {
+				if _, err := b.store.OpenLog(ctx, p.logName(), b.there(p.targets())); err != nil {
+					return err
+				}
+			}
+			if p.hasDelayLog() || !p.delays.mayHave() {
+				return nil
+			}
+			_, err := p.openDelayLog(ctx)
 			return err
 		})
 	}

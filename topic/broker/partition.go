@@ -37,6 +37,8 @@ type Partition struct {
 	// keep the partition.
 	leader   int32
 	replicas []int32
+	// delayLog reports whether the log of delayed records is known to exist.
+	delayLog bool
 	// passed reports whether it was passed to its preferred leader: see passOn.
 	passed bool
 	// term is the work of becoming, or staying, the leader; see leadership.go.

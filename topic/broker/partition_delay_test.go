@@ -110,10 +110,12 @@ func TestADelayedBatchThatIsSentAgainAppearsOnce(t *testing.T) {
 // deleted in the meantime.
 func TestAnAppendWaitsForNoDelaysOfADeletedTopic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &faultyStore{Store: storetest.NewMemory()}
-		b := startBroker(t, store, topic.Config{})
-		store.set(func(s *faultyStore) { s.failOpen = failing("delayed-") })
-		orders := create(t, b, "orders", delays)
+		memory := storetest.NewMemory()
+		b := startBroker(t, memory, topic.Config{})
+		create(t, b, "orders", delays)
+		stopBroker(t, b)
+		b = startBroker(t, &faultyStore{Store: memory.Reopen(), failOpen: failing("delayed-")}, topic.Config{})
+		orders, _ := b.Topic("orders")
 		appended := make(chan error, 1)
 		began := time.Now()
 		go func() {

@@ -377,3 +377,37 @@ func TestAnAppendThatIsTooLargeForAnEntryIsRefused(t *testing.T) {
 	}
 	send(t, orders, batchOf(anybody, now(), large), batchOf(anybody, now(), "small"))
 }
+
+// The log of delayed records of a partition that was led before is missing: that is an error that
+// names it, however the topic got its delays.
+func TestAMissingDelayLogIsNotMadeAgain(t *testing.T) {
+	for name, created := range map[string]map[string]string{"created so": delays, "altered": nil} {
+		t.Run(name, func(t *testing.T) {
+			store := storetest.NewMemory()
+			b := startBroker(t, store, topic.Config{})
+			orders := create(t, b, "orders", created)
+			yes := "true"
+			if err := b.Alter(t.Context(), "orders", map[string]*string{"sluice.delay.enable": &yes}, false, false); err != nil {
+				t.Fatal(err)
+			}
+			send(t, orders, delayedBatch(t, nil, "30m"))
+			stopBroker(t, b)
+			store = store.Reopen()
+			lost := catalog.NamesOf(orders.ID(), 0, 0).Delays
+			if err := store.DeleteLog(t.Context(), lost); err != nil {
+				t.Fatal(err)
+			}
+			b = startBroker(t, store, topic.Config{})
+			orders, _ = b.Topic("orders")
+			if _, err := trySend(t, orders, batchOf(anybody, now(), "b")); !errors.Is(err, topic.ErrRetry) || !strings.Contains(err.Error(), lost) {
+				t.Errorf("append: %v, want an ErrRetry that names %s", err, lost)
+			}
+			if _, err := store.OpenLog(t.Context(), lost, nil); !errors.Is(err, topic.ErrNoLog) {
+				t.Errorf("the log is there again: %v", err)
+			}
+			if err := b.Delete(t.Context(), "orders"); err != nil {
+				t.Errorf("delete: %v", err)
+			}
+		})
+	}
+}

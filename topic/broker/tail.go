@@ -15,13 +15,15 @@ type tails struct {
 
 	mu    sync.Mutex
 	bytes int64
-	order []*tail // tail of each kept entry, oldest first
+	order []*tail // tail of each entry, oldest first
+	stale int     // how many of order are of entries that were cleared: at most half
 }
 
 // tail holds the newest entries of one partition, without gaps.
 type tail struct {
 	all     *tails
-	entries []topic.Entry // guarded by all.mu
+	entries []topic.Entry // guarded by all.mu, as all is
+	stale   int           // its first places in order are of entries that were cleared
 }
 
 // entryOverhead is about the memory that an entry takes in addition to its data.
@@ -50,25 +52,46 @@ func (t *tail) push(entry topic.Entry) {
 
 func sizeOf(entry topic.Entry) int64 { return int64(len(entry.Data)) + entryOverhead }
 
-// evict drops the oldest entry of all.
+// evict drops the first place in order, and the entry that it stands for.
 func (a *tails) evict() {
 	oldest := a.order[0]
 	a.order[0] = nil
 	a.order = a.order[1:]
+	if oldest.passes() {
+		a.stale--
+		return
+	}
 	a.bytes -= sizeOf(oldest.entries[0])
 	oldest.entries[0] = topic.Entry{} // so that its data can go before the array does
 	oldest.entries = oldest.entries[1:]
 }
 
-// clear drops the partition's entries: they are deleted or in doubt.
+// passes reports whether the next place of the tail in order is of a cleared entry, and if so
+// removes that.
+func (t *tail) passes() bool {
+	if t.stale == 0 {
+		return false
+	}
+	t.stale--
+	return true
+}
+
+// clear drops the partition's entries: they are deleted or in doubt. Their places in order stay
+// until they are half of all, so that a node that resigns from many partitions does not search
+// all places for each.
 func (t *tail) clear() {
 	t.all.mu.Lock()
 	defer t.all.mu.Unlock()
 	for _, entry := range t.entries {
 		t.all.bytes -= sizeOf(entry)
 	}
+	t.stale += len(t.entries)
+	t.all.stale += len(t.entries)
 	t.entries = nil
-	t.all.order = slices.DeleteFunc(t.all.order, func(other *tail) bool { return other == t })
+	if 2*t.all.stale > len(t.all.order) {
+		t.all.order = slices.DeleteFunc(t.all.order, (*tail).passes)
+		t.all.stale = 0
+	}
 }
 
 // from returns the entries, starting with the one that holds the offset, up to maxBytes

@@ -229,6 +229,6 @@ func (b *Broker) newPartition(t *Topic, number int32, of catalog.Topic) *Partiti
 	record := of.Partitions[number]
 	return &Partition{
 		topic: t, number: number, removals: of.Removals(int(number)), broker: b, state: following, epoch: record.Epoch, start: record.Start,
-		leader: record.Leader, replicas: record.Replicas, tail: tail{all: b.tails},
+		leader: record.Leader, replicas: record.Replicas, delayLog: record.DelayLog, tail: tail{all: b.tails},
 	}
 }

@@ -40,6 +40,9 @@ type Partition struct {
 	Start int64 `json:"start,omitempty"`
 	// Replicas are the brokers that are to keep it, the preferred leader first.
 	Replicas []int32 `json:"replicas"`
+	// DelayLog reports that the log of its delayed records was made, so that a missing one was
+	// lost.
+	DelayLog bool `json:"delay_log,omitempty"`
 	// Elect is the epoch in which an election of the preferred leader was requested.
 	Elect int32 `json:"elect,omitempty"`
 	// Until is when a removed partition is deleted, in milliseconds since the epoch; 0

@@ -241,11 +241,12 @@ func (c *cluster) AwaitFollowed(ctx context.Context, revision uint64) error {
 	return c.poll(ctx, func() bool { return c.peers.followed(revision) })
 }
 
-// grow adds replicas of the metadata when there are nodes for them.
+// grow adds replicas of the metadata when there are nodes for them, and warns of many streams.
 func (c *cluster) grow(ctx context.Context) error {
 	tick := time.NewTicker(growEvery)
 	defer tick.Stop()
-	for {
+	for warned := 0; ; {
+		warned = c.store.warnOfStreams(warned)
 		if c.store.engine.leads(metaStream) {
 			if err := c.growOnce(ctx); err != nil && ctx.Err() == nil {
 				c.store.options.Logger.Warn("topic store: the metadata is not kept on more nodes yet", "error", err)
@@ -260,7 +261,7 @@ func (c *cluster) grow(ctx context.Context) error {
 }
 
 func (c *cluster) growOnce(ctx context.Context) error {
-	replicas := c.metaReplicas(len(c.peers.now()))
+	replicas := metaReplicas(len(c.peers.now()))
 	ctx, cancel := c.store.bound(ctx)
 	defer cancel()
 	stream, err := c.store.js.Stream(ctx, metaStream)
@@ -277,10 +278,11 @@ func (c *cluster) growOnce(ctx context.Context) error {
 	return err
 }
 
-// metaReplicas returns how many replicas the metadata has with that many nodes: an odd
-// number, because one more would not survive more failures.
-func (c *cluster) metaReplicas(nodes int) int {
-	replicas := min(c.options.MetaReplicas, nodes)
+// metaReplicas returns how many replicas the metadata has with that many nodes: the engine's
+// most, so that it outlives as many nodes as any topic does, and an odd number, because one
+// more would not outlive more.
+func metaReplicas(nodes int) int {
+	replicas := min(nodes, maxReplicas)
 	return replicas - (replicas+1)%2
 }
 

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,9 +47,6 @@ type ClusterOptions struct {
 	// CertFile, KeyFile and CAFile are the same in PEM files: all three or none. The
 	// certificate and its key are read again when they change.
 	CertFile, KeyFile, CAFile string
-	// MetaReplicas is the number of replicas of the metadata as soon as there are as many
-	// nodes: 1, 3 or 5. Default 3.
-	MetaReplicas int
 	// JoinTimeout is how long opening waits for enough other nodes. Default 10 minutes.
 	JoinTimeout time.Duration
 }
@@ -73,9 +69,6 @@ func (o ClusterOptions) withDefaults() ClusterOptions {
 	if o.Advertise == "" {
 		o.Advertise = o.Listen
 	}
-	if o.MetaReplicas == 0 {
-		o.MetaReplicas = 3
-	}
 	if o.JoinTimeout == 0 {
 		o.JoinTimeout = startTimeout
 	}
@@ -92,8 +85,6 @@ func (o ClusterOptions) validate() error {
 		return fmt.Errorf("rack %q: want at most 64 letters, digits, - and _", o.Rack)
 	case len(o.Secret) < minSecret:
 		return fmt.Errorf("the cluster's secret has %d bytes: want %d or more", len(o.Secret), minSecret)
-	case !slices.Contains([]int{1, 3, 5}, o.MetaReplicas):
-		return fmt.Errorf("replicas of the metadata %d: want 1, 3 or 5", o.MetaReplicas)
 	case o.JoinTimeout < 0:
 		return fmt.Errorf("join timeout %v: want 0 or more", o.JoinTimeout)
 	}

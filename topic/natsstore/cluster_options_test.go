@@ -32,7 +32,7 @@ func TestClusterOptionsAreChecked(t *testing.T) {
 	if err := (Options{Cluster: &good}).withDefaults().validate(); err != nil {
 		t.Fatal(err)
 	}
-	if good.MetaReplicas != 0 {
+	if good.JoinTimeout != 0 {
 		t.Error("the caller's options are changed")
 	}
 	for want, change := range map[string]func(*ClusterOptions){
@@ -40,7 +40,6 @@ func TestClusterOptionsAreChecked(t *testing.T) {
 		"node 0":              func(o *ClusterOptions) { o.Node = 0 },
 		"rack":                func(o *ClusterOptions) { o.Rack = "a/b" },
 		"secret has 15 bytes": func(o *ClusterOptions) { o.Secret = strings.Repeat("x", 15) },
-		"replicas of the":     func(o *ClusterOptions) { o.MetaReplicas = 2 },
 		"join timeout":        func(o *ClusterOptions) { o.JoinTimeout = -1 },
 		"listen address":      func(o *ClusterOptions) { o.Listen = "127.0.0.1" },
 		"want a port":         func(o *ClusterOptions) { o.Listen = "127.0.0.1:0" },

@@ -30,6 +30,9 @@ const account = server.DEFAULT_GLOBAL_ACCOUNT
 
 // join adds the settings of a cluster's node.
 func (e *engine) join(settings *server.Options, options ClusterOptions, log *slog.Logger) error {
+	if err := setElectionTimers(); err != nil {
+		return err
+	}
 	config, err := options.tlsConfig(log)
 	if err != nil {
 		return err

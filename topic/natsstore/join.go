@@ -72,10 +72,10 @@ func (c *cluster) logMissing(ctx context.Context) {
 // the first changes could be lost with a single node. If some nodes are missing for long,
 // the metadata starts on fewer, and grow adds replicas later.
 func (c *cluster) awaitKeepers(ctx context.Context) {
-	wanted := c.metaReplicas(c.options.named())
+	wanted := metaReplicas(c.options.named())
 	within, cancel := context.WithTimeout(ctx, beginWithin)
 	defer cancel()
-	if c.poll(within, func() bool { return c.metaReplicas(len(c.peers.now())) >= wanted }) != nil {
+	if c.poll(within, func() bool { return metaReplicas(len(c.peers.now())) >= wanted }) != nil {
 		c.store.options.Logger.Warn("topic store: the metadata starts with fewer replicas than wanted, until other nodes join",
 			"alive", c.peers.now(), "replicas_wanted", wanted)
 	}

@@ -54,3 +54,20 @@ func TestMetadataBeginsWithoutANode(t *testing.T) {
 	ns.start(3)
 	ns.replicated(t)
 }
+
+// TestMetadataOutlivesTwoOfFive stops two of five nodes that keep the metadata, which topics with
+// five replicas outlive: so does the metadata.
+func TestMetadataOutlivesTwoOfFive(t *testing.T) {
+	t.Parallel()
+	ns := startNodes(t, 5, nil)
+	ns.replicated(t)
+	revision := put(t, ns.node(1).meta, "key", "1", 0)
+	info, err := ns.node(1).info(t.Context(), metaStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range replicasOf(info).Nodes[:2] {
+		ns.stop(node)
+	}
+	put(t, ns.node(ns.running()[0]).meta, "key", "2", revision)
+}

@@ -2,9 +2,12 @@ package natsstore
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -204,19 +207,47 @@ func TestErrorsOfTheEngine(t *testing.T) {
 	}
 }
 
-// TestManyLogsAreWarnedOf pretends that there are many.
+// TestManyLogsAreWarnedOf pretends that this server keeps many; those of other nodes do not count.
 func TestManyLogsAreWarnedOf(t *testing.T) {
 	s := openStore(t, Options{})
 	var text bytes.Buffer
 	s.options.Logger = slog.New(slog.NewTextHandler(&text, nil))
-	s.streams = warnStreams - 2
-	for i, want := range []bool{false, true, true} {
-		if _, err := s.OpenLog(t.Context(), fmt.Sprint("many", i), []int32{1}); err != nil {
-			t.Fatal(err)
+	kept, warned := 1, 0 // the metadata
+	for _, step := range []struct {
+		streams int
+		want    bool
+	}{{warnStreams - 1, false}, {warnStreams, true}, {warnStreams + warnAgain - 1, false}, {warnStreams + warnAgain, true}} {
+		for ; kept < step.streams; kept++ {
+			if err := os.Mkdir(filepath.Join(s.streamsDir(), fmt.Sprint("many", kept)), 0o700); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if got := strings.Contains(text.String(), "many logs"); got != want {
-			t.Fatalf("at %d streams the log says %q", s.streams, text.String())
+		text.Reset()
+		warned = s.warnOfStreams(warned)
+		if got := strings.Contains(text.String(), "many logs"); got != step.want {
+			t.Fatalf("with %d streams the log says %q", step.streams, text.String())
 		}
+	}
+}
+
+// TestOpeningWaitsForNoOtherLog opens a log while the work on another takes long.
+func TestOpeningWaitsForNoOtherLog(t *testing.T) {
+	s := openStore(t, Options{})
+	done, err := s.begin(t.Context(), "slow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.OpenLog(t.Context(), "other", []int32{1}); err != nil {
+		t.Fatal(err)
+	}
+	late, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if _, err := s.OpenLog(late, "slow", []int32{1}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("a second call for the same log: %v, want that it waits", err)
+	}
+	done()
+	if _, err := s.OpenLog(t.Context(), "slow", []int32{1}); err != nil {
+		t.Fatal(err)
 	}
 }
 

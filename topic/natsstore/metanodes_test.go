@@ -52,12 +52,12 @@ func (ns *nodes) waitWriter(t testing.TB, not int32) (node int32) {
 	return node
 }
 
-// replicated waits until the metadata has three current replicas.
+// replicated waits until the metadata has all its replicas.
 func (ns *nodes) replicated(t testing.TB) {
 	t.Helper()
-	until.True(t, "the metadata has three replicas", func() bool {
+	until.True(t, "the metadata has all its replicas", func() bool {
 		info, err := ns.node(1).info(t.Context(), metaStream)
-		return err == nil && len(replicasOf(info).Current) == 3 && !replicasOf(info).Moving
+		return err == nil && len(replicasOf(info).Current) == metaReplicas(len(ns.dirs)) && !replicasOf(info).Moving
 	})
 }
 

@@ -84,14 +84,14 @@ type Store struct {
 	reader  *reader
 	meta    *meta
 
-	opening sync.Mutex // held while a stream is made or deleted
-	streams int        // guarded by opening
-
 	mu     sync.RWMutex
 	closed bool
 	token  uint64
 	logs   map[string]*log // by name
 	tokens map[uint64]*log // by the token in their reply subjects
+	// busy has the names of logs that are being opened, made or deleted; each channel is closed
+	// when that has ended.
+	busy map[string]chan struct{}
 }
 
 var (
@@ -120,7 +120,7 @@ func OpenCluster(ctx context.Context, dir string, options Options) (*Store, erro
 	s := &Store{
 		options: options, lock: lock,
 		disk: &disk{dir: dir, reserve: options.DiskReserve},
-		logs: map[string]*log{}, tokens: map[uint64]*log{},
+		logs: map[string]*log{}, tokens: map[uint64]*log{}, busy: map[string]chan struct{}{},
 	}
 	if err := s.start(ctx, dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the topic store in %s: %w", dir, err), s.stop())
@@ -159,12 +159,6 @@ func (s *Store) start(ctx context.Context, dir string) (err error) {
 	if s.meta, err = openMeta(ctx, s); err != nil {
 		return err
 	}
-	account, err := s.js.AccountInfo(ctx)
-	if err != nil {
-		return err
-	}
-	s.streams = account.Streams
-	s.warnOfStreams()
 	if s.cluster != nil {
 		s.cluster.work.Go("replicas of the metadata", s.cluster.grow)
 	}
@@ -233,16 +227,6 @@ func (s *Store) Err() error {
 		return nil
 	}
 	return s.cluster.work.Err()
-}
-
-// open returns topic.ErrClosed after Close.
-func (s *Store) open() error {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.closed {
-		return topic.ErrClosed
-	}
-	return nil
 }
 
 // Meta returns the metadata.

@@ -19,9 +19,12 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// warnStreams is the number of streams above which making and recovering them becomes
-// slow.
-const warnStreams = 1000
+// A server that keeps warnStreams streams or more makes and recovers them slowly. It warns then,
+// and again with warnAgain more.
+const (
+	warnStreams = 1000
+	warnAgain   = 100
+)
 
 // OpenLog returns the log of that name. If it does not exist, OpenLog makes it, in a
 // cluster on the given 1 to 5 nodes; without nodes the error is topic.ErrNoLog, so that a
@@ -36,11 +39,11 @@ func (s *Store) MakeLog(ctx context.Context, name string, nodes []int32, first u
 	if !validName(name) {
 		return nil, fmt.Errorf("log name %q: want 1 to 200 letters, digits, - and _", name)
 	}
-	s.opening.Lock()
-	defer s.opening.Unlock()
-	if err := s.open(); err != nil {
+	done, err := s.begin(ctx, name)
+	if err != nil {
 		return nil, err
 	}
+	defer done()
 	if l := s.opened(ctx, name); l != nil {
 		return l, nil
 	}
@@ -66,6 +69,38 @@ func (s *Store) MakeLog(ctx context.Context, name string, nodes []int32, first u
 	l := s.register(name, logSubject+name, stream)
 	s.logs[name] = l
 	return l, nil
+}
+
+// begin waits until no other call opens, makes or deletes the log of that name. The caller calls
+// done when its own work on it has ended.
+func (s *Store) begin(ctx context.Context, name string) (done func(), err error) {
+	for {
+		s.mu.Lock()
+		if s.closed {
+			s.mu.Unlock()
+			return nil, topic.ErrClosed
+		}
+		other := s.busy[name]
+		if other == nil {
+			own := make(chan struct{})
+			s.busy[name] = own
+			s.mu.Unlock()
+			return func() { s.end(name, own) }, nil
+		}
+		s.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (s *Store) end(name string, own chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.busy, name)
+	close(own)
 }
 
 // opened returns the open log of that name, nil if there is none or, in a cluster, another
@@ -103,7 +138,7 @@ func (s *Store) logConfig(name string, nodes []int32) (jetstream.StreamConfig, e
 }
 
 // stream returns the stream of that name, and makes it if it does not exist, with the
-// settings that all streams share. The caller is Open or holds opening.
+// settings that all streams share. The caller is Open or has begun with that name.
 func (s *Store) stream(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
 	stream, err := s.await(ctx, config.Name)
 	if !errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -131,8 +166,6 @@ func (s *Store) stream(ctx context.Context, config jetstream.StreamConfig) (jets
 	if err != nil {
 		return nil, err
 	}
-	s.streams++
-	s.warnOfStreams()
 	return stream, nil
 }
 
@@ -197,7 +230,7 @@ func (s *Store) create(ctx context.Context, config jetstream.StreamConfig) (jets
 	if config.Name == metaStream {
 		config.Replicas = 1
 		if s.cluster != nil {
-			config.Replicas = s.cluster.metaReplicas(len(s.cluster.Alive()))
+			config.Replicas = metaReplicas(len(s.cluster.Alive()))
 		}
 	}
 	stream, err := s.js.CreateStream(ctx, config)
@@ -207,11 +240,21 @@ func (s *Store) create(ctx context.Context, config jetstream.StreamConfig) (jets
 	return stream, err
 }
 
-func (s *Store) warnOfStreams() {
-	if s.streams == warnStreams || s.streams > warnStreams && s.streams%100 == 0 {
-		s.options.Logger.Warn("topic store: many logs: opening the store and making partitions becomes slow",
-			"logs", s.streams, "advised", warnStreams)
+// warnOfStreams warns of many streams on this server, if there are warnAgain more than at the
+// last warning. It returns their number then.
+func (s *Store) warnOfStreams(warned int) int {
+	kept, _ := os.ReadDir(s.streamsDir()) // without streams there is none
+	if len(kept) < max(warnStreams, warned+warnAgain) {
+		return warned
 	}
+	s.options.Logger.Warn("topic store: this server keeps many logs: opening the store and making partitions becomes slow",
+		"logs", len(kept), "advised", warnStreams)
+	return len(kept)
+}
+
+// streamsDir is the engine's directory of all streams that this server keeps.
+func (s *Store) streamsDir() string {
+	return filepath.Join(s.disk.dir, server.JetStreamStoreDir, account, "streams")
 }
 
 // Logs returns the names of all logs.
@@ -240,20 +283,19 @@ func (s *Store) DeleteLog(ctx context.Context, name string) error {
 	if !validName(name) {
 		return nil
 	}
-	s.opening.Lock()
-	defer s.opening.Unlock()
-	if err := s.open(); err != nil {
+	done, err := s.begin(ctx, name)
+	if err != nil {
 		return err
 	}
+	defer done()
 	s.forget(name, nil)
-	err := s.remove(ctx, logStream+name)
+	err = s.remove(ctx, logStream+name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
 	}
 	if err != nil {
 		return s.failure(fmt.Errorf("delete log %s: %w", name, err))
 	}
-	s.streams--
 	return nil
 }
 
@@ -262,8 +304,7 @@ func (s *Store) DeleteLog(ctx context.Context, name string) error {
 // ended, the rename fails, and the next stream of that name begins with the old entries:
 // so remove ends that work first.
 func (s *Store) remove(ctx context.Context, stream string) error {
-	err := os.RemoveAll(filepath.Join(s.disk.dir, server.JetStreamStoreDir, account, "streams", "."+stream))
-	if err != nil {
+	if err := os.RemoveAll(filepath.Join(s.streamsDir(), "."+stream)); err != nil {
 		return err
 	}
 	if s.cluster == nil {

@@ -152,6 +152,17 @@ func (s *Store) Close() error {
 	return nil
 }
 
+// Checkpoint puts the store, with everything that calls have returned, into a folder that it
+// makes: as links to its files where the file system has them. Open opens the folder.
+func (s *Store) Checkpoint(dir string) error {
+	done, err := s.hold()
+	if err != nil {
+		return err
+	}
+	defer done()
+	return pebblekv.Checkpoint(s.db, dir)
+}
+
 // hold keeps the database open until done is called, for use without s.mu.
 func (s *Store) hold() (done func(), err error) {
 	s.mu.Lock()

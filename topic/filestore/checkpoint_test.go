@@ -1,6 +1,7 @@
 package filestore_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -158,4 +159,29 @@ func copied(t *testing.T, from *vfs.MemFS, dir string, sizes map[string]int64) *
 	}
 	walk(".")
 	return to
+}
+
+// Nothing is acknowledged at the moment of a checkpoint, and afterwards everything is.
+func TestCheckpointStopsWriting(t *testing.T) {
+	t.Parallel()
+	s := open(t, "data", filestore.Options{FS: vfs.NewMem()})
+	defer closed(t, s)
+	l, done, put := logOf(t, s, "log"), make(chan error, 1), make(chan error, 1)
+	_, err := s.Checkpoint("checkpoint", func() error {
+		l.Append(made(1, 1, 100), func(err error) { done <- err })
+		go func() {
+			_, err := s.Meta().Put(t.Context(), "key", []byte("value"), 0)
+			put <- err
+		}()
+		for range 10_000 {
+			runtime.Gosched()
+		}
+		if len(done) > 0 || len(put) > 0 {
+			t.Error("something was written")
+		}
+		return nil
+	})
+	if err := errors.Join(err, <-done, <-put); err != nil {
+		t.Error(err)
+	}
 }

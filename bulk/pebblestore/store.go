@@ -2,6 +2,7 @@ package pebblestore
 
 import (
 	"cmp"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -154,7 +155,7 @@ func (s *Store) Close() error {
 
 // Checkpoint puts the store, with everything that calls have returned, into a folder that it
 // makes: as links to its files where the file system has them. Open opens the folder.
-func (s *Store) Checkpoint(dir string) error {
+func (s *Store) Checkpoint(_ context.Context, dir string) error {
 	done, err := s.hold()
 	if err != nil {
 		return err

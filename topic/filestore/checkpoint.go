@@ -12,19 +12,19 @@ import (
 
 // Checkpoint puts the store into a folder that it makes, as of one moment: what a kill at that
 // moment would leave, with everything acknowledged before. At that moment nothing is written,
-// and the function meanwhile is called; appends and changes of the metadata wait for it.
+// and the function during is called; appends and changes of the metadata wait for it.
 //
 // The files are links where the file system has them. Those that grow have more than what
 // belongs to the checkpoint: sizes has how much of them does, by their path below dir, with
 // slashes.
-func (s *Store) Checkpoint(dir string, meanwhile func() error) (sizes map[string]int64, err error) {
+func (s *Store) Checkpoint(dir string, during func() error) (sizes map[string]int64, err error) {
 	if err := s.enter(); err != nil {
 		return nil, err
 	}
 	defer s.running.Done()
 	s.layout.Lock()
 	defer s.layout.Unlock()
-	grown, err := s.freeze(s.fs.PathJoin(dir, metaDir), meanwhile)
+	grown, err := s.freeze(s.fs.PathJoin(dir, metaDir), during)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ type growing struct {
 }
 
 // freeze stops all writing, puts the metadata into a folder, and returns where the open logs end.
-func (s *Store) freeze(metaTo string, meanwhile func() error) (map[string]growing, error) {
+func (s *Store) freeze(metaTo string, during func() error) (map[string]growing, error) {
 	s.frozen.Lock()
 	defer s.frozen.Unlock()
 	if err := s.Err(); err != nil {
@@ -63,7 +63,7 @@ func (s *Store) freeze(metaTo string, meanwhile func() error) (map[string]growin
 	for _, l := range s.openLogs() {
 		grown[l.name] = l.growing()
 	}
-	return grown, errors.Join(meanwhile(), pebblekv.Checkpoint(s.db, metaTo))
+	return grown, errors.Join(during(), pebblekv.Checkpoint(s.db, metaTo))
 }
 
 func (l *log) growing() growing {

@@ -38,7 +38,7 @@ The file has its name once it is whole. The server goes on serving; it needs no 
 the backup, but gives space back only after it. The backup is as secret as the data.`,
 		Example: `  sluice backup --to monday.tar
   sluice backup --to - | zstd > monday.tar.zst
-  sluice restore --from monday.tar --data restored && sluice serve --data restored`,
+  sluice restore --from monday.tar --data restored`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			base, err := flags.Base()
@@ -51,7 +51,7 @@ the backup, but gives space back only after it. The backup is as secret as the d
 			c := &copying{Output: term.OutputOf(command, flags.JSON), verb: "backed up", doing: "backing up"}
 			if to == standard {
 				c.Out = c.Err // standard output has the backup
-				return c.fetch(command.Context(), base, command.OutOrStdout())
+				return c.fetch(command.Context(), base, "", command.OutOrStdout())
 			}
 			return c.fetchInto(command.Context(), base, to)
 		},
@@ -86,7 +86,7 @@ func (c *copying) fetchInto(ctx context.Context, base, path string) error {
 	if err != nil {
 		return err
 	}
-	err = c.fetch(ctx, base, file)
+	err = c.fetch(ctx, base, path, file)
 	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return errors.Join(err, os.Remove(partial))
 	}
@@ -94,7 +94,7 @@ func (c *copying) fetchInto(ctx context.Context, base, path string) error {
 }
 
 // fetch copies a backup from a server, and checks it.
-func (c *copying) fetch(ctx context.Context, base string, to io.Writer) error {
+func (c *copying) fetch(ctx context.Context, base, path string, to io.Writer) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, base+backup.Path, nil)
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func (c *copying) fetch(ctx context.Context, base string, to io.Writer) error {
 		}
 		_, err := io.Copy(io.Discard, whole) // the end of the tar
 		return err
-	}, "")
+	}, path)
 }
 
 // refused returns the error of an answer that is no backup.

@@ -127,8 +127,8 @@ func (w *writer) addFile(ctx context.Context, dir string, f file) error {
 	if err != nil {
 		return err
 	}
-	defer from.Close() // it was only read
-	return w.add(f.name, f.size, cancelable{ctx, io.LimitReader(from, f.size)})
+	err = w.add(f.name, f.size, cancelable{ctx, io.LimitReader(from, f.size)})
+	return errors.Join(err, from.Close())
 }
 
 func (w *writer) add(name string, size int64, from io.Reader) error {

@@ -2,6 +2,7 @@ package data
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 
@@ -40,8 +41,7 @@ moment: jobs that were in flight run again.`,
 			if err != nil {
 				return err
 			}
-			defer file.Close() // it was only read
-			return c.restore(command.Context(), file, data)
+			return errors.Join(c.restore(command.Context(), file, data), file.Close())
 		},
 	}
 	command.Flags().StringVar(&from, "from", "", "`file` with a backup, or - for standard input")

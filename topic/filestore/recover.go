@@ -33,7 +33,7 @@ func (g *segment) recover(size int64) error {
 		return g.damage(at.position, fmt.Sprintf("entry %d should be here: it was durable, since later ones say so", at.sequence))
 	}
 	g.end, g.next = at.position, at.sequence
-	if at == start && behind.used == at.position {
+	if at == start && behind.used == at.position || g.store.readOnly {
 		return nil
 	}
 	if behind.used > at.position {
@@ -89,8 +89,10 @@ func (l *log) load() error {
 		g := l.store.segment(l.dir, first)
 		if i < len(firsts)-1 {
 			if g.next = firsts[i+1]; g.next <= l.first { // trimmed before the last stop
-				if err := g.remove(); err != nil {
-					return err
+				if !l.store.readOnly {
+					if err := g.remove(); err != nil {
+						return err
+					}
 				}
 				continue
 			}
@@ -118,7 +120,7 @@ func (l *log) list() ([]uint64, error) {
 	}
 	var firsts []uint64
 	for _, name := range names {
-		if strings.HasSuffix(name, newEnding) {
+		if strings.HasSuffix(name, newEnding) && !l.store.readOnly {
 			if err := l.store.fs.Remove(l.store.fs.PathJoin(l.dir, name)); err != nil {
 				return nil, err
 			}

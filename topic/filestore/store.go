@@ -71,10 +71,12 @@ const (
 // Store is a topic.Store on files.
 type Store struct {
 	options Options
-	fs      vfs.FS
-	dir     string
-	log     *slog.Logger
-	lock    io.Closer
+	// readOnly means that nothing is changed: a log is recovered in memory only.
+	readOnly bool
+	fs       vfs.FS
+	dir      string
+	log      *slog.Logger
+	lock     io.Closer
 	// small is the disk for what is needed to remove records and topics.
 	disk, small *pebblekv.Disk
 	db          *pebble.DB
@@ -112,19 +114,23 @@ func Open(dir string, options Options) (*Store, error) {
 	if err := options.validate(); err != nil {
 		return nil, err
 	}
-	s := &Store{
-		options: options, fs: options.FS, dir: dir, log: options.Logger,
-		files:   openFiles{most: options.OpenFiles},
-		writers: make(chan struct{}, writersMost),
-		work:    lifecycle.NewGroup(context.Background()),
-		seed:    maphash.MakeSeed(), logs: map[string]*log{}, broken: make(chan struct{}),
-	}
+	s := newStore(dir, options)
 	s.disk = pebblekv.NewDisk(s.fs, dir, options.DiskReserve, topic.ErrFull)
 	s.small = pebblekv.NewDisk(s.fs, dir, options.DiskReserve/2, topic.ErrFull)
 	if err := s.start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the topic store in %s: %w", dir, err), s.stop())
 	}
 	return s, nil
+}
+
+func newStore(dir string, options Options) *Store {
+	return &Store{
+		options: options, fs: options.FS, dir: dir, log: options.Logger,
+		files:   openFiles{most: options.OpenFiles},
+		writers: make(chan struct{}, writersMost),
+		work:    lifecycle.NewGroup(context.Background()),
+		seed:    maphash.MakeSeed(), logs: map[string]*log{}, broken: make(chan struct{}),
+	}
 }
 
 func (s *Store) start() (err error) {

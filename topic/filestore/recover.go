@@ -33,7 +33,13 @@ func (g *segment) recover(size int64) error {
 		return g.damage(at.position, fmt.Sprintf("entry %d should be here: it was durable, since later ones say so", at.sequence))
 	}
 	g.end, g.next = at.position, at.sequence
-	if at == start && behind.used == at.position || g.store.readOnly {
+	switch {
+	case at == start && behind.used == at.position:
+		return nil
+	case g.store.readOnly && behind.used > at.position:
+		return &NoticeError{g.base + segmentEnding, fmt.Sprintf(
+			"entry %d at byte %d is not whole: the next start cuts it off, as a write that was in progress when the machine stopped", at.sequence, at.position)}
+	case g.store.readOnly:
 		return nil
 	}
 	if behind.used > at.position {

@@ -14,16 +14,17 @@ import (
 	"github.com/sluice-project/sluice/internal/pebblekv"
 )
 
-// PointsError reports that points of a segment are torn, as a power cut may leave them. The segment
-// is whole, but takes longer to open.
-type PointsError struct{ Path string }
-
-func (e *PointsError) Error() string {
-	return e.Path + ": some of its points do not count: the segment takes longer to open"
+// NoticeError reports what a power cut may leave, and the next start mends: points that are torn,
+// or an entry that was being written. A file that is damaged at its very end looks the same.
+type NoticeError struct {
+	// Path is the file, Why says what is wrong.
+	Path, Why string
 }
 
+func (e *NoticeError) Error() string { return e.Path + ": " + e.Why }
+
 // Verify reads all files of the store in a directory, without changing it, and returns what is
-// wrong: *FormatError, ErrInUse, *DamageError, *PointsError, and errors of the database of the
+// wrong: *FormatError, ErrInUse, *DamageError, *NoticeError, and errors of the database of the
 // metadata. Without that database no log can be found. It uses FS of options. Progress is called
 // with the bytes of logs that were read.
 func Verify(ctx context.Context, dir string, options Options, progress func(bytes int64)) []error {
@@ -79,7 +80,7 @@ func (g *segment) verify(ctx context.Context, progress func(int64)) (problems []
 	}
 	defer g.unuse()
 	if info, err := g.store.fs.Stat(g.base + pointsEnding); err == nil && info.Size() != int64(g.kept)*pointBytes {
-		problems = append(problems, &PointsError{g.base + pointsEnding})
+		problems = append(problems, &NoticeError{g.base + pointsEnding, "some of its points do not count: the segment takes longer to open"})
 	}
 	scan := scanner{file: g.file, salt: g.salt, size: g.end, step: scanBytes}
 	for at := (point{g.first, preambleBytes}); at.position < g.end; {

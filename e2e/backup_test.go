@@ -36,6 +36,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		until.True(t, "records are acknowledged after it", func() bool { return r.acknowledged.Load() >= b.acknowledged+500 })
 		restored := newServer(t)
 		sluice(t, "restore", "--from", file, "--data", restored.data)
+		sluice(t, "doctor", "--data", restored.data)
 		restored.start()
 		r.checkRestored(restored, b)
 		a.check(restored)

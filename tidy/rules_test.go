@@ -43,7 +43,7 @@ var packages = map[string]rule{
 	}},
 	"internal/cli/group":   {imports: []string{"internal/cli/brokers", "internal/cli/exit", "internal/cli/term"}},
 	"internal/cli/cluster": {imports: []string{"internal/cli/exit", "internal/cli/remote", "internal/cli/term", "topic/api"}},
-	"internal/cli/data":    {imports: []string{"internal/backup", "internal/cli/exit", "internal/cli/remote", "internal/cli/term"}},
+	"internal/cli/data":    {imports: []string{"bulk/pebblestore", "internal/backup", "internal/cli/brokers", "internal/cli/exit", "internal/cli/remote", "internal/cli/term", "internal/connlimit", "room/pebblestore", "topic/filestore"}},
 	"internal/cli/demo": {imports: []string{
 		"bulk", "bulk/upload", "bulk/webhook", "examples", "internal/cli/bulk/intake", "internal/cli/bulk/local", "internal/cli/bulk/report", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "internal/cli/term", "lifecycle", "ops", "room", "room/api", "room/client", "room/gate", "room/pebblestore", "room/watch", "topic", "topic/broker", "topic/filestore", "topic/kafka",
 	}},

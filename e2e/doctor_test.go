@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"net/http"
 	"os"
 	"os/exec"
@@ -89,10 +90,7 @@ func replace(t *testing.T, path string, content []byte) {
 func isFound(t *testing.T, s *server, text string) {
 	t.Helper()
 	out, err := exec.Command(binary, "doctor", "--data", s.data, "--json").Output()
-	var code *exec.ExitError
-	if err == nil || !strings.Contains(string(out), text) {
-		t.Errorf("the doctor does not find %q: %v\n%s", text, err, out)
-	} else if code, _ = err.(*exec.ExitError); code == nil || code.ExitCode() != 1 {
-		t.Errorf("the doctor ends with %v, want code 1", err)
+	if code, ended := errors.AsType[*exec.ExitError](err); !ended || code.ExitCode() != 1 || !strings.Contains(string(out), text) {
+		t.Errorf("the doctor does not find %q with code 1: %v\n%s", text, err, out)
 	}
 }

@@ -88,7 +88,7 @@ func (e *examination) examineBrokers(ctx context.Context, admin *kadm.Client) {
 	}
 	for _, b := range metadata.Brokers {
 		address := net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
-		conn, err := net.DialTimeout("tcp", address, reachTime)
+		conn, err := (&net.Dialer{Timeout: reachTime}).DialContext(ctx, "tcp", address)
 		if err == nil {
 			err = conn.Close()
 		}

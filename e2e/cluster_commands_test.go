@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"net/http"
 	"os/exec"
 	"slices"
 	"strings"
@@ -45,6 +46,9 @@ func TestCommandsWithADeadNode(t *testing.T) {
 	}
 	checkSpread(t, by)
 
+	if p := by.refuses("POST", "/v1/backup", "", "", http.StatusConflict); !strings.Contains(p.Detail, "replicas") {
+		t.Errorf("a node refuses a backup with %q", p.Detail)
+	}
 	dead.kill()
 	groups := sluice("", "group", "list")
 	for group := range 6 {

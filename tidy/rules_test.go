@@ -19,7 +19,7 @@ var packages = map[string]rule{
 	"cmd/sluice": {imports: []string{"internal/cli"}},
 
 	"internal/cli": {imports: []string{
-		"internal/cli/bulk", "internal/cli/cluster", "internal/cli/demo", "internal/cli/exit", "internal/cli/group", "internal/cli/room", "internal/cli/serve", "internal/cli/topic",
+		"internal/cli/bulk", "internal/cli/cluster", "internal/cli/data", "internal/cli/demo", "internal/cli/exit", "internal/cli/group", "internal/cli/room", "internal/cli/serve", "internal/cli/topic",
 	}},
 	"internal/cli/exit":    {imports: []string{"config"}},
 	"internal/cli/term":    {},
@@ -28,7 +28,7 @@ var packages = map[string]rule{
 	"internal/cli/brokers": {imports: []string{"internal/cli/exit", "internal/cli/term"}},
 	"internal/cli/events":  {imports: []string{"bulk", "room", "topic", "topic/broker"}},
 	"internal/cli/serve": {imports: []string{
-		"bulk", "bulk/api", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "internal/connlimit", "internal/renew", "lifecycle", "ops", "room", "room/api", "room/gate", "room/pebblestore", "room/redisstore", "room/watch", "topic", "topic/api", "topic/broker", "topic/filestore", "topic/kafka", "topic/migrate", "topic/natsstore",
+		"bulk", "bulk/api", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/backup", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "internal/connlimit", "internal/renew", "lifecycle", "ops", "room", "room/api", "room/gate", "room/pebblestore", "room/redisstore", "room/watch", "topic", "topic/api", "topic/broker", "topic/filestore", "topic/kafka", "topic/migrate", "topic/natsstore",
 	}},
 	"internal/cli/bulk": {imports: []string{
 		"bulk", "bulk/api/wire", "bulk/client", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/cli/bulk/intake", "internal/cli/bulk/local", "internal/cli/bulk/report", "internal/cli/exit", "internal/cli/input", "internal/cli/remote", "internal/cli/term", "ops",
@@ -43,6 +43,7 @@ var packages = map[string]rule{
 	}},
 	"internal/cli/group":   {imports: []string{"internal/cli/brokers", "internal/cli/exit", "internal/cli/term"}},
 	"internal/cli/cluster": {imports: []string{"internal/cli/exit", "internal/cli/remote", "internal/cli/term", "topic/api"}},
+	"internal/cli/data":    {imports: []string{"bulk/pebblestore", "internal/backup", "internal/cli/brokers", "internal/cli/exit", "internal/cli/remote", "internal/cli/term", "internal/connlimit", "room/pebblestore", "topic/filestore"}},
 	"internal/cli/demo": {imports: []string{
 		"bulk", "bulk/upload", "bulk/webhook", "examples", "internal/cli/bulk/intake", "internal/cli/bulk/local", "internal/cli/bulk/report", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "internal/cli/term", "lifecycle", "ops", "room", "room/api", "room/client", "room/gate", "room/pebblestore", "room/watch", "topic", "topic/broker", "topic/filestore", "topic/kafka",
 	}},
@@ -106,6 +107,7 @@ var packages = map[string]rule{
 	"room/redisstore":        {imports: []string{"internal/rediskv", "room"}, refuses: []string{pebble}},
 	"room/storetest":         {imports: []string{"internal/testkit/rapidtest", "room"}, testOnly: true, virtualTime: true},
 	"lifecycle":              {refuses: []string{"github.com", "net"}},
+	"internal/backup":        {imports: []string{"internal/edge", "internal/edge/problem"}, refuses: []string{pebble, nats, "github.com/spf13"}},
 	"internal/clusterkey":    {refuses: []string{"github.com", "net", "os"}},
 	"internal/clientnet":     {refuses: []string{"github.com", "net/http", "os"}},
 	"internal/connlimit":     {imports: []string{"internal/clientnet"}, refuses: []string{pebble, redis, "net/http"}},

@@ -2,6 +2,7 @@ package pebblestore
 
 import (
 	"cmp"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -150,6 +151,17 @@ func (s *Store) Close() error {
 		return fmt.Errorf("close the store: %w", err)
 	}
 	return nil
+}
+
+// Checkpoint puts the store, with everything that calls have returned, into a folder that it
+// makes: as links to its files where the file system has them. Open opens the folder.
+func (s *Store) Checkpoint(_ context.Context, dir string) error {
+	done, err := s.hold()
+	if err != nil {
+		return err
+	}
+	defer done()
+	return pebblekv.Checkpoint(s.db, dir)
 }
 
 // hold keeps the database open until done is called, for use without s.mu.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-project/sluice/internal/cli/bulk"
 	"github.com/sluice-project/sluice/internal/cli/cluster"
+	"github.com/sluice-project/sluice/internal/cli/data"
 	"github.com/sluice-project/sluice/internal/cli/demo"
 	"github.com/sluice-project/sluice/internal/cli/exit"
 	"github.com/sluice-project/sluice/internal/cli/group"
@@ -48,7 +49,7 @@ deadline while it is served, and is never lost.`,
 		SilenceUsage:  true,
 	}
 	addGroup(root, groupWork, "Run it:", demo.Command(), bulk.Command(), topic.Command(), group.Command(), room.Command(), cluster.Command(), serve.Command(), serve.Gate())
-	addGroup(root, groupSetUp, "Set it up:", serve.Settings(), newVersionCommand())
+	addGroup(root, groupSetUp, "Set it up:", serve.Settings(), data.Backup(), data.Restore(), data.Doctor(), newVersionCommand())
 	root.SetHelpCommandGroupID(groupSetUp)
 	root.SetCompletionCommandGroupID(groupSetUp)
 	addVersion(root)

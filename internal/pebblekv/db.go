@@ -97,12 +97,22 @@ func (a *Ascent) Last(from, to []byte) ([]byte, error) {
 // Apply adds a batch to the log; SyncWait of the batch waits until it is synced. Pebble's
 // panic on a failed log becomes an error.
 func Apply(db *pebble.DB, batch *pebble.Batch) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("write the log: %v", p)
-		}
-	}()
+	defer recovered(&err)
 	return db.ApplyNoSyncWait(batch, pebble.Sync)
+}
+
+// Checkpoint puts the database, with all writes that have returned, into a folder that it makes: as
+// links to its files where the file system has them. The database is written to as usual.
+func Checkpoint(db *pebble.DB, dir string) (err error) {
+	defer recovered(&err)
+	return db.Checkpoint(dir, pebble.WithFlushedWAL())
+}
+
+// recovered turns Pebble's panic on a failed log into an error.
+func recovered(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("write the log: %v", p)
+	}
 }
 
 // Logger hands Pebble's messages to slog. Pebble calls Fatalf when it

@@ -132,6 +132,17 @@ func (s *Store) writeEnds() error {
 	return s.write(batch)
 }
 
+// Checkpoint puts the store, with everything that calls have returned, into a folder that it
+// makes: as links to its files where the file system has them. Open opens the folder.
+func (s *Store) Checkpoint(ctx context.Context, dir string) error {
+	done, err := s.hold(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return pebblekv.Checkpoint(s.db, dir)
+}
+
 // hold keeps the database open until done is called.
 func (s *Store) hold(ctx context.Context) (done func(), err error) {
 	if err := ctx.Err(); err != nil {

@@ -2,6 +2,7 @@ package filestore
 
 import (
 	"encoding/binary"
+	"maps"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -102,6 +103,13 @@ func (c *catalog) remove(name string) error {
 	return nil
 }
 
+// all returns a copy of all records, by name.
+func (c *catalog) all() map[string]logRecord {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.logs)
+}
+
 func logKey(name string) []byte { return append([]byte{prefixLog}, name...) }
 
 // removeOrphans removes folders of logs that were deleted, or not made whole.
@@ -128,6 +136,8 @@ func (c *catalog) removeOrphans() error {
 
 // commit applies a batch and waits until it is durable. After an error the store has failed.
 func (s *Store) commit(batch *pebble.Batch) error {
+	s.frozen.RLock()
+	defer s.frozen.RUnlock()
 	err := s.Err()
 	if err == nil {
 		if err = pebblekv.Apply(s.db, batch); err == nil {

@@ -20,6 +20,7 @@
 //     that was durable: each frame says how far the file was durable when it was written.
 //   - After a failed write or fsync the log takes no appends, and Store.Failed is closed: what
 //     the disk has is known again when the store is opened.
+//   - A checkpoint has what a kill at one moment would leave, and everything acknowledged before.
 //   - One process at a time can open a directory.
 //
 // # Not obvious
@@ -36,6 +37,6 @@
 //   - A log whose entries are all trimmed begins a new segment, so that the old one can go.
 //   - Reads of the metadata wait for a commit in progress, because Pebble shows what it has
 //     not synced yet.
-//   - Lock order: log.writing, log.mu, segment.mu. The locks of openFiles and of the names are
-//     taken before segment.mu.
+//   - Lock order: Store.layout, a name, log.trimming, Store.frozen, log.writing, log.mu, segment.mu. The
+//     lock of openFiles is taken before segment.mu.
 package filestore

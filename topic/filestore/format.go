@@ -32,6 +32,9 @@ type FormatError struct {
 	Dir, Found string
 }
 
+// Clustered reports whether the directory is of a node of a cluster.
+func (e *FormatError) Clustered() bool { return strings.HasPrefix(e.Found, "sluice topic, cluster ") }
+
 // Standalone reports whether the directory is of a single server of an earlier release, which
 // kept its topics in JetStream.
 func (e *FormatError) Standalone() bool { return e.Found == "sluice topic, standalone, format 1" }
@@ -62,14 +65,7 @@ func lockDir(fs vfs.FS, dir string) (io.Closer, error) {
 
 // checkFormat refuses a directory with another mark, and marks an empty one.
 func checkFormat(fs vfs.FS, dir string) error {
-	path := fs.PathJoin(dir, formatFile)
-	found, err := readFile(fs, path)
-	switch {
-	case err == nil && found == formatText:
-		return nil
-	case err == nil:
-		return &FormatError{Dir: dir, Found: strings.TrimSpace(found[:min(len(found), 200)])}
-	case !errors.Is(err, os.ErrNotExist):
+	if err := readFormat(fs, dir); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	names, err := fs.List(dir)
@@ -87,6 +83,15 @@ func checkFormat(fs vfs.FS, dir string) error {
 		return err
 	}
 	return writeFormat(fs, dir)
+}
+
+// readFormat returns an error unless a directory has the mark: os.ErrNotExist if it has none.
+func readFormat(fs vfs.FS, dir string) error {
+	found, err := readFile(fs, fs.PathJoin(dir, formatFile))
+	if err == nil && found != formatText {
+		return &FormatError{Dir: dir, Found: strings.TrimSpace(found[:min(len(found), 200)])}
+	}
+	return err
 }
 
 // Adopt makes a closed store in another directory the store of dir, which has the mark of an

@@ -207,6 +207,8 @@ func (l *log) Trim(_ context.Context, before uint64) error {
 		return err
 	}
 	defer l.store.running.Done()
+	l.store.layout.RLock()
+	defer l.store.layout.RUnlock()
 	l.trimming.Lock()
 	defer l.trimming.Unlock()
 	l.mu.Lock()

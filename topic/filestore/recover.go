@@ -33,7 +33,13 @@ func (g *segment) recover(size int64) error {
 		return g.damage(at.position, fmt.Sprintf("entry %d should be here: it was durable, since later ones say so", at.sequence))
 	}
 	g.end, g.next = at.position, at.sequence
-	if at == start && behind.used == at.position {
+	switch {
+	case at == start && behind.used == at.position:
+		return nil
+	case g.store.readOnly && behind.used > at.position:
+		return &NoticeError{g.base + segmentEnding, fmt.Sprintf(
+			"entry %d at byte %d is not whole: the next start cuts it off, as a write that was in progress when the machine stopped", at.sequence, at.position)}
+	case g.store.readOnly:
 		return nil
 	}
 	if behind.used > at.position {
@@ -89,8 +95,10 @@ func (l *log) load() error {
 		g := l.store.segment(l.dir, first)
 		if i < len(firsts)-1 {
 			if g.next = firsts[i+1]; g.next <= l.first { // trimmed before the last stop
-				if err := g.remove(); err != nil {
-					return err
+				if !l.store.readOnly {
+					if err := g.remove(); err != nil {
+						return err
+					}
 				}
 				continue
 			}
@@ -118,7 +126,7 @@ func (l *log) list() ([]uint64, error) {
 	}
 	var firsts []uint64
 	for _, name := range names {
-		if strings.HasSuffix(name, newEnding) {
+		if strings.HasSuffix(name, newEnding) && !l.store.readOnly {
 			if err := l.store.fs.Remove(l.store.fs.PathJoin(l.dir, name)); err != nil {
 				return nil, err
 			}

@@ -140,7 +140,7 @@ func (g *segment) load() (err error) {
 	if err != nil {
 		return g.missing(err)
 	}
-	if g.file, err = g.store.fs.OpenReadWrite(path, category); err != nil {
+	if g.file, err = g.store.openSegment(path); err != nil {
 		return err
 	}
 	defer func() {
@@ -173,6 +173,13 @@ func (g *segment) load() (err error) {
 		return g.walk(info.Size())
 	}
 	return g.recover(info.Size())
+}
+
+func (s *Store) openSegment(path string) (vfs.File, error) {
+	if s.readOnly {
+		return s.fs.Open(path)
+	}
+	return s.fs.OpenReadWrite(path, category)
 }
 
 // loadPoints reads the points file.

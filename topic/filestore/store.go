@@ -8,6 +8,8 @@ import (
 	"hash/maphash"
 	"io"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -69,10 +71,12 @@ const (
 // Store is a topic.Store on files.
 type Store struct {
 	options Options
-	fs      vfs.FS
-	dir     string
-	log     *slog.Logger
-	lock    io.Closer
+	// readOnly means that nothing is changed: a log is recovered in memory only.
+	readOnly bool
+	fs       vfs.FS
+	dir      string
+	log      *slog.Logger
+	lock     io.Closer
 	// small is the disk for what is needed to remove records and topics.
 	disk, small *pebblekv.Disk
 	db          *pebble.DB
@@ -81,6 +85,10 @@ type Store struct {
 	files       openFiles
 	writers     chan struct{}
 	work        *lifecycle.Group
+
+	// layout is held for reading while the files of a log are made, opened or removed, and
+	// frozen while something is written. A checkpoint holds both.
+	layout, frozen sync.RWMutex
 
 	// names are held while the log of a name is opened, made or deleted.
 	names [nameLocks]sync.Mutex
@@ -106,19 +114,23 @@ func Open(dir string, options Options) (*Store, error) {
 	if err := options.validate(); err != nil {
 		return nil, err
 	}
-	s := &Store{
-		options: options, fs: options.FS, dir: dir, log: options.Logger,
-		files:   openFiles{most: options.OpenFiles},
-		writers: make(chan struct{}, writersMost),
-		work:    lifecycle.NewGroup(context.Background()),
-		seed:    maphash.MakeSeed(), logs: map[string]*log{}, broken: make(chan struct{}),
-	}
+	s := newStore(dir, options)
 	s.disk = pebblekv.NewDisk(s.fs, dir, options.DiskReserve, topic.ErrFull)
 	s.small = pebblekv.NewDisk(s.fs, dir, options.DiskReserve/2, topic.ErrFull)
 	if err := s.start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the topic store in %s: %w", dir, err), s.stop())
 	}
 	return s, nil
+}
+
+func newStore(dir string, options Options) *Store {
+	return &Store{
+		options: options, fs: options.FS, dir: dir, log: options.Logger,
+		files:   openFiles{most: options.OpenFiles},
+		writers: make(chan struct{}, writersMost),
+		work:    lifecycle.NewGroup(context.Background()),
+		seed:    maphash.MakeSeed(), logs: map[string]*log{}, broken: make(chan struct{}),
+	}
 }
 
 func (s *Store) start() (err error) {
@@ -173,14 +185,11 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.closed = true
-	logs := make([]*log, 0, len(s.logs))
-	for _, l := range s.logs {
-		logs = append(logs, l)
-	}
 	s.mu.Unlock()
 	s.meta.close()
 	s.running.Wait()
 	var err error
+	logs := s.openLogs()
 	for _, l := range logs {
 		l.end(topic.ErrClosed)
 	}
@@ -256,6 +265,8 @@ func (s *Store) MakeLog(_ context.Context, name string, nodes []int32, first uin
 		return nil, err
 	}
 	defer s.running.Done()
+	s.layout.RLock()
+	defer s.layout.RUnlock()
 	defer s.lockName(name)()
 	if l := s.opened(name); l != nil {
 		return l, nil
@@ -323,6 +334,8 @@ func (s *Store) DeleteLog(_ context.Context, name string) error {
 		return err
 	}
 	defer s.running.Done()
+	s.layout.RLock()
+	defer s.layout.RUnlock()
 	defer s.lockName(name)()
 	s.mu.Lock()
 	l := s.logs[name]
@@ -351,16 +364,17 @@ func (s *Store) DeleteLog(_ context.Context, name string) error {
 	return nil
 }
 
+// openLogs returns the logs that are open. It holds no lock then: a log that fails takes mu.
+func (s *Store) openLogs() []*log {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.logs))
+}
+
 // keepSyncing syncs all logs at intervals.
 func (s *Store) keepSyncing(ctx context.Context) error {
 	for lifecycle.Sleep(ctx, nil, s.options.SyncInterval) {
-		s.mu.Lock()
-		logs := make([]*log, 0, len(s.logs))
-		for _, l := range s.logs {
-			logs = append(logs, l)
-		}
-		s.mu.Unlock()
-		for _, l := range logs {
+		for _, l := range s.openLogs() {
 			_ = l.sync() // the store has failed then
 		}
 	}

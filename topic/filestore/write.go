@@ -34,9 +34,11 @@ func (l *log) write() {
 			return
 		}
 		l.store.writers <- struct{}{}
+		l.store.frozen.RLock()
 		l.writing.Lock()
 		l.writeAll(taken)
 		l.writing.Unlock()
+		l.store.frozen.RUnlock()
 		<-l.store.writers
 		for i := range taken {
 			taken[i].done(taken[i].err)

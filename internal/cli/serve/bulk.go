@@ -36,6 +36,7 @@ func openBulk(ctx context.Context, settings *config.Config, server *ops.Server, 
 		return nil, err
 	}
 	opened := &part{
+		checkpoint: checkpointOf(store),
 		close: func() error {
 			webhooks.Close()
 			return store.Close()
@@ -65,6 +66,16 @@ func openBulk(ctx context.Context, settings *config.Config, server *ops.Server, 
 		return engine.Err()
 	})
 	return opened, nil
+}
+
+// checkpointOf returns the checkpoint of an embedded store; nil for one elsewhere.
+func checkpointOf(store any) func(ctx context.Context, dir string) error {
+	if embedded, ok := store.(interface {
+		Checkpoint(ctx context.Context, dir string) error
+	}); ok {
+		return embedded.Checkpoint
+	}
+	return nil
 }
 
 // openBulkStore opens the store that the settings name.

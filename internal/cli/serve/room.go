@@ -72,7 +72,7 @@ func openRooms(ctx context.Context, settings *config.Config, server *ops.Server,
 	opened := &rooms{engine: engine, hub: hub}
 	opened.part = part{
 		services: []lifecycle.Service{engine, hub, newRoomsOfFile(engine, settings.Room.Rooms)},
-		close:    store.Close,
+		close:    store.Close, checkpoint: checkpointOf(store),
 		secrets: func(settings *config.Config) error {
 			keys, err := room.ParseTokenKeys(settings.Room.TokenKeys)
 			if err == nil {

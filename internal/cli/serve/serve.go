@@ -113,6 +113,9 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 		return err
 	}
 	defer func() { err = errors.Join(err, rooms.close()) }()
+	if err := serveBackup(settings, server, topics, bulk, &rooms.part, log); err != nil {
+		return err
+	}
 	// Services stop in reverse order: bulk and rooms publish to topics until they have
 	// stopped, and tracing sends the spans of all.
 	services := slices.Concat(tracing.services, topics.services, bulk.services, rooms.services, []lifecycle.Service{server}, openPublic(settings, server, connections, log))
@@ -162,6 +165,9 @@ func openServer(settings *config.Config, log *slog.Logger) (*connlimit.Limiter, 
 type part struct {
 	services []lifecycle.Service
 	close    func() error
+	// checkpoint puts what the part has in the data directory into a folder that it makes; nil: it
+	// has nothing there.
+	checkpoint func(ctx context.Context, dir string) error
 	// secrets replaces the secrets that the settings have, and the sites of a gate; nil: there are
 	// none.
 	secrets func(*config.Config) error

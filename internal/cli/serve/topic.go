@@ -23,6 +23,9 @@ import (
 	"github.com/sluice-project/sluice/topic/natsstore"
 )
 
+// topicFolder is the folder of topics in the data directory.
+const topicFolder = "topic"
+
 // publishers publish the events of other parts; nil ones are off.
 type publishers struct {
 	bulk bulk.Publisher
@@ -33,6 +36,8 @@ type publishers struct {
 type topics struct {
 	part
 	publishers
+	// files is the store of a single server; nil in a cluster.
+	files *filestore.Store
 	// member stops before everything else; it is nil without a cluster.
 	member *clusterMember
 }
@@ -53,6 +58,7 @@ func openTopics(ctx context.Context, settings *config.Config, server *ops.Server
 		return nil, err
 	}
 	opened := &topics{part: part{close: store.Close}}
+	opened.files, _ = store.(*filestore.Store)
 	of := settings.Topic.Config()
 	of.Advertise = settings.Advertised()
 	broker, err := broker.New(store, of, broker.WithLogger(log))
@@ -94,7 +100,7 @@ type topicStore interface {
 
 // openTopicStore opens files, or with a cluster a node of it.
 func openTopicStore(ctx context.Context, settings *config.Config, cluster *natsstore.ClusterOptions, log *slog.Logger) (topicStore, error) {
-	dir := filepath.Join(settings.DataDir, "topic")
+	dir := filepath.Join(settings.DataDir, topicFolder)
 	if cluster == nil {
 		return filestore.Open(dir, filestore.Options{
 			SyncInterval: settings.Topic.SyncInterval(), DiskReserve: settings.DiskReserve, Logger: log,

@@ -119,8 +119,10 @@ func (p *Partition) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	known := newProducers(p.broker.config.ProducersMax)
-	known.byID = snapshot.Producers
+	known, err := snapshot.restored(p.broker.config.ProducersMax)
+	if err != nil {
+		return err
+	}
 	replayed, err := p.replay(ctx, &known, snapshot, first, last)
 	if err != nil {
 		return err

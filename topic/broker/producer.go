@@ -174,16 +174,18 @@ func (p *producers) after(before producers) {
 // makeRoom forgets the producer that was silent longest if there are too many, but none
 // with an open transaction.
 func (p *producers) makeRoom() {
-	if len(p.byID) < p.max {
-		return
-	}
-	oldest, at := int64(0), int64(math.MaxInt64)
-	for id, known := range p.byID {
-		if known.Timestamp < at && !p.isOpen(id) {
-			oldest, at = id, known.Timestamp
+	for len(p.byID) >= min(p.max, p.room()) {
+		oldest, at := int64(-1), int64(math.MaxInt64)
+		for id, known := range p.byID {
+			if known.Timestamp < at && !p.isOpen(id) {
+				oldest, at = id, known.Timestamp
+			}
 		}
+		if oldest < 0 {
+			return
+		}
+		delete(p.byID, oldest)
 	}
-	delete(p.byID, oldest)
 }
 
 // clone returns a copy of the producers.

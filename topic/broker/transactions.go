@@ -12,11 +12,21 @@ import (
 
 const (
 	// abortedMax bounds the aborted transactions that a partition remembers, as long as it
-	// has their records. Their encoding fits into a snapshot, beside the producers.
-	abortedMax = 20_000
-	// openMax bounds the transactions that are open in a partition.
-	openMax = 1000
+	// has their records, and openMax the open ones.
+	abortedMax = 50_000
+	openMax    = 1000
+	// A snapshot has to fit into a value of the metadata. Of its bytes, a producer takes at
+	// most producerBytes, and an aborted transaction abortedBytes; openBytes are for the rest.
+	snapshotBytes = 4 << 20
+	producerBytes = 405
+	abortedBytes  = 24
+	openBytes     = 64 << 10
 )
+
+// room returns how many producers fit into a snapshot.
+func (t *transactions) room() int {
+	return (snapshotBytes - openBytes - abortedBytes*len(t.aborted)) / producerBytes
+}
 
 // transactions is a partition's state of its transactions. Pure: no clock, no I/O.
 type transactions struct {

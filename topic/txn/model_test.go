@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/storetest"
@@ -20,13 +20,26 @@ import (
 // write to it may fail, before or after it was made.
 type world struct {
 	topic.Meta
-	fails func() outcome
-	nodes []*txn.Coordinator
+	fails  func() outcome
+	chance chance
+	mu     sync.Mutex // guards what follows
 	// records has what each partition got, in order; applied the offset of each group.
 	records map[int32][]record
 	applied map[string]int64
 	nextID  int64
 	mayEnd  func(ctx context.Context, m txn.Marker) (bool, error)
+}
+
+// chance is a source of random numbers for several goroutines.
+type chance struct {
+	mu sync.Mutex
+	*rand.Rand
+}
+
+func (c *chance) IntN(n int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.Rand.IntN(n)
 }
 
 // record is a value of a producer, or a marker.
@@ -74,6 +87,8 @@ func (w *world) Mark(ctx context.Context, _ string, partition int32, m txn.Marke
 		if decided, err := w.mayEnd(ctx, m); err != nil || !decided {
 			return err
 		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		if w.open(partition, m.Producer.ID) {
 			w.records[partition] = append(w.records[partition], record{producer: m.Producer, marker: true, commit: m.Commit})
 		}
@@ -97,6 +112,8 @@ func (w *world) CommitOffsets(ctx context.Context, group string, offsets txn.Off
 		if decided, err := w.mayEnd(ctx, m); err != nil || !decided {
 			return err
 		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		w.applied[group] = offsets["in"][0].Offset
 		return nil
 	})
@@ -131,15 +148,16 @@ func (w *world) visible(partition int32) (values []int, settled bool) {
 // Each input appears in both partitions once, or not at all, exactly when the group's offset is after it: a program that
 // copies input transactionally is killed at any step, as are coordinators, and writes fail.
 func TestEachInputCountsOnceOverCrashes(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
+	for seed := range uint64(100) {
 		synctest.Test(t, func(t *testing.T) {
-			w := &world{Meta: storetest.NewMemory().Meta(), records: map[int32][]record{}, applied: map[string]int64{}}
-			bad := rapid.IntRange(0, 40).Draw(rt, "percent that fails")
+			random := rand.New(rand.NewPCG(seed, 0))
+			w := &world{chance: chance{Rand: rand.New(rand.NewPCG(seed, 1))}, Meta: storetest.NewMemory().Meta(), records: map[int32][]record{}, applied: map[string]int64{}}
+			bad := random.IntN(40) // percent
 			w.fails = func() outcome {
-				if rapid.IntRange(0, 99).Draw(rt, "chance") >= bad {
+				if w.chance.IntN(100) >= bad {
 					return works
 				}
-				return rapid.SampledFrom([]outcome{failsBefore, failsAfter}).Draw(rt, "failure")
+				return failsBefore + outcome(w.chance.IntN(2))
 			}
 			var c *txn.Coordinator
 			restart := func() {
@@ -156,8 +174,8 @@ func TestEachInputCountsOnceOverCrashes(t *testing.T) {
 				if attempt == 100 {
 					w.fails = func() outcome { return works }
 				}
-				copyInputs(rt, t.Context(), w, c, inputs)
-				if rapid.Bool().Draw(rt, "the coordinator is killed") {
+				copyInputs(t.Context(), random, w, c, inputs)
+				if random.IntN(2) == 0 {
 					restart()
 				}
 			}
@@ -166,24 +184,24 @@ func TestEachInputCountsOnceOverCrashes(t *testing.T) {
 			for partition := range int32(2) {
 				values, settled := w.visible(partition)
 				if !settled || fmt.Sprint(values) != "[0 1 2 3 4]" {
-					rt.Errorf("partition %d shows %v, settled: %v; want each input once", partition, values, settled)
+					t.Errorf("seed %d: partition %d shows %v, settled: %v; want each input once", seed, partition, values, settled)
 				}
 			}
 			_ = c.Stop(t.Context())
 		})
-	})
+	}
 }
 
 // copyInputs copies inputs to two partitions, each in a transaction, from the group's offset on, until
 // something fails or the program is killed.
-func copyInputs(rt *rapid.T, ctx context.Context, w *world, c *txn.Coordinator, inputs int64) {
+func copyInputs(ctx context.Context, random *rand.Rand, w *world, c *txn.Coordinator, inputs int64) {
 	p, err := c.Init(ctx, "copier", time.Minute, nil)
 	if err != nil {
 		return
 	}
 	for at := w.applied["copiers"]; at < inputs; at++ {
-		killed := func(where string) bool { return rapid.IntRange(0, 19).Draw(rt, "killed "+where) == 0 }
-		if c.AddPartitions(ctx, "copier", p, map[string][]int32{"out": {0, 1}}) != nil || killed("at first") {
+		killed := func() bool { return random.IntN(20) == 0 }
+		if c.AddPartitions(ctx, "copier", p, map[string][]int32{"out": {0, 1}}) != nil || killed() {
 			return
 		}
 		for partition := range int32(2) {
@@ -191,16 +209,16 @@ func copyInputs(rt *rapid.T, ctx context.Context, w *world, c *txn.Coordinator, 
 				return
 			}
 			w.records[partition] = append(w.records[partition], record{producer: p, value: int(at)})
-			if killed("between records") {
+			if killed() {
 				return
 			}
 		}
 		offsets := txn.Offsets{"in": {0: {Offset: at + 1}}}
 		if c.AddGroup(ctx, "copier", p, "copiers") != nil || c.AddOffsets(ctx, "copier", p, "copiers", offsets, topic.Guard{Key: "groups/copiers"}) != nil ||
-			killed("before the end") {
+			killed() {
 			return
 		}
-		if c.End(ctx, "copier", p, true) != nil || killed("after the end") {
+		if c.End(ctx, "copier", p, true) != nil || killed() {
 			return
 		}
 		// A program that goes on has seen its commit; the next transaction waits for it.

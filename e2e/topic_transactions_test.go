@@ -24,7 +24,7 @@ const copyInput, copyOutput, copyPartitions = "input", "output", 8
 // records finds each input once in the output, and none that was aborted.
 func TestTransactionsKill(t *testing.T) {
 	t.Parallel()
-	kills, inputs := 6, 3000
+	kills, inputs := 4, 2000
 	if long() {
 		kills, inputs = 50, 30_000
 	}
@@ -76,7 +76,7 @@ func (r *copyRun) program(ctx context.Context, number int) {
 	for ctx.Err() == nil {
 		session, err := kgo.NewGroupTransactSession(
 			kgo.SeedBrokers(r.server.kafka), kgo.TransactionalID(fmt.Sprint("copier-", number)), kgo.ConsumerGroup("copiers"), kgo.ConsumeTopics(copyInput),
-			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RequireStableFetchOffsets(),
+			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 			kgo.SessionTimeout(6*time.Second), kgo.TransactionTimeout(5*time.Second), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 			kgo.FetchMaxPartitionBytes(2000),
 		)

@@ -57,7 +57,7 @@ func (p *producers) checkTransaction(b topic.Batch, revision uint64) error {
 		return nil
 	case !b.Transactional():
 		return fmt.Errorf("%w: producer %d has one, and sent a batch outside of it", topic.ErrTransactionState, id)
-	case open && known.Epoch == epoch:
+	case open && known.Epoch == epoch && known.hanging == nil:
 		return nil
 	case open:
 		return fmt.Errorf("%w: an earlier transaction of producer %d is being ended", topic.ErrRetry, id)
@@ -87,7 +87,7 @@ func (p *producers) checkMarker(b topic.Batch, revision uint64, now int64) (ende
 // applied records the revision of a batch's proof.
 func (p *producers) applied(b topic.Batch, has proof) {
 	if id, _, _ := b.Producer(); has.revision > 0 {
-		p.byID[id].revision = has.revision
+		p.byID[id].revision, p.byID[id].hanging = has.revision, nil
 	}
 }
 

@@ -38,6 +38,8 @@ type producer struct {
 	// revision is the last one of its transactional id that was applied since the log was
 	// read: see proof.
 	revision uint64
+	// hanging is set while its open transaction is one that the metadata does not have.
+	hanging *outcome
 }
 
 // next returns the sequence number that its next batch begins with.

@@ -127,6 +127,9 @@ func (p *Partition) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := p.findHanging(ctx, &known); err != nil {
+		return err
+	}
 	// If the log has lost its end and the metadata has not, new records must not get
 	// offsets below the start.
 	end.Mark.Next = max(end.Mark.Next, p.Ends().Start)

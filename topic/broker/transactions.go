@@ -3,7 +3,6 @@ package broker
 import (
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 
@@ -107,10 +106,6 @@ func (t *transactions) abortedIn(from, before int64) (found []Aborted) {
 // trim forgets the aborted transactions that have no record from an offset on.
 func (t *transactions) trim(start int64) {
 	t.aborted = slices.DeleteFunc(t.aborted, func(a Aborted) bool { return a.Last < start })
-}
-
-func (t *transactions) cloneTransactions() transactions {
-	return transactions{maps.Clone(t.open), t.stable, slices.Clone(t.aborted)}
 }
 
 // commits reports whether a marker commits its transaction. The record of a marker begins

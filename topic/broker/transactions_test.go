@@ -231,7 +231,10 @@ func valuesByOffset(t testing.TB, from *broker.Topic) iter.Seq2[int64, string] {
 				t.Fatal(err)
 			}
 			for _, b := range batches {
-				for r := range b.Records() {
+				for r, err := range b.Records() {
+					if err != nil {
+						t.Fatal(err)
+					}
 					if !b.Control() && !yield(r.Offset, string(r.Value)) {
 						return
 					}
@@ -316,6 +319,50 @@ func TestMarkersAreNotFoundByTime(t *testing.T) {
 		}
 		if _, _, err := partition.OffsetAt(t.Context(), math.MaxInt64); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// A marker is lost with the end of the log, and the metadata has the transaction as complete, or not at all: the
+// partition ends it when its log was read.
+func TestATransactionThatNothingElseEndsIsEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewMemory()
+		b := startBroker(t, store, topic.Config{})
+		orders := create(t, b, "orders", nil)
+		p, err := b.Transactions().Init(t.Context(), "id", 15*time.Minute, nil)
+		if err == nil {
+			err = b.Transactions().AddPartitions(t.Context(), "id", p, map[string][]int32{"orders": {0}})
+		}
+		if err == nil {
+			err = trySendOf(t, orders, "id", ofTransaction(sender{p.ID, p.Epoch, 0}, "x"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		stopBroker(t, b)
+		b = startBroker(t, store, topic.Config{}) // it is ongoing, and stays so
+		time.Sleep(time.Minute)
+		orders, _ = b.Topic("orders")
+		if ends := orders.Partitions()[0].Ends(); ends.LastStable != 0 {
+			t.Fatalf("an ongoing transaction was ended: %+v", ends)
+		}
+		stopBroker(t, b)
+		item, err := store.Meta().Get(t.Context(), txn.Prefix+"id")
+		if err == nil {
+			err = store.Meta().Delete(t.Context(), item.Key, item.Revision)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		b = startBroker(t, store, topic.Config{})
+		orders, _ = b.Topic("orders")
+		time.Sleep(time.Minute)
+		if ends := orders.Partitions()[0].Ends(); ends.LastStable != 2 || ends.HighWatermark != 2 {
+			t.Errorf("ends %+v, want the record and its marker", ends)
+		}
+		if got := committedOf(t, orders); len(got) > 0 {
+			t.Errorf("committed %q, want nothing", got)
 		}
 	})
 }

@@ -106,8 +106,7 @@ type started struct {
 
 // checkProduce returns the error that refuses all records of a request.
 func checkProduce(r *kmsg.ProduceRequest) error {
-	switch {
-	case r.Acks < -1 || r.Acks > 1:
+	if r.Acks < -1 || r.Acks > 1 {
 		return refuse(kerr.InvalidRequiredAcks, "acks %d: want 0, 1 or -1 (all)", r.Acks)
 	}
 	return nil

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -214,7 +213,7 @@ func (c *Coordinator) Ongoing(ctx context.Context, id string, p Producer, name s
 		if err != nil {
 			return 0, err
 		}
-		if err = t.check(p); err == nil && t.State == Ongoing && slices.Contains(t.Partitions[name], partition) {
+		if err = t.check(p); err == nil && t.State == Ongoing && t.Has(name, partition) {
 			return revision, nil
 		}
 		if synced && err == nil {
@@ -248,7 +247,7 @@ func (c *Coordinator) Decided(ctx context.Context, m Marker) (bool, error) {
 // knows them.
 func (c *Coordinator) Pending(ctx context.Context, group string) (Offsets, error) {
 	pending := Offsets{}
-	err := c.each(ctx, func(_ string, _ uint64, t Transaction) {
+	err := c.Each(ctx, func(_ string, _ uint64, t Transaction) {
 		if t.State != Ongoing && t.State != PrepareCommit {
 			return
 		}
@@ -281,7 +280,7 @@ func (c *Coordinator) Describe(ctx context.Context, id string) (Description, err
 
 // List returns the transactions of the ids that this node coordinates, by id.
 func (c *Coordinator) List(ctx context.Context) (all []Description, err error) {
-	err = c.each(ctx, func(id string, _ uint64, t Transaction) {
+	err = c.Each(ctx, func(id string, _ uint64, t Transaction) {
 		if c.parts.Coordinates(id) {
 			all = append(all, Description{id, t})
 		}
@@ -295,9 +294,9 @@ type known struct {
 	Transaction
 }
 
-// each calls f with all transactions, by id. Their maps are read-only. Records are decoded
+// Each calls f with all transactions, by id. Their maps are read-only. Records are decoded
 // once for each revision.
-func (c *Coordinator) each(ctx context.Context, f func(id string, revision uint64, t Transaction)) error {
+func (c *Coordinator) Each(ctx context.Context, f func(id string, revision uint64, t Transaction)) error {
 	items, err := c.meta.List(ctx, Prefix)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)

@@ -163,7 +163,7 @@ func (c *Coordinator) look(ctx context.Context, now time.Time) error {
 	if _, err := c.parts.Writable(); err != nil {
 		return nil //nolint:nilerr // the topics are being migrated: nothing may be changed
 	}
-	return c.each(ctx, func(id string, revision uint64, t Transaction) {
+	return c.Each(ctx, func(id string, revision uint64, t Transaction) {
 		switch {
 		case !t.State.Decided() && t.State != Ongoing && now.UnixMilli()-t.ChangedMS < idRetention.Milliseconds():
 		case !c.parts.Coordinates(id):

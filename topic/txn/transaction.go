@@ -131,6 +131,11 @@ func (t *Transaction) encode() ([]byte, error) {
 // Decided reports whether the outcome is decided and not yet everywhere.
 func (s State) Decided() bool { return s == PrepareCommit || s == PrepareAbort }
 
+// Has reports whether a partition belongs to the present transaction.
+func (t *Transaction) Has(name string, partition int32) bool {
+	return slices.Contains(t.Partitions[name], partition)
+}
+
 // The transitions change a transaction, or return why they may not.
 
 // initialize gives a transactional id to a producer. Expected is the producer that the client

@@ -44,6 +44,10 @@ var (
 	ErrOutOfOrderSequence = errors.New("out of order sequence number")
 	ErrProducerFenced     = errors.New("producer has a newer epoch")
 	ErrUnknownProducer    = errors.New("unknown producer id")
+	// ErrTransactionState reports that a batch does not belong to an ongoing transaction that has
+	// its partition; ErrTransactionsFull that the partition can have no further one.
+	ErrTransactionState = errors.New("no such transaction is ongoing")
+	ErrTransactionsFull = errors.New("too many transactions")
 	// ErrRetry reports that the partition reads the end of its log again after a
 	// failure: try again soon. Either nothing of the append will be written, or an
 	// idempotent producer's retry finds it. The failure is wrapped too: ErrFull

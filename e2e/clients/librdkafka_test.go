@@ -16,4 +16,9 @@ func TestLibrdkafka(t *testing.T) {
 	for _, part := range []string{"topics", "groups"} {
 		t.Run(part, func(t *testing.T) { run(t, "", program, part) })
 	}
+	t.Run("transactions", func(t *testing.T) {
+		program := filepath.Join(t.TempDir(), "transactions")
+		run(t, "librdkafka", "gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-g", "-o", program, "client.c", "transactions.c", "-lrdkafka")
+		run(t, "", program)
+	})
 }

@@ -70,6 +70,8 @@ type Appending struct {
 	// it was appended before.
 	additions []*delay.Addition
 	repeated  bool
+	// proof is of the transaction of its batch.
+	proof proof
 
 	base, time int64
 	done       chan struct{}
@@ -106,6 +108,8 @@ func checkBatches(batches []topic.Batch, settings topic.Settings, now int64) err
 			return fmt.Errorf("%w: a batch of %d records in %d offsets", topic.ErrInvalidRecord, b.Count(), b.LastDelta()+1)
 		case b.Control():
 			return fmt.Errorf("%w: only brokers write control batches", topic.ErrInvalidRecord)
+		case b.Transactional() && id < 0:
+			return fmt.Errorf("%w: a batch of a transaction without a producer", topic.ErrInvalidRecord)
 		case id >= 0 && sequence < 0:
 			return fmt.Errorf("%w: producer %d without a sequence number", topic.ErrInvalidRecord, id)
 		case id >= 0 && len(batches) > 1:
@@ -202,14 +206,16 @@ func checkTimestamp(b topic.Batch, settings topic.Settings, now int64) error {
 func (p *Partition) append(ctx context.Context, batches []topic.Batch, released int64, additions ...*delay.Addition) (*Appending, error) {
 	a := newAppending(batches)
 	a.released, a.additions = released, additions
+	return a, p.enter(ctx, a)
+}
+
+// enter makes an append pending.
+func (p *Partition) enter(ctx context.Context, a *Appending) error {
 	if err := p.lockWithRoom(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	defer p.mu.Unlock()
-	if err := p.enterLocked(a); err != nil {
-		return nil, err
-	}
-	return a, nil
+	return p.enterLocked(a)
 }
 
 func newAppending(batches []topic.Batch) *Appending {
@@ -277,7 +283,7 @@ func (p *Partition) assign(a *Appending) error {
 	now := time.Now().UnixMilli()
 	appendTime := p.topic.Settings().LogAppendTime
 	for i, b := range a.batches {
-		base, repeated, err := p.producers.check(b)
+		base, repeated, err := p.checkLocked(b, a.proof, now)
 		if err != nil {
 			return err
 		}
@@ -291,6 +297,7 @@ func (p *Partition) assign(a *Appending) error {
 			a.time = now
 		}
 		p.producers.add(b, now)
+		p.producers.applied(b, a.proof)
 		if i == 0 {
 			a.base = p.next
 		}
@@ -393,9 +400,10 @@ func (p *Partition) entry(f *flight, bytes int) topic.Entry {
 	return topic.Entry{Sequence: p.last.Sequence + 1, Mark: mark, Data: data}
 }
 
-// timeOf returns the time for retention: now if the records have none.
+// timeOf returns the time for retention: now if the records have none. Markers have no
+// part in it.
 func timeOf(b topic.Batch) int64 {
-	if at := b.MaxTimestamp(); at >= 0 {
+	if at := b.MaxTimestamp(); at >= 0 || b.Control() {
 		return at
 	}
 	return time.Now().UnixMilli()

@@ -16,14 +16,18 @@ import (
 // asks the brokers that lead partitions, once, over the connections between nodes.
 
 // leaderRequest asks a node about the partitions that it leads: for the sizes of those of
-// all topics, for the ends of those of a topic, for at most Limit of their delayed records
-// or, if that is 0, to cancel one of these.
+// all topics, for the ends of those of a topic, to end a transaction in one, to commit the
+// offsets of a transaction to a group that it coordinates, for at most Limit of their
+// delayed records or, if that is 0, to cancel one of these.
 type leaderRequest struct {
 	Topic  string `json:"topic"`
 	Limit  int    `json:"limit,omitempty"`
 	Cancel string `json:"cancel,omitempty"` // an id
 	Ends   bool   `json:"ends,omitempty"`
 	Sizes  bool   `json:"sizes,omitempty"`
+
+	Mark   *markRequest   `json:"mark,omitempty"`
+	Commit *commitRequest `json:"commit,omitempty"`
 }
 
 // leaderAnswer is the answer.
@@ -97,6 +101,9 @@ type otherLeader struct {
 }
 
 func (l *otherLeader) String() string {
+	if len(l.partitions) == 0 {
+		return fmt.Sprintf("node %d", l.node)
+	}
 	return fmt.Sprintf("node %d, which leads %s", l.node, partitionsText(l.partitions))
 }
 
@@ -170,6 +177,10 @@ func (b *Broker) answerLeader(ctx context.Context, data []byte) []byte {
 		answer.Sizes = b.sizesHere(ctx)
 	case request.Ends:
 		answer.Ends, err = b.endsHere(request.Topic)
+	case request.Mark != nil:
+		err = b.markHere(ctx, request.Topic, request.Mark)
+	case request.Commit != nil:
+		err = b.commitHere(ctx, request.Commit)
 	case request.Limit > 0:
 		answer.Waiting, err = b.delayedHere(request.Topic, request.Limit)
 	default:

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/catalog"
 	"github.com/sluice-project/sluice/topic/group"
+	"github.com/sluice-project/sluice/topic/txn"
 )
 
 // Broker serves all topics of one node. It is a lifecycle.Service.
@@ -27,6 +28,8 @@ type Broker struct {
 	log    *slog.Logger
 	group  *lifecycle.Group
 	groups *group.Groups
+	// transactions coordinates transactions.
+	transactions *txn.Coordinator
 
 	clusterID string
 	moving    moving
@@ -100,6 +103,7 @@ func New(store topic.Store, config topic.Config, options ...Option) (*Broker, er
 		option(b)
 	}
 	b.groups = group.New(store.Meta(), store.Cluster(), config.Groups, b.log)
+	b.transactions = txn.New(store.Meta(), outcomes{b}, b.log)
 	return b, nil
 }
 
@@ -160,6 +164,7 @@ func (b *Broker) Start(ctx context.Context) (err error) {
 	}
 	b.group.Go("follow the catalog", b.keepFollowing)
 	b.awaitOpen(ctx)
+	b.transactions.Start()
 	b.retainAll(ctx, time.Now()) // expired records must not reappear
 	b.group.Go("retention", b.keepRetaining)
 	b.group.Go("place partitions", b.keepPlacing)
@@ -182,7 +187,7 @@ func (b *Broker) awaitOpen(ctx context.Context) {
 // Stop refuses new appends, waits until those in flight are durable, and ends the
 // background loops. It first calls Leave.
 func (b *Broker) Stop(ctx context.Context) error {
-	groupsErr := b.groups.Stop(ctx)
+	groupsErr := errors.Join(b.transactions.Stop(ctx), b.groups.Stop(ctx))
 	_ = b.Leave(ctx) // it has logged its error
 	if b.unanswer != nil {
 		b.unanswer()

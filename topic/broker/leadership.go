@@ -141,6 +141,7 @@ func (p *Partition) opened() {
 	if delays := p.delays.get(); delays != nil {
 		delays.Resolve()
 	}
+	p.broker.group.Go("end transactions of "+p.String(), p.endHanging)
 }
 
 // leads reports whether this broker leads the partition, or is about to.

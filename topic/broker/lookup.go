@@ -50,7 +50,7 @@ func (p *Partition) recordAt(ctx context.Context, entry topic.Entry, timestamp i
 	}
 	start := p.Ends().Start
 	for _, b := range batches {
-		if b.MaxTimestamp() < timestamp || b.Next() <= start {
+		if b.MaxTimestamp() < timestamp || b.Next() <= start || b.Control() {
 			continue
 		}
 		if b.LogAppendTime() {

@@ -155,7 +155,8 @@ func (p *Partition) Ends() Ends {
 }
 
 func (p *Partition) endsLocked() Ends {
-	return Ends{Start: p.start, HighWatermark: p.landed.Mark.Next, Epoch: p.epoch}
+	highWatermark := p.landed.Mark.Next
+	return Ends{Start: p.start, HighWatermark: highWatermark, LastStable: min(highWatermark, p.producers.stable), Epoch: p.epoch}
 }
 
 // Bytes returns the size of the partition: the bytes appended less the bytes trimmed. It

@@ -18,6 +18,7 @@ type producers struct {
 	// first holds, for unknown producers, the first batch that was given up: batches
 	// that were in flight after it must not be accepted before it.
 	first map[int64]givenUp
+	transactions
 }
 
 // givenUp is a batch that was numbered and given up.
@@ -29,10 +30,24 @@ type givenUp struct {
 // producer is the state of one producer.
 type producer struct {
 	Epoch int16 `json:"epoch"`
-	// Sent holds its last batches, at most keptBatches, the newest last.
+	// Sent holds its last batches, at most keptBatches, the newest last; none if only a
+	// marker has its epoch.
 	Sent []sentBatch `json:"sent"`
 	// Timestamp is when its last batch was appended, in milliseconds.
 	Timestamp int64 `json:"timestamp"`
+	// revision is the last one of its transactional id that was applied since the log was
+	// read: see proof.
+	revision uint64
+	// hanging is set while its open transaction is one that the metadata does not have.
+	hanging *outcome
+}
+
+// next returns the sequence number that its next batch begins with.
+func (p *producer) next() int32 {
+	if len(p.Sent) == 0 {
+		return 0
+	}
+	return nextSequence(p.Sent[len(p.Sent)-1].Last)
 }
 
 // sentBatch is a batch that was numbered.
@@ -47,7 +62,7 @@ type sentBatch struct {
 const keptBatches = 5
 
 func newProducers(most int) producers {
-	return producers{max: most, byID: map[int64]*producer{}}
+	return producers{max: most, byID: map[int64]*producer{}, transactions: newTransactions()}
 }
 
 // check returns an error if a batch may not be appended. If it was appended before,
@@ -81,8 +96,7 @@ func (p *producers) check(b topic.Batch) (base int64, repeated bool, err error) 
 			return sent.Base, true, nil
 		}
 	}
-	want := nextSequence(known.Sent[len(known.Sent)-1].Last)
-	if first != want {
+	if want := known.next(); first != want {
 		return 0, false, fmt.Errorf("%w: producer %d sent %d, want %d", topic.ErrOutOfOrderSequence, id, first, want)
 	}
 	return 0, false, nil
@@ -101,6 +115,22 @@ func (p *producers) add(b topic.Batch, now int64) {
 	if id < 0 {
 		return
 	}
+	known := p.at(id, epoch, now)
+	switch {
+	case b.Control():
+		p.end(b)
+		return
+	case b.Transactional():
+		p.begin(id, b.Base())
+	}
+	if len(known.Sent) == keptBatches {
+		known.Sent = slices.Delete(known.Sent, 0, 1)
+	}
+	known.Sent = append(known.Sent, sentBatch{First: first, Last: topic.LastSequence(b), Base: b.Base()})
+}
+
+// at returns a producer, known or new, which has that epoch from now on.
+func (p *producers) at(id int64, epoch int16, now int64) *producer {
 	known := p.byID[id]
 	if known == nil {
 		delete(p.first, id)
@@ -111,11 +141,8 @@ func (p *producers) add(b topic.Batch, now int64) {
 	if known.Epoch != epoch {
 		known.Epoch, known.Sent = epoch, known.Sent[:0]
 	}
-	if len(known.Sent) == keptBatches {
-		known.Sent = slices.Delete(known.Sent, 0, 1)
-	}
-	known.Sent = append(known.Sent, sentBatch{First: first, Last: topic.LastSequence(b), Base: b.Base()})
 	known.Timestamp = now
+	return known
 }
 
 // giveUp records batches, in order, that were numbered and given up.
@@ -146,34 +173,37 @@ func (p *producers) after(before producers) {
 	}
 }
 
-// makeRoom forgets the producer that was silent longest if there are too many.
+// makeRoom forgets the producer that was silent longest if there are too many, but none
+// with an open transaction.
 func (p *producers) makeRoom() {
-	if len(p.byID) < p.max {
-		return
-	}
-	oldest, at := int64(0), int64(math.MaxInt64)
-	for id, known := range p.byID {
-		if known.Timestamp < at {
-			oldest, at = id, known.Timestamp
+	for len(p.byID) >= min(p.max, p.room()) {
+		oldest, at := int64(-1), int64(math.MaxInt64)
+		for id, known := range p.byID {
+			if known.Timestamp < at && !p.isOpen(id) {
+				oldest, at = id, known.Timestamp
+			}
 		}
+		if oldest < 0 {
+			return
+		}
+		delete(p.byID, oldest)
 	}
-	delete(p.byID, oldest)
 }
 
 // clone returns a copy of the producers.
 func (p *producers) clone() map[int64]*producer {
 	byID := make(map[int64]*producer, len(p.byID))
 	for id, known := range p.byID {
-		byID[id] = &producer{known.Epoch, slices.Clone(known.Sent), known.Timestamp}
+		byID[id] = &producer{Epoch: known.Epoch, Sent: slices.Clone(known.Sent), Timestamp: known.Timestamp}
 	}
 	return byID
 }
 
-// expire forgets producers whose last batch is from before a time, in
-// milliseconds.
+// expire forgets producers without an open transaction whose last batch is from before a
+// time, in milliseconds.
 func (p *producers) expire(before int64) {
 	for id, known := range p.byID {
-		if known.Timestamp < before {
+		if known.Timestamp < before && !p.isOpen(id) {
 			delete(p.byID, id)
 		}
 	}
@@ -184,7 +214,7 @@ func (p *producers) expire(before int64) {
 func (p *producers) committed(id int64, epoch int16, last int32) bool {
 	known := p.byID[id]
 	switch {
-	case known == nil || epoch > known.Epoch:
+	case known == nil || epoch > known.Epoch || len(known.Sent) == 0:
 		return false
 	case epoch < known.Epoch:
 		return true
@@ -197,10 +227,14 @@ func (p *producers) committed(id int64, epoch int16, last int32) bool {
 func (p *producers) list() []Producer {
 	list := make([]Producer, 0, len(p.byID))
 	for id, known := range p.byID {
-		list = append(list, Producer{
-			ID: id, Epoch: known.Epoch, LastSequence: known.Sent[len(known.Sent)-1].Last,
-			LastTimestamp: time.UnixMilli(known.Timestamp),
-		})
+		of := Producer{ID: id, Epoch: known.Epoch, LastSequence: -1, LastTimestamp: time.UnixMilli(known.Timestamp), Open: -1}
+		if n := len(known.Sent); n > 0 {
+			of.LastSequence = known.Sent[n-1].Last
+		}
+		if first, open := p.open[id]; open {
+			of.Open = first
+		}
+		list = append(list, of)
 	}
 	slices.SortFunc(list, func(a, b Producer) int { return cmp.Compare(a.ID, b.ID) })
 	return list
@@ -208,8 +242,11 @@ func (p *producers) list() []Producer {
 
 // Producer is what a partition knows of an idempotent producer.
 type Producer struct {
-	ID            int64
-	Epoch         int16
+	ID    int64
+	Epoch int16
+	// LastSequence is -1 if only a marker has its epoch.
 	LastSequence  int32
 	LastTimestamp time.Time
+	// Open is the first offset of its open transaction, -1 without one.
+	Open int64
 }

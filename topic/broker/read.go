@@ -30,6 +30,8 @@ type Fetched struct {
 	// Next, of a view, is the offset after the last one scanned: all records from the
 	// offset asked for up to Next that are not in Data are hidden. See [view.HiddenMarker].
 	Next int64
+	// Aborted, of a read of committed records, has the aborted transactions in Data.
+	Aborted []Aborted
 	Ends
 }
 
@@ -39,17 +41,49 @@ type Ends struct {
 	Start int64
 	// HighWatermark is the offset after the last durable record.
 	HighWatermark int64
+	// LastStable is the offset of the first record whose transaction is open; without one
+	// it is the high watermark.
+	LastStable int64
 	// Epoch is the present leader epoch.
 	Epoch int32
 }
 
 // read returns batches, starting with the one that holds an offset; see Topic.Read.
 func (p *Partition) read(ctx context.Context, offset int64, maxBytes int) (Fetched, error) {
-	fetched := Fetched{Ends: p.Ends()}
+	ends := p.Ends()
+	return p.readBefore(ctx, ends, ends.HighWatermark, offset, maxBytes)
+}
+
+// readCommitted is read up to the last stable offset.
+func (p *Partition) readCommitted(ctx context.Context, offset int64, maxBytes int) (Fetched, error) {
+	ends := p.Ends()
+	fetched, err := p.readBefore(ctx, ends, ends.LastStable, offset, maxBytes)
+	if n := len(fetched.Data); n > 0 {
+		p.mu.Lock()
+		fetched.Aborted = p.producers.abortedIn(offset, lastOf(fetched.Data[n-1]).Next())
+		p.mu.Unlock()
+	}
+	return fetched, err
+}
+
+// lastOf returns the last of whole batches.
+func lastOf(data []byte) topic.Batch {
+	for at := 0; ; {
+		length := topic.Batch(data[at:]).Length()
+		if at+length >= len(data) {
+			return topic.Batch(data[at:])
+		}
+		at += length
+	}
+}
+
+// readBefore is read for the batches before an offset, at which one begins.
+func (p *Partition) readBefore(ctx context.Context, ends Ends, before, offset int64, maxBytes int) (Fetched, error) {
+	fetched := Fetched{Ends: ends}
 	switch {
 	case offset < fetched.Start || offset > fetched.HighWatermark:
 		return fetched, fmt.Errorf("%w: %d, there are %d to %d", topic.ErrOffsetOutOfRange, offset, fetched.Start, fetched.HighWatermark)
-	case offset == fetched.HighWatermark:
+	case offset >= before:
 		return fetched, nil
 	}
 	entries := p.tail.from(offset, maxBytes)
@@ -66,7 +100,7 @@ func (p *Partition) read(ctx context.Context, offset int64, maxBytes int) (Fetch
 		if len(entry.Data) == 0 {
 			continue // a fence
 		}
-		piece, rest := within(entry.Data, offset, maxBytes-fetched.Size, fetched.Size == 0)
+		piece, rest := within(entry.Data, offset, before, maxBytes-fetched.Size, fetched.Size == 0)
 		if len(piece) > 0 {
 			fetched.Data = append(fetched.Data, piece)
 			fetched.Size += len(piece)
@@ -78,16 +112,16 @@ func (p *Partition) read(ctx context.Context, offset int64, maxBytes int) (Fetch
 	return fetched, nil
 }
 
-// within returns the batches of an entry, starting with the one that holds the offset,
-// as many as fit; with atLeastOne, at least one. Rest is the length of those after
-// them.
-func within(data []byte, offset int64, maxBytes int, atLeastOne bool) (piece []byte, rest int) {
+// within returns the batches of an entry, starting with the one that holds the offset and
+// before another offset, as many as fit; with atLeastOne, at least one. Rest is the length
+// of those after them.
+func within(data []byte, offset, before int64, maxBytes int, atLeastOne bool) (piece []byte, rest int) {
 	begin := 0
 	for begin < len(data) && topic.Batch(data[begin:]).Next() <= offset {
 		begin += topic.Batch(data[begin:]).Length()
 	}
 	end := begin
-	for end < len(data) {
+	for end < len(data) && topic.Batch(data[end:]).Base() < before {
 		length := topic.Batch(data[end:]).Length()
 		if end+length-begin > maxBytes && !(atLeastOne && end == begin) {
 			break
@@ -237,16 +271,25 @@ func (c *cold) forget(p *Partition) {
 	}
 }
 
+// abortedFrom returns the aborted transactions with records from an offset on and before
+// another.
+func (p *Partition) abortedFrom(from, before int64) abortedSet {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return newAbortedSet(p.producers.abortedIn(from, before))
+}
+
 // readView reads the view's records of a partition, starting at an offset. It scans a
-// bounded part of the source: Fetched.Next is the offset where it stopped.
+// bounded part of the source: Fetched.Next is the offset where it stopped. Records of
+// transactions are shown once these are committed.
 func (t *Topic) readView(ctx context.Context, p *Partition, offset int64, maxBytes int) (Fetched, error) {
 	settings := t.settings.Load()
 	filter, ends := settings.filter, p.Ends()
 	if settings.broken != nil {
 		return Fetched{Ends: ends, Next: offset}, settings.broken
 	}
-	if offset < ends.Start || offset >= ends.HighWatermark {
-		fetched, err := p.read(ctx, offset, maxBytes)
+	if offset < ends.Start || offset >= ends.LastStable {
+		fetched, err := p.readCommitted(ctx, offset, maxBytes)
 		fetched.Next = offset
 		return fetched, err
 	}
@@ -256,9 +299,10 @@ func (t *Topic) readView(ctx context.Context, p *Partition, offset int64, maxByt
 	defer t.broker.scans.Release(1)
 	hidden := filter.HiddenOf(p)
 	s := view.NewScan(filter, t.broker.unpacker, hidden.After(offset, ends.HighWatermark), maxBytes)
-	for !s.Full() && s.Next < ends.HighWatermark {
-		source, err := p.read(ctx, s.Next, view.ScanStep)
+	for !s.Full() && s.Next < ends.LastStable {
+		source, err := p.readBefore(ctx, ends, ends.LastStable, s.Next, view.ScanStep)
 		if err == nil {
+			s.Hides = p.abortedFrom(s.Next, ends.LastStable).has
 			err = s.AddPieces(ctx, source.Data)
 		}
 		if err != nil && s.Size == 0 {

@@ -119,10 +119,15 @@ func (p *Partition) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	known := newProducers(p.broker.config.ProducersMax)
-	known.byID = snapshot.Producers
+	known, err := snapshot.restored(p.broker.config.ProducersMax)
+	if err != nil {
+		return err
+	}
 	replayed, err := p.replay(ctx, &known, snapshot, first, last)
 	if err != nil {
+		return err
+	}
+	if err := p.findHanging(ctx, &known); err != nil {
 		return err
 	}
 	// If the log has lost its end and the metadata has not, new records must not get

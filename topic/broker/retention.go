@@ -54,6 +54,7 @@ func (p *Partition) retain(ctx context.Context, now time.Time) error {
 func (p *Partition) trim(ctx context.Context, sequence uint64, offset int64) error {
 	p.mu.Lock()
 	p.start = max(p.start, offset)
+	p.producers.trim(p.start)
 	first := p.first
 	p.mu.Unlock()
 	if sequence <= first {

@@ -1,10 +1,12 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -31,11 +33,45 @@ type producersSnapshot struct {
 	Sequence  uint64              `json:"sequence"`
 	Next      int64               `json:"next"`
 	Producers map[int64]*producer `json:"producers"`
+	// Open has the first offset of each open transaction, by producer, and Aborted the
+	// aborted transactions: see encodeAborted.
+	Open    map[int64]int64 `json:"open,omitempty"`
+	Aborted []byte          `json:"aborted,omitempty"`
 }
 
-// snapshotFormat is the number of the format of snapshots. Those of before there was a number
-// have none. A snapshot is always written as a whole, so a new field needs a new number.
-const snapshotFormat = 1
+// The numbers of the formats of snapshots. Those of before there was a number have none. A
+// snapshot is always written as a whole, so a new field needs a new number. The second has
+// transactions, and is written only where there were any: so the others can still be read by
+// earlier versions.
+const (
+	snapshotFormat           = 1
+	snapshotWithTransactions = 2
+	snapshotFormatLast       = snapshotWithTransactions
+)
+
+// newSnapshot returns the snapshot of producers at an entry, and of records up to next.
+func newSnapshot(p *producers, sequence uint64, next int64) producersSnapshot {
+	s := producersSnapshot{
+		Format: snapshotFormat, Sequence: sequence, Next: next,
+		Producers: p.clone(), Open: maps.Clone(p.open), Aborted: encodeAborted(p.aborted),
+	}
+	withoutBatches := func(known *producer) bool { return len(known.Sent) == 0 }
+	if len(s.Open) > 0 || len(s.Aborted) > 0 || slices.ContainsFunc(slices.Collect(maps.Values(s.Producers)), withoutBatches) {
+		s.Format = snapshotWithTransactions
+	}
+	return s
+}
+
+// restored returns the producers of a snapshot, at most so many.
+func (s *producersSnapshot) restored(most int) (producers, error) {
+	p := newProducers(most)
+	p.byID = s.Producers
+	maps.Copy(p.open, s.Open)
+	p.restable()
+	var err error
+	p.aborted, err = decodeAborted(s.Aborted)
+	return p, err
+}
 
 // snapshots stores the producers of a partition.
 type snapshots struct {
@@ -150,7 +186,7 @@ func (p *Partition) takeSnapshot() (taken []byte, underWay *Appending, err error
 	}
 	p.snapshots.bytes = 0
 	p.producers.expire(time.Now().Add(-p.broker.config.ProducerRetention).UnixMilli())
-	now := producersSnapshot{Format: snapshotFormat, Sequence: p.landed.Sequence, Next: p.next, Producers: p.producers.clone()}
+	now := newSnapshot(&p.producers, p.landed.Sequence, p.next)
 	underWay = p.appends.last()
 	p.mu.Unlock()
 	taken, err = json.Marshal(now) // megabytes: appends need not wait for it
@@ -164,7 +200,7 @@ func (p *Partition) takeSnapshot() (taken []byte, underWay *Appending, err error
 func loadSnapshot(ctx context.Context, p *Partition, end point) (read producersSnapshot, lost bool, err error) {
 	p.snapshots.mu.Lock()
 	defer p.snapshots.mu.Unlock()
-	read = producersSnapshot{Producers: map[int64]*producer{}}
+	read = producersSnapshot{Producers: map[int64]*producer{}, Open: map[int64]int64{}}
 	p.snapshots.revision = 0
 	item, err := p.broker.store.Meta().Get(ctx, p.names().Snapshot)
 	if errors.Is(err, topic.ErrNotFound) {
@@ -176,11 +212,11 @@ func loadSnapshot(ctx context.Context, p *Partition, end point) (read producersS
 	if err := json.Unmarshal(item.Value, &read); err != nil {
 		return read, false, fmt.Errorf("snapshot of producers: %w", err)
 	}
-	if read.Format > snapshotFormat {
-		return read, false, fmt.Errorf("snapshot of producers: format %d; this version reads %d: upgrade this node", read.Format, snapshotFormat)
+	if read.Format > snapshotFormatLast {
+		return read, false, fmt.Errorf("snapshot of producers: format %d; this version reads %d: upgrade this node", read.Format, snapshotFormatLast)
 	}
 	for id, known := range read.Producers {
-		if known == nil || len(known.Sent) == 0 {
+		if known == nil || len(known.Sent) == 0 && read.Format < snapshotWithTransactions {
 			return read, false, fmt.Errorf("snapshot of producers: producer %d without batches", id)
 		}
 	}
@@ -189,17 +225,28 @@ func loadSnapshot(ctx context.Context, p *Partition, end point) (read producersS
 		return read, false, nil
 	}
 	p.broker.log.Error("the end of a log is lost", "partition", p.String(), "offset", end.Mark.Next, "of", read.Next)
-	read.cut(end)
-	return read, true, nil
+	return read, true, read.cut(end)
 }
 
-// cut removes everything after an end.
-func (s *producersSnapshot) cut(end point) {
+// cut removes everything after an end. A transaction whose abort is lost is open again.
+func (s *producersSnapshot) cut(end point) error {
 	s.Sequence, s.Next = min(s.Sequence, end.Sequence), min(s.Next, end.Mark.Next)
+	aborted, err := decodeAborted(s.Aborted)
+	if err != nil {
+		return err
+	}
+	for _, a := range aborted {
+		if a.Last >= s.Next {
+			s.Open[a.Producer] = min(a.First, cmp.Or(s.Open[a.Producer], a.First))
+		}
+	}
+	s.Aborted = encodeAborted(slices.DeleteFunc(aborted, func(a Aborted) bool { return a.Last >= s.Next }))
+	maps.DeleteFunc(s.Open, func(_, first int64) bool { return first >= s.Next })
 	for id, known := range s.Producers {
 		known.Sent = slices.DeleteFunc(known.Sent, func(b sentBatch) bool { return b.Base >= s.Next })
-		if len(known.Sent) == 0 {
+		if _, open := s.Open[id]; !open && len(known.Sent) == 0 {
 			delete(s.Producers, id)
 		}
 	}
+	return nil
 }

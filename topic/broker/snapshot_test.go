@@ -19,7 +19,19 @@ func TestASnapshotOfAllProducersCanBeStored(t *testing.T) {
 			Epoch: math.MaxInt16, Sent: []sentBatch{last, last, last, last, last}, Timestamp: time.Now().UnixMilli(),
 		}
 	}
-	value, err := json.Marshal(producersSnapshot{Sequence: math.MaxUint64, Next: math.MaxInt64, Producers: known})
+	transactions := newTransactions()
+	for i := range int64(openMax) {
+		transactions.open[math.MaxInt64-i] = math.MaxInt64
+	}
+	for i := range int64(abortedMax) { // one every million offsets, of different producers
+		transactions.aborted = append(transactions.aborted, Aborted{1<<51 + i, i << 20, i<<20 + 1<<19})
+	}
+	p := producers{byID: known, transactions: transactions, max: topic.ProducersMax}
+	p.makeRoom()
+	if len(p.byID) < topic.ProducersMax/2 {
+		t.Errorf("%d producers are left beside the aborted transactions", len(p.byID))
+	}
+	value, err := json.Marshal(newSnapshot(&p, math.MaxUint64, math.MaxInt64))
 	if err != nil || len(value) > 4<<20 {
 		t.Errorf("%d bytes, %v: values of the metadata are at most 4 MiB", len(value), err)
 	}

@@ -123,6 +123,13 @@ func (*noPartitionError) Unwrap() error { return topic.ErrNoPartition }
 // batches afterwards. Append returns errors in the batches; Appending.Wait returns
 // errors of the disk. For a view the error is ErrView.
 func (t *Topic) Append(ctx context.Context, partition int32, batches []topic.Batch) (*Appending, error) {
+	return t.AppendTransactional(ctx, "", partition, batches)
+}
+
+// AppendTransactional is Append for batches that may belong to the transaction of a
+// transactional id. Its first batch in a partition is looked up in the metadata, which
+// waits for at most a second. Additional errors: ErrTransactionState, ErrTransactionsFull.
+func (t *Topic) AppendTransactional(ctx context.Context, id string, partition int32, batches []topic.Batch) (*Appending, error) {
 	if t.source != nil {
 		return nil, fmt.Errorf("%w: %s is a view of %s, produce to that", topic.ErrView, t.name, t.source.name)
 	}
@@ -143,10 +150,17 @@ func (t *Topic) Append(ctx context.Context, partition int32, batches []topic.Bat
 	if err := t.broker.validate(ctx, batches, settings, now); err != nil {
 		return nil, err
 	}
-	if settings.Delays {
+	switch transactional := batches[0].Transactional(); {
+	case transactional && settings.Delays:
+		return nil, fmt.Errorf("%w: records of %s may be delayed, which those of a transaction cannot be: use a topic without %s",
+			topic.ErrInvalidRecord, t.name, topic.SettingDelays)
+	case transactional:
+		return p.appendTransactional(ctx, batches, id)
+	case settings.Delays:
 		return p.appendDelaying(ctx, batches, settings.Delay)
+	default:
+		return p.append(ctx, batches, 0)
 	}
-	return p.append(ctx, batches, 0)
 }
 
 // Read returns whole batches, starting with the one that holds the offset: at least one
@@ -162,6 +176,16 @@ func (t *Topic) Read(ctx context.Context, partition int32, offset int64, maxByte
 		return t.readView(ctx, p, offset, maxBytes)
 	}
 	return p.read(ctx, offset, maxBytes)
+}
+
+// ReadCommitted is Read up to the last stable offset. The records of aborted transactions
+// are in the data, and these transactions in Fetched.Aborted; a view does not have any.
+func (t *Topic) ReadCommitted(ctx context.Context, partition int32, offset int64, maxBytes int) (Fetched, error) {
+	p, err := t.Partition(partition)
+	if err != nil || t.source != nil {
+		return t.Read(ctx, partition, offset, maxBytes)
+	}
+	return p.readCommitted(ctx, offset, maxBytes)
 }
 
 // storedSettings parses the settings of a record.
@@ -230,5 +254,6 @@ func (b *Broker) newPartition(t *Topic, number int32, of catalog.Topic) *Partiti
 	return &Partition{
 		topic: t, number: number, removals: of.Removals(int(number)), broker: b, state: following, epoch: record.Epoch, start: record.Start,
 		leader: record.Leader, replicas: record.Replicas, delayLog: record.DelayLog, tail: tail{all: b.tails},
+		producers: newProducers(b.config.ProducersMax),
 	}
 }

@@ -218,11 +218,19 @@ func (gs *Groups) all() []*coordinator {
 	return all
 }
 
+// CheckName returns an ErrInvalidGroup if a group cannot have that name.
+func CheckName(name string) error {
+	if name == "" || len(name) > MaxGroupName {
+		return fmt.Errorf("%w: %d bytes; want 1 to %d", ErrInvalidGroup, len(name), MaxGroupName)
+	}
+	return nil
+}
+
 // find returns the coordinator of a group. If the group does not exist, find creates it
 // if create is set, and otherwise returns ErrNoGroup.
 func (gs *Groups) find(name string, create bool) (*coordinator, error) {
-	if name == "" || len(name) > MaxGroupName {
-		return nil, fmt.Errorf("%w: %d bytes; want 1 to %d", ErrInvalidGroup, len(name), MaxGroupName)
+	if err := CheckName(name); err != nil {
+		return nil, err
 	}
 	gs.mu.Lock()
 	defer gs.mu.Unlock()

@@ -83,22 +83,27 @@ func (gs *Groups) Leave(name string, members []MemberIdentity) ([]error, error) 
 func (gs *Groups) Commit(r CommitRequest) *Awaited[[]error] {
 	var answer *Awaited[[]error]
 	err := gs.with(r.Group, r.Generation < 0 && r.Member == "", func(c *coordinator, now time.Time) (err error) {
+		if err := c.group.mayCommit(now, r.MemberIdentity); err != nil {
+			return err
+		}
 		answer, err = c.commit(now, r)
 		return err
 	})
-	if errors.Is(err, ErrNoGroup) {
-		err = fmt.Errorf("%w: %w", ErrIllegalGeneration, err)
-	}
 	if err != nil {
-		return settled[[]error](nil, err)
+		return settled[[]error](nil, orIllegalGeneration(err))
 	}
 	return answer
 }
 
-func (c *coordinator) commit(now time.Time, r CommitRequest) (*Awaited[[]error], error) {
-	if err := c.group.mayCommit(now, r.MemberIdentity); err != nil {
-		return nil, err
+// orIllegalGeneration replaces ErrNoGroup by the error for a commit.
+func orIllegalGeneration(err error) error {
+	if errors.Is(err, ErrNoGroup) {
+		return fmt.Errorf("%w: %w", ErrIllegalGeneration, err)
 	}
+	return err
+}
+
+func (c *coordinator) commit(now time.Time, r CommitRequest) (*Awaited[[]error], error) {
 	if c.waiting != nil && len(c.waiting.commits) >= maxWaitingCommits {
 		return nil, fmt.Errorf("%w: %d commits of the group wait", ErrCoordinatorUnavailable, maxWaitingCommits)
 	}

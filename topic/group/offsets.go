@@ -92,12 +92,10 @@ func (g *group) mayCommit(now time.Time, r MemberIdentity) error {
 
 // committed returns the offset as committed, or why it cannot be committed.
 func (r CommitRequest) committed(now time.Time, o OffsetCommit, config topic.GroupsConfig) (*CommittedOffset, error) {
-	switch {
-	case len(o.Metadata) > config.OffsetMetadataBytes:
-		return nil, fmt.Errorf("%w: %d bytes; want at most %d", ErrOffsetMetadataTooLarge, len(o.Metadata), config.OffsetMetadataBytes)
-	case !utf8.ValidString(o.Metadata):
-		return nil, fmt.Errorf("%w: the metadata of an offset is not UTF-8", ErrInvalidGroupRequest)
-	case o.Topic == "" || len(o.Topic) > maxInstanceName || o.Partition < 0:
+	if err := CheckMetadata(o.Metadata, config.OffsetMetadataBytes); err != nil {
+		return nil, err
+	}
+	if o.Topic == "" || len(o.Topic) > maxInstanceName || o.Partition < 0 {
 		return nil, fmt.Errorf("%w: partition %d of topic %q", ErrInvalidGroupRequest, o.Partition, o.Topic)
 	}
 	now = now.Truncate(time.Millisecond)
@@ -106,6 +104,17 @@ func (r CommitRequest) committed(now time.Time, o OffsetCommit, config topic.Gro
 		committed.Expires = now.Add(r.Retention.Truncate(time.Millisecond))
 	}
 	return committed, nil
+}
+
+// CheckMetadata returns an error if the text of an offset cannot be stored.
+func CheckMetadata(text string, most int) error {
+	switch {
+	case len(text) > most:
+		return fmt.Errorf("%w: %d bytes; want at most %d", ErrOffsetMetadataTooLarge, len(text), most)
+	case !utf8.ValidString(text):
+		return fmt.Errorf("%w: the metadata of an offset is not UTF-8", ErrInvalidGroupRequest)
+	}
+	return nil
 }
 
 // expired returns the expired offsets, except those of topics that members read. If

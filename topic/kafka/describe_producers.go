@@ -12,7 +12,7 @@ import (
 //
 //   - The answer has the idempotent producers that each partition remembers; those of a view are its
 //     source's.
-//   - There are no transactions, so no producer has an open one.
+//   - With an open transaction, the answer has its first offset.
 func (s *Server) describeProducers(c *call, r *kmsg.DescribeProducersRequest) answer {
 	return func(context.Context) kmsg.Response { return s.describedProducers(c, r) }
 }
@@ -61,7 +61,7 @@ func (s *Server) producersOf(c *call, number int32, p *broker.Partition, err err
 		active := kmsg.NewDescribeProducersResponseTopicPartitionActiveProducer()
 		active.ProducerID, active.ProducerEpoch = producer.ID, int32(producer.Epoch)
 		active.LastSequence, active.LastTimestamp = producer.LastSequence, producer.LastTimestamp.UnixMilli()
-		active.CoordinatorEpoch, active.CurrentTxnStartOffset = -1, -1
+		active.CoordinatorEpoch, active.CurrentTxnStartOffset = -1, producer.Open
 		described.ActiveProducers = append(described.ActiveProducers, active)
 	}
 	return described

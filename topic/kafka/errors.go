@@ -49,6 +49,8 @@ var errorKinds = []struct {
 	{topic.ErrOutOfOrderSequence, kerr.OutOfOrderSequenceNumber},
 	{topic.ErrProducerFenced, kerr.InvalidProducerEpoch},
 	{topic.ErrUnknownProducer, kerr.UnknownProducerID},
+	{topic.ErrTransactionState, kerr.InvalidTxnState},
+	{topic.ErrTransactionsFull, kerr.PolicyViolation},
 	{topic.ErrCorrupt, kerr.CorruptMessage},
 	// Before ErrRetry, which occurs together with it while the partition recovers.
 	{topic.ErrFull, kerr.KafkaStorageError},

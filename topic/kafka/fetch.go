@@ -15,6 +15,8 @@ const (
 	maxFetchWait = 5 * time.Minute
 	// leastFetch is the least memory for an answer with records.
 	leastFetch = 64 << 10
+	// abortedCost is the memory of an aborted transaction in an answer.
+	abortedCost = 64
 	// lookAgain is the least pause of a fetch that has found too little before it reads again.
 	lookAgain = 5 * time.Millisecond
 	// endpointsSince is the version from which on an answer has the addresses of the leaders that
@@ -28,8 +30,9 @@ const (
 // bytes or an error, at most for max wait, and at most 5 minutes. Max bytes bounds the whole answer
 // and partition max bytes each part; only the first batch of the answer may exceed them, so that
 // every consumer makes progress. The server may return fewer bytes than requested, see
-// Options.MaxFetchBytes and FetchMemory. Without transactions, read_committed also reads up to the
-// high watermark.
+// Options.MaxFetchBytes and FetchMemory. With read_committed, and from a view, the answer ends at
+// the last stable offset; the former has the aborted transactions in it, a view none of their
+// records.
 //
 //   - 5: the first offset. 7: sessions (see fetch_session.go): an incremental answer has only
 //     partitions with news, and reads first from those that had none the last time.
@@ -91,6 +94,9 @@ type fetchPart struct {
 	ends      broker.Ends
 	data      [][]byte
 	size      int
+	// committed reports whether it ends at the last stable offset.
+	committed bool
+	aborted   []broker.Aborted
 	// next is the offset up to which a view was scanned.
 	next int64
 	err  error
@@ -106,6 +112,7 @@ func newFetching(s *Server, c *call, r *kmsg.FetchRequest, want fetchWant, deadl
 		part := &f.parts[i]
 		part.want = p
 		if part.topic, part.err = s.fetched(r, p); part.err == nil {
+			part.committed = r.IsolationLevel == readCommitted || part.topic.Source() != nil
 			part.partition, part.err = led(part.topic, p.partition, p.epoch)
 		}
 	}
@@ -163,9 +170,17 @@ func (f *fetching) look() (something bool) {
 			f.failed = true
 			continue
 		}
-		something = something || p.want.offset < p.ends.HighWatermark
+		something = something || p.want.offset < p.end()
 	}
 	return something
+}
+
+// end returns the offset up to which a partition is read.
+func (p *fetchPart) end() int64 {
+	if p.committed {
+		return p.ends.LastStable
+	}
+	return p.ends.HighWatermark
 }
 
 // read reads as many records as fit into the answer.
@@ -180,7 +195,7 @@ func (f *fetching) read(ctx context.Context) {
 	f.held = held
 	for i := range f.parts {
 		p := &f.parts[i]
-		if p.err != nil || p.want.offset >= p.ends.HighWatermark {
+		if p.err != nil || p.want.offset >= p.end() {
 			continue
 		}
 		left := min(held, f.limit) - f.found
@@ -196,7 +211,11 @@ func (f *fetching) read(ctx context.Context) {
 
 // readPart reads one partition.
 func (f *fetching) readPart(ctx context.Context, p *fetchPart, most int64) {
-	fetched, err := p.topic.Read(ctx, p.want.partition, p.want.offset, int(max(most, 1)))
+	read := p.topic.Read
+	if p.committed {
+		read = p.topic.ReadCommitted
+	}
+	fetched, err := read(ctx, p.want.partition, p.want.offset, int(max(most, 1)))
 	if err != nil {
 		f.server.unexpected("read ", p.topic.Name(), err)
 		p.err, f.failed = err, true
@@ -206,14 +225,15 @@ func (f *fetching) readPart(ctx context.Context, p *fetchPart, most int64) {
 	if f.found > 0 && int64(fetched.Size) > most {
 		return // only the first batch of an answer may exceed the limits
 	}
-	p.data, p.size, p.next = fetched.Data, fetched.Size, fetched.Next
+	p.data, p.size, p.next, p.aborted = fetched.Data, fetched.Size, fetched.Next, fetched.Aborted
 	f.found += int64(fetched.Size)
 }
 
 // drop discards the records read.
 func (f *fetching) drop() {
 	for i := range f.parts {
-		f.parts[i].data, f.parts[i].size, f.parts[i].next = nil, 0, 0
+		p := &f.parts[i]
+		p.data, p.size, p.next, p.aborted = nil, 0, 0, nil
 	}
 	f.server.answers.change(f.held)
 	f.found, f.held = 0, 0
@@ -283,6 +303,9 @@ func (f *fetching) stop() {
 func (f *fetching) fill(response *fetchResponse) {
 	// The fields around the records take memory without waiting, since the records have theirs.
 	around := int64(len(f.parts)) * answerCost
+	for i := range f.parts {
+		around += int64(len(f.parts[i].aborted)) * abortedCost
+	}
 	f.server.answers.change(-around)
 	f.call.memory.held, f.held = f.held+around, 0
 	got := map[*fetchPartition]bool{}
@@ -345,8 +368,15 @@ func (p *fetchPart) answer(version int16) kmsg.FetchResponseTopicPartition {
 		answered.CurrentLeader.LeaderID, answered.CurrentLeader.LeaderEpoch = leader, epoch
 	}
 	if p.partition != nil {
-		answered.HighWatermark, answered.LastStableOffset = p.ends.HighWatermark, p.ends.HighWatermark
+		answered.HighWatermark, answered.LastStableOffset = p.ends.HighWatermark, p.ends.LastStable
 		answered.LogStartOffset = p.ends.Start
+		if p.topic.Source() != nil {
+			answered.HighWatermark = p.ends.LastStable
+		}
+	}
+	for _, a := range p.aborted {
+		answered.AbortedTransactions = append(answered.AbortedTransactions,
+			kmsg.FetchResponseTopicPartitionAbortedTransaction{ProducerID: a.Producer, FirstOffset: a.First})
 	}
 	return answered
 }

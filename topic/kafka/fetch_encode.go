@@ -98,7 +98,12 @@ func (w *fetchWriter) partition(version int16, p *kmsg.FetchResponseTopicPartiti
 	if version >= 5 {
 		w.flat = kbin.AppendInt64(w.flat, p.LogStartOffset)
 	}
-	w.count(0) // of aborted transactions
+	w.count(len(p.AbortedTransactions))
+	for _, a := range p.AbortedTransactions {
+		w.flat = kbin.AppendInt64(w.flat, a.ProducerID)
+		w.flat = kbin.AppendInt64(w.flat, a.FirstOffset)
+		w.tags()
+	}
 	if version >= 11 {
 		w.flat = kbin.AppendInt32(w.flat, p.PreferredReadReplica)
 	}

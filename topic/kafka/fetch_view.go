@@ -17,7 +17,7 @@ func (p *fetchPart) hides() bool {
 // goesOn reports whether a view without visible records so far was not read to its end.
 func (f *fetching) goesOn() bool {
 	for i := range f.parts {
-		if p := &f.parts[i]; p.hides() && p.next < p.ends.HighWatermark {
+		if p := &f.parts[i]; p.hides() && p.next < p.end() {
 			return f.found == 0
 		}
 	}
@@ -31,8 +31,8 @@ func (f *fetching) mark() {
 		switch {
 		case !p.hides():
 		case f.request.Version < markerSince:
-			if p.next >= p.ends.HighWatermark { // the consumer is at the end of the visible records
-				p.ends.HighWatermark = p.want.offset
+			if p.next >= p.end() { // the consumer is at the end of the visible records
+				p.ends.LastStable = p.want.offset
 			}
 		default:
 			marker, err := view.HiddenMarker(p.want.offset, p.next, p.ends.Epoch)

@@ -18,10 +18,9 @@ const (
 
 // FindCoordinator: versions 0 to 4.
 //
-// Returns the node that coordinates a group. Any node knows it. The error is
+// Returns the node that coordinates a group or a transactional id. Any node knows it. The error is
 // COORDINATOR_NOT_AVAILABLE, after which clients retry, if there is no coordinator or this node is
-// isolated. Transactions are not supported: their coordinator is refused with
-// TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which is final for clients, and a message with the reason.
+// isolated.
 //
 //   - 1: the type of coordinator, and a message with an error.
 //   - 4: several keys in one request.
@@ -66,7 +65,7 @@ func (s *Server) coordinator(ctx context.Context, c *call, kind int8, key string
 	found := kmsg.NewFindCoordinatorResponseCoordinator()
 	found.NodeID, found.Port = -1, -1
 	switch kind {
-	case coordinatorOfGroup:
+	case coordinatorOfGroup, coordinatorOfTransaction: // they have the same slots
 		if at, moved := s.broker.MovedCoordinator(key); moved {
 			found.NodeID, found.Host, found.Port = at.ID, at.Host, at.Port
 			break
@@ -81,11 +80,8 @@ func (s *Server) coordinator(ctx context.Context, c *call, kind int8, key string
 			break
 		}
 		found.NodeID, found.Host, found.Port = node, host, port
-	case coordinatorOfTransaction:
-		s.log.Info("kafka refuses a transactional producer", "client", c.client, "from", c.host, "transactional_id", key)
-		found.ErrorCode, found.ErrorMessage = code(errNoTransactions), message(errNoTransactions)
 	default:
-		err := fail(kerr.InvalidRequest, fmt.Sprintf("coordinator type %d: want 0, a consumer group", kind))
+		err := fail(kerr.InvalidRequest, fmt.Sprintf("coordinator type %d: want 0, a consumer group, or 1, a transactional id", kind))
 		found.ErrorCode, found.ErrorMessage = code(err), message(err)
 	}
 	return found

@@ -18,14 +18,18 @@ const (
 	timestampEarliestLocal = -4
 )
 
+// readCommitted is the isolation level of consumers that see committed records only.
+const readCommitted = 1
+
 // ListOffsets: versions 1 to 8.
 //
 // A timestamp returns the first record with at least that timestamp; offset and timestamp are -1 if
-// there is none. -1 returns the high watermark, -2 and -4 (version 8) the first available offset,
+// there is none. -1 returns the high watermark, or with read_committed and for a view the last
+// stable offset; -2 and -4 (version 8) the first available offset,
 // -3 (version 7) the record with the highest timestamp. Other negative timestamps, and
 // partitions that the request names again, are an INVALID_REQUEST.
 //
-//   - 2: isolation; without transactions, both levels end at the high watermark.
+//   - 2: isolation.
 //   - 4: the expected leader epoch is checked, and the present one returned. Only the partition's
 //     leader answers; other nodes return NOT_LEADER_OR_FOLLOWER.
 //   - 9, 10: would be for tiered storage.
@@ -42,7 +46,7 @@ func (s *Server) listOffsets(_ *call, r *kmsg.ListOffsetsRequest) answer {
 			for j, p := range asked.Partitions {
 				found, err := notListed, missing
 				if err == nil {
-					found, err = listOffset(ctx, t, p, named)
+					found, err = listOffset(ctx, t, p, r.IsolationLevel == readCommitted || t.Source() != nil, named)
 				}
 				s.unexpected("list offsets of ", asked.Topic, err)
 				found.Partition, found.ErrorCode = p.Partition, code(err)
@@ -66,7 +70,7 @@ var errNamedTwice = fail(kerr.InvalidRequest, "the request names the partition m
 
 var errTimestamp = fail(kerr.InvalidRequest, "timestamp: want one since the epoch, or -1 to -4")
 
-func listOffset(ctx context.Context, t *broker.Topic, asked kmsg.ListOffsetsRequestTopicPartition, named once[partitionName]) (kmsg.ListOffsetsResponseTopicPartition, error) {
+func listOffset(ctx context.Context, t *broker.Topic, asked kmsg.ListOffsetsRequestTopicPartition, committed bool, named once[partitionName]) (kmsg.ListOffsetsResponseTopicPartition, error) {
 	found := notListed
 	p, err := led(t, asked.Partition, asked.CurrentLeaderEpoch)
 	switch {
@@ -79,6 +83,9 @@ func listOffset(ctx context.Context, t *broker.Topic, asked kmsg.ListOffsetsRequ
 	switch asked.Timestamp {
 	case timestampLatest:
 		found.Offset = ends.HighWatermark
+		if committed {
+			found.Offset = ends.LastStable
+		}
 	case timestampEarliest, timestampEarliestLocal:
 		found.Offset = ends.Start
 	case timestampMax:
@@ -88,6 +95,9 @@ func listOffset(ctx context.Context, t *broker.Topic, asked kmsg.ListOffsetsRequ
 			return found, errTimestamp
 		}
 		found.Offset, found.Timestamp, err = p.OffsetAt(ctx, asked.Timestamp)
+	}
+	if committed && found.Offset > ends.LastStable {
+		found = notListed
 	}
 	if err == nil && found.Offset >= 0 {
 		found.LeaderEpoch = ends.Epoch

@@ -6,9 +6,11 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic/group"
+	"github.com/sluice-project/sluice/topic/txn"
 )
 
 // OffsetFetch: versions 0 to 9.
@@ -19,30 +21,30 @@ import (
 //
 //   - 2: all topics of the group (null); an error for the whole group.
 //   - 5: the leader epoch.
-//   - 7: only offsets that no transaction can change any more: there are no
-//     others.
+//   - 7: only offsets that no transaction can change any more; for others the
+//     error is UNSTABLE_OFFSET_COMMIT, after which clients try again.
 //   - 8: several groups.
 //   - 9: the member and its epoch, for groups of a protocol that is not served
 //     here.
 func (s *Server) offsetFetch(c *call, r *kmsg.OffsetFetchRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
-		return s.fetchOffsets(c, r, s.broker.Groups().Confirm(ctx))
+		return s.fetchOffsets(ctx, c, r, s.broker.Groups().Confirm(ctx))
 	}
 }
 
-func (s *Server) fetchOffsets(c *call, r *kmsg.OffsetFetchRequest, failed error) kmsg.Response {
+func (s *Server) fetchOffsets(ctx context.Context, c *call, r *kmsg.OffsetFetchRequest, failed error) kmsg.Response {
 	response := r.ResponseKind().(*kmsg.OffsetFetchResponse)
 	if r.Version >= 8 {
 		asked := once[string]{}
 		response.Groups = make([]kmsg.OffsetFetchResponseGroup, 0, len(r.Groups))
 		for i := range r.Groups {
 			if asked.first(r.Groups[i].Group) {
-				response.Groups = append(response.Groups, s.offsetsOf(c, &r.Groups[i], failed))
+				response.Groups = append(response.Groups, s.offsetsOf(ctx, c, &r.Groups[i], r.RequireStable, failed))
 			}
 		}
 		return response
 	}
-	offsets := s.newGroupOffsets(c, r.Group, failed)
+	offsets := s.newGroupOffsets(ctx, c, r.Group, r.RequireStable, failed)
 	response.ErrorCode = offsets.failure
 	if r.Topics == nil {
 		r.Topics = offsets.topics()
@@ -56,8 +58,8 @@ func (s *Server) fetchOffsets(c *call, r *kmsg.OffsetFetchRequest, failed error)
 }
 
 // offsetsOf returns the offsets of a group.
-func (s *Server) offsetsOf(c *call, asked *kmsg.OffsetFetchRequestGroup, failed error) kmsg.OffsetFetchResponseGroup {
-	offsets := s.newGroupOffsets(c, asked.Group, failed)
+func (s *Server) offsetsOf(ctx context.Context, c *call, asked *kmsg.OffsetFetchRequestGroup, stable bool, failed error) kmsg.OffsetFetchResponseGroup {
+	offsets := s.newGroupOffsets(ctx, c, asked.Group, stable, failed)
 	found := kmsg.OffsetFetchResponseGroup{Group: asked.Group, ErrorCode: offsets.failure}
 	if asked.Topics == nil {
 		for _, t := range offsets.topics() {
@@ -76,6 +78,8 @@ func (s *Server) offsetsOf(c *call, asked *kmsg.OffsetFetchRequestGroup, failed 
 type groupOffsets struct {
 	call    *call
 	byTopic map[string]map[int32]group.CommittedOffset
+	// pending are the offsets that transactions may change, if these must not be answered.
+	pending txn.Offsets
 	// failure is the code of the error for the group and for each partition, because versions have one
 	// or the other.
 	failure int16
@@ -89,12 +93,19 @@ type committedName struct {
 	number int32
 }
 
-func (s *Server) newGroupOffsets(c *call, name string, failed error) *groupOffsets {
-	offsets, err := map[string]map[int32]group.CommittedOffset(nil), failed
-	if err == nil {
-		offsets, err = s.broker.Groups().Offsets(name)
+func (s *Server) newGroupOffsets(ctx context.Context, c *call, name string, stable bool, failed error) *groupOffsets {
+	all, err := &groupOffsets{call: c, told: once[committedName]{}}, failed
+	if err == nil && stable { // first: what is not pending any more is committed
+		if all.pending, err = s.broker.Transactions().Pending(ctx, name); err != nil {
+			all.failure = s.transactionCode(name, err, true)
+			return all
+		}
 	}
-	return &groupOffsets{call: c, byTopic: offsets, failure: s.groupCode(name, err), told: once[committedName]{}}
+	if err == nil {
+		all.byTopic, err = s.broker.Groups().Offsets(name)
+	}
+	all.failure = s.groupCode(name, err)
+	return all
 }
 
 // topics requests all topics with offsets, in order.
@@ -121,6 +132,11 @@ func partitionsOf[P kmsg.OffsetFetchResponseTopicPartition | kmsg.OffsetFetchRes
 	in := offsets.byTopic[name]
 	for _, number := range numbers {
 		offset := kmsg.OffsetFetchResponseTopicPartition{Partition: number, Offset: -1, LeaderEpoch: -1, Metadata: noMetadata, ErrorCode: offsets.failure}
+		if _, pending := offsets.pending[name][number]; pending {
+			offset.ErrorCode = kerr.UnstableOffsetCommit.Code
+			all = append(all, P(offset))
+			continue
+		}
 		if o, committed := in[number]; committed {
 			if !offsets.told.first(committedName{name, number}) {
 				continue

@@ -38,9 +38,9 @@ const (
 // Batches are appended unchanged after checks of their checksums and headers. Acks 1 and all (-1)
 // are answered when the records are durable. Acks 0 has no answer, so an error closes the
 // connection. After its timeout a producer gets REQUEST_TIMED_OUT; the records may be written
-// nevertheless. Refused are control batches (INVALID_RECORD), batches of transactions
-// (TRANSACTIONAL_ID_AUTHORIZATION_FAILED), and those for a view (POLICY_VIOLATION: produce to its
-// source).
+// nevertheless. Refused are control batches (INVALID_RECORD), batches of a transaction that is not
+// ongoing or does not have the partition (INVALID_TXN_STATE), those for a topic whose records may be
+// delayed (INVALID_RECORD), and batches for a view (POLICY_VIOLATION: produce to its source).
 //
 //   - 0 to 2: message sets of format 0 and 1, which are rewritten as batches of
 //     format 2 without compression.
@@ -106,11 +106,8 @@ type started struct {
 
 // checkProduce returns the error that refuses all records of a request.
 func checkProduce(r *kmsg.ProduceRequest) error {
-	switch {
-	case r.Acks < -1 || r.Acks > 1:
+	if r.Acks < -1 || r.Acks > 1 {
 		return refuse(kerr.InvalidRequiredAcks, "acks %d: want 0, 1 or -1 (all)", r.Acks)
-	case r.TransactionID != nil:
-		return errNoTransactions
 	}
 	return nil
 }
@@ -149,7 +146,7 @@ func (s *Server) appendTo(ctx context.Context, c *call, t *broker.Topic, r *kmsg
 			return nil, err
 		}
 	}
-	return t.Append(ctx, part.Partition, batches)
+	return t.AppendTransactional(ctx, orEmpty(r.TransactionID), part.Partition, batches)
 }
 
 // unpack decompresses messages of a message set, see upConvert. The memory for what becomes of them
@@ -174,8 +171,6 @@ func (c *call) unpack(codec int, data []byte, use func(inside []byte) error) err
 // checkBatch checks that clients may send a batch. The topic checks the rest.
 func checkBatch(batch topic.Batch, version int16) error {
 	switch {
-	case batch.Transactional():
-		return errNoTransactions
 	case batch.Compression() > zstd:
 		return fail(kerr.UnsupportedCompressionType, fmt.Sprintf("compression %d: want 0 to %d", batch.Compression(), zstd))
 	case batch.Compression() == zstd && version < zstdSince:

@@ -80,18 +80,22 @@ func refusals() map[string]refusal {
 		return r
 	}
 	return map[string]refusal{
-		"acks 2":            {request("orders", good, func(r *kmsg.ProduceRequest) { r.Acks = 2 }), 11, kerr.InvalidRequiredAcks},
-		"unknown topic":     {request("nothing", good, nil), 11, kerr.UnknownTopicOrPartition},
-		"unknown id":        {request("orders", good, nil), 13, kerr.UnknownTopicID},
-		"partition":         {request("orders", good, func(r *kmsg.ProduceRequest) { r.Topics[0].Partitions[0].Partition = 7 }), 11, kerr.UnknownTopicOrPartition},
-		"a view":            {request("paid", good, nil), 11, kerr.PolicyViolation},
-		"checksum":          {request("orders", broken, nil), 11, kerr.CorruptMessage},
-		"cut off":           {request("orders", good[:len(good)-1], nil), 11, kerr.CorruptMessage},
-		"no records":        {request("orders", nil, nil), 11, kerr.InvalidRecord},
-		"too large":         {request("orders", batchOf(make([]byte, 2000)), nil), 11, kerr.MessageTooLarge},
-		"control":           {request("orders", with(func(b *kmsg.RecordBatch) { b.Attributes = 1 << 5 }), nil), 11, kerr.InvalidRecord},
-		"transactional":     {request("orders", with(func(b *kmsg.RecordBatch) { b.Attributes = 1 << 4 }), nil), 11, kerr.TransactionalIDAuthorizationFailed},
-		"transaction id":    {request("orders", good, func(r *kmsg.ProduceRequest) { r.TransactionID = kmsg.StringPtr("t") }), 11, kerr.TransactionalIDAuthorizationFailed},
+		"acks 2":        {request("orders", good, func(r *kmsg.ProduceRequest) { r.Acks = 2 }), 11, kerr.InvalidRequiredAcks},
+		"unknown topic": {request("nothing", good, nil), 11, kerr.UnknownTopicOrPartition},
+		"unknown id":    {request("orders", good, nil), 13, kerr.UnknownTopicID},
+		"partition":     {request("orders", good, func(r *kmsg.ProduceRequest) { r.Topics[0].Partitions[0].Partition = 7 }), 11, kerr.UnknownTopicOrPartition},
+		"a view":        {request("paid", good, nil), 11, kerr.PolicyViolation},
+		"checksum":      {request("orders", broken, nil), 11, kerr.CorruptMessage},
+		"cut off":       {request("orders", good[:len(good)-1], nil), 11, kerr.CorruptMessage},
+		"no records":    {request("orders", nil, nil), 11, kerr.InvalidRecord},
+		"too large":     {request("orders", batchOf(make([]byte, 2000)), nil), 11, kerr.MessageTooLarge},
+		"control":       {request("orders", with(func(b *kmsg.RecordBatch) { b.Attributes = 1 << 5 }), nil), 11, kerr.InvalidRecord},
+		"transactional": {request("orders", with(func(b *kmsg.RecordBatch) { b.Attributes = 1 << 4 }), nil), 11, kerr.InvalidRecord},
+		"no transaction": {request("orders", with(func(b *kmsg.RecordBatch) {
+			b.Attributes, b.ProducerID, b.ProducerEpoch, b.FirstSequence = 1<<4, 99, 0, 0
+		}), func(r *kmsg.ProduceRequest) {
+			r.TransactionID = kmsg.StringPtr("t")
+		}), 11, kerr.InvalidTxnState},
 		"codec":             {request("orders", with(func(b *kmsg.RecordBatch) { b.Attributes = 5 }), nil), 11, kerr.UnsupportedCompressionType},
 		"zstd too early":    {request("orders", with(func(b *kmsg.RecordBatch) { b.Attributes = 4 }), nil), 6, kerr.UnsupportedCompressionType},
 		"counts":            {request("orders", with(func(b *kmsg.RecordBatch) { b.LastOffsetDelta = 3 }), nil), 11, kerr.InvalidRecord},

@@ -25,6 +25,10 @@ var shapes = map[int16]shape{
 	21: newShape("[s [i q]] i"),
 	22: newShape("s i 3+:q 3+:h"),
 	23: newShape("3+:i [s [i 2+:i i]]"),
+	24: newShape("-3:s -3:q -3:h -3:[s *i] 4+:[s q h b [s *i]]"),
+	25: newShape("s q h s"),
+	26: newShape("s q h b"),
+	28: newShape("s s q h 3+:i 3+:s 3+:s [-5:s 6+:u [i q 2+:i s]]"),
 	32: newShape("[b s *s] 1+:b 3+:b"),
 	33: newShape("[b s [s s]] b"),
 	35: newShape("[s *i]"),
@@ -37,5 +41,7 @@ var shapes = map[int16]shape{
 	47: newShape("s [s [i]]"),
 	60: newShape("b 1+:b 2+:b"),
 	61: newShape("[s *i]"),
+	65: newShape("*s"),
+	66: newShape("*s *q 1+:q 2+:s"),
 	75: newShape("[s] i ?[s i]"),
 }

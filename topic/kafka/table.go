@@ -39,6 +39,10 @@ var requests = []request{
 	on(0, 2, (*Server).deleteRecords),
 	on(0, 4, (*Server).initProducerID),
 	on(2, 4, (*Server).offsetForLeaderEpoch),
+	on(0, 3, (*Server).addPartitionsToTxn),
+	on(0, 3, (*Server).addOffsetsToTxn),
+	on(0, 4, (*Server).endTxn),
+	on(0, 4, (*Server).txnOffsetCommit),
 	on(0, 4, (*Server).describeConfigs),
 	on(0, 2, (*Server).alterConfigs),
 	on(0, 4, (*Server).describeLogDirs),
@@ -51,6 +55,8 @@ var requests = []request{
 	on(0, 0, (*Server).offsetDelete),
 	on(0, 2, (*Server).describeCluster),
 	on(0, 0, (*Server).describeProducers),
+	on(0, 0, (*Server).describeTransactions),
+	on(0, 1, (*Server).listTransactions),
 	on(0, 0, (*Server).describeTopicPartitions),
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/catalog"
 	"github.com/sluice-project/sluice/topic/group"
+	"github.com/sluice-project/sluice/topic/txn"
 )
 
 // ErrCluster reports that a store has several nodes: only a store of a single node can be
@@ -283,7 +284,7 @@ func (e *Export) find(log string) (topic.Log, error) {
 
 // movedPrefixes are the prefixes of the keys of the metadata that are migrated, in order.
 // Other keys belong to the store itself.
-var movedPrefixes = []string{group.GroupPrefix, group.OffsetsPrefix, catalog.ProducerIDsKey, catalog.ProducersPrefix, catalog.TopicsPrefix}
+var movedPrefixes = []string{group.GroupPrefix, group.OffsetsPrefix, catalog.ProducerIDsKey, catalog.ProducersPrefix, catalog.TopicsPrefix, txn.Prefix}
 
 // Items returns the migrated items of the metadata after a key, ordered by key: at least
 // one if there is one, and more up to maxBytes.

@@ -40,6 +40,8 @@ type Scan struct {
 	First int64
 	// bytes is how much was looked at.
 	bytes int
+	// Hides reports whether no record of a batch may be shown; nil: none is like that.
+	Hides func(topic.Batch) bool
 	// Unreadable says which batch could not be unpacked, if one could not.
 	Unreadable error
 
@@ -98,15 +100,12 @@ func (s *Scan) add(ctx context.Context, batches []topic.Batch) error {
 
 // pass returns what the filter lets pass of a batch from the position on (the
 // batch itself if that is all, nil if it is nothing), and the offset after the
-// last that was looked at. Batches of the broker's own markers always pass. A
+// last that was looked at. Markers and hidden batches do not pass. A
 // batch that is as it was sent, and cannot be unpacked, does not pass: the view
 // goes on after it.
 func (s *Scan) pass(ctx context.Context, batch topic.Batch) (passed topic.Batch, next int64, err error) {
 	next = batch.Next()
-	if batch.Control() {
-		return batch, next, nil
-	}
-	if batch.Count() == 0 {
+	if batch.Control() || batch.Count() == 0 || s.Hides != nil && s.Hides(batch) {
 		return nil, next, nil
 	}
 	if err := batch.Check(); err != nil {

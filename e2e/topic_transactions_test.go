@@ -1,0 +1,190 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/sluice-project/sluice/internal/testkit/until"
+)
+
+// copyTopics are the input and the output of the copying programs.
+const copyInput, copyOutput, copyPartitions = "input", "output", 8
+
+// Two programs of a group copy a topic of 8 partitions into another, transactionally, and abort now and then. They are
+// ended at random moments, without a word, and the server is killed with SIGKILL. In the end a reader of committed
+// records finds each input once in the output, and none that was aborted.
+func TestTransactionsKill(t *testing.T) {
+	t.Parallel()
+	kills, inputs := 4, 2000
+	if long() {
+		kills, inputs = 50, 30_000
+	}
+	s := newServer(t)
+	s.start()
+	s.newTopic(copyInput, copyPartitions)
+	s.newTopic(copyOutput, copyPartitions)
+	produced := s.connect(kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	for i := range inputs {
+		produced.Produce(t.Context(), &kgo.Record{Topic: copyInput, Partition: int32(i % copyPartitions), Value: fmt.Append(nil, i)}, func(_ *kgo.Record, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if err := produced.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	run := &copyRun{T: t, server: s}
+	ctx, stop := context.WithCancel(t.Context())
+	var programs sync.WaitGroup
+	defer programs.Wait()
+	defer stop()
+	for number := range 2 {
+		programs.Go(func() { run.program(ctx, number) })
+	}
+	for range kills {
+		before := run.committed.Load()
+		until.True(t, "transactions are committed", func() bool { return run.committed.Load() >= before+2 || run.copied.Load() >= int64(inputs) })
+		<-time.After(rand.N(300 * time.Millisecond))
+		s.kill()
+		s.start()
+	}
+	run.awaitCopied()
+	stop()
+	programs.Wait()
+	run.check(inputs)
+}
+
+// copyRun is what the copying programs have done.
+type copyRun struct {
+	*testing.T
+	server            *server
+	committed, copied atomic.Int64 // transactions, and records in them
+}
+
+// program copies until ctx ends, and is ended and started again in between.
+func (r *copyRun) program(ctx context.Context, number int) {
+	for ctx.Err() == nil {
+		session, err := kgo.NewGroupTransactSession(
+			kgo.SeedBrokers(r.server.kafka), kgo.TransactionalID(fmt.Sprint("copier-", number)), kgo.ConsumerGroup("copiers"), kgo.ConsumeTopics(copyInput),
+			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+			kgo.SessionTimeout(6*time.Second), kgo.TransactionTimeout(5*time.Second), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+			kgo.FetchMaxPartitionBytes(2000),
+		)
+		if err != nil {
+			r.Error(err)
+			return
+		}
+		for transactions := rand.IntN(30); transactions >= 0 && r.transact(ctx, session); transactions-- {
+			continue
+		}
+		session.Client().CloseAllowingRebalance()
+	}
+}
+
+// transact copies what is polled next in a transaction, and reports whether the program goes on.
+func (r *copyRun) transact(ctx context.Context, session *kgo.GroupTransactSession) (goesOn bool) {
+	polling, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	fetches := session.PollRecords(polling, 40)
+	if fetches.IsClientClosed() || ctx.Err() != nil {
+		return false
+	}
+	if fetches.NumRecords() == 0 {
+		return true
+	}
+	if err := session.Begin(); err != nil {
+		return false
+	}
+	abort := rand.IntN(5) == 0
+	var failed atomic.Bool
+	fetches.EachRecord(func(in *kgo.Record) {
+		value := in.Value
+		if abort {
+			value = append([]byte("aborted "), value...)
+		}
+		session.Produce(ctx, &kgo.Record{Topic: copyOutput, Partition: in.Partition, Value: value}, func(_ *kgo.Record, err error) {
+			if err != nil {
+				failed.Store(true)
+			}
+		})
+	})
+	if rand.IntN(10) == 0 { // it dies: its transaction times out, or its successor fences it
+		return false
+	}
+	ending, cancelEnd := context.WithTimeout(ctx, 20*time.Second)
+	defer cancelEnd()
+	committed, err := session.End(ending, kgo.TransactionEndTry(!abort && !failed.Load()))
+	if committed {
+		r.committed.Add(1)
+		r.copied.Add(int64(fetches.NumRecords()))
+	}
+	return err == nil
+}
+
+// awaitCopied waits until the group has committed all of the input.
+func (r *copyRun) awaitCopied() {
+	r.Helper()
+	ends := r.server.topicEnds(copyInput)
+	admin := kadm.NewClient(r.server.connect())
+	until.Succeeds(r.T, "all input is copied", func() error {
+		offsets, err := admin.FetchOffsets(r.Context(), "copiers")
+		for partition, end := range ends {
+			if at, _ := offsets.Lookup(copyInput, partition); err == nil && at.At != end {
+				err = fmt.Errorf("partition %d is copied up to %d of %d", partition, at.At, end)
+			}
+		}
+		return err
+	})
+}
+
+// check reads the output to its end, once no transaction is open.
+func (r *copyRun) check(inputs int) {
+	r.Helper()
+	admin := kadm.NewClient(r.server.connect())
+	var ends map[int32]int64
+	until.Succeeds(r.T, "no transaction is open", func() error {
+		ends = r.server.topicEnds(copyOutput)
+		stable, err := admin.ListCommittedOffsets(r.Context(), copyOutput)
+		for partition, end := range ends {
+			if at, _ := stable.Lookup(copyOutput, partition); err == nil && at.Offset != end {
+				err = fmt.Errorf("partition %d is stable up to %d of %d", partition, at.Offset, end)
+			}
+		}
+		return err
+	})
+	reader := r.server.connect(kgo.ConsumeTopics(copyOutput), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())
+	ctx, cancel := context.WithTimeout(r.Context(), until.Limit)
+	defer cancel()
+	seen, next := map[string]int{}, map[int32]int64{}
+	for !maps.Equal(next, ends) {
+		fetches := reader.PollFetches(ctx)
+		if ctx.Err() != nil {
+			r.Fatalf("read up to %v, want %v", next, ends)
+		}
+		fetches.EachRecord(func(out *kgo.Record) {
+			next[out.Partition] = out.Offset + 1
+			if !out.Attrs.IsControl() {
+				seen[string(out.Value)]++
+			}
+		})
+	}
+	for i := range inputs {
+		if count := seen[fmt.Sprint(i)]; count != 1 {
+			r.Errorf("input %d is in the output %d times, want once", i, count)
+		}
+	}
+	if len(seen) > inputs {
+		r.Errorf("the output has %d different records, want %d: an aborted one is there", len(seen), inputs)
+	}
+}

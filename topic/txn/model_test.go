@@ -1,0 +1,235 @@
+package txn_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/storetest"
+	"github.com/sluice-project/sluice/topic/txn"
+)
+
+// world is everything that outlives a coordinator: the metadata, the partitions and the groups. Each
+// write to it may fail, before or after it was made.
+type world struct {
+	topic.Meta
+	fails  func() outcome
+	chance chance
+	mu     sync.Mutex // guards what follows
+	// records has what each partition got, in order; applied the offset of each group.
+	records map[int32][]record
+	applied map[string]int64
+	nextID  int64
+	mayEnd  func(ctx context.Context, m txn.Marker) (bool, error)
+}
+
+// chance is a source of random numbers for several goroutines.
+type chance struct {
+	mu sync.Mutex
+	*rand.Rand
+}
+
+func (c *chance) IntN(n int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.Rand.IntN(n)
+}
+
+// record is a value of a producer, or a marker.
+type record struct {
+	producer txn.Producer
+	value    int
+	marker   bool
+	commit   bool
+}
+
+type outcome int
+
+const (
+	works outcome = iota
+	failsBefore
+	failsAfter
+)
+
+var errCrash = errors.New("crashed")
+
+// once makes a write that may fail.
+func (w *world) once(write func() error) error {
+	switch w.fails() {
+	case failsBefore:
+		return errCrash
+	case failsAfter:
+		_ = write()
+		return fmt.Errorf("%w: %w", topic.ErrUncertain, errCrash)
+	}
+	return write()
+}
+
+// Put implements topic.Meta.
+func (w *world) Put(ctx context.Context, key string, value []byte, revision uint64, guards ...topic.Guard) (put uint64, err error) {
+	err = w.once(func() (err error) {
+		put, err = w.Meta.Put(ctx, key, value, revision, guards...)
+		return err
+	})
+	return put, err
+}
+
+// Mark implements txn.Parts.
+func (w *world) Mark(ctx context.Context, _ string, partition int32, m txn.Marker) error {
+	return w.once(func() error {
+		if decided, err := w.mayEnd(ctx, m); err != nil || !decided {
+			return err
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.open(partition, m.Producer.ID) {
+			w.records[partition] = append(w.records[partition], record{producer: m.Producer, marker: true, commit: m.Commit})
+		}
+		return nil
+	})
+}
+
+// open reports whether a producer has records without a marker.
+func (w *world) open(partition int32, producer int64) (open bool) {
+	for _, r := range w.records[partition] {
+		if r.producer.ID == producer {
+			open = !r.marker
+		}
+	}
+	return open
+}
+
+// CommitOffsets implements txn.Parts.
+func (w *world) CommitOffsets(ctx context.Context, group string, offsets txn.Offsets, m txn.Marker) error {
+	return w.once(func() error {
+		if decided, err := w.mayEnd(ctx, m); err != nil || !decided {
+			return err
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.applied[group] = offsets["in"][0].Offset
+		return nil
+	})
+}
+
+// NewProducerID implements txn.Parts.
+func (w *world) NewProducerID(context.Context) (int64, error) { w.nextID++; return w.nextID, nil }
+
+// Coordinates implements txn.Parts.
+func (w *world) Coordinates(string) bool { return true }
+
+// Writable implements txn.Parts.
+func (w *world) Writable() ([]topic.Guard, error) { return nil, nil }
+
+// visible returns the values of committed transactions in a partition, and whether none is open.
+func (w *world) visible(partition int32) (values []int, settled bool) {
+	open := map[int64][]int{}
+	for _, r := range w.records[partition] {
+		switch {
+		case !r.marker:
+			open[r.producer.ID] = append(open[r.producer.ID], r.value)
+		case r.commit:
+			values = append(values, open[r.producer.ID]...)
+			fallthrough
+		default:
+			delete(open, r.producer.ID)
+		}
+	}
+	return values, len(open) == 0
+}
+
+// Each input appears in both partitions once, or not at all, exactly when the group's offset is after it: a program that
+// copies input transactionally is killed at any step, as are coordinators, and writes fail.
+func TestEachInputCountsOnceOverCrashes(t *testing.T) {
+	for seed := range uint64(100) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			w := &world{chance: chance{Rand: rand.New(rand.NewPCG(seed, 1))}, Meta: storetest.NewMemory().Meta(), records: map[int32][]record{}, applied: map[string]int64{}}
+			bad := random.IntN(40) // percent
+			w.fails = func() outcome {
+				if w.chance.IntN(100) >= bad {
+					return works
+				}
+				return failsBefore + outcome(w.chance.IntN(2))
+			}
+			var c *txn.Coordinator
+			restart := func() {
+				if c != nil {
+					_ = c.Stop(t.Context())
+				}
+				c = txn.New(w, w, slog.New(slog.DiscardHandler))
+				w.mayEnd = c.Decided
+				c.Start()
+			}
+			restart()
+			const inputs = 5
+			for attempt := 0; w.applied["copiers"] < inputs; attempt++ {
+				if attempt == 100 {
+					w.fails = func() outcome { return works }
+				}
+				copyInputs(t.Context(), random, w, c, inputs)
+				if random.IntN(2) == 0 {
+					restart()
+				}
+			}
+			w.fails = func() outcome { return works }
+			time.Sleep(2 * time.Minute) // open transactions time out
+			for partition := range int32(2) {
+				values, settled := w.visible(partition)
+				if !settled || fmt.Sprint(values) != "[0 1 2 3 4]" {
+					t.Errorf("seed %d: partition %d shows %v, settled: %v; want each input once", seed, partition, values, settled)
+				}
+			}
+			_ = c.Stop(t.Context())
+		})
+	}
+}
+
+// copyInputs copies inputs to two partitions, each in a transaction, from the group's offset on, until
+// something fails or the program is killed.
+func copyInputs(ctx context.Context, random *rand.Rand, w *world, c *txn.Coordinator, inputs int64) {
+	p, err := c.Init(ctx, "copier", time.Minute, nil)
+	if err != nil {
+		return
+	}
+	for at := w.applied["copiers"]; at < inputs; at++ {
+		killed := func() bool { return random.IntN(20) == 0 }
+		if c.AddPartitions(ctx, "copier", p, map[string][]int32{"out": {0, 1}}) != nil || killed() {
+			return
+		}
+		for partition := range int32(2) {
+			if _, err := c.Ongoing(ctx, "copier", p, "out", partition); err != nil {
+				return
+			}
+			w.records[partition] = append(w.records[partition], record{producer: p, value: int(at)})
+			if killed() {
+				return
+			}
+		}
+		offsets := txn.Offsets{"in": {0: {Offset: at + 1}}}
+		if c.AddGroup(ctx, "copier", p, "copiers") != nil || c.AddOffsets(ctx, "copier", p, "copiers", offsets, topic.Guard{Key: "groups/copiers"}) != nil ||
+			killed() {
+			return
+		}
+		if c.End(ctx, "copier", p, true) != nil || killed() {
+			return
+		}
+		// A program that goes on has seen its commit; the next transaction waits for it.
+		for pending := true; pending; {
+			of, err := c.Pending(ctx, "copiers")
+			if err != nil {
+				return
+			}
+			if pending = len(of) > 0; pending {
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+	}
+}

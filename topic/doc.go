@@ -13,9 +13,9 @@
 //
 // # Where things are
 //
-//	kafka, api ─▶ broker ─▶ group, delay, view ─▶ catalog ─▶ this package
-//	migrate ──────────────▶ group, delay ───────▶ catalog ─▶
-//	natsstore, storetest implement Store ──────────────────▶
+//	kafka, api ─▶ broker ─▶ group, txn, delay, view ─▶ catalog ─▶ this package
+//	migrate ──────────────▶ group, txn, delay ───────▶ catalog ─▶
+//	natsstore, storetest implement Store ───────────────────────▶
 //
 // This package defines the types that all of them share: [Store] with its [Log], [Meta]
 // and [Cluster]; records and batches; [Config] and the table of settings; the errors that
@@ -35,6 +35,7 @@
 //   - A batch that an idempotent producer sends again appears once.
 //   - A reader's high watermark does not fall, as long as the reader uses no leader of
 //     a lower epoch than it has seen.
+//   - A transaction counts in all of its partitions and groups, or in none.
 //   - A delayed record appears once, not before it is due, even across restarts and
 //     changes of the leader.
 //

@@ -12,8 +12,8 @@ import (
 // partition whose log was read ends those that the metadata does not have, before it takes
 // another batch of their producers.
 
-// outcome is how a transaction ends that the metadata does not have.
-type outcome struct {
+// lostEnd is how a transaction ends that the metadata does not have.
+type lostEnd struct {
 	commit   bool
 	revision uint64 // of the record that says so; 1 without a record
 }
@@ -26,9 +26,9 @@ func (p *Partition) findHanging(ctx context.Context, known *producers) error {
 	if err := p.broker.store.Meta().Sync(ctx); err != nil {
 		return err
 	}
-	ended := map[int64]outcome{}
+	ended := map[int64]lostEnd{}
 	for id := range known.open {
-		ended[id] = outcome{revision: 1}
+		ended[id] = lostEnd{revision: 1}
 	}
 	err := p.broker.transactions.Each(ctx, func(_ string, revision uint64, t txn.Transaction) {
 		of, epoch := known.byID[t.Producer.ID], t.Producer.Epoch
@@ -37,7 +37,7 @@ func (p *Partition) findHanging(ctx context.Context, known *producers) error {
 		case t.Has(p.topic.name, p.number) && (t.State.Decided() || of.Epoch == epoch):
 			delete(ended, t.Producer.ID)
 		default:
-			ended[t.Producer.ID] = outcome{t.State == txn.CompleteCommit && of.Epoch == epoch, revision}
+			ended[t.Producer.ID] = lostEnd{t.State == txn.CompleteCommit && of.Epoch == epoch, revision}
 		}
 	})
 	for id, how := range ended {
@@ -49,7 +49,7 @@ func (p *Partition) findHanging(ctx context.Context, known *producers) error {
 // endHanging ends the transactions that findHanging has marked.
 func (p *Partition) endHanging(ctx context.Context) error {
 	p.mu.Lock()
-	attempt, all := p.appends.broken, map[txn.Producer]outcome{}
+	attempt, all := p.appends.broken, map[txn.Producer]lostEnd{}
 	for id, known := range p.producers.byID {
 		if known.hanging != nil {
 			all[txn.Producer{ID: id, Epoch: known.Epoch}] = *known.hanging

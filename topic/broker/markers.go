@@ -77,6 +77,8 @@ func (p *producers) checkMarker(b topic.Batch, revision uint64, now int64) (ende
 		return false, fmt.Errorf("%w: the log was read again", topic.ErrRetry)
 	case known != nil && (known.revision >= revision || known.Epoch > epoch):
 		return true, nil
+	case known != nil && known.hanging != nil && revision > known.hanging.revision:
+		return false, fmt.Errorf("%w: an earlier transaction of producer %d is being ended", topic.ErrRetry, id)
 	case !p.isOpen(id):
 		p.at(id, epoch, now).revision = revision
 		return true, nil
@@ -87,7 +89,8 @@ func (p *producers) checkMarker(b topic.Batch, revision uint64, now int64) (ende
 // applied records the revision of a batch's proof.
 func (p *producers) applied(b topic.Batch, has proof) {
 	if id, _, _ := b.Producer(); has.revision > 0 {
-		p.byID[id].revision, p.byID[id].hanging = has.revision, nil
+		known := p.byID[id]
+		known.revision, known.hanging = max(known.revision, has.revision), nil
 	}
 }
 
@@ -110,12 +113,13 @@ func (p *Partition) appendTransactional(ctx context.Context, batches []topic.Bat
 
 // asAppended returns an error of package txn as one of an append.
 func asAppended(err error) error {
-	for from, to := range map[error]error{
-		txn.ErrFenced: topic.ErrProducerFenced, txn.ErrUnknownProducer: topic.ErrTransactionState, txn.ErrUnavailable: topic.ErrRetry,
-	} {
-		if errors.Is(err, from) {
-			return fmt.Errorf("%w: %w", to, err)
-		}
+	switch {
+	case errors.Is(err, txn.ErrFenced):
+		return fmt.Errorf("%w: %w", topic.ErrProducerFenced, err)
+	case errors.Is(err, txn.ErrUnknownProducer):
+		return fmt.Errorf("%w: %w", topic.ErrTransactionState, err)
+	case errors.Is(err, txn.ErrUnavailable):
+		return fmt.Errorf("%w: %w", topic.ErrRetry, err)
 	}
 	return err
 }

@@ -39,7 +39,7 @@ type producer struct {
 	// read: see proof.
 	revision uint64
 	// hanging is set while its open transaction is one that the metadata does not have.
-	hanging *outcome
+	hanging *lostEnd
 }
 
 // next returns the sequence number that its next batch begins with.

@@ -3,6 +3,7 @@ package kafka
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -28,23 +29,30 @@ import (
 //     here.
 func (s *Server) offsetFetch(c *call, r *kmsg.OffsetFetchRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
-		return s.fetchOffsets(ctx, c, r, s.broker.Groups().Confirm(ctx))
+		err := s.broker.Groups().Confirm(ctx)
+		var pending map[string]txn.Offsets
+		if err == nil && r.RequireStable { // before the offsets are read: those that were pending are committed by then, or stay so
+			if pending, err = s.broker.Transactions().Pending(ctx); err != nil {
+				err = fmt.Errorf("%w: %w", group.ErrCoordinatorUnavailable, err)
+			}
+		}
+		return s.fetchOffsets(c, r, pending, err)
 	}
 }
 
-func (s *Server) fetchOffsets(ctx context.Context, c *call, r *kmsg.OffsetFetchRequest, failed error) kmsg.Response {
+func (s *Server) fetchOffsets(c *call, r *kmsg.OffsetFetchRequest, pending map[string]txn.Offsets, failed error) kmsg.Response {
 	response := r.ResponseKind().(*kmsg.OffsetFetchResponse)
 	if r.Version >= 8 {
 		asked := once[string]{}
 		response.Groups = make([]kmsg.OffsetFetchResponseGroup, 0, len(r.Groups))
 		for i := range r.Groups {
 			if asked.first(r.Groups[i].Group) {
-				response.Groups = append(response.Groups, s.offsetsOf(ctx, c, &r.Groups[i], r.RequireStable, failed))
+				response.Groups = append(response.Groups, s.offsetsOf(c, &r.Groups[i], pending[r.Groups[i].Group], failed))
 			}
 		}
 		return response
 	}
-	offsets := s.newGroupOffsets(ctx, c, r.Group, r.RequireStable, failed)
+	offsets := s.newGroupOffsets(c, r.Group, pending[r.Group], failed)
 	response.ErrorCode = offsets.failure
 	if r.Topics == nil {
 		r.Topics = offsets.topics()
@@ -58,8 +66,8 @@ func (s *Server) fetchOffsets(ctx context.Context, c *call, r *kmsg.OffsetFetchR
 }
 
 // offsetsOf returns the offsets of a group.
-func (s *Server) offsetsOf(ctx context.Context, c *call, asked *kmsg.OffsetFetchRequestGroup, stable bool, failed error) kmsg.OffsetFetchResponseGroup {
-	offsets := s.newGroupOffsets(ctx, c, asked.Group, stable, failed)
+func (s *Server) offsetsOf(c *call, asked *kmsg.OffsetFetchRequestGroup, pending txn.Offsets, failed error) kmsg.OffsetFetchResponseGroup {
+	offsets := s.newGroupOffsets(c, asked.Group, pending, failed)
 	found := kmsg.OffsetFetchResponseGroup{Group: asked.Group, ErrorCode: offsets.failure}
 	if asked.Topics == nil {
 		for _, t := range offsets.topics() {
@@ -93,19 +101,12 @@ type committedName struct {
 	number int32
 }
 
-func (s *Server) newGroupOffsets(ctx context.Context, c *call, name string, stable bool, failed error) *groupOffsets {
-	all, err := &groupOffsets{call: c, told: once[committedName]{}}, failed
-	if err == nil && stable { // first: what is not pending any more is committed
-		if all.pending, err = s.broker.Transactions().Pending(ctx, name); err != nil {
-			all.failure = s.transactionCode(name, err, true)
-			return all
-		}
-	}
+func (s *Server) newGroupOffsets(c *call, name string, pending txn.Offsets, failed error) *groupOffsets {
+	offsets, err := map[string]map[int32]group.CommittedOffset(nil), failed
 	if err == nil {
-		all.byTopic, err = s.broker.Groups().Offsets(name)
+		offsets, err = s.broker.Groups().Offsets(name)
 	}
-	all.failure = s.groupCode(name, err)
-	return all
+	return &groupOffsets{call: c, byTopic: offsets, pending: pending, failure: s.groupCode(name, err), told: once[committedName]{}}
 }
 
 // topics requests all topics with offsets, in order.

@@ -243,21 +243,19 @@ func (c *Coordinator) Decided(ctx context.Context, m Marker) (bool, error) {
 	return revision == m.Revision, err
 }
 
-// Pending returns the offsets that transactions may still commit for a group, as this node
+// Pending returns the offsets that transactions may still commit, by group, as this node
 // knows them.
-func (c *Coordinator) Pending(ctx context.Context, group string) (Offsets, error) {
-	pending := Offsets{}
+func (c *Coordinator) Pending(ctx context.Context) (map[string]Offsets, error) {
+	pending := map[string]Offsets{}
 	err := c.Each(ctx, func(_ string, _ uint64, t Transaction) {
 		if t.State != Ongoing && t.State != PrepareCommit {
 			return
 		}
-		for name, partitions := range t.Offsets[group] {
-			if pending[name] == nil {
-				pending[name] = map[int32]Offset{}
+		for group, offsets := range t.Offsets {
+			if pending[group] == nil {
+				pending[group] = Offsets{}
 			}
-			for number, offset := range partitions {
-				pending[name][number] = offset
-			}
+			pending[group].add(offsets)
 		}
 	})
 	return pending, err

@@ -223,7 +223,7 @@ func copyInputs(ctx context.Context, random *rand.Rand, w *world, c *txn.Coordin
 		}
 		// A program that goes on has seen its commit; the next transaction waits for it.
 		for pending := true; pending; {
-			of, err := c.Pending(ctx, "copiers")
+			of, err := c.Pending(ctx)
 			if err != nil {
 				return
 			}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -250,15 +251,18 @@ func (t *Transaction) addOffsets(p Producer, group string, offsets Offsets) erro
 	if t.State != Ongoing || !added {
 		return fmt.Errorf("%w: add the offsets of group %q to the transaction first", topic.ErrTransactionState, group)
 	}
-	for name, partitions := range offsets {
-		if of[name] == nil {
-			of[name] = map[int32]Offset{}
-		}
-		for number, offset := range partitions {
-			of[name][number] = offset
-		}
-	}
+	of.add(offsets)
 	return nil
+}
+
+// add adds the offsets of others.
+func (o Offsets) add(others Offsets) {
+	for name, partitions := range others {
+		if o[name] == nil {
+			o[name] = map[int32]Offset{}
+		}
+		maps.Copy(o[name], partitions)
+	}
 }
 
 // end decides the outcome. It is idempotent.

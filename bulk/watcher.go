@@ -169,6 +169,9 @@ func (p *estimator) observe(a *Action, now time.Time) {
 	}
 	look := progressSample{at: now, done: a.Done()}
 	seen := p.of[a.ID]
+	if seen == nil && look.done == 0 { // of a million actions that wait nothing is kept
+		return
+	}
 	if seen == nil {
 		seen = &progress{total: a.Total, from: look, next: look}
 		p.of[a.ID] = seen

@@ -11,9 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/aggregate"
 	"github.com/sluice-project/sluice/bulk/bulktest"
+	"github.com/sluice-project/sluice/bulk/pebblestore"
 )
 
 // rig is an engine with its store, in virtual time.
@@ -318,6 +321,61 @@ func TestFinishedActionsAreForgotten(t *testing.T) {
 		}
 		r.action(recent)
 		r.finish(r.submit(bulk.Spec{ID: "old", Type: "echo"}, 1)) // the id can be used again
+	})
+}
+
+// listCounter counts the actions that are listed.
+type listCounter struct {
+	bulk.Store
+	listed atomic.Int64
+}
+
+func (s *listCounter) Actions(ctx context.Context, filter bulk.ActionFilter) ([]bulk.Action, error) {
+	actions, err := s.Store.Actions(ctx, filter)
+	s.listed.Add(int64(len(actions)))
+	return actions, err
+}
+
+// TestRetentionCostsWhatExpires: of many finished actions that are kept, a page is read each time
+// that old ones are deleted, until they are old.
+func TestRetentionCostsWhatExpires(t *testing.T) {
+	const kept, page = 1000, 200
+	synctest.Test(t, func(t *testing.T) {
+		config := bulk.Config{Retention: time.Hour}
+		inner, err := pebblestore.Open("", pebblestore.Options{FS: vfs.NewMem(), Bulk: config})
+		if err != nil {
+			t.Fatal(err)
+		}
+		store := &listCounter{Store: inner}
+		e, err := bulk.New(store, bulk.NewMux(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := errors.Join(e.Stop(context.Background()), store.Close()); err != nil {
+				t.Error(err)
+			}
+		}()
+		for i := range kept {
+			if _, _, err := e.Create(t.Context(), bulk.Spec{ID: fmt.Sprint(i), Tenant: "t", Type: "echo"}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := e.Cancel(t.Context(), fmt.Sprint(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pass(55 * time.Minute)
+		const runs = 6 // one at the start
+		if listed := store.listed.Load(); listed == 0 || listed > runs*page {
+			t.Errorf("%d actions read in %d runs: want a page of %d in each at most", listed, runs, page)
+		}
+		pass(16 * time.Minute)
+		if left, err := e.Actions(t.Context(), bulk.ActionFilter{}); err != nil || len(left) > 0 {
+			t.Errorf("after the retention: %d actions are left, error %v", len(left), err)
+		}
 	})
 }
 

@@ -91,20 +91,26 @@ func (e *Engine) nextTransition(a *Action) (kind TransitionKind, at time.Time) {
 	return 0, time.Time{}
 }
 
-// forgetOld deletes the finished actions whose retention is over.
+// forgetOld deletes the finished actions whose retention is over. Actions are listed in the order
+// of their creation, and none finishes before it is created: so it reads those that were created
+// longer ago than the retention, and not the others that are kept. Clocks of shards may differ, so
+// it ends at a whole page of younger ones.
 func (e *Engine) forgetOld(ctx context.Context, now time.Time) error {
 	if e.config.Retention < 0 {
 		return nil
 	}
-	const page = 1000
+	const page = 200
+	oldest := now.Add(-e.config.Retention)
 	for after := ""; ; {
 		actions, err := e.store.Actions(ctx, ActionFilter{After: after, Limit: page})
 		if err != nil {
 			return err
 		}
 		var old []string
+		more := false
 		for i := range actions {
-			if a := &actions[i]; a.FinishedAt.IsZero() || now.Sub(a.FinishedAt) < e.config.Retention {
+			a := &actions[i]
+			if more = more || !a.CreatedAt.After(oldest); a.FinishedAt.IsZero() || a.FinishedAt.After(oldest) {
 				after = a.ID
 			} else {
 				old = append(old, a.ID)
@@ -117,7 +123,7 @@ func (e *Engine) forgetOld(ctx context.Context, now time.Time) error {
 		if err != nil || len(failed) > 0 {
 			return err
 		}
-		if len(actions) < page {
+		if !more || len(actions) < page {
 			return nil
 		}
 	}
@@ -163,6 +169,9 @@ func (p *estimator) observe(a *Action, now time.Time) {
 	}
 	look := progressSample{at: now, done: a.Done()}
 	seen := p.of[a.ID]
+	if seen == nil && look.done == 0 { // of a million actions that wait nothing is kept
+		return
+	}
 	if seen == nil {
 		seen = &progress{total: a.Total, from: look, next: look}
 		p.of[a.ID] = seen

@@ -228,11 +228,15 @@ func (s *Store) tell(a *action) {
 }
 
 // Changes implements bulk.Store.
-func (s *Store) Changes(_ context.Context, most int) (c bulk.Changes, err error) {
+func (s *Store) Changes(ctx context.Context, most int) (c bulk.Changes, err error) {
+	if err := ctx.Err(); err != nil { // the first calls of all may take seconds
+		return c, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.Ended, s.ended = s.ended, nil
 	n := min(most, holdMost, len(s.untold))
+	c.Actions = make([]bulk.Action, 0, n)
 	for _, a := range s.untold[:n] {
 		a.untold = false
 		if s.actions[a.number] == a {

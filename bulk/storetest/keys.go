@@ -23,6 +23,7 @@ var keyCases = []testCase{
 	{"a place is kept for a job that cannot come, and not for long", false, keyKept},
 	{"a place that nobody takes is free again, though others are taken", false, keyKeptBusy},
 	{"a job that waits for a key tells it", false, keyShown},
+	{"a tenant whose jobs wait for keys by the hundred thousand admits no more", false, keyBound},
 	{"keys hold what is in flight over restarts", true, keyRestart},
 	{"rates by key hold over restarts", true, keyRateRestart},
 }
@@ -466,4 +467,24 @@ func keyRateRestart(k *kit) {
 		}
 		k.expect("a", where{Succeeded: 12})
 	}
+}
+
+func keyBound(k *kit) {
+	k.open(unlimited())
+	k.limitKey("tenant", bulk.KeyLimit{Concurrency: 1})
+	k.run(spec("a", "tenant"), bulk.MaxKeyLimited+1)
+	var running []bulk.Job
+	const at = 4000 // a time, as workers lease them
+	for admitted := 0; admitted <= bulk.MaxKeyLimited; admitted += at {
+		k.grant(bulk.Grant{Number: k.number("a"), Jobs: at})
+		running = append(running, k.lease(at)...)
+	}
+	k.expectIndexes(running, 0)
+	k.check(k.keyLimited("a") == bulk.MaxKeyLimited, "%d jobs wait for their key, want %d", k.keyLimited("a"), bulk.MaxKeyLimited)
+	k.run(spec("b", "tenant"), 1)
+	k.check(k.admitAll() == 0, "a job was admitted while %d of its tenant wait for keys", bulk.MaxKeyLimited)
+	k.run(spec("c", "other"), 1)
+	k.check(k.admitAll() == 1, "the job of another tenant was not admitted")
+	k.succeed(running...)
+	k.check(k.admitAll() == 2, "with a place for one more, neither it nor the jobs behind were admitted")
 }

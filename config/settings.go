@@ -120,7 +120,7 @@ func (c *Config) topicSettings() []Setting {
 			Usage: "bytes that a partition keeps, unless the topic has a setting of its own"},
 		{Key: "topic.max_message_bytes", field: &t.MaxMessageBytes,
 			Usage: "most bytes of one record batch, unless the topic has a setting of its own"},
-		{Key: "topic.tail_bytes", field: &t.TailBytes, Zero: "16MiB on a single server, 128MiB on a node of a cluster",
+		{Key: "topic.tail_bytes", field: &t.TailBytes, Zero: "4MiB on a single server, 128MiB on a node of a cluster",
 			Usage: "memory for the newest records of all partitions, for consumers that keep up"},
 		{Key: "topic.replicas", field: &t.Replicas, Zero: "three, or as many as there are nodes if there are fewer", check: upTo(1, replicasMost),
 			Usage: "nodes that keep each partition of a topic whose creator does not say how many; a single server keeps one"},

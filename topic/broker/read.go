@@ -243,9 +243,17 @@ func (c *cold) at(p *Partition, offset int64) (entries []topic.Entry, next uint6
 	return nil, next
 }
 
+// keep caches a read. It takes the place of the one that it continues: the consumer has read that
+// to its end, and one that is behind it in the same partition reads again what it needs.
 func (c *cold) keep(p *Partition, entries []topic.Entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for e := c.runs.Front(); e != nil; e = e.Next() {
+		if run := e.Value.(coldRun); run.partition == p && run.entries[len(run.entries)-1].Sequence+1 == entries[0].Sequence {
+			c.remove(e)
+			break
+		}
+	}
 	run := coldRun{partition: p, entries: entries}
 	for _, entry := range entries {
 		run.bytes += sizeOf(entry)

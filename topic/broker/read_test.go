@@ -19,7 +19,7 @@ func TestKeptReadsAreBounded(t *testing.T) {
 		return bytes
 	}
 	for i := range int64(20) {
-		c.keep(p, []topic.Entry{{Sequence: uint64(i + 1), Mark: topic.Mark{Base: i, Next: i + 1}, Data: make([]byte, 7<<20)}})
+		c.keep(p, []topic.Entry{{Sequence: uint64(2*i + 1), Mark: topic.Mark{Base: i, Next: i + 1}, Data: make([]byte, 7<<20)}})
 		if bytes := kept(); bytes > coldKept || bytes != c.bytes {
 			t.Fatalf("%d bytes are kept, counted %d, want at most %d", bytes, c.bytes, coldKept)
 		}
@@ -27,11 +27,27 @@ func TestKeptReadsAreBounded(t *testing.T) {
 			t.Fatalf("the last read is not kept")
 		}
 	}
-	c.keep(p, []topic.Entry{{Sequence: 21, Mark: topic.Mark{Base: 20, Next: 21}, Data: make([]byte, coldKept)}})
+	c.keep(p, []topic.Entry{{Sequence: 41, Mark: topic.Mark{Base: 20, Next: 21}, Data: make([]byte, coldKept)}})
 	if entries, _ := c.at(p, 20); len(entries) != 1 || c.runs.Len() != 1 {
 		t.Errorf("%d reads are kept, want the last alone", c.runs.Len())
 	}
 	if c.forget(p); c.bytes != 0 || c.runs.Len() != 0 {
 		t.Errorf("%d reads of %d bytes are kept of a partition that is gone", c.runs.Len(), c.bytes)
+	}
+}
+
+// A consumer that reads on keeps the memory of one read, and takes none from another partition.
+func TestKeptReadsOfAConsumer(t *testing.T) {
+	var c cold
+	p, other := &Partition{}, &Partition{}
+	read := func(p *Partition, i int64) {
+		c.keep(p, []topic.Entry{{Sequence: uint64(i + 1), Mark: topic.Mark{Base: i, Next: i + 1}, Data: make([]byte, 1000)}})
+	}
+	read(other, 0)
+	for i := range int64(20) {
+		read(p, i)
+	}
+	if entries, _ := c.at(p, 19); len(entries) != 1 || c.runs.Len() != 2 || c.bytes != 2*(1000+entryOverhead) {
+		t.Errorf("%d reads of %d bytes are kept, want the last of each partition", c.runs.Len(), c.bytes)
 	}
 }

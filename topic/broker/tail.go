@@ -33,7 +33,7 @@ const entryOverhead = 160
 // in the system's cache, and reading them costs little more.
 func tailBytes(alone bool) int64 {
 	if alone {
-		return 16 << 20
+		return 4 << 20
 	}
 	return 128 << 20
 }

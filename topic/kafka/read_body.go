@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -21,15 +22,24 @@ var errStalled = errors.New("others wait for memory, and the rest of the request
 // readBody reads size bytes. It allocates most of the memory when the first bytes have arrived, so
 // that a client that announces many bytes and sends none costs little.
 func readBody(from io.Reader, size int) ([]byte, error) {
-	body := make([]byte, min(size, firstStep))
-	if _, err := io.ReadFull(from, body); err != nil || len(body) == size {
+	if size <= firstStep {
+		body := make([]byte, size)
+		_, err := io.ReadFull(from, body)
 		return body, err
 	}
-	longer := make([]byte, size)
-	copy(longer, body)
-	_, err := io.ReadFull(from, longer[len(body):])
-	return longer, err
+	first := firstSteps.Get().(*[firstStep]byte)
+	defer firstSteps.Put(first)
+	if _, err := io.ReadFull(from, first[:]); err != nil {
+		return nil, err
+	}
+	body := make([]byte, size)
+	_, err := io.ReadFull(from, body[copy(body, first[:]):])
+	return body, err
 }
+
+// firstSteps has the memory for the beginnings of long requests, which is used again: at most one
+// for each that is being read.
+var firstSteps = sync.Pool{New: func() any { return new([firstStep]byte) }}
 
 // bodyReader reads the body of a request whose memory is reserved. The memory is reserved as a
 // whole, so that no two requests can wait for each other; so a stalled request must not keep it

@@ -96,7 +96,7 @@ func TestAbortedTransactionsAreStored(t *testing.T) {
 	})
 }
 
-// What is cut off a log with its end is forgotten; a transaction whose abort is lost is open again.
+// Transactions that are cut off a log with its end are forgotten; one whose abort is lost is open again.
 func TestTransactionsOfALogThatHasLostItsEnd(t *testing.T) {
 	s := producersSnapshot{
 		Sequence: 9, Next: 100, Open: map[int64]int64{1: 40, 2: 60},

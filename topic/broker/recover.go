@@ -119,15 +119,8 @@ func (p *Partition) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	known, err := snapshot.restored(p.broker.config.ProducersMax)
+	known, replayed, err := p.known(ctx, snapshot, first, last)
 	if err != nil {
-		return err
-	}
-	replayed, err := p.replay(ctx, &known, snapshot, first, last)
-	if err != nil {
-		return err
-	}
-	if err := p.findHanging(ctx, &known); err != nil {
 		return err
 	}
 	// If the log has lost its end and the metadata has not, new records must not get
@@ -154,6 +147,18 @@ func (p *Partition) load(ctx context.Context) error {
 	p.producers = known
 	p.watchers.signal()
 	return nil
+}
+
+// known returns the producers of the log, and what its entries count for until the next
+// snapshot.
+func (p *Partition) known(ctx context.Context, snapshot producersSnapshot, first, last uint64) (known producers, replayed int64, err error) {
+	if known, err = snapshot.restored(p.broker.config.ProducersMax); err == nil {
+		replayed, err = p.replay(ctx, &known, snapshot, first, last)
+	}
+	if err == nil {
+		err = p.findHanging(ctx, &known)
+	}
+	return known, replayed, err
 }
 
 // openLog opens the partition's log, which exists: it was made before the partition was claimed.

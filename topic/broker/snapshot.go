@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -236,8 +235,8 @@ func (s *producersSnapshot) cut(end point) error {
 		return err
 	}
 	for _, a := range aborted {
-		if a.Last >= s.Next {
-			s.Open[a.Producer] = min(a.First, cmp.Or(s.Open[a.Producer], a.First))
+		if first, open := s.Open[a.Producer]; a.Last >= s.Next && (!open || a.First < first) {
+			s.Open[a.Producer] = a.First
 		}
 	}
 	s.Aborted = encodeAborted(slices.DeleteFunc(aborted, func(a Aborted) bool { return a.Last >= s.Next }))

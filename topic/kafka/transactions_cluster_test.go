@@ -30,21 +30,6 @@ func TestTransactionsInACluster(t *testing.T) {
 	defer cancel()
 	var c *kgo.Client
 	var want []string
-	transact := func(value string, end kgo.TransactionEndTry) error {
-		if c == nil {
-			c = s.client(kgo.TransactionalID("till"), kgo.TransactionTimeout(5*time.Second), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-		}
-		err := c.BeginTransaction()
-		for partition := range int32(6) {
-			if err == nil {
-				err = c.ProduceSync(ctx, &kgo.Record{Topic: "orders", Partition: partition, Value: fmt.Append(nil, value, " in ", partition)}).FirstErr()
-			}
-		}
-		if err == nil {
-			err = c.EndTransaction(ctx, end)
-		}
-		return err
-	}
 	for step := range 12 {
 		value, end := fmt.Sprintf("value %02d", step), kgo.TransactionEndTry(step%3 != 0)
 		if step == 4 {
@@ -54,7 +39,10 @@ func TestTransactionsInACluster(t *testing.T) {
 			}
 			s.nodes.Kill(node)
 		}
-		if err := transact(value, end); err != nil { // its outcome is not known: the next producer knows
+		if c == nil {
+			c = s.client(kgo.TransactionalID("till"), kgo.TransactionTimeout(5*time.Second), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+		}
+		if err := transact(ctx, c, value, end); err != nil { // its outcome is not known: the next producer knows
 			t.Logf("step %d: %v", step, err)
 			c.Close()
 			c = nil
@@ -79,6 +67,20 @@ func TestTransactionsInACluster(t *testing.T) {
 			t.Errorf("%s is there %d times, want in each of 6 partitions once", value, count)
 		}
 	}
+}
+
+// transact produces a value to each partition in a transaction.
+func transact(ctx context.Context, c *kgo.Client, value string, end kgo.TransactionEndTry) error {
+	err := c.BeginTransaction()
+	for partition := range int32(6) {
+		if err == nil {
+			err = c.ProduceSync(ctx, &kgo.Record{Topic: "orders", Partition: partition, Value: fmt.Append(nil, value, " in ", partition)}).FirstErr()
+		}
+	}
+	if err == nil {
+		err = c.EndTransaction(ctx, end)
+	}
+	return err
 }
 
 // readCommittedOf returns how often each value of "orders" is there for consumers of committed records, once no

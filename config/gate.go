@@ -47,7 +47,7 @@ type Challenge struct {
 // DefaultGate is the address of "sluice gate".
 const DefaultGate = "127.0.0.1:8000"
 
-var gateLanguages = List{"en", "ko"}
+var gateLanguages = List{"en", "ko", "ja", "zh-Hans"}
 
 // validateTogether checks the settings of a gate that need each other.
 func (c *Config) validateTogether() error {

@@ -175,7 +175,7 @@ func TestErrorsOfRooms(t *testing.T) {
 		{"a gate without an upstream", "gate: {http: ':1', room: a}\n", "file FILE:1: gate.http: a gate needs gate.upstream too"},
 		{"an upstream", "gate: {upstream: 'ftp://a'}\n", `file FILE:1: gate.upstream: "ftp://a": want a URL`},
 		{"half of TLS", "gate: {tls_cert: FILE}\n", "file FILE:1: gate.tls_cert: want gate.tls_key too"},
-		{"a language", "gate: {languages: [en, fr]}\n", `file FILE:1: gate.languages: "en,fr": "fr": want some of en,ko`},
+		{"a language", "gate: {languages: [en, fr]}\n", `file FILE:1: gate.languages: "en,fr": "fr": want some of en,ko,ja,zh-Hans`},
 		{"a provider", "gate: {challenge_provider: me}\n", `file FILE:1: gate.challenge_provider: "me": want turnstile, hcaptcha or recaptcha`},
 		{"a provider alone", "gate: {challenge_provider: hcaptcha, challenge_site_key: k}\n", "file FILE:1: gate.challenge_provider: want gate.challenge_secret too"},
 		{"a printed secret", "gate: {challenge_secret: (hidden)}\n", "file FILE:1: gate.challenge_secret: (hidden) is what"},

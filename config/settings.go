@@ -195,7 +195,7 @@ func (c *Config) gateSettings() []Setting {
 		{Key: "gate.brand", field: &g.Brand, check: optional(checkBrand),
 			Usage: "name that the waiting page shows, such as the shop's"},
 		{Key: "gate.languages", field: &g.Languages, Default: gateLanguages.String(), check: checkLanguages,
-			Usage: "languages of the waiting page, the default first: en, ko"},
+			Usage: "languages of the waiting page, the default first: en, ko, ja, zh-Hans"},
 		{Key: "gate.challenge_provider", field: &challenge.Provider, check: optional(oneOf("turnstile", "hcaptcha", "recaptcha")),
 			Usage: "service that tells people from programs before they may join: turnstile, hcaptcha or recaptcha; without it: none"},
 		{Key: "gate.challenge_site_key", field: &challenge.SiteKey,

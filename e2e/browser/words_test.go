@@ -71,9 +71,9 @@ func (r *toldRooms) AskAll(ctx context.Context, name string, askers []room.Asker
 	return results
 }
 
-// The script has the same texts as the server, in both languages.
+// The script has the same texts as the server, in all languages.
 func TestTheScriptSaysTheSame(t *testing.T) {
-	for _, lang := range []string{"en", "ko"} {
+	for _, lang := range []string{"en", "ko", "ja", "zh-Hans"} {
 		t.Run(lang, func(t *testing.T) {
 			town := newTown(t, settings(), 1, false)
 			rooms := &toldRooms{Engine: town.engine}

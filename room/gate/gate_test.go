@@ -99,7 +99,8 @@ func TestHostCookies(t *testing.T) {
 func TestLanguages(t *testing.T) {
 	for accept, want := range map[string]string{
 		"": "en", "ko": "ko", "ko-KR,ko;q=0.9,en;q=0.8": "ko", "en-GB,ko;q=0.5": "en", "de": "en", "de,ko;q=0.3": "ko",
-		"en;q=0.1,ko;q=0.9": "ko", ";;;": "en", strings.Repeat("ko,", 1_000): "en",
+		"en;q=0.1,ko;q=0.9": "ko", "ja-JP,en;q=0.5": "ja", "zh-CN,zh;q=0.9,en;q=0.8": "zh-Hans", "zh": "zh-Hans",
+		";;;": "en", strings.Repeat("ko,", 1_000): "en",
 	} {
 		s := newStand(t, nil)
 		response := s.get("http://shop.test/", asPage, header("Accept-Language", accept))
@@ -108,8 +109,20 @@ func TestLanguages(t *testing.T) {
 		}
 		expect(t, response, http.StatusOK, `<html lang="`+want+`">`)
 	}
-	s := newStand(t, func(o *Options) { o.Languages = Languages()[1:] })
+	s := newStand(t, func(o *Options) { o.Languages = Languages()[1:2] })
 	if got := s.get("http://shop.test/", asPage, header("Accept-Language", "en")).Header.Get("Content-Language"); got != "ko" {
 		t.Errorf("the only language is ko, and the page is in %q", got)
+	}
+}
+
+func TestLanguagesAreThoseWritten(t *testing.T) {
+	for tag, want := range map[string]string{"en-GB": "en", "ko": "ko", "ja-JP": "ja", "zh": "zh-Hans", "zh-CN": "zh-Hans", "zh-TW": "", "zh-Hant": "", "ja-Latn": "", "de": ""} {
+		c, err := newChooser([]language.Tag{language.MustParse(tag)})
+		switch {
+		case want == "" && (err == nil || !strings.Contains(err.Error(), "en ko ja zh-Hans")):
+			t.Errorf("%s: %v; want an error that lists the languages", tag, err)
+		case want != "" && (err != nil || c.words[0].Lang != want):
+			t.Errorf("%s: %v; want %s", tag, err, want)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	template "github.com/DataDog/datadog-agent/pkg/template/html"
@@ -59,7 +60,7 @@ const (
 // of <time data-sluice="time"> the visitor's own.
 type Page struct {
 	Kind Kind
-	// Lang is "en" or "ko".
+	// Lang is "en", "ko", "ja" or "zh-Hans".
 	Lang string
 	// Brand is that of [Options]; it may be empty.
 	Brand string
@@ -259,17 +260,24 @@ func newChooser(tags []language.Tag) (*chooser, error) {
 	}
 	c := &chooser{}
 	for _, tag := range tags {
-		switch base, _ := tag.Base(); base.String() {
-		case "en":
-			c.words = append(c.words, &english)
-		case "ko":
-			c.words = append(c.words, &korean)
-		default:
-			return nil, fmt.Errorf("language %q: the page is written in en and ko", tag)
+		i := slices.IndexFunc(Languages(), func(written language.Tag) bool { return sameWriting(tag, written) })
+		if i < 0 {
+			return nil, fmt.Errorf("language %q: the page is written in %v", tag, Languages())
 		}
+		c.words = append(c.words, builtInWords[i])
 	}
 	c.matcher = language.NewMatcher(tags)
 	return c, nil
+}
+
+// sameWriting reports whether two tags have the same language and script: zh-CN is
+// written as zh-Hans is, and zh-TW is not.
+func sameWriting(a, b language.Tag) bool {
+	baseA, _ := a.Base()
+	baseB, _ := b.Base()
+	scriptA, _ := a.Script()
+	scriptB, _ := b.Script()
+	return baseA == baseB && scriptA == scriptB
 }
 
 // choose returns the words for an Accept-Language; the default's if it has none of the

@@ -10,8 +10,17 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
+// builtInWords are the texts in all languages of the page.
+var builtInWords = []*Words{&english, &korean, &japanese, &simplifiedChinese}
+
 // Languages are the languages of the page; the first is the default of [Options].
-func Languages() []language.Tag { return []language.Tag{language.English, language.Korean} }
+func Languages() []language.Tag {
+	tags := make([]language.Tag, len(builtInWords))
+	for i, words := range builtInWords {
+		tags[i] = language.MustParse(words.Lang)
+	}
+	return tags
+}
 
 // Words are the texts of a page in one language. Numbers replace {n}, {low} and {high}.
 type Words struct {
@@ -108,7 +117,7 @@ func ceil(d, unit time.Duration) int64 { return int64((d + unit - 1) / unit) }
 
 func fill(text string, pairs ...string) string { return strings.NewReplacer(pairs...).Replace(text) }
 
-// number groups digits by thousands with commas, as English and Korean do.
+// number groups digits by thousands with commas, as all languages of the page do.
 func number(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	first := len(digits) % 3

@@ -2,6 +2,8 @@ package gate
 
 import (
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,7 +50,7 @@ func TestWaitIsWhole(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		low := time.Duration(rapid.Int64Range(0, int64(100*time.Hour)).Draw(t, "low"))
 		high := low + time.Duration(rapid.Int64Range(0, int64(100*time.Hour)).Draw(t, "more"))
-		for _, w := range []*Words{&english, &korean} {
+		for _, w := range builtInWords {
 			if got := w.wait(&room.Wait{Low: low, High: high}); got == "" || strings.ContainsAny(got, "{}") || strings.Contains(got, "–0") {
 				t.Fatalf("%v to %v: %q", low, high, got)
 			}
@@ -77,14 +79,20 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-// No text is in the wrong language or empty.
-func TestBothLanguagesSayEverything(t *testing.T) {
-	for _, w := range []*Words{&english, &korean} {
+// No text is empty, and those with numbers have the numbers of the English ones.
+func TestEveryLanguageSaysEverything(t *testing.T) {
+	for _, w := range builtInWords {
 		value := reflect.ValueOf(*w)
 		for i := range value.NumField() {
 			field := value.Type().Field(i)
 			if field.Type.Kind() == reflect.String && field.Name != "PlaceSuffix" && value.Field(i).String() == "" {
 				t.Errorf("%s: %s is empty", w.Lang, field.Name)
+			}
+			if field.Type.Kind() == reflect.String {
+				got, want := numbers(value.Field(i).String()), numbers(reflect.ValueOf(english).Field(i).String())
+				if !slices.Equal(got, want) {
+					t.Errorf("%s: %s has the numbers %v; want %v", w.Lang, field.Name, got, want)
+				}
 			}
 		}
 		for _, page := range samples(w) {
@@ -97,10 +105,17 @@ func TestBothLanguagesSayEverything(t *testing.T) {
 				t.Errorf("%s: nothing for %s", w.Lang, reason)
 			}
 		}
+		if len(w.pages) != len(english.pages) {
+			t.Errorf("%s: %d pages; English has %d", w.Lang, len(w.pages), len(english.pages))
+		}
 	}
-	if len(english.pages) != len(korean.pages) {
-		t.Errorf("%d and %d pages", len(english.pages), len(korean.pages))
-	}
+}
+
+// numbers returns the placeholders of a text, sorted: a language may turn their order.
+func numbers(text string) []string {
+	found := regexp.MustCompile(`\{[a-z]+\}`).FindAllString(text, -1)
+	slices.Sort(found)
+	return found
 }
 
 func TestProgressNeverLies(t *testing.T) {

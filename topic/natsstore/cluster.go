@@ -163,7 +163,7 @@ func (c *cluster) watchLeaders(ctx context.Context) error {
 		remotes = n
 		if checks > 0 {
 			checks--
-			met = c.peers.keepOnly(c.store.engine.connected(), now)
+			met = c.lookAtConnections(now)
 		}
 		if c.peers.tick(now) || met {
 			c.aliveChanged()
@@ -177,6 +177,20 @@ func (c *cluster) watchLeaders(ctx context.Context) error {
 		case <-c.wake:
 		}
 	}
+}
+
+// lookAtConnections counts nodes without a connection as dead, and reports whether any is newly
+// so. The elections in their groups begin at once, and not when their silence has been noticed.
+func (c *cluster) lookAtConnections(now time.Time) (changed bool) {
+	before, connected := c.peers.now(), c.store.engine.connected()
+	changed = c.peers.keepOnly(connected, now)
+	for _, node := range before {
+		if node != c.options.Node && !slices.Contains(connected, node) {
+			groups := c.store.engine.campaign(node, connected)
+			c.store.options.Logger.Info("a node is lost: elections begin here", "node", node, "groups", len(groups))
+		}
+	}
+	return changed
 }
 
 // updateLeads checks which watched streams this node leads, and reports whether they have

@@ -2,9 +2,13 @@ package natsstore
 
 import (
 	"fmt"
+	"hash/fnv"
+	"maps"
 	"sync"
 	"time"
 	_ "unsafe" // for go:linkname
+
+	"github.com/nats-io/nats-server/v2/server"
 )
 
 // The engine's timers of elections are variables without an option. Those below are the same
@@ -55,3 +59,54 @@ var setElectionTimers = sync.OnceValue(func() error {
 	}
 	return nil
 })
+
+// lookupRaftNode returns this server's part of a Raft group, nil if it has none. The engine
+// exports the type and has no exported way to one.
+//
+//go:linkname lookupRaftNode github.com/nats-io/nats-server/v2/server.(*Server).lookupRaftNode
+func lookupRaftNode(s *server.Server, group string) server.RaftNode
+
+// campaign starts an election within 800 ms in each group that a lost node led and whose first
+// reachable replica this node is, and returns these groups. The others wait for their timers, so
+// votes are not split. A leader that is heard of again in the meantime stays.
+func (e *engine) campaign(lost int32, reachable []int32) (groups []string) {
+	for name, group := range e.groups() {
+		if group.Leader != peerID(lost) || group.State != server.Follower.String() || firstReplica(name, group, reachable) != group.ID {
+			continue
+		}
+		// Not immediately: that counts the votes of replicas that have lost their entries.
+		if node := lookupRaftNode(e.Server, name); node != nil && node.Campaign() == nil {
+			groups = append(groups, name)
+		}
+	}
+	return groups
+}
+
+// groups returns the Raft groups of this server: of its streams and of the engine's metadata.
+func (e *engine) groups() map[string]server.RaftzGroup {
+	all := map[string]server.RaftzGroup{}
+	for _, of := range []string{account, server.DEFAULT_SYSTEM_ACCOUNT} {
+		if found := e.Raftz(&server.RaftzOptions{AccountFilter: of}); found != nil {
+			maps.Copy(all, (*found)[of])
+		}
+	}
+	return all
+}
+
+// firstReplica returns the replica of a group that comes first for it: this server, or one on
+// a reachable node. The order differs between groups, so that their leaders are spread.
+func firstReplica(name string, group server.RaftzGroup, reachable []int32) string {
+	weight := func(id string) uint64 {
+		hash := fnv.New64a()
+		_, _ = hash.Write([]byte(name + "/" + id)) // does not fail
+		return hash.Sum64()
+	}
+	first := group.ID
+	for _, node := range reachable {
+		id := peerID(node)
+		if _, keeps := group.Peers[id]; keeps && weight(id) > weight(first) {
+			first = id
+		}
+	}
+	return first
+}

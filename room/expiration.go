@@ -32,7 +32,9 @@ func (e *Engine) refreshRooms(ctx context.Context) error {
 }
 
 // sweep looks at all rooms from time to time, so that visits end also where nobody asks any
-// more and the instance is gone that tended the room. One instance does it for all.
+// more and the instance is gone that tended the room, and events are published of rooms that only
+// instances without a publisher use. One instance of those with a publisher does it, and one
+// of those without.
 func (e *Engine) sweep(ctx context.Context) error {
 	for {
 		begun := time.Now()

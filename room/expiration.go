@@ -37,9 +37,10 @@ func (e *Engine) refreshRooms(ctx context.Context) error {
 // of those without.
 func (e *Engine) sweep(ctx context.Context) error {
 	for {
-		begun := time.Now()
+		begun, wait := time.Now(), sweepInterval
 		for _, k := range e.catalog.all() {
 			if !e.sweeper.held() {
+				wait = ownershipInterval // even if it is held a moment later: these rooms were not looked at
 				break
 			}
 			if err := e.sweepRoom(ctx, k); err != nil && !retriable(err) {
@@ -49,11 +50,7 @@ func (e *Engine) sweep(ctx context.Context) error {
 				return ctx.Err()
 			}
 		}
-		wait := ownershipInterval
-		if e.sweeper.held() {
-			wait = sweepInterval - time.Since(begun)
-		}
-		if !lifecycle.Sleep(ctx, nil, max(wait, sweepPause)) {
+		if !lifecycle.Sleep(ctx, nil, max(wait-time.Since(begun), sweepPause)) {
 			return ctx.Err()
 		}
 	}

@@ -86,3 +86,29 @@ func TestRoomWhileRedisIsAway(t *testing.T) {
 		t.Errorf("afterwards: %+v, want position 3", now)
 	}
 }
+
+// A gate beside a server on one Redis: the server's topic has each event of the gate's visitors once, over
+// kills of both, and of a time in which the server was away.
+func TestEventsOfAGateAreInTheTopic(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t, redistest.Options{})
+	s := startServer(t, "--state", redis.URL(), "--topic-partitions", "3")
+	s.call("PUT", "/v1/rooms/shop", `{"mode":"teller","capacity":5}`, http.StatusCreated, nil)
+	s.kill()
+	gate, _ := newGate(t, "http://127.0.0.1:1", "--state", redis.URL())
+	const count = 100
+	for round := range 2 {
+		gate.start()
+		for range count {
+			v := gate.enter("shop", "", http.StatusCreated)
+			gate.me("DELETE", "shop", v.Ticket)
+		}
+		gate.kill()
+		s.start()
+		want := 3 * count * (round + 1)
+		until.True(t, "all events are in the topic", func() bool { return len(readTopic(t, s.kafka, "sluice.room.events")) >= want })
+		s.kill()
+	}
+	s.start()
+	entersAndLeaves(t, s.kafka, 2*count)
+}

@@ -351,8 +351,15 @@ func TestRoomEventsAreInTheTopic(t *testing.T) {
 	until.True(t, "all events are in the topic", func() bool {
 		return len(readTopic(t, s.kafka, "sluice.room.events")) >= 3*count
 	})
+	entersAndLeaves(t, s.kafka, count)
+}
+
+// entersAndLeaves checks that the topic has each event once, and that so many visitors have entered, were
+// admitted and have left.
+func entersAndLeaves(t *testing.T, brokers string, count int) {
+	t.Helper()
 	ids, of := map[string]bool{}, map[string][]string{}
-	for _, record := range readTopic(t, s.kafka, "sluice.room.events") {
+	for _, record := range readTopic(t, brokers, "sluice.room.events") {
 		var e struct{ ID, Type, Subject string }
 		if err := json.Unmarshal(record.Value, &e); err != nil {
 			t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 type Config struct {
 	// Outbox is how many events of each room may wait to be published; further events are
 	// dropped and counted, so that visitors are served in any case. Default 1,000,000;
-	// from 1,000 to 100,000,000. Without a publisher no event is kept.
+	// from 1,000 to 100,000,000. If no engine on the store has a publisher, no event is kept.
 	Outbox int64
 	// RefreshInterval is how often the rooms are read again, and so the longest time until
 	// a change by another instance is seen. Default 1 s; from 100 ms to 10 s.

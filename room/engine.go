@@ -19,8 +19,10 @@ type Engine struct {
 	config  Config
 	log     *slog.Logger
 	metrics *metrics
-	// publisher is nil if nothing is published.
-	publisher Publisher
+	// publisher is nil if nothing is published here. KeepsEvents reports whether events are
+	// kept: for the own publisher, or for another instance's.
+	publisher   Publisher
+	keepsEvents atomic.Bool
 	// tokens has nil if keys of visitors need no token.
 	tokens atomic.Pointer[TokenKeys]
 
@@ -33,7 +35,8 @@ type Engine struct {
 	catalog *catalog
 	keys    *keyHolder
 	joins   *joinLimiter
-	// sweeper is the ownership of sweeping the rooms.
+	// sweeper is the ownership of sweeping the rooms. Engines with a publisher have one, and those
+	// without have another.
 	sweeper *ownership
 	// expirations bounds the concurrent calls of Expire.
 	expirations chan struct{}
@@ -49,8 +52,9 @@ func WithLogger(log *slog.Logger) Option { return func(e *Engine) { e.log = log 
 
 // WithPublisher makes the engine publish an event of everything that happens to a
 // visitor. Events wait in the store's outbox until the publisher has taken them, over
-// restarts too. Either all engines on one store should have a publisher, or none. The
-// default is none: then no events are kept.
+// restarts too. The default is none. An engine without a publisher keeps events for the others on
+// its store while one of them has a publisher: from at most 3 s after the first such engine has
+// started, to a day after the last one was there.
 func WithPublisher(p Publisher) Option { return func(e *Engine) { e.publisher = p } }
 
 // maxExpirations is how many calls of Expire run at once.
@@ -69,10 +73,15 @@ func New(store Store, config Config, options ...Option) (*Engine, error) {
 		keys: newKeyHolder(store), joins: newJoinLimiter(maxClients),
 		expirations: make(chan struct{}, maxExpirations),
 	}
-	e.sweeper = newOwnership(store, "sweeper", e.id)
 	for _, option := range options {
 		option(e)
 	}
+	sweeper := "sweeper"
+	if e.publisher != nil {
+		sweeper = "publishing sweeper" // only a sweep from here finds events of rooms that are used elsewhere
+		e.keepsEvents.Store(true)
+	}
+	e.sweeper = newOwnership(store, sweeper, e.id)
 	e.catalog = newCatalog(store, e.clock, e.id, e.log)
 	e.metrics = newMetrics(e.catalog)
 	return e, nil
@@ -88,6 +97,9 @@ func (e *Engine) Start(ctx context.Context) error {
 		return err
 	}
 	if _, err := e.keys.ring(ctx); err != nil {
+		return err
+	}
+	if err := e.agreeOnEvents(ctx); err != nil {
 		return err
 	}
 	e.started.Store(true)
@@ -113,7 +125,7 @@ func (e *Engine) Err() error { return e.group.Err() }
 
 // outbox returns how many events a room may keep.
 func (e *Engine) outbox() int64 {
-	if e.publisher == nil {
+	if !e.keepsEvents.Load() {
 		return 0
 	}
 	return e.config.Outbox

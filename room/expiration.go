@@ -32,12 +32,15 @@ func (e *Engine) refreshRooms(ctx context.Context) error {
 }
 
 // sweep looks at all rooms from time to time, so that visits end also where nobody asks any
-// more and the instance is gone that tended the room. One instance does it for all.
+// more and the instance is gone that tended the room, and events are published of rooms that only
+// instances without a publisher use. One instance of those with a publisher does it, and one
+// of those without.
 func (e *Engine) sweep(ctx context.Context) error {
 	for {
-		begun := time.Now()
+		begun, wait := time.Now(), sweepInterval
 		for _, k := range e.catalog.all() {
 			if !e.sweeper.held() {
+				wait = ownershipInterval // even if it is held a moment later: these rooms were not looked at
 				break
 			}
 			if err := e.sweepRoom(ctx, k); err != nil && !retriable(err) {
@@ -47,11 +50,7 @@ func (e *Engine) sweep(ctx context.Context) error {
 				return ctx.Err()
 			}
 		}
-		wait := ownershipInterval
-		if e.sweeper.held() {
-			wait = sweepInterval - time.Since(begun)
-		}
-		if !lifecycle.Sleep(ctx, nil, max(wait, sweepPause)) {
+		if !lifecycle.Sleep(ctx, nil, max(wait-time.Since(begun), sweepPause)) {
 			return ctx.Err()
 		}
 	}

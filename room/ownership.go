@@ -13,6 +13,8 @@ const (
 	// owner extends it every ownershipInterval.
 	ownershipTTL      = 10 * time.Second
 	ownershipInterval = 3 * time.Second
+	// eventsTTL is for how long events are kept after the last instance with a publisher was there.
+	eventsTTL = 24 * time.Hour
 	// releaseTimeout bounds giving ownerships back when the engine stops.
 	releaseTimeout = time.Second
 )
@@ -66,12 +68,30 @@ func (o *ownership) giveBack(ctx context.Context) error {
 	return err
 }
 
-// holdOwnerships takes the sweeper's ownership, and extends those of publishing, while the
-// engine runs; then it gives them back.
+// agreeOnEvents says, or learns, whether the events of the store are published. All instances with
+// a publisher own that together, and never give it back: events are kept while they restart.
+func (e *Engine) agreeOnEvents(ctx context.Context) error {
+	const name = "events"
+	if e.publisher != nil {
+		_, err := e.store.Own(ctx, name, "publishers", eventsTTL)
+		return err
+	}
+	free, err := e.store.Own(ctx, name, "nobody", 0)
+	if err == nil {
+		e.keepsEvents.Store(!free)
+	}
+	return err
+}
+
+// holdOwnerships takes the sweeper's ownership, and extends those of publishing and of the events,
+// while the engine runs; then it gives back what only one instance may have.
 func (e *Engine) holdOwnerships(ctx context.Context) error {
 	defer e.giveBack(ctx)
 	for {
 		if err := e.sweeper.take(ctx); err != nil && !retriable(err) {
+			return err
+		}
+		if err := e.agreeOnEvents(ctx); err != nil && !retriable(err) {
 			return err
 		}
 		for _, k := range e.catalog.all() {

@@ -131,6 +131,52 @@ func TestOneInstancePublishes(t *testing.T) {
 	})
 }
 
+// Events of an instance without a publisher are published by another on the store: while both run,
+// and those of a time in which only the first did. They are kept for a day after that.
+func TestOthersPublishTheEventsOfAGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, book := storetest.NewMemory(), new(recorder)
+		server := newRig(t, store, room.WithPublisher(book))
+		server.put("shop", teller(100_000))
+		gate := newRig(t, store)
+		enter := func() {
+			for range 10 {
+				gate.enter("shop")
+				time.Sleep(time.Second)
+			}
+		}
+		// Each visitor enters, is admitted, and expires before the server has swept.
+		check := func(when string, want int) {
+			t.Helper()
+			time.Sleep(5 * time.Minute)
+			if got := len(book.arrived(t)); got != want {
+				t.Errorf("%s: %d events arrived, want %d", when, got, want)
+			}
+		}
+		enter()
+		check("with both", 30)
+		server.stop()
+		enter()
+		gate.stop()
+		gate = newRig(t, store)
+		enter()
+		server = newRig(t, store, room.WithPublisher(book))
+		check("after only gates ran", 90)
+		server.stop()
+		time.Sleep(25 * time.Hour)
+		before, err := store.Status(ctx, "shop")
+		if err != nil {
+			t.Fatal(err)
+		}
+		enter()
+		after, err := store.Status(ctx, "shop")
+		if err != nil || after.EventsWaiting != before.EventsWaiting {
+			t.Errorf("a day after the last server, %d events wait, and then %d: %v", before.EventsWaiting, after.EventsWaiting, err)
+		}
+		gate.stop()
+	})
+}
+
 // Without a publisher no events are stored.
 func TestWithoutPublisherNoEventsAreKept(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, r *rig) {

@@ -80,7 +80,9 @@ func runGate(
 		return err
 	}
 	keepPrivate(settings, log)
-	log.Info(`no events of visitors are kept: a gate has no topics; "sluice serve" with gate.http is a gate that publishes them`)
+	if settings.State.IsEmbedded() {
+		log.Info(`no events of visitors are kept: a gate has no topics; "sluice serve" with gate.http is a gate that publishes them`)
+	}
 	connections, server := openServer(settings, log)
 	of, err := openRooms(ctx, settings, server, nil, log)
 	if err != nil {

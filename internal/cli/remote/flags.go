@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-project/sluice/internal/cli/exit"
+	"github.com/sluice-project/sluice/internal/cli/trust"
 )
 
 const (
@@ -28,6 +30,18 @@ type Flags struct {
 func (f *Flags) Add(command *cobra.Command) {
 	command.Flags().StringVar(&f.Server, "server", "", "`URL` of the server (default $"+ServerVariable+", or "+DefaultServer+")")
 	command.Flags().BoolVar(&f.JSON, "json", false, "print JSON")
+	trust.Add(command)
+}
+
+// HTTP returns the client with which a command makes requests.
+func HTTP(command *cobra.Command) (*http.Client, error) {
+	secure, err := trust.TLS(command)
+	if err != nil || secure == nil {
+		return &http.Client{}, err
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = secure
+	return &http.Client{Transport: transport}, nil
 }
 
 // Base returns the URL of the server.

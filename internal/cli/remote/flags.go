@@ -2,6 +2,7 @@ package remote
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -54,12 +55,18 @@ func (f *Flags) Base() (string, error) {
 	return base, nil
 }
 
-// Unreachable returns an error that says what to do if nothing answers at a URL, or nil if
-// something does.
+// Unreachable returns an error that says what to do if nothing answers at a URL, or not to this
+// client, or nil if something does.
 func Unreachable(base string, err error) error {
 	var dial *net.OpError
 	var name *net.DNSError
+	var untrusted *tls.CertificateVerificationError
+	var alert tls.AlertError
 	switch {
+	case errors.As(err, &untrusted):
+		return fmt.Errorf("the certificate of %s is not trusted (%w): name its authority with --ca", base, untrusted.Err)
+	case errors.As(err, &alert):
+		return fmt.Errorf("%s refuses the connection (%w): show a certificate that it knows, with --client-cert and --client-key", base, alert)
 	case errors.As(err, &name):
 		err = name
 	case errors.As(err, &dial) && dial.Op == "dial":

@@ -42,19 +42,8 @@ func TestTLS(t *testing.T) {
 		want int
 	}{
 		"health without a certificate": {"https://" + s.addr + "/healthz", 0},
-		"no TLS":                       {"http://" + s.addr + "/healthz", http.StatusBadRequest},
 		"public":                       {"https://" + public + "/healthz", http.StatusOK},
 	} {
-		if name == "no TLS" {
-			response, err := http.Get(of.url)
-			if err == nil {
-				response.Body.Close()
-			}
-			if err != nil || response.StatusCode != of.want {
-				t.Errorf("%s: %v", name, err)
-			}
-			continue
-		}
 		if status, _ := get(of.url, authority.Client()); status != of.want {
 			t.Errorf("%s: %d, want %d", name, status, of.want)
 		}

@@ -26,6 +26,7 @@ type Config struct {
 	// Connections is how many connections clients may have in all, 0: as many as the
 	// process's open files allow; and ConnectionsPerClient how many one client.
 	Connections, ConnectionsPerClient int
+	TLS                               TLS
 	Log                               Log
 	// Pprof serves profiles of the process.
 	Pprof bool

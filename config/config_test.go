@@ -171,7 +171,8 @@ func checkSource(t *testing.T, key, want string, flags *pflag.FlagSet, environ .
 	t.Helper()
 	switch { // Some need each other.
 	case strings.Contains(key, "tls"):
-		environ = append(environ, "SLUICE_GATE_TLS_CERT="+write(t, "a"), "SLUICE_GATE_TLS_KEY="+write(t, "b"))
+		environ = append(environ, "SLUICE_GATE_TLS_CERT="+write(t, "a"), "SLUICE_GATE_TLS_KEY="+write(t, "b"),
+			"SLUICE_TLS_CERT_FILE="+write(t, "a"), "SLUICE_TLS_KEY_FILE="+write(t, "b"))
 	case strings.HasPrefix(key, "cluster."):
 		environ = append(environ, clusterOf(t, key)...)
 	case strings.Contains(key, "challenge"):

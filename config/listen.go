@@ -4,8 +4,11 @@ import "fmt"
 
 // Unprotected returns the addresses, as "key address", at which others than this machine
 // reach what nothing authenticates: HTTP for operators and, if the process serves them,
-// Kafka clients. Without insecure_listen it returns an [*Error] about the first of them.
+// Kafka clients. Certificates of clients authenticate both. Without insecure_listen it returns an [*Error] about the first of them.
 func (c *Config) Unprotected(topics bool) (exposed []string, err error) {
+	if c.TLS.ClientCAFile != "" {
+		return nil, nil
+	}
 	served := []struct{ key, address, instead string }{
 		{"http", c.HTTP, "127.0.0.1:8080"}, {"kafka", c.Topic.Kafka, "127.0.0.1:9092"},
 	}
@@ -18,7 +21,7 @@ func (c *Config) Unprotected(topics bool) (exposed []string, err error) {
 		}
 		if !c.InsecureListen {
 			return nil, c.wrong(at.key, fmt.Sprintf("%q: others than this machine reach it, and nothing authenticates them: want an address of this machine, such as %s, "+
-				"or, where only your own programs can connect, insecure_listen (--insecure-listen)", at.address, at.instead))
+				"or tls.client_ca_file, or, where only your own programs can connect, insecure_listen (--insecure-listen)", at.address, at.instead))
 		}
 		exposed = append(exposed, at.key+" "+at.address)
 	}

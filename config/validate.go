@@ -31,6 +31,9 @@ func (c *Config) validate() error {
 	if c.Public != Off && c.State.IsOff() {
 		return c.wrong("public", "what is public is of rooms: want another state than off")
 	}
+	if err := c.validateTLS(); err != nil {
+		return err
+	}
 	if err := c.validateTracing(); err != nil {
 		return err
 	}

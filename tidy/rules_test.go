@@ -24,8 +24,9 @@ var packages = map[string]rule{
 	"internal/cli/exit":    {imports: []string{"config"}},
 	"internal/cli/term":    {},
 	"internal/cli/input":   {imports: []string{"bulk/upload", "internal/cli/exit"}},
-	"internal/cli/remote":  {imports: []string{"internal/cli/exit", "internal/cli/term", "topic/api"}},
-	"internal/cli/brokers": {imports: []string{"internal/cli/exit", "internal/cli/term"}},
+	"internal/cli/remote":  {imports: []string{"internal/cli/exit", "internal/cli/term", "internal/cli/trust", "topic/api"}},
+	"internal/cli/brokers": {imports: []string{"internal/cli/exit", "internal/cli/term", "internal/cli/trust"}},
+	"internal/cli/trust":   {imports: []string{"internal/cli/exit", "internal/renew"}},
 	"internal/cli/events":  {imports: []string{"bulk", "room", "topic", "topic/broker"}},
 	"internal/cli/serve": {imports: []string{
 		"bulk", "bulk/api", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/backup", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "internal/connlimit", "internal/renew", "lifecycle", "ops", "room", "room/api", "room/gate", "room/pebblestore", "room/redisstore", "room/watch", "topic", "topic/api", "topic/broker", "topic/filestore", "topic/kafka", "topic/migrate", "topic/natsstore",
@@ -144,6 +145,7 @@ var packages = map[string]rule{
 	"e2e/browser":       {testOnly: true},
 
 	"internal/termsvg":           {},
+	"internal/testkit/certtest":  {testOnly: true},
 	"internal/testkit/ports":     {testOnly: true},
 	"internal/testkit/rapidtest": {testOnly: true},
 	"internal/testkit/redistest": {testOnly: true},

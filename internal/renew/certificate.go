@@ -2,7 +2,10 @@ package renew
 
 import (
 	"crypto/tls"
+	"crypto/x509"
+	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 )
@@ -10,32 +13,73 @@ import (
 // Age is how long a change of files may go unnoticed: they are looked at no more often.
 const Age = 5 * time.Second
 
-// Certificate is a TLS certificate in two files, which is renewed while it is used:
-// handshakes get the new one at most [Age] after both files were replaced. It is safe for
-// concurrent use.
-type Certificate struct {
-	certFile, keyFile string
-	age               time.Duration
-	log               *slog.Logger
+// renewed is a value that is read from files, and read again when they have changed.
+type renewed[T any] struct {
+	what  string
+	paths []string
+	read  func() (T, error)
+	age   time.Duration
+	log   *slog.Logger
 
 	mu      sync.Mutex
 	files   *Files
-	served  *tls.Certificate
+	value   T
 	looked  time.Time
 	failing bool
 }
 
+// load reads the value for the first time.
+func (r *renewed[T]) load() (err error) {
+	r.age, r.files, r.looked = Age, NewFiles(r.paths...), time.Now()
+	if r.log == nil {
+		r.log = slog.Default()
+	}
+	r.value, err = r.read()
+	return err
+}
+
+// newest looks whether the files have changed. It goes on with the value that it has if the new
+// one cannot be read: files are replaced one after the other.
+func (r *renewed[T]) newest() T {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	if now.Sub(r.looked) < r.age {
+		return r.value
+	}
+	r.looked = now
+	if !r.files.Changed() {
+		return r.value
+	}
+	value, err := r.read()
+	if err != nil {
+		if !r.failing { // once, however often the files change until they are right
+			r.log.Error("the new "+r.what+" cannot be read, and the old one is still used", "files", r.paths, "error", err)
+		}
+		r.failing = true
+		return r.value
+	}
+	r.value, r.failing = value, false
+	r.log.Info("the "+r.what+" was renewed", "files", r.paths)
+	return r.value
+}
+
+// Certificate is a TLS certificate in two files, which is renewed while it is used:
+// handshakes get the new one at most [Age] after both files were replaced. It is safe for
+// concurrent use.
+type Certificate struct{ renewed[*tls.Certificate] }
+
 // LoadCertificate reads a certificate and its key, in PEM. Renewals are logged, and errors
 // of renewals; a nil log is slog.Default().
 func LoadCertificate(certFile, keyFile string, log *slog.Logger) (*Certificate, error) {
-	if log == nil {
-		log = slog.Default()
-	}
-	c := &Certificate{
-		certFile: certFile, keyFile: keyFile, age: Age, log: log,
-		files: NewFiles(certFile, keyFile), looked: time.Now(),
-	}
-	return c, c.read()
+	c := &Certificate{renewed[*tls.Certificate]{
+		what: "TLS certificate", paths: []string{certFile, keyFile}, log: log,
+		read: func() (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+			return &pair, err
+		},
+	}}
+	return c, c.load()
 }
 
 // Get returns the certificate, for tls.Config.GetCertificate.
@@ -46,35 +90,51 @@ func (c *Certificate) GetClient(*tls.CertificateRequestInfo) (*tls.Certificate, 
 	return c.newest(), nil
 }
 
-// newest looks whether the files have changed. It goes on with the certificate that it has
-// if the new pair cannot be read: the files are replaced one after the other.
-func (c *Certificate) newest() *tls.Certificate {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := time.Now()
-	if now.Sub(c.looked) < c.age {
-		return c.served
+// Authorities reads the certificates of a file, in PEM.
+func Authorities(path string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
 	}
-	c.looked = now
-	if !c.files.Changed() {
-		return c.served
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s has no certificates in PEM", path)
 	}
-	if err := c.read(); err != nil {
-		if !c.failing { // once, however often the files change until they are right
-			c.log.Error("the new TLS certificate cannot be read, and the old one is still used", "file", c.certFile, "key", c.keyFile, "error", err)
-		}
-		c.failing = true
-		return c.served
-	}
-	c.failing = false
-	c.log.Info("the TLS certificate was renewed", "file", c.certFile, "expires", c.served.Leaf.NotAfter)
-	return c.served
+	return pool, nil
 }
 
-func (c *Certificate) read() error {
-	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
-	if err == nil {
-		c.served = &pair
+// ServerTLS returns the configuration of a server with the certificate of two files, for TLS 1.2
+// and later. With clientCAFile, clients must show a certificate that its authorities have signed.
+// Handshakes get what is in the files at most [Age] after they changed; a nil log is
+// slog.Default().
+func ServerTLS(certFile, keyFile, clientCAFile string, log *slog.Logger) (*tls.Config, error) {
+	certificate, err := LoadCertificate(certFile, keyFile, log)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	config := &tls.Config{GetCertificate: certificate.Get, MinVersion: tls.VersionTLS12}
+	if clientCAFile == "" {
+		return config, nil
+	}
+	clients, err := authorities(clientCAFile, log)
+	if err != nil {
+		return nil, err
+	}
+	config.ClientAuth = tls.RequireAndVerifyClientCert
+	config.SessionTicketsDisabled = true // a resumed session would not show its certificate again
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		now := config.Clone()
+		now.ClientCAs = clients.newest()
+		return now, nil
+	}
+	return config, nil
+}
+
+// authorities returns those of a file, which are renewed.
+func authorities(path string, log *slog.Logger) (*renewed[*x509.CertPool], error) {
+	r := &renewed[*x509.CertPool]{
+		what: "file of the clients' authorities", paths: []string{path}, log: log,
+		read: func() (*x509.CertPool, error) { return Authorities(path) },
+	}
+	return r, r.load()
 }

@@ -3,6 +3,7 @@ package kafka
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +29,8 @@ var errDraining = errors.New("the server stops")
 type connection struct {
 	server *Server
 	conn   net.Conn
+	// secure is TLS over conn; nil: there is none.
+	secure *tls.Conn
 	host   string
 	input  *bufio.Reader
 	// ctx ends with the connection.
@@ -42,6 +45,8 @@ type connection struct {
 	started chan *exchange
 	// active is when the last answer was sent, in nanoseconds since the epoch.
 	active atomic.Int64
+	// writeBy is when the step that is being written must be received, in nanoseconds since the epoch.
+	writeBy atomic.Int64
 	// served means that the client has received an answer to more than ApiVersions.
 	served   atomic.Bool
 	stopping atomic.Bool
@@ -64,9 +69,15 @@ type exchange struct {
 
 func newConnection(ctx context.Context, s *Server, conn net.Conn) *connection {
 	c := &connection{
-		server: s, conn: conn, input: bufio.NewReaderSize(conn, readBuffer),
+		server: s, conn: conn,
 		slots: make(chan struct{}, s.options.MaxInFlight), started: make(chan *exchange, s.options.MaxInFlight),
 	}
+	stream := conn
+	if s.options.TLS != nil {
+		c.secure = tls.Server(below{conn, c}, s.options.TLS)
+		stream = c.secure
+	}
+	c.input = bufio.NewReaderSize(stream, readBuffer)
 	c.host = conn.RemoteAddr().String()
 	if host, _, err := net.SplitHostPort(c.host); err == nil {
 		c.host = host
@@ -107,6 +118,11 @@ func (c *connection) close() {
 func (c *connection) read(context.Context) error {
 	defer c.end()
 	defer close(c.started)
+	if err := c.handshake(); err != nil {
+		c.logEnd("kafka connection ends before its first request", err)
+		c.cancel()
+		return nil
+	}
 	for {
 		if err := c.readOne(); err != nil {
 			if errors.Is(err, errDraining) {
@@ -117,6 +133,25 @@ func (c *connection) read(context.Context) error {
 			return nil
 		}
 	}
+}
+
+// handshakeTime is how long a client has for the handshake of TLS.
+const handshakeTime = 10 * time.Second
+
+// handshake does that of TLS, if the connection has it. Until it is done the client has sent no
+// request, and costs no more than its connection.
+func (c *connection) handshake() error {
+	if c.secure == nil {
+		return nil
+	}
+	c.writeBy.Store(time.Now().Add(handshakeTime).UnixNano())
+	if err := c.setReadDeadline(handshakeTime); err != nil {
+		return err
+	}
+	if err := c.secure.HandshakeContext(c.ctx); err != nil {
+		return fmt.Errorf("TLS: %w", err)
+	}
+	return nil
 }
 
 // logEnd logs why a connection ends, unless the client has closed it.

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
@@ -22,6 +23,8 @@ type Options struct {
 	// Bound returns the listener whose connections are bounded. Default: half of the process's
 	// open files in all, and 2,000 of one client.
 	Bound func(net.Listener) net.Listener
+	// TLS enables TLS, with its certificates. Default nil: no TLS.
+	TLS *tls.Config
 	// MaxRequestBytes is the largest request; a connection that announces a
 	// larger one is closed. Default 100 MiB.
 	MaxRequestBytes int

@@ -108,27 +108,39 @@ func (c *connection) writeAll(parts net.Buffers) error {
 	return nil
 }
 
-// writeOne writes one step. While others wait for memory of answers, a client that receives too
-// slowly is disconnected.
-func (c *connection) writeOne(step net.Buffers) error {
-	deadline := time.Now().Add(c.server.options.WriteTimeout)
+// writeOne writes one step.
+func (c *connection) writeOne(step net.Buffers) (err error) {
+	c.writeBy.Store(time.Now().Add(c.server.options.WriteTimeout).UnixNano())
+	if c.secure != nil {
+		_, err = step.WriteTo(c.secure) // which pushes records of at most 16 KiB
+	} else {
+		_, err = c.push(step)
+	}
+	return err
+}
+
+// push writes bytes of one step, or of a record of TLS, until the step's deadline. While others wait for
+// memory of answers, a client that receives too slowly is disconnected.
+func (c *connection) push(step net.Buffers) (sent int64, err error) {
+	deadline := time.Unix(0, c.writeBy.Load())
 	for {
 		next := time.Now().Add(stallTime)
 		if deadline.Before(next) {
 			next = deadline
 		}
 		if err := c.conn.SetWriteDeadline(next); err != nil {
-			return err
+			return sent, err
 		}
 		n, err := step.WriteTo(c.conn) // removes the written bytes from step
+		sent += n
 		c.server.metrics.sent.Add(float64(n))
 		switch {
 		case err == nil:
-			return nil
+			return sent, nil
 		case !errors.Is(err, os.ErrDeadlineExceeded) || !time.Now().Before(deadline):
-			return err
+			return sent, err
 		case n < stallBytes && c.server.answers.contended():
-			return fmt.Errorf("%w: %d bytes in %v", errUnreceived, n, stallTime)
+			return sent, fmt.Errorf("%w: %d bytes in %v", errUnreceived, n, stallTime)
 		}
 	}
 }
@@ -145,4 +157,17 @@ func split(parts net.Buffers, n int) (first, rest net.Buffers) {
 		n -= len(part)
 	}
 	return parts, nil
+}
+
+// below is the connection below TLS. The deadlines of writes must be here: TLS does not go on after
+// a write that had too little time.
+type below struct {
+	net.Conn
+	c *connection
+}
+
+// Write implements net.Conn.
+func (b below) Write(p []byte) (int, error) {
+	n, err := b.c.push(net.Buffers{p})
+	return int(n), err
 }

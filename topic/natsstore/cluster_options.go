@@ -2,12 +2,10 @@ package natsstore
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -143,13 +141,9 @@ func (o ClusterOptions) tlsConfig(log *slog.Logger) (*tls.Config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("TLS between nodes: %w", err)
 		}
-		text, err := os.ReadFile(o.CAFile)
+		authorities, err := renew.Authorities(o.CAFile)
 		if err != nil {
 			return nil, fmt.Errorf("TLS between nodes: %w", err)
-		}
-		authorities := x509.NewCertPool()
-		if !authorities.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("TLS between nodes: %s has no certificates", o.CAFile)
 		}
 		config = &tls.Config{GetCertificate: certificate.Get, GetClientCertificate: certificate.GetClient, RootCAs: authorities, ClientCAs: authorities}
 	}

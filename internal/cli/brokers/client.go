@@ -2,6 +2,7 @@ package brokers
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/sluice-project/sluice/internal/cli/exit"
 	"github.com/sluice-project/sluice/internal/cli/term"
+	"github.com/sluice-project/sluice/internal/cli/trust"
 )
 
 // The states of groups that commands distinguish.
@@ -48,6 +50,7 @@ const (
 // Flags are the flags of every command that uses the Kafka protocol.
 type Flags struct {
 	brokers []string
+	tls     bool
 	JSON    bool
 }
 
@@ -60,6 +63,17 @@ func (f *Flags) Add(command *cobra.Command, jsonUsage string) {
 func (f *Flags) AddBrokers(command *cobra.Command) {
 	command.Flags().StringSliceVar(&f.brokers, "brokers", nil,
 		"`addresses` of Kafka brokers, with commas between them\n(default $"+brokersVariable+", or "+defaultBroker+")")
+	command.Flags().BoolVar(&f.tls, "tls", false, "connect to the brokers with TLS; --ca and --client-cert imply it")
+	trust.Add(command)
+}
+
+// secure returns the configuration of TLS, nil without it.
+func (f *Flags) secure(command *cobra.Command) (*tls.Config, error) {
+	config, err := trust.TLS(command)
+	if err == nil && config == nil && f.tls {
+		config = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	return config, err
 }
 
 // addresses returns the addresses of the brokers.
@@ -135,8 +149,12 @@ func (f *Flags) Open(command *cobra.Command, options ...kgo.Opt) (*Client, error
 	if err != nil {
 		return nil, err
 	}
+	secure, err := f.secure(command)
+	if err != nil {
+		return nil, err
+	}
 	client, err := kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers(addresses...), kgo.ClientID("sluice"), kgo.RetryTimeoutFn(retryTimeout), kgo.DialTimeout(brokerReach),
+		kgo.DialTLSConfig(secure), kgo.SeedBrokers(addresses...), kgo.ClientID("sluice"), kgo.RetryTimeoutFn(retryTimeout), kgo.DialTimeout(brokerReach),
 	}, options...)...)
 	if err != nil {
 		return nil, exit.Usage("%w", err)

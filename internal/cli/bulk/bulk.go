@@ -3,6 +3,7 @@ package bulk
 import (
 	"context"
 	"fmt"
+	"net/http"
 
 	"github.com/spf13/cobra"
 
@@ -43,12 +44,12 @@ type clientServer struct {
 }
 
 // connectServer returns a client of the server at a URL. It sends no request.
-func connectServer(base string) (server, error) {
-	patient, err := client.New(base)
+func connectServer(base string, through *http.Client) (server, error) {
+	patient, err := client.New(base, client.WithHTTPClient(through))
 	if err != nil {
 		return nil, err
 	}
-	once, err := client.New(base, client.WithAttempts(1))
+	once, err := client.New(base, client.WithHTTPClient(through), client.WithAttempts(1))
 	if err != nil {
 		return nil, err
 	}
@@ -120,8 +121,8 @@ type session struct {
 	base   string
 }
 
-// connector returns a client of the server at a URL.
-type connector func(base string) (server, error)
+// connector returns a client of the server at a URL, for requests through an HTTP client.
+type connector func(base string, through *http.Client) (server, error)
 
 // onServer gives a command the flags of a server, and runs do with a client of it.
 func onServer(connect connector, command *cobra.Command, do func(ctx context.Context, r *session, args []string) error) *cobra.Command {
@@ -138,7 +139,11 @@ func withServer(f *remote.Flags, connect connector, do func(ctx context.Context,
 		if err != nil {
 			return err
 		}
-		client, err := connect(base)
+		through, err := remote.HTTP(command)
+		if err != nil {
+			return err
+		}
+		client, err := connect(base, through)
 		if err != nil {
 			return exit.Usage("--server: %w", err)
 		}

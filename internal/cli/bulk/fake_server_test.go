@@ -3,6 +3,7 @@ package bulk
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -45,7 +46,7 @@ func (f *fakeServer) Enqueue(context.Context, wire.NewJob) (wire.Enqueued, error
 	return wire.Enqueued{}, errors.ErrUnsupported
 }
 
-func (f *fakeServer) connect(string) (server, error) { return f, nil }
+func (f *fakeServer) connect(string, *http.Client) (server, error) { return f, nil }
 
 func wireAction(a bulk.Action) wire.Action {
 	w := wire.Action{

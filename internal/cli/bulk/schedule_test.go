@@ -34,7 +34,7 @@ func (s *service) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-func (s *service) connect(base string) (server, error) {
+func (s *service) connect(base string, _ *http.Client) (server, error) {
 	c, err := client.New(base, client.WithHTTPClient(&http.Client{Transport: s}), client.WithAttempts(1))
 	return &clientServer{c, c}, err
 }

@@ -52,7 +52,7 @@ func startKafkaNodes(t *testing.T, cluster *storetest.Nodes, count int) ([]*brok
 func TestEventsOfANodeOfACluster(t *testing.T) {
 	cluster := storetest.NewCluster(3)
 	brokers, reached := startKafkaNodes(t, cluster, 3)
-	leaders, err := NewClusterLog(reached[0])
+	leaders, err := NewClusterLog(reached[0], nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -76,9 +77,10 @@ type ClusterLog struct {
 const eventAnswer = 30 * time.Second
 
 // NewClusterLog returns a log whose first request goes to a node at the given address.
-// It connects when needed. The caller closes it.
-func NewClusterLog(node topic.Advertised) (*ClusterLog, error) {
+// It connects when needed, with TLS unless secure is nil. The caller closes it.
+func NewClusterLog(node topic.Advertised, secure *tls.Config) (*ClusterLog, error) {
 	client, err := kgo.NewClient(
+		kgo.DialTLSConfig(secure),
 		kgo.SeedBrokers(net.JoinHostPort(node.Host, strconv.Itoa(int(node.Port)))), kgo.ClientID("sluice-events"),
 		kgo.RetryTimeout(eventAnswer), kgo.ProduceRequestTimeout(eventAnswer),
 	)

@@ -22,6 +22,7 @@ import (
 type Client struct {
 	term.Output
 	base string
+	http *http.Client
 }
 
 const (
@@ -38,7 +39,11 @@ func (f *Flags) Open(command *cobra.Command) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{term.OutputOf(command, f.JSON), strings.TrimSuffix(base, "/")}, nil
+	client, err := HTTP(command)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{term.OutputOf(command, f.JSON), strings.TrimSuffix(base, "/"), client}, nil
 }
 
 // Command gives a command the flags of a server, and runs do with a client of it.
@@ -72,7 +77,7 @@ func (c *Client) Do(ctx context.Context, method, path string, body, into any) er
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := c.http.Do(request)
 	if unreachable := Unreachable(c.base, err); unreachable != nil {
 		return unreachable
 	}

@@ -2,9 +2,11 @@ package remote
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"slices"
@@ -12,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-project/sluice/internal/cli/exit"
+	"github.com/sluice-project/sluice/internal/cli/trust"
 )
 
 const (
@@ -28,6 +31,18 @@ type Flags struct {
 func (f *Flags) Add(command *cobra.Command) {
 	command.Flags().StringVar(&f.Server, "server", "", "`URL` of the server (default $"+ServerVariable+", or "+DefaultServer+")")
 	command.Flags().BoolVar(&f.JSON, "json", false, "print JSON")
+	trust.Add(command)
+}
+
+// HTTP returns the client with which a command makes requests.
+func HTTP(command *cobra.Command) (*http.Client, error) {
+	secure, err := trust.TLS(command)
+	if err != nil || secure == nil {
+		return &http.Client{}, err
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = secure
+	return &http.Client{Transport: transport}, nil
 }
 
 // Base returns the URL of the server.
@@ -40,12 +55,18 @@ func (f *Flags) Base() (string, error) {
 	return base, nil
 }
 
-// Unreachable returns an error that says what to do if nothing answers at a URL, or nil if
-// something does.
+// Unreachable returns an error that says what to do if nothing answers at a URL, or not to this
+// client, or nil if something does.
 func Unreachable(base string, err error) error {
 	var dial *net.OpError
 	var name *net.DNSError
+	var untrusted *tls.CertificateVerificationError
+	var alert tls.AlertError
 	switch {
+	case errors.As(err, &untrusted):
+		return fmt.Errorf("the certificate of %s is not trusted (%w): name its authority with --ca", base, untrusted.Err)
+	case errors.As(err, &alert):
+		return fmt.Errorf("%s refuses the connection (%w): show a certificate that it knows, with --client-cert and --client-key", base, alert)
 	case errors.As(err, &name):
 		err = name
 	case errors.As(err, &dial) && dial.Op == "dial":

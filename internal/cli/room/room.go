@@ -52,11 +52,15 @@ func onRooms(command *cobra.Command, do func(ctx context.Context, r *session, ar
 		if err != nil {
 			return err
 		}
-		patient, err := client.New(base)
+		through, err := remote.HTTP(command)
+		if err != nil {
+			return err
+		}
+		patient, err := client.New(base, client.WithHTTPClient(through))
 		if err != nil {
 			return exit.Usage("--server: %w", err)
 		}
-		once, err := client.New(base, client.WithAttempts(1))
+		once, err := client.New(base, client.WithHTTPClient(through), client.WithAttempts(1))
 		if err != nil {
 			return exit.Usage("--server: %w", err)
 		}

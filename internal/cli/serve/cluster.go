@@ -2,12 +2,14 @@ package serve
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"github.com/sluice-project/sluice/config"
+	"github.com/sluice-project/sluice/internal/renew"
 	"github.com/sluice-project/sluice/topic/broker"
 	"github.com/sluice-project/sluice/topic/natsstore"
 )
@@ -29,6 +31,23 @@ func clusterOptions(settings *config.Config) (*natsstore.ClusterOptions, error) 
 		Name: of.Name, Node: int32(of.Node), Rack: of.Rack, Listen: of.Listen, Advertise: of.Advertise, Peers: of.Peers,
 		Secret: secret, CertFile: of.CertFile, KeyFile: of.KeyFile, CAFile: of.CAFile,
 	}, nil
+}
+
+// eventsTLS returns the configuration of connections to the Kafka ports of other nodes, nil without
+// TLS there: this node shows the certificate that it has among nodes, and trusts their authority.
+func eventsTLS(settings *config.Config, log *slog.Logger) (*tls.Config, error) {
+	if !settings.TLS.On() {
+		return nil, nil
+	}
+	certificate, err := renew.LoadCertificate(settings.Cluster.CertFile, settings.Cluster.KeyFile, log)
+	if err != nil {
+		return nil, fmt.Errorf("cluster.cert_file: %w", err)
+	}
+	authorities, err := renew.Authorities(settings.Cluster.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("cluster.ca_file: %w", err)
+	}
+	return &tls.Config{GetClientCertificate: certificate.GetClient, RootCAs: authorities, MinVersion: tls.VersionTLS12}, nil
 }
 
 // clusterMember is this process as a node of a cluster. It stops before everything else,

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -70,11 +69,9 @@ func openGate(all *config.Config, of *rooms, connections *connlimit.Limiter, log
 	}
 	front := ops.Options{Addr: settings.HTTP, Name: "gate", Hosts: []string{ops.AnyHost}, Connections: connections, Logger: log}
 	if settings.TLSCert != "" {
-		certificate, err := renew.LoadCertificate(settings.TLSCert, settings.TLSKey, log)
-		if err != nil {
+		if front.TLS, err = renew.ServerTLS(settings.TLSCert, settings.TLSKey, "", log); err != nil {
 			return nil, fmt.Errorf("gate.tls_cert: %w", err)
 		}
-		front.TLS = &tls.Config{GetCertificate: certificate.Get, MinVersion: tls.VersionTLS12}
 	}
 	opened.services = []lifecycle.Service{ops.NewFront(front, guard.Middleware(http.HandlerFunc(noUpstream))), of.engine.NewTuner(sites.proxy.Meter.Take)}
 	return opened, nil

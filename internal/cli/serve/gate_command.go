@@ -83,7 +83,11 @@ func runGate(
 	if settings.State.IsEmbedded() {
 		log.Info(`no events of visitors are kept: a gate has no topics; "sluice serve" with gate.http is a gate that publishes them`)
 	}
-	connections, server := openServer(settings, log)
+	secure, err := openTLS(settings, log)
+	if err != nil {
+		return err
+	}
+	connections, server := openServer(settings, secure, log)
 	of, err := openRooms(ctx, settings, server, nil, log)
 	if err != nil {
 		return err
@@ -96,7 +100,7 @@ func runGate(
 	if settings.Gate.Room != "" {
 		of.services = append(of.services, newRoomOfFlags(of.engine, settings.Gate.Room, object))
 	}
-	services := slices.Concat(of.services, []lifecycle.Service{server}, front.services, openPublic(settings, server, connections, log),
+	services := slices.Concat(of.services, []lifecycle.Service{server}, front.services, openPublic(settings, server, secure, connections, log),
 		[]lifecycle.Service{newSecrets(settings, load, log, of.secrets, front.secrets)})
 	log.Info("serving", "gate", settings.Gate.HTTP, "sites", len(settings.Gate.AllSites()), "room", settings.Gate.Room, "upstream", settings.Gate.Upstream,
 		"http", settings.HTTP, "state", settings.State.String(), "data", settings.DataDir)

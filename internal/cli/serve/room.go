@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -86,12 +87,16 @@ func openRooms(ctx context.Context, settings *config.Config, server *ops.Server,
 
 // openPublic returns the server of what is public of the API, if there is one. It answers
 // whatever host a request asks for, as a gate does: nothing there depends on who asks.
-func openPublic(settings *config.Config, server *ops.Server, connections *connlimit.Limiter, log *slog.Logger) []lifecycle.Service {
+func openPublic(settings *config.Config, server *ops.Server, secure *tls.Config, connections *connlimit.Limiter, log *slog.Logger) []lifecycle.Service {
 	if settings.Public == config.Off {
 		return nil
 	}
+	if secure != nil { // visitors have no certificates
+		secure = secure.Clone()
+		secure.ClientAuth, secure.GetConfigForClient = tls.NoClientCert, nil
+	}
 	return []lifecycle.Service{server.NewPublic(ops.Options{
-		Addr: settings.Public, Name: "public", Hosts: []string{ops.AnyHost}, Connections: connections, Logger: log,
+		Addr: settings.Public, Name: "public", Hosts: []string{ops.AnyHost}, TLS: secure, Connections: connections, Logger: log,
 	})}
 }
 

@@ -2,7 +2,9 @@ package serve
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"slices"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/internal/connlimit"
+	"github.com/sluice-project/sluice/internal/renew"
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/ops"
 )
@@ -92,13 +95,17 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 		return err
 	}
 	keepPrivate(settings, log)
-	connections, server := openServer(settings, log)
+	secure, err := openTLS(settings, log)
+	if err != nil {
+		return err
+	}
+	connections, server := openServer(settings, secure, log)
 	tracing, err := openTracing(ctx, settings, server, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, tracing.close()) }()
-	topics, err := openTopics(ctx, settings, server, connections, log)
+	topics, err := openTopics(ctx, settings, server, secure, connections, log)
 	if err != nil {
 		return err
 	}
@@ -118,7 +125,7 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 	}
 	// Services stop in reverse order: bulk and rooms publish to topics until they have
 	// stopped, and tracing sends the spans of all.
-	services := slices.Concat(tracing.services, topics.services, bulk.services, rooms.services, []lifecycle.Service{server}, openPublic(settings, server, connections, log))
+	services := slices.Concat(tracing.services, topics.services, bulk.services, rooms.services, []lifecycle.Service{server}, openPublic(settings, server, secure, connections, log))
 	gate := noPart()
 	if settings.Gate.HTTP != config.Off {
 		if gate, err = openGate(settings, rooms, connections, log); err != nil {
@@ -146,15 +153,29 @@ func checkListen(settings *config.Config, topics bool, log *slog.Logger) error {
 	return err
 }
 
+// openTLS returns the configuration of TLS at the addresses of operators and Kafka clients; nil:
+// they have none.
+func openTLS(settings *config.Config, log *slog.Logger) (*tls.Config, error) {
+	of := &settings.TLS
+	if !of.On() {
+		return nil, nil
+	}
+	secure, err := renew.ServerTLS(of.CertFile, of.KeyFile, of.ClientCAFile, log)
+	if err != nil {
+		return nil, fmt.Errorf("tls: %w", err)
+	}
+	return secure, nil
+}
+
 // openServer returns the server of operators, and the bound on the connections of all
 // listeners.
-func openServer(settings *config.Config, log *slog.Logger) (*connlimit.Limiter, *ops.Server) {
+func openServer(settings *config.Config, secure *tls.Config, log *slog.Logger) (*connlimit.Limiter, *ops.Server) {
 	connections := connlimit.New(connlimit.Bounds{
 		Total: settings.Connections, PerClient: settings.ConnectionsPerClient,
 		Exempt: slices.Concat(settings.Room.TrustedProxies.Prefixes(), settings.Gate.TrustedProxies.Prefixes()),
 	}, log)
 	server := ops.NewServer(ops.Options{
-		Addr: settings.HTTP, Hosts: settings.KnownHosts(), Connections: connections, Pprof: settings.Pprof, Logger: log,
+		Addr: settings.HTTP, Hosts: settings.KnownHosts(), TLS: secure, Connections: connections, Pprof: settings.Pprof, Logger: log,
 	})
 	server.Registry().MustRegister(connections)
 	return connections, server

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -45,7 +46,7 @@ type topics struct {
 // openTopics opens the store of topics, the server for Kafka clients and the publishers
 // of events; it returns an empty part if topics are off. In a cluster it waits for a
 // majority of the nodes.
-func openTopics(ctx context.Context, settings *config.Config, server *ops.Server, connections *connlimit.Limiter, log *slog.Logger) (*topics, error) {
+func openTopics(ctx context.Context, settings *config.Config, server *ops.Server, secure *tls.Config, connections *connlimit.Limiter, log *slog.Logger) (*topics, error) {
 	if settings.Topic.Kafka == config.Off {
 		return &topics{part: *noPart()}, nil
 	}
@@ -65,13 +66,17 @@ func openTopics(ctx context.Context, settings *config.Config, server *ops.Server
 	if err != nil {
 		return nil, errors.Join(err, opened.close())
 	}
-	edge := kafka.NewServer(broker, kafka.Options{Addr: settings.Topic.Kafka, Advertise: settings.Topic.Advertised(), Bound: connections.Listen, Logger: log})
+	edge := kafka.NewServer(broker, kafka.Options{Addr: settings.Topic.Kafka, Advertise: settings.Topic.Advertised(), Bound: connections.Listen, TLS: secure, Logger: log})
 	opened.services = []lifecycle.Service{storeHealth{store}, broker, edge}
 	var to events.Log = events.OwnLog{}
 	if cluster != nil {
 		opened.member = newClusterMember(broker, log)
 		server.Ready("cluster", opened.member.ready)
-		leaders, err := events.NewClusterLog(of.Advertise)
+		between, err := eventsTLS(settings, log)
+		if err != nil {
+			return nil, errors.Join(err, opened.close())
+		}
+		leaders, err := events.NewClusterLog(of.Advertise, between)
 		if err != nil {
 			return nil, errors.Join(err, opened.close())
 		}

@@ -1,0 +1,29 @@
+package config
+
+// TLS are the settings of TLS for operators, their programs and Kafka clients.
+type TLS struct {
+	// CertFile and KeyFile are the paths of a certificate and its key; empty: no TLS.
+	CertFile, KeyFile string
+	// ClientCAFile is the path of the authorities of clients' certificates; empty: clients show
+	// none.
+	ClientCAFile string
+}
+
+// On reports whether the addresses have TLS.
+func (t *TLS) On() bool { return t.CertFile != "" }
+
+// validateTLS checks the settings of TLS that need each other.
+func (c *Config) validateTLS() error {
+	t := &c.TLS
+	switch {
+	case t.CertFile != "" && t.KeyFile == "":
+		return c.wrong("tls.cert_file", "want tls.key_file too")
+	case t.KeyFile != "" && t.CertFile == "":
+		return c.wrong("tls.key_file", "want tls.cert_file too")
+	case t.ClientCAFile != "" && !t.On():
+		return c.wrong("tls.client_ca_file", "want tls.cert_file and tls.key_file too")
+	case t.On() && c.Cluster.On() && c.Topic.Kafka != Off && c.Cluster.CAFile == "":
+		return c.wrong("tls.cert_file", "in a cluster, nodes call each other's Kafka ports: want cluster.ca_file, which must have the authority of this certificate, and cluster.cert_file too")
+	}
+	return nil
+}

@@ -1,0 +1,2 @@
+// Package certtest makes authorities and certificates of TLS, in files, for tests.
+package certtest

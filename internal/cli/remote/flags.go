@@ -61,12 +61,11 @@ func Unreachable(base string, err error) error {
 	var dial *net.OpError
 	var name *net.DNSError
 	var untrusted *tls.CertificateVerificationError
-	var alert tls.AlertError
 	switch {
 	case errors.As(err, &untrusted):
 		return fmt.Errorf("the certificate of %s is not trusted (%w): name its authority with --ca", base, untrusted.Err)
-	case errors.As(err, &alert):
-		return fmt.Errorf("%s refuses the connection (%w): show a certificate that it knows, with --client-cert and --client-key", base, alert)
+	case errors.As(err, &dial) && dial.Op == "remote error": // an alert of TLS
+		return fmt.Errorf("%s refuses the connection (%w): show a certificate that it knows, with --client-cert and --client-key", base, dial.Err)
 	case errors.As(err, &name):
 		err = name
 	case errors.As(err, &dial) && dial.Op == "dial":

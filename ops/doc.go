@@ -7,7 +7,6 @@
 //     register their operations on its [Server.API]; other handlers use its mux.
 //   - A front is a [Server] with one handler, without the endpoints below, for the
 //     public.
-//   - A [Certificate] is for TLS; it is read again when its files are renewed.
 //   - A check is a function, registered by name with [Server.Ready], that reports
 //     whether one part can serve.
 //   - [Tracing] sends spans to a collector, as OTLP over HTTP.

@@ -1,11 +1,13 @@
 package ops
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -154,7 +156,7 @@ func (s *Server) Start(ctx context.Context) error {
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    maxHeaderBytes,
 		BaseContext:       func(net.Listener) context.Context { return requests },
-		ErrorLog:          slog.NewLogLogger(s.options.Logger.Handler(), slog.LevelWarn),
+		ErrorLog:          log.New(errorLog{s.options.Logger}, "", 0),
 	}
 	s.group.Go("serve", func(context.Context) error {
 		serve := s.http.Serve
@@ -202,3 +204,17 @@ func (s *Server) Failed() <-chan struct{} { return s.group.Failed() }
 
 // Err implements lifecycle.Service.
 func (s *Server) Err() error { return s.group.Err() }
+
+// errorLog takes the lines of an http.Server. Failed handshakes are for debugging: clients that nobody
+// knows cause them, as many as they like.
+type errorLog struct{ *slog.Logger }
+
+// Write implements io.Writer.
+func (l errorLog) Write(line []byte) (int, error) {
+	level := slog.LevelWarn
+	if bytes.Contains(line, []byte("TLS handshake error")) {
+		level = slog.LevelDebug
+	}
+	l.Log(context.Background(), level, string(bytes.TrimSpace(line)))
+	return len(line), nil
+}

@@ -153,7 +153,10 @@ func call(t *testing.T, method, url, body string) (answer map[string]any) {
 	if strings.HasSuffix(url, "/jobs") {
 		request.Header.Set("Content-Type", "application/x-ndjson")
 	}
-	response := must(http.DefaultClient.Do(request))(t)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer response.Body.Close()
 	content := must(io.ReadAll(response.Body))(t)
 	if response.StatusCode >= 300 {

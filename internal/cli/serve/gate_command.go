@@ -65,6 +65,7 @@ gate.upstream. A file with gate.sites is a gate of many sites and rooms. Several
 	command.Flags().SortFlags = false
 	of = config.AddRoomFlags(command.Flags(), gateRoomSettings...)
 	config.GateFlags(command.Flags())
+	command.AddCommand(newPreview())
 	return command
 }
 

@@ -44,8 +44,9 @@ func (b *Broker) addPartitions(ctx context.Context, name string, count int32, dr
 		return t, b.growMore(ctx, &record, count, on)
 	}
 	ctx = context.WithoutCancel(ctx)
+	had := len(t.all()) // before the change, which others follow at once
 	record, err := b.change(ctx, name, func(record *catalog.Topic) error {
-		if int(count) > len(t.all()) && count <= record.Visible() {
+		if int(count) > had && count <= record.Visible() {
 			return nil // an earlier attempt could not open them
 		}
 		return b.growMore(ctx, record, count, on)
@@ -53,7 +54,7 @@ func (b *Broker) addPartitions(ctx context.Context, name string, count int32, dr
 	if err != nil {
 		return nil, err
 	}
-	if err := b.makeLogs(ctx, record, len(t.all())); err != nil {
+	if err := b.makeLogs(ctx, record, had); err != nil {
 		return nil, err
 	}
 	return t, b.followTopic(ctx, name)

@@ -49,7 +49,10 @@ func TestTLS(t *testing.T) {
 		}
 	}
 	trusted := []string{"--ca", authority.File, "--client-cert", mine.Cert, "--client-key", mine.Key}
-	for _, command := range []string{"bulk list --server https://" + s.addr, "room list --server https://" + s.addr, "topic list --brokers " + s.kafka} {
+	for _, command := range []string{
+		"bulk list --server https://" + s.addr, "room list --server https://" + s.addr, "topic list --brokers " + s.kafka,
+		"backup --to - --server https://" + s.addr, "doctor --brokers " + s.kafka + " --server https://" + s.addr,
+	} {
 		args := slices.Clip(append(strings.Fields(command), "--json"))
 		if out, err := exec.CommandContext(t.Context(), binary, append(args, trusted...)...).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v, %s", command, err, out)

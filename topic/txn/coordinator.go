@@ -51,7 +51,7 @@ type Coordinator struct {
 
 	mu     sync.Mutex
 	ending map[string]chan struct{} // by id; closed when this node has ended the transaction
-	known  map[string]known         // by key; the loop's view, see decoded
+	known  map[string]known         // by key; see Each
 }
 
 // New returns a coordinator that is not started.

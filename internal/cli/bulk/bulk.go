@@ -1,6 +1,7 @@
 package bulk
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -150,7 +151,8 @@ func withServer(f *remote.Flags, connect connector, do func(ctx context.Context,
 		if err := remote.Unreachable(base, client.Reach(command.Context())); err != nil {
 			return err
 		}
-		return do(command.Context(), &session{term.OutputOf(command, f.JSON), client, base}, args)
+		err = do(command.Context(), &session{term.OutputOf(command, f.JSON), client, base}, args)
+		return cmp.Or(remote.Distrust(base, err), err)
 	}
 }
 

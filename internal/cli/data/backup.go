@@ -2,7 +2,6 @@ package data
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -41,7 +40,7 @@ the backup, but gives space back only after it. The backup is as secret as the d
   sluice restore --from monday.tar --data restored`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			base, err := flags.Base()
+			server, err := flags.Open(command)
 			if err != nil {
 				return err
 			}
@@ -51,9 +50,9 @@ the backup, but gives space back only after it. The backup is as secret as the d
 			c := &copying{Output: term.OutputOf(command, flags.JSON), verb: "backed up", doing: "backing up"}
 			if to == standard {
 				c.Out = c.Err // standard output has the backup
-				return c.fetch(command.Context(), base, "", command.OutOrStdout())
+				return c.fetch(command.Context(), server, "", command.OutOrStdout())
 			}
-			return c.fetchInto(command.Context(), base, to)
+			return c.fetchInto(command.Context(), server, to)
 		},
 	}
 	command.Flags().StringVar(&to, "to", "", "`file` to write, or - for standard output")
@@ -77,7 +76,7 @@ type copied struct {
 }
 
 // fetchInto writes a backup to a file, which has its name when the backup is whole and durable.
-func (c *copying) fetchInto(ctx context.Context, base, path string) error {
+func (c *copying) fetchInto(ctx context.Context, server *remote.Client, path string) error {
 	if _, err := os.Lstat(path); err == nil {
 		return exit.Usage("--to: %s exists already: remove it, or choose another name", path)
 	}
@@ -86,7 +85,7 @@ func (c *copying) fetchInto(ctx context.Context, base, path string) error {
 	if err != nil {
 		return err
 	}
-	err = c.fetch(ctx, base, path, file)
+	err = c.fetch(ctx, server, path, file)
 	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return errors.Join(err, os.Remove(partial))
 	}
@@ -94,21 +93,14 @@ func (c *copying) fetchInto(ctx context.Context, base, path string) error {
 }
 
 // fetch copies a backup from a server, and checks it.
-func (c *copying) fetch(ctx context.Context, base, path string, to io.Writer) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, base+backup.Path, nil)
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if unreachable := remote.Unreachable(base, err); unreachable != nil {
-		return unreachable
-	}
+func (c *copying) fetch(ctx context.Context, server *remote.Client, path string, to io.Writer) error {
+	response, err := server.Send(ctx, http.MethodPost, backup.Path, nil)
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close() // it was only read
 	if response.StatusCode != http.StatusOK {
-		return refused(base, response)
+		return server.Refusal(response, ", of a release that has backups")
 	}
 	return c.run(ctx, func() error {
 		whole := io.TeeReader(response.Body, to)
@@ -118,16 +110,6 @@ func (c *copying) fetch(ctx context.Context, base, path string, to io.Writer) er
 		_, err := io.Copy(io.Discard, whole) // the end of the tar
 		return err
 	}, path)
-}
-
-// refused returns the error of an answer that is no backup.
-func refused(base string, response *http.Response) error {
-	var problem struct{ Detail string }
-	text, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
-	if err != nil || json.Unmarshal(text, &problem) != nil || problem.Detail == "" {
-		return fmt.Errorf("%s answered %s: is it a sluice server, of a release that has backups?", base, response.Status)
-	}
-	return errors.New(problem.Detail)
 }
 
 func (c *copying) describe(d backup.Description) error {

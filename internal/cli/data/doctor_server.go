@@ -23,11 +23,11 @@ import (
 
 // examineServer asks a running server.
 func (e *examination) examineServer(command *cobra.Command, server *remote.Flags, topics *brokers.Flags) error {
-	base, err := server.Base()
+	asked, err := server.Open(command)
 	if err != nil {
 		return err
 	}
-	e.examineReady(command.Context(), base)
+	e.examineReady(command.Context(), asked)
 	client, err := topics.Open(command)
 	if err != nil {
 		e.find("kafka", err, "name its address with --brokers; a server with kafka=off has no topics", "")
@@ -39,13 +39,10 @@ func (e *examination) examineServer(command *cobra.Command, server *remote.Flags
 }
 
 // examineReady asks whether the server is ready, and what time it has.
-func (e *examination) examineReady(ctx context.Context, base string) {
+func (e *examination) examineReady(ctx context.Context, server *remote.Client) {
 	ctx, cancel := context.WithTimeout(ctx, 2*reachTime)
 	defer cancel()
-	status, date, err := askReady(ctx, base)
-	if unreachable := remote.Unreachable(base, err); unreachable != nil {
-		err = unreachable
-	}
+	status, date, err := askReady(ctx, server)
 	e.find("server", err, "its log says why", "%s", status)
 	if at, err := http.ParseTime(date); err == nil {
 		skew := time.Since(at).Abs()
@@ -53,12 +50,8 @@ func (e *examination) examineReady(ctx context.Context, base string) {
 	}
 }
 
-func askReady(ctx context.Context, base string) (status, date string, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/readyz", nil)
-	if err != nil {
-		return "", "", err
-	}
-	response, err := http.DefaultClient.Do(request)
+func askReady(ctx context.Context, server *remote.Client) (status, date string, err error) {
+	response, err := server.Send(ctx, http.MethodGet, "/readyz", nil)
 	if err != nil {
 		return "", "", err
 	}
@@ -71,7 +64,7 @@ func askReady(ctx context.Context, base string) (status, date string, err error)
 		NotReady map[string]string `json:"not_ready"`
 	}
 	if err := json.Unmarshal(text, &ready); err != nil {
-		return "", "", fmt.Errorf("%s answered %s: is it a sluice server?", base, response.Status)
+		return "", "", fmt.Errorf("it answered %s: is it a sluice server?", response.Status)
 	}
 	for _, part := range slices.Sorted(maps.Keys(ready.NotReady)) {
 		err = errors.Join(err, fmt.Errorf("%s is not ready: %s", part, ready.NotReady[part]))

@@ -64,33 +64,18 @@ func Command(command *cobra.Command, do func(ctx context.Context, c *Client, arg
 func (c *Client) Do(ctx context.Context, method, path string, body, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	content := &bytes.Buffer{}
-	if body != nil {
-		if err := json.NewEncoder(content).Encode(body); err != nil {
-			return err
-		}
-	}
-	request, err := http.NewRequestWithContext(ctx, method, c.base+path, content)
-	if err != nil {
-		return err
-	}
-	if body != nil {
-		request.Header.Set("Content-Type", "application/json")
-	}
-	response, err := c.http.Do(request)
-	if unreachable := Unreachable(c.base, err); unreachable != nil {
-		return unreachable
-	}
+	response, err := c.Send(ctx, method, path, body)
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close() // It was only read.
-	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))
+	if response.StatusCode >= http.StatusMultipleChoices {
+		return c.Refusal(response, " with topics")
+	}
+	answer, err := c.read(response)
 	switch {
 	case err != nil:
-		return fmt.Errorf("read the answer of %s: %w", c.base, err)
-	case response.StatusCode >= http.StatusMultipleChoices:
-		return c.refused(response, answer)
+		return err
 	case into == nil:
 		return nil
 	}
@@ -100,13 +85,48 @@ func (c *Client) Do(ctx context.Context, method, path string, body, into any) er
 	return nil
 }
 
-// refused returns the error of an unsuccessful answer: a usage error if the request
-// was wrong.
-func (c *Client) refused(response *http.Response, answer []byte) error {
+// Send makes a request, with a body in JSON unless it is nil, and returns the answer, whatever its
+// status; the caller closes it. The time is bounded by ctx alone.
+func (c *Client) Send(ctx context.Context, method, path string, body any) (*http.Response, error) {
+	content := &bytes.Buffer{}
+	if body != nil {
+		if err := json.NewEncoder(content).Encode(body); err != nil {
+			return nil, err
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, method, c.base+path, content)
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	response, err := c.http.Do(request)
+	if unreachable := Unreachable(c.base, err); unreachable != nil {
+		return nil, unreachable
+	}
+	return response, err
+}
+
+func (c *Client) read(response *http.Response) ([]byte, error) {
+	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))
+	if err != nil {
+		return nil, fmt.Errorf("read the answer of %s: %w", c.base, err)
+	}
+	return answer, nil
+}
+
+// Refusal returns the error of an unsuccessful answer: a usage error if the request was wrong. If the
+// answer is none of a server's, the error asks whether it is a sluice server of that kind.
+func (c *Client) Refusal(response *http.Response, kind string) error {
+	answer, err := c.read(response)
+	if err != nil {
+		return err
+	}
 	var problem struct{ Detail string }
 	switch {
 	case json.Unmarshal(answer, &problem) != nil || problem.Detail == "":
-		return fmt.Errorf("%s answered %s: is it a sluice server with topics?", c.base, response.Status)
+		return fmt.Errorf("%s answered %s: is it a sluice server%s?", c.base, response.Status, kind)
 	case slices.Contains([]int{http.StatusBadRequest, http.StatusUnprocessableEntity}, response.StatusCode):
 		return exit.Usage("%s", problem.Detail)
 	}

@@ -60,12 +60,10 @@ func (f *Flags) Base() (string, error) {
 func Unreachable(base string, err error) error {
 	var dial *net.OpError
 	var name *net.DNSError
-	var untrusted *tls.CertificateVerificationError
+	distrust := Distrust(base, err)
 	switch {
-	case errors.As(err, &untrusted):
-		return fmt.Errorf("the certificate of %s is not trusted (%w): name its authority with --ca", base, untrusted.Err)
-	case errors.As(err, &dial) && dial.Op == "remote error": // an alert of TLS
-		return fmt.Errorf("%s refuses the connection (%w): show a certificate that it knows, with --client-cert and --client-key", base, dial.Err)
+	case distrust != nil:
+		return distrust
 	case errors.As(err, &name):
 		err = name
 	case errors.As(err, &dial) && dial.Op == "dial":
@@ -74,4 +72,19 @@ func Unreachable(base string, err error) error {
 		return nil
 	}
 	return fmt.Errorf("no server at %s (%w): start one with \"sluice serve\", or name another with --server", base, err)
+}
+
+// Distrust returns an error that says what to do if the client does not trust the server's
+// certificate, or the server not the client's; else nil. The latter may show in a later request only:
+// the first may end with a connection that is reset.
+func Distrust(base string, err error) error {
+	var untrusted *tls.CertificateVerificationError
+	var alert *net.OpError
+	switch {
+	case errors.As(err, &untrusted):
+		return fmt.Errorf("the certificate of %s is not trusted (%w): name its authority with --ca", base, untrusted.Err)
+	case errors.As(err, &alert) && alert.Op == "remote error":
+		return fmt.Errorf("%s refuses the connection (%w): show a certificate that it knows, with --client-cert and --client-key", base, alert.Err)
+	}
+	return nil
 }

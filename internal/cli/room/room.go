@@ -1,6 +1,7 @@
 package room
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,7 +69,8 @@ func onRooms(command *cobra.Command, do func(ctx context.Context, r *session, ar
 		if _, err := once.JWKS(command.Context()); remote.Unreachable(base, err) != nil {
 			return remote.Unreachable(base, err)
 		}
-		return explain(do(command.Context(), &session{patient, term.OutputOf(command, f.JSON)}, args))
+		err = do(command.Context(), &session{patient, term.OutputOf(command, f.JSON)}, args)
+		return explain(cmp.Or(remote.Distrust(base, err), err))
 	}
 	return command
 }

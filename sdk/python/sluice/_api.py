@@ -14,7 +14,7 @@ from .errors import ConnectionFailed, Refused
 MAX_ANSWER = 64 << 20
 TIMEOUT = 30.0
 
-_ended = (ConnectionError, TimeoutError, http.client.HTTPException, OSError)
+_ended = (OSError, http.client.HTTPException)
 
 
 class Api:

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/certtest"
 	"github.com/sluice-project/sluice/internal/testkit/ports"
 )
 
@@ -66,6 +67,10 @@ type Server struct {
 	options Options
 	node    string // its name in a cluster, once it was asked
 
+	// authority has signed the certificate of a server with TLS.
+	authority   *certtest.Authority
+	certificate certtest.Files
+
 	process *exec.Cmd
 	ended   chan struct{} // closed when the process has ended
 }
@@ -82,7 +87,8 @@ func Start(t testing.TB, options Options) *Server {
 		}
 	}
 	if options.TLS {
-		s.certify()
+		s.authority = certtest.New(t)
+		s.certificate = s.authority.Issue("redistest server")
 	}
 	if options.Socket {
 		s.socket = filepath.Join(shortFolder(t), "redis.sock")
@@ -153,7 +159,7 @@ func (s *Server) args() []string {
 	port := strconv.Itoa(s.port)
 	if s.options.TLS {
 		args = append(args, "--port", "0", "--tls-port", port, "--tls-auth-clients", "no",
-			"--tls-ca-cert-file", s.CAFile(), "--tls-cert-file", s.certFile(), "--tls-key-file", s.keyFile())
+			"--tls-ca-cert-file", s.CAFile(), "--tls-cert-file", s.certificate.Cert, "--tls-key-file", s.certificate.Key)
 	} else {
 		args = append(args, "--port", port)
 	}
@@ -197,16 +203,16 @@ func (s *Server) awaitReady() error {
 	}
 }
 
+// CAFile returns the path of the certificate, in PEM, of the authority of a server with
+// Options.TLS. A process trusts it with SSL_CERT_FILE in its environment.
+func (s *Server) CAFile() string { return s.authority.File }
+
 func (s *Server) dial() (net.Conn, error) {
 	dialer := &net.Dialer{Timeout: time.Second}
 	if !s.options.TLS {
 		return dialer.DialContext(context.Background(), "tcp", s.Addr())
 	}
-	config, err := s.clientTLS()
-	if err != nil {
-		return nil, err
-	}
-	return (&tls.Dialer{NetDialer: dialer, Config: config}).DialContext(context.Background(), "tcp", s.Addr())
+	return (&tls.Dialer{NetDialer: dialer, Config: s.authority.Client()}).DialContext(context.Background(), "tcp", s.Addr())
 }
 
 // ping returns nil once the server answers anything except that it is loading.

@@ -29,10 +29,13 @@ func readTopic(t *testing.T, brokers, name string) []*kgo.Record {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), until.Limit)
 	defer cancel()
-	ends, err := kadm.NewClient(client).ListEndOffsets(ctx, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var ends kadm.ListedOffsets
+	until.Succeeds(t, "the ends of "+name+" are listed", func() error { // after a start its partitions may have no leader yet
+		if ends, err = kadm.NewClient(client).ListEndOffsets(ctx, name); err != nil {
+			return err
+		}
+		return ends.Error()
+	})
 	want := int64(0)
 	ends.Each(func(end kadm.ListedOffset) { want += end.Offset })
 	var records []*kgo.Record

@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -75,8 +77,8 @@ func Unreachable(base string, err error) error {
 }
 
 // Distrust returns an error that says what to do if the client does not trust the server's
-// certificate, or the server not the client's; else nil. The latter may show in a later request only:
-// the first may end with a connection that is reset.
+// certificate, or the server not the client's; else nil. The latter may show as a connection that is
+// closed during the request.
 func Distrust(base string, err error) error {
 	var untrusted *tls.CertificateVerificationError
 	var alert *net.OpError
@@ -85,6 +87,8 @@ func Distrust(base string, err error) error {
 		return fmt.Errorf("the certificate of %s is not trusted (%w): name its authority with --ca", base, untrusted.Err)
 	case errors.As(err, &alert) && alert.Op == "remote error":
 		return fmt.Errorf("%s refuses the connection (%w): show a certificate that it knows, with --client-cert and --client-key", base, alert.Err)
+	case strings.HasPrefix(base, "https:") && (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)):
+		return fmt.Errorf("%s has closed the connection (%w): if it asks for certificates, show one with --client-cert and --client-key", base, err)
 	}
 	return nil
 }

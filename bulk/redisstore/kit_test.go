@@ -98,7 +98,7 @@ func start(t testing.TB, s *Store, spec bulk.Spec, n int) {
 	t.Helper()
 	upload(t, s, spec, n)
 	for _, move := range []bulk.Transition{{Kind: bulk.Seal, Total: int64(n)}, {Kind: bulk.Start}} {
-		if _, err := s.Transition(t.Context(), spec.ID, move); err != nil {
+		if _, err := s.Transition(t.Context(), spec.ID, move); err != nil && !errors.Is(err, bulk.ErrNoChange) { // an engine may have made it
 			t.Fatal(err)
 		}
 	}

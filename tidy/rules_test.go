@@ -128,6 +128,7 @@ var packages = map[string]rule{
 	"internal/spelling":      {refuses: []string{"github.com", "net", "os"}},
 	"examples":               {},
 	"examples/embedded":      {imports: []string{"bulk", "bulk/pebblestore"}},
+	"sdk/go":                 {imports: []string{"bulk", "bulk/api/wire", "bulk/client", "room/client"}},
 	"examples/typed":         {imports: []string{"bulk", "bulk/pebblestore"}},
 
 	"examples/room-middleware": {imports: []string{"room", "room/gate", "room/pebblestore", "room/watch"}},

@@ -144,6 +144,7 @@ var packages = map[string]rule{
 	"e2e/clients":       {testOnly: true},
 	"e2e/browser":       {testOnly: true},
 
+	"internal/manpages":          {imports: []string{"internal/cli"}},
 	"internal/termsvg":           {},
 	"internal/testkit/certtest":  {testOnly: true},
 	"internal/testkit/ports":     {testOnly: true},

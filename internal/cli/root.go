@@ -26,7 +26,7 @@ const (
 // Run runs the command that args name until it ends or ctx does, and returns
 // the exit code.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	root := newRoot()
+	root := Root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -34,8 +34,8 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return exit.Explain(ctx, root.ExecuteContext(ctx), stderr)
 }
 
-// newRoot returns the command sluice with all its commands.
-func newRoot() *cobra.Command {
+// Root returns the command sluice with all its commands.
+func Root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "sluice",
 		Short: "Keep a service standing when traffic surges",

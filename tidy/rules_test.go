@@ -159,6 +159,8 @@ var packages = map[string]rule{
 	"e2e/cluster/history": {testOnly: true},
 	"e2e/cluster/netlab":  {testOnly: true},
 
+	"deploy": {testOnly: true},
+
 	"tidy": {testOnly: true},
 }
 

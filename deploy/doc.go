@@ -2,5 +2,5 @@
 // files and manifests of Kubernetes. Its tests build a release, and install, serve, upgrade and
 // remove it in a root that has nothing else.
 //
-// What a release consists of is in .goreleaser.yml. The guide is docs/install.md.
+// .goreleaser.yml lists the parts of a release. The guide is docs/install.md.
 package deploy

@@ -25,6 +25,7 @@ func checkInstall(t *testing.T, deb string) {
 	settings := m.read("etc/sluice/sluice.yaml") + "\nhttp: " + free[0] + "\nkafka: " + free[1] + "\n"
 	overwrite(t, m.path("etc/sluice/sluice.yaml"), settings)
 	stop := m.serve(free[0], m.service())
+	m.run("sluice", "doctor", "--server", "http://"+free[0], "--brokers", free[1])
 	m.run("sluice", "topic", "create", "orders", "--brokers", free[1])
 	m.run("/bin/sh", "-c", "echo kept | sluice topic produce orders --brokers "+free[1])
 	m.run("sluice", "room", "create", "shop", "--capacity", "7", "--server", "http://"+free[0])

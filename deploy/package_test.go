@@ -24,12 +24,13 @@ func checkInstall(t *testing.T, deb string) {
 	free := ports.Addrs(t, 2)
 	settings := m.read("etc/sluice/sluice.yaml") + "\nhttp: " + free[0] + "\nkafka: " + free[1] + "\n"
 	overwrite(t, m.path("etc/sluice/sluice.yaml"), settings)
-	stop := m.serve(free[0], m.service())
+	server := launch(t, free[0], m.service())
+	server.awaitReady()
 	m.run("sluice", "doctor", "--server", "http://"+free[0], "--brokers", free[1])
 	m.run("sluice", "topic", "create", "orders", "--brokers", free[1])
 	m.run("/bin/sh", "-c", "echo kept | sluice topic produce orders --brokers "+free[1])
 	m.run("sluice", "room", "create", "shop", "--capacity", "7", "--server", "http://"+free[0])
-	stop()
+	server.stop()
 
 	m.install(find(t, build(t, "1.2.4", "--skip=archive,sbom"), "*.deb"))
 	m.wantCalls("daemon-reload", "daemon-reload", "try-restart sluice.service") // the old one's postrm, the new one's postinst
@@ -39,14 +40,15 @@ func checkInstall(t *testing.T, deb string) {
 	if got := m.read("etc/sluice/sluice.yaml"); got != settings {
 		t.Errorf("the upgrade changed the settings:\n%s", got)
 	}
-	stop = m.serve(free[0], m.service())
+	server = launch(t, free[0], m.service())
+	server.awaitReady()
 	if got := m.run("sluice", "topic", "consume", "orders", "--max", "1", "--format", `%v`, "--brokers", free[1]); got != "kept" {
 		t.Errorf("after the upgrade the topic has %q, want the record of before", got)
 	}
 	if got := m.run("sluice", "room", "show", "shop", "--json", "--server", "http://"+free[0]); !strings.Contains(got, `"capacity":7`) {
 		t.Errorf("after the upgrade the room is %s, want its capacity of before", got)
 	}
-	stop()
+	server.stop()
 
 	m.run("dpkg", "--remove", "sluice")
 	m.wantCalls("disable --now sluice.service", "daemon-reload")

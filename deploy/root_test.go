@@ -33,7 +33,7 @@ func newMachine(t *testing.T) *machine {
 	if err := os.Chmod(m.root, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	m.makeFolders("proc", "tmp")
+	m.makeFolders("proc")
 	return m
 }
 
@@ -51,7 +51,7 @@ func newDebian(t *testing.T) *machine {
 	for _, program := range []string{"sh", "dpkg", "dpkg-deb", "dpkg-split", "tar", "rm", "diff", "ldconfig", "start-stop-daemon", "systemd-sysusers", "systemd-tmpfiles"} {
 		m.copyProgram(program)
 	}
-	m.makeFolders("var/lib/dpkg/info", "var/lib/dpkg/updates", "run/systemd/system")
+	m.makeFolders("tmp", "var/lib/dpkg/info", "var/lib/dpkg/updates", "run/systemd/system")
 	m.write("var/lib/dpkg/info/systemd.list", "/.\n")
 	m.write("var/lib/dpkg/status", "Package: systemd\nStatus: install ok installed\nArchitecture: all\nMaintainer: nobody\nVersion: 252\nDescription: system and service manager\n\n")
 	m.write("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n")
@@ -114,10 +114,16 @@ func (m *machine) copyProgram(name string) {
 	}
 }
 
-// command returns a command that sees the machine only, as a user, "UID:GID".
+// enter returns a command line that runs another with this machine as all that it sees, as a
+// user, "UID:GID".
+func (m *machine) enter(user string, words ...string) []string {
+	return append([]string{"/usr/bin/unshare", "--mount-proc=" + m.path("proc"), "/usr/sbin/chroot", "--userspec=" + user, m.root}, words...)
+}
+
+// command returns a command on the machine.
 func (m *machine) command(user string, words ...string) *exec.Cmd {
-	args := append([]string{"--mount-proc=" + m.path("proc"), "chroot", "--userspec=" + user, m.root}, words...)
-	command := exec.CommandContext(m.t.Context(), "unshare", args...)
+	words = m.enter(user, words...)
+	command := exec.CommandContext(m.t.Context(), words[0], words[1:]...)
 	command.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
 	return command
 }
@@ -132,24 +138,46 @@ func (m *machine) run(words ...string) string {
 	return string(out)
 }
 
-// serve starts a command that serves HTTP at an address, and waits until it is ready. The returned
-// function stops it, as a system does.
-func (m *machine) serve(address string, command *exec.Cmd) (stop func()) {
-	m.t.Helper()
-	var log strings.Builder
-	command.Stdout, command.Stderr = &log, &log
+// server is a running program that serves HTTP.
+type server struct {
+	t       *testing.T
+	command *exec.Cmd
+	address string
+	log     strings.Builder
+	ended   chan error
+}
+
+// launch starts a command that serves HTTP at an address, and does not wait. It is killed if it
+// runs when the test ends.
+func launch(t *testing.T, address string, command *exec.Cmd) *server {
+	t.Helper()
+	s := &server{t: t, command: command, address: address, ended: make(chan error, 1)}
+	command.Stdout, command.Stderr = &s.log, &s.log
 	if err := command.Start(); err != nil {
-		m.t.Fatal(err)
+		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- command.Wait() }()
-	until.Succeeds(m.t, "the server is ready", func() error {
+	go func() {
+		s.ended <- command.Wait()
+		close(s.ended)
+	}()
+	t.Cleanup(func() {
+		_ = command.Process.Kill() // it may have ended
+		for range s.ended {
+		}
+	})
+	return s
+}
+
+// awaitReady waits until the server is ready.
+func (s *server) awaitReady() {
+	s.t.Helper()
+	until.Succeeds(s.t, "the server is ready", func() error {
 		select {
-		case err := <-ended:
-			m.t.Fatalf("the server ended as it started: %v\n%s", err, log.String())
+		case err := <-s.ended:
+			s.t.Fatalf("the server ended as it started: %v\n%s", err, s.log.String())
 		default:
 		}
-		response, err := http.Get("http://" + address + "/readyz")
+		response, err := http.Get("http://" + s.address + "/readyz")
 		if err != nil {
 			return err
 		}
@@ -159,15 +187,17 @@ func (m *machine) serve(address string, command *exec.Cmd) (stop func()) {
 		}
 		return nil
 	})
-	return func() {
-		m.t.Helper()
-		err := command.Process.Signal(syscall.SIGTERM)
-		if err == nil {
-			err = <-ended
-		}
-		if err != nil {
-			m.t.Errorf("stop the server: %v\n%s", err, log.String())
-		}
+}
+
+// stop stops the server as a system does, with SIGTERM.
+func (s *server) stop() {
+	s.t.Helper()
+	err := s.command.Process.Signal(syscall.SIGTERM)
+	if err == nil {
+		err = <-s.ended
+	}
+	if err != nil {
+		s.t.Errorf("stop the server: %v\n%s", err, s.log.String())
 	}
 }
 

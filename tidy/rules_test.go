@@ -143,6 +143,7 @@ var packages = map[string]rule{
 	"bench/cmd/compare": {imports: []string{"bench"}},
 	"e2e/clients":       {testOnly: true},
 	"e2e/browser":       {testOnly: true},
+	"deploy/kubernetes": {testOnly: true},
 
 	"internal/manpages":          {imports: []string{"internal/cli"}},
 	"internal/termsvg":           {},

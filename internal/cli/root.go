@@ -53,6 +53,7 @@ deadline while it is served, and is never lost.`,
 	root.SetHelpCommandGroupID(groupSetUp)
 	root.SetCompletionCommandGroupID(groupSetUp)
 	addVersion(root)
+	completeChoices(root)
 	exit.MarkUsage(root)
 	return root
 }

@@ -9,6 +9,7 @@ var choices = map[string][]string{
 	"log-format": {"text", "json"},
 	"log-level":  {"debug", "info", "warn", "error"},
 	"overlap":    {"skip", "allow"},
+	"sort":       {"rate", "size", "name"},
 	"status":     {"CREATED", "DISPATCHED", "RUNNING", "AGGREGATING", "COMPLETED", "FAILED", "CANCELED"},
 }
 

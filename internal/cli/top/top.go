@@ -83,10 +83,10 @@ func (o *options) watch(ctx context.Context, c *remote.Client) error {
 		case <-time.After(o.interval):
 		}
 		now, err := take(ctx, c)
-		if ctx.Err() != nil {
-			return nil // Watching ends with Ctrl-C.
-		}
-		if err != nil {
+		switch {
+		case exit.IsCanceled(err): // Watching ends with Ctrl-C.
+			return nil
+		case err != nil:
 			return err
 		}
 		report := compare(&before, &now)

@@ -77,6 +77,11 @@ func TestComposeFiles(t *testing.T) {
 		var project compose
 		readYAML(t, file, &project)
 		for name, s := range project.Services {
+			for variable, value := range s.Environment {
+				if strings.HasSuffix(variable, "_SECRET") && value != secretOfTests {
+					t.Errorf("%s: %s has a secret that everybody knows, in %s: want ${%[3]s:?…}", file, name, variable)
+				}
+			}
 			for _, port := range s.Ports {
 				if !strings.HasPrefix(port, "127.0.0.1:") {
 					t.Errorf("%s: %s publishes %s to other machines", file, name, port)

@@ -24,6 +24,11 @@ func run(args []string) error {
 	if len(args) != 1 {
 		return errors.New("want one argument, the folder to write to")
 	}
+	for _, written := range []string{"man", "completions"} { // a command that is gone has no page
+		if err := os.RemoveAll(filepath.Join(args[0], written)); err != nil {
+			return err
+		}
+	}
 	root := cli.Root()
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

@@ -37,12 +37,17 @@ VIRTUAL := $(addprefix $(MODULE)/,topic/natsstore bulk bulk/storetest room room/
 	topic topic/broker topic/delay topic/group topic/storetest topic/view)
 # These tests build the binary, or read the whole repository: go test cannot know what
 # they depend on.
-BINARY := $(addprefix $(MODULE)/,e2e e2e/cluster tidy)
+BINARY := $(addprefix $(MODULE)/,deploy e2e e2e/cluster tidy)
 # The other packages. Those that wait the longest begin first.
 WAITING := $(addprefix $(MODULE)/,bulk/redisstore room/redisstore)
 # With SLUICE_LONG=1, and without the race detector, whose size is the short one.
 LONG := $(BINARY) $(WAITING) $(addprefix $(MODULE)/,bulk/pebblestore room/pebblestore) $(VIRTUAL)
 OTHERS = $(WAITING) $(filter-out $(VIRTUAL) $(BINARY) $(WAITING),$(shell go list ./...))
+
+# Its own go.mod decides what it is built from. The first run compiles it for some minutes.
+GORELEASER := go run github.com/goreleaser/goreleaser/v2@v2.15.1
+# Further flags of "make snapshot", such as --skip=sbom.
+RELEASE_FLAGS ?=
 
 LINT := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
 
@@ -91,6 +96,7 @@ test-beside:
 	cd e2e/clients && go vet ./... && go test -count=1 -timeout 10m ./...
 	cd e2e/clients && SLUICE_NODES=3 go test -count=1 -timeout 10m ./...
 	cd e2e/browser && go vet ./... && go test -count=1 -timeout 10m ./...
+	cd deploy/kubernetes && go vet ./... && go test -count=1 ./...
 	scripts/fuzz.sh $(FUZZTIME)
 
 .PHONY: soak
@@ -118,6 +124,7 @@ lint: ## Check the source with the linters of .golangci.yml
 	cd bench && $(LINT) run ./...
 	cd e2e/clients && $(LINT) run ./...
 	cd e2e/browser && $(LINT) run ./...
+	cd deploy/kubernetes && $(LINT) run ./...
 
 .PHONY: vuln
 vuln: ## Look for known vulnerabilities in the code that is called; needs the network
@@ -129,6 +136,7 @@ fmt: ## Format the source
 	cd bench && $(LINT) fmt ./...
 	cd e2e/clients && $(LINT) fmt ./...
 	cd e2e/browser && $(LINT) fmt ./...
+	cd deploy/kubernetes && $(LINT) fmt ./...
 
 .PHONY: generate
 generate: ## Write again what is generated from the code
@@ -138,9 +146,17 @@ generate: ## Write again what is generated from the code
 	mv docs/demo.svg.new docs/demo.svg
 	go test -tags long ./tidy -run Notices -update
 
+.PHONY: snapshot
+snapshot: ## Build what a release consists of, and publish nothing: dist/
+	$(GORELEASER) release --snapshot --clean $(RELEASE_FLAGS)
+
+.PHONY: release
+release: ## Build the release of the tag that is checked out, and upload it as a draft
+	$(GORELEASER) release --clean
+
 # What "make test-all" runs with.
 .PHONY: need-all
-need-all: need-race need-kcat need-redis need-ip need-proxies need-clients need-browser need-peers
+need-all: need-packages need-race need-kcat need-redis need-ip need-proxies need-clients need-browser need-peers
 
 # The race detector links with a C compiler.
 .PHONY: need-race
@@ -151,6 +167,11 @@ need-race:
 .PHONY: need-kcat
 need-kcat:
 	@scripts/need.sh kcat
+
+# What deploy/ checks packages and the unit with.
+.PHONY: need-packages
+need-packages:
+	@scripts/need.sh systemd=systemd-analyze rpm
 
 # What e2e/cluster/ makes networks with.
 .PHONY: need-ip

@@ -19,7 +19,7 @@ var packages = map[string]rule{
 	"cmd/sluice": {imports: []string{"internal/cli"}},
 
 	"internal/cli": {imports: []string{
-		"internal/cli/bulk", "internal/cli/cluster", "internal/cli/data", "internal/cli/demo", "internal/cli/exit", "internal/cli/group", "internal/cli/room", "internal/cli/serve", "internal/cli/topic",
+		"internal/cli/bulk", "internal/cli/cluster", "internal/cli/data", "internal/cli/demo", "internal/cli/exit", "internal/cli/group", "internal/cli/room", "internal/cli/serve", "internal/cli/top", "internal/cli/topic",
 	}},
 	"internal/cli/exit":    {imports: []string{"config"}},
 	"internal/cli/term":    {},
@@ -27,6 +27,7 @@ var packages = map[string]rule{
 	"internal/cli/remote":  {imports: []string{"internal/cli/exit", "internal/cli/term", "internal/cli/trust", "topic/api"}},
 	"internal/cli/brokers": {imports: []string{"internal/cli/exit", "internal/cli/term", "internal/cli/trust"}},
 	"internal/cli/trust":   {imports: []string{"internal/cli/exit", "internal/renew"}},
+	"internal/cli/top":     {imports: []string{"internal/cli/exit", "internal/cli/remote", "internal/cli/term"}},
 	"internal/cli/events":  {imports: []string{"bulk", "room", "topic", "topic/broker"}},
 	"internal/cli/serve": {imports: []string{
 		"bulk", "bulk/api", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/backup", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "internal/connlimit", "internal/renew", "lifecycle", "ops", "room", "room/api", "room/gate", "room/pebblestore", "room/redisstore", "room/watch", "topic", "topic/api", "topic/broker", "topic/filestore", "topic/kafka", "topic/migrate", "topic/natsstore",
@@ -144,7 +145,9 @@ var packages = map[string]rule{
 	"bench/cmd/compare": {imports: []string{"bench"}},
 	"e2e/clients":       {testOnly: true},
 	"e2e/browser":       {testOnly: true},
+	"deploy/kubernetes": {testOnly: true},
 
+	"internal/manpages":          {imports: []string{"internal/cli"}},
 	"internal/termsvg":           {},
 	"internal/testkit/certtest":  {testOnly: true},
 	"internal/testkit/ports":     {testOnly: true},
@@ -158,6 +161,8 @@ var packages = map[string]rule{
 	"e2e/cluster":         {testOnly: true},
 	"e2e/cluster/history": {testOnly: true},
 	"e2e/cluster/netlab":  {testOnly: true},
+
+	"deploy": {testOnly: true},
 
 	"tidy": {testOnly: true},
 }

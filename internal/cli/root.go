@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-project/sluice/internal/cli/group"
 	"github.com/sluice-project/sluice/internal/cli/room"
 	"github.com/sluice-project/sluice/internal/cli/serve"
+	"github.com/sluice-project/sluice/internal/cli/top"
 	"github.com/sluice-project/sluice/internal/cli/topic"
 )
 
@@ -26,7 +27,7 @@ const (
 // Run runs the command that args name until it ends or ctx does, and returns
 // the exit code.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	root := newRoot()
+	root := Root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -34,8 +35,8 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return exit.Explain(ctx, root.ExecuteContext(ctx), stderr)
 }
 
-// newRoot returns the command sluice with all its commands.
-func newRoot() *cobra.Command {
+// Root returns the command sluice with all its commands.
+func Root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "sluice",
 		Short: "Keep a service standing when traffic surges",
@@ -48,11 +49,12 @@ deadline while it is served, and is never lost.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	addGroup(root, groupWork, "Run it:", demo.Command(), bulk.Command(), topic.Command(), group.Command(), room.Command(), cluster.Command(), serve.Command(), serve.Gate())
+	addGroup(root, groupWork, "Run it:", demo.Command(), bulk.Command(), topic.Command(), group.Command(), room.Command(), cluster.Command(), top.Command(), serve.Command(), serve.Gate())
 	addGroup(root, groupSetUp, "Set it up:", serve.Settings(), data.Backup(), data.Restore(), data.Doctor(), newVersionCommand())
 	root.SetHelpCommandGroupID(groupSetUp)
 	root.SetCompletionCommandGroupID(groupSetUp)
 	addVersion(root)
+	completeChoices(root)
 	exit.MarkUsage(root)
 	return root
 }

@@ -94,7 +94,7 @@ func TestVersionCommands(t *testing.T) {
 // Every command has help, and its examples are valid command lines: known flags, valid values and
 // the right arguments.
 func TestHelp(t *testing.T) {
-	root := newRoot()
+	root := Root()
 	var visit func(*cobra.Command)
 	visit = func(command *cobra.Command) {
 		if command.Short == "" || command.Example == "" {
@@ -128,7 +128,7 @@ func checkExample(example string) error {
 	for i := range words {
 		words[i] = strings.NewReplacer("'", "", `"`, "").Replace(words[i])
 	}
-	command, args, err := newRoot().Find(words)
+	command, args, err := Root().Find(words)
 	if err != nil {
 		return err
 	}

@@ -10,9 +10,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// release is the version of a release, which its build sets with
-// -ldflags "-X …/internal/cli.release=v1.2.3"; otherwise the module's version stands.
-var release string
+// release and revision are the version and the commit of a release, which its build sets with
+// -ldflags "-X …/internal/cli.release=v1.2.3". Without release the module's version stands;
+// revision is for builds in which the toolchain finds no commit, as in a worktree of Git.
+var release, revision string
 
 // build describes the source of this binary.
 type build struct {
@@ -42,7 +43,7 @@ func buildOf(info *debug.BuildInfo) build {
 		settings[setting.Key] = setting.Value
 	}
 	return build{
-		Version: cmp.Or(release, info.Main.Version), Commit: settings["vcs.revision"], Date: settings["vcs.time"],
+		Version: cmp.Or(release, info.Main.Version), Commit: cmp.Or(settings["vcs.revision"], revision), Date: settings["vcs.time"],
 		Modified: settings["vcs.modified"] == "true", Go: info.GoVersion, OS: settings["GOOS"], Arch: settings["GOARCH"],
 	}
 }

@@ -60,19 +60,25 @@ func Command(command *cobra.Command, do func(ctx context.Context, c *Client, arg
 	return command
 }
 
-// Do makes a request. The body and the answer are JSON; each may be nil.
-func (c *Client) Do(ctx context.Context, method, path string, body, into any) error {
+// Fetch makes a request, with a body in JSON unless it is nil, and returns the answer, of which it
+// reads at most 4 MiB.
+func (c *Client) Fetch(ctx context.Context, method, path string, body any) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	response, err := c.Send(ctx, method, path, body)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer response.Body.Close() // It was only read.
 	if response.StatusCode >= http.StatusMultipleChoices {
-		return c.Refusal(response, " with topics")
+		return nil, c.Refusal(response, " with topics")
 	}
-	answer, err := c.read(response)
+	return c.read(response)
+}
+
+// Do makes a request. The body and the answer are JSON; each may be nil.
+func (c *Client) Do(ctx context.Context, method, path string, body, into any) error {
+	answer, err := c.Fetch(ctx, method, path, body)
 	switch {
 	case err != nil:
 		return err

@@ -19,6 +19,8 @@ type call struct {
 	// size is the length of the request.
 	size    int
 	session *connection
+	// principal is who the client is; nil: there are no accounts, or it has not authenticated.
+	principal Principal
 	// memory is that of the answer.
 	memory   *allowance
 	exchange *exchange

@@ -79,8 +79,12 @@ func (c *connection) write(x *exchange, response kmsg.Response) error {
 	buffer := buffers.Get().(*[]byte)
 	var parts net.Buffers
 	err := c.recovered(x, func() {
-		if fetched, ok := response.(*fetchResponse); ok {
-			parts, *buffer = fetched.frame(*buffer, x.correlation)
+		switch r := response.(type) {
+		case *fetchResponse:
+			parts, *buffer = r.frame(*buffer, x.correlation)
+			return
+		case *bareResponse:
+			parts = r.frame()
 			return
 		}
 		*buffer = appendAnswer(slices.Grow((*buffer)[:0], x.room()), x.correlation, response)

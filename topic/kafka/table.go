@@ -10,11 +10,13 @@ import (
 
 // The numbers of the kinds that have special handling.
 const (
-	keyProduce     = 0
-	keyFetch       = 1
-	keyJoinGroup   = 11
-	keySyncGroup   = 14
-	keyAPIVersions = 18
+	keyProduce          = 0
+	keyFetch            = 1
+	keyJoinGroup        = 11
+	keySyncGroup        = 14
+	keySASLHandshake    = 17
+	keyAPIVersions      = 18
+	keySASLAuthenticate = 36
 )
 
 // requests are the supported kinds, in the order of their numbers. ApiVersions announces
@@ -33,6 +35,7 @@ var requests = []request{
 	on(0, 5, (*Server).syncGroup),
 	on(0, 6, (*Server).describeGroups),
 	on(0, 5, (*Server).listGroups),
+	on(0, 1, (*Server).saslHandshake),
 	on(0, 4, (*Server).apiVersions),
 	on(0, 7, (*Server).createTopics),
 	on(0, 6, (*Server).deleteTopics),
@@ -46,6 +49,7 @@ var requests = []request{
 	on(0, 4, (*Server).describeConfigs),
 	on(0, 2, (*Server).alterConfigs),
 	on(0, 4, (*Server).describeLogDirs),
+	on(0, 2, (*Server).saslAuthenticate),
 	on(0, 3, (*Server).createPartitions),
 	on(0, 2, (*Server).deleteGroups),
 	on(0, 2, (*Server).electLeaders),

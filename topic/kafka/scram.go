@@ -1,0 +1,86 @@
+package kafka
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/sha512"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"hash"
+	"strings"
+)
+
+// scramHashes are the hashes of the SCRAM mechanisms.
+var scramHashes = map[string]func() hash.Hash{scram256: sha256.New, scram512: sha512.New}
+
+// scram is the server's side of one SCRAM authentication (RFC 5802), without channel binding.
+type scram struct {
+	hash func() hash.Hash
+	// principal is the account that the client claims to be, err why it may not connect.
+	principal Principal
+	err       error
+	keys      ScramKeys
+	// header is the client's first message up to its name, first the rest of it.
+	header, first string
+	// challenge is the server's first message; it has the nonce of both sides.
+	challenge, nonce string
+}
+
+var (
+	errScram = errors.New("malformed SCRAM message")
+	errProof = errors.New("unknown name or wrong secret")
+)
+
+// beginScram reads the client's first message. The answer to it is the challenge.
+func beginScram(accounts Accounts, mechanism string, message []byte) (*scram, error) {
+	binding, rest, _ := strings.Cut(string(message), ",")
+	identity, first, found := strings.Cut(rest, ",")
+	fields := strings.Split(first, ",")
+	name, named := strings.CutPrefix(fields[0], "n=")
+	if binding != "n" && binding != "y" || !found || !named || len(fields) < 2 {
+		return nil, fmt.Errorf("%w: want n,,n=name,r=nonce", errScram)
+	}
+	if as, other := strings.CutPrefix(identity, "a="); other && as != name {
+		return nil, fmt.Errorf("%w: the authorization identity differs from the name", errScram)
+	}
+	nonce, has := strings.CutPrefix(fields[1], "r=")
+	if !has || nonce == "" {
+		return nil, fmt.Errorf("%w: no nonce", errScram)
+	}
+	s := &scram{hash: scramHashes[mechanism], header: binding + "," + identity + ",", first: first, nonce: nonce + rand.Text()}
+	s.principal, s.keys, s.err = accounts.Scram(mechanism, strings.NewReplacer("=2C", ",", "=3D", "=").Replace(name))
+	s.challenge = fmt.Sprintf("r=%s,s=%s,i=%d", s.nonce, base64.StdEncoding.EncodeToString(s.keys.Salt), s.keys.Iterations)
+	return s, nil
+}
+
+// finish reads the client's last message and returns the server's, which proves that it knows the
+// secret too. The error is errProof if the client does not know it.
+func (s *scram) finish(message []byte) ([]byte, error) {
+	without, encoded, found := strings.Cut(string(message), ",p=")
+	proof, err := base64.StdEncoding.DecodeString(encoded)
+	want := "c=" + base64.StdEncoding.EncodeToString([]byte(s.header)) + ",r=" + s.nonce
+	if !found || err != nil || without != want && !strings.HasPrefix(without, want+",") {
+		return nil, fmt.Errorf("%w: want c=header,r=nonce,p=proof", errScram)
+	}
+	all := s.first + "," + s.challenge + "," + without
+	key := s.sign(s.keys.StoredKey, all)
+	if len(proof) != len(key) {
+		return nil, errProof
+	}
+	subtle.XORBytes(key, key, proof)
+	hashed := s.hash()
+	hashed.Write(key)
+	if !hmac.Equal(hashed.Sum(nil), s.keys.StoredKey) {
+		return nil, errProof
+	}
+	return []byte("v=" + base64.StdEncoding.EncodeToString(s.sign(s.keys.ServerKey, all))), s.err
+}
+
+func (s *scram) sign(key []byte, message string) []byte {
+	mac := hmac.New(s.hash, key)
+	mac.Write([]byte(message))
+	return mac.Sum(nil)
+}

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
 // readBuffer is the size of a connection's input buffer. Longer bodies have memory of their
@@ -39,7 +41,7 @@ type connection struct {
 
 	// known is who the client is, once it has authenticated; login is its authentication. leave ends
 	// its place among the connections that have not, and unknown ends the connection if it never does.
-	known   atomic.Pointer[Principal]
+	known   atomic.Pointer[auth.Principal]
 	login   login
 	leave   func()
 	unknown *time.Timer
@@ -380,7 +382,7 @@ func (c *connection) start(x *exchange, frame []byte) error {
 	}
 	c.server.metrics.request(x.key)
 	c.charge(x, int64(x.elements)*decodeCost)
-	from := &call{client: x.client, host: c.host, software: c.software, size: len(frame), session: c, memory: &x.memory, exchange: x, principal: c.principal()}
+	from := &call{key: x.key, client: x.client, host: c.host, software: c.software, size: len(frame), session: c, memory: &x.memory, exchange: x, principal: c.principal()}
 	return c.recovered(x, func() { x.answer = kind.handle(c.server, from, request) })
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/internal/connlimit"
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
 // Options holds the settings of a [Server]. The zero value of each field means
@@ -27,7 +28,7 @@ type Options struct {
 	TLS *tls.Config
 	// Accounts has the accounts of clients, which must then authenticate. Default nil: there are none,
 	// and all clients may do everything.
-	Accounts Accounts
+	Accounts auth.Accounts
 	// MaxRequestBytes is the largest request; a connection that announces a
 	// larger one is closed. Default 100 MiB.
 	MaxRequestBytes int

@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -12,13 +11,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
-)
 
-// The mechanisms of SASL.
-const (
-	plain    = "PLAIN"
-	scram256 = "SCRAM-SHA-256"
-	scram512 = "SCRAM-SHA-512"
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
 // Bounds before it is known who a client is.
@@ -39,12 +33,10 @@ const (
 
 // login is the authentication of a connection that is under way. Only the reader uses it.
 type login struct {
-	// mechanism is what the client has chosen by SaslHandshake; "" if it has not.
-	mechanism string
-	// bare means that the tokens of the mechanism follow without headers of requests.
+	// Login has no mechanism until the client chooses one by SaslHandshake.
+	auth.Login
+	// bare means that the messages follow without headers of requests.
 	bare bool
-	// scram is not nil after the first message of a SCRAM mechanism.
-	scram *scram
 }
 
 // SaslHandshake: versions 0 to 1.
@@ -62,7 +54,7 @@ func (s *Server) saslHandshake(c *call, r *kmsg.SASLHandshakeRequest) answer {
 	case !slices.Contains(response.SupportedMechanisms, r.Mechanism):
 		response.ErrorCode = kerr.UnsupportedSaslMechanism.Code
 	default:
-		c.session.login = login{mechanism: r.Mechanism, bare: r.Version == 0}
+		c.session.login = login{auth.Login{Mechanism: r.Mechanism}, r.Version == 0}
 	}
 	return respond(response)
 }
@@ -72,9 +64,9 @@ func (c *connection) mechanisms() []string {
 	if c.server.options.Accounts == nil {
 		return nil
 	}
-	offered := []string{scram256, scram512}
+	offered := []string{auth.ScramSHA256, auth.ScramSHA512}
 	if ip := net.ParseIP(c.host); c.secure != nil || ip != nil && ip.IsLoopback() {
-		offered = append(offered, plain)
+		offered = append(offered, auth.Plain)
 	}
 	return offered
 }
@@ -88,7 +80,7 @@ func (c *connection) mechanisms() []string {
 //   - 1: the lifetime of the session, until the account expires; 0: it does not.
 func (s *Server) saslAuthenticate(c *call, r *kmsg.SASLAuthenticateRequest) answer {
 	response := r.ResponseKind().(*kmsg.SASLAuthenticateResponse)
-	if c.session.login.mechanism == "" {
+	if c.session.login.Mechanism == "" {
 		response.ErrorCode = kerr.IllegalSaslState.Code
 		response.ErrorMessage = message(errNoHandshake)
 		return respond(response)
@@ -138,13 +130,12 @@ func (r *bareResponse) frame() net.Buffers {
 
 var (
 	errNoHandshake  = errors.New("SaslAuthenticate without SaslHandshake")
-	errPlain        = errors.New("malformed PLAIN message: want NUL, a name, NUL, a secret")
 	errOtherAccount = errors.New("a connection cannot become that of another account")
 )
 
 // authenticate handles one message of a mechanism. The principal is nil until the last one.
-func (c *connection) authenticate(message []byte) (reply []byte, principal Principal, err error) {
-	reply, principal, err = c.login.step(c.server.options.Accounts, message)
+func (c *connection) authenticate(message []byte) (reply []byte, principal auth.Principal, err error) {
+	reply, principal, err = c.login.Step(c.server.options.Accounts, message)
 	if err != nil || principal == nil {
 		return reply, nil, err
 	}
@@ -158,29 +149,8 @@ func (c *connection) authenticate(message []byte) (reply []byte, principal Princ
 	return reply, principal, nil
 }
 
-// step handles one message. The principal is nil until the last one.
-func (l *login) step(accounts Accounts, message []byte) (reply []byte, principal Principal, err error) {
-	switch {
-	case l.mechanism == plain:
-		parts := bytes.Split(message, []byte{0})
-		if len(parts) != 3 {
-			return nil, nil, errPlain
-		}
-		principal, err = accounts.Secret(string(parts[2]))
-		return nil, principal, err
-	case l.scram == nil:
-		if l.scram, err = beginScram(accounts, l.mechanism, message); err != nil {
-			return nil, nil, err
-		}
-		return []byte(l.scram.challenge), nil, nil
-	default:
-		reply, err = l.scram.finish(message)
-		return reply, l.scram.principal, err
-	}
-}
-
 // principal returns who the client is; nil if it has not authenticated, or there are no accounts.
-func (c *connection) principal() Principal {
+func (c *connection) principal() auth.Principal {
 	if known := c.known.Load(); known != nil {
 		return *known
 	}

@@ -8,15 +8,27 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// The numbers of the kinds that have special handling.
+// The numbers of the kinds that code names.
 const (
 	keyProduce          = 0
 	keyFetch            = 1
+	keyMetadata         = 3
+	keyOffsetCommit     = 8
 	keyJoinGroup        = 11
 	keySyncGroup        = 14
+	keyDescribeGroups   = 15
 	keySASLHandshake    = 17
 	keyAPIVersions      = 18
+	keyCreateTopics     = 19
+	keyDeleteTopics     = 20
+	keyInitProducerID   = 22
+	keyDescribeConfigs  = 32
+	keyAlterConfigs     = 33
 	keySASLAuthenticate = 36
+	keyCreatePartitions = 37
+	keyDeleteGroups     = 42
+	keyElectLeaders     = 43
+	keyDescribeCluster  = 60
 )
 
 // requests are the supported kinds, in the order of their numbers. ApiVersions announces

@@ -1,4 +1,4 @@
-package kafka
+package auth
 
 import (
 	"crypto/hmac"
@@ -7,14 +7,13 @@ import (
 	"crypto/sha512"
 	"crypto/subtle"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"hash"
 	"strings"
 )
 
 // scramHashes are the hashes of the SCRAM mechanisms.
-var scramHashes = map[string]func() hash.Hash{scram256: sha256.New, scram512: sha512.New}
+var scramHashes = map[string]func() hash.Hash{ScramSHA256: sha256.New, ScramSHA512: sha512.New}
 
 // scram is the server's side of one SCRAM authentication (RFC 5802), without channel binding.
 type scram struct {
@@ -29,11 +28,6 @@ type scram struct {
 	challenge, nonce string
 }
 
-var (
-	errScram = errors.New("malformed SCRAM message")
-	errProof = errors.New("unknown name or wrong secret")
-)
-
 // beginScram reads the client's first message. The answer to it is the challenge.
 func beginScram(accounts Accounts, mechanism string, message []byte) (*scram, error) {
 	binding, rest, _ := strings.Cut(string(message), ",")
@@ -41,14 +35,14 @@ func beginScram(accounts Accounts, mechanism string, message []byte) (*scram, er
 	fields := strings.Split(first, ",")
 	name, named := strings.CutPrefix(fields[0], "n=")
 	if binding != "n" && binding != "y" || !found || !named || len(fields) < 2 {
-		return nil, fmt.Errorf("%w: want n,,n=name,r=nonce", errScram)
+		return nil, fmt.Errorf("%w: want n,,n=name,r=nonce", ErrMalformed)
 	}
 	if as, other := strings.CutPrefix(identity, "a="); other && as != name {
-		return nil, fmt.Errorf("%w: the authorization identity differs from the name", errScram)
+		return nil, fmt.Errorf("%w: the authorization identity differs from the name", ErrMalformed)
 	}
 	nonce, has := strings.CutPrefix(fields[1], "r=")
 	if !has || nonce == "" {
-		return nil, fmt.Errorf("%w: no nonce", errScram)
+		return nil, fmt.Errorf("%w: no nonce", ErrMalformed)
 	}
 	s := &scram{hash: scramHashes[mechanism], header: binding + "," + identity + ",", first: first, nonce: nonce + rand.Text()}
 	s.principal, s.keys, s.err = accounts.Scram(mechanism, strings.NewReplacer("=2C", ",", "=3D", "=").Replace(name))
@@ -57,24 +51,24 @@ func beginScram(accounts Accounts, mechanism string, message []byte) (*scram, er
 }
 
 // finish reads the client's last message and returns the server's, which proves that it knows the
-// secret too. The error is errProof if the client does not know it.
+// secret too. The error is ErrProof if the client does not know it.
 func (s *scram) finish(message []byte) ([]byte, error) {
 	without, encoded, found := strings.Cut(string(message), ",p=")
 	proof, err := base64.StdEncoding.DecodeString(encoded)
 	want := "c=" + base64.StdEncoding.EncodeToString([]byte(s.header)) + ",r=" + s.nonce
 	if !found || err != nil || without != want && !strings.HasPrefix(without, want+",") {
-		return nil, fmt.Errorf("%w: want c=header,r=nonce,p=proof", errScram)
+		return nil, fmt.Errorf("%w: want c=header,r=nonce,p=proof", ErrMalformed)
 	}
 	all := s.first + "," + s.challenge + "," + without
 	key := s.sign(s.keys.StoredKey, all)
 	if len(proof) != len(key) {
-		return nil, errProof
+		return nil, ErrProof
 	}
 	subtle.XORBytes(key, key, proof)
 	hashed := s.hash()
 	hashed.Write(key)
 	if !hmac.Equal(hashed.Sum(nil), s.keys.StoredKey) {
-		return nil, errProof
+		return nil, ErrProof
 	}
 	return []byte("v=" + base64.StdEncoding.EncodeToString(s.sign(s.keys.ServerKey, all))), s.err
 }

@@ -53,6 +53,10 @@ var packages = map[string]rule{
 	"config": {imports: []string{"bulk", "bulk/webhook", "room", "topic", "internal/spelling"}},
 	"ops":    {imports: []string{"internal/connlimit", "internal/edge", "internal/edge/problem", "internal/retry", "lifecycle"}, refuses: []string{"google.golang.org/grpc"}},
 
+	"access":           {imports: []string{"internal/clientnet", "lifecycle"}, refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"}},
+	"access/filestore": {imports: []string{"access"}, refuses: []string{"net"}},
+	"access/storetest": {imports: []string{"access"}, testOnly: true},
+
 	"bulk": {
 		imports: []string{"bulk/aggregate", "internal/autorate", "internal/ranks", "internal/urlprefix", "lifecycle"},
 		refuses: []string{"net/http", "os", pebble, "github.com/spf13", otelSDK, otelExporters},

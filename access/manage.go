@@ -39,13 +39,13 @@ func (p *Principal) validate(now time.Time) error {
 	case p.Name == AdminName:
 		return &InvalidError{"name", "it is the name of the admin token of the settings: choose another"}
 	case len(p.Roles) == 0:
-		return &InvalidError{"roles", "want at least one of " + joined(Roles())}
+		return &InvalidError{"roles", "want at least one of " + JoinRoles(Roles())}
 	case p.expired(now):
 		return &InvalidError{"expires", "it is over already: want a time to come"}
 	}
 	for i, role := range p.Roles {
 		if role.Rights() == 0 || slices.Contains(p.Roles[:i], role) {
-			return &InvalidError{"roles", fmt.Sprintf("%q: want some of %s, each once", role, joined(Roles()))}
+			return &InvalidError{"roles", fmt.Sprintf("%q: want some of %s, each once", role, JoinRoles(Roles()))}
 		}
 	}
 	for _, of := range []struct {
@@ -74,7 +74,7 @@ func (p *Principal) validateLimits(field string, limits []string, for_ []Role) e
 	case has(Admin) || has(Operator):
 		return &InvalidError{field, "admin and operator have no limits"}
 	case !slices.ContainsFunc(for_, has):
-		return &InvalidError{field, "it limits the role " + strings.ReplaceAll(joined(for_), ", ", " or ") + ", which the token does not have"}
+		return &InvalidError{field, "it limits the role " + strings.ReplaceAll(JoinRoles(for_), ", ", " or ") + ", which the token does not have"}
 	}
 	for _, limit := range limits {
 		if limit == "" || len(limit) > maxLimitBytes || strings.Contains(strings.TrimSuffix(limit, "*"), "*") {
@@ -84,7 +84,8 @@ func (p *Principal) validateLimits(field string, limits []string, for_ []Role) e
 	return nil
 }
 
-func joined(roles []Role) string {
+// JoinRoles returns roles as a text.
+func JoinRoles(roles []Role) string {
 	names := make([]string, len(roles))
 	for i, role := range roles {
 		names[i] = string(role)

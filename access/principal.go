@@ -66,6 +66,9 @@ func within(limits []string, name string) bool {
 // expired reports whether the token has ended.
 func (p *Principal) expired(now time.Time) bool { return !p.Expires.IsZero() && !now.Before(p.Expires) }
 
+// Nobody sends requests to what is Open, without a valid token.
+var Nobody = &Principal{}
+
 type contextKey struct{}
 
 // With returns a context of a request of somebody.
@@ -73,7 +76,7 @@ func With(ctx context.Context, p *Principal) context.Context {
 	return context.WithValue(ctx, contextKey{}, p)
 }
 
-// From returns who sent the request of a context; nil if accounts are off, or the operation is Open.
+// From returns who sent the request of a context; nil if accounts are off.
 func From(ctx context.Context) *Principal {
 	p, _ := ctx.Value(contextKey{}).(*Principal)
 	return p

@@ -20,7 +20,7 @@ var operations = map[string]Right{
 
 	"list-delayed": ReadTopics, "show-group": ReadTopics, "cancel-delayed": Produce, "change-topic": ManageTopics,
 	"show-cluster": ReadCluster, "list-reassignments": ReadCluster,
-	"balance-cluster": ManageCluster, "prefer-leaders": ManageCluster, "drain-node": ManageCluster,
+	"balance-cluster": ManageCluster, "prefer-leaders": ManageCluster, "drain-node": ManageCluster, "resume-node": ManageCluster, "remove-node": ManageCluster,
 
 	"back-up": Backup,
 

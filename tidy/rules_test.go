@@ -51,7 +51,11 @@ var packages = map[string]rule{
 	"internal/cli/clitest": {imports: []string{"internal/cli/exit", "topic", "topic/api", "topic/broker", "topic/kafka", "topic/storetest"}, testOnly: true},
 
 	"config": {imports: []string{"bulk", "bulk/webhook", "room", "topic", "internal/spelling"}},
-	"ops":    {imports: []string{"internal/connlimit", "internal/edge", "internal/edge/problem", "internal/retry", "lifecycle"}, refuses: []string{"google.golang.org/grpc"}},
+	"ops":    {imports: []string{"access", "internal/connlimit", "internal/edge", "internal/edge/problem", "internal/retry", "lifecycle"}, refuses: []string{"google.golang.org/grpc"}},
+
+	"access":           {imports: []string{"internal/clientnet", "lifecycle"}, refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"}},
+	"access/filestore": {imports: []string{"access"}, refuses: []string{"net"}},
+	"access/storetest": {imports: []string{"access"}, testOnly: true},
 
 	"bulk": {
 		imports: []string{"bulk/aggregate", "internal/autorate", "internal/ranks", "internal/urlprefix", "lifecycle"},
@@ -115,7 +119,7 @@ var packages = map[string]rule{
 	"internal/clusterkey":    {refuses: []string{"github.com", "net", "os"}},
 	"internal/clientnet":     {refuses: []string{"github.com", "net/http", "os"}},
 	"internal/connlimit":     {imports: []string{"internal/clientnet"}, refuses: []string{pebble, redis, "net/http"}},
-	"internal/edge":          {imports: []string{"internal/edge/problem"}},
+	"internal/edge":          {imports: []string{"access", "internal/edge/problem"}},
 	"internal/edge/edgetest": {imports: []string{"internal/edge"}, testOnly: true},
 	"internal/edge/problem":  {refuses: []string{"github.com", "net"}},
 	"internal/pebblekv":      {refuses: []string{"net"}},

@@ -143,13 +143,13 @@ func serveMigration(settings *config.Config, server *ops.Server, store topic.Sto
 		return fmt.Errorf("cluster.secret has %d characters: want at least %d", len(secret), leastSecret)
 	}
 	if !store.Cluster().Alone() {
-		server.Mux().Handle(migrate.Prefix, migrate.NewTargetHandler(migrate.NewImport(store), secret, log))
+		server.Handle(migrate.Prefix, migrate.NewTargetHandler(migrate.NewImport(store), secret, log))
 		return nil
 	}
 	export, err := migrate.NewExport(store, broker)
 	if err != nil {
 		return err
 	}
-	server.Mux().Handle(migrate.Prefix, migrate.NewSourceHandler(export, secret, log))
+	server.Handle(migrate.Prefix, migrate.NewSourceHandler(export, secret, log))
 	return nil
 }

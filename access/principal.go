@@ -50,8 +50,17 @@ func (p *Principal) Room(name string) bool { return p == nil || within(p.Rooms, 
 // Topic reports whether a topic is within the limits.
 func (p *Principal) Topic(name string) bool { return p == nil || within(p.Topics, name) }
 
-// Group reports whether a consumer group is within the limits.
-func (p *Principal) Group(name string) bool { return p == nil || within(p.Groups, name) }
+// Group reports whether a consumer group is within the limits. Somebody who is limited to topics and does not consume
+// has no groups.
+func (p *Principal) Group(name string) bool {
+	return p == nil || within(p.Groups, name) && (len(p.Topics) == 0 || p.May(Consume))
+}
+
+// Transaction reports whether a transactional id is within the limits of topics, or begins with the name of the token
+// and "-". So producers cannot fence those of others.
+func (p *Principal) Transaction(id string) bool {
+	return p == nil || within(p.Topics, id) || strings.HasPrefix(id+"-", p.Name+"-")
+}
 
 func within(limits []string, name string) bool {
 	for _, limit := range limits {

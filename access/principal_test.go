@@ -11,7 +11,7 @@ import (
 )
 
 func TestLimits(t *testing.T) {
-	p := &access.Principal{Tenants: []string{"acme", "shop-*"}, Topics: []string{"*"}}
+	p := &access.Principal{Roles: []access.Role{access.Consumer}, Tenants: []string{"acme", "shop-*"}, Topics: []string{"*"}}
 	for name, within := range map[string]bool{
 		"acme": true, "acme2": false, "": false, "shop-": true, "shop-1": true, "shop": false, "shop-*": true, "*": false,
 	} {
@@ -22,8 +22,17 @@ func TestLimits(t *testing.T) {
 	if !p.Topic("any") || !p.Topic("") || !p.Room("any") || !p.Type("any") || !p.Group("any") {
 		t.Error("what is not limited is limited")
 	}
+	producer := &access.Principal{Name: "till", Roles: []access.Role{access.Producer}, Topics: []string{"orders*"}}
+	for id, within := range map[string]bool{"orders-1": true, "till": true, "till-1": true, "tills": false, "payments": false, "": false} {
+		if producer.Transaction(id) != within {
+			t.Errorf("transactional id %q: %v", id, producer.Transaction(id))
+		}
+	}
+	if producer.Group("any") || !p.Transaction("any") {
+		t.Error("a producer with limits has groups, or a transactional id is limited without limits")
+	}
 	var nobody *access.Principal
-	if !nobody.Tenant("a") || !nobody.Type("a") || !nobody.Room("a") || !nobody.Topic("a") || !nobody.Group("a") || !nobody.May(access.ManageAccess) {
+	if !nobody.Tenant("a") || !nobody.Type("a") || !nobody.Room("a") || !nobody.Topic("a") || !nobody.Group("a") || !nobody.Transaction("a") || !nobody.May(access.ManageAccess) {
 		t.Error("without accounts something is not allowed")
 	}
 }

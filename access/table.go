@@ -41,15 +41,15 @@ var paths = map[string]Right{
 	"/v1/move/": Open, // it asks for the secret of the cluster
 }
 
-// requests has the right of each Kafka request, by its key. Topics and groups that a request names must be within the
-// limits too.
+// requests has the right that each Kafka request needs for what it names, by its key. Topics, groups and transactional
+// ids must be within the limits too. Lists leave out what is not.
 var requests = map[int16]Right{
 	0:  Produce,       // Produce
 	1:  Consume,       // Fetch
 	2:  ReadTopics,    // ListOffsets
-	3:  Known,         // Metadata: it shows topics within the limits, to those who may see topics
+	3:  ReadTopics,    // Metadata
 	8:  Consume,       // OffsetCommit
-	9:  Consume,       // OffsetFetch
+	9:  ReadTopics,    // OffsetFetch
 	10: Known,         // FindCoordinator
 	11: Consume,       // JoinGroup
 	12: Consume,       // Heartbeat

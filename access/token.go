@@ -15,10 +15,12 @@ import (
 // Prefix begins each secret, so that people and scanners recognize it.
 const Prefix = "sluice_"
 
+// SaltBytes is the length of the salt of SCRAM's keys.
+const SaltBytes = 16
+
 // The bytes of what is random.
 const (
 	secretBytes = 32
-	saltBytes   = 16
 	idBytes     = 8
 )
 
@@ -65,13 +67,19 @@ func random(n int) []byte {
 // setSecret keeps what proves that somebody has a secret.
 func (r *record) setSecret(secret string) error {
 	sum := sha256.Sum256([]byte(secret))
-	r.Hash, r.Salt = sum[:], random(saltBytes)
+	r.Hash, r.Salt = sum[:], random(SaltBytes)
 	var err error
 	if r.S256, err = scramKeys(sha256.New, secret, r.Salt); err != nil {
 		return err
 	}
 	r.S512, err = scramKeys(sha512.New, secret, r.Salt)
 	return err
+}
+
+// ScramSHA256Keys returns the keys of a secret that no token has.
+func ScramSHA256Keys(secret string, salt []byte) (ScramKeys, error) {
+	made, err := scramKeys(sha256.New, secret, salt)
+	return ScramKeys{Salt: salt, Iterations: Iterations, Stored: made.Stored, Server: made.Server}, err
 }
 
 // scramKeys returns the keys of a secret, as RFC 5802 computes them. Secrets are ASCII, which SASLprep does not

@@ -55,6 +55,9 @@ func (c *connection) sendOne(x *exchange) error {
 	if err := c.recovered(x, func() { response = x.answer(c.ctx) }); err != nil {
 		return err
 	}
+	if err := c.ctx.Err(); err != nil { // the connection has ended
+		return err
+	}
 	x.answer = nil
 	c.release(x)
 	c.server.metrics.answered(x, response)

@@ -2,10 +2,13 @@ package access
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/sha512"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,6 +62,7 @@ type Accounts struct {
 	logger *slog.Logger
 	admin  atomic.Pointer[record]
 	known  atomic.Pointer[snapshot]
+	seed   []byte // of the keys of names that nobody has
 
 	mu     sync.Mutex // of reading and changing the document
 	failed bool       // the last read failed
@@ -84,7 +88,7 @@ func newSnapshot(d *document, version string) *snapshot {
 // New returns the accounts of a store, and one more: the admin token of the settings. It knows the others once it is
 // started.
 func New(store Store, admin string, options Options) (*Accounts, error) {
-	a := &Accounts{Group: lifecycle.NewGroup(context.Background()), store: store, logger: options.Logger}
+	a := &Accounts{Group: lifecycle.NewGroup(context.Background()), store: store, logger: options.Logger, seed: random(secretBytes)}
 	if a.logger == nil {
 		a.logger = slog.Default()
 	}
@@ -188,26 +192,45 @@ func (r *record) valid() (*Principal, error) {
 	return &r.Principal, nil
 }
 
-// Scram returns who has a name, and the keys with which they prove it by a mechanism. Errors are those of Bearer; a
-// mechanism that does not exist panics.
+// Scram returns who has a name, and the keys with which they prove it by a mechanism; a mechanism that does not exist
+// panics. Errors are those of Bearer. With ErrUnknown it returns keys that are always the same for the name, and that
+// nobody can prove to have: clients do not find out which names exist.
 func (a *Accounts) Scram(name, mechanism string) (*Principal, ScramKeys, error) {
 	r := a.admin.Load()
 	if name != AdminName {
-		if r = a.known.Load().byName[name]; r == nil {
-			return nil, ScramKeys{}, ErrUnknown
-		}
+		r = a.known.Load().byName[name]
+	}
+	if r == nil {
+		return nil, a.decoy(name).scram(mechanism), ErrUnknown
 	}
 	p, err := r.valid()
-	keys := ScramKeys{Salt: r.Salt, Iterations: Iterations}
+	return p, r.scram(mechanism), err
+}
+
+// decoy returns the keys of a name that nobody has.
+func (a *Accounts) decoy(name string) *record {
+	derive := func(key string) []byte {
+		mac := hmac.New(sha512.New, a.seed)
+		mac.Write([]byte(key + name))
+		return mac.Sum(nil)
+	}
+	stored, server := derive("stored "), derive("server ")
+	return &record{
+		Salt: derive("salt ")[:saltBytes],
+		S256: keyPair{stored[:sha256.Size], server[:sha256.Size]}, S512: keyPair{stored, server},
+	}
+}
+
+func (r *record) scram(mechanism string) ScramKeys {
+	pair := r.S256
 	switch mechanism {
 	case ScramSHA256:
-		keys.Stored, keys.Server = r.S256.Stored, r.S256.Server
 	case ScramSHA512:
-		keys.Stored, keys.Server = r.S512.Stored, r.S512.Server
+		pair = r.S512
 	default:
 		panic("access: there is no mechanism " + mechanism)
 	}
-	return p, keys, err
+	return ScramKeys{Salt: r.Salt, Iterations: Iterations, Stored: pair.Stored, Server: pair.Server}
 }
 
 // Valid reports whether somebody who was known still is. Open connections and streams ask it every second. Without
@@ -219,3 +242,6 @@ func (a *Accounts) Valid(p *Principal) bool {
 	_, err := a.byHash(p.hash)
 	return err == nil
 }
+
+// Explain returns the text of an error of this package for clients.
+func Explain(err error) string { return strings.TrimPrefix(err.Error(), "access: ") }

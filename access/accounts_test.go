@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -257,8 +258,11 @@ func TestScramKeysAndTheDocument(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, keys, err)
 		}
 	}
-	if _, _, err := accounts.Scram("b", access.ScramSHA256); !errors.Is(err, access.ErrUnknown) {
-		t.Errorf("nobody: %v", err)
+	_, first, err := accounts.Scram("b", access.ScramSHA256)
+	_, again, _ := accounts.Scram("b", access.ScramSHA256)
+	_, other, _ := accounts.Scram("c", access.ScramSHA256)
+	if !errors.Is(err, access.ErrUnknown) || len(first.Salt) != 16 || len(first.Stored) != 32 || !reflect.DeepEqual(first, again) || bytes.Equal(first.Salt, other.Salt) {
+		t.Errorf("names that nobody has: %+v, %+v, %+v, %v", first, again, other, err)
 	}
 	document, _, err := store.Read(t.Context())
 	if err != nil || bytes.Contains(document, []byte(strings.TrimPrefix(secret, access.Prefix))) {

@@ -1,67 +1,68 @@
 package access
 
-import "strings"
+import (
+	"math/bits"
+	"strings"
+)
 
 // Right is what an operation needs. Rights can be joined with |.
 type Right uint32
 
-// The rights.
+// The rights. The table below says what each allows.
 const (
-	// Known is the right of everybody who has a valid token.
 	Known Right = 1 << iota
-	// ReadBulk: see actions, their jobs, and the settings of tenants.
 	ReadBulk
-	// ReadLimits: see the limits of targets, of job types and of the service.
 	ReadLimits
-	// Submit: create actions, jobs and schedules, and change them.
 	Submit
-	// Work: lease jobs, and report how they ended.
 	Work
-	// ManageBulk: set the limits of tenants, targets, job types and the service.
 	ManageBulk
-	// ReadRooms: see rooms.
 	ReadRooms
-	// KeepRoom: report the health of a room's upstream, and revoke places.
 	KeepRoom
-	// ManageRooms: create, change, pause and remove rooms, and change the keys that sign passes.
 	ManageRooms
-	// ReadTopics: see topics, groups and transactions, without records.
 	ReadTopics
-	// Produce: write records, and cancel delayed ones.
 	Produce
-	// Consume: read records, and commit offsets of groups.
 	Consume
-	// ManageTopics: create, change and remove topics and groups.
 	ManageTopics
-	// ReadCluster: see the nodes of the cluster.
 	ReadCluster
-	// ManageCluster: move replicas and leaders between nodes.
 	ManageCluster
-	// ReadMetrics: read /metrics.
 	ReadMetrics
-	// Profile: read profiles of the process.
 	Profile
-	// Backup: read everything, with the keys that sign passes.
 	Backup
-	// ManageAccess: create, rotate and revoke tokens.
 	ManageAccess
 
-	none
+	everything = 1<<iota - 1
 	// Open needs nobody: the operation is for the public, or asks for a secret of its own.
 	Open Right = 0
 )
 
-var rightNames = []string{
-	"known", "read-bulk", "read-limits", "submit", "work", "manage-bulk", "read-rooms", "keep-room", "manage-rooms",
-	"read-topics", "produce", "consume", "manage-topics", "read-cluster", "manage-cluster", "read-metrics", "profile",
-	"backup", "manage-access",
+// rights are all rights but Open, in the order of their declaration.
+var rights = []struct{ name, allows string }{
+	{"known", "read /openapi.json, and what Kafka clients ask first"},
+	{"read-bulk", "see actions, jobs, schedules, and the settings of tenants"},
+	{"read-limits", "see the limits of targets, of job types and of the service"},
+	{"submit", "create actions, jobs and schedules, and change them"},
+	{"work", "lease jobs, and report how they ended"},
+	{"manage-bulk", "set the limits of tenants, targets, job types and the service"},
+	{"read-rooms", "see rooms"},
+	{"keep-room", "report the health of a room's upstream, revoke places, and name visitors"},
+	{"manage-rooms", "create, change, pause and remove rooms; change the keys that sign passes"},
+	{"read-topics", "see topics, groups and transactions, without records"},
+	{"produce", "write records, and cancel delayed ones"},
+	{"consume", "read records, and commit offsets of groups"},
+	{"manage-topics", "create, change and remove topics and groups"},
+	{"read-cluster", "see the nodes of the cluster, and where replicas are"},
+	{"manage-cluster", "move replicas and leaders between nodes"},
+	{"read-metrics", "read /metrics"},
+	{"profile", "read profiles of the process"},
+	{"backup", "read everything in a backup, with the keys that sign passes"},
+	{"manage-access", "create, rotate and revoke tokens"},
 }
 
 func (r Right) String() string {
 	var names []string
-	for i, name := range rightNames {
+	for i := range rights {
 		if r&(1<<i) != 0 {
-			names = append(names, name)
+			names = append(names, rights[i].name)
 		}
 	}
 	return strings.Join(names, ", ")
@@ -69,12 +70,15 @@ func (r Right) String() string {
 
 // Rights returns each right, in the order of their declaration.
 func Rights() []Right {
-	all := make([]Right, len(rightNames))
+	all := make([]Right, len(rights))
 	for i := range all {
 		all[i] = 1 << i
 	}
 	return all
 }
+
+// Allows says what a single right allows.
+func (r Right) Allows() string { return rights[bits.TrailingZeros32(uint32(r))].allows }
 
 // Role is a set of rights that a token can have.
 type Role string
@@ -98,8 +102,6 @@ const (
 	// Consumer reads from topics, in groups.
 	Consumer Role = "consumer"
 )
-
-const everything = none - 1
 
 // roles are all roles, in the order of their declaration.
 var roles = []struct {

@@ -2,6 +2,8 @@ package access
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 )
 
@@ -18,4 +20,10 @@ type Store interface {
 	// Write replaces the document if it still has that version, otherwise it returns ErrChanged. Documents with
 	// different bytes have different versions. After another error the document may have been replaced, or not.
 	Write(ctx context.Context, document []byte, version string) (newVersion string, err error)
+}
+
+// Version returns a version of a document, for stores that have none of their own: its hash.
+func Version(document []byte) string {
+	sum := sha256.Sum256(document)
+	return hex.EncodeToString(sum[:])
 }

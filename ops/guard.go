@@ -74,7 +74,7 @@ func (g *guard) unknown(r *http.Request, err error) *edge.Error {
 		return edge.Refuse(http.StatusTooManyRequests, problem.Busy, "too many requests without a valid token came from this address").RetryAfter(wait)
 	}
 	g.refused.WithLabelValues("unauthenticated").Inc()
-	return edge.Refuse(http.StatusUnauthorized, problem.Unauthenticated, strings.TrimPrefix(err.Error(), "access: ")).Set("WWW-Authenticate", "Bearer")
+	return edge.Refuse(http.StatusUnauthorized, problem.Unauthenticated, access.Explain(err)).Set("WWW-Authenticate", "Bearer")
 }
 
 // wrap guards the handler of a pattern that is no operation of the API.

@@ -2,8 +2,6 @@ package filestore
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"io/fs"
 	"os"
@@ -36,12 +34,17 @@ func (s *Store) Read(context.Context) (document []byte, version string, err erro
 	if err != nil {
 		return nil, "", err
 	}
-	return document, versionOf(document), nil
+	return document, access.Version(document), nil
 }
 
-func versionOf(document []byte) string {
-	sum := sha256.Sum256(document)
-	return hex.EncodeToString(sum[:])
+// CopyTo puts the document, if there is one, into another directory, which it makes and which has none.
+func (s *Store) CopyTo(ctx context.Context, dir string) error {
+	document, _, err := s.Read(ctx)
+	if err != nil || document == nil {
+		return err
+	}
+	_, err = New(dir).Write(ctx, document, "")
+	return err
 }
 
 // Write implements access.Store.
@@ -58,7 +61,7 @@ func (s *Store) Write(ctx context.Context, document []byte, version string) (new
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return "", err
 	}
-	return versionOf(document), replace(filepath.Join(s.dir, Name), document)
+	return access.Version(document), replace(filepath.Join(s.dir, Name), document)
 }
 
 // replace replaces a file, durably.

@@ -15,12 +15,10 @@ import (
 // Prefix begins each secret, so that people and scanners recognize it.
 const Prefix = "sluice_"
 
-// SaltBytes is the length of the salt of SCRAM's keys.
-const SaltBytes = 16
-
 // The bytes of what is random.
 const (
 	secretBytes = 32
+	saltBytes   = 16
 	idBytes     = 8
 )
 
@@ -67,7 +65,7 @@ func random(n int) []byte {
 // setSecret keeps what proves that somebody has a secret.
 func (r *record) setSecret(secret string) error {
 	sum := sha256.Sum256([]byte(secret))
-	r.Hash, r.Salt = sum[:], random(SaltBytes)
+	r.Hash, r.Salt = sum[:], random(saltBytes)
 	var err error
 	if r.S256, err = scramKeys(sha256.New, secret, r.Salt); err != nil {
 		return err

@@ -16,9 +16,6 @@ const (
 	Migration Use = "sluice cluster migration 1"
 	// Kafka is the password of a node for the Kafka ports of the others.
 	Kafka Use = "sluice cluster kafka 1"
-	// UnknownAccounts is what the answers for names that nobody has are made of. Its secret is the
-	// admin token.
-	UnknownAccounts Use = "sluice unknown accounts 1"
 )
 
 // Derive returns the key for a use: 64 hexadecimal digits.

@@ -1,12 +1,12 @@
 package serve
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"crypto/sha512"
-	"hash"
+	"errors"
 	"strings"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/internal/clusterkey"
@@ -19,20 +19,17 @@ type kafkaAccounts struct {
 	*access.Accounts
 	// node are the keys of the nodes' account; without a cluster nobody has it.
 	node *access.ScramKeys
-	// unknown is the secret that keys of unknown names are made of.
-	unknown string
 }
 
 // newKafkaAccounts returns the accounts for Kafka clients; nil without accounts. The nodes of a cluster
-// prove that they have its secret, "" without a cluster. Keys of unknown names are made of the admin
-// token, so that all instances answer the same.
-func newKafkaAccounts(accounts *access.Accounts, admin, cluster string) (auth.Accounts, error) {
+// prove that they have its secret, "" without a cluster.
+func newKafkaAccounts(accounts *access.Accounts, cluster string) (auth.Accounts, error) {
 	if accounts == nil {
 		return nil, nil
 	}
-	a := &kafkaAccounts{Accounts: accounts, unknown: clusterkey.Derive(admin, clusterkey.UnknownAccounts)}
+	a := &kafkaAccounts{Accounts: accounts}
 	if cluster != "" {
-		keys, err := access.ScramSHA256Keys(clusterkey.Derive(cluster, clusterkey.Kafka), a.made(sha256.New, "salt", nodeAccount))
+		keys, err := access.ScramSHA256Keys(nodeSecret(cluster), []byte(nodeAccount))
 		if err != nil {
 			return nil, err
 		}
@@ -45,33 +42,30 @@ func newKafkaAccounts(accounts *access.Accounts, admin, cluster string) (auth.Ac
 func (a *kafkaAccounts) Secret(secret string) (auth.Principal, error) {
 	p, err := a.Bearer(secret)
 	if err != nil {
-		return nil, err
+		return nil, explained(err)
 	}
 	return kafkaPrincipal{p, a.Accounts}, nil
 }
 
 // Scram implements auth.Accounts.
 func (a *kafkaAccounts) Scram(mechanism, name string) (auth.Principal, auth.ScramKeys, error) {
-	of := map[string]func() hash.Hash{access.ScramSHA256: sha256.New, access.ScramSHA512: sha512.New}[mechanism]
-	unknown := auth.ScramKeys{ // made for each name, so that known ones take as long
-		Salt: a.made(sha256.New, "salt", name)[:access.SaltBytes], Iterations: access.Iterations,
-		StoredKey: a.made(of, "stored", name), ServerKey: a.made(of, "server", name),
-	}
 	if name == nodeAccount && a.node != nil && mechanism == access.ScramSHA256 {
-		return node{}, auth.ScramKeys{Salt: a.node.Salt, Iterations: a.node.Iterations, StoredKey: a.node.Stored, ServerKey: a.node.Server}, nil
+		return node{}, scramKeys(*a.node), nil
 	}
 	p, keys, err := a.Accounts.Scram(name, mechanism)
-	if keys.Salt == nil {
-		return nil, unknown, err
-	}
-	return kafkaPrincipal{p, a.Accounts}, auth.ScramKeys{Salt: keys.Salt, Iterations: keys.Iterations, StoredKey: keys.Stored, ServerKey: keys.Server}, err
+	return kafkaPrincipal{p, a.Accounts}, scramKeys(keys), explained(err)
 }
 
-// made returns a part of the keys of an unknown name.
-func (a *kafkaAccounts) made(of func() hash.Hash, part, name string) []byte {
-	mac := hmac.New(of, []byte(a.unknown))
-	mac.Write([]byte(part + " of " + name))
-	return mac.Sum(nil)
+func scramKeys(of access.ScramKeys) auth.ScramKeys {
+	return auth.ScramKeys{Salt: of.Salt, Iterations: of.Iterations, StoredKey: of.Stored, ServerKey: of.Server}
+}
+
+// explained returns an error of accounts in words for clients.
+func explained(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(access.Explain(err))
 }
 
 // kafkaPrincipal is somebody with a token.
@@ -112,6 +106,14 @@ func (p kafkaPrincipal) May(request int16, of auth.Resource, name string) bool {
 
 // nodeAccount is the name of the account of nodes. No token can have it.
 const nodeAccount = "$node"
+
+// nodeSecret returns the secret of the account of nodes.
+func nodeSecret(cluster string) string { return clusterkey.Derive(cluster, clusterkey.Kafka) }
+
+// nodeLogin returns how a node authenticates to the others.
+func nodeLogin(cluster string) sasl.Mechanism {
+	return scram.Auth{User: nodeAccount, Pass: nodeSecret(cluster)}.AsSha256Mechanism()
+}
 
 // node is a node of the cluster. It may do everything.
 type node struct{}

@@ -1,11 +1,9 @@
 package serve
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -18,7 +16,6 @@ import (
 
 	"github.com/sluice-project/sluice/access"
 	accesstest "github.com/sluice-project/sluice/access/storetest"
-	"github.com/sluice-project/sluice/internal/clusterkey"
 	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
@@ -47,7 +44,7 @@ func serveKafka(t *testing.T) *kafkaServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	of, err := newKafkaAccounts(accounts, adminOfTests, clusterOfTests)
+	of, err := newKafkaAccounts(accounts, clusterOfTests)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +155,7 @@ func TestLimitsOverKafka(t *testing.T) {
 		"admin":    s.client(plain.Auth{User: "any", Pass: adminOfTests}.AsMechanism()),
 		"producer": s.client(s.token(access.Principal{Name: "shop", Roles: []access.Role{access.Producer}, Topics: []string{"orders*"}})),
 		"consumer": s.client(s.token(access.Principal{Name: "mail", Roles: []access.Role{access.Consumer}, Topics: []string{"orders"}, Groups: []string{"mail-*"}})),
-		"node":     s.client(scram.Auth{User: nodeAccount, Pass: clusterkey.Derive(clusterOfTests, clusterkey.Kafka)}.AsSha256Mechanism()),
+		"node":     s.client(nodeLogin(clusterOfTests)),
 	}
 	for _, name := range []string{"orders", "orders-2", "payments", "sluice.bulk.events"} {
 		s.create(name)
@@ -235,33 +232,6 @@ func TestTokensThatEndLoseTheirKafkaConnections(t *testing.T) {
 	for _, mechanism := range []sasl.Mechanism{revoked, expires} {
 		if err := s.client(mechanism).Ping(t.Context()); !errors.Is(err, kerr.SaslAuthenticationFailed) {
 			t.Errorf("%v, want %v", err, kerr.SaslAuthenticationFailed)
-		}
-	}
-}
-
-// Names that nobody has look like others: their keys are stable, of the same form, the same at every
-// instance, and different for each name.
-func TestKeysOfUnknownNames(t *testing.T) {
-	s, other := serveKafka(t), serveKafka(t)
-	s.token(access.Principal{Name: "known", Roles: []access.Role{access.Viewer}})
-	of := func(s *kafkaServer, mechanism, name string) auth.ScramKeys {
-		a, err := newKafkaAccounts(s.accounts, adminOfTests, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, keys, _ := a.Scram(mechanism, name)
-		return keys
-	}
-	for _, mechanism := range []string{auth.ScramSHA256, auth.ScramSHA512} {
-		known, unknown := of(s, mechanism, "known"), of(s, mechanism, "unknown")
-		if len(known.Salt) != len(unknown.Salt) || known.Iterations != unknown.Iterations || len(known.StoredKey) != len(unknown.StoredKey) || len(known.ServerKey) != len(unknown.ServerKey) {
-			t.Errorf("%s: the keys of an unknown name are of another form", mechanism)
-		}
-		if again := of(other, mechanism, "unknown"); !bytes.Equal(again.Salt, unknown.Salt) {
-			t.Errorf("%s: the salt of an unknown name differs at another instance", mechanism)
-		}
-		if slices.Equal(of(s, mechanism, "another").Salt, unknown.Salt) || slices.Equal(of(s, mechanism, nodeAccount).StoredKey, unknown.StoredKey) {
-			t.Errorf("%s: two unknown names have the same keys", mechanism)
 		}
 	}
 }

@@ -108,7 +108,7 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 		return err
 	}
 	defer func() { err = errors.Join(err, tracing.close()) }()
-	topics, err := openTopics(settings, stored, server, secure, connections, log)
+	topics, err := openTopics(settings, stored, accounts.known, server, secure, connections, log)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,9 @@ import (
 	"log/slog"
 	"path/filepath"
 
+	"github.com/twmb/franz-go/pkg/sasl"
+
+	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/internal/cli/events"
@@ -45,7 +48,7 @@ type topics struct {
 
 // openTopics opens the server for Kafka clients and the publishers of events; it returns an empty
 // part if topics are off, which have no store then.
-func openTopics(settings *config.Config, store topicStore, server *ops.Server, secure *tls.Config, connections *connlimit.Limiter, log *slog.Logger) (*topics, error) {
+func openTopics(settings *config.Config, store topicStore, accounts *access.Accounts, server *ops.Server, secure *tls.Config, connections *connlimit.Limiter, log *slog.Logger) (*topics, error) {
 	opened := &topics{part: *noPart()}
 	if store == nil {
 		return opened, nil
@@ -57,7 +60,17 @@ func openTopics(settings *config.Config, store topicStore, server *ops.Server, s
 	if err != nil {
 		return nil, err
 	}
-	edge := kafka.NewServer(broker, kafka.Options{Addr: settings.Topic.Kafka, Advertise: settings.Topic.Advertised(), Bound: connections.Listen, TLS: secure, Logger: log})
+	secret, err := settings.Cluster.SharedSecret()
+	if err != nil {
+		return nil, err
+	}
+	clients, err := newKafkaAccounts(accounts, secret)
+	if err != nil {
+		return nil, err
+	}
+	edge := kafka.NewServer(broker, kafka.Options{
+		Addr: settings.Topic.Kafka, Advertise: settings.Topic.Advertised(), Bound: connections.Listen, TLS: secure, Accounts: clients, Logger: log,
+	})
 	opened.services = []lifecycle.Service{storeHealth{store}, broker, edge}
 	var to events.Log = events.OwnLog{}
 	if settings.Cluster.On() {
@@ -67,7 +80,11 @@ func openTopics(settings *config.Config, store topicStore, server *ops.Server, s
 		if err != nil {
 			return nil, err
 		}
-		leaders, err := events.NewClusterLog(of.Advertise, between)
+		var account []sasl.Mechanism
+		if clients != nil {
+			account = append(account, nodeLogin(secret))
+		}
+		leaders, err := events.NewClusterLog(of.Advertise, between, account...)
 		if err != nil {
 			return nil, err
 		}

@@ -70,7 +70,7 @@ var requests = map[int16]Right{
 	28: Consume,       // TxnOffsetCommit
 	32: ReadTopics,    // DescribeConfigs
 	33: ManageTopics,  // AlterConfigs
-	35: ReadCluster,   // DescribeLogDirs
+	35: ReadTopics,    // DescribeLogDirs
 	36: Open,          // SaslAuthenticate
 	37: ManageTopics,  // CreatePartitions
 	42: ManageTopics,  // DeleteGroups

@@ -87,7 +87,10 @@ func (s *Server) saslAuthenticate(c *call, r *kmsg.SASLAuthenticateRequest) answ
 	}
 	reply, principal, err := c.session.authenticate(r.SASLAuthBytes)
 	if err != nil {
-		s.log.Warn("kafka client is refused: it does not authenticate", "from", c.session.conn.RemoteAddr().String(), "client", c.client, "error", err)
+		if missed, due := s.warned.due(keySASLAuthenticate); due {
+			s.log.Warn("kafka client is refused: it does not authenticate", "from", c.session.conn.RemoteAddr().String(),
+				"client", c.client, "error", err, "not_logged_before", missed)
+		}
 		c.session.stopping.Store(true) // no more requests; the sender ends the connection
 		response.ErrorCode, response.ErrorMessage = kerr.SaslAuthenticationFailed.Code, message(err)
 		return func(ctx context.Context) kmsg.Response {

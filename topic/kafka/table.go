@@ -99,8 +99,8 @@ func requestName(key int16) string {
 	return fmt.Sprintf("unknown-%d", key)
 }
 
-// warnEvery is how often the log warns of unsupported requests of one kind. A client that sends them
-// comes back again and again.
+// warnEvery is how often the log warns of unsupported requests of one kind, or of failed
+// authentications. A client that sends them comes back again and again.
 const warnEvery = time.Minute
 
 // warnings remembers when the log has warned of unsupported requests, by their kinds; kinds that the

@@ -24,8 +24,8 @@ type scram struct {
 	keys      ScramKeys
 	// header is the client's first message up to its name, first the rest of it.
 	header, first string
-	// challenge is the server's first message; it has the nonce of both sides.
-	challenge, nonce string
+	// challenge is the server's first message; nonce is that of both sides in it, own the client's part.
+	challenge, nonce, own string
 }
 
 // beginScram reads the client's first message. The answer to it is the challenge.
@@ -44,7 +44,7 @@ func beginScram(accounts Accounts, mechanism string, message []byte) (*scram, er
 	if !has || nonce == "" {
 		return nil, fmt.Errorf("%w: no nonce", ErrMalformed)
 	}
-	s := &scram{hash: scramHashes[mechanism], header: binding + "," + identity + ",", first: first, nonce: nonce + rand.Text()}
+	s := &scram{hash: scramHashes[mechanism], header: binding + "," + identity + ",", first: first, nonce: nonce + rand.Text(), own: nonce}
 	s.principal, s.keys, s.err = accounts.Scram(mechanism, strings.NewReplacer("=2C", ",", "=3D", "=").Replace(name))
 	s.challenge = fmt.Sprintf("r=%s,s=%s,i=%d", s.nonce, base64.StdEncoding.EncodeToString(s.keys.Salt), s.keys.Iterations)
 	return s, nil
@@ -55,8 +55,10 @@ func beginScram(accounts Accounts, mechanism string, message []byte) (*scram, er
 func (s *scram) finish(message []byte) ([]byte, error) {
 	without, encoded, found := strings.Cut(string(message), ",p=")
 	proof, err := base64.StdEncoding.DecodeString(encoded)
-	want := "c=" + base64.StdEncoding.EncodeToString([]byte(s.header)) + ",r=" + s.nonce
-	if !found || err != nil || without != want && !strings.HasPrefix(without, want+",") {
+	nonce, right := strings.CutPrefix(without, "c="+base64.StdEncoding.EncodeToString([]byte(s.header))+",r=")
+	// librdkafka before 2.6.1 repeats its part of the nonce. The proof covers the challenge, and so the
+	// whole nonce, nevertheless.
+	if !found || err != nil || !right || nonce != s.nonce && nonce != s.own+s.nonce {
 		return nil, fmt.Errorf("%w: want c=header,r=nonce,p=proof", ErrMalformed)
 	}
 	all := s.first + "," + s.challenge + "," + without

@@ -96,19 +96,9 @@ var packages = map[string]rule{
 		refuses: []string{nats},
 	},
 
-<<<<<<< HEAD
-	"topic/convert":         {imports: []string{"topic"}, refuses: []string{pebble, nats}},
-	"topic/filestore":       {imports: []string{"internal/pebblekv", "lifecycle", "topic"}, refuses: []string{"net", nats}},
-	"topic/natsstore":       {imports: []string{"internal/clusterkey", "internal/renew", "lifecycle", "topic"}},
-	"topic/api":             {imports: []string{"internal/edge", "internal/edge/problem", "topic", "topic/broker", "topic/delay", "topic/group"}, refuses: []string{nats}},
 	"topic/kafka/auth":      {},
 	"topic/kafka/kafkatest": {testOnly: true},
-	"topic/storetest":       {imports: []string{"topic"}, testOnly: true},
-	"room/client":           {imports: []string{"room", "internal/jsonclient"}, refuses: []string{pebble, redis}},
-	"room/proxied":          {refuses: []string{pebble, redis}},
-	"room/api":              {imports: []string{"internal/edge", "internal/edge/problem", "lifecycle", "room", "room/proxied", "room/watch"}, refuses: []string{pebble, redis}},
-	"room/watch":            {imports: []string{"internal/ranks", "lifecycle", "room"}, refuses: []string{pebble, redis}},
-=======
+
 	"topic/convert":   {imports: []string{"topic"}, refuses: []string{pebble, nats}},
 	"topic/filestore": {imports: []string{"internal/pebblekv", "lifecycle", "topic"}, refuses: []string{"net", nats}},
 	"topic/natsstore": {imports: []string{"internal/clusterkey", "internal/renew", "lifecycle", "topic"}},
@@ -118,7 +108,6 @@ var packages = map[string]rule{
 	"room/proxied":    {refuses: []string{pebble, redis}},
 	"room/api":        {imports: []string{"access", "internal/edge", "internal/edge/problem", "lifecycle", "room", "room/proxied", "room/watch"}, refuses: []string{pebble, redis}},
 	"room/watch":      {imports: []string{"internal/ranks", "lifecycle", "room"}, refuses: []string{pebble, redis}},
->>>>>>> h/access-http
 	"room/gate": {
 		imports: []string{"room", "room/proxied", "room/watch"},
 		refuses: []string{pebble, redis, "github.com/prometheus"},

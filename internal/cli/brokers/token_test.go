@@ -31,7 +31,7 @@ func TestTokensDoNotCrossTheNetworkInTheClear(t *testing.T) {
 	}
 }
 
-// What commands say about a token names the way to give one.
+// Errors about a token name the way to give one.
 func TestRefusedTokens(t *testing.T) {
 	if err := refused(fmt.Errorf("ping: %w", kerr.SaslAuthenticationFailed)); err == nil || !strings.Contains(err.Error(), "--token-file") {
 		t.Error(err)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/api/wire"
 	"github.com/sluice-project/sluice/internal/edge"
-	"github.com/sluice-project/sluice/internal/edge/problem"
 )
 
 // scoped is an engine as the sender of a request sees it: actions and schedules of tenants beyond the sender's limits
@@ -32,7 +32,7 @@ func mayChange(ctx context.Context, tenant string) error {
 	if sees(ctx, tenant) {
 		return nil
 	}
-	return edge.Refuse(http.StatusForbidden, problem.Forbidden, fmt.Sprintf("the token %s is not for the tenant %q: name one that it is for", access.From(ctx).Name, tenant))
+	return edge.Refuse(http.StatusForbidden, wire.CodeForbidden, fmt.Sprintf("the token %s is not for the tenant %q: name one that it is for", access.From(ctx).Name, tenant))
 }
 
 // reach returns bulk.ErrNotFound for an action beyond the limits.
@@ -142,7 +142,7 @@ func (s scoped) Change(ctx context.Context, change bulk.Change) (bulk.Changed, e
 func (s scoped) Lease(ctx context.Context, request bulk.LeaseRequest, wait time.Duration) ([]bulk.Job, error) {
 	for _, name := range request.Types {
 		if p := access.From(ctx); !p.Type(name) {
-			return nil, edge.Refuse(http.StatusForbidden, problem.Forbidden, fmt.Sprintf("the token %s is not for jobs of type %q", p.Name, name))
+			return nil, edge.Refuse(http.StatusForbidden, wire.CodeForbidden, fmt.Sprintf("the token %s is not for jobs of type %q", p.Name, name))
 		}
 	}
 	return s.Engine.Lease(ctx, request, wait)
@@ -170,7 +170,7 @@ func (s scoped) PutSchedule(ctx context.Context, schedule bulk.Schedule) (stored
 	}
 	if limited(ctx) {
 		if had, err := s.Engine.Schedule(ctx, schedule.Name); err == nil && !sees(ctx, had.Spec.Tenant) {
-			return bulk.Schedule{}, false, edge.Refuse(http.StatusForbidden, problem.Forbidden, "a schedule of another tenant has this name: choose another")
+			return bulk.Schedule{}, false, edge.Refuse(http.StatusForbidden, wire.CodeForbidden, "a schedule of another tenant has this name: choose another")
 		}
 	}
 	return s.Engine.PutSchedule(ctx, schedule)

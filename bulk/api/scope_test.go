@@ -68,6 +68,18 @@ func (e *twoTenants) Why(_ context.Context, id string, _ int64) (bulk.Explanatio
 	}, nil
 }
 
+// refused has the answers of operations that are not simply 404 without a body.
+var refused = map[string]struct {
+	status int
+	body   string
+}{
+	"POST /v1/actions": {403, `{"tenant":"other","type":"email"}`}, "POST /v1/jobs": {403, `{"tenant":"other","type":"email","payload":1}`},
+	"POST /v1/changes": {403, `{"do":"cancel","all":true}`}, "POST /v1/leases": {403, `{"types":["email","sms"],"max":1}`},
+	"PUT /v1/schedules/{name}":     {403, `{"cron":"@daily","tenant":"acme","type":"email","jobs":[1]}`},
+	"POST /v1/dead-letters/replay": {404, `{"action":"other"}`}, "POST /v1/actions/{id}/seal": {404, `{"total":1}`},
+	"POST /v1/actions/{id}/jobs": {404, "1\n"},
+}
+
 // A submitter of one tenant and worker of one type. The operations are all those of the document that the role may call.
 func TestASubmitterSeesItsTenantsAlone(t *testing.T) {
 	engine := &twoTenants{}
@@ -80,17 +92,6 @@ func TestASubmitterSeesItsTenantsAlone(t *testing.T) {
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, request.WithContext(access.With(request.Context(), sender)))
 		return w
-	}
-	const action = `{"tenant":"other","type":"email"}`
-	refused := map[string]struct {
-		status int
-		body   string
-	}{
-		"POST /v1/actions": {403, action}, "POST /v1/jobs": {403, `{"tenant":"other","type":"email","payload":1}`},
-		"POST /v1/changes": {403, `{"do":"cancel","all":true}`}, "POST /v1/leases": {403, `{"types":["email","sms"],"max":1}`},
-		"PUT /v1/schedules/{name}": {403, `{"cron":"@daily","tenant":"acme","type":"email","jobs":[1]}`},
-		"POST /v1/dead-letters/replay": {404, `{"action":"other"}`}, "POST /v1/actions/{id}/seal": {404, `{"total":1}`},
-		"POST /v1/actions/{id}/jobs": {404, "1\n"},
 	}
 	listed := map[string]string{"GET /v1/actions": "acme", "GET /v1/dead-letters": "acme", "GET /v1/schedules": "acme"}
 	for route, id := range operations(t, handler) {

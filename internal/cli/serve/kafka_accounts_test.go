@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -16,6 +18,9 @@ import (
 
 	"github.com/sluice-project/sluice/access"
 	accesstest "github.com/sluice-project/sluice/access/storetest"
+	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/internal/cli/events"
+	"github.com/sluice-project/sluice/internal/testkit/ports"
 	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
@@ -40,19 +45,24 @@ type kafkaServer struct {
 
 func serveKafka(t *testing.T) *kafkaServer {
 	t.Helper()
+	return serveKafkaOn(t, storetest.NewMemory(), topic.Config{}, kafka.Options{Addr: "127.0.0.1:0"})
+}
+
+// serveKafkaOn serves the topics of a store.
+func serveKafkaOn(t *testing.T, store topic.Store, config topic.Config, options kafka.Options) *kafkaServer {
+	t.Helper()
 	accounts, err := access.New(&accesstest.Memory{}, adminOfTests, access.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	of, err := newKafkaAccounts(accounts, clusterOfTests)
+	if options.Accounts, err = newKafkaAccounts(accounts, clusterOfTests); err != nil {
+		t.Fatal(err)
+	}
+	b, err := broker.New(store, config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := broker.New(storetest.NewMemory(), topic.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &kafkaServer{t, b, kafka.NewServer(b, kafka.Options{Addr: "127.0.0.1:0", Accounts: of}), accounts}
+	s := &kafkaServer{t, b, kafka.NewServer(b, options), accounts}
 	for _, service := range []interface {
 		Start(ctx context.Context) error
 		Stop(ctx context.Context) error
@@ -233,6 +243,51 @@ func TestTokensThatEndLoseTheirKafkaConnections(t *testing.T) {
 		if err := s.client(mechanism).Ping(t.Context()); !errors.Is(err, kerr.SaslAuthenticationFailed) {
 			t.Errorf("%v, want %v", err, kerr.SaslAuthenticationFailed)
 		}
+	}
+}
+
+// Nodes of a cluster with accounts publish events to the topics that others lead.
+func TestNodesPublishEventsWithAccounts(t *testing.T) {
+	const nodes, count = 3, 30
+	cluster := storetest.NewCluster(nodes)
+	var first *kafkaServer
+	var reached topic.Advertised
+	for i := range nodes {
+		port := ports.Take(t, 1)[0]
+		at := topic.Advertised{Host: "127.0.0.1", Port: int32(port)}
+		s := serveKafkaOn(t, cluster.Store(int32(i+1)), topic.Config{Partitions: nodes, Advertise: at},
+			kafka.Options{Addr: ports.Addr(port), Advertise: ports.Addr(port)})
+		if i == 0 {
+			first, reached = s, at
+		}
+	}
+	leaders, err := events.NewClusterLog(reached, nil, nodeLogin(clusterOfTests))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(leaders.Close)
+	happened := make([]bulk.Event, count)
+	for i := range happened {
+		action := fmt.Sprint("action-", i)
+		happened[i] = bulk.Event{ID: fmt.Sprint("event-", i), Type: bulk.ActionPaused, Subject: action, Action: action, Time: time.Now(), Data: []byte("{}")}
+	}
+	publisher := events.ForBulk(first.broker, leaders, slog.New(slog.DiscardHandler))
+	until.Succeeds(t, "the events are published", func() error { return publisher.Publish(t.Context(), happened) })
+	offsets, err := kadm.NewClient(first.client(plain.Auth{User: "any", Pass: adminOfTests}.AsMechanism())).ListEndOffsets(t.Context(), events.BulkTopic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, leading := int64(0), map[int32]bool{}
+	offsets.Each(func(o kadm.ListedOffset) { got += o.Offset })
+	to, err := first.broker.Topic(events.BulkTopic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range to.Partitions() {
+		leading[p.Leader()] = true
+	}
+	if got != count || len(leading) < 2 {
+		t.Errorf("%d events on nodes %v, want %d on several", got, leading, count)
 	}
 }
 

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -59,13 +60,8 @@ func (c *call) topicByID(id topic.ID) (*broker.Topic, error) {
 var errNoTopicID = fail(kerr.UnknownTopicID, "no topic has that id")
 
 // topics returns all topics that the request is allowed for.
-func (c *call) topics() (allowed []*broker.Topic) {
-	for _, t := range c.session.server.broker.Topics() {
-		if c.authorize(auth.Topic, t.Name()) == nil {
-			allowed = append(allowed, t)
-		}
-	}
-	return allowed
+func (c *call) topics() []*broker.Topic {
+	return slices.DeleteFunc(c.session.server.broker.Topics(), func(t *broker.Topic) bool { return c.authorize(auth.Topic, t.Name()) != nil })
 }
 
 // operations are the operations of the protocol's access lists, as the numbers of their bits, each with

@@ -75,12 +75,12 @@ func (s *Server) allToElect() []kmsg.ElectLeadersRequestTopic {
 	return all
 }
 
-// elect returns the outcome for each partition.
+// elect returns the outcome for each partition: err, unless that is nil.
 func (s *Server) elect(ctx context.Context, name string, partitions []int32, unclean bool, err error) []error {
 	outcomes := make([]error, len(partitions))
-	var refused map[int32]error
+	var each map[int32]error
 	if !unclean && err == nil {
-		refused, err = s.broker.ElectLeaders(ctx, name, partitions)
+		each, err = s.broker.ElectLeaders(ctx, name, partitions)
 	}
 	for i, number := range partitions {
 		switch {
@@ -89,7 +89,7 @@ func (s *Server) elect(ctx context.Context, name string, partitions []int32, unc
 		case unclean:
 			outcomes[i] = s.unclean(name, number)
 		default:
-			outcomes[i] = refused[number]
+			outcomes[i] = each[number]
 		}
 	}
 	return outcomes

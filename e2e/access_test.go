@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"maps"
 	"net/http"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/sluice-project/sluice/access"
+	"github.com/sluice-project/sluice/internal/testkit/ports"
 	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
@@ -187,4 +189,32 @@ func (s *server) revokedCutsStreams(at *server, name, secret string) {
 	if a := s.as(secret, "GET", "/v1/actions", ""); a.status != http.StatusUnauthorized {
 		s.t.Errorf("with a revoked token: %d %s", a.status, a.body)
 	}
+}
+
+// Three nodes of a cluster without Redis share the tokens, in their metadata.
+func TestTokensOfThreeNodes(t *testing.T) {
+	t.Parallel()
+	c := &nodes{t: t, peers: ports.Addrs(t, 3)}
+	for range 3 {
+		node := c.add()
+		node.env = append(node.env, "SLUICE_ACCESS_ADMIN_TOKEN="+adminToken)
+	}
+	for _, node := range c.all {
+		node.launch()
+	}
+	for _, node := range c.all {
+		node.awaitReady()
+	}
+	secret := c.all[0].token("viewer", access.Viewer)
+	status := func(want int) {
+		t.Helper()
+		for i, node := range c.all {
+			until.True(t, fmt.Sprintf("node %d answers %d", i+1, want), func() bool { return node.as(secret, "GET", "/v1/cluster", "").status == want })
+		}
+	}
+	status(http.StatusOK)
+	if a := c.all[2].as(adminToken, "DELETE", "/v1/tokens/viewer", ""); a.status != http.StatusNoContent {
+		t.Fatalf("revoke: %d %s", a.status, a.body)
+	}
+	status(http.StatusUnauthorized)
 }

@@ -1,5 +1,10 @@
 package access
 
+import (
+	"maps"
+	"slices"
+)
+
 // operations has the right that each operation of the HTTP API needs, by its id.
 var operations = map[string]Right{
 	"create-action": Submit, "upload-jobs": Submit, "seal-action": Submit, "enqueue-job": Submit,
@@ -107,3 +112,9 @@ func row(table map[string]Right, key string) Right {
 	}
 	return right
 }
+
+// Operations returns the ids of all operations that the table has, in order.
+func Operations() []string { return slices.Sorted(maps.Keys(operations)) }
+
+// Paths returns all patterns that the table has, in order.
+func Paths() []string { return slices.Sorted(maps.Keys(paths)) }

@@ -1,6 +1,10 @@
 package config
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/sluice-project/sluice/access"
+)
 
 // Access are the settings of accounts.
 type Access struct {
@@ -9,9 +13,6 @@ type Access struct {
 	AdminToken     Secret
 	AdminTokenFile string
 }
-
-// adminLeast is the least length of the admin token.
-const adminLeast = 20
 
 // On reports whether the server has accounts.
 func (a *Access) On() bool { return a.AdminToken != "" || a.AdminTokenFile != "" }
@@ -35,8 +36,8 @@ func (c *Config) validateAccess() error {
 	switch token, err := a.Token(); {
 	case err != nil:
 		return c.wrong(key, err.Error())
-	case a.On() && len(token) < adminLeast:
-		return c.wrong(key, fmt.Sprintf("it has %d characters: want at least %d; \"openssl rand -hex 32\" makes one", len(token), adminLeast))
+	case a.On() && len(token) < access.LeastAdmin:
+		return c.wrong(key, fmt.Sprintf("it has %d characters: want at least %d; \"openssl rand -hex 32\" makes one", len(token), access.LeastAdmin))
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func (g *guard) Admit(w http.ResponseWriter, r *http.Request, right access.Right
 	return r.WithContext(access.With(r.Context(), p)), nil
 }
 
-var errNoToken = errors.New("this needs a token: want the header Authorization: Bearer <token>")
+var errNoToken = errors.New("this needs a token: want the header Authorization: Bearer <token>, which commands take from SLUICE_TOKEN or --token-file")
 
 // sender returns who sent a request.
 func (g *guard) sender(r *http.Request) (*access.Principal, error) {

@@ -51,7 +51,7 @@ var packages = map[string]rule{
 	}},
 	"internal/cli/clitest": {imports: []string{"internal/cli/exit", "topic", "topic/api", "topic/broker", "topic/kafka", "topic/storetest"}, testOnly: true},
 
-	"config": {imports: []string{"bulk", "bulk/webhook", "room", "topic", "internal/spelling"}},
+	"config": {imports: []string{"access", "bulk", "bulk/webhook", "room", "topic", "internal/spelling"}},
 	"ops":    {imports: []string{"access", "internal/connlimit", "internal/edge", "internal/edge/problem", "internal/retry", "lifecycle"}, refuses: []string{"google.golang.org/grpc"}},
 
 	"access":            {imports: []string{"internal/clientnet", "lifecycle"}, refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"}},

@@ -16,7 +16,6 @@ import (
 
 	"github.com/sluice-project/sluice/internal/cli/exit"
 	"github.com/sluice-project/sluice/internal/cli/term"
-	"github.com/sluice-project/sluice/internal/cli/trust"
 )
 
 // Client makes requests to the HTTP API of a server, for one run of a command.
@@ -130,8 +129,6 @@ func (c *Client) Refusal(response *http.Response, kind string) error {
 		return fmt.Errorf("%s answered %s: is it a sluice server%s?", c.base, response.Status, kind)
 	case slices.Contains([]int{http.StatusBadRequest, http.StatusUnprocessableEntity}, response.StatusCode):
 		return exit.Usage("%s", problem.Detail)
-	case response.StatusCode == http.StatusUnauthorized:
-		return fmt.Errorf("%s (--token-file, or $%s)", problem.Detail, trust.TokenVariable)
 	}
 	return errors.New(problem.Detail)
 }

@@ -36,7 +36,7 @@ func readToken(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer file.Close() // it was only read
+	defer func() { _ = file.Close() }() // it was only read
 	text, err := io.ReadAll(io.LimitReader(file, maxToken+1))
 	token := strings.TrimSpace(string(text))
 	switch {

@@ -55,6 +55,7 @@ func (d Document) Operations() []string {
 	return all
 }
 
+// Methods returns the operations of a path, by their methods; nil: there is none.
 func Methods(item *huma.PathItem) map[string]*huma.Operation {
 	return map[string]*huma.Operation{
 		http.MethodGet: item.Get, http.MethodPut: item.Put, http.MethodPost: item.Post, http.MethodDelete: item.Delete, http.MethodPatch: item.Patch,

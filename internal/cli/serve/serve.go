@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-project/sluice/internal/renew"
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/ops"
+	"github.com/sluice-project/sluice/web"
 )
 
 func Command() *cobra.Command {
@@ -27,6 +28,7 @@ func Command() *cobra.Command {
 all data in one directory. Nothing else needs to be installed.
 
   127.0.0.1:8080   HTTP:
+    /ui/           the dashboard, in a browser
     /v1/…          the API; /openapi.json describes it
     /healthz       the process is alive
     /readyz        it is ready to serve
@@ -120,17 +122,16 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 		return err
 	}
 	defer func() { err = errors.Join(err, rooms.close()) }()
-	if err := serveBackup(settings, server, topics, bulk, &rooms.part, log); err != nil {
+	dashboard, err := serveOperators(settings, server, topics, bulk, rooms, log)
+	if err != nil {
 		return err
 	}
 	// Services stop in reverse order: bulk and rooms publish to topics until they have
 	// stopped, and tracing sends the spans of all.
-	services := slices.Concat(tracing.services, topics.services, bulk.services, rooms.services, []lifecycle.Service{server}, openPublic(settings, server, secure, connections, log))
-	gate := noPart()
-	if settings.Gate.HTTP != config.Off {
-		if gate, err = openGate(settings, rooms, connections, log); err != nil {
-			return err
-		}
+	services := slices.Concat(tracing.services, topics.services, bulk.services, rooms.services, []lifecycle.Service{dashboard, server}, openPublic(settings, server, secure, connections, log))
+	gate, err := openGate(settings, rooms, connections, log)
+	if err != nil {
+		return err
 	}
 	services = append(slices.Concat(services, gate.services), newSecrets(settings, load, log, bulk.secrets, rooms.secrets, gate.secrets))
 	grace := max(0, settings.Bulk.ShutdownGrace) + stopMargin
@@ -141,6 +142,14 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 	log.Info("serving", "http", settings.HTTP, "public", settings.Public, "kafka", settings.Topic.Kafka, "data", settings.DataDir,
 		"state", settings.State.String(), "gate", settings.Gate.HTTP)
 	return lifecycle.Run(ctx, grace, services...)
+}
+
+// serveOperators mounts what is for operators and concerns all parts: backups and the dashboard.
+func serveOperators(settings *config.Config, server *ops.Server, topics *topics, jobs *jobs, rooms *rooms, log *slog.Logger) (*web.Dashboard, error) {
+	if err := serveBackup(settings, server, topics, &jobs.part, &rooms.part, log); err != nil {
+		return nil, err
+	}
+	return openDashboard(settings, server, topics, jobs, rooms, log)
 }
 
 // checkListen refuses to listen where others reach what nothing authenticates, or warns of

@@ -37,6 +37,7 @@ type publishers struct {
 type topics struct {
 	part
 	publishers
+	broker *broker.Broker // nil: they are off
 	// files is the store of a single server; nil in a cluster.
 	files *filestore.Store
 	// member stops before everything else; it is nil without a cluster.
@@ -66,6 +67,7 @@ func openTopics(ctx context.Context, settings *config.Config, server *ops.Server
 	if err != nil {
 		return nil, errors.Join(err, opened.close())
 	}
+	opened.broker = broker
 	edge := kafka.NewServer(broker, kafka.Options{Addr: settings.Topic.Kafka, Advertise: settings.Topic.Advertised(), Bound: connections.Listen, TLS: secure, Logger: log})
 	opened.services = []lifecycle.Service{storeHealth{store}, broker, edge}
 	var to events.Log = events.OwnLog{}

@@ -60,6 +60,8 @@ type Dashboard struct {
 	mux     *http.ServeMux
 	handler http.Handler
 	version string // of the static files
+	// explaining has a place for each job that is being explained.
+	explaining chan struct{}
 }
 
 var _ lifecycle.Service = (*Dashboard)(nil)
@@ -72,6 +74,7 @@ func New(options Options) (*Dashboard, error) {
 	d := &Dashboard{
 		Group:   lifecycle.NewGroup(context.Background()),
 		options: options, history: newHistory(options.Metrics), screens: map[string]screens{}, mux: http.NewServeMux(),
+		explaining: make(chan struct{}, 1),
 	}
 	files, err := fs.Sub(static, "static")
 	if err != nil {
@@ -87,6 +90,8 @@ func New(options Options) (*Dashboard, error) {
 	}
 	d.mux.Handle("GET /ui/static/", http.StripPrefix("/ui/static/", forever(http.FileServerFS(files))))
 	d.showOverview()
+	d.showBulk()
+	d.takeActs()
 	own := http.NewCrossOriginProtection()
 	d.handler = headers(own.Handler(d.mux))
 	return d, nil

@@ -14,11 +14,8 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// hostile is a name that would be markup, and hostileShown what a page has of it.
-const (
-	hostile      = `<b onload="x">&'`
-	hostileShown = "&lt;b onload=&#34;x&#34;&gt;&amp;&#39;"
-)
+// hostile is a name that would be markup.
+const hostile = `<b onload="x">&'`
 
 // fakeRooms has some views.
 type fakeRooms struct {

@@ -29,6 +29,11 @@ var acts = map[string]act{
 	"pause_action":  {part: bulkOn, ask: askAction, do: ofAction(Bulk.Pause), back: actionPath},
 	"resume_action": {part: bulkOn, ask: askAction, do: ofAction(Bulk.Resume), back: actionPath},
 	"cancel_action": {part: bulkOn, ask: askAction, do: ofAction(Bulk.Cancel), back: actionPath, takesAway: true},
+
+	"pause_room":    {part: roomsOn, ask: askRoom, do: ofRoom(Rooms.Pause), back: roomPath},
+	"resume_room":   {part: roomsOn, ask: askRoom, do: ofRoom(Rooms.Resume), back: roomPath},
+	"open_room":     {part: roomsOn, ask: askRoom, do: openRoom, back: roomPath},
+	"room_capacity": {part: roomsOn, ask: askCapacity, do: setCapacity, back: roomPath},
 }
 
 func bulkOn(d *Dashboard) bool { return d.options.Bulk != nil }

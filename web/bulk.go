@@ -116,7 +116,7 @@ func (d *Dashboard) actions(r *request) (string, any, error) {
 		list.Status = unfinished
 	}
 	for _, s := range statuses {
-		list.Statuses = append(list.Statuses, choice{s, r.t("status." + statusKey(s)), s == list.Status})
+		list.Statuses = append(list.Statuses, choice{s, r.word("status.", statusKey(s)), s == list.Status})
 	}
 	found, next, err := d.find(r.Context(), list.Tenant, list.Type, list.Status, r.get("after"))
 	for i := range found {
@@ -163,7 +163,7 @@ func (l *uiLanguage) status(a *bulk.Action) pill {
 	if a.Paused && !a.Status.Final() {
 		return pill{"warn", l.t("status.paused")}
 	}
-	return pill{class, l.t("status." + string(a.Status))}
+	return pill{class, l.word("status.", string(a.Status))}
 }
 
 func (d *Dashboard) actionRow(l *uiLanguage, a *bulk.Action) actionRow {
@@ -239,7 +239,7 @@ func (d *Dashboard) action(r *request) (string, any, error) {
 		{r.t("job.ready"), a.Ready}, {r.t("job.pending"), a.Pending},
 	}
 	for reason, n := range a.NonReady {
-		page.Terms = append(page.Terms, term{r.t("why." + bulk.NonReadyReason(reason).String()), n})
+		page.Terms = append(page.Terms, term{r.word("why.", bulk.NonReadyReason(reason).String()), n})
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.Result)) {
 		page.Results = append(page.Results, fact{name, show(a.Result[name]).Text})
@@ -260,7 +260,7 @@ func (d *Dashboard) action(r *request) (string, any, error) {
 
 func actionFacts(l *uiLanguage, a *bulk.Action) []fact {
 	facts := []fact{
-		{l.t("bulk.tenant"), a.Tenant}, {l.t("bulk.callee"), callee(&a.Spec)}, {l.t("bulk.class"), l.t("class." + a.Class.String())},
+		{l.t("bulk.tenant"), a.Tenant}, {l.t("bulk.callee"), callee(&a.Spec)}, {l.t("bulk.class"), l.word("class.", a.Class.String())},
 		{l.t("bulk.entered"), clock(a.CreatedAt)}, {l.t("bulk.finished"), clock(a.FinishedAt)},
 		{l.t("bulk.retried"), number(a.Retried)}, {l.t("bulk.throttled"), number(a.Throttled)},
 	}
@@ -294,7 +294,7 @@ func (d *Dashboard) why(r *request, a *bulk.Action) (reason, text string, err er
 	if err != nil {
 		return "", "", err
 	}
-	return r.t("why." + x.Reason), x.Text, nil
+	return r.word("why.", x.Reason), x.Text, nil
 }
 
 // failures adds a page of the dead letters.

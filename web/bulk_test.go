@@ -67,7 +67,9 @@ func (f *fakeBulk) act(verb, id string) (bulk.Action, error) {
 	return bulk.Action{}, f.err
 }
 
-func (f *fakeBulk) Pause(_ context.Context, id string) (bulk.Action, error) { return f.act("pause", id) }
+func (f *fakeBulk) Pause(_ context.Context, id string) (bulk.Action, error) {
+	return f.act("pause", id)
+}
 func (f *fakeBulk) Resume(_ context.Context, id string) (bulk.Action, error) {
 	return f.act("resume", id)
 }

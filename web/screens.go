@@ -20,7 +20,7 @@ type screens map[string]*template.Template
 func parseScreens(l *uiLanguage) (screens, error) {
 	functions := template.FuncMap{
 		"t": l.t, "number": number, "decimal": decimal, "size": size, "percent": percent,
-		"span": l.span, "ago": l.ago, "clock": clock, "has": l.has,
+		"span": l.span, "ago": l.ago, "clock": clock,
 	}
 	base, err := template.New("").Funcs(functions).ParseFS(pages, "pages/layout.html")
 	if err != nil {

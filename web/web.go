@@ -91,6 +91,7 @@ func New(options Options) (*Dashboard, error) {
 	d.mux.Handle("GET /ui/static/", http.StripPrefix("/ui/static/", forever(http.FileServerFS(files))))
 	d.showOverview()
 	d.showBulk()
+	d.showRooms()
 	d.takeActs()
 	own := http.NewCrossOriginProtection()
 	d.handler = headers(own.Handler(d.mux))

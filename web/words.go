@@ -38,8 +38,14 @@ func (l *uiLanguage) t(key string, args ...any) string {
 	return fmt.Sprintf(text, args...)
 }
 
-// has reports whether there is a text of a key.
-func (l *uiLanguage) has(key string) bool { return l.words[key] != "" }
+// word returns the text of a state or a reason of a part, which has the key family + name; the name
+// itself, if the part has one that is not known here.
+func (l *uiLanguage) word(family, name string) string {
+	if text, ok := l.words[family+name]; ok {
+		return text
+	}
+	return name
+}
 
 // choose returns the language that a request asks for: by its parameter, which is kept in a cookie,
 // by that cookie, or by what the browser accepts.

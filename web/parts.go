@@ -44,6 +44,7 @@ type Topics interface {
 	Topic(name string) (*broker.Topic, error)
 	Unpacker() *topic.Unpacker
 	Groups() *group.Groups
+	AwaitReplicas(ctx context.Context, partitions []*broker.Partition)
 	GroupLag(ctx context.Context, name string) ([]broker.Lag, error)
 	ClusterID() string
 	Node() int32

@@ -92,6 +92,8 @@ func New(options Options) (*Dashboard, error) {
 	d.showOverview()
 	d.showBulk()
 	d.showRooms()
+	d.showTopics()
+	d.showCluster()
 	d.takeActs()
 	own := http.NewCrossOriginProtection()
 	d.handler = headers(own.Handler(d.mux))

@@ -204,7 +204,7 @@ type actionPage struct {
 	Facts    []fact
 	Received int64
 	Terms    []term
-	// Reason says in a few words why the first job that has not ended waits, and Why in the engine's.
+	// Reason is why the first job that has not ended waits, and Why the same in the engine's words.
 	Reason, Why string
 	Failures    []failure
 	Pages       pager

@@ -45,21 +45,11 @@ const (
 func (h *history) draw(l *uiLanguage, title, unit string, format func(float64) string, lines ...line) chart {
 	c := chart{Title: l.t(title), Unit: l.t(unit)}
 	now := time.Now()
-	var all [][]float64
-	var times []time.Time
+	times, all := h.series(lines...)
 	top := 0.0
-	for _, line := range lines {
-		at, values := h.series(line.metric, line.counter)
-		if len(all) > 0 { // counters have one value less
-			n := min(len(at), len(times))
-			at, values, times = at[len(at)-n:], values[len(values)-n:], times[len(times)-n:]
-			for i := range all {
-				all[i] = all[i][len(all[i])-n:]
-			}
-		}
-		times, all = at, append(all, values)
+	for i, line := range lines {
 		c.Names = append(c.Names, l.t(line.name))
-		for _, v := range values {
+		for _, v := range all[i] {
 			top = max(top, v)
 		}
 	}

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -167,23 +168,22 @@ func of(name, label string) func(*snapshot) float64 {
 	return func(s *snapshot) float64 { return s.labeled[name][label] }
 }
 
-// series returns the values of a charted metric, the oldest first, with their times; those of a
+// series returns the values of charted metrics, each the oldest first, with the times of all; those of a
 // counter by second.
-func (h *history) series(name string, counter bool) (times []time.Time, values []float64) {
-	i := 0
-	for charted[i] != name {
-		i++
-	}
+func (h *history) series(lines ...line) (times []time.Time, values [][]float64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for n, p := range h.points {
-		switch {
-		case !counter:
-			times, values = append(times, p.at), append(values, p.values[i])
-		case n > 0:
-			before := h.points[n-1]
-			times = append(times, p.at)
-			values = append(values, grown(before.values[i], p.values[i])/p.at.Sub(before.at).Seconds())
+	values = make([][]float64, len(lines))
+	for n := 1; n < len(h.points); n++ {
+		before, p := &h.points[n-1], &h.points[n]
+		times = append(times, p.at)
+		for i, l := range lines {
+			at := slices.Index(charted[:], l.metric)
+			v := p.values[at]
+			if l.counter {
+				v = grown(before.values[at], v) / p.at.Sub(before.at).Seconds()
+			}
+			values[i] = append(values[i], v)
 		}
 	}
 	return times, values

@@ -34,7 +34,7 @@ func openDashboard(settings *config.Config, server *ops.Server, topics *topics, 
 	if err != nil {
 		return nil, err
 	}
-	server.Mux().Handle(web.Prefix, dashboard)
-	server.Mux().Handle("GET /{$}", http.RedirectHandler(web.Prefix, http.StatusFound))
+	server.Handle(web.Prefix, dashboard)
+	server.Handle("GET /{$}", http.RedirectHandler(web.Prefix, http.StatusFound))
 	return dashboard, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-project/sluice/access/api"
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/internal/connlimit"
 	"github.com/sluice-project/sluice/internal/renew"
@@ -89,25 +90,27 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 	if err != nil {
 		return err
 	}
-	log, err := ops.NewLogger(command.ErrOrStderr(), settings.Log.Format, settings.Log.Level)
+	log, secure, err := prepare(settings, true, command)
 	if err != nil {
 		return err
 	}
-	if err := checkListen(settings, true, log); err != nil {
-		return err
-	}
-	keepPrivate(settings, log)
-	secure, err := openTLS(settings, log)
+	stored, closeStore, err := openTopicStore(ctx, settings, log)
 	if err != nil {
 		return err
 	}
-	connections, server := openServer(settings, secure, log)
+	defer func() { err = errors.Join(err, closeStore()) }()
+	accounts, err := openAccounts(ctx, settings, stored, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, accounts.close()) }()
+	connections, server := openServer(settings, accounts, secure, log)
 	tracing, err := openTracing(ctx, settings, server, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, tracing.close()) }()
-	topics, err := openTopics(ctx, settings, server, secure, connections, log)
+	topics, err := openTopics(settings, stored, server, secure, connections, log)
 	if err != nil {
 		return err
 	}
@@ -122,18 +125,17 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 		return err
 	}
 	defer func() { err = errors.Join(err, rooms.close()) }()
-	dashboard, err := serveOperators(settings, server, topics, bulk, rooms, log)
+	dashboard, err := serveOperators(settings, server, accounts, topics, bulk, rooms, log)
 	if err != nil {
 		return err
 	}
-	// Services stop in reverse order: bulk and rooms publish to topics until they have
-	// stopped, and tracing sends the spans of all.
-	services := slices.Concat(tracing.services, topics.services, bulk.services, rooms.services, []lifecycle.Service{dashboard, server}, openPublic(settings, server, secure, connections, log))
 	gate, err := openGate(settings, rooms, connections, log)
 	if err != nil {
 		return err
 	}
-	services = append(slices.Concat(services, gate.services), newSecrets(settings, load, log, bulk.secrets, rooms.secrets, gate.secrets))
+	// Services stop in reverse order: bulk and rooms publish to topics until they have stopped, and tracing sends the spans of all.
+	services := append(slices.Concat(tracing.services, accounts.services, topics.services, bulk.services, rooms.services, []lifecycle.Service{dashboard, server}, openPublic(settings, server, secure, connections, log), gate.services),
+		newSecrets(settings, load, log, accounts.secrets, bulk.secrets, rooms.secrets, gate.secrets))
 	grace := max(0, settings.Bulk.ShutdownGrace) + stopMargin
 	if topics.member != nil {
 		services = append(services, topics.member)
@@ -144,9 +146,26 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 	return lifecycle.Run(ctx, grace, services...)
 }
 
-// serveOperators mounts what is for operators and concerns all parts: backups and the dashboard.
-func serveOperators(settings *config.Config, server *ops.Server, topics *topics, jobs *jobs, rooms *rooms, log *slog.Logger) (*web.Dashboard, error) {
-	if err := serveBackup(settings, server, topics, &jobs.part, &rooms.part, log); err != nil {
+// prepare does what comes before everything else, for a server with topics or without: it returns the
+// log, and the configuration of TLS.
+func prepare(settings *config.Config, topics bool, command *cobra.Command) (*slog.Logger, *tls.Config, error) {
+	log, err := ops.NewLogger(command.ErrOrStderr(), settings.Log.Format, settings.Log.Level)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := checkListen(settings, topics, log); err != nil {
+		return nil, nil, err
+	}
+	keepPrivate(settings, log)
+	secure, err := openTLS(settings, log)
+	return log, secure, err
+}
+
+// serveOperators mounts what is for operators and about all parts: backups and the dashboard.
+func serveOperators(
+	settings *config.Config, server *ops.Server, accounts *accounts, topics *topics, jobs *jobs, rooms *rooms, log *slog.Logger,
+) (*web.Dashboard, error) {
+	if err := serveBackup(settings, server, topics, &jobs.part, &rooms.part, &accounts.part, log); err != nil {
 		return nil, err
 	}
 	return openDashboard(settings, server, topics, jobs, rooms, log)
@@ -157,7 +176,7 @@ func serveOperators(settings *config.Config, server *ops.Server, topics *topics,
 func checkListen(settings *config.Config, topics bool, log *slog.Logger) error {
 	exposed, err := settings.Unprotected(topics)
 	if len(exposed) > 0 {
-		log.Warn("others than this machine may do everything at these addresses: nothing authenticates them", "settings", exposed)
+		log.Warn("others than this machine reach these addresses, where nothing authenticates them, or tokens are sent in the clear", "settings", exposed)
 	}
 	return err
 }
@@ -178,15 +197,16 @@ func openTLS(settings *config.Config, log *slog.Logger) (*tls.Config, error) {
 
 // openServer returns the server of operators, and the bound on the connections of all
 // listeners.
-func openServer(settings *config.Config, secure *tls.Config, log *slog.Logger) (*connlimit.Limiter, *ops.Server) {
+func openServer(settings *config.Config, accounts *accounts, secure *tls.Config, log *slog.Logger) (*connlimit.Limiter, *ops.Server) {
 	connections := connlimit.New(connlimit.Bounds{
 		Total: settings.Connections, PerClient: settings.ConnectionsPerClient,
 		Exempt: slices.Concat(settings.Room.TrustedProxies.Prefixes(), settings.Gate.TrustedProxies.Prefixes()),
 	}, log)
 	server := ops.NewServer(ops.Options{
-		Addr: settings.HTTP, Hosts: settings.KnownHosts(), TLS: secure, Connections: connections, Pprof: settings.Pprof, Logger: log,
+		Addr: settings.HTTP, Hosts: settings.KnownHosts(), TLS: secure, Connections: connections, Pprof: settings.Pprof, Accounts: accounts.known, Logger: log,
 	})
 	server.Registry().MustRegister(connections)
+	api.Register(server.API(), accounts.known, log)
 	return connections, server
 }
 

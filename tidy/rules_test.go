@@ -61,7 +61,7 @@ var packages = map[string]rule{
 	"access/metastore":  {imports: []string{"access", "topic"}, refuses: []string{"net", pebble, nats}},
 	"access/storetest":  {imports: []string{"access"}, testOnly: true},
 
-	"web": {imports: []string{"bulk", "lifecycle", "room", "topic", "topic/broker", "topic/group"}, refuses: []string{pebble, nats, redis}},
+	"web": {imports: []string{"access", "bulk", "lifecycle", "room", "topic", "topic/broker", "topic/group"}, refuses: []string{pebble, nats, redis}},
 
 	"bulk": {
 		imports: []string{"bulk/aggregate", "internal/autorate", "internal/ranks", "internal/urlprefix", "lifecycle"},

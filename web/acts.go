@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/room"
 )
@@ -20,20 +21,22 @@ type act struct {
 	do func(ctx context.Context, d *Dashboard, name, value string) error
 	// back is the page to show then.
 	back func(name string) string
+	// right is what somebody needs to do it.
+	right access.Right
 	// takesAway reports that it cannot be undone.
 	takesAway bool
 }
 
 // acts are those that there are. The text of each is "act." and its name.
 var acts = map[string]act{
-	"pause_action":  {part: bulkOn, ask: askAction, do: ofAction(Bulk.Pause), back: actionPath},
-	"resume_action": {part: bulkOn, ask: askAction, do: ofAction(Bulk.Resume), back: actionPath},
-	"cancel_action": {part: bulkOn, ask: askAction, do: ofAction(Bulk.Cancel), back: actionPath, takesAway: true},
+	"pause_action":  {part: bulkOn, ask: askAction, do: ofAction(Bulk.Pause), back: actionPath, right: access.Submit},
+	"resume_action": {part: bulkOn, ask: askAction, do: ofAction(Bulk.Resume), back: actionPath, right: access.Submit},
+	"cancel_action": {part: bulkOn, ask: askAction, do: ofAction(Bulk.Cancel), back: actionPath, right: access.Submit, takesAway: true},
 
-	"pause_room":    {part: roomsOn, ask: askRoom, do: ofRoom(Rooms.Pause), back: roomPath},
-	"resume_room":   {part: roomsOn, ask: askRoom, do: ofRoom(Rooms.Resume), back: roomPath},
-	"open_room":     {part: roomsOn, ask: askRoom, do: openRoom, back: roomPath},
-	"room_capacity": {part: roomsOn, ask: askCapacity, do: setCapacity, back: roomPath},
+	"pause_room":    {part: roomsOn, ask: askRoom, do: ofRoom(Rooms.Pause), back: roomPath, right: access.ManageRooms},
+	"resume_room":   {part: roomsOn, ask: askRoom, do: ofRoom(Rooms.Resume), back: roomPath, right: access.ManageRooms},
+	"open_room":     {part: roomsOn, ask: askRoom, do: openRoom, back: roomPath, right: access.ManageRooms},
+	"room_capacity": {part: roomsOn, ask: askCapacity, do: setCapacity, back: roomPath, right: access.ManageRooms},
 }
 
 func bulkOn(d *Dashboard) bool { return d.options.Bulk != nil }
@@ -44,10 +47,13 @@ type confirmation struct {
 	TakesAway                            bool
 }
 
-// acts returns the links to the pages that ask about acts.
+// acts returns the links to the pages that ask about acts, of those that the sender may do.
 func (r *request) acts(name string, keys ...string) []link {
 	var links []link
 	for _, key := range keys {
+		if !may(r.Context(), acts[key].right) {
+			continue
+		}
 		links = append(links, link{Text: r.t("act." + key), To: Prefix + "act?" + url.Values{"do": {key}, "name": {name}}.Encode()})
 	}
 	return links
@@ -57,7 +63,7 @@ func (r *request) acts(name string, keys ...string) []link {
 func (d *Dashboard) takeActs() {
 	d.show(Prefix+"act", "confirm", func(r *request) (string, any, error) {
 		key, name, value := r.get("do"), r.get("name"), r.get("value")
-		a, err := d.known(key)
+		a, err := d.known(r.Context(), key)
 		if err != nil {
 			return "", nil, err
 		}
@@ -70,7 +76,7 @@ func (d *Dashboard) takeActs() {
 		asked := &request{r.WithContext(ctx), choose(w, r)}
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 		name := r.PostFormValue("name")
-		a, err := d.known(r.PostFormValue("do"))
+		a, err := d.known(ctx, r.PostFormValue("do"))
 		if err == nil {
 			err = refused(a.do(ctx, d, name, r.PostFormValue("value")))
 		}
@@ -82,13 +88,13 @@ func (d *Dashboard) takeActs() {
 	})
 }
 
-// known returns an act of a part that is on.
-func (d *Dashboard) known(key string) (act, error) {
+// known returns an act of a part that is on, if the sender may do it.
+func (d *Dashboard) known(ctx context.Context, key string) (act, error) {
 	a, ok := acts[key]
 	if !ok || !a.part(d) {
 		return act{}, &statusError{http.StatusNotFound, errors.New("there is no such act")}
 	}
-	return a, nil
+	return a, need(ctx, a.right)
 }
 
 // refused gives an error that is about the request the status of a refusal.

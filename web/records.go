@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
 )
@@ -54,6 +55,9 @@ func recordsPath(name string, partition int32) string {
 }
 
 func (d *Dashboard) records(r *request) (string, any, error) {
+	if err := need(r.Context(), access.Consume); err != nil {
+		return "", nil, err
+	}
 	t, err := d.findTopic(r)
 	if err != nil {
 		return "", nil, err

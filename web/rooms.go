@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/room"
 )
 
@@ -27,8 +28,10 @@ type roomList struct {
 
 type roomPage struct {
 	roomRow
-	Facts []fact
-	Acts  []link
+	// Manages reports whether the sender may change the room.
+	Manages bool
+	Facts   []fact
+	Acts    []link
 }
 
 func (d *Dashboard) showRooms() {
@@ -57,7 +60,7 @@ func (d *Dashboard) showRooms() {
 		if err != nil {
 			return "", nil, err
 		}
-		page := roomPage{roomRow: r.room(&v), Facts: roomFacts(r.uiLanguage, &v)}
+		page := roomPage{roomRow: r.room(&v), Facts: roomFacts(r.uiLanguage, &v), Manages: may(r.Context(), access.ManageRooms)}
 		if v.Room.Paused {
 			page.Acts = r.acts(page.Name, "resume_room")
 		} else {

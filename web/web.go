@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/lifecycle"
 )
 
@@ -41,6 +42,8 @@ type Options struct {
 	Bulk   Bulk
 	Rooms  Rooms
 	Topics Topics
+	// Accounts knows who may use the dashboard. Default nil: there are no accounts, and everybody may.
+	Accounts Accounts
 	// Metrics has the metrics of all parts. Required.
 	Metrics prometheus.Gatherer
 	// Failing returns the errors of failed readiness checks, by name. Required.
@@ -62,6 +65,7 @@ type Dashboard struct {
 	version string // of the static files
 	// explaining has a place for each job that is being explained.
 	explaining chan struct{}
+	attempts   *access.Attempts
 }
 
 var _ lifecycle.Service = (*Dashboard)(nil)
@@ -74,7 +78,7 @@ func New(options Options) (*Dashboard, error) {
 	d := &Dashboard{
 		Group:   lifecycle.NewGroup(context.Background()),
 		options: options, history: newHistory(options.Metrics), screens: map[string]screens{}, mux: http.NewServeMux(),
-		explaining: make(chan struct{}, 1),
+		explaining: make(chan struct{}, 1), attempts: access.NewAttempts(),
 	}
 	files, err := fs.Sub(static, "static")
 	if err != nil {
@@ -88,15 +92,16 @@ func New(options Options) (*Dashboard, error) {
 			return nil, err
 		}
 	}
-	d.mux.Handle("GET /ui/static/", http.StripPrefix("/ui/static/", forever(http.FileServerFS(files))))
+	d.mux.Handle("GET "+staticPath, http.StripPrefix(staticPath, forever(http.FileServerFS(files))))
 	d.showOverview()
 	d.showBulk()
 	d.showRooms()
 	d.showTopics()
 	d.showCluster()
 	d.takeActs()
+	d.showSignIn()
 	own := http.NewCrossOriginProtection()
-	d.handler = headers(own.Handler(d.mux))
+	d.handler = headers(own.Handler(d.guard(d.mux)))
 	return d, nil
 }
 
@@ -201,7 +206,9 @@ type layout struct {
 	Lang, Title, Path, Version string
 	Nav                        []link
 	Languages                  []link
-	Data                       any
+	// User is the name of the token of who has signed in; "" without accounts.
+	User string
+	Data any
 }
 
 // link leads to a page.
@@ -216,6 +223,9 @@ func (d *Dashboard) render(w http.ResponseWriter, r *request, status int, screen
 		query := r.URL.Query()
 		query.Set("lang", l.code)
 		page.Languages = append(page.Languages, link{Text: l.name, To: "?" + query.Encode(), Lang: l.code, Current: l == r.uiLanguage})
+	}
+	if p := access.From(r.Context()); p != nil {
+		page.User = p.Name
 	}
 	var out bytes.Buffer
 	if err := d.screens[r.code][screen].ExecuteTemplate(&out, "layout", page); err != nil {

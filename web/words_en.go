@@ -310,4 +310,10 @@ var english = map[string]string{
 	"cluster.dead":       "does not answer",
 	"cluster.draining":   "draining",
 	"cluster.here":       "this server",
+
+	"sign.in":    "Sign in",
+	"sign.out":   "Sign out",
+	"sign.about": "This server has accounts. Sign in with a token of the role viewer, operator or admin; it is kept until you close the browser.",
+	"sign.token": "Token",
+	"sign.wait":  "Too many attempts: try again in %s.",
 }

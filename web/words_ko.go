@@ -309,4 +309,10 @@ var korean = map[string]string{
 	"cluster.dead":       "응답 없음",
 	"cluster.draining":   "비우는 중",
 	"cluster.here":       "이 서버",
+
+	"sign.in":    "로그인",
+	"sign.out":   "로그아웃",
+	"sign.about": "이 서버는 계정을 사용합니다. viewer, operator, admin 역할의 토큰으로 로그인하세요. 토큰은 브라우저를 닫을 때까지 보관됩니다.",
+	"sign.token": "토큰",
+	"sign.wait":  "시도가 너무 많습니다. %s 후에 다시 시도하세요.",
 }

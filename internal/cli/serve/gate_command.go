@@ -97,7 +97,7 @@ func runGate(
 	if settings.Gate.Room != "" {
 		of.services = append(of.services, newRoomOfFlags(of.engine, settings.Gate.Room, object))
 	}
-	dashboard, err := openDashboard(settings, server, &topics{}, &jobs{}, of, log)
+	dashboard, err := openDashboard(settings, server, accounts.known, &topics{}, &jobs{}, of, log)
 	if err != nil {
 		return err
 	}

@@ -168,7 +168,7 @@ func serveOperators(
 	if err := serveBackup(settings, server, topics, &jobs.part, &rooms.part, &accounts.part, log); err != nil {
 		return nil, err
 	}
-	return openDashboard(settings, server, topics, jobs, rooms, log)
+	return openDashboard(settings, server, accounts.known, topics, jobs, rooms, log)
 }
 
 // checkListen refuses to listen where others reach what nothing authenticates, or warns of

@@ -204,8 +204,9 @@ func statusWord(status int) string {
 // layout is what all pages have.
 type layout struct {
 	Lang, Title, Path, Version string
-	Nav                        []link
-	Languages                  []link
+	// Nav is empty before the sign-in.
+	Nav       []link
+	Languages []link
 	// User is the name of the token of who has signed in; "" without accounts.
 	User string
 	Data any
@@ -218,14 +219,18 @@ type link struct {
 }
 
 func (d *Dashboard) render(w http.ResponseWriter, r *request, status int, screen, title string, data any) {
-	page := layout{Lang: r.code, Title: title, Path: r.URL.RequestURI(), Version: d.version, Nav: nav(r), Data: data}
+	page := layout{Lang: r.code, Title: title, Path: r.URL.RequestURI(), Version: d.version, Data: data}
 	for _, l := range languages {
 		query := r.URL.Query()
 		query.Set("lang", l.code)
 		page.Languages = append(page.Languages, link{Text: l.name, To: "?" + query.Encode(), Lang: l.code, Current: l == r.uiLanguage})
 	}
-	if p := access.From(r.Context()); p != nil {
+	p := access.From(r.Context())
+	if p != nil {
 		page.User = p.Name
+	}
+	if p != nil || d.options.Accounts == nil {
+		page.Nav = nav(r)
 	}
 	var out bytes.Buffer
 	if err := d.screens[r.code][screen].ExecuteTemplate(&out, "layout", page); err != nil {

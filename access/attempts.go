@@ -20,7 +20,7 @@ const (
 type Attempts struct {
 	seed maphash.Seed
 	mu   sync.Mutex
-	full [4096]time.Time // when the place has all its attempts again
+	full [1024]time.Time // when the place has all its attempts again
 }
 
 // NewAttempts returns the attempts of one edge.

@@ -62,24 +62,29 @@ type server struct{ accounts *access.Accounts }
 func Register(to *edge.API, accounts *access.Accounts, logger *slog.Logger) {
 	s := &server{accounts}
 	p := to.Part("access", edge.PartOptions{Logger: logger, Refuse: refuse})
-	edge.Register(p, edge.Operation{ID: "create-token", Route: "POST /v1/tokens", Summary: "Create a token", Status: http.StatusCreated}, s.create)
-	edge.Register(p, edge.Operation{ID: "list-tokens", Route: "GET /v1/tokens", Summary: "All tokens, without their secrets"}, s.list)
+	edge.Register(p, edge.Operation{ID: "create-token", Route: "POST /v1/tokens", Summary: "Create a token", Status: http.StatusCreated}, on(s, s.create))
+	edge.Register(p, edge.Operation{ID: "list-tokens", Route: "GET /v1/tokens", Summary: "All tokens, without their secrets"}, on(s, s.list))
 	edge.Register(p, edge.Operation{
 		ID: "rotate-token", Route: "POST /v1/tokens/{name}/rotate", Summary: "Give a token a new secret",
 		Description: "The secret before ends at once here, and within 5 seconds at all instances.",
-	}, s.rotate)
+	}, on(s, s.rotate))
 	edge.Register(p, edge.Operation{
 		ID: "revoke-token", Route: "DELETE /v1/tokens/{name}", Summary: "Revoke a token", Status: http.StatusNoContent,
 		Description: "It ends at once here, and within 5 seconds at all instances, with its open connections.",
-	}, s.revoke)
+	}, on(s, s.revoke))
+}
+
+// on refuses the requests of a handler if accounts are off.
+func on[I, O any](s *server, handler func(context.Context, *I) (*O, error)) func(context.Context, *I) (*O, error) {
+	if s.accounts != nil {
+		return handler
+	}
+	return func(context.Context, *I) (*O, error) { return nil, errOff }
 }
 
 var errOff = edge.Refuse(http.StatusConflict, problem.Conflict, "this server has no accounts: set access.admin_token, or access.admin_token_file, and start it again")
 
 func (s *server) create(ctx context.Context, in *object[NewToken]) (*object[NewSecret], error) {
-	if s.accounts == nil {
-		return nil, errOff
-	}
 	p := access.Principal{
 		Name: in.Body.Name, Tenants: in.Body.Tenants, Types: in.Body.Types, Rooms: in.Body.Rooms, Topics: in.Body.Topics, Groups: in.Body.Groups,
 	}
@@ -93,9 +98,6 @@ func (s *server) create(ctx context.Context, in *object[NewToken]) (*object[NewS
 }
 
 func (s *server) list(context.Context, *struct{}) (*object[Tokens], error) {
-	if s.accounts == nil {
-		return nil, errOff
-	}
 	out := &object[Tokens]{Body: Tokens{Tokens: []Token{}}}
 	for _, token := range s.accounts.List() {
 		out.Body.Tokens = append(out.Body.Tokens, view(token))
@@ -104,16 +106,10 @@ func (s *server) list(context.Context, *struct{}) (*object[Tokens], error) {
 }
 
 func (s *server) rotate(ctx context.Context, in *inName) (*object[NewSecret], error) {
-	if s.accounts == nil {
-		return nil, errOff
-	}
 	return answer(s.accounts.Rotate(ctx, in.Name))
 }
 
 func (s *server) revoke(ctx context.Context, in *inName) (*struct{}, error) {
-	if s.accounts == nil {
-		return nil, errOff
-	}
 	return nil, s.accounts.Revoke(ctx, in.Name)
 }
 

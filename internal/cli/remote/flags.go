@@ -85,6 +85,9 @@ func sameServer(r *http.Request, via []*http.Request) error {
 // maxRedirects bounds the redirects of a request with a token.
 const maxRedirects = 10
 
+// notEstablished is the text of net/http for an HTTP/2 connection that has ended before its first answer.
+const notEstablished = "http2: client conn could not be established"
+
 // Base returns the URL of the server.
 func (f *Flags) Base() (string, error) {
 	base := cmp.Or(f.Server, os.Getenv(ServerVariable), DefaultServer)
@@ -125,7 +128,8 @@ func Distrust(base string, err error) error {
 		return fmt.Errorf("the certificate of %s is not trusted (%w): name its authority with --ca", base, untrusted.Err)
 	case errors.As(err, &alert) && alert.Op == "remote error":
 		return fmt.Errorf("%s refuses the connection (%w): show a certificate that it knows, with --client-cert and --client-key", base, alert.Err)
-	case strings.HasPrefix(base, "https:") && (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)):
+	case err != nil && strings.HasPrefix(base, "https:") &&
+		(errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || strings.Contains(err.Error(), notEstablished)):
 		return fmt.Errorf("%s has closed the connection (%w): if it asks for certificates, show one with --client-cert and --client-key", base, err)
 	}
 	return nil

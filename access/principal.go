@@ -53,7 +53,7 @@ func (p *Principal) Topic(name string) bool { return p == nil || within(p.Topics
 // Group reports whether a consumer group is within the limits. Somebody who is limited to topics and does not consume
 // has no groups.
 func (p *Principal) Group(name string) bool {
-	return p == nil || within(p.Groups, name) && (len(p.Topics) == 0 || p.May(Consume))
+	return p == nil || within(p.Groups, name) && (len(p.Topics) == 0 || len(p.Groups) > 0 || p.May(Consume))
 }
 
 // Transaction reports whether a transactional id is within the limits of topics, or begins with the name of the token

@@ -16,7 +16,7 @@ import (
 // is revoked ends a consumer that waits.
 func TestKcatWithTokens(t *testing.T) {
 	t.Parallel()
-	s := withTokens(t, "--state", "off")
+	s := startOverTLS(t)
 	for _, name := range []string{"orders", "payments"} {
 		if out, err := s.run(adminToken, "", "topic create "+name+" --brokers "+s.kafka); err != nil {
 			t.Fatal(err, out)

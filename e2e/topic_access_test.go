@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,21 +10,20 @@ import (
 	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
-// tokens runs commands with tokens on a server with accounts and TLS.
-type tokens struct {
+// overTLS runs commands with tokens on a server with accounts and TLS.
+type overTLS struct {
 	*server
 	ca string
 }
 
-// withTokens starts a server with accounts and TLS.
-func withTokens(t *testing.T, args ...string) tokens {
+// startOverTLS starts a server with accounts and TLS, and topics only.
+func startOverTLS(t *testing.T) overTLS {
 	t.Helper()
 	authority := certtest.New(t)
 	served := authority.Issue("server")
-	s := newServer(t, append(args, "--tls-cert-file", served.Cert, "--tls-key-file", served.Key)...)
-	s.env = []string{"SLUICE_ACCESS_ADMIN_TOKEN=" + adminToken}
+	s := withAccounts(t, "--state", "off", "--tls-cert-file", served.Cert, "--tls-key-file", served.Key)
 	s.launch()
-	on := tokens{s, authority.File}
+	on := overTLS{s, authority.File}
 	until.True(t, "the server is ready", func() bool {
 		_, err := on.run(adminToken, "", "topic list --brokers "+s.kafka)
 		return err == nil
@@ -34,7 +32,7 @@ func withTokens(t *testing.T, args ...string) tokens {
 }
 
 // run runs a command with a token, "" for none.
-func (s tokens) run(token, input, command string) (string, error) {
+func (s overTLS) run(token, input, command string) (string, error) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
@@ -46,10 +44,8 @@ func (s tokens) run(token, input, command string) (string, error) {
 }
 
 // create makes a token and returns its secret.
-func (s tokens) create(name, flags string) string {
+func (s overTLS) create(name, flags string) string {
 	s.t.Helper()
-	file := filepath.Join(s.t.TempDir(), "secret")
-	writeFile(s.t, file, "")
 	run := exec.CommandContext(s.t.Context(), binary, append(strings.Fields("token create "+name+" "+flags+" --server https://"+s.addr), "--ca", s.ca)...)
 	run.Env = append(run.Environ(), "SLUICE_TOKEN="+adminToken)
 	out, err := run.Output() // the secret alone; the rest is said on stderr
@@ -62,7 +58,7 @@ func (s tokens) create(name, flags string) string {
 // Commands use topics with a token, as far as its roles and limits go, and say what they lack.
 func TestTopicCommandsWithTokens(t *testing.T) {
 	t.Parallel()
-	s := withTokens(t, "--state", "off")
+	s := startOverTLS(t)
 	producer := s.create("till", "--role producer --topic orders")
 	consumer := s.create("mail", "--role consumer --topic orders --group mail-*")
 	on := " --brokers " + s.kafka

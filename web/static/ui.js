@@ -4,7 +4,7 @@
 const busy = (live) =>
   document.hidden ||
   live.querySelector("details[open]") ||
-  live.contains(document.activeElement) ||
+  live.querySelector(":focus-visible") ||
   !document.getSelection().isCollapsed;
 let began = 0;
 let next = Date.now() + 2000;

@@ -54,7 +54,7 @@ func percent(part, whole int64) string {
 	return strconv.FormatInt(100*part/whole, 10) + " %"
 }
 
-// span is a duration in its greatest unit, or two below ten of that.
+// span is a duration in the greatest unit of which it has at least two, rounded.
 func (l *uiLanguage) span(d time.Duration) string {
 	d = d.Abs()
 	switch {

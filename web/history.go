@@ -22,8 +22,7 @@ const (
 // snapshot has the metrics of one moment.
 type snapshot struct {
 	at time.Time
-	// total sums each metric over all its labels; labeled sums it by the value of its first label
-	// in byLabel.
+	// total sums each metric over all its labels; labeled sums those of byLabel by the values of that label.
 	total   map[string]float64
 	labeled map[string]map[string]float64
 }
@@ -77,10 +76,14 @@ func (h *history) grow(ctx context.Context) error {
 	}
 }
 
+// add adds the present metrics, unless they are those of the last point: they take long to collect.
 func (h *history) add() {
 	s := h.now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if len(h.whole) > 0 && h.whole[len(h.whole)-1] == s {
+		return
+	}
 	p := point{at: s.at}
 	for i, name := range charted {
 		p.values[i] = s.total[name]
@@ -142,8 +145,7 @@ func (h *history) minute() (now, before *snapshot) {
 	return now, before
 }
 
-// rate returns by how much a counter grows in a second, over the last minute. A counter that
-// began again counts from then.
+// rate returns by how much a counter grows in a second, over the last minute; 0 if it has begun again.
 func rate(now, before *snapshot, of func(*snapshot) float64) float64 {
 	if before == nil {
 		return 0

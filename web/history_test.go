@@ -103,6 +103,25 @@ func TestMetricsAreCollectedOnceInAWhile(t *testing.T) {
 	})
 }
 
+// Metrics that take long to collect are collected less often than there is a point, and no rate divides by no time.
+func TestSlowMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture()
+		f.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "slow"}, func() float64 { time.Sleep(2 * time.Second); return 0 }))
+		h := newHistory(f.registry)
+		run(t, h, 30, func() { f.jobs.WithLabelValues("acme", "succeeded").Add(20) })
+		_, values := h.series(line{metric: "bulk_action_jobs_total", counter: true})
+		if len(values[0]) < 5 || len(values[0]) > 15 {
+			t.Errorf("%d points in 6 minutes", len(values[0]))
+		}
+		for _, v := range values[0] {
+			if !(v > 0 && v < 10) {
+				t.Errorf("%v jobs a second", v)
+			}
+		}
+	})
+}
+
 func TestGroupsThatFallBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture()

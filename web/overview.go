@@ -38,11 +38,8 @@ type lane struct {
 	Steps    []step
 }
 
-// step is one step of a way: its figure, what it counts, and perhaps a part of a whole.
-type step struct {
-	Label, Value, Note string
-	Part, Max          int64
-}
+// step is one step of a way: its name, its figure, and what that counts.
+type step struct{ Label, Value, Note string }
 
 // steps are the keys of the steps: the same for all parts.
 var steps = []string{"flow.wait", "flow.pass", "flow.serve", "flow.done"}
@@ -136,7 +133,7 @@ func (d *Dashboard) attention(r *request, now *snapshot) []attention {
 	}
 	found = append(found, d.ofTopics(r, now)...)
 	found = append(found, d.ofRooms(r.Context(), r.uiLanguage)...)
-	slices.SortStableFunc(found, func(a, b attention) int { return cmp.Compare(a.Class, b.Class) })
+	slices.SortStableFunc(found, func(a, b attention) int { return cmp.Compare(a.Class, b.Class) }) // bad, warn
 	return found
 }
 

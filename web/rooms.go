@@ -84,7 +84,7 @@ func (l *uiLanguage) room(v *room.View) roomRow {
 	if v.Found != nil {
 		row.Limit = *v.Found
 	}
-	if v.Outflow != nil {
+	if v.Outflow != nil && *v.Outflow > 0 {
 		row.Rate = decimal(60 * *v.Outflow)
 		if v.Phase == room.Queueing && v.Status.Waiting > 0 {
 			row.Wait = l.t("room.about", l.span(time.Duration(float64(v.Status.Waiting) / *v.Outflow * float64(time.Second))))

@@ -32,16 +32,14 @@ func parseScreens(l *uiLanguage) (screens, error) {
 	}
 	parsed := screens{}
 	for _, file := range files {
-		name := strings.TrimSuffix(file.Name(), ".html")
 		clone, err := base.Clone()
 		if err != nil {
 			return nil, err
 		}
-		if name != "layout" {
-			if parsed[name], err = clone.ParseFS(pages, path.Join("pages", file.Name())); err != nil {
-				return nil, err
-			}
+		if clone, err = clone.ParseFS(pages, path.Join("pages", file.Name())); err != nil {
+			return nil, err
 		}
+		parsed[strings.TrimSuffix(file.Name(), ".html")] = clone
 	}
 	return parsed, nil
 }

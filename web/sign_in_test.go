@@ -90,7 +90,7 @@ func TestSignInKeepsTheTokenInACookie(t *testing.T) {
 		for _, test := range []struct{ to, leads string }{
 			{"/ui/bulk?status=", "/ui/bulk?status="}, {"", "/ui/"}, {"https://evil.example/ui/", "/ui/"}, {"//evil.example", "/ui/"}, {"/v1/actions", "/ui/"},
 		} {
-			request := httptest.NewRequest("POST", signInPath, strings.NewReader(url.Values{"token": {" viewer\n"}, "to": {test.to}}.Encode()))
+			request := httptest.NewRequest(http.MethodPost, signInPath, strings.NewReader(url.Values{"token": {" viewer\n"}, "to": {test.to}}.Encode()))
 			request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 			want := "sluice-token=viewer; Path=/; HttpOnly; SameSite=Strict"
 			if secure {

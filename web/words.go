@@ -8,7 +8,7 @@ import (
 	"golang.org/x/text/language"
 )
 
-// lang is the cookie and the parameter with the chosen language.
+// langParameter is the parameter with the chosen language; the cookie that keeps it is named after it.
 const langParameter = "lang"
 
 // languages are those that there are; the first is the default.

@@ -316,4 +316,6 @@ var english = map[string]string{
 	"sign.about": "This server has accounts. Sign in with a token of the role viewer, operator or admin; it is kept until you close the browser.",
 	"sign.token": "Token",
 	"sign.wait":  "Too many attempts: try again in %s.",
+
+	"bulk.further": "No such action among the first 10,000: the next page goes on.",
 }

@@ -315,4 +315,6 @@ var korean = map[string]string{
 	"sign.about": "이 서버는 계정을 사용합니다. viewer, operator, admin 역할의 토큰으로 로그인하세요. 토큰은 브라우저를 닫을 때까지 보관됩니다.",
 	"sign.token": "토큰",
 	"sign.wait":  "시도가 너무 많습니다. %s 후에 다시 시도하세요.",
+
+	"bulk.further": "처음 10,000개 중에는 없습니다. 다음 페이지에서 계속 찾습니다.",
 }

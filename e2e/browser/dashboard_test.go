@@ -81,7 +81,7 @@ func newPlant(t *testing.T) *plant {
 		}
 	})
 	for deadline := time.Now().Add(patience); ; pause() {
-		answer, err := http.Get(p.url + "/readyz") //nolint:noctx // It is of this machine.
+		answer, err := http.Get(p.url + "/readyz")
 		if err == nil {
 			_ = answer.Body.Close()
 		}

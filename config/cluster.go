@@ -2,12 +2,9 @@ package config
 
 import (
 	"fmt"
-	"io"
 	"net"
-	"os"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/sluice-project/sluice/topic"
 )
@@ -37,36 +34,15 @@ type Cluster struct {
 	Insecure bool
 }
 
-const (
-	// secretLeast is the least length of the secret of a cluster, and secretMost
-	// the largest file that it is read from.
-	secretLeast = 16
-	secretMost  = 4 << 10
-)
+// secretLeast is the least length of the secret of a cluster.
+const secretLeast = 16
 
 // On reports whether the process is a node of a cluster.
 func (c *Cluster) On() bool { return c.Name != "" }
 
 // SharedSecret returns the secret, from its file if there is one. Its errors do not
 // show the secret.
-func (c *Cluster) SharedSecret() (string, error) {
-	if c.SecretFile == "" {
-		return string(c.Secret), nil
-	}
-	file, err := os.Open(c.SecretFile)
-	if err != nil {
-		return "", fmt.Errorf("want the path of a file: %w", err)
-	}
-	defer func() { _ = file.Close() }() // it was only read
-	text, err := io.ReadAll(io.LimitReader(file, secretMost+1))
-	switch {
-	case err != nil:
-		return "", err
-	case len(text) > secretMost:
-		return "", fmt.Errorf("%s: larger than %d bytes", c.SecretFile, secretMost)
-	}
-	return strings.TrimSpace(string(text)), nil
-}
+func (c *Cluster) SharedSecret() (string, error) { return readSecret(c.Secret, c.SecretFile) }
 
 // Advertised returns the addresses that other nodes and clients use for this node.
 func (c *Config) Advertised() topic.Advertised {

@@ -27,6 +27,7 @@ type Config struct {
 	// process's open files allow; and ConnectionsPerClient how many one client.
 	Connections, ConnectionsPerClient int
 	TLS                               TLS
+	Access                            Access
 	Log                               Log
 	// Pprof serves profiles of the process.
 	Pprof bool

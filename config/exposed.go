@@ -8,7 +8,7 @@ import (
 // Exposed returns the paths of files with secrets that other users of the machine may
 // read. Windows has no such permissions.
 func (c *Config) Exposed() (paths []string) {
-	files := []string{c.Cluster.SecretFile, c.Cluster.KeyFile, c.Gate.TLSKey, c.TLS.KeyFile}
+	files := []string{c.Access.AdminTokenFile, c.Cluster.SecretFile, c.Cluster.KeyFile, c.Gate.TLSKey, c.TLS.KeyFile}
 	for _, s := range c.schema() {
 		if source, of := strings.CutPrefix(c.Source(s.Key), "file "); of && s.Secret {
 			files = append(files, source[:strings.LastIndexByte(source, ':')])

@@ -4,7 +4,8 @@ import "fmt"
 
 // Unprotected returns the addresses, as "key address", at which others than this machine
 // reach what nothing authenticates: HTTP for operators and, if the process serves them,
-// Kafka clients. Certificates of clients authenticate both. Without insecure_listen it returns an [*Error] about the first of them.
+// Kafka clients. Certificates of clients authenticate both, and so do tokens, which need TLS.
+// Without insecure_listen it returns an [*Error] about the first of them.
 func (c *Config) Unprotected(topics bool) (exposed []string, err error) {
 	if c.TLS.ClientCAFile != "" {
 		return nil, nil
@@ -16,12 +17,16 @@ func (c *Config) Unprotected(topics bool) (exposed []string, err error) {
 		served = served[:1]
 	}
 	for _, at := range served {
-		if at.address == Off || loopback(at.address) {
+		if at.address == Off || loopback(at.address) || c.Access.On() && c.TLS.On() {
 			continue
 		}
 		if !c.InsecureListen {
-			return nil, c.wrong(at.key, fmt.Sprintf("%q: others than this machine reach it, and nothing authenticates them: want an address of this machine, such as %s, "+
-				"or tls.client_ca_file, or, where only your own programs can connect, insecure_listen (--insecure-listen)", at.address, at.instead))
+			why := "nothing authenticates them"
+			if c.Access.On() {
+				why = "their tokens would cross the network in the clear"
+			}
+			return nil, c.wrong(at.key, fmt.Sprintf("%q: others than this machine reach it, and %s: want an address of this machine, such as %s, "+
+				"or access.admin_token and tls.cert_file, or tls.client_ca_file, or, where only your own programs can connect, insecure_listen (--insecure-listen)", at.address, why, at.instead))
 		}
 		exposed = append(exposed, at.key+" "+at.address)
 	}

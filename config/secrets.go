@@ -3,6 +3,8 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 )
 
@@ -66,6 +68,29 @@ func (s Secret) String() string {
 
 // GoString implements fmt.GoStringer.
 func (s Secret) GoString() string { return s.String() }
+
+// secretMost is the largest file that a secret is read from.
+const secretMost = 4 << 10
+
+// readSecret returns a secret, from its file if there is one. Its errors do not show it.
+func readSecret(secret Secret, path string) (string, error) {
+	if path == "" {
+		return string(secret), nil
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("want the path of a file: %w", err)
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	text, err := io.ReadAll(io.LimitReader(file, secretMost+1))
+	switch {
+	case err != nil:
+		return "", err
+	case len(text) > secretMost:
+		return "", fmt.Errorf("%s: larger than %d bytes", path, secretMost)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
 
 // MarshalText implements encoding.TextMarshaler, for logs in JSON.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

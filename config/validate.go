@@ -34,6 +34,9 @@ func (c *Config) validate() error {
 	if err := c.validateTLS(); err != nil {
 		return err
 	}
+	if err := c.validateAccess(); err != nil {
+		return err
+	}
 	if err := c.validateTracing(); err != nil {
 		return err
 	}

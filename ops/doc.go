@@ -4,7 +4,7 @@
 // # Nouns
 //
 //   - The [Server] is a lifecycle.Service that listens at one address. The parts
-//     register their operations on its [Server.API]; other handlers use its mux.
+//     register their operations on its [Server.API]; other handlers use [Server.Handle].
 //   - A front is a [Server] with one handler, without the endpoints below, for the
 //     public.
 //   - A check is a function, registered by name with [Server.Ready], that reports
@@ -23,6 +23,9 @@
 //
 // # Guarantees
 //
+//   - With accounts, every request but those for the public, /healthz and /readyz shows a token that has the right for
+//     it, before its body is read. A request goes on for at most two seconds after this instance knows that its
+//     token has ended.
 //   - No request delays the end of the process: [Server.Stop] ends event streams at
 //     once, lets other requests finish for [DrainTime], then ends their context, and
 //     closes the rest when its own context ends.

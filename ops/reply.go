@@ -8,10 +8,12 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/sluice-project/sluice/access"
 )
 
-// streams has the requests that are answered with an event stream. Such an answer
-// does not end by itself, so the server must end it to stop.
+// streams has the requests that the server may have to end: those that are answered with an event stream, which
+// does not end by itself, when it stops; and those of somebody when their token has ended.
 type streams struct {
 	mu      sync.Mutex
 	stopped bool
@@ -43,20 +45,44 @@ func (s *streams) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopped = true
-	for stream := range s.open {
-		stream.cancel()
+	for a := range s.open {
+		if a.stream {
+			a.cancel()
+		}
 	}
 }
 
-func (s *streams) add(stream *reply) {
+// endInvalid ends the requests of those who are not valid.
+func (s *streams) endInvalid(valid func(*access.Principal) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for a := range s.open {
+		if !valid(a.sender) {
+			a.cancel()
+		}
+	}
+}
+
+// streamed says that the answer is an event stream.
+func (s *streams) streamed(a *reply) {
+	s.add(a, func() { a.stream = true })
+}
+
+// sentBy says who sent the request.
+func (s *streams) sentBy(a *reply, p *access.Principal) {
+	s.add(a, func() { a.sender = p })
+}
+
+func (s *streams) add(a *reply, set func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	set()
 	if s.open == nil {
 		s.open = map[*reply]struct{}{}
 	}
-	s.open[stream] = struct{}{}
-	if s.stopped {
-		stream.cancel()
+	s.open[a] = struct{}{}
+	if a.stream && s.stopped {
+		a.cancel()
 	}
 }
 
@@ -73,6 +99,8 @@ type reply struct {
 	cancel  context.CancelFunc
 	body    *body // nil if the request has none
 	began   bool
+	stream  bool              // the answer is an event stream
+	sender  *access.Principal // nil: nobody asked who sent the request
 	// multiplexed answers share a connection: a client may read others and not this one.
 	multiplexed bool
 }
@@ -89,7 +117,7 @@ func (a *reply) begin() {
 		a.Header().Set("Connection", "close") // otherwise the server waits for the body before it answers
 	}
 	if isStream(a.Header().Get("Content-Type")) {
-		a.streams.add(a)
+		a.streams.streamed(a)
 	}
 }
 

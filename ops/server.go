@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/internal/connlimit"
 	"github.com/sluice-project/sluice/internal/edge"
 	"github.com/sluice-project/sluice/lifecycle"
@@ -47,6 +48,9 @@ type Options struct {
 	// Hosts are the names that requests may ask for, besides addresses and localhost. "*"
 	// is any. Default: none.
 	Hosts []string
+	// Accounts know who may call what for operators. Default nil: anybody may call everything. Fronts
+	// and public servers have none.
+	Accounts *access.Accounts
 	// Logger gets errors of connections. Default slog.Default().
 	Logger *slog.Logger
 }
@@ -60,6 +64,7 @@ type Server struct {
 	registry *prometheus.Registry
 	ready    readiness
 	streams  streams
+	guard    *guard
 	api      *edge.API // nil until API is called
 
 	// listen is net.ListenConfig.Listen, except in tests in virtual time.
@@ -77,15 +82,16 @@ var _ lifecycle.Service = (*Server)(nil)
 func NewServer(options Options) *Server {
 	s := newServer(options)
 	options = s.options
-	s.mux.Handle("GET /metrics", metricsHandler(s.registry, options.Logger))
-	s.mux.HandleFunc("GET /healthz", alive)
-	s.mux.Handle("GET /readyz", &s.ready)
+	s.registry.MustRegister(s.guard.refused)
+	s.Handle("GET /metrics", metricsHandler(s.registry, options.Logger))
+	s.Handle("GET /healthz", http.HandlerFunc(alive))
+	s.Handle("GET /readyz", &s.ready)
 	if options.Pprof {
-		s.mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-		s.mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-		s.mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-		s.mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-		s.mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+		s.Handle("GET /debug/pprof/", http.HandlerFunc(pprof.Index))
+		s.Handle("GET /debug/pprof/cmdline", http.HandlerFunc(pprof.Cmdline))
+		s.Handle("GET /debug/pprof/profile", http.HandlerFunc(pprof.Profile))
+		s.Handle("GET /debug/pprof/symbol", http.HandlerFunc(pprof.Symbol))
+		s.Handle("GET /debug/pprof/trace", http.HandlerFunc(pprof.Trace))
 	}
 	return s
 }
@@ -111,22 +117,24 @@ func newServer(options Options) *Server {
 	if options.Logger == nil {
 		options.Logger = slog.Default()
 	}
-	s := &Server{options: options, mux: http.NewServeMux(), registry: newRegistry()}
+	s := &Server{options: options, mux: http.NewServeMux(), registry: newRegistry(), guard: newGuard(options.Accounts)}
 	s.handler = s.mux
 	s.listen = new(net.ListenConfig).Listen
 	s.group = lifecycle.NewGroup(context.Background())
 	return s
 }
 
-// Mux is where other handlers are mounted. A duplicate pattern panics, as with
-// http.ServeMux.
-func (s *Server) Mux() *http.ServeMux { return s.mux }
+// Handle serves a pattern, as http.ServeMux has it, to those who have the right that access.Path gives it. A duplicate
+// pattern panics.
+func (s *Server) Handle(pattern string, handler http.Handler) {
+	s.mux.Handle(pattern, s.guard.wrap(pattern, handler))
+}
 
 // API is where parts register their operations. The first call mounts it.
 func (s *Server) API() *edge.API {
 	if s.api == nil {
-		s.api = edge.New()
-		s.api.Mount(s.mux)
+		s.api = edge.NewGuarded(s.guard)
+		s.api.Mount(s.Handle)
 	}
 	return s.api
 }
@@ -168,6 +176,9 @@ func (s *Server) Start(ctx context.Context) error {
 		}
 		return nil
 	})
+	if s.options.Accounts != nil {
+		s.group.Go("end requests of revoked tokens", func(ctx context.Context) error { return s.guard.follow(ctx, &s.streams) })
+	}
 	return nil
 }
 

@@ -60,7 +60,7 @@ func TestServerEndpoints(t *testing.T) {
 	jobs := prometheus.NewCounter(prometheus.CounterOpts{Name: "jobs_total", Help: "Jobs."})
 	jobs.Add(7)
 	s.Registry().MustRegister(jobs)
-	s.Mux().HandleFunc("GET /v1/hello", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
+	s.mux.HandleFunc("GET /v1/hello", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
 	url := start(t, s)
 
 	tests := []struct {

@@ -95,7 +95,7 @@ func stop(t *testing.T, s *Server, grace time.Duration) (time.Duration, error) {
 func TestStopLetsARequestFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(Options{Logger: quiet()})
-		s.Mux().HandleFunc("/slow", func(w http.ResponseWriter, r *http.Request) {
+		s.mux.HandleFunc("/slow", func(w http.ResponseWriter, r *http.Request) {
 			select {
 			case <-time.After(3 * time.Second):
 				_, _ = io.WriteString(w, "finished")
@@ -117,7 +117,7 @@ func TestStopLetsARequestFinish(t *testing.T) {
 func TestStopEndsEventStreamsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(Options{Logger: quiet()})
-		s.Mux().HandleFunc("/watch", func(w http.ResponseWriter, r *http.Request) {
+		s.mux.HandleFunc("/watch", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 			_, _ = io.WriteString(w, "data: 1\n\n")
 			_ = http.NewResponseController(w).Flush()
@@ -139,7 +139,7 @@ func TestStopEndsEventStreamsAtOnce(t *testing.T) {
 func TestStopEndsTheContextOfLongRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(Options{Logger: quiet()})
-		s.Mux().HandleFunc("/poll", func(w http.ResponseWriter, r *http.Request) {
+		s.mux.HandleFunc("/poll", func(w http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
 			_, _ = io.WriteString(w, "nothing yet")
 		})
@@ -157,7 +157,7 @@ func TestStopEndsTheContextOfLongRequests(t *testing.T) {
 func TestStopCutsOffWhatIgnoresItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(Options{Logger: quiet()})
-		s.Mux().HandleFunc("/stuck", func(http.ResponseWriter, *http.Request) { <-time.After(time.Hour) })
+		s.mux.HandleFunc("/stuck", func(http.ResponseWriter, *http.Request) { <-time.After(time.Hour) })
 		answer := fetch(t, startInMemory(t, s), "/stuck")
 		took, err := stop(t, s, 10*time.Second)
 		if !errors.Is(err, context.DeadlineExceeded) || took != 10*time.Second {

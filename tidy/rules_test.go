@@ -19,7 +19,7 @@ var packages = map[string]rule{
 	"cmd/sluice": {imports: []string{"internal/cli"}},
 
 	"internal/cli": {imports: []string{
-		"internal/cli/bulk", "internal/cli/cluster", "internal/cli/data", "internal/cli/demo", "internal/cli/exit", "internal/cli/group", "internal/cli/room", "internal/cli/serve", "internal/cli/top", "internal/cli/topic",
+		"internal/cli/bulk", "internal/cli/cluster", "internal/cli/data", "internal/cli/demo", "internal/cli/exit", "internal/cli/group", "internal/cli/room", "internal/cli/serve", "internal/cli/token", "internal/cli/top", "internal/cli/topic",
 	}},
 	"internal/cli/exit":    {imports: []string{"config"}},
 	"internal/cli/term":    {},
@@ -30,7 +30,7 @@ var packages = map[string]rule{
 	"internal/cli/top":     {imports: []string{"internal/cli/exit", "internal/cli/remote", "internal/cli/term"}},
 	"internal/cli/events":  {imports: []string{"bulk", "room", "topic", "topic/broker"}},
 	"internal/cli/serve": {imports: []string{
-		"bulk", "bulk/api", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/backup", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "internal/connlimit", "internal/renew", "lifecycle", "ops", "room", "room/api", "room/gate", "room/pebblestore", "room/redisstore", "room/watch", "topic", "topic/api", "topic/broker", "topic/filestore", "topic/kafka", "topic/migrate", "topic/natsstore",
+		"access", "access/api", "access/filestore", "access/metastore", "access/redisstore", "bulk", "bulk/api", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/backup", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "internal/clusterkey", "internal/connlimit", "internal/renew", "lifecycle", "ops", "room", "room/api", "room/gate", "room/pebblestore", "room/redisstore", "room/watch", "topic", "topic/api", "topic/broker", "topic/filestore", "topic/kafka", "topic/kafka/auth", "topic/migrate", "topic/natsstore",
 	}},
 	"internal/cli/bulk": {imports: []string{
 		"bulk", "bulk/api/wire", "bulk/client", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/cli/bulk/intake", "internal/cli/bulk/local", "internal/cli/bulk/report", "internal/cli/exit", "internal/cli/input", "internal/cli/remote", "internal/cli/term", "ops",
@@ -43,6 +43,7 @@ var packages = map[string]rule{
 	"internal/cli/topic": {imports: []string{
 		"bulk/upload", "internal/cli/brokers", "internal/cli/exit", "internal/cli/input", "internal/cli/remote", "internal/cli/term", "ops", "topic", "topic/api", "topic/catalog", "topic/convert", "topic/filestore", "topic/migrate", "topic/natsstore",
 	}},
+	"internal/cli/token":   {imports: []string{"access/api", "internal/cli/remote", "internal/cli/term"}},
 	"internal/cli/group":   {imports: []string{"internal/cli/brokers", "internal/cli/exit", "internal/cli/term"}},
 	"internal/cli/cluster": {imports: []string{"internal/cli/exit", "internal/cli/remote", "internal/cli/term", "topic/api"}},
 	"internal/cli/data":    {imports: []string{"bulk/pebblestore", "internal/backup", "internal/cli/brokers", "internal/cli/exit", "internal/cli/remote", "internal/cli/term", "internal/connlimit", "room/pebblestore", "topic/filestore"}},
@@ -51,14 +52,21 @@ var packages = map[string]rule{
 	}},
 	"internal/cli/clitest": {imports: []string{"internal/cli/exit", "topic", "topic/api", "topic/broker", "topic/kafka", "topic/storetest"}, testOnly: true},
 
-	"config": {imports: []string{"bulk", "bulk/webhook", "room", "topic", "internal/spelling"}},
-	"ops":    {imports: []string{"internal/connlimit", "internal/edge", "internal/edge/problem", "internal/retry", "lifecycle"}, refuses: []string{"google.golang.org/grpc"}},
+	"config": {imports: []string{"access", "bulk", "bulk/webhook", "room", "topic", "internal/spelling"}},
+	"ops":    {imports: []string{"access", "internal/connlimit", "internal/edge", "internal/edge/problem", "internal/retry", "lifecycle"}, refuses: []string{"google.golang.org/grpc"}},
+
+	"access":            {imports: []string{"internal/clientnet", "lifecycle"}, refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"}},
+	"access/filestore":  {imports: []string{"access"}, refuses: []string{"net"}},
+	"access/redisstore": {imports: []string{"access", "internal/rediskv"}, refuses: []string{pebble}},
+	"access/api":        {imports: []string{"access", "internal/edge", "internal/edge/problem"}, refuses: []string{pebble, redis, nats}},
+	"access/metastore":  {imports: []string{"access", "topic"}, refuses: []string{"net", pebble, nats}},
+	"access/storetest":  {imports: []string{"access"}, testOnly: true},
 
 	"bulk": {
 		imports: []string{"bulk/aggregate", "internal/autorate", "internal/ranks", "internal/urlprefix", "lifecycle"},
 		refuses: []string{"net/http", "os", pebble, "github.com/spf13", otelSDK, otelExporters},
 	},
-	"bulk/api":         {imports: []string{"bulk", "bulk/api/wire", "bulk/upload", "internal/edge", "internal/tracing"}, refuses: []string{pebble}},
+	"bulk/api":         {imports: []string{"access", "bulk", "bulk/api/wire", "bulk/upload", "internal/edge", "internal/tracing"}, refuses: []string{pebble}},
 	"bulk/api/wire":    {imports: []string{"internal/edge/problem"}, refuses: []string{pebble, "net"}},
 	"bulk/pebblestore": {imports: []string{"bulk", "internal/pebblekv", "internal/ranks"}, refuses: []string{"net"}},
 	"bulk/redisstore":  {imports: []string{"bulk", "bulk/aggregate", "internal/rediskv", "internal/retry", "lifecycle"}, refuses: []string{pebble}},
@@ -85,18 +93,21 @@ var packages = map[string]rule{
 	"topic/migrate": {imports: []string{"internal/clusterkey", "lifecycle", "topic", "topic/catalog", "topic/delay", "topic/group", "topic/txn"}, refuses: []string{nats, cel}},
 
 	"topic/kafka": {
-		imports: []string{"internal/connlimit", "lifecycle", "topic", "topic/broker", "topic/catalog", "topic/group", "topic/txn", "topic/view"},
+		imports: []string{"internal/connlimit", "lifecycle", "topic", "topic/broker", "topic/catalog", "topic/group", "topic/kafka/auth", "topic/txn", "topic/view"},
 		refuses: []string{nats},
 	},
+
+	"topic/kafka/auth":      {},
+	"topic/kafka/kafkatest": {testOnly: true},
 
 	"topic/convert":   {imports: []string{"topic"}, refuses: []string{pebble, nats}},
 	"topic/filestore": {imports: []string{"internal/pebblekv", "lifecycle", "topic"}, refuses: []string{"net", nats}},
 	"topic/natsstore": {imports: []string{"internal/clusterkey", "internal/renew", "lifecycle", "topic"}},
-	"topic/api":       {imports: []string{"internal/edge", "internal/edge/problem", "topic", "topic/broker", "topic/delay", "topic/group"}, refuses: []string{nats}},
+	"topic/api":       {imports: []string{"access", "internal/edge", "internal/edge/problem", "topic", "topic/broker", "topic/delay", "topic/group"}, refuses: []string{nats}},
 	"topic/storetest": {imports: []string{"topic"}, testOnly: true},
 	"room/client":     {imports: []string{"room", "internal/jsonclient"}, refuses: []string{pebble, redis}},
 	"room/proxied":    {refuses: []string{pebble, redis}},
-	"room/api":        {imports: []string{"internal/edge", "internal/edge/problem", "lifecycle", "room", "room/proxied", "room/watch"}, refuses: []string{pebble, redis}},
+	"room/api":        {imports: []string{"access", "internal/edge", "internal/edge/problem", "lifecycle", "room", "room/proxied", "room/watch"}, refuses: []string{pebble, redis}},
 	"room/watch":      {imports: []string{"internal/ranks", "lifecycle", "room"}, refuses: []string{pebble, redis}},
 	"room/gate": {
 		imports: []string{"room", "room/proxied", "room/watch"},
@@ -114,7 +125,7 @@ var packages = map[string]rule{
 	"internal/clusterkey":    {refuses: []string{"github.com", "net", "os"}},
 	"internal/clientnet":     {refuses: []string{"github.com", "net/http", "os"}},
 	"internal/connlimit":     {imports: []string{"internal/clientnet"}, refuses: []string{pebble, redis, "net/http"}},
-	"internal/edge":          {imports: []string{"internal/edge/problem"}},
+	"internal/edge":          {imports: []string{"access", "internal/edge/problem"}},
 	"internal/edge/edgetest": {imports: []string{"internal/edge"}, testOnly: true},
 	"internal/edge/problem":  {refuses: []string{"github.com", "net"}},
 	"internal/pebblekv":      {refuses: []string{"net"}},
@@ -129,6 +140,7 @@ var packages = map[string]rule{
 	"internal/spelling":      {refuses: []string{"github.com", "net", "os"}},
 	"examples":               {},
 	"examples/embedded":      {imports: []string{"bulk", "bulk/pebblestore"}},
+	"sdk/go":                 {imports: []string{"bulk", "bulk/api/wire", "bulk/client", "room/client"}},
 	"examples/typed":         {imports: []string{"bulk", "bulk/pebblestore"}},
 
 	"examples/room-middleware": {imports: []string{"room", "room/gate", "room/pebblestore", "room/watch"}},

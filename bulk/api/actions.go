@@ -102,7 +102,7 @@ func (s *server) list(ctx context.Context, in *inList) (*object[wire.Actions], e
 // page returns the actions of a page, and what the next one begins after; nil if there is
 // none. It looks for one more action than fits, which shows whether there is a next page.
 func (s *server) page(ctx context.Context, in *inList) (found []bulk.Action, next *string, err error) {
-	if status := bulk.Status(in.Status); status != "" && !status.Final() { // the store has these in memory
+	if status := bulk.Status(in.Status); status != "" && !status.Final() && (in.Tenant != "" && sees(ctx, in.Tenant) || !limited(ctx)) { // the store has these in memory
 		filter := bulk.ActionFilter{Tenant: in.Tenant, Status: status, Unfinished: true, After: in.After, Limit: in.Limit + 1}
 		found, err = s.engine.Actions(ctx, filter)
 	} else {
@@ -122,7 +122,7 @@ func (s *server) page(ctx context.Context, in *inList) (found []bulk.Action, nex
 
 // scan calls f for the actions after one, in the order of their creation, until it returns
 // false. It reads atOnce actions at a time, and no more than `most`: after those, next is where
-// to continue.
+// to continue. It passes over actions of tenants beyond the sender's limits.
 func (s *server) scan(ctx context.Context, after string, atOnce, most int, f func(*bulk.Action) (more bool, err error)) (next *string, err error) {
 	for most > 0 {
 		limit := min(atOnce, most)
@@ -131,6 +131,9 @@ func (s *server) scan(ctx context.Context, after string, atOnce, most int, f fun
 			return nil, err
 		}
 		for i := range actions {
+			if !sees(ctx, actions[i].Tenant) {
+				continue
+			}
 			if more, err := f(&actions[i]); err != nil || !more {
 				return nil, err
 			}

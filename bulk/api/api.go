@@ -106,7 +106,7 @@ func New(engine Engine, options ...Option) http.Handler {
 // a server that drains ends the context that it gives to requests.
 func Register(to *edge.API, engine Engine, options ...Option) {
 	s := &server{
-		engine:  engine,
+		engine:  scoped{engine},
 		config:  bulk.Config{}.WithDefaults(),
 		logger:  slog.Default(),
 		memory:  newUploadMemory(maxUploadMemory),

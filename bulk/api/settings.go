@@ -3,6 +3,8 @@ package api
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -33,6 +35,9 @@ type inSetTenant struct {
 }
 
 func (s *server) tenant(ctx context.Context, in *inTenant) (*object[wire.Tenant], error) {
+	if !sees(ctx, in.ID) {
+		return nil, edge.Refuse(http.StatusNotFound, wire.CodeNotFound, fmt.Sprintf("there is no tenant %q", in.ID))
+	}
 	settings, err := s.engine.Settings(ctx)
 	if err != nil {
 		return nil, err

@@ -33,6 +33,9 @@ type Option func(*Client)
 // a watch. Default: a client with the default transport.
 func WithHTTPClient(client *http.Client) Option { return func(c *Client) { c.api.HTTP = client } }
 
+// WithToken sets the token that requests show, for a server with accounts. Default: none.
+func WithToken(token string) Option { return func(c *Client) { c.api.Token = token } }
+
 // WithAttempts sets the maximum of attempts of a request that is safe to repeat. Default 12:
 // with the backoff, about half a minute.
 func WithAttempts(n int) Option { return func(c *Client) { c.api.Retry.Attempts = max(1, n) } }

@@ -1,5 +1,5 @@
 // Package client calls bulk's HTTP API from Go: it creates actions, uploads their jobs,
-// watches them, and changes settings.
+// watches them, changes settings, and runs jobs.
 //
 // # Nouns
 //
@@ -7,6 +7,7 @@
 //     objects of package wire.
 //   - A [Source] yields the payloads of an upload; the parsers of package
 //     upload are sources.
+//   - A [Worker] leases jobs, and runs them with the handlers of a bulk.Mux.
 //   - An [Error] is the server's answer when it refuses a request.
 //
 // # Guarantees

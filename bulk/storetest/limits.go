@@ -277,6 +277,7 @@ func limitConcurrency(k *kit) {
 
 // limitSmooth looks every few milliseconds for jobs that may start.
 func limitSmooth(k *kit) {
+	const span = 2500 * time.Millisecond
 	for of, actions := range underOneLimit {
 		for _, rate := range []float64{100, 7, 0.8} {
 			k.open(unlimited())
@@ -285,7 +286,7 @@ func limitSmooth(k *kit) {
 			k.run(actions[1], 400)
 			var starts []time.Time
 			began := time.Now()
-			for time.Since(began) < 5*time.Second {
+			for time.Since(began) < span {
 				k.admitAll()
 				for _, j := range k.lease(100) {
 					starts = append(starts, time.Now())
@@ -294,7 +295,7 @@ func limitSmooth(k *kit) {
 				k.dispatch(100)
 				k.advance(3 * time.Millisecond)
 			}
-			k.check(float64(len(starts)) >= 0.9*5*rate-1, "%s: %d started in 5 s, want %g a second", of, len(starts), rate)
+			k.check(float64(len(starts)) >= 0.9*span.Seconds()*rate-1, "%s: %d started in %v, want %g a second", of, len(starts), span, rate)
 			for i, from := range starts {
 				n := 0
 				for _, start := range starts[i:] {

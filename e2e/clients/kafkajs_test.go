@@ -7,12 +7,18 @@ import (
 	"testing"
 )
 
-// kafkajs runs its tests in kafkajs/story.test.js. It is installed next to a copy of that file, by
-// package-lock.json, so that nothing is left in the source.
 func TestKafkaJS(t *testing.T) {
-	addr := startServer(t)
+	t.Setenv("BROKER", startServer(t))
+	t.Setenv("REPLICAS", fmt.Sprint(nodes()))
+	runKafkaJS(t, "story.test.js")
+}
+
+// runKafkaJS runs the tests of a file in kafkajs/. The client is installed next to a copy of the file, by
+// package-lock.json, so that nothing is left in the source.
+func runKafkaJS(t *testing.T, tests string) {
+	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"package.json", "package-lock.json", "story.test.js"} {
+	for _, name := range []string{"package.json", "package-lock.json", tests} {
 		content, err := os.ReadFile(filepath.Join("kafkajs", name))
 		if err != nil {
 			t.Fatal(err)
@@ -22,7 +28,5 @@ func TestKafkaJS(t *testing.T) {
 		}
 	}
 	run(t, dir, "npm", "ci", "--no-audit", "--no-fund")
-	t.Setenv("BROKER", addr)
-	t.Setenv("REPLICAS", fmt.Sprint(nodes()))
-	t.Log(run(t, dir, "node", "--test", "--test-reporter=spec", "story.test.js"))
+	t.Log(run(t, dir, "node", "--test", "--test-reporter=spec", tests))
 }

@@ -21,19 +21,20 @@ import (
 // patience bounds an operation of a client that should be immediate.
 const patience = 3 * time.Minute
 
-// binary is the path of sluice, which TestMain builds.
-var binary string
+// binary is the path of sluice, and scenarios that of the SDKs' program in Go; TestMain builds both.
+var binary, scenarios string
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "sluice-clients")
 	if err != nil {
 		panic(err)
 	}
-	binary = filepath.Join(dir, "sluice")
-	build := exec.Command("go", "build", "-C", "../..", "-o", binary, "./cmd/sluice")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build sluice: %v\n%s", err, out)
-		os.Exit(1)
+	binary, scenarios = filepath.Join(dir, "sluice"), filepath.Join(dir, "scenarios")
+	for path, of := range map[string]string{binary: "./cmd/sluice", scenarios: "./sdk/go"} {
+		if out, err := exec.Command("go", "build", "-C", "../..", "-o", path, of).CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build %s: %v\n%s", of, err, out)
+			os.Exit(1)
+		}
 	}
 	code := m.Run()
 	os.RemoveAll(dir)

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-project/sluice/internal/cli/room"
 	"github.com/sluice-project/sluice/internal/cli/serve"
 	"github.com/sluice-project/sluice/internal/cli/top"
+	"github.com/sluice-project/sluice/internal/cli/token"
 	"github.com/sluice-project/sluice/internal/cli/topic"
 )
 
@@ -49,7 +50,7 @@ deadline while it is served, and is never lost.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	addGroup(root, groupWork, "Run it:", demo.Command(), bulk.Command(), topic.Command(), group.Command(), room.Command(), cluster.Command(), top.Command(), serve.Command(), serve.Gate())
+	addGroup(root, groupWork, "Run it:", demo.Command(), bulk.Command(), topic.Command(), group.Command(), room.Command(), cluster.Command(), top.Command(), token.Command(), serve.Command(), serve.Gate())
 	addGroup(root, groupSetUp, "Set it up:", serve.Settings(), data.Backup(), data.Restore(), data.Doctor(), newVersionCommand())
 	root.SetHelpCommandGroupID(groupSetUp)
 	root.SetCompletionCommandGroupID(groupSetUp)

@@ -37,7 +37,7 @@ func TestExitCodes(t *testing.T) {
 		{"config --nosuch", 2, "sluice: unknown flag: --nosuch; see sluice config --help"},
 		{"config extra", 2, `sluice: unknown command "extra" for "sluice config"; see sluice config --help`},
 		{"config --bulk-window=1ms", 2, `sluice: flag --bulk-window: bulk.window: "1ms": want from 100ms to 1m`},
-		{"serve --http=:0", 2, `sluice: flag --http: http: ":0": others than this machine reach it, and nothing authenticates them: want an address of this machine, such as 127.0.0.1:8080, or tls.client_ca_file, or, where only your own programs can connect, insecure_listen (--insecure-listen)`},
+		{"serve --http=:0", 2, `sluice: flag --http: http: ":0": others than this machine reach it, and nothing authenticates them: want an address of this machine, such as 127.0.0.1:8080, or access.admin_token and tls.cert_file, or tls.client_ca_file, or, where only your own programs can connect, insecure_listen (--insecure-listen)`},
 		{"config --config=/nowhere.yaml", 1, "sluice: config file: open /nowhere.yaml: no such file or directory"},
 	}
 	for _, test := range tests {

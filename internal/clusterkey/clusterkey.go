@@ -14,6 +14,8 @@ const (
 	Routes Use = "sluice cluster routes 1"
 	// Migration is the bearer token of requests that migrate topics.
 	Migration Use = "sluice cluster migration 1"
+	// Kafka is the password of a node for the Kafka ports of the others.
+	Kafka Use = "sluice cluster kafka 1"
 )
 
 // Derive returns the key for a use: 64 hexadecimal digits.

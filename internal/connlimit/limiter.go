@@ -120,14 +120,22 @@ func (c *counted) Accept() (net.Conn, error) {
 		if err != nil || !ok {
 			return accepted, err
 		}
-		networks := c.limiter.networks(tcp.RemoteAddr())
-		if c.limiter.admit(networks, tcp.RemoteAddr().String()) {
+		if leave, ok := c.limiter.Enter(tcp.RemoteAddr()); ok {
 			_ = tcp.SetWriteBuffer(answerBuffer)
-			return &conn{tcp, sync.OnceFunc(func() { c.limiter.release(networks) })}, nil
+			return &conn{tcp, leave}, nil
 		}
 		_ = tcp.SetLinger(0) // a reset: an orderly end looks like an answer to some clients
 		_ = tcp.Close()
 	}
+}
+
+// Enter counts a connection of a TCP client until leave is called, unless a bound is reached.
+func (l *Limiter) Enter(from net.Addr) (leave func(), ok bool) {
+	networks := l.networks(from)
+	if !l.admit(networks, from.String()) {
+		return nil, false
+	}
+	return sync.OnceFunc(func() { l.release(networks) }), true
 }
 
 // networks returns those whose bounds a connection counts for, the client's first.

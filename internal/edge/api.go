@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/internal/edge/problem"
 )
 
@@ -24,23 +25,41 @@ var DocumentPaths = []string{"/openapi.json", "/openapi-room.json", "/openapi-to
 type API struct {
 	framework huma.API
 	routes    node
+	guard     Guard
 
 	mu        sync.Mutex
 	described []func(huma.API) // handlers of their own that the document lacks yet
 	document  []byte
 }
 
-// New returns an API without operations. Parts register theirs before it serves.
-func New() *API {
-	a := &API{}
+// Guard decides who may call an operation.
+type Guard interface {
+	// Admit returns the request with who sent it in its context, or the problem that refuses it, for
+	// an operation that needs a right. It reads no body.
+	Admit(w http.ResponseWriter, r *http.Request, right access.Right) (*http.Request, *Error)
+}
+
+// New returns an API without operations, which anybody may call. Parts register theirs before it serves.
+func New() *API { return NewGuarded(everybody{}) }
+
+type everybody struct{}
+
+// Admit implements Guard.
+func (everybody) Admit(_ http.ResponseWriter, r *http.Request, _ access.Right) (*http.Request, *Error) {
+	return r, nil
+}
+
+// NewGuarded is New with a guard of the operations that are not for the public.
+func NewGuarded(guard Guard) *API {
+	a := &API{guard: guard}
 	a.framework = huma.NewAPI(a.config(), binding{a, nil})
 	return a
 }
 
-// Mount serves the API on a mux.
-func (a *API) Mount(mux *http.ServeMux) {
+// Mount serves the API at its patterns.
+func (a *API) Mount(handle func(pattern string, handler http.Handler)) {
 	for _, path := range append([]string{"/v1/", "/.well-known/"}, DocumentPaths...) {
-		mux.Handle(path, a)
+		handle(path, a)
 	}
 }
 
@@ -106,7 +125,7 @@ func Handle[I, O any](p *Part, op Operation, run func(*Exchange) error) {
 	_, readsBody := in.FieldByName("Body")
 	method, path, _ := strings.Cut(op.Route, " ")
 	e := &endpoint{
-		part: p, id: op.ID, method: method, audience: op.Audience,
+		part: p, id: op.ID, method: method, audience: op.Audience, right: access.Operation(op.ID),
 		run: run, readsBody: readsBody, maxBody: cmp.Or(op.MaxBody, p.options.MaxBody),
 	}
 	for _, field := range reflect.VisibleFields(in) {
@@ -132,7 +151,7 @@ func (b binding) Handle(op *huma.Operation, handler func(huma.Context)) {
 		return
 	}
 	b.routes.add(op.Path).serve(&endpoint{
-		part: op.Metadata[partOf].(*Part), id: op.OperationID, method: op.Method, framework: handler, operation: op,
+		part: op.Metadata[partOf].(*Part), id: op.OperationID, method: op.Method, right: access.Operation(op.OperationID), framework: handler, operation: op,
 	})
 }
 
@@ -180,6 +199,13 @@ func (r *resource) answer(found values, w http.ResponseWriter, request *http.Req
 	if e.audience == Operators {
 		if err := ownPages.Check(request); err != nil {
 			Refuse(http.StatusForbidden, problem.CrossOrigin, "a page of another origin may not do this: "+err.Error()).Write(w)
+			return
+		}
+	}
+	if !public {
+		var refusal *Error
+		if request, refusal = e.part.api.guard.Admit(w, request, e.right); refusal != nil {
+			refusal.Write(w)
 			return
 		}
 	}

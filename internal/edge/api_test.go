@@ -48,7 +48,7 @@ func TestOneDocument(t *testing.T) {
 // A path that no operation serves gets a problem as its answer, behind a mux too.
 func TestUnknownRequests(t *testing.T) {
 	mux := http.NewServeMux()
-	whole().Mount(mux)
+	whole().Mount(mux.Handle)
 	for _, test := range []struct {
 		method, path string
 		status       int
@@ -125,10 +125,10 @@ type (
 func TestWildcards(t *testing.T) {
 	to := edge.New()
 	p := to.Part("test", edge.PartOptions{Logger: slog.New(slog.DiscardHandler)})
-	edge.Handle[item, nothing](p, edge.Operation{ID: "item", Route: "GET /v1/{group}/items/{name}", Tag: "items", Summary: "An item"}, func(e *edge.Exchange) error {
+	edge.Handle[item, nothing](p, edge.Operation{ID: "show-room", Route: "GET /v1/{group}/items/{name}", Tag: "items", Summary: "An item"}, func(e *edge.Exchange) error {
 		return e.AnswerValue(http.StatusOK, e.Path("group")+"|"+e.Path("name")+"|"+e.Path("else"))
 	})
-	edge.Handle[nothing, nothing](p, edge.Operation{ID: "own", Route: "GET /v1/own/items/all", Tag: "items", Summary: "All"}, func(e *edge.Exchange) error {
+	edge.Handle[nothing, nothing](p, edge.Operation{ID: "list-rooms", Route: "GET /v1/own/items/all", Tag: "items", Summary: "All"}, func(e *edge.Exchange) error {
 		return e.AnswerValue(http.StatusOK, "all")
 	})
 	for path, want := range map[string]string{

@@ -11,11 +11,15 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/internal/edge/problem"
 )
 
 // Version is that of the API, as the document has it.
 const Version = "1.0"
+
+// tokenScheme is the scheme by which operators and their programs show who they are.
+const tokenScheme = "token"
 
 // Operation describes a method of a path beyond what the types of its input and
 // output say.
@@ -66,7 +70,9 @@ func (a *API) config() huma.Config {
 					"Delayed records of topics, and the nodes of a cluster; everything else of topics speaks the Kafka protocol.",
 				License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 			},
-			Components: &huma.Components{Schemas: schemas, SecuritySchemes: map[string]*huma.SecurityScheme{}},
+			Components: &huma.Components{Schemas: schemas, SecuritySchemes: map[string]*huma.SecurityScheme{
+				tokenScheme: {Type: "http", Scheme: "bearer", Description: "A token, where the server has accounts."},
+			}},
 		},
 		Formats:                      formats(),
 		DefaultFormat:                "application/json",
@@ -98,6 +104,10 @@ func (p *Part) describe(framework huma.API, op *Operation) huma.Operation {
 				Description: "Seconds after which a retry may succeed.", Schema: &huma.Schema{Type: huma.TypeInteger},
 			}},
 		}},
+	}
+	if right := access.Operation(op.ID); right != access.Open {
+		described.Security = append(described.Security, map[string][]string{tokenScheme: {}})
+		described.Description = strings.TrimSpace(op.Description + " Needs the right " + right.String() + ", of the roles " + access.JoinRoles(access.RolesWith(right)) + ".")
 	}
 	for _, name := range op.Security {
 		described.Security = append(described.Security, map[string][]string{name: {}})

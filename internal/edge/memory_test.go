@@ -93,7 +93,7 @@ var writing = sync.OnceValue(func() (w struct {
 }) {
 	w.mux = http.NewServeMux()
 	api := whole()
-	api.Mount(w.mux)
+	api.Mount(w.mux.Handle)
 	document := api.OpenAPI()
 	for path, item := range document.Paths {
 		for method, operation := range map[string]*huma.Operation{http.MethodPost: item.Post, http.MethodPut: item.Put, http.MethodPatch: item.Patch} {

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/sluice-project/sluice/access"
 )
 
 // maxWildcards is the most wildcards of one path.
@@ -36,6 +38,7 @@ type endpoint struct {
 	id       string
 	method   string
 	audience Audience
+	right    access.Right
 
 	// framework serves an operation that was registered.
 	framework func(huma.Context)
@@ -130,6 +133,9 @@ func (r *resource) endpoint(method string) *endpoint {
 func (r *resource) serve(e *endpoint) {
 	if len(r.endpoints) > 0 && r.endpoints[0].audience != e.audience {
 		panic("edge: " + e.id + " is for others than " + r.endpoints[0].id + ", on the same path")
+	}
+	if (e.audience == Operators) != (e.right != access.Open) {
+		panic("edge: " + e.id + " needs a right if it is for operators, and only then: see access/table.go")
 	}
 	r.endpoints = append(r.endpoints, e)
 }

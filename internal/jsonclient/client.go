@@ -2,6 +2,7 @@ package jsonclient
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,6 +28,8 @@ type Client struct {
 	Retry retry.Policy
 	// MaxAnswer is the maximum size of an answer that is held in memory.
 	MaxAnswer int64
+	// Token is sent in the header Authorization of calls that have no Bearer, if it is not empty.
+	Token string
 	// Prepare, if not nil, changes each request before it is sent.
 	Prepare func(*http.Request)
 	// Refused, if not nil, replaces the error of a refusal. The result must wrap it.
@@ -49,7 +52,7 @@ type Call struct {
 	Method, Path string
 	Query        url.Values
 	Body         any // sent as JSON; nil is no body
-	// Bearer is sent in the header Authorization, if it is not empty.
+	// Bearer is sent in the header Authorization in place of the client's token, if it is not empty.
 	Bearer string
 	// Once reports whether the request must not be repeated after a failure.
 	Once bool
@@ -97,8 +100,8 @@ func (c *Client) Request(ctx context.Context, call Call, body []byte) (*http.Req
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	if call.Bearer != "" {
-		request.Header.Set("Authorization", "Bearer "+call.Bearer)
+	if bearer := cmp.Or(call.Bearer, c.Token); bearer != "" {
+		request.Header.Set("Authorization", "Bearer "+bearer)
 	}
 	if c.Prepare != nil {
 		c.Prepare(request)

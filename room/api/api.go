@@ -128,23 +128,23 @@ type none struct{}
 
 func (s *server) registerRooms(p *edge.Part) {
 	edge.Handle[inRooms, outRooms](p, edge.Operation{ID: "list-rooms", Route: "GET /v1/rooms", Summary: "Rooms, by name, without their settings"}, s.listRooms)
-	edge.Handle[RoomPath, outRoom](p, edge.Operation{ID: "show-room", Route: "GET /v1/rooms/{room}", Summary: "A room"}, about(s.engine.Room))
+	edge.Handle[RoomPath, outRoom](p, edge.Operation{ID: "show-room", Route: "GET /v1/rooms/{room}", Summary: "A room"}, within(about(s.engine.Room)))
 	edge.Handle[inSettings, outRoom](p, edge.Operation{
 		ID: "put-room", Route: "PUT /v1/rooms/{room}", Summary: "Create a room, or replace its settings", MaxBody: MaxSettings,
 		Answers: []edge.Answer{
 			{Status: http.StatusOK, Description: "The room was changed.", Of: roomView{}},
 			{Status: http.StatusCreated, Description: "The room was created.", Of: roomView{}},
 		},
-	}, s.putRoom)
-	edge.Handle[RoomPath, none](p, edge.Operation{ID: "delete-room", Route: "DELETE /v1/rooms/{room}", Summary: "Remove a room with all its visitors"}, s.deleteRoom)
-	edge.Handle[RoomPath, outRoom](p, edge.Operation{ID: "pause-room", Route: "POST /v1/rooms/{room}/pause", Summary: "Admit nobody; visitors may come and wait"}, about(s.engine.Pause))
-	edge.Handle[RoomPath, outRoom](p, edge.Operation{ID: "resume-room", Route: "POST /v1/rooms/{room}/resume", Summary: "End a pause"}, about(s.engine.Resume))
+	}, within(s.putRoom))
+	edge.Handle[RoomPath, none](p, edge.Operation{ID: "delete-room", Route: "DELETE /v1/rooms/{room}", Summary: "Remove a room with all its visitors"}, within(s.deleteRoom))
+	edge.Handle[RoomPath, outRoom](p, edge.Operation{ID: "pause-room", Route: "POST /v1/rooms/{room}/pause", Summary: "Admit nobody; visitors may come and wait"}, within(about(s.engine.Pause)))
+	edge.Handle[RoomPath, outRoom](p, edge.Operation{ID: "resume-room", Route: "POST /v1/rooms/{room}/resume", Summary: "End a pause"}, within(about(s.engine.Resume)))
 	edge.Handle[inHealth, outRoom](p, edge.Operation{
 		ID: "report-health", Route: "PUT /v1/rooms/{room}/health", Summary: "Report how busy the upstream is, for a room whose capacity or batch is auto",
-	}, s.reportHealth)
+	}, within(s.reportHealth))
 	edge.Handle[inRevoke, none](p, edge.Operation{
 		ID: "revoke", Route: "POST /v1/rooms/{room}/revoke", Summary: "End the place of one visitor, or without a body the visits of all who are inside",
-	}, s.revoke)
+	}, within(s.revoke))
 	edge.Handle[RoomPath, outLottery](p, edge.Operation{
 		ID: "show-lottery", Route: "GET /v1/rooms/{room}/lottery", Summary: "The commitment that verifies the lottery", Audience: edge.Visitors,
 	}, s.lottery)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/internal/edge"
 	"github.com/sluice-project/sluice/room"
 )
@@ -77,12 +78,24 @@ func (s *server) listRooms(e *edge.Exchange) error {
 	}
 	list := roomsView{Rooms: make([]roomView, 0, len(views))}
 	for i := range views {
-		list.Rooms = append(list.Rooms, viewOf(&views[i]))
+		if access.From(e.R.Context()).Room(views[i].Room.Name) {
+			list.Rooms = append(list.Rooms, viewOf(&views[i]))
+		}
 	}
 	if n := len(views); more && n > 0 {
 		list.Next = &views[n-1].Room.Name
 	}
 	return e.AnswerValue(http.StatusOK, list)
+}
+
+// within lets a handler run for rooms within the limits of the sender. Others do not exist for the sender.
+func within(run func(*edge.Exchange) error) func(*edge.Exchange) error {
+	return func(e *edge.Exchange) error {
+		if !access.From(e.R.Context()).Room(e.Path("room")) {
+			return room.ErrNoRoom
+		}
+		return run(e)
+	}
 }
 
 // about returns the handler of an operation that answers with the room.

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/internal/edge"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/proxied"
@@ -23,10 +24,12 @@ func bearer(e *edge.Exchange) (string, error) {
 	return strings.TrimSpace(value[len(scheme):]), nil
 }
 
-// fromPublic reports whether a request came to a public listener, a page in a browser made
-// it, or it came through a trusted proxy: from there anybody may come, and name any visitor.
+// fromPublic reports whether a request came to a public listener, nobody who keeps the room sent it,
+// a page in a browser made it, or it came through a trusted proxy: from there anybody may come, and
+// name any visitor.
 func (s *server) fromPublic(e *edge.Exchange) bool {
-	return e.Public || e.R.Header.Get("Origin") != "" || s.client(e) != proxied.Client(e.R, nil)
+	sender := access.From(e.R.Context())
+	return e.Public || !sender.May(access.KeepRoom) || !sender.Room(e.Path("room")) || e.R.Header.Get("Origin") != "" || s.client(e) != proxied.Client(e.R, nil)
 }
 
 var enterNames = []string{"visitor"}

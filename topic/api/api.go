@@ -65,7 +65,7 @@ func New(broker Broker, options ...Option) http.Handler {
 
 // Register adds the operations of topic to an API.
 func Register(to *edge.API, broker Broker, options ...Option) {
-	s := &server{broker: broker, logger: slog.New(slog.DiscardHandler)}
+	s := &server{broker: scoped{broker}, logger: slog.New(slog.DiscardHandler)}
 	for _, option := range options {
 		option(s)
 	}

@@ -5,6 +5,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
 // AlterPartitionAssignments: versions 0 and 1.
@@ -14,11 +16,15 @@ import (
 //     be alive.
 //   - Null replicas cancel a reassignment in progress: the partition stays where it is.
 //   - 1: the client can forbid a change of the number of replicas.
-func (s *Server) alterPartitionAssignments(_ *call, r *kmsg.AlterPartitionAssignmentsRequest) answer {
+func (s *Server) alterPartitionAssignments(c *call, r *kmsg.AlterPartitionAssignmentsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		ctx, cancel := adminContext(ctx)
 		defer cancel()
 		response := r.ResponseKind().(*kmsg.AlterPartitionAssignmentsResponse)
+		if err := c.authorize(auth.Cluster, ""); err != nil {
+			response.ErrorCode, response.ErrorMessage = code(err), message(err)
+			return response
+		}
 		response.AllowReplicationFactorChange = r.AllowReplicationFactorChange
 		for i := range r.Topics {
 			response.Topics = append(response.Topics, s.reassign(ctx, &r.Topics[i], r.Version < 1 || r.AllowReplicationFactorChange))

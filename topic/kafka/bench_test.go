@@ -2,11 +2,18 @@ package kafka
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/filestore"
 	"github.com/sluice-project/sluice/topic/storetest"
 )
 
@@ -64,5 +71,57 @@ func BenchmarkFetch(b *testing.B) {
 	for b.Loop() {
 		p.write(frame)
 		p.frameInto(body)
+	}
+}
+
+// BenchmarkTransactions commits transactions of one record in each of three partitions, on the disk,
+// from so many producers at once.
+func BenchmarkTransactions(b *testing.B) {
+	for _, producers := range []int{1, 8, 32} {
+		b.Run(fmt.Sprint(producers), func(b *testing.B) {
+			store, err := filestore.Open(b.TempDir(), filestore.Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { _ = store.Close() })
+			broker := startBroker(b, store, topic.Config{})
+			s := start(b, broker, Options{})
+			create(b, broker, "orders", 3)
+			var clients []*kgo.Client
+			for i := range producers {
+				clients = append(clients, transactional(b, s, fmt.Sprint(i)))
+			}
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			times := make([][]time.Duration, producers)
+			var group sync.WaitGroup
+			b.ResetTimer()
+			for i, c := range clients {
+				group.Go(func() {
+					for left.Add(-1) >= 0 {
+						began := time.Now()
+						if err := c.BeginTransaction(); err != nil {
+							b.Error(err)
+						}
+						for partition := range int32(3) {
+							c.Produce(b.Context(), &kgo.Record{Topic: "orders", Partition: partition, Value: []byte("order")}, nil)
+						}
+						if err := c.Flush(b.Context()); err != nil {
+							b.Error(err)
+						}
+						if err := c.EndTransaction(b.Context(), kgo.TryCommit); err != nil {
+							b.Error(err)
+						}
+						times[i] = append(times[i], time.Since(began))
+					}
+				})
+			}
+			group.Wait()
+			b.StopTimer()
+			all := slices.Sorted(slices.Values(slices.Concat(times...)))
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "transactions/s")
+			b.ReportMetric(float64(all[len(all)/2])/1e6, "p50-ms")
+			b.ReportMetric(float64(all[len(all)*99/100])/1e6, "p99-ms")
+		})
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
 // readBuffer is the size of a connection's input buffer. Longer bodies have memory of their
@@ -36,6 +38,13 @@ type connection struct {
 	// ctx ends with the connection.
 	ctx    context.Context
 	cancel context.CancelFunc
+
+	// known is who the client is, once it has authenticated; login is its authentication. leave ends
+	// its place among the connections that have not, and unknown ends the connection if it never does.
+	known   atomic.Pointer[auth.Principal]
+	login   login
+	leave   func()
+	unknown *time.Timer
 
 	// software is the client's name and version. Only the reader uses it.
 	software string
@@ -69,7 +78,7 @@ type exchange struct {
 
 func newConnection(ctx context.Context, s *Server, conn net.Conn) *connection {
 	c := &connection{
-		server: s, conn: conn,
+		server: s, conn: conn, leave: func() {},
 		slots: make(chan struct{}, s.options.MaxInFlight), started: make(chan *exchange, s.options.MaxInFlight),
 	}
 	stream := conn
@@ -83,6 +92,10 @@ func newConnection(ctx context.Context, s *Server, conn net.Conn) *connection {
 		c.host = host
 	}
 	c.ctx, c.cancel = context.WithCancel(ctx)
+	if s.options.Accounts != nil {
+		c.unknown = time.AfterFunc(loginTime, c.cancel)
+		context.AfterFunc(c.ctx, func() { c.unknown.Stop() })
+	}
 	context.AfterFunc(c.ctx, func() {
 		c.close()
 		s.remove(c)
@@ -238,7 +251,11 @@ func (c *connection) readFrame(x *exchange) ([]byte, error) {
 	if err != nil {
 		return nil, c.cutShort(err)
 	}
-	size, err := frameSize(prefix, c.server.options.MaxRequestBytes)
+	most := c.server.options.MaxRequestBytes
+	if c.mustAuthenticate() {
+		most = min(most, loginBytes)
+	}
+	size, err := frameSize(prefix, most)
 	if err != nil {
 		return nil, err
 	}
@@ -342,8 +359,12 @@ func (c *connection) end() {
 
 // start parses a request and starts it.
 func (c *connection) start(x *exchange, frame []byte) error {
-	x.header = parseHeader(frame)
 	x.memory = allowance{server: c.server, ctx: c.ctx}
+	if c.login.bare {
+		c.startBare(x, frame)
+		return nil
+	}
+	x.header = parseHeader(frame)
 	kind := c.server.kinds[x.key]
 	if kind == nil || x.version < kind.min || x.version > kind.max {
 		if x.key == keyAPIVersions {
@@ -352,13 +373,16 @@ func (c *connection) start(x *exchange, frame []byte) error {
 		}
 		return c.unsupported(x.header, kind)
 	}
+	if err := c.checkKnown(x.key); err != nil {
+		return err
+	}
 	request, err := parseRequest(&x.header, frame)
 	if err != nil {
 		return err
 	}
 	c.server.metrics.request(x.key)
 	c.charge(x, int64(x.elements)*decodeCost)
-	from := &call{client: x.client, host: c.host, software: c.software, size: len(frame), session: c, memory: &x.memory, exchange: x}
+	from := &call{key: x.key, client: x.client, host: c.host, software: c.software, size: len(frame), session: c, memory: &x.memory, exchange: x, principal: c.principal()}
 	return c.recovered(x, func() { x.answer = kind.handle(c.server, from, request) })
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
 // CreateTopics: versions 0 to 7.
@@ -32,7 +33,7 @@ func (s *Server) createTopics(c *call, r *kmsg.CreateTopicsRequest) answer {
 			made.Topic = wanted.Topic
 			err := refuse(kerr.InvalidRequest, "the request names the topic more than once")
 			if !again[wanted.Topic] {
-				specs[i], err = s.createTopic(ctx, wanted, r.ValidateOnly, made)
+				specs[i], err = s.createTopic(ctx, c, wanted, r.ValidateOnly, made)
 			}
 			made.ErrorCode, made.ErrorMessage = s.outcome("create topic", err)
 		}
@@ -52,7 +53,10 @@ func (s *Server) createTopics(c *call, r *kmsg.CreateTopicsRequest) answer {
 const configsSince = 5
 
 // createTopic creates a topic. It returns the spec that the client has asked for.
-func (s *Server) createTopic(ctx context.Context, wanted *kmsg.CreateTopicsRequestTopic, dryRun bool, made *kmsg.CreateTopicsResponseTopic) (topic.Spec, error) {
+func (s *Server) createTopic(ctx context.Context, c *call, wanted *kmsg.CreateTopicsRequestTopic, dryRun bool, made *kmsg.CreateTopicsResponseTopic) (topic.Spec, error) {
+	if err := c.authorize(auth.Topic, wanted.Topic); err != nil {
+		return topic.Spec{}, err
+	}
 	spec, err := s.specOf(wanted)
 	if err != nil {
 		return spec, err

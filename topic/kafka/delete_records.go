@@ -15,7 +15,7 @@ import (
 //     the new start offset of the partition.
 //   - An offset above the high watermark is out of range; one below the start offset has no effect.
 //   - A view has no records of its own: delete those of its source.
-func (s *Server) deleteRecords(_ *call, r *kmsg.DeleteRecordsRequest) answer {
+func (s *Server) deleteRecords(c *call, r *kmsg.DeleteRecordsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		ctx, cancel := adminContext(ctx)
 		defer cancel()
@@ -25,7 +25,7 @@ func (s *Server) deleteRecords(_ *call, r *kmsg.DeleteRecordsRequest) answer {
 			wanted, trimmed := &r.Topics[i], &response.Topics[i]
 			trimmed.Topic = wanted.Topic
 			trimmed.Partitions = make([]kmsg.DeleteRecordsResponseTopicPartition, len(wanted.Partitions))
-			t, missing := s.broker.Topic(wanted.Topic)
+			t, missing := c.topic(wanted.Topic)
 			for j, p := range wanted.Partitions {
 				start, err := int64(-1), missing
 				if err == nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
 // DeleteTopics: versions 0 to 6.
@@ -14,7 +15,7 @@ import (
 //   - Each topic has its own outcome: it is removed with its records, or refused.
 //   - From version 6 on a topic is identified either by its name or by its id.
 //   - A topic that has views is refused: delete the views first.
-func (s *Server) deleteTopics(_ *call, r *kmsg.DeleteTopicsRequest) answer {
+func (s *Server) deleteTopics(c *call, r *kmsg.DeleteTopicsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		ctx, cancel := adminContext(ctx)
 		defer cancel()
@@ -29,10 +30,13 @@ func (s *Server) deleteTopics(_ *call, r *kmsg.DeleteTopicsRequest) answer {
 		for i := range wanted {
 			deleted := kmsg.NewDeleteTopicsResponseTopic()
 			deleted.Topic, deleted.TopicID = wanted[i].Topic, wanted[i].TopicID
-			var err error
-			if name := s.nameToDelete(&wanted[i]); again[name] && (name != "" || wanted[i].Topic != nil) {
+			name := s.nameToDelete(&wanted[i])
+			err := c.authorize(auth.Topic, name)
+			switch {
+			case err != nil:
+			case again[name] && (name != "" || wanted[i].Topic != nil):
 				err = refuse(kerr.InvalidRequest, "the request names topic %q more than once", name)
-			} else {
+			default:
 				err = s.deleteTopic(ctx, &deleted)
 			}
 			deleted.ErrorCode, deleted.ErrorMessage = s.outcome("delete topic", err)

@@ -7,6 +7,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
 // DescribeConfigs: versions 0 to 4.
@@ -32,7 +34,7 @@ func (s *Server) describedConfigs(c *call, r *kmsg.DescribeConfigsRequest) kmsg.
 		}
 		described := kmsg.NewDescribeConfigsResponseResource()
 		described.ResourceType, described.ResourceName = wanted.ResourceType, wanted.ResourceName
-		entries, err := s.configsOf(wanted.ResourceType, wanted.ResourceName)
+		entries, err := s.configsOf(c, wanted.ResourceType, wanted.ResourceName)
 		if len(wanted.ConfigNames) > 0 {
 			entries = slices.DeleteFunc(entries, func(e configEntry) bool { return !slices.Contains(wanted.ConfigNames, e.name) })
 		}
@@ -72,15 +74,18 @@ func sizeOfConfigs(entries []configEntry, doc bool) (size int64) {
 }
 
 // configsOf returns the settings of a resource.
-func (s *Server) configsOf(kind kmsg.ConfigResourceType, name string) ([]configEntry, error) {
+func (s *Server) configsOf(c *call, kind kmsg.ConfigResourceType, name string) ([]configEntry, error) {
 	switch kind {
 	case kmsg.ConfigResourceTypeTopic:
-		t, err := s.broker.Topic(name)
+		t, err := c.topic(name)
 		if err != nil {
 			return nil, err
 		}
 		return s.topicConfigs(t.Own(), t.Settings()), nil
 	case kmsg.ConfigResourceTypeBroker:
+		if err := c.authorize(auth.Cluster, ""); err != nil {
+			return nil, err
+		}
 		node := strconv.Itoa(int(s.broker.Node()))
 		if name != "" && name != node {
 			return nil, refuse(kerr.InvalidRequest, "broker %q: this is broker %s", name, node)

@@ -7,11 +7,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic/group"
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
-
-// groupOperations are the operations on a group: all that exist (READ, DELETE and DESCRIBE, a bit
-// each), since there are no access lists.
-const groupOperations = 1<<3 | 1<<6 | 1<<8
 
 // DescribeGroups: versions 0 to 6.
 //
@@ -32,7 +29,11 @@ func (s *Server) describedGroups(c *call, r *kmsg.DescribeGroupsRequest) kmsg.Re
 	for _, name := range names {
 		described := kmsg.NewDescribeGroupsResponseGroup()
 		described.Group = name
-		d, err := s.broker.Groups().Describe(name)
+		var d group.Description
+		err := c.authorize(auth.Group, name)
+		if err == nil {
+			d, err = s.broker.Groups().Describe(name)
+		}
 		if err == nil {
 			err = c.memory.add(sizeOfGroup(d))
 		}
@@ -46,7 +47,7 @@ func (s *Server) describedGroups(c *call, r *kmsg.DescribeGroupsRequest) kmsg.Re
 			described.State = group.Dead.String()
 		}
 		if r.IncludeAuthorizedOperations {
-			described.AuthorizedOperations = groupOperations
+			described.AuthorizedOperations = c.operations(auth.Group, name)
 		}
 		response.Groups = append(response.Groups, described)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
 // logDir is the name of the only log directory.
@@ -25,6 +26,10 @@ const logDir = "data"
 func (s *Server) describeLogDirs(c *call, r *kmsg.DescribeLogDirsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		response := r.ResponseKind().(*kmsg.DescribeLogDirsResponse)
+		if err := c.authorize(auth.Cluster, ""); err != nil {
+			response.ErrorCode = code(err)
+			return response
+		}
 		dir := kmsg.NewDescribeLogDirsResponseDir()
 		dir.Dir = logDir
 		var err error
@@ -43,14 +48,14 @@ func (s *Server) describeLogDirs(c *call, r *kmsg.DescribeLogDirsRequest) answer
 func (s *Server) sizes(ctx context.Context, c *call, wanted []kmsg.DescribeLogDirsRequestTopic) (sized []kmsg.DescribeLogDirsResponseDirTopic, err error) {
 	elsewhere := s.broker.SizesElsewhere(ctx)
 	if wanted == nil {
-		for _, t := range s.broker.Topics() {
+		for _, t := range c.topics() {
 			if sized, err = s.appendSizes(ctx, c, sized, t, t.Partitions(), elsewhere); err != nil {
 				return nil, err
 			}
 		}
 	}
 	for i := range wanted {
-		t, err := s.broker.Topic(wanted[i].Topic)
+		t, err := c.topic(wanted[i].Topic)
 		if err != nil {
 			continue
 		}

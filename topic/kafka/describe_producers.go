@@ -26,7 +26,7 @@ func (s *Server) describedProducers(c *call, r *kmsg.DescribeProducersRequest) k
 		described.Topic = asked.Topic
 		numbers := distinct(asked.Partitions)
 		described.Partitions = make([]kmsg.DescribeProducersResponseTopicPartition, 0, len(numbers))
-		t, missing := s.broker.Topic(asked.Topic)
+		t, missing := c.topic(asked.Topic)
 		for _, number := range numbers {
 			p, err := (*broker.Partition)(nil), missing
 			if err == nil {

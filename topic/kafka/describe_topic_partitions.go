@@ -31,7 +31,7 @@ func (s *Server) describePage(ctx context.Context, c *call, r *kmsg.DescribeTopi
 	if left < 1 {
 		left = maxDescribedPartitions
 	}
-	for _, name := range s.namesFrom(r) {
+	for _, name := range namesFrom(c, r) {
 		if left == 0 {
 			response.NextCursor = newCursor(name, 0)
 			break
@@ -58,13 +58,13 @@ func newCursor(name string, partition int32) *kmsg.DescribeTopicPartitionsRespon
 }
 
 // namesFrom returns the requested names, from the cursor on.
-func (s *Server) namesFrom(r *kmsg.DescribeTopicPartitionsRequest) []string {
+func namesFrom(c *call, r *kmsg.DescribeTopicPartitionsRequest) []string {
 	names := make([]string, 0, len(r.Topics))
 	for i := range r.Topics {
 		names = append(names, r.Topics[i].Topic)
 	}
 	if len(r.Topics) == 0 {
-		for _, t := range s.broker.Topics() {
+		for _, t := range c.topics() {
 			names = append(names, t.Name())
 		}
 	}
@@ -83,7 +83,7 @@ func (s *Server) describePartitions(ctx context.Context, c *call, nodes []topic.
 	described := kmsg.NewDescribeTopicPartitionsResponseTopic()
 	described.Topic = kmsg.StringPtr(name)
 	described.AuthorizedOperations = math.MinInt32 // not reported
-	t, err := s.broker.Topic(name)
+	t, err := c.topic(name)
 	if err != nil {
 		described.ErrorCode = code(err)
 		return described, -1

@@ -6,6 +6,9 @@ import (
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic/kafka/auth"
+	"github.com/sluice-project/sluice/topic/txn"
 )
 
 // DescribeTransactions: version 0.
@@ -27,7 +30,11 @@ func (s *Server) describeTransactions(c *call, r *kmsg.DescribeTransactionsReque
 func (s *Server) describedTransaction(ctx context.Context, c *call, id string) kmsg.DescribeTransactionsResponseTransactionState {
 	described := kmsg.NewDescribeTransactionsResponseTransactionState()
 	described.TransactionalID, described.ProducerID, described.ProducerEpoch, described.StartTimestamp = id, -1, -1, -1
-	of, err := s.broker.Transactions().Describe(ctx, id)
+	var of txn.Description
+	err := c.authorize(auth.Transaction, id)
+	if err == nil {
+		of, err = s.broker.Transactions().Describe(ctx, id)
+	}
 	partitions := 0
 	for _, numbers := range of.Partitions {
 		partitions += len(numbers)
@@ -45,6 +52,9 @@ func (s *Server) describedTransaction(ctx context.Context, c *call, id string) k
 		described.StartTimestamp = of.BegunMS
 	}
 	for _, name := range slices.Sorted(maps.Keys(of.Partitions)) {
+		if c.authorize(auth.Topic, name) != nil {
+			continue
+		}
 		described.Topics = append(described.Topics, kmsg.DescribeTransactionsResponseTransactionStateTopic{Topic: name, Partitions: of.Partitions[name]})
 	}
 	return described

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
 // ElectLeaders: versions 0 to 2.
@@ -25,7 +26,9 @@ func (s *Server) electLeaders(c *call, r *kmsg.ElectLeadersRequest) answer {
 			return response
 		}
 		wanted, all := r.Topics, r.Topics == nil
-		if all {
+		refused := c.authorize(auth.Cluster, "")
+		response.ErrorCode = code(refused)
+		if all && refused == nil {
 			wanted = s.allToElect()
 		}
 		for i := range wanted {
@@ -37,7 +40,7 @@ func (s *Server) electLeaders(c *call, r *kmsg.ElectLeadersRequest) answer {
 			}
 			elected := kmsg.NewElectLeadersResponseTopic()
 			elected.Topic = wanted[i].Topic
-			outcomes := s.elect(ctx, elected.Topic, wanted[i].Partitions, r.ElectionType == 1)
+			outcomes := s.elect(ctx, elected.Topic, wanted[i].Partitions, r.ElectionType == 1, refused)
 			for j, number := range wanted[i].Partitions {
 				if all && errors.Is(outcomes[j], topic.ErrElectionNotNeeded) {
 					continue
@@ -72,22 +75,21 @@ func (s *Server) allToElect() []kmsg.ElectLeadersRequestTopic {
 	return all
 }
 
-// elect returns the outcome for each partition.
-func (s *Server) elect(ctx context.Context, name string, partitions []int32, unclean bool) []error {
+// elect returns the outcome for each partition: err, unless that is nil.
+func (s *Server) elect(ctx context.Context, name string, partitions []int32, unclean bool, err error) []error {
 	outcomes := make([]error, len(partitions))
-	var refused map[int32]error
-	var err error
-	if !unclean {
-		refused, err = s.broker.ElectLeaders(ctx, name, partitions)
+	var each map[int32]error
+	if !unclean && err == nil {
+		each, err = s.broker.ElectLeaders(ctx, name, partitions)
 	}
 	for i, number := range partitions {
 		switch {
-		case unclean:
-			outcomes[i] = s.unclean(name, number)
 		case err != nil:
 			outcomes[i] = err
+		case unclean:
+			outcomes[i] = s.unclean(name, number)
 		default:
-			outcomes[i] = refused[number]
+			outcomes[i] = each[number]
 		}
 	}
 	return outcomes

@@ -111,7 +111,7 @@ func newFetching(s *Server, c *call, r *kmsg.FetchRequest, want fetchWant, deadl
 	for i, p := range want.partitions {
 		part := &f.parts[i]
 		part.want = p
-		if part.topic, part.err = s.fetched(r, p); part.err == nil {
+		if part.topic, part.err = fetchFrom(c, r, p); part.err == nil {
 			part.committed = r.IsolationLevel == readCommitted || part.topic.Source() != nil
 			part.partition, part.err = led(part.topic, p.partition, p.epoch)
 		}
@@ -119,12 +119,12 @@ func newFetching(s *Server, c *call, r *kmsg.FetchRequest, want fetchWant, deadl
 	return f
 }
 
-// fetched returns the topic of a wanted partition.
-func (s *Server) fetched(r *kmsg.FetchRequest, p *fetchPartition) (*broker.Topic, error) {
+// fetchFrom returns the topic of a wanted partition.
+func fetchFrom(c *call, r *kmsg.FetchRequest, p *fetchPartition) (*broker.Topic, error) {
 	if r.Version >= 13 {
-		return s.topicByID(p.id)
+		return c.topicByID(p.id)
 	}
-	return s.broker.Topic(p.name)
+	return c.topic(p.name)
 }
 
 // run reads until there is enough, or the time is over.

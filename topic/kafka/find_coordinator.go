@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic/group"
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
 // The types of coordinators.
@@ -15,6 +16,9 @@ const (
 	coordinatorOfGroup       = 0
 	coordinatorOfTransaction = 1
 )
+
+// coordinated are the resources of the types of coordinators; other types have no resource.
+var coordinated = map[int8]auth.Resource{coordinatorOfGroup: auth.Group, coordinatorOfTransaction: auth.Transaction}
 
 // FindCoordinator: versions 0 to 4.
 //
@@ -48,6 +52,11 @@ func (s *Server) coordinators(ctx context.Context, c *call, kind int8, keys []st
 	all := make([]kmsg.FindCoordinatorResponseCoordinator, len(keys))
 	bySlot := map[int]kmsg.FindCoordinatorResponseCoordinator{}
 	for i, key := range keys {
+		if err := c.authorize(coordinated[kind], key); err != nil {
+			all[i] = kmsg.NewFindCoordinatorResponseCoordinator()
+			all[i].Key, all[i].NodeID, all[i].Port, all[i].ErrorCode, all[i].ErrorMessage = key, -1, -1, code(err), message(err)
+			continue
+		}
 		slot := group.SlotOf(key)
 		found, known := bySlot[slot]
 		if !known {

@@ -4,6 +4,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic/group"
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
 // Heartbeat: versions 0 to 4.
@@ -12,10 +13,14 @@ import (
 // again.
 //
 //   - 3: static members (an instance id).
-func (s *Server) heartbeat(_ *call, r *kmsg.HeartbeatRequest) answer {
+func (s *Server) heartbeat(c *call, r *kmsg.HeartbeatRequest) answer {
 	response := r.ResponseKind().(*kmsg.HeartbeatResponse)
-	response.ErrorCode = s.groupCode(r.Group, s.broker.Groups().Heartbeat(group.MemberIdentity{
-		Group: r.Group, Member: r.MemberID, Instance: orEmpty(r.InstanceID), Generation: r.Generation,
-	}))
+	err := c.authorize(auth.Group, r.Group)
+	if err == nil {
+		err = s.broker.Groups().Heartbeat(group.MemberIdentity{
+			Group: r.Group, Member: r.MemberID, Instance: orEmpty(r.InstanceID), Generation: r.Generation,
+		})
+	}
+	response.ErrorCode = s.groupCode(r.Group, err)
 	return respond(response)
 }

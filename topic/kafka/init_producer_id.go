@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 	"github.com/sluice-project/sluice/topic/txn"
 )
 
@@ -24,15 +25,19 @@ import (
 //     fenced if these are not the last ones.
 //   - 4: PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH.
 //   - 5: would add TRANSACTION_ABORTABLE.
-func (s *Server) initProducerID(_ *call, r *kmsg.InitProducerIDRequest) answer {
+func (s *Server) initProducerID(c *call, r *kmsg.InitProducerIDRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		response := r.ResponseKind().(*kmsg.InitProducerIDResponse)
 		response.ProducerID, response.ProducerEpoch = -1, -1
 		if r.TransactionalID != nil {
-			got, err := s.initTransactional(ctx, r)
+			got, err := s.initTransactional(ctx, c, r)
 			if response.ErrorCode = s.transactionCode(*r.TransactionalID, err, r.Version >= 4); err == nil {
 				response.ProducerID, response.ProducerEpoch = got.ID, got.Epoch
 			}
+			return response
+		}
+		if err := c.authorize(auth.Cluster, ""); err != nil {
+			response.ErrorCode = code(err)
 			return response
 		}
 		id, err := s.broker.NewProducerID(ctx)
@@ -46,7 +51,10 @@ func (s *Server) initProducerID(_ *call, r *kmsg.InitProducerIDRequest) answer {
 	}
 }
 
-func (s *Server) initTransactional(ctx context.Context, r *kmsg.InitProducerIDRequest) (txn.Producer, error) {
+func (s *Server) initTransactional(ctx context.Context, c *call, r *kmsg.InitProducerIDRequest) (txn.Producer, error) {
+	if err := c.authorize(auth.Transaction, *r.TransactionalID); err != nil {
+		return txn.Producer{}, err
+	}
 	var expected *txn.Producer
 	if r.Version >= 3 && (r.ProducerID >= 0 || r.ProducerEpoch >= 0) {
 		if r.ProducerID < 0 || r.ProducerEpoch < 0 {

@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic/group"
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
 // JoinGroup: versions 0 to 9.
@@ -28,6 +29,9 @@ func (s *Server) joinGroup(c *call, r *kmsg.JoinGroupRequest) answer {
 	}
 	if r.Reason != nil && *r.Reason != "" {
 		s.log.Debug("member joins", "group", r.Group, "member", r.MemberID, "client", c.client, "reason", *r.Reason)
+	}
+	if err := c.authorize(auth.Group, r.Group); err != nil {
+		return respond(s.joined(r, group.JoinResult{}, err))
 	}
 	request := group.JoinRequest{
 		Group: r.Group, Member: r.MemberID, Instance: orEmpty(r.InstanceID), Client: c.client, Host: "/" + c.host,

@@ -4,6 +4,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic/group"
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
 // LeaveGroup: versions 0 to 5.
@@ -14,6 +15,10 @@ import (
 //   - 5: a reason, which is logged at debug level.
 func (s *Server) leaveGroup(c *call, r *kmsg.LeaveGroupRequest) answer {
 	response := r.ResponseKind().(*kmsg.LeaveGroupResponse)
+	if err := c.authorize(auth.Group, r.Group); err != nil {
+		response.ErrorCode = code(err)
+		return respond(response)
+	}
 	leaving := r.Members
 	if r.Version < 3 {
 		member := kmsg.NewLeaveGroupRequestMember()

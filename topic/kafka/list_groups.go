@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
 // groupType is the type of all groups: their members assign partitions themselves.
@@ -36,7 +38,7 @@ func (s *Server) listedGroups(c *call, r *kmsg.ListGroupsRequest) kmsg.Response 
 		return response
 	}
 	for _, g := range groups {
-		if !oneOf(r.StatesFilter, g.State.String()) || !oneOf(r.TypesFilter, groupType) {
+		if !oneOf(r.StatesFilter, g.State.String()) || !oneOf(r.TypesFilter, groupType) || c.authorize(auth.Group, g.Name) != nil {
 			continue
 		}
 		listed := kmsg.NewListGroupsResponseGroup()

@@ -33,7 +33,7 @@ const readCommitted = 1
 //   - 4: the expected leader epoch is checked, and the present one returned. Only the partition's
 //     leader answers; other nodes return NOT_LEADER_OR_FOLLOWER.
 //   - 9, 10: would be for tiered storage.
-func (s *Server) listOffsets(_ *call, r *kmsg.ListOffsetsRequest) answer {
+func (s *Server) listOffsets(c *call, r *kmsg.ListOffsetsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		response := r.ResponseKind().(*kmsg.ListOffsetsResponse)
 		named := once[partitionName]{}
@@ -42,7 +42,7 @@ func (s *Server) listOffsets(_ *call, r *kmsg.ListOffsetsRequest) answer {
 			asked, listed := &r.Topics[i], &response.Topics[i]
 			listed.Topic = asked.Topic
 			listed.Partitions = make([]kmsg.ListOffsetsResponseTopicPartition, len(asked.Partitions))
-			t, missing := s.broker.Topic(asked.Topic)
+			t, missing := c.topic(asked.Topic)
 			for j, p := range asked.Partitions {
 				found, err := notListed, missing
 				if err == nil {

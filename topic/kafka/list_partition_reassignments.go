@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic/broker"
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
 // ListPartitionReassignments: version 0. Returns the requested partitions, or all, that are being
@@ -15,7 +16,11 @@ import (
 func (s *Server) listPartitionReassignments(c *call, r *kmsg.ListPartitionReassignmentsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		response := r.ResponseKind().(*kmsg.ListPartitionReassignmentsResponse)
-		moving, err := s.broker.Reassignments(ctx)
+		var moving []broker.Reassignment
+		err := c.authorize(auth.Cluster, "")
+		if err == nil {
+			moving, err = s.broker.Reassignments(ctx)
+		}
 		if err == nil {
 			err = c.memory.add(int64(len(moving)) * partitionCost)
 		}

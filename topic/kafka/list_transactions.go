@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 	"github.com/sluice-project/sluice/topic/txn"
 )
 
@@ -33,7 +34,7 @@ func (s *Server) listTransactions(c *call, r *kmsg.ListTransactionsRequest) answ
 			return response
 		}
 		for _, of := range all {
-			if listed(r, of, time.Now()) {
+			if listed(r, of, time.Now()) && c.authorize(auth.Transaction, of.TransactionalID) == nil {
 				response.TransactionStates = append(response.TransactionStates, kmsg.ListTransactionsResponseTransactionState{
 					TransactionalID: of.TransactionalID, ProducerID: of.Producer.ID, TransactionState: string(of.State),
 				})

@@ -12,15 +12,7 @@ import (
 
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
-)
-
-// The operations that a client may do, as bits by the protocol's numbers: all, since there are no
-// access lists.
-const (
-	topicOperations = 1<<3 | 1<<4 | 1<<5 | 1<<6 | 1<<7 | 1<<8 | 1<<10 | 1<<11
-	// ClusterOperations are create, alter, describe, cluster action, describe
-	// and alter configs, and idempotent write.
-	clusterOperations = 1<<5 | 1<<7 | 1<<8 | 1<<9 | 1<<10 | 1<<11 | 1<<12
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
 // Metadata: versions 0 to 12.
@@ -28,7 +20,7 @@ const (
 // Answers the brokers, and the topics that are requested by name or, from version 10 on, by id: all
 // if the list is null (empty in version 0). A view appears as a topic with the partitions of its
 // source. A topic that does not exist is created if the broker's settings and the client (from
-// version 4 on) allow it.
+// version 4 on) allow it, and the client may create it.
 //
 // In a cluster the brokers are the live nodes, or all nodes if this one is isolated. A partition
 // without a leader, as during an election, has LEADER_NOT_AVAILABLE. Replicas and in-sync replicas
@@ -50,10 +42,10 @@ func (s *Server) metadata(c *call, r *kmsg.MetadataRequest) answer {
 		cluster := s.broker.ClusterID()
 		response.ClusterID, response.ControllerID = &cluster, controller(nodes)
 		if r.IncludeClusterAuthorizedOperations {
-			response.AuthorizedOperations = clusterOperations
+			response.AuthorizedOperations = c.operations(auth.Cluster, "")
 		}
 		if r.Topics == nil || r.Version == 0 && len(r.Topics) == 0 {
-			topics := s.broker.Topics()
+			topics := c.topics()
 			s.awaitReplicas(ctx, topics)
 			for _, t := range topics {
 				response.Topics = append(response.Topics, describe(c, t, nodes, r))
@@ -61,7 +53,7 @@ func (s *Server) metadata(c *call, r *kmsg.MetadataRequest) answer {
 			return response
 		}
 		var found []*broker.Topic
-		found, response.Topics = s.askedTopics(ctx, r)
+		found, response.Topics = s.askedTopics(ctx, c, r)
 		s.awaitReplicas(ctx, found)
 		for _, t := range found {
 			response.Topics = append(response.Topics, describe(c, t, nodes, r))
@@ -72,7 +64,7 @@ func (s *Server) metadata(c *call, r *kmsg.MetadataRequest) answer {
 
 // askedTopics returns the requested topics, each once, though it may be named twice, or both by name
 // and by id; and an answer for each of those that do not exist.
-func (s *Server) askedTopics(ctx context.Context, r *kmsg.MetadataRequest) (found []*broker.Topic, refused []kmsg.MetadataResponseTopic) {
+func (s *Server) askedTopics(ctx context.Context, c *call, r *kmsg.MetadataRequest) (found []*broker.Topic, refused []kmsg.MetadataResponseTopic) {
 	order := func(x, y kmsg.MetadataRequestTopic) int {
 		return cmp.Or(bytes.Compare(x.TopicID[:], y.TopicID[:]), cmp.Compare(orEmpty(x.Topic), orEmpty(y.Topic)))
 	}
@@ -81,7 +73,7 @@ func (s *Server) askedTopics(ctx context.Context, r *kmsg.MetadataRequest) (foun
 	seen := once[topic.ID]{}
 	refused = make([]kmsg.MetadataResponseTopic, 0, len(wanted))
 	for _, asked := range wanted {
-		t, err := s.askedTopic(ctx, asked, r.AllowAutoTopicCreation || r.Version < 4)
+		t, err := s.askedTopic(ctx, c, asked, r.AllowAutoTopicCreation || r.Version < 4)
 		switch {
 		case err != nil:
 			refused = append(refused, s.refusedTopic(asked, r.Version, err))
@@ -112,33 +104,21 @@ func (s *Server) awaitReplicas(ctx context.Context, topics []*broker.Topic) {
 	s.broker.AwaitReplicas(ctx, partitions)
 }
 
-func (s *Server) askedTopic(ctx context.Context, asked kmsg.MetadataRequestTopic, create bool) (*broker.Topic, error) {
+func (s *Server) askedTopic(ctx context.Context, c *call, asked kmsg.MetadataRequestTopic, create bool) (*broker.Topic, error) {
 	if asked.TopicID != (topic.ID{}) {
-		return s.topicByID(asked.TopicID)
+		return c.topicByID(asked.TopicID)
 	}
 	if asked.Topic == nil {
 		return nil, errUnnamed
 	}
-	t, err := s.broker.Topic(*asked.Topic)
-	if errors.Is(err, topic.ErrNoTopic) && create && !s.broker.Config().AutoCreateOff {
+	t, err := c.topic(*asked.Topic)
+	if errors.Is(err, topic.ErrNoTopic) && create && !s.broker.Config().AutoCreateOff && c.authorizeAs(keyCreateTopics, auth.Topic, *asked.Topic) == nil {
 		return s.broker.AutoCreate(ctx, *asked.Topic)
 	}
 	return t, err
 }
 
-// topicByID returns the topic of an id, or UNKNOWN_TOPIC_ID.
-func (s *Server) topicByID(id topic.ID) (*broker.Topic, error) {
-	t, err := s.broker.TopicByID(id)
-	if errors.Is(err, topic.ErrNoTopic) {
-		return nil, errNoTopicID
-	}
-	return t, err
-}
-
-var (
-	errUnnamed   = fail(kerr.InvalidRequest, "topic: want a name or an id")
-	errNoTopicID = fail(kerr.UnknownTopicID, "no topic has that id")
-)
+var errUnnamed = fail(kerr.InvalidRequest, "topic: want a name or an id")
 
 // partitionCost is the memory of a partition with its replicas in an answer, topicCost that of a topic.
 const (
@@ -151,7 +131,7 @@ func describe(c *call, t *broker.Topic, nodes []topic.Node, r *kmsg.MetadataRequ
 	described := kmsg.NewMetadataResponseTopic()
 	described.Topic, described.TopicID = kmsg.StringPtr(t.Name()), t.ID()
 	if r.IncludeTopicAuthorizedOperations {
-		described.AuthorizedOperations = topicOperations
+		described.AuthorizedOperations = c.operations(auth.Topic, t.Name())
 	}
 	partitions := t.Partitions()
 	if err := c.memory.add(topicCost + int64(len(partitions))*partitionCost); err != nil {

@@ -1,12 +1,14 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic/group"
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
 // OffsetCommit: versions 0 to 9.
@@ -22,7 +24,7 @@ import (
 //   - 7: static members (an instance id).
 //   - 9: an old generation is STALE_MEMBER_EPOCH in groups of a protocol that
 //     is not served here.
-func (s *Server) offsetCommit(_ *call, r *kmsg.OffsetCommitRequest) answer {
+func (s *Server) offsetCommit(c *call, r *kmsg.OffsetCommitRequest) answer {
 	request := group.CommitRequest{MemberIdentity: group.MemberIdentity{
 		Group: r.Group, Member: r.MemberID, Instance: orEmpty(r.InstanceID), Generation: r.Generation,
 	}}
@@ -31,16 +33,17 @@ func (s *Server) offsetCommit(_ *call, r *kmsg.OffsetCommitRequest) answer {
 	}
 	var places []*kmsg.OffsetCommitResponseTopicPartition // for each offset of the request
 	response := r.ResponseKind().(*kmsg.OffsetCommitResponse)
+	refused := c.authorize(auth.Group, r.Group)
 	response.Topics = make([]kmsg.OffsetCommitResponseTopic, len(r.Topics))
 	for i, t := range r.Topics {
 		answered := &response.Topics[i]
 		answered.Topic = t.Topic
 		answered.Partitions = make([]kmsg.OffsetCommitResponseTopicPartition, len(t.Partitions))
-		existing, missing := s.broker.Topic(t.Topic)
+		existing, missing := c.topic(t.Topic)
 		for j, p := range t.Partitions {
 			place := &answered.Partitions[j]
 			place.Partition = p.Partition
-			err := missing
+			err := cmp.Or(refused, missing)
 			if err == nil {
 				err = existing.Has(p.Partition)
 			}
@@ -53,6 +56,9 @@ func (s *Server) offsetCommit(_ *call, r *kmsg.OffsetCommitRequest) answer {
 				Topic: t.Topic, Partition: p.Partition, Offset: p.Offset, Epoch: epochOf(r.Version, p), Metadata: orEmpty(p.Metadata),
 			})
 		}
+	}
+	if refused != nil {
+		return respond(response)
 	}
 	committing := s.broker.Groups().Commit(request)
 	return func(ctx context.Context) kmsg.Response {

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic/group"
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 	"github.com/sluice-project/sluice/topic/txn"
 )
 
@@ -104,6 +105,9 @@ type committedName struct {
 func (s *Server) newGroupOffsets(c *call, name string, pending txn.Offsets, failed error) *groupOffsets {
 	offsets, err := map[string]map[int32]group.CommittedOffset(nil), failed
 	if err == nil {
+		err = c.authorize(auth.Group, name)
+	}
+	if err == nil {
 		offsets, err = s.broker.Groups().Offsets(name)
 	}
 	return &groupOffsets{call: c, byTopic: offsets, pending: pending, failure: s.groupCode(name, err), told: once[committedName]{}}
@@ -113,6 +117,9 @@ func (s *Server) newGroupOffsets(c *call, name string, pending txn.Offsets, fail
 func (o *groupOffsets) topics() []kmsg.OffsetFetchRequestTopic {
 	var topics []kmsg.OffsetFetchRequestTopic
 	for name, partitions := range o.byTopic {
+		if o.call.authorize(auth.Topic, name) != nil {
+			continue
+		}
 		topics = append(topics, kmsg.OffsetFetchRequestTopic{Topic: name, Partitions: slices.Sorted(maps.Keys(partitions))})
 	}
 	slices.SortFunc(topics, func(a, b kmsg.OffsetFetchRequestTopic) int { return cmp.Compare(a.Topic, b.Topic) })
@@ -130,10 +137,13 @@ var noMetadata = new(string)
 func partitionsOf[P kmsg.OffsetFetchResponseTopicPartition | kmsg.OffsetFetchResponseGroupTopicPartition](offsets *groupOffsets, name string, numbers []int32) []P {
 	numbers = distinct(numbers)
 	all := make([]P, 0, len(numbers))
-	in := offsets.byTopic[name]
+	in, failed := offsets.byTopic[name], offsets.failure
+	if err := offsets.call.authorize(auth.Topic, name); err != nil && failed == 0 {
+		in, failed = nil, code(err)
+	}
 	for _, number := range numbers {
-		offset := kmsg.OffsetFetchResponseTopicPartition{Partition: number, Offset: -1, LeaderEpoch: -1, Metadata: noMetadata, ErrorCode: offsets.failure}
-		if _, pending := offsets.pending[name][number]; pending {
+		offset := kmsg.OffsetFetchResponseTopicPartition{Partition: number, Offset: -1, LeaderEpoch: -1, Metadata: noMetadata, ErrorCode: failed}
+		if _, pending := offsets.pending[name][number]; pending && failed == 0 {
 			offset.ErrorCode = kerr.UnstableOffsetCommit.Code
 			all = append(all, P(offset))
 			continue

@@ -16,7 +16,7 @@ import (
 //
 //   - 2: the expected leader epoch is checked.
 //   - 3: the replica that asks; only consumers do here.
-func (s *Server) offsetForLeaderEpoch(_ *call, r *kmsg.OffsetForLeaderEpochRequest) answer {
+func (s *Server) offsetForLeaderEpoch(c *call, r *kmsg.OffsetForLeaderEpochRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		response := r.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
 		response.Topics = make([]kmsg.OffsetForLeaderEpochResponseTopic, len(r.Topics))
@@ -24,7 +24,7 @@ func (s *Server) offsetForLeaderEpoch(_ *call, r *kmsg.OffsetForLeaderEpochReque
 			asked, found := &r.Topics[i], &response.Topics[i]
 			found.Topic = asked.Topic
 			found.Partitions = make([]kmsg.OffsetForLeaderEpochResponseTopicPartition, len(asked.Partitions))
-			t, missing := s.broker.Topic(asked.Topic)
+			t, missing := c.topic(asked.Topic)
 			for j, p := range asked.Partitions {
 				epoch, offset, err := int32(-1), int64(-1), missing
 				if err == nil {

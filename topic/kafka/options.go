@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/internal/connlimit"
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
 // Options holds the settings of a [Server]. The zero value of each field means
@@ -25,6 +26,9 @@ type Options struct {
 	Bound func(net.Listener) net.Listener
 	// TLS enables TLS, with its certificates. Default nil: no TLS.
 	TLS *tls.Config
+	// Accounts has the accounts of clients, which must then authenticate. Default nil: there are none,
+	// and all clients may do everything.
+	Accounts auth.Accounts
 	// MaxRequestBytes is the largest request; a connection that announces a
 	// larger one is closed. Default 100 MiB.
 	MaxRequestBytes int

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
 const (
@@ -52,7 +53,7 @@ func (s *Server) produce(c *call, r *kmsg.ProduceRequest) answer {
 	p := &producing{call: c, request: r, response: r.ResponseKind().(*kmsg.ProduceResponse), began: time.Now()}
 	p.started = make([][]started, len(r.Topics))
 	p.response.Topics = make([]kmsg.ProduceResponseTopic, len(r.Topics))
-	unfit := checkProduce(r)
+	unfit := checkProduce(c, r)
 	for i := range r.Topics {
 		asked, answered := &r.Topics[i], &p.response.Topics[i]
 		answered.Topic, answered.TopicID = asked.Topic, asked.TopicID
@@ -60,7 +61,7 @@ func (s *Server) produce(c *call, r *kmsg.ProduceRequest) answer {
 		p.started[i] = make([]started, len(asked.Partitions))
 		t, refused := (*broker.Topic)(nil), unfit
 		if refused == nil {
-			t, refused = s.produceTo(r, asked)
+			t, refused = produceTo(c, r, asked)
 		}
 		for j := range asked.Partitions {
 			part, started := &asked.Partitions[j], &p.started[i][j]
@@ -105,19 +106,22 @@ type started struct {
 }
 
 // checkProduce returns the error that refuses all records of a request.
-func checkProduce(r *kmsg.ProduceRequest) error {
+func checkProduce(c *call, r *kmsg.ProduceRequest) error {
 	if r.Acks < -1 || r.Acks > 1 {
 		return refuse(kerr.InvalidRequiredAcks, "acks %d: want 0, 1 or -1 (all)", r.Acks)
+	}
+	if r.TransactionID != nil {
+		return c.authorize(auth.Transaction, *r.TransactionID)
 	}
 	return nil
 }
 
 // produceTo returns the topic of records.
-func (s *Server) produceTo(r *kmsg.ProduceRequest, asked *kmsg.ProduceRequestTopic) (*broker.Topic, error) {
+func produceTo(c *call, r *kmsg.ProduceRequest, asked *kmsg.ProduceRequestTopic) (*broker.Topic, error) {
 	if r.Version >= 13 {
-		return s.topicByID(asked.TopicID)
+		return c.topicByID(asked.TopicID)
 	}
-	return s.broker.Topic(asked.Topic)
+	return c.topic(asked.Topic)
 }
 
 var errNoRecords = fmt.Errorf("%w: no records", topic.ErrInvalidRecord)

@@ -8,10 +8,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic/broker"
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
 // call is one request of a client.
 type call struct {
+	// key is the kind's number.
+	key int16
 	// client is the client's id; host is its address.
 	client, host string
 	// software is the client's name and version, if it has sent them.
@@ -19,6 +22,8 @@ type call struct {
 	// size is the length of the request.
 	size    int
 	session *connection
+	// principal is who the client is; nil: there are no accounts, or it has not authenticated.
+	principal auth.Principal
 	// memory is that of the answer.
 	memory   *allowance
 	exchange *exchange

@@ -55,6 +55,9 @@ func (c *connection) sendOne(x *exchange) error {
 	if err := c.recovered(x, func() { response = x.answer(c.ctx) }); err != nil {
 		return err
 	}
+	if err := c.ctx.Err(); err != nil { // the connection has ended
+		return err
+	}
 	x.answer = nil
 	c.release(x)
 	c.server.metrics.answered(x, response)
@@ -79,8 +82,12 @@ func (c *connection) write(x *exchange, response kmsg.Response) error {
 	buffer := buffers.Get().(*[]byte)
 	var parts net.Buffers
 	err := c.recovered(x, func() {
-		if fetched, ok := response.(*fetchResponse); ok {
-			parts, *buffer = fetched.frame(*buffer, x.correlation)
+		switch r := response.(type) {
+		case *fetchResponse:
+			parts, *buffer = r.frame(*buffer, x.correlation)
+			return
+		case *bareResponse:
+			parts = r.frame()
 			return
 		}
 		*buffer = appendAnswer(slices.Grow((*buffer)[:0], x.room()), x.correlation, response)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/connlimit"
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/topic/broker"
 )
@@ -39,6 +40,8 @@ type Server struct {
 	sessions  *fetchSessions
 
 	warned warnings
+	// strangers bounds the connections of clients that have not authenticated.
+	strangers *connlimit.Limiter
 
 	listener net.Listener
 	// draining is closed when the server is about to stop, so that open requests answer.
@@ -61,6 +64,7 @@ func NewServer(broker *broker.Broker, options Options) *Server {
 		answers:   newBudget(options.FetchMemory), turns: newBudget(largeAtOnce), sessions: newFetchSessions(),
 		draining: make(chan struct{}), connections: map[*connection]struct{}{}, empty: make(chan struct{}),
 	}
+	s.strangers = connlimit.New(connlimit.Bounds{Total: strangersMax, PerClient: strangersPerClient}, s.log)
 	s.metrics = newMetrics(s)
 	return s
 }
@@ -81,6 +85,9 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	s.listener = s.options.Bound(listener)
 	s.group.Go("accept", s.accept)
+	if s.options.Accounts != nil {
+		s.group.Go("check accounts", s.endLogins)
+	}
 	s.log.Info("kafka listens", "addr", s.Addr())
 	return nil
 }
@@ -140,12 +147,12 @@ func (s *Server) accept(ctx context.Context) error {
 	}
 }
 
-// admit serves a connection, unless the server stops.
+// admit serves a connection, unless the server stops, or too many clients have not authenticated.
 func (s *Server) admit(ctx context.Context, conn net.Conn) {
 	c := newConnection(ctx, s, conn)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped {
+	if s.stopped || !c.enter() {
 		c.turnAway()
 		return
 	}

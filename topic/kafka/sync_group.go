@@ -6,6 +6,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic/group"
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
 // SyncGroup: versions 0 to 5.
@@ -18,6 +19,11 @@ import (
 //   - 3: static members (an instance id).
 //   - 5: the protocol, which is checked, and answered.
 func (s *Server) syncGroup(c *call, r *kmsg.SyncGroupRequest) answer {
+	if err := c.authorize(auth.Group, r.Group); err != nil {
+		response := r.ResponseKind().(*kmsg.SyncGroupResponse)
+		response.ErrorCode = code(err)
+		return respond(response)
+	}
 	request := group.SyncRequest{
 		MemberIdentity: group.MemberIdentity{
 			Group: r.Group, Member: r.MemberID, Instance: orEmpty(r.InstanceID), Generation: r.Generation,

@@ -8,13 +8,27 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// The numbers of the kinds that have special handling.
+// The numbers of the kinds that code names.
 const (
-	keyProduce     = 0
-	keyFetch       = 1
-	keyJoinGroup   = 11
-	keySyncGroup   = 14
-	keyAPIVersions = 18
+	keyProduce          = 0
+	keyFetch            = 1
+	keyMetadata         = 3
+	keyOffsetCommit     = 8
+	keyJoinGroup        = 11
+	keySyncGroup        = 14
+	keyDescribeGroups   = 15
+	keySASLHandshake    = 17
+	keyAPIVersions      = 18
+	keyCreateTopics     = 19
+	keyDeleteTopics     = 20
+	keyInitProducerID   = 22
+	keyDescribeConfigs  = 32
+	keyAlterConfigs     = 33
+	keySASLAuthenticate = 36
+	keyCreatePartitions = 37
+	keyDeleteGroups     = 42
+	keyElectLeaders     = 43
+	keyDescribeCluster  = 60
 )
 
 // requests are the supported kinds, in the order of their numbers. ApiVersions announces
@@ -33,6 +47,7 @@ var requests = []request{
 	on(0, 5, (*Server).syncGroup),
 	on(0, 6, (*Server).describeGroups),
 	on(0, 5, (*Server).listGroups),
+	on(0, 1, (*Server).saslHandshake),
 	on(0, 4, (*Server).apiVersions),
 	on(0, 7, (*Server).createTopics),
 	on(0, 6, (*Server).deleteTopics),
@@ -46,6 +61,7 @@ var requests = []request{
 	on(0, 4, (*Server).describeConfigs),
 	on(0, 2, (*Server).alterConfigs),
 	on(0, 4, (*Server).describeLogDirs),
+	on(0, 2, (*Server).saslAuthenticate),
 	on(0, 3, (*Server).createPartitions),
 	on(0, 2, (*Server).deleteGroups),
 	on(0, 2, (*Server).electLeaders),
@@ -83,8 +99,8 @@ func requestName(key int16) string {
 	return fmt.Sprintf("unknown-%d", key)
 }
 
-// warnEvery is how often the log warns of unsupported requests of one kind. A client that sends them
-// comes back again and again.
+// warnEvery is how often the log warns of unsupported requests of one kind, or of failed
+// authentications. A client that sends them comes back again and again.
 const warnEvery = time.Minute
 
 // warnings remembers when the log has warned of unsupported requests, by their kinds; kinds that the

@@ -52,8 +52,8 @@ func (s *Server) transactionCode(id string, err error, knowsFenced bool) int16 {
 func producerOf(id int64, epoch int16) txn.Producer { return txn.Producer{ID: id, Epoch: epoch} }
 
 // mayWrite returns an error if there is no such partition, or it is a view's.
-func (s *Server) mayWrite(name string, number int32) error {
-	t, err := s.broker.Topic(name)
+func mayWrite(c *call, name string, number int32) error {
+	t, err := c.topic(name)
 	switch {
 	case err != nil:
 		return err

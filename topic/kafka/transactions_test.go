@@ -19,7 +19,7 @@ import (
 )
 
 // transactional returns a client that produces transactionally.
-func transactional(t *testing.T, s *Server, id string, options ...kgo.Opt) *kgo.Client {
+func transactional(t testing.TB, s *Server, id string, options ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	return client(t, s, append(options, kgo.TransactionalID(id), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
 }

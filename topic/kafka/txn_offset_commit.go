@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/catalog"
 	"github.com/sluice-project/sluice/topic/group"
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 	"github.com/sluice-project/sluice/topic/txn"
 )
 
@@ -21,11 +23,14 @@ import (
 //   - 2: the leader epoch of the last record read.
 //   - 3: the member and its generation: a member of an old generation changes nothing.
 //   - 4: TRANSACTION_ABORTABLE, which does not occur. 5: would add the group by itself.
-func (s *Server) txnOffsetCommit(_ *call, r *kmsg.TxnOffsetCommitRequest) answer {
+func (s *Server) txnOffsetCommit(c *call, r *kmsg.TxnOffsetCommitRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		response := r.ResponseKind().(*kmsg.TxnOffsetCommitResponse)
-		offsets, err := s.offsetsOfTxn(r, response)
+		offsets, err := s.offsetsOfTxn(c, r, response)
 		var all int16
+		if refused := cmp.Or(c.authorize(auth.Transaction, r.TransactionalID), c.authorize(auth.Group, r.Group)); refused != nil {
+			err = refused
+		}
 		if err == nil {
 			all, err = s.addOffsets(ctx, r, offsets)
 		}
@@ -44,7 +49,7 @@ func (s *Server) txnOffsetCommit(_ *call, r *kmsg.TxnOffsetCommitRequest) answer
 }
 
 // offsetsOfTxn returns the offsets of a request, and answers those of unknown partitions.
-func (s *Server) offsetsOfTxn(r *kmsg.TxnOffsetCommitRequest, response *kmsg.TxnOffsetCommitResponse) (txn.Offsets, error) {
+func (s *Server) offsetsOfTxn(c *call, r *kmsg.TxnOffsetCommitRequest, response *kmsg.TxnOffsetCommitResponse) (txn.Offsets, error) {
 	offsets := txn.Offsets{}
 	most := s.broker.Config().Groups.OffsetMetadataBytes
 	var failed error
@@ -53,7 +58,7 @@ func (s *Server) offsetsOfTxn(r *kmsg.TxnOffsetCommitRequest, response *kmsg.Txn
 		answered := &response.Topics[i]
 		answered.Topic = t.Topic
 		answered.Partitions = make([]kmsg.TxnOffsetCommitResponseTopicPartition, len(t.Partitions))
-		existing, missing := s.broker.Topic(t.Topic)
+		existing, missing := c.topic(t.Topic)
 		for j, p := range t.Partitions {
 			answered.Partitions[j].Partition = p.Partition
 			err := missing

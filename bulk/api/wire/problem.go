@@ -16,7 +16,7 @@ const (
 	// CodeStatus: the action's status does not allow the request, or a run of a
 	// schedule cannot start now.
 	CodeStatus = "status"
-	// CodeForbidden: the action's target is not for its tenant.
+	// CodeForbidden: the target of the action is not for its tenant, or the token is not for the tenant or the type.
 	CodeForbidden = "forbidden"
 
 	CodeNotFound    = problem.NotFound

@@ -153,8 +153,12 @@ func (f *Flags) Open(command *cobra.Command, options ...kgo.Opt) (*Client, error
 	if err != nil {
 		return nil, err
 	}
+	account, err := login(command, secure != nil)
+	if err != nil {
+		return nil, err
+	}
 	client, err := kgo.NewClient(append([]kgo.Opt{
-		kgo.DialTLSConfig(secure), kgo.SeedBrokers(addresses...), kgo.ClientID("sluice"), kgo.RetryTimeoutFn(retryTimeout), kgo.DialTimeout(brokerReach),
+		kgo.DialTLSConfig(secure), kgo.SASL(account...), kgo.SeedBrokers(addresses...), kgo.ClientID("sluice"), kgo.RetryTimeoutFn(retryTimeout), kgo.DialTimeout(brokerReach),
 	}, options...)...)
 	if err != nil {
 		return nil, exit.Usage("%w", err)
@@ -165,6 +169,9 @@ func (f *Flags) Open(command *cobra.Command, options ...kgo.Opt) (*Client, error
 		client.Close()
 		if command.Context().Err() != nil {
 			return nil, command.Context().Err()
+		}
+		if err := refused(err); err != nil {
+			return nil, err
 		}
 		return nil, fmt.Errorf("no broker at %s (%w): start one with \"sluice serve\", or name another with --brokers",
 			strings.Join(addresses, ", "), exit.Innermost(err))

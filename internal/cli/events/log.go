@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl"
 
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
@@ -77,10 +78,11 @@ type ClusterLog struct {
 const eventAnswer = 30 * time.Second
 
 // NewClusterLog returns a log whose first request goes to a node at the given address.
-// It connects when needed, with TLS unless secure is nil. The caller closes it.
-func NewClusterLog(node topic.Advertised, secure *tls.Config) (*ClusterLog, error) {
+// It connects when needed, with TLS unless secure is nil, and authenticates if it is told how. The
+// caller closes it.
+func NewClusterLog(node topic.Advertised, secure *tls.Config, account ...sasl.Mechanism) (*ClusterLog, error) {
 	client, err := kgo.NewClient(
-		kgo.DialTLSConfig(secure),
+		kgo.DialTLSConfig(secure), kgo.SASL(account...),
 		kgo.SeedBrokers(net.JoinHostPort(node.Host, strconv.Itoa(int(node.Port)))), kgo.ClientID("sluice-events"),
 		kgo.RetryTimeout(eventAnswer), kgo.ProduceRequestTimeout(eventAnswer),
 	)

@@ -39,13 +39,54 @@ func (f *Flags) Add(command *cobra.Command) {
 // HTTP returns the client with which a command makes requests.
 func HTTP(command *cobra.Command) (*http.Client, error) {
 	secure, err := trust.TLS(command)
-	if err != nil || secure == nil {
-		return &http.Client{}, err
+	if err != nil {
+		return nil, err
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = secure
-	return &http.Client{Transport: transport}, nil
+	token, err := trust.Token(command)
+	if err != nil {
+		return nil, err
+	}
+	client := &http.Client{}
+	if secure != nil {
+		transport := http.DefaultTransport.(*http.Transport).Clone()
+		transport.TLSClientConfig = secure
+		client.Transport = transport
+	}
+	if token != "" {
+		client.Transport = showing{token, cmp.Or[http.RoundTripper](client.Transport, http.DefaultTransport)}
+		client.CheckRedirect = sameServer
+	}
+	return client, nil
 }
+
+// showing shows a token with each request that shows nothing else, such as the ticket of a visitor.
+type showing struct {
+	token string
+	next  http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s showing) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Header.Get("Authorization") == "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+s.token)
+	}
+	return s.next.RoundTrip(r)
+}
+
+// sameServer keeps a token from other servers.
+func sameServer(r *http.Request, via []*http.Request) error {
+	if first := via[0].URL; r.URL.Scheme != first.Scheme || r.URL.Host != first.Host || len(via) >= maxRedirects {
+		return fmt.Errorf("the server refers to %s, which does not get the token: name that server with --server", r.URL.Host)
+	}
+	return nil
+}
+
+// maxRedirects bounds the redirects of a request with a token.
+const maxRedirects = 10
+
+// notEstablished is the text of net/http for an HTTP/2 connection that has ended before its first answer.
+const notEstablished = "http2: client conn could not be established"
 
 // Base returns the URL of the server.
 func (f *Flags) Base() (string, error) {
@@ -87,7 +128,8 @@ func Distrust(base string, err error) error {
 		return fmt.Errorf("the certificate of %s is not trusted (%w): name its authority with --ca", base, untrusted.Err)
 	case errors.As(err, &alert) && alert.Op == "remote error":
 		return fmt.Errorf("%s refuses the connection (%w): show a certificate that it knows, with --client-cert and --client-key", base, alert.Err)
-	case strings.HasPrefix(base, "https:") && (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)):
+	case err != nil && strings.HasPrefix(base, "https:") &&
+		(errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || strings.Contains(err.Error(), notEstablished)):
 		return fmt.Errorf("%s has closed the connection (%w): if it asks for certificates, show one with --client-cert and --client-key", base, err)
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 )
 
 // serveBackup serves backups of what is in the data directory.
-func serveBackup(settings *config.Config, server *ops.Server, topics *topics, bulk, rooms *part, log *slog.Logger) error {
+func serveBackup(settings *config.Config, server *ops.Server, topics *topics, bulk, rooms, accounts *part, log *slog.Logger) error {
 	of := backup.Source{Data: settings.DataDir, Elsewhere: map[string]string{}, Logger: log}
 	if bulk.checkpoint != nil {
 		of.Parts = append(of.Parts, "bulk", "room")
@@ -40,6 +40,9 @@ func serveBackup(settings *config.Config, server *ops.Server, topics *topics, bu
 			}
 			if rooms.checkpoint != nil {
 				err = errors.Join(err, rooms.checkpoint(ctx, filepath.Join(dir, roomFolder)))
+			}
+			if accounts.checkpoint != nil {
+				err = errors.Join(err, accounts.checkpoint(ctx, dir))
 			}
 			return err
 		}

@@ -21,9 +21,12 @@ import (
 // maxTemplate bounds the size of a template.
 const maxTemplate = 1 << 20
 
-// openGate returns the public server in front of upstreams, as a part.
+// openGate returns the public server in front of upstreams, as a part, which is empty if there is none.
 func openGate(all *config.Config, of *rooms, connections *connlimit.Limiter, log *slog.Logger) (*part, error) {
 	settings, opened := &all.Gate, noPart()
+	if settings.HTTP == config.Off {
+		return opened, nil
+	}
 	languages, err := languagesOf(settings)
 	if err != nil {
 		return nil, err

@@ -81,7 +81,7 @@ func openBenchmarkGate(b *testing.B, state, upstream string) (address, cookies s
 		b.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	connections, server := openServer(settings, nil, log)
+	connections, server := openServer(settings, &accounts{}, nil, log)
 	of, err := openRooms(b.Context(), settings, server, nil, log)
 	if err != nil {
 		b.Fatal(err)

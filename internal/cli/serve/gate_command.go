@@ -11,7 +11,6 @@ import (
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/internal/cli/exit"
 	"github.com/sluice-project/sluice/lifecycle"
-	"github.com/sluice-project/sluice/ops"
 )
 
 // gateRoomSettings are the settings of a room that "sluice gate" has flags for.
@@ -73,22 +72,19 @@ gate.upstream. A file with gate.sites is a gate of many sites and rooms. Several
 func runGate(
 	ctx context.Context, settings *config.Config, load func() (*config.Config, error), object map[string]any, command *cobra.Command,
 ) (err error) {
-	log, err := ops.NewLogger(command.ErrOrStderr(), settings.Log.Format, settings.Log.Level)
+	log, secure, err := prepare(settings, false, command)
 	if err != nil {
 		return err
 	}
-	if err := checkListen(settings, false, log); err != nil {
-		return err
-	}
-	keepPrivate(settings, log)
 	if settings.State.IsEmbedded() {
 		log.Info(`no events of visitors are kept: a gate has no topics; "sluice serve" with gate.http is a gate that publishes them`)
 	}
-	secure, err := openTLS(settings, log)
+	accounts, err := openAccounts(ctx, settings, nil, log)
 	if err != nil {
 		return err
 	}
-	connections, server := openServer(settings, secure, log)
+	defer func() { err = errors.Join(err, accounts.close()) }()
+	connections, server := openServer(settings, accounts, secure, log)
 	of, err := openRooms(ctx, settings, server, nil, log)
 	if err != nil {
 		return err
@@ -101,8 +97,8 @@ func runGate(
 	if settings.Gate.Room != "" {
 		of.services = append(of.services, newRoomOfFlags(of.engine, settings.Gate.Room, object))
 	}
-	services := slices.Concat(of.services, []lifecycle.Service{server}, front.services, openPublic(settings, server, secure, connections, log),
-		[]lifecycle.Service{newSecrets(settings, load, log, of.secrets, front.secrets)})
+	services := slices.Concat(accounts.services, of.services, []lifecycle.Service{server}, front.services, openPublic(settings, server, secure, connections, log),
+		[]lifecycle.Service{newSecrets(settings, load, log, accounts.secrets, of.secrets, front.secrets)})
 	log.Info("serving", "gate", settings.Gate.HTTP, "sites", len(settings.Gate.AllSites()), "room", settings.Gate.Room, "upstream", settings.Gate.Upstream,
 		"http", settings.HTTP, "state", settings.State.String(), "data", settings.DataDir)
 	return lifecycle.Run(ctx, stopMargin, services...)

@@ -28,10 +28,15 @@ func TestCheckListen(t *testing.T) {
 		"kafka by a name":         {environ: []string{"SLUICE_KAFKA=node1:9092"}, err: `environment SLUICE_KAFKA: kafka: "node1:9092"`},
 		"certificates of clients": {environ: []string{"SLUICE_HTTP=:8080", "SLUICE_KAFKA=:9092", "SLUICE_TLS_CERT_FILE=listen_test.go", "SLUICE_TLS_KEY_FILE=listen_test.go", "SLUICE_TLS_CLIENT_CA_FILE=listen_test.go"}},
 		"TLS alone":               {environ: []string{"SLUICE_HTTP=:8080", "SLUICE_TLS_CERT_FILE=listen_test.go", "SLUICE_TLS_KEY_FILE=listen_test.go"}, err: `environment SLUICE_HTTP: http: ":8080"` + refused + "8080, or"},
-		"kafka off":               {environ: []string{"SLUICE_KAFKA=off"}},
-		"allowed":                 {environ: []string{"SLUICE_HTTP=[::]:1", "SLUICE_KAFKA=10.0.0.1:2", "SLUICE_INSECURE_LISTEN=true"}, warned: `settings="[http [::]:1 kafka 10.0.0.1:2]"`},
-		"allowed, not needed":     {environ: []string{"SLUICE_INSECURE_LISTEN=true"}},
-		"the gate is public":      {environ: []string{"SLUICE_GATE_HTTP=:80", "SLUICE_GATE_ROOM=shop", "SLUICE_GATE_UPSTREAM=http://shop"}},
+		"tokens over TLS": {
+			environ: []string{"SLUICE_HTTP=:8080", "SLUICE_ACCESS_ADMIN_TOKEN=an-admin-of-the-tests", "SLUICE_TLS_CERT_FILE=listen_test.go", "SLUICE_TLS_KEY_FILE=listen_test.go"},
+		},
+		"tokens in the clear": {environ: []string{"SLUICE_HTTP=:8080", "SLUICE_ACCESS_ADMIN_TOKEN=an-admin-of-the-tests"}, err: `environment SLUICE_HTTP: http: ":8080": others than this machine reach it, and their tokens would cross`},
+		"tokens, if allowed":  {environ: []string{"SLUICE_HTTP=:8080", "SLUICE_ACCESS_ADMIN_TOKEN=an-admin-of-the-tests", "SLUICE_INSECURE_LISTEN=true"}, warned: "http :8080"},
+		"kafka off":           {environ: []string{"SLUICE_KAFKA=off"}},
+		"allowed":             {environ: []string{"SLUICE_HTTP=[::]:1", "SLUICE_KAFKA=10.0.0.1:2", "SLUICE_INSECURE_LISTEN=true"}, warned: `settings="[http [::]:1 kafka 10.0.0.1:2]"`},
+		"allowed, not needed": {environ: []string{"SLUICE_INSECURE_LISTEN=true"}},
+		"the gate is public":  {environ: []string{"SLUICE_GATE_HTTP=:80", "SLUICE_GATE_ROOM=shop", "SLUICE_GATE_UPSTREAM=http://shop"}},
 	} {
 		settings, err := config.Load(nil, test.environ)
 		if err != nil {

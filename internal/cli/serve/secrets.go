@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 
@@ -24,7 +25,7 @@ type secrets struct {
 // calls the parts that are not nil.
 func newSecrets(settings *config.Config, load func() (*config.Config, error), log *slog.Logger, parts ...func(*config.Config) error) *secrets {
 	return &secrets{
-		Group: lifecycle.NewGroup(context.Background()), path: settings.File(), file: renew.NewFiles(settings.File()),
+		Group: lifecycle.NewGroup(context.Background()), path: cmp.Or(settings.File(), settings.Access.AdminTokenFile), file: renew.NewFiles(settings.File(), settings.Access.AdminTokenFile),
 		load: load, parts: parts, log: log,
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-project/sluice/access/api"
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/internal/connlimit"
 	"github.com/sluice-project/sluice/internal/renew"
@@ -87,25 +88,27 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 	if err != nil {
 		return err
 	}
-	log, err := ops.NewLogger(command.ErrOrStderr(), settings.Log.Format, settings.Log.Level)
+	log, secure, err := prepare(settings, true, command)
 	if err != nil {
 		return err
 	}
-	if err := checkListen(settings, true, log); err != nil {
-		return err
-	}
-	keepPrivate(settings, log)
-	secure, err := openTLS(settings, log)
+	stored, closeStore, err := openTopicStore(ctx, settings, log)
 	if err != nil {
 		return err
 	}
-	connections, server := openServer(settings, secure, log)
+	defer func() { err = errors.Join(err, closeStore()) }()
+	accounts, err := openAccounts(ctx, settings, stored, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, accounts.close()) }()
+	connections, server := openServer(settings, accounts, secure, log)
 	tracing, err := openTracing(ctx, settings, server, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, tracing.close()) }()
-	topics, err := openTopics(ctx, settings, server, secure, connections, log)
+	topics, err := openTopics(settings, stored, accounts.known, server, secure, connections, log)
 	if err != nil {
 		return err
 	}
@@ -120,19 +123,17 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 		return err
 	}
 	defer func() { err = errors.Join(err, rooms.close()) }()
-	if err := serveBackup(settings, server, topics, bulk, &rooms.part, log); err != nil {
+	if err := serveBackup(settings, server, topics, bulk, &rooms.part, &accounts.part, log); err != nil {
 		return err
 	}
 	// Services stop in reverse order: bulk and rooms publish to topics until they have
 	// stopped, and tracing sends the spans of all.
-	services := slices.Concat(tracing.services, topics.services, bulk.services, rooms.services, []lifecycle.Service{server}, openPublic(settings, server, secure, connections, log))
-	gate := noPart()
-	if settings.Gate.HTTP != config.Off {
-		if gate, err = openGate(settings, rooms, connections, log); err != nil {
-			return err
-		}
+	services := slices.Concat(tracing.services, accounts.services, topics.services, bulk.services, rooms.services, []lifecycle.Service{server}, openPublic(settings, server, secure, connections, log))
+	gate, err := openGate(settings, rooms, connections, log)
+	if err != nil {
+		return err
 	}
-	services = append(slices.Concat(services, gate.services), newSecrets(settings, load, log, bulk.secrets, rooms.secrets, gate.secrets))
+	services = append(slices.Concat(services, gate.services), newSecrets(settings, load, log, accounts.secrets, bulk.secrets, rooms.secrets, gate.secrets))
 	grace := max(0, settings.Bulk.ShutdownGrace) + stopMargin
 	if topics.member != nil {
 		services = append(services, topics.member)
@@ -143,12 +144,27 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 	return lifecycle.Run(ctx, grace, services...)
 }
 
+// prepare does what comes before everything else, for a server with topics or without: it returns the
+// log, and the configuration of TLS.
+func prepare(settings *config.Config, topics bool, command *cobra.Command) (*slog.Logger, *tls.Config, error) {
+	log, err := ops.NewLogger(command.ErrOrStderr(), settings.Log.Format, settings.Log.Level)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := checkListen(settings, topics, log); err != nil {
+		return nil, nil, err
+	}
+	keepPrivate(settings, log)
+	secure, err := openTLS(settings, log)
+	return log, secure, err
+}
+
 // checkListen refuses to listen where others reach what nothing authenticates, or warns of
 // it if the settings allow it.
 func checkListen(settings *config.Config, topics bool, log *slog.Logger) error {
 	exposed, err := settings.Unprotected(topics)
 	if len(exposed) > 0 {
-		log.Warn("others than this machine may do everything at these addresses: nothing authenticates them", "settings", exposed)
+		log.Warn("others than this machine reach these addresses, where nothing authenticates them, or tokens are sent in the clear", "settings", exposed)
 	}
 	return err
 }
@@ -169,15 +185,16 @@ func openTLS(settings *config.Config, log *slog.Logger) (*tls.Config, error) {
 
 // openServer returns the server of operators, and the bound on the connections of all
 // listeners.
-func openServer(settings *config.Config, secure *tls.Config, log *slog.Logger) (*connlimit.Limiter, *ops.Server) {
+func openServer(settings *config.Config, accounts *accounts, secure *tls.Config, log *slog.Logger) (*connlimit.Limiter, *ops.Server) {
 	connections := connlimit.New(connlimit.Bounds{
 		Total: settings.Connections, PerClient: settings.ConnectionsPerClient,
 		Exempt: slices.Concat(settings.Room.TrustedProxies.Prefixes(), settings.Gate.TrustedProxies.Prefixes()),
 	}, log)
 	server := ops.NewServer(ops.Options{
-		Addr: settings.HTTP, Hosts: settings.KnownHosts(), TLS: secure, Connections: connections, Pprof: settings.Pprof, Logger: log,
+		Addr: settings.HTTP, Hosts: settings.KnownHosts(), TLS: secure, Connections: connections, Pprof: settings.Pprof, Accounts: accounts.known, Logger: log,
 	})
 	server.Registry().MustRegister(connections)
+	api.Register(server.API(), accounts.known, log)
 	return connections, server
 }
 

@@ -8,6 +8,9 @@ import (
 	"log/slog"
 	"path/filepath"
 
+	"github.com/twmb/franz-go/pkg/sasl"
+
+	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/internal/cli/events"
@@ -43,47 +46,52 @@ type topics struct {
 	member *clusterMember
 }
 
-// openTopics opens the store of topics, the server for Kafka clients and the publishers
-// of events; it returns an empty part if topics are off. In a cluster it waits for a
-// majority of the nodes.
-func openTopics(ctx context.Context, settings *config.Config, server *ops.Server, secure *tls.Config, connections *connlimit.Limiter, log *slog.Logger) (*topics, error) {
-	if settings.Topic.Kafka == config.Off {
-		return &topics{part: *noPart()}, nil
+// openTopics opens the server for Kafka clients and the publishers of events; it returns an empty
+// part if topics are off, which have no store then.
+func openTopics(settings *config.Config, store topicStore, accounts *access.Accounts, server *ops.Server, secure *tls.Config, connections *connlimit.Limiter, log *slog.Logger) (*topics, error) {
+	opened := &topics{part: *noPart()}
+	if store == nil {
+		return opened, nil
 	}
-	cluster, err := clusterOptions(settings)
-	if err != nil {
-		return nil, err
-	}
-	store, err := openTopicStore(ctx, settings, cluster, log)
-	if err != nil {
-		return nil, err
-	}
-	opened := &topics{part: part{close: store.Close}}
 	opened.files, _ = store.(*filestore.Store)
 	of := settings.Topic.Config()
 	of.Advertise = settings.Advertised()
 	broker, err := broker.New(store, of, broker.WithLogger(log))
 	if err != nil {
-		return nil, errors.Join(err, opened.close())
+		return nil, err
 	}
-	edge := kafka.NewServer(broker, kafka.Options{Addr: settings.Topic.Kafka, Advertise: settings.Topic.Advertised(), Bound: connections.Listen, TLS: secure, Logger: log})
+	secret, err := settings.Cluster.SharedSecret()
+	if err != nil {
+		return nil, err
+	}
+	clients, err := newKafkaAccounts(accounts, secret)
+	if err != nil {
+		return nil, err
+	}
+	edge := kafka.NewServer(broker, kafka.Options{
+		Addr: settings.Topic.Kafka, Advertise: settings.Topic.Advertised(), Bound: connections.Listen, TLS: secure, Accounts: clients, Logger: log,
+	})
 	opened.services = []lifecycle.Service{storeHealth{store}, broker, edge}
 	var to events.Log = events.OwnLog{}
-	if cluster != nil {
+	if settings.Cluster.On() {
 		opened.member = newClusterMember(broker, log)
 		server.Ready("cluster", opened.member.ready)
 		between, err := eventsTLS(settings, log)
 		if err != nil {
-			return nil, errors.Join(err, opened.close())
+			return nil, err
 		}
-		leaders, err := events.NewClusterLog(of.Advertise, between)
+		var account []sasl.Mechanism
+		if clients != nil {
+			account = append(account, nodeLogin(secret))
+		}
+		leaders, err := events.NewClusterLog(of.Advertise, between, account...)
 		if err != nil {
-			return nil, errors.Join(err, opened.close())
+			return nil, err
 		}
 		to = leaders
 		opened.close = func() error {
 			leaders.Close()
-			return store.Close()
+			return nil
 		}
 	}
 	opened.publishers = publishers{bulk: events.ForBulk(broker, to, log), room: events.ForRooms(broker, to, log)}
@@ -103,17 +111,30 @@ type topicStore interface {
 	Err() error
 }
 
-// openTopicStore opens files, or with a cluster a node of it.
-func openTopicStore(ctx context.Context, settings *config.Config, cluster *natsstore.ClusterOptions, log *slog.Logger) (topicStore, error) {
+// openTopicStore opens files, or with a cluster a node of it, which waits for a majority of the nodes;
+// the store is nil if topics are off. It is closed when all that use it have stopped.
+func openTopicStore(ctx context.Context, settings *config.Config, log *slog.Logger) (store topicStore, closeStore func() error, err error) {
+	if settings.Topic.Kafka == config.Off {
+		return nil, func() error { return nil }, nil
+	}
+	cluster, err := clusterOptions(settings)
+	if err != nil {
+		return nil, nil, err
+	}
 	dir := filepath.Join(settings.DataDir, topicFolder)
 	if cluster == nil {
-		return filestore.Open(dir, filestore.Options{
+		store, err = filestore.Open(dir, filestore.Options{
 			SyncInterval: settings.Topic.SyncInterval(), DiskReserve: settings.DiskReserve, Logger: log,
 		})
+	} else {
+		store, err = natsstore.OpenCluster(ctx, dir, natsstore.Options{
+			SyncInterval: settings.Topic.SyncInterval(), DiskReserve: settings.DiskReserve, Logger: log, Cluster: cluster,
+		})
 	}
-	return natsstore.OpenCluster(ctx, dir, natsstore.Options{
-		SyncInterval: settings.Topic.SyncInterval(), DiskReserve: settings.DiskReserve, Logger: log, Cluster: cluster,
-	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return store, store.Close, nil
 }
 
 // storeHealth ends the process when the store has failed: the next start finds out what it has.
@@ -143,13 +164,13 @@ func serveMigration(settings *config.Config, server *ops.Server, store topic.Sto
 		return fmt.Errorf("cluster.secret has %d characters: want at least %d", len(secret), leastSecret)
 	}
 	if !store.Cluster().Alone() {
-		server.Mux().Handle(migrate.Prefix, migrate.NewTargetHandler(migrate.NewImport(store), secret, log))
+		server.Handle(migrate.Prefix, migrate.NewTargetHandler(migrate.NewImport(store), secret, log))
 		return nil
 	}
 	export, err := migrate.NewExport(store, broker)
 	if err != nil {
 		return err
 	}
-	server.Mux().Handle(migrate.Prefix, migrate.NewSourceHandler(export, secret, log))
+	server.Handle(migrate.Prefix, migrate.NewSourceHandler(export, secret, log))
 	return nil
 }

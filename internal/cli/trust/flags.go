@@ -25,6 +25,7 @@ func Add(command *cobra.Command) {
 	}
 	flags.String("ca", "", "`FILE` with the authority of the server's certificate\n(default $"+CAVariable+", or those of the system)")
 	flags.String("client-cert", "", "`FILE` with the certificate to show to the server (default $"+CertVariable+")")
+	flags.String("token-file", "", "`FILE` with the token to show (default the token in $"+TokenVariable+")")
 	flags.String("client-key", "", "`FILE` with that certificate's key (default $"+KeyVariable+")")
 }
 

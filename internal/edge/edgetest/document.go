@@ -46,7 +46,7 @@ func Read(t testing.TB, handler http.Handler) Document {
 func (d Document) Operations() []string {
 	var all []string
 	for path, item := range d.Paths {
-		for method, op := range methods(item) {
+		for method, op := range Methods(item) {
 			if op != nil {
 				all = append(all, method+" "+path)
 			}
@@ -55,7 +55,8 @@ func (d Document) Operations() []string {
 	return all
 }
 
-func methods(item *huma.PathItem) map[string]*huma.Operation {
+// Methods returns the operations of a path, by their methods; nil: there is none.
+func Methods(item *huma.PathItem) map[string]*huma.Operation {
 	return map[string]*huma.Operation{
 		http.MethodGet: item.Get, http.MethodPut: item.Put, http.MethodPost: item.Post, http.MethodDelete: item.Delete, http.MethodPatch: item.Patch,
 	}
@@ -71,7 +72,7 @@ func (d Document) find(r *http.Request) *huma.Operation {
 			matches = want[i] == got[i] || strings.HasPrefix(want[i], "{") && got[i] != ""
 		}
 		if matches {
-			return methods(item)[r.Method]
+			return Methods(item)[r.Method]
 		}
 	}
 	return nil

@@ -18,6 +18,10 @@ const (
 	Method = "method"
 	// CrossOrigin: a page of another origin sent the request.
 	CrossOrigin = "cross_origin"
+	// Unauthenticated: the request does not show a valid token.
+	Unauthenticated = "unauthenticated"
+	// Forbidden: the token does not have the right that the request needs.
+	Forbidden = "forbidden"
 	// Host: the request asks for a host that this server does not know.
 	Host = "host"
 	// Timeout: the body did not arrive in time.

@@ -1,10 +1,14 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic/group"
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
 // AddPartitionsToTxn: versions 0 to 3.
@@ -15,17 +19,18 @@ import (
 //
 //   - 2: PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH.
 //   - 4, 5: would be for brokers.
-func (s *Server) addPartitionsToTxn(_ *call, r *kmsg.AddPartitionsToTxnRequest) answer {
+func (s *Server) addPartitionsToTxn(c *call, r *kmsg.AddPartitionsToTxnRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		response := r.ResponseKind().(*kmsg.AddPartitionsToTxnResponse)
 		response.Topics = make([]kmsg.AddPartitionsToTxnResponseTopic, len(r.Topics))
+		refusedID := c.authorize(auth.Transaction, r.TransactionalID)
 		partitions, refused := map[string][]int32{}, false
 		for i, t := range r.Topics {
 			answered := &response.Topics[i]
 			answered.Topic = t.Topic
 			answered.Partitions = make([]kmsg.AddPartitionsToTxnResponseTopicPartition, len(t.Partitions))
 			for j, number := range t.Partitions {
-				err := s.mayWrite(t.Topic, number)
+				err := cmp.Or(refusedID, mayWrite(c, t.Topic, number))
 				refused = refused || err != nil
 				answered.Partitions[j].Partition, answered.Partitions[j].ErrorCode = number, code(err)
 				partitions[t.Topic] = append(partitions[t.Topic], number)
@@ -43,6 +48,26 @@ func (s *Server) addPartitionsToTxn(_ *call, r *kmsg.AddPartitionsToTxnRequest) 
 				}
 			}
 		}
+		return response
+	}
+}
+
+// AddOffsetsToTxn: versions 0 to 3.
+//
+// Adds a group to the transaction of a producer, which then commits offsets for it with
+// TxnOffsetCommit.
+//
+//   - 2: PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH.
+//   - 4: would add TRANSACTION_ABORTABLE.
+func (s *Server) addOffsetsToTxn(c *call, r *kmsg.AddOffsetsToTxnRequest) answer {
+	return func(ctx context.Context) kmsg.Response {
+		response := r.ResponseKind().(*kmsg.AddOffsetsToTxnResponse)
+		if err := cmp.Or(c.authorize(auth.Transaction, r.TransactionalID), c.authorize(auth.Group, r.Group), group.CheckName(r.Group)); err != nil {
+			response.ErrorCode = s.groupCode(r.Group, err)
+			return response
+		}
+		err := s.broker.Transactions().AddGroup(ctx, r.TransactionalID, producerOf(r.ProducerID, r.ProducerEpoch), r.Group)
+		response.ErrorCode = s.transactionCode(r.TransactionalID, err, r.Version >= 2)
 		return response
 	}
 }

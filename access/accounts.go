@@ -1,0 +1,247 @@
+package access
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/sha512"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-project/sluice/lifecycle"
+)
+
+const (
+	// MaxTokens is the most tokens.
+	MaxTokens = 1000
+	// Follow is how often an instance looks whether another has changed the tokens.
+	Follow = 2 * time.Second
+	// AdminName is the name of the admin token of the settings.
+	AdminName = "admin"
+	// LeastAdmin is the least length of the admin token.
+	LeastAdmin = 20
+
+	callTime = 5 * time.Second // bounds a call of the store
+)
+
+var (
+	// ErrUnknown means that no token has the secret, or not any more.
+	ErrUnknown = errors.New("access: nobody has this token: it was revoked, rotated or never made")
+	// ErrExpired means that the token has ended.
+	ErrExpired = errors.New("access: the token has expired")
+)
+
+// The mechanisms of SCRAM.
+const (
+	ScramSHA256 = "SCRAM-SHA-256"
+	ScramSHA512 = "SCRAM-SHA-512"
+)
+
+// ScramKeys are what a server needs to verify SCRAM (RFC 5802).
+type ScramKeys struct {
+	Salt           []byte
+	Iterations     int
+	Stored, Server []byte
+}
+
+// Options configure Accounts.
+type Options struct {
+	// Logger gets failures to follow the store. Default slog.Default().
+	Logger *slog.Logger
+}
+
+// Accounts knows the tokens. It is a lifecycle.Service, and safe for concurrent use.
+type Accounts struct {
+	*lifecycle.Group
+	store  Store
+	logger *slog.Logger
+	admin  atomic.Pointer[record]
+	known  atomic.Pointer[snapshot]
+	seed   []byte // of the keys of names that nobody has
+
+	mu     sync.Mutex // of reading and changing the document
+	failed bool       // the last read failed
+}
+
+// snapshot is the document as it was read.
+type snapshot struct {
+	*document
+	version string
+	byHash  map[hash]*record
+	byName  map[string]*record
+}
+
+func newSnapshot(d *document, version string) *snapshot {
+	s := &snapshot{document: d, version: version, byHash: map[hash]*record{}, byName: map[string]*record{}}
+	for i := range d.Tokens {
+		r := &d.Tokens[i]
+		s.byHash[r.hash], s.byName[r.Name] = r, r
+	}
+	return s
+}
+
+// New returns the accounts of a store, and one more: the admin token of the settings. It knows the others once it is
+// started.
+func New(store Store, admin string, options Options) (*Accounts, error) {
+	a := &Accounts{Group: lifecycle.NewGroup(context.Background()), store: store, logger: options.Logger, seed: random(secretBytes)}
+	if a.logger == nil {
+		a.logger = slog.Default()
+	}
+	a.known.Store(newSnapshot(&document{}, ""))
+	return a, a.SetAdmin(admin)
+}
+
+// SetAdmin replaces the admin token. The one before is unknown at once.
+func (a *Accounts) SetAdmin(secret string) error {
+	if len(secret) < LeastAdmin {
+		return fmt.Errorf("the admin token has %d characters: want at least %d", len(secret), LeastAdmin)
+	}
+	if old := a.admin.Load(); old != nil && old.hash == sha256.Sum256([]byte(secret)) {
+		return nil
+	}
+	r := &record{Token: Token{Principal: Principal{Name: AdminName, Roles: []Role{Admin}}}}
+	if err := r.setSecret(secret); err != nil {
+		return err
+	}
+	r.hash = hash(r.Hash)
+	a.admin.Store(r)
+	return nil
+}
+
+// Name implements lifecycle.Service.
+func (a *Accounts) Name() string { return "accounts" }
+
+// Start reads the tokens, and follows their changes.
+func (a *Accounts) Start(ctx context.Context) error {
+	if err := a.refresh(ctx); err != nil {
+		return fmt.Errorf("read the tokens: %w", err)
+	}
+	a.Go("follow the store", func(ctx context.Context) error {
+		for lifecycle.Sleep(ctx, nil, Follow) {
+			a.report(a.refresh(ctx))
+		}
+		return nil
+	})
+	return nil
+}
+
+// refresh reads the document.
+func (a *Accounts) refresh(ctx context.Context) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, err := a.read(ctx)
+	return err
+}
+
+// read reads the document. a.mu is held.
+func (a *Accounts) read(ctx context.Context) (*snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	text, version, err := a.store.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if now := a.known.Load(); version == now.version {
+		return now, nil
+	}
+	d, err := decode(text)
+	if err != nil {
+		return nil, err
+	}
+	s := newSnapshot(d, version)
+	a.known.Store(s)
+	return s, nil
+}
+
+// report logs the first failure of several, and that reading works again.
+func (a *Accounts) report(err error) {
+	switch {
+	case err != nil && !a.failed && !errors.Is(err, context.Canceled):
+		a.logger.Error("the tokens cannot be read: those that were read last hold, and a revocation by another instance does not reach this one", "error", err)
+	case err == nil && a.failed:
+		a.logger.Info("the tokens can be read again")
+	}
+	a.failed = err != nil
+}
+
+// Bearer returns who has a secret: ErrUnknown if nobody has, ErrExpired if the token has ended.
+func (a *Accounts) Bearer(secret string) (*Principal, error) {
+	var stack [128]byte // longer secrets, which nobody has, are copied to the heap
+	return a.byHash(sha256.Sum256(append(stack[:0], secret...)))
+}
+
+func (a *Accounts) byHash(sum hash) (*Principal, error) {
+	r := a.admin.Load()
+	if r.hash != sum {
+		if r = a.known.Load().byHash[sum]; r == nil {
+			return nil, ErrUnknown
+		}
+	}
+	return r.valid()
+}
+
+func (r *record) valid() (*Principal, error) {
+	if r.expired(time.Now()) {
+		return nil, ErrExpired
+	}
+	return &r.Principal, nil
+}
+
+// Scram returns who has a name, and the keys with which they prove it by a mechanism; a mechanism that does not exist
+// panics. Errors are those of Bearer. With ErrUnknown it returns keys that are always the same for the name, and that
+// nobody can prove to have: clients do not find out which names exist.
+func (a *Accounts) Scram(name, mechanism string) (*Principal, ScramKeys, error) {
+	r := a.admin.Load()
+	if name != AdminName {
+		r = a.known.Load().byName[name]
+	}
+	if r == nil {
+		return nil, a.decoy(name).scram(mechanism), ErrUnknown
+	}
+	p, err := r.valid()
+	return p, r.scram(mechanism), err
+}
+
+// decoy returns the keys of a name that nobody has.
+func (a *Accounts) decoy(name string) *record {
+	derive := func(key string) []byte {
+		mac := hmac.New(sha512.New, a.seed)
+		mac.Write([]byte(key + name))
+		return mac.Sum(nil)
+	}
+	stored, server := derive("stored "), derive("server ")
+	return &record{
+		Salt: derive("salt ")[:saltBytes],
+		S256: keyPair{stored[:sha256.Size], server[:sha256.Size]}, S512: keyPair{stored, server},
+	}
+}
+
+func (r *record) scram(mechanism string) ScramKeys {
+	pair := r.S256
+	switch mechanism {
+	case ScramSHA256:
+	case ScramSHA512:
+		pair = r.S512
+	default:
+		panic("access: there is no mechanism " + mechanism)
+	}
+	return ScramKeys{Salt: r.Salt, Iterations: Iterations, Stored: pair.Stored, Server: pair.Server}
+}
+
+// Valid reports whether somebody who was known still is. Open connections and streams ask it every second. Without
+// accounts everybody is.
+func (a *Accounts) Valid(p *Principal) bool {
+	if a == nil || p == nil {
+		return true
+	}
+	_, err := a.byHash(p.hash)
+	return err == nil
+}
+
+// Explain returns the text of an error of this package for clients.
+func Explain(err error) string { return strings.TrimPrefix(err.Error(), "access: ") }

@@ -1,0 +1,92 @@
+package access
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+// Principal is somebody who is known, with what they may do. It does not change.
+type Principal struct {
+	// ID is that of the token, "" for the admin token of the settings.
+	ID string `json:"id,omitempty"`
+	// Name is that of the token, and unique; AdminName for the admin token.
+	Name  string `json:"name"`
+	Roles []Role `json:"roles"`
+	// The limits: each is a name, or a prefix that ends with "*". Empty: all.
+	Tenants []string `json:"tenants,omitempty"`
+	Types   []string `json:"types,omitempty"`
+	Rooms   []string `json:"rooms,omitempty"`
+	Topics  []string `json:"topics,omitempty"`
+	Groups  []string `json:"groups,omitempty"`
+	// Expires is when the token ends; zero: never.
+	Expires time.Time `json:"expires,omitzero"`
+
+	hash hash // of the secret
+}
+
+// May reports whether one of the roles has a right.
+func (p *Principal) May(right Right) bool {
+	if p == nil || right == Open {
+		return true
+	}
+	for _, role := range p.Roles {
+		if role.Rights()&right == right {
+			return true
+		}
+	}
+	return false
+}
+
+// Tenant reports whether a tenant is within the limits.
+func (p *Principal) Tenant(name string) bool { return p == nil || within(p.Tenants, name) }
+
+// Type reports whether a job type is within the limits.
+func (p *Principal) Type(name string) bool { return p == nil || within(p.Types, name) }
+
+// Room reports whether a room is within the limits.
+func (p *Principal) Room(name string) bool { return p == nil || within(p.Rooms, name) }
+
+// Topic reports whether a topic is within the limits.
+func (p *Principal) Topic(name string) bool { return p == nil || within(p.Topics, name) }
+
+// Group reports whether a consumer group is within the limits. Somebody who is limited to topics and does not consume
+// has no groups.
+func (p *Principal) Group(name string) bool {
+	return p == nil || within(p.Groups, name) && (len(p.Topics) == 0 || p.May(Consume))
+}
+
+// Transaction reports whether a transactional id is within the limits of topics, or begins with the name of the token
+// and "-". So producers cannot fence those of others.
+func (p *Principal) Transaction(id string) bool {
+	return p == nil || within(p.Topics, id) || strings.HasPrefix(id+"-", p.Name+"-")
+}
+
+func within(limits []string, name string) bool {
+	for _, limit := range limits {
+		prefix, open := strings.CutSuffix(limit, "*")
+		if limit == name || open && strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return len(limits) == 0
+}
+
+// expired reports whether the token has ended.
+func (p *Principal) expired(now time.Time) bool { return !p.Expires.IsZero() && !now.Before(p.Expires) }
+
+// Nobody sends requests to what is Open, without a valid token.
+var Nobody = &Principal{}
+
+type contextKey struct{}
+
+// With returns a context of a request of somebody.
+func With(ctx context.Context, p *Principal) context.Context {
+	return context.WithValue(ctx, contextKey{}, p)
+}
+
+// From returns who sent the request of a context; nil if accounts are off.
+func From(ctx context.Context) *Principal {
+	p, _ := ctx.Value(contextKey{}).(*Principal)
+	return p
+}

@@ -1,0 +1,26 @@
+// kafkajs authenticates by each mechanism to a running server: BROKER is its address, SECRET the admin
+// token.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import kafkajs from 'kafkajs'
+
+// topics lists the topics with a secret.
+async function topics(mechanism, password) {
+  const kafka = new kafkajs.Kafka({
+    brokers: [process.env.BROKER], sasl: { mechanism, username: 'admin', password }, retry: { retries: 0 }, logLevel: kafkajs.logLevel.NOTHING,
+  })
+  const admin = kafka.admin()
+  try {
+    await admin.connect()
+    return await admin.listTopics()
+  } finally {
+    await admin.disconnect()
+  }
+}
+
+for (const mechanism of ['plain', 'scram-sha-256', 'scram-sha-512']) {
+  test(mechanism, async () => {
+    assert.deepEqual(await topics(mechanism, process.env.SECRET), [])
+    await assert.rejects(topics(mechanism, 'wrong'), { name: 'KafkaJSSASLAuthenticationError' })
+  })
+}

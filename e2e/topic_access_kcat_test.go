@@ -1,0 +1,74 @@
+//go:build kcat
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// librdkafka authenticates by each mechanism; it says why it may not, and what it may not do. A token that
+// is revoked ends a consumer that waits.
+func TestKcatWithTokens(t *testing.T) {
+	t.Parallel()
+	s := withAccounts(t, "--state", "off")
+	for _, name := range []string{"orders", "payments"} {
+		if out, err := s.run(adminToken, "", "topic create "+name+" --brokers "+s.kafka); err != nil {
+			t.Fatal(err, out)
+		}
+	}
+	secret := s.create("till", "--role producer --role consumer --topic orders --group till-*")
+	command := func(mechanism, password string, args ...string) *exec.Cmd {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		t.Cleanup(cancel)
+		return exec.CommandContext(ctx, "kcat", append([]string{
+			"-b", s.kafka, "-m", "5", "-X", "security.protocol=sasl_ssl", "-X", "ssl.ca.location=" + s.ca,
+			"-X", "sasl.mechanism=" + mechanism, "-X", "sasl.username=till", "-X", "sasl.password=" + password,
+		}, args...)...)
+	}
+	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
+		produce := command(mechanism, secret, "-P", "-t", "orders")
+		produce.Stdin = strings.NewReader(mechanism + "\n")
+		if out, err := produce.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v, %s", mechanism, err, out)
+		}
+		if out, err := command(mechanism, secret, "-C", "-t", "orders", "-o", "-1", "-e", "-q").Output(); err != nil || string(out) != mechanism+"\n" {
+			t.Errorf("%s: %v, %q", mechanism, err, out)
+		}
+		if out, err := command(mechanism, secret, "-L").CombinedOutput(); err != nil || !strings.Contains(string(out), `"orders"`) || strings.Contains(string(out), "payments") {
+			t.Errorf("%s: the topics: %v, %s", mechanism, err, out)
+		}
+		if out, err := command(mechanism, secret, "-C", "-t", "payments", "-e").CombinedOutput(); err == nil || !strings.Contains(string(out), "authorization failed") {
+			t.Errorf("%s: a topic without a right: %v, %s", mechanism, err, out)
+		}
+	}
+	if out, err := command("SCRAM-SHA-256", "wrong", "-L").CombinedOutput(); err == nil || !strings.Contains(string(out), "SASL authentication error: unknown name or wrong secret") {
+		t.Errorf("with a wrong password: %v, %s", err, out)
+	}
+	waits := command("SCRAM-SHA-256", secret, "-G", "till-1", "orders", "-u", "-X", "auto.offset.reset=earliest")
+	waits.Stderr = &strings.Builder{}
+	records, err := waits.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := waits.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(records, make([]byte, len("PLAIN\n"))); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := s.run(adminToken, "", "token revoke till --server https://"+s.addr); err != nil {
+		t.Fatal(err, out)
+	}
+	began := time.Now()
+	_, _ = io.Copy(io.Discard, records)
+	err = waits.Wait()
+	if exited, ok := errors.AsType[*exec.ExitError](err); !ok || exited.ExitCode() != 1 {
+		t.Errorf("a consumer whose token was revoked ends with %v after %v: %s", err, time.Since(began), waits.Stderr)
+	}
+}

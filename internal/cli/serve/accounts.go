@@ -1,0 +1,62 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/sluice-project/sluice/access"
+	"github.com/sluice-project/sluice/access/filestore"
+	"github.com/sluice-project/sluice/access/metastore"
+	"github.com/sluice-project/sluice/access/redisstore"
+	"github.com/sluice-project/sluice/config"
+	"github.com/sluice-project/sluice/lifecycle"
+)
+
+// accounts are the tokens of this process, or of all that share its state.
+type accounts struct {
+	part
+	// known is nil if accounts are off.
+	known *access.Accounts
+}
+
+// openAccounts opens the store of tokens: where the state of rooms and bulk is if that is in Redis, in the metadata of
+// topics if this is a node of a cluster, and otherwise in the data directory. Topics are nil if they are off.
+func openAccounts(ctx context.Context, settings *config.Config, topics topicStore, log *slog.Logger) (*accounts, error) {
+	opened := &accounts{part: *noPart()}
+	if !settings.Access.On() {
+		return opened, nil
+	}
+	var store access.Store
+	switch {
+	case !settings.State.IsOff() && !settings.State.IsEmbedded():
+		ctx, cancel := context.WithTimeout(ctx, stateTimeout)
+		defer cancel()
+		redis, err := redisstore.Open(ctx, redisstore.Options{URL: settings.State.URL(), Logger: log})
+		if err != nil {
+			return nil, fmt.Errorf("open tokens at %s: %w", settings.State, err)
+		}
+		store, opened.close = redis, redis.Close
+	case settings.Cluster.On():
+		store = metastore.New(topics.Meta())
+	default:
+		file := filestore.New(settings.DataDir)
+		store, opened.checkpoint = file, file.CopyTo
+	}
+	admin, err := settings.Access.Token()
+	if err != nil {
+		return nil, fmt.Errorf("access.admin_token_file: %w", err)
+	}
+	if opened.known, err = access.New(store, admin, access.Options{Logger: log}); err != nil {
+		return nil, err
+	}
+	opened.services = []lifecycle.Service{opened.known}
+	opened.secrets = func(settings *config.Config) error {
+		admin, err := settings.Access.Token()
+		if err != nil {
+			return err
+		}
+		return opened.known.SetAdmin(admin)
+	}
+	return opened, nil
+}

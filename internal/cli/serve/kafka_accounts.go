@@ -1,0 +1,131 @@
+package serve
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/sluice-project/sluice/access"
+	"github.com/sluice-project/sluice/internal/clusterkey"
+	"github.com/sluice-project/sluice/topic/kafka/auth"
+)
+
+// kafkaAccounts are the accounts as the server for Kafka clients sees them, and one more: that of the
+// cluster's nodes.
+type kafkaAccounts struct {
+	*access.Accounts
+	// node are the keys of the nodes' account; without a cluster nobody has it.
+	node *access.ScramKeys
+}
+
+// newKafkaAccounts returns the accounts for Kafka clients; nil without accounts. The nodes of a cluster
+// prove that they have its secret, "" without a cluster.
+func newKafkaAccounts(accounts *access.Accounts, cluster string) (auth.Accounts, error) {
+	if accounts == nil {
+		return nil, nil
+	}
+	a := &kafkaAccounts{Accounts: accounts}
+	if cluster != "" {
+		keys, err := access.ScramSHA256Keys(nodeSecret(cluster), []byte(nodeAccount))
+		if err != nil {
+			return nil, err
+		}
+		a.node = &keys
+	}
+	return a, nil
+}
+
+// Secret implements auth.Accounts.
+func (a *kafkaAccounts) Secret(secret string) (auth.Principal, error) {
+	p, err := a.Bearer(secret)
+	if err != nil {
+		return nil, explained(err)
+	}
+	return kafkaPrincipal{p, a.Accounts}, nil
+}
+
+// Scram implements auth.Accounts.
+func (a *kafkaAccounts) Scram(mechanism, name string) (auth.Principal, auth.ScramKeys, error) {
+	if name == nodeAccount && a.node != nil && mechanism == access.ScramSHA256 {
+		return node{}, scramKeys(*a.node), nil
+	}
+	p, keys, err := a.Accounts.Scram(name, mechanism)
+	return kafkaPrincipal{p, a.Accounts}, scramKeys(keys), explained(err)
+}
+
+func scramKeys(of access.ScramKeys) auth.ScramKeys {
+	return auth.ScramKeys{Salt: of.Salt, Iterations: of.Iterations, StoredKey: of.Stored, ServerKey: of.Server}
+}
+
+// explained returns an error of accounts in words for clients.
+func explained(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(access.Explain(err))
+}
+
+// kafkaPrincipal is somebody with a token.
+type kafkaPrincipal struct {
+	*access.Principal
+	accounts *access.Accounts
+}
+
+// Name implements auth.Principal.
+func (p kafkaPrincipal) Name() string { return p.Principal.Name }
+
+// Expires implements auth.Principal.
+func (p kafkaPrincipal) Expires() time.Time { return p.Principal.Expires }
+
+// Valid implements auth.Principal.
+func (p kafkaPrincipal) Valid() bool { return p.accounts.Valid(p.Principal) }
+
+// ownTopics begins the names of the topics that only servers write.
+const ownTopics = "sluice."
+
+// May implements auth.Principal. Requests without a row in the table are refused.
+func (p kafkaPrincipal) May(request int16, of auth.Resource, name string) bool {
+	right, known := access.Request(request)
+	if !known || !p.Principal.May(right) {
+		return false
+	}
+	switch of {
+	case auth.Topic:
+		return p.Topic(name) && (right != access.Produce || !strings.HasPrefix(name, ownTopics))
+	case auth.Group:
+		return p.Group(name)
+	case auth.Transaction:
+		return p.Transaction(name)
+	default:
+		return true
+	}
+}
+
+// nodeAccount is the name of the account of nodes. No token can have it.
+const nodeAccount = "$node"
+
+// nodeSecret returns the secret of the account of nodes.
+func nodeSecret(cluster string) string { return clusterkey.Derive(cluster, clusterkey.Kafka) }
+
+// nodeLogin returns how a node authenticates to the others.
+func nodeLogin(cluster string) sasl.Mechanism {
+	return scram.Auth{User: nodeAccount, Pass: nodeSecret(cluster)}.AsSha256Mechanism()
+}
+
+// node is a node of the cluster. It may do everything.
+type node struct{}
+
+// Name implements auth.Principal.
+func (node) Name() string { return nodeAccount }
+
+// Expires implements auth.Principal.
+func (node) Expires() time.Time { return time.Time{} }
+
+// Valid implements auth.Principal.
+func (node) Valid() bool { return true }
+
+// May implements auth.Principal.
+func (node) May(int16, auth.Resource, string) bool { return true }

@@ -1,0 +1,102 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluice-project/sluice/access"
+	"github.com/sluice-project/sluice/internal/edge"
+	"github.com/sluice-project/sluice/internal/edge/problem"
+	"github.com/sluice-project/sluice/lifecycle"
+)
+
+// revokedAge is how long after it has ended somebody's requests may go on.
+const revokedAge = time.Second
+
+// guard admits requests of those who show a valid token with the right that they need. It implements edge.Guard.
+type guard struct {
+	accounts *access.Accounts // nil: anybody may do everything
+	attempts *access.Attempts
+	refused  *prometheus.CounterVec
+}
+
+func newGuard(accounts *access.Accounts) *guard {
+	return &guard{accounts: accounts, attempts: access.NewAttempts(), refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sluice_http_refused_total",
+		Help: "Requests for operators that were refused: unauthenticated (no valid token), forbidden (the token lacks the right), too_many (failed attempts).",
+	}, []string{"reason"})}
+}
+
+// Admit implements edge.Guard.
+func (g *guard) Admit(w http.ResponseWriter, r *http.Request, right access.Right) (*http.Request, *edge.Error) {
+	if g.accounts == nil {
+		return r, nil
+	}
+	p, err := g.sender(r)
+	switch {
+	case err != nil && right == access.Open:
+		p = access.Nobody
+	case err != nil:
+		return nil, g.unknown(r, err)
+	case !p.May(right):
+		g.refused.WithLabelValues("forbidden").Inc()
+		return nil, edge.Refuse(http.StatusForbidden, problem.Forbidden, "the token "+p.Name+" lacks the right "+right.String()+": want a token with one of the roles "+access.JoinRoles(access.RolesWith(right)))
+	default:
+		if a, ok := w.(*reply); ok {
+			a.streams.sentBy(a, p)
+		}
+	}
+	return r.WithContext(access.With(r.Context(), p)), nil
+}
+
+var errNoToken = errors.New("this needs a token: want the header Authorization: Bearer <token>, which commands take from SLUICE_TOKEN or --token-file")
+
+// sender returns who sent a request.
+func (g *guard) sender(r *http.Request) (*access.Principal, error) {
+	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return nil, errNoToken
+	}
+	return g.accounts.Bearer(strings.TrimSpace(secret))
+}
+
+// unknown refuses a request of somebody who is not known. An address may fail a few times.
+func (g *guard) unknown(r *http.Request, err error) *edge.Error {
+	address, _ := netip.ParseAddrPort(r.RemoteAddr) // without one, all such requests count together
+	if wait := g.attempts.Failed(address.Addr()); wait > 0 {
+		g.refused.WithLabelValues("too_many").Inc()
+		return edge.Refuse(http.StatusTooManyRequests, problem.Busy, "too many requests without a valid token came from this address").RetryAfter(wait)
+	}
+	g.refused.WithLabelValues("unauthenticated").Inc()
+	return edge.Refuse(http.StatusUnauthorized, problem.Unauthenticated, access.Explain(err)).Set("WWW-Authenticate", "Bearer")
+}
+
+// wrap guards the handler of a pattern that is no operation of the API.
+func (g *guard) wrap(pattern string, next http.Handler) http.Handler {
+	right := access.Path(pattern)
+	if right == access.Open {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r, refusal := g.Admit(w, r, right)
+		if refusal != nil {
+			refusal.Write(w)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// follow ends the requests of those whose token has ended.
+func (g *guard) follow(ctx context.Context, s *streams) error {
+	for lifecycle.Sleep(ctx, nil, revokedAge) {
+		s.endInvalid(g.accounts.Valid)
+	}
+	return nil
+}

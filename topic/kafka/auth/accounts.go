@@ -1,0 +1,50 @@
+package auth
+
+import "time"
+
+// Accounts knows who may connect. All its methods are fast: they do no I/O. The texts of its errors
+// are sent to clients.
+type Accounts interface {
+	// Secret returns the account that a secret belongs to.
+	Secret(secret string) (Principal, error)
+	// Scram returns the account of a name, and its keys for a mechanism, SCRAM-SHA-256 or
+	// SCRAM-SHA-512. With an error it returns keys too: for a name that nobody has they are always
+	// the same ones, whose secret nobody knows. The client learns the error only if it proves to
+	// know the secret, and so cannot find out which names exist.
+	Scram(mechanism, name string) (Principal, ScramKeys, error)
+}
+
+// Principal is an account that a client has proved to be.
+type Principal interface {
+	// Name returns the name of the account; no other has it.
+	Name() string
+	// Expires returns when the account ends; the zero time: never.
+	Expires() time.Time
+	// Valid reports whether the account still exists and has not expired.
+	Valid() bool
+	// May reports whether requests of a kind, by its number in the protocol, are allowed for a
+	// resource of that name.
+	May(request int16, of Resource, name string) bool
+}
+
+// Resource is a kind of thing that requests are about.
+type Resource int
+
+const (
+	// Cluster has no name: it stands for the nodes and for all topics together.
+	Cluster Resource = iota
+	// Topic is a topic, also one that does not exist yet.
+	Topic
+	// Group is a consumer group.
+	Group
+	// Transaction is a transactional id.
+	Transaction
+)
+
+// ScramKeys are what a server knows of a secret (RFC 5802).
+type ScramKeys struct {
+	Salt       []byte
+	Iterations int
+	// StoredKey and ServerKey are as long as the mechanism's hash.
+	StoredKey, ServerKey []byte
+}

@@ -1,0 +1,89 @@
+package kafka
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/broker"
+	"github.com/sluice-project/sluice/topic/kafka/auth"
+)
+
+// Handlers find topics through their call, and ask it before they use what else a request names. So the
+// code of a refusal is in the place where that of an unknown topic or group would be.
+
+// unauthorized are the errors for resources that a client has no right to.
+var unauthorized = map[auth.Resource]error{
+	auth.Cluster:     fail(kerr.ClusterAuthorizationFailed, "the account has no right to do this to the cluster"),
+	auth.Topic:       fail(kerr.TopicAuthorizationFailed, "the account has no right to do this to the topic"),
+	auth.Group:       fail(kerr.GroupAuthorizationFailed, "the account has no right to do this to the group"),
+	auth.Transaction: fail(kerr.TransactionalIDAuthorizationFailed, "the account has no right to use the transactional id"),
+}
+
+// authorize returns an error if the client may not send the request for a resource.
+func (c *call) authorize(of auth.Resource, name string) error { return c.authorizeAs(c.key, of, name) }
+
+// authorizeAs returns an error if the client may not send another kind of request for a resource.
+func (c *call) authorizeAs(request int16, of auth.Resource, name string) error {
+	if c.principal == nil || c.principal.May(request, of, name) {
+		return nil
+	}
+	return unauthorized[of]
+}
+
+// topic returns a topic that the request is allowed for. Reading a view is reading its source.
+func (c *call) topic(name string) (*broker.Topic, error) {
+	if err := c.authorize(auth.Topic, name); err != nil {
+		return nil, err
+	}
+	t, err := c.session.server.broker.Topic(name)
+	if err == nil && c.key == keyFetch && t.Source() != nil {
+		err = c.authorize(auth.Topic, t.Source().Name())
+	}
+	return t, err
+}
+
+// topicByID returns a topic that the request is allowed for, by its id.
+func (c *call) topicByID(id topic.ID) (*broker.Topic, error) {
+	t, err := c.session.server.broker.TopicByID(id)
+	if errors.Is(err, topic.ErrNoTopic) {
+		return nil, errNoTopicID
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.topic(t.Name())
+}
+
+var errNoTopicID = fail(kerr.UnknownTopicID, "no topic has that id")
+
+// topics returns all topics that the request is allowed for.
+func (c *call) topics() []*broker.Topic {
+	return slices.DeleteFunc(c.session.server.broker.Topics(), func(t *broker.Topic) bool { return c.authorize(auth.Topic, t.Name()) != nil })
+}
+
+// operations are the operations of the protocol's access lists, as the numbers of their bits, each with
+// a request that it allows.
+var operations = map[auth.Resource]map[int]int16{
+	auth.Topic: {
+		3: keyFetch, 4: keyProduce, 5: keyCreateTopics, 6: keyDeleteTopics, 7: keyCreatePartitions, 8: keyMetadata,
+		10: keyDescribeConfigs, 11: keyAlterConfigs,
+	},
+	auth.Group: {3: keyOffsetCommit, 6: keyDeleteGroups, 8: keyDescribeGroups},
+	auth.Cluster: {
+		5: keyCreateTopics, 7: keyElectLeaders, 8: keyDescribeCluster, 9: keyElectLeaders, 10: keyDescribeConfigs, 11: keyElectLeaders,
+		12: keyInitProducerID,
+	},
+}
+
+// operations returns what the client may do to a resource, in bits.
+func (c *call) operations(of auth.Resource, name string) (bits int32) {
+	for bit, request := range operations[of] {
+		if c.authorizeAs(request, of, name) == nil {
+			bits |= 1 << bit
+		}
+	}
+	return bits
+}

@@ -44,6 +44,8 @@ var paths = map[string]Right{
 	"/openapi.json":            Known, "/openapi-room.json": Known, "/openapi-topic.json": Known,
 	"/v1/": Open, "/.well-known/": Open, // each operation below has a row of its own
 	"/v1/move/": Open, // it asks for the secret of the cluster
+	"/ui/":      Open, // it asks for a token itself, and keeps it in a cookie
+	"GET /{$}":  Open, // it leads to /ui/
 }
 
 // requests has the right that each Kafka request needs for what it names, by its key. Topics, groups and transactional

@@ -30,7 +30,8 @@ type metrics struct {
 	admittedTo                                *prometheus.CounterVec
 	cycleDuration                             prometheus.Histogram
 	attemptDuration                           *prometheus.HistogramVec
-	readySize, nonReadySize, inFlightSize     *prometheus.Desc
+	waiting, readySize                        *prometheus.Desc
+	nonReadySize, inFlightSize                *prometheus.Desc
 	published                                 *prometheus.CounterVec
 	publishFailures                           prometheus.Counter
 	runs                                      *prometheus.CounterVec
@@ -67,6 +68,7 @@ func newMetrics(loads *loads) *metrics {
 			Name: "bulk_action_dispatch_cycle_duration_ms", Help: "Duration of one look for due jobs.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 9)}),
 		attemptDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "bulk_action_attempt_duration_ms", Help: "Duration of one attempt.", Buckets: buckets}, []string{"type"}),
+		waiting:      prometheus.NewDesc("bulk_action_waiting_size", "Jobs that wait in line, ready ones not included.", []string{"type"}, nil),
 		readySize:    prometheus.NewDesc("bulk_action_ready_queue_size", "Jobs that are ready.", []string{"type"}, nil),
 		nonReadySize: prometheus.NewDesc("bulk_action_non_ready_queue_size", "Jobs that were turned back and wait until they are due.", []string{"reason"}, nil),
 		inFlightSize: prometheus.NewDesc("bulk_action_in_flight_size", "Jobs that are in flight.", []string{"type"}, nil),
@@ -103,6 +105,7 @@ func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 	for _, c := range m.collectors() {
 		c.Describe(to)
 	}
+	to <- m.waiting
 	to <- m.readySize
 	to <- m.nonReadySize
 	to <- m.inFlightSize
@@ -121,9 +124,10 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	concurrency, down := m.loads.show()
 	m.mu.Lock()
 	state := m.state
-	ready, inFlight := map[string]int64{}, map[string]int64{}
+	waiting, ready, inFlight := map[string]int64{}, map[string]int64{}, map[string]int64{}
 	for _, name := range slices.Sorted(maps.Keys(state.Types)) {
 		label := m.types.of(name)
+		waiting[label] += state.Types[name].Waiting
 		ready[label] += state.Types[name].Ready
 		inFlight[label] += state.Types[name].InFlight
 	}
@@ -137,6 +141,7 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		}
 	}
 	for label := range ready {
+		to <- prometheus.MustNewConstMetric(m.waiting, prometheus.GaugeValue, float64(waiting[label]), label)
 		to <- prometheus.MustNewConstMetric(m.readySize, prometheus.GaugeValue, float64(ready[label]), label)
 		to <- prometheus.MustNewConstMetric(m.inFlightSize, prometheus.GaugeValue, float64(inFlight[label]), label)
 	}

@@ -11,9 +11,6 @@ import (
 	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
-// adminToken is the admin token of servers with accounts.
-const adminToken = "the-admin-token-of-this-test"
-
 // tokens runs commands with tokens on a server with accounts and TLS.
 type tokens struct {
 	*server

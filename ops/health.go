@@ -47,8 +47,10 @@ func (r *readiness) stop() {
 	r.stopping = true
 }
 
-// failing runs all checks concurrently and returns the errors by name.
+// failing runs all checks concurrently, within CheckTime, and returns the errors by name.
 func (r *readiness) failing(ctx context.Context) map[string]string {
+	ctx, cancel := context.WithTimeout(ctx, CheckTime)
+	defer cancel()
 	r.mu.Lock()
 	names, stopping := r.names, r.stopping
 	errs := make([]error, len(names))
@@ -81,9 +83,7 @@ type readyAnswer struct {
 
 // ServeHTTP answers 200 if every check passes, otherwise 503.
 func (r *readiness) ServeHTTP(w http.ResponseWriter, request *http.Request) {
-	ctx, cancel := context.WithTimeout(request.Context(), CheckTime)
-	defer cancel()
-	failing := r.failing(ctx)
+	failing := r.failing(request.Context())
 	answer, err := json.Marshal(readyAnswer{Ready: len(failing) == 0, NotReady: failing})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

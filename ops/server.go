@@ -145,6 +145,9 @@ func (s *Server) Registry() *prometheus.Registry { return s.registry }
 // Ready registers a check of /readyz. A duplicate name panics.
 func (s *Server) Ready(name string, check Check) { s.ready.add(name, check) }
 
+// Failing runs the checks of /readyz, and returns the errors of those that fail, by name.
+func (s *Server) Failing(ctx context.Context) map[string]string { return s.ready.failing(ctx) }
+
 // Name implements lifecycle.Service.
 func (s *Server) Name() string { return s.options.Name }
 

@@ -19,6 +19,9 @@ const noticesFile = "THIRD_PARTY_NOTICES"
 
 var update = flag.Bool("update", false, "write "+noticesFile+" again")
 
+// vendored are the files of others in the binary that are no Go modules: the file of each license.
+var vendored = map[string]string{"htmx.org 2.0.11 (npm)": "web/static/htmx.LICENSE.txt"}
+
 // The binary comes with the licenses of all that is linked into it, on any system: modules of other
 // systems may have to be loaded.
 func TestThirdPartyNotices(t *testing.T) {
@@ -46,6 +49,9 @@ func notices(t *testing.T) string {
 			texts[text] = append(texts[text], "Go and its standard library") // under the same license
 		}
 		texts[text] = append(texts[text], name)
+	}
+	for name, file := range vendored {
+		texts[read(t, file)] = append(texts[read(t, file)], name)
 	}
 	var b strings.Builder
 	b.WriteString("The sluice binary contains the following works, under these licenses.\n")

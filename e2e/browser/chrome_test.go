@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -87,6 +88,8 @@ type visitor struct {
 	t    *testing.T
 	ctx  context.Context
 	look look
+	// only begins the URLs that the browser may ask for; empty: any.
+	only string
 
 	mu         sync.Mutex
 	complaints []string
@@ -139,6 +142,10 @@ func (v *visitor) listen(event any) {
 	switch event := event.(type) {
 	case *runtime.EventExceptionThrown:
 		v.complaints = append(v.complaints, exceptionText(event.ExceptionDetails))
+	case *network.EventRequestWillBeSent:
+		if url := event.Request.URL; !strings.HasPrefix(url, v.only) && !strings.HasPrefix(url, "data:") { // the browser's own icons
+			v.complaints = append(v.complaints, "a request to "+url)
+		}
 	case *log.EventEntryAdded:
 		if event.Entry.Level == log.EntryLevelError && event.Entry.Source != log.EntrySourceNetwork {
 			v.complaints = append(v.complaints, event.Entry.Text)
@@ -171,12 +178,12 @@ func (v *visitor) run(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// evaluate works even if the page's own scripts are disabled.
+// evaluate works even if the page's own scripts are disabled. It waits for a promise.
 func evaluate[T any](v *visitor, expression string) T {
 	v.t.Helper()
 	ctx, cancel := context.WithTimeout(v.ctx, patience)
 	defer cancel()
-	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
+	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 	if err != nil {
 		v.t.Fatalf("%s: %v", expression, err)
 	}
@@ -259,7 +266,7 @@ func (v *visitor) fits() {
 	for _, width := range []int64{320, v.look.width} {
 		v.run(v.screen(width))
 		if got := evaluate[int64](v, `document.documentElement.scrollWidth`); got > width {
-			v.t.Errorf("the page is %d pixels wide on a screen of %d", got, width)
+			v.t.Errorf("%s is %d pixels wide on a screen of %d", evaluate[string](v, "location.pathname"), got, width)
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/sluice-project/sluice/internal/cli/group"
 	"github.com/sluice-project/sluice/internal/cli/room"
 	"github.com/sluice-project/sluice/internal/cli/serve"
-	"github.com/sluice-project/sluice/internal/cli/top"
 	"github.com/sluice-project/sluice/internal/cli/token"
+	"github.com/sluice-project/sluice/internal/cli/top"
 	"github.com/sluice-project/sluice/internal/cli/topic"
 )
 

@@ -20,11 +20,17 @@ import (
 	"github.com/sluice-project/sluice/ops"
 )
 
+// jobs are the bulk actions of this process.
+type jobs struct {
+	part
+	engine *bulk.Engine // nil: they are off
+}
+
 // openBulk opens the store of bulk and mounts its API on the server. A nil
 // publisher disables events, a nil tracer disables traces.
-func openBulk(ctx context.Context, settings *config.Config, server *ops.Server, publisher bulk.Publisher, tracer trace.TracerProvider, log *slog.Logger) (_ *part, err error) {
+func openBulk(ctx context.Context, settings *config.Config, server *ops.Server, publisher bulk.Publisher, tracer trace.TracerProvider, log *slog.Logger) (_ *jobs, err error) {
 	if settings.State.IsOff() {
-		return noPart(), nil
+		return &jobs{part: *noPart()}, nil
 	}
 	webhooks, err := webhook.New(settings.Webhook.Options())
 	if err != nil {
@@ -35,7 +41,7 @@ func openBulk(ctx context.Context, settings *config.Config, server *ops.Server, 
 		webhooks.Close()
 		return nil, err
 	}
-	opened := &part{
+	opened := &jobs{part: part{
 		checkpoint: checkpointOf(store),
 		close: func() error {
 			webhooks.Close()
@@ -45,7 +51,7 @@ func openBulk(ctx context.Context, settings *config.Config, server *ops.Server, 
 			options := settings.Webhook.Options()
 			return webhooks.SetSecrets(options.Secrets, options.TargetSecrets)
 		},
-	}
+	}}
 	mux := bulk.NewMux()
 	mux.Handle(bulk.WebhookType, webhooks)
 	options := []bulk.Option{bulk.WithLogger(log), bulk.WithPublisher(publisher), bulk.WithTracerProvider(tracer)}
@@ -56,7 +62,7 @@ func openBulk(ctx context.Context, settings *config.Config, server *ops.Server, 
 	if err != nil {
 		return nil, errors.Join(err, opened.close())
 	}
-	opened.services = []lifecycle.Service{engine}
+	opened.engine, opened.services = engine, []lifecycle.Service{engine}
 	api.Register(server.API(), engine, api.WithLogger(log), api.WithConfig(settings.Bulk), api.WithTracerProvider(tracer))
 	server.Registry().MustRegister(engine.Collector())
 	server.Ready("bulk", func(ctx context.Context) error {

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-project/sluice/internal/renew"
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/ops"
+	"github.com/sluice-project/sluice/web"
 )
 
 func Command() *cobra.Command {
@@ -28,6 +29,7 @@ func Command() *cobra.Command {
 all data in one directory. Nothing else needs to be installed.
 
   127.0.0.1:8080   HTTP:
+    /ui/           the dashboard, in a browser
     /v1/…          the API; /openapi.json describes it
     /healthz       the process is alive
     /readyz        it is ready to serve
@@ -123,17 +125,17 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 		return err
 	}
 	defer func() { err = errors.Join(err, rooms.close()) }()
-	if err := serveBackup(settings, server, topics, bulk, &rooms.part, &accounts.part, log); err != nil {
+	dashboard, err := serveOperators(settings, server, accounts, topics, bulk, rooms, log)
+	if err != nil {
 		return err
 	}
-	// Services stop in reverse order: bulk and rooms publish to topics until they have
-	// stopped, and tracing sends the spans of all.
-	services := slices.Concat(tracing.services, accounts.services, topics.services, bulk.services, rooms.services, []lifecycle.Service{server}, openPublic(settings, server, secure, connections, log))
 	gate, err := openGate(settings, rooms, connections, log)
 	if err != nil {
 		return err
 	}
-	services = append(slices.Concat(services, gate.services), newSecrets(settings, load, log, accounts.secrets, bulk.secrets, rooms.secrets, gate.secrets))
+	// Services stop in reverse order: bulk and rooms publish to topics until they have stopped, and tracing sends the spans of all.
+	services := append(slices.Concat(tracing.services, accounts.services, topics.services, bulk.services, rooms.services, []lifecycle.Service{dashboard, server}, openPublic(settings, server, secure, connections, log), gate.services),
+		newSecrets(settings, load, log, accounts.secrets, bulk.secrets, rooms.secrets, gate.secrets))
 	grace := max(0, settings.Bulk.ShutdownGrace) + stopMargin
 	if topics.member != nil {
 		services = append(services, topics.member)
@@ -157,6 +159,16 @@ func prepare(settings *config.Config, topics bool, command *cobra.Command) (*slo
 	keepPrivate(settings, log)
 	secure, err := openTLS(settings, log)
 	return log, secure, err
+}
+
+// serveOperators mounts what is for operators and about all parts: backups and the dashboard.
+func serveOperators(
+	settings *config.Config, server *ops.Server, accounts *accounts, topics *topics, jobs *jobs, rooms *rooms, log *slog.Logger,
+) (*web.Dashboard, error) {
+	if err := serveBackup(settings, server, topics, &jobs.part, &rooms.part, &accounts.part, log); err != nil {
+		return nil, err
+	}
+	return openDashboard(settings, server, accounts.known, topics, jobs, rooms, log)
 }
 
 // checkListen refuses to listen where others reach what nothing authenticates, or warns of

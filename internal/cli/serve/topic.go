@@ -40,6 +40,7 @@ type publishers struct {
 type topics struct {
 	part
 	publishers
+	broker *broker.Broker // nil: they are off
 	// files is the store of a single server; nil in a cluster.
 	files *filestore.Store
 	// member stops before everything else; it is nil without a cluster.
@@ -60,6 +61,7 @@ func openTopics(settings *config.Config, store topicStore, accounts *access.Acco
 	if err != nil {
 		return nil, err
 	}
+	opened.broker = broker
 	secret, err := settings.Cluster.SharedSecret()
 	if err != nil {
 		return nil, err

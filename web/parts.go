@@ -1,0 +1,63 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/broker"
+	"github.com/sluice-project/sluice/topic/group"
+)
+
+// Bulk is what the dashboard needs of bulk's engine; bulk.Engine says what each method promises.
+type Bulk interface {
+	Action(ctx context.Context, id string) (bulk.Action, error)
+	Actions(ctx context.Context, filter bulk.ActionFilter) ([]bulk.Action, error)
+	DeadLetters(ctx context.Context, id string, from int64, limit int) ([]bulk.DeadLetter, error)
+	Why(ctx context.Context, id string, index int64) (bulk.Explanation, error)
+	EstimatedFinish(id string) time.Time
+	Settings(ctx context.Context) (bulk.Settings, error)
+	FoundRate(ctx context.Context, target string) (float64, error)
+	FoundLoad(target string) bulk.FoundLoad
+
+	Pause(ctx context.Context, id string) (bulk.Action, error)
+	Resume(ctx context.Context, id string) (bulk.Action, error)
+	Cancel(ctx context.Context, id string) (bulk.Action, error)
+}
+
+// Rooms is what the dashboard needs of room's engine; room.Engine says what each method promises.
+type Rooms interface {
+	Room(ctx context.Context, name string) (room.View, error)
+	Rooms(ctx context.Context, after string, limit int) (views []room.View, more bool, err error)
+	PutRoom(ctx context.Context, name string, s room.Settings) (view room.View, created bool, err error)
+	Pause(ctx context.Context, name string) (room.View, error)
+	Resume(ctx context.Context, name string) (room.View, error)
+}
+
+// Topics is what the dashboard needs of topic's broker; broker.Broker says what each method
+// promises.
+type Topics interface {
+	Topics() []*broker.Topic
+	Topic(name string) (*broker.Topic, error)
+	Unpacker() *topic.Unpacker
+	Groups() *group.Groups
+	AwaitReplicas(ctx context.Context, partitions []*broker.Partition)
+	GroupLag(ctx context.Context, name string) ([]broker.Lag, error)
+	ClusterID() string
+	Node() int32
+	Nodes() []topic.Node
+	Volume() (total, free int64, err error)
+}
+
+// missing reports whether an error says that there is no such thing.
+func missing(err error) bool {
+	for _, target := range []error{bulk.ErrNotFound, room.ErrNoRoom, topic.ErrNoTopic, topic.ErrNoPartition, group.ErrNoGroup} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,182 @@
+package web
+
+import (
+	"bytes"
+	"errors"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/sluice-project/sluice/access"
+	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/broker"
+)
+
+const (
+	// readBytes is how much one read asks for, and maxReads how many a page makes: a view may hide
+	// all that a read has found.
+	readBytes = 256 << 10
+	maxReads  = 16
+	// maxHeaders is how many headers of one record a page shows.
+	maxHeaders = 20
+)
+
+// recordRow is a record as a page shows it.
+type recordRow struct {
+	Offset     int64
+	Time       string
+	Key, Value content
+	Headers    []headerRow
+	// MoreHeaders counts those that are not shown.
+	MoreHeaders int
+}
+
+type headerRow struct {
+	Name  string
+	Value content
+}
+
+type recordPage struct {
+	Sub                []link
+	Topic, To          string
+	Partition          int32
+	Partitions         int
+	Offset, At         string
+	Start, End         int64
+	Records            []recordRow
+	Older, Newer, Last string
+	// Node leads the partition, if it is another one.
+	Node     int32
+	NodeLink string
+}
+
+func recordsPath(name string, partition int32) string {
+	return Prefix + "topics/records?" + url.Values{"name": {name}, "partition": {strconv.Itoa(int(partition))}}.Encode()
+}
+
+func (d *Dashboard) records(r *request) (string, any, error) {
+	if err := need(r.Context(), access.Consume); err != nil {
+		return "", nil, err
+	}
+	t, err := d.findTopic(r)
+	if err != nil {
+		return "", nil, err
+	}
+	number, err := strconv.ParseInt(r.get("partition"), 10, 32)
+	if err != nil && r.get("partition") != "" {
+		return "", nil, topic.ErrNoPartition
+	}
+	p, err := t.Find(int32(number))
+	if err != nil {
+		return "", nil, err
+	}
+	page := recordPage{
+		Sub: topicSub(r), Topic: t.Name(), To: topicPath(t.Name()), Partition: p.Number(), Partitions: len(t.Partitions()), Offset: r.get("offset"), At: r.get("time"),
+	}
+	title := r.t("records.title", t.Name(), p.Number())
+	if leader := p.Leader(); leader != d.options.Topics.Node() {
+		page.Node, page.NodeLink = leader, d.elsewhere(leader)+r.URL.RequestURI()
+		return title, page, nil
+	}
+	ends := p.Ends()
+	page.Start, page.End = ends.Start, ends.HighWatermark
+	from, err := d.from(r, p, ends)
+	if err != nil {
+		return "", nil, err
+	}
+	records, next, err := d.read(r, t, p.Number(), from)
+	page.Records = records
+	at := recordsPath(t.Name(), p.Number())
+	if from > ends.Start {
+		page.Older = at + "&offset=" + strconv.FormatInt(max(ends.Start, from-pageSize), 10)
+	}
+	if next < ends.HighWatermark {
+		page.Newer = at + "&offset=" + strconv.FormatInt(next, 10)
+	}
+	page.Last = at
+	return title, page, err
+}
+
+// from returns the offset at which the page begins: that of the request, or of its time, or so that it
+// has the last records.
+func (d *Dashboard) from(r *request, p *broker.Partition, ends broker.Ends) (int64, error) {
+	from := ends.HighWatermark - pageSize
+	if text := r.get("offset"); text != "" {
+		offset, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return 0, &statusError{400, errors.New("offset " + strconv.Quote(text) + ": want a whole number")}
+		}
+		from = offset
+	} else if text := r.get("time"); text != "" {
+		at, err := time.Parse("2006-01-02T15:04", text[:min(len(text), len("2006-01-02T15:04"))])
+		if err != nil {
+			return 0, &statusError{400, errors.New("time " + strconv.Quote(text) + ": want a time in UTC, as 2006-01-02T15:04")}
+		}
+		if from, _, err = p.OffsetAt(r.Context(), at.UnixMilli()); err != nil {
+			return 0, err
+		}
+		if from < 0 { // no record is that late
+			from = ends.HighWatermark
+		}
+	}
+	return min(max(from, ends.Start), ends.HighWatermark), nil
+}
+
+// read returns a page of records from an offset on, and the offset after them.
+func (d *Dashboard) read(r *request, t *broker.Topic, partition int32, from int64) (rows []recordRow, next int64, err error) {
+	next = from
+	for range maxReads {
+		fetched, err := t.Read(r.Context(), partition, next, readBytes)
+		if err != nil {
+			return rows, next, err
+		}
+		batches, err := topic.SplitBatches(bytes.Join(fetched.Data, nil))
+		if err != nil {
+			return rows, next, err
+		}
+		before := next
+		for _, batch := range batches {
+			full, err := d.readBatch(r, batch, from, &rows)
+			if err != nil {
+				return rows, next, err
+			}
+			if full {
+				return rows, rows[pageSize-1].Offset + 1, nil
+			}
+			next = batch.Next()
+		}
+		if next = max(next, fetched.Next); next == before {
+			break
+		}
+	}
+	return rows, next, nil
+}
+
+// readBatch adds the records of a batch, from an offset on, until the page is full.
+func (d *Dashboard) readBatch(r *request, batch topic.Batch, from int64, rows *[]recordRow) (full bool, err error) {
+	if batch.Control() {
+		return false, nil
+	}
+	err = d.options.Topics.Unpacker().Unpack(r.Context(), batch.Compression(), batch[topic.RecordsAt:], func(data []byte) error {
+		reader := topic.NewRecordReader(batch, data)
+		for len(*rows) < pageSize && reader.Next() {
+			if record := &reader.Record; record.Offset >= from {
+				*rows = append(*rows, showRecord(record))
+			}
+		}
+		return reader.Err
+	})
+	return len(*rows) == pageSize, err
+}
+
+func showRecord(record *topic.Record) recordRow {
+	row := recordRow{Offset: record.Offset, Time: clock(time.UnixMilli(record.Timestamp)), Key: show(record.Key), Value: show(record.Value)}
+	for i, h := range record.Headers {
+		if i == maxHeaders {
+			row.MoreHeaders = len(record.Headers) - maxHeaders
+			break
+		}
+		row.Headers = append(row.Headers, headerRow{show([]byte(h.Key)).Text, show(h.Value)})
+	}
+	return row
+}

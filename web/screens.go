@@ -1,0 +1,72 @@
+package web
+
+import (
+	"embed"
+	"net/url"
+	"path"
+	"strings"
+
+	template "github.com/DataDog/datadog-agent/pkg/template/html"
+)
+
+//go:embed pages
+var pages embed.FS
+
+// screens are the templates of one language, by the name of their file.
+type screens map[string]*template.Template
+
+// parseScreens parses the templates for a language. Each is a file of pages, together with
+// layout.html.
+func parseScreens(l *uiLanguage) (screens, error) {
+	functions := template.FuncMap{
+		"t": l.t, "number": number, "decimal": decimal, "size": size, "percent": percent,
+		"span": l.span, "ago": l.ago, "clock": clock,
+	}
+	base, err := template.New("").Funcs(functions).ParseFS(pages, "pages/layout.html")
+	if err != nil {
+		return nil, err
+	}
+	files, err := pages.ReadDir("pages")
+	if err != nil {
+		return nil, err
+	}
+	parsed := screens{}
+	for _, file := range files {
+		name := strings.TrimSuffix(file.Name(), ".html")
+		clone, err := base.Clone()
+		if err != nil {
+			return nil, err
+		}
+		if name != "layout" {
+			if parsed[name], err = clone.ParseFS(pages, path.Join("pages", file.Name())); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return parsed, nil
+}
+
+// sections are the entries of the navigation: the key of each text, and its path.
+var sections = []struct{ key, path string }{
+	{"nav.overview", Prefix}, {"nav.bulk", Prefix + "bulk"}, {"nav.rooms", Prefix + "rooms"}, {"nav.topics", Prefix + "topics"},
+	{"nav.cluster", Prefix + "cluster"}, {"nav.settings", Prefix + "settings"},
+}
+
+func nav(r *request) []link {
+	var links []link
+	for _, s := range sections {
+		current := r.URL.Path == s.path || s.path != Prefix && strings.HasPrefix(r.URL.Path, s.path)
+		links = append(links, link{Text: r.t(s.key), To: s.path, Current: current})
+	}
+	return links
+}
+
+// named returns the path of the page of something that has a name.
+func named(page, name string) string {
+	return Prefix + page + "?" + url.Values{"name": {name}}.Encode()
+}
+
+func roomPath(name string) string   { return named("rooms/room", name) }
+func groupPath(name string) string  { return named("topics/group", name) }
+func topicPath(name string) string  { return named("topics/topic", name) }
+func actionPath(name string) string { return named("bulk/action", name) }

@@ -1,0 +1,168 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/broker"
+	"github.com/sluice-project/sluice/topic/group"
+	"github.com/sluice-project/sluice/topic/storetest"
+)
+
+// newBroker returns a broker that runs, on a store in memory, until the test ends.
+func newBroker(t *testing.T) *broker.Broker {
+	t.Helper()
+	b, err := broker.New(storetest.NewMemory(), topic.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Stop(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func create(t *testing.T, b *broker.Broker, name string, partitions int32) *broker.Topic {
+	t.Helper()
+	made, err := b.Create(t.Context(), topic.Spec{Name: name, Partitions: partitions}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+func appendTo(t *testing.T, to *broker.Topic, records ...topic.Record) {
+	t.Helper()
+	for i := range records {
+		records[i].Offset = int64(i)
+	}
+	batch, err := topic.NewBatch(records, topic.BatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	appending, err := to.Append(t.Context(), 0, []topic.Batch{batch})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := appending.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTopicsArePagedAndFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		for i := range 120 {
+			create(t, b, fmt.Sprintf("topic-%03d", i), 1)
+		}
+		appendTo(t, create(t, b, "orders", 3), topic.Record{Value: []byte("x")}, topic.Record{Value: []byte("y")})
+		d := newTest(t, Options{Topics: b})
+		for query, want := range map[string]int{"": 50, "?after=topic-048": 50, "?after=topic-098": 21, "?find=orders": 1, "?find=none": 0} {
+			page := ask(d, "GET", "/ui/topics"+query, "").Body.String()
+			if got := strings.Count(page, `href="/ui/topics/topic?`); got != want {
+				t.Errorf("%q: %d topics, want %d", query, got, want)
+			}
+		}
+		says(t, text(t, d, "/ui/topics?find=orders"), "orders 3 0 2")
+		says(t, text(t, d, "/ui/topics/topic?name=orders"), "0 1 1 0 2 2", "retention.ms 604800000 default")
+		if w := ask(d, "GET", "/ui/topics/topic?name=none", ""); w.Code != http.StatusNotFound {
+			t.Errorf("a topic that does not exist: %d", w.Code)
+		}
+	})
+}
+
+func TestRecordsFromAnOffsetOrATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		orders := create(t, b, "orders", 1)
+		began := time.Now().Add(-3 * time.Hour)
+		for i := range 130 {
+			appendTo(t, orders, topic.Record{Timestamp: began.Add(time.Duration(i) * time.Minute).UnixMilli(), Value: fmt.Appendf(nil, "order %d.", i)})
+		}
+		d := newTest(t, Options{Topics: b})
+		for _, test := range []struct {
+			query       string
+			first, last int
+		}{
+			{"", 80, 129},
+			{"&offset=0", 0, 49},
+			{"&offset=100", 100, 129},
+			{"&offset=-5", 0, 49},
+			{"&time=" + began.Add(70*time.Minute).UTC().Format("2006-01-02T15:04"), 70, 119},
+		} {
+			page := text(t, d, "/ui/topics/records?name=orders&partition=0"+test.query)
+			says(t, page, fmt.Sprintf(" order %d.", test.first), fmt.Sprintf(" order %d.", test.last), "offsets 0 to 130")
+			if n := strings.Count(page, " order "); n != test.last-test.first+1 {
+				t.Errorf("%q shows %d records", test.query, n)
+			}
+		}
+		says(t, text(t, d, "/ui/topics/records?name=orders&offset=1000"), "No records here.")
+		for query, want := range map[string]int{"&partition=7": 404, "&partition=x": 404, "&offset=x": 400, "&time=noon": 400} {
+			if w := ask(d, "GET", "/ui/topics/records?name=orders"+query, ""); w.Code != want {
+				t.Errorf("%q: %d, want %d", query, w.Code, want)
+			}
+		}
+	})
+}
+
+func TestRecordsAreShownAsTheyAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		orders := create(t, b, "orders", 1)
+		long := strings.Repeat("한", shownBytes)
+		headers := make([]topic.Header, maxHeaders+3)
+		headers[0] = topic.Header{Key: hostile, Value: []byte{0xff}}
+		appendTo(t, orders, topic.Record{Key: []byte(hostile), Value: []byte(long), Headers: headers}, topic.Record{Key: []byte{}, Value: []byte{0, 1, 2}}, topic.Record{})
+		d := newTest(t, Options{Topics: b})
+		page := text(t, d, "/ui/topics/records?name=orders&partition=0")
+		says(t, page, hostile, "AAEC base64", "none none", "/w== base64", "3 more", strings.Repeat("한", shownBytes/3)+" 4.0 KiB more")
+		raw := ask(d, "GET", "/ui/topics/records?name=orders&partition=0", "").Body.String()
+		if strings.Contains(raw, "<b onload") || strings.Contains(raw, "\x00") {
+			t.Error("a record is markup, or binary")
+		}
+	})
+}
+
+func TestGroupsShowTheirLag(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		orders := create(t, b, "orders", 1)
+		for range 10 {
+			appendTo(t, orders, topic.Record{Value: []byte("x")})
+		}
+		commit := b.Groups().Commit(group.CommitRequest{
+			MemberIdentity: group.MemberIdentity{Group: hostile, Generation: -1}, Offsets: []group.OffsetCommit{{Topic: "orders", Offset: 4}},
+		})
+		if _, err := commit.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		metrics := newFixture()
+		metrics.lag.WithLabelValues(hostile, "orders", "0").Set(6)
+		d := newTest(t, Options{Topics: b, Metrics: metrics.registry})
+		says(t, text(t, d, "/ui/topics/groups"), hostile+" empty 0 6")
+		says(t, text(t, d, groupPath(hostile)), "orders 0 4 10 6")
+		if w := ask(d, "GET", groupPath("none"), ""); w.Code != http.StatusNotFound {
+			t.Errorf("a group that does not exist: %d", w.Code)
+		}
+	})
+}
+
+func TestClusterShowsItsNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		create(t, b, "orders", 3)
+		d := newTest(t, Options{Topics: b})
+		says(t, text(t, d, "/ui/cluster"), "Partitions 3 Without a leader 0", "1 alive this server", "3 3 0")
+	})
+}

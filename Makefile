@@ -44,8 +44,10 @@ WAITING := $(addprefix $(MODULE)/,bulk/redisstore room/redisstore)
 LONG := $(BINARY) $(WAITING) $(addprefix $(MODULE)/,bulk/pebblestore room/pebblestore) $(VIRTUAL)
 OTHERS = $(WAITING) $(filter-out $(VIRTUAL) $(BINARY) $(WAITING),$(shell go list ./...))
 
-# Its own go.mod decides what it is built from. The first run compiles it for some minutes.
-GORELEASER := go run github.com/goreleaser/goreleaser/v2@v2.15.1
+# The first run compiles it for some minutes. It runs the lister of modules in dist/, which is no
+# module, and so by its path.
+RELEASE_TOOL := go tool -modfile=$(CURDIR)/tools/release.mod
+GORELEASER = CYCLONEDX_GOMOD=$$($(RELEASE_TOOL) -n cyclonedx-gomod) $(RELEASE_TOOL) goreleaser
 # Further flags of "make snapshot", such as --skip=sbom.
 RELEASE_FLAGS ?=
 

@@ -40,7 +40,7 @@ func TestSettingsOfThePackage(t *testing.T) {
 	folder := t.TempDir()
 	shown := regexp.MustCompile(`(?m)^#(\S|  \S)`).ReplaceAllString(string(content), "$1")
 	shown = strings.ReplaceAll(shown, "/etc/sluice/", folder+"/")
-	for _, file := range []string{"sluice.yaml", "server.pem", "server.key", "clients-ca.pem"} {
+	for _, file := range []string{"sluice.yaml", "server.pem", "server.key", "clients-ca.pem", "admin.token"} {
 		if err := os.WriteFile(filepath.Join(folder, file), []byte(shown), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -45,7 +45,7 @@ func TestTop(t *testing.T) {
 		}
 		if r.Process.Uptime > 0 && r.Process.Memory > 0 && r.Process.Files > 0 && r.Process.Max > 0 && len(r.NonReady) > 0 &&
 			slices.ContainsFunc(r.Tenants, func(r row) bool { return r.Tenant == "acme" && r.Succeeded > 0 && r.Limited > 0 && r.Finished > 0 }) &&
-			slices.ContainsFunc(r.Types, func(r row) bool { return r.Type == "echo" && r.Attempts > 0 }) &&
+			slices.ContainsFunc(r.Types, func(r row) bool { return r.Type == "echo" && r.Attempts > 0 && r.Waiting > 0 }) &&
 			slices.ContainsFunc(r.Rooms, func(r row) bool { return r.Room == "shop" && r.Inside == 1 && r.Waiting == 1 }) &&
 			slices.ContainsFunc(r.Topics, func(r row) bool { return r.Topic == "orders" && r.Partitions == 1 && r.Records == 10 && r.Bytes > 0 }) &&
 			slices.ContainsFunc(r.Groups, func(r row) bool { return r.Group == "billing" && r.Topic == "orders" && r.Lag == 7 }) {

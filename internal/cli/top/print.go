@@ -71,9 +71,9 @@ func tenantGrid(tenants []Tenant) *term.Grid {
 }
 
 func typeGrid(types []Type) *term.Grid {
-	g := &term.Grid{Header: []string{"job type", "attempts", "in flight", "ready"}, Left: map[int]bool{0: true}}
+	g := &term.Grid{Header: []string{"job type", "attempts", "in flight", "ready", "waiting"}, Left: map[int]bool{0: true}}
 	for _, t := range types {
-		g.Rows = append(g.Rows, []string{term.Printable(t.Type), term.PerSecond(t.AttemptsPerSecond), humanize.Comma(t.InFlight), humanize.Comma(t.Ready)})
+		g.Rows = append(g.Rows, []string{term.Printable(t.Type), term.PerSecond(t.AttemptsPerSecond), humanize.Comma(t.InFlight), humanize.Comma(t.Ready), humanize.Comma(t.Waiting)})
 	}
 	return g
 }

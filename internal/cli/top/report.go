@@ -49,6 +49,8 @@ type Type struct {
 	AttemptsPerSecond float64 `json:"attempts_per_second"`
 	InFlight          int64   `json:"in_flight"`
 	Ready             int64   `json:"ready"`
+	// Waiting counts the jobs in line that are not ready yet.
+	Waiting int64 `json:"waiting"`
 }
 
 type Room struct {
@@ -123,9 +125,9 @@ func (d *difference) tenants() []Tenant {
 
 func (d *difference) types() []Type {
 	attempts, flight := d.rates("bulk_action_attempts_total", "type"), d.now.sum("bulk_action_in_flight_size", "type")
-	ready := d.now.sum("bulk_action_ready_queue_size", "type")
-	return rows([]map[key]float64{attempts, flight, ready}, func(k key) Type {
-		return Type{k[0], attempts[k], int64(flight[k]), int64(ready[k])}
+	ready, waiting := d.now.sum("bulk_action_ready_queue_size", "type"), d.now.sum("bulk_action_waiting_size", "type")
+	return rows([]map[key]float64{attempts, flight, ready, waiting}, func(k key) Type {
+		return Type{k[0], attempts[k], int64(flight[k]), int64(ready[k]), int64(waiting[k])}
 	})
 }
 
@@ -198,7 +200,7 @@ type ranked interface{ rank() (rate, size float64) }
 func (t Tenant) rank() (rate, size float64) {
 	return t.SucceededPerSecond + t.FailedPerSecond, float64(t.Finished)
 }
-func (t Type) rank() (rate, size float64)  { return t.AttemptsPerSecond, float64(t.Ready + t.InFlight) }
+func (t Type) rank() (rate, size float64)  { return t.AttemptsPerSecond, float64(t.Waiting) }
 func (r Room) rank() (rate, size float64)  { return r.EnteredPerSecond, float64(r.Waiting) }
 func (t Topic) rank() (rate, size float64) { return t.RecordsPerSecond, float64(t.Bytes) }
 func (g Group) rank() (rate, size float64) { return g.CommittedPerSecond, float64(g.Lag) }

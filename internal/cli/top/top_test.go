@@ -51,6 +51,7 @@ bulk_action_attempts_total{outcome="succeeded",type="echo"} 140
 bulk_action_attempts_total{outcome="failed",type="echo"} 2
 bulk_action_in_flight_size{type="echo"} 9
 bulk_action_ready_queue_size{type="echo"} 20
+bulk_action_waiting_size{type="echo"} 829
 bulk_action_non_ready_queue_size{reason="rate_limited"} 1200
 bulk_action_non_ready_queue_size{reason="transient_error"} 0
 room_entered_total{room="shop"} 20
@@ -86,7 +87,7 @@ func TestCompare(t *testing.T) {
 	if want := []Tenant{{"acme", 20, 1, 3, 142}, {"new", 4, 0, 0, 8}, {"restarted", 1, 0, 0, 2}}; !slices.Equal(r.Tenants, want) {
 		t.Errorf("tenants %+v, want %+v", r.Tenants, want)
 	}
-	if want := []Type{{"echo", 21, 9, 20}}; !slices.Equal(r.Types, want) {
+	if want := []Type{{"echo", 21, 9, 20, 829}}; !slices.Equal(r.Types, want) {
 		t.Errorf("types %+v, want %+v", r.Types, want)
 	}
 	if want := []Room{{"shop", 5, 1.5, 7, 13}}; !slices.Equal(r.Rooms, want) {
@@ -129,9 +130,9 @@ tenant  succeeded  failed  rate limited  finished
 acme         20/s   1.0/s         3.0/s       142
 and 2 others
 
-job type  attempts  in flight  ready
-────────────────────────────────────
-echo          21/s          9     20
+job type  attempts  in flight  ready  waiting
+─────────────────────────────────────────────
+echo          21/s          9     20      829
 not ready: 1,200 rate_limited
 
 room  entered  let in  inside  waiting

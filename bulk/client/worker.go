@@ -136,7 +136,7 @@ func (w *Worker) fetch(ctx, on context.Context) error {
 		after, transient := jsonclient.Transient(err)
 		switch {
 		case err != nil && ctx.Err() != nil:
-			return nil
+			continue
 		case err != nil && !transient:
 			return fmt.Errorf("lease jobs: %w", err)
 		case err != nil:

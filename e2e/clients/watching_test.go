@@ -3,6 +3,7 @@ package clients
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -210,7 +211,7 @@ func store(t *testing.T, db *tsdb.DB, page string, at time.Time, families map[st
 	parse := textparse.NewPromParser([]byte(page), symbols, false)
 	for {
 		entry, err := parse.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sluice-project/sluice/access"
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // The dashboard of the real server shows what its parts have, on each kind of state, to those who have signed in.
@@ -19,6 +20,10 @@ func TestDashboard(t *testing.T) {
 			viewer := s.token("viewer", access.Viewer)
 			s.as(adminToken, "PUT", "/v1/rooms/shop", `{"mode":"teller","capacity":2}`)
 			s.as(adminToken, "POST", "/v1/actions", `{"id":"invoices","tenant":"acme","type":"mail"}`)
+			until.True(t, "the topic of events is there", func() bool {
+				a, err := s.do("GET", "/ui/topics", "", nil, "Cookie", "sluice-token="+viewer)
+				return err == nil && strings.Contains(string(a.body), "sluice.bulk.events")
+			})
 			for page, says := range map[string]string{
 				"": "The last hour", "bulk": ">invoices<", "bulk/action?name=invoices": "About the action", "bulk/tenants": "Tenants", "bulk/targets": "Targets",
 				"rooms": ">shop<", "rooms/room?name=shop": "bank teller", "topics": "sluice.bulk.events", "topics/topic?name=sluice.bulk.events": "retention.ms",

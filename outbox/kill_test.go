@@ -9,19 +9,16 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api/wire"
 	"github.com/sluice-project/sluice/bulk/client"
-	"github.com/sluice-project/sluice/internal/testkit/ports"
 	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/outbox"
 )
@@ -120,12 +117,6 @@ func (l *ledger) work(_ context.Context, job *bulk.Job) ([]byte, error) {
 	return nil, nil
 }
 
-// left returns how many committed rows were not deleted.
-func (l *ledger) left(ctx context.Context) (rows int, err error) {
-	err = l.pool.QueryRow(ctx, `SELECT count(*) FROM sluice_outbox`).Scan(&rows)
-	return rows, err
-}
-
 // Two relays and the server are killed while transactions, half of them rolled back, enqueue jobs.
 // Each committed row becomes one job, and no other row does.
 func TestOutboxOverKills(t *testing.T) {
@@ -133,18 +124,9 @@ func TestOutboxOverKills(t *testing.T) {
 	if os.Getenv("SLUICE_LONG") != "" {
 		rows = 100_000
 	}
-	_, database, pool := startPostgres(t)
-	api := "http://" + ports.Addr(ports.Take(t, 1)[0])
-	server := newProgram(t, filepath.Join(binaries, "sluice"), "serve", "--data", t.TempDir(), "--http", api[len("http://"):], "--kafka", "off")
-	server.start()
-	relays := []*program{}
-	for range 2 {
-		relay := newProgram(t, filepath.Join(binaries, "sluice-outbox"), "--database", database, "--server", api)
-		relay.start()
-		relays = append(relays, relay)
-	}
-	l := newLedger(t, pool, database)
-	to := l.startWorker(t, api)
+	s := startStack(t, 2)
+	l := newLedger(t, s)
+	l.startWorker(t, s.to)
 
 	for kill := range kills {
 		var writers sync.WaitGroup
@@ -156,36 +138,31 @@ func TestOutboxOverKills(t *testing.T) {
 			})
 		}
 		until.True(t, "the outbox has rows", func() bool {
-			left, err := l.left(t.Context())
-			return t.Failed() || err == nil && left > 0
+			return t.Failed() || s.left(t) > 0
 		})
 		<-time.After(rand.N(50 * time.Millisecond))
-		victim := append(relays, server)[kill%3]
+		victim := append(s.relays, s.server)[kill%3]
 		victim.end(syscall.SIGKILL)
 		victim.start()
 		writers.Wait()
 	}
-	l.check(t, to)
+	l.check(t, s)
 }
 
-func newLedger(t *testing.T, pool *pgxpool.Pool, database string) *ledger {
+func newLedger(t *testing.T, s *stack) *ledger {
 	t.Helper()
-	l := &ledger{pool: pool, committed: map[int]bool{}, ids: map[int]string{}}
+	l := &ledger{pool: s.pool, committed: map[int]bool{}, ids: map[int]string{}}
 	var err error
-	if l.sql, err = sql.Open("pgx", database); err != nil {
+	if l.sql, err = sql.Open("pgx", s.url); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.sql.Close() })
 	return l
 }
 
-// startWorker starts a worker of the server, and returns a client of it.
-func (l *ledger) startWorker(t *testing.T, api string) *client.Client {
+// startWorker starts a worker of the server.
+func (l *ledger) startWorker(t *testing.T, to *client.Client) {
 	t.Helper()
-	to, err := client.New(api, client.WithAttempts(100))
-	if err != nil {
-		t.Fatal(err)
-	}
 	mux := bulk.NewMux()
 	mux.HandleFunc("row", l.work)
 	worker := to.NewWorker(mux, client.WorkerOptions{Concurrency: 64, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
@@ -198,20 +175,13 @@ func (l *ledger) startWorker(t *testing.T, api string) *client.Client {
 			t.Error(err)
 		}
 	})
-	return to
 }
 
 // check waits until the outbox is empty and all jobs are done, and compares the worker's rows and
 // the server's counts with what was committed.
-func (l *ledger) check(t *testing.T, to *client.Client) {
+func (l *ledger) check(t *testing.T, s *stack) {
 	t.Helper()
-	until.Succeeds(t, "the outbox is empty", func() error {
-		left, err := l.left(t.Context())
-		if err == nil && left > 0 {
-			err = fmt.Errorf("%d rows are left", left)
-		}
-		return err
-	})
+	s.awaitEmpty(t)
 	want := 0
 	for _, committed := range l.committed {
 		if committed {
@@ -226,20 +196,7 @@ func (l *ledger) check(t *testing.T, to *client.Client) {
 		}
 		return nil
 	})
-	accepted := int64(0)
-	for filter := (client.ActionFilter{Limit: 1000}); ; {
-		page, err := to.Actions(t.Context(), filter)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range page.Actions {
-			accepted += page.Actions[i].Received
-		}
-		if page.Next == nil {
-			break
-		}
-		filter.After = *page.Next
-	}
+	accepted := s.jobs(t, "")
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t.Logf("%d of %d rows were committed, the server accepted %d", want, len(l.committed), accepted)
@@ -255,6 +212,3 @@ func (l *ledger) check(t *testing.T, to *client.Client) {
 		t.Error(doubled)
 	}
 }
-
-var _ outbox.Tx = pgx.Tx(nil)
-var _ outbox.SQLTx = (*sql.Tx)(nil)

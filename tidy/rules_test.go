@@ -154,11 +154,13 @@ var packages = map[string]rule{
 	"examples/kill":                {imports: []string{"topic", "topic/broker", "topic/filestore", "topic/kafka"}, testOnly: true},
 
 	// Modules of their own.
-	"bench":             {imports: []string{"bulk", "bulk/pebblestore", "bulk/redisstore", "room", "room/redisstore"}},
-	"bench/cmd/compare": {imports: []string{"bench"}},
-	"e2e/clients":       {testOnly: true},
-	"e2e/browser":       {testOnly: true},
-	"deploy/kubernetes": {testOnly: true},
+	"bench":                    {imports: []string{"bulk", "bulk/pebblestore", "bulk/redisstore", "room", "room/redisstore"}},
+	"bench/cmd/compare":        {imports: []string{"bench"}},
+	"outbox":                   {imports: []string{"bulk/api/wire", "bulk/client", "internal/retry"}},
+	"outbox/cmd/sluice-outbox": {imports: []string{"bulk/client", "outbox"}},
+	"e2e/clients":              {testOnly: true},
+	"e2e/browser":              {testOnly: true},
+	"deploy/kubernetes":        {testOnly: true},
 
 	"internal/manpages":          {imports: []string{"internal/cli"}},
 	"internal/termsvg":           {},
@@ -193,7 +195,7 @@ const (
 // notInTheBinary are packages that only tests need.
 var notInTheBinary = []string{"testing", "net/http/httptest", "pgregory.net/rapid", "go.uber.org/goleak", "github.com/anishathalye/porcupine"}
 
-// notInTheModule are modules that only bench/, e2e/clients/ and e2e/browser/ need. They must not
+// notInTheModule are modules that only bench/, outbox/, e2e/clients/ and e2e/browser/ need. They must not
 // reach users: go.mod at the root must not name them.
 var notInTheModule = []string{
 	"github.com/hibiken/asynq", "github.com/riverqueue/river", "github.com/jackc/pgx", "github.com/redis/go-redis",

@@ -222,6 +222,7 @@ func TestTokensHoldWhileTheStoreIsDown(t *testing.T) {
 		}
 		store.Fail(nil)
 		time.Sleep(followed)
+		synctest.Wait() // the line may be written at this moment
 		if text := log.String(); strings.Count(text, "cannot be read") != 1 || strings.Count(text, "can be read again") != 1 {
 			t.Errorf("the log has\n%s", text)
 		}

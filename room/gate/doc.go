@@ -10,6 +10,7 @@
 //   - A [Page] is the data of a template; its [Kind] is its subject.
 //   - A [Challenge] is a test that a visitor has to pass before it may join; [Siteverify]
 //     asks Turnstile, hCaptcha and reCAPTCHA.
+//   - [Metrics] count what gates and the proxies behind them do.
 //
 // # How data flows
 //

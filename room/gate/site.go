@@ -83,8 +83,8 @@ const (
 type door struct {
 	room  string
 	paths Paths
-	// The plain names of the cookies. The line's keeps what only the page needs: the
-	// visitor's first position, and why an earlier place was lost. With a pass beside it, the
+	// The plain names of the cookies. The line's keeps what only the page and the metrics need: the
+	// visitor's first position, why an earlier place was lost, and when it joined. With a pass beside it, the
 	// visitor has not come back yet.
 	ticketCookie, passCookie, lineCookie string
 }

@@ -324,9 +324,9 @@ func (v *visit) linePage(answer *room.Answer) *Page {
 		page.Opens = v.words().opens(opens)
 	}
 	old := parseLineNote(v.cookie(v.door.lineCookie), v.words())
-	note := lineNote{start: max(old.start, answer.Position), lost: old.lost}
+	note := lineNote{start: max(old.start, answer.Position), lost: old.lost, joined: old.joined}
 	if answer.New {
-		note = lineNote{start: answer.Position, lost: v.lost}
+		note = lineNote{start: answer.Position, lost: v.lost, joined: time.Now().Unix()}
 	}
 	if note != old {
 		v.setCookie(v.door.lineCookie, note.String(), ticketAge)
@@ -349,13 +349,21 @@ func (v *visit) inside(answer *room.Answer) {
 		if answer.State == room.Called {
 			v.setCookie(v.door.lineCookie, lineNote{}.String(), max(v.settings.ClaimWindow, time.Second))
 		} else if _, sent := v.sentAs(v.door.lineCookie); sent {
-			v.setCookie(v.door.lineCookie, "", 0)
+			v.cameIn()
 		}
 	}
 	if answer.Ticket != "" {
 		v.ticket = answer.Ticket
 	}
 	v.pass(answer)
+}
+
+// cameIn ends the note of a visitor who was in line.
+func (v *visit) cameIn() {
+	if waited, known := parseLineNote(v.cookie(v.door.lineCookie), v.words()).waited(time.Now()); known {
+		v.gate.metrics.waits.WithLabelValues(v.door.room).Observe(waited.Seconds())
+	}
+	v.setCookie(v.door.lineCookie, "", 0)
 }
 
 // comeBack lets a visitor who was let in without a cookie claim with a request that needs no

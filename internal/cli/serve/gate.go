@@ -21,15 +21,18 @@ import (
 // maxTemplate bounds the size of a template.
 const maxTemplate = 1 << 20
 
-// openGate returns the public server in front of upstreams, as a part.
-func openGate(all *config.Config, of *rooms, connections *connlimit.Limiter, log *slog.Logger) (*part, error) {
-	settings, opened := &all.Gate, noPart()
+// openGate returns the public server in front of upstreams, as a part. Its metrics are those of
+// the operators' server.
+func openGate(all *config.Config, of *rooms, server *ops.Server, connections *connlimit.Limiter, log *slog.Logger) (*part, error) {
+	settings, opened, metrics := &all.Gate, noPart(), gate.NewMetrics()
+	server.Registry().MustRegister(metrics)
 	languages, err := languagesOf(settings)
 	if err != nil {
 		return nil, err
 	}
 	options := gate.Options{
-		TrustedProxies: settings.TrustedProxies.Prefixes(), SecureCookies: settings.SecureCookies, Recheck: settings.Recheck, Languages: languages, Logger: log,
+		TrustedProxies: settings.TrustedProxies.Prefixes(), SecureCookies: settings.SecureCookies, Recheck: settings.Recheck, Languages: languages,
+		Metrics: metrics, Logger: log,
 	}
 	var siteverify *gate.Siteverify
 	if challenge := settings.Challenge; challenge.Provider != "" {
@@ -43,7 +46,8 @@ func openGate(all *config.Config, of *rooms, connections *connlimit.Limiter, log
 	}
 	sites := &sites{
 		proxy: gate.ProxyOptions{
-			TrustedProxies: options.TrustedProxies, HeaderTimeout: settings.UpstreamTimeout, Meter: &gate.Meter{}, Dial: connections.Dial(gate.Dialer), Logger: log,
+			TrustedProxies: options.TrustedProxies, HeaderTimeout: settings.UpstreamTimeout, Meter: &gate.Meter{},
+			Metrics: metrics, Dial: connections.Dial(gate.Dialer), Logger: log,
 		},
 	}
 	var guard *gate.Gate

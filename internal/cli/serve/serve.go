@@ -128,7 +128,7 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 	services := slices.Concat(tracing.services, topics.services, bulk.services, rooms.services, []lifecycle.Service{server}, openPublic(settings, server, secure, connections, log))
 	gate := noPart()
 	if settings.Gate.HTTP != config.Off {
-		if gate, err = openGate(settings, rooms, connections, log); err != nil {
+		if gate, err = openGate(settings, rooms, server, connections, log); err != nil {
 			return err
 		}
 	}

@@ -92,6 +92,8 @@ type Gate struct {
 	store   storeHealth
 	// believed are the passes that were confirmed lately.
 	believed believed
+	// shares bound the clients of a pass.
+	shares shares
 }
 
 // New returns a gate. Without streams the page polls for its place. The error says which

@@ -341,6 +341,10 @@ func (v *visit) linePage(answer *room.Answer) *Page {
 
 // inside lets a visitor through.
 func (v *visit) inside(answer *room.Answer) {
+	if most := v.site.PassClients; most > 0 && !v.gate.shares.use(holder{v.door.room, answer.ID}, v.client, most, time.Now()) {
+		v.later(http.StatusTooManyRequests, KindShared, "shared", errShared, shareTime)
+		return
+	}
 	if v.kind != part {
 		v.setTicket(answer)
 		if answer.Pass != "" && (v.proof == "" || time.Until(passEnds(v.proof)) < freshPass) {
@@ -357,6 +361,9 @@ func (v *visit) inside(answer *room.Answer) {
 	}
 	v.pass(answer)
 }
+
+// errShared: [Site].PassClients other addresses use the visitor's pass.
+var errShared = errors.New("this place is in use from as many other addresses as may use it; try again when it is not")
 
 // cameIn ends the note of a visitor who was in line.
 func (v *visit) cameIn() {

@@ -114,7 +114,8 @@ func (s *sites) of(settings *config.Gate) ([]gate.Site, error) {
 	var made []gate.Site
 	for i, site := range settings.AllSites() {
 		of := gate.Site{
-			Hosts: site.Hosts, Room: site.Room, Brand: site.Brand, WaitingStatus: site.WaitingStatus, Crawlers: gate.Crawlers(site.Crawlers), Returns: site.Returns,
+			Hosts: site.Hosts, Room: site.Room, Brand: site.Brand, WaitingStatus: site.WaitingStatus, Crawlers: gate.Crawlers(site.Crawlers),
+			PassClients: site.PassClients, Returns: site.Returns,
 		}
 		for _, rule := range site.Rules {
 			of.Rules = append(of.Rules, gate.SiteRule(rule))

@@ -120,7 +120,7 @@ func FuzzFile(f *testing.F) {
 		"room:\n  rooms:\n    a: {mode: teller, capacity: 2, grace: 0s, opens_at: 2030-01-31T09:00:00+09:00, routes: [{path: /a/*}, {host: b.c, method: GET}]}\n" +
 			"    b: {mode: park, batch: 3, interval: 1m30s, stay: 1h, bind_tickets: true, bypass: []}\n",
 		"gate: {http: ':1', room: a, upstream: 'http://b'}\n",
-		"gate:\n  http: ':1'\n  sites:\n    - {hosts: [a.b, '*.c'], room: a, upstream: 'http://d', waiting_status: 503, returns: [/paid], rules: [{path: /e/*}, {cookie: 'f=1', room: g}]}\n    - {}\n",
+		"gate:\n  http: ':1'\n  sites:\n    - {hosts: [a.b, '*.c'], room: a, upstream: 'http://d', waiting_status: 503, pass_clients: 3, returns: [/paid], rules: [{path: /e/*}, {cookie: 'f=1', room: g}]}\n    - {}\n",
 		"bulk:\n  requests_per_second: 0\n  retention: 0\n", "data: \"yes\"\nhttp: ':0'\n",
 	} {
 		f.Add(seed)

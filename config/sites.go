@@ -26,6 +26,8 @@ type Site struct {
 	WaitingStatus int
 	// Crawlers is queue, pass or refuse.
 	Crawlers string
+	// PassClients is from how many addresses a visitor may be inside at a time.
+	PassClients int
 	// Returns are paths to which other sites send forms.
 	Returns List
 	Rules   []SiteRule
@@ -45,6 +47,7 @@ func siteSchema(s *Site) []Setting {
 		{Key: "brand", field: &s.Brand, check: optional(checkBrand), Usage: "name that the waiting page shows"},
 		{Key: "waiting_status", field: &s.WaitingStatus, Default: "200", check: oneOf("200", "503"), Usage: "status of the waiting page: 200, or 503 so that nothing takes it for the site's"},
 		{Key: "crawlers", field: &s.Crawlers, Default: "queue", check: oneOf("queue", "pass", "refuse"), Usage: "what crawlers of search engines get: queue: what everybody gets; pass: the site, as does anybody who calls itself one; refuse: 503 with Retry-After"},
+		{Key: "pass_clients", field: &s.PassClients, Default: "0", check: upTo(0, 100), Usage: "from how many addresses a visitor may be inside at a time, at each gate: IPv4 addresses, and IPv6 networks of 64 bits; 0: any number"},
 		{Key: "returns", field: &s.Returns, Usage: "paths to which other sites send visitors back with a form that the site verifies, such as /payment/return: it reaches the site with the visitor's cookies"},
 	}
 }

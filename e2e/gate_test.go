@@ -129,6 +129,14 @@ func TestGate(t *testing.T) {
 	if first.inShop("/") {
 		t.Error("who has paid is in the shop without waiting again")
 	}
+	a, err := s.do("GET", "/metrics", "", nil)
+	for _, line := range []string{
+		`room_gate_pages_total{kind="waiting",room="shop"} `, `room_gate_wait_seconds_count{room="shop"} 1`, `room_gate_upstream_seconds_count{room="shop"} `,
+	} {
+		if err != nil || !strings.Contains(string(a.body), line) {
+			t.Errorf("the metrics have no %s (%v)", line, err)
+		}
+	}
 }
 
 // A gate that finds the capacity begins with the least that is set, and lets in all who wait while the

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -308,6 +310,15 @@ func TestMetrics(t *testing.T) {
 		r.put("shop", teller(1))
 		r.enter("shop")
 		r.enter("shop")
+		var left []string
+		for range 10 { // at the positions 2 to 11
+			left = append(left, r.enter("shop").Ticket)
+		}
+		for _, ticket := range slices.Backward(left) {
+			if err := errors.Join(r.Leave(ctx, "shop", ticket, netip.Addr{}), r.Leave(ctx, "shop", ticket, netip.Addr{})); err != nil {
+				t.Fatal(err)
+			}
+		}
 		time.Sleep(3 * time.Second)
 		r.store.Fail(room.ErrUnavailable)
 		_, _ = r.Enter(ctx, "shop", room.Visit{})
@@ -322,12 +333,16 @@ room_inside{room="shop"} 1
 room_waiting{room="shop"} 1
 # HELP room_entered_total Visitors who entered.
 # TYPE room_entered_total counter
-room_entered_total{room="shop"} 2
+room_entered_total{room="shop"} 12
+# HELP room_gave_up_total Visitors who left the line by themselves, at this instance, by their position.
+# TYPE room_gave_up_total counter
+room_gave_up_total{position="1-10",room="shop"} 9
+room_gave_up_total{position="11-100",room="shop"} 1
 # HELP room_store_failures_total Moves that the store did not make because it was away, full or broken.
 # TYPE room_store_failures_total counter
 room_store_failures_total{move="enter"} 1
 `
-		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "room_inside", "room_waiting", "room_entered_total", "room_store_failures_total"); err != nil {
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "room_inside", "room_waiting", "room_entered_total", "room_gave_up_total", "room_store_failures_total"); err != nil {
 			t.Error(err)
 		}
 	})

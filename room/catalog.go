@@ -56,6 +56,8 @@ type cachedRoom struct {
 	wake     chan struct{}
 	// publishing is the ownership of publishing the room's events.
 	publishing *ownership
+	// gaveUp counts the visitors who left the line here, by their position.
+	gaveUp positions
 }
 
 func newCatalog(store Store, clock *storeClock, holder string, log *slog.Logger) *catalog {

@@ -3,6 +3,7 @@ package room
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,6 +21,7 @@ type metrics struct {
 	published       prometheus.Counter
 	publishFailures prometheus.Counter
 	ofRoom          []roomMetric
+	gaveUp          *prometheus.Desc
 }
 
 // roomMetric is a number of each room.
@@ -38,6 +40,8 @@ func newMetrics(c *catalog) *metrics {
 	}
 	return &metrics{
 		catalog: c,
+		gaveUp: prometheus.NewDesc("room_gave_up_total",
+			"Visitors who left the line by themselves, at this instance, by their position.", []string{"room", "position"}, nil),
 		moves: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "room_move_duration_seconds", Help: "Duration of one move, the store's part included.",
 			Buckets: prometheus.ExponentialBuckets(0.00001, 4, 10)}, []string{"move"}),
@@ -79,6 +83,7 @@ func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 	for _, metric := range m.ofRoom {
 		to <- metric.desc
 	}
+	to <- m.gaveUp
 }
 
 // Collect implements prometheus.Collector.
@@ -87,6 +92,11 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		c.Collect(to)
 	}
 	for _, k := range m.catalog.all() {
+		for i := range k.gaveUp {
+			if n := k.gaveUp[i].Load(); n > 0 {
+				to <- prometheus.MustNewConstMetric(m.gaveUp, prometheus.CounterValue, float64(n), k.name, positionLabels[i])
+			}
+		}
 		last := k.measured.Load()
 		if last == nil {
 			continue
@@ -95,6 +105,21 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 			to <- prometheus.MustNewConstMetric(metric.desc, metric.kind, float64(metric.of(&last.status)), k.name)
 		}
 	}
+}
+
+// positionLabels are the groups by which positions are counted.
+var positionLabels = [...]string{"1-10", "11-100", "101-1000", "1001-10000", "10001-100000", "100001-"}
+
+// positions are counts by position.
+type positions [len(positionLabels)]atomic.Int64
+
+// add counts a visitor with so many ahead.
+func (p *positions) add(ahead int64) {
+	i := 0
+	for ; ahead >= 10 && i < len(p)-1; i++ {
+		ahead /= 10
+	}
+	p[i].Add(1)
 }
 
 // observe records an operation. Refusals of visitors are no failures of the store.

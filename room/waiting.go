@@ -234,7 +234,10 @@ func (e *Engine) Leave(ctx context.Context, name, ticket string, client netip.Ad
 		if err != nil {
 			return err
 		}
-		_, err = e.store.Leave(ctx, op.terms, parsed.Number, Left)
+		place, err := e.store.Leave(ctx, op.terms, parsed.Number, Left)
+		if err == nil && place.State == Waiting {
+			op.cached.gaveUp.add(place.Ahead)
+		}
 		return err
 	})
 }

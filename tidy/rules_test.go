@@ -113,7 +113,7 @@ var packages = map[string]rule{
 	"room/watch":      {imports: []string{"internal/ranks", "lifecycle", "room"}, refuses: []string{pebble, redis}},
 	"room/gate": {
 		imports: []string{"room", "room/proxied", "room/watch"},
-		refuses: []string{pebble, redis, "github.com/prometheus"},
+		refuses: []string{pebble, redis},
 	},
 	"room/pebblestore": {imports: []string{"internal/pebblekv", "internal/ranks", "room"}, refuses: []string{"net"}},
 	"room": {

@@ -31,10 +31,11 @@ const (
 func (g *Gate) check(w http.ResponseWriter, r *http.Request) {
 	s, asked := g.asked(w, r)
 	if s == nil {
+		g.metrics.checked(nil, nil)
 		return
 	}
 	c := &verdict{ResponseWriter: w, bare: r.URL.Path == CheckPath && r.URL.Query().Get("on") == "status"}
-	g.decide(s, c, asked, nil, http.HandlerFunc(c.pass))
+	g.metrics.checked(g.decide(s, c, asked, nil, http.HandlerFunc(c.pass)), c)
 }
 
 // checkedPage shows the page of a client whom check has answered 401. The cookies that check has
@@ -153,14 +154,26 @@ func agreed(what string, values []string) (string, error) {
 type verdict struct {
 	http.ResponseWriter
 	// bare asks for 401 without a page, for proxies that cannot send a page on.
-	bare   bool
-	passed bool
-	wrote  bool
+	bare bool
+	// passed reports whether the request may go on, inside that its visitor has a pass.
+	passed, inside bool
+	wrote          bool
+}
+
+// outcome is the verdict in a word, for metrics.
+func (c *verdict) outcome() string {
+	switch {
+	case !c.passed:
+		return "held"
+	case c.inside:
+		return "inside"
+	}
+	return "no_pass"
 }
 
 // pass is what is behind the gate.
 func (c *verdict) pass(w http.ResponseWriter, r *http.Request) {
-	c.passed = true
+	c.passed, c.inside = true, r.Header.Get(VisitorHeader) != ""
 	header := w.Header()
 	for _, name := range visitorHeaders {
 		if values := r.Header[name]; len(values) > 0 {

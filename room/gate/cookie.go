@@ -128,26 +128,48 @@ func trustedPeer(r *http.Request, trusted []netip.Prefix) bool {
 	return slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
-// lineNote is the value of lineCookie.
+// lineNote is the value of lineCookie: the first position, why an earlier place was lost, and when
+// the visitor joined, in seconds since 1970; 0 if that is not known.
 type lineNote struct {
-	start int64
-	lost  room.Reason
+	start  int64
+	lost   room.Reason
+	joined int64
 }
 
-func (n lineNote) String() string { return strconv.FormatInt(n.start, 10) + "." + string(n.lost) }
+func (n lineNote) String() string {
+	text := strconv.FormatInt(n.start, 10) + "." + string(n.lost)
+	if n.joined > 0 {
+		text += "." + strconv.FormatInt(n.joined, 10)
+	}
+	return text
+}
 
-// parseLineNote reads a note. It is not signed: a visitor who changes it changes only the
-// own progress bar.
+// parseLineNote reads a note. It is not signed: a visitor who changes it changes only the own
+// progress bar, and the own wait in the metrics.
 func parseLineNote(text string, w *Words) lineNote {
-	number, reason, _ := strings.Cut(text, ".")
-	start, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || start < 0 || start > 1<<40 {
-		start = 0
+	number, rest, _ := strings.Cut(text, ".")
+	reason, joined, _ := strings.Cut(rest, ".")
+	n := lineNote{start: natural(number, 1<<40), joined: natural(joined, 1<<40)}
+	if _, known := w.lost[room.Reason(reason)]; known {
+		n.lost = room.Reason(reason)
 	}
-	if _, known := w.lost[room.Reason(reason)]; !known {
-		reason = ""
+	return n
+}
+
+// natural reads a number from 1 to most; 0 if the text is none.
+func natural(text string, most int64) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > most {
+		return 0
 	}
-	return lineNote{start: start, lost: room.Reason(reason)}
+	return n
+}
+
+// waited returns the time since the visitor joined; false if that is not known, or nobody can have
+// kept a place for that long.
+func (n lineNote) waited(now time.Time) (time.Duration, bool) {
+	waited := max(now.Sub(time.Unix(n.joined, 0)), 0)
+	return waited, n.joined > 0 && waited <= ticketAge
 }
 
 // passEnds returns when a pass ends, without checking it: that only decides whether the

@@ -10,6 +10,7 @@
 //   - A [Page] is the data of a template; its [Kind] is its subject.
 //   - A [Challenge] is a test that a visitor has to pass before it may join; [Siteverify]
 //     asks Turnstile, hCaptcha and reCAPTCHA.
+//   - [Metrics] count what gates and the proxies behind them do.
 //
 // # How data flows
 //
@@ -73,7 +74,8 @@
 //
 // Bounds: each call to the engine takes at most [AskTime]; while the store hangs, one call
 // a second is tried, and other requests are answered as if it were unavailable. At most 32,768
-// passes are believed without asking, some 1 KiB each. Each form
+// passes are believed without asking, some 1 KiB each, and the addresses of 32,768 visitors are
+// remembered for [Site].PassClients. Each form
 // has at most [MaxForm] bytes and [FormTime], each page at most 1 MiB. A visitor whose
 // browser refuses cookies cannot keep a place: the page says so.
 package gate

@@ -27,6 +27,12 @@ type town struct {
 
 func newTown(t *testing.T, settings room.Settings, more ...room.Option) *town {
 	t.Helper()
+	return newTownWith(t, Options{}, settings, more...)
+}
+
+// newTownWith is newTown with options of the gate.
+func newTownWith(t *testing.T, options Options, settings room.Settings, more ...room.Option) *town {
+	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
 	engine, err := room.New(storetest.NewMemory(), room.Config{}, append(more, room.WithLogger(logger))...)
 	if err != nil {
@@ -38,7 +44,8 @@ func newTown(t *testing.T, settings room.Settings, more ...room.Option) *town {
 	if _, _, err := engine.PutRoom(t.Context(), "shop", settings); err != nil {
 		t.Fatal(err)
 	}
-	g, err := New(engine, nil, Options{Sites: []Site{{Room: "shop"}}, Logger: logger})
+	options.Sites, options.Logger = []Site{{Room: "shop"}}, logger
+	g, err := New(engine, nil, options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -222,5 +222,9 @@ func (s *streams) Serve(w http.ResponseWriter, _ *http.Request, spec watch.Strea
 
 // closeIdle closes the idle connections of a proxy, so that none outlives its test.
 func closeIdle(proxy http.Handler) {
-	proxy.(*httputil.ReverseProxy).Transport.(*http.Transport).CloseIdleConnections()
+	transport := proxy.(*httputil.ReverseProxy).Transport
+	if counted, ok := transport.(observed); ok {
+		transport = counted.RoundTripper
+	}
+	transport.(*http.Transport).CloseIdleConnections()
 }

@@ -72,6 +72,8 @@ type Options struct {
 	Languages []language.Tag
 	// Challenge must be passed before joining. Default: none.
 	Challenge Challenge
+	// Metrics count what the gate does. Default: some that nobody reads.
+	Metrics *Metrics
 	// Logger gets failures. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -84,11 +86,14 @@ type Gate struct {
 	sites   atomic.Pointer[[]*site]
 	words   *chooser
 	own     *http.ServeMux
+	metrics *Metrics
 	logger  *slog.Logger
 	logged  atomic.Int64
 	store   storeHealth
 	// believed are the passes that were confirmed lately.
 	believed believed
+	// shares bound the clients of a pass.
+	shares shares
 }
 
 // New returns a gate. Without streams the page polls for its place. The error says which
@@ -101,6 +106,9 @@ func New(rooms Rooms, streams Streams, options Options) (*Gate, error) {
 	g := &Gate{rooms: rooms, streams: streams, options: options, words: words, logger: options.Logger}
 	g.believed.length = cmp.Or(options.Recheck, DefaultRecheck)
 	g.logger = cmp.Or(g.logger, slog.Default())
+	if g.metrics = options.Metrics; g.metrics == nil {
+		g.metrics = NewMetrics()
+	}
 	g.own = g.ownPaths()
 	if err := g.SetSites(options.Sites); err != nil {
 		return nil, err
@@ -159,20 +167,22 @@ func (g *Gate) misdirected(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, "this gate has no site of the host "+strings.ToValidUTF8(r.Host[:min(len(r.Host), 100)], "?"), http.StatusMisdirectedRequest)
 }
 
-// decide answers a request, or sends it on to next. The handed cookies go with the answer.
-func (g *Gate) decide(s *site, w http.ResponseWriter, r *http.Request, handed []*http.Cookie, next http.Handler) {
+// decide answers a request, or sends it on to next. The handed cookies go with the answer. It
+// returns the door of the room whose pass the request may need, nil if that cannot be told.
+func (g *Gate) decide(s *site, w http.ResponseWriter, r *http.Request, handed []*http.Cookie, next http.Handler) *door {
 	d, needs, err := s.doorOf(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
+		return nil
 	}
 	v := g.visit(s, d, w, r)
 	v.cookies, v.next = handed, next
-	if !needs {
+	if needs {
+		v.decide()
+	} else {
 		v.pass(nil)
-		return
 	}
-	v.decide()
+	return d
 }
 
 // Failed shows the page for an upstream that does not answer, with status 502 or 504.

@@ -47,6 +47,8 @@ const (
 	KindChallenge Kind = "challenge"
 	// KindUninvited: the visitor has no token of the shop, and the room is for those who have.
 	KindUninvited Kind = "uninvited"
+	// KindShared: the visitor's pass is in use from as many other addresses as may use it.
+	KindShared Kind = "shared"
 	// KindRefused: another site has sent the form.
 	KindRefused Kind = "refused"
 )
@@ -210,7 +212,7 @@ func samples(w *Words) []*Page {
 	})
 	add(KindLeft, func(page *Page) { page.Rejoin = true })
 	add(KindChallenge, func(page *Page) { page.Widget = &Widget{HTML: `<div></div>`, Script: "https://example.com/a.js"} })
-	for _, kind := range []Kind{KindFull, KindEnded, KindLimited, KindUnavailable, KindFailed, KindRefused, KindUninvited} {
+	for _, kind := range []Kind{KindFull, KindEnded, KindLimited, KindUnavailable, KindFailed, KindRefused, KindUninvited, KindShared} {
 		add(kind, func(page *Page) { page.Retry = kind != KindEnded && kind != KindUninvited })
 	}
 	return pages

@@ -36,6 +36,9 @@ type ProxyOptions struct {
 	TLS *tls.Config
 	// Meter counts how the upstream answers visitors inside. Default: none.
 	Meter *Meter
+	// Metrics count all answers of the upstream. Requests must come through a [Gate]: it sets the
+	// header that names the room. Default: none.
+	Metrics *Metrics
 	// Dial opens connections to the upstream. Default: [Dialer].DialContext.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -170,10 +173,14 @@ func dropTunnel(header http.Header) {
 }
 
 func (o *ProxyOptions) transport() http.RoundTripper {
+	var t http.RoundTripper = o.connections()
 	if o.Meter != nil {
-		return metered{o.connections(), o.Meter}
+		t = metered{t, o.Meter}
 	}
-	return o.connections()
+	if o.Metrics != nil {
+		t = observed{t, o.Metrics}
+	}
+	return t
 }
 
 func (o *ProxyOptions) connections() *http.Transport {
@@ -199,8 +206,7 @@ func (o *ProxyOptions) fail(w http.ResponseWriter, r *http.Request, err error) {
 		return // The visitor has gone.
 	}
 	status := http.StatusBadGateway
-	var timeout net.Error
-	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {
+	if timedOut(err) {
 		status = http.StatusGatewayTimeout
 	}
 	o.Logger.WarnContext(r.Context(), "the upstream does not answer", "host", r.URL.Host, "error", err)

@@ -82,6 +82,9 @@ func (v *visit) respond(status int, p problem, page *Page) {
 
 // show writes a page.
 func (v *visit) show(status int, page *Page) {
+	if c, asked := v.w.(*verdict); !asked || !c.bare { // otherwise the page follows at PagePath
+		v.gate.metrics.pages.WithLabelValues(v.door.room, string(page.Kind)).Inc()
+	}
 	body, err := render(v.site.page, page)
 	if err != nil {
 		v.gate.logger.ErrorContext(v.r.Context(), "the template failed", "kind", page.Kind, "error", err)

@@ -42,6 +42,10 @@ type Site struct {
 	WaitingStatus int
 	// Crawlers is what crawlers of search engines get. Default [QueueCrawlers].
 	Crawlers Crawlers
+	// PassClients is from how many addresses a visitor may be inside at a time, at this gate: IPv4
+	// addresses, and IPv6 networks of 64 bits. Others get 429 while the earlier ones are in use, and
+	// for at most a minute after. At most MaxPassClients. Default: any number.
+	PassClients int
 	// Returns are paths to which other sites send visitors back with a form, as after a payment;
 	// see [room.Rule] for their form. Browsers send no cookies with it, so the gate answers
 	// with a page that sends it again, from this site. The upstream must verify such forms by
@@ -83,8 +87,8 @@ const (
 type door struct {
 	room  string
 	paths Paths
-	// The plain names of the cookies. The line's keeps what only the page needs: the
-	// visitor's first position, and why an earlier place was lost. With a pass beside it, the
+	// The plain names of the cookies. The line's keeps what only the page and the metrics need: the
+	// visitor's first position, why an earlier place was lost, and when it joined. With a pass beside it, the
 	// visitor has not come back yet.
 	ticketCookie, passCookie, lineCookie string
 }
@@ -141,6 +145,9 @@ func (g *Gate) newSite(of Site) (*site, error) {
 	}
 	if !slices.Contains([]Crawlers{"", QueueCrawlers, PassCrawlers, RefuseCrawlers}, of.Crawlers) {
 		return nil, fmt.Errorf("crawlers: %q: want queue, pass or refuse", of.Crawlers)
+	}
+	if of.PassClients < 0 || of.PassClients > MaxPassClients {
+		return nil, fmt.Errorf("pass_clients: %d: want 1 to %d, or 0 for any number", of.PassClients, MaxPassClients)
 	}
 	if len(of.Hosts) > MaxHosts || len(of.Rules) > MaxRules {
 		return nil, fmt.Errorf("hosts: want at most %d, and %d rules", MaxHosts, MaxRules)

@@ -324,9 +324,9 @@ func (v *visit) linePage(answer *room.Answer) *Page {
 		page.Opens = v.words().opens(opens)
 	}
 	old := parseLineNote(v.cookie(v.door.lineCookie), v.words())
-	note := lineNote{start: max(old.start, answer.Position), lost: old.lost}
+	note := lineNote{start: max(old.start, answer.Position), lost: old.lost, joined: old.joined}
 	if answer.New {
-		note = lineNote{start: answer.Position, lost: v.lost}
+		note = lineNote{start: answer.Position, lost: v.lost, joined: time.Now().Unix()}
 	}
 	if note != old {
 		v.setCookie(v.door.lineCookie, note.String(), ticketAge)
@@ -341,6 +341,10 @@ func (v *visit) linePage(answer *room.Answer) *Page {
 
 // inside lets a visitor through.
 func (v *visit) inside(answer *room.Answer) {
+	if most := v.site.PassClients; most > 0 && !v.gate.shares.use(holder{v.door.room, answer.ID}, v.client, most, time.Now()) {
+		v.later(http.StatusTooManyRequests, KindShared, "shared", errShared, shareTime)
+		return
+	}
 	if v.kind != part {
 		v.setTicket(answer)
 		if answer.Pass != "" && (v.proof == "" || time.Until(passEnds(v.proof)) < freshPass) {
@@ -349,13 +353,24 @@ func (v *visit) inside(answer *room.Answer) {
 		if answer.State == room.Called {
 			v.setCookie(v.door.lineCookie, lineNote{}.String(), max(v.settings.ClaimWindow, time.Second))
 		} else if _, sent := v.sentAs(v.door.lineCookie); sent {
-			v.setCookie(v.door.lineCookie, "", 0)
+			v.cameIn()
 		}
 	}
 	if answer.Ticket != "" {
 		v.ticket = answer.Ticket
 	}
 	v.pass(answer)
+}
+
+// errShared: [Site].PassClients other addresses use the visitor's pass.
+var errShared = errors.New("this place is in use from as many other addresses as may use it; try again when it is not")
+
+// cameIn ends the note of a visitor who was in line.
+func (v *visit) cameIn() {
+	if waited, known := parseLineNote(v.cookie(v.door.lineCookie), v.words()).waited(time.Now()); known {
+		v.gate.metrics.waits.WithLabelValues(v.door.room).Observe(waited.Seconds())
+	}
+	v.setCookie(v.door.lineCookie, "", 0)
 }
 
 // comeBack lets a visitor who was let in without a cookie claim with a request that needs no

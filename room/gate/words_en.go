@@ -65,6 +65,8 @@ var english = Words{
 			"Please confirm that you are a person. Then you can join the line."},
 		KindUninvited: {"By invitation", "This is by invitation",
 			"Please log in, or open the link of your invitation. Then you can join the line."},
+		KindShared: {"In use", "Your place is in use elsewhere",
+			"It is used from other addresses at the same time. Please close it there, and wait a minute."},
 		KindRefused: {"Refused", "That did not work",
 			"The request came from another site. Please open this page directly."},
 	},

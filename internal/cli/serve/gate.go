@@ -21,18 +21,22 @@ import (
 // maxTemplate bounds the size of a template.
 const maxTemplate = 1 << 20
 
-// openGate returns the public server in front of upstreams, as a part, which is empty if there is none.
-func openGate(all *config.Config, of *rooms, connections *connlimit.Limiter, log *slog.Logger) (*part, error) {
+// openGate returns the public server in front of upstreams, as a part, which is empty if there is none. Its
+// metrics are those of the operators' server.
+func openGate(all *config.Config, of *rooms, server *ops.Server, connections *connlimit.Limiter, log *slog.Logger) (*part, error) {
 	settings, opened := &all.Gate, noPart()
 	if settings.HTTP == config.Off {
 		return opened, nil
 	}
+	metrics := gate.NewMetrics()
+	server.Registry().MustRegister(metrics)
 	languages, err := languagesOf(settings)
 	if err != nil {
 		return nil, err
 	}
 	options := gate.Options{
-		TrustedProxies: settings.TrustedProxies.Prefixes(), SecureCookies: settings.SecureCookies, Recheck: settings.Recheck, Languages: languages, Logger: log,
+		TrustedProxies: settings.TrustedProxies.Prefixes(), SecureCookies: settings.SecureCookies, Recheck: settings.Recheck, Languages: languages,
+		Metrics: metrics, Logger: log,
 	}
 	var siteverify *gate.Siteverify
 	if challenge := settings.Challenge; challenge.Provider != "" {
@@ -46,7 +50,8 @@ func openGate(all *config.Config, of *rooms, connections *connlimit.Limiter, log
 	}
 	sites := &sites{
 		proxy: gate.ProxyOptions{
-			TrustedProxies: options.TrustedProxies, HeaderTimeout: settings.UpstreamTimeout, Meter: &gate.Meter{}, Dial: connections.Dial(gate.Dialer), Logger: log,
+			TrustedProxies: options.TrustedProxies, HeaderTimeout: settings.UpstreamTimeout, Meter: &gate.Meter{},
+			Metrics: metrics, Dial: connections.Dial(gate.Dialer), Logger: log,
 		},
 	}
 	var guard *gate.Gate
@@ -113,7 +118,8 @@ func (s *sites) of(settings *config.Gate) ([]gate.Site, error) {
 	var made []gate.Site
 	for i, site := range settings.AllSites() {
 		of := gate.Site{
-			Hosts: site.Hosts, Room: site.Room, Brand: site.Brand, WaitingStatus: site.WaitingStatus, Crawlers: gate.Crawlers(site.Crawlers), Returns: site.Returns,
+			Hosts: site.Hosts, Room: site.Room, Brand: site.Brand, WaitingStatus: site.WaitingStatus, Crawlers: gate.Crawlers(site.Crawlers),
+			PassClients: site.PassClients, Returns: site.Returns,
 		}
 		for _, rule := range site.Rules {
 			of.Rules = append(of.Rules, gate.SiteRule(rule))

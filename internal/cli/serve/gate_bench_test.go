@@ -86,7 +86,7 @@ func openBenchmarkGate(b *testing.B, state, upstream string) (address, cookies s
 	if err != nil {
 		b.Fatal(err)
 	}
-	gate, err := openGate(settings, of, connections, log)
+	gate, err := openGate(settings, of, server, connections, log)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -90,7 +90,7 @@ func runGate(
 		return err
 	}
 	defer func() { err = errors.Join(err, of.close()) }()
-	front, err := openGate(settings, of, connections, log)
+	front, err := openGate(settings, of, server, connections, log)
 	if err != nil {
 		return err
 	}

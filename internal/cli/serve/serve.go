@@ -129,7 +129,7 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 	if err != nil {
 		return err
 	}
-	gate, err := openGate(settings, rooms, connections, log)
+	gate, err := openGate(settings, rooms, server, connections, log)
 	if err != nil {
 		return err
 	}

@@ -14,5 +14,5 @@
 //     until bulk.retention after its job has finished.
 //   - Several relays may run: each row is locked by the one that sends it.
 //   - A row that the server refuses does not delay others.
-//   - Memory is bounded: a relay holds at most 64 rows.
+//   - Memory is bounded: a relay sends at most 64 rows, of at most 1 MiB each, at a time.
 package outbox

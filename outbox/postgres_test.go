@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver of database/sql
 
 	"github.com/sluice-project/sluice/internal/testkit/ports"
 	"github.com/sluice-project/sluice/internal/testkit/until"
@@ -27,6 +26,7 @@ type program struct {
 	as      *syscall.Credential
 	command []string
 	process *exec.Cmd
+	signal  syscall.Signal // of kill
 }
 
 func newProgram(t *testing.T, command ...string) *program {
@@ -35,9 +35,9 @@ func newProgram(t *testing.T, command ...string) *program {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &program{t: t, log: log, command: command}
+	p := &program{t: t, log: log, command: command, signal: syscall.SIGKILL}
 	t.Cleanup(func() {
-		p.end(syscall.SIGKILL)
+		p.kill()
 		_ = log.Close()
 		if text, _ := os.ReadFile(log.Name()); t.Failed() {
 			t.Logf("the log of %s:\n%s", filepath.Base(command[0]), text[max(0, len(text)-4000):])
@@ -56,6 +56,9 @@ func (p *program) start() {
 		p.t.Fatal(err)
 	}
 }
+
+// kill ends the process without notice.
+func (p *program) kill() { p.end(p.signal) }
 
 // end sends a signal and waits until the process has ended.
 func (p *program) end(signal syscall.Signal) {
@@ -98,6 +101,7 @@ func startPostgres(t *testing.T) (p *program, url string, pool *pgxpool.Pool) {
 		t.Fatalf("initdb: %v", err)
 	}
 	p.command = []string{filepath.Join(filepath.Dir(initdb), "postgres"), "-D", data, "-p", strconv.Itoa(port), "-k", folder, "-c", "listen_addresses=127.0.0.1", "-c", "fsync=on"}
+	p.signal = syscall.SIGQUIT // its processes end at once, as in a crash; SIGKILL would end one of them
 	p.start()
 	url = fmt.Sprintf("postgres://outbox@%s/postgres", ports.Addr(port))
 	if pool, err = pgxpool.New(t.Context(), url); err != nil {

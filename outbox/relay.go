@@ -26,7 +26,8 @@ const (
 	Concurrency = 64
 	// batchRows bounds the rows of one transaction of a relay.
 	batchRows = 1000
-	// sendFor bounds how long a transaction sends rows, and batchFor how long it takes.
+	// sendFor bounds how long a relay connects to the database and sends the rows of one
+	// transaction, and batchFor how long all of it takes.
 	sendFor, batchFor = 30 * time.Second, time.Minute
 	// maxReason bounds the bytes of a row's error.
 	maxReason = 1000
@@ -94,6 +95,8 @@ const limitTx = `SELECT set_config('idle_in_transaction_session_timeout', '90s',
 func (r Relay) batch(ctx context.Context) (some bool, err error) {
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchFor)
 	defer cancel()
+	ctx, cancel = context.WithTimeout(ctx, sendFor)
+	defer cancel()
 	tx, err := r.Pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	if err != nil {
 		return false, fmt.Errorf("database: %w", err)
@@ -125,15 +128,13 @@ type sending struct {
 const lockRows = `SELECT id, row_to_json(o) FROM sluice_outbox o WHERE due_at <= now() ORDER BY due_at LIMIT $1 FOR UPDATE SKIP LOCKED`
 
 // all sends rows until there are no more, ctx ends, or one was neither accepted nor refused. It
-// reads rows as they are sent.
+// reads rows as it sends them.
 func (s *sending) all(ctx, within context.Context, tx pgx.Tx) error {
 	rows, err := tx.Query(within, lockRows, batchRows)
 	if err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
 	defer rows.Close()
-	ctx, cancel := context.WithTimeout(ctx, sendFor)
-	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(Concurrency)
 	for ctx.Err() == nil && rows.Next() {

@@ -73,6 +73,15 @@ func (s *stack) left(t *testing.T) (rows int) {
 	return rows
 }
 
+// awaitDatabase waits until the database answers, on new connections.
+func (s *stack) awaitDatabase(t *testing.T) {
+	t.Helper()
+	until.Succeeds(t, "PostgreSQL answers", func() error {
+		s.pool.Reset()
+		return s.pool.Ping(t.Context())
+	})
+}
+
 func (s *stack) awaitEmpty(t *testing.T) {
 	t.Helper()
 	until.Succeeds(t, "the outbox is empty", func() error {

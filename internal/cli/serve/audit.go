@@ -1,0 +1,48 @@
+package serve
+
+import (
+	"log/slog"
+
+	"github.com/sluice-project/sluice/access/audit"
+	"github.com/sluice-project/sluice/config"
+	"github.com/sluice-project/sluice/internal/cli/events"
+	"github.com/sluice-project/sluice/lifecycle"
+	"github.com/sluice-project/sluice/topic/broker"
+)
+
+// trail is the audit trail of this process; nil: there is none.
+type trail struct{ *audit.Trail }
+
+// openTrail returns the audit trail of the settings.
+func openTrail(settings *config.Config, log *slog.Logger) (trail, error) {
+	if !settings.Audited() {
+		return trail{}, nil
+	}
+	name, err := instanceName(settings)
+	if err != nil {
+		return trail{}, err
+	}
+	hash, err := settings.Hash()
+	if err != nil {
+		return trail{}, err
+	}
+	return trail{audit.New(audit.Options{
+		File: settings.AuditFile(), MaxBytes: settings.Audit.MaxBytes, Keep: settings.Audit.Keep, Node: name, Settings: hash, Logger: log,
+	})}, nil
+}
+
+// services returns the trail as a service. It starts before all edges, and stops after them.
+func (t trail) services() []lifecycle.Service {
+	if t.Trail == nil {
+		return nil
+	}
+	return []lifecycle.Service{t.Trail}
+}
+
+// publish publishes the trail if there is one, and the settings want that.
+func (t trail) publish(settings *config.Config, broker *broker.Broker, to events.Log, log *slog.Logger) {
+	if t.Trail == nil || !settings.AuditTopic() {
+		return
+	}
+	t.PublishTo("the topic "+events.AuditTopic, events.ForAudit(broker, to, log).Publish)
+}

@@ -71,7 +71,7 @@ func openTopics(settings *config.Config, store topicStore, accounts *accounts, s
 		return nil, err
 	}
 	edge := kafka.NewServer(broker, kafka.Options{
-		Addr: settings.Topic.Kafka, Advertise: settings.Topic.Advertised(), Bound: connections.Listen, TLS: secure, Accounts: clients, Logger: log,
+		Addr: settings.Topic.Kafka, Advertise: settings.Topic.Advertised(), Bound: connections.Listen, TLS: secure, Accounts: clients, Trail: accounts.trail.kafka(), Logger: log,
 	})
 	opened.services = append(append([]lifecycle.Service{storeHealth{store}, broker}, accounts.trail.services()...), edge)
 	var to events.Log = events.OwnLog{}

@@ -16,7 +16,7 @@ import (
 // is revoked ends a consumer that waits.
 func TestKcatWithTokens(t *testing.T) {
 	t.Parallel()
-	s := withAccounts(t, "--state", "off")
+	s := withTLSAndAccounts(t, "--state", "off")
 	for _, name := range []string{"orders", "payments"} {
 		if out, err := s.run(adminToken, "", "topic create "+name+" --brokers "+s.kafka); err != nil {
 			t.Fatal(err, out)

@@ -17,8 +17,8 @@ type tokens struct {
 	ca string
 }
 
-// withAccounts starts a server with accounts and TLS.
-func withAccounts(t *testing.T, args ...string) tokens {
+// withTLSAndAccounts starts a server with accounts and TLS.
+func withTLSAndAccounts(t *testing.T, args ...string) tokens {
 	t.Helper()
 	authority := certtest.New(t)
 	served := authority.Issue("server")
@@ -62,7 +62,7 @@ func (s tokens) create(name, flags string) string {
 // Commands use topics with a token, as far as its roles and limits go, and say what they lack.
 func TestTopicCommandsWithTokens(t *testing.T) {
 	t.Parallel()
-	s := withAccounts(t, "--state", "off")
+	s := withTLSAndAccounts(t, "--state", "off")
 	producer := s.create("till", "--role producer --topic orders")
 	consumer := s.create("mail", "--role consumer --topic orders --group mail-*")
 	on := " --brokers " + s.kafka

@@ -47,8 +47,13 @@ func (p *Principal) Type(name string) bool { return p == nil || within(p.Types, 
 // Room reports whether a room is within the limits.
 func (p *Principal) Room(name string) bool { return p == nil || within(p.Rooms, name) }
 
+// AuditTopic is the topic that has the audit trail. It is of those who manage access.
+const AuditTopic = "sluice.audit"
+
 // Topic reports whether a topic is within the limits.
-func (p *Principal) Topic(name string) bool { return p == nil || within(p.Topics, name) }
+func (p *Principal) Topic(name string) bool {
+	return p == nil || within(p.Topics, name) && (name != AuditTopic || p.May(ManageAccess))
+}
 
 // Group reports whether a consumer group is within the limits. Somebody who is limited to topics and does not consume
 // has no groups.

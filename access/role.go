@@ -33,6 +33,10 @@ const (
 	everything = 1<<iota - 1
 	// Open needs nobody: the operation is for the public, or asks for a secret of its own.
 	Open Right = 0
+
+	// changes are the rights whose use belongs in the trail of a server: they change something, or show all its secrets.
+	// The traffic itself does not: records, leases and visitors.
+	changes = Submit | ManageBulk | KeepRoom | ManageRooms | ManageTopics | ManageCluster | Backup | ManageAccess
 )
 
 // rights are all rights but Open, in the order of their declaration.
@@ -79,6 +83,9 @@ func Rights() []Right {
 
 // Allows says what a single right allows.
 func (r Right) Allows() string { return rights[bits.TrailingZeros32(uint32(r))].allows }
+
+// Changes reports whether each use of the right belongs in the trail of a server.
+func (r Right) Changes() bool { return r&changes != 0 }
 
 // Role is a set of rights that a token can have.
 type Role string

@@ -1,7 +1,10 @@
 package config
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"path/filepath"
 
 	"github.com/sluice-project/sluice/access"
 )
@@ -12,6 +15,49 @@ type Access struct {
 	// accounts.
 	AdminToken     Secret
 	AdminTokenFile string
+}
+
+// Audit are the settings of the trail.
+type Audit struct {
+	// File is auditAuto, Off or a path; see Config.AuditFile.
+	File string
+	// MaxBytes bounds the file, and Keep is how many more hold what it had before.
+	MaxBytes int64
+	Keep     int
+	// Topic publishes the trail too.
+	Topic bool
+}
+
+// auditAuto, as audit.file, is a file in the data directory if the server has accounts.
+const auditAuto = "auto"
+
+// AuditFile returns the path of the trail's file; "": there is none.
+func (c *Config) AuditFile() string {
+	switch {
+	case c.Audit.File == auditAuto && c.Access.On():
+		return filepath.Join(c.DataDir, "audit.log")
+	case c.Audit.File == auditAuto || c.Audit.File == Off:
+		return ""
+	}
+	return c.Audit.File
+}
+
+// Audited reports whether the server has a trail: with accounts, unless it has neither a file nor a topic, and otherwise
+// if a file is named.
+func (c *Config) Audited() bool {
+	return c.AuditFile() != "" || c.Access.On() && c.AuditTopic()
+}
+
+// AuditTopic reports whether a trail is published.
+func (c *Config) AuditTopic() bool { return c.Audit.Topic && c.Topic.Kafka != Off }
+
+// Hash returns the SHA-256 of the settings, without secrets.
+func (c *Config) Hash() (string, error) {
+	sum := sha256.New()
+	if err := c.WriteYAML(sum); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
 // On reports whether the server has accounts.

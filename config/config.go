@@ -28,6 +28,7 @@ type Config struct {
 	Connections, ConnectionsPerClient int
 	TLS                               TLS
 	Access                            Access
+	Audit                             Audit
 	Log                               Log
 	// Pprof serves profiles of the process.
 	Pprof bool

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluice-project/sluice/access"
+	"github.com/sluice-project/sluice/access/audit"
 	"github.com/sluice-project/sluice/internal/edge"
 	"github.com/sluice-project/sluice/internal/edge/problem"
 	"github.com/sluice-project/sluice/lifecycle"
@@ -22,23 +23,29 @@ const revokedAge = time.Second
 // guard admits requests of those who show a valid token with the right that they need. It implements edge.Guard.
 type guard struct {
 	accounts *access.Accounts // nil: anybody may do everything
+	trail    *audit.Trail     // nil: there is none
 	attempts *access.Attempts
 	refused  *prometheus.CounterVec
 }
 
-func newGuard(accounts *access.Accounts) *guard {
-	return &guard{accounts: accounts, attempts: access.NewAttempts(), refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+func newGuard(accounts *access.Accounts, trail *audit.Trail) *guard {
+	return &guard{accounts: accounts, trail: trail, attempts: access.NewAttempts(), refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_http_refused_total",
 		Help: "Requests for operators that were refused: unauthenticated (no valid token), forbidden (the token lacks the right), too_many (failed attempts).",
 	}, []string{"reason"})}
 }
 
 // Admit implements edge.Guard.
-func (g *guard) Admit(w http.ResponseWriter, r *http.Request, right access.Right) (*http.Request, *edge.Error) {
+func (g *guard) Admit(w http.ResponseWriter, r *http.Request, operation string, right access.Right) (*http.Request, *edge.Error) {
+	a, _ := w.(*reply)
+	r = g.follows(a, r, operation, right)
 	if g.accounts == nil {
 		return r, nil
 	}
 	p, err := g.sender(r)
+	if a != nil {
+		a.act.sender, a.act.stranger = p, err != nil
+	}
 	switch {
 	case err != nil && right == access.Open:
 		p = access.Nobody
@@ -48,7 +55,7 @@ func (g *guard) Admit(w http.ResponseWriter, r *http.Request, right access.Right
 		g.refused.WithLabelValues("forbidden").Inc()
 		return nil, edge.Refuse(http.StatusForbidden, problem.Forbidden, "the token "+p.Name+" lacks the right "+right.String()+": want a token with one of the roles "+access.JoinRoles(access.RolesWith(right)))
 	default:
-		if a, ok := w.(*reply); ok {
+		if a != nil {
 			a.streams.sentBy(a, p)
 		}
 	}
@@ -84,7 +91,7 @@ func (g *guard) wrap(pattern string, next http.Handler) http.Handler {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r, refusal := g.Admit(w, r, right)
+		r, refusal := g.Admit(w, r, pattern, right)
 		if refusal != nil {
 			refusal.Write(w)
 			return

@@ -193,13 +193,13 @@ func BenchmarkAdmit(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	g := newGuard(known)
+	g := newGuard(known, nil)
 	request := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/v1/rooms/sale", nil)
 	request.Header.Set("Authorization", "Bearer "+adminSecret)
 	w := httptest.NewRecorder()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, refusal := g.Admit(w, request, access.ReadRooms); refusal != nil {
+		if _, refusal := g.Admit(w, request, "show-room", access.ReadRooms); refusal != nil {
 			b.Fatal(refusal)
 		}
 	}

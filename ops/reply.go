@@ -35,7 +35,9 @@ func (s *streams) wrap(next http.Handler) http.Handler {
 			r.Body = a.body
 		}
 		defer s.remove(a)
+		defer a.record()
 		next.ServeHTTP(a, r)
+		a.handled = true
 		a.end()
 	})
 }
@@ -99,6 +101,9 @@ type reply struct {
 	cancel  context.CancelFunc
 	body    *body // nil if the request has none
 	began   bool
+	status  int  // of the answer; 0: none was sent
+	handled bool // the handler has returned
+	act     act
 	stream  bool              // the answer is an event stream
 	sender  *access.Principal // nil: nobody asked who sent the request
 	// multiplexed answers share a connection: a client may read others and not this one.
@@ -149,6 +154,7 @@ func (a *reply) end() {
 func (a *reply) WriteHeader(status int) {
 	if status >= http.StatusOK {
 		a.begin()
+		a.status = status
 	}
 	a.ResponseWriter.WriteHeader(status)
 }

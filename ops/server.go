@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluice-project/sluice/access"
+	"github.com/sluice-project/sluice/access/audit"
 	"github.com/sluice-project/sluice/internal/connlimit"
 	"github.com/sluice-project/sluice/internal/edge"
 	"github.com/sluice-project/sluice/lifecycle"
@@ -51,6 +52,8 @@ type Options struct {
 	// Accounts know who may call what for operators. Default nil: anybody may call everything. Fronts
 	// and public servers have none.
 	Accounts *access.Accounts
+	// Audit gets refusals, and what changes something. Default nil: nothing is recorded.
+	Audit *audit.Trail
 	// Logger gets errors of connections. Default slog.Default().
 	Logger *slog.Logger
 }
@@ -117,7 +120,7 @@ func newServer(options Options) *Server {
 	if options.Logger == nil {
 		options.Logger = slog.Default()
 	}
-	s := &Server{options: options, mux: http.NewServeMux(), registry: newRegistry(), guard: newGuard(options.Accounts)}
+	s := &Server{options: options, mux: http.NewServeMux(), registry: newRegistry(), guard: newGuard(options.Accounts, options.Audit)}
 	s.handler = s.mux
 	s.listen = new(net.ListenConfig).Listen
 	s.group = lifecycle.NewGroup(context.Background())

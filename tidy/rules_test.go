@@ -28,9 +28,9 @@ var packages = map[string]rule{
 	"internal/cli/brokers": {imports: []string{"internal/cli/exit", "internal/cli/term", "internal/cli/trust"}},
 	"internal/cli/trust":   {imports: []string{"internal/cli/exit", "internal/renew"}},
 	"internal/cli/top":     {imports: []string{"internal/cli/exit", "internal/cli/remote", "internal/cli/term"}},
-	"internal/cli/events":  {imports: []string{"bulk", "room", "topic", "topic/broker"}},
+	"internal/cli/events":  {imports: []string{"access", "access/audit", "bulk", "room", "topic", "topic/broker"}},
 	"internal/cli/serve": {imports: []string{
-		"access", "access/api", "access/filestore", "access/metastore", "access/redisstore", "bulk", "bulk/api", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/backup", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "internal/clusterkey", "internal/connlimit", "internal/renew", "lifecycle", "ops", "room", "room/api", "room/gate", "room/pebblestore", "room/redisstore", "room/watch", "topic", "topic/api", "topic/broker", "topic/filestore", "topic/kafka", "topic/kafka/auth", "topic/migrate", "topic/natsstore", "web",
+		"access", "access/api", "access/audit", "access/filestore", "access/metastore", "access/redisstore", "bulk", "bulk/api", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/backup", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "internal/clusterkey", "internal/connlimit", "internal/renew", "lifecycle", "ops", "room", "room/api", "room/gate", "room/pebblestore", "room/redisstore", "room/watch", "topic", "topic/api", "topic/broker", "topic/filestore", "topic/kafka", "topic/kafka/auth", "topic/migrate", "topic/natsstore", "web",
 	}},
 	"internal/cli/bulk": {imports: []string{
 		"bulk", "bulk/api/wire", "bulk/client", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/cli/bulk/intake", "internal/cli/bulk/local", "internal/cli/bulk/report", "internal/cli/exit", "internal/cli/input", "internal/cli/remote", "internal/cli/term", "ops",
@@ -53,22 +53,23 @@ var packages = map[string]rule{
 	"internal/cli/clitest": {imports: []string{"internal/cli/exit", "topic", "topic/api", "topic/broker", "topic/kafka", "topic/storetest"}, testOnly: true},
 
 	"config": {imports: []string{"access", "bulk", "bulk/webhook", "room", "topic", "internal/spelling"}},
-	"ops":    {imports: []string{"access", "internal/connlimit", "internal/edge", "internal/edge/problem", "internal/retry", "lifecycle"}, refuses: []string{"google.golang.org/grpc"}},
+	"ops":    {imports: []string{"access", "access/audit", "internal/connlimit", "internal/edge", "internal/edge/problem", "internal/retry", "lifecycle"}, refuses: []string{"google.golang.org/grpc"}},
 
 	"access":            {imports: []string{"internal/clientnet", "lifecycle"}, refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"}},
+	"access/audit":      {imports: []string{"access", "internal/clientnet", "lifecycle"}, refuses: []string{"net/http", pebble, redis}},
 	"access/filestore":  {imports: []string{"access"}, refuses: []string{"net"}},
 	"access/redisstore": {imports: []string{"access", "internal/rediskv"}, refuses: []string{pebble}},
-	"access/api":        {imports: []string{"access", "internal/edge", "internal/edge/problem"}, refuses: []string{pebble, redis, nats}},
+	"access/api":        {imports: []string{"access", "access/audit", "internal/edge", "internal/edge/problem"}, refuses: []string{pebble, redis, nats}},
 	"access/metastore":  {imports: []string{"access", "topic"}, refuses: []string{"net", pebble, nats}},
 	"access/storetest":  {imports: []string{"access"}, testOnly: true},
 
-	"web": {imports: []string{"access", "bulk", "lifecycle", "room", "topic", "topic/broker", "topic/group"}, refuses: []string{pebble, nats, redis}},
+	"web": {imports: []string{"access", "access/audit", "bulk", "lifecycle", "room", "topic", "topic/broker", "topic/group"}, refuses: []string{pebble, nats, redis}},
 
 	"bulk": {
 		imports: []string{"bulk/aggregate", "internal/autorate", "internal/ranks", "internal/urlprefix", "lifecycle"},
 		refuses: []string{"net/http", "os", pebble, "github.com/spf13", otelSDK, otelExporters},
 	},
-	"bulk/api":         {imports: []string{"access", "bulk", "bulk/api/wire", "bulk/upload", "internal/edge", "internal/tracing"}, refuses: []string{pebble}},
+	"bulk/api":         {imports: []string{"access", "access/audit", "bulk", "bulk/api/wire", "bulk/upload", "internal/edge", "internal/tracing"}, refuses: []string{pebble}},
 	"bulk/api/wire":    {imports: []string{"internal/edge/problem"}, refuses: []string{pebble, "net"}},
 	"bulk/pebblestore": {imports: []string{"bulk", "internal/pebblekv", "internal/ranks"}, refuses: []string{"net"}},
 	"bulk/redisstore":  {imports: []string{"bulk", "bulk/aggregate", "internal/rediskv", "internal/retry", "lifecycle"}, refuses: []string{pebble}},

@@ -80,6 +80,7 @@ func (d *Dashboard) takeActs() {
 		if err == nil {
 			err = refused(a.do(ctx, d, name, r.PostFormValue("value")))
 		}
+		d.record(asked, a.right, r.PostFormValue("do"), name, err)
 		if err != nil {
 			d.fail(w, asked, err)
 			return

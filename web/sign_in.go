@@ -6,9 +6,11 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/sluice-project/sluice/access"
+	"github.com/sluice-project/sluice/access/audit"
 )
 
 // Accounts knows the tokens; access.Accounts says what each method promises.
@@ -122,6 +124,9 @@ func (d *Dashboard) refuseSignIn(w http.ResponseWriter, r *request, to string, e
 	if wait := d.attempts.Failed(address.Addr()); wait > 0 {
 		status, text = http.StatusTooManyRequests, r.t("sign.wait", r.span(wait))
 	}
+	d.options.Audit.Record(access.Known, audit.Entry{
+		Edge: audit.HTTP, Address: address.Addr().String(), Operation: "dashboard sign-in", Outcome: audit.Unauthenticated, Code: strconv.Itoa(status),
+	})
 	d.render(w, r, status, "sign_in", r.t("sign.in"), signInPage{to, text})
 }
 

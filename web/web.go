@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluice-project/sluice/access"
+	"github.com/sluice-project/sluice/access/audit"
 	"github.com/sluice-project/sluice/lifecycle"
 )
 
@@ -44,6 +45,8 @@ type Options struct {
 	Topics Topics
 	// Accounts knows who may use the dashboard. Default nil: there are no accounts, and everybody may.
 	Accounts Accounts
+	// Audit gets acts and failed sign-ins. Default nil: nothing is recorded.
+	Audit *audit.Trail
 	// Metrics has the metrics of all parts. Required.
 	Metrics prometheus.Gatherer
 	// Failing returns the errors of failed readiness checks, by name. Required.
@@ -182,13 +185,18 @@ type statusError struct {
 
 // fail answers with a page that says what went wrong.
 func (d *Dashboard) fail(w http.ResponseWriter, r *request, err error) {
-	status := http.StatusServiceUnavailable
-	if known, ok := errors.AsType[*statusError](err); ok {
-		status = known.status
-	} else if missing(err) {
-		status = http.StatusNotFound
-	}
+	status := statusOf(err)
 	d.render(w, r, status, "error", r.t("error."+statusWord(status)), err.Error())
+}
+
+func statusOf(err error) int {
+	if known, ok := errors.AsType[*statusError](err); ok {
+		return known.status
+	}
+	if missing(err) {
+		return http.StatusNotFound
+	}
+	return http.StatusServiceUnavailable
 }
 
 func statusWord(status int) string {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/access"
+	"github.com/sluice-project/sluice/access/audit"
 	"github.com/sluice-project/sluice/internal/edge"
 	"github.com/sluice-project/sluice/internal/edge/problem"
 )
@@ -94,6 +95,7 @@ func (s *server) create(ctx context.Context, in *object[NewToken]) (*object[NewS
 	if in.Body.Expires != nil {
 		p.Expires = *in.Body.Expires
 	}
+	audit.About(ctx, "token:"+p.Name)
 	return answer(s.accounts.Create(ctx, p))
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/sluice-project/sluice/access/audit"
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api/wire"
 	"github.com/sluice-project/sluice/internal/edge"
@@ -57,6 +58,7 @@ func (s *server) change(ctx context.Context, in *object[wire.Change]) (*object[w
 }
 
 func (s *server) create(ctx context.Context, in *object[wire.NewAction]) (*outCreated, error) {
+	audit.About(ctx, "tenant:"+in.Body.Tenant)
 	spec, err := specOf(in.Body)
 	if err != nil {
 		return nil, refuse(in.Body.ID, err)
@@ -65,6 +67,7 @@ func (s *server) create(ctx context.Context, in *object[wire.NewAction]) (*outCr
 	if err != nil {
 		return nil, refuse(in.Body.ID, err)
 	}
+	audit.About(ctx, "action:"+action.ID)
 	out := createdAnswer(action)
 	if !created {
 		out.Status = http.StatusOK

@@ -35,8 +35,8 @@ type API struct {
 // Guard decides who may call an operation.
 type Guard interface {
 	// Admit returns the request with who sent it in its context, or the problem that refuses it, for
-	// an operation that needs a right. It reads no body.
-	Admit(w http.ResponseWriter, r *http.Request, right access.Right) (*http.Request, *Error)
+	// an operation, by its id, that needs a right. It reads no body.
+	Admit(w http.ResponseWriter, r *http.Request, operation string, right access.Right) (*http.Request, *Error)
 }
 
 // New returns an API without operations, which anybody may call. Parts register theirs before it serves.
@@ -45,7 +45,7 @@ func New() *API { return NewGuarded(everybody{}) }
 type everybody struct{}
 
 // Admit implements Guard.
-func (everybody) Admit(_ http.ResponseWriter, r *http.Request, _ access.Right) (*http.Request, *Error) {
+func (everybody) Admit(_ http.ResponseWriter, r *http.Request, _ string, _ access.Right) (*http.Request, *Error) {
 	return r, nil
 }
 
@@ -204,7 +204,7 @@ func (r *resource) answer(found values, w http.ResponseWriter, request *http.Req
 	}
 	if !public {
 		var refusal *Error
-		if request, refusal = e.part.api.guard.Admit(w, request, e.right); refusal != nil {
+		if request, refusal = e.part.api.guard.Admit(w, request, e.id, e.right); refusal != nil {
 			refusal.Write(w)
 			return
 		}

@@ -23,14 +23,19 @@ var unauthorized = map[auth.Resource]error{
 }
 
 // authorize returns an error if the client may not send the request for a resource.
-func (c *call) authorize(of auth.Resource, name string) error { return c.authorizeAs(c.key, of, name) }
-
-// authorizeAs returns an error if the client may not send another kind of request for a resource.
-func (c *call) authorizeAs(request int16, of auth.Resource, name string) error {
-	if c.principal == nil || c.principal.May(request, of, name) {
+func (c *call) authorize(of auth.Resource, name string) error {
+	if c.may(c.key, of, name) {
+		c.allowed(of, name)
 		return nil
 	}
+	c.refused(of, name)
 	return unauthorized[of]
+}
+
+// may reports whether the client may send a kind of request for a resource. It is for lists, which leave out what the
+// client may not see: that is no refusal.
+func (c *call) may(request int16, of auth.Resource, name string) bool {
+	return c.principal == nil || c.principal.May(request, of, name)
 }
 
 // topic returns a topic that the request is allowed for. Reading a view is reading its source.
@@ -61,7 +66,7 @@ var errNoTopicID = fail(kerr.UnknownTopicID, "no topic has that id")
 
 // topics returns all topics that the request is allowed for.
 func (c *call) topics() []*broker.Topic {
-	return slices.DeleteFunc(c.session.server.broker.Topics(), func(t *broker.Topic) bool { return c.authorize(auth.Topic, t.Name()) != nil })
+	return slices.DeleteFunc(c.session.server.broker.Topics(), func(t *broker.Topic) bool { return !c.may(c.key, auth.Topic, t.Name()) })
 }
 
 // operations are the operations of the protocol's access lists, as the numbers of their bits, each with
@@ -81,7 +86,7 @@ var operations = map[auth.Resource]map[int]int16{
 // operations returns what the client may do to a resource, in bits.
 func (c *call) operations(of auth.Resource, name string) (bits int32) {
 	for bit, request := range operations[of] {
-		if c.authorizeAs(request, of, name) == nil {
+		if c.may(request, of, name) {
 			bits |= 1 << bit
 		}
 	}

@@ -70,9 +70,12 @@ type connection struct {
 // exchange is a request in flight.
 type exchange struct {
 	header
-	answer                 answer
-	memory                 allowance
-	began                  time.Time
+	answer answer
+	memory allowance
+	began  time.Time
+	// followed means that the trail has the request, with the resources that it was allowed to use.
+	followed               bool
+	allowed                []string
 	held, large, converted int64
 }
 
@@ -374,6 +377,7 @@ func (c *connection) start(x *exchange, frame []byte) error {
 		return c.unsupported(x.header, kind)
 	}
 	if err := c.checkKnown(x.key); err != nil {
+		c.recordStranger(x.key)
 		return err
 	}
 	request, err := parseRequest(&x.header, frame)
@@ -381,6 +385,7 @@ func (c *connection) start(x *exchange, frame []byte) error {
 		return err
 	}
 	c.server.metrics.request(x.key)
+	x.followed = c.server.options.Trail != nil && c.server.options.Trail.Follows(x.key)
 	c.charge(x, int64(x.elements)*decodeCost)
 	from := &call{key: x.key, client: x.client, host: c.host, software: c.software, size: len(frame), session: c, memory: &x.memory, exchange: x, principal: c.principal()}
 	return c.recovered(x, func() { x.answer = kind.handle(c.server, from, request) })

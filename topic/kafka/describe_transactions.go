@@ -52,7 +52,7 @@ func (s *Server) describedTransaction(ctx context.Context, c *call, id string) k
 		described.StartTimestamp = of.BegunMS
 	}
 	for _, name := range slices.Sorted(maps.Keys(of.Partitions)) {
-		if c.authorize(auth.Topic, name) != nil {
+		if !c.may(c.key, auth.Topic, name) {
 			continue
 		}
 		described.Topics = append(described.Topics, kmsg.DescribeTransactionsResponseTransactionStateTopic{Topic: name, Partitions: of.Partitions[name]})

@@ -38,7 +38,7 @@ func (s *Server) listedGroups(c *call, r *kmsg.ListGroupsRequest) kmsg.Response 
 		return response
 	}
 	for _, g := range groups {
-		if !oneOf(r.StatesFilter, g.State.String()) || !oneOf(r.TypesFilter, groupType) || c.authorize(auth.Group, g.Name) != nil {
+		if !oneOf(r.StatesFilter, g.State.String()) || !oneOf(r.TypesFilter, groupType) || !c.may(c.key, auth.Group, g.Name) {
 			continue
 		}
 		listed := kmsg.NewListGroupsResponseGroup()

@@ -34,7 +34,7 @@ func (s *Server) listTransactions(c *call, r *kmsg.ListTransactionsRequest) answ
 			return response
 		}
 		for _, of := range all {
-			if listed(r, of, time.Now()) && c.authorize(auth.Transaction, of.TransactionalID) == nil {
+			if listed(r, of, time.Now()) && c.may(c.key, auth.Transaction, of.TransactionalID) {
 				response.TransactionStates = append(response.TransactionStates, kmsg.ListTransactionsResponseTransactionState{
 					TransactionalID: of.TransactionalID, ProducerID: of.Producer.ID, TransactionState: string(of.State),
 				})

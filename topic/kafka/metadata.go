@@ -112,7 +112,7 @@ func (s *Server) askedTopic(ctx context.Context, c *call, asked kmsg.MetadataReq
 		return nil, errUnnamed
 	}
 	t, err := c.topic(*asked.Topic)
-	if errors.Is(err, topic.ErrNoTopic) && create && !s.broker.Config().AutoCreateOff && c.authorizeAs(keyCreateTopics, auth.Topic, *asked.Topic) == nil {
+	if errors.Is(err, topic.ErrNoTopic) && create && !s.broker.Config().AutoCreateOff && c.may(keyCreateTopics, auth.Topic, *asked.Topic) {
 		return s.broker.AutoCreate(ctx, *asked.Topic)
 	}
 	return t, err

@@ -117,7 +117,7 @@ func (s *Server) newGroupOffsets(c *call, name string, pending txn.Offsets, fail
 func (o *groupOffsets) topics() []kmsg.OffsetFetchRequestTopic {
 	var topics []kmsg.OffsetFetchRequestTopic
 	for name, partitions := range o.byTopic {
-		if o.call.authorize(auth.Topic, name) != nil {
+		if !o.call.may(o.call.key, auth.Topic, name) {
 			continue
 		}
 		topics = append(topics, kmsg.OffsetFetchRequestTopic{Topic: name, Partitions: slices.Sorted(maps.Keys(partitions))})

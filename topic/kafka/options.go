@@ -29,6 +29,8 @@ type Options struct {
 	// Accounts has the accounts of clients, which must then authenticate. Default nil: there are none,
 	// and all clients may do everything.
 	Accounts auth.Accounts
+	// Trail gets refusals, and the requests that it follows. Default nil: nothing is recorded.
+	Trail auth.Trail
 	// MaxRequestBytes is the largest request; a connection that announces a
 	// larger one is closed. Default 100 MiB.
 	MaxRequestBytes int

@@ -91,6 +91,7 @@ func (s *Server) saslAuthenticate(c *call, r *kmsg.SASLAuthenticateRequest) answ
 			s.log.Warn("kafka client is refused: it does not authenticate", "from", c.session.conn.RemoteAddr().String(),
 				"client", c.client, "error", err, "not_logged_before", missed)
 		}
+		c.session.recordStranger(keySASLAuthenticate)
 		c.session.stopping.Store(true) // no more requests; the sender ends the connection
 		response.ErrorCode, response.ErrorMessage = kerr.SaslAuthenticationFailed.Code, message(err)
 		return func(ctx context.Context) kmsg.Response {

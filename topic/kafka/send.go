@@ -55,6 +55,7 @@ func (c *connection) sendOne(x *exchange) error {
 	if err := c.recovered(x, func() { response = x.answer(c.ctx) }); err != nil {
 		return err
 	}
+	c.recordAnswer(x, response)
 	if err := c.ctx.Err(); err != nil { // the connection has ended
 		return err
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sluice-project/sluice/access"
+	"github.com/sluice-project/sluice/access/audit"
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/topic"
@@ -21,8 +23,9 @@ import (
 // The topics that events are published to. Each is created with the first event if it
 // does not exist, whether or not clients may create topics.
 const (
-	BulkTopic = "sluice.bulk.events"
-	RoomTopic = "sluice.room.events"
+	BulkTopic  = "sluice.bulk.events"
+	RoomTopic  = "sluice.room.events"
+	AuditTopic = access.AuditTopic
 )
 
 const (
@@ -54,7 +57,7 @@ type Publisher[E any] struct {
 	of func(*E) occurrence
 }
 
-// Publish implements bulk.Publisher and room.Publisher.
+// Publish implements bulk.Publisher and room.Publisher, and is what audit.Trail.PublishTo takes.
 func (p Publisher[E]) Publish(ctx context.Context, events []E) error {
 	occurrences := make([]occurrence, len(events))
 	for i := range events {
@@ -72,6 +75,13 @@ func ForBulk(broker *broker.Broker, to Log, log *slog.Logger) Publisher[bulk.Eve
 func ForRooms(broker *broker.Broker, to Log, log *slog.Logger) Publisher[room.Notice] {
 	return Publisher[room.Notice]{newPublisher(broker, to, RoomTopic, room.EventSource, log), func(n *room.Notice) occurrence {
 		return occurrence{id: n.ID(), key: n.Visitor(), at: n.Time, encode: n.CloudEvent}
+	}}
+}
+
+// ForAudit publishes the audit trail. The entries of one run of a server are in one partition, in their order.
+func ForAudit(broker *broker.Broker, to Log, log *slog.Logger) Publisher[audit.Entry] {
+	return Publisher[audit.Entry]{newPublisher(broker, to, AuditTopic, audit.EventSource, log), func(e *audit.Entry) occurrence {
+		return occurrence{id: e.ID, key: e.Run(), at: e.Time, encode: e.CloudEvent}
 	}}
 }
 

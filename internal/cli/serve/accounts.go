@@ -18,12 +18,18 @@ type accounts struct {
 	part
 	// known is nil if accounts are off.
 	known *access.Accounts
+	// trail has what was done and refused, also without accounts.
+	trail trail
 }
 
 // openAccounts opens the store of tokens: where the state of rooms and bulk is if that is in Redis, in the metadata of
 // topics if this is a node of a cluster, and otherwise in the data directory. Topics are nil if they are off.
 func openAccounts(ctx context.Context, settings *config.Config, topics topicStore, log *slog.Logger) (*accounts, error) {
 	opened := &accounts{part: *noPart()}
+	var err error
+	if opened.trail, err = openTrail(settings, log); err != nil {
+		return nil, err
+	}
 	if !settings.Access.On() {
 		return opened, nil
 	}

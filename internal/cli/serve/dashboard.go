@@ -5,17 +5,15 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/ops"
 	"github.com/sluice-project/sluice/web"
 )
 
-// openDashboard mounts the dashboard on the server: of all parts, those that are off included. Without accounts, known
-// is nil.
-func openDashboard(settings *config.Config, server *ops.Server, known *access.Accounts, topics *topics, jobs *jobs, rooms *rooms, log *slog.Logger) (*web.Dashboard, error) {
+// openDashboard mounts the dashboard on the server: of all parts, those that are off included.
+func openDashboard(settings *config.Config, server *ops.Server, accounts *accounts, topics *topics, jobs *jobs, rooms *rooms, log *slog.Logger) (*web.Dashboard, error) {
 	options := web.Options{
-		Metrics: server.Registry(), Failing: server.Failing, Logger: log,
+		Metrics: server.Registry(), Failing: server.Failing, Audit: accounts.trail.Trail, Logger: log,
 		Settings: func() (string, error) {
 			var text strings.Builder
 			err := settings.WriteYAML(&text)
@@ -23,8 +21,8 @@ func openDashboard(settings *config.Config, server *ops.Server, known *access.Ac
 		},
 	}
 	// An interface that has a nil pointer is not nil.
-	if known != nil {
-		options.Accounts = known
+	if accounts.known != nil {
+		options.Accounts = accounts.known
 	}
 	if jobs.engine != nil {
 		options.Bulk = jobs.engine

@@ -97,11 +97,11 @@ func runGate(
 	if settings.Gate.Room != "" {
 		of.services = append(of.services, newRoomOfFlags(of.engine, settings.Gate.Room, object))
 	}
-	dashboard, err := openDashboard(settings, server, accounts.known, &topics{}, &jobs{}, of, log)
+	dashboard, err := openDashboard(settings, server, accounts, &topics{}, &jobs{}, of, log)
 	if err != nil {
 		return err
 	}
-	services := slices.Concat(accounts.services, of.services, []lifecycle.Service{dashboard, server}, front.services, openPublic(settings, server, secure, connections, log),
+	services := slices.Concat(accounts.services, accounts.trail.services(), of.services, []lifecycle.Service{dashboard, server}, front.services, openPublic(settings, server, secure, connections, log),
 		[]lifecycle.Service{newSecrets(settings, load, log, accounts.secrets, of.secrets, front.secrets)})
 	log.Info("serving", "gate", settings.Gate.HTTP, "sites", len(settings.Gate.AllSites()), "room", settings.Gate.Room, "upstream", settings.Gate.Upstream,
 		"http", settings.HTTP, "state", settings.State.String(), "data", settings.DataDir)

@@ -110,7 +110,7 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 		return err
 	}
 	defer func() { err = errors.Join(err, tracing.close()) }()
-	topics, err := openTopics(settings, stored, accounts.known, server, secure, connections, log)
+	topics, err := openTopics(settings, stored, accounts, server, secure, connections, log)
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func serveOperators(
 	if err := serveBackup(settings, server, topics, &jobs.part, &rooms.part, &accounts.part, log); err != nil {
 		return nil, err
 	}
-	return openDashboard(settings, server, accounts.known, topics, jobs, rooms, log)
+	return openDashboard(settings, server, accounts, topics, jobs, rooms, log)
 }
 
 // checkListen refuses to listen where others reach what nothing authenticates, or warns of
@@ -203,7 +203,7 @@ func openServer(settings *config.Config, accounts *accounts, secure *tls.Config,
 		Exempt: slices.Concat(settings.Room.TrustedProxies.Prefixes(), settings.Gate.TrustedProxies.Prefixes()),
 	}, log)
 	server := ops.NewServer(ops.Options{
-		Addr: settings.HTTP, Hosts: settings.KnownHosts(), TLS: secure, Connections: connections, Pprof: settings.Pprof, Accounts: accounts.known, Logger: log,
+		Addr: settings.HTTP, Hosts: settings.KnownHosts(), TLS: secure, Connections: connections, Pprof: settings.Pprof, Accounts: accounts.known, Audit: accounts.trail.Trail, Logger: log,
 	})
 	server.Registry().MustRegister(connections)
 	api.Register(server.API(), accounts.known, log)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/sasl"
 
-	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/internal/cli/events"
@@ -47,11 +46,12 @@ type topics struct {
 	member *clusterMember
 }
 
-// openTopics opens the server for Kafka clients and the publishers of events; it returns an empty
-// part if topics are off, which have no store then.
-func openTopics(settings *config.Config, store topicStore, accounts *access.Accounts, server *ops.Server, secure *tls.Config, connections *connlimit.Limiter, log *slog.Logger) (*topics, error) {
+// openTopics opens the server for Kafka clients and the publishers of events, with the audit trail among the services. If
+// topics are off, they have no store.
+func openTopics(settings *config.Config, store topicStore, accounts *accounts, server *ops.Server, secure *tls.Config, connections *connlimit.Limiter, log *slog.Logger) (*topics, error) {
 	opened := &topics{part: *noPart()}
 	if store == nil {
+		opened.services = accounts.trail.services()
 		return opened, nil
 	}
 	opened.files, _ = store.(*filestore.Store)
@@ -66,14 +66,14 @@ func openTopics(settings *config.Config, store topicStore, accounts *access.Acco
 	if err != nil {
 		return nil, err
 	}
-	clients, err := newKafkaAccounts(accounts, secret)
+	clients, err := newKafkaAccounts(accounts.known, secret)
 	if err != nil {
 		return nil, err
 	}
 	edge := kafka.NewServer(broker, kafka.Options{
-		Addr: settings.Topic.Kafka, Advertise: settings.Topic.Advertised(), Bound: connections.Listen, TLS: secure, Accounts: clients, Logger: log,
+		Addr: settings.Topic.Kafka, Advertise: settings.Topic.Advertised(), Bound: connections.Listen, TLS: secure, Accounts: clients, Trail: accounts.trail.kafka(), Logger: log,
 	})
-	opened.services = []lifecycle.Service{storeHealth{store}, broker, edge}
+	opened.services = append(append([]lifecycle.Service{storeHealth{store}, broker}, accounts.trail.services()...), edge)
 	var to events.Log = events.OwnLog{}
 	if settings.Cluster.On() {
 		opened.member = newClusterMember(broker, log)
@@ -96,6 +96,7 @@ func openTopics(settings *config.Config, store topicStore, accounts *access.Acco
 			return nil
 		}
 	}
+	accounts.trail.publish(settings, broker, to, log)
 	opened.publishers = publishers{bulk: events.ForBulk(broker, to, log), room: events.ForRooms(broker, to, log)}
 	api.Register(server.API(), broker, api.WithLogger(log))
 	if err := serveMigration(settings, server, store, broker, log); err != nil {

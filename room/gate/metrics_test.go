@@ -57,7 +57,7 @@ func TestMetricsOfPages(t *testing.T) {
 	s.get("/", asPage)
 	s.away = room.ErrUnavailable
 	s.get("/", asPage)
-	s.gate.Failed(httptest.NewRecorder(), httptest.NewRequest("GET", "/", http.NoBody), http.StatusBadGateway)
+	s.gate.Failed(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", http.NoBody), http.StatusBadGateway)
 	wantCounts(t, s.gate.metrics, "room_gate_pages_total", "ended shop 1, failed shop 1, full shop 1, unavailable shop 1, waiting shop 2")
 }
 

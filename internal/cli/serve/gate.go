@@ -38,14 +38,11 @@ func openGate(all *config.Config, of *rooms, server *ops.Server, connections *co
 		TrustedProxies: settings.TrustedProxies.Prefixes(), SecureCookies: settings.SecureCookies, Recheck: settings.Recheck, Languages: languages,
 		Metrics: metrics, Logger: log,
 	}
-	var siteverify *gate.Siteverify
-	if challenge := settings.Challenge; challenge.Provider != "" {
-		siteverify, err = gate.NewSiteverify(gate.SiteverifyOptions{
-			Provider: gate.Provider(challenge.Provider), SiteKey: challenge.SiteKey, Secret: string(challenge.Secret), Hostname: challenge.Hostname,
-		})
-		if err != nil {
-			return nil, fmt.Errorf("gate.challenge: %w", err)
-		}
+	siteverify, err := openChallenge(settings)
+	if err != nil {
+		return nil, fmt.Errorf("gate.challenge: %w", err)
+	}
+	if siteverify != nil {
 		options.Challenge = siteverify
 	}
 	sites := &sites{
@@ -83,6 +80,17 @@ func openGate(all *config.Config, of *rooms, server *ops.Server, connections *co
 	}
 	opened.services = []lifecycle.Service{ops.NewFront(front, guard.Middleware(http.HandlerFunc(noUpstream))), of.engine.NewTuner(sites.proxy.Meter.Take)}
 	return opened, nil
+}
+
+// openChallenge returns the challenge of a provider; nil: visitors get none.
+func openChallenge(settings *config.Gate) (*gate.Siteverify, error) {
+	challenge := settings.Challenge
+	if challenge.Provider == "" {
+		return nil, nil
+	}
+	return gate.NewSiteverify(gate.SiteverifyOptions{
+		Provider: gate.Provider(challenge.Provider), SiteKey: challenge.SiteKey, Secret: string(challenge.Secret), Hostname: challenge.Hostname,
+	})
 }
 
 func languagesOf(settings *config.Gate) (tags []language.Tag, _ error) {

@@ -62,7 +62,6 @@ type Accounts struct {
 	logger *slog.Logger
 	admin  atomic.Pointer[record]
 	known  atomic.Pointer[snapshot]
-	seed   []byte // of the keys of names that nobody has
 
 	mu     sync.Mutex // of reading and changing the document
 	failed bool       // the last read failed
@@ -88,7 +87,7 @@ func newSnapshot(d *document, version string) *snapshot {
 // New returns the accounts of a store, and one more: the admin token of the settings. It knows the others once it is
 // started.
 func New(store Store, admin string, options Options) (*Accounts, error) {
-	a := &Accounts{Group: lifecycle.NewGroup(context.Background()), store: store, logger: options.Logger, seed: random(secretBytes)}
+	a := &Accounts{Group: lifecycle.NewGroup(context.Background()), store: store, logger: options.Logger}
 	if a.logger == nil {
 		a.logger = slog.Default()
 	}
@@ -207,10 +206,11 @@ func (a *Accounts) Scram(name, mechanism string) (*Principal, ScramKeys, error) 
 	return p, r.scram(mechanism), err
 }
 
-// decoy returns the keys of a name that nobody has.
+// decoy returns the keys of a name that nobody has: the same at all instances, and after a restart.
 func (a *Accounts) decoy(name string) *record {
+	seed := a.admin.Load().Hash
 	derive := func(key string) []byte {
-		mac := hmac.New(sha512.New, a.seed)
+		mac := hmac.New(sha512.New, seed)
 		mac.Write([]byte(key + name))
 		return mac.Sum(nil)
 	}

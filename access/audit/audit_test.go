@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -155,9 +156,10 @@ func TestAFullQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		trail := New(Options{Logger: quiet})
 		var got []Entry
-		away := true
+		var away atomic.Bool
+		away.Store(true)
 		trail.PublishTo("a topic", func(_ context.Context, entries []Entry) error {
-			if away {
+			if away.Load() {
 				return errors.New("away")
 			}
 			got = append(got, entries...)
@@ -171,7 +173,7 @@ func TestAFullQueue(t *testing.T) {
 		for range QueueSize + more {
 			trail.Record(access.ManageRooms, Entry{Edge: HTTP, Operation: "put-room", Outcome: Allowed})
 		}
-		away = false
+		away.Store(false)
 		time.Sleep(2 * retryAfter)
 		stop(t, trail)
 		written, lost := 0, 0

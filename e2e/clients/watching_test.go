@@ -8,6 +8,8 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -167,9 +169,11 @@ func panels(t *testing.T, file string) map[string][]string {
 // busyServer starts a server, and returns its URL and a function that has each part do something.
 func busyServer(t *testing.T) (url string, more func(round int)) {
 	t.Helper()
-	ready, api, kafka := startNode(t)
+	gate := "http://" + freeAddr(t)
+	ready, api, kafka := startNode(t, "--gate-http", strings.TrimPrefix(gate, "http://"), "--gate-room", "fair", "--gate-upstream", upstream(t))
 	ready()
 	url = "http://" + api
+	call(t, "PUT", url+"/v1/rooms/fair", `{"mode":"teller","capacity":9}`)
 	call(t, "PUT", url+"/v1/rooms/shop", `{"mode":"teller","capacity":1}`)
 	call(t, "POST", url+"/v1/rooms/shop/visitors", `{"visitor":"ada"}`)
 	call(t, "POST", url+"/v1/rooms/shop/visitors", `{"visitor":"bob"}`)
@@ -190,7 +194,60 @@ func busyServer(t *testing.T) (url string, more func(round int)) {
 		call(t, "POST", url+"/v1/leases/ack", `{"outcomes":[{"lease":"`+lease+`","status":"succeeded","took_ms":41}]}`)
 		saramaSend(t, kafka, config, saramaNumbered("orders", round*10, round*10+10, "")...)
 		eventually(t, "the group has read", func() bool { return len(member.got()) == round*10+10 })
+		visit(t, gate, url+"/v1/rooms/fair")
+		gone := call(t, "POST", url+"/v1/rooms/shop/visitors", fmt.Sprintf(`{"visitor":"gone %d"}`, round))
+		leave(t, url+"/v1/rooms/shop/visitors/me", gone["ticket"].(string))
 	}
+}
+
+// upstream starts a site whose /fail is overloaded, and returns its URL.
+func upstream(t *testing.T) string {
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/fail" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_, _ = io.WriteString(w, "the shop")
+	}))
+	t.Cleanup(site.Close)
+	return site.URL
+}
+
+// visit goes through a gate as a browser does: it waits while the room is paused, comes in, and asks for a page that
+// fails. A proxy asks for somebody else.
+func visit(t *testing.T, gate, room string) {
+	t.Helper()
+	browser := &http.Client{Jar: must(cookiejar.New(nil))(t)}
+	ask := func(path string) string {
+		request := must(http.NewRequestWithContext(t.Context(), http.MethodGet, gate+path, http.NoBody))(t)
+		request.Header.Set("Accept", "text/html")
+		request.Header.Set("Sec-Fetch-Mode", "navigate")
+		response, err := browser.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		return string(must(io.ReadAll(response.Body))(t))
+	}
+	call(t, "POST", room+"/pause", "")
+	ask("/")
+	call(t, "POST", room+"/resume", "")
+	eventually(t, "the visitor is inside", func() bool { return ask("/") == "the shop" })
+	ask("/fail")
+	browser.Jar = nil
+	ask("/.sluice/check/")
+}
+
+// leave gives up a place.
+func leave(t *testing.T, url, ticket string) {
+	t.Helper()
+	request := must(http.NewRequestWithContext(t.Context(), http.MethodDelete, url, http.NoBody))(t)
+	request.Header.Set("Authorization", "Bearer "+ticket)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	equal(t, "the answer to a visitor who leaves", response.StatusCode, http.StatusNoContent)
 }
 
 func get(t *testing.T, url string) string {

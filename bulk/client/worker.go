@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -315,13 +316,10 @@ func (w *Worker) extend(ctx context.Context) error {
 	}
 }
 
-func (w *Worker) leases() (leases []string) {
+func (w *Worker) leases() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for lease := range w.held {
-		leases = append(leases, lease)
-	}
-	return leases
+	return slices.Collect(maps.Keys(w.held))
 }
 
 // handBack hands jobs back: they use no attempt. w.mu is held.

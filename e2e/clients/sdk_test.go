@@ -21,10 +21,13 @@ type language struct {
 	command []string
 }
 
-var languages = []language{
-	{"python", []string{"python3", "../../sdk/python/scenarios.py"}},
-	{"typescript", []string{"node", "../../sdk/typescript/scenarios.js"}},
-	{"go", nil}, // TestMain builds it
+// languages returns all SDKs.
+func languages() []language {
+	return []language{
+		{"python", []string{"python3", "../../sdk/python/scenarios.py"}},
+		{"typescript", []string{"node", "../../sdk/typescript/scenarios.js"}},
+		{"go", []string{scenarios}},
+	}
 }
 
 // TestSDKs plays the same scenarios with each SDK: what jobs may come to, a room, and a stop.
@@ -32,7 +35,7 @@ func TestSDKs(t *testing.T) {
 	ready, address, _ := startNode(t)
 	ready()
 	url := "http://" + address
-	for _, l := range languages {
+	for _, l := range languages() {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
 			t.Run("scenarios", func(t *testing.T) { l.play(t, url) })
@@ -49,9 +52,6 @@ func (l language) run(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
-	if l.name == "go" {
-		l.command = []string{scenarios}
-	}
 	command := exec.CommandContext(ctx, l.command[0], append(l.command[1:], args...)...)
 	command.Env = append(os.Environ(), "PYTHONPATH=../../sdk/python")
 	command.Stderr = t.Output()

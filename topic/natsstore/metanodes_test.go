@@ -176,8 +176,9 @@ func (ns *nodes) missAnswers(t *testing.T) {
 
 // refuseRequests sends the writer requests that it must refuse.
 func (ns *nodes) refuseRequests(t *testing.T) {
-	m := ns.node(ns.waitWriter(t, 0)).meta
-	conn := ns.node(1).meta.nodes.conn
+	m, other := ns.node(ns.waitWriter(t, 0)).meta, ns.node(1).meta
+	until.True(t, "the writer is reached", func() bool { return other.Sync(t.Context()) == nil })
+	conn := other.nodes.conn
 	m.mu.RLock()
 	subject := writeSubject + "." + strconv.FormatUint(m.nodes.term, 10)
 	m.mu.RUnlock()

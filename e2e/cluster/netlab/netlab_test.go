@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/sluice-project/sluice/internal/testkit/leaks"
 )
 
 // TestMain also runs the processes that tests start on nodes.
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // roles are the programs of such processes.

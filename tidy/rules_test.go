@@ -166,6 +166,7 @@ var packages = map[string]rule{
 	"internal/manpages":          {imports: []string{"internal/cli"}},
 	"internal/termsvg":           {},
 	"internal/testkit/certtest":  {testOnly: true},
+	"internal/testkit/leaks":     {testOnly: true},
 	"internal/testkit/ports":     {testOnly: true},
 	"internal/testkit/rapidtest": {testOnly: true},
 	"internal/testkit/redistest": {testOnly: true},

@@ -10,12 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/sluice-project/sluice/internal/testkit/leaks"
 
 	"github.com/sluice-project/sluice/bulk"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // recorder is a test that records its failure.
 type recorder struct {

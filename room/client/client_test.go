@@ -12,13 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/sluice-project/sluice/internal/testkit/leaks"
 
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/client"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // asked is a request as the server saw it.
 type asked struct {

@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"go.uber.org/goleak"
+
+	"github.com/sluice-project/sluice/internal/testkit/leaks"
 
 	"github.com/sluice-project/sluice/internal/testkit/rapidtest"
 	"github.com/sluice-project/sluice/topic"
@@ -22,7 +23,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	rapidtest.Checks(30, 60)
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 var quiet = slog.New(slog.DiscardHandler)

@@ -362,24 +362,37 @@ func TestRoomCommands(t *testing.T) {
 func TestRoomLotteryCommand(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
+	for wait := 3 * time.Second; !s.lotteryOpensIn(fmt.Sprint("sale-", wait), wait); wait *= 2 {
+		t.Logf("the room opens before it is looked at: twice as late")
+	}
+}
+
+// lotteryOpensIn returns false if the room opened before its visitor could see the commitment.
+func (s *server) lotteryOpensIn(name string, wait time.Duration) (early bool) {
+	t := s.t
+	t.Helper()
 	at := []string{"--server", "http://" + s.addr}
-	opens := time.Now().Add(3 * time.Second).UTC().Format(time.RFC3339Nano)
-	if output, code := run(t, append([]string{"room", "create", "sale", "--capacity", "1", "--method", "lottery", "--opens-at", opens}, at...)...); code != 0 {
+	opens := time.Now().Add(wait)
+	if output, code := run(t, append([]string{"room", "create", name, "--capacity", "1", "--method", "lottery", "--opens-at", opens.UTC().Format(time.RFC3339Nano)}, at...)...); code != 0 {
 		t.Fatal(output)
 	}
-	v := s.enter("sale", "", http.StatusCreated)
-	before, code := run(t, append([]string{"room", "lottery", "sale"}, at...)...)
+	v := s.enter(name, "", http.StatusCreated)
+	before, code := run(t, append([]string{"room", "lottery", name}, at...)...)
 	lines := strings.Fields(before)
 	if code != 0 || len(lines) < 2 || !strings.Contains(before, "shown when the room opens") {
+		if time.Now().After(opens) {
+			return false
+		}
 		t.Fatalf("before the opening: %d %s", code, before)
 	}
 	commitment := lines[1]
 	until.True(t, "the seed is shown and verified", func() bool {
-		output, code := run(t, append([]string{"room", "lottery", "sale", "--commitment", commitment, "--ticket", v.Ticket}, at...)...)
+		output, code := run(t, append([]string{"room", "lottery", name, "--commitment", commitment, "--ticket", v.Ticket}, at...)...)
 		return code == 0 && strings.Contains(output, "verified") && strings.Contains(output, "draw")
 	})
 	wrong := strings.Repeat("0", len(commitment))
-	if output, code := run(t, append([]string{"room", "lottery", "sale", "--commitment", wrong}, at...)...); code != 1 || !strings.Contains(output, "not the one of this commitment") {
+	if output, code := run(t, append([]string{"room", "lottery", name, "--commitment", wrong}, at...)...); code != 1 || !strings.Contains(output, "not the one of this commitment") {
 		t.Errorf("another commitment: %d %s", code, output)
 	}
+	return true
 }

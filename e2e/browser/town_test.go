@@ -33,9 +33,9 @@ type town struct {
 	noCookies bool
 }
 
-// settings returns settings that let one visitor in and make pages poll often.
+// settings returns settings that let one visitor in, make pages poll often, and keep the place of who never asks.
 func settings() room.Settings {
-	return room.Settings{Mode: room.Teller, Capacity: 1, ClaimWindow: 4 * time.Second}
+	return room.Settings{Mode: room.Teller, Capacity: 1, ClaimWindow: 4 * time.Second, AbandonAfter: time.Hour}
 }
 
 // newTown opens a shop with the given number of visitors, inside and waiting.

@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluice-project/sluice/internal/testkit/leaks"
-
 	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/internal/testkit/leaks"
-
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/storetest"
 )

@@ -13,9 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-project/sluice/internal/testkit/leaks"
-
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/internal/testkit/leaks"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

@@ -10,7 +10,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/sluice-project/sluice/internal/testkit/leaks"
-
 	"github.com/sluice-project/sluice/internal/testkit/rapidtest"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/filestore"

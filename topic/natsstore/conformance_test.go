@@ -11,7 +11,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sluice-project/sluice/internal/testkit/leaks"
-
 	"github.com/sluice-project/sluice/internal/testkit/rapidtest"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/natsstore"

@@ -225,8 +225,11 @@ func (ns *nodes) refuseRequests(t *testing.T) {
 		late, lateErr := put.encode()
 		put.Within = time.Minute
 		inTime, inTimeErr := put.encode()
-		err := errors.Join(lateErr, inTimeErr, send([]byte("nonsense"), errFailed), send(late, errNotWriter), m.free.Acquire(t.Context(), waitingBytes))
+		err := errors.Join(lateErr, inTimeErr, send([]byte("nonsense"), errFailed), send(late, errNotWriter))
 		if err != nil {
+			return err
+		}
+		if err := m.free.Acquire(t.Context(), waitingBytes); err != nil {
 			return err
 		}
 		err = send(inTime, errNotWriter)

@@ -58,7 +58,7 @@ func TestSiteverify(t *testing.T) {
 			got = r.PostForm
 			_, _ = io.WriteString(w, answer)
 		})
-		passed, err := challenge.Passed(t.Context(), proof("cf-turnstile-response", "proof"), netip.MustParseAddr("192.0.2.7"))
+		passed, err := challenge.Passed(t.Context(), proof("cf-turnstile-response", "proof"), Newcomer{Client: netip.MustParseAddr("192.0.2.7")})
 		if passed != want.passed || (err != nil) != want.failed {
 			t.Errorf("%.60s: %v, %v", answer, passed, err)
 		}
@@ -74,11 +74,38 @@ func TestSiteverify(t *testing.T) {
 func TestSiteverifyAsksOnlyWithAProof(t *testing.T) {
 	challenge := provide(t, SiteverifyOptions{}, func(http.ResponseWriter, *http.Request) { t.Error("asked") })
 	for _, r := range []*http.Request{
-		httptest.NewRequest(http.MethodGet, "/", http.NoBody), proof("cf-turnstile-response", ""), proof("h-captcha-response", "x"),
-		proof("cf-turnstile-response", strings.Repeat("x", maxProof+1)),
+		httptest.NewRequest(http.MethodGet, "/", http.NoBody), proof("cf-turnstile-response", strings.Repeat("x", maxProof+1)),
 	} {
-		if passed, err := challenge.Passed(t.Context(), r, netip.Addr{}); passed || err != nil {
+		if passed, err := challenge.Passed(t.Context(), r, Newcomer{}); passed || err != nil {
 			t.Errorf("%v, %v", passed, err)
+		}
+	}
+}
+
+// Where the provider is away its widget makes no proof: a form without one asks, now and then,
+// whether it answers.
+func TestFormsWithoutAProofAskForTheProvider(t *testing.T) {
+	away, asked := false, 0
+	challenge := provide(t, SiteverifyOptions{}, func(w http.ResponseWriter, _ *http.Request) {
+		if asked++; away {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		_, _ = io.WriteString(w, `{"success":false}`)
+	})
+	for _, test := range []struct {
+		away, later bool
+		failed      bool
+		asked       int
+	}{
+		{asked: 1}, {away: true, asked: 1}, {away: true, later: true, failed: true, asked: 2}, {failed: true, asked: 2}, {later: true, asked: 3},
+	} {
+		if away = test.away; test.later {
+			challenge.probed = challenge.probed.Add(-reachEvery)
+		}
+		passed, err := challenge.Passed(t.Context(), proof("cf-turnstile-response", ""), Newcomer{})
+		if passed || (err != nil) != test.failed || asked != test.asked {
+			t.Errorf("%+v: %v, %v, asked %d times", test, passed, err, asked)
 		}
 	}
 }
@@ -89,7 +116,7 @@ func TestSilentProviderIsLeft(t *testing.T) {
 	defer close(stop)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := challenge.Passed(ctx, proof("cf-turnstile-response", "x"), netip.Addr{}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := challenge.Passed(ctx, proof("cf-turnstile-response", "x"), Newcomer{}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("err = %v", err)
 	}
 }
@@ -112,10 +139,10 @@ func TestChallenge(t *testing.T) {
 		switch r.PostFormValue("response") {
 		case "good":
 			_, _ = io.WriteString(w, `{"success":true}`)
-		case "bad":
-			_, _ = io.WriteString(w, `{"success":false}`)
-		default:
+		case "broken":
 			w.WriteHeader(http.StatusBadGateway)
+		default:
+			_, _ = io.WriteString(w, `{"success":false}`)
 		}
 	})
 	s := newStand(t, func(o *Options) { o.Challenge = challenge })
@@ -165,8 +192,8 @@ func TestEachProviderHasAWidget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		widget := challenge.Widget("ko")
-		if !strings.Contains(string(widget.HTML), `class="`+p.class+`"`) || strings.Contains(string(widget.HTML), "<b>") || widget.Script == "" || len(widget.Origins) == 0 {
+		widget, err := challenge.Widget(t.Context(), Newcomer{Words: &korean})
+		if err != nil || !strings.Contains(string(widget.HTML), `class="`+p.class+`"`) || strings.Contains(string(widget.HTML), "<b>") || widget.Script == "" || len(widget.Origins) == 0 {
 			t.Errorf("%s: %+v", name, widget)
 		}
 	}

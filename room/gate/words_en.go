@@ -39,6 +39,9 @@ var english = Words{
 	Retry:    "Try again",
 	Continue: "Continue",
 
+	Proof:      "How much of the check is done",
+	NeedScript: "This check needs JavaScript. Please allow it for this site, then reload the page.",
+
 	pages: map[Kind]text{
 		KindWaiting: {"In line", "You are in line",
 			"Many people are here at the moment. You will be let in automatically when it is your turn."},
@@ -63,6 +66,8 @@ var english = Words{
 			"Your place has gone to the next in line. You can join again at the end."},
 		KindChallenge: {"Please confirm", "One quick check",
 			"Please confirm that you are a person. Then you can join the line."},
+		KindProof: {"Please wait", "One quick check",
+			"Your browser is doing a small calculation, which keeps programs out. You will join the line automatically."},
 		KindUninvited: {"By invitation", "This is by invitation",
 			"Please log in, or open the link of your invitation. Then you can join the line."},
 		KindShared: {"In use", "Your place is in use elsewhere",

@@ -39,6 +39,9 @@ var simplifiedChinese = Words{
 	Retry:    "重试",
 	Continue: "继续",
 
+	Proof:      "检查进度",
+	NeedScript: "此项检查需要 JavaScript。请为本网站启用后重新加载页面。",
+
 	pages: map[Kind]text{
 		KindWaiting: {"排队中", "您正在排队",
 			"当前访问人数较多。轮到您时会自动进入。"},
@@ -63,6 +66,8 @@ var simplifiedChinese = Words{
 			"您的位置已让给下一位。您可以从队尾重新排队。"},
 		KindChallenge: {"请确认", "需要简单验证",
 			"请确认您是真人，然后即可加入排队。"},
+		KindProof: {"请稍候", "快速检查",
+			"为防止程序占用名额，浏览器正在进行简单的计算。完成后您会自动加入队列。"},
 		KindUninvited: {"仅限受邀", "仅限受邀者进入",
 			"请登录或打开您的邀请链接，然后即可加入排队。"},
 		KindShared: {"使用中", "您的名额正在别处使用",

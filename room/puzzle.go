@@ -44,6 +44,10 @@ const (
 	PuzzleTime = 2 * time.Minute
 	// The bits that a puzzle may have: the hardest takes a quarter of a billion hashes.
 	MinPuzzleBits, MaxPuzzleBits = 8, 28
+	// The bits of puzzles by how fast visitors join, unless others are set. The script of the
+	// waiting page makes about a million hashes a second on a desktop, and a tenth of that on a
+	// slow phone.
+	DefaultMinPuzzleBits, DefaultMaxPuzzleBits = 14, 19
 	// maxProof is the most bytes of a proof.
 	maxProof = PuzzleParts * len("4294967295.")
 

@@ -215,7 +215,7 @@ func samples(w *Words) []*Page {
 	add(KindLeft, func(page *Page) { page.Rejoin = true })
 	add(KindChallenge, func(page *Page) { page.Widget = &Widget{HTML: `<div></div>`, Script: "https://example.com/a.js"} })
 	add(KindProof, func(page *Page) {
-		page.Widget = &Widget{HTML: proofHTML("sample", DefaultLeastBits, w), Script: base(previewRoom) + "proof.js"}
+		page.Widget = &Widget{HTML: proofHTML("sample", room.DefaultMinPuzzleBits, w), Script: base(previewRoom) + "proof.js"}
 	})
 	for _, kind := range []Kind{KindFull, KindEnded, KindLimited, KindUnavailable, KindFailed, KindRefused, KindUninvited, KindShared} {
 		add(kind, func(page *Page) { page.Retry = kind != KindEnded && kind != KindUninvited })

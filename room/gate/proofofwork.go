@@ -20,13 +20,6 @@ type Puzzles interface {
 	Solved(ctx context.Context, name string, client netip.Addr, puzzle, proof string) (bool, error)
 }
 
-// The bits of puzzles, unless others are set. A desktop makes a million hashes a second, and a slow
-// phone a tenth of it.
-const (
-	DefaultLeastBits = 14
-	DefaultMostBits  = 19
-)
-
 // ProofOfWork is a [Challenge] without a provider: the browser solves a [room.Puzzle], by a script,
 // and sends the form. Each place costs work then, the more the faster visitors join.
 type ProofOfWork struct {

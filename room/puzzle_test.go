@@ -33,13 +33,13 @@ func TestPuzzleText(t *testing.T) {
 		room *Room
 		text string
 	}{
-		"another room":       {ring, testRoom("shops", "generation"), text},
-		"the room made anew": {ring, testRoom("shop", "generation2"), text},
-		"an unknown key":     {testRing(t, testKey(1)), r, text},
-		"empty":              {ring, r, ""},
-		"cut":                {ring, r, text[:50]},
-		"a line end":         {ring, r, text + "\n"},
-		"a ticket":           {ring, r, ring.SignTicket(r, Ticket{Number: 1, Client: [4]byte{1}})},
+		"another room":        {ring, testRoom("shops", "generation"), text},
+		"the room made again": {ring, testRoom("shop", "generation2"), text},
+		"an unknown key":      {testRing(t, testKey(1)), r, text},
+		"empty":               {ring, r, ""},
+		"cut":                 {ring, r, text[:50]},
+		"a line end":          {ring, r, text + "\n"},
+		"a ticket":            {ring, r, ring.SignTicket(r, Ticket{Number: 1, Client: [4]byte{1}})},
 	} {
 		if _, err := test.ring.ParsePuzzle(test.room, test.text); err == nil {
 			t.Errorf("%s is accepted", name)

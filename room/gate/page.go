@@ -33,6 +33,8 @@ const (
 	KindNotOpen Kind = "not_open"
 	// KindEnded: the room has closed.
 	KindEnded Kind = "ended"
+	// KindSoldOut: the room has closed because there is nothing left.
+	KindSoldOut Kind = "sold_out"
 	// KindLimited: too many visitors have joined from this address.
 	KindLimited Kind = "limited"
 	// KindUnavailable: the store does not answer.
@@ -217,8 +219,8 @@ func samples(w *Words) []*Page {
 	add(KindProof, func(page *Page) {
 		page.Widget = &Widget{HTML: proofHTML("sample", room.DefaultMinPuzzleBits, w), Script: base(previewRoom) + "proof.js"}
 	})
-	for _, kind := range []Kind{KindFull, KindEnded, KindLimited, KindUnavailable, KindFailed, KindRefused, KindUninvited, KindShared} {
-		add(kind, func(page *Page) { page.Retry = kind != KindEnded && kind != KindUninvited })
+	for _, kind := range []Kind{KindFull, KindEnded, KindSoldOut, KindLimited, KindUnavailable, KindFailed, KindRefused, KindUninvited, KindShared} {
+		add(kind, func(page *Page) { page.Retry = kind != KindEnded && kind != KindSoldOut && kind != KindUninvited })
 	}
 	return pages
 }

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"errors"
 	"math"
 	"math/bits"
 	"net/netip"
@@ -42,12 +41,16 @@ const (
 	PuzzleParts = 16
 	// PuzzleTime is how long a puzzle may be solved.
 	PuzzleTime = 2 * time.Minute
-	// The bits that a puzzle may have: the hardest takes a quarter of a billion hashes.
-	MinPuzzleBits, MaxPuzzleBits = 8, 28
-	// The bits of puzzles by how fast visitors join, unless others are set. The script of the
-	// waiting page makes about a million hashes a second on a desktop, and a tenth of that on a
-	// slow phone.
-	DefaultMinPuzzleBits, DefaultMaxPuzzleBits = 14, 19
+	// MinPuzzleBits is how easy a puzzle may be.
+	MinPuzzleBits = 8
+	// MaxPuzzleBits is how hard a puzzle may be: a quarter of a billion hashes.
+	MaxPuzzleBits = 28
+	// DefaultMinPuzzleBits is where no more visitors join than the room lets in. The script of
+	// the waiting page makes about a million hashes a second on a desktop, and a tenth of that
+	// on a slow phone.
+	DefaultMinPuzzleBits = 14
+	// DefaultMaxPuzzleBits is the most that puzzles become, however many join.
+	DefaultMaxPuzzleBits = 19
 	// maxProof is the most bytes of a proof.
 	maxProof = PuzzleParts * len("4294967295.")
 
@@ -55,8 +58,6 @@ const (
 	puzzleVersion = 80
 	puzzleBody    = 1 + 4 + 1 + 4 + 8 + 4
 )
-
-var errBadPuzzle = errors.New("the puzzle is not one of this room")
 
 // SignPuzzle signs a puzzle of a room and returns it as text, of 51 bytes.
 func (k *Keyring) SignPuzzle(r *Room, p Puzzle) string {
@@ -68,26 +69,26 @@ func (k *Keyring) SignPuzzle(r *Room, p Puzzle) string {
 	return ticketText.EncodeToString(append(body, mac.over(r, body)...))
 }
 
-// ParsePuzzle returns the puzzle of a text, if it is of the room and a key of the ring signed it.
-// It checks neither the client nor the time.
-func (k *Keyring) ParsePuzzle(r *Room, text string) (Puzzle, error) {
+// ParsePuzzle returns the puzzle of a text, if it is of the room and a key of the ring signed it;
+// otherwise ok is false. It checks neither the client nor the time.
+func (k *Keyring) ParsePuzzle(r *Room, text string) (p Puzzle, ok bool) {
 	raw, err := ticketText.DecodeString(text)
 	if err != nil || len(raw) != puzzleBody+ticketMACSize || len(text) != base64.RawURLEncoding.EncodedLen(len(raw)) || raw[0] != puzzleVersion {
-		return Puzzle{}, errBadPuzzle
+		return Puzzle{}, false
 	}
 	key := k.keys[binary.BigEndian.Uint32(raw[1:])]
 	if key == nil {
-		return Puzzle{}, errBadPuzzle
+		return Puzzle{}, false
 	}
 	mac := key.macs.Get().(*ticketMAC)
 	defer key.macs.Put(mac)
 	if !hmac.Equal(mac.over(r, raw[:puzzleBody]), raw[puzzleBody:]) {
-		return Puzzle{}, errBadPuzzle
+		return Puzzle{}, false
 	}
 	return Puzzle{
 		Bits: int(raw[5]), Made: time.Unix(int64(binary.BigEndian.Uint32(raw[6:])), 0),
 		Nonce: [8]byte(raw[10:]), Client: [4]byte(raw[18:]),
-	}, nil
+	}, true
 }
 
 // proves reports whether a proof solves a puzzle of so many bits: the numbers in decimal, with "."
@@ -158,8 +159,8 @@ func (e *Engine) Solved(ctx context.Context, name string, client netip.Addr, puz
 	if err != nil {
 		return false, err
 	}
-	p, err := op.ring.ParsePuzzle(op.room, puzzle)
-	if err != nil || p.Client != ClientHash(client) || op.now.Sub(p.Made) > PuzzleTime || !proves(puzzle, p.Bits, proof) {
+	p, ok := op.ring.ParsePuzzle(op.room, puzzle)
+	if !ok || p.Client != ClientHash(client) || op.now.Sub(p.Made) > PuzzleTime || !proves(puzzle, p.Bits, proof) {
 		return false, nil
 	}
 	return e.solved.add(p.Nonce), nil

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
+	"net/url"
 
 	template "github.com/DataDog/datadog-agent/pkg/template/html"
 
@@ -55,7 +56,8 @@ func (v *visit) challenged() (bool, error) {
 	if challenge == nil {
 		return true, nil
 	}
-	ctx, cancel := context.WithTimeout(v.r.Context(), ChallengeTime)
+	// A client that hangs up must not make the service seem away.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(v.r.Context()), ChallengeTime)
 	defer cancel()
 	passed, err := challenge.Passed(ctx, v.r, v.newcomer())
 	if err != nil && cmp.Or(v.gate.options.ChallengeFailure, v.settings.OnStoreFailure) == room.FailOpen {
@@ -102,8 +104,7 @@ func (v *visit) enterByForm() {
 		v.refuse(err)
 		return
 	}
-	// The fields are there for Passed.
-	to := localPath(v.r.PostFormValue("to"))
+	to := v.returnTo(localPath(v.r.PostFormValue("to")))
 	hasPlace := false
 	if v.ticket != "" {
 		_, err := v.askTicket(false)
@@ -125,6 +126,19 @@ func (v *visit) enterByForm() {
 		}
 	}
 	v.redirect(to) // there a visitor who has not passed is asked again
+}
+
+// returnTo makes the pages that answer the form those of the path that the visitor wanted: they lead
+// there. The fields stay there for Passed.
+func (v *visit) returnTo(path string) string {
+	wanted, err := url.ParseRequestURI(path)
+	if err != nil {
+		return v.returnTo("/")
+	}
+	r := *v.r
+	r.Method, r.URL = http.MethodGet, wanted
+	v.r = &r
+	return path
 }
 
 // takeProvenPlace sets the cookie of a visitor who has passed: of the place that the visitor

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -70,13 +71,14 @@ func proofHTML(puzzle string, bits int, words *Words) template.HTML {
 const BackupTime = time.Minute
 
 // WithBackup returns a challenge in whose place newcomers get the backup, while its service cannot be
-// reached. The backup must know its own proofs.
-func WithBackup(challenge, backup Challenge) Challenge {
-	return &backed{challenge: challenge, backup: backup}
+// reached; the logger is told when that begins. The backup must know its own proofs.
+func WithBackup(challenge, backup Challenge, logger *slog.Logger) Challenge {
+	return &backed{challenge: challenge, backup: backup, logger: logger}
 }
 
 type backed struct {
 	challenge, backup Challenge
+	logger            *slog.Logger
 	// failed is when the challenge could not be reached last, in nanoseconds since the epoch.
 	failed atomic.Int64
 }
@@ -88,11 +90,13 @@ func (b *backed) Passed(ctx context.Context, r *http.Request, who Newcomer) (boo
 		return passed, err
 	}
 	passed, err := b.challenge.Passed(ctx, r, who)
-	if err != nil {
-		b.failed.Store(time.Now().UnixNano())
-		return false, nil
+	if err == nil {
+		return passed, nil
 	}
-	return passed, nil
+	if last := b.failed.Swap(time.Now().UnixNano()); time.Since(time.Unix(0, last)) >= BackupTime {
+		b.logger.ErrorContext(ctx, "newcomers get the backup of the challenge", "error", err)
+	}
+	return false, nil
 }
 
 // Widget implements [Challenge].

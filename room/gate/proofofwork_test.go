@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -143,7 +144,7 @@ func (c *told) Widget(context.Context, Newcomer) (*Widget, error) {
 func TestBackup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := &told{name: "first"}, &told{name: "second"}
-		s := newStand(t, func(o *Options) { o.Challenge = WithBackup(first, second) })
+		s := newStand(t, func(o *Options) { o.Challenge = WithBackup(first, second, slog.New(slog.DiscardHandler)) })
 		shows := func(name string) {
 			t.Helper()
 			expect(t, s.get("http://shop.test/", asPage), http.StatusForbidden, name+".js")

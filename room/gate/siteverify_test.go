@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -182,8 +183,32 @@ func TestChallenge(t *testing.T) {
 	if response := send("broken"); len(s.entered) != 2 || cookieOf(response, "sluice_ticket_shop") == nil {
 		t.Errorf("%d entered, want one more without the provider", len(s.entered))
 	}
+	// The page for a visitor who has passed, and may not join, leads to where the visitor wanted to go.
+	s.enter = room.ErrLineFull
+	if body := expect(t, send("good"), http.StatusServiceUnavailable, `href="/cart"`); strings.Contains(body, english.NotSent) {
+		t.Error("the form of the challenge is said to be lost")
+	}
+	s.enter = nil
 	// Another site cannot make a visitor join.
 	expect(t, s.ask(http.MethodPost, "http://shop.test/.sluice/shop/enter", "", asPage, header("Sec-Fetch-Site", "cross-site")), http.StatusForbidden)
+}
+
+// A client that hangs up while the provider is asked does not make it seem away, which would give
+// everybody the backup.
+func TestClientsThatHangUpDecideNothing(t *testing.T) {
+	challenge := provide(t, SiteverifyOptions{}, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"success":false}`) })
+	s := newStand(t, func(o *Options) {
+		o.Challenge = WithBackup(challenge, &told{name: "backup"}, slog.New(slog.DiscardHandler))
+	})
+	for _, proof := range []string{"bad", ""} {
+		form := url.Values{"cf-turnstile-response": {proof}}.Encode()
+		s.ask(http.MethodPost, "http://shop.test/.sluice/shop/enter", form, asPage, asForm, func(r *http.Request) {
+			gone, cancel := context.WithCancel(r.Context())
+			cancel()
+			*r = *r.WithContext(gone)
+		})
+		expect(t, s.get("http://shop.test/", asPage), http.StatusForbidden, `data-sitekey="site"`)
+	}
 }
 
 func TestEachProviderHasAWidget(t *testing.T) {

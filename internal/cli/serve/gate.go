@@ -102,7 +102,7 @@ func openChallenge(settings *config.Gate, engine *room.Engine, options *gate.Opt
 		return nil, fmt.Errorf("gate.challenge: %w", err)
 	}
 	if challenge.Fallback == config.ProofOfWork {
-		options.Challenge = gate.WithBackup(siteverify, work)
+		options.Challenge = gate.WithBackup(siteverify, work, options.Logger)
 	} else {
 		options.Challenge, options.ChallengeFailure = siteverify, room.OnStoreFailure(challenge.Fallback)
 	}

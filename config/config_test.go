@@ -158,6 +158,8 @@ func valueOf(t *testing.T, key string) string {
 		return "http://127.0.0.1:3000"
 	case key == "gate.challenge_provider":
 		return "turnstile"
+	case key == "gate.challenge_fallback":
+		return "open"
 	case slices.Contains([]string{"gate.upstream_host", "gate.brand", "gate.challenge_site_key", "gate.challenge_hostname"}, key):
 		return "shop.example.com"
 	}

@@ -179,8 +179,11 @@ func TestErrorsOfRooms(t *testing.T) {
 		{"the other half", "tls: {key_file: FILE}\n", "file FILE:1: tls.key_file: want tls.cert_file too"},
 		{"authorities without TLS", "tls: {client_ca_file: FILE}\n", "file FILE:1: tls.client_ca_file: want tls.cert_file and tls.key_file too"},
 		{"a language", "gate: {languages: [en, fr]}\n", `file FILE:1: gate.languages: "en,fr": "fr": want some of en,ko,ja,zh-Hans`},
-		{"a provider", "gate: {challenge_provider: me}\n", `file FILE:1: gate.challenge_provider: "me": want turnstile, hcaptcha or recaptcha`},
+		{"a provider", "gate: {challenge_provider: me}\n", `file FILE:1: gate.challenge_provider: "me": want turnstile, hcaptcha, recaptcha or proof_of_work`},
 		{"a provider alone", "gate: {challenge_provider: hcaptcha, challenge_site_key: k}\n", "file FILE:1: gate.challenge_provider: want gate.challenge_secret too"},
+		{"a fallback alone", "gate: {challenge_provider: proof_of_work, challenge_fallback: open}\n", "file FILE:1: gate.challenge_fallback: want gate.challenge_provider too"},
+		{"easy puzzles", "gate: {challenge_min_bits: 7}\n", `file FILE:1: gate.challenge_min_bits: "7": want from 8 to 28`},
+		{"puzzles that become easier", "gate: {challenge_max_bits: 13}\n", "file FILE:1: gate.challenge_max_bits: want at least gate.challenge_min_bits"},
 		{"a printed secret", "gate: {challenge_secret: (hidden)}\n", "file FILE:1: gate.challenge_secret: (hidden) is what"},
 		{"no template", "gate: {template: /nowhere/page.html}\n", `file FILE:1: gate.template: "/nowhere/page.html": want the path of a file`},
 	} {

@@ -7,14 +7,17 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sluice-project/sluice/internal/testkit/ports"
+	"github.com/sluice-project/sluice/internal/testkit/puzzle"
 	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
@@ -136,6 +139,40 @@ func TestGate(t *testing.T) {
 		if err != nil || !strings.Contains(string(a.body), line) {
 			t.Errorf("the metrics have no %s (%v)", line, err)
 		}
+	}
+}
+
+// A gate that asks for work lets in a browser that has done it, and nobody else: a place of the API
+// is not enough.
+func TestGateAsksForWork(t *testing.T) {
+	t.Parallel()
+	s, front := newGate(t, shop(t).URL, "--capacity", "1", "--challenge-provider", "proof_of_work", "--challenge-min-bits", "12")
+	s.start()
+	p := newPerson(t, front)
+	page := p.get("/cart", "text/html")
+	found := regexp.MustCompile(`name="sluice-puzzle" value="([^"]+)" data-bits="12"`).FindStringSubmatch(string(page.body))
+	if page.status != http.StatusForbidden || found == nil {
+		t.Fatalf("the page has no puzzle: %d %s", page.status, page.body)
+	}
+	form := url.Values{"to": {"/cart"}, "sluice-puzzle": {found[1]}, "sluice-proof": {puzzle.Solve(found[1], 12)}}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, front+"/.sluice/shop/enter", strings.NewReader(form.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	if a := p.do(request); a.status != http.StatusOK || string(a.body) != "the shop has /cart, with a pass: true" {
+		t.Errorf("after the work there is %d %s", a.status, a.body)
+	}
+	other := newPerson(t, front)
+	place := s.enter("shop", "", http.StatusCreated)
+	request, err = http.NewRequestWithContext(t.Context(), http.MethodGet, front+"/", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Cookie", "sluice_ticket_shop="+place.Ticket)
+	request.Header.Set("Accept", "text/html")
+	if a := other.do(request); a.status != http.StatusForbidden || !strings.Contains(string(a.body), `data-kind="proof"`) {
+		t.Errorf("a place of the API: %d %s", a.status, a.body)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/sluice-project/sluice/room/gate"
 )
 
 // looks are the looks of the story: both languages, a phone and a desktop, with and without
@@ -96,6 +98,38 @@ func TestLeavingByTheButton(t *testing.T) {
 			if got := evaluate[string](v, `location.search`); got != "?from=letter" {
 				t.Errorf("the visitor came back to %q", got)
 			}
+		})
+	}
+}
+
+// The browser does the work that the gate asks for, and joins by itself; without JavaScript the page
+// says what is missing.
+func TestProofOfWork(t *testing.T) {
+	for _, look := range looks {
+		t.Run(look.String(), func(t *testing.T) {
+			town := newTown(t, settings(), 1, true)
+			work, err := gate.NewProofOfWork(town.engine, 16, 16)
+			if err != nil {
+				t.Fatal(err)
+			}
+			town.challenge = work
+			town.serve(town.engine, nil, false)
+			v := newVisitor(t, look)
+			v.run(chromedp.Navigate(town.url + "/?from=letter"))
+			if look.noScript {
+				v.run(chromedp.WaitVisible(chromedp.CSS("noscript .notice")))
+				v.fits()
+				v.screenshot("proof")
+				town.counts(1, 0)
+				return
+			}
+			v.see(number, "1")
+			if got := evaluate[string](v, `location.search`); got != "?from=letter" {
+				t.Errorf("the visitor came back to %q", got)
+			}
+			town.leave(0)
+			v.see("h1", "Welcome to the shop")
+			town.counts(1, 0)
 		})
 	}
 }

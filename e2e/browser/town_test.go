@@ -29,6 +29,8 @@ type town struct {
 	visits atomic.Int64
 	// clerks are the tickets of the visitors who entered before the browser.
 	clerks []string
+	// challenge is that of the gates that serve opens.
+	challenge gate.Challenge
 	// noCookies removes the cookies, as a browser that refuses them does.
 	noCookies bool
 }
@@ -95,7 +97,9 @@ func (town *town) serve(rooms gate.Rooms, hub gate.Streams, live bool) {
 	if !live {
 		hub = nil
 	}
-	g, err := gate.New(rooms, hub, gate.Options{Sites: []gate.Site{{Room: roomName, Brand: "Maple & Pine"}}, Logger: slog.New(slog.DiscardHandler)})
+	g, err := gate.New(rooms, hub, gate.Options{
+		Sites: []gate.Site{{Room: roomName, Brand: "Maple & Pine"}}, Challenge: town.challenge, Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

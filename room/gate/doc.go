@@ -8,8 +8,8 @@
 //   - A [Site] is what it does for some hosts: which requests need which room, and what is
 //     behind it. A [SiteRule] is one of its rules.
 //   - A [Page] is the data of a template; its [Kind] is its subject.
-//   - A [Challenge] is a test that a visitor has to pass before it may join; [Siteverify]
-//     asks Turnstile, hCaptcha and reCAPTCHA.
+//   - A [Challenge] is a test that a visitor has to pass before it may join: [Siteverify]
+//     asks Turnstile, hCaptcha and reCAPTCHA, and [ProofOfWork] makes the browser calculate.
 //   - [Metrics] count what gates and the proxies behind them do.
 //
 // # How data flows

@@ -17,6 +17,9 @@ import (
 //go:embed release.js
 var releaseScript []byte
 
+//go:embed proof.js
+var proofScript []byte
+
 // ownRoom returns the room of the site whose own path a path is, or nil.
 func (s *site) ownRoom(path string) *door {
 	name, own := strings.CutPrefix(path, ownPrefix)
@@ -42,7 +45,8 @@ func (g *Gate) ownPaths() *http.ServeMux {
 	}
 	serve("GET", "status", (*visit).status)
 	serve("GET", "left", (*visit).left)
-	serve("GET", "release.js", (*visit).releaseScript)
+	serve("GET", "release.js", script(releaseScript))
+	serve("GET", "proof.js", script(proofScript))
 	serve("POST", "leave", own((*visit).leave))
 	serve("POST", "renew", own((*visit).renew))
 	serve("POST", "join", own((*visit).rejoin))
@@ -233,10 +237,12 @@ func (v *visit) redirect(to string) {
 	v.write(http.StatusSeeOther, nil)
 }
 
-func (v *visit) releaseScript() {
-	header := v.w.Header()
-	header.Set("Content-Type", "text/javascript; charset=utf-8")
-	header.Set("Cache-Control", "public, max-age=3600")
-	header.Set("X-Content-Type-Options", "nosniff")
-	_, _ = v.w.Write(releaseScript) // The client has gone if it fails.
+func script(text []byte) func(*visit) {
+	return func(v *visit) {
+		header := v.w.Header()
+		header.Set("Content-Type", "text/javascript; charset=utf-8")
+		header.Set("Cache-Control", "public, max-age=3600")
+		header.Set("X-Content-Type-Options", "nosniff")
+		_, _ = v.w.Write(text) // The client has gone if it fails.
+	}
 }

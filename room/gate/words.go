@@ -61,6 +61,10 @@ type Words struct {
 	Retry    string `json:"-"`
 	Continue string `json:"-"`
 
+	// Proof names the progress of a ProofOfWork, which NeedScript asks JavaScript for.
+	Proof      string `json:"-"`
+	NeedScript string `json:"-"`
+
 	pages map[Kind]text
 	lost  map[room.Reason]string
 	time  string

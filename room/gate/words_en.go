@@ -39,6 +39,9 @@ var english = Words{
 	Retry:    "Try again",
 	Continue: "Continue",
 
+	Proof:      "How much of the check is done",
+	NeedScript: "This check needs JavaScript. Please allow it for this site, then reload the page.",
+
 	pages: map[Kind]text{
 		KindWaiting: {"In line", "You are in line",
 			"Many people are here at the moment. You will be let in automatically when it is your turn."},
@@ -52,6 +55,8 @@ var english = Words{
 			"It is too early to join the line. Please come back later."},
 		KindEnded: {"Closed", "It is over",
 			"The doors have closed, and nobody else is let in."},
+		KindSoldOut: {"Sold out", "Sold out",
+			"Everything is gone. You do not need to wait any longer; thank you for your patience."},
 		KindLimited: {"Please wait", "Too many at once",
 			"Too many visitors have joined from your network within a minute. Please try again in a moment."},
 		KindUnavailable: {"Please wait", "One moment, please",
@@ -63,6 +68,8 @@ var english = Words{
 			"Your place has gone to the next in line. You can join again at the end."},
 		KindChallenge: {"Please confirm", "One quick check",
 			"Please confirm that you are a person. Then you can join the line."},
+		KindProof: {"Please wait", "One quick check",
+			"Your browser is doing a small calculation, which keeps programs out. You will join the line automatically."},
 		KindUninvited: {"By invitation", "This is by invitation",
 			"Please log in, or open the link of your invitation. Then you can join the line."},
 		KindShared: {"In use", "Your place is in use elsewhere",
@@ -76,6 +83,7 @@ var english = Words{
 		room.Abandoned: "Your earlier place was given up, because this page was not open for a while. You have a new one.",
 		room.Revoked:   "Your place was withdrawn. You can join again at the end of the line.",
 		room.Ended:     "The doors have closed, and nobody else is let in.",
+		room.SoldOut:   "Everything is gone, so the line was closed.",
 		room.Forgotten: "Your earlier place is gone, so you have a new one.",
 	},
 	time: "2 January 2006, 15:04 UTC",

@@ -39,6 +39,9 @@ var simplifiedChinese = Words{
 	Retry:    "重试",
 	Continue: "继续",
 
+	Proof:      "检查进度",
+	NeedScript: "此项检查需要 JavaScript。请为本网站启用后重新加载页面。",
+
 	pages: map[Kind]text{
 		KindWaiting: {"排队中", "您正在排队",
 			"当前访问人数较多。轮到您时会自动进入。"},
@@ -52,6 +55,8 @@ var simplifiedChinese = Words{
 			"现在还不能排队。请稍后再来。"},
 		KindEnded: {"已结束", "活动已结束",
 			"入口已关闭，不再接纳任何人进入。"},
+		KindSoldOut: {"已售罄", "已售罄",
+			"全部商品已售完，您无需继续等待。感谢您的耐心。"},
 		KindLimited: {"请稍候", "请求过多",
 			"同一网络在一分钟内加入排队的人太多。请稍后再试。"},
 		KindUnavailable: {"请稍候", "请稍候",
@@ -63,6 +68,8 @@ var simplifiedChinese = Words{
 			"您的位置已让给下一位。您可以从队尾重新排队。"},
 		KindChallenge: {"请确认", "需要简单验证",
 			"请确认您是真人，然后即可加入排队。"},
+		KindProof: {"请稍候", "快速检查",
+			"为防止程序占用名额，浏览器正在进行简单的计算。完成后您会自动加入队列。"},
 		KindUninvited: {"仅限受邀", "仅限受邀者进入",
 			"请登录或打开您的邀请链接，然后即可加入排队。"},
 		KindShared: {"使用中", "您的名额正在别处使用",
@@ -76,6 +83,7 @@ var simplifiedChinese = Words{
 		room.Abandoned: "由于此页面有一段时间未打开，您之前的位置已取消。您已获得新的位置。",
 		room.Revoked:   "您的位置已被取消。您可以从队尾重新排队。",
 		room.Ended:     "入口已关闭，不再接纳任何人进入。",
+		room.SoldOut:   "商品已售完，排队已关闭。",
 		room.Forgotten: "您之前的位置已不存在，因此获得了新的位置。",
 	},
 	time: "2006年1月2日 15:04 (UTC)",

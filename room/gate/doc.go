@@ -7,7 +7,8 @@
 //   - A [Gate] stands in front of sites; [Rooms] is the part of the engine that it needs.
 //   - A [Site] is what it does for some hosts: which requests need which room, and what is
 //     behind it. A [SiteRule] is one of its rules.
-//   - A [Page] is the data of a template; its [Kind] is its subject.
+//   - A [Page] is the data of a template; its [Kind] is its subject. [Words] are its texts in a
+//     language, from the files in words or an operator's.
 //   - A [Challenge] is a test that a visitor has to pass before it may join; [Siteverify]
 //     asks Turnstile, hCaptcha and reCAPTCHA.
 //   - [Metrics] count what gates and the proxies behind them do.

@@ -57,7 +57,7 @@ func (g *Gate) visit(s *site, d *door, w http.ResponseWriter, r *http.Request) *
 // words returns the words in the visitor's language.
 func (v *visit) words() *Words {
 	if v.chosen == nil {
-		v.chosen = v.gate.words.choose(v.r.Header.Get("Accept-Language"))
+		v.chosen = v.site.look.words.choose(v.r.Header.Get("Accept-Language"))
 	}
 	return v.chosen
 }
@@ -210,7 +210,7 @@ func (v *visit) gone(gone *room.GoneError) {
 	page := v.newPage(kind)
 	if kind == KindGone {
 		page.Rejoin = true
-		page.Notices = append(page.Notices, v.words().lost[gone.Reason])
+		page.Notices = append(page.Notices, v.words().Gone[gone.Reason])
 	}
 	v.respond(http.StatusGone, problem{Code: "gone", Reason: gone.Reason,
 		Detail: gone.Error() + "; POST " + v.door.paths.Join + " gives up the ticket"}, page)
@@ -332,7 +332,7 @@ func (v *visit) linePage(answer *room.Answer) *Page {
 		v.setCookie(v.door.lineCookie, note.String(), ticketAge)
 	}
 	if note.lost != "" {
-		page.Notices = append(page.Notices, v.words().lost[note.lost])
+		page.Notices = append(page.Notices, v.words().Gone[note.lost])
 	}
 	page.Refresh = seconds(answer.NextPoll)
 	page.setLine(answer, note.start)

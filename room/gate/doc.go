@@ -39,6 +39,11 @@
 // and sees why. A program gets 410, and joins again by POST to /.sluice/{room}/join:
 // otherwise a page that polls in a forgotten tab would take places forever.
 //
+// An app of one page joins with sluice.js, by a POST to /.sluice/{room}/enter, which takes the place
+// that opening a page would, with the same rules, and refuses other sites. Answers to requests that the
+// gate has held have the header Sluice-Wait with the room, so that the script waits and sends
+// the request again.
+//
 // # Answers
 //
 //   - In line: 200 with the page, 202 with the JSON of the API, without the ticket.

@@ -134,6 +134,8 @@ func (g *Gate) Middleware(next http.Handler) http.Handler {
 			g.check(w, r)
 		case r.URL.Path == PagePath:
 			g.checkedPage(w, r)
+		case r.URL.Path == ScriptPath:
+			serveScript(w, appScript)
 		default:
 			g.serve(w, r, next)
 		}

@@ -22,6 +22,10 @@ const (
 	RoomHeader = "Sluice-Room"
 )
 
+// WaitHeader is the response header with the room of a request that the gate has held: the
+// upstream has not seen it.
+const WaitHeader = "Sluice-Wait"
+
 // visitorHeaders are all of them.
 var visitorHeaders = []string{PassHeader, VisitorHeader, RoomHeader}
 

@@ -25,7 +25,9 @@ type visit struct {
 	r    *http.Request
 	next http.Handler
 
-	kind     kind
+	kind kind
+	// script reports whether a script has asked for a place at the gate's own path.
+	script   bool
 	client   netip.Addr
 	chosen   *Words // see words
 	settings room.Settings
@@ -64,6 +66,7 @@ func (v *visit) words() *Words {
 
 // decide answers the visit, or lets it through.
 func (v *visit) decide() {
+	v.w.Header().Set(WaitHeader, v.door.room)
 	if err := v.findSettings(); err != nil {
 		v.refuse(err)
 		return
@@ -383,6 +386,11 @@ func (v *visit) comeBack() {
 
 // pass sends a request on, with the headers of a visitor who is inside, or without.
 func (v *visit) pass(answer *room.Answer) {
+	v.w.Header().Del(WaitHeader)
+	if v.script {
+		v.answerScript(answer)
+		return
+	}
 	r := new(http.Request)
 	*r = *v.r
 	r.Header = make(http.Header, len(v.r.Header)+len(visitorHeaders))
@@ -407,7 +415,7 @@ func (v *visit) refuse(err error) {
 	case v.r.Context().Err() != nil:
 		return // the client has gone
 	case unavailable(err):
-		if v.settings.OnStoreFailure == room.FailOpen && v.next != nil {
+		if v.settings.OnStoreFailure == room.FailOpen && (v.next != nil || v.script) {
 			v.failed(err)
 			v.pass(nil)
 			return

@@ -12,17 +12,16 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/sluice-project/sluice/internal/testkit/ports"
+	"github.com/sluice-project/sluice/internal/testkit/proxytest"
 	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
@@ -30,7 +29,7 @@ import (
 const luaModule = "/usr/lib/nginx/modules/ngx_http_lua_module.so"
 
 // mainOfEdge is what deploy/edge/nginx.conf is included into.
-const mainOfEdge = "load_module /usr/lib/nginx/modules/ndk_http_module.so;\nload_module " + luaModule + ";\n" + mainOfNginx
+const mainOfEdge = "load_module /usr/lib/nginx/modules/ndk_http_module.so;\nload_module " + luaModule + ";\n" + proxytest.MainOfNginx
 
 // edgeOf is what an edge is told; the URLs are without a path.
 type edgeOf struct {
@@ -69,7 +68,7 @@ func startWorker(t *testing.T, of edgeOf) string {
 	}
 	listen := ports.Addrs(t, 1)[0]
 	_, port, _ := strings.Cut(listen, ":")
-	return startEdge(t, listen, "node", "testdata/edge.mjs", filepath.Join(folder, "worker.js"), port, string(variables))
+	return proxytest.Run(t, listen, "node", "testdata/edge.mjs", filepath.Join(folder, "worker.js"), port, string(variables))
 }
 
 func startEdgeNginx(t *testing.T, of edgeOf) string {
@@ -90,34 +89,7 @@ func startEdgeNginx(t *testing.T, of edgeOf) string {
 		writeFile(t, filepath.Join(folder, name), settings.Replace(string(text)))
 	}
 	writeFile(t, filepath.Join(folder, "main.conf"), mainOfEdge)
-	return startEdge(t, listen, "nginx", "-p", folder, "-c", "main.conf", "-g", "daemon off;")
-}
-
-// startEdge runs a program until the test ends, and returns its URL when it listens.
-func startEdge(t *testing.T, listen string, args ...string) string {
-	t.Helper()
-	command := exec.Command(args[0], args[1:]...)
-	var log strings.Builder
-	command.Stdout, command.Stderr = &log, &log
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	if err := command.Start(); err != nil {
-		t.Fatalf("%v: run make need-proxies, or: apt-get install --yes nginx libnginx-mod-http-lua nodejs", err)
-	}
-	t.Cleanup(func() {
-		_ = command.Process.Signal(syscall.SIGTERM)
-		_ = command.Wait()
-		if t.Failed() {
-			t.Logf("%s says:\n%s", args[0], tail([]byte(log.String()), 4000))
-		}
-	})
-	until.True(t, args[0]+" answers", func() bool {
-		response, err := http.Get("http://" + listen + "/.sluice/sluice.js")
-		if err == nil {
-			response.Body.Close()
-		}
-		return err == nil
-	})
-	return "http://" + listen
+	return proxytest.Run(t, listen, "nginx", "-p", folder, "-c", "main.conf", "-g", "daemon off;")
 }
 
 // keyServer publishes keys as a room does, and counts the requests.

@@ -167,6 +167,7 @@ var packages = map[string]rule{
 	"internal/termsvg":           {},
 	"internal/testkit/certtest":  {testOnly: true},
 	"internal/testkit/ports":     {testOnly: true},
+	"internal/testkit/proxytest": {imports: []string{"internal/testkit/ports", "internal/testkit/until"}, testOnly: true},
 	"internal/testkit/rapidtest": {testOnly: true},
 	"internal/testkit/redistest": {testOnly: true},
 	"internal/testkit/until":     {testOnly: true},

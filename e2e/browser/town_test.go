@@ -25,6 +25,8 @@ type town struct {
 	t      *testing.T
 	engine *room.Engine
 	url    string
+	// shopURL is the shop, around the gate.
+	shopURL string
 	// visits counts the pages served by the shop.
 	visits atomic.Int64
 	// orders counts the calls of the app that reached the shop.
@@ -90,6 +92,7 @@ func (town *town) serve(rooms gate.Rooms, hub gate.Streams, live bool) {
 	t.Helper()
 	behind := httptest.NewServer(town.shop())
 	t.Cleanup(behind.Close)
+	town.shopURL = behind.URL
 	upstream, err := url.Parse(behind.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +100,7 @@ func (town *town) serve(rooms gate.Rooms, hub gate.Streams, live bool) {
 	if !live {
 		hub = nil
 	}
-	g, err := gate.New(rooms, hub, gate.Options{Sites: []gate.Site{{Room: roomName, Brand: "Maple & Pine"}}, Logger: slog.New(slog.DiscardHandler)})
+	g, err := gate.New(rooms, hub, gate.Options{Sites: []gate.Site{{Room: roomName, Brand: "Maple & Pine"}}, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

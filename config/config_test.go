@@ -156,6 +156,8 @@ func valueOf(t *testing.T, key string) string {
 		return "sluice.internal,*"
 	case key == "gate.upstream":
 		return "http://127.0.0.1:3000"
+	case key == "gate.theme":
+		return "accent=#2f5d62,dark-accent=#8cc5c0"
 	case key == "gate.challenge_provider":
 		return "turnstile"
 	case key == "gate.challenge_fallback":

@@ -11,7 +11,7 @@ type Gate struct {
 	// Upstream is the URL of the server behind the gate.
 	Upstream string
 	// Sites are those of the file; with them, Room, Upstream, UpstreamHost, Template and Brand
-	// are empty.
+	// are empty, and so are Texts, Theme and Logo.
 	Sites []Site
 	// TrustedProxies are as those of Room, for visitors of the gate.
 	TrustedProxies List
@@ -29,6 +29,9 @@ type Gate struct {
 	SecureCookies bool
 	// Brand is a name that the waiting page shows.
 	Brand string
+	// Texts, Theme and Logo are as those of a Site.
+	Texts, Theme List
+	Logo         string
 	// Languages are those of the waiting page, the default first.
 	Languages List
 	Challenge Challenge
@@ -89,6 +92,7 @@ func (c *Config) validateTogether() error {
 	if len(g.Sites) > 0 {
 		for _, alone := range []struct{ key, value string }{
 			{"gate.room", g.Room}, {"gate.upstream", g.Upstream}, {"gate.upstream_host", g.UpstreamHost}, {"gate.template", g.Template}, {"gate.brand", g.Brand},
+			{"gate.texts", g.Texts.String()}, {"gate.theme", g.Theme.String()}, {"gate.logo", g.Logo},
 		} {
 			if alone.value != "" {
 				return c.wrong(alone.key, "with gate.sites it belongs into one of them")

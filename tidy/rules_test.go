@@ -168,6 +168,7 @@ var packages = map[string]rule{
 	"internal/testkit/certtest":  {testOnly: true},
 	"internal/testkit/leaks":     {testOnly: true},
 	"internal/testkit/ports":     {testOnly: true},
+	"internal/testkit/proxytest": {imports: []string{"internal/testkit/ports", "internal/testkit/until"}, testOnly: true},
 	"internal/testkit/puzzle":    {testOnly: true},
 	"internal/testkit/rapidtest": {testOnly: true},
 	"internal/testkit/redistest": {testOnly: true},

@@ -217,7 +217,7 @@ func TestEachProviderHasAWidget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		widget, err := challenge.Widget(t.Context(), Newcomer{Words: &korean})
+		widget, err := challenge.Widget(t.Context(), Newcomer{Words: korean})
 		if err != nil || !strings.Contains(string(widget.HTML), `class="`+p.class+`"`) || strings.Contains(string(widget.HTML), "<b>") || widget.Script == "" || len(widget.Origins) == 0 {
 			t.Errorf("%s: %+v", name, widget)
 		}

@@ -143,7 +143,7 @@ func (s *sites) of(settings *config.Gate) ([]gate.Site, error) {
 	for i, site := range settings.AllSites() {
 		of := gate.Site{
 			Hosts: site.Hosts, Room: site.Room, Brand: site.Brand, WaitingStatus: site.WaitingStatus, Crawlers: gate.Crawlers(site.Crawlers),
-			PassClients: site.PassClients, Returns: site.Returns,
+			PassClients: site.PassClients, Returns: site.Returns, Theme: site.Theme,
 		}
 		for _, rule := range site.Rules {
 			of.Rules = append(of.Rules, gate.SiteRule(rule))
@@ -151,6 +151,12 @@ func (s *sites) of(settings *config.Gate) ([]gate.Site, error) {
 		var err error
 		if of.Template, err = readTemplate(site.Template); err != nil {
 			return nil, fmt.Errorf("sites[%d].template: %w", i, err)
+		}
+		if of.Texts, err = readTexts(site.Texts); err != nil {
+			return nil, fmt.Errorf("sites[%d].texts: %w", i, err)
+		}
+		if of.Logo, err = readLogo(site.Logo); err != nil {
+			return nil, fmt.Errorf("sites[%d].logo: %w", i, err)
 		}
 		if to := (upstream{site.Upstream, site.UpstreamHost}); to.url != "" {
 			if used[to], err = s.proxyTo(to); err != nil {
@@ -176,6 +182,34 @@ func (s *sites) proxyTo(to upstream) (http.Handler, error) {
 	options := s.proxy
 	options.Host = to.host
 	return gate.Proxy(target, options)
+}
+
+// readTexts reads the texts of languages.
+func readTexts(paths []string) (texts []*gate.Words, _ error) {
+	for _, path := range paths {
+		text, err := input.ReadAll(path, nil, gate.MaxWords)
+		if err != nil {
+			return nil, err
+		}
+		words, err := gate.ParseWords(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		texts = append(texts, words)
+	}
+	return texts, nil
+}
+
+// readLogo reads an image; empty if none is set.
+func readLogo(path string) (template.URL, error) {
+	if path == "" {
+		return "", nil
+	}
+	image, err := input.ReadAll(path, nil, gate.MaxLogo)
+	if err != nil {
+		return "", err
+	}
+	return gate.ParseLogo(path, image)
 }
 
 // readTemplate reads the waiting page's template; nil if none is set.

@@ -180,7 +180,7 @@ func (v *visitor) run(actions ...chromedp.Action[chromedp.Void]) {
 }
 
 // tryOut evaluates an expression once, even if the page's own scripts are disabled. It waits for a promise.
-// It fails if the page is loaded again meanwhile.
+// It fails if the page is loaded again in the meantime.
 func tryOut[T any](v *visitor, expression string, within time.Duration) (T, error) {
 	ctx, cancel := context.WithTimeout(v.ctx, within)
 	defer cancel()

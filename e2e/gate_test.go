@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -189,13 +191,19 @@ func TestGateFindsTheCapacity(t *testing.T) {
 	s, front := newGate(t, upstream.URL, "--capacity", "auto", "--auto-min", "2", "--claim-window", "1m")
 	s.start()
 	var people []*person
-	inside := func() (n int) {
+	// All come at once: the capacity rises by a tenth in a second.
+	inside := func() int {
+		var all sync.WaitGroup
+		var n atomic.Int64
 		for _, p := range people {
-			if p.inShop("/") {
-				n++
-			}
+			all.Go(func() {
+				if p.inShop("/") {
+					n.Add(1)
+				}
+			})
 		}
-		return n
+		all.Wait()
+		return int(n.Load())
 	}
 	for range 8 {
 		people = append(people, newPerson(t, front))

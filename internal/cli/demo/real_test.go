@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/sluice-project/sluice/internal/testkit/leaks"
 )
 
 // The demo on its own engine, topics and target, with a small file.
 func TestDemoForReal(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	leaks.Check(t)
 	parts := newFakeDemo().parts()
 	parts.open, parts.target, parts.rooms = openDemo, startDemoTarget, playRooms
 	parts.stage = newDemoStage()

@@ -217,7 +217,7 @@ func (ns *nodes) refuseRequests(t *testing.T) {
 				return err
 			}
 			if a, err := decodeAnswer(message.Data); err != nil || !errors.Is(a.err, want) {
-				return fmt.Errorf("answer %+v, want %v: %w", a, want, err)
+				return fmt.Errorf("answer %+v, want %w: %w", a, want, err)
 			}
 			return nil
 		}

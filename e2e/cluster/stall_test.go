@@ -12,7 +12,7 @@ import (
 )
 
 // Nodes stand still for half a second, as in a pause of their machine: no partition gets another
-// leader. A busy machine may add to a pause, so one round of all nodes counts.
+// leader. A busy machine may add to a pause, so most rounds count, and not all.
 func TestShortStalls(t *testing.T) {
 	c := newCluster(t, layout{nodes: 3})
 	l := newLoad(c, 6, 3)
@@ -33,8 +33,8 @@ func TestShortStalls(t *testing.T) {
 			t.Logf("after round %d the leader epochs of partitions are %v, they were %v", rounds, after, before)
 		}
 	}
-	if kept == 0 {
-		t.Errorf("leaders have changed in each of %d rounds of stalls", rounds)
+	if 2*kept <= rounds {
+		t.Errorf("leaders have changed in %d of %d rounds of stalls", rounds-kept, rounds)
 	}
 	l.finish()
 }

@@ -52,7 +52,7 @@ func startWebNodes(t *testing.T) []*webNode {
 }
 
 // remind makes a topic of three partitions, with a record in each that is due in so
-// many hours as its partition has the number, and one more.
+// many hours as its partition has the number, and one more. All nodes know who leads them.
 func remind(t *testing.T, nodes []*webNode) {
 	t.Helper()
 	until.True(t, "the nodes agree", func() bool { return len(nodes[0].broker.Nodes()) == 3 })
@@ -82,6 +82,12 @@ func remind(t *testing.T, nodes []*webNode) {
 			}
 			return err == nil
 		})
+		for _, node := range nodes {
+			until.True(t, "the nodes agree", func() bool {
+				there, err := node.broker.Topic("reminders")
+				return err == nil && there.Partitions()[number].Leader() == leader
+			})
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-project/sluice/internal/testkit/leaks"
+	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
 	"github.com/sluice-project/sluice/topic/group"
@@ -49,7 +50,7 @@ func (s *server) start() (err error) {
 
 func (s *server) stop() {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), until.Limit)
 	defer cancel()
 	must(s.t, s.broker.Stop(ctx))
 }

@@ -47,7 +47,7 @@ func newNodes(t testing.TB, n int, configure func(*Options)) *nodes {
 	ns := &nodes{t: t, stores: &stores{wires: map[[2]int]*wire{}, open: make([]*Store, n), listen: ports.Addrs(t, n)}}
 	ns.options = Options{
 		SyncInterval: time.Minute, DiskReserve: -1, Logger: slog.New(slog.DiscardHandler),
-		Timeout: time.Minute, // on a busy machine a log may have no leader for longer than in production
+		Timeout: until.Limit, // on a busy machine a log may have no leader for longer than in production
 		Cluster: &ClusterOptions{Name: "test", Secret: testSecret, JoinTimeout: 2 * time.Minute},
 	}
 	if configure != nil {

@@ -217,7 +217,7 @@ func (ns *nodes) refuseRequests(t *testing.T) {
 				return err
 			}
 			if a, err := decodeAnswer(message.Data); err != nil || !errors.Is(a.err, want) {
-				return fmt.Errorf("answer %+v, want %v: %v", a, want, err)
+				return fmt.Errorf("answer %+v, want %w: %w", a, want, err)
 			}
 			return nil
 		}
@@ -235,7 +235,7 @@ func (ns *nodes) refuseRequests(t *testing.T) {
 		err = send(inTime, errNotWriter)
 		m.free.Release(waitingBytes)
 		if _, found := m.Get(t.Context(), put.Key); err != nil || !errors.Is(found, topic.ErrNotFound) {
-			return errors.Join(err, fmt.Errorf("what was refused is there: %v", found))
+			return errors.Join(err, fmt.Errorf("what was refused is there: %w", found))
 		}
 		return errors.Join(send(inTime, nil), send(inTime, topic.ErrConflict))
 	})

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/sluice-project/sluice/internal/testkit/leaks"
 )
 
 // slower returns a stage on which everything takes as many times as long.
@@ -48,7 +48,7 @@ func lateness() (most func() time.Duration) {
 // The demo on its own engine, topics and target, with a small file. The visitors have a second for a request, which
 // passes through several goroutines: on a machine that runs each of them late, it is tried again with more time.
 func TestDemoForReal(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	leaks.Check(t)
 	for times := int64(1); ; times *= 3 {
 		most := lateness()
 		result, err := demoForReal(t, times)

@@ -16,8 +16,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
 	"pgregory.net/rapid"
+
+	"github.com/sluice-project/sluice/internal/testkit/leaks"
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/webhook"
@@ -254,7 +255,7 @@ func targetJob(url string, n int64) *bulk.Job {
 }
 
 func TestTargetStartAndStop(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	leaks.Check(t)
 	target, err := startDemoTarget(100)
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package leaks
 import (
 	"fmt"
 	"os"
+	"testing"
 	"time"
 
 	"go.uber.org/goleak"
@@ -23,6 +24,17 @@ func Main(tests interface{ Run() int }, options ...goleak.Option) {
 		}
 	}
 	os.Exit(code)
+}
+
+// Check fails a test at its end if goroutines are left that began after the call.
+func Check(t testing.TB) {
+	t.Helper()
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() {
+		if err := none(func() error { return goleak.Find(before) }); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // none repeats find, which waits by itself, until it returns nil, and returns its last error after

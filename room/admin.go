@@ -170,6 +170,7 @@ func (e *Engine) SoldOut(ctx context.Context, name string) (View, error) {
 	if err != nil {
 		return View{}, err
 	}
+	e.clock.observe(now)
 	return e.changeState(ctx, name, func(r *Room) {
 		if r.SoldOutAt.IsZero() {
 			r.SoldOutAt = now.UTC().Truncate(time.Millisecond)

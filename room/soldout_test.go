@@ -60,6 +60,46 @@ func TestSoldOut(t *testing.T) {
 	})
 }
 
+// Why nobody may enter is known without asking the store.
+func TestMayEnter(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		settings := teller(1)
+		settings.PrequeueFrom, settings.OpensAt = time.Now().Add(10*time.Second), time.Now().Add(20*time.Second)
+		settings.EndsAt, settings.MaxWaiting = time.Now().Add(time.Hour), 1
+		r.put("shop", settings)
+		may := func(want error) {
+			t.Helper()
+			if err := r.MayEnter(ctx, "shop"); !errors.Is(err, want) || want == nil && err != nil {
+				t.Errorf("it is %v, want %v", err, want)
+			}
+		}
+		may(room.ErrNotOpen)
+		time.Sleep(30 * time.Second)
+		may(nil)
+		r.enter("shop")
+		waiting := r.enter("shop")
+		time.Sleep(2 * time.Second)
+		may(room.ErrLineFull)
+		if err := r.Leave(ctx, "shop", waiting.Ticket, nowhere); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		may(nil)
+		if _, err := r.SoldOut(ctx, "shop"); err != nil {
+			t.Fatal(err)
+		}
+		may(room.ErrSoldOut)
+		if _, err := r.Resume(ctx, "shop"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Hour)
+		may(room.ErrEnded)
+		if err := r.MayEnter(ctx, "fair"); !errors.Is(err, room.ErrNoRoom) {
+			t.Errorf("a room that does not exist: %v", err)
+		}
+	})
+}
+
 // A room that ended before it was sold out has ended.
 func TestSoldOutAfterTheEnd(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, r *rig) {

@@ -49,6 +49,28 @@ func (e *Engine) Enter(ctx context.Context, name string, v Visit) (answer Answer
 	return answer, err
 }
 
+// MayEnter returns why no visitor without a key can enter a room now, as Enter would: ErrNotOpen,
+// ErrEnded, ErrSoldOut, or ErrLineFull by the last count, if that is recent. It is for edges that
+// ask for something first, and does not ask the store.
+func (e *Engine) MayEnter(ctx context.Context, name string) error {
+	op, err := e.begin(ctx, name)
+	if err != nil {
+		return err
+	}
+	why, m := whyClosed(op.room, op.now), op.cached.measured.Load()
+	switch {
+	case op.now.Before(op.terms.EnterFrom):
+		return ErrNotOpen
+	case why == SoldOut:
+		return ErrSoldOut
+	case why != "":
+		return ErrEnded
+	case m != nil && m.status.Waiting >= op.terms.MaxWaiting && op.now.Sub(m.status.Now) < 2*outflowStep:
+		return ErrLineFull
+	}
+	return nil
+}
+
 // arrive returns the ticket of a new visitor, without its number. The nonce of a visitor
 // with a key is derived from it, so that the same ticket can be signed again.
 func arrive(r *Room, v Visit) (Ticket, Arrival) {

@@ -134,6 +134,25 @@ func TestProofOfWork(t *testing.T) {
 	}
 }
 
+// When all is sold, the page says so, over a stream and by polling, and asks for nothing any more.
+func TestSoldOut(t *testing.T) {
+	for _, live := range []bool{true, false} {
+		town := newTown(t, settings(), 2, live)
+		v := newVisitor(t, look{lang: "en", width: 390})
+		v.run(chromedp.Navigate(town.url + "/"))
+		v.see(number, "2")
+		if _, err := town.engine.SoldOut(t.Context(), roomName); err != nil {
+			t.Fatal(err)
+		}
+		v.see("h1", "Sold out")
+		v.fits()
+		v.screenshot("sold-out")
+		if got := evaluate[int](v, `document.scripts.length`); got != 0 {
+			t.Errorf("the page has %d scripts", got)
+		}
+	}
+}
+
 // If streams are blocked, the page polls.
 func TestPolling(t *testing.T) {
 	town := newTown(t, settings(), 2, false)

@@ -10,6 +10,7 @@ import (
 	template "github.com/DataDog/datadog-agent/pkg/template/html"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/proxied"
 )
 
 // Challenge is a test that a visitor has to pass before it may join. It is safe for
@@ -47,6 +48,16 @@ type Widget struct {
 }
 
 func (v *visit) newcomer() Newcomer { return Newcomer{v.door.room, v.client, v.words()} }
+
+// mayJoin returns why the visitor need not pass the challenge: nobody can join now.
+func (v *visit) mayJoin() error {
+	if v.gate.options.Challenge == nil || proxied.Token(v.r) != "" { // its subject may have a place
+		return nil
+	}
+	ctx, cancel := v.asking()
+	defer cancel()
+	return v.gate.rooms.MayEnter(ctx, v.door.room)
+}
 
 // challenged reports whether the visitor has passed, or there is no challenge. If the
 // challenge's service cannot be reached, ChallengeFailure decides: visitors of a gate that fails

@@ -101,6 +101,8 @@ func (f *fake) answer(n int64, claim bool) (room.Answer, error) {
 	return a, nil
 }
 
+func (f *fake) MayEnter(context.Context, string) error { return f.enter }
+
 func (f *fake) Enter(_ context.Context, _ string, visit room.Visit) (room.Answer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -19,6 +19,7 @@ import (
 // Rooms is the part of room's engine that a gate needs.
 type Rooms interface {
 	Settings(ctx context.Context, name string) (room.Settings, error)
+	MayEnter(ctx context.Context, name string) error
 	Enter(ctx context.Context, name string, visit room.Visit) (room.Answer, error)
 	Ask(ctx context.Context, name, ticket string, client netip.Addr) (room.Answer, error)
 	AskPass(ctx context.Context, name, pass string, client netip.Addr) (room.Answer, error)

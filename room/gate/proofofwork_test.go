@@ -116,6 +116,19 @@ func TestProofOfWorkAndTheAPI(t *testing.T) {
 	})
 }
 
+// Nobody works for a place that there is not; a customer of the shop may have one already.
+func TestNoWorkForNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		town := newWorkTown(t)
+		defer town.stop()
+		if _, err := town.engine.SoldOut(t.Context(), "shop"); err != nil {
+			t.Fatal(err)
+		}
+		town.browser().want("sold_out", "GET", "/cart")
+		town.browser().want("proof", "GET", "/cart", header("Sluice-Token", "a token"))
+	})
+}
+
 func TestProofOfWorkOptions(t *testing.T) {
 	for _, bits := range [][2]int{{7, 20}, {14, 13}, {14, 29}} {
 		if _, err := NewProofOfWork(nil, bits[0], bits[1]); err == nil {

@@ -244,6 +244,10 @@ func (v *visit) join() {
 		v.redirect(localPath(v.r.URL.RequestURI()))
 		return
 	}
+	if err := v.mayJoin(); err != nil {
+		v.refuse(err)
+		return
+	}
 	passed, err := v.challenged()
 	if err != nil {
 		v.unavailable(err)

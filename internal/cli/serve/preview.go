@@ -73,11 +73,11 @@ func previewed(settings *config.Config, host string) (gate.Site, error) {
 	if i < 0 {
 		return gate.Site{}, exit.Usage("--host: no site of gate.sites has %q", host)
 	}
-	made, err := (&sites{}).of(&config.Gate{Sites: all[i : i+1]})
+	made, err := (&sites{}).of(&settings.Gate)
 	if err != nil {
 		return gate.Site{}, settings.OfSites(err)
 	}
-	return made[0], nil
+	return made[i], nil
 }
 
 // newWords returns the command sluice gate words.

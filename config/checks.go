@@ -61,6 +61,16 @@ func upTo(least, most int) check {
 	}
 }
 
+// between bounds a whole number that may not be 0.
+func between(least, most int) check {
+	return func(text string) error {
+		if n, err := strconv.Atoi(text); err != nil || n < least || n > most {
+			return fmt.Errorf("want from %d to %d", least, most)
+		}
+		return nil
+	}
+}
+
 // upToDuration bounds a duration. Its sign was checked when it was read.
 func upToDuration(most time.Duration) check {
 	return func(text string) error {

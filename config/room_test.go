@@ -181,8 +181,11 @@ func TestErrorsOfRooms(t *testing.T) {
 		{"a language", "gate: {languages: [en, e]}\n", `file FILE:1: gate.languages: "en,e": "e": want languages, such as en,ko,ja,zh-Hans, each once`},
 		{"a theme", "gate: {theme: [accent=teal]}\n", `file FILE:1: gate.theme: "accent=teal": "accent=teal": want colors such as accent=#2f5d62`},
 		{"a file of texts", "gate: {texts: [/no/such]}\n", `file FILE:1: gate.texts: "/no/such": "/no/such": want the path of a file: stat /no/such: no such file or directory`},
-		{"a provider", "gate: {challenge_provider: me}\n", `file FILE:1: gate.challenge_provider: "me": want turnstile, hcaptcha or recaptcha`},
+		{"a provider", "gate: {challenge_provider: me}\n", `file FILE:1: gate.challenge_provider: "me": want turnstile, hcaptcha, recaptcha or proof_of_work`},
 		{"a provider alone", "gate: {challenge_provider: hcaptcha, challenge_site_key: k}\n", "file FILE:1: gate.challenge_provider: want gate.challenge_secret too"},
+		{"a fallback alone", "gate: {challenge_provider: proof_of_work, challenge_fallback: open}\n", "file FILE:1: gate.challenge_fallback: want gate.challenge_provider too"},
+		{"easy puzzles", "gate: {challenge_min_bits: 7}\n", `file FILE:1: gate.challenge_min_bits: "7": want from 8 to 28`},
+		{"puzzles that become easier", "gate: {challenge_max_bits: 13}\n", "file FILE:1: gate.challenge_max_bits: want at least gate.challenge_min_bits"},
 		{"a printed secret", "gate: {challenge_secret: (hidden)}\n", "file FILE:1: gate.challenge_secret: (hidden) is what"},
 		{"no template", "gate: {template: /nowhere/page.html}\n", `file FILE:1: gate.template: "/nowhere/page.html": want the path of a file`},
 	} {

@@ -33,13 +33,15 @@ type town struct {
 	orders atomic.Int64
 	// clerks are the tickets of the visitors who entered before the browser.
 	clerks []string
+	// challenge is that of the gates that serve opens.
+	challenge gate.Challenge
 	// noCookies removes the cookies, as a browser that refuses them does.
 	noCookies bool
 }
 
-// settings returns settings that let one visitor in and make pages poll often.
+// settings returns settings that let one visitor in, make pages poll often, and keep the place of who never asks.
 func settings() room.Settings {
-	return room.Settings{Mode: room.Teller, Capacity: 1, ClaimWindow: 4 * time.Second}
+	return room.Settings{Mode: room.Teller, Capacity: 1, ClaimWindow: 4 * time.Second, AbandonAfter: time.Hour}
 }
 
 // newTown opens a shop with the given number of visitors, inside and waiting.
@@ -100,7 +102,10 @@ func (town *town) serve(rooms gate.Rooms, hub gate.Streams, live bool) {
 	if !live {
 		hub = nil
 	}
-	g, err := gate.New(rooms, hub, gate.Options{Sites: []gate.Site{{Room: roomName, Brand: "Maple & Pine"}}, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, Logger: slog.New(slog.DiscardHandler)})
+	g, err := gate.New(rooms, hub, gate.Options{
+		Sites: []gate.Site{{Room: roomName, Brand: "Maple & Pine"}}, Challenge: town.challenge,
+		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

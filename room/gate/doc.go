@@ -9,8 +9,8 @@
 //     behind it. A [SiteRule] is one of its rules.
 //   - A [Page] is the data of a template; its [Kind] is its subject. [Words] are its texts in a
 //     language, from the files in words or an operator's.
-//   - A [Challenge] is a test that a visitor has to pass before it may join; [Siteverify]
-//     asks Turnstile, hCaptcha and reCAPTCHA.
+//   - A [Challenge] is a test that a visitor has to pass before it may join: [Siteverify]
+//     asks Turnstile, hCaptcha and reCAPTCHA, and [ProofOfWork] makes the browser calculate.
 //   - [Metrics] count what gates and the proxies behind them do.
 //
 // # How data flows

@@ -72,6 +72,9 @@ type Options struct {
 	Languages []language.Tag
 	// Challenge must be passed before joining. Default: none.
 	Challenge Challenge
+	// ChallengeFailure is what happens to newcomers while the challenge's service cannot be
+	// reached. Default: the room's OnStoreFailure. See [WithBackup] too.
+	ChallengeFailure room.OnStoreFailure
 	// Metrics count what the gate does. Default: some that nobody reads.
 	Metrics *Metrics
 	// Logger gets failures. Default: slog.Default().

@@ -17,6 +17,9 @@ import (
 //go:embed release.js
 var releaseScript []byte
 
+//go:embed proof.js
+var proofScript []byte
+
 // ScriptPath is where apps of one page get their script; see sluice.js.
 const ScriptPath = ownPrefix + "sluice.js"
 
@@ -49,6 +52,7 @@ func (g *Gate) ownPaths() *http.ServeMux {
 	serve("GET", "status", (*visit).status)
 	serve("GET", "left", (*visit).left)
 	serve("GET", "release.js", func(v *visit) { serveScript(v.w, releaseScript) })
+	serve("GET", "proof.js", func(v *visit) { serveScript(v.w, proofScript) })
 	serve("POST", "leave", own((*visit).leave))
 	serve("POST", "renew", own((*visit).renew))
 	serve("POST", "join", own((*visit).rejoin))

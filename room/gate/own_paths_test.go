@@ -3,7 +3,6 @@ package gate
 import (
 	"context"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
@@ -75,11 +74,11 @@ func TestRenew(t *testing.T) {
 // riddle is a challenge whose answer is 42.
 type riddle struct{}
 
-func (riddle) Passed(_ context.Context, r *http.Request, _ netip.Addr) (bool, error) {
+func (riddle) Passed(_ context.Context, r *http.Request, _ Newcomer) (bool, error) {
 	return r.PostFormValue("answer") == "42", nil
 }
 
-func (riddle) Widget(string) *Widget { return &Widget{} }
+func (riddle) Widget(context.Context, Newcomer) (*Widget, error) { return &Widget{}, nil }
 
 // A script enters as a page does: it gets a place, or the pass, in cookies that it does not see.
 func TestEnterByScript(t *testing.T) {

@@ -31,6 +31,8 @@ const (
 	KindNotOpen Kind = "not_open"
 	// KindEnded: the room has closed.
 	KindEnded Kind = "ended"
+	// KindSoldOut: the room has closed because there is nothing left.
+	KindSoldOut Kind = "sold_out"
 	// KindLimited: too many visitors have joined from this address.
 	KindLimited Kind = "limited"
 	// KindUnavailable: the store does not answer.
@@ -43,6 +45,8 @@ const (
 	KindLeft Kind = "left"
 	// KindChallenge: the visitor has to pass a challenge first.
 	KindChallenge Kind = "challenge"
+	// KindProof: the visitor's browser has to solve a puzzle first.
+	KindProof Kind = "proof"
 	// KindUninvited: the visitor has no token of the shop, and the room is for those who have.
 	KindUninvited Kind = "uninvited"
 	// KindShared: the visitor's pass is in use from as many other addresses as may use it.
@@ -89,7 +93,7 @@ type Page struct {
 	Paths Paths
 	// Nonce is for the nonce attribute of each <script> and <style>.
 	Nonce string
-	// Widget is set for KindChallenge.
+	// Widget is set for KindChallenge and KindProof.
 	Widget *Widget
 	// Rejoin reports whether to offer a form that posts "to" to Paths.Join, Retry whether
 	// to offer a link to Return.
@@ -214,8 +218,11 @@ func samples(w *Words) []*Page {
 	})
 	add(KindLeft, func(page *Page) { page.Rejoin = true })
 	add(KindChallenge, func(page *Page) { page.Widget = &Widget{HTML: `<div></div>`, Script: "https://example.com/a.js"} })
-	for _, kind := range []Kind{KindFull, KindEnded, KindLimited, KindUnavailable, KindFailed, KindRefused, KindUninvited, KindShared} {
-		add(kind, func(page *Page) { page.Retry = kind != KindEnded && kind != KindUninvited })
+	add(KindProof, func(page *Page) {
+		page.Widget = &Widget{HTML: proofHTML("sample", room.DefaultMinPuzzleBits, w), Script: base(previewRoom) + "proof.js"}
+	})
+	for _, kind := range []Kind{KindFull, KindEnded, KindSoldOut, KindLimited, KindUnavailable, KindFailed, KindRefused, KindUninvited, KindShared} {
+		add(kind, func(page *Page) { page.Retry = kind != KindEnded && kind != KindSoldOut && kind != KindUninvited })
 	}
 	return pages
 }

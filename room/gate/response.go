@@ -110,7 +110,7 @@ func (v *visit) show(status int, page *Page) {
 func (v *visit) policy(page *Page) string {
 	nonce := " 'nonce-" + page.Nonce + "'"
 	origins := ""
-	if page.Widget != nil {
+	if page.Widget != nil && len(page.Widget.Origins) > 0 {
 		origins = " " + strings.Join(page.Widget.Origins, " ")
 	}
 	// There is no form-action: browsers apply it to redirects too, and an upstream may

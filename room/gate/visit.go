@@ -199,17 +199,15 @@ func (v *visit) askTicket(claim bool) (answer room.Answer, err error) {
 }
 
 // gone handles a visitor whose place is gone. A visitor who was revoked, or comes after
-// the end, sees a page; others join again, and see why.
+// the end, or when all is sold, sees a page; others join again, and see why.
 func (v *visit) gone(gone *room.GoneError) {
-	if v.kind == navigation && gone.Reason != room.Revoked && gone.Reason != room.Ended {
+	kind := map[room.Reason]Kind{room.Revoked: KindGone, room.Ended: KindEnded, room.SoldOut: KindSoldOut}[gone.Reason]
+	if v.kind == navigation && kind == "" {
 		v.lost = gone.Reason
 		v.join()
 		return
 	}
-	kind := KindGone
-	if gone.Reason == room.Ended {
-		kind = KindEnded
-	}
+	kind = cmp.Or(kind, KindGone)
 	page := v.newPage(kind)
 	if kind == KindGone {
 		page.Rejoin = true
@@ -425,6 +423,8 @@ func (v *visit) refuse(err error) {
 		v.later(http.StatusServiceUnavailable, KindFull, "line_full", err, 30*time.Second)
 	case errors.Is(err, room.ErrNotOpen):
 		v.notOpen(err)
+	case errors.Is(err, room.ErrSoldOut):
+		v.respond(http.StatusForbidden, problem{Code: "sold_out", Detail: err.Error()}, v.newPage(KindSoldOut))
 	case errors.Is(err, room.ErrEnded):
 		v.respond(http.StatusForbidden, problem{Code: "ended", Detail: err.Error()}, v.newPage(KindEnded))
 	case errors.Is(err, room.ErrUninvited):

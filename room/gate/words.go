@@ -48,6 +48,10 @@ type Words struct {
 	Retry    string `json:"-"`
 	Continue string `json:"-"`
 
+	// Proof names the progress of a ProofOfWork, which NeedScript asks JavaScript for.
+	Proof      string `json:"-"`
+	NeedScript string `json:"-" yaml:"need_script"`
+
 	// Time is how 2 January 2006, 15:04 is written; Thousands separates thousands.
 	Time      string `json:"-"`
 	Thousands string `json:"thousands"`

@@ -93,7 +93,7 @@ func TestEveryLanguageSaysEverything(t *testing.T) {
 				t.Errorf("%s: %s says nothing", w.Lang, page.Kind)
 			}
 		}
-		for _, reason := range []room.Reason{room.Left, room.Expired, room.Abandoned, room.Revoked, room.Ended, room.Forgotten} {
+		for _, reason := range []room.Reason{room.Left, room.Expired, room.Abandoned, room.Revoked, room.Ended, room.SoldOut, room.Forgotten} {
 			if w.Gone[reason] == "" {
 				t.Errorf("%s: nothing for %s", w.Lang, reason)
 			}

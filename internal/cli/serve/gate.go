@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-project/sluice/internal/renew"
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/ops"
+	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/gate"
 )
 
@@ -38,12 +39,9 @@ func openGate(all *config.Config, of *rooms, server *ops.Server, connections *co
 		TrustedProxies: settings.TrustedProxies.Prefixes(), SecureCookies: settings.SecureCookies, Recheck: settings.Recheck, Languages: languages,
 		Metrics: metrics, Logger: log,
 	}
-	siteverify, err := openChallenge(settings)
+	siteverify, err := openChallenge(settings, of.engine, &options)
 	if err != nil {
-		return nil, fmt.Errorf("gate.challenge: %w", err)
-	}
-	if siteverify != nil {
-		options.Challenge = siteverify
+		return nil, err
 	}
 	sites := &sites{
 		proxy: gate.ProxyOptions{
@@ -82,15 +80,33 @@ func openGate(all *config.Config, of *rooms, server *ops.Server, connections *co
 	return opened, nil
 }
 
-// openChallenge returns the challenge of a provider; nil: visitors get none.
-func openChallenge(settings *config.Gate) (*gate.Siteverify, error) {
-	challenge := settings.Challenge
-	if challenge.Provider == "" {
+// openChallenge sets the challenge of a gate, if there is one, and returns that of a provider; nil:
+// none.
+func openChallenge(settings *config.Gate, engine *room.Engine, options *gate.Options) (*gate.Siteverify, error) {
+	challenge := &settings.Challenge
+	work, err := gate.NewProofOfWork(engine, challenge.MinBits, challenge.MaxBits)
+	if err != nil {
+		return nil, err
+	}
+	switch challenge.Provider {
+	case "":
+		return nil, nil
+	case config.ProofOfWork:
+		options.Challenge = work
 		return nil, nil
 	}
-	return gate.NewSiteverify(gate.SiteverifyOptions{
+	siteverify, err := gate.NewSiteverify(gate.SiteverifyOptions{
 		Provider: gate.Provider(challenge.Provider), SiteKey: challenge.SiteKey, Secret: string(challenge.Secret), Hostname: challenge.Hostname,
 	})
+	if err != nil {
+		return nil, fmt.Errorf("gate.challenge: %w", err)
+	}
+	if challenge.Fallback == config.ProofOfWork {
+		options.Challenge = gate.WithBackup(siteverify, work, options.Logger)
+	} else {
+		options.Challenge, options.ChallengeFailure = siteverify, room.OnStoreFailure(challenge.Fallback)
+	}
+	return siteverify, nil
 }
 
 func languagesOf(settings *config.Gate) (tags []language.Tag, _ error) {

@@ -1,13 +1,14 @@
 // A worker at a CDN that sends visitors inside straight to the site, and everybody else to the gate.
 // Its settings are variables of the worker:
 //
-//   SITE    where the site is, such as https://origin.example.com
-//   GATE    where the gate is, such as https://gate.example.com: one of the hosts of its site, and
-//           the CDN among its trusted proxies
-//   KEYS    the URL of the keys, such as https://rooms.example.com/.well-known/jwks.json
-//   ROOM    the name of the room
-//   PROVEN  "true" if the gate has a challenge
-//   CLIENT  the header with the visitor's address that the CDN sets; CF-Connecting-IP by default
+//   SITE      where the site is, such as https://origin.example.com
+//   GATE      where the gate is, such as https://gate.example.com: one of the hosts of its site, and
+//             the CDN among its trusted proxies
+//   KEYS      the URL of the keys, such as https://rooms.example.com/.well-known/jwks.json
+//   ROOM      the name of the room
+//   PROVEN    "true" if the gate has a challenge
+//   CLIENT    the header with the visitor's address that the CDN sets; CF-Connecting-IP by default
+//   KEYS_FOR  seconds for which keys are believed, 60 by default
 import { verifier } from "./verify.js";
 
 let believed; // one for all requests of this instance
@@ -21,7 +22,9 @@ export default {
     for (const name of [...headers.keys()]) {
       if (/^sluice[-_](pass|visitor|room)$/i.test(name)) { headers.delete(name); } // the visitor's own
     }
-    headers.set("X-Forwarded-For", request.headers.get(env.CLIENT || "CF-Connecting-IP") || "");
+    headers.delete("X-Forwarded-For");
+    const client = request.headers.get(env.CLIENT || "CF-Connecting-IP");
+    if (client) { headers.set("X-Forwarded-For", client); }
     headers.set("X-Forwarded-Proto", url.protocol.slice(0, -1));
     headers.set("X-Forwarded-Host", url.host);
     if (claims) {

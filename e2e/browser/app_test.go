@@ -97,3 +97,18 @@ func TestAppComesBack(t *testing.T) {
 	evaluate[chromedp.Void](v, `shop.leave().then(enter)`)
 	v.see("#place", "inside")
 }
+
+// A place that is lost during the wait is replaced by a new one.
+func TestAppJoinsAgain(t *testing.T) {
+	town, v := newApp(t, 1, settings())
+	evaluate[chromedp.Void](v, `enter()`)
+	v.see("#place", "1")
+	if err := town.engine.DeleteRoom(t.Context(), roomName); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := town.engine.PutRoom(t.Context(), roomName, settings()); err != nil {
+		t.Fatal(err)
+	}
+	v.see("#place", "inside")
+	town.counts(1, 0)
+}

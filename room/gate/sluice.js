@@ -92,10 +92,14 @@
         if (place.status !== "waiting") { place = await this.join(options); }
         failures = 0;
       } catch (error) {
-        // The network, or a gate that does not answer, costs no place.
-        if (options.signal && options.signal.aborted || error.status && error.status < 500) { throw error; }
-        place.status = "waiting";
-        failures++;
+        if (error.code === "gone") {
+          place = await this.join(options);
+        } else if (options.signal && options.signal.aborted || error.status && error.status < 500) {
+          throw error;
+        } else { // the network, or a gate that does not answer, costs no place
+          place.status = "waiting";
+          failures++;
+        }
       }
     }
     return place;

@@ -20,12 +20,11 @@ func newPreview() *cobra.Command {
 		Use:   "preview",
 		Short: "Show the pages of a gate, of all kinds and in all languages",
 		Long: `Show the pages of a gate in a browser, of all kinds and in all languages, to an invented
-visitor whose line advances. The page is that of the flags, or of a site of the file of
-settings. Settings, template, texts and logo are read again for each page: change them,
+visitor whose line advances. The page is that of the flags, as --template waiting.html
+or --texts fr.yaml, or of a site of the file of settings. Settings, template, texts and logo are read again for each page: change them,
 and load the page again. There is no room and no upstream, and nothing is stored.`,
 		Example: `  sluice gate preview
   sluice gate preview --brand "The Shop" --theme accent=#8a1c1c,dark-accent=#ffb4a8 --languages en,ja
-  sluice gate preview --template waiting.html
   sluice gate preview --config sluice.yml --host shop.example.com`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -73,11 +72,11 @@ func previewed(settings *config.Config, host string) (gate.Site, error) {
 	if i < 0 {
 		return gate.Site{}, exit.Usage("--host: no site of gate.sites has %q", host)
 	}
-	made, err := (&sites{}).of(&config.Gate{Sites: all[i : i+1]})
+	made, err := (&sites{}).of(&settings.Gate)
 	if err != nil {
 		return gate.Site{}, settings.OfSites(err)
 	}
-	return made[0], nil
+	return made[i], nil
 }
 
 // newWords returns the command sluice gate words.
@@ -86,10 +85,10 @@ func newWords() *cobra.Command {
 		Use:   "words [LANGUAGE]",
 		Short: "Print the texts of the page in a language that is built in",
 		Long: `Print the texts of the waiting page in a language that is built in: en (the default), ko,
-ja or zh-Hans. Translate them, and name the file in gate.texts. What is missing there is
-taken from the built-in texts of the language, or the English ones.`,
-		Example: `  sluice gate words > fr.yaml
-  sluice gate preview --texts fr.yaml`,
+ja or zh-Hans. Translate them, look at them with "sluice gate preview --texts fr.yaml", and
+name the file in gate.texts. What is missing there is taken from the built-in texts of the
+language, or the English ones.`,
+		Example: `  sluice gate words > fr.yaml`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			text, err := gate.WordsFile(append(args, "en")[0])

@@ -1,6 +1,7 @@
 package proxytest
 
 import (
+	"context"
 	"net/http"
 	"os"
 	"os/exec"
@@ -83,7 +84,7 @@ func write(t testing.TB, path, text string) {
 // Run runs a program until the test ends, and returns its URL when it answers at an address.
 func Run(t testing.TB, listen string, args ...string) string {
 	t.Helper()
-	command := exec.Command(args[0], args[1:]...)
+	command := exec.CommandContext(context.WithoutCancel(t.Context()), args[0], args[1:]...) // the cleanup ends it
 	command.Env = append(os.Environ(), "HOME="+t.TempDir())
 	log, err := os.CreateTemp(t.TempDir(), "log")
 	if err != nil {
@@ -104,7 +105,11 @@ func Run(t testing.TB, listen string, args ...string) string {
 	})
 	front := "http://" + listen
 	until.True(t, args[0]+" answers", func() bool {
-		response, err := http.Get(front + "/.sluice/sluice.js") // takes no place
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, front+"/.sluice/sluice.js", http.NoBody) // takes no place
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultClient.Do(request)
 		if err != nil {
 			return false
 		}

@@ -101,12 +101,13 @@ func (m *operation) slide(g *activeVisitor) {
 }
 
 // Renew implements room.Store.
-func (s *Store) Renew(ctx context.Context, terms room.Terms, number int64) (room.Place, error) {
+func (s *Store) Renew(ctx context.Context, terms room.Terms, bearer room.Bearer) (place room.Place, err error) {
 	m, err := s.begin(ctx, &terms)
 	if err != nil {
 		return room.Place{}, err
 	}
-	rs := m.rs
+	defer func() { place.Number = bearer.Number }()
+	rs, number := m.rs, m.numberOf(bearer)
 	if slot := rs.visitors.slot(number); slot != slotInside {
 		if g := rs.actives.by[number]; g != nil {
 			m.needs(g.serial)
@@ -118,14 +119,14 @@ func (s *Store) Renew(ctx context.Context, terms room.Terms, number int64) (room
 	g := rs.actives.by[number]
 	if !terms.Renewable(g.renewals) {
 		m.needs(g.serial)
-		place := m.place(number)
+		place = m.place(number)
 		return place, cmp.Or(m.commit(), room.ErrNotRenewable)
 	}
 	g.renewals++
 	rs.actives.setUntil(g, m.now+terms.TTL.Milliseconds())
 	g.stored, g.serial = g.until, m.serial()
 	m.touch(number)
-	place := m.place(number)
+	place = m.place(number)
 	return place, m.commit()
 }
 

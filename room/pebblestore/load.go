@@ -29,7 +29,7 @@ func (s *Store) load() error {
 }
 
 func (s *Store) loadMeta() error {
-	if err := pebblekv.Format(s.db, metaVersion, FormatVersion, FormatVersion); err != nil {
+	if err := pebblekv.Format(s.db, metaVersion, 1, FormatVersion); err != nil {
 		return err
 	}
 	revision, err := pebblekv.Get(s.db, metaRevision)
@@ -160,6 +160,7 @@ func (rs *roomState) restore(number int64, v *visitor, entries *[]drawnVisitor) 
 		return true
 	}
 	p.live++
+	p.setPrint(number, v.print)
 	if v.key != (room.Key{}) {
 		if rs.keys.find(v.key) != 0 {
 			return false

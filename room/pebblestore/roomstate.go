@@ -66,6 +66,14 @@ func raise[N int64 | uint64](at interface {
 // asked returns when a visitor who is not gone counts as having asked last.
 func (rs *roomState) asked(p *page, number int64) int64 { return max(p.asked(number), rs.back) }
 
+// numberOf returns a bearer's number; 0, which no visitor has, if another visitor has it.
+func (m *operation) numberOf(b room.Bearer) int64 {
+	if m.rs.visitors.slot(b.Number).live() && !b.Is(m.rs.visitors.page(b.Number).print(b.Number)) {
+		return 0
+	}
+	return b.Number
+}
+
 // place returns where a visitor is.
 func (m *operation) place(number int64) room.Place {
 	rs := m.rs
@@ -118,7 +126,7 @@ func (rs *roomState) visitor(number int64) visitor {
 	if !v.slot.live() {
 		return v
 	}
-	v.key, v.draw = p.key(number), p.position(number).draw
+	v.key, v.print, v.draw = p.key(number), p.print(number), p.position(number).draw
 	if g := rs.actives.by[number]; g != nil {
 		v.since, v.until, v.tick, v.renewals = g.since, g.stored, g.tick, g.renewals
 	}

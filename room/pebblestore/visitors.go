@@ -51,7 +51,8 @@ type page struct {
 
 // people is the state of visitors who are not gone.
 type people struct {
-	asked   [pageSize]int64     // when each asked last
+	asked   [pageSize]int64 // when each asked last
+	prints  [pageSize]room.Fingerprint
 	keys    *[pageSize]room.Key // nil: none has one
 	draws   *[pageSize]int64    // the draw + 1; nil: none has one
 	buckets [pageSize / bucketSize]bucket
@@ -146,6 +147,11 @@ func (p *page) key(number int64) room.Key {
 		return room.Key{}
 	}
 	return p.people.keys[number&(pageSize-1)]
+}
+
+func (p *page) print(number int64) room.Fingerprint { return p.people.prints[number&(pageSize-1)] }
+func (p *page) setPrint(number int64, to room.Fingerprint) {
+	p.people.prints[number&(pageSize-1)] = to
 }
 
 // position returns where a visitor stands in line.

@@ -48,6 +48,7 @@ func (m *operation) arrive(arrival room.Arrival) int64 {
 	p.live++
 	p.set(number, slotWaiting)
 	p.setAsked(number, m.now)
+	p.setPrint(number, arrival.Fingerprint)
 	if arrival.Key != (room.Key{}) {
 		p.setKey(number, arrival.Key)
 		rs.keys.add(number)
@@ -64,14 +65,15 @@ func (m *operation) arrive(arrival room.Arrival) int64 {
 }
 
 // Ask implements room.Store.
-func (s *Store) Ask(ctx context.Context, terms room.Terms, numbers []int64, claim bool) ([]room.Place, error) {
+func (s *Store) Ask(ctx context.Context, terms room.Terms, bearers []room.Bearer, claim bool) ([]room.Place, error) {
 	m, err := s.begin(ctx, &terms)
 	if err != nil {
 		return nil, err
 	}
-	places := make([]room.Place, len(numbers))
-	for i, number := range numbers {
-		places[i] = m.ask(number, claim)
+	places := make([]room.Place, len(bearers))
+	for i, bearer := range bearers {
+		places[i] = m.ask(m.numberOf(bearer), claim)
+		places[i].Number = bearer.Number
 	}
 	return places, m.commit()
 }
@@ -103,12 +105,14 @@ func (m *operation) ask(number int64, claim bool) room.Place {
 }
 
 // Leave implements room.Store.
-func (s *Store) Leave(ctx context.Context, terms room.Terms, number int64, reason room.Reason) (room.Place, error) {
+func (s *Store) Leave(ctx context.Context, terms room.Terms, bearer room.Bearer, reason room.Reason) (room.Place, error) {
 	m, err := s.begin(ctx, &terms)
 	if err != nil {
 		return room.Place{}, err
 	}
+	number := m.numberOf(bearer)
 	place := m.place(number)
+	place.Number = bearer.Number
 	if place.State == room.Gone {
 		m.needs(m.rs.goneSerial)
 		return place, m.commit()

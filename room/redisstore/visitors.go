@@ -41,7 +41,8 @@ func readPlace(n int64, at time.Time, v []int64) room.Place {
 func (s *Store) Enter(ctx context.Context, terms room.Terms, arrival room.Arrival) (room.Place, error) {
 	args := append(callTerms(&terms),
 		millis(terms.EnterFrom), millis(terms.EnterUntil), millis(terms.DrawUntil), number(terms.MaxWaiting),
-		number(terms.TTL.Milliseconds()), flag(terms.Sliding), keyText(arrival.Key), number(arrival.Draw), flag(!arrival.Provisional))
+		number(terms.TTL.Milliseconds()), flag(terms.Sliding), keyText(arrival.Key), number(arrival.Draw), flag(!arrival.Provisional),
+		fingerprint(arrival.Fingerprint))
 	answer, err := s.operate(ctx, enterScript, terms.Room, revisionOf(&terms), 2+placeSize, args...)
 	if err != nil {
 		return room.Place{}, err
@@ -50,6 +51,8 @@ func (s *Store) Enter(ctx context.Context, terms room.Terms, arrival room.Arriva
 	p.New = answer[2] == 1
 	return p, nil
 }
+
+func fingerprint(f room.Fingerprint) string { return strconv.Itoa(int(f)) }
 
 // keyText returns a key for a script: its bytes, or nothing.
 func keyText(key room.Key) string {
@@ -60,48 +63,48 @@ func keyText(key room.Key) string {
 }
 
 // Ask implements room.Store.
-func (s *Store) Ask(ctx context.Context, terms room.Terms, numbers []int64, claim bool) ([]room.Place, error) {
-	if len(numbers) > room.MaxAsk {
-		return nil, fmt.Errorf("%d visitors are asked about, at most %d at once", len(numbers), room.MaxAsk)
+func (s *Store) Ask(ctx context.Context, terms room.Terms, bearers []room.Bearer, claim bool) ([]room.Place, error) {
+	if len(bearers) > room.MaxAsk {
+		return nil, fmt.Errorf("%d visitors are asked about, at most %d at once", len(bearers), room.MaxAsk)
 	}
-	args := make([]string, 0, 3+len(numbers))
+	args := make([]string, 0, 3+2*len(bearers))
 	args = append(args, flag(claim), number(terms.TTL.Milliseconds()), flag(terms.Sliding))
-	for _, n := range numbers {
-		args = append(args, number(n))
+	for _, b := range bearers {
+		args = append(args, number(b.Number), fingerprint(b.Fingerprint))
 	}
-	answer, err := s.operate(ctx, askScript, terms.Room, revisionOf(&terms), placeSize*len(numbers), args...)
+	answer, err := s.operate(ctx, askScript, terms.Room, revisionOf(&terms), placeSize*len(bearers), args...)
 	if err != nil {
 		return nil, err
 	}
-	places, at := make([]room.Place, len(numbers)), time.UnixMilli(answer[0])
+	places, at := make([]room.Place, len(bearers)), time.UnixMilli(answer[0])
 	for i, v := range slices.Collect(slices.Chunk(answer[1:], placeSize)) {
-		places[i] = readPlace(numbers[i], at, v)
+		places[i] = readPlace(bearers[i].Number, at, v)
 	}
 	return places, nil
 }
 
 // Renew implements room.Store.
-func (s *Store) Renew(ctx context.Context, terms room.Terms, n int64) (room.Place, error) {
+func (s *Store) Renew(ctx context.Context, terms room.Terms, bearer room.Bearer) (room.Place, error) {
 	answer, err := s.operate(ctx, renewScript, terms.Room, revisionOf(&terms), placeSize,
-		number(n), number(terms.TTL.Milliseconds()), flag(terms.Sliding), strconv.Itoa(terms.Renewals))
+		number(bearer.Number), number(terms.TTL.Milliseconds()), flag(terms.Sliding), strconv.Itoa(terms.Renewals), fingerprint(bearer.Fingerprint))
 	if err != nil && !errors.Is(err, room.ErrNotRenewable) {
 		return room.Place{}, err
 	}
-	return readPlace(n, time.UnixMilli(answer[0]), answer[1:]), err
+	return readPlace(bearer.Number, time.UnixMilli(answer[0]), answer[1:]), err
 }
 
 // Leave implements room.Store.
-func (s *Store) Leave(ctx context.Context, terms room.Terms, n int64, reason room.Reason) (room.Place, error) {
+func (s *Store) Leave(ctx context.Context, terms room.Terms, bearer room.Bearer, reason room.Reason) (room.Place, error) {
 	code := slices.Index(reasons, reason)
 	if code < 1 || reason == room.Forgotten {
 		return room.Place{}, fmt.Errorf("nobody leaves for the reason %q", reason)
 	}
 	answer, err := s.operate(ctx, leaveScript, terms.Room, revisionOf(&terms), placeSize,
-		append(callTerms(&terms), number(n), strconv.Itoa(code))...)
+		append(callTerms(&terms), number(bearer.Number), strconv.Itoa(code), fingerprint(bearer.Fingerprint))...)
 	if err != nil {
 		return room.Place{}, err
 	}
-	return readPlace(n, time.UnixMilli(answer[0]), answer[1:]), nil
+	return readPlace(bearer.Number, time.UnixMilli(answer[0]), answer[1:]), nil
 }
 
 // Find implements room.Store.

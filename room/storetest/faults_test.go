@@ -77,6 +77,7 @@ var mistakes = map[string]mistake{
 	"the line ends early":     by(always(func(t *room.Terms) { t.MaxWaiting-- }), "enter", "model"),
 	"keys are ignored":        by(fault{enter: func(a *room.Arrival) { a.Key = room.Key{} }}, "enter", "model"),
 	"keys are cut":            by(fault{enter: func(a *room.Arrival) { clear(a.Key[8:]) }}, "enter"),
+	"fingerprints are lost":   by(fault{enter: func(a *room.Arrival) { a.Fingerprint = 0 }}, "ask", "model"),
 	"never away":              by(always(func(t *room.Terms) { t.Away = ever }), "away", "model"),
 	"always away":             by(always(func(t *room.Terms) { t.Away = -time.Second }), "call", "expire", "model"),
 

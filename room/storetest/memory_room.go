@@ -28,6 +28,7 @@ type memoryRoom struct {
 type memoryVisitor struct {
 	number     int64
 	key        room.Key
+	print      room.Fingerprint
 	draw       int64 // room.MaxDraw+1 without a lottery
 	state      room.State
 	skipped    bool
@@ -107,7 +108,7 @@ func (r *memoryRoom) note(at at, kind room.EventType, number int64, inside bool)
 // add puts a visitor into the queue.
 func (r *memoryRoom) add(at at, arrival room.Arrival) *memoryVisitor {
 	r.last++
-	v := &memoryVisitor{number: r.last, key: arrival.Key, draw: room.MaxDraw + 1, state: room.Waiting, asked: at.now}
+	v := &memoryVisitor{number: r.last, key: arrival.Key, print: arrival.Fingerprint, draw: room.MaxDraw + 1, state: room.Waiting, asked: at.now}
 	if at.ByDraw(at.ms()) {
 		v.draw = arrival.Draw
 	}
@@ -190,6 +191,22 @@ func (r *memoryRoom) ask(at at, v *memoryVisitor, claim bool) {
 	if claims || v.state == room.Inside && at.Sliding {
 		v.until = time.UnixMilli(at.PassEnd(at.ms(), v.calledTick))
 	}
+}
+
+// visitor returns the visitor of a bearer; nil if there is none, or another one has the number.
+func (r *memoryRoom) visitor(b room.Bearer) *memoryVisitor {
+	if v := r.visitors[b.Number]; v != nil && b.Is(v.print) {
+		return v
+	}
+	return nil
+}
+
+// placeOf returns the place of a bearer.
+func (r *memoryRoom) placeOf(b room.Bearer, now time.Time) room.Place {
+	if r.visitors[b.Number] != nil && r.visitor(b) == nil {
+		return room.Place{Number: b.Number, State: room.Gone, Reason: room.Forgotten, Now: now}
+	}
+	return r.place(b.Number, now)
 }
 
 // place returns the place of a visitor.

@@ -3,7 +3,7 @@
 -- as PassEnd in room/calling.go says; storetest/rules.go tests both.
 --
 -- ARGV[3] 1: visitors who are called claim   ARGV[4] the pass's ttl, in ms   ARGV[5] 1: passes slide
--- ARGV[6] and on: numbers
+-- ARGV[6] and on: numbers, each followed by a fingerprint
 local claim, ttl, sliding = ARGV[3] == '1', tonumber(ARGV[4]), ARGV[5] == '1'
 local answer = {OK, now}
 
@@ -33,12 +33,14 @@ local function inside(number, member, ends)
     INSIDE_STATE, 0, byLot, tonumber(ends), since, 0
 end
 
-for i = 6, #ARGV do
+for i = 6, #ARGV, 2 do
   local number = ARGV[i]
   local member = memberOf(number)
   local rank = call('ZRANK', LINE, member)
   local ends = not rank and call('ZSCORE', INSIDE, member)
-  if rank then
+  if not fits(number, ARGV[i + 1]) then
+    stranger(answer)
+  elseif rank then
     inLine(number, member, rank)
   elseif ends then
     inside(number, member, ends)

@@ -35,6 +35,14 @@ local function numberOf(member) return member:sub(2) end
 local function bucketOf(kind, number) return prefix .. kind .. ':' .. number:sub(1, -3) end
 local function fieldOf(number) return number:sub(-2) end
 
+-- fits reports whether a ticket or pass with a fingerprint, '0' for none, is that of the
+-- visitor with its number. Visitors of earlier releases have no fingerprint.
+local function fits(number, print)
+  if print == '0' then return true end
+  local kept = call('HGET', bucketOf('ticket', number), fieldOf(number))
+  return not kept or kept == print
+end
+
 -- Visitors' keys are 16 bytes of a hash; the first 14 bits choose the bucket.
 local function keyPlace(key)
   local high, low = key:byte(1, 2)

@@ -11,7 +11,7 @@
 -- ARGV[14] until when the draw is the order   ARGV[15] how many may wait
 -- ARGV[16] the pass's ttl, in ms              ARGV[17] 1: passes slide
 -- ARGV[18] the key's 16 bytes, or ""          ARGV[19] the draw
--- ARGV[20] 1: a visitor who is called claims
+-- ARGV[20] 1: a visitor who is called claims  ARGV[21] the ticket's fingerprint
 local key, ttl, sliding, claim = ARGV[18], tonumber(ARGV[16]), ARGV[17] == '1', ARGV[20] == '1'
 if key ~= '' then
   local number = call('HGET', keyPlace(key))
@@ -39,6 +39,7 @@ end
 call('ZADD', LINE, score, member)
 call('HSET', bucketOf('asked', number), field, now)
 call('ZADD', DUE, 'LT', now, number:sub(1, -3))
+if ARGV[21] ~= '0' then call('HSET', bucketOf('ticket', number), field, ARGV[21]) end
 if key ~= '' then
   if room.keyed == 0 then set('keyed', 1) end
   local index, rest = keyPlace(key)

@@ -24,6 +24,12 @@ local function keepVisit(number, since, tick, renewals, byLot)
   call('HSET', VISITS, number, string.format('%d %d %d %d', since, tick, renewals, byLot))
 end
 
+-- stranger appends the place of a ticket or pass whose number another visitor has.
+local function stranger(list)
+  for _, value in ipairs({GONE, 0, 0, 0, 0, FORGOTTEN}) do list[#list + 1] = value end
+  return list
+end
+
 -- placeOf appends a visitor's place to a list, and returns the state.
 local function placeOf(list, number)
   local state, ahead, byLot, ends, since, reason, _ = GONE, 0, 0, 0, 0, 0, nil

@@ -65,6 +65,7 @@ local function depart(number, reason)
   end
   if not inside then set('departed', room.departed + 1) end
   if active and not inside then set('missed', room.missed + 1) end
+  call('HDEL', bucketOf('ticket', number), field)
   if room.keyed == 1 then
     local owners = bucketOf('owner', number)
     local key = call('HGET', owners, field)

@@ -79,7 +79,7 @@ const (
 	Closed Phase = "closed"
 )
 
-// PhaseOf returns what a room does now, from its settings and the counts of its
+// PhaseOf returns what a room does now, from its settings, as by At, and the counts of its
 // visitors.
 func PhaseOf(r *Room, status *Status, now time.Time) Phase {
 	s := &r.Settings
@@ -98,9 +98,11 @@ func PhaseOf(r *Room, status *Status, now time.Time) Phase {
 	return Open
 }
 
-// ended reports whether the room has closed.
+// ended reports whether the room has closed, where events repeat until the pre-queue of the
+// next one.
 func ended(r *Room, now time.Time) bool {
-	return !r.Settings.EndsAt.IsZero() && !now.Before(r.Settings.EndsAt)
+	s := &r.Settings
+	return !s.EndsAt.IsZero() && !now.Before(s.EndsAt) || s.Repeats != "" && now.Before(s.PrequeueFrom)
 }
 
 // View is a room as an operator sees it.
@@ -110,6 +112,8 @@ type View struct {
 	Phase  Phase
 	// Found is the capacity or the batch in force, where the room's own is Auto; else nil.
 	Found *int64
+	// Event is the event that is on, or comes next, where events repeat; else nil.
+	Event *Occurrence
 	// Outflow is how many visitors are let in per second, measured over the last minute;
 	// nil if nobody was let in, or the service has just started.
 	Outflow *float64

@@ -47,6 +47,7 @@ var oneRoomSettings = []Setting{
 	{Key: "time_zone", Usage: "IANA name of the time zone of `repeats`; without it: UTC"},
 	{Key: "lasts", Unit: unitDuration, Usage: "how long after its opening each event of `repeats` ends"},
 	{Key: "prequeue", Unit: unitDuration, Usage: "how long before each opening of `repeats` visitors may come to wait; without it: at any time"},
+	{Key: "lanes", Usage: "lines of their own with shares of the calls, as in vip=20,members=30,public=50: a visitor is in the lane that its token names, or in the last; without it: one line"},
 	{Key: "on_store_failure", Default: string(room.FailClosed), Usage: "what a gate does when the store does not answer: closed: it shows a page that says so; open: it lets everybody through"},
 	{Key: "routes", Unit: unitRules, Usage: "requests that need a pass at a gate, each with `host`, `path` (/checkout/* is all below it) or `method`; without it: all"},
 	{Key: "bypass", Unit: unitRules, Usage: "requests that need no pass, whatever `routes` says"},

@@ -121,6 +121,10 @@ type Settings struct {
 	// Prequeue is how long before each opening visitors may come to wait for it, 1 s to 366
 	// days; 0: at any time.
 	Prequeue time.Duration
+	// Lanes are lines of their own with shares of the calls, as in
+	// "vip=20,members=30,public=50": at most MaxLanes, see [Lane]. A visitor is in the lane that
+	// its token names, or in the last. Empty: there is one line. Method is FIFO then.
+	Lanes string
 	// OnStoreFailure is what a gate does when the store does not answer. Default
 	// FailClosed.
 	OnStoreFailure OnStoreFailure
@@ -256,7 +260,7 @@ func (s Settings) Validate() error {
 			return why
 		}
 	}
-	return cmp.Or(s.checkEvents(), s.checkTogether())
+	return cmp.Or(s.checkEvents(), s.checkLanes(), s.checkTogether())
 }
 
 // wrong returns what is wrong with one field.

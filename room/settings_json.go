@@ -56,6 +56,7 @@ var settingFields = []settingField{
 	text("time_zone", func(s *Settings) *string { return &s.TimeZone }),
 	lasting("lasts_ms", minEvent, maxEvent, func(s *Settings) *time.Duration { return &s.Lasts }).optionally(),
 	lasting("prequeue_ms", minEvent, maxEvent, func(s *Settings) *time.Duration { return &s.Prequeue }).optionally(),
+	text("lanes", func(s *Settings) *string { return &s.Lanes }),
 	choice("on_store_failure", func(s *Settings) *OnStoreFailure { return &s.OnStoreFailure }, FailOpen, FailClosed),
 	rules("routes", func(s *Settings) *[]Rule { return &s.Routes }),
 	rules("bypass", func(s *Settings) *[]Rule { return &s.Bypass }),

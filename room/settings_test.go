@@ -81,7 +81,7 @@ func TestSettingsInFull(t *testing.T) {
 			`"routes":[{"host":"*.example.com","path":"/checkout/*","method":"GET"},{"path":"/장바구니"}],"bypass":[{"host":"10.0.0.1"}],` +
 			`"joins_per_minute":1000000,"bind_tickets":true,"invitation_only":true}`,
 		`{"mode":"park","batch":1,"interval_ms":100,"stay_ms":100,"claim_window_ms":100,"abandon_after_ms":100,"grace_ms":1,` +
-			`"max_waiting":1,"method":"fifo","repeats":"0 10 * * SAT","time_zone":"Asia/Seoul","lasts_ms":7200000,"prequeue_ms":1800000,"on_store_failure":"closed","joins_per_minute":0,"bind_tickets":false,"invitation_only":false}`,
+			`"max_waiting":1,"method":"fifo","repeats":"0 10 * * SAT","time_zone":"Asia/Seoul","lasts_ms":7200000,"prequeue_ms":1800000,"lanes":"vip=20,members=30,public=50","on_store_failure":"closed","joins_per_minute":0,"bind_tickets":false,"invitation_only":false}`,
 	} {
 		s, err := parseSettings(text)
 		if err != nil {
@@ -146,6 +146,12 @@ var refusedJSON = []struct{ text, field, why string }{
 	{tellerJSON + `,"repeats":"@daily","lasts_ms":1000,"method":"lottery"}`, "method", "draws for one opening"},
 	{tellerJSON + `,"time_zone":"UTC"}`, "time_zone", "needs repeats"},
 	{tellerJSON + `,"prequeue_ms":1000}`, "prequeue_ms", "needs repeats"},
+	{tellerJSON + `,"lanes":"vip"}`, "lanes", "give lanes as in vip=20,members=30,public=50"},
+	{tellerJSON + `,"lanes":"vip=101,public=1"}`, "lanes", `has the share "101"`},
+	{tellerJSON + `,"lanes":"VIP=1,public=1"}`, "lanes", `has the name "VIP"`},
+	{tellerJSON + `,"lanes":"a=1,b=2,a=3"}`, "lanes", "has a twice"},
+	{tellerJSON + `,"lanes":"a=1,b=1,c=1,d=1,e=1,f=1,g=1,h=1,i=1"}`, "lanes", "has 9 lanes; give at most 8"},
+	{tellerJSON + `,"lanes":"a=1,b=1","method":"lottery","opens_at":"2030-01-01T00:00:00Z"}`, "lanes", "cannot be in a room whose method is lottery"},
 	{tellerJSON + `,"on_store_failure":"ajar"}`, "on_store_failure", "give open or closed"},
 	{tellerJSON + `,"routes":{}}`, "routes", "give a list"},
 	{tellerJSON + `,"routes":["/a"]}`, "routes[0]", "give an object"},

@@ -21,7 +21,9 @@ import (
 // numbers. It keeps the active visitors, called or inside, by when that ends. Calling
 // takes the first visitors of the line that wait and are not skipped; a visitor that has
 // not asked for Terms.Abandon is skipped instead, until it asks. Operations that call do
-// so last. An operation that ends, calls or skips more than some thousand visitors may
+// so last. Visitors of an [Arrival.Lane] have a line of their own, ordered by number: the store
+// keeps Turns for each room, and takes the first visitor of the lane that is next. Turns need not
+// survive the store's end. An operation that ends, calls or skips more than some thousand visitors may
 // leave the rest to the next Expire.
 //
 // Deadlines are whole milliseconds, due from that millisecond on, and only Expire acts

@@ -101,7 +101,9 @@ func (s State) String() string {
 type Place struct {
 	Number int64
 	State  State
-	// Ahead is how many visitors are before one who waits, including those who are
+	// Lane is that of one who waits; 0 for others.
+	Lane int
+	// Ahead is how many visitors are before one who waits, in its lane, including those who are
 	// skipped, or called and have not claimed. It never rises from DrawUntil on. 0 for
 	// others.
 	Ahead int64
@@ -170,6 +172,8 @@ type Arrival struct {
 	Key Key
 	// Fingerprint is that of the visitor's ticket.
 	Fingerprint Fingerprint
+	// Lane is the visitor's, 0 to MaxLanes - 1; 0 is that of a room without lanes.
+	Lane int
 	// Draw is the visitor's place in the lottery, 0 to MaxDraw. Equal draws are ordered
 	// by number.
 	Draw int64

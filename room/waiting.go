@@ -15,9 +15,11 @@ import (
 // ErrBadToken, a key without the token that it needs ErrNoToken, too many visitors from
 // one address a *LimitError; ErrUninvited, ErrNotOpen, ErrEnded and ErrLineFull are from the room.
 func (e *Engine) Enter(ctx context.Context, name string, v Visit) (answer Answer, err error) {
-	if v.Key, err = e.whose(name, v); err != nil {
+	key, lane, err := e.whose(name, v)
+	if err != nil {
 		return Answer{}, err
 	}
+	v.Key = key
 	limited := false
 	err = e.operate(ctx, name, "enter", func(op operation) error {
 		s := &op.room.Settings
@@ -32,6 +34,7 @@ func (e *Engine) Enter(ctx context.Context, name string, v Visit) (answer Answer
 			}
 		}
 		ticket, arrival := arrive(op.room, v)
+		arrival.Lane = s.laneOf(lane)
 		place, err := e.store.Enter(ctx, op.terms, arrival)
 		if err != nil {
 			return err
@@ -261,6 +264,9 @@ func (e *Engine) answer(op *operation, ticket Ticket, place Place) (Answer, erro
 	if isDrawn {
 		number := Draw(op.room.Seed, ticket.Nonce)
 		a.Draw = &number
+	}
+	if place.State == Waiting {
+		a.Lane = op.room.Settings.laneName(place.Lane)
 	}
 	if place.State == Waiting && (!place.Drawn || isDrawn) {
 		a.Position = place.Ahead + 1

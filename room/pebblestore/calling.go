@@ -21,19 +21,20 @@ func (m *operation) call(expiring bool) (more bool) {
 		if calls <= 0 {
 			break
 		}
-		number, found := rs.line.first()
-		if !found {
+		number, after := rs.next(t)
+		if number == 0 {
 			calls = 0
 			break
 		}
 		p := rs.visitors.page(number)
 		if !away && t.Silent(m.now, rs.asked(p, number)) {
 			p.set(number, slotSkipped)
-			rs.line.setMay(p.position(number), false)
+			rs.setMay(p.position(number), false)
 			m.touch(number)
 			continue
 		}
 		m.callOne(p, number)
+		rs.turns = after
 		calls--
 		batch.Left--
 	}
@@ -57,7 +58,7 @@ func (m *operation) setBatch(batch room.Batch) {
 func (m *operation) callOne(p *page, number int64) {
 	rs := m.rs
 	p.set(number, slotCalled)
-	rs.line.setMay(p.position(number), false)
+	rs.setMay(p.position(number), false)
 	rs.waiting--
 	rs.called++
 	until := m.now + m.terms.Claim.Milliseconds()

@@ -13,6 +13,7 @@ var errForm = errors.New("it is not of its form")
 
 // Flags of a visitor's record, beside its slot.
 const (
+	flagLane        = 0x10
 	flagFingerprint = 0x20
 	flagKey         = 0x40
 	flagDraw        = 0x80
@@ -26,6 +27,7 @@ type visitor struct {
 	draw int64    // noDraw: none
 	// print is the fingerprint of the ticket; 0: none.
 	print room.Fingerprint
+	lane  uint8
 	// Of active visitors: see activeVisitor.
 	since, until, tick, renewals int64
 }
@@ -49,6 +51,10 @@ func (v *visitor) append(to []byte) []byte {
 		to[first] |= flagFingerprint
 		to = binary.BigEndian.AppendUint16(to, uint16(v.print))
 	}
+	if v.lane != 0 {
+		to[first] |= flagLane
+		to = append(to, v.lane)
+	}
 	switch v.slot {
 	case slotCalled:
 		to = appendCounts(to, v.since, v.until, v.tick)
@@ -62,7 +68,7 @@ func decodeVisitor(value []byte) (v visitor, err error) {
 	r := pebblekv.Reader{Rest: value}
 	first := r.Byte()
 	v.slot, v.draw = slot(first&slotMask), noDraw
-	if v.slot == slotNone || v.slot > slotLast || first&^(slotMask|flagFingerprint|flagKey|flagDraw) != 0 {
+	if v.slot == slotNone || v.slot > slotLast || first&^(slotMask|flagLane|flagFingerprint|flagKey|flagDraw) != 0 {
 		return v, errForm
 	}
 	if !v.slot.live() && first != byte(v.slot) {
@@ -79,6 +85,11 @@ func decodeVisitor(value []byte) (v visitor, err error) {
 	}
 	if first&flagFingerprint != 0 {
 		if v.print = room.Fingerprint(r.Byte())<<8 | room.Fingerprint(r.Byte()); v.print == 0 {
+			return v, errForm
+		}
+	}
+	if first&flagLane != 0 {
+		if v.lane = r.Byte(); v.lane == 0 || v.lane >= room.MaxLanes || v.draw >= 0 {
 			return v, errForm
 		}
 	}

@@ -21,6 +21,9 @@ func TestRecordsAreReadBack(t *testing.T) {
 		if v.slot.live() {
 			v.draw = rapid.Int64Range(-1, room.MaxDraw).Draw(t, "draw")
 			v.print = room.Fingerprint(rapid.Uint16().Draw(t, "fingerprint"))
+			if v.draw < 0 {
+				v.lane = rapid.Uint8Range(0, room.MaxLanes-1).Draw(t, "lane")
+			}
 			copy(v.key[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "key"))
 		}
 		if v.slot.active() {

@@ -146,7 +146,7 @@ func (s *Store) loadVisitors(rs *roomState, closed map[int64]*page) error {
 		return err
 	}
 	place(1 << (63 - pageBits))
-	rs.line.drawn.load(entries)
+	rs.lines[0].drawn.load(entries)
 	return nil
 }
 
@@ -161,6 +161,7 @@ func (rs *roomState) restore(number int64, v *visitor, entries *[]drawnVisitor) 
 	}
 	p.live++
 	p.setPrint(number, v.print)
+	p.setLane(number, v.lane)
 	if v.key != (room.Key{}) {
 		if rs.keys.find(v.key) != 0 {
 			return false
@@ -172,7 +173,7 @@ func (rs *roomState) restore(number int64, v *visitor, entries *[]drawnVisitor) 
 		p.setDraw(number, v.draw)
 	}
 	if v.slot != slotInside {
-		at := position{v.draw, number}
+		at := position{v.draw, number, v.lane}
 		if v.draw >= 0 {
 			l := newLot(v.draw, number)
 			if v.slot != slotWaiting {
@@ -180,8 +181,8 @@ func (rs *roomState) restore(number int64, v *visitor, entries *[]drawnVisitor) 
 			}
 			*entries = append(*entries, l)
 		} else {
-			rs.line.add(at)
-			rs.line.setMay(at, v.slot == slotWaiting)
+			rs.lineOf(at).add(at)
+			rs.setMay(at, v.slot == slotWaiting)
 		}
 	}
 	if v.slot.waiting() {

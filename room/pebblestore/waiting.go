@@ -49,15 +49,17 @@ func (m *operation) arrive(arrival room.Arrival) int64 {
 	p.set(number, slotWaiting)
 	p.setAsked(number, m.now)
 	p.setPrint(number, arrival.Fingerprint)
+	p.setLane(number, uint8(arrival.Lane))
 	if arrival.Key != (room.Key{}) {
 		p.setKey(number, arrival.Key)
 		rs.keys.add(number)
 	}
-	if m.terms.ByDraw(m.now) {
+	if m.terms.ByDraw(m.now, arrival.Lane) {
 		p.setDraw(number, arrival.Draw)
 	}
 	rs.waiting++
-	rs.line.add(p.position(number))
+	at := p.position(number)
+	rs.lineOf(at).add(at)
 	rs.silence.note(p.bucket(number), number, m.now)
 	m.touch(number)
 	m.addEvent(room.VisitorEntered, number, false)
@@ -91,7 +93,7 @@ func (m *operation) ask(number int64, claim bool) room.Place {
 	switch {
 	case s == slotSkipped:
 		p.set(number, slotWaiting)
-		rs.line.setMay(p.position(number), true)
+		rs.setMay(p.position(number), true)
 		m.touch(number)
 	case s == slotCalled && claim:
 		m.claim(p, rs.actives.by[number])
@@ -184,7 +186,7 @@ func (m *operation) remove(number int64, to slot) {
 // leaveLine removes a visitor from the line as soon as that is durable; from now on it is
 // not called.
 func (m *operation) leaveLine(s position) {
-	m.rs.line.setMay(s, false)
+	m.rs.setMay(s, false)
 	m.left = append(m.left, s)
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sluice-project/sluice/room"
@@ -16,7 +17,7 @@ import (
 var reasons = []room.Reason{"", room.Left, room.Expired, room.Abandoned, room.Revoked, room.Ended, room.Forgotten}
 
 // placeSize is how many integers a place is, as in lua/place.lua.
-const placeSize = 6
+const placeSize = 7
 
 func revisionOf(terms *room.Terms) string { return strconv.FormatUint(terms.Revision, 10) }
 
@@ -29,11 +30,21 @@ func callTerms(t *room.Terms) []string {
 	}
 }
 
+// shares returns the last argument of scripts that call, as in lua/call.lua.
+func shares(t *room.Terms) string {
+	if t.Shares == [room.MaxLanes]int64{} {
+		return noShares
+	}
+	return strings.Trim(fmt.Sprint(t.Shares), "[]")
+}
+
+var noShares = strings.Trim(fmt.Sprint([room.MaxLanes]int64{}), "[]")
+
 // readPlace reads a place of a script.
 func readPlace(n int64, at time.Time, v []int64) room.Place {
 	return room.Place{
 		Number: n, State: room.State(v[0]), Ahead: v[1], Drawn: v[2] == 1, Until: timeOf(v[3]), Since: timeOf(v[4]),
-		Reason: reasons[v[5]], Now: at,
+		Reason: reasons[v[5]], Lane: int(v[6]), Now: at,
 	}
 }
 
@@ -42,7 +53,7 @@ func (s *Store) Enter(ctx context.Context, terms room.Terms, arrival room.Arriva
 	args := append(callTerms(&terms),
 		millis(terms.EnterFrom), millis(terms.EnterUntil), millis(terms.DrawUntil), number(terms.MaxWaiting),
 		number(terms.TTL.Milliseconds()), flag(terms.Sliding), keyText(arrival.Key), number(arrival.Draw), flag(!arrival.Provisional),
-		fingerprint(arrival.Fingerprint))
+		fingerprint(arrival.Fingerprint), strconv.Itoa(arrival.Lane), shares(&terms))
 	answer, err := s.operate(ctx, enterScript, terms.Room, revisionOf(&terms), 2+placeSize, args...)
 	if err != nil {
 		return room.Place{}, err
@@ -100,7 +111,7 @@ func (s *Store) Leave(ctx context.Context, terms room.Terms, bearer room.Bearer,
 		return room.Place{}, fmt.Errorf("nobody leaves for the reason %q", reason)
 	}
 	answer, err := s.operate(ctx, leaveScript, terms.Room, revisionOf(&terms), placeSize,
-		append(callTerms(&terms), number(bearer.Number), strconv.Itoa(code), fingerprint(bearer.Fingerprint))...)
+		append(callTerms(&terms), number(bearer.Number), strconv.Itoa(code), fingerprint(bearer.Fingerprint), shares(&terms))...)
 	if err != nil {
 		return room.Place{}, err
 	}
@@ -122,7 +133,7 @@ func (s *Store) Find(ctx context.Context, terms room.Terms, key room.Key) (int64
 // Clear implements room.Store. If it is cut short, the next Expire continues.
 func (s *Store) Clear(ctx context.Context, terms room.Terms) error {
 	for begin := true; ; begin = false {
-		answer, err := s.operate(ctx, clearScript, terms.Room, revisionOf(&terms), 1, append(callTerms(&terms), flag(begin))...)
+		answer, err := s.operate(ctx, clearScript, terms.Room, revisionOf(&terms), 1, append(callTerms(&terms), flag(begin), shares(&terms))...)
 		if err != nil || answer[1] == 0 {
 			return err
 		}
@@ -133,7 +144,7 @@ func (s *Store) Clear(ctx context.Context, terms room.Terms) error {
 func (s *Store) Expire(ctx context.Context, terms room.Terms) (room.Due, error) {
 	answer, err := s.operate(ctx, expireScript, terms.Room, revisionOf(&terms), 3+statusSize,
 		append(callTerms(&terms), number(terms.Calls), number((terms.Abandon+terms.Grace).Milliseconds()),
-			terms.Tender, number(terms.Tend.Milliseconds()), number(terms.Late.Milliseconds()))...)
+			terms.Tender, number(terms.Tend.Milliseconds()), number(terms.Late.Milliseconds()), shares(&terms))...)
 	if err != nil {
 		return room.Due{}, err
 	}

@@ -90,7 +90,7 @@ func (m *Memory) Reopen() *Memory {
 	again.rooms, again.revision, again.keys, again.clock, again.shift = m.rooms, m.revision, m.keys, m.clock, m.shift
 	again.changes = m.changes
 	for _, r := range again.rooms {
-		r.expired, r.tender = time.Time{}, ""
+		r.expired, r.tender, r.turns = time.Time{}, "", room.Turns{}
 	}
 	return again
 }

@@ -40,6 +40,7 @@ func (m *machine) enterAs(rt *rapid.T, key room.Key) {
 	arrival := room.Arrival{Key: key, Draw: rapid.SampledFrom([]int64{0, 1, 2, 1 << 40, room.MaxDraw - 1, room.MaxDraw}).Draw(rt, "draw")}
 	arrival.Provisional = rapid.Bool().Draw(rt, "provisional")
 	arrival.Fingerprint = fingerprint(rt)
+	arrival.Lane = rapid.SampledFrom([]int{0, 0, 0, 1, 2, room.MaxLanes - 1}).Draw(rt, "lane")
 	var got room.Place
 	err := m.timed(func() (at time.Time, err error) {
 		got, err = m.store.Enter(ctx, m.terms, arrival)

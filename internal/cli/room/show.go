@@ -120,6 +120,7 @@ func roomFacts(of *client.Room) []term.Fact {
 		{"opens at", at(s.OpensAt)},
 		{"ends at", at(s.EndsAt)},
 		{"order", term.If(s.Method == room.Lottery, "visitors who come before the opening are drawn by lot")},
+		{"lanes", strings.ReplaceAll(s.Lanes, ",", ", ")},
 		{"renewals", term.If(s.Renewals > 0, term.Counted(int64(s.Renewals), "time"))},
 		{"joins", joinsText(s.JoinsPerMinute)},
 		{"tickets", term.If(s.BindTickets, "are bound to the client's address")},

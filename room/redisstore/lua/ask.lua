@@ -13,13 +13,15 @@ local aside = call('ZCARD', ASIDE) > 0
 local function inLine(number, member, rank)
   call('HSET', bucketOf('asked', number), fieldOf(number), now)
   local score, byLot = number, 0
-  if drawn then
+  if drawn or lanes > 0 then
     score = call('ZSCORE', LINE, member)
     byLot = tonumber(score) < 0 and 1 or 0
   end
+  if lanes > 0 then rank = within(LINE, rank, score) end
   if aside then rank = rank + before(ASIDE, score, member) end
   local n = #answer
-  answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4], answer[n + 5], answer[n + 6] = WAITING, rank, byLot, 0, 0, 0
+  answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = WAITING, rank, byLot, 0
+  answer[n + 5], answer[n + 6], answer[n + 7] = 0, 0, laneOf(score)
 end
 
 local function inside(number, member, ends)
@@ -29,8 +31,8 @@ local function inside(number, member, ends)
   end
   local since, _, _, byLot = visitOf(number)
   local n = #answer
-  answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4], answer[n + 5], answer[n + 6] =
-    INSIDE_STATE, 0, byLot, tonumber(ends), since, 0
+  answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = INSIDE_STATE, 0, byLot, tonumber(ends)
+  answer[n + 5], answer[n + 6], answer[n + 7] = since, 0, 0
 end
 
 for i = 6, #ARGV, 2 do

@@ -6,9 +6,10 @@
 -- ARGV[8]  the time between two expires after which the service was away, in ms
 -- ARGV[9]  how many events may wait
 -- ARGV[10] how long the reason why a visitor is gone is kept, in ms
+-- The last: the shares of the lanes, by number
 local FIELDS = {
   'number', 'keyed', 'admitted', 'missed', 'departed', 'expired', 'sequence', 'dropped',
-  'beat', 'floor', 'tick', 'left', 'clearing', 'drawn',
+  'beat', 'floor', 'tick', 'left', 'clearing', 'drawn', 'lanes',
 }
 local room, changed = {}, {}
 for i, value in ipairs(call('HMGET', KEYS[1], unpack(FIELDS))) do

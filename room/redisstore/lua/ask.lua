@@ -12,16 +12,16 @@ local aside = call('ZCARD', ASIDE) > 0
 
 local function inLine(number, member, rank)
   call('HSET', bucketOf('asked', number), fieldOf(number), now)
-  local score, byLot = number, 0
+  local score, byLot, lane = number, 0, 0
   if drawn or lanes > 0 then
     score = call('ZSCORE', LINE, member)
     byLot = tonumber(score) < 0 and 1 or 0
   end
-  if lanes > 0 then rank = within(LINE, rank, score) end
+  if lanes > 0 then lane, rank = laneOf(score), within(LINE, rank, score) end
   if aside then rank = rank + before(ASIDE, score, member) end
   local n = #answer
   answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = WAITING, rank, byLot, 0
-  answer[n + 5], answer[n + 6], answer[n + 7] = 0, 0, laneOf(score)
+  answer[n + 5], answer[n + 6], answer[n + 7] = 0, 0, lane
 end
 
 local function inside(number, member, ends)

@@ -23,11 +23,11 @@ MODULE := github.com/sluice-project/sluice
 
 # The build tags of tests that need more than Go. Each is passed where what it needs
 # is there: redis (redis-server or valkey-server), kcat, cluster (root and ip, for
-# network namespaces), proxies (nginx, HAProxy and Caddy), long (SLUICE_LONG=1 and time).
+# network namespaces), proxies (nginx with its Lua, HAProxy, Caddy and Node.js), long (SLUICE_LONG=1 and time).
 ALL_TAGS := redis,kcat,cluster,proxies,long
 REDIS := $(firstword $(foreach server,redis-server valkey-server,$(shell command -v $(server))) redis-server)
-PROXIES := nginx haproxy caddy
-TAGS ?= $(if $(filter /%,$(REDIS)),redis),$(if $(shell command -v kcat),kcat),$(if $(word 3,$(foreach proxy,$(PROXIES),$(shell command -v $(proxy)))),proxies)
+PROXIES := nginx haproxy caddy libnginx-mod-http-lua=/usr/lib/nginx/modules/ngx_http_lua_module.so nodejs=node
+TAGS ?= $(if $(filter /%,$(REDIS)),redis),$(if $(shell command -v kcat),kcat),$(if $(shell scripts/need.sh --report $(PROXIES) | grep "^passed; make"),proxies)
 # "make test COUNT=-count=1" runs tests again whose results go test remembers.
 COUNT ?=
 
@@ -98,7 +98,7 @@ test-beside:
 	cd outbox && go vet ./... && SLUICE_LONG=1 go test -count=1 -timeout 10m ./...
 	cd e2e/clients && go vet ./... && go test -count=1 -timeout 10m ./...
 	cd e2e/clients && SLUICE_NODES=3 go test -count=1 -timeout 10m ./...
-	cd e2e/browser && go vet ./... && go test -count=1 -timeout 10m ./...
+	cd e2e/browser && go vet -tags proxies ./... && go test -tags proxies -count=1 -timeout 10m ./...
 	cd deploy/kubernetes && go vet ./... && go test -count=1 ./...
 	scripts/fuzz.sh $(FUZZTIME)
 
@@ -184,7 +184,7 @@ need-packages:
 need-ip:
 	@scripts/need.sh iproute2=ip
 
-# The proxies that e2e/ puts in front of a gate.
+# The proxies that e2e/ puts in front of a gate, and what runs deploy/edge.
 .PHONY: need-proxies
 need-proxies:
 	@scripts/need.sh $(PROXIES)

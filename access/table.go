@@ -18,7 +18,7 @@ var operations = map[string]Right{
 	"lease-jobs": Work, "acknowledge-leases": Work, "extend-leases": Work,
 
 	"list-rooms": ReadRooms, "show-room": ReadRooms, "report-health": KeepRoom, "revoke": KeepRoom,
-	"put-room": ManageRooms, "delete-room": ManageRooms, "pause-room": ManageRooms, "resume-room": ManageRooms,
+	"put-room": ManageRooms, "delete-room": ManageRooms, "pause-room": ManageRooms, "sold-out-room": ManageRooms, "resume-room": ManageRooms,
 	"rotate-keys": ManageRooms, "revoke-keys": ManageRooms,
 	// Visitors show the tickets that they were given; everybody may have the public keys.
 	"enter": Open, "ask": Open, "leave": Open, "renew": Open, "watch": Open, "show-lottery": Open, "keys": Open,

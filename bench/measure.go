@@ -16,7 +16,7 @@ import (
 const Producers = 4
 
 // measureWithin bounds one measure.
-const measureWithin = 3 * time.Minute
+const measureWithin = 5 * time.Minute
 
 // Rate is a number of jobs and the time they took.
 type Rate struct {

@@ -18,8 +18,8 @@ import (
 
 // startWithin bounds the start of a server, and stopWithin its stop.
 const (
-	startWithin = 30 * time.Second
-	stopWithin  = 30 * time.Second
+	startWithin = 2 * time.Minute
+	stopWithin  = 2 * time.Minute
 )
 
 // find returns the path of a command: in PATH, or in the last of the folders that match a pattern.

@@ -30,7 +30,7 @@ type load struct {
 }
 
 // answersWithin bounds the wait for the last answers.
-const answersWithin = 10 * time.Second
+const answersWithin = time.Minute
 
 // keptUp is the share of the due requests that must have been sent at the end.
 const keptUp = 0.97
@@ -123,9 +123,9 @@ func (d *driver) close() error {
 	return err
 }
 
-// more reports whether another request is to be sent.
+// more reports whether another request is to be sent: at least one is.
 func (d *driver) more(now time.Time) bool {
-	return (d.most == 0 || d.sent < d.most) && (d.during == 0 || now.Before(d.ends))
+	return d.sent == 0 || (d.most == 0 || d.sent < d.most) && (d.during == 0 || now.Before(d.ends))
 }
 
 func (d *driver) drive(ctx context.Context) error {

@@ -99,7 +99,7 @@ func (t *tokenTable) enter(ctx context.Context, connection *pgxpool.Conn) error 
 	return connection.QueryRow(ctx, enterToken, rand.Int64()).Scan(&id)
 }
 
-// run calls f on a number of connections for a time.
+// run calls f on a number of connections for a time, and at least once on each.
 func (t *tokenTable) run(ctx context.Context, clients int, during time.Duration, f func(context.Context, *pgxpool.Conn) error) (Latency, error) {
 	connections := make([]*pgxpool.Conn, clients)
 	for i := range connections {
@@ -118,7 +118,7 @@ func (t *tokenTable) run(ctx context.Context, clients int, during time.Duration,
 	began := time.Now()
 	for i, connection := range connections {
 		wait.Go(func() {
-			for errs[i] == nil && time.Since(began) < during {
+			for first := true; errs[i] == nil && (first || time.Since(began) < during); first = false {
 				sent := time.Now()
 				errs[i] = f(ctx, connection)
 				times[i] = append(times[i], time.Since(sent))

@@ -1,42 +1,22 @@
 package bench
 
 import (
-	"bytes"
 	"fmt"
-	"os"
-	"strconv"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// clockTick is the unit of the kernel's times of a process: 100 in a second, on
-// every architecture that Go runs on.
-const clockTick = 10 * time.Millisecond
+// clockOfProcess is the kind of clock that a process has for the processor time of all its threads: CPUCLOCK_SCHED
+// of Linux.
+const clockOfProcess = 2
 
-// The fields of a process's user and system time in /proc/PID/stat, after its name.
-const (
-	statUser   = 11
-	statSystem = 12
-)
-
-// cpu returns the processor time that a process has used.
+// cpu returns the processor time that a process has used. /proc/PID/stat has it in steps of 10 ms.
 func (p *process) cpu() (time.Duration, error) {
-	path := fmt.Sprintf("/proc/%d/stat", p.command.Process.Pid)
-	stat, err := os.ReadFile(path)
-	if err != nil {
-		return 0, err
+	pid := p.command.Process.Pid
+	var used unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|clockOfProcess), &used); err != nil {
+		return 0, fmt.Errorf("the processor time of process %d: %w", pid, err)
 	}
-	// The name is in parentheses, and may contain any character.
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) <= statSystem {
-		return 0, fmt.Errorf("%s has %d fields", path, len(fields))
-	}
-	user, err := strconv.Atoi(string(fields[statUser]))
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", path, err)
-	}
-	system, err := strconv.Atoi(string(fields[statSystem]))
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", path, err)
-	}
-	return time.Duration(user+system) * clockTick, nil
+	return time.Duration(used.Nano()), nil
 }

@@ -40,7 +40,7 @@ func delay(ctx context.Context, server *kafkaServer, records int, after, spread 
 		}
 	}
 	if time.Now().After(first) {
-		return late, fmt.Errorf("%d records took longer than %s to be delayed: the first is due already", records, after)
+		return late, fmt.Errorf("%w with a delay of %s: the first of %d records is due before all are delayed", ErrBehind, after, records)
 	}
 	return awaitDelayed(ctx, server, records)
 }

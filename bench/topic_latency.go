@@ -66,7 +66,7 @@ func oneAtATime(ctx context.Context, server Server, producers int, d time.Durati
 	began := time.Now()
 	for p, line := range lines {
 		wait.Go(func() {
-			for n := 0; errs[p] == nil && time.Since(began) < d; n++ {
+			for n := 0; errs[p] == nil && (n == 0 || time.Since(began) < d); n++ {
 				sent := time.Now()
 				errs[p] = sendOne(ctx, line, value(n*producers+p))
 				times[p] = append(times[p], time.Since(sent))
@@ -152,10 +152,10 @@ func atRate(ctx context.Context, server Server, perSecond float64, d time.Durati
 	)
 	defer tick.Stop()
 	began := time.Now()
-	for whole := warmUp + d; err == nil && time.Since(began) < whole; <-tick.C {
+	for last := int((warmUp + d).Seconds() * perSecond); err == nil && sent < last; <-tick.C {
 		// All records that became due since the last tick are sent together. Each time counts from
 		// its own due time.
-		for due := int(time.Since(began).Seconds() * perSecond); sent < due && err == nil; sent++ {
+		for due := min(last, int(time.Since(began).Seconds()*perSecond)); sent < due && err == nil; sent++ {
 			at := began.Add(time.Duration(float64(sent+1) / perSecond * float64(time.Second)))
 			counts := at.Sub(began) > warmUp
 			err = line.Send(ctx, 0, value(sent), func(err error) { all.answered(at, counts, err) })

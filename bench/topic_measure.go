@@ -112,7 +112,7 @@ func produce(ctx context.Context, server Server, stream Stream) (sent Rate, err 
 	began := time.Now()
 	for n := 0; failed.get() == nil; n++ {
 		// The clock is read rarely: a million times per second would cost time.
-		if n%partitionRun == 0 && time.Since(began) >= stream.For {
+		if n > 0 && n%partitionRun == 0 && time.Since(began) >= stream.For {
 			break
 		}
 		if err = line.Send(ctx, n/partitionRun%stream.Partitions, value(n), answered); err != nil {

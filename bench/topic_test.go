@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -55,7 +56,7 @@ func TestLatencies(t *testing.T) {
 			}
 			atLowerRates(t, 500, func(rate float64) error {
 				paced, err := AtRate(t.Context(), broker, rate, time.Second)
-				if err == nil && (float64(paced.Records) < 0.9*rate || float64(paced.Records) > rate || paced.P99 < paced.Median) {
+				if err == nil && (math.Abs(float64(paced.Records)-rate) > 1 || paced.P99 < paced.Median) {
 					t.Errorf("at %.0f/s for 1 s: %+v", rate, paced)
 				}
 				return err
@@ -106,7 +107,11 @@ func TestView(t *testing.T) {
 func TestDelay(t *testing.T) {
 	e := newEnvironment(t)
 	for _, restart := range []bool{false, true} {
-		late, err := e.Delay(t.Context(), 500, 4*time.Second, 200*time.Millisecond, restart)
+		const after = 4 * time.Second
+		late, err := e.Delay(t.Context(), 500, after, 200*time.Millisecond, restart)
+		for longer := 2 * after; errors.Is(err, ErrBehind) && longer < measureWithin; longer *= 2 { // a busy machine
+			late, err = e.Delay(t.Context(), 500, longer, 200*time.Millisecond, restart)
+		}
 		if err != nil || late.Records != 500 || late.Median < 0 || late.Most < late.P99 || late.P99 < late.Median {
 			t.Errorf("delayed, with restart %v: %+v, %v", restart, late, err)
 		}

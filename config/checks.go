@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"golang.org/x/text/language"
 )
 
 // check returns the error of a text that is no value of a setting; it says what
@@ -55,6 +56,16 @@ func upTo(least, most int) check {
 	return func(text string) error {
 		if n, err := strconv.Atoi(text); err != nil || n > most {
 			return fmt.Errorf("want from %d to %s", least, humanize.Comma(int64(most)))
+		}
+		return nil
+	}
+}
+
+// between bounds a whole number that may not be 0.
+func between(least, most int) check {
+	return func(text string) error {
+		if n, err := strconv.Atoi(text); err != nil || n < least || n > most {
+			return fmt.Errorf("want from %d to %d", least, most)
 		}
 		return nil
 	}
@@ -199,15 +210,26 @@ func checkBrand(text string) error {
 	return nil
 }
 
+// checkLanguages checks the form of a list of languages; the gate knows which ones have texts.
 func checkLanguages(text string) error {
 	list := ParseList(text)
-	for i, language := range list {
-		if !slices.Contains(gateLanguages, language) || slices.Contains(list[:i], language) {
-			return fmt.Errorf("%q: want some of %s, each once", language, gateLanguages)
+	for i, name := range list {
+		if _, err := language.Parse(name); err != nil || slices.Contains(list[:i], name) {
+			return fmt.Errorf("%q: want languages, such as %s, each once", name, gateLanguages)
 		}
 	}
 	if len(list) == 0 {
 		return fmt.Errorf("want some of %s", gateLanguages)
+	}
+	return nil
+}
+
+// themeColor is a color of a theme; the gate knows the names.
+var themeColor = regexp.MustCompile(`^[a-z-]{1,20}=#[0-9a-fA-F]{6}$`)
+
+func checkColor(text string) error {
+	if !themeColor.MatchString(text) {
+		return errors.New("want colors such as accent=#2f5d62")
 	}
 	return nil
 }

@@ -156,8 +156,12 @@ func valueOf(t *testing.T, key string) string {
 		return "sluice.internal,*"
 	case key == "gate.upstream":
 		return "http://127.0.0.1:3000"
+	case key == "gate.theme":
+		return "accent=#2f5d62,dark-accent=#8cc5c0"
 	case key == "gate.challenge_provider":
 		return "turnstile"
+	case key == "gate.challenge_fallback":
+		return "open"
 	case slices.Contains([]string{"gate.upstream_host", "gate.brand", "gate.challenge_site_key", "gate.challenge_hostname"}, key):
 		return "shop.example.com"
 	}

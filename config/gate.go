@@ -11,7 +11,7 @@ type Gate struct {
 	// Upstream is the URL of the server behind the gate.
 	Upstream string
 	// Sites are those of the file; with them, Room, Upstream, UpstreamHost, Template and Brand
-	// are empty.
+	// are empty, and so are Texts, Theme and Logo.
 	Sites []Site
 	// TrustedProxies are as those of Room, for visitors of the gate.
 	TrustedProxies List
@@ -29,6 +29,9 @@ type Gate struct {
 	SecureCookies bool
 	// Brand is a name that the waiting page shows.
 	Brand string
+	// Texts, Theme and Logo are as those of a Site.
+	Texts, Theme List
+	Logo         string
 	// Languages are those of the waiting page, the default first.
 	Languages List
 	Challenge Challenge
@@ -36,13 +39,21 @@ type Gate struct {
 
 // Challenge is a test that visitors have to pass before they may join.
 type Challenge struct {
-	// Provider is turnstile, hcaptcha or recaptcha; empty: there is no challenge.
+	// Provider is turnstile, hcaptcha, recaptcha or ProofOfWork; empty: there is no challenge.
 	Provider string
 	SiteKey  string
 	Secret   Secret
 	// Hostname is the host that a proof must be for; empty: any.
 	Hostname string
+	// Fallback is what holds while the provider does not answer: a room.OnStoreFailure or
+	// ProofOfWork; empty: that of the room.
+	Fallback string
+	// MinBits and MaxBits bound how hard puzzles are.
+	MinBits, MaxBits int
 }
+
+// ProofOfWork is the challenge that needs no provider.
+const ProofOfWork = "proof_of_work"
 
 // DefaultGate is the address of "sluice gate".
 const DefaultGate = "127.0.0.1:8000"
@@ -55,6 +66,7 @@ func (c *Config) validateTogether() error {
 	if err := g.Challenge.Secret.Validate(); err != nil {
 		return c.wrong("gate.challenge_secret", err.Error())
 	}
+	byProvider := g.Challenge.Provider != "" && g.Challenge.Provider != ProofOfWork
 	for _, need := range []struct {
 		key  string
 		set  bool
@@ -63,17 +75,24 @@ func (c *Config) validateTogether() error {
 	}{
 		{"gate.tls_cert", g.TLSCert != "", "gate.tls_key", g.TLSKey != ""},
 		{"gate.tls_key", g.TLSKey != "", "gate.tls_cert", g.TLSCert != ""},
-		{"gate.challenge_provider", g.Challenge.Provider != "", "gate.challenge_site_key", g.Challenge.SiteKey != ""},
-		{"gate.challenge_provider", g.Challenge.Provider != "", "gate.challenge_secret", g.Challenge.Secret != ""},
+		{"gate.challenge_provider", byProvider, "gate.challenge_site_key", g.Challenge.SiteKey != ""},
+		{"gate.challenge_provider", byProvider, "gate.challenge_secret", g.Challenge.Secret != ""},
 		{"gate.challenge_secret", g.Challenge.Secret != "", "gate.challenge_provider", g.Challenge.Provider != ""},
 	} {
 		if need.set && !need.has {
 			return c.wrong(need.key, "want "+need.need+" too")
 		}
 	}
+	if !byProvider && g.Challenge.Fallback != "" {
+		return c.wrong("gate.challenge_fallback", "want gate.challenge_provider too, of a service that may be away")
+	}
+	if g.Challenge.MinBits > g.Challenge.MaxBits {
+		return c.wrong("gate.challenge_max_bits", "want at least gate.challenge_min_bits")
+	}
 	if len(g.Sites) > 0 {
 		for _, alone := range []struct{ key, value string }{
 			{"gate.room", g.Room}, {"gate.upstream", g.Upstream}, {"gate.upstream_host", g.UpstreamHost}, {"gate.template", g.Template}, {"gate.brand", g.Brand},
+			{"gate.texts", g.Texts.String()}, {"gate.theme", g.Theme.String()}, {"gate.logo", g.Logo},
 		} {
 			if alone.value != "" {
 				return c.wrong(alone.key, "with gate.sites it belongs into one of them")

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
@@ -213,15 +214,27 @@ func (c *Config) gateSettings() []Setting {
 		{Key: "gate.brand", field: &g.Brand, check: optional(checkBrand),
 			Usage: "name that the waiting page shows, such as the shop's"},
 		{Key: "gate.languages", field: &g.Languages, Default: gateLanguages.String(), check: checkLanguages,
-			Usage: "languages of the waiting page, the default first: en, ko, ja, zh-Hans"},
-		{Key: "gate.challenge_provider", field: &challenge.Provider, check: optional(oneOf("turnstile", "hcaptcha", "recaptcha")),
-			Usage: "service that tells people from programs before they may join: turnstile, hcaptcha or recaptcha; without it: none"},
+			Usage: "languages of the waiting page, the default first: en, ko, ja, zh-Hans, and those of gate.texts"},
+		{Key: "gate.texts", field: &g.Texts, check: each(checkFile),
+			Usage: "paths of files with texts of the waiting page, each in one language, more or instead of the built-in ones: sluice gate words prints one"},
+		{Key: "gate.theme", field: &g.Theme, check: each(checkColor),
+			Usage: "colors of the waiting page, each as in accent=#2f5d62, or dark-accent=#8cc5c0 for dark pages (docs/room/page.md)"},
+		{Key: "gate.logo", field: &g.Logo, check: optional(checkFile),
+			Usage: "path of an image that the waiting page shows in place of the brand, of at most 32 KiB: .svg, .png, .jpg, .webp or .gif"},
+		{Key: "gate.challenge_provider", field: &challenge.Provider, check: optional(oneOf("turnstile", "hcaptcha", "recaptcha", ProofOfWork)),
+			Usage: "what newcomers have to pass before they may join: a test of turnstile, hcaptcha or recaptcha, which tell people from programs, or proof_of_work, which makes each browser calculate; without it: nothing"},
 		{Key: "gate.challenge_site_key", field: &challenge.SiteKey,
 			Usage: "the challenge's public key, from the provider"},
 		{Key: "gate.challenge_secret", field: &challenge.Secret, Secret: true,
 			Usage: "the challenge's secret, from the provider"},
 		{Key: "gate.challenge_hostname", field: &challenge.Hostname, check: optional(checkHost),
 			Usage: "host that a challenge must have been passed for; without it: any"},
+		{Key: "gate.challenge_fallback", field: &challenge.Fallback, check: optional(oneOf(string(room.FailOpen), string(room.FailClosed), ProofOfWork)),
+			Usage: "what newcomers get while the challenge's provider does not answer: open: they join without it; closed: a page that says so; proof_of_work; without it: on_store_failure of the room decides"},
+		{Key: "gate.challenge_min_bits", field: &challenge.MinBits, Default: strconv.Itoa(room.DefaultMinPuzzleBits), check: between(room.MinPuzzleBits, room.MaxPuzzleBits),
+			Usage: "how hard proof_of_work is where no more visitors join than the room lets in: a browser calculates 2 to the power of it hashes"},
+		{Key: "gate.challenge_max_bits", field: &challenge.MaxBits, Default: strconv.Itoa(room.DefaultMaxPuzzleBits), check: between(room.MinPuzzleBits, room.MaxPuzzleBits),
+			Usage: "how hard proof_of_work may become: a bit, which is twice the work, each time that twice as many visitors join"},
 	}
 	for i := range settings {
 		if s := &settings[i]; s.gateFlag == "" {

@@ -22,6 +22,9 @@ type Site struct {
 	// Template is the path of the waiting page's template; empty: the one built in.
 	Template string
 	Brand    string
+	// Texts are the paths of files of texts, Logo is that of an image, and Theme are colors.
+	Texts, Theme List
+	Logo         string
 	// WaitingStatus is the status of the waiting page.
 	WaitingStatus int
 	// Crawlers is queue, pass or refuse.
@@ -45,6 +48,9 @@ func siteSchema(s *Site) []Setting {
 		{Key: "upstream_host", field: &s.UpstreamHost, check: optional(checkHost), Usage: "host that is sent to the upstream; without it: the host of the visitor's request"},
 		{Key: "template", field: &s.Template, check: optional(checkFile), Usage: "path of a template of the waiting page, instead of the built-in one"},
 		{Key: "brand", field: &s.Brand, check: optional(checkBrand), Usage: "name that the waiting page shows"},
+		{Key: "texts", field: &s.Texts, check: each(checkFile), Usage: "paths of files with texts of the waiting page, as gate.texts"},
+		{Key: "theme", field: &s.Theme, check: each(checkColor), Usage: "colors of the waiting page, as gate.theme"},
+		{Key: "logo", field: &s.Logo, check: optional(checkFile), Usage: "path of an image that the waiting page shows in place of the brand, as gate.logo"},
 		{Key: "waiting_status", field: &s.WaitingStatus, Default: "200", check: oneOf("200", "503"), Usage: "status of the waiting page: 200, or 503 so that nothing takes it for the site's"},
 		{Key: "crawlers", field: &s.Crawlers, Default: "queue", check: oneOf("queue", "pass", "refuse"), Usage: "what crawlers of search engines get: queue: what everybody gets; pass: the site, as does anybody who calls itself one; refuse: 503 with Retry-After"},
 		{Key: "pass_clients", field: &s.PassClients, Default: "0", check: upTo(0, 100), Usage: "from how many addresses a visitor may be inside at a time, at each gate: IPv4 addresses, and IPv6 networks of 64 bits; 0: any number"},
@@ -69,7 +75,7 @@ func (g *Gate) AllSites() []Site {
 	if len(g.Sites) > 0 {
 		return g.Sites
 	}
-	return []Site{{Room: g.Room, Upstream: g.Upstream, UpstreamHost: g.UpstreamHost, Template: g.Template, Brand: g.Brand}}
+	return []Site{{Room: g.Room, Upstream: g.Upstream, UpstreamHost: g.UpstreamHost, Template: g.Template, Brand: g.Brand, Texts: g.Texts, Theme: g.Theme, Logo: g.Logo}}
 }
 
 // OfSites returns an error of gate.Gate about its sites as one that says where the site is set.

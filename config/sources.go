@@ -75,6 +75,18 @@ func GateFlags(flags *pflag.FlagSet) {
 	flags.Lookup("listen").DefValue = DefaultGate
 }
 
+// PreviewFlags adds the flags of "sluice gate preview": those of "sluice gate" about its page.
+func PreviewFlags(flags *pflag.FlagSet) {
+	shown := []string{"gate.http", "gate.template", "gate.brand", "gate.logo", "gate.theme", "gate.texts", "gate.languages"}
+	addFlags(flags, Settings(), func(s *Setting) string {
+		if slices.Contains(shown, s.Key) {
+			return s.gateFlag
+		}
+		return ""
+	})
+	flags.Lookup("listen").DefValue = DefaultGate
+}
+
 // MoveFlags adds the flags of "sluice bulk migrate", which copies the state of bulk from a
 // data directory to one that is shared: --from is data, --to is state, --shards is
 // bulk.shards; the other settings that apply have their own names.

@@ -61,11 +61,20 @@ func (c *container) command(words ...string) *exec.Cmd {
 
 func (c *container) run(words ...string) string {
 	c.t.Helper()
+	out, err := c.try(words...)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return out
+}
+
+// try is run for what may fail.
+func (c *container) try(words ...string) (string, error) {
 	out, err := c.command(words...).CombinedOutput()
 	if err != nil {
-		c.t.Fatalf("%s: %v\n%s", strings.Join(words, " "), err, out)
+		return "", fmt.Errorf("%s: %w\n%s", strings.Join(words, " "), err, out)
 	}
-	return string(out)
+	return string(out), nil
 }
 
 // launch starts what the image runs.
@@ -110,18 +119,23 @@ func TestComposeCluster(t *testing.T) {
 	}
 	for i, node := range nodes {
 		until.Succeeds(t, names[i]+" is healthy", func() error {
-			out, err := node.command(project.Services[names[i]].Healthcheck.Test[1:]...).CombinedOutput()
-			if err != nil {
-				return fmt.Errorf("%w\n%s", err, out)
-			}
-			return nil
+			_, err := node.try(project.Services[names[i]].Healthcheck.Test[1:]...)
+			return err
 		})
 	}
-	nodes[0].run("/usr/bin/sluice", "topic", "create", "orders", "--replicas", "3")
+	// A healthy node may not know yet what the others do.
+	until.Succeeds(t, "a topic has a replica on each node", func() error {
+		_, err := nodes[0].try("/usr/bin/sluice", "topic", "create", "orders", "--replicas", "3")
+		return err
+	})
 	nodes[1].run("/usr/bin/sluice", "room", "create", "shop", "--capacity", "7")
-	if got := nodes[2].run("/usr/bin/sluice", "room", "show", "shop", "--json"); !strings.Contains(got, `"capacity":7`) {
-		t.Errorf("another node shows the room %s", got)
-	}
+	until.Succeeds(t, "another node shows the room", func() error {
+		got, err := nodes[2].try("/usr/bin/sluice", "room", "show", "shop", "--json")
+		if err == nil && !strings.Contains(got, `"capacity":7`) {
+			t.Fatalf("another node shows the room %s", got)
+		}
+		return err
+	})
 }
 
 // startRedis starts the Redis of a service on a node, until the test ends. The program of this

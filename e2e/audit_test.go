@@ -3,6 +3,8 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,6 +38,18 @@ func acts(t *testing.T, lines []byte) (acts []string) {
 		}
 	}
 	return acts
+}
+
+// missing is an error if a trail lacks any of the acts.
+func missing(t *testing.T, trail string, want []string) error {
+	t.Helper()
+	got := acts(t, []byte(trail))
+	for _, act := range want {
+		if !slices.Contains(got, act) {
+			return fmt.Errorf("%q is not among %q", act, got)
+		}
+	}
+	return nil
 }
 
 // Commands of several tokens are in the file and in the topic of the audit trail, which an operator cannot read; secrets
@@ -73,20 +87,17 @@ func TestAuditTrail(t *testing.T) {
 		"ops kafka CreateTopics allowed topic:orders", "till kafka CreateTopics refused topic:more",
 		"ops http revoke-token refused /v1/tokens/till",
 	}
-	var file []byte
-	var topic string
-	until.True(t, "the file and the topic have all", func() bool {
-		file, _ = os.ReadFile(filepath.Join(s.data, "audit.log")) // it has more later
-		topic, _ = run(adminToken, "topic", "consume", "sluice.audit", "--until-end", "--format", `%v\n`, "--brokers", s.kafka)
-		return strings.Contains(string(file), `"topic:sluice.audit"`) && strings.Contains(topic, `"revoke-token"`)
-	})
-	for name, text := range map[string]string{"file": string(file), "topic": topic} {
-		got := acts(t, []byte(text))
-		for _, act := range want {
-			if !slices.Contains(got, act) {
-				t.Errorf("the %s lacks %q; it has %q", name, act, got)
-			}
+	texts := map[string]string{}
+	until.Succeeds(t, "the file and the topic have all", func() error {
+		file, _ := os.ReadFile(filepath.Join(s.data, "audit.log")) // it has more later
+		topic, _ := run(adminToken, "topic", "consume", "sluice.audit", "--until-end", "--format", `%v\n`, "--brokers", s.kafka)
+		texts["file"], texts["topic"] = string(file[:bytes.LastIndexByte(file, '\n')+1]), topic
+		if !strings.Contains(texts["file"], `"topic:sluice.audit"`) {
+			return errors.New("the file lacks the last command")
 		}
+		return errors.Join(missing(t, texts["file"], want), missing(t, texts["topic"], want))
+	})
+	for name, text := range texts {
 		for _, secret := range []string{operator, producer, adminToken, planted} {
 			if strings.Contains(text, secret) {
 				t.Errorf("the %s has the secret %s: %s", name, secret, text)

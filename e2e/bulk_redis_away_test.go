@@ -89,15 +89,8 @@ func TestBulkRedisLeasesOfAStoppedServer(t *testing.T) {
 	first.call("POST", "/v1/actions", `{"id":"a","tenant":"shop","type":"remote","aggregate":["count","sum:n"]}`, http.StatusCreated, nil)
 	second.upload("a", ndjson, "{\"n\":1}\n{\"n\":10}\n", 0)
 	first.call("POST", "/v1/actions/a/seal", `{"total":2}`, http.StatusOK, nil)
-	take := func(s *server, leaseFor time.Duration) (job lease) {
-		until.True(t, "a job is leased", func() bool {
-			jobs := s.lease(fmt.Sprintf(`{"types":["remote"],"max":1,"wait_ms":1000,"lease_ms":%d}`, leaseFor.Milliseconds()))
-			if len(jobs) == 1 {
-				job = jobs[0]
-			}
-			return len(jobs) == 1
-		})
-		return job
+	take := func(s *server, leaseFor time.Duration) lease {
+		return s.await("remote", 1, fmt.Sprintf(`,"lease_ms":%d`, leaseFor.Milliseconds()))[0]
 	}
 	held := []lease{take(first, 10*time.Minute), take(first, 3*time.Second)}
 	first.hang()
@@ -138,11 +131,7 @@ func storeRequests(s *server) []storeRequest {
 	s.call("POST", "/v1/actions", `{"id":"held","tenant":"shop","type":"held"}`, http.StatusCreated, nil)
 	s.upload("held", ndjson, "{}\n", 0)
 	s.call("POST", "/v1/actions/held/seal", `{"total":1}`, http.StatusOK, nil)
-	var held []lease
-	until.True(s.t, "a job is leased", func() bool {
-		held = s.lease(`{"types":["held"],"wait_ms":1000,"lease_ms":3600000}`)
-		return len(held) == 1
-	})
+	held := s.await("held", 1, `,"lease_ms":3600000`)
 	return []storeRequest{
 		{"POST", "/v1/actions", object, `{"id":"new","tenant":"shop","type":"echo"}`},
 		{"GET", "/v1/actions", "", ""},

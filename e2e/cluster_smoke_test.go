@@ -22,7 +22,8 @@ type nodes struct {
 	peers []string
 }
 
-// startNodes starts a cluster on this machine.
+// startNodes starts a cluster on this machine, and waits until each node knows all: a node that is
+// ready may not be known to the others yet.
 func startNodes(t *testing.T, count int) *nodes {
 	t.Helper()
 	c := &nodes{t: t, peers: ports.Addrs(t, count)}
@@ -34,6 +35,9 @@ func startNodes(t *testing.T, count int) *nodes {
 	}
 	for _, node := range c.all {
 		node.awaitReady()
+	}
+	for _, node := range c.all {
+		c.settle(node, count)
 	}
 	return c
 }

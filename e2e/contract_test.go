@@ -122,6 +122,8 @@ type lease struct {
 	Lease   string          `json:"lease"`
 	Attempt int             `json:"attempt"`
 	Payload json.RawMessage `json:"payload"`
+	// Traceparent is where the job is in its trace.
+	Traceparent string `json:"traceparent"`
 }
 
 func (s *server) lease(body string) []lease {
@@ -129,6 +131,16 @@ func (s *server) lease(body string) []lease {
 	var leased struct{ Jobs []lease }
 	s.call("POST", "/v1/leases", body, http.StatusOK, &leased)
 	return leased.Jobs
+}
+
+// await leases the jobs of a type that come next, at most as many; rest is what the request has besides.
+func (s *server) await(kind string, most int, rest string) (jobs []lease) {
+	s.t.Helper()
+	until.True(s.t, "jobs of "+kind+" are leased", func() bool {
+		jobs = s.lease(fmt.Sprintf(`{"types":[%q],"max":%d,"wait_ms":5000%s}`, kind, most, rest))
+		return len(jobs) > 0
+	})
+	return jobs
 }
 
 // ack settles one lease and returns the verdict.
@@ -154,7 +166,7 @@ func TestContractLeases(t *testing.T) {
 	s.upload("a", ndjson, "{\"to\":\"x\"}\n{\"to\":\"y\"}\n", 0)
 	s.call("POST", "/v1/actions/a/seal", `{"total":2}`, http.StatusOK, nil)
 
-	jobs := s.lease(`{"types":["mail"],"max":1,"wait_ms":5000}`)
+	jobs := s.await("mail", 1, "")
 	if len(jobs) != 1 || jobs[0].ID != "a-0" || jobs[0].Attempt != 1 || string(jobs[0].Payload) != `{"to":"x"}` {
 		t.Fatalf("leased %+v, want a-0", jobs)
 	}
@@ -170,12 +182,12 @@ func TestContractLeases(t *testing.T) {
 		t.Errorf("ack of nonsense: %s, want unknown", got)
 	}
 
-	jobs = s.lease(`{"types":["mail"],"max":5,"wait_ms":5000,"lease_ms":1000}`)
+	jobs = s.await("mail", 5, `,"lease_ms":1000`)
 	if len(jobs) != 1 {
 		t.Fatalf("leased %+v, want one job", jobs)
 	}
 	late := jobs[0].Lease
-	jobs = s.lease(`{"types":["mail"],"max":5,"wait_ms":10000}`)
+	jobs = s.await("mail", 5, "")
 	if len(jobs) != 1 || jobs[0].Attempt != 2 {
 		t.Fatalf("leased %+v after the lease expired, want attempt 2", jobs)
 	}
@@ -185,7 +197,7 @@ func TestContractLeases(t *testing.T) {
 	if got := s.ack(jobs[0].Lease, `"status":"throttled","retry_after_ms":1`); got != "accepted" {
 		t.Errorf("throttled: %s, want accepted", got)
 	}
-	jobs = s.lease(`{"types":["mail"],"max":5,"wait_ms":10000}`)
+	jobs = s.await("mail", 5, "")
 	if len(jobs) != 1 || jobs[0].Attempt != 2 {
 		t.Fatalf("leased %+v after a throttle, want attempt 2 again", jobs)
 	}
@@ -209,7 +221,7 @@ func (s *server) checkDeadLetter() {
 	if err != nil || a.status/100 != 2 || a.json(&again) != nil {
 		s.t.Fatalf("replay: %d %s %v", a.status, a.body, err)
 	}
-	jobs := s.lease(`{"types":["mail"],"max":5,"wait_ms":5000}`)
+	jobs := s.await("mail", 5, "")
 	if len(jobs) != 1 || jobs[0].Action != again.ID || string(jobs[0].Payload) != `{"to":"y"}` {
 		s.t.Fatalf("leased %+v after the replay, want the job of %s", jobs, again.ID)
 	}

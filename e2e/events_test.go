@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -38,15 +37,7 @@ func readTopic(t *testing.T, brokers, name string) []*kgo.Record {
 	})
 	want := int64(0)
 	ends.Each(func(end kadm.ListedOffset) { want += end.Offset })
-	var records []*kgo.Record
-	for int64(len(records)) < want {
-		fetches := client.PollFetches(ctx)
-		if err := errors.Join(fetches.Err0(), ctx.Err()); err != nil {
-			t.Fatalf("%d of %d records of %s: %v", len(records), want, name, err)
-		}
-		records = append(records, fetches.Records()...)
-	}
-	return records
+	return pollAtLeast(t, client, int(want))
 }
 
 // The server is killed repeatedly while actions run, half of which request events of their jobs. At

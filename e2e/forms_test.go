@@ -37,11 +37,7 @@ func onNodes(t *testing.T, test func(t *testing.T, s *server)) {
 			t.Run("3 nodes", func(t *testing.T) {
 				oneCluster.Lock()
 				defer oneCluster.Unlock()
-				cluster := startNodes(t, 3)
-				for _, node := range cluster.all {
-					cluster.settle(node, 3) // until then, clients may see fewer nodes
-				}
-				test(t, cluster.all[0])
+				test(t, startNodes(t, 3).all[0])
 			})
 		default:
 			t.Fatalf("SLUICE_NODES: %q: want 1, 3 or 1,3", forms)

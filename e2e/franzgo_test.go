@@ -69,7 +69,17 @@ func numbered(topic string, partition int32, from, to int, headers ...kgo.Record
 }
 
 // poll returns the next count records, and fails if more arrive at once.
-func poll(t *testing.T, client *kgo.Client, count int) (records []*kgo.Record) {
+func poll(t *testing.T, client *kgo.Client, count int) []*kgo.Record {
+	t.Helper()
+	records := pollAtLeast(t, client, count)
+	if len(records) > count {
+		t.Fatalf("%d records, want %d", len(records), count)
+	}
+	return records
+}
+
+// pollAtLeast returns the next count records, and those that arrive with them.
+func pollAtLeast(t *testing.T, client *kgo.Client, count int) (records []*kgo.Record) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -85,9 +95,6 @@ func poll(t *testing.T, client *kgo.Client, count int) (records []*kgo.Record) {
 			t.Fatalf("after %d of %d records: %v, %v", len(records), count, last, ctx.Err())
 		}
 		records = append(records, fetches.Records()...)
-	}
-	if len(records) > count {
-		t.Fatalf("%d records, want %d", len(records), count)
 	}
 	return records
 }

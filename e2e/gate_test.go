@@ -7,14 +7,19 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sluice-project/sluice/internal/testkit/ports"
+	"github.com/sluice-project/sluice/internal/testkit/puzzle"
 	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
@@ -139,6 +144,40 @@ func TestGate(t *testing.T) {
 	}
 }
 
+// A gate that asks for work lets in a browser that has done it, and nobody else: a place of the API
+// is not enough.
+func TestGateAsksForWork(t *testing.T) {
+	t.Parallel()
+	s, front := newGate(t, shop(t).URL, "--capacity", "1", "--challenge-provider", "proof_of_work", "--challenge-min-bits", "12")
+	s.start()
+	p := newPerson(t, front)
+	page := p.get("/cart", "text/html")
+	found := regexp.MustCompile(`name="sluice-puzzle" value="([^"]+)" data-bits="12"`).FindStringSubmatch(string(page.body))
+	if page.status != http.StatusForbidden || found == nil {
+		t.Fatalf("the page has no puzzle: %d %s", page.status, page.body)
+	}
+	form := url.Values{"to": {"/cart"}, "sluice-puzzle": {found[1]}, "sluice-proof": {puzzle.Solve(found[1], 12)}}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, front+"/.sluice/shop/enter", strings.NewReader(form.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	if a := p.do(request); a.status != http.StatusOK || string(a.body) != "the shop has /cart, with a pass: true" {
+		t.Errorf("after the work there is %d %s", a.status, a.body)
+	}
+	other := newPerson(t, front)
+	place := s.enter("shop", "", http.StatusCreated)
+	request, err = http.NewRequestWithContext(t.Context(), http.MethodGet, front+"/", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Cookie", "sluice_ticket_shop="+place.Ticket)
+	request.Header.Set("Accept", "text/html")
+	if a := other.do(request); a.status != http.StatusForbidden || !strings.Contains(string(a.body), `data-kind="proof"`) {
+		t.Errorf("a place of the API: %d %s", a.status, a.body)
+	}
+}
+
 // A gate that finds the capacity begins with the least that is set, and lets in all who wait while the
 // upstream does not become slower. It takes its time, beside which that of a busy machine is short.
 func TestGateFindsTheCapacity(t *testing.T) {
@@ -152,13 +191,19 @@ func TestGateFindsTheCapacity(t *testing.T) {
 	s, front := newGate(t, upstream.URL, "--capacity", "auto", "--auto-min", "2", "--claim-window", "1m")
 	s.start()
 	var people []*person
-	inside := func() (n int) {
+	// All come at once: the capacity rises by a tenth in a second.
+	inside := func() int {
+		var all sync.WaitGroup
+		var n atomic.Int64
 		for _, p := range people {
-			if p.inShop("/") {
-				n++
-			}
+			all.Go(func() {
+				if p.inShop("/") {
+					n.Add(1)
+				}
+			})
 		}
-		return n
+		all.Wait()
+		return int(n.Load())
 	}
 	for range 8 {
 		people = append(people, newPerson(t, front))
@@ -362,24 +407,37 @@ func TestRoomCommands(t *testing.T) {
 func TestRoomLotteryCommand(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
+	for wait := 3 * time.Second; !s.lotteryOpensIn(fmt.Sprint("sale-", wait), wait); wait *= 2 {
+		t.Logf("the room opens before it is looked at: twice as late")
+	}
+}
+
+// lotteryOpensIn returns false if the room opened before its visitor could see the commitment.
+func (s *server) lotteryOpensIn(name string, wait time.Duration) (early bool) {
+	t := s.t
+	t.Helper()
 	at := []string{"--server", "http://" + s.addr}
-	opens := time.Now().Add(3 * time.Second).UTC().Format(time.RFC3339Nano)
-	if output, code := run(t, append([]string{"room", "create", "sale", "--capacity", "1", "--method", "lottery", "--opens-at", opens}, at...)...); code != 0 {
+	opens := time.Now().Add(wait)
+	if output, code := run(t, append([]string{"room", "create", name, "--capacity", "1", "--method", "lottery", "--opens-at", opens.UTC().Format(time.RFC3339Nano)}, at...)...); code != 0 {
 		t.Fatal(output)
 	}
-	v := s.enter("sale", "", http.StatusCreated)
-	before, code := run(t, append([]string{"room", "lottery", "sale"}, at...)...)
+	v := s.enter(name, "", http.StatusCreated)
+	before, code := run(t, append([]string{"room", "lottery", name}, at...)...)
 	lines := strings.Fields(before)
 	if code != 0 || len(lines) < 2 || !strings.Contains(before, "shown when the room opens") {
+		if time.Now().After(opens) {
+			return false
+		}
 		t.Fatalf("before the opening: %d %s", code, before)
 	}
 	commitment := lines[1]
 	until.True(t, "the seed is shown and verified", func() bool {
-		output, code := run(t, append([]string{"room", "lottery", "sale", "--commitment", commitment, "--ticket", v.Ticket}, at...)...)
+		output, code := run(t, append([]string{"room", "lottery", name, "--commitment", commitment, "--ticket", v.Ticket}, at...)...)
 		return code == 0 && strings.Contains(output, "verified") && strings.Contains(output, "draw")
 	})
 	wrong := strings.Repeat("0", len(commitment))
-	if output, code := run(t, append([]string{"room", "lottery", "sale", "--commitment", wrong}, at...)...); code != 1 || !strings.Contains(output, "not the one of this commitment") {
+	if output, code := run(t, append([]string{"room", "lottery", name, "--commitment", wrong}, at...)...); code != 1 || !strings.Contains(output, "not the one of this commitment") {
 		t.Errorf("another commitment: %d %s", code, output)
 	}
+	return true
 }

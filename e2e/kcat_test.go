@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -33,12 +34,16 @@ type kcatRecord struct {
 	Payload   *string
 }
 
+// kcatWaits makes kcat wait for the topics' leaders for longer than the 5 s of its own, which a busy machine
+// may take. It waits as long for a server that refuses it, unless it produces.
+var kcatWaits = []string{"-m", strconv.Itoa(int(patience.Seconds()))}
+
 // kcat runs kcat with an input, and returns its output.
 func (s *server) kcat(t *testing.T, input string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	command := exec.CommandContext(ctx, "kcat", append([]string{"-b", strings.Join(s.seeds(), ","), "-q"}, args...)...)
+	command := exec.CommandContext(ctx, "kcat", slices.Concat([]string{"-b", strings.Join(s.seeds(), ","), "-q"}, kcatWaits, args)...)
 	command.Stdin = strings.NewReader(input)
 	var out, errs bytes.Buffer
 	command.Stdout, command.Stderr = &out, &errs

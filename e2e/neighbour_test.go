@@ -151,6 +151,7 @@ func TestFewFiles(t *testing.T) {
 	if got := poll(t, reader, 410); len(got) != 410 {
 		t.Errorf("%d records, want 410", len(got))
 	}
+	s.kill() // only then is its log complete
 	if strings.Contains(s.log.String(), "too many open files") {
 		t.Error("the process ran out of files")
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,7 +26,7 @@ func TestKcatOverTLS(t *testing.T) {
 	run := func(input string, args ...string) (string, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		command := exec.CommandContext(ctx, "kcat", append([]string{"-b", s.kafka, "-q", "-m", "5"}, args...)...)
+		command := exec.CommandContext(ctx, "kcat", slices.Concat([]string{"-b", s.kafka, "-q"}, kcatWaits, args)...)
 		command.Stdin = strings.NewReader(input)
 		out, err := command.Output()
 		return string(out), errors.Join(err, ctx.Err())
@@ -37,7 +38,7 @@ func TestKcatOverTLS(t *testing.T) {
 	if out, err := run("", append(known, "-C", "-t", "greetings", "-o", "beginning", "-c", "1")...); err != nil || out != "hello\n" {
 		t.Errorf("%v, %q", err, out)
 	}
-	if out, err := run("", append(anonymous, "-L")...); err == nil {
+	if out, err := run("hello\n", append(anonymous, "-P", "-t", "greetings")...); err == nil {
 		t.Errorf("without a certificate: %q", out)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,10 +27,10 @@ func TestKcatWithTokens(t *testing.T) {
 	command := func(mechanism, password string, args ...string) *exec.Cmd {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		t.Cleanup(cancel)
-		return exec.CommandContext(ctx, "kcat", append([]string{
-			"-b", s.kafka, "-m", "5", "-X", "security.protocol=sasl_ssl", "-X", "ssl.ca.location=" + s.ca,
+		return exec.CommandContext(ctx, "kcat", slices.Concat([]string{
+			"-b", s.kafka, "-X", "security.protocol=sasl_ssl", "-X", "ssl.ca.location=" + s.ca,
 			"-X", "sasl.mechanism=" + mechanism, "-X", "sasl.username=till", "-X", "sasl.password=" + password,
-		}, args...)...)
+		}, kcatWaits, args)...)
 	}
 	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
 		produce := command(mechanism, secret, "-P", "-t", "orders")
@@ -47,7 +48,9 @@ func TestKcatWithTokens(t *testing.T) {
 			t.Errorf("%s: a topic without a right: %v, %s", mechanism, err, out)
 		}
 	}
-	if out, err := command("SCRAM-SHA-256", "wrong", "-L").CombinedOutput(); err == nil || !strings.Contains(string(out), "SASL authentication error: unknown name or wrong secret") {
+	refused := command("SCRAM-SHA-256", "wrong", "-P", "-t", "orders")
+	refused.Stdin = strings.NewReader("wrong\n")
+	if out, err := refused.CombinedOutput(); err == nil || !strings.Contains(string(out), "SASL authentication error: unknown name or wrong secret") {
 		t.Errorf("with a wrong password: %v, %s", err, out)
 	}
 	waits := command("SCRAM-SHA-256", secret, "-G", "till-1", "orders", "-u", "-X", "auto.offset.reset=earliest")

@@ -16,8 +16,9 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // connect returns a client that retries its broker often while that is away, and does not mistake a
@@ -54,19 +55,13 @@ func (s *server) topicEnds(name string) map[int32]int64 {
 	s.t.Helper()
 	admin := kadm.NewClient(s.connect())
 	var listed kadm.ListedOffsets
-	ask := func() (err error) {
+	until.Succeeds(s.t, "the ends of "+name+" are listed", func() (err error) { // during an election no leader answers
 		listed, err = admin.ListEndOffsets(s.t.Context(), name)
-		return errors.Join(err, listed.Error())
-	}
-	err := ask()
-	// During an election no leader answers.
-	for tries := 0; errors.Is(err, kerr.LeaderNotAvailable) && tries < 100; tries++ {
-		<-time.After(100 * time.Millisecond)
-		err = ask()
-	}
-	if err != nil {
-		s.t.Fatalf("list the ends of %s: %v", name, err)
-	}
+		if err = errors.Join(err, listed.Error()); err != nil && !awayOrLoading(err) {
+			s.t.Fatalf("list the ends of %s: %v", name, err)
+		}
+		return err
+	})
 	ends := map[int32]int64{}
 	listed.Each(func(o kadm.ListedOffset) { ends[o.Partition] = o.Offset })
 	return ends
@@ -92,7 +87,7 @@ func (s *server) readTopic(name string, most time.Duration, each func(*kgo.Recor
 	defer cancel()
 	for len(next) > 0 {
 		fetches := client.PollFetches(ctx)
-		if err := fetches.Err(); err != nil {
+		if err := fetches.Err(); err != nil && (ctx.Err() != nil || !awayOrLoading(err)) {
 			s.t.Fatalf("read %s, at %v of %v: %v", name, next, ends, err)
 		}
 		fetches.EachRecord(func(r *kgo.Record) {

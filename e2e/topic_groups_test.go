@@ -86,7 +86,7 @@ func TestTopicGroupStaticMembers(t *testing.T) {
 	s.start()
 	// A returning leader requests a rebalance unless it would assign the same; a range assignment
 	// depends only on the names of the members.
-	c := newCrew(s, 6, kgo.Balancers(kgo.RangeBalancer()), kgo.SessionTimeout(30*time.Second), tellIfFailed(t))
+	c := newCrew(s, 6, kgo.Balancers(kgo.RangeBalancer()), kgo.SessionTimeout(until.Limit), tellIfFailed(t))
 	for i := range 3 {
 		c.addStatic(fmt.Sprint("till-", i))
 	}

@@ -70,7 +70,8 @@ func (o *committedOffsets) watch(ctx context.Context) {
 // awayOrLoading reports whether an error means only that the broker cannot answer now.
 func awayOrLoading(err error) bool {
 	var told *kerr.Error
-	return !errors.As(err, &told) || told.Retriable
+	var lost *kgo.ErrDataLoss
+	return !errors.As(err, &lost) && (!errors.As(err, &told) || told.Retriable)
 }
 
 func (o *committedOffsets) compare(floors map[string]map[int32]int64, fetched kadm.OffsetResponses) {

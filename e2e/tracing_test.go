@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"encoding/hex"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -97,14 +96,8 @@ func TestACollectorGetsTheTraceOfAnAction(t *testing.T) {
 	until.True(t, "the seal is at the collector", c.has("create remote > POST /v1/actions/{id}/seal"))
 	s.kill()
 	s.start()
-	var leased struct {
-		Jobs []struct{ Lease, Traceparent string }
-	}
-	s.call("POST", "/v1/leases", `{"types":["remote"],"wait_ms":20000}`, http.StatusOK, &leased)
-	if len(leased.Jobs) != 1 {
-		t.Fatalf("leased %+v", leased)
-	}
-	s.call("POST", "/v1/leases/ack", fmt.Sprintf(`{"outcomes":[{"lease":%q,"status":"succeeded"}]}`, leased.Jobs[0].Lease), http.StatusOK, nil)
+	leased := s.await("remote", 1, "")[0]
+	s.ack(leased.Lease, `"status":"succeeded"`)
 	s.finish("a")
 	s.terminate()
 	lines, traces := c.lines()
@@ -120,8 +113,8 @@ func TestACollectorGetsTheTraceOfAnAction(t *testing.T) {
 	}; !slices.Equal(lines, want) {
 		t.Errorf("the collector has\n  %s\nwant\n  %s", strings.Join(lines, "\n  "), strings.Join(want, "\n  "))
 	}
-	if len(traces) != 1 || !strings.HasPrefix(leased.Jobs[0].Traceparent, "00-"+traces[0]+"-") {
-		t.Errorf("the collector has the traces %v, and the worker %s; want the same one", traces, leased.Jobs[0].Traceparent)
+	if len(traces) != 1 || !strings.HasPrefix(leased.Traceparent, "00-"+traces[0]+"-") {
+		t.Errorf("the collector has the traces %v, and the worker %s; want the same one", traces, leased.Traceparent)
 	}
 }
 

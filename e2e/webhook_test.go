@@ -110,7 +110,7 @@ func TestWebhooksAreSigned(t *testing.T) {
 	if a := deliver(changed); a.Succeeded != 2 {
 		t.Errorf("with the new secret: %+v", a)
 	}
-	s.kill() // Only then is its log complete.
+	s.kill() // only then is its log complete
 	if log := s.log.String(); strings.Contains(log, before) || strings.Contains(log, after) {
 		t.Error("the log shows a secret")
 	}

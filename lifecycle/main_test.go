@@ -3,7 +3,7 @@ package lifecycle_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/sluice-project/sluice/internal/testkit/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }

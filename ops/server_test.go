@@ -11,12 +11,12 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
 
+	"github.com/sluice-project/sluice/internal/testkit/leaks"
 	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 

@@ -19,6 +19,8 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	traces "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/sluice-project/sluice/internal/testkit/ports"
 )
 
 // fakeExporter takes spans as it is told to.
@@ -200,9 +202,7 @@ func TestWhatACollectorGets(t *testing.T) {
 
 // Nobody listens there: it is no error to start, nor to stop.
 func TestACollectorThatIsAway(t *testing.T) {
-	server := httptest.NewServer(http.NotFoundHandler())
-	server.Close()
-	tracing, err := NewTracing(t.Context(), TracingOptions{Endpoint: server.URL + "/v1/traces", SampleRatio: 1, Logger: quiet()})
+	tracing, err := NewTracing(t.Context(), TracingOptions{Endpoint: "http://" + ports.Addrs(t, 1)[0] + "/v1/traces", SampleRatio: 1, Logger: quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}

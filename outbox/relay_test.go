@@ -34,7 +34,10 @@ func TestOutbox(t *testing.T) {
 		{"the relay stalls while the server or the database is away, says so once, and goes on", testOutages},
 		{"SIGTERM ends a relay without an error", testEnd},
 	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, s) })
+		t.Run(test.name, func(t *testing.T) {
+			test.run(t, s)
+			s.awaitEmpty(t) // or another relay gets the rows in the next test
+		})
 	}
 }
 
@@ -162,6 +165,7 @@ func testOutages(t *testing.T, s *stack) {
 		away.of.start()
 		until.True(t, "the relay goes on", func() bool { return s.logged(t, "the outbox goes on") == ends+i+1 })
 	}
+	s.awaitDatabase(t)
 	s.awaitJob(t, "server")
 	if n := s.logged(t, "the outbox stalls"); n != stalls+2 {
 		t.Errorf("the relay has logged %d stalls, want one for each outage: 2", n-stalls)

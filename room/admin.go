@@ -160,16 +160,31 @@ func (e *Engine) changeExisting(ctx context.Context, name string, f func(*Room))
 
 // Pause lets nobody in until Resume; visitors may come and wait.
 func (e *Engine) Pause(ctx context.Context, name string) (View, error) {
-	return e.setPaused(ctx, name, true)
+	return e.changeState(ctx, name, func(r *Room) { r.Paused = true })
 }
 
-// Resume ends a Pause.
+// SoldOut closes a room until Resume, because there is nothing left: waiting visitors and
+// newcomers are told so, and those who are inside or called stay. It is idempotent.
+func (e *Engine) SoldOut(ctx context.Context, name string) (View, error) {
+	now, err := e.store.Now(ctx)
+	if err != nil {
+		return View{}, err
+	}
+	return e.changeState(ctx, name, func(r *Room) {
+		if r.SoldOutAt.IsZero() {
+			r.SoldOutAt = now.UTC().Truncate(time.Millisecond)
+		}
+	})
+}
+
+// Resume ends a Pause, and opens a room that was SoldOut: visitors who have kept their tickets
+// in the meantime wait on, for as long as their places are kept.
 func (e *Engine) Resume(ctx context.Context, name string) (View, error) {
-	return e.setPaused(ctx, name, false)
+	return e.changeState(ctx, name, func(r *Room) { r.Paused, r.SoldOutAt = false, time.Time{} })
 }
 
-func (e *Engine) setPaused(ctx context.Context, name string, paused bool) (View, error) {
-	r, err := e.changeExisting(ctx, name, func(r *Room) { r.Paused = paused })
+func (e *Engine) changeState(ctx context.Context, name string, change func(*Room)) (View, error) {
+	r, err := e.changeExisting(ctx, name, change)
 	if err != nil {
 		return View{}, err
 	}

@@ -35,6 +35,7 @@ type Engine struct {
 	catalog *catalog
 	keys    *keyHolder
 	joins   *joinLimiter
+	solved  *solvedPuzzles
 	// sweeper is the ownership of sweeping the rooms. Engines with a publisher have one, and those
 	// without have another.
 	sweeper *ownership
@@ -70,7 +71,7 @@ func New(store Store, config Config, options ...Option) (*Engine, error) {
 	e := &Engine{
 		store: store, config: config, log: slog.Default(), id: rand.Text(), begun: time.Now(),
 		group: lifecycle.NewGroup(context.Background()), clock: new(storeClock),
-		keys: newKeyHolder(store), joins: newJoinLimiter(maxClients),
+		keys: newKeyHolder(store), joins: newJoinLimiter(maxClients), solved: newSolvedPuzzles(maxSolved),
 		expirations: make(chan struct{}, maxExpirations),
 	}
 	for _, option := range options {

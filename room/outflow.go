@@ -26,9 +26,10 @@ const (
 type Flow struct {
 	// Over is how long the line was watched; 0: nothing is known yet.
 	Over time.Duration
-	// Called counts calls, NoShows the called visitors who did not claim, and Departed
-	// those who left the line otherwise. Inside is the increase of the visitors inside.
-	Called, NoShows, Departed, Inside int64
+	// Entered counts the visitors who joined, Called counts calls, NoShows the called
+	// visitors who did not claim, and Departed those who left the line otherwise. Inside is
+	// the increase of the visitors inside.
+	Entered, Called, NoShows, Departed, Inside int64
 }
 
 // PerSecond returns how many visitors are let in per second. It is not known until the
@@ -82,8 +83,9 @@ func (o *outflow) since(begin time.Time) Flow {
 	}
 	first, last := o.samples[from], o.newest
 	return Flow{
-		Over:   last.Now.Sub(first.Now),
-		Called: last.Admitted - first.Admitted, NoShows: last.NoShows - first.NoShows,
+		Over:    last.Now.Sub(first.Now),
+		Entered: last.Entered - first.Entered,
+		Called:  last.Admitted - first.Admitted, NoShows: last.NoShows - first.NoShows,
 		Departed: last.Departed - first.Departed, Inside: last.Inside - first.Inside,
 	}
 }

@@ -10,6 +10,9 @@ type Room struct {
 	Settings Settings `json:"settings"`
 	// Paused rooms let nobody in; visitors may still come and wait.
 	Paused bool `json:"paused,omitempty"`
+	// SoldOutAt is when the room was said to be sold out; zero: it is not. It has closed then,
+	// as at EndsAt.
+	SoldOutAt time.Time `json:"sold_out_at,omitzero"`
 	// Epoch is raised when all passes are revoked: earlier passes are void.
 	Epoch int64 `json:"epoch"`
 	// Generation is random, and differs from that of an earlier room of the same name:
@@ -77,14 +80,19 @@ const (
 	Paused Phase = "paused"
 	// Closed: before PrequeueFrom, or after EndsAt.
 	Closed Phase = "closed"
+	// AllSold: closed since there is nothing left.
+	AllSold Phase = "sold_out"
 )
 
 // PhaseOf returns what a room does now, from its settings, as by At, and the counts of its
 // visitors.
 func PhaseOf(r *Room, status *Status, now time.Time) Phase {
 	s := &r.Settings
+	over := whyClosed(r, now)
 	switch {
-	case now.Before(s.PrequeueFrom) || ended(r, now):
+	case over == SoldOut:
+		return AllSold
+	case now.Before(s.PrequeueFrom) || over != "":
 		return Closed
 	case r.Paused:
 		return Paused
@@ -98,11 +106,27 @@ func PhaseOf(r *Room, status *Status, now time.Time) Phase {
 	return Open
 }
 
-// ended reports whether the room has closed, where events repeat until the pre-queue of the
-// next one.
-func ended(r *Room, now time.Time) bool {
-	s := &r.Settings
-	return !s.EndsAt.IsZero() && !now.Before(s.EndsAt) || s.Repeats != "" && now.Before(s.PrequeueFrom)
+// closing returns when the room closes, and why: at EndsAt, or when it is sold out if that is
+// earlier. A zero time is never.
+func (r *Room) closing() (time.Time, Reason) {
+	ends, sold := r.Settings.EndsAt, r.SoldOutAt
+	if !sold.IsZero() && (ends.IsZero() || sold.Before(ends)) {
+		return sold, SoldOut
+	}
+	return ends, Ended
+}
+
+// whyClosed returns why the room has closed, where events repeat until the pre-queue of the next
+// one; "" if it has not.
+func whyClosed(r *Room, now time.Time) Reason {
+	at, why := r.closing()
+	switch {
+	case !at.IsZero() && !now.Before(at):
+		return why
+	case r.Settings.Repeats != "" && now.Before(r.Settings.PrequeueFrom):
+		return Ended
+	}
+	return ""
 }
 
 // View is a room as an operator sees it.

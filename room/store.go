@@ -3,6 +3,7 @@ package room
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -199,6 +200,8 @@ var (
 	ErrNotOpen = errors.New("the room is not open yet")
 	// ErrEnded: EndsAt has passed.
 	ErrEnded = errors.New("the room has closed")
+	// ErrSoldOut: the room has closed because there is nothing left. It is an ErrEnded.
+	ErrSoldOut = fmt.Errorf("%w: it is sold out", ErrEnded)
 	// ErrLineFull: MaxWaiting wait already.
 	ErrLineFull = errors.New("the line is full")
 	// ErrNotRenewable: the pass may not be renewed, or not again.

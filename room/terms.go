@@ -77,11 +77,12 @@ const tendLate = 200 * time.Millisecond
 // how many events may wait to be published.
 func terms(r *Room, now time.Time, events int64) Terms {
 	s := &r.Settings
+	closing, _ := r.closing()
 	t := Terms{
 		Room:     r.Name,
 		Revision: r.Revision,
-		From:     s.OpensAt, Until: s.EndsAt,
-		EnterFrom: s.PrequeueFrom, EnterUntil: s.EndsAt,
+		From:     s.OpensAt, Until: closing,
+		EnterFrom: s.PrequeueFrom, EnterUntil: closing,
 		MaxWaiting: s.MaxWaiting,
 		Claim:      s.ClaimWindow,
 		Abandon:    s.AbandonAfter,

@@ -79,6 +79,9 @@ const (
 	Revoked Reason = "revoked"
 	// Ended: the room has closed, with the visitor still waiting.
 	Ended Reason = "ended"
+	// SoldOut: the room has closed because there is nothing left, with the visitor still
+	// waiting.
+	SoldOut Reason = "sold_out"
 	// Forgotten: gone for longer than KeepGone, for any reason.
 	Forgotten Reason = "forgotten"
 )
@@ -139,6 +142,7 @@ var goneText = map[Reason]string{
 	Abandoned: "nobody asked for it for too long",
 	Revoked:   "it was revoked",
 	Ended:     "the room has closed",
+	SoldOut:   "the room is sold out",
 	Forgotten: "it is unknown, or was gone long ago",
 }
 

@@ -13,7 +13,8 @@ import (
 // if a slot is free: Enter claims it, unless the visit is Provisional; then the state is
 // Called, and the pass ends with the claim window. A wrong key is a *KeyError, a wrong token
 // ErrBadToken, a key without the token that it needs ErrNoToken, too many visitors from
-// one address a *LimitError; ErrUninvited, ErrNotOpen, ErrEnded and ErrLineFull are from the room.
+// one address a *LimitError; ErrUninvited, ErrNotOpen, ErrEnded, ErrSoldOut and
+// ErrLineFull are from the room.
 func (e *Engine) Enter(ctx context.Context, name string, v Visit) (answer Answer, err error) {
 	key, lane, err := e.whose(name, v)
 	if err != nil {
@@ -36,6 +37,9 @@ func (e *Engine) Enter(ctx context.Context, name string, v Visit) (answer Answer
 		ticket, arrival := arrive(op.room, v)
 		arrival.Lane = s.laneOf(lane)
 		place, err := e.store.Enter(ctx, op.terms, arrival)
+		if _, why := op.room.closing(); errors.Is(err, ErrEnded) && why == SoldOut {
+			return ErrSoldOut
+		}
 		if err != nil {
 			return err
 		}
@@ -252,8 +256,8 @@ func (e *Engine) answer(op *operation, ticket Ticket, place Place) (Answer, erro
 	switch {
 	case place.State == Gone:
 		return Answer{}, &GoneError{place.Reason, place.Number}
-	case place.State == Waiting && ended(op.room, place.Now):
-		return Answer{}, &GoneError{Ended, place.Number}
+	case place.State == Waiting && whyClosed(op.room, place.Now) != "":
+		return Answer{}, &GoneError{whyClosed(op.room, place.Now), place.Number}
 	case place.State == Inside:
 		if err := e.issuePass(op, &a, place, ticket.pass()); err != nil {
 			return Answer{}, err

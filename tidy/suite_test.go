@@ -30,6 +30,7 @@ type goTest struct {
 var (
 	tagOfImport = map[string]string{
 		module + "/internal/testkit/redistest": "redis",
+		module + "/internal/testkit/proxytest": "proxies",
 		module + "/e2e/cluster/netlab":         "cluster",
 	}
 	tagOfCommand = map[string]string{`"kcat"`: "kcat", `"nginx"`: "proxies", `"haproxy"`: "proxies", `"caddy"`: "proxies"}

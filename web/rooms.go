@@ -61,7 +61,7 @@ func (d *Dashboard) showRooms() {
 			return "", nil, err
 		}
 		page := roomPage{roomRow: r.room(&v), Facts: roomFacts(r.uiLanguage, &v), Manages: may(r.Context(), access.ManageRooms)}
-		if v.Room.Paused {
+		if v.Room.Paused || v.Phase == room.AllSold {
 			page.Acts = r.acts(page.Name, "resume_room")
 		} else {
 			page.Acts = r.acts(page.Name, "pause_room")
@@ -97,7 +97,7 @@ func (l *uiLanguage) room(v *room.View) roomRow {
 }
 
 func (l *uiLanguage) phase(p room.Phase) pill {
-	class := map[room.Phase]string{room.Open: "on", room.Queueing: "on", room.Paused: "warn"}[p]
+	class := map[room.Phase]string{room.Open: "on", room.Queueing: "on", room.Paused: "warn", room.AllSold: "warn"}[p]
 	return pill{class, l.word("phase.", string(p))}
 }
 

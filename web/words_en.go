@@ -219,6 +219,7 @@ var english = map[string]string{
 	"phase.queueing": "queueing",
 	"phase.paused":   "paused",
 	"phase.closed":   "closed",
+	"phase.sold_out": "sold out",
 
 	"act.change":        "Change",
 	"act.pause_room":    "Pause",

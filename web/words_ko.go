@@ -218,6 +218,7 @@ var korean = map[string]string{
 	"phase.queueing": "줄 있음",
 	"phase.paused":   "일시 중지",
 	"phase.closed":   "닫힘",
+	"phase.sold_out": "매진",
 
 	"act.change":        "변경",
 	"act.pause_room":    "일시 중지",

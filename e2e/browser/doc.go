@@ -6,6 +6,8 @@
 // JavaScript. The tests run in both languages, at the widths of a phone and a desktop; nothing may
 // be wider than the screen, and the browser must not report errors.
 //
+// The waiting page and an app with sluice.js also run behind nginx, HAProxy and Caddy, which ask the gate.
+//
 // The dashboard of package web is tested over the real binary with load: each page in each look, with
 // axe-core.
 //

@@ -2,8 +2,8 @@ package browser
 
 import (
 	"context"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/page"
@@ -32,7 +32,7 @@ func TestReleaseByCall(t *testing.T) {
 func TestReleaseWhenThePageIsLeft(t *testing.T) {
 	town, v := inside(t, "/thanks")
 	v.see("h1", "Thanks")
-	v.run(chromedp.Click(chromedp.CSS("#away")))
+	v.act(`location.href === "about:blank"`, chromedp.Click(chromedp.CSS("#away")))
 	town.counts(0, 0)
 }
 
@@ -40,11 +40,12 @@ func TestReleaseWhenThePageIsLeft(t *testing.T) {
 func TestReleaseWhenTheTabIsClosed(t *testing.T) {
 	town, v := inside(t, "/thanks")
 	v.see("h1", "Thanks")
-	// The answer never arrives.
-	closing, cancel := context.WithTimeout(v.ctx, time.Second)
-	defer cancel()
-	_ = chromedp.Do(closing, call(page.Close, cdp.Empty{}))
+	closing, cancel := context.WithCancel(v.ctx)
+	var asked sync.WaitGroup
+	asked.Go(func() { _ = chromedp.Do(closing, call(page.Close, cdp.Empty{})) }) // the answer never arrives
 	town.counts(0, 0)
+	cancel()
+	asked.Wait()
 }
 
 // The script alone releases nothing.

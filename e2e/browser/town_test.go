@@ -25,17 +25,23 @@ type town struct {
 	t      *testing.T
 	engine *room.Engine
 	url    string
+	// shopURL is the shop, around the gate.
+	shopURL string
 	// visits counts the pages served by the shop.
 	visits atomic.Int64
+	// orders counts the calls of the app that reached the shop.
+	orders atomic.Int64
 	// clerks are the tickets of the visitors who entered before the browser.
 	clerks []string
+	// challenge is that of the gates that serve opens.
+	challenge gate.Challenge
 	// noCookies removes the cookies, as a browser that refuses them does.
 	noCookies bool
 }
 
-// settings returns settings that let one visitor in and make pages poll often.
+// settings returns settings that let one visitor in, make pages poll often, and keep the place of who never asks.
 func settings() room.Settings {
-	return room.Settings{Mode: room.Teller, Capacity: 1, ClaimWindow: 4 * time.Second}
+	return room.Settings{Mode: room.Teller, Capacity: 1, ClaimWindow: 4 * time.Second, AbandonAfter: time.Hour}
 }
 
 // newTown opens a shop with the given number of visitors, inside and waiting.
@@ -88,6 +94,7 @@ func (town *town) serve(rooms gate.Rooms, hub gate.Streams, live bool) {
 	t.Helper()
 	behind := httptest.NewServer(town.shop())
 	t.Cleanup(behind.Close)
+	town.shopURL = behind.URL
 	upstream, err := url.Parse(behind.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +102,10 @@ func (town *town) serve(rooms gate.Rooms, hub gate.Streams, live bool) {
 	if !live {
 		hub = nil
 	}
-	g, err := gate.New(rooms, hub, gate.Options{Sites: []gate.Site{{Room: roomName, Brand: "Maple & Pine"}}, Logger: slog.New(slog.DiscardHandler)})
+	g, err := gate.New(rooms, hub, gate.Options{
+		Sites: []gate.Site{{Room: roomName, Brand: "Maple & Pine"}}, Challenge: town.challenge,
+		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,6 +141,18 @@ func (town *town) shop() http.Handler {
 	page("/", `<h1>Welcome to the shop</h1>`)
 	page("/thanks", `<h1>Thanks</h1><a id="away" href="about:blank">away</a>`+script+` data-release="pagehide"></script>`)
 	page("/button", `<h1>Button</h1>`+script+`></script>`)
+	page("/app", `<h1>App</h1><p id="place"></p><p id="answer"></p><script src="/.sluice/sluice.js"></script><script>
+const shop = sluice.room("`+roomName+`");
+const tell = (id, text) => { document.getElementById(id).textContent = text; };
+const waits = {onWait: (place) => tell("place", place.position)};
+function enter() { shop.enter(waits).then(() => tell("place", "inside"), (e) => tell("place", e.code + " " + e.reason)); }
+async function order(body) { const r = await shop.fetch("/order", {method: "POST", body}, waits); tell("answer", r.status + " " + await r.text()); }
+</script>`)
+	mux.HandleFunc("POST /order", func(w http.ResponseWriter, r *http.Request) {
+		town.orders.Add(1)
+		w.WriteHeader(http.StatusCreated)
+		_, _ = io.Copy(w, r.Body)
+	})
 	return mux
 }
 

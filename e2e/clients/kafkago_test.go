@@ -21,7 +21,7 @@ type kafkago struct{ addr string }
 func (k kafkago) client(t *testing.T) *kafka.Client {
 	transport := &kafka.Transport{MetadataTTL: 50 * time.Millisecond}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &kafka.Client{Addr: kafka.TCP(k.addr), Transport: transport}
+	return &kafka.Client{Addr: kafka.TCP(k.addr), Transport: transport, Timeout: patience}
 }
 
 // create creates a topic.
@@ -42,7 +42,7 @@ func (k kafkago) send(t *testing.T, topic string, codec kafka.Compression, messa
 	t.Helper()
 	writer := &kafka.Writer{
 		Addr: kafka.TCP(k.addr), Topic: topic, Compression: codec, RequiredAcks: kafka.RequireAll,
-		BatchTimeout: 10 * time.Millisecond, BatchSize: 1000,
+		BatchTimeout: 10 * time.Millisecond, BatchSize: 1000, MaxAttempts: 100,
 		Balancer: kafka.BalancerFunc(func(m kafka.Message, _ ...int) int { return m.Partition }),
 	}
 	defer writer.Close()

@@ -13,7 +13,7 @@ import (
 )
 
 // saramaConfig returns sarama's configuration for a version of Kafka, which decides the versions of
-// its requests.
+// its requests. It waits longer than by default for what takes a moment: topics, and their leaders.
 func saramaConfig(version sarama.KafkaVersion) *sarama.Config {
 	config := sarama.NewConfig()
 	config.Version = version
@@ -23,6 +23,8 @@ func saramaConfig(version sarama.KafkaVersion) *sarama.Config {
 	config.Consumer.Offsets.AutoCommit.Enable = false
 	config.Consumer.Group.Heartbeat.Interval = 100 * time.Millisecond
 	config.Consumer.MaxWaitTime = 100 * time.Millisecond
+	config.Admin.Timeout = 20 * time.Second
+	config.Metadata.Retry.Max, config.Producer.Retry.Max = 200, 200
 	return config
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -101,11 +102,11 @@ func contains(t *testing.T, what string, got, want map[string]any) {
 // stop ends a worker by SIGTERM while many jobs wait: it hands back what it has not begun, and
 // acknowledges the rest. So a second worker runs each of the others, and no job runs twice.
 func (l language) stop(t *testing.T, url string) {
-	const jobs = 100
+	const jobs = 400 // more than run while the test stands still for seconds
 	kind, id := "stop-"+l.name, "stop-"+l.name
 	call(t, "POST", url+"/v1/actions", `{"tenant":"sdk","id":"`+id+`","type":"`+kind+`"}`)
 	call(t, "POST", url+"/v1/actions/"+id+"/jobs", strings.Repeat("{}\n", jobs))
-	call(t, "POST", url+"/v1/actions/"+id+"/seal", `{"total":100}`)
+	call(t, "POST", url+"/v1/actions/"+id+"/seal", fmt.Sprintf(`{"total":%d}`, jobs))
 
 	runs := map[string]int{}
 	l.work(t, url, kind, runs, func() bool { return len(runs) >= 20 })

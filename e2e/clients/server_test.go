@@ -2,6 +2,7 @@ package clients
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -75,8 +77,8 @@ func startServer(t *testing.T) string {
 }
 
 // startNode starts one process. It returns a function that waits until the process is ready, and
-// the addresses for HTTP and for Kafka clients. A node of a cluster is ready when it also coordinates its share of
-// the groups: one that moves to it later would read again what it has not committed.
+// the addresses for HTTP and for Kafka clients. A node of a cluster is ready when it also knows the others, and
+// coordinates its share of the groups and no more: a group that moves later would read again what it has not committed.
 func startNode(t *testing.T, args ...string) (await func(), api, kafka string) {
 	t.Helper()
 	api, kafka = freeAddr(t), freeAddr(t)
@@ -99,8 +101,13 @@ func startNode(t *testing.T, args ...string) (await func(), api, kafka string) {
 	return func() {
 		t.Helper()
 		eventually(t, "the server is ready", func() bool { return ready("http://" + api + "/readyz") })
+		if len(args) == 0 || nodes() == 1 {
+			return
+		}
+		eventually(t, "the node knows all", func() bool { return strings.Count(get(t, "http://"+api+"/v1/cluster"), `"alive":true`) == nodes() })
 		eventually(t, "the node has its share of the groups", func() bool {
-			return nodes() == 1 || slotsOf(logged()) >= 32/nodes()
+			share := slotsOf(logged())
+			return share == 32/nodes() || share == 32/nodes()+1
 		})
 	}, api, kafka
 }
@@ -134,18 +141,21 @@ var nextPort = func() *atomic.Int64 {
 	return &next
 }()
 
-// freeAddr returns an address that nothing listens on.
+// freeAddr returns an address that nothing listens on. It connects, and does not listen itself: a
+// process that another test starts just then would have a copy of the listener for a moment.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	for tries := 0; ; tries++ {
 		addr := fmt.Sprintf("127.0.0.1:%d", firstPort+nextPort.Add(1)%portsCount)
-		listener, err := net.Listen("tcp", addr)
-		if err == nil {
-			listener.Close()
+		conn, err := net.DialTimeout("tcp", addr, time.Second)
+		if errors.Is(err, syscall.ECONNREFUSED) {
 			return addr
 		}
+		if err == nil {
+			conn.Close()
+		}
 		if tries == 1000 {
-			t.Fatal(err)
+			t.Fatalf("no free port: %v", err)
 		}
 	}
 }
@@ -165,10 +175,10 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// run runs a program that must succeed, and returns its output.
+// run runs a program that must succeed, and returns its output. The program bounds its own waits.
 func run(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
 	command := exec.CommandContext(ctx, name, args...)
 	command.Dir = dir

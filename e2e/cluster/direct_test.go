@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
@@ -70,6 +72,20 @@ func produceRequest(topic string, acks int16, value string) *kmsg.ProduceRequest
 
 // directly begins the records that are sent to the leader alone while it is well.
 const directly = "directly "
+
+// produceDirectly sends a record to the node that find returns, and others until one is
+// acknowledged, and returns its value.
+func produceDirectly(t *testing.T, acks int16, find func() *kgo.Broker) (value string) {
+	t.Helper()
+	tries := 0
+	until.Succeeds(t, "produce directly to the leader", func() error {
+		tries++
+		value = fmt.Sprintf("%swith acks %d, in try %d", directly, acks, tries)
+		code, err := produceOne(find(), acks, value)
+		return errors.Join(err, kerr.ErrorForCode(code))
+	})
+	return value
+}
 
 // checkAll reads the topic: it must have the acknowledged records in order, and no record that only
 // the former leader was sent.

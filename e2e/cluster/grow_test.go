@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -42,7 +43,9 @@ func TestGrow(t *testing.T) {
 	})
 	l.during("drain", func() {
 		for _, n := range c.nodes[3:] {
-			c.call(http.MethodPost, fmt.Sprintf("/v1/cluster/nodes/%d/drain", n.id))
+			eventually(t, until.Limit, fmt.Sprintf("node %d is drained", n.id), func() bool {
+				return c.try(http.MethodPost, fmt.Sprintf("/v1/cluster/nodes/%d/drain", n.id))
+			})
 		}
 		eventually(t, moveTime, "nodes 4 and 5 keep nothing", func() bool {
 			told := partitionsOf(t, l.admin, topicName)
@@ -79,15 +82,12 @@ func (l *load) place(on func(partition int32) []int32) {
 	for partition := range int32(l.partitions) {
 		assignment.Assign(topicName, partition, on(partition))
 	}
-	ctx, cancel := context.WithTimeout(l.t.Context(), 30*time.Second)
-	defer cancel()
-	altered, err := l.admin.AlterPartitionAssignments(ctx, assignment)
-	if err == nil {
-		err = altered.Error()
-	}
-	if err != nil {
-		l.t.Fatalf("reassign: %v", err)
-	}
+	until.Succeeds(l.t, "reassign", func() error {
+		ctx, cancel := context.WithTimeout(l.t.Context(), 30*time.Second)
+		defer cancel()
+		altered, err := l.admin.AlterPartitionAssignments(ctx, assignment)
+		return errors.Join(err, altered.Error())
+	})
 	placed := within(moveTime, func() bool {
 		told := partitionsOf(l.t, l.admin, topicName)
 		return len(told) == l.partitions && !slices.ContainsFunc(told, func(p kadm.PartitionDetail) bool {
@@ -117,14 +117,6 @@ func (c *cluster) expectNodes(admin *kadm.Client, ids ...int32) {
 	}
 	if !within(until.Limit, is) {
 		c.t.Fatalf("clients are told of the nodes %v, want %v", told, ids)
-	}
-}
-
-// call makes a request to the API of node 1, which must succeed.
-func (c *cluster) call(method, path string) {
-	c.t.Helper()
-	if !c.try(method, path) {
-		c.t.Fatalf("%s %s failed", method, path)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // The load runs on one node without a cluster, which is killed: so violations in the cluster tests
@@ -39,12 +40,11 @@ func TestProduceDirectly(t *testing.T) {
 	c := newCluster(t, layout{nodes: 1, alone: true})
 	c.newTopic(topicName, 1, 1)
 	direct := c.directTo(1)
+	var acknowledged []string
 	for _, acks := range []int16{-1, 1} {
-		if code, err := produceOne(direct, acks, "directly"); err != nil || code != 0 {
-			t.Errorf("acks=%d: code %d, %v", acks, code, err)
-		}
+		acknowledged = append(acknowledged, produceDirectly(t, acks, func() *kgo.Broker { return direct }))
 	}
-	checkAll(t, c, kadm.NewClient(c.connect()), "", []string{"directly", "directly"})
+	checkAll(t, c, kadm.NewClient(c.connect()), "", acknowledged)
 }
 
 // Changes of the topics of one node are linearizable.

@@ -3,6 +3,7 @@ package kill
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
 	"github.com/sluice-project/sluice/topic/filestore"
@@ -134,16 +136,12 @@ func (p *Program) Work() {
 // Until waits until the output is enough.
 func (p *Program) Until(enough func(lines []string) bool) {
 	p.t.Helper()
-	limit := time.After(time.Minute)
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
-	for !enough(p.Lines()) {
-		select {
-		case <-look.C:
-		case <-limit:
-			p.t.Fatalf("%v: after a minute it has printed %d lines", p.args, len(p.Lines()))
+	until.Succeeds(p.t, strings.Join(p.args, " "), func() error {
+		if lines := p.Lines(); !enough(lines) {
+			return fmt.Errorf("it has printed %d lines", len(lines))
 		}
-	}
+		return nil
+	})
 }
 
 // Lines returns the output of all runs.

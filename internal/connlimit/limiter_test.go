@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/sluice-project/sluice/internal/testkit/ports"
 )
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -98,10 +100,9 @@ func TestConnectionsInAll(t *testing.T) {
 	_ = (<-accepted[1]).Close()
 }
 
-// Where few files may be open, half of them are for the stores.
 // Connections that are opened for clients take places of the total.
 func TestConnectionsForClients(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", ports.Addrs(t, 1)[0]) // which nobody else takes once it is closed
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,6 +124,7 @@ func TestConnectionsForClients(t *testing.T) {
 	}
 }
 
+// Where few files may be open, half of them are for the stores.
 func TestDescriptorsForStores(t *testing.T) {
 	for files, want := range map[uint64]int{256: 128, 1024: 512, 8192: 4096, 65536: 61440, 1 << 60: 1<<30 - 4096} {
 		if got := connectionsOf(files); got != want {

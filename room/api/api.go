@@ -41,6 +41,7 @@ type Engine interface {
 	DeleteRoom(ctx context.Context, name string) error
 	ReportHealth(ctx context.Context, name string, utilization float64) (room.View, error)
 	Pause(ctx context.Context, name string) (room.View, error)
+	SoldOut(ctx context.Context, name string) (room.View, error)
 	Resume(ctx context.Context, name string) (room.View, error)
 	RevokeAll(ctx context.Context, name string) error
 	RevokeTicket(ctx context.Context, name, ticket string) error
@@ -138,7 +139,10 @@ func (s *server) registerRooms(p *edge.Part) {
 	}, within(s.putRoom))
 	edge.Handle[RoomPath, none](p, edge.Operation{ID: "delete-room", Route: "DELETE /v1/rooms/{room}", Summary: "Remove a room with all its visitors"}, within(s.deleteRoom))
 	edge.Handle[RoomPath, outRoom](p, edge.Operation{ID: "pause-room", Route: "POST /v1/rooms/{room}/pause", Summary: "Admit nobody; visitors may come and wait"}, within(about(s.engine.Pause)))
-	edge.Handle[RoomPath, outRoom](p, edge.Operation{ID: "resume-room", Route: "POST /v1/rooms/{room}/resume", Summary: "End a pause"}, within(about(s.engine.Resume)))
+	edge.Handle[RoomPath, outRoom](p, edge.Operation{ID: "resume-room", Route: "POST /v1/rooms/{room}/resume", Summary: "End a pause, or open a room that was sold out"}, within(about(s.engine.Resume)))
+	edge.Handle[RoomPath, outRoom](p, edge.Operation{
+		ID: "sold-out-room", Route: "POST /v1/rooms/{room}/sold-out", Summary: "Close until the room is resumed, because there is nothing left; visitors in the queue are told so",
+	}, within(about(s.engine.SoldOut)))
 	edge.Handle[inHealth, outRoom](p, edge.Operation{
 		ID: "report-health", Route: "PUT /v1/rooms/{room}/health", Summary: "Report how busy the upstream is, for a room whose capacity or batch is auto",
 	}, within(s.reportHealth))

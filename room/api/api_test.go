@@ -40,6 +40,7 @@ func TestOperations(t *testing.T) {
 		{"PUT", "/v1/rooms/shop", `{"mode":"teller","capacity":5}`, "PutRoom shop teller 5", 200, view + settings + "}"},
 		{"DELETE", "/v1/rooms/shop", "", "DeleteRoom shop", 204, ""},
 		{"POST", "/v1/rooms/shop/pause", "", "Pause shop", 200, view + settings + "}"},
+		{"POST", "/v1/rooms/shop/sold-out", "", "SoldOut shop", 200, view + settings + "}"},
 		{"POST", "/v1/rooms/shop/resume", "ignored", "Resume shop", 200, view + settings + "}"},
 		{"PUT", "/v1/rooms/shop/health", `{"utilization":0.5}`, "ReportHealth shop 0.5", 200, view + settings + "}"},
 		{"POST", "/v1/rooms/shop/revoke", "", "RevokeAll shop", 204, ""},
@@ -86,7 +87,7 @@ func TestDocument(t *testing.T) {
 			}
 		}
 	}
-	if len(doc.Paths) != 14 {
+	if len(doc.Paths) != 15 {
 		t.Errorf("%d paths", len(doc.Paths))
 	}
 }

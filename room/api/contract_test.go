@@ -119,6 +119,14 @@ func TestStoryOfATeller(t *testing.T) {
 			t.Errorf("%+v", view)
 		}
 		f.do(401, "GET", "/v1/rooms/shop/visitors/me", "", bearer, "Bearer "+first.Ticket+"x")
+		f.do(200, "POST", "/v1/rooms/shop/sold-out", "")
+		if a := f.do(410, "GET", "/v1/rooms/shop/visitors/me", "", bearer, "Bearer "+third.Ticket); a.problem.Reason != string(room.SoldOut) {
+			t.Error(a.problem)
+		}
+		if a := f.do(403, "POST", "/v1/rooms/shop/visitors", ""); a.problem.Code != api.CodeSoldOut || f.show().State != "sold_out" {
+			t.Error(a.problem)
+		}
+		f.do(200, "POST", "/v1/rooms/shop/resume", "")
 		f.do(200, "POST", "/v1/rooms/shop/pause", "")
 		f.do(204, "POST", "/v1/rooms/shop/revoke", `{"visitor":"bob"}`)
 		f.do(404, "POST", "/v1/rooms/shop/revoke", `{"visitor":"bob"}`)

@@ -73,6 +73,10 @@ func (f *fake) ReportHealth(_ context.Context, name string, utilization float64)
 	return f.view, f.call("ReportHealth", name, utilization)
 }
 
+func (f *fake) SoldOut(_ context.Context, name string) (room.View, error) {
+	return f.view, f.call("SoldOut", name)
+}
+
 func (f *fake) Pause(_ context.Context, name string) (room.View, error) {
 	return f.view, f.call("Pause", name)
 }

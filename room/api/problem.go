@@ -32,6 +32,8 @@ const (
 	CodeNotOpen = "not_open"
 	// CodeEnded: visitors may not come any more.
 	CodeEnded = "ended"
+	// CodeSoldOut: visitors may not come any more, because there is nothing left.
+	CodeSoldOut = "sold_out"
 	// CodeLineFull: the queue is at its maximum; retry after Retry-After.
 	CodeLineFull = "line_full"
 	// CodeTooManyJoins: too many visitors came from this address; see Retry-After.
@@ -122,6 +124,7 @@ var refusals = []struct {
 	{room.ErrUninvited, http.StatusForbidden, CodeUninvited, "", 0},
 	{room.ErrNoToken, http.StatusForbidden, CodeNoToken, ": send it in the header Sluice-Token, or leave the key out", 0},
 	{room.ErrNotOpen, http.StatusForbidden, CodeNotOpen, "", 0},
+	{room.ErrSoldOut, http.StatusForbidden, CodeSoldOut, "", 0},
 	{room.ErrEnded, http.StatusForbidden, CodeEnded, "", 0},
 	{room.ErrLineFull, http.StatusServiceUnavailable, CodeLineFull, ": try again later", retryLate},
 	{room.ErrNotRenewable, http.StatusConflict, CodeNotRenewable, "", 0},

@@ -17,7 +17,7 @@ import (
 type roomView struct {
 	Room  string     `json:"room"`
 	Mode  room.Mode  `json:"mode" enum:"teller,park"`
-	State room.Phase `json:"state" enum:"open,queueing,paused,closed"`
+	State room.Phase `json:"state" enum:"open,queueing,paused,closed,sold_out"`
 
 	Waiting       int64    `json:"waiting" doc:"Visitors in the queue that were not called."`
 	Inside        int64    `json:"inside" doc:"Visitors that are inside, or were called."`

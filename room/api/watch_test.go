@@ -64,38 +64,36 @@ func next(t *testing.T, in *bufio.Reader) string {
 }
 
 func TestWatch(t *testing.T) {
-	engine := newFake()
-	hub := startHub(t, engine)
-	server := httptest.NewServer(api.New(engine, hub, api.WithOrigins("https://shop.example")))
-	defer server.Close()
-	path := server.URL + "/v1/rooms/shop/visitors/me/watch"
+	const path = "/v1/rooms/shop/visitors/me/watch"
 	for _, test := range []struct {
-		url    string
+		path   string
 		header []string
 	}{
 		{path, []string{bearer, "Bearer t"}},
 		{path + "?ticket=t", nil},
 		{path + "?ticket=other", []string{bearer, "Bearer t"}},
 	} {
-		engine.mu.Lock()
-		engine.calls = nil
-		engine.mu.Unlock()
-		response := get(t, test.url, append(test.header, "Origin", "https://shop.example")...)
-		if response.status != 200 || response.header.Get("Content-Type") != "text/event-stream" || response.header.Get("Access-Control-Allow-Origin") != "https://shop.example" {
-			t.Fatal(response)
-		}
-		text, err := engine.answer.MarshalJSON()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, want := next(t, response.body), "id: 1\ndata: "+string(text)+"\n"; got != want {
-			t.Errorf("got  %q\nwant %q", got, want)
-		}
-		engine.mu.Lock()
-		if engine.calls[0] != "Parse shop t 127.0.0.1" || engine.calls[1] != "AskAll shop 1 true" {
-			t.Errorf("%s: called %q", test.url, engine.calls)
-		}
-		engine.mu.Unlock()
+		t.Run(test.path, func(t *testing.T) {
+			engine := newFake()
+			server := httptest.NewServer(api.New(engine, startHub(t, engine), api.WithOrigins("https://shop.example")))
+			defer server.Close()
+			response := get(t, server.URL+test.path, append(test.header, "Origin", "https://shop.example")...)
+			if response.status != 200 || response.header.Get("Content-Type") != "text/event-stream" || response.header.Get("Access-Control-Allow-Origin") != "https://shop.example" {
+				t.Fatal(response)
+			}
+			text, err := engine.answer.MarshalJSON()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := next(t, response.body), "id: 1\ndata: "+string(text)+"\n"; got != want {
+				t.Errorf("got  %q\nwant %q", got, want)
+			}
+			engine.mu.Lock()
+			defer engine.mu.Unlock()
+			if engine.calls[0] != "Parse shop t 127.0.0.1" || engine.calls[1] != "AskAll shop 1 true" {
+				t.Errorf("called %q", engine.calls)
+			}
+		})
 	}
 }
 

@@ -12,13 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/sluice-project/sluice/internal/testkit/leaks"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/client"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // asked is a request as the server saw it.
 type asked struct {
@@ -75,6 +74,7 @@ var requests = []struct {
 		return err
 	}, asked{"GET", "/v1/rooms", "", ""}, `{"rooms":[` + roomJSON + `]}`},
 	{"delete", func(t *testing.T, c *client.Client) error { return c.DeleteRoom(t.Context(), "shop") }, asked{"DELETE", "/v1/rooms/shop", "", ""}, ""},
+	{"sold out", func(t *testing.T, c *client.Client) error { _, err := c.SoldOut(t.Context(), "shop"); return err }, asked{"POST", "/v1/rooms/shop/sold-out", "", ""}, roomJSON},
 	{"pause", func(t *testing.T, c *client.Client) error { _, err := c.Pause(t.Context(), "shop"); return err }, asked{"POST", "/v1/rooms/shop/pause", "", ""}, roomJSON},
 	{"resume", func(t *testing.T, c *client.Client) error { _, err := c.Resume(t.Context(), "shop"); return err }, asked{"POST", "/v1/rooms/shop/resume", "", ""}, roomJSON},
 	{"revoke all", func(t *testing.T, c *client.Client) error { return c.RevokeAll(t.Context(), "shop") }, asked{"POST", "/v1/rooms/shop/revoke", "", ""}, ""},

@@ -95,7 +95,12 @@ func (c *Client) Pause(ctx context.Context, name string) (Room, error) {
 	return ask[Room](ctx, c, call{Method: "POST", Path: at(name, "pause")})
 }
 
-// Resume ends a Pause.
+// SoldOut closes a room until Resume, because there is nothing left.
+func (c *Client) SoldOut(ctx context.Context, name string) (Room, error) {
+	return ask[Room](ctx, c, call{Method: "POST", Path: at(name, "sold-out")})
+}
+
+// Resume ends a Pause, and opens a room that was SoldOut.
 func (c *Client) Resume(ctx context.Context, name string) (Room, error) {
 	return ask[Room](ctx, c, call{Method: "POST", Path: at(name, "resume")})
 }

@@ -1,9 +1,11 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/netip"
+	"net/url"
 
 	template "github.com/DataDog/datadog-agent/pkg/template/html"
 
@@ -13,18 +15,28 @@ import (
 // Challenge is a test that a visitor has to pass before it may join. It is safe for
 // concurrent use.
 type Challenge interface {
-	// Passed reports whether the sender of a request has passed. It is called for each
-	// page and program that would join, which lets a challenge decide by headers alone,
+	// Passed reports whether a newcomer, the sender of a request, has passed. It is called for
+	// each page and program that would join, which lets a challenge decide by headers alone,
 	// and for the form with the widget, whose fields are then in PostForm. An error means
-	// that the service cannot be reached. Client is invalid if it is not known; ctx ends
-	// after ChallengeTime.
-	Passed(ctx context.Context, r *http.Request, client netip.Addr) (bool, error)
+	// that the service cannot be reached. Ctx ends after ChallengeTime.
+	Passed(ctx context.Context, r *http.Request, who Newcomer) (bool, error)
 	// Widget returns what the page shows within a form. Programs cannot pass it.
-	Widget(lang string) *Widget
+	Widget(ctx context.Context, who Newcomer) (*Widget, error)
+}
+
+// Newcomer is a visitor who would join.
+type Newcomer struct {
+	Room string
+	// Client is invalid if it is not known.
+	Client netip.Addr
+	// Words are in the visitor's language.
+	Words *Words
 }
 
 // Widget is a part of the page that gives a challenge its proof.
 type Widget struct {
+	// Kind is that of the page. Default: KindChallenge.
+	Kind Kind
 	// HTML is within a form that is sent to the gate.
 	HTML template.HTML
 	// Script is the URL of a script; empty: none.
@@ -34,18 +46,21 @@ type Widget struct {
 	Origins []string
 }
 
+func (v *visit) newcomer() Newcomer { return Newcomer{v.door.room, v.client, v.words()} }
+
 // challenged reports whether the visitor has passed, or there is no challenge. If the
-// challenge's service cannot be reached, OnStoreFailure decides, as for the store: visitors of a
-// room that fails open join without it.
+// challenge's service cannot be reached, ChallengeFailure decides: visitors of a gate that fails
+// open join without it.
 func (v *visit) challenged() (bool, error) {
 	challenge := v.gate.options.Challenge
 	if challenge == nil {
 		return true, nil
 	}
-	ctx, cancel := context.WithTimeout(v.r.Context(), ChallengeTime)
+	// A client that hangs up must not make the service seem away.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(v.r.Context()), ChallengeTime)
 	defer cancel()
-	passed, err := challenge.Passed(ctx, v.r, v.client)
-	if err != nil && v.settings.OnStoreFailure == room.FailOpen {
+	passed, err := challenge.Passed(ctx, v.r, v.newcomer())
+	if err != nil && cmp.Or(v.gate.options.ChallengeFailure, v.settings.OnStoreFailure) == room.FailOpen {
 		v.failed(err)
 		return true, nil
 	}
@@ -70,8 +85,15 @@ func (v *visit) provenTicket() bool {
 
 // askToPass shows the challenge.
 func (v *visit) askToPass() {
-	page := v.newPage(KindChallenge)
-	page.Widget = v.gate.options.Challenge.Widget(v.words().Lang)
+	ctx, cancel := v.asking()
+	defer cancel()
+	widget, err := v.gate.options.Challenge.Widget(ctx, v.newcomer())
+	if err != nil {
+		v.refuse(err)
+		return
+	}
+	page := v.newPage(cmp.Or(widget.Kind, KindChallenge))
+	page.Widget = widget
 	v.respond(http.StatusForbidden, problem{Code: "challenge",
 		Detail: "a person has to join by opening the page in a browser first; its cookies then serve programs too"}, page)
 }
@@ -82,8 +104,7 @@ func (v *visit) enterByForm() {
 		v.refuse(err)
 		return
 	}
-	// The fields are there for Passed.
-	to := localPath(v.r.PostFormValue("to"))
+	to := v.returnTo(localPath(v.r.PostFormValue("to")))
 	hasPlace := false
 	if v.ticket != "" {
 		_, err := v.askTicket(false)
@@ -105,6 +126,19 @@ func (v *visit) enterByForm() {
 		}
 	}
 	v.redirect(to) // there a visitor who has not passed is asked again
+}
+
+// returnTo makes the pages that answer the form those of the path that the visitor wanted: they lead
+// there. The fields stay there for Passed.
+func (v *visit) returnTo(path string) string {
+	wanted, err := url.ParseRequestURI(path)
+	if err != nil {
+		return v.returnTo("/")
+	}
+	r := *v.r
+	r.Method, r.URL = http.MethodGet, wanted
+	v.r = &r
+	return path
 }
 
 // takeProvenPlace sets the cookie of a visitor who has passed: of the place that the visitor

@@ -150,7 +150,7 @@ func parseLineNote(text string, w *Words) lineNote {
 	number, rest, _ := strings.Cut(text, ".")
 	reason, joined, _ := strings.Cut(rest, ".")
 	n := lineNote{start: natural(number, 1<<40), joined: natural(joined, 1<<40)}
-	if _, known := w.lost[room.Reason(reason)]; known {
+	if _, known := w.Gone[room.Reason(reason)]; known {
 		n.lost = room.Reason(reason)
 	}
 	return n

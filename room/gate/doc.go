@@ -7,9 +7,10 @@
 //   - A [Gate] stands in front of sites; [Rooms] is the part of the engine that it needs.
 //   - A [Site] is what it does for some hosts: which requests need which room, and what is
 //     behind it. A [SiteRule] is one of its rules.
-//   - A [Page] is the data of a template; its [Kind] is its subject.
-//   - A [Challenge] is a test that a visitor has to pass before it may join; [Siteverify]
-//     asks Turnstile, hCaptcha and reCAPTCHA.
+//   - A [Page] is the data of a template; its [Kind] is its subject. [Words] are its texts in a
+//     language, from the files in words or an operator's.
+//   - A [Challenge] is a test that a visitor has to pass before it may join: [Siteverify]
+//     asks Turnstile, hCaptcha and reCAPTCHA, and [ProofOfWork] makes the browser calculate.
 //   - [Metrics] count what gates and the proxies behind them do.
 //
 // # How data flows
@@ -37,6 +38,11 @@
 // A visitor who comes back after the visit has ended, or after a long absence, joins again
 // and sees why. A program gets 410, and joins again by POST to /.sluice/{room}/join:
 // otherwise a page that polls in a forgotten tab would take places forever.
+//
+// An app of one page joins with sluice.js, by a POST to /.sluice/{room}/enter, which takes the place
+// that opening a page would, with the same rules, and refuses other sites. Answers to requests that the
+// gate has held have the header Sluice-Wait with the room, so that the script waits and sends
+// the request again.
 //
 // # Answers
 //

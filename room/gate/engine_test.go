@@ -168,6 +168,25 @@ func TestADayAtTheShop(t *testing.T) {
 	})
 }
 
+// When the room is sold out, everybody who waits or comes is told so by a page that does not ask
+// again; who is inside goes on.
+func TestSoldOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		town := newTown(t, room.Settings{Mode: room.Teller, Capacity: 1, PassTTL: 5 * time.Minute})
+		defer town.stop()
+		anna, ben := town.browser(), town.browser()
+		anna.want("shop", "GET", "/")
+		ben.want("waiting 1", "GET", "/")
+		if _, err := town.engine.SoldOut(t.Context(), "shop"); err != nil {
+			t.Fatal(err)
+		}
+		ben.want("sold_out", "GET", "/")
+		ben.want("sold_out", "GET", "/")
+		town.browser().want("sold_out", "GET", "/")
+		anna.want("shop", "GET", "/cart")
+	})
+}
+
 // A program without cookies holds a slot for a claim window with each request, not for the time
 // of a pass: it cannot keep a room full, from however many addresses.
 func TestProgramWithoutCookies(t *testing.T) {

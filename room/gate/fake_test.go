@@ -11,13 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/sluice-project/sluice/internal/testkit/leaks"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/watch"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 var sampleAnswer = room.Answer{
 	Ticket: "ticket-3", ID: 3, State: room.Waiting, Position: 3, NextPoll: 4 * time.Second,

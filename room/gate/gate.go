@@ -67,11 +67,14 @@ type Options struct {
 	// proxy in front that ends TLS without saying so. Default: that is done when the
 	// request came over TLS, or a trusted proxy says that it did.
 	SecureCookies bool
-	// Languages are the languages that the page is offered in, the default first.
-	// Default: [Languages].
+	// Languages are the languages that the page is offered in, the default first; those of
+	// [Site].Texts follow if they are not among them. Default: [Languages].
 	Languages []language.Tag
 	// Challenge must be passed before joining. Default: none.
 	Challenge Challenge
+	// ChallengeFailure is what happens to newcomers while the challenge's service cannot be
+	// reached. Default: the room's OnStoreFailure. See [WithBackup] too.
+	ChallengeFailure room.OnStoreFailure
 	// Metrics count what the gate does. Default: some that nobody reads.
 	Metrics *Metrics
 	// Logger gets failures. Default: slog.Default().
@@ -84,7 +87,6 @@ type Gate struct {
 	streams Streams
 	options Options
 	sites   atomic.Pointer[[]*site]
-	words   *chooser
 	own     *http.ServeMux
 	metrics *Metrics
 	logger  *slog.Logger
@@ -99,11 +101,7 @@ type Gate struct {
 // New returns a gate. Without streams the page polls for its place. The error says which
 // option is wrong.
 func New(rooms Rooms, streams Streams, options Options) (*Gate, error) {
-	words, err := newChooser(options.Languages)
-	if err != nil {
-		return nil, err
-	}
-	g := &Gate{rooms: rooms, streams: streams, options: options, words: words, logger: options.Logger}
+	g := &Gate{rooms: rooms, streams: streams, options: options, logger: options.Logger}
 	g.believed.length = cmp.Or(options.Recheck, DefaultRecheck)
 	g.logger = cmp.Or(g.logger, slog.Default())
 	if g.metrics = options.Metrics; g.metrics == nil {
@@ -139,6 +137,8 @@ func (g *Gate) Middleware(next http.Handler) http.Handler {
 			g.check(w, r)
 		case r.URL.Path == PagePath:
 			g.checkedPage(w, r)
+		case r.URL.Path == ScriptPath:
+			serveScript(w, appScript)
 		default:
 			g.serve(w, r, next)
 		}

@@ -107,7 +107,7 @@ func TestLanguages(t *testing.T) {
 		if got := response.Header.Get("Content-Language"); got != want {
 			t.Errorf("%.30q: %q; want %q", accept, got, want)
 		}
-		expect(t, response, http.StatusOK, `<html lang="`+want+`">`)
+		expect(t, response, http.StatusOK, `<html lang="`+want+`" dir="ltr">`)
 	}
 	s := newStand(t, func(o *Options) { o.Languages = Languages()[1:2] })
 	if got := s.get("http://shop.test/", asPage, header("Accept-Language", "en")).Header.Get("Content-Language"); got != "ko" {
@@ -117,7 +117,7 @@ func TestLanguages(t *testing.T) {
 
 func TestLanguagesAreThoseWritten(t *testing.T) {
 	for tag, want := range map[string]string{"en-GB": "en", "ko": "ko", "ja-JP": "ja", "zh": "zh-Hans", "zh-CN": "zh-Hans", "zh-TW": "", "zh-Hant": "", "ja-Latn": "", "de": ""} {
-		c, err := newChooser([]language.Tag{language.MustParse(tag)})
+		c, err := newChooser([]language.Tag{language.MustParse(tag)}, nil)
 		switch {
 		case want == "" && (err == nil || !strings.Contains(err.Error(), "en ko ja zh-Hans")):
 			t.Errorf("%s: %v; want an error that lists the languages", tag, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sluice-project/sluice/internal/testkit/ports"
 	"github.com/sluice-project/sluice/room"
 )
 
@@ -104,7 +105,7 @@ func TestMetricsOfWaits(t *testing.T) {
 
 func TestMetricsOfUpstreams(t *testing.T) {
 	metrics := NewMetrics()
-	s, url := front(t, ProxyOptions{Metrics: metrics, HeaderTimeout: 50 * time.Millisecond}, func(w http.ResponseWriter, r *http.Request) {
+	behind := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/busy":
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -115,14 +116,18 @@ func TestMetricsOfUpstreams(t *testing.T) {
 		case "/slow":
 			<-r.Context().Done()
 		}
-	})
+	}))
+	t.Cleanup(behind.Close)
+	s := newStand(t, nil)
+	s.set(1, room.Inside)
 	s.settings.Bypass = []room.Rule{{Path: "/about"}}
-	for _, path := range []string{"/", "/missing", "/busy", "/error", "/broken", "/slow", "/about"} {
-		fetch(t, "GET", url+path, "", asPage, pass(1))
+	patient, hasty := serveProxy(t, s, ProxyOptions{Metrics: metrics}, behind.URL), serveProxy(t, s, ProxyOptions{Metrics: metrics, HeaderTimeout: 50 * time.Millisecond}, behind.URL)
+	nobody := serveProxy(t, s, ProxyOptions{Metrics: metrics}, "http://"+ports.Addrs(t, 1)[0])
+	for _, url := range []string{
+		patient + "/", patient + "/missing", patient + "/busy", patient + "/error", patient + "/broken", hasty + "/slow", patient + "/about", nobody + "/",
+	} {
+		fetch(t, "GET", url, "", asPage, pass(1))
 	}
-	closed := httptest.NewServer(http.NotFoundHandler())
-	closed.Close()
-	fetch(t, "GET", serveProxy(t, s, ProxyOptions{Metrics: metrics}, closed.URL), "", asPage, pass(1))
 	wantCounts(t, metrics, "room_gate_upstream_seconds", " 1, shop 4")
 	wantCounts(t, metrics, "room_gate_upstream_errors_total", "broken shop 1, busy shop 1, connect shop 1, error shop 1, timeout shop 1")
 }

@@ -17,6 +17,15 @@ import (
 //go:embed release.js
 var releaseScript []byte
 
+//go:embed proof.js
+var proofScript []byte
+
+// ScriptPath is where apps of one page get their script; see sluice.js.
+const ScriptPath = ownPrefix + "sluice.js"
+
+//go:embed sluice.js
+var appScript []byte
+
 // ownRoom returns the room of the site whose own path a path is, or nil.
 func (s *site) ownRoom(path string) *door {
 	name, own := strings.CutPrefix(path, ownPrefix)
@@ -42,13 +51,12 @@ func (g *Gate) ownPaths() *http.ServeMux {
 	}
 	serve("GET", "status", (*visit).status)
 	serve("GET", "left", (*visit).left)
-	serve("GET", "release.js", (*visit).releaseScript)
+	serve("GET", "release.js", func(v *visit) { serveScript(v.w, releaseScript) })
+	serve("GET", "proof.js", func(v *visit) { serveScript(v.w, proofScript) })
 	serve("POST", "leave", own((*visit).leave))
 	serve("POST", "renew", own((*visit).renew))
 	serve("POST", "join", own((*visit).rejoin))
-	if g.options.Challenge != nil {
-		serve("POST", "enter", own((*visit).enterByForm))
-	}
+	serve("POST", "enter", own((*visit).enterHere))
 	if g.streams != nil {
 		serve("GET", "watch", (*visit).watch)
 	}
@@ -149,6 +157,34 @@ func (v *visit) renew() {
 	})
 }
 
+// enterHere joins from the gate's own path: by the form of a challenge, or by a script.
+func (v *visit) enterHere() {
+	if v.kind == program {
+		v.enterByScript()
+		return
+	}
+	v.enterByForm()
+}
+
+// enterByScript takes the place that a request of a page would take, with the same rules, and
+// answers 202 in line and 200 inside.
+func (v *visit) enterByScript() {
+	v.script = true
+	if err := v.findSettings(); err != nil {
+		v.refuse(err)
+		return
+	}
+	v.admit()
+}
+
+// answerScript says that the visitor is inside, or needs no place; then the answer is nil.
+func (v *visit) answerScript(answer *room.Answer) {
+	if answer == nil {
+		answer = &room.Answer{State: room.Inside}
+	}
+	v.writeJSON(http.StatusOK, "application/json", publicJSON(nil, answer))
+}
+
 // watch streams the visitor's place.
 func (v *visit) watch() {
 	v.place(func() error {
@@ -233,10 +269,11 @@ func (v *visit) redirect(to string) {
 	v.write(http.StatusSeeOther, nil)
 }
 
-func (v *visit) releaseScript() {
-	header := v.w.Header()
+// serveScript answers with a script, which all visitors may share.
+func serveScript(w http.ResponseWriter, script []byte) {
+	header := w.Header()
 	header.Set("Content-Type", "text/javascript; charset=utf-8")
 	header.Set("Cache-Control", "public, max-age=3600")
 	header.Set("X-Content-Type-Options", "nosniff")
-	_, _ = v.w.Write(releaseScript) // The client has gone if it fails.
+	_, _ = w.Write(script) // The client has gone if it fails.
 }

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strings"
@@ -68,6 +69,96 @@ func TestRenew(t *testing.T) {
 	expect(t, s.ask(http.MethodPost, path, "", asForm), http.StatusUnauthorized, `"code":"bad_ticket"`)
 	s.away = room.ErrUnavailable
 	expect(t, s.ask(http.MethodPost, path, "", asForm, ticket(1)), http.StatusServiceUnavailable)
+}
+
+// riddle is a challenge whose answer is 42.
+type riddle struct{}
+
+func (riddle) Passed(_ context.Context, r *http.Request, _ Newcomer) (bool, error) {
+	return r.PostFormValue("answer") == "42", nil
+}
+
+func (riddle) Widget(context.Context, Newcomer) (*Widget, error) { return &Widget{}, nil }
+
+// A script enters as a page does: it gets a place, or the pass, in cookies that it does not see.
+func TestEnterByScript(t *testing.T) {
+	const path = "http://shop.test/.sluice/shop/enter"
+	s := newStand(t, nil)
+	response := s.ask(http.MethodPost, path, "", asProgram, asForm)
+	expect(t, response, http.StatusAccepted, `"status":"waiting"`, `"position":1`, `"ticket":null`)
+	if c := cookieOf(response, "sluice_ticket_shop"); c == nil || !c.HttpOnly {
+		t.Errorf("cookies %v", response.Cookies())
+	}
+	s.set(1, room.Waiting)
+	expect(t, s.ask(http.MethodPost, path, "", asProgram, asForm, ticket(1)), http.StatusAccepted, `"position":1`)
+	s.set(1, room.Called)
+	response = s.ask(http.MethodPost, path, "", asProgram, asForm, ticket(1))
+	expect(t, response, http.StatusOK, `"status":"inside"`, `"pass":null`)
+	if c := cookieOf(response, "sluice_pass_shop"); c == nil || c.Value != "PASS-1" {
+		t.Errorf("cookies %v", response.Cookies())
+	}
+	expect(t, s.ask(http.MethodPost, path, "", asProgram, asForm, pass(1)), http.StatusOK, `"status":"inside"`, `"pass":null`)
+	if len(s.entered) != 1 || !s.entered[0].Provisional {
+		t.Errorf("entered %+v, want one newcomer, provisionally", s.entered)
+	}
+	s.goneFor(2, room.Expired)
+	expect(t, s.ask(http.MethodPost, path, "", asProgram, asForm, ticket(2)), http.StatusGone, `"reason":"expired"`)
+	s.enter = room.ErrLineFull
+	expect(t, s.ask(http.MethodPost, path, "", asProgram, asForm), http.StatusServiceUnavailable, `"code":"line_full"`)
+	s.away = room.ErrUnavailable
+	expect(t, s.ask(http.MethodPost, path, "", asProgram, asForm), http.StatusServiceUnavailable, `"code":"unavailable"`)
+	s.settings.OnStoreFailure = room.FailOpen
+	expect(t, s.ask(http.MethodPost, path, "", asProgram, asForm), http.StatusOK, `"status":"inside"`)
+	if s.shop.requests != 0 {
+		t.Error("the shop saw the gate's own path")
+	}
+}
+
+// Scripts have the rules of pages: no other site joins for a visitor, and a challenge has to be passed.
+func TestScriptsHaveTheRulesOfPages(t *testing.T) {
+	const path = "http://shop.test/.sluice/shop/enter"
+	for _, foreign := range []asker{header("Sec-Fetch-Site", "cross-site"), header("Sec-Fetch-Site", "same-site"), header("Origin", "https://evil.test")} {
+		s := newStand(t, nil)
+		response := s.ask(http.MethodPost, path, "", asProgram, foreign)
+		expect(t, response, http.StatusForbidden)
+		if len(s.entered) != 0 || len(response.Cookies()) != 0 {
+			t.Errorf("entered %v, cookies %v", s.entered, response.Cookies())
+		}
+	}
+	s := newStand(t, func(o *Options) { o.Challenge = riddle{} })
+	s.set(1, room.Inside)
+	expect(t, s.ask(http.MethodPost, path, "", asProgram, asForm), http.StatusForbidden, `"code":"challenge"`)
+	expect(t, s.ask(http.MethodPost, path, "", asProgram, asForm, ticket(1)), http.StatusForbidden, `"code":"challenge"`)
+	if len(s.entered) != 0 {
+		t.Errorf("entered %v without the challenge", s.entered)
+	}
+	expect(t, s.ask(http.MethodPost, path, "answer=42", asProgram, asForm), http.StatusAccepted, `"position":2`)
+}
+
+// Scripts see by a header that the gate has held a request, and only then.
+func TestHeldRequestsSaySo(t *testing.T) {
+	s := newStand(t, nil)
+	s.set(1, room.Inside)
+	for name, as := range map[string]asker{"page": asPage, "program": asProgram, "part": asImage} {
+		if got := s.get("http://shop.test/", as).Header.Get(WaitHeader); got != "shop" {
+			t.Errorf("%s: %q", name, got)
+		}
+		if got := s.get("http://shop.test/", as, pass(1)).Header.Get(WaitHeader); got != "" {
+			t.Errorf("%s inside: %q", name, got)
+		}
+	}
+	s.known = room.ErrUnavailable
+	if got := s.get("http://shop.test/", asProgram).Header.Get(WaitHeader); got != "shop" {
+		t.Errorf("without a store: %q", got)
+	}
+}
+
+func TestAppScript(t *testing.T) {
+	response := newStand(t, nil).get("http://any.test/.sluice/sluice.js")
+	body := expect(t, response, http.StatusOK, "sluice.room")
+	if len(body) > 6<<10 || !strings.Contains(response.Header.Get("Cache-Control"), "public") {
+		t.Errorf("%d bytes, %v", len(body), response.Header)
+	}
 }
 
 func TestLeave(t *testing.T) {

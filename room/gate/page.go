@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	template "github.com/DataDog/datadog-agent/pkg/template/html"
-	"golang.org/x/text/language"
 
 	"github.com/sluice-project/sluice/room"
 )
@@ -33,6 +31,8 @@ const (
 	KindNotOpen Kind = "not_open"
 	// KindEnded: the room has closed.
 	KindEnded Kind = "ended"
+	// KindSoldOut: the room has closed because there is nothing left.
+	KindSoldOut Kind = "sold_out"
 	// KindLimited: too many visitors have joined from this address.
 	KindLimited Kind = "limited"
 	// KindUnavailable: the store does not answer.
@@ -45,6 +45,8 @@ const (
 	KindLeft Kind = "left"
 	// KindChallenge: the visitor has to pass a challenge first.
 	KindChallenge Kind = "challenge"
+	// KindProof: the visitor's browser has to solve a puzzle first.
+	KindProof Kind = "proof"
 	// KindUninvited: the visitor has no token of the shop, and the room is for those who have.
 	KindUninvited Kind = "uninvited"
 	// KindShared: the visitor's pass is in use from as many other addresses as may use it.
@@ -62,10 +64,14 @@ const (
 // of <time data-sluice="time"> the visitor's own.
 type Page struct {
 	Kind Kind
-	// Lang is "en", "ko", "ja" or "zh-Hans".
-	Lang string
-	// Brand is that of [Options]; it may be empty.
+	// Lang is the language, as in "en" or "zh-Hans"; Dir is "ltr", or "rtl" for one that is
+	// written from right to left.
+	Lang, Dir string
+	// Brand, Logo and Theme are those of the [Site], and may be empty: Theme is a style with its
+	// colors, to follow {{template "style"}}.
 	Brand string
+	Logo  template.URL
+	Theme template.CSS
 	// Title is for <title>, Heading for <h1>; Message may be empty.
 	Title, Heading, Message string
 	// Notices are further sentences, such as why an earlier place is gone.
@@ -87,7 +93,7 @@ type Page struct {
 	Paths Paths
 	// Nonce is for the nonce attribute of each <script> and <style>.
 	Nonce string
-	// Widget is set for KindChallenge.
+	// Widget is set for KindChallenge and KindProof.
 	Widget *Widget
 	// Rejoin reports whether to offer a form that posts "to" to Paths.Join, Retry whether
 	// to offer a link to Return.
@@ -208,20 +214,23 @@ func samples(w *Words) []*Page {
 	add(KindNotOpen, func(page *Page) { page.Opens = w.opens(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)) })
 	add(KindGone, func(page *Page) {
 		page.Rejoin = true
-		page.Notices = []string{w.lost[room.Revoked]}
+		page.Notices = []string{w.Gone[room.Revoked]}
 	})
 	add(KindLeft, func(page *Page) { page.Rejoin = true })
 	add(KindChallenge, func(page *Page) { page.Widget = &Widget{HTML: `<div></div>`, Script: "https://example.com/a.js"} })
-	for _, kind := range []Kind{KindFull, KindEnded, KindLimited, KindUnavailable, KindFailed, KindRefused, KindUninvited, KindShared} {
-		add(kind, func(page *Page) { page.Retry = kind != KindEnded && kind != KindUninvited })
+	add(KindProof, func(page *Page) {
+		page.Widget = &Widget{HTML: proofHTML("sample", room.DefaultMinPuzzleBits, w), Script: base(previewRoom) + "proof.js"}
+	})
+	for _, kind := range []Kind{KindFull, KindEnded, KindSoldOut, KindLimited, KindUnavailable, KindFailed, KindRefused, KindUninvited, KindShared} {
+		add(kind, func(page *Page) { page.Retry = kind != KindEnded && kind != KindSoldOut && kind != KindUninvited })
 	}
 	return pages
 }
 
 // page returns a page of a kind.
 func (w *Words) page(kind Kind) *Page {
-	text := w.pages[kind]
-	return &Page{Kind: kind, Lang: w.Lang, Words: w, Title: text.title, Heading: text.heading, Message: text.message}
+	text := w.Pages[kind]
+	return &Page{Kind: kind, Lang: w.Lang, Dir: w.direction(), Words: w, Title: text.Title, Heading: text.Heading, Message: text.Message}
 }
 
 func (w *Words) opens(t time.Time) *Moment {
@@ -234,7 +243,7 @@ func (p *Page) setLine(answer *room.Answer, start int64) {
 	start = max(start, answer.Position)
 	p.Line = &Line{Position: answer.Position, Start: start, Place: w.PlaceHidden}
 	if answer.Position > 0 {
-		p.Line.Number = number(answer.Position)
+		p.Line.Number = w.number(answer.Position)
 		p.Line.Place = p.Line.Number + w.PlaceSuffix
 		p.Line.Ahead = w.ahead(answer.Position - 1)
 		p.Line.Wait = w.wait(answer.Wait)
@@ -248,47 +257,3 @@ func (p *Page) setLine(answer *room.Answer, start int64) {
 
 // newNonce returns 16 random bytes as text.
 func newNonce() string { return rand.Text()[:22] }
-
-// chooser chooses the words by Accept-Language.
-type chooser struct {
-	words   []*Words
-	matcher language.Matcher
-}
-
-// newChooser returns a chooser of the languages, the default first; none: all.
-func newChooser(tags []language.Tag) (*chooser, error) {
-	if len(tags) == 0 {
-		tags = Languages()
-	}
-	c := &chooser{}
-	for _, tag := range tags {
-		i := slices.IndexFunc(Languages(), func(written language.Tag) bool { return sameWriting(tag, written) })
-		if i < 0 {
-			return nil, fmt.Errorf("language %q: the page is written in %v", tag, Languages())
-		}
-		c.words = append(c.words, builtInWords[i])
-	}
-	c.matcher = language.NewMatcher(tags)
-	return c, nil
-}
-
-// sameWriting reports whether two tags have the same language and script: zh-CN is
-// written as zh-Hans is, and zh-TW is not.
-func sameWriting(a, b language.Tag) bool {
-	baseA, _ := a.Base()
-	baseB, _ := b.Base()
-	scriptA, _ := a.Script()
-	scriptB, _ := b.Script()
-	return baseA == baseB && scriptA == scriptB
-}
-
-// choose returns the words for an Accept-Language; the default's if it has none of the
-// languages.
-func (c *chooser) choose(accept string) *Words {
-	// A longer header has more languages than anybody speaks.
-	if len(accept) > 1_000 {
-		accept = ""
-	}
-	_, index := language.MatchStrings(c.matcher, accept)
-	return c.words[index]
-}

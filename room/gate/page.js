@@ -4,7 +4,9 @@
   "use strict";
   var page = {{.Live}};
   var words = page.words;
-  var format = window.Intl ? new Intl.NumberFormat(words.lang) : { format: String };
+
+  // The same as in words.go.
+  function number(n) { return String(n).replace(/\B(?=(\d{3})+$)/g, words.thousands); }
 
   function each(name, change) {
     Array.prototype.forEach.call(document.querySelectorAll('[data-sluice="' + name + '"]'), change);
@@ -16,10 +18,8 @@
     each(name, function (element) { element.hidden = !visible; });
   }
   function fill(text, values) {
-    return text.replace(/\{(\w+)\}/g, function (_, name) { return format.format(values[name]); });
+    return text.replace(/\{(\w+)\}/g, function (_, name) { return number(values[name]); });
   }
-
-  // The same as in words.go.
   function aheadText(ahead) {
     return ahead === 0 ? words.next : ahead === 1 ? words.ahead_one : fill(words.ahead, { n: ahead });
   }
@@ -76,8 +76,8 @@
     if ((position > 0) !== (shown > 0)) { reload(); return; }
     if (position === 0) { return; }
     start = Math.max(start, position);
-    var place = format.format(position) + words.place_suffix, ahead = aheadText(position - 1), wait = waitText(answer.estimated_wait_ms);
-    write("number", format.format(position));
+    var place = number(position) + words.place_suffix, ahead = aheadText(position - 1), wait = waitText(answer.estimated_wait_ms);
+    write("number", number(position));
     write("place", place);
     write("ahead", ahead);
     write("wait", wait);

@@ -254,9 +254,9 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// The template in docs/room/gate.md is complete.
+// The template in docs/room/page.md is complete.
 func TestTemplateOfTheDocs(t *testing.T) {
-	text, err := os.ReadFile("../../docs/room/gate.md")
+	text, err := os.ReadFile("../../docs/room/page.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,28 +13,47 @@ import (
 // previewStep is how often the line of a preview advances.
 const previewStep = 2 * time.Second
 
-// Preview returns a handler that shows the pages of a template, of all kinds and in some languages
-// (none: all), to invented visitors whose line advances: / lists the pages. It is for people who
-// write a template: load is called for each page, and returns nil for the built-in one. An error of
-// it is shown in place of the page.
-func Preview(load func() (*template.Template, error), brand string, languages []language.Tag) (http.Handler, error) {
-	words, err := newChooser(languages)
-	if err != nil {
+// Preview returns a handler that shows the pages of a site, of all kinds and in its languages (none:
+// all that are built in), to invented visitors whose line advances: / lists the pages. It is for
+// people who write a template, texts or a theme: load is called now, and for each page. A later error
+// of it, or of the site, is shown in place of the page.
+func Preview(load func() (Site, error), languages []language.Tag) (http.Handler, error) {
+	p := &preview{load: load, languages: languages}
+	if _, err := p.look(); err != nil {
 		return nil, err
 	}
-	p := &preview{load: load, brand: brand, words: words.words}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", p.list)
-	mux.HandleFunc("GET /pages/{language}/{number}", p.show)
+	mux.HandleFunc("GET /{$}", p.with(p.list))
+	mux.HandleFunc("GET /pages/{language}/{number}", p.with(p.show))
 	mux.HandleFunc("GET "+pathsOf(previewRoom).Watch, p.watch)
 	mux.HandleFunc(ownPrefix, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/", http.StatusSeeOther) })
 	return mux, nil
 }
 
 type preview struct {
-	load  func() (*template.Template, error)
-	brand string
-	words []*Words
+	load      func() (Site, error)
+	languages []language.Tag
+}
+
+// look returns the look of the site as it is now.
+func (p *preview) look() (*look, error) {
+	site, err := p.load()
+	if err != nil {
+		return nil, err
+	}
+	return newLook(&site, p.languages)
+}
+
+// with gives a handler the look.
+func (p *preview) with(answer func(*look, http.ResponseWriter, *http.Request)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		l, err := p.look()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		answer(l, w, r)
+	}
 }
 
 // previewRoom is the room of samples.
@@ -48,7 +67,7 @@ var previewIndex = template.Must(template.New("index").Parse(`<!doctype html>
 <title>Pages of the gate</title>
 <style>body { font: 1rem/1.6 system-ui, sans-serif; margin: 2rem } td, th { padding: .1rem 1rem .1rem 0; text-align: left }</style>
 <h1>Pages of the gate</h1>
-<p>A change of the template shows when a page is loaded again.</p>
+<p>A change of the template, the texts or the settings shows when a page is loaded again.</p>
 <table>
 {{range $number, $row := .}}<tr>{{range $i, $page := $row}}{{if not $i}}<th scope="row">{{$page.Kind}}</th>{{end}}<td><a href="/pages/{{$page.Lang}}/{{$number}}">{{$page.Title}}</a></td>{{end}}</tr>
 {{end}}</table>
@@ -56,9 +75,9 @@ var previewIndex = template.Must(template.New("index").Parse(`<!doctype html>
 `))
 
 // list shows links to all pages: a row for each kind, a column for each language.
-func (p *preview) list(w http.ResponseWriter, _ *http.Request) {
-	rows := make([][]*Page, len(samples(p.words[0])))
-	for _, words := range p.words {
+func (p *preview) list(l *look, w http.ResponseWriter, _ *http.Request) {
+	rows := make([][]*Page, len(samples(english)))
+	for _, words := range l.words.words {
 		for i, page := range samples(words) {
 			rows[i] = append(rows[i], page)
 		}
@@ -68,19 +87,20 @@ func (p *preview) list(w http.ResponseWriter, _ *http.Request) {
 }
 
 // show shows one page.
-func (p *preview) show(w http.ResponseWriter, r *http.Request) {
+func (p *preview) show(l *look, w http.ResponseWriter, r *http.Request) {
 	number, err := strconv.Atoi(r.PathValue("number"))
-	for _, words := range p.words {
+	for _, words := range l.words.words {
 		all := samples(words)
 		if words.Lang != r.PathValue("language") || err != nil || number < 0 || number >= len(all) {
 			continue
 		}
 		page := all[number]
-		page.Brand, page.Return, page.Refresh = p.brand, "/", 0
+		l.dress(page)
+		page.Return, page.Refresh = "/", 0
 		if page.Live != nil {
 			page.Live.Watch += fmt.Sprint("?position=", page.Live.Position)
 		}
-		body, err := p.render(page)
+		body, err := render(l.page, page)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
@@ -91,17 +111,6 @@ func (p *preview) show(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	http.NotFound(w, r)
-}
-
-func (p *preview) render(page *Page) ([]byte, error) {
-	of, err := p.load()
-	if err != nil {
-		return nil, err
-	}
-	if of == nil {
-		of = builtIn
-	}
-	return render(of, page)
 }
 
 // watch is the event stream of an invented visitor, who has the position that the page shows.

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	template "github.com/DataDog/datadog-agent/pkg/template/html"
 	"golang.org/x/text/language"
 )
 
@@ -25,23 +24,23 @@ func previewed(t *testing.T, of http.Handler, path string) *httptest.ResponseRec
 
 // Each page that the preview lists is shown in its language, by the template as it is now.
 func TestPreview(t *testing.T) {
-	var own *template.Template
+	site := Site{Brand: "The Shop"}
 	var broken error
-	of, err := Preview(func() (*template.Template, error) { return own, broken }, "The Shop", nil)
+	of, err := Preview(func() (Site, error) { return site, broken }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	links := regexp.MustCompile(`href="(/pages/([^/]+)/\d+)"`).FindAllStringSubmatch(previewed(t, of, "/").Body.String(), -1)
-	if want := len(samples(&english)) * len(Languages()); len(links) != want {
+	if want := len(samples(english)) * len(Languages()); len(links) != want {
 		t.Errorf("%d pages are listed, want %d", len(links), want)
 	}
 	for _, link := range links {
 		page := previewed(t, of, link[1])
-		if body := page.Body.String(); page.Code != http.StatusOK || !strings.Contains(body, `<html lang="`+link[2]+`">`) || !strings.Contains(body, "The Shop") {
+		if body := page.Body.String(); page.Code != http.StatusOK || !strings.Contains(body, `<html lang="`+link[2]+`" `) || !strings.Contains(body, "The Shop") {
 			t.Errorf("%s: %d %.200s", link[1], page.Code, body)
 		}
 	}
-	own = mustParse(t, "{{.Heading}} of our own")
+	site.Template = mustParse(t, "{{.Heading}} of our own")
 	if body := previewed(t, of, "/pages/en/0").Body.String(); !strings.HasSuffix(body, " of our own") {
 		t.Errorf("with a template: %.200s", body)
 	}
@@ -49,6 +48,7 @@ func TestPreview(t *testing.T) {
 	if page := previewed(t, of, "/pages/en/0"); page.Code != http.StatusInternalServerError || !strings.Contains(page.Body.String(), "line 3") {
 		t.Errorf("with a template that is not one: %d %s", page.Code, page.Body)
 	}
+	broken = nil
 	for _, path := range []string{"/pages/en/99", "/pages/en/-1", "/pages/en/x", "/pages/de/0", "/x"} {
 		if page := previewed(t, of, path); page.Code != http.StatusNotFound {
 			t.Errorf("%s: %d", path, page.Code)
@@ -57,14 +57,14 @@ func TestPreview(t *testing.T) {
 	if page := previewed(t, of, "/.sluice/sample/leave"); page.Code != http.StatusSeeOther {
 		t.Errorf("a form: %d", page.Code)
 	}
-	if _, err := Preview(nil, "", []language.Tag{language.German}); err == nil {
+	if _, err := Preview(func() (Site, error) { return Site{}, nil }, []language.Tag{language.German}); err == nil {
 		t.Error("a language that is not written is accepted")
 	}
 }
 
 // The line of a preview advances to its front and stays there; one that is not drawn stays so.
 func TestPreviewAdvances(t *testing.T) {
-	of, err := Preview(nil, "", nil)
+	of, err := Preview(func() (Site, error) { return Site{}, nil }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

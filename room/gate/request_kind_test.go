@@ -86,7 +86,7 @@ func FuzzAccept(f *testing.F) {
 	for _, seed := range []string{"", "*/*", "text/html;q=0.5,application/json", "a;q=NaN", "a;q=1e400", ";q=,,", "text/html;q=-0"} {
 		f.Add(seed, "en,ko;q=0.5")
 	}
-	words, err := newChooser(nil)
+	words, err := newChooser(nil, nil)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func FuzzCookies(f *testing.F) {
 		if s.shop.requests != 0 || w.Code != http.StatusOK || (len(s.entered) == 1) != (bad != nil) {
 			t.Errorf("%d requests, status %d, %d entered", s.shop.requests, w.Code, len(s.entered))
 		}
-		if n := parseLineNote(note, &english); n.start < 0 || n.start > 1<<40 || (n.lost != "" && english.lost[n.lost] == "") {
+		if n := parseLineNote(note, english); n.start < 0 || n.start > 1<<40 || (n.lost != "" && english.Gone[n.lost] == "") {
 			t.Errorf("note = %+v", n)
 		}
 		if got := localPath(to); got[0] != '/' || (len(got) > 1 && (got[1] == '/' || got[1] == '\\')) {

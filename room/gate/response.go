@@ -22,6 +22,10 @@ const (
 	RoomHeader = "Sluice-Room"
 )
 
+// WaitHeader is the response header with the room of a request that the gate has held: the
+// upstream has not seen it.
+const WaitHeader = "Sluice-Wait"
+
 // visitorHeaders are all of them.
 var visitorHeaders = []string{PassHeader, VisitorHeader, RoomHeader}
 
@@ -37,7 +41,7 @@ type problem struct {
 // newPage returns a page for this request.
 func (v *visit) newPage(kind Kind) *Page {
 	page := v.words().page(kind)
-	page.Brand = v.site.Brand
+	v.site.look.dress(page)
 	page.Paths = v.door.paths
 	page.Nonce = newNonce()
 	page.Return = localPath(v.r.URL.RequestURI())
@@ -85,7 +89,7 @@ func (v *visit) show(status int, page *Page) {
 	if c, asked := v.w.(*verdict); !asked || !c.bare { // otherwise the page follows at PagePath
 		v.gate.metrics.pages.WithLabelValues(v.door.room, string(page.Kind)).Inc()
 	}
-	body, err := render(v.site.page, page)
+	body, err := render(v.site.look.page, page)
 	if err != nil {
 		v.gate.logger.ErrorContext(v.r.Context(), "the template failed", "kind", page.Kind, "error", err)
 		if body, err = render(builtIn, page); err != nil {
@@ -106,7 +110,7 @@ func (v *visit) show(status int, page *Page) {
 func (v *visit) policy(page *Page) string {
 	nonce := " 'nonce-" + page.Nonce + "'"
 	origins := ""
-	if page.Widget != nil {
+	if page.Widget != nil && len(page.Widget.Origins) > 0 {
 		origins = " " + strings.Join(page.Widget.Origins, " ")
 	}
 	// There is no form-action: browsers apply it to redirects too, and an upstream may
@@ -114,7 +118,7 @@ func (v *visit) policy(page *Page) string {
 	// example.
 	common := "script-src" + nonce + origins + "; connect-src 'self'" + origins + "; frame-src 'self'" + origins +
 		"; base-uri 'none'; object-src 'none'; frame-ancestors 'self'"
-	if v.site.page == builtIn {
+	if v.site.look.page == builtIn {
 		style := nonce
 		if origins != "" {
 			style = " 'unsafe-inline'" + origins // Widgets style themselves; a nonce would switch that off.

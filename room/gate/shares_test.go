@@ -45,7 +45,7 @@ func TestPassClients(t *testing.T) {
 		if response.Header.Get("Retry-After") != "30" {
 			t.Errorf("Retry-After is %q", response.Header.Get("Retry-After"))
 		}
-		expect(t, s.get("/", asPage, pass(1), from(3)), http.StatusTooManyRequests, english.pages[KindShared].heading)
+		expect(t, s.get("/", asPage, pass(1), from(3)), http.StatusTooManyRequests, english.Pages[KindShared].Heading)
 		for range 4 { // machine 1 has stopped
 			time.Sleep(shareTime / 2)
 			served(pass(1), 0)

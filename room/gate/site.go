@@ -35,6 +35,15 @@ type Site struct {
 	Upstream http.Handler
 	// Brand is a name that the page shows. Default: none.
 	Brand string
+	// Logo is an image that the page shows in place of the brand; see [ParseLogo]. Default: none.
+	Logo template.URL
+	// Theme are colors of the page, each as in "accent=#2f5d62", or "dark-accent=#8cc5c0" for the
+	// dark scheme: the variables of page.css. Colors that nobody can read on each other are refused.
+	// Default: those of page.css.
+	Theme []string
+	// Texts are the texts of the page in languages of your own, or in place of those that are built
+	// in; see [ParseWords]. Default: none.
+	Texts []*Words
 	// Template renders the pages; see [Page] and [ParseTemplate]. Default: the page of
 	// this package.
 	Template *template.Template
@@ -96,7 +105,7 @@ type door struct {
 // site is a checked Site.
 type site struct {
 	Site
-	page  *template.Template
+	look  *look
 	hosts []room.Rule
 	rules []rule
 	// returnPaths let Returns pass.
@@ -134,11 +143,10 @@ func (g *Gate) SetSites(sites []Site) error {
 }
 
 func (g *Gate) newSite(of Site) (*site, error) {
-	s := &site{Site: of, page: of.Template, doors: map[string]*door{}}
-	if s.page == nil {
-		s.page = builtIn
-	} else if err := checkTemplate(s.page, g.words.words); err != nil {
-		return nil, fmt.Errorf("template: %w", err)
+	s := &site{Site: of, doors: map[string]*door{}}
+	var err error
+	if s.look, err = newLook(&of, g.options.Languages); err != nil {
+		return nil, err
 	}
 	if !slices.Contains([]int{0, http.StatusOK, http.StatusServiceUnavailable}, of.WaitingStatus) {
 		return nil, fmt.Errorf("waiting_status: %d: want 200 or 503", of.WaitingStatus)

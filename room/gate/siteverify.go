@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,8 @@ import (
 const (
 	// ChallengeTime is how long a challenge may take to decide.
 	ChallengeTime = 5 * time.Second
+	// reachEvery is how often a provider is asked whether it answers at all.
+	reachEvery = 10 * time.Second
 	// maxVerdict is the most bytes of a provider's answer that are read.
 	maxVerdict = 64 << 10
 	// maxProof is the most bytes of a proof that are sent on: the longest provider's have
@@ -71,6 +74,11 @@ type Siteverify struct {
 	provider provider
 	options  SiteverifyOptions
 	secret   atomic.Value // string
+
+	mu sync.Mutex
+	// Probed is when the provider was last asked about no visitor, unreached why it did not answer.
+	probed    time.Time
+	unreached error
 }
 
 var _ Challenge = (*Siteverify)(nil)
@@ -117,12 +125,40 @@ func NewSiteverify(options SiteverifyOptions) (*Siteverify, error) {
 // SetSecret replaces the secret, from the next proof on.
 func (s *Siteverify) SetSecret(secret string) { s.secret.Store(secret) }
 
-// Passed implements [Challenge]: a request without a proof has not passed.
-func (s *Siteverify) Passed(ctx context.Context, r *http.Request, client netip.Addr) (bool, error) {
+// Passed implements [Challenge]: a request without a proof has not passed. A form without one is
+// of a visitor whose widget may have made none because the provider is away.
+func (s *Siteverify) Passed(ctx context.Context, r *http.Request, who Newcomer) (bool, error) {
 	proof := r.PostForm.Get(s.provider.field)
-	if proof == "" || len(proof) > maxProof {
+	switch {
+	case r.PostForm == nil || len(proof) > maxProof:
 		return false, nil
+	case proof == "":
+		return false, s.reached(ctx)
 	}
+	return s.verify(ctx, proof, who.Client)
+}
+
+// reached returns an error if the provider does not answer: it asks at most once in reachEvery,
+// about a proof that nobody has made.
+func (s *Siteverify) reached(ctx context.Context) error {
+	s.mu.Lock()
+	err, ask := s.unreached, time.Since(s.probed) >= reachEvery
+	if ask {
+		s.probed = time.Now()
+	}
+	s.mu.Unlock()
+	if !ask {
+		return err
+	}
+	_, err = s.verify(ctx, "none", netip.Addr{})
+	s.mu.Lock()
+	s.unreached = err
+	s.mu.Unlock()
+	return err
+}
+
+// verify asks the provider about a proof.
+func (s *Siteverify) verify(ctx context.Context, proof string, client netip.Addr) (bool, error) {
 	form := url.Values{"secret": {s.secret.Load().(string)}, "response": {proof}}
 	if client.IsValid() {
 		form.Set("remoteip", client.String())
@@ -163,8 +199,8 @@ func (s *Siteverify) verdict(status int, body []byte) (bool, error) {
 }
 
 // Widget implements [Challenge].
-func (s *Siteverify) Widget(lang string) *Widget {
-	script := s.provider.script
+func (s *Siteverify) Widget(_ context.Context, who Newcomer) (*Widget, error) {
+	script, lang := s.provider.script, who.Words.Lang
 	if s.options.Provider != Turnstile {
 		script += "?hl=" + url.QueryEscape(lang)
 	}
@@ -172,5 +208,5 @@ func (s *Siteverify) Widget(lang string) *Widget {
 		HTML: template.HTML(`<div class="` + s.provider.class + `" data-sitekey="` + template.HTMLEscapeString(s.options.SiteKey) +
 			`" data-language="` + template.HTMLEscapeString(lang) + `"></div>`),
 		Script: script, Origins: s.provider.origins,
-	}
+	}, nil
 }

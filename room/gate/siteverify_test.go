@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -58,7 +59,7 @@ func TestSiteverify(t *testing.T) {
 			got = r.PostForm
 			_, _ = io.WriteString(w, answer)
 		})
-		passed, err := challenge.Passed(t.Context(), proof("cf-turnstile-response", "proof"), netip.MustParseAddr("192.0.2.7"))
+		passed, err := challenge.Passed(t.Context(), proof("cf-turnstile-response", "proof"), Newcomer{Client: netip.MustParseAddr("192.0.2.7")})
 		if passed != want.passed || (err != nil) != want.failed {
 			t.Errorf("%.60s: %v, %v", answer, passed, err)
 		}
@@ -74,11 +75,38 @@ func TestSiteverify(t *testing.T) {
 func TestSiteverifyAsksOnlyWithAProof(t *testing.T) {
 	challenge := provide(t, SiteverifyOptions{}, func(http.ResponseWriter, *http.Request) { t.Error("asked") })
 	for _, r := range []*http.Request{
-		httptest.NewRequest(http.MethodGet, "/", http.NoBody), proof("cf-turnstile-response", ""), proof("h-captcha-response", "x"),
-		proof("cf-turnstile-response", strings.Repeat("x", maxProof+1)),
+		httptest.NewRequest(http.MethodGet, "/", http.NoBody), proof("cf-turnstile-response", strings.Repeat("x", maxProof+1)),
 	} {
-		if passed, err := challenge.Passed(t.Context(), r, netip.Addr{}); passed || err != nil {
+		if passed, err := challenge.Passed(t.Context(), r, Newcomer{}); passed || err != nil {
 			t.Errorf("%v, %v", passed, err)
+		}
+	}
+}
+
+// Where the provider is away its widget makes no proof: a form without one asks, now and then,
+// whether it answers.
+func TestFormsWithoutAProofAskForTheProvider(t *testing.T) {
+	away, asked := false, 0
+	challenge := provide(t, SiteverifyOptions{}, func(w http.ResponseWriter, _ *http.Request) {
+		if asked++; away {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		_, _ = io.WriteString(w, `{"success":false}`)
+	})
+	for _, test := range []struct {
+		away, later bool
+		failed      bool
+		asked       int
+	}{
+		{asked: 1}, {away: true, asked: 1}, {away: true, later: true, failed: true, asked: 2}, {failed: true, asked: 2}, {later: true, asked: 3},
+	} {
+		if away = test.away; test.later {
+			challenge.probed = challenge.probed.Add(-reachEvery)
+		}
+		passed, err := challenge.Passed(t.Context(), proof("cf-turnstile-response", ""), Newcomer{})
+		if passed || (err != nil) != test.failed || asked != test.asked {
+			t.Errorf("%+v: %v, %v, asked %d times", test, passed, err, asked)
 		}
 	}
 }
@@ -89,7 +117,7 @@ func TestSilentProviderIsLeft(t *testing.T) {
 	defer close(stop)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := challenge.Passed(ctx, proof("cf-turnstile-response", "x"), netip.Addr{}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := challenge.Passed(ctx, proof("cf-turnstile-response", "x"), Newcomer{}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("err = %v", err)
 	}
 }
@@ -112,10 +140,10 @@ func TestChallenge(t *testing.T) {
 		switch r.PostFormValue("response") {
 		case "good":
 			_, _ = io.WriteString(w, `{"success":true}`)
-		case "bad":
-			_, _ = io.WriteString(w, `{"success":false}`)
-		default:
+		case "broken":
 			w.WriteHeader(http.StatusBadGateway)
+		default:
+			_, _ = io.WriteString(w, `{"success":false}`)
 		}
 	})
 	s := newStand(t, func(o *Options) { o.Challenge = challenge })
@@ -155,8 +183,32 @@ func TestChallenge(t *testing.T) {
 	if response := send("broken"); len(s.entered) != 2 || cookieOf(response, "sluice_ticket_shop") == nil {
 		t.Errorf("%d entered, want one more without the provider", len(s.entered))
 	}
+	// The page for a visitor who has passed, and may not join, leads to where the visitor wanted to go.
+	s.enter = room.ErrLineFull
+	if body := expect(t, send("good"), http.StatusServiceUnavailable, `href="/cart"`); strings.Contains(body, english.NotSent) {
+		t.Error("the form of the challenge is said to be lost")
+	}
+	s.enter = nil
 	// Another site cannot make a visitor join.
 	expect(t, s.ask(http.MethodPost, "http://shop.test/.sluice/shop/enter", "", asPage, header("Sec-Fetch-Site", "cross-site")), http.StatusForbidden)
+}
+
+// A client that hangs up while the provider is asked does not make it seem away, which would give
+// everybody the backup.
+func TestClientsThatHangUpDecideNothing(t *testing.T) {
+	challenge := provide(t, SiteverifyOptions{}, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"success":false}`) })
+	s := newStand(t, func(o *Options) {
+		o.Challenge = WithBackup(challenge, &told{name: "backup"}, slog.New(slog.DiscardHandler))
+	})
+	for _, proof := range []string{"bad", ""} {
+		form := url.Values{"cf-turnstile-response": {proof}}.Encode()
+		s.ask(http.MethodPost, "http://shop.test/.sluice/shop/enter", form, asPage, asForm, func(r *http.Request) {
+			gone, cancel := context.WithCancel(r.Context())
+			cancel()
+			*r = *r.WithContext(gone)
+		})
+		expect(t, s.get("http://shop.test/", asPage), http.StatusForbidden, `data-sitekey="site"`)
+	}
 }
 
 func TestEachProviderHasAWidget(t *testing.T) {
@@ -165,8 +217,8 @@ func TestEachProviderHasAWidget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		widget := challenge.Widget("ko")
-		if !strings.Contains(string(widget.HTML), `class="`+p.class+`"`) || strings.Contains(string(widget.HTML), "<b>") || widget.Script == "" || len(widget.Origins) == 0 {
+		widget, err := challenge.Widget(t.Context(), Newcomer{Words: korean})
+		if err != nil || !strings.Contains(string(widget.HTML), `class="`+p.class+`"`) || strings.Contains(string(widget.HTML), "<b>") || widget.Script == "" || len(widget.Origins) == 0 {
 			t.Errorf("%s: %+v", name, widget)
 		}
 	}

@@ -25,7 +25,9 @@ type visit struct {
 	r    *http.Request
 	next http.Handler
 
-	kind     kind
+	kind kind
+	// script reports whether a script has asked for a place at the gate's own path.
+	script   bool
 	client   netip.Addr
 	chosen   *Words // see words
 	settings room.Settings
@@ -57,13 +59,14 @@ func (g *Gate) visit(s *site, d *door, w http.ResponseWriter, r *http.Request) *
 // words returns the words in the visitor's language.
 func (v *visit) words() *Words {
 	if v.chosen == nil {
-		v.chosen = v.gate.words.choose(v.r.Header.Get("Accept-Language"))
+		v.chosen = v.site.look.words.choose(v.r.Header.Get("Accept-Language"))
 	}
 	return v.chosen
 }
 
 // decide answers the visit, or lets it through.
 func (v *visit) decide() {
+	v.w.Header().Set(WaitHeader, v.door.room)
 	if err := v.findSettings(); err != nil {
 		v.refuse(err)
 		return
@@ -196,21 +199,19 @@ func (v *visit) askTicket(claim bool) (answer room.Answer, err error) {
 }
 
 // gone handles a visitor whose place is gone. A visitor who was revoked, or comes after
-// the end, sees a page; others join again, and see why.
+// the end, or when all is sold, sees a page; others join again, and see why.
 func (v *visit) gone(gone *room.GoneError) {
-	if v.kind == navigation && gone.Reason != room.Revoked && gone.Reason != room.Ended {
+	kind := map[room.Reason]Kind{room.Revoked: KindGone, room.Ended: KindEnded, room.SoldOut: KindSoldOut}[gone.Reason]
+	if v.kind == navigation && kind == "" {
 		v.lost = gone.Reason
 		v.join()
 		return
 	}
-	kind := KindGone
-	if gone.Reason == room.Ended {
-		kind = KindEnded
-	}
+	kind = cmp.Or(kind, KindGone)
 	page := v.newPage(kind)
 	if kind == KindGone {
 		page.Rejoin = true
-		page.Notices = append(page.Notices, v.words().lost[gone.Reason])
+		page.Notices = append(page.Notices, v.words().Gone[gone.Reason])
 	}
 	v.respond(http.StatusGone, problem{Code: "gone", Reason: gone.Reason,
 		Detail: gone.Error() + "; POST " + v.door.paths.Join + " gives up the ticket"}, page)
@@ -332,7 +333,7 @@ func (v *visit) linePage(answer *room.Answer) *Page {
 		v.setCookie(v.door.lineCookie, note.String(), ticketAge)
 	}
 	if note.lost != "" {
-		page.Notices = append(page.Notices, v.words().lost[note.lost])
+		page.Notices = append(page.Notices, v.words().Gone[note.lost])
 	}
 	page.Refresh = seconds(answer.NextPoll)
 	page.setLine(answer, note.start)
@@ -383,6 +384,11 @@ func (v *visit) comeBack() {
 
 // pass sends a request on, with the headers of a visitor who is inside, or without.
 func (v *visit) pass(answer *room.Answer) {
+	v.w.Header().Del(WaitHeader)
+	if v.script {
+		v.answerScript(answer)
+		return
+	}
 	r := new(http.Request)
 	*r = *v.r
 	r.Header = make(http.Header, len(v.r.Header)+len(visitorHeaders))
@@ -407,7 +413,7 @@ func (v *visit) refuse(err error) {
 	case v.r.Context().Err() != nil:
 		return // the client has gone
 	case unavailable(err):
-		if v.settings.OnStoreFailure == room.FailOpen && v.next != nil {
+		if v.settings.OnStoreFailure == room.FailOpen && (v.next != nil || v.script) {
 			v.failed(err)
 			v.pass(nil)
 			return
@@ -417,6 +423,8 @@ func (v *visit) refuse(err error) {
 		v.later(http.StatusServiceUnavailable, KindFull, "line_full", err, 30*time.Second)
 	case errors.Is(err, room.ErrNotOpen):
 		v.notOpen(err)
+	case errors.Is(err, room.ErrSoldOut):
+		v.respond(http.StatusForbidden, problem{Code: "sold_out", Detail: err.Error()}, v.newPage(KindSoldOut))
 	case errors.Is(err, room.ErrEnded):
 		v.respond(http.StatusForbidden, problem{Code: "ended", Detail: err.Error()}, v.newPage(KindEnded))
 	case errors.Is(err, room.ErrUninvited):

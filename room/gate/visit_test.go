@@ -176,7 +176,7 @@ func TestGone(t *testing.T) {
 		s := newStand(t, nil)
 		s.goneFor(1, reason)
 		response := s.get("http://shop.test/", asPage, ticket(1), pass(1))
-		expect(t, response, http.StatusOK, "You are in line", english.lost[reason])
+		expect(t, response, http.StatusOK, "You are in line", english.Gone[reason])
 		if c := cookieOf(response, "sluice_ticket_shop"); c == nil || c.Value != "ticket-2" {
 			t.Errorf("%s: cookie = %v", reason, c)
 		}
@@ -185,12 +185,12 @@ func TestGone(t *testing.T) {
 			t.Fatalf("note = %v", note)
 		}
 		// The page says so for as long as the visitor waits.
-		expect(t, s.get("http://shop.test/", asPage, ticket(2), holding("sluice_line_shop", note.Value)), http.StatusOK, english.lost[reason])
+		expect(t, s.get("http://shop.test/", asPage, ticket(2), holding("sluice_line_shop", note.Value)), http.StatusOK, english.Gone[reason])
 	}
 	for reason, want := range map[room.Reason]string{room.Revoked: `action="/.sluice/shop/join"`, room.Ended: "It is over"} {
 		s := newStand(t, nil)
 		s.goneFor(1, reason)
-		expect(t, s.get("http://shop.test/", asPage, ticket(1)), http.StatusGone, want, english.lost[reason])
+		expect(t, s.get("http://shop.test/", asPage, ticket(1)), http.StatusGone, want, english.Gone[reason])
 		if len(s.entered) != 0 {
 			t.Errorf("%s: joined again", reason)
 		}
@@ -205,7 +205,7 @@ func TestGone(t *testing.T) {
 	}
 	// A pass alone gives the reason too.
 	s.goneFor(2, room.Revoked)
-	expect(t, s.get("http://shop.test/", asPage, pass(2)), http.StatusGone, english.lost[room.Revoked])
+	expect(t, s.get("http://shop.test/", asPage, pass(2)), http.StatusGone, english.Gone[room.Revoked])
 }
 
 func TestForgedCookies(t *testing.T) {

@@ -5,69 +5,64 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/text/language"
-
 	"github.com/sluice-project/sluice/room"
 )
 
-// builtInWords are the texts in all languages of the page.
-var builtInWords = []*Words{&english, &korean, &japanese, &simplifiedChinese}
-
-// Languages are the languages of the page; the first is the default of [Options].
-func Languages() []language.Tag {
-	tags := make([]language.Tag, len(builtInWords))
-	for i, words := range builtInWords {
-		tags[i] = language.MustParse(words.Lang)
-	}
-	return tags
-}
-
-// Words are the texts of a page in one language. Numbers replace {n}, {low} and {high}.
+// Words are the texts of a page in one language. Numbers replace {n}, {low} and {high}. The files in
+// words have those that are built in.
 type Words struct {
 	// Lang is the language, for the lang attribute.
 	Lang string `json:"lang"`
 
 	Place       string `json:"place"`
-	PlaceSuffix string `json:"place_suffix"`
-	PlaceHidden string `json:"place_hidden"`
+	PlaceSuffix string `json:"place_suffix" yaml:"place_suffix"`
+	PlaceHidden string `json:"place_hidden" yaml:"place_hidden"`
 	Next        string `json:"next"`
-	AheadOne    string `json:"ahead_one"`
+	AheadOne    string `json:"ahead_one" yaml:"ahead_one"`
 	Ahead       string `json:"ahead"`
 
 	Wait            string `json:"wait"`
-	WaitUnknown     string `json:"wait_unknown"`
-	WaitSeconds     string `json:"wait_seconds"`
-	WaitUpTo        string `json:"wait_up_to"`
-	WaitUpToOne     string `json:"wait_up_to_one"`
-	WaitMinute      string `json:"wait_minute"`
-	WaitMinutes     string `json:"wait_minutes"`
-	WaitRange       string `json:"wait_range"`
-	WaitUpToHours   string `json:"wait_up_to_hours"`
-	WaitMinuteHours string `json:"wait_minute_hours"`
-	WaitHours       string `json:"wait_hours"`
-	WaitHoursRange  string `json:"wait_hours_range"`
+	WaitUnknown     string `json:"wait_unknown" yaml:"wait_unknown"`
+	WaitSeconds     string `json:"wait_seconds" yaml:"wait_seconds"`
+	WaitUpTo        string `json:"wait_up_to" yaml:"wait_up_to"`
+	WaitUpToOne     string `json:"wait_up_to_one" yaml:"wait_up_to_one"`
+	WaitMinute      string `json:"wait_minute" yaml:"wait_minute"`
+	WaitMinutes     string `json:"wait_minutes" yaml:"wait_minutes"`
+	WaitRange       string `json:"wait_range" yaml:"wait_range"`
+	WaitUpToHours   string `json:"wait_up_to_hours" yaml:"wait_up_to_hours"`
+	WaitMinuteHours string `json:"wait_minute_hours" yaml:"wait_minute_hours"`
+	WaitHours       string `json:"wait_hours" yaml:"wait_hours"`
+	WaitHoursRange  string `json:"wait_hours_range" yaml:"wait_hours_range"`
 
 	Progress string `json:"-"`
 	Keep     string `json:"-"`
 	Refresh  string `json:"-"`
 	Lost     string `json:"-"`
 	Cookies  string `json:"-"`
-	OpensAt  string `json:"-"`
-	NotSent  string `json:"-"`
+	OpensAt  string `json:"-" yaml:"opens_at"`
+	NotSent  string `json:"-" yaml:"not_sent"`
 	Leave    string `json:"-"`
-	LeaveAsk string `json:"-"`
-	LeaveYes string `json:"-"`
+	LeaveAsk string `json:"-" yaml:"leave_ask"`
+	LeaveYes string `json:"-" yaml:"leave_yes"`
 	Again    string `json:"-"`
 	Retry    string `json:"-"`
 	Continue string `json:"-"`
 
-	pages map[Kind]text
-	lost  map[room.Reason]string
-	time  string
+	// Proof names the progress of a ProofOfWork, which NeedScript asks JavaScript for.
+	Proof      string `json:"-"`
+	NeedScript string `json:"-" yaml:"need_script"`
+
+	// Time is how 2 January 2006, 15:04 is written; Thousands separates thousands.
+	Time      string `json:"-"`
+	Thousands string `json:"thousands"`
+	// Gone says why an earlier place is gone.
+	Gone map[room.Reason]string `json:"-"`
+	// Pages are the first texts of a page of each kind.
+	Pages map[Kind]Text `json:"-"`
 }
 
-// text is what a page of one kind says first.
-type text struct{ title, heading, message string }
+// Text is what a page says first. The message may be empty.
+type Text struct{ Title, Heading, Message string }
 
 // ahead returns how many visitors are before one.
 func (w *Words) ahead(ahead int64) string {
@@ -77,7 +72,7 @@ func (w *Words) ahead(ahead int64) string {
 	case 1:
 		return w.AheadOne
 	}
-	return fill(w.Ahead, "{n}", number(ahead))
+	return fill(w.Ahead, "{n}", w.number(ahead))
 }
 
 // wait returns the estimated wait: in minutes up to two hours, then in hours, from the
@@ -91,40 +86,40 @@ func (w *Words) wait(wait *room.Wait) string {
 	case wait.High < time.Minute:
 		return w.WaitSeconds
 	case high > 120 && low == 0:
-		return fill(w.WaitUpToHours, "{high}", number(ceil(wait.High, time.Hour)))
+		return fill(w.WaitUpToHours, "{high}", w.number(ceil(wait.High, time.Hour)))
 	case high > 120 && low < 60:
-		return fill(w.WaitMinuteHours, "{low}", number(low), "{high}", number(ceil(wait.High, time.Hour)))
+		return fill(w.WaitMinuteHours, "{low}", w.number(low), "{high}", w.number(ceil(wait.High, time.Hour)))
 	case high > 120:
-		return between(low/60, ceil(wait.High, time.Hour), w.WaitHours, w.WaitHoursRange)
+		return w.between(low/60, ceil(wait.High, time.Hour), w.WaitHours, w.WaitHoursRange)
 	case low == 0 && high == 1:
 		return w.WaitUpToOne
 	case low == 0:
-		return fill(w.WaitUpTo, "{high}", number(high))
+		return fill(w.WaitUpTo, "{high}", w.number(high))
 	case high == 1:
 		return w.WaitMinute
 	}
-	return between(low, high, w.WaitMinutes, w.WaitRange)
+	return w.between(low, high, w.WaitMinutes, w.WaitRange)
 }
 
-func between(low, high int64, one, both string) string {
+func (w *Words) between(low, high int64, one, both string) string {
 	if low >= high {
-		return fill(one, "{n}", number(high))
+		return fill(one, "{n}", w.number(high))
 	}
-	return fill(both, "{low}", number(low), "{high}", number(high))
+	return fill(both, "{low}", w.number(low), "{high}", w.number(high))
 }
 
 func ceil(d, unit time.Duration) int64 { return int64((d + unit - 1) / unit) }
 
 func fill(text string, pairs ...string) string { return strings.NewReplacer(pairs...).Replace(text) }
 
-// number groups digits by thousands with commas, as all languages of the page do.
-func number(n int64) string {
+// number groups digits by thousands.
+func (w *Words) number(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	first := len(digits) % 3
 	var grouped strings.Builder
 	for i, digit := range digits {
 		if i > 0 && i%3 == first {
-			grouped.WriteByte(',')
+			grouped.WriteString(w.Thousands)
 		}
 		grouped.WriteRune(digit)
 	}
@@ -132,4 +127,4 @@ func number(n int64) string {
 }
 
 // moment is a time as shown where the script does not convert it to local time.
-func (w *Words) moment(t time.Time) string { return t.UTC().Format(w.time) }
+func (w *Words) moment(t time.Time) string { return t.UTC().Format(w.Time) }

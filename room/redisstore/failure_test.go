@@ -47,6 +47,7 @@ func TestEverybodyHasTheSamePlaceAfterARestart(t *testing.T) {
 	server := redistest.Start(t, redistest.Options{Persist: redistest.Always})
 	store, terms := shop(t, server)
 	terms.Sliding, terms.Events = false, 10_000
+	terms.Claim, terms.Abandon, terms.Away = time.Hour, time.Hour, time.Hour // longer than any restart takes
 	fill(t, store, terms, 500, true)
 	terms.Capacity = 10
 	if _, err := store.Expire(t.Context(), terms); err != nil {

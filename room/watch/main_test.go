@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/sluice-project/sluice/internal/testkit/leaks"
 )
 
 func TestMain(m *testing.M) {
@@ -12,5 +12,5 @@ func TestMain(m *testing.M) {
 		openStreams(address)
 		return
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"go.uber.org/goleak"
 
+	"github.com/sluice-project/sluice/internal/testkit/leaks"
 	"github.com/sluice-project/sluice/internal/testkit/rapidtest"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/filestore"
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	rapidtest.Checks(30, 60)
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 var quiet = slog.New(slog.DiscardHandler)

@@ -55,6 +55,8 @@ func (s *several) serve(store *storetest.NodeStore, config topic.Config) {
 	s.servers[store.Node()] = server
 }
 
+// client returns a client of all nodes that learns of changes soon. It does not give up a topic that a
+// node does not know yet.
 func (s *several) client(options ...kgo.Opt) *kgo.Client {
 	var seeds []string
 	for _, server := range s.servers {
@@ -62,6 +64,7 @@ func (s *several) client(options ...kgo.Opt) *kgo.Client {
 	}
 	return client(s.T, s.servers[1], append([]kgo.Opt{
 		kgo.SeedBrokers(seeds...), kgo.MetadataMinAge(20 * time.Millisecond), kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
+		kgo.UnknownTopicRetries(-1),
 	}, options...)...)
 }
 

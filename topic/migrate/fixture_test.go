@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
-	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/sluice-project/sluice/internal/testkit/leaks"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
 	"github.com/sluice-project/sluice/topic/group"
@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-project/sluice/topic/storetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // server is a broker over a store in memory.
 type server struct {

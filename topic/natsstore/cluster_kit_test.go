@@ -2,6 +2,7 @@ package natsstore
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -222,10 +223,28 @@ func (ns *nodes) log(node int32, name string, on ...int32) *log {
 	ns.t.Helper()
 	var l topic.Log
 	until.Succeeds(ns.t, "open log "+name, func() (err error) {
-		l, err = ns.node(node).OpenLog(ns.t.Context(), name, on)
+		l, err = openReached(ns.t, ns.node(node), name, on)
 		return err
 	})
 	return l.(*log)
+}
+
+// openReached opens a log through a store. If the store did not have it open, openReached waits
+// until appends reach the log's leader: the other nodes learn a moment after an election where
+// appends go, and until then an append is uncertain.
+func openReached(t testing.TB, s *Store, name string, on []int32) (topic.Log, error) {
+	t.Helper()
+	s.mu.RLock()
+	_, open := s.logs[name]
+	s.mu.RUnlock()
+	l, err := s.OpenLog(t.Context(), name, on)
+	if err == nil && !open {
+		until.True(t, "appends reach the leader of "+name, func() bool {
+			err := <-send(l.(*log), 1<<40) // it never follows
+			return errors.Is(err, topic.ErrFenced) || errors.Is(err, topic.ErrNoLog) || errors.Is(err, topic.ErrClosed)
+		})
+	}
+	return l, err
 }
 
 // wire forwards connections to an address.

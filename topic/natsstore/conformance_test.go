@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/sluice-project/sluice/internal/testkit/leaks"
 	"github.com/sluice-project/sluice/internal/testkit/rapidtest"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/natsstore"
@@ -26,8 +27,9 @@ func TestMain(m *testing.M) {
 		_ = parallel.Value.Set("6") // most tests wait for elections
 	}
 	rapidtest.Checks(15, 20)
+	natsstore.WaitForLeaders()
 	// The engine leaves a stream's files open, now and then, if the stream is removed while it is made.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushStreamStateLoop"),
+	leaks.Main(m, goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushStreamStateLoop"),
 		goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server/ats.Register.func1"))
 }
 

@@ -129,7 +129,7 @@ func TestRefusedBeforeItIsSent(t *testing.T) {
 
 // TestDeletedUnderWay deletes a log with appends in flight.
 func TestDeletedUnderWay(t *testing.T) {
-	s := openStore(t, Options{})
+	s := openStore(t, Options{Timeout: time.Minute})
 	l := openLog(t, s)
 	s.mu.Lock()
 	delete(s.tokens, l.token)
@@ -167,12 +167,12 @@ func TestLostConnections(t *testing.T) {
 	}
 }
 
-// appendUntilTaken appends and reads until both succeed, as a caller does after failures.
-func appendUntilTaken(t *testing.T, l *log) {
+// appendUntilTaken appends and reads until both succeed, as a caller does after failures, and
+// returns the log's end.
+func appendUntilTaken(t *testing.T, l *log) (last uint64) {
 	t.Helper()
-	until.Succeeds(t, "append and read", func() error {
-		_, last, err := l.Ends(t.Context())
-		if err != nil {
+	until.Succeeds(t, "append and read", func() (err error) {
+		if _, last, err = l.Ends(t.Context()); err != nil {
 			return err
 		}
 		if err := <-send(l, last+1); err != nil {
@@ -185,8 +185,10 @@ func appendUntilTaken(t *testing.T, l *log) {
 		if err == nil && len(got) != 1 {
 			err = fmt.Errorf("%d entries are read, want 1", len(got))
 		}
+		last++
 		return err
 	})
+	return last
 }
 
 // TestErrorsOfTheEngine checks that each code maps to one of topic's errors.

@@ -35,6 +35,18 @@ func put(t *testing.T, m topic.Meta, key, value string, revision uint64) uint64 
 	return revision
 }
 
+// remove deletes a key, whatever becomes of single attempts.
+func remove(t *testing.T, m topic.Meta, key string, revision uint64) {
+	t.Helper()
+	until.Succeeds(t, "delete key "+key, func() error {
+		err := m.Delete(t.Context(), key, revision)
+		if errors.Is(err, topic.ErrNotFound) { // an attempt that was not answered in time
+			err = nil
+		}
+		return err
+	})
+}
+
 // churn sets 20 keys five times each and deletes half of them.
 func churn(t *testing.T, m topic.Meta) (want map[string]topic.Item) {
 	t.Helper()
@@ -47,8 +59,8 @@ func churn(t *testing.T, m topic.Meta) (want map[string]topic.Item) {
 		}
 		if i%2 == 1 {
 			want[key] = topic.Item{Key: key, Value: []byte("4"), Revision: revision}
-		} else if err := m.Delete(t.Context(), key, revision); err != nil {
-			t.Fatal(err)
+		} else {
+			remove(t, m, key, revision)
 		}
 	}
 	return want

@@ -1,6 +1,7 @@
 package natsstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -61,13 +62,42 @@ func (ns *nodes) replicated(t testing.TB) {
 	})
 }
 
+// transferWriter ends the term of the writer. The same node may begin the next one.
 func (ns *nodes) transferWriter(t testing.TB) {
 	t.Helper()
 	before := ns.waitWriter(t, 0)
-	until.True(t, "the writer steps down", func() bool {
-		return ns.node(before).cluster.askToTransfer(t.Context(), metaStream, before%3+1) == nil
+	term, c := ns.term(before), ns.node(before).cluster
+	until.True(t, "another term begins", func() bool {
+		within, cancel := context.WithTimeout(t.Context(), transferAgain)
+		defer cancel()
+		return c.askToTransfer(t.Context(), metaStream, before%3+1) == nil && c.poll(within, func() bool {
+			writer := ns.writer(0)
+			return writer != 0 && ns.term(writer) > term
+		}) == nil
 	})
-	ns.waitWriter(t, before)
+}
+
+// term returns the newest term that a node knows.
+func (ns *nodes) term(node int32) uint64 {
+	m := ns.node(node).meta
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.nodes.term
+}
+
+// inOneTerm calls f with the writer, and fails the test with its error. If another term has begun
+// in the meantime the error says nothing, and it calls f again.
+func (ns *nodes) inOneTerm(t testing.TB, f func(writer int32, term uint64) error) {
+	t.Helper()
+	until.True(t, "a term lasts", func() bool {
+		writer := ns.waitWriter(t, 0)
+		term := ns.term(writer)
+		err := f(writer, term)
+		if err != nil && ns.writer(0) == writer && ns.term(writer) == term {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 }
 
 // TestMetaNodesDisturbed checks histories of the metadata while its writer changes and is
@@ -129,9 +159,7 @@ func (ns *nodes) missAnswers(t *testing.T) {
 		until.True(t, "the other knows who writes", func() bool { return other.Sync(t.Context()) == nil })
 		key := fmt.Sprint("unanswered", again)
 		revision := put(t, other, key, "1", 0)
-		m.mu.RLock()
-		term := m.nodes.term
-		m.mu.RUnlock()
+		term := ns.term(writer)
 		silent := make(chan bool)
 		taken := m.handleRequests(term)
 		if err := ns.node(writer).meta.nodes.requests.Unsubscribe(); err != nil {
@@ -166,9 +194,13 @@ func (ns *nodes) missAnswers(t *testing.T) {
 			ns.transferWriter(t)
 		}
 		wantUncertain(t, <-outcome)
-		item, err := other.Get(t.Context(), key)
-		if err != nil || string(item.Value) != "2" {
-			t.Fatalf("it is %q: %v", item.Value, err)
+		var item topic.Item
+		until.Succeeds(t, "the outcome is known", func() (err error) {
+			item, err = other.Get(t.Context(), key)
+			return err
+		})
+		if string(item.Value) != "2" {
+			t.Fatalf("it is %q", item.Value)
 		}
 		_ = replaced.Unsubscribe()
 	}
@@ -176,44 +208,37 @@ func (ns *nodes) missAnswers(t *testing.T) {
 
 // refuseRequests sends the writer requests that it must refuse.
 func (ns *nodes) refuseRequests(t *testing.T) {
-	m, other := ns.node(ns.waitWriter(t, 0)).meta, ns.node(1).meta
-	until.True(t, "the writer is reached", func() bool { return other.Sync(t.Context()) == nil })
-	conn := other.nodes.conn
-	m.mu.RLock()
-	subject := writeSubject + "." + strconv.FormatUint(m.nodes.term, 10)
-	m.mu.RUnlock()
-	send := func(data []byte, want error) {
-		t.Helper()
-		message, err := conn.Request(subject, data, patience)
+	ns.inOneTerm(t, func(writer int32, term uint64) error {
+		m, other := ns.node(writer).meta, ns.node(writer%3+1).meta
+		until.Succeeds(t, "the writer is reached", func() error { return other.Sync(t.Context()) })
+		send := func(data []byte, want error) error {
+			message, err := other.nodes.conn.Request(writeSubject+"."+strconv.FormatUint(term, 10), data, patience)
+			if err != nil {
+				return err
+			}
+			if a, err := decodeAnswer(message.Data); err != nil || !errors.Is(a.err, want) {
+				return fmt.Errorf("answer %+v, want %v: %v", a, want, err)
+			}
+			return nil
+		}
+		put := writeRequest{operation: operation{stored: stored{Key: fmt.Sprint("refused", term), Value: []byte{}}}}
+		late, lateErr := put.encode()
+		put.Within = time.Minute
+		inTime, inTimeErr := put.encode()
+		err := errors.Join(lateErr, inTimeErr, send([]byte("nonsense"), errFailed), send(late, errNotWriter))
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
-		if a, err := decodeAnswer(message.Data); err != nil || !errors.Is(a.err, want) {
-			t.Fatalf("answer %+v, want %v: %v", a, want, err)
+		if err := m.free.Acquire(t.Context(), waitingBytes); err != nil {
+			return err
 		}
-	}
-	put := writeRequest{operation: operation{stored: stored{Key: "refused", Value: []byte{}}}}
-	late, err := put.encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	put.Within = time.Minute
-	inTime, err := put.encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	send([]byte("nonsense"), errFailed)
-	send(late, errNotWriter)
-	if err := m.free.Acquire(t.Context(), waitingBytes); err != nil {
-		t.Fatal(err)
-	}
-	send(inTime, errNotWriter)
-	m.free.Release(waitingBytes)
-	if _, err := m.Get(t.Context(), "refused"); !errors.Is(err, topic.ErrNotFound) {
-		t.Fatalf("what was refused is there: %v", err)
-	}
-	send(inTime, nil)
-	send(inTime, topic.ErrConflict)
+		err = send(inTime, errNotWriter)
+		m.free.Release(waitingBytes)
+		if _, found := m.Get(t.Context(), put.Key); err != nil || !errors.Is(found, topic.ErrNotFound) {
+			return errors.Join(err, fmt.Errorf("what was refused is there: %v", found))
+		}
+		return errors.Join(send(inTime, nil), send(inTime, topic.ErrConflict))
+	})
 }
 
 func wantUncertain(t *testing.T, err error) {
@@ -266,13 +291,7 @@ func (ns *nodes) missLargeEntries(t *testing.T) {
 				t.Fatalf("a value of %d bytes at %d, want %d at %d: %v", len(item.Value), item.Revision, len(value), revision, err)
 			}
 		}
-		until.Succeeds(t, "delete "+key, func() error {
-			err := ns.node(int32(node+1)).meta.Delete(t.Context(), key, revision)
-			if errors.Is(err, topic.ErrNotFound) { // a deletion that was not answered in time
-				err = nil
-			}
-			return err
-		})
+		remove(t, ns.node(int32(node+1)).meta, key, revision)
 	}
 }
 
@@ -287,13 +306,7 @@ func (ns *nodes) missCleaned(t *testing.T) {
 	ns.cut(writer%3+1, true)
 	defer ns.cut(writer%3+1, false)
 	m := ns.node(writer).meta
-	until.Succeeds(t, "delete what goes", func() error {
-		err := m.Delete(t.Context(), "goes", gone)
-		if errors.Is(err, topic.ErrNotFound) { // a deletion that was not answered in time
-			err = nil
-		}
-		return err
-	})
+	remove(t, m, "goes", gone)
 	before := told.Load()
 	away.meta.mu.RLock()
 	last := away.meta.state.last
@@ -320,9 +333,7 @@ func (ns *nodes) missCleaned(t *testing.T) {
 		return errors.Is(err, topic.ErrNotFound)
 	})
 	until.True(t, "the other node signals the deletion", func() bool { return told.Load() > before })
-	if err := away.meta.Sync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	until.Succeeds(t, "both nodes have all", func() error { return errors.Join(m.Sync(t.Context()), away.meta.Sync(t.Context())) })
 	mine, err := m.List(t.Context(), "")
 	theirs, err2 := away.meta.List(t.Context(), "")
 	if err := errors.Join(err, err2); err != nil || !reflect.DeepEqual(mine, theirs) {

@@ -200,8 +200,9 @@ func TestRemove(t *testing.T) {
 		t.Fatalf("remove again: %v", err)
 	}
 	ns.place(1, "log", 1, 2, 3)
-	if _, expected := ns.node(1).engine.members(); expected != 3 {
-		t.Errorf("the cluster has %d nodes, want 3", expected)
-	}
-	wantOutcomes(t, send(l, 3), nil)
+	until.True(t, "the cluster has 3 nodes", func() bool {
+		_, expected := ns.node(1).engine.members()
+		return expected == 3
+	})
+	appendUntilTaken(t, l)
 }

@@ -30,7 +30,7 @@ const (
 	// historyPause is the longest pause between two operations of a worker.
 	historyPause = 10 * time.Millisecond
 	// historyCheck bounds the search for an order.
-	historyCheck = time.Minute
+	historyCheck = 5 * time.Minute
 )
 
 type operationKind int

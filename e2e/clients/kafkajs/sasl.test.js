@@ -7,7 +7,8 @@ import kafkajs from 'kafkajs'
 // topics lists the topics with a secret, besides the server's own.
 async function topics(mechanism, password) {
   const kafka = new kafkajs.Kafka({
-    brokers: [process.env.BROKER], sasl: { mechanism, username: 'admin', password }, retry: { retries: 0 }, logLevel: kafkajs.logLevel.NOTHING,
+    brokers: [process.env.BROKER], sasl: { mechanism, username: 'admin', password }, retry: { retries: 0 },
+    connectionTimeout: 60_000, authenticationTimeout: 60_000, logLevel: kafkajs.logLevel.NOTHING,
   })
   const admin = kafka.admin()
   try {

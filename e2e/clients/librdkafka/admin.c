@@ -127,7 +127,7 @@ static int partitions(const char *topic) {
     rd_kafka_metadata_destroy(metadata);
     if (missing < 0)
       return count;
-    CHECK(tries < 1200, "partition %d is not placed", missing);
+    CHECK(tries < PATIENCE / 50, "partition %d is not placed", missing);
     thrd_sleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
   }
 }

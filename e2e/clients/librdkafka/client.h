@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* How long anything may take, in milliseconds. */
-#define PATIENCE 60000
+#define PATIENCE 150000
 
 #define FAIL(...)                                                              \
   do {                                                                         \

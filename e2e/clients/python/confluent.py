@@ -6,7 +6,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 
 BROKER, REPLICAS = os.environ["BROKER"], int(os.environ["REPLICAS"])
-PATIENCE_S = 60
+PATIENCE_S = 150
 
 
 def same(what, got, want):

@@ -5,7 +5,9 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewPartitions, NewTopic
 
 BROKER, REPLICAS = os.environ["BROKER"], int(os.environ["REPLICAS"])
-PATIENCE_MS = 60_000
+PATIENCE_MS = 150_000
+# By default a client takes a broker that stands still for two seconds for none.
+SERVER = {"bootstrap_servers": BROKER, "api_version_auto_timeout_ms": PATIENCE_MS}
 
 
 def same(what, got, want):
@@ -35,17 +37,17 @@ def described(admin, resource):
 
 
 def produce():
-    producer = KafkaProducer(bootstrap_servers=BROKER, acks="all")
+    producer = KafkaProducer(**SERVER, acks="all", retries=1000, max_in_flight_requests_per_connection=1)
     for i in range(20):
         sent = producer.send("story", key=b"key", value=b"value %d" % i, headers=[("tag", b"paid")], partition=0, timestamp_ms=1_700_000_000_000 + i)
-    same("the last offset", sent.get(timeout=60).offset, 19)
-    producer.send("story", key=b"deleted", value=None, partition=1).get(timeout=60)
+    same("the last offset", sent.get(timeout=PATIENCE_MS / 1000).offset, 19)
+    producer.send("story", key=b"deleted", value=None, partition=1).get(timeout=PATIENCE_MS / 1000)
     producer.close()
 
 
 def consume(count):
     """Reads so many records of partition 0 in a group, and commits."""
-    consumer = KafkaConsumer("story", bootstrap_servers=BROKER, group_id="readers", auto_offset_reset="earliest",
+    consumer = KafkaConsumer("story", **SERVER, group_id="readers", auto_offset_reset="earliest",
                              enable_auto_commit=False, consumer_timeout_ms=PATIENCE_MS, max_poll_records=1)
     got = []
     for record in consumer:
@@ -64,14 +66,14 @@ def want(first, end):
 
 
 def main():
-    admin = KafkaAdminClient(bootstrap_servers=BROKER)
+    admin = KafkaAdminClient(**SERVER, request_timeout_ms=PATIENCE_MS)
     administer(admin)
     produce()
     same("records", consume(12), want(0, 12))
     same("the rest, after a commit", consume(8), want(12, 20))
     same("the committed offset", admin.list_consumer_group_offsets("readers")[TopicPartition("story", 0)].offset, 20)
     same("groups", ("readers", "consumer") in admin.list_consumer_groups(), True)
-    seeker = KafkaConsumer(bootstrap_servers=BROKER)
+    seeker = KafkaConsumer(**SERVER)
     found = seeker.offsets_for_times({TopicPartition("story", 0): 1_700_000_000_005})
     same("an offset by its time", found[TopicPartition("story", 0)].offset, 5)
     seeker.close()

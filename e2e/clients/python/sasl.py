@@ -19,7 +19,7 @@ def confluent(mechanism, secret):
 def kafka_python(mechanism, secret):
     KafkaConsumer(
         bootstrap_servers=BROKER, security_protocol="SASL_PLAINTEXT", sasl_mechanism=mechanism,
-        sasl_plain_username="admin", sasl_plain_password=secret,
+        sasl_plain_username="admin", sasl_plain_password=secret, api_version_auto_timeout_ms=60_000 if secret == SECRET else 2000,
     ).topics()
 
 

@@ -9,10 +9,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/api"
 	"github.com/sluice-project/sluice/topic/broker"
@@ -38,7 +38,7 @@ func kafkaServer(t *testing.T) string {
 		}
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), until.Limit)
 		defer cancel()
 		for _, stop := range []func(context.Context) error{server.Stop, broker.Stop} {
 			if err := stop(ctx); err != nil {

@@ -137,8 +137,9 @@ func playRooms(ctx context.Context, d *demo, engine demoEngine) (_ *roomsResult,
 	if err != nil {
 		return nil, err
 	}
-	result.Total, result.Committed, err = events.Await(ctx, func(int64) bool {
-		return seen.ended[demoShopRoom] >= entered[demoShopRoom] && seen.ended[demoRideRoom] >= entered[demoRideRoom]
+	result.Total, result.Committed, err = events.Await(ctx, func(all int64) bool {
+		// An event may have been read since all were counted.
+		return seen.total == all && seen.ended[demoShopRoom] >= entered[demoShopRoom] && seen.ended[demoRideRoom] >= entered[demoRideRoom]
 	})
 	if err != nil {
 		return nil, err

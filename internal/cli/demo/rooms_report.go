@@ -42,8 +42,15 @@ func (r *roomRun) keepers() map[int64]bool {
 	return keepers
 }
 
+// comesIn is how long who is let in has for the request that shows that the cookies came back: the claim window, or
+// what is left of the visit after it.
+func (r *roomRun) comesIn() time.Duration {
+	return min(r.Room.ClaimWindow, r.Room.PassTTL+max(0, r.Room.Stay-r.Room.ClaimWindow))
+}
+
 // checkOrder finds visitors who kept asking and were overtaken or lost their place: a
-// visitor who asks within the claim window enters when called for the first time.
+// visitor who asks within the claim window enters when called for the first time, and is inside who asks again before
+// the pass ends.
 func (r *roomRun) checkOrder() error {
 	keepers := r.keepers()
 	var wrong faults
@@ -56,7 +63,8 @@ func (r *roomRun) checkOrder() error {
 			continue
 		}
 		missed := s.Called > 1 && v.Silence(s.First) < r.Room.ClaimWindow-clockMargin
-		if missed || v.Sent || !v.Inside && v.Conduct != givesUp {
+		late := s.Gone == room.VisitorExpired && v.Silence(s.End) >= r.comesIn()
+		if missed || !late && (v.Sent || !v.Inside && v.Conduct != givesUp) {
 			wrong.blame("visitor %d of %s kept asking and lost the place", v.Number, r.Name)
 		}
 	}

@@ -55,7 +55,7 @@ func newPlayedRooms() *playedRooms {
 		f.ride = append(f.ride, told{4000 + 1000*(n/2), "expired", int64(n + 1), true, false})
 	}
 	shop := &roomRun{Name: demoShopRoom, Room: room.Settings{
-		Mode: room.Teller, Capacity: 2, ClaimWindow: 200 * time.Millisecond, AbandonAfter: 400 * time.Millisecond, Grace: 4 * time.Second,
+		Mode: room.Teller, Capacity: 2, PassTTL: 400 * time.Millisecond, ClaimWindow: 200 * time.Millisecond, AbandonAfter: 400 * time.Millisecond, Grace: 4 * time.Second,
 	}}
 	at := func(ms int) time.Time { return f.start.Add(time.Duration(ms) * time.Millisecond) }
 	for n := range 8 {
@@ -131,6 +131,24 @@ func TestRoomsReport(t *testing.T) {
 	clitest.Golden(t, "demo_rooms", out.String())
 }
 
+// late makes the last visitor of the ride ask for the last time when the stay has ended, after a silence.
+func (f *playedRooms) late(silence int) {
+	end := f.start.Add(6000 * time.Millisecond)
+	v := f.run.Ride.Visitors[4]
+	v.Inside, v.Sent = false, true
+	v.Gaps = []gap{{end.Add(time.Duration(100-silence) * time.Millisecond), end.Add(100 * time.Millisecond)}}
+}
+
+// A visitor who is let in, and whose next request comes when the pass has ended, has lost nothing.
+func TestRoomsReportOfALateVisitor(t *testing.T) {
+	f := newPlayedRooms()
+	f.run.Ride.Room.AbandonAfter = 5 * time.Second
+	f.late(2100)
+	if err := f.result().Verdict(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestRoomsReportFindsWhatIsWrong(t *testing.T) {
 	swap := func(story []told, a, b int) { story[a].number, story[b].number = story[b].number, story[a].number }
 	for _, c := range []struct {
@@ -145,6 +163,7 @@ func TestRoomsReportFindsWhatIsWrong(t *testing.T) {
 		}},
 		{"order", "visitor 3 of shop kept asking and lost the place", func(f *playedRooms) { f.run.Shop.Visitors[2].Conduct = pays }},
 		{"order", "visitor 7 of shop kept asking and lost the place", func(f *playedRooms) { f.run.Shop.Visitors[6].Sent = true }},
+		{"order", "visitor 5 of ride kept asking and lost the place", func(f *playedRooms) { f.late(700) }},
 		{"order", "visitor 2 of ride kept asking and was overtaken", func(f *playedRooms) { swap(f.ride, 6, 7) }},
 		{"came back", "1 came back to the shop within the grace, 0 kept", func(f *playedRooms) { f.run.Shop.Visitors[2].Moved = true }},
 		{"ticks", "at tick 0 of ride 3 were called; 5 waited, the batch is 2", func(f *playedRooms) { f.ride[7].ms = 1500 }},

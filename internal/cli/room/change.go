@@ -42,7 +42,7 @@ refused. Services that check passes themselves must fetch the public keys again.
 	return command
 }
 
-// newStateCommand returns pause or resume.
+// newStateCommand returns pause, sold-out or resume.
 func newStateCommand(name, short string, move func(*session, context.Context, string) (client.Room, error)) *cobra.Command {
 	return onRooms(&cobra.Command{
 		Use:     name + " NAME",

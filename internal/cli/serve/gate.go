@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-project/sluice/internal/renew"
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/ops"
+	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/gate"
 )
 
@@ -38,12 +39,9 @@ func openGate(all *config.Config, of *rooms, server *ops.Server, connections *co
 		TrustedProxies: settings.TrustedProxies.Prefixes(), SecureCookies: settings.SecureCookies, Recheck: settings.Recheck, Languages: languages,
 		Metrics: metrics, Logger: log,
 	}
-	siteverify, err := openChallenge(settings)
+	siteverify, err := openChallenge(settings, of.engine, &options)
 	if err != nil {
-		return nil, fmt.Errorf("gate.challenge: %w", err)
-	}
-	if siteverify != nil {
-		options.Challenge = siteverify
+		return nil, err
 	}
 	sites := &sites{
 		proxy: gate.ProxyOptions{
@@ -82,15 +80,33 @@ func openGate(all *config.Config, of *rooms, server *ops.Server, connections *co
 	return opened, nil
 }
 
-// openChallenge returns the challenge of a provider; nil: visitors get none.
-func openChallenge(settings *config.Gate) (*gate.Siteverify, error) {
-	challenge := settings.Challenge
-	if challenge.Provider == "" {
+// openChallenge sets the challenge of a gate, if there is one, and returns that of a provider; nil:
+// none.
+func openChallenge(settings *config.Gate, engine *room.Engine, options *gate.Options) (*gate.Siteverify, error) {
+	challenge := &settings.Challenge
+	work, err := gate.NewProofOfWork(engine, challenge.MinBits, challenge.MaxBits)
+	if err != nil {
+		return nil, err
+	}
+	switch challenge.Provider {
+	case "":
+		return nil, nil
+	case config.ProofOfWork:
+		options.Challenge = work
 		return nil, nil
 	}
-	return gate.NewSiteverify(gate.SiteverifyOptions{
+	siteverify, err := gate.NewSiteverify(gate.SiteverifyOptions{
 		Provider: gate.Provider(challenge.Provider), SiteKey: challenge.SiteKey, Secret: string(challenge.Secret), Hostname: challenge.Hostname,
 	})
+	if err != nil {
+		return nil, fmt.Errorf("gate.challenge: %w", err)
+	}
+	if challenge.Fallback == config.ProofOfWork {
+		options.Challenge = gate.WithBackup(siteverify, work, options.Logger)
+	} else {
+		options.Challenge, options.ChallengeFailure = siteverify, room.OnStoreFailure(challenge.Fallback)
+	}
+	return siteverify, nil
 }
 
 func languagesOf(settings *config.Gate) (tags []language.Tag, _ error) {
@@ -127,7 +143,7 @@ func (s *sites) of(settings *config.Gate) ([]gate.Site, error) {
 	for i, site := range settings.AllSites() {
 		of := gate.Site{
 			Hosts: site.Hosts, Room: site.Room, Brand: site.Brand, WaitingStatus: site.WaitingStatus, Crawlers: gate.Crawlers(site.Crawlers),
-			PassClients: site.PassClients, Returns: site.Returns,
+			PassClients: site.PassClients, Returns: site.Returns, Theme: site.Theme,
 		}
 		for _, rule := range site.Rules {
 			of.Rules = append(of.Rules, gate.SiteRule(rule))
@@ -135,6 +151,12 @@ func (s *sites) of(settings *config.Gate) ([]gate.Site, error) {
 		var err error
 		if of.Template, err = readTemplate(site.Template); err != nil {
 			return nil, fmt.Errorf("sites[%d].template: %w", i, err)
+		}
+		if of.Texts, err = readTexts(site.Texts); err != nil {
+			return nil, fmt.Errorf("sites[%d].texts: %w", i, err)
+		}
+		if of.Logo, err = readLogo(site.Logo); err != nil {
+			return nil, fmt.Errorf("sites[%d].logo: %w", i, err)
 		}
 		if to := (upstream{site.Upstream, site.UpstreamHost}); to.url != "" {
 			if used[to], err = s.proxyTo(to); err != nil {
@@ -160,6 +182,34 @@ func (s *sites) proxyTo(to upstream) (http.Handler, error) {
 	options := s.proxy
 	options.Host = to.host
 	return gate.Proxy(target, options)
+}
+
+// readTexts reads the texts of languages.
+func readTexts(paths []string) (texts []*gate.Words, _ error) {
+	for _, path := range paths {
+		text, err := input.ReadAll(path, nil, gate.MaxWords)
+		if err != nil {
+			return nil, err
+		}
+		words, err := gate.ParseWords(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		texts = append(texts, words)
+	}
+	return texts, nil
+}
+
+// readLogo reads an image; empty if none is set.
+func readLogo(path string) (template.URL, error) {
+	if path == "" {
+		return "", nil
+	}
+	image, err := input.ReadAll(path, nil, gate.MaxLogo)
+	if err != nil {
+		return "", err
+	}
+	return gate.ParseLogo(path, image)
 }
 
 // readTemplate reads the waiting page's template; nil if none is set.

@@ -64,7 +64,7 @@ gate.upstream. A file with gate.sites is a gate of many sites and rooms. Several
 	command.Flags().SortFlags = false
 	of = config.AddRoomFlags(command.Flags(), gateRoomSettings...)
 	config.GateFlags(command.Flags())
-	command.AddCommand(newPreview())
+	command.AddCommand(newPreview(), newWords())
 	return command
 }
 

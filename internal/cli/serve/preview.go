@@ -1,9 +1,10 @@
 package serve
 
 import (
-	template "github.com/DataDog/datadog-agent/pkg/template/html"
+	"os"
+	"slices"
+
 	"github.com/spf13/cobra"
-	"golang.org/x/text/language"
 
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/internal/cli/exit"
@@ -14,45 +15,89 @@ import (
 
 // newPreview returns the command sluice gate preview.
 func newPreview() *cobra.Command {
-	var listen, path, brand string
-	var languages []string
+	var host string
 	command := &cobra.Command{
 		Use:   "preview",
 		Short: "Show the pages of a gate, of all kinds and in all languages",
 		Long: `Show the pages of a gate in a browser, of all kinds and in all languages, to an invented
-visitor whose line advances. A template is read again for each page: change it, and
-load the page again. There is no room and no upstream, and nothing is stored.`,
+visitor whose line advances. The page is that of the flags, or of a site of the file of
+settings. Settings, template, texts and logo are read again for each page: change them,
+and load the page again. There is no room and no upstream, and nothing is stored.`,
 		Example: `  sluice gate preview
-  sluice gate preview --template waiting.html --brand "The Shop" --languages en,ja`,
+  sluice gate preview --brand "The Shop" --theme accent=#8a1c1c,dark-accent=#ffb4a8 --languages en,ja
+  sluice gate preview --template waiting.html
+  sluice gate preview --config sluice.yml --host shop.example.com`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			var tags []language.Tag
-			for _, name := range languages {
-				tag, err := language.Parse(name)
+			load := func() (gate.Site, error) {
+				settings, err := config.LoadGate(command.Flags(), os.Environ())
 				if err != nil {
-					return exit.Usage("--languages: %q: %w", name, err)
+					return gate.Site{}, err
 				}
-				tags = append(tags, tag)
+				return previewed(settings, host)
 			}
-			load := func() (*template.Template, error) { return readTemplate(path) }
-			if _, err := load(); err != nil {
+			settings, err := config.LoadGate(command.Flags(), os.Environ())
+			if err != nil {
 				return err
 			}
-			pages, err := gate.Preview(load, brand, tags)
+			if settings.Gate.HTTP == config.Off {
+				return exit.Usage("give the preview an address: --listen %s", config.DefaultGate)
+			}
+			languages, err := languagesOf(&settings.Gate)
 			if err != nil {
-				return exit.Usage("--languages: %w", err)
+				return err
+			}
+			pages, err := gate.Preview(load, languages)
+			if err != nil {
+				return err
 			}
 			log, err := ops.NewLogger(command.ErrOrStderr(), "text", 0)
 			if err != nil {
 				return err
 			}
+			listen := settings.Gate.HTTP
 			log.Info("serving", "preview", "http://"+listen)
 			return lifecycle.Run(command.Context(), stopMargin, ops.NewFront(ops.Options{Addr: listen, Name: "preview", Logger: log}, pages))
 		},
 	}
-	command.Flags().StringVar(&listen, "listen", config.DefaultGate, "`address` to show them at, host:port")
-	command.Flags().StringVar(&path, "template", "", "`file` with the template; without it: the built-in page")
-	command.Flags().StringVar(&brand, "brand", "", "`name` that the page shows, such as the shop's")
-	command.Flags().StringSliceVar(&languages, "languages", nil, "languages of the page (default all)")
+	command.Flags().SortFlags = false
+	config.PreviewFlags(command.Flags())
+	command.Flags().StringVar(&host, "host", "", "`name` among the hosts of gate.sites; without it: the first site")
 	return command
+}
+
+// previewed returns the site that has a host; "": the first.
+func previewed(settings *config.Config, host string) (gate.Site, error) {
+	all := settings.Gate.AllSites()
+	i := slices.IndexFunc(all, func(s config.Site) bool { return host == "" || slices.Contains(s.Hosts, host) })
+	if i < 0 {
+		return gate.Site{}, exit.Usage("--host: no site of gate.sites has %q", host)
+	}
+	made, err := (&sites{}).of(&config.Gate{Sites: all[i : i+1]})
+	if err != nil {
+		return gate.Site{}, settings.OfSites(err)
+	}
+	return made[0], nil
+}
+
+// newWords returns the command sluice gate words.
+func newWords() *cobra.Command {
+	return &cobra.Command{
+		Use:   "words [LANGUAGE]",
+		Short: "Print the texts of the page in a language that is built in",
+		Long: `Print the texts of the waiting page in a language that is built in: en (the default), ko,
+ja or zh-Hans. Translate them, and name the file in gate.texts. What is missing there is
+taken from the built-in texts of the language, or the English ones.`,
+		Example: `  sluice gate words > fr.yaml
+  sluice gate preview --texts fr.yaml`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(command *cobra.Command, args []string) error {
+			text, err := gate.WordsFile(append(args, "en")[0])
+			if err != nil {
+				return exit.Usage("%w", err)
+			}
+			_, err = command.OutOrStdout().Write(text)
+			return err
+		},
+	}
 }

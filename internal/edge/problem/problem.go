@@ -47,7 +47,7 @@ type Problem struct {
 	Line     int64        `json:"line,omitempty" doc:"The line of the upload that is invalid, from 1."`
 	Received *int64       `json:"received,omitempty" doc:"How many jobs of the action are durable."`
 	Total    *int64       `json:"total,omitempty" doc:"The total that the seal gave."`
-	Reason   string       `json:"reason,omitempty" enum:"left,expired,abandoned,revoked,ended,forgotten" doc:"With code gone: why the place is gone."`
+	Reason   string       `json:"reason,omitempty" enum:"left,expired,abandoned,revoked,ended,sold_out,forgotten" doc:"With code gone: why the place is gone."`
 	ID       int64        `json:"id,omitempty" doc:"With code gone: the visitor's number."`
 }
 

@@ -1,6 +1,7 @@
 package ports
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // Ports are first up to first+count-1, locked in blocks. The nodes of a Redis cluster also listen
@@ -43,8 +45,7 @@ func Take(t testing.TB, n int) []int {
 		}
 		port := pool.free[0]
 		pool.free = pool.free[1:]
-		if listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", Addr(port)); err == nil {
-			_ = listener.Close()
+		if free(t.Context(), port) {
 			taken = append(taken, port)
 		}
 	}
@@ -54,6 +55,17 @@ func Take(t testing.TB, n int) []int {
 		pool.free = append(pool.free, taken...)
 	})
 	return taken
+}
+
+// free reports whether nobody listens on a port. It connects, and does not listen itself: a process
+// that another test starts just then has a copy of each listener of this program until it runs its
+// own program, and the copy keeps the port.
+func free(ctx context.Context, port int) bool {
+	connection, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", Addr(port))
+	if err == nil {
+		_ = connection.Close()
+	}
+	return errors.Is(err, syscall.ECONNREFUSED)
 }
 
 // Addrs returns n free addresses at 127.0.0.1, reserved as with Take.

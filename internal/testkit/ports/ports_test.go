@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -24,6 +26,32 @@ func TestTakeGivesEachPortOnce(t *testing.T) {
 			defer listener.Close()
 		}
 	}
+}
+
+// A port is free for a server at once, also while other tests start processes.
+func TestTakenPortsAreFreeWhileProcessesStart(t *testing.T) {
+	var over atomic.Bool
+	var starting sync.WaitGroup
+	for range 4 {
+		starting.Go(func() {
+			for !over.Load() {
+				if err := exec.Command("true").Run(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 500 {
+		t.Run("port", func(t *testing.T) {
+			listener, err := net.Listen("tcp", Addrs(t, 1)[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			listener.Close()
+		})
+	}
+	over.Store(true)
+	starting.Wait()
 }
 
 // holder is the environment variable that makes this test program print the ports of

@@ -1,0 +1,2 @@
+// Package puzzle solves the puzzles of package room as a program would.
+package puzzle
